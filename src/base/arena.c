@@ -1,0 +1,149 @@
+/* Chained blocks; the newest serves allocations until it is full. A request
+ * larger than a quarter of a block gets a block of its own, so that no more
+ * than a quarter of any block is wasted. */
+#include "base/arena.h"
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define ARENA_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define ARENA_ASAN 1
+#endif
+#endif
+
+#ifdef ARENA_ASAN
+#include <sanitizer/asan_interface.h>
+enum { RED_ZONE = 16 };
+#else
+#define ASAN_POISON_MEMORY_REGION(p, n)   ((void)(p), (void)(n))
+#define ASAN_UNPOISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
+enum { RED_ZONE = 0 };
+#endif
+
+enum { ALIGN = 16, BLOCK_BYTES = 32 * 1024 };
+
+struct arena_block {
+    struct arena_block *next;
+    size_t size; /* bytes of data[] */
+    size_t used;
+    _Alignas(16) unsigned char data[];
+};
+
+void arena_init(struct arena *a)
+{
+    memset(a, 0, sizeof *a);
+}
+
+void arena_fini(struct arena *a)
+{
+    struct arena_block *b = a->head;
+
+    while (b) {
+        struct arena_block *next = b->next;
+
+        ASAN_UNPOISON_MEMORY_REGION(b->data, b->size);
+        free(b);
+        b = next;
+    }
+    arena_init(a);
+}
+
+static struct arena_block *block_new(size_t size)
+{
+    struct arena_block *b;
+
+    if (size > SIZE_MAX - sizeof *b)
+        return NULL;
+    b = malloc(sizeof *b + size);
+    if (!b)
+        return NULL;
+    b->next = NULL;
+    b->size = size;
+    b->used = 0;
+    ASAN_POISON_MEMORY_REGION(b->data, size);
+    return b;
+}
+
+void *arena_alloc(struct arena *a, size_t n, size_t size)
+{
+    size_t bytes, need;
+    struct arena_block *b = a->head;
+    void *p;
+
+    if (__builtin_mul_overflow(n, size, &bytes) ||
+        bytes > SIZE_MAX - 2 * ALIGN - RED_ZONE)
+        return NULL;
+    need = (bytes + RED_ZONE + ALIGN - 1) / ALIGN * ALIGN;
+    if (need == 0)
+        need = ALIGN;
+    if (!b || b->size - b->used < need) {
+        bool own = need > BLOCK_BYTES / 4;
+
+        b = block_new(own ? need : BLOCK_BYTES);
+        if (!b)
+            return NULL;
+        if (own && a->head) { /* keep the half-filled block in front */
+            b->next = a->head->next;
+            a->head->next = b;
+        } else {
+            b->next = a->head;
+            a->head = b;
+        }
+    }
+    p = b->data + b->used;
+    b->used += need;
+    a->used_bytes += need;
+    ASAN_UNPOISON_MEMORY_REGION(p, bytes);
+    memset(p, 0, bytes);
+    return p;
+}
+
+void *arena_memdup(struct arena *a, const void *p, size_t n, size_t size)
+{
+    void *copy = arena_alloc(a, n, size);
+
+    if (copy && n > 0 && size > 0)
+        memcpy(copy, p, n * size);
+    return copy;
+}
+
+char *arena_strndup(struct arena *a, const char *s, size_t len)
+{
+    char *copy = len < SIZE_MAX ? arena_alloc(a, len + 1, 1) : NULL;
+
+    if (copy)
+        memcpy(copy, s, len);
+    return copy;
+}
+
+char *arena_strdup(struct arena *a, const char *s)
+{
+    return arena_strndup(a, s, strlen(s));
+}
+
+char *arena_printf(struct arena *a, const char *fmt, ...)
+{
+    va_list ap;
+    int len;
+    char *s;
+
+    va_start(ap, fmt);
+    len = vsnprintf(NULL, 0, fmt, ap);
+    va_end(ap);
+    if (len < 0)
+        return NULL;
+    s = arena_alloc(a, (size_t)len + 1, 1);
+    if (!s)
+        return NULL;
+    va_start(ap, fmt);
+    vsnprintf(s, (size_t)len + 1, fmt, ap);
+    va_end(ap);
+    return s;
+}

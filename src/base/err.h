@@ -1,0 +1,24 @@
+/* Statuses and messages. A message is written once, where the facts are known;
+ * callers forward the status. Failing allocates nothing. */
+#ifndef BASE_ERR_H
+#define BASE_ERR_H
+
+#include "pl.h"
+
+/* Writes the printf-style message into `err` (may be NULL) and returns `s`, so
+ * that a failure reads `return err_set(err, PL_BAD_FILE, "%s: ...", path);` */
+pl_status err_set(pl_err *err, pl_status s, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* The usual message for a failed allocation; `what` names what it was for. */
+pl_status err_no_memory(pl_err *err, const char *what);
+
+/* Only where nothing is held; with something held, use `goto done`. */
+#define PL_TRY(call)                                                           \
+    do {                                                                       \
+        pl_status try_status_ = (call);                                        \
+        if (try_status_ != PL_OK)                                              \
+            return try_status_;                                                \
+    } while (0)
+
+#endif

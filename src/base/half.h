@@ -1,0 +1,73 @@
+/* IEEE half precision and bfloat16 to and from float, round to nearest even.
+ * Exact for every value, NaN payload aside; no dependence on the CPU. */
+#ifndef BASE_HALF_H
+#define BASE_HALF_H
+
+#include <stdint.h>
+#include <string.h>
+
+static inline uint32_t float_bits(float f)
+{
+    uint32_t u;
+
+    memcpy(&u, &f, sizeof u);
+    return u;
+}
+
+static inline float float_from_bits(uint32_t u)
+{
+    float f;
+
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+static inline float f16_to_f32(uint16_t h)
+{
+    uint32_t sign = (uint32_t)(h & 0x8000) << 16;
+    uint32_t exp = (h >> 10) & 31, man = h & 0x3ff;
+
+    if (exp == 31)
+        return float_from_bits(sign | 0x7f800000u | man << 13);
+    if (exp == 0) { /* zero or subnormal: man * 2^-24, exact */
+        float f = (float)man * 0x1p-24f;
+
+        return float_from_bits(sign | float_bits(f));
+    }
+    return float_from_bits(sign | (exp + 112) << 23 | man << 13);
+}
+
+static inline uint16_t f32_to_f16(float f)
+{
+    uint32_t u = float_bits(f);
+    uint16_t sign = (uint16_t)(u >> 16 & 0x8000);
+    uint32_t abs = u & 0x7fffffff;
+
+    if (abs > 0x7f800000)
+        return sign | 0x7e00; /* quiet NaN */
+    if (abs >= 0x477ff000)    /* rounds to 65536 or more */
+        return sign | 0x7c00;
+    if (abs < 0x38800000) { /* below 2^-14: the adder rounds for us */
+        float r = float_from_bits(abs) + 0.5f;
+
+        return sign | (uint16_t)(float_bits(r) - float_bits(0.5f));
+    }
+    abs += 0xfff + (abs >> 13 & 1);
+    return sign | (uint16_t)((abs - 0x38000000) >> 13);
+}
+
+static inline float bf16_to_f32(uint16_t h)
+{
+    return float_from_bits((uint32_t)h << 16);
+}
+
+static inline uint16_t f32_to_bf16(float f)
+{
+    uint32_t u = float_bits(f);
+
+    if ((u & 0x7fffffff) > 0x7f800000)
+        return (uint16_t)(u >> 16 | 64); /* quiet NaN */
+    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+
+#endif

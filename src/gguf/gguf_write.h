@@ -1,0 +1,43 @@
+/* Writing GGUF files, version 3: for tests, benches and tools.
+ *
+ * Collect metadata and tensors, then write them in one go. Keys and data are
+ * copied unless said otherwise. The first failure is kept and returned by
+ * gguf_writer_save, so callers need not check every call. */
+#ifndef GGUF_GGUF_WRITE_H
+#define GGUF_GGUF_WRITE_H
+
+#include "gguf/gguf.h"
+
+struct gguf_writer; /* opaque */
+
+pl_status gguf_writer_create(struct gguf_writer **out, pl_err *err);
+void gguf_writer_free(struct gguf_writer *w);
+
+void gguf_put_u32(struct gguf_writer *w, const char *key, uint32_t v);
+void gguf_put_i64(struct gguf_writer *w, const char *key, int64_t v);
+void gguf_put_f32(struct gguf_writer *w, const char *key, float v);
+void gguf_put_bool(struct gguf_writer *w, const char *key, bool v);
+void gguf_put_str(struct gguf_writer *w, const char *key, const char *v);
+void gguf_put_strs(struct gguf_writer *w, const char *key,
+                   const struct gguf_str *v, uint64_t n);
+/* `elem` is any fixed-size type; `v` holds n elements of it. */
+void gguf_put_array(struct gguf_writer *w, const char *key,
+                    enum gguf_type elem, const void *v, uint64_t n);
+/* Copies an entry of a file as it is. */
+void gguf_put_kv(struct gguf_writer *w, const struct gguf_kv *kv);
+
+/* dim[] outermost first. `data` is borrowed until gguf_writer_save returns;
+ * its size follows from shape and format. With data == NULL, `fill` is called
+ * while saving, once for each row of the last dimension in order, so that a
+ * file larger than memory can be written. */
+typedef void gguf_fill_fn(void *user, int64_t row, void *dst, size_t bytes);
+void gguf_put_tensor(struct gguf_writer *w, const char *name, pl_format f,
+                     int n_dim, const int64_t *dim, const void *data);
+void gguf_put_tensor_fill(struct gguf_writer *w, const char *name, pl_format f,
+                          int n_dim, const int64_t *dim, gguf_fill_fn *fill,
+                          void *user);
+
+pl_status gguf_writer_save(struct gguf_writer *w, const char *path,
+                           pl_err *err);
+
+#endif

@@ -1,0 +1,147 @@
+/* Packed weights: the one in-memory form that all kernels read.
+ *
+ * A matrix slice [n, k] is stored in groups of 16 rows. Inside a group k runs
+ * in *tiles*; one tile holds the same few k of all 16 rows, so that a vector
+ * lane is a row and no kernel ever sums across lanes:
+ *
+ *   float formats    1 value a tile: 16 elements, row 0 first
+ *   quantized        32 values a tile, by the planes below
+ *
+ * Formats with super-blocks of 256 (K-quants, IQ4_XS) keep their super scales
+ * in front of the tiles they serve. A maximal run of tiles that shares a super
+ * block inside one rank's slice is a *chunk*: [super scales][tile]...[tile].
+ * A slice may begin and end at any multiple of 32 values; both sides of a cut
+ * then hold the super scales. For other formats a chunk is a rank's whole
+ * slice, with no header. The last group is padded with zero rows.
+ *
+ * One quantized tile, in this order (rows r = 0..15, values v = 0..31; "codes"
+ * are the unsigned integers of the format's definition, before any bias or
+ * table look-up):
+ *
+ *   sub scales   n_sub bytes for each row, plane by plane: sub[j][r]
+ *                (Q4_K: j = 0 the 6-bit scale, j = 1 the 6-bit min; formats
+ *                with one f16 scale a block: two bytes little-endian,
+ *                stored as 16 consecutive u16)
+ *   low plane    4-bit codes: 256 bytes. Byte [q][r][b], q = 0..3, b = 0..3:
+ *                low nibble = value 4q+b, high nibble = value 16+4q+b
+ *                8-bit codes (Q8_0): 512 bytes, byte [q][r][b], q = 0..7:
+ *                value 4q+b, stored as unsigned (value + 128)
+ *                2-bit codes (Q2_K, Q3_K's low bits): 128 bytes, byte [q][r][b],
+ *                q = 0..1; bits 2i..2i+1 = value 8i+4q+b, i = 0..3
+ *   high plane   bits above the low plane. 2 bits (Q6_K): 128 bytes as the
+ *                2-bit plane above. 1 bit (Q5_*, Q3_K): 64 bytes, byte [r][b],
+ *                b = 0..3: bit i = value 4i+b, i = 0..7
+ *
+ * A dword of a plane is therefore four consecutive k of one row, and a 64-byte
+ * vector is that for 16 rows: what vpdpbusd wants.
+ *
+ * The value of code c in row r, value v of a tile (h = v / 16):
+ *
+ *      value = d * S[h] * L(c)  -  dmin * M[h]
+ *
+ * with L(c) an integer: c - bias, or table[c]; S and M the integers given by
+ * the sub scales (1 where the format has none), d and dmin floats. pack_scales
+ * gives them for a row; it is what the generic kernels and the reference use.
+ * Every packing has an inverse: unpack_row restores the format's own bytes. */
+#ifndef QUANT_PACK_H
+#define QUANT_PACK_H
+
+#include "quant/format.h"
+
+enum { PACK_ROWS = 16 };
+
+enum pack_sup { /* super scales in front of a chunk, 16 rows each */
+    PACK_SUP_NONE,
+    PACK_SUP_D,      /* u16 d[16] (f16) */
+    PACK_SUP_D_DMIN, /* u16 d[16], u16 dmin[16] (f16) */
+};
+
+enum pack_sub { /* sub scales of a tile */
+    PACK_SUB_NONE,
+    PACK_SUB_F16,     /* u16 d[16]: Q8_0, Q4_0, Q5_0, IQ4_NL */
+    PACK_SUB_F16_MIN, /* u16 d[16], u16 m[16]; value = d*c + m: Q4_1, Q5_1 */
+    PACK_SUB_E8M0,    /* u8 e[16]: MXFP4; d = 2^(e-128) with L = 2F */
+    PACK_SUB_S8,      /* s8 sc[16]: IQ4_XS */
+    PACK_SUB_S8X2,    /* s8 sc[2][16], one for each half h: Q6_K, Q3_K */
+    PACK_SUB_U8_MIN,  /* u8 sc[16], u8 m[16]: Q4_K, Q5_K */
+    PACK_SUB_U8X2_MIN, /* u8 s[2][16]: low nibble S[h], high nibble M[h]: Q2_K */
+};
+
+/* How a format is packed; a column of the format table. */
+struct pack_rule {
+    int tile_values; /* 1 (float formats) or 32 */
+    int low_bits;    /* 2, 4 or 8; float formats: 16 or 32, a whole element */
+    int high_bits;   /* 0, 1 or 2 */
+    enum pack_sub sub;
+    enum pack_sup sup;
+    int bias;            /* L(c) = c - bias unless table is given */
+    const int8_t *table; /* [16] or NULL */
+    int tile_bytes, sup_bytes;
+    int sub_bytes, low_bytes; /* offsets in a tile: low plane at sub_bytes,
+                                 high plane at sub_bytes + low_bytes */
+};
+
+/* One run of tiles of a packed row group. */
+struct pack_chunk {
+    int64_t k;     /* first value, logical index in the whole row */
+    int32_t n;     /* values (a multiple of 32 for quantized formats) */
+    int32_t rank;  /* whose slice it is in a contraction; 0 if k is not split */
+    int64_t k_loc; /* first value, counted inside this packed matrix */
+    size_t off;    /* bytes from the start of the group */
+};
+
+/* The shape of a packed matrix on one device; shared by its experts. */
+struct pack {
+    pl_format format;
+    const struct pack_rule *rule;
+    int64_t n_row;  /* rows held */
+    int64_t k;      /* values held a row */
+    int64_t n_full; /* length of a whole logical row (for pack_row) */
+    int n_chunk;
+    const struct pack_chunk *chunk; /* ascending k_loc */
+    size_t group_bytes;             /* one group of 16 rows, multiple of 64 */
+    size_t matrix_bytes;            /* groups * group_bytes */
+};
+
+/* One interval of k held by this device for one rank, in ascending k; for a
+ * row that is not split: {0, k, 0}. Quantized: k and n multiples of 32. */
+struct pack_span {
+    int64_t k, n;
+    int32_t rank;
+};
+
+/* Fills *p; chunk[] is taken from `chunks`, which has room for
+ * pack_max_chunks(f, span, n_span). Cannot fail: the plan checked the spans. */
+int pack_max_chunks(pl_format f, const struct pack_span *span, int n_span);
+void pack_init(struct pack *p, pl_format f, int64_t n_row, int64_t n_full,
+               const struct pack_span *span, int n_span,
+               struct pack_chunk *chunks);
+
+/* Writes one row into lane 0..15 of `group`. `row` is the whole logical row in
+ * the format's own blocks; only the blocks that p's chunks touch are read.
+ * `group` must have been zeroed before its first row. */
+void pack_row(const struct pack *p, void *group, int lane, const void *row);
+
+/* The inverse. Blocks only partly held are read-modify-written: bits of values
+ * that p does not hold are left as they were; scales shared with them are
+ * written. */
+void unpack_row(const struct pack *p, const void *group, int lane, void *row);
+
+/* Scales of one row of a tile. `sup` is the chunk's start, `tile` the tile. */
+struct pack_scales {
+    float d, dmin; /* dmin 0 where the format has no minimum */
+    int s[2], m[2];
+};
+void pack_scales(const struct pack_rule *rule, const void *sup,
+                 const void *tile, int lane, struct pack_scales *out);
+
+/* Codes of one row of a tile (quantized formats): c[32]. */
+void pack_codes(const struct pack_rule *rule, const void *tile, int lane,
+                uint8_t *c);
+
+/* Values k_loc .. k_loc+n-1 of one row as floats, bit-equal to the format's
+ * decode(). For embedding look-up, reading back and the reference kernels. */
+void pack_decode(const struct pack *p, const void *group, int lane,
+                 int64_t k_loc, int64_t n, float *dst);
+
+#endif
