@@ -1,0 +1,162 @@
+/* The other end of -Wl,--wrap: each allocator counts, perhaps fails, and calls
+ * the real one. Sizes of live blocks are what malloc_usable_size says, so the
+ * counts are those of the heap rather than of the requests. */
+#include "alloc_fail.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t size);
+int __real_posix_memalign(void **out, size_t align, size_t size);
+void *__real_aligned_alloc(size_t align, size_t size);
+void __real_free(void *p);
+
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t size);
+int __wrap_posix_memalign(void **out, size_t align, size_t size);
+void *__wrap_aligned_alloc(size_t align, size_t size);
+char *__wrap_strdup(const char *s);
+char *__wrap_strndup(const char *s, size_t n);
+void __wrap_free(void *p);
+
+static _Atomic int64_t fail_in; /* allocations until one fails; 0: never */
+static atomic_bool failed;
+static _Atomic int64_t n_call, live_bytes, peak_bytes, max_bytes;
+
+void alloc_fail_at(int64_t n)
+{
+    failed = false;
+    fail_in = n;
+}
+
+bool alloc_fail_off(void)
+{
+    fail_in = 0;
+    return failed;
+}
+
+void alloc_stat_reset(void)
+{
+    n_call = 0;
+    live_bytes = 0;
+    peak_bytes = 0;
+    max_bytes = 0;
+}
+
+struct alloc_stat alloc_stat_get(void)
+{
+    return (struct alloc_stat){
+        .n_call = n_call,
+        .live_bytes = live_bytes,
+        .peak_bytes = peak_bytes,
+        .max_bytes = max_bytes,
+    };
+}
+
+static void raise_to(_Atomic int64_t *max, int64_t value)
+{
+    int64_t old = *max;
+
+    while (value > old && !atomic_compare_exchange_weak(max, &old, value))
+        ;
+}
+
+/* Counts one request; true when it is the one that shall fail. */
+static bool request(size_t size)
+{
+    n_call++;
+    raise_to(&max_bytes, size > INT64_MAX ? INT64_MAX : (int64_t)size);
+    if (fail_in > 0 && atomic_fetch_sub(&fail_in, 1) == 1) {
+        failed = true;
+        errno = ENOMEM;
+        return true;
+    }
+    return false;
+}
+
+static void grow(void *p, size_t before)
+{
+    int64_t more;
+
+    if (p == NULL)
+        return;
+    more = (int64_t)malloc_usable_size(p) - (int64_t)before;
+    raise_to(&peak_bytes, atomic_fetch_add(&live_bytes, more) + more);
+}
+
+void *__wrap_malloc(size_t size)
+{
+    void *p = request(size) ? NULL : __real_malloc(size);
+
+    grow(p, 0);
+    return p;
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    size_t bytes;
+    void *p;
+
+    if (__builtin_mul_overflow(n, size, &bytes))
+        bytes = SIZE_MAX;
+    p = request(bytes) ? NULL : __real_calloc(n, size);
+    grow(p, 0);
+    return p;
+}
+
+void *__wrap_realloc(void *p, size_t size)
+{
+    size_t before = p == NULL ? 0 : malloc_usable_size(p);
+    void *q = request(size) ? NULL : __real_realloc(p, size);
+
+    grow(q, before);
+    return q;
+}
+
+int __wrap_posix_memalign(void **out, size_t align, size_t size)
+{
+    int rc = request(size) ? ENOMEM : __real_posix_memalign(out, align, size);
+
+    if (rc == 0)
+        grow(*out, 0);
+    return rc;
+}
+
+void *__wrap_aligned_alloc(size_t align, size_t size)
+{
+    void *p = request(size) ? NULL : __real_aligned_alloc(align, size);
+
+    grow(p, 0);
+    return p;
+}
+
+char *__wrap_strndup(const char *s, size_t n)
+{
+    size_t len = strnlen(s, n);
+    char *copy = __wrap_malloc(len + 1);
+
+    if (copy == NULL)
+        return NULL;
+    memcpy(copy, s, len);
+    copy[len] = '\0';
+    return copy;
+}
+
+char *__wrap_strdup(const char *s)
+{
+    return __wrap_strndup(s, strlen(s));
+}
+
+void __wrap_free(void *p)
+{
+    if (p != NULL)
+        live_bytes -= (int64_t)malloc_usable_size(p);
+    __real_free(p);
+}

@@ -1,0 +1,29 @@
+/* Allocations that fail on request, and counts of those that did not.
+ *
+ * The test binary is linked with --wrap, so every allocation made by the
+ * library and by tests passes here; those of other libraries do not. Off until
+ * asked for; any thread may allocate at any time. */
+#ifndef TEST_ALLOC_FAIL_H
+#define TEST_ALLOC_FAIL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct alloc_stat {
+    int64_t n_call;     /* allocations asked for since alloc_stat_reset */
+    int64_t live_bytes; /* now held beyond what was held at the reset */
+    int64_t peak_bytes; /* the most live_bytes ever was */
+    int64_t max_bytes;  /* the largest single request */
+};
+
+/* The n-th allocation from now fails once, n = 1 being the next. */
+void alloc_fail_at(int64_t n);
+
+/* Turns failing off. True when the allocation asked for was reached, that is,
+ * when one has failed since alloc_fail_at. */
+bool alloc_fail_off(void);
+
+void alloc_stat_reset(void);
+struct alloc_stat alloc_stat_get(void);
+
+#endif

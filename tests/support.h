@@ -1,0 +1,58 @@
+/* What tests share: where reference data lies, which tier runs, which seed.
+ *
+ * The reference directory is the first that exists of: PLAIT_REFS; the
+ * directory shared/refs beside the checkout; tests/refs inside it, which holds
+ * a small part. A test whose data is absent skips with TEST_SKIP and is named
+ * in the closing lines. */
+#ifndef TEST_SUPPORT_H
+#define TEST_SUPPORT_H
+
+/* cmocka.h needs these four first. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdbool.h>
+
+/* Path of the reference file or directory `name` ("quant/q4_k.bin"), or NULL
+ * when no reference directory has it. The text lives as long as the process. */
+const char *test_ref(const char *name);
+
+/* Path of `name` inside the checkout ("models/heldout.txt"), or NULL. */
+const char *test_file(const char *name);
+
+/* A fresh path in a temporary directory that is removed when the group ends.
+ * Lives as long as the process. */
+const char *test_temp(const char *name);
+
+/* PLAIT_TIER=long runs everything; the default, short, what takes minutes. */
+bool test_long(void);
+
+/* PLAIT_SEED, or a fixed number; printed once, since a failure needs it. */
+uint64_t test_seed(void);
+
+/* splitmix64: the next number of a stream whose state is one word. */
+uint64_t test_random(uint64_t *state);
+/* Uniform in [0, n), n > 0, and in [-1, 1). */
+int64_t test_below(uint64_t *state, int64_t n);
+float test_unit(uint64_t *state);
+
+/* Ends the running case as skipped; the printf-style reason is recorded. */
+#define TEST_SKIP(...)                                                         \
+    do {                                                                       \
+        test_skip_reason(__VA_ARGS__);                                         \
+        skip();                                                                \
+    } while (0)
+void test_skip_reason(const char *fmt, ...)
+    __attribute__((format(printf, 1, 2)));
+
+/* What TEST_SKIP prints before its reason; main.c looks for it. */
+#define TEST_SKIP_MARK "[ WHY SKIPPED ] "
+
+/* One group, named after the function that runs it. */
+#define TEST_RUN(tests) cmocka_run_group_tests_name(__func__, tests, NULL, NULL)
+
+#endif
