@@ -1,0 +1,107 @@
+/* The logical graph: what is computed, knowing nothing of devices.
+ *
+ * A graph is an array of nodes in the order they were made, each with one
+ * result; an operand is the index of an earlier node. Builder functions are
+ * public (pl_graph in pl.h) and are implemented here; they check shapes at once
+ * and keep the first error. There is a text form (graph_text.h). */
+#ifndef GRAPH_GRAPH_H
+#define GRAPH_GRAPH_H
+
+#include "base/arena.h"
+#include "pl.h"
+
+enum op {
+    OP_input,  /* filled by the host before a step */
+    OP_weight, /* loaded once */
+    OP_cache,  /* state that outlives a step: [slots, n_head, d_head] */
+#define OP(name, dims, partial, refused) OP_##name,
+#include "graph/ops.def"
+#undef OP
+    OP_COUNT
+};
+
+/* Which operands may be PARTIAL; the low bits of ONE are the mask. */
+enum op_partial { OP_NONE = 0, OP_SUM = 0x100, OP_ONE = 0x200 };
+
+struct op_info {
+    const char *name;
+    const char *dims; /* NULL for leaves; "MOVE" for moving ops */
+    unsigned partial; /* enum op_partial, with the mask in the low byte */
+    const char *refused;
+};
+
+const struct op_info *op_info(enum op op);
+enum op op_from_name(const char *name); /* OP_COUNT if unknown */
+
+/* Parameters of ops: one flat record; an op reads the fields its comment names
+ * and leaves the others zero. type, name, ops that read it. */
+#define GRAPH_ATTR_MAP(X)                                                      \
+    X(float, eps)        /* rms_norm; */                                       \
+    X(float, scale)      /* scale: factor; attention: of scores; router: c */  \
+    X(float, softcap)    /* attention: 0 = none */                             \
+    X(float, lo)         /* clamp; swiglu_oai: -limit of up */                 \
+    X(float, hi)         /* clamp; swiglu_oai: limit */                        \
+    X(float, alpha)      /* swiglu_oai: 1.702 */                               \
+    X(float, base)       /* rope */                                            \
+    X(float, freq_scale) /* rope: 1 / linear or YaRN factor */                 \
+    X(float, yarn_low)   /* rope: ramp of YaRN over pair indices */            \
+    X(float, yarn_high)                                                        \
+    X(float, mscale)     /* rope: factor on cos and sin, 1 without YaRN */     \
+    X(int, yarn)         /* rope: 1 = YaRN ramp in use */                      \
+    X(int, n_rot)        /* rope: rotated values a head */                     \
+    X(int, neox)         /* rope: pairs (i, i + n/2), else (2i, 2i + 1) */     \
+    X(int64_t, window)   /* attention: 0 = none */                             \
+    X(int, n_used)       /* router_topk */                                     \
+    X(int, gating)       /* router_*: enum pl_gating */                        \
+    X(int, normalise)    /* router_weights: divide by max(sum, 2^-14) */       \
+    X(int, n_group)      /* router_topk: expert groups, 0 or 1 = none */       \
+    X(int, n_group_used)                                                       \
+    X(int, axis)         /* slice, concat */                                   \
+    X(int64_t, start)    /* slice */                                           \
+    X(int, perm0)        /* permute: result dim i is operand dim perm_i */     \
+    X(int, perm1)                                                              \
+    X(int, perm2)                                                              \
+    X(int, perm3)                                                              \
+    X(int, format)       /* cast: enum pl_format */                            \
+    X(int, values)       /* cache: 1 = holds values, 0 = keys */
+
+struct graph_attr {
+#define GRAPH_ATTR_FIELD(type, name) type name;
+    GRAPH_ATTR_MAP(GRAPH_ATTR_FIELD)
+#undef GRAPH_ATTR_FIELD
+};
+
+enum { GRAPH_MAX_IN = 4, GRAPH_MAX_DIM = 4 };
+
+struct graph_node {
+    enum op op;
+    int n_in;
+    int in[GRAPH_MAX_IN]; /* earlier nodes */
+    int n_dim;
+    pl_dim dim[GRAPH_MAX_DIM]; /* outermost first */
+    pl_format format;          /* F32 or I32 for values; any for leaves */
+    pl_role role;              /* leaves: what the tensor is for */
+    int layer;                 /* block index of a leaf, -1 outside blocks */
+    struct graph_attr attr;
+    const char *name; /* unique, never NULL; leaves: the GGUF name */
+    bool output;      /* read by the host after a step */
+    bool keep;        /* readable after a step (pl_keep) */
+    const struct pl_layout *want; /* asked by the user, or NULL */
+};
+
+struct pl_graph {
+    struct arena arena; /* owns nodes' strings and layouts */
+    struct graph_node *node;
+    int n_node, cap;
+    pl_err err; /* the first failure of a builder; status PL_OK if none */
+};
+
+/* Values of a dimension for actual counts. */
+struct graph_sizes {
+    int64_t n_tok, n_out, n_slot;
+};
+int64_t dim_value(pl_dim d, const struct graph_sizes *s);
+/* Product of all dimensions. */
+int64_t graph_count(const struct graph_node *n, const struct graph_sizes *s);
+
+#endif
