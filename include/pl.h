@@ -195,6 +195,319 @@ typedef struct pl_rope {
     float mscale;              /* on cos and sin; 0 means 1 */
 } pl_rope;
 
+PL_API pl_status pl_graph_create(pl_graph **out, pl_err *err);
+PL_API void pl_graph_free(pl_graph *g);
+/* The first error of any builder, with its message. */
+PL_API pl_status pl_graph_check(const pl_graph *g, pl_err *err);
+
+/* Leaves. Names are unique. An input is filled by the host before each step
+ * (F32 or I32). A weight is loaded once; formats in blocks need a last
+ * dimension of whole blocks. A cache holds [slots, n_head, d_head] of keys or
+ * values for attention. */
+PL_API pl_tensor pl_input(pl_graph *g, const char *name, pl_format f, int n_dim,
+                          const pl_dim *dim);
+PL_API pl_tensor pl_weight(pl_graph *g, const char *name, pl_format f,
+                           int n_dim, const int64_t *dim, pl_role role);
+PL_API pl_tensor pl_cache(pl_graph *g, const char *name, pl_format f,
+                          int64_t n_head, int64_t d_head, bool values);
+
+/* Rows of `table` [v, d] by ids [*] (I32): [*, d]. Ids out of range: zeros. */
+PL_API pl_tensor pl_gather_rows(pl_graph *g, pl_tensor table, pl_tensor ids);
+/* x [*, k] times w [n, k] (a weight): [*, n]. */
+PL_API pl_tensor pl_matmul(pl_graph *g, pl_tensor x, pl_tensor w);
+/* x [t, u or 1, k], w [e, n, k], ids [t, u]: [t, u, n], slot u by expert
+ * ids[t, u]. */
+PL_API pl_tensor pl_expert_matmul(pl_graph *g, pl_tensor x, pl_tensor w,
+                                  pl_tensor ids);
+/* x [t, u, k], w [e, n, k], ids [t, u]: [t, n], summed over slots and k,
+ * experts ascending. Router weights are multiplied into x beforehand. */
+PL_API pl_tensor pl_expert_down(pl_graph *g, pl_tensor x, pl_tensor w,
+                                pl_tensor ids);
+/* x / sqrt(mean(x^2) + eps) over the last dimension, times w [d] unless -1. */
+PL_API pl_tensor pl_rms_norm(pl_graph *g, pl_tensor x, pl_tensor w, float eps);
+/* x [t, h, d] rotated by positions pos [t] (I32); freqs [n_rot/2] divides the
+ * angles, -1 for none. */
+PL_API pl_tensor pl_rope_apply(pl_graph *g, pl_tensor x, pl_tensor pos,
+                               pl_tensor freqs, const pl_rope *rope);
+/* Stores x [t, n_head, d_head] at the step's positions; gives the cache for
+ * attention to read. */
+PL_API pl_tensor pl_cache_write(pl_graph *g, pl_tensor cache, pl_tensor x);
+/* q [t, n_head, d], caches with n_head a multiple of theirs: [t, n_head, e].
+ * Causal within each sequence; window 0 and softcap 0 mean none; sinks
+ * [n_head] or -1. */
+PL_API pl_tensor pl_attention(pl_graph *g, pl_tensor q, pl_tensor k,
+                              pl_tensor v, pl_tensor sinks, float scale,
+                              int64_t window, float softcap);
+PL_API pl_tensor pl_softmax(pl_graph *g, pl_tensor x);
+/* The n_used best experts of logits [*, e], best first, ties by lower id; bias
+ * [e] or -1 is added for the choice alone. n_group > 1: only experts of the
+ * n_group_used best groups (sum of their two best). Result I32 [*, n_used]. */
+PL_API pl_tensor pl_router_topk(pl_graph *g, pl_tensor logits, pl_tensor bias,
+                                pl_gating gating, int n_used, int n_group,
+                                int n_group_used);
+/* Weights [*, n_used] of the chosen; normalise divides by max(sum, 2^-14);
+ * then times scale. */
+PL_API pl_tensor pl_router_weights(pl_graph *g, pl_tensor logits, pl_tensor ids,
+                                   pl_gating gating, bool normalise,
+                                   float scale);
+
+/* Elementwise with broadcast (sizes 1, missing outer dimensions). */
+PL_API pl_tensor pl_add(pl_graph *g, pl_tensor a, pl_tensor b);
+PL_API pl_tensor pl_sub(pl_graph *g, pl_tensor a, pl_tensor b);
+PL_API pl_tensor pl_mul(pl_graph *g, pl_tensor a, pl_tensor b);
+PL_API pl_tensor pl_div(pl_graph *g, pl_tensor a, pl_tensor b);
+/* silu(gate) * up;  gelu(gate) * up (tanh form);  gpt-oss:
+ * (clamp(up, -limit, limit) + 1) * g * sigmoid(1.702 g), g = min(gate, limit) */
+PL_API pl_tensor pl_swiglu(pl_graph *g, pl_tensor gate, pl_tensor up);
+PL_API pl_tensor pl_geglu(pl_graph *g, pl_tensor gate, pl_tensor up);
+PL_API pl_tensor pl_swiglu_oai(pl_graph *g, pl_tensor gate, pl_tensor up,
+                               float limit);
+PL_API pl_tensor pl_scale(pl_graph *g, pl_tensor x, float factor);
+PL_API pl_tensor pl_clamp(pl_graph *g, pl_tensor x, float lo, float hi);
+PL_API pl_tensor pl_sqr(pl_graph *g, pl_tensor x);
+PL_API pl_tensor pl_sqrt(pl_graph *g, pl_tensor x);
+PL_API pl_tensor pl_exp(pl_graph *g, pl_tensor x);
+PL_API pl_tensor pl_tanh(pl_graph *g, pl_tensor x);
+PL_API pl_tensor pl_sigmoid(pl_graph *g, pl_tensor x);
+PL_API pl_tensor pl_softplus(pl_graph *g, pl_tensor x);
+PL_API pl_tensor pl_silu(pl_graph *g, pl_tensor x);
+PL_API pl_tensor pl_gelu(pl_graph *g, pl_tensor x);
+PL_API pl_tensor pl_relu(pl_graph *g, pl_tensor x);
+/* Over the second-last dimension: [*, u, d] -> [*, d]. */
+PL_API pl_tensor pl_sum(pl_graph *g, pl_tensor x);
+/* Rounds to F16 or BF16 and back to F32 values (format F32: no change). */
+PL_API pl_tensor pl_cast(pl_graph *g, pl_tensor x, pl_format f);
+PL_API pl_tensor pl_contiguous(pl_graph *g, pl_tensor x);
+PL_API pl_tensor pl_reshape(pl_graph *g, pl_tensor x, int n_dim,
+                            const pl_dim *dim);
+/* Result dimension i is x's dimension perm[i]. */
+PL_API pl_tensor pl_permute(pl_graph *g, pl_tensor x, const int *perm);
+/* len indices of `axis` from start on; not along a symbolic dimension. */
+PL_API pl_tensor pl_slice(pl_graph *g, pl_tensor x, int axis, int64_t start,
+                          int64_t len);
+PL_API pl_tensor pl_concat(pl_graph *g, int n, const pl_tensor *x, int axis);
+
+/* Marks a result: an output is read after every step; a kept one may be. */
+PL_API void pl_output(pl_graph *g, pl_tensor x);
+PL_API void pl_keep(pl_graph *g, pl_tensor x);
+/* Asks for a layout of any tensor (copied). */
+PL_API void pl_want_layout(pl_graph *g, pl_tensor x, const pl_layout *l);
+PL_API const char *pl_tensor_name(const pl_graph *g, pl_tensor x);
+/* Names the tensor for pl_tensor_get and messages; leaves have theirs. */
+PL_API void pl_name(pl_graph *g, pl_tensor x, const char *name);
+PL_API pl_tensor pl_tensor_find(const pl_graph *g, const char *name);
+/* Number of dimensions, or -1; fills dim[4]. */
+PL_API int pl_tensor_shape(const pl_graph *g, pl_tensor x, pl_dim dim[4]);
+
+/* The text form: one line a tensor, `name: f32[n_tok, 64] = add(a, b)`, and
+ * back. */
+PL_API pl_status pl_graph_print(const pl_graph *g, pl_write_fn *write,
+                                void *user, pl_err *err);
+PL_API pl_status pl_graph_parse(pl_graph **out, const char *text, pl_err *err);
+
+/* ---- options ----------------------------------------------------------- */
+
+typedef enum pl_log_level {
+    PL_LOG_DEBUG,
+    PL_LOG_INFO,
+    PL_LOG_WARN
+} pl_log_level;
+typedef void pl_log_fn(void *user, pl_log_level level, const char *text);
+/* done of total units of `what` ("loading weights"). */
+typedef void pl_progress_fn(void *user, const char *what, uint64_t done,
+                            uint64_t total);
+
+/* Zero-initialised gives the defaults. Strings and arrays are borrowed for the
+ * call. */
+typedef struct pl_options {
+    const char *devices;        /* "cpu", "cpu*2", "cpu:0-3,cpu:4-7",
+                                   "sim:2GiB:16GB/s:10us*2"; NULL = "cpu" */
+    const char *device_spec;    /* plan only: a machine that is not there,
+                                   "gpu:24GiB:1TB/s*4"; replaces devices */
+    int n_ranks;                /* 0: one a device */
+    const double *tensor_split; /* shares, one a device; NULL: equal */
+    int n_tensor_split;
+    int n_threads;    /* threads a device; 0: the device's cores */
+    bool no_pin;      /* leave threads where the system puts them */
+    const char *cpu;  /* kernel family: reference, generic, avx2, avx512;
+                            NULL: the best there is */
+    int64_t n_ctx;    /* token slots of the cache; 0: 4096 or the model's
+                            context, whichever is less */
+    int64_t n_ubatch; /* most tokens a step; 0: 512 */
+    int64_t n_out;    /* most rows of logits a step; 0: 64 */
+    int n_seq;        /* most sequences; 0: 8 */
+    bool cache_set;   /* cache_k and cache_v are meant; else F16 */
+    pl_format cache_k, cache_v; /* F16, F32, BF16 or Q8_0 */
+    uint64_t sim_seed;          /* order in which sim devices interleave */
+    pl_log_fn *log;
+    void *log_user;
+    pl_progress_fn *progress;
+    void *progress_user;
+} pl_options;
+
+/* ---- running a graph --------------------------------------------------- */
+
+/* A graph planned for a group of devices, with memory of its own. */
+typedef struct pl_exec pl_exec; /* opaque */
+
+/* Plans `g` (borrowed until pl_exec_free) and allocates device memory. */
+PL_API pl_status pl_exec_create(pl_exec **out, const pl_graph *g,
+                                const pl_options *opt, pl_err *err);
+PL_API void pl_exec_free(pl_exec *x);
+
+/* Bytes of the whole logical tensor in its own format, row by row; for packed
+ * weights the format's blocks. Weights must be set before the first step. */
+PL_API pl_status pl_tensor_set(pl_exec *x, pl_tensor t, const void *data,
+                               size_t offset, size_t bytes, pl_err *err);
+/* Any byte range of a weight, a cache, an input, an output or a kept tensor;
+ * sizes that depend on the step are those of the last one. */
+PL_API pl_status pl_tensor_get(pl_exec *x, pl_tensor t, void *data,
+                               size_t offset, size_t bytes, pl_err *err);
+
+/* Tokens of a step, in order; those of one sequence adjacent. */
+typedef struct pl_rows {
+    int64_t n_tok, n_out;
+    const int32_t *pos;   /* [n_tok] position in its sequence */
+    const int32_t *seq;   /* [n_tok] row of pages */
+    const int32_t *pages; /* [n_seq, page_stride]: page of 64 slots that holds
+                             positions 64 i .. 64 i + 63 */
+    int64_t page_stride;
+} pl_rows;
+
+/* Runs the graph once; inputs were set by pl_tensor_set. pos, seq and pages may
+ * be NULL where no cache is used. */
+PL_API pl_status pl_exec_step(pl_exec *x, const pl_rows *rows, pl_err *err);
+
+/* Multiply-adds and bytes a rank has really done and read since creation. */
+typedef struct pl_counters {
+    uint64_t macs[PL_MAX_RANKS]; /* of contractions, by rank; an index that
+                                     several ranks own counts for the first */
+    uint64_t weight_bytes[PL_MAX_RANKS];  /* held, by first owner, packed */
+    uint64_t replica_bytes[PL_MAX_RANKS]; /* held by others than the first */
+    uint64_t messages;                    /* collectives, all kinds */
+    uint64_t message_bytes;               /* logical bytes: values * 4 */
+    uint64_t steps;
+} pl_counters;
+PL_API void pl_exec_counters(const pl_exec *x, pl_counters *out);
+
+/* ---- models ------------------------------------------------------------ */
+
+typedef struct pl_model pl_model;   /* a file: metadata, no weights */
+typedef struct pl_plan pl_plan;     /* what would happen */
+typedef struct pl_engine pl_engine; /* weights and cache on devices */
+typedef struct pl_tokenizer pl_tokenizer;
+typedef struct pl_sampler pl_sampler;
+
+PL_API pl_status pl_model_open(pl_model **out, const char *path, pl_err *err);
+PL_API void pl_model_free(pl_model *m);
+PL_API const char *pl_model_arch(const pl_model *m);
+PL_API int64_t pl_model_n_vocab(const pl_model *m);
+PL_API int64_t pl_model_n_ctx_train(const pl_model *m);
+/* NULL if the file has none; *err of pl_model_open is not set by that. */
+PL_API const pl_tokenizer *pl_model_tokenizer(const pl_model *m);
+
+/* Plans without reading a weight. */
+PL_API pl_status pl_plan_create(pl_plan **out, const pl_model *m,
+                                const pl_options *opt, pl_err *err);
+PL_API void pl_plan_free(pl_plan *p);
+PL_API pl_status pl_plan_print(const pl_plan *p, bool json, pl_write_fn *write,
+                               void *user, pl_err *err);
+/* One line: devices, ranks, bytes, messages a token. */
+PL_API void pl_plan_summary(const pl_plan *p, char *buf, size_t size);
+
+/* Plans, allocates and loads. `m` is borrowed until pl_engine_free. */
+PL_API pl_status pl_engine_create(pl_engine **out, const pl_model *m,
+                                  const pl_options *opt, pl_err *err);
+PL_API void pl_engine_free(pl_engine *e);
+PL_API const pl_plan *pl_engine_plan(const pl_engine *e);
+PL_API void pl_engine_counters(const pl_engine *e, pl_counters *out);
+PL_API int64_t pl_engine_n_ctx(const pl_engine *e);
+
+/* Tokens for any sequences; each token goes to the end of its sequence. Cut
+ * into steps by the engine. */
+typedef struct pl_batch {
+    int64_t n;
+    const int32_t *token;
+    const int32_t *seq;    /* [n], 0 .. n_seq-1; NULL: all sequence 0 */
+    const uint8_t *wanted; /* [n], logits wanted; NULL: all */
+    float *logits;         /* [number wanted, n_vocab], in order; may be NULL
+                              if none is wanted */
+} pl_batch;
+
+/* On failure (FULL: no cache slot left) no sequence has changed. `cancel`, may
+ * be NULL, is polled between steps; nonzero ends with PL_CANCELLED and the
+ * sequences hold what was done. */
+PL_API pl_status pl_engine_decode(pl_engine *e, const pl_batch *b,
+                                  const volatile int *cancel, pl_err *err);
+PL_API int64_t pl_seq_length(const pl_engine *e, int seq);
+/* Keeps the first n_keep tokens; a sequence is emptied by n_keep = 0. */
+PL_API pl_status pl_seq_trim(pl_engine *e, int seq, int64_t n_keep,
+                             pl_err *err);
+/* dst (emptied first) becomes a copy of src; full pages are shared. */
+PL_API pl_status pl_seq_copy(pl_engine *e, int dst, int src, pl_err *err);
+
+/* ---- text -------------------------------------------------------------- */
+
+/* Any GGUF with a vocabulary, of any architecture, with or without tensors. */
+PL_API pl_status pl_tokenizer_open(pl_tokenizer **out, const char *path,
+                                   pl_err *err);
+PL_API void pl_tokenizer_free(pl_tokenizer *t); /* not a model's own */
+PL_API int64_t pl_tokenizer_n_vocab(const pl_tokenizer *t);
+
+enum {
+    PL_ADD_SPECIAL = 1,   /* BOS/EOS where the tokenizer asks for them */
+    PL_PARSE_SPECIAL = 2, /* "<|im_end|>" in the text is that token */
+};
+/* *ids is malloc'ed, *n its length; the caller frees it. */
+PL_API pl_status pl_tokenize(const pl_tokenizer *t, const char *text,
+                             size_t len, int flags, int32_t **ids, int64_t *n,
+                             pl_err *err);
+/* Ends a generation (EOS, end of turn, ...). */
+PL_API bool pl_token_ends(const pl_tokenizer *t, int32_t id);
+
+/* Ids to text, piece by piece, in valid UTF-8 only. */
+typedef struct pl_detokenizer pl_detokenizer;
+PL_API pl_status pl_detokenizer_create(pl_detokenizer **out,
+                                       const pl_tokenizer *t, bool special,
+                                       pl_err *err);
+PL_API void pl_detokenizer_free(pl_detokenizer *d);
+/* Text that became complete with this token (terminated, valid until the next
+ * call; may be empty). */
+PL_API const char *pl_detokenize(pl_detokenizer *d, int32_t id);
+/* What is held back, made valid; resets. */
+PL_API const char *pl_detokenize_flush(pl_detokenizer *d);
+
+/* Zero-initialised is not the default: use pl_sampling_defaults. Applied in
+ * this order. */
+typedef struct pl_sampling {
+    int penalty_last_n;                        /* tokens looked back at: 64 */
+    float repeat_penalty;                      /* 1 = off */
+    float frequency_penalty, presence_penalty; /* 0 = off */
+    int n_bias;
+    const int32_t *bias_id;
+    const float *bias; /* added to logits */
+    int top_k;         /* 40; 0 = off */
+    float typical_p;   /* 1 = off */
+    float top_p;       /* 0.95; 1 = off */
+    float min_p;       /* 0.05; 0 = off */
+    float temperature; /* 0.8; 0 = greedy */
+    uint64_t seed;
+} pl_sampling;
+PL_API void pl_sampling_defaults(pl_sampling *s);
+PL_API pl_status pl_sampler_create(pl_sampler **out, const pl_sampling *s,
+                                   int64_t n_vocab, pl_err *err);
+PL_API void pl_sampler_free(pl_sampler *s);
+/* Chooses from logits [n_vocab] and remembers the choice for penalties. */
+PL_API int32_t pl_sample(pl_sampler *s, const float *logits);
+/* Remembers a token that was not sampled (the prompt's). */
+PL_API void pl_sampler_accept(pl_sampler *s, int32_t id);
+
+/* ---- machine ----------------------------------------------------------- */
+
+/* What this machine offers: NUMA nodes, cores, memory, instruction sets. */
+PL_API pl_status pl_devices_print(bool json, pl_write_fn *write, void *user,
+                                  pl_err *err);
+
 #ifdef __cplusplus
 }
 #endif

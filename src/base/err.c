@@ -43,6 +43,6 @@ pl_status err_set(pl_err *err, pl_status s, const char *fmt, ...)
 
 pl_status err_no_memory(pl_err *err, const char *what)
 {
-    return err_set(err, PL_NO_MEMORY,
-                   "out of host memory while allocating %s", what);
+    return err_set(err, PL_NO_MEMORY, "out of host memory while allocating %s",
+                   what);
 }

@@ -46,24 +46,24 @@ enum op op_from_name(const char *name); /* OP_COUNT if unknown */
     X(float, freq_scale) /* rope: 1 / linear or YaRN factor */                 \
     X(float, yarn_low)   /* rope: ramp of YaRN over pair indices */            \
     X(float, yarn_high)                                                        \
-    X(float, mscale)     /* rope: factor on cos and sin, 1 without YaRN */     \
-    X(int, yarn)         /* rope: 1 = YaRN ramp in use */                      \
-    X(int, n_rot)        /* rope: rotated values a head */                     \
-    X(int, neox)         /* rope: pairs (i, i + n/2), else (2i, 2i + 1) */     \
-    X(int64_t, window)   /* attention: 0 = none */                             \
-    X(int, n_used)       /* router_topk */                                     \
-    X(int, gating)       /* router_*: enum pl_gating */                        \
-    X(int, normalise)    /* router_weights: divide by max(sum, 2^-14) */       \
-    X(int, n_group)      /* router_topk: expert groups, 0 or 1 = none */       \
+    X(float, mscale)   /* rope: factor on cos and sin, 1 without YaRN */       \
+    X(int, yarn)       /* rope: 1 = YaRN ramp in use */                        \
+    X(int, n_rot)      /* rope: rotated values a head */                       \
+    X(int, neox)       /* rope: pairs (i, i + n/2), else (2i, 2i + 1) */       \
+    X(int64_t, window) /* attention: 0 = none */                               \
+    X(int, n_used)     /* router_topk */                                       \
+    X(int, gating)     /* router_*: enum pl_gating */                          \
+    X(int, normalise)  /* router_weights: divide by max(sum, 2^-14) */         \
+    X(int, n_group)    /* router_topk: expert groups, 0 or 1 = none */         \
     X(int, n_group_used)                                                       \
-    X(int, axis)         /* slice, concat */                                   \
-    X(int64_t, start)    /* slice */                                           \
-    X(int, perm0)        /* permute: result dim i is operand dim perm_i */     \
+    X(int, axis)      /* slice, concat */                                      \
+    X(int64_t, start) /* slice */                                              \
+    X(int, perm0)     /* permute: result dim i is operand dim perm_i */        \
     X(int, perm1)                                                              \
     X(int, perm2)                                                              \
     X(int, perm3)                                                              \
-    X(int, format)       /* cast: enum pl_format */                            \
-    X(int, values)       /* cache: 1 = holds values, 0 = keys */
+    X(int, format) /* cast: enum pl_format */                                  \
+    X(int, values) /* cache: 1 = holds values, 0 = keys */
 
 struct graph_attr {
 #define GRAPH_ATTR_FIELD(type, name) type name;
