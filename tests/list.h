@@ -1,3 +1,4 @@
 /* Every group of tests, one line each: TEST(test_<layer>_<unit>). No include
  * guard: main.c includes it once a column. */
+TEST(test_base_alloc)
 TEST(test_base_err)

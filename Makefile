@@ -1,0 +1,45 @@
+# The front door. Meson does the work; this file knows the usual ways in.
+#   make             build/plait, build/plait-test, the libraries
+#   make demo        build, then write a tale on two CPU devices
+#   make test        the tests a user runs; minutes
+#   make test-long   all of them; hours
+#   make check       layers, headers, symbols, format, words
+#   make bench       the benches' figures on this machine
+BUILD ?= build
+MODEL = models/fable-moe-Q8_0.gguf
+DEMO = -m $(MODEL) -dev 'cpu*2'
+
+all: $(BUILD)/build.ninja
+	@ninja -C $(BUILD)
+
+# Configured again when the first try was cut short: ninja's file comes last.
+$(BUILD)/build.ninja:
+	@scripts/deps.sh build
+	@meson setup $(BUILD)
+
+demo: all
+	@$(BUILD)/plait plan $(DEMO)
+	@$(BUILD)/plait run $(DEMO) -p "Once upon a time" -n 120 --temp 0.5 -s 7
+
+test: all
+	@$(BUILD)/plait-test
+
+test-long: all
+	@PLAIT_TIER=long $(BUILD)/plait-test
+
+check: all
+	@scripts/deps.sh check
+	@scripts/check.py $(BUILD)
+
+bench: all
+	@for b in $(BUILD)/bench-*; do \
+	    [ -f "$$b" ] && [ -x "$$b" ] || continue; \
+	    echo "== $${b##*/}"; "$$b" || exit 1; done
+
+install: all
+	@meson install -C $(BUILD)
+
+clean:
+	rm -rf $(BUILD) build-*
+
+.PHONY: all demo test test-long check bench install clean

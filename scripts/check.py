@@ -1,0 +1,242 @@
+#!/usr/bin/env python3
+"""check.py BUILD: the laws of the tree that no compiler knows.
+
+Layers, headers that compile alone, exported symbols, mutable globals, words
+that library code may not use, formatting, names, line lengths. Reads what git
+tracks; BUILD is a built directory. Each complaint is one line,
+FILE:LINE: what is wrong. Exit status 1 if there is any.
+"""
+import concurrent.futures
+import os
+import re
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+CODE_DIRS = ('include', 'src', 'cli', 'server', 'tests', 'bench', 'fuzz')
+AVX2 = ['-mavx2', '-mfma', '-mf16c']
+AVX512 = AVX2 + ['-mavx512f', '-mavx512bw', '-mavx512vl', '-mavx512dq',
+                 '-mavx512vnni']
+complaints = []
+
+
+def complain(path, line, text):
+    complaints.append(f'{path}:{line}: {text}')
+
+
+def run(*command, stdin=None):
+    return subprocess.run(command, input=stdin, capture_output=True, text=True,
+                          errors='replace')
+
+
+def tracked():
+    """Paths under git; in an unpacked tarball, all files."""
+    p = run('git', 'ls-files')
+    if p.returncode == 0:
+        names = p.stdout.split('\n')
+    else:
+        names = [os.path.relpath(os.path.join(d, f), '.')
+                 for d, _, files in os.walk('.') for f in files
+                 if not re.match(r'\./(build|\.git)', d)]
+    return sorted(f for f in names if os.path.isfile(f))
+
+
+def lines_of(path):
+    with open(path, encoding='utf-8', errors='replace') as f:
+        return f.read().split('\n')
+
+
+def bare(path):
+    """The lines of a C file with comments, strings and characters blanked."""
+    text = '\n'.join(lines_of(path))
+    token = r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\''
+    return re.sub(token, lambda m: re.sub(r'[^\n]', ' ', m.group()), text,
+                  flags=re.S).split('\n')
+
+
+def is_fragment(path):
+    """Included with macros set, so not a header of its own."""
+    return re.search(r'(_tmpl|list)\.h$', path) is not None
+
+
+# ---- layers ----------------------------------------------------------------
+
+def read_layers():
+    allowed = {}
+    for n, line in enumerate(lines_of('src/layers.txt'), 1):
+        line = line.split('#')[0].strip()
+        if not line:
+            continue
+        layer, _, names = line.partition(':')
+        for name in names.split():
+            if name not in allowed:
+                complain('src/layers.txt', n, f'{layer} names {name}, which '
+                         'must stand on a line above: layers have an order')
+        allowed[layer] = set(names.split()) | {layer}
+    return allowed
+
+
+def check_layers(code):
+    allowed = read_layers()
+    for path in code:
+        part = path.split('/')
+        layer = part[1] if part[0] == 'src' and len(part) > 2 else None
+        if part[0] == 'src' and layer not in allowed:
+            complain(path, 1, f'src/layers.txt has no line "{layer}:"')
+            continue
+        if part[0] in ('tests', 'bench', 'fuzz'):
+            continue
+        for n, line in enumerate(lines_of(path), 1):
+            m = re.match(r'\s*#\s*include\s+"([^"]+)"', line)
+            if not m or m[1] == 'pl.h':
+                continue
+            here = os.path.join(os.path.dirname(path), m[1])
+            if os.path.isfile(here):
+                continue
+            if layer is None:
+                complain(path, n, f'"{m[1]}": {part[0]}/ sees only pl.h')
+            elif m[1].split('/')[0] not in allowed[layer]:
+                complain(path, n, f'"{m[1]}": src/layers.txt does not allow '
+                         f'{layer} to include it')
+
+
+# ---- headers, symbols, globals ---------------------------------------------
+
+def check_headers(code):
+    def alone(path):
+        flags = (AVX512 if 'avx512' in path else AVX2 if 'avx2' in path
+                 else [])
+        p = run(os.environ.get('CC', 'gcc'), '-std=gnu17', '-D_GNU_SOURCE',
+                '-Wall', '-Wextra', '-Werror', '-fsyntax-only', '-Iinclude',
+                '-Isrc', '-I.', *flags, '-x', 'c', '-',
+                stdin=f'#include "{path}"\n')
+        return path, p.stderr
+
+    headers = [f for f in code if f.endswith('.h') and not is_fragment(f)]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for path, said in pool.map(alone, headers):
+            m = re.search(r'^([^:\n]+):(\d+):\d+: (?:fatal )?error: (.*)',
+                          said, re.M)
+            if m:
+                complain(m[1], m[2], f'{m[3]} ({path} must compile alone)')
+            elif said:
+                complain(path, 1, said.split('\n')[0])
+
+
+def check_symbols(build):
+    public = set(re.findall(r'\bpl_\w+', '\n'.join(bare('include/pl.h'))))
+    for name, flags in (('libplait.so', ['-D']), ('libplait.a', ['-g'])):
+        path = os.path.join(build, name)
+        p = run('nm', '--defined-only', *flags, path)
+        if p.returncode != 0:
+            complain(path, 1, p.stderr.strip())
+        for line in p.stdout.split('\n'):
+            symbol = line.split()[-1] if len(line.split()) == 3 else None
+            if symbol and symbol not in public:
+                complain(path, 1, f'exports {symbol}, which pl.h does not '
+                         'declare')
+
+
+def check_globals(build):
+    """No mutable data in the library: nothing in .data or .bss."""
+    path = os.path.join(build, 'libplait.a')
+    for line in run('objdump', '-t', path).stdout.split('\n'):
+        m = re.match(r'[0-9a-f]{16} .{7} (\S+)\s+([0-9a-f]+)\s+(.*)', line)
+        if not m or not int(m[2], 16) or '.rel.ro' in m[1]:
+            continue
+        if re.match(r'\.t?(data|bss)|\*COM\*', m[1]):
+            complain(path, 1, f'{m[3].split()[-1]} is a mutable global '
+                     f'({m[1]}); hand it down or make it const')
+
+
+# ---- words -----------------------------------------------------------------
+
+# Put together from pieces, so that this file does not hold what it looks for.
+FOREIGN = re.compile('|'.join([
+    'clau' 'de', 'anthro' 'pic', 'chat' 'gpt', 'cod' 'ex\\b', 'copi' 'lot',
+    '\\b(?:sub)?-?age' 'nts?\\b', 'co-auth' 'ored-by', 'brie' 'f\\.md',
+    '/wo' 'rk/', '/ro' 'ot/', '/ho' 'me/\\w', '/tm' 'p/\\w+_jobs',
+]), re.I)
+UNFINISHED = re.compile('\\b(TO' 'DO|FIX' 'ME|XX' 'X|HA' 'CK)\\b')
+PRINTS = re.compile(r'\b(abort|_?exit|quick_exit|v?printf|puts|putchar|perror|'
+                    r'assert_fail|stdout|stderr)\b')
+
+
+def check_words(files, code):
+    for path in files:
+        if re.match(r'tests/refs/|fuzz/corpus/|models/.*\.txt$', path):
+            continue
+        with open(path, 'rb') as f:
+            if b'\0' in f.read(8192):
+                continue
+        for n, line in enumerate(lines_of(path), 1):
+            m = FOREIGN.search(line)
+            if m:
+                complain(path, n, f'"{m[0]}" does not belong to the project')
+            m = UNFINISHED.search(line)
+            if m:
+                complain(path, n, f'{m[0]}: finish it or file it')
+    for path in code:
+        if not path.startswith('src/'):
+            continue
+        for n, line in enumerate(bare(path), 1):
+            m = PRINTS.search(line.replace('format(printf', ''))
+            if m:
+                complain(path, n, f'{m[0]}: the library neither ends the '
+                         'process nor prints')
+
+
+# ---- form ------------------------------------------------------------------
+
+def check_form(code):
+    for path in code:
+        lines = lines_of(path)
+        if not lines[0].startswith('/*'):
+            complain(path, 1, 'opens without a comment that says what it is')
+        for n, line in enumerate(lines, 1):
+            if len(line) > 80:
+                complain(path, n, f'{len(line)} columns, 80 allowed')
+    pretty = [f for f in code if f.endswith(('.c', '.h'))]
+    p = run('clang-format', '--dry-run', '-Werror', *pretty)
+    seen = set()
+    for m in re.finditer(r'^([^:\n]+):(\d+):\d+: error', p.stderr, re.M):
+        if m[1] not in seen:
+            complain(m[1], m[2], 'run clang-format -i on it')
+        seen.add(m[1])
+    if p.returncode != 0 and not seen:
+        complain('.clang-format', 1, p.stderr.strip().split('\n')[0])
+
+
+def check_names(files):
+    first = {}
+    for path in files:
+        name = os.path.basename(path)
+        if not name.endswith(('.c', '.h', '.def', '.py', '.sh')):
+            continue
+        if name in first:
+            complain(path, 1, f'{first[name]} has this name too')
+        first.setdefault(name, path)
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    build = os.path.abspath(sys.argv[1])
+    os.chdir(ROOT)
+    files = tracked()
+    code = [f for f in files if f.startswith(tuple(d + '/' for d in CODE_DIRS))
+            and f.endswith(('.c', '.h', '.def'))]
+    check_layers(code)
+    check_headers(code)
+    check_symbols(build)
+    check_globals(build)
+    check_words(files, code)
+    check_form(code)
+    check_names(files)
+    for c in complaints:
+        print(c)
+    print(f'check: {len(files)} files, {len(complaints)} complaints')
+    sys.exit(1 if complaints else 0)
+
+
+main()
