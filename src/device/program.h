@@ -1,0 +1,144 @@
+/* What one device runs: a flat list of steps over a table of local tensors.
+ *
+ * A program is made once, from the plan, for the largest step; sizes that
+ * depend on a step are symbolic (pl_dim) and filled in when it runs. Nothing in
+ * it is decided at run time. It holds no pointers into device memory: tensors
+ * are offsets into regions, so it means the same on every kind of device.
+ *
+ * Queues. Steps of one queue run in order; the compute and the copy queue of a
+ * device, and the devices, run freely against each other except for POST and
+ * WAIT. A WAIT names a POST that stands earlier in the one total order of all
+ * devices' steps, so the earliest unfinished step can always run.
+ *
+ * Where all devices of a group share memory, a MERGE with `meet` replaces
+ * POST, PULL and WAIT: all threads of the group meet, then each device reads
+ * its peers' memory. A buffer that peers read is written again only after the
+ * next meeting; the plan keeps it alive until then. */
+#ifndef DEVICE_PROGRAM_H
+#define DEVICE_PROGRAM_H
+
+#include "device/cpu/cpu_kernel.h"
+#include "graph/graph.h"
+
+enum region {
+    REGION_WEIGHTS,
+    REGION_CACHE,
+    REGION_WORK, /* activations, inputs, outputs, staging */
+    REGION_COUNT
+};
+
+/* A contiguous local tensor; dim[] counts this device's part. */
+struct prog_tensor {
+    pl_format format;
+    bool q8; /* holds struct q8_block [rows, k/32] of a [rows, k] tensor */
+    int n_dim;
+    pl_dim dim[GRAPH_MAX_DIM];
+    enum region region;
+    size_t offset; /* from the region's start, multiple of 64 */
+    size_t bytes;  /* at the largest sizes, for one entry */
+    const struct pack *pack;
+};
+
+/* Two nested strided loops over runs of bytes; all in bytes, offsets from the
+ * start of the tensors. */
+struct copy_piece {
+    int src_dev, src; /* device in the group, tensor of its program */
+    pl_dim src_off, dst_off;
+    pl_dim bytes;
+    pl_dim n0, src_s0, dst_s0; /* outer loop: count and strides */
+    pl_dim n1, src_s1, dst_s1; /* inner loop */
+};
+
+/* One value put together on this device: copied from pieces, or, if `reduce`,
+ * summed: out = tree over the addends, each read through the same pieces
+ * (whose src fields are then unused). Addends are pushed in order on a stack;
+ * after each, n_add times the two topmost are replaced by lower + upper; one
+ * value remains (the plan sees to it). F32 only when reducing. */
+struct merge_addend {
+    int dev, tensor;
+    size_t off; /* bytes from the tensor's start */
+    int n_add;
+};
+struct merge_item {
+    bool reduce;
+    int out; /* tensor of this program */
+    int n_piece;
+    const struct copy_piece *piece;
+    int n_addend;
+    const struct merge_addend *addend;
+    int depth; /* most entries the stack holds */
+};
+
+enum step_kind {
+    STEP_OP,    /* a kernel */
+    STEP_Q8,    /* quantize in[0] into out */
+    STEP_MERGE, /* collective or local copy: merge[] */
+    STEP_PULL,  /* copy queue: piece, from a peer into tensor `out` */
+    STEP_POST,  /* event `event` of this device is reached */
+    STEP_WAIT,  /* until event `event` of device `dev` is reached */
+};
+
+enum queue { QUEUE_COMPUTE, QUEUE_COPY, QUEUE_COUNT };
+
+/* Multiply-adds of a contraction, for the counters: macs times the product of
+ * out's dimensions but the last, for each rank. */
+struct step_cost {
+    int32_t rank;
+    int64_t macs; /* a row */
+};
+
+struct step {
+    enum step_kind kind;
+    enum queue queue;
+    enum op op;
+    int node; /* of the graph, for traces and errors; -1 if none */
+    struct graph_attr attr;
+    int out, n_in, in[GRAPH_MAX_IN]; /* tensors; in = -1: absent */
+    int q8;                          /* tensor with in[0] quantized, or -1 */
+    struct rank_tree tree;
+    size_t out_stride;
+    const struct rank_span *span;
+    int n_span;
+    const int32_t *head_map;
+    int n_cost;
+    const struct step_cost *cost;
+
+    /* MERGE */
+    int n_merge;
+    const struct merge_item *merge;
+    bool meet;
+    bool message; /* counts as a message of the group (once, by dev 0) */
+    pl_dim message_bytes; /* logical bytes */
+
+    /* PULL, POST, WAIT */
+    const struct copy_piece *piece; /* PULL: n_piece of them */
+    int n_piece;
+    int dev, event;
+
+    bool barrier; /* this device's threads meet before the step: it reads or
+                     overwrites what an earlier step touched */
+};
+
+/* A part of the work region that nobody reads any more after step `step`; sim
+ * devices poison it. */
+struct prog_death {
+    int step;
+    size_t offset, bytes;
+};
+
+struct program {
+    int dev;           /* index in the group */
+    int rank0, n_rank; /* carried ranks */
+    int n_tensor;
+    const struct prog_tensor *tensor;
+    int n_step;
+    const struct step *step;
+    int n_event;
+    int n_death;
+    const struct prog_death *death; /* ascending step */
+    size_t bytes[REGION_COUNT];
+    struct graph_sizes max; /* largest n_tok, n_out; n_slot as it is */
+    int n_seq, page_stride; /* largest batch tables */
+};
+
+#endif
