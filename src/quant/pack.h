@@ -46,25 +46,28 @@
 #ifndef QUANT_PACK_H
 #define QUANT_PACK_H
 
+#include "quant/block.h"
 #include "quant/format.h"
 
 enum { PACK_ROWS = 16 };
 
-enum pack_sup { /* super scales in front of a chunk, 16 rows each */
+/* Super scales in front of a chunk, 16 rows each. */
+enum pack_sup {
     PACK_SUP_NONE,
     PACK_SUP_D,      /* u16 d[16] (f16) */
     PACK_SUP_D_DMIN, /* u16 d[16], u16 dmin[16] (f16) */
 };
 
-enum pack_sub { /* sub scales of a tile */
+/* Sub scales of a tile. */
+enum pack_sub {
     PACK_SUB_NONE,
-    PACK_SUB_F16,     /* u16 d[16]: Q8_0, Q4_0, Q5_0, IQ4_NL */
-    PACK_SUB_F16_MIN, /* u16 d[16], u16 m[16]; value = d*c + m: Q4_1, Q5_1 */
-    PACK_SUB_E8M0,    /* u8 e[16]: MXFP4; d = 2^(e-128) with L = 2F */
-    PACK_SUB_S8,      /* s8 sc[16]: IQ4_XS */
-    PACK_SUB_S8X2,    /* s8 sc[2][16], one for each half h: Q6_K, Q3_K */
-    PACK_SUB_U8_MIN,  /* u8 sc[16], u8 m[16]: Q4_K, Q5_K */
-    PACK_SUB_U8X2_MIN, /* u8 s[2][16]: low nibble S[h], high nibble M[h]: Q2_K */
+    PACK_SUB_F16,      /* u16 d[16]: Q8_0, Q4_0, Q5_0, IQ4_NL */
+    PACK_SUB_F16_MIN,  /* u16 d[16], u16 m[16]; value = d*c + m: Q4_1, Q5_1 */
+    PACK_SUB_E8M0,     /* u8 e[16]: MXFP4; d = 2^(e-128) with L = 2F */
+    PACK_SUB_S8,       /* s8 sc[16]: IQ4_XS */
+    PACK_SUB_S8X2,     /* s8 sc[2][16], one for each half h: Q6_K, Q3_K */
+    PACK_SUB_U8_MIN,   /* u8 sc[16], u8 m[16]: Q4_K, Q5_K */
+    PACK_SUB_U8X2_MIN, /* u8 s[2][16]: low nibble S[h], high one M[h]: Q2_K */
 };
 
 /* How a format is packed; a column of the format table. */
@@ -79,6 +82,7 @@ struct pack_rule {
     int tile_bytes, sup_bytes;
     int sub_bytes, low_bytes; /* offsets in a tile: low plane at sub_bytes,
                                  high plane at sub_bytes + low_bytes */
+    quant_move *move;         /* block to lane and back; NULL: float format */
 };
 
 /* One run of tiles of a packed row group. */
@@ -135,6 +139,15 @@ struct pack_scales {
 void pack_scales(const struct pack_rule *rule, const void *sup,
                  const void *tile, int lane, struct pack_scales *out);
 
+/* The float value of each of a tile's 32 codes: d * S * L(c) - dmin * M, with
+ * d * S rounded first, then the product, then the difference. */
+void pack_values(const struct pack_rule *rule, const struct pack_scales *s,
+                 const uint8_t *c, float *dst);
+
+/* Scales of a lane that was just taken from a block. */
+void pack_lane_scales(const struct pack_rule *rule, const struct quant_lane *l,
+                      struct pack_scales *out);
+
 /* Codes of one row of a tile (quantized formats): c[32]. */
 void pack_codes(const struct pack_rule *rule, const void *tile, int lane,
                 uint8_t *c);
@@ -143,5 +156,13 @@ void pack_codes(const struct pack_rule *rule, const void *tile, int lane,
  * decode(). For embedding look-up, reading back and the reference kernels. */
 void pack_decode(const struct pack *p, const void *group, int lane,
                  int64_t k_loc, int64_t n, float *dst);
+
+/* Tile i of a chunk: values k_loc + i * tile_values and on. */
+static inline const uint8_t *pack_tile(const struct pack *p, const void *group,
+                                       const struct pack_chunk *c, int64_t i)
+{
+    return (const uint8_t *)group + c->off + p->rule->sup_bytes +
+           i * p->rule->tile_bytes;
+}
 
 #endif

@@ -17,7 +17,9 @@ struct q8_block {
 };
 
 /* n is a multiple of 32. The arithmetic is written so that every instruction
- * set gives the same bits: multiply by 127/max, round to nearest even. */
+ * set gives the same bits: multiply by 127/max, round to nearest even. A block
+ * with max|x| < 2^-120 counts as zero; one with an infinity or a NaN gets
+ * d = NaN and q = 0, so that the damage shows in the result. */
 void q8_encode(struct q8_block *dst, const float *src, int64_t n);
 
 #endif

@@ -1,0 +1,223 @@
+/* Where each bit of each block format lies: one function a format, in both
+ * directions (block.h). No arithmetic on values happens here; decode.c and
+ * pack.c do that. The layouts are those of GGUF's quantized tensors. Blocks
+ * are little-endian, as are the machines that plait runs on. */
+#include "quant/block.h"
+
+#include <string.h>
+
+/* One bit field for each of n values: bits shift.. of b[i] are bits at.. of
+ * c[i]; mask is the width in ones. A get adds to c, which starts at zero. */
+static inline void bits(uint8_t *b, int n, int shift, unsigned mask, uint8_t *c,
+                        int at, bool put)
+{
+    if (!put) {
+        for (int i = 0; i < n; i++)
+            c[i] |= (uint8_t)((b[i] >> shift & mask) << at);
+        return;
+    }
+    for (int i = 0; i < n; i++)
+        b[i] =
+            (uint8_t)((b[i] & ~(mask << shift)) | (c[i] >> at & mask) << shift);
+}
+
+/* The same for one scale. */
+static inline void scale(uint8_t *b, int shift, unsigned mask, uint16_t *s,
+                         int at, bool put)
+{
+    if (put)
+        *b = (uint8_t)((*b & ~(mask << shift)) | (*s >> at & mask) << shift);
+    else
+        *s |= (uint16_t)((*b >> shift & mask) << at);
+}
+
+static inline void half(uint8_t *b, uint16_t *s, bool put)
+{
+    memcpy(put ? (void *)b : (void *)s, put ? (void *)s : (void *)b, 2);
+}
+
+/* A 6-bit scale is stored with 32 added; a lane holds the signed byte. */
+static inline uint16_t signed_scale(uint16_t s, bool put)
+{
+    return put ? (s + 32) & 63 : (uint8_t)(s - 32);
+}
+
+/* Nibbles of 16 bytes: the low ones are the first half of the tile. */
+static inline void nibbles(uint8_t *qs, uint8_t *c, bool put)
+{
+    bits(qs, 16, 0, 15, c, 0, put);
+    bits(qs, 16, 4, 15, c + 16, 0, put);
+}
+
+/* Bit l of a 32-bit word is bit 4 of code l. */
+static inline void fifth_bits(uint8_t *qh, uint8_t *c, bool put)
+{
+    for (int l = 0; l < 32; l++)
+        bits(qh + l / 8, 1, l % 8, 1, c + l, 4, put);
+}
+
+/* f16 d; s8 q[32]. A code is q + 128. */
+void quant_move_q8_0(void *block, int t, struct quant_lane *l, bool put)
+{
+    uint8_t *b = block;
+
+    (void)t;
+    half(b, &l->sub[0], put);
+    if (put)
+        for (int i = 0; i < 32; i++)
+            b[2 + i] = l->c[i] ^ 128;
+    else
+        for (int i = 0; i < 32; i++)
+            l->c[i] = b[2 + i] ^ 128;
+}
+
+/* f16 d; qs[16]. Also IQ4_NL. */
+void quant_move_q4_0(void *block, int t, struct quant_lane *l, bool put)
+{
+    uint8_t *b = block;
+
+    (void)t;
+    half(b, &l->sub[0], put);
+    nibbles(b + 2, l->c, put);
+}
+
+/* f16 d, m; qs[16]. */
+void quant_move_q4_1(void *block, int t, struct quant_lane *l, bool put)
+{
+    uint8_t *b = block;
+
+    (void)t;
+    half(b, &l->sub[0], put);
+    half(b + 2, &l->sub[1], put);
+    nibbles(b + 4, l->c, put);
+}
+
+/* f16 d; u32 qh; qs[16]. */
+void quant_move_q5_0(void *block, int t, struct quant_lane *l, bool put)
+{
+    uint8_t *b = block;
+
+    (void)t;
+    half(b, &l->sub[0], put);
+    fifth_bits(b + 2, l->c, put);
+    nibbles(b + 6, l->c, put);
+}
+
+/* f16 d, m; u32 qh; qs[16]. */
+void quant_move_q5_1(void *block, int t, struct quant_lane *l, bool put)
+{
+    uint8_t *b = block;
+
+    (void)t;
+    half(b, &l->sub[0], put);
+    half(b + 2, &l->sub[1], put);
+    fifth_bits(b + 4, l->c, put);
+    nibbles(b + 8, l->c, put);
+}
+
+/* u8 e; qs[16]. */
+void quant_move_mxfp4(void *block, int t, struct quant_lane *l, bool put)
+{
+    uint8_t *b = block;
+
+    (void)t;
+    scale(b, 0, 255, &l->sub[0], 0, put);
+    nibbles(b + 1, l->c, put);
+}
+
+/* u8 sc[16]; qs[64]; f16 d, dmin. A scale byte: low nibble S, high M. */
+void quant_move_q2_k(void *block, int t, struct quant_lane *l, bool put)
+{
+    uint8_t *b = block;
+
+    for (int h = 0; h < 2; h++)
+        scale(b + 2 * t + h, 0, 255, &l->sub[h], 0, put);
+    bits(b + 16 + 32 * (t / 4), 32, 2 * (t % 4), 3, l->c, 0, put);
+    half(b + 80, &l->sup[0], put);
+    half(b + 82, &l->sup[1], put);
+}
+
+/* u8 hmask[32]; qs[64]; sc[12]; f16 d. Sixteen 6-bit scales: low nibbles of
+ * scales 0..7 and high nibbles for 8..15 in sc[0..7], upper bits by fours in
+ * sc[8..11]. */
+void quant_move_q3_k(void *block, int t, struct quant_lane *l, bool put)
+{
+    uint8_t *b = block, *sc = b + 96;
+
+    bits(b + 32 + 32 * (t / 4), 32, 2 * (t % 4), 3, l->c, 0, put);
+    bits(b, 32, t, 1, l->c, 2, put);
+    for (int h = 0; h < 2; h++) {
+        int i = 2 * t + h;
+        uint16_t s = put ? signed_scale(l->sub[h], true) : 0;
+
+        scale(sc + i % 8, 4 * (i / 8), 15, &s, 0, put);
+        scale(sc + 8 + i % 4, 2 * (i / 4), 3, &s, 4, put);
+        if (!put)
+            l->sub[h] = signed_scale(s, false);
+    }
+    half(b + 108, &l->sup[0], put);
+}
+
+/* f16 d, dmin; sc[12]: 6-bit S and M of eight tiles. */
+static inline void scales_k(uint8_t *b, int t, struct quant_lane *l, bool put)
+{
+    uint8_t *sc = b + 4;
+
+    half(b, &l->sup[0], put);
+    half(b + 2, &l->sup[1], put);
+    if (t < 4) {
+        scale(sc + t, 0, 63, &l->sub[0], 0, put);
+        scale(sc + t + 4, 0, 63, &l->sub[1], 0, put);
+        return;
+    }
+    scale(sc + t + 4, 0, 15, &l->sub[0], 0, put);
+    scale(sc + t - 4, 6, 3, &l->sub[0], 4, put);
+    scale(sc + t + 4, 4, 15, &l->sub[1], 0, put);
+    scale(sc + t, 6, 3, &l->sub[1], 4, put);
+}
+
+/* scales_k; qs[128]. */
+void quant_move_q4_k(void *block, int t, struct quant_lane *l, bool put)
+{
+    uint8_t *b = block;
+
+    scales_k(b, t, l, put);
+    bits(b + 16 + 32 * (t / 2), 32, 4 * (t % 2), 15, l->c, 0, put);
+}
+
+/* scales_k; qh[32]; qs[128]. */
+void quant_move_q5_k(void *block, int t, struct quant_lane *l, bool put)
+{
+    uint8_t *b = block;
+
+    scales_k(b, t, l, put);
+    bits(b + 48 + 32 * (t / 2), 32, 4 * (t % 2), 15, l->c, 0, put);
+    bits(b + 16, 32, t, 1, l->c, 4, put);
+}
+
+/* ql[128]; qh[64]; s8 sc[16]; f16 d. */
+void quant_move_q6_k(void *block, int t, struct quant_lane *l, bool put)
+{
+    uint8_t *b = block;
+
+    bits(b + 64 * (t / 4) + 32 * (t % 2), 32, 4 * (t % 4 / 2), 15, l->c, 0,
+         put);
+    bits(b + 128 + 32 * (t / 4), 32, 2 * (t % 4), 3, l->c, 4, put);
+    for (int h = 0; h < 2; h++)
+        scale(b + 192 + 2 * t + h, 0, 255, &l->sub[h], 0, put);
+    half(b + 208, &l->sup[0], put);
+}
+
+/* f16 d; u16 sh; sl[4]; qs[128]. 6-bit scales: low nibble in sl, rest in sh. */
+void quant_move_iq4_xs(void *block, int t, struct quant_lane *l, bool put)
+{
+    uint8_t *b = block;
+    uint16_t s = put ? signed_scale(l->sub[0], true) : 0;
+
+    half(b, &l->sup[0], put);
+    scale(b + 4 + t / 2, 4 * (t % 2), 15, &s, 0, put);
+    scale(b + 2 + t / 4, 2 * (t % 4), 3, &s, 4, put);
+    if (!put)
+        l->sub[0] = signed_scale(s, false);
+    nibbles(b + 8 + 16 * t, l->c, put);
+}

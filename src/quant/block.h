@@ -1,0 +1,37 @@
+/* GGUF's blocks taken apart and put together: internal to quant.
+ *
+ * A *lane* is what one row contributes to one packed tile: 32 codes and the
+ * scales that serve them, as raw bits. One function a format says where each
+ * bit of a lane lies in a block and moves it either way, so that packing is the
+ * inverse of unpacking by construction. Nothing here does arithmetic. */
+#ifndef QUANT_BLOCK_H
+#define QUANT_BLOCK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct quant_lane {
+    uint8_t c[32];   /* codes, unsigned, before any bias */
+    uint16_t sub[2]; /* sub scales: a byte or an f16 each, see enum pack_sub */
+    uint16_t sup[2]; /* f16 d and dmin of a super block */
+};
+
+/* Moves tile t (0 .. block/32 - 1) of `block` to *l, or back if `put`. A put
+ * changes no bit of the block but those of the tile's codes, its sub scales and
+ * the block's super scales; a get writes nothing to the block. */
+typedef void quant_move(void *block, int t, struct quant_lane *l, bool put);
+
+quant_move quant_move_q8_0;
+quant_move quant_move_q4_0; /* and IQ4_NL */
+quant_move quant_move_q4_1;
+quant_move quant_move_q5_0;
+quant_move quant_move_q5_1;
+quant_move quant_move_q2_k;
+quant_move quant_move_q3_k;
+quant_move quant_move_q4_k;
+quant_move quant_move_q5_k;
+quant_move quant_move_q6_k;
+quant_move quant_move_iq4_xs;
+quant_move quant_move_mxfp4;
+
+#endif

@@ -1,0 +1,40 @@
+/* The codecs that the format table points at: internal to quant. Decoders and
+ * encoders have the signatures and promises of struct format_info. */
+#ifndef QUANT_CODEC_H
+#define QUANT_CODEC_H
+
+#include <stdint.h>
+
+/* Formats whose blocks block.h takes apart: format, prefix of functions. */
+#define CODEC_BLOCK_MAP(X)                                                     \
+    X(Q8_0, q8_0)                                                              \
+    X(Q4_0, q4_0)                                                              \
+    X(Q4_1, q4_1)                                                              \
+    X(Q5_0, q5_0)                                                              \
+    X(Q5_1, q5_1)                                                              \
+    X(Q2_K, q2_k)                                                              \
+    X(Q3_K, q3_k)                                                              \
+    X(Q4_K, q4_k)                                                              \
+    X(Q5_K, q5_k)                                                              \
+    X(Q6_K, q6_k)                                                              \
+    X(IQ4_NL, iq4_nl)                                                          \
+    X(IQ4_XS, iq4_xs)                                                          \
+    X(MXFP4, mxfp4)
+
+#define CODEC_DECODE(format, name)                                             \
+    void quant_decode_##name(float *dst, const void *src, int64_t n);
+CODEC_BLOCK_MAP(CODEC_DECODE)
+#undef CODEC_DECODE
+void quant_decode_f32(float *dst, const void *src, int64_t n);
+void quant_decode_f16(float *dst, const void *src, int64_t n);
+void quant_decode_bf16(float *dst, const void *src, int64_t n);
+void quant_decode_i32(float *dst, const void *src,
+                      int64_t n); /* rounds to float */
+
+void quant_encode_f32(void *dst, const float *src, int64_t n);
+void quant_encode_f16(void *dst, const float *src, int64_t n);
+void quant_encode_bf16(void *dst, const float *src, int64_t n);
+void quant_encode_q8_0(void *dst, const float *src, int64_t n);
+void quant_encode_q4_0(void *dst, const float *src, int64_t n);
+
+#endif

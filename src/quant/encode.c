@@ -1,0 +1,99 @@
+/* Reference encoders, for the formats that plait itself writes: caches, made-up
+ * models, tests. A block's scale is rounded to f16 first and the codes are then
+ * chosen for the rounded scale, so no value is off by more than half a step
+ * where the code is not at the end of its range. A NaN or an infinity in a
+ * block spoils that block, as it should. */
+#include "quant/codec.h"
+
+#include <string.h>
+
+#include "base/half.h"
+
+/* To nearest even for |x| < 2^22; any other x gives some int. Adding 1.5 * 2^23
+ * leaves no room for a fraction. */
+static inline int32_t round_even(float x)
+{
+    return (int32_t)(float_bits(x + 0x1.8p23f) - 0x4b400000u);
+}
+
+static inline int32_t clamp(int32_t x, int32_t lo, int32_t hi)
+{
+    return x < lo ? lo : x > hi ? hi : x;
+}
+
+/* The value of largest magnitude, the first of equals; a NaN beats all. */
+static float extreme(const float *x)
+{
+    uint32_t best = float_bits(x[0]);
+
+    for (int i = 1; i < 32; i++) {
+        uint32_t u = float_bits(x[i]);
+
+        if ((u & 0x7fffffff) > (best & 0x7fffffff))
+            best = u;
+    }
+    return float_from_bits(best);
+}
+
+/* Stores d as f16 in front of a block; returns 1 / the stored d, 0 for 0. */
+static float put_scale(uint8_t *block, float d)
+{
+    uint16_t h = f32_to_f16(d);
+
+    memcpy(block, &h, sizeof h);
+    d = f16_to_f32(h);
+    return d == 0 ? 0 : 1 / d;
+}
+
+void quant_encode_f32(void *dst, const float *src, int64_t n)
+{
+    memcpy(dst, src, (size_t)n * sizeof *src);
+}
+
+void quant_encode_f16(void *dst, const float *src, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint16_t h = f32_to_f16(src[i]);
+
+        memcpy((char *)dst + i * 2, &h, sizeof h);
+    }
+}
+
+void quant_encode_bf16(void *dst, const float *src, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint16_t h = f32_to_bf16(src[i]);
+
+        memcpy((char *)dst + i * 2, &h, sizeof h);
+    }
+}
+
+void quant_encode_q8_0(void *dst, const float *src, int64_t n)
+{
+    uint8_t *b = dst;
+
+    for (; n > 0; n -= 32, src += 32, b += 34) {
+        float max = float_from_bits(float_bits(extreme(src)) & 0x7fffffff);
+        float inv = put_scale(b, max / 127);
+
+        for (int i = 0; i < 32; i++)
+            b[2 + i] = (uint8_t)clamp(round_even(src[i] * inv), -127, 127);
+    }
+}
+
+/* The codes run from -8 to 7: the extreme value gets the -8. */
+void quant_encode_q4_0(void *dst, const float *src, int64_t n)
+{
+    uint8_t *b = dst;
+
+    for (; n > 0; n -= 32, src += 32, b += 18) {
+        float inv = put_scale(b, extreme(src) / -8);
+
+        for (int i = 0; i < 16; i++) {
+            int32_t lo = clamp(round_even(src[i] * inv), -8, 7);
+            int32_t hi = clamp(round_even(src[16 + i] * inv), -8, 7);
+
+            b[2 + i] = (uint8_t)((lo + 8) | (hi + 8) << 4);
+        }
+    }
+}

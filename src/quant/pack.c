@@ -1,0 +1,414 @@
+/* Packing: rows in their file format to groups of 16 rows and back (pack.h).
+ * A row goes through struct quant_lane, 32 codes and their scales at a time,
+ * so this file knows planes but no formats, and block.c formats but no planes.
+ * Kernels do not call this; they read groups by their own wide loads. */
+#include "quant/pack.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/half.h"
+
+static int64_t min64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* A chunk may not cross a multiple of this; 0: no limit. */
+static int64_t chunk_limit(pl_format f)
+{
+    const struct format_info *fi = format_info(f);
+
+    return fi->pack->sup == PACK_SUP_NONE ? 0 : fi->block;
+}
+
+int pack_max_chunks(pl_format f, const struct pack_span *span, int n_span)
+{
+    int64_t limit = chunk_limit(f);
+    int64_t n = 0;
+
+    for (int i = 0; i < n_span; i++) {
+        if (span[i].n > 0)
+            n += limit ? (span[i].k + span[i].n - 1) / limit -
+                             span[i].k / limit + 1
+                       : 1;
+    }
+    return (int)n;
+}
+
+void pack_init(struct pack *p, pl_format f, int64_t n_row, int64_t n_full,
+               const struct pack_span *span, int n_span,
+               struct pack_chunk *chunks)
+{
+    const struct pack_rule *rule = format_info(f)->pack;
+    int64_t limit = chunk_limit(f);
+    int64_t k_loc = 0;
+    size_t off = 0;
+    int n_chunk = 0;
+
+    for (int i = 0; i < n_span; i++) {
+        int64_t end = span[i].k + span[i].n;
+
+        for (int64_t k = span[i].k; k < end;) {
+            int64_t stop = limit ? min64(end, (k / limit + 1) * limit) : end;
+            int64_t n = stop - k;
+
+            chunks[n_chunk++] = (struct pack_chunk){
+                .k = k,
+                .n = (int32_t)n,
+                .rank = span[i].rank,
+                .k_loc = k_loc,
+                .off = off,
+            };
+            off += (size_t)rule->sup_bytes +
+                   (size_t)(n / rule->tile_values) * (size_t)rule->tile_bytes;
+            k_loc += n;
+            k = stop;
+        }
+    }
+    off = (off + 63) & ~(size_t)63;
+    *p = (struct pack){
+        .format = f,
+        .rule = rule,
+        .n_row = n_row,
+        .k = k_loc,
+        .n_full = n_full,
+        .n_chunk = n_chunk,
+        .chunk = chunks,
+        .group_bytes = off,
+        .matrix_bytes = (size_t)((n_row + PACK_ROWS - 1) / PACK_ROWS) * off,
+    };
+}
+
+/* ---- one lane of a tile -------------------------------------------------- */
+
+/* A plane holds bits at .. at + w - 1 of the codes. Dword q of w, byte b, bits
+ * w * i and on: value 4 * (w * i + q) + b, i = 0 .. 8 / w - 1. */
+static inline void plane_put(uint8_t *plane, int lane, int w, int at,
+                             const uint8_t *c)
+{
+    uint32_t mask = ((1u << w) - 1) * 0x01010101u;
+
+    for (int q = 0; q < w; q++) {
+        uint32_t word = 0;
+
+        for (int i = 0; i < 8 / w; i++) {
+            uint32_t four;
+
+            memcpy(&four, c + 4 * (w * i + q), 4);
+            word |= (four >> at & mask) << w * i;
+        }
+        memcpy(plane + 64 * q + 4 * lane, &word, 4);
+    }
+}
+
+/* Adds the plane's bits to the codes. */
+static inline void plane_get(const uint8_t *plane, int lane, int w, int at,
+                             uint8_t *c)
+{
+    uint32_t mask = ((1u << w) - 1) * 0x01010101u;
+
+    for (int q = 0; q < w; q++) {
+        uint32_t word;
+
+        memcpy(&word, plane + 64 * q + 4 * lane, 4);
+        for (int i = 0; i < 8 / w; i++) {
+            uint32_t four;
+
+            memcpy(&four, c + 4 * (w * i + q), 4);
+            four |= (word >> w * i & mask) << at;
+            memcpy(c + 4 * (w * i + q), &four, 4);
+        }
+    }
+}
+
+/* Sub scales: how many there are, and how wide. */
+static inline int sub_count(const struct pack_rule *rule)
+{
+    return rule->sub == PACK_SUB_F16 || rule->sub == PACK_SUB_E8M0 ||
+                   rule->sub == PACK_SUB_S8
+               ? 1
+               : 2;
+}
+
+static inline int sub_size(const struct pack_rule *rule)
+{
+    return rule->sub == PACK_SUB_F16 || rule->sub == PACK_SUB_F16_MIN ? 2 : 1;
+}
+
+static void scales_put(const struct pack_rule *rule, uint8_t *sup,
+                       uint8_t *tile, int lane, const struct quant_lane *l)
+{
+    int n = sub_count(rule), size = sub_size(rule);
+
+    for (int j = 0; j < n; j++)
+        memcpy(tile + (PACK_ROWS * j + lane) * size, &l->sub[j], (size_t)size);
+    for (int j = 0; j < rule->sup_bytes / (2 * PACK_ROWS); j++)
+        memcpy(sup + 2 * (PACK_ROWS * j + lane), &l->sup[j], 2);
+}
+
+static void scales_get(const struct pack_rule *rule, const uint8_t *sup,
+                       const uint8_t *tile, int lane, struct quant_lane *l)
+{
+    int n = sub_count(rule), size = sub_size(rule);
+
+    for (int j = 0; j < n; j++)
+        memcpy(&l->sub[j], tile + (PACK_ROWS * j + lane) * size, (size_t)size);
+    for (int j = 0; j < rule->sup_bytes / (2 * PACK_ROWS); j++)
+        memcpy(&l->sup[j], sup + 2 * (PACK_ROWS * j + lane), 2);
+}
+
+void pack_codes(const struct pack_rule *rule, const void *tile, int lane,
+                uint8_t *c)
+{
+    const uint8_t *low = (const uint8_t *)tile + rule->sub_bytes;
+    const uint8_t *high = low + rule->low_bytes;
+
+    memset(c, 0, 32);
+    if (rule->low_bits == 8)
+        plane_get(low, lane, 8, 0, c);
+    else if (rule->low_bits == 4)
+        plane_get(low, lane, 4, 0, c);
+    else
+        plane_get(low, lane, 2, 0, c);
+    if (rule->high_bits == 2)
+        plane_get(high, lane, 2, rule->low_bits, c);
+    else if (rule->high_bits == 1)
+        plane_get(high, lane, 1, rule->low_bits, c);
+}
+
+static void codes_put(const struct pack_rule *rule, uint8_t *tile, int lane,
+                      const uint8_t *c)
+{
+    uint8_t *low = tile + rule->sub_bytes;
+    uint8_t *high = low + rule->low_bytes;
+
+    if (rule->low_bits == 8)
+        plane_put(low, lane, 8, 0, c);
+    else if (rule->low_bits == 4)
+        plane_put(low, lane, 4, 0, c);
+    else
+        plane_put(low, lane, 2, 0, c);
+    if (rule->high_bits == 2)
+        plane_put(high, lane, 2, rule->low_bits, c);
+    else if (rule->high_bits == 1)
+        plane_put(high, lane, 1, rule->low_bits, c);
+}
+
+/* ---- rows ---------------------------------------------------------------- */
+
+/* A float format's row: elements PACK_ROWS apart in the group. */
+static inline void copy_strided(uint8_t *dst, ptrdiff_t dst_step,
+                                const uint8_t *src, ptrdiff_t src_step,
+                                int64_t n, size_t size)
+{
+    for (int64_t i = 0; i < n; i++)
+        memcpy(dst + i * dst_step, src + i * src_step, size);
+}
+
+static void float_row(const struct pack *p, uint8_t *group, int lane,
+                      uint8_t *row, bool put)
+{
+    int size = format_info(p->format)->block_bytes;
+
+    for (int i = 0; i < p->n_chunk; i++) {
+        const struct pack_chunk *c = &p->chunk[i];
+        uint8_t *in = group + c->off + lane * size, *out = row + c->k * size;
+
+        if (size == 4 && put)
+            copy_strided(in, 4 * PACK_ROWS, out, 4, c->n, 4);
+        else if (size == 4)
+            copy_strided(out, 4, in, 4 * PACK_ROWS, c->n, 4);
+        else if (put)
+            copy_strided(in, 2 * PACK_ROWS, out, 2, c->n, 2);
+        else
+            copy_strided(out, 2, in, 2 * PACK_ROWS, c->n, 2);
+    }
+}
+
+void pack_row(const struct pack *p, void *group, int lane, const void *row)
+{
+    const struct format_info *fi = format_info(p->format);
+    const struct pack_rule *rule = p->rule;
+
+    if (rule->tile_values == 1) {
+        float_row(p, group, lane, (uint8_t *)row, true);
+        return;
+    }
+    for (int i = 0; i < p->n_chunk; i++) {
+        const struct pack_chunk *c = &p->chunk[i];
+        uint8_t *sup = (uint8_t *)group + c->off;
+        uint8_t *tile = sup + rule->sup_bytes;
+
+        for (int64_t k = c->k; k < c->k + c->n; k += 32) {
+            uint8_t *block = (uint8_t *)row + format_row_bytes(p->format, k);
+            struct quant_lane l = {0};
+
+            rule->move(block, (int)(k % fi->block) / 32, &l, false);
+            scales_put(rule, sup, tile, lane, &l);
+            codes_put(rule, tile, lane, l.c);
+            tile += rule->tile_bytes;
+        }
+    }
+}
+
+void unpack_row(const struct pack *p, const void *group, int lane, void *row)
+{
+    const struct format_info *fi = format_info(p->format);
+    const struct pack_rule *rule = p->rule;
+
+    if (rule->tile_values == 1) {
+        float_row(p, (uint8_t *)group, lane, row, false);
+        return;
+    }
+    for (int i = 0; i < p->n_chunk; i++) {
+        const struct pack_chunk *c = &p->chunk[i];
+        const uint8_t *sup = (const uint8_t *)group + c->off;
+        const uint8_t *tile = sup + rule->sup_bytes;
+
+        for (int64_t k = c->k; k < c->k + c->n; k += 32) {
+            uint8_t *block = (uint8_t *)row + format_row_bytes(p->format, k);
+            struct quant_lane l = {0};
+
+            scales_get(rule, sup, tile, lane, &l);
+            pack_codes(rule, tile, lane, l.c);
+            rule->move(block, (int)(k % fi->block) / 32, &l, true);
+            tile += rule->tile_bytes;
+        }
+    }
+}
+
+/* ---- values -------------------------------------------------------------- */
+
+/* 2^(e - 128), where e = 255 is NaN. Half the scale of the definition, so that
+ * with the doubled table nothing overflows before the product does; e < 2 are
+ * the subnormals 2^-128 and 2^-127. */
+static float e8m0_half(unsigned e)
+{
+    if (e == 255)
+        return NAN;
+    return float_from_bits(e < 2 ? 0x00200000u << e : (e - 1) << 23);
+}
+
+void pack_lane_scales(const struct pack_rule *rule, const struct quant_lane *l,
+                      struct pack_scales *out)
+{
+    *out = (struct pack_scales){
+        .d = f16_to_f32(l->sup[0]),
+        .dmin = f16_to_f32(l->sup[1]),
+        .s = {1, 1},
+    };
+    switch (rule->sub) {
+    case PACK_SUB_NONE:
+        break;
+    case PACK_SUB_F16_MIN: /* + m is - (-m) */
+        out->dmin = -f16_to_f32(l->sub[1]);
+        out->m[0] = out->m[1] = 1;
+        out->d = f16_to_f32(l->sub[0]);
+        break;
+    case PACK_SUB_F16:
+        out->d = f16_to_f32(l->sub[0]);
+        break;
+    case PACK_SUB_E8M0:
+        out->d = e8m0_half(l->sub[0]);
+        break;
+    case PACK_SUB_S8:
+        out->s[0] = out->s[1] = (int8_t)l->sub[0];
+        break;
+    case PACK_SUB_S8X2:
+        out->s[0] = (int8_t)l->sub[0];
+        out->s[1] = (int8_t)l->sub[1];
+        break;
+    case PACK_SUB_U8_MIN:
+        out->s[0] = out->s[1] = l->sub[0];
+        out->m[0] = out->m[1] = l->sub[1];
+        break;
+    case PACK_SUB_U8X2_MIN:
+        for (int h = 0; h < 2; h++) {
+            out->s[h] = l->sub[h] & 15;
+            out->m[h] = l->sub[h] >> 4;
+        }
+        break;
+    }
+}
+
+void pack_scales(const struct pack_rule *rule, const void *sup,
+                 const void *tile, int lane, struct pack_scales *out)
+{
+    struct quant_lane l = {0};
+
+    scales_get(rule, sup, tile, lane, &l);
+    pack_lane_scales(rule, &l, out);
+}
+
+void pack_values(const struct pack_rule *rule, const struct pack_scales *s,
+                 const uint8_t *c, float *dst)
+{
+    for (int h = 0; h < 2; h++) {
+        float ds = s->d * (float)s->s[h], dm = s->dmin * (float)s->m[h];
+
+        for (int v = 16 * h; v < 16 * h + 16; v++) {
+            int level = rule->table ? rule->table[c[v]] : c[v] - rule->bias;
+
+            dst[v] = ds * (float)level - dm;
+        }
+    }
+}
+
+static void decode_tile(const struct pack_rule *rule, const uint8_t *sup,
+                        const uint8_t *tile, int lane, float *dst)
+{
+    struct pack_scales s;
+    uint8_t c[32];
+
+    pack_scales(rule, sup, tile, lane, &s);
+    pack_codes(rule, tile, lane, c);
+    pack_values(rule, &s, c, dst);
+}
+
+/* The chunk that holds value k_loc. */
+static const struct pack_chunk *find_chunk(const struct pack *p, int64_t k_loc)
+{
+    int lo = 0, hi = p->n_chunk - 1;
+
+    while (lo < hi) {
+        int mid = (lo + hi + 1) / 2;
+
+        if (p->chunk[mid].k_loc <= k_loc)
+            lo = mid;
+        else
+            hi = mid - 1;
+    }
+    return &p->chunk[lo];
+}
+
+void pack_decode(const struct pack *p, const void *group, int lane,
+                 int64_t k_loc, int64_t n, float *dst)
+{
+    const struct format_info *fi = format_info(p->format);
+    const struct pack_rule *rule = p->rule;
+    const struct pack_chunk *c = find_chunk(p, k_loc);
+
+    while (n > 0) {
+        int64_t at = k_loc - c->k_loc;
+        int64_t run = min64(n, rule->tile_values - at % rule->tile_values);
+        const uint8_t *tile = pack_tile(p, group, c, at / rule->tile_values);
+
+        if (rule->tile_values == 1) {
+            fi->decode(dst, tile + lane * fi->block_bytes, 1);
+        } else if (run == 32) {
+            decode_tile(rule, (const uint8_t *)group + c->off, tile, lane, dst);
+        } else {
+            float whole[32];
+
+            decode_tile(rule, (const uint8_t *)group + c->off, tile, lane,
+                        whole);
+            memcpy(dst, whole + at % 32, (size_t)run * sizeof *dst);
+        }
+        k_loc += run;
+        dst += run;
+        n -= run;
+        if (k_loc == c->k_loc + c->n)
+            c++;
+    }
+}

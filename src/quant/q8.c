@@ -1,0 +1,46 @@
+/* Activations to 8 bits, in plain C: the specification that the vector kernels
+ * are bit-equal to. Every step is exact or rounded once to nearest even, and
+ * the maximum is taken on the bits, where order cannot matter. */
+#include "quant/q8.h"
+
+#include <math.h>
+
+#include "base/half.h"
+
+/* Below this a block counts as zero: 127 / max would overflow. */
+static const uint32_t tiny = 0x03800000; /* 2^-120 */
+static const uint32_t infinity = 0x7f800000;
+
+static void encode_block(struct q8_block *b, const float *x)
+{
+    uint32_t max = 0;
+    float scale;
+
+    for (int i = 0; i < 32; i++) {
+        uint32_t u = float_bits(x[i]) & 0x7fffffff;
+
+        max = u > max ? u : max;
+    }
+    *b = (struct q8_block){0};
+    if (max < tiny)
+        return;
+    if (max >= infinity) {
+        b->d = NAN;
+        return;
+    }
+    b->d = float_from_bits(max) / 127;
+    scale = 127 / float_from_bits(max);
+    for (int i = 0; i < 32; i++) {
+        /* Adding 1.5 * 2^23 leaves no room for a fraction. */
+        uint32_t r = float_bits(x[i] * scale + 0x1.8p23f) - 0x4b400000u;
+
+        b->q[i] = (int8_t)r;
+        b->sum[i / 16] = (int16_t)(b->sum[i / 16] + b->q[i]);
+    }
+}
+
+void q8_encode(struct q8_block *dst, const float *src, int64_t n)
+{
+    for (; n > 0; n -= 32, src += 32)
+        encode_block(dst++, src);
+}
