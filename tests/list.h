@@ -2,3 +2,6 @@
  * guard: main.c includes it once a column. */
 TEST(test_base_alloc)
 TEST(test_base_err)
+TEST(test_quant_decode)
+TEST(test_quant_pack)
+TEST(test_quant_q8)
