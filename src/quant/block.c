@@ -8,8 +8,8 @@
 
 /* One bit field for each of n values: bits shift.. of b[i] are bits at.. of
  * c[i]; mask is the width in ones. A get adds to c, which starts at zero. */
-static inline void bits(uint8_t *b, int n, int shift, unsigned mask, uint8_t *c,
-                        int at, bool put)
+static inline void bits(uint8_t *restrict b, int n, int shift, unsigned mask,
+                        uint8_t *restrict c, int at, bool put)
 {
     if (!put) {
         for (int i = 0; i < n; i++)

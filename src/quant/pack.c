@@ -198,8 +198,8 @@ static void codes_put(const struct pack_rule *rule, uint8_t *tile, int lane,
 /* ---- rows ---------------------------------------------------------------- */
 
 /* A float format's row: elements PACK_ROWS apart in the group. */
-static inline void copy_strided(uint8_t *dst, ptrdiff_t dst_step,
-                                const uint8_t *src, ptrdiff_t src_step,
+static inline void copy_strided(uint8_t *restrict dst, ptrdiff_t dst_step,
+                                const uint8_t *restrict src, ptrdiff_t src_step,
                                 int64_t n, size_t size)
 {
     for (int64_t i = 0; i < n; i++)
@@ -382,6 +382,25 @@ static const struct pack_chunk *find_chunk(const struct pack *p, int64_t k_loc)
     return &p->chunk[lo];
 }
 
+/* n values of a float format, PACK_ROWS elements apart from `first`. */
+static void decode_strided(const struct format_info *fi, const uint8_t *first,
+                           int64_t n, float *dst)
+{
+    uint8_t near[64 * 4];
+
+    for (int64_t i = 0; i < n; i += 64) {
+        int64_t run = min64(64, n - i);
+
+        if (fi->block_bytes == 4)
+            copy_strided(near, 4, first + i * 4 * PACK_ROWS, 4 * PACK_ROWS, run,
+                         4);
+        else
+            copy_strided(near, 2, first + i * 2 * PACK_ROWS, 2 * PACK_ROWS, run,
+                         2);
+        fi->decode(dst + i, near, run);
+    }
+}
+
 void pack_decode(const struct pack *p, const void *group, int lane,
                  int64_t k_loc, int64_t n, float *dst)
 {
@@ -391,16 +410,15 @@ void pack_decode(const struct pack *p, const void *group, int lane,
 
     while (n > 0) {
         int64_t at = k_loc - c->k_loc;
-        int64_t run = min64(n, rule->tile_values - at % rule->tile_values);
+        int64_t run = min64(n, c->n - at);
         const uint8_t *tile = pack_tile(p, group, c, at / rule->tile_values);
 
         if (rule->tile_values == 1) {
-            fi->decode(dst, tile + lane * fi->block_bytes, 1);
-        } else if (run == 32) {
-            decode_tile(rule, (const uint8_t *)group + c->off, tile, lane, dst);
+            decode_strided(fi, tile + lane * fi->block_bytes, run, dst);
         } else {
             float whole[32];
 
+            run = min64(run, 32 - at % 32);
             decode_tile(rule, (const uint8_t *)group + c->off, tile, lane,
                         whole);
             memcpy(dst, whole + at % 32, (size_t)run * sizeof *dst);
