@@ -1,7 +1,7 @@
 /* The table of element formats: one row a format, and the look-ups into it.
- * To add a format: a row in PL_FORMAT_MAP (pl.h), a row here, a function in
- * block.c that says where its bits lie; then it works, and kernels make it
- * fast. */
+ * To add a format: a row here, its name in PL_FORMAT_MAP (pl.h) and in
+ * CODEC_BLOCK_MAP (codec.h), and a function in block.c that says where its bits
+ * lie. Then it works everywhere, and kernels make it fast. */
 #include "quant/format.h"
 
 #include <strings.h>

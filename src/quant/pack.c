@@ -122,18 +122,15 @@ static inline void plane_get(const uint8_t *plane, int lane, int w, int at,
     }
 }
 
-/* Sub scales: how many there are, and how wide. */
-static inline int sub_count(const struct pack_rule *rule)
-{
-    return rule->sub == PACK_SUB_F16 || rule->sub == PACK_SUB_E8M0 ||
-                   rule->sub == PACK_SUB_S8
-               ? 1
-               : 2;
-}
-
+/* Bytes of one sub scale of one row, and how many a row has. */
 static inline int sub_size(const struct pack_rule *rule)
 {
     return rule->sub == PACK_SUB_F16 || rule->sub == PACK_SUB_F16_MIN ? 2 : 1;
+}
+
+static inline int sub_count(const struct pack_rule *rule)
+{
+    return rule->sub_bytes / (PACK_ROWS * sub_size(rule));
 }
 
 static void scales_put(const struct pack_rule *rule, uint8_t *sup,

@@ -26,8 +26,8 @@
  *                low nibble = value 4q+b, high nibble = value 16+4q+b
  *                8-bit codes (Q8_0): 512 bytes, byte [q][r][b], q = 0..7:
  *                value 4q+b, stored as unsigned (value + 128)
- *                2-bit codes (Q2_K, Q3_K's low bits): 128 bytes, byte [q][r][b],
- *                q = 0..1; bits 2i..2i+1 = value 8i+4q+b, i = 0..3
+ *                2-bit codes (Q2_K, Q3_K's low bits): 128 bytes, byte
+ *                [q][r][b], q = 0..1; bits 2i..2i+1 = value 8i+4q+b, i = 0..3
  *   high plane   bits above the low plane. 2 bits (Q6_K): 128 bytes as the
  *                2-bit plane above. 1 bit (Q5_*, Q3_K): 64 bytes, byte [r][b],
  *                b = 0..3: bit i = value 4i+b, i = 0..7
@@ -123,12 +123,13 @@ void pack_init(struct pack *p, pl_format f, int64_t n_row, int64_t n_full,
 
 /* Writes one row into lane 0..15 of `group`. `row` is the whole logical row in
  * the format's own blocks; only the blocks that p's chunks touch are read.
- * `group` must have been zeroed before its first row. */
+ * `group` must have been zeroed before its first row. Lanes share no byte, so
+ * threads may pack different rows of a group at once. */
 void pack_row(const struct pack *p, void *group, int lane, const void *row);
 
 /* The inverse. Blocks only partly held are read-modify-written: bits of values
  * that p does not hold are left as they were; scales shared with them are
- * written. */
+ * written. Not for two threads on one row. */
 void unpack_row(const struct pack *p, const void *group, int lane, void *row);
 
 /* Scales of one row of a tile. `sup` is the chunk's start, `tile` the tile. */
