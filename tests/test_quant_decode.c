@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/half.h"
 #include "quant/format.h"
@@ -79,6 +81,32 @@ VECTORS(iq4_nl, IQ4_NL)
 VECTORS(iq4_xs, IQ4_XS)
 VECTORS(mxfp4, MXFP4)
 VECTORS(mxfp4x, MXFP4)
+
+/* The comparison itself is tests/long/quant_against_gguf_py.py; its driver was
+ * built beside this program. */
+static void quant_decode_equals_gguf_python_package(void **state)
+{
+    const char *script = test_file("tests/long/quant_against_gguf_py.py");
+    char self[4096] = "", command[9000], *slash;
+    int status;
+
+    (void)state;
+    if (!test_long())
+        TEST_SKIP("runs in the long tier");
+    assert_non_null(script);
+    assert_true(readlink("/proc/self/exe", self, sizeof(self) - 1) > 0);
+    slash = strrchr(self, '/');
+    assert_non_null(slash);
+    *slash = '\0';
+    snprintf(command, sizeof(command),
+             "'%s' '%s/tests/quant-decode' 20000 %llu", script, self,
+             (unsigned long long)test_seed());
+    status = system(command);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77)
+        TEST_SKIP("the Python package gguf cannot be installed");
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
 
 static void quant_decode_mxfp4_is_exact_at_every_scale(void **state)
 {
@@ -329,6 +357,7 @@ int test_quant_decode(void)
         cmocka_unit_test(quant_decode_equals_reference_iq4_xs),
         cmocka_unit_test(quant_decode_equals_reference_mxfp4),
         cmocka_unit_test(quant_decode_equals_reference_mxfp4x),
+        cmocka_unit_test(quant_decode_equals_gguf_python_package),
         cmocka_unit_test(quant_decode_mxfp4_is_exact_at_every_scale),
         cmocka_unit_test(quant_decode_reads_i32_and_f32),
         cmocka_unit_test(quant_encode_is_within_half_a_step),
