@@ -56,7 +56,7 @@ def bare(path):
 
 def is_fragment(path):
     """Included with macros set, so not a header of its own."""
-    return re.search(r'(_tmpl|list)\.h$', path) is not None
+    return re.search(r'(_tmpl|_template|list)\.h$', path) is not None
 
 
 # ---- layers ----------------------------------------------------------------

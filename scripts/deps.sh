@@ -48,7 +48,8 @@ missing_of() {
         need python3 has python3
         need clang has clang
         need clang-format has clang-format
-        need libclang-rt-14-dev fuzzes
+        major=$(clang -dumpversion 2>/dev/null | cut -d. -f1)
+        need "libclang-rt-${major:-14}-dev" fuzzes
     fi
 }
 
