@@ -1,0 +1,384 @@
+/* Text to tokens.
+ *
+ * Special tokens are cut out first; what stands between them is normalised,
+ * cut into pieces and merged as the kind of vocabulary asks. A symbol that is
+ * no token when merging ends is written as bytes. No step looks at a position
+ * more often than there are lengths of special tokens. */
+#include "base/err.h"
+#include "tokenizer/kinds.h"
+#include "tokenizer/merge.h"
+#include "tokenizer/utf8.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* U+2581 stands for a blank in the vocabularies of KIND_SPM and KIND_GEMMA. */
+static const char low_line[3] = {'\xe2', '\x96', '\x81'};
+
+/* One call of tokenizer_encode. */
+struct encoder {
+    const struct tokenizer *t;
+    struct token_list *out;
+    struct merger merger;
+    const char *text; /* what the merger's symbols point into */
+    char *mapped;     /* owned; a piece as the vocabulary spells it */
+};
+
+void token_list_fini(struct token_list *l)
+{
+    free(l->id);
+    memset(l, 0, sizeof *l);
+}
+
+static pl_status push(struct token_list *l, int32_t id, pl_err *err)
+{
+    if (l->n == l->cap) {
+        int64_t cap = l->cap < 64 ? 64 : 2 * l->cap;
+        int32_t *p = realloc(l->id, (size_t)cap * sizeof *p);
+
+        if (!p)
+            return err_no_memory(err, "a list of tokens");
+        l->id = p;
+        l->cap = cap;
+    }
+    l->id[l->n++] = id;
+    return PL_OK;
+}
+
+static pl_status push_bytes(struct encoder *e, const char *s, size_t len,
+                            pl_err *err)
+{
+    const struct tokenizer *t = e->t;
+
+    for (size_t i = 0; i < len; i++) {
+        int32_t id = t->byte_id[(unsigned char)s[i]];
+
+        if (id < 0 || id >= t->vocab.n_token)
+            id = t->unknown;
+        if (id >= 0)
+            PL_TRY(push(e->out, id, err));
+    }
+    return PL_OK;
+}
+
+/* SentencePiece: two symbols join if their text is a token; highest score
+ * first. */
+static bool join_by_text(const void *user, const struct merge_sym *a,
+                         const struct merge_sym *b, double *key,
+                         int32_t *joined)
+{
+    const struct encoder *e = user;
+    const struct vocab *v = &e->t->vocab;
+    float score;
+
+    *joined = vocab_find(v, e->text + a->start, (size_t)a->len + b->len);
+    if (*joined < 0)
+        return false;
+    score = v->token[*joined].score;
+    *key = score == score ? -(double)score : __builtin_inf(); /* NaN: last */
+    return true;
+}
+
+/* Byte-pair encoding: two symbols join if a merge says so; lowest rank
+ * first. */
+static bool join_by_merge(const void *user, const struct merge_sym *a,
+                          const struct merge_sym *b, double *key,
+                          int32_t *joined)
+{
+    const struct encoder *e = user;
+    const struct vocab_merge *m = vocab_find_merge(&e->t->vocab, a->id, b->id);
+
+    if (!m)
+        return false;
+    *key = m->rank;
+    *joined = m->joined;
+    return true;
+}
+
+/* A symbol that is no token: by characters that are, else by bytes. */
+static pl_status push_symbol(struct encoder *e, const struct merge_sym *s,
+                             pl_err *err)
+{
+    const char *p = e->text + s->start, *end = p + s->len;
+
+    if (s->id >= 0 && s->id < e->t->vocab.n_token)
+        return push(e->out, s->id, err);
+    if (e->t->kind == KIND_BPE)
+        return push_bytes(e, p, s->len, err);
+    while (p < end) {
+        int valid;
+        size_t n = utf8_step(p, (size_t)(end - p), &valid);
+        int32_t id = valid ? vocab_find(&e->t->vocab, p, n) : -1;
+
+        if (id >= 0)
+            PL_TRY(push(e->out, id, err));
+        else
+            PL_TRY(push_bytes(e, p, n, err));
+        p += n;
+    }
+    return PL_OK;
+}
+
+static pl_status push_merged(struct encoder *e, merge_pair_fn *pair,
+                             pl_err *err)
+{
+    const struct merger *m = &e->merger;
+
+    if (m->n_sym == 0)
+        return PL_OK;
+    merger_run(&e->merger, pair, e);
+    for (int32_t i = 0; i >= 0; i = m->sym[i].next)
+        PL_TRY(push_symbol(e, &m->sym[i], err));
+    return PL_OK;
+}
+
+/* Symbols are the characters of the text; stray bytes are their own. */
+static pl_status merge_chars(struct encoder *e, const char *s, size_t len,
+                             merge_pair_fn *pair, pl_err *err)
+{
+    e->text = s;
+    PL_TRY(merger_reserve(&e->merger, len, err));
+    for (size_t at = 0; at < len;) {
+        int valid;
+        size_t n = utf8_step(s + at, len - at, &valid);
+        int32_t id = -1;
+
+        if (valid)
+            id = vocab_find_symbol(&e->t->vocab, s + at, n);
+        merger_add(&e->merger, (uint32_t)at, (uint32_t)n, id);
+        at += n;
+    }
+    return push_merged(e, pair, err);
+}
+
+/* One piece of the pre-tokenizer; symbols are its bytes. */
+static pl_status bpe_piece(void *user, const char *s, size_t len, pl_err *err)
+{
+    struct encoder *e = user;
+    const struct vocab *v = &e->t->vocab;
+
+    if (e->mapped && len <= v->max_len) {
+        size_t n = 0;
+        int32_t id;
+
+        for (size_t i = 0; i < len; i++)
+            n += (size_t)bpe_char_of_byte((unsigned char)s[i], e->mapped + n);
+        id = vocab_find(v, e->mapped, n);
+        if (id >= 0)
+            return push(e->out, id, err);
+    }
+    e->text = s;
+    PL_TRY(merger_reserve(&e->merger, len, err));
+    for (size_t i = 0; i < len; i++)
+        merger_add(&e->merger, (uint32_t)i, 1,
+                   e->t->byte_id[(unsigned char)s[i]]);
+    return push_merged(e, join_by_merge, err);
+}
+
+static pl_status encode_bpe(struct encoder *e, const char *s, size_t len,
+                            pl_err *err)
+{
+    if (!e->mapped && pretok_takes_whole(e->t->pretok)) {
+        e->mapped = malloc(2 * ((size_t)e->t->vocab.max_len + 1));
+        if (!e->mapped)
+            return err_no_memory(err, "a piece of text");
+    }
+    return pretok_split(e->t->pretok, s, len, bpe_piece, e, err);
+}
+
+/* A copy with every blank, and one more in front if `blank`, as U+2581. */
+static pl_status escape_blanks(const char *s, size_t len, bool blank,
+                               char **out, size_t *n_out, pl_err *err)
+{
+    size_t n = len + (blank ? sizeof low_line : 0);
+    char *p;
+
+    for (size_t i = 0; i < len; i++)
+        n += s[i] == ' ' ? sizeof low_line - 1 : 0;
+    *out = p = malloc(n ? n : 1);
+    if (!p)
+        return err_no_memory(err, "a copy of the text");
+    if (blank) {
+        memcpy(p, low_line, sizeof low_line);
+        p += sizeof low_line;
+    }
+    for (size_t i = 0; i < len; i++) {
+        if (s[i] == ' ') {
+            memcpy(p, low_line, sizeof low_line);
+            p += sizeof low_line;
+        } else {
+            *p++ = s[i];
+        }
+    }
+    *n_out = n;
+    return PL_OK;
+}
+
+static pl_status encode_spm(struct encoder *e, const char *s, size_t len,
+                            pl_err *err)
+{
+    size_t n;
+    char *text;
+    pl_status status;
+
+    PL_TRY(escape_blanks(s, len, e->t->adds_blank, &text, &n, err));
+    status = merge_chars(e, text, n, join_by_text, err);
+    free(text);
+    return status;
+}
+
+/* Runs of newlines and runs of anything else. */
+static pl_status encode_gemma(struct encoder *e, const char *s, size_t len,
+                              pl_err *err)
+{
+    size_t n_text, n;
+    char *text;
+    pl_status status;
+
+    PL_TRY(escape_blanks(s, len, e->t->adds_blank, &text, &n_text, err));
+    status = PL_OK;
+    for (size_t at = 0; at < n_text && status == PL_OK; at += n) {
+        bool newline = text[at] == '\n';
+        int32_t id;
+
+        for (n = 1; at + n < n_text && (text[at + n] == '\n') == newline; n++)
+            ;
+        id = newline ? vocab_find(&e->t->vocab, text + at, n) : -1;
+        if (id >= 0)
+            status = push(e->out, id, err);
+        else
+            status = merge_chars(e, text + at, n, join_by_merge, err);
+    }
+    free(text);
+    return status;
+}
+
+static pl_status encode_plain(struct encoder *e, const char *s, size_t len,
+                              pl_err *err)
+{
+    if (len == 0)
+        return PL_OK;
+    switch (e->t->kind) {
+    case KIND_SPM:
+        return encode_spm(e, s, len, err);
+    case KIND_BPE:
+        return encode_bpe(e, s, len, err);
+    case KIND_GEMMA:
+        break;
+    }
+    return encode_gemma(e, s, len, err);
+}
+
+enum { FREE, BEGIN, INSIDE }; /* marks of the bytes of a text */
+
+/* Marks the special tokens in the text, longest first, each from left to
+ * right. Tokens marked before are no shorter than the one searched now, so
+ * only its two ends can be taken already. */
+static void mark_specials(const struct tokenizer *t, const char *s, size_t len,
+                          bool parse, unsigned char *mark)
+{
+    const struct special_set *set = parse ? &t->all : &t->user;
+
+    for (uint32_t k = 0; k < set->n_len; k++) {
+        size_t n = set->len[k];
+
+        for (size_t at = 0; n <= len && at <= len - n; at++) {
+            int32_t id;
+
+            if (!set->first[(unsigned char)s[at]] || mark[at] != FREE ||
+                mark[at + n - 1] != FREE)
+                continue;
+            id = vocab_find(&t->vocab, s + at, n);
+            if (id < 0 || !token_is_special(&t->vocab.token[id], parse))
+                continue;
+            memset(mark + at, INSIDE, n);
+            mark[at] = BEGIN;
+            at += n - 1;
+        }
+    }
+}
+
+static bool eats_blank_after(const struct tokenizer *t, const char *s,
+                             size_t len)
+{
+    static const char *const not [] = {"<unk>", "<s>", "<|endoftext|>"};
+
+    for (size_t i = 0; i < sizeof not / sizeof not [0]; i++)
+        if (strlen(not [i]) == len && memcmp(not [i], s, len) == 0)
+            return false;
+    return t->eats_blank;
+}
+
+static bool is_ascii_space(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+static pl_status encode_marked(struct encoder *e, const char *s, size_t len,
+                               bool parse, const unsigned char *mark,
+                               pl_err *err)
+{
+    size_t n;
+
+    for (size_t at = 0; at < len; at += n) {
+        unsigned char more = mark[at] == BEGIN ? INSIDE : FREE;
+
+        for (n = 1; at + n < len && mark[at + n] == more; n++)
+            ;
+        if (mark[at] == FREE) {
+            PL_TRY(encode_plain(e, s + at, n, err));
+            continue;
+        }
+        PL_TRY(push(e->out, vocab_find(&e->t->vocab, s + at, n), err));
+        if (parse && eats_blank_after(e->t, s + at, n))
+            while (at + n < len && mark[at + n] == FREE &&
+                   is_ascii_space(s[at + n]))
+                n++;
+    }
+    return PL_OK;
+}
+
+static pl_status encode_text(struct encoder *e, const char *s, size_t len,
+                             bool parse, pl_err *err)
+{
+    const struct special_set *set = parse ? &e->t->all : &e->t->user;
+    unsigned char *mark;
+    pl_status status;
+
+    if (set->n_len == 0)
+        return encode_plain(e, s, len, err);
+    mark = calloc(len ? len : 1, 1);
+    if (!mark)
+        return err_no_memory(err, "the marks of a text");
+    mark_specials(e->t, s, len, parse, mark);
+    status = encode_marked(e, s, len, parse, mark, err);
+    free(mark);
+    return status;
+}
+
+pl_status tokenizer_encode(const struct tokenizer *t, const char *text,
+                           size_t len, unsigned flags, struct token_list *out,
+                           pl_err *err)
+{
+    struct encoder e = {.t = t, .out = out};
+    bool special = flags & TOKENIZER_ADD_SPECIAL;
+    int64_t before = out->n;
+    pl_status s = PL_OK;
+
+    /* a blank becomes three bytes, and symbols count in 31 bits */
+    if (len > INT32_MAX / 4)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "a text of %zu bytes; at most %d are encoded at once",
+                       len, INT32_MAX / 4);
+    if (special && tokenizer_adds_bos(t))
+        s = push(out, t->bos, err);
+    if (s == PL_OK)
+        s = encode_text(&e, text, len, flags & TOKENIZER_PARSE_SPECIAL, err);
+    if (s == PL_OK && special && tokenizer_adds_eos(t))
+        s = push(out, t->eos, err);
+    if (s != PL_OK)
+        out->n = before;
+    merger_fini(&e.merger);
+    free(e.mapped);
+    return s;
+}

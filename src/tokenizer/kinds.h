@@ -1,0 +1,47 @@
+/* What a tokenizer is made of; for the files of this layer only. */
+#ifndef TOKENIZER_KINDS_H
+#define TOKENIZER_KINDS_H
+
+#include "tokenizer/pretok.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/vocab.h"
+
+enum tokenizer_kind { KIND_SPM, KIND_BPE, KIND_GEMMA };
+
+/* The tokens that are searched in a text before anything else: their lengths,
+ * longest first, and which bytes they begin with. */
+struct special_set {
+    uint32_t *len; /* owned, [n_len] */
+    uint32_t n_len;
+    bool first[256];
+};
+
+struct tokenizer {
+    enum tokenizer_kind kind;
+    struct vocab vocab;
+    struct pretok *pretok;     /* owned; KIND_BPE only */
+    int32_t byte_id[256];      /* KIND_BPE: the symbol of the byte's character;
+                              else: the token "<0xXX>" or the byte itself */
+    int32_t bos, eos, unknown; /* -1: none */
+    bool adds_bos, adds_eos;
+    bool adds_blank; /* before a text and after each special token */
+    bool eats_blank; /* phi-3: after special tokens that were parsed */
+    /* user-defined ones alone; and with control and unknown tokens */
+    struct special_set user, all;
+};
+
+/* The character that stands for a byte in the vocabularies of KIND_BPE: bytes
+ * that print stand for themselves, the others follow from U+0100 on. Written
+ * as UTF-8 into out; returns its length, 1 or 2. */
+int bpe_char_of_byte(unsigned byte, char out[2]);
+
+/* The inverse: length of the character at s if it stands for a byte, else 0. */
+int bpe_byte_of_char(const char *s, size_t n, unsigned char *byte);
+
+static inline bool token_is_special(const struct token *t, bool parse)
+{
+    return t->type == TOKEN_USER ||
+           (parse && (t->type == TOKEN_CONTROL || t->type == TOKEN_UNKNOWN));
+}
+
+#endif

@@ -1,0 +1,367 @@
+/* The table of pre-tokenizers, and running them with PCRE2.
+ *
+ * The expressions are those published with the models; only two spellings
+ * differ. White space is written out as the Unicode property White_Space is
+ * defined (PCRE2's own \s either stops at ASCII or takes U+180E in). And an
+ * expression that could look at a run of white space once for each of its
+ * characters is written so that it looks once. */
+#include "tokenizer/pretok.h"
+
+#include "base/err.h"
+#include "tokenizer/utf8.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_EXPR = 6 };
+
+struct rule {
+    const char *names; /* with blanks between */
+    bool takes_whole, adds_bos, lacks_bos;
+    const char *expr[MAX_EXPR];
+};
+
+/* White_Space of Unicode's PropList, for use inside brackets. */
+#define WS "\\p{Z}\\t-\\r\\x{85}"
+/* \s+(?!\S): all blanks of a run but the one a word takes along. */
+#define BLANKS "[" WS "]+(?![^" WS "])"
+#define SHORT  "'s|'t|'re|'ve|'m|'ll|'d"
+
+#define GPT2   SHORT "| ?\\p{L}+| ?\\p{N}+| ?[^" WS "\\p{L}\\p{N}]+|" BLANKS
+#define LLAMA3(number)                                                         \
+    "(?i:" SHORT ")|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" number "| ?[^" WS          \
+    "\\p{L}\\p{N}]+[\\r\\n]*|[" WS "]*[\\r\\n]+|" BLANKS "|[" WS "]+"
+#define QWEN35                                                                 \
+    "(?i:" SHORT ")|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}"              \
+    "| ?[^" WS "\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|[" WS "]*[\\r\\n]+|" BLANKS      \
+    "|[" WS "]+"
+#define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define GPT4O                                                                  \
+    "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+(?i:" SHORT ")?"                \
+    "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER "*(?i:" SHORT ")?"               \
+    "|\\p{N}{1,3}| ?[^" WS "\\p{L}\\p{N}]+[\\r\\n/]*|[" WS "]*[\\r\\n]+"       \
+    "|" BLANKS "|[" WS "]+"
+#define DEEPSEEK_V3                                                            \
+    "[!-/:-@\\[-`{-~][A-Za-z]+"                                                \
+    "|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*"  \
+    "|[" WS "]*[\\r\\n]+|" BLANKS "|[" WS "]+"
+/* U+4E00-9FA5, U+0800-4E00 and U+AC00-D7FF as the models list them. */
+#define CJK "[\\x{800}-\\x{9fa5}\\x{ac00}-\\x{d7ff}]+"
+
+/* Letters of the scripts with case that DeepSeek LLM lists one by one. */
+#define CASED                                                                  \
+    "[A-Za-z\\x{b5}\\x{c0}-\\x{d6}\\x{d8}-\\x{f6}\\x{f8}-\\x{1ba}"             \
+    "\\x{1bc}-\\x{1bf}\\x{1c4}-\\x{293}\\x{295}-\\x{2af}\\x{370}-\\x{373}"     \
+    "\\x{376}\\x{377}\\x{37b}-\\x{37d}\\x{37f}\\x{386}\\x{388}-\\x{38a}"       \
+    "\\x{38c}\\x{38e}-\\x{3a1}\\x{3a3}-\\x{3f5}\\x{3f7}-\\x{481}"              \
+    "\\x{48a}-\\x{52f}\\x{531}-\\x{556}\\x{10a0}-\\x{10c5}"                    \
+    "\\x{13a0}-\\x{13f5}\\x{13f8}-\\x{13fd}\\x{1c90}-\\x{1cba}"                \
+    "\\x{1cbd}-\\x{1cbf}\\x{1d00}-\\x{1d2b}\\x{1d6b}-\\x{1d77}"                \
+    "\\x{1d79}-\\x{1d9a}\\x{1e00}-\\x{1f15}\\x{1f18}-\\x{1f1d}"                \
+    "\\x{1f20}-\\x{1f45}\\x{1f48}-\\x{1f4d}\\x{1f50}-\\x{1f57}\\x{1f59}"       \
+    "\\x{1f5b}\\x{1f5d}\\x{1f5f}-\\x{1f7d}\\x{1f80}-\\x{1fb4}"                 \
+    "\\x{1fb6}-\\x{1fbc}\\x{1fbe}\\x{1fc2}-\\x{1fc4}\\x{1fc6}-\\x{1fcc}"       \
+    "\\x{1fd0}-\\x{1fd3}\\x{1fd6}-\\x{1fdb}\\x{1fe0}-\\x{1fec}"                \
+    "\\x{1ff2}-\\x{1ff4}\\x{1ff6}-\\x{1ffc}\\x{2102}\\x{2107}"                 \
+    "\\x{210a}-\\x{2113}\\x{2115}\\x{2119}-\\x{211d}\\x{2124}\\x{2126}"        \
+    "\\x{2128}\\x{212a}-\\x{212d}\\x{212f}-\\x{2134}\\x{2139}"                 \
+    "\\x{213c}-\\x{213f}\\x{2145}-\\x{2149}\\x{214e}\\x{2183}\\x{2184}"        \
+    "\\x{2c00}-\\x{2c7b}\\x{2c7e}-\\x{2ce4}\\x{2ceb}-\\x{2cee}\\x{2cf2}"       \
+    "\\x{2cf3}\\x{a640}-\\x{a66d}\\x{a680}-\\x{a69b}\\x{a722}-\\x{a76f}"       \
+    "\\x{a771}-\\x{a787}\\x{a78b}-\\x{a78e}\\x{ab70}-\\x{abbf}"                \
+    "\\x{fb00}-\\x{fb06}\\x{fb13}-\\x{fb17}\\x{ff21}-\\x{ff3a}"                \
+    "\\x{ff41}-\\x{ff5a}\\x{10400}-\\x{1044f}\\x{104b0}-\\x{104d3}"            \
+    "\\x{104d8}-\\x{104fb}\\x{10c80}-\\x{10cb2}\\x{10cc0}-\\x{10cf2}"          \
+    "\\x{118a0}-\\x{118df}\\x{1e900}-\\x{1e943}]+"
+
+static const struct rule rules[] = {
+    {.names = "gpt-2 mpt olmo jais trillion granite-docling exaone4 phi-2 "
+              "gigachat a.x-4.0 mellum modern-bert jina-es jina-de "
+              "jina-v2-es jina-v2-de",
+     .expr = {GPT2}},
+    {.names = "starcoder refact command-r smollm codeshell exaone minerva-7b",
+     .expr = {"\\p{N}", GPT2}},
+    {.names = "llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 "
+              "lfm2 jina-v5-nano",
+     .takes_whole = true,
+     .adds_bos = true,
+     .expr = {LLAMA3("\\p{N}{1,3}")}},
+    {.names = "dbrx smaug-bpe", .expr = {LLAMA3("\\p{N}{1,3}")}},
+    {.names = "glm4 chatglm-bpe",
+     .lacks_bos = true,
+     .expr = {LLAMA3("\\p{N}{1,3}")}},
+    {.names = "qwen2 deepseek-r1-qwen kormo megrez stablelm2",
+     .expr = {LLAMA3("\\p{N}")}},
+    {.names = "qwen35", .expr = {QWEN35}},
+    {.names = "gpt-4o llama4 kanana2 talkie", .expr = {GPT4O}},
+    {.names = "falcon",
+     .expr = {"[\\p{P}$+<=>^~|`]+", GPT2, "[0-9][0-9][0-9]"}},
+    {.names = "deepseek-coder",
+     .expr = {"[\\r\\n]", "[" WS "]?\\p{L}+", "[" WS "]?\\p{P}+", CJK,
+              "\\p{N}"}},
+    {.names = "deepseek-llm",
+     .expr = {"[\\r\\n]", "[" WS "]?" CASED,
+              "[" WS "]?[!-/:-~\\x{ff01}-\\x{ff0f}\\x{ff1a}-\\x{ff5e}"
+              "\\x{2018}-\\x{201f}\\x{3000}-\\x{3002}]+",
+              /* \s+$, but tried at the start of a run only */
+              "(?<![" WS "])[" WS "]++\\z", CJK, "\\p{N}+"}},
+    {.names = "deepseek-v3",
+     .expr = {"\\p{N}{1,3}", "[\\x{4e00}-\\x{9fa5}\\x{3040}-\\x{30ff}]+",
+              DEEPSEEK_V3}},
+};
+
+struct pretok {
+    const struct rule *rule;
+    pcre2_general_context *memory;
+    int n_code;
+    pcre2_code *code[MAX_EXPR]; /* read-only once compiled */
+};
+
+static void *pcre_malloc(size_t size, void *user)
+{
+    (void)user;
+    return malloc(size);
+}
+
+static void pcre_free(void *p, void *user)
+{
+    (void)user;
+    free(p);
+}
+
+static bool has_name(const char *names, const char *name, size_t len)
+{
+    while (*names) {
+        size_t n = strcspn(names, " ");
+
+        if (n == len && memcmp(names, name, len) == 0)
+            return true;
+        names += n;
+        names += *names == ' ';
+    }
+    return false;
+}
+
+static pl_status find_rule(const struct rule **out, const char *name,
+                           size_t len, const char *where, pl_err *err)
+{
+    char known[768];
+    size_t used = 0;
+
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
+        int n;
+
+        if (has_name(rules[i].names, name, len)) {
+            *out = &rules[i];
+            return PL_OK;
+        }
+        n = snprintf(known + used, sizeof known - used, "%s%s", i ? " " : "",
+                     rules[i].names);
+        used += n > 0 ? (size_t)n : 0;
+        if (used >= sizeof known)
+            used = sizeof known - 1;
+    }
+    if (len == 0)
+        return err_set(err, PL_UNSUPPORTED,
+                       "%s: tokenizer.ggml.pre is missing, so nobody can say "
+                       "how text is cut: convert the model again (known: %s)",
+                       where, known);
+    return err_set(err, PL_UNSUPPORTED,
+                   "%s: pre-tokenizer '%.*s' (tokenizer.ggml.pre) is not "
+                   "known; these are: %s",
+                   where, (int)(len < 64 ? len : 64), name, known);
+}
+
+pl_status pretok_create(struct pretok **out, const char *name, size_t len,
+                        const char *where, pl_err *err)
+{
+    const struct rule *rule = NULL;
+    pcre2_compile_context *cc = NULL;
+    struct pretok *p;
+    pl_status s = PL_OK;
+
+    *out = NULL;
+    PL_TRY(find_rule(&rule, name, len, where, err));
+    p = calloc(1, sizeof *p);
+    if (!p)
+        return err_no_memory(err, "a pre-tokenizer");
+    p->rule = rule;
+    p->memory = pcre2_general_context_create(pcre_malloc, pcre_free, NULL);
+    if (p->memory)
+        cc = pcre2_compile_context_create(p->memory);
+    if (!cc) {
+        s = err_no_memory(err, "a pre-tokenizer");
+        goto done;
+    }
+    for (int i = 0; i < MAX_EXPR && rule->expr[i]; i++) {
+        int code;
+        PCRE2_SIZE at;
+
+        p->code[i] =
+            pcre2_compile((PCRE2_SPTR)rule->expr[i], PCRE2_ZERO_TERMINATED,
+                          PCRE2_UTF, &code, &at, cc);
+        if (!p->code[i]) {
+            PCRE2_UCHAR why[128] = "";
+
+            pcre2_get_error_message(code, why, sizeof why);
+            s = code == PCRE2_ERROR_HEAP_FAILED
+                    ? err_no_memory(err, "a regular expression")
+                    : err_set(err, PL_UNSUPPORTED,
+                              "expression %d of pre-tokenizer '%.*s' does not "
+                              "compile at %zu: %s; PCRE2 needs Unicode support",
+                              i, (int)(len < 64 ? len : 64), name, (size_t)at,
+                              (const char *)why);
+            goto done;
+        }
+        p->n_code = i + 1;
+        /* Where the system forbids it, matching is slower and the same. */
+        (void)pcre2_jit_compile(p->code[i], PCRE2_JIT_COMPLETE);
+    }
+    *out = p;
+    p = NULL;
+done:
+    pcre2_compile_context_free(cc);
+    pretok_free(p);
+    return s;
+}
+
+void pretok_free(struct pretok *p)
+{
+    if (!p)
+        return;
+    for (int i = 0; i < p->n_code; i++)
+        pcre2_code_free(p->code[i]);
+    pcre2_general_context_free(p->memory);
+    free(p);
+}
+
+bool pretok_takes_whole(const struct pretok *p)
+{
+    return p->rule->takes_whole;
+}
+
+bool pretok_adds_bos(const struct pretok *p)
+{
+    return p->rule->adds_bos;
+}
+
+bool pretok_lacks_bos(const struct pretok *p)
+{
+    return p->rule->lacks_bos;
+}
+
+/* One call of pretok_split. */
+struct splitter {
+    const struct pretok *p;
+    pcre2_match_data *match;
+    pcre2_match_context *limits;
+    pretok_piece_fn *piece;
+    void *user;
+};
+
+static pl_status next_match(const struct splitter *c, int stage, const char *s,
+                            size_t len, size_t from, size_t *begin, size_t *end,
+                            pl_err *err)
+{
+    const PCRE2_SIZE *range;
+    int rc;
+
+    rc = pcre2_match(c->p->code[stage], (PCRE2_SPTR)s, len, from,
+                     PCRE2_NO_UTF_CHECK, c->match, c->limits);
+    if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
+        rc =
+            pcre2_match(c->p->code[stage], (PCRE2_SPTR)s, len, from,
+                        PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, c->match, c->limits);
+    *begin = *end = len;
+    if (rc == PCRE2_ERROR_NOMATCH)
+        return PL_OK;
+    if (rc == PCRE2_ERROR_NOMEMORY)
+        return err_no_memory(err, "matching a regular expression");
+    if (rc < 0) {
+        PCRE2_UCHAR why[128] = "";
+
+        pcre2_get_error_message(rc, why, sizeof why);
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "a text of %zu bytes cannot be cut into pieces: %s; "
+                       "encode it in parts",
+                       len, (const char *)why);
+    }
+    range = pcre2_get_ovector_pointer(c->match);
+    if (range[0] < range[1]) { /* no expression matches the empty text */
+        *begin = range[0];
+        *end = range[1];
+    }
+    return PL_OK;
+}
+
+static pl_status split(const struct splitter *c, int stage, const char *s,
+                       size_t len, pl_err *err)
+{
+    size_t at = 0;
+
+    if (stage == c->p->n_code)
+        return c->piece(c->user, s, len, err);
+    while (at < len) {
+        size_t begin, end;
+
+        PL_TRY(next_match(c, stage, s, len, at, &begin, &end, err));
+        if (begin > at)
+            PL_TRY(split(c, stage + 1, s + at, begin - at, err));
+        if (end > begin)
+            PL_TRY(split(c, stage + 1, s + begin, end - begin, err));
+        at = end;
+    }
+    return PL_OK;
+}
+
+/* Length of the valid UTF-8 at the start of the text or, with *valid false, of
+ * the stray bytes there. */
+static size_t valid_run(const char *s, size_t len, int *valid)
+{
+    size_t n = utf8_step(s, len, valid);
+
+    while (n < len) {
+        int more;
+        size_t step = utf8_step(s + n, len - n, &more);
+
+        if (more != *valid)
+            break;
+        n += step;
+    }
+    return n;
+}
+
+pl_status pretok_split(const struct pretok *p, const char *s, size_t len,
+                       pretok_piece_fn *piece, void *user, pl_err *err)
+{
+    struct splitter c = {.p = p, .piece = piece, .user = user};
+    /* Our expressions take a few steps a character, also where they have to
+     * step back over a whole run; this is to stop what we did not foresee. */
+    size_t limit = 1000000 + (len < 100000000 ? 16 * len : 1600000000);
+    pl_status status = PL_OK;
+
+    c.match = pcre2_match_data_create(1, p->memory);
+    c.limits = pcre2_match_context_create(p->memory);
+    if (!c.match || !c.limits) {
+        status = err_no_memory(err, "matching a regular expression");
+        goto done;
+    }
+    pcre2_set_match_limit(c.limits, (uint32_t)limit);
+    for (size_t at = 0; at < len && status == PL_OK;) {
+        int valid;
+        size_t n = valid_run(s + at, len - at, &valid);
+
+        status =
+            valid ? split(&c, 0, s + at, n, err) : piece(user, s + at, n, err);
+        at += n;
+    }
+done:
+    pcre2_match_data_free(c.match);
+    pcre2_match_context_free(c.limits);
+    return status;
+}

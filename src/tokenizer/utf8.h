@@ -1,0 +1,57 @@
+/* One step of a strict UTF-8 scan (no overlong forms, no surrogates, nothing
+ * above U+10FFFF): Unicode 15, table 3-7. Shared by the splitter of text into
+ * characters and by the streaming detokenizer, so that both agree on what a
+ * character is. */
+#ifndef TOKENIZER_UTF8_H
+#define TOKENIZER_UTF8_H
+
+#include <stddef.h>
+
+/* Looks at s[0..n), n >= 1. Returns
+ *    1 .. 4   the length of the valid character at s,
+ *    0        all n bytes are a proper prefix of a character: more are needed,
+ *   -1 .. -3  not a character; that many bytes are its longest valid prefix
+ *             (or the one wrong byte) and stand for one U+FFFD. */
+static inline int utf8_scan(const char *s, size_t n)
+{
+    unsigned b = (unsigned char)s[0], lo = 0x80, hi = 0xbf;
+    int more;
+
+    if (b < 0x80)
+        return 1;
+    if (b < 0xc2 || b > 0xf4)
+        return -1;
+    more = b < 0xe0 ? 1 : b < 0xf0 ? 2 : 3;
+    if (b == 0xe0)
+        lo = 0xa0; /* overlong below */
+    else if (b == 0xed)
+        hi = 0x9f; /* surrogates above */
+    else if (b == 0xf0)
+        lo = 0x90; /* overlong below */
+    else if (b == 0xf4)
+        hi = 0x8f; /* beyond U+10FFFF above */
+    for (int i = 1; i <= more; i++) {
+        unsigned c;
+
+        if ((size_t)i >= n)
+            return 0;
+        c = (unsigned char)s[i];
+        if (c < lo || c > hi)
+            return -i;
+        lo = 0x80;
+        hi = 0xbf;
+    }
+    return more + 1;
+}
+
+/* The same where the text ends at s + n: a valid character's length, else 1
+ * with *valid false, so that each stray byte is an item of its own. */
+static inline size_t utf8_step(const char *s, size_t n, int *valid)
+{
+    int len = utf8_scan(s, n);
+
+    *valid = len > 0;
+    return len > 0 ? (size_t)len : 1;
+}
+
+#endif
