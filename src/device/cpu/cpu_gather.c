@@ -1,0 +1,91 @@
+/* Rows of a table by index: embedding look-up, and expert scales. One form for
+ * every family, since it only decodes: each value is the format's own. */
+#include <string.h>
+
+#include "device/cpu/cpu_matmul.h"
+#include "device/cpu/cpu_ops.h"
+
+/* Where a row of the table lies: its local index, and the result of the tree
+ * it belongs to; -1 where this device has no say in it. */
+struct place {
+    int64_t row;
+    int entry;
+};
+
+/* The tree's result that holds `rank`, -1 if none. An entry is known by its
+ * first item: it lives until it is added to the one below. */
+static int entry_of(const struct rank_tree *tree, int32_t rank)
+{
+    int n = 0, at = -1;
+
+    for (int i = 0; i < tree->n; i++) {
+        if (tree->item[i].rank == rank)
+            at = n;
+        n += 1 - tree->item[i].n_add;
+        if (at >= n)
+            at = n - 1;
+    }
+    return at;
+}
+
+static struct place place_of(const struct cpu_call *c, int64_t id)
+{
+    if (c->n_span == 0) {
+        if (id < 0 || id >= c->in[0].dim[0])
+            return (struct place){0, -1};
+        return (struct place){id, c->tree.n > 0 ? 0 : -1};
+    }
+    for (int i = 0; i < c->n_span; i++) {
+        const struct rank_span *s = &c->span[i];
+
+        if (id >= s->log && id < s->log + s->n)
+            return (struct place){s->loc + id - s->log,
+                                  entry_of(&c->tree, s->rank)};
+    }
+    return (struct place){0, -1};
+}
+
+static void row_read(const struct cpu_tensor *t, int64_t row, int64_t width,
+                     float *dst)
+{
+    const uint8_t *data = t->data;
+
+    if (width == 0)
+        return;
+    if (t->pack != NULL)
+        pack_decode(t->pack,
+                    data + (size_t)(row / PACK_ROWS) * t->pack->group_bytes,
+                    (int)(row % PACK_ROWS), 0, width, dst);
+    else
+        format_info(t->format)->decode(
+            dst, data + (size_t)row * format_row_bytes(t->format, width),
+            width);
+}
+
+/* out[i, :] = table[id[i], :] + 0, so that a zero has the sign it would have
+ * after the sum over ranks. An id out of range, or of a row that belongs to
+ * another device, gives zeros; so do the tree's other results. */
+void cpu_gather_rows(const struct cpu_call *c)
+{
+    const int32_t *id = c->in[1].data;
+    int64_t width = c->in[0].dim[1];
+    struct cpu_part part = cpu_part(cpu_count(&c->in[1]), 1, c->ith, c->nth);
+
+    for (int64_t i = part.lo; i < part.hi; i++) {
+        struct place p = place_of(c, id[i]);
+
+        for (int e = 0; e < c->tree.n_out; e++) {
+            float *out =
+                (float *)((uint8_t *)c->out.data + (size_t)e * c->out_stride) +
+                i * width;
+
+            if (e != p.entry) {
+                memset(out, 0, (size_t)width * sizeof(float));
+                continue;
+            }
+            row_read(&c->in[0], p.row, width, out);
+            for (int64_t k = 0; k < width; k++)
+                out[k] += 0.0f;
+        }
+    }
+}

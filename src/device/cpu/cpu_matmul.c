@@ -1,0 +1,399 @@
+/* The three contractions over any family's slices: which rows of activations
+ * meet which matrix, how work is dealt to threads, and how rank addends are
+ * summed. No arithmetic on weights happens here.
+ *
+ * Rows of activations go in blocks of at most 16, so that weights are unpacked
+ * once a block, and blocks in batches that stay in the cache while the groups
+ * of weight rows pass by. Neither shows in the bits: an accumulator sees one
+ * row of weights and one of activations, whoever is computed beside it. */
+#include "device/cpu/cpu_matmul.h"
+
+#include <string.h>
+
+#include "device/cpu/cpu_ops.h"
+
+enum {
+    BATCH = 64, /* rows of activations that pass over a group together */
+    /* Entries of a stack of subtree sums that are always there: enough for any
+     * run of 64 ranks, which has at most 6 complete subtrees at each end. */
+    MIN_DEPTH = 16,
+};
+
+/* ---- shapes -------------------------------------------------------------- */
+
+static int64_t min64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* A weight operand: the matrices of all experts. */
+struct weight {
+    const uint8_t *data;
+    size_t matrix_bytes, group_bytes;
+    int64_t n, n_group; /* rows of one matrix */
+    bool q8;
+    cpu_slice_fn *slice;
+};
+
+/* The weight in[1], and in *s what is common to all slices of the call. */
+static struct weight weight_of(const struct cpu_call *c,
+                               const struct cpu_matmul_isa *isa,
+                               struct cpu_slice *s)
+{
+    const struct cpu_tensor *t = &c->in[1];
+    struct weight w = {
+        .data = t->data,
+        .n = t->dim[t->n_dim - 2],
+    };
+    int64_t k = t->dim[t->n_dim - 1];
+
+    w.n_group = (w.n + PACK_ROWS - 1) / PACK_ROWS;
+    *s = (struct cpu_slice){
+        .pack = t->pack,
+        .span = c->span,
+        .n_span = c->n_span,
+        .k = k,
+        .format = t->format,
+    };
+    if (t->pack != NULL) {
+        w.matrix_bytes = t->pack->matrix_bytes;
+        w.group_bytes = t->pack->group_bytes;
+        w.slice = isa->packed[t->format];
+        w.q8 = isa->q8 && t->pack->rule->tile_values > 1;
+    } else {
+        w.matrix_bytes = format_row_bytes(t->format, k) * (size_t)w.n;
+        w.group_bytes = format_row_bytes(t->format, k) * PACK_ROWS;
+        w.slice = isa->plain;
+    }
+    return w;
+}
+
+/* The activations in[0]: row i of the local k. */
+struct rows {
+    const uint8_t *data;
+    size_t row_bytes;
+};
+
+static struct rows rows_of(const struct cpu_call *c, bool q8)
+{
+    int64_t k = cpu_last(&c->in[0]);
+
+    if (q8)
+        return (struct rows){(const uint8_t *)c->q8,
+                             (size_t)(k / 32) * sizeof(struct q8_block)};
+    return (struct rows){c->in[0].data, (size_t)k * sizeof(float)};
+}
+
+static void group_set(struct cpu_slice *s, const struct weight *w,
+                      int64_t matrix, int64_t group)
+{
+    s->group = w->data + (size_t)matrix * w->matrix_bytes +
+               (size_t)group * w->group_bytes;
+    s->n_row = (int)min64(PACK_ROWS, w->n - group * PACK_ROWS);
+}
+
+/* ---- the tree ------------------------------------------------------------ */
+
+/* Entries of n floats each. After the addend of `item` was pushed: sums. */
+static int stack_fold(float *stack, int n_entry, int64_t n,
+                      const struct rank_item *item)
+{
+    for (int a = 0; a < item->n_add; a++) {
+        float *upper = stack + (n_entry - 1) * n;
+        float *lower = upper - n;
+
+        for (int64_t i = 0; i < n; i++)
+            lower[i] += upper[i];
+        n_entry--;
+    }
+    return n_entry;
+}
+
+/* ---- rows of activations against one matrix ------------------------------ */
+
+/* Which pairs of rows (activations, result) meet the matrix. */
+struct pairs {
+    const int32_t *list; /* [n] indices of result rows; NULL: 0 .. n-1 */
+    int64_t n;
+    int64_t share; /* result rows i use row i / share of the activations */
+};
+
+/* Result rows first .. first+s->n_tok-1 of *p against the group set in *s. */
+static void block_run(const struct cpu_call *c, cpu_slice_fn *slice,
+                      struct cpu_slice *s, const struct rows *x,
+                      const struct pairs *p, int64_t first, int64_t group)
+{
+    float *stack = c->scratch;
+    int64_t row[CPU_SLICE_TOK];
+    int64_t n = s->n_tok * PACK_ROWS;
+    int64_t width = cpu_last(&c->out);
+    int n_entry = 0;
+
+    for (int j = 0; j < s->n_tok; j++) {
+        row[j] = p->list != NULL ? p->list[first + j] : first + j;
+        s->x[j] = x->data + (size_t)(row[j] / p->share) * x->row_bytes;
+    }
+    for (int i = 0; i < c->tree.n; i++) {
+        float *top = stack + n_entry * n;
+
+        memset(top, 0, (size_t)n * sizeof(float));
+        for (int j = 0; j < s->n_tok; j++)
+            s->acc[j] = top + j * PACK_ROWS;
+        s->rank = c->tree.item[i].rank;
+        slice(s);
+        n_entry = stack_fold(stack, n_entry + 1, n, &c->tree.item[i]);
+    }
+    for (int e = 0; e < n_entry; e++) {
+        float *out =
+            (float *)((uint8_t *)c->out.data + (size_t)e * c->out_stride);
+
+        for (int j = 0; j < s->n_tok; j++)
+            memcpy(out + row[j] * width + group * PACK_ROWS,
+                   stack + e * n + j * PACK_ROWS,
+                   (size_t)s->n_row * sizeof(float));
+    }
+}
+
+/* Pairs first .. end-1 against groups g0 .. g1-1 of one matrix. */
+static void pairs_run(const struct cpu_call *c, const struct weight *w,
+                      struct cpu_slice *s, const struct rows *x,
+                      const struct pairs *p, int64_t first, int64_t end,
+                      int64_t matrix, int64_t g0, int64_t g1)
+{
+    for (int64_t b = first; b < end; b += BATCH) {
+        int64_t stop = min64(b + BATCH, end);
+
+        for (int64_t g = g0; g < g1; g++) {
+            group_set(s, w, matrix, g);
+            for (int64_t i = b; i < stop; i += s->n_tok) {
+                s->n_tok = (int)min64(CPU_SLICE_TOK, stop - i);
+                block_run(c, w->slice, s, x, p, i, g);
+            }
+        }
+    }
+}
+
+static size_t stack_bytes(const struct cpu_call *c, int64_t n_tok)
+{
+    int depth = c->tree.depth > MIN_DEPTH ? c->tree.depth : MIN_DEPTH;
+
+    return (size_t)(n_tok * PACK_ROWS * depth) * sizeof(float);
+}
+
+size_t cpu_matmul_scratch(const struct cpu_call *c)
+{
+    return stack_bytes(c, CPU_SLICE_TOK);
+}
+
+/* out[i, :] = W x[i, :], all leading dimensions flattened into i. Threads share
+ * units of one batch and one group, so few rows of weights still feed many. */
+void cpu_matmul(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
+{
+    struct cpu_slice s;
+    struct weight w = weight_of(c, isa, &s);
+    struct rows x = rows_of(c, w.q8);
+    struct pairs p = {.n = cpu_rows(&c->in[0]), .share = 1};
+    int64_t batch = BATCH;
+    struct cpu_part part;
+
+    if (p.n == 0 || w.n == 0)
+        return;
+    while (batch > CPU_SLICE_TOK &&
+           (p.n + batch - 1) / batch * w.n_group < 8 * c->nth)
+        batch /= 2;
+    part = cpu_part((p.n + batch - 1) / batch * w.n_group, 1, c->ith, c->nth);
+    while (part.lo < part.hi) {
+        int64_t b = part.lo / w.n_group;
+        int64_t g0 = part.lo % w.n_group;
+        int64_t g1 = min64(w.n_group, g0 + part.hi - part.lo);
+
+        pairs_run(c, &w, &s, &x, &p, b * batch, min64((b + 1) * batch, p.n), 0,
+                  g0, g1);
+        part.lo += g1 - g0;
+    }
+}
+
+/* ---- experts ------------------------------------------------------------- */
+
+/* Who goes where: pairs t * n_used + u sorted by expert, else as they were. */
+struct routing {
+    int32_t *start; /* [n_expert + 1] */
+    int32_t *pair;  /* [start[n_expert]] */
+    int64_t n_used; /* choices a token */
+};
+
+static size_t routing_bytes(const struct cpu_call *c)
+{
+    int64_t n_pair = cpu_count(&c->in[2]);
+    size_t n = (size_t)(c->in[1].dim[0] + 2 + n_pair) * sizeof(int32_t);
+
+    return (n + 63) & ~(size_t)63;
+}
+
+/* Every thread counts for itself: cheaper than a barrier. */
+static struct routing route(const struct cpu_call *c, void *memory)
+{
+    const int32_t *id = c->in[2].data;
+    int64_t n_expert = c->in[1].dim[0];
+    struct routing r = {
+        .start = memory,
+        .n_used = c->in[2].dim[1],
+    };
+    int64_t n_pair = cpu_count(&c->in[2]);
+    int32_t *next = r.start + 1; /* counts, then where an expert's next goes */
+
+    r.pair = r.start + n_expert + 2;
+    memset(r.start, 0, (size_t)(n_expert + 2) * sizeof(int32_t));
+    for (int64_t i = 0; i < n_pair; i++) {
+        if (id[i] >= 0 && id[i] < n_expert)
+            r.start[id[i] + 2]++;
+    }
+    for (int64_t e = 1; e < n_expert; e++)
+        next[e + 1] += next[e];
+    for (int64_t i = 0; i < n_pair; i++) {
+        if (id[i] >= 0 && id[i] < n_expert)
+            r.pair[next[id[i]]++] = (int32_t)i;
+    }
+    return r;
+}
+
+size_t cpu_expert_matmul_scratch(const struct cpu_call *c)
+{
+    return stack_bytes(c, CPU_SLICE_TOK) + routing_bytes(c);
+}
+
+/* Rows of slots whose expert does not exist. */
+static void clear_unrouted(const struct cpu_call *c)
+{
+    const int32_t *id = c->in[2].data;
+    int64_t width = cpu_last(&c->out);
+    struct cpu_part part = cpu_part(cpu_count(&c->in[2]), 1, c->ith, c->nth);
+
+    for (int64_t i = part.lo; i < part.hi; i++) {
+        if (id[i] >= 0 && id[i] < c->in[1].dim[0])
+            continue;
+        for (int e = 0; e < c->tree.n_out; e++) {
+            float *out =
+                (float *)((uint8_t *)c->out.data + (size_t)e * c->out_stride);
+
+            memset(out + i * width, 0, (size_t)width * sizeof(float));
+        }
+    }
+}
+
+/* out[t, u, :] = W[id[t, u]] x[t, u, :]; x may have one row a token. Threads
+ * share (expert, group) units weighted by the expert's tokens. A slot with an
+ * id out of range gives zeros. */
+void cpu_expert_matmul(const struct cpu_call *c,
+                       const struct cpu_matmul_isa *isa)
+{
+    struct cpu_slice s;
+    struct weight w = weight_of(c, isa, &s);
+    struct rows x = rows_of(c, w.q8);
+    struct routing r =
+        route(c, (uint8_t *)c->scratch + stack_bytes(c, CPU_SLICE_TOK));
+    int64_t n_expert = c->in[1].dim[0];
+    struct cpu_part part; /* in units of one pair and one group */
+
+    clear_unrouted(c);
+    if (w.n == 0)
+        return;
+    part = cpu_part(r.start[n_expert] * w.n_group, 1, c->ith, c->nth);
+    for (int64_t e = 0; e < n_expert; e++) {
+        int64_t n = r.start[e + 1] - r.start[e];
+        int64_t base = r.start[e] * w.n_group;
+        struct pairs p = {
+            .list = r.pair + r.start[e],
+            .n = n,
+            .share = c->in[0].dim[1] == 1 ? r.n_used : 1,
+        };
+        int64_t g0, g1;
+
+        if (n == 0 || base + n * w.n_group <= part.lo || base >= part.hi)
+            continue;
+        /* A group belongs to the thread in whose part its first unit lies. */
+        g0 = part.lo > base ? (part.lo - base + n - 1) / n : 0;
+        g1 = min64((part.hi - base + n - 1) / n, w.n_group);
+        pairs_run(c, &w, &s, &x, &p, 0, n, e, g0, g1);
+    }
+}
+
+/* Scratch of expert_down: the stack, then the routing. */
+static size_t down_stack_bytes(const struct cpu_call *c)
+{
+    return stack_bytes(c, c->in[2].dim[0]);
+}
+
+size_t cpu_expert_down_scratch(const struct cpu_call *c)
+{
+    return down_stack_bytes(c) + routing_bytes(c);
+}
+
+/* One rank's addend to a group: every token's accumulator runs over its
+ * experts, ascending. A block has one expert and no accumulator twice. */
+static void down_addend(const struct cpu_call *c, const struct weight *w,
+                        struct cpu_slice *s, const struct rows *x,
+                        const struct routing *r, int64_t group, float *acc)
+{
+    const int32_t *id = c->in[2].data;
+    int32_t end = r->start[c->in[1].dim[0]];
+    int32_t i = 0;
+
+    while (i < end) {
+        int32_t expert = id[r->pair[i]];
+        int64_t last = -1; /* token of the pair before */
+        int n = 0;
+
+        for (; n < CPU_SLICE_TOK && i < end; n++, i++) {
+            int64_t t = r->pair[i] / r->n_used;
+
+            if (t == last || id[r->pair[i]] != expert)
+                break;
+            last = t;
+            s->x[n] = x->data + (size_t)r->pair[i] * x->row_bytes;
+            s->acc[n] = acc + t * PACK_ROWS;
+        }
+        s->n_tok = n;
+        group_set(s, w, expert, group);
+        w->slice(s);
+    }
+}
+
+/* out[t, :] = sum over u of W[id[t, u]] x[t, u, :]: one contraction over expert
+ * and k. For each rank an accumulator starts at 0 and runs over the token's
+ * experts, ascending, equal ones in slot order, and inside each over the rank's
+ * k. A slot with an id out of range adds nothing. */
+void cpu_expert_down(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
+{
+    struct cpu_slice s;
+    struct weight w = weight_of(c, isa, &s);
+    struct rows x = rows_of(c, w.q8);
+    struct routing r = route(c, (uint8_t *)c->scratch + down_stack_bytes(c));
+    float *stack = c->scratch;
+    int64_t n_tok = c->in[2].dim[0];
+    int64_t n = n_tok * PACK_ROWS;
+    struct cpu_part part = cpu_part(w.n_group, 1, c->ith, c->nth);
+
+    for (int64_t g = part.lo; g < part.hi; g++) {
+        int64_t n_row = min64(PACK_ROWS, w.n - g * PACK_ROWS);
+        int n_entry = 0;
+
+        for (int i = 0; i < c->tree.n; i++) {
+            float *top = stack + n_entry * n;
+
+            memset(top, 0, (size_t)n * sizeof(float));
+            s.rank = c->tree.item[i].rank;
+            down_addend(c, &w, &s, &x, &r, g, top);
+            n_entry = stack_fold(stack, n_entry + 1, n, &c->tree.item[i]);
+        }
+        for (int e = 0; e < n_entry; e++) {
+            float *out =
+                (float *)((uint8_t *)c->out.data + (size_t)e * c->out_stride);
+
+            for (int64_t t = 0; t < n_tok; t++)
+                memcpy(out + t * w.n + g * PACK_ROWS,
+                       stack + e * n + t * PACK_ROWS,
+                       (size_t)n_row * sizeof(float));
+        }
+    }
+}

@@ -1,0 +1,79 @@
+/* Contractions with weights: what the families share and what each supplies.
+ *
+ * matmul, expert_matmul and expert_down differ in which rows of activations
+ * meet which matrix; cpu_matmul.c knows that, and threads, token blocks and
+ * rank trees. A family supplies only the innermost part, a *slice*: one rank's
+ * k of one group of 16 weight rows times a few rows of activations. */
+#ifndef DEVICE_CPU_CPU_MATMUL_H
+#define DEVICE_CPU_CPU_MATMUL_H
+
+#include "device/cpu/cpu_kernel.h"
+
+enum { CPU_SLICE_TOK = 16 }; /* most rows of activations a slice takes */
+
+struct cpu_slice {
+    /* The weights: a group of a packed matrix, or rows of a plain one. */
+    const struct pack *pack;      /* NULL: plain */
+    const uint8_t *group;         /* 16 packed rows; or n_row plain ones */
+    const struct rank_span *span; /* plain: whose k is whose */
+    int n_span;
+    int n_row;        /* plain: 1 .. 16 */
+    int64_t k;        /* plain: values a row */
+    pl_format format; /* plain: F32, F16 or BF16 */
+    int32_t rank;     /* only this rank's k counts */
+    /* The activations: n_tok rows of the local k, float or struct q8_block. */
+    int n_tok; /* 1 .. CPU_SLICE_TOK */
+    const void *x[CPU_SLICE_TOK];
+    /* One accumulator for each of the 16 weight rows; no two alike. */
+    float *acc[CPU_SLICE_TOK];
+};
+
+/* Adds the products of the slice to its accumulators. The definition, for one
+ * accumulator, one weight row and one row of activations:
+ *
+ * Quantized weights: tile by tile of 32 values, k ascending, with the tile's
+ * pack_scales and the block's d, q and sum:
+ *
+ *     isum = S0 * sum of L(c) q over the first 16 values
+ *          + S1 * the same over the last 16          (exact in int32)
+ *     acc  = fmaf(d_w * d, (float)isum, acc)
+ *     msum = M0 * sum[0] + M1 * sum[1]               (formats with minima)
+ *     acc  = fmaf(-(dmin * d), (float)msum, acc)
+ *
+ * Float weights: acc = fmaf(w, x, acc), k ascending.
+ *
+ * The reference family reads floats in every format and adds the double sum of
+ * the slice at once. */
+typedef void cpu_slice_fn(const struct cpu_slice *s);
+
+struct cpu_matmul_isa {
+    cpu_slice_fn *packed[PL_FORMAT_COUNT]; /* by the weight's format */
+    cpu_slice_fn *plain;
+    bool q8; /* quantized formats read struct q8_block, else float */
+};
+
+/* The three ops with a family's slices. */
+void cpu_matmul(const struct cpu_call *c, const struct cpu_matmul_isa *isa);
+void cpu_expert_matmul(const struct cpu_call *c,
+                       const struct cpu_matmul_isa *isa);
+void cpu_expert_down(const struct cpu_call *c,
+                     const struct cpu_matmul_isa *isa);
+
+size_t cpu_matmul_scratch(const struct cpu_call *c);
+size_t cpu_expert_matmul_scratch(const struct cpu_call *c);
+size_t cpu_expert_down_scratch(const struct cpu_call *c);
+
+/* The generic slices, for families that lack their own. */
+void cpu_slice_generic(const struct cpu_slice *s);       /* any packed */
+void cpu_slice_plain_generic(const struct cpu_slice *s); /* any plain */
+
+/* Rows of a table by index; the same code in every family. */
+void cpu_gather_rows(const struct cpu_call *c);
+
+/* Each puts its functions into the table, generic first. */
+void cpu_matmul_init_reference(struct cpu_kernels *k);
+void cpu_matmul_init_generic(struct cpu_kernels *k);
+void cpu_matmul_init_avx2(struct cpu_kernels *k);
+void cpu_matmul_init_avx512(struct cpu_kernels *k);
+
+#endif

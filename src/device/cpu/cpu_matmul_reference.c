@@ -1,0 +1,117 @@
+/* The reference family: weights decoded by their definition, activations as
+ * floats, sums in double. Nearer to exact arithmetic than the others and with
+ * bits of its own; it too depends on nothing but ranks. */
+#include "base/half.h"
+#include "device/cpu/cpu_matmul.h"
+
+enum { PIECE = 256 }; /* values decoded at a time */
+
+/* Four sums, by position in the piece, so that they do not wait on another. */
+static double dot(const float *w, const float *x, int64_t n)
+{
+    double sum[4] = {0};
+    int64_t i = 0;
+
+    for (; i + 4 <= n; i += 4) {
+        for (int j = 0; j < 4; j++)
+            sum[j] += (double)w[i + j] * (double)x[i + j];
+    }
+    for (; i < n; i++)
+        sum[0] += (double)w[i] * (double)x[i];
+    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+}
+
+/* Values first .. first+n-1 of row r times every row of activations. Pieces
+ * are counted from `first`, where a rank's part begins. */
+static void row_add(const struct cpu_slice *s, int r, int64_t first, int64_t n,
+                    double *sum)
+{
+    float w[PIECE];
+
+    for (int64_t k = first; k < first + n; k += PIECE) {
+        int64_t len = first + n - k < PIECE ? first + n - k : PIECE;
+
+        if (s->pack != NULL) {
+            pack_decode(s->pack, s->group, r, k, len, w);
+        } else {
+            const struct format_info *f = format_info(s->format);
+
+            f->decode(w, s->group + (r * s->k + k) * f->block_bytes, len);
+        }
+        for (int j = 0; j < s->n_tok; j++)
+            sum[j] += dot(w, (const float *)s->x[j] + k, len);
+    }
+}
+
+static void slice_packed(const struct cpu_slice *s)
+{
+    for (int r = 0; r < s->n_row; r++) {
+        double sum[CPU_SLICE_TOK] = {0};
+
+        for (int i = 0; i < s->pack->n_chunk; i++) {
+            const struct pack_chunk *c = &s->pack->chunk[i];
+
+            if (c->rank == s->rank)
+                row_add(s, r, c->k_loc, c->n, sum);
+        }
+        for (int j = 0; j < s->n_tok; j++)
+            s->acc[j][r] = (float)((double)s->acc[j][r] + sum[j]);
+    }
+}
+
+static void slice_plain(const struct cpu_slice *s)
+{
+    for (int r = 0; r < s->n_row; r++) {
+        double sum[CPU_SLICE_TOK] = {0};
+
+        if (s->n_span == 0)
+            row_add(s, r, 0, s->k, sum);
+        for (int i = 0; i < s->n_span; i++) {
+            if (s->span[i].rank == s->rank)
+                row_add(s, r, s->span[i].loc, s->span[i].n, sum);
+        }
+        for (int j = 0; j < s->n_tok; j++)
+            s->acc[j][r] = (float)((double)s->acc[j][r] + sum[j]);
+    }
+}
+
+/* ---- the family ---------------------------------------------------------- */
+
+/* clang-format off */
+static const struct cpu_matmul_isa isa = {
+    .packed = {
+        [PL_F32] = slice_packed,    [PL_F16] = slice_packed,
+        [PL_BF16] = slice_packed,   [PL_Q8_0] = slice_packed,
+        [PL_Q4_0] = slice_packed,   [PL_Q4_1] = slice_packed,
+        [PL_Q5_0] = slice_packed,   [PL_Q5_1] = slice_packed,
+        [PL_Q2_K] = slice_packed,   [PL_Q3_K] = slice_packed,
+        [PL_Q4_K] = slice_packed,   [PL_Q5_K] = slice_packed,
+        [PL_Q6_K] = slice_packed,   [PL_IQ4_NL] = slice_packed,
+        [PL_IQ4_XS] = slice_packed, [PL_MXFP4] = slice_packed,
+    },
+    .plain = slice_plain,
+};
+/* clang-format on */
+
+static void run_matmul(const struct cpu_call *c)
+{
+    cpu_matmul(c, &isa);
+}
+
+static void run_expert_matmul(const struct cpu_call *c)
+{
+    cpu_expert_matmul(c, &isa);
+}
+
+static void run_expert_down(const struct cpu_call *c)
+{
+    cpu_expert_down(c, &isa);
+}
+
+void cpu_matmul_init_reference(struct cpu_kernels *k)
+{
+    k->float_activations = true;
+    k->op[OP_matmul].run = run_matmul;
+    k->op[OP_expert_matmul].run = run_expert_matmul;
+    k->op[OP_expert_down].run = run_expert_down;
+}
