@@ -3,8 +3,12 @@
  * The reader trusts nothing: counts, lengths, offsets, alignment, duplicate
  * names and the end of the file are checked, and each error names the file,
  * the byte offset, the key or tensor, and a remedy. Files are mapped read-only;
- * strings and arrays point into the mapping. This is the only layer that knows
- * the container; shapes leave it outermost first. It does not know models. */
+ * strings and arrays point into the mapping, so a file that somebody shortens
+ * while it is open raises SIGBUS. Beside the mapping an open file takes at most
+ * twice its size + 64 MiB. This is the only layer that knows the container;
+ * shapes leave it outermost first. It does not know models.
+ *
+ * An open file is read-only and may be used by any number of threads. */
 #ifndef GGUF_GGUF_H
 #define GGUF_GGUF_H
 
@@ -29,19 +33,21 @@ enum gguf_type {
 
 enum { GGUF_MAX_DIM = 4 };
 
+struct gguf_str {
+    const char *s; /* not terminated, not checked to be UTF-8 */
+    size_t len;
+};
+
 /* One metadata entry. For an array `elem` is the element's type and `count`
- * their number; for anything else elem == type and count == 1. */
+ * their number; for anything else elem == type and count == 1. Keys hold no
+ * NUL; truth values are 0 or 1. */
 struct gguf_kv {
     const char *key; /* terminated, owned by the file */
     enum gguf_type type, elem;
     uint64_t count;
-    const unsigned char *data;   /* view into the mapping, unaligned */
+    const unsigned char *data;   /* view into the mapping: little endian,
+                                    unaligned; of a string its length field */
     const struct gguf_str *strs; /* [count] if elem is a string, else NULL */
-};
-
-struct gguf_str {
-    const char *s; /* not terminated, not checked to be UTF-8 */
-    size_t len;
 };
 
 /* One tensor. dim[] is outermost first: a matrix [n_out, n_in] has
@@ -52,7 +58,7 @@ struct gguf_tensor {
     int64_t dim[GGUF_MAX_DIM];
     pl_format format; /* PL_FORMAT_COUNT if the id is known but unsupported */
     uint32_t id;      /* the file's type id */
-    size_t bytes;     /* 0 if the format is unsupported */
+    size_t bytes;     /* in the file, for unsupported formats too */
     int part;         /* which file of a split set */
     uint64_t offset;  /* of the data, from the start of that file */
     const void *data; /* view into the mapping; NULL if unsupported */
@@ -61,11 +67,13 @@ struct gguf_tensor {
 struct gguf; /* opaque */
 
 /* Opens `path`; of a split set any part's name may be given and all are
- * opened. On failure *out is NULL. */
+ * opened: metadata is the first part's, tensors are those of all parts in
+ * order. On failure *out is NULL. */
 pl_status gguf_open(struct gguf **out, const char *path, pl_err *err);
 
 /* The same from memory that the caller keeps alive (fuzzing, tests). `name`
- * stands for the path in errors. */
+ * stands for the path in errors. Data is as aligned as `data` is. A part of a
+ * split set is refused. */
 pl_status gguf_open_memory(struct gguf **out, const void *data, size_t size,
                            const char *name, pl_err *err);
 void gguf_close(struct gguf *g);
@@ -88,14 +96,16 @@ const struct gguf_tensor *gguf_find_tensor(const struct gguf *g,
 
 /* Element i of an array (or i = 0 of a scalar), converted. False if the type
  * does not fit (a string, a fraction where an integer is wanted, out of the
- * result's range) or i >= count. Any integer width is accepted. */
+ * result's range) or i >= count. Any integer width is accepted; a whole float
+ * serves as an integer, and 0 and 1 as truth values. */
 bool gguf_as_i64(const struct gguf_kv *kv, uint64_t i, int64_t *out);
 bool gguf_as_f64(const struct gguf_kv *kv, uint64_t i, double *out);
 bool gguf_as_bool(const struct gguf_kv *kv, uint64_t i, bool *out);
 bool gguf_as_str(const struct gguf_kv *kv, uint64_t i, struct gguf_str *out);
 
-/* Typed look-ups: absent gives the default; present with another type or out
- * of range [lo, hi] is an error naming file, key, value and what is expected.
+/* Typed look-ups: absent gives the default; present with another type (an array
+ * too), out of range [lo, hi] or not finite is an error naming file, key, value
+ * and what is expected.
  * gguf_need_* makes absence an error too. */
 pl_status gguf_get_i64(const struct gguf *g, const char *key, int64_t def,
                        int64_t lo, int64_t hi, int64_t *out, pl_err *err);

@@ -2,7 +2,8 @@
  *
  * Collect metadata and tensors, then write them in one go. Keys and data are
  * copied unless said otherwise. The first failure is kept and returned by
- * gguf_writer_save, so callers need not check every call. */
+ * gguf_writer_save, so callers need not check every call. The key
+ * general.alignment, when it is put, also sets the alignment (else 32). */
 #ifndef GGUF_GGUF_WRITE_H
 #define GGUF_GGUF_WRITE_H
 
@@ -21,8 +22,8 @@ void gguf_put_str(struct gguf_writer *w, const char *key, const char *v);
 void gguf_put_strs(struct gguf_writer *w, const char *key,
                    const struct gguf_str *v, uint64_t n);
 /* `elem` is any fixed-size type; `v` holds n elements of it. */
-void gguf_put_array(struct gguf_writer *w, const char *key,
-                    enum gguf_type elem, const void *v, uint64_t n);
+void gguf_put_array(struct gguf_writer *w, const char *key, enum gguf_type elem,
+                    const void *v, uint64_t n);
 /* Copies an entry of a file as it is. */
 void gguf_put_kv(struct gguf_writer *w, const struct gguf_kv *kv);
 
@@ -37,6 +38,7 @@ void gguf_put_tensor_fill(struct gguf_writer *w, const char *name, pl_format f,
                           int n_dim, const int64_t *dim, gguf_fill_fn *fill,
                           void *user);
 
+/* Writes `path`.tmp and renames it, so that `path` is never half a file. */
 pl_status gguf_writer_save(struct gguf_writer *w, const char *path,
                            pl_err *err);
 

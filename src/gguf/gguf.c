@@ -1,0 +1,387 @@
+/* Opening GGUF files: mapping, joining split sets, look-up. What the bytes mean
+ * is gguf_parse.c, typed values are gguf_values.c.
+ *
+ * A split set NAME-00001-of-0000N.gguf is N complete files. The first carries
+ * the metadata, each carries split.no (from 0), split.count and
+ * split.tensors.count (of all parts); its tensors' offsets are its own. The
+ * convention is that of llama.cpp's gguf-split. */
+#include "gguf/gguf.h"
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "gguf/gguf_parse.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The suffix "-00001-of-00003.gguf", and how much of a path errors show. */
+enum { SUFFIX_LEN = 20, LABEL_LEN = 240, MAX_PART = 65535 };
+
+struct gguf {
+    struct gguf_part *part; /* [n_part], owned */
+    int n_part;
+    struct gguf_tensor *tensor; /* [n_tensor], owned by the arena */
+    uint64_t n_tensor;
+    struct gguf_index tensor_index;
+    struct arena arena;
+};
+
+_Static_assert(offsetof(struct gguf_kv, key) == 0 &&
+                   offsetof(struct gguf_tensor, name) == 0,
+               "the index wants names first");
+
+static void part_fini(struct gguf_part *p)
+{
+    arena_fini(&p->kv_arena);
+    if (p->mapped)
+        munmap((void *)p->base, p->size);
+    free(p->path);
+}
+
+static pl_status part_init(struct gguf_part *p, const char *path, pl_err *err)
+{
+    size_t len = strlen(path);
+
+    memset(p, 0, sizeof *p);
+    p->path = strdup(path);
+    if (!p->path)
+        return err_no_memory(err, "a path");
+    p->label = p->path + (len > LABEL_LEN ? len - LABEL_LEN : 0);
+    return PL_OK;
+}
+
+static pl_status part_map(struct gguf_part *p, pl_err *err)
+{
+    /* a pipe must not block us, it is refused below */
+    int fd = open(p->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat st;
+    void *base;
+    pl_status s = PL_OK;
+
+    if (fd < 0)
+        return err_set(err, errno == ENOENT ? PL_NOT_FOUND : PL_IO,
+                       "%s: cannot open the file: %s; check the path and its "
+                       "permissions",
+                       p->label, strerror(errno));
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+        s = err_set(err, PL_IO,
+                    "%s: not a regular file; give the path of a .gguf file",
+                    p->label);
+    } else if (st.st_size == 0) {
+        s = err_set(err, PL_BAD_FILE,
+                    "%s: byte 0: the file is empty; copy or convert it again",
+                    p->label);
+    } else if ((uint64_t)st.st_size > SIZE_MAX / 2) {
+        s = err_set(err, PL_UNSUPPORTED,
+                    "%s: %lld bytes are too many to map; split the file",
+                    p->label, (long long)st.st_size);
+    } else {
+        p->size = (size_t)st.st_size;
+        base = mmap(NULL, p->size, PROT_READ, MAP_PRIVATE, fd, 0);
+        p->mapped = base != MAP_FAILED;
+        p->base = p->mapped ? base : NULL;
+        if (!p->mapped)
+            s = err_set(err, PL_IO,
+                        "%s: cannot map %zu bytes: %s; raise the limit on "
+                        "address space",
+                        p->label, p->size, strerror(errno));
+    }
+    close(fd);
+    return s;
+}
+
+/* Maps if there is no base yet, then header and metadata. */
+static pl_status part_load(struct gguf_part *p, pl_err *err)
+{
+    if (!p->base)
+        PL_TRY(part_map(p, err));
+    PL_TRY(gguf_parse_header(p, err));
+    return gguf_parse_kvs(p, err);
+}
+
+/* A key of one part; `def` where it is absent. */
+static pl_status part_i64(const struct gguf_part *p, const char *key,
+                          int64_t def, int64_t hi, int64_t *out, pl_err *err)
+{
+    int64_t i = gguf_index_find(&p->kv_index, key);
+
+    *out = def;
+    return i < 0 ? PL_OK : gguf_kv_i64(p, &p->kv[i], 0, hi, out, err);
+}
+
+/* What a part says of itself; *n_tensor of the whole set is -1 if not said. */
+struct place {
+    int64_t count, no, n_tensor;
+};
+
+static pl_status part_place(const struct gguf_part *p, struct place *at,
+                            pl_err *err)
+{
+    PL_TRY(part_i64(p, "split.count", 1, MAX_PART, &at->count, err));
+    if (at->count < 2) { /* 0 and 1 are written for whole files */
+        *at = (struct place){1, 0, -1};
+        return PL_OK;
+    }
+    PL_TRY(part_i64(p, "split.no", -1, at->count - 1, &at->no, err));
+    if (at->no < 0)
+        return err_set(err, PL_BAD_FILE,
+                       "%s: split.count is %lld but split.no is missing; "
+                       "split the model again",
+                       p->label, (long long)at->count);
+    return part_i64(p, "split.tensors.count", -1, INT64_MAX, &at->n_tensor,
+                    err);
+}
+
+/* The path of part `no` from that of another, whose name must fit `at`. */
+static pl_status part_path(const struct gguf_part *p, const struct place *at,
+                           int64_t no, char **out, pl_err *err)
+{
+    size_t len = strlen(p->path), room = len + 1;
+    char suffix[64];
+
+    snprintf(suffix, sizeof suffix, "-%05d-of-%05d.gguf", (int)at->no + 1,
+             (int)at->count);
+    if (len < SUFFIX_LEN || strcmp(p->path + len - SUFFIX_LEN, suffix) != 0)
+        return err_set(err, PL_BAD_FILE,
+                       "%s: the file is part %lld of %lld by its metadata, so "
+                       "its name must end in %s; rename it",
+                       p->label, (long long)at->no + 1, (long long)at->count,
+                       suffix);
+    *out = malloc(room);
+    if (!*out)
+        return err_no_memory(err, "a path");
+    snprintf(*out, room, "%.*s-%05d-of-%05d.gguf", (int)(len - SUFFIX_LEN),
+             p->path, (int)no + 1, (int)at->count);
+    return PL_OK;
+}
+
+/* Opens part `no` of the set that part `from`, at `at`, belongs to. */
+static pl_status open_sibling(struct gguf *g, const struct gguf_part *from,
+                              const struct place *at, int no, pl_err *err)
+{
+    struct gguf_part *p = &g->part[no];
+    struct place place;
+    char *path;
+    pl_status s;
+
+    PL_TRY(part_path(from, at, no, &path, err));
+    s = part_init(p, path, err);
+    free(path);
+    PL_TRY(s);
+    s = part_load(p, err);
+    if (s == PL_NOT_FOUND)
+        return err_set(err, s,
+                       "%s: part %d of %lld is missing; put all parts into one "
+                       "directory",
+                       p->label, no + 1, (long long)at->count);
+    PL_TRY(s);
+    PL_TRY(part_place(p, &place, err));
+    if (place.count != at->count || place.no != no)
+        return err_set(err, PL_BAD_FILE,
+                       "%s: part %lld of %lld by its metadata, %d of %lld by "
+                       "its name; fetch the parts of one model again",
+                       p->label, (long long)place.no + 1,
+                       (long long)place.count, no + 1, (long long)at->count);
+    if (place.n_tensor != at->n_tensor)
+        return err_set(err, PL_BAD_FILE,
+                       "%s: split.tensors.count is %lld, %lld in %s; fetch the "
+                       "parts of one model again",
+                       p->label, (long long)place.n_tensor,
+                       (long long)at->n_tensor, from->label);
+    if (no > 0)
+        arena_fini(&p->kv_arena); /* only the first part's keys are kept */
+    return PL_OK;
+}
+
+static pl_status open_siblings(struct gguf *g, int given,
+                               const struct place *at, pl_err *err)
+{
+    uint64_t n = 0;
+
+    for (int i = 0; i < g->n_part; i++)
+        if (i != given)
+            PL_TRY(open_sibling(g, &g->part[given], at, i, err));
+    if (given > 0)
+        arena_fini(&g->part[given].kv_arena);
+    for (int i = 0; i < g->n_part; i++)
+        n += g->part[i].n_tensor; /* at most 2^16 * 2^17 */
+    if (at->n_tensor != (int64_t)n)
+        return err_set(err, PL_BAD_FILE,
+                       "%s: split.tensors.count is %lld, but the %d parts have "
+                       "%llu tensors; fetch the parts of one model again",
+                       g->part[0].label, (long long)at->n_tensor, g->n_part,
+                       (unsigned long long)n);
+    if (n > GGUF_MAX_TENSOR)
+        return err_set(err, PL_UNSUPPORTED,
+                       "%s: %llu tensors, at most %d are supported; merge the "
+                       "experts of a layer into one tensor",
+                       g->part[0].label, (unsigned long long)n,
+                       GGUF_MAX_TENSOR);
+    return PL_OK;
+}
+
+static pl_status read_tensors(struct gguf *g, pl_err *err)
+{
+    uint64_t first = 0;
+
+    for (int i = 0; i < g->n_part; i++)
+        g->n_tensor += g->part[i].n_tensor;
+    g->tensor = arena_alloc(&g->arena, g->n_tensor, sizeof *g->tensor);
+    if (!g->tensor || !gguf_index_init(&g->tensor_index, &g->arena, g->tensor,
+                                       sizeof *g->tensor, g->n_tensor))
+        return err_no_memory(err, "the tensors of a GGUF file");
+    for (int i = 0; i < g->n_part; i++) {
+        PL_TRY(gguf_parse_tensors(&g->part[i], i, g->tensor, first,
+                                  &g->tensor_index, &g->arena, err));
+        first += g->part[i].n_tensor;
+    }
+    return PL_OK;
+}
+
+/* Takes over `given`, whatever happens. */
+static pl_status open_set(struct gguf **out, struct gguf_part *given,
+                          pl_err *err)
+{
+    struct gguf *g = NULL;
+    struct place at;
+    bool borrowed = given->base != NULL;
+    pl_status s;
+
+    s = part_load(given, err);
+    if (s != PL_OK)
+        goto done;
+    s = part_place(given, &at, err);
+    if (s != PL_OK)
+        goto done;
+    if (at.count > 1 && borrowed) {
+        s = err_set(err, PL_UNSUPPORTED,
+                    "%s: part of a split set in memory; open it by its path",
+                    given->label);
+        goto done;
+    }
+    g = calloc(1, sizeof *g);
+    if (g)
+        g->part = calloc((size_t)at.count, sizeof *g->part);
+    if (!g || !g->part) {
+        s = err_no_memory(err, "a GGUF file");
+        goto done;
+    }
+    g->n_part = (int)at.count;
+    g->part[at.no] = *given;
+    memset(given, 0, sizeof *given);
+    if (at.count > 1)
+        s = open_siblings(g, (int)at.no, &at, err);
+    if (s == PL_OK)
+        s = read_tensors(g, err);
+    if (s == PL_OK) {
+        *out = g;
+        g = NULL;
+    }
+done:
+    gguf_close(g);
+    part_fini(given);
+    return s;
+}
+
+pl_status gguf_open(struct gguf **out, const char *path, pl_err *err)
+{
+    struct gguf_part given;
+
+    *out = NULL;
+    PL_TRY(part_init(&given, path, err));
+    return open_set(out, &given, err);
+}
+
+pl_status gguf_open_memory(struct gguf **out, const void *data, size_t size,
+                           const char *name, pl_err *err)
+{
+    struct gguf_part given;
+
+    *out = NULL;
+    PL_TRY(part_init(&given, name, err));
+    given.base = data ? data : (const void *)"";
+    given.size = data ? size : 0;
+    return open_set(out, &given, err);
+}
+
+void gguf_close(struct gguf *g)
+{
+    if (!g)
+        return;
+    for (int i = 0; i < g->n_part; i++)
+        part_fini(&g->part[i]);
+    free(g->part);
+    arena_fini(&g->arena);
+    free(g);
+}
+
+const struct gguf_part *gguf_first_part(const struct gguf *g)
+{
+    return &g->part[0];
+}
+
+const char *gguf_path(const struct gguf *g)
+{
+    return g->part[0].path;
+}
+
+int gguf_n_part(const struct gguf *g)
+{
+    return g->n_part;
+}
+
+uint32_t gguf_version(const struct gguf *g)
+{
+    return g->part[0].version;
+}
+
+size_t gguf_alignment(const struct gguf *g)
+{
+    return g->part[0].alignment;
+}
+
+size_t gguf_file_bytes(const struct gguf *g)
+{
+    size_t bytes = 0;
+
+    for (int i = 0; i < g->n_part; i++)
+        bytes += g->part[i].size;
+    return bytes;
+}
+
+int64_t gguf_n_kv(const struct gguf *g)
+{
+    return (int64_t)g->part[0].n_kv;
+}
+
+const struct gguf_kv *gguf_kv_at(const struct gguf *g, int64_t i)
+{
+    return i >= 0 && i < gguf_n_kv(g) ? &g->part[0].kv[i] : NULL;
+}
+
+int64_t gguf_n_tensor(const struct gguf *g)
+{
+    return (int64_t)g->n_tensor;
+}
+
+const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, int64_t i)
+{
+    return i >= 0 && i < gguf_n_tensor(g) ? &g->tensor[i] : NULL;
+}
+
+const struct gguf_kv *gguf_find(const struct gguf *g, const char *key)
+{
+    return gguf_kv_at(g, gguf_index_find(&g->part[0].kv_index, key));
+}
+
+const struct gguf_tensor *gguf_find_tensor(const struct gguf *g,
+                                           const char *name)
+{
+    return gguf_tensor_at(g, gguf_index_find(&g->tensor_index, name));
+}

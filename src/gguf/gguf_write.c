@@ -1,0 +1,482 @@
+/* The GGUF writer: metadata is serialized as it is put, tensors are listed and
+ * their data written while saving. Sizes follow from shape and format; data
+ * lies in the order of the calls, each tensor at a multiple of the alignment,
+ * and the end of the file is padded too. */
+#include "gguf/gguf_write.h"
+
+#include "base/err.h"
+#include "gguf/gguf_parse.h"
+#include "quant/format.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { VERSION = 3, DEFAULT_ALIGNMENT = 32 };
+
+/* A byte string that grows. */
+struct bytes {
+    unsigned char *data; /* owned */
+    size_t size, room;
+};
+
+struct item {
+    const char *name; /* owned by the arena; first, for gguf_index */
+    pl_format format;
+    int n_dim;
+    int64_t dim[GGUF_MAX_DIM]; /* outermost first */
+    size_t row_bytes;
+    int64_t n_row;
+    uint64_t offset;    /* from the start of the data, set while saving */
+    const void *data;   /* borrowed until saved, or NULL: */
+    gguf_fill_fn *fill; /* called for each row */
+    void *user;
+};
+
+struct list {
+    struct item *item; /* [n], owned */
+    size_t n, room;
+};
+
+struct gguf_writer {
+    struct bytes kv; /* the metadata as it stands in the file */
+    struct list key; /* names only */
+    struct list tensor;
+    size_t alignment;
+    struct arena arena;
+    pl_status status; /* of the first failure, with its message */
+    pl_err err;
+};
+
+pl_status gguf_writer_create(struct gguf_writer **out, pl_err *err)
+{
+    struct gguf_writer *w = calloc(1, sizeof *w);
+
+    *out = w;
+    if (!w)
+        return err_no_memory(err, "a GGUF writer");
+    w->alignment = DEFAULT_ALIGNMENT;
+    return PL_OK;
+}
+
+void gguf_writer_free(struct gguf_writer *w)
+{
+    if (!w)
+        return;
+    free(w->kv.data);
+    free(w->key.item);
+    free(w->tensor.item);
+    arena_fini(&w->arena);
+    free(w);
+}
+
+/* `array` with room for one of `need` elements more than it holds. */
+static void *grown(struct gguf_writer *w, void *array, size_t *room,
+                   size_t need, size_t size)
+{
+    size_t more = *room < 16 ? 16 : *room;
+    void *p;
+
+    if (need <= *room)
+        return array;
+    while (more < need && more <= SIZE_MAX / 2)
+        more *= 2;
+    p = more >= need && more <= SIZE_MAX / size ? realloc(array, more * size)
+                                                : NULL;
+    if (!p) {
+        w->status = err_no_memory(&w->err, "a GGUF writer");
+        return NULL;
+    }
+    *room = more;
+    return p;
+}
+
+static void put_bytes(struct gguf_writer *w, const void *p, size_t n)
+{
+    struct bytes *b = &w->kv;
+    unsigned char *data;
+
+    if (w->status != PL_OK || n == 0)
+        return;
+    data = n <= SIZE_MAX - b->size ? grown(w, b->data, &b->room, b->size + n, 1)
+                                   : NULL;
+    if (!data)
+        return;
+    b->data = data;
+    memcpy(b->data + b->size, p, n);
+    b->size += n;
+}
+
+static void store(unsigned char *p, uint64_t v, size_t n_bytes)
+{
+    for (size_t i = 0; i < n_bytes; i++)
+        p[i] = (unsigned char)(v >> 8 * i);
+}
+
+static void put_int(struct gguf_writer *w, uint64_t v, size_t n_bytes)
+{
+    unsigned char p[8];
+
+    store(p, v, n_bytes);
+    put_bytes(w, p, n_bytes);
+}
+
+static void put_chars(struct gguf_writer *w, const char *s, size_t len)
+{
+    put_int(w, len, 8);
+    put_bytes(w, s, len);
+}
+
+/* A new last item, or NULL after a failure. */
+static struct item *add(struct gguf_writer *w, struct list *list,
+                        const char *name)
+{
+    size_t len = strlen(name);
+    struct item *items;
+    char shown[GGUF_SHOWN];
+
+    if (w->status != PL_OK)
+        return NULL;
+    if (len == 0 || len > GGUF_MAX_NAME) {
+        w->status = err_set(&w->err, PL_BAD_ARGUMENT,
+                            "%s: a name of %zu bytes, 1 to %d are allowed",
+                            gguf_shown(shown, name, len), len, GGUF_MAX_NAME);
+        return NULL;
+    }
+    items = grown(w, list->item, &list->room, list->n + 1, sizeof *items);
+    if (!items)
+        return NULL;
+    list->item = items;
+    items += list->n;
+    memset(items, 0, sizeof *items);
+    items->name = arena_strdup(&w->arena, name);
+    if (!items->name) {
+        w->status = err_no_memory(&w->err, "a GGUF writer");
+        return NULL;
+    }
+    list->n++;
+    return items;
+}
+
+static void put_key(struct gguf_writer *w, const char *key, enum gguf_type t)
+{
+    if (!add(w, &w->key, key))
+        return;
+    put_chars(w, key, strlen(key));
+    put_int(w, t, 4);
+}
+
+/* What the reader checks of general.alignment is checked here too. */
+static void note_alignment(struct gguf_writer *w, const struct gguf_kv *kv)
+{
+    int64_t a;
+
+    if (w->status != PL_OK || strcmp(kv->key, "general.alignment") != 0)
+        return;
+    if (kv->type == GGUF_ARRAY || !gguf_as_i64(kv, 0, &a) ||
+        a < GGUF_MIN_ALIGNMENT || a > GGUF_MAX_ALIGNMENT || (a & (a - 1)))
+        w->status = err_set(&w->err, PL_BAD_ARGUMENT,
+                            "general.alignment: not a power of two from %d to "
+                            "%d",
+                            GGUF_MIN_ALIGNMENT, GGUF_MAX_ALIGNMENT);
+    else
+        w->alignment = (size_t)a;
+}
+
+void gguf_put_kv(struct gguf_writer *w, const struct gguf_kv *kv)
+{
+    put_key(w, kv->key, kv->type);
+    if (kv->type == GGUF_ARRAY) {
+        put_int(w, kv->elem, 4);
+        put_int(w, kv->count, 8);
+    }
+    if (kv->elem == GGUF_STRING)
+        for (uint64_t i = 0; i < kv->count && w->status == PL_OK; i++)
+            put_chars(w, kv->strs[i].s, kv->strs[i].len);
+    else
+        put_bytes(w, kv->data, kv->count * gguf_type_bytes(kv->elem));
+    note_alignment(w, kv);
+}
+
+static void put_scalar(struct gguf_writer *w, const char *key, enum gguf_type t,
+                       uint64_t bits)
+{
+    unsigned char data[8];
+
+    store(data, bits, sizeof data);
+    gguf_put_kv(w, &(struct gguf_kv){key, t, t, 1, data, NULL});
+}
+
+void gguf_put_u32(struct gguf_writer *w, const char *key, uint32_t v)
+{
+    put_scalar(w, key, GGUF_U32, v);
+}
+
+void gguf_put_i64(struct gguf_writer *w, const char *key, int64_t v)
+{
+    put_scalar(w, key, GGUF_I64, (uint64_t)v);
+}
+
+void gguf_put_f32(struct gguf_writer *w, const char *key, float v)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &v, sizeof bits);
+    put_scalar(w, key, GGUF_F32, bits);
+}
+
+void gguf_put_bool(struct gguf_writer *w, const char *key, bool v)
+{
+    put_scalar(w, key, GGUF_BOOL, v);
+}
+
+void gguf_put_str(struct gguf_writer *w, const char *key, const char *v)
+{
+    struct gguf_str s = {v, strlen(v)};
+
+    gguf_put_kv(w,
+                &(struct gguf_kv){key, GGUF_STRING, GGUF_STRING, 1, NULL, &s});
+}
+
+void gguf_put_strs(struct gguf_writer *w, const char *key,
+                   const struct gguf_str *v, uint64_t n)
+{
+    gguf_put_kv(w, &(struct gguf_kv){key, GGUF_ARRAY, GGUF_STRING, n, NULL, v});
+}
+
+void gguf_put_array(struct gguf_writer *w, const char *key, enum gguf_type elem,
+                    const void *v, uint64_t n)
+{
+    size_t bytes = gguf_type_bytes(elem);
+
+    if (bytes == 0 || n > SIZE_MAX / bytes) {
+        if (w->status == PL_OK)
+            w->status =
+                err_set(&w->err, PL_BAD_ARGUMENT,
+                        "%s: an array of %llu %s; use a number type, "
+                        "or gguf_put_strs",
+                        key, (unsigned long long)n, gguf_type_name(elem));
+        return;
+    }
+    put_key(w, key, GGUF_ARRAY);
+    put_int(w, elem, 4);
+    put_int(w, n, 8);
+    if (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)
+        put_bytes(w, v, n * bytes);
+    else
+        for (uint64_t i = 0; i < n * bytes; i++)
+            put_bytes(w, (const char *)v + (i ^ (bytes - 1)), 1);
+}
+
+/* Fills in what follows from shape and format; false if they do not fit. */
+static bool measure(struct item *t)
+{
+    const struct format_info *f;
+    int64_t n_in = t->dim[t->n_dim - 1], bytes;
+
+    t->n_row = 1;
+    for (int i = 0; i < t->n_dim; i++)
+        if (t->dim[i] <= 0 ||
+            (i < t->n_dim - 1 &&
+             __builtin_mul_overflow(t->n_row, t->dim[i], &t->n_row)))
+            return false;
+    f = format_info(t->format);
+    if (n_in % f->block ||
+        __builtin_mul_overflow(n_in / f->block, f->block_bytes, &bytes))
+        return false;
+    t->row_bytes = (size_t)bytes;
+    return !__builtin_mul_overflow(bytes, t->n_row, &bytes);
+}
+
+static void put_tensor(struct gguf_writer *w, const char *name, pl_format f,
+                       int n_dim, const int64_t *dim, const void *data,
+                       gguf_fill_fn *fill, void *user)
+{
+    struct item *t = add(w, &w->tensor, name);
+
+    if (!t)
+        return;
+    t->format = f;
+    t->n_dim = n_dim;
+    t->data = data;
+    t->fill = fill;
+    t->user = user;
+    if (n_dim >= 1 && n_dim <= GGUF_MAX_DIM && (unsigned)f < PL_FORMAT_COUNT &&
+        (data || fill)) {
+        memcpy(t->dim, dim, (size_t)n_dim * sizeof *dim);
+        if (measure(t))
+            return;
+    }
+    w->status = err_set(&w->err, PL_BAD_ARGUMENT,
+                        "tensor %s: 1 to %d dimensions above zero, rows of "
+                        "whole blocks, a format of pl_format, and data or a "
+                        "fill function are needed",
+                        t->name, GGUF_MAX_DIM);
+}
+
+void gguf_put_tensor(struct gguf_writer *w, const char *name, pl_format f,
+                     int n_dim, const int64_t *dim, const void *data)
+{
+    put_tensor(w, name, f, n_dim, dim, data, NULL, NULL);
+}
+
+void gguf_put_tensor_fill(struct gguf_writer *w, const char *name, pl_format f,
+                          int n_dim, const int64_t *dim, gguf_fill_fn *fill,
+                          void *user)
+{
+    put_tensor(w, name, f, n_dim, dim, NULL, fill, user);
+}
+
+/* ---- saving ------------------------------------------------------------- */
+
+static pl_status check_unique(const struct list *list, const char *kind,
+                              pl_err *err)
+{
+    struct arena a = {0};
+    struct gguf_index x;
+    pl_status s = PL_OK;
+
+    if (!gguf_index_init(&x, &a, list->item, sizeof *list->item, list->n))
+        s = err_no_memory(err, "a GGUF writer");
+    for (size_t i = 0; i < list->n && s == PL_OK; i++)
+        if (gguf_index_add(&x, i) >= 0)
+            s = err_set(err, PL_BAD_ARGUMENT, "%s %s was put twice", kind,
+                        list->item[i].name);
+    arena_fini(&a);
+    return s;
+}
+
+static uint64_t padding(uint64_t size, size_t alignment)
+{
+    return (alignment - size % alignment) % alignment;
+}
+
+/* stdio keeps the first error in the stream, so these return nothing. */
+static void write_int(FILE *f, uint64_t v, size_t n_bytes)
+{
+    unsigned char p[8];
+
+    store(p, v, n_bytes);
+    fwrite(p, 1, n_bytes, f);
+}
+
+static void write_zeros(FILE *f, uint64_t n)
+{
+    while (n-- > 0)
+        putc(0, f);
+}
+
+static void write_info(FILE *f, const struct item *t)
+{
+    static const uint32_t ids[PL_FORMAT_COUNT] = {
+#define ID(name, id) [PL_##name] = id,
+        PL_FORMAT_MAP(ID)
+#undef ID
+    };
+    size_t len = strlen(t->name);
+
+    write_int(f, len, 8);
+    fwrite(t->name, 1, len, f);
+    write_int(f, (uint64_t)t->n_dim, 4);
+    for (int i = t->n_dim - 1; i >= 0; i--)
+        write_int(f, (uint64_t)t->dim[i], 8);
+    write_int(f, ids[t->format], 4);
+    write_int(f, t->offset, 8);
+}
+
+static pl_status write_data(FILE *f, const struct item *t, size_t alignment,
+                            pl_err *err)
+{
+    uint64_t bytes = t->row_bytes * (uint64_t)t->n_row;
+
+    if (t->data) {
+        fwrite(t->data, 1, bytes, f);
+    } else {
+        void *row = malloc(t->row_bytes);
+
+        if (!row)
+            return err_no_memory(err, "a row of a tensor");
+        for (int64_t i = 0; i < t->n_row && !ferror(f); i++) {
+            t->fill(t->user, i, row, t->row_bytes);
+            fwrite(row, 1, t->row_bytes, f);
+        }
+        free(row);
+    }
+    write_zeros(f, padding(bytes, alignment));
+    return PL_OK;
+}
+
+static pl_status write_all(struct gguf_writer *w, FILE *f, pl_err *err)
+{
+    uint64_t offset = 0, bytes;
+    long end;
+
+    fwrite("GGUF", 1, 4, f);
+    write_int(f, VERSION, 4);
+    write_int(f, w->tensor.n, 8);
+    write_int(f, w->key.n, 8);
+    fwrite(w->kv.data ? w->kv.data : (const void *)"", 1, w->kv.size, f);
+    for (size_t i = 0; i < w->tensor.n; i++) {
+        struct item *t = &w->tensor.item[i];
+
+        bytes = t->row_bytes * (uint64_t)t->n_row;
+        t->offset = offset;
+        if (__builtin_add_overflow(offset, bytes + w->alignment, &offset))
+            return err_set(err, PL_BAD_ARGUMENT, "tensor %s: too large",
+                           t->name);
+        offset = t->offset + bytes + padding(bytes, w->alignment);
+        write_info(f, t);
+    }
+    if (w->tensor.n == 0)
+        return PL_OK;
+    end = ftell(f);
+    if (end >= 0)
+        write_zeros(f, padding((uint64_t)end, w->alignment));
+    for (size_t i = 0; i < w->tensor.n; i++)
+        PL_TRY(write_data(f, &w->tensor.item[i], w->alignment, err));
+    return PL_OK;
+}
+
+static pl_status io_error(const char *path, pl_err *err)
+{
+    return err_set(err, PL_IO,
+                   "%s: writing failed: %s; check the directory and the space "
+                   "left",
+                   path, strerror(errno));
+}
+
+pl_status gguf_writer_save(struct gguf_writer *w, const char *path, pl_err *err)
+{
+    size_t room = strlen(path) + sizeof ".tmp";
+    char *temp = NULL;
+    FILE *f = NULL;
+    pl_status s = w->status;
+
+    if (s != PL_OK)
+        return err_set(err, s, "%s: %s", path, w->err.message);
+    PL_TRY(check_unique(&w->key, "key", err));
+    PL_TRY(check_unique(&w->tensor, "tensor", err));
+    temp = malloc(room);
+    if (!temp)
+        return err_no_memory(err, "a path");
+    snprintf(temp, room, "%s.tmp", path);
+    f = fopen(temp, "wb");
+    if (!f) {
+        s = io_error(temp, err);
+        goto done;
+    }
+    s = write_all(w, f, err);
+    if (ferror(f) && s == PL_OK)
+        s = io_error(temp, err);
+    if (fclose(f) != 0 && s == PL_OK)
+        s = io_error(temp, err);
+    if (s == PL_OK && rename(temp, path) != 0)
+        s = io_error(path, err);
+    if (s != PL_OK)
+        unlink(temp);
+done:
+    free(temp);
+    return s;
+}
