@@ -2,6 +2,7 @@
  * guard: main.c includes it once a column. */
 TEST(test_base_alloc)
 TEST(test_base_err)
+TEST(test_fuzz)
 TEST(test_engine_inspect)
 TEST(test_gguf_reader)
 TEST(test_gguf_split)

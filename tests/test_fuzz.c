@@ -1,0 +1,217 @@
+/* Readers of foreign bytes survive damage: each target of fuzz/fuzz_list.h is
+ * fed its corpus, every file cut at many places, and mutations for some
+ * seconds. No coverage guides them, as libFuzzer does in the CI run; in return
+ * they need no clang. The sequence follows from PLAIT_SEED alone: run the same
+ * seed in a sanitizer build, PLAIT_FUZZ_SECONDS long, to meet a crash again. */
+#include "alloc_fail.h"
+#include "support.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define FUZZ(name) int fuzz_##name(const uint8_t *data, size_t n);
+#include "fuzz_list.h"
+#undef FUZZ
+
+enum {
+    MAX_BYTES = 1 << 20,
+    MAX_SEED = 256,
+    N_CUT = 200,
+    SECONDS_SHORT = 5,
+    SECONDS_LONG = 180,
+    SLOW_S = 10, /* an input of at most 1 MiB may not take longer */
+};
+
+struct target {
+    int (*run)(const uint8_t *data, size_t n);
+    struct input {
+        uint8_t *data; /* owned */
+        size_t n;
+    } seed[MAX_SEED];
+    int n_seed;
+    int64_t n_run;
+};
+
+static double now_s(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* The target gets an exact copy, so that a sanitizer sees one byte too many. */
+static void run_one(struct target *t, const uint8_t *data, size_t n)
+{
+    uint8_t *copy = malloc(n > 0 ? n : 1);
+    struct alloc_stat stat;
+    double start = now_s();
+
+    assert_non_null(copy);
+    if (n > 0)
+        memcpy(copy, data, n);
+    alloc_stat_reset();
+    t->run(copy, n);
+    stat = alloc_stat_get();
+    free(copy);
+    t->n_run++;
+    if (stat.peak_bytes > (int64_t)(2 * n) + (64 << 20))
+        fail_msg("run %lld: %zu bytes made it hold %lld", (long long)t->n_run,
+                 n, (long long)stat.peak_bytes);
+    if (now_s() - start > SLOW_S)
+        fail_msg("run %lld: %zu bytes took %.1f s", (long long)t->n_run, n,
+                 now_s() - start);
+}
+
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static void load_corpus(struct target *t, const char *name)
+{
+    char dir[256];
+    struct dirent **entry = NULL;
+    const char *path;
+    int n;
+
+    snprintf(dir, sizeof(dir), "fuzz/corpus/%s", name);
+    path = test_file(dir);
+    if (path == NULL)
+        fail_msg("%s is missing: a target needs seeds", dir);
+    n = scandir(path, &entry, NULL, by_name); /* in an order of its own */
+    for (int i = 0; i < n; i++) {
+        char file[1024];
+        FILE *f;
+
+        snprintf(file, sizeof(file), "%s/%s", path, entry[i]->d_name);
+        f = entry[i]->d_name[0] != '.' ? fopen(file, "rb") : NULL;
+        if (f != NULL && t->n_seed < MAX_SEED) {
+            struct input *in = &t->seed[t->n_seed++];
+
+            in->data = malloc(MAX_BYTES);
+            assert_non_null(in->data);
+            in->n = fread(in->data, 1, MAX_BYTES, f);
+        }
+        if (f != NULL)
+            fclose(f);
+    }
+    for (int i = 0; i < n; i++)
+        free(entry[i]);
+    free(entry);
+    assert_int_not_equal(t->n_seed, 0);
+}
+
+/* One small change of data[0..n), whose buffer holds MAX_BYTES. Most land in
+ * the first 4 KiB, where counts and lengths stand. Returns the new length. */
+static size_t mutate(const struct target *t, uint8_t *data, size_t n,
+                     uint64_t *rng)
+{
+    static const uint64_t odd[] = {
+        0,         1,         2,          127,        128,        255,
+        0xffff,    INT32_MAX, INT32_MIN,  UINT32_MAX, 1ull << 32, 1ull << 40,
+        INT64_MAX, INT64_MIN, UINT64_MAX, 1ull << 61, 1ull << 20,
+    };
+    size_t reach = test_below(rng, 4) != 0 && n > 4096 ? 4096 : n;
+    size_t at = reach > 0 ? (size_t)test_below(rng, (int64_t)reach) : 0;
+    size_t len;
+    uint64_t v;
+
+    switch (n > 0 ? test_below(rng, 7) : 6) {
+    case 0:
+        data[at] ^= (uint8_t)(1u << test_below(rng, 8));
+        return n;
+    case 1:
+        data[at] = (uint8_t)test_random(rng);
+        return n;
+    case 2: /* an unlikely number of 1, 2, 4 or 8 bytes */
+        v = odd[test_below(rng, sizeof(odd) / sizeof(odd[0]))];
+        len = (size_t)1 << test_below(rng, 4);
+        memcpy(data + at, &v, len < n - at ? len : n - at);
+        return n;
+    case 3: /* a number a little off */
+        data[at] = (uint8_t)(data[at] + test_below(rng, 9) - 4);
+        return n;
+    case 4: /* cut out a piece */
+        len = (size_t)test_below(rng, (int64_t)(n - at) + 1);
+        memmove(data + at, data + at + len, n - at - len);
+        return n - len;
+    case 5: /* say a piece twice */
+        len = (size_t)test_below(rng, (int64_t)(n - at) + 1);
+        if (len > MAX_BYTES - n)
+            len = MAX_BYTES - n;
+        memmove(data + at + len, data + at, n - at);
+        return n + len;
+    default: { /* go on as another seed does */
+        const struct input *in = &t->seed[test_below(rng, t->n_seed)];
+
+        if (in->n <= at)
+            return n;
+        memcpy(data + at, in->data + at, in->n - at);
+        return in->n;
+    }
+    }
+}
+
+static void fuzz_run(const char *name, int (*run)(const uint8_t *, size_t))
+{
+    const char *env = getenv("PLAIT_FUZZ_SECONDS");
+    double seconds = env != NULL   ? atof(env)
+                     : test_long() ? SECONDS_LONG
+                                   : SECONDS_SHORT;
+    struct target *t = calloc(1, sizeof(*t));
+    uint8_t *data = malloc(MAX_BYTES);
+    uint64_t rng = test_seed();
+    double start;
+
+    assert_non_null(t);
+    assert_non_null(data);
+    t->run = run;
+    load_corpus(t, name);
+    for (int i = 0; i < t->n_seed; i++) {
+        const struct input *in = &t->seed[i];
+        size_t step = in->n / N_CUT + 1;
+
+        for (size_t n = 0; n < in->n; n += step)
+            run_one(t, in->data, n);
+        run_one(t, in->data, in->n);
+    }
+    for (start = now_s(); now_s() - start < seconds;) {
+        const struct input *in = &t->seed[test_below(&rng, t->n_seed)];
+        size_t n = in->n;
+
+        memcpy(data, in->data, n);
+        for (int64_t k = test_below(&rng, 6); k >= 0; k--)
+            n = mutate(t, data, n, &rng);
+        run_one(t, data, n);
+    }
+    printf("fuzz %s: %d seeds, %lld runs\n", name, t->n_seed,
+           (long long)t->n_run);
+    for (int i = 0; i < t->n_seed; i++)
+        free(t->seed[i].data);
+    free(t);
+    free(data);
+}
+
+#define FUZZ(name)                                                             \
+    static void fuzz_##name##_survives_damage(void **state)                    \
+    {                                                                          \
+        (void)state;                                                           \
+        fuzz_run(#name, fuzz_##name);                                          \
+    }
+#include "fuzz_list.h"
+#undef FUZZ
+
+int test_fuzz(void)
+{
+    static const struct CMUnitTest tests[] = {
+#define FUZZ(name) cmocka_unit_test(fuzz_##name##_survives_damage),
+#include "fuzz_list.h"
+#undef FUZZ
+    };
+
+    return TEST_RUN(tests);
+}
