@@ -59,6 +59,7 @@ static void inspect_text_shows_keys_tensors_totals(void **state)
         "metadata: 5 keys",
         "\"odd \\x1b[31m \\xff \\xc2\\x9b \"q\" \xe2\x82\xac\"",
         "1e-05",
+        "u64[2]  [18446744073709551615, 3]",
         "i32[100]  [0, 1, 2, 3, 4, 5, ...]",
         "[2, 32]",
         "all           2 tensors               96 values",

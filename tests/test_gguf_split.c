@@ -191,6 +191,38 @@ static void gguf_split_of_one_is_a_file(void **state)
     }
 }
 
+/* Mappings of files whose path contains `name`; -1 if it cannot be known. */
+static int mappings(const char *name)
+{
+    FILE *f = fopen("/proc/self/maps", "r");
+    char line[4096 + 256];
+    int n = 0;
+
+    if (!f)
+        return -1;
+    while (fgets(line, sizeof line, f))
+        n += strstr(line, name) != NULL;
+    fclose(f);
+    return n;
+}
+
+static void gguf_split_nothing_stays_mapped(void **state)
+{
+    struct gguf *g;
+
+    (void)state;
+    if (mappings("maps-0000") < 0)
+        TEST_SKIP("there is no /proc/self/maps");
+    write_set("maps", sample);
+    assert_int_equal(gguf_open(&g, part_path("maps", 0), NULL), PL_OK);
+    assert_int_equal(mappings("maps-0000"), N_PART);
+    gguf_close(g);
+    assert_int_equal(mappings("maps-0000"), 0);
+    assert_int_equal(unlink(part_path("maps", 2)), 0);
+    assert_int_equal(gguf_open(&g, part_path("maps", 0), NULL), PL_NOT_FOUND);
+    assert_int_equal(mappings("maps-0000"), 0);
+}
+
 static void gguf_split_is_refused_in_memory(void **state)
 {
     unsigned char data[4096];
@@ -241,6 +273,7 @@ int test_gguf_split(void)
         cmocka_unit_test(gguf_split_parts_that_disagree_are_refused),
         cmocka_unit_test(gguf_split_a_part_must_have_its_name),
         cmocka_unit_test(gguf_split_of_one_is_a_file),
+        cmocka_unit_test(gguf_split_nothing_stays_mapped),
         cmocka_unit_test(gguf_split_is_refused_in_memory),
         cmocka_unit_test(gguf_split_every_failed_allocation_is_a_status),
     };

@@ -95,6 +95,26 @@ static void shortest(char buf[40], double v, bool is_f32)
     }
 }
 
+/* A number as text; all but NaN and infinities read back as they are. */
+static void number_text(char buf[40], const struct gguf_kv *kv, uint64_t i)
+{
+    uint64_t u = 0;
+    int64_t v;
+    double d = 0;
+
+    if (kv->elem == GGUF_U64) {
+        for (int k = 7; k >= 0; k--)
+            u = u << 8 | kv->data[8 * i + (uint64_t)k];
+        snprintf(buf, 40, "%" PRIu64, u);
+    } else if (kv->elem != GGUF_F32 && kv->elem != GGUF_F64 &&
+               gguf_as_i64(kv, i, &v)) {
+        snprintf(buf, 40, "%" PRId64, v);
+    } else {
+        gguf_as_f64(kv, i, &d);
+        shortest(buf, d, kv->elem == GGUF_F32);
+    }
+}
+
 /* ---- text --------------------------------------------------------------- */
 
 static void __attribute__((format(printf, 2, 3)))
@@ -151,8 +171,6 @@ static void say_element(const struct sink *to, const struct gguf_kv *kv,
                         uint64_t i)
 {
     struct gguf_str s;
-    int64_t v;
-    double d;
     bool b;
     char buf[40];
 
@@ -162,11 +180,8 @@ static void say_element(const struct sink *to, const struct gguf_kv *kv,
         say(to, s.len > TEXT_STRING ? "\" (%zu bytes)" : "\"", s.len);
     } else if (kv->elem == GGUF_BOOL && gguf_as_bool(kv, i, &b)) {
         say(to, b ? "true" : "false");
-    } else if (kv->elem != GGUF_F32 && kv->elem != GGUF_F64 &&
-               gguf_as_i64(kv, i, &v)) {
-        say(to, "%" PRId64, v);
-    } else if (gguf_as_f64(kv, i, &d)) {
-        shortest(buf, d, kv->elem == GGUF_F32);
+    } else {
+        number_text(buf, kv, i);
         say(to, "%s", buf);
     }
 }
@@ -323,16 +338,9 @@ static json_t *json_element(const struct gguf_kv *kv, uint64_t i)
     if (kv->elem != GGUF_F32 && kv->elem != GGUF_F64 && gguf_as_i64(kv, i, &v))
         return json_integer(v);
     gguf_as_f64(kv, i, &d);
-    if (kv->elem == GGUF_U64) { /* above INT64_MAX */
-        uint64_t u = 0;
-
-        for (int k = 7; k >= 0; k--)
-            u = u << 8 | kv->data[8 * i + (uint64_t)k];
-        snprintf(buf, sizeof buf, "%" PRIu64, u);
-        return json_string(buf);
-    }
-    shortest(buf, d, kv->elem == GGUF_F32);
-    return isfinite(d) ? json_real(strtod(buf, NULL)) : json_string(buf);
+    number_text(buf, kv, i);
+    return kv->elem != GGUF_U64 && isfinite(d) ? json_real(strtod(buf, NULL))
+                                               : json_string(buf);
 }
 
 static json_t *json_kv(const struct gguf_kv *kv)
