@@ -3,3 +3,5 @@
  * seeds in fuzz/corpus/gguf/. It returns 0 and leaves nothing behind. No
  * include guard: read once a column. */
 FUZZ(gguf)
+FUZZ(pretok)
+FUZZ(tokenizer)
