@@ -29,7 +29,7 @@ struct token {
 };
 
 struct vocab_merge { /* an entry of the table of merges */
-    uint64_t pair;   /* left << 32 | right; VOCAB_NO_PAIR if unused */
+    uint64_t pair;   /* left << 32 | right; all ones if unused */
     int32_t rank;
     int32_t joined;
 };
