@@ -1,0 +1,607 @@
+/* Sixteen floats at a time, with the same bits on every instruction set.
+ *
+ * The family is what the including file is compiled for: AVX-512, AVX2 with FMA
+ * and F16C, or plain C, whose loops are the specification. Every operation
+ * rounds once as its plain form does; min and max return the second operand
+ * when the comparison fails (equal or NaN), as x86 does. Not a vector library:
+ * only what the kernels of this folder use. */
+#ifndef DEVICE_CPU_CPU_LANES_H
+#define DEVICE_CPU_CPU_LANES_H
+
+#include "base/half.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define LANES_INLINE static inline __attribute__((always_inline))
+
+enum { LANES = 16 };
+
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) &&  \
+    defined(__AVX512DQ__)
+#define LANES_AVX512
+#elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+#define LANES_AVX2
+#endif
+
+#ifdef LANES_AVX512
+#include <immintrin.h>
+
+typedef __m512 lanes;
+
+LANES_INLINE lanes lanes_set(float x)
+{
+    return _mm512_set1_ps(x);
+}
+
+LANES_INLINE lanes lanes_load(const float *p)
+{
+    return _mm512_loadu_ps(p);
+}
+
+LANES_INLINE void lanes_store(float *p, lanes a)
+{
+    _mm512_storeu_ps(p, a);
+}
+
+LANES_INLINE __mmask16 lanes_first(int64_t n)
+{
+    return (__mmask16)((1u << n) - 1);
+}
+
+LANES_INLINE lanes lanes_load_n(const float *p, int64_t n)
+{
+    return _mm512_maskz_loadu_ps(lanes_first(n), p);
+}
+
+LANES_INLINE void lanes_store_n(float *p, lanes a, int64_t n)
+{
+    _mm512_mask_storeu_ps(p, lanes_first(n), a);
+}
+
+LANES_INLINE lanes lanes_add(lanes a, lanes b)
+{
+    return _mm512_add_ps(a, b);
+}
+
+LANES_INLINE lanes lanes_sub(lanes a, lanes b)
+{
+    return _mm512_sub_ps(a, b);
+}
+
+LANES_INLINE lanes lanes_mul(lanes a, lanes b)
+{
+    return _mm512_mul_ps(a, b);
+}
+
+LANES_INLINE lanes lanes_div(lanes a, lanes b)
+{
+    return _mm512_div_ps(a, b);
+}
+
+LANES_INLINE lanes lanes_fma(lanes a, lanes b, lanes c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
+
+LANES_INLINE lanes lanes_min(lanes a, lanes b)
+{
+    return _mm512_min_ps(a, b);
+}
+
+LANES_INLINE lanes lanes_max(lanes a, lanes b)
+{
+    return _mm512_max_ps(a, b);
+}
+
+LANES_INLINE lanes lanes_sqrt(lanes a)
+{
+    return _mm512_sqrt_ps(a);
+}
+
+LANES_INLINE lanes lanes_abs(lanes a)
+{
+    return _mm512_abs_ps(a);
+}
+
+LANES_INLINE lanes lanes_copysign(lanes a, lanes sign)
+{
+    __m512 m = _mm512_set1_ps(-0.0f);
+
+    return _mm512_or_ps(_mm512_andnot_ps(m, a), _mm512_and_ps(m, sign));
+}
+
+LANES_INLINE lanes lanes_swap_pairs(lanes a)
+{
+    return _mm512_permute_ps(a, 0xb1);
+}
+
+LANES_INLINE lanes lanes_range(lanes a, int lo, int hi, float other)
+{
+    __mmask16 m = (__mmask16)(lanes_first(hi) & ~lanes_first(lo));
+
+    return _mm512_mask_blend_ps(m, _mm512_set1_ps(other), a);
+}
+
+LANES_INLINE lanes lanes_pow2(lanes n)
+{
+    __m512i t = _mm512_castps_si512(_mm512_add_ps(n, lanes_set(0x1.8p23f)));
+
+    return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_slli_epi32(t, 23),
+                                                _mm512_set1_epi32(0x3f800000)));
+}
+
+LANES_INLINE lanes lanes_from_f16(const uint16_t *p)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
+}
+
+LANES_INLINE lanes lanes_from_bf16(const uint16_t *p)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(
+        _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16));
+}
+
+LANES_INLINE lanes lanes_from_s8(const int8_t *p)
+{
+    return _mm512_cvtepi32_ps(
+        _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
+}
+
+LANES_INLINE void lanes_to_f16(uint16_t *p, lanes a)
+{
+    _mm256_storeu_si256((__m256i *)p,
+                        _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
+}
+
+#elif defined(LANES_AVX2)
+#include <immintrin.h>
+
+typedef struct {
+    __m256 a, b;
+} lanes;
+
+LANES_INLINE lanes lanes_make(__m256 a, __m256 b)
+{
+    return (lanes){a, b};
+}
+
+LANES_INLINE lanes lanes_set(float x)
+{
+    return lanes_make(_mm256_set1_ps(x), _mm256_set1_ps(x));
+}
+
+LANES_INLINE lanes lanes_load(const float *p)
+{
+    return lanes_make(_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8));
+}
+
+LANES_INLINE void lanes_store(float *p, lanes a)
+{
+    _mm256_storeu_ps(p, a.a);
+    _mm256_storeu_ps(p + 8, a.b);
+}
+
+/* All ones in lanes base .. base + 7 that are below n. */
+LANES_INLINE __m256i lanes_below(int base, int64_t n)
+{
+    __m256i i = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n - base), i);
+}
+
+LANES_INLINE lanes lanes_load_n(const float *p, int64_t n)
+{
+    return lanes_make(_mm256_maskload_ps(p, lanes_below(0, n)),
+                      _mm256_maskload_ps(p + 8, lanes_below(8, n)));
+}
+
+LANES_INLINE void lanes_store_n(float *p, lanes a, int64_t n)
+{
+    _mm256_maskstore_ps(p, lanes_below(0, n), a.a);
+    _mm256_maskstore_ps(p + 8, lanes_below(8, n), a.b);
+}
+
+LANES_INLINE lanes lanes_add(lanes a, lanes b)
+{
+    return lanes_make(_mm256_add_ps(a.a, b.a), _mm256_add_ps(a.b, b.b));
+}
+
+LANES_INLINE lanes lanes_sub(lanes a, lanes b)
+{
+    return lanes_make(_mm256_sub_ps(a.a, b.a), _mm256_sub_ps(a.b, b.b));
+}
+
+LANES_INLINE lanes lanes_mul(lanes a, lanes b)
+{
+    return lanes_make(_mm256_mul_ps(a.a, b.a), _mm256_mul_ps(a.b, b.b));
+}
+
+LANES_INLINE lanes lanes_div(lanes a, lanes b)
+{
+    return lanes_make(_mm256_div_ps(a.a, b.a), _mm256_div_ps(a.b, b.b));
+}
+
+LANES_INLINE lanes lanes_fma(lanes a, lanes b, lanes c)
+{
+    return lanes_make(_mm256_fmadd_ps(a.a, b.a, c.a),
+                      _mm256_fmadd_ps(a.b, b.b, c.b));
+}
+
+LANES_INLINE lanes lanes_min(lanes a, lanes b)
+{
+    return lanes_make(_mm256_min_ps(a.a, b.a), _mm256_min_ps(a.b, b.b));
+}
+
+LANES_INLINE lanes lanes_max(lanes a, lanes b)
+{
+    return lanes_make(_mm256_max_ps(a.a, b.a), _mm256_max_ps(a.b, b.b));
+}
+
+LANES_INLINE lanes lanes_sqrt(lanes a)
+{
+    return lanes_make(_mm256_sqrt_ps(a.a), _mm256_sqrt_ps(a.b));
+}
+
+LANES_INLINE lanes lanes_abs(lanes a)
+{
+    __m256 m = _mm256_set1_ps(-0.0f);
+
+    return lanes_make(_mm256_andnot_ps(m, a.a), _mm256_andnot_ps(m, a.b));
+}
+
+LANES_INLINE lanes lanes_copysign(lanes a, lanes sign)
+{
+    __m256 m = _mm256_set1_ps(-0.0f);
+
+    a = lanes_abs(a);
+    return lanes_make(_mm256_or_ps(a.a, _mm256_and_ps(m, sign.a)),
+                      _mm256_or_ps(a.b, _mm256_and_ps(m, sign.b)));
+}
+
+LANES_INLINE lanes lanes_swap_pairs(lanes a)
+{
+    return lanes_make(_mm256_permute_ps(a.a, 0xb1),
+                      _mm256_permute_ps(a.b, 0xb1));
+}
+
+LANES_INLINE __m256 lanes_range_half(__m256 a, int base, int lo, int hi,
+                                     float other)
+{
+    __m256i m =
+        _mm256_andnot_si256(lanes_below(base, lo), lanes_below(base, hi));
+
+    return _mm256_blendv_ps(_mm256_set1_ps(other), a, _mm256_castsi256_ps(m));
+}
+
+LANES_INLINE lanes lanes_range(lanes a, int lo, int hi, float other)
+{
+    return lanes_make(lanes_range_half(a.a, 0, lo, hi, other),
+                      lanes_range_half(a.b, 8, lo, hi, other));
+}
+
+LANES_INLINE __m256 lanes_pow2_half(__m256 n)
+{
+    __m256i t =
+        _mm256_castps_si256(_mm256_add_ps(n, _mm256_set1_ps(0x1.8p23f)));
+
+    return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_slli_epi32(t, 23),
+                                                _mm256_set1_epi32(0x3f800000)));
+}
+
+LANES_INLINE lanes lanes_pow2(lanes n)
+{
+    return lanes_make(lanes_pow2_half(n.a), lanes_pow2_half(n.b));
+}
+
+LANES_INLINE lanes lanes_from_f16(const uint16_t *p)
+{
+    return lanes_make(
+        _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)),
+        _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p + 8))));
+}
+
+LANES_INLINE __m256 lanes_from_bf16_half(const uint16_t *p)
+{
+    return _mm256_castsi256_ps(_mm256_slli_epi32(
+        _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), 16));
+}
+
+LANES_INLINE lanes lanes_from_bf16(const uint16_t *p)
+{
+    return lanes_make(lanes_from_bf16_half(p), lanes_from_bf16_half(p + 8));
+}
+
+LANES_INLINE lanes lanes_from_s8(const int8_t *p)
+{
+    __m128i q = _mm_loadu_si128((const __m128i *)p);
+
+    return lanes_make(
+        _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(q)),
+        _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(q, 8))));
+}
+
+LANES_INLINE void lanes_to_f16(uint16_t *p, lanes a)
+{
+    _mm_storeu_si128((__m128i *)p,
+                     _mm256_cvtps_ph(a.a, _MM_FROUND_TO_NEAREST_INT));
+    _mm_storeu_si128((__m128i *)(p + 8),
+                     _mm256_cvtps_ph(a.b, _MM_FROUND_TO_NEAREST_INT));
+}
+
+#else /* plain C: the specification */
+
+typedef struct {
+    float x[LANES];
+} lanes;
+
+#define LANES_EACH(expr)                                                       \
+    do {                                                                       \
+        lanes r_;                                                              \
+        for (int i = 0; i < LANES; i++)                                        \
+            r_.x[i] = (expr);                                                  \
+        return r_;                                                             \
+    } while (0)
+
+LANES_INLINE lanes lanes_set(float x)
+{
+    LANES_EACH(x);
+}
+
+LANES_INLINE lanes lanes_load(const float *p)
+{
+    LANES_EACH(p[i]);
+}
+
+LANES_INLINE void lanes_store(float *p, lanes a)
+{
+    for (int i = 0; i < LANES; i++)
+        p[i] = a.x[i];
+}
+
+/* The first n lanes, n in 0..16; the others are 0. */
+LANES_INLINE lanes lanes_load_n(const float *p, int64_t n)
+{
+    LANES_EACH(i < n ? p[i] : 0.0f);
+}
+
+LANES_INLINE void lanes_store_n(float *p, lanes a, int64_t n)
+{
+    for (int i = 0; i < (int)n; i++)
+        p[i] = a.x[i];
+}
+
+LANES_INLINE lanes lanes_add(lanes a, lanes b)
+{
+    LANES_EACH(a.x[i] + b.x[i]);
+}
+
+LANES_INLINE lanes lanes_sub(lanes a, lanes b)
+{
+    LANES_EACH(a.x[i] - b.x[i]);
+}
+
+LANES_INLINE lanes lanes_mul(lanes a, lanes b)
+{
+    LANES_EACH(a.x[i] * b.x[i]);
+}
+
+LANES_INLINE lanes lanes_div(lanes a, lanes b)
+{
+    LANES_EACH(a.x[i] / b.x[i]);
+}
+
+LANES_INLINE lanes lanes_fma(lanes a, lanes b, lanes c)
+{
+    LANES_EACH(fmaf(a.x[i], b.x[i], c.x[i]));
+}
+
+LANES_INLINE lanes lanes_min(lanes a, lanes b)
+{
+    LANES_EACH(a.x[i] < b.x[i] ? a.x[i] : b.x[i]);
+}
+
+LANES_INLINE lanes lanes_max(lanes a, lanes b)
+{
+    LANES_EACH(a.x[i] > b.x[i] ? a.x[i] : b.x[i]);
+}
+
+LANES_INLINE lanes lanes_sqrt(lanes a)
+{
+    LANES_EACH(sqrtf(a.x[i]));
+}
+
+LANES_INLINE lanes lanes_abs(lanes a)
+{
+    LANES_EACH(fabsf(a.x[i]));
+}
+
+LANES_INLINE lanes lanes_copysign(lanes a, lanes sign)
+{
+    LANES_EACH(copysignf(a.x[i], sign.x[i]));
+}
+
+/* Exchanges lanes 2i and 2i + 1. */
+LANES_INLINE lanes lanes_swap_pairs(lanes a)
+{
+    LANES_EACH(a.x[i ^ 1]);
+}
+
+/* Lanes lo .. hi - 1 as they are, `other` elsewhere; 0 <= lo, hi <= 16. */
+LANES_INLINE lanes lanes_range(lanes a, int lo, int hi, float other)
+{
+    LANES_EACH(i >= lo && i < hi ? a.x[i] : other);
+}
+
+/* 2^n for integral n in -126 .. 127: adding 1.5 * 2^23 leaves n in the low
+ * bits, from where it moves into the exponent. */
+LANES_INLINE lanes lanes_pow2(lanes n)
+{
+    LANES_EACH(
+        float_from_bits((float_bits(n.x[i] + 0x1.8p23f) << 23) + 0x3f800000u));
+}
+
+LANES_INLINE lanes lanes_from_f16(const uint16_t *p)
+{
+    LANES_EACH(f16_to_f32(p[i]));
+}
+
+LANES_INLINE lanes lanes_from_bf16(const uint16_t *p)
+{
+    LANES_EACH(bf16_to_f32(p[i]));
+}
+
+LANES_INLINE lanes lanes_from_s8(const int8_t *p)
+{
+    LANES_EACH((float)p[i]);
+}
+
+LANES_INLINE void lanes_to_f16(uint16_t *p, lanes a)
+{
+    for (int i = 0; i < LANES; i++)
+        p[i] = f32_to_f16(a.x[i]);
+}
+#endif
+
+/* ---- on top of these ----------------------------------------------------- */
+
+LANES_INLINE void lanes_to_bf16(uint16_t *p, lanes a)
+{
+    float x[LANES];
+
+    lanes_store(x, a);
+    for (int i = 0; i < LANES; i++)
+        p[i] = f32_to_bf16(x[i]);
+}
+
+/* The sum of all lanes along the tree i + (i + 8), + 4, + 2, + 1. */
+LANES_INLINE float lanes_sum(lanes a)
+{
+    float x[LANES];
+
+    lanes_store(x, a);
+    for (int h = LANES / 2; h > 0; h /= 2) {
+        for (int i = 0; i < h; i++)
+            x[i] = x[i] + x[i + h];
+    }
+    return x[0];
+}
+
+/* The largest lane, along the same tree. */
+LANES_INLINE float lanes_top(lanes a)
+{
+    float x[LANES];
+
+    lanes_store(x, a);
+    for (int h = LANES / 2; h > 0; h /= 2) {
+        for (int i = 0; i < h; i++)
+            x[i] = x[i] > x[i + h] ? x[i] : x[i + h];
+    }
+    return x[0];
+}
+
+/* ---- functions ----------------------------------------------------------- */
+
+/* The nearest integer, ties to even, for |x| < 2^22. */
+LANES_INLINE lanes lanes_round(lanes x)
+{
+    lanes magic = lanes_set(0x1.8p23f);
+
+    return lanes_sub(lanes_add(x, magic), magic);
+}
+
+/* exp(x) - 1 = 2^n (1 + p) - 1 with n = round(x / ln 2): returns p and n.
+ *
+ * r = x - n ln 2 with ln 2 in two parts, the first exact in nine bits;
+ * p = r + r^2 q(r), q of degree 4 interpolating (e^r - 1 - r) / r^2 at the
+ * Chebyshev points of |r| <= ln 2 / 2: within 0.4 units of the last place. */
+LANES_INLINE lanes lanes_exp_parts(lanes x, lanes *n)
+{
+    lanes k = lanes_round(lanes_mul(x, lanes_set(0x1.715476p+0f)));
+    lanes r = lanes_fma(k, lanes_set(-0x1.63p-1f), x);
+    lanes q = lanes_set(0x1.6d117cp-10f);
+
+    r = lanes_fma(k, lanes_set(0x1.bd0106p-13f), r);
+    q = lanes_fma(q, r, lanes_set(0x1.120be2p-7f));
+    q = lanes_fma(q, r, lanes_set(0x1.555518p-5f));
+    q = lanes_fma(q, r, lanes_set(0x1.5554dcp-3f));
+    q = lanes_fma(q, r, lanes_set(0.5f));
+    *n = k;
+    return lanes_fma(lanes_mul(r, r), q, r);
+}
+
+/* e^x within 1 unit of the last place; 0 and infinity where they are due,
+ * subnormal results too; exp(0) is exactly 1. 2^n is multiplied in two steps
+ * so that both factors are normal. */
+LANES_INLINE lanes lanes_exp(lanes x)
+{
+    lanes n, h, p;
+
+    x = lanes_max(lanes_set(-104.0f), x);
+    x = lanes_min(lanes_set(89.0f), x);
+    p = lanes_add(lanes_exp_parts(x, &n), lanes_set(1.0f));
+    h = lanes_round(lanes_mul(n, lanes_set(0.5f)));
+    p = lanes_mul(p, lanes_pow2(h));
+    return lanes_mul(p, lanes_pow2(lanes_sub(n, h)));
+}
+
+/* tanh x = m / (m + 2) with m = e^2x - 1; from 10 on it rounds to 1. */
+LANES_INLINE lanes lanes_tanh(lanes x)
+{
+    lanes y = lanes_min(lanes_set(10.0f), lanes_abs(x));
+    lanes n, p, s, m;
+
+    p = lanes_exp_parts(lanes_add(y, y), &n);
+    s = lanes_pow2(n);
+    m = lanes_fma(s, p, lanes_sub(s, lanes_set(1.0f)));
+    return lanes_copysign(lanes_div(m, lanes_add(m, lanes_set(2.0f))), x);
+}
+
+/* 1 + e^-x, the denominator of sigmoid and SiLU. */
+LANES_INLINE lanes lanes_exp1(lanes x)
+{
+    lanes e = lanes_exp(lanes_sub(lanes_set(0.0f), x));
+
+    return lanes_add(lanes_set(1.0f), e);
+}
+
+LANES_INLINE lanes lanes_sigmoid(lanes x)
+{
+    return lanes_div(lanes_set(1.0f), lanes_exp1(x));
+}
+
+LANES_INLINE lanes lanes_silu(lanes x)
+{
+    return lanes_div(x, lanes_exp1(x));
+}
+
+/* GELU by tanh, 0.5 x (1 + tanh z) = x / (1 + e^-2z),
+ * z = sqrt(2/pi) (x + 0.044715 x^3): without cancellation for negative x. */
+LANES_INLINE lanes lanes_gelu(lanes x)
+{
+    lanes x2 = lanes_mul(x, x);
+    lanes z = lanes_fma(x2, lanes_set(0.044715f), lanes_set(1.0f));
+
+    z = lanes_mul(lanes_mul(z, x), lanes_set(1.5957691f)); /* 2 sqrt(2/pi) */
+    return lanes_div(x, lanes_exp1(z));
+}
+
+/* log(1 + e^x) = max(x, 0) + log(1 + t), t = e^-|x|; with s = t / (2 + t)
+ * log(1 + t) = 2 atanh s, s in 0 .. 1/3, by a polynomial in s^2 that
+ * interpolates (atanh s / s - 1) / s^2 at the Chebyshev points. */
+LANES_INLINE lanes lanes_softplus(lanes x)
+{
+    lanes t = lanes_exp(lanes_sub(lanes_set(0.0f), lanes_abs(x)));
+    lanes s = lanes_div(t, lanes_add(lanes_set(2.0f), t));
+    lanes z = lanes_mul(s, s);
+    lanes q = lanes_set(0x1.12f598p-3f);
+
+    q = lanes_fma(q, z, lanes_set(0x1.21249ap-3f));
+    q = lanes_fma(q, z, lanes_set(0x1.99ad6cp-3f));
+    q = lanes_fma(q, z, lanes_set(0x1.55554cp-2f));
+    q = lanes_fma(lanes_mul(z, q), s, s);
+    return lanes_add(lanes_max(lanes_set(0.0f), x), lanes_add(q, q));
+}
+
+#endif

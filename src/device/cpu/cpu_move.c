@@ -1,0 +1,127 @@
+/* Ops that only move elements: contiguous, permute, slice, concat.
+ *
+ * An element is four bytes (F32, I32) or two (F16, BF16). Reshape is a name for
+ * the same memory and has no kernel. The caller gives local coordinates. */
+#include "device/cpu/cpu_ops.h"
+
+#include <string.h>
+
+static size_t element_bytes(const struct cpu_tensor *t)
+{
+    return t->format == PL_F16 || t->format == PL_BF16 ? 2 : 4;
+}
+
+/* Product of the dimensions from .. to - 1. */
+static int64_t product(const struct cpu_tensor *t, int from, int to)
+{
+    int64_t n = 1;
+
+    for (int i = from; i < to; i++)
+        n *= t->dim[i];
+    return n;
+}
+
+static void contiguous_run(const struct cpu_call *c)
+{
+    struct cpu_part p = cpu_part(cpu_count(&c->out), 64, c->ith, c->nth);
+    size_t size = element_bytes(&c->out);
+
+    if (c->out.data != c->in[0].data && p.lo < p.hi)
+        memcpy((char *)c->out.data + (size_t)p.lo * size,
+               (const char *)c->in[0].data + (size_t)p.lo * size,
+               (size_t)(p.hi - p.lo) * size);
+}
+
+/* Rows of the result, each gathered with one stride. */
+static void permute_run(const struct cpu_call *c)
+{
+    const int perm[GRAPH_MAX_DIM] = {c->attr->perm0, c->attr->perm1,
+                                     c->attr->perm2, c->attr->perm3};
+    size_t size = element_bytes(&c->out);
+    int nd = c->out.n_dim;
+    int64_t n = cpu_last(&c->out);
+    struct cpu_part p = cpu_part(cpu_rows(&c->out), 1, c->ith, c->nth);
+    int64_t stride[GRAPH_MAX_DIM]; /* of result dimension i in the operand */
+
+    for (int i = 0; i < nd; i++)
+        stride[i] = product(&c->in[0], perm[i] + 1, nd);
+    for (int64_t r = p.lo; r < p.hi; r++) {
+        int64_t rest = r;
+        int64_t from = 0;
+        char *out = (char *)c->out.data + (size_t)(r * n) * size;
+        const char *in;
+
+        for (int i = nd - 2; i >= 0; i--) {
+            from += rest % c->out.dim[i] * stride[i];
+            rest /= c->out.dim[i];
+        }
+        in = (const char *)c->in[0].data + (size_t)from * size;
+        if (stride[nd - 1] == 1) {
+            memcpy(out, in, (size_t)n * size);
+        } else if (size == 4) {
+            for (int64_t i = 0; i < n; i++)
+                ((uint32_t *)out)[i] =
+                    ((const uint32_t *)in)[i * stride[nd - 1]];
+        } else {
+            for (int64_t i = 0; i < n; i++)
+                ((uint16_t *)out)[i] =
+                    ((const uint16_t *)in)[i * stride[nd - 1]];
+        }
+    }
+}
+
+/* Copies rows of `run` bytes that lie from_step and to_step apart. */
+static void copy_rows(const struct cpu_call *c, char *to, size_t to_step,
+                      const char *from, size_t from_step, size_t run,
+                      int64_t n_row)
+{
+    struct cpu_part p = cpu_part(n_row, 1, c->ith, c->nth);
+
+    if (n_row == 1) { /* then the row itself is dealt out */
+        p = cpu_part((int64_t)run, 64, c->ith, c->nth);
+        to += p.lo;
+        from += p.lo;
+        run = (size_t)(p.hi - p.lo);
+        p = (struct cpu_part){0, 1};
+    }
+    for (int64_t r = p.lo; run > 0 && r < p.hi; r++)
+        memcpy(to + (size_t)r * to_step, from + (size_t)r * from_step, run);
+}
+
+static void slice_run(const struct cpu_call *c)
+{
+    const struct cpu_tensor *in = &c->in[0];
+    int axis = c->attr->axis;
+    size_t inner = (size_t)product(in, axis + 1, in->n_dim) * element_bytes(in);
+
+    copy_rows(c, c->out.data, (size_t)c->out.dim[axis] * inner,
+              (const char *)in->data + (size_t)c->attr->start * inner,
+              (size_t)in->dim[axis] * inner, (size_t)c->out.dim[axis] * inner,
+              product(in, 0, axis));
+}
+
+static void concat_run(const struct cpu_call *c)
+{
+    int axis = c->attr->axis;
+    size_t inner = (size_t)product(&c->out, axis + 1, c->out.n_dim) *
+                   element_bytes(&c->out);
+    size_t step = (size_t)c->out.dim[axis] * inner;
+    char *to = c->out.data;
+
+    for (int i = 0; i < c->n_in; i++) {
+        size_t run = (size_t)c->in[i].dim[axis] * inner;
+
+        if (run > 0)
+            copy_rows(c, to, step, c->in[i].data, run, run,
+                      product(&c->out, 0, axis));
+        to += run;
+    }
+}
+
+void cpu_move_init(struct cpu_kernels *k)
+{
+    k->op[OP_contiguous].run = contiguous_run;
+    k->op[OP_permute].run = permute_run;
+    k->op[OP_slice].run = slice_run;
+    k->op[OP_concat].run = concat_run;
+}

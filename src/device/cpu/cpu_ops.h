@@ -1,0 +1,67 @@
+/* The kernels that contract no weights: norms, RoPE, attention and its cache,
+ * routers, elementwise ops, moves. One text (cpu_*_template.h), compiled once
+ * for each instruction set; all give the same bits. */
+#ifndef DEVICE_CPU_CPU_OPS_H
+#define DEVICE_CPU_CPU_OPS_H
+
+#include "device/cpu/cpu_kernel.h"
+
+/* Each fills its ops' entries of the table; the first serves CPU_REFERENCE
+ * too. The latter two exist on x86-64 only. */
+void cpu_ops_init_generic(struct cpu_kernels *k);
+void cpu_ops_init_avx2(struct cpu_kernels *k);
+void cpu_ops_init_avx512(struct cpu_kernels *k);
+
+/* The ops that only move bytes; one form serves all families. */
+void cpu_move_init(struct cpu_kernels *k);
+
+/* One row (position j = 0 .. 63 of a page, one head) of a cache tile to and
+ * from the format's own bytes, format_row_bytes(f, d) of them: elements, or
+ * for q8_0 blocks of an f16 scale and 32 signed bytes. `values` tells a tile
+ * of values from one of keys. For cache_write, state files and tests. */
+void cpu_cache_read_row(pl_format f, int64_t d, bool values, const void *tile,
+                        int j, void *row);
+void cpu_cache_write_row(pl_format f, int64_t d, bool values, void *tile, int j,
+                         const void *row);
+
+/* The part of n items that thread ith of nth takes, cut at multiples of
+ * `grain`. */
+struct cpu_part {
+    int64_t lo, hi;
+};
+static inline struct cpu_part cpu_part(int64_t n, int64_t grain, int ith,
+                                       int nth)
+{
+    int64_t g = (n + grain - 1) / grain;
+    struct cpu_part p = {g * ith / nth * grain, g * (ith + 1) / nth * grain};
+
+    if (p.hi > n)
+        p.hi = n;
+    if (p.lo > n)
+        p.lo = n;
+    return p;
+}
+
+/* Values of a tensor; rows of its last dimension. */
+static inline int64_t cpu_count(const struct cpu_tensor *t)
+{
+    int64_t n = 1;
+
+    for (int i = 0; i < t->n_dim; i++)
+        n *= t->dim[i];
+    return n;
+}
+static inline int64_t cpu_last(const struct cpu_tensor *t)
+{
+    return t->n_dim > 0 ? t->dim[t->n_dim - 1] : 1;
+}
+static inline int64_t cpu_rows(const struct cpu_tensor *t)
+{
+    int64_t n = 1;
+
+    for (int i = 0; i + 1 < t->n_dim; i++)
+        n *= t->dim[i];
+    return n;
+}
+
+#endif

@@ -1,0 +1,52 @@
+/* All kernels of cpu_ops.h for the instruction set that this is compiled for;
+ * CPU_OPS_INIT is the name of the function that puts them into a table. The
+ * plain C form is the specification, see the top of each part. */
+#ifndef DEVICE_CPU_CPU_OPS_TEMPLATE_H
+#define DEVICE_CPU_CPU_OPS_TEMPLATE_H
+
+#include "device/cpu/cpu_attention_template.h"
+
+#ifndef CPU_OPS_INIT
+#define CPU_OPS_INIT cpu_ops_init_generic
+#endif
+
+/* name, scratch function or NULL; name##_run is the kernel */
+#define CPU_OPS_MAP(X)                                                         \
+    X(rms_norm, rms_norm_scratch)                                              \
+    X(rope, rope_scratch)                                                      \
+    X(cache_write, cache_write_scratch)                                        \
+    X(attention, attention_scratch)                                            \
+    X(softmax, NULL)                                                           \
+    X(router_topk, router_scratch)                                             \
+    X(router_weights, router_scratch)                                          \
+    X(add, NULL)                                                               \
+    X(sub, NULL)                                                               \
+    X(mul, NULL)                                                               \
+    X(div, NULL)                                                               \
+    X(swiglu, NULL)                                                            \
+    X(geglu, NULL)                                                             \
+    X(swiglu_oai, NULL)                                                        \
+    X(scale, NULL)                                                             \
+    X(clamp, NULL)                                                             \
+    X(sqr, NULL)                                                               \
+    X(sqrt, NULL)                                                              \
+    X(exp, NULL)                                                               \
+    X(tanh, NULL)                                                              \
+    X(sigmoid, NULL)                                                           \
+    X(softplus, NULL)                                                          \
+    X(silu, NULL)                                                              \
+    X(gelu, NULL)                                                              \
+    X(relu, NULL)                                                              \
+    X(sum, NULL)                                                               \
+    X(cast, NULL)
+
+void CPU_OPS_INIT(struct cpu_kernels *k)
+{
+#define CPU_OPS_ENTRY(name, need)                                              \
+    k->op[OP_##name] = (struct cpu_op){name##_run, need};
+    CPU_OPS_MAP(CPU_OPS_ENTRY)
+#undef CPU_OPS_ENTRY
+    cpu_move_init(k);
+}
+
+#endif

@@ -1,0 +1,465 @@
+/* Ops on rows of the last dimension: RMSNorm, RoPE, softmax, routers, and the
+ * sum over the dimension before it. Included once a family by
+ * cpu_ops_template.h.
+ *
+ * A row is one thread's, and its sums run over lanes i mod 16 (RMSNorm: i mod
+ * 64) in ascending order, then along a fixed tree: they depend on the row and
+ * on nothing else. */
+#ifndef DEVICE_CPU_CPU_ROWS_TEMPLATE_H
+#define DEVICE_CPU_CPU_ROWS_TEMPLATE_H
+
+#include "device/cpu/cpu_elementwise_template.h"
+
+#include <float.h>
+
+/* ---- RMSNorm ------------------------------------------------------------- */
+
+/* Sum of squares: 64 partial sums by i mod 64, fused; a missing element adds
+ * an exact zero. */
+static inline float sum_squares(const float *x, int64_t n)
+{
+    lanes s[4] = {lanes_set(0), lanes_set(0), lanes_set(0), lanes_set(0)};
+    lanes v;
+    int64_t i = 0;
+
+    for (; i + 4 * LANES <= n; i += 4 * LANES) {
+        v = lanes_load(x + i);
+        s[0] = lanes_fma(v, v, s[0]);
+        v = lanes_load(x + i + LANES);
+        s[1] = lanes_fma(v, v, s[1]);
+        v = lanes_load(x + i + 2 * LANES);
+        s[2] = lanes_fma(v, v, s[2]);
+        v = lanes_load(x + i + 3 * LANES);
+        s[3] = lanes_fma(v, v, s[3]);
+    }
+    for (int j = 0; i < n; i += LANES, j++) {
+        v = n - i < LANES ? lanes_load_n(x + i, n - i) : lanes_load(x + i);
+        s[j] = lanes_fma(v, v, s[j]);
+    }
+    return lanes_sum(lanes_add(lanes_add(s[0], s[1]), lanes_add(s[2], s[3])));
+}
+
+static size_t rms_norm_scratch(const struct cpu_call *c)
+{
+    return (size_t)cpu_last(&c->out) * sizeof(float);
+}
+
+/*   x [*, d], w [d] or absent  ->  out = (x * (1 / sqrt(mean(x^2) + eps))) * w
+ */
+static void rms_norm_run(const struct cpu_call *c)
+{
+    int64_t d = cpu_last(&c->out);
+    struct cpu_part p = cpu_part(cpu_rows(&c->out), 1, c->ith, c->nth);
+    const float *w = NULL;
+
+    if (p.lo < p.hi && c->in[1].data != NULL)
+        w = floats(&c->in[1], 0, d, c->scratch);
+    for (int64_t r = p.lo; r < p.hi; r++) {
+        const float *x = (const float *)c->in[0].data + r * d;
+        float *out = (float *)c->out.data + r * d;
+        float mean = sum_squares(x, d) / (float)d;
+        lanes s = lanes_set(1.0f / sqrtf(mean + c->attr->eps));
+
+        for (int64_t i = 0; i < d; i += LANES) {
+            int64_t n = d - i;
+            lanes v;
+
+            if (n >= LANES) {
+                v = lanes_mul(lanes_load(x + i), s);
+                if (w != NULL)
+                    v = lanes_mul(v, lanes_load(w + i));
+                lanes_store(out + i, v);
+            } else {
+                v = lanes_mul(lanes_load_n(x + i, n), s);
+                if (w != NULL)
+                    v = lanes_mul(v, lanes_load_n(w + i, n));
+                lanes_store_n(out + i, v, n);
+            }
+        }
+    }
+}
+
+/* ---- RoPE ---------------------------------------------------------------- */
+
+/* cos and sin of a >= 0, in double precision, good to 1e-12 for a below 2^20
+ * and to float precision far beyond: x = a - k pi/2 with pi/2 in a part of 33
+ * bits and the rest, then the Taylor series for |x| <= pi/4. */
+static inline void cos_sin(double a, double *cos_a, double *sin_a)
+{
+    double k = (a * 0x1.45f306dc9c883p-1 + 0x1.8p52) - 0x1.8p52;
+    double x = (a - k * 0x1.921fb544p+0) - k * 0x1.0b4611a626331p-34;
+    double z = x * x;
+    double s, c;
+    int64_t quadrant = (int64_t)k & 3;
+
+    s = 1.0 / 6227020800.0;
+    s = s * z - 1.0 / 39916800.0;
+    s = s * z + 1.0 / 362880.0;
+    s = s * z - 1.0 / 5040.0;
+    s = s * z + 1.0 / 120.0;
+    s = s * z - 1.0 / 6.0;
+    s = s * z * x + x;
+    c = -1.0 / 87178291200.0;
+    c = c * z + 1.0 / 479001600.0;
+    c = c * z - 1.0 / 3628800.0;
+    c = c * z + 1.0 / 40320.0;
+    c = c * z - 1.0 / 720.0;
+    c = c * z + 1.0 / 24.0;
+    c = c * z - 0.5;
+    c = c * z + 1.0;
+    *cos_a = quadrant == 0 ? c : quadrant == 1 ? -s : quadrant == 2 ? -c : s;
+    *sin_a = quadrant == 0 ? s : quadrant == 1 ? c : quadrant == 2 ? -s : -c;
+}
+
+/* Angle of pair i at position 1:
+ *   a = base^(-2i/n) / factor[i];  linear scaling: a * freq_scale;
+ *   YaRN: a * freq_scale * (1 - m) + a * m, m falling from 1 to 0 between the
+ *   pairs yarn_low and yarn_high. */
+static void rope_angles(const struct cpu_call *c, double *angle)
+{
+    const struct graph_attr *a = c->attr;
+    double scale = a->freq_scale != 0 ? (double)a->freq_scale : 1.0;
+    double low = (double)a->yarn_low;
+    double width = (double)a->yarn_high - low;
+    double step = pow((double)a->base, -2.0 / a->n_rot);
+    double power = 1.0;
+    float factor[1];
+
+    if (width < 0.001)
+        width = 0.001;
+    for (int i = 0; i < a->n_rot / 2; i++) {
+        double t = power;
+
+        if (c->in[2].data != NULL)
+            t /= (double)*floats(&c->in[2], i, 1, factor);
+        if (a->yarn) {
+            double m = (i - low) / width;
+
+            m = 1.0 - (m < 0 ? 0 : m > 1 ? 1 : m);
+            t = t * scale * (1.0 - m) + t * m;
+        } else {
+            t = t * scale;
+        }
+        angle[i] = t;
+        power *= step;
+    }
+}
+
+/* Rotates one head; dst may be x. Neither form fuses. */
+static inline void rope_neox(float *dst, const float *x, const float *co,
+                             const float *si, int64_t half)
+{
+    for (int64_t i = 0; i < half; i += LANES) {
+        int64_t n = half - i < LANES ? half - i : LANES;
+        lanes u = lanes_load_n(x + i, n);
+        lanes v = lanes_load_n(x + half + i, n);
+        lanes cv = lanes_load_n(co + i, n);
+        lanes sv = lanes_load_n(si + i, n);
+
+        lanes_store_n(dst + i, lanes_sub(lanes_mul(u, cv), lanes_mul(v, sv)),
+                      n);
+        lanes_store_n(dst + half + i,
+                      lanes_add(lanes_mul(u, sv), lanes_mul(v, cv)), n);
+    }
+}
+
+/* co and si hold each pair's value twice, si's first one negated. */
+static inline void rope_pairs(float *dst, const float *x, const float *co,
+                              const float *si, int64_t n_rot)
+{
+    for (int64_t i = 0; i < n_rot; i += LANES) {
+        int64_t n = n_rot - i < LANES ? n_rot - i : LANES;
+        lanes v = lanes_load_n(x + i, n);
+        lanes r = lanes_mul(lanes_swap_pairs(v), lanes_load_n(si + i, n));
+
+        v = lanes_mul(v, lanes_load_n(co + i, n));
+        lanes_store_n(dst + i, lanes_add(v, r), n);
+    }
+}
+
+static size_t rope_scratch(const struct cpu_call *c)
+{
+    return (size_t)c->attr->n_rot * (sizeof(double) + 2 * sizeof(float));
+}
+
+/*   x [n_tok, n_head, d], pos [n_tok], factors [n_rot/2] or absent
+ *
+ * The angles are double, cos and sin times mscale are rounded to float once
+ * for each token and pair. */
+static void rope_run(const struct cpu_call *c)
+{
+    const struct graph_attr *a = c->attr;
+    int64_t d = c->out.dim[2];
+    int64_t n_head = c->out.dim[1];
+    struct cpu_part p = cpu_part(c->out.dim[0] * n_head, 1, c->ith, c->nth);
+    double mscale = a->mscale != 0 ? (double)a->mscale : 1.0;
+    double *angle = c->scratch;
+    float *co = (float *)(angle + a->n_rot);
+    float *si = co + a->n_rot;
+    int64_t tok = -1;
+
+    if (p.lo < p.hi)
+        rope_angles(c, angle);
+    for (int64_t i = p.lo; i < p.hi; i++) {
+        const float *x = (const float *)c->in[0].data + i * d;
+        float *out = (float *)c->out.data + i * d;
+
+        if (i / n_head != tok) {
+            tok = i / n_head;
+            for (int j = 0; j < a->n_rot / 2; j++) {
+                double cd, sd;
+
+                cos_sin(((const int32_t *)c->in[1].data)[tok] * angle[j], &cd,
+                        &sd);
+                if (a->neox) {
+                    co[j] = (float)(cd * mscale);
+                    si[j] = (float)(sd * mscale);
+                } else {
+                    co[2 * j] = co[2 * j + 1] = (float)(cd * mscale);
+                    si[2 * j + 1] = (float)(sd * mscale);
+                    si[2 * j] = -si[2 * j + 1];
+                }
+            }
+        }
+        if (a->neox)
+            rope_neox(out, x, co, si, a->n_rot / 2);
+        else
+            rope_pairs(out, x, co, si, a->n_rot);
+        if (out != x)
+            memcpy(out + a->n_rot, x + a->n_rot,
+                   (size_t)(d - a->n_rot) * sizeof(float));
+    }
+}
+
+/* ---- softmax ------------------------------------------------------------- */
+
+/* p[i] = exp(x[i] - max) / sum; the sum has 16 lanes. dst may be x. */
+static void softmax_row(float *dst, const float *x, int64_t n)
+{
+    lanes top = lanes_set(-INFINITY);
+    lanes sum = lanes_set(0);
+    lanes v;
+
+    for (int64_t i = 0; i < n; i += LANES) {
+        int m = n - i < LANES ? (int)(n - i) : LANES;
+
+        v = lanes_load_n(x + i, m);
+        top = lanes_max(lanes_range(v, 0, m, -INFINITY), top);
+    }
+    top = lanes_set(lanes_top(top));
+    for (int64_t i = 0; i < n; i += LANES) {
+        int m = n - i < LANES ? (int)(n - i) : LANES;
+
+        v = lanes_exp(lanes_sub(lanes_load_n(x + i, m), top));
+        lanes_store_n(dst + i, v, m);
+        sum = lanes_add(sum, lanes_range(v, 0, m, 0.0f));
+    }
+    sum = lanes_set(lanes_sum(sum));
+    for (int64_t i = 0; i < n; i += LANES) {
+        int m = n - i < LANES ? (int)(n - i) : LANES;
+
+        lanes_store_n(dst + i, lanes_div(lanes_load_n(dst + i, m), sum), m);
+    }
+}
+
+static void softmax_run(const struct cpu_call *c)
+{
+    int64_t d = cpu_last(&c->out);
+    struct cpu_part p = cpu_part(cpu_rows(&c->out), 1, c->ith, c->nth);
+
+    for (int64_t r = p.lo; r < p.hi; r++)
+        softmax_row((float *)c->out.data + r * d,
+                    (const float *)c->in[0].data + r * d, d);
+}
+
+/* ---- routers ------------------------------------------------------------- */
+
+/* Scores of all experts by the gating; softmax over the selected ones leaves
+ * the logits. */
+static void router_scores(float *score, const float *logit, int64_t n,
+                          int gating)
+{
+    switch (gating) {
+    case PL_GATING_SOFTMAX:
+        softmax_row(score, logit, n);
+        break;
+    case PL_GATING_SIGMOID:
+        for (int64_t i = 0; i < n; i += LANES) {
+            int64_t m = n - i < LANES ? n - i : LANES;
+
+            lanes_store_n(score + i, lanes_sigmoid(lanes_load_n(logit + i, m)),
+                          m);
+        }
+        break;
+    default:
+        memcpy(score, logit, (size_t)n * sizeof(float));
+    }
+}
+
+/* The largest of x[0 .. n-1] among those not yet taken (taken ones are NaN);
+ * the lowest index on ties, and index 0 if nothing compares. */
+static inline int64_t largest(const float *x, int64_t n)
+{
+    int64_t best = -1;
+
+    for (int64_t i = 0; i < n; i++) {
+        if (x[i] == x[i] && (best < 0 || x[i] > x[best]))
+            best = i;
+    }
+    return best < 0 ? 0 : best;
+}
+
+/* Makes the experts of all but the n_used best groups unselectable. A group's
+ * score is the sum of its two best (DeepSeek-V3, arXiv:2412.19437). */
+static void keep_groups(float *score, int64_t n, const struct graph_attr *a,
+                        float *group)
+{
+    int64_t size = n / a->n_group;
+
+    for (int g = 0; g < a->n_group; g++) {
+        float first = -INFINITY, second = -INFINITY;
+
+        for (int64_t i = g * size; i < (g + 1) * size; i++) {
+            if (score[i] > first) {
+                second = first;
+                first = score[i];
+            } else if (score[i] > second) {
+                second = score[i];
+            }
+        }
+        group[g] = size > 1 ? first + second : first;
+    }
+    for (int k = 0; k < a->n_group_used; k++)
+        group[largest(group, a->n_group)] = NAN;
+    for (int g = 0; g < a->n_group; g++) {
+        for (int64_t i = g * size; group[g] == group[g] && i < (g + 1) * size;
+             i++)
+            score[i] = -INFINITY;
+    }
+}
+
+static size_t router_scratch(const struct cpu_call *c)
+{
+    return (size_t)(2 * cpu_last(&c->in[0])) * sizeof(float);
+}
+
+/*   logits [*, e], select bias [e] or absent  ->  ids [*, n_used] I32, best
+ *   first; ties go to the lowest id. */
+static void router_topk_run(const struct cpu_call *c)
+{
+    const struct graph_attr *a = c->attr;
+    int64_t e = cpu_last(&c->in[0]);
+    int64_t n_used = cpu_last(&c->out);
+    struct cpu_part p = cpu_part(cpu_rows(&c->out), 1, c->ith, c->nth);
+    float *score = c->scratch;
+    float bias[1];
+
+    for (int64_t r = p.lo; r < p.hi; r++) {
+        int32_t *id = (int32_t *)c->out.data + r * n_used;
+
+        router_scores(score, (const float *)c->in[0].data + r * e, e,
+                      a->gating);
+        if (c->in[1].data != NULL) {
+            for (int64_t i = 0; i < e; i++)
+                score[i] = score[i] + *floats(&c->in[1], i, 1, bias);
+        }
+        if (a->n_group > 1 && a->n_group_used > 0 &&
+            a->n_group_used < a->n_group)
+            keep_groups(score, e, a, score + e);
+        for (int64_t k = 0; k < n_used; k++) {
+            id[k] = (int32_t)largest(score, e);
+            score[id[k]] = NAN;
+        }
+    }
+}
+
+/*   logits [*, e], ids [*, u] I32  ->  weights [*, u]
+ *
+ * Sums run in slot order. */
+static void router_weights_run(const struct cpu_call *c)
+{
+    const struct graph_attr *a = c->attr;
+    int64_t e = cpu_last(&c->in[0]);
+    int64_t u = cpu_last(&c->out);
+    struct cpu_part p = cpu_part(cpu_rows(&c->out), 1, c->ith, c->nth);
+    float scale = a->scale != 0 ? a->scale : 1.0f;
+    float *score = c->scratch;
+
+    for (int64_t r = p.lo; r < p.hi; r++) {
+        const int32_t *id = (const int32_t *)c->in[1].data + r * u;
+        float *w = (float *)c->out.data + r * u;
+        float sum = 0;
+
+        router_scores(score, (const float *)c->in[0].data + r * e, e,
+                      a->gating);
+        for (int64_t k = 0; k < u; k++)
+            w[k] = score[id[k]];
+        if (a->gating == PL_GATING_SOFTMAX_SELECTED)
+            softmax_row(w, w, u);
+        if (a->normalise) {
+            for (int64_t k = 0; k < u; k++)
+                sum = sum + w[k];
+            sum = sum > 0x1p-14f ? sum : 0x1p-14f;
+            for (int64_t k = 0; k < u; k++)
+                w[k] = w[k] / sum;
+        }
+        for (int64_t k = 0; k < u; k++)
+            w[k] = w[k] * scale;
+    }
+}
+
+/* ---- sum ----------------------------------------------------------------- */
+
+/* One rank's addend: 16 columns summed over the rank's rows, ascending. */
+static inline lanes sum_rows(const struct cpu_call *c, int32_t rank,
+                             const float *x, int64_t d, int64_t n)
+{
+    lanes s = lanes_set(0);
+
+    for (int i = 0; i < c->n_span; i++) {
+        const struct rank_span *span = &c->span[i];
+
+        for (int64_t u = 0; span->rank == rank && u < span->n; u++)
+            s = lanes_add(s, lanes_load_n(x + (span->loc + u) * d, n));
+    }
+    return s;
+}
+
+/*   x [*, u, d]  ->  [*, d], over ranks along the tree. */
+static void sum_run(const struct cpu_call *c)
+{
+    int64_t d = cpu_last(&c->out);
+    int64_t u = c->in[0].dim[c->in[0].n_dim - 2];
+    int64_t blocks = (d + LANES - 1) / LANES;
+    struct cpu_part p = cpu_part(cpu_rows(&c->out) * blocks, 1, c->ith, c->nth);
+    const struct rank_span whole = {0, 0, u, 0};
+    struct cpu_call call = *c;
+    lanes stack[PL_MAX_RANKS];
+
+    if (c->n_span == 0) {
+        call.span = &whole;
+        call.n_span = 1;
+    }
+    for (int64_t b = p.lo; b < p.hi; b++) {
+        int64_t row = b / blocks;
+        int64_t col = b % blocks * LANES;
+        int64_t n = d - col < LANES ? d - col : LANES;
+        const float *x = (const float *)c->in[0].data + row * u * d + col;
+        int top = 0;
+
+        for (int i = 0; i < c->tree.n; i++) {
+            stack[top++] = sum_rows(&call, c->tree.item[i].rank, x, d, n);
+            for (int k = 0; k < c->tree.item[i].n_add; k++) {
+                top--;
+                stack[top - 1] = lanes_add(stack[top - 1], stack[top]);
+            }
+        }
+        for (int i = 0; i < top; i++)
+            lanes_store_n(
+                (float *)((char *)c->out.data + (size_t)i * c->out_stride) +
+                    row * d + col,
+                stack[i], n);
+    }
+}
+
+#endif
