@@ -3,7 +3,8 @@
  * A graph is an array of nodes in the order they were made, each with one
  * result; an operand is the index of an earlier node. Builder functions are
  * public (pl_graph in pl.h) and are implemented here; they check shapes at once
- * and keep the first error. There is a text form (graph_text.h). */
+ * and keep the first error. The text form is in
+ * graph_text.c. */
 #ifndef GRAPH_GRAPH_H
 #define GRAPH_GRAPH_H
 
@@ -71,7 +72,7 @@ struct graph_attr {
 #undef GRAPH_ATTR_FIELD
 };
 
-enum { GRAPH_MAX_IN = 4, GRAPH_MAX_DIM = 4 };
+enum { GRAPH_MAX_IN = 4, GRAPH_MAX_DIM = 4, GRAPH_MAX_LAYER = 65536 };
 
 struct graph_node {
     enum op op;
@@ -93,6 +94,8 @@ struct pl_graph {
     struct arena arena; /* owns nodes' strings and layouts */
     struct graph_node *node;
     int n_node, cap;
+    int *named; /* owned: hash table of nodes by name, -1 = free */
+    int n_named, named_cap;
     pl_err err; /* the first failure of a builder; status PL_OK if none */
 };
 

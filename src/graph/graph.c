@@ -1,0 +1,585 @@
+/* The graph's storage, its op table, and the builders of pl.h.
+ *
+ * A builder makes a node, has its shape inferred (shape.c) and appends it. The
+ * first failure is kept in g->err and every later builder returns -1. */
+#include "graph/graph.h"
+
+#include "base/err.h"
+#include "graph/shape.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct op_info infos[OP_COUNT] = {
+    [OP_input] = {"input", NULL, OP_NONE, ""},
+    [OP_weight] = {"weight", NULL, OP_NONE, ""},
+    [OP_cache] = {"cache", NULL, OP_NONE, ""},
+#define NONE   OP_NONE
+#define SUM    OP_SUM
+#define ONE(m) (OP_ONE | (m))
+#define OP(name, dims, partial, refused)                                       \
+    [OP_##name] = {#name, dims, partial, refused},
+#include "graph/ops.def"
+#undef OP
+#undef NONE
+#undef SUM
+#undef ONE
+};
+
+const struct op_info *op_info(enum op op)
+{
+    return &infos[op];
+}
+
+enum op op_from_name(const char *name)
+{
+    int i;
+
+    for (i = 0; i < OP_COUNT; i++)
+        if (!strcmp(infos[i].name, name))
+            break;
+    return (enum op)i;
+}
+
+int64_t dim_value(pl_dim d, const struct graph_sizes *s)
+{
+    switch (d.symbol) {
+    case PL_N_TOK:
+        return d.n * s->n_tok;
+    case PL_N_OUT:
+        return d.n * s->n_out;
+    case PL_N_SLOT:
+        return d.n * s->n_slot;
+    default:
+        return d.n;
+    }
+}
+
+int64_t graph_count(const struct graph_node *n, const struct graph_sizes *s)
+{
+    int64_t count = 1;
+
+    for (int i = 0; i < n->n_dim; i++)
+        count *= dim_value(n->dim[i], s);
+    return count;
+}
+
+pl_status pl_graph_create(pl_graph **out, pl_err *err)
+{
+    *out = calloc(1, sizeof **out);
+    return *out ? PL_OK : err_no_memory(err, "a graph");
+}
+
+void pl_graph_free(pl_graph *g)
+{
+    if (!g)
+        return;
+    free(g->node);
+    free(g->named);
+    arena_fini(&g->arena);
+    free(g);
+}
+
+pl_status pl_graph_check(const pl_graph *g, pl_err *err)
+{
+    if (g->err.status != PL_OK && err)
+        *err = g->err;
+    return g->err.status;
+}
+
+pl_tensor graph_fail(pl_graph *g, pl_status s)
+{
+    if (g->err.status == PL_OK)
+        g->err.status = s;
+    return -1;
+}
+
+/* FNV-1a, for the table of names. */
+static uint32_t name_hash(const char *s)
+{
+    uint32_t h = 2166136261u;
+
+    for (; *s; s++)
+        h = (h ^ (unsigned char)*s) * 16777619u;
+    return h;
+}
+
+static void name_insert(int *table, int cap, const char *name, int id)
+{
+    uint32_t i = name_hash(name) & (uint32_t)(cap - 1);
+
+    while (table[i] >= 0)
+        i = (i + 1) & (uint32_t)(cap - 1);
+    table[i] = id;
+}
+
+/* Makes room for one more name (the size is a power of two, at most half of it
+ * used). A renamed node's old entry stays until the table grows: look-ups
+ * compare with the node's name of today. */
+static bool names_reserve(pl_graph *g)
+{
+    int cap = 64;
+    int *table;
+
+    if (2 * (g->n_named + 1) <= g->named_cap)
+        return true;
+    while (cap < 4 * (g->n_node + 1))
+        cap *= 2;
+    table = malloc((size_t)cap * sizeof *table);
+    if (!table)
+        return false;
+    memset(table, -1, (size_t)cap * sizeof *table);
+    for (int i = 0; i < g->n_node; i++)
+        name_insert(table, cap, g->node[i].name, i);
+    free(g->named);
+    g->named = table;
+    g->named_cap = cap;
+    g->n_named = g->n_node;
+    return true;
+}
+
+pl_tensor pl_tensor_find(const pl_graph *g, const char *name)
+{
+    uint32_t mask = (uint32_t)g->named_cap - 1;
+
+    if (g->named_cap == 0)
+        return -1;
+    for (uint32_t i = name_hash(name) & mask; g->named[i] >= 0;
+         i = (i + 1) & mask)
+        if (!strcmp(g->node[g->named[i]].name, name))
+            return g->named[i];
+    return -1;
+}
+
+/* "t12", with as many '_' behind as make it new. */
+static const char *name_make(pl_graph *g)
+{
+    char buf[64];
+    int n = snprintf(buf, sizeof buf, "t%d", g->n_node);
+
+    while (pl_tensor_find(g, buf) >= 0 && n < (int)sizeof buf - 1) {
+        buf[n++] = '_';
+        buf[n] = '\0';
+    }
+    return arena_strdup(&g->arena, buf);
+}
+
+pl_tensor graph_append(pl_graph *g, struct graph_node *n)
+{
+    if (g->err.status != PL_OK)
+        return -1;
+    n->name = n->name ? arena_strdup(&g->arena, n->name) : name_make(g);
+    if (!n->name || !names_reserve(g))
+        return graph_fail(g, err_no_memory(&g->err, "a tensor's name"));
+    if (g->n_node == g->cap) {
+        int cap = g->cap ? 2 * g->cap : 64;
+        struct graph_node *p = realloc(g->node, (size_t)cap * sizeof *p);
+
+        if (!p)
+            return graph_fail(g, err_no_memory(&g->err, "graph nodes"));
+        g->node = p;
+        g->cap = cap;
+    }
+    g->node[g->n_node] = *n;
+    name_insert(g->named, g->named_cap, n->name, g->n_node);
+    g->n_named++;
+    return g->n_node++;
+}
+
+/* Leaves --------------------------------------------------------------- */
+
+static pl_status name_taken(pl_graph *g, const char *name)
+{
+    return err_set(&g->err, PL_BAD_ARGUMENT,
+                   "%s: another tensor has this name; names are unique", name);
+}
+
+/* The block that a leaf's name tells: "blk.3.", "cache_k.3"; else -1. */
+static int layer_of(const char *name)
+{
+    int64_t layer = 0;
+
+    if (!strncmp(name, "blk.", 4))
+        name += 4;
+    else if (!strncmp(name, "cache_", 6) && name[6] && name[7] == '.')
+        name += 8;
+    else
+        return -1;
+    if (*name < '0' || *name > '9')
+        return -1;
+    for (; *name >= '0' && *name <= '9' && layer < 1 << 20; name++)
+        layer = 10 * layer + (*name - '0');
+    return (*name == '.' || !*name) ? (int)layer : -1;
+}
+
+static pl_tensor leaf(pl_graph *g, enum op op, const char *name, pl_format f,
+                      int n_dim, const pl_dim *dim, pl_role role)
+{
+    struct graph_node n = {
+        .op = op, .n_dim = n_dim, .format = f, .role = role, .layer = -1};
+
+    if (g->err.status != PL_OK)
+        return -1;
+    if (!name || !*name)
+        return graph_fail(g,
+                          err_set(&g->err, PL_BAD_ARGUMENT, "%s %d has no name",
+                                  infos[op].name, g->n_node));
+    n.name = name;
+    n.layer = layer_of(name);
+    if (pl_tensor_find(g, name) >= 0)
+        return graph_fail(g, name_taken(g, name));
+    if (n_dim < 1 || n_dim > GRAPH_MAX_DIM)
+        return graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
+                                     "%s: %d dimensions; 1 to %d are allowed",
+                                     name, n_dim, GRAPH_MAX_DIM));
+    if ((unsigned)f >= PL_FORMAT_COUNT || (unsigned)role >= PL_ROLE_COUNT)
+        return graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
+                                     "%s: unknown format or role", name));
+    memcpy(n.dim, dim, (size_t)n_dim * sizeof *dim);
+    if (!shape_leaf(&n, &g->err))
+        return graph_fail(g, PL_BAD_ARGUMENT);
+    return graph_append(g, &n);
+}
+
+pl_tensor pl_input(pl_graph *g, const char *name, pl_format f, int n_dim,
+                   const pl_dim *dim)
+{
+    return leaf(g, OP_input, name, f, n_dim, dim, PL_ROLE_NONE);
+}
+
+pl_tensor pl_weight(pl_graph *g, const char *name, pl_format f, int n_dim,
+                    const int64_t *dim, pl_role role)
+{
+    pl_dim d[GRAPH_MAX_DIM] = {{0, PL_CONST}};
+
+    for (int i = 0; i < n_dim && i < GRAPH_MAX_DIM; i++)
+        d[i].n = dim[i];
+    return leaf(g, OP_weight, name, f, n_dim, d, role);
+}
+
+pl_tensor pl_cache(pl_graph *g, const char *name, pl_format f, int64_t n_head,
+                   int64_t d_head, bool values)
+{
+    pl_dim d[3] = {{1, PL_N_SLOT}, {n_head, PL_CONST}, {d_head, PL_CONST}};
+    pl_tensor t = leaf(g, OP_cache, name, f, 3, d,
+                       values ? PL_ROLE_CACHE_V : PL_ROLE_CACHE_K);
+
+    if (t >= 0)
+        g->node[t].attr.values = values;
+    return t;
+}
+
+/* Ops ------------------------------------------------------------------ */
+
+static const struct graph_attr no_attr;
+
+/* `given` presets the result's shape where it cannot be inferred. */
+static pl_tensor make(pl_graph *g, enum op op, int n_in, const pl_tensor *in,
+                      const struct graph_attr *attr, int n_given,
+                      const pl_dim *given)
+{
+    struct graph_node n = {.op = op, .n_in = n_in, .attr = *attr, .layer = -1};
+
+    if (g->err.status != PL_OK)
+        return -1;
+    for (int i = 0; i < n_in; i++) {
+        if (in[i] < -1 || in[i] >= g->n_node)
+            return graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
+                                         "%s: operand %d is no tensor of this "
+                                         "graph",
+                                         infos[op].name, i));
+        n.in[i] = in[i];
+    }
+    n.n_dim = n_given;
+    if (n_given < 0 || n_given > GRAPH_MAX_DIM)
+        return graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
+                                     "%s: %d dimensions; 1 to %d are allowed",
+                                     infos[op].name, n_given, GRAPH_MAX_DIM));
+    if (n_given)
+        memcpy(n.dim, given, (size_t)n_given * sizeof *given);
+    if (!shape_infer(g, &n, &g->err))
+        return graph_fail(g, PL_BAD_ARGUMENT);
+    return graph_append(g, &n);
+}
+
+pl_tensor graph_make(pl_graph *g, enum op op, int n_in, const pl_tensor *in,
+                     const struct graph_attr *attr, int n_given,
+                     const pl_dim *given)
+{
+    return make(g, op, n_in, in, attr, n_given, given);
+}
+
+#define IN(...)   ((pl_tensor[]){__VA_ARGS__})
+#define ATTR(...) (&(struct graph_attr){__VA_ARGS__})
+
+#define UNARY(name)                                                            \
+    pl_tensor pl_##name(pl_graph *g, pl_tensor x)                              \
+    {                                                                          \
+        return make(g, OP_##name, 1, IN(x), &no_attr, 0, NULL);                \
+    }
+#define BINARY(name)                                                           \
+    pl_tensor pl_##name(pl_graph *g, pl_tensor a, pl_tensor b)                 \
+    {                                                                          \
+        return make(g, OP_##name, 2, IN(a, b), &no_attr, 0, NULL);             \
+    }
+
+BINARY(gather_rows)
+BINARY(matmul)
+BINARY(cache_write)
+BINARY(add)
+BINARY(sub)
+BINARY(mul)
+BINARY(div)
+BINARY(swiglu)
+BINARY(geglu)
+UNARY(softmax)
+UNARY(sqr)
+UNARY(sqrt)
+UNARY(exp)
+UNARY(tanh)
+UNARY(sigmoid)
+UNARY(softplus)
+UNARY(silu)
+UNARY(gelu)
+UNARY(relu)
+UNARY(sum)
+UNARY(contiguous)
+
+pl_tensor pl_expert_matmul(pl_graph *g, pl_tensor x, pl_tensor w, pl_tensor ids)
+{
+    return make(g, OP_expert_matmul, 3, IN(x, w, ids), &no_attr, 0, NULL);
+}
+
+pl_tensor pl_expert_down(pl_graph *g, pl_tensor x, pl_tensor w, pl_tensor ids)
+{
+    return make(g, OP_expert_down, 3, IN(x, w, ids), &no_attr, 0, NULL);
+}
+
+pl_tensor pl_rms_norm(pl_graph *g, pl_tensor x, pl_tensor w, float eps)
+{
+    return make(g, OP_rms_norm, 2, IN(x, w), ATTR(.eps = eps), 0, NULL);
+}
+
+pl_tensor pl_rope_apply(pl_graph *g, pl_tensor x, pl_tensor pos,
+                        pl_tensor freqs, const pl_rope *r)
+{
+    struct graph_attr a = {
+        .base = r->base,
+        .freq_scale = r->freq_scale != 0 ? r->freq_scale : 1,
+        .yarn = r->yarn,
+        .yarn_low = r->yarn_low,
+        .yarn_high = r->yarn_high,
+        .mscale = r->mscale != 0 ? r->mscale : 1,
+        .n_rot = r->n_rot,
+        .neox = r->neox,
+    };
+
+    return make(g, OP_rope, 3, IN(x, pos, freqs), &a, 0, NULL);
+}
+
+pl_tensor pl_attention(pl_graph *g, pl_tensor q, pl_tensor k, pl_tensor v,
+                       pl_tensor sinks, float scale, int64_t window,
+                       float softcap)
+{
+    return make(g, OP_attention, 4, IN(q, k, v, sinks),
+                ATTR(.scale = scale, .window = window, .softcap = softcap), 0,
+                NULL);
+}
+
+pl_tensor pl_router_topk(pl_graph *g, pl_tensor logits, pl_tensor bias,
+                         pl_gating gating, int n_used, int n_group,
+                         int n_group_used)
+{
+    return make(g, OP_router_topk, 2, IN(logits, bias),
+                ATTR(.gating = (int)gating, .n_used = n_used,
+                     .n_group = n_group, .n_group_used = n_group_used),
+                0, NULL);
+}
+
+pl_tensor pl_router_weights(pl_graph *g, pl_tensor logits, pl_tensor ids,
+                            pl_gating gating, bool normalise, float scale)
+{
+    return make(
+        g, OP_router_weights, 2, IN(logits, ids),
+        ATTR(.gating = (int)gating, .normalise = normalise, .scale = scale), 0,
+        NULL);
+}
+
+pl_tensor pl_swiglu_oai(pl_graph *g, pl_tensor gate, pl_tensor up, float limit)
+{
+    return make(g, OP_swiglu_oai, 2, IN(gate, up),
+                ATTR(.lo = -limit, .hi = limit, .alpha = 1.702f), 0, NULL);
+}
+
+pl_tensor pl_scale(pl_graph *g, pl_tensor x, float factor)
+{
+    return make(g, OP_scale, 1, IN(x), ATTR(.scale = factor), 0, NULL);
+}
+
+pl_tensor pl_clamp(pl_graph *g, pl_tensor x, float lo, float hi)
+{
+    return make(g, OP_clamp, 1, IN(x), ATTR(.lo = lo, .hi = hi), 0, NULL);
+}
+
+pl_tensor pl_cast(pl_graph *g, pl_tensor x, pl_format f)
+{
+    return make(g, OP_cast, 1, IN(x), ATTR(.format = (int)f), 0, NULL);
+}
+
+pl_tensor pl_reshape(pl_graph *g, pl_tensor x, int n_dim, const pl_dim *dim)
+{
+    return make(g, OP_reshape, 1, IN(x), &no_attr, n_dim, dim);
+}
+
+pl_tensor pl_permute(pl_graph *g, pl_tensor x, const int *perm)
+{
+    int p[GRAPH_MAX_DIM] = {0};
+    int n = x >= 0 && x < g->n_node ? g->node[x].n_dim : 0;
+
+    for (int i = 0; i < n; i++)
+        p[i] = perm[i];
+    return make(
+        g, OP_permute, 1, IN(x),
+        ATTR(.perm0 = p[0], .perm1 = p[1], .perm2 = p[2], .perm3 = p[3]), 0,
+        NULL);
+}
+
+pl_tensor pl_slice(pl_graph *g, pl_tensor x, int axis, int64_t start,
+                   int64_t len)
+{
+    pl_dim d[GRAPH_MAX_DIM];
+    int n = 0;
+
+    if (x >= 0 && x < g->n_node) {
+        n = g->node[x].n_dim;
+        memcpy(d, g->node[x].dim, sizeof d);
+        if (axis >= 0 && axis < n)
+            d[axis].n = len;
+    }
+    return make(g, OP_slice, 1, IN(x), ATTR(.axis = axis, .start = start), n,
+                d);
+}
+
+pl_tensor pl_concat(pl_graph *g, int n, const pl_tensor *x, int axis)
+{
+    if (n < 1 || n > GRAPH_MAX_IN)
+        return graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
+                                     "concat: %d operands; 1 to %d are allowed",
+                                     n, GRAPH_MAX_IN));
+    return make(g, OP_concat, n, x, ATTR(.axis = axis), 0, NULL);
+}
+
+/* Marks ---------------------------------------------------------------- */
+
+static struct graph_node *at(pl_graph *g, pl_tensor x)
+{
+    return x >= 0 && x < g->n_node ? &g->node[x] : NULL;
+}
+
+void pl_output(pl_graph *g, pl_tensor x)
+{
+    struct graph_node *n = at(g, x);
+
+    if (n)
+        n->output = true;
+}
+
+void pl_keep(pl_graph *g, pl_tensor x)
+{
+    struct graph_node *n = at(g, x);
+
+    if (n)
+        n->keep = true;
+}
+
+/* What can be told without knowing the group: ranks and grains come later. */
+static bool layout_fits(const struct graph_node *n, const pl_layout *l)
+{
+    int64_t sum = 0;
+
+    if (l->kind == PL_MIRRORED || l->kind == PL_PARTIAL)
+        return true;
+    if (l->kind != PL_SPLIT || l->dim < 0 || l->dim >= n->n_dim ||
+        l->n_run < 1 || l->period < 1 || n->dim[l->dim].symbol != PL_CONST)
+        return false;
+    for (int i = 0; i < l->n_run; i++) {
+        if (l->run[i].len < 1 || l->run[i].len > l->period - sum ||
+            l->run[i].owners == 0)
+            return false;
+        sum += l->run[i].len;
+    }
+    return sum == l->period && n->dim[l->dim].n % l->period == 0;
+}
+
+void pl_want_layout(pl_graph *g, pl_tensor x, const pl_layout *l)
+{
+    struct graph_node *n = at(g, x);
+    pl_layout *copy;
+
+    if (!n || g->err.status != PL_OK)
+        return;
+    if (!layout_fits(n, l)) {
+        graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
+                              "%s: the layout asked for does not fit: a split "
+                              "needs a constant dimension, runs with owners, "
+                              "and a period that is their sum and divides the "
+                              "dimension's size",
+                              n->name));
+        return;
+    }
+    copy = arena_memdup(&g->arena, l, 1, sizeof *l);
+    if (copy && l->kind == PL_SPLIT)
+        copy->run =
+            arena_memdup(&g->arena, l->run, (size_t)l->n_run, sizeof *l->run);
+    else if (copy)
+        *copy = (pl_layout){.kind = l->kind};
+    if (!copy || (l->kind == PL_SPLIT && !copy->run)) {
+        graph_fail(g, err_no_memory(&g->err, "a layout"));
+        return;
+    }
+    n->want = copy;
+}
+
+const char *pl_tensor_name(const pl_graph *g, pl_tensor x)
+{
+    return x >= 0 && x < g->n_node ? g->node[x].name : "";
+}
+
+void pl_name(pl_graph *g, pl_tensor x, const char *name)
+{
+    struct graph_node *n = at(g, x);
+    char *copy;
+
+    if (!n || g->err.status != PL_OK || !strcmp(n->name, name))
+        return;
+    if (!*name || n->op == OP_input || n->op == OP_weight ||
+        n->op == OP_cache) {
+        graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
+                              *name ? "%s: a leaf keeps the name it was made "
+                                      "with"
+                                    : "%s: an empty name",
+                              n->name));
+        return;
+    }
+    if (pl_tensor_find(g, name) >= 0) {
+        graph_fail(g, name_taken(g, name));
+        return;
+    }
+    copy = arena_strdup(&g->arena, name);
+    if (!copy || !names_reserve(g)) {
+        graph_fail(g, err_no_memory(&g->err, "a tensor's name"));
+        return;
+    }
+    n->name = copy;
+    name_insert(g->named, g->named_cap, copy, x);
+    g->n_named++;
+}
+
+int pl_tensor_shape(const pl_graph *g, pl_tensor x, pl_dim dim[4])
+{
+    if (x < 0 || x >= g->n_node)
+        return -1;
+    memcpy(dim, g->node[x].dim, sizeof g->node[x].dim);
+    return g->node[x].n_dim;
+}

@@ -1,0 +1,529 @@
+/* Reading the text form of graphs (drawn in graph_text.c).
+ *
+ * Any bytes are allowed: what is no graph gives an error that names the line
+ * and the word. A tensor is made by graph_make as builders do, so that nothing
+ * enters that a builder would refuse; its shape and format must be those of the
+ * text. Words live until their line ends. */
+#include "base/err.h"
+#include "graph/graph.h"
+#include "graph/graph_text.h"
+#include "graph/shape.h"
+#include "quant/format.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+struct parse {
+    pl_graph *g;
+    const char *p; /* the rest of the text */
+    int line;
+    struct arena arena; /* words, until the end of the line */
+    pl_err *err;
+    pl_status status; /* the first failure */
+};
+
+/* What a line says of its tensor. */
+struct line {
+    const char *name;
+    enum op op;
+    pl_format format;
+    int n_dim, n_in;
+    pl_dim dim[GRAPH_MAX_DIM];
+    pl_tensor in[GRAPH_MAX_IN];
+    struct graph_attr attr;
+    pl_role role;
+    int layer; /* -1: as the name says */
+    bool output, keep;
+    bool has_want;
+    pl_layout want; /* runs in the parser's arena */
+};
+
+/* "line 3: ...", once. */
+__attribute__((format(printf, 3, 4))) static bool
+bad(struct parse *p, pl_status s, const char *fmt, ...)
+{
+    char text[600];
+    va_list ap;
+
+    if (p->status != PL_OK)
+        return false;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    p->status = err_set(p->err, s, "line %d: %s", p->line, text);
+    return false;
+}
+
+/* Blanks and a comment, not the end of the line. */
+static void skip_blanks(struct parse *p)
+{
+    while (*p->p == ' ' || *p->p == '\t' || *p->p == '\r')
+        p->p++;
+    if (*p->p == '#')
+        p->p += strcspn(p->p, "\n");
+}
+
+static bool at_end(struct parse *p)
+{
+    skip_blanks(p);
+    return *p->p == '\n' || *p->p == '\0';
+}
+
+/* The word where parsing stands, for messages. */
+static const char *here(struct parse *p, char buf[40])
+{
+    size_t n;
+
+    if (at_end(p))
+        return "the end of the line";
+    n = strcspn(p->p, " \t\r\n");
+    snprintf(buf, 40, "'%.*s'", (int)(n < 36 ? n : 36), p->p);
+    for (char *s = buf; *s; s++)
+        if ((unsigned char)*s < 32)
+            *s = '?';
+    return buf;
+}
+
+static bool expected(struct parse *p, const char *what)
+{
+    char buf[40];
+
+    return bad(p, PL_BAD_ARGUMENT, "%s where %s is expected", here(p, buf),
+               what);
+}
+
+static bool accept(struct parse *p, char c)
+{
+    skip_blanks(p);
+    if (*p->p != c || c == '\0')
+        return false;
+    p->p++;
+    return true;
+}
+
+static bool need(struct parse *p, char c)
+{
+    char what[] = {'\'', c, '\'', '\0'};
+
+    return accept(p, c) || expected(p, what);
+}
+
+static int hex(unsigned char c)
+{
+    return isdigit(c) ? c - '0' : isxdigit(c) ? tolower(c) - 'a' + 10 : -1;
+}
+
+/* A quoted name; p stands behind the opening quote. */
+static const char *quoted(struct parse *p)
+{
+    size_t n = 0, max = strcspn(p->p, "\n");
+    char *w = arena_alloc(&p->arena, max + 1, 1);
+
+    if (!w) {
+        bad(p, PL_NO_MEMORY, "out of memory for a name");
+        return NULL;
+    }
+    while (*p->p && *p->p != '\n' && *p->p != '"') {
+        const unsigned char *s = (const unsigned char *)p->p;
+
+        if (*s != '\\') {
+            w[n++] = *p->p++;
+        } else if (s[1] == '"' || s[1] == '\\') {
+            w[n++] = (char)s[1];
+            p->p += 2;
+        } else if (s[1] == 'x' && hex(s[2]) >= 0 && hex(s[3]) >= 0 &&
+                   hex(s[2]) + hex(s[3]) > 0) {
+            w[n++] = (char)(hex(s[2]) * 16 + hex(s[3]));
+            p->p += 4;
+        } else {
+            expected(p, "\\\", \\\\ or \\x01 to \\xff");
+            return NULL;
+        }
+    }
+    if (*p->p != '"' || n == 0) {
+        expected(p, "a name and its closing quote");
+        return NULL;
+    }
+    p->p++;
+    return w;
+}
+
+/* A name or another word of plain characters; NULL after an error. */
+static const char *word(struct parse *p, const char *what)
+{
+    size_t n = 0;
+    const char *w;
+
+    if (accept(p, '"'))
+        return quoted(p);
+    while (graph_text_plain(p->p[n]))
+        n++;
+    if (n == 0) {
+        expected(p, what);
+        return NULL;
+    }
+    w = arena_strndup(&p->arena, p->p, n);
+    if (!w)
+        bad(p, PL_NO_MEMORY, "out of memory for a name");
+    else
+        p->p += n;
+    return w;
+}
+
+static bool integer(struct parse *p, int64_t lo, int64_t hi, int64_t *out)
+{
+    char *end;
+    long long v;
+
+    skip_blanks(p);
+    errno = 0;
+    v = strtoll(p->p, &end, 10);
+    if (end == p->p || isspace((unsigned char)*p->p))
+        return expected(p, "an integer");
+    if (errno || v < lo || v > hi)
+        return bad(p, PL_BAD_ARGUMENT,
+                   "'%.*s' is outside %" PRId64 " .. %" PRId64,
+                   (int)(end - p->p < 30 ? end - p->p : 30), p->p, lo, hi);
+    p->p = end;
+    *out = v;
+    return true;
+}
+
+/* "n_tok", "64", "4*n_tok" */
+static bool dimension(struct parse *p, pl_dim *d)
+{
+    static const char *const names[] = {
+        [PL_N_TOK] = "n_tok", [PL_N_OUT] = "n_out", [PL_N_SLOT] = "n_slot"};
+
+    *d = (pl_dim){1, PL_CONST};
+    skip_blanks(p);
+    if (isdigit((unsigned char)*p->p)) {
+        if (!integer(p, 1, INT64_MAX, &d->n))
+            return false;
+        if (!accept(p, '*'))
+            return true;
+    }
+    skip_blanks(p);
+    for (int i = PL_N_TOK; i <= PL_N_SLOT; i++) {
+        size_t n = strlen(names[i]);
+
+        if (!strncmp(p->p, names[i], n) && !graph_text_plain(p->p[n])) {
+            p->p += n;
+            d->symbol = (pl_symbol)i;
+            return true;
+        }
+    }
+    return expected(p, "a size, n_tok, n_out or n_slot");
+}
+
+/* The ranks between braces: "{0,2}", read behind the opening one. */
+static bool owners(struct parse *p, uint64_t *out)
+{
+    int64_t r;
+
+    *out = 0;
+    do {
+        if (!integer(p, 0, PL_MAX_RANKS - 1, &r))
+            return false;
+        *out |= (uint64_t)1 << r;
+    } while (accept(p, ','));
+    return need(p, '}');
+}
+
+/* "mirrored", "partial" or "split(1: 32{0} 32{1,2})" */
+static bool layout(struct parse *p, pl_layout *l)
+{
+    const char *kind = word(p, "mirrored, partial or split(...)");
+    int64_t dim;
+    int cap = 0;
+    pl_run *run = NULL;
+
+    *l = (pl_layout){.kind = PL_MIRRORED};
+    if (!kind)
+        return false;
+    if (!strcmp(kind, "mirrored"))
+        return true;
+    l->kind = PL_PARTIAL;
+    if (!strcmp(kind, "partial"))
+        return true;
+    l->kind = PL_SPLIT;
+    if (strcmp(kind, "split") != 0)
+        return bad(p, PL_BAD_ARGUMENT,
+                   "layout '%.40s'; mirrored, partial and split(...) are "
+                   "known",
+                   kind);
+    if (!need(p, '(') || !integer(p, 0, GRAPH_MAX_DIM - 1, &dim) ||
+        !need(p, ':'))
+        return false;
+    l->dim = (int)dim;
+    while (!accept(p, ')')) {
+        if (l->n_run == cap) { /* the old array is dropped, not freed */
+            pl_run *more;
+
+            cap = cap ? 2 * cap : 8;
+            more = arena_alloc(&p->arena, (size_t)cap, sizeof *more);
+            if (!more)
+                return bad(p, PL_NO_MEMORY, "out of memory for a layout");
+            if (run)
+                memcpy(more, run, (size_t)l->n_run * sizeof *run);
+            l->run = run = more;
+        }
+        if (!integer(p, 1, (int64_t)1 << 46, &run[l->n_run].len) ||
+            !need(p, '{') || !owners(p, &run[l->n_run].owners))
+            return false;
+        if (__builtin_add_overflow(l->period, run[l->n_run].len, &l->period))
+            return bad(p, PL_BAD_ARGUMENT, "the layout's period is too long");
+        l->n_run++;
+    }
+    return true;
+}
+
+static bool mark(struct parse *p, struct line *l)
+{
+    const char *w = word(p, "output, keep or want=");
+
+    if (!w)
+        return false;
+    if (!strcmp(w, "output"))
+        return l->output = true;
+    if (!strcmp(w, "keep"))
+        return l->keep = true;
+    if (strcmp(w, "want") != 0)
+        return bad(p, PL_BAD_ARGUMENT,
+                   "mark '!%.40s'; !output, !keep and !want= are known", w);
+    return l->has_want = need(p, '=') && layout(p, &l->want);
+}
+
+static bool read_float(struct parse *p, float *out)
+{
+    char *end;
+
+    skip_blanks(p);
+    *out = strtof(p->p, &end);
+    if (end == p->p || isspace((unsigned char)*p->p))
+        return expected(p, "a number");
+    p->p = end;
+    return true;
+}
+
+static bool read_int(struct parse *p, int *out)
+{
+    int64_t v;
+
+    if (!integer(p, INT32_MIN, INT32_MAX, &v))
+        return false;
+    *out = (int)v;
+    return true;
+}
+
+static bool read_int64(struct parse *p, int64_t *out)
+{
+    return integer(p, INT64_MIN, INT64_MAX, out);
+}
+
+static bool read_role(struct parse *p, struct line *l)
+{
+    const char *w = word(p, "a role");
+    int r = 0;
+
+    if (!w)
+        return false;
+    while (r < PL_ROLE_COUNT && strcasecmp(graph_role_names[r], w) != 0)
+        r++;
+    if (r == PL_ROLE_COUNT)
+        return bad(p, PL_BAD_ARGUMENT, "role '%.40s' is unknown", w);
+    l->role = (pl_role)r;
+    return true;
+}
+
+/* "eps=1e-06", "role=ffn_up" */
+static bool attribute(struct parse *p, struct line *l)
+{
+    const char *w = word(p, "an attribute or a mark");
+    int64_t layer;
+
+    if (!w || !need(p, '='))
+        return false;
+    if (l->op == OP_input || l->op == OP_weight || l->op == OP_cache) {
+        if (!strcmp(w, "layer")) {
+            if (!integer(p, 0, INT32_MAX, &layer))
+                return false;
+            l->layer = (int)layer;
+            return true;
+        }
+        if (!strcmp(w, "role") && l->op == OP_weight)
+            return read_role(p, l);
+        if (!strcmp(w, "values") && l->op == OP_cache)
+            return read_int(p, &l->attr.values);
+        return bad(p, PL_BAD_ARGUMENT, "%s has no attribute '%.40s'",
+                   op_info(l->op)->name, w);
+    }
+#define READ(type, name)                                                       \
+    if (!strcmp(w, #name))                                                     \
+        return _Generic(l->attr.name, float                                    \
+                        : read_float, int                                      \
+                        : read_int, default                                    \
+                        : read_int64)(p, &l->attr.name);
+    GRAPH_ATTR_MAP(READ)
+#undef READ
+    return bad(p, PL_BAD_ARGUMENT, "attribute '%.40s' is unknown", w);
+}
+
+/* "f32[n_tok, 64]" */
+static bool type(struct parse *p, struct line *l)
+{
+    const char *w = word(p, "a format");
+
+    if (!w)
+        return false;
+    l->format = format_from_name(w);
+    if (l->format == PL_FORMAT_COUNT)
+        return bad(p, PL_BAD_ARGUMENT, "format '%.40s' is unknown", w);
+    if (!need(p, '['))
+        return false;
+    do {
+        if (l->n_dim == GRAPH_MAX_DIM)
+            return expected(p, "']' behind four dimensions");
+        if (!dimension(p, &l->dim[l->n_dim++]))
+            return false;
+    } while (accept(p, ','));
+    return need(p, ']');
+}
+
+/* "matmul(x, w)", "input" */
+static bool operation(struct parse *p, struct line *l)
+{
+    const char *w = word(p, "an operation");
+
+    if (!w)
+        return false;
+    l->op = op_from_name(w);
+    if (l->op == OP_COUNT)
+        return bad(p, PL_BAD_ARGUMENT, "operation '%.40s' is unknown", w);
+    if (l->op == OP_input || l->op == OP_weight || l->op == OP_cache)
+        return true;
+    if (!need(p, '('))
+        return false;
+    do {
+        if (l->n_in == GRAPH_MAX_IN)
+            return expected(p, "')' behind four operands");
+        skip_blanks(p);
+        l->in[l->n_in] = -1;
+        if (*p->p == '-' && !graph_text_plain(p->p[1])) {
+            p->p++;
+        } else {
+            w = word(p, "an operand");
+            if (!w)
+                return false;
+            l->in[l->n_in] = pl_tensor_find(p->g, w);
+            if (l->in[l->n_in] < 0)
+                return bad(p, PL_BAD_ARGUMENT,
+                           "operand '%.80s' is no tensor above", w);
+        }
+        l->n_in++;
+    } while (accept(p, ','));
+    return need(p, ')');
+}
+
+static pl_tensor make(struct parse *p, const struct line *l)
+{
+    int64_t dim[GRAPH_MAX_DIM];
+    bool given = l->op == OP_reshape || l->op == OP_slice;
+    pl_tensor t;
+
+    for (int i = 0; i < l->n_dim; i++)
+        dim[i] = l->dim[i].n;
+    switch (l->op) {
+    case OP_input:
+        return pl_input(p->g, l->name, l->format, l->n_dim, l->dim);
+    case OP_weight:
+        return pl_weight(p->g, l->name, l->format, l->n_dim, dim, l->role);
+    case OP_cache:
+        if (l->n_dim != 3) {
+            bad(p, PL_BAD_ARGUMENT, "a cache is [n_slot, n_head, d_head]");
+            return -1;
+        }
+        return pl_cache(p->g, l->name, l->format, dim[1], dim[2],
+                        l->attr.values);
+    default:
+        t = graph_make(p->g, l->op, l->n_in, l->in, &l->attr,
+                       given ? l->n_dim : 0, l->dim);
+        pl_name(p->g, t, l->name);
+        return t;
+    }
+}
+
+/* The shape and format of the text are those of the tensor. */
+static bool check(struct parse *p, const struct line *l, pl_tensor t)
+{
+    const struct graph_node *n = &p->g->node[t];
+    char a[32], b[32];
+
+    if (n->format != l->format)
+        return bad(p, PL_BAD_ARGUMENT, "%s of '%.80s', %s by %s",
+                   format_info(l->format)->name, l->name,
+                   format_info(n->format)->name, op_info(n->op)->name);
+    if (n->n_dim != l->n_dim)
+        return bad(p, PL_BAD_ARGUMENT, "%d dimensions of '%.80s', %d by %s",
+                   l->n_dim, l->name, n->n_dim, op_info(n->op)->name);
+    for (int i = 0; i < n->n_dim; i++)
+        if (!dim_equal(n->dim[i], l->dim[i]))
+            return bad(p, PL_BAD_ARGUMENT,
+                       "dimension %d of '%.80s' is %s, %s by %s", i, l->name,
+                       dim_print(l->dim[i], a), dim_print(n->dim[i], b),
+                       op_info(n->op)->name);
+    return true;
+}
+
+static bool tensor(struct parse *p)
+{
+    struct line l = {.layer = -1};
+    pl_tensor t;
+
+    l.name = word(p, "a name");
+    if (!l.name || !need(p, ':') || !type(p, &l) || !need(p, '=') ||
+        !operation(p, &l))
+        return false;
+    while (!at_end(p))
+        if (accept(p, '!') ? !mark(p, &l) : !attribute(p, &l))
+            return false;
+    t = make(p, &l);
+    if (t >= 0 && l.has_want)
+        pl_want_layout(p->g, t, &l.want);
+    if (p->g->err.status != PL_OK)
+        return bad(p, p->g->err.status, "%s", p->g->err.message);
+    if (t < 0 || !check(p, &l, t))
+        return false;
+    if (l.layer >= 0)
+        p->g->node[t].layer = l.layer;
+    p->g->node[t].output = l.output;
+    p->g->node[t].keep = l.keep;
+    return true;
+}
+
+pl_status pl_graph_parse(pl_graph **out, const char *text, pl_err *err)
+{
+    struct parse p = {.p = text, .err = err};
+
+    *out = NULL;
+    PL_TRY(pl_graph_create(&p.g, err));
+    for (p.line = 1; *p.p && p.status == PL_OK; p.line++) {
+        if (!at_end(&p))
+            tensor(&p);
+        arena_fini(&p.arena);
+        arena_init(&p.arena);
+        if (*p.p == '\n')
+            p.p++;
+    }
+    if (p.status != PL_OK)
+        pl_graph_free(p.g);
+    else
+        *out = p.g;
+    return p.status;
+}

@@ -1,0 +1,592 @@
+/* Shapes: what each op demands of its operands and what it yields.
+ *
+ * Every function here reads n->in and n->attr, fills n->dim and says false with
+ * a message where something does not fit. Values are F32; ids and positions are
+ * I32; only leaves have other formats. */
+#include "graph/shape.h"
+
+#include "base/err.h"
+#include "quant/format.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const int64_t MAX_COUNT = (int64_t)1 << 46; /* values of a tensor */
+
+struct shape {
+    const pl_graph *g;
+    struct graph_node *n;
+    const struct graph_node *in[GRAPH_MAX_IN]; /* NULL: absent */
+    pl_err *err;
+};
+
+bool dim_equal(pl_dim a, pl_dim b)
+{
+    return a.n == b.n && (a.symbol == b.symbol || a.n == 0);
+}
+
+static pl_dim constant(int64_t n)
+{
+    return (pl_dim){n, PL_CONST};
+}
+
+static bool is_one(pl_dim d)
+{
+    return dim_equal(d, constant(1));
+}
+
+static bool is_dim(pl_dim d)
+{
+    return d.n >= 1 && (unsigned)d.symbol <= PL_N_SLOT;
+}
+
+const char *dim_print(pl_dim d, char buf[32])
+{
+    static const char *const names[] = {"", "n_tok", "n_out", "n_slot"};
+
+    if (d.symbol == PL_CONST)
+        snprintf(buf, 32, "%" PRId64, d.n);
+    else if (d.n == 1)
+        snprintf(buf, 32, "%s", names[d.symbol]);
+    else
+        snprintf(buf, 32, "%" PRId64 "*%s", d.n, names[d.symbol]);
+    return buf;
+}
+
+/* "name [n_tok, 64]" */
+static const char *show(const struct graph_node *n, char *buf, size_t size)
+{
+    size_t used = (size_t)snprintf(buf, size, "%s [", n->name);
+    char d[32];
+
+    for (int i = 0; i < n->n_dim && used < size; i++)
+        used += (size_t)snprintf(buf + used, size - used, "%s%s", i ? ", " : "",
+                                 dim_print(n->dim[i], d));
+    if (used < size)
+        snprintf(buf + used, size - used, "]");
+    return buf;
+}
+
+static bool fail(struct shape *s, const char *what)
+{
+    char a[160] = "", b[160] = "";
+
+    if (s->in[0])
+        show(s->in[0], a, sizeof a);
+    if (s->in[1])
+        show(s->in[1], b, sizeof b);
+    err_set(s->err, PL_BAD_ARGUMENT, "%s(%s%s%s): %s", op_info(s->n->op)->name,
+            a, *b ? ", " : "", b, what);
+    return false;
+}
+
+static bool result(struct shape *s, int n_dim, const pl_dim *dim)
+{
+    s->n->n_dim = n_dim;
+    if (n_dim != 0 && dim != s->n->dim)
+        memcpy(s->n->dim, dim, (size_t)n_dim * sizeof *dim);
+    return true;
+}
+
+static bool like(struct shape *s, const struct graph_node *x)
+{
+    return result(s, x->n_dim, x->dim);
+}
+
+static pl_dim last(const struct graph_node *x)
+{
+    return x->dim[x->n_dim - 1];
+}
+
+static bool is_packed_weight(const struct graph_node *x)
+{
+    return x->op == OP_weight;
+}
+
+static bool shape_gather_rows(struct shape *s)
+{
+    const struct graph_node *t = s->in[0], *ids = s->in[1];
+    pl_dim d[GRAPH_MAX_DIM];
+
+    if (t->n_dim != 2)
+        return fail(s, "the table needs two dimensions");
+    if (ids->format != PL_I32)
+        return fail(s, "ids must be I32");
+    if (ids->n_dim >= GRAPH_MAX_DIM)
+        return fail(s, "too many dimensions of ids");
+    memcpy(d, ids->dim, sizeof d);
+    d[ids->n_dim] = t->dim[1];
+    return result(s, ids->n_dim + 1, d);
+}
+
+static bool shape_matmul(struct shape *s)
+{
+    const struct graph_node *x = s->in[0], *w = s->in[1];
+    pl_dim d[GRAPH_MAX_DIM];
+
+    if (!is_packed_weight(w) || w->n_dim != 2)
+        return fail(s, "the second operand must be a weight [n, k]");
+    if (!dim_equal(last(x), w->dim[1]))
+        return fail(s, "the last dimensions differ");
+    memcpy(d, x->dim, sizeof d);
+    d[x->n_dim - 1] = w->dim[0];
+    return result(s, x->n_dim, d);
+}
+
+static bool expert_operands(struct shape *s)
+{
+    const struct graph_node *x = s->in[0], *w = s->in[1], *ids = s->in[2];
+
+    if (x->n_dim != 3)
+        return fail(s, "x needs dimensions [t, u, k]");
+    if (!is_packed_weight(w) || w->n_dim != 3)
+        return fail(s, "the second operand must be a weight [e, n, k]");
+    if (!ids || ids->format != PL_I32 || ids->n_dim != 2)
+        return fail(s, "ids must be I32 [t, u]");
+    if (!dim_equal(x->dim[2], w->dim[2]))
+        return fail(s, "the last dimensions differ");
+    if (!dim_equal(x->dim[0], ids->dim[0]) || ids->dim[1].symbol != PL_CONST ||
+        x->dim[1].symbol != PL_CONST)
+        return fail(s, "ids must be [t, u] with x's t and a constant u");
+    return true;
+}
+
+static bool shape_expert_matmul(struct shape *s)
+{
+    const struct graph_node *x = s->in[0];
+    pl_dim d[3];
+
+    if (!expert_operands(s))
+        return false;
+    if (!dim_equal(x->dim[1], s->in[2]->dim[1]) && !is_one(x->dim[1]))
+        return fail(s, "x must have ids' u slots, or one for all");
+    d[0] = x->dim[0];
+    d[1] = s->in[2]->dim[1];
+    d[2] = s->in[1]->dim[1];
+    return result(s, 3, d);
+}
+
+static bool shape_expert_down(struct shape *s)
+{
+    pl_dim d[2];
+
+    if (!expert_operands(s))
+        return false;
+    if (!dim_equal(s->in[0]->dim[1], s->in[2]->dim[1]))
+        return fail(s, "x must have ids' u slots");
+    d[0] = s->in[0]->dim[0];
+    d[1] = s->in[1]->dim[1];
+    return result(s, 2, d);
+}
+
+static bool shape_rms_norm(struct shape *s)
+{
+    const struct graph_node *x = s->in[0], *w = s->in[1];
+
+    if (w && (w->n_dim != 1 || !dim_equal(w->dim[0], last(x))))
+        return fail(s, "the weight must have x's last dimension");
+    if (last(x).symbol != PL_CONST)
+        return fail(s, "the last dimension must be constant");
+    return like(s, x);
+}
+
+static bool shape_rope(struct shape *s)
+{
+    const struct graph_node *x = s->in[0], *pos = s->in[1], *f = s->in[2];
+    int n = s->n->attr.n_rot;
+
+    if (x->n_dim != 3)
+        return fail(s, "x needs dimensions [t, h, d]");
+    if (!pos || pos->format != PL_I32 || pos->n_dim != 1 ||
+        !dim_equal(pos->dim[0], x->dim[0]))
+        return fail(s, "positions must be I32 [t]");
+    if (n < 2 || n % 2 || n > last(x).n || last(x).symbol != PL_CONST)
+        return fail(s, "n_rot must be even, at least 2 and at most d");
+    if (f && (f->n_dim != 1 || !dim_equal(f->dim[0], constant(n / 2))))
+        return fail(s, "frequency factors must be [n_rot / 2]");
+    if (!(s->n->attr.base > 0))
+        return fail(s, "the frequency base must be positive");
+    return like(s, x);
+}
+
+static bool shape_cache_write(struct shape *s)
+{
+    const struct graph_node *c = s->in[0], *x = s->in[1];
+
+    if (c->op != OP_cache)
+        return fail(s, "the first operand must be a cache");
+    if (!x || x->n_dim != 3 || !dim_equal(x->dim[1], c->dim[1]) ||
+        !dim_equal(x->dim[2], c->dim[2]))
+        return fail(s, "x must be [t, n_head, d_head] of the cache");
+    if (x->dim[0].symbol != PL_N_TOK || x->dim[0].n != 1)
+        return fail(s, "x must have one row a token of the step");
+    s->n->attr.values = c->attr.values;
+    return like(s, c);
+}
+
+static bool is_cache(const struct graph_node *x, bool values)
+{
+    return x && (x->op == OP_cache || x->op == OP_cache_write) &&
+           x->attr.values == values;
+}
+
+static bool shape_attention(struct shape *s)
+{
+    const struct graph_node *q = s->in[0], *k = s->in[1], *v = s->in[2];
+    const struct graph_node *sinks = s->in[3];
+    pl_dim d[3];
+
+    if (!is_cache(k, false) || !is_cache(v, true))
+        return fail(s, "keys and values must be caches of those kinds");
+    if (q->n_dim != 3 || !dim_equal(q->dim[2], k->dim[2]))
+        return fail(s, "q must be [t, n_head, d] with the keys' d");
+    if (q->dim[0].symbol != PL_N_TOK || q->dim[0].n != 1)
+        return fail(s, "q must have one row a token of the step");
+    if (!dim_equal(k->dim[1], v->dim[1]) || q->dim[1].n % k->dim[1].n)
+        return fail(s, "the heads of q must be a multiple of the cache's");
+    if (sinks && (sinks->n_dim != 1 || !dim_equal(sinks->dim[0], q->dim[1])))
+        return fail(s, "sinks must be [n_head]");
+    if (s->n->attr.window < 0)
+        return fail(s, "the window must not be negative");
+    memcpy(d, q->dim, sizeof d);
+    d[2] = v->dim[2];
+    return result(s, 3, d);
+}
+
+static bool shape_softmax(struct shape *s)
+{
+    if (last(s->in[0]).symbol != PL_CONST)
+        return fail(s, "the last dimension must be constant");
+    return like(s, s->in[0]);
+}
+
+static bool is_gating(int g)
+{
+    return g >= 0 && g <= PL_GATING_SOFTMAX_SELECTED;
+}
+
+static bool shape_router_topk(struct shape *s)
+{
+    const struct graph_node *x = s->in[0], *b = s->in[1];
+    struct graph_attr *a = &s->n->attr;
+    int64_t e = last(x).n;
+    pl_dim d[GRAPH_MAX_DIM];
+
+    if (last(x).symbol != PL_CONST || a->n_used < 1 || a->n_used > e)
+        return fail(s, "1 <= n_used <= n_expert is wanted");
+    if (b && (b->n_dim != 1 || !dim_equal(b->dim[0], last(x))))
+        return fail(s, "the bias must be [n_expert]");
+    if (!is_gating(a->gating))
+        return fail(s, "unknown gating");
+    if (a->n_group > 1 &&
+        (e % a->n_group || e < 2 * a->n_group || a->n_group_used < 1 ||
+         a->n_group_used > a->n_group ||
+         e / a->n_group * a->n_group_used < a->n_used))
+        return fail(s, "expert groups do not fit");
+    memcpy(d, x->dim, sizeof d);
+    d[x->n_dim - 1].n = a->n_used;
+    s->n->format = PL_I32;
+    return result(s, x->n_dim, d);
+}
+
+static bool shape_router_weights(struct shape *s)
+{
+    const struct graph_node *x = s->in[0], *ids = s->in[1];
+
+    if (!ids || ids->format != PL_I32 || ids->n_dim != x->n_dim)
+        return fail(s, "ids must be I32 [*, n_used]");
+    if (last(ids).symbol != PL_CONST)
+        return fail(s, "n_used must be constant");
+    if (!is_gating(s->n->attr.gating))
+        return fail(s, "unknown gating");
+    for (int i = 0; i + 1 < ids->n_dim; i++)
+        if (!dim_equal(ids->dim[i], x->dim[i]))
+            return fail(s, "ids must have the logits' rows");
+    return like(s, ids);
+}
+
+static bool elementwise(struct shape *s)
+{
+    const struct graph_node *a = s->in[0], *b = s->in[1];
+    pl_dim d[GRAPH_MAX_DIM];
+    int n;
+
+    if (!b)
+        return fail(s, "two operands are wanted");
+    n = a->n_dim > b->n_dim ? a->n_dim : b->n_dim;
+    for (int i = 1; i <= n; i++) { /* from the right */
+        pl_dim x = i <= a->n_dim ? a->dim[a->n_dim - i] : constant(1);
+        pl_dim y = i <= b->n_dim ? b->dim[b->n_dim - i] : constant(1);
+
+        if (!dim_equal(x, y) && !is_one(x) && !is_one(y))
+            return fail(s, "the shapes do not broadcast");
+        d[n - i] = is_one(x) ? y : x;
+    }
+    return result(s, n, d);
+}
+
+static bool same(struct shape *s)
+{
+    return like(s, s->in[0]);
+}
+
+static bool shape_sum(struct shape *s)
+{
+    const struct graph_node *x = s->in[0];
+    pl_dim d[GRAPH_MAX_DIM];
+
+    if (x->n_dim < 2)
+        return fail(s, "at least two dimensions are wanted");
+    if (x->dim[x->n_dim - 2].symbol != PL_CONST)
+        return fail(s, "the summed dimension must be constant");
+    memcpy(d, x->dim, sizeof d);
+    d[x->n_dim - 2] = last(x);
+    return result(s, x->n_dim - 1, d);
+}
+
+static bool shape_cast(struct shape *s)
+{
+    int f = s->n->attr.format;
+
+    if (f != PL_F32 && f != PL_F16 && f != PL_BF16)
+        return fail(s, "F32, F16 or BF16 is wanted");
+    return like(s, s->in[0]);
+}
+
+static bool shape_reshape(struct shape *s)
+{
+    const struct graph_node *x = s->in[0];
+    int64_t a = 1, b = 1;
+    pl_symbol sa = PL_CONST, sb = PL_CONST;
+
+    if (s->n->n_dim < 1)
+        return fail(s, "no shape is given");
+    for (int i = 0; i < x->n_dim; i++) {
+        a *= x->dim[i].n;
+        sa = x->dim[i].symbol != PL_CONST ? x->dim[i].symbol : sa;
+    }
+    for (int i = 0; i < s->n->n_dim; i++) {
+        if (!is_dim(s->n->dim[i]) ||
+            __builtin_mul_overflow(b, s->n->dim[i].n, &b))
+            return fail(s, "the given shape is out of range");
+        sb = s->n->dim[i].symbol != PL_CONST ? s->n->dim[i].symbol : sb;
+    }
+    if (a != b || sa != sb)
+        return fail(s, "the given shape has another number of values");
+    return true;
+}
+
+static bool shape_permute(struct shape *s)
+{
+    const struct graph_node *x = s->in[0];
+    const struct graph_attr *a = &s->n->attr;
+    int p[GRAPH_MAX_DIM] = {a->perm0, a->perm1, a->perm2, a->perm3};
+    unsigned seen = 0;
+    pl_dim d[GRAPH_MAX_DIM];
+
+    for (int i = 0; i < x->n_dim; i++) {
+        if (p[i] < 0 || p[i] >= x->n_dim || seen >> p[i] & 1)
+            return fail(s, "not a permutation of the dimensions");
+        seen |= 1u << p[i];
+        d[i] = x->dim[p[i]];
+    }
+    return result(s, x->n_dim, d);
+}
+
+static bool shape_slice(struct shape *s)
+{
+    const struct graph_node *x = s->in[0];
+    int axis = s->n->attr.axis;
+    int64_t start = s->n->attr.start;
+
+    if (axis < 0 || axis >= x->n_dim || x->dim[axis].symbol != PL_CONST)
+        return fail(s, "the axis must be a constant dimension");
+    if (s->n->n_dim != x->n_dim)
+        return fail(s, "the given shape has another number of dimensions");
+    for (int i = 0; i < x->n_dim; i++)
+        if (i != axis && !dim_equal(s->n->dim[i], x->dim[i]))
+            return fail(s, "only the axis may change");
+    if (s->n->dim[axis].symbol != PL_CONST)
+        return fail(s, "the range must be constant");
+    if (start < 0 || s->n->dim[axis].n < 1 || start > x->dim[axis].n ||
+        s->n->dim[axis].n > x->dim[axis].n - start)
+        return fail(s, "the range does not lie inside the axis");
+    return true;
+}
+
+static bool shape_concat(struct shape *s)
+{
+    const struct graph_node *x = s->in[0];
+    int axis = s->n->attr.axis;
+    pl_dim d[GRAPH_MAX_DIM];
+
+    if (axis < 0 || axis >= x->n_dim || x->dim[axis].symbol != PL_CONST)
+        return fail(s, "the axis must be a constant dimension");
+    memcpy(d, x->dim, sizeof d);
+    for (int j = 1; j < s->n->n_in; j++) {
+        const struct graph_node *y = s->in[j];
+
+        if (!y || y->n_dim != x->n_dim)
+            return fail(s, "the numbers of dimensions differ");
+        for (int i = 0; i < x->n_dim; i++)
+            if (i == axis ? y->dim[i].symbol != PL_CONST
+                          : !dim_equal(x->dim[i], y->dim[i]))
+                return fail(s, "only the axis may differ");
+        d[axis].n += y->dim[axis].n;
+    }
+    return result(s, x->n_dim, d);
+}
+
+#define shape_add        elementwise
+#define shape_sub        elementwise
+#define shape_mul        elementwise
+#define shape_div        elementwise
+#define shape_swiglu     elementwise
+#define shape_geglu      elementwise
+#define shape_swiglu_oai elementwise
+#define shape_scale      same
+#define shape_clamp      same
+#define shape_sqr        same
+#define shape_sqrt       same
+#define shape_exp        same
+#define shape_tanh       same
+#define shape_sigmoid    same
+#define shape_softplus   same
+#define shape_silu       same
+#define shape_gelu       same
+#define shape_relu       same
+#define shape_contiguous same
+
+static bool (*const shapes[OP_COUNT])(struct shape *) = {
+#define OP(name, dims, partial, refused) [OP_##name] = shape_##name,
+#include "graph/ops.def"
+#undef OP
+};
+
+/* How many operands the op needs, and how many it takes; optional ones come
+ * last. */
+static void operands(enum op op, int *need, int *most)
+{
+    const char *d = op_info(op)->dims;
+
+    *need = *most = 1;
+    if (op == OP_concat)
+        *most = GRAPH_MAX_IN;
+    if (!strcmp(d, "MOVE"))
+        return;
+    for (; *d != '-'; d++)
+        *most += *d == ',';
+    *need = *most;
+    for (d = op_info(op)->dims; *d != '-'; d++)
+        *need -= *d == '?';
+}
+
+bool shape_infer(const pl_graph *g, struct graph_node *n, pl_err *err)
+{
+    struct shape s = {.g = g, .n = n, .err = err};
+    int n_symbol = 0, need, most;
+    int64_t count = 1;
+
+    if ((unsigned)n->op >= OP_COUNT || !shapes[n->op]) {
+        err_set(err, PL_BAD_ARGUMENT, "op %d: a leaf is no op on operands",
+                (int)n->op);
+        return false;
+    }
+    operands(n->op, &need, &most);
+    while (n->n_in > need && n->in[n->n_in - 1] < 0 && n->op != OP_concat)
+        n->n_in--;
+    if (n->n_in < need || n->n_in > most) {
+        err_set(err, PL_BAD_ARGUMENT,
+                "%s: %d operands, where %d to %d are wanted",
+                op_info(n->op)->name, n->n_in, need, most);
+        return false;
+    }
+    for (int i = 0; i < n->n_in; i++) {
+        if (n->in[i] < 0) {
+            err_set(err, PL_BAD_ARGUMENT, "%s: operand %d is missing",
+                    op_info(n->op)->name, i);
+            return false;
+        }
+        s.in[i] = &g->node[n->in[i]];
+        if (s.in[i]->op == OP_cache_write && n->op != OP_attention)
+            return fail(&s, "only attention reads a written cache");
+        if (s.in[i]->op == OP_cache && n->op != OP_attention &&
+            n->op != OP_cache_write)
+            return fail(&s, "only attention and cache_write take a cache");
+        if (s.in[i]->format == PL_I32 && n->op != OP_reshape &&
+            !(i > 0 && (n->op == OP_gather_rows || n->op == OP_rope ||
+                        n->op == OP_router_weights ||
+                        n->op == OP_expert_matmul || n->op == OP_expert_down)))
+            return fail(&s, "an I32 operand where values are wanted");
+        if (s.in[i]->op == OP_weight && s.in[i]->format != PL_F32 &&
+            s.in[i]->format != PL_F16 && s.in[i]->format != PL_BF16 &&
+            !((n->op == OP_gather_rows && i == 0) ||
+              ((n->op == OP_matmul || n->op == OP_expert_matmul ||
+                n->op == OP_expert_down) &&
+               i == 1)))
+            return fail(&s, "a quantized weight is read by matmul and "
+                            "gather_rows alone");
+    }
+    n->format = PL_F32;
+    if (n->op == OP_reshape)
+        n->format = s.in[0]->format == PL_I32 ? PL_I32 : PL_F32;
+    if (!shapes[n->op](&s))
+        return false;
+    if (n->op == OP_cache_write)
+        n->format = s.in[0]->format;
+    for (int i = 0; i < n->n_dim; i++) {
+        if (n->dim[i].n < 1)
+            return fail(&s, "a dimension of size 0");
+        if (__builtin_mul_overflow(count, n->dim[i].n, &count) ||
+            count > MAX_COUNT)
+            return fail(&s, "the result has more than 2^46 values");
+        n_symbol += n->dim[i].symbol != PL_CONST;
+    }
+    if (n_symbol > 1)
+        return fail(&s, "more than one symbolic dimension");
+    return true;
+}
+
+bool shape_leaf(const struct graph_node *n, pl_err *err)
+{
+    int block = format_info(n->format)->block;
+    int n_symbol = 0;
+    int64_t count = 1;
+
+    for (int i = 0; i < n->n_dim; i++) {
+        if (!is_dim(n->dim[i]) ||
+            __builtin_mul_overflow(count, n->dim[i].n, &count) ||
+            count > MAX_COUNT) {
+            err_set(err, PL_BAD_ARGUMENT,
+                    "%s: dimension %d is %" PRId64
+                    "; sizes are positive and at most 2^46 in all",
+                    n->name, i, n->dim[i].n);
+            return false;
+        }
+        n_symbol += n->dim[i].symbol != PL_CONST;
+    }
+    if (n_symbol > 1) {
+        err_set(err, PL_BAD_ARGUMENT, "%s: more than one symbolic dimension",
+                n->name);
+        return false;
+    }
+    if (last(n).n % block) {
+        err_set(err, PL_BAD_ARGUMENT,
+                "%s: rows of %" PRId64 " values; %s needs a multiple of %d",
+                n->name, last(n).n, format_info(n->format)->name, block);
+        return false;
+    }
+    if (n->op == OP_input && n->format != PL_F32 && n->format != PL_I32) {
+        err_set(err, PL_BAD_ARGUMENT, "%s: inputs are F32 or I32", n->name);
+        return false;
+    }
+    if (n->op == OP_cache && n->format != PL_F32 && n->format != PL_F16 &&
+        n->format != PL_BF16 && n->format != PL_Q8_0) {
+        err_set(err, PL_UNSUPPORTED,
+                "%s: a cache of %s; F32, F16, BF16 and Q8_0 are offered",
+                n->name, format_info(n->format)->name);
+        return false;
+    }
+    return true;
+}

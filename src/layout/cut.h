@@ -1,0 +1,22 @@
+/* Where PARTIAL values are summed: a minimum vertex cut on the data flow. */
+#ifndef LAYOUT_CUT_H
+#define LAYOUT_CUT_H
+
+#include "base/arena.h"
+#include "pl.h"
+
+/* A region: vertices 0..n-1 are PARTIAL values in graph order. */
+struct cut_graph {
+    int n;
+    int64_t *bytes; /* [n] price of reducing the value */
+    bool *born;     /* [n] a contraction makes it */
+    bool *needed;   /* [n] some reader needs the sum */
+    int n_edge;
+    int *from, *to; /* [n_edge] the value flows on, still PARTIAL */
+};
+
+/* Marks the values to reduce: of all minimum cuts the one nearest the
+ * contractions. cut[n]. */
+pl_status cut_minimum(const struct cut_graph *g, bool *cut, pl_err *err);
+
+#endif

@@ -1,0 +1,122 @@
+/* Layouts as values: compare, print, map; and the one iterator over pieces.
+ *
+ * pl_layout (pl.h) says how a group of ranks holds one logical tensor. Layouts
+ * are immutable and live in an arena. "Normal" form: neighbouring runs of equal
+ * owners are merged, the period is the shortest there is, and a split that
+ * gives everybody everything is MIRRORED. Here nothing knows devices: a device
+ * is the set of ranks that it carries. */
+#ifndef LAYOUT_LAYOUT_H
+#define LAYOUT_LAYOUT_H
+
+#include "base/arena.h"
+#include "pl.h"
+
+typedef uint64_t rankset;
+
+static inline rankset ranks_all(int n)
+{
+    return n >= 64 ? ~(rankset)0 : ((rankset)1 << n) - 1;
+}
+
+/* The rank that counts an index in a sum. */
+static inline int rank_first(rankset s)
+{
+    return s ? __builtin_ctzll(s) : -1;
+}
+
+extern const pl_layout layout_mirrored, layout_partial;
+
+bool layout_equal(const pl_layout *a, const pl_layout *b);
+
+/* True if every rank holds under `have` what it would under `want` (both not
+ * PARTIAL; size of the split dimension). */
+bool layout_contains(const pl_layout *have, const pl_layout *want,
+                     int64_t size);
+
+/* Normal form of runs over a dimension of `size`; NULL: out of memory. */
+const pl_layout *layout_split(struct arena *a, int dim, int64_t size, int n_run,
+                              const pl_run *run, int n_rank);
+
+/* Owners of each index of [0, size) under a SPLIT of that dimension, written
+ * run by run through this walker. */
+struct run_walk {
+    const pl_layout *l;
+    int64_t pos, size; /* start of the current run; size of the dimension */
+    int i;             /* index of the current run */
+    int64_t left;      /* of the current run, cut off at size */
+};
+bool run_walk_first(struct run_walk *w, const pl_layout *l, int64_t size);
+bool run_walk_next(struct run_walk *w);
+static inline rankset run_walk_owners(const struct run_walk *w)
+{
+    return w->l->run[w->i].owners;
+}
+
+/* Checks a layout given from outside: dimension, run lengths, period, owners
+ * below n_rank and not empty; a run's cuts at multiples of `grain`. */
+pl_status layout_check(const pl_layout *l, int n_dim, const int64_t *size,
+                       int n_rank, const char *name, pl_err *err);
+
+/* "mirrored", "split(1: 3 {0,1} 2 {2})"; truncated to fit. */
+const char *layout_print(const pl_layout *l, char *buf, size_t size);
+
+/* What a device that carries `ranks` stores of a dimension: each index once,
+ * ascending. One entry per interval inside a period. */
+struct layout_part {
+    int64_t log, loc, n; /* logical and local start, length */
+    rankset owners;
+};
+struct layout_local {
+    int64_t size, local;          /* of the dimension: logical, stored here */
+    int64_t period, local_period; /* period == size and one part if whole */
+    int n_part;
+    const struct layout_part *part;
+};
+/* l SPLIT or not (then whole). False: out of memory. */
+bool layout_local_init(struct layout_local *out, struct arena *a,
+                       const pl_layout *l, int64_t size, rankset ranks);
+/* Stored indices without building the table. */
+int64_t layout_local_size(const pl_layout *l, int64_t size, rankset ranks);
+/* Local index of a logical one, or -1 if not stored. */
+int64_t layout_local_index(const struct layout_local *m, int64_t log);
+/* Number of stored indices below `log`. */
+int64_t layout_local_below(const struct layout_local *m, int64_t log);
+
+/* Pieces ----------------------------------------------------------------- */
+
+/* A tensor as a group holds it. Values, not bytes: blocks of quantized formats
+ * are the caller's business (it widens ranges to them). */
+struct layout_tensor {
+    int n_dim;
+    int64_t dim[4];          /* logical, outermost first */
+    const pl_layout *layout; /* MIRRORED or SPLIT; PARTIAL counts as MIRRORED */
+    int n_dev;
+    const rankset *dev; /* ranks of each device */
+};
+
+/* A strided view of the logical tensor: index i of the view is value
+ * start + sum index_d * stride_d. A whole tensor or any range [begin, end) of
+ * it is the view {1 dimension, end - begin, stride 1, start begin}. */
+struct layout_view {
+    int n_dim;
+    int64_t dim[4], stride[4];
+    int64_t start;
+};
+
+struct layout_piece {
+    int dev;
+    int64_t local; /* value offset in that device's storage */
+    int64_t view;  /* value offset in the view, counted in its own order */
+    int64_t log;   /* value offset in the logical tensor */
+    int64_t n;     /* consecutive in all three */
+};
+
+/* Calls `each` for every maximal piece in the view's order, for every device
+ * that stores it. Stops at the first status that is not PL_OK and returns it.
+ * NO_MEMORY if its tables cannot be allocated. */
+typedef pl_status layout_piece_fn(void *user, const struct layout_piece *p);
+pl_status layout_pieces(const struct layout_tensor *t,
+                        const struct layout_view *v, layout_piece_fn *each,
+                        void *user, pl_err *err);
+
+#endif

@@ -1,0 +1,177 @@
+/* Reshape, permute, slice and concat move runs: the result's layout is a pure
+ * function of the operand's. Where runs cannot express it, the caller gathers
+ * the operand first. */
+#include "layout/rules.h"
+
+enum { MAX_RUNS = 4096 }; /* of an unrolled range; beyond that, gather */
+
+static const pl_layout *with_dim(struct arena *a, const pl_layout *x, int dim)
+{
+    pl_layout *l = arena_alloc(a, 1, sizeof *l);
+
+    if (!l)
+        return NULL;
+    *l = *x;
+    l->dim = dim;
+    return l;
+}
+
+/* The layout of indices [start, start + len) of x's split dimension. */
+static bool cut_range(struct arena *a, const pl_layout *x, int64_t size,
+                      int64_t start, int64_t len, int n_rank,
+                      const pl_layout **out)
+{
+    struct run_walk w;
+    pl_run *run;
+    int n = 0, cap = 0;
+
+    if (start % x->period == 0 && len % x->period == 0) {
+        *out = x;
+        return true;
+    }
+    run_walk_first(&w, x, size);
+    do {
+        cap += w.pos < start + len && w.pos + w.left > start;
+    } while (cap <= MAX_RUNS && run_walk_next(&w));
+    if (cap > MAX_RUNS)
+        return true; /* *out stays NULL */
+    run = arena_alloc(a, (size_t)cap, sizeof *run);
+    if (!run)
+        return false;
+    run_walk_first(&w, x, size);
+    do {
+        int64_t lo = w.pos > start ? w.pos : start;
+        int64_t hi =
+            w.pos + w.left < start + len ? w.pos + w.left : start + len;
+
+        if (lo < hi)
+            run[n++] = (pl_run){hi - lo, run_walk_owners(&w)};
+    } while (run_walk_next(&w));
+    *out = layout_split(a, x->dim, len, n, run, n_rank);
+    return *out != NULL;
+}
+
+/* Old and new dimensions fall into groups of equal products; inside a group
+ * the split dimension is flattened (its runs scaled by what lies below it) and
+ * then found again as one new dimension. */
+static bool reshape(struct arena *a, const struct graph_node *x,
+                    const struct graph_node *n, const pl_layout *l, int n_rank,
+                    const pl_layout **out)
+{
+    int i = 0, j = 0;
+
+    while (i < x->n_dim && j < n->n_dim) {
+        int i0 = i, j0 = j;
+        int64_t p = x->dim[i++].n, q = n->dim[j++].n, below = 1, period;
+        bool symbolic;
+
+        while (p != q)
+            if (p < q)
+                p *= x->dim[i++].n;
+            else
+                q *= n->dim[j++].n;
+        if (i == x->n_dim) /* trailing ones */
+            j = n->n_dim;
+        if (j == n->n_dim)
+            i = x->n_dim;
+        if (l->dim < i0 || l->dim >= i)
+            continue;
+        symbolic = false;
+        for (int d = i0; d < i; d++)
+            symbolic |= x->dim[d].symbol != PL_CONST;
+        for (int d = l->dim + 1; d < i; d++)
+            below *= x->dim[d].n;
+        if (symbolic) /* only where the symbolic one lies outside */
+            for (int d = l->dim; d < i; d++)
+                if (x->dim[d].symbol != PL_CONST)
+                    return true;
+        period = l->period * below;
+        below = 1; /* now of the new dimensions */
+        for (int d = j - 1; d >= j0; below *= n->dim[d].n, d--) {
+            bool fits = n->dim[d].symbol == PL_CONST && period % below == 0 &&
+                        n->dim[d].n % (period / below) == 0;
+            int64_t scale = period / l->period;
+            pl_run *run;
+
+            if (n->dim[d].symbol != PL_CONST)
+                break;
+            for (int k = 0; fits && k < l->n_run; k++)
+                fits = l->run[k].len * scale % below == 0;
+            if (!fits)
+                continue;
+            run = arena_alloc(a, (size_t)l->n_run, sizeof *run);
+            if (!run)
+                return false;
+            for (int k = 0; k < l->n_run; k++)
+                run[k] =
+                    (pl_run){l->run[k].len * scale / below, l->run[k].owners};
+            *out = layout_split(a, d, n->dim[d].n, l->n_run, run, n_rank);
+            return *out != NULL;
+        }
+        return true;
+    }
+    return true;
+}
+
+static bool concat(struct arena *a, const pl_graph *g,
+                   const struct graph_node *n, const pl_layout *const *x,
+                   int n_rank, const pl_layout **out)
+{
+    int axis = n->attr.axis, k = 0, cap = 0;
+    pl_run *run;
+    struct run_walk w;
+
+    for (int i = 0; i < n->n_in; i++) {
+        if (x[i]->kind != PL_SPLIT || x[i]->dim != axis)
+            return true;
+        cap +=
+            x[i]->n_run * (int)(g->node[n->in[i]].dim[axis].n / x[i]->period);
+        if (cap > MAX_RUNS)
+            return true;
+    }
+    run = arena_alloc(a, (size_t)cap, sizeof *run);
+    if (!run)
+        return false;
+    for (int i = 0; i < n->n_in; i++) {
+        run_walk_first(&w, x[i], g->node[n->in[i]].dim[axis].n);
+        do
+            run[k++] = (pl_run){w.left, run_walk_owners(&w)};
+        while (run_walk_next(&w));
+    }
+    *out = layout_split(a, axis, n->dim[axis].n, k, run, n_rank);
+    return *out != NULL;
+}
+
+bool move_layout(struct arena *a, const pl_graph *g, const struct graph_node *n,
+                 const pl_layout *const *x, int n_rank, const pl_layout **out)
+{
+    const struct graph_node *op = &g->node[n->in[0]];
+    const struct graph_attr *at = &n->attr;
+    int p[GRAPH_MAX_DIM] = {at->perm0, at->perm1, at->perm2, at->perm3};
+
+    *out = NULL;
+    if (n->op == OP_concat)
+        return concat(a, g, n, x, n_rank, out);
+    if (x[0]->kind != PL_SPLIT) {
+        *out = x[0];
+        return true;
+    }
+    switch (n->op) {
+    case OP_permute:
+        for (int d = 0; d < n->n_dim; d++)
+            if (p[d] == x[0]->dim)
+                *out = with_dim(a, x[0], d);
+        return *out != NULL;
+    case OP_slice:
+        if (at->axis != x[0]->dim) {
+            *out = x[0];
+            return true;
+        }
+        return cut_range(a, x[0], op->dim[at->axis].n, at->start,
+                         n->dim[at->axis].n, n_rank, out);
+    case OP_reshape:
+        return reshape(a, op, n, x[0], n_rank, out);
+    default:
+        return true;
+    }
+}

@@ -1,0 +1,648 @@
+/* From a graph and the layouts of its leaves to the numeric plan.
+ *
+ * One pass in graph order chooses each node's layout among "all MIRRORED" and
+ * "split one letter as an operand is split", by the logical bytes of the
+ * conversions; PARTIAL values flow on wherever a row allows. A minimum vertex
+ * cut then says where they are summed. A second pass, with the cut known,
+ * settles all layouts, and a third writes nodes and conversions. Nothing here
+ * knows an op: rows of ops.def and move.c say it all. */
+#include "layout/numeric.h"
+
+#include "base/err.h"
+#include "layout/cut.h"
+#include "layout/rules.h"
+#include "quant/format.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const struct graph_sizes numeric_reference_sizes = {512, 1, 512};
+
+static const char *const kind_names[] = {
+#define ROW(name, text) text,
+    NUM_KIND_MAP(ROW)
+#undef ROW
+};
+
+const char *num_kind_name(enum num_kind k)
+{
+    return kind_names[k];
+}
+
+/* What a node decided. */
+struct choice {
+    const pl_layout *result; /* before reduction; PARTIAL possible */
+    const pl_layout *want[GRAPH_MAX_IN]; /* PARTIAL: passes through */
+    const pl_layout *sum; /* layout of the summed letter, if it was split */
+};
+
+struct pass {
+    struct numeric *p;
+    const pl_graph *g;
+    struct arena *a;
+    struct choice *choice;  /* [n_node] */
+    const pl_layout **have; /* [n_node] as readers see it now */
+    bool *cut;              /* [n_node] summed here (second pass) */
+    const pl_layout *const *leaf;
+    pl_err *err;
+};
+
+static const int64_t NEVER = INT64_MAX / 8, LAST_RESORT = INT64_MAX / 64;
+
+static int64_t bytes_of(const pl_graph *g, int i)
+{
+    return 4 * graph_count(&g->node[i], &numeric_reference_sizes);
+}
+
+static bool holds_cache(const struct graph_node *n)
+{
+    return n->op == OP_cache || n->op == OP_cache_write;
+}
+
+/* Price of handing operand `i` of node `n` over as `want`. */
+static int64_t price(const struct pass *s, const struct graph_node *n, int i,
+                     const pl_layout *want)
+{
+    const struct graph_node *x = &s->g->node[n->in[i]];
+    const pl_layout *have = s->have[n->in[i]];
+    int64_t size = want->kind == PL_SPLIT   ? x->dim[want->dim].n
+                   : have->kind == PL_SPLIT ? x->dim[have->dim].n
+                                            : 1;
+
+    if (have->kind == PL_PARTIAL)
+        return bytes_of(s->g, n->in[i]);
+    if (holds_cache(x))
+        return n->op == OP_cache_write ? (layout_equal(have, want) ? 0 : NEVER)
+               : layout_contains(have, want, size) ? 0
+                                                   : NEVER;
+    if (layout_contains(have, want, size))
+        return 0;
+    return x->op == OP_weight ? LAST_RESORT : bytes_of(s->g, n->in[i]);
+}
+
+/* PARTIAL operands that the row lets through, the others being MIRRORED. */
+static bool passes(const struct pass *s, const struct graph_node *n)
+{
+    unsigned partial = 0, split = 0, rule = op_info(n->op)->partial;
+
+    for (int i = 0; i < n->n_in; i++) {
+        if (n->in[i] < 0)
+            continue;
+        if (s->have[n->in[i]]->kind == PL_PARTIAL)
+            partial |= 1u << i;
+        else if (s->have[n->in[i]]->kind == PL_SPLIT)
+            split |= 1u << i;
+    }
+    if (!partial || split)
+        return false;
+    if (rule & OP_SUM)
+        return true;
+    return (rule & OP_ONE) && (partial & (partial - 1)) == 0 &&
+           (partial & rule & 0xff);
+}
+
+static void mirrored(const struct graph_node *n, struct choice *c)
+{
+    c->result = &layout_mirrored;
+    c->sum = NULL;
+    for (int i = 0; i < n->n_in; i++)
+        c->want[i] = &layout_mirrored;
+}
+
+/* Candidate: split letters `sp` everywhere. Price in *cost, NEVER if illegal. */
+static pl_status candidate(struct pass *s, const struct graph_node *n,
+                           const struct node_letters *l,
+                           const struct rule_split *sp, int node,
+                           struct choice *c, int64_t *cost)
+{
+    enum rule_fit f;
+
+    *cost = 0;
+    c->sum = NULL;
+    for (int i = 0; i < n->n_in; i++) {
+        c->want[i] = &layout_mirrored;
+        if (n->in[i] < 0)
+            continue;
+        f = rules_project(s->a, sp, l->in[i], s->g->node[n->in[i]].n_dim,
+                          s->g->node[n->in[i]].dim, s->p->n_rank, &c->want[i]);
+        if (f == RULE_NO_MEMORY)
+            return err_no_memory(s->err, "layouts");
+        if (f == RULE_ILLEGAL) {
+            *cost = NEVER;
+            return PL_OK;
+        }
+        *cost += price(s, n, i, c->want[i]);
+        if (*cost >= NEVER)
+            return PL_OK;
+    }
+    f = rules_project(s->a, sp, l->out, n->n_dim, n->dim, s->p->n_rank,
+                      &c->result);
+    if (f == RULE_NO_MEMORY)
+        return err_no_memory(s->err, "layouts");
+    if (f == RULE_ILLEGAL)
+        *cost = NEVER;
+    if (f == RULE_FREE) {
+        c->result = &layout_partial;
+        c->sum = sp->l;
+        *cost += bytes_of(s->g, node);
+    }
+    return PL_OK;
+}
+
+static pl_status choose_by_letters(struct pass *s, int node)
+{
+    const struct graph_node *n = &s->g->node[node];
+    struct choice best, c;
+    int64_t best_cost = 0, cost;
+    struct node_letters l;
+    bool any = false;
+
+    for (int i = 0; i < n->n_in; i++)
+        any |= n->in[i] >= 0 && s->have[n->in[i]]->kind == PL_SPLIT;
+    mirrored(n, &best);
+    if (any) {
+        for (int i = 0; i < n->n_in; i++)
+            if (n->in[i] >= 0)
+                best_cost += price(s, n, i, &layout_mirrored);
+        rules_letters(s->g, n, &l);
+    }
+    for (int i = 0; any && i < n->n_in; i++) {
+        const pl_layout *h = n->in[i] >= 0 ? s->have[n->in[i]] : NULL;
+        struct rule_split sp;
+
+        if (!h || h->kind != PL_SPLIT || l.in[i][h->dim].a == 0 ||
+            l.in[i][h->dim].whole)
+            continue;
+        sp = (struct rule_split){l.in[i][h->dim].a, l.in[i][h->dim].b,
+                                 s->g->node[n->in[i]].dim[h->dim].n, h};
+        PL_TRY(candidate(s, n, &l, &sp, node, &c, &cost));
+        if (cost < best_cost || (cost == best_cost && cost < NEVER &&
+                                 best.result->kind == PL_MIRRORED)) {
+            best = c;
+            best_cost = cost;
+        }
+    }
+    if (best_cost >= NEVER)
+        return err_set(s->err, PL_UNSUPPORTED,
+                       "%s (%s): its operands' layouts cannot be brought "
+                       "together; a cache is split by heads alone",
+                       n->name, op_info(n->op)->name);
+    s->choice[node] = best;
+    return PL_OK;
+}
+
+/* Same wish for every operand of concat but along its own axis. */
+static pl_status choose_concat(struct pass *s, int node)
+{
+    const struct graph_node *n = &s->g->node[node];
+    struct choice *c = &s->choice[node];
+    const pl_layout *h[GRAPH_MAX_IN], *moved = NULL;
+    bool partial = false;
+    int64_t best_cost = 0;
+
+    for (int i = 0; i < n->n_in; i++) {
+        h[i] = s->have[n->in[i]];
+        partial |= h[i]->kind == PL_PARTIAL;
+    }
+    mirrored(n, c);
+    if (!partial && !move_layout(s->a, s->g, n, h, s->p->n_rank, &moved))
+        return err_no_memory(s->err, "layouts");
+    if (moved && moved->kind == PL_SPLIT) {
+        c->result = moved;
+        for (int i = 0; i < n->n_in; i++)
+            c->want[i] = h[i];
+        return PL_OK;
+    }
+    for (int i = 0; i < n->n_in; i++)
+        best_cost += price(s, n, i, &layout_mirrored);
+    for (int k = 0; k < n->n_in; k++) {
+        int64_t cost = 0;
+
+        if (h[k]->kind != PL_SPLIT || h[k]->dim == n->attr.axis)
+            continue;
+        for (int i = 0; i < n->n_in; i++)
+            cost += price(s, n, i, h[k]);
+        if (cost > best_cost ||
+            (cost == best_cost && c->result->kind == PL_SPLIT))
+            continue;
+        best_cost = cost;
+        c->result = h[k];
+        for (int i = 0; i < n->n_in; i++)
+            c->want[i] = h[k];
+    }
+    return PL_OK;
+}
+
+static pl_status choose_move(struct pass *s, int node)
+{
+    const struct graph_node *n = &s->g->node[node];
+    struct choice *c = &s->choice[node];
+    const pl_layout *h = s->have[n->in[0]];
+
+    if (n->op == OP_concat)
+        return choose_concat(s, node);
+    mirrored(n, c);
+    if (h->kind != PL_SPLIT)
+        return PL_OK;
+    if (!move_layout(s->a, s->g, n, &h, s->p->n_rank, &c->result))
+        return err_no_memory(s->err, "layouts");
+    if (c->result)
+        c->want[0] = h;
+    else
+        c->result = &layout_mirrored;
+    return PL_OK;
+}
+
+static pl_status choose(struct pass *s, int node)
+{
+    const struct graph_node *n = &s->g->node[node];
+    struct choice *c = &s->choice[node];
+    const char *dims = op_info(n->op)->dims;
+
+    if (!dims) { /* a leaf */
+        int64_t size[GRAPH_MAX_DIM];
+
+        for (int d = 0; d < n->n_dim; d++)
+            size[d] = n->dim[d].symbol == PL_CONST ? n->dim[d].n : 0;
+        c->result = n->want                    ? n->want
+                    : s->leaf && s->leaf[node] ? s->leaf[node]
+                                               : &layout_mirrored;
+        PL_TRY(layout_check(c->result, n->n_dim, size, s->p->n_rank, n->name,
+                            s->err));
+        if (c->result->kind == PL_SPLIT) {
+            if (n->op == OP_cache && c->result->dim != 1)
+                return err_set(s->err, PL_UNSUPPORTED,
+                               "%s: a cache is split by heads (dimension 1)",
+                               n->name);
+            c->result =
+                layout_split(s->a, c->result->dim, size[c->result->dim],
+                             c->result->n_run, c->result->run, s->p->n_rank);
+            if (!c->result)
+                return err_no_memory(s->err, "layouts");
+        }
+        return PL_OK;
+    }
+    if (passes(s, n)) {
+        c->result = &layout_partial;
+        c->sum = NULL;
+        for (int i = 0; i < n->n_in; i++)
+            c->want[i] = n->in[i] >= 0 ? s->have[n->in[i]] : &layout_mirrored;
+        return PL_OK;
+    }
+    return strcmp(dims, "MOVE") ? choose_by_letters(s, node)
+                                : choose_move(s, node);
+}
+
+/* What readers see of a node's result. */
+static pl_status settle(struct pass *s, int node, bool final)
+{
+    const struct graph_node *n = &s->g->node[node];
+    const pl_layout *r = s->choice[node].result;
+
+    if (final && r->kind == PL_PARTIAL && s->cut[node])
+        r = &layout_mirrored;
+    if (n->want && op_info(n->op)->dims) {
+        int64_t size[GRAPH_MAX_DIM];
+
+        for (int d = 0; d < n->n_dim; d++)
+            size[d] = n->dim[d].symbol == PL_CONST ? n->dim[d].n : 0;
+        PL_TRY(layout_check(n->want, n->n_dim, size, s->p->n_rank, n->name,
+                            s->err));
+        if (holds_cache(n))
+            return err_set(s->err, PL_UNSUPPORTED,
+                           "%s: ask the cache itself for its layout", n->name);
+        r = n->want->kind == PL_SPLIT
+                ? layout_split(s->a, n->want->dim, size[n->want->dim],
+                               n->want->n_run, n->want->run, s->p->n_rank)
+                : n->want;
+        if (!r)
+            return err_no_memory(s->err, "layouts");
+    }
+    s->have[node] = r;
+    return PL_OK;
+}
+
+/* Does reader n need the sum of its PARTIAL operand i? */
+static bool flows_on(const struct choice *c, int i)
+{
+    return c->result->kind == PL_PARTIAL && c->want[i]->kind == PL_PARTIAL;
+}
+
+static pl_status find_cut(struct pass *s)
+{
+    const pl_graph *g = s->g;
+    struct arena a = {0};
+    struct cut_graph c = {0};
+    int *id = arena_alloc(&a, (size_t)g->n_node, sizeof *id);
+    size_t n = (size_t)g->n_node;
+    bool *cut;
+    pl_status st = PL_OK;
+
+    c.bytes = arena_alloc(&a, n, sizeof *c.bytes);
+    c.born = arena_alloc(&a, n, sizeof *c.born);
+    c.needed = arena_alloc(&a, n, sizeof *c.needed);
+    c.from = arena_alloc(&a, n * GRAPH_MAX_IN, sizeof *c.from);
+    c.to = arena_alloc(&a, n * GRAPH_MAX_IN, sizeof *c.to);
+    cut = arena_alloc(&a, n, sizeof *cut);
+    if (!id || !c.bytes || !c.born || !c.needed || !c.from || !c.to || !cut) {
+        arena_fini(&a);
+        return err_no_memory(s->err, "the search for a minimum cut");
+    }
+    for (int v = 0; v < g->n_node; v++) {
+        const struct graph_node *x = &g->node[v];
+        const struct choice *ch = &s->choice[v];
+
+        for (int i = 0; i < x->n_in; i++) {
+            int u = x->in[i];
+
+            if (u < 0 || s->choice[u].result->kind != PL_PARTIAL)
+                continue;
+            if (flows_on(ch, i)) {
+                c.from[c.n_edge] = id[u];
+                c.to[c.n_edge++] = c.n; /* v's id, given below */
+            } else {
+                c.needed[id[u]] = true;
+            }
+        }
+        if (ch->result->kind == PL_PARTIAL) {
+            id[v] = c.n;
+            c.bytes[c.n] = bytes_of(g, v);
+            c.born[c.n] = ch->sum != NULL;
+            c.needed[c.n] = x->output || x->keep || x->want;
+            c.n++;
+        }
+    }
+    if (c.n > 0)
+        st = cut_minimum(&c, cut, s->err);
+    for (int v = 0; v < g->n_node && st == PL_OK; v++)
+        if (s->choice[v].result->kind == PL_PARTIAL)
+            s->cut[v] = cut[id[v]];
+    arena_fini(&a);
+    return st;
+}
+
+/* Writing nodes ---------------------------------------------------------- */
+
+struct writer {
+    struct pass *s;
+    int cap;
+    int *first; /* [n_node] newest version of a graph value, -1 */
+    int *next;  /* [cap] older version of the same value */
+};
+
+static pl_status put(struct writer *w, const struct num_node *n, int *out)
+{
+    struct numeric *p = w->s->p;
+
+    if (p->n == w->cap) {
+        int cap = w->cap ? 2 * w->cap : 1024;
+        struct num_node *node = realloc(p->node, (size_t)cap * sizeof *node);
+        int *next;
+
+        if (node)
+            p->node = node;
+        next = node ? realloc(w->next, (size_t)cap * sizeof *next) : NULL;
+        if (!next)
+            return err_no_memory(w->s->err, "the numeric plan");
+        w->next = next;
+        w->cap = cap;
+    }
+    p->node[p->n] = *n;
+    w->next[p->n] = w->first[n->node];
+    w->first[n->node] = p->n;
+    *out = p->n++;
+    return PL_OK;
+}
+
+/* The version of graph value `v` with layout `want`; made if there is none.
+ * `loose`: one that contains it will do. */
+static pl_status version(struct writer *w, int v, const pl_layout *want,
+                         bool loose, int *out)
+{
+    struct numeric *p = w->s->p;
+    const struct graph_node *x = &w->s->g->node[v];
+    int64_t size = want->kind == PL_SPLIT ? x->dim[want->dim].n : 1;
+    struct num_node c = {.node = v, .n_in = 1, .layout = want};
+    int from = -1;
+
+    for (int i = w->first[v]; i >= 0; i = w->next[i]) {
+        const pl_layout *h = p->node[i].layout;
+
+        if (layout_equal(h, want) || (loose && h->kind != PL_PARTIAL &&
+                                      layout_contains(h, want, size))) {
+            *out = i;
+            return PL_OK;
+        }
+        from = i; /* ends at the oldest: the value as it was made */
+    }
+    if (x->op == OP_weight) { /* stored once more, under this layout */
+        c.kind = NUM_OP;
+        c.n_in = 0;
+        return put(w, &c, out);
+    }
+    /* the cheapest source: one that holds it all, else one already summed */
+    for (int i = w->first[v]; i >= 0; i = w->next[i])
+        if (p->node[i].layout->kind != PL_PARTIAL &&
+            (p->node[from].layout->kind == PL_PARTIAL ||
+             layout_contains(p->node[i].layout, want, size)))
+            from = i;
+    if (p->node[from].layout->kind == PL_PARTIAL)
+        c.kind = want->kind == PL_SPLIT ? NUM_REDUCE_SCATTER : NUM_ALL_REDUCE;
+    else if (layout_contains(p->node[from].layout, want, size))
+        c.kind = NUM_SLICE;
+    else
+        c.kind = want->kind == PL_SPLIT ? NUM_ALL_TO_ALL : NUM_ALL_GATHER;
+    c.in[0] = from;
+    return put(w, &c, out);
+}
+
+/* The one layout all readers of a reduced value ask for, or MIRRORED. */
+static const pl_layout *common_want(const struct pass *s, int v,
+                                    const pl_layout *const *seen)
+{
+    const struct graph_node *n = &s->g->node[v];
+
+    if (n->want)
+        return s->have[v];
+    if (n->keep || !seen[v])
+        return &layout_mirrored;
+    return seen[v];
+}
+
+static pl_status write_nodes(struct pass *s, struct writer *w)
+{
+    const pl_graph *g = s->g;
+    const pl_layout **seen = arena_alloc(s->a, (size_t)g->n_node, sizeof *seen);
+
+    w->first = arena_alloc(s->a, (size_t)g->n_node, sizeof *w->first);
+    if (!seen || !w->first)
+        return err_no_memory(s->err, "the numeric plan");
+    memset(w->first, -1, (size_t)g->n_node * sizeof *w->first);
+    for (int v = 0; v < g->n_node; v++)
+        for (int i = 0; i < g->node[v].n_in; i++) {
+            int u = g->node[v].in[i];
+
+            if (u < 0)
+                continue;
+            if (!seen[u])
+                seen[u] = s->choice[v].want[i];
+            else if (!layout_equal(seen[u], s->choice[v].want[i]))
+                seen[u] = &layout_mirrored;
+        }
+    for (int v = 0; v < g->n_node; v++) {
+        const struct graph_node *x = &g->node[v];
+        const struct choice *c = &s->choice[v];
+        struct num_node n = {.kind = NUM_OP,
+                             .node = v,
+                             .n_in = x->n_in,
+                             .layout = c->result,
+                             .sum = c->sum};
+        int made;
+
+        s->p->value[v] = -1;
+        if (x->op == OP_weight) /* versions appear as they are read */
+            continue;
+        for (int i = 0; i < x->n_in; i++) {
+            n.in[i] = -1;
+            if (x->in[i] >= 0)
+                PL_TRY(version(w, x->in[i], c->want[i],
+                               x->op == OP_attention && (i == 1 || i == 2),
+                               &n.in[i]));
+        }
+        PL_TRY(put(w, &n, &made));
+        if (c->result->kind == PL_PARTIAL && s->cut[v])
+            PL_TRY(version(w, v, common_want(s, v, seen), false, &made));
+        else if (x->want)
+            PL_TRY(version(w, v, s->have[v], false, &made));
+        s->p->value[v] = made;
+    }
+    for (int v = 0; v < g->n_node; v++)
+        if (g->node[v].op == OP_weight) {
+            if (w->first[v] < 0) { /* nobody reads it; hold it all the same */
+                struct num_node n = {
+                    .kind = NUM_OP, .node = v, .layout = s->choice[v].result};
+                int made;
+
+                PL_TRY(put(w, &n, &made));
+            }
+            s->p->value[v] = w->first[v];
+        }
+    return PL_OK;
+}
+
+/* FNV-1a over everything that decides bits. */
+static void mix(uint64_t *h, const void *data, size_t n)
+{
+    const unsigned char *b = data;
+
+    for (size_t i = 0; i < n; i++)
+        *h = (*h ^ b[i]) * 1099511628211u;
+}
+
+static void mix_int(uint64_t *h, int64_t v)
+{
+    mix(h, &v, sizeof v);
+}
+
+static uint64_t hash_of(const struct numeric *p)
+{
+    uint64_t h = 14695981039346656037u;
+
+    mix_int(&h, p->n_rank);
+    for (int i = 0; i < p->n; i++) {
+        const struct num_node *n = &p->node[i];
+        const struct graph_node *x = &p->g->node[n->node];
+        const pl_layout *l = n->layout;
+
+        mix_int(&h, n->kind);
+        mix_int(&h, x->op);
+        mix_int(&h, x->format);
+        for (int k = 0; k < n->n_in; k++)
+            mix_int(&h, n->in[k]);
+        for (int d = 0; d < x->n_dim; d++)
+            if (x->dim[d].symbol != PL_N_SLOT) {
+                mix_int(&h, x->dim[d].n);
+                mix_int(&h, x->dim[d].symbol);
+            }
+#define MIX(type, name) mix(&h, &x->attr.name, sizeof x->attr.name);
+        GRAPH_ATTR_MAP(MIX)
+#undef MIX
+        mix_int(&h, l->kind);
+        for (int k = 0; l->kind == PL_SPLIT && k < l->n_run; k++) {
+            mix_int(&h, l->run[k].len);
+            mix(&h, &l->run[k].owners, sizeof l->run[k].owners);
+        }
+    }
+    return h;
+}
+
+pl_status numeric_create(struct numeric **out, const pl_graph *g, int n_rank,
+                         const pl_layout *const *leaf, pl_err *err)
+{
+    struct numeric *p = calloc(1, sizeof *p);
+    struct pass s = {.p = p, .g = g, .leaf = leaf, .err = err};
+    struct writer w = {.s = &s};
+    size_t n = (size_t)g->n_node + 1;
+    pl_status st;
+
+    *out = NULL;
+    if (!p)
+        return err_no_memory(err, "the numeric plan");
+    st = pl_graph_check(g, err);
+    if (st != PL_OK)
+        goto done;
+    if (n_rank < 1 || n_rank > PL_MAX_RANKS) {
+        st = err_set(err, PL_BAD_ARGUMENT, "%d ranks; 1 to %d are allowed",
+                     n_rank, PL_MAX_RANKS);
+        goto done;
+    }
+    s.a = &p->arena;
+    p->g = g;
+    p->n_rank = n_rank;
+    s.choice = arena_alloc(s.a, n, sizeof *s.choice);
+    s.have = arena_alloc(s.a, n, sizeof *s.have);
+    s.cut = arena_alloc(s.a, n, sizeof *s.cut);
+    p->value = arena_alloc(s.a, n, sizeof *p->value);
+    if (!s.choice || !s.have || !s.cut || !p->value) {
+        st = err_no_memory(err, "the numeric plan");
+        goto done;
+    }
+    for (int v = 0; v < g->n_node && st == PL_OK; v++) {
+        st = choose(&s, v);
+        if (st == PL_OK)
+            st = settle(&s, v, false);
+    }
+    if (st == PL_OK)
+        st = find_cut(&s);
+    for (int v = 0; v < g->n_node && st == PL_OK; v++) {
+        st = choose(&s, v);
+        if (st == PL_OK)
+            st = settle(&s, v, true);
+    }
+    if (st == PL_OK)
+        st = write_nodes(&s, &w);
+    if (st != PL_OK)
+        goto done;
+    p->hash = hash_of(p);
+    *out = p;
+    p = NULL;
+done:
+    free(w.next);
+    numeric_free(p);
+    return st;
+}
+
+void numeric_free(struct numeric *p)
+{
+    if (!p)
+        return;
+    free(p->node);
+    arena_fini(&p->arena);
+    free(p);
+}
+
+int64_t numeric_bytes(const struct numeric *p, int i,
+                      const struct graph_sizes *s)
+{
+    return 4 * graph_count(&p->g->node[p->node[i].node], s);
+}

@@ -1,0 +1,150 @@
+/* Reading a row of ops.def: letters of a node's dimensions, and the projection
+ * of a split from one dimension to all others that share its letters. */
+#include "layout/rules.h"
+
+#include <string.h>
+
+enum { STAR = 128 }; /* letters of '*', counted from its right end */
+
+/* One operand's pattern, [p, end), applied to n_dim dimensions. */
+static void pattern(const char *p, const char *end, int n_dim,
+                    const pl_dim *dim, struct dim_letters *out)
+{
+    struct dim_letters item[GRAPH_MAX_DIM + 1];
+    int n = 0, star = -1, d = 0;
+
+    for (; p < end && *p != '?' && n <= GRAPH_MAX_DIM; p++) {
+        if (*p == '*') {
+            star = n;
+        } else if (*p == '(') {
+            item[n++] = (struct dim_letters){p[1], p[2], false};
+            p += 3;
+        } else if (*p == '!') {
+            item[n - 1].whole = true;
+        } else {
+            item[n++] = (struct dim_letters){*p, 0, false};
+        }
+    }
+    for (int i = 0; i <= n; i++) {
+        if (i == star)
+            for (int k = n_dim - n; k > 0; k--)
+                out[d++] = (struct dim_letters){STAR + k, 0, false};
+        if (i < n && d < n_dim)
+            out[d++] = item[i];
+    }
+    for (d = 0; d < n_dim; d++)
+        out[d].whole |= dim[d].symbol != PL_CONST;
+}
+
+static bool is_one(pl_dim d)
+{
+    return d.n == 1 && d.symbol == PL_CONST;
+}
+
+/* A size of 1 where another bearer of the letter is larger is a broadcast. */
+static bool broadcasts(const struct node_letters *l, const pl_graph *g,
+                       const struct graph_node *n, int letter)
+{
+    for (int i = 0; i < n->n_in; i++)
+        for (int d = 0; n->in[i] >= 0 && d < g->node[n->in[i]].n_dim; d++)
+            if (l->in[i][d].a == letter && !is_one(g->node[n->in[i]].dim[d]))
+                return true;
+    for (int d = 0; d < n->n_dim; d++)
+        if (l->out[d].a == letter && !is_one(n->dim[d]))
+            return true;
+    return false;
+}
+
+void rules_letters(const pl_graph *g, const struct graph_node *n,
+                   struct node_letters *out)
+{
+    const char *p = op_info(n->op)->dims;
+    struct node_letters raw;
+
+    memset(out, 0, sizeof *out);
+    for (int i = 0; *p != '-'; i++) {
+        size_t len = strcspn(p, ",-");
+
+        if (i < n->n_in && n->in[i] >= 0)
+            pattern(p, p + len, g->node[n->in[i]].n_dim, g->node[n->in[i]].dim,
+                    out->in[i]);
+        p += len + (p[len] == ',');
+    }
+    pattern(p + 2, p + strlen(p), n->n_dim, n->dim, out->out);
+    raw = *out;
+    for (int i = 0; i < n->n_in; i++)
+        for (int d = 0; n->in[i] >= 0 && d < g->node[n->in[i]].n_dim; d++)
+            if (is_one(g->node[n->in[i]].dim[d]) && raw.in[i][d].b == 0 &&
+                broadcasts(&raw, g, n, raw.in[i][d].a))
+                out->in[i][d].a = 0;
+}
+
+/* Runs of `l` over [0, size), each index's owners joined: over groups of `r`
+ * neighbours (outer), or over all indices that are equal modulo r (inner). */
+static const pl_layout *join(struct arena *a, const struct rule_split *s,
+                             int dim, int64_t size, bool outer, int n_rank)
+{
+    int64_t r = outer ? s->size / size : size;
+    pl_run *run = arena_alloc(a, (size_t)size, sizeof *run);
+    struct run_walk w;
+
+    if (!run)
+        return NULL;
+    for (int64_t i = 0; i < size; i++)
+        run[i].len = 1;
+    run_walk_first(&w, s->l, s->size);
+    do {
+        for (int64_t i = w.pos; i < w.pos + w.left; i++)
+            run[outer ? i / r : i % r].owners |= run_walk_owners(&w);
+    } while (run_walk_next(&w));
+    return layout_split(a, dim, size, (int)size, run, n_rank);
+}
+
+enum rule_fit rules_project(struct arena *a, const struct rule_split *s,
+                            const struct dim_letters *letters, int n_dim,
+                            const pl_dim *dim, int n_rank,
+                            const pl_layout **out)
+{
+    for (int d = 0; d < n_dim; d++) {
+        const struct dim_letters *l = &letters[d];
+        const pl_layout *p;
+        int64_t factor = 1;
+
+        if (l->a == 0)
+            continue;
+        if ((l->a == s->a && l->b == s->b) ||
+            (s->b == 0 && l->b != 0 && l->b == s->a)) {
+            p = s->l; /* the same, or repeated over the outer factor */
+        } else if (s->b == 0 && l->b != 0 && l->a == s->a) {
+            p = s->l;
+            factor = dim[d].n / s->size;
+        } else if (s->b != 0 && l->b == 0 && (l->a == s->a || l->a == s->b)) {
+            p = join(a, s, d, dim[d].n, l->a == s->a, n_rank);
+            if (!p)
+                return RULE_NO_MEMORY;
+            if (l->whole && p->kind == PL_SPLIT)
+                return RULE_ILLEGAL;
+            *out = p;
+            return RULE_SPLIT;
+        } else {
+            continue;
+        }
+        if (l->whole)
+            return RULE_ILLEGAL;
+        if (factor == 1 && p->dim == d) {
+            *out = p;
+        } else {
+            pl_run *run = arena_alloc(a, (size_t)p->n_run, sizeof *run);
+
+            if (!run)
+                return RULE_NO_MEMORY;
+            for (int i = 0; i < p->n_run; i++)
+                run[i] = (pl_run){p->run[i].len * factor, p->run[i].owners};
+            *out = layout_split(a, d, dim[d].n, p->n_run, run, n_rank);
+            if (!*out)
+                return RULE_NO_MEMORY;
+        }
+        return RULE_SPLIT;
+    }
+    return RULE_FREE;
+}

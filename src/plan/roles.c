@@ -1,0 +1,439 @@
+/* One row a role: which axis of the layer splits it, along which dimension.
+ *
+ * Attention is split by KV head where every rank that gets query heads gets a
+ * KV head of its own, else by query head, K and V then having several owners.
+ * Cuts along a quantized matrix's input fall on multiples of 32 values. What
+ * does not divide evenly is dealt to the ranks that are furthest behind their
+ * share of bytes so far, so that no rank is off by more than one grain in a
+ * layer and the leftovers even out over the model. */
+#include "plan/roles.h"
+
+#include "base/err.h"
+#include "quant/format.h"
+
+#include <math.h>
+#include <string.h>
+
+enum axis {
+    AXIS_NONE,
+    AXIS_Q,
+    AXIS_K,
+    AXIS_V,
+    AXIS_QKV,
+    AXIS_HEAD,
+    AXIS_KV,
+    AXIS_O,
+    AXIS_FF,
+    AXIS_FF2,
+    AXIS_EXP,
+    AXIS_EXP2,
+    AXIS_VOCAB
+};
+
+static const struct role_row {
+    const char *name;
+    enum axis axis;
+    int dim; /* the dimension that is split */
+} rows[PL_ROLE_COUNT] = {
+    [PL_ROLE_NONE] = {"none", AXIS_NONE, 0},
+    [PL_ROLE_TOKEN_EMBD] = {"token_embd", AXIS_VOCAB, 0},
+    [PL_ROLE_OUTPUT] = {"output", AXIS_VOCAB, 0},
+    [PL_ROLE_NORM] = {"norm", AXIS_NONE, 0},
+    [PL_ROLE_ATTN_Q] = {"attn_q", AXIS_Q, 0},
+    [PL_ROLE_ATTN_K] = {"attn_k", AXIS_K, 0},
+    [PL_ROLE_ATTN_V] = {"attn_v", AXIS_V, 0},
+    [PL_ROLE_ATTN_QKV] = {"attn_qkv", AXIS_QKV, 0},
+    [PL_ROLE_ATTN_Q_BIAS] = {"attn_q_bias", AXIS_Q, 0},
+    [PL_ROLE_ATTN_K_BIAS] = {"attn_k_bias", AXIS_K, 0},
+    [PL_ROLE_ATTN_V_BIAS] = {"attn_v_bias", AXIS_V, 0},
+    [PL_ROLE_ATTN_QKV_BIAS] = {"attn_qkv_bias", AXIS_QKV, 0},
+    [PL_ROLE_ATTN_SINKS] = {"attn_sinks", AXIS_HEAD, 0},
+    [PL_ROLE_ATTN_OUT] = {"attn_out", AXIS_O, 1},
+    [PL_ROLE_ATTN_OUT_BIAS] = {"attn_out_bias", AXIS_NONE, 0},
+    [PL_ROLE_FFN_GATE] = {"ffn_gate", AXIS_FF, 0},
+    [PL_ROLE_FFN_UP] = {"ffn_up", AXIS_FF, 0},
+    [PL_ROLE_FFN_GATE_UP] = {"ffn_gate_up", AXIS_FF2, 0},
+    [PL_ROLE_FFN_DOWN] = {"ffn_down", AXIS_FF, 1},
+    [PL_ROLE_ROUTER] = {"router", AXIS_NONE, 0},
+    [PL_ROLE_ROUTER_BIAS] = {"router_bias", AXIS_NONE, 0},
+    [PL_ROLE_FFN_GATE_EXPS] = {"ffn_gate_exps", AXIS_EXP, 1},
+    [PL_ROLE_FFN_UP_EXPS] = {"ffn_up_exps", AXIS_EXP, 1},
+    [PL_ROLE_FFN_GATE_UP_EXPS] = {"ffn_gate_up_exps", AXIS_EXP2, 1},
+    [PL_ROLE_FFN_DOWN_EXPS] = {"ffn_down_exps", AXIS_EXP, 2},
+    [PL_ROLE_ROPE_FREQS] = {"rope_freqs", AXIS_NONE, 0},
+    [PL_ROLE_SCALE] = {"scale", AXIS_NONE, 0},
+    [PL_ROLE_CACHE_K] = {"cache_k", AXIS_KV, 1},
+    [PL_ROLE_CACHE_V] = {"cache_v", AXIS_KV, 1},
+};
+
+const char *role_name(pl_role r)
+{
+    return (unsigned)r < PL_ROLE_COUNT ? rows[r].name : "unknown";
+}
+
+pl_role role_from_name(const char *name)
+{
+    int r;
+
+    for (r = 0; r < PL_ROLE_COUNT; r++)
+        if (!strcmp(rows[r].name, name))
+            break;
+    return (pl_role)r;
+}
+
+/* One dealt axis: runs in units of its own (heads, or values). */
+struct dealt {
+    int64_t size;
+    bool quantized;     /* some tensor is cut along its input in blocks of 32 */
+    double bytes;       /* of all tensors on the axis */
+    const pl_layout *l; /* dim unused; MIRRORED if one rank has it all */
+};
+
+struct layer {
+    int64_t n_head, n_kv, d_k, d_v; /* 0: no attention seen */
+    struct dealt head, kv, ff, exp;
+};
+
+struct deal {
+    const pl_graph *g;
+    struct arena *a;
+    int n_rank;
+    double share[PL_MAX_RANKS];  /* normalised */
+    double behind[PL_MAX_RANKS]; /* bytes below the share so far */
+    struct layer *layer;         /* [n_layer + 1]; 0 = outside blocks */
+    int n_layer;
+    struct dealt vocab[2];
+    pl_err *err;
+};
+
+/* Counts of `units` a rank: the whole part of its share, and one more for those
+ * furthest behind. */
+static void deal_units(const struct deal *d, int64_t units, double unit_bytes,
+                       int64_t *count)
+{
+    double need[PL_MAX_RANKS];
+    int64_t left = units;
+
+    for (int r = 0; r < d->n_rank; r++) {
+        double want = d->share[r] * (double)units;
+
+        count[r] = (int64_t)floor(want + 1e-9);
+        left -= count[r];
+        need[r] = d->share[r] > 0
+                      ? (want - (double)count[r]) * unit_bytes + d->behind[r]
+                      : -INFINITY;
+    }
+    while (left > 0) {
+        int best = 0;
+
+        for (int r = 1; r < d->n_rank; r++)
+            if (need[r] > need[best] + 1e-6 * unit_bytes)
+                best = r;
+        count[best]++;
+        need[best] = -1e300; /* once around; shares sum to one */
+        left--;
+    }
+}
+
+static void account(struct deal *d, const struct dealt *x, const int64_t *count,
+                    int64_t units)
+{
+    double unit_bytes = x->bytes / (double)units;
+
+    for (int r = 0; r < d->n_rank; r++)
+        d->behind[r] +=
+            (d->share[r] * (double)units - (double)count[r]) * unit_bytes;
+}
+
+static pl_status runs(struct deal *d, struct dealt *x, const int64_t *count,
+                      int64_t grain)
+{
+    pl_run run[PL_MAX_RANKS];
+    int64_t left = x->size;
+    int n = 0;
+
+    for (int r = 0; r < d->n_rank; r++) {
+        int64_t len = count[r] * grain < left ? count[r] * grain : left;
+
+        if (len > 0)
+            run[n++] = (pl_run){len, (rankset)1 << r};
+        left -= len;
+    }
+    x->l = layout_split(d->a, 0, x->size, n, run, d->n_rank);
+    return x->l ? PL_OK : err_no_memory(d->err, "layouts");
+}
+
+/* A width: feed-forward, expert, vocabulary. */
+static pl_status deal_width(struct deal *d, struct dealt *x)
+{
+    int64_t grain = 32, units, count[PL_MAX_RANKS];
+
+    while (!x->quantized && grain > 1 && x->size / grain < d->n_rank)
+        grain /= 2;
+    units = (x->size + grain - 1) / grain;
+    deal_units(d, units, x->bytes / (double)units, count);
+    account(d, x, count, units);
+    return runs(d, x, count, grain);
+}
+
+static int64_t gcd(int64_t a, int64_t b)
+{
+    return b ? gcd(b, a % b) : a;
+}
+
+static pl_status deal_heads(struct deal *d, struct layer *y)
+{
+    int64_t r = y->n_head / y->n_kv;
+    int64_t block = y->head.quantized ? 32 : 1;
+    int64_t uq = block / gcd(block, y->d_v); /* query heads a unit */
+    int64_t uk = block / gcd(block, y->d_v * r);
+    int64_t nq = (y->n_head + uq - 1) / uq, nk = (y->n_kv + uk - 1) / uk;
+    int64_t cq[PL_MAX_RANKS], ck[PL_MAX_RANKS];
+    bool by_kv = true;
+    pl_run *kv;
+    struct run_walk w;
+
+    y->head.size = y->n_head;
+    y->kv.size = y->n_kv;
+    deal_units(d, nq, y->head.bytes / (double)nq, cq);
+    deal_units(d, nk, y->head.bytes / (double)nk, ck);
+    for (int i = 0; i < d->n_rank; i++)
+        by_kv &= cq[i] == 0 || ck[i] > 0;
+    if (by_kv) {
+        account(d, &y->head, ck, nk);
+        for (int i = 0; i < d->n_rank; i++)
+            ck[i] *= uk;
+        PL_TRY(runs(d, &y->kv, ck, 1));
+        return runs(d, &y->head, ck, r);
+    }
+    account(d, &y->head, cq, nq);
+    PL_TRY(runs(d, &y->head, cq, uq));
+    if (y->head.l->kind != PL_SPLIT) {
+        y->kv.l = y->head.l;
+        return PL_OK;
+    }
+    kv = arena_alloc(d->a, (size_t)y->n_kv, sizeof *kv);
+    if (!kv)
+        return err_no_memory(d->err, "layouts");
+    for (int64_t i = 0; i < y->n_kv; i++)
+        kv[i].len = 1;
+    run_walk_first(&w, y->head.l, y->n_head);
+    do {
+        for (int64_t h = w.pos; h < w.pos + w.left; h++)
+            kv[h / r].owners |= run_walk_owners(&w);
+    } while (run_walk_next(&w));
+    y->kv.l = layout_split(d->a, 0, y->n_kv, (int)y->n_kv, kv, d->n_rank);
+    return y->kv.l ? PL_OK : err_no_memory(d->err, "layouts");
+}
+
+/* The layout `l` (in units) put on a dimension, each index worth `scale`. */
+static pl_status place(const struct deal *d, const pl_layout *l, int dim,
+                       int64_t size, int64_t scale, const pl_layout **out)
+{
+    pl_run *run;
+
+    *out = NULL;
+    if (!l || l->kind != PL_SPLIT || size % (l->period * scale))
+        return PL_OK;
+    run = arena_alloc(d->a, (size_t)l->n_run, sizeof *run);
+    if (!run)
+        return err_no_memory(d->err, "layouts");
+    for (int i = 0; i < l->n_run; i++)
+        run[i] = (pl_run){l->run[i].len * scale, l->run[i].owners};
+    *out = layout_split(d->a, dim, size, l->n_run, run, d->n_rank);
+    return *out ? PL_OK : err_no_memory(d->err, "layouts");
+}
+
+/* q, k and v stacked: three segments. */
+static pl_status place_qkv(const struct deal *d, const struct layer *y,
+                           int64_t size, const pl_layout **out)
+{
+    const pl_layout *part[3] = {y->head.l, y->kv.l, y->kv.l};
+    int64_t n[3] = {y->n_head, y->n_kv, y->n_kv};
+    int64_t scale[3] = {y->d_k, y->d_k, y->d_v};
+    int k = 0, cap = 0;
+    pl_run *run;
+
+    *out = NULL;
+    if (!y->n_head || part[0]->kind != PL_SPLIT ||
+        size != n[0] * scale[0] + n[1] * scale[1] + n[2] * scale[2])
+        return PL_OK;
+    cap = (int)(y->n_head + 2 * y->n_kv);
+    run = arena_alloc(d->a, (size_t)cap, sizeof *run);
+    if (!run)
+        return err_no_memory(d->err, "layouts");
+    for (int i = 0; i < 3; i++) {
+        struct run_walk w;
+
+        if (part[i]->kind != PL_SPLIT) {
+            run[k++] = (pl_run){n[i] * scale[i], ranks_all(d->n_rank)};
+            continue;
+        }
+        run_walk_first(&w, part[i], n[i]);
+        do
+            run[k++] = (pl_run){w.left * scale[i], run_walk_owners(&w)};
+        while (run_walk_next(&w));
+    }
+    *out = layout_split(d->a, 0, size, k, run, d->n_rank);
+    return *out ? PL_OK : err_no_memory(d->err, "layouts");
+}
+
+static double leaf_bytes(const struct graph_node *n)
+{
+    const struct format_info *f = format_info(n->format);
+    double count = 1;
+
+    for (int i = 0; i < n->n_dim; i++)
+        count *= (double)n->dim[i].n;
+    return count / f->block * f->block_bytes;
+}
+
+static void add(struct dealt *x, const struct graph_node *n, int64_t size,
+                bool input)
+{
+    if (x->size == 0)
+        x->size = size;
+    x->bytes += leaf_bytes(n);
+    x->quantized |= input && format_info(n->format)->block > 1;
+}
+
+/* Sizes of all axes, from the leaves and the attention nodes. */
+static void survey(struct deal *d)
+{
+    for (int i = 0; i < d->g->n_node; i++) {
+        const struct graph_node *n = &d->g->node[i];
+        struct layer *y = &d->layer[n->layer + 1];
+        const struct role_row *row = &rows[n->role];
+        int64_t size = n->n_dim > row->dim ? n->dim[row->dim].n : 0;
+
+        if (n->op == OP_attention) {
+            int k = n->in[1];
+
+            while (d->g->node[k].op == OP_cache_write)
+                k = d->g->node[k].in[0];
+            y = &d->layer[d->g->node[k].layer + 1];
+            y->n_head = n->dim[1].n;
+            y->n_kv = d->g->node[k].dim[1].n;
+            y->d_k = d->g->node[k].dim[2].n;
+            y->d_v = n->dim[2].n;
+        }
+        if (n->op != OP_weight || size == 0)
+            continue;
+        switch (row->axis) {
+        case AXIS_Q:
+        case AXIS_K:
+        case AXIS_V:
+        case AXIS_QKV:
+        case AXIS_HEAD:
+            add(&y->head, n, 0, false);
+            break;
+        case AXIS_O:
+            add(&y->head, n, 0, true);
+            break;
+        case AXIS_FF:
+            add(&y->ff, n, size, row->dim == 1);
+            break;
+        case AXIS_FF2:
+            add(&y->ff, n, size / 2, false);
+            break;
+        case AXIS_EXP:
+            add(&y->exp, n, size, row->dim == 2);
+            break;
+        case AXIS_EXP2:
+            add(&y->exp, n, size / 2, false);
+            break;
+        case AXIS_VOCAB:
+            add(&d->vocab[d->vocab[0].size && d->vocab[0].size != size], n,
+                size, false);
+            break;
+        default:
+            break;
+        }
+    }
+}
+
+static pl_status leaf_layout(const struct deal *d, const struct graph_node *n,
+                             const pl_layout **out)
+{
+    const struct role_row *row = &rows[n->role];
+    const struct layer *y = &d->layer[n->layer + 1];
+    int64_t size = n->n_dim > row->dim ? n->dim[row->dim].n : 0;
+
+    *out = NULL;
+    if (size == 0)
+        return PL_OK;
+    switch (row->axis) {
+    case AXIS_Q:
+        return place(d, y->head.l, row->dim, size, y->d_k, out);
+    case AXIS_K:
+        return place(d, y->kv.l, row->dim, size, y->d_k, out);
+    case AXIS_V:
+        return place(d, y->kv.l, row->dim, size, y->d_v, out);
+    case AXIS_QKV:
+        return place_qkv(d, y, size, out);
+    case AXIS_HEAD:
+        return place(d, y->head.l, row->dim, size, 1, out);
+    case AXIS_KV:
+        return place(d, y->kv.l, row->dim, size, 1, out);
+    case AXIS_O:
+        return place(d, y->head.l, row->dim, size, y->d_v, out);
+    case AXIS_FF:
+    case AXIS_FF2:
+        return place(d, y->ff.l, row->dim, size, 1, out);
+    case AXIS_EXP:
+    case AXIS_EXP2:
+        return place(d, y->exp.l, row->dim, size, 1, out);
+    case AXIS_VOCAB:
+        return place(d, d->vocab[d->vocab[0].size != size].l, row->dim, size, 1,
+                     out);
+    default:
+        return PL_OK;
+    }
+}
+
+pl_status roles_layouts(const pl_graph *g, int n_rank, const double *share,
+                        struct arena *a, const pl_layout **leaf, pl_err *err)
+{
+    struct deal d = {.g = g, .a = a, .n_rank = n_rank, .err = err};
+    double sum = 0;
+
+    memset(leaf, 0, (size_t)g->n_node * sizeof *leaf);
+    for (int r = 0; r < n_rank; r++) {
+        if (!(share[r] >= 0) || !isfinite(share[r]))
+            return err_set(err, PL_BAD_ARGUMENT,
+                           "share %d of the split is %g; shares are zero or "
+                           "positive",
+                           r, share[r]);
+        sum += share[r];
+    }
+    if (!(sum > 0))
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "all shares of the split are zero; give at least one "
+                       "device a positive share");
+    for (int r = 0; r < n_rank; r++)
+        d.share[r] = share[r] / sum;
+    for (int i = 0; i < g->n_node; i++)
+        if (g->node[i].layer >= d.n_layer)
+            d.n_layer = g->node[i].layer + 1;
+    d.layer = arena_alloc(a, (size_t)d.n_layer + 1, sizeof *d.layer);
+    if (!d.layer)
+        return err_no_memory(err, "a table of layers");
+    survey(&d);
+    for (int i = 0; i < 2; i++)
+        if (d.vocab[i].size)
+            PL_TRY(deal_width(&d, &d.vocab[i]));
+    for (int i = 0; i <= d.n_layer; i++) {
+        struct layer *y = &d.layer[i];
+
+        if (y->n_head)
+            PL_TRY(deal_heads(&d, y));
+        if (y->ff.size)
+            PL_TRY(deal_width(&d, &y->ff));
+        if (y->exp.size)
+            PL_TRY(deal_width(&d, &y->exp));
+    }
+    for (int i = 0; i < g->n_node; i++)
+        if (g->node[i].op == OP_weight || g->node[i].op == OP_cache)
+            PL_TRY(leaf_layout(&d, &g->node[i], &leaf[i]));
+    return PL_OK;
+}
