@@ -3,5 +3,6 @@
  * seeds in fuzz/corpus/gguf/. It returns 0 and leaves nothing behind. No
  * include guard: read once a column. */
 FUZZ(gguf)
+FUZZ(graph)
 FUZZ(pretok)
 FUZZ(tokenizer)
