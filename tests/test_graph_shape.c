@@ -323,6 +323,8 @@ static void graph_shape_leaf_knows_its_layer(void **state)
                 {"token_embd.weight", -1},
                 {"blk.x.attn", -1},
                 {"blk.-3.attn", -1},
+                {"blk.65535.a", 65535},
+                {"blk.65536.a", -1},
                 {"blk.3x", -1},
                 {"cache_", -1},
                 {"blk.", -1}};

@@ -208,9 +208,10 @@ static int layer_of(const char *name)
         return -1;
     if (*name < '0' || *name > '9')
         return -1;
-    for (; *name >= '0' && *name <= '9' && layer < 1 << 20; name++)
+    for (; *name >= '0' && *name <= '9' && layer < GRAPH_MAX_LAYER; name++)
         layer = 10 * layer + (*name - '0');
-    return (*name == '.' || !*name) ? (int)layer : -1;
+    return layer < GRAPH_MAX_LAYER && (*name == '.' || !*name) ? (int)layer
+                                                               : -1;
 }
 
 static pl_tensor leaf(pl_graph *g, enum op op, const char *name, pl_format f,

@@ -352,7 +352,7 @@ static bool attribute(struct parse *p, struct line *l)
         return false;
     if (l->op == OP_input || l->op == OP_weight || l->op == OP_cache) {
         if (!strcmp(w, "layer")) {
-            if (!integer(p, 0, INT32_MAX, &layer))
+            if (!integer(p, 0, GRAPH_MAX_LAYER - 1, &layer))
                 return false;
             l->layer = (int)layer;
             return true;
