@@ -1,0 +1,247 @@
+/* A generation counter starts a run, a count of finished members ends it; both
+ * are spun on, so that steps that follow closely never enter the system. Sleep
+ * is a condition variable: a worker says that it sleeps before it looks at the
+ * counter a last time, and the caller counts up before it asks who sleeps. */
+#include "device/cpu/cpu_team.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/err.h"
+
+enum {
+    AWAKE_NS = 80 * 1000, /* about what waking a thread costs */
+    SPINS = 2000,         /* 50 us and more: longer than any meeting */
+    SPINS_SHARED = 20,
+};
+
+struct cpu_team {
+    struct cpu_flag generation; /* runs started */
+    struct cpu_flag done;       /* workers' runs ended, all together */
+    cpu_team_fn *fn;            /* of this run; NULL: workers end */
+    void *user;
+    int n, n_spin;
+    int n_started;       /* threads to join */
+    struct member *list; /* owned, [n] */
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    atomic_int n_asleep;
+};
+
+struct member {
+    struct cpu_team *team;
+    int index, core;
+    pthread_t thread;
+};
+
+static inline void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb");
+#endif
+}
+
+bool cpu_wait(const struct cpu_flag *f, uint64_t target, int n_spin,
+              const atomic_bool *stop)
+{
+    for (int i = 0;; i++) {
+        if (atomic_load_explicit(&f->v, memory_order_acquire) >= target)
+            return true;
+        if (i < n_spin) {
+            relax();
+            continue;
+        }
+        if (atomic_load_explicit(stop, memory_order_acquire))
+            return false;
+        sched_yield();
+        i = n_spin;
+    }
+}
+
+int cpu_team_spins(const struct cpu_team *t)
+{
+    return t->n_spin;
+}
+
+/* ---- pinning ---------------------------------------------------------------- */
+
+/* Numbers beyond the fixed set of the C library stay unpinned. */
+static bool pin(int core)
+{
+    cpu_set_t set;
+
+    if (core < 0 || core >= CPU_SETSIZE)
+        return false;
+    CPU_ZERO(&set);
+    CPU_SET(core, &set);
+    return sched_setaffinity(0, sizeof set, &set) == 0;
+}
+
+/* ---- workers ------------------------------------------------------------------ */
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static bool started(const struct cpu_team *t, uint64_t run)
+{
+    return atomic_load(&t->generation.v) >= run;
+}
+
+/* Until run number `run` starts. */
+static void await_run(struct cpu_team *t, uint64_t run)
+{
+    int64_t end = now_ns() + AWAKE_NS;
+
+    do {
+        for (int i = 0; i < t->n_spin && i < 100; i++) {
+            if (started(t, run))
+                return;
+            relax();
+        }
+        if (t->n_spin == SPINS_SHARED)
+            sched_yield();
+    } while (now_ns() < end);
+    pthread_mutex_lock(&t->lock);
+    atomic_fetch_add(&t->n_asleep, 1);
+    while (!started(t, run))
+        pthread_cond_wait(&t->wake, &t->lock);
+    atomic_fetch_sub(&t->n_asleep, 1);
+    pthread_mutex_unlock(&t->lock);
+}
+
+static void *work(void *p)
+{
+    const struct member *m = p;
+    struct cpu_team *t = m->team;
+
+    pin(m->core);
+    for (uint64_t run = 1;; run++) {
+        await_run(t, run);
+        if (!t->fn)
+            return NULL;
+        t->fn(t->user, m->index);
+        atomic_fetch_add_explicit(&t->done.v, 1, memory_order_acq_rel);
+    }
+}
+
+static void start_run(struct cpu_team *t, cpu_team_fn *fn, void *user)
+{
+    t->fn = fn;
+    t->user = user;
+    atomic_fetch_add(&t->generation.v, 1);
+    if (atomic_load(&t->n_asleep) > 0) {
+        pthread_mutex_lock(&t->lock);
+        pthread_cond_broadcast(&t->wake);
+        pthread_mutex_unlock(&t->lock);
+    }
+}
+
+void cpu_team_run(struct cpu_team *t, cpu_team_fn *fn, void *user)
+{
+    const atomic_bool never = false;
+    cpu_set_t before;
+    bool pinned;
+    uint64_t run;
+
+    pinned = t->list[0].core >= 0 &&
+             sched_getaffinity(0, sizeof before, &before) == 0 &&
+             pin(t->list[0].core);
+    if (t->n > 1)
+        start_run(t, fn, user);
+    fn(user, 0);
+    run = atomic_load_explicit(&t->generation.v, memory_order_relaxed);
+    cpu_wait(&t->done, run * (uint64_t)(t->n - 1), t->n_spin, &never);
+    if (pinned)
+        sched_setaffinity(0, sizeof before, &before);
+}
+
+/* ---- life ------------------------------------------------------------------------ */
+
+/* True if some members share a processor: two pinned to one, or more than the
+ * process has. */
+static bool shares(int n, const int *core)
+{
+    cpu_set_t set;
+
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < i; k++)
+            if (core[i] >= 0 && core[i] == core[k])
+                return true;
+    return sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) < n;
+}
+
+static pl_status start_workers(struct cpu_team *t, pl_err *err)
+{
+    sigset_t all, before;
+    int e = 0;
+
+    sigfillset(&all); /* signals are the application's threads' business */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    for (int i = 1; i < t->n && e == 0; i++) {
+        e = pthread_create(&t->list[i].thread, NULL, work, &t->list[i]);
+        if (e == 0)
+            t->n_started++;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (e != 0)
+        return err_set(err, PL_DEVICE,
+                       "thread %d of %d could not be started: %s; ask for "
+                       "fewer threads (-t) or raise the limit (ulimit -u)",
+                       t->n_started + 1, t->n - 1, strerror(e));
+    return PL_OK;
+}
+
+pl_status cpu_team_create(struct cpu_team **out, int n, const int *core,
+                          pl_err *err)
+{
+    struct cpu_team *t;
+    pl_status s;
+
+    *out = NULL;
+    if (posix_memalign((void **)&t, _Alignof(struct cpu_team), sizeof *t) != 0)
+        return err_no_memory(err, "threads");
+    memset(t, 0, sizeof *t);
+    t->list = calloc((size_t)n, sizeof *t->list);
+    if (!t->list) {
+        free(t);
+        return err_no_memory(err, "threads");
+    }
+    t->n = n;
+    t->n_spin = shares(n, core) ? SPINS_SHARED : SPINS;
+    for (int i = 0; i < n; i++)
+        t->list[i] = (struct member){.team = t, .index = i, .core = core[i]};
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_cond_init(&t->wake, NULL);
+    s = start_workers(t, err);
+    if (s == PL_OK)
+        *out = t;
+    else
+        cpu_team_free(t);
+    return s;
+}
+
+void cpu_team_free(struct cpu_team *t)
+{
+    if (!t)
+        return;
+    if (t->n_started > 0)
+        start_run(t, NULL, NULL);
+    for (int i = 1; i <= t->n_started; i++)
+        pthread_join(t->list[i].thread, NULL);
+    pthread_cond_destroy(&t->wake);
+    pthread_mutex_destroy(&t->lock);
+    free(t->list);
+    free(t);
+}

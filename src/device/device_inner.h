@@ -1,0 +1,118 @@
+/* What the files of this layer know of a set: its devices with their memory,
+ * the run in progress, and the pieces of a step that all kinds do alike. */
+#ifndef DEVICE_DEVICE_INNER_H
+#define DEVICE_DEVICE_INNER_H
+
+#include "base/topology.h"
+#include "device/cpu/cpu_team.h"
+#include "device/device.h"
+
+struct sim; /* sim_run.c */
+
+enum {
+    MERGE_MAX_DEPTH = 64, /* of a merge's stack */
+    SIM_PARTS = 3,        /* most parts a sim device cuts a kernel into */
+};
+
+struct device {
+    struct device_desc desc;
+    const struct program *prog;           /* borrowed while the set runs */
+    unsigned char *base[REGION_COUNT];    /* owned */
+    size_t bytes[REGION_COUNT];           /* as the program had them */
+    unsigned char *scratch;               /* owned, for all threads */
+    size_t scratch_bytes, scratch_stride; /* in all, and a thread's */
+    struct cpu_tensor *tensor; /* owned, [prog->n_tensor]; dims of this run */
+    struct cpu_batch batch;    /* of this run: cpu the host's tables, sim own */
+    struct cpu_flag *event; /* owned, [prog->n_event]: last run that did it */
+    int fail_step;          /* tests: the device is lost there; -1: never */
+
+    /* cpu: who has arrived at which meeting; see cpu_run.c */
+    int member0;              /* first of desc.n_thread members of the team */
+    struct cpu_flag *arrived; /* owned, [n_thread] */
+    struct cpu_flag met, released;
+
+    /* Counters, written by the device's first thread; behind the flags, so on
+     * cache lines that no peer reads. */
+    uint64_t macs[PL_MAX_RANKS], messages, message_bytes;
+};
+
+struct device_set {
+    int n;
+    struct device *dev; /* owned */
+    struct cpu_kernels kernels;
+    struct topology topology; /* loaded if memory can be bound */
+    struct cpu_team *team;    /* owned; cpu threads, then sim's one */
+    int n_cpu, n_member;
+    struct sim *sim; /* owned, NULL without sim devices */
+    int *owner;      /* owned, [n_member]: device, -1: the sim's thread */
+
+    /* the run in progress */
+    const struct device_run *run;
+    uint64_t turn; /* its number, from 1 */
+    bool loaded;
+    bool resize;              /* dims of tensors must be made anew */
+    struct graph_sizes sizes; /* for which they were made */
+    atomic_bool failed;       /* everybody leaves; *err tells why */
+    atomic_flag err_taken;
+    pl_err err;
+    uint64_t n_run;
+};
+
+/* The device fails the run; the first message stays. */
+void device_fail(struct device_set *s, const struct device *d, int step,
+                 const char *what);
+
+/* ---- device_call.c ------------------------------------------------------------ */
+
+/* Fills in dims for the sizes of a run. */
+void device_resize(struct device *d, const struct graph_sizes *z);
+
+/* A kernel's or quantizer's part ith of nth. */
+void device_op(const struct device_set *s, struct device *d,
+               const struct step *st, void *scratch, int ith, int nth);
+
+/* The counters of a step; once a step. */
+void device_count(const struct device_set *s, struct device *d,
+                  const struct step *st);
+
+/* ---- device_merge.c ------------------------------------------------------------ */
+
+/* Scratch a thread needs to merge. */
+size_t device_merge_scratch(const struct step *st);
+
+void device_merge(const struct device_set *s, const struct device *d,
+                  const struct step *st, void *scratch, int ith, int nth);
+
+/* One piece of a PULL into tensor `out`. */
+void device_pull(const struct device_set *s, const struct device *d,
+                 const struct copy_piece *p, int out, int ith, int nth);
+
+/* Seconds that the slower of the links takes for a PULL; 0 where links are
+ * free. */
+double device_pull_seconds(const struct device_set *s, const struct device *d,
+                           const struct step *st);
+
+/* ---- program_check.c ------------------------------------------------------------ */
+
+/* Everything that would otherwise go wrong in a run: indices, bounds at the
+ * largest sizes, missing kernels, peers read without a meeting, waits that
+ * never end. */
+pl_status program_check(const struct device_set *s, const struct program *p,
+                        pl_err *err);
+
+/* ---- kinds ------------------------------------------------------------------------ */
+
+/* cpu_run.c: thread ith of a cpu device goes through its program. */
+void cpu_run(struct device_set *s, struct device *d, int ith);
+
+/* sim/sim_run.c: all sim devices' programs, in an order of chance. */
+pl_status sim_create(struct sim **out, const struct device_set *s,
+                     uint64_t seed, pl_err *err);
+void sim_free(struct sim *sim);
+pl_status sim_load(struct device_set *s, pl_err *err);
+void sim_run(struct device_set *s);
+/* Waits as long as a link takes, or that many seconds. */
+void sim_link(const struct device_desc *d, size_t bytes);
+void sim_sleep(double seconds);
+
+#endif

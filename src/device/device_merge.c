@@ -1,0 +1,194 @@
+/* Moving and adding bytes: collectives over shared memory, local copies, pulls.
+ *
+ * A piece is two nested loops over runs of bytes. Threads divide a piece by its
+ * bytes, in whole cache lines, wherever runs begin. Sums go block by block: a
+ * block of every addend passes through the tree while it is in the cache, so
+ * the order of additions is the tree's and nothing is stored but the stack's
+ * blocks. */
+#include <string.h>
+
+#include "device/device_inner.h"
+
+enum { LINE = 64, BLOCK = 1024 /* floats */ };
+
+/* A piece at the sizes of this run. */
+struct loops {
+    int64_t src, dst, bytes;
+    int64_t n0, src_s0, dst_s0;
+    int64_t n1, src_s1, dst_s1;
+};
+
+static void resolve(struct loops *l, const struct copy_piece *p,
+                    const struct graph_sizes *z)
+{
+    l->src = dim_value(p->src_off, z);
+    l->dst = dim_value(p->dst_off, z);
+    l->bytes = dim_value(p->bytes, z);
+    l->n0 = dim_value(p->n0, z);
+    l->src_s0 = dim_value(p->src_s0, z);
+    l->dst_s0 = dim_value(p->dst_s0, z);
+    l->n1 = dim_value(p->n1, z);
+    l->src_s1 = dim_value(p->src_s1, z);
+    l->dst_s1 = dim_value(p->dst_s1, z);
+    if (l->n1 > 0 && l->src_s1 == l->bytes && l->dst_s1 == l->bytes) {
+        l->bytes *= l->n1; /* runs that touch are one */
+        l->n1 = 1;
+    }
+    if (l->n0 > 0 && l->n1 == 1 && l->src_s0 == l->bytes &&
+        l->dst_s0 == l->bytes) {
+        l->bytes *= l->n0;
+        l->n0 = 1;
+    }
+}
+
+/* One thread's way through a piece: a run at a time, the first and last maybe
+ * cut. */
+struct walk {
+    const struct loops *l;
+    int64_t left;        /* bytes to go */
+    int64_t i0, i1, b;   /* the next byte */
+    int64_t src, dst, n; /* the run that walk_next found */
+};
+
+static void walk_start(struct walk *w, const struct loops *l, int ith, int nth)
+{
+    int64_t total = l->bytes * l->n0 * l->n1;
+    int64_t lines = (total + LINE - 1) / LINE;
+    int64_t lo = lines * ith / nth * LINE;
+    int64_t hi = lines * (ith + 1) / nth * LINE;
+
+    *w = (struct walk){.l = l, .left = (hi < total ? hi : total) - lo};
+    if (lo > 0 && w->left > 0) {
+        w->b = lo % l->bytes;
+        w->i1 = lo / l->bytes % l->n1;
+        w->i0 = lo / l->bytes / l->n1;
+    }
+}
+
+static bool walk_next(struct walk *w)
+{
+    const struct loops *l = w->l;
+
+    if (w->left <= 0)
+        return false;
+    w->n = l->bytes - w->b < w->left ? l->bytes - w->b : w->left;
+    w->src = l->src + w->i0 * l->src_s0 + w->i1 * l->src_s1 + w->b;
+    w->dst = l->dst + w->i0 * l->dst_s0 + w->i1 * l->dst_s1 + w->b;
+    w->left -= w->n;
+    w->b = 0;
+    if (++w->i1 == l->n1) {
+        w->i1 = 0;
+        w->i0++;
+    }
+    return true;
+}
+
+static void copy_piece(const struct device_set *s, const struct copy_piece *p,
+                       unsigned char *dst, int ith, int nth)
+{
+    const unsigned char *src = s->dev[p->src_dev].tensor[p->src].data;
+    struct loops l;
+    struct walk w;
+
+    resolve(&l, p, &s->sizes);
+    walk_start(&w, &l, ith, nth);
+    while (walk_next(&w))
+        memcpy(dst + w.dst, src + w.src, (size_t)w.n);
+}
+
+/* dst[n] = the tree over the addends, each read at `off`. */
+static void reduce_run(const struct device_set *s, const struct merge_item *m,
+                       float *dst, int64_t off, int64_t n, float *scratch)
+{
+    const float *stack[MERGE_MAX_DEPTH];
+
+    for (int64_t done = 0; done < n; done += BLOCK) {
+        int64_t len = n - done < BLOCK ? n - done : BLOCK;
+        int top = 0;
+
+        for (int i = 0; i < m->n_addend; i++) {
+            const struct merge_addend *a = &m->addend[i];
+            const unsigned char *src = s->dev[a->dev].tensor[a->tensor].data;
+
+            src += a->off + (size_t)off;
+            stack[top++] = (const float *)(const void *)src + done;
+            for (int k = 1; k <= a->n_add; k++) {
+                bool last = i == m->n_addend - 1 && k == a->n_add;
+                float *to = last ? dst + done : scratch + (top - 2) * BLOCK;
+
+                s->kernels.add(to, stack[top - 2], stack[top - 1], len);
+                stack[top - 2] = to;
+                top--;
+            }
+        }
+        if (stack[0] != dst + done)
+            memcpy(dst + done, stack[0], (size_t)len * sizeof *dst);
+    }
+}
+
+void device_merge(const struct device_set *s, const struct device *d,
+                  const struct step *st, void *scratch, int ith, int nth)
+{
+    for (int i = 0; i < st->n_merge; i++) {
+        const struct merge_item *m = &st->merge[i];
+        unsigned char *out = d->tensor[m->out].data;
+
+        for (int k = 0; k < m->n_piece; k++) {
+            struct loops l;
+            struct walk w;
+
+            if (!m->reduce) {
+                copy_piece(s, &m->piece[k], out, ith, nth);
+                continue;
+            }
+            resolve(&l, &m->piece[k], &s->sizes);
+            walk_start(&w, &l, ith, nth);
+            while (walk_next(&w))
+                reduce_run(s, m, (float *)(void *)(out + w.dst), w.src,
+                           w.n / (int64_t)sizeof(float), scratch);
+        }
+    }
+}
+
+size_t device_merge_scratch(const struct step *st)
+{
+    int depth = 0;
+
+    for (int i = 0; i < st->n_merge; i++)
+        if (st->merge[i].reduce && st->merge[i].depth > depth)
+            depth = st->merge[i].depth;
+    return (size_t)depth * BLOCK * sizeof(float);
+}
+
+void device_pull(const struct device_set *s, const struct device *d,
+                 const struct copy_piece *p, int out, int ith, int nth)
+{
+    copy_piece(s, p, d->tensor[out].data, ith, nth);
+}
+
+static double link_seconds(const struct device_desc *d, double bytes)
+{
+    return d->link_latency_s +
+           (d->link_bytes_per_s > 0 ? bytes / d->link_bytes_per_s : 0);
+}
+
+double device_pull_seconds(const struct device_set *s, const struct device *d,
+                           const struct step *st)
+{
+    double bytes = 0, most = 0;
+
+    for (int i = 0; i < st->n_piece; i++) {
+        struct loops l;
+
+        resolve(&l, &st->piece[i], &s->sizes);
+        bytes += (double)l.bytes * (double)l.n0 * (double)l.n1;
+    }
+    for (int i = -1; i < st->n_piece; i++) {
+        const struct device *end = i < 0 ? d : &s->dev[st->piece[i].src_dev];
+        double t = link_seconds(&end->desc, bytes);
+
+        if (t > most)
+            most = t;
+    }
+    return most;
+}
