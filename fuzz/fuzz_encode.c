@@ -13,7 +13,7 @@ static void require(bool ok)
         __builtin_trap();
 }
 
-/* ---- three vocabularies, written as GGUF into memory ---------------------- */
+/* ---- three vocabularies, written as GGUF into memory ------------------- */
 
 struct bytes {
     unsigned char s[24 * 1024];

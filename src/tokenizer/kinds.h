@@ -9,11 +9,11 @@
 enum tokenizer_kind { KIND_SPM, KIND_BPE, KIND_GEMMA };
 
 /* The tokens that are searched in a text before anything else: their lengths,
- * longest first, and which bytes they begin with. */
+ * longest first, and which bytes they begin and end with. */
 struct special_set {
     uint32_t *len; /* owned, [n_len] */
     uint32_t n_len;
-    bool first[256];
+    bool first[256], last[256];
 };
 
 struct tokenizer {

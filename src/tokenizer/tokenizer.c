@@ -1,7 +1,7 @@
 /* Creating a tokenizer from a file's metadata, and questions about it.
  *
  * The defaults for absent keys are llama.cpp's, since files are written with
- * it in mind. Encoding is in encode.c, decoding in decode_text.c. */
+ * it in mind. Encoding is in encode_text.c, decoding in decode_text.c. */
 #include "tokenizer/tokenizer.h"
 
 #include "base/err.h"
@@ -222,6 +222,7 @@ static pl_status read_set(struct special_set *set, const struct vocab *v,
         if (t->len > 0 && token_is_special(t, parse)) {
             set->len[n++] = t->len;
             set->first[(unsigned char)t->s[0]] = true;
+            set->last[(unsigned char)t->s[t->len - 1]] = true;
         }
     }
     qsort(set->len, n, sizeof *set->len, longest_first);

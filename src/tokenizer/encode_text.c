@@ -285,7 +285,8 @@ static void mark_specials(const struct tokenizer *t, const char *s, size_t len,
         for (size_t at = 0; n <= len && at <= len - n; at++) {
             int32_t id;
 
-            if (!set->first[(unsigned char)s[at]] || mark[at] != FREE ||
+            if (!set->first[(unsigned char)s[at]] ||
+                !set->last[(unsigned char)s[at + n - 1]] || mark[at] != FREE ||
                 mark[at + n - 1] != FREE)
                 continue;
             id = vocab_find(&t->vocab, s + at, n);
