@@ -84,11 +84,20 @@ static struct rows rows_of(const struct cpu_call *c, bool q8)
     return (struct rows){c->in[0].data, (size_t)k * sizeof(float)};
 }
 
-static void group_set(struct cpu_slice *s, const struct weight *w,
-                      int64_t matrix, int64_t group)
+static const uint8_t *group_at(const struct weight *w, int64_t matrix,
+                               int64_t group)
 {
-    s->group = w->data + (size_t)matrix * w->matrix_bytes +
-               (size_t)group * w->group_bytes;
+    return w->data + (size_t)matrix * w->matrix_bytes +
+           (size_t)group * w->group_bytes;
+}
+
+/* The group to work on and the one to come. */
+static void group_set(struct cpu_slice *s, const struct weight *w,
+                      int64_t matrix, int64_t group, int64_t next_matrix,
+                      int64_t next_group)
+{
+    s->group = group_at(w, matrix, group);
+    s->next = group_at(w, next_matrix, min64(next_group, w->n_group - 1));
     s->n_row = (int)min64(PACK_ROWS, w->n - group * PACK_ROWS);
 }
 
@@ -164,7 +173,7 @@ static void pairs_run(const struct cpu_call *c, const struct weight *w,
         int64_t stop = min64(b + BATCH, end);
 
         for (int64_t g = g0; g < g1; g++) {
-            group_set(s, w, matrix, g);
+            group_set(s, w, matrix, g, matrix, g + 1);
             for (int64_t i = b; i < stop; i += s->n_tok) {
                 s->n_tok = (int)min64(CPU_SLICE_TOK, stop - i);
                 block_run(c, w->slice, s, x, p, i, g);
@@ -354,7 +363,8 @@ static void down_addend(const struct cpu_call *c, const struct weight *w,
             s->acc[n] = acc + t * PACK_ROWS;
         }
         s->n_tok = n;
-        group_set(s, w, expert, group);
+        group_set(s, w, expert, group, id[r->pair[i < end ? i : 0]],
+                  i < end ? group : group + 1);
         w->slice(s);
     }
 }

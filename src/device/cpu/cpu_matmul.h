@@ -15,6 +15,7 @@ struct cpu_slice {
     /* The weights: a group of a packed matrix, or rows of a plain one. */
     const struct pack *pack;      /* NULL: plain */
     const uint8_t *group;         /* 16 packed rows; or n_row plain ones */
+    const uint8_t *next;          /* the group read after it, to fetch early */
     const struct rank_span *span; /* plain: whose k is whose */
     int n_span;
     int n_row;        /* plain: 1 .. 16 */

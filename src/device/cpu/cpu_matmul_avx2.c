@@ -1,0 +1,182 @@
+/* Contractions for CPUs with AVX2, FMA and F16C: Haswell, Zen and later. A
+ * group's 16 rows are two vectors.
+ *
+ * vpmaddubsw multiplies unsigned by signed bytes and adds pairs with
+ * saturation. Codes to 63 times |q| <= 127 stay clear of it, and as many
+ * results as int16 holds are added before widening. Wide codes are signed here,
+ * -128 .. 127: |c| goes in as the unsigned factor, the sign moves to q, and a
+ * pair is at most 2 * 128 * 127 = 32512. */
+#include <immintrin.h>
+#include <stdint.h>
+
+#include "base/half.h"
+
+enum { W = 8, SLICE_FLOAT_TOK = 4, WIDE_UNSIGNED = 0 };
+
+typedef int32_t vi __attribute__((vector_size(4 * W), may_alias));
+typedef uint32_t vu __attribute__((vector_size(4 * W), may_alias));
+typedef float vf __attribute__((vector_size(4 * W), may_alias));
+
+static inline vi v_set(int32_t x)
+{
+    return (vi)_mm256_set1_epi32(x);
+}
+
+static inline vf v_setf(float x)
+{
+    return (vf)_mm256_set1_ps(x);
+}
+
+static inline vf v_fma(vf a, vf b, vf c)
+{
+    return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+}
+
+static inline vf v_int_f(vi a)
+{
+    return (vf)_mm256_cvtepi32_ps((__m256i)a);
+}
+
+static inline vf v_f16(const void *p)
+{
+    return (vf)_mm256_cvtph_ps(_mm_loadu_si128(p));
+}
+
+static inline vi v_u16(const void *p)
+{
+    return (vi)_mm256_cvtepu16_epi32(_mm_loadu_si128(p));
+}
+
+static inline vi v_u8(const void *p)
+{
+    return (vi)_mm256_cvtepu8_epi32(_mm_loadl_epi64(p));
+}
+
+static inline vi v_s8(const void *p)
+{
+    return (vi)_mm256_cvtepi8_epi32(_mm_loadl_epi64(p));
+}
+
+static inline vu v_table(const int8_t *p)
+{
+    return (vu)_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)p));
+}
+
+static inline vu v_lookup(vu table, vu code)
+{
+    return (vu)_mm256_shuffle_epi8((__m256i)table, (__m256i)code);
+}
+
+static inline vi v_pairs(vi a, vi b)
+{
+    return (vi)_mm256_madd_epi16((__m256i)a, (__m256i)b);
+}
+
+static inline __m256i pair_sums(vu code, const int8_t *q, int max)
+{
+    int32_t x;
+    __m256i y;
+
+    __builtin_memcpy(&x, q, sizeof(x));
+    y = _mm256_set1_epi32(x);
+    if (max < 255)
+        return _mm256_maddubs_epi16((__m256i)code, y);
+    return _mm256_maddubs_epi16(_mm256_abs_epi8((__m256i)code),
+                                _mm256_sign_epi8(y, (__m256i)code));
+}
+
+static inline __attribute__((always_inline)) vi
+v_dot(vi acc, const vu *code, const int8_t *q, int n, int max)
+{
+    const int fit = max < 255 ? INT16_MAX / (2 * 127 * max) : 1;
+    __m256i sum = _mm256_setzero_si256();
+
+#pragma GCC unroll 8
+    for (int i = 0; i < n; i++) {
+        sum = _mm256_add_epi16(sum, pair_sums(code[i], q + 4 * i, max));
+        if ((i + 1) % fit == 0 || i + 1 == n) {
+            acc += (vi)_mm256_madd_epi16(sum, _mm256_set1_epi16(1));
+            sum = _mm256_setzero_si256();
+        }
+    }
+    return acc;
+}
+
+#include "device/cpu/cpu_matmul_tmpl.h"
+
+/* ---- activations --------------------------------------------------------- */
+
+/* Sum of the four int32 in each 128-bit lane, in all of them. */
+static inline __m256i lane_sums(__m256i a)
+{
+    a = _mm256_hadd_epi32(a, a);
+    return _mm256_hadd_epi32(a, a);
+}
+
+/* q8_encode's steps on 32 values at once. */
+static void encode_block(struct q8_block *b, const float *src)
+{
+    const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
+    const __m256 magic = _mm256_set1_ps(0x1.8p23f);
+    __m256 x[4];
+    __m256i r[4], top = _mm256_setzero_si256(), q, sum;
+    __m128i max4;
+    int32_t max;
+
+    for (int i = 0; i < 4; i++) {
+        x[i] = _mm256_loadu_ps(src + 8 * i);
+        top = _mm256_max_epi32(
+            top, _mm256_and_si256(_mm256_castps_si256(x[i]), magnitude));
+    }
+    max4 = _mm_max_epi32(_mm256_castsi256_si128(top),
+                         _mm256_extracti128_si256(top, 1));
+    max4 = _mm_max_epi32(max4, _mm_shuffle_epi32(max4, 0x4e));
+    max4 = _mm_max_epi32(max4, _mm_shuffle_epi32(max4, 0xb1));
+    max = _mm_cvtsi128_si32(max4);
+    if (max < 0x03800000 || max >= 0x7f800000) { /* zero or not finite */
+        q8_encode(b, src, 32);
+        return;
+    }
+    b->d = float_from_bits((uint32_t)max) / 127;
+    for (int i = 0; i < 4; i++) {
+        __m256 scale = _mm256_set1_ps(127 / float_from_bits((uint32_t)max));
+
+        /* The fraction is rounded away; q is what the bits exceed magic by. */
+        x[i] = _mm256_add_ps(_mm256_mul_ps(x[i], scale), magic);
+        r[i] = _mm256_sub_epi32(_mm256_castps_si256(x[i]),
+                                _mm256_castps_si256(magic));
+    }
+    q = _mm256_packs_epi16(_mm256_packs_epi32(r[0], r[1]),
+                           _mm256_packs_epi32(r[2], r[3]));
+    q = _mm256_permutevar8x32_epi32(q,
+                                    _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    _mm256_storeu_si256((__m256i *)b->q, q);
+    sum = _mm256_maddubs_epi16(_mm256_set1_epi8(1), q);
+    sum = lane_sums(_mm256_madd_epi16(sum, _mm256_set1_epi16(1)));
+    b->sum[0] = (int16_t)_mm256_extract_epi32(sum, 0);
+    b->sum[1] = (int16_t)_mm256_extract_epi32(sum, 4);
+}
+
+static void encode(struct q8_block *dst, const float *src, int64_t n)
+{
+    for (; n > 0; n -= 32, src += 32)
+        encode_block(dst++, src);
+}
+
+static void add(float *out, const float *a, const float *b, int64_t n)
+{
+    int64_t i = 0;
+
+    for (; i + 8 <= n; i += 8)
+        _mm256_storeu_ps(out + i, _mm256_add_ps(_mm256_loadu_ps(a + i),
+                                                _mm256_loadu_ps(b + i)));
+    for (; i < n; i++)
+        out[i] = a[i] + b[i];
+}
+
+void cpu_matmul_init_avx2(struct cpu_kernels *k)
+{
+    init_ops(k);
+    k->q8 = encode;
+    k->add = add;
+}
