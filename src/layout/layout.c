@@ -76,26 +76,49 @@ bool layout_contains(const pl_layout *have, const pl_layout *want, int64_t size)
     }
 }
 
-/* The shortest period that divides both the whole and the list of runs: tried
- * for each divisor of the period at which a run ends. */
-static int shorten(const pl_run *run, int n, int64_t *period)
+/* True if the runs, of `period` in all, are one pattern of `q` repeated. */
+static bool repeats(const pl_run *run, int n, int64_t q, int64_t period)
 {
-    int64_t end = 0;
+    int i = 0, j = 0;
+    int64_t pos = 0, li = run[0].len, lj = q; /* left of runs i and j */
 
-    for (int k = 0; k + 1 < n; k++) {
-        bool ok;
+    while (lj >= run[j].len)
+        lj -= run[j++].len;
+    lj = run[j].len - lj;
+    while (pos + q < period) {
+        int64_t step = li < lj ? li : lj;
 
-        end += run[k].len;
-        if (*period % end || n % (k + 1))
+        if (run[i].owners != run[j].owners)
+            return false;
+        pos += step;
+        li -= step;
+        lj -= step;
+        if (li == 0)
+            li = run[++i].len;
+        if (lj == 0 && ++j < n)
+            lj = run[j].len;
+    }
+    return true;
+}
+
+/* Cuts the runs down to their shortest period. A pattern of two owner sets or
+ * more changes first where run 0 ends, and again one period later: so the end
+ * of each later run tells one period to try. */
+static int shorten(pl_run *run, int n, int64_t *period)
+{
+    int64_t q = 0;
+
+    for (int k = 1; k < n; k++) {
+        q += run[k].len;
+        if (q > *period / 2)
+            break;
+        if (*period % q || !repeats(run, n, q, *period))
             continue;
-        ok = true;
-        for (int i = k + 1; i < n && ok; i++)
-            ok = run[i].len == run[i - k - 1].len &&
-                 run[i].owners == run[i - k - 1].owners;
-        if (ok) {
-            *period = end;
-            return k + 1;
-        }
+        *period = q;
+        for (n = 0; q > run[n].len; n++)
+            q -= run[n].len;
+        run[n].len = q;
+        return n + 1;
     }
     return n;
 }
@@ -119,12 +142,12 @@ const pl_layout *layout_split(struct arena *a, int dim, int64_t size, int n_run,
         else
             r[n++] = run[i];
     }
-    (void)size;
     if (n == 1 && r[0].owners == ranks_all(n_rank))
         return &layout_mirrored;
-    if (n > 1) {
+    if (n == 1)
+        period = r[0].len = size;
+    else
         n = shorten(r, n, &period);
-    }
     l->kind = PL_SPLIT;
     l->dim = dim;
     l->period = period;

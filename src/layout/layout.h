@@ -2,9 +2,9 @@
  *
  * pl_layout (pl.h) says how a group of ranks holds one logical tensor. Layouts
  * are immutable and live in an arena. "Normal" form: neighbouring runs of equal
- * owners are merged, the period is the shortest there is, and a split that
- * gives everybody everything is MIRRORED. Here nothing knows devices: a device
- * is the set of ranks that it carries. */
+ * owners are merged, the period is the shortest there is (the whole size where
+ * there is one run), and a split that gives everybody everything is MIRRORED.
+ * Here nothing knows devices: a device is the set of ranks that it carries. */
 #ifndef LAYOUT_LAYOUT_H
 #define LAYOUT_LAYOUT_H
 

@@ -568,6 +568,7 @@ static uint64_t hash_of(const struct numeric *p)
         GRAPH_ATTR_MAP(MIX)
 #undef MIX
         mix_int(&h, l->kind);
+        mix_int(&h, l->kind == PL_SPLIT ? l->dim : 0);
         for (int k = 0; l->kind == PL_SPLIT && k < l->n_run; k++) {
             mix_int(&h, l->run[k].len);
             mix(&h, &l->run[k].owners, sizeof l->run[k].owners);

@@ -131,7 +131,7 @@ enum rule_fit rules_project(struct arena *a, const struct rule_split *s,
         }
         if (l->whole)
             return RULE_ILLEGAL;
-        if (factor == 1 && p->dim == d) {
+        if (p->dim == d && dim[d].n == s->size) {
             *out = p;
         } else {
             pl_run *run = arena_alloc(a, (size_t)p->n_run, sizeof *run);
