@@ -1,0 +1,318 @@
+/* The parts that families share, written as in the papers: one function a part,
+ * every shape beside the value. The graph says nothing of devices; what is
+ * split how follows from the roles given here. */
+#include "model/blocks.h"
+
+#include "graph/graph.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+static const struct pl_dim n_tok = {1, PL_N_TOK};
+
+static pl_dim size(int64_t n)
+{
+    return (pl_dim){n, PL_CONST};
+}
+
+static struct block_dim d_model(const struct build *b)
+{
+    return (struct block_dim){b->m->d_model, "embedding_length"};
+}
+
+static struct block_dim d_key(const struct build *b)
+{
+    return (struct block_dim){b->m->d_key, "attention.key_length"};
+}
+
+pl_tensor block_name(struct build *b, pl_tensor x, const char *name)
+{
+    char s[64];
+
+    snprintf(s, sizeof s, "%s-%" PRId64, name, b->layer);
+    pl_name(b->g, x, s);
+    return x;
+}
+
+static pl_tensor scaled(struct build *b, pl_tensor x, const char *base)
+{
+    bool each;
+    pl_tensor s = block_scale(b, base, false, &each);
+
+    return s < 0 ? x : pl_mul(b->g, x, s);
+}
+
+/* y [n_tok, n_used, *] times the scale of each slot's expert. */
+static pl_tensor scaled_by_expert(struct build *b, pl_tensor y,
+                                  const char *base, pl_tensor ids)
+{
+    const pl_dim column[2] = {size(b->m->n_expert), size(1)};
+    bool each;
+    pl_tensor s = block_scale(b, base, true, &each);
+
+    if (s < 0)
+        return y;
+    if (each) /* [n_expert] -> [n_tok, n_used, 1] */
+        s = pl_gather_rows(b->g, pl_reshape(b->g, s, 2, column), ids);
+    return pl_mul(b->g, y, s);
+}
+
+static pl_role bias_role(pl_role weight)
+{
+    static const struct {
+        pl_role weight, bias;
+    } rows[] = {
+        {PL_ROLE_ATTN_Q, PL_ROLE_ATTN_Q_BIAS},
+        {PL_ROLE_ATTN_K, PL_ROLE_ATTN_K_BIAS},
+        {PL_ROLE_ATTN_V, PL_ROLE_ATTN_V_BIAS},
+        {PL_ROLE_ATTN_QKV, PL_ROLE_ATTN_QKV_BIAS},
+        {PL_ROLE_ATTN_OUT, PL_ROLE_ATTN_OUT_BIAS},
+        {PL_ROLE_ROUTER, PL_ROLE_ROUTER_BIAS},
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (rows[i].weight == weight)
+            return rows[i].bias;
+    return PL_ROLE_NONE;
+}
+
+pl_tensor block_matmul(struct build *b, pl_tensor x, const char *base,
+                       pl_role role, struct block_dim out, struct block_dim in,
+                       bool need_bias)
+{
+    const struct block_dim dim[2] = {out, in};
+    pl_tensor w = block_weight(b, base, "weight", role, false, 2, dim);
+    pl_tensor y = scaled(b, pl_matmul(b->g, x, w), base);
+    pl_tensor bias =
+        block_weight(b, base, "bias", bias_role(role), !need_bias, 1, &out);
+
+    return bias < 0 ? y : pl_add(b->g, y, bias);
+}
+
+pl_tensor block_norm(struct build *b, pl_tensor x, const char *base,
+                     struct block_dim d)
+{
+    return pl_rms_norm(
+        b->g, x, block_weight(b, base, "weight", PL_ROLE_NORM, false, 1, &d),
+        b->m->eps);
+}
+
+static pl_tensor embedding(struct build *b)
+{
+    const struct block_dim dim[2] = {{b->m->n_vocab, b->m->vocab_key},
+                                     d_model(b)};
+
+    return block_weight(b, "token_embd", "weight", PL_ROLE_TOKEN_EMBD, false, 2,
+                        dim);
+}
+
+pl_tensor block_embed(struct build *b)
+{
+    return scaled(b, pl_gather_rows(b->g, embedding(b), b->ids), "token_embd");
+}
+
+/* Attention -------------------------------------------------------------- */
+
+/* Projections of one layer, [n_tok, heads * width] each. */
+struct qkv {
+    pl_tensor q, k, v;
+};
+
+static struct qkv project(struct build *b, pl_tensor h, bool bias)
+{
+    const struct model *m = b->m;
+    const int64_t n_q = m->n_head[b->layer] * m->d_key;
+    const int64_t n_k = m->n_head_kv[b->layer] * m->d_key;
+    const int64_t n_v = m->n_head_kv[b->layer] * m->d_value;
+    const struct block_dim q = {n_q, "attention.head_count * key_length"};
+    const struct block_dim k = {n_k, "attention.head_count_kv * key_length"};
+    const struct block_dim v = {n_v, "attention.head_count_kv * value_length"};
+    const struct block_dim all = {
+        n_q + n_k + n_v, "attention.head_count, head_count_kv and key_length"};
+    pl_tensor x;
+
+    if (block_has(b, "attn_q", "weight") || !block_has(b, "attn_qkv", "weight"))
+        return (struct qkv){
+            block_matmul(b, h, "attn_q", PL_ROLE_ATTN_Q, q, d_model(b), bias),
+            block_matmul(b, h, "attn_k", PL_ROLE_ATTN_K, k, d_model(b), bias),
+            block_matmul(b, h, "attn_v", PL_ROLE_ATTN_V, v, d_model(b), bias)};
+    x = block_matmul(b, h, "attn_qkv", PL_ROLE_ATTN_QKV, all, d_model(b), bias);
+    return (struct qkv){pl_slice(b->g, x, 1, 0, n_q),
+                        pl_slice(b->g, x, 1, n_q, n_k),
+                        pl_slice(b->g, x, 1, n_q + n_k, n_v)};
+}
+
+/* [n_tok, n * d] -> [n_tok, n, d] */
+static pl_tensor heads(struct build *b, pl_tensor x, int64_t n, int64_t d)
+{
+    return pl_reshape(b->g, x, 3, (pl_dim[]){n_tok, size(n), size(d)});
+}
+
+/* A layer's half of the cache, with this step's x written. */
+static pl_tensor cached(struct build *b, pl_tensor x, bool values)
+{
+    const struct model *m = b->m;
+    char name[32];
+
+    snprintf(name, sizeof name, "cache_%c.%" PRId64, values ? 'v' : 'k',
+             b->layer);
+    return pl_cache_write(b->g,
+                          pl_cache(b->g, name, values ? b->cache_v : b->cache_k,
+                                   m->n_head_kv[b->layer],
+                                   values ? m->d_value : m->d_key, values),
+                          x);
+}
+
+pl_tensor block_attention(struct build *b, pl_tensor h,
+                          const struct block_attention *o)
+{
+    const struct model *m = b->m;
+    const int64_t n_head = m->n_head[b->layer];
+    const int64_t n_head_kv = m->n_head_kv[b->layer];
+    const struct block_dim width = {n_head * m->d_value,
+                                    "attention.head_count * value_length"};
+    struct qkv x = project(b, h, o->bias);
+    pl_tensor q = heads(b, x.q, n_head, m->d_key);
+    pl_tensor k = heads(b, x.k, n_head_kv, m->d_key);
+    pl_tensor v = heads(b, x.v, n_head_kv, m->d_value), y;
+
+    if (o->qk_norm) {
+        q = block_norm(b, q, "attn_q_norm", d_key(b));
+        k = block_norm(b, k, "attn_k_norm", d_key(b));
+    }
+    q = pl_rope_apply(b->g, q, b->pos, o->freqs, &m->rope);
+    k = pl_rope_apply(b->g, k, b->pos, o->freqs, &m->rope);
+    y = pl_attention(b->g, q, cached(b, k, false), cached(b, v, true), -1,
+                     (float)(1 / sqrt((double)m->d_key)), 0, 0);
+    y = pl_reshape(b->g, y, 2, (pl_dim[]){n_tok, size(width.n)});
+    block_name(b, y, "kqv_out");
+    return block_matmul(b, y, "attn_output", PL_ROLE_ATTN_OUT, d_model(b),
+                        width, false);
+}
+
+/* Feed-forward ----------------------------------------------------------- */
+
+static struct block_dim d_ff(const struct build *b)
+{
+    return (struct block_dim){b->m->d_ff[b->layer],
+                              b->m->n_expert > 0 ? b->m->family->expert_width
+                                                 : "feed_forward_length"};
+}
+
+static struct block_dim d_ff_twice(const struct build *b)
+{
+    return (struct block_dim){2 * d_ff(b).n, b->m->n_expert > 0
+                                                 ? "twice the experts' width"
+                                                 : "2 * feed_forward_length"};
+}
+
+pl_tensor block_mlp(struct build *b, pl_tensor h)
+{
+    const struct block_dim e = d_model(b), ff = d_ff(b);
+    pl_tensor gate, up;
+
+    if (block_has(b, "ffn_gate_up", "weight")) { /* rows: gate, then up */
+        up = block_matmul(b, h, "ffn_gate_up", PL_ROLE_FFN_GATE_UP,
+                          d_ff_twice(b), e, false);
+        gate = pl_slice(b->g, up, 1, 0, ff.n);
+        up = pl_slice(b->g, up, 1, ff.n, ff.n);
+    } else {
+        gate = block_matmul(b, h, "ffn_gate", PL_ROLE_FFN_GATE, ff, e, false);
+        up = block_matmul(b, h, "ffn_up", PL_ROLE_FFN_UP, ff, e, false);
+    }
+    return block_matmul(b, pl_swiglu(b->g, gate, up), "ffn_down",
+                        PL_ROLE_FFN_DOWN, e, ff, false);
+}
+
+static pl_tensor expert_weight(struct build *b, const char *base, pl_role role,
+                               struct block_dim out, struct block_dim in)
+{
+    const struct block_dim dim[3] = {{b->m->n_expert, "expert_count"}, out, in};
+
+    return block_weight(b, base, "weight", role, false, 3, dim);
+}
+
+/* x [n_tok, 1, in] by the experts ids [n_tok, n_used]: [n_tok, n_used, out] */
+static pl_tensor expert_matmul(struct build *b, pl_tensor x, pl_tensor ids,
+                               const char *base, pl_role role,
+                               struct block_dim out)
+{
+    pl_tensor w = expert_weight(b, base, role, out, d_model(b));
+
+    return scaled_by_expert(b, pl_expert_matmul(b->g, x, w, ids), base, ids);
+}
+
+pl_tensor block_experts(struct build *b, pl_tensor h)
+{
+    const struct model *m = b->m;
+    const struct block_dim e = d_model(b), ff = d_ff(b);
+    const int used = (int)m->n_expert_used;
+    pl_tensor logits =
+        block_matmul(b, h, "ffn_gate_inp", PL_ROLE_ROUTER,
+                     (struct block_dim){m->n_expert, "expert_count"}, e, false);
+    pl_tensor ids =
+        pl_router_topk(b->g, logits, -1, PL_GATING_SOFTMAX, used, 0, 0);
+    pl_tensor w =
+        pl_router_weights(b->g, logits, ids, PL_GATING_SOFTMAX, true, 1);
+    pl_tensor x = pl_reshape(b->g, h, 3, (pl_dim[]){n_tok, size(1), size(e.n)});
+    pl_tensor gate, up;
+
+    block_name(b, ids, "ffn_moe_topk");
+    if (block_has(b, "ffn_gate_up_exps", "weight")) { /* rows: gate, then up */
+        up = expert_matmul(b, x, ids, "ffn_gate_up_exps",
+                           PL_ROLE_FFN_GATE_UP_EXPS, d_ff_twice(b));
+        gate = pl_slice(b->g, up, 2, 0, ff.n);
+        up = pl_slice(b->g, up, 2, ff.n, ff.n);
+    } else {
+        gate = expert_matmul(b, x, ids, "ffn_gate_exps", PL_ROLE_FFN_GATE_EXPS,
+                             ff);
+        up = expert_matmul(b, x, ids, "ffn_up_exps", PL_ROLE_FFN_UP_EXPS, ff);
+    }
+    /* What scales an expert's result scales its hidden values as well. */
+    w = pl_reshape(b->g, w, 3, (pl_dim[]){n_tok, size(used), size(1)});
+    w = scaled_by_expert(b, w, "ffn_down_exps", ids);
+    x = pl_mul(b->g, pl_swiglu(b->g, gate, up), w);
+    return pl_expert_down(
+        b->g, x,
+        expert_weight(b, "ffn_down_exps", PL_ROLE_FFN_DOWN_EXPS, e, ff), ids);
+}
+
+/* Frame ------------------------------------------------------------------ */
+
+void block_head(struct build *b, pl_tensor x)
+{
+    const struct block_dim vocab = {b->m->n_vocab, b->m->vocab_key};
+    bool tied;
+
+    b->layer = -1;
+    tied = !block_has(b, "output", "weight");
+    x = block_norm(b, pl_gather_rows(b->g, x, b->out_ids), "output_norm",
+                   d_model(b));
+    pl_name(b->g, x, "result_norm");
+    x = block_matmul(b, x, tied ? "token_embd" : "output",
+                     tied ? PL_ROLE_TOKEN_EMBD : PL_ROLE_OUTPUT, vocab,
+                     d_model(b), false);
+    pl_name(b->g, x, "logits");
+    pl_output(b->g, x);
+}
+
+void block_decoder(struct build *b, const struct block_attention *o)
+{
+    pl_tensor x = block_embed(b), h;
+
+    for (b->layer = 0; b->layer < b->m->n_layer; b->layer++) {
+        h = block_norm(b, x, "attn_norm", d_model(b));
+        block_name(b, h, "attn_norm");
+        x = pl_add(b->g, x, block_attention(b, h, o));
+        block_name(b, x, "ffn_inp");
+        h = block_norm(b, x, "ffn_norm", d_model(b));
+        block_name(b, h, "ffn_norm");
+        x = pl_add(b->g, x,
+                   b->m->n_expert > 0 ? block_experts(b, h) : block_mlp(b, h));
+        block_name(b, x, "l_out");
+        if (b->g->err.status != PL_OK)
+            return;
+    }
+    block_head(b, x);
+}

@@ -1,0 +1,85 @@
+/* What families are put together from.
+ *
+ * A builder keeps its first error in the graph and every later one passes it
+ * on, so that a family reads as its equations; model_graph asks once at the
+ * end. `base` is a tensor's name without "blk.N." and without ".weight". */
+#ifndef MODEL_BLOCKS_H
+#define MODEL_BLOCKS_H
+
+#include "model/model.h"
+
+/* A graph that is being built. */
+struct build {
+    const struct model *m;
+    pl_graph *g;
+    int64_t layer; /* which one, -1 outside of them */
+    pl_tensor ids, pos, out_ids;
+    pl_format cache_k, cache_v;
+};
+
+/* An expected size and the key that it follows from, for messages. */
+struct block_dim {
+    int64_t n;
+    const char *key;
+};
+
+/* The weight `base`.`suffix` with the dimensions expected, checked against the
+ * file; absent: -1 if optional, else an error. A second call gives the same
+ * leaf. */
+pl_tensor block_weight(struct build *b, const char *base, const char *suffix,
+                       pl_role role, bool optional, int n_dim,
+                       const struct block_dim *dim);
+
+bool block_has(const struct build *b, const char *base, const char *suffix);
+
+/* `base`.scale: one value, or one an expert (*each, only if `experts`), which
+ * multiplies what the weight yields; -1 if absent. */
+pl_tensor block_scale(struct build *b, const char *base, bool experts,
+                      bool *each);
+
+/* x [*, in] times `base`.weight [out, in], times `base`.scale, plus
+ * `base`.bias where the file has them; need_bias: it must. */
+pl_tensor block_matmul(struct build *b, pl_tensor x, const char *base,
+                       pl_role role, struct block_dim out, struct block_dim in,
+                       bool need_bias);
+
+/* x normed over its last dimension d, times `base`.weight [d]. */
+pl_tensor block_norm(struct build *b, pl_tensor x, const char *base,
+                     struct block_dim d);
+
+/* Names a value "name-N" after the layer; gives it back. */
+pl_tensor block_name(struct build *b, pl_tensor x, const char *name);
+
+/* Rows of token_embd for the step's tokens: [n_tok, d_model]. */
+pl_tensor block_embed(struct build *b);
+
+struct block_attention {
+    bool bias;       /* q, k and v must have biases */
+    bool qk_norm;    /* each head of q and k is normed before rope */
+    pl_tensor freqs; /* [n_rot / 2], divide rope's angles, or -1 */
+};
+
+/* Causal self-attention of h [n_tok, d_model] through the layer's cache, with
+ * its output matrix: [n_tok, d_model]. q, k and v may be fused in attn_qkv. */
+pl_tensor block_attention(struct build *b, pl_tensor h,
+                          const struct block_attention *o);
+
+/* down(silu(gate h) * up h); gate and up may be fused in ffn_gate_up. */
+pl_tensor block_mlp(struct build *b, pl_tensor h);
+/* The same by the best n_expert_used experts of h, weights normalised. */
+pl_tensor block_experts(struct build *b, pl_tensor h);
+
+/* Picks the rows wanted, norms them, multiplies by output.weight or, where
+ * embeddings are tied, token_embd.weight: logits, marked as output. */
+void block_head(struct build *b, pl_tensor x);
+
+/* All of a network whose layers are x += attention(attn_norm x);
+ * x += mlp or experts(ffn_norm x). */
+void block_decoder(struct build *b, const struct block_attention *o);
+
+/* The families, one file each; model.c has the table. */
+void model_llama(struct build *b);
+void model_qwen2(struct build *b);
+void model_qwen3(struct build *b); /* qwen3 and qwen3moe */
+
+#endif

@@ -1,0 +1,16 @@
+/* llama: Llama 1 to 3, Mistral and all that share their shape, and Mixtral's
+ * experts. Rope rotates neighbouring pairs (the rows of q and k are permuted in
+ * the file to suit); rope_freqs.weight, where given, stretches frequencies
+ * (Llama 3.1). Source: arXiv:2302.13971, arXiv:2401.04088, arXiv:2407.21783. */
+#include "model/blocks.h"
+
+void model_llama(struct build *b)
+{
+    const struct block_dim half = {b->m->rope.n_rot / 2,
+                                   "rope.dimension_count / 2"};
+    const struct block_attention o = {
+        .freqs = block_weight(b, "rope_freqs", "weight", PL_ROLE_ROPE_FREQS,
+                              true, 1, &half)};
+
+    block_decoder(b, &o);
+}

@@ -1,0 +1,125 @@
+/* The table of families; opening a file as a model; the frame of every graph.
+ *
+ * A model is checked by building its graph once: whatever the graph would look
+ * up is looked up, and there is no second list of tensors to keep in step. */
+#include "model/model.h"
+
+#include "base/err.h"
+#include "graph/graph.h"
+#include "model/blocks.h"
+#include "model/params.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* arch, rope, experts, key of an expert's width, graph */
+static const struct model_family families[] = {
+    {"llama", false, EXPERTS_MAYBE, "feed_forward_length", model_llama},
+    {"qwen2", true, EXPERTS_NEVER, NULL, model_qwen2},
+    {"qwen3", true, EXPERTS_NEVER, NULL, model_qwen3},
+    {"qwen3moe", true, EXPERTS_ALWAYS, "expert_feed_forward_length",
+     model_qwen3},
+};
+
+enum { N_FAMILY = sizeof families / sizeof families[0] };
+
+static pl_status find_family(struct model *m, pl_err *err)
+{
+    const char *path = gguf_path(m->file);
+    struct gguf_str arch;
+    char known[200] = "", name[41];
+    size_t n = 0;
+
+    PL_TRY(gguf_get_str(m->file, "general.architecture", &arch, err));
+    for (int i = 0; i < N_FAMILY; i++) {
+        const char *s = families[i].arch;
+
+        if (arch.s && arch.len == strlen(s) && !memcmp(arch.s, s, arch.len)) {
+            m->family = &families[i];
+            return PL_OK;
+        }
+        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s",
+                 i ? ", " : "", s);
+    }
+    if (!arch.s)
+        return err_set(err, PL_BAD_FILE,
+                       "%s: key general.architecture is missing, so the file "
+                       "holds no model; supported are %s",
+                       path, known);
+    for (; n < arch.len && n < sizeof name - 1; n++)
+        name[n] = arch.s[n] >= ' ' && arch.s[n] <= '~' ? arch.s[n] : '?';
+    name[n] = '\0';
+    return err_set(err, PL_UNSUPPORTED,
+                   "%s: architecture '%s' is not supported; supported are %s",
+                   path, name, known);
+}
+
+static void count_unused(struct model *m, const pl_graph *g)
+{
+    for (int64_t i = 0; i < gguf_n_tensor(m->file); i++) {
+        const char *name = gguf_tensor_at(m->file, i)->name;
+
+        if (pl_tensor_find(g, name) >= 0)
+            continue;
+        if (m->n_unused++ == 0)
+            m->unused = name;
+    }
+}
+
+pl_status model_open(struct model **out, const struct gguf *file, pl_err *err)
+{
+    const struct model_graph_options opt = {PL_F32, PL_F32};
+    struct model *m = calloc(1, sizeof *m);
+    pl_graph *g = NULL;
+    pl_status s;
+
+    *out = NULL;
+    if (!m)
+        return err_no_memory(err, "a model");
+    m->file = file;
+    s = find_family(m, err);
+    if (s != PL_OK)
+        goto done;
+    s = params_read(m, err);
+    if (s != PL_OK)
+        goto done;
+    s = pl_graph_create(&g, err);
+    if (s != PL_OK)
+        goto done;
+    s = model_graph(m, g, &opt, err);
+    if (s != PL_OK)
+        goto done;
+    count_unused(m, g);
+    *out = m;
+    m = NULL; /* the caller owns it now */
+done:
+    pl_graph_free(g);
+    model_close(m);
+    return s;
+}
+
+void model_close(struct model *m)
+{
+    if (!m)
+        return;
+    arena_fini(&m->arena);
+    free(m);
+}
+
+pl_status model_graph(const struct model *m, pl_graph *g,
+                      const struct model_graph_options *opt, pl_err *err)
+{
+    const pl_dim n_tok = {1, PL_N_TOK}, n_out = {1, PL_N_OUT};
+    struct build b = {.m = m,
+                      .g = g,
+                      .layer = -1,
+                      .cache_k = opt->cache_k,
+                      .cache_v = opt->cache_v};
+
+    b.ids = pl_input(g, "ids", PL_I32, 1, &n_tok);
+    b.pos = pl_input(g, "pos", PL_I32, 1, &n_tok);
+    b.out_ids = pl_input(g, "out_ids", PL_I32, 1, &n_out);
+    m->family->graph(&b);
+    return pl_graph_check(g, err);
+}

@@ -1,0 +1,65 @@
+/* Models: what a GGUF file says of a network, and the graph that it means.
+ *
+ * model_open reads the hyper-parameters and checks every tensor that the graph
+ * will name, so that a file that opens can be planned. A family is one short
+ * file that puts shared blocks together (blocks.h); the table in model.c lists
+ * them. No weight's data is touched here, and nothing is known of devices. */
+#ifndef MODEL_MODEL_H
+#define MODEL_MODEL_H
+
+#include "base/arena.h"
+#include "gguf/gguf.h"
+#include "pl.h"
+
+struct build; /* blocks.h */
+
+/* Where a family has experts instead of one feed-forward part. */
+enum model_experts { EXPERTS_NEVER, EXPERTS_MAYBE, EXPERTS_ALWAYS };
+
+/* One row a family. */
+struct model_family {
+    const char *arch; /* general.architecture */
+    bool neox;        /* rope pairs (i, i + n_rot/2), else (2i, 2i + 1) */
+    enum model_experts experts;
+    const char *expert_width; /* key of an expert's width */
+    void (*graph)(struct build *b);
+};
+
+struct model {
+    const struct gguf *file; /* borrowed until model_close */
+    const struct model_family *family;
+    struct arena arena; /* owns the arrays below */
+    int64_t n_vocab, n_ctx_train, n_layer, d_model;
+    const char *vocab_key;             /* where n_vocab comes from */
+    int64_t d_key, d_value;            /* of a head */
+    int64_t n_expert, n_expert_used;   /* 0: no experts */
+    const int64_t *n_head, *n_head_kv; /* [n_layer] */
+    const int64_t *d_ff; /* [n_layer], of an expert if there are experts */
+    float eps;
+    pl_rope rope;
+    int64_t n_unused;   /* tensors of the file that the graph does not read */
+    const char *unused; /* the first one's name, view into the file; or NULL */
+};
+
+/* Reads and checks; `file` is borrowed. On failure *out is NULL. */
+pl_status model_open(struct model **out, const struct gguf *file, pl_err *err);
+void model_close(struct model *m);
+
+struct model_graph_options {
+    pl_format cache_k, cache_v;
+};
+
+/* Builds the whole network into `g`, which is empty:
+ *
+ *   ids, pos   I32 [n_tok]   inputs: tokens and their positions
+ *   out_ids    I32 [n_out]   input: the rows whose logits are wanted
+ *   cache_k.N, cache_v.N     [n_slot, n_head_kv, d_head], N the layer
+ *   weights                  by their names in the file, formats as there
+ *   logits     F32 [n_out, n_vocab], marked as output
+ *
+ * Values on the way have the names that users of reference traces know:
+ * attn_norm-N, kqv_out-N, ffn_inp-N, ffn_norm-N, l_out-N, result_norm. */
+pl_status model_graph(const struct model *m, pl_graph *g,
+                      const struct model_graph_options *opt, pl_err *err);
+
+#endif

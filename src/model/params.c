@@ -1,0 +1,239 @@
+/* Reading hyper-parameters, with the defaults that writers of GGUF files rely
+ * on. Bounds are there to keep products of them far below 2^63; that they agree
+ * with the tensors is checked where the tensors are looked up. */
+#include "model/params.h"
+
+#include "base/err.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    MAX_LAYER = 1 << 16,
+    MAX_HEAD = 1 << 16,
+    MAX_WIDTH = 1 << 28,
+    MAX_EXPERT = 1 << 16,
+};
+
+/* "llama.block_count" */
+struct key {
+    char s[96];
+};
+
+static const char *key(const struct model *m, const char *name, struct key *k)
+{
+    snprintf(k->s, sizeof k->s, "%s.%s", m->family->arch, name);
+    return k->s;
+}
+
+static bool has(const struct model *m, const char *name)
+{
+    struct key k;
+
+    return gguf_find(m->file, key(m, name, &k)) != NULL;
+}
+
+static pl_status need(const struct model *m, const char *name, int64_t hi,
+                      int64_t *out, pl_err *err)
+{
+    struct key k;
+
+    return gguf_need_i64(m->file, key(m, name, &k), 1, hi, out, err);
+}
+
+static pl_status get(const struct model *m, const char *name, int64_t def,
+                     int64_t lo, int64_t hi, int64_t *out, pl_err *err)
+{
+    struct key k;
+
+    return gguf_get_i64(m->file, key(m, name, &k), def, lo, hi, out, err);
+}
+
+/* One value for all layers or one each; def[n_layer] where the key is absent,
+ * def == NULL making that an error. */
+static pl_status per_layer(struct model *m, const char *name, int64_t hi,
+                           const int64_t *def, const int64_t **out, pl_err *err)
+{
+    struct key k;
+    const struct gguf_kv *kv = gguf_find(m->file, key(m, name, &k));
+    int64_t *v;
+
+    *out = def;
+    if (!kv && def)
+        return PL_OK;
+    v = arena_alloc(&m->arena, (size_t)m->n_layer, sizeof *v);
+    if (!v)
+        return err_no_memory(err, "hyper-parameters");
+    *out = v;
+    if (!kv || kv->type != GGUF_ARRAY) {
+        PL_TRY(need(m, name, hi, &v[0], err));
+        for (int64_t i = 1; i < m->n_layer; i++)
+            v[i] = v[0];
+        return PL_OK;
+    }
+    if (kv->count < (uint64_t)m->n_layer)
+        return err_set(err, PL_BAD_FILE,
+                       "%s: key %s has %" PRIu64 " values, %" PRId64
+                       " by block_count; the file is damaged",
+                       gguf_path(m->file), k.s, kv->count, m->n_layer);
+    for (int64_t i = 0; i < m->n_layer; i++)
+        if (!gguf_as_i64(kv, (uint64_t)i, &v[i]) || v[i] < 1 || v[i] > hi)
+            return err_set(err, PL_BAD_FILE,
+                           "%s: key %s: value %" PRId64
+                           " is no integer of 1 .. %" PRId64
+                           "; the file is damaged",
+                           gguf_path(m->file), k.s, i, hi);
+    return PL_OK;
+}
+
+static pl_status read_vocab(struct model *m, pl_err *err)
+{
+    const struct gguf_kv *kv = gguf_find(m->file, "tokenizer.ggml.tokens");
+    const struct gguf_tensor *t =
+        gguf_find_tensor(m->file, "token_embd.weight");
+
+    if (kv && kv->type == GGUF_ARRAY && kv->count >= 1 &&
+        kv->count <= MAX_WIDTH) {
+        m->n_vocab = (int64_t)kv->count;
+        m->vocab_key = "the length of tokenizer.ggml.tokens";
+        return PL_OK;
+    }
+    m->vocab_key = "vocab_size";
+    return get(m, "vocab_size", t && t->n_dim == 2 ? t->dim[0] : 1, 1,
+               MAX_WIDTH, &m->n_vocab, err);
+}
+
+static pl_status read_attention(struct model *m, pl_err *err)
+{
+    int64_t def;
+    struct key k;
+
+    PL_TRY(
+        per_layer(m, "attention.head_count", MAX_HEAD, NULL, &m->n_head, err));
+    PL_TRY(per_layer(m, "attention.head_count_kv", MAX_HEAD, m->n_head,
+                     &m->n_head_kv, err));
+    for (int64_t i = 0; i < m->n_layer; i++)
+        if (m->n_head[i] % m->n_head_kv[i])
+            return err_set(err, PL_BAD_FILE,
+                           "%s: layer %" PRId64 ": %s is %" PRId64
+                           ", no multiple of head_count_kv, %" PRId64,
+                           gguf_path(m->file), i,
+                           key(m, "attention.head_count", &k), m->n_head[i],
+                           m->n_head_kv[i]);
+    def = m->d_model / m->n_head[0];
+    if (!has(m, "attention.key_length") && m->d_model % m->n_head[0])
+        return err_set(err, PL_BAD_FILE,
+                       "%s: key %s is missing, and embedding_length, %" PRId64
+                       ", is no multiple of head_count, %" PRId64,
+                       gguf_path(m->file), key(m, "attention.key_length", &k),
+                       m->d_model, m->n_head[0]);
+    PL_TRY(get(m, "attention.key_length", def, 1, MAX_HEAD, &m->d_key, err));
+    return get(m, "attention.value_length", def, 1, MAX_HEAD, &m->d_value, err);
+}
+
+static pl_status read_experts(struct model *m, pl_err *err)
+{
+    enum model_experts e = m->family->experts;
+    const char *width = "feed_forward_length";
+
+    if (e == EXPERTS_MAYBE)
+        PL_TRY(get(m, "expert_count", 0, 0, MAX_EXPERT, &m->n_expert, err));
+    if (e == EXPERTS_ALWAYS)
+        PL_TRY(need(m, "expert_count", MAX_EXPERT, &m->n_expert, err));
+    if (m->n_expert > 0) {
+        PL_TRY(
+            need(m, "expert_used_count", m->n_expert, &m->n_expert_used, err));
+        width = m->family->expert_width;
+    }
+    return per_layer(m, width, MAX_WIDTH, NULL, &m->d_ff, err);
+}
+
+static bool is(struct gguf_str s, const char *word)
+{
+    return s.len == strlen(word) && !memcmp(s.s, word, s.len);
+}
+
+/* YaRN (arXiv:2309.00071): pairs that turn often within the original context
+ * keep their frequency, slow ones are interpolated, with a ramp between. */
+static void set_yarn(pl_rope *r, double base, double factor, double n_ctx)
+{
+    double n = r->n_rot, low, high;
+
+    low = floor(n * log(n_ctx / (2 * M_PI * 32)) / (2 * log(base)));
+    high = ceil(n * log(n_ctx / (2 * M_PI * 1)) / (2 * log(base)));
+    r->yarn = true;
+    r->yarn_low = (float)fmax(0, low);
+    r->yarn_high = (float)fmin(n - 1, high);
+    r->mscale = (float)(1 + 0.1 * log(factor));
+}
+
+static pl_status read_rope(struct model *m, pl_err *err)
+{
+    const char *path = gguf_path(m->file);
+    struct key k;
+    struct gguf_str scaling;
+    double base, factor;
+    int64_t n_rot, n_ctx;
+
+    PL_TRY(get(m, "rope.dimension_count", m->d_key, 2, m->d_key, &n_rot, err));
+    if (n_rot % 2)
+        return err_set(err, PL_BAD_FILE, "%s: key %s is %" PRId64 ", not even",
+                       path, key(m, "rope.dimension_count", &k), n_rot);
+    PL_TRY(
+        gguf_get_f64(m->file, key(m, "rope.freq_base", &k), 10000, &base, err));
+    if (!(base > 1) || base > 1e30)
+        return err_set(err, PL_BAD_FILE, "%s: key %s is %g, not in 1 .. 1e30",
+                       path, k.s, base);
+    PL_TRY(gguf_get_f64(m->file, key(m, "rope.scaling.factor", &k), 1, &factor,
+                        err));
+    if (factor == 0) /* written for "none" by some converters */
+        factor = 1;
+    if (!(factor >= 1e-6) || factor > 1e6)
+        return err_set(err, PL_BAD_FILE, "%s: key %s is %g, not in 1e-6 .. 1e6",
+                       path, k.s, factor);
+    PL_TRY(
+        gguf_get_str(m->file, key(m, "rope.scaling.type", &k), &scaling, err));
+    m->rope = (pl_rope){.n_rot = (int)n_rot,
+                        .neox = m->family->neox,
+                        .base = (float)base,
+                        .freq_scale = (float)(1 / factor),
+                        .mscale = 1};
+    if (!scaling.s || is(scaling, "linear"))
+        return PL_OK;
+    if (is(scaling, "none")) {
+        m->rope.freq_scale = 1;
+        return PL_OK;
+    }
+    if (!is(scaling, "yarn"))
+        return err_set(err, PL_UNSUPPORTED,
+                       "%s: key %s is '%.*s'; none, linear and yarn are "
+                       "supported",
+                       path, k.s, (int)(scaling.len < 40 ? scaling.len : 40),
+                       scaling.s);
+    PL_TRY(get(m, "rope.scaling.original_context_length", m->n_ctx_train, 1,
+               MAX_WIDTH, &n_ctx, err));
+    set_yarn(&m->rope, base, factor, (double)n_ctx);
+    return PL_OK;
+}
+
+pl_status params_read(struct model *m, pl_err *err)
+{
+    struct key k;
+    double eps;
+
+    PL_TRY(need(m, "context_length", INT32_MAX, &m->n_ctx_train, err));
+    PL_TRY(need(m, "embedding_length", MAX_WIDTH, &m->d_model, err));
+    PL_TRY(need(m, "block_count", MAX_LAYER, &m->n_layer, err));
+    PL_TRY(gguf_need_f64(
+        m->file, key(m, "attention.layer_norm_rms_epsilon", &k), &eps, err));
+    if (!(eps >= 0) || eps > 1)
+        return err_set(err, PL_BAD_FILE, "%s: key %s is %g, not in 0 .. 1",
+                       gguf_path(m->file), k.s, eps);
+    m->eps = (float)eps;
+    PL_TRY(read_vocab(m, err));
+    PL_TRY(read_attention(m, err));
+    PL_TRY(read_experts(m, err));
+    return read_rope(m, err);
+}

@@ -1,0 +1,11 @@
+/* qwen3 and qwen3moe: llama with rope over halves of a head, and each head of q
+ * and k normed before it; qwen3moe has experts in every layer, softmax over all
+ * of them, weights normalised over the chosen. Source: arXiv:2505.09388. */
+#include "model/blocks.h"
+
+void model_qwen3(struct build *b)
+{
+    const struct block_attention o = {.qk_norm = true, .freqs = -1};
+
+    block_decoder(b, &o);
+}

@@ -1,0 +1,168 @@
+/* Weights by name: looked up in the file, compared with what the keys say they
+ * should be, entered into the graph as leaves. */
+#include "model/blocks.h"
+
+#include "base/err.h"
+#include "graph/graph.h"
+#include "graph/shape.h"
+#include "quant/format.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* "blk.3.ffn_down.weight" */
+struct name {
+    char s[96];
+};
+
+static const char *full_name(const struct build *b, const char *base,
+                             const char *suffix, struct name *n)
+{
+    if (b->layer < 0)
+        snprintf(n->s, sizeof n->s, "%s.%s", base, suffix);
+    else
+        snprintf(n->s, sizeof n->s, "blk.%" PRId64 ".%s.%s", b->layer, base,
+                 suffix);
+    return n->s;
+}
+
+/* "[64, 88]" */
+static const char *shape_text(int n_dim, const int64_t *dim, char buf[96])
+{
+    int used = 0;
+
+    for (int i = 0; i < n_dim; i++)
+        used += snprintf(buf + used, 96 - (size_t)used, "%s%" PRId64,
+                         i ? ", " : "[", dim[i]);
+    snprintf(buf + used, 96 - (size_t)used, "]");
+    return buf;
+}
+
+static pl_status missing(struct build *b, const char *name, int n_dim,
+                         const int64_t *dim)
+{
+    char shape[96];
+
+    return err_set(&b->g->err, PL_BAD_FILE,
+                   "%s: %s is missing; %s needs it, of shape %s, so the file "
+                   "is incomplete or of another family",
+                   gguf_path(b->m->file), name, b->m->family->arch,
+                   shape_text(n_dim, dim, shape));
+}
+
+/* Files drop outermost dimensions of size 1, or add them. */
+static pl_status compare(struct build *b, const struct gguf_tensor *t,
+                         int n_dim, const int64_t *dim,
+                         const struct block_dim *want)
+{
+    static const char *const what[] = {"values a row", "rows", "matrices",
+                                       "outer matrices"};
+    const char *path = gguf_path(b->m->file);
+    char have[96], wanted[96];
+
+    for (int i = 0; i < t->n_dim || i < n_dim; i++) {
+        int64_t n = i < t->n_dim ? t->dim[t->n_dim - 1 - i] : 1;
+        int64_t expected = i < n_dim ? dim[n_dim - 1 - i] : 1;
+
+        if (n == expected)
+            continue;
+        if (i >= n_dim)
+            return err_set(&b->g->err, PL_BAD_FILE,
+                           "%s: %s: shape %s in the file, %s expected; the "
+                           "file does not fit its own keys",
+                           path, t->name, shape_text(t->n_dim, t->dim, have),
+                           shape_text(n_dim, dim, wanted));
+        return err_set(
+            &b->g->err, PL_BAD_FILE,
+            "%s: %s: %" PRId64 " %s in the file, %" PRId64
+            " by %s (shape %s in the file, %s expected); the file does not fit "
+            "its own keys",
+            path, t->name, n, n_dim == 1 ? "values" : what[i], expected,
+            want[n_dim - 1 - i].key, shape_text(t->n_dim, t->dim, have),
+            shape_text(n_dim, dim, wanted));
+    }
+    return PL_OK;
+}
+
+/* What kernels can read: any float or block format as a matrix, floats as a
+ * vector. */
+static pl_status check_format(struct build *b, const struct gguf_tensor *t,
+                              int n_dim)
+{
+    const char *path = gguf_path(b->m->file);
+    char id[24], known[200] = "";
+    pl_format f = t->format;
+
+    if (n_dim == 1) {
+        if (f == PL_F32 || f == PL_F16 || f == PL_BF16)
+            return PL_OK;
+        return err_set(&b->g->err, PL_UNSUPPORTED,
+                       "%s: %s is stored as %s; vectors may be F32, F16 or "
+                       "BF16",
+                       path, t->name, gguf_format_name(t->id, id));
+    }
+    if (f != PL_FORMAT_COUNT && f != PL_I32)
+        return PL_OK;
+    for (int i = 0; i < PL_FORMAT_COUNT; i++)
+        if (i != PL_I32)
+            snprintf(known + strlen(known), sizeof known - strlen(known),
+                     "%s%s", i ? ", " : "", format_info((pl_format)i)->name);
+    return err_set(&b->g->err, PL_UNSUPPORTED,
+                   "%s: %s is stored as %s; matrices may be %s", path, t->name,
+                   gguf_format_name(t->id, id), known);
+}
+
+pl_tensor block_weight(struct build *b, const char *base, const char *suffix,
+                       pl_role role, bool optional, int n_dim,
+                       const struct block_dim *want)
+{
+    struct name n;
+    const char *name = full_name(b, base, suffix, &n);
+    const struct gguf_tensor *t;
+    int64_t dim[GRAPH_MAX_DIM];
+    pl_tensor leaf;
+
+    if (b->g->err.status != PL_OK)
+        return -1;
+    leaf = pl_tensor_find(b->g, name);
+    if (leaf >= 0)
+        return leaf;
+    for (int i = 0; i < n_dim; i++)
+        dim[i] = want[i].n;
+    t = gguf_find_tensor(b->m->file, name);
+    if (!t) {
+        if (!optional)
+            missing(b, name, n_dim, dim);
+        return -1;
+    }
+    if (compare(b, t, n_dim, dim, want) != PL_OK ||
+        check_format(b, t, n_dim) != PL_OK)
+        return -1;
+    return pl_weight(b->g, name, t->format, n_dim, dim, role);
+}
+
+bool block_has(const struct build *b, const char *base, const char *suffix)
+{
+    struct name n;
+
+    return gguf_find_tensor(b->m->file, full_name(b, base, suffix, &n)) != NULL;
+}
+
+pl_tensor block_scale(struct build *b, const char *base, bool experts,
+                      bool *each)
+{
+    struct name n;
+    const struct gguf_tensor *t =
+        gguf_find_tensor(b->m->file, full_name(b, base, "scale", &n));
+    struct block_dim dim = {1, "the rule of one scale a matrix"};
+
+    *each = false;
+    if (!t)
+        return -1;
+    if (experts && t->dim[t->n_dim - 1] != 1) {
+        dim = (struct block_dim){b->m->n_expert, "expert_count"};
+        *each = true;
+    }
+    return block_weight(b, base, "scale", PL_ROLE_SCALE, false, 1, &dim);
+}
