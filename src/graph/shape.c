@@ -527,6 +527,12 @@ bool shape_infer(const pl_graph *g, struct graph_node *n, pl_err *err)
                i == 1)))
             return fail(&s, "a quantized weight is read by matmul and "
                             "gather_rows alone");
+        if ((s.in[i]->format == PL_F16 || s.in[i]->format == PL_BF16) &&
+            s.in[i]->op == OP_weight &&
+            (n->op == OP_contiguous || n->op == OP_reshape ||
+             n->op == OP_permute || n->op == OP_slice || n->op == OP_concat))
+            return fail(&s, "a half-precision weight must be cast to F32 "
+                            "before its values move");
     }
     n->format = PL_F32;
     if (n->op == OP_reshape)

@@ -21,11 +21,43 @@ static int64_t product(const struct cpu_tensor *t, int from, int to)
     return n;
 }
 
+/* Repeated along the dimensions that the operand lacks or has once. */
+static void broadcast_run(const struct cpu_call *c)
+{
+    const struct cpu_tensor *x = &c->in[0];
+    int64_t n = cpu_last(&c->out), stride[GRAPH_MAX_DIM] = {0}, step = 1;
+    struct cpu_part p = cpu_part(cpu_rows(&c->out), 1, c->ith, c->nth);
+
+    for (int i = 1; i <= x->n_dim; i++) {
+        if (x->dim[x->n_dim - i] > 1)
+            stride[c->out.n_dim - i] = step;
+        step *= x->dim[x->n_dim - i];
+    }
+    for (int64_t r = p.lo; r < p.hi; r++) {
+        float *out = (float *)c->out.data + r * n;
+        const float *in = x->data;
+        int64_t rest = r;
+
+        for (int i = c->out.n_dim - 2; i >= 0; i--) {
+            in += rest % c->out.dim[i] * stride[i];
+            rest /= c->out.dim[i];
+        }
+        for (int64_t j = 0; j < n; j++)
+            out[j] = in[j * stride[c->out.n_dim - 1]];
+    }
+}
+
+/* A copy; of an F32 operand with fewer values, a broadcast (the lowering asks
+ * for that, never a graph). */
 static void contiguous_run(const struct cpu_call *c)
 {
     struct cpu_part p = cpu_part(cpu_count(&c->out), 64, c->ith, c->nth);
     size_t size = element_bytes(&c->out);
 
+    if (cpu_count(&c->in[0]) != cpu_count(&c->out)) {
+        broadcast_run(c);
+        return;
+    }
     if (c->out.data != c->in[0].data && p.lo < p.hi)
         memcpy((char *)c->out.data + (size_t)p.lo * size,
                (const char *)c->in[0].data + (size_t)p.lo * size,

@@ -1,0 +1,247 @@
+/* Strided copies that carry a value from one layout to another.
+ *
+ * layout_pieces (layout.h) walks a range value by value for the host; a program
+ * needs the same mapping in closed form, for any number of tokens. Each part
+ * that lies in one interval of the source's split and one of the result's is a
+ * box; a box is a contiguous run of bytes inside loops over what lies outside,
+ * and a copy_piece has two such loops, further constant ones being unrolled. */
+#include "exec/lower_inner.h"
+
+#include "base/err.h"
+
+#include <string.h>
+
+static pl_status push(struct lower *w, struct lower_pieces *l,
+                      const struct copy_piece *p)
+{
+    if (l->n == l->cap) {
+        int cap = l->cap ? 2 * l->cap : 4;
+        struct copy_piece *q = arena_alloc(w->a, (size_t)cap, sizeof *q);
+
+        if (!q)
+            return err_no_memory(w->err, "a program");
+        if (l->n)
+            memcpy(q, l->p, (size_t)l->n * sizeof *q);
+        l->p = q;
+        l->cap = cap;
+    }
+    l->p[l->n++] = *p;
+    return PL_OK;
+}
+
+struct loop {
+    pl_dim n, src, dst; /* count, strides in bytes */
+};
+
+static pl_dim times(pl_dim a, int64_t n)
+{
+    a.n *= n;
+    return a;
+}
+
+static bool same(pl_dim a, pl_dim b)
+{
+    return a.n == b.n && (a.symbol == b.symbol || a.n == 0);
+}
+
+/* a + b where both are multiples of the same symbol, or one is zero. */
+static pl_dim plus(pl_dim a, pl_dim b)
+{
+    if (b.n == 0)
+        return a;
+    if (a.n == 0)
+        return b;
+    a.n += b.n;
+    return a;
+}
+
+static pl_dim by(pl_dim a, pl_dim b)
+{
+    return (pl_dim){a.n * b.n, a.symbol != PL_CONST ? a.symbol : b.symbol};
+}
+
+/* Emits the loops, unrolling constant ones until two are left. */
+static pl_status emit(struct lower *w, struct lower_pieces *out,
+                      struct copy_piece *p, struct loop *l, int n)
+{
+    int k = -1;
+    struct copy_piece q = *p;
+
+    if (n <= 2) {
+        const pl_dim one = {1, PL_CONST}, zero = {0, PL_CONST};
+
+        q.n0 = n > 0 ? l[0].n : one;
+        q.src_s0 = n > 0 ? l[0].src : zero;
+        q.dst_s0 = n > 0 ? l[0].dst : zero;
+        q.n1 = n > 1 ? l[1].n : one;
+        q.src_s1 = n > 1 ? l[1].src : zero;
+        q.dst_s1 = n > 1 ? l[1].dst : zero;
+        return push(w, out, &q);
+    }
+    for (int i = 0; i < n; i++)
+        if (l[i].n.symbol == PL_CONST && (k < 0 || l[i].n.n < l[k].n.n))
+            k = i;
+    if (k < 0)
+        return err_set(w->err, PL_UNSUPPORTED,
+                       "a copy with more than two symbolic loops");
+    {
+        struct loop rest[GRAPH_MAX_DIM];
+        int m = 0;
+
+        for (int i = 0; i < n; i++)
+            if (i != k)
+                rest[m++] = l[i];
+        for (int64_t i = 0; i < l[k].n.n; i++) {
+            q.src_off = plus(p->src_off, times(l[k].src, i));
+            q.dst_off = plus(p->dst_off, times(l[k].dst, i));
+            /* offsets of different symbols do not add: a symbolic dimension
+               lies on one side of the split alone */
+            PL_TRY(emit(w, out, &q, rest, m));
+        }
+    }
+    return PL_OK;
+}
+
+/* Per dimension: where the box starts on either side, and how long it is. */
+struct box {
+    int64_t src[GRAPH_MAX_DIM], dst[GRAPH_MAX_DIM];
+    pl_dim len[GRAPH_MAX_DIM];
+};
+
+static pl_status put_box(struct lower *w, struct lower_pieces *out,
+                         const struct box *b, int n_dim, const pl_dim *src,
+                         const pl_dim *dst, int src_dev, int src_tensor)
+{
+    struct copy_piece p = {.src_dev = src_dev, .src = src_tensor};
+    struct loop l[GRAPH_MAX_DIM];
+    pl_dim ss = {4, PL_CONST}, ds = {4, PL_CONST}; /* strides */
+    int n = 0;
+    bool solid = true; /* still one contiguous run */
+
+    p.bytes = (pl_dim){4, PL_CONST};
+    p.src_off = p.dst_off = (pl_dim){0, PL_CONST};
+    for (int k = n_dim - 1; k >= 0; k--) {
+        p.src_off = plus(p.src_off, times(ss, b->src[k]));
+        p.dst_off = plus(p.dst_off, times(ds, b->dst[k]));
+        if (solid) {
+            p.bytes = by(p.bytes, b->len[k]);
+            solid = same(b->len[k], src[k]) && same(b->len[k], dst[k]);
+        } else if (n && same(ss, by(l[n - 1].src, l[n - 1].n)) &&
+                   same(ds, by(l[n - 1].dst, l[n - 1].n))) {
+            l[n - 1].n = by(l[n - 1].n, b->len[k]);
+        } else if (!same(b->len[k], (pl_dim){1, PL_CONST})) {
+            l[n++] = (struct loop){b->len[k], ss, ds};
+        }
+        ss = by(ss, src[k]);
+        ds = by(ds, dst[k]);
+    }
+    return emit(w, out, &p, l, n);
+}
+
+/* An interval of the source's split, and which device gives it. */
+struct part {
+    int64_t log, n;
+    int dev; /* -1: nobody */
+};
+
+static pl_status source_parts(struct lower *w, int d, int from,
+                              struct part **out, int *n)
+{
+    const struct num_node *f = &w->num->node[from];
+    int64_t size = w->g->node[f->node].dim[f->layout->dim].n;
+    int64_t cap = (size / f->layout->period) * f->layout->n_run;
+    struct part *p = arena_alloc(w->a, (size_t)cap + 1, sizeof *p);
+    struct run_walk r;
+
+    *n = 0;
+    *out = p;
+    if (!p)
+        return err_no_memory(w->err, "a program");
+    run_walk_first(&r, f->layout, size);
+    do {
+        rankset o = run_walk_owners(&r);
+        int dev = -1;
+
+        if (o & w->dev[d].ranks)
+            dev = d;
+        for (int s = 0; dev < 0 && s < w->opt->n_dev; s++)
+            if (o & w->dev[s].ranks)
+                dev = s;
+        if (*n && p[*n - 1].dev == dev)
+            p[*n - 1].n += r.left;
+        else
+            p[(*n)++] = (struct part){r.pos, r.left, dev};
+    } while (run_walk_next(&r));
+    return PL_OK;
+}
+
+pl_status lower_pieces(struct lower *w, int d, int from, int to,
+                       struct lower_pieces *local, struct lower_pieces *remote)
+{
+    const struct num_node *f = &w->num->node[from], *t = &w->num->node[to];
+    const struct graph_node *x = &w->g->node[t->node];
+    int a = f->layout->kind == PL_SPLIT ? f->layout->dim : -1;
+    int b = t->layout->kind == PL_SPLIT ? t->layout->dim : -1;
+    struct part whole = {0, 0, d}, *part = &whole;
+    struct layout_local want = {0}, have;
+    struct layout_part every = {0, 0, 0, 0};
+    int n_part = 1;
+    pl_dim src[GRAPH_MAX_DIM], dst[GRAPH_MAX_DIM];
+    int64_t reps = 1;
+
+    if (a >= 0)
+        PL_TRY(source_parts(w, d, from, &part, &n_part));
+    if (b >= 0) {
+        PL_TRY(lower_local(w, d, to, b, &want));
+        reps = want.period ? want.size / want.period : 0;
+    } else {
+        want.n_part = 1;
+        want.part = &every;
+    }
+    lower_dims(w, d, to, dst);
+    for (int s = 0; s < n_part; s++) {
+        int dev = part[s].dev;
+
+        if (dev < 0)
+            continue;
+        if (f->layout->kind == PL_PARTIAL)
+            memcpy(src, x->dim, sizeof src);
+        else
+            lower_dims(w, dev, from, src);
+        if (a >= 0)
+            PL_TRY(lower_local(w, dev, from, a, &have));
+        for (int64_t rep = 0; rep < reps; rep++)
+            for (int k = 0; k < want.n_part; k++) {
+                int64_t log = rep * want.period + want.part[k].log;
+                int64_t loc = rep * want.local_period + want.part[k].loc;
+                int64_t n = want.part[k].n;
+                struct box box = {{0}, {0}, {{0, PL_CONST}}};
+
+                memcpy(box.len, x->dim, sizeof box.len);
+                if (b >= 0) {
+                    box.src[b] = log;
+                    box.dst[b] = loc;
+                    box.len[b].n = n;
+                }
+                if (a >= 0 && a != b) {
+                    box.src[a] = layout_local_index(&have, part[s].log);
+                    box.dst[a] = part[s].log;
+                    box.len[a].n = part[s].n;
+                } else if (a >= 0) {
+                    int64_t lo = log > part[s].log ? log : part[s].log;
+                    int64_t hi = log + n < part[s].log + part[s].n
+                                     ? log + n
+                                     : part[s].log + part[s].n;
+
+                    if (lo >= hi)
+                        continue;
+                    box.src[a] = layout_local_index(&have, lo);
+                    box.dst[a] = loc + (lo - log);
+                    box.len[a].n = hi - lo;
+                }
+                PL_TRY(put_box(w, dev == d ? local : remote, &box, x->n_dim,
+                               src, dst, dev, w->dev[dev].value[from].tensor));
+            }
+    }
+    return PL_OK;
+}
