@@ -637,6 +637,7 @@ static void model_open_scales_multiply_products(void **state)
     put(&f, "blk.0.ffn_gate_exps.scale", 1, 1, 0, 0);
     put(&f, "blk.0.ffn_up_exps.scale", 1, EXPERT, 0, 0);
     put(&f, "blk.0.ffn_down_exps.scale", 1, EXPERT, 0, 0);
+    find(&f, "blk.0.ffn_down_exps.scale")->format = PL_F16;
     put(&f, "blk.1.ffn_down_exps.scale", 1, 1, 0, 0);
     m = accepted(&f);
     g = build(m);

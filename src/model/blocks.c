@@ -1,6 +1,7 @@
-/* The parts that families share, written as in the papers: one function a part,
- * every shape beside the value. The graph says nothing of devices; what is
- * split how follows from the roles given here. */
+/* The parts that families share, one function a part. The graph says nothing of
+ * devices; what is split how follows from the roles given here. One builder
+ * call a statement where the order shows: nodes must stand in the same order
+ * whatever the compiler. */
 #include "model/blocks.h"
 
 #include "graph/graph.h"
@@ -53,8 +54,11 @@ static pl_tensor scaled_by_expert(struct build *b, pl_tensor y,
 
     if (s < 0)
         return y;
-    if (each) /* [n_expert] -> [n_tok, n_used, 1] */
+    if (each) { /* [n_expert] -> [n_tok, n_used, 1] */
+        if (b->g->node[s].format != PL_F32)
+            s = pl_cast(b->g, s, PL_F32);
         s = pl_gather_rows(b->g, pl_reshape(b->g, s, 2, column), ids);
+    }
     return pl_mul(b->g, y, s);
 }
 
@@ -130,17 +134,22 @@ static struct qkv project(struct build *b, pl_tensor h, bool bias)
     const struct block_dim v = {n_v, "attention.head_count_kv * value_length"};
     const struct block_dim all = {
         n_q + n_k + n_v, "attention.head_count, head_count_kv and key_length"};
-    pl_tensor x;
+    const bool fused =
+        block_has(b, "attn_qkv", "weight") && !block_has(b, "attn_q", "weight");
+    struct qkv x;
 
-    if (block_has(b, "attn_q", "weight") || !block_has(b, "attn_qkv", "weight"))
-        return (struct qkv){
-            block_matmul(b, h, "attn_q", PL_ROLE_ATTN_Q, q, d_model(b), bias),
-            block_matmul(b, h, "attn_k", PL_ROLE_ATTN_K, k, d_model(b), bias),
-            block_matmul(b, h, "attn_v", PL_ROLE_ATTN_V, v, d_model(b), bias)};
-    x = block_matmul(b, h, "attn_qkv", PL_ROLE_ATTN_QKV, all, d_model(b), bias);
-    return (struct qkv){pl_slice(b->g, x, 1, 0, n_q),
-                        pl_slice(b->g, x, 1, n_q, n_k),
-                        pl_slice(b->g, x, 1, n_q + n_k, n_v)};
+    if (fused) { /* rows: all of q, all of k, all of v */
+        x.v = block_matmul(b, h, "attn_qkv", PL_ROLE_ATTN_QKV, all, d_model(b),
+                           bias);
+        x.q = pl_slice(b->g, x.v, 1, 0, n_q);
+        x.k = pl_slice(b->g, x.v, 1, n_q, n_k);
+        x.v = pl_slice(b->g, x.v, 1, n_q + n_k, n_v);
+    } else {
+        x.q = block_matmul(b, h, "attn_q", PL_ROLE_ATTN_Q, q, d_model(b), bias);
+        x.k = block_matmul(b, h, "attn_k", PL_ROLE_ATTN_K, k, d_model(b), bias);
+        x.v = block_matmul(b, h, "attn_v", PL_ROLE_ATTN_V, v, d_model(b), bias);
+    }
+    return x;
 }
 
 /* [n_tok, n * d] -> [n_tok, n, d] */
@@ -183,8 +192,10 @@ pl_tensor block_attention(struct build *b, pl_tensor h,
     }
     q = pl_rope_apply(b->g, q, b->pos, o->freqs, &m->rope);
     k = pl_rope_apply(b->g, k, b->pos, o->freqs, &m->rope);
-    y = pl_attention(b->g, q, cached(b, k, false), cached(b, v, true), -1,
-                     (float)(1 / sqrt((double)m->d_key)), 0, 0);
+    k = cached(b, k, false);
+    v = cached(b, v, true);
+    y = pl_attention(b->g, q, k, v, -1, (float)(1 / sqrt((double)m->d_key)), 0,
+                     0);
     y = pl_reshape(b->g, y, 2, (pl_dim[]){n_tok, size(width.n)});
     block_name(b, y, "kqv_out");
     return block_matmul(b, y, "attn_output", PL_ROLE_ATTN_OUT, d_model(b),
