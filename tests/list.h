@@ -2,9 +2,12 @@
  * guard: main.c includes it once a column. */
 TEST(test_base_alloc)
 TEST(test_base_err)
+TEST(test_base_topology)
 TEST(test_cpu_attention)
 TEST(test_cpu_matmul)
 TEST(test_cpu_ops)
+TEST(test_device_run)
+TEST(test_device_spec)
 TEST(test_engine_inspect)
 TEST(test_fuzz)
 TEST(test_gguf_reader)

@@ -1,0 +1,233 @@
+/* What it costs devices to meet and to add up a value: AllReduce of a vector
+ * among cpu devices, in programs of many rounds, so that a run's start counts
+ * for nothing.
+ *
+ * Every device writes its addend before each AllReduce, as a matmul would, so
+ * peers fetch it from another core's cache. A time runs from the moment the
+ * last device has written to the moment the last one holds the sum. `idle` is
+ * the same where addends stay as they are: meeting and adding alone.
+ *
+ * One row a case: median and minimum over all AllReduces of all runs, in
+ * microseconds. bench-comm [SECONDS a case] */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "device/device_inner.h"
+
+enum { ROUNDS = 1000, MAX_DEV = 16, MAX_THREAD = 4, MAX_RUN = 200 };
+
+enum { T_SEED, T_OWN, T_SUM = T_OWN + 2, N_TENSOR };
+
+struct group {
+    int n;
+    struct prog_tensor tensor[N_TENSOR];
+    struct copy_piece piece;
+    struct merge_addend addend[2][MAX_DEV];
+    struct merge_item item[2];
+    struct step step[MAX_DEV][2 * ROUNDS + 1];
+    struct program prog[MAX_DEV];
+};
+
+/* When thread i of device d began and ended to write in round r. */
+static double begun[ROUNDS + 1][MAX_DEV][MAX_THREAD];
+static double ended[ROUNDS + 1][MAX_DEV][MAX_THREAD];
+static double us[MAX_RUN * ROUNDS];
+
+static double now_us(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
+/* The device's addend, written anew if attr.values says so; attr.start is the
+ * round, attr.axis the device. */
+static void fill(const struct cpu_call *c)
+{
+    int64_t n = c->out.dim[0];
+    int64_t lo = n * c->ith / c->nth, hi = n * (c->ith + 1) / c->nth;
+
+    begun[c->attr->start][c->attr->axis][c->ith] = now_us();
+    if (c->attr->values)
+        memcpy((float *)c->out.data + lo, (const float *)c->in[0].data + lo,
+               (size_t)(hi - lo) * sizeof(float));
+    ended[c->attr->start][c->attr->axis][c->ith] = now_us();
+}
+
+/* n_add for the tree whose left part is the largest power of two. */
+static int tree(struct merge_addend *a, int n, int below)
+{
+    int left = 1, d0, d1;
+
+    if (n == 1)
+        return below + 1;
+    while (left * 2 < n)
+        left *= 2;
+    d0 = tree(a, left, below);
+    d1 = tree(a + left, n - left, below + 1);
+    a[n - 1].n_add++;
+    return d0 > d1 ? d0 : d1;
+}
+
+/* Rounds of writing and merging, and a last look at the clock. */
+static void make(struct group *g, int n, int64_t values, bool writes)
+{
+    size_t bytes = (size_t)values * sizeof(float);
+    size_t room = (bytes + 63) / 64 * 64;
+
+    memset(g, 0, sizeof *g);
+    g->n = n;
+    for (int i = 0; i < N_TENSOR; i++)
+        g->tensor[i] = (struct prog_tensor){.format = PL_F32,
+                                            .n_dim = 1,
+                                            .dim = {{values, PL_CONST}},
+                                            .region = REGION_WORK,
+                                            .offset = (size_t)i * room,
+                                            .bytes = bytes};
+    g->piece = (struct copy_piece){.bytes = {(int64_t)bytes, PL_CONST},
+                                   .n0 = {1, PL_CONST},
+                                   .n1 = {1, PL_CONST}};
+    for (int k = 0; k < 2; k++) {
+        for (int i = 0; i < n; i++)
+            g->addend[k][i] =
+                (struct merge_addend){.dev = i, .tensor = T_OWN + k};
+        g->item[k] = (struct merge_item){.reduce = true,
+                                         .out = T_SUM,
+                                         .n_piece = 1,
+                                         .piece = &g->piece,
+                                         .n_addend = n,
+                                         .addend = g->addend[k],
+                                         .depth = tree(g->addend[k], n, 0)};
+    }
+    for (int d = 0; d < n; d++) {
+        for (int i = 0; i <= ROUNDS; i++)
+            g->step[d][2 * i] = (struct step){
+                .kind = STEP_OP,
+                .op = OP_contiguous,
+                .out = T_OWN + i % 2,
+                .n_in = 1,
+                .in = {T_SEED},
+                .q8 = -1,
+                .attr = {.start = i, .axis = d, .values = writes}};
+        for (int i = 0; i < ROUNDS; i++)
+            g->step[d][2 * i + 1] = (struct step){.kind = STEP_MERGE,
+                                                  .n_merge = 1,
+                                                  .merge = &g->item[i % 2],
+                                                  .meet = true};
+        g->prog[d] = (struct program){
+            .dev = d,
+            .n_tensor = N_TENSOR,
+            .tensor = g->tensor,
+            .n_step = 2 * ROUNDS + 1,
+            .step = g->step[d],
+            .bytes = {[REGION_WORK] = room * N_TENSOR},
+            .max = {.n_tok = 1},
+        };
+    }
+}
+
+/* From the last writer's end to the last reader's return, of each round. */
+static void collect(double *out, int n_dev, int n_thread)
+{
+    for (int r = 0; r < ROUNDS; r++) {
+        double from = 0, to = 0;
+
+        for (int d = 0; d < n_dev; d++)
+            for (int i = 0; i < n_thread; i++) {
+                if (ended[r][d][i] > from)
+                    from = ended[r][d][i];
+                if (begun[r + 1][d][i] > to)
+                    to = begun[r + 1][d][i];
+            }
+        out[r] = to - from;
+    }
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+struct result {
+    double median, least;
+};
+
+static bool measure(struct device_set *s, const struct group *g, int n_thread,
+                    double seconds, struct result *r, pl_err *err)
+{
+    struct device_run run = {.sizes = {.n_tok = 1}};
+    double end;
+    size_t n = 0;
+
+    if (device_set_load(s, g->prog, err) != PL_OK)
+        return false;
+    end = now_us() + seconds * 1e6;
+    do {
+        if (device_set_run(s, &run, err) != PL_OK)
+            return false;
+        collect(us + n, g->n, n_thread);
+        n += ROUNDS;
+    } while (n < sizeof us / sizeof us[0] && now_us() < end);
+    qsort(us, n, sizeof us[0], ascending);
+    *r = (struct result){us[n / 2], us[0]};
+    return true;
+}
+
+static bool bench(int n_dev, int n_thread, int64_t values, double seconds,
+                  pl_err *err)
+{
+    static struct group g;
+    struct device_options opt = {.family = cpu_family_best()};
+    struct device_list l = {0};
+    struct device_set *s = NULL;
+    struct result fresh, idle;
+    char spec[32];
+    bool ok = false;
+
+    snprintf(spec, sizeof spec, "cpu*%d", n_dev);
+    if (device_parse(&l, spec, n_thread, err) != PL_OK ||
+        device_set_create(&s, &l, &opt, err) != PL_OK)
+        goto done;
+    s->kernels.op[OP_contiguous] = (struct cpu_op){.run = fill};
+    make(&g, n_dev, values, true);
+    ok = measure(s, &g, n_thread, seconds, &fresh, err);
+    make(&g, n_dev, values, false);
+    ok = ok && measure(s, &g, n_thread, seconds, &idle, err);
+    if (ok)
+        printf("allreduce_%db_%dx%d  %8.3f %8.3f   idle %8.3f %8.3f\n",
+               (int)(values * 4), n_dev, n_thread, fresh.median, fresh.least,
+               idle.median, idle.least);
+done:
+    device_set_free(s);
+    device_list_free(&l);
+    return ok;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        int n_dev, n_thread;
+        int64_t values;
+    } cases[] = {
+        {2, 1, 16},   {2, 1, 2048}, {2, 1, 16384},
+        {4, 1, 2560}, {8, 1, 2560}, {2, 2, 2048},
+    };
+    double seconds = argc > 1 ? atof(argv[1]) : 0.5;
+
+    printf("us an AllReduce: median, minimum (bytes, devices x threads)\n");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        pl_err err;
+
+        if (!bench(cases[i].n_dev, cases[i].n_thread, cases[i].values, seconds,
+                   &err)) {
+            fprintf(stderr, "bench-comm: %s\n", err.message);
+            return 1;
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,249 @@
+/* The builders of program_build.h. */
+#include "program_build.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct build *build_new(int n, int64_t n_tok)
+{
+    struct build *b = calloc((size_t)n, sizeof *b);
+
+    assert_non_null(b);
+    for (int i = 0; i < n; i++) {
+        b[i].p.dev = i;
+        b[i].p.rank0 = i;
+        b[i].p.n_rank = 1;
+        b[i].p.tensor = b[i].tensor;
+        b[i].p.step = b[i].step;
+        b[i].p.death = b[i].death;
+        b[i].p.max = (struct graph_sizes){.n_tok = n_tok, .n_out = n_tok};
+    }
+    return b;
+}
+
+struct program *build_programs(struct build *b, int n)
+{
+    struct program *p = calloc((size_t)n, sizeof *p);
+
+    assert_non_null(p);
+    for (int i = 0; i < n; i++)
+        p[i] = b[i].p;
+    return p;
+}
+
+pl_dim build_const(int64_t n)
+{
+    return (pl_dim){n, PL_CONST};
+}
+
+pl_dim build_per_tok(int64_t n)
+{
+    return (pl_dim){n, PL_N_TOK};
+}
+
+int build_tensor(struct build *b, int64_t width)
+{
+    size_t bytes = (size_t)(width * b->p.max.n_tok) * sizeof(float);
+
+    assert_true(b->p.n_tensor < BUILD_TENSOR);
+    b->tensor[b->p.n_tensor] = (struct prog_tensor){
+        .format = PL_F32,
+        .n_dim = 2,
+        .dim = {build_per_tok(1), build_const(width)},
+        .region = REGION_WORK,
+        .offset = b->p.bytes[REGION_WORK],
+        .bytes = bytes,
+    };
+    b->p.bytes[REGION_WORK] += (bytes + 63) / 64 * 64;
+    return b->p.n_tensor++;
+}
+
+struct step *build_step(struct build *b, enum step_kind kind)
+{
+    struct step *st = &b->step[b->p.n_step];
+
+    assert_true(b->p.n_step < BUILD_STEP);
+    b->p.n_step++;
+    *st = (struct step){.kind = kind, .node = -1, .out = -1, .q8 = -1};
+    return st;
+}
+
+struct step *build_op(struct build *b, enum op op, int out, int in, float c)
+{
+    struct step *st = build_step(b, STEP_OP);
+
+    st->op = op;
+    st->out = out;
+    st->n_in = 1;
+    st->in[0] = in;
+    st->attr.scale = c;
+    st->barrier = true;
+    return st;
+}
+
+void build_post(struct build *b, enum queue q, int event)
+{
+    struct step *st = build_step(b, STEP_POST);
+
+    st->queue = q;
+    st->event = event;
+    if (event >= b->p.n_event)
+        b->p.n_event = event + 1;
+}
+
+void build_wait(struct build *b, enum queue q, int dev, int event)
+{
+    struct step *st = build_step(b, STEP_WAIT);
+
+    st->queue = q;
+    st->dev = dev;
+    st->event = event;
+}
+
+void build_death(struct build *b, int tensor)
+{
+    assert_true(b->p.n_death < BUILD_DEATH);
+    b->death[b->p.n_death++] = (struct prog_death){
+        .step = b->p.n_step - 1,
+        .offset = b->tensor[tensor].offset,
+        .bytes = b->tensor[tensor].bytes,
+    };
+}
+
+struct copy_piece build_rows(int dev, int src, int64_t src_off, int64_t src_row,
+                             int64_t dst_off, int64_t dst_row, int64_t bytes)
+{
+    return (struct copy_piece){
+        .src_dev = dev,
+        .src = src,
+        .src_off = build_const(src_off),
+        .dst_off = build_const(dst_off),
+        .bytes = build_const(bytes),
+        .n0 = build_per_tok(1),
+        .src_s0 = build_const(src_row),
+        .dst_s0 = build_const(dst_row),
+        .n1 = build_const(1),
+    };
+}
+
+/* ---- toy kernels ------------------------------------------------------------ */
+
+static int64_t count(const struct cpu_call *c, int64_t *lo)
+{
+    int64_t n = 1;
+
+    for (int i = 0; i < c->out.n_dim; i++)
+        n *= c->out.dim[i];
+    *lo = n * c->ith / c->nth;
+    return n;
+}
+
+static void toy_scale(const struct cpu_call *c)
+{
+    int64_t lo, n = count(c, &lo), hi = n * (c->ith + 1) / c->nth;
+    const float *in = c->in[0].data;
+    float *out = c->out.data;
+
+    for (int64_t i = lo; i < hi; i++)
+        out[i] = in[i] * c->attr->scale;
+}
+
+static void toy_add(const struct cpu_call *c)
+{
+    int64_t lo, n = count(c, &lo), hi = n * (c->ith + 1) / c->nth;
+    const float *a = c->in[0].data, *b = c->in[1].data;
+    float *out = c->out.data;
+
+    for (int64_t i = lo; i < hi; i++)
+        out[i] = a[i] + b[i];
+}
+
+static void toy_reverse(const struct cpu_call *c)
+{
+    int64_t lo, n = count(c, &lo), hi = n * (c->ith + 1) / c->nth;
+    const float *in = c->in[0].data;
+    float *out = c->out.data;
+
+    for (int64_t i = lo; i < hi; i++)
+        out[i] = in[n - 1 - i] + c->attr->scale;
+}
+
+static void toy_sum(float *out, const float *a, const float *b, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i] = a[i] + b[i];
+}
+
+void build_toys(struct device_set *s)
+{
+    s->kernels.op[OP_scale] = (struct cpu_op){.run = toy_scale};
+    s->kernels.op[OP_add] = (struct cpu_op){.run = toy_add};
+    s->kernels.op[OP_contiguous] = (struct cpu_op){.run = toy_reverse};
+    s->kernels.add = toy_sum;
+}
+
+struct device_set *build_set(const char *spec, int n_thread, uint64_t seed)
+{
+    struct device_options opt = {.family = CPU_GENERIC, .sim_seed = seed};
+    struct device_list l;
+    struct device_set *s;
+    pl_err err;
+
+    if (device_parse(&l, spec, n_thread, &err) != PL_OK)
+        fail_msg("%s", err.message);
+    if (device_set_create(&s, &l, &opt, &err) != PL_OK)
+        fail_msg("%s", err.message);
+    device_list_free(&l);
+    build_toys(s);
+    return s;
+}
+
+struct device_run build_run(int64_t n_tok)
+{
+    return (struct device_run){
+        .sizes = {.n_tok = n_tok, .n_out = n_tok},
+        .batch = {.n_tok = n_tok, .n_out = n_tok},
+    };
+}
+
+/* ---- trees ------------------------------------------------------------------- */
+
+void build_tree_sum(float *out, float *const *addend, int n_addend, int64_t n)
+{
+    int left = 1;
+    float *upper;
+
+    if (n_addend == 1) {
+        memcpy(out, addend[0], (size_t)n * sizeof *out);
+        return;
+    }
+    while (left * 2 < n_addend)
+        left *= 2;
+    upper = calloc((size_t)n, sizeof *upper);
+    assert_non_null(upper);
+    build_tree_sum(out, addend, left, n);
+    build_tree_sum(upper, addend + left, n_addend - left, n);
+    for (int64_t i = 0; i < n; i++)
+        out[i] += upper[i];
+    free(upper);
+}
+
+/* Depth of the stack while a[0..n) is added, `below` entries lying under it. */
+static int tree(struct merge_addend *a, int n, int below)
+{
+    int left = 1, d0, d1;
+
+    if (n == 1)
+        return below + 1;
+    while (left * 2 < n)
+        left *= 2;
+    d0 = tree(a, left, below);
+    d1 = tree(a + left, n - left, below + 1);
+    a[n - 1].n_add++;
+    return d0 > d1 ? d0 : d1;
+}
+
+int build_tree(struct merge_addend *a, int n)
+{
+    return tree(a, n, 0);
+}

@@ -1,0 +1,56 @@
+/* Programs written by hand, for tests of devices: tensors and steps appended
+ * one by one. Arrays are of fixed size; asserts say when they are too small.
+ *
+ * Kernels here are toys that make mistakes visible: `reverse` reads what other
+ * threads wrote, so a missing barrier shows. */
+#ifndef TEST_PROGRAM_BUILD_H
+#define TEST_PROGRAM_BUILD_H
+
+#include "device/device_inner.h"
+#include "support.h"
+
+enum { BUILD_TENSOR = 64, BUILD_STEP = 4096, BUILD_DEATH = 512 };
+
+struct build {
+    struct program p;
+    struct prog_tensor tensor[BUILD_TENSOR];
+    struct step step[BUILD_STEP];
+    struct prog_death death[BUILD_DEATH];
+};
+
+/* [n] programs for n devices at most n_tok tokens; freed with free(). */
+struct build *build_new(int n, int64_t n_tok);
+/* The programs of all, as device_set_load wants them; freed with free(). */
+struct program *build_programs(struct build *b, int n);
+
+/* A float tensor [n_tok, width] of the work region; its index. */
+int build_tensor(struct build *b, int64_t width);
+struct step *build_step(struct build *b, enum step_kind kind);
+struct step *build_op(struct build *b, enum op op, int out, int in, float c);
+void build_post(struct build *b, enum queue q, int event);
+void build_wait(struct build *b, enum queue q, int dev, int event);
+void build_death(struct build *b, int tensor); /* after the last step */
+
+pl_dim build_const(int64_t n);
+pl_dim build_per_tok(int64_t n); /* n * n_tok */
+
+/* All n_tok rows of `bytes` bytes, from rows of src_row at src_off to rows of
+ * dst_row at dst_off. */
+struct copy_piece build_rows(int dev, int src, int64_t src_off, int64_t src_row,
+                             int64_t dst_off, int64_t dst_row, int64_t bytes);
+
+/* A set of devices with toy kernels: OP_scale (in * attr.scale), OP_add, and
+ * OP_contiguous as `reverse`: out[i] = in[n - 1 - i] + attr.scale. */
+struct device_set *build_set(const char *spec, int n_thread, uint64_t seed);
+
+void build_toys(struct device_set *s);
+
+struct device_run build_run(int64_t n_tok);
+
+/* out[n] = the tree over addends: the left part takes the largest power of two
+ * below the count. */
+void build_tree_sum(float *out, float *const *addend, int n_addend, int64_t n);
+/* n_add of each addend for that tree; returns the depth of the stack. */
+int build_tree(struct merge_addend *a, int n);
+
+#endif
