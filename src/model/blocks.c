@@ -17,17 +17,17 @@ static pl_dim size(int64_t n)
     return (pl_dim){n, PL_CONST};
 }
 
-static struct block_dim d_model(const struct build *b)
+static struct model_dim d_model(const struct build *b)
 {
-    return (struct block_dim){b->m->d_model, "embedding_length"};
+    return (struct model_dim){b->m->d_model, "embedding_length"};
 }
 
-static struct block_dim d_key(const struct build *b)
+static struct model_dim d_key(const struct build *b)
 {
-    return (struct block_dim){b->m->d_key, "attention.key_length"};
+    return (struct model_dim){b->m->d_key, "attention.key_length"};
 }
 
-pl_tensor block_name(struct build *b, pl_tensor x, const char *name)
+pl_tensor model_name(struct build *b, pl_tensor x, const char *name)
 {
     char s[64];
 
@@ -39,7 +39,7 @@ pl_tensor block_name(struct build *b, pl_tensor x, const char *name)
 static pl_tensor scaled(struct build *b, pl_tensor x, const char *base)
 {
     bool each;
-    pl_tensor s = block_scale(b, base, false, &each);
+    pl_tensor s = model_scale(b, base, false, &each);
 
     return s < 0 ? x : pl_mul(b->g, x, s);
 }
@@ -50,7 +50,7 @@ static pl_tensor scaled_by_expert(struct build *b, pl_tensor y,
 {
     const pl_dim column[2] = {size(b->m->n_expert), size(1)};
     bool each;
-    pl_tensor s = block_scale(b, base, true, &each);
+    pl_tensor s = model_scale(b, base, true, &each);
 
     if (s < 0)
         return y;
@@ -81,37 +81,37 @@ static pl_role bias_role(pl_role weight)
     return PL_ROLE_NONE;
 }
 
-pl_tensor block_matmul(struct build *b, pl_tensor x, const char *base,
-                       pl_role role, struct block_dim out, struct block_dim in,
+pl_tensor model_matmul(struct build *b, pl_tensor x, const char *base,
+                       pl_role role, struct model_dim out, struct model_dim in,
                        bool need_bias)
 {
-    const struct block_dim dim[2] = {out, in};
-    pl_tensor w = block_weight(b, base, "weight", role, false, 2, dim);
+    const struct model_dim dim[2] = {out, in};
+    pl_tensor w = model_weight(b, base, "weight", role, false, 2, dim);
     pl_tensor y = scaled(b, pl_matmul(b->g, x, w), base);
     pl_tensor bias =
-        block_weight(b, base, "bias", bias_role(role), !need_bias, 1, &out);
+        model_weight(b, base, "bias", bias_role(role), !need_bias, 1, &out);
 
     return bias < 0 ? y : pl_add(b->g, y, bias);
 }
 
-pl_tensor block_norm(struct build *b, pl_tensor x, const char *base,
-                     struct block_dim d)
+pl_tensor model_norm(struct build *b, pl_tensor x, const char *base,
+                     struct model_dim d)
 {
     return pl_rms_norm(
-        b->g, x, block_weight(b, base, "weight", PL_ROLE_NORM, false, 1, &d),
+        b->g, x, model_weight(b, base, "weight", PL_ROLE_NORM, false, 1, &d),
         b->m->eps);
 }
 
 static pl_tensor embedding(struct build *b)
 {
-    const struct block_dim dim[2] = {{b->m->n_vocab, b->m->vocab_key},
+    const struct model_dim dim[2] = {{b->m->n_vocab, b->m->vocab_key},
                                      d_model(b)};
 
-    return block_weight(b, "token_embd", "weight", PL_ROLE_TOKEN_EMBD, false, 2,
+    return model_weight(b, "token_embd", "weight", PL_ROLE_TOKEN_EMBD, false, 2,
                         dim);
 }
 
-pl_tensor block_embed(struct build *b)
+pl_tensor model_embed(struct build *b)
 {
     return scaled(b, pl_gather_rows(b->g, embedding(b), b->ids), "token_embd");
 }
@@ -129,25 +129,25 @@ static struct qkv project(struct build *b, pl_tensor h, bool bias)
     const int64_t n_q = m->n_head[b->layer] * m->d_key;
     const int64_t n_k = m->n_head_kv[b->layer] * m->d_key;
     const int64_t n_v = m->n_head_kv[b->layer] * m->d_value;
-    const struct block_dim q = {n_q, "attention.head_count * key_length"};
-    const struct block_dim k = {n_k, "attention.head_count_kv * key_length"};
-    const struct block_dim v = {n_v, "attention.head_count_kv * value_length"};
-    const struct block_dim all = {
+    const struct model_dim q = {n_q, "attention.head_count * key_length"};
+    const struct model_dim k = {n_k, "attention.head_count_kv * key_length"};
+    const struct model_dim v = {n_v, "attention.head_count_kv * value_length"};
+    const struct model_dim all = {
         n_q + n_k + n_v, "attention.head_count, head_count_kv and key_length"};
     const bool fused =
-        block_has(b, "attn_qkv", "weight") && !block_has(b, "attn_q", "weight");
+        model_has(b, "attn_qkv", "weight") && !model_has(b, "attn_q", "weight");
     struct qkv x;
 
     if (fused) { /* rows: all of q, all of k, all of v */
-        x.v = block_matmul(b, h, "attn_qkv", PL_ROLE_ATTN_QKV, all, d_model(b),
+        x.v = model_matmul(b, h, "attn_qkv", PL_ROLE_ATTN_QKV, all, d_model(b),
                            bias);
         x.q = pl_slice(b->g, x.v, 1, 0, n_q);
         x.k = pl_slice(b->g, x.v, 1, n_q, n_k);
         x.v = pl_slice(b->g, x.v, 1, n_q + n_k, n_v);
     } else {
-        x.q = block_matmul(b, h, "attn_q", PL_ROLE_ATTN_Q, q, d_model(b), bias);
-        x.k = block_matmul(b, h, "attn_k", PL_ROLE_ATTN_K, k, d_model(b), bias);
-        x.v = block_matmul(b, h, "attn_v", PL_ROLE_ATTN_V, v, d_model(b), bias);
+        x.q = model_matmul(b, h, "attn_q", PL_ROLE_ATTN_Q, q, d_model(b), bias);
+        x.k = model_matmul(b, h, "attn_k", PL_ROLE_ATTN_K, k, d_model(b), bias);
+        x.v = model_matmul(b, h, "attn_v", PL_ROLE_ATTN_V, v, d_model(b), bias);
     }
     return x;
 }
@@ -173,13 +173,13 @@ static pl_tensor cached(struct build *b, pl_tensor x, bool values)
                           x);
 }
 
-pl_tensor block_attention(struct build *b, pl_tensor h,
-                          const struct block_attention *o)
+pl_tensor model_attention(struct build *b, pl_tensor h,
+                          const struct model_attention *o)
 {
     const struct model *m = b->m;
     const int64_t n_head = m->n_head[b->layer];
     const int64_t n_head_kv = m->n_head_kv[b->layer];
-    const struct block_dim width = {n_head * m->d_value,
+    const struct model_dim width = {n_head * m->d_value,
                                     "attention.head_count * value_length"};
     struct qkv x = project(b, h, o->bias);
     pl_tensor q = heads(b, x.q, n_head, m->d_key);
@@ -187,8 +187,8 @@ pl_tensor block_attention(struct build *b, pl_tensor h,
     pl_tensor v = heads(b, x.v, n_head_kv, m->d_value), y;
 
     if (o->qk_norm) {
-        q = block_norm(b, q, "attn_q_norm", d_key(b));
-        k = block_norm(b, k, "attn_k_norm", d_key(b));
+        q = model_norm(b, q, "attn_q_norm", d_key(b));
+        k = model_norm(b, k, "attn_k_norm", d_key(b));
     }
     q = pl_rope_apply(b->g, q, b->pos, o->freqs, &m->rope);
     k = pl_rope_apply(b->g, k, b->pos, o->freqs, &m->rope);
@@ -197,71 +197,71 @@ pl_tensor block_attention(struct build *b, pl_tensor h,
     y = pl_attention(b->g, q, k, v, -1, (float)(1 / sqrt((double)m->d_key)), 0,
                      0);
     y = pl_reshape(b->g, y, 2, (pl_dim[]){n_tok, size(width.n)});
-    block_name(b, y, "kqv_out");
-    return block_matmul(b, y, "attn_output", PL_ROLE_ATTN_OUT, d_model(b),
+    model_name(b, y, "kqv_out");
+    return model_matmul(b, y, "attn_output", PL_ROLE_ATTN_OUT, d_model(b),
                         width, false);
 }
 
 /* Feed-forward ----------------------------------------------------------- */
 
-static struct block_dim d_ff(const struct build *b)
+static struct model_dim d_ff(const struct build *b)
 {
-    return (struct block_dim){b->m->d_ff[b->layer],
+    return (struct model_dim){b->m->d_ff[b->layer],
                               b->m->n_expert > 0 ? b->m->family->expert_width
                                                  : "feed_forward_length"};
 }
 
-static struct block_dim d_ff_twice(const struct build *b)
+static struct model_dim d_ff_twice(const struct build *b)
 {
-    return (struct block_dim){2 * d_ff(b).n, b->m->n_expert > 0
+    return (struct model_dim){2 * d_ff(b).n, b->m->n_expert > 0
                                                  ? "twice the experts' width"
                                                  : "2 * feed_forward_length"};
 }
 
-pl_tensor block_mlp(struct build *b, pl_tensor h)
+pl_tensor model_mlp(struct build *b, pl_tensor h)
 {
-    const struct block_dim e = d_model(b), ff = d_ff(b);
+    const struct model_dim e = d_model(b), ff = d_ff(b);
     pl_tensor gate, up;
 
-    if (block_has(b, "ffn_gate_up", "weight")) { /* rows: gate, then up */
-        up = block_matmul(b, h, "ffn_gate_up", PL_ROLE_FFN_GATE_UP,
+    if (model_has(b, "ffn_gate_up", "weight")) { /* rows: gate, then up */
+        up = model_matmul(b, h, "ffn_gate_up", PL_ROLE_FFN_GATE_UP,
                           d_ff_twice(b), e, false);
         gate = pl_slice(b->g, up, 1, 0, ff.n);
         up = pl_slice(b->g, up, 1, ff.n, ff.n);
     } else {
-        gate = block_matmul(b, h, "ffn_gate", PL_ROLE_FFN_GATE, ff, e, false);
-        up = block_matmul(b, h, "ffn_up", PL_ROLE_FFN_UP, ff, e, false);
+        gate = model_matmul(b, h, "ffn_gate", PL_ROLE_FFN_GATE, ff, e, false);
+        up = model_matmul(b, h, "ffn_up", PL_ROLE_FFN_UP, ff, e, false);
     }
-    return block_matmul(b, pl_swiglu(b->g, gate, up), "ffn_down",
+    return model_matmul(b, pl_swiglu(b->g, gate, up), "ffn_down",
                         PL_ROLE_FFN_DOWN, e, ff, false);
 }
 
 static pl_tensor expert_weight(struct build *b, const char *base, pl_role role,
-                               struct block_dim out, struct block_dim in)
+                               struct model_dim out, struct model_dim in)
 {
-    const struct block_dim dim[3] = {{b->m->n_expert, "expert_count"}, out, in};
+    const struct model_dim dim[3] = {{b->m->n_expert, "expert_count"}, out, in};
 
-    return block_weight(b, base, "weight", role, false, 3, dim);
+    return model_weight(b, base, "weight", role, false, 3, dim);
 }
 
 /* x [n_tok, 1, in] by the experts ids [n_tok, n_used]: [n_tok, n_used, out] */
 static pl_tensor expert_matmul(struct build *b, pl_tensor x, pl_tensor ids,
                                const char *base, pl_role role,
-                               struct block_dim out)
+                               struct model_dim out)
 {
     pl_tensor w = expert_weight(b, base, role, out, d_model(b));
 
     return scaled_by_expert(b, pl_expert_matmul(b->g, x, w, ids), base, ids);
 }
 
-pl_tensor block_experts(struct build *b, pl_tensor h)
+pl_tensor model_experts(struct build *b, pl_tensor h)
 {
     const struct model *m = b->m;
-    const struct block_dim e = d_model(b), ff = d_ff(b);
+    const struct model_dim e = d_model(b), ff = d_ff(b);
     const int used = (int)m->n_expert_used;
     pl_tensor logits =
-        block_matmul(b, h, "ffn_gate_inp", PL_ROLE_ROUTER,
-                     (struct block_dim){m->n_expert, "expert_count"}, e, false);
+        model_matmul(b, h, "ffn_gate_inp", PL_ROLE_ROUTER,
+                     (struct model_dim){m->n_expert, "expert_count"}, e, false);
     pl_tensor ids =
         pl_router_topk(b->g, logits, -1, PL_GATING_SOFTMAX, used, 0, 0);
     pl_tensor w =
@@ -269,8 +269,8 @@ pl_tensor block_experts(struct build *b, pl_tensor h)
     pl_tensor x = pl_reshape(b->g, h, 3, (pl_dim[]){n_tok, size(1), size(e.n)});
     pl_tensor gate, up;
 
-    block_name(b, ids, "ffn_moe_topk");
-    if (block_has(b, "ffn_gate_up_exps", "weight")) { /* rows: gate, then up */
+    model_name(b, ids, "ffn_moe_topk");
+    if (model_has(b, "ffn_gate_up_exps", "weight")) { /* rows: gate, then up */
         up = expert_matmul(b, x, ids, "ffn_gate_up_exps",
                            PL_ROLE_FFN_GATE_UP_EXPS, d_ff_twice(b));
         gate = pl_slice(b->g, up, 2, 0, ff.n);
@@ -291,39 +291,39 @@ pl_tensor block_experts(struct build *b, pl_tensor h)
 
 /* Frame ------------------------------------------------------------------ */
 
-void block_head(struct build *b, pl_tensor x)
+void model_head(struct build *b, pl_tensor x)
 {
-    const struct block_dim vocab = {b->m->n_vocab, b->m->vocab_key};
+    const struct model_dim vocab = {b->m->n_vocab, b->m->vocab_key};
     bool tied;
 
     b->layer = -1;
-    tied = !block_has(b, "output", "weight");
-    x = block_norm(b, pl_gather_rows(b->g, x, b->out_ids), "output_norm",
+    tied = !model_has(b, "output", "weight");
+    x = model_norm(b, pl_gather_rows(b->g, x, b->out_ids), "output_norm",
                    d_model(b));
     pl_name(b->g, x, "result_norm");
-    x = block_matmul(b, x, tied ? "token_embd" : "output",
+    x = model_matmul(b, x, tied ? "token_embd" : "output",
                      tied ? PL_ROLE_TOKEN_EMBD : PL_ROLE_OUTPUT, vocab,
                      d_model(b), false);
     pl_name(b->g, x, "logits");
     pl_output(b->g, x);
 }
 
-void block_decoder(struct build *b, const struct block_attention *o)
+void model_decoder(struct build *b, const struct model_attention *o)
 {
-    pl_tensor x = block_embed(b), h;
+    pl_tensor x = model_embed(b), h;
 
     for (b->layer = 0; b->layer < b->m->n_layer; b->layer++) {
-        h = block_norm(b, x, "attn_norm", d_model(b));
-        block_name(b, h, "attn_norm");
-        x = pl_add(b->g, x, block_attention(b, h, o));
-        block_name(b, x, "ffn_inp");
-        h = block_norm(b, x, "ffn_norm", d_model(b));
-        block_name(b, h, "ffn_norm");
+        h = model_norm(b, x, "attn_norm", d_model(b));
+        model_name(b, h, "attn_norm");
+        x = pl_add(b->g, x, model_attention(b, h, o));
+        model_name(b, x, "ffn_inp");
+        h = model_norm(b, x, "ffn_norm", d_model(b));
+        model_name(b, h, "ffn_norm");
         x = pl_add(b->g, x,
-                   b->m->n_expert > 0 ? block_experts(b, h) : block_mlp(b, h));
-        block_name(b, x, "l_out");
+                   b->m->n_expert > 0 ? model_experts(b, h) : model_mlp(b, h));
+        model_name(b, x, "l_out");
         if (b->g->err.status != PL_OK)
             return;
     }
-    block_head(b, x);
+    model_head(b, x);
 }

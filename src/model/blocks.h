@@ -18,7 +18,7 @@ struct build {
 };
 
 /* An expected size and the key that it follows from, for messages. */
-struct block_dim {
+struct model_dim {
     int64_t n;
     const char *key;
 };
@@ -26,34 +26,34 @@ struct block_dim {
 /* The weight `base`.`suffix` with the dimensions expected, checked against the
  * file; absent: -1 if optional, else an error. A second call gives the same
  * leaf. */
-pl_tensor block_weight(struct build *b, const char *base, const char *suffix,
+pl_tensor model_weight(struct build *b, const char *base, const char *suffix,
                        pl_role role, bool optional, int n_dim,
-                       const struct block_dim *dim);
+                       const struct model_dim *dim);
 
-bool block_has(const struct build *b, const char *base, const char *suffix);
+bool model_has(const struct build *b, const char *base, const char *suffix);
 
 /* `base`.scale: one value, or one an expert (*each, only if `experts`), which
  * multiplies what the weight yields; -1 if absent. */
-pl_tensor block_scale(struct build *b, const char *base, bool experts,
+pl_tensor model_scale(struct build *b, const char *base, bool experts,
                       bool *each);
 
 /* x [*, in] times `base`.weight [out, in], times `base`.scale, plus
  * `base`.bias where the file has them; need_bias: it must. */
-pl_tensor block_matmul(struct build *b, pl_tensor x, const char *base,
-                       pl_role role, struct block_dim out, struct block_dim in,
+pl_tensor model_matmul(struct build *b, pl_tensor x, const char *base,
+                       pl_role role, struct model_dim out, struct model_dim in,
                        bool need_bias);
 
 /* x normed over its last dimension d, times `base`.weight [d]. */
-pl_tensor block_norm(struct build *b, pl_tensor x, const char *base,
-                     struct block_dim d);
+pl_tensor model_norm(struct build *b, pl_tensor x, const char *base,
+                     struct model_dim d);
 
 /* Names a value "name-N" after the layer; gives it back. */
-pl_tensor block_name(struct build *b, pl_tensor x, const char *name);
+pl_tensor model_name(struct build *b, pl_tensor x, const char *name);
 
 /* Rows of token_embd for the step's tokens: [n_tok, d_model]. */
-pl_tensor block_embed(struct build *b);
+pl_tensor model_embed(struct build *b);
 
-struct block_attention {
+struct model_attention {
     bool bias;       /* q, k and v must have biases */
     bool qk_norm;    /* each head of q and k is normed before rope */
     pl_tensor freqs; /* [n_rot / 2], divide rope's angles, or -1 */
@@ -61,21 +61,21 @@ struct block_attention {
 
 /* Causal self-attention of h [n_tok, d_model] through the layer's cache, with
  * its output matrix: [n_tok, d_model]. q, k and v may be fused in attn_qkv. */
-pl_tensor block_attention(struct build *b, pl_tensor h,
-                          const struct block_attention *o);
+pl_tensor model_attention(struct build *b, pl_tensor h,
+                          const struct model_attention *o);
 
 /* down(silu(gate h) * up h); gate and up may be fused in ffn_gate_up. */
-pl_tensor block_mlp(struct build *b, pl_tensor h);
+pl_tensor model_mlp(struct build *b, pl_tensor h);
 /* The same by the best n_expert_used experts of h, weights normalised. */
-pl_tensor block_experts(struct build *b, pl_tensor h);
+pl_tensor model_experts(struct build *b, pl_tensor h);
 
 /* Picks the rows wanted, norms them, multiplies by output.weight or, where
  * embeddings are tied, token_embd.weight: logits, marked as output. */
-void block_head(struct build *b, pl_tensor x);
+void model_head(struct build *b, pl_tensor x);
 
 /* All of a network whose layers are x += attention(attn_norm x);
  * x += mlp or experts(ffn_norm x). */
-void block_decoder(struct build *b, const struct block_attention *o);
+void model_decoder(struct build *b, const struct model_attention *o);
 
 /* The families, one file each; model.c has the table. */
 void model_llama(struct build *b);

@@ -6,11 +6,11 @@
 
 void model_llama(struct build *b)
 {
-    const struct block_dim half = {b->m->rope.n_rot / 2,
+    const struct model_dim half = {b->m->rope.n_rot / 2,
                                    "rope.dimension_count / 2"};
-    const struct block_attention o = {
-        .freqs = block_weight(b, "rope_freqs", "weight", PL_ROLE_ROPE_FREQS,
+    const struct model_attention o = {
+        .freqs = model_weight(b, "rope_freqs", "weight", PL_ROLE_ROPE_FREQS,
                               true, 1, &half)};
 
-    block_decoder(b, &o);
+    model_decoder(b, &o);
 }

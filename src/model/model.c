@@ -81,7 +81,7 @@ pl_status model_open(struct model **out, const struct gguf *file, pl_err *err)
     s = find_family(m, err);
     if (s != PL_OK)
         goto done;
-    s = params_read(m, err);
+    s = model_params_read(m, err);
     if (s != PL_OK)
         goto done;
     s = pl_graph_create(&g, err);

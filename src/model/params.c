@@ -218,7 +218,7 @@ static pl_status read_rope(struct model *m, pl_err *err)
     return PL_OK;
 }
 
-pl_status params_read(struct model *m, pl_err *err)
+pl_status model_params_read(struct model *m, pl_err *err)
 {
     struct key k;
     double eps;

@@ -5,6 +5,6 @@
 #include "model/model.h"
 
 /* Fills all of `m` but file, family (both set) and what is unused. */
-pl_status params_read(struct model *m, pl_err *err);
+pl_status model_params_read(struct model *m, pl_err *err);
 
 #endif

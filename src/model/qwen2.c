@@ -4,7 +4,7 @@
 
 void model_qwen2(struct build *b)
 {
-    const struct block_attention o = {.bias = true, .freqs = -1};
+    const struct model_attention o = {.bias = true, .freqs = -1};
 
-    block_decoder(b, &o);
+    model_decoder(b, &o);
 }

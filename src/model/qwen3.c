@@ -5,7 +5,7 @@
 
 void model_qwen3(struct build *b)
 {
-    const struct block_attention o = {.qk_norm = true, .freqs = -1};
+    const struct model_attention o = {.qk_norm = true, .freqs = -1};
 
-    block_decoder(b, &o);
+    model_decoder(b, &o);
 }

@@ -54,7 +54,7 @@ static pl_status missing(struct build *b, const char *name, int n_dim,
 /* Files drop outermost dimensions of size 1, or add them. */
 static pl_status compare(struct build *b, const struct gguf_tensor *t,
                          int n_dim, const int64_t *dim,
-                         const struct block_dim *want)
+                         const struct model_dim *want)
 {
     static const char *const what[] = {"values a row", "rows", "matrices",
                                        "outer matrices"};
@@ -113,9 +113,9 @@ static pl_status check_format(struct build *b, const struct gguf_tensor *t,
                    gguf_format_name(t->id, id), known);
 }
 
-pl_tensor block_weight(struct build *b, const char *base, const char *suffix,
+pl_tensor model_weight(struct build *b, const char *base, const char *suffix,
                        pl_role role, bool optional, int n_dim,
-                       const struct block_dim *want)
+                       const struct model_dim *want)
 {
     struct name n;
     const char *name = full_name(b, base, suffix, &n);
@@ -142,27 +142,27 @@ pl_tensor block_weight(struct build *b, const char *base, const char *suffix,
     return pl_weight(b->g, name, t->format, n_dim, dim, role);
 }
 
-bool block_has(const struct build *b, const char *base, const char *suffix)
+bool model_has(const struct build *b, const char *base, const char *suffix)
 {
     struct name n;
 
     return gguf_find_tensor(b->m->file, full_name(b, base, suffix, &n)) != NULL;
 }
 
-pl_tensor block_scale(struct build *b, const char *base, bool experts,
+pl_tensor model_scale(struct build *b, const char *base, bool experts,
                       bool *each)
 {
     struct name n;
     const struct gguf_tensor *t =
         gguf_find_tensor(b->m->file, full_name(b, base, "scale", &n));
-    struct block_dim dim = {1, "the rule of one scale a matrix"};
+    struct model_dim dim = {1, "the rule of one scale a matrix"};
 
     *each = false;
     if (!t)
         return -1;
     if (experts && t->dim[t->n_dim - 1] != 1) {
-        dim = (struct block_dim){b->m->n_expert, "expert_count"};
+        dim = (struct model_dim){b->m->n_expert, "expert_count"};
         *each = true;
     }
-    return block_weight(b, base, "scale", PL_ROLE_SCALE, false, 1, &dim);
+    return model_weight(b, base, "scale", PL_ROLE_SCALE, false, 1, &dim);
 }
