@@ -462,6 +462,9 @@ enum {
 PL_API pl_status pl_tokenize(const pl_tokenizer *t, const char *text,
                              size_t len, int flags, int32_t **ids, int64_t *n,
                              pl_err *err);
+/* Does the tokenizer ask for a BOS; which token it is (-1: none). */
+PL_API bool pl_tokenizer_adds_bos(const pl_tokenizer *t);
+PL_API int32_t pl_tokenizer_bos(const pl_tokenizer *t);
 /* Ends a generation (EOS, end of turn, ...). */
 PL_API bool pl_token_ends(const pl_tokenizer *t, int32_t id);
 

@@ -18,10 +18,8 @@ pl_status exec_create(pl_exec **out, struct planned *p, const pl_options *opt,
     pl_status s;
 
     *out = NULL;
-    if (!x) {
-        planned_free(p);
+    if (!x)
         return err_no_memory(err, "an executor");
-    }
     x->plan = p;
     if (p->paper) {
         s = err_set(err, PL_BAD_ARGUMENT,
@@ -49,10 +47,16 @@ pl_status pl_exec_create(pl_exec **out, const pl_graph *g,
                          const pl_options *opt, pl_err *err)
 {
     struct planned *p;
+    pl_status s;
 
     *out = NULL;
     PL_TRY(planned_create(&p, g, opt, err));
-    return exec_create(out, p, opt, err);
+    s = exec_create(out, p, opt, err);
+    if (s == PL_OK)
+        (*out)->own_plan = true;
+    else
+        planned_free(p);
+    return s;
 }
 
 void pl_exec_free(pl_exec *x)
@@ -60,7 +64,8 @@ void pl_exec_free(pl_exec *x)
     if (!x)
         return;
     device_set_free(x->set);
-    planned_free(x->plan);
+    if (x->own_plan)
+        planned_free(x->plan);
     free(x->zeros);
     free(x);
 }
@@ -264,6 +269,49 @@ static pl_status cache_part(pl_exec *x, pl_tensor t, int64_t first, int64_t n,
         }
     }
     arena_fini(&a);
+    free(tile);
+    return s;
+}
+
+pl_status exec_copy_page(pl_exec *x, int from, int to, pl_err *err)
+{
+    const struct planned *p = x->plan;
+    unsigned char *tile = NULL;
+    size_t room = 0;
+    pl_status s = PL_OK;
+
+    for (int i = 0; i < p->g->n_node && s == PL_OK; i++) {
+        const struct graph_node *g = &p->g->node[i];
+
+        if (g->op != OP_cache)
+            continue;
+        for (int d = 0; d < p->list.n && s == PL_OK; d++) {
+            int t = p->low->value[d][p->num->value[i]].tensor;
+            const struct prog_tensor *pt = &p->low->prog[d].tensor[t];
+            size_t n;
+
+            if (t < 0)
+                continue;
+            n = (size_t)pt->dim[1].n *
+                cpu_cache_tile_bytes(g->format, g->dim[2].n);
+            if (n > room) {
+                free(tile);
+                tile = malloc(n);
+                room = tile ? n : 0;
+            }
+            if (n && !tile) {
+                s = err_no_memory(err, "a page of a cache");
+                break;
+            }
+            if (n == 0)
+                continue;
+            s = device_read(x->set, d, REGION_CACHE,
+                            pt->offset + (size_t)from * n, tile, n, err);
+            if (s == PL_OK)
+                s = device_write(x->set, d, REGION_CACHE,
+                                 pt->offset + (size_t)to * n, tile, n, err);
+        }
+    }
     free(tile);
     return s;
 }

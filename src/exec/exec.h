@@ -5,13 +5,14 @@
 #include "exec/planned.h"
 
 struct pl_exec {
-    struct planned *plan; /* owned */
+    struct planned *plan;
+    bool own_plan;
     struct device_set *set;
     struct graph_sizes last; /* of the last step */
     int32_t *zeros;          /* stands in for absent tables, [n_tok] */
 };
 
-/* Takes over `p` also when it fails. */
+/* `p` is borrowed until pl_exec_free. */
 pl_status exec_create(pl_exec **out, struct planned *p, const pl_options *opt,
                       pl_err *err);
 
@@ -23,6 +24,9 @@ pl_status exec_put_rows(pl_exec *x, int node, int64_t row0, int64_t n,
                         const void *data, pl_err *err);
 pl_status exec_get_rows(pl_exec *x, int node, int64_t row0, int64_t n,
                         void *data, pl_err *err);
+
+/* Copies one page of every cache. */
+pl_status exec_copy_page(pl_exec *x, int from, int to, pl_err *err);
 
 /* Loads weights in parallel: data[node] is the whole weight of each OP_weight
  * node; others are ignored. */

@@ -1,0 +1,41 @@
+/* The objects behind pl.h's models, plans and engines. */
+#ifndef ENGINE_ENGINE_H
+#define ENGINE_ENGINE_H
+
+#include "exec/exec.h"
+#include "gguf/gguf.h"
+#include "kv/pages.h"
+#include "model/model.h"
+#include "tokenizer/tokenizer.h"
+
+struct pl_model {
+    struct gguf *file;
+    struct model *model;
+    pl_tokenizer *tokenizer; /* NULL: the file has none */
+};
+
+/* NOT_FOUND if the file has no vocabulary. */
+pl_status engine_tokenizer(pl_tokenizer **out, const struct gguf *file,
+                           pl_err *err);
+
+struct pl_plan {
+    const pl_model *model; /* borrowed */
+    pl_graph *graph;
+    struct planned *planned;
+    pl_format cache_k, cache_v;
+    int64_t n_ctx;
+};
+
+struct pl_engine {
+    pl_plan *plan;
+    pl_exec *exec;
+    struct kv_pages kv;
+    pl_tensor ids, pos, out_ids, logits;
+    /* tables of one step, sized for the largest */
+    int32_t *token, *position, *seq, *out_row;
+    int64_t *from;   /* index of the batch that each token of the step has */
+    int64_t *row_of; /* logits row of each wanted token of the step */
+    int64_t *n_new;  /* [n_seq] tokens of the batch a sequence gets */
+};
+
+#endif

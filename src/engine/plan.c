@@ -1,0 +1,101 @@
+/* pl_model and pl_plan: opening files, planning without reading a weight. */
+#include "engine/engine.h"
+
+#include "base/err.h"
+
+#include <stdlib.h>
+
+pl_status pl_model_open(pl_model **out, const char *path, pl_err *err)
+{
+    pl_model *m = calloc(1, sizeof *m);
+    pl_status s;
+
+    *out = NULL;
+    if (!m)
+        return err_no_memory(err, "a model");
+    s = gguf_open(&m->file, path, err);
+    if (s == PL_OK)
+        s = model_open(&m->model, m->file, err);
+    if (s == PL_OK) {
+        s = engine_tokenizer(&m->tokenizer, m->file, err);
+        if (s == PL_NOT_FOUND) /* a model without words can still be run */
+            s = PL_OK;
+    }
+    if (s == PL_OK)
+        *out = m;
+    else
+        pl_model_free(m);
+    return s;
+}
+
+void pl_model_free(pl_model *m)
+{
+    if (!m)
+        return;
+    pl_tokenizer_free(m->tokenizer);
+    model_close(m->model);
+    gguf_close(m->file);
+    free(m);
+}
+
+const char *pl_model_arch(const pl_model *m)
+{
+    return m->model->family->arch;
+}
+
+int64_t pl_model_n_vocab(const pl_model *m)
+{
+    return m->model->n_vocab;
+}
+
+int64_t pl_model_n_ctx_train(const pl_model *m)
+{
+    return m->model->n_ctx_train;
+}
+
+const pl_tokenizer *pl_model_tokenizer(const pl_model *m)
+{
+    return m->tokenizer;
+}
+
+pl_status pl_plan_create(pl_plan **out, const pl_model *m,
+                         const pl_options *opt, pl_err *err)
+{
+    pl_plan *p = calloc(1, sizeof *p);
+    struct model_graph_options go;
+    pl_options o = *opt;
+    pl_status s;
+
+    *out = NULL;
+    if (!p)
+        return err_no_memory(err, "a plan");
+    p->model = m;
+    p->cache_k = opt->cache_set ? opt->cache_k : PL_F16;
+    p->cache_v = opt->cache_set ? opt->cache_v : PL_F16;
+    if (o.n_ctx == 0) {
+        o.n_ctx = PLANNED_N_CTX;
+        if (m->model->n_ctx_train > 0 && m->model->n_ctx_train < o.n_ctx)
+            o.n_ctx = m->model->n_ctx_train;
+    }
+    p->n_ctx = o.n_ctx;
+    go = (struct model_graph_options){p->cache_k, p->cache_v};
+    s = pl_graph_create(&p->graph, err);
+    if (s == PL_OK)
+        s = model_graph(m->model, p->graph, &go, err);
+    if (s == PL_OK)
+        s = planned_create(&p->planned, p->graph, &o, err);
+    if (s == PL_OK)
+        *out = p;
+    else
+        pl_plan_free(p);
+    return s;
+}
+
+void pl_plan_free(pl_plan *p)
+{
+    if (!p)
+        return;
+    planned_free(p->planned);
+    pl_graph_free(p->graph);
+    free(p);
+}

@@ -1,0 +1,224 @@
+/* Tokenizers, detokenizers and samplers of pl.h over their layers. */
+#include "engine/engine.h"
+
+#include "base/err.h"
+#include "sampling/sampling.h"
+
+#include <stdlib.h>
+
+struct pl_tokenizer {
+    struct tokenizer *t;
+};
+
+struct pl_detokenizer {
+    struct tokenizer_stream stream;
+    struct text_buf text;
+};
+
+struct pl_sampler {
+    struct sampler *s;
+};
+
+pl_status engine_tokenizer(pl_tokenizer **out, const struct gguf *file,
+                           pl_err *err)
+{
+    pl_tokenizer *t = calloc(1, sizeof *t);
+    pl_status s;
+
+    *out = NULL;
+    if (!t)
+        return err_no_memory(err, "a tokenizer");
+    s = tokenizer_create(&t->t, file, err);
+    if (s == PL_OK)
+        *out = t;
+    else
+        free(t);
+    return s;
+}
+
+pl_status pl_tokenizer_open(pl_tokenizer **out, const char *path, pl_err *err)
+{
+    struct gguf *g;
+    pl_status s;
+
+    *out = NULL;
+    PL_TRY(gguf_open(&g, path, err));
+    s = engine_tokenizer(out, g, err);
+    gguf_close(g);
+    return s;
+}
+
+void pl_tokenizer_free(pl_tokenizer *t)
+{
+    if (!t)
+        return;
+    tokenizer_free(t->t);
+    free(t);
+}
+
+int64_t pl_tokenizer_n_vocab(const pl_tokenizer *t)
+{
+    return tokenizer_n_vocab(t->t);
+}
+
+pl_status pl_tokenize(const pl_tokenizer *t, const char *text, size_t len,
+                      int flags, int32_t **ids, int64_t *n, pl_err *err)
+{
+    struct token_list l = {0};
+    unsigned f = 0;
+
+    f |= flags & PL_ADD_SPECIAL ? TOKENIZER_ADD_SPECIAL : 0;
+    f |= flags & PL_PARSE_SPECIAL ? TOKENIZER_PARSE_SPECIAL : 0;
+    *ids = NULL;
+    *n = 0;
+    {
+        pl_status s = tokenizer_encode(t->t, text, len, f, &l, err);
+
+        if (s != PL_OK) {
+            token_list_fini(&l);
+            return s;
+        }
+    }
+    *ids = l.id;
+    *n = l.n;
+    return PL_OK;
+}
+
+bool pl_token_ends(const pl_tokenizer *t, int32_t id)
+{
+    return tokenizer_is_eog(t->t, id);
+}
+
+bool pl_tokenizer_adds_bos(const pl_tokenizer *t)
+{
+    return tokenizer_adds_bos(t->t);
+}
+
+int32_t pl_tokenizer_bos(const pl_tokenizer *t)
+{
+    return tokenizer_bos(t->t);
+}
+
+pl_status pl_detokenizer_create(pl_detokenizer **out, const pl_tokenizer *t,
+                                bool special, pl_err *err)
+{
+    pl_detokenizer *d = calloc(1, sizeof *d);
+
+    *out = d;
+    if (!d)
+        return err_no_memory(err, "a detokenizer");
+    tokenizer_stream_init(&d->stream, t->t,
+                          special ? TOKENIZER_SHOW_SPECIAL : 0);
+    return PL_OK;
+}
+
+void pl_detokenizer_free(pl_detokenizer *d)
+{
+    if (!d)
+        return;
+    text_buf_fini(&d->text);
+    free(d);
+}
+
+static const char *emptied(pl_detokenizer *d)
+{
+    return d->text.s ? d->text.s : "";
+}
+
+const char *pl_detokenize(pl_detokenizer *d, int32_t id)
+{
+    d->text.n = 0;
+    if (d->text.s)
+        d->text.s[0] = 0;
+    tokenizer_stream_put(&d->stream, id, &d->text, NULL);
+    return emptied(d);
+}
+
+const char *pl_detokenize_flush(pl_detokenizer *d)
+{
+    d->text.n = 0;
+    if (d->text.s)
+        d->text.s[0] = 0;
+    tokenizer_stream_end(&d->stream, &d->text, NULL);
+    return emptied(d);
+}
+
+void pl_sampling_defaults(pl_sampling *s)
+{
+    struct sampling_options o = sampling_defaults();
+
+    *s = (pl_sampling){
+        .penalty_last_n = o.penalty_last_n,
+        .repeat_penalty = o.penalty_repeat,
+        .frequency_penalty = o.penalty_frequency,
+        .presence_penalty = o.penalty_presence,
+        .top_k = o.top_k,
+        .typical_p = o.typical,
+        .top_p = o.top_p,
+        .min_p = o.min_p,
+        .temperature = o.temperature,
+        .seed = o.seed,
+    };
+}
+
+pl_status pl_sampler_create(pl_sampler **out, const pl_sampling *s,
+                            int64_t n_vocab, pl_err *err)
+{
+    struct sampling_options o = {
+        .seed = s->seed,
+        .temperature = s->temperature,
+        .top_k = s->top_k,
+        .typical = s->typical_p,
+        .top_p = s->top_p,
+        .min_p = s->min_p,
+        .penalty_last_n = s->penalty_last_n,
+        .penalty_repeat = s->repeat_penalty,
+        .penalty_frequency = s->frequency_penalty,
+        .penalty_presence = s->presence_penalty,
+        .n_bias = s->n_bias,
+    };
+    struct sampling_bias *bias = NULL;
+    pl_sampler *p = calloc(1, sizeof *p);
+    pl_status st;
+
+    *out = NULL;
+    if (s->n_bias > 0)
+        bias = calloc((size_t)s->n_bias, sizeof *bias);
+    if (!p || (s->n_bias > 0 && !bias)) {
+        free(p);
+        free(bias);
+        return err_no_memory(err, "a sampler");
+    }
+    for (int i = 0; i < s->n_bias; i++)
+        bias[i] = (struct sampling_bias){s->bias_id[i], s->bias[i]};
+    o.bias = bias;
+    st = sampling_create(&p->s, (int32_t)n_vocab, &o, err);
+    free(bias);
+    if (st == PL_OK)
+        *out = p;
+    else
+        free(p);
+    return st;
+}
+
+void pl_sampler_free(pl_sampler *s)
+{
+    if (!s)
+        return;
+    sampling_free(s->s);
+    free(s);
+}
+
+int32_t pl_sample(pl_sampler *s, const float *logits)
+{
+    int32_t id = sampling_pick(s->s, logits);
+
+    if (id >= 0)
+        sampling_accept(s->s, id);
+    return id;
+}
+
+void pl_sampler_accept(pl_sampler *s, int32_t id)
+{
+    sampling_accept(s->s, id);
+}
