@@ -719,6 +719,56 @@ static void model_open_cache_that_does_not_fit_is_refused(void **state)
     put_back(m);
 }
 
+/* Bytes of metadata and tensor lists changed at random: a status, a message,
+ * and a graph whenever the file still opens. */
+static void model_open_flipped_bytes_give_a_status(void **state)
+{
+    static const char *const names[] = {"llama-yarn-f32", "qwen2-bias-f32",
+                                        "qwen3moe-f32"};
+    const int n_flip = test_long() ? 20000 : 700;
+    uint64_t seed = test_seed();
+
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *path = ref_path(names[i]);
+        struct gguf *f;
+        FILE *in;
+        char *data;
+        size_t n, n_head;
+
+        if (!path)
+            TEST_SKIP("%s.gguf is absent", names[i]);
+        assert_int_equal(gguf_open(&f, path, NULL), PL_OK);
+        n = gguf_file_bytes(f);
+        n_head = gguf_tensor_at(f, 0)->offset;
+        gguf_close(f);
+        data = malloc(n);
+        assert_non_null(data);
+        in = fopen(path, "rb");
+        assert_non_null(in);
+        assert_int_equal(fread(data, 1, n, in), n);
+        fclose(in);
+        for (int k = 0; k < n_flip; k++) {
+            size_t at = (size_t)test_below(&seed, (int64_t)n_head);
+            char old = data[at];
+            struct model *m;
+            pl_err err = {PL_OK, ""};
+
+            data[at] = (char)test_random(&seed);
+            if (gguf_open_memory(&f, data, n, path, &err) == PL_OK) {
+                if (model_open(&m, f, &err) == PL_OK)
+                    pl_graph_free(build(m));
+                else
+                    assert_true(strlen(err.message) > 0);
+                model_close(m);
+                gguf_close(f);
+            }
+            data[at] = old;
+        }
+        free(data);
+    }
+}
+
 static void model_open_out_of_memory_is_a_status(void **state)
 {
     struct file f;
@@ -768,6 +818,7 @@ int test_model_open(void)
         cmocka_unit_test(model_open_counts_tensors_that_nothing_reads),
         cmocka_unit_test(model_open_arrays_give_each_layer_its_sizes),
         cmocka_unit_test(model_open_cache_that_does_not_fit_is_refused),
+        cmocka_unit_test(model_open_flipped_bytes_give_a_status),
         cmocka_unit_test(model_open_out_of_memory_is_a_status),
     };
 
