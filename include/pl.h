@@ -257,7 +257,8 @@ PL_API pl_tensor pl_sub(pl_graph *g, pl_tensor a, pl_tensor b);
 PL_API pl_tensor pl_mul(pl_graph *g, pl_tensor a, pl_tensor b);
 PL_API pl_tensor pl_div(pl_graph *g, pl_tensor a, pl_tensor b);
 /* silu(gate) * up;  gelu(gate) * up (tanh form);  gpt-oss:
- * (clamp(up, -limit, limit) + 1) * g * sigmoid(1.702 g), g = min(gate, limit) */
+ * (clamp(up, -limit, limit) + 1) * g * sigmoid(1.702 g),
+ * g = min(gate, limit) */
 PL_API pl_tensor pl_swiglu(pl_graph *g, pl_tensor gate, pl_tensor up);
 PL_API pl_tensor pl_geglu(pl_graph *g, pl_tensor gate, pl_tensor up);
 PL_API pl_tensor pl_swiglu_oai(pl_graph *g, pl_tensor gate, pl_tensor up,

@@ -158,8 +158,8 @@ FOREIGN = re.compile('|'.join([
     '/wo' 'rk/', '/ro' 'ot/', '/ho' 'me/\\w', '/tm' 'p/\\w+_jobs',
 ]), re.I)
 UNFINISHED = re.compile('\\b(TO' 'DO|FIX' 'ME|XX' 'X|HA' 'CK)\\b')
-PRINTS = re.compile(r'\b(abort|_?exit|quick_exit|v?printf|puts|putchar|perror|'
-                    r'assert_fail|stdout|stderr)\b')
+PRINTS = re.compile(r'\b(?:(?:abort|_?exit|quick_exit|v?printf|puts|putchar|'
+                    r'perror) ?\(|stdout\b|stderr\b)')
 
 
 def check_words(files, code):

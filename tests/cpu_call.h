@@ -7,6 +7,7 @@
 
 #include "support.h"
 
+#include "base/half.h"
 #include "device/cpu/cpu_kernel.h"
 #include "device/cpu/cpu_ops.h"
 

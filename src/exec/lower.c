@@ -1,11 +1,11 @@
 /* Orders the steps and writes the programs.
  *
  * PARTIAL values and conversions are put off until somebody reads a summed
- * value. Then all conversions that wait travel as one message, after the PARTIAL
- * values they need have been computed: a contraction that is reduced at once
- * adds its ranks in the kernel; anything longer runs once a rank, each rank's
- * result going onto a stack of subtree sums. Everything else is one step for
- * all of a device's ranks, in the order of the numeric plan. */
+ * value. Then all conversions that wait travel as one message, after the
+ * PARTIAL values they need have been computed: a contraction that is reduced
+ * at once adds its ranks in the kernel; anything longer runs once a rank, each
+ * rank's result going onto a stack of subtree sums. Everything else is one
+ * step for all of a device's ranks, in the order of the numeric plan. */
 #include "exec/lower.h"
 
 #include "base/err.h"
@@ -172,8 +172,9 @@ pl_status lower_step(struct lower *w, int d, const struct step *s)
 /* Presence --------------------------------------------------------------- */
 
 /* Which ranks have an addend of each PARTIAL value. A contraction has one
- * where the rank's slice is not empty; one that flows on through other ops also
- * has rank 0's, perhaps of zeros, so that what must be added once has a place. */
+ * where the rank's slice is not empty; one that flows on through other ops
+ * also has rank 0's, perhaps of zeros, so that what must be added once has a
+ * place. */
 static pl_status find_presence(struct lower *w)
 {
     const struct numeric *p = w->num;
