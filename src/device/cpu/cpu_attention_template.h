@@ -28,7 +28,8 @@
 #include "device/cpu/cpu_rows_template.h"
 
 enum {
-    TILE_ROWS = 32,                /* rows (token, head) a task aims at */
+    TILE_ROWS = 64,                /* rows (token, head) a task aims at */
+    DIRECT_ROWS = 8,               /* up to so many read the cache's elements */
     SPAN_BLOCKS = 1024 / CPU_PAGE, /* blocks a span */
     PAGE_LANES = CPU_PAGE / LANES, /* vectors a block of positions */
     Q8_SIZE = 32,                  /* values a block of q8_0 */
@@ -40,20 +41,19 @@ enum {
  * scale that is 0 as f16 makes all of it 0. */
 static inline void to_q8_0(uint8_t *dst, const float *x)
 {
-    float top = 0;
-    float inverse;
-    uint16_t d;
+    lanes u = lanes_load(x);
+    lanes v = lanes_load(x + LANES);
+    float top = lanes_top(lanes_max(lanes_abs(u), lanes_abs(v)));
+    uint16_t d = f32_to_f16(top / 127.0f);
+    lanes inverse = lanes_set(d != 0 ? 127.0f / top : 0.0f);
+    lanes magic = lanes_set(0x1.8p23f); /* leaves the integer in the low bits */
+    float q[Q8_SIZE];
 
-    for (int i = 0; i < Q8_SIZE; i++)
-        top = fabsf(x[i]) > top ? fabsf(x[i]) : top;
-    d = f32_to_f16(top / 127.0f);
-    inverse = d != 0 ? 127.0f / top : 0.0f;
+    lanes_store(q, lanes_add(lanes_mul(u, inverse), magic));
+    lanes_store(q + LANES, lanes_add(lanes_mul(v, inverse), magic));
     memcpy(dst, &d, 2);
-    for (int i = 0; i < Q8_SIZE; i++) {
-        float t = x[i] * inverse + 0x1.8p23f;
-
-        dst[2 + i] = (uint8_t)float_bits(t);
-    }
+    for (int i = 0; i < Q8_SIZE; i++)
+        dst[2 + i] = (uint8_t)float_bits(q[i]);
 }
 
 static void to_row(pl_format f, void *row, const float *x, int64_t d)
@@ -105,102 +105,143 @@ static void cache_write_run(const struct cpu_call *c)
     }
 }
 
-/* ---- blocks of K and V as floats ----------------------------------------- */
+/* ---- blocks of K and V --------------------------------------------------- */
 
-/* Keys of a page: [d][64]. F32 tiles are used as they are. */
-static const float *load_keys(pl_format f, int64_t d, const void *tile,
-                              float *buf)
+/* A tile as rows of lanes: keys [d][64], values [64][e]. Few rows of queries
+ * read the cache's own elements; for many, they are converted once. */
+enum kind { KIND_F32, KIND_F16, KIND_BF16, KIND_Q8_KEYS, KIND_Q8_VALUES };
+
+struct operand {
+    enum kind kind;
+    const void *x;
+    int64_t ld;         /* elements a row */
+    const float *scale; /* q8_0: [d/32][64] or [64][e/32] */
+    int64_t ld_scale;
+};
+
+/* Sixteen values of row i from column `col`; `kind` is a constant. */
+LANES_INLINE lanes operand_load(enum kind kind, const struct operand *o,
+                                int64_t i, int64_t col)
 {
-    const uint16_t *h = tile;
-    const int8_t *q = (const int8_t *)tile + d / Q8_SIZE * CPU_PAGE * 2;
+    int64_t at = i * o->ld + col;
 
-    switch (f) {
-    case PL_F16:
-        from_f16(buf, h, d * CPU_PAGE);
-        return buf;
-    case PL_BF16:
-        from_bf16(buf, h, d * CPU_PAGE);
-        return buf;
-    case PL_Q8_0:
-        for (int64_t b = 0; b < d / Q8_SIZE; b++) {
-            for (int j = 0; j < CPU_PAGE; j += LANES) {
-                lanes s = lanes_from_f16(h + b * CPU_PAGE + j);
-
-                for (int64_t i = b * Q8_SIZE; i < (b + 1) * Q8_SIZE; i++)
-                    lanes_store(
-                        buf + i * CPU_PAGE + j,
-                        lanes_mul(lanes_from_s8(q + i * CPU_PAGE + j), s));
-            }
-        }
-        return buf;
+    switch (kind) {
+    case KIND_F16:
+        return lanes_from_f16((const uint16_t *)o->x + at);
+    case KIND_BF16:
+        return lanes_from_bf16((const uint16_t *)o->x + at);
+    case KIND_Q8_KEYS:
+        return lanes_mul(
+            lanes_from_s8((const int8_t *)o->x + at),
+            lanes_load(o->scale + i / Q8_SIZE * o->ld_scale + col));
+    case KIND_Q8_VALUES:
+        return lanes_mul(lanes_from_s8((const int8_t *)o->x + at),
+                         lanes_set(o->scale[i * o->ld_scale + col / Q8_SIZE]));
     default:
-        return tile;
+        return lanes_load((const float *)o->x + at);
     }
 }
 
-/* Values of positions lo .. hi - 1 of a page: [64][e], rows `wide` floats
- * apart (e rounded up to 16, padded with 0). */
-static const float *load_values(pl_format f, int64_t e, int64_t wide,
-                                const void *tile, int lo, int hi, float *buf)
+/* Opens a tile of `n` rows (the first scale bytes included) of `ld` values. */
+static struct operand operand_open(pl_format f, bool values, const void *tile,
+                                   int64_t n, int64_t ld, float *scale)
 {
-    const uint16_t *h = tile;
-    const int8_t *q = (const int8_t *)tile + e / Q8_SIZE * CPU_PAGE * 2;
+    struct operand o = {.kind = KIND_F32, .x = tile, .ld = ld};
 
-    if (f == PL_F32 && wide == e)
-        return tile;
-    for (int j = lo; j < hi; j++) {
-        float *row = buf + j * wide;
+    if (f == PL_F16) {
+        o.kind = KIND_F16;
+    } else if (f == PL_BF16) {
+        o.kind = KIND_BF16;
+    } else if (f == PL_Q8_0) {
+        int64_t n_scale = n * ld / Q8_SIZE;
 
-        switch (f) {
-        case PL_F16:
-            from_f16(row, h + j * e, e);
-            break;
-        case PL_BF16:
-            from_bf16(row, h + j * e, e);
-            break;
-        case PL_Q8_0:
-            for (int64_t i = 0; i < e; i += LANES) {
-                lanes s =
-                    lanes_set(f16_to_f32(h[j * (e / Q8_SIZE) + i / Q8_SIZE]));
-
-                lanes_store(row + i,
-                            lanes_mul(lanes_from_s8(q + j * e + i), s));
-            }
-            break;
-        default:
-            memcpy(row, (const float *)tile + j * e, (size_t)e * sizeof(float));
-        }
-        for (int64_t i = e; i < wide; i++)
-            row[i] = 0;
+        o.kind = values ? KIND_Q8_VALUES : KIND_Q8_KEYS;
+        from_f16(scale, tile, n_scale);
+        o.x = (const uint16_t *)tile + n_scale;
+        o.scale = scale;
+        o.ld_scale = values ? ld / Q8_SIZE : ld;
     }
-    return buf;
+    return o;
+}
+
+LANES_INLINE void convert(enum kind kind, const struct operand *o, int64_t lo,
+                          int64_t hi, float *buf)
+{
+    for (int64_t i = lo; i < hi; i++) {
+        for (int64_t c = 0; c < o->ld; c += LANES)
+            lanes_store(buf + i * o->ld + c, operand_load(kind, o, i, c));
+    }
+}
+
+/* Rows lo .. hi - 1 as floats in `buf`, `wide` >= ld apart, padded with 0. */
+static void operand_convert(struct operand *o, int64_t lo, int64_t hi,
+                            int64_t wide, float *buf)
+{
+    if (o->ld != wide) { /* not q8_0, whose rows are multiples of 32 */
+        struct cpu_tensor t = {.data = (void *)(uintptr_t)o->x,
+                               .format = o->kind == KIND_F16    ? PL_F16
+                                         : o->kind == KIND_BF16 ? PL_BF16
+                                                                : PL_F32};
+
+        for (int64_t i = lo; i < hi; i++) {
+            float *row = buf + i * wide;
+            const float *x = floats(&t, i * o->ld, o->ld, row);
+
+            if (x != row)
+                memcpy(row, x, (size_t)o->ld * sizeof(float));
+            memset(row + o->ld, 0, (size_t)(wide - o->ld) * sizeof(float));
+        }
+    } else if (o->kind == KIND_F16) {
+        convert(KIND_F16, o, lo, hi, buf);
+    } else if (o->kind == KIND_BF16) {
+        convert(KIND_BF16, o, lo, hi, buf);
+    } else if (o->kind == KIND_Q8_KEYS) {
+        convert(KIND_Q8_KEYS, o, lo, hi, buf);
+    } else if (o->kind == KIND_Q8_VALUES) {
+        convert(KIND_Q8_VALUES, o, lo, hi, buf);
+    } else {
+        return;
+    }
+    *o = (struct operand){.kind = KIND_F32, .x = buf, .ld = wide};
 }
 
 /* ---- chains of fused multiply-adds --------------------------------------- */
 
-/* c[r][0 .. 16 n_vec - 1] = fmaf chain over i < k of a[r][i] * b[i][.], from
- * c. n_row and n_vec are constants where this is inlined. */
-LANES_INLINE void chain(int n_row, int n_vec, const float *a, int64_t lda,
-                        const float *b, int64_t ldb, float *c, int64_t ldc,
-                        int64_t k)
+/* What is multiplied: a [n_row][lda] by rows lo .. hi - 1 of b into c. */
+struct product {
+    const float *a;
+    int64_t lda;
+    const struct operand *b;
+    int64_t lo, hi;
+    float *c;
+    int64_t ldc;
+};
+
+/* c[r][col + 0 .. 16 n_vec - 1] = fmaf chain over i of a[r][i] * b[i][.], from
+ * c. kind, n_row and n_vec are constants where this is inlined. */
+LANES_INLINE void chain(enum kind kind, int n_row, int n_vec,
+                        const struct product *p, int64_t col)
 {
+    const struct operand b = *p->b;
+    const float *a = p->a;
+    float *c = p->c + col;
     lanes s[4][4];
 
 #pragma GCC unroll 4
     for (int r = 0; r < n_row; r++) {
 #pragma GCC unroll 4
         for (int v = 0; v < n_vec; v++)
-            s[r][v] = lanes_load(c + r * ldc + v * LANES);
+            s[r][v] = lanes_load(c + r * p->ldc + v * LANES);
     }
-    for (int64_t i = 0; i < k; i++) {
+    for (int64_t i = p->lo; i < p->hi; i++) {
         lanes x[4];
 
 #pragma GCC unroll 4
         for (int v = 0; v < n_vec; v++)
-            x[v] = lanes_load(b + i * ldb + v * LANES);
+            x[v] = operand_load(kind, &b, i, col + v * LANES);
 #pragma GCC unroll 4
         for (int r = 0; r < n_row; r++) {
-            lanes y = lanes_set(a[r * lda + i]);
+            lanes y = lanes_set(a[r * p->lda + i]);
 
 #pragma GCC unroll 4
             for (int v = 0; v < n_vec; v++)
@@ -211,49 +252,68 @@ LANES_INLINE void chain(int n_row, int n_vec, const float *a, int64_t lda,
     for (int r = 0; r < n_row; r++) {
 #pragma GCC unroll 4
         for (int v = 0; v < n_vec; v++)
-            lanes_store(c + r * ldc + v * LANES, s[r][v]);
+            lanes_store(c + r * p->ldc + v * LANES, s[r][v]);
     }
 }
 
 #ifdef LANES_AVX512
-enum { ROW_VECS = 4 }; /* vectors of one row of four that fit the registers */
+enum { VECS_OF_4 = 4, VECS_OF_2 = 4 }; /* vectors a row that fit registers */
 #else
-enum { ROW_VECS = 1 };
+enum { VECS_OF_4 = 1, VECS_OF_2 = 2 };
 #endif
 
-/* The same over `wide` columns, a multiple of 16, for 1 to 4 rows. */
-static void chain_rows(int n_row, const float *a, int64_t lda, const float *b,
-                       int64_t ldb, float *c, int64_t ldc, int64_t wide,
-                       int64_t k)
+/* All columns, `wide` of them, a multiple of 16; n_row is 4, 2 or 1. */
+LANES_INLINE void chain_kind(enum kind kind, int n_row, const struct product *p,
+                             int64_t wide)
 {
     int64_t i = 0;
 
-    if (k <= 0)
-        return;
-    switch (n_row) {
-    case 4:
-        for (; i + ROW_VECS * LANES <= wide; i += ROW_VECS * LANES)
-            chain(4, ROW_VECS, a, lda, b + i, ldb, c + i, ldc, k);
+    if (n_row == 4) {
+        for (; i + VECS_OF_4 * LANES <= wide; i += VECS_OF_4 * LANES)
+            chain(kind, 4, VECS_OF_4, p, i);
         for (; i < wide; i += LANES)
-            chain(4, 1, a, lda, b + i, ldb, c + i, ldc, k);
-        break;
-    case 3:
-        for (; i + ROW_VECS * LANES <= wide; i += ROW_VECS * LANES)
-            chain(3, ROW_VECS, a, lda, b + i, ldb, c + i, ldc, k);
+            chain(kind, 4, 1, p, i);
+    } else if (n_row == 2) {
+        for (; i + VECS_OF_2 * LANES <= wide; i += VECS_OF_2 * LANES)
+            chain(kind, 2, VECS_OF_2, p, i);
         for (; i < wide; i += LANES)
-            chain(3, 1, a, lda, b + i, ldb, c + i, ldc, k);
-        break;
-    case 2:
-        for (; i + 2 * LANES <= wide; i += 2 * LANES)
-            chain(2, 2, a, lda, b + i, ldb, c + i, ldc, k);
-        for (; i < wide; i += LANES)
-            chain(2, 1, a, lda, b + i, ldb, c + i, ldc, k);
-        break;
-    default:
+            chain(kind, 2, 1, p, i);
+    } else {
         for (; i + 4 * LANES <= wide; i += 4 * LANES)
-            chain(1, 4, a, lda, b + i, ldb, c + i, ldc, k);
+            chain(kind, 1, 4, p, i);
         for (; i < wide; i += LANES)
-            chain(1, 1, a, lda, b + i, ldb, c + i, ldc, k);
+            chain(kind, 1, 1, p, i);
+    }
+}
+
+/* 1 to 4 rows of a, rows lo .. hi - 1 of b; nothing if there are none. */
+static void chain_rows(int n_row, const float *a, int64_t lda,
+                       const struct operand *b, int64_t lo, int64_t hi,
+                       float *c, int64_t ldc, int64_t wide)
+{
+    while (lo < hi && n_row > 0) {
+        struct product p = {a, lda, b, lo, hi, c, ldc};
+        int n = n_row == 3 ? 2 : n_row;
+
+        switch (b->kind) {
+        case KIND_F16:
+            chain_kind(KIND_F16, n, &p, wide);
+            break;
+        case KIND_BF16:
+            chain_kind(KIND_BF16, n, &p, wide);
+            break;
+        case KIND_Q8_KEYS:
+            chain_kind(KIND_Q8_KEYS, n, &p, wide);
+            break;
+        case KIND_Q8_VALUES:
+            chain_kind(KIND_Q8_VALUES, n, &p, wide);
+            break;
+        default:
+            chain_kind(KIND_F32, n, &p, wide);
+        }
+        n_row -= n;
+        a += n * lda;
+        c += n * ldc;
     }
 }
 
@@ -285,9 +345,11 @@ struct row {
 struct view {
     const struct cpu_call *c;
     int64_t d, e, wide;
-    size_t soft_bytes; /* a state with its acc */
-    int depth;         /* states on a row's stack */
-    float *keys, *values, *p;
+    size_t soft_bytes;    /* a state with its acc */
+    int depth;            /* states on a row's stack */
+    float *keys, *values; /* converted tiles */
+    float *key_scale, *value_scale;
+    float *p; /* [4][64] scores, then probabilities */
     struct row *row;
     char *soft; /* the rows' states, depth + 1 each */
     int32_t *head;
@@ -358,6 +420,7 @@ static void soft_block(const struct view *v, struct row *r, float *s)
     lanes l;
     float m;
 
+#pragma GCC unroll 4
     for (int i = 0; i < PAGE_LANES; i++) {
         int lo = r->lo - i * LANES;
         int hi = r->hi - i * LANES;
@@ -387,6 +450,7 @@ static void soft_block(const struct view *v, struct row *r, float *s)
         o->m = m;
     }
     l = lanes_load(o->l);
+#pragma GCC unroll 4
     for (int i = 0; i < PAGE_LANES; i++) {
         x[i] = lanes_exp(lanes_sub(x[i], lanes_set(m)));
         l = lanes_add(l, x[i]);
@@ -435,9 +499,8 @@ static void row_finish(const struct view *v, struct row *r)
 /* acc += p V for 1 to 4 rows. What all of them see is done together; what only
  * some see, before it (windows) and behind it (causal), row by row. */
 static void add_values(const struct view *v, struct row *const *row, int n,
-                       const float *p, const float *values)
+                       const float *p, const struct operand *values)
 {
-    int64_t w = v->wide;
     int64_t step = n > 1 ? soft_acc(row[1]->now) - soft_acc(row[0]->now) : 0;
     int lo = 0;
     int hi = CPU_PAGE;
@@ -448,18 +511,15 @@ static void add_values(const struct view *v, struct row *const *row, int n,
     }
     if (lo >= hi) /* nothing in common: then each row by itself */
         lo = hi = CPU_PAGE;
-    for (int i = 0; i < n; i++) {
-        int end = row[i]->hi < lo ? row[i]->hi : lo;
-
-        chain_rows(1, p + i * CPU_PAGE + row[i]->lo, CPU_PAGE,
-                   values + row[i]->lo * w, w, soft_acc(row[i]->now), 0, w,
-                   end - row[i]->lo);
-    }
-    chain_rows(n, p + lo, CPU_PAGE, values + lo * w, w, soft_acc(row[0]->now),
-               step, w, hi - lo);
     for (int i = 0; i < n; i++)
-        chain_rows(1, p + i * CPU_PAGE + hi, CPU_PAGE, values + hi * w, w,
-                   soft_acc(row[i]->now), 0, w, row[i]->hi - hi);
+        chain_rows(1, p + i * CPU_PAGE, CPU_PAGE, values, row[i]->lo,
+                   row[i]->hi < lo ? row[i]->hi : lo, soft_acc(row[i]->now), 0,
+                   v->wide);
+    chain_rows(n, p, CPU_PAGE, values, lo, hi, soft_acc(row[0]->now), step,
+               v->wide);
+    for (int i = 0; i < n; i++)
+        chain_rows(1, p + i * CPU_PAGE, CPU_PAGE, values, hi, row[i]->hi,
+                   soft_acc(row[i]->now), 0, v->wide);
 }
 
 /* One block of 64 positions for all rows; K and V are its tiles. */
@@ -467,7 +527,7 @@ static void block_run(const struct view *v, int64_t n_row, int64_t block,
                       const void *key_tile, const void *value_tile)
 {
     const struct cpu_call *c = v->c;
-    const float *keys, *values;
+    struct operand keys, values;
     int lo = CPU_PAGE;
     int hi = 0;
 
@@ -485,9 +545,14 @@ static void block_run(const struct view *v, int64_t n_row, int64_t block,
     }
     if (lo >= hi)
         return;
-    keys = load_keys(c->in[1].format, v->d, key_tile, v->keys);
-    values = load_values(c->in[2].format, v->e, v->wide, value_tile, lo, hi,
-                         v->values);
+    keys = operand_open(c->in[1].format, false, key_tile, v->d, CPU_PAGE,
+                        v->key_scale);
+    values = operand_open(c->in[2].format, true, value_tile, CPU_PAGE, v->e,
+                          v->value_scale);
+    if (n_row > DIRECT_ROWS)
+        operand_convert(&keys, 0, v->d, CPU_PAGE, v->keys);
+    if (n_row > DIRECT_ROWS || v->wide != v->e)
+        operand_convert(&values, lo, hi, v->wide, v->values);
     for (int64_t i = 0; i < n_row;) {
         struct row *some[4];
         float *p = v->p;
@@ -500,12 +565,12 @@ static void block_run(const struct view *v, int64_t n_row, int64_t block,
             some[n++] = &v->row[i++];
         if (n == 0)
             break;
-        memset(p, 0, (size_t)n * CPU_PAGE * sizeof(float));
-        chain_rows(n, some[0]->q, v->d, keys, CPU_PAGE, p, CPU_PAGE, CPU_PAGE,
-                   v->d);
+        for (int k = 0; k < n * CPU_PAGE; k += LANES)
+            lanes_store(p + k, lanes_set(0));
+        chain_rows(n, some[0]->q, v->d, &keys, 0, v->d, p, CPU_PAGE, CPU_PAGE);
         for (int k = 0; k < n; k++)
             soft_block(v, some[k], p + k * CPU_PAGE);
-        add_values(v, some, n, p, values);
+        add_values(v, some, n, p, &values);
     }
 }
 
@@ -573,8 +638,8 @@ static size_t view_init(struct view *v, const struct cpu_call *c, float **q)
     char *base = c->scratch;
     int64_t n_head = c->out.dim[1];
     size_t at = 0;
-    size_t part[7];
-    char *p[7];
+    size_t part[9];
+    char *p[9];
 
     *v = (struct view){.c = c, .d = c->in[1].dim[2], .e = c->in[2].dim[2]};
     v->wide = (v->e + LANES - 1) / LANES * LANES;
@@ -592,7 +657,9 @@ static size_t view_init(struct view *v, const struct cpu_call *c, float **q)
     part[4] = (size_t)v->max_rows * sizeof(struct row);
     part[5] = (size_t)(v->max_rows * (v->depth + 1)) * v->soft_bytes;
     part[6] = (size_t)n_head * sizeof(int32_t);
-    for (int i = 0; i < 7; i++) {
+    part[7] = (size_t)(v->d * CPU_PAGE / Q8_SIZE) * sizeof(float);
+    part[8] = (size_t)(v->e * CPU_PAGE / Q8_SIZE) * sizeof(float);
+    for (int i = 0; i < 9; i++) {
         p[i] = base != NULL ? base + at : NULL;
         at += (part[i] + 63) / 64 * 64;
     }
@@ -603,6 +670,8 @@ static size_t view_init(struct view *v, const struct cpu_call *c, float **q)
     v->row = (struct row *)p[4];
     v->soft = p[5];
     v->head = (int32_t *)p[6];
+    v->key_scale = (float *)p[7];
+    v->value_scale = (float *)p[8];
     return at;
 }
 
@@ -643,7 +712,11 @@ static void attention_run(const struct cpu_call *c)
         }
         if (n == 0)
             continue;
+        /* two tasks a thread at least, so that causal ones even out */
         n_tok = n < TILE_ROWS ? TILE_ROWS / n : 1;
+        if (c->nth > 1 && n_tok > b->n_tok * n_kv / (2 * c->nth))
+            n_tok = b->n_tok * n_kv / (2 * c->nth);
+        n_tok = n_tok > 0 ? n_tok : 1;
         n_part = b->n_tok * n_kv >= c->nth ? 1 : (c->nth + n_kv - 1) / n_kv;
         n_part = n_part < n ? n_part : n;
         for (int64_t t = 0, end; t < b->n_tok; t = end) {

@@ -20,68 +20,76 @@ size_t cpu_cache_tile_bytes(pl_format f, int64_t d)
     }
 }
 
-/* Where value i of position j lies, in elements of a plane [d][64] or
- * [64][d]. */
-static int64_t at(bool values, int64_t d, int64_t i, int j)
+/* Elements i .. i + n - 1 of position j in a plane [width][64] of keys or
+ * [64][width] of values. */
+static void get(const void *plane, size_t size, int64_t width, bool values,
+                int j, int64_t i, int64_t n, void *row)
 {
-    return values ? j * d + i : i * CPU_PAGE + j;
+    const char *p = plane;
+
+    if (values) {
+        memcpy(row, p + (size_t)(j * width + i) * size, (size_t)n * size);
+        return;
+    }
+    p += (size_t)(i * CPU_PAGE + j) * size;
+    for (int64_t k = 0; k < n; k++) {
+        if (size == 4)
+            memcpy((char *)row + 4 * k, p + 4 * k * CPU_PAGE, 4);
+        else if (size == 2)
+            memcpy((char *)row + 2 * k, p + 2 * k * CPU_PAGE, 2);
+        else
+            ((char *)row)[k] = p[k * CPU_PAGE];
+    }
+}
+
+static void put(void *plane, size_t size, int64_t width, bool values, int j,
+                int64_t i, int64_t n, const void *row)
+{
+    char *p = plane;
+
+    if (values) {
+        memcpy(p + (size_t)(j * width + i) * size, row, (size_t)n * size);
+        return;
+    }
+    p += (size_t)(i * CPU_PAGE + j) * size;
+    for (int64_t k = 0; k < n; k++) {
+        if (size == 4)
+            memcpy(p + 4 * k * CPU_PAGE, (const char *)row + 4 * k, 4);
+        else if (size == 2)
+            memcpy(p + 2 * k * CPU_PAGE, (const char *)row + 2 * k, 2);
+        else
+            p[k * CPU_PAGE] = ((const char *)row)[k];
+    }
 }
 
 void cpu_cache_read_row(pl_format f, int64_t d, bool values, const void *tile,
                         int j, void *row)
 {
-    const uint8_t *q = (const uint8_t *)tile + d / Q8_BLOCK * CPU_PAGE * 2;
-    uint8_t *out = row;
+    const char *q = (const char *)tile + d / Q8_BLOCK * CPU_PAGE * 2;
+    char *out = row;
 
-    switch (f) {
-    case PL_F32:
-        for (int64_t i = 0; i < d; i++)
-            ((uint32_t *)row)[i] =
-                ((const uint32_t *)tile)[at(values, d, i, j)];
-        break;
-    case PL_Q8_0:
-        for (int64_t i = 0; i < d; i++) {
-            int64_t b = i / Q8_BLOCK;
-
-            if (i % Q8_BLOCK == 0)
-                memcpy(out + b * Q8_BYTES,
-                       (const uint16_t *)tile + at(values, d / Q8_BLOCK, b, j),
-                       2);
-            out[b * Q8_BYTES + 2 + i % Q8_BLOCK] = q[at(values, d, i, j)];
-        }
-        break;
-    default:
-        for (int64_t i = 0; i < d; i++)
-            ((uint16_t *)row)[i] =
-                ((const uint16_t *)tile)[at(values, d, i, j)];
+    if (f != PL_Q8_0) {
+        get(tile, f == PL_F32 ? 4 : 2, d, values, j, 0, d, row);
+        return;
+    }
+    for (int64_t b = 0; b < d / Q8_BLOCK; b++, out += Q8_BYTES) {
+        get(tile, 2, d / Q8_BLOCK, values, j, b, 1, out);
+        get(q, 1, d, values, j, b * Q8_BLOCK, Q8_BLOCK, out + 2);
     }
 }
 
 void cpu_cache_write_row(pl_format f, int64_t d, bool values, void *tile, int j,
                          const void *row)
 {
-    uint8_t *q = (uint8_t *)tile + d / Q8_BLOCK * CPU_PAGE * 2;
-    const uint8_t *in = row;
+    char *q = (char *)tile + d / Q8_BLOCK * CPU_PAGE * 2;
+    const char *in = row;
 
-    switch (f) {
-    case PL_F32:
-        for (int64_t i = 0; i < d; i++)
-            ((uint32_t *)tile)[at(values, d, i, j)] =
-                ((const uint32_t *)row)[i];
-        break;
-    case PL_Q8_0:
-        for (int64_t i = 0; i < d; i++) {
-            int64_t b = i / Q8_BLOCK;
-
-            if (i % Q8_BLOCK == 0)
-                memcpy((uint16_t *)tile + at(values, d / Q8_BLOCK, b, j),
-                       in + b * Q8_BYTES, 2);
-            q[at(values, d, i, j)] = in[b * Q8_BYTES + 2 + i % Q8_BLOCK];
-        }
-        break;
-    default:
-        for (int64_t i = 0; i < d; i++)
-            ((uint16_t *)tile)[at(values, d, i, j)] =
-                ((const uint16_t *)row)[i];
+    if (f != PL_Q8_0) {
+        put(tile, f == PL_F32 ? 4 : 2, d, values, j, 0, d, row);
+        return;
+    }
+    for (int64_t b = 0; b < d / Q8_BLOCK; b++, in += Q8_BYTES) {
+        put(tile, 2, d / Q8_BLOCK, values, j, b, 1, in);
+        put(q, 1, d, values, j, b * Q8_BLOCK, Q8_BLOCK, in + 2);
     }
 }

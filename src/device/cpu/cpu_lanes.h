@@ -132,6 +132,11 @@ LANES_INLINE lanes lanes_pow2(lanes n)
                                                 _mm512_set1_epi32(0x3f800000)));
 }
 
+LANES_INLINE lanes lanes_times_pow2(lanes a, lanes n)
+{
+    return _mm512_scalef_ps(a, n);
+}
+
 LANES_INLINE lanes lanes_from_f16(const uint16_t *p)
 {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
@@ -475,31 +480,69 @@ LANES_INLINE void lanes_to_bf16(uint16_t *p, lanes a)
         p[i] = f32_to_bf16(x[i]);
 }
 
-/* The sum of all lanes along the tree i + (i + 8), + 4, + 2, + 1. */
+/* The sum of all lanes along the tree i + (i + 8), + 4, + 2, + 1, and the
+ * largest lane along the same tree. */
+#if defined(LANES_AVX512) || defined(LANES_AVX2)
+#ifdef LANES_AVX512
+LANES_INLINE __m256 lanes_low(lanes a)
+{
+    return _mm512_castps512_ps256(a);
+}
+
+LANES_INLINE __m256 lanes_high(lanes a)
+{
+    return _mm512_extractf32x8_ps(a, 1);
+}
+#else
+LANES_INLINE __m256 lanes_low(lanes a)
+{
+    return a.a;
+}
+
+LANES_INLINE __m256 lanes_high(lanes a)
+{
+    return a.b;
+}
+#endif
+
 LANES_INLINE float lanes_sum(lanes a)
 {
-    float x[LANES];
+    __m256 h = _mm256_add_ps(lanes_low(a), lanes_high(a));
+    __m128 q =
+        _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
 
-    lanes_store(x, a);
-    for (int h = LANES / 2; h > 0; h /= 2) {
-        for (int i = 0; i < h; i++)
-            x[i] = x[i] + x[i + h];
-    }
-    return x[0];
+    q = _mm_add_ps(q, _mm_movehl_ps(q, q));
+    return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
 }
 
-/* The largest lane, along the same tree. */
 LANES_INLINE float lanes_top(lanes a)
 {
-    float x[LANES];
+    __m256 h = _mm256_max_ps(lanes_low(a), lanes_high(a));
+    __m128 q =
+        _mm_max_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
 
-    lanes_store(x, a);
+    q = _mm_max_ps(q, _mm_movehl_ps(q, q));
+    return _mm_cvtss_f32(_mm_max_ss(q, _mm_movehdup_ps(q)));
+}
+#else
+LANES_INLINE float lanes_sum(lanes a)
+{
     for (int h = LANES / 2; h > 0; h /= 2) {
         for (int i = 0; i < h; i++)
-            x[i] = x[i] > x[i + h] ? x[i] : x[i + h];
+            a.x[i] = a.x[i] + a.x[i + h];
     }
-    return x[0];
+    return a.x[0];
 }
+
+LANES_INLINE float lanes_top(lanes a)
+{
+    for (int h = LANES / 2; h > 0; h /= 2) {
+        for (int i = 0; i < h; i++)
+            a.x[i] = a.x[i] > a.x[i + h] ? a.x[i] : a.x[i + h];
+    }
+    return a.x[0];
+}
+#endif
 
 /* ---- functions ----------------------------------------------------------- */
 
@@ -510,6 +553,18 @@ LANES_INLINE lanes lanes_round(lanes x)
 
     return lanes_sub(lanes_add(x, magic), magic);
 }
+
+/* a * 2^n for integral n in -150 .. 129 and a between 1/2 and 2, rounded once:
+ * in two steps, so that both factors are normal and the first is exact. */
+#ifndef LANES_AVX512
+LANES_INLINE lanes lanes_times_pow2(lanes a, lanes n)
+{
+    lanes h = lanes_round(lanes_mul(n, lanes_set(0.5f)));
+
+    a = lanes_mul(a, lanes_pow2(h));
+    return lanes_mul(a, lanes_pow2(lanes_sub(n, h)));
+}
+#endif
 
 /* exp(x) - 1 = 2^n (1 + p) - 1 with n = round(x / ln 2): returns p and n.
  *
@@ -532,18 +587,15 @@ LANES_INLINE lanes lanes_exp_parts(lanes x, lanes *n)
 }
 
 /* e^x within 1 unit of the last place; 0 and infinity where they are due,
- * subnormal results too; exp(0) is exactly 1. 2^n is multiplied in two steps
- * so that both factors are normal. */
+ * subnormal results too; exp(0) is exactly 1. */
 LANES_INLINE lanes lanes_exp(lanes x)
 {
-    lanes n, h, p;
+    lanes n, p;
 
     x = lanes_max(lanes_set(-104.0f), x);
     x = lanes_min(lanes_set(89.0f), x);
-    p = lanes_add(lanes_exp_parts(x, &n), lanes_set(1.0f));
-    h = lanes_round(lanes_mul(n, lanes_set(0.5f)));
-    p = lanes_mul(p, lanes_pow2(h));
-    return lanes_mul(p, lanes_pow2(lanes_sub(n, h)));
+    p = lanes_exp_parts(x, &n);
+    return lanes_times_pow2(lanes_add(p, lanes_set(1.0f)), n);
 }
 
 /* tanh x = m / (m + 2) with m = e^2x - 1; from 10 on it rounds to 1. */

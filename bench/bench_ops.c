@@ -1,0 +1,195 @@
+/* Times kernels that contract no weights, on one thread: `bench-ops [family
+ * [text]]`, only the cases whose name contains the text.
+ *
+ * One row a case: the median and the least of some runs in microseconds of CPU
+ * time, and bytes (each operand once, of caches what is visible) by the median.
+ * Operands stay in the processor's caches between runs where they fit, as a
+ * step's activations do; 4,096 positions of K and V do not fit the second
+ * level. */
+#include "base/half.h"
+#include "device/cpu/cpu_kernel.h"
+#include "device/cpu/cpu_ops.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const char *only = "";
+
+enum { N_RUN = 41, N_HEAD = 16, N_KV = 8, D = 128 };
+
+static double now_us(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static void *memory(size_t n)
+{
+    void *p = aligned_alloc(64, (n + 63) / 64 * 64);
+
+    if (p == NULL) {
+        fprintf(stderr, "bench-ops: out of memory\n");
+        exit(1);
+    }
+    return p;
+}
+
+/* Plain tensor, values between -1 and 1. */
+static struct cpu_tensor tensor(int64_t a, int64_t b, int64_t c)
+{
+    struct cpu_tensor t = {NULL, PL_F32, 3, {a, b, c}, NULL};
+
+    t.data = memory((size_t)(a * b * c) * 4);
+    for (int64_t i = 0; i < a * b * c; i++)
+        ((float *)t.data)[i] = (float)(i * 7919 % 2001 - 1000) * 1e-3f;
+    return t;
+}
+
+static struct cpu_tensor cache(pl_format f, int64_t n_slot)
+{
+    struct cpu_tensor t = {NULL, f, 3, {n_slot, N_KV, D}, NULL};
+    size_t n = cpu_cache_tile_bytes(f, D) * (size_t)(n_slot / CPU_PAGE * N_KV);
+
+    t.data = memory(n);
+    for (size_t i = 0; i < n / 2; i++)
+        ((uint16_t *)t.data)[i] = f32_to_f16((float)(i % 31) * 0.03f - 0.5f);
+    return t;
+}
+
+static void run(const struct cpu_kernels *k, const char *name, enum op op,
+                struct cpu_call c, double bytes)
+{
+    double us[N_RUN];
+
+    if (strstr(name, only) == NULL)
+        goto done;
+    c.nth = 1;
+    c.scratch = memory(k->op[op].scratch ? k->op[op].scratch(&c) + 64 : 64);
+    k->op[op].run(&c);
+    for (int i = 0; i < N_RUN; i++) {
+        double t = now_us();
+
+        k->op[op].run(&c);
+        us[i] = now_us() - t;
+    }
+    qsort(us, N_RUN, sizeof(us[0]), by_value);
+    printf("%-32s %10.1f us %10.1f us %8.1f GB/s\n", name, us[N_RUN / 2], us[0],
+           bytes / us[N_RUN / 2] * 1e-3);
+    free(c.scratch);
+done:
+    for (int i = 0; i < GRAPH_MAX_IN; i++)
+        free(c.in[i].data);
+    free(c.out.data);
+}
+
+static void run_attention(const struct cpu_kernels *k, const char *name,
+                          pl_format f, int64_t n_tok, int64_t n_ctx)
+{
+    const struct graph_attr attr = {.scale = 0.088f};
+    static int32_t pos[4096], seq[4096], pages[128], head_map[N_HEAD];
+    struct cpu_batch b = {n_tok, n_tok, pos, seq, pages, 128};
+    struct cpu_call c = {
+        .n_in = 3, .attr = &attr, .batch = &b, .head_map = head_map};
+
+    for (int i = 0; i < 128; i++)
+        pages[i] = i;
+    for (int i = 0; i < n_tok; i++)
+        pos[i] = (int32_t)(n_ctx - n_tok + i);
+    for (int i = 0; i < N_HEAD; i++)
+        head_map[i] = i / (N_HEAD / N_KV);
+    c.in[0] = tensor(n_tok, N_HEAD, D);
+    c.in[1] = cache(f, n_ctx);
+    c.in[2] = cache(f, n_ctx);
+    c.out = tensor(n_tok, N_HEAD, D);
+    run(k, name, OP_attention, c,
+        2.0 * (double)cpu_cache_tile_bytes(f, D) * N_KV *
+            (double)(n_ctx / CPU_PAGE));
+}
+
+static void run_cache_write(const struct cpu_kernels *k, const char *name,
+                            pl_format f, bool values)
+{
+    enum { N_TOK = 512 };
+    const struct graph_attr attr = {.values = values};
+    static int32_t pos[N_TOK], seq[N_TOK], pages[N_TOK / CPU_PAGE];
+    struct cpu_batch b = {N_TOK, N_TOK, pos, seq, pages, N_TOK / CPU_PAGE};
+    struct cpu_call c = {.n_in = 2, .attr = &attr, .batch = &b};
+
+    for (int i = 0; i < N_TOK; i++)
+        pos[i] = i;
+    for (int i = 0; i < N_TOK / CPU_PAGE; i++)
+        pages[i] = i;
+    c.out = cache(f, N_TOK);
+    c.in[1] = tensor(N_TOK, N_KV, D);
+    run(k, name, OP_cache_write, c,
+        (double)N_TOK * N_KV * D * 4 +
+            (double)cpu_cache_tile_bytes(f, D) * N_KV * N_TOK / CPU_PAGE);
+}
+
+static void run_rows(const struct cpu_kernels *k, const char *name, enum op op,
+                     int64_t n_tok, int64_t d)
+{
+    const struct graph_attr attr = {
+        .eps = 1e-6f, .base = 1e6f, .freq_scale = 1, .n_rot = D, .neox = 1};
+    struct cpu_call c = {.n_in = 2, .attr = &attr};
+    double n = (double)(n_tok * d) * 4;
+
+    c.in[0] = tensor(n_tok, 1, d);
+    c.out = tensor(n_tok, 1, d);
+    if (op == OP_rms_norm) {
+        c.in[1] = tensor(1, 1, d);
+    } else if (op == OP_rope) {
+        c.in[1] = tensor(n_tok, 1, 1);
+        for (int i = 0; i < n_tok; i++)
+            ((int32_t *)c.in[1].data)[i] = i;
+        c.in[0].dim[1] = c.out.dim[1] = d / D;
+        c.in[0].dim[2] = c.out.dim[2] = D;
+    } else {
+        c.in[1] = tensor(n_tok, 1, d);
+    }
+    run(k, name, op, c, op == OP_rms_norm || op == OP_rope ? 2 * n : 3 * n);
+}
+
+int main(int argc, char **argv)
+{
+    enum cpu_family f =
+        argc > 1 ? cpu_family_from_name(argv[1]) : cpu_family_best();
+    struct cpu_kernels k;
+
+    if (f == CPU_FAMILY_COUNT || !cpu_family_runs(f)) {
+        fprintf(stderr, "bench-ops: this machine has no family '%s'\n",
+                argv[1]);
+        return 2;
+    }
+    if (argc > 2)
+        only = argv[2];
+    cpu_kernels_init(&k, f);
+    printf("%-32s %13s %13s\n", cpu_family_name(f), "median", "least");
+    run_rows(&k, "rms_norm_1x1024", OP_rms_norm, 1, 1024);
+    run_rows(&k, "rms_norm_512x1024", OP_rms_norm, 512, 1024);
+    run_rows(&k, "swiglu_1x3072", OP_swiglu, 1, 3072);
+    run_rows(&k, "swiglu_512x3072", OP_swiglu, 512, 3072);
+    run_rows(&k, "add_512x1024", OP_add, 512, 1024);
+    run_rows(&k, "rope_1x2048", OP_rope, 1, 2048);
+    run_rows(&k, "rope_512x2048", OP_rope, 512, 2048);
+    run_cache_write(&k, "cache_write_f16_keys_512", PL_F16, false);
+    run_cache_write(&k, "cache_write_f16_values_512", PL_F16, true);
+    run_cache_write(&k, "cache_write_q8_0_keys_512", PL_Q8_0, false);
+    run_attention(&k, "attention_f16_decode_c512", PL_F16, 1, 512);
+    run_attention(&k, "attention_f16_decode_c4096", PL_F16, 1, 4096);
+    run_attention(&k, "attention_q8_0_decode_c512", PL_Q8_0, 1, 512);
+    run_attention(&k, "attention_q8_0_decode_c4096", PL_Q8_0, 1, 4096);
+    run_attention(&k, "attention_f16_prefill_512", PL_F16, 512, 512);
+    return 0;
+}
