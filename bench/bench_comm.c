@@ -7,7 +7,9 @@
  * last device has written to the moment the last one holds the sum. `idle` is
  * the same where addends stay as they are: meeting and adding alone.
  *
- * One row a case: median and minimum over all AllReduces of all runs, in
+ * `run` is a run of an empty program: waking and joining the threads.
+ *
+ * One row a case: median and minimum over all AllReduces or runs, in
  * microseconds. bench-comm [SECONDS a case] */
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,6 +56,7 @@ static void fill(const struct cpu_call *c)
     if (c->attr->values)
         memcpy((float *)c->out.data + lo, (const float *)c->in[0].data + lo,
                (size_t)(hi - lo) * sizeof(float));
+    atomic_thread_fence(memory_order_seq_cst); /* written, not on its way */
     ended[c->attr->start][c->attr->axis][c->ith] = now_us();
 }
 
@@ -178,6 +181,30 @@ static bool measure(struct device_set *s, const struct group *g, int n_thread,
     return true;
 }
 
+/* Runs of programs without steps. */
+static bool measure_run(struct device_set *s, struct group *g, double seconds,
+                        struct result *r, pl_err *err)
+{
+    struct device_run run = {.sizes = {.n_tok = 1}};
+    double end = now_us() + seconds * 1e6;
+    size_t n = 0;
+
+    for (int d = 0; d < g->n; d++)
+        g->prog[d].n_step = 0;
+    if (device_set_load(s, g->prog, err) != PL_OK)
+        return false;
+    do {
+        double t = now_us();
+
+        if (device_set_run(s, &run, err) != PL_OK)
+            return false;
+        us[n++] = now_us() - t;
+    } while (n < sizeof us / sizeof us[0] && now_us() < end);
+    qsort(us, n, sizeof us[0], ascending);
+    *r = (struct result){us[n / 2], us[0]};
+    return true;
+}
+
 static bool bench(int n_dev, int n_thread, int64_t values, double seconds,
                   pl_err *err)
 {
@@ -185,7 +212,7 @@ static bool bench(int n_dev, int n_thread, int64_t values, double seconds,
     struct device_options opt = {.family = cpu_family_best()};
     struct device_list l = {0};
     struct device_set *s = NULL;
-    struct result fresh, idle;
+    struct result fresh, idle, empty;
     char spec[32];
     bool ok = false;
 
@@ -198,10 +225,12 @@ static bool bench(int n_dev, int n_thread, int64_t values, double seconds,
     ok = measure(s, &g, n_thread, seconds, &fresh, err);
     make(&g, n_dev, values, false);
     ok = ok && measure(s, &g, n_thread, seconds, &idle, err);
+    ok = ok && measure_run(s, &g, seconds / 4, &empty, err);
     if (ok)
-        printf("allreduce_%db_%dx%d  %8.3f %8.3f   idle %8.3f %8.3f\n",
+        printf("allreduce_%db_%dx%d  %8.3f %8.3f   idle %8.3f %8.3f"
+               "   run %8.3f %8.3f\n",
                (int)(values * 4), n_dev, n_thread, fresh.median, fresh.least,
-               idle.median, idle.least);
+               idle.median, idle.least, empty.median, empty.least);
 done:
     device_set_free(s);
     device_list_free(&l);

@@ -126,7 +126,7 @@ struct copy_piece build_rows(int dev, int src, int64_t src_off, int64_t src_row,
     };
 }
 
-/* ---- toy kernels ------------------------------------------------------------ */
+/* ---- toy kernels ------------------------------------------------------- */
 
 static int64_t count(const struct cpu_call *c, int64_t *lo)
 {
@@ -168,6 +168,22 @@ static void toy_reverse(const struct cpu_call *c)
         out[i] = in[n - 1 - i] + c->attr->scale;
 }
 
+static void toy_who(const struct cpu_call *c)
+{
+    const struct cpu_batch *b = c->batch;
+    int64_t w = c->out.dim[1];
+
+    for (int64_t t = c->ith; t < c->out.dim[0]; t += c->nth) {
+        float *row = (float *)c->out.data + t * w;
+        int64_t page = b->seq[t] * b->page_stride + b->pos[t] / CPU_PAGE;
+
+        memset(row, 0, (size_t)w * sizeof *row);
+        row[0] = (float)b->pos[t];
+        row[1] = (float)b->seq[t];
+        row[2] = (float)b->pages[page];
+    }
+}
+
 static void toy_sum(float *out, const float *a, const float *b, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
@@ -179,6 +195,8 @@ void build_toys(struct device_set *s)
     s->kernels.op[OP_scale] = (struct cpu_op){.run = toy_scale};
     s->kernels.op[OP_add] = (struct cpu_op){.run = toy_add};
     s->kernels.op[OP_contiguous] = (struct cpu_op){.run = toy_reverse};
+    s->kernels.op[OP_rope] = (struct cpu_op){.run = toy_who};
+    s->kernels.q8 = q8_encode;
     s->kernels.add = toy_sum;
 }
 
@@ -201,12 +219,12 @@ struct device_set *build_set(const char *spec, int n_thread, uint64_t seed)
 struct device_run build_run(int64_t n_tok)
 {
     return (struct device_run){
-        .sizes = {.n_tok = n_tok, .n_out = n_tok},
-        .batch = {.n_tok = n_tok, .n_out = n_tok},
+        .sizes = {.n_tok = n_tok},
+        .batch = {.n_tok = n_tok},
     };
 }
 
-/* ---- trees ------------------------------------------------------------------- */
+/* ---- trees ------------------------------------------------------------- */
 
 void build_tree_sum(float *out, float *const *addend, int n_addend, int64_t n)
 {

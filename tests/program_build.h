@@ -40,7 +40,9 @@ struct copy_piece build_rows(int dev, int src, int64_t src_off, int64_t src_row,
                              int64_t dst_off, int64_t dst_row, int64_t bytes);
 
 /* A set of devices with toy kernels: OP_scale (in * attr.scale), OP_add, and
- * OP_contiguous as `reverse`: out[i] = in[n - 1 - i] + attr.scale. */
+ * OP_contiguous as `reverse`: out[i] = in[n - 1 - i] + attr.scale, and OP_rope
+ * as `who`: row t of out gets token t's position, sequence and page, then
+ * zeros. Quantizing is the library's. */
 struct device_set *build_set(const char *spec, int n_thread, uint64_t seed);
 
 void build_toys(struct device_set *s);

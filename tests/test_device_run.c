@@ -60,7 +60,7 @@ static float *random_floats(int64_t n, uint64_t *rng)
     return v;
 }
 
-/* ---- threads ------------------------------------------------------------------ */
+/* ---- threads ----------------------------------------------------------- */
 
 /* Reverse reads what other threads wrote one step before. */
 static void device_steps_see_what_other_threads_wrote(void **state)
@@ -123,7 +123,85 @@ static void device_first_thread_is_the_callers(void **state)
     device_set_free(s);
 }
 
-/* ---- merging over shared memory -------------------------------------------------- */
+/* Host tables of a step reach the kernels of every kind. */
+static void device_kernels_see_the_batch(void **state)
+{
+    enum { TOK = 5, W = 4 };
+    static const int32_t pos[TOK] = {63, 64, 65, 0, 1};
+    static const int32_t seq[TOK] = {0, 0, 0, 1, 1};
+    static const int32_t pages[4] = {7, 3, 11, -1};
+    static const float page[TOK] = {7, 3, 3, 11, 11};
+
+    (void)state;
+    for (int sim = 0; sim < 2; sim++) {
+        struct device_set *s = build_set(sim ? "sim" : "cpu*1", 3, 5);
+        struct build *b = build_new(1, TOK + 2);
+        int x = build_tensor(b, W);
+        struct device_run run = build_run(TOK);
+        struct program *p;
+        float v[TOK * W];
+
+        build_op(b, OP_rope, x, x, 0);
+        b->p.n_seq = 3;
+        b->p.page_stride = 2;
+        p = build_programs(b, 1);
+        LOAD_OK(s, p);
+        run.batch.pos = pos;
+        run.batch.seq = seq;
+        run.batch.pages = pages;
+        run.batch.page_stride = 2;
+        run.n_seq = 2;
+        RUN_OK(s, &run);
+        get(s, b, 0, x, v, TOK * W);
+        for (int i = 0; i < TOK; i++) {
+            assert_true(v[i * W] == (float)pos[i]);
+            assert_true(v[i * W + 1] == (float)seq[i]);
+            assert_true(v[i * W + 2] == page[i]);
+        }
+        device_set_free(s);
+        free(p);
+        free(b);
+    }
+}
+
+static void device_quantizing_does_not_depend_on_threads(void **state)
+{
+    enum { TOK = 3, W = 96, N = TOK * W / 32 };
+    uint64_t rng = test_seed();
+    float *v = random_floats(TOK * W, &rng);
+    struct q8_block want[N], have[N];
+
+    (void)state;
+    q8_encode(want, v, TOK * W);
+    for (int n_thread = 0; n_thread < 5; n_thread++) {
+        struct device_set *s =
+            build_set(n_thread ? "cpu*1" : "sim", n_thread, 0);
+        struct build *b = build_new(1, TOK);
+        int x = build_tensor(b, W), q = build_tensor(b, W);
+        struct device_run run = build_run(TOK);
+        struct program *p;
+        struct step *st = build_step(b, STEP_Q8);
+
+        st->out = q; /* 40 bytes a block, where 128 are */
+        b->tensor[q].q8 = true;
+        st->n_in = 1;
+        st->in[0] = x;
+        p = build_programs(b, 1);
+        LOAD_OK(s, p);
+        put(s, b, 0, x, v, TOK * W);
+        RUN_OK(s, &run);
+        assert_int_equal(device_read(s, 0, REGION_WORK, b->tensor[q].offset,
+                                     have, sizeof have, NULL),
+                         PL_OK);
+        assert_memory_equal(have, want, sizeof want);
+        device_set_free(s);
+        free(p);
+        free(b);
+    }
+    free(v);
+}
+
+/* ---- merging over shared memory ---------------------------------------- */
 
 /* Every device holds `per` addends [n_tok, W]; all are summed on all. */
 static void reduce_case(int n_dev, int n_thread, int per, uint64_t *rng)
@@ -298,7 +376,7 @@ static void device_merge_moves_columns(void **state)
     }
 }
 
-/* ---- rounds of AllReduce, by meetings or by messages ------------------------------ */
+/* ---- rounds of AllReduce, by meetings or by messages ------------------- */
 
 enum { ROUND_W = 50, ROUND_TOK = 3, ROUNDS = 12 };
 enum { T_SUM, T_OWN, T_STAGE };               /* T_STAGE + peer */
@@ -524,7 +602,98 @@ static void device_sim_shows_a_missing_wait(void **state)
     }
 }
 
-/* ---- memory -------------------------------------------------------------------------- */
+/* A death noted late must not hurt what has taken the place meanwhile: the
+ * copy queue may be ahead of the step that carries it. */
+static void device_sim_spares_the_next_tenant(void **state)
+{
+    enum { W = 8 };
+    struct copy_piece piece = build_rows(1, 0, 0, W * 4, 0, W * 4, W * 4);
+
+    (void)state;
+    for (uint64_t seed = 0; seed < 40; seed++) {
+        struct device_set *s = build_set("sim*2", 0, seed);
+        struct build *b = build_new(2, 1);
+        struct device_run run = build_run(1);
+        struct program *p;
+        struct step *st;
+        float v[W] = {1, 2, 3, 4, 5, 6, 7, 8}, out[W];
+
+        for (int t = 0; t < 3; t++)
+            build_tensor(&b[0], W);
+        build_tensor(&b[1], W);
+        build_op(&b[0], OP_scale, 1, 0, 2);
+        build_post(&b[0], QUEUE_COMPUTE, 0); /* 0 has been read */
+        build_op(&b[0], OP_scale, 2, 1, 2);
+        build_death(&b[0], 0);
+        build_wait(&b[0], QUEUE_COPY, 0, 0);
+        st = build_step(&b[0], STEP_PULL);
+        st->queue = QUEUE_COPY;
+        st->out = 0;
+        st->n_piece = 1;
+        st->piece = &piece;
+        build_post(&b[0], QUEUE_COPY, 1);
+        build_wait(&b[0], QUEUE_COMPUTE, 0, 1);
+        build_op(&b[0], OP_scale, 2, 0, 3);
+        p = build_programs(b, 2);
+        LOAD_OK(s, p);
+        put(s, b, 0, 0, v, W);
+        put(s, b, 1, 0, v, W);
+        RUN_OK(s, &run);
+        get(s, b, 0, 2, out, W);
+        for (int i = 0; i < W; i++)
+            assert_true(out[i] == 3 * v[i]);
+        device_set_free(s);
+        free(p);
+        free(b);
+    }
+}
+
+/* The order in which steps of sim devices ran, by attr.axis. */
+static struct {
+    int n, who[1000];
+} trace;
+
+static void trace_kernel(const struct cpu_call *c)
+{
+    if (c->ith == 0 && trace.n < 1000)
+        trace.who[trace.n++] = c->attr->axis;
+}
+
+static uint64_t trace_of(uint64_t seed)
+{
+    struct device_set *s = build_set("sim*4", 0, seed);
+    struct build *b = build_new(4, 1);
+    struct device_run run = build_run(1);
+    struct program *p;
+    uint64_t hash = 0;
+
+    for (int d = 0; d < 4; d++) {
+        build_tensor(&b[d], 1);
+        for (int i = 0; i < 20; i++)
+            build_op(&b[d], OP_scale, 0, 0, 0)->attr.axis = d;
+    }
+    s->kernels.op[OP_scale].run = trace_kernel;
+    p = build_programs(b, 4);
+    LOAD_OK(s, p);
+    trace.n = 0;
+    RUN_OK(s, &run);
+    assert_int_equal(trace.n, 4 * 20);
+    for (int i = 0; i < trace.n; i++)
+        hash = hash * 31 + (uint64_t)trace.who[i];
+    device_set_free(s);
+    free(p);
+    free(b);
+    return hash;
+}
+
+static void device_sim_repeats_its_order_by_seed(void **state)
+{
+    (void)state;
+    assert_true(trace_of(1) == trace_of(1));
+    assert_true(trace_of(1) != trace_of(2));
+}
+
+/* ---- memory ------------------------------------------------------------ */
 
 static void device_memory_starts_zeroed_or_poisoned(void **state)
 {
@@ -631,7 +800,7 @@ static void device_links_take_their_time(void **state)
     rounds_free(r);
 }
 
-/* ---- what is refused, what fails ------------------------------------------------------ */
+/* ---- what is refused, what fails --------------------------------------- */
 
 static void refused(struct build *b, int n, const char *spec, pl_status want,
                     const char *says)
@@ -823,12 +992,16 @@ static void device_allocation_failure_is_a_status(void **state)
 int test_device_run(void)
 {
     static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(device_first_thread_is_the_callers), /* before runs */
         cmocka_unit_test(device_steps_see_what_other_threads_wrote),
-        cmocka_unit_test(device_first_thread_is_the_callers),
+        cmocka_unit_test(device_kernels_see_the_batch),
+        cmocka_unit_test(device_quantizing_does_not_depend_on_threads),
         cmocka_unit_test(device_merge_adds_along_the_tree),
         cmocka_unit_test(device_merge_moves_columns),
         cmocka_unit_test(device_rounds_give_the_same_bits_on_all_kinds),
         cmocka_unit_test(device_sim_shows_a_missing_wait),
+        cmocka_unit_test(device_sim_spares_the_next_tenant),
+        cmocka_unit_test(device_sim_repeats_its_order_by_seed),
         cmocka_unit_test(device_memory_starts_zeroed_or_poisoned),
         cmocka_unit_test(device_sim_poisons_the_dead),
         cmocka_unit_test(device_memory_limit_is_named),

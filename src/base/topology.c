@@ -27,7 +27,7 @@ void topology_fini(struct topology *t)
     memset(t, 0, sizeof *t);
 }
 
-/* ---- the tables --------------------------------------------------------- */
+/* ---- the tables -------------------------------------------------------- */
 
 /* Of the nodes whose cores include `cpu` the one with most memory: where a
  * processor has fast and large memory, the large one. */
@@ -120,7 +120,7 @@ static pl_status fill(struct topology *t, hwloc_const_bitmap_t allowed,
     return PL_OK;
 }
 
-/* ---- limits of containers ------------------------------------------------ */
+/* ---- limits of containers ---------------------------------------------- */
 
 /* The first numbers of a file, as many as it has up to n; "max" reads as -1. */
 static int read_numbers(const char *path, long long *out, int n)
@@ -163,7 +163,7 @@ static void read_limits(struct topology *t)
         t->memory_bytes = (uint64_t)limit;
 }
 
-/* ---- loading -------------------------------------------------------------- */
+/* ---- loading ----------------------------------------------------------- */
 
 static pl_status load(struct topology *t, const char *desc, const char *allowed,
                       pl_err *err)
@@ -244,7 +244,7 @@ void topology_list_cpus(const struct topology *t, char *buf, size_t size)
     hwloc_bitmap_free(set);
 }
 
-/* ---- memory ---------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------ */
 
 /* Small pieces share pages with others and are neither bound nor huge. */
 void *topology_alloc(const struct topology *t, int os, size_t bytes)

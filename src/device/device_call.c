@@ -90,7 +90,7 @@ void device_count(const struct device_set *s, struct device *d,
     }
 }
 
-/* ---- scratch ---------------------------------------------------------------- */
+/* ---- scratch ----------------------------------------------------------- */
 
 static size_t op_scratch(const struct cpu_kernels *k, const struct program *p,
                          const struct step *st, int nth)
@@ -110,12 +110,9 @@ static size_t op_scratch(const struct cpu_kernels *k, const struct program *p,
     return k->op[st->op].scratch(&c);
 }
 
-/* Sim devices call kernels in up to SIM_PARTS parts, but one after another. */
-size_t device_scratch_bytes(const struct device_desc *d,
-                            const struct cpu_kernels *k,
-                            const struct program *p)
+static size_t most_scratch(const struct cpu_kernels *k, const struct program *p,
+                           int nth)
 {
-    int nth = d->kind == DEVICE_SIM ? SIM_PARTS : d->n_thread;
     size_t most = 0;
 
     for (int i = 0; i < p->n_step; i++) {
@@ -125,9 +122,25 @@ size_t device_scratch_bytes(const struct device_desc *d,
 
         if (n > most)
             most = n;
-        if (d->kind == DEVICE_SIM && (n = op_scratch(k, p, st, 1)) > most)
+    }
+    return (most + 127) / 128 * 128;
+}
+
+/* A sim device calls kernels in up to SIM_PARTS parts, but one after another:
+ * all take the same scratch. */
+size_t device_scratch_bytes(const struct device_desc *d,
+                            const struct cpu_kernels *k,
+                            const struct program *p)
+{
+    size_t most = 0;
+
+    if (d->kind == DEVICE_CPU)
+        return most_scratch(k, p, d->n_thread) * (size_t)d->n_thread;
+    for (int nth = 1; nth <= SIM_PARTS; nth++) {
+        size_t n = most_scratch(k, p, nth);
+
+        if (n > most)
             most = n;
     }
-    most = (most + 127) / 128 * 128;
-    return most * (size_t)(d->kind == DEVICE_CPU ? d->n_thread : 1);
+    return most;
 }

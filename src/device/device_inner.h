@@ -62,7 +62,7 @@ struct device_set {
 void device_fail(struct device_set *s, const struct device *d, int step,
                  const char *what);
 
-/* ---- device_call.c ------------------------------------------------------------ */
+/* ---- device_call.c ----------------------------------------------------- */
 
 /* Fills in dims for the sizes of a run. */
 void device_resize(struct device *d, const struct graph_sizes *z);
@@ -75,7 +75,7 @@ void device_op(const struct device_set *s, struct device *d,
 void device_count(const struct device_set *s, struct device *d,
                   const struct step *st);
 
-/* ---- device_merge.c ------------------------------------------------------------ */
+/* ---- device_merge.c ---------------------------------------------------- */
 
 /* Scratch a thread needs to merge. */
 size_t device_merge_scratch(const struct step *st);
@@ -92,7 +92,7 @@ void device_pull(const struct device_set *s, const struct device *d,
 double device_pull_seconds(const struct device_set *s, const struct device *d,
                            const struct step *st);
 
-/* ---- program_check.c ------------------------------------------------------------ */
+/* ---- program_check.c --------------------------------------------------- */
 
 /* Everything that would otherwise go wrong in a run: indices, bounds at the
  * largest sizes, missing kernels, peers read without a meeting, waits that
@@ -100,7 +100,7 @@ double device_pull_seconds(const struct device_set *s, const struct device *d,
 pl_status program_check(const struct device_set *s, const struct program *p,
                         pl_err *err);
 
-/* ---- kinds ------------------------------------------------------------------------ */
+/* ---- kinds ------------------------------------------------------------- */
 
 /* cpu_run.c: thread ith of a cpu device goes through its program. */
 void cpu_run(struct device_set *s, struct device *d, int ith);

@@ -20,7 +20,7 @@ static const char *const region_name[REGION_COUNT] = {
 
 enum { POISON = 0xFF }; /* NaN in every float format, -1 as an integer */
 
-/* ---- life ------------------------------------------------------------------ */
+/* ---- life -------------------------------------------------------------- */
 
 static pl_status check_list(const struct device_list *l,
                             const struct device_options *opt, pl_err *err)
@@ -179,7 +179,7 @@ const struct cpu_kernels *device_set_kernels(const struct device_set *s)
     return &s->kernels;
 }
 
-/* ---- memory ------------------------------------------------------------------ */
+/* ---- memory ------------------------------------------------------------ */
 
 static size_t needed(const struct device *d)
 {
@@ -389,7 +389,7 @@ void *device_map(struct device_set *s, int dev, enum region r)
     return p;
 }
 
-/* ---- runs -------------------------------------------------------------------- */
+/* ---- runs -------------------------------------------------------------- */
 
 void device_fail(struct device_set *s, const struct device *d, int step,
                  const char *what)

@@ -72,7 +72,7 @@ static pl_status add(struct device_list *l, const struct device_desc *d,
     return PL_OK;
 }
 
-/* ---- numbers with units --------------------------------------------------- */
+/* ---- numbers with units ------------------------------------------------ */
 
 enum unit { BYTES, BYTES_PER_S, SECONDS, PLAIN, UNIT_COUNT };
 
@@ -142,7 +142,7 @@ static bool quantity(const char *s, const char *end, double *value,
     return false;
 }
 
-/* ---- cores ----------------------------------------------------------------- */
+/* ---- cores ------------------------------------------------------------- */
 
 /* One device on cores of `list`; numbers are what threads are pinned to. */
 static pl_status add_cpu(struct device_list *l, const struct topology *t,
@@ -323,7 +323,7 @@ static pl_status parse_cpu(struct device_list *l, const struct item *it,
     return s;
 }
 
-/* ---- described devices ------------------------------------------------------ */
+/* ---- described devices ------------------------------------------------- */
 
 enum figure { MEMORY, MEM_BW, FLOPS, LINK_BW, LATENCY, FIGURE_COUNT };
 
@@ -401,7 +401,7 @@ static pl_status parse_described(struct device_list *l, const struct item *it,
     return PL_OK;
 }
 
-/* ---- items ------------------------------------------------------------------ */
+/* ---- items ------------------------------------------------------------- */
 
 /* Cuts the item at `p` into name, fields and count. */
 static pl_status cut(struct item *it, const char *p, pl_err *err)

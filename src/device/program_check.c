@@ -201,7 +201,7 @@ static pl_status check_deaths(const struct check *c)
     return PL_OK;
 }
 
-/* ---- waits that never end --------------------------------------------------- */
+/* ---- waits that never end ---------------------------------------------- */
 
 /* Plays the queues as they may run. What is posted stays posted, so one order
  * ends if any does. A cpu device has one queue. */

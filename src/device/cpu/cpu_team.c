@@ -70,7 +70,7 @@ int cpu_team_spins(const struct cpu_team *t)
     return t->n_spin;
 }
 
-/* ---- pinning ---------------------------------------------------------------- */
+/* ---- pinning ----------------------------------------------------------- */
 
 /* Numbers beyond the fixed set of the C library stay unpinned. */
 static bool pin(int core)
@@ -84,7 +84,7 @@ static bool pin(int core)
     return sched_setaffinity(0, sizeof set, &set) == 0;
 }
 
-/* ---- workers ------------------------------------------------------------------ */
+/* ---- workers ----------------------------------------------------------- */
 
 static int64_t now_ns(void)
 {
@@ -167,7 +167,7 @@ void cpu_team_run(struct cpu_team *t, cpu_team_fn *fn, void *user)
         sched_setaffinity(0, sizeof before, &before);
 }
 
-/* ---- life ------------------------------------------------------------------------ */
+/* ---- life -------------------------------------------------------------- */
 
 /* True if some members share a processor: two pinned to one, or more than the
  * process has. */

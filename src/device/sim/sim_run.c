@@ -89,7 +89,7 @@ void sim_link(const struct device_desc *d, size_t bytes)
         sim_sleep(t);
 }
 
-/* ---- life -------------------------------------------------------------------- */
+/* ---- life -------------------------------------------------------------- */
 
 static void unload(struct sim *sim)
 {
@@ -174,7 +174,7 @@ pl_status sim_load(struct device_set *s, pl_err *err)
     return PL_OK;
 }
 
-/* ---- a run -------------------------------------------------------------------- */
+/* ---- a run ------------------------------------------------------------- */
 
 static int32_t *take_table(int32_t *to, const int32_t *from, int64_t n)
 {
