@@ -572,6 +572,8 @@ static pl_status finish(struct lower *w, int d)
         if (x->output || x->keep)
             lower_use(v, v->value[n].tensor, v->n_step);
     }
+    for (int k = 0; k < v->n_peers; k++) /* no later message guards these */
+        lower_use(v, v->peers[k], v->n_step);
     if (!buffers_place(v->buf, v->n_buf, &work))
         return err_no_memory(w->err, "a program");
     for (int t = 0; t < v->n_tensor; t++)

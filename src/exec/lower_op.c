@@ -238,6 +238,10 @@ static pl_status plain_spans(struct lower *w, int d, int i, struct step *s)
     struct layout_local m;
     struct rank_span *rs;
 
+    if (s->op == OP_gather_rows &&
+        (w->num->node[n->in[0]].layout->kind != PL_SPLIT ||
+         w->num->node[n->in[0]].layout->dim != 0))
+        return PL_OK; /* all rows are here, however many the step has */
     PL_TRY(lower_local(w, d, n->in[0],
                        s->op == OP_gather_rows ? 0 : x->n_dim - 2, &m));
     PL_TRY(spans(w, &m, &rs, &s->n_span));
