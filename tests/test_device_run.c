@@ -403,20 +403,18 @@ static void rounds_by_messages(struct rounds *r, int d, int forget)
 {
     struct build *b = &r->b[d];
 
-    build_tensor(b, ROUND_W);
-    build_tensor(b, ROUND_W);
-    for (int k = 0; k < r->n; k++)
+    for (int k = 0; k < 2 + r->n; k++)
         build_tensor(b, ROUND_W);
     for (int k = 0; k < r->n; k++)
         r->addend[d][0][k].tensor = k == d ? T_OWN : T_STAGE + k;
     for (int round = 0; round < ROUNDS; round++) {
         struct step *st;
 
-        for (int k = 0; k < r->n && round > 0 && forget != 1; k++)
-            if (k != d) /* peers have taken the last one */
-                build_wait(b, QUEUE_COMPUTE, k, event_of(round - 1, E_PULLED));
-        if (round > 0 && forget != 1)
+        if (round > 0) /* but for peers, who are waited for next */
             build_death(b, T_OWN);
+        for (int k = 0; k < r->n && round > 0 && forget != 1; k++)
+            if (k != d)
+                build_wait(b, QUEUE_COMPUTE, k, event_of(round - 1, E_PULLED));
         build_op(b, OP_scale, T_OWN, T_SUM, 0.9f / (float)(r->n + d));
         build_death(b, T_SUM);
         build_post(b, QUEUE_COMPUTE, event_of(round, E_READY));

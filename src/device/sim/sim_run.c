@@ -220,22 +220,39 @@ static bool can_run(const struct device_set *s, const struct sim_device *d,
     return !l->pulling || l->due == 0 || now_s() >= l->due;
 }
 
-/* A buffer is poisoned once all steps up to its death are done, unless a later
- * step, which may have been given its place, has begun meanwhile. */
-static void bury(struct sim_device *d, int step)
+/* Buffers that are dead before step `next` does anything. Waits that follow a
+ * death may be what proves that peers have read it, so it takes effect as late
+ * as it can: when the first step after it begins that touches memory. Where
+ * that step has overtaken the last readers, in the other queue, it is passed
+ * over: the step may be the buffer's next tenant. */
+static void bury(struct sim_device *d, int next)
 {
     const struct program *p = d->dev->prog;
 
-    d->done[step] = 1;
-    while (d->first_open < p->n_step && d->done[d->first_open])
-        d->first_open++;
-    for (; d->death < p->n_death && p->death[d->death].step < d->first_open;
+    for (; d->death < p->n_death && p->death[d->death].step < next;
          d->death++) {
         const struct prog_death *x = &p->death[d->death];
 
-        if (d->last_begun <= x->step)
+        if (x->step < d->first_open)
             memset(d->dev->base[REGION_WORK] + x->offset, POISON, x->bytes);
     }
+}
+
+static void step_begins(struct sim_device *d, int step)
+{
+    if (step <= d->last_begun)
+        return;
+    bury(d, step);
+    d->last_begun = step;
+}
+
+static void step_ends(struct sim_device *d, int step)
+{
+    d->done[step] = 1;
+    while (d->first_open < d->dev->prog->n_step && d->done[d->first_open])
+        d->first_open++;
+    if (d->first_open == d->dev->prog->n_step)
+        bury(d, d->first_open);
 }
 
 /* Whole, or in parts in any order. */
@@ -282,8 +299,8 @@ static void run_head(struct device_set *s, struct sim_device *d, struct lane *l)
         device_fail(s, d->dev, i, "the device was lost");
         return;
     }
-    if (i > d->last_begun)
-        d->last_begun = i;
+    if (st->kind != STEP_POST && st->kind != STEP_WAIT)
+        step_begins(d, i);
     switch (st->kind) {
     case STEP_OP:
     case STEP_Q8:
@@ -304,7 +321,7 @@ static void run_head(struct device_set *s, struct sim_device *d, struct lane *l)
         break;
     }
     device_count(s, d->dev, st);
-    bury(d, i);
+    step_ends(d, i);
     l->head++;
 }
 
