@@ -111,6 +111,8 @@ pl_status sim_create(struct sim **out, const struct device_set *s,
 void sim_free(struct sim *sim);
 pl_status sim_load(struct device_set *s, pl_err *err);
 void sim_run(struct device_set *s);
+/* After a run of all devices: poisons what is dead now. */
+void sim_end(struct device_set *s);
 /* Waits as long as a link takes, or that many seconds. */
 void sim_link(const struct device_desc *d, size_t bytes);
 void sim_sleep(double seconds);

@@ -465,6 +465,8 @@ pl_status device_set_run(struct device_set *s, const struct device_run *run,
             *err = s->err;
         return s->err.status;
     }
+    if (s->sim)
+        sim_end(s);
     s->resize = false;
     s->n_run++;
     return PL_OK;

@@ -251,8 +251,6 @@ static void step_ends(struct sim_device *d, int step)
     d->done[step] = 1;
     while (d->first_open < d->dev->prog->n_step && d->done[d->first_open])
         d->first_open++;
-    if (d->first_open == d->dev->prog->n_step)
-        bury(d, d->first_open);
 }
 
 /* Whole, or in parts in any order. */
@@ -384,4 +382,10 @@ void sim_run(struct device_set *s)
                 sim_sleep(2.5e-4);
         }
     }
+}
+
+void sim_end(struct device_set *s)
+{
+    for (int i = 0; i < s->sim->n; i++)
+        bury(&s->sim->dev[i], s->sim->dev[i].dev->prog->n_step);
 }
