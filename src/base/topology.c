@@ -189,7 +189,8 @@ static pl_status load(struct topology *t, const char *desc, const char *allowed,
                     "topology");
         goto done;
     }
-    t->here = !desc;
+    /* hwloc's own variables may name another machine as well */
+    t->here = hwloc_topology_is_thissystem(t->hw);
     set = hwloc_bitmap_alloc();
     if (!set) {
         s = err_no_memory(err, "the machine's topology");
