@@ -1,5 +1,4 @@
-/* Attention over the paged cache, and writing to it. Included once a family by
- * cpu_ops_template.h.
+/* Attention over the paged cache. Included once a family by cpu_ops_template.h.
  *
  * The order of every sum, for one token t and one query head:
  *
@@ -25,297 +24,14 @@
 #ifndef DEVICE_CPU_CPU_ATTENTION_TEMPLATE_H
 #define DEVICE_CPU_CPU_ATTENTION_TEMPLATE_H
 
-#include "device/cpu/cpu_rows_template.h"
+#include "device/cpu/cpu_cache_template.h"
 
 enum {
     TILE_ROWS = 64,                /* rows (token, head) a task aims at */
     DIRECT_ROWS = 8,               /* up to so many read the cache's elements */
     SPAN_BLOCKS = 1024 / CPU_PAGE, /* blocks a span */
     PAGE_LANES = CPU_PAGE / LANES, /* vectors a block of positions */
-    Q8_SIZE = 32,                  /* values a block of q8_0 */
 };
-
-/* ---- cache write --------------------------------------------------------- */
-
-/* One block of q8_0: scale max|x| / 127 as f16, then round(x * 127 / max). A
- * scale that is 0 as f16 makes all of it 0. */
-static inline void to_q8_0(uint8_t *dst, const float *x)
-{
-    lanes u = lanes_load(x);
-    lanes v = lanes_load(x + LANES);
-    float top = lanes_top(lanes_max(lanes_abs(u), lanes_abs(v)));
-    uint16_t d = f32_to_f16(top / 127.0f);
-    lanes inverse = lanes_set(d != 0 ? 127.0f / top : 0.0f);
-    lanes magic = lanes_set(0x1.8p23f); /* leaves the integer in the low bits */
-    float q[Q8_SIZE];
-
-    lanes_store(q, lanes_add(lanes_mul(u, inverse), magic));
-    lanes_store(q + LANES, lanes_add(lanes_mul(v, inverse), magic));
-    memcpy(dst, &d, 2);
-    for (int i = 0; i < Q8_SIZE; i++)
-        dst[2 + i] = (uint8_t)float_bits(q[i]);
-}
-
-static void to_row(pl_format f, void *row, const float *x, int64_t d)
-{
-    switch (f) {
-    case PL_F16:
-        to_f16(row, x, d);
-        break;
-    case PL_BF16:
-        to_bf16(row, x, d);
-        break;
-    case PL_Q8_0:
-        for (int64_t b = 0; b < d / Q8_SIZE; b++)
-            to_q8_0((uint8_t *)row + b * (Q8_SIZE + 2), x + b * Q8_SIZE);
-        break;
-    default:
-        memcpy(row, x, (size_t)d * sizeof(float));
-    }
-}
-
-static size_t cache_write_scratch(const struct cpu_call *c)
-{
-    return (size_t)cpu_last(&c->out) * sizeof(float);
-}
-
-/*   cache [n_slot, n_head, d], x [n_tok, n_head, d]: each token's row goes to
- *   the slot its position has. Threads take heads first, so that few share a
- *   tile. */
-static void cache_write_run(const struct cpu_call *c)
-{
-    const struct cpu_batch *b = c->batch;
-    int64_t n_head = c->out.dim[1];
-    int64_t d = c->out.dim[2];
-    size_t tile_bytes = cpu_cache_tile_bytes(c->out.format, d);
-    struct cpu_part p = cpu_part(b->n_tok * n_head, 1, c->ith, c->nth);
-
-    for (int64_t i = p.lo; i < p.hi; i++) {
-        int64_t h = i / b->n_tok;
-        int64_t t = i % b->n_tok;
-        int64_t page =
-            b->pages[b->seq[t] * b->page_stride + b->pos[t] / CPU_PAGE];
-        char *tile =
-            (char *)c->out.data + (size_t)(page * n_head + h) * tile_bytes;
-
-        to_row(c->out.format, c->scratch,
-               (const float *)c->in[1].data + (t * n_head + h) * d, d);
-        cpu_cache_write_row(c->out.format, d, c->attr->values, tile,
-                            b->pos[t] % CPU_PAGE, c->scratch);
-    }
-}
-
-/* ---- blocks of K and V --------------------------------------------------- */
-
-/* A tile as rows of lanes: keys [d][64], values [64][e]. Few rows of queries
- * read the cache's own elements; for many, they are converted once. */
-enum kind { KIND_F32, KIND_F16, KIND_BF16, KIND_Q8_KEYS, KIND_Q8_VALUES };
-
-struct operand {
-    enum kind kind;
-    const void *x;
-    int64_t ld;         /* elements a row */
-    const float *scale; /* q8_0: [d/32][64] or [64][e/32] */
-    int64_t ld_scale;
-};
-
-/* Sixteen values of row i from column `col`; `kind` is a constant. */
-LANES_INLINE lanes operand_load(enum kind kind, const struct operand *o,
-                                int64_t i, int64_t col)
-{
-    int64_t at = i * o->ld + col;
-
-    switch (kind) {
-    case KIND_F16:
-        return lanes_from_f16((const uint16_t *)o->x + at);
-    case KIND_BF16:
-        return lanes_from_bf16((const uint16_t *)o->x + at);
-    case KIND_Q8_KEYS:
-        return lanes_mul(
-            lanes_from_s8((const int8_t *)o->x + at),
-            lanes_load(o->scale + i / Q8_SIZE * o->ld_scale + col));
-    case KIND_Q8_VALUES:
-        return lanes_mul(lanes_from_s8((const int8_t *)o->x + at),
-                         lanes_set(o->scale[i * o->ld_scale + col / Q8_SIZE]));
-    default:
-        return lanes_load((const float *)o->x + at);
-    }
-}
-
-/* Opens a tile of `n` rows (the first scale bytes included) of `ld` values. */
-static struct operand operand_open(pl_format f, bool values, const void *tile,
-                                   int64_t n, int64_t ld, float *scale)
-{
-    struct operand o = {.kind = KIND_F32, .x = tile, .ld = ld};
-
-    if (f == PL_F16) {
-        o.kind = KIND_F16;
-    } else if (f == PL_BF16) {
-        o.kind = KIND_BF16;
-    } else if (f == PL_Q8_0) {
-        int64_t n_scale = n * ld / Q8_SIZE;
-
-        o.kind = values ? KIND_Q8_VALUES : KIND_Q8_KEYS;
-        from_f16(scale, tile, n_scale);
-        o.x = (const uint16_t *)tile + n_scale;
-        o.scale = scale;
-        o.ld_scale = values ? ld / Q8_SIZE : ld;
-    }
-    return o;
-}
-
-LANES_INLINE void convert(enum kind kind, const struct operand *o, int64_t lo,
-                          int64_t hi, float *buf)
-{
-    for (int64_t i = lo; i < hi; i++) {
-        for (int64_t c = 0; c < o->ld; c += LANES)
-            lanes_store(buf + i * o->ld + c, operand_load(kind, o, i, c));
-    }
-}
-
-/* Rows lo .. hi - 1 as floats in `buf`, `wide` >= ld apart, padded with 0. */
-static void operand_convert(struct operand *o, int64_t lo, int64_t hi,
-                            int64_t wide, float *buf)
-{
-    if (o->ld != wide) { /* not q8_0, whose rows are multiples of 32 */
-        struct cpu_tensor t = {.data = (void *)(uintptr_t)o->x,
-                               .format = o->kind == KIND_F16    ? PL_F16
-                                         : o->kind == KIND_BF16 ? PL_BF16
-                                                                : PL_F32};
-
-        for (int64_t i = lo; i < hi; i++) {
-            float *row = buf + i * wide;
-            const float *x = floats(&t, i * o->ld, o->ld, row);
-
-            if (x != row)
-                memcpy(row, x, (size_t)o->ld * sizeof(float));
-            memset(row + o->ld, 0, (size_t)(wide - o->ld) * sizeof(float));
-        }
-    } else if (o->kind == KIND_F16) {
-        convert(KIND_F16, o, lo, hi, buf);
-    } else if (o->kind == KIND_BF16) {
-        convert(KIND_BF16, o, lo, hi, buf);
-    } else if (o->kind == KIND_Q8_KEYS) {
-        convert(KIND_Q8_KEYS, o, lo, hi, buf);
-    } else if (o->kind == KIND_Q8_VALUES) {
-        convert(KIND_Q8_VALUES, o, lo, hi, buf);
-    } else {
-        return;
-    }
-    *o = (struct operand){.kind = KIND_F32, .x = buf, .ld = wide};
-}
-
-/* ---- chains of fused multiply-adds --------------------------------------- */
-
-/* What is multiplied: a [n_row][lda] by rows lo .. hi - 1 of b into c. */
-struct product {
-    const float *a;
-    int64_t lda;
-    const struct operand *b;
-    int64_t lo, hi;
-    float *c;
-    int64_t ldc;
-};
-
-/* c[r][col + 0 .. 16 n_vec - 1] = fmaf chain over i of a[r][i] * b[i][.], from
- * c. kind, n_row and n_vec are constants where this is inlined. */
-LANES_INLINE void chain(enum kind kind, int n_row, int n_vec,
-                        const struct product *p, int64_t col)
-{
-    const struct operand b = *p->b;
-    const float *a = p->a;
-    float *c = p->c + col;
-    lanes s[4][4];
-
-#pragma GCC unroll 4
-    for (int r = 0; r < n_row; r++) {
-#pragma GCC unroll 4
-        for (int v = 0; v < n_vec; v++)
-            s[r][v] = lanes_load(c + r * p->ldc + v * LANES);
-    }
-    for (int64_t i = p->lo; i < p->hi; i++) {
-        lanes x[4];
-
-#pragma GCC unroll 4
-        for (int v = 0; v < n_vec; v++)
-            x[v] = operand_load(kind, &b, i, col + v * LANES);
-#pragma GCC unroll 4
-        for (int r = 0; r < n_row; r++) {
-            lanes y = lanes_set(a[r * p->lda + i]);
-
-#pragma GCC unroll 4
-            for (int v = 0; v < n_vec; v++)
-                s[r][v] = lanes_fma(y, x[v], s[r][v]);
-        }
-    }
-#pragma GCC unroll 4
-    for (int r = 0; r < n_row; r++) {
-#pragma GCC unroll 4
-        for (int v = 0; v < n_vec; v++)
-            lanes_store(c + r * p->ldc + v * LANES, s[r][v]);
-    }
-}
-
-#ifdef LANES_AVX512
-enum { VECS_OF_4 = 4, VECS_OF_2 = 4 }; /* vectors a row that fit registers */
-#else
-enum { VECS_OF_4 = 1, VECS_OF_2 = 2 };
-#endif
-
-/* All columns, `wide` of them, a multiple of 16; n_row is 4, 2 or 1. */
-LANES_INLINE void chain_kind(enum kind kind, int n_row, const struct product *p,
-                             int64_t wide)
-{
-    int64_t i = 0;
-
-    if (n_row == 4) {
-        for (; i + VECS_OF_4 * LANES <= wide; i += VECS_OF_4 * LANES)
-            chain(kind, 4, VECS_OF_4, p, i);
-        for (; i < wide; i += LANES)
-            chain(kind, 4, 1, p, i);
-    } else if (n_row == 2) {
-        for (; i + VECS_OF_2 * LANES <= wide; i += VECS_OF_2 * LANES)
-            chain(kind, 2, VECS_OF_2, p, i);
-        for (; i < wide; i += LANES)
-            chain(kind, 2, 1, p, i);
-    } else {
-        for (; i + 4 * LANES <= wide; i += 4 * LANES)
-            chain(kind, 1, 4, p, i);
-        for (; i < wide; i += LANES)
-            chain(kind, 1, 1, p, i);
-    }
-}
-
-/* 1 to 4 rows of a, rows lo .. hi - 1 of b; nothing if there are none. */
-static void chain_rows(int n_row, const float *a, int64_t lda,
-                       const struct operand *b, int64_t lo, int64_t hi,
-                       float *c, int64_t ldc, int64_t wide)
-{
-    while (lo < hi && n_row > 0) {
-        struct product p = {a, lda, b, lo, hi, c, ldc};
-        int n = n_row == 3 ? 2 : n_row;
-
-        switch (b->kind) {
-        case KIND_F16:
-            chain_kind(KIND_F16, n, &p, wide);
-            break;
-        case KIND_BF16:
-            chain_kind(KIND_BF16, n, &p, wide);
-            break;
-        case KIND_Q8_KEYS:
-            chain_kind(KIND_Q8_KEYS, n, &p, wide);
-            break;
-        case KIND_Q8_VALUES:
-            chain_kind(KIND_Q8_VALUES, n, &p, wide);
-            break;
-        default:
-            chain_kind(KIND_F32, n, &p, wide);
-        }
-        n_row -= n;
-        a += n * lda;
-        c += n * ldc;
-    }
-}
 
 /* ---- one row's softmax --------------------------------------------------- */
 
@@ -323,8 +39,7 @@ static void chain_rows(int n_row, const float *a, int64_t lda,
 struct soft {
     float l[LANES];
     float m;
-    int32_t n; /* closed spans below this state, on the stack */
-    int32_t pad[14];
+    float pad[LANES - 1];
 };
 
 /* A row of a task: one token, one query head. */
@@ -369,7 +84,7 @@ static inline void times(float *x, int64_t n, lanes f)
 }
 
 /* a = a and b, b the upper one. */
-static void soft_merge(struct soft *a, struct soft *b, int64_t wide)
+static inline void soft_merge(struct soft *a, struct soft *b, int64_t wide)
 {
     float m = a->m > b->m ? a->m : b->m;
     float f[LANES] = {a->m - m, b->m - m};
@@ -388,13 +103,14 @@ static void soft_merge(struct soft *a, struct soft *b, int64_t wide)
                                      lanes_mul(lanes_load(x + i), fa)));
 }
 
-static struct soft *soft_at(const struct view *v, struct soft *base, int i)
+static inline struct soft *soft_at(const struct view *v, struct soft *base,
+                                   int i)
 {
     return (struct soft *)((char *)base + (size_t)i * v->soft_bytes);
 }
 
 /* Pushes the open span; as a binary counter carries, so spans merge. */
-static void span_close(const struct view *v, struct row *r)
+static inline void span_close(const struct view *v, struct row *r)
 {
     if (!r->open)
         return;
@@ -410,7 +126,7 @@ static void span_close(const struct view *v, struct row *r)
 
 /* Scores s[64] of a block, visible in r->lo .. r->hi - 1, become p[64] (0 where
  * not visible), and the state takes their sum. */
-static void soft_block(const struct view *v, struct row *r, float *s)
+static inline void soft_block(const struct view *v, struct row *r, float *s)
 {
     const struct graph_attr *a = v->c->attr;
     struct soft *o = r->now;
@@ -460,7 +176,7 @@ static void soft_block(const struct view *v, struct row *r, float *s)
 }
 
 /* Merges what is left from the top down, adds the sink, divides. */
-static void row_finish(const struct view *v, struct row *r)
+static inline void row_finish(const struct view *v, struct row *r)
 {
     const struct cpu_tensor *sink = &v->c->in[3];
     float f[LANES] = {0};
@@ -498,8 +214,9 @@ static void row_finish(const struct view *v, struct row *r)
 
 /* acc += p V for 1 to 4 rows. What all of them see is done together; what only
  * some see, before it (windows) and behind it (causal), row by row. */
-static void add_values(const struct view *v, struct row *const *row, int n,
-                       const float *p, const struct operand *values)
+static inline void add_values(const struct view *v, struct row *const *row,
+                              int n, const float *p,
+                              const struct operand *values)
 {
     int64_t step = n > 1 ? soft_acc(row[1]->now) - soft_acc(row[0]->now) : 0;
     int lo = 0;
@@ -523,8 +240,8 @@ static void add_values(const struct view *v, struct row *const *row, int n,
 }
 
 /* One block of 64 positions for all rows; K and V are its tiles. */
-static void block_run(const struct view *v, int64_t n_row, int64_t block,
-                      const void *key_tile, const void *value_tile)
+static inline void block_run(const struct view *v, int64_t n_row, int64_t block,
+                             const void *key_tile, const void *value_tile)
 {
     const struct cpu_call *c = v->c;
     struct operand keys, values;
@@ -575,8 +292,9 @@ static void block_run(const struct view *v, int64_t n_row, int64_t block,
 }
 
 /* Tokens t0 .. t1 - 1 of one sequence, `n_head` query heads of one KV head. */
-static void task_run(struct view *v, int64_t t0, int64_t t1, int64_t kv_head,
-                     const int32_t *head, int64_t n_head, float *q)
+static inline void task_run(struct view *v, int64_t t0, int64_t t1,
+                            int64_t kv_head, const int32_t *head,
+                            int64_t n_head, float *q)
 {
     const struct cpu_call *c = v->c;
     const struct cpu_batch *b = c->batch;
@@ -633,7 +351,8 @@ static void task_run(struct view *v, int64_t t0, int64_t t1, int64_t kv_head,
 /* ---- the kernel ---------------------------------------------------------- */
 
 /* Lays the scratch out; returns its size. `v` gets the pointers. */
-static size_t view_init(struct view *v, const struct cpu_call *c, float **q)
+static inline size_t view_init(struct view *v, const struct cpu_call *c,
+                               float **q)
 {
     char *base = c->scratch;
     int64_t n_head = c->out.dim[1];
@@ -675,7 +394,7 @@ static size_t view_init(struct view *v, const struct cpu_call *c, float **q)
     return at;
 }
 
-static size_t attention_scratch(const struct cpu_call *c)
+static inline size_t attention_scratch(const struct cpu_call *c)
 {
     struct cpu_call call = *c;
     struct view v;
@@ -692,7 +411,7 @@ static size_t attention_scratch(const struct cpu_call *c)
  *
  * Query head h reads KV head head_map[h]. When there are fewer tasks than
  * threads, the heads of a group are dealt out too. */
-static void attention_run(const struct cpu_call *c)
+static inline void attention_run(const struct cpu_call *c)
 {
     const struct cpu_batch *b = c->batch;
     int64_t n_head = c->out.dim[1];

@@ -8,7 +8,7 @@
 #ifndef DEVICE_CPU_CPU_ELEMENTWISE_TEMPLATE_H
 #define DEVICE_CPU_CPU_ELEMENTWISE_TEMPLATE_H
 
-#include "device/cpu/cpu_lanes.h"
+#include "device/cpu/cpu_lanes_math.h"
 #include "device/cpu/cpu_ops.h"
 
 #include <string.h>
@@ -102,7 +102,7 @@ LANES_INLINE void unary(const struct cpu_call *c, unary_fn *f)
         (void)a;                                                               \
         return (expr);                                                         \
     }                                                                          \
-    static void name##_run(const struct cpu_call *c)                           \
+    static inline void name##_run(const struct cpu_call *c)                    \
     {                                                                          \
         unary(c, name##_lanes);                                                \
     }
@@ -135,7 +135,7 @@ struct walk {
 
 /* Drops dimensions of size 1 and merges those that both operands walk as one,
  * so that equal shapes become one long row. */
-static void walk_init(struct walk *w, const struct cpu_call *c)
+static inline void walk_init(struct walk *w, const struct cpu_call *c)
 {
     int64_t step[2] = {1, 1}; /* of the next dimension outwards */
 
@@ -241,7 +241,7 @@ LANES_INLINE void binary(const struct cpu_call *c, binary_fn *f)
         (void)a;                                                               \
         return (expr);                                                         \
     }                                                                          \
-    static void name##_run(const struct cpu_call *c)                           \
+    static inline void name##_run(const struct cpu_call *c)                    \
     {                                                                          \
         binary(c, name##_lanes);                                               \
     }
@@ -268,7 +268,7 @@ BINARY(swiglu_oai, swiglu_oai_value(x, y, a))
 
 /* ---- cast ---------------------------------------------------------------- */
 
-static void cast_run(const struct cpu_call *c)
+static inline void cast_run(const struct cpu_call *c)
 {
     struct cpu_part p = cpu_part(cpu_count(&c->out), GRAIN, c->ith, c->nth);
     float buf[CHUNK];

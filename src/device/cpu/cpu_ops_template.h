@@ -5,6 +5,7 @@
 #define DEVICE_CPU_CPU_OPS_TEMPLATE_H
 
 #include "device/cpu/cpu_attention_template.h"
+#include "device/cpu/cpu_rows_template.h"
 
 #ifndef CPU_OPS_INIT
 #define CPU_OPS_INIT cpu_ops_init_generic

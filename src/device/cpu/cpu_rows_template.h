@@ -39,14 +39,14 @@ static inline float sum_squares(const float *x, int64_t n)
     return lanes_sum(lanes_add(lanes_add(s[0], s[1]), lanes_add(s[2], s[3])));
 }
 
-static size_t rms_norm_scratch(const struct cpu_call *c)
+static inline size_t rms_norm_scratch(const struct cpu_call *c)
 {
     return (size_t)cpu_last(&c->out) * sizeof(float);
 }
 
 /*   x [*, d], w [d] or absent  ->  out = (x * (1 / sqrt(mean(x^2) + eps))) * w
  */
-static void rms_norm_run(const struct cpu_call *c)
+static inline void rms_norm_run(const struct cpu_call *c)
 {
     int64_t d = cpu_last(&c->out);
     struct cpu_part p = cpu_part(cpu_rows(&c->out), 1, c->ith, c->nth);
@@ -115,7 +115,7 @@ static inline void cos_sin(double a, double *cos_a, double *sin_a)
  *   a = base^(-2i/n) / factor[i];  linear scaling: a * freq_scale;
  *   YaRN: a * freq_scale * (1 - m) + a * m, m falling from 1 to 0 between the
  *   pairs yarn_low and yarn_high. */
-static void rope_angles(const struct cpu_call *c, double *angle)
+static inline void rope_angles(const struct cpu_call *c, double *angle)
 {
     const struct graph_attr *a = c->attr;
     double scale = a->freq_scale != 0 ? (double)a->freq_scale : 1.0;
@@ -177,7 +177,7 @@ static inline void rope_pairs(float *dst, const float *x, const float *co,
     }
 }
 
-static size_t rope_scratch(const struct cpu_call *c)
+static inline size_t rope_scratch(const struct cpu_call *c)
 {
     return (size_t)c->attr->n_rot * (sizeof(double) + 2 * sizeof(float));
 }
@@ -186,7 +186,7 @@ static size_t rope_scratch(const struct cpu_call *c)
  *
  * The angles are double, cos and sin times mscale are rounded to float once
  * for each token and pair. */
-static void rope_run(const struct cpu_call *c)
+static inline void rope_run(const struct cpu_call *c)
 {
     const struct graph_attr *a = c->attr;
     int64_t d = c->out.dim[2];
@@ -234,7 +234,7 @@ static void rope_run(const struct cpu_call *c)
 /* ---- softmax ------------------------------------------------------------- */
 
 /* p[i] = exp(x[i] - max) / sum; the sum has 16 lanes. dst may be x. */
-static void softmax_row(float *dst, const float *x, int64_t n)
+static inline void softmax_row(float *dst, const float *x, int64_t n)
 {
     lanes top = lanes_set(-INFINITY);
     lanes sum = lanes_set(0);
@@ -262,7 +262,7 @@ static void softmax_row(float *dst, const float *x, int64_t n)
     }
 }
 
-static void softmax_run(const struct cpu_call *c)
+static inline void softmax_run(const struct cpu_call *c)
 {
     int64_t d = cpu_last(&c->out);
     struct cpu_part p = cpu_part(cpu_rows(&c->out), 1, c->ith, c->nth);
@@ -276,8 +276,8 @@ static void softmax_run(const struct cpu_call *c)
 
 /* Scores of all experts by the gating; softmax over the selected ones leaves
  * the logits. */
-static void router_scores(float *score, const float *logit, int64_t n,
-                          int gating)
+static inline void router_scores(float *score, const float *logit, int64_t n,
+                                 int gating)
 {
     switch (gating) {
     case PL_GATING_SOFTMAX:
@@ -311,8 +311,8 @@ static inline int64_t largest(const float *x, int64_t n)
 
 /* Makes the experts of all but the n_used best groups unselectable. A group's
  * score is the sum of its two best (DeepSeek-V3, arXiv:2412.19437). */
-static void keep_groups(float *score, int64_t n, const struct graph_attr *a,
-                        float *group)
+static inline void keep_groups(float *score, int64_t n,
+                               const struct graph_attr *a, float *group)
 {
     int64_t size = n / a->n_group;
 
@@ -338,14 +338,14 @@ static void keep_groups(float *score, int64_t n, const struct graph_attr *a,
     }
 }
 
-static size_t router_scratch(const struct cpu_call *c)
+static inline size_t router_scratch(const struct cpu_call *c)
 {
     return (size_t)(2 * cpu_last(&c->in[0])) * sizeof(float);
 }
 
 /*   logits [*, e], select bias [e] or absent  ->  ids [*, n_used] I32, best
  *   first; ties go to the lowest id. */
-static void router_topk_run(const struct cpu_call *c)
+static inline void router_topk_run(const struct cpu_call *c)
 {
     const struct graph_attr *a = c->attr;
     int64_t e = cpu_last(&c->in[0]);
@@ -376,7 +376,7 @@ static void router_topk_run(const struct cpu_call *c)
 /*   logits [*, e], ids [*, u] I32  ->  weights [*, u]
  *
  * Sums run in slot order. */
-static void router_weights_run(const struct cpu_call *c)
+static inline void router_weights_run(const struct cpu_call *c)
 {
     const struct graph_attr *a = c->attr;
     int64_t e = cpu_last(&c->in[0]);
@@ -426,7 +426,7 @@ static inline lanes sum_rows(const struct cpu_call *c, int32_t rank,
 }
 
 /*   x [*, u, d]  ->  [*, d], over ranks along the tree. */
-static void sum_run(const struct cpu_call *c)
+static inline void sum_run(const struct cpu_call *c)
 {
     int64_t d = cpu_last(&c->out);
     int64_t u = c->in[0].dim[c->in[0].n_dim - 2];

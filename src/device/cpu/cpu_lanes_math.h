@@ -1,0 +1,119 @@
+/* exp, tanh and their relatives, sixteen floats at a time; no libm, so that bits
+ * depend neither on it nor on the instruction set. Errors are stated at each;
+ * NaN stays NaN. */
+#ifndef DEVICE_CPU_CPU_LANES_MATH_H
+#define DEVICE_CPU_CPU_LANES_MATH_H
+
+#include "device/cpu/cpu_lanes.h"
+
+/* The nearest integer, ties to even, for |x| < 2^22. */
+LANES_INLINE lanes lanes_round(lanes x)
+{
+    lanes magic = lanes_set(0x1.8p23f);
+
+    return lanes_sub(lanes_add(x, magic), magic);
+}
+
+/* a * 2^n for integral n in -150 .. 129 and a between 1/2 and 2, rounded once:
+ * in two steps, so that both factors are normal and the first is exact. */
+#ifndef LANES_AVX512
+LANES_INLINE lanes lanes_times_pow2(lanes a, lanes n)
+{
+    lanes h = lanes_round(lanes_mul(n, lanes_set(0.5f)));
+
+    a = lanes_mul(a, lanes_pow2(h));
+    return lanes_mul(a, lanes_pow2(lanes_sub(n, h)));
+}
+#endif
+
+/* exp(x) - 1 = 2^n (1 + p) - 1 with n = round(x / ln 2): returns p and n.
+ *
+ * r = x - n ln 2 with ln 2 in two parts, the first exact in nine bits;
+ * p = r + r^2 q(r), q of degree 4 interpolating (e^r - 1 - r) / r^2 at the
+ * Chebyshev points of |r| <= ln 2 / 2: within 0.4 units of the last place. */
+LANES_INLINE lanes lanes_exp_parts(lanes x, lanes *n)
+{
+    lanes k = lanes_round(lanes_mul(x, lanes_set(0x1.715476p+0f)));
+    lanes r = lanes_fma(k, lanes_set(-0x1.63p-1f), x);
+    lanes q = lanes_set(0x1.6d117cp-10f);
+
+    r = lanes_fma(k, lanes_set(0x1.bd0106p-13f), r);
+    q = lanes_fma(q, r, lanes_set(0x1.120be2p-7f));
+    q = lanes_fma(q, r, lanes_set(0x1.555518p-5f));
+    q = lanes_fma(q, r, lanes_set(0x1.5554dcp-3f));
+    q = lanes_fma(q, r, lanes_set(0.5f));
+    *n = k;
+    return lanes_fma(lanes_mul(r, r), q, r);
+}
+
+/* e^x within 1 unit of the last place; 0 and infinity where they are due,
+ * subnormal results too; exp(0) is exactly 1. */
+LANES_INLINE lanes lanes_exp(lanes x)
+{
+    lanes n, p;
+
+    x = lanes_max(lanes_set(-104.0f), x);
+    x = lanes_min(lanes_set(89.0f), x);
+    p = lanes_exp_parts(x, &n);
+    return lanes_times_pow2(lanes_add(p, lanes_set(1.0f)), n);
+}
+
+/* tanh x = m / (m + 2) with m = e^2x - 1; from 10 on it rounds to 1. */
+LANES_INLINE lanes lanes_tanh(lanes x)
+{
+    lanes y = lanes_min(lanes_set(10.0f), lanes_abs(x));
+    lanes n, p, s, m;
+
+    p = lanes_exp_parts(lanes_add(y, y), &n);
+    s = lanes_pow2(n);
+    m = lanes_fma(s, p, lanes_sub(s, lanes_set(1.0f)));
+    return lanes_copysign(lanes_div(m, lanes_add(m, lanes_set(2.0f))), x);
+}
+
+/* 1 + e^-x, the denominator of sigmoid and SiLU. */
+LANES_INLINE lanes lanes_exp1(lanes x)
+{
+    lanes e = lanes_exp(lanes_sub(lanes_set(0.0f), x));
+
+    return lanes_add(lanes_set(1.0f), e);
+}
+
+LANES_INLINE lanes lanes_sigmoid(lanes x)
+{
+    return lanes_div(lanes_set(1.0f), lanes_exp1(x));
+}
+
+LANES_INLINE lanes lanes_silu(lanes x)
+{
+    return lanes_div(x, lanes_exp1(x));
+}
+
+/* GELU by tanh, 0.5 x (1 + tanh z) = x / (1 + e^-2z),
+ * z = sqrt(2/pi) (x + 0.044715 x^3): without cancellation for negative x. */
+LANES_INLINE lanes lanes_gelu(lanes x)
+{
+    lanes x2 = lanes_mul(x, x);
+    lanes z = lanes_fma(x2, lanes_set(0.044715f), lanes_set(1.0f));
+
+    z = lanes_mul(lanes_mul(z, x), lanes_set(1.5957691f)); /* 2 sqrt(2/pi) */
+    return lanes_div(x, lanes_exp1(z));
+}
+
+/* log(1 + e^x) = max(x, 0) + log(1 + t), t = e^-|x|; with s = t / (2 + t)
+ * log(1 + t) = 2 atanh s, s in 0 .. 1/3, by a polynomial in s^2 that
+ * interpolates (atanh s / s - 1) / s^2 at the Chebyshev points. */
+LANES_INLINE lanes lanes_softplus(lanes x)
+{
+    lanes t = lanes_exp(lanes_sub(lanes_set(0.0f), lanes_abs(x)));
+    lanes s = lanes_div(t, lanes_add(lanes_set(2.0f), t));
+    lanes z = lanes_mul(s, s);
+    lanes q = lanes_set(0x1.12f598p-3f);
+
+    q = lanes_fma(q, z, lanes_set(0x1.21249ap-3f));
+    q = lanes_fma(q, z, lanes_set(0x1.99ad6cp-3f));
+    q = lanes_fma(q, z, lanes_set(0x1.55554cp-2f));
+    q = lanes_fma(lanes_mul(z, q), s, s);
+    return lanes_add(lanes_max(lanes_set(0.0f), x), lanes_add(q, q));
+}
+
+#endif
