@@ -119,8 +119,8 @@ struct step {
                      overwrites what an earlier step touched */
 };
 
-/* A part of the work region that nobody reads any more after step `step`; sim
- * devices poison it. */
+/* A part of the work region that nobody reads any more once a step after `step`
+ * other than POST and WAIT begins; sim devices poison it then. */
 struct prog_death {
     int step;
     size_t offset, bytes;
