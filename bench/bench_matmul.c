@@ -16,7 +16,13 @@
 
 #include "device/cpu/cpu_kernel.h"
 
-enum { MAX_THREAD = 64, MAX_RUN = 4000, N_EXPERT = 128, N_USED = 8 };
+enum {
+    MAX_THREAD = 64,
+    MAX_RANK = 64,
+    MAX_RUN = 4000,
+    N_EXPERT = 128,
+    N_USED = 8
+};
 
 static const struct bench_case {
     enum op op;
@@ -24,8 +30,10 @@ static const struct bench_case {
 } cases[] = {
     {OP_matmul, 4096, 4096, 1},         {OP_matmul, 4096, 4096, 4},
     {OP_matmul, 4096, 4096, 64},        {OP_matmul, 1024, 3072, 1},
+    {OP_matmul, 256, 256, 1},           {OP_matmul, 256, 256, 64},
     {OP_expert_matmul, 768, 2048, 1},   {OP_expert_down, 2048, 768, 1},
     {OP_expert_matmul, 768, 2048, 128}, {OP_expert_down, 2048, 768, 128},
+    {OP_expert_down, 256, 256, 1},      {OP_expert_down, 256, 256, 128},
 };
 enum { N_CASE = sizeof(cases) / sizeof(cases[0]) };
 
@@ -175,16 +183,16 @@ struct work {
     const struct cpu_kernels *k;
     const struct bench_case *c;
     struct pack pack;
-    struct pack_chunk chunk[64];
+    struct pack_chunk chunk[2 * MAX_RANK];
     uint8_t *weights;
     int64_t room; /* matrices of the buffer a call may begin at */
     float *x, *out;
     struct q8_block *q8;
     int32_t *id;
     struct cpu_call call;
-    struct rank_item item;
+    struct rank_item item[MAX_RANK];
     void *scratch[MAX_THREAD];
-    int nth;
+    int nth, n_rank;
 };
 
 /* Experts of token 0 stand 17 apart, so 17 neighbouring runs share none. */
@@ -238,10 +246,28 @@ static void weights_fill(struct work *w, size_t size, unsigned *seed)
     free(row);
 }
 
+/* k in equal parts for n_rank ranks, a power of two, whose sums meet pairwise:
+ * after rank r as many additions as r + 1 has factors of two. */
+static int ranks_init(struct work *w, struct pack_span *span, int k)
+{
+    int n = 0;
+
+    for (int r = 0; r < w->n_rank; r++) {
+        int lo = k / 32 * r / w->n_rank * 32;
+        int hi = k / 32 * (r + 1) / w->n_rank * 32;
+
+        w->item[r] = (struct rank_item){r, __builtin_ctz((unsigned)r + 1)};
+        if (hi > lo)
+            span[n++] = (struct pack_span){lo, hi - lo, r};
+    }
+    return n;
+}
+
 static void work_init(struct work *w, uint8_t *buffer, size_t size,
                       const struct bench_case *c, pl_format f)
 {
-    struct pack_span span = {0, c->k, 0};
+    struct pack_span span[MAX_RANK];
+    int n_span = ranks_init(w, span, c->k);
     struct cpu_call *call = &w->call;
     bool expert = c->op != OP_matmul;
     int64_t rows = (int64_t)c->n_tok * (c->op == OP_expert_down ? N_USED : 1);
@@ -249,7 +275,7 @@ static void work_init(struct work *w, uint8_t *buffer, size_t size,
 
     w->c = c;
     w->weights = buffer;
-    pack_init(&w->pack, f, c->n, c->k, &span, 1, w->chunk);
+    pack_init(&w->pack, f, c->n, c->k, span, n_span, w->chunk);
     w->room =
         (int64_t)(size / w->pack.matrix_bytes) - (expert ? N_EXPERT : 1) + 1;
     w->x = get((size_t)(rows * c->k) * sizeof(float));
@@ -265,7 +291,7 @@ static void work_init(struct work *w, uint8_t *buffer, size_t size,
     *call = (struct cpu_call){
         .n_in = expert ? 3 : 2,
         .q8 = cpu_wants_q8(w->k, c->op, f) ? w->q8 : NULL,
-        .tree = {.n = 1, .n_out = 1, .item = &w->item, .depth = 1},
+        .tree = {.n = w->n_rank, .n_out = 1, .item = w->item, .depth = 7},
         .nth = w->nth,
     };
     if (expert) {
@@ -348,7 +374,7 @@ static double memory_bandwidth(struct team *team, const void *buffer,
     return (double)(m.piece * 8) / team->us[0] * 1e-3;
 }
 
-static void case_run(struct team *team, const struct cpu_kernels *k,
+static void case_run(struct team *team, const struct cpu_kernels *k, int n_rank,
                      uint8_t *buffer, size_t size, const struct bench_case *c,
                      pl_format f, const char *filter)
 {
@@ -360,7 +386,7 @@ static void case_run(struct team *team, const struct cpu_kernels *k,
     if (strstr(name, filter) == NULL)
         return;
     w = get(sizeof(*w));
-    *w = (struct work){.k = k, .nth = team->nth};
+    *w = (struct work){.k = k, .nth = team->nth, .n_rank = n_rank};
     work_init(w, buffer, size, c, f);
     memory = memory_bandwidth(team, buffer, size);
     if (w->room > 0) {
@@ -379,11 +405,12 @@ static void case_run(struct team *team, const struct cpu_kernels *k,
 }
 
 static const char usage[] =
-    "usage: bench-matmul [-t THREADS] [-f FAMILY] [-b MIB] [-s SECONDS] "
+    "usage: bench-matmul [-t THREADS] [-r RANKS] [-f FAMILY] [-b MIB] [-s S] "
     "[FILTER]\n"
     "Cases whose name contains FILTER: median and least time, weights read a\n"
     "second, their share of the memory's read bandwidth, multiply-adds a "
     "second.\n"
+    "  -r  cut k over this many ranks, a power of two (1)\n"
     "  -b  buffer the weights are cycled through (512); beyond all caches\n"
     "  -s  time for each case (0.3)\n";
 
@@ -394,11 +421,14 @@ int main(int argc, char **argv)
     struct cpu_kernels k;
     size_t size = (size_t)512 << 20;
     uint8_t *buffer;
+    int n_rank = 1;
     int o;
 
-    while ((o = getopt(argc, argv, "t:f:b:s:h")) != -1) {
+    while ((o = getopt(argc, argv, "t:r:f:b:s:h")) != -1) {
         if (o == 't')
             team.nth = atoi(optarg);
+        else if (o == 'r')
+            n_rank = atoi(optarg);
         else if (o == 'f')
             family = cpu_family_from_name(optarg);
         else if (o == 'b')
@@ -408,8 +438,10 @@ int main(int argc, char **argv)
         else
             return fputs(usage, o == 'h' ? stdout : stderr), o == 'h' ? 0 : 2;
     }
-    if (team.nth < 1 || team.nth > MAX_THREAD || size < (size_t)32 << 20 ||
-        family == CPU_FAMILY_COUNT || !cpu_family_runs(family))
+    if (team.nth < 1 || team.nth > MAX_THREAD || n_rank < 1 ||
+        n_rank > MAX_RANK || (n_rank & (n_rank - 1)) != 0 ||
+        size < (size_t)32 << 20 || family == CPU_FAMILY_COUNT ||
+        !cpu_family_runs(family))
         return fputs(usage, stderr), 2;
     cpu_kernels_init(&k, family);
     buffer = get(size);
@@ -419,7 +451,7 @@ int main(int argc, char **argv)
            team.nth);
     for (int c = 0; c < N_CASE; c++) {
         for (int f = 0; f < N_FORMAT; f++)
-            case_run(&team, &k, buffer, size, &cases[c], formats[f],
+            case_run(&team, &k, n_rank, buffer, size, &cases[c], formats[f],
                      optind < argc ? argv[optind] : "");
     }
     free(buffer);

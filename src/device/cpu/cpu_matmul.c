@@ -33,6 +33,7 @@ struct weight {
     int64_t n, n_group; /* rows of one matrix */
     bool q8;
     cpu_slice_fn *slice;
+    void (*add)(float *out, const float *a, const float *b, int64_t n);
 };
 
 /* The weight in[1], and in *s what is common to all slices of the call. */
@@ -44,6 +45,7 @@ static struct weight weight_of(const struct cpu_call *c,
     struct weight w = {
         .data = t->data,
         .n = t->dim[t->n_dim - 2],
+        .add = isa->add,
     };
     int64_t k = t->dim[t->n_dim - 1];
 
@@ -103,19 +105,36 @@ static void group_set(struct cpu_slice *s, const struct weight *w,
 
 /* ---- the tree ------------------------------------------------------------ */
 
-/* Entries of n floats each. After the addend of `item` was pushed: sums. */
-static int stack_fold(float *stack, int n_entry, int64_t n,
-                      const struct rank_item *item)
+/* A stack of entries of n floats each, where subtrees are summed. */
+struct stack {
+    float *data;
+    int64_t n;
+    int n_entry;
+    void (*add)(float *out, const float *a, const float *b, int64_t n);
+};
+
+/* A new entry, all 0. */
+static float *stack_push(struct stack *s)
+{
+    float *top = s->data + s->n_entry++ * s->n;
+
+    return memset(top, 0, (size_t)s->n * sizeof(float));
+}
+
+/* The newest entry is the addend of `item`: what it completes is summed. */
+static void stack_fold(struct stack *s, const struct rank_item *item)
 {
     for (int a = 0; a < item->n_add; a++) {
-        float *upper = stack + (n_entry - 1) * n;
-        float *lower = upper - n;
+        float *upper = s->data + --s->n_entry * s->n;
 
-        for (int64_t i = 0; i < n; i++)
-            lower[i] += upper[i];
-        n_entry--;
+        s->add(upper - s->n, upper - s->n, upper, s->n);
     }
-    return n_entry;
+}
+
+/* Where the tree's result e begins. */
+static float *result_at(const struct cpu_call *c, int e)
+{
+    return (float *)((uint8_t *)c->out.data + (size_t)e * c->out_stride);
 }
 
 /* ---- rows of activations against one matrix ------------------------------ */
@@ -128,38 +147,35 @@ struct pairs {
 };
 
 /* Result rows first .. first+s->n_tok-1 of *p against the group set in *s. */
-static void block_run(const struct cpu_call *c, cpu_slice_fn *slice,
+static void block_run(const struct cpu_call *c, const struct weight *w,
                       struct cpu_slice *s, const struct rows *x,
                       const struct pairs *p, int64_t first, int64_t group)
 {
-    float *stack = c->scratch;
+    static const int32_t at[CPU_SLICE_TOK] = {0, 1, 2,  3,  4,  5,  6,  7,
+                                              8, 9, 10, 11, 12, 13, 14, 15};
+    struct stack stack = {c->scratch, s->n_tok * PACK_ROWS, 0, w->add};
+    const void *x_row[CPU_SLICE_TOK];
     int64_t row[CPU_SLICE_TOK];
-    int64_t n = s->n_tok * PACK_ROWS;
     int64_t width = cpu_last(&c->out);
-    int n_entry = 0;
 
     for (int j = 0; j < s->n_tok; j++) {
         row[j] = p->list != NULL ? p->list[first + j] : first + j;
-        s->x[j] = x->data + (size_t)(row[j] / p->share) * x->row_bytes;
+        x_row[j] = x->data + (size_t)(row[j] / p->share) * x->row_bytes;
     }
+    s->x = x_row;
+    s->at = at;
     for (int i = 0; i < c->tree.n; i++) {
-        float *top = stack + n_entry * n;
-
-        memset(top, 0, (size_t)n * sizeof(float));
-        for (int j = 0; j < s->n_tok; j++)
-            s->acc[j] = top + j * PACK_ROWS;
+        s->acc = stack_push(&stack);
         s->rank = c->tree.item[i].rank;
-        slice(s);
-        n_entry = stack_fold(stack, n_entry + 1, n, &c->tree.item[i]);
+        w->slice(s);
+        stack_fold(&stack, &c->tree.item[i]);
     }
-    for (int e = 0; e < n_entry; e++) {
-        float *out =
-            (float *)((uint8_t *)c->out.data + (size_t)e * c->out_stride);
+    for (int e = 0; e < stack.n_entry; e++) {
+        const float *sum = stack.data + e * stack.n;
 
         for (int j = 0; j < s->n_tok; j++)
-            memcpy(out + row[j] * width + group * PACK_ROWS,
-                   stack + e * n + j * PACK_ROWS,
-                   (size_t)s->n_row * sizeof(float));
+            memcpy(result_at(c, e) + row[j] * width + group * PACK_ROWS,
+                   sum + j * PACK_ROWS, (size_t)s->n_row * sizeof(float));
     }
 }
 
@@ -176,7 +192,7 @@ static void pairs_run(const struct cpu_call *c, const struct weight *w,
             group_set(s, w, matrix, g, matrix, g + 1);
             for (int64_t i = b; i < stop; i += s->n_tok) {
                 s->n_tok = (int)min64(CPU_SLICE_TOK, stop - i);
-                block_run(c, w->slice, s, x, p, i, g);
+                block_run(c, w, s, x, p, i, g);
             }
         }
     }
@@ -228,13 +244,13 @@ void cpu_matmul(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
 struct routing {
     int32_t *start; /* [n_expert + 1] */
     int32_t *pair;  /* [start[n_expert]] */
-    int64_t n_used; /* choices a token */
+    int32_t *token; /* [start[n_expert]] pair / n_used */
 };
 
 static size_t routing_bytes(const struct cpu_call *c)
 {
     int64_t n_pair = cpu_count(&c->in[2]);
-    size_t n = (size_t)(c->in[1].dim[0] + 2 + n_pair) * sizeof(int32_t);
+    size_t n = (size_t)(c->in[1].dim[0] + 2 + 2 * n_pair) * sizeof(int32_t);
 
     return (n + 63) & ~(size_t)63;
 }
@@ -244,24 +260,26 @@ static struct routing route(const struct cpu_call *c, void *memory)
 {
     const int32_t *id = c->in[2].data;
     int64_t n_expert = c->in[1].dim[0];
-    struct routing r = {
-        .start = memory,
-        .n_used = c->in[2].dim[1],
-    };
-    int64_t n_pair = cpu_count(&c->in[2]);
+    int64_t n_tok = c->in[2].dim[0], n_used = c->in[2].dim[1];
+    struct routing r = {.start = memory};
     int32_t *next = r.start + 1; /* counts, then where an expert's next goes */
 
     r.pair = r.start + n_expert + 2;
+    r.token = r.pair + n_tok * n_used;
     memset(r.start, 0, (size_t)(n_expert + 2) * sizeof(int32_t));
-    for (int64_t i = 0; i < n_pair; i++) {
+    for (int64_t i = 0; i < n_tok * n_used; i++) {
         if (id[i] >= 0 && id[i] < n_expert)
             r.start[id[i] + 2]++;
     }
     for (int64_t e = 1; e < n_expert; e++)
         next[e + 1] += next[e];
-    for (int64_t i = 0; i < n_pair; i++) {
-        if (id[i] >= 0 && id[i] < n_expert)
+    for (int64_t t = 0; t < n_tok; t++) {
+        for (int64_t i = t * n_used; i < (t + 1) * n_used; i++) {
+            if (id[i] < 0 || id[i] >= n_expert)
+                continue;
+            r.token[next[id[i]]] = (int32_t)t;
             r.pair[next[id[i]]++] = (int32_t)i;
+        }
     }
     return r;
 }
@@ -281,12 +299,9 @@ static void clear_unrouted(const struct cpu_call *c)
     for (int64_t i = part.lo; i < part.hi; i++) {
         if (id[i] >= 0 && id[i] < c->in[1].dim[0])
             continue;
-        for (int e = 0; e < c->tree.n_out; e++) {
-            float *out =
-                (float *)((uint8_t *)c->out.data + (size_t)e * c->out_stride);
-
-            memset(out + i * width, 0, (size_t)width * sizeof(float));
-        }
+        for (int e = 0; e < c->tree.n_out; e++)
+            memset(result_at(c, e) + i * width, 0,
+                   (size_t)width * sizeof(float));
     }
 }
 
@@ -314,7 +329,7 @@ void cpu_expert_matmul(const struct cpu_call *c,
         struct pairs p = {
             .list = r.pair + r.start[e],
             .n = n,
-            .share = c->in[0].dim[1] == 1 ? r.n_used : 1,
+            .share = c->in[0].dim[1] == 1 ? c->in[2].dim[1] : 1,
         };
         int64_t g0, g1;
 
@@ -327,44 +342,72 @@ void cpu_expert_matmul(const struct cpu_call *c,
     }
 }
 
-/* Scratch of expert_down: the stack, then the routing. */
-static size_t down_stack_bytes(const struct cpu_call *c)
+/* ---- expert_down --------------------------------------------------------- */
+
+/* The routed pairs in blocks for a slice: one expert, no token twice. */
+struct down {
+    struct routing r;
+    const void **x;  /* [pairs] their activations */
+    int32_t *block;  /* [n_block + 1] first pair of each block */
+    int64_t n_block; /* at most one a pair */
+};
+
+static size_t down_bytes(const struct cpu_call *c)
 {
-    return stack_bytes(c, c->in[2].dim[0]);
+    size_t n_pair = (size_t)cpu_count(&c->in[2]);
+    size_t n = n_pair * sizeof(void *) + (n_pair + 1) * sizeof(int32_t);
+
+    return (n + 63) & ~(size_t)63;
 }
 
 size_t cpu_expert_down_scratch(const struct cpu_call *c)
 {
-    return down_stack_bytes(c) + routing_bytes(c);
+    return stack_bytes(c, c->in[2].dim[0]) + down_bytes(c) + routing_bytes(c);
 }
 
-/* One rank's addend to a group: every token's accumulator runs over its
- * experts, ascending. A block has one expert and no accumulator twice. */
-static void down_addend(const struct cpu_call *c, const struct weight *w,
-                        struct cpu_slice *s, const struct rows *x,
-                        const struct routing *r, int64_t group, float *acc)
+static int32_t expert_of(const struct cpu_call *c, const struct down *d,
+                         int64_t i)
 {
-    const int32_t *id = c->in[2].data;
-    int32_t end = r->start[c->in[1].dim[0]];
-    int32_t i = 0;
+    return ((const int32_t *)c->in[2].data)[d->r.pair[i]];
+}
 
-    while (i < end) {
-        int32_t expert = id[r->pair[i]];
-        int64_t last = -1; /* token of the pair before */
-        int n = 0;
+static struct down down_plan(const struct cpu_call *c, const struct rows *x)
+{
+    uint8_t *memory = (uint8_t *)c->scratch + stack_bytes(c, c->in[2].dim[0]);
+    int64_t n_pair = cpu_count(&c->in[2]);
+    struct down d = {.r = route(c, memory + down_bytes(c))};
+    int32_t n = d.r.start[c->in[1].dim[0]];
 
-        for (; n < CPU_SLICE_TOK && i < end; n++, i++) {
-            int64_t t = r->pair[i] / r->n_used;
+    d.x = (const void **)memory;
+    d.block = (int32_t *)(d.x + n_pair);
+    for (int32_t i = 0; i < n; i++) {
+        int32_t first = d.n_block > 0 ? d.block[d.n_block - 1] : 0;
 
-            if (t == last || id[r->pair[i]] != expert)
-                break;
-            last = t;
-            s->x[n] = x->data + (size_t)r->pair[i] * x->row_bytes;
-            s->acc[n] = acc + t * PACK_ROWS;
-        }
-        s->n_tok = n;
-        group_set(s, w, expert, group, id[r->pair[i < end ? i : 0]],
-                  i < end ? group : group + 1);
+        d.x[i] = x->data + (size_t)d.r.pair[i] * x->row_bytes;
+        if (i == 0 || i - first == CPU_SLICE_TOK ||
+            expert_of(c, &d, i) != expert_of(c, &d, i - 1) ||
+            d.r.token[i] == d.r.token[i - 1])
+            d.block[d.n_block++] = i;
+    }
+    d.block[d.n_block] = n;
+    return d;
+}
+
+/* The addend of the rank set in *s: every token's accumulator runs over its
+ * experts, ascending. */
+static void down_addend(const struct cpu_call *c, const struct weight *w,
+                        struct cpu_slice *s, const struct down *d,
+                        int64_t group)
+{
+    for (int64_t b = 0; b < d->n_block; b++) {
+        int32_t first = d->block[b], end = d->block[b + 1];
+        bool last = b + 1 == d->n_block;
+
+        s->n_tok = end - first;
+        s->x = d->x + first;
+        s->at = d->r.token + first;
+        group_set(s, w, expert_of(c, d, first), group,
+                  expert_of(c, d, last ? 0 : end), group + last);
         w->slice(s);
     }
 }
@@ -378,32 +421,26 @@ void cpu_expert_down(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
     struct cpu_slice s;
     struct weight w = weight_of(c, isa, &s);
     struct rows x = rows_of(c, w.q8);
-    struct routing r = route(c, (uint8_t *)c->scratch + down_stack_bytes(c));
-    float *stack = c->scratch;
+    struct down d = down_plan(c, &x);
     int64_t n_tok = c->in[2].dim[0];
-    int64_t n = n_tok * PACK_ROWS;
     struct cpu_part part = cpu_part(w.n_group, 1, c->ith, c->nth);
 
     for (int64_t g = part.lo; g < part.hi; g++) {
+        struct stack stack = {c->scratch, n_tok * PACK_ROWS, 0, w.add};
         int64_t n_row = min64(PACK_ROWS, w.n - g * PACK_ROWS);
-        int n_entry = 0;
 
         for (int i = 0; i < c->tree.n; i++) {
-            float *top = stack + n_entry * n;
-
-            memset(top, 0, (size_t)n * sizeof(float));
+            s.acc = stack_push(&stack);
             s.rank = c->tree.item[i].rank;
-            down_addend(c, &w, &s, &x, &r, g, top);
-            n_entry = stack_fold(stack, n_entry + 1, n, &c->tree.item[i]);
+            down_addend(c, &w, &s, &d, g);
+            stack_fold(&stack, &c->tree.item[i]);
         }
-        for (int e = 0; e < n_entry; e++) {
-            float *out =
-                (float *)((uint8_t *)c->out.data + (size_t)e * c->out_stride);
+        for (int e = 0; e < stack.n_entry; e++) {
+            const float *sum = stack.data + e * stack.n;
 
             for (int64_t t = 0; t < n_tok; t++)
-                memcpy(out + t * w.n + g * PACK_ROWS,
-                       stack + e * n + t * PACK_ROWS,
-                       (size_t)n_row * sizeof(float));
+                memcpy(result_at(c, e) + t * w.n + g * PACK_ROWS,
+                       sum + t * PACK_ROWS, (size_t)n_row * sizeof(float));
         }
     }
 }

@@ -23,10 +23,12 @@ struct cpu_slice {
     pl_format format; /* plain: F32, F16 or BF16 */
     int32_t rank;     /* only this rank's k counts */
     /* The activations: n_tok rows of the local k, float or struct q8_block. */
-    int n_tok; /* 1 .. CPU_SLICE_TOK */
-    const void *x[CPU_SLICE_TOK];
-    /* One accumulator for each of the 16 weight rows; no two alike. */
-    float *acc[CPU_SLICE_TOK];
+    int n_tok;            /* 1 .. CPU_SLICE_TOK */
+    const void *const *x; /* [n_tok] */
+    /* Activations j have 16 accumulators, one a weight row, at
+     * acc + 16 * at[j]; no two of at[] are equal. */
+    float *acc;
+    const int32_t *at; /* [n_tok] */
 };
 
 /* Adds the products of the slice to its accumulators. The definition, for one
@@ -47,10 +49,16 @@ struct cpu_slice {
  * the slice at once. */
 typedef void cpu_slice_fn(const struct cpu_slice *s);
 
+static inline float *cpu_slice_acc(const struct cpu_slice *s, int j)
+{
+    return s->acc + PACK_ROWS * (int64_t)s->at[j];
+}
+
 struct cpu_matmul_isa {
     cpu_slice_fn *packed[PL_FORMAT_COUNT]; /* by the weight's format */
     cpu_slice_fn *plain;
     bool q8; /* quantized formats read struct q8_block, else float */
+    void (*add)(float *out, const float *a, const float *b, int64_t n);
 };
 
 /* The three ops with a family's slices. */
@@ -67,6 +75,7 @@ size_t cpu_expert_down_scratch(const struct cpu_call *c);
 /* The generic slices, for families that lack their own. */
 void cpu_slice_generic(const struct cpu_slice *s);       /* any packed */
 void cpu_slice_plain_generic(const struct cpu_slice *s); /* any plain */
+void cpu_add_generic(float *out, const float *a, const float *b, int64_t n);
 
 /* Rows of a table by index; the same code in every family. */
 void cpu_gather_rows(const struct cpu_call *c);

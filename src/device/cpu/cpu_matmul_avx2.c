@@ -163,20 +163,8 @@ static void encode(struct q8_block *dst, const float *src, int64_t n)
         encode_block(dst++, src);
 }
 
-static void add(float *out, const float *a, const float *b, int64_t n)
-{
-    int64_t i = 0;
-
-    for (; i + 8 <= n; i += 8)
-        _mm256_storeu_ps(out + i, _mm256_add_ps(_mm256_loadu_ps(a + i),
-                                                _mm256_loadu_ps(b + i)));
-    for (; i < n; i++)
-        out[i] = a[i] + b[i];
-}
-
 void cpu_matmul_init_avx2(struct cpu_kernels *k)
 {
     init_ops(k);
     k->q8 = encode;
-    k->add = add;
 }

@@ -75,10 +75,12 @@ static void chunk_quantized(const struct cpu_slice *s,
             struct lane l;
 
             lane_read(&l, rule, sup, tile, r);
-            for (int j = 0; j < s->n_tok; j++)
-                s->acc[j][r] =
-                    lane_add(&l, min, (const struct q8_block *)s->x[j] + block,
-                             s->acc[j][r]);
+            for (int j = 0; j < s->n_tok; j++) {
+                float *acc = cpu_slice_acc(s, j) + r;
+
+                *acc = lane_add(&l, min,
+                                (const struct q8_block *)s->x[j] + block, *acc);
+            }
         }
     }
 }
@@ -91,12 +93,13 @@ static void chunk_float(const struct cpu_slice *s, const struct pack_chunk *c)
 
     for (int j = 0; j < s->n_tok; j++) {
         const float *x = (const float *)s->x[j] + c->k_loc;
+        float *acc = cpu_slice_acc(s, j);
 
         for (int64_t k = 0; k < c->n; k++) {
             for (int r = 0; r < PACK_ROWS; r++)
-                s->acc[j][r] =
+                acc[r] =
                     fmaf(element(s->pack->format, tiles, k * PACK_ROWS + r),
-                         x[k], s->acc[j][r]);
+                         x[k], acc[r]);
         }
     }
 }
@@ -123,12 +126,12 @@ static void span_plain(const struct cpu_slice *s, int64_t first, int64_t n)
         const float *x = s->x[j];
 
         for (int r = 0; r < s->n_row; r++) {
-            float acc = s->acc[j][r];
+            float acc = cpu_slice_acc(s, j)[r];
 
             for (int64_t k = first; k < first + n; k++)
                 acc =
                     fmaf(element(s->format, s->group, r * s->k + k), x[k], acc);
-            s->acc[j][r] = acc;
+            cpu_slice_acc(s, j)[r] = acc;
         }
     }
 }
@@ -145,6 +148,12 @@ void cpu_slice_plain_generic(const struct cpu_slice *s)
 
 /* ---- the family ---------------------------------------------------------- */
 
+void cpu_add_generic(float *out, const float *a, const float *b, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i] = a[i] + b[i];
+}
+
 /* clang-format off */
 static const struct cpu_matmul_isa isa = {
     .packed = {
@@ -159,6 +168,7 @@ static const struct cpu_matmul_isa isa = {
     },
     .plain = cpu_slice_plain_generic,
     .q8 = true,
+    .add = cpu_add_generic,
 };
 /* clang-format on */
 
@@ -177,12 +187,6 @@ static void run_expert_down(const struct cpu_call *c)
     cpu_expert_down(c, &isa);
 }
 
-static void add(float *out, const float *a, const float *b, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
-        out[i] = a[i] + b[i];
-}
-
 void cpu_matmul_init_generic(struct cpu_kernels *k)
 {
     k->op[OP_matmul] = (struct cpu_op){run_matmul, cpu_matmul_scratch};
@@ -192,5 +196,5 @@ void cpu_matmul_init_generic(struct cpu_kernels *k)
         (struct cpu_op){run_expert_down, cpu_expert_down_scratch};
     k->op[OP_gather_rows] = (struct cpu_op){cpu_gather_rows, NULL};
     k->q8 = q8_encode;
-    k->add = add;
+    k->add = cpu_add_generic;
 }

@@ -43,6 +43,15 @@ static void row_add(const struct cpu_slice *s, int r, int64_t first, int64_t n,
     }
 }
 
+static void sums_add(const struct cpu_slice *s, int r, const double *sum)
+{
+    for (int j = 0; j < s->n_tok; j++) {
+        float *acc = cpu_slice_acc(s, j) + r;
+
+        *acc = (float)((double)*acc + sum[j]);
+    }
+}
+
 static void slice_packed(const struct cpu_slice *s)
 {
     for (int r = 0; r < s->n_row; r++) {
@@ -54,8 +63,7 @@ static void slice_packed(const struct cpu_slice *s)
             if (c->rank == s->rank)
                 row_add(s, r, c->k_loc, c->n, sum);
         }
-        for (int j = 0; j < s->n_tok; j++)
-            s->acc[j][r] = (float)((double)s->acc[j][r] + sum[j]);
+        sums_add(s, r, sum);
     }
 }
 
@@ -70,8 +78,7 @@ static void slice_plain(const struct cpu_slice *s)
             if (s->span[i].rank == s->rank)
                 row_add(s, r, s->span[i].loc, s->span[i].n, sum);
         }
-        for (int j = 0; j < s->n_tok; j++)
-            s->acc[j][r] = (float)((double)s->acc[j][r] + sum[j]);
+        sums_add(s, r, sum);
     }
 }
 
@@ -90,6 +97,7 @@ static const struct cpu_matmul_isa isa = {
         [PL_IQ4_XS] = slice_packed, [PL_MXFP4] = slice_packed,
     },
     .plain = slice_plain,
+    .add = cpu_add_generic,
 };
 /* clang-format on */
 

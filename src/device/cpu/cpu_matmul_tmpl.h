@@ -32,7 +32,7 @@ enum {
     AHEAD = 4096,
 };
 
-TMPL vu load(const uint8_t *p)
+TMPL vu load(const void *p)
 {
     vu v;
 
@@ -239,7 +239,7 @@ TMPL void tile_half(const struct cpu_slice *s, const uint8_t *sup,
         bias = pair(v_set(-bias_of(f)), v_set(-bias_of(f)));
     for (int j = 0; j < s->n_tok; j++) {
         const struct q8_block *x = (const struct q8_block *)s->x[j] + block;
-        float *at = s->acc[j] + W * h;
+        float *at = cpu_slice_acc(s, j) + W * h;
         vf d = v_setf(x->d);
         vf acc;
 
@@ -300,11 +300,13 @@ TMPL void float_block(const struct cpu_slice *s, const struct pack_chunk *c,
 #pragma GCC unroll 8
     for (int j = 0; j < n_tok; j++) {
         x[j] = (const float *)s->x[first + j] + c->k_loc;
-        memcpy(acc[j], s->acc[first + j], sizeof(acc[j]));
+        memcpy(acc[j], cpu_slice_acc(s, first + j), sizeof(acc[j]));
     }
     for (int64_t k = 0; k < c->n; k++) {
         vf w[HALVES];
 
+        if (k % 32 == 0)
+            fetch(s, tile, 32 * PACK_ROWS * size);
 #pragma GCC unroll 8
         for (int h = 0; h < HALVES; h++)
             w[h] = float_load(tile + h * W * size, f);
@@ -318,7 +320,7 @@ TMPL void float_block(const struct cpu_slice *s, const struct pack_chunk *c,
     }
 #pragma GCC unroll 8
     for (int j = 0; j < n_tok; j++)
-        memcpy(s->acc[first + j], acc[j], sizeof(acc[j]));
+        memcpy(cpu_slice_acc(s, first + j), acc[j], sizeof(acc[j]));
 }
 
 TMPL void slice_float(const struct cpu_slice *s, pl_format f)
@@ -373,11 +375,25 @@ SHAPES(SLICE_Q)
     }
 FLOATS(SLICE_F)
 
+static void add(float *out, const float *a, const float *b, int64_t n)
+{
+    int64_t i = 0;
+
+    for (; i + W <= n; i += W) {
+        vf sum = (vf)load(a + i) + (vf)load(b + i);
+
+        memcpy(out + i, &sum, sizeof(sum));
+    }
+    for (; i < n; i++)
+        out[i] = a[i] + b[i];
+}
+
 #define ENTRY(name, ...) [PL_##name] = slice_##name,
 static const struct cpu_matmul_isa isa = {
     .packed = {SHAPES(ENTRY) FLOATS(ENTRY)},
     .plain = cpu_slice_plain_generic,
     .q8 = true,
+    .add = add,
 };
 
 static void run_matmul(const struct cpu_call *c)
@@ -400,4 +416,5 @@ static void init_ops(struct cpu_kernels *k)
     k->op[OP_matmul].run = run_matmul;
     k->op[OP_expert_matmul].run = run_expert_matmul;
     k->op[OP_expert_down].run = run_expert_down;
+    k->add = add;
 }
