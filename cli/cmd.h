@@ -1,0 +1,14 @@
+/* The commands, one file each (inspect and devices share one): options in, exit
+ * code out. They print; what they print to standard output is what they are
+ * for, everything else goes to standard error. */
+#ifndef CLI_CMD_H
+#define CLI_CMD_H
+
+#include "options.h"
+
+#define COMMAND_DECLARE(upper, lower, text, args)                              \
+    enum exit_code cmd_##lower(const struct options *o);
+COMMAND_MAP(COMMAND_DECLARE)
+#undef COMMAND_DECLARE
+
+#endif

@@ -1,0 +1,23 @@
+/* plait inspect and plait devices: what a file holds, what a machine offers. */
+#include "cmd.h"
+#include "session.h"
+
+enum exit_code cmd_inspect(const struct options *o)
+{
+    pl_err err;
+    pl_status r;
+
+    if (o->model == NULL)
+        return complain(o->command, EXIT_USAGE,
+                        "no file; give one, like models/fable-moe-Q8_0.gguf");
+    r = pl_inspect(o->model, o->json, write_out, NULL, &err);
+    return r == PL_OK ? finish_out(o) : report(o, r, &err);
+}
+
+enum exit_code cmd_devices(const struct options *o)
+{
+    pl_err err;
+    pl_status r = pl_devices_print(o->json, write_out, NULL, &err);
+
+    return r == PL_OK ? finish_out(o) : report(o, r, &err);
+}

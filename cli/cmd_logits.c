@@ -1,0 +1,126 @@
+/* plait logits: the raw logits of every position of one sequence, as float32
+ * [n_tok, n_vocab], little endian, in a file. Nothing is added to the ids. */
+#include "cmd.h"
+#include "input.h"
+#include "session.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool write_floats(FILE *f, float *v, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+
+        memcpy(&bits, &v[i], sizeof(bits));
+        bits = htole32(bits);
+        memcpy(&v[i], &bits, sizeof(bits));
+    }
+    return fwrite(v, sizeof(*v), n, f) == n;
+}
+
+static enum exit_code cannot_write(const struct options *o)
+{
+    return complain(o->command, EXIT_FAILED,
+                    "writing %s: %s; the file is not whole", o->output,
+                    strerror(errno));
+}
+
+/* All positions, a piece at a time, so that memory is bounded by the piece. */
+static enum exit_code write_logits(struct session *s, const struct options *o,
+                                   const int32_t *ids, int64_t n, FILE *f)
+{
+    int64_t piece = s->piece < n ? s->piece : n;
+    size_t row = (size_t)s->n_vocab;
+    float *logits = malloc((size_t)piece * row * sizeof(*logits));
+    enum exit_code c = EXIT_DONE;
+    pl_err err;
+
+    if (logits == NULL)
+        return complain(o->command, EXIT_FAILED,
+                        "no memory for the logits of %" PRId64
+                        " positions; give a smaller -b",
+                        piece);
+    for (int64_t i = 0; i < n && c == EXIT_DONE; i += piece) {
+        pl_batch b = {.n = n - i < piece ? n - i : piece,
+                      .token = ids + i,
+                      .logits = logits};
+        pl_status r;
+
+        term_progress(&s->progress, "computing", (uint64_t)i, (uint64_t)n);
+        r = pl_engine_decode(s->engine, &b, &term_interrupts, &err);
+        if (r != PL_OK)
+            c = report(o, r, &err);
+        else if (!write_floats(f, logits, (size_t)b.n * row))
+            c = cannot_write(o);
+    }
+    term_progress_end(&s->progress);
+    free(logits);
+    return c;
+}
+
+static enum exit_code check_ids(const struct session *s,
+                                const struct options *o, const int32_t *ids,
+                                int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (ids[i] >= s->n_vocab)
+            return complain(o->command, EXIT_USAGE,
+                            "--tokens: %" PRId32 " is no token of this model; "
+                            "ids go from 0 to %" PRId64,
+                            ids[i], s->n_vocab - 1);
+    }
+    return EXIT_DONE;
+}
+
+enum exit_code cmd_logits(const struct options *o)
+{
+    struct session s = {0};
+    int32_t *ids = NULL;
+    int64_t n = 0;
+    FILE *f = NULL;
+    enum exit_code c;
+
+    if (o->tokens == NULL || o->output == NULL)
+        return complain(o->command, EXIT_USAGE, "%s; see `plait logits --help`",
+                        o->tokens == NULL ? "no tokens; give --tokens 1,2,3"
+                                          : "no file to write; give -o FILE");
+    c = input_ids(o, &ids, &n);
+    if (c == EXIT_DONE)
+        c = session_open(&s, o);
+    if (c == EXIT_DONE)
+        c = check_ids(&s, o, ids, n);
+    if (c != EXIT_DONE)
+        goto done;
+    /* A cache as long as the tokens, and steps as long as -ub: rows of logits
+     * must not cut them shorter. */
+    if (s.pl.n_ctx == 0)
+        s.pl.n_ctx = n;
+    s.pl.n_out = s.pl.n_ubatch > 0 ? s.pl.n_ubatch : 512;
+    if (s.pl.n_out > n)
+        s.pl.n_out = n;
+    f = fopen(o->output, "wb");
+    if (f == NULL) {
+        c = complain(o->command, EXIT_FAILED, "opening %s: %s", o->output,
+                     strerror(errno));
+        goto done;
+    }
+    c = session_load(&s, o);
+    if (c != EXIT_DONE)
+        goto done;
+    term_interrupts_count(1);
+    c = write_logits(&s, o, ids, n, f);
+    if (fclose(f) != 0 && c == EXIT_DONE)
+        c = cannot_write(o);
+    f = NULL;
+done:
+    if (f != NULL)
+        fclose(f);
+    session_close(&s);
+    free(ids);
+    return c;
+}

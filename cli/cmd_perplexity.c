@@ -1,0 +1,186 @@
+/* plait perplexity: how well a model foretells a text.
+ *
+ * Measured as llama.cpp's llama-perplexity does: the text is cut into windows
+ * of -c tokens that do not overlap; each starts from an empty cache; scored
+ * are the predictions from the window's middle to its end. Where the tokenizer
+ * asks for a BOS it takes the place of each window's first token. The error is
+ * that of the mean over all scored tokens. */
+#include "cmd.h"
+#include "input.h"
+#include "session.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+    WINDOW = 512, /* tokens, without -c */
+    ROWS = 64,    /* logits asked for at once; bounds memory */
+};
+
+struct measure {
+    const struct options *o;
+    struct session s;
+    int32_t *ids; /* owned */
+    int64_t n_id;
+    int32_t bos; /* or -1 */
+    int64_t window, n_window;
+    float *logits;    /* [ROWS, n_vocab]; owned */
+    double sum, sum2; /* of -log p and of its square */
+    int64_t n_scored;
+};
+
+/* -log p(id) under softmax(logits). */
+static double surprise(const float *logits, int64_t n_vocab, int32_t id)
+{
+    double top = logits[0];
+    double sum = 0.0;
+
+    for (int64_t i = 1; i < n_vocab; i++)
+        top = logits[i] > top ? logits[i] : top;
+    for (int64_t i = 0; i < n_vocab; i++)
+        sum += exp(logits[i] - top);
+    return log(sum) + top - logits[id];
+}
+
+static pl_status measure_window(struct measure *m, int64_t index, pl_err *err)
+{
+    const int64_t first = m->window / 2;
+    int32_t *ids = m->ids + index * m->window;
+    pl_status r = pl_seq_trim(m->s.engine, 0, 0, err);
+
+    if (m->bos >= 0)
+        ids[0] = m->bos;
+    if (r == PL_OK)
+        r = session_feed(&m->s, ids, first, NULL, NULL, err);
+    /* The last position foretells a token of the next window: not scored. */
+    for (int64_t i = first; i < m->window - 1 && r == PL_OK; i += ROWS) {
+        int64_t n = m->window - 1 - i < ROWS ? m->window - 1 - i : ROWS;
+        pl_batch b = {.n = n, .token = ids + i, .logits = m->logits};
+
+        r = pl_engine_decode(m->s.engine, &b, &term_interrupts, err);
+        for (int64_t k = 0; k < n && r == PL_OK; k++) {
+            double v = surprise(m->logits + k * m->s.n_vocab, m->s.n_vocab,
+                                ids[i + k + 1]);
+
+            m->sum += v;
+            m->sum2 += v * v;
+            m->n_scored++;
+        }
+    }
+    return r;
+}
+
+static double perplexity(const struct measure *m, double *error)
+{
+    double n = (double)m->n_scored;
+    double mean = m->sum / n;
+    double variance = m->sum2 / n - mean * mean;
+
+    *error = n > 1.0 && variance > 0.0 ? sqrt(variance / (n - 1.0)) * exp(mean)
+                                       : 0.0;
+    return exp(mean);
+}
+
+/* The running estimate, if all windows will take over a second. */
+static void show(struct measure *m, int64_t done, double seconds)
+{
+    double error;
+    double value = perplexity(m, &error);
+
+    if (seconds * (double)m->n_window > (double)done)
+        term_status(&m->s.progress,
+                    "%" PRId64 "/%" PRId64 " windows  %.4f +/- %.4f  %.0f s",
+                    done, m->n_window, value, error, seconds);
+}
+
+static enum exit_code prepare(struct measure *m)
+{
+    const struct options *o = m->o;
+    struct input in = {0};
+    pl_err err;
+    pl_status r;
+    enum exit_code c = input_text(&in, o, false, true);
+
+    if (c == EXIT_DONE)
+        c = session_open(&m->s, o);
+    if (c == EXIT_DONE)
+        c = session_need_words(&m->s, o);
+    if (c != EXIT_DONE)
+        goto done;
+    r = pl_tokenize(m->s.words, in.s, in.len, PL_ADD_SPECIAL, &m->ids, &m->n_id,
+                    &err);
+    if (r != PL_OK) {
+        c = report(o, r, &err);
+        goto done;
+    }
+    m->bos =
+        pl_tokenizer_adds_bos(m->s.words) ? pl_tokenizer_bos(m->s.words) : -1;
+    m->window = o->pl.n_ctx > 0 ? o->pl.n_ctx : WINDOW;
+    m->n_window = m->n_id / m->window;
+    if (m->window < 4) {
+        c = complain(o->command, EXIT_USAGE,
+                     "-c %" PRId64 ": a window needs 4 tokens or more",
+                     m->window);
+        goto done;
+    }
+    if (m->n_window == 0) {
+        c = complain(o->command, EXIT_FAILED,
+                     "the text has %" PRId64 " tokens, a window %" PRId64
+                     "; give a longer text or a smaller -c",
+                     m->n_id, m->window);
+        goto done;
+    }
+    if (o->n_chunks >= 0 && o->n_chunks < m->n_window)
+        m->n_window = o->n_chunks;
+    m->s.pl.n_ctx = m->window;
+    m->s.pl.n_out = ROWS;
+    m->logits = malloc(ROWS * (size_t)m->s.n_vocab * sizeof(*m->logits));
+    c = m->logits != NULL ? session_load(&m->s, o)
+                          : complain(o->command, EXIT_FAILED,
+                                     "no memory for %d rows of logits", ROWS);
+done:
+    input_free(&in);
+    return c;
+}
+
+enum exit_code cmd_perplexity(const struct options *o)
+{
+    struct measure m = {.o = o};
+    enum exit_code c = prepare(&m);
+    int64_t done = 0;
+    double value = 0.0;
+    double error = 0.0;
+    double start = term_seconds();
+    pl_err err;
+
+    if (c == EXIT_DONE)
+        term_interrupts_count(1);
+    while (c == EXIT_DONE && done < m.n_window) {
+        pl_status r = measure_window(&m, done, &err);
+
+        if (r != PL_OK) {
+            term_progress_end(&m.s.progress);
+            c = report(o, r, &err);
+            break;
+        }
+        done++;
+        show(&m, done, term_seconds() - start);
+    }
+    term_progress_end(&m.s.progress);
+    if (done > 0) {
+        value = perplexity(&m, &error);
+        printf("perplexity: %.4f +/- %.4f (%" PRId64 " windows of %" PRId64
+               ")\n",
+               value, error, done, m.window);
+        fprintf(stderr, "%.1f tokens/s\n",
+                (double)(done * m.window) / (term_seconds() - start));
+        if (c == EXIT_DONE)
+            c = finish_out(o);
+    }
+    session_close(&m.s);
+    free(m.logits);
+    free(m.ids);
+    return c;
+}

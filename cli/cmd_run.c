@@ -1,0 +1,376 @@
+/* plait run: writes on from a prompt, or keeps a conversation line by line.
+ *
+ * Standard output carries the text alone: the prompt, then what the model
+ * writes, piece by piece as it comes. Templates are not applied. */
+#include "cmd.h"
+#include "input.h"
+#include "session.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+/* Why the model stopped writing. */
+enum stop { STOP_END, STOP_LENGTH, STOP_FULL, STOP_INTERRUPTED, STOP_FAILED };
+
+struct run {
+    const struct options *o;
+    struct session s;
+    struct input prompt;
+    pl_sampling sampling; /* o's, and what only the model could tell */
+    int32_t *bias_id;     /* owned */
+    float *bias;          /* owned */
+    pl_sampler *sampler;
+    pl_detokenizer *text;
+    float *logits;   /* [n_vocab] after the last token; owned */
+    int32_t pending; /* sampled, not yet in the sequence; or -1 */
+    char last;       /* last byte written */
+    int64_t n_prompt, n_written;
+    int64_t n_refused; /* tokens of a text that the context cannot take */
+    double prompt_s, written_s;
+    pl_err err;
+    pl_status status; /* of STOP_FAILED */
+};
+
+/* ---- preparation -------------------------------------------------------- */
+
+/* The biases of the command line, and with --ignore-eos all tokens that end a
+ * text forbidden. */
+static enum exit_code set_biases(struct run *r)
+{
+    const pl_sampling *given = &r->o->sampling;
+    size_t n = (size_t)given->n_bias;
+    size_t cap = n + (r->o->ignore_eos ? (size_t)r->s.n_vocab : 0) + 1;
+
+    r->sampling = *given;
+    r->bias_id = malloc(cap * sizeof(*r->bias_id));
+    r->bias = malloc(cap * sizeof(*r->bias));
+    if (r->bias_id == NULL || r->bias == NULL)
+        return complain(CMD_RUN, EXIT_FAILED, "no memory for %zu biases", cap);
+    for (size_t i = 0; i < n; i++) {
+        r->bias_id[i] = given->bias_id[i];
+        r->bias[i] = given->bias[i];
+    }
+    for (int64_t id = 0; r->o->ignore_eos && id < r->s.n_vocab; id++) {
+        if (pl_token_ends(r->s.words, (int32_t)id)) {
+            r->bias_id[n] = (int32_t)id;
+            r->bias[n++] = -INFINITY;
+        }
+    }
+    r->sampling.bias_id = r->bias_id;
+    r->sampling.bias = r->bias;
+    r->sampling.n_bias = (int)n;
+    return EXIT_DONE;
+}
+
+static enum exit_code prepare(struct run *r)
+{
+    const struct options *o = r->o;
+    enum exit_code c = session_open(&r->s, o);
+    pl_status s;
+
+    if (c == EXIT_DONE)
+        c = session_need_words(&r->s, o);
+    if (c == EXIT_DONE)
+        c = set_biases(r);
+    if (c != EXIT_DONE)
+        return c;
+    r->s.pl.n_out = 1;
+    c = session_load(&r->s, o);
+    if (c != EXIT_DONE)
+        return c;
+    if (o->random_seed) {
+        uint32_t seed = (uint32_t)getpid();
+
+        /* Without entropy any number does: it is printed. */
+        (void)!getrandom(&seed, sizeof(seed), GRND_NONBLOCK);
+        r->sampling.seed = seed;
+    }
+    if (r->sampling.penalty_last_n < 0)
+        r->sampling.penalty_last_n = (int)r->s.n_ctx;
+    s = pl_sampler_create(&r->sampler, &r->sampling, r->s.n_vocab, &r->err);
+    if (s == PL_OK)
+        s = pl_detokenizer_create(&r->text, r->s.words, o->show_special,
+                                  &r->err);
+    if (s != PL_OK)
+        return report(o, s, &r->err);
+    r->logits = malloc((size_t)r->s.n_vocab * sizeof(*r->logits));
+    if (r->logits == NULL)
+        return complain(CMD_RUN, EXIT_FAILED,
+                        "no memory for the logits of %" PRId64 " tokens",
+                        r->s.n_vocab);
+    return EXIT_DONE;
+}
+
+static void run_free(struct run *r)
+{
+    free(r->logits);
+    pl_detokenizer_free(r->text);
+    pl_sampler_free(r->sampler);
+    free(r->bias);
+    free(r->bias_id);
+    session_close(&r->s);
+    input_free(&r->prompt);
+}
+
+/* ---- text --------------------------------------------------------------- */
+
+static void say(struct run *r, const char *text)
+{
+    size_t len = strlen(text);
+
+    if (len == 0)
+        return;
+    write_out(NULL, text, len);
+    r->last = text[len - 1];
+}
+
+/* Adds a text to the sequence: its tokens, after the pending one. The text is
+ * printed if `show`. */
+static enum stop add_text(struct run *r, const char *text, size_t len,
+                          int flags, bool show)
+{
+    int32_t *ids = NULL;
+    int64_t n = 0;
+    const int had_pending = r->pending >= 0;
+    int64_t held = pl_seq_length(r->s.engine, 0);
+    double start = term_seconds();
+
+    r->status = pl_tokenize(r->s.words, text, len, flags, &ids, &n, &r->err);
+    if (r->status != PL_OK)
+        return STOP_FAILED;
+    if (had_pending) {
+        int32_t *more = realloc(ids, ((size_t)n + 1) * sizeof(*ids));
+
+        if (more == NULL) {
+            free(ids);
+            r->status = PL_NO_MEMORY;
+            snprintf(r->err.message, sizeof(r->err.message),
+                     "no memory for %" PRId64 " tokens", n + 1);
+            return STOP_FAILED;
+        }
+        ids = more;
+        memmove(ids + 1, ids, (size_t)n * sizeof(*ids));
+        ids[0] = r->pending;
+    }
+    n += had_pending;
+    if (held + n > r->s.n_ctx) {
+        free(ids);
+        r->n_refused = n;
+        return STOP_FULL;
+    }
+    for (int64_t i = had_pending; i < n; i++) {
+        const char *piece = pl_detokenize(r->text, ids[i]);
+
+        if (show)
+            say(r, piece);
+        pl_sampler_accept(r->sampler, ids[i]);
+    }
+    flush_out();
+    r->pending = -1;
+    r->status =
+        session_feed(&r->s, ids, n, r->logits, "reading the prompt", &r->err);
+    free(ids);
+    r->n_prompt += pl_seq_length(r->s.engine, 0) - held;
+    r->prompt_s += term_seconds() - start;
+    if (r->status == PL_CANCELLED)
+        return STOP_INTERRUPTED;
+    return r->status == PL_OK ? STOP_END : STOP_FAILED;
+}
+
+/* Samples up to -n tokens. The last one is left pending: whether it has to be
+ * computed is not known yet. */
+static enum stop write_on(struct run *r)
+{
+    const int64_t limit = r->o->n_predict;
+    enum stop stop = STOP_LENGTH;
+    double start = term_seconds();
+
+    for (int64_t n = 0; limit < 0 || n < limit; n++) {
+        if (r->pending >= 0) {
+            if (pl_seq_length(r->s.engine, 0) >= r->s.n_ctx) {
+                stop = STOP_FULL;
+                break;
+            }
+            r->status =
+                session_feed(&r->s, &r->pending, 1, r->logits, NULL, &r->err);
+            if (r->status != PL_OK) {
+                stop =
+                    r->status == PL_CANCELLED ? STOP_INTERRUPTED : STOP_FAILED;
+                break;
+            }
+            r->pending = -1;
+        }
+        if (term_interrupts > 0) {
+            stop = STOP_INTERRUPTED;
+            break;
+        }
+        r->pending = pl_sample(r->sampler, r->logits);
+        if (pl_token_ends(r->s.words, r->pending)) {
+            r->pending = -1;
+            stop = STOP_END;
+            break;
+        }
+        r->n_written++;
+        say(r, pl_detokenize(r->text, r->pending));
+        if (!flush_out()) {
+            stop = STOP_END; /* finish_out tells */
+            break;
+        }
+    }
+    say(r, pl_detokenize_flush(r->text));
+    r->written_s += term_seconds() - start;
+    return stop;
+}
+
+/* ---- the two ways ------------------------------------------------------- */
+
+static enum exit_code failed(struct run *r)
+{
+    return report(r->o, r->status, &r->err);
+}
+
+static void say_full(const struct run *r)
+{
+    complain(CMD_RUN, EXIT_DONE,
+             "the context of %" PRId64 " tokens is full; -c %" PRId64
+             " gives a longer one",
+             r->s.n_ctx, 2 * r->s.n_ctx);
+}
+
+static enum exit_code run_once(struct run *r)
+{
+    enum stop stop =
+        add_text(r, r->prompt.s, r->prompt.len,
+                 PL_ADD_SPECIAL | PL_PARSE_SPECIAL, !r->o->no_display_prompt);
+
+    if (stop == STOP_FULL)
+        return complain(CMD_RUN, EXIT_FAILED,
+                        "the prompt has %" PRId64
+                        " tokens, the context %" PRId64 "; give -c %" PRId64
+                        " or more",
+                        r->n_refused, r->s.n_ctx, r->n_refused + 1);
+    if (stop == STOP_END && r->n_prompt == 0)
+        return complain(CMD_RUN, EXIT_USAGE,
+                        "the prompt has no token to begin with; give -p a "
+                        "word");
+    if (stop == STOP_END)
+        stop = write_on(r);
+    if (isatty(1) && r->last != '\n')
+        say(r, "\n");
+    if (stop == STOP_FAILED)
+        return failed(r);
+    if (stop == STOP_FULL)
+        say_full(r);
+    return stop == STOP_INTERRUPTED ? EXIT_INTERRUPTED : EXIT_DONE;
+}
+
+/* A line of standard input with its newline; false at its end, or when Ctrl-C
+ * came for the second time. */
+static bool next_line(char **line, size_t *cap, ssize_t *len)
+{
+    for (;;) {
+        if (isatty(0) && isatty(2))
+            fputs("> ", stderr);
+        *len = getline(line, cap, stdin);
+        if (*len >= 0)
+            return true;
+        if (errno != EINTR || !ferror(stdin) || term_interrupts > 1)
+            return false;
+        clearerr(stdin);
+        fputs("\nCtrl-C again, or Ctrl-D, ends.\n", stderr);
+    }
+}
+
+static enum exit_code run_conversation(struct run *r)
+{
+    enum exit_code c = EXIT_DONE;
+    char *line = NULL;
+    size_t cap = 0;
+    ssize_t len = 0;
+    int flags = PL_ADD_SPECIAL | PL_PARSE_SPECIAL;
+    bool prompt = r->prompt.s != NULL;
+
+    for (;;) {
+        enum stop stop;
+
+        if (prompt) {
+            stop = add_text(r, r->prompt.s, r->prompt.len, flags,
+                            !r->o->no_display_prompt);
+            prompt = false;
+        } else {
+            if (!next_line(&line, &cap, &len))
+                break;
+            term_interrupts_reset();
+            stop = add_text(r, line, (size_t)len, flags, false);
+        }
+        flags = PL_PARSE_SPECIAL;
+        if (stop == STOP_END && pl_seq_length(r->s.engine, 0) > 0)
+            stop = write_on(r);
+        if (r->last != '\n' && r->last != '\0')
+            say(r, "\n"); /* a turn is lines */
+        if (!flush_out())
+            break;
+        if (stop == STOP_FULL)
+            say_full(r);
+        if (stop == STOP_FAILED)
+            c = failed(r);
+        if (stop == STOP_FULL || stop == STOP_FAILED || term_interrupts > 1)
+            break;
+    }
+    free(line);
+    return c == EXIT_DONE && term_interrupts > 1 ? EXIT_INTERRUPTED : c;
+}
+
+static void summary(const struct run *r)
+{
+    char plan[400] = "";
+
+    pl_plan_summary(pl_engine_plan(r->s.engine), plan, sizeof(plan));
+    fprintf(stderr, "\nprompt      %6" PRId64 " tokens %9.1f tokens/s\n",
+            r->n_prompt,
+            r->prompt_s > 0.0 ? (double)r->n_prompt / r->prompt_s : 0.0);
+    fprintf(stderr, "generation  %6" PRId64 " tokens %9.1f tokens/s\n",
+            r->n_written,
+            r->written_s > 0.0 ? (double)r->n_written / r->written_s : 0.0);
+    if (r->sampling.temperature > 0.0f)
+        fprintf(stderr, "seed        %" PRIu64 "\n", r->sampling.seed);
+    fprintf(stderr, "plan        %s\n", plan);
+}
+
+enum exit_code cmd_run(const struct options *o)
+{
+    struct run r = {.o = o, .pending = -1};
+    enum exit_code c = EXIT_DONE;
+    enum exit_code written;
+
+    if (o->prompt == NULL && o->file == NULL && !o->interactive)
+        return complain(CMD_RUN, EXIT_USAGE,
+                        "no prompt; give -p TEXT, -f FILE, -p - for standard "
+                        "input, or -i for a conversation");
+    if (o->interactive && ((o->prompt != NULL && strcmp(o->prompt, "-") == 0) ||
+                           (o->file != NULL && strcmp(o->file, "-") == 0)))
+        return complain(CMD_RUN, EXIT_USAGE,
+                        "-i reads its lines from standard input; give the "
+                        "prompt itself, or a file");
+    if (o->prompt != NULL || o->file != NULL)
+        c = input_text(&r.prompt, o, false, true);
+    if (c == EXIT_DONE)
+        c = prepare(&r);
+    if (c == EXIT_DONE) {
+        term_interrupts_count(o->interactive ? 2 : 1);
+        c = o->interactive ? run_conversation(&r) : run_once(&r);
+        written = finish_out(o);
+        if (c == EXIT_DONE || c == EXIT_INTERRUPTED)
+            summary(&r);
+        if (c == EXIT_DONE)
+            c = written;
+    }
+    run_free(&r);
+    return c;
+}

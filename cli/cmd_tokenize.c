@@ -1,0 +1,83 @@
+/* plait tokenize: text to ids. One line a token, its id and the text that it
+ * completes, so that the pieces join to the text; or the ids alone. Takes any
+ * GGUF file with a vocabulary. */
+#include "cmd.h"
+#include "input.h"
+#include "session.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* In quotes and on one line: \n, \r, \t, \', \\, \xHH for other controls. */
+static void print_quoted(const char *s)
+{
+    static const char plain[] = "\n\r\t'\\";
+    static const char letter[] = "nrt'\\";
+
+    for (; *s != '\0'; s++) {
+        const char *p = strchr(plain, *s);
+
+        if (p != NULL)
+            printf("\\%c", letter[p - plain]);
+        else if ((unsigned char)*s < 0x20 || *s == 0x7f)
+            printf("\\x%02x", (unsigned char)*s);
+        else
+            putchar(*s);
+    }
+}
+
+static pl_status print_pieces(const pl_tokenizer *t, const int32_t *ids,
+                              int64_t n, pl_err *err)
+{
+    pl_detokenizer *d = NULL;
+    pl_status r = pl_detokenizer_create(&d, t, true, err);
+
+    for (int64_t i = 0; i < n && r == PL_OK; i++) {
+        printf("%" PRId32 " '", ids[i]);
+        print_quoted(pl_detokenize(d, ids[i]));
+        if (i == n - 1)
+            print_quoted(pl_detokenize_flush(d));
+        puts("'");
+    }
+    pl_detokenizer_free(d);
+    return r;
+}
+
+enum exit_code cmd_tokenize(const struct options *o)
+{
+    pl_tokenizer *t = NULL;
+    struct input in = {0};
+    int32_t *ids = NULL;
+    int64_t n = 0;
+    pl_err err;
+    pl_status r;
+    enum exit_code c;
+
+    if (o->model == NULL)
+        return complain(o->command, EXIT_USAGE,
+                        "no model; give a GGUF file with -m FILE");
+    r = pl_tokenizer_open(&t, o->model, &err);
+    if (r != PL_OK)
+        return report(o, r, &err);
+    c = input_text(&in, o, true, false);
+    if (c != EXIT_DONE)
+        goto done;
+    r = pl_tokenize(t, in.s, in.len,
+                    o->no_special ? 0 : PL_ADD_SPECIAL | PL_PARSE_SPECIAL, &ids,
+                    &n, &err);
+    if (r == PL_OK && o->ids_only) {
+        for (int64_t i = 0; i < n; i++)
+            printf("%s%" PRId32, i > 0 ? " " : "", ids[i]);
+        putchar('\n');
+    } else if (r == PL_OK) {
+        r = print_pieces(t, ids, n, &err);
+    }
+    c = r == PL_OK ? finish_out(o) : report(o, r, &err);
+done:
+    free(ids);
+    input_free(&in);
+    pl_tokenizer_free(t);
+    return c;
+}

@@ -1,0 +1,203 @@
+/* Options that are none of ours: those of llama.cpp, refused by name with what
+ * to use instead, and slips of the finger, answered with the nearest name.
+ *
+ * The list is of names only, from the options llama.cpp's tools document. */
+#include "option_table.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* names split by blanks; what to do instead */
+static const struct {
+    const char *names;
+    const char *instead;
+} foreign[] = {
+    {"-ncmoe --n-cpu-moe -cmoe --cpu-moe -ot --override-tensor",
+     "weights go where -dev and -ts say, each split over all devices"},
+    {"-nkvo --no-kv-offload -kvo --kv-offload",
+     "the cache is where its heads are; the nearest is -dev"},
+    {"-fit --fit -fitt --fit-target -fitc --fit-ctx",
+     "give -c and -dev; `plait plan` tells the bytes before anything loads"},
+    {"-mg --main-gpu", "no device is special; the nearest is -ts"},
+    {"-tb --threads-batch", "prompt and generation use the same; -t"},
+    {"-C --cpu-mask -Cr --cpu-range --cpu-strict -Cb --cpu-mask-batch -Crb "
+     "--cpu-range-batch --cpu-strict-batch",
+     "name the cores in -dev, like cpu:0-3"},
+    {"--numa", "-dev cpu makes one device of each NUMA node"},
+    {"--prio --prio-batch", "the nearest is nice(1)"},
+    {"--poll --poll-batch", "threads spin, then yield; the nearest is -t"},
+    {"-fa --flash-attn", "attention always works that way; leave it out"},
+    {"--mlock --mmap --no-mmap -dio --direct-io -ndio --no-direct-io -lm "
+     "--load-mode",
+     "weights are read once into the devices' memory; leave it out"},
+    {"--repack --no-repack -nr --no-host --op-offload --no-op-offload",
+     "weights are always repacked at load; leave it out"},
+    {"--swa-full -dt --defrag-thold -kvu --kv-unified",
+     "the cache is paged; the nearest is -c"},
+    {"--keep --context-shift --no-context-shift -ctxcp",
+     "a full context ends the text; the nearest is -c"},
+    {"-np --parallel -ns --sequences -cb --cont-batching",
+     "a command works on one sequence; leave it out"},
+    {"--list-devices", "use `plait devices`"},
+    {"--rpc", "devices are this machine's; the nearest is -dev"},
+    {"-mu --model-url -hf -hfr --hf-repo -hff --hf-file -hft --hf-token -dr "
+     "--docker-repo --offline -cl --cache-list",
+     "nothing is downloaded; give a file with -m"},
+    {"-md --model-draft --draft --draft-max --draft-min -devd -ngld -cd -ctkd "
+     "-ctvd --cache-type-k-draft --cache-type-v-draft",
+     "there is no draft model; the nearest is -m"},
+    {"--lora --lora-scaled --control-vector --control-vector-scaled "
+     "--control-vector-layer-range",
+     "weights are used as they are in the file; the nearest is -m"},
+    {"--rope-scaling --rope-scale --rope-freq-base --rope-freq-scale "
+     "--yarn-orig-ctx --yarn-ext-factor --yarn-attn-factor --yarn-beta-slow "
+     "--yarn-beta-fast --override-kv",
+     "the file's own values are used; `plait inspect` shows them"},
+    {"--check-tensors", "the nearest is `plait inspect`"},
+    {"-bf --binary-file", "use -f, which takes a file as it is"},
+    {"-e --escape", "it is the default; --no-escape turns it off"},
+    {"-sys --system-prompt -sysf --system-prompt-file -cnv --conversation "
+     "-no-cnv --no-conversation -st --single-turn --jinja --no-jinja "
+     "--chat-template --chat-template-file --chat-template-kwargs "
+     "--reasoning-format --reasoning-budget",
+     "text is taken without a template; the nearest are -p and -i"},
+    {"-if --interactive-first", "use -i without -p"},
+    {"-r --reverse-prompt -mli --multiline-input --in-prefix --in-suffix "
+     "--in-prefix-bos",
+     "-i takes lines as they are; the nearest is -n, tokens a turn"},
+    {"--samplers --sampler-seq --sampling-seq -bs --backend-sampling",
+     "the order is fixed; `plait run --help` lists it"},
+    {"--top-nsigma --top-n-sigma", "the nearest is --min-p"},
+    {"--xtc-probability --xtc-threshold --mirostat --mirostat-lr "
+     "--mirostat-ent --dynatemp-range --dynatemp-exp --adaptive-target "
+     "--adaptive-decay",
+     "the nearest are --temp and --top-p"},
+    {"--dry-multiplier --dry-base --dry-allowed-length --dry-penalty-last-n "
+     "--dry-sequence-breaker",
+     "the nearest is --repeat-penalty"},
+    {"--grammar --grammar-file -j --json-schema -jf --json-schema-file",
+     "nothing constrains the text; the nearest is --logit-bias"},
+    {"--prompt-cache --prompt-cache-all --prompt-cache-ro",
+     "a prompt is computed each time; the nearest is -f"},
+    {"--verbose-prompt", "use `plait tokenize`"},
+    {"-lv --verbosity --log-verbosity --log-verbose --log-file --log-colors "
+     "--log-disable --log-prefix --log-timestamps",
+     "the nearest is -v; messages go to standard error"},
+    {"--perf --no-perf --show-timings --no-show-timings",
+     "speeds come at the end, on standard error; leave it out"},
+    {"--warmup --no-warmup", "there is none; leave it out"},
+    {"-co --color --simple-io --display-prompt",
+     "the nearest is --no-display-prompt"},
+    {"--ppl-stride --ppl-output-type --hellaswag --winogrande "
+     "--multiple-choice --kl-divergence --all-logits --save-all-logits",
+     "perplexity is measured over windows of -c tokens; the nearest is "
+     "--chunks"},
+    {"--stdin", "use -p -, or redirect"},
+    {"--usage", "use --help"},
+    {"--license --completion-bash", "the nearest is `plait --help`"},
+};
+
+/* The row of `foreign` that lists `name`, or -1. */
+static int find_foreign(const char *name)
+{
+    size_t len = strlen(name);
+
+    for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++) {
+        const char *s = foreign[i].names;
+
+        while (*s != '\0') {
+            size_t n = strcspn(s, " ");
+
+            if (n == len && memcmp(s, name, n) == 0)
+                return (int)i;
+            s += n + (s[n] == ' ');
+        }
+    }
+    return -1;
+}
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* Letters to insert, drop, replace or swap with their neighbour: the optimal
+ * string alignment distance (Damerau 1964), by three rows of its matrix. */
+static int distance(const char *a, const char *b)
+{
+    enum { MAX = 32 };
+    int row[3][MAX + 1] = {0};
+    int n_a = (int)strlen(a);
+    int n_b = (int)strlen(b);
+
+    if (n_a > MAX || n_b > MAX)
+        return MAX;
+    for (int k = 0; k <= n_b; k++)
+        row[0][k] = k;
+    for (int i = 1; i <= n_a; i++) {
+        int *now = row[i % 3];
+        const int *up = row[(i + 2) % 3];
+        const int *upper = row[(i + 1) % 3];
+
+        now[0] = i;
+        for (int k = 1; k <= n_b; k++) {
+            now[k] = least(up[k - 1] + (a[i - 1] != b[k - 1]),
+                           least(up[k], now[k - 1]) + 1);
+            if (i > 1 && k > 1 && a[i - 1] == b[k - 2] && a[i - 2] == b[k - 1])
+                now[k] = least(now[k], upper[k - 2] + 1);
+        }
+    }
+    return row[n_a % 3][n_b];
+}
+
+/* The name of an option of `command` that a slip of the finger away is `name`,
+ * or NULL. */
+static const char *nearest(enum command command, const char *name)
+{
+    const char *best = NULL;
+    int found = (int)strlen(name) / 4 + 2; /* further off is no slip */
+
+    for (int i = 0; i < n_option_row; i++) {
+        for (int k = 0; k < 3; k++) {
+            const char *s = option_table[i].name[k];
+            int d;
+
+            if (s == NULL || !(option_table[i].commands & (1u << command)))
+                continue;
+            d = distance(name, s);
+            if (d < found) {
+                found = d;
+                best = s;
+            }
+        }
+    }
+    return best;
+}
+
+enum exit_code option_refuse(enum command command, const char *name)
+{
+    const struct option_row *row = option_find(name);
+    int f = find_foreign(name);
+    const char *near = nearest(command, name);
+
+    if (row != NULL) {
+        int c = 0;
+
+        while (!(row->commands & (1u << c)))
+            c++;
+        return complain(command, EXIT_USAGE,
+                        "%s is an option of `plait %s`; `plait %s --help` "
+                        "lists those of this command",
+                        name, command_name(c), command_name(command));
+    }
+    if (f >= 0)
+        return complain(command, EXIT_USAGE,
+                        "%s of llama.cpp is not an option here: %s", name,
+                        foreign[f].instead);
+    if (near != NULL)
+        return complain(command, EXIT_USAGE,
+                        "there is no option %s; did you mean %s?", name, near);
+    return complain(command, EXIT_USAGE,
+                    "there is no option %s; `plait %s --help` lists them all",
+                    name, command_name(command));
+}

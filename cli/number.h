@@ -1,0 +1,26 @@
+/* Numbers and lists of numbers as people type them, read strictly: the whole
+ * text counts, nothing is skipped, nothing overflows silently. */
+#ifndef CLI_NUMBER_H
+#define CLI_NUMBER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Decimal digits, a minus sign allowed. */
+bool number_int64(const char *s, int64_t *out);
+bool number_uint64(const char *s, uint64_t *out);
+/* Decimal, with point and exponent; "inf" too, never NaN. */
+bool number_double(const char *s, double *out);
+
+/* At most `max` numbers >= 0 with commas or slashes between; how many there
+ * are, or -1. */
+int number_shares(const char *s, double *out, int max);
+
+/* Token ids, decimal, commas or white space between. *ids is malloc'ed. On
+ * failure *bad is the offset of the first word that is none, or -1 when memory
+ * ran out, and *ids is NULL. */
+bool number_ids(const char *s, size_t len, int32_t **ids, int64_t *n,
+                int64_t *bad);
+
+#endif

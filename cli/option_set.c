@@ -1,0 +1,211 @@
+/* What the rows of the table do with a value: check it, store it. */
+#include "option_set.h"
+#include "number.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static void *field(struct options *o, const struct option_row *row)
+{
+    return (char *)o + row->offset;
+}
+
+bool option_set_flag(struct options *o, const struct option_row *row,
+                     const char *value, char want[static OPTION_WANT])
+{
+    (void)value;
+    (void)want;
+    *(bool *)field(o, row) = true;
+    return true;
+}
+
+bool option_set_text(struct options *o, const struct option_row *row,
+                     const char *value, char want[static OPTION_WANT])
+{
+    if (value[0] == '\0') {
+        snprintf(want, OPTION_WANT, "a %s that is not empty", row->arg);
+        return false;
+    }
+    *(const char **)field(o, row) = value;
+    return true;
+}
+
+/* An empty prompt means something. */
+bool option_set_prompt(struct options *o, const struct option_row *row,
+                       const char *value, char want[static OPTION_WANT])
+{
+    (void)want;
+    *(const char **)field(o, row) = value;
+    return true;
+}
+
+static bool whole(const struct option_row *row, const char *value, int64_t *v,
+                  char want[static OPTION_WANT])
+{
+    if (number_int64(value, v) && (double)*v >= row->lo &&
+        (double)*v <= row->hi)
+        return true;
+    snprintf(want, OPTION_WANT, "a whole number from %.0f to %.0f", row->lo,
+             row->hi);
+    return false;
+}
+
+bool option_set_int(struct options *o, const struct option_row *row,
+                    const char *value, char want[static OPTION_WANT])
+{
+    int64_t v;
+
+    if (!whole(row, value, &v, want))
+        return false;
+    *(int *)field(o, row) = (int)v;
+    return true;
+}
+
+bool option_set_int64(struct options *o, const struct option_row *row,
+                      const char *value, char want[static OPTION_WANT])
+{
+    return whole(row, value, field(o, row), want);
+}
+
+bool option_set_uint64(struct options *o, const struct option_row *row,
+                       const char *value, char want[static OPTION_WANT])
+{
+    snprintf(want, OPTION_WANT, "a whole number, 0 or more, below 2^64");
+    return number_uint64(value, field(o, row));
+}
+
+bool option_set_float(struct options *o, const struct option_row *row,
+                      const char *value, char want[static OPTION_WANT])
+{
+    double v;
+
+    if (number_double(value, &v) && isfinite(v) && v >= row->lo &&
+        v <= row->hi) {
+        *(float *)field(o, row) = (float)v;
+        return true;
+    }
+    if (row->hi >= 1e9)
+        snprintf(want, OPTION_WANT, "a number, %g or more", row->lo);
+    else
+        snprintf(want, OPTION_WANT, "a number from %g to %g", row->lo, row->hi);
+    return false;
+}
+
+bool option_set_seed(struct options *o, const struct option_row *row,
+                     const char *value, char want[static OPTION_WANT])
+{
+    o->random_seed = strcmp(value, "-1") == 0;
+    if (o->random_seed || number_uint64(value, field(o, row)))
+        return true;
+    snprintf(want, OPTION_WANT, "a whole number, 0 or more, or -1 for any");
+    return false;
+}
+
+bool option_set_shares(struct options *o, const struct option_row *row,
+                       const char *value, char want[static OPTION_WANT])
+{
+    double sum = 0.0;
+    int n = number_shares(value, o->split, PL_MAX_RANKS);
+
+    (void)row;
+    for (int i = 0; i < n; i++)
+        sum += o->split[i];
+    o->pl.tensor_split = o->split;
+    o->pl.n_tensor_split = n;
+    snprintf(want, OPTION_WANT,
+             "shares, one a device, at most %d, not all 0, like 3,1",
+             PL_MAX_RANKS);
+    return n > 0 && sum > 0.0 && isfinite(sum);
+}
+
+bool option_set_split_mode(struct options *o, const struct option_row *row,
+                           const char *value, char want[static OPTION_WANT])
+{
+    (void)row;
+    snprintf(want, OPTION_WANT,
+             "tensor, the mode there is: every matrix over all devices");
+    if (strcmp(value, "row") == 0)
+        complain(o->command, EXIT_DONE,
+                 "-sm row is taken as tensor: matrices are split by rows or "
+                 "by columns, whichever needs fewer messages");
+    return strcmp(value, "tensor") == 0 || strcmp(value, "row") == 0;
+}
+
+bool option_set_gpu_layers(struct options *o, const struct option_row *row,
+                           const char *value, char want[static OPTION_WANT])
+{
+    int64_t v = 1;
+
+    (void)row;
+    snprintf(want, OPTION_WANT, "a whole number, auto or all");
+    if (strcmp(value, "auto") != 0 && strcmp(value, "all") != 0 &&
+        !(number_int64(value, &v) && v >= -1))
+        return false;
+    if (v != 0)
+        complain(o->command, EXIT_DONE,
+                 "-ngl %s changes nothing: all layers are on the devices that "
+                 "-dev names",
+                 value);
+    return true;
+}
+
+bool option_set_cache_format(struct options *o, const struct option_row *row,
+                             const char *value, char want[static OPTION_WANT])
+{
+    static const struct {
+        const char *name;
+        pl_format format;
+    } formats[] = {
+        {"f16", PL_F16}, {"f32", PL_F32}, {"bf16", PL_BF16}, {"q8_0", PL_Q8_0}};
+
+    snprintf(want, OPTION_WANT, "f16, f32, bf16 or q8_0");
+    for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++) {
+        if (strcasecmp(value, formats[i].name) != 0)
+            continue;
+        if (!o->pl.cache_set)
+            o->pl.cache_k = o->pl.cache_v = PL_F16;
+        o->pl.cache_set = true;
+        *(pl_format *)field(o, row) = formats[i].format;
+        return true;
+    }
+    return false;
+}
+
+/* ID+VALUE or ID-VALUE. */
+bool option_set_bias(struct options *o, const struct option_row *row,
+                     const char *value, char want[static OPTION_WANT])
+{
+    pl_sampling *s = &o->sampling;
+    char word[16] = "";
+    size_t len = strspn(value, "0123456789");
+    int64_t id;
+    double v;
+    int32_t *ids;
+    float *bias;
+
+    (void)row;
+    snprintf(want, OPTION_WANT, "ID+VALUE or ID-VALUE, like 15043-2.5");
+    if (len == 0 || len >= sizeof(word) ||
+        (value[len] != '+' && value[len] != '-'))
+        return false;
+    memcpy(word, value, len);
+    if (!number_int64(word, &id) || id > INT32_MAX ||
+        !number_double(value + len, &v) || v == INFINITY)
+        return false;
+    snprintf(want, OPTION_WANT, "fewer of these: memory ran out");
+    ids =
+        realloc((int32_t *)s->bias_id, ((size_t)s->n_bias + 1) * sizeof(*ids));
+    if (ids == NULL)
+        return false;
+    s->bias_id = ids;
+    bias = realloc((float *)s->bias, ((size_t)s->n_bias + 1) * sizeof(*bias));
+    if (bias == NULL)
+        return false;
+    s->bias = bias;
+    ids[s->n_bias] = (int32_t)id;
+    bias[s->n_bias++] = (float)v;
+    return true;
+}

@@ -1,0 +1,21 @@
+/* The setters that rows of the table name, one a kind of value. */
+#ifndef CLI_OPTION_SET_H
+#define CLI_OPTION_SET_H
+
+#include "option_table.h"
+
+option_set_fn option_set_flag;
+option_set_fn option_set_text;
+option_set_fn option_set_prompt;
+option_set_fn option_set_int;
+option_set_fn option_set_int64;
+option_set_fn option_set_uint64;
+option_set_fn option_set_float;
+option_set_fn option_set_seed;
+option_set_fn option_set_shares;
+option_set_fn option_set_split_mode;
+option_set_fn option_set_gpu_layers;
+option_set_fn option_set_cache_format;
+option_set_fn option_set_bias;
+
+#endif

@@ -1,0 +1,163 @@
+/* The table of flags. To add an option is to add a row; rows come in --help's
+ * order. What a row's function does with a value is in option_set.c. */
+#include "option_set.h"
+
+#include <string.h>
+
+enum {
+    RUN = 1 << CMD_RUN,
+    PLAN = 1 << CMD_PLAN,
+    INSPECT = 1 << CMD_INSPECT,
+    DEVICES = 1 << CMD_DEVICES,
+    PERPLEXITY = 1 << CMD_PERPLEXITY,
+    LOGITS = 1 << CMD_LOGITS,
+    TOKENIZE = 1 << CMD_TOKENIZE,
+    PLANNED = RUN | PLAN | PERPLEXITY | LOGITS,
+    ALL = PLANNED | INSPECT | DEVICES | TOKENIZE,
+};
+
+#define AT(member) offsetof(struct options, member)
+#define MANY       INT32_MAX
+#define ANY        1e30
+
+/* clang-format off */
+#define HEADING(text, commands) {{NULL}, NULL, text, commands, NULL, 0, 0, 0}
+
+const struct option_row option_table[] = {
+    HEADING("What to work on", ALL),
+    {{"-m", "--model"}, "FILE",
+     "the model, a GGUF file; of a split one, its first file",
+     PLANNED | TOKENIZE, option_set_text, AT(model), 0, 0},
+    {{"-p", "--prompt"}, "TEXT",
+     "the text, with \\n, \\t, \\\\ and the like; - reads standard input",
+     RUN | PERPLEXITY | TOKENIZE, option_set_prompt, AT(prompt), 0, 0},
+    {{"-f", "--file"}, "FILE",
+     "the text in a file; run and perplexity drop one final newline",
+     RUN | PERPLEXITY | TOKENIZE, option_set_text, AT(file), 0, 0},
+    {{"--no-escape"}, NULL, "take -p as it is, backslashes too",
+     RUN | PERPLEXITY | TOKENIZE, option_set_flag, AT(no_escape), 0, 0},
+    {{"--tokens"}, "IDS",
+     "token ids, decimal, commas or blanks between; @FILE reads "
+     "them from a file", LOGITS, option_set_text, AT(tokens), 0, 0},
+    {{"-o", "--output"}, "FILE",
+     "where the logits go: tokens x vocabulary values, float32, "
+     "little endian", LOGITS, option_set_text, AT(output), 0, 0},
+    {{"--ids"}, NULL, "print the ids alone, on one line",
+     TOKENIZE, option_set_flag, AT(ids_only), 0, 0},
+    {{"--no-special"}, NULL,
+     "add no BOS or EOS, and take <|...|> in the text as text",
+     TOKENIZE, option_set_flag, AT(no_special), 0, 0},
+    {{"--json"}, NULL, "JSON instead of tables",
+     PLAN | INSPECT | DEVICES, option_set_flag, AT(json), 0, 0},
+    {{"--chunks"}, "N", "measure the first N windows only (-1: all)",
+     PERPLEXITY, option_set_int64, AT(n_chunks), -1, MANY},
+
+    HEADING("Generation", RUN),
+    {{"-n", "--predict", "--n-predict"}, "N",
+     "most tokens to write; with -i, a turn (-1: until the text "
+     "ends or the context is full)",
+     RUN, option_set_int64, AT(n_predict), -1, MANY},
+    {{"-i", "--interactive"}, NULL,
+     "keep a conversation: each line of standard input is added to "
+     "the text, as it is, and the model writes on. Ctrl-C stops the "
+     "writing, once more ends", RUN, option_set_flag, AT(interactive), 0, 0},
+    {{"--ignore-eos"}, NULL, "never write a token that ends the text",
+     RUN, option_set_flag, AT(ignore_eos), 0, 0},
+    {{"--no-display-prompt"}, NULL, "print only what the model writes",
+     RUN, option_set_flag, AT(no_display_prompt), 0, 0},
+    {{"-sp", "--special"}, NULL, "print special tokens too",
+     RUN, option_set_flag, AT(show_special), 0, 0},
+
+    HEADING("Sampling, applied in this order", RUN),
+    {{"--repeat-last-n"}, "N",
+     "tokens that penalties look back at (64; 0: no penalties; "
+     "-1: the whole context)",
+     RUN, option_set_int, AT(sampling.penalty_last_n), -1, MANY},
+    {{"--repeat-penalty"}, "X", "divide logits of tokens seen (1: off)",
+     RUN, option_set_float, AT(sampling.repeat_penalty), 0.01, ANY},
+    {{"--frequency-penalty"}, "X", "subtract X times the count seen (0: off)",
+     RUN, option_set_float, AT(sampling.frequency_penalty), -100, 100},
+    {{"--presence-penalty"}, "X", "subtract X from tokens seen (0: off)",
+     RUN, option_set_float, AT(sampling.presence_penalty), -100, 100},
+    {{"-l", "--logit-bias"}, "ID+VALUE",
+     "add to a token's logit; ID-VALUE subtracts, ID-inf forbids; "
+     "may be given again", RUN, option_set_bias, 0, 0, 0},
+    {{"--top-k"}, "N", "keep the N likeliest tokens (40; 0: all)",
+     RUN, option_set_int, AT(sampling.top_k), 0, MANY},
+    {{"--typical", "--typical-p"}, "X", "locally typical sampling (1: off)",
+     RUN, option_set_float, AT(sampling.typical_p), 0, 1},
+    {{"--top-p"}, "X", "keep the likeliest up to this sum (0.95; 1: off)",
+     RUN, option_set_float, AT(sampling.top_p), 0, 1},
+    {{"--min-p"}, "X",
+     "drop what is less likely than X times the best (0.05; 0: off)",
+     RUN, option_set_float, AT(sampling.min_p), 0, 1},
+    {{"--temp", "--temperature"}, "X",
+     "temperature (0.8; 0: always the likeliest token)",
+     RUN, option_set_float, AT(sampling.temperature), 0, ANY},
+    {{"-s", "--seed"}, "N",
+     "seed; one seed gives one text (-1: any, printed at the end)",
+     RUN, option_set_seed, AT(sampling.seed), 0, 0},
+
+    HEADING("Devices and memory", PLANNED),
+    {{"-dev", "--device"}, "LIST",
+     "devices to split over: cpu (one a NUMA node), cpu*N, "
+     "cpu:0-3,cpu:4-7, sim*N, sim:2GiB:16GB/s:10us*2 (cpu)",
+     PLANNED, option_set_text, AT(pl.devices), 0, 0},
+    {{"--device-spec"}, "LIST",
+     "plan for a machine that is not there: gpu:24GiB:1TB/s*4",
+     PLAN, option_set_text, AT(pl.device_spec), 0, 0},
+    {{"-sm", "--split-mode"}, "MODE",
+     "tensor: every matrix is split over all devices; the only one",
+     PLANNED, option_set_split_mode, 0, 0, 0},
+    {{"-ts", "--tensor-split"}, "SHARES",
+     "each device's share, like 3,1 (equal)",
+     PLANNED, option_set_shares, 0, 0, 0},
+    {{"--ranks"}, "R",
+     "equal parts the work is cut into; the bits of the results "
+     "depend on R, not on the devices (one a device, by its share)",
+     PLANNED, option_set_int, AT(pl.n_ranks), 1, PL_MAX_RANKS},
+    {{"-t", "--threads"}, "N",
+     "threads a DEVICE (its cores); llama.cpp's -t is a total",
+     PLANNED, option_set_int, AT(pl.n_threads), 1, 4096},
+    {{"--no-pin"}, NULL, "leave threads where the system puts them",
+     PLANNED, option_set_flag, AT(pl.no_pin), 0, 0},
+    {{"-ngl", "--gpu-layers", "--n-gpu-layers"}, "N",
+     "taken for llama.cpp's sake: all layers are on the devices "
+     "that -dev names", PLANNED, option_set_gpu_layers, 0, 0, 0},
+    {{"-c", "--ctx-size"}, "N",
+     "tokens the cache holds (0: 4096 or the model's context, the "
+     "lesser); perplexity: the window (512); logits: 0 is as many "
+     "as there are", PLANNED, option_set_int64, AT(pl.n_ctx), 0, 1 << 30},
+    {{"-b", "--batch-size"}, "N",
+     "tokens of a prompt handed over at once (as -ub)",
+     PLANNED, option_set_int64, AT(n_batch), 1, MANY},
+    {{"-ub", "--ubatch-size"}, "N", "most tokens computed in a step (512)",
+     PLANNED, option_set_int64, AT(pl.n_ubatch), 1, MANY},
+    {{"-ctk", "--cache-type-k"}, "FORMAT",
+     "keys in the cache: f16, f32, bf16, q8_0 (f16)",
+     PLANNED, option_set_cache_format, AT(pl.cache_k), 0, 0},
+    {{"-ctv", "--cache-type-v"}, "FORMAT", "values in the cache, likewise",
+     PLANNED, option_set_cache_format, AT(pl.cache_v), 0, 0},
+    {{"--sim-seed"}, "N", "order in which sim devices take turns (0)",
+     PLANNED, option_set_uint64, AT(pl.sim_seed), 0, 0},
+
+    HEADING("Other", ALL),
+    {{"-v", "--verbose"}, NULL, "say what is done, on standard error",
+     ALL, option_set_flag, AT(verbose), 0, 0},
+    {{"-h", "--help"}, NULL, "this text", ALL, option_set_flag, AT(help), 0, 0},
+};
+/* clang-format on */
+const int n_option_row = sizeof(option_table) / sizeof(option_table[0]);
+
+const struct option_row *option_find(const char *name)
+{
+    for (int i = 0; i < n_option_row; i++) {
+        for (int k = 0; k < 3; k++) {
+            const char *s = option_table[i].name[k];
+
+            if (s != NULL && strcmp(s, name) == 0)
+                return &option_table[i];
+        }
+    }
+    return NULL;
+}

@@ -1,0 +1,37 @@
+/* One row a flag. A row is read by the parser (options.c), by --help and by
+ * whoever looks for the nearest name to a wrong one (foreign.c). */
+#ifndef CLI_OPTION_TABLE_H
+#define CLI_OPTION_TABLE_H
+
+#include "options.h"
+
+struct option_row;
+
+enum { OPTION_WANT = 200 };
+
+/* Stores `value` (NULL for flags without one). If that cannot be, false, and
+ * `want` says what would be right: "a whole number from 1 to 64". */
+typedef bool option_set_fn(struct options *o, const struct option_row *row,
+                           const char *value, char want[static OPTION_WANT]);
+
+struct option_row {
+    const char *name[3]; /* short, long, an alias; a heading has none */
+    const char *arg;     /* what --help calls the value; NULL: takes none */
+    const char *help;    /* a heading: its text */
+    unsigned commands;   /* bit 1 << enum command */
+    option_set_fn *set;
+    size_t offset; /* of the field in struct options */
+    double lo, hi; /* range of a number */
+};
+
+extern const struct option_row option_table[];
+extern const int n_option_row;
+
+/* The row of a name among the options of any command, or NULL. */
+const struct option_row *option_find(const char *name);
+
+/* Says on standard error that `name` is no option of `command`, and which one
+ * comes nearest. Always EXIT_USAGE. */
+enum exit_code option_refuse(enum command command, const char *name);
+
+#endif

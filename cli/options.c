@@ -1,0 +1,162 @@
+/* Reads the words after a command by the rows of option_table.c.
+ *
+ * An option that takes a value takes the next word, whatever it looks like
+ * (`-n -1`, `-p -`); `--name=value` is the same. No bundling of letters: many
+ * of llama.cpp's names are letters after one dash. */
+#include "option_table.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    const char *name, *args;
+} commands[] = {
+#define COMMAND_ROW(upper, lower, text, args) [CMD_##upper] = {#lower, args},
+    COMMAND_MAP(COMMAND_ROW)
+#undef COMMAND_ROW
+};
+
+const char *command_name(enum command command)
+{
+    return commands[command].name;
+}
+
+enum exit_code complain(enum command command, enum exit_code code,
+                        const char *fmt, ...)
+{
+    va_list ap;
+
+    fprintf(stderr, "plait %s: ", command_name(command));
+    va_start(ap, fmt);
+    vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    fputc('\n', stderr);
+    return code;
+}
+
+static void set_defaults(struct options *o, enum command command)
+{
+    const char *cpu = getenv("PLAIT_CPU");
+
+    memset(o, 0, sizeof(*o));
+    o->command = command;
+    o->n_predict = -1;
+    o->n_chunks = -1;
+    o->random_seed = true;
+    pl_sampling_defaults(&o->sampling);
+    if (cpu != NULL && cpu[0] != '\0')
+        o->pl.cpu = cpu;
+}
+
+/* argv[*i] begins with '-'; *i moves past its value. */
+static enum exit_code take_option(struct options *o, int argc, char **argv,
+                                  int *i)
+{
+    const char *word = argv[*i];
+    const char *equals = strncmp(word, "--", 2) == 0 ? strchr(word, '=') : NULL;
+    const char *value = NULL;
+    const struct option_row *row;
+    char name[64];
+    char want[OPTION_WANT] = "";
+
+    snprintf(name, sizeof(name), "%.*s",
+             equals != NULL ? (int)(equals - word) : (int)strlen(word), word);
+    row = option_find(name);
+    if (row == NULL || !(row->commands & (1u << o->command)))
+        return option_refuse(o->command, name);
+    if (row->arg == NULL && equals != NULL)
+        return complain(o->command, EXIT_USAGE,
+                        "%s takes no value; leave \"%s\" out", name, equals);
+    if (row->arg != NULL && equals != NULL) {
+        value = equals + 1;
+    } else if (row->arg != NULL) {
+        if (*i + 1 >= argc)
+            return complain(o->command, EXIT_USAGE,
+                            "%s wants a value after it: %s %s", name, name,
+                            row->arg);
+        value = argv[++*i];
+    }
+    if (!row->set(o, row, value, want))
+        return complain(o->command, EXIT_USAGE, "%s %s: give %s", name, value,
+                        want);
+    return EXIT_DONE;
+}
+
+enum exit_code options_parse(struct options *o, enum command command, int argc,
+                             char **argv)
+{
+    set_defaults(o, command);
+    for (int i = 0; i < argc; i++) {
+        const char *word = argv[i];
+
+        if (word[0] == '-' && word[1] != '\0') {
+            enum exit_code c = take_option(o, argc, argv, &i);
+
+            if (c != EXIT_DONE)
+                return c;
+        } else if (commands[command].args[0] != '\0' && o->model == NULL) {
+            o->model = word;
+        } else {
+            return complain(command, EXIT_USAGE,
+                            "\"%s\" is one word too many; options begin with "
+                            "a dash, and text with blanks needs quotes",
+                            word);
+        }
+    }
+    return EXIT_DONE;
+}
+
+void options_free(struct options *o)
+{
+    free((int32_t *)o->sampling.bias_id);
+    free((float *)o->sampling.bias);
+    o->sampling.bias_id = NULL;
+    o->sampling.bias = NULL;
+    o->sampling.n_bias = 0;
+}
+
+/* Names and value, then the help from one column on, broken at blanks. */
+static void print_row(const struct option_row *row)
+{
+    enum { COLUMN = 26, COLUMNS = 79 };
+    const char *s = row->help;
+    int width = 2;
+
+    printf("  ");
+    for (int k = 0; k < 3 && row->name[k] != NULL; k++)
+        width += printf("%s%s", k > 0 ? ", " : "", row->name[k]);
+    if (row->arg != NULL)
+        width += printf(" %s", row->arg);
+    if (width >= COLUMN) {
+        printf("\n");
+        width = 0;
+    }
+    while (*s != '\0') {
+        int n = (int)strlen(s);
+
+        if (n > COLUMNS - COLUMN) {
+            n = COLUMNS - COLUMN;
+            while (n > 0 && s[n] != ' ')
+                n--;
+        }
+        printf("%*s%.*s\n", COLUMN - width, "", n, s);
+        width = 0;
+        s += n + strspn(s + n, " ");
+    }
+}
+
+void options_print(enum command command)
+{
+    for (int i = 0; i < n_option_row; i++) {
+        const struct option_row *row = &option_table[i];
+
+        if (!(row->commands & (1u << command)))
+            continue;
+        if (row->set == NULL)
+            printf("\n%s:\n", row->help);
+        else
+            print_row(row);
+    }
+}

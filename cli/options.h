@@ -1,0 +1,82 @@
+/* What the command line says: one struct that all commands share, filled from
+ * one table of flags (option_table.c). llama.cpp's names keep their meaning;
+ * what it has and we have not is refused by name (foreign.c).
+ *
+ * Parsing touches neither files nor the library. */
+#ifndef CLI_OPTIONS_H
+#define CLI_OPTIONS_H
+
+#include "pl.h"
+
+/* Exit codes of every command. */
+enum exit_code {
+    EXIT_DONE = 0,
+    EXIT_FAILED = 1,
+    EXIT_USAGE = 2,
+    EXIT_INTERRUPTED = 130, /* 128 + SIGINT, as shells have it */
+};
+
+/* Command, one line of what it does, arguments beside options. */
+#define COMMAND_MAP(X)                                                         \
+    X(RUN, run, "write on from a prompt", "")                                  \
+    X(PLAN, plan, "show how a model would be split", "")                       \
+    X(INSPECT, inspect, "show what is in a GGUF file", "FILE ")                \
+    X(DEVICES, devices, "show what this machine offers", "")                   \
+    X(PERPLEXITY, perplexity, "measure a model on a text", "")                 \
+    X(LOGITS, logits, "write the logits of every position", "")                \
+    X(TOKENIZE, tokenize, "turn text into token ids", "")
+
+enum command {
+#define COMMAND_ENUM(upper, lower, text, args) CMD_##upper,
+    COMMAND_MAP(COMMAND_ENUM)
+#undef COMMAND_ENUM
+        N_COMMAND
+};
+
+struct options {
+    enum command command;
+    pl_options pl;        /* tensor_split points into split[] */
+    pl_sampling sampling; /* bias arrays owned here */
+    double split[PL_MAX_RANKS];
+
+    /* Borrowed from argv; NULL where not given. */
+    const char *model;
+    const char *prompt; /* "-" is standard input */
+    const char *file;
+    const char *output;
+    const char *tokens; /* ids or @FILE */
+
+    int64_t n_predict; /* -1: until the end */
+    int64_t n_batch;   /* tokens handed to the engine at once; 0: as n_ubatch */
+    int64_t n_chunks;  /* windows measured; -1: all */
+    bool random_seed;
+    bool ignore_eos;
+    bool interactive;
+    bool no_display_prompt;
+    bool show_special;
+    bool no_escape;
+    bool no_special;
+    bool ids_only;
+    bool json;
+    bool verbose;
+    bool help;
+};
+
+/* Fills *o for `command` from the words after it; sets `pl.cpu` from the
+ * environment. Returns EXIT_DONE, or EXIT_USAGE with the error printed.
+ * options_free takes *o in both cases. */
+enum exit_code options_parse(struct options *o, enum command command, int argc,
+                             char **argv);
+void options_free(struct options *o);
+
+/* The options of a command, one paragraph each, on standard output. */
+void options_print(enum command command);
+
+const char *command_name(enum command command);
+
+/* "plait run: " and the message, on standard error; gives `code` back. */
+enum exit_code complain(enum command command, enum exit_code code,
+                        const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif

@@ -1,0 +1,151 @@
+/* A model on devices, for commands that compute. */
+#include "session.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum exit_code report(const struct options *o, pl_status s, const pl_err *err)
+{
+    if (s == PL_CANCELLED)
+        return complain(o->command, EXIT_INTERRUPTED, "stopped");
+    return complain(o->command, s == PL_BAD_ARGUMENT ? EXIT_USAGE : EXIT_FAILED,
+                    "%s", err->message);
+}
+
+static int out_errno; /* of the first write that failed */
+
+void write_out(void *user, const char *text, size_t len)
+{
+    (void)user;
+    if (fwrite(text, 1, len, stdout) != len && out_errno == 0)
+        out_errno = errno;
+}
+
+bool flush_out(void)
+{
+    if (fflush(stdout) != 0 && out_errno == 0)
+        out_errno = errno;
+    return out_errno == 0 && !ferror(stdout);
+}
+
+enum exit_code finish_out(const struct options *o)
+{
+    if (flush_out())
+        return EXIT_DONE;
+    return complain(o->command, EXIT_FAILED, "writing standard output: %s",
+                    out_errno != 0 ? strerror(out_errno) : "it failed");
+}
+
+/* ---- open and close ----------------------------------------------------- */
+
+static void log_quiet(void *user, pl_log_level level, const char *text)
+{
+    const struct options *o = user;
+
+    if (level >= PL_LOG_WARN || o->verbose)
+        complain(o->command, EXIT_DONE, "%s", text);
+}
+
+enum exit_code session_open(struct session *s, const struct options *o)
+{
+    pl_err err;
+    pl_status r;
+
+    memset(s, 0, sizeof(*s));
+    s->pl = o->pl;
+    s->pl.log = log_quiet;
+    s->pl.log_user = (void *)o;
+    if (o->pl.n_tensor_split > 0)
+        s->pl.tensor_split = o->split;
+    s->pl.n_seq = 1;
+    s->piece = o->pl.n_ubatch > 0 ? o->pl.n_ubatch : 512;
+    if (o->n_batch > 0 && o->n_batch < s->piece)
+        s->pl.n_ubatch = o->n_batch;
+    if (o->n_batch > 0)
+        s->piece = o->n_batch;
+    if (o->model == NULL)
+        return complain(o->command, EXIT_USAGE,
+                        "no model; give one with -m FILE, like -m "
+                        "models/fable-moe-Q8_0.gguf");
+    r = pl_model_open(&s->model, o->model, &err);
+    if (r != PL_OK)
+        return report(o, r, &err);
+    s->n_vocab = pl_model_n_vocab(s->model);
+    s->words = pl_model_tokenizer(s->model);
+    return EXIT_DONE;
+}
+
+enum exit_code session_load(struct session *s, const struct options *o)
+{
+    int64_t trained = pl_model_n_ctx_train(s->model);
+    pl_err err;
+    pl_status r;
+
+    s->pl.progress = term_progress;
+    s->pl.progress_user = &s->progress;
+    r = pl_engine_create(&s->engine, s->model, &s->pl, &err);
+    term_progress_end(&s->progress);
+    if (r != PL_OK)
+        return report(o, r, &err);
+    s->n_ctx = pl_engine_n_ctx(s->engine);
+    if (trained > 0 && s->n_ctx > trained)
+        complain(o->command, EXIT_DONE,
+                 "a context of %" PRId64 " tokens, but the model has seen no "
+                 "more than %" PRId64 " in training; expect nonsense there",
+                 s->n_ctx, trained);
+    return EXIT_DONE;
+}
+
+void session_close(struct session *s)
+{
+    pl_engine_free(s->engine);
+    pl_model_free(s->model);
+    s->engine = NULL;
+    s->model = NULL;
+}
+
+enum exit_code session_need_words(const struct session *s,
+                                  const struct options *o)
+{
+    if (s->words != NULL)
+        return EXIT_DONE;
+    return complain(o->command, EXIT_FAILED,
+                    "%s has no vocabulary to turn text into tokens; `plait "
+                    "logits` takes ids",
+                    o->model);
+}
+
+/* ---- tokens ------------------------------------------------------------- */
+
+pl_status session_feed(struct session *s, const int32_t *ids, int64_t n,
+                       float *logits, const char *what, pl_err *err)
+{
+    pl_status r = PL_OK;
+    int64_t piece = n < s->piece ? n : s->piece;
+    uint8_t *wanted = calloc((size_t)piece + 1, 1);
+
+    if (wanted == NULL) {
+        snprintf(err->message, sizeof(err->message),
+                 "no memory for %" PRId64 " marks; give a smaller -b", piece);
+        return PL_NO_MEMORY;
+    }
+    for (int64_t i = 0; i < n && r == PL_OK; i += piece) {
+        bool last = n - i <= piece;
+        pl_batch b = {.n = last ? n - i : piece, .token = ids + i};
+
+        b.wanted = wanted;
+        b.logits = last ? logits : NULL;
+        if (last && logits != NULL)
+            wanted[b.n - 1] = 1;
+        if (what != NULL)
+            term_progress(&s->progress, what, (uint64_t)i, (uint64_t)n);
+        r = pl_engine_decode(s->engine, &b, &term_interrupts, err);
+    }
+    if (what != NULL)
+        term_progress_end(&s->progress);
+    free(wanted);
+    return r;
+}

@@ -1,0 +1,102 @@
+/* Progress on a terminal, and Ctrl-C. */
+#include "term.h"
+#include "options.h"
+
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+double term_seconds(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- progress ----------------------------------------------------------- */
+
+void term_progress_end(struct term_progress *p)
+{
+    if (p->drawn)
+        fputs("\r\033[K", stderr);
+    p->drawn = false;
+    p->what = NULL;
+}
+
+void term_progress(void *progress, const char *what, uint64_t done,
+                   uint64_t total)
+{
+    enum { BAR = 30 };
+    struct term_progress *p = progress;
+    double now = term_seconds();
+    double part = total > 0 ? (double)done / (double)total : 1.0;
+    int full = (int)(part * BAR);
+
+    if (p->what == NULL || strcmp(p->what, what) != 0) {
+        term_progress_end(p);
+        p->what = what;
+        p->start_s = now;
+    }
+    if (done >= total) {
+        term_progress_end(p);
+        return;
+    }
+    /* After a third of a second it is known whether a second will pass. */
+    if (now - p->start_s < 0.3 || now - p->start_s < part || !isatty(2) ||
+        (p->drawn && now - p->drawn_s < 0.1))
+        return;
+    fprintf(stderr, "\r\033[K%s [%.*s%*s] %3.0f %%", what, full,
+            "##############################", BAR - full, "", 100.0 * part);
+    p->drawn = true;
+    p->drawn_s = now;
+}
+
+void term_status(struct term_progress *p, const char *fmt, ...)
+{
+    va_list ap;
+
+    if (!isatty(2))
+        return;
+    fputs("\r\033[K", stderr);
+    va_start(ap, fmt);
+    vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    p->drawn = true;
+}
+
+/* ---- Ctrl-C ------------------------------------------------------------- */
+
+volatile int term_interrupts;
+static volatile sig_atomic_t interrupts_allowed;
+
+static void on_interrupt(int sig)
+{
+    (void)sig;
+    if (term_interrupts >= interrupts_allowed)
+        _exit(EXIT_INTERRUPTED);
+    term_interrupts = term_interrupts + 1;
+}
+
+void term_init(void)
+{
+    struct sigaction a = {.sa_handler = on_interrupt};
+
+    /* No SA_RESTART: waiting for a line must end too. */
+    sigaction(SIGINT, &a, NULL);
+    a.sa_handler = SIG_IGN;
+    sigaction(SIGPIPE, &a, NULL);
+}
+
+void term_interrupts_count(int limit)
+{
+    interrupts_allowed = limit;
+}
+
+void term_interrupts_reset(void)
+{
+    term_interrupts = 0;
+}

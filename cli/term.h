@@ -1,0 +1,41 @@
+/* The terminal: a line that shows progress, and Ctrl-C.
+ *
+ * Progress goes to standard error, only where that is a terminal and only for
+ * what takes over a second. */
+#ifndef CLI_TERM_H
+#define CLI_TERM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct term_progress {
+    const char *what; /* borrowed; NULL: nothing is under way */
+    double start_s, drawn_s;
+    bool drawn;
+};
+
+/* A pl_progress_fn; `progress` is a zero-initialised struct term_progress. It
+ * notices by itself when something new begins, and ends at done = total. */
+void term_progress(void *progress, const char *what, uint64_t done,
+                   uint64_t total);
+/* Wipes the line, if there is one. */
+void term_progress_end(struct term_progress *p);
+
+/* Replaces the line by this text until term_progress_end. */
+void term_status(struct term_progress *p, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* From now on the first `limit` Ctrl-C are counted; one more ends the process
+ * at once. Without this call each does, with status 130. */
+void term_interrupts_count(int limit);
+void term_interrupts_reset(void);
+/* How many came since the reset; nonzero cancels pl_engine_decode. */
+extern volatile int term_interrupts;
+
+/* Ends the process with status 130 at Ctrl-C, and lets writes to a closed pipe
+ * fail instead of killing it. */
+void term_init(void);
+
+double term_seconds(void); /* of a clock that only runs forward */
+
+#endif
