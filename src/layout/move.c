@@ -51,19 +51,37 @@ static bool cut_range(struct arena *a, const pl_layout *x, int64_t size,
     return *out != NULL;
 }
 
+/* Is the symbolic dimension inside `dim`, so that its strides bear the symbol? */
+static bool symbol_below(const struct graph_node *n, int dim)
+{
+    for (int d = dim + 1; d < n->n_dim; d++)
+        if (n->dim[d].symbol != PL_CONST)
+            return true;
+    return false;
+}
+
 /* Old and new dimensions fall into groups of equal products; inside a group
  * the split dimension is flattened (its runs scaled by what lies below it) and
- * then found again as one new dimension. */
+ * then found again as one new dimension. A symbol counts as 1: it is a factor
+ * of the strides of both, or of neither. */
 static bool reshape(struct arena *a, const struct graph_node *x,
                     const struct graph_node *n, const pl_layout *l, int n_rank,
                     const pl_layout **out)
 {
     int i = 0, j = 0;
 
+    if (l->n_run == 1) { /* one set of ranks has it all: any dimension tells */
+        int d = n->dim[0].symbol != PL_CONST;
+
+        if (d < n->n_dim)
+            *out =
+                layout_split(a, d, n->dim[d].n, 1,
+                             &(pl_run){n->dim[d].n, l->run[0].owners}, n_rank);
+        return d == n->n_dim || *out;
+    }
     while (i < x->n_dim && j < n->n_dim) {
         int i0 = i, j0 = j;
         int64_t p = x->dim[i++].n, q = n->dim[j++].n, below = 1, period;
-        bool symbolic;
 
         while (p != q)
             if (p < q)
@@ -76,25 +94,18 @@ static bool reshape(struct arena *a, const struct graph_node *x,
             i = x->n_dim;
         if (l->dim < i0 || l->dim >= i)
             continue;
-        symbolic = false;
-        for (int d = i0; d < i; d++)
-            symbolic |= x->dim[d].symbol != PL_CONST;
         for (int d = l->dim + 1; d < i; d++)
             below *= x->dim[d].n;
-        if (symbolic) /* only where the symbolic one lies outside */
-            for (int d = l->dim; d < i; d++)
-                if (x->dim[d].symbol != PL_CONST)
-                    return true;
         period = l->period * below;
         below = 1; /* now of the new dimensions */
         for (int d = j - 1; d >= j0; below *= n->dim[d].n, d--) {
-            bool fits = n->dim[d].symbol == PL_CONST && period % below == 0 &&
+            bool fits = n->dim[d].symbol == PL_CONST &&
+                        symbol_below(n, d) == symbol_below(x, l->dim) &&
+                        period % below == 0 &&
                         n->dim[d].n % (period / below) == 0;
             int64_t scale = period / l->period;
             pl_run *run;
 
-            if (n->dim[d].symbol != PL_CONST)
-                break;
             for (int k = 0; fits && k < l->n_run; k++)
                 fits = l->run[k].len * scale % below == 0;
             if (!fits)
@@ -113,19 +124,23 @@ static bool reshape(struct arena *a, const struct graph_node *x,
     return true;
 }
 
+/* Along its own axis the operands' runs follow one another; what is MIRRORED is
+ * a run that all own. */
 static bool concat(struct arena *a, const pl_graph *g,
                    const struct graph_node *n, const pl_layout *const *x,
                    int n_rank, const pl_layout **out)
 {
-    int axis = n->attr.axis, k = 0, cap = 0;
+    int axis = n->attr.axis, k = 0;
+    int64_t cap = 0;
     pl_run *run;
-    struct run_walk w;
 
     for (int i = 0; i < n->n_in; i++) {
-        if (x[i]->kind != PL_SPLIT || x[i]->dim != axis)
+        if (x[i]->kind == PL_SPLIT && x[i]->dim != axis)
             return true;
         cap +=
-            x[i]->n_run * (int)(g->node[n->in[i]].dim[axis].n / x[i]->period);
+            x[i]->kind == PL_SPLIT
+                ? x[i]->n_run * (g->node[n->in[i]].dim[axis].n / x[i]->period)
+                : 1;
         if (cap > MAX_RUNS)
             return true;
     }
@@ -133,7 +148,14 @@ static bool concat(struct arena *a, const pl_graph *g,
     if (!run)
         return false;
     for (int i = 0; i < n->n_in; i++) {
-        run_walk_first(&w, x[i], g->node[n->in[i]].dim[axis].n);
+        int64_t size = g->node[n->in[i]].dim[axis].n;
+        struct run_walk w;
+
+        if (x[i]->kind != PL_SPLIT) {
+            run[k++] = (pl_run){size, ranks_all(n_rank)};
+            continue;
+        }
+        run_walk_first(&w, x[i], size);
         do
             run[k++] = (pl_run){w.left, run_walk_owners(&w)};
         while (run_walk_next(&w));

@@ -197,15 +197,15 @@ static pl_status choose_concat(struct pass *s, int node)
     const struct graph_node *n = &s->g->node[node];
     struct choice *c = &s->choice[node];
     const pl_layout *h[GRAPH_MAX_IN], *moved = NULL;
-    bool partial = false;
     int64_t best_cost = 0;
 
     for (int i = 0; i < n->n_in; i++) {
         h[i] = s->have[n->in[i]];
-        partial |= h[i]->kind == PL_PARTIAL;
+        if (h[i]->kind == PL_PARTIAL) /* reduced before it is read */
+            h[i] = &layout_mirrored;
     }
     mirrored(n, c);
-    if (!partial && !move_layout(s->a, s->g, n, h, s->p->n_rank, &moved))
+    if (!move_layout(s->a, s->g, n, h, s->p->n_rank, &moved))
         return err_no_memory(s->err, "layouts");
     if (moved && moved->kind == PL_SPLIT) {
         c->result = moved;
