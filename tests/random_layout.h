@@ -44,9 +44,11 @@ static inline const pl_layout *random_split(struct random_layout *out, int dim,
 
         among = some ? some : among;
     }
-    for (int64_t p = 1 + test_below(seed, size); p > 0 && period == size; p--)
-        if (size % p == 0)
-            period = p;
+    if (test_below(seed, 3) == 0) {
+        period = 1 + test_below(seed, size);
+        while (size % period)
+            period--;
+    }
     for (left = period; left > 0; n++) {
         int64_t len = 1 + test_below(seed, test_below(seed, 2) ? left : 2);
 

@@ -1,0 +1,55 @@
+/* What a graph computes, in double precision, unsplit, one loop an op.
+ *
+ * The yardstick for everything that splits: its mathematics is written anew
+ * from pl.h and shares nothing with the kernels. It is slow and small. NaN
+ * stands for "not there": it passes through every op, ids included, so that a
+ * test can see what a result reads. Ids and positions are doubles too. */
+#ifndef TEST_EVAL64_H
+#define TEST_EVAL64_H
+
+#include "graph/graph.h"
+
+struct eval_value {
+    int n_dim;
+    int64_t dim[GRAPH_MAX_DIM];
+    int64_t n; /* product */
+    double *x; /* owned by whoever made it */
+};
+
+/* Where the rows of a step belong. Slot seq * max_pos + pos of a cache holds
+ * that position of that sequence. */
+struct eval_rows {
+    int64_t n_tok, n_out, max_pos;
+    const int32_t *pos, *seq; /* [n_tok] */
+};
+
+/* One op on these operands (x == NULL: absent), which may be of other sizes
+ * than the node says; only attributes are read, and of reshape the shape. The
+ * result is malloc'ed. *gap, if not NULL, becomes the least difference between
+ * scores that decided a choice, if that is less. */
+void eval64_op(const struct graph_node *n, const struct eval_value *in,
+               const struct eval_rows *rows, struct eval_value *out,
+               double *gap);
+
+struct eval64 {
+    const pl_graph *g;        /* borrowed */
+    struct eval_value *value; /* [n_node] */
+    int64_t n_seq, max_pos;
+    double gap;   /* the least over all steps; infinity if none */
+    double noise; /* relative error put on every result; 0 by default */
+    uint64_t seed;
+};
+
+struct eval64 *eval64_create(const pl_graph *g, int64_t n_seq, int64_t max_pos);
+void eval64_free(struct eval64 *e);
+/* A weight's value from the bytes of its format. */
+void eval64_weight(struct eval64 *e, int node, const void *bytes);
+/* Sizes an input for this step; the caller fills ->x. */
+struct eval_value *eval64_input(struct eval64 *e, int node,
+                                const struct eval_rows *rows);
+/* All nodes, once; caches keep what was written. */
+void eval64_step(struct eval64 *e, const struct eval_rows *rows);
+
+void eval_value_free(struct eval_value *v);
+
+#endif
