@@ -120,6 +120,7 @@ static pl_status check_range(const pl_exec *x, pl_tensor t, size_t offset,
 struct copy {
     pl_exec *x;
     int num;
+    const int *dev; /* the devices that carry ranks */
     unsigned char *data;
     int64_t done;
     bool put;
@@ -130,8 +131,8 @@ static pl_status piece(void *user, const struct layout_piece *p)
 {
     struct copy *c = user;
     const struct lowered *l = c->x->plan->low;
-    int t = l->value[p->dev][c->num].tensor;
-    const struct prog_tensor *pt = &l->prog[p->dev].tensor[t];
+    int dev = c->dev[p->dev], t = l->value[dev][c->num].tensor;
+    const struct prog_tensor *pt = &l->prog[dev].tensor[t];
     unsigned char *d = c->data + 4 * p->view;
     size_t at;
 
@@ -139,12 +140,12 @@ static pl_status piece(void *user, const struct layout_piece *p)
         return PL_OK;
     at = pt->offset + 4 * (size_t)p->local;
     if (c->put)
-        return device_write(c->x->set, p->dev, pt->region, at, d,
-                            4 * (size_t)p->n, c->err);
+        return device_write(c->x->set, dev, pt->region, at, d, 4 * (size_t)p->n,
+                            c->err);
     if (p->view < c->done)
         return PL_OK;
     c->done = p->view + p->n;
-    return device_read(c->x->set, p->dev, pt->region, at, d, 4 * (size_t)p->n,
+    return device_read(c->x->set, dev, pt->region, at, d, 4 * (size_t)p->n,
                        c->err);
 }
 
@@ -153,7 +154,8 @@ static pl_status values(pl_exec *x, const struct graph_node *g, int num,
                         int64_t v0, int64_t n, void *data, bool put,
                         pl_err *err)
 {
-    struct copy c = {x, num, data, 0, put, err};
+    int dev[DEVICE_MAX];
+    struct copy c = {x, num, dev, data, 0, put, err};
     struct layout_tensor t = {.n_dim = g->n_dim,
                               .layout = x->plan->num->node[num].layout,
                               .n_dev = x->plan->list.n,
@@ -164,10 +166,11 @@ static pl_status values(pl_exec *x, const struct graph_node *g, int num,
 
     for (int d = 0; d < g->n_dim; d++)
         t.dim[d] = dim_value(g->dim[d], put ? &x->plan->max : &x->last);
-    while (n_dev < t.n_dev && t.dev[n_dev]) {
-        active[n_dev] = t.dev[n_dev]; /* idle devices come last */
-        n_dev++;
-    }
+    for (int d = 0; d < t.n_dev; d++)
+        if (t.dev[d]) { /* idle devices hold nothing */
+            dev[n_dev] = d;
+            active[n_dev++] = t.dev[d];
+        }
     t.dev = active;
     t.n_dev = n_dev;
     return layout_pieces(&t, &view, piece, &c, err);
