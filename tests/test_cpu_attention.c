@@ -6,6 +6,7 @@
  * every window. One trace of it in a sum would show. */
 #include "base/half.h"
 #include "cpu_call.h"
+#include "device/cpu/cpu_lanes_math.h"
 #include "quant/format.h"
 
 #include <math.h>
@@ -234,6 +235,108 @@ static void check_head(const struct scene *s, int t, int h)
     }
 }
 
+/* The order of additions as cpu_attention_template.h writes it down, one number
+ * at a time: the kernels' bits, not only their values. */
+struct spec {
+    float m, l[16], acc[512];
+};
+
+static float spec_exp(float x)
+{
+    float y[LANES];
+
+    lanes_store(y, lanes_exp(lanes_set(x)));
+    return y[0];
+}
+
+/* The positions lo .. hi - 1 of one span. */
+static void spec_span(const struct scene *s, int t, int h, int64_t lo,
+                      int64_t hi, struct spec *o)
+{
+    const struct setting *set = &s->s;
+    const float *q =
+        (float *)s->call.in[0].data + (int64_t)(t * set->n_head + h) * set->d;
+    float x[512], p[CPU_PAGE];
+
+    *o = (struct spec){.m = -INFINITY};
+    for (int64_t b = lo / CPU_PAGE * CPU_PAGE; b < hi; b += CPU_PAGE) {
+        float m = o->m;
+        float f;
+
+        for (int64_t u = b; u < b + CPU_PAGE; u++) {
+            if (u < lo || u >= hi)
+                continue;
+            read_row(s, 1, s->seq[t], u, s->head_map[h], x);
+            p[u - b] = 0;
+            for (int i = 0; i < set->d; i++)
+                p[u - b] = fmaf(q[i], x[i], p[u - b]);
+            p[u - b] *= s->attr.scale;
+            m = p[u - b] > m ? p[u - b] : m;
+        }
+        f = spec_exp(o->m - m);
+        o->m = m;
+        for (int i = 0; i < 16; i++)
+            o->l[i] *= f;
+        for (int i = 0; i < set->e; i++)
+            o->acc[i] *= f;
+        for (int64_t u = b; u < b + CPU_PAGE; u++) {
+            if (u < lo || u >= hi)
+                continue;
+            f = spec_exp(p[u - b] - m);
+            o->l[u % 16] += f;
+            read_row(s, 2, s->seq[t], u, s->head_map[h], x);
+            for (int i = 0; i < set->e; i++)
+                o->acc[i] = fmaf(f, x[i], o->acc[i]);
+        }
+    }
+}
+
+/* n spans from `first`, positions lo .. hi - 1 of them. */
+static void spec_tree(const struct scene *s, int t, int h, int64_t first,
+                      int64_t n, int64_t lo, int64_t hi, struct spec *o)
+{
+    struct spec b;
+    int64_t left = 1;
+    float m, fa, fb;
+
+    if (n == 1) {
+        spec_span(s, t, h, lo > first * 1024 ? lo : first * 1024,
+                  hi < (first + 1) * 1024 ? hi : (first + 1) * 1024, o);
+        return;
+    }
+    while (2 * left < n)
+        left *= 2;
+    spec_tree(s, t, h, first, left, lo, hi, o);
+    spec_tree(s, t, h, first + left, n - left, lo, hi, &b);
+    m = o->m > b.m ? o->m : b.m;
+    fa = spec_exp(o->m - m);
+    fb = spec_exp(b.m - m);
+    o->m = m;
+    for (int i = 0; i < 16; i++)
+        o->l[i] = fmaf(b.l[i], fb, o->l[i] * fa);
+    for (int i = 0; i < s->s.e; i++)
+        o->acc[i] = fmaf(b.acc[i], fb, o->acc[i] * fa);
+}
+
+static void check_bits(const struct scene *s, int t, int h)
+{
+    const float *got =
+        (float *)s->call.out.data + (int64_t)(t * s->s.n_head + h) * s->s.e;
+    int64_t hi = s->pos[t] + 1;
+    int64_t lo = s->s.window > 0 && hi > s->s.window ? hi - s->s.window : 0;
+    struct spec o;
+
+    spec_tree(s, t, h, lo / 1024, (hi - 1) / 1024 - lo / 1024 + 1, lo, hi, &o);
+    for (int w = 8; w > 0; w /= 2) {
+        for (int i = 0; i < w; i++)
+            o.l[i] = o.l[i] + o.l[i + w];
+    }
+    if (s->s.sinks)
+        o.l[0] += spec_exp(((float *)s->call.in[3].data)[h] - o.m);
+    for (int i = 0; i < s->s.e; i++)
+        assert_true(got[i] == o.acc[i] / o.l[0]);
+}
+
 static void check(const struct setting *set, uint64_t *seed)
 {
     struct scene s;
@@ -242,8 +345,11 @@ static void check(const struct setting *set, uint64_t *seed)
     scene_init(&s, set, seed);
     call_all(OP_attention, &s.call, s.out_bytes);
     for (int t = 0; t<s.batch.n_tok; t += s.batch.n_tok> 8 ? 7 : 1) {
-        for (int h = 0; h<set->n_head; h += set->n_head> 4 ? 3 : 1)
+        for (int h = 0; h<set->n_head; h += set->n_head> 4 ? 3 : 1) {
             check_head(&s, t, h);
+            if (set->softcap == 0 && set->d <= 32)
+                check_bits(&s, t, h);
+        }
     }
     first = malloc(s.out_bytes);
     memcpy(first, s.call.out.data, s.out_bytes);
