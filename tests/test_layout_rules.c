@@ -940,7 +940,7 @@ static void check_moves(enum op op, int n)
             }
         assert_true(move_layout(&a, m.g, m.n, m.in, m.n_rank, &out));
         for (int i = 0; i < 2; i++)
-            move_owners(&m, 2 + i, &owners[i]);
+            move_owners(&m, i ? 11 : 7, &owners[i]);
         for (int d = 0; d < m.n->n_dim; d++)
             told |= m.n->dim[d].symbol == PL_CONST && told_by(&owners[0], d) &&
                     told_by(&owners[1], d);
