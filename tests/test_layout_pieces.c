@@ -416,7 +416,11 @@ static void layout_pieces_whole_of_mirrored_is_one_piece_a_device(void **state)
 
     (void)state;
     memset(&m, 0, sizeof m);
-    m.t = (struct layout_tensor){3, {4, 5, 6}, &layout_mirrored, 2, m.dev};
+    m.t = (struct layout_tensor){.n_dim = 3,
+                                 .dim = {4, 5, 6},
+                                 .layout = &layout_mirrored,
+                                 .n_dev = 2,
+                                 .dev = m.dev};
     m.v = (struct layout_view){1, {120}, {1}, 0};
     m.dev[0] = 1;
     m.dev[1] = 6;

@@ -8,6 +8,52 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What a step or a range needs, so that neither allocates: the tables of
+ * inputs, outputs and kept values, and a page on its way. */
+static pl_status tables(pl_exec *x, pl_err *err)
+{
+    const struct planned *p = x->plan;
+    const pl_graph *g = p->g;
+    size_t page = 1;
+
+    x->active = arena_alloc(&x->arena, (size_t)p->list.n, sizeof *x->active);
+    x->ranks = arena_alloc(&x->arena, (size_t)p->list.n, sizeof *x->ranks);
+    x->local = arena_alloc(&x->arena, (size_t)g->n_node + 1, sizeof *x->local);
+    x->zeros = calloc((size_t)p->max.n_tok + 1, sizeof *x->zeros);
+    if (!x->active || !x->ranks || !x->local || !x->zeros)
+        return err_no_memory(err, "an executor");
+    for (int d = 0; d < p->list.n; d++)
+        if (p->low->dev_ranks[d]) { /* idle devices hold nothing */
+            x->active[x->n_active] = d;
+            x->ranks[x->n_active++] = p->low->dev_ranks[d];
+        }
+    for (int i = 0; i < g->n_node; i++) {
+        const struct graph_node *n = &g->node[i];
+        int v = p->num->value[i];
+        const pl_layout *l = v >= 0 ? p->num->node[v].layout : NULL;
+        struct layout_local *t;
+
+        if (n->op == OP_cache && n->dim[1].n * (int64_t)cpu_cache_tile_bytes(
+                                                   n->format, n->dim[2].n) >
+                                     (int64_t)page)
+            page = (size_t)n->dim[1].n *
+                   cpu_cache_tile_bytes(n->format, n->dim[2].n);
+        if (!l || l->kind != PL_SPLIT ||
+            !(n->op == OP_input || n->output || n->keep))
+            continue;
+        t = arena_alloc(&x->arena, (size_t)x->n_active, sizeof *t);
+        if (!t)
+            return err_no_memory(err, "an executor");
+        for (int d = 0; d < x->n_active; d++)
+            if (!layout_local_init(&t[d], &x->arena, l, n->dim[l->dim].n,
+                                   x->ranks[d]))
+                return err_no_memory(err, "an executor");
+        x->local[i] = t;
+    }
+    x->page = malloc(page);
+    return x->page ? PL_OK : err_no_memory(err, "an executor");
+}
+
 pl_status exec_create(pl_exec **out, struct planned *p, const pl_options *opt,
                       pl_err *err)
 {
@@ -27,12 +73,9 @@ pl_status exec_create(pl_exec **out, struct planned *p, const pl_options *opt,
                     "not run on; leave out the device description");
         goto done;
     }
-    x->zeros = calloc((size_t)p->max.n_tok + 1, sizeof *x->zeros);
-    if (!x->zeros) {
-        s = err_no_memory(err, "an executor");
-        goto done;
-    }
-    s = device_set_create(&x->set, &p->list, &dopt, err);
+    s = tables(x, err);
+    if (s == PL_OK)
+        s = device_set_create(&x->set, &p->list, &dopt, err);
     if (s == PL_OK)
         s = device_set_load(x->set, p->low->prog, err);
 done:
@@ -67,6 +110,8 @@ void pl_exec_free(pl_exec *x)
     if (x->own_plan)
         planned_free(x->plan);
     free(x->zeros);
+    free(x->page);
+    arena_fini(&x->arena);
     free(x);
 }
 
@@ -154,25 +199,16 @@ static pl_status values(pl_exec *x, const struct graph_node *g, int num,
                         int64_t v0, int64_t n, void *data, bool put,
                         pl_err *err)
 {
-    int dev[DEVICE_MAX];
-    struct copy c = {x, num, dev, data, 0, put, err};
+    struct copy c = {x, num, x->active, data, 0, put, err};
     struct layout_tensor t = {.n_dim = g->n_dim,
                               .layout = x->plan->num->node[num].layout,
-                              .n_dev = x->plan->list.n,
-                              .dev = x->plan->low->dev_ranks};
+                              .n_dev = x->n_active,
+                              .dev = x->ranks,
+                              .local = x->local[g - x->plan->g->node]};
     struct layout_view view = {1, {n}, {1}, v0};
-    rankset active[DEVICE_MAX];
-    int n_dev = 0;
 
     for (int d = 0; d < g->n_dim; d++)
         t.dim[d] = dim_value(g->dim[d], put ? &x->plan->max : &x->last);
-    for (int d = 0; d < t.n_dev; d++)
-        if (t.dev[d]) { /* idle devices hold nothing */
-            dev[n_dev] = d;
-            active[n_dev++] = t.dev[d];
-        }
-    t.dev = active;
-    t.n_dev = n_dev;
     return layout_pieces(&t, &view, piece, &c, err);
 }
 
@@ -279,16 +315,13 @@ static pl_status cache_part(pl_exec *x, pl_tensor t, int64_t first, int64_t n,
 pl_status exec_copy_page(pl_exec *x, int from, int to, pl_err *err)
 {
     const struct planned *p = x->plan;
-    unsigned char *tile = NULL;
-    size_t room = 0;
-    pl_status s = PL_OK;
 
-    for (int i = 0; i < p->g->n_node && s == PL_OK; i++) {
+    for (int i = 0; i < p->g->n_node; i++) {
         const struct graph_node *g = &p->g->node[i];
 
         if (g->op != OP_cache)
             continue;
-        for (int d = 0; d < p->list.n && s == PL_OK; d++) {
+        for (int d = 0; d < p->list.n; d++) {
             int t = p->low->value[d][p->num->value[i]].tensor;
             const struct prog_tensor *pt = &p->low->prog[d].tensor[t];
             size_t n;
@@ -297,26 +330,15 @@ pl_status exec_copy_page(pl_exec *x, int from, int to, pl_err *err)
                 continue;
             n = (size_t)pt->dim[1].n *
                 cpu_cache_tile_bytes(g->format, g->dim[2].n);
-            if (n > room) {
-                free(tile);
-                tile = malloc(n);
-                room = tile ? n : 0;
-            }
-            if (n && !tile) {
-                s = err_no_memory(err, "a page of a cache");
-                break;
-            }
             if (n == 0)
                 continue;
-            s = device_read(x->set, d, REGION_CACHE,
-                            pt->offset + (size_t)from * n, tile, n, err);
-            if (s == PL_OK)
-                s = device_write(x->set, d, REGION_CACHE,
-                                 pt->offset + (size_t)to * n, tile, n, err);
+            PL_TRY(device_read(x->set, d, REGION_CACHE,
+                               pt->offset + (size_t)from * n, x->page, n, err));
+            PL_TRY(device_write(x->set, d, REGION_CACHE,
+                                pt->offset + (size_t)to * n, x->page, n, err));
         }
     }
-    free(tile);
-    return s;
+    return PL_OK;
 }
 
 static pl_status range(pl_exec *x, pl_tensor t, unsigned char *data,

@@ -8,8 +8,15 @@ struct pl_exec {
     struct planned *plan;
     bool own_plan;
     struct device_set *set;
-    struct graph_sizes last; /* of the last step */
-    int32_t *zeros;          /* stands in for absent tables, [n_tok] */
+    struct graph_sizes last;     /* of the last step */
+    int32_t *zeros;              /* stands in for absent tables, [n_tok] */
+    unsigned char *page;         /* one page of the largest cache of a device */
+    struct arena arena;          /* owns what follows */
+    int n_active;                /* devices that carry ranks */
+    int *active;                 /* [n_active] their indices */
+    rankset *ranks;              /* [n_active] */
+    struct layout_local **local; /* [n_node] tables [n_active] of the values
+                                    that the host may reach; else NULL */
 };
 
 /* `p` is borrowed until pl_exec_free. */

@@ -92,6 +92,9 @@ struct layout_tensor {
     const pl_layout *layout; /* MIRRORED or SPLIT; PARTIAL counts as MIRRORED */
     int n_dev;
     const rankset *dev; /* ranks of each device */
+    /* the split dimension's table of each device, made before, or NULL: then
+       each call makes them and may run out of memory */
+    const struct layout_local *local;
 };
 
 /* A strided view of the logical tensor: index i of the view is value
@@ -113,7 +116,7 @@ struct layout_piece {
 
 /* Calls `each` for every maximal piece in the view's order, for every device
  * that stores it. Stops at the first status that is not PL_OK and returns it.
- * NO_MEMORY if its tables cannot be allocated. */
+ * NO_MEMORY if its tables cannot be allocated; with t->local nothing is. */
 typedef pl_status layout_piece_fn(void *user, const struct layout_piece *p);
 pl_status layout_pieces(const struct layout_tensor *t,
                         const struct layout_view *v, layout_piece_fn *each,

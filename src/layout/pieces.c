@@ -107,6 +107,9 @@ pl_status layout_pieces(const struct layout_tensor *t,
         w.inner = 1;
         for (int i = w.dim + 1; i < t->n_dim; i++)
             w.inner *= t->dim[i];
+        w.local = t->local;
+    }
+    if (w.dim >= 0 && !w.local) {
         local = arena_alloc(&a, (size_t)t->n_dev, sizeof *local);
         if (!local)
             s = err_no_memory(err, "a table of pieces");
