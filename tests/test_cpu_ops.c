@@ -266,7 +266,24 @@ static void cpu_ops_cast_rounds_to_nearest_even(void **state)
 
 /* ---- rows ---------------------------------------------------------------- */
 
-static void cpu_ops_rms_norm_equals_double(void **state)
+/* The written order: 64 fused sums by i mod 64, four of them added for each of
+ * 16 lanes, then the lanes' tree. */
+static float spec_sum_squares(const float *x, int64_t n)
+{
+    float s[64] = {0};
+
+    for (int64_t i = 0; i < n; i++)
+        s[i % 64] = fmaf(x[i], x[i], s[i % 64]);
+    for (int i = 0; i < 16; i++)
+        s[i] = (s[i] + s[i + 16]) + (s[i + 32] + s[i + 48]);
+    for (int w = 8; w > 0; w /= 2) {
+        for (int i = 0; i < w; i++)
+            s[i] = s[i] + s[i + w];
+    }
+    return s[0];
+}
+
+static void cpu_ops_rms_norm_equals_double_and_its_order(void **state)
 {
     static const pl_format formats[] = {PL_F32, PL_F16, PL_BF16};
     const struct graph_attr attr = {.eps = 1e-5f};
@@ -283,8 +300,13 @@ static void cpu_ops_rms_norm_equals_double(void **state)
         c.out = call_tensor(PL_F32, 3, dim, 1.0f, &seed);
         call_all(OP_rms_norm, &c, (size_t)(6 * d * 4));
         for (int64_t r = 0; r < 6; r++) {
+            const float *x = (float *)c.in[0].data + r * d;
+            float f = spec_sum_squares(x, d) / (float)d;
             double s = 0;
 
+            f = 1.0f / sqrtf(f + attr.eps);
+            for (int64_t i = 0; c.in[1].data == NULL && i < d; i++)
+                assert_true(((float *)c.out.data)[r * d + i] == x[i] * f);
             for (int64_t i = 0; i < d; i++)
                 s += pow(call_value(&c.in[0], r * d + i), 2);
             s = 1 / sqrt(s / (double)d + (double)attr.eps);
@@ -735,7 +757,7 @@ int test_cpu_ops(void)
         cmocka_unit_test(cpu_ops_unary_keep_nan_and_limits),
         cmocka_unit_test(cpu_ops_binary_broadcast_as_numpy),
         cmocka_unit_test(cpu_ops_cast_rounds_to_nearest_even),
-        cmocka_unit_test(cpu_ops_rms_norm_equals_double),
+        cmocka_unit_test(cpu_ops_rms_norm_equals_double_and_its_order),
         cmocka_unit_test(cpu_ops_softmax_equals_double),
         cmocka_unit_test(cpu_ops_rope_equals_double_at_any_position),
         cmocka_unit_test(cpu_ops_rows_do_not_depend_on_company),
