@@ -341,10 +341,12 @@ static void check(const struct setting *set, uint64_t *seed)
 {
     struct scene s;
     float *first;
+    int n_tok;
 
     scene_init(&s, set, seed);
+    n_tok = (int)s.batch.n_tok;
     call_all(OP_attention, &s.call, s.out_bytes);
-    for (int t = 0; t<s.batch.n_tok; t += s.batch.n_tok> 8 ? 7 : 1) {
+    for (int t = 0; t<n_tok; t += n_tok> 17 ? 7 : 1) {
         for (int h = 0; h<set->n_head; h += set->n_head> 4 ? 3 : 1) {
             check_head(&s, t, h);
             if (set->softcap == 0 && set->d <= 32)
