@@ -341,13 +341,15 @@ static void check(const struct setting *set, uint64_t *seed)
 {
     struct scene s;
     float *first;
-    int n_tok;
+    int n_tok, tok_step, head_step;
 
     scene_init(&s, set, seed);
     n_tok = (int)s.batch.n_tok;
     call_all(OP_attention, &s.call, s.out_bytes);
-    for (int t = 0; t<n_tok; t += n_tok> 17 ? 7 : 1) {
-        for (int h = 0; h<set->n_head; h += set->n_head> 4 ? 3 : 1) {
+    tok_step = n_tok > 17 ? 7 : 1;
+    head_step = set->n_head > 4 ? 3 : 1;
+    for (int t = 0; t < n_tok; t += tok_step) {
+        for (int h = 0; h < set->n_head; h += head_step) {
             check_head(&s, t, h);
             if (set->softcap == 0 && set->d <= 32)
                 check_bits(&s, t, h);
