@@ -33,6 +33,7 @@ struct item {
     const void *data;   /* borrowed until saved, or NULL: */
     gguf_fill_fn *fill; /* called for each row */
     void *user;
+    bool hole; /* skipped: reads as zeros */
 };
 
 struct list {
@@ -292,7 +293,7 @@ static bool measure(struct item *t)
 
 static void put_tensor(struct gguf_writer *w, const char *name, pl_format f,
                        int n_dim, const int64_t *dim, const void *data,
-                       gguf_fill_fn *fill, void *user)
+                       gguf_fill_fn *fill, void *user, bool hole)
 {
     struct item *t = add(w, &w->tensor, name);
 
@@ -303,8 +304,9 @@ static void put_tensor(struct gguf_writer *w, const char *name, pl_format f,
     t->data = data;
     t->fill = fill;
     t->user = user;
+    t->hole = hole;
     if (n_dim >= 1 && n_dim <= GGUF_MAX_DIM && (unsigned)f < PL_FORMAT_COUNT &&
-        (data || fill)) {
+        (data || fill || hole)) {
         memcpy(t->dim, dim, (size_t)n_dim * sizeof *dim);
         if (measure(t))
             return;
@@ -319,14 +321,20 @@ static void put_tensor(struct gguf_writer *w, const char *name, pl_format f,
 void gguf_put_tensor(struct gguf_writer *w, const char *name, pl_format f,
                      int n_dim, const int64_t *dim, const void *data)
 {
-    put_tensor(w, name, f, n_dim, dim, data, NULL, NULL);
+    put_tensor(w, name, f, n_dim, dim, data, NULL, NULL, false);
 }
 
 void gguf_put_tensor_fill(struct gguf_writer *w, const char *name, pl_format f,
                           int n_dim, const int64_t *dim, gguf_fill_fn *fill,
                           void *user)
 {
-    put_tensor(w, name, f, n_dim, dim, NULL, fill, user);
+    put_tensor(w, name, f, n_dim, dim, NULL, fill, user, false);
+}
+
+void gguf_put_tensor_hole(struct gguf_writer *w, const char *name, pl_format f,
+                          int n_dim, const int64_t *dim)
+{
+    put_tensor(w, name, f, n_dim, dim, NULL, NULL, NULL, true);
 }
 
 /* ---- saving ------------------------------------------------------------- */
@@ -393,6 +401,11 @@ static pl_status write_data(FILE *f, const struct item *t, size_t alignment,
 
     if (t->data) {
         fwrite(t->data, 1, bytes, f);
+    } else if (t->hole) { /* its last byte makes the file long enough */
+        if (bytes > INT64_MAX || fseeko(f, (off_t)bytes - 1, SEEK_CUR) != 0)
+            return err_set(err, PL_IO, "tensor %s: too large for a hole",
+                           t->name);
+        putc(0, f);
     } else {
         void *row = malloc(t->row_bytes);
 

@@ -37,6 +37,10 @@ void gguf_put_tensor(struct gguf_writer *w, const char *name, pl_format f,
 void gguf_put_tensor_fill(struct gguf_writer *w, const char *name, pl_format f,
                           int n_dim, const int64_t *dim, gguf_fill_fn *fill,
                           void *user);
+/* Zeros that are skipped instead of written: a file for plans and tests of
+ * plans, as large as a model and taking no room where files may have holes. */
+void gguf_put_tensor_hole(struct gguf_writer *w, const char *name, pl_format f,
+                          int n_dim, const int64_t *dim);
 
 /* Writes `path`.tmp and renames it, so that `path` is never half a file. */
 pl_status gguf_writer_save(struct gguf_writer *w, const char *path,
