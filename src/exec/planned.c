@@ -120,7 +120,8 @@ pl_status planned_create(struct planned **out, const pl_graph *g,
     lo.n_dev = p->list.n;
     lo.rank0 = p->group.rank0;
     lo.n_rank = p->group.n_rank_of;
-    lo.share_memory = !p->paper && device_set_shares_memory(&p->list);
+    /* devices on paper are taken to read their peers' memory in place */
+    lo.share_memory = p->paper || device_set_shares_memory(&p->list);
     lo.kernels = &p->kernels;
     lo.max = p->max;
     lo.n_seq = p->n_seq;
