@@ -1,0 +1,229 @@
+/* The roofline model (Williams, Waterman, Patterson, CACM 2009), a step at a
+ * time: a contraction takes the longer of reading its weights and multiplying.
+ * Devices of a group run in lockstep, so the slowest is the group's time.
+ *
+ * Experts are expected to be chosen evenly: of E, n tokens that take k each meet
+ * E (1 - (1 - k/E)^n). Real routers are less even, so this is a bound. */
+#include "plan/cost.h"
+
+#include <math.h>
+
+/* What a described device gets where its description is silent. */
+enum { MACS_PER_BYTE = 50 };                 /* of an accelerator's memory */
+static const double link_bytes_per_s = 16e9; /* PCIe 3.0 x16, 4.0 x8 */
+static const double latency_s = 10e-6;       /* of a copy between devices */
+static const double launch_s = 4e-6;         /* of a kernel from a queue */
+/* What kernels reach of a device's figures. */
+static const double of_bandwidth = 0.8, of_peak = 0.4;
+
+static void fill(struct cost_rates *out, double bytes_per_s, double macs_per_s)
+{
+    for (int f = 0; f < PL_FORMAT_COUNT; f++) {
+        out->bytes_per_s[f] = bytes_per_s;
+        out->macs_per_s[f] = macs_per_s;
+    }
+    out->attention_one =
+        bytes_per_s / 2; /* F16: a value read, one multiplied */
+    out->attention_many = macs_per_s;
+    out->value_s = 8 / bytes_per_s; /* read and written */
+}
+
+double cost_guessed_macs(const struct device_desc *d)
+{
+    return d->mem_bytes_per_s * MACS_PER_BYTE;
+}
+
+unsigned cost_described(struct cost_rates *out, const struct device_desc *d)
+{
+    double macs = d->flops;
+    unsigned guessed = 0;
+
+    out->link_bytes_per_s = d->link_bytes_per_s;
+    out->message_s = d->link_latency_s;
+    out->step_s = out->run_s = launch_s;
+    if (!(macs > 0)) {
+        guessed |= COST_GUESSED_FLOPS;
+        macs = cost_guessed_macs(d);
+    }
+    if (!(d->link_bytes_per_s > 0)) {
+        guessed |= COST_GUESSED_LINK;
+        out->link_bytes_per_s = link_bytes_per_s;
+    }
+    if (!(d->link_latency_s > 0)) {
+        guessed |= COST_GUESSED_LATENCY;
+        out->message_s = latency_s;
+    }
+    fill(out, d->mem_bytes_per_s * of_bandwidth, macs * of_peak);
+    return guessed;
+}
+
+void cost_assumed(struct cost_rates *out, const struct device_desc *d,
+                  enum cpu_family f)
+{
+    /* of one thread of a server of 2023: bytes, multiply-adds a second */
+    static const double rate[CPU_FAMILY_COUNT][2] = {
+        [CPU_REFERENCE] = {0.5e9, 0.5e9},
+        [CPU_GENERIC] = {1e9, 1e9},
+        [CPU_AVX2] = {8e9, 30e9},
+        [CPU_AVX512] = {8e9, 60e9},
+    };
+
+    fill(out, rate[f][0] * d->n_thread, rate[f][1] * d->n_thread);
+    out->attention_many /= 4; /* floats, not bytes */
+    out->step_s = 1e-6;
+    out->message_s = d->link_latency_s > 0 ? d->link_latency_s : 2e-6;
+    out->link_bytes_per_s =
+        d->link_bytes_per_s > 0 ? d->link_bytes_per_s : rate[f][0];
+    out->run_s = 10e-6;
+}
+
+double cost_distinct_experts(int64_t n_expert, int64_t n_used, int64_t n_tok)
+{
+    double miss = 1 - (double)n_used / (double)n_expert;
+
+    return (double)n_expert * (1 - pow(miss, (double)n_tok));
+}
+
+/* Values of a tensor in this step. */
+static double values(const struct prog_tensor *t, const struct cost_step *z)
+{
+    double n = 1;
+
+    for (int i = 0; i < t->n_dim; i++)
+        n *= (double)dim_value(t->dim[i], &z->sizes);
+    return n;
+}
+
+/* Values of a weight's row that the step's ranks sum over. */
+static double summed(const struct pack *w, const struct rank_tree *t)
+{
+    double n = 0;
+
+    for (int c = 0; c < w->n_chunk; c++)
+        for (int i = 0; i < t->n; i++)
+            if (t->item[i].rank == w->chunk[c].rank) {
+                n += w->chunk[c].n;
+                break;
+            }
+    return n;
+}
+
+static double contraction(const struct program *p, const struct step *s,
+                          const struct cost_rates *r, const struct cost_step *z)
+{
+    const struct prog_tensor *x = &p->tensor[s->in[0]];
+    const struct prog_tensor *w = &p->tensor[s->in[1]];
+    double rows, matrices = 1, k, bytes, macs;
+
+    if (!w->pack || w->pack->k == 0)
+        return 0;
+    k = summed(w->pack, &s->tree);
+    rows = values(x, z) / (double)dim_value(x->dim[x->n_dim - 1], &z->sizes);
+    if (s->op != OP_matmul) { /* x [t, 1 or u, k], w [e, n, k], ids [t, u] */
+        const struct prog_tensor *ids = &p->tensor[s->in[2]];
+
+        rows = values(ids, z);
+        matrices = cost_distinct_experts(w->dim[0].n, ids->dim[1].n,
+                                         dim_value(ids->dim[0], &z->sizes));
+    }
+    bytes = matrices * (double)w->pack->matrix_bytes * k / (double)w->pack->k;
+    macs = rows * (double)w->pack->n_row * k;
+    return fmax(bytes / r->bytes_per_s[w->format],
+                macs / r->macs_per_s[w->format]);
+}
+
+static double attention(const struct program *p, const struct step *s,
+                        const struct cost_rates *r, const struct cost_step *z)
+{
+    const struct prog_tensor *q = &p->tensor[s->in[0]];
+    const struct prog_tensor *out = &p->tensor[s->out];
+    double n = (double)z->sizes.n_tok;
+    double seen = (double)z->n_past + (n + 1) / 2; /* a token, on average */
+
+    if (s->attr.window > 0)
+        seen = fmin(seen, (double)s->attr.window);
+    return seen * (values(q, z) + values(out, z)) /
+           (n < 8 ? r->attention_one : r->attention_many);
+}
+
+static double piece_bytes(const struct copy_piece *p, const struct cost_step *z)
+{
+    return (double)dim_value(p->bytes, &z->sizes) *
+           (double)dim_value(p->n0, &z->sizes) *
+           (double)dim_value(p->n1, &z->sizes);
+}
+
+/* Bytes that the device takes from its peers. A sum over many peers would go
+ * round in two halves, each device adding one part: twice the value in all,
+ * however many they are. */
+static double received(const struct program *p, const struct step *s,
+                       const struct cost_step *z)
+{
+    double sum = 0;
+
+    for (int m = 0; m < s->n_merge; m++) {
+        const struct merge_item *it = &s->merge[m];
+        double all = 0;
+        int n_peer = 0;
+
+        for (int i = 0; i < it->n_piece; i++)
+            if (it->reduce || it->piece[i].src_dev != p->dev)
+                all += piece_bytes(&it->piece[i], z);
+        for (int i = 0; it->reduce && i < it->n_addend; i++)
+            n_peer += it->addend[i].dev != p->dev;
+        sum += it->reduce ? fmin(n_peer, 2) * all : all;
+    }
+    return sum;
+}
+
+static double message(const struct program *p, const struct step *s,
+                      const struct cost_rates *r, const struct cost_step *z)
+{
+    double t = 0;
+
+    for (int m = 0; m < s->n_merge; m++)
+        t += r->value_s * values(&p->tensor[s->merge[m].out], z);
+    if (s->message)
+        t += r->message_s + received(p, s, z) / r->link_bytes_per_s;
+    return t;
+}
+
+double cost_program(const struct program *p, const struct cost_rates *r,
+                    const struct cost_step *z, int n_dev)
+{
+    double t = r->run_s;
+
+    for (int i = 0; i < p->n_step; i++) {
+        const struct step *s = &p->step[i];
+
+        if (s->kind == STEP_MERGE) {
+            t += r->step_s +
+                 (n_dev > 1 || !s->message ? message(p, s, r, z) : 0);
+        } else if (s->kind == STEP_Q8) {
+            t += r->step_s + r->value_s * values(&p->tensor[s->in[0]], z);
+        } else if (s->kind == STEP_OP) {
+            t += r->step_s;
+            if (s->op == OP_matmul || s->op == OP_expert_matmul ||
+                s->op == OP_expert_down)
+                t += contraction(p, s, r, z);
+            else if (s->op == OP_attention)
+                t += attention(p, s, r, z);
+            else if (s->op == OP_cache_write)
+                t += r->value_s * values(&p->tensor[s->in[1]], z);
+            else
+                t += r->value_s * values(&p->tensor[s->out], z);
+        } /* PULL, POST and WAIT are the message's */
+    }
+    return t;
+}
+
+double cost_group(int n_dev, const struct program *p,
+                  const struct cost_rates *r, const struct cost_step *z)
+{
+    double most = 0;
+
+    for (int d = 0; d < n_dev; d++)
+        if (p[d].n_rank)
+            most = fmax(most, cost_program(&p[d], &r[d], z, n_dev));
+    return most;
+}
