@@ -24,6 +24,9 @@ struct pl_plan {
     struct planned *planned;
     pl_format cache_k, cache_v;
     int64_t n_ctx;
+    char *devices; /* owned; as in pl_options, for measuring them */
+    int n_threads;
+    bool no_pin;
 };
 
 struct pl_engine {

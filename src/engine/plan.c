@@ -4,6 +4,7 @@
 #include "base/err.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 pl_status pl_model_open(pl_model **out, const char *path, pl_err *err)
 {
@@ -78,6 +79,13 @@ pl_status pl_plan_create(pl_plan **out, const pl_model *m,
             o.n_ctx = m->model->n_ctx_train;
     }
     p->n_ctx = o.n_ctx;
+    p->n_threads = opt->n_threads;
+    p->no_pin = opt->no_pin;
+    p->devices = strdup(opt->devices ? opt->devices : "cpu");
+    if (!p->devices) {
+        pl_plan_free(p);
+        return err_no_memory(err, "a plan");
+    }
     go = (struct model_graph_options){p->cache_k, p->cache_v};
     s = pl_graph_create(&p->graph, err);
     if (s == PL_OK)
@@ -97,5 +105,6 @@ void pl_plan_free(pl_plan *p)
         return;
     planned_free(p->planned);
     pl_graph_free(p->graph);
+    free(p->devices);
     free(p);
 }

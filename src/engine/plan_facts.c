@@ -1,0 +1,148 @@
+/* Bytes, layouts and speeds of a plan, read off its programs. Nothing is
+ * decided here. */
+#include "engine/plan_facts.h"
+
+#include "base/err.h"
+#include "engine/rates.h"
+#include "plan/cost.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    N_PROMPT = 512, /* the step whose speed is told: a prompt of so many */
+    N_PAST = 256,   /* and a token after so many */
+};
+
+static uint64_t stored(const struct program *p, int tensor)
+{
+    return tensor < 0 ? 0 : (p->tensor[tensor].bytes + 63) / 64 * 64;
+}
+
+/* Adds version i of the tensor. */
+static pl_status add_version(struct plan_facts *f, struct plan_tensor *t,
+                             const struct lowered *low, int i, pl_err *err)
+{
+    const pl_layout *l = low->num->node[i].layout;
+    char text[400];
+
+    layout_print(l, text, sizeof text);
+    t->first = t->first ? t->first : l;
+    t->layout = t->layout
+                    ? arena_printf(&f->arena, "%s and %s", t->layout, text)
+                    : arena_strdup(&f->arena, text);
+    if (!t->layout)
+        return err_no_memory(err, "the description of a plan");
+    for (int d = 0; d < f->n_dev; d++)
+        t->bytes[d] += stored(&low->prog[d], low->value[d][i].tensor) +
+                       stored(&low->prog[d], low->value[d][i].plain);
+    return PL_OK;
+}
+
+static bool is_stored(const struct graph_node *n)
+{
+    return n->op == OP_weight || n->op == OP_cache;
+}
+
+static pl_status gather_tensors(struct plan_facts *f, const pl_plan *p,
+                                pl_err *err)
+{
+    const struct lowered *low = p->planned->low;
+    const pl_graph *g = p->graph;
+    int *index = arena_alloc(&f->arena, (size_t)g->n_node + 1, sizeof *index);
+    uint64_t *bytes;
+
+    for (int i = 0; i < g->n_node; i++)
+        f->n_tensor += is_stored(&g->node[i]);
+    f->tensor =
+        arena_alloc(&f->arena, (size_t)f->n_tensor + 1, sizeof *f->tensor);
+    bytes = arena_alloc(&f->arena, (size_t)f->n_tensor * (size_t)f->n_dev + 1,
+                        sizeof *bytes);
+    if (!index || !f->tensor || !bytes)
+        return err_no_memory(err, "the description of a plan");
+    for (int i = 0, n = 0; i < g->n_node; i++)
+        if (is_stored(&g->node[i])) {
+            index[i] = n;
+            f->tensor[n].node = &g->node[i];
+            f->tensor[n].bytes = bytes + (size_t)n * (size_t)f->n_dev;
+            n++;
+        }
+    for (int i = 0; i < low->num->n; i++) {
+        const struct num_node *n = &low->num->node[i];
+
+        if (n->kind == NUM_OP && is_stored(&g->node[n->node]))
+            PL_TRY(add_version(f, &f->tensor[index[n->node]], low, i, err));
+    }
+    return PL_OK;
+}
+
+static pl_status estimate(struct plan_estimate *e, const pl_plan *p,
+                          pl_err *err)
+{
+    const struct planned *q = p->planned;
+    struct cost_rates *r = calloc((size_t)q->list.n, sizeof *r);
+    struct cost_step prompt = {{0, 1, q->max.n_slot}, 0};
+    struct cost_step token = {{1, 1, q->max.n_slot}, 0};
+    pl_status s = PL_OK;
+
+    if (!r)
+        return err_no_memory(err, "an estimate");
+    if (q->paper) {
+        e->basis = PLAN_DESCRIBED;
+        for (int d = 0; d < q->list.n; d++)
+            e->guessed |= cost_described(&r[d], &q->list.dev[d]);
+    } else {
+        e->basis = PLAN_MEASURED;
+        s = rates_measure(p, r, err);
+        if (s != PL_OK && s != PL_NO_MEMORY) { /* no room to try them */
+            e->basis = PLAN_ASSUMED;
+            for (int d = 0; d < q->list.n; d++)
+                cost_assumed(&r[d], &q->list.dev[d], q->kernels.family);
+            s = PL_OK;
+        }
+    }
+    if (s == PL_OK) {
+        e->n_prompt = p->n_ctx < N_PROMPT ? p->n_ctx : N_PROMPT;
+        if (e->n_prompt > q->max.n_tok)
+            e->n_prompt = q->max.n_tok;
+        e->n_past = p->n_ctx <= N_PAST ? p->n_ctx - 1 : N_PAST;
+        prompt.sizes.n_tok = e->n_prompt;
+        token.n_past = e->n_past;
+        e->prefill_tps = (double)e->n_prompt /
+                         cost_group(q->list.n, q->low->prog, r, &prompt);
+        e->decode_tps = 1 / cost_group(q->list.n, q->low->prog, r, &token);
+    }
+    free(r);
+    return s;
+}
+
+pl_status plan_facts_init(struct plan_facts *f, const pl_plan *p, pl_err *err)
+{
+    const struct planned *q = p->planned;
+    const struct graph_sizes one = {1, 1, q->max.n_slot};
+
+    memset(f, 0, sizeof *f);
+    f->n_dev = q->list.n;
+    f->dev = arena_alloc(&f->arena, (size_t)f->n_dev, sizeof *f->dev);
+    if (!f->dev)
+        return err_no_memory(err, "the description of a plan");
+    for (int d = 0; d < f->n_dev; d++) {
+        const struct program *g = &q->low->prog[d];
+
+        f->dev[d] =
+            (struct plan_device){g->bytes[REGION_WEIGHTS],
+                                 g->bytes[REGION_CACHE], g->bytes[REGION_WORK]};
+        if (!q->paper)
+            f->dev[d].buffers +=
+                device_scratch_bytes(&q->list.dev[d], &q->kernels, g);
+    }
+    for (int m = 0; m < q->low->n_message; m++)
+        f->token_bytes += dim_value(q->low->message[m].bytes, &one);
+    PL_TRY(gather_tensors(f, p, err));
+    return estimate(&f->estimate, p, err);
+}
+
+void plan_facts_fini(struct plan_facts *f)
+{
+    arena_fini(&f->arena);
+}

@@ -1,0 +1,142 @@
+/* The plan for programs: one JSON object, every tensor, exact bytes. */
+#include "engine/plan_facts.h"
+
+#include "engine/sink.h"
+#include "plan/cost.h"
+#include "plan/roles.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static bool append(json_t *to, json_t *what)
+{
+    return json_array_append_new(to, what) == 0;
+}
+
+static json_t *if_ok(json_t *j, bool ok)
+{
+    if (ok)
+        return j;
+    json_decref(j);
+    return NULL;
+}
+
+static json_t *json_devices(const struct planned *q, const struct plan_facts *f)
+{
+    json_t *all = json_array();
+    bool ok = true;
+
+    for (int d = 0; d < f->n_dev; d++)
+        ok &= append(all,
+                     json_pack("{s:s, s:[i, i], s:i, s:I, s:{s:I, s:I, s:I}}",
+                               "name", q->list.dev[d].name, "ranks",
+                               q->group.rank0[d], q->group.n_rank_of[d],
+                               "threads", q->list.dev[d].n_thread, "memory",
+                               (json_int_t)q->list.dev[d].memory_bytes, "bytes",
+                               "weights", (json_int_t)f->dev[d].weights,
+                               "cache", (json_int_t)f->dev[d].cache, "buffers",
+                               (json_int_t)f->dev[d].buffers));
+    return if_ok(all, ok);
+}
+
+static json_t *json_tensor(const struct plan_facts *f,
+                           const struct plan_tensor *t)
+{
+    json_t *shape = json_array(), *bytes = json_array();
+    bool ok = true;
+
+    for (int i = 0; i < t->node->n_dim; i++)
+        ok &= append(shape, t->node->dim[i].symbol == PL_N_SLOT
+                                ? json_string("n_slot")
+                                : json_integer(t->node->dim[i].n));
+    for (int d = 0; d < f->n_dev; d++)
+        ok &= append(bytes, json_integer((json_int_t)t->bytes[d]));
+    return json_pack(
+        "{s:s, s:s, s:i, s:s, s:o, s:s, s:o}", "name", t->node->name, "role",
+        role_name(t->node->role), "layer", t->node->layer, "format",
+        format_info(t->node->format)->name, "shape", if_ok(shape, ok), "layout",
+        t->layout, "bytes", if_ok(bytes, ok));
+}
+
+static json_t *json_tensors(const struct plan_facts *f, enum op op)
+{
+    json_t *all = json_array();
+    bool ok = true;
+
+    for (int i = 0; i < f->n_tensor; i++)
+        if (f->tensor[i].node->op == op)
+            ok &= append(all, json_tensor(f, &f->tensor[i]));
+    return if_ok(all, ok);
+}
+
+static json_t *json_messages(const struct lowered *low)
+{
+    json_t *all = json_array();
+    bool ok = true;
+
+    for (int m = 0; m < low->n_message; m++) {
+        const struct lowered_message *x = &low->message[m];
+        const struct graph_sizes one = {1, 1, 0};
+
+        ok &=
+            append(all, json_pack("{s:i, s:s, s:i, s:I, s:s}", "layer",
+                                  x->layer, "kind", num_kind_name(x->kind),
+                                  "items", x->n_item, "bytes",
+                                  (json_int_t)dim_value(x->bytes, &one), "per",
+                                  x->bytes.symbol == PL_N_TOK   ? "n_tok"
+                                  : x->bytes.symbol == PL_N_OUT ? "n_out"
+                                                                : "step"));
+    }
+    return if_ok(all, ok);
+}
+
+static json_t *json_estimate(const struct plan_estimate *e)
+{
+    static const char *const basis[] = {
+        [PLAN_MEASURED] = "measured",
+        [PLAN_ASSUMED] = "assumed",
+        [PLAN_DESCRIBED] = "described",
+    };
+    static const struct {
+        unsigned bit;
+        const char *name;
+    } guesses[] = {
+        {COST_GUESSED_FLOPS, "flops"},
+        {COST_GUESSED_LINK, "link"},
+        {COST_GUESSED_LATENCY, "latency"},
+    };
+    json_t *guessed = json_array();
+    bool ok = true;
+
+    for (size_t i = 0; i < sizeof guesses / sizeof guesses[0]; i++)
+        if (e->guessed & guesses[i].bit)
+            ok &= append(guessed, json_string(guesses[i].name));
+    return json_pack("{s:f, s:f, s:I, s:I, s:s, s:o}", "prefill_tps",
+                     e->prefill_tps, "decode_tps", e->decode_tps,
+                     "prefill_tokens", (json_int_t)e->n_prompt, "decode_past",
+                     (json_int_t)e->n_past, "basis", basis[e->basis], "guessed",
+                     if_ok(guessed, ok));
+}
+
+pl_status plan_print_json(const pl_plan *p, const struct plan_facts *f,
+                          const struct sink *to, pl_err *err)
+{
+    const struct planned *q = p->planned;
+    char hash[20];
+
+    snprintf(hash, sizeof hash, "%016" PRIx64, q->numeric_hash);
+    return sink_json(
+        to,
+        json_pack(
+            "{s:s, s:s, s:i, s:s, s:I, s:I, s:o, s:o, s:o, "
+            "s:{s:i, s:I, s:o}, s:o}",
+            "arch", pl_model_arch(p->model), "numeric_hash", hash, "n_ranks",
+            q->group.n_rank, "kernels", cpu_family_name(q->kernels.family),
+            "n_ctx", (json_int_t)p->n_ctx, "n_ubatch", (json_int_t)q->max.n_tok,
+            "devices", json_devices(q, f), "tensors",
+            json_tensors(f, OP_weight), "caches", json_tensors(f, OP_cache),
+            "collectives", "per_token", q->low->n_message, "bytes_per_token",
+            (json_int_t)f->token_bytes, "layers", json_messages(q->low),
+            "estimate", json_estimate(&f->estimate)),
+        "the description of a plan", err);
+}

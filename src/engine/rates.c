@@ -1,0 +1,498 @@
+/* How fast the devices of a plan are: a few small graphs run on them, through
+ * the same executor as the model, so that threads, barriers, messages and
+ * memory cost what they will cost.
+ *
+ * Each experiment finds one rate: the graph's cost is linear in it once the
+ * others are known, so what was measured beyond the known part, divided by how
+ * often the rate counts, is the rate. The order is: a run and its steps; values;
+ * weights of each format under one token and under many; messages; attention.
+ * Threads are taken to be alike: a device has as many times a rate as it has
+ * threads. Nothing here decides a bit. */
+#include "engine/rates.h"
+
+#include "base/err.h"
+#include "quant/format.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    MANY = 64, /* tokens of the experiments with many */
+    MAX_FORMAT = 3,
+    MAX_RUN = 200,
+    ENOUGH_RUNS = 8,
+    D_WIDE = 1024,
+    D_FF = 2048, /* of layers that are read from memory */
+    D_SMALL = 256,
+    D_HEAD = 64,
+    N_SLOT = 256,
+    LEAST_LAYERS = 12, /* of small matrices */
+    MOST_LAYERS = 64,
+    MOST_HEADS = 8, /* of keys and values, if devices are no more */
+};
+/* An experiment takes the first, on a busy machine up to the second, until it
+ * has been run often enough. */
+static const double slot_s = 8e-3, most_s = 24e-3;
+static const size_t most_bytes = (size_t)128 << 20;
+
+struct probe {
+    const struct pl_plan *plan;
+    pl_options opt;
+    double share[DEVICE_MAX];
+    struct cost_rates one; /* of one thread */
+    struct cost_rates dev[DEVICE_MAX];
+    pl_err *err;
+};
+
+/* Experiments ------------------------------------------------------------ */
+
+struct trial {
+    struct probe *p;
+    pl_graph *g;
+    struct planned *planned;
+    pl_exec *x;
+};
+
+static void trial_end(struct trial *t)
+{
+    pl_exec_free(t->x);
+    planned_free(t->planned);
+    pl_graph_free(t->g);
+}
+
+/* Plans the graph and fills weights and inputs with small numbers: memory that
+ * was never written would be read from one page. */
+static pl_status trial_start(struct trial *t)
+{
+    struct probe *p = t->p;
+    const struct planned *q;
+    float *ones;
+    int64_t most = 1;
+    pl_status s = planned_create(&t->planned, t->g, &p->opt, p->err);
+
+    if (s == PL_OK)
+        s = exec_create(&t->x, t->planned, &p->opt, p->err);
+    if (s != PL_OK)
+        return s;
+    q = t->planned;
+    for (int d = 0; d < q->list.n; d++) {
+        size_t n = q->low->prog[d].bytes[REGION_WEIGHTS];
+        void *w = n ? device_map(t->x->set, d, REGION_WEIGHTS) : NULL;
+
+        if (w)
+            memset(w, 0x3c, n);
+    }
+    for (int i = 0; i < t->g->n_node; i++)
+        if (t->g->node[i].op == OP_input &&
+            graph_count(&t->g->node[i], &q->max) > most)
+            most = graph_count(&t->g->node[i], &q->max);
+    ones = malloc((size_t)most * sizeof *ones);
+    if (!ones)
+        return err_no_memory(p->err, "measuring devices");
+    for (int64_t i = 0; i < most; i++)
+        ones[i] = 1;
+    for (int i = 0; i < t->g->n_node && s == PL_OK; i++)
+        if (t->g->node[i].op == OP_input)
+            s = pl_tensor_set(t->x, i, ones, 0,
+                              4 * (size_t)graph_count(&t->g->node[i], &q->max),
+                              p->err);
+    free(ones);
+    return s;
+}
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* Least seconds of a run with n_tok tokens after n_past others: what else the
+ * machine does only adds to it. */
+static pl_status time_run(struct trial *t, int64_t n_tok, int64_t n_past,
+                          double *seconds)
+{
+    int32_t pos[MANY], pages[N_SLOT / CPU_PAGE];
+    pl_rows rows = {
+        .n_tok = n_tok,
+        .n_out = 1,
+        .pos = pos,
+        .pages = pages,
+        .page_stride = N_SLOT / CPU_PAGE,
+    };
+    double start = now(), last, end = start;
+
+    for (int i = 0; i < N_SLOT / CPU_PAGE; i++)
+        pages[i] = i;
+    for (int64_t i = 0; i < n_tok; i++)
+        pos[i] = (int32_t)(n_past + i);
+    *seconds = INFINITY;
+    for (int n = 0; n < MAX_RUN && end - start < most_s &&
+                    (n < ENOUGH_RUNS || end - start < slot_s);
+         n++) {
+        last = end;
+        PL_TRY(pl_exec_step(t->x, &rows, t->p->err));
+        end = now();
+        *seconds = fmin(*seconds, end - last);
+    }
+    return PL_OK;
+}
+
+/* From one thread's rates to the devices'. */
+static void scale(struct probe *p)
+{
+    for (int d = 0; d < p->plan->planned->list.n; d++) {
+        double n = p->share[d];
+        struct cost_rates *r = &p->dev[d];
+
+        *r = p->one;
+        for (int f = 0; f < PL_FORMAT_COUNT; f++) {
+            r->bytes_per_s[f] *= n;
+            r->macs_per_s[f] *= n;
+        }
+        r->attention_one *= n;
+        r->attention_many *= n;
+        r->value_s /= n;
+    }
+}
+
+static double cost(struct probe *p, const struct trial *t, int64_t n_tok,
+                   int64_t n_past)
+{
+    const struct planned *q = t->planned;
+    struct cost_step z = {{n_tok, 1, N_SLOT}, n_past};
+
+    scale(p);
+    return cost_group(q->list.n, q->low->prog, p->dev, &z);
+}
+
+/* The seconds that `rate` counts for once, from a measured run; never below
+ * `least`. */
+static pl_status solve_seconds(struct trial *t, int64_t n_tok, double *rate,
+                               double least)
+{
+    double measured, known, count;
+
+    PL_TRY(time_run(t, n_tok, 0, &measured));
+    *rate = 0;
+    known = cost(t->p, t, n_tok, 0);
+    *rate = 1;
+    count = cost(t->p, t, n_tok, 0) - known;
+    *rate = count > 0 ? fmax((measured - known) / count, least) : least;
+    return PL_OK;
+}
+
+/* The same for what is given a second; a tenth of the run is its at least. */
+static pl_status solve_rate(struct trial *t, int64_t n_tok, int64_t n_past,
+                            double *rate)
+{
+    double measured, known, count;
+
+    PL_TRY(time_run(t, n_tok, n_past, &measured));
+    *rate = INFINITY;
+    known = cost(t->p, t, n_tok, n_past);
+    *rate = 1;
+    count = cost(t->p, t, n_tok, n_past) - known;
+    *rate = count > 0 ? count / fmax(measured - known, measured / 10) : 1e18;
+    return PL_OK;
+}
+
+/* Graphs ----------------------------------------------------------------- */
+
+static pl_dim constant(int64_t n)
+{
+    return (pl_dim){n, PL_CONST};
+}
+
+static pl_tensor input(pl_graph *g, int64_t width)
+{
+    const pl_dim dim[2] = {{1, PL_N_TOK}, constant(width)};
+
+    return pl_input(g, "x", PL_F32, 2, dim);
+}
+
+static pl_tensor weight(pl_graph *g, const char *kind, int i, pl_format f,
+                        int64_t rows, int64_t k, pl_role role)
+{
+    const int64_t dim[2] = {rows, k};
+    char name[32];
+
+    snprintf(name, sizeof name, "blk.%d.%s", i, kind);
+    return pl_weight(g, name, f, 2, dim, role);
+}
+
+/* n times what stands between matrices: norms of rows and heads, rope, gated
+ * activations, a router, sums. */
+static void values_graph(pl_graph *g, int64_t d, int n)
+{
+    const pl_dim n_tok = {1, PL_N_TOK};
+    const pl_rope rope = {.n_rot = D_HEAD, .neox = true, .base = 10000};
+    pl_tensor x = input(g, d), pos = pl_input(g, "pos", PL_I32, 1, &n_tok);
+
+    for (int i = 0; i < n; i++) {
+        pl_tensor h = pl_rms_norm(g, x, -1, 1e-6f), l, ids;
+
+        l = pl_slice(g, h, 1, 0, 8);
+        ids = pl_router_topk(g, l, -1, PL_GATING_SOFTMAX, 2, 0, 0);
+        l = pl_router_weights(g, l, ids, PL_GATING_SOFTMAX, true, 1);
+        h = pl_reshape(
+            g, h, 3, (pl_dim[]){n_tok, constant(d / D_HEAD), constant(D_HEAD)});
+        h = pl_rope_apply(g, pl_rms_norm(g, h, -1, 1e-6f), pos, -1, &rope);
+        h = pl_reshape(g, h, 2, (pl_dim[]){n_tok, constant(d)});
+        h = pl_mul(g, pl_swiglu(g, h, h), pl_slice(g, l, 1, 0, 1));
+        x = pl_add(g, x, h);
+    }
+    pl_output(g, x);
+}
+
+static void layers_graph(pl_graph *g, pl_format f, int64_t d, int64_t ff, int n)
+{
+    pl_tensor x = input(g, d);
+
+    for (int i = 0; i < n; i++) {
+        pl_tensor h = pl_rms_norm(g, x, -1, 1e-6f);
+
+        h = pl_matmul(g, h, weight(g, "up", i, f, ff, d, PL_ROLE_FFN_UP));
+        h = pl_silu(g, h);
+        h = pl_matmul(g, h, weight(g, "down", i, f, d, ff, PL_ROLE_FFN_DOWN));
+        x = pl_add(g, x, h);
+    }
+    pl_output(g, x);
+}
+
+/* Heads as the model's first attention has them, fewer if they are many. */
+static void attention_graph(pl_graph *g, const struct probe *p)
+{
+    const pl_graph *model = p->plan->graph;
+    const struct graph_node *q = NULL, *cache_k = NULL, *out = NULL;
+    int64_t n_kv, n_head, least = p->plan->planned->list.n;
+    pl_tensor x, k, v;
+
+    for (int i = 0; i < model->n_node && !q; i++)
+        if (model->node[i].op == OP_attention) {
+            out = &model->node[i];
+            q = &model->node[out->in[0]];
+            cache_k = &model->node[out->in[1]];
+        }
+    if (!q)
+        return;
+    n_kv = cache_k->dim[1].n;
+    n_head = q->dim[1].n / n_kv;
+    least = least > MOST_HEADS ? least : MOST_HEADS;
+    n_kv = n_kv < least ? n_kv : least;
+    n_head *= n_kv;
+    x = pl_input(g, "q", PL_F32, 3,
+                 (pl_dim[]){q->dim[0], constant(n_head), q->dim[2]});
+    k = pl_input(g, "k", PL_F32, 3,
+                 (pl_dim[]){q->dim[0], constant(n_kv), q->dim[2]});
+    v = pl_input(g, "v", PL_F32, 3,
+                 (pl_dim[]){q->dim[0], constant(n_kv), out->dim[2]});
+    k = pl_cache_write(
+        g, pl_cache(g, "cache_k.0", p->plan->cache_k, n_kv, q->dim[2].n, false),
+        k);
+    v = pl_cache_write(
+        g,
+        pl_cache(g, "cache_v.0", p->plan->cache_v, n_kv, out->dim[2].n, true),
+        v);
+    pl_output(g, pl_attention(g, x, k, v, -1, 0.125f, 0, 0));
+}
+
+/* Rates ------------------------------------------------------------------ */
+
+static pl_status start(struct trial *t, struct probe *p)
+{
+    *t = (struct trial){.p = p};
+    return pl_graph_create(&t->g, p->err);
+}
+
+/* The seconds of values_graph at one number of tokens. */
+static pl_status measure_values(struct probe *p, int64_t d, int n,
+                                int64_t n_tok, double *rate, double least)
+{
+    struct trial t;
+    pl_status s = start(&t, p);
+
+    if (s == PL_OK) {
+        values_graph(t.g, d, n);
+        s = trial_start(&t);
+    }
+    if (s == PL_OK)
+        s = solve_seconds(&t, n_tok, rate, least);
+    trial_end(&t);
+    return s;
+}
+
+static pl_status measure_steps(struct probe *p)
+{
+    PL_TRY(measure_values(p, D_HEAD, 1, 1, &p->one.run_s, 1e-7));
+    PL_TRY(measure_values(p, D_SMALL, 16, 1, &p->one.step_s, 1e-8));
+    return measure_values(p, D_WIDE, 4, MANY, &p->one.value_s, 1e-12);
+}
+
+static pl_status measure_format(struct probe *p, pl_format f, double bytes)
+{
+    const struct format_info *info = format_info(f);
+    double layer = 2. * D_WIDE * D_FF / info->block * info->block_bytes;
+    struct trial t;
+    pl_status s = start(&t, p);
+
+    if (s == PL_OK) { /* few weights, many tokens; then one, for a guess */
+        layers_graph(t.g, f, D_WIDE / 2, D_WIDE / 2, 1);
+        s = trial_start(&t);
+    }
+    if (s == PL_OK)
+        s = solve_rate(&t, 1, 0, &p->one.bytes_per_s[f]);
+    if (s == PL_OK) {
+        double guess = p->one.bytes_per_s[f];
+
+        p->one.bytes_per_s[f] = INFINITY;
+        s = solve_rate(&t, MANY, 0, &p->one.macs_per_s[f]);
+        bytes = fmin(bytes, 30e-3 * guess);
+    }
+    trial_end(&t);
+    if (s != PL_OK)
+        return s;
+    s = start(&t, p);
+    if (s == PL_OK) {
+        layers_graph(t.g, f, D_WIDE, D_FF, 1 + (int)(bytes / layer));
+        s = trial_start(&t);
+    }
+    if (s == PL_OK)
+        s = solve_rate(&t, 1, 0, &p->one.bytes_per_s[f]);
+    trial_end(&t);
+    return s;
+}
+
+/* The formats of the model's matrices; the heaviest stands for rare ones. */
+static pl_status measure_formats(struct probe *p, pl_format *heaviest,
+                                 double *its_bytes)
+{
+    const struct planned *q = p->plan->planned;
+    double bytes[PL_FORMAT_COUNT] = {0}, all = 0, part;
+    pl_format main = PL_F32;
+
+    for (int d = 0; d < q->list.n; d++)
+        for (int i = 0; i < q->low->prog[d].n_tensor; i++) {
+            const struct prog_tensor *t = &q->low->prog[d].tensor[i];
+
+            if (t->pack && t->region == REGION_WEIGHTS)
+                bytes[t->format] += (double)t->bytes;
+        }
+    for (int f = 0; f < PL_FORMAT_COUNT; f++) {
+        all += bytes[f];
+        if (bytes[f] > bytes[main])
+            main = (pl_format)f;
+    }
+    part = all > 0 ? fmin(1, (double)most_bytes / all) : 0;
+    PL_TRY(measure_format(p, main, bytes[main] * part));
+    for (int f = 0, n = 1; f < PL_FORMAT_COUNT; f++) {
+        if (f == (int)main)
+            continue;
+        if (bytes[f] < all / 10 || n == MAX_FORMAT) {
+            p->one.bytes_per_s[f] = p->one.bytes_per_s[main];
+            p->one.macs_per_s[f] = p->one.macs_per_s[main];
+            continue;
+        }
+        PL_TRY(measure_format(p, (pl_format)f, bytes[f] * part));
+        n++;
+    }
+    *heaviest = main;
+    *its_bytes = bytes[main];
+    return PL_OK;
+}
+
+/* Small matrices, as many as the model has bytes: what messages take, or on one
+ * device what steps with matrices take beside the values. */
+static pl_status measure_messages(struct probe *p, pl_format f, double bytes)
+{
+    const struct format_info *info = format_info(f);
+    double layer = 2. * D_SMALL * D_SMALL / info->block * info->block_bytes;
+    int n = (int)fmin(MOST_LAYERS, fmax(LEAST_LAYERS, bytes / layer));
+    bool alone = p->plan->planned->list.n == 1;
+    struct trial t;
+    pl_status s = start(&t, p);
+
+    if (s == PL_OK) {
+        layers_graph(t.g, f, D_SMALL, D_SMALL, n);
+        s = trial_start(&t);
+    }
+    if (s == PL_OK && alone)
+        s = solve_seconds(&t, 1, &p->one.step_s, p->one.step_s);
+    else if (s == PL_OK) {
+        s = solve_seconds(&t, 1, &p->one.message_s, 1e-7);
+        if (s == PL_OK)
+            s = solve_rate(&t, MANY, 0, &p->one.link_bytes_per_s);
+    }
+    trial_end(&t);
+    return s;
+}
+
+static pl_status measure_attention(struct probe *p)
+{
+    struct trial t;
+    pl_status s = start(&t, p);
+
+    if (s == PL_OK) {
+        attention_graph(t.g, p);
+        if (t.g->n_node == 0) { /* the model has none */
+            trial_end(&t);
+            return PL_OK;
+        }
+        s = trial_start(&t);
+    }
+    if (s == PL_OK) /* the pages hold what a prompt left there */
+        s = solve_rate(&t, MANY, N_SLOT / 2, &p->one.attention_many);
+    if (s == PL_OK)
+        s = solve_rate(&t, 1, N_SLOT - 1, &p->one.attention_one);
+    trial_end(&t);
+    return s;
+}
+
+pl_status rates_measure(const struct pl_plan *plan, struct cost_rates *rates,
+                        pl_err *err)
+{
+    const struct planned *q = plan->planned;
+    struct probe *p = calloc(1, sizeof *p);
+    pl_format heaviest;
+    double bytes;
+    pl_status s;
+
+    if (!p)
+        return err_no_memory(err, "measuring devices");
+    p->plan = plan;
+    p->err = err;
+    p->opt = (pl_options){
+        .devices = plan->devices,
+        .n_threads = plan->n_threads,
+        .no_pin = plan->no_pin,
+        .cpu = cpu_family_name(q->kernels.family),
+        .tensor_split = p->share,
+        .n_tensor_split = q->list.n,
+        .n_ubatch = MANY,
+        .n_ctx = N_SLOT,
+        .n_seq = 1,
+        .n_ranks = q->list.n > PL_MAX_RANKS ? PL_MAX_RANKS : 0,
+    };
+    for (int d = 0; d < q->list.n; d++)
+        p->share[d] = q->list.dev[d].n_thread;
+    for (int f = 0; f < PL_FORMAT_COUNT; f++)
+        p->one.bytes_per_s[f] = p->one.macs_per_s[f] = INFINITY;
+    p->one.attention_one = p->one.attention_many = INFINITY;
+    p->one.link_bytes_per_s = INFINITY;
+    s = measure_steps(p);
+    if (s == PL_OK)
+        s = measure_formats(p, &heaviest, &bytes);
+    if (s == PL_OK)
+        s = measure_messages(p, heaviest, bytes);
+    if (s == PL_OK)
+        s = measure_attention(p);
+    scale(p);
+    if (s == PL_OK)
+        memcpy(rates, p->dev, (size_t)q->list.n * sizeof *rates);
+    free(p);
+    return s;
+}
