@@ -3,6 +3,7 @@
 TEST(test_base_alloc)
 TEST(test_base_err)
 TEST(test_base_topology)
+TEST(test_cli)
 TEST(test_cpu_attention)
 TEST(test_cpu_families)
 TEST(test_cpu_matmul)

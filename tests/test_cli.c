@@ -1,0 +1,708 @@
+/* The command, run as its users run it: what it prints where, what it gives
+ * back, what it says about mistakes. The engine behind it has its own tests;
+ * here its results are only compared with each other. */
+#include "support.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MODEL "-m models/fable-moe-Q8_0.gguf "
+
+/* What a command line left behind. */
+struct ran {
+    int code;        /* exit status; 128 + n after signal n */
+    char *out, *err; /* owned, terminated */
+    size_t n_out;
+};
+
+static const char *plait(void)
+{
+    const char *env = getenv("PLAIT_COMMAND");
+
+    return env != NULL && env[0] != '\0' ? env : PLAIT_COMMAND;
+}
+
+static char *slurp(const char *path, size_t *n)
+{
+    FILE *f = fopen(path, "rb");
+    char *s = NULL;
+    size_t size = 0;
+
+    if (f == NULL)
+        fail_msg("%s: %s", path, strerror(errno));
+    *n = 0;
+    do {
+        size = 2 * size + 65536;
+        s = realloc(s, size + 1);
+        assert_non_null(s);
+        *n += fread(s + *n, 1, size - *n, f);
+    } while (*n == size);
+    fclose(f);
+    s[*n] = '\0';
+    return s;
+}
+
+static int status_code(int status)
+{
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* A shell runs `line` in a directory that has `models` as the checkout does,
+ * with the command in its path. */
+static struct ran sh(const char *line)
+{
+    static const char *dir;
+    struct ran r = {0};
+    const char *out = test_temp("out");
+    const char *err = test_temp("err");
+    char *all = NULL;
+    size_t n_err;
+    char *path = strdup(plait());
+
+    if (dir == NULL) {
+        const char *models = test_file("models");
+
+        dir = test_temp("");
+        if (models != NULL && symlink(models, test_temp("models")) != 0)
+            fail_msg("symlink: %s", strerror(errno));
+    }
+    *strrchr(path, '/') = '\0';
+    if (asprintf(&all,
+                 "cd '%s' && PATH='%s':$PATH && export PATH && { %s\n} "
+                 ">'%s' 2>'%s'",
+                 dir, path, line, out, err) < 0)
+        fail_msg("no memory");
+    r.code = status_code(system(all));
+    r.out = slurp(out, &r.n_out);
+    r.err = slurp(err, &n_err);
+    free(all);
+    free(path);
+    return r;
+}
+
+static void ran_free(struct ran *r)
+{
+    free(r->out);
+    free(r->err);
+    *r = (struct ran){0};
+}
+
+static void must_exit(const struct ran *r, int code, const char *line)
+{
+    if (r->code != code)
+        fail_msg("%s\n  exit %d, not %d; it said: %.500s", line, r->code, code,
+                 r->err);
+}
+
+static void must_say(const struct ran *r, const char *text, const char *line)
+{
+    if (strstr(r->err, text) == NULL)
+        fail_msg("%s\n  should say \"%s\" but said: %.500s", line, text,
+                 r->err);
+}
+
+static void need_model(void)
+{
+    if (test_file("models/fable-moe-Q8_0.gguf") == NULL)
+        TEST_SKIP("models/fable-moe-Q8_0.gguf is absent");
+}
+
+/* ---- help --------------------------------------------------------------- */
+
+static const char *const commands[] = {
+    "run", "plan", "inspect", "devices", "perplexity", "logits", "tokenize"};
+enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
+
+/* The line after "example:" of a help text, without its indentation. */
+static void run_example(const char *help_line)
+{
+    struct ran help = sh(help_line);
+    char *example;
+    struct ran r;
+
+    must_exit(&help, 0, help_line);
+    assert_string_equal(help.err, "");
+    example = strstr(help.out, "\nexample:\n  ");
+    if (example == NULL)
+        fail_msg("%s has no example", help_line);
+    example += strlen("\nexample:\n  ");
+    example[strcspn(example, "\n")] = '\0';
+    r = sh(example);
+    must_exit(&r, 0, example);
+    ran_free(&r);
+    ran_free(&help);
+}
+
+static void cli_every_help_has_an_example_that_works(void **state)
+{
+    (void)state;
+    need_model();
+    run_example("plait --help");
+    for (int i = 0; i < N_COMMANDS; i++) {
+        char line[64];
+
+        snprintf(line, sizeof(line), "plait %s --help", commands[i]);
+        run_example(line);
+    }
+}
+
+static void cli_help_fits_in_80_columns_and_names_every_command(void **state)
+{
+    struct ran top = sh("plait --help");
+
+    (void)state;
+    for (int i = 0; i < N_COMMANDS; i++) {
+        char line[64];
+        struct ran r;
+
+        snprintf(line, sizeof(line), "plait %s -h", commands[i]);
+        assert_non_null(strstr(top.out, commands[i]));
+        r = sh(line);
+        *strstr(r.out, "\nexample:") = '\0';
+        for (const char *s = r.out; *s != '\0'; s += strcspn(s, "\n") + 1)
+            assert_in_range(strcspn(s, "\n"), 0, 80);
+        ran_free(&r);
+    }
+    ran_free(&top);
+}
+
+static void cli_version_is_one_line(void **state)
+{
+    struct ran r = sh("plait --version");
+
+    (void)state;
+    must_exit(&r, 0, "plait --version");
+    assert_int_equal(strncmp(r.out, "plait ", 6), 0);
+    assert_int_equal(strcspn(r.out, "\n"), r.n_out - 1);
+    ran_free(&r);
+}
+
+/* ---- mistakes ----------------------------------------------------------- */
+
+struct mistake {
+    const char *line, *says;
+};
+
+static void must_refuse(const struct mistake *m, size_t n, int code)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct ran r = sh(m[i].line);
+
+        must_exit(&r, code, m[i].line);
+        must_say(&r, m[i].says, m[i].line);
+        if (r.n_out > 0)
+            fail_msg("%s\n  wrote to standard output: %.200s", m[i].line,
+                     r.out);
+        ran_free(&r);
+    }
+}
+#define MUST_REFUSE(list, code)                                                \
+    must_refuse(list, sizeof(list) / sizeof((list)[0]), code)
+
+static void cli_usage_errors_exit_2_and_name_option_and_remedy(void **state)
+{
+    static const struct mistake list[] = {
+        {"plait", "--help"},
+        {"plait sing", "\"sing\""},
+        {"plait run", "-p TEXT"},
+        {"plait run -p x", "-m FILE"},
+        {"plait run " MODEL "-p", "-p TEXT"},
+        {"plait run " MODEL "-p x -f y", "leave one out"},
+        {"plait run " MODEL "-p x y", "\"y\""},
+        {"plait run " MODEL "-p x --json", "`plait plan`"},
+        {"plait run " MODEL "-p x --special=1", "takes no value"},
+        {"plait run " MODEL "-p x -c banana", "-c banana"},
+        {"plait run " MODEL "-p x -c 12x", "-c 12x"},
+        {"plait run " MODEL "-p x -c ' 12'", "whole number"},
+        {"plait run " MODEL "-p x -c ''", "whole number"},
+        {"plait run " MODEL "-p x -c 0x10", "whole number"},
+        {"plait run " MODEL "-p x -n -2", "-1 to"},
+        {"plait run " MODEL "-p x -n 99999999999999999999", "-1 to"},
+        {"plait run " MODEL "-p x --temp nan", "number"},
+        {"plait run " MODEL "-p x --temp 0x1p3", "number"},
+        {"plait run " MODEL "-p x --top-p 1.5", "from 0 to 1"},
+        {"plait run " MODEL "-p x -s -2", "-1 for any"},
+        {"plait run " MODEL "-p x --ranks 65", "from 1 to 64"},
+        {"plait run " MODEL "-p x -ts 3,,1", "like 3,1"},
+        {"plait run " MODEL "-p x -ts 0,0", "not all 0"},
+        {"plait run " MODEL "-p x -ts 3,-1", "like 3,1"},
+        {"plait run " MODEL "-p x -dev 'cpu*2' -ts 1,2,3", "3"},
+        {"plait run " MODEL "-p x -dev gpu", "gpu"},
+        {"plait run " MODEL "-p x -sm layer", "tensor"},
+        {"plait run " MODEL "-p x -ctk q4_0", "bf16"},
+        {"plait run " MODEL "-p x -l 5", "ID+VALUE"},
+        {"plait run " MODEL "-p x -l 5+inf", "ID+VALUE"},
+        {"PLAIT_CPU=abacus plait run " MODEL "-p x", "abacus"},
+        {"plait run " MODEL "-i -p -", "standard input"},
+        {"plait logits " MODEL "-o x", "--tokens"},
+        {"plait logits " MODEL "--tokens 1", "-o FILE"},
+        {"plait logits " MODEL "-o x --tokens 1,two", "\"two\""},
+        {"plait logits " MODEL "-o x --tokens -1", "\"-1\""},
+        {"plait logits " MODEL "-o x --tokens ,", "at least one"},
+        {"plait logits " MODEL "-o x --tokens 4096", "4095"},
+        {"plait perplexity " MODEL, "-f FILE"},
+        {"plait inspect", "no file"},
+        {"plait tokenize -p x", "-m FILE"},
+    };
+
+    (void)state;
+    need_model();
+    MUST_REFUSE(list, 2);
+}
+
+static void cli_llama_cpp_options_are_refused_by_name(void **state)
+{
+    static const struct mistake list[] = {
+        {"plait run -mg 0", "-mg of llama.cpp"},
+        {"plait run --n-cpu-moe 3", "-dev"},
+        {"plait run -fa on", "-fa of llama.cpp"},
+        {"plait run -tb 4", "-t"},
+        {"plait run --mlock", "--mlock of llama.cpp"},
+        {"plait run --numa distribute", "-dev cpu"},
+        {"plait run -hf a/b", "-m"},
+        {"plait run --list-devices", "plait devices"},
+        {"plait perplexity --ppl-stride 5", "--chunks"},
+    };
+
+    (void)state;
+    MUST_REFUSE(list, 2);
+}
+
+static void cli_slips_are_answered_with_the_nearest_option(void **state)
+{
+    static const struct mistake list[] = {
+        {"plait run --tempp 1", "did you mean --temp?"},
+        {"plait run --tpo-k 1", "did you mean --top-k?"},
+        {"plait run --ignore_eos", "did you mean --ignore-eos?"},
+        {"plait plan --devcie cpu", "did you mean --device?"},
+        {"plait run --frobnicate", "--help"},
+    };
+
+    (void)state;
+    MUST_REFUSE(list, 2);
+}
+
+static void cli_failures_exit_1_and_name_the_thing(void **state)
+{
+    static const struct mistake list[] = {
+        {"plait run -m absent.gguf -p x", "absent.gguf"},
+        {"plait plan -m absent.gguf", "absent.gguf"},
+        {"plait inspect absent.gguf", "absent.gguf"},
+        {"plait inspect .", "."},
+        {"plait inspect models/heldout.txt", "heldout.txt"},
+        {"plait tokenize -m models/heldout.txt -p x", "heldout.txt"},
+        {"plait run " MODEL "-f absent.txt", "absent.txt"},
+        {"plait logits " MODEL "-o x --tokens @absent", "absent"},
+        {"plait logits " MODEL "-o no/such/place --tokens 1", "no/such/place"},
+        {"plait perplexity " MODEL "-p short", "smaller -c"},
+        {"plait run " MODEL "-c 2 -p 'a longer prompt than that'", "-c 7"},
+    };
+
+    (void)state;
+    need_model();
+    MUST_REFUSE(list, 1);
+}
+
+static void cli_writes_that_fail_exit_1(void **state)
+{
+    static const char *const list[] = {
+        "plait inspect models/fable-moe-Q8_0.gguf >/dev/full",
+        "plait devices >/dev/full",
+        "plait plan " MODEL ">/dev/full",
+        "plait run " MODEL "-p x -n 2 >/dev/full",
+        "plait tokenize " MODEL "-p x >/dev/full",
+        "plait logits " MODEL "--tokens 1 -o /dev/full",
+        "plait --help >/dev/full",
+    };
+
+    (void)state;
+    need_model();
+    if (access("/dev/full", W_OK) != 0)
+        TEST_SKIP("there is no /dev/full");
+    for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++) {
+        struct ran r = sh(list[i]);
+
+        must_exit(&r, 1, list[i]);
+        ran_free(&r);
+    }
+}
+
+/* ---- run ---------------------------------------------------------------- */
+
+static void cli_run_prints_the_text_alone(void **state)
+{
+#define LINE "plait run " MODEL "-p 'Once upon a time' -n 12 --temp 0"
+    struct ran whole, rest, piped;
+    const size_t n = strlen("Once upon a time");
+
+    (void)state;
+    need_model();
+    whole = sh(LINE);
+    rest = sh(LINE " --no-display-prompt");
+    piped = sh("echo 'Once upon a time' | plait run " MODEL
+               "-p - -n 12 --temp 0 -dev 'cpu*2' -sm row");
+    must_exit(&whole, 0, LINE);
+    must_exit(&rest, 0, LINE " --no-display-prompt");
+    must_exit(&piped, 0, "... -p -");
+    assert_int_equal(strncmp(whole.out, "Once upon a time", n), 0);
+    assert_string_equal(whole.out + n, rest.out);
+    assert_true(rest.n_out > 12);
+    assert_int_equal(strncmp(piped.out, "Once upon a time", n), 0);
+    must_say(&whole, "generation      12 tokens", LINE);
+    must_say(&whole, "tokens/s", LINE);
+    must_say(&piped, "taken as tensor", "-sm row");
+    ran_free(&whole);
+    ran_free(&rest);
+    ran_free(&piped);
+#undef LINE
+}
+
+static void cli_run_escapes_in_p_alone(void **state)
+{
+    struct ran r, raw;
+
+    (void)state;
+    need_model();
+    r = sh("plait run " MODEL "-p 'a\\n\\tb\\x41\\q' -n 0");
+    raw = sh("plait run " MODEL "-p 'a\\n' --no-escape -n 0");
+    assert_string_equal(r.out, "a\n\tbA\\q");
+    assert_string_equal(raw.out, "a\\n");
+    ran_free(&r);
+    ran_free(&raw);
+}
+
+static void cli_run_one_seed_gives_one_text(void **state)
+{
+#define LINE "plait run " MODEL "-p 'The king' -n 16 "
+    struct ran a, b, c, d;
+
+    (void)state;
+    need_model();
+    a = sh(LINE "-s 7");
+    b = sh(LINE "-s 7 -t 1 -ub 1");
+    c = sh(LINE "--temp 5 --top-k 0 --top-p 1 --min-p 0 -s 7");
+    d = sh(LINE "--temp 5 --top-k 0 --top-p 1 --min-p 0 -s 8");
+    must_exit(&a, 0, LINE);
+    assert_string_equal(a.out, b.out);
+    assert_string_not_equal(c.out, d.out);
+    must_say(&a, "seed        7\n", LINE);
+    ran_free(&a);
+    ran_free(&b);
+    ran_free(&c);
+    ran_free(&d);
+#undef LINE
+}
+
+static void cli_run_ends_when_the_context_is_full(void **state)
+{
+    const char *line = "plait run " MODEL "-p x -c 64 --ignore-eos -s 1";
+    struct ran r;
+
+    (void)state;
+    need_model();
+    r = sh(line);
+    must_exit(&r, 0, line);
+    must_say(&r, "is full", line);
+    must_say(&r, "-c 128", line);
+    ran_free(&r);
+}
+
+static void cli_run_keeps_a_conversation(void **state)
+{
+    const char *line = "printf 'Once upon\\n a time\\n' | plait run " MODEL
+                       "-i -n 4 --temp 0 --ignore-eos";
+    struct ran r;
+
+    (void)state;
+    need_model();
+    r = sh(line);
+    must_exit(&r, 0, line);
+    must_say(&r, "generation       8 tokens", line);
+    assert_int_equal(r.out[r.n_out - 1], '\n');
+    ran_free(&r);
+}
+
+/* Starts the command with standard output in *out and standard error in the
+ * temporary file "err". */
+static pid_t start(int *out, const char *const *argv)
+{
+    int ends[2];
+    const char *err = test_temp("err");
+    pid_t pid;
+
+    assert_int_equal(pipe(ends), 0);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        int f = open(err, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+        dup2(ends[1], 1);
+        dup2(f, 2);
+        close(ends[0]);
+        close(ends[1]);
+        execv(plait(), (char *const *)argv);
+        _exit(127);
+    }
+    close(ends[1]);
+    *out = ends[0];
+    return pid;
+}
+
+static void endless(const char **argv)
+{
+    static const char *const words[] = {
+        "plait", "run", "-m", NULL,      "-p",           "x",
+        "-n",    "-1",  "-c", "1000000", "--ignore-eos", NULL};
+
+    memcpy(argv, words, sizeof(words));
+    argv[3] = test_file("models/fable-moe-Q8_0.gguf");
+}
+
+static void cli_run_interrupted_exits_130_with_the_summary(void **state)
+{
+    const char *argv[16];
+    struct ran r = {0};
+    char text[64];
+    int out, status;
+    size_t n;
+    pid_t pid;
+
+    (void)state;
+    need_model();
+    endless(argv);
+    pid = start(&out, argv);
+    /* Once more than the prompt has come it is generating. */
+    for (int i = 0; i < 3; i++)
+        assert_true(read(out, text, sizeof(text)) > 0);
+    kill(pid, SIGINT);
+    while (read(out, text, sizeof(text)) > 0)
+        ;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    close(out);
+    r.err = slurp(test_temp("err"), &n);
+    r.code = status_code(status);
+    must_exit(&r, 130, "SIGINT");
+    must_say(&r, "generation", "SIGINT");
+    ran_free(&r);
+}
+
+static void cli_run_into_a_closed_pipe_exits_1(void **state)
+{
+    const char *argv[16];
+    int out, status;
+    pid_t pid;
+
+    (void)state;
+    need_model();
+    endless(argv);
+    pid = start(&out, argv);
+    close(out);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status_code(status), 1);
+}
+
+/* ---- tokenize, logits, perplexity --------------------------------------- */
+
+static void cli_tokenize_pieces_join_to_the_text(void **state)
+{
+#define TEXT                                                                   \
+    "\"It's\"\t\n\n d\xc3\xa9j\xc3\xa0 \\ \xf0\x9f\x90\x89 <|im_end|>\n"
+    struct ran pieces, ids;
+    char joined[256] = "";
+    char listed[256] = "";
+    size_t n = 0;
+    FILE *f = fopen(test_temp("text"), "wb");
+
+    (void)state;
+    need_model();
+    fputs(TEXT, f);
+    fclose(f);
+    pieces = sh("plait tokenize " MODEL "<text");
+    ids = sh("plait tokenize " MODEL "--ids -f text");
+    must_exit(&pieces, 0, "tokenize");
+    for (char *s = pieces.out; *s != '\0';) {
+        char *end = strchr(s, '\n');
+        char *quote = strchr(s, '\'');
+
+        assert_non_null(end);
+        assert_non_null(quote);
+        snprintf(listed + strlen(listed), sizeof(listed) - strlen(listed),
+                 "%s%.*s", s == pieces.out ? "" : " ", (int)(quote - s - 1), s);
+        for (char *c = quote + 1; c < end - 1; c++) {
+            if (*c == '\\')
+                c++, *c = *c == 'n' ? '\n' : *c == 't' ? '\t' : *c;
+            joined[n++] = *c;
+        }
+        s = end + 1;
+    }
+    assert_string_equal(joined, TEXT);
+    assert_non_null(strstr(listed, "4095"));
+    ids.out[ids.n_out - 1] = '\0';
+    assert_string_equal(ids.out, listed);
+    ran_free(&pieces);
+    ran_free(&ids);
+
+    ids = sh("plait tokenize " MODEL "--ids --no-special <text");
+    assert_null(strstr(ids.out, "4095"));
+    ran_free(&ids);
+#undef TEXT
+}
+
+static void cli_logits_are_tokens_times_vocabulary_floats(void **state)
+{
+    struct ran r;
+    char *a, *b;
+    size_t n_a, n_b;
+
+    (void)state;
+    need_model();
+    r = sh("plait logits " MODEL "--tokens 1,20,300,4000,5 -o a");
+    must_exit(&r, 0, "logits");
+    assert_int_equal(r.n_out, 0);
+    a = slurp(test_temp("a"), &n_a);
+    assert_int_equal(n_a, 5 * 4096 * 4);
+    ran_free(&r);
+    r = sh("printf '1 20\\n300,4000\\t5\\n' >ids; plait logits " MODEL
+           "--tokens @ids -o b -ub 2 -t 1");
+    must_exit(&r, 0, "logits @ids");
+    b = slurp(test_temp("b"), &n_b);
+    assert_int_equal(n_a, n_b);
+    assert_memory_equal(a, b, n_a);
+    free(a);
+    free(b);
+    ran_free(&r);
+}
+
+/* From the logits of one window, by the definition. */
+static double perplexity_of(const float *logits, const int *id, int n, int v)
+{
+    double sum = 0.0;
+
+    for (int i = n / 2; i < n - 1; i++) {
+        double z = 0.0;
+
+        for (int k = 0; k < v; k++)
+            z += exp((double)logits[i * v + k] - logits[i * v + id[i + 1]]);
+        sum += log(z);
+    }
+    return exp(sum / (n - 1 - n / 2));
+}
+
+static void cli_perplexity_is_that_of_the_logits(void **state)
+{
+    enum { N = 64, VOCAB = 4096 };
+    struct ran r, ids;
+    int id[N];
+    int used = 0;
+    double value, error;
+    char *logits;
+    size_t n;
+    int n_window, window;
+
+    (void)state;
+    need_model();
+    r = sh("head -c 2000 models/heldout.txt >text && plait perplexity " MODEL
+           "-f text -c 64 --chunks 1");
+    ids = sh("plait tokenize " MODEL "--ids <text | cut -d' ' -f1-64 >ids && "
+             "cat ids && plait logits " MODEL "--tokens @ids -o a");
+    must_exit(&r, 0, "perplexity");
+    must_exit(&ids, 0, "logits");
+    assert_int_equal(sscanf(r.out,
+                            "perplexity: %lf +/- %lf (%d windows of %d)\n",
+                            &value, &error, &n_window, &window),
+                     4);
+    assert_int_equal(n_window, 1);
+    assert_int_equal(window, N);
+    assert_true(error > 0.0 && error < value);
+    for (int i = 0; i < N; i++) {
+        int used_here = 0;
+
+        assert_int_equal(sscanf(ids.out + used, "%d%n", &id[i], &used_here), 1);
+        used += used_here;
+    }
+    logits = slurp(test_temp("a"), &n);
+    assert_int_equal(n, N * VOCAB * 4);
+    assert_true(fabs(perplexity_of((const float *)logits, id, N, VOCAB) -
+                     value) < 1e-3);
+    free(logits);
+    ran_free(&r);
+    ran_free(&ids);
+
+    r = sh("plait perplexity " MODEL "-f text -c 64");
+    must_exit(&r, 0, "perplexity, all windows");
+    assert_int_equal(sscanf(r.out,
+                            "perplexity: %lf +/- %lf (%d windows of %d)\n",
+                            &value, &error, &n_window, &window),
+                     4);
+    assert_in_range(n_window, 5, 12);
+    assert_true(value > 4.0 && value < 200.0);
+    ran_free(&r);
+}
+
+/* ---- plan, inspect, devices --------------------------------------------- */
+
+static void cli_json_is_one_object_on_standard_output(void **state)
+{
+    static const struct {
+        const char *line, *key;
+    } list[] = {
+        {"plait inspect models/fable-moe-Q8_0.gguf --json", "tensors"},
+        {"plait plan " MODEL "-dev 'cpu*3' -ts 2,1,1 --json", "numeric_hash"},
+        {"plait plan " MODEL "--device-spec 'gpu:24GiB:1TB/s*4' --json",
+         "devices"},
+        {"plait devices --json", NULL},
+    };
+
+    (void)state;
+    need_model();
+    for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++) {
+        struct ran r = sh(list[i].line);
+        json_error_t e;
+        json_t *j = json_loads(r.out, 0, &e);
+
+        must_exit(&r, 0, list[i].line);
+        if (j == NULL)
+            fail_msg("%s\n  line %d: %s", list[i].line, e.line, e.text);
+        assert_true(json_is_object(j));
+        if (list[i].key != NULL)
+            assert_non_null(json_object_get(j, list[i].key));
+        json_decref(j);
+        ran_free(&r);
+    }
+}
+
+int test_cli(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cli_every_help_has_an_example_that_works),
+        cmocka_unit_test(cli_help_fits_in_80_columns_and_names_every_command),
+        cmocka_unit_test(cli_version_is_one_line),
+        cmocka_unit_test(cli_usage_errors_exit_2_and_name_option_and_remedy),
+        cmocka_unit_test(cli_llama_cpp_options_are_refused_by_name),
+        cmocka_unit_test(cli_slips_are_answered_with_the_nearest_option),
+        cmocka_unit_test(cli_failures_exit_1_and_name_the_thing),
+        cmocka_unit_test(cli_writes_that_fail_exit_1),
+        cmocka_unit_test(cli_run_prints_the_text_alone),
+        cmocka_unit_test(cli_run_escapes_in_p_alone),
+        cmocka_unit_test(cli_run_one_seed_gives_one_text),
+        cmocka_unit_test(cli_run_ends_when_the_context_is_full),
+        cmocka_unit_test(cli_run_keeps_a_conversation),
+        cmocka_unit_test(cli_run_interrupted_exits_130_with_the_summary),
+        cmocka_unit_test(cli_run_into_a_closed_pipe_exits_1),
+        cmocka_unit_test(cli_tokenize_pieces_join_to_the_text),
+        cmocka_unit_test(cli_logits_are_tokens_times_vocabulary_floats),
+        cmocka_unit_test(cli_perplexity_is_that_of_the_logits),
+        cmocka_unit_test(cli_json_is_one_object_on_standard_output),
+    };
+
+    return TEST_RUN(tests);
+}
