@@ -2,9 +2,9 @@
 """check.py BUILD: the laws of the tree that no compiler knows.
 
 Layers, headers that compile alone, exported symbols, mutable globals, words
-that library code may not use, formatting, names, line lengths. Reads what git
-tracks; BUILD is a built directory. Each complaint is one line,
-FILE:LINE: what is wrong. Exit status 1 if there is any.
+that library code may not use, what documents name, formatting, names, line
+lengths. Reads what git tracks; BUILD is a built directory. Each complaint is
+one line, FILE:LINE: what is wrong. Exit status 1 if there is any.
 """
 import concurrent.futures
 import os
@@ -186,6 +186,41 @@ def check_words(files, code):
                          'process nor prints')
 
 
+# ---- documents -------------------------------------------------------------
+
+def check_documents(files):
+    """What README.md and doc/ name in code marks exists: paths and linked
+    files in the tree, identifiers with an underscore in its text."""
+    docs = [f for f in files if re.match(r'README\.md$|doc/.*\.md$', f)]
+    folders = {f[:m.start()] for f in files for m in re.finditer('/', f)}
+    first = {f.split('/')[0] for f in folders}
+    words = set()
+    for path in files:
+        if path not in docs and not re.match(r'tests/refs/|.*\.gguf$', path):
+            words.update(re.findall(r'\w+', '\n'.join(lines_of(path))))
+
+    def there(path):
+        return path in files or path.rstrip('/') in folders
+
+    for doc in docs:
+        for n, line in enumerate(lines_of(doc), 1):
+            for link in re.findall(r'\]\(([^)#:]+)\)', line):
+                if not there(os.path.normpath(
+                        os.path.join(os.path.dirname(doc), link))):
+                    complain(doc, n, f'links to {link}, which is not there')
+            code = re.findall(r'`([^`]+)`', line)
+            if line.startswith('    '):
+                code = [line]
+            for word in ' '.join(code).split():
+                if (re.fullmatch(r'[\w.-]+(/[\w.-]+)+/?', word) and
+                        word.split('/')[0] in first and not there(word)):
+                    complain(doc, n, f'names {word}, which is not there')
+                if (re.fullmatch(r'[A-Za-z]\w*_\w*[A-Za-z0-9]', word) and
+                        word not in words):
+                    complain(doc, n, f'names {word}, which is nowhere in the '
+                             'tree')
+
+
 # ---- form ------------------------------------------------------------------
 
 def check_form(code):
@@ -231,6 +266,7 @@ def main():
     check_symbols(build)
     check_globals(build)
     check_words(files, code)
+    check_documents(files)
     check_form(code)
     check_names(files)
     for c in complaints:
