@@ -59,6 +59,20 @@ static bool holds_cache(const struct graph_node *n)
     return n->op == OP_cache || n->op == OP_cache_write;
 }
 
+/* Does the layout cut a row where no packing can: inside 32 values of blocks? */
+static bool cuts_blocks(const struct graph_node *x, const pl_layout *l)
+{
+    const struct format_info *f = format_info(x->format);
+
+    if (x->op != OP_weight || f->block == 1 || l->kind != PL_SPLIT ||
+        l->dim != x->n_dim - 1)
+        return false;
+    for (int i = 0; i < l->n_run; i++)
+        if (l->run[i].len % f->grain)
+            return true;
+    return false;
+}
+
 /* Price of handing operand `i` of node `n` over as `want`. */
 static int64_t price(const struct pass *s, const struct graph_node *n, int i,
                      const pl_layout *want)
@@ -127,7 +141,8 @@ static pl_status candidate(struct pass *s, const struct graph_node *n,
                           s->g->node[n->in[i]].dim, s->p->n_rank, &c->want[i]);
         if (f == RULE_NO_MEMORY)
             return err_no_memory(s->err, "layouts");
-        if (f == RULE_ILLEGAL) {
+        if (f == RULE_ILLEGAL ||
+            cuts_blocks(&s->g->node[n->in[i]], c->want[i])) {
             *cost = NEVER;
             return PL_OK;
         }
@@ -269,6 +284,11 @@ static pl_status choose(struct pass *s, int node)
                                                : &layout_mirrored;
         PL_TRY(layout_check(c->result, n->n_dim, size, s->p->n_rank, n->name,
                             s->err));
+        if (cuts_blocks(n, c->result))
+            return err_set(s->err, PL_BAD_ARGUMENT,
+                           "%s: rows of %s are cut at multiples of %d values",
+                           n->name, format_info(n->format)->name,
+                           format_info(n->format)->grain);
         if (c->result->kind == PL_SPLIT) {
             if (n->op == OP_cache && c->result->dim != 1)
                 return err_set(s->err, PL_UNSUPPORTED,
