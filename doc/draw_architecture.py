@@ -22,6 +22,7 @@ def put(s):
 def text(x, y, s, size=13, anchor='start', fill=INK, weight='normal',
          mono=False, style=''):
     family = ' font-family="DejaVu Sans Mono, monospace"' if mono else ''
+    size = round(1.13 * size, 1)
     s = s.replace('&', '&amp;').replace('<', '&lt;').replace('>', '&gt;')
     put(f'<text x="{x}" y="{y}" font-size="{size}" text-anchor="{anchor}" '
         f'fill="{fill}" font-weight="{weight}"{family}{style}>{s}</text>')
@@ -112,13 +113,13 @@ def plan_column(x, w):
         y = y_of(row)
         box(x, y - 18, w, 36)
         text(x + 10, y + 4.5, op, 12.5, mono=True)
-        text(x + 152, y + 4.5, kind.upper(), 10.5, fill=GREY)
+        text(x + 150, y + 4.5, kind.upper(), 10.5, fill=GREY)
         layout(x + w - 126, y, kind)
     for row in REDUCE:
         y = y_of(row)
         box(x, y - 18, w, 36, '#f1ecfb', MEET, width=1.8)
         text(x + 10, y + 4.5, 'AllReduce', 13, fill=MEET, weight='bold')
-        text(x + 92, y + 4.5, 'PARTIAL to MIRRORED', 10.5, fill=MEET)
+        text(x + 98, y + 4.5, 'PARTIAL to MIRRORED', 10, fill=MEET)
         layout(x + w - 126, y, 'mirrored')
         line([(x - 14, y - 25), (x + w + 14, y - 25)], MEET, 1.4, False, '7 4')
     for a, b in zip(done, done[1:]):
@@ -134,7 +135,7 @@ STEPS = [
     (3, 'Q8, matmul', 'r0 + r1|r2 + r3'),
     (5, 'add', ''),
     (6, 'rms_norm, router', ''),
-    (7, 'Q8, expert_matmul \u00d7 2, \u2026', ''),
+    (7, 'Q8, expert_matmul \u00d7 2', ''),
     (8, 'Q8, expert_down', 'r0 + r1|r2 + r3'),
     (10, 'add', ''),
 ]
@@ -152,16 +153,16 @@ def program_column(x, w):
         for row, what, tree in STEPS:
             y = y_of(row)
             box(xd + 8, y - 15, half - 16, 30, 'white')
-            text(xd + 16, y + 4.5, what, 11.5, mono=True)
+            text(xd + 15, y + 4.5, what, 10.4, mono=True)
             if tree:
-                text(xd + half - 15, y + 4.5, tree.split('|')[d], 11.5, 'end',
+                text(xd + half - 15, y + 4.5, tree.split('|')[d], 10.8, 'end',
                      RANK[2 * d], 'bold')
     for row in REDUCE:
         y = y_of(row)
         box(x - 6, y - 18, w + 12, 36, '#f1ecfb', MEET, width=1.8)
         text(x + 8, y + 4.5, 'MERGE', 12.5, fill=MEET, weight='bold',
              mono=True)
-        text(x + 66, y + 4.5, 'all meet; each reads its peers', 11.5, fill=MEET)
+        text(x + 66, y + 4.5, 'all meet, read their peers', 11.5, fill=MEET)
         text(x + w - 4, y + 4.5, '(r0 + r1) + (r2 + r3)', 11.5, 'end', INK,
              'bold')
 
@@ -173,8 +174,7 @@ def devices(x, w, y):
         line([(xd + half / 2, y - 30), (xd + half / 2, y - 2)])
         box(xd, y, half, 66, 'white', RANK[2 * d], width=1.8)
         text(xd + 10, y + 20, f'cpu{d}', 13, weight='bold', fill=RANK[2 * d])
-        text(xd + half - 10, y + 20, 'threads run the kernels', 11.5, 'end',
-             GREY)
+        text(xd + half - 10, y + 20, 'threads run kernels', 11, 'end', GREY)
         third = (half - 28) / 3
         for i, name in enumerate(('weights', 'cache', 'work')):
             box(xd + 10 + i * (third + 4), y + 32, third, 24,
@@ -185,7 +185,7 @@ def devices(x, w, y):
 
 def legend(x, y):
     rows = [('mirrored', 'MIRRORED: every rank has all values'),
-            ('split', 'SPLIT: one dimension dealt to the ranks'),
+            ('split', 'SPLIT: a dimension dealt out'),
             ('partial', 'PARTIAL: every rank has an addend')]
     for i, (kind, s) in enumerate(rows):
         layout(x, y + 32 * i, kind, 72)
@@ -218,7 +218,7 @@ def main():
     y = y_of(10) + 58
     devices(ca, cw, y)
     legend(ga, y + 2)
-    text(pa + 50, y + 8, 'The cut: of all places where the addends may be',
+    text(pa + 50, y + 8, 'The cut: of all places where addends may be',
          12)
     text(pa + 50, y + 26, 'summed, the cheapest in bytes; found on the', 12)
     text(pa + 50, y + 44, 'data flow (layout/cut.c). One message each.', 12)
