@@ -75,6 +75,9 @@ static const char *const cases[] = {
     "q: f32[n_tok, 5, 4] = input\nk: f32[n_slot, 5, 4] = cache values=0\n"
     "v: f32[n_slot, 5, 4] = cache values=1\n"
     "y: f32[n_tok, 5, 4] = attention(q, k, v) scale=0.5\n",
+    "q: f32[n_tok, 4, 3] = input\nk: f32[n_slot, 1, 3] = cache values=0\n"
+    "v: f32[n_slot, 1, 2] = cache values=1\n"
+    "y: f32[n_tok, 4, 2] = attention(q, k, v) scale=0.5\n",
     "x: f32[4, 5, 6] = input\ny: f32[4, 5, 6] = softmax(x)\n",
     "x: f32[5, 6] = input\nb: f32[6] = weight\n"
     "y: i32[5, 2] = router_topk(x, b) n_used=2\n"

@@ -47,10 +47,11 @@ static bool broadcasts(const struct node_letters *l, const pl_graph *g,
 {
     for (int i = 0; i < n->n_in; i++)
         for (int d = 0; n->in[i] >= 0 && d < g->node[n->in[i]].n_dim; d++)
-            if (l->in[i][d].a == letter && !is_one(g->node[n->in[i]].dim[d]))
+            if (l->in[i][d].a == letter && l->in[i][d].b == 0 &&
+                !is_one(g->node[n->in[i]].dim[d]))
                 return true;
     for (int d = 0; d < n->n_dim; d++)
-        if (l->out[d].a == letter && !is_one(n->dim[d]))
+        if (l->out[d].a == letter && l->out[d].b == 0 && !is_one(n->dim[d]))
             return true;
     return false;
 }
