@@ -1,0 +1,236 @@
+/* Places and meetings of a work region, pair by pair: buffers whose lifetimes
+ * meet do not overlap; between two steps that may not run at once the threads
+ * meet, and they meet nowhere else. */
+#include "exec/buffers.h"
+
+#include "support.h"
+
+#include <string.h>
+
+static void exec_buffers_that_live_at_once_lie_apart(void **state)
+{
+    enum { N = 40, STEPS = 60 };
+    uint64_t seed = test_seed();
+    int n_trial = test_long() ? 20000 : 2000;
+    size_t got = 0, least = 0;
+
+    (void)state;
+    for (int trial = 0; trial < n_trial; trial++) {
+        struct buffer b[N];
+        size_t total = 0, peak = 0;
+        int n = (int)test_below(&seed, N + 1);
+
+        for (int i = 0; i < n; i++) {
+            int birth = (int)test_below(&seed, STEPS) - 1;
+            int span = (int)test_below(&seed, test_below(&seed, 4) ? 6 : STEPS);
+
+            b[i] = (struct buffer){.bytes = 64 * (size_t)test_below(&seed, 9),
+                                   .birth = birth,
+                                   .death = birth + span};
+        }
+        assert_true(buffers_place(b, n, &total));
+        for (int i = 0; i < n; i++) {
+            assert_int_equal(b[i].offset % 64, 0);
+            assert_true(b[i].offset + b[i].bytes <= total);
+            for (int k = 0; k < i; k++) {
+                bool at_once =
+                    b[i].birth <= b[k].death && b[k].birth <= b[i].death;
+
+                if (at_once && b[i].bytes && b[k].bytes)
+                    assert_true(b[i].offset + b[i].bytes <= b[k].offset ||
+                                b[k].offset + b[k].bytes <= b[i].offset);
+            }
+        }
+        for (int at = -1; at < 2 * STEPS; at++) {
+            size_t sum = 0;
+
+            for (int i = 0; i < n; i++)
+                sum += b[i].birth <= at && at <= b[i].death ? b[i].bytes : 0;
+            peak = sum > peak ? sum : peak;
+        }
+        assert_true(total >= peak);
+        got += total;
+        least += peak;
+    }
+    assert_true(got < least + least / 4); /* and places are used again */
+}
+
+/* ---- meetings ------------------------------------------------------------- */
+
+enum { N_TENSOR = 14, N_STEP = 24, MAX_RANGE = 12 };
+
+struct range {
+    enum region region;
+    size_t from, to;
+    bool write;
+};
+
+struct plan {
+    struct prog_tensor tensor[N_TENSOR];
+    struct step step[N_STEP];
+    struct merge_item item[N_STEP][2];
+    struct merge_addend addend[N_STEP][2][3];
+    struct copy_piece piece[N_STEP][2][3];
+    struct range range[N_STEP][MAX_RANGE]; /* what a step touches */
+    int n_range[N_STEP];
+};
+
+static void put(struct plan *p, int s, int tensor, size_t more, size_t off,
+                bool write)
+{
+    const struct prog_tensor *t = &p->tensor[tensor];
+
+    p->range[s][p->n_range[s]++] = (struct range){
+        t->region, t->offset + off, t->offset + off + more + t->bytes, write};
+}
+
+static int any(uint64_t *seed)
+{
+    return (int)test_below(seed, N_TENSOR);
+}
+
+static void draw_op(struct plan *p, int s, uint64_t *seed)
+{
+    struct step *st = &p->step[s];
+
+    *st = (struct step){.kind = test_below(seed, 4) ? STEP_OP : STEP_Q8,
+                        .n_in = 1 + (int)test_below(seed, 3),
+                        .out = any(seed),
+                        .q8 = test_below(seed, 3) ? -1 : any(seed),
+                        .tree = {.n = 1, .n_out = 1}};
+    for (int i = 0; i < st->n_in; i++) {
+        st->in[i] = test_below(seed, 4) ? any(seed) : -1;
+        if (st->in[i] >= 0)
+            put(p, s, st->in[i], 0, 0, false);
+    }
+    if (st->q8 >= 0)
+        put(p, s, st->q8, 0, 0, false);
+    if (test_below(seed, 4) == 0) { /* results of several subtrees */
+        st->tree.n_out = 2;
+        st->out_stride = p->tensor[st->out].bytes;
+    }
+    put(p, s, st->out, st->tree.n_out > 1 ? st->out_stride : 0, 0, true);
+}
+
+/* Device 0's; what it reads of others is not its threads' affair. */
+static void draw_merge(struct plan *p, int s, uint64_t *seed)
+{
+    struct step *st = &p->step[s];
+
+    *st = (struct step){.kind = STEP_MERGE,
+                        .q8 = -1,
+                        .n_merge = 1 + (int)test_below(seed, 2),
+                        .merge = p->item[s],
+                        .meet = test_below(seed, 3) == 0};
+    for (int m = 0; m < st->n_merge; m++) {
+        struct merge_item *it = &p->item[s][m];
+        int n = 1 + (int)test_below(seed, 3);
+        int n_own = (int)test_below(seed, n + 1); /* the device's own first */
+
+        *it = (struct merge_item){.reduce = test_below(seed, 2),
+                                  .out = any(seed)};
+        put(p, s, it->out, 0, 0, true);
+        for (int i = 0; i < n; i++) {
+            int dev = i >= n_own, t = any(seed);
+            size_t off = 64 * (size_t)test_below(seed, 2);
+
+            if (it->reduce)
+                p->addend[s][m][i] = (struct merge_addend){dev, t, off, 0};
+            else
+                p->piece[s][m][i] =
+                    (struct copy_piece){.src_dev = dev, .src = t};
+            if (dev == 0)
+                put(p, s, t, 0, it->reduce ? off : 0, false);
+        }
+        it->n_addend = it->reduce ? n : 0;
+        it->addend = p->addend[s][m];
+        it->n_piece = it->reduce ? 0 : n;
+        it->piece = p->piece[s][m];
+    }
+}
+
+static void draw(struct plan *p, uint64_t *seed)
+{
+    memset(p, 0, sizeof *p);
+    for (int t = 0; t < N_TENSOR; t++)
+        p->tensor[t] = (struct prog_tensor){
+            .region = test_below(seed, 4)   ? REGION_WORK
+                      : test_below(seed, 2) ? REGION_CACHE
+                                            : REGION_WEIGHTS,
+            .offset = 64 * (size_t)test_below(seed, 24),
+            .bytes = 64 * (1 + (size_t)test_below(seed, 3))};
+    for (int s = 0; s < N_STEP; s++)
+        switch (test_below(seed, 12)) {
+        case 0:
+            p->step[s] = (struct step){
+                .kind = test_below(seed, 2) ? STEP_POST : STEP_WAIT, .q8 = -1};
+            break;
+        case 1:
+        case 2:
+            draw_merge(p, s, seed);
+            break;
+        default:
+            draw_op(p, s, seed);
+        }
+}
+
+/* May the two steps not run at the same time? */
+static bool clash(const struct plan *p, int a, int b)
+{
+    for (int i = 0; i < p->n_range[a]; i++)
+        for (int k = 0; k < p->n_range[b]; k++) {
+            const struct range *x = &p->range[a][i], *y = &p->range[b][k];
+
+            if (x->region == y->region && x->region != REGION_WEIGHTS &&
+                (x->write || y->write) && x->from < y->to && y->from < x->to &&
+                x->from < x->to && y->from < y->to)
+                return true;
+        }
+    return false;
+}
+
+static void exec_threads_meet_between_steps_that_clash(void **state)
+{
+    uint64_t seed = test_seed();
+    int n_trial = test_long() ? 50000 : 5000;
+    int n_meet = 0, n_free = 0;
+
+    (void)state;
+    for (int trial = 0; trial < n_trial; trial++) {
+        static struct plan p;
+        int last = 0; /* the step before which they met last */
+
+        draw(&p, &seed);
+        assert_true(buffers_barriers(p.step, N_STEP, p.tensor, 0));
+        for (int s = 0; s < N_STEP; s++) {
+            const struct step *st = &p.step[s];
+            bool needed = false, fixed = st->kind == STEP_POST ||
+                                         st->kind == STEP_WAIT ||
+                                         (st->kind == STEP_MERGE && st->meet);
+
+            for (int k = last; k < s; k++)
+                needed |= clash(&p, k, s);
+            if (st->kind == STEP_POST || st->kind == STEP_WAIT)
+                assert_true(st->barrier); /* others rely on what is before */
+            else if (fixed)
+                assert_false(st->barrier); /* they meet there anyhow */
+            else
+                assert_int_equal(st->barrier, needed);
+            if (fixed || st->barrier)
+                last = s;
+            n_meet += st->barrier && !fixed;
+            n_free += !st->barrier && !fixed;
+        }
+    }
+    assert_true(n_meet > n_trial && n_free > n_trial);
+}
+
+int test_exec_buffers(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exec_buffers_that_live_at_once_lie_apart),
+        cmocka_unit_test(exec_threads_meet_between_steps_that_clash),
+    };
+
+    return TEST_RUN(tests);
+}
