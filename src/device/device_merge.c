@@ -21,8 +21,8 @@ struct loops {
 static void resolve(struct loops *l, const struct copy_piece *p,
                     const struct graph_sizes *z)
 {
-    l->src = dim_value(p->src_off, z);
-    l->dst = dim_value(p->dst_off, z);
+    l->src = dim_value(p->src_off, z) + p->src_at;
+    l->dst = dim_value(p->dst_off, z) + p->dst_at;
     l->bytes = dim_value(p->bytes, z);
     l->n0 = dim_value(p->n0, z);
     l->src_s0 = dim_value(p->src_s0, z);

@@ -42,8 +42,9 @@ struct prog_tensor {
 /* Two nested strided loops over runs of bytes; all in bytes, offsets from the
  * start of the tensors. */
 struct copy_piece {
-    int src_dev, src; /* device in the group, tensor of its program */
-    pl_dim src_off, dst_off;
+    int src_dev, src;        /* device in the group, tensor of its program */
+    pl_dim src_off, dst_off; /* what grows with the step */
+    int64_t src_at, dst_at;  /* and what does not, added to it */
     pl_dim bytes;
     pl_dim n0, src_s0, dst_s0; /* outer loop: count and strides */
     pl_dim n1, src_s1, dst_s1; /* inner loop */

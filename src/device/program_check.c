@@ -80,8 +80,9 @@ static pl_status check_source(const struct check *c, int dev, int tensor,
         return bad(c, "reads a device that the group does not have");
     if (!peer && dev != c->p->dev)
         return bad(c, "reads a peer's memory without a meeting or a pull");
-    if (!inside(c, &c->all[dev], tensor, off, l->src_off, l->src_s0, l->src_s1,
-                l))
+    if (l->src_at < 0 ||
+        !inside(c, &c->all[dev], tensor, off + (size_t)l->src_at, l->src_off,
+                l->src_s0, l->src_s1, l))
         return bad(c, "reads beyond its source");
     return PL_OK;
 }
@@ -94,7 +95,8 @@ static pl_status check_merge(const struct check *c, const struct merge_item *m,
     for (int k = 0; k < m->n_piece; k++) {
         const struct copy_piece *l = &m->piece[k];
 
-        if (!inside(c, c->p, m->out, 0, l->dst_off, l->dst_s0, l->dst_s1, l))
+        if (l->dst_at < 0 || !inside(c, c->p, m->out, (size_t)l->dst_at,
+                                     l->dst_off, l->dst_s0, l->dst_s1, l))
             return bad(c, "writes beyond its result");
         if (!m->reduce) {
             PL_TRY(check_source(c, l->src_dev, l->src, 0, l, peer));
@@ -167,8 +169,8 @@ static pl_status check_step(const struct check *c, const struct step *st)
             const struct copy_piece *l = &st->piece[i];
 
             PL_TRY(check_source(c, l->src_dev, l->src, 0, l, true));
-            if (!inside(c, c->p, st->out, 0, l->dst_off, l->dst_s0, l->dst_s1,
-                        l))
+            if (l->dst_at < 0 || !inside(c, c->p, st->out, (size_t)l->dst_at,
+                                         l->dst_off, l->dst_s0, l->dst_s1, l))
                 return bad(c, "writes beyond its result");
         }
         return PL_OK;

@@ -21,6 +21,7 @@ static struct copy_piece staged(const struct copy_piece *p, int dev, int src)
     q.src_dev = dev;
     q.src = src;
     q.dst_off = p->src_off;
+    q.dst_at = p->src_at;
     q.dst_s0 = p->src_s0;
     q.dst_s1 = p->src_s1;
     return q;

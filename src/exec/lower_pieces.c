@@ -33,26 +33,20 @@ struct loop {
     pl_dim n, src, dst; /* count, strides in bytes */
 };
 
-static pl_dim times(pl_dim a, int64_t n)
-{
-    a.n *= n;
-    return a;
-}
-
 static bool same(pl_dim a, pl_dim b)
 {
     return a.n == b.n && (a.symbol == b.symbol || a.n == 0);
 }
 
-/* a + b where both are multiples of the same symbol, or one is zero. */
-static pl_dim plus(pl_dim a, pl_dim b)
+/* Moves an offset on: what is constant and what grows with the step are kept
+ * apart, since both occur where a symbolic dimension lies between two split
+ * ones. */
+static void advance(pl_dim *off, int64_t *at, pl_dim stride, int64_t n)
 {
-    if (b.n == 0)
-        return a;
-    if (a.n == 0)
-        return b;
-    a.n += b.n;
-    return a;
+    if (stride.symbol == PL_CONST)
+        *at += stride.n * n;
+    else if (n)
+        *off = (pl_dim){off->n + stride.n * n, stride.symbol};
 }
 
 static pl_dim by(pl_dim a, pl_dim b)
@@ -92,11 +86,9 @@ static pl_status emit(struct lower *w, struct lower_pieces *out,
             if (i != k)
                 rest[m++] = l[i];
         for (int64_t i = 0; i < l[k].n.n; i++) {
-            q.src_off = plus(p->src_off, times(l[k].src, i));
-            q.dst_off = plus(p->dst_off, times(l[k].dst, i));
-            /* offsets of different symbols do not add: a symbolic dimension
-               lies on one side of the split alone */
             PL_TRY(emit(w, out, &q, rest, m));
+            advance(&q.src_off, &q.src_at, l[k].src, 1);
+            advance(&q.dst_off, &q.dst_at, l[k].dst, 1);
         }
     }
     return PL_OK;
@@ -121,8 +113,8 @@ static pl_status put_box(struct lower *w, struct lower_pieces *out,
     p.bytes = (pl_dim){4, PL_CONST};
     p.src_off = p.dst_off = (pl_dim){0, PL_CONST};
     for (int k = n_dim - 1; k >= 0; k--) {
-        p.src_off = plus(p.src_off, times(ss, b->src[k]));
-        p.dst_off = plus(p.dst_off, times(ds, b->dst[k]));
+        advance(&p.src_off, &p.src_at, ss, b->src[k]);
+        advance(&p.dst_off, &p.dst_at, ds, b->dst[k]);
         if (solid) {
             p.bytes = by(p.bytes, b->len[k]);
             solid = same(b->len[k], src[k]) && same(b->len[k], dst[k]);
