@@ -1,0 +1,565 @@
+/* Random graphs, split at random, against an unsplit evaluation in double
+ * precision; linear ones on small integers bit by bit. Each is run twice where
+ * only devices and threads differ: the bits must not.
+ *
+ * What a graph is follows from one number; a failure prints it, and
+ * PLAIT_SEED=number begins with that graph. A graph is drawn anew where a
+ * choice of experts is nearly a tie, or where an error as rounding makes it
+ * would show in the result. */
+#include "eval64.h"
+#include "exec/exec.h"
+#include "layout/rules.h"
+#include "random_graph.h"
+#include "support.h"
+
+#include "quant/format.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { MAX_STEP = 3, N_CTX = 256, PAGES = N_CTX / 64 };
+
+struct tokens {
+    struct eval_rows rows;
+    int32_t pos[RANDOM_MAX_TOK], seq[RANDOM_MAX_TOK];
+};
+
+struct job {
+    struct random_graph r;
+    int n_rank, n_step;
+    struct tokens step[MAX_STEP];
+    int32_t pages[RANDOM_N_SEQ * PAGES];
+    bool *rounded; /* [n_node] behind a narrowing cast: owned */
+    unsigned char **input[MAX_STEP]; /* [n_node] 4-byte values; owned */
+    double **want[MAX_STEP];         /* [n_node] results; owned */
+    double **spread[MAX_STEP];       /* [n_node][1] what noise changed */
+    unsigned char **got[MAX_STEP];   /* [n_node] of the first run; owned */
+    uint64_t seed;                   /* that made it */
+};
+
+static void *need(size_t n, size_t size)
+{
+    void *p = calloc(n ? n : 1, size);
+
+    assert_non_null(p);
+    return p;
+}
+
+static void show(void *user, const char *text, size_t len)
+{
+    (void)user;
+    print_message("%.*s", (int)len, text);
+}
+
+#define JOB_FAIL(j, ...)                                                       \
+    do {                                                                       \
+        pl_graph_print((j)->r.g, show, NULL, NULL);                            \
+        print_message("PLAIT_SEED=%llu (%d ranks)\n",                          \
+                      (unsigned long long)(j)->seed, (j)->n_rank);             \
+        fail_msg(__VA_ARGS__);                                                 \
+    } while (0)
+
+static bool is_read(const struct graph_node *n)
+{
+    return n->output || n->keep;
+}
+
+static int64_t count_at(const struct job *j, int node, int s)
+{
+    const struct graph_sizes z = {j->step[s].rows.n_tok, j->step[s].rows.n_out,
+                                  N_CTX};
+
+    return graph_count(&j->r.g->node[node], &z);
+}
+
+/* ---- data ----------------------------------------------------------------- */
+
+/* Tokens of one or two sequences, each going on where it was. */
+static void draw_steps(struct job *j, uint64_t *seed)
+{
+    int32_t next[RANDOM_N_SEQ] = {0};
+
+    j->n_step = 1 + (int)test_below(seed, MAX_STEP);
+    for (int s = 0; s < j->n_step; s++) {
+        struct tokens *p = &j->step[s];
+        int64_t n = 1 + test_below(seed, RANDOM_MAX_TOK);
+        int64_t first = test_below(seed, n + 1);
+
+        if (test_below(seed, 2))
+            first = n;
+        for (int64_t t = 0; t < n; t++) {
+            p->seq[t] = t < first ? 0 : 1;
+            p->pos[t] = next[p->seq[t]]++;
+        }
+        p->rows = (struct eval_rows){n, 1 + test_below(seed, n), RANDOM_MAX_POS,
+                                     p->pos, p->seq};
+    }
+    for (int i = 0; i < RANDOM_N_SEQ * PAGES; i++)
+        j->pages[i] = (int32_t)test_below(seed, PAGES);
+    j->pages[0] = (int32_t)test_below(seed, PAGES / 2);
+    j->pages[PAGES] = PAGES / 2 + (int32_t)test_below(seed, PAGES / 2);
+}
+
+static void draw_input(struct job *j, int node, int s, uint64_t *seed)
+{
+    const struct graph_node *n = &j->r.g->node[node];
+    int64_t c = count_at(j, node, s);
+    unsigned char *b = need((size_t)c, 4);
+
+    for (int64_t i = 0; i < c; i++) {
+        int32_t id = 0;
+        float v;
+
+        if (n->format == PL_I32) {
+            id = j->r.below[node] == 0
+                     ? j->step[s].pos[i]
+                     : (int32_t)test_below(seed, j->r.below[node]);
+            if (n->dim[0].symbol == PL_N_OUT)
+                id = (int32_t)test_below(seed, j->step[s].rows.n_tok);
+            memcpy(b + 4 * i, &id, 4);
+        } else {
+            v = j->r.exact ? (float)(test_below(seed, 7) - 3)
+                           : 2 * test_unit(seed);
+            memcpy(b + 4 * i, &v, 4);
+        }
+    }
+    j->input[s][node] = b;
+}
+
+static double as_double(const struct graph_node *n, const unsigned char *b,
+                        int64_t i)
+{
+    int32_t id;
+    float v;
+
+    if (n->format == PL_I32) {
+        memcpy(&id, b + 4 * i, 4);
+        return id;
+    }
+    memcpy(&v, b + 4 * i, 4);
+    return (double)v;
+}
+
+/* ---- the yardstick -------------------------------------------------------- */
+
+/* All steps; what is read goes to out[s][node]. False: out of range, or a
+ * choice is nearly a tie. */
+static bool evaluate(struct job *j, double noise, double **out[MAX_STEP])
+{
+    struct eval64 *e = eval64_create(j->r.g, RANDOM_N_SEQ, RANDOM_MAX_POS);
+    double most = j->r.exact ? 1 << 21 : 1e5;
+    bool ok = true;
+
+    e->noise = noise;
+    e->seed = j->seed;
+    for (int i = 0; i < j->r.n_node; i++)
+        if (j->r.bytes[i])
+            eval64_weight(e, i, j->r.bytes[i]);
+    for (int s = 0; s < j->n_step && ok; s++) {
+        for (int i = 0; i < j->r.n_node; i++)
+            if (j->input[s][i]) {
+                struct eval_value *v = eval64_input(e, i, &j->step[s].rows);
+
+                for (int64_t k = 0; k < v->n; k++)
+                    v->x[k] = as_double(&j->r.g->node[i], j->input[s][i], k);
+            }
+        eval64_step(e, &j->step[s].rows);
+        for (int i = 0; i < j->r.n_node; i++) {
+            const struct eval_value *v = &e->value[i];
+
+            for (int64_t k = 0; k < v->n; k++)
+                ok &= fabs(v->x[k]) <= most; /* not NaN either */
+            if (!is_read(&j->r.g->node[i]))
+                continue;
+            out[s][i] = need((size_t)v->n, sizeof(double));
+            memcpy(out[s][i], v->x, (size_t)v->n * sizeof(double));
+        }
+    }
+    ok &= e->gap >= 1e-3;
+    eval64_free(e);
+    return ok;
+}
+
+static double size_of(const double *x, int64_t n)
+{
+    double s = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        s += x[i] * x[i];
+    return n ? sqrt(s / (double)n) : 0;
+}
+
+static void free_table(const struct job *j, void **t)
+{
+    for (int i = 0; t && i < j->r.n_node; i++)
+        free(t[i]);
+    free(t);
+}
+
+static void job_free(struct job *j)
+{
+    for (int s = 0; s < MAX_STEP; s++) {
+        free_table(j, (void **)j->input[s]);
+        free_table(j, (void **)j->want[s]);
+        free_table(j, (void **)j->spread[s]);
+        free_table(j, (void **)j->got[s]);
+    }
+    free(j->rounded);
+    random_graph_free(&j->r);
+}
+
+/* How far noise of the size of float's rounding moves the results; false where
+ * it moves them so far that a comparison would say nothing. */
+static bool well_conditioned(struct job *j)
+{
+    double **other[MAX_STEP];
+    bool ok;
+
+    for (int s = 0; s < MAX_STEP; s++)
+        other[s] = need((size_t)j->r.n_node, sizeof **other);
+    ok = evaluate(j, 1e-6, other);
+    for (int s = 0; s < j->n_step && ok; s++)
+        for (int i = 0; i < j->r.n_node; i++) {
+            int64_t n = count_at(j, i, s);
+            double most = 0, limit;
+
+            if (!j->want[s][i])
+                continue;
+            for (int64_t k = 0; k < n; k++)
+                most = fmax(most, fabs(other[s][i][k] - j->want[s][i][k]));
+            limit = j->rounded[i] ? 2e-2 : 1e-3;
+            ok &= most <= limit * (size_of(j->want[s][i], n) + 1e-2);
+            j->spread[s][i] = need(1, sizeof(double));
+            *j->spread[s][i] = most;
+        }
+    for (int s = 0; s < MAX_STEP; s++)
+        free_table(j, (void **)other[s]);
+    return ok;
+}
+
+/* False: to be drawn anew. */
+static bool job_make(struct job *j, uint64_t seed)
+{
+    uint64_t s = seed;
+    bool ok;
+
+    memset(j, 0, sizeof *j);
+    j->seed = seed;
+    j->n_rank = 1 + (int)test_below(&s, 8);
+    random_graph_make(&j->r, j->n_rank, &s);
+    draw_steps(j, &s);
+    j->rounded = need((size_t)j->r.n_node, sizeof *j->rounded);
+    for (int i = 0; i < j->r.n_node; i++) {
+        const struct graph_node *n = &j->r.g->node[i];
+
+        j->rounded[i] = n->op == OP_cast && n->attr.format != PL_F32;
+        for (int k = 0; k < n->n_in; k++)
+            j->rounded[i] |= n->in[k] >= 0 && j->rounded[n->in[k]];
+    }
+    for (int k = 0; k < MAX_STEP; k++) {
+        j->input[k] = need((size_t)j->r.n_node, sizeof **j->input);
+        j->want[k] = need((size_t)j->r.n_node, sizeof **j->want);
+        j->spread[k] = need((size_t)j->r.n_node, sizeof **j->spread);
+        j->got[k] = need((size_t)j->r.n_node, sizeof **j->got);
+        for (int i = 0; i < j->r.n_node && k < j->n_step; i++)
+            if (j->r.g->node[i].op == OP_input)
+                draw_input(j, i, k, &s);
+    }
+    ok = evaluate(j, 0, j->want);
+    return ok && (j->r.exact || well_conditioned(j));
+}
+
+/* ---- counts --------------------------------------------------------------- */
+
+enum { N_LETTER = 128 };
+static int64_t seen[OP_COUNT][N_LETTER][NUM_KIND_COUNT];
+
+/* The letter that a node of the plan is split by; '-' none, '+' a PARTIAL goes
+ * through, '=' a move of runs. */
+static int letter_of(const struct numeric *p, const struct num_node *n)
+{
+    const struct graph_node *x = &p->g->node[n->node];
+    struct node_letters l;
+
+    if (n->layout->kind == PL_PARTIAL && !n->sum)
+        return '+';
+    if (!strcmp(op_info(x->op)->dims, "MOVE"))
+        return n->layout->kind == PL_SPLIT ? '=' : '-';
+    rules_letters(p->g, x, &l);
+    for (int i = 0; i < n->n_in; i++) {
+        const pl_layout *in;
+        int a;
+
+        if (n->in[i] < 0)
+            continue;
+        in = p->node[n->in[i]].layout;
+        if (in->kind != PL_SPLIT)
+            continue;
+        a = l.in[i][in->dim].a;
+        if (a)
+            return a < N_LETTER ? a : '*';
+    }
+    return '-';
+}
+
+static void count_plan(const struct numeric *p)
+{
+    for (int i = 0; i < p->n; i++) {
+        const struct num_node *n = &p->node[i];
+        enum op op = p->g->node[n->node].op;
+
+        if (n->kind != NUM_OP || !op_info(op)->dims)
+            continue;
+        for (int k = 0; k < n->n_in; k++)
+            if (n->in[k] >= 0)
+                seen[op][letter_of(p, n)][p->node[n->in[k]].kind]++;
+    }
+}
+
+/* ---- running -------------------------------------------------------------- */
+
+static void set_all(struct job *j, pl_exec *x, int s)
+{
+    pl_err err;
+
+    for (int i = 0; i < j->r.n_node; i++) {
+        const struct graph_node *n = &j->r.g->node[i];
+        size_t size = 4 * (size_t)count_at(j, i, s);
+
+        if (s == 0 && n->op == OP_weight) {
+            size = format_row_bytes(n->format, n->dim[n->n_dim - 1].n) *
+                   (size_t)(count_at(j, i, s) / n->dim[n->n_dim - 1].n);
+            if (pl_tensor_set(x, i, j->r.bytes[i], 0, size, &err) != PL_OK)
+                JOB_FAIL(j, "setting: %s", err.message);
+        }
+        if (n->op == OP_input &&
+            pl_tensor_set(x, i, j->input[s][i], 0, size, &err) != PL_OK)
+            JOB_FAIL(j, "setting: %s", err.message);
+    }
+}
+
+/* Weights read back are the bytes that were set, whole and in part. */
+static void check_weights(struct job *j, pl_exec *x, uint64_t *seed)
+{
+    for (int i = 0; i < j->r.n_node; i++) {
+        const struct graph_node *n = &j->r.g->node[i];
+        size_t size, from, len;
+        unsigned char *b;
+        pl_err err;
+
+        if (n->op != OP_weight)
+            continue;
+        size = format_row_bytes(n->format, n->dim[n->n_dim - 1].n) *
+               (size_t)(count_at(j, i, 0) / n->dim[n->n_dim - 1].n);
+        from = (size_t)test_below(seed, (int64_t)size);
+        len = 1 + (size_t)test_below(seed, (int64_t)(size - from));
+        if (test_below(seed, 2)) {
+            from = 0;
+            len = size;
+        }
+        b = need(size, 1);
+        if (pl_tensor_get(x, i, b, from, len, &err) != PL_OK)
+            JOB_FAIL(j, "reading a weight: %s", err.message);
+        if (memcmp(b, (unsigned char *)j->r.bytes[i] + from, len))
+            JOB_FAIL(j, "%s is read back changed", n->name);
+        free(b);
+    }
+}
+
+static void compare(struct job *j, int node, int s, const unsigned char *b)
+{
+    const struct graph_node *n = &j->r.g->node[node];
+    int64_t c = count_at(j, node, s);
+    const double *want = j->want[s][node];
+    double limit = 0;
+
+    if (!j->r.exact && n->format != PL_I32)
+        limit = 1e-6 + 3e-5 * size_of(want, c) + 30 * *j->spread[s][node];
+    if (limit > 0 && j->rounded[node]) /* a value may fall on the other side */
+        for (int64_t k = 0; k < c; k++)
+            limit = fmax(limit, 2e-2 * fabs(want[k]));
+    for (int64_t k = 0; k < c; k++) {
+        double got = as_double(n, b, k);
+
+        if (!(fabs(got - want[k]) <= limit))
+            JOB_FAIL(j, "%s[%lld] of step %d is %.9g, not %.9g (+- %.2g)",
+                     n->name, (long long)k, s, got, want[k], limit);
+    }
+}
+
+static void read_all(struct job *j, pl_exec *x, int s, bool again,
+                     uint64_t *seed)
+{
+    for (int i = 0; i < j->r.n_node; i++) {
+        const struct graph_node *n = &j->r.g->node[i];
+        size_t size = 4 * (size_t)count_at(j, i, s);
+        size_t from = (size_t)test_below(seed, (int64_t)size);
+        size_t len = (size_t)test_below(seed, (int64_t)(size - from) + 1);
+        unsigned char *b, *part;
+        pl_err err;
+
+        if (!is_read(n))
+            continue;
+        b = need(size, 1);
+        part = need(size, 1);
+        if (pl_tensor_get(x, i, b, 0, size, &err) != PL_OK ||
+            pl_tensor_get(x, i, part, from, len, &err) != PL_OK)
+            JOB_FAIL(j, "reading: %s", err.message);
+        if (memcmp(part, b + from, len))
+            JOB_FAIL(j, "%s: a part reads otherwise than the whole", n->name);
+        free(part);
+        if (!again) {
+            compare(j, i, s, b);
+            j->got[s][i] = b;
+            continue;
+        }
+        for (size_t k = 0; k < size; k += 4)
+            if (memcmp(b + k, j->got[s][i] + k, 4))
+                JOB_FAIL(j, "%s[%zu] of step %d: %.9g, on other devices %.9g",
+                         n->name, k / 4, s,
+                         as_double(n, j->got[s][i], (int64_t)k / 4),
+                         as_double(n, b, (int64_t)k / 4));
+        free(b);
+    }
+}
+
+/* One run on some devices; the second compares bits with the first. */
+static void run(struct job *j, bool again, uint64_t *seed)
+{
+    static const char *const families[] = {"reference", "generic", NULL};
+    int n_dev = 1 + (int)test_below(seed, 4);
+    double share[4];
+    char dev[32];
+    pl_options o = {.devices = dev,
+                    .n_ranks = j->n_rank,
+                    .n_threads = 1 + (int)test_below(seed, 2),
+                    .no_pin = true,
+                    .cpu = j->r.quantized || j->r.exact ? "reference"
+                                                        : families[j->seed % 3],
+                    .n_ctx = N_CTX,
+                    .n_ubatch = RANDOM_MAX_TOK,
+                    .n_out = RANDOM_MAX_TOK,
+                    .n_seq = RANDOM_N_SEQ,
+                    .sim_seed = test_random(seed)};
+    pl_counters c;
+    pl_exec *x;
+    pl_err err;
+
+    snprintf(dev, sizeof dev, "%s*%d", test_below(seed, 2) ? "cpu" : "sim",
+             n_dev);
+    if (test_below(seed, 2)) { /* uneven, or none */
+        for (int d = 0; d < n_dev; d++)
+            share[d] = (double)test_below(seed, 4);
+        share[test_below(seed, n_dev)] += 1;
+        o.tensor_split = share;
+        o.n_tensor_split = n_dev;
+    }
+    if (pl_exec_create(&x, j->r.g, &o, &err) != PL_OK)
+        JOB_FAIL(j, "%s", err.message);
+    if (!again)
+        count_plan(x->plan->num);
+    for (int s = 0; s < j->n_step; s++) {
+        struct tokens *p = &j->step[s];
+        pl_rows rows = {p->rows.n_tok, p->rows.n_out, p->pos,
+                        p->seq,        j->pages,      PAGES};
+
+        set_all(j, x, s);
+        if (s == 0)
+            check_weights(j, x, seed);
+        if (pl_exec_step(x, &rows, &err) != PL_OK)
+            JOB_FAIL(j, "step %d: %s", s, err.message);
+        read_all(j, x, s, again, seed);
+    }
+    pl_exec_counters(x, &c);
+    assert_int_equal(c.steps, j->n_step);
+    pl_exec_free(x);
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* Combinations seen, and those of the first `n` graphs that are still rare. */
+static int combinations(const int64_t *first, int *rare, bool print)
+{
+    int n = 0;
+
+    *rare = 0;
+    for (int op = 0; op < OP_COUNT; op++)
+        for (int l = 0; l < N_LETTER; l++)
+            for (int k = 0; k < NUM_KIND_COUNT; k++) {
+                int64_t c = seen[op][l][k];
+                bool is_rare =
+                    c < 20 &&
+                    (!first || first[(op * N_LETTER + l) * NUM_KIND_COUNT + k]);
+
+                if (c == 0)
+                    continue;
+                n++;
+                *rare += is_rare;
+                if (print)
+                    print_message(
+                        "%-14s %c %-14s %7lld%s\n", op_info((enum op)op)->name,
+                        l, k == NUM_OP ? "-" : num_kind_name((enum num_kind)k),
+                        (long long)c, is_rare ? "  rare" : "");
+            }
+    return n;
+}
+
+static void exec_random_graphs_equal_the_unsplit_evaluation(void **state)
+{
+    int64_t start = now_ms(), *first = NULL;
+    uint64_t seed = test_seed();
+    int n = 0, redrawn = 0, rare, found;
+
+    (void)state;
+    memset(seen, 0, sizeof seen);
+    for (;; seed++) {
+        uint64_t other = seed ^ 0x5a5a5a5a;
+        struct job j;
+
+        if (!job_make(&j, seed)) {
+            redrawn++;
+            job_free(&j);
+            continue;
+        }
+        run(&j, false, &other);
+        run(&j, true, &other);
+        job_free(&j);
+        n++;
+        if (!test_long() && n >= 100 && now_ms() - start > 40000)
+            break;
+        if (!test_long() || n % 500 || n < 2000)
+            continue;
+        if (!first) { /* what can be reached must be reached often */
+            first = need(sizeof seen / sizeof(int64_t), sizeof(int64_t));
+            memcpy(first, seen, sizeof seen);
+        }
+        combinations(first, &rare, false);
+        if (rare == 0 || n >= 100000)
+            break;
+    }
+    found = combinations(first, &rare, test_long());
+    print_message("%d graphs (%d redrawn), %d combinations of op, letter and "
+                  "conversion, %d of them fewer than 20 times\n",
+                  n, redrawn, found, rare);
+    free(first);
+    if (test_long())
+        assert_int_equal(rare, 0);
+}
+
+int test_exec_random(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exec_random_graphs_equal_the_unsplit_evaluation),
+    };
+
+    return TEST_RUN(tests);
+}
