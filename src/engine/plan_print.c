@@ -469,13 +469,13 @@ static void say_all(const struct page *g)
              format_info(g->p->cache_k)->name, format_info(g->p->cache_v)->name,
              q->n_seq, q->n_seq > 1 ? "s" : "", q->max.n_tok, q->max.n_out);
     say_devices(g);
-    sink_say(g->to, "\nname (role), format, shape, layout over ranks, bytes");
+    sink_say(g->to, "\nname (role), format, shape, layout, bytes (K = 1024)");
     if (g->f->n_dev <= MAX_COLUMN)
         for (int d = 0; d < g->f->n_dev; d++)
             sink_say(g->to, "%s%s", d ? ", " : " on ", q->list.dev[d].name);
     else
         sink_say(g->to, " a device");
-    sink_say(g->to, "; K, M, G: powers of 1024\n");
+    sink_say(g->to, "\n");
     for (int i = 0; i < g->n_layer; i++)
         if (g->layer[i].kind == i)
             say_kind(g, i);

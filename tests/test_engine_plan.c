@@ -1,0 +1,515 @@
+/* What a plan shows is what happens: bytes to the last one, messages as the
+ * executor counts them, and a speed for machines that are not there. */
+#include "alloc_fail.h"
+#include "device/device_inner.h"
+#include "engine/engine.h"
+#include "engine/plan_facts.h"
+#include "hollow_model.h"
+#include "plan/cost.h"
+#include "support.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char paper64[] = "gpu:24GiB:1TB/s*64";
+
+/* Text that grows as it is written. */
+struct text {
+    char *s;
+    size_t n, cap;
+};
+
+static void collect(void *user, const char *s, size_t n)
+{
+    struct text *t = user;
+
+    if (t->n + n + 1 > t->cap) {
+        t->cap = 2 * (t->n + n + 1);
+        t->s = realloc(t->s, t->cap);
+        assert_non_null(t->s);
+    }
+    memcpy(t->s + t->n, s, n);
+    t->n += n;
+    t->s[t->n] = '\0';
+}
+
+static pl_model *open_model(const char *path)
+{
+    pl_model *m;
+    pl_err err;
+
+    if (pl_model_open(&m, path, &err) != PL_OK)
+        fail_msg("%s", err.message);
+    return m;
+}
+
+static pl_model *bundled(void)
+{
+    const char *path = test_file("models/fable-moe-Q8_0.gguf");
+
+    if (!path)
+        TEST_SKIP("the bundled model is absent");
+    return open_model(path);
+}
+
+static pl_model *hollow(const struct hollow_model *shape)
+{
+    const char *path = test_temp("hollow.gguf");
+    pl_err err;
+
+    if (hollow_model_write(path, shape, &err) != PL_OK)
+        fail_msg("%s", err.message);
+    return open_model(path);
+}
+
+static struct hollow_model small_moe(void)
+{
+    struct hollow_model h = hollow_400b;
+
+    h.n_layer = 3;
+    h.d_model = 256;
+    h.n_head = 8;
+    h.d_head = 32;
+    h.n_expert = 8;
+    h.n_used = 2;
+    h.d_ff = 256;
+    h.n_vocab = 320;
+    return h;
+}
+
+static pl_plan *plan(const pl_model *m, const pl_options *opt)
+{
+    pl_plan *p;
+    pl_err err;
+
+    if (pl_plan_create(&p, m, opt, &err) != PL_OK)
+        fail_msg("%s", err.message);
+    return p;
+}
+
+static struct text print(const pl_plan *p, bool json)
+{
+    struct text t = {0};
+    pl_err err;
+
+    if (pl_plan_print(p, json, collect, &t, &err) != PL_OK)
+        fail_msg("%s", err.message);
+    return t;
+}
+
+static json_t *print_json(const pl_plan *p)
+{
+    struct text t = print(p, true);
+    json_error_t e;
+    json_t *all = json_loads(t.s, 0, &e);
+
+    free(t.s);
+    if (!all)
+        fail_msg("line %d: %s", e.line, e.text);
+    return all;
+}
+
+static const json_t *field(const json_t *o, const char *name)
+{
+    const json_t *x = json_object_get(o, name);
+
+    if (!x)
+        fail_msg("no field %s", name);
+    return x;
+}
+
+static int64_t integer(const json_t *o, const char *name)
+{
+    assert_true(json_is_integer(field(o, name)));
+    return json_integer_value(field(o, name));
+}
+
+/* Every field that programs rely on, of the right type; sums that must hold. */
+static void check_json(const pl_plan *p, int n_dev)
+{
+    json_t *all = print_json(p);
+    const json_t *dev = field(all, "devices"), *t = field(all, "tensors");
+    const json_t *caches = field(all, "caches");
+    const json_t *c = field(all, "collectives"), *e = field(all, "estimate");
+    const char *hash = json_string_value(field(all, "numeric_hash"));
+    char want[20];
+    int64_t bytes = 0;
+    int next = 0;
+
+    snprintf(want, sizeof want, "%016" PRIx64, p->planned->numeric_hash);
+    assert_string_equal(hash, want);
+    assert_int_equal(json_array_size(dev), n_dev);
+    for (int d = 0; d < n_dev; d++) {
+        const json_t *x = json_array_get(dev, (size_t)d);
+        const json_t *b = field(x, "bytes"), *r = field(x, "ranks");
+        int64_t weights = 0, cache = 0;
+
+        assert_true(json_is_string(field(x, "name")));
+        assert_int_equal(json_array_size(r), 2);
+        if (json_integer_value(json_array_get(r, 1)) > 0)
+            assert_int_equal(json_integer_value(json_array_get(r, 0)), next);
+        next += (int)json_integer_value(json_array_get(r, 1));
+        for (size_t i = 0; i < json_array_size(t); i++)
+            weights += json_integer_value(json_array_get(
+                field(json_array_get(t, i), "bytes"), (size_t)d));
+        for (size_t i = 0; i < json_array_size(caches); i++)
+            cache += json_integer_value(json_array_get(
+                field(json_array_get(caches, i), "bytes"), (size_t)d));
+        assert_int_equal(weights, integer(b, "weights"));
+        assert_int_equal(cache, integer(b, "cache"));
+        assert_true(integer(b, "buffers") >= 0);
+    }
+    assert_int_equal(next, p->planned->group.n_rank);
+    assert_int_equal(json_array_size(t), gguf_n_tensor(p->model->file));
+    for (size_t i = 0; i < json_array_size(t); i++) {
+        const json_t *x = json_array_get(t, i);
+
+        assert_non_null(gguf_find_tensor(p->model->file,
+                                         json_string_value(field(x, "name"))));
+        assert_string_not_equal(json_string_value(field(x, "role")), "none");
+        assert_true(json_string_length(field(x, "layout")) > 0);
+        assert_int_equal(json_array_size(field(x, "bytes")), n_dev);
+    }
+    for (size_t i = 0; i < json_array_size(field(c, "layers")); i++)
+        bytes += integer(json_array_get(field(c, "layers"), i), "bytes");
+    assert_int_equal(json_array_size(field(c, "layers")),
+                     integer(c, "per_token"));
+    assert_int_equal(bytes, integer(c, "bytes_per_token"));
+    assert_true(json_real_value(field(e, "prefill_tps")) > 0);
+    assert_true(json_real_value(field(e, "decode_tps")) > 0);
+    assert_true(isfinite(json_real_value(field(e, "decode_tps"))));
+    json_decref(all);
+}
+
+static void engine_plan_json_adds_up(void **state)
+{
+    static const double uneven[3] = {2, 1, 1};
+    static const struct {
+        const char *devices;
+        int n_dev, n_ranks;
+        bool split;
+    } rows[] = {
+        {"cpu*1", 1, 0, false},       {"cpu*2", 2, 0, false},
+        {"cpu*3", 3, 0, true},        {"cpu*3", 3, 8, true},
+        {"cpu*2,sim*2", 4, 2, false}, {"sim*3", 3, 0, false},
+    };
+    pl_model *m = bundled();
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        pl_options o = {.devices = rows[i].devices,
+                        .n_threads = 1,
+                        .n_ranks = rows[i].n_ranks,
+                        .tensor_split = rows[i].split ? uneven : NULL,
+                        .n_tensor_split = rows[i].split ? 3 : 0,
+                        .n_ubatch = 32};
+        pl_plan *p = plan(m, &o);
+
+        check_json(p, rows[i].n_dev);
+        pl_plan_free(p);
+    }
+    pl_model_free(m);
+}
+
+/* What the plan says is what is allocated, region by region. */
+static void engine_plan_bytes_are_what_is_allocated(void **state)
+{
+    static const char *const devices[] = {"cpu*1", "cpu*2", "cpu*3", "sim*2",
+                                          "cpu*1,sim*1"};
+    pl_model *m = bundled();
+
+    (void)state;
+    for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
+        pl_options o = {.devices = devices[i], .n_threads = 2, .n_ubatch = 16};
+        struct plan_facts f;
+        pl_engine *e;
+        pl_err err;
+
+        if (pl_engine_create(&e, m, &o, &err) != PL_OK)
+            fail_msg("%s", err.message);
+        assert_int_equal(plan_facts_init(&f, pl_engine_plan(e), &err), PL_OK);
+        assert_int_equal(f.n_dev, e->exec->set->n);
+        for (int d = 0; d < f.n_dev; d++) {
+            const struct device *x = &e->exec->set->dev[d];
+
+            assert_int_equal(x->bytes[REGION_WEIGHTS], f.dev[d].weights);
+            assert_int_equal(x->bytes[REGION_CACHE], f.dev[d].cache);
+            assert_int_equal(x->bytes[REGION_WORK] + x->scratch_bytes,
+                             f.dev[d].buffers);
+        }
+        plan_facts_fini(&f);
+        pl_engine_free(e);
+    }
+    pl_model_free(m);
+}
+
+/* Messages and their bytes of one token, by the executor's counters. */
+static void engine_plan_messages_are_what_is_sent(void **state)
+{
+    static const char *const devices[] = {"cpu*1", "cpu*2", "sim*3"};
+    pl_model *m = bundled();
+
+    (void)state;
+    for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
+        pl_options o = {.devices = devices[i], .n_threads = 1, .n_ubatch = 16};
+        pl_counters c;
+        pl_batch b = {.n = 1, .token = (const int32_t[]){5}};
+        json_t *all;
+        pl_engine *e;
+        pl_err err;
+
+        if (pl_engine_create(&e, m, &o, &err) != PL_OK)
+            fail_msg("%s", err.message);
+        b.logits = calloc((size_t)pl_model_n_vocab(m), sizeof *b.logits);
+        assert_int_equal(pl_engine_decode(e, &b, NULL, &err), PL_OK);
+        pl_engine_counters(e, &c);
+        all = print_json(pl_engine_plan(e));
+        assert_int_equal(c.messages,
+                         integer(field(all, "collectives"), "per_token"));
+        assert_int_equal(c.message_bytes,
+                         integer(field(all, "collectives"), "bytes_per_token"));
+        json_decref(all);
+        free(b.logits);
+        pl_engine_free(e);
+    }
+    pl_model_free(m);
+}
+
+/* Two messages a layer, of d_model values a token, and one for the embedding. */
+static void engine_plan_moe_layer_sends_two_messages(void **state)
+{
+    struct hollow_model h = small_moe();
+    pl_model *m = hollow(&h);
+    pl_options o = {.device_spec = "gpu:24GiB:1TB/s*2"};
+    pl_plan *p = plan(m, &o);
+    json_t *all = print_json(p);
+    const json_t *c = field(all, "collectives");
+
+    (void)state;
+    assert_int_equal(integer(c, "per_token"), 2 * h.n_layer + 1);
+    assert_int_equal(integer(c, "bytes_per_token"),
+                     (2 * h.n_layer + 1) * 4 * h.d_model);
+    json_decref(all);
+    pl_plan_free(p);
+    pl_model_free(m);
+}
+
+static void engine_plan_400b_on_64_paper_devices(void **state)
+{
+    pl_model *m = hollow(&hollow_400b);
+    pl_options o = {.device_spec = paper64};
+    pl_plan *p = plan(m, &o);
+    char line[400];
+    struct text t = print(p, false);
+
+    (void)state;
+    check_json(p, 64);
+    assert_non_null(strstr(t.s, "layers 0-93"));
+    assert_non_null(strstr(t.s, "guessed"));
+    assert_null(strstr(t.s, "does not fit"));
+    pl_plan_summary(p, line, sizeof line);
+    assert_non_null(strstr(line, "64 devices, 64 ranks"));
+    assert_null(strchr(line, '\n'));
+    free(t.s);
+    pl_plan_free(p);
+    o.device_spec = "gpu:2GiB:1TB/s*64";
+    p = plan(m, &o);
+    t = print(p, false);
+    assert_non_null(strstr(t.s, "does not fit"));
+    free(t.s);
+    pl_plan_free(p);
+    pl_model_free(m);
+}
+
+/* Paper figures speak: twice the bandwidth helps generation, a slow link hurts
+ * it, a stated figure is not guessed. */
+static void engine_plan_described_figures_count(void **state)
+{
+    static const struct {
+        const char *spec;
+        double decode, prefill;
+    } rows[] = {
+        {"gpu:24GiB:1TB/s:flops=100T:link=64GB/s:latency=5us*4", 0, 0},
+        {"gpu:24GiB:2TB/s:flops=100T:link=64GB/s:latency=5us*4", 1, 0},
+        {"gpu:24GiB:1TB/s:flops=200T:link=64GB/s:latency=5us*4", 0, 1},
+        {"gpu:24GiB:1TB/s:flops=100T:link=64GB/s:latency=50us*4", -1, -1},
+        {"gpu:24GiB:1TB/s:flops=100T:link=1GB/s:latency=5us*4", 0, -1},
+    };
+    struct plan_estimate base = {0};
+    pl_model *m = hollow(&hollow_400b);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        pl_options o = {.device_spec = rows[i].spec};
+        pl_plan *p = plan(m, &o);
+        struct plan_facts f;
+
+        assert_int_equal(plan_facts_init(&f, p, NULL), PL_OK);
+        assert_int_equal(f.estimate.basis, PLAN_DESCRIBED);
+        assert_int_equal(f.estimate.guessed, 0);
+        if (i == 0)
+            base = f.estimate;
+        if (rows[i].decode != 0)
+            assert_true((f.estimate.decode_tps - base.decode_tps) *
+                            rows[i].decode >
+                        0.02 * base.decode_tps);
+        if (rows[i].prefill != 0)
+            assert_true((f.estimate.prefill_tps - base.prefill_tps) *
+                            rows[i].prefill >
+                        0.02 * base.prefill_tps);
+        plan_facts_fini(&f);
+        pl_plan_free(p);
+    }
+    pl_model_free(m);
+}
+
+static void engine_plan_text_fits_a_terminal(void **state)
+{
+    static const char *const specs[] = {"gpu:1GiB:1TB/s", "gpu:1GiB:1TB/s*2",
+                                        "gpu:1GiB:1TB/s*4",
+                                        "gpu:1GiB:1TB/s*16"};
+    struct hollow_model h = small_moe();
+    pl_model *m = hollow(&h);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
+        pl_options o = {.device_spec = specs[i]};
+        pl_plan *p = plan(m, &o);
+        struct text t = print(p, false);
+        const char *line = strchr(t.s, '\n') + 1; /* the path may be long */
+
+        for (const char *end; *line; line = end + 1) {
+            end = strchr(line, '\n');
+            if (end - line > 100)
+                fail_msg("%d columns: %.*s", (int)(end - line),
+                         (int)(end - line), line);
+        }
+        assert_non_null(strstr(t.s, "ffn_gate_inp (router)"));
+        assert_non_null(strstr(t.s, "layers 0-2"));
+        assert_int_equal(i == 0, strstr(t.s, "AllReduce") == NULL);
+        free(t.s);
+        pl_plan_free(p);
+    }
+    pl_model_free(m);
+}
+
+static void engine_plan_errors_name_the_option(void **state)
+{
+    static const double two[2] = {1, 2}, none[2] = {0, 0};
+    static const struct {
+        pl_options o;
+        const char *says;
+    } rows[] = {
+        {{.devices = "tpu*2"}, "tpu"},
+        {{.device_spec = "gpu*2"}, "gpu"},
+        {{.devices = "cpu*3", .tensor_split = two, .n_tensor_split = 2}, "3"},
+        {{.devices = "cpu*2", .tensor_split = none, .n_tensor_split = 2},
+         "zero"},
+        {{.devices = "cpu*2", .n_ranks = 65}, "65"},
+        {{.n_ubatch = -1}, "-1"},
+        {{.cpu = "sse"}, "sse"},
+    };
+    struct hollow_model h = small_moe();
+    pl_model *m = hollow(&h);
+    struct text t = {0};
+    pl_plan *p;
+    pl_err err;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        assert_int_not_equal(pl_plan_create(&p, m, &rows[i].o, &err), PL_OK);
+        assert_null(p);
+        if (!strstr(err.message, rows[i].says))
+            fail_msg("row %zu: %s", i, err.message);
+    }
+    assert_int_equal(pl_plan_print(NULL, false, collect, &t, &err),
+                     PL_BAD_ARGUMENT);
+    assert_int_equal(pl_devices_print(false, NULL, NULL, &err),
+                     PL_BAD_ARGUMENT);
+    pl_plan_free(NULL);
+    pl_model_free(m);
+}
+
+static void engine_plan_survives_each_failed_allocation(void **state)
+{
+    struct hollow_model h = small_moe();
+    pl_model *m = hollow(&h);
+    bool failed = true;
+    pl_options o = {.device_spec = "gpu:1GiB:1TB/s*2"};
+
+    (void)state;
+    for (int64_t n = 1; failed; n += test_long() ? 1 : 1 + n / 16) {
+        pl_plan *p = NULL;
+        struct plan_facts f = {0};
+        pl_err err;
+        pl_status s;
+
+        alloc_stat_reset();
+        alloc_fail_at(n);
+        s = pl_plan_create(&p, m, &o, &err);
+        if (s == PL_OK)
+            s = plan_facts_init(&f, p, &err);
+        failed = alloc_fail_off();
+        assert_int_equal(s, failed ? PL_NO_MEMORY : PL_OK);
+        plan_facts_fini(&f);
+        pl_plan_free(p);
+        assert_int_equal(alloc_stat_get().live_bytes, 0);
+    }
+    pl_model_free(m);
+}
+
+static void engine_plan_cost_counts_distinct_experts(void **state)
+{
+    (void)state;
+    assert_true(fabs(cost_distinct_experts(128, 8, 1) - 8) < 1e-9);
+    assert_true(fabs(cost_distinct_experts(8, 8, 3) - 8) < 1e-9);
+    assert_true(fabs(cost_distinct_experts(4, 1, 2) - 1.75) < 1e-9);
+    assert_true(cost_distinct_experts(128, 8, 512) > 127.9);
+}
+
+static void engine_plan_devices_json_names_cores(void **state)
+{
+    struct text t = {0};
+    json_error_t je;
+    const json_t *dev;
+    json_t *all;
+    pl_err err;
+
+    (void)state;
+    assert_int_equal(pl_devices_print(false, collect, &t, &err), PL_OK);
+    assert_non_null(strstr(t.s, "cpu*2"));
+    t.n = 0;
+    assert_int_equal(pl_devices_print(true, collect, &t, &err), PL_OK);
+    all = json_loads(t.s, 0, &je);
+    assert_non_null(all);
+    assert_true(integer(all, "cores") >= 1);
+    assert_true(json_array_size(field(all, "kernels")) >= 2);
+    dev = field(field(all, "devices"), "cpu*2");
+    assert_int_equal(json_array_size(dev), 2);
+    assert_true(json_array_size(field(json_array_get(dev, 0), "cores")) >= 1);
+    json_decref(all);
+    free(t.s);
+}
+
+int test_engine_plan(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(engine_plan_json_adds_up),
+        cmocka_unit_test(engine_plan_bytes_are_what_is_allocated),
+        cmocka_unit_test(engine_plan_messages_are_what_is_sent),
+        cmocka_unit_test(engine_plan_moe_layer_sends_two_messages),
+        cmocka_unit_test(engine_plan_400b_on_64_paper_devices),
+        cmocka_unit_test(engine_plan_described_figures_count),
+        cmocka_unit_test(engine_plan_text_fits_a_terminal),
+        cmocka_unit_test(engine_plan_errors_name_the_option),
+        cmocka_unit_test(engine_plan_survives_each_failed_allocation),
+        cmocka_unit_test(engine_plan_cost_counts_distinct_experts),
+        cmocka_unit_test(engine_plan_devices_json_names_cores),
+    };
+
+    return TEST_RUN(tests);
+}
