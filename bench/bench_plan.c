@@ -1,0 +1,86 @@
+/* How long a plan takes, from opening the file on: a model of 1,000 tensors on
+ * one cpu device, and one of 400 billion weights over 64 described ones. The
+ * files hold no data; no weight is read for a plan. Prints median and minimum
+ * beside the figures that are asked for. */
+#include "../tests/hollow_model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { N_RUN = 5 };
+
+static double now_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static void give_up(const char *what, const pl_err *err)
+{
+    fprintf(stderr, "bench-plan: %s: %s\n", what, err->message);
+    exit(1);
+}
+
+static void row(const char *name, const struct hollow_model *shape,
+                const char *dir, const pl_options *opt, double limit_ms)
+{
+    double open_ms[N_RUN], plan_ms[N_RUN];
+    char path[512];
+    pl_err err;
+
+    snprintf(path, sizeof path, "%s/%s.gguf", dir, name);
+    if (hollow_model_write(path, shape, &err) != PL_OK)
+        give_up(path, &err);
+    for (int i = 0; i < N_RUN; i++) {
+        double start = now_ms();
+        pl_model *m;
+        pl_plan *p;
+
+        if (pl_model_open(&m, path, &err) != PL_OK)
+            give_up(path, &err);
+        open_ms[i] = now_ms() - start;
+        start = now_ms();
+        if (pl_plan_create(&p, m, opt, &err) != PL_OK)
+            give_up(path, &err);
+        plan_ms[i] = now_ms() - start;
+        pl_plan_free(p);
+        pl_model_free(m);
+    }
+    unlink(path);
+    qsort(open_ms, N_RUN, sizeof open_ms[0], ascending);
+    qsort(plan_ms, N_RUN, sizeof plan_ms[0], ascending);
+    printf("%-24s  open %8.2f ms  plan %8.2f ms  least %8.2f ms  asked "
+           "%6.0f ms\n",
+           name, open_ms[N_RUN / 2], plan_ms[N_RUN / 2], plan_ms[0], limit_ms);
+}
+
+int main(void)
+{
+    struct hollow_model thousand = hollow_400b;
+    char dir[] = "/tmp/plait-bench-XXXXXX";
+    pl_options one = {.devices = "cpu*1", .n_threads = 1};
+    pl_options many = {
+        .device_spec = "gpu:24GiB:1TB/s:link=64GB/s:latency=5us:flops=100T*64"};
+
+    if (!mkdtemp(dir)) {
+        perror("bench-plan: a temporary directory");
+        return 1;
+    }
+    thousand.n_layer = 84; /* 1,011 tensors */
+    row("plan_1011_tensors_cpu1", &thousand, dir, &one, 50);
+    row("plan_400b_paper64", &hollow_400b, dir, &many, 2000);
+    rmdir(dir);
+    return 0;
+}
