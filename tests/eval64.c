@@ -783,7 +783,12 @@ void eval64_step(struct eval64 *e, const struct eval_rows *rows)
             if (n->in[k] >= 0)
                 in[k] = e->value[n->in[k]];
         eval_value_free(&e->value[i]);
-        eval64_op(n, in, &r, &e->value[i], &e->gap);
+        if (e->noise != 0 && n->op == OP_cast) {
+            shape(&e->value[i], in[0].n_dim, in[0].dim);
+            memcpy(e->value[i].x, in[0].x, (size_t)in[0].n * sizeof(double));
+        } else {
+            eval64_op(n, in, &r, &e->value[i], &e->gap);
+        }
         if (e->noise != 0 && n->format != PL_I32 && n->op != OP_cache_write)
             disturb(e, &e->value[i]);
         if (n->op == OP_cache_write) /* the cache itself keeps it */

@@ -36,7 +36,8 @@ struct eval64 {
     struct eval_value *value; /* [n_node] */
     int64_t n_seq, max_pos;
     double gap;   /* the least over all steps; infinity if none */
-    double noise; /* relative error put on every result; 0 by default */
+    double noise; /* relative error put on every result, and casts left out,
+                     so that the difference shows what rounding does; 0 */
     uint64_t seed;
 };
 

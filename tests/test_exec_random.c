@@ -378,9 +378,6 @@ static void compare(struct job *j, int node, int s, const unsigned char *b)
 
     if (!j->r.exact && n->format != PL_I32)
         limit = 1e-6 + 3e-5 * size_of(want, c) + 30 * *j->spread[s][node];
-    if (limit > 0 && j->rounded[node]) /* a value may fall on the other side */
-        for (int64_t k = 0; k < c; k++)
-            limit = fmax(limit, 2e-2 * fabs(want[k]));
     for (int64_t k = 0; k < c; k++) {
         double got = as_double(n, b, k);
 
