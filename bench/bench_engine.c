@@ -1,0 +1,252 @@
+/* Whole models: tokens a second of prompt and generation, as ratios.
+ *
+ * Configurations of one model are timed in turns, several rounds, so that what
+ * else the machine does falls on all of them alike; a figure is the median over
+ * rounds and a ratio the median of the rounds' ratios. Generation is also given
+ * as a share of the read bandwidth that the same number of threads reaches on a
+ * buffer no cache holds, measured in the same rounds: each token reads every
+ * weight once (of experts, those used).
+ *
+ *   bench-engine [DIR] [ROUNDS]    DIR holds the synthetic models (written if
+ *                                  absent, about 1.1 GB; default build/bench) */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "pl.h"
+#include "synthetic.h"
+
+enum { N_PROMPT = 512, N_GEN = 32, MAX_ROUND = 64, MAX_CONFIG = 4 };
+
+static double now_s(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static double median(const double *v, int n)
+{
+    double s[MAX_ROUND];
+
+    memcpy(s, v, (size_t)n * sizeof *s);
+    qsort(s, (size_t)n, sizeof *s, by_value);
+    return n % 2 ? s[n / 2] : (s[n / 2 - 1] + s[n / 2]) / 2;
+}
+
+/* ---- read bandwidth ------------------------------------------------------ */
+
+enum { READ_BYTES = 1 << 30 };
+
+struct reader {
+    const uint64_t *p;
+    size_t n;
+    uint64_t sum;
+};
+
+static void *read_part(void *arg)
+{
+    struct reader *r = arg;
+    uint64_t s[8] = {0};
+
+    for (size_t i = 0; i + 8 <= r->n; i += 8)
+        for (int k = 0; k < 8; k++)
+            s[k] += r->p[i + (size_t)k];
+    for (int k = 0; k < 8; k++)
+        r->sum += s[k];
+    return NULL;
+}
+
+static double read_gbs(const uint64_t *buf, int n_thread)
+{
+    pthread_t t[16];
+    struct reader r[16];
+    double start = now_s();
+
+    for (int i = 0; i < n_thread; i++) {
+        size_t n = READ_BYTES / 8 / (size_t)n_thread;
+
+        r[i] = (struct reader){buf + (size_t)i * n, n, 0};
+        if (pthread_create(&t[i], NULL, read_part, &r[i])) {
+            fprintf(stderr, "bench-engine: no thread\n");
+            exit(1);
+        }
+    }
+    for (int i = 0; i < n_thread; i++)
+        pthread_join(t[i], NULL);
+    return READ_BYTES / (now_s() - start) * 1e-9;
+}
+
+/* ---- configurations ------------------------------------------------------ */
+
+struct config {
+    const char *label, *devices;
+    int n_ranks, n_threads;
+    pl_engine *e;
+    double prompt[MAX_ROUND], gen[MAX_ROUND]; /* tokens a second */
+};
+
+static void die(const char *what, const pl_err *err)
+{
+    fprintf(stderr, "bench-engine: %s: %s\n", what, err->message);
+    exit(1);
+}
+
+static void time_round(struct config *c, int64_t n_vocab, float *logits,
+                       int round)
+{
+    int32_t id[N_PROMPT];
+    uint8_t wanted[N_PROMPT] = {0};
+    pl_batch b = {
+        .n = N_PROMPT, .token = id, .wanted = wanted, .logits = logits};
+    pl_err err = {0};
+    double t;
+
+    if (pl_seq_trim(c->e, 0, 0, &err))
+        die(c->label, &err);
+    for (int i = 0; i < N_PROMPT; i++)
+        id[i] = (int32_t)((i * 2654435761u) % (uint32_t)n_vocab);
+    wanted[N_PROMPT - 1] = 1;
+    t = now_s();
+    if (pl_engine_decode(c->e, &b, NULL, &err))
+        die(c->label, &err);
+    c->prompt[round] = N_PROMPT / (now_s() - t);
+    b.n = 1;
+    b.wanted = NULL;
+    t = now_s();
+    for (int i = 0; i < N_GEN; i++) {
+        b.token = &id[i];
+        if (pl_engine_decode(c->e, &b, NULL, &err))
+            die(c->label, &err);
+    }
+    c->gen[round] = N_GEN / (now_s() - t);
+}
+
+/* Bytes of weights that one generated token reads. */
+static double token_bytes(pl_engine *e, const struct synthetic_shape *s)
+{
+    pl_counters c;
+    double sum = 0;
+
+    pl_engine_counters(e, &c);
+    for (int r = 0; r < PL_MAX_RANKS; r++)
+        sum += (double)c.weight_bytes[r];
+    (void)s;
+    return sum;
+}
+
+static void bench(const char *name, const char *path, struct config *c, int n,
+                  int rounds, const struct synthetic_shape *shape,
+                  const uint64_t *buf)
+{
+    pl_model *m;
+    pl_err err = {0};
+    int64_t n_vocab;
+    float *logits;
+    double gbs[MAX_ROUND], share[MAX_ROUND];
+
+    if (pl_model_open(&m, path, &err))
+        die(path, &err);
+    n_vocab = pl_model_n_vocab(m);
+    logits = malloc((size_t)n_vocab * sizeof *logits);
+    if (!logits)
+        exit(1);
+    for (int i = 0; i < n; i++) {
+        pl_options o = {.devices = c[i].devices,
+                        .n_ranks = c[i].n_ranks,
+                        .n_threads = c[i].n_threads,
+                        .n_ctx = 1024,
+                        .n_seq = 1};
+
+        if (pl_engine_create(&c[i].e, m, &o, &err))
+            die(c[i].label, &err);
+        time_round(&c[i], n_vocab, logits, 0); /* warm */
+    }
+    for (int r = 0; r < rounds; r++) {
+        for (int i = 0; i < n; i++)
+            time_round(&c[(i + r) % n], n_vocab, logits, r);
+        if (shape) {
+            gbs[r] = read_gbs(buf, c[0].n_threads);
+            share[r] = c[0].gen[r] * token_bytes(c[0].e, shape) * 1e-9 / gbs[r];
+        }
+    }
+    printf("\n%s, %d rounds\n", name, rounds);
+    printf("  %-28s %12s %12s %10s %10s\n", "configuration", "prompt t/s",
+           "gen t/s", "of first", "of first");
+    for (int i = 0; i < n; i++) {
+        double p[MAX_ROUND], g[MAX_ROUND];
+
+        for (int r = 0; r < rounds; r++) {
+            p[r] = c[i].prompt[r] / c[0].prompt[r];
+            g[r] = c[i].gen[r] / c[0].gen[r];
+        }
+        printf("  %-28s %12.1f %12.1f %10.2f %10.2f\n", c[i].label,
+               median(c[i].prompt, rounds), median(c[i].gen, rounds),
+               median(p, rounds), median(g, rounds));
+        pl_engine_free(c[i].e);
+    }
+    if (shape)
+        printf("  generation reads %.2f of %.1f GB/s, the read bandwidth of "
+               "%d threads\n",
+               median(share, rounds), median(gbs, rounds), c[0].n_threads);
+    pl_model_free(m);
+    free(logits);
+}
+
+int main(int argc, char **argv)
+{
+    const char *dir = argc > 1 ? argv[1] : "build/bench";
+    int rounds = argc > 2 ? atoi(argv[2]) : 9;
+    static const pl_format formats[] = {PL_Q8_0, PL_Q4_K};
+    static const char *const names[] = {"synthetic 0.6B Q8_0",
+                                        "synthetic 0.6B Q4_K"};
+    uint64_t *buf = malloc(READ_BYTES);
+    struct config tale[] = {
+        {.label = "1 device x 2 threads", .devices = "cpu*1", .n_threads = 2},
+        {.label = "2 devices x 1 thread", .devices = "cpu*2", .n_threads = 1},
+        {.label = "1 device x 2, 8 ranks",
+         .devices = "cpu*1",
+         .n_ranks = 8,
+         .n_threads = 2},
+        {.label = "1 device x 1 thread", .devices = "cpu*1", .n_threads = 1},
+    };
+
+    if (rounds < 1 || rounds > MAX_ROUND || !buf) {
+        fprintf(stderr, "usage: bench-engine [DIR] [ROUNDS 1..%d]\n",
+                MAX_ROUND);
+        return 2;
+    }
+    memset(buf, 1, READ_BYTES);
+    bench("bundled model, models/fable-moe-Q8_0.gguf",
+          "models/fable-moe-Q8_0.gguf", tale, 4, rounds, NULL, buf);
+    for (int i = 0; i < 2; i++) {
+        struct config big[] = {
+            {.label = "1 device x 2 threads",
+             .devices = "cpu*1",
+             .n_threads = 2},
+            {.label = "2 devices x 1 thread",
+             .devices = "cpu*2",
+             .n_threads = 1},
+        };
+        char path[512];
+        pl_err err = {0};
+
+        if (synthetic_model(&synthetic_0b6, formats[i], dir, path, sizeof path,
+                            &err))
+            die("a synthetic model", &err);
+        bench(names[i], path, big, 2, rounds > 5 ? 5 : rounds, &synthetic_0b6,
+              buf);
+    }
+    free(buf);
+    return 0;
+}
