@@ -9,7 +9,7 @@
  * the ranks.
  *
  * The short tier covers all pairs of values of any two parameters, the model
- * among them; the long tier runs the full product. Limits: section 3 of the
+ * among them; the long tier runs the full product, company drawn. Limits: section 3 of the
  * reference data's README, where they were measured. */
 #include <dirent.h>
 #include <inttypes.h>
@@ -455,7 +455,9 @@ static void engine_agrees_with_reference_logits(void **state)
         TEST_SKIP("no reference models are at hand");
     if (test_long()) { /* the full product, odometer order */
         for (bool more = true; more; runs++) {
+            v[P_COMPANY] = (int)test_below(&random, 2);
             run(v);
+            v[P_COMPANY] = n_values(P_COMPANY) - 1; /* not of the product */
             more = false;
             for (int p = 0; p < P_COUNT && !more; p++) {
                 more = ++v[p] < n_values(p);
