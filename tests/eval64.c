@@ -64,7 +64,7 @@ static void round_row(pl_format f, double *x, int64_t n)
     free(v);
 }
 
-/* ---- lookups and contractions --------------------------------------------- */
+/* ---- lookups and contractions -------------------------------------------- */
 
 static void gather_rows(const struct eval_value *in, struct eval_value *out)
 {
@@ -148,7 +148,7 @@ static void expert_down(const struct eval_value *in, struct eval_value *out)
                                             in[0].x + (t * u + s) * k);
 }
 
-/* ---- norms, positions, attention ------------------------------------------ */
+/* ---- norms, positions, attention ----------------------------------------- */
 
 static void rms_norm(const struct graph_attr *a, const struct eval_value *in,
                      struct eval_value *out)
@@ -259,7 +259,7 @@ static void attention(const struct graph_attr *a, const struct eval_value *in,
     free(p);
 }
 
-/* ---- choosing experts ----------------------------------------------------- */
+/* ---- choosing experts ---------------------------------------------------- */
 
 static void softmax_row(double *y, const double *x, int64_t n)
 {
@@ -405,7 +405,7 @@ static void router_weights(const struct graph_attr *a,
     free(s);
 }
 
-/* ---- value by value ------------------------------------------------------- */
+/* ---- value by value ------------------------------------------------------ */
 
 static double silu(double x)
 {
@@ -536,7 +536,7 @@ static void sum(const struct eval_value *in, struct eval_value *out)
         out->x[i / (u * d) * d + i % d] += in[0].x[i];
 }
 
-/* ---- moves ---------------------------------------------------------------- */
+/* ---- moves --------------------------------------------------------------- */
 
 static void reshape(const struct graph_node *n, const struct eval_value *in,
                     struct eval_value *out)
@@ -624,7 +624,7 @@ static void concat(const struct graph_node *n, const struct eval_value *in,
     }
 }
 
-/* ---- ops and graphs ------------------------------------------------------- */
+/* ---- ops and graphs ------------------------------------------------------ */
 
 void eval64_op(const struct graph_node *n, const struct eval_value *in,
                const struct eval_rows *rows, struct eval_value *out,

@@ -75,7 +75,7 @@ static int64_t count_at(const struct job *j, int node, int s)
     return graph_count(&j->r.g->node[node], &z);
 }
 
-/* ---- data ----------------------------------------------------------------- */
+/* ---- data ---------------------------------------------------------------- */
 
 /* Tokens of one or two sequences, each going on where it was. */
 static void draw_steps(struct job *j, uint64_t *seed)
@@ -143,7 +143,7 @@ static double as_double(const struct graph_node *n, const unsigned char *b,
     return (double)v;
 }
 
-/* ---- the yardstick -------------------------------------------------------- */
+/* ---- the yardstick ------------------------------------------------------- */
 
 /* All steps; what is read goes to out[s][node]. False: out of range, or a
  * choice is nearly a tie. */
@@ -272,7 +272,7 @@ static bool job_make(struct job *j, uint64_t seed)
     return ok && (j->r.exact || well_conditioned(j));
 }
 
-/* ---- counts --------------------------------------------------------------- */
+/* ---- counts -------------------------------------------------------------- */
 
 enum { N_LETTER = 128 };
 static int64_t seen[OP_COUNT][N_LETTER][NUM_KIND_COUNT];
@@ -319,7 +319,7 @@ static void count_plan(const struct numeric *p)
     }
 }
 
-/* ---- running -------------------------------------------------------------- */
+/* ---- running ------------------------------------------------------------- */
 
 static void set_all(struct job *j, pl_exec *x, int s)
 {

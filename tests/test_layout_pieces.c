@@ -179,7 +179,7 @@ static void layout_run_walk_visits_each_index_once(void **state)
     }
 }
 
-/* ---- pieces -------------------------------------------------------------- */
+/* ---- pieces ------------------------------------------------------------- */
 
 /* What every device stores, and the view, as lists of logical offsets. */
 struct model {
@@ -484,7 +484,7 @@ static void layout_pieces_out_of_memory_is_a_status(void **state)
     }
 }
 
-/* ---- checks and text ----------------------------------------------------- */
+/* ---- checks and text ---------------------------------------------------- */
 
 static void layout_check_refuses_what_tiles_nothing(void **state)
 {

@@ -604,7 +604,7 @@ static void layout_rules_are_right_and_complete(void **state)
     }
 }
 
-/* ---- PARTIAL operands ----------------------------------------------------- */
+/* ---- PARTIAL operands ---------------------------------------------------- */
 
 /* Whether it is the sum of runs on addends: operand i is the sum of random
  * ones if bit i of `partial` is set; else all have it, or the first alone. */
@@ -721,7 +721,7 @@ static void layout_rules_partial_operands_are_linear(void **state)
     }
 }
 
-/* ---- letters of composite dimensions -------------------------------------- */
+/* ---- letters of composite dimensions ------------------------------------- */
 
 static void layout_rules_project_composites_index_by_index(void **state)
 {
@@ -767,7 +767,7 @@ static void layout_rules_project_composites_index_by_index(void **state)
     }
 }
 
-/* ---- moves ---------------------------------------------------------------- */
+/* ---- moves --------------------------------------------------------------- */
 
 /* A graph of one moving op on n operands [dim]; n_tok stands for `tok`. */
 struct move {
