@@ -8,7 +8,7 @@
  * weight once (of experts, those used).
  *
  *   bench-engine [DIR] [ROUNDS]    DIR holds the synthetic models (written if
- *                                  absent, about 1.1 GB; default build/bench) */
+ *                                  absent, about 1.1 GB); build/bench */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -279,7 +279,7 @@ static void engine_plan_messages_are_what_is_sent(void **state)
     pl_model_free(m);
 }
 
-/* Two messages a layer, of d_model values a token, and one for the embedding. */
+/* Two messages a layer, of d_model values a token; one for the embedding. */
 static void engine_plan_moe_layer_sends_two_messages(void **state)
 {
     struct hollow_model h = small_moe();

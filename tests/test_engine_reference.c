@@ -9,8 +9,8 @@
  * the ranks.
  *
  * The short tier covers all pairs of values of any two parameters, the model
- * among them; the long tier runs the full product, company drawn. Limits: section 3 of the
- * reference data's README, where they were measured. */
+ * among them; the long tier runs the full product, company drawn. Limits:
+ * section 3 of the reference data's README, where they were measured. */
 #include <dirent.h>
 #include <inttypes.h>
 #include <jansson.h>

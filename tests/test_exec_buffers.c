@@ -55,7 +55,7 @@ static void exec_buffers_that_live_at_once_lie_apart(void **state)
     assert_true(got < least + least / 4); /* and places are used again */
 }
 
-/* ---- meetings ------------------------------------------------------------- */
+/* ---- meetings ------------------------------------------------------------ */
 
 enum { N_TENSOR = 14, N_STEP = 24, MAX_RANGE = 12 };
 

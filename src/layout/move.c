@@ -51,7 +51,8 @@ static bool cut_range(struct arena *a, const pl_layout *x, int64_t size,
     return *out != NULL;
 }
 
-/* Is the symbolic dimension inside `dim`, so that its strides bear the symbol? */
+/* Is the symbolic dimension inside `dim`, so that its strides bear the
+ * symbol? */
 static bool symbol_below(const struct graph_node *n, int dim)
 {
     for (int d = dim + 1; d < n->n_dim; d++)

@@ -59,7 +59,7 @@ static bool holds_cache(const struct graph_node *n)
     return n->op == OP_cache || n->op == OP_cache_write;
 }
 
-/* Does the layout cut a row where no packing can: inside 32 values of blocks? */
+/* Does the layout cut a row where no packing can: inside 32 values? */
 static bool cuts_blocks(const struct graph_node *x, const pl_layout *l)
 {
     const struct format_info *f = format_info(x->format);
@@ -123,7 +123,7 @@ static void mirrored(const struct graph_node *n, struct choice *c)
         c->want[i] = &layout_mirrored;
 }
 
-/* Candidate: split letters `sp` everywhere. Price in *cost, NEVER if illegal. */
+/* Candidate: split letters `sp` everywhere. Price in *cost; NEVER: illegal. */
 static pl_status candidate(struct pass *s, const struct graph_node *n,
                            const struct node_letters *l,
                            const struct rule_split *sp, int node,

@@ -1,6 +1,6 @@
-/* exp, tanh and their relatives, sixteen floats at a time; no libm, so that bits
- * depend neither on it nor on the instruction set. Errors are stated at each;
- * NaN stays NaN. */
+/* exp, tanh and their relatives, sixteen floats at a time; no libm, so that
+ * bits depend neither on it nor on the instruction set. Errors are stated at
+ * each; NaN stays NaN. */
 #ifndef DEVICE_CPU_CPU_LANES_MATH_H
 #define DEVICE_CPU_CPU_LANES_MATH_H
 
