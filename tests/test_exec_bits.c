@@ -179,6 +179,41 @@ static void bits_do_not_depend_on_who_holds_the_cache(void **state)
         }
 }
 
+/* Most ranks have nothing of most matrices then. */
+static void bits_of_sixty_four_ranks_do_not_depend_on_devices(void **state)
+{
+    static const char *const devices[] = {"cpu", "cpu*3", "sim*2"};
+    static const char *const names[] = {"llama-q-q8_0.gguf",
+                                        "qwen3moe-f32.gguf"};
+
+    (void)state;
+    for (int m = 0; m < COUNT(names); m++) {
+        float *want = NULL;
+        int64_t n_vocab;
+
+        for (int d = 0; d < COUNT(devices); d++) {
+            static const double shares[] = {5, 1, 2};
+            pl_options o = engine_run_options();
+            float *got;
+
+            o.devices = devices[d];
+            o.n_ranks = PL_MAX_RANKS;
+            if (d == 1) {
+                o.tensor_split = shares;
+                o.n_tensor_split = 3;
+            }
+            got = logits(test_ref(names[m]), names[m], &o, &n_vocab);
+            if (want)
+                same(got, want, 43, n_vocab, devices[d]);
+            else
+                want = got;
+            if (got != want)
+                free(got);
+        }
+        free(want);
+    }
+}
+
 /* Sequences --------------------------------------------------------------- */
 
 enum { LENGTH = 150 };
@@ -749,6 +784,7 @@ int test_exec_bits(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(bits_do_not_depend_on_the_instruction_set),
         cmocka_unit_test(bits_do_not_depend_on_who_holds_the_cache),
+        cmocka_unit_test(bits_of_sixty_four_ranks_do_not_depend_on_devices),
         cmocka_unit_test(bits_of_copies_are_those_of_fresh_sequences),
         cmocka_unit_test(bits_of_trimmed_sequences_are_those_of_fresh_ones),
         cmocka_unit_test(bits_of_sequences_together_are_those_of_each_alone),
