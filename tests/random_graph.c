@@ -61,7 +61,7 @@ static void into_pool(struct draw *d, pl_tensor x)
     d->pool[d->n_pool++] = x;
 }
 
-/* ---- leaves --------------------------------------------------------------- */
+/* ---- leaves -------------------------------------------------------------- */
 
 static const char *leaf_name(struct draw *d, char buf[32], const char *kind)
 {
@@ -150,7 +150,7 @@ static pl_tensor new_value(struct draw *d)
     return new_input(d, PL_F32, n_dim, dim);
 }
 
-/* ---- choosing operands ---------------------------------------------------- */
+/* ---- choosing operands --------------------------------------------------- */
 
 typedef bool fits_fn(const struct graph_node *n);
 
@@ -212,7 +212,7 @@ static pl_tensor stream(struct draw *d)
     return x;
 }
 
-/* ---- single ops ----------------------------------------------------------- */
+/* ---- single ops ---------------------------------------------------------- */
 
 static pl_tensor contract(struct draw *d)
 {
@@ -493,7 +493,7 @@ static pl_tensor joined(struct draw *d)
     return pl_concat(d->g, k, x, axis);
 }
 
-/* ---- blocks of models ----------------------------------------------------- */
+/* ---- blocks of models ---------------------------------------------------- */
 
 static pl_tensor feed_forward(struct draw *d)
 {
@@ -655,7 +655,7 @@ static pl_tensor experts(struct draw *d)
     return below(d, 4) ? pl_add(d->g, x, z) : z;
 }
 
-/* ---- layouts, marks, data ------------------------------------------------- */
+/* ---- layouts, marks, data ------------------------------------------------ */
 
 /* Runs of a dimension in units of `grain`. */
 static void want_split(struct draw *d, pl_tensor x, int dim, int64_t grain)

@@ -34,7 +34,7 @@ struct job {
     int32_t pages[RANDOM_N_SEQ * PAGES];
     bool *rounded; /* [n_node] behind a narrowing cast: owned */
     unsigned char **input[MAX_STEP]; /* [n_node] 4-byte values; owned */
-    double **want[MAX_STEP];         /* [n_node] results; owned */
+    double **want[MAX_STEP];         /* [n_node] results, caches; owned */
     double **spread[MAX_STEP];       /* [n_node][1] what noise changed */
     unsigned char **got[MAX_STEP];   /* [n_node] of the first run; owned */
     uint64_t seed;                   /* that made it */
@@ -67,10 +67,15 @@ static bool is_read(const struct graph_node *n)
     return n->output || n->keep;
 }
 
+static bool is_cache(const struct graph_node *n)
+{
+    return n->op == OP_cache;
+}
+
 static int64_t count_at(const struct job *j, int node, int s)
 {
     const struct graph_sizes z = {j->step[s].rows.n_tok, j->step[s].rows.n_out,
-                                  N_CTX};
+                                  RANDOM_N_SEQ * RANDOM_MAX_POS};
 
     return graph_count(&j->r.g->node[node], &z);
 }
@@ -172,7 +177,7 @@ static bool evaluate(struct job *j, double noise, double **out[MAX_STEP])
 
             for (int64_t k = 0; k < v->n; k++)
                 ok &= fabs(v->x[k]) <= most; /* not NaN either */
-            if (!is_read(&j->r.g->node[i]))
+            if (!is_read(&j->r.g->node[i]) && !is_cache(&j->r.g->node[i]))
                 continue;
             out[s][i] = need((size_t)v->n, sizeof(double));
             memcpy(out[s][i], v->x, (size_t)v->n * sizeof(double));
@@ -321,10 +326,28 @@ static void count_plan(const struct numeric *p)
 
 /* ---- running ------------------------------------------------------------- */
 
-static void set_all(struct job *j, pl_exec *x, int s)
+/* Bytes of a tensor, now and then in parts that begin and end anywhere. */
+static void set_bytes(struct job *j, pl_exec *x, int node, const void *data,
+                      size_t size, uint64_t *seed)
 {
+    const unsigned char *b = data;
+    size_t cut[4] = {0, size, size, size};
+    int n = 1;
     pl_err err;
 
+    if (size > 2 && test_below(seed, 4) == 0) {
+        cut[1] = (size_t)test_below(seed, (int64_t)size);
+        cut[2] = cut[1] + (size_t)test_below(seed, (int64_t)(size - cut[1]));
+        n = 3;
+    }
+    for (int k = n - 1; k >= 0; k--) /* the last part first */
+        if (pl_tensor_set(x, node, b + cut[k], cut[k], cut[k + 1] - cut[k],
+                          &err) != PL_OK)
+            JOB_FAIL(j, "setting: %s", err.message);
+}
+
+static void set_all(struct job *j, pl_exec *x, int s, uint64_t *seed)
+{
     for (int i = 0; i < j->r.n_node; i++) {
         const struct graph_node *n = &j->r.g->node[i];
         size_t size = 4 * (size_t)count_at(j, i, s);
@@ -332,12 +355,10 @@ static void set_all(struct job *j, pl_exec *x, int s)
         if (s == 0 && n->op == OP_weight) {
             size = format_row_bytes(n->format, n->dim[n->n_dim - 1].n) *
                    (size_t)(count_at(j, i, s) / n->dim[n->n_dim - 1].n);
-            if (pl_tensor_set(x, i, j->r.bytes[i], 0, size, &err) != PL_OK)
-                JOB_FAIL(j, "setting: %s", err.message);
+            set_bytes(j, x, i, j->r.bytes[i], size, seed);
         }
-        if (n->op == OP_input &&
-            pl_tensor_set(x, i, j->input[s][i], 0, size, &err) != PL_OK)
-            JOB_FAIL(j, "setting: %s", err.message);
+        if (n->op == OP_input)
+            set_bytes(j, x, i, j->input[s][i], size, seed);
     }
 }
 
@@ -369,7 +390,9 @@ static void check_weights(struct job *j, pl_exec *x, uint64_t *seed)
     }
 }
 
-static void compare(struct job *j, int node, int s, const unsigned char *b)
+/* Against the yardstick; of caches only what was written. */
+static void compare(struct job *j, int node, int s, const unsigned char *b,
+                    const bool *written)
 {
     const struct graph_node *n = &j->r.g->node[node];
     int64_t c = count_at(j, node, s);
@@ -381,10 +404,41 @@ static void compare(struct job *j, int node, int s, const unsigned char *b)
     for (int64_t k = 0; k < c; k++) {
         double got = as_double(n, b, k);
 
+        if (written && !written[k])
+            continue;
         if (!(fabs(got - want[k]) <= limit))
             JOB_FAIL(j, "%s[%lld] of step %d is %.9g, not %.9g (+- %.2g)",
                      n->name, (long long)k, s, got, want[k], limit);
     }
+}
+
+/* A cache, read as the tensor it is: slot by slot, through its pages. */
+static void check_cache(struct job *j, pl_exec *x, int node, int last)
+{
+    const struct graph_node *n = &j->r.g->node[node];
+    int64_t row = n->dim[1].n * n->dim[2].n;
+    unsigned char *all = need((size_t)(N_CTX * row), 4);
+    unsigned char *mine = need((size_t)count_at(j, node, last), 4);
+    bool *written = need((size_t)count_at(j, node, last), sizeof *written);
+    pl_err err;
+
+    if (pl_tensor_get(x, node, all, 0, 4 * (size_t)(N_CTX * row), &err) !=
+        PL_OK)
+        JOB_FAIL(j, "reading: %s", err.message);
+    for (int s = 0; s <= last; s++)
+        for (int64_t t = 0; t < j->step[s].rows.n_tok; t++) {
+            int64_t pos = j->step[s].pos[t], seq = j->step[s].seq[t];
+            int64_t from = j->pages[seq * PAGES] * 64 + pos;
+            int64_t to = seq * RANDOM_MAX_POS + pos;
+
+            memcpy(mine + 4 * to * row, all + 4 * from * row, 4 * (size_t)row);
+            for (int64_t k = 0; k < row; k++)
+                written[to * row + k] = true;
+        }
+    compare(j, node, last, mine, written);
+    free(written);
+    free(mine);
+    free(all);
 }
 
 static void read_all(struct job *j, pl_exec *x, int s, bool again,
@@ -409,7 +463,7 @@ static void read_all(struct job *j, pl_exec *x, int s, bool again,
             JOB_FAIL(j, "%s: a part reads otherwise than the whole", n->name);
         free(part);
         if (!again) {
-            compare(j, i, s, b);
+            compare(j, i, s, b, NULL);
             j->got[s][i] = b;
             continue;
         }
@@ -463,13 +517,16 @@ static void run(struct job *j, bool again, uint64_t *seed)
         pl_rows rows = {p->rows.n_tok, p->rows.n_out, p->pos,
                         p->seq,        j->pages,      PAGES};
 
-        set_all(j, x, s);
+        set_all(j, x, s, seed);
         if (s == 0)
             check_weights(j, x, seed);
         if (pl_exec_step(x, &rows, &err) != PL_OK)
             JOB_FAIL(j, "step %d: %s", s, err.message);
         read_all(j, x, s, again, seed);
     }
+    for (int i = 0; i < j->r.n_node; i++)
+        if (is_cache(&j->r.g->node[i]))
+            check_cache(j, x, i, j->n_step - 1);
     pl_exec_counters(x, &c);
     assert_int_equal(c.steps, j->n_step);
     pl_exec_free(x);

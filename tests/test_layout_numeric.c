@@ -560,7 +560,7 @@ static void layout_numeric_every_graph_has_a_lawful_plan(void **state)
         double share[PL_MAX_RANKS];
         struct random_graph r;
         struct arena a = {0};
-        struct numeric *p, *again;
+        struct numeric *p = NULL, *again = NULL;
         pl_err err;
 
         random_graph_make(&r, n_rank, &seed);
