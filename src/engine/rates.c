@@ -23,6 +23,7 @@ enum {
     MANY = 64, /* tokens of the experiments with many */
     MAX_FORMAT = 3,
     MAX_RUN = 200,
+    MAX_CORE = 4096,
     ENOUGH_RUNS = 8,
     D_WIDE = 1024,
     D_FF = 2048, /* of layers that are read from memory */
@@ -30,17 +31,19 @@ enum {
     D_HEAD = 64,
     N_SLOT = 256,
     LEAST_LAYERS = 12, /* of small matrices */
-    MOST_LAYERS = 64,
+    MOST_LAYERS = 32,
     MOST_HEADS = 8, /* of keys and values, if devices are no more */
 };
 /* An experiment takes the first, on a busy machine up to the second, until it
  * has been run often enough. */
 static const double slot_s = 8e-3, most_s = 24e-3;
-static const size_t most_bytes = (size_t)128 << 20;
+static const size_t most_bytes = (size_t)96 << 20;
 
 struct probe {
     const struct pl_plan *plan;
     pl_options opt;
+    clockid_t clock;
+    bool experts; /* most of the model's bytes */
     double share[DEVICE_MAX];
     struct cost_rates one; /* of one thread */
     struct cost_rates dev[DEVICE_MAX];
@@ -69,7 +72,10 @@ static pl_status trial_start(struct trial *t)
 {
     struct probe *p = t->p;
     const struct planned *q;
-    float *ones;
+    union {
+        float f;
+        int32_t i;
+    } * fill;
     int64_t most = 1;
     pl_status s = planned_create(&t->planned, t->g, &p->opt, p->err);
 
@@ -89,26 +95,56 @@ static pl_status trial_start(struct trial *t)
         if (t->g->node[i].op == OP_input &&
             graph_count(&t->g->node[i], &q->max) > most)
             most = graph_count(&t->g->node[i], &q->max);
-    ones = malloc((size_t)most * sizeof *ones);
-    if (!ones)
+    fill = malloc((size_t)most * sizeof *fill);
+    if (!fill)
         return err_no_memory(p->err, "measuring devices");
-    for (int64_t i = 0; i < most; i++)
-        ones[i] = 1;
-    for (int i = 0; i < t->g->n_node && s == PL_OK; i++)
-        if (t->g->node[i].op == OP_input)
-            s = pl_tensor_set(t->x, i, ones, 0,
-                              4 * (size_t)graph_count(&t->g->node[i], &q->max),
-                              p->err);
-    free(ones);
+    for (int i = 0; i < t->g->n_node && s == PL_OK; i++) {
+        const struct graph_node *n = &t->g->node[i];
+        int64_t count = graph_count(n, &q->max);
+
+        if (n->op != OP_input)
+            continue;
+        for (int64_t k = 0; k < count; k++)
+            if (n->format == PL_I32)
+                fill[k].i = k % 2; /* both experts; any positions */
+            else
+                fill[k].f = 1;
+        s = pl_tensor_set(t->x, i, fill, 0, 4 * (size_t)count, p->err);
+    }
+    free(fill);
     return s;
 }
 
-static double now(void)
+static double now(clockid_t clock)
 {
     struct timespec t;
 
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* Where each thread has a core of its own, the time that the caller's thread,
+ * which is one of them, works or waits awake: what else the machine does is then
+ * left out. Else the time that passes. */
+static clockid_t clock_for(const struct device_list *l)
+{
+    unsigned char seen[MAX_CORE] = {0};
+    int n_core = 0, n_thread = 0;
+
+    for (int d = 0; d < l->n; d++) {
+        if (l->dev[d].kind != DEVICE_CPU)
+            return CLOCK_MONOTONIC;
+        n_thread += l->dev[d].n_thread;
+        for (int i = 0; i < l->dev[d].n_core; i++) {
+            int c = l->dev[d].core[i];
+
+            if (c >= 0 && c < MAX_CORE && !seen[c]) {
+                seen[c] = 1;
+                n_core++;
+            }
+        }
+    }
+    return n_thread <= n_core ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
 }
 
 /* Least seconds of a run with n_tok tokens after n_past others: what else the
@@ -124,7 +160,7 @@ static pl_status time_run(struct trial *t, int64_t n_tok, int64_t n_past,
         .pages = pages,
         .page_stride = N_SLOT / CPU_PAGE,
     };
-    double start = now(), last, end = start;
+    double start = now(CLOCK_MONOTONIC), end = start;
 
     for (int i = 0; i < N_SLOT / CPU_PAGE; i++)
         pages[i] = i;
@@ -134,10 +170,11 @@ static pl_status time_run(struct trial *t, int64_t n_tok, int64_t n_past,
     for (int n = 0; n < MAX_RUN && end - start < most_s &&
                     (n < ENOUGH_RUNS || end - start < slot_s);
          n++) {
-        last = end;
+        double before = now(t->p->clock);
+
         PL_TRY(pl_exec_step(t->x, &rows, t->p->err));
-        end = now();
-        *seconds = fmin(*seconds, end - last);
+        *seconds = fmin(*seconds, now(t->p->clock) - before);
+        end = now(CLOCK_MONOTONIC);
     }
     return PL_OK;
 }
@@ -216,13 +253,14 @@ static pl_tensor input(pl_graph *g, int64_t width)
 }
 
 static pl_tensor weight(pl_graph *g, const char *kind, int i, pl_format f,
-                        int64_t rows, int64_t k, pl_role role)
+                        int64_t n_expert, int64_t rows, int64_t k, pl_role role)
 {
-    const int64_t dim[2] = {rows, k};
+    const int64_t dim[3] = {n_expert, rows, k};
     char name[32];
 
     snprintf(name, sizeof name, "blk.%d.%s", i, kind);
-    return pl_weight(g, name, f, 2, dim, role);
+    return n_expert ? pl_weight(g, name, f, 3, dim, role)
+                    : pl_weight(g, name, f, 2, dim + 1, role);
 }
 
 /* n times what stands between matrices: norms of rows and heads, rope, gated
@@ -249,16 +287,36 @@ static void values_graph(pl_graph *g, int64_t d, int n)
     pl_output(g, x);
 }
 
-static void layers_graph(pl_graph *g, pl_format f, int64_t d, int64_t ff, int n)
+/* Matrices up and down; of two experts that every token takes, half as wide, if
+ * the model is mostly experts. */
+static void layers_graph(const struct probe *p, pl_graph *g, pl_format f,
+                         int64_t d, int64_t ff, int n)
 {
-    pl_tensor x = input(g, d);
+    const pl_dim n_tok = {1, PL_N_TOK};
+    const pl_dim one[3] = {n_tok, constant(1), constant(d)};
+    const pl_dim two[2] = {n_tok, constant(2)};
+    pl_tensor x = input(g, d), h, ids = -1;
 
+    if (p->experts) {
+        ids = pl_input(g, "ids", PL_I32, 2, two);
+        pl_keep(g, ids); /* set once, for many runs */
+    }
     for (int i = 0; i < n; i++) {
-        pl_tensor h = pl_rms_norm(g, x, -1, 1e-6f);
-
-        h = pl_matmul(g, h, weight(g, "up", i, f, ff, d, PL_ROLE_FFN_UP));
-        h = pl_silu(g, h);
-        h = pl_matmul(g, h, weight(g, "down", i, f, d, ff, PL_ROLE_FFN_DOWN));
+        h = pl_rms_norm(g, x, -1, 1e-6f);
+        if (p->experts) {
+            h = pl_expert_matmul(
+                g, pl_reshape(g, h, 3, one),
+                weight(g, "up", i, f, 2, ff / 2, d, PL_ROLE_FFN_UP_EXPS), ids);
+            h = pl_expert_down(
+                g, pl_silu(g, h),
+                weight(g, "down", i, f, 2, d, ff / 2, PL_ROLE_FFN_DOWN_EXPS),
+                ids);
+        } else {
+            h = pl_matmul(g, h,
+                          weight(g, "up", i, f, 0, ff, d, PL_ROLE_FFN_UP));
+            h = pl_matmul(g, pl_silu(g, h),
+                          weight(g, "down", i, f, 0, d, ff, PL_ROLE_FFN_DOWN));
+        }
         x = pl_add(g, x, h);
     }
     pl_output(g, x);
@@ -333,36 +391,40 @@ static pl_status measure_steps(struct probe *p)
     return measure_values(p, D_WIDE, 4, MANY, &p->one.value_s, 1e-12);
 }
 
+/* A contraction takes the longer of reading and multiplying, so each rate is
+ * found while the other counts nothing. */
 static pl_status measure_format(struct probe *p, pl_format f, double bytes)
 {
     const struct format_info *info = format_info(f);
     double layer = 2. * D_WIDE * D_FF / info->block * info->block_bytes;
+    double guess = 0, macs = 0;
     struct trial t;
     pl_status s = start(&t, p);
 
-    if (s == PL_OK) { /* few weights, many tokens; then one, for a guess */
-        layers_graph(t.g, f, D_WIDE / 2, D_WIDE / 2, 1);
+    if (s == PL_OK) { /* few weights: a guess; and under many tokens */
+        layers_graph(p, t.g, f, D_WIDE / 2, D_WIDE, 1);
         s = trial_start(&t);
     }
     if (s == PL_OK)
         s = solve_rate(&t, 1, 0, &p->one.bytes_per_s[f]);
-    if (s == PL_OK) {
-        double guess = p->one.bytes_per_s[f];
-
-        p->one.bytes_per_s[f] = INFINITY;
+    guess = p->one.bytes_per_s[f];
+    p->one.bytes_per_s[f] = INFINITY;
+    if (s == PL_OK)
         s = solve_rate(&t, MANY, 0, &p->one.macs_per_s[f]);
-        bytes = fmin(bytes, 30e-3 * guess);
-    }
+    macs = p->one.macs_per_s[f];
+    p->one.macs_per_s[f] = INFINITY;
     trial_end(&t);
     if (s != PL_OK)
         return s;
+    bytes = fmin(bytes, most_s * guess);
     s = start(&t, p);
     if (s == PL_OK) {
-        layers_graph(t.g, f, D_WIDE, D_FF, 1 + (int)(bytes / layer));
+        layers_graph(p, t.g, f, D_WIDE, D_FF, 1 + (int)(bytes / layer));
         s = trial_start(&t);
     }
     if (s == PL_OK)
         s = solve_rate(&t, 1, 0, &p->one.bytes_per_s[f]);
+    p->one.macs_per_s[f] = macs;
     trial_end(&t);
     return s;
 }
@@ -372,21 +434,24 @@ static pl_status measure_formats(struct probe *p, pl_format *heaviest,
                                  double *its_bytes)
 {
     const struct planned *q = p->plan->planned;
-    double bytes[PL_FORMAT_COUNT] = {0}, all = 0, part;
+    double bytes[PL_FORMAT_COUNT] = {0}, all = 0, experts = 0, part;
     pl_format main = PL_F32;
 
     for (int d = 0; d < q->list.n; d++)
         for (int i = 0; i < q->low->prog[d].n_tensor; i++) {
             const struct prog_tensor *t = &q->low->prog[d].tensor[i];
 
-            if (t->pack && t->region == REGION_WEIGHTS)
+            if (t->pack && t->region == REGION_WEIGHTS) {
                 bytes[t->format] += (double)t->bytes;
+                experts += t->n_dim == 3 ? (double)t->bytes : 0;
+            }
         }
     for (int f = 0; f < PL_FORMAT_COUNT; f++) {
         all += bytes[f];
         if (bytes[f] > bytes[main])
             main = (pl_format)f;
     }
+    p->experts = experts > all / 2;
     part = all > 0 ? fmin(1, (double)most_bytes / all) : 0;
     PL_TRY(measure_format(p, main, bytes[main] * part));
     for (int f = 0, n = 1; f < PL_FORMAT_COUNT; f++) {
@@ -410,14 +475,14 @@ static pl_status measure_formats(struct probe *p, pl_format *heaviest,
 static pl_status measure_messages(struct probe *p, pl_format f, double bytes)
 {
     const struct format_info *info = format_info(f);
-    double layer = 2. * D_SMALL * D_SMALL / info->block * info->block_bytes;
+    double layer = 4. * D_SMALL * D_SMALL / info->block * info->block_bytes;
     int n = (int)fmin(MOST_LAYERS, fmax(LEAST_LAYERS, bytes / layer));
     bool alone = p->plan->planned->list.n == 1;
     struct trial t;
     pl_status s = start(&t, p);
 
     if (s == PL_OK) {
-        layers_graph(t.g, f, D_SMALL, D_SMALL, n);
+        layers_graph(p, t.g, f, D_SMALL, 2 * D_SMALL, n);
         s = trial_start(&t);
     }
     if (s == PL_OK && alone)
@@ -465,6 +530,7 @@ pl_status rates_measure(const struct pl_plan *plan, struct cost_rates *rates,
         return err_no_memory(err, "measuring devices");
     p->plan = plan;
     p->err = err;
+    p->clock = clock_for(&q->list);
     p->opt = (pl_options){
         .devices = plan->devices,
         .n_threads = plan->n_threads,
