@@ -68,8 +68,10 @@ struct plan_item {
     struct lower_pieces remote;
 };
 
-/* What device d does for conversion i. */
-static pl_status plan_item(struct lower *w, int d, int i, struct plan_item *it)
+/* What device d does for conversion i. `peer`, or NULL: the item of another
+ * device that reads its addends in place, so that they are the same. */
+static pl_status plan_item(struct lower *w, int d, int i,
+                           const struct plan_item *peer, struct plan_item *it)
 {
     const struct num_node *n = &w->num->node[i];
     const struct graph_node *x = &w->g->node[n->node];
@@ -88,6 +90,13 @@ static pl_status plan_item(struct lower *w, int d, int i, struct plan_item *it)
     it->m.n_piece = local.n;
     if (n->kind != NUM_ALL_REDUCE && n->kind != NUM_REDUCE_SCATTER)
         return PL_OK;
+    if (peer) {
+        it->m.reduce = true;
+        it->m.addend = peer->m.addend;
+        it->m.n_addend = peer->m.n_addend;
+        it->m.depth = peer->m.depth;
+        return PL_OK;
+    }
     n_join =
         rank_tree_join(join, w->num->n_rank, w->present[from], w->opt->n_dev,
                        w->opt->rank0, w->opt->n_rank, &depth);
@@ -183,16 +192,23 @@ static pl_status count_message(struct lower *w, int n, const int *item,
 
 pl_status lower_message(struct lower *w, int n, const int *item)
 {
-    int n_dev = w->opt->n_dev, id = w->out->n_message;
+    int n_dev = w->opt->n_dev, id = w->out->n_message, first = -1;
     struct plan_item *it =
         arena_alloc(w->a, (size_t)(n * n_dev) + 1, sizeof *it);
     pl_dim bytes;
 
     if (!it)
         return err_no_memory(w->err, "a program");
-    for (int d = 0; d < n_dev; d++)
-        for (int k = 0; k < n && w->dev[d].n_rank; k++)
-            PL_TRY(plan_item(w, d, item[k], &it[d * n + k]));
+    for (int d = 0; d < n_dev; d++) {
+        if (w->dev[d].n_rank == 0)
+            continue;
+        for (int k = 0; k < n; k++)
+            PL_TRY(plan_item(w, d, item[k],
+                             first >= 0 ? &it[first * n + k] : NULL,
+                             &it[d * n + k]));
+        if (w->opt->share_memory && first < 0)
+            first = d;
+    }
     PL_TRY(count_message(w, n, item, &bytes));
     for (int d = 0; d < n_dev; d++) {
         struct draft *v = &w->dev[d];
