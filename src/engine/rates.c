@@ -4,7 +4,7 @@
  *
  * Each experiment finds one rate: the graph's cost is linear in it once the
  * others are known, so what was measured beyond the known part, divided by how
- * often the rate counts, is the rate. The order is: a run and its steps; values;
+ * often the rate counts, is the rate. The order is: a run, its steps; values;
  * weights of each format under one token and under many; messages; attention.
  * Threads are taken to be alike: a device has as many times a rate as it has
  * threads. Nothing here decides a bit. */
@@ -124,7 +124,7 @@ static double now(clockid_t clock)
 }
 
 /* Where each thread has a core of its own, the time that the caller's thread,
- * which is one of them, works or waits awake: what else the machine does is then
+ * which is one of them, works or waits awake: what else a machine does is then
  * left out. Else the time that passes. */
 static clockid_t clock_for(const struct device_list *l)
 {

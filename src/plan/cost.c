@@ -2,7 +2,7 @@
  * time: a contraction takes the longer of reading its weights and multiplying.
  * Devices of a group run in lockstep, so the slowest is the group's time.
  *
- * Experts are expected to be chosen evenly: of E, n tokens that take k each meet
+ * Experts are expected to be chosen evenly: of E, n tokens that take k each see
  * E (1 - (1 - k/E)^n). Real routers are less even, so this is a bound. */
 #include "plan/cost.h"
 

@@ -45,7 +45,7 @@ void cost_assumed(struct cost_rates *out, const struct device_desc *d,
  * n_expert, all alike. */
 double cost_distinct_experts(int64_t n_expert, int64_t n_used, int64_t n_tok);
 
-/* Seconds of one device's program, its waiting apart. n_dev: of the group, whose
+/* Seconds of one device's program, waiting apart. n_dev: of the group, whose
  * messages it reads. */
 double cost_program(const struct program *p, const struct cost_rates *r,
                     const struct cost_step *z, int n_dev);
