@@ -755,6 +755,22 @@ static void *make_bytes(struct draw *d, const struct graph_node *n)
     return b;
 }
 
+static void make_data(struct draw *d)
+{
+    struct random_graph *r = d->r;
+
+    r->n_node = d->g->n_node;
+    r->below = calloc((size_t)r->n_node, sizeof *r->below);
+    r->bytes = calloc((size_t)r->n_node, sizeof *r->bytes);
+    assert_non_null(r->below);
+    assert_non_null(r->bytes);
+    for (int i = 0; i < n_note; i++)
+        r->below[notes[i].t] = notes[i].below;
+    for (int i = 0; i < r->n_node; i++)
+        if (d->g->node[i].op == OP_weight)
+            r->bytes[i] = make_bytes(d, &d->g->node[i]);
+}
+
 typedef pl_tensor op_fn(struct draw *d);
 
 void random_graph_make(struct random_graph *r, int n_rank, uint64_t *seed)
@@ -805,15 +821,23 @@ void random_graph_make(struct random_graph *r, int n_rank, uint64_t *seed)
             }
     }
     pl_output(d.g, d.pool[d.n_pool - 1]);
-    r->below = calloc((size_t)r->n_node, sizeof *r->below);
-    r->bytes = calloc((size_t)r->n_node, sizeof *r->bytes);
-    assert_non_null(r->below);
-    assert_non_null(r->bytes);
-    for (int i = 0; i < n_note; i++)
-        r->below[notes[i].t] = notes[i].below;
-    for (int i = 0; i < r->n_node; i++)
-        if (d.g->node[i].op == OP_weight)
-            r->bytes[i] = make_bytes(&d, &d.g->node[i]);
+    make_data(&d);
+}
+
+pl_status random_graph_parse(struct random_graph *r, const char *text,
+                             uint64_t *seed, pl_err *err)
+{
+    struct draw d = {.r = r, .seed = seed};
+    pl_status s;
+
+    memset(r, 0, sizeof *r);
+    s = pl_graph_parse(&r->g, text, err);
+    if (s != PL_OK)
+        return s;
+    d.g = r->g;
+    n_note = 0;
+    make_data(&d);
+    return PL_OK;
 }
 
 void random_graph_free(struct random_graph *r)

@@ -18,6 +18,9 @@ struct random_graph {
 
 /* n_rank ranks will hold it. Always succeeds. */
 void random_graph_make(struct random_graph *r, int n_rank, uint64_t *seed);
+/* The graph of this text, with random weights. */
+pl_status random_graph_parse(struct random_graph *r, const char *text,
+                             uint64_t *seed, pl_err *err);
 void random_graph_free(struct random_graph *r);
 
 #endif

@@ -245,17 +245,12 @@ static bool well_conditioned(struct job *j)
     return ok;
 }
 
-/* False: to be drawn anew. */
-static bool job_make(struct job *j, uint64_t seed)
+/* Data for the graph, and what it computes. False: to be drawn anew. */
+static bool job_fill(struct job *j, uint64_t *seed)
 {
-    uint64_t s = seed;
     bool ok;
 
-    memset(j, 0, sizeof *j);
-    j->seed = seed;
-    j->n_rank = 1 + (int)test_below(&s, 8);
-    random_graph_make(&j->r, j->n_rank, &s);
-    draw_steps(j, &s);
+    draw_steps(j, seed);
     j->rounded = need((size_t)j->r.n_node, sizeof *j->rounded);
     for (int i = 0; i < j->r.n_node; i++) {
         const struct graph_node *n = &j->r.g->node[i];
@@ -271,10 +266,21 @@ static bool job_make(struct job *j, uint64_t seed)
         j->got[k] = need((size_t)j->r.n_node, sizeof **j->got);
         for (int i = 0; i < j->r.n_node && k < j->n_step; i++)
             if (j->r.g->node[i].op == OP_input)
-                draw_input(j, i, k, &s);
+                draw_input(j, i, k, seed);
     }
     ok = evaluate(j, 0, j->want);
     return ok && (j->r.exact || well_conditioned(j));
+}
+
+static bool job_make(struct job *j, uint64_t seed)
+{
+    uint64_t s = seed;
+
+    memset(j, 0, sizeof *j);
+    j->seed = seed;
+    j->n_rank = 1 + (int)test_below(&s, 8);
+    random_graph_make(&j->r, j->n_rank, &s);
+    return job_fill(j, &s);
 }
 
 /* ---- counts -------------------------------------------------------------- */
@@ -609,9 +615,103 @@ static void exec_random_graphs_equal_the_unsplit_evaluation(void **state)
         assert_int_equal(rare, 0);
 }
 
+/* What random graphs meet seldom. */
+static const char *const corners[] = {
+    /* the first rank has no addend: what all hold is added all the same */
+    "a: f32[n_tok, 6] = input\nb: f32[4] = weight\n"
+    "w: f32[4, 6] = weight !want=split(1: 3{1} 3{2})\n"
+    "v: f32[4, 6] = weight !want=split(1: 2{2} 4{1})\n"
+    "d: f32[n_tok, 4] = matmul(a, w)\ne: f32[n_tok, 4] = matmul(a, v)\n"
+    "s: f32[n_tok, 4] = add(d, b)\nt: f32[n_tok, 4] = add(s, e)\n"
+    "y: f32[n_tok, 4] = rms_norm(t) eps=0.01 !output\n",
+    /* and subtracted from, and the other way round */
+    "a: f32[n_tok, 6] = input\nb: f32[4] = weight\n"
+    "w: f32[4, 6] = weight !want=split(1: 3{1} 3{2})\n"
+    "v: f32[4, 6] = weight !want=split(1: 2{2} 4{1})\n"
+    "d: f32[n_tok, 4] = matmul(a, w)\ne: f32[n_tok, 4] = matmul(a, v)\n"
+    "s: f32[n_tok, 4] = sub(b, d)\nu: f32[n_tok, 4] = sub(e, b)\n"
+    "t: f32[n_tok, 4] = sub(s, u)\n"
+    "y: f32[n_tok, 4] = rms_norm(t) eps=0.01 !output\n",
+    /* different ranks have addends of two sums */
+    "a: f32[n_tok, 6] = input\n"
+    "w: f32[4, 6] = weight !want=split(1: 6{2})\n"
+    "v: f32[4, 6] = weight !want=split(1: 2{0} 4{1})\n"
+    "d: f32[n_tok, 4] = matmul(a, w)\ne: f32[n_tok, 4] = matmul(a, v)\n"
+    "s: f32[n_tok, 4] = sub(d, e)\n"
+    "y: f32[n_tok, 4] = tanh(s) !output\nz: f32[n_tok, 4] = tanh(e) !output\n",
+    /* moves between two contractions and their one sum */
+    "a: f32[n_tok, 6] = input\n"
+    "w: f32[12, 6] = weight !want=split(1: 1{0} 3{1} 2{2})\n"
+    "v: f32[6, 6] = weight !want=split(1: 2{2} 4{1})\n"
+    "d: f32[n_tok, 12] = matmul(a, w)\n"
+    "r: f32[n_tok, 3, 4] = reshape(d)\n"
+    "p: f32[n_tok, 4, 3] = permute(r) perm1=2 perm2=1\n"
+    "l: f32[n_tok, 2, 3] = slice(p) axis=1 start=1\n"
+    "q: f32[n_tok, 6] = reshape(l)\ne: f32[n_tok, 6] = matmul(a, v)\n"
+    "k: f32[n_tok, 6] = scale(e) scale=0.5\n"
+    "c: f32[n_tok, 6] = contiguous(q)\n"
+    "s: f32[n_tok, 6] = add(c, k)\ny: f32[n_tok, 6] = tanh(s) !output\n",
+    /* factors on either side, and a broadcast addend */
+    "a: f32[n_tok, 6] = input\nm: f32[n_tok, 4] = input\n"
+    "w: f32[4, 6] = weight !want=split(1: 1{0} 3{1} 2{2})\n"
+    "v: f32[1, 6] = weight !want=split(1: 2{2} 4{1})\n"
+    "d: f32[n_tok, 4] = matmul(a, w)\ne: f32[n_tok, 1] = matmul(a, v)\n"
+    "f: f32[n_tok, 4] = mul(m, d)\ng: f32[n_tok, 4] = swiglu(m, f)\n"
+    "s: f32[n_tok, 4] = add(e, g)\ny: f32[n_tok, 4] = tanh(s) !output\n",
+    /* a norm's weight that is a sum; its readers */
+    "a: f32[1, 6] = input\nx: f32[n_tok, 4] = input\n"
+    "w: f32[4, 6] = weight !want=split(1: 1{0} 3{1} 2{2})\n"
+    "v: f32[4, 4] = weight !want=split(1: 1{0} 3{2})\n"
+    "d: f32[1, 4] = matmul(a, w)\nr: f32[4] = reshape(d)\n"
+    "n: f32[n_tok, 4] = rms_norm(x, r) eps=0.01\n"
+    "m: f32[n_tok, 4] = matmul(x, v)\n"
+    "s: f32[n_tok, 4] = add(n, m)\ny: f32[n_tok, 4] = tanh(s) !output\n",
+    /* a contraction of a PARTIAL by a whole weight, slots summed */
+    "a: f32[n_tok, 2, 6] = input\nu: f32[n_tok, 4] = input\n"
+    "w: f32[8, 6] = weight !want=split(1: 1{0} 3{1} 2{2})\n"
+    "v: f32[4, 8] = weight\nz: f32[4, 4] = weight !want=split(1: 3{1} 1{2})\n"
+    "d: f32[n_tok, 2, 8] = matmul(a, w)\n"
+    "e: f32[n_tok, 2, 4] = matmul(d, v)\n"
+    "f: f32[n_tok, 4] = sum(e)\ng: f32[n_tok, 4] = matmul(u, z)\n"
+    "s: f32[n_tok, 4] = add(f, g)\ny: f32[n_tok, 4] = tanh(s) !output\n",
+    /* a sum that nobody reads, one that is read and kept in several forms */
+    "a: f32[n_tok, 6] = input\n"
+    "w: f32[4, 6] = weight !want=split(1: 1{0} 3{1} 2{2})\n"
+    "d: f32[n_tok, 4] = matmul(a, w)\n"
+    "e: f32[n_tok, 4] = matmul(a, w) !want=split(1: 1{2} 3{0})\n"
+    "f: f32[n_tok, 4] = scale(e) scale=2 !keep\n"
+    "g: f32[n_tok, 4] = scale(e) scale=3 !output !want=split(1: 3{1} 1{0})\n"
+    "h: f32[n_tok, 4] = scale(e) scale=4 !output !want=mirrored\n",
+};
+
+static void exec_corners_equal_the_unsplit_evaluation(void **state)
+{
+    uint64_t seed = test_seed();
+    int n = 0;
+
+    (void)state;
+    for (size_t c = 0; c < sizeof corners / sizeof *corners; c++)
+        for (int k = 0; k < 8; k++) {
+            struct job j = {.n_rank = 3 + k % 2, .seed = seed++};
+            uint64_t s = j.seed;
+            pl_err err;
+
+            if (random_graph_parse(&j.r, corners[c], &s, &err) != PL_OK)
+                fail_msg("%s", err.message);
+            if (job_fill(&j, &s)) {
+                run(&j, false, &s);
+                run(&j, true, &s);
+                n++;
+            }
+            job_free(&j);
+        }
+    assert_true(n > 4 * (int)(sizeof corners / sizeof *corners));
+}
+
 int test_exec_random(void)
 {
     static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exec_corners_equal_the_unsplit_evaluation),
         cmocka_unit_test(exec_random_graphs_equal_the_unsplit_evaluation),
     };
 
