@@ -603,7 +603,7 @@ static void exec_random_graphs_equal_the_unsplit_evaluation(void **state)
             memcpy(first, seen, sizeof seen);
         }
         combinations(first, &rare, false);
-        if (rare == 0 || n >= 100000)
+        if (rare == 0 || n >= 400000)
             break;
     }
     found = combinations(first, &rare, test_long());
