@@ -28,6 +28,7 @@ test: all
 
 test-long: all
 	@PLAIT_TIER=long $(BUILD)/plait-test
+	@tests/defects/run.sh
 
 check: all
 	@scripts/deps.sh check

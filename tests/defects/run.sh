@@ -1,0 +1,91 @@
+#!/bin/sh
+# Tests the tests: plants the defects of this directory, each alone, in a copy
+# of the tree, and sees that the group that a patch names turns red.
+#
+#   tests/defects/run.sh [PART ...]     defects whose name contains a PART
+#
+# A patch opens with what is wrong ("defect: ") and who must notice ("test: ");
+# it may lie some lines off, so that it survives changes around it. One that no
+# longer applies or compiles is an error: write it anew. The list with the
+# cases that turn red is doc/defects.md.
+here=$(cd "$(dirname "$0")" && pwd) || exit 1
+root=$(cd "$here/../.." && pwd) || exit 1
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+trap 'exit 130' INT TERM
+
+if [ -z "$PLAIT_REFS" ] && [ -d "$root/../shared/refs" ]; then
+    PLAIT_REFS=$(cd "$root/../shared/refs" && pwd)
+    export PLAIT_REFS
+fi
+unset PLAIT_TIER
+
+die() { echo "$*" >&2; exit 1; }
+field() { sed -n "s/^$1: //p" "$2"; }
+build() { ninja -C "$tmp/build" plait-test >"$tmp/build.log" 2>&1; }
+# The named group alone; groups are matched by parts of their names.
+tests() { "$tmp/build/plait-test" -t 300 "$1" >"$tmp/test.log" 2>&1; }
+# The names of the cases that failed, on one line.
+red() { sed -n '/^failed:/,$s/^  [a-z0-9_]*: //p' "$tmp/test.log" | tr '\n' ' '; }
+
+chosen() {
+    [ $# -eq 1 ] && return 0
+    name=$1
+    shift
+    for part; do
+        case $name in *"$part"*) return 0 ;; esac
+    done
+    return 1
+}
+
+command -v patch >/dev/null || die "patch is not installed: apt install patch"
+mkdir "$tmp/plait"
+tar -C "$root" --exclude='./build*' --exclude=./.git -cf - . |
+    tar -C "$tmp/plait" -xf - || die "the tree could not be copied"
+if ! meson setup "$tmp/build" "$tmp/plait" >"$tmp/build.log" 2>&1 || ! build
+then
+    cat "$tmp/build.log"
+    die "the tree does not build"
+fi
+
+# Red proves nothing where green was not before.
+n=0
+wanted=
+for patch in "$here"/*.patch; do
+    name=$(basename "$patch" .patch)
+    chosen "$name" "$@" || continue
+    n=$((n + 1))
+    group=$(field test "$patch")
+    case " $wanted " in *" $group "*) ;; *) wanted="$wanted $group" ;; esac
+done
+[ $n -gt 0 ] || die "no defect has such a name"
+for group in $wanted; do
+    tests "$group" ||
+        { cat "$tmp/test.log"; die "$group is red without any defect"; }
+done
+
+bad=0
+for patch in "$here"/*.patch; do
+    name=$(basename "$patch" .patch)
+    chosen "$name" "$@" || continue
+    file=$tmp/plait/$(sed -n 's,^+++ b/,,p' "$patch")
+    cp "$file" "$tmp/saved"
+    if ! patch -d "$tmp/plait" -s -p1 -F3 --no-backup-if-mismatch <"$patch"
+    then
+        echo "STALE $name: does not apply"
+        bad=$((bad + 1))
+    elif ! build; then
+        echo "STALE $name: does not compile"
+        grep -m 3 error: "$tmp/build.log"
+        bad=$((bad + 1))
+    elif tests "$(field test "$patch")"; then
+        echo "GREEN $name: $(field defect "$patch")"
+        bad=$((bad + 1))
+    else
+        echo "red   $name: $(red)"
+    fi
+    cp "$tmp/saved" "$file"
+    rm -f "$file.rej"
+done
+echo "$n defects, $((n - bad)) red"
+[ $bad -eq 0 ]
