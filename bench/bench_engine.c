@@ -7,8 +7,12 @@
  * buffer no cache holds, measured in the same rounds: each token reads every
  * weight once (of experts, those used).
  *
+ * The last columns are what the plan estimates for the same, over what was
+ * measured.
+ *
  *   bench-engine [DIR] [ROUNDS]    DIR holds the synthetic models (written if
  *                                  absent, about 1.1 GB); build/bench */
+#include <jansson.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,6 +98,7 @@ struct config {
     int n_ranks, n_threads;
     pl_engine *e;
     double prompt[MAX_ROUND], gen[MAX_ROUND]; /* tokens a second */
+    double plan_prompt, plan_gen;             /* as the plan estimates */
 };
 
 static void die(const char *what, const pl_err *err)
@@ -132,8 +137,42 @@ static void time_round(struct config *c, int64_t n_vocab, float *logits,
     c->gen[round] = N_GEN / (now_s() - t);
 }
 
+struct text {
+    char *s;
+    size_t n;
+};
+
+static void collect(void *user, const char *text, size_t len)
+{
+    struct text *t = user;
+    char *s = realloc(t->s, t->n + len + 1);
+
+    if (!s)
+        exit(1);
+    memcpy(s + t->n, text, len);
+    t->s = s;
+    t->n += len;
+    s[t->n] = 0;
+}
+
+static void estimate(struct config *c)
+{
+    struct text t = {0};
+    pl_err err = {0};
+    json_t *j, *e;
+
+    if (pl_plan_print(pl_engine_plan(c->e), true, collect, &t, &err))
+        die(c->label, &err);
+    j = json_loads(t.s, 0, NULL);
+    e = json_object_get(j, "estimate");
+    c->plan_prompt = json_number_value(json_object_get(e, "prefill_tps"));
+    c->plan_gen = json_number_value(json_object_get(e, "decode_tps"));
+    json_decref(j);
+    free(t.s);
+}
+
 /* Bytes of weights that one generated token reads. */
-static double token_bytes(pl_engine *e, const struct synthetic_shape *s)
+static double token_bytes(const pl_engine *e)
 {
     pl_counters c;
     double sum = 0;
@@ -141,7 +180,6 @@ static double token_bytes(pl_engine *e, const struct synthetic_shape *s)
     pl_engine_counters(e, &c);
     for (int r = 0; r < PL_MAX_RANKS; r++)
         sum += (double)c.weight_bytes[r];
-    (void)s;
     return sum;
 }
 
@@ -171,18 +209,19 @@ static void bench(const char *name, const char *path, struct config *c, int n,
         if (pl_engine_create(&c[i].e, m, &o, &err))
             die(c[i].label, &err);
         time_round(&c[i], n_vocab, logits, 0); /* warm */
+        estimate(&c[i]);
     }
     for (int r = 0; r < rounds; r++) {
         for (int i = 0; i < n; i++)
             time_round(&c[(i + r) % n], n_vocab, logits, r);
         if (shape) {
             gbs[r] = read_gbs(buf, c[0].n_threads);
-            share[r] = c[0].gen[r] * token_bytes(c[0].e, shape) * 1e-9 / gbs[r];
+            share[r] = c[0].gen[r] * token_bytes(c[0].e) * 1e-9 / gbs[r];
         }
     }
     printf("\n%s, %d rounds\n", name, rounds);
-    printf("  %-28s %12s %12s %10s %10s\n", "configuration", "prompt t/s",
-           "gen t/s", "of first", "of first");
+    printf("  %-22s %10s %9s %9s %9s %9s %9s\n", "configuration", "prompt t/s",
+           "of first", "gen t/s", "of first", "plan: pr.", "plan: gen");
     for (int i = 0; i < n; i++) {
         double p[MAX_ROUND], g[MAX_ROUND];
 
@@ -190,9 +229,11 @@ static void bench(const char *name, const char *path, struct config *c, int n,
             p[r] = c[i].prompt[r] / c[0].prompt[r];
             g[r] = c[i].gen[r] / c[0].gen[r];
         }
-        printf("  %-28s %12.1f %12.1f %10.2f %10.2f\n", c[i].label,
-               median(c[i].prompt, rounds), median(c[i].gen, rounds),
-               median(p, rounds), median(g, rounds));
+        printf("  %-22s %10.1f %9.2f %9.1f %9.2f %9.2f %9.2f\n", c[i].label,
+               median(c[i].prompt, rounds), median(p, rounds),
+               median(c[i].gen, rounds), median(g, rounds),
+               c[i].plan_prompt / median(c[i].prompt, rounds),
+               c[i].plan_gen / median(c[i].gen, rounds));
         pl_engine_free(c[i].e);
     }
     if (shape)
