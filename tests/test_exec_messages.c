@@ -58,7 +58,7 @@ static void two_a_layer(const struct planned *p, const char *what)
 
 /* Steps of several sizes; counters against the plan. */
 static void counted(const char *path, const char *name, const char *on,
-                    int ranks, bool experts)
+                    int ranks, const double *split, bool experts)
 {
     static const int sizes[] = {1, 5, 1, 30, 2};
     enum { MAX = 30 };
@@ -74,6 +74,8 @@ static void counted(const char *path, const char *name, const char *on,
 
     o.devices = on;
     o.n_ranks = ranks;
+    o.tensor_split = split;
+    o.n_tensor_split = split ? 3 : 0;
     o.n_ubatch = 16; /* the 30 take two steps */
     snprintf(what, sizeof what, "%s on %s, %d ranks", name, on, ranks);
     engine_run_open(&r, path, name, &o);
@@ -130,13 +132,27 @@ static void messages_of_experts_are_two_a_layer(void **state)
             continue;
         }
         for (int k = 0; k < N_DEVICES; k++) {
-            counted(path, name, devices[k], 0, true);
+            counted(path, name, devices[k], 0, NULL, true);
             if (k % 3 == 0 || test_long())
-                counted(path, name, devices[k], 8, true);
+                counted(path, name, devices[k], 8, NULL, true);
         }
     }
     if (absent)
         TEST_SKIP("%d of 4 models are not at hand", absent);
+}
+
+/* The first device may be one of those that have no rank. */
+static void messages_are_counted_whoever_is_idle(void **state)
+{
+    static const char *const on[] = {"cpu*3", "sim*3", "sim*2,cpu"};
+    static const double split[] = {0, 1, 2};
+    const char *path = test_ref("qwen3moe-f32.gguf");
+
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        counted(path, "qwen3moe-f32.gguf", on[k], 4, split, true);
+        counted(path, "qwen3moe-f32.gguf", on[k], 0, split, true);
+    }
 }
 
 static void messages_are_as_planned_in_every_family(void **state)
@@ -153,7 +169,7 @@ static void messages_are_as_planned_in_every_family(void **state)
         if (!path)
             absent++;
         for (int k = 0; path && k < N_DEVICES; k++)
-            counted(path, names[i], devices[k], 0, true);
+            counted(path, names[i], devices[k], 0, NULL, true);
     }
     if (absent)
         TEST_SKIP("%d of 4 models are not at hand", absent);
@@ -206,7 +222,7 @@ static void messages_with_expert_scales_are_two_a_layer(void **state)
         TEST_SKIP("qwen3moe-f32.gguf is not at hand");
     path = with_scales(path);
     for (int k = 0; k < N_DEVICES; k++)
-        counted(path, "qwen3moe-f32 with scales", devices[k], 0, true);
+        counted(path, "qwen3moe-f32 with scales", devices[k], 0, NULL, true);
 }
 
 /* Scales that come by reshape and row gather and are multiplied, as the
@@ -290,6 +306,7 @@ int test_exec_messages(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_of_experts_are_two_a_layer),
+        cmocka_unit_test(messages_are_counted_whoever_is_idle),
         cmocka_unit_test(messages_are_as_planned_in_every_family),
         cmocka_unit_test(messages_with_expert_scales_are_two_a_layer),
         cmocka_unit_test(messages_wait_for_scales_and_slots),

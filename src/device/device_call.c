@@ -84,7 +84,7 @@ void device_count(const struct device_set *s, struct device *d,
         for (int i = 0; i < st->n_cost; i++)
             d->macs[st->cost[i].rank] += (uint64_t)(st->cost[i].macs * rows);
     }
-    if (st->message && d == s->dev) {
+    if (st->message && d == &s->dev[s->speaker]) {
         d->messages++;
         d->message_bytes += (uint64_t)dim_value(st->message_bytes, &s->sizes);
     }

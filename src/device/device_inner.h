@@ -43,6 +43,7 @@ struct device_set {
     struct topology topology; /* loaded if memory can be bound */
     struct cpu_team *team;    /* owned; cpu threads, then sim's one */
     int n_cpu, n_member;
+    int speaker;     /* counts messages: the first device with a rank */
     struct sim *sim; /* owned, NULL without sim devices */
     int *owner;      /* owned, [n_member]: device, -1: the sim's thread */
 

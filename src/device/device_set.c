@@ -305,6 +305,9 @@ pl_status device_set_load(struct device_set *s, const struct program *p,
 
     unload(s);
     PL_TRY(program_check(s, p, err));
+    s->speaker = 0;
+    while (s->speaker < s->n - 1 && p[s->speaker].n_rank == 0)
+        s->speaker++;
     for (int i = 0; i < s->n; i++) {
         struct device *d = &s->dev[i];
 

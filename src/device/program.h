@@ -108,7 +108,7 @@ struct step {
     int n_merge;
     const struct merge_item *merge;
     bool meet;
-    bool message; /* counts as a message of the group (once, by dev 0) */
+    bool message;         /* counts as a message of the group (once) */
     pl_dim message_bytes; /* logical bytes */
 
     /* PULL, POST, WAIT */
