@@ -201,9 +201,9 @@ PL_API void pl_graph_free(pl_graph *g);
 PL_API pl_status pl_graph_check(const pl_graph *g, pl_err *err);
 
 /* Leaves. Names are unique. An input is filled by the host before each step
- * (F32 or I32). A weight is loaded once; formats in blocks need a last
- * dimension of whole blocks. A cache holds [slots, n_head, d_head] of keys or
- * values for attention. */
+ * (F32 or I32). A weight is loaded once; formats in blocks need two or three
+ * dimensions, the last of whole blocks. A cache holds [slots, n_head, d_head]
+ * of keys or values for attention. */
 PL_API pl_tensor pl_input(pl_graph *g, const char *name, pl_format f, int n_dim,
                           const pl_dim *dim);
 PL_API pl_tensor pl_weight(pl_graph *g, const char *name, pl_format f,

@@ -31,7 +31,8 @@ static const char prelude[] = "ids: i32[n_tok] = input\n"
                               "v16: f32[16] = weight\n"
                               "v8: f32[8] = weight\n"
                               "v4: f32[4] = weight\n"
-                              "qv: q8_0[64] = weight\n"
+                              "qv: q8_0[1, 64] = weight\n"
+                              "h64: bf16[64] = weight\n"
                               "w: q4_0[128, 64] = weight\n"
                               "wf: f16[128, 64] = weight\n"
                               "w3: q8_0[4, 32, 64] = weight\n"
@@ -49,6 +50,8 @@ static const struct {
     /* leaves */
     {"y: q4_k[2, 512] = weight", NULL},
     {"y: q4_k[2, 320] = weight", "y: rows of 320 values; Q4_K needs"},
+    {"y: q8_0[64] = weight", "y: 1 dimensions; matrices in Q8_0 have 2"},
+    {"y: q8_0[2, 2, 2, 64] = weight", "y: 4 dimensions; matrices in Q8_0"},
     {"y: f32[n_tok, 2, n_out] = input", "y: more than one symbolic"},
     {"y: f32[8388608, 8388608] = input", NULL},
     {"y: f32[8388608, 8388609] = input", "y: dimension 1 is 8388609; sizes"},
@@ -60,6 +63,11 @@ static const struct {
     {"y: f32[n_tok] = sqr(ids)", "an I32 operand where values are wanted"},
     {"y: f32[64] = sqr(qv)", "a quantized weight is read by matmul and"},
     {"y: f32[n_tok, 64] = rms_norm(x, qv)", "a quantized weight is read by"},
+    {"y: f32[n_tok, 64] = rms_norm(x, h64)", NULL},
+    {"y: f32[64] = sum(wf)", "a half-precision weight must be cast to F32"},
+    {"y: f32[128, 64] = softmax(wf)", "a half-precision weight must be cast"},
+    {"y: f32[64, 128] = permute(wf) perm0=1", "a half-precision weight must"},
+    {"y: f32[128, 64] = silu(wf)", NULL},
     {"y: f32[n_slot, 2, 16] = sqr(ck)", "only attention and cache_write"},
     {"y: f32[n_slot, 2, 16] = sqr(kw)", "only attention reads a written"},
     {"y: f32[64] = input()", "'()' where"},

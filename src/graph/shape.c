@@ -482,6 +482,31 @@ static void operands(enum op op, int *need, int *most)
         *need -= *d == '?';
 }
 
+/* Can the op read operand i, a weight, in its format? Matrices may have any;
+ * elementwise ops widen half precision, and so do those that take a vector
+ * beside their values. */
+static bool weight_fits(struct shape *s, int i)
+{
+    enum op op = s->n->op;
+    pl_format f = s->in[i]->format;
+    const char *dims = op_info(op)->dims;
+    bool matrix = op == OP_gather_rows
+                      ? i == 0
+                      : i == 1 && (op == OP_matmul || op == OP_expert_matmul ||
+                                   op == OP_expert_down);
+    bool widens = i > 0 ? strcmp(dims, "MOVE") != 0
+                        : op != OP_contiguous && (!strcmp(dims, "*->*") ||
+                                                  !strcmp(dims, "*,*->*"));
+
+    if (f == PL_F32 || (matrix && f != PL_I32))
+        return true;
+    if (f != PL_F16 && f != PL_BF16)
+        return fail(s, "a quantized weight is read by matmul and gather_rows "
+                       "alone");
+    return widens || fail(s, "a half-precision weight must be cast to F32 "
+                             "first");
+}
+
 bool shape_infer(const pl_graph *g, struct graph_node *n, pl_err *err)
 {
     struct shape s = {.g = g, .n = n, .err = err};
@@ -519,20 +544,8 @@ bool shape_infer(const pl_graph *g, struct graph_node *n, pl_err *err)
                         n->op == OP_router_weights ||
                         n->op == OP_expert_matmul || n->op == OP_expert_down)))
             return fail(&s, "an I32 operand where values are wanted");
-        if (s.in[i]->op == OP_weight && s.in[i]->format != PL_F32 &&
-            s.in[i]->format != PL_F16 && s.in[i]->format != PL_BF16 &&
-            !((n->op == OP_gather_rows && i == 0) ||
-              ((n->op == OP_matmul || n->op == OP_expert_matmul ||
-                n->op == OP_expert_down) &&
-               i == 1)))
-            return fail(&s, "a quantized weight is read by matmul and "
-                            "gather_rows alone");
-        if ((s.in[i]->format == PL_F16 || s.in[i]->format == PL_BF16) &&
-            s.in[i]->op == OP_weight &&
-            (n->op == OP_contiguous || n->op == OP_reshape ||
-             n->op == OP_permute || n->op == OP_slice || n->op == OP_concat))
-            return fail(&s, "a half-precision weight must be cast to F32 "
-                            "before its values move");
+        if (s.in[i]->op == OP_weight && !weight_fits(&s, i))
+            return false;
     }
     n->format = PL_F32;
     if (n->op == OP_reshape)
@@ -581,6 +594,13 @@ bool shape_leaf(const struct graph_node *n, pl_err *err)
         err_set(err, PL_BAD_ARGUMENT,
                 "%s: rows of %" PRId64 " values; %s needs a multiple of %d",
                 n->name, last(n).n, format_info(n->format)->name, block);
+        return false;
+    }
+    if (block > 1 && (n->n_dim < 2 || n->n_dim > 3)) {
+        err_set(err, PL_BAD_ARGUMENT,
+                "%s: %d dimensions; matrices in %s have 2, or 3 if there are "
+                "several",
+                n->name, n->n_dim, format_info(n->format)->name);
         return false;
     }
     if (n->op == OP_input && n->format != PL_F32 && n->format != PL_I32) {
