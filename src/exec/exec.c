@@ -33,6 +33,7 @@ static pl_status tables(pl_exec *x, pl_err *err)
         const pl_layout *l = v >= 0 ? p->num->node[v].layout : NULL;
         struct layout_local *t;
 
+        x->has_cache |= n->op == OP_cache;
         if (n->op == OP_cache && n->dim[1].n * (int64_t)cpu_cache_tile_bytes(
                                                    n->format, n->dim[2].n) >
                                      (int64_t)page)
@@ -372,6 +373,35 @@ pl_status pl_tensor_get(pl_exec *x, pl_tensor t, void *data, size_t offset,
 
 /* Steps ------------------------------------------------------------------ */
 
+/* Every page that token i may read or write is one of the cache's. Without a
+ * table all tokens share one page, which only a graph with a cache minds. */
+static pl_status check_token(const pl_exec *x, const struct cpu_batch *b,
+                             const int32_t *pages, int64_t i, pl_err *err)
+{
+    int32_t pos = b->pos[i], seq = b->seq[i];
+    int64_t n_page = x->plan->max.n_slot / CPU_PAGE;
+    int64_t from = 0;
+
+    if (seq < 0 || seq >= x->plan->n_seq || pos < 0 ||
+        ((pages || x->has_cache) && pos / CPU_PAGE >= b->page_stride) ||
+        (!pages && x->has_cache && seq > 0))
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "token %" PRId64 " of the step: position %d of "
+                       "sequence %d has no page in the table",
+                       i, pos, seq);
+    if (i > 0 && b->seq[i - 1] == seq && b->pos[i - 1] <= pos)
+        from = b->pos[i - 1] / CPU_PAGE; /* those before were looked at */
+    for (int64_t k = from; pages && k <= pos / CPU_PAGE; k++) {
+        int32_t page = pages[seq * b->page_stride + k];
+
+        if (page < 0 || page >= n_page)
+            return err_set(err, PL_BAD_ARGUMENT,
+                           "token %" PRId64 " of the step: page %d of %" PRId64,
+                           i, page, n_page);
+    }
+    return PL_OK;
+}
+
 pl_status pl_exec_step(pl_exec *x, const pl_rows *r, pl_err *err)
 {
     const struct planned *p = x->plan;
@@ -392,23 +422,9 @@ pl_status pl_exec_step(pl_exec *x, const pl_rows *r, pl_err *err)
                                    r->pages ? r->pages : x->zeros,
                                    r->pages ? r->page_stride : 1};
     for (int64_t i = 0; i < r->n_tok; i++) {
-        int32_t pos = run.batch.pos[i], seq = run.batch.seq[i];
-        int64_t page;
-
-        if (seq < 0 || seq >= p->n_seq || pos < 0 ||
-            (r->pages && pos / CPU_PAGE >= r->page_stride))
-            return err_set(err, PL_BAD_ARGUMENT,
-                           "token %" PRId64 " of the step: position %d of "
-                           "sequence %d has no page in the table",
-                           i, pos, seq);
-        if (seq >= run.n_seq)
-            run.n_seq = seq + 1;
-        page = r->pages ? r->pages[seq * r->page_stride + pos / CPU_PAGE] : 0;
-        if (page < 0 || page >= p->max.n_slot / CPU_PAGE)
-            return err_set(err, PL_BAD_ARGUMENT,
-                           "token %" PRId64 " of the step: page %" PRId64
-                           " of %" PRId64,
-                           i, page, p->max.n_slot / CPU_PAGE);
+        PL_TRY(check_token(x, &run.batch, r->pages, i, err));
+        if (run.batch.seq[i] >= run.n_seq)
+            run.n_seq = run.batch.seq[i] + 1;
     }
     if (!r->pages)
         run.n_seq = 1;

@@ -6,7 +6,7 @@
 
 struct pl_exec {
     struct planned *plan;
-    bool own_plan;
+    bool own_plan, has_cache;
     struct device_set *set;
     struct graph_sizes last;     /* of the last step */
     int32_t *zeros;              /* stands in for absent tables, [n_tok] */

@@ -18,8 +18,9 @@ struct storage {
     const struct graph_node *n;
     int num, dev;
     const struct prog_tensor *t;
-    struct layout_local rows; /* of the second-last dimension */
-    int64_t n_row, row_bytes; /* logical rows a matrix */
+    struct layout_local matrices; /* of the first of three dimensions */
+    struct layout_local rows;     /* of the second-last dimension */
+    int64_t n_row, row_bytes;     /* logical rows a matrix */
     pl_err *err;
 };
 
@@ -33,14 +34,15 @@ static int64_t logical_row(const struct layout_local *m, int64_t loc)
     return -1;
 }
 
-/* One packed group: rows in [lo, hi) are put from `data` or got into it. */
-static pl_status group_rows(const struct storage *s, int64_t matrix,
-                            int64_t group, int64_t lo, int64_t hi,
-                            unsigned char *data, bool put,
+/* One packed group of the device's matrix `local`, the weight's `matrix`: rows
+ * in [lo, hi) are put from `data` or got into it. */
+static pl_status group_rows(const struct storage *s, int64_t local,
+                            int64_t matrix, int64_t group, int64_t lo,
+                            int64_t hi, unsigned char *data, bool put,
                             unsigned char *staging)
 {
     const struct pack *p = s->t->pack;
-    size_t at = s->t->offset + (size_t)matrix * p->matrix_bytes +
+    size_t at = s->t->offset + (size_t)local * p->matrix_bytes +
                 (size_t)group * p->group_bytes;
     unsigned char *base = device_map(s->x->set, s->dev, REGION_WEIGHTS), *g;
     int64_t first = group * PACK_ROWS, n = s->rows.local - first;
@@ -89,9 +91,14 @@ static pl_status packed_rows(const struct storage *s, int64_t lo, int64_t hi,
         return PL_OK;
     if (posix_memalign((void **)&staging, 64, p->group_bytes))
         return err_no_memory(s->err, "a group of rows");
-    for (int64_t m = lo / s->n_row; m * s->n_row < hi && st == PL_OK; m++)
+    for (int64_t i = 0; i < s->matrices.local && st == PL_OK; i++) {
+        int64_t m = logical_row(&s->matrices, i);
+
+        if (m * s->n_row >= hi || (m + 1) * s->n_row <= lo)
+            continue;
         for (int64_t g = 0; g < groups && st == PL_OK; g++)
-            st = group_rows(s, m, g, lo, hi, data, put, staging);
+            st = group_rows(s, i, m, g, lo, hi, data, put, staging);
+    }
     free(staging);
     return st;
 }
@@ -145,7 +152,8 @@ static pl_status each_storage(pl_exec *x, int node, int64_t row0, int64_t n,
         for (int d = 0; d < pl->list.n && st == PL_OK; d++) {
             const struct lowered_value *v = &pl->low->value[d][i];
             struct storage s = {.x = x, .n = g, .num = i, .dev = d, .err = err};
-            const pl_layout *l = nn->layout;
+            const pl_layout *l = nn->layout, *of_matrices = &layout_mirrored;
+            rankset ranks = pl->low->dev_ranks[d];
 
             if (v->tensor < 0)
                 continue;
@@ -155,10 +163,13 @@ static pl_status each_storage(pl_exec *x, int node, int64_t row0, int64_t n,
                 continue;
             s.n_row = g->dim[g->n_dim - 2].n;
             s.row_bytes = (int64_t)format_row_bytes(g->format, k);
+            if (l->kind == PL_SPLIT && l->dim == g->n_dim - 3)
+                of_matrices = l;
             if (l->kind == PL_SPLIT && l->dim != g->n_dim - 2)
                 l = &layout_mirrored;
-            st = layout_local_init(&s.rows, &a, l, s.n_row,
-                                   pl->low->dev_ranks[d])
+            st = layout_local_init(&s.matrices, &a, of_matrices,
+                                   g->n_dim == 3 ? g->dim[0].n : 1, ranks) &&
+                         layout_local_init(&s.rows, &a, l, s.n_row, ranks)
                      ? packed_rows(&s, row0, row0 + n, data, put)
                      : err_no_memory(err, "rows of a weight");
         }
