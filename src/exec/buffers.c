@@ -202,7 +202,8 @@ static int touches(const struct step *s, const struct prog_tensor *t, int dev,
                 }
             for (int i = 0; !it->reduce && i < it->n_piece; i++)
                 if (it->piece[i].src_dev == dev &&
-                    (i == 0 || it->piece[i].src != it->piece[i - 1].src)) {
+                    (i == 0 || it->piece[i - 1].src_dev != dev ||
+                     it->piece[i].src != it->piece[i - 1].src)) {
                     out[n++] = range(&t[it->piece[i].src], 1, 0, false);
                     if (n > MAX_TOUCH - 8)
                         return -1;
