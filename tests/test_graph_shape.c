@@ -58,7 +58,7 @@ static const struct {
     {"y: q8_0[3] = input", "rows of 3 values"},
     {"y: bf16[32] = input", "y: inputs are F32 or I32"},
     {"y: q4_0[n_slot, 2, 32] = cache", "y: a cache of Q4_0; F32, F16, BF16"},
-    {"y: q8_0[n_slot, 2, 48] = cache", "y: rows of 48 values; Q8_0"},
+    {"y: q8_0[n_slot, 2, 48] = cache", "a multiple of 32; give the cache"},
     /* any op */
     {"y: f32[n_tok] = sqr(ids)", "an I32 operand where values are wanted"},
     {"y: f32[64] = sqr(qv)", "a quantized weight is read by matmul and"},

@@ -592,8 +592,9 @@ bool shape_leaf(const struct graph_node *n, pl_err *err)
     }
     if (last(n).n % block) {
         err_set(err, PL_BAD_ARGUMENT,
-                "%s: rows of %" PRId64 " values; %s needs a multiple of %d",
-                n->name, last(n).n, format_info(n->format)->name, block);
+                "%s: rows of %" PRId64 " values; %s needs a multiple of %d%s",
+                n->name, last(n).n, format_info(n->format)->name, block,
+                n->op == OP_cache ? "; give the cache another format" : "");
         return false;
     }
     if (block > 1 && (n->n_dim < 2 || n->n_dim > 3)) {
