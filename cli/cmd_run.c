@@ -211,6 +211,14 @@ static enum stop write_on(struct run *r)
             break;
         }
         r->pending = pl_sample(r->sampler, r->logits);
+        if (r->pending < 0) {
+            r->status = r->err.status = PL_BAD_FILE;
+            snprintf(r->err.message, sizeof(r->err.message),
+                     "no token is possible: all logits are nan or -inf; the "
+                     "model is damaged, or biases forbid every token");
+            stop = STOP_FAILED;
+            break;
+        }
         if (pl_token_ends(r->s.words, r->pending)) {
             r->pending = -1;
             stop = STOP_END;

@@ -501,7 +501,8 @@ PL_API void pl_sampling_defaults(pl_sampling *s);
 PL_API pl_status pl_sampler_create(pl_sampler **out, const pl_sampling *s,
                                    int64_t n_vocab, pl_err *err);
 PL_API void pl_sampler_free(pl_sampler *s);
-/* Chooses from logits [n_vocab] and remembers the choice for penalties. */
+/* Chooses from logits [n_vocab] and remembers the choice for penalties; -1 if
+ * all are nan or -inf. */
 PL_API int32_t pl_sample(pl_sampler *s, const float *logits);
 /* Remembers a token that was not sampled (the prompt's). */
 PL_API void pl_sampler_accept(pl_sampler *s, int32_t id);

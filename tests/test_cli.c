@@ -304,6 +304,9 @@ static void cli_failures_exit_1_and_name_the_thing(void **state)
         {"plait logits " MODEL "-o x --tokens @absent", "absent"},
         {"plait logits " MODEL "-o no/such/place --tokens 1", "no/such/place"},
         {"plait perplexity " MODEL "-p short", "smaller -c"},
+        {"plait run " MODEL "-p x --no-display-prompt"
+         " $(seq -f '-l %g-inf' 0 4095)",
+         "no token is possible"},
         {"plait run " MODEL "-c 2 -p 'a longer prompt than that'", "-c 7"},
     };
 
