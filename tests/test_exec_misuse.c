@@ -69,6 +69,14 @@ static void exec_refuses_steps_whose_pages_are_not_the_caches(void **state)
     pl_graph_free(g);
 }
 
+static pl_exec *without_options(const pl_graph *g)
+{
+    pl_exec *x;
+
+    assert_int_equal(pl_exec_create(&x, g, NULL, NULL), PL_OK);
+    return x;
+}
+
 /* No op takes matrices dealt out whole, so only a layout asked for, or a role
  * that means something else, brings this about. */
 static void exec_keeps_matrices_dealt_out_whole(void **state)
@@ -88,6 +96,7 @@ static void exec_keeps_matrices_dealt_out_whole(void **state)
     w = pl_weight(g, "w", PL_Q8_0, 3, dim, PL_ROLE_TOKEN_EMBD);
     pl_output(g, pl_relu(g, pl_input(g, "x", PL_F32, 2, rows)));
     assert_int_equal(pl_graph_check(g, NULL), PL_OK);
+    pl_exec_free(without_options(g));
     for (int d = 0; d < 3; d++) {
         static const char *const devices[] = {"cpu*2", "sim*3", "cpu*5"};
         pl_exec *e = create(g, devices[d]);

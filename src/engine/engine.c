@@ -54,10 +54,12 @@ static pl_status tables(pl_engine *e, pl_err *err)
 pl_status pl_engine_create(pl_engine **out, const pl_model *m,
                            const pl_options *opt, pl_err *err)
 {
+    const pl_options defaults = {0};
     pl_engine *e = calloc(1, sizeof *e);
     pl_status s;
 
     *out = NULL;
+    opt = opt ? opt : &defaults;
     if (!e)
         return err_no_memory(err, "an engine");
     s = pl_plan_create(&e->plan, m, opt, err);

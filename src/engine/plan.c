@@ -63,11 +63,14 @@ pl_status pl_plan_create(pl_plan **out, const pl_model *m,
                          const pl_options *opt, pl_err *err)
 {
     pl_plan *p = calloc(1, sizeof *p);
+    const pl_options defaults = {0};
     struct model_graph_options go;
-    pl_options o = *opt;
+    pl_options o;
     pl_status s;
 
     *out = NULL;
+    opt = opt ? opt : &defaults;
+    o = *opt;
     if (!p)
         return err_no_memory(err, "a plan");
     p->model = m;

@@ -90,10 +90,12 @@ done:
 pl_status pl_exec_create(pl_exec **out, const pl_graph *g,
                          const pl_options *opt, pl_err *err)
 {
+    const pl_options defaults = {0};
     struct planned *p;
     pl_status s;
 
     *out = NULL;
+    opt = opt ? opt : &defaults;
     PL_TRY(planned_create(&p, g, opt, err));
     s = exec_create(out, p, opt, err);
     if (s == PL_OK)
