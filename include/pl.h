@@ -318,8 +318,8 @@ typedef void pl_log_fn(void *user, pl_log_level level, const char *text);
 typedef void pl_progress_fn(void *user, const char *what, uint64_t done,
                             uint64_t total);
 
-/* Zero-initialised, or NULL in its place, gives the defaults. Strings and arrays
- * are borrowed for the call. */
+/* Zero-initialised, or NULL in its place, gives the defaults. Strings and
+ * arrays are borrowed for the call. */
 typedef struct pl_options {
     const char *devices;        /* "cpu", "cpu*2", "cpu:0-3,cpu:4-7",
                                    "sim:2GiB:16GB/s:10us*2"; NULL = "cpu" */
