@@ -20,7 +20,7 @@
 #include <time.h>
 
 enum {
-    MANY = 64, /* tokens of the experiments with many */
+    MANY = 128, /* tokens of the experiments with many */
     MAX_FORMAT = 3,
     MAX_RUN = 200,
     MAX_CORE = 4096,
@@ -31,13 +31,14 @@ enum {
     D_HEAD = 64,
     N_SLOT = 256,
     LEAST_LAYERS = 12, /* of small matrices */
-    MOST_LAYERS = 32,
+    MOST_LAYERS = 128,
     MOST_HEADS = 8, /* of keys and values, if devices are no more */
 };
 /* An experiment takes the first, on a busy machine up to the second, until it
  * has been run often enough. */
 static const double slot_s = 8e-3, most_s = 24e-3;
-static const size_t most_bytes = (size_t)96 << 20;
+/* Of weights: more than the largest caches, where the model has as many. */
+static const size_t most_bytes = (size_t)480 << 20;
 
 struct probe {
     const struct pl_plan *plan;
