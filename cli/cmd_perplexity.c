@@ -132,7 +132,13 @@ static enum exit_code prepare(struct measure *m)
                      m->n_id, m->window);
         goto done;
     }
-    if (o->n_chunks >= 0 && o->n_chunks < m->n_window)
+    if (o->n_chunks == 0) {
+        c = complain(o->command, EXIT_USAGE,
+                     "--chunks 0 measures nothing; give 1 or more, or -1 for "
+                     "all");
+        goto done;
+    }
+    if (o->n_chunks > 0 && o->n_chunks < m->n_window)
         m->n_window = o->n_chunks;
     m->s.pl.n_ctx = m->window;
     m->s.pl.n_out = ROWS;

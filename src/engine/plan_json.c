@@ -26,16 +26,21 @@ static json_t *json_devices(const struct planned *q, const struct plan_facts *f)
     json_t *all = json_array();
     bool ok = true;
 
-    for (int d = 0; d < f->n_dev; d++)
-        ok &= append(all,
-                     json_pack("{s:s, s:[i, i], s:i, s:I, s:{s:I, s:I, s:I}}",
-                               "name", q->list.dev[d].name, "ranks",
-                               q->group.rank0[d], q->group.n_rank_of[d],
-                               "threads", q->list.dev[d].n_thread, "memory",
-                               (json_int_t)q->list.dev[d].memory_bytes, "bytes",
-                               "weights", (json_int_t)f->dev[d].weights,
-                               "cache", (json_int_t)f->dev[d].cache, "buffers",
-                               (json_int_t)f->dev[d].buffers));
+    for (int d = 0; d < f->n_dev; d++) {
+        json_t *ranks = json_array();
+        bool filled = true;
+
+        for (int r = 0; r < q->group.n_rank_of[d]; r++)
+            filled &= append(ranks, json_integer(q->group.rank0[d] + r));
+        ok &= append(
+            all, json_pack("{s:s, s:o, s:i, s:I, s:{s:I, s:I, s:I}}", "name",
+                           q->list.dev[d].name, "ranks", if_ok(ranks, filled),
+                           "threads", q->list.dev[d].n_thread, "memory",
+                           (json_int_t)q->list.dev[d].memory_bytes, "bytes",
+                           "weights", (json_int_t)f->dev[d].weights, "cache",
+                           (json_int_t)f->dev[d].cache, "buffers",
+                           (json_int_t)f->dev[d].buffers));
+    }
     return if_ok(all, ok);
 }
 
