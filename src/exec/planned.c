@@ -73,6 +73,18 @@ static pl_status family(struct planned *p, const pl_options *opt, pl_err *err)
     return PL_OK;
 }
 
+/* Threads that share cores wait for one another at every step. */
+static void warn_threads(const struct planned *p, const pl_options *opt)
+{
+    for (int d = 0; d < p->list.n; d++)
+        if (p->list.dev[d].kind == DEVICE_CPU &&
+            p->list.dev[d].n_thread > p->list.dev[d].n_core)
+            planned_log(opt, PL_LOG_WARN,
+                        "%s has %d threads on %d cores; one a core is faster",
+                        p->list.dev[d].name, p->list.dev[d].n_thread,
+                        p->list.dev[d].n_core);
+}
+
 pl_status planned_create(struct planned **out, const pl_graph *g,
                          const pl_options *opt, pl_err *err)
 {
@@ -105,6 +117,7 @@ pl_status planned_create(struct planned **out, const pl_graph *g,
         planned_log(opt, PL_LOG_WARN,
                     "%d of %d devices carry no rank and stay idle (%d ranks)",
                     p->group.n_idle, p->list.n, p->group.n_rank);
+    warn_threads(p, opt);
     leaf = malloc(((size_t)g->n_node + 1) * sizeof *leaf);
     if (!leaf) {
         s = err_no_memory(err, "a plan");
