@@ -318,6 +318,23 @@ typedef void pl_log_fn(void *user, pl_log_level level, const char *text);
 typedef void pl_progress_fn(void *user, const char *what, uint64_t done,
                             uint64_t total);
 
+/* How a model is dealt over the devices. */
+typedef enum pl_split_mode {
+    PL_SPLIT_AUTO,   /* whichever is estimated to be fastest */
+    PL_SPLIT_NONE,   /* one device, main_device */
+    PL_SPLIT_LAYER,  /* each device runs some of the layers */
+    PL_SPLIT_TENSOR, /* every matrix is split over all devices */
+    PL_SPLIT_HYBRID, /* layers over groups of hybrid_size devices, matrices
+                        over the devices of a group */
+} pl_split_mode;
+
+typedef enum pl_offload {
+    PL_OFFLOAD_AUTO, /* whichever is estimated to be faster */
+    PL_OFFLOAD_ON,   /* weights kept on the host are streamed to devices when a
+                        step has many tokens */
+    PL_OFFLOAD_OFF,  /* they are computed with on the host, always */
+} pl_offload;
+
 /* Zero-initialised, or NULL in its place, gives the defaults. Strings and
  * arrays are borrowed for the call. */
 typedef struct pl_options {
@@ -328,16 +345,32 @@ typedef struct pl_options {
     int n_ranks;                /* 0: one a device */
     const double *tensor_split; /* shares, one a device; NULL: equal */
     int n_tensor_split;
-    int n_threads;    /* threads a device; 0: the device's cores */
-    bool no_pin;      /* leave threads where the system puts them */
-    const char *cpu;  /* kernel family: reference, generic, avx2, avx512;
+    int n_threads; /* threads a device; 0: the device's cores */
+    pl_split_mode split_mode;
+    int hybrid_size;           /* devices a group; PL_SPLIT_HYBRID only */
+    int main_device;           /* of PL_SPLIT_NONE */
+    const char *device_layers; /* "N": the last N of n_layer + 1 layers are on
+                                  devices, the rest on the host; "all";
+                                  NULL, "auto": all that fit */
+    const char *host_experts;  /* experts kept on the host: "all", "N" (of the
+                                  first N layers), "0-5,20-"; NULL: none */
+    bool host_cache;           /* the cache is kept on the host */
+    const char *const *overrides; /* "REGEX=WHERE[,...]": device, host, group,
+                                     mirrored or split:D; first match wins */
+    int n_overrides;
+    pl_offload offload;
+    bool no_fit;         /* take what is asked, or fail and explain */
+    int64_t fit_ctx;     /* never fit to a shorter context; 0: 4096 */
+    uint64_t fit_margin; /* bytes left free on each device; 0: 1/64 of it */
+    bool no_pin;         /* leave threads where the system puts them */
+    const char *cpu;     /* kernel family: reference, generic, avx2, avx512;
                             NULL: the best there is */
-    int64_t n_ctx;    /* token slots of the cache; 0: 4096 or the model's
+    int64_t n_ctx;       /* token slots of the cache; 0: 4096 or the model's
                             context, whichever is less */
-    int64_t n_ubatch; /* most tokens a step; 0: 512 */
-    int64_t n_out;    /* most rows of logits a step; 0: 64 */
-    int n_seq;        /* most sequences; 0: 8 */
-    bool cache_set;   /* cache_k and cache_v are meant; else F16 */
+    int64_t n_ubatch;    /* most tokens a step; 0: 512 */
+    int64_t n_out;       /* most rows of logits a step; 0: 64 */
+    int n_seq;           /* most sequences; 0: 8 */
+    bool cache_set;      /* cache_k and cache_v are meant; else F16 */
     pl_format cache_k, cache_v; /* F16, F32, BF16 or Q8_0 */
     uint64_t sim_seed;          /* order in which sim devices interleave */
     pl_log_fn *log;
