@@ -310,6 +310,88 @@ static void spec_allocation_failure_is_a_status(void **state)
     topology_fini(&t);
 }
 
+/* "host@0:0,1 x2": as above and each device's threads. */
+static void spec_host_has_every_core(void **state)
+{
+    static const struct {
+        const char *machine, *spec;
+        int n_rank, n_thread;
+        const char *want;
+        int threads; /* of each device of the host */
+    } cases[] = {
+        {"numa:1 core:4 pu:1", "none", 1, 0, "host@0:0,1,2,3", 4},
+        {"numa:1 core:4 pu:1", "sim", 2, 3, "sim0@-1;host@0:0,1,2,3", 3},
+        {"numa:1 core:4 pu:1", "cpu:0", 2, 1, "cpu0@0:0;host@0:0,1,2,3", 1},
+        {"numa:1 core:2 pu:1", "cpu*2", 2, 1, "cpu0@0:0;cpu1@0:1;host@0:0,1",
+         2},
+        {"numa:1 core:2 pu:1", "cpu*2", 2, 9, "cpu0@0:0;cpu1@0:1;host@0:0,1",
+         2},
+        {"numa:2 core:2 pu:1", "sim", 4, 0, "sim0@-1;host0@0:0,1;host1@1:2,3",
+         2},
+        {"numa:2 core:2 pu:1", "sim", 3, 0, "sim0@-1;host@-1:0,1,2,3", 4},
+        {"numa:2 core:2 pu:2", "cpu*4", 2, 1,
+         "cpu0@0:0;cpu1@0:2;cpu2@1:4;cpu3@1:6;host0@0:0,2;host1@1:4,6", 2},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct topology t;
+        struct device_list l;
+        char have[512];
+        int first;
+
+        assert_int_equal(
+            topology_load_synthetic(&t, cases[i].machine, NULL, NULL), PL_OK);
+        assert_int_equal(
+            device_parse_on(&l, cases[i].spec, cases[i].n_thread, &t, NULL),
+            PL_OK);
+        assert_int_equal(device_list_add_host_on(&l, cases[i].n_rank,
+                                                 cases[i].n_thread, &t, &first,
+                                                 NULL),
+                         PL_OK);
+        describe(&l, have, sizeof have);
+        assert_string_equal(have, cases[i].want);
+        for (int d = 0; d < l.n; d++) {
+            assert_int_equal(l.dev[d].host, d >= first);
+            if (d >= first) {
+                assert_int_equal(l.dev[d].kind, DEVICE_CPU);
+                assert_int_equal(l.dev[d].n_thread, cases[i].threads);
+            }
+        }
+        device_list_free(&l);
+        topology_fini(&t);
+    }
+}
+
+static void spec_host_may_be_described(void **state)
+{
+    struct device_list l;
+    int first;
+    pl_err err;
+
+    (void)state;
+    assert_int_equal(
+        device_parse_paper(&l, "host:64GiB:80GB/s,gpu:1GiB:1TB/s", NULL),
+        PL_OK);
+    assert_int_equal(l.n, 1);
+    assert_string_equal(l.dev[0].name, "gpu0");
+    assert_int_equal(device_list_add_host(&l, 1, 0, true, &first, NULL), PL_OK);
+    assert_int_equal(first, 1);
+    assert_string_equal(l.dev[1].name, "host");
+    assert_true(l.dev[1].host && l.dev[1].kind == DEVICE_PAPER);
+    assert_true(l.dev[1].memory_bytes == 64ull << 30);
+    assert_true(l.dev[1].mem_bytes_per_s == 80e9);
+    device_list_free(&l);
+    assert_int_equal(device_parse_paper(&l, "none", NULL), PL_OK);
+    assert_int_equal(l.n, 0);
+    assert_int_equal(device_list_add_host(&l, 1, 0, true, &first, NULL), PL_OK);
+    assert_true(l.dev[0].memory_bytes == 0 && l.dev[0].flops > 0);
+    device_list_free(&l);
+    assert_int_equal(device_parse_paper(&l, "host:1GiB:1GB/s*2", &err),
+                     PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "there is one host only"));
+}
+
 int test_device_spec(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -320,6 +402,8 @@ int test_device_spec(void)
         cmocka_unit_test(spec_sim_fields_go_by_unit),
         cmocka_unit_test(spec_paper_devices_are_described),
         cmocka_unit_test(spec_errors_name_item_and_remedy),
+        cmocka_unit_test(spec_host_has_every_core),
+        cmocka_unit_test(spec_host_may_be_described),
         cmocka_unit_test(spec_allocation_failure_is_a_status),
     };
 

@@ -24,6 +24,8 @@ struct device_desc {
     double flops;           /* multiply-adds a second; 0 = unknown */
     double link_bytes_per_s, link_latency_s; /* to its peers; 0 = free */
     int numa_node;                           /* -1: none */
+    bool host; /* a CPU of device_list_add_host: shares the worker threads of
+                  cpu devices on its cores, and takes turns with them */
     int n_core;
     int core[256]; /* CPU: logical cores, as the system numbers them */
 };
@@ -33,6 +35,9 @@ enum { DEVICE_MAX = 512 };
 struct device_list {
     int n;
     struct device_desc *dev; /* [n], malloc'ed */
+    bool host_described;     /* by --device-spec; not among dev[] until
+                                device_list_add_host */
+    struct device_desc host;
 };
 
 /* Parses a -dev string: items separated by commas, each NAME[:DETAIL]*[*N].
@@ -40,6 +45,7 @@ struct device_list {
  *   cpu*N             N devices that share the machine's cores evenly, in
  *                     NUMA order (more devices than cores: cores are reused)
  *   cpu:0-3           those cores; cpu:0-3+8-11 for several ranges
+ *   none              alone: an empty list, everything is the host's
  *   sim[:MEM][:BW/s][:LATENCY]*N      sim:2GiB:16GB/s:10us*2
  * n_thread 0: as many as the device has cores. An error names the item and
  * shows what is accepted. */
@@ -47,7 +53,9 @@ pl_status device_parse(struct device_list *out, const char *spec, int n_thread,
                        pl_err *err);
 /* Parses --device-spec: NAME:MEM:MEMBW[:FLOPS][:LINKBW][:LATENCY]*N, in any
  * order after NAME by unit: gpu:24GiB:1TB/s*4, gpu:80GiB:3TB/s:link=64GB/s:
- * latency=5us:flops=400T*8. A multiply-add is two of those flops. */
+ * latency=5us:flops=400T*8. A multiply-add is two of those flops. An item named
+ * host (host:64GiB:50GB/s) describes the host and is not counted; "none" as
+ * above. */
 pl_status device_parse_paper(struct device_list *out, const char *spec,
                              pl_err *err);
 void device_list_free(struct device_list *l);

@@ -16,13 +16,13 @@
 #include "base/err.h"
 
 static const char accepted[] =
-    "accepted: cpu (one a NUMA node), cpu*N, cpu:0-3+8-11, "
+    "accepted: cpu (one a NUMA node), cpu*N, cpu:0-3+8-11, none, "
     "sim[:MEMORY][:BANDWIDTH/s][:LATENCY][*N] as in sim:2GiB:16GB/s:10us*2; "
     "items are separated by commas";
 static const char accepted_paper[] =
     "accepted: NAME:MEMORY:BANDWIDTH/s[:flops=N][:link=BANDWIDTH/s]"
     "[:latency=TIME][*N] as in "
-    "gpu:80GiB:3TB/s:link=64GB/s:latency=5us:flops=400T*8; "
+    "gpu:80GiB:3TB/s:link=64GB/s:latency=5us:flops=400T*8, and one named host; "
     "items are separated by commas";
 
 enum { CORE_MAX = sizeof((struct device_desc *)0)->core / sizeof(int) };
@@ -162,7 +162,7 @@ static pl_status add_cpu(struct device_list *l, const struct topology *t,
     if (d.numa_node < 0 || d.memory_bytes > t->memory_bytes)
         d.memory_bytes = t->memory_bytes;
     d.n_thread = n_thread > 0 ? n_thread : d.n_core;
-    return add(l, &d, "cpu", it, err);
+    return add(l, &d, it->name, it, err);
 }
 
 /* Part i of n of `len` things, as first and count; at least one thing each,
@@ -396,6 +396,13 @@ static pl_status parse_described(struct device_list *l, const struct item *it,
     d.flops = v[FLOPS] / 2; /* a multiply-add counts as two */
     d.link_bytes_per_s = v[LINK_BW];
     d.link_latency_s = v[LATENCY];
+    if (kind == DEVICE_PAPER && strcmp(it->name, "host") == 0) {
+        if (l->host_described || it->count > 1)
+            return bad(it, err, "there is one host only");
+        l->host = d;
+        l->host_described = true;
+        return PL_OK;
+    }
     for (int i = 0; i < (it->count > 0 ? it->count : 1); i++)
         PL_TRY(add(l, &d, it->name, it, err));
     return PL_OK;
@@ -437,7 +444,7 @@ static pl_status cut(struct item *it, const char *p, pl_err *err)
     return PL_OK;
 }
 
-/* Paper devices bear any name; else the name decides. */
+/* Paper devices bear any name but host; else the name decides. */
 static pl_status parse(struct device_list *out, const char *spec, bool paper,
                        int n_thread, const struct topology *t, pl_err *err)
 {
@@ -445,6 +452,8 @@ static pl_status parse(struct device_list *out, const char *spec, bool paper,
     pl_status s = PL_OK;
 
     *out = l;
+    if (strcmp(spec, "none") == 0)
+        return PL_OK;
     for (const char *p = spec; s == PL_OK;) {
         struct item it = {.text = p, .len = (int)strcspn(p, ",")};
 
@@ -516,6 +525,78 @@ pl_status device_parse_paper(struct device_list *out, const char *spec,
     *out = (struct device_list){0};
     PL_TRY(check_args(spec, 0, err));
     return parse(out, spec, true, 0, NULL, err);
+}
+
+/* ---- the host ---------------------------------------------------------- */
+
+pl_status device_list_add_host_on(struct device_list *l, int n_rank,
+                                  int n_thread, const struct topology *t,
+                                  int *first, pl_err *err)
+{
+    struct item it = {
+        .text = "host", .len = 4, .name = "host", .accepted = accepted};
+    struct topology_cpu *list = malloc((size_t)t->n_cpu * sizeof *list);
+    int n, n_cpu = 0, n_node = 0;
+    pl_status s;
+
+    *first = l->n;
+    if (!list)
+        return err_no_memory(err, "the list of devices");
+    n = default_cores(t, list);
+    for (int i = 0; i < n; i++)
+        n_node += i == 0 || list[i].node != list[i - 1].node;
+    for (int i = 0; i < l->n; i++)
+        n_cpu += l->dev[i].kind == DEVICE_CPU;
+    s = share(l, t, list, n, n_rank % n_node ? 1 : n_node, 0, &it, err);
+    free(list);
+    for (int i = *first; i < l->n; i++) {
+        struct device_desc *d = &l->dev[i];
+        int64_t most = n_thread;
+
+        d->host = true;
+        if (n_cpu > 0)
+            most = most * n_cpu / (l->n - *first);
+        if (n_thread > 0 && most < d->n_thread)
+            d->n_thread = most > 0 ? (int)most : 1;
+    }
+    if (s == PL_OK && l->n == *first + 1)
+        strcpy(l->dev[*first].name, "host");
+    return s;
+}
+
+/* Figures of a server with a few memory channels. */
+static pl_status add_paper_host(struct device_list *l, pl_err *err)
+{
+    struct item it = {
+        .text = "host", .len = 4, .name = "host", .accepted = accepted_paper};
+    struct device_desc d = {.kind = DEVICE_PAPER,
+                            .n_thread = 1,
+                            .mem_bytes_per_s = 50e9,
+                            .flops = 1e12,
+                            .numa_node = -1};
+
+    if (l->host_described)
+        d = l->host;
+    d.host = true;
+    d.n_core = 1;
+    PL_TRY(add(l, &d, it.name, &it, err));
+    strcpy(l->dev[l->n - 1].name, "host");
+    return PL_OK;
+}
+
+pl_status device_list_add_host(struct device_list *l, int n_rank, int n_thread,
+                               bool paper, int *first, pl_err *err)
+{
+    struct topology t;
+    pl_status s;
+
+    *first = l->n;
+    if (paper)
+        return add_paper_host(l, err);
+    PL_TRY(topology_load(&t, err));
+    s = device_list_add_host_on(l, n_rank, n_thread, &t, first, err);
+    topology_fini(&t);
+    return s;
 }
 
 void device_list_free(struct device_list *l)

@@ -13,6 +13,9 @@ pl_status group_deal(struct group *out, struct arena *a, int n_dev, int n_ranks,
     int left;
 
     memset(out, 0, sizeof *out);
+    if (n_dev < 1)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "no devices are given; name at least one");
     if (split && n_split != n_dev)
         return err_set(err, PL_BAD_ARGUMENT,
                        "the tensor split has %d shares for %d devices; give "

@@ -1,0 +1,265 @@
+/* Splitting, matching, and what to say of an override that matches nothing. */
+#include "plan/override.h"
+
+#include "base/err.h"
+#include "plan/plan_log.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- reading ----------------------------------------------------------- */
+
+static bool is_plain(const char *s, const char *end)
+{
+    for (; s < end; s++)
+        if (!isalnum((unsigned char)*s) && !strchr("_-:.", *s))
+            return false;
+    return true;
+}
+
+static const char *last_equals(const char *s, const char *end)
+{
+    while (end > s)
+        if (*--end == '=')
+            return end;
+    return NULL;
+}
+
+/* The end of the override that begins at `s`. */
+static const char *part_end(const char *s)
+{
+    for (const char *p = s;; p++) {
+        const char *eq;
+
+        if (*p == '\0')
+            return p;
+        eq = *p == ',' ? last_equals(s, p) : NULL;
+        if (eq && is_plain(eq + 1, p))
+            return p;
+    }
+}
+
+pl_status override_parse(struct override_list *out, struct arena *a,
+                         const pl_options *opt, pl_err *err)
+{
+    size_t most = 0;
+
+    *out = (struct override_list){0};
+    for (int i = 0; i < opt->n_overrides; i++)
+        for (const char *s = opt->overrides[i]; *s; s++)
+            most += *s == '=';
+    out->item = arena_alloc(a, most, sizeof *out->item);
+    if (!out->item)
+        return err_no_memory(err, "the list of overrides");
+    for (int i = 0; i < opt->n_overrides; i++) {
+        const char *s = opt->overrides[i];
+
+        for (;;) {
+            const char *end = part_end(s), *eq = last_equals(s, end);
+            struct override *o;
+
+            if (!eq || eq == s || eq + 1 == end)
+                return err_set(err, PL_BAD_ARGUMENT,
+                               "override (-ot) \"%.*s\": give REGEX=WHERE, "
+                               "like ffn_.*_exps=host",
+                               (int)(end - s < 200 ? end - s : 200), s);
+            o = &out->item[out->n++];
+            o->regex = arena_strndup(a, s, (size_t)(eq - s));
+            o->where = arena_strndup(a, eq + 1, (size_t)(end - eq - 1));
+            if (!o->regex || !o->where)
+                return err_no_memory(err, "the list of overrides");
+            if (*end == '\0')
+                break;
+            s = end + 1;
+        }
+    }
+    return PL_OK;
+}
+
+bool override_is_host(const char *where)
+{
+    if (strcmp(where, "CPU") == 0)
+        return true;
+    return strncmp(where, "host", 4) == 0 &&
+           strspn(where + 4, "0123456789") == strlen(where + 4);
+}
+
+/* ---- near names -------------------------------------------------------- */
+
+/* Length of the longest run of letters that both have, backslashes of the
+ * expression apart. */
+static int common(const char *regex, const char *name)
+{
+    int best = 0;
+
+    for (; *regex; regex++)
+        for (const char *s = name; *s; s++) {
+            const char *r = regex;
+            int n = 0;
+
+            while (*r && s[n]) {
+                r += *r == '\\';
+                if (*r != s[n])
+                    break;
+                r++;
+                n++;
+            }
+            if (n > best)
+                best = n;
+        }
+    return best;
+}
+
+/* The same name but for numbers: "blk.0.ffn_up" and "blk.11.ffn_up". */
+static bool alike(const char *a, const char *b)
+{
+    for (;;) {
+        while (isdigit((unsigned char)*a))
+            a++;
+        while (isdigit((unsigned char)*b))
+            b++;
+        if (*a != *b)
+            return false;
+        if (*a == '\0')
+            return true;
+        a++;
+        b++;
+    }
+}
+
+static void warn_unmatched(const struct override *o, const pl_graph *g,
+                           const pl_options *opt)
+{
+    enum { NEAR = 3, SHORTEST = 3 };
+    const char *near[NEAR];
+    int score[NEAR], n = 0;
+    char text[512] = "";
+    size_t at = 0;
+
+    for (int i = 0; i < g->n_node; i++) {
+        const char *name = g->node[i].name;
+        bool seen = g->node[i].op != OP_weight;
+        int c, k;
+
+        for (k = 0; k < n && !seen; k++)
+            seen = alike(near[k], name);
+        c = seen ? 0 : common(o->regex, name);
+        if (c < SHORTEST)
+            continue;
+        for (k = n; k > 0 && score[k - 1] < c; k--)
+            if (k < NEAR) {
+                near[k] = near[k - 1];
+                score[k] = score[k - 1];
+            }
+        if (k < NEAR) {
+            near[k] = name;
+            score[k] = c;
+            n += n < NEAR;
+        }
+    }
+    for (int k = 0; k < n && at < sizeof text; k++)
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s%s",
+                               k ? ", " : "; near it are ", near[k]);
+    plan_log(opt, PL_LOG_WARN,
+             "override (-ot) \"%.200s=%.60s\" matches no weight, or earlier "
+             "ones match them first%s",
+             o->regex, o->where, text);
+}
+
+/* ---- matching ---------------------------------------------------------- */
+
+static void *pcre_malloc(size_t size, void *user)
+{
+    (void)user;
+    return malloc(size);
+}
+
+static void pcre_free(void *p, void *user)
+{
+    (void)user;
+    free(p);
+}
+
+/* Gives every weight that nobody has yet and that matches to override `k`.
+ * *n: how many. */
+static pl_status match_one(const struct override *o, int k, const pl_graph *g,
+                           pcre2_general_context *memory, int *which, int *n,
+                           pl_err *err)
+{
+    int code_err = 0;
+    PCRE2_SIZE at = 0;
+    pcre2_code *code;
+    pcre2_match_data *data = NULL;
+    pcre2_compile_context *how = pcre2_compile_context_create(memory);
+    pl_status s = PL_OK;
+
+    if (!how)
+        return err_no_memory(err, "the overrides");
+    code = pcre2_compile((PCRE2_SPTR)o->regex, PCRE2_ZERO_TERMINATED, 0,
+                         &code_err, &at, how);
+    pcre2_compile_context_free(how);
+    if (!code && code_err == PCRE2_ERROR_HEAP_FAILED)
+        return err_no_memory(err, "the overrides");
+    if (!code) {
+        unsigned char text[160];
+
+        pcre2_get_error_message(code_err, text, sizeof text);
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "override (-ot) \"%.200s=%.60s\": at letter %zu of the "
+                       "expression: %s",
+                       o->regex, o->where, at, (const char *)text);
+    }
+    data = pcre2_match_data_create_from_pattern(code, memory);
+    if (!data)
+        s = err_no_memory(err, "the overrides");
+    *n = 0;
+    for (int i = 0; i < g->n_node && s == PL_OK; i++) {
+        int r;
+
+        if (g->node[i].op != OP_weight || which[i] >= 0)
+            continue;
+        r = pcre2_match(code, (PCRE2_SPTR)g->node[i].name,
+                        PCRE2_ZERO_TERMINATED, 0, 0, data, NULL);
+        if (r >= 0) {
+            which[i] = k;
+            ++*n;
+        } else if (r == PCRE2_ERROR_HEAPLIMIT || r == PCRE2_ERROR_NOMEMORY) {
+            s = err_no_memory(err, "the overrides");
+        } else if (r != PCRE2_ERROR_NOMATCH) {
+            s = err_set(err, PL_BAD_ARGUMENT,
+                        "override (-ot) \"%.200s=%.60s\": trying %s takes too "
+                        "long; give a simpler expression",
+                        o->regex, o->where, g->node[i].name);
+        }
+    }
+    pcre2_match_data_free(data);
+    pcre2_code_free(code);
+    return s;
+}
+
+pl_status override_match(const struct override_list *l, const pl_graph *g,
+                         const pl_options *opt, int *which, pl_err *err)
+{
+    pcre2_general_context *memory =
+        pcre2_general_context_create(pcre_malloc, pcre_free, NULL);
+    pl_status s = PL_OK;
+
+    if (!memory)
+        return err_no_memory(err, "the overrides");
+    for (int i = 0; i < g->n_node; i++)
+        which[i] = -1;
+    for (int k = 0; k < l->n && s == PL_OK; k++) {
+        int n = 0;
+
+        s = match_one(&l->item[k], k, g, memory, which, &n, err);
+        if (s == PL_OK && n == 0)
+            warn_unmatched(&l->item[k], g, opt);
+    }
+    pcre2_general_context_free(memory);
+    return s;
+}
