@@ -70,7 +70,8 @@ static int n_model, n_absent;
 static bool ours(const char *name)
 {
     return !strncmp(name, "llama", 5) || !strncmp(name, "qwen2-", 6) ||
-           !strncmp(name, "qwen3-", 6) || !strncmp(name, "qwen3moe", 8);
+           !strncmp(name, "qwen3-", 6) || !strncmp(name, "qwen3moe", 8) ||
+           !strncmp(name, "glm4moe", 7);
 }
 
 static void read_json(struct ref_model *m, const char *base)

@@ -73,6 +73,7 @@ static void bits_do_not_depend_on_the_instruction_set(void **state)
                                         "llama-q-q3_k_s.gguf",
                                         "llama-q-iq4_xs.gguf",
                                         "qwen3moe-q-mxfp4_moe.gguf",
+                                        "glm4moe-q-q4_k_m.gguf",
                                         "llama-yarn-f32.gguf"};
     static const char *const families[] = {"avx2", "avx512"};
     static const int ranks[] = {1, 3};

@@ -1,9 +1,10 @@
 /* What devices tell each other: as few messages as there can be, and as many as
  * the plan says.
  *
- * A model with experts (qwen3moe) sends one message after the embedding and two
- * a layer, each of d_model values a token: also where expert scales are given,
- * each of which makes a multiplication of its own. After real steps the
+ * A model with experts (qwen3moe, glm4moe) sends one message after the
+ * embedding and two a layer, each of d_model values a token: also where expert
+ * scales are given, each of which makes a multiplication of its own, and where
+ * a shared expert adds its sum to that of the chosen ones. After real steps the
  * counters must be what the plan's list of messages gives for the steps'
  * sizes. */
 #include <inttypes.h>
@@ -117,15 +118,17 @@ static void counted(const char *path, const char *name, const char *on,
 
 static void messages_of_experts_are_two_a_layer(void **state)
 {
-    static const char *const names[] = {"qwen3moe-f32.gguf",
-                                        "qwen3moe-q-q4_k_m.gguf",
-                                        "qwen3moe-wide-q4_k_m.gguf"};
+    static const char *const names[] = {
+        "qwen3moe-f32.gguf",         "qwen3moe-q-q4_k_m.gguf",
+        "qwen3moe-wide-q4_k_m.gguf", "glm4moe-f32.gguf",
+        "glm4moe-q-q4_k_m.gguf",     "glm4moe-wide-q4_k_m.gguf"};
+    enum { N = sizeof names / sizeof names[0] };
     int absent = 0;
 
     (void)state;
-    for (int i = 0; i < 4; i++) {
-        const char *name = i < 3 ? names[i] : "models/fable-moe-Q8_0.gguf";
-        const char *path = i < 3 ? test_ref(name) : test_file(name);
+    for (int i = 0; i <= N; i++) {
+        const char *name = i < N ? names[i] : "models/fable-moe-Q8_0.gguf";
+        const char *path = i < N ? test_ref(name) : test_file(name);
 
         if (!path) {
             absent++;
@@ -138,7 +141,7 @@ static void messages_of_experts_are_two_a_layer(void **state)
         }
     }
     if (absent)
-        TEST_SKIP("%d of 4 models are not at hand", absent);
+        TEST_SKIP("%d of %d models are not at hand", absent, N + 1);
 }
 
 /* The first device may be one of those that have no rank. */
@@ -175,15 +178,11 @@ static void messages_are_as_planned_in_every_family(void **state)
         TEST_SKIP("%d of 4 models are not at hand", absent);
 }
 
-/* The f32 model with a scale for each matrix and each expert. */
+/* An f32 model with a scale for each matrix of a layer and each expert. */
 static const char *with_scales(const char *path)
 {
-    static const char *const experts[] = {"ffn_gate_exps", "ffn_up_exps",
-                                          "ffn_down_exps"};
-    static const char *const single[] = {"attn_q", "attn_k", "attn_v",
-                                         "attn_output"};
     static float scale[8] = {1.5f, 0.5f, 1, 2, 0.75f, 1.25f, 3, 0.25f};
-    const char *out = test_temp("qwen3moe-scales.gguf");
+    const char *out = test_temp("scales.gguf");
     struct gguf *f;
     struct gguf_writer *w;
     pl_err err = {0};
@@ -195,17 +194,16 @@ static const char *with_scales(const char *path)
         gguf_put_kv(w, gguf_kv_at(f, i));
     for (int64_t i = 0; i < gguf_n_tensor(f); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(f, i);
+        const int64_t n = t->n_dim == 3 ? t->dim[0] : 1;
 
         gguf_put_tensor(w, t->name, t->format, t->n_dim, t->dim, t->data);
+        if (t->n_dim < 2 || strncmp(t->name, "blk.", 4) != 0)
+            continue;
+        assert_in_range(n, 1, 8);
+        snprintf(name, sizeof name, "%.*s.scale",
+                 (int)(strrchr(t->name, '.') - t->name), t->name);
+        gguf_put_tensor(w, name, PL_F32, 1, &n, scale);
     }
-    for (int layer = 0; layer < 2; layer++)
-        for (int i = 0; i < 7; i++) {
-            const int64_t n = i < 3 ? 8 : 1;
-
-            snprintf(name, sizeof name, "blk.%d.%s.scale", layer,
-                     i < 3 ? experts[i] : single[i - 3]);
-            gguf_put_tensor(w, name, PL_F32, 1, &n, scale);
-        }
     if (gguf_writer_save(w, out, &err) != PL_OK)
         fail_msg("%s", err.message);
     gguf_writer_free(w);
@@ -215,14 +213,22 @@ static const char *with_scales(const char *path)
 
 static void messages_with_expert_scales_are_two_a_layer(void **state)
 {
-    const char *path = test_ref("qwen3moe-f32.gguf");
+    static const char *const names[] = {"qwen3moe-f32", "glm4moe-f32"};
+    char file[32], what[48];
 
     (void)state;
-    if (!path)
-        TEST_SKIP("qwen3moe-f32.gguf is not at hand");
-    path = with_scales(path);
-    for (int k = 0; k < N_DEVICES; k++)
-        counted(path, "qwen3moe-f32 with scales", devices[k], 0, NULL, true);
+    for (int i = 0; i < 2; i++) {
+        const char *path;
+
+        snprintf(file, sizeof file, "%s.gguf", names[i]);
+        snprintf(what, sizeof what, "%s with scales", names[i]);
+        path = test_ref(file);
+        if (!path)
+            TEST_SKIP("%s is not at hand", file);
+        path = with_scales(path);
+        for (int k = 0; k < N_DEVICES; k++)
+            counted(path, what, devices[k], 0, NULL, true);
+    }
 }
 
 /* Scales that come by reshape and row gather and are multiplied, as the

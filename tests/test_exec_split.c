@@ -29,7 +29,8 @@ enum part { PART_Q, PART_KV, PART_FF, PART_EXP, PART_VOCAB, PART_COUNT };
 #define NONE PART_COUNT
 
 static const char *const part_names[PART_COUNT] = {
-    "query heads", "KV heads", "feed-forward", "experts", "vocabulary"};
+    "query heads", "KV heads", "feed-forward or shared expert", "experts",
+    "vocabulary"};
 
 /* The part of a layer that a weight belongs to, and which of its dimensions,
  * from the last, counts the part's indices. */
@@ -351,12 +352,14 @@ static void run(const char *path, const char *name, const char *devices,
 }
 
 static const char *const names[] = {
-    "llama-gqa-f32.gguf",   "llama-yarn-f32.gguf",
-    "llama-moe-f32.gguf",   "llama-wide-q4_k_m.gguf",
-    "llama-q-q6_k.gguf",    "qwen2-bias-f32.gguf",
-    "qwen3-tied-f32.gguf",  "qwen3-q-q4_k_m.gguf",
-    "qwen3moe-f32.gguf",    "qwen3moe-q-q4_k_m.gguf",
-    "qwen3moe-q-q8_0.gguf", "qwen3moe-wide-q4_k_m.gguf",
+    "llama-gqa-f32.gguf",       "llama-yarn-f32.gguf",
+    "llama-moe-f32.gguf",       "llama-wide-q4_k_m.gguf",
+    "llama-q-q6_k.gguf",        "qwen2-bias-f32.gguf",
+    "qwen3-tied-f32.gguf",      "qwen3-q-q4_k_m.gguf",
+    "qwen3moe-f32.gguf",        "qwen3moe-q-q4_k_m.gguf",
+    "qwen3moe-q-q8_0.gguf",     "qwen3moe-wide-q4_k_m.gguf",
+    "glm4moe-f32.gguf",         "glm4moe-q-q4_k_m.gguf",
+    "glm4moe-wide-q4_k_m.gguf",
 };
 
 /* One model of each family is always there; the others are named. */

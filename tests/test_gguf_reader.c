@@ -635,6 +635,7 @@ static void gguf_reference_files_open(void **state)
         {"qwen3-tied-f32.gguf", "qwen3", -1},
         {"qwen3moe-f32.gguf", "qwen3moe", -1},
         {"qwen3moe-q-q4_k_m.gguf", "qwen3moe", 14},
+        {"glm4moe-f32.gguf", "glm4moe", 70},
     };
     int n_open = 0;
 

@@ -57,6 +57,7 @@ static const char *const refs[] = {
     "qwen3moe-f32",      "qwen3moe-q-iq4_xs",    "qwen3moe-q-mxfp4_moe",
     "qwen3moe-q-q4_0",   "qwen3moe-q-q4_k_m",    "qwen3moe-q-q6_k",
     "qwen3moe-q-q8_0",   "qwen3moe-wide-q4_k_m", "qwen3moe-wide-q5_k_m",
+    "glm4moe-f32",       "glm4moe-q-q4_k_m",     "glm4moe-wide-q4_k_m",
 };
 
 static const char *ref_path(const char *name)
@@ -67,12 +68,23 @@ static const char *ref_path(const char *name)
     return test_ref(file);
 }
 
+/* Tensors of layers behind those that are evaluated. */
+static int n_trailing(const struct model *m)
+{
+    int n = 0, layer;
+
+    for (int64_t i = 0; i < gguf_n_tensor(m->file); i++)
+        n += sscanf(gguf_tensor_at(m->file, i)->name, "blk.%d.", &layer) == 1 &&
+             layer >= m->n_layer;
+    return n;
+}
+
 /* Every weight has its file's shape, caches that of their heads, and each
  * layer the ops that its keys ask for. */
 static void check_graph(const struct model *m, const pl_graph *g)
 {
     const struct graph_node *logits = node(g, "logits");
-    int64_t n_cache = 0;
+    int64_t n_cache = 0, n_moe = m->n_layer - m->n_dense;
 
     assert_true(logits->output);
     assert_int_equal(logits->n_dim, 2);
@@ -81,8 +93,9 @@ static void check_graph(const struct model *m, const pl_graph *g)
     assert_int_equal(node(g, "ids")->format, PL_I32);
     assert_int_equal(node(g, "pos")->dim[0].symbol, PL_N_TOK);
     assert_int_equal(node(g, "out_ids")->dim[0].symbol, PL_N_OUT);
-    assert_int_equal(count_op(g, OP_weight), gguf_n_tensor(m->file));
-    assert_int_equal(m->n_unused, 0);
+    assert_int_equal(m->n_unused, n_trailing(m));
+    assert_int_equal(count_op(g, OP_weight),
+                     gguf_n_tensor(m->file) - m->n_unused);
     for (int i = 0; i < g->n_node; i++) {
         const struct graph_node *n = &g->node[i];
         const struct gguf_tensor *t;
@@ -106,10 +119,10 @@ static void check_graph(const struct model *m, const pl_graph *g)
     }
     assert_int_equal(n_cache, 2 * m->n_layer);
     assert_int_equal(count_op(g, OP_attention), m->n_layer);
-    assert_int_equal(count_op(g, OP_expert_down),
-                     m->n_expert > 0 ? m->n_layer : 0);
+    assert_true(n_moe >= 0 && (m->n_expert > 0) == (n_moe > 0));
+    assert_int_equal(count_op(g, OP_expert_down), n_moe);
     assert_int_equal(count_op(g, OP_matmul),
-                     m->n_layer * (m->n_expert > 0 ? 5 : 7) + 1);
+                     m->n_dense * 7 + n_moe * (m->n_shared ? 8 : 5) + 1);
 }
 
 static void model_open_reference_files_give_their_graphs(void **state)
@@ -226,11 +239,20 @@ struct file {
         const char *s;
     } kv[40];
     int n_kv;
-    struct tensor t[80];
+    struct tensor t[96];
     int n_t;
 };
 
-enum { E = 32, H = 4, KV = 2, D = 16, FF = 64, VOCAB = 40, EXPERT = 4 };
+enum {
+    E = 32,
+    H = 4,
+    KV = 2,
+    D = 16,
+    FF = 64,
+    DENSE = 96,
+    VOCAB = 40,
+    EXPERT = 4
+};
 
 static void put(struct file *f, const char *name, int n_dim, int64_t a,
                 int64_t b, int64_t c)
@@ -287,7 +309,8 @@ static void drop(struct file *f, const char *name)
 
 static void base(struct file *f, const char *arch)
 {
-    bool moe = !strcmp(arch, "qwen3moe");
+    bool glm = !strcmp(arch, "glm4moe");
+    bool moe = !strcmp(arch, "qwen3moe") || glm;
 
     memset(f, 0, sizeof *f);
     f->arch = arch;
@@ -308,13 +331,18 @@ static void base(struct file *f, const char *arch)
         key(f, "expert_count", EXPERT);
         key(f, "expert_used_count", 2);
     }
+    if (glm) {
+        key(f, "feed_forward_length", DENSE);
+        key(f, "leading_dense_block_count", 1);
+        key(f, "expert_shared_count", 2);
+    }
     for (int i = 0; i < 2; i++) {
         put_layer(f, i, "attn_norm.weight", 1, E, 0, 0);
         put_layer(f, i, "attn_q.weight", 2, H * D, E, 0);
         put_layer(f, i, "attn_k.weight", 2, KV * D, E, 0);
         put_layer(f, i, "attn_v.weight", 2, KV * D, E, 0);
         put_layer(f, i, "attn_output.weight", 2, E, H * D, 0);
-        if (!strcmp(arch, "qwen2")) {
+        if (!strcmp(arch, "qwen2") || glm) {
             put_layer(f, i, "attn_q.bias", 1, H * D, 0, 0);
             put_layer(f, i, "attn_k.bias", 1, KV * D, 0, 0);
             put_layer(f, i, "attn_v.bias", 1, KV * D, 0, 0);
@@ -323,16 +351,25 @@ static void base(struct file *f, const char *arch)
             put_layer(f, i, "attn_q_norm.weight", 1, D, 0, 0);
             put_layer(f, i, "attn_k_norm.weight", 1, D, 0, 0);
         }
-        put_layer(f, i, "ffn_norm.weight", 1, E, 0, 0);
-        if (moe) {
+        put_layer(f, i, glm ? "post_attention_norm.weight" : "ffn_norm.weight",
+                  1, E, 0, 0);
+        if (moe && !(glm && i == 0)) {
             put_layer(f, i, "ffn_gate_inp.weight", 2, EXPERT, E, 0);
             put_layer(f, i, "ffn_gate_exps.weight", 3, EXPERT, FF, E);
             put_layer(f, i, "ffn_up_exps.weight", 3, EXPERT, FF, E);
             put_layer(f, i, "ffn_down_exps.weight", 3, EXPERT, E, FF);
         } else {
-            put_layer(f, i, "ffn_gate.weight", 2, FF, E, 0);
-            put_layer(f, i, "ffn_up.weight", 2, FF, E, 0);
-            put_layer(f, i, "ffn_down.weight", 2, E, FF, 0);
+            int64_t ff = glm ? DENSE : FF;
+
+            put_layer(f, i, "ffn_gate.weight", 2, ff, E, 0);
+            put_layer(f, i, "ffn_up.weight", 2, ff, E, 0);
+            put_layer(f, i, "ffn_down.weight", 2, E, ff, 0);
+        }
+        if (glm && i > 0) {
+            put_layer(f, i, "exp_probs_b.bias", 1, EXPERT, 0, 0);
+            put_layer(f, i, "ffn_gate_shexp.weight", 2, 2 * FF, E, 0);
+            put_layer(f, i, "ffn_up_shexp.weight", 2, 2 * FF, E, 0);
+            put_layer(f, i, "ffn_down_shexp.weight", 2, E, 2 * FF, 0);
         }
     }
 }
@@ -406,7 +443,9 @@ static void put_back(struct model *m)
     model_close(m);
 }
 
-static const char *const archs[] = {"llama", "qwen2", "qwen3", "qwen3moe"};
+static const char *const archs[] = {"llama", "qwen2", "qwen3", "qwen3moe",
+                                    "glm4moe"};
+enum { N_ARCH = sizeof archs / sizeof archs[0] };
 
 static void model_open_unknown_architecture_lists_the_known(void **state)
 {
@@ -414,7 +453,8 @@ static void model_open_unknown_architecture_lists_the_known(void **state)
 
     (void)state;
     base(&f, "gpt9\n");
-    refused(&f, PL_UNSUPPORTED, "'gpt9?'", "llama, qwen2, qwen3, qwen3moe");
+    refused(&f, PL_UNSUPPORTED, "'gpt9?'",
+            "llama, qwen2, qwen3, qwen3moe, glm4moe");
     f.arch = NULL;
     refused(&f, PL_BAD_FILE, "general.architecture", "llama, qwen2, qwen3");
 }
@@ -427,7 +467,7 @@ static void model_open_each_missing_key_is_named(void **state)
     struct file f;
 
     (void)state;
-    for (size_t a = 0; a < 4; a++)
+    for (size_t a = 0; a < N_ARCH; a++)
         for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
             base(&f, archs[a]);
             drop_key(&f, needed[i]);
@@ -445,6 +485,14 @@ static void model_open_each_missing_key_is_named(void **state)
     base(&f, "qwen3moe");
     drop_key(&f, "expert_used_count");
     refused(&f, PL_BAD_FILE, "qwen3moe.expert_used_count", "");
+    base(&f, "glm4moe");
+    drop_key(&f, "expert_shared_count");
+    refused(&f, PL_BAD_FILE, "glm4moe.expert_shared_count", "");
+    base(&f, "glm4moe");
+    drop_key(&f, "feed_forward_length");
+    refused(&f, PL_BAD_FILE, "glm4moe.feed_forward_length", "");
+    f.kv[find_key(&f, "leading_dense_block_count")].v = 0;
+    refused(&f, PL_BAD_FILE, "blk.0.ffn_gate_inp.weight is missing", "glm4moe");
 }
 
 static void model_open_bad_key_values_are_named(void **state)
@@ -464,6 +512,20 @@ static void model_open_bad_key_values_are_named(void **state)
         {"rope.scaling.factor", 1e-9, "rope.scaling.factor"},
         {"expert_count", 4, "llama.expert_used_count"},
     };
+    static const struct {
+        const char *key;
+        double v;
+        pl_status status;
+        const char *message;
+    } glm[] = {
+        {"leading_dense_block_count", 3, PL_BAD_FILE, "3"},
+        {"expert_shared_count", 0, PL_BAD_FILE, "0"},
+        {"expert_gating_func", 1, PL_UNSUPPORTED, "only 2, sigmoid"},
+        {"expert_group_count", 4, PL_UNSUPPORTED, "only 1"},
+        {"expert_weights_scale", -2.5, PL_BAD_FILE, "-2.5"},
+        {"expert_weights_norm", 7, PL_BAD_FILE, "7"},
+        {"nextn_predict_layers", 2, PL_BAD_FILE, "2"},
+    };
     struct file f;
 
     (void)state;
@@ -475,6 +537,14 @@ static void model_open_bad_key_values_are_named(void **state)
         key(&f, rows[i].key, rows[i].v);
         refused(&f, PL_BAD_FILE, rows[i].key + strcspn(rows[i].key, "."),
                 rows[i].message);
+    }
+    for (size_t i = 0; i < sizeof glm / sizeof *glm; i++) {
+        base(&f, "glm4moe");
+        for (int k = 0; k < f.n_kv; k++)
+            if (!strcmp(f.kv[k].name + 8, glm[i].key))
+                f.kv[k].type = 0;
+        key(&f, glm[i].key, glm[i].v);
+        refused(&f, glm[i].status, glm[i].key, glm[i].message);
     }
     base(&f, "llama");
     key(&f, "rope.scaling.type", 0);
@@ -498,7 +568,7 @@ static void model_open_each_missing_tensor_is_named(void **state)
     char message[100];
 
     (void)state;
-    for (size_t a = 0; a < 4; a++) {
+    for (size_t a = 0; a < N_ARCH; a++) {
         base(&f, archs[a]);
         for (int i = 0; i < f.n_t; i++) {
             if (!strcmp(f.t[i].name, "output.weight"))
@@ -518,7 +588,7 @@ static void model_open_each_wrong_size_is_named(void **state)
     char message[100];
 
     (void)state;
-    for (size_t a = 0; a < 4; a++) {
+    for (size_t a = 0; a < N_ARCH; a++) {
         base(&f, archs[a]);
         for (int i = 0; i < f.n_t; i++)
             for (int d = 0; d < f.t[i].n_dim; d++) {
@@ -672,6 +742,66 @@ static void model_open_counts_tensors_that_nothing_reads(void **state)
     put_back(m);
 }
 
+/* block_count has them in it. */
+static void model_open_next_token_layers_are_left_out(void **state)
+{
+    struct file f;
+    struct model *m;
+    pl_graph *g;
+
+    (void)state;
+    base(&f, "glm4moe");
+    f.kv[find_key(&f, "block_count")].v = 4;
+    key(&f, "nextn_predict_layers", 2);
+    put(&f, "blk.2.attn_norm.weight", 1, E, 0, 0);
+    put(&f, "blk.2.nextn.eh_proj.weight", 2, E, 2 * E, 0);
+    put(&f, "blk.3.nextn.enorm.weight", 1, E, 0, 0);
+    m = accepted(&f);
+    assert_int_equal(m->n_layer, 2);
+    assert_int_equal(m->n_unused, 3);
+    g = build(m);
+    assert_int_equal(count_op(g, OP_attention), 2);
+    pl_graph_free(g);
+    put_back(m);
+}
+
+/* The router's keys and their defaults; norms of heads come together. */
+static void model_open_router_follows_its_keys(void **state)
+{
+    struct file f;
+    struct model *m;
+    pl_graph *g;
+    const struct graph_node *w;
+
+    (void)state;
+    base(&f, "glm4moe");
+    m = accepted(&f);
+    g = build(m);
+    w = first(g, OP_router_weights);
+    assert_int_equal(w->attr.gating, PL_GATING_SIGMOID);
+    assert_int_equal(w->attr.normalise, 0);
+    assert_float_equal(w->attr.scale, 1, 0);
+    assert_int_equal(count_op(g, OP_rms_norm), 2 * 2 + 1);
+    assert_string_equal(g->node[first(g, OP_router_topk)->in[1]].name,
+                        "blk.1.exp_probs_b.bias");
+    pl_graph_free(g);
+    put_back(m);
+
+    key(&f, "expert_weights_norm", 1);
+    key(&f, "expert_weights_scale", 2.5);
+    put(&f, "blk.1.attn_q_norm.weight", 1, D, 0, 0);
+    refused(&f, PL_BAD_FILE, "blk.1.attn_k_norm.weight is missing", "[16]");
+    put(&f, "blk.1.attn_k_norm.weight", 1, D, 0, 0);
+    m = accepted(&f);
+    g = build(m);
+    w = first(g, OP_router_weights);
+    assert_int_equal(w->attr.normalise, 1);
+    assert_float_equal(w->attr.scale, 2.5, 0);
+    assert_int_equal(count_op(g, OP_rms_norm), 2 * 2 + 1 + 2);
+    pl_graph_free(g);
+    put_back(m);
+}
+
 /* Sizes may differ from layer to layer. */
 static void model_open_arrays_give_each_layer_its_sizes(void **state)
 {
@@ -724,7 +854,7 @@ static void model_open_cache_that_does_not_fit_is_refused(void **state)
 static void model_open_flipped_bytes_give_a_status(void **state)
 {
     static const char *const names[] = {"llama-yarn-f32", "qwen2-bias-f32",
-                                        "qwen3moe-f32"};
+                                        "qwen3moe-f32", "glm4moe-f32"};
     const int n_flip = test_long() ? 20000 : 700;
     uint64_t seed = test_seed();
 
@@ -776,7 +906,7 @@ static void model_open_out_of_memory_is_a_status(void **state)
     bool failed = true;
 
     (void)state;
-    base(&f, "qwen3moe");
+    base(&f, "glm4moe");
     g = opened(&f);
     for (int n = 1; failed; n++) {
         struct model *m;
@@ -816,6 +946,8 @@ int test_model_open(void)
         cmocka_unit_test(model_open_fused_weights_are_cut_apart),
         cmocka_unit_test(model_open_scales_multiply_products),
         cmocka_unit_test(model_open_counts_tensors_that_nothing_reads),
+        cmocka_unit_test(model_open_next_token_layers_are_left_out),
+        cmocka_unit_test(model_open_router_follows_its_keys),
         cmocka_unit_test(model_open_arrays_give_each_layer_its_sizes),
         cmocka_unit_test(model_open_cache_that_does_not_fit_is_refused),
         cmocka_unit_test(model_open_flipped_bytes_give_a_status),

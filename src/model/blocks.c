@@ -173,6 +173,15 @@ static pl_tensor cached(struct build *b, pl_tensor x, bool values)
                           x);
 }
 
+/* Of the two norms neither comes alone. */
+static bool normed(const struct build *b, const struct model_attention *o)
+{
+    return o->qk_norm == QK_NORM_ALWAYS ||
+           (o->qk_norm == QK_NORM_IF_GIVEN &&
+            (model_has(b, "attn_q_norm", "weight") ||
+             model_has(b, "attn_k_norm", "weight")));
+}
+
 pl_tensor model_attention(struct build *b, pl_tensor h,
                           const struct model_attention *o)
 {
@@ -186,7 +195,7 @@ pl_tensor model_attention(struct build *b, pl_tensor h,
     pl_tensor k = heads(b, x.k, n_head_kv, m->d_key);
     pl_tensor v = heads(b, x.v, n_head_kv, m->d_value), y;
 
-    if (o->qk_norm) {
+    if (normed(b, o)) {
         q = model_norm(b, q, "attn_q_norm", d_key(b));
         k = model_norm(b, k, "attn_k_norm", d_key(b));
     }
@@ -204,36 +213,64 @@ pl_tensor model_attention(struct build *b, pl_tensor h,
 
 /* Feed-forward ----------------------------------------------------------- */
 
-static struct model_dim d_ff(const struct build *b)
+/* Widths and their double, for gate and up in one. */
+struct width {
+    struct model_dim one, two;
+};
+
+static struct width d_ff(const struct build *b)
 {
-    return (struct model_dim){b->m->d_ff[b->layer],
-                              b->m->n_expert > 0 ? b->m->family->expert_width
-                                                 : "feed_forward_length"};
+    int64_t n = b->m->d_ff[b->layer];
+
+    return (struct width){{n, "feed_forward_length"},
+                          {2 * n, "2 * feed_forward_length"}};
 }
 
-static struct model_dim d_ff_twice(const struct build *b)
+static struct width d_expert(const struct build *b)
 {
-    return (struct model_dim){2 * d_ff(b).n, b->m->n_expert > 0
-                                                 ? "twice the experts' width"
-                                                 : "2 * feed_forward_length"};
+    int64_t n = b->m->d_expert[b->layer];
+
+    return (struct width){{n, b->m->family->expert_width},
+                          {2 * n, "twice the experts' width"}};
+}
+
+static struct width d_shared(const struct build *b)
+{
+    int64_t n = b->m->n_shared * b->m->d_expert[b->layer];
+
+    return (struct width){
+        {n, "expert_shared_count * expert_feed_forward_length"},
+        {2 * n, "twice the shared expert's width"}};
+}
+
+/* ffn_gate, ffn_up and ffn_down, each name with `suffix`. */
+static pl_tensor mlp(struct build *b, pl_tensor h, const char *suffix,
+                     struct width ff)
+{
+    const struct model_dim e = d_model(b);
+    char gate_name[32], up_name[32], both[32], down[32];
+    pl_tensor gate, up;
+
+    snprintf(gate_name, sizeof gate_name, "ffn_gate%s", suffix);
+    snprintf(up_name, sizeof up_name, "ffn_up%s", suffix);
+    snprintf(both, sizeof both, "ffn_gate_up%s", suffix);
+    snprintf(down, sizeof down, "ffn_down%s", suffix);
+    if (model_has(b, both, "weight")) { /* rows: gate, then up */
+        up = model_matmul(b, h, both, PL_ROLE_FFN_GATE_UP, ff.two, e, false);
+        gate = pl_slice(b->g, up, 1, 0, ff.one.n);
+        up = pl_slice(b->g, up, 1, ff.one.n, ff.one.n);
+    } else {
+        gate =
+            model_matmul(b, h, gate_name, PL_ROLE_FFN_GATE, ff.one, e, false);
+        up = model_matmul(b, h, up_name, PL_ROLE_FFN_UP, ff.one, e, false);
+    }
+    return model_matmul(b, pl_swiglu(b->g, gate, up), down, PL_ROLE_FFN_DOWN, e,
+                        ff.one, false);
 }
 
 pl_tensor model_mlp(struct build *b, pl_tensor h)
 {
-    const struct model_dim e = d_model(b), ff = d_ff(b);
-    pl_tensor gate, up;
-
-    if (model_has(b, "ffn_gate_up", "weight")) { /* rows: gate, then up */
-        up = model_matmul(b, h, "ffn_gate_up", PL_ROLE_FFN_GATE_UP,
-                          d_ff_twice(b), e, false);
-        gate = pl_slice(b->g, up, 1, 0, ff.n);
-        up = pl_slice(b->g, up, 1, ff.n, ff.n);
-    } else {
-        gate = model_matmul(b, h, "ffn_gate", PL_ROLE_FFN_GATE, ff, e, false);
-        up = model_matmul(b, h, "ffn_up", PL_ROLE_FFN_UP, ff, e, false);
-    }
-    return model_matmul(b, pl_swiglu(b->g, gate, up), "ffn_down",
-                        PL_ROLE_FFN_DOWN, e, ff, false);
+    return mlp(b, h, "", d_ff(b));
 }
 
 static pl_tensor expert_weight(struct build *b, const char *base, pl_role role,
@@ -257,36 +294,42 @@ static pl_tensor expert_matmul(struct build *b, pl_tensor x, pl_tensor ids,
 pl_tensor model_experts(struct build *b, pl_tensor h)
 {
     const struct model *m = b->m;
-    const struct model_dim e = d_model(b), ff = d_ff(b);
+    const struct width ff = d_expert(b);
+    const struct model_dim e = d_model(b);
+    const struct model_dim n_expert = {m->n_expert, "expert_count"};
     const int used = (int)m->n_expert_used;
     pl_tensor logits =
-        model_matmul(b, h, "ffn_gate_inp", PL_ROLE_ROUTER,
-                     (struct model_dim){m->n_expert, "expert_count"}, e, false);
-    pl_tensor ids =
-        pl_router_topk(b->g, logits, -1, PL_GATING_SOFTMAX, used, 0, 0);
-    pl_tensor w =
-        pl_router_weights(b->g, logits, ids, PL_GATING_SOFTMAX, true, 1);
+        model_matmul(b, h, "ffn_gate_inp", PL_ROLE_ROUTER, n_expert, e, false);
+    pl_tensor bias = m->family->shared ? model_weight(b, "exp_probs_b", "bias",
+                                                      PL_ROLE_ROUTER_BIAS,
+                                                      false, 1, &n_expert)
+                                       : -1;
+    pl_tensor ids = pl_router_topk(b->g, logits, bias, m->gating, used, 0, 0);
+    pl_tensor w = pl_router_weights(b->g, logits, ids, m->gating, m->normalise,
+                                    m->routed);
     pl_tensor x = pl_reshape(b->g, h, 3, (pl_dim[]){n_tok, size(1), size(e.n)});
     pl_tensor gate, up;
 
     model_name(b, ids, "ffn_moe_topk");
     if (model_has(b, "ffn_gate_up_exps", "weight")) { /* rows: gate, then up */
         up = expert_matmul(b, x, ids, "ffn_gate_up_exps",
-                           PL_ROLE_FFN_GATE_UP_EXPS, d_ff_twice(b));
-        gate = pl_slice(b->g, up, 2, 0, ff.n);
-        up = pl_slice(b->g, up, 2, ff.n, ff.n);
+                           PL_ROLE_FFN_GATE_UP_EXPS, ff.two);
+        gate = pl_slice(b->g, up, 2, 0, ff.one.n);
+        up = pl_slice(b->g, up, 2, ff.one.n, ff.one.n);
     } else {
         gate = expert_matmul(b, x, ids, "ffn_gate_exps", PL_ROLE_FFN_GATE_EXPS,
-                             ff);
-        up = expert_matmul(b, x, ids, "ffn_up_exps", PL_ROLE_FFN_UP_EXPS, ff);
+                             ff.one);
+        up = expert_matmul(b, x, ids, "ffn_up_exps", PL_ROLE_FFN_UP_EXPS,
+                           ff.one);
     }
     /* What scales an expert's result scales its hidden values as well. */
     w = pl_reshape(b->g, w, 3, (pl_dim[]){n_tok, size(used), size(1)});
     w = scaled_by_expert(b, w, "ffn_down_exps", ids);
     x = pl_mul(b->g, pl_swiglu(b->g, gate, up), w);
-    return pl_expert_down(
-        b->g, x,
-        expert_weight(b, "ffn_down_exps", PL_ROLE_FFN_DOWN_EXPS, e, ff), ids);
+    w = expert_weight(b, "ffn_down_exps", PL_ROLE_FFN_DOWN_EXPS, e, ff.one);
+    x = pl_expert_down(b->g, x, w, ids);
+    return m->n_shared > 0 ? pl_add(b->g, x, mlp(b, h, "_shexp", d_shared(b)))
+                           : x;
 }
 
 /* Frame ------------------------------------------------------------------ */
@@ -308,7 +351,8 @@ void model_head(struct build *b, pl_tensor x)
     pl_output(b->g, x);
 }
 
-void model_decoder(struct build *b, const struct model_attention *o)
+void model_decoder(struct build *b, const struct model_attention *o,
+                   const char *ffn_norm)
 {
     pl_tensor x = model_embed(b), h;
 
@@ -317,10 +361,11 @@ void model_decoder(struct build *b, const struct model_attention *o)
         model_name(b, h, "attn_norm");
         x = pl_add(b->g, x, model_attention(b, h, o));
         model_name(b, x, "ffn_inp");
-        h = model_norm(b, x, "ffn_norm", d_model(b));
+        h = model_norm(b, x, ffn_norm, d_model(b));
         model_name(b, h, "ffn_norm");
         x = pl_add(b->g, x,
-                   b->m->n_expert > 0 ? model_experts(b, h) : model_mlp(b, h));
+                   b->layer < b->m->n_dense ? model_mlp(b, h)
+                                            : model_experts(b, h));
         model_name(b, x, "l_out");
         if (b->g->err.status != PL_OK)
             return;

@@ -53,9 +53,12 @@ pl_tensor model_name(struct build *b, pl_tensor x, const char *name);
 /* Rows of token_embd for the step's tokens: [n_tok, d_model]. */
 pl_tensor model_embed(struct build *b);
 
+/* Whether each head of q and k is normed before rope. */
+enum model_qk_norm { QK_NORM_NEVER, QK_NORM_IF_GIVEN, QK_NORM_ALWAYS };
+
 struct model_attention {
-    bool bias;       /* q, k and v must have biases */
-    bool qk_norm;    /* each head of q and k is normed before rope */
+    bool bias; /* q, k and v must have biases */
+    enum model_qk_norm qk_norm;
     pl_tensor freqs; /* [n_rot / 2], divide rope's angles, or -1 */
 };
 
@@ -66,7 +69,8 @@ pl_tensor model_attention(struct build *b, pl_tensor h,
 
 /* down(silu(gate h) * up h); gate and up may be fused in ffn_gate_up. */
 pl_tensor model_mlp(struct build *b, pl_tensor h);
-/* The same by the best n_expert_used experts of h, weights normalised. */
+/* The same by the best n_expert_used experts of h, each with its weight, and
+ * then by the shared expert, where there is one: the sum of both. */
 pl_tensor model_experts(struct build *b, pl_tensor h);
 
 /* Picks the rows wanted, norms them, multiplies by output.weight or, where
@@ -74,12 +78,14 @@ pl_tensor model_experts(struct build *b, pl_tensor h);
 void model_head(struct build *b, pl_tensor x);
 
 /* All of a network whose layers are x += attention(attn_norm x);
- * x += mlp or experts(ffn_norm x). */
-void model_decoder(struct build *b, const struct model_attention *o);
+ * x += mlp or experts(ffn_norm x). `ffn_norm` is that tensor's name. */
+void model_decoder(struct build *b, const struct model_attention *o,
+                   const char *ffn_norm);
 
 /* The families, one file each; model.c has the table. */
 void model_llama(struct build *b);
 void model_qwen2(struct build *b);
 void model_qwen3(struct build *b); /* qwen3 and qwen3moe */
+void model_glm4moe(struct build *b);
 
 #endif

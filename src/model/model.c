@@ -13,13 +13,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* arch, rope, experts, key of an expert's width, graph */
+/* arch, rope, experts, shared, key of an expert's width, graph */
 static const struct model_family families[] = {
-    {"llama", false, EXPERTS_MAYBE, "feed_forward_length", model_llama},
-    {"qwen2", true, EXPERTS_NEVER, NULL, model_qwen2},
-    {"qwen3", true, EXPERTS_NEVER, NULL, model_qwen3},
-    {"qwen3moe", true, EXPERTS_ALWAYS, "expert_feed_forward_length",
+    {"llama", false, EXPERTS_MAYBE, false, "feed_forward_length", model_llama},
+    {"qwen2", true, EXPERTS_NEVER, false, NULL, model_qwen2},
+    {"qwen3", true, EXPERTS_NEVER, false, NULL, model_qwen3},
+    {"qwen3moe", true, EXPERTS_ALWAYS, false, "expert_feed_forward_length",
      model_qwen3},
+    {"glm4moe", true, EXPERTS_ALWAYS, true, "expert_feed_forward_length",
+     model_glm4moe},
 };
 
 enum { N_FAMILY = sizeof families / sizeof families[0] };

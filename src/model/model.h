@@ -21,6 +21,8 @@ struct model_family {
     const char *arch; /* general.architecture */
     bool neox;        /* rope pairs (i, i + n_rot/2), else (2i, 2i + 1) */
     enum model_experts experts;
+    bool shared; /* sigmoid router with a bias, a shared expert, leading layers
+                    without experts, trailing layers that are not evaluated */
     const char *expert_width; /* key of an expert's width */
     void (*graph)(struct build *b);
 };
@@ -29,12 +31,19 @@ struct model {
     const struct gguf *file; /* borrowed until model_close */
     const struct model_family *family;
     struct arena arena; /* owns the arrays below */
-    int64_t n_vocab, n_ctx_train, n_layer, d_model;
+    int64_t n_vocab, n_ctx_train, d_model;
+    int64_t n_layer;                   /* those that are evaluated */
     const char *vocab_key;             /* where n_vocab comes from */
     int64_t d_key, d_value;            /* of a head */
-    int64_t n_expert, n_expert_used;   /* 0: no experts */
     const int64_t *n_head, *n_head_kv; /* [n_layer] */
-    const int64_t *d_ff; /* [n_layer], of an expert if there are experts */
+    int64_t n_dense;                   /* leading layers without experts */
+    const int64_t *d_ff;               /* [n_layer]; NULL if n_dense is 0 */
+    int64_t n_expert, n_expert_used;   /* 0: no experts */
+    const int64_t *d_expert;           /* [n_layer], of one; NULL: none */
+    int64_t n_shared;                  /* experts that serve every token */
+    pl_gating gating;
+    bool normalise; /* weights of the chosen experts sum to one, */
+    float routed;   /* and then this factor */
     float eps;
     pl_rope rope;
     int64_t n_unused;   /* tensors of the file that the graph does not read */

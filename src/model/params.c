@@ -133,21 +133,70 @@ static pl_status read_attention(struct model *m, pl_err *err)
     return get(m, "attention.value_length", def, 1, MAX_HEAD, &m->d_value, err);
 }
 
+/* Keys of families with a shared expert; their defaults are those that writers
+ * of files leave out. */
+static pl_status read_shared(struct model *m, pl_err *err)
+{
+    const char *path = gguf_path(m->file);
+    struct key k;
+    int64_t gating, n_group, n_next;
+    double routed;
+
+    PL_TRY(get(m, "leading_dense_block_count", 0, 0, m->n_layer, &m->n_dense,
+               err));
+    PL_TRY(need(m, "expert_shared_count", MAX_EXPERT, &m->n_shared, err));
+    PL_TRY(get(m, "expert_gating_func", 2, 0, INT32_MAX, &gating, err));
+    if (gating != 2)
+        return err_set(err, PL_UNSUPPORTED,
+                       "%s: key %s is %" PRId64 "; for %s only 2, sigmoid, is "
+                       "supported",
+                       path, key(m, "expert_gating_func", &k), gating,
+                       m->family->arch);
+    m->gating = PL_GATING_SIGMOID;
+    PL_TRY(get(m, "expert_group_count", 1, 0, INT32_MAX, &n_group, err));
+    if (n_group > 1)
+        return err_set(err, PL_UNSUPPORTED,
+                       "%s: key %s is %" PRId64 "; for %s only 1 is supported",
+                       path, key(m, "expert_group_count", &k), n_group,
+                       m->family->arch);
+    PL_TRY(gguf_get_bool(m->file, key(m, "expert_weights_norm", &k), false,
+                         &m->normalise, err));
+    PL_TRY(gguf_get_f64(m->file, key(m, "expert_weights_scale", &k), 1, &routed,
+                        err));
+    if (routed != 0 && (!(routed >= 1e-6) || routed > 1e6))
+        return err_set(err, PL_BAD_FILE,
+                       "%s: key %s is %g, neither 0 (none) nor in 1e-6 .. 1e6",
+                       path, k.s, routed);
+    m->routed = routed == 0 ? 1 : (float)routed;
+    PL_TRY(get(m, "nextn_predict_layers", 0, 0, m->n_layer - 1, &n_next, err));
+    if (m->n_dense > 0)
+        PL_TRY(per_layer(m, "feed_forward_length", MAX_WIDTH, NULL, &m->d_ff,
+                         err));
+    /* block_count has them in it: the last thing here that goes by it */
+    m->n_layer -= n_next;
+    return PL_OK;
+}
+
 static pl_status read_experts(struct model *m, pl_err *err)
 {
     enum model_experts e = m->family->experts;
-    const char *width = "feed_forward_length";
 
+    m->gating = PL_GATING_SOFTMAX;
+    m->normalise = true;
+    m->routed = 1;
     if (e == EXPERTS_MAYBE)
         PL_TRY(get(m, "expert_count", 0, 0, MAX_EXPERT, &m->n_expert, err));
     if (e == EXPERTS_ALWAYS)
         PL_TRY(need(m, "expert_count", MAX_EXPERT, &m->n_expert, err));
-    if (m->n_expert > 0) {
-        PL_TRY(
-            need(m, "expert_used_count", m->n_expert, &m->n_expert_used, err));
-        width = m->family->expert_width;
+    if (m->n_expert == 0) {
+        m->n_dense = m->n_layer;
+        return per_layer(m, "feed_forward_length", MAX_WIDTH, NULL, &m->d_ff,
+                         err);
     }
-    return per_layer(m, width, MAX_WIDTH, NULL, &m->d_ff, err);
+    PL_TRY(need(m, "expert_used_count", m->n_expert, &m->n_expert_used, err));
+    PL_TRY(per_layer(m, m->family->expert_width, MAX_WIDTH, NULL, &m->d_expert,
+                     err));
+    return m->family->shared ? read_shared(m, err) : PL_OK;
 }
 
 static bool is(struct gguf_str s, const char *word)

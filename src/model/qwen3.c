@@ -5,7 +5,7 @@
 
 void model_qwen3(struct build *b)
 {
-    const struct model_attention o = {.qk_norm = true, .freqs = -1};
+    const struct model_attention o = {.qk_norm = QK_NORM_ALWAYS, .freqs = -1};
 
-    model_decoder(b, &o);
+    model_decoder(b, &o, "ffn_norm");
 }
