@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "engine_run.h"
+#include "gguf/gguf_write.h"
 #include "quant/format.h"
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
@@ -135,6 +136,93 @@ static void bits_do_not_depend_on_the_instruction_set(void **state)
         TEST_SKIP("this machine does not run%s", cannot);
     if (absent)
         TEST_SKIP("%d of %d models are not at hand", absent, COUNT(names));
+}
+
+/* The model with its matrices' values cut to those of BF16, stored as F32 or as
+ * BF16. */
+static const char *with_bf16_values(const char *path, const char *name,
+                                    pl_format format)
+{
+    const char *out = test_temp(name);
+    struct gguf *in;
+    struct gguf_writer *w;
+    void *kept[256]; /* owned: what the writer borrows */
+    int n_kept = 0;
+    pl_err err = {0};
+
+    assert_int_equal(gguf_open(&in, path, &err), PL_OK);
+    assert_int_equal(gguf_writer_create(&w, &err), PL_OK);
+    for (int64_t i = 0; i < gguf_n_kv(in); i++)
+        gguf_put_kv(w, gguf_kv_at(in, i));
+    for (int64_t i = 0; i < gguf_n_tensor(in); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(in, i);
+        const uint32_t *from = t->data;
+        size_t n = t->bytes / 4;
+        uint32_t *full;
+        uint16_t *half;
+
+        if (t->n_dim < 2) {
+            gguf_put_tensor(w, t->name, t->format, t->n_dim, t->dim, t->data);
+            continue;
+        }
+        assert_int_equal(t->format, PL_F32);
+        assert_true(n_kept < COUNT(kept));
+        half = kept[n_kept++] = full = malloc(t->bytes);
+        assert_non_null(full);
+        for (size_t k = 0; k < n; k++)
+            if (format == PL_BF16)
+                half[k] = (uint16_t)(from[k] >> 16);
+            else
+                full[k] = from[k] & 0xffff0000;
+        gguf_put_tensor(w, t->name, format, t->n_dim, t->dim, full);
+    }
+    if (gguf_writer_save(w, out, &err) != PL_OK)
+        fail_msg("%s", err.message);
+    gguf_writer_free(w);
+    for (int i = 0; i < n_kept; i++)
+        free(kept[i]);
+    gguf_close(in);
+    return out;
+}
+
+/* What was compared with references as F32 then holds for BF16. */
+static void bits_of_bf16_weights_are_those_of_their_values(void **state)
+{
+    static const char *const names[] = {
+        "llama-yarn-f32.gguf", "qwen2-bias-f32.gguf", "qwen3moe-f32.gguf"};
+    static const char *const devices[] = {"cpu", "cpu*2", "sim*3", "cpu,sim"};
+    static const char *const kernels[] = {NULL, "reference", "generic"};
+
+    (void)state;
+    for (int m = 0; m < COUNT(names); m++) {
+        const char *path = test_ref(names[m]);
+        char f32[512], bf16[512];
+
+        if (!path)
+            TEST_SKIP("%s is not at hand", names[m]);
+        snprintf(f32, sizeof f32, "%s",
+                 with_bf16_values(path, "f32.gguf", PL_F32));
+        snprintf(bf16, sizeof bf16, "%s",
+                 with_bf16_values(path, "bf16.gguf", PL_BF16));
+        for (int k = 0; k < COUNT(kernels); k++)
+            for (int d = 0; d < COUNT(devices); d++) {
+                pl_options o = engine_run_options();
+                int64_t n_vocab;
+                float *want, *got;
+                char what[128];
+
+                o.devices = devices[d];
+                o.n_ranks = 1 + d;
+                o.cpu = kernels[k];
+                snprintf(what, sizeof what, "%s on %s, kernels %s", names[m],
+                         devices[d], kernels[k] ? kernels[k] : "default");
+                want = logits(f32, what, &o, &n_vocab);
+                got = logits(bf16, what, &o, &n_vocab);
+                same(got, want, 43, n_vocab, what);
+                free(got);
+                free(want);
+            }
+    }
 }
 
 static void bits_do_not_depend_on_who_holds_the_cache(void **state)
@@ -784,6 +872,7 @@ int test_exec_bits(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(bits_do_not_depend_on_the_instruction_set),
+        cmocka_unit_test(bits_of_bf16_weights_are_those_of_their_values),
         cmocka_unit_test(bits_do_not_depend_on_who_holds_the_cache),
         cmocka_unit_test(bits_of_sixty_four_ranks_do_not_depend_on_devices),
         cmocka_unit_test(bits_of_copies_are_those_of_fresh_sequences),
