@@ -162,7 +162,7 @@ static void check_json(const pl_plan *p, int n_dev)
         assert_int_equal(cache, integer(b, "cache"));
         assert_true(integer(b, "buffers") >= 0);
     }
-    assert_int_equal(next, p->planned->group.n_rank);
+    assert_int_equal(next, p->planned->place.n_rank);
     assert_int_equal(json_array_size(t), gguf_n_tensor(p->model->file));
     for (size_t i = 0; i < json_array_size(t); i++) {
         const json_t *x = json_array_get(t, i);

@@ -14,6 +14,11 @@ enum {
     N_PAST = 256,   /* and a token after so many */
 };
 
+int64_t plan_pair(const pl_dim sum[2], const struct graph_sizes *z)
+{
+    return dim_value(sum[0], z) + dim_value(sum[1], z);
+}
+
 static uint64_t stored(const struct program *p, int tensor)
 {
     return tensor < 0 ? 0 : (p->tensor[tensor].bytes + 63) / 64 * 64;
@@ -33,9 +38,13 @@ static pl_status add_version(struct plan_facts *f, struct plan_tensor *t,
                     : arena_strdup(&f->arena, text);
     if (!t->layout)
         return err_no_memory(err, "the description of a plan");
-    for (int d = 0; d < f->n_dev; d++)
-        t->bytes[d] += stored(&low->prog[d], low->value[d][i].tensor) +
-                       stored(&low->prog[d], low->value[d][i].plain);
+    for (const struct lowered_held *h = lowered_leaf(low, i); h; h = h->next)
+        for (int k = 0; k < low->group[h->group].n; k++) {
+            int d = low->unit[low->group[h->group].first + k].dev;
+
+            t->bytes[d] += stored(&low->prog[d], h->v[k].tensor) +
+                           stored(&low->prog[d], h->v[k].plain);
+        }
     return PL_OK;
 }
 
@@ -136,8 +145,8 @@ pl_status plan_facts_init(struct plan_facts *f, const pl_plan *p, pl_err *err)
             f->dev[d].buffers +=
                 device_scratch_bytes(&q->list.dev[d], &q->kernels, g);
     }
-    for (int m = 0; m < q->low->n_message; m++)
-        f->token_bytes += dim_value(q->low->message[m].bytes, &one);
+    for (int m = 0; m < q->low->way->n_message; m++)
+        f->token_bytes += plan_pair(q->low->way->message[m].bytes, &one);
     PL_TRY(gather_tensors(f, p, err));
     return estimate(&f->estimate, p, err);
 }

@@ -44,6 +44,9 @@ struct plan_facts {
 pl_status plan_facts_init(struct plan_facts *f, const pl_plan *p, pl_err *err);
 void plan_facts_fini(struct plan_facts *f);
 
+/* A sum of two parts, as messages and copies have their bytes. */
+int64_t plan_pair(const pl_dim sum[2], const struct graph_sizes *z);
+
 /* plan_json.c */
 struct sink;
 pl_status plan_print_json(const pl_plan *p, const struct plan_facts *f,

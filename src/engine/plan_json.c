@@ -29,9 +29,11 @@ static json_t *json_devices(const struct planned *q, const struct plan_facts *f)
     for (int d = 0; d < f->n_dev; d++) {
         json_t *ranks = json_array();
         bool filled = true;
+        int rank0, n_rank;
 
-        for (int r = 0; r < q->group.n_rank_of[d]; r++)
-            filled &= append(ranks, json_integer(q->group.rank0[d] + r));
+        planned_ranks(q, d, &rank0, &n_rank);
+        for (int r = 0; r < n_rank; r++)
+            filled &= append(ranks, json_integer(rank0 + r));
         ok &= append(
             all, json_pack("{s:s, s:o, s:i, s:I, s:{s:I, s:I, s:I}}", "name",
                            q->list.dev[d].name, "ranks", if_ok(ranks, filled),
@@ -79,18 +81,19 @@ static json_t *json_messages(const struct lowered *low)
     json_t *all = json_array();
     bool ok = true;
 
-    for (int m = 0; m < low->n_message; m++) {
-        const struct lowered_message *x = &low->message[m];
+    for (int m = 0; m < low->way->n_message; m++) {
+        const struct lowered_message *x = &low->way->message[m];
         const struct graph_sizes one = {1, 1, 0};
 
         ok &=
             append(all, json_pack("{s:i, s:s, s:i, s:I, s:s}", "layer",
                                   x->layer, "kind", num_kind_name(x->kind),
                                   "items", x->n_item, "bytes",
-                                  (json_int_t)dim_value(x->bytes, &one), "per",
-                                  x->bytes.symbol == PL_N_TOK   ? "n_tok"
-                                  : x->bytes.symbol == PL_N_OUT ? "n_out"
-                                                                : "step"));
+                                  (json_int_t)plan_pair(x->bytes, &one), "per",
+                                  x->bytes[0].n && x->bytes[1].n ? "both"
+                                  : x->bytes[0].symbol == PL_N_TOK ? "n_tok"
+                                  : x->bytes[1].symbol == PL_N_OUT ? "n_out"
+                                                                   : "step"));
     }
     return if_ok(all, ok);
 }
@@ -136,11 +139,11 @@ pl_status plan_print_json(const pl_plan *p, const struct plan_facts *f,
             "{s:s, s:s, s:i, s:s, s:I, s:I, s:o, s:o, s:o, "
             "s:{s:i, s:I, s:o}, s:o}",
             "arch", pl_model_arch(p->model), "numeric_hash", hash, "n_ranks",
-            q->group.n_rank, "kernels", cpu_family_name(q->kernels.family),
+            q->place.n_rank, "kernels", cpu_family_name(q->kernels.family),
             "n_ctx", (json_int_t)p->n_ctx, "n_ubatch", (json_int_t)q->max.n_tok,
             "devices", json_devices(q, f), "tensors",
             json_tensors(f, OP_weight), "caches", json_tensors(f, OP_cache),
-            "collectives", "per_token", q->low->n_message, "bytes_per_token",
+            "collectives", "per_token", q->low->way->n_message, "bytes_per_token",
             (json_int_t)f->token_bytes, "layers", json_messages(q->low),
             "estimate", json_estimate(&f->estimate)),
         "the description of a plan", err);

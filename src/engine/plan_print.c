@@ -43,7 +43,7 @@ static int by_layer_t(const struct page *g, int i)
 
 static int by_layer_m(const struct page *g, int i)
 {
-    return g->p->planned->low->message[i].layer + 1;
+    return g->p->planned->low->way->message[i].layer + 1;
 }
 
 /* order[n]: indices of 0 .. n-1 by layer; first and count for each layer. */
@@ -128,7 +128,7 @@ static bool alike(const struct page *g, const struct layer *a,
 static bool send_alike(const struct page *g, const struct layer *a,
                        const struct layer *b)
 {
-    const struct lowered_message *m = g->p->planned->low->message;
+    const struct lowered_message *m = g->p->planned->low->way->message;
 
     if (a->n_message != b->n_message)
         return false;
@@ -137,7 +137,7 @@ static bool send_alike(const struct page *g, const struct layer *a,
         const struct lowered_message *y = &m[g->message[b->first_message + i]];
 
         if (x->kind != y->kind || x->n_item != y->n_item ||
-            x->bytes.n != y->bytes.n || x->bytes.symbol != y->bytes.symbol)
+            memcmp(x->bytes, y->bytes, sizeof x->bytes) != 0)
             return false;
     }
     return true;
@@ -171,18 +171,18 @@ static pl_status page_init(struct page *g, pl_err *err)
     for (int i = 0; i < g->f->n_tensor; i++)
         if (by_layer_t(g, i) >= g->n_layer)
             g->n_layer = by_layer_t(g, i) + 1;
-    for (int i = 0; i < low->n_message; i++)
+    for (int i = 0; i < low->way->n_message; i++)
         if (by_layer_m(g, i) >= g->n_layer)
             g->n_layer = by_layer_m(g, i) + 1;
     if (g->n_layer == 0)
         g->n_layer = 1;
     g->layer = calloc((size_t)g->n_layer, sizeof *g->layer);
     g->tensor = calloc((size_t)g->f->n_tensor + 1, sizeof *g->tensor);
-    g->message = calloc((size_t)low->n_message + 1, sizeof *g->message);
+    g->message = calloc((size_t)low->way->n_message + 1, sizeof *g->message);
     if (!g->layer || !g->tensor || !g->message)
         return err_no_memory(err, "the description of a plan");
     sort(g, g->f->n_tensor, g->tensor, false);
-    sort(g, low->n_message, g->message, true);
+    sort(g, low->way->n_message, g->message, true);
     find_kinds(g);
     return PL_OK;
 }
@@ -264,7 +264,7 @@ static void say_tensor(const struct page *g, const struct plan_tensor *t)
         snprintf(label, sizeof label, "%s (%s)", name, role);
     sink_say(g->to, "  %-24s %-6s %-17s %-19s", label,
              format_info(t->node->format)->name, shape_text(t->node, shape),
-             short_layout(t, g->p->planned->group.n_rank, layout));
+             short_layout(t, g->p->planned->place.n_rank, layout));
     say_bytes(g, t->bytes);
     sink_say(g->to, "\n");
 }
@@ -274,15 +274,23 @@ static void say_message(const struct page *g, const struct lowered_message *m)
     const struct graph_sizes one = {1, 1, 0};
     char size[16];
 
-    sink_say(g->to, "  %-24s %s%" PRId64 " values", num_kind_name(m->kind),
-             m->bytes.symbol == PL_N_TOK   ? "n_tok x "
-             : m->bytes.symbol == PL_N_OUT ? "n_out x "
-                                           : "",
-             m->bytes.n / 4);
+    const char *plus = "";
+
+    sink_say(g->to, "  %-24s ", num_kind_name(m->kind));
+    for (int k = 0; k < 2; k++)
+        if (m->bytes[k].n > 0 || (k == 0 && m->bytes[1].n == 0)) {
+            sink_say(g->to, "%s%s%" PRId64, plus,
+                     m->bytes[k].symbol == PL_N_TOK   ? "n_tok x "
+                     : m->bytes[k].symbol == PL_N_OUT ? "n_out x "
+                                                      : "",
+                     m->bytes[k].n / 4);
+            plus = " + ";
+        }
+    sink_say(g->to, " values");
     if (m->n_item > 1)
         sink_say(g->to, " in %d tensors", m->n_item);
     sink_say(g->to, ", %s bytes a token\n",
-             sink_size(size, (uint64_t)dim_value(m->bytes, &one)));
+             sink_size(size, (uint64_t)plan_pair(m->bytes, &one)));
 }
 
 /* "layers 0-4, 7": those of the kind, or those that send alike. */
@@ -344,7 +352,7 @@ static void say_kind(const struct page *g, int kind)
         for (int k = 0; k < z->n_message; k++)
             say_message(
                 g,
-                &g->p->planned->low->message[g->message[z->first_message + k]]);
+                &g->p->planned->low->way->message[g->message[z->first_message + k]]);
     }
 }
 
@@ -356,13 +364,15 @@ static void say_device(const struct page *g, int d)
     uint64_t all = v->weights + v->cache + v->buffers;
     char ranks[24], s[5][16];
 
-    if (q->group.n_rank_of[d] == 0)
+    int rank0, n_rank;
+
+    planned_ranks(q, d, &rank0, &n_rank);
+    if (n_rank == 0)
         snprintf(ranks, sizeof ranks, "idle");
-    else if (q->group.n_rank_of[d] == 1)
-        snprintf(ranks, sizeof ranks, "%d", q->group.rank0[d]);
+    else if (n_rank == 1)
+        snprintf(ranks, sizeof ranks, "%d", rank0);
     else
-        snprintf(ranks, sizeof ranks, "%d-%d", q->group.rank0[d],
-                 q->group.rank0[d] + q->group.n_rank_of[d] - 1);
+        snprintf(ranks, sizeof ranks, "%d-%d", rank0, rank0 + n_rank - 1);
     sink_say(g->to, "%-10s %-7s %8s %8s %8s %8s", x->name, ranks,
              sink_size(s[0], v->weights), sink_size(s[1], v->cache),
              sink_size(s[2], v->buffers), sink_size(s[3], all));
@@ -375,9 +385,11 @@ static void say_device(const struct page *g, int d)
 static bool same_device(const struct page *g, int a, int b)
 {
     const struct planned *q = g->p->planned;
+    int rank0, n, m;
 
-    return !memcmp(&g->f->dev[a], &g->f->dev[b], sizeof *g->f->dev) &&
-           q->group.n_rank_of[a] == q->group.n_rank_of[b] &&
+    planned_ranks(q, a, &rank0, &n);
+    planned_ranks(q, b, &rank0, &m);
+    return !memcmp(&g->f->dev[a], &g->f->dev[b], sizeof *g->f->dev) && n == m &&
            q->list.dev[a].memory_bytes == q->list.dev[b].memory_bytes;
 }
 
@@ -409,7 +421,7 @@ static void say_devices(const struct page *g)
         d = end;
     }
     if (g->f->n_dev > 1)
-        sink_say(g->to, "%-10s %-7d %8s %8s %8s %8s\n", "all", q->group.n_rank,
+        sink_say(g->to, "%-10s %-7d %8s %8s %8s %8s\n", "all", q->place.n_rank,
                  sink_size(s[0], sum.weights), sink_size(s[1], sum.cache),
                  sink_size(s[2], sum.buffers),
                  sink_size(s[3], sum.weights + sum.cache + sum.buffers));
@@ -463,7 +475,7 @@ static void say_all(const struct page *g)
              "numerics  %016" PRIx64 ", %d rank%s%s%s\n"
              "room      %" PRId64 " tokens of context, cache %s/%s, %d "
              "sequence%s; steps of %" PRId64 " tokens, %" PRId64 " logits\n\n",
-             q->numeric_hash, q->group.n_rank, q->group.n_rank > 1 ? "s" : "",
+             q->numeric_hash, q->place.n_rank, q->place.n_rank > 1 ? "s" : "",
              q->paper ? "" : ", kernels ",
              q->paper ? "" : cpu_family_name(q->kernels.family), g->p->n_ctx,
              format_info(g->p->cache_k)->name, format_info(g->p->cache_v)->name,
@@ -479,7 +491,7 @@ static void say_all(const struct page *g)
     for (int i = 0; i < g->n_layer; i++)
         if (g->layer[i].kind == i)
             say_kind(g, i);
-    sink_say(g->to, "\ntoken     %d collectives, %s bytes\n", q->low->n_message,
+    sink_say(g->to, "\ntoken     %d collectives, %s bytes\n", q->low->way->n_message,
              sink_size(size, (uint64_t)g->f->token_bytes));
     say_estimate(g);
 }
@@ -528,15 +540,15 @@ void pl_plan_summary(const pl_plan *p, char *buf, size_t size)
         if (!q->paper)
             work += device_scratch_bytes(&q->list.dev[d], &q->kernels, g);
     }
-    for (int m = 0; m < q->low->n_message; m++)
-        sent += dim_value(q->low->message[m].bytes, &one);
+    for (int m = 0; m < q->low->way->n_message; m++)
+        sent += plan_pair(q->low->way->message[m].bytes, &one);
     snprintf(buf, size,
              "%d device%s, %d rank%s (%016" PRIx64
              "): weights %s, cache %s, buffers %s; %d messages, %s bytes a "
              "token",
-             q->list.n, q->list.n > 1 ? "s" : "", q->group.n_rank,
-             q->group.n_rank > 1 ? "s" : "", q->numeric_hash,
+             q->list.n, q->list.n > 1 ? "s" : "", q->place.n_rank,
+             q->place.n_rank > 1 ? "s" : "", q->numeric_hash,
              sink_size(s[0], weights), sink_size(s[1], cache),
-             sink_size(s[2], work), q->low->n_message,
+             sink_size(s[2], work), q->low->way->n_message,
              sink_size(s[3], (uint64_t)sent));
 }

@@ -124,6 +124,7 @@ struct touched {
     enum region region;
     size_t from, to;
     bool write;
+    int instance; /* of the step */
 };
 
 struct hazards {
@@ -164,7 +165,19 @@ static struct touched range(const struct prog_tensor *t, size_t entries,
 
     if (entries > 1)
         bytes = (entries - 1) * stride + t->bytes;
-    return (struct touched){t->region, t->offset, t->offset + bytes, write};
+    return (struct touched){t->region, t->offset, t->offset + bytes, write, 0};
+}
+
+/* All threads have met before a step of this instance. Runs without it lack the
+ * meeting too, so what earlier instances touched stays. */
+static void met(struct hazards *h, int instance)
+{
+    int n = 0;
+
+    for (int i = 0; i < h->n; i++)
+        if (h->t[i].instance < instance)
+            h->t[n++] = h->t[i];
+    h->n = n;
 }
 
 enum { MAX_TOUCH = 512 };
@@ -184,6 +197,18 @@ static int touches(const struct step *s, const struct prog_tensor *t, int dev,
         out[n++] =
             range(&t[s->out], s->tree.n_out > 1 ? (size_t)s->tree.n_out : 1,
                   s->out_stride, true);
+    } else if (s->kind == STEP_PULL || s->kind == STEP_PAGES) {
+        out[n++] =
+            range(&t[s->out], s->tree.n_out > 1 ? (size_t)s->tree.n_out : 1,
+                  s->out_stride, true);
+        for (int i = 0; i < s->n_piece; i++)
+            if (s->piece[i].src_dev == dev &&
+                (i == 0 || s->piece[i - 1].src_dev != dev ||
+                 s->piece[i].src != s->piece[i - 1].src)) {
+                out[n++] = range(&t[s->piece[i].src], 1, 0, false);
+                if (n > MAX_TOUCH - 8)
+                    return -1;
+            }
     } else if (s->kind == STEP_MERGE) {
         for (int m = 0; m < s->n_merge; m++) {
             const struct merge_item *it = &s->merge[m];
@@ -225,11 +250,11 @@ bool buffers_barriers(struct step *step, int n_step,
         bool meet = false;
         int n;
 
-        if (s->kind == STEP_PULL)
-            continue;
-        if (s->kind == STEP_POST || s->kind == STEP_WAIT) {
+        if (s->queue == QUEUE_COPY || s->kind == STEP_WAIT)
+            continue; /* events order it */
+        if (s->kind == STEP_POST) {
             s->barrier = true; /* what others wait for is complete */
-            h.n = 0;
+            met(&h, s->instance);
             continue;
         }
         n = touches(s, t, dev, x);
@@ -238,12 +263,17 @@ bool buffers_barriers(struct step *step, int n_step,
             meet = clashes(&h, &x[k]);
         if (meet) {
             s->barrier = !(s->kind == STEP_MERGE && s->meet);
-            h.n = 0;
+            met(&h, s->instance);
         }
+        if (n < 0) { /* too many to look at: it touches everything */
+            n = 0;
+            for (int r = REGION_CACHE; r <= REGION_WORK; r++)
+                x[n++] = (struct touched){(enum region)r, 0, SIZE_MAX, true, 0};
+        }
+        for (int k = 0; k < n; k++)
+            x[k].instance = s->instance;
         for (int k = 0; k < n && ok; k++)
             ok = touch(&h, &x[k]);
-        if (n < 0 && i + 1 < n_step)
-            step[i + 1].barrier = true;
     }
     free(h.t);
     free(x);

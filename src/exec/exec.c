@@ -8,30 +8,92 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a step or a range needs, so that neither allocates: the tables of
- * inputs, outputs and kept values, and a page on its way. */
+/* ---- life -------------------------------------------------------------- */
+
+/* Devices and ranks of each group. */
+static pl_status group_tables(pl_exec *x, pl_err *err)
+{
+    const struct lowered *l = x->plan->low;
+    size_t n = (size_t)l->n_group;
+
+    x->group_dev = arena_alloc(&x->arena, n, sizeof *x->group_dev);
+    x->group_ranks = arena_alloc(&x->arena, n, sizeof *x->group_ranks);
+    x->local = arena_alloc(&x->arena, n * (size_t)x->plan->g->n_node + 1,
+                           sizeof *x->local);
+    if (!x->group_dev || !x->group_ranks || !x->local)
+        return err_no_memory(err, "an executor");
+    for (int g = 0; g < l->n_group; g++) {
+        size_t m = (size_t)l->group[g].n;
+
+        x->group_dev[g] = arena_alloc(&x->arena, m, sizeof **x->group_dev);
+        x->group_ranks[g] = arena_alloc(&x->arena, m, sizeof **x->group_ranks);
+        if (!x->group_dev[g] || !x->group_ranks[g])
+            return err_no_memory(err, "an executor");
+        for (int k = 0; k < l->group[g].n; k++) {
+            x->group_dev[g][k] = l->unit[l->group[g].first + k].dev;
+            x->group_ranks[g][k] = l->unit[l->group[g].first + k].ranks;
+        }
+    }
+    return PL_OK;
+}
+
+/* Tables of a split value that the host may reach, in every group that holds
+ * it in some way. */
+static pl_status local_tables(pl_exec *x, int node, pl_err *err)
+{
+    const struct planned *p = x->plan;
+    const struct graph_node *n = &p->g->node[node];
+    int v = p->num->value[node];
+    const pl_layout *l = v >= 0 ? p->num->node[v].layout : NULL;
+
+    if (!l || l->kind != PL_SPLIT)
+        return PL_OK;
+    for (int w = 0; w < p->low->n_way; w++)
+        for (const struct lowered_held *h = lowered_held(p->low, w, 0, v); h;
+             h = h->next) {
+            int count = p->low->group[h->group].n;
+            struct layout_local **at =
+                &x->local[(size_t)h->group * (size_t)p->g->n_node +
+                          (size_t)node];
+
+            if (*at)
+                continue;
+            *at = arena_alloc(&x->arena, (size_t)count, sizeof **at);
+            for (int k = 0; k < count && *at; k++)
+                if (!layout_local_init(&(*at)[k], &x->arena, l,
+                                       n->dim[l->dim].n,
+                                       x->group_ranks[h->group][k]))
+                    return err_no_memory(err, "an executor");
+            if (!*at)
+                return err_no_memory(err, "an executor");
+        }
+    return PL_OK;
+}
+
+static size_t input_bytes(const struct planned *p, const struct graph_node *n)
+{
+    return 4 * (size_t)graph_count(n, &p->max);
+}
+
+/* What a step or a range needs, so that neither allocates: what the host wrote
+ * into inputs, tables of outputs and kept values, a page on its way. */
 static pl_status tables(pl_exec *x, pl_err *err)
 {
     const struct planned *p = x->plan;
     const pl_graph *g = p->g;
     size_t page = 1;
 
-    x->active = arena_alloc(&x->arena, (size_t)p->list.n, sizeof *x->active);
-    x->ranks = arena_alloc(&x->arena, (size_t)p->list.n, sizeof *x->ranks);
-    x->local = arena_alloc(&x->arena, (size_t)g->n_node + 1, sizeof *x->local);
+    PL_TRY(group_tables(x, err));
+    for (int w = 0; w < p->low->n_way; w++)
+        if (p->low->way[w].n_instance > x->n_instance)
+            x->n_instance = p->low->way[w].n_instance;
     x->zeros = calloc((size_t)p->max.n_tok + 1, sizeof *x->zeros);
-    if (!x->active || !x->ranks || !x->local || !x->zeros)
+    x->input = calloc((size_t)x->n_instance * (size_t)g->n_node + 1,
+                      sizeof *x->input);
+    if (!x->zeros || !x->input)
         return err_no_memory(err, "an executor");
-    for (int d = 0; d < p->list.n; d++)
-        if (p->low->dev_ranks[d]) { /* idle devices hold nothing */
-            x->active[x->n_active] = d;
-            x->ranks[x->n_active++] = p->low->dev_ranks[d];
-        }
     for (int i = 0; i < g->n_node; i++) {
         const struct graph_node *n = &g->node[i];
-        int v = p->num->value[i];
-        const pl_layout *l = v >= 0 ? p->num->node[v].layout : NULL;
-        struct layout_local *t;
 
         x->has_cache |= n->op == OP_cache;
         if (n->op == OP_cache && n->dim[1].n * (int64_t)cpu_cache_tile_bytes(
@@ -39,17 +101,16 @@ static pl_status tables(pl_exec *x, pl_err *err)
                                      (int64_t)page)
             page = (size_t)n->dim[1].n *
                    cpu_cache_tile_bytes(n->format, n->dim[2].n);
-        if (!l || l->kind != PL_SPLIT ||
-            !(n->op == OP_input || n->output || n->keep))
-            continue;
-        t = arena_alloc(&x->arena, (size_t)x->n_active, sizeof *t);
-        if (!t)
-            return err_no_memory(err, "an executor");
-        for (int d = 0; d < x->n_active; d++)
-            if (!layout_local_init(&t[d], &x->arena, l, n->dim[l->dim].n,
-                                   x->ranks[d]))
+        for (int k = 0; n->op == OP_input && k < x->n_instance; k++) {
+            unsigned char **at = &x->input[(size_t)k * (size_t)g->n_node +
+                                           (size_t)i];
+
+            *at = calloc(input_bytes(p, n) + 1, 1);
+            if (!*at)
                 return err_no_memory(err, "an executor");
-        x->local[i] = t;
+        }
+        if (n->op == OP_input || n->output || n->keep)
+            PL_TRY(local_tables(x, i, err));
     }
     x->page = malloc(page);
     return x->page ? PL_OK : err_no_memory(err, "an executor");
@@ -110,6 +171,11 @@ void pl_exec_free(pl_exec *x)
     if (!x)
         return;
     device_set_free(x->set);
+    for (size_t i = 0; x->input && i < (size_t)x->n_instance *
+                                             (size_t)x->plan->g->n_node;
+         i++)
+        free(x->input[i]);
+    free(x->input);
     if (x->own_plan)
         planned_free(x->plan);
     free(x->zeros);
@@ -118,7 +184,24 @@ void pl_exec_free(pl_exec *x)
     free(x);
 }
 
-/* Ranges ----------------------------------------------------------------- */
+/* ---- ranges ------------------------------------------------------------ */
+
+struct exec_holder exec_holder(const pl_exec *x, int num,
+                               const struct lowered_held *h)
+{
+    int node = x->plan->num->node[num].node;
+
+    if (!h)
+        return (struct exec_holder){0};
+    return (struct exec_holder){
+        x->plan->low->group[h->group].n,
+        x->group_dev[h->group],
+        x->group_ranks[h->group],
+        h->v,
+        x->local[(size_t)h->group * (size_t)x->plan->g->n_node +
+                 (size_t)node],
+    };
+}
 
 static const struct graph_node *node_of(const pl_exec *x, pl_tensor t)
 {
@@ -167,8 +250,7 @@ static pl_status check_range(const pl_exec *x, pl_tensor t, size_t offset,
 
 struct copy {
     pl_exec *x;
-    int num;
-    const int *dev; /* the devices that carry ranks */
+    struct exec_holder h;
     unsigned char *data;
     int64_t done;
     bool put;
@@ -178,9 +260,8 @@ struct copy {
 static pl_status piece(void *user, const struct layout_piece *p)
 {
     struct copy *c = user;
-    const struct lowered *l = c->x->plan->low;
-    int dev = c->dev[p->dev], t = l->value[dev][c->num].tensor;
-    const struct prog_tensor *pt = &l->prog[dev].tensor[t];
+    int dev = c->h.dev[p->dev], t = c->h.v[p->dev].tensor;
+    const struct prog_tensor *pt = &c->x->plan->low->prog[dev].tensor[t];
     unsigned char *d = c->data + 4 * p->view;
     size_t at;
 
@@ -197,21 +278,27 @@ static pl_status piece(void *user, const struct layout_piece *p)
                        c->err);
 }
 
-/* Values [v0, v0 + n) of an input, output or kept value. */
-static pl_status values(pl_exec *x, const struct graph_node *g, int num,
-                        int64_t v0, int64_t n, void *data, bool put,
-                        pl_err *err)
+/* Values [v0, v0 + n) of a value as one group holds it. */
+static pl_status values(pl_exec *x, int num, const struct lowered_held *held,
+                        const struct graph_sizes *z, int64_t v0, int64_t n,
+                        void *data, bool put, pl_err *err)
 {
-    struct copy c = {x, num, x->active, data, 0, put, err};
+    const struct graph_node *g =
+        &x->plan->g->node[x->plan->num->node[num].node];
+    struct copy c = {.x = x,
+                     .h = exec_holder(x, num, held),
+                     .data = data,
+                     .put = put,
+                     .err = err};
     struct layout_tensor t = {.n_dim = g->n_dim,
                               .layout = x->plan->num->node[num].layout,
-                              .n_dev = x->n_active,
-                              .dev = x->ranks,
-                              .local = x->local[g - x->plan->g->node]};
+                              .n_dev = c.h.n,
+                              .dev = c.h.ranks,
+                              .local = c.h.local};
     struct layout_view view = {1, {n}, {1}, v0};
 
     for (int d = 0; d < g->n_dim; d++)
-        t.dim[d] = dim_value(g->dim[d], put ? &x->plan->max : &x->last);
+        t.dim[d] = dim_value(g->dim[d], z);
     return layout_pieces(&t, &view, piece, &c, err);
 }
 
@@ -246,11 +333,25 @@ static pl_status widened(pl_exec *x, pl_tensor t, unsigned char *data,
     return s;
 }
 
+/* An input lives with the host, an output where it was computed last. */
 static pl_status value_part(pl_exec *x, pl_tensor t, int64_t first, int64_t n,
                             void *data, bool put, pl_err *err)
 {
-    return values(x, &x->plan->g->node[t], x->plan->num->value[t], first, n,
-                  data, put, err);
+    const struct planned *p = x->plan;
+    int num = p->num->value[t];
+    unsigned char *in = x->input[(size_t)x->last_instance *
+                                     (size_t)p->g->n_node +
+                                 (size_t)t];
+
+    if (in && put)
+        memcpy(in + 4 * first, data, 4 * (size_t)n);
+    else if (in)
+        memcpy(data, in + 4 * first, 4 * (size_t)n);
+    else
+        return values(x, num,
+                      lowered_held(p->low, x->last_way, x->last_instance, num),
+                      &x->last, first, n, data, false, err);
+    return PL_OK;
 }
 
 static pl_status weight_part(pl_exec *x, pl_tensor t, int64_t first, int64_t n,
@@ -272,17 +373,17 @@ static pl_status cache_part(pl_exec *x, pl_tensor t, int64_t first, int64_t n,
     size_t tile_bytes = cpu_cache_tile_bytes(g->format, d_head);
     unsigned char *tile = malloc(tile_bytes);
     struct arena a = {0};
+    struct exec_holder hold = exec_holder(x, num, lowered_leaf(p->low, num));
     pl_status s = tile ? PL_OK : err_no_memory(err, "a page of a cache");
 
-    for (int d = 0; d < p->list.n && s == PL_OK; d++) {
-        int ti = p->low->value[d][num].tensor;
-        const struct prog_tensor *pt = &p->low->prog[d].tensor[ti];
+    for (int k = 0; k < hold.n && s == PL_OK; k++) {
+        int d = hold.dev[k];
+        const struct prog_tensor *pt =
+            &p->low->prog[d].tensor[hold.v[k].tensor];
         struct layout_local m;
 
-        if (ti < 0)
-            continue;
         if (!layout_local_init(&m, &a, p->num->node[num].layout, heads,
-                               p->low->dev_ranks[d])) {
+                               hold.ranks[k])) {
             s = err_no_memory(err, "a page of a cache");
             break;
         }
@@ -321,16 +422,18 @@ pl_status exec_copy_page(pl_exec *x, int from, int to, pl_err *err)
 
     for (int i = 0; i < p->g->n_node; i++) {
         const struct graph_node *g = &p->g->node[i];
+        struct exec_holder hold;
 
         if (g->op != OP_cache)
             continue;
-        for (int d = 0; d < p->list.n; d++) {
-            int t = p->low->value[d][p->num->value[i]].tensor;
-            const struct prog_tensor *pt = &p->low->prog[d].tensor[t];
+        hold = exec_holder(x, p->num->value[i],
+                           lowered_leaf(p->low, p->num->value[i]));
+        for (int k = 0; k < hold.n; k++) {
+            int d = hold.dev[k];
+            const struct prog_tensor *pt =
+                &p->low->prog[d].tensor[hold.v[k].tensor];
             size_t n;
 
-            if (t < 0)
-                continue;
             n = (size_t)pt->dim[1].n *
                 cpu_cache_tile_bytes(g->format, g->dim[2].n);
             if (n == 0)
@@ -364,13 +467,41 @@ static pl_status range(pl_exec *x, pl_tensor t, unsigned char *data,
 pl_status pl_tensor_set(pl_exec *x, pl_tensor t, const void *data,
                         size_t offset, size_t bytes, pl_err *err)
 {
-    return range(x, t, (unsigned char *)data, offset, bytes, true, err);
+    return exec_set_input(x, 0, t, data, offset, bytes, err);
 }
 
 pl_status pl_tensor_get(pl_exec *x, pl_tensor t, void *data, size_t offset,
                         size_t bytes, pl_err *err)
 {
     return range(x, t, data, offset, bytes, false, err);
+}
+
+pl_status exec_set_input(pl_exec *x, int instance, pl_tensor t,
+                         const void *data, size_t offset, size_t bytes,
+                         pl_err *err)
+{
+    int last = x->last_instance;
+    pl_status s;
+
+    x->last_instance = instance;
+    s = range(x, t, (unsigned char *)data, offset, bytes, true, err);
+    x->last_instance = last;
+    return s;
+}
+
+pl_status exec_get_output(pl_exec *x, int instance, pl_tensor t, void *data,
+                          size_t offset, size_t bytes, pl_err *err)
+{
+    int last = x->last_instance;
+    struct graph_sizes z = x->last;
+    pl_status s;
+
+    x->last_instance = instance;
+    x->last = x->sizes[instance];
+    s = range(x, t, data, offset, bytes, false, err);
+    x->last_instance = last;
+    x->last = z;
+    return s;
 }
 
 /* Steps ------------------------------------------------------------------ */
@@ -404,34 +535,101 @@ static pl_status check_token(const pl_exec *x, const struct cpu_batch *b,
     return PL_OK;
 }
 
-pl_status pl_exec_step(pl_exec *x, const pl_rows *r, pl_err *err)
+/* Inputs of one micro-batch to every device that reads them. */
+static pl_status upload(pl_exec *x, int way, int k, const struct graph_sizes *z,
+                        pl_err *err)
 {
     const struct planned *p = x->plan;
-    struct device_run run = {.n_seq = 1};
 
-    if (r->n_tok < 1 || r->n_tok > p->max.n_tok || r->n_out < 0 ||
-        r->n_out > p->max.n_out)
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "a step of %" PRId64 " tokens and %" PRId64
-                       " results; it was planned for 1 to %" PRId64
-                       " and 0 to %" PRId64,
-                       r->n_tok, r->n_out, p->max.n_tok, p->max.n_out);
-    run.sizes = (struct graph_sizes){r->n_tok, r->n_out, p->max.n_slot};
-    run.batch = (struct cpu_batch){r->n_tok,
-                                   r->n_out,
-                                   r->pos ? r->pos : x->zeros,
-                                   r->seq ? r->seq : x->zeros,
-                                   r->pages ? r->pages : x->zeros,
-                                   r->pages ? r->page_stride : 1};
-    for (int64_t i = 0; i < r->n_tok; i++) {
-        PL_TRY(check_token(x, &run.batch, r->pages, i, err));
-        if (run.batch.seq[i] >= run.n_seq)
-            run.n_seq = run.batch.seq[i] + 1;
+    for (int i = 0; i < p->g->n_node; i++) {
+        const struct graph_node *n = &p->g->node[i];
+        unsigned char *in = x->input[(size_t)k * (size_t)p->g->n_node +
+                                     (size_t)i];
+        int num = p->num->value[i];
+
+        if (!in || num < 0)
+            continue;
+        for (const struct lowered_held *h = lowered_held(p->low, way, k, num);
+             h; h = h->next)
+            PL_TRY(values(x, num, h, z, 0, graph_count(n, z), in, true, err));
     }
-    if (!r->pages)
-        run.n_seq = 1;
-    x->last = run.sizes;
+    return PL_OK;
+}
+
+static pl_status check_rows(const pl_exec *x, const pl_rows *r, pl_err *err)
+{
+    const struct planned *p = x->plan;
+
+    if (r->n_tok >= 1 && r->n_tok <= p->max.n_tok && r->n_out >= 0 &&
+        r->n_out <= p->max.n_out)
+        return PL_OK;
+    return err_set(err, PL_BAD_ARGUMENT,
+                   "a step of %" PRId64 " tokens and %" PRId64
+                   " results; it was planned for 1 to %" PRId64
+                   " and 0 to %" PRId64,
+                   r->n_tok, r->n_out, p->max.n_tok, p->max.n_out);
+}
+
+int exec_instances(const pl_exec *x)
+{
+    return x->n_instance;
+}
+
+/* Which script: the pipeline for several micro-batches, streaming for one of
+ * many tokens. */
+static int choose_way(const struct planned *p, int n, int64_t n_tok)
+{
+    if (n > 1)
+        return p->way[WAY_PIPELINE];
+    if (p->way[WAY_STREAM] >= 0 && n_tok >= p->stream_from)
+        return p->way[WAY_STREAM];
+    return p->way[WAY_PLAIN];
+}
+
+pl_status exec_steps(pl_exec *x, int n, const pl_rows *rows, pl_err *err)
+{
+    const struct planned *p = x->plan;
+    struct device_run run = {.n_instance = n, .n_seq = 1};
+
+    if (n < 1 || n > x->n_instance)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "%d micro-batches at once; 1 to %d are planned", n,
+                       x->n_instance);
+    for (int k = 0; k < n; k++) {
+        const pl_rows *r = &rows[k];
+        struct cpu_batch *b = &run.batch[k];
+
+        PL_TRY(check_rows(x, r, err));
+        run.sizes[k] =
+            (struct graph_sizes){r->n_tok, r->n_out, p->max.n_slot};
+        *b = (struct cpu_batch){r->n_tok,
+                                r->n_out,
+                                r->pos ? r->pos : x->zeros,
+                                r->seq ? r->seq : x->zeros,
+                                r->pages ? r->pages : x->zeros,
+                                r->pages ? r->page_stride : 1};
+        for (int64_t i = 0; i < r->n_tok; i++) {
+            PL_TRY(check_token(x, b, r->pages, i, err));
+            if (b->seq[i] >= run.n_seq)
+                run.n_seq = b->seq[i] + 1;
+        }
+        if (!r->pages)
+            run.n_seq = 1;
+    }
+    run.script = choose_way(p, n, rows->n_tok);
+    for (int k = 0; k < n; k++) {
+        PL_TRY(upload(x, run.script, k, &run.sizes[k], err));
+        x->sizes[k] = run.sizes[k];
+    }
+    x->last = run.sizes[0];
+    x->last_way = run.script;
+    x->last_instance = 0;
     return device_set_run(x->set, &run, err);
+}
+
+pl_status pl_exec_step(pl_exec *x, const pl_rows *r, pl_err *err)
+{
+    return exec_steps(x, 1, r, err);
 }
 
 void pl_exec_counters(const pl_exec *x, pl_counters *out)

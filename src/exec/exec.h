@@ -4,20 +4,38 @@
 
 #include "exec/planned.h"
 
+/* A value as the host reaches it: the devices that hold it. */
+struct exec_holder {
+    int n;
+    const int *dev;                  /* [n] */
+    const rankset *ranks;            /* [n] */
+    const struct lowered_value *v;   /* [n] */
+    const struct layout_local *local; /* [n] of the split dimension, or NULL */
+};
+
 struct pl_exec {
     struct planned *plan;
     bool own_plan, has_cache;
     struct device_set *set;
-    struct graph_sizes last;     /* of the last step */
-    int32_t *zeros;              /* stands in for absent tables, [n_tok] */
-    unsigned char *page;         /* one page of the largest cache of a device */
-    struct arena arena;          /* owns what follows */
-    int n_active;                /* devices that carry ranks */
-    int *active;                 /* [n_active] their indices */
-    rankset *ranks;              /* [n_active] */
-    struct layout_local **local; /* [n_node] tables [n_active] of the values
-                                    that the host may reach; else NULL */
+    struct graph_sizes last; /* of the micro-batch that ranges refer to */
+    int last_way, last_instance;
+    struct graph_sizes sizes[PROG_MAX_INSTANCE]; /* of the last run */
+    int32_t *zeros;      /* stands in for absent tables, [n_tok] */
+    unsigned char *page; /* one page of the largest cache of a device */
+    /* [max instances][n_node] what the host wrote into inputs; owned */
+    unsigned char **input;
+    int n_instance; /* most of any way */
+    struct arena arena;         /* owns what follows */
+    int **group_dev;            /* [n_group] devices of each group */
+    rankset **group_ranks;      /* [n_group] */
+    struct layout_local **local; /* [n_group * n_node] tables of values that the
+                                    host may reach; else NULL */
 };
+
+/* Who holds weight or cache `num`, a value that the host may reach (of the last
+ * run), or an input (of a way and instance). n = 0: nobody. */
+struct exec_holder exec_holder(const pl_exec *x, int num,
+                               const struct lowered_held *h);
 
 /* `p` is borrowed until pl_exec_free. */
 pl_status exec_create(pl_exec **out, struct planned *p, const pl_options *opt,
@@ -31,6 +49,18 @@ pl_status exec_put_rows(pl_exec *x, int node, int64_t row0, int64_t n,
                         const void *data, pl_err *err);
 pl_status exec_get_rows(pl_exec *x, int node, int64_t row0, int64_t n,
                         void *data, pl_err *err);
+
+/* A run of up to exec_instances() micro-batches, later ones after earlier ones;
+ * inputs of instance k were set by exec_set_input. The first one alone is
+ * pl_exec_step. */
+pl_status exec_steps(pl_exec *x, int n, const pl_rows *rows, pl_err *err);
+int exec_instances(const pl_exec *x);
+pl_status exec_set_input(pl_exec *x, int instance, pl_tensor t,
+                         const void *data, size_t offset, size_t bytes,
+                         pl_err *err);
+/* pl_tensor_get of an output of one of the last run's micro-batches. */
+pl_status exec_get_output(pl_exec *x, int instance, pl_tensor t, void *data,
+                          size_t offset, size_t bytes, pl_err *err);
 
 /* Copies one page of every cache. */
 pl_status exec_copy_page(pl_exec *x, int from, int to, pl_err *err);

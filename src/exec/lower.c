@@ -1,11 +1,15 @@
 /* Orders the steps and writes the programs.
  *
- * PARTIAL values and conversions are put off until somebody reads a summed
- * value. Then all conversions that wait travel as one message, after the
- * PARTIAL values they need have been computed: a contraction that is reduced
- * at once adds its ranks in the kernel; anything longer runs once a rank, each
- * rank's result going onto a stack of subtree sums. Everything else is one
- * step for all of a device's ranks, in the order of the numeric plan. */
+ * Nodes are taken in the order of the numeric plan. PARTIAL values and
+ * conversions are put off until somebody reads a summed value; then all that
+ * wait travel as one message a group, after the PARTIAL values they need have
+ * been computed. Everything else is one step for all of a device's ranks.
+ *
+ * A way with several micro-batches is a pipeline. Its nodes fall into stages,
+ * runs of nodes that one group computes; in slot t stage s works on micro-batch
+ * t - s, later stages first. So a stage's operands were made in the slot
+ * before, and all of a slot's stages can run at once. The order of emission is
+ * the total order of steps: whatever a step waits for was emitted earlier. */
 #include "exec/lower.h"
 
 #include "base/err.h"
@@ -14,626 +18,314 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Drafts ----------------------------------------------------------------- */
-
-static bool grow(void **p, int n, int *cap, size_t size)
-{
-    int c = *cap ? 2 * *cap : 256;
-    void *q;
-
-    if (n < *cap)
-        return true;
-    q = realloc(*p, (size_t)c * size);
-    if (!q)
-        return false;
-    *p = q;
-    *cap = c;
-    return true;
-}
-
-void lower_dims(const struct lower *w, int d, int i, pl_dim *dim)
-{
-    const struct num_node *n = &w->num->node[i];
-    const struct graph_node *x = &w->g->node[n->node];
-
-    memcpy(dim, x->dim, sizeof x->dim);
-    if (n->layout->kind == PL_SPLIT)
-        dim[n->layout->dim].n = layout_local_size(
-            n->layout, x->dim[n->layout->dim].n, w->dev[d].ranks);
-}
-
-pl_status lower_local(struct lower *w, int d, int i, int dim,
-                      struct layout_local *out)
-{
-    const struct num_node *n = &w->num->node[i];
-    const pl_layout *l = n->layout;
-
-    if (l->kind == PL_SPLIT && l->dim != dim)
-        l = &layout_mirrored;
-    return layout_local_init(out, w->a, l, w->g->node[n->node].dim[dim].n,
-                             w->dev[d].ranks)
-               ? PL_OK
-               : err_no_memory(w->err, "a program");
-}
-
-pl_dim lower_product(const pl_dim *dim, int from, int to, int64_t factor)
-{
-    pl_dim p = {factor, PL_CONST};
-
-    for (int i = from; i < to; i++) {
-        p.n *= dim[i].n;
-        if (dim[i].symbol != PL_CONST)
-            p.symbol = dim[i].symbol;
-    }
-    return p;
-}
-
-static pl_status add_tensor(struct lower *w, int d, const struct prog_tensor *t,
-                            int buffer, size_t inside, int *out)
-{
-    struct draft *v = &w->dev[d];
-    int cap = v->tensor_cap, c = cap;
-
-    if (!grow((void **)&v->tensor, v->n_tensor, &c, sizeof *v->tensor))
-        return err_no_memory(w->err, "a program");
-    c = cap;
-    if (!grow((void **)&v->buffer, v->n_tensor, &c, sizeof *v->buffer))
-        return err_no_memory(w->err, "a program");
-    c = cap;
-    if (!grow((void **)&v->inside, v->n_tensor, &c, sizeof *v->inside))
-        return err_no_memory(w->err, "a program");
-    c = cap;
-    if (!grow((void **)&v->q8, v->n_tensor, &c, sizeof *v->q8))
-        return err_no_memory(w->err, "a program");
-    v->tensor_cap = c;
-    v->tensor[v->n_tensor] = *t;
-    v->buffer[v->n_tensor] = buffer;
-    v->inside[v->n_tensor] = inside;
-    v->q8[v->n_tensor] = -1;
-    *out = v->n_tensor++;
-    return PL_OK;
-}
-
-/* entries: 0 = outside the work region; -1 = bytes, not elements, in dim. */
-pl_status lower_tensor(struct lower *w, int d, pl_format f, int n_dim,
-                       const pl_dim *dim, int entries, int *out, size_t *stride)
-{
-    struct draft *v = &w->dev[d];
-    struct prog_tensor t = {.format = f, .n_dim = n_dim, .region = REGION_WORK};
-    size_t one;
-    int b = -1;
-
-    memcpy(t.dim, dim, (size_t)n_dim * sizeof *dim);
-    t.bytes = entries ? (size_t)dim_value(lower_product(dim, 0, n_dim, 1),
-                                          &w->opt->max) *
-                            (entries < 0 ? 1 : 4)
-                      : 0;
-    one = (t.bytes + 63) / 64 * 64;
-    if (stride)
-        *stride = one;
-    if (entries) {
-        if (!grow((void **)&v->buf, v->n_buf, &v->buf_cap, sizeof *v->buf))
-            return err_no_memory(w->err, "a program");
-        b = v->n_buf++;
-        v->buf[b] = (struct buffer){one * (size_t)(entries < 0 ? 1 : entries),
-                                    v->n_step, v->n_step, 0};
-    }
-    return add_tensor(w, d, &t, b, 0, out);
-}
-
-pl_status lower_alias(struct lower *w, int d, int tensor, int n_dim,
-                      const pl_dim *dim, size_t offset, int *out)
-{
-    const struct draft *v = &w->dev[d];
-    struct prog_tensor t = v->tensor[tensor];
-
-    t.n_dim = n_dim;
-    memset(t.dim, 0, sizeof t.dim);
-    memcpy(t.dim, dim, (size_t)n_dim * sizeof *dim);
-    if (v->buffer[tensor] < 0)
-        t.offset += offset;
-    return add_tensor(w, d, &t, v->buffer[tensor], v->inside[tensor] + offset,
-                      out);
-}
-
-void lower_use(struct draft *v, int tensor, int at)
-{
-    int b = tensor >= 0 ? v->buffer[tensor] : -1;
-
-    if (b >= 0 && v->buf[b].death < at)
-        v->buf[b].death = at;
-}
-
-pl_status lower_step(struct lower *w, int d, const struct step *s)
-{
-    struct draft *v = &w->dev[d];
-
-    if (!grow((void **)&v->step, v->n_step, &v->step_cap, sizeof *v->step))
-        return err_no_memory(w->err, "a program");
-    for (int i = 0; i < s->n_in; i++)
-        lower_use(v, s->in[i], v->n_step);
-    if (s->kind == STEP_OP || s->kind == STEP_Q8 || s->kind == STEP_PULL) {
-        lower_use(v, s->q8, v->n_step);
-        lower_use(v, s->out, v->n_step);
-    }
-    for (int i = 0; i < s->n_merge; i++) {
-        lower_use(v, s->merge[i].out, v->n_step);
-        for (int k = 0; s->merge[i].reduce && k < s->merge[i].n_addend; k++)
-            if (s->merge[i].addend[k].dev == d)
-                lower_use(v, s->merge[i].addend[k].tensor, v->n_step);
-        for (int k = 0; !s->merge[i].reduce && k < s->merge[i].n_piece; k++)
-            if (s->merge[i].piece[k].src_dev == d)
-                lower_use(v, s->merge[i].piece[k].src, v->n_step);
-    }
-    v->step[v->n_step++] = *s;
-    return PL_OK;
-}
-
-/* Presence --------------------------------------------------------------- */
-
-/* Which ranks have an addend of each PARTIAL value. A contraction has one
- * where the rank's slice is not empty; one that flows on through other ops
- * also has rank 0's, perhaps of zeros, so that what must be added once has a
- * place. */
-static pl_status find_presence(struct lower *w)
-{
-    const struct numeric *p = w->num;
-
-    w->present = arena_alloc(w->a, (size_t)p->n + 1, sizeof *w->present);
-    w->lone = arena_alloc(w->a, (size_t)p->n + 1, sizeof *w->lone);
-    if (!w->present || !w->lone)
-        return err_no_memory(w->err, "a program");
-    for (int i = 0; i < p->n; i++)
-        w->lone[i] = p->node[i].sum != NULL;
-    for (int i = 0; i < p->n; i++)
-        for (int k = 0;
-             p->node[i].kind == NUM_OP &&
-             p->node[i].layout->kind == PL_PARTIAL && k < p->node[i].n_in;
-             k++)
-            if (p->node[i].in[k] >= 0)
-                w->lone[p->node[i].in[k]] = false;
-    for (int i = 0; i < p->n; i++) {
-        const struct num_node *n = &p->node[i];
-        bool all_partial = true;
-
-        if (n->kind != NUM_OP || n->layout->kind != PL_PARTIAL)
-            continue;
-        if (n->sum) {
-            for (int k = 0; k < n->sum->n_run; k++)
-                w->present[i] |= (uint64_t)1
-                                 << rank_first(n->sum->run[k].owners);
-            if (!w->lone[i])
-                w->present[i] |= 1;
-            continue;
-        }
-        for (int k = 0; k < n->n_in; k++) {
-            if (n->in[k] < 0)
-                continue;
-            if (p->node[n->in[k]].layout->kind == PL_PARTIAL)
-                w->present[i] |= w->present[n->in[k]];
-            else
-                all_partial = false;
-        }
-        if (op_info(w->g->node[n->node].op)->partial == OP_SUM && !all_partial)
-            w->present[i] |= 1;
-    }
-    return PL_OK;
-}
-
-/* Ops -------------------------------------------------------------------- */
-
-/* The tensor of operand k of op i, of a weight in the form that the op reads;
- * -1: absent. */
-static int operand(const struct lower *w, int d, int i, int k)
-{
-    const struct num_node *n = &w->num->node[i];
-    enum op op = w->g->node[n->node].op;
-    const struct lowered_value *y;
-
-    if (n->in[k] < 0)
-        return -1;
-    y = &w->dev[d].value[n->in[k]];
-    if (y->plain >= 0 && !lower_reads_packed(op, k, PL_F32) &&
-        !(op == OP_gather_rows && k == 0))
-        return y->plain;
-    return y->tensor;
-}
-
-static pl_status op_everywhere(struct lower *w, int i)
-{
-    const struct num_node *n = &w->num->node[i];
-    const struct graph_node *x = &w->g->node[n->node];
-
-    for (int d = 0; d < w->opt->n_dev; d++) {
-        struct draft *v = &w->dev[d];
-        int in[GRAPH_MAX_IN] = {-1, -1, -1, -1}, out;
-        pl_dim dim[GRAPH_MAX_DIM];
-
-        if (v->n_rank == 0)
-            continue;
-        for (int k = 0; k < n->n_in; k++)
-            in[k] = operand(w, d, i, k);
-        lower_dims(w, d, i, dim);
-        if (x->op == OP_reshape) {
-            PL_TRY(lower_alias(w, d, in[0], x->n_dim, dim, 0, &out));
-            v->value[i].tensor = out;
-            continue;
-        }
-        if (x->op == OP_cache_write)
-            out = in[0];
-        else
-            PL_TRY(lower_tensor(w, d, x->format, x->n_dim, dim, 1, &out, NULL));
-        v->value[i].tensor = out;
-        PL_TRY(lower_op(w, d, i, in, out, NULL, 0, true));
-    }
-    return PL_OK;
-}
-
-/* PARTIAL regions -------------------------------------------------------- */
-
-struct region_run {
-    const int *node; /* PARTIAL num nodes needed, ascending */
-    int n;
-    const bool *exit; /* [num->n] its value is reduced now */
-};
-
-/* A contraction that is reduced at once: its ranks are added in the kernel. */
-static pl_status lone_contraction(struct lower *w, int d, int i)
-{
-    const struct num_node *n = &w->num->node[i];
-    const struct graph_node *x = &w->g->node[n->node];
-    struct draft *v = &w->dev[d];
-    int in[GRAPH_MAX_IN] = {-1, -1, -1, -1}, out;
-    struct rank_tree t;
-    size_t stride;
-
-    if (!rank_tree_make(&t, w->a, w->num->n_rank, w->present[i], v->rank0,
-                        v->n_rank))
-        return err_no_memory(w->err, "a program");
-    v->addends[i].tensor = -1;
-    if (t.n == 0)
-        return PL_OK;
-    PL_TRY(lower_tensor(w, d, x->format, x->n_dim, x->dim, t.n_out, &out,
-                        &stride));
-    v->addends[i].tensor = out;
-    v->addends[i].stride = stride;
-    for (int k = 0; k < n->n_in; k++)
-        in[k] = operand(w, d, i, k);
-    return lower_op(w, d, i, in, out, &t, stride, true);
-}
-
-static pl_status plain_step(struct lower *w, int d, enum op op, int a, int b,
-                            int out, float scale)
-{
-    static const struct rank_item item = {0, 0};
-    struct step s = {.kind = STEP_OP,
-                     .op = op,
-                     .node = -1,
-                     .out = out,
-                     .n_in = b >= 0 ? 2 : 1,
-                     .in = {a, b, -1, -1},
-                     .q8 = -1,
-                     .attr = {.scale = scale},
-                     .tree = {1, 1, &item, 1}};
-
-    return lower_step(w, d, &s);
-}
-
-/* A PARTIAL op for one rank, into `out`. in[k] < 0: that addend is absent. */
-static pl_status rank_op(struct lower *w, int d, int i, int r, const int *in,
-                         int out)
-{
-    const struct num_node *n = &w->num->node[i];
-    const struct graph_node *x = &w->g->node[n->node];
-
-    if (n->sum) {
-        struct rank_item *item = arena_alloc(w->a, 1, sizeof *item);
-        struct rank_tree t = {1, 1, item, 1};
-
-        if (!item)
-            return err_no_memory(w->err, "a program");
-        item->rank = r;
-        return lower_op(w, d, i, in, out, &t, 0, false);
-    }
-    if (op_info(x->op)->partial == OP_SUM && (in[0] < 0 || in[1] < 0)) {
-        int a = in[0] >= 0 ? in[0] : in[1];
-
-        PL_TRY(plain_step(w, d, OP_contiguous, a, -1, out, 0));
-        if (in[0] < 0 && x->op == OP_sub)
-            PL_TRY(plain_step(w, d, OP_scale, out, -1, out, -1));
-        return PL_OK;
-    }
-    if (x->op == OP_reshape) { /* the same values under other dimensions */
-        int a;
-
-        PL_TRY(lower_alias(w, d, in[0], x->n_dim, x->dim, 0, &a));
-        return plain_step(w, d, OP_contiguous, a, -1, out, 0);
-    }
-    return lower_op(w, d, i, in, out, NULL, 0, false);
-}
-
-struct stack {
-    struct rank_tree tree;
-    int base;      /* tensor of entry 0 */
-    int entry[72]; /* tensors of the entries */
-    int top, next; /* height; index of the next tree item */
-};
-
-/* Runs the nodes that do not add their ranks in the kernel, rank by rank. */
-static pl_status rank_loop(struct lower *w, int d, const struct region_run *g)
-{
-    struct draft *v = &w->dev[d];
-    struct stack *st = arena_alloc(w->a, (size_t)g->n + 1, sizeof *st);
-    int *tensor = arena_alloc(w->a, (size_t)g->n + 1, sizeof *tensor);
-    int *place = arena_alloc(w->a, (size_t)w->num->n + 1, sizeof *place);
-
-    if (!st || !tensor || !place)
-        return err_no_memory(w->err, "a program");
-    for (int k = 0; k < g->n; k++) {
-        int i = g->node[k];
-        const struct graph_node *x = &w->g->node[w->num->node[i].node];
-
-        place[i] = k;
-        tensor[k] = -1;
-        if (w->lone[i] && g->exit[i])
-            continue;
-        if (!g->exit[i]) {
-            PL_TRY(lower_tensor(w, d, x->format, x->n_dim, x->dim, 1,
-                                &tensor[k], NULL));
-            continue;
-        }
-        if (!rank_tree_make(&st[k].tree, w->a, w->num->n_rank, w->present[i],
-                            v->rank0, v->n_rank))
-            return err_no_memory(w->err, "a program");
-        v->addends[i].tensor = -1;
-        if (st[k].tree.n == 0)
-            continue;
-        PL_TRY(lower_tensor(w, d, x->format, x->n_dim, x->dim, st[k].tree.depth,
-                            &st[k].base, &v->addends[i].stride));
-        v->addends[i].tensor = st[k].base;
-        for (int e = 0; e < st[k].tree.depth; e++)
-            PL_TRY(lower_alias(w, d, st[k].base, x->n_dim, x->dim,
-                               (size_t)e * v->addends[i].stride,
-                               &st[k].entry[e]));
-    }
-    for (int r = v->rank0; r < v->rank0 + v->n_rank; r++) {
-        for (int k = 0; k < g->n; k++) {
-            int i = g->node[k];
-            const struct num_node *n = &w->num->node[i];
-            int in[GRAPH_MAX_IN] = {-1, -1, -1, -1};
-
-            if ((w->lone[i] && g->exit[i]) || !(w->present[i] >> r & 1))
-                continue;
-            if (g->exit[i])
-                tensor[k] = st[k].entry[st[k].top];
-            for (int j = 0; j < n->n_in; j++) {
-                int u = n->in[j];
-
-                if (u < 0)
-                    continue;
-                if (w->num->node[u].layout->kind == PL_PARTIAL)
-                    in[j] = w->present[u] >> r & 1 ? tensor[place[u]] : -1;
-                else if (op_info(w->g->node[n->node].op)->partial != OP_SUM ||
-                         r == 0)
-                    in[j] = operand(w, d, i, j);
-            }
-            PL_TRY(rank_op(w, d, i, r, in, tensor[k]));
-        }
-        for (int k = 0; k < g->n; k++) {
-            int i = g->node[k];
-
-            if (!g->exit[i] || w->lone[i] || !(w->present[i] >> r & 1))
-                continue;
-            st[k].top++;
-            for (int m = st[k].tree.item[st[k].next++].n_add; m > 0; m--) {
-                int a = st[k].entry[st[k].top - 2];
-
-                PL_TRY(plain_step(w, d, OP_add, a, st[k].entry[st[k].top - 1],
-                                  a, 0));
-                st[k].top--;
-            }
-        }
-    }
-    return PL_OK;
-}
-
-/* Order ------------------------------------------------------------------ */
-
+/* Conversions that wait, of one micro-batch. */
 struct order {
     bool *waits; /* [num->n] a conversion not yet sent */
     int *item;   /* those, in order */
     int n_item;
-    bool *need, *exit;
-    int *node;
 };
 
-/* One device: nothing to send; a conversion is another name, or a copy. */
-static pl_status alone(struct lower *w, const struct order *o)
-{
-    for (int k = 0; k < o->n_item; k++) {
-        int i = o->item[k], from = w->num->node[i].in[0];
-        struct draft *v = &w->dev[0];
-
-        if (w->num->node[from].layout->kind == PL_PARTIAL)
-            v->value[i].tensor = v->addends[from].tensor;
-        else
-            v->value[i] = v->value[from];
-    }
-    return PL_OK;
-}
-
-/* All that waits: its PARTIAL sources first, then one message. */
+/* All that waits: its PARTIAL sources first, then a message for each group. */
 static pl_status flush(struct lower *w, struct order *o)
 {
-    const struct numeric *p = w->num;
-    struct region_run g = {.node = o->node, .exit = o->exit};
-    int last = -1;
+    int *mine = w->region.item, n = o->n_item;
 
-    if (o->n_item == 0)
+    if (n == 0)
         return PL_OK;
-    memset(o->need, 0, (size_t)p->n);
-    memset(o->exit, 0, (size_t)p->n);
-    for (int k = 0; k < o->n_item; k++) {
-        int from = p->node[o->item[k]].in[0];
-
-        if (p->node[from].layout->kind == PL_PARTIAL) {
-            o->need[from] = o->exit[from] = true;
-            last = from > last ? from : last;
-        }
-    }
-    for (int i = last; i >= 0; i--)
-        for (int k = 0; o->need[i] && k < p->node[i].n_in; k++)
-            if (p->node[i].in[k] >= 0 &&
-                p->node[p->node[i].in[k]].layout->kind == PL_PARTIAL)
-                o->need[p->node[i].in[k]] = true;
-    for (int i = 0; i <= last; i++)
-        if (o->need[i])
-            o->node[g.n++] = i;
-    for (int d = 0; d < w->opt->n_dev; d++) {
-        bool loop = false;
-
-        if (w->dev[d].n_rank == 0)
-            continue;
-        for (int k = 0; k < g.n; k++)
-            if (w->lone[g.node[k]] && o->exit[g.node[k]])
-                PL_TRY(lone_contraction(w, d, g.node[k]));
-            else
-                loop = true;
-        if (loop)
-            PL_TRY(rank_loop(w, d, &g));
-    }
-    PL_TRY(w->opt->n_dev > 1 ? lower_message(w, o->n_item, o->item)
-                             : alone(w, o));
-    for (int k = 0; k < o->n_item; k++)
-        o->waits[o->item[k]] = false;
     o->n_item = 0;
+    PL_TRY(lower_regions(w, n, o->item));
+    for (int k = 0; k < n; k++) {
+        int group = w->at[o->item[k]], m = 0;
+
+        if (!o->waits[o->item[k]])
+            continue; /* went with an earlier one */
+        for (int j = k; j < n; j++)
+            if (w->at[o->item[j]] == group) {
+                mine[m++] = o->item[j];
+                o->waits[o->item[j]] = false;
+            }
+        PL_TRY(lower_message(w, group, m, mine));
+    }
+    for (int k = 0; k < n; k++)
+        PL_TRY(lower_send(w, o->item[k]));
     return PL_OK;
 }
 
-static pl_status order_steps(struct lower *w)
+static bool is_leaf(const struct lower *w, int i)
 {
-    const struct numeric *p = w->num;
-    size_t n = (size_t)p->n + 1;
-    struct order o = {
-        .waits = arena_alloc(w->a, n, sizeof *o.waits),
-        .item = arena_alloc(w->a, n, sizeof *o.item),
-        .need = arena_alloc(w->a, n, sizeof *o.need),
-        .exit = arena_alloc(w->a, n, sizeof *o.exit),
-        .node = arena_alloc(w->a, n, sizeof *o.node),
-    };
-
-    if (!o.waits || !o.item || !o.need || !o.exit || !o.node)
-        return err_no_memory(w->err, "a program");
-    for (int i = 0; i < p->n; i++) {
-        const struct num_node *x = &p->node[i];
-        bool send = false;
-
-        if (x->kind == NUM_OP && !op_info(w->g->node[x->node].op)->dims)
-            continue; /* leaves lie where they are */
-        for (int k = 0; k < x->n_in; k++)
-            send |= x->in[k] >= 0 && o.waits[x->in[k]];
-        if (send)
-            PL_TRY(flush(w, &o));
-        if (x->kind == NUM_SLICE) {
-            for (int d = 0; d < w->opt->n_dev; d++)
-                if (w->dev[d].n_rank)
-                    PL_TRY(lower_slice(w, d, i));
-        } else if (x->kind != NUM_OP) {
-            o.waits[i] = true;
-            o.item[o.n_item++] = i;
-        } else if (x->layout->kind != PL_PARTIAL) {
-            PL_TRY(op_everywhere(w, i));
-        }
-    }
-    return flush(w, &o);
+    return w->num->node[i].kind == NUM_OP &&
+           !op_info(w->g->node[w->num->node[i].node].op)->dims;
 }
 
-/* Programs --------------------------------------------------------------- */
+static pl_status slice(struct lower *w, int i)
+{
+    const struct lower_group *g = &w->opt->group[w->at[i]];
+    struct held *h;
+
+    PL_TRY(lower_fetch(w, w->num->node[i].in[0], w->at[i]));
+    PL_TRY(lower_hold(w, i, w->at[i], &h));
+    for (int m = 0; m < g->n; m++)
+        PL_TRY(lower_slice(w, g->first + m, i));
+    return PL_OK;
+}
+
+/* Does conversion i take its operand straight from another group? */
+static bool crosses(const struct lower *w, int i)
+{
+    int from = w->num->node[i].in[0];
+
+    return !is_leaf(w, from) && w->at[from] != w->at[i];
+}
+
+static pl_status one_node(struct lower *w, struct order *o, int i)
+{
+    const struct num_node *x = &w->num->node[i];
+    bool send = false;
+
+    if (is_leaf(w, i))
+        return PL_OK; /* leaves lie where they are */
+    for (int k = 0; k < x->n_in; k++)
+        send |= x->in[k] >= 0 && o->waits[x->in[k]];
+    if (send)
+        PL_TRY(flush(w, o));
+    if (x->kind != NUM_OP && crosses(w, i)) {
+        PL_TRY(lower_convert_copy(w, i));
+        return lower_send(w, i);
+    }
+    if (x->kind == NUM_SLICE) {
+        PL_TRY(slice(w, i));
+        return lower_send(w, i);
+    }
+    if (x->kind != NUM_OP) {
+        if (is_leaf(w, x->in[0]))
+            PL_TRY(lower_fetch(w, x->in[0], w->at[i]));
+        o->waits[i] = true;
+        o->item[o->n_item++] = i;
+        return PL_OK;
+    }
+    if (x->layout->kind == PL_PARTIAL)
+        return PL_OK;
+    PL_TRY(lower_everywhere(w, i));
+    return lower_send(w, i);
+}
+
+/* First node of each stage; a stage is a run of nodes of one group. */
+static int find_stages(const struct lower *w, int *first)
+{
+    int n = 0, group = -1;
+
+    for (int i = 0; i < w->num->n; i++) {
+        if (is_leaf(w, i) || w->at[i] == group)
+            continue;
+        group = w->at[i];
+        first[n] = n ? i : 0;
+        n++;
+    }
+    first[n] = w->num->n;
+    return n;
+}
+
+static pl_status order_steps(struct lower *w, int n_instance)
+{
+    struct order *o = arena_alloc(w->a, (size_t)n_instance, sizeof *o);
+    int *first = arena_alloc(w->a, (size_t)w->num->n + 1, sizeof *first);
+    size_t n = (size_t)w->num->n + 1;
+    int n_stage;
+
+    if (!o || !first)
+        return err_no_memory(w->err, "a program");
+    for (int k = 0; k < n_instance; k++) {
+        o[k].waits = arena_alloc(w->a, n, sizeof *o->waits);
+        o[k].item = arena_alloc(w->a, n, sizeof *o->item);
+        if (!o[k].waits || !o[k].item)
+            return err_no_memory(w->err, "a program");
+    }
+    n_stage = find_stages(w, first);
+    if (n_instance == 1) { /* messages may travel together over stages */
+        for (int i = 0; i < w->num->n; i++)
+            PL_TRY(one_node(w, o, i));
+        return flush(w, o);
+    }
+    for (int t = 0; t < n_stage + n_instance - 1; t++)
+        for (int s = n_stage - 1; s >= 0; s--) {
+            int k = t - s;
+
+            if (k < 0 || k >= n_instance)
+                continue;
+            w->instance = k;
+            for (int i = first[s]; i < first[s + 1]; i++)
+                PL_TRY(one_node(w, &o[k], i));
+            PL_TRY(flush(w, &o[k]));
+        }
+    w->instance = 0;
+    return PL_OK;
+}
+
+/* Ways ------------------------------------------------------------------- */
+
+/* Read by the host afterwards: alive to the script's end. */
+static pl_status keep_results(struct lower *w, struct lowered_way *o)
+{
+    size_t n = (size_t)w->num->n;
+
+    o->held = arena_alloc(w->a, n * (size_t)o->n_instance + 1, sizeof *o->held);
+    if (!o->held)
+        return err_no_memory(w->err, "a program");
+    for (int k = 0; k < o->n_instance; k++)
+        for (int i = 0; i < w->g->n_node; i++) {
+            const struct graph_node *x = &w->g->node[i];
+            int v = w->num->value[i];
+            struct held *h;
+
+            w->instance = k;
+            if (v < 0 || !(x->output || x->keep || x->op == OP_input))
+                continue;
+            h = w->value[k][v];
+            o->held[(size_t)k * n + (size_t)v] = h ? &h->h : NULL;
+            for (; h && x->op != OP_input && (x->output || x->keep);
+                 h = (struct held *)h->h.next)
+                for (int m = 0; m < w->opt->group[h->h.group].n; m++) {
+                    int u = w->opt->group[h->h.group].first + m;
+                    struct draft *d = &w->dev[w->unit[u].u.dev];
+
+                    PL_TRY(lower_arrive(w, h, u));
+                    lower_use(d, h->h.v[m].tensor, d->n_step);
+                }
+        }
+    w->instance = 0;
+    return PL_OK;
+}
+
+static pl_status one_way(struct lower *w, int k)
+{
+    const struct lower_way *way = &w->opt->way[k];
+    struct lowered_way *o = &w->out->way[k];
+    size_t n = (size_t)w->num->n + 1;
+
+    w->way = k;
+    w->at = o->at = way->at;
+    w->order = 0;
+    o->n_instance = way->n_instance;
+    o->message = arena_alloc(w->a, n, sizeof *o->message);
+    o->at = arena_memdup(w->a, way->at, n - 1, sizeof *way->at);
+    w->value = arena_alloc(w->a, (size_t)way->n_instance, sizeof *w->value);
+    if (!o->message || !o->at || !w->value)
+        return err_no_memory(w->err, "a program");
+    for (int i = 0; i < way->n_instance; i++) {
+        w->value[i] = arena_alloc(w->a, n, sizeof **w->value);
+        if (!w->value[i])
+            return err_no_memory(w->err, "a program");
+    }
+    PL_TRY(lower_find_streams(w));
+    PL_TRY(order_steps(w, way->n_instance));
+    PL_TRY(keep_results(w, o));
+    lower_end_copies(w);
+    o->copy = arena_memdup(w->a, w->copy, (size_t)o->n_copy, sizeof *o->copy);
+    if (o->n_copy && !o->copy)
+        return err_no_memory(w->err, "a program");
+    for (int u = 0; u < w->opt->n_unit; u++) {
+        struct unit *x = &w->unit[u];
+        struct draft *d = &w->dev[x->u.dev];
+
+        for (int i = 0; i < x->n_peers; i++) /* no later message guards these */
+            lower_use(d, x->peers[i].tensor, d->n_step);
+        x->n_peers = 0;
+    }
+    for (int d = 0; d < w->opt->n_dev; d++) {
+        struct script *s = (struct script *)&w->out->prog[d].script[k];
+
+        s->n_instance = way->n_instance;
+        PL_TRY(lower_close(w, d, s));
+    }
+    w->value = NULL;
+    return PL_OK;
+}
+
+/* Readers of each node. */
+static pl_status find_users(struct lower *w)
+{
+    const struct numeric *p = w->num;
+    int n = 0;
+
+    w->user0 = arena_alloc(w->a, (size_t)p->n + 2, sizeof *w->user0);
+    if (!w->user0)
+        return err_no_memory(w->err, "a program");
+    for (int i = 0; i < p->n; i++)
+        for (int k = 0; k < p->node[i].n_in; k++)
+            if (p->node[i].in[k] >= 0) {
+                w->user0[p->node[i].in[k] + 2]++;
+                n++;
+            }
+    w->user = arena_alloc(w->a, (size_t)n + 1, sizeof *w->user);
+    if (!w->user)
+        return err_no_memory(w->err, "a program");
+    for (int i = 2; i <= p->n + 1; i++)
+        w->user0[i] += w->user0[i - 1];
+    for (int i = 0; i < p->n; i++)
+        for (int k = 0; k < p->node[i].n_in; k++)
+            if (p->node[i].in[k] >= 0)
+                w->user[w->user0[p->node[i].in[k] + 1]++] = i;
+    return PL_OK;
+}
+
+static pl_status start(struct lower *w)
+{
+    const struct lower_options *opt = w->opt;
+    struct lowered *o = w->out;
+    size_t n_dev = (size_t)opt->n_dev, n = (size_t)w->num->n + 1;
+
+    o->prog = arena_alloc(w->a, n_dev, sizeof *o->prog);
+    o->way = arena_alloc(w->a, (size_t)opt->n_way, sizeof *o->way);
+    o->leaf = arena_alloc(w->a, n, sizeof *o->leaf);
+    o->unit = arena_memdup(w->a, opt->unit, (size_t)opt->n_unit,
+                           sizeof *o->unit);
+    o->group = arena_memdup(w->a, opt->group, (size_t)opt->n_group,
+                            sizeof *o->group);
+    w->dev = arena_alloc(w->a, n_dev, sizeof *w->dev);
+    w->unit = arena_alloc(w->a, (size_t)opt->n_unit, sizeof *w->unit);
+    w->peer = arena_alloc(w->a, (size_t)opt->n_group, sizeof *w->peer);
+    w->held = arena_alloc(w->a, n, sizeof *w->held);
+    w->region.item = arena_alloc(w->a, n, sizeof *w->region.item);
+    if (!o->prog || !o->way || !o->leaf || !o->unit || !o->group || !w->dev ||
+        !w->unit || !w->peer || !w->held || !w->region.item)
+        return err_no_memory(w->err, "programs");
+    for (int u = 0; u < opt->n_unit; u++) {
+        w->unit[u].u = opt->unit[u];
+        w->unit[u].local = u - opt->group[opt->unit[u].group].first;
+        o->prog[opt->unit[u].dev].active = true;
+    }
+    for (int d = 0; d < opt->n_dev; d++) {
+        o->prog[d].script =
+            arena_alloc(w->a, (size_t)opt->n_way, sizeof *o->prog[d].script);
+        if (!o->prog[d].script)
+            return err_no_memory(w->err, "programs");
+    }
+    PL_TRY(find_users(w));
+    PL_TRY(lower_presence(w));
+    PL_TRY(lower_leaves(w));
+    for (int i = 0; i < w->num->n; i++)
+        o->leaf[i] = w->held[i] ? &w->held[i]->h : NULL;
+    return PL_OK;
+}
 
 static pl_status finish(struct lower *w, int d)
 {
     struct draft *v = &w->dev[d];
     struct program *p = &w->out->prog[d];
-    struct prog_death *death;
-    size_t work;
 
-    for (int i = 0; i < w->g->n_node; i++) { /* read by the host afterwards */
-        int n = w->num->value[i];
-        const struct graph_node *x = &w->g->node[i];
-
-        if (n < 0)
-            continue;
-        if (x->op == OP_input) { /* written before the first step */
-            int t = v->value[n].tensor;
-
-            if (t >= 0 && v->buffer[t] >= 0)
-                v->buf[v->buffer[t]].birth = -1;
-        }
-        if (x->output || x->keep)
-            lower_use(v, v->value[n].tensor, v->n_step);
-    }
-    for (int k = 0; k < v->n_peers; k++) /* no later message guards these */
-        lower_use(v, v->peers[k], v->n_step);
-    if (!buffers_place(v->buf, v->n_buf, &work))
-        return err_no_memory(w->err, "a program");
-    for (int t = 0; t < v->n_tensor; t++)
-        if (v->buffer[t] >= 0)
-            v->tensor[t].offset = v->buf[v->buffer[t]].offset + v->inside[t];
-    if (!buffers_barriers(v->step, v->n_step, v->tensor, d))
-        return err_no_memory(w->err, "a program");
-    death = arena_alloc(w->a, (size_t)v->n_buf + 1, sizeof *death);
+    p->dev = d;
     p->tensor =
         arena_memdup(w->a, v->tensor, (size_t)v->n_tensor, sizeof *p->tensor);
-    p->step = arena_memdup(w->a, v->step, (size_t)v->n_step, sizeof *p->step);
-    if (!death || !p->tensor || !p->step)
+    if (!p->tensor)
         return err_no_memory(w->err, "a program");
-    p->dev = d;
-    p->rank0 = v->rank0;
-    p->n_rank = v->n_rank;
     p->n_tensor = v->n_tensor;
-    p->n_step = v->n_step;
-    p->n_event = 2 * w->out->n_message;
-    p->death = death;
-    for (int b = 0; b < v->n_buf; b++)
-        if (v->buf[b].bytes && v->buf[b].death < v->n_step)
-            death[p->n_death++] = (struct prog_death){
-                v->buf[b].death, v->buf[b].offset, v->buf[b].bytes};
-    p->bytes[REGION_WEIGHTS] = v->weights;
-    p->bytes[REGION_CACHE] = v->cache;
-    p->bytes[REGION_WORK] = work;
+    p->n_script = w->opt->n_way;
+    p->n_event = v->n_event;
+    p->n_group = w->opt->n_group;
+    memcpy(p->bytes, v->bytes, sizeof p->bytes);
     p->max = w->opt->max;
     p->n_seq = w->opt->n_seq;
     p->page_stride = w->opt->page_stride;
-    return PL_OK;
-}
-
-static int by_step(const void *a, const void *b)
-{
-    const struct prog_death *x = a, *y = b;
-
-    if (x->step != y->step)
-        return (x->step > y->step) - (x->step < y->step);
-    return (x->offset > y->offset) - (x->offset < y->offset);
-}
-
-static pl_status draft_init(struct lower *w, int d)
-{
-    struct draft *v = &w->dev[d];
-    size_t n = (size_t)w->num->n + 1;
-
-    v->rank0 = w->opt->rank0[d];
-    v->n_rank = w->opt->n_rank[d];
-    v->ranks = v->n_rank ? ranks_all(v->n_rank) << v->rank0 : 0;
-    w->out->dev_ranks[d] = v->ranks;
-    v->value = arena_alloc(w->a, n, sizeof *v->value);
-    v->addends = arena_alloc(w->a, n, sizeof *v->addends);
-    if (!v->value || !v->addends)
-        return err_no_memory(w->err, "a program");
-    w->out->value[d] = v->value;
-    for (size_t i = 0; i < n; i++) {
-        v->value[i] = (struct lowered_value){-1, -1};
-        v->addends[i].tensor = -1;
-    }
     return PL_OK;
 }
 
@@ -643,7 +335,6 @@ pl_status lower(struct lowered **out, const struct numeric *num,
     struct lowered *o = calloc(1, sizeof *o);
     struct lower w = {
         .num = num, .g = num->g, .opt = opt, .out = o, .err = err};
-    size_t n_dev = (size_t)opt->n_dev;
     pl_status s = PL_OK;
 
     *out = NULL;
@@ -652,31 +343,14 @@ pl_status lower(struct lowered **out, const struct numeric *num,
     w.a = &o->arena;
     o->num = num;
     o->n_dev = opt->n_dev;
-    o->dev_ranks = arena_alloc(w.a, n_dev, sizeof *o->dev_ranks);
-    o->prog = arena_alloc(w.a, n_dev, sizeof *o->prog);
-    o->value = arena_alloc(w.a, n_dev, sizeof *o->value);
-    o->message = arena_alloc(w.a, (size_t)num->n + 1, sizeof *o->message);
-    w.dev = arena_alloc(w.a, n_dev, sizeof *w.dev);
-    if (!o->dev_ranks || !o->prog || !o->value || !o->message || !w.dev) {
-        s = err_no_memory(err, "programs");
-        goto done;
-    }
+    o->n_group = opt->n_group;
+    o->n_unit = opt->n_unit;
+    o->n_way = opt->n_way;
+    s = start(&w);
+    for (int k = 0; k < opt->n_way && s == PL_OK; k++)
+        s = one_way(&w, k);
     for (int d = 0; d < opt->n_dev && s == PL_OK; d++)
-        s = draft_init(&w, d);
-    if (s == PL_OK)
-        s = find_presence(&w);
-    if (s == PL_OK)
-        s = lower_leaves(&w);
-    if (s == PL_OK)
-        s = order_steps(&w);
-    for (int d = 0; d < opt->n_dev && s == PL_OK; d++) {
         s = finish(&w, d);
-        if (s == PL_OK)
-            qsort((struct prog_death *)o->prog[d].death,
-                  (size_t)o->prog[d].n_death, sizeof *o->prog[d].death,
-                  by_step);
-    }
-done:
     for (int d = 0; w.dev && d < opt->n_dev; d++) {
         free(w.dev[d].step);
         free(w.dev[d].tensor);
@@ -685,6 +359,11 @@ done:
         free(w.dev[d].q8);
         free(w.dev[d].buf);
     }
+    for (int u = 0; w.unit && u < opt->n_unit; u++)
+        free(w.unit[u].peers);
+    free(w.transit);
+    free(w.stream);
+    free(w.copy);
     if (s == PL_OK)
         *out = o;
     else
@@ -698,4 +377,17 @@ void lowered_free(struct lowered *l)
         return;
     arena_fini(&l->arena);
     free(l);
+}
+
+const struct lowered_held *lowered_leaf(const struct lowered *l, int i)
+{
+    return l->leaf[i];
+}
+
+const struct lowered_held *lowered_held(const struct lowered *l, int way,
+                                        int instance, int i)
+{
+    const struct lowered_way *x = &l->way[way];
+
+    return x->held[(size_t)instance * (size_t)l->num->n + (size_t)i];
 }

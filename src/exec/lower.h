@@ -1,49 +1,110 @@
-/* From the numeric plan to the devices' programs.
+/* From the numeric plan and a placement to the devices' programs.
  *
- * Lowering knows which device carries which ranks, and nothing of how devices
- * work. It orders steps, turns conversions into messages, runs the ranks of a
- * PARTIAL region one after another, places buffers by lifetime, and says where
- * threads must meet. It changes no bit: all that decides bits is in the numeric
- * plan. */
+ * Lowering knows which group computes each node and which device carries which
+ * ranks there, and nothing of how devices work. It orders steps, turns
+ * conversions into messages and group boundaries into copies, runs the ranks of
+ * a PARTIAL region one after another, places buffers by lifetime, and says
+ * where threads must meet. It changes no bit: all that decides bits is in the
+ * numeric plan. */
 #ifndef EXEC_LOWER_H
 #define EXEC_LOWER_H
 
 #include "device/program.h"
 #include "layout/numeric.h"
 
+/* A device's part in a group. Only those with ranks are units. */
+struct lower_unit {
+    int group, dev;
+    int rank0, n_rank; /* consecutive */
+    rankset ranks;
+};
+
+struct lower_group {
+    int first, n;      /* its units, ascending rank0 */
+    bool share_memory; /* messages by meeting, not by copies */
+};
+
+/* One way through a step: where each node is computed. A weight or cache that
+ * is read in another group than its home is streamed there. */
+struct lower_way {
+    int n_instance;
+    const int *at; /* [num->n] group; leaves: any */
+};
+
 struct lower_options {
-    int n_dev;
-    const int *rank0, *n_rank;         /* [n_dev] consecutive, in order */
-    bool share_memory;                 /* messages by meeting, not by copies */
+    int n_dev, n_group, n_unit, n_way;
+    const struct lower_group *group; /* [n_group] */
+    const struct lower_unit *unit;   /* [n_unit], by group */
+    const int *home;                 /* [num->n] group of weights and caches */
+    const struct lower_way *way;     /* [n_way] */
+    const bool *one_queue; /* [n_dev] copies run among the other steps */
     const struct cpu_kernels *kernels; /* tells which ops read q8 */
     struct graph_sizes max;            /* n_slot: exact */
     int n_seq, page_stride;
 };
 
-/* Where a value lies: a tensor of each device's program. */
+/* Where a value lies: a tensor of a device's program. */
 struct lowered_value {
     int tensor; /* -1: never materialised there */
     int plain;  /* weights read as plain values too: that copy, or -1 */
 };
 
+/* A value as a group holds it. */
+struct lowered_held {
+    int group;
+    struct lowered_value *v; /* [units of the group] */
+    struct lowered_held *next; /* another group's */
+};
+
+struct lowered_message {
+    int layer; /* of the op that made it, -1 outside */
+    int group;
+    enum num_kind kind;
+    int n_item;
+    pl_dim bytes[2]; /* logical: the sum of both */
+};
+
+/* A value, weight or cache that goes from one group to another. */
+struct lowered_copy {
+    int node;     /* num node */
+    int from, to; /* groups */
+    int layer;
+    pl_dim bytes[2]; /* moved, over all receiving devices: the sum; pages of a
+                        cache: those of one token */
+    bool pages;
+};
+
+struct lowered_way {
+    int n_instance;
+    const int *at; /* [num->n] */
+    int n_message;
+    struct lowered_message *message; /* of one instance */
+    int n_copy;
+    struct lowered_copy *copy; /* of one instance */
+    /* [n_instance][num->n] who holds inputs, outputs and kept values */
+    struct lowered_held **held;
+};
+
 struct lowered {
     struct arena arena;
     const struct numeric *num; /* borrowed */
-    int n_dev;
-    rankset *dev_ranks;           /* [n_dev] */
-    struct program *prog;         /* [n_dev] */
-    struct lowered_value **value; /* [n_dev][num->n] */
-    int n_message;                /* of a step */
-    struct lowered_message {
-        int layer; /* of the op that made it, -1 outside */
-        enum num_kind kind;
-        int n_item;
-        pl_dim bytes; /* logical */
-    } * message;
+    int n_dev, n_group, n_unit;
+    const struct lower_group *group;
+    const struct lower_unit *unit;
+    struct program *prog;       /* [n_dev] */
+    struct lowered_held **leaf; /* [num->n] of weights and caches */
+    int n_way;                  /* scripts of the programs */
+    struct lowered_way *way;
 };
 
 pl_status lower(struct lowered **out, const struct numeric *num,
                 const struct lower_options *opt, pl_err *err);
 void lowered_free(struct lowered *l);
+
+/* Who holds weight or cache i, or, of a way and instance, an input, an output
+ * or a kept value; NULL: nobody. */
+const struct lowered_held *lowered_leaf(const struct lowered *l, int i);
+const struct lowered_held *lowered_held(const struct lowered *l, int way,
+                                        int instance, int i);
 
 #endif

@@ -1,5 +1,7 @@
-/* State shared by the files of the lowering: lower.c orders the steps,
- * lower_op.c writes the steps of ops, lower_message.c those of messages. */
+/* State shared by the files of the lowering: lower.c orders the steps and
+ * closes the programs, lower_draft.c writes programs, lower_leaf.c weights and
+ * caches, lower_op.c the steps of ops, lower_partial.c PARTIAL regions,
+ * lower_message.c messages, lower_copy.c what goes between groups. */
 #ifndef EXEC_LOWER_INNER_H
 #define EXEC_LOWER_INNER_H
 
@@ -7,28 +9,59 @@
 #include "exec/lower.h"
 #include "exec/rank_tree.h"
 
-/* A program being written. */
+/* A device's program being written. */
 struct draft {
-    rankset ranks;
-    int rank0, n_rank;
-    struct step *step;
+    struct step *step; /* of the script being written */
     int n_step, step_cap;
-    struct prog_tensor *tensor;
+    struct prog_tensor *tensor; /* of all scripts */
     int *buffer;    /* [n_tensor] buffer it lies in, -1 outside WORK */
     size_t *inside; /* [n_tensor] offset in the buffer */
     int *q8;        /* [n_tensor] its quantized form, or -1 */
     int n_tensor, tensor_cap;
-    struct buffer *buf;
+    struct buffer *buf; /* of the script */
     int n_buf, buf_cap;
-    size_t weights, cache;       /* region sizes so far */
-    struct lowered_value *value; /* [num->n] */
-    struct addends {             /* [num->n] PARTIAL values to be reduced */
-        int tensor;              /* first result; others follow at stride */
-        size_t stride;
-    } * addends;
-    int meet_step; /* of the last message */
-    int *peers;    /* buffers peers read in the last message */
+    int first_tensor, n_event; /* of the script; of all scripts */
+    size_t bytes[REGION_COUNT];
+};
+
+/* PARTIAL addends of a unit: entries of one tensor. */
+struct addends {
+    int tensor; /* the first entry; -1: none */
+    size_t stride;
+};
+
+/* A value as a group holds it, while its script is written. */
+struct held {
+    struct lowered_held h;
+    struct addends *sums;    /* [units] PARTIAL: subtree sums to be reduced */
+    struct addends *by_rank; /* [units] PARTIAL: one entry a present rank */
+    int *ready;              /* [units] event that says it is there, or -1 */
+    int *arrives;            /* [units] event to wait for before use, or -1 */
+};
+
+/* A tensor that others read until ... */
+struct lent {
+    int tensor, instance;
+};
+
+struct unit {
+    struct lower_unit u;
+    int local;          /* index in its group */
+    struct lent *peers; /* read in messages not yet followed by another */
     int n_peers, peers_cap;
+};
+
+/* A copy on its way between two groups: what it reads may be overwritten when
+ * all receivers have posted. */
+struct transit {
+    int from, to, instance;
+    int n_src, *src_unit, *src_tensor;
+    int n_dst, *dst_dev, *dst_event;
+};
+
+/* A weight read away from home. */
+struct stream {
+    int num, group, layer;
 };
 
 struct lower {
@@ -36,51 +69,149 @@ struct lower {
     const pl_graph *g;
     const struct lower_options *opt;
     struct lowered *out;
-    struct arena *a;   /* out's */
-    struct draft *dev; /* [n_dev] */
-    uint64_t *present; /* [num->n] PARTIAL: ranks that have an addend */
-    bool *lone;        /* [num->n] a contraction no PARTIAL op reads */
+    struct arena *a;    /* out's */
+    struct draft *dev;  /* [n_dev] */
+    struct unit *unit;  /* [n_unit] */
+    uint64_t *present;  /* [num->n] PARTIAL: ranks that have an addend */
+    bool *lone;         /* [num->n] a contraction no PARTIAL op reads */
+    int *user0, *user;  /* readers of node i: user[user0[i] .. user0[i + 1]) */
+    struct held **held; /* [num->n]: weights and caches */
+    struct {            /* of lower_regions, [num->n] */
+        bool *need, *exit, *kept;
+        int *node, *part_of, *item;
+    } region;
+    /* the script being written */
+    int way, instance, order;
+    const int *at;
+    struct held ***value; /* [n_instance][num->n] */
+    const int **peer; /* [n_group] devices that meet, or NULL: not made yet */
+    struct transit *transit;
+    int n_transit, transit_cap;
+    struct stream *stream; /* streamed weights, in order of use */
+    int n_stream, stream_cap, next_stream;
+    struct lowered_copy *copy; /* of instance 0 */
+    int copy_cap;
     pl_err *err;
 };
 
-/* Value i's dimensions as device d stores them. */
-void lower_dims(const struct lower *w, int d, int i, pl_dim *dim);
-/* How device d stores value i's split dimension (or any dimension `dim`). */
-pl_status lower_local(struct lower *w, int d, int i, int dim,
+/* ---- lower_draft.c ----------------------------------------------------- */
+
+bool lower_grow(void **p, int n, int *cap, size_t size);
+/* Value i's dimensions as unit u stores them. */
+void lower_dims(const struct lower *w, int u, int i, pl_dim *dim);
+/* How unit u stores value i's dimension `dim`. */
+pl_status lower_local(struct lower *w, int u, int i, int dim,
                       struct layout_local *out);
 pl_dim lower_product(const pl_dim *dim, int from, int to, int64_t factor);
+/* Adds b to a sum of a constant or n_tok part and an n_out part. */
+void lower_add_bytes(pl_dim sum[2], pl_dim b);
 
-/* New tensor of the work region (a buffer of its own, `entries` times). */
+/* New tensor of device d's work region (a buffer of its own, `entries` times).
+ * entries 0: outside the work region; -1: dim holds bytes, not values. */
 pl_status lower_tensor(struct lower *w, int d, pl_format f, int n_dim,
                        const pl_dim *dim, int entries, int *out,
                        size_t *stride);
 /* The same memory under other dimensions, `offset` bytes in. */
 pl_status lower_alias(struct lower *w, int d, int tensor, int n_dim,
                       const pl_dim *dim, size_t offset, int *out);
-/* Appends a step and counts its uses of buffers. */
+/* Appends a step and counts its uses of buffers. Its instance and order are
+ * the current ones; a meeting's order is given. */
 pl_status lower_step(struct lower *w, int d, const struct step *s);
 /* The buffer of `tensor` is touched at step `at`. */
 void lower_use(struct draft *v, int tensor, int at);
+/* A POST in the queue; *event is its number. */
+pl_status lower_post(struct lower *w, int d, enum queue q, int *event);
+pl_status lower_wait(struct lower *w, int d, enum queue q, int dev, int event);
+/* Ends a script: places its buffers, says where threads meet. */
+pl_status lower_close(struct lower *w, int d, struct script *out);
+
+/* ---- values (lower_draft.c) -------------------------------------------- */
+
+/* Value i in a group, NULL: not there. */
+struct held *lower_find(const struct lower *w, int i, int group);
+/* A new holding, all tensors -1. */
+pl_status lower_hold(struct lower *w, int i, int group, struct held **out);
+/* The tensor of value i (of a weight: packed or plain form) at unit u, which
+ * must hold it. */
+static inline struct lowered_value *lower_value(const struct held *h,
+                                                const struct unit *u)
+{
+    return &h->h.v[u->local];
+}
+
+/* ---- lower_leaf.c ------------------------------------------------------ */
 
 /* Is operand k of this op, a weight of format f, read in packed form? */
 bool lower_reads_packed(enum op op, int k, pl_format f);
-/* Weights and caches of all devices. */
+/* Spans of a dimension that a device stores, ascending, with the rank that
+ * counts each. */
+pl_status lower_spans(struct lower *w, const struct layout_local *m,
+                      struct rank_span **out, int *n);
+/* Weights and caches of all groups. */
 pl_status lower_leaves(struct lower *w);
-/* Op i on device d: in[] and out are tensors; tree says which ranks' addends
+/* The packed form of weight i as unit u would hold it. */
+pl_status lower_pack(struct lower *w, int u, int i, struct pack **out);
+/* Matrices of weight i that unit u holds: experts, or one. */
+int64_t lower_matrices(const struct lower *w, int u, int i);
+/* Input i in a group. */
+pl_status lower_input(struct lower *w, int i, int group);
+
+/* ---- lower_op.c -------------------------------------------------------- */
+
+/* Op i at unit u: in[] and out are tensors; tree says which ranks' addends
  * (contractions) and stride where they go. */
-pl_status lower_op(struct lower *w, int d, int i, const int *in, int out,
+pl_status lower_op(struct lower *w, int u, int i, const int *in, int out,
                    const struct rank_tree *tree, size_t stride, bool memo_q8);
-/* Copies from value `from` to device d's part of value `to` of the same graph
- * value, in F32 elements: from d itself, and from peers. */
+/* The tensor that op i reads as operand k at unit u; -1: absent. Waits for it
+ * if it is on its way. */
+pl_status lower_operand(struct lower *w, int u, int i, int k, int *out);
+/* Op i, not PARTIAL, at all units of its group. */
+pl_status lower_everywhere(struct lower *w, int i);
+
+/* ---- lower_partial.c --------------------------------------------------- */
+
+pl_status lower_presence(struct lower *w);
+/* Computes the PARTIAL operands of conversions item[n]. */
+pl_status lower_regions(struct lower *w, int n, const int *item);
+
+/* ---- lower_pieces.c ---------------------------------------------------- */
+
+/* Copies from value `from`, as group a holds it, to unit u's part of value `to`
+ * of the same graph value: from u itself, and from other devices. */
 struct lower_pieces {
     struct copy_piece *p;
     int n, cap;
 };
-pl_status lower_pieces(struct lower *w, int d, int from, int to,
+pl_status lower_pieces(struct lower *w, int u, int a, int from, int to,
                        struct lower_pieces *local, struct lower_pieces *remote);
-/* Slice conversion i on device d. */
-pl_status lower_slice(struct lower *w, int d, int i);
-/* The message of conversions item[n]; their sources are ready. */
-pl_status lower_message(struct lower *w, int n, const int *item);
+pl_status lower_push_piece(struct lower *w, struct lower_pieces *l,
+                           const struct copy_piece *p);
+
+/* ---- lower_message.c --------------------------------------------------- */
+
+/* Slice conversion i at unit u. */
+pl_status lower_slice(struct lower *w, int u, int i);
+/* The message of conversions item[n] of one group; their sources are ready. */
+pl_status lower_message(struct lower *w, int group, int n, const int *item);
+int lower_layer(const struct lower *w, int i);
+
+/* ---- lower_copy.c ------------------------------------------------------ */
+
+/* Makes value i (computed, input, weight or cache) available to group b. */
+pl_status lower_fetch(struct lower *w, int i, int b);
+/* Conversion j of group b whose operand lies in another group. */
+pl_status lower_convert_copy(struct lower *w, int j);
+/* The addends of PARTIAL value i, rank by rank, to group b. */
+pl_status lower_copy_ranks(struct lower *w, int i, int b);
+/* Value i is there: starts the copies that others will want. */
+pl_status lower_send(struct lower *w, int i);
+/* Value i is about to be used at unit u. */
+pl_status lower_arrive(struct lower *w, const struct held *h, int u);
+/* Streamed weights: finds those of the script and starts the first. */
+pl_status lower_find_streams(struct lower *w);
+/* Weight i is about to be read in group b. */
+pl_status lower_ahead(struct lower *w, int i, int b);
+/* The script ends: what is still lent lives to its end. */
+void lower_end_copies(struct lower *w);
 
 #endif

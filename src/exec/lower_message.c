@@ -5,8 +5,8 @@
  * is ready; its copy queue waits for all, pulls what it needs into staging
  * buffers (or straight into the result), posts again, and a MERGE without
  * meeting puts the value together. Either way a buffer that peers read stays
- * alive until the next message: whoever has reached that one has finished
- * reading for this one. */
+ * alive until the group's next message: whoever has reached that one has
+ * finished reading for this one. */
 #include "exec/lower_inner.h"
 
 #include "base/err.h"
@@ -28,25 +28,34 @@ static struct copy_piece staged(const struct copy_piece *p, int dev, int src)
 }
 
 /* A tensor peers read in this message lives until the next. */
-static pl_status peers_read(struct lower *w, int d, int tensor)
+static pl_status peers_read(struct lower *w, int u, int tensor)
 {
-    struct draft *v = &w->dev[d];
+    struct unit *v = &w->unit[u];
 
-    if (v->buffer[tensor] < 0)
+    if (w->dev[v->u.dev].buffer[tensor] < 0)
         return PL_OK;
-    if (v->n_peers == v->peers_cap) {
-        int cap = v->peers_cap ? 2 * v->peers_cap : 16;
-        int *p = arena_alloc(w->a, (size_t)cap, sizeof *p);
-
-        if (!p)
-            return err_no_memory(w->err, "a program");
-        if (v->n_peers)
-            memcpy(p, v->peers, (size_t)v->n_peers * sizeof *p);
-        v->peers = p;
-        v->peers_cap = cap;
-    }
-    v->peers[v->n_peers++] = tensor;
+    if (!lower_grow((void **)&v->peers, v->n_peers, &v->peers_cap,
+                    sizeof *v->peers))
+        return err_no_memory(w->err, "a program");
+    v->peers[v->n_peers++] = (struct lent){tensor, w->instance};
     return PL_OK;
+}
+
+/* What was read for the message before may be overwritten from here. Only
+ * micro-batches up to this one are sure to be in the run when this one is, so
+ * what earlier ones lent must not count on it. */
+static void take_back(struct lower *w, int u)
+{
+    struct unit *v = &w->unit[u];
+    struct draft *d = &w->dev[v->u.dev];
+    int n = 0;
+
+    for (int k = 0; k < v->n_peers; k++)
+        if (v->peers[k].instance >= w->instance)
+            lower_use(d, v->peers[k].tensor, d->n_step);
+        else
+            v->peers[n++] = v->peers[k];
+    v->n_peers = n;
 }
 
 static pl_status pull(struct lower *w, int d, int out,
@@ -68,50 +77,62 @@ struct plan_item {
     struct lower_pieces remote;
 };
 
-/* What device d does for conversion i. `peer`, or NULL: the item of another
- * device that reads its addends in place, so that they are the same. */
-static pl_status plan_item(struct lower *w, int d, int i,
+static pl_status addends(struct lower *w, int from, const struct held *src,
+                         const struct lower_group *g, struct merge_item *m)
+{
+    struct rank_join join[PL_MAX_RANKS];
+    int rank0[PL_MAX_RANKS], n_rank[PL_MAX_RANKS];
+    struct merge_addend *ad;
+
+    for (int k = 0; k < g->n; k++) {
+        rank0[k] = w->unit[g->first + k].u.rank0;
+        n_rank[k] = w->unit[g->first + k].u.n_rank;
+    }
+    m->n_addend = rank_tree_join(join, w->num->n_rank, w->present[from], g->n,
+                                 rank0, n_rank, &m->depth);
+    m->addend = ad = arena_alloc(w->a, (size_t)m->n_addend + 1, sizeof *ad);
+    if (!ad)
+        return err_no_memory(w->err, "a program");
+    for (int k = 0; k < m->n_addend; k++) {
+        const struct addends *a = &src->sums[join[k].dev];
+
+        ad[k] = (struct merge_addend){w->unit[g->first + join[k].dev].u.dev,
+                                      a->tensor,
+                                      (size_t)join[k].index * a->stride,
+                                      join[k].n_add};
+    }
+    m->reduce = true;
+    return PL_OK;
+}
+
+/* What unit u does for conversion i. `peer`, or NULL: the item of another unit
+ * that reads its addends in place, so that they are the same. */
+static pl_status plan_item(struct lower *w, int u, int i,
                            const struct plan_item *peer, struct plan_item *it)
 {
     const struct num_node *n = &w->num->node[i];
     const struct graph_node *x = &w->g->node[n->node];
-    int from = n->in[0], n_join, depth;
+    int from = n->in[0], group = w->unit[u].u.group;
     struct lower_pieces local = {0};
-    struct rank_join join[PL_MAX_RANKS];
-    struct merge_addend *ad;
     pl_dim dim[GRAPH_MAX_DIM];
 
     memset(it, 0, sizeof *it);
-    lower_dims(w, d, i, dim);
-    PL_TRY(lower_tensor(w, d, x->format, x->n_dim, dim, 1, &it->m.out, NULL));
-    w->dev[d].value[i].tensor = it->m.out;
-    PL_TRY(lower_pieces(w, d, from, i, &local, &it->remote));
+    lower_dims(w, u, i, dim);
+    PL_TRY(lower_tensor(w, w->unit[u].u.dev, x->format, x->n_dim, dim, 1,
+                        &it->m.out, NULL));
+    lower_value(lower_find(w, i, group), &w->unit[u])->tensor = it->m.out;
+    PL_TRY(lower_pieces(w, u, group, from, i, &local, &it->remote));
     it->m.piece = local.p;
     it->m.n_piece = local.n;
     if (n->kind != NUM_ALL_REDUCE && n->kind != NUM_REDUCE_SCATTER)
         return PL_OK;
-    if (peer) {
-        it->m.reduce = true;
-        it->m.addend = peer->m.addend;
-        it->m.n_addend = peer->m.n_addend;
-        it->m.depth = peer->m.depth;
-        return PL_OK;
-    }
-    n_join =
-        rank_tree_join(join, w->num->n_rank, w->present[from], w->opt->n_dev,
-                       w->opt->rank0, w->opt->n_rank, &depth);
-    ad = arena_alloc(w->a, (size_t)n_join + 1, sizeof *ad);
-    if (!ad)
-        return err_no_memory(w->err, "a program");
-    for (int k = 0; k < n_join; k++)
-        ad[k] = (struct merge_addend){
-            join[k].dev, w->dev[join[k].dev].addends[from].tensor,
-            (size_t)join[k].index * w->dev[join[k].dev].addends[from].stride,
-            join[k].n_add};
+    if (!peer)
+        return addends(w, from, lower_find(w, from, group),
+                       &w->opt->group[group], &it->m);
     it->m.reduce = true;
-    it->m.addend = ad;
-    it->m.n_addend = n_join;
-    it->m.depth = depth;
+    it->m.addend = peer->m.addend;
+    it->m.n_addend = peer->m.n_addend;
+    it->m.depth = peer->m.depth;
     return PL_OK;
 }
 
@@ -125,27 +146,20 @@ static pl_status pull_item(struct lower *w, int d, int i, struct plan_item *it)
         return pull(w, d, it->m.out, it->remote.p, it->remote.n);
     for (int k = 0; k < it->m.n_addend; k++) {
         struct copy_piece *p;
-        int t;
+        int t, e = ad[k].tensor;
 
         if (ad[k].dev == d || it->m.n_piece == 0)
             continue;
         p = arena_alloc(w->a, (size_t)it->m.n_piece, sizeof *p);
         if (!p)
             return err_no_memory(w->err, "a program");
-        for (int j = 0; j < it->m.n_piece; j++) {
-            p[j] = staged(&it->m.piece[j], ad[k].dev, ad[k].tensor);
-            /* the addend's entry lies `off` bytes into the source tensor */
-            p[j].src = ad[k].tensor;
-        }
-        PL_TRY(lower_tensor(w, d, x->format, x->n_dim, x->dim, 1, &t, NULL));
-        if (ad[k].off) {
-            int e;
-
+        /* the addend's entry lies `off` bytes into the source tensor */
+        if (ad[k].off)
             PL_TRY(lower_alias(w, ad[k].dev, ad[k].tensor, x->n_dim, x->dim,
                                ad[k].off, &e));
-            for (int j = 0; j < it->m.n_piece; j++)
-                p[j].src = e;
-        }
+        for (int j = 0; j < it->m.n_piece; j++)
+            p[j] = staged(&it->m.piece[j], ad[k].dev, e);
+        PL_TRY(lower_tensor(w, d, x->format, x->n_dim, x->dim, 1, &t, NULL));
         PL_TRY(pull(w, d, t, p, it->m.n_piece));
         ad[k].dev = d;
         ad[k].tensor = t;
@@ -154,167 +168,217 @@ static pl_status pull_item(struct lower *w, int d, int i, struct plan_item *it)
     return PL_OK;
 }
 
-static pl_status count_message(struct lower *w, int n, const int *item,
-                               pl_dim *bytes)
+int lower_layer(const struct lower *w, int node)
 {
-    struct lowered *o = w->out;
-    struct lowered_message *m = &o->message[o->n_message++];
+    for (int i = node; i >= 0; i--) {
+        /* the layer of the nearest weight that the value came through */
+        const struct graph_node *y = &w->g->node[i];
 
-    *bytes = (pl_dim){0, PL_CONST};
-    for (int k = 0; k < n; k++) {
-        const struct num_node *c = &w->num->node[item[k]];
-        const struct graph_node *x = &w->g->node[c->node];
-        pl_dim b = lower_product(x->dim, 0, x->n_dim, 4);
-        int layer = -1;
-
-        if (bytes->n == 0 || bytes->symbol == b.symbol)
-            *bytes = (pl_dim){bytes->n + b.n, b.symbol};
-        else /* n_tok and n_out in one message: count the larger kind */
-            *bytes = b.symbol == PL_N_TOK ? (pl_dim){b.n, b.symbol} : *bytes;
-        for (int i = c->node; i >= 0 && layer < 0; i--) {
-            /* the layer of the nearest weight that the value came through */
-            const struct graph_node *y = &w->g->node[i];
-
-            if (y->op == OP_weight && y->layer >= 0)
-                layer = y->layer;
-            else if (y->op == OP_weight)
-                break;
-        }
-        if (k == 0) {
-            m->kind = c->kind;
-            m->layer = layer;
-        }
+        if (y->op == OP_weight)
+            return y->layer;
     }
-    m->n_item = n;
-    m->bytes = *bytes;
+    return -1;
+}
+
+static void count_message(struct lower *w, int group, int n, const int *item,
+                          pl_dim bytes[2])
+{
+    struct lowered_way *o = &w->out->way[w->way];
+
+    bytes[0] = bytes[1] = (pl_dim){0, PL_CONST};
+    for (int k = 0; k < n; k++) {
+        const struct graph_node *x =
+            &w->g->node[w->num->node[item[k]].node];
+
+        lower_add_bytes(bytes, lower_product(x->dim, 0, x->n_dim, 4));
+    }
+    if (w->instance == 0)
+        o->message[o->n_message++] = (struct lowered_message){
+            lower_layer(w, w->num->node[item[0]].node),
+            group,
+            w->num->node[item[0]].kind,
+            n,
+            {bytes[0], bytes[1]}};
+}
+
+/* Device by device: post, wait for all, pull, post, wait. */
+static pl_status exchange(struct lower *w, int group, int n, const int *item,
+                          struct plan_item *it)
+{
+    const struct lower_group *g = &w->opt->group[group];
+    int ready[PL_MAX_RANKS], done;
+
+    for (int k = 0; k < g->n; k++) {
+        take_back(w, g->first + k);
+        PL_TRY(lower_post(w, w->unit[g->first + k].u.dev, QUEUE_COMPUTE,
+                          &ready[k]));
+    }
+    for (int k = 0; k < g->n; k++) {
+        int d = w->unit[g->first + k].u.dev;
+
+        for (int p = 0; p < g->n; p++)
+            PL_TRY(lower_wait(w, d, QUEUE_COPY, w->unit[g->first + p].u.dev,
+                              ready[p]));
+        for (int j = 0; j < n; j++)
+            PL_TRY(pull_item(w, d, item[j], &it[k * n + j]));
+        PL_TRY(lower_post(w, d, QUEUE_COPY, &done));
+        PL_TRY(lower_wait(w, d, QUEUE_COMPUTE, d, done));
+    }
     return PL_OK;
 }
 
-pl_status lower_message(struct lower *w, int n, const int *item)
+/* Remote pieces are read in place. */
+static pl_status in_place(struct lower *w, struct plan_item *x)
 {
-    int n_dev = w->opt->n_dev, id = w->out->n_message, first = -1;
-    struct plan_item *it =
-        arena_alloc(w->a, (size_t)(n * n_dev) + 1, sizeof *it);
-    pl_dim bytes;
+    struct copy_piece *p;
 
+    if (x->m.reduce || x->remote.n == 0)
+        return PL_OK;
+    p = arena_alloc(w->a, (size_t)(x->m.n_piece + x->remote.n), sizeof *p);
+    if (!p)
+        return err_no_memory(w->err, "a program");
+    if (x->m.n_piece)
+        memcpy(p, x->m.piece, (size_t)x->m.n_piece * sizeof *p);
+    memcpy(p + x->m.n_piece, x->remote.p, (size_t)x->remote.n * sizeof *p);
+    x->m.piece = p;
+    x->m.n_piece += x->remote.n;
+    return PL_OK;
+}
+
+static pl_status peer_list(struct lower *w, int group, const int **out)
+{
+    const struct lower_group *g = &w->opt->group[group];
+    int *p;
+
+    if (w->peer[group]) {
+        *out = w->peer[group];
+        return PL_OK;
+    }
+    p = arena_alloc(w->a, (size_t)g->n, sizeof *p);
+    if (!p)
+        return err_no_memory(w->err, "a program");
+    for (int k = 0; k < g->n; k++)
+        p[k] = w->unit[g->first + k].u.dev;
+    *out = w->peer[group] = p;
+    return PL_OK;
+}
+
+/* One unit: nothing to send; a conversion is another name. */
+static pl_status alone(struct lower *w, int group, int n, const int *item)
+{
+    for (int k = 0; k < n; k++) {
+        const struct held *from =
+            lower_find(w, w->num->node[item[k]].in[0], group);
+        struct held *to;
+
+        PL_TRY(lower_hold(w, item[k], group, &to));
+        if (from->sums)
+            to->h.v[0].tensor = from->sums[0].tensor;
+        else
+            to->h.v[0] = from->h.v[0];
+    }
+    return PL_OK;
+}
+
+pl_status lower_message(struct lower *w, int group, int n, const int *item)
+{
+    const struct lower_group *g = &w->opt->group[group];
+    struct plan_item *it;
+    const int *peer = NULL;
+    struct held *h;
+    pl_dim bytes[2];
+    int order;
+
+    for (int k = 0; k < n; k++) { /* operands that came from another group */
+        struct held *x = lower_find(w, w->num->node[item[k]].in[0], group);
+
+        for (int m = 0; x && m < g->n; m++)
+            PL_TRY(lower_arrive(w, x, g->first + m));
+    }
+    if (g->n == 1)
+        return alone(w, group, n, item);
+    it = arena_alloc(w->a, (size_t)(n * g->n) + 1, sizeof *it);
     if (!it)
         return err_no_memory(w->err, "a program");
-    for (int d = 0; d < n_dev; d++) {
-        if (w->dev[d].n_rank == 0)
-            continue;
+    for (int k = 0; k < n; k++)
+        PL_TRY(lower_hold(w, item[k], group, &h));
+    for (int m = 0; m < g->n; m++)
         for (int k = 0; k < n; k++)
-            PL_TRY(plan_item(w, d, item[k],
-                             first >= 0 ? &it[first * n + k] : NULL,
-                             &it[d * n + k]));
-        if (w->opt->share_memory && first < 0)
-            first = d;
+            PL_TRY(plan_item(w, g->first + m, item[k],
+                             m > 0 && g->share_memory ? &it[k] : NULL,
+                             &it[m * n + k]));
+    count_message(w, group, n, item, bytes);
+    if (!g->share_memory) {
+        PL_TRY(exchange(w, group, n, item, it));
+    } else {
+        PL_TRY(peer_list(w, group, &peer));
+        for (int m = 0; m < g->n; m++) {
+            take_back(w, g->first + m);
+            for (int k = 0; k < n; k++)
+                PL_TRY(in_place(w, &it[m * n + k]));
+        }
     }
-    PL_TRY(count_message(w, n, item, &bytes));
-    for (int d = 0; d < n_dev; d++) {
-        struct draft *v = &w->dev[d];
+    order = w->order++;
+    for (int m = 0; m < g->n; m++) {
+        int u = g->first + m, d = w->unit[u].u.dev;
         struct step s = {.kind = STEP_MERGE,
                          .node = w->num->node[item[0]].node,
                          .q8 = -1,
-                         .meet = w->opt->share_memory,
+                         .meet = g->share_memory,
+                         .order = order,
+                         .group = group,
+                         .n_peer = g->share_memory ? g->n : 0,
+                         .peer = peer,
                          .message = true,
-                         .message_bytes = bytes};
-        struct merge_item *m;
+                         .counted = m == 0,
+                         .n_merge = n};
+        struct merge_item *mi = arena_alloc(w->a, (size_t)n + 1, sizeof *mi);
 
-        if (v->n_rank == 0 && !w->opt->share_memory)
-            continue;
-        /* what was read for the message before may be overwritten from here */
-        for (int k = 0; k < v->n_peers; k++)
-            lower_use(v, v->peers[k], v->n_step);
-        v->n_peers = 0;
-        if (!w->opt->share_memory) {
-            struct step e = {.kind = STEP_POST,
-                             .node = -1,
-                             .q8 = -1,
-                             .dev = d,
-                             .event = 2 * id};
-
-            PL_TRY(lower_step(w, d, &e));
-            e.kind = STEP_WAIT;
-            e.queue = QUEUE_COPY;
-            for (int p = 0; p < n_dev; p++) {
-                e.dev = p;
-                if (w->dev[p].n_rank)
-                    PL_TRY(lower_step(w, d, &e));
-            }
-            for (int k = 0; k < n; k++)
-                PL_TRY(pull_item(w, d, item[k], &it[d * n + k]));
-            e.dev = d;
-            e.event = 2 * id + 1;
-            e.kind = STEP_POST;
-            PL_TRY(lower_step(w, d, &e));
-            e.kind = STEP_WAIT;
-            e.queue = QUEUE_COMPUTE;
-            PL_TRY(lower_step(w, d, &e));
-        } else { /* remote pieces are read in place */
-            for (int k = 0; k < n && v->n_rank; k++) {
-                struct plan_item *x = &it[d * n + k];
-                struct copy_piece *p;
-
-                if (x->m.reduce || x->remote.n == 0)
-                    continue;
-                p = arena_alloc(w->a, (size_t)(x->m.n_piece + x->remote.n),
-                                sizeof *p);
-                if (!p)
-                    return err_no_memory(w->err, "a program");
-                if (x->m.n_piece)
-                    memcpy(p, x->m.piece, (size_t)x->m.n_piece * sizeof *p);
-                memcpy(p + x->m.n_piece, x->remote.p,
-                       (size_t)x->remote.n * sizeof *p);
-                x->m.piece = p;
-                x->m.n_piece += x->remote.n;
-            }
-        }
-        m = arena_alloc(w->a, (size_t)n + 1, sizeof *m);
-        if (!m)
+        if (!mi)
             return err_no_memory(w->err, "a program");
-        for (int k = 0; k < n && v->n_rank; k++)
-            m[k] = it[d * n + k].m;
-        s.merge = m;
-        s.n_merge = v->n_rank ? n : 0;
+        memcpy(s.message_bytes, bytes, sizeof s.message_bytes);
+        for (int k = 0; k < n; k++)
+            mi[k] = it[m * n + k].m;
+        s.merge = mi;
         PL_TRY(lower_step(w, d, &s));
-        for (int k = 0; k < n && v->n_rank; k++) {
-            int from = w->num->node[item[k]].in[0];
-            int t = w->present[from] ||
-                            w->num->node[from].layout->kind == PL_PARTIAL
-                        ? v->addends[from].tensor
-                        : v->value[from].tensor;
+        for (int k = 0; k < n; k++) {
+            struct held *x = lower_find(w, w->num->node[item[k]].in[0], group);
+            int t = x->sums ? x->sums[m].tensor : x->h.v[m].tensor;
 
             if (t >= 0) {
-                PL_TRY(peers_read(w, d, t));
-                lower_use(v, t, v->n_step - 1);
+                PL_TRY(peers_read(w, u, t));
+                lower_use(&w->dev[d], t, w->dev[d].n_step - 1);
             }
         }
     }
     return PL_OK;
 }
 
-pl_status lower_slice(struct lower *w, int d, int i)
+pl_status lower_slice(struct lower *w, int u, int i)
 {
     const struct num_node *n = &w->num->node[i];
     const struct graph_node *x = &w->g->node[n->node];
-    struct draft *v = &w->dev[d];
+    int group = w->unit[u].u.group, d = w->unit[u].u.dev;
+    const struct held *h = lower_find(w, n->in[0], group);
+    struct lowered_value *v = lower_value(lower_find(w, i, group), &w->unit[u]);
     struct lower_pieces local = {0}, remote = {0};
     struct step s = {.kind = STEP_MERGE, .node = n->node, .q8 = -1};
     struct merge_item *m;
     pl_dim a[GRAPH_MAX_DIM], b[GRAPH_MAX_DIM];
 
-    lower_dims(w, d, n->in[0], a);
-    lower_dims(w, d, i, b);
+    PL_TRY(lower_arrive(w, h, u));
+    lower_dims(w, u, n->in[0], a);
+    lower_dims(w, u, i, b);
     if (!memcmp(a, b, sizeof(pl_dim) * (size_t)x->n_dim)) {
-        v->value[i] = v->value[n->in[0]]; /* it has nothing to leave out */
+        *v = *lower_value(h, &w->unit[u]); /* it has nothing to leave out */
         return PL_OK;
     }
     m = arena_alloc(w->a, 1, sizeof *m);
     if (!m)
         return err_no_memory(w->err, "a program");
     PL_TRY(lower_tensor(w, d, x->format, x->n_dim, b, 1, &m->out, NULL));
-    v->value[i].tensor = m->out;
-    PL_TRY(lower_pieces(w, d, n->in[0], i, &local, &remote));
+    v->tensor = m->out;
+    PL_TRY(lower_pieces(w, u, group, n->in[0], i, &local, &remote));
     m->piece = local.p;
     m->n_piece = local.n;
     s.merge = m;

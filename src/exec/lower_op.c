@@ -1,172 +1,19 @@
-/* Leaves and ops: local shapes, packed weights, spans of contractions, head
- * maps, costs. */
+/* The steps of ops: operands, spans of contractions, head maps, costs. */
 #include "exec/lower_inner.h"
 
 #include "base/err.h"
 
 #include <string.h>
 
-/* Leaves ----------------------------------------------------------------- */
-
-bool lower_reads_packed(enum op op, int k, pl_format f)
-{
-    if (op == OP_matmul || op == OP_expert_matmul || op == OP_expert_down)
-        return k == 1;
-    return op == OP_gather_rows && k == 0 && format_info(f)->block > 1;
-}
-
-/* Spans of a dimension that this device stores, in ascending order; the rank
- * is the one that counts them. */
-static pl_status spans(struct lower *w, const struct layout_local *m,
-                       struct rank_span **out, int *n)
-{
-    int64_t reps = m->period ? m->size / m->period : 0;
-    struct rank_span *s =
-        arena_alloc(w->a, (size_t)(m->n_part * reps) + 1, sizeof *s);
-
-    *n = 0;
-    *out = s;
-    if (!s)
-        return err_no_memory(w->err, "a program");
-    for (int64_t rep = 0; rep < reps; rep++)
-        for (int i = 0; i < m->n_part; i++)
-            s[(*n)++] = (struct rank_span){
-                rep * m->period + m->part[i].log,
-                rep * m->local_period + m->part[i].loc, m->part[i].n,
-                m->n_part == 1 && m->part[i].owners == ~(rankset)0
-                    ? 0
-                    : rank_first(m->part[i].owners)};
-    return PL_OK;
-}
-
-static pl_status packed_leaf(struct lower *w, int d, int i)
-{
-    const struct num_node *n = &w->num->node[i];
-    const struct graph_node *x = &w->g->node[n->node];
-    struct draft *v = &w->dev[d];
-    struct layout_local k, rows;
-    struct rank_span *rs;
-    struct pack_span *ps;
-    struct pack_chunk *chunks;
-    struct pack *p = arena_alloc(w->a, 1, sizeof *p);
-    pl_dim dim[GRAPH_MAX_DIM];
-    int t, n_span, last = x->n_dim - 1;
-    struct prog_tensor *pt;
-
-    PL_TRY(lower_local(w, d, i, last, &k));
-    PL_TRY(lower_local(w, d, i, last - 1, &rows));
-    PL_TRY(spans(w, &k, &rs, &n_span));
-    ps = arena_alloc(w->a, (size_t)n_span + 1, sizeof *ps);
-    if (!p || !ps)
-        return err_no_memory(w->err, "a program");
-    for (int s = 0; s < n_span; s++)
-        ps[s] = (struct pack_span){rs[s].log, rs[s].n, rs[s].rank};
-    chunks =
-        arena_alloc(w->a, (size_t)pack_max_chunks(x->format, ps, n_span) + 1,
-                    sizeof *chunks);
-    if (!chunks)
-        return err_no_memory(w->err, "a program");
-    pack_init(p, x->format, rows.local, k.size, ps, n_span, chunks);
-    lower_dims(w, d, i, dim);
-    PL_TRY(lower_tensor(w, d, x->format, x->n_dim, dim, 0, &t, NULL));
-    pt = &v->tensor[t];
-    pt->region = REGION_WEIGHTS;
-    pt->pack = p;
-    pt->bytes = p->matrix_bytes * (size_t)(x->n_dim == 3 ? dim[0].n : 1);
-    pt->offset = v->weights;
-    v->weights += (pt->bytes + 63) / 64 * 64;
-    v->value[i].tensor = t;
-    return PL_OK;
-}
-
-static pl_status plain_leaf(struct lower *w, int d, int i, int *tensor)
-{
-    const struct graph_node *x = &w->g->node[w->num->node[i].node];
-    struct draft *v = &w->dev[d];
-    pl_dim dim[GRAPH_MAX_DIM];
-    struct graph_node shape = *x;
-    struct prog_tensor *pt;
-    size_t bytes;
-    int t;
-
-    lower_dims(w, d, i, dim);
-    memcpy(shape.dim, dim, sizeof dim);
-    if (x->op == OP_input)
-        return lower_tensor(w, d, x->format, x->n_dim, dim, 1, tensor, NULL);
-    if (x->op == OP_cache)
-        bytes = (size_t)(w->opt->max.n_slot / CPU_PAGE) * (size_t)dim[1].n *
-                cpu_cache_tile_bytes(x->format, dim[2].n);
-    else
-        bytes =
-            format_row_bytes(x->format, dim[x->n_dim - 1].n) *
-            (size_t)(dim[x->n_dim - 1].n ? graph_count(&shape, &w->opt->max) /
-                                               dim[x->n_dim - 1].n
-                                         : 0);
-    PL_TRY(lower_tensor(w, d, x->format, x->n_dim, dim, 0, &t, NULL));
-    pt = &v->tensor[t];
-    pt->bytes = bytes;
-    pt->region = x->op == OP_cache ? REGION_CACHE : REGION_WEIGHTS;
-    pt->offset = x->op == OP_cache ? v->cache : v->weights;
-    *(x->op == OP_cache ? &v->cache : &v->weights) += (bytes + 63) / 64 * 64;
-    *tensor = t;
-    return PL_OK;
-}
-
-pl_status lower_leaves(struct lower *w)
-{
-    const struct numeric *num = w->num;
-    unsigned char *how = arena_alloc(w->a, (size_t)num->n + 1, 1);
-
-    if (!how)
-        return err_no_memory(w->err, "a program");
-    for (int i = 0; i < num->n; i++)
-        for (int k = 0; num->node[i].kind == NUM_OP && k < num->node[i].n_in;
-             k++) {
-            int j = num->node[i].in[k];
-            const struct graph_node *x =
-                j >= 0 ? &w->g->node[num->node[j].node] : NULL;
-
-            if (x && x->op == OP_weight)
-                how[j] |= lower_reads_packed(w->g->node[num->node[i].node].op,
-                                             k, x->format)
-                              ? 1
-                              : 2;
-        }
-    for (int i = 0; i < num->n; i++) {
-        const struct graph_node *x = &w->g->node[num->node[i].node];
-
-        if (num->node[i].kind != NUM_OP || op_info(x->op)->dims)
-            continue;
-        if (x->op == OP_weight && how[i] == 0) /* read by nobody */
-            how[i] = format_info(x->format)->block > 1 && x->n_dim > 1 ? 1 : 2;
-        for (int d = 0; d < w->opt->n_dev; d++) {
-            struct lowered_value *v = &w->dev[d].value[i];
-
-            if (w->dev[d].n_rank == 0)
-                continue;
-            if (how[i] & 1)
-                PL_TRY(packed_leaf(w, d, i));
-            if (x->op != OP_weight)
-                PL_TRY(plain_leaf(w, d, i, &v->tensor));
-            else if (how[i] & 2)
-                PL_TRY(
-                    plain_leaf(w, d, i, how[i] & 1 ? &v->plain : &v->tensor));
-        }
-    }
-    return PL_OK;
-}
-
-/* Ops -------------------------------------------------------------------- */
-
-static pl_status head_map(struct lower *w, int d, int i, struct step *s)
+static pl_status head_map(struct lower *w, int u, int i, struct step *s)
 {
     const struct num_node *n = &w->num->node[i];
     struct layout_local q, kv;
     int64_t r, at = 0;
     int32_t *map;
 
-    PL_TRY(lower_local(w, d, n->in[0], 1, &q));
-    PL_TRY(lower_local(w, d, n->in[1], 1, &kv));
+    PL_TRY(lower_local(w, u, n->in[0], 1, &q));
+    PL_TRY(lower_local(w, u, n->in[1], 1, &kv));
     map = arena_alloc(w->a, (size_t)q.local + 1, sizeof *map);
     if (!map)
         return err_no_memory(w->err, "a program");
@@ -195,12 +42,12 @@ static void counted(const pl_layout *l, int64_t size, int64_t *count)
             l->run[k].len * (size / l->period);
 }
 
-static pl_status costs(struct lower *w, int d, int i, struct step *s)
+static pl_status costs(struct lower *w, int u, int i, struct step *s)
 {
     const struct num_node *n = &w->num->node[i];
     const struct num_node *wt = &w->num->node[n->in[1]];
     const struct graph_node *x = &w->g->node[wt->node];
-    const struct draft *v = &w->dev[d];
+    const struct lower_unit *v = &w->unit[u].u;
     int64_t k = x->dim[x->n_dim - 1].n, rows = x->dim[x->n_dim - 2].n;
     int64_t count[PL_MAX_RANKS], other;
     struct step_cost *c;
@@ -231,7 +78,7 @@ static pl_status costs(struct lower *w, int d, int i, struct step *s)
 }
 
 /* The summed dimension of a plain contraction (gather_rows, sum). */
-static pl_status plain_spans(struct lower *w, int d, int i, struct step *s)
+static pl_status plain_spans(struct lower *w, int u, int i, struct step *s)
 {
     const struct num_node *n = &w->num->node[i];
     const struct graph_node *x = &w->g->node[w->num->node[n->in[0]].node];
@@ -242,9 +89,9 @@ static pl_status plain_spans(struct lower *w, int d, int i, struct step *s)
         (w->num->node[n->in[0]].layout->kind != PL_SPLIT ||
          w->num->node[n->in[0]].layout->dim != 0))
         return PL_OK; /* all rows are here, however many the step has */
-    PL_TRY(lower_local(w, d, n->in[0],
+    PL_TRY(lower_local(w, u, n->in[0],
                        s->op == OP_gather_rows ? 0 : x->n_dim - 2, &m));
-    PL_TRY(spans(w, &m, &rs, &s->n_span));
+    PL_TRY(lower_spans(w, &m, &rs, &s->n_span));
     s->span = rs;
     return PL_OK;
 }
@@ -278,7 +125,7 @@ static pl_status quantized(struct lower *w, int d, int tensor, bool memo,
     return PL_OK;
 }
 
-pl_status lower_op(struct lower *w, int d, int i, const int *in, int out,
+pl_status lower_op(struct lower *w, int u, int i, const int *in, int out,
                    const struct rank_tree *tree, size_t stride, bool memo_q8)
 {
     static const struct rank_item whole_item = {0, 0};
@@ -304,29 +151,84 @@ pl_status lower_op(struct lower *w, int d, int i, const int *in, int out,
     case OP_matmul:
     case OP_expert_matmul:
     case OP_expert_down:
-        PL_TRY(costs(w, d, i, &s));
+        PL_TRY(costs(w, u, i, &s));
         if (cpu_wants_q8(w->opt->kernels, x->op,
                          w->g->node[w->num->node[n->in[1]].node].format))
-            PL_TRY(quantized(w, d, in[0], memo_q8, &s.q8));
+            PL_TRY(quantized(w, w->unit[u].u.dev, in[0], memo_q8, &s.q8));
         break;
     case OP_gather_rows:
     case OP_sum:
-        PL_TRY(plain_spans(w, d, i, &s));
+        PL_TRY(plain_spans(w, u, i, &s));
         break;
     case OP_attention:
-        PL_TRY(head_map(w, d, i, &s));
+        PL_TRY(head_map(w, u, i, &s));
         break;
     case OP_slice:
         if (w->num->node[n->in[0]].layout->kind == PL_SPLIT &&
             w->num->node[n->in[0]].layout->dim == x->attr.axis) {
             struct layout_local m;
 
-            PL_TRY(lower_local(w, d, n->in[0], x->attr.axis, &m));
+            PL_TRY(lower_local(w, u, n->in[0], x->attr.axis, &m));
             s.attr.start = layout_local_below(&m, x->attr.start);
         }
         break;
     default:
         break;
     }
-    return lower_step(w, d, &s);
+    return lower_step(w, w->unit[u].u.dev, &s);
+}
+
+pl_status lower_operand(struct lower *w, int u, int i, int k, int *out)
+{
+    const struct num_node *n = &w->num->node[i];
+    enum op op = w->g->node[n->node].op;
+    const struct unit *x = &w->unit[u];
+    const struct lowered_value *y;
+    struct held *h;
+
+    *out = -1;
+    if (n->in[k] < 0)
+        return PL_OK;
+    PL_TRY(lower_fetch(w, n->in[k], x->u.group));
+    h = lower_find(w, n->in[k], x->u.group);
+    PL_TRY(lower_arrive(w, h, u));
+    y = lower_value(h, x);
+    *out = y->plain >= 0 && !lower_reads_packed(op, k, PL_F32) &&
+                   !(op == OP_gather_rows && k == 0)
+               ? y->plain
+               : y->tensor;
+    return PL_OK;
+}
+
+pl_status lower_everywhere(struct lower *w, int i)
+{
+    const struct num_node *n = &w->num->node[i];
+    const struct graph_node *x = &w->g->node[n->node];
+    int group = w->at[i];
+    const struct lower_group *g = &w->opt->group[group];
+    struct held *h;
+
+    for (int k = 0; k < n->n_in; k++)
+        if (n->in[k] >= 0)
+            PL_TRY(lower_fetch(w, n->in[k], group));
+    PL_TRY(lower_hold(w, i, group, &h));
+    for (int m = 0; m < g->n; m++) {
+        int u = g->first + m, d = w->unit[u].u.dev;
+        int in[GRAPH_MAX_IN] = {-1, -1, -1, -1}, *out = &h->h.v[m].tensor;
+        pl_dim dim[GRAPH_MAX_DIM];
+
+        for (int k = 0; k < n->n_in; k++)
+            PL_TRY(lower_operand(w, u, i, k, &in[k]));
+        lower_dims(w, u, i, dim);
+        if (x->op == OP_reshape) {
+            PL_TRY(lower_alias(w, d, in[0], x->n_dim, dim, 0, out));
+            continue;
+        }
+        if (x->op == OP_cache_write)
+            *out = in[0];
+        else
+            PL_TRY(lower_tensor(w, d, x->format, x->n_dim, dim, 1, out, NULL));
+        PL_TRY(lower_op(w, u, i, in, *out, NULL, 0, true));
+    }
+    return PL_OK;
 }

@@ -11,8 +11,8 @@
 
 #include <string.h>
 
-static pl_status push(struct lower *w, struct lower_pieces *l,
-                      const struct copy_piece *p)
+pl_status lower_push_piece(struct lower *w, struct lower_pieces *l,
+                           const struct copy_piece *p)
 {
     if (l->n == l->cap) {
         int cap = l->cap ? 2 * l->cap : 4;
@@ -70,7 +70,7 @@ static pl_status emit(struct lower *w, struct lower_pieces *out,
         q.n1 = n > 1 ? l[1].n : one;
         q.src_s1 = n > 1 ? l[1].src : zero;
         q.dst_s1 = n > 1 ? l[1].dst : zero;
-        return push(w, out, &q);
+        return lower_push_piece(w, out, &q);
     }
     for (int i = 0; i < n; i++)
         if (l[i].n.symbol == PL_CONST && (k < 0 || l[i].n.n < l[k].n.n))
@@ -101,18 +101,20 @@ struct box {
 };
 
 static pl_status put_box(struct lower *w, struct lower_pieces *out,
-                         const struct box *b, int n_dim, const pl_dim *src,
-                         const pl_dim *dst, int src_dev, int src_tensor)
+                         const struct box *b, const struct graph_node *x,
+                         const pl_dim *src, const pl_dim *dst, int src_dev,
+                         int src_tensor)
 {
+    int64_t size = (int64_t)format_row_bytes(x->format, 1);
     struct copy_piece p = {.src_dev = src_dev, .src = src_tensor};
     struct loop l[GRAPH_MAX_DIM];
-    pl_dim ss = {4, PL_CONST}, ds = {4, PL_CONST}; /* strides */
+    pl_dim ss = {size, PL_CONST}, ds = {size, PL_CONST}; /* strides */
     int n = 0;
     bool solid = true; /* still one contiguous run */
 
-    p.bytes = (pl_dim){4, PL_CONST};
+    p.bytes = (pl_dim){size, PL_CONST};
     p.src_off = p.dst_off = (pl_dim){0, PL_CONST};
-    for (int k = n_dim - 1; k >= 0; k--) {
+    for (int k = x->n_dim - 1; k >= 0; k--) {
         advance(&p.src_off, &p.src_at, ss, b->src[k]);
         advance(&p.dst_off, &p.dst_at, ds, b->dst[k]);
         if (solid) {
@@ -130,14 +132,15 @@ static pl_status put_box(struct lower *w, struct lower_pieces *out,
     return emit(w, out, &p, l, n);
 }
 
-/* An interval of the source's split, and which device gives it. */
+/* An interval of the source's split, and which unit gives it. */
 struct part {
     int64_t log, n;
-    int dev; /* -1: nobody */
+    int unit; /* -1: nobody */
 };
 
-static pl_status source_parts(struct lower *w, int d, int from,
-                              struct part **out, int *n)
+/* The unit itself if it can, else those of the group in order. */
+static pl_status source_parts(struct lower *w, int u, const struct lower_group *a,
+                              int from, struct part **out, int *n)
 {
     const struct num_node *f = &w->num->node[from];
     int64_t size = w->g->node[f->node].dim[f->layout->dim].n;
@@ -152,29 +155,41 @@ static pl_status source_parts(struct lower *w, int d, int from,
     run_walk_first(&r, f->layout, size);
     do {
         rankset o = run_walk_owners(&r);
-        int dev = -1;
+        int unit = -1;
 
-        if (o & w->dev[d].ranks)
-            dev = d;
-        for (int s = 0; dev < 0 && s < w->opt->n_dev; s++)
-            if (o & w->dev[s].ranks)
-                dev = s;
-        if (*n && p[*n - 1].dev == dev)
+        if (u >= a->first && u < a->first + a->n && (o & w->unit[u].u.ranks))
+            unit = u;
+        for (int s = a->first; unit < 0 && s < a->first + a->n; s++)
+            if (o & w->unit[s].u.ranks)
+                unit = s;
+        if (*n && p[*n - 1].unit == unit)
             p[*n - 1].n += r.left;
         else
-            p[(*n)++] = (struct part){r.pos, r.left, dev};
+            p[(*n)++] = (struct part){r.pos, r.left, unit};
     } while (run_walk_next(&r));
     return PL_OK;
 }
 
-pl_status lower_pieces(struct lower *w, int d, int from, int to,
+/* Who gives all of a value that every unit of group `a` has: the unit itself,
+ * else one for each receiver in turn. */
+static int whole_source(const struct lower *w, int u,
+                        const struct lower_group *a)
+{
+    if (u >= a->first && u < a->first + a->n)
+        return u;
+    return a->first + w->unit[u].local % a->n;
+}
+
+pl_status lower_pieces(struct lower *w, int u, int group, int from, int to,
                        struct lower_pieces *local, struct lower_pieces *remote)
 {
     const struct num_node *f = &w->num->node[from], *t = &w->num->node[to];
     const struct graph_node *x = &w->g->node[t->node];
+    const struct lower_group *g = &w->opt->group[group];
+    const struct held *h = lower_find(w, from, group);
     int a = f->layout->kind == PL_SPLIT ? f->layout->dim : -1;
     int b = t->layout->kind == PL_SPLIT ? t->layout->dim : -1;
-    struct part whole = {0, 0, d}, *part = &whole;
+    struct part whole = {0, 0, whole_source(w, u, g)}, *part = &whole;
     struct layout_local want = {0}, have;
     struct layout_part every = {0, 0, 0, 0};
     int n_part = 1;
@@ -182,26 +197,29 @@ pl_status lower_pieces(struct lower *w, int d, int from, int to,
     int64_t reps = 1;
 
     if (a >= 0)
-        PL_TRY(source_parts(w, d, from, &part, &n_part));
+        PL_TRY(source_parts(w, u, g, from, &part, &n_part));
     if (b >= 0) {
-        PL_TRY(lower_local(w, d, to, b, &want));
+        PL_TRY(lower_local(w, u, to, b, &want));
         reps = want.period ? want.size / want.period : 0;
     } else {
         want.n_part = 1;
         want.part = &every;
     }
-    lower_dims(w, d, to, dst);
+    lower_dims(w, u, to, dst);
     for (int s = 0; s < n_part; s++) {
-        int dev = part[s].dev;
+        const struct lowered_value *v;
+        int su = part[s].unit, tensor;
 
-        if (dev < 0)
+        if (su < 0)
             continue;
+        v = lower_value(h, &w->unit[su]);
+        tensor = v->plain >= 0 ? v->plain : v->tensor;
         if (f->layout->kind == PL_PARTIAL)
             memcpy(src, x->dim, sizeof src);
         else
-            lower_dims(w, dev, from, src);
+            lower_dims(w, su, from, src);
         if (a >= 0)
-            PL_TRY(lower_local(w, dev, from, a, &have));
+            PL_TRY(lower_local(w, su, from, a, &have));
         for (int64_t rep = 0; rep < reps; rep++)
             for (int k = 0; k < want.n_part; k++) {
                 int64_t log = rep * want.period + want.part[k].log;
@@ -231,8 +249,8 @@ pl_status lower_pieces(struct lower *w, int d, int from, int to,
                     box.dst[a] = loc + (lo - log);
                     box.len[a].n = hi - lo;
                 }
-                PL_TRY(put_box(w, dev == d ? local : remote, &box, x->n_dim,
-                               src, dst, dev, w->dev[dev].value[from].tensor));
+                PL_TRY(put_box(w, su == u ? local : remote, &box, x, src,
+                               dst, w->unit[su].u.dev, tensor));
             }
     }
     return PL_OK;

@@ -1,4 +1,4 @@
-/* Options to devices, ranks, layouts, numeric plan and programs. */
+/* Options to devices, groups, layouts, numeric plan, placement, programs. */
 #include "exec/planned.h"
 
 #include "base/err.h"
@@ -77,7 +77,7 @@ static pl_status family(struct planned *p, const pl_options *opt, pl_err *err)
 static void warn_threads(const struct planned *p, const pl_options *opt)
 {
     for (int d = 0; d < p->list.n; d++)
-        if (p->list.dev[d].kind == DEVICE_CPU &&
+        if (p->list.dev[d].kind == DEVICE_CPU && !p->list.dev[d].host &&
             p->list.dev[d].n_thread > p->list.dev[d].n_core)
             planned_log(opt, PL_LOG_WARN,
                         "%s has %d threads on %d cores; one a core is faster",
@@ -85,12 +85,205 @@ static void warn_threads(const struct planned *p, const pl_options *opt)
                         p->list.dev[d].n_core);
 }
 
+static void warn_idle(const struct planned *p, const pl_options *opt)
+{
+    int n = 0;
+
+    for (int d = 0; d < p->list.n; d++) {
+        int rank0, n_rank;
+
+        planned_ranks(p, d, &rank0, &n_rank);
+        n += n_rank == 0;
+    }
+    if (n > 0)
+        planned_log(opt, PL_LOG_WARN,
+                    "%d of %d devices carry no rank and stay idle (%d ranks)",
+                    n, p->list.n, p->place.n_rank);
+}
+
+void planned_ranks(const struct planned *p, int d, int *rank0, int *n_rank)
+{
+    int widest = -1;
+
+    *rank0 = *n_rank = 0;
+    for (int k = 0; k < p->place.n_member; k++) {
+        const struct place_member *m = &p->place.member[k];
+
+        if (m->dev == d && m->n_rank > 0 &&
+            p->place.group[m->group].n > widest) {
+            widest = p->place.group[m->group].n;
+            *rank0 = m->rank0;
+            *n_rank = m->n_rank;
+        }
+    }
+}
+
+/* ---- lowering ---------------------------------------------------------- */
+
+static bool shares_memory(const struct planned *p, const struct place_group *g)
+{
+    /* devices on paper are taken to read their peers' memory in place */
+    for (int k = 0; k < g->n && !p->paper; k++)
+        if (p->list.dev[p->place.member[g->first + k].dev].kind != DEVICE_CPU)
+            return false;
+    return true;
+}
+
+/* Groups and units as the lowering wants them. */
+static pl_status units(struct planned *p, struct lower_options *lo, pl_err *err)
+{
+    const struct placement *y = &p->place;
+    struct lower_group *g =
+        arena_alloc(&p->arena, (size_t)y->n_group, sizeof *g);
+    struct lower_unit *u =
+        arena_alloc(&p->arena, (size_t)y->n_member, sizeof *u);
+    bool *one = arena_alloc(&p->arena, (size_t)p->list.n, sizeof *one);
+
+    if (!g || !u || !one)
+        return err_no_memory(err, "a plan");
+    for (int i = 0; i < y->n_group; i++) {
+        g[i].first = lo->n_unit;
+        g[i].share_memory = shares_memory(p, &y->group[i]);
+        for (int k = 0; k < y->group[i].n; k++) {
+            const struct place_member *m = &y->member[y->group[i].first + k];
+
+            if (m->n_rank == 0)
+                continue;
+            u[lo->n_unit++] = (struct lower_unit){
+                i, m->dev, m->rank0, m->n_rank,
+                ranks_all(m->n_rank) << m->rank0};
+            g[i].n++;
+        }
+    }
+    for (int d = 0; d < p->list.n; d++)
+        one[d] = p->list.dev[d].kind == DEVICE_CPU ||
+                 (p->paper && p->list.dev[d].host);
+    lo->n_dev = p->list.n;
+    lo->n_group = y->n_group;
+    lo->group = g;
+    lo->unit = u;
+    lo->one_queue = one;
+    return PL_OK;
+}
+
+static bool is_expert(const struct graph_node *x)
+{
+    return x->role == PL_ROLE_FFN_GATE_EXPS || x->role == PL_ROLE_FFN_UP_EXPS ||
+           x->role == PL_ROLE_FFN_GATE_UP_EXPS ||
+           x->role == PL_ROLE_FFN_DOWN_EXPS;
+}
+
+/* Leaves on the host whose layer is elsewhere: they could be streamed. */
+static int find_away(const struct planned *p, bool *away)
+{
+    int n = 0;
+
+    for (int i = 0; i < p->g->n_node; i++) {
+        const struct graph_node *x = &p->g->node[i];
+
+        away[i] = p->home[i] >= 0 && p->home[i] == p->place.host &&
+                  x->layer >= 0 &&
+                  p->place.of_layer[x->layer] != p->place.host &&
+                  (x->op == OP_cache || (x->op == OP_weight && is_expert(x)));
+        n += away[i];
+    }
+    return n;
+}
+
+static bool pipelined(const struct placement *y)
+{
+    for (int i = 1; i <= y->n_layer; i++)
+        if (y->of_layer[i] != y->of_layer[0])
+            return true;
+    return false;
+}
+
+static pl_status add_way(struct planned *p, struct lower_options *lo,
+                         struct lower_way *way, enum planned_way kind,
+                         const int *home, const bool *away, pl_err *err)
+{
+    int *at = arena_alloc(&p->arena, (size_t)p->num->n + 1, sizeof *at);
+
+    if (!at)
+        return err_no_memory(err, "a plan");
+    PL_TRY(place_ops(&p->place, p->num, home, away, at, err));
+    way[lo->n_way] = (struct lower_way){
+        kind == WAY_PIPELINE ? PLANNED_PIPELINE : 1, at};
+    p->way[kind] = lo->n_way++;
+    return PL_OK;
+}
+
+static pl_status lower_all(struct planned *p, const pl_options *opt,
+                           pl_err *err)
+{
+    struct lower_options lo = {.kernels = &p->kernels,
+                               .max = p->max,
+                               .n_seq = p->n_seq,
+                               .page_stride = p->page_stride};
+    struct lower_way way[WAY_COUNT];
+    int *home = arena_alloc(&p->arena, (size_t)p->num->n + 1, sizeof *home);
+    bool *away = arena_alloc(&p->arena, (size_t)p->g->n_node + 1, 1);
+    pl_status s;
+    pl_err e;
+
+    if (!home || !away)
+        return err_no_memory(err, "a plan");
+    for (int i = 0; i < p->num->n; i++)
+        home[i] = p->home[p->num->node[i].node];
+    for (int k = 0; k < WAY_COUNT; k++)
+        p->way[k] = -1;
+    PL_TRY(units(p, &lo, err));
+    lo.home = home;
+    lo.way = way;
+    PL_TRY(add_way(p, &lo, way, WAY_PLAIN, p->home, NULL, err));
+    if (pipelined(&p->place))
+        PL_TRY(add_way(p, &lo, way, WAY_PIPELINE, p->home, NULL, err));
+    if (opt->offload == PL_OFFLOAD_OFF || find_away(p, away) == 0)
+        return lower(&p->low, p->num, &lo, err);
+    PL_TRY(add_way(p, &lo, way, WAY_STREAM, p->home, away, err));
+    s = lower(&p->low, p->num, &lo, &e);
+    if (s == PL_UNSUPPORTED) {
+        planned_log(opt, PL_LOG_WARN, "%s; the host computes with it",
+                    e.message);
+        p->way[WAY_STREAM] = -1;
+        lo.n_way--;
+        s = lower(&p->low, p->num, &lo, &e);
+    }
+    if (s != PL_OK && err)
+        *err = e;
+    return s;
+}
+
+/* Which worker threads devices share: the host those of all cpu devices. */
+static pl_status lanes(struct planned *p, pl_err *err)
+{
+    int n = 0;
+
+    p->lane0 = arena_alloc(&p->arena, (size_t)p->list.n, sizeof *p->lane0);
+    p->n_lane = arena_alloc(&p->arena, (size_t)p->list.n, sizeof *p->n_lane);
+    if (!p->lane0 || !p->n_lane)
+        return err_no_memory(err, "a plan");
+    for (int d = 0; d < p->list.n; d++)
+        if (p->list.dev[d].kind == DEVICE_CPU && !p->list.dev[d].host) {
+            p->lane0[d] = n++;
+            p->n_lane[d] = 1;
+        }
+    for (int d = 0, first = n; d < p->list.n; d++) {
+        if (p->n_lane[d])
+            continue;
+        p->lane0[d] = p->list.dev[d].host && first ? 0 : n;
+        p->n_lane[d] = p->list.dev[d].host && first ? first : 1;
+        n += !(p->list.dev[d].host && first);
+    }
+    return PL_OK;
+}
+
 pl_status planned_create(struct planned **out, const pl_graph *g,
                          const pl_options *opt, pl_err *err)
 {
     struct planned *p = calloc(1, sizeof *p);
-    struct lower_options lo = {0};
     const pl_layout **leaf = NULL;
+    size_t n = (size_t)g->n_node + 1;
     pl_status s;
 
     *out = NULL;
@@ -109,39 +302,34 @@ pl_status planned_create(struct planned **out, const pl_graph *g,
     if (s == PL_OK)
         s = family(p, opt, err);
     if (s == PL_OK)
-        s = group_deal(&p->group, &p->arena, p->list.n, opt->n_ranks,
-                       opt->tensor_split, opt->n_tensor_split, err);
+        s = place_groups(&p->place, &p->arena, &p->list, g, opt, err);
     if (s != PL_OK)
         goto done;
-    if (p->group.n_idle)
-        planned_log(opt, PL_LOG_WARN,
-                    "%d of %d devices carry no rank and stay idle (%d ranks)",
-                    p->group.n_idle, p->list.n, p->group.n_rank);
-    warn_threads(p, opt);
-    leaf = malloc(((size_t)g->n_node + 1) * sizeof *leaf);
-    if (!leaf) {
+    leaf = arena_alloc(&p->arena, n, sizeof *leaf);
+    p->home = arena_alloc(&p->arena, n, sizeof *p->home);
+    if (!leaf || !p->home) {
         s = err_no_memory(err, "a plan");
         goto done;
     }
-    s = roles_layouts(g, p->group.n_rank, p->group.share, &p->arena, leaf, err);
+    s = roles_layouts(g, p->place.n_rank, p->place.share, &p->arena, leaf, err);
     if (s == PL_OK)
-        s = numeric_create(&p->num, g, p->group.n_rank, leaf, err);
+        s = place_leaves(&p->place, &p->arena, &p->list, g, opt, p->home, leaf,
+                         err);
+    if (s != PL_OK)
+        goto done;
+    warn_idle(p, opt);
+    warn_threads(p, opt);
+    s = numeric_create(&p->num, g, p->place.n_rank, leaf, err);
     if (s != PL_OK)
         goto done;
     p->numeric_hash =
         (p->num->hash ^ p->kernels.float_activations) * 1099511628211u;
-    lo.n_dev = p->list.n;
-    lo.rank0 = p->group.rank0;
-    lo.n_rank = p->group.n_rank_of;
-    /* devices on paper are taken to read their peers' memory in place */
-    lo.share_memory = p->paper || device_set_shares_memory(&p->list);
-    lo.kernels = &p->kernels;
-    lo.max = p->max;
-    lo.n_seq = p->n_seq;
-    lo.page_stride = p->page_stride;
-    s = lower(&p->low, p->num, &lo, err);
+    s = lanes(p, err);
+    if (s == PL_OK)
+        s = lower_all(p, opt, err);
+    if (s == PL_OK)
+        p->stream_from = p->max.n_tok / 2 + 1;
 done:
-    free(leaf);
     if (s == PL_OK)
         *out = p;
     else

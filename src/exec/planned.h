@@ -1,24 +1,36 @@
-/* A graph planned for a group of devices: everything short of memory.
+/* A graph planned for groups of devices: everything short of memory.
  *
  * What can be said before anything is allocated: the devices, who carries which
- * rank, the numeric plan, the programs and their exact bytes. Works for paper
- * devices too. */
+ * rank in which group, the numeric plan, where everything is, the programs and
+ * their exact bytes. Works for paper devices too. */
 #ifndef EXEC_PLANNED_H
 #define EXEC_PLANNED_H
 
 #include "device/device.h"
 #include "exec/lower.h"
-#include "plan/group.h"
+#include "plan/place.h"
+
+/* What the programs' scripts are for. */
+enum planned_way {
+    WAY_PLAIN,    /* one micro-batch; everything computed where it lives */
+    WAY_STREAM,   /* one; leaves of the host streamed to the devices */
+    WAY_PIPELINE, /* several; everything computed where it lives */
+    WAY_COUNT
+};
 
 struct planned {
     struct arena arena;
     const pl_graph *g; /* borrowed */
     struct device_list list;
-    struct group group;
+    struct placement place;
+    int *home; /* [g->n_node] group of weights and caches, else -1 */
     struct cpu_kernels kernels;
     struct numeric *num;
     struct lowered *low;
-    struct graph_sizes max;
+    int way[WAY_COUNT];     /* its script, -1: there is none */
+    int64_t stream_from;    /* tokens from which WAY_STREAM is the faster */
+    int *lane0, *n_lane;    /* [list.n] worker threads that devices share */
+    struct graph_sizes max; /* of one micro-batch */
     int n_seq, page_stride;
     bool paper;
     uint64_t numeric_hash; /* of num, and of the activations' precision */
@@ -29,12 +41,16 @@ enum {
     PLANNED_N_UBATCH = 512,
     PLANNED_N_OUT = 64,
     PLANNED_N_SEQ = 8,
+    PLANNED_PIPELINE = 8, /* micro-batches of a pipeline */
 };
 
 /* opt->n_ctx 0 means PLANNED_N_CTX here. Warnings go to opt->log. */
 pl_status planned_create(struct planned **out, const pl_graph *g,
                          const pl_options *opt, pl_err *err);
 void planned_free(struct planned *p);
+
+/* Ranks that device d carries in its widest group; *n_rank 0: it is idle. */
+void planned_ranks(const struct planned *p, int d, int *rank0, int *n_rank);
 
 void planned_log(const pl_options *opt, pl_log_level level, const char *fmt,
                  ...) __attribute__((format(printf, 3, 4)));

@@ -105,7 +105,8 @@ static pl_status packed_rows(const struct storage *s, int64_t lo, int64_t hi,
 
 struct plain_copy {
     pl_exec *x;
-    const struct prog_tensor *t[DEVICE_MAX];
+    const int *dev;
+    const struct prog_tensor *t[PL_MAX_RANKS];
     unsigned char *data;
     size_t size; /* of a value */
     int64_t done;
@@ -123,13 +124,13 @@ static pl_status plain_piece(void *user, const struct layout_piece *p)
         return PL_OK;
     at = c->t[p->dev]->offset + (size_t)p->local * c->size;
     if (c->put)
-        return device_write(c->x->set, p->dev, c->t[p->dev]->region, at, d, n,
-                            c->err);
+        return device_write(c->x->set, c->dev[p->dev], c->t[p->dev]->region, at,
+                            d, n, c->err);
     if (p->view < c->done) /* another device gave it */
         return PL_OK;
     c->done = p->view + p->n;
-    return device_read(c->x->set, p->dev, c->t[p->dev]->region, at, d, n,
-                       c->err);
+    return device_read(c->x->set, c->dev[p->dev], c->t[p->dev]->region, at, d,
+                       n, c->err);
 }
 
 /* All storages of a weight; when getting, one layout will do. */
@@ -144,20 +145,21 @@ static pl_status each_storage(pl_exec *x, int node, int64_t row0, int64_t n,
 
     for (int i = 0; i < pl->num->n && st == PL_OK; i++) {
         const struct num_node *nn = &pl->num->node[i];
+        struct exec_holder h;
         bool plain = false;
 
         if (nn->node != node || nn->kind != NUM_OP ||
             (!put && i != pl->num->value[node]))
             continue;
-        for (int d = 0; d < pl->list.n && st == PL_OK; d++) {
-            const struct lowered_value *v = &pl->low->value[d][i];
-            struct storage s = {.x = x, .n = g, .num = i, .dev = d, .err = err};
+        h = exec_holder(x, i, lowered_leaf(pl->low, i));
+        for (int u = 0; u < h.n && st == PL_OK; u++) {
+            const struct lowered_value *v = &h.v[u];
+            struct storage s = {
+                .x = x, .n = g, .num = i, .dev = h.dev[u], .err = err};
             const pl_layout *l = nn->layout, *of_matrices = &layout_mirrored;
-            rankset ranks = pl->low->dev_ranks[d];
+            rankset ranks = h.ranks[u];
 
-            if (v->tensor < 0)
-                continue;
-            s.t = &pl->low->prog[d].tensor[v->tensor];
+            s.t = &pl->low->prog[s.dev].tensor[v->tensor];
             plain |= !s.t->pack || (put && v->plain >= 0);
             if (!s.t->pack)
                 continue;
@@ -175,27 +177,26 @@ static pl_status each_storage(pl_exec *x, int node, int64_t row0, int64_t n,
         }
         if (plain && st == PL_OK) {
             struct plain_copy c = {.x = x,
+                                   .dev = h.dev,
                                    .data = data,
                                    .put = put,
                                    .err = err,
                                    .size = format_row_bytes(g->format, 1)};
             struct layout_tensor t = {.n_dim = g->n_dim,
                                       .layout = nn->layout,
-                                      .n_dev = pl->list.n,
-                                      .dev = pl->low->dev_ranks};
+                                      .n_dev = h.n,
+                                      .dev = h.ranks};
             struct layout_view view = {1, {n * k}, {1}, row0 * k};
 
             for (int d = 0; d < g->n_dim; d++)
                 t.dim[d] = g->dim[d].n;
-            for (int d = 0; d < pl->list.n; d++) {
-                const struct lowered_value *v = &pl->low->value[d][i];
-                const struct prog_tensor *pt = pl->low->prog[d].tensor;
+            for (int u = 0; u < h.n; u++) {
+                const struct lowered_value *v = &h.v[u];
+                const struct prog_tensor *pt = pl->low->prog[h.dev[u]].tensor;
 
-                if (v->tensor < 0)
-                    continue;
-                c.t[d] = v->plain >= 0 ? &pt[v->plain] : &pt[v->tensor];
-                if (c.t[d]->pack)
-                    c.t[d] = NULL;
+                c.t[u] = v->plain >= 0 ? &pt[v->plain] : &pt[v->tensor];
+                if (c.t[u]->pack)
+                    c.t[u] = NULL;
             }
             st = layout_pieces(&t, &view, plain_piece, &c, err);
         }

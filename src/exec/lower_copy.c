@@ -1,0 +1,675 @@
+/* Copies: what one group computes or holds and another one reads.
+ *
+ * The source posts that the value is there; the receiving devices wait for
+ * that, pull their part, and post that they have it. Devices with a copy queue
+ * start as soon as the value is there and wait for it at its first use, so that
+ * work in between hides the copy; the others pull when they need it. A buffer
+ * that is read from elsewhere may be overwritten once the receivers have
+ * posted: the source waits for that a few copies later, when it has long been
+ * true.
+ *
+ * Weights and caches that are read away from home are streamed the same way,
+ * weights one layer ahead, each device only its slice: packed groups of rows
+ * and chunks of k are the same bytes on both sides. */
+#include "exec/lower_inner.h"
+
+#include "base/err.h"
+
+#include <string.h>
+
+enum { IN_TRANSIT = 4 }; /* copies between two groups before the first is
+                            waited for */
+
+static const struct lower_group *group_of(const struct lower *w, int g)
+{
+    return &w->opt->group[g];
+}
+
+static int dev_of(const struct lower *w, int u)
+{
+    return w->unit[u].u.dev;
+}
+
+pl_status lower_arrive(struct lower *w, const struct held *h, int u)
+{
+    int *e = &h->arrives[w->unit[u].local], event = *e;
+
+    if (event < 0)
+        return PL_OK;
+    *e = -1;
+    return lower_wait(w, dev_of(w, u), QUEUE_COMPUTE, dev_of(w, u), event);
+}
+
+/* The event that says that unit s has its part of h. */
+static pl_status ready(struct lower *w, struct held *h, int s, int *event)
+{
+    int *e = &h->ready[w->unit[s].local];
+
+    PL_TRY(lower_arrive(w, h, s));
+    if (*e < 0)
+        PL_TRY(lower_post(w, dev_of(w, s), QUEUE_COMPUTE, e));
+    *event = *e;
+    return PL_OK;
+}
+
+/* ---- lent buffers ------------------------------------------------------ */
+
+static pl_status transit_retire(struct lower *w, int k)
+{
+    struct transit t = w->transit[k];
+    int instance = w->instance;
+
+    memmove(w->transit + k, w->transit + k + 1,
+            (size_t)(w->n_transit - k - 1) * sizeof t);
+    w->n_transit--;
+    w->instance = t.instance; /* in the run whenever the copy is */
+    for (int s = 0; s < t.n_src; s++) {
+        int d = dev_of(w, t.src_unit[s]);
+
+        if (s == 0 || dev_of(w, t.src_unit[s - 1]) != d)
+            for (int r = 0; r < t.n_dst; r++)
+                PL_TRY(lower_wait(w, d, QUEUE_COMPUTE, t.dst_dev[r],
+                                  t.dst_event[r]));
+        lower_use(&w->dev[d], t.src_tensor[s], w->dev[d].n_step - 1);
+    }
+    w->instance = instance;
+    return PL_OK;
+}
+
+/* Value h of group `from` is read by the units of group `to`, who post done[]
+ * when they have it. by_rank: its addends, else its value. */
+static pl_status lend(struct lower *w, const struct held *h, int to,
+                      const int *done, bool by_rank)
+{
+    const struct lower_group *a = group_of(w, h->h.group), *b = group_of(w, to);
+    struct transit t = {.from = h->h.group, .to = to, .instance = w->instance};
+    int same = 0;
+
+    for (int k = w->n_transit - 1; k >= 0; k--)
+        if (w->transit[k].from == t.from && w->transit[k].to == to &&
+            ++same >= IN_TRANSIT) {
+            PL_TRY(transit_retire(w, k));
+            break;
+        }
+    t.src_unit = arena_alloc(w->a, (size_t)a->n, sizeof(int));
+    t.src_tensor = arena_alloc(w->a, (size_t)a->n, sizeof(int));
+    t.dst_dev = arena_alloc(w->a, (size_t)b->n, sizeof(int));
+    t.dst_event = arena_alloc(w->a, (size_t)b->n, sizeof(int));
+    if (!t.src_unit || !t.src_tensor || !t.dst_dev || !t.dst_event ||
+        !lower_grow((void **)&w->transit, w->n_transit, &w->transit_cap,
+                    sizeof t))
+        return err_no_memory(w->err, "a program");
+    for (int s = 0; s < a->n; s++) {
+        int tensor = by_rank ? h->by_rank[s].tensor : h->h.v[s].tensor;
+
+        if (tensor < 0)
+            continue;
+        t.src_unit[t.n_src] = a->first + s;
+        t.src_tensor[t.n_src++] = tensor;
+    }
+    for (int r = 0; r < b->n; r++)
+        if (done[r] >= 0) {
+            t.dst_dev[t.n_dst] = dev_of(w, b->first + r);
+            t.dst_event[t.n_dst++] = done[r];
+        }
+    w->transit[w->n_transit++] = t;
+    return PL_OK;
+}
+
+void lower_end_copies(struct lower *w)
+{
+    for (int k = 0; k < w->n_transit; k++) {
+        const struct transit *t = &w->transit[k];
+
+        for (int s = 0; s < t->n_src; s++) {
+            struct draft *v = &w->dev[dev_of(w, t->src_unit[s])];
+
+            lower_use(v, t->src_tensor[s], v->n_step);
+        }
+    }
+    w->n_transit = 0;
+}
+
+/* ---- one receiver ------------------------------------------------------ */
+
+/* A transfer into a tensor of unit u: waits for events of the source units,
+ * then the given steps, then posts. */
+struct receipt {
+    int n_event;
+    int dev[PL_MAX_RANKS], event[PL_MAX_RANKS];
+};
+
+static void expect(struct receipt *r, int dev, int event)
+{
+    for (int k = 0; k < r->n_event; k++)
+        if (r->dev[k] == dev && r->event[k] == event)
+            return;
+    r->dev[r->n_event] = dev;
+    r->event[r->n_event++] = event;
+}
+
+static pl_status receive(struct lower *w, int u, const struct receipt *r,
+                         struct step *step, int n, int *arrives, int *done)
+{
+    int d = dev_of(w, u), mine;
+    enum queue q = w->opt->one_queue[d] ? QUEUE_COMPUTE : QUEUE_COPY;
+
+    if (q == QUEUE_COPY) { /* whoever had the buffer before is done */
+        PL_TRY(lower_post(w, d, QUEUE_COMPUTE, &mine));
+        PL_TRY(lower_wait(w, d, q, d, mine));
+    }
+    for (int k = 0; k < r->n_event; k++)
+        PL_TRY(lower_wait(w, d, q, r->dev[k], r->event[k]));
+    for (int k = 0; k < n; k++) {
+        step[k].queue = q;
+        step[k].node = -1;
+        step[k].q8 = -1;
+        step[k].copy = true;
+        PL_TRY(lower_step(w, d, &step[k]));
+    }
+    PL_TRY(lower_post(w, d, q, done));
+    *arrives = q == QUEUE_COPY ? *done : -1;
+    return PL_OK;
+}
+
+static pl_status note_copy(struct lower *w, int i, int from, int to, bool pages,
+                           const pl_dim bytes[2])
+{
+    struct lowered_way *o = &w->out->way[w->way];
+
+    if (w->instance > 0)
+        return PL_OK;
+    if (!lower_grow((void **)&w->copy, o->n_copy, &w->copy_cap,
+                    sizeof *w->copy))
+        return err_no_memory(w->err, "a program");
+    w->copy[o->n_copy++] =
+        (struct lowered_copy){i,
+                              from,
+                              to,
+                              lower_layer(w, w->num->node[i].node),
+                              {bytes[0], bytes[1]},
+                              pages};
+    return PL_OK;
+}
+
+static pl_dim moved(const struct copy_piece *p)
+{
+    const pl_dim all[3] = {p->bytes, p->n0, p->n1};
+
+    return lower_product(all, 0, 3, 1);
+}
+
+/* ---- values ------------------------------------------------------------ */
+
+/* Value i of group a to value j (itself, or a conversion of it) in group b. */
+static pl_status copy_value(struct lower *w, int i, int j, int b)
+{
+    int a = w->at[i], done[PL_MAX_RANKS];
+    const struct graph_node *x = &w->g->node[w->num->node[j].node];
+    struct held *src = lower_find(w, i, a), *dst;
+    pl_dim sum[2] = {{0, PL_CONST}, {0, PL_CONST}};
+
+    for (int m = 0; m < group_of(w, a)->n; m++) {
+        int e;
+
+        PL_TRY(ready(w, src, group_of(w, a)->first + m, &e));
+    }
+    PL_TRY(lower_hold(w, j, b, &dst));
+    for (int m = 0; m < group_of(w, b)->n; m++) {
+        int u = group_of(w, b)->first + m;
+        struct lower_pieces none = {0}, p = {0};
+        struct step s = {.kind = STEP_PULL};
+        struct receipt r = {0};
+        pl_dim dim[GRAPH_MAX_DIM];
+
+        lower_dims(w, u, j, dim);
+        PL_TRY(lower_tensor(w, dev_of(w, u), x->format, x->n_dim, dim, 1,
+                            &s.out, NULL));
+        dst->h.v[m].tensor = s.out;
+        PL_TRY(lower_pieces(w, u, a, i, j, &none, &p));
+        for (int k = 0; k < p.n; k++) {
+            for (int q = 0; q < group_of(w, a)->n; q++)
+                if (dev_of(w, group_of(w, a)->first + q) == p.p[k].src_dev)
+                    expect(&r, p.p[k].src_dev, src->ready[q]);
+            lower_add_bytes(sum, moved(&p.p[k]));
+        }
+        s.piece = p.p;
+        s.n_piece = p.n;
+        PL_TRY(receive(w, u, &r, &s, 1, &dst->arrives[m], &done[m]));
+    }
+    PL_TRY(lend(w, src, b, done, false));
+    return note_copy(w, j, a, b, false, sum);
+}
+
+pl_status lower_convert_copy(struct lower *w, int j)
+{
+    return lower_find(w, j, w->at[j])
+               ? PL_OK
+               : copy_value(w, w->num->node[j].in[0], j, w->at[j]);
+}
+
+pl_status lower_copy_ranks(struct lower *w, int i, int b)
+{
+    int a = w->at[i], done[PL_MAX_RANKS];
+    const struct graph_node *x = &w->g->node[w->num->node[i].node];
+    struct held *src = lower_find(w, i, a), *dst;
+    pl_dim sum[2] = {{0, PL_CONST}, {0, PL_CONST}};
+
+    if (lower_find(w, i, b))
+        return PL_OK;
+    PL_TRY(lower_hold(w, i, b, &dst));
+    for (int m = 0; m < group_of(w, b)->n; m++) {
+        const struct lower_unit *v = &w->unit[group_of(w, b)->first + m].u;
+        struct addends *to = &dst->by_rank[m];
+        struct copy_piece *p = arena_alloc(w->a, (size_t)v->n_rank, sizeof *p);
+        struct step s = {.kind = STEP_PULL, .piece = p};
+        struct receipt r = {0};
+
+        done[m] = -1;
+        if (!p)
+            return err_no_memory(w->err, "a program");
+        if (!(w->present[i] & v->ranks))
+            continue;
+        PL_TRY(lower_tensor(w, v->dev, x->format, x->n_dim, x->dim,
+                            __builtin_popcountll(w->present[i] & v->ranks),
+                            &to->tensor, &to->stride));
+        for (int k = 0; k < v->n_rank; k++) {
+            int rank = v->rank0 + k, su = group_of(w, a)->first, at, e;
+            uint64_t below = ((uint64_t)1 << rank) - 1;
+
+            if (!(w->present[i] >> rank & 1))
+                continue;
+            while (!(w->unit[su].u.ranks >> rank & 1))
+                su++;
+            at = __builtin_popcountll(w->present[i] & w->unit[su].u.ranks &
+                                      below);
+            PL_TRY(ready(w, src, su, &e));
+            expect(&r, dev_of(w, su), e);
+            p[s.n_piece] = (struct copy_piece){
+                .src_dev = dev_of(w, su),
+                .src = src->by_rank[w->unit[su].local].tensor,
+                .src_at =
+                    at * (int64_t)src->by_rank[w->unit[su].local].stride,
+                .dst_at = s.n_piece * (int64_t)to->stride,
+                .bytes = lower_product(x->dim, 0, x->n_dim, 4),
+                .n0 = {1, PL_CONST},
+                .n1 = {1, PL_CONST},
+            };
+            lower_add_bytes(sum, moved(&p[s.n_piece++]));
+        }
+        s.out = to->tensor;
+        s.out_stride = to->stride;
+        s.tree.n_out = s.n_piece;
+        PL_TRY(receive(w, group_of(w, b)->first + m, &r, &s, 1,
+                       &dst->arrives[m], &done[m]));
+    }
+    PL_TRY(lend(w, src, b, done, true));
+    return note_copy(w, i, a, b, false, sum);
+}
+
+/* ---- weights ----------------------------------------------------------- */
+
+static pl_status unaligned(struct lower *w, int i)
+{
+    return err_set(w->err, PL_UNSUPPORTED,
+                   "%s cannot be streamed: its slices do not begin at "
+                   "multiples of %d rows",
+                   w->g->node[w->num->node[i].node].name, PACK_ROWS);
+}
+
+/* Chunks of k that lie one after another on both sides. */
+struct run {
+    int64_t src, dst, bytes;
+};
+
+static int64_t chunk_bytes(const struct pack *p, const struct pack_chunk *c)
+{
+    return p->rule->sup_bytes +
+           c->n / p->rule->tile_values * (int64_t)p->rule->tile_bytes;
+}
+
+/* Finds dst's chunks in src, from *k on, as one run; false: none is there. */
+static bool chunk_run(const struct pack *src, const struct pack *dst, int *k,
+                      struct run *r)
+{
+    int s = 0;
+
+    r->bytes = 0;
+    for (; *k < dst->n_chunk; ++*k) {
+        const struct pack_chunk *c = &dst->chunk[*k];
+
+        while (s < src->n_chunk && src->chunk[s].k < c->k)
+            s++;
+        if (s == src->n_chunk || src->chunk[s].k != c->k ||
+            src->chunk[s].n != c->n) {
+            if (r->bytes)
+                return true;
+            continue; /* another unit's */
+        }
+        if (r->bytes == 0)
+            *r = (struct run){(int64_t)src->chunk[s].off, (int64_t)c->off, 0};
+        else if ((int64_t)src->chunk[s].off != r->src + r->bytes ||
+                 (int64_t)c->off != r->dst + r->bytes)
+            return true;
+        r->bytes += chunk_bytes(dst, c);
+    }
+    return r->bytes > 0;
+}
+
+/* Pieces of packed weight i from unit s's form to unit u's. */
+static pl_status packed_pieces(struct lower *w, int i, int s, int u,
+                               const struct pack *dst, struct lower_pieces *out)
+{
+    const struct graph_node *x = &w->g->node[w->num->node[i].node];
+    const struct held *h = lower_find(w, i, w->opt->home[i]);
+    int tensor = lower_value(h, &w->unit[s])->tensor, last = x->n_dim - 1;
+    const struct pack *src = w->dev[dev_of(w, s)].tensor[tensor].pack;
+    struct layout_local dr, sr, dm = {0}, sm = {0};
+    struct layout_part one = {0, 0, 1, ~(rankset)0};
+    int64_t reps_m = 1, reps_r;
+    struct run r;
+
+    PL_TRY(lower_local(w, u, i, last - 1, &dr));
+    PL_TRY(lower_local(w, s, i, last - 1, &sr));
+    dm = sm = (struct layout_local){1, 1, 1, 1, 1, &one};
+    if (x->n_dim == 3) {
+        PL_TRY(lower_local(w, u, i, 0, &dm));
+        PL_TRY(lower_local(w, s, i, 0, &sm));
+    }
+    reps_m = dm.period ? dm.size / dm.period : 0;
+    reps_r = dr.period ? dr.size / dr.period : 0;
+    for (int64_t m = 0; m < reps_m * dm.n_part; m++) {
+        const struct layout_part *pm = &dm.part[m % dm.n_part];
+        int64_t mat = m / dm.n_part * dm.period + pm->log;
+        int64_t mat_src = layout_local_index(&sm, mat);
+        int64_t mat_dst = m / dm.n_part * dm.local_period + pm->loc;
+
+        for (int64_t q = 0; mat_src >= 0 && q < reps_r * dr.n_part; q++) {
+            const struct layout_part *pr = &dr.part[q % dr.n_part];
+            int64_t row = q / dr.n_part * dr.period + pr->log;
+            int64_t row_src = layout_local_index(&sr, row);
+            int64_t row_dst = q / dr.n_part * dr.local_period + pr->loc;
+
+            if (row_src < 0)
+                continue;
+            if (row_src % PACK_ROWS || row_dst % PACK_ROWS ||
+                (pr->n % PACK_ROWS && row_dst + pr->n != dr.local))
+                return unaligned(w, i);
+            for (int k = 0; chunk_run(src, dst, &k, &r);) {
+                const struct copy_piece p = {
+                    .src_dev = dev_of(w, s),
+                    .src = tensor,
+                    .src_at = mat_src * (int64_t)src->matrix_bytes +
+                              row_src / PACK_ROWS * (int64_t)src->group_bytes +
+                              r.src,
+                    .dst_at = mat_dst * (int64_t)dst->matrix_bytes +
+                              row_dst / PACK_ROWS * (int64_t)dst->group_bytes +
+                              r.dst,
+                    .bytes = {r.bytes, PL_CONST},
+                    .n0 = {pm->n, PL_CONST},
+                    .src_s0 = {(int64_t)src->matrix_bytes, PL_CONST},
+                    .dst_s0 = {(int64_t)dst->matrix_bytes, PL_CONST},
+                    .n1 = {(pr->n + PACK_ROWS - 1) / PACK_ROWS, PL_CONST},
+                    .src_s1 = {(int64_t)src->group_bytes, PL_CONST},
+                    .dst_s1 = {(int64_t)dst->group_bytes, PL_CONST},
+                };
+
+                PL_TRY(lower_push_piece(w, out, &p));
+            }
+        }
+    }
+    return PL_OK;
+}
+
+/* A tensor of `bytes` in the work region that holds a leaf's local part. */
+static pl_status staging(struct lower *w, int u, int i, size_t bytes, int *out)
+{
+    const struct graph_node *x = &w->g->node[w->num->node[i].node];
+    const pl_dim size = {(int64_t)bytes, PL_CONST};
+    int d = dev_of(w, u);
+    struct prog_tensor *t;
+    pl_dim dim[GRAPH_MAX_DIM];
+
+    PL_TRY(lower_tensor(w, d, PL_F32, 1, &size, -1, out, NULL));
+    lower_dims(w, u, i, dim);
+    t = &w->dev[d].tensor[*out];
+    t->format = x->format;
+    t->n_dim = x->n_dim;
+    memcpy(t->dim, dim, sizeof t->dim);
+    return PL_OK;
+}
+
+/* Every unit of the home group gives what it has of the slice; of a weight that
+ * all have whole, one does. */
+static pl_status stream_weight(struct lower *w, int i, int b)
+{
+    int a = w->opt->home[i];
+    const struct held *src = lower_find(w, i, a);
+    bool packed = w->dev[dev_of(w, group_of(w, a)->first)]
+                      .tensor[src->h.v[0].tensor]
+                      .pack != NULL;
+    bool plain = !packed || src->h.v[0].plain >= 0;
+    pl_dim sum[2] = {{0, PL_CONST}, {0, PL_CONST}};
+    struct held *dst;
+
+    if (plain && format_info(w->g->node[w->num->node[i].node].format)->block > 1)
+        return err_set(w->err, PL_UNSUPPORTED,
+                       "%s cannot be copied between groups: it is read value "
+                       "by value",
+                       w->g->node[w->num->node[i].node].name);
+    PL_TRY(lower_hold(w, i, b, &dst));
+    for (int m = 0; m < group_of(w, b)->n; m++) {
+        int u = group_of(w, b)->first + m, n = 0, done;
+        struct lower_pieces none = {0}, p = {0}, q = {0};
+        struct step s[2] = {{.kind = STEP_PULL}, {.kind = STEP_PULL}};
+        struct receipt r = {0};
+        struct pack *pack;
+
+        if (packed) {
+            PL_TRY(lower_pack(w, u, i, &pack));
+            PL_TRY(staging(w, u, i,
+                           pack->matrix_bytes * (size_t)lower_matrices(w, u, i),
+                           &s[n].out));
+            w->dev[dev_of(w, u)].tensor[s[n].out].pack = pack;
+            dst->h.v[m].tensor = s[n].out;
+            for (int k = 0; k < group_of(w, a)->n; k++)
+                if (w->num->node[i].layout->kind == PL_SPLIT ||
+                    k == m % group_of(w, a)->n)
+                    PL_TRY(packed_pieces(w, i, group_of(w, a)->first + k, u,
+                                         pack, &p));
+            s[n].piece = p.p;
+            s[n++].n_piece = p.n;
+        }
+        if (plain) {
+            pl_dim dim[GRAPH_MAX_DIM];
+            const struct graph_node *x = &w->g->node[w->num->node[i].node];
+
+            lower_dims(w, u, i, dim);
+            PL_TRY(staging(w, u, i,
+                           format_row_bytes(x->format, 1) *
+                               (size_t)dim_value(
+                                   lower_product(dim, 0, x->n_dim, 1),
+                                   &w->opt->max),
+                           &s[n].out));
+            *(packed ? &dst->h.v[m].plain : &dst->h.v[m].tensor) = s[n].out;
+            PL_TRY(lower_pieces(w, u, a, i, i, &none, &q));
+            s[n].piece = q.p;
+            s[n++].n_piece = q.n;
+        }
+        for (int k = 0; k < p.n; k++)
+            lower_add_bytes(sum, moved(&p.p[k]));
+        for (int k = 0; k < q.n; k++)
+            lower_add_bytes(sum, moved(&q.p[k]));
+        PL_TRY(receive(w, u, &r, s, n, &dst->arrives[m], &done));
+    }
+    return note_copy(w, i, a, b, false, sum);
+}
+
+static bool slow_queue(const struct lower *w, int b)
+{
+    const struct lower_group *g = group_of(w, b);
+
+    for (int m = 0; m < g->n; m++)
+        if (w->opt->one_queue[dev_of(w, g->first + m)])
+            return true;
+    return false;
+}
+
+pl_status lower_find_streams(struct lower *w)
+{
+    const struct numeric *p = w->num;
+
+    w->n_stream = w->next_stream = 0;
+    for (int i = 0; i < p->n; i++)
+        for (int k = 0; p->node[i].kind == NUM_OP && k < p->node[i].n_in; k++) {
+            int y = p->node[i].in[k];
+
+            if (y < 0 || w->g->node[p->node[y].node].op != OP_weight ||
+                w->opt->home[y] == w->at[i])
+                continue;
+            if (!lower_grow((void **)&w->stream, w->n_stream, &w->stream_cap,
+                            sizeof *w->stream))
+                return err_no_memory(w->err, "a program");
+            w->stream[w->n_stream++] = (struct stream){
+                y, w->at[i], w->g->node[p->node[y].node].layer};
+        }
+    return lower_ahead(w, -1, -1);
+}
+
+/* Starts the streams up to those of the layer after the one in use. */
+pl_status lower_ahead(struct lower *w, int i, int b)
+{
+    int last = -1, end;
+
+    for (int k = 0; k < w->n_stream; k++)
+        if (w->stream[k].num == i && w->stream[k].group == b)
+            last = k;
+    if (last >= 0 && slow_queue(w, b)) /* nothing would be hidden */
+        return lower_find(w, i, b) ? PL_OK : stream_weight(w, i, b);
+    end = last + 1;
+    while (last >= 0 && end < w->n_stream &&
+           w->stream[end].layer == w->stream[last].layer)
+        end++;
+    for (int k = end; end < w->n_stream &&
+                      w->stream[end].layer == w->stream[k].layer;)
+        end++;
+    for (int k = w->next_stream; k < end; k++) {
+        struct stream *s = &w->stream[k];
+
+        if (!slow_queue(w, s->group) && !lower_find(w, s->num, s->group))
+            PL_TRY(stream_weight(w, s->num, s->group));
+        w->next_stream = k + 1;
+    }
+    return PL_OK;
+}
+
+/* ---- caches ------------------------------------------------------------ */
+
+/* The pages of cache value i (a cache, or what was written into it). */
+static pl_status stream_pages(struct lower *w, int i, int b)
+{
+    int root = i, a, done[PL_MAX_RANKS];
+    const struct graph_node *x;
+    struct held *src, *dst;
+    pl_dim sum[2] = {{0, PL_CONST}, {0, PL_CONST}};
+
+    while (w->g->node[w->num->node[root].node].op == OP_cache_write)
+        root = w->num->node[root].in[0];
+    a = w->opt->home[root];
+    x = &w->g->node[w->num->node[root].node];
+    src = lower_find(w, i, a);
+    PL_TRY(lower_hold(w, i, b, &dst));
+    for (int m = 0; m < group_of(w, b)->n; m++) {
+        int u = group_of(w, b)->first + m, out;
+        struct layout_local want, have;
+        size_t tile = cpu_cache_tile_bytes(x->format, x->dim[2].n);
+        struct step *s =
+            arena_alloc(w->a, (size_t)group_of(w, a)->n, sizeof *s);
+        struct receipt r = {0};
+        bool *got;
+        int n = 0;
+
+        PL_TRY(lower_local(w, u, root, 1, &want));
+        got = arena_alloc(w->a, (size_t)want.local + 1, 1);
+        if (!s || !got)
+            return err_no_memory(w->err, "a program");
+        PL_TRY(staging(w, u, root,
+                       (size_t)(w->opt->max.n_slot / CPU_PAGE) *
+                           (size_t)want.local * tile,
+                       &out));
+        dst->h.v[m].tensor = out;
+        for (int k = 0; k < group_of(w, a)->n; k++) {
+            int su = group_of(w, a)->first + k, hits = 0, e;
+            int32_t *map =
+                arena_alloc(w->a, (size_t)want.local + 1, sizeof *map);
+            int64_t at = 0;
+
+            if (!map)
+                return err_no_memory(w->err, "a program");
+            PL_TRY(lower_local(w, su, root, 1, &have));
+            for (int64_t h = 0; h < want.size; h++) {
+                int64_t mine = layout_local_index(&want, h);
+                int64_t its = layout_local_index(&have, h);
+
+                if (mine < 0)
+                    continue;
+                at = mine;
+                map[at] = its >= 0 && !got[at] ? (int32_t)its : -1;
+                hits += map[at] >= 0;
+                got[at] |= map[at] >= 0;
+            }
+            if (hits == 0)
+                continue;
+            PL_TRY(ready(w, src, su, &e));
+            expect(&r, dev_of(w, su), e);
+            s[n++] = (struct step){.kind = STEP_PAGES,
+                                   .dev = dev_of(w, su),
+                                   .src = lower_value(src, &w->unit[su])->tensor,
+                                   .out = out,
+                                   .map = map,
+                                   .tile_bytes = tile};
+        }
+        lower_add_bytes(sum, (pl_dim){want.local *
+                                          (int64_t)format_row_bytes(
+                                              x->format, x->dim[2].n),
+                                      PL_CONST});
+        PL_TRY(receive(w, u, &r, s, n, &dst->arrives[m], &done[m]));
+    }
+    return note_copy(w, i, a, b, true, sum);
+}
+
+/* ---- anything ---------------------------------------------------------- */
+
+pl_status lower_fetch(struct lower *w, int i, int b)
+{
+    enum op op = w->g->node[w->num->node[i].node].op;
+    bool op_node = w->num->node[i].kind == NUM_OP;
+
+    if (op_node && op == OP_weight) {
+        if (w->opt->home[i] == b)
+            return PL_OK;
+        return lower_ahead(w, i, b);
+    }
+    if (lower_find(w, i, b))
+        return PL_OK;
+    if (op_node && op == OP_input)
+        return lower_input(w, i, b);
+    if (op_node && (op == OP_cache || op == OP_cache_write))
+        return stream_pages(w, i, b);
+    return copy_value(w, i, i, b);
+}
+
+pl_status lower_send(struct lower *w, int i)
+{
+    for (int k = w->user0[i]; k < w->user0[i + 1]; k++) {
+        int j = w->user[k], b = w->at[j];
+
+        if (b == w->at[i] || slow_queue(w, b))
+            continue;
+        if (w->num->node[j].kind != NUM_OP)
+            PL_TRY(lower_convert_copy(w, j));
+        else
+            PL_TRY(lower_fetch(w, i, b));
+    }
+    return PL_OK;
+}

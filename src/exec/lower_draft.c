@@ -1,0 +1,313 @@
+/* Programs while they are written: tensors, buffers, steps, events; and the
+ * tables that say which group holds which value. */
+#include "exec/lower_inner.h"
+
+#include "base/err.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool lower_grow(void **p, int n, int *cap, size_t size)
+{
+    int c = *cap ? 2 * *cap : 256;
+    void *q;
+
+    if (n < *cap)
+        return true;
+    q = realloc(*p, (size_t)c * size);
+    if (!q)
+        return false;
+    *p = q;
+    *cap = c;
+    return true;
+}
+
+/* Shapes ----------------------------------------------------------------- */
+
+void lower_dims(const struct lower *w, int u, int i, pl_dim *dim)
+{
+    const struct num_node *n = &w->num->node[i];
+    const struct graph_node *x = &w->g->node[n->node];
+
+    memcpy(dim, x->dim, sizeof x->dim);
+    if (n->layout->kind == PL_SPLIT)
+        dim[n->layout->dim].n = layout_local_size(
+            n->layout, x->dim[n->layout->dim].n, w->unit[u].u.ranks);
+}
+
+pl_status lower_local(struct lower *w, int u, int i, int dim,
+                      struct layout_local *out)
+{
+    const struct num_node *n = &w->num->node[i];
+    const pl_layout *l = n->layout;
+
+    if (l->kind == PL_SPLIT && l->dim != dim)
+        l = &layout_mirrored;
+    return layout_local_init(out, w->a, l, w->g->node[n->node].dim[dim].n,
+                             w->unit[u].u.ranks)
+               ? PL_OK
+               : err_no_memory(w->err, "a program");
+}
+
+pl_dim lower_product(const pl_dim *dim, int from, int to, int64_t factor)
+{
+    pl_dim p = {factor, PL_CONST};
+
+    for (int i = from; i < to; i++) {
+        p.n *= dim[i].n;
+        if (dim[i].symbol != PL_CONST)
+            p.symbol = dim[i].symbol;
+    }
+    return p;
+}
+
+void lower_add_bytes(pl_dim sum[2], pl_dim b)
+{
+    int k = b.symbol == PL_N_OUT;
+
+    if (b.symbol == PL_CONST && sum[0].n > 0 && sum[0].symbol != PL_CONST)
+        k = 1; /* rare: a constant beside n_tok takes the other place */
+    if (sum[k].n == 0 || sum[k].symbol == b.symbol)
+        sum[k] = (pl_dim){sum[k].n + b.n, b.symbol};
+    else
+        sum[!k] = (pl_dim){sum[!k].n + b.n, b.symbol};
+}
+
+/* Tensors and buffers ---------------------------------------------------- */
+
+static pl_status add_tensor(struct lower *w, int d, const struct prog_tensor *t,
+                            int buffer, size_t inside, int *out)
+{
+    struct draft *v = &w->dev[d];
+    int cap = v->tensor_cap, c = cap;
+
+    if (!lower_grow((void **)&v->tensor, v->n_tensor, &c, sizeof *v->tensor))
+        return err_no_memory(w->err, "a program");
+    c = cap;
+    if (!lower_grow((void **)&v->buffer, v->n_tensor, &c, sizeof *v->buffer))
+        return err_no_memory(w->err, "a program");
+    c = cap;
+    if (!lower_grow((void **)&v->inside, v->n_tensor, &c, sizeof *v->inside))
+        return err_no_memory(w->err, "a program");
+    c = cap;
+    if (!lower_grow((void **)&v->q8, v->n_tensor, &c, sizeof *v->q8))
+        return err_no_memory(w->err, "a program");
+    v->tensor_cap = c;
+    v->tensor[v->n_tensor] = *t;
+    v->tensor[v->n_tensor].instance = w->instance;
+    v->buffer[v->n_tensor] = buffer;
+    v->inside[v->n_tensor] = inside;
+    v->q8[v->n_tensor] = -1;
+    *out = v->n_tensor++;
+    return PL_OK;
+}
+
+pl_status lower_tensor(struct lower *w, int d, pl_format f, int n_dim,
+                       const pl_dim *dim, int entries, int *out, size_t *stride)
+{
+    struct draft *v = &w->dev[d];
+    struct prog_tensor t = {.format = f, .n_dim = n_dim, .region = REGION_WORK};
+    size_t one;
+    int b = -1;
+
+    memcpy(t.dim, dim, (size_t)n_dim * sizeof *dim);
+    t.bytes = entries ? (size_t)dim_value(lower_product(dim, 0, n_dim, 1),
+                                          &w->opt->max) *
+                            (entries < 0 ? 1 : 4)
+                      : 0;
+    one = (t.bytes + 63) / 64 * 64;
+    if (stride)
+        *stride = one;
+    if (entries) {
+        if (!lower_grow((void **)&v->buf, v->n_buf, &v->buf_cap,
+                        sizeof *v->buf))
+            return err_no_memory(w->err, "a program");
+        b = v->n_buf++;
+        v->buf[b] = (struct buffer){one * (size_t)(entries < 0 ? 1 : entries),
+                                    v->n_step, v->n_step, 0};
+    }
+    return add_tensor(w, d, &t, b, 0, out);
+}
+
+pl_status lower_alias(struct lower *w, int d, int tensor, int n_dim,
+                      const pl_dim *dim, size_t offset, int *out)
+{
+    const struct draft *v = &w->dev[d];
+    struct prog_tensor t = v->tensor[tensor];
+
+    t.n_dim = n_dim;
+    memset(t.dim, 0, sizeof t.dim);
+    memcpy(t.dim, dim, (size_t)n_dim * sizeof *dim);
+    if (v->buffer[tensor] < 0)
+        t.offset += offset;
+    return add_tensor(w, d, &t, v->buffer[tensor], v->inside[tensor] + offset,
+                      out);
+}
+
+void lower_use(struct draft *v, int tensor, int at)
+{
+    int b = tensor >= 0 ? v->buffer[tensor] : -1;
+
+    if (b >= 0 && v->buf[b].death < at)
+        v->buf[b].death = at;
+}
+
+/* Steps and events ------------------------------------------------------- */
+
+pl_status lower_step(struct lower *w, int d, const struct step *s)
+{
+    struct draft *v = &w->dev[d];
+    struct step *t;
+
+    if (!lower_grow((void **)&v->step, v->n_step, &v->step_cap,
+                    sizeof *v->step))
+        return err_no_memory(w->err, "a program");
+    for (int i = 0; i < s->n_in; i++)
+        lower_use(v, s->in[i], v->n_step);
+    if (s->kind == STEP_OP || s->kind == STEP_Q8 || s->kind == STEP_PULL ||
+        s->kind == STEP_PAGES) {
+        if (s->kind == STEP_OP)
+            lower_use(v, s->q8, v->n_step);
+        lower_use(v, s->out, v->n_step);
+    }
+    for (int i = 0; i < s->n_merge; i++) {
+        lower_use(v, s->merge[i].out, v->n_step);
+        for (int k = 0; s->merge[i].reduce && k < s->merge[i].n_addend; k++)
+            if (s->merge[i].addend[k].dev == d)
+                lower_use(v, s->merge[i].addend[k].tensor, v->n_step);
+        for (int k = 0; !s->merge[i].reduce && k < s->merge[i].n_piece; k++)
+            if (s->merge[i].piece[k].src_dev == d)
+                lower_use(v, s->merge[i].piece[k].src, v->n_step);
+    }
+    for (int k = 0; s->kind == STEP_PULL && k < s->n_piece; k++)
+        if (s->piece[k].src_dev == d)
+            lower_use(v, s->piece[k].src, v->n_step);
+    t = &v->step[v->n_step++];
+    *t = *s;
+    t->instance = w->instance;
+    t->order = s->meet ? s->order : w->order++;
+    return PL_OK;
+}
+
+pl_status lower_post(struct lower *w, int d, enum queue q, int *event)
+{
+    struct draft *v = &w->dev[d];
+    const struct step *last = v->n_step ? &v->step[v->n_step - 1] : NULL;
+    struct step s = {
+        .kind = STEP_POST, .queue = q, .node = -1, .q8 = -1, .dev = d};
+
+    if (last && last->kind == STEP_POST && last->queue == q &&
+        last->instance == w->instance) {
+        *event = last->event; /* nothing has happened since */
+        return PL_OK;
+    }
+    s.event = *event = v->n_event++;
+    return lower_step(w, d, &s);
+}
+
+pl_status lower_wait(struct lower *w, int d, enum queue q, int dev, int event)
+{
+    struct step s = {.kind = STEP_WAIT,
+                     .queue = q,
+                     .node = -1,
+                     .q8 = -1,
+                     .dev = dev,
+                     .event = event};
+
+    return lower_step(w, d, &s);
+}
+
+static int by_step(const void *a, const void *b)
+{
+    const struct prog_death *x = a, *y = b;
+
+    if (x->step != y->step)
+        return (x->step > y->step) - (x->step < y->step);
+    return (x->offset > y->offset) - (x->offset < y->offset);
+}
+
+pl_status lower_close(struct lower *w, int d, struct script *out)
+{
+    struct draft *v = &w->dev[d];
+    struct prog_death *death;
+    size_t work;
+    int n = 0;
+
+    if (!buffers_place(v->buf, v->n_buf, &work))
+        return err_no_memory(w->err, "a program");
+    for (int t = v->first_tensor; t < v->n_tensor; t++)
+        if (v->buffer[t] >= 0)
+            v->tensor[t].offset = v->buf[v->buffer[t]].offset + v->inside[t];
+    if (!buffers_barriers(v->step, v->n_step, v->tensor, d))
+        return err_no_memory(w->err, "a program");
+    death = arena_alloc(w->a, (size_t)v->n_buf + 1, sizeof *death);
+    out->step = arena_memdup(w->a, v->step, (size_t)v->n_step, sizeof *v->step);
+    if (!death || !out->step)
+        return err_no_memory(w->err, "a program");
+    for (int b = 0; b < v->n_buf; b++)
+        if (v->buf[b].bytes && v->buf[b].death < v->n_step)
+            death[n++] = (struct prog_death){v->buf[b].death, v->buf[b].offset,
+                                             v->buf[b].bytes};
+    qsort(death, (size_t)n, sizeof *death, by_step);
+    out->n_step = v->n_step;
+    out->death = death;
+    out->n_death = n;
+    if (work > v->bytes[REGION_WORK])
+        v->bytes[REGION_WORK] = work;
+    for (int t = v->first_tensor; t < v->n_tensor; t++)
+        v->buffer[t] = -1; /* another script's buffers are other ones */
+    v->first_tensor = v->n_tensor;
+    v->n_step = v->n_buf = 0;
+    return PL_OK;
+}
+
+/* Who holds what --------------------------------------------------------- */
+
+static struct held *in_group(struct held *h, int group)
+{
+    while (h && h->h.group != group)
+        h = (struct held *)h->h.next;
+    return h;
+}
+
+/* Of this script and instance first (streamed leaves), then for good. */
+struct held *lower_find(const struct lower *w, int i, int group)
+{
+    struct held *h = NULL;
+
+    if (w->value)
+        h = in_group(w->value[w->instance][i], group);
+    return h ? h : in_group(w->held[i], group);
+}
+
+pl_status lower_hold(struct lower *w, int i, int group, struct held **out)
+{
+    size_t n = (size_t)w->opt->group[group].n;
+    struct held *h = arena_alloc(w->a, 1, sizeof *h);
+    struct held **first = w->value ? &w->value[w->instance][i] : &w->held[i];
+
+    if (!h)
+        return err_no_memory(w->err, "a program");
+    h->h.group = group;
+    h->h.v = arena_alloc(w->a, n, sizeof *h->h.v);
+    h->ready = arena_alloc(w->a, n, sizeof *h->ready);
+    h->arrives = arena_alloc(w->a, n, sizeof *h->arrives);
+    if (!h->h.v || !h->ready || !h->arrives)
+        return err_no_memory(w->err, "a program");
+    for (size_t k = 0; k < n; k++) {
+        h->h.v[k] = (struct lowered_value){-1, -1};
+        h->ready[k] = h->arrives[k] = -1;
+    }
+    if (w->num->node[i].layout->kind == PL_PARTIAL) {
+        h->sums = arena_alloc(w->a, n, sizeof *h->sums);
+        h->by_rank = arena_alloc(w->a, n, sizeof *h->by_rank);
+        if (!h->sums || !h->by_rank)
+            return err_no_memory(w->err, "a program");
+        for (size_t k = 0; k < n; k++)
+            h->sums[k].tensor = h->by_rank[k].tensor = -1;
+    }
+    h->h.next = *first ? &(*first)->h : NULL;
+    *first = h;
+    *out = h;
+    return PL_OK;
+}
