@@ -771,9 +771,9 @@ static void device_memory_limit_is_named(void **state)
     b[1].p.bytes[REGION_WEIGHTS] = (size_t)3 << 30;
     p = build_programs(b, 2);
     assert_int_equal(device_set_load(s, p, &err), PL_NO_DEVICE_MEMORY);
-    assert_non_null(strstr(err.message, "sim1 needs 3.000 GiB"));
-    assert_non_null(strstr(err.message, "weights 3.000"));
-    assert_non_null(strstr(err.message, "1.000 GiB it has"));
+    assert_non_null(strstr(err.message, "sim1 needs 3.00 GiB"));
+    assert_non_null(strstr(err.message, "weights 3.00 GiB"));
+    assert_non_null(strstr(err.message, "1.00 GiB it has"));
     device_set_free(s);
     free(p);
     free(b);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
 #include "base/err.h"
 #include "device/device_inner.h"
 
@@ -190,24 +191,31 @@ static size_t needed(const struct device *d)
     return n;
 }
 
-static double gib(uint64_t bytes)
-{
-    return (double)bytes / 1073741824.0;
-}
-
 static pl_status too_little(const struct device *d, const char *whose,
                             size_t all, pl_err *err)
 {
-    const size_t *b = d->bytes;
+    char b[REGION_COUNT][24], scratch[24], need[24], has[24];
+
+    for (int r = 0; r < REGION_COUNT; r++)
+        bytes_text(b[r], d->bytes[r]);
+    return err_set(
+        err, PL_NO_DEVICE_MEMORY,
+        "%s needs %s (%s %s, %s %s, %s %s, scratch %s)%s, of %s it "
+        "has; use a shorter context, smaller batches or more devices",
+        d->desc.name, bytes_text(need, needed(d)), region_name[0], b[0],
+        region_name[1], b[1], region_name[2], b[2],
+        bytes_text(scratch, d->scratch_bytes), all > needed(d) ? whose : "",
+        bytes_text(has, d->desc.memory_bytes));
+}
+
+static pl_status not_given(const struct device *d, const char *what,
+                           size_t bytes, pl_err *err)
+{
+    char buf[24];
 
     return err_set(err, PL_NO_DEVICE_MEMORY,
-                   "%s needs %.3f GiB (%s %.3f, %s %.3f, %s %.3f, scratch "
-                   "%.3f)%s, of %.3f GiB it has; use a shorter context, "
-                   "smaller batches or more devices",
-                   d->desc.name, gib(needed(d)), region_name[0], gib(b[0]),
-                   region_name[1], gib(b[1]), region_name[2], gib(b[2]),
-                   gib(d->scratch_bytes), all > needed(d) ? whose : "",
-                   gib(d->desc.memory_bytes));
+                   "%s: the system does not give %s for %s", d->desc.name,
+                   bytes_text(buf, bytes), what);
 }
 
 /* Devices on one node share its memory. */
@@ -253,15 +261,11 @@ static pl_status allocate(struct device_set *s, struct device *d, pl_err *err)
     for (int r = 0; r < REGION_COUNT; r++) {
         d->base[r] = topology_alloc(t, node, d->bytes[r]);
         if (!d->base[r])
-            return err_set(err, PL_NO_DEVICE_MEMORY,
-                           "%s: the system does not give %.3f GiB for %s",
-                           d->desc.name, gib(d->bytes[r]), region_name[r]);
+            return not_given(d, region_name[r], d->bytes[r], err);
     }
     d->scratch = topology_alloc(t, node, d->scratch_bytes);
     if (!d->scratch)
-        return err_set(err, PL_NO_DEVICE_MEMORY,
-                       "%s: the system does not give %.3f GiB for scratch",
-                       d->desc.name, gib(d->scratch_bytes));
+        return not_given(d, "scratch", d->scratch_bytes, err);
     for (int i = 0; i < p->n_tensor; i++)
         d->tensor[i].data = d->base[p->tensor[i].region] + p->tensor[i].offset;
     return PL_OK;

@@ -4,6 +4,7 @@
  * control characters never reach the terminal, and what is not UTF-8 becomes
  * \xNN in the text form and U+FFFD in JSON. Long values are abbreviated (in
  * JSON only arrays, which carry their count). */
+#include "base/bytes.h"
 #include "base/err.h"
 #include "engine/sink.h"
 #include "gguf/gguf.h"
@@ -206,26 +207,16 @@ static void say_tensor(const struct sink *to, const struct gguf_tensor *t,
              t->bytes, t->format == PL_FORMAT_COUNT ? "  not supported" : "");
 }
 
-static void say_size(const struct sink *to, uint64_t bytes)
-{
-    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
-    double v = (double)bytes / 1024;
-    int unit = 0;
-
-    for (; v >= 1024 && unit < 3; unit++)
-        v /= 1024;
-    sink_say(to, "%.2f %s", v, units[unit]);
-}
-
 static void say_total(const struct sink *to, const char *name,
                       const struct total *t)
 {
+    char size[24];
+
     sink_say(to,
              "  %-7s  %6" PRId64 " tensors  %15" PRId64 " values  %15" PRIu64
-             " bytes  ",
-             name, t->n_tensor, t->n_value, t->bytes);
-    say_size(to, t->bytes);
-    sink_say(to, "\n");
+             " bytes  %s\n",
+             name, t->n_tensor, t->n_value, t->bytes,
+             bytes_text(size, t->bytes));
 }
 
 static size_t widen(size_t column, const char *name)
@@ -239,12 +230,12 @@ static void print_text(const struct gguf *g, const struct sink *to)
 {
     struct total by_id[MAX_ID] = {{0}}, all = add_up(g, by_id);
     size_t column = 0;
-    char id[24];
+    char id[24], size[24];
 
     sink_say(to, "file       ");
     say_escaped(to, gguf_path(g), strlen(gguf_path(g)), 4096);
-    sink_say(to, "\nsize       %zu bytes, ", gguf_file_bytes(g));
-    say_size(to, gguf_file_bytes(g));
+    sink_say(to, "\nsize       %zu bytes, %s", gguf_file_bytes(g),
+             bytes_text(size, gguf_file_bytes(g)));
     if (gguf_n_part(g) > 1)
         sink_say(to, ", %d parts", gguf_n_part(g));
     sink_say(to, "\nversion    %" PRIu32 "\nalignment  %zu\n\n",
