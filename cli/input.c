@@ -128,8 +128,8 @@ enum exit_code input_text(struct input *in, const struct options *o,
     return EXIT_DONE;
 }
 
-/* The first word of s, at most 20 bytes of it. A file may hold anything: what is
- * no printable ASCII character shows as \xNN. */
+/* The first word of s, at most 20 bytes of it. A file may hold anything: what
+ * is no printable ASCII character shows as \xNN. */
 static const char *first_word(const char *s, size_t len, char buf[96])
 {
     enum { SHOWN = 20 };
