@@ -420,6 +420,8 @@ typedef struct pl_counters {
     uint64_t replica_bytes[PL_MAX_RANKS]; /* held by others than the first */
     uint64_t messages;                    /* collectives, all kinds */
     uint64_t message_bytes;               /* logical bytes: values * 4 */
+    uint64_t copies;                      /* transfers between groups */
+    uint64_t copy_bytes;                  /* really moved by them */
     uint64_t steps;
 } pl_counters;
 PL_API void pl_exec_counters(const pl_exec *x, pl_counters *out);

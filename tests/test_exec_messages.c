@@ -100,7 +100,8 @@ static void counted(const char *path, const char *name, const char *on,
             for (int k = from; k < from + z.n_tok; k++)
                 z.n_out += wanted[k];
             for (int k = 0; k < p->low->n_message; k++)
-                bytes += (uint64_t)dim_value(p->low->message[k].bytes, &z);
+                bytes += (uint64_t)dim_value(p->low->message[k].bytes, &z) +
+                         (uint64_t)dim_value(p->low->message[k].more, &z);
             messages += (uint64_t)p->low->n_message;
             steps++;
         }

@@ -64,6 +64,9 @@ struct device_options {
     bool no_pin;
     enum cpu_family family;
     uint64_t sim_seed;
+    bool guard; /* tests: one step at a time, and no page of another device can
+                   be touched but what the step may read */
+    bool trace; /* steps are timed, see device_set_trace */
 };
 
 struct device_set; /* opaque */
@@ -101,9 +104,12 @@ pl_status device_read(struct device_set *s, int dev, enum region r,
 void *device_map(struct device_set *s, int dev, enum region r);
 
 struct device_run {
-    struct graph_sizes sizes; /* of this step */
-    struct cpu_batch batch;   /* host memory; each device takes its copy */
-    int n_seq;                /* rows of batch.pages */
+    int script;
+    int n_instance; /* 1 .. the script's */
+    struct graph_sizes sizes[PROG_MAX_INSTANCE];
+    struct cpu_batch batch[PROG_MAX_INSTANCE]; /* host memory; each device takes
+                                                  its copy */
+    int n_seq;                                 /* rows of batch.pages */
 };
 
 /* Runs every device's program once and waits. The caller's thread works as the
@@ -111,6 +117,15 @@ struct device_run {
  * none is left waiting. */
 pl_status device_set_run(struct device_set *s, const struct device_run *run,
                          pl_err *err);
+
+/* What a step of the last run took, by the clock of device_set_run's start. */
+struct device_event {
+    int dev, step; /* step of the script that ran */
+    double begin_s, end_s;
+};
+/* The timed steps of the last run, by device, in the order they ended; waits
+ * apart. NULL and 0 if the set was not made to trace. */
+const struct device_event *device_set_trace(const struct device_set *s, int *n);
 
 /* Sums since creation; adds into *c. */
 void device_set_counters(const struct device_set *s, pl_counters *c);

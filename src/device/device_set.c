@@ -19,7 +19,8 @@ static const char *const region_name[REGION_COUNT] = {
     [REGION_WORK] = "buffers",
 };
 
-enum { POISON = 0xFF }; /* NaN in every float format, -1 as an integer */
+enum { POISON = 0xFF };    /* NaN in every float format, -1 as an integer */
+#define ALL ((uint32_t)-1) /* instances */
 
 /* ---- life -------------------------------------------------------------- */
 
@@ -309,9 +310,6 @@ pl_status device_set_load(struct device_set *s, const struct program *p,
 
     unload(s);
     PL_TRY(program_check(s, p, err));
-    s->speaker = 0;
-    while (s->speaker < s->n - 1 && p[s->speaker].n_rank == 0)
-        s->speaker++;
     for (int i = 0; i < s->n; i++) {
         struct device *d = &s->dev[i];
 
@@ -332,7 +330,8 @@ pl_status device_set_load(struct device_set *s, const struct program *p,
         return st;
     }
     cpu_team_run(s->team, prepare, s);
-    s->resize = true;
+    s->resize = ALL;
+    memset(s->sizes, 0, sizeof s->sizes);
     s->loaded = true;
     return PL_OK;
 }
@@ -407,14 +406,13 @@ void device_fail(struct device_set *s, const struct device *d, int step,
     atomic_store(&s->failed, true);
 }
 
-static pl_status check_run(const struct device_set *s,
-                           const struct device_run *run, pl_err *err)
+static pl_status check_instance(const struct device_set *s,
+                                const struct device_run *run, int k,
+                                pl_err *err)
 {
-    const struct graph_sizes *z = &run->sizes;
+    const struct graph_sizes *z = &run->sizes[k];
+    const struct cpu_batch *b = &run->batch[k];
 
-    if (!s->loaded)
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "the set of devices has no programs yet");
     for (int i = 0; i < s->n; i++) {
         const struct program *p = s->dev[i].prog;
 
@@ -427,15 +425,36 @@ static pl_status check_run(const struct device_set *s,
                            (long long)z->n_tok, (long long)z->n_out,
                            (long long)z->n_slot, (long long)p->max.n_tok,
                            (long long)p->max.n_out, (long long)p->max.n_slot);
-        if (run->batch.pages && (run->n_seq < 0 || run->n_seq > p->n_seq ||
-                                 run->batch.page_stride < 0 ||
-                                 run->batch.page_stride > p->page_stride))
+        if (b->pages && (run->n_seq < 0 || run->n_seq > p->n_seq ||
+                         b->page_stride < 0 || b->page_stride > p->page_stride))
             return err_set(err, PL_BAD_ARGUMENT,
                            "a step of %d sequences of %lld pages; the "
                            "programs are made for %d of %d",
-                           run->n_seq, (long long)run->batch.page_stride,
-                           p->n_seq, p->page_stride);
+                           run->n_seq, (long long)b->page_stride, p->n_seq,
+                           p->page_stride);
     }
+    return PL_OK;
+}
+
+static pl_status check_run(const struct device_set *s,
+                           const struct device_run *run, pl_err *err)
+{
+    const struct program *p = s->dev[0].prog;
+
+    if (!s->loaded)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "the set of devices has no programs yet");
+    if (run->script < 0 || run->script >= p->n_script)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "script %d of the programs, which have %d", run->script,
+                       p->n_script);
+    if (run->n_instance < 1 ||
+        run->n_instance > p->script[run->script].n_instance)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "a step of %d micro-batches; the script has 1 to %d",
+                       run->n_instance, p->script[run->script].n_instance);
+    for (int i = 0; i < run->n_instance; i++)
+        PL_TRY(check_instance(s, run, i, err));
     return PL_OK;
 }
 
@@ -456,25 +475,30 @@ pl_status device_set_run(struct device_set *s, const struct device_run *run,
     PL_TRY(check_run(s, run, err));
     s->run = run;
     s->turn++;
-    s->resize |= run->sizes.n_tok != s->sizes.n_tok ||
-                 run->sizes.n_out != s->sizes.n_out ||
-                 run->sizes.n_slot != s->sizes.n_slot;
-    s->sizes = run->sizes;
+    for (int i = 0; i < run->n_instance; i++) {
+        const struct graph_sizes *z = &run->sizes[i];
+
+        if (z->n_tok != s->sizes[i].n_tok || z->n_out != s->sizes[i].n_out ||
+            z->n_slot != s->sizes[i].n_slot)
+            s->resize |= (uint32_t)1 << i;
+        s->sizes[i] = *z;
+    }
     atomic_store(&s->failed, false);
     atomic_flag_clear(&s->err_taken);
     for (int i = 0; i < s->n; i++)
-        s->dev[i].batch = run->batch;
+        memcpy(s->dev[i].batch, run->batch,
+               (size_t)run->n_instance * sizeof run->batch[0]);
     cpu_team_run(s->team, member_run, s);
     s->run = NULL;
     if (atomic_load(&s->failed)) {
-        s->resize = true; /* who left early may have kept the old sizes */
+        s->resize = ALL; /* who left early may have kept the old sizes */
         if (err)
             *err = s->err;
         return s->err.status;
     }
     if (s->sim)
         sim_end(s);
-    s->resize = false;
+    s->resize = 0;
     s->n_run++;
     return PL_OK;
 }
@@ -488,6 +512,8 @@ void device_set_counters(const struct device_set *s, pl_counters *c)
             c->macs[r] += d->macs[r];
         c->messages += d->messages;
         c->message_bytes += d->message_bytes;
+        c->copies += d->copies;
+        c->copy_bytes += d->copy_bytes;
     }
     c->steps += s->n_run;
 }

@@ -1,19 +1,33 @@
-/* What one device runs: a flat list of steps over a table of local tensors.
+/* What one device runs: flat lists of steps over a table of local tensors.
  *
  * A program is made once, from the plan, for the largest step; sizes that
- * depend on a step are symbolic (pl_dim) and filled in when it runs. Nothing in
- * it is decided at run time. It holds no pointers into device memory: tensors
- * are offsets into regions, so it means the same on every kind of device.
+ * depend on a step are symbolic (pl_dim) and filled in when it runs. It holds
+ * no pointers into device memory: tensors are offsets into regions, so it means
+ * the same on every kind of device.
  *
- * Queues. Steps of one queue run in order; the compute and the copy queue of a
- * device, and the devices, run freely against each other except for POST and
- * WAIT. A WAIT names a POST that stands earlier in the one total order of all
- * devices' steps, so the earliest unfinished step can always run.
+ * Scripts. A program has one or more scripts, ways through a step that give the
+ * same bits: compute with host weights on the host or stream them, one
+ * micro-batch or several in a pipeline. Which one runs is told with the run and
+ * is the only choice left to run time. All share weights and caches; their
+ * buffers lie over each other, since one runs at a time.
  *
- * Where all devices of a group share memory, a MERGE with `meet` replaces
+ * Instances. A script works on one or more micro-batches; each of its steps and
+ * each tensor whose size depends on a step belongs to one instance. A run may
+ * bring fewer: then the steps of the others are passed over by all devices.
+ *
+ * Order. The steps of all devices stand in one total order (`order`). Each
+ * device issues its own in that order, to a compute and a copy queue; steps of
+ * one queue run in order, queues and devices run freely against each other
+ * except for POST and WAIT. A WAIT names a POST that stands earlier in the
+ * total order, so the earliest unfinished step can always run. Devices that
+ * share worker threads (the host and cpu devices on its cores) take turns on
+ * them in the total order.
+ *
+ * Where the devices of a group share memory, a MERGE with `meet` replaces
  * POST, PULL and WAIT: all threads of the group meet, then each device reads
  * its peers' memory. A buffer that peers read is written again only after the
- * next meeting; the plan keeps it alive until then. */
+ * group's next meeting; the plan keeps it alive until then. Nothing else may
+ * touch another device's memory but PULL and PAGES. */
 #ifndef DEVICE_PROGRAM_H
 #define DEVICE_PROGRAM_H
 
@@ -37,6 +51,7 @@ struct prog_tensor {
     size_t offset; /* from the region's start, multiple of 64 */
     size_t bytes;  /* at the largest sizes, for one entry */
     const struct pack *pack;
+    int instance; /* whose sizes its dimensions have */
 };
 
 /* Two nested strided loops over runs of bytes; all in bytes, offsets from the
@@ -74,7 +89,8 @@ enum step_kind {
     STEP_OP,    /* a kernel */
     STEP_Q8,    /* quantize in[0] into out */
     STEP_MERGE, /* collective or local copy: merge[] */
-    STEP_PULL,  /* copy queue: piece, from a peer into tensor `out` */
+    STEP_PULL,  /* piece, from other devices into tensor `out` */
+    STEP_PAGES, /* pages of a cache, from another device into `out` */
     STEP_POST,  /* event `event` of this device is reached */
     STEP_WAIT,  /* until event `event` of device `dev` is reached */
 };
@@ -91,6 +107,9 @@ struct step_cost {
 struct step {
     enum step_kind kind;
     enum queue queue;
+    int order;    /* its place among the steps of all devices; what meets has
+                     the same */
+    int instance; /* the micro-batch it works for */
     enum op op;
     int node; /* of the graph, for traces and errors; -1 if none */
     struct graph_attr attr;
@@ -108,13 +127,26 @@ struct step {
     int n_merge;
     const struct merge_item *merge;
     bool meet;
-    bool message;         /* counts as a message of the group (once) */
-    pl_dim message_bytes; /* logical bytes */
+    int group; /* meet: counts meetings of the same devices, < n_group */
+    int n_peer;
+    const int *peer; /* meet: the devices that meet, this one among them */
+    bool message;    /* a collective of a group */
+    bool counted;    /* by this device (one of those that take part) */
+    pl_dim message_bytes[2]; /* logical bytes: the sum of both */
 
-    /* PULL, POST, WAIT */
+    /* PULL, PAGES, POST, WAIT */
     const struct copy_piece *piece; /* PULL: n_piece of them */
     int n_piece;
-    int dev, event;
+    bool copy;      /* PULL, PAGES: between groups: counts as a copy */
+    int dev, event; /* POST, WAIT */
+
+    /* PAGES: for every page that the batch's sequences use, head h of tensor
+       `out` from head map[h] (-1: another step brings it) of tensor `src` of
+       device `dev`. Tiles of tile_bytes, [page, head]; the numbers of pages are
+       the same on both sides. */
+    int src;
+    const int32_t *map;
+    size_t tile_bytes;
 
     bool barrier; /* this device's threads meet before the step: it reads or
                      overwrites what an earlier step touched */
@@ -127,18 +159,27 @@ struct prog_death {
     size_t offset, bytes;
 };
 
-struct program {
-    int dev;           /* index in the group */
-    int rank0, n_rank; /* carried ranks */
-    int n_tensor;
-    const struct prog_tensor *tensor;
+enum { PROG_MAX_INSTANCE = 16, PROG_MAX_SCRIPT = 4 };
+
+struct script {
+    int n_instance; /* most micro-batches; the same on all devices */
     int n_step;
-    const struct step *step;
-    int n_event;
+    const struct step *step; /* ascending order */
     int n_death;
     const struct prog_death *death; /* ascending step */
+};
+
+struct program {
+    int dev;     /* index in the set */
+    bool active; /* carries ranks of some group */
+    int n_tensor;
+    const struct prog_tensor *tensor;
+    int n_script; /* the same on all devices */
+    const struct script *script;
+    int n_event, n_group;
     size_t bytes[REGION_COUNT];
-    struct graph_sizes max; /* largest n_tok, n_out; n_slot as it is */
+    struct graph_sizes max; /* largest n_tok, n_out of an instance; n_slot as
+                               it is */
     int n_seq, page_stride; /* largest batch tables */
 };
 

@@ -137,7 +137,8 @@ pl_status plan_facts_init(struct plan_facts *f, const pl_plan *p, pl_err *err)
                 device_scratch_bytes(&q->list.dev[d], &q->kernels, g);
     }
     for (int m = 0; m < q->low->n_message; m++)
-        f->token_bytes += dim_value(q->low->message[m].bytes, &one);
+        f->token_bytes += dim_value(q->low->message[m].bytes, &one) +
+                          dim_value(q->low->message[m].more, &one);
     PL_TRY(gather_tensors(f, p, err));
     return estimate(&f->estimate, p, err);
 }

@@ -83,14 +83,15 @@ static json_t *json_messages(const struct lowered *low)
         const struct lowered_message *x = &low->message[m];
         const struct graph_sizes one = {1, 1, 0};
 
-        ok &=
-            append(all, json_pack("{s:i, s:s, s:i, s:I, s:s}", "layer",
-                                  x->layer, "kind", num_kind_name(x->kind),
-                                  "items", x->n_item, "bytes",
-                                  (json_int_t)dim_value(x->bytes, &one), "per",
-                                  x->bytes.symbol == PL_N_TOK   ? "n_tok"
-                                  : x->bytes.symbol == PL_N_OUT ? "n_out"
-                                                                : "step"));
+        ok &= append(all, json_pack("{s:i, s:s, s:i, s:I, s:s}", "layer",
+                                    x->layer, "kind", num_kind_name(x->kind),
+                                    "items", x->n_item, "bytes",
+                                    (json_int_t)(dim_value(x->bytes, &one) +
+                                                 dim_value(x->more, &one)),
+                                    "per",
+                                    x->bytes.symbol == PL_N_TOK   ? "n_tok"
+                                    : x->bytes.symbol == PL_N_OUT ? "n_out"
+                                                                  : "step"));
     }
     return if_ok(all, ok);
 }

@@ -140,7 +140,8 @@ static bool send_alike(const struct page *g, const struct layer *a,
         const struct lowered_message *y = &m[g->message[b->first_message + i]];
 
         if (x->kind != y->kind || x->n_item != y->n_item ||
-            x->bytes.n != y->bytes.n || x->bytes.symbol != y->bytes.symbol)
+            x->bytes.n != y->bytes.n || x->bytes.symbol != y->bytes.symbol ||
+            x->more.n != y->more.n)
             return false;
     }
     return true;
@@ -285,7 +286,8 @@ static void say_message(const struct page *g, const struct lowered_message *m)
     if (m->n_item > 1)
         sink_say(g->to, " in %d tensors", m->n_item);
     sink_say(g->to, ", %s bytes a token\n",
-             sink_size(size, (uint64_t)dim_value(m->bytes, &one)));
+             sink_size(size, (uint64_t)dim_value(m->bytes, &one) +
+                                 (uint64_t)dim_value(m->more, &one)));
 }
 
 /* "layers 0-4, 7": those of the kind, or those that send alike. */
@@ -532,7 +534,8 @@ void pl_plan_summary(const pl_plan *p, char *buf, size_t size)
             work += device_scratch_bytes(&q->list.dev[d], &q->kernels, g);
     }
     for (int m = 0; m < q->low->n_message; m++)
-        sent += dim_value(q->low->message[m].bytes, &one);
+        sent += dim_value(q->low->message[m].bytes, &one) +
+                dim_value(q->low->message[m].more, &one);
     snprintf(buf, size,
              "%d device%s, %d rank%s (%016" PRIx64
              "): weights %s, cache %s, buffers %s; %d messages, %s bytes a "

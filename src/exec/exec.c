@@ -331,7 +331,7 @@ static pl_status check_token(const pl_exec *x, const struct cpu_batch *b,
 pl_status pl_exec_step(pl_exec *x, const pl_rows *r, pl_err *err)
 {
     const struct planned *p = x->plan;
-    struct device_run run = {.n_seq = 1};
+    struct device_run run = {.n_instance = 1, .n_seq = 1};
 
     if (r->n_tok < 1 || r->n_tok > p->max.n_tok || r->n_out < 0 ||
         r->n_out > p->max.n_out)
@@ -340,21 +340,21 @@ pl_status pl_exec_step(pl_exec *x, const pl_rows *r, pl_err *err)
                        " results; it was planned for 1 to %" PRId64
                        " and 0 to %" PRId64,
                        r->n_tok, r->n_out, p->max.n_tok, p->max.n_out);
-    run.sizes = (struct graph_sizes){r->n_tok, r->n_out, p->max.n_slot};
-    run.batch = (struct cpu_batch){r->n_tok,
-                                   r->n_out,
-                                   r->pos ? r->pos : x->zeros,
-                                   r->seq ? r->seq : x->zeros,
-                                   r->pages ? r->pages : x->zeros,
-                                   r->pages ? r->page_stride : 1};
+    run.sizes[0] = (struct graph_sizes){r->n_tok, r->n_out, p->max.n_slot};
+    run.batch[0] = (struct cpu_batch){r->n_tok,
+                                      r->n_out,
+                                      r->pos ? r->pos : x->zeros,
+                                      r->seq ? r->seq : x->zeros,
+                                      r->pages ? r->pages : x->zeros,
+                                      r->pages ? r->page_stride : 1};
     for (int64_t i = 0; i < r->n_tok; i++) {
-        PL_TRY(check_token(x, &run.batch, r->pages, i, err));
-        if (run.batch.seq[i] >= run.n_seq)
-            run.n_seq = run.batch.seq[i] + 1;
+        PL_TRY(check_token(x, &run.batch[0], r->pages, i, err));
+        if (run.batch[0].seq[i] >= run.n_seq)
+            run.n_seq = run.batch[0].seq[i] + 1;
     }
     if (!r->pages)
         run.n_seq = 1;
-    x->last = run.sizes;
+    x->last = run.sizes[0];
     return device_set_run(x->set, &run, err);
 }
 

@@ -165,7 +165,10 @@ pl_status lower_step(struct lower *w, int d, const struct step *s)
             if (s->merge[i].piece[k].src_dev == d)
                 lower_use(v, s->merge[i].piece[k].src, v->n_step);
     }
-    v->step[v->n_step++] = *s;
+    v->step[v->n_step] = *s;
+    if (!s->meet)
+        v->step[v->n_step].order = w->order++;
+    v->n_step++;
     return PL_OK;
 }
 
@@ -554,6 +557,7 @@ static pl_status finish(struct lower *w, int d)
 {
     struct draft *v = &w->dev[d];
     struct program *p = &w->out->prog[d];
+    struct script *c = arena_alloc(w->a, 1, sizeof *c);
     struct prog_death *death;
     size_t work;
 
@@ -584,19 +588,24 @@ static pl_status finish(struct lower *w, int d)
     death = arena_alloc(w->a, (size_t)v->n_buf + 1, sizeof *death);
     p->tensor =
         arena_memdup(w->a, v->tensor, (size_t)v->n_tensor, sizeof *p->tensor);
-    p->step = arena_memdup(w->a, v->step, (size_t)v->n_step, sizeof *p->step);
-    if (!death || !p->tensor || !p->step)
+    if (!death || !p->tensor || !c)
+        return err_no_memory(w->err, "a program");
+    c->step = arena_memdup(w->a, v->step, (size_t)v->n_step, sizeof *c->step);
+    if (!c->step)
         return err_no_memory(w->err, "a program");
     p->dev = d;
-    p->rank0 = v->rank0;
-    p->n_rank = v->n_rank;
+    p->active = v->n_rank > 0;
     p->n_tensor = v->n_tensor;
-    p->n_step = v->n_step;
+    p->n_script = 1;
+    p->script = c;
     p->n_event = 2 * w->out->n_message;
-    p->death = death;
+    p->n_group = 1;
+    c->n_instance = 1;
+    c->n_step = v->n_step;
+    c->death = death;
     for (int b = 0; b < v->n_buf; b++)
         if (v->buf[b].bytes && v->buf[b].death < v->n_step)
-            death[p->n_death++] = (struct prog_death){
+            death[c->n_death++] = (struct prog_death){
                 v->buf[b].death, v->buf[b].offset, v->buf[b].bytes};
     p->bytes[REGION_WEIGHTS] = v->weights;
     p->bytes[REGION_CACHE] = v->cache;
@@ -657,12 +666,17 @@ pl_status lower(struct lowered **out, const struct numeric *num,
     o->value = arena_alloc(w.a, n_dev, sizeof *o->value);
     o->message = arena_alloc(w.a, (size_t)num->n + 1, sizeof *o->message);
     w.dev = arena_alloc(w.a, n_dev, sizeof *w.dev);
-    if (!o->dev_ranks || !o->prog || !o->value || !o->message || !w.dev) {
+    w.peer = arena_alloc(w.a, n_dev, sizeof *w.peer);
+    if (!o->dev_ranks || !o->prog || !o->value || !o->message || !w.dev ||
+        !w.peer) {
         s = err_no_memory(err, "programs");
         goto done;
     }
-    for (int d = 0; d < opt->n_dev && s == PL_OK; d++)
+    for (int d = 0; d < opt->n_dev && s == PL_OK; d++) {
         s = draft_init(&w, d);
+        if (opt->n_rank[d])
+            w.peer[w.n_peer++] = d;
+    }
     if (s == PL_OK)
         s = find_presence(&w);
     if (s == PL_OK)
@@ -672,9 +686,9 @@ pl_status lower(struct lowered **out, const struct numeric *num,
     for (int d = 0; d < opt->n_dev && s == PL_OK; d++) {
         s = finish(&w, d);
         if (s == PL_OK)
-            qsort((struct prog_death *)o->prog[d].death,
-                  (size_t)o->prog[d].n_death, sizeof *o->prog[d].death,
-                  by_step);
+            qsort((struct prog_death *)o->prog[d].script->death,
+                  (size_t)o->prog[d].script->n_death,
+                  sizeof *o->prog[d].script->death, by_step);
     }
 done:
     for (int d = 0; w.dev && d < opt->n_dev; d++) {

@@ -38,7 +38,8 @@ struct lowered {
         int layer; /* of the op that made it, -1 outside */
         enum num_kind kind;
         int n_item;
-        pl_dim bytes; /* logical */
+        pl_dim bytes, more; /* logical, the sum of both: values that grow with
+                               n_tok and such that grow with n_out */
     } * message;
 };
 

@@ -40,6 +40,8 @@ struct lower {
     struct draft *dev; /* [n_dev] */
     uint64_t *present; /* [num->n] PARTIAL: ranks that have an addend */
     bool *lone;        /* [num->n] a contraction no PARTIAL op reads */
+    int order;         /* next place in the order of all devices' steps */
+    int *peer, n_peer; /* the devices with ranks: they meet */
     pl_err *err;
 };
 
@@ -57,7 +59,8 @@ pl_status lower_tensor(struct lower *w, int d, pl_format f, int n_dim,
 /* The same memory under other dimensions, `offset` bytes in. */
 pl_status lower_alias(struct lower *w, int d, int tensor, int n_dim,
                       const pl_dim *dim, size_t offset, int *out);
-/* Appends a step and counts its uses of buffers. */
+/* Appends a step and counts its uses of buffers. It gets the next place in the
+ * order of all steps; a step that meets has it already. */
 pl_status lower_step(struct lower *w, int d, const struct step *s);
 /* The buffer of `tensor` is touched at step `at`. */
 void lower_use(struct draft *v, int tensor, int at);

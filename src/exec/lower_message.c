@@ -155,22 +155,19 @@ static pl_status pull_item(struct lower *w, int d, int i, struct plan_item *it)
 }
 
 static pl_status count_message(struct lower *w, int n, const int *item,
-                               pl_dim *bytes)
+                               pl_dim bytes[2])
 {
     struct lowered *o = w->out;
     struct lowered_message *m = &o->message[o->n_message++];
 
-    *bytes = (pl_dim){0, PL_CONST};
+    bytes[0] = bytes[1] = (pl_dim){0, PL_CONST};
     for (int k = 0; k < n; k++) {
         const struct num_node *c = &w->num->node[item[k]];
         const struct graph_node *x = &w->g->node[c->node];
         pl_dim b = lower_product(x->dim, 0, x->n_dim, 4);
-        int layer = -1;
+        int layer = -1, kind = k > 0 && b.symbol != bytes[0].symbol;
 
-        if (bytes->n == 0 || bytes->symbol == b.symbol)
-            *bytes = (pl_dim){bytes->n + b.n, b.symbol};
-        else /* n_tok and n_out in one message: count the larger kind */
-            *bytes = b.symbol == PL_N_TOK ? (pl_dim){b.n, b.symbol} : *bytes;
+        bytes[kind] = (pl_dim){bytes[kind].n + b.n, b.symbol};
         for (int i = c->node; i >= 0 && layer < 0; i--) {
             /* the layer of the nearest weight that the value came through */
             const struct graph_node *y = &w->g->node[i];
@@ -186,16 +183,105 @@ static pl_status count_message(struct lower *w, int n, const int *item,
         }
     }
     m->n_item = n;
-    m->bytes = *bytes;
+    m->bytes = bytes[0];
+    m->more = bytes[1];
+    return PL_OK;
+}
+
+/* Copies all that device d lacks, and waits for it. */
+static pl_status fetch(struct lower *w, int d, int n, const int *item,
+                       struct plan_item *it, int id)
+{
+    struct step e = {.kind = STEP_WAIT,
+                     .queue = QUEUE_COPY,
+                     .node = -1,
+                     .q8 = -1,
+                     .event = 2 * id};
+
+    for (int p = 0; p < w->n_peer; p++) {
+        e.dev = w->peer[p];
+        PL_TRY(lower_step(w, d, &e));
+    }
+    for (int k = 0; k < n; k++)
+        PL_TRY(pull_item(w, d, item[k], &it[k]));
+    e.dev = d;
+    e.event = 2 * id + 1;
+    e.kind = STEP_POST;
+    PL_TRY(lower_step(w, d, &e));
+    e.kind = STEP_WAIT;
+    e.queue = QUEUE_COMPUTE;
+    return lower_step(w, d, &e);
+}
+
+/* Where memory is shared, remote pieces are read in place. */
+static pl_status in_place(struct lower *w, int n, struct plan_item *it)
+{
+    for (int k = 0; k < n; k++) {
+        struct plan_item *x = &it[k];
+        struct copy_piece *p;
+
+        if (x->m.reduce || x->remote.n == 0)
+            continue;
+        p = arena_alloc(w->a, (size_t)(x->m.n_piece + x->remote.n), sizeof *p);
+        if (!p)
+            return err_no_memory(w->err, "a program");
+        if (x->m.n_piece)
+            memcpy(p, x->m.piece, (size_t)x->m.n_piece * sizeof *p);
+        memcpy(p + x->m.n_piece, x->remote.p, (size_t)x->remote.n * sizeof *p);
+        x->m.piece = p;
+        x->m.n_piece += x->remote.n;
+    }
+    return PL_OK;
+}
+
+/* Device d's steps of message `id` after all have posted their parts. */
+static pl_status take_part(struct lower *w, int d, int n, const int *item,
+                           struct plan_item *it, int order,
+                           const pl_dim bytes[2], int id)
+{
+    struct draft *v = &w->dev[d];
+    struct step s = {.kind = STEP_MERGE,
+                     .order = order,
+                     .node = w->num->node[item[0]].node,
+                     .q8 = -1,
+                     .meet = w->opt->share_memory,
+                     .n_peer = w->n_peer,
+                     .peer = w->peer,
+                     .message = true,
+                     .counted = d == w->peer[0],
+                     .message_bytes = {bytes[0], bytes[1]},
+                     .n_merge = n};
+    struct merge_item *m = arena_alloc(w->a, (size_t)n + 1, sizeof *m);
+
+    if (!m)
+        return err_no_memory(w->err, "a program");
+    PL_TRY(w->opt->share_memory ? in_place(w, n, it)
+                                : fetch(w, d, n, item, it, id));
+    for (int k = 0; k < n; k++)
+        m[k] = it[k].m;
+    s.merge = m;
+    PL_TRY(lower_step(w, d, &s));
+    for (int k = 0; k < n; k++) {
+        int from = w->num->node[item[k]].in[0];
+        int t =
+            w->present[from] || w->num->node[from].layout->kind == PL_PARTIAL
+                ? v->addends[from].tensor
+                : v->value[from].tensor;
+
+        if (t >= 0) {
+            PL_TRY(peers_read(w, d, t));
+            lower_use(v, t, v->n_step - 1);
+        }
+    }
     return PL_OK;
 }
 
 pl_status lower_message(struct lower *w, int n, const int *item)
 {
-    int n_dev = w->opt->n_dev, id = w->out->n_message, first = -1;
+    int n_dev = w->opt->n_dev, id = w->out->n_message, first = -1, order;
     struct plan_item *it =
         arena_alloc(w->a, (size_t)(n * n_dev) + 1, sizeof *it);
-    pl_dim bytes;
+    pl_dim bytes[2];
 
     if (!it)
         return err_no_memory(w->err, "a program");
@@ -209,87 +295,25 @@ pl_status lower_message(struct lower *w, int n, const int *item)
         if (w->opt->share_memory && first < 0)
             first = d;
     }
-    PL_TRY(count_message(w, n, item, &bytes));
+    PL_TRY(count_message(w, n, item, bytes));
     for (int d = 0; d < n_dev; d++) {
         struct draft *v = &w->dev[d];
-        struct step s = {.kind = STEP_MERGE,
-                         .node = w->num->node[item[0]].node,
-                         .q8 = -1,
-                         .meet = w->opt->share_memory,
-                         .message = true,
-                         .message_bytes = bytes};
-        struct merge_item *m;
+        struct step e = {
+            .kind = STEP_POST, .node = -1, .q8 = -1, .dev = d, .event = 2 * id};
 
-        if (v->n_rank == 0 && !w->opt->share_memory)
+        if (v->n_rank == 0)
             continue;
         /* what was read for the message before may be overwritten from here */
         for (int k = 0; k < v->n_peers; k++)
             lower_use(v, v->peers[k], v->n_step);
         v->n_peers = 0;
-        if (!w->opt->share_memory) {
-            struct step e = {.kind = STEP_POST,
-                             .node = -1,
-                             .q8 = -1,
-                             .dev = d,
-                             .event = 2 * id};
-
+        if (!w->opt->share_memory)
             PL_TRY(lower_step(w, d, &e));
-            e.kind = STEP_WAIT;
-            e.queue = QUEUE_COPY;
-            for (int p = 0; p < n_dev; p++) {
-                e.dev = p;
-                if (w->dev[p].n_rank)
-                    PL_TRY(lower_step(w, d, &e));
-            }
-            for (int k = 0; k < n; k++)
-                PL_TRY(pull_item(w, d, item[k], &it[d * n + k]));
-            e.dev = d;
-            e.event = 2 * id + 1;
-            e.kind = STEP_POST;
-            PL_TRY(lower_step(w, d, &e));
-            e.kind = STEP_WAIT;
-            e.queue = QUEUE_COMPUTE;
-            PL_TRY(lower_step(w, d, &e));
-        } else { /* remote pieces are read in place */
-            for (int k = 0; k < n && v->n_rank; k++) {
-                struct plan_item *x = &it[d * n + k];
-                struct copy_piece *p;
-
-                if (x->m.reduce || x->remote.n == 0)
-                    continue;
-                p = arena_alloc(w->a, (size_t)(x->m.n_piece + x->remote.n),
-                                sizeof *p);
-                if (!p)
-                    return err_no_memory(w->err, "a program");
-                if (x->m.n_piece)
-                    memcpy(p, x->m.piece, (size_t)x->m.n_piece * sizeof *p);
-                memcpy(p + x->m.n_piece, x->remote.p,
-                       (size_t)x->remote.n * sizeof *p);
-                x->m.piece = p;
-                x->m.n_piece += x->remote.n;
-            }
-        }
-        m = arena_alloc(w->a, (size_t)n + 1, sizeof *m);
-        if (!m)
-            return err_no_memory(w->err, "a program");
-        for (int k = 0; k < n && v->n_rank; k++)
-            m[k] = it[d * n + k].m;
-        s.merge = m;
-        s.n_merge = v->n_rank ? n : 0;
-        PL_TRY(lower_step(w, d, &s));
-        for (int k = 0; k < n && v->n_rank; k++) {
-            int from = w->num->node[item[k]].in[0];
-            int t = w->present[from] ||
-                            w->num->node[from].layout->kind == PL_PARTIAL
-                        ? v->addends[from].tensor
-                        : v->value[from].tensor;
-
-            if (t >= 0) {
-                PL_TRY(peers_read(w, d, t));
-                lower_use(v, t, v->n_step - 1);
-            }
-        }
     }
+    order = w->opt->share_memory ? w->order++ : 0;
+    for (int d = 0; d < n_dev; d++)
+        if (w->dev[d].n_rank)
+            PL_TRY(take_part(w, d, n, item, &it[d * n], order, bytes, id));
     return PL_OK;
 }
 
