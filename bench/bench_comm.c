@@ -29,7 +29,9 @@ struct group {
     struct merge_addend addend[2][MAX_DEV];
     struct merge_item item[2];
     struct step step[MAX_DEV][2 * ROUNDS + 1];
+    struct script script[MAX_DEV];
     struct program prog[MAX_DEV];
+    int dev[MAX_DEV];
 };
 
 /* When thread i of device d began and ended to write in round r. */
@@ -109,6 +111,7 @@ static void make(struct group *g, int n, int64_t values, bool writes)
         for (int i = 0; i <= ROUNDS; i++)
             g->step[d][2 * i] = (struct step){
                 .kind = STEP_OP,
+                .order = i * (n + 1) + d,
                 .op = OP_contiguous,
                 .out = T_OWN + i % 2,
                 .n_in = 1,
@@ -116,16 +119,25 @@ static void make(struct group *g, int n, int64_t values, bool writes)
                 .q8 = -1,
                 .attr = {.start = i, .axis = d, .values = writes}};
         for (int i = 0; i < ROUNDS; i++)
-            g->step[d][2 * i + 1] = (struct step){.kind = STEP_MERGE,
-                                                  .n_merge = 1,
-                                                  .merge = &g->item[i % 2],
-                                                  .meet = true};
+            g->step[d][2 * i + 1] = (struct step){
+                .kind = STEP_MERGE,
+                .order = i * (n + 1) + n,
+                .n_merge = 1,
+                .merge = &g->item[i % 2],
+                .meet = true,
+                .n_peer = n,
+                .peer = g->dev,
+            };
+        g->dev[d] = d;
+        g->script[d] = (struct script){
+            .n_instance = 1, .n_step = 2 * ROUNDS + 1, .step = g->step[d]};
         g->prog[d] = (struct program){
             .dev = d,
             .n_tensor = N_TENSOR,
             .tensor = g->tensor,
-            .n_step = 2 * ROUNDS + 1,
-            .step = g->step[d],
+            .n_script = 1,
+            .script = &g->script[d],
+            .n_group = 1,
             .bytes = {[REGION_WORK] = room * N_TENSOR},
             .max = {.n_tok = 1},
         };
@@ -163,7 +175,7 @@ struct result {
 static bool measure(struct device_set *s, const struct group *g, int n_thread,
                     double seconds, struct result *r, pl_err *err)
 {
-    struct device_run run = {.sizes = {.n_tok = 1}};
+    struct device_run run = {.n_instance = 1, .sizes = {{.n_tok = 1}}};
     double end;
     size_t n = 0;
 
@@ -185,12 +197,12 @@ static bool measure(struct device_set *s, const struct group *g, int n_thread,
 static bool measure_run(struct device_set *s, struct group *g, double seconds,
                         struct result *r, pl_err *err)
 {
-    struct device_run run = {.sizes = {.n_tok = 1}};
+    struct device_run run = {.n_instance = 1, .sizes = {{.n_tok = 1}}};
     double end = now_us() + seconds * 1e6;
     size_t n = 0;
 
     for (int d = 0; d < g->n; d++)
-        g->prog[d].n_step = 0;
+        g->script[d].n_step = 0;
     if (device_set_load(s, g->prog, err) != PL_OK)
         return false;
     do {

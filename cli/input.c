@@ -128,6 +128,23 @@ enum exit_code input_text(struct input *in, const struct options *o,
     return EXIT_DONE;
 }
 
+/* The first word of s, at most 20 bytes of it. A file may hold anything: what
+ * is no printable ASCII character shows as \xNN. */
+static const char *first_word(const char *s, size_t len, char buf[96])
+{
+    enum { SHOWN = 20 };
+    size_t word = 0, n = 0;
+
+    while (word < len && !memchr(", \t\r\n", s[word], 5))
+        word++;
+    for (size_t i = 0; i < word && i < SHOWN; i++)
+        n += (size_t)snprintf(buf + n, 96 - n,
+                              s[i] >= ' ' && s[i] <= '~' ? "%c" : "\\x%02x",
+                              (unsigned char)s[i]);
+    snprintf(buf + n, 96 - n, "%s", word > SHOWN ? "..." : "");
+    return buf;
+}
+
 enum exit_code input_ids(const struct options *o, int32_t **ids, int64_t *n)
 {
     struct input in = {0};
@@ -147,15 +164,13 @@ enum exit_code input_ids(const struct options *o, int32_t **ids, int64_t *n)
         if (bad < 0) {
             c = no_memory(o, len);
         } else {
-            int shown = (int)(len - (size_t)bad < 20 ? len - (size_t)bad : 20);
+            char word[96];
 
             c = complain(o->command, EXIT_USAGE,
-                         "--tokens: \"%.*s\"%s is no token id; give decimal "
+                         "--tokens: \"%s\"%s is no token id; give decimal "
                          "numbers with commas or blanks between",
-                         (int)strcspn(s + bad, ", \t\r\n") < shown
-                             ? (int)strcspn(s + bad, ", \t\r\n")
-                             : shown,
-                         s + bad, from_file ? " in the file" : "");
+                         first_word(s + bad, len - (size_t)bad, word),
+                         from_file ? " in the file" : "");
         }
     } else if (c == EXIT_DONE && *n == 0) {
         free(*ids);

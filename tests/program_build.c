@@ -11,14 +11,102 @@ struct build *build_new(int n, int64_t n_tok)
     assert_non_null(b);
     for (int i = 0; i < n; i++) {
         b[i].p.dev = i;
-        b[i].p.rank0 = i;
-        b[i].p.n_rank = 1;
+        b[i].p.active = true;
         b[i].p.tensor = b[i].tensor;
-        b[i].p.step = b[i].step;
-        b[i].p.death = b[i].death;
+        b[i].p.n_script = 1;
+        b[i].p.script = &b[i].script;
+        b[i].p.n_group = 1;
+        b[i].script.n_instance = 1;
+        b[i].script.step = b[i].step;
+        b[i].script.death = b[i].death;
         b[i].p.max = (struct graph_sizes){.n_tok = n_tok, .n_out = n_tok};
     }
     return b;
+}
+
+/* All devices, for who meets all. */
+static const int *everybody(int n)
+{
+    static int dev[DEVICE_MAX];
+
+    for (int i = 0; i < n; i++)
+        dev[i] = i;
+    return dev;
+}
+
+/* Has the step with which `dev` posts `event` its place already? */
+static bool is_posted(const struct build *b, int dev, int event, const int *at)
+{
+    for (int i = 0; i < at[dev]; i++)
+        if (b[dev].step[i].kind == STEP_POST && b[dev].step[i].event == event)
+            return true;
+    return false;
+}
+
+/* Do all peers of a meeting stand before one? */
+static bool all_there(const struct build *b, const struct step *st,
+                      const int *at)
+{
+    for (int i = 0; i < st->n_peer; i++) {
+        const struct build *x = &b[st->peer[i]];
+        const struct step *y = &x->step[at[st->peer[i]]];
+
+        if (at[st->peer[i]] == x->script.n_step || y->kind != STEP_MERGE ||
+            !y->meet || y->group != st->group)
+            return false;
+    }
+    return true;
+}
+
+/* Gives places to the next steps of device d; true if there was one that could
+ * come now. */
+static bool order_some(struct build *b, int d, int *at, int *order, bool force)
+{
+    bool moved = false;
+
+    for (; at[d] < b[d].script.n_step; at[d]++, moved = true, force = false) {
+        struct step *st = &b[d].step[at[d]];
+        bool meets = st->kind == STEP_MERGE && st->meet;
+
+        if (!force &&
+            ((st->kind == STEP_WAIT && !is_posted(b, st->dev, st->event, at)) ||
+             (meets && !all_there(b, st, at))))
+            break;
+        for (int i = 0; meets && !force && i < st->n_peer; i++) {
+            int p = st->peer[i];
+
+            b[p].step[at[p]].order = *order;
+            at[p] += p != d;
+        }
+        st->order = (*order)++;
+    }
+    return moved;
+}
+
+static void order_steps(struct build *b, int n)
+{
+    int *at = calloc((size_t)n, sizeof *at), order = 0;
+    bool moved;
+
+    assert_non_null(at);
+    for (int d = 0; d < n; d++)
+        for (int i = 0; i < b[d].script.n_step; i++) {
+            struct step *st = &b[d].step[i];
+
+            if (st->kind == STEP_MERGE && st->meet && !st->peer) {
+                st->n_peer = n;
+                st->peer = everybody(n);
+                st->counted = d == 0;
+            }
+        }
+    do {
+        moved = false;
+        for (int d = 0; d < n; d++)
+            moved |= order_some(b, d, at, &order, false);
+        for (int d = 0; d < n && !moved; d++) /* it is wrong: any place */
+            moved = order_some(b, d, at, &order, true);
+    } while (moved);
+    free(at);
 }
 
 struct program *build_programs(struct build *b, int n)
@@ -26,6 +114,7 @@ struct program *build_programs(struct build *b, int n)
     struct program *p = calloc((size_t)n, sizeof *p);
 
     assert_non_null(p);
+    order_steps(b, n);
     for (int i = 0; i < n; i++)
         p[i] = b[i].p;
     return p;
@@ -60,10 +149,10 @@ int build_tensor(struct build *b, int64_t width)
 
 struct step *build_step(struct build *b, enum step_kind kind)
 {
-    struct step *st = &b->step[b->p.n_step];
+    struct step *st = &b->step[b->script.n_step];
 
-    assert_true(b->p.n_step < BUILD_STEP);
-    b->p.n_step++;
+    assert_true(b->script.n_step < BUILD_STEP);
+    b->script.n_step++;
     *st = (struct step){.kind = kind, .node = -1, .out = -1, .q8 = -1};
     return st;
 }
@@ -102,9 +191,9 @@ void build_wait(struct build *b, enum queue q, int dev, int event)
 
 void build_death(struct build *b, int tensor)
 {
-    assert_true(b->p.n_death < BUILD_DEATH);
-    b->death[b->p.n_death++] = (struct prog_death){
-        .step = b->p.n_step - 1,
+    assert_true(b->script.n_death < BUILD_DEATH);
+    b->death[b->script.n_death++] = (struct prog_death){
+        .step = b->script.n_step - 1,
         .offset = b->tensor[tensor].offset,
         .bytes = b->tensor[tensor].bytes,
     };
@@ -219,8 +308,9 @@ struct device_set *build_set(const char *spec, int n_thread, uint64_t seed)
 struct device_run build_run(int64_t n_tok)
 {
     return (struct device_run){
-        .sizes = {.n_tok = n_tok},
-        .batch = {.n_tok = n_tok},
+        .n_instance = 1,
+        .sizes = {{.n_tok = n_tok}},
+        .batch = {{.n_tok = n_tok}},
     };
 }
 

@@ -13,6 +13,7 @@ enum { BUILD_TENSOR = 64, BUILD_STEP = 4096, BUILD_DEATH = 512 };
 
 struct build {
     struct program p;
+    struct script script; /* its only one */
     struct prog_tensor tensor[BUILD_TENSOR];
     struct step step[BUILD_STEP];
     struct prog_death death[BUILD_DEATH];
@@ -20,7 +21,9 @@ struct build {
 
 /* [n] programs for n devices at most n_tok tokens; freed with free(). */
 struct build *build_new(int n, int64_t n_tok);
-/* The programs of all, as device_set_load wants them; freed with free(). */
+/* The programs of all, as device_set_load wants them; freed with free(). Steps
+ * get places in a total order, one that waits and meetings allow if there is
+ * one; who meets without saying whom meets all. */
 struct program *build_programs(struct build *b, int n);
 
 /* A float tensor [n_tok, width] of the work region; its index. */

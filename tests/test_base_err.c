@@ -1,4 +1,5 @@
-/* Statuses, their texts, and messages of any length. */
+/* Statuses, their texts, messages of any length, and amounts in them. */
+#include "base/bytes.h"
 #include "base/err.h"
 
 #include "support.h"
@@ -40,12 +41,35 @@ static void base_err_long_message_is_cut_and_terminated(void **state)
     assert_int_equal(strlen(err.message), sizeof(err.message) - 1);
 }
 
+static void base_bytes_have_the_unit_of_their_size(void **state)
+{
+    static const struct {
+        uint64_t bytes;
+        const char *text;
+    } rows[] = {
+        {0, "0.00 KiB"},
+        {512, "0.50 KiB"},
+        {1 << 10, "1.00 KiB"},
+        {(1 << 20) - 1024, "1023.00 KiB"},
+        {1 << 20, "1.00 MiB"},
+        {(uint64_t)5 << 29, "2.50 GiB"},
+        {(uint64_t)3 << 40, "3.00 TiB"},
+        {UINT64_MAX, "16777216.00 TiB"},
+    };
+    char buf[24];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        assert_string_equal(bytes_text(buf, rows[i].bytes), rows[i].text);
+}
+
 int test_base_err(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(base_err_every_status_has_name_and_text),
         cmocka_unit_test(base_err_set_formats_and_forwards),
         cmocka_unit_test(base_err_long_message_is_cut_and_terminated),
+        cmocka_unit_test(base_bytes_have_the_unit_of_their_size),
     };
 
     return TEST_RUN(tests);

@@ -247,6 +247,11 @@ static void cli_usage_errors_exit_2_and_name_option_and_remedy(void **state)
         {"plait logits " MODEL "--tokens 1", "-o FILE"},
         {"plait logits " MODEL "-o x --tokens 1,two", "\"two\""},
         {"plait logits " MODEL "-o x --tokens -1", "\"-1\""},
+        {"printf '7 \\377\\033[31m\\000x,8' >junk; plait logits " MODEL
+         "-o x --tokens @junk",
+         "\"\\xff\\x1b[31m\\x00x\" in the file"},
+        {"plait logits " MODEL "-o x --tokens 1,abcdefghijklmnopqrstuvwxyz",
+         "\"abcdefghijklmnopqrst...\" is"},
         {"plait logits " MODEL "-o x --tokens ,", "at least one"},
         {"plait logits " MODEL "-o x --tokens 4096", "4095"},
         {"plait perplexity " MODEL, "-f FILE"},

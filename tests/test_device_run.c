@@ -146,10 +146,10 @@ static void device_kernels_see_the_batch(void **state)
         b->p.page_stride = 2;
         p = build_programs(b, 1);
         LOAD_OK(s, p);
-        run.batch.pos = pos;
-        run.batch.seq = seq;
-        run.batch.pages = pages;
-        run.batch.page_stride = 2;
+        run.batch[0].pos = pos;
+        run.batch[0].seq = seq;
+        run.batch[0].pages = pages;
+        run.batch[0].page_stride = 2;
         run.n_seq = 2;
         RUN_OK(s, &run);
         get(s, b, 0, x, v, TOK * W);
@@ -241,7 +241,7 @@ static void reduce_case(int n_dev, int n_thread, int per, uint64_t *rng)
         st->n_merge = 1;
         st->merge = &item[d];
         st->meet = st->message = true;
-        st->message_bytes = build_per_tok(W * 4);
+        st->message_bytes[0] = build_per_tok(W * 4);
     }
     p = build_programs(b, n_dev);
     LOAD_OK(s, p);
@@ -438,7 +438,7 @@ static void rounds_by_messages(struct rounds *r, int d, int forget)
         st->n_merge = 1;
         st->merge = &r->item[d][0];
         st->message = true;
-        st->message_bytes = build_per_tok(ROUND_W * 4);
+        st->message_bytes[0] = build_per_tok(ROUND_W * 4);
         st->barrier = true;
         for (int k = 0; k < r->n; k++)
             if (k != d)
@@ -467,7 +467,7 @@ static void rounds_by_meetings(struct rounds *r, int d)
         st->n_merge = 1;
         st->merge = &r->item[d][round % 2];
         st->meet = st->message = true;
-        st->message_bytes = build_per_tok(ROUND_W * 4);
+        st->message_bytes[0] = build_per_tok(ROUND_W * 4);
     }
 }
 
@@ -771,9 +771,9 @@ static void device_memory_limit_is_named(void **state)
     b[1].p.bytes[REGION_WEIGHTS] = (size_t)3 << 30;
     p = build_programs(b, 2);
     assert_int_equal(device_set_load(s, p, &err), PL_NO_DEVICE_MEMORY);
-    assert_non_null(strstr(err.message, "sim1 needs 3.000 GiB"));
-    assert_non_null(strstr(err.message, "weights 3.000"));
-    assert_non_null(strstr(err.message, "1.000 GiB it has"));
+    assert_non_null(strstr(err.message, "sim1 needs 3.00 GiB"));
+    assert_non_null(strstr(err.message, "weights 3.00 GiB"));
+    assert_non_null(strstr(err.message, "1.00 GiB it has"));
     device_set_free(s);
     free(p);
     free(b);
@@ -888,7 +888,7 @@ static void device_failure_reaches_everybody(void **state)
 
         LOAD_OK(s, r->p);
         for (int d = 0; d < cases[i].n; d++)
-            for (int step = 0; step < r->p[d].n_step; step += 5) {
+            for (int step = 0; step < r->p[d].script[0].n_step; step += 5) {
                 pl_err err;
 
                 s->dev[d].fail_step = step;
@@ -917,8 +917,8 @@ static void device_run_refuses_other_sizes(void **state)
     assert_non_null(strstr(err.message, "5 tokens"));
     run = build_run(4);
     RUN_OK(s, &run);
-    run.batch.pages = &page;
-    run.batch.page_stride = 1;
+    run.batch[0].pages = &page;
+    run.batch[0].page_stride = 1;
     run.n_seq = 1;
     assert_int_equal(device_set_run(s, &run, &err), PL_BAD_ARGUMENT);
     device_set_free(s);

@@ -231,12 +231,12 @@ static int64_t cut_bytes(const struct planned *p)
         if (g->op != OP_weight || x->layout->kind != PL_SPLIT ||
             x->layout->dim != g->n_dim - 1)
             continue;
-        for (int d = 0; d < p->list.n; d++) {
-            int t = p->low->value[d][i].tensor;
+        for (int u = 0; u < p->low->n_unit; u++) {
+            int t = lowered_leaf(p->low, i)->v[u].tensor;
 
-            if (t < 0 || !p->low->prog[d].tensor[t].pack)
+            if (!p->low->prog[p->low->unit[u].dev].tensor[t].pack)
                 continue;
-            k = p->low->prog[d].tensor[t].pack;
+            k = p->low->prog[p->low->unit[u].dev].tensor[t].pack;
             chunks += k->n_chunk;
         }
         if (k && k->rule->sup_bytes)

@@ -36,24 +36,25 @@ static void two_a_layer(const struct planned *p, const char *what)
         if (g->layer >= n_layer)
             n_layer = g->layer + 1;
     }
-    if (l->n_message != 1 + 2 * n_layer)
-        fail_msg("%s: %d messages for %d layers", what, l->n_message, n_layer);
+    if (l->way->n_message != 1 + 2 * n_layer)
+        fail_msg("%s: %d messages for %d layers", what, l->way->n_message, n_layer);
     for (int layer = -1; layer < n_layer; layer++)
         for (int k = 0; k < (layer < 0 ? 1 : 2); k++, at++) {
-            const struct lowered_message *m = &l->message[at];
+            const struct lowered_message *m = &l->way->message[at];
             /* behind its last attention a model needs no row but those whose
                logits are wanted */
             bool last = layer == n_layer - 1;
+            const pl_dim b = m->bytes[0].n ? m->bytes[0] : m->bytes[1];
 
             if (m->kind != NUM_ALL_REDUCE || m->layer != layer ||
-                m->bytes.n != 4 * d_model ||
-                (m->bytes.symbol != PL_N_TOK &&
-                 !(last && m->bytes.symbol == PL_N_OUT)))
+                b.n != 4 * d_model ||
+                (b.symbol != PL_N_TOK &&
+                 !(last && b.symbol == PL_N_OUT)))
                 fail_msg("%s: message %d is %s of layer %d, %" PRId64
                          " bytes a row of symbol %d; AllReduce of layer %d and "
                          "%" PRId64 " bytes are due",
-                         what, at, num_kind_name(m->kind), m->layer, m->bytes.n,
-                         (int)m->bytes.symbol, layer, 4 * d_model);
+                         what, at, num_kind_name(m->kind), m->layer, b.n,
+                         (int)b.symbol, layer, 4 * d_model);
         }
 }
 
@@ -99,9 +100,10 @@ static void counted(const char *path, const char *name, const char *on,
 
             for (int k = from; k < from + z.n_tok; k++)
                 z.n_out += wanted[k];
-            for (int k = 0; k < p->low->n_message; k++)
-                bytes += (uint64_t)dim_value(p->low->message[k].bytes, &z);
-            messages += (uint64_t)p->low->n_message;
+            for (int k = 0; k < p->low->way->n_message; k++)
+                bytes += (uint64_t)dim_value(p->low->way->message[k].bytes[0], &z) +
+                         (uint64_t)dim_value(p->low->way->message[k].bytes[1], &z);
+            messages += (uint64_t)p->low->way->n_message;
             steps++;
         }
     }

@@ -133,8 +133,8 @@ static void add_macs(struct split *s, const struct graph_sizes *z)
 
     assert_non_null(all);
     for (int d = 0; d < p->list.n; d++)
-        for (int i = 0; i < p->low->prog[d].n_step; i++) {
-            const struct step *st = &p->low->prog[d].step[i];
+        for (int i = 0; i < p->low->prog[d].script[0].n_step; i++) {
+            const struct step *st = &p->low->prog[d].script[0].step[i];
             const struct graph_node *x, *w;
             double rows = 1;
             int from_last;

@@ -15,10 +15,13 @@ static void resolve(struct cpu_tensor *t, const struct prog_tensor *p,
         t->dim[i] = dim_value(p->dim[i], z);
 }
 
-void device_resize(struct device *d, const struct graph_sizes *z)
+void device_resize(const struct device_set *s, struct device *d)
 {
+    const struct prog_tensor *t = d->prog->tensor;
+
     for (int i = 0; i < d->prog->n_tensor; i++)
-        resolve(&d->tensor[i], &d->prog->tensor[i], z);
+        if (s->resize >> t[i].instance & 1)
+            resolve(&d->tensor[i], &t[i], &s->sizes[t[i].instance]);
 }
 
 static int64_t count(const struct cpu_tensor *t, int n_dim)
@@ -67,7 +70,7 @@ void device_op(const struct device_set *s, struct device *d,
             c.in[i] = (struct cpu_tensor){0};
     }
     c.q8 = st->q8 >= 0 ? d->tensor[st->q8].data : NULL;
-    c.batch = &d->batch;
+    c.batch = &d->batch[st->instance];
     c.scratch = scratch;
     c.ith = ith;
     c.nth = nth;
@@ -84,9 +87,16 @@ void device_count(const struct device_set *s, struct device *d,
         for (int i = 0; i < st->n_cost; i++)
             d->macs[st->cost[i].rank] += (uint64_t)(st->cost[i].macs * rows);
     }
-    if (st->message && d == &s->dev[s->speaker]) {
+    if (st->message && st->counted) {
+        const struct graph_sizes *z = &s->sizes[st->instance];
+
         d->messages++;
-        d->message_bytes += (uint64_t)dim_value(st->message_bytes, &s->sizes);
+        d->message_bytes += (uint64_t)dim_value(st->message_bytes[0], z) +
+                            (uint64_t)dim_value(st->message_bytes[1], z);
+    }
+    if (st->copy) {
+        d->copies++;
+        d->copy_bytes += (uint64_t)device_copy_bytes(s, d, st);
     }
 }
 
@@ -115,14 +125,15 @@ static size_t most_scratch(const struct cpu_kernels *k, const struct program *p,
 {
     size_t most = 0;
 
-    for (int i = 0; i < p->n_step; i++) {
-        const struct step *st = &p->step[i];
-        size_t n = st->kind == STEP_MERGE ? device_merge_scratch(st)
-                                          : op_scratch(k, p, st, nth);
+    for (int i = 0; i < p->n_script; i++)
+        for (int j = 0; j < p->script[i].n_step; j++) {
+            const struct step *st = &p->script[i].step[j];
+            size_t n = st->kind == STEP_MERGE ? device_merge_scratch(st)
+                                              : op_scratch(k, p, st, nth);
 
-        if (n > most)
-            most = n;
-    }
+            if (n > most)
+                most = n;
+        }
     return (most + 127) / 128 * 128;
 }
 

@@ -22,7 +22,8 @@ struct device {
     unsigned char *scratch;               /* owned, for all threads */
     size_t scratch_bytes, scratch_stride; /* in all, and a thread's */
     struct cpu_tensor *tensor; /* owned, [prog->n_tensor]; dims of this run */
-    struct cpu_batch batch;    /* of this run: cpu the host's tables, sim own */
+    struct cpu_batch batch[PROG_MAX_INSTANCE]; /* of this run: cpu the host's
+                                                  tables, sim own */
     struct cpu_flag *event; /* owned, [prog->n_event]: last run that did it */
     int fail_step;          /* tests: the device is lost there; -1: never */
 
@@ -33,7 +34,7 @@ struct device {
 
     /* Counters, written by the device's first thread; behind the flags, so on
      * cache lines that no peer reads. */
-    uint64_t macs[PL_MAX_RANKS], messages, message_bytes;
+    uint64_t macs[PL_MAX_RANKS], messages, message_bytes, copies, copy_bytes;
 };
 
 struct device_set {
@@ -43,7 +44,6 @@ struct device_set {
     struct topology topology; /* loaded if memory can be bound */
     struct cpu_team *team;    /* owned; cpu threads, then sim's one */
     int n_cpu, n_member;
-    int speaker;     /* counts messages: the first device with a rank */
     struct sim *sim; /* owned, NULL without sim devices */
     int *owner;      /* owned, [n_member]: device, -1: the sim's thread */
 
@@ -51,9 +51,9 @@ struct device_set {
     const struct device_run *run;
     uint64_t turn; /* its number, from 1 */
     bool loaded;
-    bool resize;              /* dims of tensors must be made anew */
-    struct graph_sizes sizes; /* for which they were made */
-    atomic_bool failed;       /* everybody leaves; *err tells why */
+    uint32_t resize; /* instances whose tensors' dims must be made anew */
+    struct graph_sizes sizes[PROG_MAX_INSTANCE]; /* for which they were made */
+    atomic_bool failed; /* everybody leaves; *err tells why */
     atomic_flag err_taken;
     pl_err err;
     uint64_t n_run;
@@ -65,8 +65,15 @@ void device_fail(struct device_set *s, const struct device *d, int step,
 
 /* ---- device_call.c ----------------------------------------------------- */
 
-/* Fills in dims for the sizes of a run. */
-void device_resize(struct device *d, const struct graph_sizes *z);
+/* Fills in dims for the sizes of a run, of the instances s->resize names. */
+void device_resize(const struct device_set *s, struct device *d);
+
+/* The steps of this run. */
+static inline const struct script *device_script(const struct device_set *s,
+                                                 const struct device *d)
+{
+    return &d->prog->script[s->run->script];
+}
 
 /* A kernel's or quantizer's part ith of nth. */
 void device_op(const struct device_set *s, struct device *d,
@@ -84,14 +91,24 @@ size_t device_merge_scratch(const struct step *st);
 void device_merge(const struct device_set *s, const struct device *d,
                   const struct step *st, void *scratch, int ith, int nth);
 
-/* One piece of a PULL into tensor `out`. */
+/* One piece of a PULL. */
 void device_pull(const struct device_set *s, const struct device *d,
-                 const struct copy_piece *p, int out, int ith, int nth);
+                 const struct step *st, const struct copy_piece *p, int ith,
+                 int nth);
 
-/* Seconds that the slower of the links takes for a PULL; 0 where links are
- * free. */
-double device_pull_seconds(const struct device_set *s, const struct device *d,
+/* Bytes that a PULL or PAGES moves in this run. */
+double device_copy_bytes(const struct device_set *s, const struct device *d,
+                         const struct step *st);
+
+/* Seconds that the slower of the links takes for it; 0 where links are free. */
+double device_copy_seconds(const struct device_set *s, const struct device *d,
                            const struct step *st);
+
+/* ---- device_pages.c ---------------------------------------------------- */
+
+void device_pages(const struct device_set *s, const struct device *d,
+                  const struct step *st, int ith, int nth);
+double device_pages_bytes(const struct device *d, const struct step *st);
 
 /* ---- program_check.c --------------------------------------------------- */
 

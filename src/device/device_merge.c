@@ -5,6 +5,7 @@
  * block of every addend passes through the tree while it is in the cache, so
  * the order of additions is the tree's and nothing is stored but the stack's
  * blocks. */
+#include <math.h>
 #include <string.h>
 
 #include "device/device_inner.h"
@@ -83,14 +84,15 @@ static bool walk_next(struct walk *w)
     return true;
 }
 
-static void copy_piece(const struct device_set *s, const struct copy_piece *p,
-                       unsigned char *dst, int ith, int nth)
+static void copy_piece(const struct device_set *s, const struct graph_sizes *z,
+                       const struct copy_piece *p, unsigned char *dst, int ith,
+                       int nth)
 {
     const unsigned char *src = s->dev[p->src_dev].tensor[p->src].data;
     struct loops l;
     struct walk w;
 
-    resolve(&l, p, &s->sizes);
+    resolve(&l, p, z);
     walk_start(&w, &l, ith, nth);
     while (walk_next(&w))
         memcpy(dst + w.dst, src + w.src, (size_t)w.n);
@@ -129,6 +131,8 @@ static void reduce_run(const struct device_set *s, const struct merge_item *m,
 void device_merge(const struct device_set *s, const struct device *d,
                   const struct step *st, void *scratch, int ith, int nth)
 {
+    const struct graph_sizes *z = &s->sizes[st->instance];
+
     for (int i = 0; i < st->n_merge; i++) {
         const struct merge_item *m = &st->merge[i];
         unsigned char *out = d->tensor[m->out].data;
@@ -138,10 +142,10 @@ void device_merge(const struct device_set *s, const struct device *d,
             struct walk w;
 
             if (!m->reduce) {
-                copy_piece(s, &m->piece[k], out, ith, nth);
+                copy_piece(s, z, &m->piece[k], out, ith, nth);
                 continue;
             }
-            resolve(&l, &m->piece[k], &s->sizes);
+            resolve(&l, &m->piece[k], z);
             walk_start(&w, &l, ith, nth);
             while (walk_next(&w))
                 reduce_run(s, m, (float *)(void *)(out + w.dst), w.src,
@@ -161,9 +165,11 @@ size_t device_merge_scratch(const struct step *st)
 }
 
 void device_pull(const struct device_set *s, const struct device *d,
-                 const struct copy_piece *p, int out, int ith, int nth)
+                 const struct step *st, const struct copy_piece *p, int ith,
+                 int nth)
 {
-    copy_piece(s, p, d->tensor[out].data, ith, nth);
+    copy_piece(s, &s->sizes[st->instance], p, d->tensor[st->out].data, ith,
+               nth);
 }
 
 static double link_seconds(const struct device_desc *d, double bytes)
@@ -172,23 +178,34 @@ static double link_seconds(const struct device_desc *d, double bytes)
            (d->link_bytes_per_s > 0 ? bytes / d->link_bytes_per_s : 0);
 }
 
-double device_pull_seconds(const struct device_set *s, const struct device *d,
-                           const struct step *st)
+double device_copy_bytes(const struct device_set *s, const struct device *d,
+                         const struct step *st)
 {
-    double bytes = 0, most = 0;
+    double bytes = 0;
 
+    if (st->kind == STEP_PAGES)
+        return device_pages_bytes(d, st);
     for (int i = 0; i < st->n_piece; i++) {
         struct loops l;
 
-        resolve(&l, &st->piece[i], &s->sizes);
+        resolve(&l, &st->piece[i], &s->sizes[st->instance]);
         bytes += (double)l.bytes * (double)l.n0 * (double)l.n1;
     }
-    for (int i = -1; i < st->n_piece; i++) {
-        const struct device *end = i < 0 ? d : &s->dev[st->piece[i].src_dev];
-        double t = link_seconds(&end->desc, bytes);
+    return bytes;
+}
 
-        if (t > most)
-            most = t;
-    }
+double device_copy_seconds(const struct device_set *s, const struct device *d,
+                           const struct step *st)
+{
+    double bytes = device_copy_bytes(s, d, st), most = 0;
+
+    if (bytes == 0)
+        return 0;
+    most = link_seconds(&d->desc, bytes);
+    if (st->kind == STEP_PAGES)
+        most = fmax(most, link_seconds(&s->dev[st->dev].desc, bytes));
+    for (int i = 0; i < st->n_piece; i++)
+        most =
+            fmax(most, link_seconds(&s->dev[st->piece[i].src_dev].desc, bytes));
     return most;
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
 #include "base/err.h"
 #include "device/device_inner.h"
 
@@ -18,7 +19,8 @@ static const char *const region_name[REGION_COUNT] = {
     [REGION_WORK] = "buffers",
 };
 
-enum { POISON = 0xFF }; /* NaN in every float format, -1 as an integer */
+enum { POISON = 0xFF };    /* NaN in every float format, -1 as an integer */
+#define ALL ((uint32_t)-1) /* instances */
 
 /* ---- life -------------------------------------------------------------- */
 
@@ -190,24 +192,31 @@ static size_t needed(const struct device *d)
     return n;
 }
 
-static double gib(uint64_t bytes)
-{
-    return (double)bytes / 1073741824.0;
-}
-
 static pl_status too_little(const struct device *d, const char *whose,
                             size_t all, pl_err *err)
 {
-    const size_t *b = d->bytes;
+    char b[REGION_COUNT][24], scratch[24], need[24], has[24];
+
+    for (int r = 0; r < REGION_COUNT; r++)
+        bytes_text(b[r], d->bytes[r]);
+    return err_set(
+        err, PL_NO_DEVICE_MEMORY,
+        "%s needs %s (%s %s, %s %s, %s %s, scratch %s)%s, of %s it "
+        "has; use a shorter context, smaller batches or more devices",
+        d->desc.name, bytes_text(need, needed(d)), region_name[0], b[0],
+        region_name[1], b[1], region_name[2], b[2],
+        bytes_text(scratch, d->scratch_bytes), all > needed(d) ? whose : "",
+        bytes_text(has, d->desc.memory_bytes));
+}
+
+static pl_status not_given(const struct device *d, const char *what,
+                           size_t bytes, pl_err *err)
+{
+    char buf[24];
 
     return err_set(err, PL_NO_DEVICE_MEMORY,
-                   "%s needs %.3f GiB (%s %.3f, %s %.3f, %s %.3f, scratch "
-                   "%.3f)%s, of %.3f GiB it has; use a shorter context, "
-                   "smaller batches or more devices",
-                   d->desc.name, gib(needed(d)), region_name[0], gib(b[0]),
-                   region_name[1], gib(b[1]), region_name[2], gib(b[2]),
-                   gib(d->scratch_bytes), all > needed(d) ? whose : "",
-                   gib(d->desc.memory_bytes));
+                   "%s: the system does not give %s for %s", d->desc.name,
+                   bytes_text(buf, bytes), what);
 }
 
 /* Devices on one node share its memory. */
@@ -253,15 +262,11 @@ static pl_status allocate(struct device_set *s, struct device *d, pl_err *err)
     for (int r = 0; r < REGION_COUNT; r++) {
         d->base[r] = topology_alloc(t, node, d->bytes[r]);
         if (!d->base[r])
-            return err_set(err, PL_NO_DEVICE_MEMORY,
-                           "%s: the system does not give %.3f GiB for %s",
-                           d->desc.name, gib(d->bytes[r]), region_name[r]);
+            return not_given(d, region_name[r], d->bytes[r], err);
     }
     d->scratch = topology_alloc(t, node, d->scratch_bytes);
     if (!d->scratch)
-        return err_set(err, PL_NO_DEVICE_MEMORY,
-                       "%s: the system does not give %.3f GiB for scratch",
-                       d->desc.name, gib(d->scratch_bytes));
+        return not_given(d, "scratch", d->scratch_bytes, err);
     for (int i = 0; i < p->n_tensor; i++)
         d->tensor[i].data = d->base[p->tensor[i].region] + p->tensor[i].offset;
     return PL_OK;
@@ -305,9 +310,6 @@ pl_status device_set_load(struct device_set *s, const struct program *p,
 
     unload(s);
     PL_TRY(program_check(s, p, err));
-    s->speaker = 0;
-    while (s->speaker < s->n - 1 && p[s->speaker].n_rank == 0)
-        s->speaker++;
     for (int i = 0; i < s->n; i++) {
         struct device *d = &s->dev[i];
 
@@ -328,7 +330,8 @@ pl_status device_set_load(struct device_set *s, const struct program *p,
         return st;
     }
     cpu_team_run(s->team, prepare, s);
-    s->resize = true;
+    s->resize = ALL;
+    memset(s->sizes, 0, sizeof s->sizes);
     s->loaded = true;
     return PL_OK;
 }
@@ -403,14 +406,13 @@ void device_fail(struct device_set *s, const struct device *d, int step,
     atomic_store(&s->failed, true);
 }
 
-static pl_status check_run(const struct device_set *s,
-                           const struct device_run *run, pl_err *err)
+static pl_status check_instance(const struct device_set *s,
+                                const struct device_run *run, int k,
+                                pl_err *err)
 {
-    const struct graph_sizes *z = &run->sizes;
+    const struct graph_sizes *z = &run->sizes[k];
+    const struct cpu_batch *b = &run->batch[k];
 
-    if (!s->loaded)
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "the set of devices has no programs yet");
     for (int i = 0; i < s->n; i++) {
         const struct program *p = s->dev[i].prog;
 
@@ -423,15 +425,36 @@ static pl_status check_run(const struct device_set *s,
                            (long long)z->n_tok, (long long)z->n_out,
                            (long long)z->n_slot, (long long)p->max.n_tok,
                            (long long)p->max.n_out, (long long)p->max.n_slot);
-        if (run->batch.pages && (run->n_seq < 0 || run->n_seq > p->n_seq ||
-                                 run->batch.page_stride < 0 ||
-                                 run->batch.page_stride > p->page_stride))
+        if (b->pages && (run->n_seq < 0 || run->n_seq > p->n_seq ||
+                         b->page_stride < 0 || b->page_stride > p->page_stride))
             return err_set(err, PL_BAD_ARGUMENT,
                            "a step of %d sequences of %lld pages; the "
                            "programs are made for %d of %d",
-                           run->n_seq, (long long)run->batch.page_stride,
-                           p->n_seq, p->page_stride);
+                           run->n_seq, (long long)b->page_stride, p->n_seq,
+                           p->page_stride);
     }
+    return PL_OK;
+}
+
+static pl_status check_run(const struct device_set *s,
+                           const struct device_run *run, pl_err *err)
+{
+    const struct program *p = s->dev[0].prog;
+
+    if (!s->loaded)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "the set of devices has no programs yet");
+    if (run->script < 0 || run->script >= p->n_script)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "script %d of the programs, which have %d", run->script,
+                       p->n_script);
+    if (run->n_instance < 1 ||
+        run->n_instance > p->script[run->script].n_instance)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "a step of %d micro-batches; the script has 1 to %d",
+                       run->n_instance, p->script[run->script].n_instance);
+    for (int i = 0; i < run->n_instance; i++)
+        PL_TRY(check_instance(s, run, i, err));
     return PL_OK;
 }
 
@@ -452,25 +475,30 @@ pl_status device_set_run(struct device_set *s, const struct device_run *run,
     PL_TRY(check_run(s, run, err));
     s->run = run;
     s->turn++;
-    s->resize |= run->sizes.n_tok != s->sizes.n_tok ||
-                 run->sizes.n_out != s->sizes.n_out ||
-                 run->sizes.n_slot != s->sizes.n_slot;
-    s->sizes = run->sizes;
+    for (int i = 0; i < run->n_instance; i++) {
+        const struct graph_sizes *z = &run->sizes[i];
+
+        if (z->n_tok != s->sizes[i].n_tok || z->n_out != s->sizes[i].n_out ||
+            z->n_slot != s->sizes[i].n_slot)
+            s->resize |= (uint32_t)1 << i;
+        s->sizes[i] = *z;
+    }
     atomic_store(&s->failed, false);
     atomic_flag_clear(&s->err_taken);
     for (int i = 0; i < s->n; i++)
-        s->dev[i].batch = run->batch;
+        memcpy(s->dev[i].batch, run->batch,
+               (size_t)run->n_instance * sizeof run->batch[0]);
     cpu_team_run(s->team, member_run, s);
     s->run = NULL;
     if (atomic_load(&s->failed)) {
-        s->resize = true; /* who left early may have kept the old sizes */
+        s->resize = ALL; /* who left early may have kept the old sizes */
         if (err)
             *err = s->err;
         return s->err.status;
     }
     if (s->sim)
         sim_end(s);
-    s->resize = false;
+    s->resize = 0;
     s->n_run++;
     return PL_OK;
 }
@@ -484,6 +512,8 @@ void device_set_counters(const struct device_set *s, pl_counters *c)
             c->macs[r] += d->macs[r];
         c->messages += d->messages;
         c->message_bytes += d->message_bytes;
+        c->copies += d->copies;
+        c->copy_bytes += d->copy_bytes;
     }
     c->steps += s->n_run;
 }

@@ -2,6 +2,7 @@
  * cannot leave its memory, call what is not there or wait for ever; what plans
  * get wrong is a status here and not a crash later. Sizes grow with n_tok and
  * n_out, so bounds at the largest sizes hold for all. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,15 +13,23 @@ struct check {
     const struct device_set *set;
     const struct program *all, *p; /* all devices', this one's */
     const struct device *dev;
-    int step;
-    bool shared; /* all devices are cpu's */
+    int script, step;
     pl_err *err;
 };
 
 static pl_status bad(const struct check *c, const char *what)
 {
-    return err_set(c->err, PL_BAD_ARGUMENT, "program of %s, step %d: %s",
-                   c->dev->desc.name, c->step, what);
+    char script[24] = "";
+
+    if (c->p->n_script > 1)
+        snprintf(script, sizeof script, "script %d, ", c->script);
+    return err_set(c->err, PL_BAD_ARGUMENT, "program of %s, %sstep %d: %s",
+                   c->dev->desc.name, script, c->step, what);
+}
+
+static const struct script *script_of(const struct check *c, int dev)
+{
+    return &c->all[dev].script[c->script];
 }
 
 static bool has_tensor(const struct program *p, int t)
@@ -36,6 +45,7 @@ static pl_status check_tensors(struct check *c)
 
         if ((unsigned)t->region >= REGION_COUNT || t->n_dim < 0 ||
             t->n_dim > GRAPH_MAX_DIM || t->offset % 64 != 0 ||
+            t->instance < 0 || t->instance >= PROG_MAX_INSTANCE ||
             t->offset > c->p->bytes[t->region] ||
             t->bytes > c->p->bytes[t->region] - t->offset)
             return err_set(c->err, PL_BAD_ARGUMENT,
@@ -72,13 +82,24 @@ static bool inside(const struct check *c, const struct program *p, int tensor,
     return (uint64_t)end <= p->bytes[p->tensor[tensor].region];
 }
 
-/* `peer`: the step may read other devices. */
-static pl_status check_source(const struct check *c, int dev, int tensor,
-                              size_t off, const struct copy_piece *l, bool peer)
+/* May the step read that device's memory? */
+static bool reads(const struct check *c, const struct step *st, int dev)
+{
+    if (dev == c->p->dev || st->kind == STEP_PULL)
+        return true;
+    for (int i = 0; st->meet && i < st->n_peer; i++)
+        if (st->peer[i] == dev)
+            return true;
+    return false;
+}
+
+static pl_status check_source(const struct check *c, const struct step *st,
+                              int dev, int tensor, size_t off,
+                              const struct copy_piece *l)
 {
     if (dev < 0 || dev >= c->set->n)
-        return bad(c, "reads a device that the group does not have");
-    if (!peer && dev != c->p->dev)
+        return bad(c, "reads a device that the set does not have");
+    if (!reads(c, st, dev))
         return bad(c, "reads a peer's memory without a meeting or a pull");
     if (l->src_at < 0 ||
         !inside(c, &c->all[dev], tensor, off + (size_t)l->src_at, l->src_off,
@@ -87,8 +108,8 @@ static pl_status check_source(const struct check *c, int dev, int tensor,
     return PL_OK;
 }
 
-static pl_status check_merge(const struct check *c, const struct merge_item *m,
-                             bool peer)
+static pl_status check_merge(const struct check *c, const struct step *st,
+                             const struct merge_item *m)
 {
     int top = 0, depth = 0;
 
@@ -99,14 +120,14 @@ static pl_status check_merge(const struct check *c, const struct merge_item *m,
                                      l->dst_off, l->dst_s0, l->dst_s1, l))
             return bad(c, "writes beyond its result");
         if (!m->reduce) {
-            PL_TRY(check_source(c, l->src_dev, l->src, 0, l, peer));
+            PL_TRY(check_source(c, st, l->src_dev, l->src, 0, l));
             continue;
         }
         if (l->bytes.n % (int64_t)sizeof(float) != 0)
             return bad(c, "adds something other than whole floats");
         for (int i = 0; i < m->n_addend; i++)
-            PL_TRY(check_source(c, m->addend[i].dev, m->addend[i].tensor,
-                                m->addend[i].off, l, peer));
+            PL_TRY(check_source(c, st, m->addend[i].dev, m->addend[i].tensor,
+                                m->addend[i].off, l));
     }
     if (!m->reduce)
         return PL_OK;
@@ -119,6 +140,18 @@ static pl_status check_merge(const struct check *c, const struct merge_item *m,
     if (top != 1 || depth > m->depth || depth > MERGE_MAX_DEPTH)
         return bad(c, "its additions do not end in one value");
     return PL_OK;
+}
+
+/* Does the step see the tensor's size as its own instance has it? */
+static bool sized(const struct check *c, const struct step *st, int tensor)
+{
+    const struct prog_tensor *t = &c->p->tensor[tensor];
+
+    for (int i = 0; i < t->n_dim; i++)
+        if (t->instance != st->instance &&
+            (t->dim[i].symbol == PL_N_TOK || t->dim[i].symbol == PL_N_OUT))
+            return false;
+    return true;
 }
 
 static pl_status check_op(const struct check *c, const struct step *st)
@@ -137,6 +170,10 @@ static pl_status check_op(const struct check *c, const struct step *st)
     for (int i = 0; i < st->n_in; i++)
         if (st->in[i] >= c->p->n_tensor)
             return bad(c, "names a tensor that is not there");
+        else if (st->in[i] >= 0 && !sized(c, st, st->in[i]))
+            return bad(c, "reads a tensor of another micro-batch");
+    if (!sized(c, st, st->out))
+        return bad(c, "writes a tensor of another micro-batch");
     if (st->kind == STEP_OP && st->tree.n_out > 1) { /* entries of a stack */
         const struct prog_tensor *t = &c->p->tensor[st->out];
         size_t room = c->p->bytes[t->region] - t->offset - t->bytes;
@@ -150,30 +187,115 @@ static pl_status check_op(const struct check *c, const struct step *st)
     return PL_OK;
 }
 
+/* Bytes of a cache's page, 0 if the tensor is none with such tiles. */
+static size_t page_bytes(const struct program *p, int tensor, size_t tile)
+{
+    const struct prog_tensor *t;
+    int64_t n_page = p->max.n_slot / CPU_PAGE;
+    size_t room, page;
+
+    if (!has_tensor(p, tensor) || tile == 0)
+        return 0;
+    t = &p->tensor[tensor];
+    room = p->bytes[t->region] - t->offset;
+    if (t->n_dim != 3 || t->dim[1].symbol != PL_CONST || t->dim[1].n < 0 ||
+        __builtin_mul_overflow(tile, (size_t)t->dim[1].n, &page) ||
+        (n_page > 0 && page > room / (size_t)n_page))
+        return 0;
+    return page;
+}
+
+static pl_status check_pages(const struct check *c, const struct step *st)
+{
+    const struct program *from;
+
+    if (st->dev < 0 || st->dev >= c->set->n)
+        return bad(c, "reads a device that the set does not have");
+    from = &c->all[st->dev];
+    if (from->max.n_slot != c->p->max.n_slot || st->dev == c->p->dev ||
+        !page_bytes(from, st->src, st->tile_bytes))
+        return bad(c, "reads pages beyond their source");
+    if (!page_bytes(c->p, st->out, st->tile_bytes))
+        return bad(c, "writes pages beyond its result");
+    for (int64_t h = 0; h < c->p->tensor[st->out].dim[1].n; h++)
+        if (st->map[h] < -1 || st->map[h] >= from->tensor[st->src].dim[1].n)
+            return bad(c, "reads a head that its source does not have");
+    return PL_OK;
+}
+
+/* The step with which device `dev` takes part in a meeting at `order`. */
+static const struct step *meeting(const struct check *c, int dev, int order)
+{
+    const struct script *x = script_of(c, dev);
+    int lo = 0, hi = x->n_step;
+
+    while (lo < hi) { /* ascending, as was checked */
+        int mid = lo + (hi - lo) / 2;
+
+        if (x->step[mid].order < order)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    if (lo == x->n_step || x->step[lo].order != order ||
+        x->step[lo].kind != STEP_MERGE || !x->step[lo].meet)
+        return NULL;
+    return &x->step[lo];
+}
+
+static pl_status check_meeting(const struct check *c, const struct step *st)
+{
+    bool here = false;
+
+    if (st->group < 0 || st->group >= c->p->n_group)
+        return bad(c, "meets in a group that is not there");
+    for (int i = 0; i < st->n_peer; i++) {
+        int dev = st->peer[i];
+        const struct step *x;
+
+        if (dev < 0 || dev >= c->set->n)
+            return bad(c, "meets a device that the set does not have");
+        if (c->set->dev[dev].desc.kind != DEVICE_CPU)
+            return bad(c, "meets devices that share no memory");
+        x = meeting(c, dev, st->order);
+        if (!x || x->group != st->group || x->instance != st->instance ||
+            x->n_peer != st->n_peer ||
+            memcmp(x->peer, st->peer, (size_t)st->n_peer * sizeof *st->peer) !=
+                0)
+            return bad(c, "waits for ever for a device that does not meet it");
+        here |= dev == c->p->dev;
+    }
+    return here ? PL_OK : bad(c, "is not among the devices that meet");
+}
+
 static pl_status check_step(const struct check *c, const struct step *st)
 {
     if ((unsigned)st->queue >= QUEUE_COUNT)
         return bad(c, "is in no queue");
+    if (st->instance < 0 || st->instance >= script_of(c, c->p->dev)->n_instance)
+        return bad(c, "works for a micro-batch that the script does not have");
     switch (st->kind) {
     case STEP_OP:
     case STEP_Q8:
         return check_op(c, st);
     case STEP_MERGE:
-        if (st->meet && !c->shared)
-            return bad(c, "meets devices that share no memory");
+        if (st->meet)
+            PL_TRY(check_meeting(c, st));
         for (int i = 0; i < st->n_merge; i++)
-            PL_TRY(check_merge(c, &st->merge[i], st->meet));
+            PL_TRY(check_merge(c, st, &st->merge[i]));
         return PL_OK;
     case STEP_PULL:
         for (int i = 0; i < st->n_piece; i++) {
             const struct copy_piece *l = &st->piece[i];
 
-            PL_TRY(check_source(c, l->src_dev, l->src, 0, l, true));
+            PL_TRY(check_source(c, st, l->src_dev, l->src, 0, l));
             if (l->dst_at < 0 || !inside(c, c->p, st->out, (size_t)l->dst_at,
                                          l->dst_off, l->dst_s0, l->dst_s1, l))
                 return bad(c, "writes beyond its result");
         }
         return PL_OK;
+    case STEP_PAGES:
+        return check_pages(c, st);
     case STEP_POST:
         if (st->event < 0 || st->event >= c->p->n_event)
             return bad(c, "posts an event that is not there");
@@ -189,12 +311,13 @@ static pl_status check_step(const struct check *c, const struct step *st)
 
 static pl_status check_deaths(const struct check *c)
 {
+    const struct script *x = script_of(c, c->p->dev);
     int last = 0;
 
-    for (int i = 0; i < c->p->n_death; i++) {
-        const struct prog_death *d = &c->p->death[i];
+    for (int i = 0; i < x->n_death; i++) {
+        const struct prog_death *d = &x->death[i];
 
-        if (d->step < last || d->step >= c->p->n_step ||
+        if (d->step < last || d->step >= x->n_step ||
             d->offset > c->p->bytes[REGION_WORK] ||
             d->bytes > c->p->bytes[REGION_WORK] - d->offset)
             return bad(c, "a buffer that dies is not there");
@@ -205,25 +328,91 @@ static pl_status check_deaths(const struct check *c)
 
 /* ---- waits that never end ---------------------------------------------- */
 
-/* Plays the queues as they may run. What is posted stays posted, so one order
- * ends if any does. A cpu device has one queue. */
+/* Steps ascend in the total order on every device. */
+static pl_status check_order(const struct check *c)
+{
+    const struct script *x = script_of(c, c->p->dev);
+    struct check at = *c;
+
+    for (at.step = 0; at.step < x->n_step; at.step++)
+        if (x->step[at.step].order <
+            (at.step > 0 ? x->step[at.step - 1].order + 1 : 0))
+            return bad(&at, "does not come later in the order of all steps");
+    return PL_OK;
+}
+
 struct play {
-    int *at[QUEUE_COUNT];  /* [n] next step of each device and queue */
-    unsigned char *posted; /* [first[n]] */
-    int *first;            /* [n] event 0 of each device */
+    const struct step **post; /* [first[n]] that reaches each event */
+    int *first;               /* [n] event 0 of each device */
+    int *at[QUEUE_COUNT];     /* [n] next step of each device and queue */
+    unsigned char *posted;    /* [first[n]] */
+    int n_event, n_instance;  /* of the run that is played */
 };
 
-/* Moves one queue on as far as it gets; true if it moved. */
-static bool advance(const struct device_set *s, const struct program *p,
-                    struct play *y, int dev, int queue)
+static pl_status find_posts(struct check *c, struct play *y)
 {
-    bool moved = false, cpu = s->dev[dev].desc.kind == DEVICE_CPU;
+    memset(y->post, 0, (size_t)y->n_event * sizeof *y->post);
+    for (int i = 0; i < c->set->n; i++) {
+        const struct script *x = script_of(c, i);
+
+        c->p = &c->all[i];
+        c->dev = &c->set->dev[i];
+        for (c->step = 0; c->step < x->n_step; c->step++) {
+            const struct step *st = &x->step[c->step];
+
+            if (st->kind != STEP_POST)
+                continue;
+            if (y->post[y->first[i] + st->event])
+                return bad(c, "posts an event that was posted before");
+            y->post[y->first[i] + st->event] = st;
+        }
+    }
+    return PL_OK;
+}
+
+/* The proof that no run stands still: whatever a step waits for comes earlier
+ * in the total order, so the first step of those not done can always run. That
+ * what meets has one place in the order, check_meeting() has seen. */
+static pl_status waits_point_backward(struct check *c, const struct play *y)
+{
+    for (int i = 0; i < c->set->n; i++) {
+        const struct script *x = script_of(c, i);
+
+        c->p = &c->all[i];
+        c->dev = &c->set->dev[i];
+        for (c->step = 0; c->step < x->n_step; c->step++) {
+            const struct step *st = &x->step[c->step], *post;
+
+            if (st->kind != STEP_WAIT)
+                continue;
+            post = y->post[y->first[st->dev] + st->event];
+            if (!post)
+                return bad(c, "waits for ever: nobody posts the event");
+            if (post->order >= st->order)
+                return bad(c, "waits for ever: the event's post comes later "
+                              "in the order of all steps");
+            if (post->instance > st->instance)
+                return bad(c, "waits for ever: the event's post is of a later "
+                              "micro-batch, which may be absent");
+        }
+    }
+    return PL_OK;
+}
+
+/* Moves one queue on as far as it gets; true if it moved. A cpu device has one
+ * queue. What is posted stays posted and meetings are as good as posts, so if
+ * one order of moves ends, all do. */
+static bool advance(const struct check *c, struct play *y, int dev, int queue)
+{
+    const struct script *x = script_of(c, dev);
+    bool moved = false, cpu = c->set->dev[dev].desc.kind == DEVICE_CPU;
     int *at = &y->at[queue][dev];
 
-    for (; *at < p[dev].n_step; ++*at, moved = true) {
-        const struct step *st = &p[dev].step[*at];
+    for (; *at < x->n_step; ++*at, moved = true) {
+        const struct step *st = &x->step[*at];
 
-        if (cpu ? queue != QUEUE_COMPUTE : (int)st->queue != queue)
+        if (st->instance >= y->n_instance ||
+            (cpu ? queue != QUEUE_COMPUTE : (int)st->queue != queue))
             continue;
         if (st->kind == STEP_WAIT && !y->posted[y->first[st->dev] + st->event])
             break;
@@ -235,82 +424,144 @@ static bool advance(const struct device_set *s, const struct program *p,
     return moved;
 }
 
-/* True if every device stands before a meeting; they pass it. */
-static bool pass_meeting(const struct device_set *s, const struct program *p,
-                         struct play *y)
+/* If the device stands before a meeting as the first of its peers, and they
+ * stand there too, they pass it. */
+static bool pass_meeting(const struct check *c, struct play *y, int dev)
 {
-    for (int i = 0; i < s->n; i++) {
-        int at = y->at[QUEUE_COMPUTE][i];
+    const struct script *x = script_of(c, dev);
+    const struct step *st = &x->step[y->at[QUEUE_COMPUTE][dev]];
 
-        if (at == p[i].n_step || p[i].step[at].kind != STEP_MERGE)
+    if (y->at[QUEUE_COMPUTE][dev] == x->n_step || st->kind != STEP_MERGE ||
+        !st->meet || st->peer[0] != dev)
+        return false;
+    for (int i = 0; i < st->n_peer; i++) {
+        int at = y->at[QUEUE_COMPUTE][st->peer[i]];
+        const struct script *p = script_of(c, st->peer[i]);
+
+        if (at == p->n_step || p->step[at].order != st->order)
             return false;
     }
-    for (int i = 0; i < s->n; i++)
-        y->at[QUEUE_COMPUTE][i]++;
+    for (int i = 0; i < st->n_peer; i++)
+        y->at[QUEUE_COMPUTE][st->peer[i]]++;
     return true;
 }
 
-static pl_status check_waits(struct check *c)
+static pl_status play(struct check *c, struct play *y)
 {
-    int n = c->set->n, n_event = 0;
-    struct play y = {0};
-    pl_status s = PL_OK;
+    int n = c->set->n;
     bool moved;
-    int *ints = calloc((size_t)n * (QUEUE_COUNT + 1), sizeof *ints);
 
-    y.first = ints;
-    for (int i = 0; i < n && ints; i++) {
-        y.first[i] = n_event;
-        n_event += c->all[i].n_event;
-    }
-    for (int q = 0; q < QUEUE_COUNT && ints; q++)
-        y.at[q] = ints + (q + 1) * n;
-    y.posted = calloc((size_t)n_event + 1, 1);
-    if (!ints || !y.posted) {
-        s = err_no_memory(c->err, "the check of programs");
-        goto done;
-    }
+    memset(y->posted, 0, (size_t)y->n_event);
+    for (int q = 0; q < QUEUE_COUNT; q++)
+        memset(y->at[q], 0, (size_t)n * sizeof *y->at[q]);
     do {
         moved = false;
         for (int i = 0; i < n; i++)
             for (int q = 0; q < QUEUE_COUNT; q++)
-                moved |= advance(c->set, c->all, &y, i, q);
-        if (!moved)
-            moved = pass_meeting(c->set, c->all, &y);
+                moved |= advance(c, y, i, q);
+        for (int i = 0; i < n; i++)
+            moved |= pass_meeting(c, y, i);
     } while (moved);
-    for (int i = 0; i < n && s == PL_OK; i++)
-        for (int q = 0; q < QUEUE_COUNT && s == PL_OK; q++) {
+    for (int i = 0; i < n; i++)
+        for (int q = 0; q < QUEUE_COUNT; q++) {
+            c->p = &c->all[i];
             c->dev = &c->set->dev[i];
-            c->step = y.at[q][i];
-            if (c->step < c->all[i].n_step)
-                s = bad(c, "waits for ever");
+            c->step = y->at[q][i];
+            if (c->step < script_of(c, i)->n_step)
+                return bad(c, "waits for ever");
         }
+    return PL_OK;
+}
+
+static pl_status check_waits(struct check *c)
+{
+    int n = c->set->n;
+    struct play y = {0};
+    pl_status s = PL_OK;
+    int *ints = calloc((size_t)n * (QUEUE_COUNT + 1), sizeof *ints);
+
+    y.first = ints;
+    for (int i = 0; i < n && ints; i++) {
+        y.first[i] = y.n_event;
+        y.n_event += c->all[i].n_event;
+    }
+    for (int q = 0; q < QUEUE_COUNT && ints; q++)
+        y.at[q] = ints + (q + 1) * n;
+    y.posted = calloc((size_t)y.n_event + 1, 1);
+    y.post = calloc((size_t)y.n_event + 1, sizeof *y.post);
+    if (!ints || !y.posted || !y.post) {
+        s = err_no_memory(c->err, "the check of programs");
+        goto done;
+    }
+    for (c->script = 0; c->script < c->all[0].n_script; c->script++) {
+        s = find_posts(c, &y);
+        if (s == PL_OK)
+            s = waits_point_backward(c, &y);
+        for (y.n_instance = 1;
+             s == PL_OK && y.n_instance <= script_of(c, 0)->n_instance;
+             y.n_instance++)
+            s = play(c, &y);
+        if (s != PL_OK)
+            goto done;
+    }
 done:
     free(ints);
     free(y.posted);
+    free(y.post);
     return s;
+}
+
+/* ---- all --------------------------------------------------------------- */
+
+static pl_status check_scripts(struct check *c)
+{
+    const struct program *p = c->p, *first = &c->all[0];
+
+    c->script = 0;
+    c->step = -1;
+    if (p->dev != c->dev - c->set->dev)
+        return bad(c, "belongs to another device");
+    if (p->n_script < 1 || p->n_script > PROG_MAX_SCRIPT ||
+        p->n_script != first->n_script)
+        return bad(c, "has another number of scripts");
+    for (; c->script < p->n_script; c->script++) {
+        const struct script *x = &p->script[c->script];
+
+        if (x->n_instance < 1 || x->n_instance > PROG_MAX_INSTANCE ||
+            x->n_instance != first->script[c->script].n_instance)
+            return bad(c, "has another number of micro-batches");
+        PL_TRY(check_order(c));
+    }
+    return PL_OK;
+}
+
+static pl_status check_steps(struct check *c)
+{
+    for (c->script = 0; c->script < c->p->n_script; c->script++) {
+        const struct script *x = script_of(c, c->p->dev);
+
+        for (c->step = 0; c->step < x->n_step; c->step++)
+            PL_TRY(check_step(c, &x->step[c->step]));
+        PL_TRY(check_deaths(c));
+    }
+    return PL_OK;
 }
 
 pl_status program_check(const struct device_set *s, const struct program *p,
                         pl_err *err)
 {
-    struct check c = {
-        .set = s, .all = p, .err = err, .shared = s->n_cpu == s->n};
+    struct check c = {.set = s, .all = p, .err = err};
 
     for (int i = 0; i < s->n; i++) {
         c.p = &p[i];
         c.dev = &s->dev[i];
-        c.step = -1;
-        if (p[i].dev != i)
-            return bad(&c, "belongs to another device");
+        PL_TRY(check_scripts(&c));
         PL_TRY(check_tensors(&c));
     }
     for (int i = 0; i < s->n; i++) {
         c.p = &p[i];
         c.dev = &s->dev[i];
-        for (c.step = 0; c.step < p[i].n_step; c.step++)
-            PL_TRY(check_step(&c, &p[i].step[c.step]));
-        PL_TRY(check_deaths(&c));
+        PL_TRY(check_steps(&c));
     }
     return check_waits(&c);
 }

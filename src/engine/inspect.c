@@ -4,13 +4,14 @@
  * control characters never reach the terminal, and what is not UTF-8 becomes
  * \xNN in the text form and U+FFFD in JSON. Long values are abbreviated (in
  * JSON only arrays, which carry their count). */
+#include "base/bytes.h"
 #include "base/err.h"
+#include "engine/sink.h"
 #include "gguf/gguf.h"
 
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,11 +22,6 @@ enum {
     JSON_ARRAY_LEN = 32,
     MAX_COLUMN = 48, /* widest name that others are aligned to */
     MAX_ID = 64,     /* above every type id that the reader lets in */
-};
-
-struct sink {
-    pl_write_fn *write;
-    void *user;
 };
 
 struct total {
@@ -117,24 +113,9 @@ static void number_text(char buf[40], const struct gguf_kv *kv, uint64_t i)
 
 /* ---- text --------------------------------------------------------------- */
 
-static void __attribute__((format(printf, 2, 3)))
-say(const struct sink *to, const char *fmt, ...)
-{
-    char buf[512];
-    va_list ap;
-    int n;
-
-    va_start(ap, fmt);
-    n = vsnprintf(buf, sizeof buf, fmt, ap);
-    va_end(ap);
-    if (n > 0)
-        to->write(to->user, buf,
-                  (size_t)n < sizeof buf ? (size_t)n : sizeof buf - 1);
-}
-
 static void say_pad(const struct sink *to, size_t from, size_t column)
 {
-    say(to, "%*s", from < column ? (int)(column - from) : 0, "");
+    sink_say(to, "%*s", from < column ? (int)(column - from) : 0, "");
 }
 
 /* Characters as they are, others escaped; no more than `room` bytes of the
@@ -159,11 +140,11 @@ static size_t say_escaped(const struct sink *to, const char *s, size_t len,
             snprintf(buf, sizeof buf, "\\x%02x", c);
         if (n == 0 || control)
             n = 1;
-        say(to, "%s", buf);
+        sink_say(to, "%s", buf);
         written += strlen(buf);
     }
     if (i < len)
-        say(to, "...");
+        sink_say(to, "...");
     return i < len ? written + 3 : written;
 }
 
@@ -175,14 +156,14 @@ static void say_element(const struct sink *to, const struct gguf_kv *kv,
     char buf[40];
 
     if (gguf_as_str(kv, i, &s)) {
-        say(to, "\"");
+        sink_say(to, "\"");
         say_escaped(to, s.s, s.len, TEXT_STRING);
-        say(to, s.len > TEXT_STRING ? "\" (%zu bytes)" : "\"", s.len);
+        sink_say(to, s.len > TEXT_STRING ? "\" (%zu bytes)" : "\"", s.len);
     } else if (kv->elem == GGUF_BOOL && gguf_as_bool(kv, i, &b)) {
-        say(to, b ? "true" : "false");
+        sink_say(to, b ? "true" : "false");
     } else {
         number_text(buf, kv, i);
-        say(to, "%s", buf);
+        sink_say(to, "%s", buf);
     }
 }
 
@@ -192,22 +173,22 @@ static void say_kv(const struct sink *to, const struct gguf_kv *kv,
     char type[48];
     uint64_t n = kv->count < TEXT_ARRAY ? kv->count : TEXT_ARRAY;
 
-    say(to, "  ");
+    sink_say(to, "  ");
     say_pad(to, say_escaped(to, kv->key, strlen(kv->key), 256), column);
     if (kv->type != GGUF_ARRAY) {
-        say(to, "  %-6s  ", gguf_type_name(kv->type));
+        sink_say(to, "  %-6s  ", gguf_type_name(kv->type));
         say_element(to, kv, 0);
-        say(to, "\n");
+        sink_say(to, "\n");
         return;
     }
     snprintf(type, sizeof type, "%s[%" PRIu64 "]", gguf_type_name(kv->elem),
              kv->count);
-    say(to, "  %-6s  [", type);
+    sink_say(to, "  %-6s  [", type);
     for (uint64_t i = 0; i < n; i++) {
-        say(to, i ? ", " : "");
+        sink_say(to, i ? ", " : "");
         say_element(to, kv, i);
     }
-    say(to, n < kv->count ? ", ...]\n" : "]\n");
+    sink_say(to, n < kv->count ? ", ...]\n" : "]\n");
 }
 
 static void say_tensor(const struct sink *to, const struct gguf_tensor *t,
@@ -220,32 +201,22 @@ static void say_tensor(const struct sink *to, const struct gguf_tensor *t,
         n += (size_t)snprintf(shape + n, sizeof shape - n, "%s%" PRId64,
                               i ? ", " : "[", t->dim[i]);
     snprintf(shape + n, sizeof shape - n, "]");
-    say(to, "  ");
+    sink_say(to, "  ");
     say_pad(to, say_escaped(to, t->name, strlen(t->name), 256), column);
-    say(to, "  %-22s  %-7s  %14zu%s\n", shape, gguf_format_name(t->id, id),
-        t->bytes, t->format == PL_FORMAT_COUNT ? "  not supported" : "");
-}
-
-static void say_size(const struct sink *to, uint64_t bytes)
-{
-    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
-    double v = (double)bytes / 1024;
-    int unit = 0;
-
-    for (; v >= 1024 && unit < 3; unit++)
-        v /= 1024;
-    say(to, "%.2f %s", v, units[unit]);
+    sink_say(to, "  %-22s  %-7s  %14zu%s\n", shape, gguf_format_name(t->id, id),
+             t->bytes, t->format == PL_FORMAT_COUNT ? "  not supported" : "");
 }
 
 static void say_total(const struct sink *to, const char *name,
                       const struct total *t)
 {
-    say(to,
-        "  %-7s  %6" PRId64 " tensors  %15" PRId64 " values  %15" PRIu64
-        " bytes  ",
-        name, t->n_tensor, t->n_value, t->bytes);
-    say_size(to, t->bytes);
-    say(to, "\n");
+    char size[24];
+
+    sink_say(to,
+             "  %-7s  %6" PRId64 " tensors  %15" PRId64 " values  %15" PRIu64
+             " bytes  %s\n",
+             name, t->n_tensor, t->n_value, t->bytes,
+             bytes_text(size, t->bytes));
 }
 
 static size_t widen(size_t column, const char *name)
@@ -259,34 +230,34 @@ static void print_text(const struct gguf *g, const struct sink *to)
 {
     struct total by_id[MAX_ID] = {{0}}, all = add_up(g, by_id);
     size_t column = 0;
-    char id[24];
+    char id[24], size[24];
 
-    say(to, "file       ");
+    sink_say(to, "file       ");
     say_escaped(to, gguf_path(g), strlen(gguf_path(g)), 4096);
-    say(to, "\nsize       %zu bytes, ", gguf_file_bytes(g));
-    say_size(to, gguf_file_bytes(g));
+    sink_say(to, "\nsize       %zu bytes, %s", gguf_file_bytes(g),
+             bytes_text(size, gguf_file_bytes(g)));
     if (gguf_n_part(g) > 1)
-        say(to, ", %d parts", gguf_n_part(g));
-    say(to, "\nversion    %" PRIu32 "\nalignment  %zu\n\n", gguf_version(g),
-        gguf_alignment(g));
+        sink_say(to, ", %d parts", gguf_n_part(g));
+    sink_say(to, "\nversion    %" PRIu32 "\nalignment  %zu\n\n",
+             gguf_version(g), gguf_alignment(g));
 
-    say(to, "metadata: %" PRId64 " keys\n", gguf_n_kv(g));
+    sink_say(to, "metadata: %" PRId64 " keys\n", gguf_n_kv(g));
     for (int64_t i = 0; i < gguf_n_kv(g); i++)
         column = widen(column, gguf_kv_at(g, i)->key);
     for (int64_t i = 0; i < gguf_n_kv(g); i++)
         say_kv(to, gguf_kv_at(g, i), column);
 
-    say(to,
-        "\ntensors: %" PRId64 "; name, shape (outermost first), type, "
-        "bytes\n",
-        all.n_tensor);
+    sink_say(to,
+             "\ntensors: %" PRId64 "; name, shape (outermost first), type, "
+             "bytes\n",
+             all.n_tensor);
     column = 0;
     for (int64_t i = 0; i < gguf_n_tensor(g); i++)
         column = widen(column, gguf_tensor_at(g, i)->name);
     for (int64_t i = 0; i < gguf_n_tensor(g); i++)
         say_tensor(to, gguf_tensor_at(g, i), column);
 
-    say(to, "\ntotals by type\n");
+    sink_say(to, "\ntotals by type\n");
     for (uint32_t i = 0; i < MAX_ID; i++)
         if (by_id[i].n_tensor > 0)
             say_total(to, gguf_format_name(i, id), &by_id[i]);
@@ -437,15 +408,8 @@ static json_t *json_totals(const struct gguf *g)
     return all;
 }
 
-static int json_to_sink(const char *text, size_t len, void *user)
-{
-    const struct sink *to = user;
-
-    to->write(to->user, text, len);
-    return 0;
-}
-
-static pl_status print_json(const struct gguf *g, struct sink *to, pl_err *err)
+static pl_status print_json(const struct gguf *g, const struct sink *to,
+                            pl_err *err)
 {
     const char *path = gguf_path(g);
     json_t *all = json_pack(
@@ -454,14 +418,8 @@ static pl_status print_json(const struct gguf *g, struct sink *to, pl_err *err)
         gguf_n_part(g), "alignment", (json_int_t)gguf_alignment(g), "bytes",
         (json_int_t)gguf_file_bytes(g), "metadata", json_metadata(g), "tensors",
         json_tensors(g), "totals", json_totals(g));
-    int rc =
-        all ? json_dump_callback(all, json_to_sink, to, JSON_INDENT(2)) : -1;
 
-    json_decref(all);
-    if (rc != 0)
-        return err_no_memory(err, "the description of a GGUF file");
-    say(to, "\n");
-    return PL_OK;
+    return sink_json(to, all, "the description of a GGUF file", err);
 }
 
 pl_status pl_inspect(const char *path, bool json, pl_write_fn *write,

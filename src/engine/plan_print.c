@@ -81,11 +81,14 @@ static const char *short_name(const struct graph_node *n,
                               char buf[MAX_NAME + 8])
 {
     const char *s = n->name;
-    size_t len;
+    size_t len = strlen(s);
 
-    if (n->layer >= 0 && !strncmp(s, "blk.", 4) && strchr(s + 4, '.'))
-        s = strchr(s + 4, '.') + 1;
-    len = strlen(s);
+    if (n->layer >= 0 && len > 4 && !memcmp(s, "blk.", 4)) {
+        const char *dot = memchr(s + 4, '.', len - 4);
+
+        s = dot ? dot + 1 : s;
+        len = strlen(s);
+    }
     if (len > 7 && !strcmp(s + len - 7, ".weight"))
         len -= 7;
     if (n->op == OP_cache)

@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "device/cpu/cpu_ops.h"
+#include "exec/cache_io.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -189,10 +190,11 @@ void pl_exec_free(pl_exec *x)
 struct exec_holder exec_holder(const pl_exec *x, int num,
                                const struct lowered_held *h)
 {
-    int node = x->plan->num->node[num].node;
+    int node;
 
     if (!h)
         return (struct exec_holder){0};
+    node = x->plan->num->node[num].node;
     return (struct exec_holder){
         x->plan->low->group[h->group].n,
         x->group_dev[h->group],
@@ -361,90 +363,10 @@ static pl_status weight_part(pl_exec *x, pl_tensor t, int64_t first, int64_t n,
                : exec_get_rows(x, t, first, n, data, err);
 }
 
-/* Rows (slot, head) of a cache, through its tiles. */
 static pl_status cache_part(pl_exec *x, pl_tensor t, int64_t first, int64_t n,
                             void *data, bool put, pl_err *err)
 {
-    const struct planned *p = x->plan;
-    const struct graph_node *g = &p->g->node[t];
-    int num = p->num->value[t];
-    int64_t heads = g->dim[1].n, d_head = g->dim[2].n;
-    size_t row = format_row_bytes(g->format, d_head);
-    size_t tile_bytes = cpu_cache_tile_bytes(g->format, d_head);
-    unsigned char *tile = malloc(tile_bytes);
-    struct arena a = {0};
-    struct exec_holder hold = exec_holder(x, num, lowered_leaf(p->low, num));
-    pl_status s = tile ? PL_OK : err_no_memory(err, "a page of a cache");
-
-    for (int k = 0; k < hold.n && s == PL_OK; k++) {
-        int d = hold.dev[k];
-        const struct prog_tensor *pt =
-            &p->low->prog[d].tensor[hold.v[k].tensor];
-        struct layout_local m;
-
-        if (!layout_local_init(&m, &a, p->num->node[num].layout, heads,
-                               hold.ranks[k])) {
-            s = err_no_memory(err, "a page of a cache");
-            break;
-        }
-        for (int64_t i = first; i < first + n && s == PL_OK; i++) {
-            int64_t slot = i / heads, h = layout_local_index(&m, i % heads);
-            size_t at;
-            unsigned char *r =
-                (unsigned char *)data + (size_t)(i - first) * row;
-
-            if (h < 0)
-                continue;
-            at = pt->offset +
-                 (size_t)(slot / CPU_PAGE * m.local + h) * tile_bytes;
-            s = device_read(x->set, d, REGION_CACHE, at, tile, tile_bytes, err);
-            if (s != PL_OK)
-                break;
-            if (!put) {
-                cpu_cache_read_row(g->format, d_head, g->attr.values, tile,
-                                   (int)(slot % CPU_PAGE), r);
-                continue;
-            }
-            cpu_cache_write_row(g->format, d_head, g->attr.values, tile,
-                                (int)(slot % CPU_PAGE), r);
-            s = device_write(x->set, d, REGION_CACHE, at, tile, tile_bytes,
-                             err);
-        }
-    }
-    arena_fini(&a);
-    free(tile);
-    return s;
-}
-
-pl_status exec_copy_page(pl_exec *x, int from, int to, pl_err *err)
-{
-    const struct planned *p = x->plan;
-
-    for (int i = 0; i < p->g->n_node; i++) {
-        const struct graph_node *g = &p->g->node[i];
-        struct exec_holder hold;
-
-        if (g->op != OP_cache)
-            continue;
-        hold = exec_holder(x, p->num->value[i],
-                           lowered_leaf(p->low, p->num->value[i]));
-        for (int k = 0; k < hold.n; k++) {
-            int d = hold.dev[k];
-            const struct prog_tensor *pt =
-                &p->low->prog[d].tensor[hold.v[k].tensor];
-            size_t n;
-
-            n = (size_t)pt->dim[1].n *
-                cpu_cache_tile_bytes(g->format, g->dim[2].n);
-            if (n == 0)
-                continue;
-            PL_TRY(device_read(x->set, d, REGION_CACHE,
-                               pt->offset + (size_t)from * n, x->page, n, err));
-            PL_TRY(device_write(x->set, d, REGION_CACHE,
-                                pt->offset + (size_t)to * n, x->page, n, err));
-        }
-    }
-    return PL_OK;
+    return exec_cache_slots(x, t, first, n, data, put, err);
 }
 
 static pl_status range(pl_exec *x, pl_tensor t, unsigned char *data,
@@ -459,8 +381,9 @@ static pl_status range(pl_exec *x, pl_tensor t, unsigned char *data,
                        err, weight_part);
     if (n->op == OP_cache)
         return widened(x, t, data, offset, bytes,
-                       format_row_bytes(n->format, n->dim[2].n), put, err,
-                       cache_part);
+                       (size_t)n->dim[1].n *
+                           format_row_bytes(n->format, n->dim[2].n),
+                       put, err, cache_part);
     return widened(x, t, data, offset, bytes, 4, put, err, value_part);
 }
 

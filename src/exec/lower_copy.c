@@ -334,7 +334,7 @@ static bool chunk_run(const struct pack *src, const struct pack *dst, int *k,
 {
     int s = 0;
 
-    r->bytes = 0;
+    *r = (struct run){0, 0, 0};
     for (; *k < dst->n_chunk; ++*k) {
         const struct pack_chunk *c = &dst->chunk[*k];
 
@@ -372,6 +372,7 @@ static pl_status packed_pieces(struct lower *w, int i, int s, int u,
     PL_TRY(lower_local(w, u, i, last - 1, &dr));
     PL_TRY(lower_local(w, s, i, last - 1, &sr));
     dm = sm = (struct layout_local){1, 1, 1, 1, 1, &one};
+    r = (struct run){0, 0, 0};
     if (x->n_dim == 3) {
         PL_TRY(lower_local(w, u, i, 0, &dm));
         PL_TRY(lower_local(w, s, i, 0, &sm));

@@ -193,8 +193,8 @@ double cost_program(const struct program *p, const struct cost_rates *r,
 {
     double t = r->run_s;
 
-    for (int i = 0; i < p->n_step; i++) {
-        const struct step *s = &p->step[i];
+    for (int i = 0; i < p->script[0].n_step; i++) {
+        const struct step *s = &p->script[0].step[i];
 
         if (s->kind == STEP_MERGE) {
             t += r->step_s +
@@ -212,7 +212,7 @@ double cost_program(const struct program *p, const struct cost_rates *r,
                 t += r->value_s * values(&p->tensor[s->in[1]], z);
             else
                 t += r->value_s * values(&p->tensor[s->out], z);
-        } /* PULL, POST and WAIT are the message's */
+        } /* PULL, PAGES, POST and WAIT are the message's */
     }
     return t;
 }
@@ -223,7 +223,7 @@ double cost_group(int n_dev, const struct program *p,
     double most = 0;
 
     for (int d = 0; d < n_dev; d++)
-        if (p[d].n_rank)
+        if (p[d].active)
             most = fmax(most, cost_program(&p[d], &r[d], z, n_dev));
     return most;
 }

@@ -16,7 +16,7 @@ struct worker {
     struct device_set *set;
     struct device *dev;
     int ith, nth, n_spin;
-    uint64_t turn, met; /* meetings so far, of the device and of the group */
+    uint64_t turn; /* meetings of the device's threads so far */
     void *scratch;
 };
 
@@ -31,20 +31,27 @@ static void raise(struct cpu_flag *f, uint64_t value)
     atomic_store_explicit(&f->v, value, memory_order_release);
 }
 
-/* All first threads of a set of cpu devices. */
-static bool meet_peers(struct worker *w)
+/* The first threads of the devices that meet. Who meets does so at the same
+ * place of the total order, and each device's steps ascend: whoever has come
+ * that far or farther has arrived. */
+static bool meet_peers(const struct worker *w, const struct step *st)
 {
     struct device_set *s = w->set;
+    uint64_t here = (s->turn << 32) + (uint64_t)st->order + 1;
 
-    raise(&w->dev->met, ++w->met);
-    for (int i = 0; i < s->n; i++)
-        if (&s->dev[i] != w->dev && !await(w, &s->dev[i].met, w->met))
+    raise(&w->dev->met, here);
+    for (int i = 0; i < st->n_peer; i++) {
+        const struct device *d = &s->dev[st->peer[i]];
+
+        if (d != w->dev && !await(w, &d->met, here))
             return false;
+    }
     return true;
 }
 
-/* The threads of the device, or of all. False: the run has failed. */
-static bool meet(struct worker *w, bool all)
+/* The threads of the device, and of all that meet in step `st` if there is one.
+ * False: the run has failed. */
+static bool meet(struct worker *w, const struct step *st)
 {
     struct device *d = w->dev;
 
@@ -56,7 +63,7 @@ static bool meet(struct worker *w, bool all)
     for (int i = 1; i < w->nth; i++)
         if (!await(w, &d->arrived[i], w->turn))
             return false;
-    if (all && !meet_peers(w))
+    if (st && !meet_peers(w, st))
         return false;
     if (w->nth > 1)
         raise(&d->released, w->turn);
@@ -65,12 +72,12 @@ static bool meet(struct worker *w, bool all)
 
 static void pull(struct worker *w, const struct step *st)
 {
-    double t = device_pull_seconds(w->set, w->dev, st);
+    double t = device_copy_seconds(w->set, w->dev, st);
 
     if (t > 0)
         sim_sleep(t);
     for (int i = 0; i < st->n_piece; i++)
-        device_pull(w->set, w->dev, &st->piece[i], st->out, w->ith, w->nth);
+        device_pull(w->set, w->dev, st, &st->piece[i], w->ith, w->nth);
 }
 
 static bool run_step(struct worker *w, const struct step *st)
@@ -79,9 +86,10 @@ static bool run_step(struct worker *w, const struct step *st)
     bool all = st->kind == STEP_MERGE && st->meet;
 
     /* What is posted must be done by all threads. */
-    if ((st->barrier || all || st->kind == STEP_POST) && !meet(w, all))
+    if ((st->barrier || all || st->kind == STEP_POST) &&
+        !meet(w, all ? st : NULL))
         return false;
-    if (w->ith == 0 && (st->n_cost > 0 || st->message))
+    if (w->ith == 0 && (st->n_cost > 0 || st->message || st->copy))
         device_count(s, w->dev, st);
     switch (st->kind) {
     case STEP_OP:
@@ -93,6 +101,9 @@ static bool run_step(struct worker *w, const struct step *st)
         break;
     case STEP_PULL:
         pull(w, st);
+        break;
+    case STEP_PAGES:
+        device_pages(s, w->dev, st, w->ith, w->nth);
         break;
     case STEP_POST:
         if (w->ith == 0)
@@ -106,6 +117,7 @@ static bool run_step(struct worker *w, const struct step *st)
 
 void cpu_run(struct device_set *s, struct device *d, int ith)
 {
+    const struct script *c = device_script(s, d);
     struct worker w = {
         .set = s,
         .dev = d,
@@ -113,22 +125,23 @@ void cpu_run(struct device_set *s, struct device *d, int ith)
         .nth = d->desc.n_thread,
         .n_spin = cpu_team_spins(s->team),
         .turn = s->turn << 32,
-        .met = s->turn << 32,
         .scratch = d->scratch + (size_t)ith * d->scratch_stride,
     };
 
     if (s->resize) {
         if (ith == 0)
-            device_resize(d, &s->sizes);
-        if (!meet(&w, false))
+            device_resize(s, d);
+        if (!meet(&w, NULL))
             return;
     }
-    for (int i = 0; i < d->prog->n_step; i++) {
+    for (int i = 0; i < c->n_step; i++) {
+        if (c->step[i].instance >= s->run->n_instance)
+            continue;
         if (i == d->fail_step && ith == 0) {
             device_fail(s, d, i, "the device was lost");
             return;
         }
-        if (!run_step(&w, &d->prog->step[i]))
+        if (!run_step(&w, &c->step[i]))
             return;
     }
 }

@@ -20,8 +20,13 @@
 
 enum { POISON = 0xFF };
 
+struct queue_steps {
+    int *step; /* owned: a queue's steps, ascending */
+    int n;
+};
+
 struct lane {
-    int *step; /* owned: the queue's steps */
+    const int *step; /* of this run's script */
     int n, head;
     int hold;     /* draws for which it is left out */
     bool pulling; /* the head is a PULL on its way */
@@ -31,12 +36,16 @@ struct lane {
 
 struct sim_device {
     struct device *dev;
+    struct queue_steps queue[PROG_MAX_SCRIPT][QUEUE_COUNT];
     struct lane lane[QUEUE_COUNT];
-    unsigned char *done; /* owned, [n_step] */
-    int first_open;      /* all steps before are done */
+    const struct script *script; /* of this run */
+    unsigned char *done;         /* owned, [most steps of a script] */
+    int first_open;              /* all steps before are done */
     int last_begun;
-    int death;                  /* next to come */
-    int32_t *pos, *seq, *pages; /* owned: this device's copy of the batch */
+    int death;      /* next to come */
+    int32_t *batch; /* owned: this device's copy of the batch, an instance's
+                       pos, seq and pages after the other's */
+    size_t n_batch; /* of an instance */
 };
 
 struct sim {
@@ -96,16 +105,13 @@ static void unload(struct sim *sim)
     for (int i = 0; i < sim->n; i++) {
         struct sim_device *d = &sim->dev[i];
 
-        for (int q = 0; q < QUEUE_COUNT; q++) {
-            free(d->lane[q].step);
-            d->lane[q] = (struct lane){0};
-        }
+        for (int k = 0; k < PROG_MAX_SCRIPT * QUEUE_COUNT; k++)
+            free(d->queue[k / QUEUE_COUNT][k % QUEUE_COUNT].step);
+        memset(d->queue, 0, sizeof d->queue);
         free(d->done);
-        free(d->pos);
-        free(d->seq);
-        free(d->pages);
+        free(d->batch);
         d->done = NULL;
-        d->pos = d->seq = d->pages = NULL;
+        d->batch = NULL;
     }
 }
 
@@ -140,73 +146,115 @@ pl_status sim_create(struct sim **out, const struct device_set *s,
     return PL_OK;
 }
 
+static bool sort_queues(struct queue_steps *q, const struct script *c)
+{
+    for (int k = 0; k < QUEUE_COUNT; k++) {
+        q[k].step = malloc(((size_t)c->n_step + 1) * sizeof *q[k].step);
+        if (!q[k].step)
+            return false;
+        for (int i = 0; i < c->n_step; i++)
+            if ((int)c->step[i].queue == k)
+                q[k].step[q[k].n++] = i;
+    }
+    return true;
+}
+
+static bool load(struct sim_device *d)
+{
+    const struct program *p = d->dev->prog;
+    int n_step = 0, n_instance = 0;
+
+    for (int i = 0; i < p->n_script; i++) {
+        const struct script *c = &p->script[i];
+
+        if (!sort_queues(d->queue[i], c))
+            return false;
+        n_step = c->n_step > n_step ? c->n_step : n_step;
+        n_instance = c->n_instance > n_instance ? c->n_instance : n_instance;
+    }
+    d->n_batch = (size_t)p->max.n_tok * 2 +
+                 (size_t)p->n_seq * (size_t)p->page_stride + 1;
+    d->batch = malloc((size_t)n_instance * d->n_batch * sizeof *d->batch);
+    d->done = calloc((size_t)n_step + 1, 1);
+    return d->batch && d->done;
+}
+
 pl_status sim_load(struct device_set *s, pl_err *err)
 {
     struct sim *sim = s->sim;
 
     unload(sim);
-    for (int i = 0; i < sim->n; i++) {
-        struct sim_device *d = &sim->dev[i];
-        const struct program *p = d->dev->prog;
-        size_t n_tok = (size_t)p->max.n_tok + 1;
-        size_t n_page = (size_t)p->n_seq * (size_t)p->page_stride + 1;
-        bool ok;
-
-        d->done = calloc((size_t)p->n_step + 1, 1);
-        d->pos = malloc(n_tok * sizeof *d->pos);
-        d->seq = malloc(n_tok * sizeof *d->seq);
-        d->pages = malloc(n_page * sizeof *d->pages);
-        ok = d->done && d->pos && d->seq && d->pages;
-        for (int q = 0; q < QUEUE_COUNT && ok; q++) {
-            struct lane *l = &d->lane[q];
-
-            l->step = malloc(((size_t)p->n_step + 1) * sizeof *l->step);
-            ok = l->step != NULL;
-            for (int k = 0; k < p->n_step && ok; k++)
-                if ((int)p->step[k].queue == q)
-                    l->step[l->n++] = k;
-        }
-        if (!ok) {
+    for (int i = 0; i < sim->n; i++)
+        if (!load(&sim->dev[i])) {
             unload(sim);
             return err_no_memory(err, "a sim device's queues");
         }
-    }
     return PL_OK;
 }
 
 /* ---- a run ------------------------------------------------------------- */
 
-static int32_t *take_table(int32_t *to, const int32_t *from, int64_t n)
+static const int32_t *take_table(int32_t **to, const int32_t *from, int64_t n)
 {
+    int32_t *mine = *to;
+
     if (!from)
         return NULL;
-    memcpy(to, from, (size_t)n * sizeof *to);
-    return to;
+    memcpy(mine, from, (size_t)n * sizeof *mine);
+    *to += n;
+    return mine;
+}
+
+static void step_ends(struct sim_device *d, int step)
+{
+    d->done[step] = 1;
+    while (d->first_open < d->script->n_step && d->done[d->first_open])
+        d->first_open++;
+}
+
+/* Steps of instances that this run does not have count as done. */
+static void pass_over(const struct device_set *s, struct sim_device *d,
+                      struct lane *l)
+{
+    for (; l->head < l->n; l->head++) {
+        int i = l->step[l->head];
+
+        if (d->script->step[i].instance < s->run->n_instance)
+            return;
+        step_ends(d, i);
+    }
 }
 
 static void begin(struct device_set *s, struct sim_device *d)
 {
     const struct device_run *r = s->run;
-    struct cpu_batch *b = &d->dev->batch;
 
-    b->pos = take_table(d->pos, r->batch.pos, r->sizes.n_tok);
-    b->seq = take_table(d->seq, r->batch.seq, r->sizes.n_tok);
-    b->pages =
-        take_table(d->pages, r->batch.pages, r->n_seq * r->batch.page_stride);
+    for (int i = 0; i < r->n_instance; i++) {
+        struct cpu_batch *b = &d->dev->batch[i];
+        const struct cpu_batch *from = &r->batch[i];
+        int32_t *to = d->batch + (size_t)i * d->n_batch;
+
+        b->pos = take_table(&to, from->pos, r->sizes[i].n_tok);
+        b->seq = take_table(&to, from->seq, r->sizes[i].n_tok);
+        b->pages = take_table(&to, from->pages, r->n_seq * from->page_stride);
+    }
     if (s->resize)
-        device_resize(d->dev, &s->sizes);
-    memset(d->done, 0, (size_t)d->dev->prog->n_step);
+        device_resize(s, d->dev);
+    d->script = device_script(s, d->dev);
+    memset(d->done, 0, (size_t)d->script->n_step);
     d->first_open = d->death = 0;
     d->last_begun = -1;
     for (int q = 0; q < QUEUE_COUNT; q++) {
-        d->lane[q].head = d->lane[q].hold = 0;
-        d->lane[q].pulling = false;
+        const struct queue_steps *x = &d->queue[r->script][q];
+
+        d->lane[q] = (struct lane){.step = x->step, .n = x->n};
+        pass_over(s, d, &d->lane[q]);
     }
 }
 
 static const struct step *head(const struct sim_device *d, const struct lane *l)
 {
-    return &d->dev->prog->step[l->step[l->head]];
+    return &d->script->step[l->step[l->head]];
 }
 
 static bool can_run(const struct device_set *s, const struct sim_device *d,
@@ -227,11 +275,11 @@ static bool can_run(const struct device_set *s, const struct sim_device *d,
  * over: the step may be the buffer's next tenant. */
 static void bury(struct sim_device *d, int next)
 {
-    const struct program *p = d->dev->prog;
+    const struct script *c = d->script;
 
-    for (; d->death < p->n_death && p->death[d->death].step < next;
+    for (; d->death < c->n_death && c->death[d->death].step < next;
          d->death++) {
-        const struct prog_death *x = &p->death[d->death];
+        const struct prog_death *x = &c->death[d->death];
 
         if (x->step < d->first_open)
             memset(d->dev->base[REGION_WORK] + x->offset, POISON, x->bytes);
@@ -244,13 +292,6 @@ static void step_begins(struct sim_device *d, int step)
         return;
     bury(d, step);
     d->last_begun = step;
-}
-
-static void step_ends(struct sim_device *d, int step)
-{
-    d->done[step] = 1;
-    while (d->first_open < d->dev->prog->n_step && d->done[d->first_open])
-        d->first_open++;
 }
 
 /* Whole, or in parts in any order. */
@@ -275,7 +316,7 @@ static bool run_pull(struct device_set *s, struct sim_device *d, struct lane *l,
                      const struct step *st)
 {
     if (!l->pulling) {
-        double t = device_pull_seconds(s, d->dev, st);
+        double t = device_copy_seconds(s, d->dev, st);
 
         l->pulling = true;
         l->piece = 0;
@@ -283,7 +324,7 @@ static bool run_pull(struct device_set *s, struct sim_device *d, struct lane *l,
         return false;
     }
     if (l->piece < st->n_piece)
-        device_pull(s, d->dev, &st->piece[l->piece++], st->out, 0, 1);
+        device_pull(s, d->dev, st, &st->piece[l->piece++], 0, 1);
     l->pulling = l->piece < st->n_piece;
     return !l->pulling;
 }
@@ -291,7 +332,7 @@ static bool run_pull(struct device_set *s, struct sim_device *d, struct lane *l,
 static void run_head(struct device_set *s, struct sim_device *d, struct lane *l)
 {
     int i = l->step[l->head];
-    const struct step *st = &d->dev->prog->step[i];
+    const struct step *st = &d->script->step[i];
 
     if (i == d->dev->fail_step) {
         device_fail(s, d->dev, i, "the device was lost");
@@ -311,6 +352,9 @@ static void run_head(struct device_set *s, struct sim_device *d, struct lane *l)
         if (!run_pull(s, d, l, st))
             return;
         break;
+    case STEP_PAGES:
+        device_pages(s, d->dev, st, 0, 1);
+        break;
     case STEP_POST:
         atomic_store_explicit(&d->dev->event[st->event].v, s->turn,
                               memory_order_release);
@@ -321,6 +365,7 @@ static void run_head(struct device_set *s, struct sim_device *d, struct lane *l)
     device_count(s, d->dev, st);
     step_ends(d, i);
     l->head++;
+    pass_over(s, d, l);
 }
 
 /* Draws among the queues that can run, those that are held back last. False:
@@ -387,5 +432,5 @@ void sim_run(struct device_set *s)
 void sim_end(struct device_set *s)
 {
     for (int i = 0; i < s->sim->n; i++)
-        bury(&s->sim->dev[i], s->sim->dev[i].dev->prog->n_step);
+        bury(&s->sim->dev[i], s->sim->dev[i].script->n_step);
 }

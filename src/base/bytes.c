@@ -1,0 +1,16 @@
+/* See bytes.h. The short form for columns of a table is the sink's. */
+#include "base/bytes.h"
+
+#include <stdio.h>
+
+const char *bytes_text(char buf[24], uint64_t bytes)
+{
+    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
+    double v = (double)bytes / 1024;
+    int unit = 0;
+
+    for (; v >= 1024 && unit < 3; unit++)
+        v /= 1024;
+    snprintf(buf, 24, "%.2f %s", v, units[unit]);
+    return buf;
+}

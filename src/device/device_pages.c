@@ -1,0 +1,94 @@
+/* STEP_PAGES: what the sequences of a micro-batch have in a cache that lies on
+ * another device.
+ *
+ * The page table says which pages: those of a sequence's row from its first
+ * position to the last one in the batch. Only whole tiles move, [page, head],
+ * so nothing is known here of formats. A page that several sequences share may
+ * come more than once; threads take pages by their number, so that it is never
+ * written by two at a time. */
+#include <string.h>
+
+#include "device/device_inner.h"
+
+/* A walk over the pages of a batch. */
+struct walk {
+    const struct cpu_batch *b;
+    int64_t tok, k, last; /* next token; page of the sequence, and its last */
+    int64_t row;
+};
+
+/* The next page's number, -1 at the end. A row may have holes: pages of a
+ * window that were given back. */
+static int32_t next_page(struct walk *w)
+{
+    const struct cpu_batch *b = w->b;
+
+    for (;;) {
+        for (; w->k <= w->last; w->k++) {
+            int32_t page = b->pages[w->row + w->k];
+
+            if (page >= 0) {
+                w->k++;
+                return page;
+            }
+        }
+        if (w->tok >= b->n_tok)
+            return -1;
+        w->row = b->seq[w->tok] * b->page_stride;
+        w->k = w->last = 0;
+        for (int32_t seq = b->seq[w->tok];
+             w->tok < b->n_tok && b->seq[w->tok] == seq; w->tok++)
+            if (b->pos[w->tok] / CPU_PAGE > w->last)
+                w->last = b->pos[w->tok] / CPU_PAGE;
+        if (w->last >= b->page_stride)
+            w->last = b->page_stride - 1;
+    }
+}
+
+static struct walk start(const struct device *d, const struct step *st)
+{
+    const struct cpu_batch *b = &d->batch[st->instance];
+
+    if (!b->pages || !b->pos || !b->seq)
+        return (struct walk){.b = b, .last = -1, .tok = b->n_tok};
+    return (struct walk){.b = b, .last = -1};
+}
+
+void device_pages(const struct device_set *s, const struct device *d,
+                  const struct step *st, int ith, int nth)
+{
+    const struct cpu_tensor *to = &d->tensor[st->out];
+    const struct cpu_tensor *from = &s->dev[st->dev].tensor[st->src];
+    const struct program *p = d->prog;
+    size_t n_to = (size_t)p->tensor[st->out].dim[1].n;
+    size_t n_from = (size_t)s->dev[st->dev].prog->tensor[st->src].dim[1].n;
+    int64_t n_page = p->max.n_slot / CPU_PAGE;
+    struct walk w = start(d, st);
+
+    for (int32_t page; (page = next_page(&w)) >= 0;) {
+        unsigned char *out = to->data;
+        const unsigned char *in = from->data;
+
+        if (page % nth != ith || page >= n_page)
+            continue;
+        out += (size_t)page * n_to * st->tile_bytes;
+        in += (size_t)page * n_from * st->tile_bytes;
+        for (size_t h = 0; h < n_to; h++)
+            if (st->map[h] >= 0)
+                memcpy(out + h * st->tile_bytes,
+                       in + (size_t)st->map[h] * st->tile_bytes,
+                       st->tile_bytes);
+    }
+}
+
+double device_pages_bytes(const struct device *d, const struct step *st)
+{
+    struct walk w = start(d, st);
+    double n_page = 0, n_head = 0;
+
+    while (next_page(&w) >= 0)
+        n_page++;
+    for (int64_t h = 0; h < d->prog->tensor[st->out].dim[1].n; h++)
+        n_head += st->map[h] >= 0;
+    return n_page * n_head * (double)st->tile_bytes;
+}

@@ -1,0 +1,284 @@
+/* Rows of caches, in and out; see cache_io.h. The form of a tile is the CPU
+ * kernels' (cpu_ops.h). */
+#include "exec/cache_io.h"
+
+#include "base/err.h"
+#include "device/cpu/cpu_ops.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Holders ---------------------------------------------------------------- */
+
+/* A device's part of a cache: the heads of some ranks. */
+struct holder {
+    int dev;
+    rankset ranks;
+    const struct prog_tensor *tensor; /* [n_slot, its heads, d_head] */
+};
+
+/* The i-th holder of a cache; false if it stores none of it. All that is known
+ * here of who holds what. */
+static bool holder(const pl_exec *x, int node, int i, struct holder *h)
+{
+    const struct planned *p = x->plan;
+    int v = p->num->value[node];
+    struct exec_holder e =
+        exec_holder(x, v, v >= 0 ? lowered_leaf(p->low, v) : NULL);
+
+    if (i >= e.n)
+        return false;
+    *h = (struct holder){e.dev[i], e.ranks[i],
+                         &p->low->prog[e.dev[i]].tensor[e.v[i].tensor]};
+    return h->tensor->dim[1].n > 0;
+}
+
+static int n_holder(const pl_exec *x)
+{
+    return x->plan->low->n_unit;
+}
+
+/* Opening ---------------------------------------------------------------- */
+
+struct cache_part {
+    int dev;
+    size_t at;      /* of page 0 in the device's region */
+    int64_t n_head; /* stored there */
+    int32_t *head;  /* [n_head] which ones */
+    bool *first;    /* [n_head] no part before has it */
+};
+
+/* The heads that a device stores, and whether it is the first to do so. */
+static bool part_init(struct cache_part *p, struct exec_caches *c,
+                      const struct exec_cache *cache, const struct holder *h,
+                      bool *seen)
+{
+    const struct planned *plan = c->x->plan;
+    const pl_layout *l = plan->num->node[plan->num->value[cache->node]].layout;
+    struct layout_local m;
+
+    if (!layout_local_init(&m, &c->arena, l, cache->n_head, h->ranks))
+        return false;
+    *p = (struct cache_part){h->dev, h->tensor->offset, m.local, NULL, NULL};
+    p->head = arena_alloc(&c->arena, (size_t)m.local, sizeof *p->head);
+    p->first = arena_alloc(&c->arena, (size_t)m.local, sizeof *p->first);
+    if (!p->head || !p->first)
+        return false;
+    for (int64_t i = 0; i < cache->n_head; i++) {
+        int64_t k = layout_local_index(&m, i);
+
+        if (k < 0)
+            continue;
+        p->head[k] = (int32_t)i;
+        p->first[k] = !seen[i];
+        seen[i] = true;
+    }
+    return true;
+}
+
+static bool cache_init(struct exec_cache *cache, struct exec_caches *c,
+                       int node)
+{
+    const struct graph_node *g = &c->x->plan->g->node[node];
+    int n = n_holder(c->x);
+    bool *seen;
+
+    *cache = (struct exec_cache){
+        .node = node,
+        .g = g,
+        .n_head = g->dim[1].n,
+        .d_head = g->dim[2].n,
+        .row_bytes = format_row_bytes(g->format, g->dim[2].n),
+        .tile_bytes = cpu_cache_tile_bytes(g->format, g->dim[2].n)};
+    cache->part = arena_alloc(&c->arena, (size_t)n, sizeof *cache->part);
+    seen = arena_alloc(&c->arena, (size_t)cache->n_head, sizeof *seen);
+    if (!cache->part || !seen)
+        return false;
+    for (int i = 0; i < n; i++) {
+        struct holder h;
+
+        if (!holder(c->x, node, i, &h))
+            continue;
+        if (!part_init(&cache->part[cache->n_part++], c, cache, &h, seen))
+            return false;
+    }
+    return true;
+}
+
+pl_status exec_caches_open(struct exec_caches *c, pl_exec *x, int node,
+                           pl_err *err)
+{
+    const pl_graph *g = x->plan->g;
+    size_t page = 1;
+
+    *c = (struct exec_caches){.x = x};
+    c->cache = arena_alloc(&c->arena, (size_t)g->n_node + 1, sizeof *c->cache);
+    if (!c->cache)
+        return err_no_memory(err, "tables of the cache");
+    for (int i = 0; i < g->n_node; i++) {
+        struct exec_cache *k = &c->cache[c->n];
+
+        if (g->node[i].op != OP_cache || (node >= 0 && node != i) ||
+            x->plan->num->value[i] < 0)
+            continue;
+        if (!cache_init(k, c, i))
+            return err_no_memory(err, "tables of the cache");
+        if ((size_t)k->n_head * k->tile_bytes > page)
+            page = (size_t)k->n_head * k->tile_bytes;
+        c->n++;
+    }
+    c->page = malloc(page);
+    return c->page ? PL_OK : err_no_memory(err, "a page of the cache");
+}
+
+void exec_caches_close(struct exec_caches *c)
+{
+    free(c->page);
+    arena_fini(&c->arena);
+    memset(c, 0, sizeof *c);
+}
+
+/* Rows ------------------------------------------------------------------- */
+
+pl_status exec_cache_read(struct exec_caches *c, int i, int64_t page, int slot0,
+                          int n, void *rows, pl_err *err)
+{
+    const struct exec_cache *k = &c->cache[i];
+
+    for (int j = 0; j < k->n_part; j++) {
+        const struct cache_part *p = &k->part[j];
+        size_t bytes = (size_t)p->n_head * k->tile_bytes;
+        size_t at = p->at + (size_t)page * bytes;
+        const char *tile = device_map(c->x->set, p->dev, REGION_CACHE);
+
+        if (tile) {
+            tile += at;
+        } else {
+            PL_TRY(device_read(c->x->set, p->dev, REGION_CACHE, at, c->page,
+                               bytes, err));
+            tile = (const char *)c->page;
+        }
+        for (int64_t h = 0; h < p->n_head; h++, tile += k->tile_bytes)
+            if (p->first[h])
+                cpu_cache_read_rows(
+                    k->g->format, k->d_head, k->g->attr.values, tile, slot0, n,
+                    (char *)rows + (size_t)p->head[h] * k->row_bytes,
+                    (size_t)k->n_head * k->row_bytes);
+    }
+    return PL_OK;
+}
+
+pl_status exec_cache_write(struct exec_caches *c, int i, int64_t page,
+                           int slot0, int n, const void *rows, pl_err *err)
+{
+    const struct exec_cache *k = &c->cache[i];
+
+    for (int j = 0; j < k->n_part; j++) {
+        const struct cache_part *p = &k->part[j];
+        size_t bytes = (size_t)p->n_head * k->tile_bytes;
+        size_t at = p->at + (size_t)page * bytes;
+        char *map = device_map(c->x->set, p->dev, REGION_CACHE);
+        char *tile = map ? map + at : (char *)c->page;
+
+        if (!map)
+            PL_TRY(device_read(c->x->set, p->dev, REGION_CACHE, at, tile, bytes,
+                               err));
+        for (int64_t h = 0; h < p->n_head; h++)
+            cpu_cache_write_rows(k->g->format, k->d_head, k->g->attr.values,
+                                 tile + (size_t)h * k->tile_bytes, slot0, n,
+                                 (const char *)rows +
+                                     (size_t)p->head[h] * k->row_bytes,
+                                 (size_t)k->n_head * k->row_bytes);
+        if (!map)
+            PL_TRY(device_write(c->x->set, p->dev, REGION_CACHE, at, tile,
+                                bytes, err));
+    }
+    return PL_OK;
+}
+
+pl_status exec_cache_encode(struct exec_caches *c, int i, int n, const float *x,
+                            void *rows, pl_err *err)
+{
+    const struct exec_cache *k = &c->cache[i];
+    const struct cpu_op *op = &c->x->plan->kernels.op[OP_cache_write];
+    int32_t pos[CPU_PAGE] = {0}, zero[CPU_PAGE] = {0};
+    struct cpu_batch batch = {n, 0, pos, zero, zero, 1};
+    struct cpu_call call = {.out = {.data = c->page,
+                                    .format = k->g->format,
+                                    .n_dim = 3,
+                                    .dim = {CPU_PAGE, k->n_head, k->d_head}},
+                            .n_in = 2,
+                            .attr = &k->g->attr,
+                            .batch = &batch,
+                            .nth = 1};
+    size_t scratch;
+
+    call.in[0] = call.out;
+    call.in[1] = (struct cpu_tensor){.data = (void *)(uintptr_t)x,
+                                     .format = PL_F32,
+                                     .n_dim = 3,
+                                     .dim = {n, k->n_head, k->d_head}};
+    for (int j = 0; j < n; j++)
+        pos[j] = j;
+    scratch = (op->scratch ? op->scratch(&call) : 0) / 64 * 64 + 64;
+    call.scratch = aligned_alloc(64, scratch);
+    if (!call.scratch)
+        return err_no_memory(err, "converting a cache");
+    op->run(&call);
+    free(call.scratch);
+    for (int64_t h = 0; h < k->n_head; h++)
+        cpu_cache_read_rows(k->g->format, k->d_head, k->g->attr.values,
+                            c->page + (size_t)h * k->tile_bytes, 0, n,
+                            (char *)rows + (size_t)h * k->row_bytes,
+                            (size_t)k->n_head * k->row_bytes);
+    return PL_OK;
+}
+
+pl_status exec_cache_slots(pl_exec *x, int node, int64_t slot0, int64_t n,
+                           void *rows, bool put, pl_err *err)
+{
+    struct exec_caches c;
+    char *at = rows;
+    pl_status s = exec_caches_open(&c, x, node, err);
+
+    for (int64_t i = slot0, len; i < slot0 + n && s == PL_OK; i += len) {
+        int64_t page = i / CPU_PAGE, slot = i % CPU_PAGE;
+
+        len = CPU_PAGE - slot;
+        if (len > slot0 + n - i)
+            len = slot0 + n - i;
+        s = put ? exec_cache_write(&c, 0, page, (int)slot, (int)len, at, err)
+                : exec_cache_read(&c, 0, page, (int)slot, (int)len, at, err);
+        at += (size_t)(len * c.cache[0].n_head) * c.cache[0].row_bytes;
+    }
+    exec_caches_close(&c);
+    return s;
+}
+
+/* Pages ------------------------------------------------------------------ */
+
+pl_status exec_copy_page(pl_exec *x, int from, int to, pl_err *err)
+{
+    const pl_graph *g = x->plan->g;
+
+    for (int i = 0; i < g->n_node; i++) {
+        if (g->node[i].op != OP_cache)
+            continue;
+        for (int d = 0; d < n_holder(x); d++) {
+            struct holder h;
+            size_t n;
+
+            if (!holder(x, i, d, &h))
+                continue;
+            n = (size_t)h.tensor->dim[1].n *
+                cpu_cache_tile_bytes(g->node[i].format, g->node[i].dim[2].n);
+            PL_TRY(device_read(x->set, h.dev, REGION_CACHE,
+                               h.tensor->offset + (size_t)from * n, x->page, n,
+                               err));
+            PL_TRY(device_write(x->set, h.dev, REGION_CACHE,
+                                h.tensor->offset + (size_t)to * n, x->page, n,
+                                err));
+        }
+    }
+    return PL_OK;
+}

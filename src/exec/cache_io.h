@@ -1,0 +1,53 @@
+/* Caches as the host sees them: rows in logical order, whatever devices and
+ * ranks hold them.
+ *
+ * A page is 64 slots. Rows are [n, n_head, d_head] in the cache's own format,
+ * format_row_bytes(format, d_head) each; heads that several devices store are
+ * read from the first and written to all. */
+#ifndef EXEC_CACHE_IO_H
+#define EXEC_CACHE_IO_H
+
+#include "exec/exec.h"
+
+struct cache_part; /* what one device stores of a cache */
+
+struct exec_cache {
+    int node;
+    const struct graph_node *g;
+    int64_t n_head, d_head;
+    size_t row_bytes, tile_bytes; /* of one head: a row, a page */
+    int n_part;
+    struct cache_part *part;
+};
+
+/* All caches of a graph, in its order, and where they lie. */
+struct exec_caches {
+    pl_exec *x; /* borrowed */
+    int n;
+    struct exec_cache *cache; /* [n] */
+    unsigned char *page;      /* a page of a cache on its way; owned */
+    struct arena arena;       /* owns the rest */
+};
+
+/* node: the only one wanted, or -1 for all. exec_caches_close takes *c in all
+ * cases. */
+pl_status exec_caches_open(struct exec_caches *c, pl_exec *x, int node,
+                           pl_err *err);
+void exec_caches_close(struct exec_caches *c);
+
+/* n slots of a page of cache i, slot0 + n <= 64. Not during a step. */
+pl_status exec_cache_read(struct exec_caches *c, int i, int64_t page, int slot0,
+                          int n, void *rows, pl_err *err);
+pl_status exec_cache_write(struct exec_caches *c, int i, int64_t page,
+                           int slot0, int n, const void *rows, pl_err *err);
+
+/* x [n, n_head, d_head] floats into rows of cache i's format, as a step would
+ * write them; n <= 64. */
+pl_status exec_cache_encode(struct exec_caches *c, int i, int n, const float *x,
+                            void *rows, pl_err *err);
+
+/* Slots [slot0, slot0 + n) of one cache, over any pages. */
+pl_status exec_cache_slots(pl_exec *x, int node, int64_t slot0, int64_t n,
+                           void *rows, bool put, pl_err *err);
+
+#endif
