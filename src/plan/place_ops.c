@@ -2,8 +2,7 @@
  *
  * An op that reads a cache or a weight stands with it; a sum stands with its
  * addends, a reshape with what it renames. What is left is glue, and glue.c
- * says where it costs least. Values are weighed at a full micro-batch that wants
- * some logits. */
+ * says where it costs least. */
 #include "plan/place_inner.h"
 
 #include "base/err.h"
@@ -12,8 +11,8 @@
 
 #include <string.h>
 
-/* Two halves of what traffic costs: many tokens, and rows of results that are
- * few beside them. */
+/* Values are weighed at a full micro-batch. Few of its rows want logits, but of
+ * a step that writes text each one does: taken together, one in eight. */
 static const struct graph_sizes weighed = {512, 64, 512};
 
 struct ops {
