@@ -12,13 +12,8 @@ static const struct {
     const char *names;
     const char *instead;
 } foreign[] = {
-    {"-ncmoe --n-cpu-moe -cmoe --cpu-moe -ot --override-tensor",
-     "weights go where -dev and -ts say, each split over all devices"},
-    {"-nkvo --no-kv-offload -kvo --kv-offload",
-     "the cache is where its heads are; the nearest is -dev"},
-    {"-fit --fit -fitt --fit-target -fitc --fit-ctx",
-     "give -c and -dev; `plait plan` tells the bytes before anything loads"},
-    {"-mg --main-gpu", "no device is special; the nearest is -ts"},
+    {"-kvo --kv-offload", "it is the default; -nkvo keeps the cache on the "
+                          "host"},
     {"-tb --threads-batch", "prompt and generation use the same; -t"},
     {"-C --cpu-mask -Cr --cpu-range --cpu-strict -Cb --cpu-mask-batch -Crb "
      "--cpu-range-batch --cpu-strict-batch",
@@ -30,8 +25,9 @@ static const struct {
     {"--mlock --mmap --no-mmap -dio --direct-io -ndio --no-direct-io -lm "
      "--load-mode",
      "weights are read once into the devices' memory; leave it out"},
-    {"--repack --no-repack -nr --no-host --op-offload --no-op-offload",
+    {"--repack --no-repack -nr --no-host",
      "weights are always repacked at load; leave it out"},
+    {"--no-op-offload", "use --op-offload off"},
     {"--swa-full -dt --defrag-thold -kvu --kv-unified",
      "the cache is paged; the nearest is -c"},
     {"--keep --context-shift --no-context-shift -ctxcp",

@@ -48,6 +48,37 @@ bool number_double(const char *s, double *out)
     return end != s && *end == '\0' && isfinite(*out);
 }
 
+bool number_bytes(const char *s, uint64_t *out)
+{
+    static const struct {
+        const char *name;
+        double bytes;
+    } units[] = {
+        {"", 0x1p20},    {"B", 1},        {"kB", 1e3},     {"KB", 1e3},
+        {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12},    {"KiB", 0x1p10},
+        {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40},
+    };
+    size_t len = strspn(s, "0123456789.");
+    char word[32];
+    double v;
+
+    if (s[0] == '.' || len >= sizeof(word))
+        return false;
+    memcpy(word, s, len);
+    word[len] = '\0';
+    if (!number_double(word, &v))
+        return false;
+    for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+        if (strcmp(s + len, units[i].name) != 0)
+            continue;
+        if (!(v * units[i].bytes < 0x1p63))
+            return false;
+        *out = (uint64_t)(v * units[i].bytes);
+        return true;
+    }
+    return false;
+}
+
 int number_shares(const char *s, double *out, int max)
 {
     int n = 0;

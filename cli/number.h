@@ -13,6 +13,9 @@ bool number_uint64(const char *s, uint64_t *out);
 /* Decimal, with point and exponent; "inf" too, never NaN. */
 bool number_double(const char *s, double *out);
 
+/* "512" MiB, "2GiB", "1.5GB", "0": no sign, no blanks; units to the letter. */
+bool number_bytes(const char *s, uint64_t *out);
+
 /* At most `max` numbers >= 0 with commas or slashes between; how many there
  * are, or -1. */
 int number_shares(const char *s, double *out, int max);

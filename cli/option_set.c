@@ -108,7 +108,7 @@ bool option_set_shares(struct options *o, const struct option_row *row,
                        const char *value, char want[static OPTION_WANT])
 {
     double sum = 0.0;
-    int n = number_shares(value, o->split, PL_MAX_RANKS);
+    int n = number_shares(value, o->split, OPTION_MAX_DEVICES);
 
     (void)row;
     for (int i = 0; i < n; i++)
@@ -117,38 +117,141 @@ bool option_set_shares(struct options *o, const struct option_row *row,
     o->pl.n_tensor_split = n;
     snprintf(want, OPTION_WANT,
              "shares, one a device, at most %d, not all 0, like 3,1",
-             PL_MAX_RANKS);
+             OPTION_MAX_DEVICES);
     return n > 0 && sum > 0.0 && isfinite(sum);
+}
+
+/* One of n words; its number goes to *out. */
+static bool one_of(const char *value, const char *const *words, int n, int *out)
+{
+    for (int i = 0; i < n; i++) {
+        if (strcmp(value, words[i]) != 0)
+            continue;
+        *out = i;
+        return true;
+    }
+    return false;
 }
 
 bool option_set_split_mode(struct options *o, const struct option_row *row,
                            const char *value, char want[static OPTION_WANT])
 {
+    static const char *const modes[] = {
+        [PL_SPLIT_AUTO] = "auto",
+        [PL_SPLIT_NONE] = "none",
+        [PL_SPLIT_LAYER] = "layer",
+        [PL_SPLIT_TENSOR] = "tensor",
+    };
+    int64_t n;
+    int mode;
+
     (void)row;
     snprintf(want, OPTION_WANT,
-             "tensor, the mode there is: every matrix over all devices");
-    if (strcmp(value, "row") == 0)
+             "none, layer, tensor, auto, or hybrid:N with groups of N devices");
+    if (strcmp(value, "row") == 0) {
         complain(o->command, EXIT_DONE,
                  "-sm row is taken as tensor: matrices are split by rows or "
                  "by columns, whichever needs fewer messages");
-    return strcmp(value, "tensor") == 0 || strcmp(value, "row") == 0;
+        value = "tensor";
+    }
+    if (strncmp(value, "hybrid:", 7) == 0) {
+        if (!number_int64(value + 7, &n) || n < 1 || n > OPTION_MAX_DEVICES)
+            return false;
+        o->pl.hybrid_size = (int)n;
+        o->pl.split_mode = PL_SPLIT_HYBRID;
+        return true;
+    }
+    if (!one_of(value, modes, sizeof(modes) / sizeof(modes[0]), &mode))
+        return false;
+    o->pl.split_mode = (pl_split_mode)mode;
+    return true;
 }
 
+/* -1 is what llama.cpp once took for all of them. */
 bool option_set_gpu_layers(struct options *o, const struct option_row *row,
                            const char *value, char want[static OPTION_WANT])
 {
-    int64_t v = 1;
+    int64_t v;
+
+    snprintf(want, OPTION_WANT, "a whole number, auto or all");
+    if (strcmp(value, "-1") == 0)
+        value = "auto";
+    if (strcmp(value, "auto") != 0 && strcmp(value, "all") != 0 &&
+        !(number_int64(value, &v) && v >= 0))
+        return false;
+    *(const char **)field(o, row) = value;
+    return true;
+}
+
+bool option_set_all_experts(struct options *o, const struct option_row *row,
+                            const char *value, char want[static OPTION_WANT])
+{
+    (void)value;
+    (void)want;
+    *(const char **)field(o, row) = "all";
+    return true;
+}
+
+bool option_set_override(struct options *o, const struct option_row *row,
+                         const char *value, char want[static OPTION_WANT])
+{
+    const char **all;
 
     (void)row;
-    snprintf(want, OPTION_WANT, "a whole number, auto or all");
-    if (strcmp(value, "auto") != 0 && strcmp(value, "all") != 0 &&
-        !(number_int64(value, &v) && v >= -1))
+    snprintf(want, OPTION_WANT, "REGEX=WHERE, like 'ffn_.*_exps=host'");
+    if (strchr(value, '=') == NULL)
         return false;
-    if (v != 0)
-        complain(o->command, EXIT_DONE,
-                 "-ngl %s changes nothing: all layers are on the devices that "
-                 "-dev names",
-                 value);
+    snprintf(want, OPTION_WANT, "fewer of these: memory ran out");
+    all = realloc((void *)o->pl.overrides,
+                  ((size_t)o->pl.n_overrides + 1) * sizeof(*all));
+    if (all == NULL)
+        return false;
+    all[o->pl.n_overrides++] = value;
+    o->pl.overrides = all;
+    return true;
+}
+
+bool option_set_offload(struct options *o, const struct option_row *row,
+                        const char *value, char want[static OPTION_WANT])
+{
+    static const char *const words[] = {
+        [PL_OFFLOAD_AUTO] = "auto",
+        [PL_OFFLOAD_ON] = "on",
+        [PL_OFFLOAD_OFF] = "off",
+    };
+    int when;
+
+    snprintf(want, OPTION_WANT, "on, off or auto");
+    if (!one_of(value, words, 3, &when))
+        return false;
+    *(pl_offload *)field(o, row) = (pl_offload)when;
+    return true;
+}
+
+bool option_set_fit(struct options *o, const struct option_row *row,
+                    const char *value, char want[static OPTION_WANT])
+{
+    static const char *const words[] = {"on", "off"};
+    int off;
+
+    snprintf(want, OPTION_WANT, "on or off");
+    if (!one_of(value, words, 2, &off))
+        return false;
+    *(bool *)field(o, row) = off;
+    return true;
+}
+
+/* To the library 0 bytes are its default; who asks for none gets one. */
+bool option_set_bytes(struct options *o, const struct option_row *row,
+                      const char *value, char want[static OPTION_WANT])
+{
+    uint64_t n;
+
+    snprintf(want, OPTION_WANT,
+             "a number of MiB, or with a unit, like 500MB or 2GiB");
+    if (!number_bytes(value, &n))
+        return false;
+    *(uint64_t *)field(o, row) = n > 0 ? n : 1;
     return true;
 }
 

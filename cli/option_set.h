@@ -15,6 +15,11 @@ option_set_fn option_set_seed;
 option_set_fn option_set_shares;
 option_set_fn option_set_split_mode;
 option_set_fn option_set_gpu_layers;
+option_set_fn option_set_all_experts;
+option_set_fn option_set_override;
+option_set_fn option_set_offload;
+option_set_fn option_set_fit;
+option_set_fn option_set_bytes;
 option_set_fn option_set_cache_format;
 option_set_fn option_set_bias;
 

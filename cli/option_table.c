@@ -101,16 +101,24 @@ const struct option_row option_table[] = {
     HEADING("Devices and memory", PLANNED),
     {{"-dev", "--device"}, "LIST",
      "devices to split over: cpu (one a NUMA node), cpu*N, "
-     "cpu:0-3,cpu:4-7, sim*N, sim:2GiB:16GB/s:10us*2 (cpu)",
+     "cpu:0-3,cpu:4-7, sim*N, sim:2GiB:16GB/s:10us*2; none: the host "
+     "does everything (cpu)",
      PLANNED, option_set_text, AT(pl.devices), 0, 0},
     {{"--device-spec"}, "LIST",
-     "plan for a machine that is not there: gpu:24GiB:1TB/s*4",
+     "plan for a machine that is not there: gpu:24GiB:1TB/s*4; an item "
+     "host:64GiB:50GB/s describes its host",
      PLAN, option_set_text, AT(pl.device_spec), 0, 0},
     {{"-sm", "--split-mode"}, "MODE",
-     "tensor: every matrix is split over all devices; the only one",
+     "none: one device, see -mg; layer: each device runs some of the "
+     "layers; tensor: every matrix is split over all devices; hybrid:N: "
+     "layers over groups of N devices, matrices within a group; auto (auto)",
      PLANNED, option_set_split_mode, 0, 0, 0},
+    {{"-mg", "--main-gpu"}, "N",
+     "the device of -sm none, the first being 0 (0)",
+     PLANNED, option_set_int, AT(pl.main_device), 0, MANY},
     {{"-ts", "--tensor-split"}, "SHARES",
-     "each device's share, like 3,1 (equal)",
+     "each device's share of matrices or layers, like 3,1 (equal; layers "
+     "by memory)",
      PLANNED, option_set_shares, 0, 0, 0},
     {{"--ranks"}, "R",
      "equal parts the work is cut into; the bits of the results "
@@ -122,8 +130,36 @@ const struct option_row option_table[] = {
     {{"--no-pin"}, NULL, "leave threads where the system puts them",
      PLANNED, option_set_flag, AT(pl.no_pin), 0, 0},
     {{"-ngl", "--gpu-layers", "--n-gpu-layers"}, "N",
-     "taken for llama.cpp's sake: all layers are on the devices "
-     "that -dev names", PLANNED, option_set_gpu_layers, 0, 0, 0},
+     "layers on the devices: the last N, the output counting as one; the "
+     "host runs the rest; all, or auto: all that fit (auto)",
+     PLANNED, option_set_gpu_layers, AT(pl.device_layers), 0, 0},
+    {{"-cmoe", "--cpu-moe"}, NULL, "keep all experts on the host",
+     PLANNED, option_set_all_experts, AT(pl.host_experts), 0, 0},
+    {{"-ncmoe", "--n-cpu-moe"}, "LAYERS",
+     "keep experts on the host: N, those of the first N layers, or "
+     "layers like 0-5,20-",
+     PLANNED, option_set_text, AT(pl.host_experts), 0, 0},
+    {{"-nkvo", "--no-kv-offload"}, NULL, "keep the cache on the host",
+     PLANNED, option_set_flag, AT(pl.host_cache), 0, 0},
+    {{"-ot", "--override-tensor"}, "REGEX=WHERE",
+     "where weights live whose names the expression finds: a device, "
+     "host, a group of `plait plan`, or how they are held: mirrored, "
+     "split:D (dimension, from the outermost); commas between several; "
+     "may be given again; the first that matches counts",
+     PLANNED, option_set_override, 0, 0, 0},
+    {{"--op-offload"}, "WHEN",
+     "send weights kept on the host to the devices when a step has many "
+     "tokens: on, off, auto: where that is faster (auto)",
+     PLANNED, option_set_offload, AT(pl.offload), 0, 0},
+    {{"-fit", "--fit"}, "on|off",
+     "set what was left open so that all fits into memory; off: take "
+     "what is asked, or say what is missing (on)",
+     PLANNED, option_set_fit, AT(pl.no_fit), 0, 0},
+    {{"-fitc", "--fit-ctx"}, "N", "never fit to a shorter context (4096)",
+     PLANNED, option_set_int64, AT(pl.fit_ctx), 1, 1 << 30},
+    {{"-fitt", "--fit-margin", "--fit-target"}, "SIZE",
+     "memory left free on each device, in MiB or with a unit, like 2GiB "
+     "(1/64 of it)", PLANNED, option_set_bytes, AT(pl.fit_margin), 0, 0},
     {{"-c", "--ctx-size"}, "N",
      "tokens the cache holds (0: 4096 or the model's context, the "
      "lesser); perplexity: the window (512); logits: 0 is as many "

@@ -112,6 +112,9 @@ void options_free(struct options *o)
 {
     free((int32_t *)o->sampling.bias_id);
     free((float *)o->sampling.bias);
+    free((void *)o->pl.overrides);
+    o->pl.overrides = NULL;
+    o->pl.n_overrides = 0;
     o->sampling.bias_id = NULL;
     o->sampling.bias = NULL;
     o->sampling.n_bias = 0;

@@ -33,11 +33,14 @@ enum command {
         N_COMMAND
 };
 
+enum { OPTION_MAX_DEVICES = 512 };
+
 struct options {
     enum command command;
-    pl_options pl;        /* tensor_split points into split[] */
+    pl_options pl;        /* tensor_split points into split[]; overrides are
+                             owned here */
     pl_sampling sampling; /* bias arrays owned here */
-    double split[PL_MAX_RANKS];
+    double split[OPTION_MAX_DEVICES];
 
     /* Borrowed from argv; NULL where not given. */
     const char *model;

@@ -291,7 +291,9 @@ PL_API pl_tensor pl_concat(pl_graph *g, int n, const pl_tensor *x, int axis);
 /* Marks a result: an output is read after every step; a kept one may be. */
 PL_API void pl_output(pl_graph *g, pl_tensor x);
 PL_API void pl_keep(pl_graph *g, pl_tensor x);
-/* Asks for a layout of any tensor (copied). */
+/* Asks for a layout of any tensor (copied). Caches are split by heads alone;
+ * those that one attention reads are stored alike, with every head where either
+ * was asked to have it. */
 PL_API void pl_want_layout(pl_graph *g, pl_tensor x, const pl_layout *l);
 PL_API const char *pl_tensor_name(const pl_graph *g, pl_tensor x);
 /* Names the tensor for pl_tensor_get and messages; leaves have theirs. */

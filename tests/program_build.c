@@ -289,6 +289,18 @@ void build_toys(struct device_set *s)
     s->kernels.add = toy_sum;
 }
 
+struct device_set *build_set_of(const struct device_list *l,
+                                const struct device_options *opt)
+{
+    struct device_set *s;
+    pl_err err;
+
+    if (device_set_create(&s, l, opt, &err) != PL_OK)
+        fail_msg("%s", err.message);
+    build_toys(s);
+    return s;
+}
+
 struct device_set *build_set(const char *spec, int n_thread, uint64_t seed)
 {
     struct device_options opt = {.family = CPU_GENERIC, .sim_seed = seed};
@@ -298,10 +310,8 @@ struct device_set *build_set(const char *spec, int n_thread, uint64_t seed)
 
     if (device_parse(&l, spec, n_thread, &err) != PL_OK)
         fail_msg("%s", err.message);
-    if (device_set_create(&s, &l, &opt, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    s = build_set_of(&l, &opt);
     device_list_free(&l);
-    build_toys(s);
     return s;
 }
 

@@ -48,6 +48,9 @@ struct copy_piece build_rows(int dev, int src, int64_t src_off, int64_t src_row,
  * zeros. Quantizing is the library's. */
 struct device_set *build_set(const char *spec, int n_thread, uint64_t seed);
 
+struct device_set *build_set_of(const struct device_list *l,
+                                const struct device_options *opt);
+
 void build_toys(struct device_set *s);
 
 struct device_run build_run(int64_t n_tok);

@@ -678,15 +678,12 @@ static void want(struct draw *d, pl_tensor x)
 
     if (n->op == OP_cache_write || dim < 0)
         return;
-    if (n->op == OP_cache) { /* keys and values alike: keys come first */
-        if (n->attr.values)
-            return;
-        want_split(d, x, 1, 1);
-        pl_want_layout(d->g, x + 1, at(d, x)->want);
-        return;
-    }
     if (below(d, 8) == 0) {
         pl_want_layout(d->g, x, &layout_mirrored);
+        return;
+    }
+    if (n->op == OP_cache) { /* keys and values may differ */
+        want_split(d, x, 1, 1);
         return;
     }
     if (n->op == OP_weight && dim == n->n_dim - 1)

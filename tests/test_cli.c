@@ -237,7 +237,18 @@ static void cli_usage_errors_exit_2_and_name_option_and_remedy(void **state)
         {"plait run " MODEL "-p x -ts 3,-1", "like 3,1"},
         {"plait run " MODEL "-p x -dev 'cpu*2' -ts 1,2,3", "3"},
         {"plait run " MODEL "-p x -dev gpu", "gpu"},
-        {"plait run " MODEL "-p x -sm layer", "tensor"},
+        {"plait run " MODEL "-p x -sm hybrid", "hybrid:N"},
+        {"plait run " MODEL "-p x -sm hybrid:0", "hybrid:N"},
+        {"plait run " MODEL "-p x -sm columns", "tensor"},
+        {"plait run " MODEL "-p x -mg -1", "from 0"},
+        {"plait run " MODEL "-p x -ngl -2", "auto or all"},
+        {"plait run " MODEL "-p x -ngl some", "auto or all"},
+        {"plait run " MODEL "-p x -ot exps", "REGEX=WHERE"},
+        {"plait run " MODEL "-p x --op-offload yes", "on, off or auto"},
+        {"plait run " MODEL "-p x -fit maybe", "on or off"},
+        {"plait run " MODEL "-p x --fit-ctx 0", "from 1"},
+        {"plait run " MODEL "-p x --fit-margin 1024,512", "2GiB"},
+        {"plait run " MODEL "-p x --fit-margin 5XB", "2GiB"},
         {"plait run " MODEL "-p x -ctk q4_0", "bf16"},
         {"plait run " MODEL "-p x -l 5", "ID+VALUE"},
         {"plait run " MODEL "-p x -l 5+inf", "ID+VALUE"},
@@ -267,8 +278,8 @@ static void cli_usage_errors_exit_2_and_name_option_and_remedy(void **state)
 static void cli_llama_cpp_options_are_refused_by_name(void **state)
 {
     static const struct mistake list[] = {
-        {"plait run -mg 0", "-mg of llama.cpp"},
-        {"plait run --n-cpu-moe 3", "-dev"},
+        {"plait run -kvo", "-nkvo"},
+        {"plait run --no-op-offload", "--op-offload off"},
         {"plait run -fa on", "-fa of llama.cpp"},
         {"plait run -tb 4", "-t"},
         {"plait run --mlock", "--mlock of llama.cpp"},
@@ -280,6 +291,25 @@ static void cli_llama_cpp_options_are_refused_by_name(void **state)
 
     (void)state;
     MUST_REFUSE(list, 2);
+}
+
+static void cli_takes_placement_options(void **state)
+{
+    static const char *const list[] = {
+        "plait plan " MODEL "-dev 'cpu*2' -sm tensor -mg 1 -ngl all "
+        "--op-offload off -fit on --fit-ctx 512 --fit-margin 64",
+        "plait plan " MODEL "-dev 'cpu*2' -sm auto -ngl auto -ngl -1 "
+        "--op-offload=auto --fit=off -fitc 512 -fitt 1.5GB",
+    };
+
+    (void)state;
+    need_model();
+    for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++) {
+        struct ran r = sh(list[i]);
+
+        must_exit(&r, 0, list[i]);
+        ran_free(&r);
+    }
 }
 
 static void cli_slips_are_answered_with_the_nearest_option(void **state)
@@ -696,6 +726,7 @@ int test_cli(void)
         cmocka_unit_test(cli_version_is_one_line),
         cmocka_unit_test(cli_usage_errors_exit_2_and_name_option_and_remedy),
         cmocka_unit_test(cli_llama_cpp_options_are_refused_by_name),
+        cmocka_unit_test(cli_takes_placement_options),
         cmocka_unit_test(cli_slips_are_answered_with_the_nearest_option),
         cmocka_unit_test(cli_failures_exit_1_and_name_the_thing),
         cmocka_unit_test(cli_writes_that_fail_exit_1),

@@ -37,7 +37,8 @@ static void two_a_layer(const struct planned *p, const char *what)
             n_layer = g->layer + 1;
     }
     if (l->way->n_message != 1 + 2 * n_layer)
-        fail_msg("%s: %d messages for %d layers", what, l->way->n_message, n_layer);
+        fail_msg("%s: %d messages for %d layers", what, l->way->n_message,
+                 n_layer);
     for (int layer = -1; layer < n_layer; layer++)
         for (int k = 0; k < (layer < 0 ? 1 : 2); k++, at++) {
             const struct lowered_message *m = &l->way->message[at];
@@ -48,8 +49,7 @@ static void two_a_layer(const struct planned *p, const char *what)
 
             if (m->kind != NUM_ALL_REDUCE || m->layer != layer ||
                 b.n != 4 * d_model ||
-                (b.symbol != PL_N_TOK &&
-                 !(last && b.symbol == PL_N_OUT)))
+                (b.symbol != PL_N_TOK && !(last && b.symbol == PL_N_OUT)))
                 fail_msg("%s: message %d is %s of layer %d, %" PRId64
                          " bytes a row of symbol %d; AllReduce of layer %d and "
                          "%" PRId64 " bytes are due",
@@ -101,8 +101,9 @@ static void counted(const char *path, const char *name, const char *on,
             for (int k = from; k < from + z.n_tok; k++)
                 z.n_out += wanted[k];
             for (int k = 0; k < p->low->way->n_message; k++)
-                bytes += (uint64_t)dim_value(p->low->way->message[k].bytes[0], &z) +
-                         (uint64_t)dim_value(p->low->way->message[k].bytes[1], &z);
+                bytes +=
+                    (uint64_t)dim_value(p->low->way->message[k].bytes[0], &z) +
+                    (uint64_t)dim_value(p->low->way->message[k].bytes[1], &z);
             messages += (uint64_t)p->low->way->n_message;
             steps++;
         }

@@ -216,6 +216,12 @@ static void graph_text_bad_line_is_named(void **state)
          "line 2: '4294967296' is outside"},
         {"x: f32[2] = input !best", "line 1: mark '!best'"},
         {"x: f32[2] = input !want=whole", "line 1: layout 'whole'"},
+        {"c: f16[n_slot, 2, 8] = cache !want=split(2: 4{0} 4{1})\n",
+         "line 1: c: a cache is split by heads; ask for a split of dimension "
+         "1"},
+        {"c: f16[n_slot, 2, 8] = cache values=0\nx: f32[n_tok, 2, 8] = input\n"
+         "w: f16[n_slot, 2, 8] = cache_write(c, x) !want=split(1: 1{0} 1{1})\n",
+         "line 3: w: what is written lies where the cache is; ask c"},
         {"x: f32[2] = input !want=split(0: 1{64})", "line 1: '64' is outside"},
         {"x: f32[2] = input !want=split(0: 3{0})",
          "line 1: x: the layout asked for does not fit"},

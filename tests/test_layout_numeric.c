@@ -353,6 +353,42 @@ static const struct {
      "!output\n",
      "q: split(1: 3{0} 3{1})\n"
      "att: split(1: 3{0} 3{1}) = attention(q, cache_k, cache_v)\n"},
+    /* caches asked to differ are held by the owners of either */
+    {3,
+     "q: f32[n_tok, 4, 4] = input\n"
+     "x: f32[n_tok, 2, 4] = input\n"
+     "k: f32[n_slot, 2, 4] = cache values=0 !want=split(1: 1{0} 1{1})\n"
+     "v: f32[n_slot, 2, 4] = cache values=1 !want=split(1: 1{0,2} 1{2})\n"
+     "w: f32[n_slot, 2, 4] = cache_write(v, x) values=1\n"
+     "a: f32[n_tok, 4, 4] = attention(q, k, w) scale=0.5 !output\n",
+     "k: split(1: 1{0,2} 1{1,2})\n"
+     "v: split(1: 1{0,2} 1{1,2})\n"
+     "x': split(1: 1{0,2} 1{1,2}) = Slice(x)\n"
+     "w: split(1: 1{0,2} 1{1,2}) = cache_write(v, x')\n"
+     "q': split(1: 2{0,2} 2{1,2}) = Slice(q)\n"
+     "a: split(1: 2{0,2} 2{1,2}) = attention(q', k, w)\n"},
+    /* also through a cache that two attentions share */
+    {3,
+     "q: f32[n_tok, 2, 4] = input\n"
+     "k: f32[n_slot, 2, 4] = cache values=0 !want=split(1: 1{0} 1{1})\n"
+     "l: f32[n_slot, 2, 4] = cache values=0 !want=split(1: 1{0} 1{2})\n"
+     "v: f32[n_slot, 2, 4] = cache values=1 !want=split(1: 1{0} 1{1})\n"
+     "a: f32[n_tok, 2, 4] = attention(q, k, v) scale=0.5 !output\n"
+     "b: f32[n_tok, 2, 4] = attention(q, l, v) scale=0.5 !output\n",
+     "k: split(1: 1{0} 1{1,2})\n"
+     "l: split(1: 1{0} 1{1,2})\n"
+     "v: split(1: 1{0} 1{1,2})\n"
+     "q': split(1: 1{0} 1{1,2}) = Slice(q)\n"
+     "a: split(1: 1{0} 1{1,2}) = attention(q', k, v)\n"
+     "b: split(1: 1{0} 1{1,2}) = attention(q', l, v)\n"},
+    /* and mirrored if either is to be */
+    {2,
+     "q: f32[n_tok, 2, 4] = input !want=split(1: 1{1} 1{0})\n"
+     "k: f32[n_slot, 2, 4] = cache values=0 !want=split(1: 1{0} 1{1})\n"
+     "v: f32[n_slot, 2, 4] = cache values=1 !want=mirrored\n"
+     "a: f32[n_tok, 2, 4] = attention(q, k, v) scale=0.5 !output\n",
+     "q: split(1: 1{1} 1{0})\n"
+     "a: split(1: 1{1} 1{0}) = attention(q, k, v)\n"},
 };
 enum { N_TEXT = sizeof texts / sizeof *texts };
 
@@ -689,16 +725,6 @@ static void layout_numeric_refusals_name_the_tensor(void **state)
         {"x: f32[8] = input !want=partial\n", "x: PARTIAL cannot be"},
         {"w: q8_0[4, 64] = weight !want=split(1: 16{0} 48{1})\n",
          "w: rows of Q8_0 are cut at multiples of 32"},
-        {"c: f16[n_slot, 2, 8] = cache !want=split(2: 4{0} 4{1})\n",
-         "c: a cache is split by heads"},
-        {"c: f16[n_slot, 2, 8] = cache values=0\nx: f32[n_tok, 2, 8] = input\n"
-         "w: f16[n_slot, 2, 8] = cache_write(c, x) !want=split(1: 1{0} 1{1})\n",
-         "w: ask the cache itself"},
-        {"q: f32[n_tok, 2, 8] = input\n"
-         "k: f16[n_slot, 2, 8] = cache values=0 !want=split(1: 1{0} 1{1})\n"
-         "v: f16[n_slot, 2, 8] = cache values=1 !want=split(1: 1{1} 1{0})\n"
-         "a: f32[n_tok, 2, 8] = attention(q, k, v) scale=1\n",
-         "a (attention): its operands' layouts"},
     };
 
     (void)state;

@@ -30,7 +30,10 @@ struct device_desc {
     int core[256]; /* CPU: logical cores, as the system numbers them */
 };
 
-enum { DEVICE_MAX = 512 };
+enum {
+    DEVICE_NAMED_MAX = 512, /* that a string may ask for */
+    DEVICE_MAX = 576,       /* with those of the host */
+};
 
 struct device_list {
     int n;

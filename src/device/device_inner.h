@@ -7,7 +7,8 @@
 #include "device/cpu/cpu_team.h"
 #include "device/device.h"
 
-struct sim; /* sim_run.c */
+struct sim;   /* sim_run.c */
+struct guard; /* device_guard.c */
 
 enum {
     MERGE_MAX_DEPTH = 64, /* of a merge's stack */
@@ -28,13 +29,33 @@ struct device {
     int fail_step;          /* tests: the device is lost there; -1: never */
 
     /* cpu: who has arrived at which meeting; see cpu_run.c */
-    int member0;              /* first of desc.n_thread members of the team */
     struct cpu_flag *arrived; /* owned, [n_thread] */
     struct cpu_flag met, released;
 
     /* Counters, written by the device's first thread; behind the flags, so on
      * cache lines that no peer reads. */
+    size_t first_event; /* its room in the trace */
+    int n_event;
     uint64_t macs[PL_MAX_RANKS], messages, message_bytes, copies, copy_bytes;
+};
+
+/* What a member of the team does: threads of a cpu device, of the host, of
+ * both; none: it plays the sim devices. */
+enum { MEMBER_SEATS = 2 };
+struct seat {
+    int dev, ith;
+};
+struct member_seats {
+    int n;
+    struct seat seat[MEMBER_SEATS];
+};
+
+struct trace {
+    bool on;
+    double start_s;
+    struct device_event *event; /* owned; room for all steps of all devices,
+                                   device by device; then those that ran */
+    int n;                      /* of the last run, side by side */
 };
 
 struct device_set {
@@ -44,8 +65,10 @@ struct device_set {
     struct topology topology; /* loaded if memory can be bound */
     struct cpu_team *team;    /* owned; cpu threads, then sim's one */
     int n_cpu, n_member;
-    struct sim *sim; /* owned, NULL without sim devices */
-    int *owner;      /* owned, [n_member]: device, -1: the sim's thread */
+    struct sim *sim;            /* owned, NULL without sim devices */
+    struct member_seats *seats; /* owned, [n_member] */
+    struct guard *guard;        /* owned, NULL if not asked for */
+    struct trace trace;
 
     /* the run in progress */
     const struct device_run *run;
@@ -104,6 +127,39 @@ double device_copy_bytes(const struct device_set *s, const struct device *d,
 double device_copy_seconds(const struct device_set *s, const struct device *d,
                            const struct step *st);
 
+/* ---- device_seats.c ---------------------------------------------------- */
+
+/* Deals the threads of all devices to members of a team, and starts it. */
+pl_status device_seats_fill(struct device_set *s, bool no_pin, pl_err *err);
+/* True if a thread of the one is a thread of the other too. */
+bool device_seats_share(const struct device_set *s, int dev_a, int dev_b);
+
+/* ---- device_trace.c ---------------------------------------------------- */
+
+pl_status device_trace_load(struct device_set *s,
+                            pl_err *err); /* room, if on */
+void device_trace_start(struct device_set *s);
+void device_trace_end(struct device_set *s, bool failed);
+double device_now(void); /* seconds, of a clock that never goes back */
+double device_clock(const struct device_set *s); /* since the run's start */
+/* A step of the device has ended that began at `begin`. */
+void device_note(const struct device_set *s, struct device *d, int step,
+                 double begin);
+
+/* ---- device_guard.c ---------------------------------------------------- */
+
+/* One step of one thread at a time, and a fault where it touches what it may
+ * not: see device_options.guard. NULL without a guard is a caller's affair. */
+pl_status device_guard_create(struct guard **out, const struct device_set *s,
+                              pl_err *err);
+void device_guard_free(struct guard *g);
+void *device_guard_alloc(size_t bytes); /* zeroed whole pages, or NULL */
+void device_guard_dealloc(void *p, size_t bytes);
+void device_guard_enter(struct device_set *s, const struct device *d,
+                        const struct step *st);
+void device_guard_leave(struct device_set *s);
+void device_guard_open(struct device_set *s); /* everything, for the host */
+
 /* ---- device_pages.c ---------------------------------------------------- */
 
 void device_pages(const struct device_set *s, const struct device *d,
@@ -120,8 +176,8 @@ pl_status program_check(const struct device_set *s, const struct program *p,
 
 /* ---- kinds ------------------------------------------------------------- */
 
-/* cpu_run.c: thread ith of a cpu device goes through its program. */
-void cpu_run(struct device_set *s, struct device *d, int ith);
+/* cpu_run.c: a member goes through the scripts of its devices. */
+void cpu_run(struct device_set *s, const struct member_seats *m);
 
 /* sim/sim_run.c: all sim devices' programs, in an order of chance. */
 pl_status sim_create(struct sim **out, const struct device_set *s,

@@ -45,46 +45,6 @@ static pl_status check_list(const struct device_list *l,
     return PL_OK;
 }
 
-static pl_status start_team(struct device_set *s, bool no_pin, pl_err *err)
-{
-    bool sim = s->n_cpu < s->n;
-    int n = sim;
-    int *core;
-    pl_status st;
-
-    for (int i = 0; i < s->n; i++)
-        if (s->dev[i].desc.kind == DEVICE_CPU)
-            n += s->dev[i].desc.n_thread;
-    s->n_member = n;
-    s->owner = malloc((size_t)n * sizeof *s->owner);
-    core = malloc((size_t)n * sizeof *core);
-    if (!s->owner || !core) {
-        free(core);
-        return err_no_memory(err, "a set of devices");
-    }
-    n = 0;
-    for (int i = 0; i < s->n; i++) {
-        struct device *d = &s->dev[i];
-
-        if (d->desc.kind != DEVICE_CPU)
-            continue;
-        d->member0 = n;
-        for (int k = 0; k < d->desc.n_thread; k++) {
-            bool pin = !no_pin && d->desc.n_core > 0;
-
-            s->owner[n] = i;
-            core[n++] = pin ? d->desc.core[k % d->desc.n_core] : -1;
-        }
-    }
-    if (sim) {
-        s->owner[n] = -1;
-        core[n] = -1;
-    }
-    st = cpu_team_create(&s->team, s->n_member, core, err);
-    free(core);
-    return st;
-}
-
 /* First touch by pinned threads is enough on one node. Without hwloc's help it
  * must be enough on several. */
 static void load_topology(struct device_set *s)
@@ -132,7 +92,10 @@ pl_status device_set_create(struct device_set **out,
     }
     cpu_kernels_init(&s->kernels, opt->family);
     load_topology(s);
-    st = start_team(s, opt->no_pin, err);
+    s->trace.on = opt->trace;
+    st = device_seats_fill(s, opt->no_pin, err);
+    if (st == PL_OK && opt->guard)
+        st = device_guard_create(&s->guard, s, err);
     if (st == PL_OK && s->n_cpu < s->n)
         st = sim_create(&s->sim, s, opt->sim_seed, err);
 done:
@@ -149,7 +112,10 @@ static void unload(struct device_set *s)
         struct device *d = &s->dev[i];
 
         for (int r = 0; r < REGION_COUNT; r++)
-            topology_free(d->base[r], d->bytes[r]);
+            if (s->guard)
+                device_guard_dealloc(d->base[r], d->bytes[r]);
+            else
+                topology_free(d->base[r], d->bytes[r]);
         topology_free(d->scratch, d->scratch_bytes);
         free(d->tensor);
         free(d->event);
@@ -171,7 +137,9 @@ void device_set_free(struct device_set *s)
     unload(s);
     sim_free(s->sim);
     topology_fini(&s->topology);
-    free(s->owner);
+    free(s->seats);
+    free(s->trace.event);
+    device_guard_free(s->guard);
     free(s->dev);
     free(s);
 }
@@ -219,7 +187,15 @@ static pl_status not_given(const struct device *d, const char *what,
                    bytes_text(buf, bytes), what);
 }
 
-/* Devices on one node share its memory. */
+/* Devices on one node share its memory, and all of the machine do with a host
+ * that is over all nodes. */
+static bool share_memory(const struct device_desc *d,
+                         const struct device_desc *other)
+{
+    return d->kind == DEVICE_CPU && other->kind == DEVICE_CPU &&
+           (d->numa_node == other->numa_node || (d->host && d->numa_node < 0));
+}
+
 static pl_status check_memory(const struct device_set *s, pl_err *err)
 {
     for (int i = 0; i < s->n; i++) {
@@ -227,12 +203,10 @@ static pl_status check_memory(const struct device_set *s, pl_err *err)
         size_t all = 0;
 
         for (int k = 0; k < s->n; k++)
-            if (k == i || (d->desc.kind == DEVICE_CPU &&
-                           s->dev[k].desc.kind == DEVICE_CPU &&
-                           s->dev[k].desc.numa_node == d->desc.numa_node))
+            if (k == i || share_memory(&d->desc, &s->dev[k].desc))
                 all += needed(&s->dev[k]);
         if (d->desc.memory_bytes > 0 && all > d->desc.memory_bytes)
-            return too_little(d, " beside others on its NUMA node", all, err);
+            return too_little(d, " beside others in the same memory", all, err);
     }
     return PL_OK;
 }
@@ -260,7 +234,8 @@ static pl_status allocate(struct device_set *s, struct device *d, pl_err *err)
     if (!d->tensor || !d->event || !d->arrived)
         return err_no_memory(err, "a device's tables");
     for (int r = 0; r < REGION_COUNT; r++) {
-        d->base[r] = topology_alloc(t, node, d->bytes[r]);
+        d->base[r] = s->guard ? device_guard_alloc(d->bytes[r])
+                              : topology_alloc(t, node, d->bytes[r]);
         if (!d->base[r])
             return not_given(d, region_name[r], d->bytes[r], err);
     }
@@ -285,21 +260,24 @@ static void touch(unsigned char *p, size_t bytes, int ith, int nth)
 static void prepare(void *user, int member)
 {
     struct device_set *s = user;
+    const struct member_seats *m = &s->seats[member];
 
-    for (int i = 0; i < s->n; i++) {
+    for (int i = 0; i < m->n; i++) {
+        struct device *d = &s->dev[m->seat[i].dev];
+        int ith = m->seat[i].ith, nth = d->desc.n_thread;
+
+        for (int r = 0; r < REGION_COUNT; r++)
+            touch(d->base[r], d->bytes[r], ith, nth);
+        touch(d->scratch, d->scratch_bytes, ith, nth);
+    }
+    for (int i = 0; m->n == 0 && i < s->n; i++) {
         struct device *d = &s->dev[i];
-        int nth = d->desc.n_thread;
 
-        if (s->owner[member] < 0 && d->desc.kind == DEVICE_SIM) {
-            for (int r = 0; r < REGION_COUNT; r++)
-                memset(d->base[r], POISON, d->bytes[r]);
-            memset(d->scratch, POISON, d->scratch_bytes);
-        }
-        if (s->owner[member] != i)
+        if (d->desc.kind != DEVICE_SIM)
             continue;
         for (int r = 0; r < REGION_COUNT; r++)
-            touch(d->base[r], d->bytes[r], member - d->member0, nth);
-        touch(d->scratch, d->scratch_bytes, member - d->member0, nth);
+            memset(d->base[r], POISON, d->bytes[r]);
+        memset(d->scratch, POISON, d->scratch_bytes);
     }
 }
 
@@ -325,6 +303,8 @@ pl_status device_set_load(struct device_set *s, const struct program *p,
         st = allocate(s, &s->dev[i], err);
     if (st == PL_OK && s->sim)
         st = sim_load(s, err);
+    if (st == PL_OK)
+        st = device_trace_load(s, err);
     if (st != PL_OK) {
         unload(s);
         return st;
@@ -461,12 +441,12 @@ static pl_status check_run(const struct device_set *s,
 static void member_run(void *user, int member)
 {
     struct device_set *s = user;
-    int i = s->owner[member];
+    const struct member_seats *m = &s->seats[member];
 
-    if (i < 0)
+    if (m->n == 0)
         sim_run(s);
     else
-        cpu_run(s, &s->dev[i], member - s->dev[i].member0);
+        cpu_run(s, m);
 }
 
 pl_status device_set_run(struct device_set *s, const struct device_run *run,
@@ -488,8 +468,12 @@ pl_status device_set_run(struct device_set *s, const struct device_run *run,
     for (int i = 0; i < s->n; i++)
         memcpy(s->dev[i].batch, run->batch,
                (size_t)run->n_instance * sizeof run->batch[0]);
+    device_trace_start(s);
     cpu_team_run(s->team, member_run, s);
     s->run = NULL;
+    if (s->guard)
+        device_guard_open(s);
+    device_trace_end(s, atomic_load(&s->failed));
     if (atomic_load(&s->failed)) {
         s->resize = ALL; /* who left early may have kept the old sizes */
         if (err)

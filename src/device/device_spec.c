@@ -55,9 +55,10 @@ static pl_status add(struct device_list *l, const struct device_desc *d,
 {
     struct device_desc *dev;
     int nth = 0;
+    int most = strcmp(name, "host") == 0 ? DEVICE_MAX : DEVICE_NAMED_MAX;
 
-    if (l->n == DEVICE_MAX)
-        return bad(it, err, "more than %d devices", DEVICE_MAX);
+    if (l->n >= most)
+        return bad(it, err, "more than %d devices", most);
     dev = realloc(l->dev, (size_t)(l->n + 1) * sizeof *dev);
     if (!dev)
         return err_no_memory(err, "the list of devices");
@@ -437,9 +438,9 @@ static pl_status cut(struct item *it, const char *p, pl_err *err)
 
         if (sscanf(star, "*%4d%n", &it->count, &len) != 1 ||
             star + len != end || !isdigit((unsigned char)star[1]) ||
-            it->count < 1 || it->count > DEVICE_MAX)
+            it->count < 1 || it->count > DEVICE_NAMED_MAX)
             return bad(it, err, "the count after '*' must be 1 to %d",
-                       DEVICE_MAX);
+                       DEVICE_NAMED_MAX);
     }
     return PL_OK;
 }

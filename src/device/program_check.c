@@ -257,6 +257,8 @@ static pl_status check_meeting(const struct check *c, const struct step *st)
             return bad(c, "meets a device that the set does not have");
         if (c->set->dev[dev].desc.kind != DEVICE_CPU)
             return bad(c, "meets devices that share no memory");
+        if (device_seats_share(c->set, dev, c->p->dev))
+            return bad(c, "meets a device whose threads are its own");
         x = meeting(c, dev, st->order);
         if (!x || x->group != st->group || x->instance != st->instance ||
             x->n_peer != st->n_peer ||

@@ -6,7 +6,6 @@
 #include "engine/rates.h"
 #include "plan/cost.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -85,44 +84,59 @@ static pl_status gather_tensors(struct plan_facts *f, const pl_plan *p,
     return PL_OK;
 }
 
-static pl_status estimate(struct plan_estimate *e, const pl_plan *p,
-                          pl_err *err)
+static pl_status find_rates(struct plan_estimate *e, const pl_plan *p,
+                            struct cost_rates *r, pl_err *err)
 {
     const struct planned *q = p->planned;
-    struct cost_rates *r = calloc((size_t)q->list.n, sizeof *r);
-    struct cost_step prompt = {{0, 1, q->max.n_slot}, 0};
-    struct cost_step token = {{1, 1, q->max.n_slot}, 0};
-    pl_status s = PL_OK;
+    pl_status s;
 
-    if (!r)
-        return err_no_memory(err, "an estimate");
     if (q->paper) {
         e->basis = PLAN_DESCRIBED;
         for (int d = 0; d < q->list.n; d++)
             e->guessed |= cost_described(&r[d], &q->list.dev[d]);
-    } else {
-        e->basis = PLAN_MEASURED;
-        s = rates_measure(p, r, err);
-        if (s != PL_OK && s != PL_NO_MEMORY) { /* no room to try them */
-            e->basis = PLAN_ASSUMED;
-            for (int d = 0; d < q->list.n; d++)
-                cost_assumed(&r[d], &q->list.dev[d], q->kernels.family);
-            s = PL_OK;
-        }
+        return PL_OK;
     }
-    if (s == PL_OK) {
-        e->n_prompt = p->n_ctx < N_PROMPT ? p->n_ctx : N_PROMPT;
-        if (e->n_prompt > q->max.n_tok)
-            e->n_prompt = q->max.n_tok;
-        e->n_past = p->n_ctx <= N_PAST ? p->n_ctx - 1 : N_PAST;
-        prompt.sizes.n_tok = e->n_prompt;
-        token.n_past = e->n_past;
-        e->prefill_tps = (double)e->n_prompt /
-                         cost_group(q->list.n, q->low->prog, r, &prompt);
-        e->decode_tps = 1 / cost_group(q->list.n, q->low->prog, r, &token);
-    }
-    free(r);
-    return s;
+    e->basis = PLAN_MEASURED;
+    s = rates_measure(p, r, err);
+    if (s == PL_OK || s == PL_NO_MEMORY)
+        return s;
+    e->basis = PLAN_ASSUMED; /* no room to try them */
+    for (int d = 0; d < q->list.n; d++)
+        cost_assumed(&r[d], &q->list.dev[d], q->kernels.family);
+    return PL_OK;
+}
+
+static pl_status estimate(struct plan_facts *f, const pl_plan *p, pl_err *err)
+{
+    struct plan_estimate *e = &f->estimate;
+    const struct planned *q = p->planned;
+    size_t n = (size_t)q->list.n + 1;
+    struct cost_rates *r = arena_alloc(&f->arena, n, sizeof *r);
+    int *lane = arena_alloc(&f->arena, 2 * n, sizeof *lane);
+    struct cost_machine m = {.n_dev = q->list.n,
+                             .prog = q->low->prog,
+                             .rates = r,
+                             .lane0 = lane,
+                             .n_lane = lane + n};
+    double prompt, token;
+    int64_t step = 0; /* most tokens in one */
+
+    if (!r || !lane)
+        return err_no_memory(err, "an estimate");
+    cost_lanes(&q->list, lane, lane + n);
+    PL_TRY(find_rates(e, p, r, err));
+    e->n_prompt = p->n_ctx < N_PROMPT ? p->n_ctx : N_PROMPT;
+    for (int i = 0; i < m.prog->n_script; i++)
+        if (m.prog->script[i].n_instance * m.prog->max.n_tok > step)
+            step = m.prog->script[i].n_instance * m.prog->max.n_tok;
+    if (e->n_prompt > step)
+        e->n_prompt = step;
+    e->n_past = p->n_ctx <= N_PAST ? p->n_ctx - 1 : N_PAST;
+    PL_TRY(cost_tokens(&m, e->n_prompt, 0, NULL, NULL, &prompt, err));
+    PL_TRY(cost_tokens(&m, 1, e->n_past, NULL, NULL, &token, err));
+    e->prefill_tps = (double)e->n_prompt / prompt;
+    e->decode_tps = 1 / token;
+    return PL_OK;
 }
 
 pl_status plan_facts_init(struct plan_facts *f, const pl_plan *p, pl_err *err)
@@ -148,7 +162,7 @@ pl_status plan_facts_init(struct plan_facts *f, const pl_plan *p, pl_err *err)
     for (int m = 0; m < q->low->way->n_message; m++)
         f->token_bytes += plan_pair(q->low->way->message[m].bytes, &one);
     PL_TRY(gather_tensors(f, p, err));
-    return estimate(&f->estimate, p, err);
+    return estimate(f, p, err);
 }
 
 void plan_facts_fini(struct plan_facts *f)

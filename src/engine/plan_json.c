@@ -90,7 +90,7 @@ static json_t *json_messages(const struct lowered *low)
                                   x->layer, "kind", num_kind_name(x->kind),
                                   "items", x->n_item, "bytes",
                                   (json_int_t)plan_pair(x->bytes, &one), "per",
-                                  x->bytes[0].n && x->bytes[1].n ? "both"
+                                  x->bytes[0].n && x->bytes[1].n   ? "both"
                                   : x->bytes[0].symbol == PL_N_TOK ? "n_tok"
                                   : x->bytes[1].symbol == PL_N_OUT ? "n_out"
                                                                    : "step"));
@@ -143,8 +143,8 @@ pl_status plan_print_json(const pl_plan *p, const struct plan_facts *f,
             "n_ctx", (json_int_t)p->n_ctx, "n_ubatch", (json_int_t)q->max.n_tok,
             "devices", json_devices(q, f), "tensors",
             json_tensors(f, OP_weight), "caches", json_tensors(f, OP_cache),
-            "collectives", "per_token", q->low->way->n_message, "bytes_per_token",
-            (json_int_t)f->token_bytes, "layers", json_messages(q->low),
-            "estimate", json_estimate(&f->estimate)),
+            "collectives", "per_token", q->low->way->n_message,
+            "bytes_per_token", (json_int_t)f->token_bytes, "layers",
+            json_messages(q->low), "estimate", json_estimate(&f->estimate)),
         "the description of a plan", err);
 }

@@ -353,9 +353,8 @@ static void say_kind(const struct page *g, int kind)
             sink_say(g->to, "\n");
         }
         for (int k = 0; k < z->n_message; k++)
-            say_message(
-                g,
-                &g->p->planned->low->way->message[g->message[z->first_message + k]]);
+            say_message(g, &g->p->planned->low->way
+                                ->message[g->message[z->first_message + k]]);
     }
 }
 
@@ -494,7 +493,8 @@ static void say_all(const struct page *g)
     for (int i = 0; i < g->n_layer; i++)
         if (g->layer[i].kind == i)
             say_kind(g, i);
-    sink_say(g->to, "\ntoken     %d collectives, %s bytes\n", q->low->way->n_message,
+    sink_say(g->to, "\ntoken     %d collectives, %s bytes\n",
+             q->low->way->n_message,
              sink_size(size, (uint64_t)g->f->token_bytes));
     say_estimate(g);
 }

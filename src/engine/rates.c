@@ -11,6 +11,7 @@
 #include "engine/rates.h"
 
 #include "base/err.h"
+#include "device/cpu/cpu_team.h"
 #include "quant/format.h"
 
 #include <math.h>
@@ -40,11 +41,15 @@ static const double slot_s = 8e-3, most_s = 24e-3;
 /* Of weights: more than the largest caches, where the model has as many. */
 static const size_t most_bytes = (size_t)480 << 20;
 
+/* What copies move: more than the caches of a core. */
+static const size_t copied_bytes = (size_t)32 << 20;
+static const double switch_s = 2e-6; /* of a message that was not measured */
+
 struct probe {
-    const struct pl_plan *plan;
+    const struct rates_ask *ask;
     pl_options opt;
     clockid_t clock;
-    bool experts; /* most of the model's bytes */
+    int n_dev, n_thread; /* in all */
     double share[DEVICE_MAX];
     struct cost_rates one; /* of one thread */
     struct cost_rates dev[DEVICE_MAX];
@@ -180,32 +185,59 @@ static pl_status time_run(struct trial *t, int64_t n_tok, int64_t n_past,
     return PL_OK;
 }
 
-/* From one thread's rates to the devices'. */
-static void scale(struct probe *p)
+void rates_scale(struct cost_rates *r, const struct cost_rates *one, double n)
 {
-    for (int d = 0; d < p->plan->planned->list.n; d++) {
-        double n = p->share[d];
-        struct cost_rates *r = &p->dev[d];
+    *r = *one;
+    for (int f = 0; f < PL_FORMAT_COUNT; f++) {
+        r->bytes_per_s[f] *= n;
+        r->macs_per_s[f] *= n;
+    }
+    r->attention_one *= n;
+    r->attention_many *= n;
+    r->value_s /= n;
+    r->copy_bytes_per_s *= n;
+}
 
-        *r = p->one;
-        for (int f = 0; f < PL_FORMAT_COUNT; f++) {
-            r->bytes_per_s[f] *= n;
-            r->macs_per_s[f] *= n;
-        }
-        r->attention_one *= n;
-        r->attention_many *= n;
-        r->value_s /= n;
+void rates_sim(struct cost_rates *r, const struct cost_rates *one,
+               const struct device_desc *d)
+{
+    *r = *one;
+    r->one_queue = false;
+    if (d->link_latency_s > 0)
+        r->message_s = d->link_latency_s;
+    if (d->link_bytes_per_s > 0) {
+        r->link_bytes_per_s = d->link_bytes_per_s;
+        r->copy_bytes_per_s = fmin(r->copy_bytes_per_s, d->link_bytes_per_s);
     }
 }
 
-static double cost(struct probe *p, const struct trial *t, int64_t n_tok,
-                   int64_t n_past)
+static pl_status cost(struct trial *t, int64_t n_tok, int64_t n_past,
+                      double *seconds)
 {
+    struct probe *p = t->p;
     const struct planned *q = t->planned;
-    struct cost_step z = {{n_tok, 1, N_SLOT}, n_past};
+    struct cost_machine m = {
+        .n_dev = q->list.n, .prog = q->low->prog, .rates = p->dev};
+    struct cost_step z = {{n_tok, 1, N_SLOT}, n_past, 1};
 
-    scale(p);
-    return cost_group(q->list.n, q->low->prog, p->dev, &z);
+    for (int d = 0; d < q->list.n; d++)
+        rates_scale(&p->dev[d], &p->one, q->list.dev[d].n_thread);
+    return cost_run(&m, 0, 1, &z, NULL, seconds, p->err);
+}
+
+/* A run, and what it costs beside the rate, which counts for nothing at `none`,
+ * and once a count at 1. */
+static pl_status weigh(struct trial *t, int64_t n_tok, int64_t n_past,
+                       double *rate, double none, double *measured,
+                       double *known, double *count)
+{
+    PL_TRY(time_run(t, n_tok, n_past, measured));
+    *rate = none;
+    PL_TRY(cost(t, n_tok, n_past, known));
+    *rate = 1;
+    PL_TRY(cost(t, n_tok, n_past, count));
+    *count -= *known;
+    return PL_OK;
 }
 
 /* The seconds that `rate` counts for once, from a measured run; never below
@@ -215,11 +247,7 @@ static pl_status solve_seconds(struct trial *t, int64_t n_tok, double *rate,
 {
     double measured, known, count;
 
-    PL_TRY(time_run(t, n_tok, 0, &measured));
-    *rate = 0;
-    known = cost(t->p, t, n_tok, 0);
-    *rate = 1;
-    count = cost(t->p, t, n_tok, 0) - known;
+    PL_TRY(weigh(t, n_tok, 0, rate, 0, &measured, &known, &count));
     *rate = count > 0 ? fmax((measured - known) / count, least) : least;
     return PL_OK;
 }
@@ -230,11 +258,7 @@ static pl_status solve_rate(struct trial *t, int64_t n_tok, int64_t n_past,
 {
     double measured, known, count;
 
-    PL_TRY(time_run(t, n_tok, n_past, &measured));
-    *rate = INFINITY;
-    known = cost(t->p, t, n_tok, n_past);
-    *rate = 1;
-    count = cost(t->p, t, n_tok, n_past) - known;
+    PL_TRY(weigh(t, n_tok, n_past, rate, INFINITY, &measured, &known, &count));
     *rate = count > 0 ? count / fmax(measured - known, measured / 10) : 1e18;
     return PL_OK;
 }
@@ -298,13 +322,13 @@ static void layers_graph(const struct probe *p, pl_graph *g, pl_format f,
     const pl_dim two[2] = {n_tok, constant(2)};
     pl_tensor x = input(g, d), h, ids = -1;
 
-    if (p->experts) {
+    if (p->ask->experts) {
         ids = pl_input(g, "ids", PL_I32, 2, two);
         pl_keep(g, ids); /* set once, for many runs */
     }
     for (int i = 0; i < n; i++) {
         h = pl_rms_norm(g, x, -1, 1e-6f);
-        if (p->experts) {
+        if (p->ask->experts) {
             h = pl_expert_matmul(
                 g, pl_reshape(g, h, 3, one),
                 weight(g, "up", i, f, 2, ff / 2, d, PL_ROLE_FFN_UP_EXPS), ids);
@@ -323,40 +347,24 @@ static void layers_graph(const struct probe *p, pl_graph *g, pl_format f,
     pl_output(g, x);
 }
 
-/* Heads as the model's first attention has them, fewer if they are many. */
 static void attention_graph(pl_graph *g, const struct probe *p)
 {
-    const pl_graph *model = p->plan->graph;
-    const struct graph_node *q = NULL, *cache_k = NULL, *out = NULL;
-    int64_t n_kv, n_head, least = p->plan->planned->list.n;
-    pl_tensor x, k, v;
+    const struct rates_attention *a = &p->ask->attention;
+    const pl_dim n_tok = {1, PL_N_TOK};
+    const pl_dim n_head = constant(a->n_kv * a->n_query);
+    pl_tensor x = pl_input(g, "q", PL_F32, 3,
+                           (pl_dim[]){n_tok, n_head, constant(a->d_k)});
+    pl_tensor k =
+        pl_input(g, "k", PL_F32, 3,
+                 (pl_dim[]){n_tok, constant(a->n_kv), constant(a->d_k)});
+    pl_tensor v =
+        pl_input(g, "v", PL_F32, 3,
+                 (pl_dim[]){n_tok, constant(a->n_kv), constant(a->d_v)});
 
-    for (int i = 0; i < model->n_node && !q; i++)
-        if (model->node[i].op == OP_attention) {
-            out = &model->node[i];
-            q = &model->node[out->in[0]];
-            cache_k = &model->node[out->in[1]];
-        }
-    if (!q)
-        return;
-    n_kv = cache_k->dim[1].n;
-    n_head = q->dim[1].n / n_kv;
-    least = least > MOST_HEADS ? least : MOST_HEADS;
-    n_kv = n_kv < least ? n_kv : least;
-    n_head *= n_kv;
-    x = pl_input(g, "q", PL_F32, 3,
-                 (pl_dim[]){q->dim[0], constant(n_head), q->dim[2]});
-    k = pl_input(g, "k", PL_F32, 3,
-                 (pl_dim[]){q->dim[0], constant(n_kv), q->dim[2]});
-    v = pl_input(g, "v", PL_F32, 3,
-                 (pl_dim[]){q->dim[0], constant(n_kv), out->dim[2]});
     k = pl_cache_write(
-        g, pl_cache(g, "cache_k.0", p->plan->cache_k, n_kv, q->dim[2].n, false),
-        k);
+        g, pl_cache(g, "cache_k.0", a->cache_k, a->n_kv, a->d_k, false), k);
     v = pl_cache_write(
-        g,
-        pl_cache(g, "cache_v.0", p->plan->cache_v, n_kv, out->dim[2].n, true),
-        v);
+        g, pl_cache(g, "cache_v.0", a->cache_v, a->n_kv, a->d_v, true), v);
     pl_output(g, pl_attention(g, x, k, v, -1, 0.125f, 0, 0));
 }
 
@@ -394,15 +402,13 @@ static pl_status measure_steps(struct probe *p)
 
 /* A contraction takes the longer of reading and multiplying, so each rate is
  * found while the other counts nothing. */
-static pl_status measure_format(struct probe *p, pl_format f, double bytes)
+static pl_status measure_few(struct probe *p, pl_format f)
 {
-    const struct format_info *info = format_info(f);
-    double layer = 2. * D_WIDE * D_FF / info->block * info->block_bytes;
-    double guess = 0, macs = 0;
+    double guess;
     struct trial t;
     pl_status s = start(&t, p);
 
-    if (s == PL_OK) { /* few weights: a guess; and under many tokens */
+    if (s == PL_OK) { /* few weights, and under many tokens */
         layers_graph(p, t.g, f, D_WIDE / 2, D_WIDE, 1);
         s = trial_start(&t);
     }
@@ -412,13 +418,22 @@ static pl_status measure_format(struct probe *p, pl_format f, double bytes)
     p->one.bytes_per_s[f] = INFINITY;
     if (s == PL_OK)
         s = solve_rate(&t, MANY, 0, &p->one.macs_per_s[f]);
-    macs = p->one.macs_per_s[f];
-    p->one.macs_per_s[f] = INFINITY;
+    p->one.bytes_per_s[f] = guess;
     trial_end(&t);
-    if (s != PL_OK)
-        return s;
-    bytes = fmin(bytes, most_s * guess);
-    s = start(&t, p);
+    return s;
+}
+
+/* So many bytes that they come from memory. */
+static pl_status measure_memory(struct probe *p, pl_format f, double bytes)
+{
+    const struct format_info *info = format_info(f);
+    double layer = 2. * D_WIDE * D_FF / info->block * info->block_bytes;
+    double macs = p->one.macs_per_s[f];
+    struct trial t;
+    pl_status s = start(&t, p);
+
+    bytes = fmin(bytes, most_s * p->one.bytes_per_s[f] * p->n_thread);
+    p->one.macs_per_s[f] = INFINITY;
     if (s == PL_OK) {
         layers_graph(p, t.g, f, D_WIDE, D_FF, 1 + (int)(bytes / layer));
         s = trial_start(&t);
@@ -431,43 +446,50 @@ static pl_status measure_format(struct probe *p, pl_format f, double bytes)
 }
 
 /* The formats of the model's matrices; the heaviest stands for rare ones. */
-static pl_status measure_formats(struct probe *p, pl_format *heaviest,
-                                 double *its_bytes)
+static pl_status measure_formats(struct probe *p, pl_format main)
 {
-    const struct planned *q = p->plan->planned;
-    double bytes[PL_FORMAT_COUNT] = {0}, all = 0, experts = 0, part;
-    pl_format main = PL_F32;
+    const double *bytes = p->ask->bytes;
+    double all = 0, part;
 
-    for (int d = 0; d < q->list.n; d++)
-        for (int i = 0; i < q->low->prog[d].n_tensor; i++) {
-            const struct prog_tensor *t = &q->low->prog[d].tensor[i];
-
-            if (t->pack && t->region == REGION_WEIGHTS) {
-                bytes[t->format] += (double)t->bytes;
-                experts += t->n_dim == 3 ? (double)t->bytes : 0;
-            }
-        }
-    for (int f = 0; f < PL_FORMAT_COUNT; f++) {
+    for (int f = 0; f < PL_FORMAT_COUNT; f++)
         all += bytes[f];
-        if (bytes[f] > bytes[main])
-            main = (pl_format)f;
-    }
-    p->experts = experts > all / 2;
     part = all > 0 ? fmin(1, (double)most_bytes / all) : 0;
-    PL_TRY(measure_format(p, main, bytes[main] * part));
-    for (int f = 0, n = 1; f < PL_FORMAT_COUNT; f++) {
-        if (f == (int)main)
+    for (int k = -1, n = 0; k < PL_FORMAT_COUNT; k++) {
+        pl_format f = k < 0 ? main : (pl_format)k;
+
+        if (k == (int)main)
             continue;
-        if (bytes[f] < all / 10 || n == MAX_FORMAT) {
+        if (k >= 0 && (bytes[f] < all / 10 || n == MAX_FORMAT)) {
             p->one.bytes_per_s[f] = p->one.bytes_per_s[main];
             p->one.macs_per_s[f] = p->one.macs_per_s[main];
             continue;
         }
-        PL_TRY(measure_format(p, (pl_format)f, bytes[f] * part));
+        PL_TRY(measure_few(p, f));
+        PL_TRY(measure_memory(p, f, bytes[f] * part));
         n++;
     }
-    *heaviest = main;
-    *its_bytes = bytes[main];
+    return PL_OK;
+}
+
+/* All formats under little, and the one that reads fastest from memory: no
+ * other can be faster there. */
+static pl_status measure_all_formats(struct probe *p)
+{
+    double *rate = p->one.bytes_per_s;
+    int fastest = PL_F32;
+
+    for (int f = 0; f < PL_FORMAT_COUNT; f++) {
+        if (!format_info((pl_format)f)->pack)
+            continue;
+        PL_TRY(measure_few(p, (pl_format)f));
+        fastest = rate[f] > rate[fastest] ? f : fastest;
+    }
+    PL_TRY(measure_memory(p, (pl_format)fastest, (double)most_bytes));
+    for (int f = 0; f < PL_FORMAT_COUNT; f++) {
+        rate[f] = fmin(rate[f], rate[fastest]);
+        if (isinf(p->one.macs_per_s[f]))
+            p->one.macs_per_s[f] = p->one.macs_per_s[PL_F32];
+    }
     return PL_OK;
 }
 
@@ -478,7 +500,6 @@ static pl_status measure_messages(struct probe *p, pl_format f, double bytes)
     const struct format_info *info = format_info(f);
     double layer = 4. * D_SMALL * D_SMALL / info->block * info->block_bytes;
     int n = (int)fmin(MOST_LAYERS, fmax(LEAST_LAYERS, bytes / layer));
-    bool alone = p->plan->planned->list.n == 1;
     struct trial t;
     pl_status s = start(&t, p);
 
@@ -486,9 +507,10 @@ static pl_status measure_messages(struct probe *p, pl_format f, double bytes)
         layers_graph(p, t.g, f, D_SMALL, 2 * D_SMALL, n);
         s = trial_start(&t);
     }
-    if (s == PL_OK && alone)
+    if (s == PL_OK && p->n_dev == 1)
         s = solve_seconds(&t, 1, &p->one.step_s, p->one.step_s);
     else if (s == PL_OK) {
+        p->one.link_bytes_per_s = INFINITY;
         s = solve_seconds(&t, 1, &p->one.message_s, 1e-7);
         if (s == PL_OK)
             s = solve_rate(&t, MANY, 0, &p->one.link_bytes_per_s);
@@ -500,14 +522,13 @@ static pl_status measure_messages(struct probe *p, pl_format f, double bytes)
 static pl_status measure_attention(struct probe *p)
 {
     struct trial t;
-    pl_status s = start(&t, p);
+    pl_status s;
 
+    if (p->ask->attention.n_kv == 0) /* the model has none */
+        return PL_OK;
+    s = start(&t, p);
     if (s == PL_OK) {
         attention_graph(t.g, p);
-        if (t.g->n_node == 0) { /* the model has none */
-            trial_end(&t);
-            return PL_OK;
-        }
         s = trial_start(&t);
     }
     if (s == PL_OK) /* the pages hold what a prompt left there */
@@ -518,48 +539,210 @@ static pl_status measure_attention(struct probe *p)
     return s;
 }
 
-pl_status rates_measure(const struct pl_plan *plan, struct cost_rates *rates,
-                        pl_err *err)
+struct copying {
+    char *from, *to; /* [n][copied_bytes / n] */
+    int n;
+};
+
+static void copy_part(void *user, int member)
 {
-    const struct planned *q = plan->planned;
+    const struct copying *c = user;
+    size_t part = copied_bytes / (size_t)c->n, at = part * (size_t)member;
+
+    memcpy(c->to + at, c->from + at, part);
+}
+
+/* Bytes a second that each of n threads copies. */
+static pl_status measure_copies(struct probe *p, int n)
+{
+    int *core = malloc((size_t)n * sizeof *core);
+    struct copying c = {malloc(copied_bytes), malloc(copied_bytes), n};
+    struct cpu_team *team = NULL;
+    double least = INFINITY;
+    pl_status s = PL_NO_MEMORY;
+
+    for (int i = 0; core && i < n; i++)
+        core[i] = -1;
+    if (core && c.from && c.to)
+        s = cpu_team_create(&team, n, core, p->err);
+    else
+        err_no_memory(p->err, "measuring devices");
+    for (int i = 0; i < 4 && s == PL_OK; i++) { /* the first finds no pages */
+        double before = now(CLOCK_MONOTONIC);
+
+        memset(c.from, i, i == 0 ? copied_bytes : 1);
+        cpu_team_run(team, copy_part, &c);
+        if (i > 0)
+            least = fmin(least, now(CLOCK_MONOTONIC) - before);
+    }
+    if (s == PL_OK)
+        p->one.copy_bytes_per_s = (double)copied_bytes / least / n;
+    cpu_team_free(team);
+    free(c.from);
+    free(c.to);
+    free(core);
+    return s;
+}
+
+static pl_format heaviest(const struct rates_ask *ask)
+{
+    pl_format main = PL_F32;
+
+    for (int f = 0; f < PL_FORMAT_COUNT; f++)
+        if (ask->bytes[f] > ask->bytes[main])
+            main = (pl_format)f;
+    return main;
+}
+
+/* All rates, or messages alone. */
+static pl_status measure(struct probe *p)
+{
+    const struct rates_ask *ask = p->ask;
+    pl_format main = ask->all_formats ? PL_Q8_0 : heaviest(ask);
+    double bytes = ask->all_formats ? 0 : ask->bytes[main];
+
+    if (!ask->known) {
+        PL_TRY(measure_steps(p));
+        PL_TRY(ask->all_formats ? measure_all_formats(p)
+                                : measure_formats(p, main));
+    }
+    PL_TRY(measure_messages(p, main, bytes));
+    if (ask->known)
+        return PL_OK;
+    PL_TRY(measure_attention(p));
+    return measure_copies(p, p->n_thread);
+}
+
+pl_status rates_probe(const struct rates_ask *ask, struct cost_rates *one,
+                      pl_err *err)
+{
     struct probe *p = calloc(1, sizeof *p);
-    pl_format heaviest;
-    double bytes;
+    struct device_list l = {0};
     pl_status s;
 
     if (!p)
         return err_no_memory(err, "measuring devices");
-    p->plan = plan;
+    s = device_parse(&l, ask->devices, ask->n_threads, err);
+    if (s != PL_OK)
+        goto done;
+    p->ask = ask;
     p->err = err;
-    p->clock = clock_for(&q->list);
+    p->n_dev = l.n;
+    p->clock = clock_for(&l);
     p->opt = (pl_options){
-        .devices = plan->devices,
-        .n_threads = plan->n_threads,
-        .no_pin = plan->no_pin,
-        .cpu = cpu_family_name(q->kernels.family),
+        .devices = ask->devices,
+        .split_mode = PL_SPLIT_TENSOR,
+        .n_threads = ask->n_threads,
+        .no_pin = ask->no_pin,
+        .cpu = cpu_family_name(ask->family),
         .tensor_split = p->share,
-        .n_tensor_split = q->list.n,
+        .n_tensor_split = l.n,
         .n_ubatch = MANY,
         .n_ctx = N_SLOT,
         .n_seq = 1,
-        .n_ranks = q->list.n > PL_MAX_RANKS ? PL_MAX_RANKS : 0,
+        .n_ranks = l.n > PL_MAX_RANKS ? PL_MAX_RANKS : 0,
     };
-    for (int d = 0; d < q->list.n; d++)
-        p->share[d] = q->list.dev[d].n_thread;
-    for (int f = 0; f < PL_FORMAT_COUNT; f++)
-        p->one.bytes_per_s[f] = p->one.macs_per_s[f] = INFINITY;
-    p->one.attention_one = p->one.attention_many = INFINITY;
-    p->one.link_bytes_per_s = INFINITY;
-    s = measure_steps(p);
+    for (int d = 0; d < l.n; d++) {
+        p->share[d] = l.dev[d].n_thread;
+        p->n_thread += l.dev[d].n_thread;
+    }
+    if (ask->known) {
+        p->one = *one;
+    } else {
+        for (int f = 0; f < PL_FORMAT_COUNT; f++)
+            p->one.bytes_per_s[f] = p->one.macs_per_s[f] = INFINITY;
+        p->one.attention_one = p->one.attention_many = INFINITY;
+        p->one.link_bytes_per_s = p->one.copy_bytes_per_s = INFINITY;
+        p->one.one_queue = true;
+    }
+    s = measure(p);
     if (s == PL_OK)
-        s = measure_formats(p, &heaviest, &bytes);
-    if (s == PL_OK)
-        s = measure_messages(p, heaviest, bytes);
-    if (s == PL_OK)
-        s = measure_attention(p);
-    scale(p);
-    if (s == PL_OK)
-        memcpy(rates, p->dev, (size_t)q->list.n * sizeof *rates);
+        *one = p->one;
+done:
+    device_list_free(&l);
     free(p);
     return s;
+}
+
+/* A plan's ---------------------------------------------------------------- */
+
+/* Heads as the model's first attention has them, fewer if they are many. */
+static void ask_attention(struct rates_ask *ask, const pl_plan *plan)
+{
+    const pl_graph *g = plan->graph;
+    struct rates_attention *a = &ask->attention;
+    int64_t most = plan->planned->list.n;
+
+    most = most > MOST_HEADS ? most : MOST_HEADS;
+    for (int i = 0; i < g->n_node; i++) {
+        const struct graph_node *n = &g->node[i], *q;
+
+        if (n->op != OP_attention)
+            continue;
+        q = &g->node[n->in[0]];
+        a->n_kv = g->node[n->in[1]].dim[1].n;
+        a->n_query = q->dim[1].n / a->n_kv;
+        a->n_kv = a->n_kv < most ? a->n_kv : most;
+        a->d_k = q->dim[2].n;
+        a->d_v = n->dim[2].n;
+        a->cache_k = plan->cache_k;
+        a->cache_v = plan->cache_v;
+        return;
+    }
+}
+
+static void ask_formats(struct rates_ask *ask, const struct planned *q)
+{
+    double all = 0, experts = 0;
+
+    for (int d = 0; d < q->list.n; d++)
+        for (int i = 0; i < q->low->prog[d].n_tensor; i++) {
+            const struct prog_tensor *t = &q->low->prog[d].tensor[i];
+
+            if (t->pack && t->region == REGION_WEIGHTS) {
+                ask->bytes[t->format] += (double)t->bytes;
+                all += (double)t->bytes;
+                experts += t->n_dim == 3 ? (double)t->bytes : 0;
+            }
+        }
+    ask->experts = experts > all / 2;
+}
+
+pl_status rates_measure(const struct pl_plan *plan, struct cost_rates *rates,
+                        pl_err *err)
+{
+    const struct planned *q = plan->planned;
+    struct rates_ask ask = {.devices = "cpu",
+                            .n_threads = plan->n_threads,
+                            .no_pin = plan->no_pin,
+                            .family = q->kernels.family};
+    struct cost_rates one;
+    int n_own = 0, n_sim = 0;
+
+    for (int d = 0; d < q->list.n; d++) {
+        n_own += q->list.dev[d].kind == DEVICE_CPU && !q->list.dev[d].host;
+        n_sim += q->list.dev[d].kind == DEVICE_SIM;
+    }
+    if (n_sim > 0) { /* a thread of its own, and figures for the rest */
+        ask.devices = "cpu*1";
+        ask.n_threads = 1;
+    } else if (n_own > 0) {
+        ask.devices = plan->devices;
+    }
+    ask_formats(&ask, q);
+    ask_attention(&ask, plan);
+    PL_TRY(rates_probe(&ask, &one, err));
+    if (!(one.message_s > 0)) { /* one device was tried, and sent none */
+        one.message_s = switch_s;
+        one.link_bytes_per_s = one.copy_bytes_per_s;
+    }
+    for (int d = 0; d < q->list.n; d++) {
+        const struct device_desc *x = &q->list.dev[d];
+
+        if (x->kind == DEVICE_SIM)
+            rates_sim(&rates[d], &one, x);
+        else
+            rates_scale(&rates[d], &one, x->n_thread);
+    }
+    return PL_OK;
 }

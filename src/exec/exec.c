@@ -89,8 +89,8 @@ static pl_status tables(pl_exec *x, pl_err *err)
         if (p->low->way[w].n_instance > x->n_instance)
             x->n_instance = p->low->way[w].n_instance;
     x->zeros = calloc((size_t)p->max.n_tok + 1, sizeof *x->zeros);
-    x->input = calloc((size_t)x->n_instance * (size_t)g->n_node + 1,
-                      sizeof *x->input);
+    x->input =
+        calloc((size_t)x->n_instance * (size_t)g->n_node + 1, sizeof *x->input);
     if (!x->zeros || !x->input)
         return err_no_memory(err, "an executor");
     for (int i = 0; i < g->n_node; i++) {
@@ -103,8 +103,8 @@ static pl_status tables(pl_exec *x, pl_err *err)
             page = (size_t)n->dim[1].n *
                    cpu_cache_tile_bytes(n->format, n->dim[2].n);
         for (int k = 0; n->op == OP_input && k < x->n_instance; k++) {
-            unsigned char **at = &x->input[(size_t)k * (size_t)g->n_node +
-                                           (size_t)i];
+            unsigned char **at =
+                &x->input[(size_t)k * (size_t)g->n_node + (size_t)i];
 
             *at = calloc(input_bytes(p, n) + 1, 1);
             if (!*at)
@@ -172,8 +172,8 @@ void pl_exec_free(pl_exec *x)
     if (!x)
         return;
     device_set_free(x->set);
-    for (size_t i = 0; x->input && i < (size_t)x->n_instance *
-                                             (size_t)x->plan->g->n_node;
+    for (size_t i = 0;
+         x->input && i < (size_t)x->n_instance * (size_t)x->plan->g->n_node;
          i++)
         free(x->input[i]);
     free(x->input);
@@ -200,8 +200,7 @@ struct exec_holder exec_holder(const pl_exec *x, int num,
         x->group_dev[h->group],
         x->group_ranks[h->group],
         h->v,
-        x->local[(size_t)h->group * (size_t)x->plan->g->n_node +
-                 (size_t)node],
+        x->local[(size_t)h->group * (size_t)x->plan->g->n_node + (size_t)node],
     };
 }
 
@@ -341,9 +340,8 @@ static pl_status value_part(pl_exec *x, pl_tensor t, int64_t first, int64_t n,
 {
     const struct planned *p = x->plan;
     int num = p->num->value[t];
-    unsigned char *in = x->input[(size_t)x->last_instance *
-                                     (size_t)p->g->n_node +
-                                 (size_t)t];
+    unsigned char *in =
+        x->input[(size_t)x->last_instance * (size_t)p->g->n_node + (size_t)t];
 
     if (in && put)
         memcpy(in + 4 * first, data, 4 * (size_t)n);
@@ -466,8 +464,8 @@ static pl_status upload(pl_exec *x, int way, int k, const struct graph_sizes *z,
 
     for (int i = 0; i < p->g->n_node; i++) {
         const struct graph_node *n = &p->g->node[i];
-        unsigned char *in = x->input[(size_t)k * (size_t)p->g->n_node +
-                                     (size_t)i];
+        unsigned char *in =
+            x->input[(size_t)k * (size_t)p->g->n_node + (size_t)i];
         int num = p->num->value[i];
 
         if (!in || num < 0)
@@ -523,8 +521,7 @@ pl_status exec_steps(pl_exec *x, int n, const pl_rows *rows, pl_err *err)
         struct cpu_batch *b = &run.batch[k];
 
         PL_TRY(check_rows(x, r, err));
-        run.sizes[k] =
-            (struct graph_sizes){r->n_tok, r->n_out, p->max.n_slot};
+        run.sizes[k] = (struct graph_sizes){r->n_tok, r->n_out, p->max.n_slot};
         *b = (struct cpu_batch){r->n_tok,
                                 r->n_out,
                                 r->pos ? r->pos : x->zeros,

@@ -7,9 +7,9 @@
 /* A value as the host reaches it: the devices that hold it. */
 struct exec_holder {
     int n;
-    const int *dev;                  /* [n] */
-    const rankset *ranks;            /* [n] */
-    const struct lowered_value *v;   /* [n] */
+    const int *dev;                   /* [n] */
+    const rankset *ranks;             /* [n] */
+    const struct lowered_value *v;    /* [n] */
     const struct layout_local *local; /* [n] of the split dimension, or NULL */
 };
 
@@ -24,10 +24,10 @@ struct pl_exec {
     unsigned char *page; /* one page of the largest cache of a device */
     /* [max instances][n_node] what the host wrote into inputs; owned */
     unsigned char **input;
-    int n_instance; /* most of any way */
-    struct arena arena;         /* owns what follows */
-    int **group_dev;            /* [n_group] devices of each group */
-    rankset **group_ranks;      /* [n_group] */
+    int n_instance;              /* most of any way */
+    struct arena arena;          /* owns what follows */
+    int **group_dev;             /* [n_group] devices of each group */
+    rankset **group_ranks;       /* [n_group] */
     struct layout_local **local; /* [n_group * n_node] tables of values that the
                                     host may reach; else NULL */
 };

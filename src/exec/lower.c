@@ -277,10 +277,10 @@ static pl_status start(struct lower *w)
     o->prog = arena_alloc(w->a, n_dev, sizeof *o->prog);
     o->way = arena_alloc(w->a, (size_t)opt->n_way, sizeof *o->way);
     o->leaf = arena_alloc(w->a, n, sizeof *o->leaf);
-    o->unit = arena_memdup(w->a, opt->unit, (size_t)opt->n_unit,
-                           sizeof *o->unit);
-    o->group = arena_memdup(w->a, opt->group, (size_t)opt->n_group,
-                            sizeof *o->group);
+    o->unit =
+        arena_memdup(w->a, opt->unit, (size_t)opt->n_unit, sizeof *o->unit);
+    o->group =
+        arena_memdup(w->a, opt->group, (size_t)opt->n_group, sizeof *o->group);
     w->dev = arena_alloc(w->a, n_dev, sizeof *w->dev);
     w->unit = arena_alloc(w->a, (size_t)opt->n_unit, sizeof *w->unit);
     w->peer = arena_alloc(w->a, (size_t)opt->n_group, sizeof *w->peer);

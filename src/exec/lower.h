@@ -52,7 +52,7 @@ struct lowered_value {
 /* A value as a group holds it. */
 struct lowered_held {
     int group;
-    struct lowered_value *v; /* [units of the group] */
+    struct lowered_value *v;   /* [units of the group] */
     struct lowered_held *next; /* another group's */
 };
 

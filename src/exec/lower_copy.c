@@ -17,7 +17,9 @@
 
 #include <string.h>
 
-enum { IN_TRANSIT = 4 }; /* copies between two groups before the first is
+enum {
+    IN_TRANSIT = 4
+}; /* copies between two groups before the first is
                             waited for */
 
 static const struct lower_group *group_of(const struct lower *w, int g)
@@ -288,8 +290,7 @@ pl_status lower_copy_ranks(struct lower *w, int i, int b)
             p[s.n_piece] = (struct copy_piece){
                 .src_dev = dev_of(w, su),
                 .src = src->by_rank[w->unit[su].local].tensor,
-                .src_at =
-                    at * (int64_t)src->by_rank[w->unit[su].local].stride,
+                .src_at = at * (int64_t)src->by_rank[w->unit[su].local].stride,
                 .dst_at = s.n_piece * (int64_t)to->stride,
                 .bytes = lower_product(x->dim, 0, x->n_dim, 4),
                 .n0 = {1, PL_CONST},
@@ -453,7 +454,8 @@ static pl_status stream_weight(struct lower *w, int i, int b)
     pl_dim sum[2] = {{0, PL_CONST}, {0, PL_CONST}};
     struct held *dst;
 
-    if (plain && format_info(w->g->node[w->num->node[i].node].format)->block > 1)
+    if (plain &&
+        format_info(w->g->node[w->num->node[i].node].format)->block > 1)
         return err_set(w->err, PL_UNSUPPORTED,
                        "%s cannot be copied between groups: it is read value "
                        "by value",
@@ -486,12 +488,12 @@ static pl_status stream_weight(struct lower *w, int i, int b)
             const struct graph_node *x = &w->g->node[w->num->node[i].node];
 
             lower_dims(w, u, i, dim);
-            PL_TRY(staging(w, u, i,
-                           format_row_bytes(x->format, 1) *
-                               (size_t)dim_value(
-                                   lower_product(dim, 0, x->n_dim, 1),
-                                   &w->opt->max),
-                           &s[n].out));
+            PL_TRY(staging(
+                w, u, i,
+                format_row_bytes(x->format, 1) *
+                    (size_t)dim_value(lower_product(dim, 0, x->n_dim, 1),
+                                      &w->opt->max),
+                &s[n].out));
             *(packed ? &dst->h.v[m].plain : &dst->h.v[m].tensor) = s[n].out;
             PL_TRY(lower_pieces(w, u, a, i, i, &none, &q));
             s[n].piece = q.p;
@@ -531,8 +533,8 @@ pl_status lower_find_streams(struct lower *w)
             if (!lower_grow((void **)&w->stream, w->n_stream, &w->stream_cap,
                             sizeof *w->stream))
                 return err_no_memory(w->err, "a program");
-            w->stream[w->n_stream++] = (struct stream){
-                y, w->at[i], w->g->node[p->node[y].node].layer};
+            w->stream[w->n_stream++] =
+                (struct stream){y, w->at[i], w->g->node[p->node[y].node].layer};
         }
     return lower_ahead(w, -1, -1);
 }
@@ -551,8 +553,8 @@ pl_status lower_ahead(struct lower *w, int i, int b)
     while (last >= 0 && end < w->n_stream &&
            w->stream[end].layer == w->stream[last].layer)
         end++;
-    for (int k = end; end < w->n_stream &&
-                      w->stream[end].layer == w->stream[k].layer;)
+    for (int k = end;
+         end < w->n_stream && w->stream[end].layer == w->stream[k].layer;)
         end++;
     for (int k = w->next_stream; k < end; k++) {
         struct stream *s = &w->stream[k];
@@ -623,16 +625,16 @@ static pl_status stream_pages(struct lower *w, int i, int b)
                 continue;
             PL_TRY(ready(w, src, su, &e));
             expect(&r, dev_of(w, su), e);
-            s[n++] = (struct step){.kind = STEP_PAGES,
-                                   .dev = dev_of(w, su),
-                                   .src = lower_value(src, &w->unit[su])->tensor,
-                                   .out = out,
-                                   .map = map,
-                                   .tile_bytes = tile};
+            s[n++] =
+                (struct step){.kind = STEP_PAGES,
+                              .dev = dev_of(w, su),
+                              .src = lower_value(src, &w->unit[su])->tensor,
+                              .out = out,
+                              .map = map,
+                              .tile_bytes = tile};
         }
-        lower_add_bytes(sum, (pl_dim){want.local *
-                                          (int64_t)format_row_bytes(
-                                              x->format, x->dim[2].n),
+        lower_add_bytes(sum, (pl_dim){want.local * (int64_t)format_row_bytes(
+                                                       x->format, x->dim[2].n),
                                       PL_CONST});
         PL_TRY(receive(w, u, &r, s, n, &dst->arrives[m], &done[m]));
     }

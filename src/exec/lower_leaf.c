@@ -119,8 +119,7 @@ static pl_status plain_leaf(struct lower *w, int u, int i, int *tensor)
 
     lower_dims(w, u, i, dim);
     PL_TRY(lower_tensor(w, d, x->format, x->n_dim, dim, 0, tensor, NULL));
-    put(&w->dev[d], *tensor,
-        x->op == OP_cache ? REGION_CACHE : REGION_WEIGHTS,
+    put(&w->dev[d], *tensor, x->op == OP_cache ? REGION_CACHE : REGION_WEIGHTS,
         plain_bytes(w, x, dim));
     return PL_OK;
 }

@@ -96,10 +96,9 @@ static pl_status addends(struct lower *w, int from, const struct held *src,
     for (int k = 0; k < m->n_addend; k++) {
         const struct addends *a = &src->sums[join[k].dev];
 
-        ad[k] = (struct merge_addend){w->unit[g->first + join[k].dev].u.dev,
-                                      a->tensor,
-                                      (size_t)join[k].index * a->stride,
-                                      join[k].n_add};
+        ad[k] = (struct merge_addend){
+            w->unit[g->first + join[k].dev].u.dev, a->tensor,
+            (size_t)join[k].index * a->stride, join[k].n_add};
     }
     m->reduce = true;
     return PL_OK;
@@ -187,18 +186,17 @@ static void count_message(struct lower *w, int group, int n, const int *item,
 
     bytes[0] = bytes[1] = (pl_dim){0, PL_CONST};
     for (int k = 0; k < n; k++) {
-        const struct graph_node *x =
-            &w->g->node[w->num->node[item[k]].node];
+        const struct graph_node *x = &w->g->node[w->num->node[item[k]].node];
 
         lower_add_bytes(bytes, lower_product(x->dim, 0, x->n_dim, 4));
     }
     if (w->instance == 0)
-        o->message[o->n_message++] = (struct lowered_message){
-            lower_layer(w, w->num->node[item[0]].node),
-            group,
-            w->num->node[item[0]].kind,
-            n,
-            {bytes[0], bytes[1]}};
+        o->message[o->n_message++] =
+            (struct lowered_message){lower_layer(w, w->num->node[item[0]].node),
+                                     group,
+                                     w->num->node[item[0]].kind,
+                                     n,
+                                     {bytes[0], bytes[1]}};
 }
 
 /* Device by device: post, wait for all, pull, post, wait. */

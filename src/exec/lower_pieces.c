@@ -139,8 +139,9 @@ struct part {
 };
 
 /* The unit itself if it can, else those of the group in order. */
-static pl_status source_parts(struct lower *w, int u, const struct lower_group *a,
-                              int from, struct part **out, int *n)
+static pl_status source_parts(struct lower *w, int u,
+                              const struct lower_group *a, int from,
+                              struct part **out, int *n)
 {
     const struct num_node *f = &w->num->node[from];
     int64_t size = w->g->node[f->node].dim[f->layout->dim].n;
@@ -249,8 +250,8 @@ pl_status lower_pieces(struct lower *w, int u, int group, int from, int to,
                     box.dst[a] = loc + (lo - log);
                     box.len[a].n = hi - lo;
                 }
-                PL_TRY(put_box(w, su == u ? local : remote, &box, x, src,
-                               dst, w->unit[su].u.dev, tensor));
+                PL_TRY(put_box(w, su == u ? local : remote, &box, x, src, dst,
+                               w->unit[su].u.dev, tensor));
             }
     }
     return PL_OK;

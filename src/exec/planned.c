@@ -149,9 +149,9 @@ static pl_status units(struct planned *p, struct lower_options *lo, pl_err *err)
 
             if (m->n_rank == 0)
                 continue;
-            u[lo->n_unit++] = (struct lower_unit){
-                i, m->dev, m->rank0, m->n_rank,
-                ranks_all(m->n_rank) << m->rank0};
+            u[lo->n_unit++] =
+                (struct lower_unit){i, m->dev, m->rank0, m->n_rank,
+                                    ranks_all(m->n_rank) << m->rank0};
             g[i].n++;
         }
     }
@@ -207,8 +207,8 @@ static pl_status add_way(struct planned *p, struct lower_options *lo,
     if (!at)
         return err_no_memory(err, "a plan");
     PL_TRY(place_ops(&p->place, p->num, home, away, at, err));
-    way[lo->n_way] = (struct lower_way){
-        kind == WAY_PIPELINE ? PLANNED_PIPELINE : 1, at};
+    way[lo->n_way] =
+        (struct lower_way){kind == WAY_PIPELINE ? PLANNED_PIPELINE : 1, at};
     p->way[kind] = lo->n_way++;
     return PL_OK;
 }

@@ -529,6 +529,20 @@ void pl_want_layout(pl_graph *g, pl_tensor x, const pl_layout *l)
                               n->name));
         return;
     }
+    if (n->op == OP_cache_write) {
+        graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
+                              "%s: what is written lies where the cache is; "
+                              "ask %s for a layout",
+                              n->name, g->node[n->in[0]].name));
+        return;
+    }
+    if (n->op == OP_cache && l->kind == PL_SPLIT && l->dim != 1) {
+        graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
+                              "%s: a cache is split by heads; ask for a split "
+                              "of dimension 1, not %d",
+                              n->name, l->dim));
+        return;
+    }
     copy = arena_memdup(&g->arena, l, 1, sizeof *l);
     if (copy && l->kind == PL_SPLIT)
         copy->run =

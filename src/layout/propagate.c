@@ -4,8 +4,9 @@
  * "split one letter as an operand is split", by the logical bytes of the
  * conversions; PARTIAL values flow on wherever a row allows. A minimum vertex
  * cut then says where they are summed. A second pass, with the cut known,
- * settles all layouts, and a third writes nodes and conversions. Nothing here
- * knows an op: rows of ops.def and move.c say it all. */
+ * settles all layouts, and a third writes nodes and conversions. Rows of
+ * ops.def and move.c say what an op allows; caches alone are known here by
+ * name, for they are never moved. */
 #include "layout/numeric.h"
 
 #include "base/err.h"
@@ -43,6 +44,7 @@ struct pass {
     struct choice *choice;  /* [n_node] */
     const pl_layout **have; /* [n_node] as readers see it now */
     bool *cut;              /* [n_node] summed here (second pass) */
+    const pl_layout **held; /* [n_node] how caches are stored */
     const pl_layout *const *leaf;
     pl_err *err;
 };
@@ -197,10 +199,9 @@ static pl_status choose_by_letters(struct pass *s, int node)
             best_cost = cost;
         }
     }
-    if (best_cost >= NEVER)
+    if (best_cost >= NEVER) /* settle_caches leaves no such case */
         return err_set(s->err, PL_UNSUPPORTED,
-                       "%s (%s): its operands' layouts cannot be brought "
-                       "together; a cache is split by heads alone",
+                       "%s (%s): no layout suits the caches that it reads",
                        n->name, op_info(n->op)->name);
     s->choice[node] = best;
     return PL_OK;
@@ -268,40 +269,109 @@ static pl_status choose_move(struct pass *s, int node)
     return PL_OK;
 }
 
+/* What a leaf is asked to be: by the user, else by its role. */
+static pl_status leaf_layout(struct pass *s, int node, const pl_layout **out)
+{
+    const struct graph_node *n = &s->g->node[node];
+    int64_t size[GRAPH_MAX_DIM];
+    const pl_layout *l = n->want                    ? n->want
+                         : s->leaf && s->leaf[node] ? s->leaf[node]
+                                                    : &layout_mirrored;
+
+    for (int d = 0; d < n->n_dim; d++)
+        size[d] = n->dim[d].symbol == PL_CONST ? n->dim[d].n : 0;
+    PL_TRY(layout_check(l, n->n_dim, size, s->p->n_rank, n->name, s->err));
+    if (cuts_blocks(n, l))
+        return err_set(s->err, PL_BAD_ARGUMENT,
+                       "%s: rows of %s are cut at multiples of %d values",
+                       n->name, format_info(n->format)->name,
+                       format_info(n->format)->grain);
+    *out = l;
+    if (l->kind == PL_SPLIT)
+        *out = layout_split(s->a, l->dim, size[l->dim], l->n_run, l->run,
+                            s->p->n_rank);
+    return *out ? PL_OK : err_no_memory(s->err, "layouts");
+}
+
+/* The cache behind an operand of attention. */
+static int cache_of(const pl_graph *g, int i)
+{
+    while (g->node[i].op == OP_cache_write)
+        i = g->node[i].in[0];
+    return i;
+}
+
+/* Each rank has what it has under `a` or under `b`, both of `size` heads. */
+static const pl_layout *either(struct pass *s, int64_t size, const pl_layout *a,
+                               const pl_layout *b)
+{
+    const pl_layout *both[2] = {a, b};
+    pl_run *run;
+
+    if (a->kind != PL_SPLIT || b->kind != PL_SPLIT)
+        return &layout_mirrored;
+    run = arena_alloc(s->a, (size_t)size, sizeof *run);
+    if (!run)
+        return NULL;
+    for (int64_t h = 0; h < size; h++)
+        run[h] = (pl_run){1, 0};
+    for (int i = 0; i < 2; i++) {
+        struct run_walk w;
+
+        run_walk_first(&w, both[i], size);
+        do
+            for (int64_t h = w.pos; h < w.pos + w.left; h++)
+                run[h].owners |= run_walk_owners(&w);
+        while (run_walk_next(&w));
+    }
+    return layout_split(s->a, 1, size, (int)size, run, s->p->n_rank);
+}
+
+/* Attention finds a head's keys and its values at one place, and a cache is
+ * never moved: caches that are read together are stored alike, so that each
+ * rank has the heads that any of them was asked to give it. */
+static pl_status settle_caches(struct pass *s)
+{
+    const pl_graph *g = s->g;
+    bool changed = true;
+
+    for (int v = 0; v < g->n_node; v++)
+        if (g->node[v].op == OP_cache)
+            PL_TRY(leaf_layout(s, v, &s->held[v]));
+    while (changed) { /* owners are only ever added */
+        changed = false;
+        for (int v = 0; v < g->n_node; v++) {
+            const struct graph_node *n = &g->node[v];
+            int k, w;
+
+            if (n->op != OP_attention)
+                continue;
+            k = cache_of(g, n->in[1]);
+            w = cache_of(g, n->in[2]);
+            if (layout_equal(s->held[k], s->held[w]))
+                continue;
+            s->held[k] = either(s, g->node[k].dim[1].n, s->held[k], s->held[w]);
+            if (!s->held[k])
+                return err_no_memory(s->err, "layouts");
+            s->held[w] = s->held[k];
+            changed = true;
+        }
+    }
+    return PL_OK;
+}
+
 static pl_status choose(struct pass *s, int node)
 {
     const struct graph_node *n = &s->g->node[node];
     struct choice *c = &s->choice[node];
     const char *dims = op_info(n->op)->dims;
 
-    if (!dims) { /* a leaf */
-        int64_t size[GRAPH_MAX_DIM];
-
-        for (int d = 0; d < n->n_dim; d++)
-            size[d] = n->dim[d].symbol == PL_CONST ? n->dim[d].n : 0;
-        c->result = n->want                    ? n->want
-                    : s->leaf && s->leaf[node] ? s->leaf[node]
-                                               : &layout_mirrored;
-        PL_TRY(layout_check(c->result, n->n_dim, size, s->p->n_rank, n->name,
-                            s->err));
-        if (cuts_blocks(n, c->result))
-            return err_set(s->err, PL_BAD_ARGUMENT,
-                           "%s: rows of %s are cut at multiples of %d values",
-                           n->name, format_info(n->format)->name,
-                           format_info(n->format)->grain);
-        if (c->result->kind == PL_SPLIT) {
-            if (n->op == OP_cache && c->result->dim != 1)
-                return err_set(s->err, PL_UNSUPPORTED,
-                               "%s: a cache is split by heads (dimension 1)",
-                               n->name);
-            c->result =
-                layout_split(s->a, c->result->dim, size[c->result->dim],
-                             c->result->n_run, c->result->run, s->p->n_rank);
-            if (!c->result)
-                return err_no_memory(s->err, "layouts");
-        }
+    if (n->op == OP_cache) {
+        c->result = s->held[node];
         return PL_OK;
     }
+    if (!dims)
+        return leaf_layout(s, node, &c->result);
     if (passes(s, n)) {
         c->result = &layout_partial;
         c->sum = NULL;
@@ -328,9 +398,6 @@ static pl_status settle(struct pass *s, int node, bool final)
             size[d] = n->dim[d].symbol == PL_CONST ? n->dim[d].n : 0;
         PL_TRY(layout_check(n->want, n->n_dim, size, s->p->n_rank, n->name,
                             s->err));
-        if (holds_cache(n))
-            return err_set(s->err, PL_UNSUPPORTED,
-                           "%s: ask the cache itself for its layout", n->name);
         r = n->want->kind == PL_SPLIT
                 ? layout_split(s->a, n->want->dim, size[n->want->dim],
                                n->want->n_run, n->want->run, s->p->n_rank)
@@ -623,11 +690,13 @@ pl_status numeric_create(struct numeric **out, const pl_graph *g, int n_rank,
     s.choice = arena_alloc(s.a, n, sizeof *s.choice);
     s.have = arena_alloc(s.a, n, sizeof *s.have);
     s.cut = arena_alloc(s.a, n, sizeof *s.cut);
+    s.held = arena_alloc(s.a, n, sizeof *s.held);
     p->value = arena_alloc(s.a, n, sizeof *p->value);
-    if (!s.choice || !s.have || !s.cut || !p->value) {
+    if (!s.choice || !s.have || !s.cut || !s.held || !p->value) {
         st = err_no_memory(err, "the numeric plan");
         goto done;
     }
+    st = settle_caches(&s);
     for (int v = 0; v < g->n_node && st == PL_OK; v++) {
         st = choose(&s, v);
         if (st == PL_OK)

@@ -1,6 +1,6 @@
-/* The roofline model (Williams, Waterman, Patterson, CACM 2009), a step at a
- * time: a contraction takes the longer of reading its weights and multiplying.
- * Devices of a group run in lockstep, so the slowest is the group's time.
+/* Rates and prices. The roofline model (Williams, Waterman, Patterson, CACM
+ * 2009), a step at a time: a contraction takes the longer of reading its
+ * weights and multiplying. How steps add up is cost_run.c's.
  *
  * Experts are expected to be chosen evenly: of E, n tokens that take k each see
  * E (1 - (1 - k/E)^n). Real routers are less even, so this is a bound. */
@@ -26,6 +26,7 @@ static void fill(struct cost_rates *out, double bytes_per_s, double macs_per_s)
         bytes_per_s / 2; /* F16: a value read, one multiplied */
     out->attention_many = macs_per_s;
     out->value_s = 8 / bytes_per_s; /* read and written */
+    out->one_queue = false;
 }
 
 double cost_guessed_macs(const struct device_desc *d)
@@ -53,6 +54,7 @@ unsigned cost_described(struct cost_rates *out, const struct device_desc *d)
         guessed |= COST_GUESSED_LATENCY;
         out->message_s = latency_s;
     }
+    out->copy_bytes_per_s = out->link_bytes_per_s;
     fill(out, d->mem_bytes_per_s * of_bandwidth, macs * of_peak);
     return guessed;
 }
@@ -67,6 +69,7 @@ void cost_assumed(struct cost_rates *out, const struct device_desc *d,
         [CPU_AVX2] = {8e9, 30e9},
         [CPU_AVX512] = {8e9, 60e9},
     };
+    static const double memcpy_bytes_per_s = 5e9;
 
     fill(out, rate[f][0] * d->n_thread, rate[f][1] * d->n_thread);
     out->attention_many /= 4; /* floats, not bytes */
@@ -74,7 +77,10 @@ void cost_assumed(struct cost_rates *out, const struct device_desc *d,
     out->message_s = d->link_latency_s > 0 ? d->link_latency_s : 2e-6;
     out->link_bytes_per_s =
         d->link_bytes_per_s > 0 ? d->link_bytes_per_s : rate[f][0];
+    out->copy_bytes_per_s =
+        d->link_bytes_per_s > 0 ? d->link_bytes_per_s : memcpy_bytes_per_s;
     out->run_s = 10e-6;
+    out->one_queue = d->kind == DEVICE_CPU;
 }
 
 double cost_distinct_experts(int64_t n_expert, int64_t n_used, int64_t n_tok)
@@ -126,6 +132,8 @@ static double contraction(const struct program *p, const struct step *s,
         matrices = cost_distinct_experts(w->dim[0].n, ids->dim[1].n,
                                          dim_value(ids->dim[0], &z->sizes));
     }
+    if (rows == 0)
+        return 0;
     bytes = matrices * (double)w->pack->matrix_bytes * k / (double)w->pack->k;
     macs = rows * (double)w->pack->n_row * k;
     return fmax(bytes / r->bytes_per_s[w->format],
@@ -137,7 +145,7 @@ static double attention(const struct program *p, const struct step *s,
 {
     const struct prog_tensor *q = &p->tensor[s->in[0]];
     const struct prog_tensor *out = &p->tensor[s->out];
-    double n = (double)z->sizes.n_tok;
+    double n = (double)z->sizes.n_tok / (z->n_seq > 0 ? z->n_seq : 1);
     double seen = (double)z->n_past + (n + 1) / 2; /* a token, on average */
 
     if (s->attr.window > 0)
@@ -176,54 +184,96 @@ static double received(const struct program *p, const struct step *s,
     return sum;
 }
 
-static double message(const struct program *p, const struct step *s,
-                      const struct cost_rates *r, const struct cost_step *z)
+/* What is copied before is local here. */
+static double merge(const struct cost_machine *m, int dev, const struct step *s,
+                    const struct cost_step *z)
 {
-    double t = 0;
+    const struct program *p = &m->prog[dev];
+    const struct cost_rates *r = &m->rates[dev];
+    int n_peer = s->meet && s->n_peer > 0 ? s->n_peer : m->n_dev;
+    double t = r->step_s;
 
-    for (int m = 0; m < s->n_merge; m++)
-        t += r->value_s * values(&p->tensor[s->merge[m].out], z);
-    if (s->message)
+    if (s->message && n_peer == 1)
+        return t;
+    for (int i = 0; i < s->n_merge; i++)
+        t += r->value_s * values(&p->tensor[s->merge[i].out], z);
+    if (s->message && s->meet)
         t += r->message_s + received(p, s, z) / r->link_bytes_per_s;
     return t;
 }
 
-double cost_program(const struct program *p, const struct cost_rates *r,
-                    const struct cost_step *z, int n_dev)
+/* From one end or several to device `dev`: the slowest of them counts. */
+struct route {
+    double latency_s, bytes_per_s;
+};
+
+static void take_end(struct route *w, const struct cost_rates *r)
 {
-    double t = r->run_s;
-
-    for (int i = 0; i < p->script[0].n_step; i++) {
-        const struct step *s = &p->script[0].step[i];
-
-        if (s->kind == STEP_MERGE) {
-            t += r->step_s +
-                 (n_dev > 1 || !s->message ? message(p, s, r, z) : 0);
-        } else if (s->kind == STEP_Q8) {
-            t += r->step_s + r->value_s * values(&p->tensor[s->in[0]], z);
-        } else if (s->kind == STEP_OP) {
-            t += r->step_s;
-            if (s->op == OP_matmul || s->op == OP_expert_matmul ||
-                s->op == OP_expert_down)
-                t += contraction(p, s, r, z);
-            else if (s->op == OP_attention)
-                t += attention(p, s, r, z);
-            else if (s->op == OP_cache_write)
-                t += r->value_s * values(&p->tensor[s->in[1]], z);
-            else
-                t += r->value_s * values(&p->tensor[s->out], z);
-        } /* PULL, PAGES, POST and WAIT are the message's */
-    }
-    return t;
+    w->latency_s = fmax(w->latency_s, r->message_s);
+    w->bytes_per_s = fmin(w->bytes_per_s, r->copy_bytes_per_s);
 }
 
-double cost_group(int n_dev, const struct program *p,
-                  const struct cost_rates *r, const struct cost_step *z)
+static double pull(const struct cost_machine *m, int dev, const struct step *s,
+                   const struct cost_step *z)
 {
-    double most = 0;
+    struct route w = {0, INFINITY};
+    double bytes = 0;
 
-    for (int d = 0; d < n_dev; d++)
-        if (p[d].active)
-            most = fmax(most, cost_program(&p[d], &r[d], z, n_dev));
-    return most;
+    take_end(&w, &m->rates[dev]);
+    for (int i = 0; i < s->n_piece; i++) {
+        bytes += piece_bytes(&s->piece[i], z);
+        if (i == 0 || s->piece[i].src_dev != s->piece[i - 1].src_dev)
+            take_end(&w, &m->rates[s->piece[i].src_dev]);
+    }
+    return w.latency_s + bytes / w.bytes_per_s;
+}
+
+static double pages(const struct cost_machine *m, int dev, const struct step *s,
+                    const struct cost_step *z)
+{
+    double n_seq = z->n_seq > 0 ? z->n_seq : 1;
+    double n_pos = (double)z->n_past + (double)z->sizes.n_tok / n_seq;
+    const struct prog_tensor *out = &m->prog[dev].tensor[s->out];
+    struct route w = {0, INFINITY};
+    int n_head = 0;
+
+    take_end(&w, &m->rates[dev]);
+    take_end(&w, &m->rates[s->dev]);
+    for (int64_t h = 0; h < out->dim[1].n; h++)
+        n_head += s->map[h] >= 0;
+    return w.latency_s + n_seq * ceil(n_pos / CPU_PAGE) * n_head *
+                             (double)s->tile_bytes / w.bytes_per_s;
+}
+
+double cost_of_step(const struct cost_machine *m, int dev, const struct step *s,
+                    const struct cost_step *z)
+{
+    const struct program *p = &m->prog[dev];
+    const struct cost_rates *r = &m->rates[dev];
+
+    switch (s->kind) {
+    case STEP_OP:
+        if (s->op == OP_matmul || s->op == OP_expert_matmul ||
+            s->op == OP_expert_down)
+            return r->step_s + contraction(p, s, r, z);
+        if (s->op == OP_attention)
+            return r->step_s + attention(p, s, r, z);
+        return r->step_s +
+               r->value_s *
+                   values(
+                       &p->tensor[s->op == OP_cache_write ? s->in[1] : s->out],
+                       z);
+    case STEP_Q8:
+        return r->step_s + r->value_s * values(&p->tensor[s->in[0]], z);
+    case STEP_MERGE:
+        return merge(m, dev, s, z);
+    case STEP_PULL:
+        return pull(m, dev, s, z);
+    case STEP_PAGES:
+        return pages(m, dev, s, z);
+    case STEP_POST:
+    case STEP_WAIT:
+        break;
+    }
+    return 0;
 }

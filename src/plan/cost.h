@@ -1,9 +1,11 @@
-/* What a step costs: seconds, from programs and the rates of their devices.
+/* What a run costs: seconds, from programs and the rates of their devices.
  *
- * Each step of a program costs what its kernel must read or multiply, whichever
- * takes longer, and each message its latency and its bytes over the link. Rates
- * are found by measuring (engine/rates.h) or come from a description; nothing
- * is measured here, and no estimate ever decides a bit. */
+ * A step of a program costs what its kernel must read or multiply, whichever
+ * takes longer; a message or a copy its latency and its bytes over the link.
+ * cost_run plays the programs with these prices, so what overlaps, waits or
+ * takes turns does so as it will in a run. Rates are found by measuring
+ * (engine/rates.h) or come from a description; nothing is measured here, and no
+ * estimate ever decides a bit. */
 #ifndef PLAN_COST_H
 #define PLAN_COST_H
 
@@ -16,14 +18,18 @@ struct cost_rates {
     double attention_one, attention_many; /* multiply-adds a second */
     double value_s;                       /* a value of any other op */
     double step_s;                        /* each step of a program */
-    double message_s;                     /* each message beside its bytes */
-    double link_bytes_per_s;
-    double run_s; /* each run beside its steps */
+    double message_s;        /* each message or copy beside its bytes */
+    double link_bytes_per_s; /* of messages that are read in place */
+    double copy_bytes_per_s; /* of PULL and PAGES */
+    double run_s;            /* each run beside its steps */
+    bool one_queue; /* its threads copy too: no copy queue beside them */
 };
 
+/* One micro-batch. */
 struct cost_step {
     struct graph_sizes sizes;
     int64_t n_past; /* tokens of each sequence in the cache before the step */
+    int n_seq;      /* that share n_tok evenly; 0: one */
 };
 
 /* Rates of a described device. Figures it lacks are guessed; returns bits that
@@ -45,13 +51,48 @@ void cost_assumed(struct cost_rates *out, const struct device_desc *d,
  * n_expert, all alike. */
 double cost_distinct_experts(int64_t n_expert, int64_t n_used, int64_t n_tok);
 
-/* Seconds of one device's program, waiting apart. n_dev: of the group, whose
- * messages it reads. */
-double cost_program(const struct program *p, const struct cost_rates *r,
-                    const struct cost_step *z, int n_dev);
+/* The machine whose programs are played. */
+struct cost_machine {
+    int n_dev;
+    const struct program *prog;     /* [n_dev] */
+    const struct cost_rates *rates; /* [n_dev] */
+    /* [n_dev] worker lanes lane0 .. lane0 + n_lane - 1 of a device. Devices
+     * that share one take turns on it, in the total order. NULL, or no lanes:
+     * threads of its own. */
+    const int *lane0, *n_lane;
+    /* Told of each step but POST and WAIT, in the total order; may be NULL. */
+    void (*seen)(void *user, const struct device_event *e);
+    void *user;
+};
 
-/* Seconds of a group's step: its slowest device's. */
-double cost_group(int n_dev, const struct program *p,
-                  const struct cost_rates *r, const struct cost_step *z);
+/* What a device does in a run; the queues overlap. */
+struct cost_use {
+    double busy_s;    /* kernels and merges */
+    double message_s; /* copies for collectives of its group */
+    double copy_s;    /* copies between groups */
+    double hidden_s;  /* of copy_s: while its compute queue was at work */
+    double idle_s;    /* neither queue is at work */
+};
+
+/* lane0, n_lane [l->n]: each cpu device has a lane a thread; the host those of
+ * the cpu devices on its cores. */
+void cost_lanes(const struct device_list *l, int *lane0, int *n_lane);
+
+/* Seconds of a step of device `dev`, waiting apart; z: of its instance. */
+double cost_of_step(const struct cost_machine *m, int dev, const struct step *s,
+                    const struct cost_step *z);
+
+/* Seconds of one run of `script` with micro-batches z[n_instance]. use[n_dev]
+ * may be NULL. Fails for want of memory, or if there is no such script. */
+pl_status cost_run(const struct cost_machine *m, int script, int n_instance,
+                   const struct cost_step *z, struct cost_use *use,
+                   double *seconds, pl_err *err);
+
+/* Seconds that n_tok tokens of one sequence take after n_past others, in
+ * micro-batches and runs as full as the programs allow, by whichever script is
+ * fastest: *script, which may be NULL. One row of logits. */
+pl_status cost_tokens(const struct cost_machine *m, int64_t n_tok,
+                      int64_t n_past, struct cost_use *use, int *script,
+                      double *seconds, pl_err *err);
 
 #endif

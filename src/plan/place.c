@@ -4,7 +4,7 @@
  * of one, one a device, one every N devices. Each carries all ranks. The host,
  * where something may live on it, is one more group, of devices of its own.
  * What single tensors and ops do is place_leaves.c's and place_ops.c's. */
-#include "plan/place.h"
+#include "plan/place_inner.h"
 
 #include "base/err.h"
 #include "device/device_spec.h"
@@ -143,20 +143,20 @@ static pl_status count_layers(int *n, const pl_options *opt, int n_layer,
     return PL_OK;
 }
 
-/* Deals `total` things by weight: whole parts, then largest remainders. */
-static void share_out(int n, double *weight, int total, int *count)
+void place_share_out(int n, double *weight, int64_t total, int64_t *count)
 {
     double sum = 0;
-    int left = total;
+    int64_t left = total;
 
     for (int i = 0; i < n; i++)
         sum += weight[i];
     for (int i = 0; i < n; i++) {
-        double want = weight[i] / sum * total;
+        double want = weight[i] / sum * (double)total;
 
-        count[i] = (int)floor(want + 1e-9);
+        count[i] = (int64_t)floor(want + 1e-9);
         left -= count[i];
-        weight[i] = weight[i] > 0 ? want - count[i] : -1; /* what remains */
+        /* what remains of it */
+        weight[i] = weight[i] > 0 ? want - (double)count[i] : -1;
     }
     for (; left > 0; left--) {
         int best = 0;
@@ -177,7 +177,7 @@ static pl_status deal_layers(struct placement *p, struct arena *a,
                              pl_err *err)
 {
     double *weight = arena_alloc(a, (size_t)n_group, sizeof *weight);
-    int *count = arena_alloc(a, (size_t)n_group, sizeof *count);
+    int64_t *count = arena_alloc(a, (size_t)n_group, sizeof *count);
     int layer = p->n_layer + 1 - n_on;
     bool known = true, shared = opt->tensor_split && n_group > 1;
 
@@ -196,7 +196,7 @@ static pl_status deal_layers(struct placement *p, struct arena *a,
                          : known ? (double)list->dev[d].memory_bytes
                                  : 1;
         }
-    share_out(n_group, weight, n_on, count);
+    place_share_out(n_group, weight, n_on, count);
     for (int l = 0; l < layer; l++)
         p->of_layer[l] = p->host;
     for (int i = 0; i < n_group; i++)

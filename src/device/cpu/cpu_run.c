@@ -1,23 +1,31 @@
-/* A cpu device's threads go through its program together.
+/* A cpu device's threads go through its script together.
  *
  * Threads of a device meet where a step asks for it: the others tell the first
- * one that they have arrived, it tells all to go on. When a group meets, first
+ * one that they have arrived, it tells all to go on. When devices meet, first
  * threads tell one another in between, each through a flag of its own, so two
  * devices of one thread meet in the time one cache line takes to cross. Flags
  * count up, run after run: nothing is ever reset, and a run that failed leaves
  * nothing behind.
  *
- * The compute and the copy queue are issued in program order, which no wait can
- * block, since every WAIT names a POST that stands earlier. */
+ * The compute and the copy queue are issued in script order, which no wait can
+ * block, since every WAIT names a POST that stands earlier. For the same reason
+ * a thread that serves two devices, a cpu and the host on the same core, takes
+ * their steps in the one order of all. */
 #include "device/device_inner.h"
 
-/* One thread in one run. */
+/* One thread of one device in one run. */
 struct worker {
     struct device_set *set;
     struct device *dev;
     int ith, nth, n_spin;
     uint64_t turn; /* meetings of the device's threads so far */
     void *scratch;
+    const struct step *step;
+    int n_step, at; /* next step */
+    int n_instance; /* of this run */
+    int fail;       /* tests: the device is lost at this step */
+    bool first;     /* of the device's threads: counts */
+    bool traces, guarded;
 };
 
 static bool await(const struct worker *w, const struct cpu_flag *f,
@@ -70,14 +78,55 @@ static bool meet(struct worker *w, const struct step *st)
     return true;
 }
 
-static void pull(struct worker *w, const struct step *st)
+static void link_time(const struct worker *w, const struct step *st)
 {
     double t = device_copy_seconds(w->set, w->dev, st);
 
     if (t > 0)
         sim_sleep(t);
-    for (int i = 0; i < st->n_piece; i++)
-        device_pull(w->set, w->dev, st, &st->piece[i], w->ith, w->nth);
+}
+
+/* The steps that touch memory. */
+static void work(const struct worker *w, const struct step *st)
+{
+    struct device_set *s = w->set;
+
+    switch (st->kind) {
+    case STEP_OP:
+    case STEP_Q8:
+        device_op(s, w->dev, st, w->scratch, w->ith, w->nth);
+        break;
+    case STEP_MERGE:
+        device_merge(s, w->dev, st, w->scratch, w->ith, w->nth);
+        break;
+    case STEP_PULL:
+        for (int i = 0; i < st->n_piece; i++)
+            device_pull(s, w->dev, st, &st->piece[i], w->ith, w->nth);
+        break;
+    case STEP_PAGES:
+        device_pages(s, w->dev, st, w->ith, w->nth);
+        break;
+    case STEP_POST:
+    case STEP_WAIT:
+        break;
+    }
+}
+
+/* As work(), watched. */
+static void work_slowly(const struct worker *w, const struct step *st)
+{
+    struct device_set *s = w->set;
+    double begin = w->traces ? device_clock(s) : 0;
+
+    if (st->kind == STEP_PULL || st->kind == STEP_PAGES)
+        link_time(w, st);
+    if (w->guarded)
+        device_guard_enter(s, w->dev, st);
+    work(w, st);
+    if (w->guarded)
+        device_guard_leave(s);
+    if (w->traces)
+        device_note(s, w->dev, w->at, begin);
 }
 
 static bool run_step(struct worker *w, const struct step *st)
@@ -89,59 +138,99 @@ static bool run_step(struct worker *w, const struct step *st)
     if ((st->barrier || all || st->kind == STEP_POST) &&
         !meet(w, all ? st : NULL))
         return false;
-    if (w->ith == 0 && (st->n_cost > 0 || st->message || st->copy))
+    if (w->first && (st->n_cost > 0 || st->message || st->copy))
         device_count(s, w->dev, st);
-    switch (st->kind) {
-    case STEP_OP:
-    case STEP_Q8:
-        device_op(s, w->dev, st, w->scratch, w->ith, w->nth);
-        break;
-    case STEP_MERGE:
-        device_merge(s, w->dev, st, w->scratch, w->ith, w->nth);
-        break;
-    case STEP_PULL:
-        pull(w, st);
-        break;
-    case STEP_PAGES:
-        device_pages(s, w->dev, st, w->ith, w->nth);
-        break;
-    case STEP_POST:
-        if (w->ith == 0)
+    if (st->kind == STEP_POST) {
+        if (w->first)
             raise(&w->dev->event[st->event], s->turn);
-        break;
-    case STEP_WAIT:
-        return await(w, &s->dev[st->dev].event[st->event], s->turn);
+        return true;
     }
+    if (st->kind == STEP_WAIT)
+        return await(w, &s->dev[st->dev].event[st->event], s->turn);
+    if (w->traces || w->guarded || st->kind == STEP_PULL ||
+        st->kind == STEP_PAGES)
+        work_slowly(w, st);
+    else
+        work(w, st);
     return true;
 }
 
-void cpu_run(struct device_set *s, struct device *d, int ith)
+/* The worker's next step of this run, NULL at the end. */
+static const struct step *next(struct worker *w)
 {
+    while (w->at < w->n_step && w->step[w->at].instance >= w->n_instance)
+        w->at++;
+    return w->at < w->n_step ? &w->step[w->at] : NULL;
+}
+
+static bool take(struct worker *w, const struct step *st)
+{
+    if (w->at == w->fail && w->first) {
+        device_fail(w->set, w->dev, w->at, "the device was lost");
+        return false;
+    }
+    if (!run_step(w, st))
+        return false;
+    w->at++;
+    return true;
+}
+
+static void take_turns(struct worker *a, struct worker *b)
+{
+    for (;;) {
+        const struct step *x = next(a), *y = next(b);
+
+        if (!x && !y)
+            return;
+        if (x && (!y || x->order < y->order) ? !take(a, x) : !take(b, y))
+            return;
+    }
+}
+
+/* False: the run has failed. */
+static bool sit_down(struct worker *w, struct device_set *s,
+                     const struct seat *seat)
+{
+    struct device *d = &s->dev[seat->dev];
     const struct script *c = device_script(s, d);
-    struct worker w = {
+
+    *w = (struct worker){
         .set = s,
         .dev = d,
-        .ith = ith,
+        .ith = seat->ith,
         .nth = d->desc.n_thread,
         .n_spin = cpu_team_spins(s->team),
         .turn = s->turn << 32,
-        .scratch = d->scratch + (size_t)ith * d->scratch_stride,
+        .scratch = d->scratch + (size_t)seat->ith * d->scratch_stride,
+        .step = c->step,
+        .n_step = c->n_step,
+        .n_instance = s->run->n_instance,
+        .fail = d->fail_step,
+        .first = seat->ith == 0,
+        .traces = seat->ith == 0 && s->trace.on,
+        .guarded = s->guard != NULL,
     };
+    if (!s->resize || d->prog->n_tensor == 0)
+        return true;
+    if (w->first)
+        device_resize(s, d);
+    return meet(w, NULL);
+}
 
-    if (s->resize) {
-        if (ith == 0)
-            device_resize(s, d);
-        if (!meet(&w, NULL))
+void cpu_run(struct device_set *s, const struct member_seats *m)
+{
+    struct worker w[MEMBER_SEATS];
+    const struct step *st;
+
+    for (int i = 0; i < m->n; i++)
+        if (!sit_down(&w[i], s, &m->seat[i]))
             return;
+    if (m->n == 2 && w[0].n_step > 0 && w[1].n_step > 0) {
+        take_turns(&w[0], &w[1]);
+        return;
     }
-    for (int i = 0; i < c->n_step; i++) {
-        if (c->step[i].instance >= s->run->n_instance)
-            continue;
-        if (i == d->fail_step && ith == 0) {
-            device_fail(s, d, i, "the device was lost");
-            return;
-        }
-        if (!run_step(&w, &c->step[i]))
-            return;
-    }
+    for (int i = 0; i < m->n; i++)
+        while ((st = next(&w[i])) != NULL)
+            if (!take(&w[i], st))
+                return;
 }

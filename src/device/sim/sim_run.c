@@ -29,8 +29,10 @@ struct lane {
     const int *step; /* of this run's script */
     int n, head;
     int hold;     /* draws for which it is left out */
-    bool pulling; /* the head is a PULL on its way */
+    bool pulling; /* the head is a PULL or PAGES on its way */
     int piece;    /* its next piece */
+    int n_piece;  /* PAGES come in parts too */
+    double begun; /* for the trace */
     double due;   /* when its bytes arrive */
 };
 
@@ -64,20 +66,12 @@ static int draw(struct sim *sim, int n)
     return (int)((z ^ (z >> 31)) >> 33) % n;
 }
 
-static double now_s(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* The system's sleep is late by some 50 us: the last ones are spun. */
 void sim_sleep(double seconds)
 {
-    double end = now_s() + seconds, left;
+    double end = device_now() + seconds, left;
 
-    while ((left = end - now_s()) > 0) {
+    while ((left = end - device_now()) > 0) {
         if (left > 2e-4) {
             double nap = left - 1e-4;
             struct timespec t = {(time_t)nap,
@@ -265,7 +259,7 @@ static bool can_run(const struct device_set *s, const struct sim_device *d,
     if (st->kind == STEP_WAIT)
         return atomic_load_explicit(&s->dev[st->dev].event[st->event].v,
                                     memory_order_acquire) >= s->turn;
-    return !l->pulling || l->due == 0 || now_s() >= l->due;
+    return !l->pulling || l->due == 0 || device_now() >= l->due;
 }
 
 /* Buffers that are dead before step `next` does anything. Waits that follow a
@@ -311,35 +305,36 @@ static void run_op(struct device_set *s, struct sim_device *d,
         device_op(s, d->dev, st, d->dev->scratch, part[i], n);
 }
 
-/* True when the PULL has ended. */
-static bool run_pull(struct device_set *s, struct sim_device *d, struct lane *l,
-                     const struct step *st)
+/* Sets out: the bytes of a copy arrive when the link has brought them. */
+static void depart(struct device_set *s, struct sim_device *d, struct lane *l,
+                   const struct step *st)
 {
-    if (!l->pulling) {
-        double t = device_copy_seconds(s, d->dev, st);
+    double t = device_copy_seconds(s, d->dev, st);
 
-        l->pulling = true;
-        l->piece = 0;
-        l->due = t > 0 ? now_s() + t : 0;
-        return false;
-    }
-    if (l->piece < st->n_piece)
-        device_pull(s, d->dev, st, &st->piece[l->piece++], 0, 1);
-    l->pulling = l->piece < st->n_piece;
+    l->pulling = true;
+    l->piece = 0;
+    l->n_piece =
+        st->kind == STEP_PULL ? st->n_piece : 1 + draw(s->sim, SIM_PARTS);
+    l->due = t > 0 ? device_now() + t : 0;
+}
+
+/* One piece; true when all have arrived. */
+static bool arrive(struct device_set *s, struct sim_device *d, struct lane *l,
+                   const struct step *st)
+{
+    if (l->piece < l->n_piece && st->kind == STEP_PULL)
+        device_pull(s, d->dev, st, &st->piece[l->piece], 0, 1);
+    else if (l->piece < l->n_piece)
+        device_pages(s, d->dev, st, l->piece, l->n_piece);
+    l->pulling = ++l->piece < l->n_piece;
     return !l->pulling;
 }
 
-static void run_head(struct device_set *s, struct sim_device *d, struct lane *l)
+/* A step that touches memory, or a part of a copy; true when it has ended. */
+static bool work(struct device_set *s, struct sim_device *d, struct lane *l,
+                 const struct step *st)
 {
-    int i = l->step[l->head];
-    const struct step *st = &d->script->step[i];
-
-    if (i == d->dev->fail_step) {
-        device_fail(s, d->dev, i, "the device was lost");
-        return;
-    }
-    if (st->kind != STEP_POST && st->kind != STEP_WAIT)
-        step_begins(d, i);
+    step_begins(d, l->step[l->head]);
     switch (st->kind) {
     case STEP_OP:
     case STEP_Q8:
@@ -349,19 +344,61 @@ static void run_head(struct device_set *s, struct sim_device *d, struct lane *l)
         device_merge(s, d->dev, st, d->dev->scratch, 0, 1);
         break;
     case STEP_PULL:
-        if (!run_pull(s, d, l, st))
-            return;
-        break;
     case STEP_PAGES:
-        device_pages(s, d->dev, st, 0, 1);
-        break;
+        return arrive(s, d, l, st);
     case STEP_POST:
-        atomic_store_explicit(&d->dev->event[st->event].v, s->turn,
-                              memory_order_release);
-        break;
     case STEP_WAIT:
         break;
     }
+    return true;
+}
+
+static bool copies(const struct step *st)
+{
+    return st->kind == STEP_PULL || st->kind == STEP_PAGES;
+}
+
+/* True when the head has ended. */
+static bool run_head(struct device_set *s, struct sim_device *d, struct lane *l,
+                     const struct step *st)
+{
+    bool ended;
+
+    if (st->kind == STEP_WAIT)
+        return true;
+    if (st->kind == STEP_POST) {
+        atomic_store_explicit(&d->dev->event[st->event].v, s->turn,
+                              memory_order_release);
+        return true;
+    }
+    if (s->trace.on && !l->pulling)
+        l->begun = device_clock(s);
+    if (copies(st) && !l->pulling) {
+        depart(s, d, l, st);
+        return false;
+    }
+    if (s->guard)
+        device_guard_enter(s, d->dev, st);
+    ended = work(s, d, l, st);
+    if (s->guard)
+        device_guard_leave(s);
+    if (ended && s->trace.on)
+        device_note(s, d->dev, l->step[l->head], l->begun);
+    return ended;
+}
+
+static void play_head(struct device_set *s, struct sim_device *d,
+                      struct lane *l)
+{
+    int i = l->step[l->head];
+    const struct step *st = &d->script->step[i];
+
+    if (i == d->dev->fail_step) {
+        device_fail(s, d->dev, i, "the device was lost");
+        return;
+    }
+    if (!run_head(s, d, l, st))
+        return;
     device_count(s, d->dev, st);
     step_ends(d, i);
     l->head++;
@@ -404,7 +441,7 @@ static bool play_one(struct device_set *s, bool *left)
     }
     if (!l)
         return false;
-    run_head(s, d, l);
+    play_head(s, d, l);
     if (draw(sim, 16) == 0)
         l->hold = 1 + draw(sim, 64);
     return true;

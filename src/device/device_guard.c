@@ -1,0 +1,148 @@
+/* A guard over memory, for tests: while a thread works at a step, what the step
+ * may not touch is out of reach, and whoever tries dies of it.
+ *
+ * Pages are protected for the whole process, so only one thread works at a
+ * time. A step may write its own device's memory (kernels not its weights) and
+ * read that of the tensors it names on others; regions are the grain. Between
+ * runs all is open to the host. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "device/device_inner.h"
+
+enum reach { NOTHING, READ, WRITE };
+
+struct guard {
+    pthread_mutex_t lock;
+    unsigned char (*now)[REGION_COUNT];  /* owned, [n]: enum reach */
+    unsigned char (*want)[REGION_COUNT]; /* in the same block */
+};
+
+static size_t whole_pages(size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+    return (bytes / page + 1) * page;
+}
+
+pl_status device_guard_create(struct guard **out, const struct device_set *s,
+                              pl_err *err)
+{
+    struct guard *g = calloc(1, sizeof *g);
+
+    *out = NULL;
+    if (!g)
+        return err_no_memory(err, "a guard");
+    g->now = calloc(2 * (size_t)s->n, sizeof *g->now);
+    if (!g->now) {
+        free(g);
+        return err_no_memory(err, "a guard");
+    }
+    g->want = g->now + s->n;
+    memset(g->now, WRITE, (size_t)s->n * sizeof *g->now);
+    pthread_mutex_init(&g->lock, NULL);
+    *out = g;
+    return PL_OK;
+}
+
+void device_guard_free(struct guard *g)
+{
+    if (!g)
+        return;
+    pthread_mutex_destroy(&g->lock);
+    free(g->now);
+    free(g);
+}
+
+void *device_guard_alloc(size_t bytes)
+{
+    void *p = mmap(NULL, whole_pages(bytes), PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    return p == MAP_FAILED ? NULL : p;
+}
+
+void device_guard_dealloc(void *p, size_t bytes)
+{
+    if (p)
+        munmap(p, whole_pages(bytes));
+}
+
+static bool apply(struct device_set *s)
+{
+    static const int prot[] = {
+        [NOTHING] = PROT_NONE,
+        [READ] = PROT_READ,
+        [WRITE] = PROT_READ | PROT_WRITE,
+    };
+    struct guard *g = s->guard;
+    bool ok = true;
+
+    for (int i = 0; i < s->n; i++)
+        for (int r = 0; r < REGION_COUNT; r++) {
+            if (g->now[i][r] == g->want[i][r])
+                continue;
+            if (mprotect(s->dev[i].base[r], whole_pages(s->dev[i].bytes[r]),
+                         prot[g->want[i][r]]) != 0)
+                ok = false;
+            g->now[i][r] = g->want[i][r];
+        }
+    return ok;
+}
+
+static void let_read(struct device_set *s, int dev, int tensor)
+{
+    enum region r = s->dev[dev].prog->tensor[tensor].region;
+
+    if (s->guard->want[dev][r] == NOTHING)
+        s->guard->want[dev][r] = READ;
+}
+
+static void let_read_merge(struct device_set *s, const struct step *st)
+{
+    for (int i = 0; i < st->n_merge; i++) {
+        const struct merge_item *m = &st->merge[i];
+
+        for (int k = 0; m->reduce && k < m->n_addend; k++)
+            let_read(s, m->addend[k].dev, m->addend[k].tensor);
+        for (int k = 0; !m->reduce && k < m->n_piece; k++)
+            let_read(s, m->piece[k].src_dev, m->piece[k].src);
+    }
+}
+
+void device_guard_enter(struct device_set *s, const struct device *d,
+                        const struct step *st)
+{
+    struct guard *g = s->guard;
+    unsigned char *own;
+
+    pthread_mutex_lock(&g->lock);
+    memset(g->want, NOTHING, (size_t)s->n * sizeof *g->want);
+    own = g->want[d - s->dev];
+    memset(own, WRITE, sizeof g->want[0]);
+    if (st->kind == STEP_OP || st->kind == STEP_Q8)
+        own[REGION_WEIGHTS] = READ;
+    if (st->kind == STEP_MERGE)
+        let_read_merge(s, st);
+    for (int i = 0; st->kind == STEP_PULL && i < st->n_piece; i++)
+        let_read(s, st->piece[i].src_dev, st->piece[i].src);
+    if (st->kind == STEP_PAGES)
+        let_read(s, st->dev, st->src);
+    if (!apply(s))
+        device_fail(s, d, -1, "the system protects no pages");
+}
+
+void device_guard_leave(struct device_set *s)
+{
+    pthread_mutex_unlock(&s->guard->lock);
+}
+
+void device_guard_open(struct device_set *s)
+{
+    memset(s->guard->want, WRITE, (size_t)s->n * sizeof *s->guard->want);
+    apply(s);
+}

@@ -1,0 +1,80 @@
+/* What steps took, for those who asked: one event a step, noted by the device's
+ * first thread. All room is there when a run starts. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/err.h"
+#include "device/device_inner.h"
+
+double device_now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+pl_status device_trace_load(struct device_set *s, pl_err *err)
+{
+    size_t room = 0;
+
+    if (!s->trace.on)
+        return PL_OK;
+    for (int i = 0; i < s->n; i++) {
+        const struct program *p = s->dev[i].prog;
+        int most = 0;
+
+        for (int k = 0; k < p->n_script; k++)
+            if (p->script[k].n_step > most)
+                most = p->script[k].n_step;
+        s->dev[i].first_event = room;
+        room += (size_t)most;
+    }
+    free(s->trace.event);
+    s->trace.n = 0;
+    s->trace.event = malloc((room + 1) * sizeof *s->trace.event);
+    return s->trace.event ? PL_OK : err_no_memory(err, "a trace");
+}
+
+void device_trace_start(struct device_set *s)
+{
+    if (!s->trace.on)
+        return;
+    for (int i = 0; i < s->n; i++)
+        s->dev[i].n_event = 0;
+    s->trace.n = 0;
+    s->trace.start_s = device_now();
+}
+
+double device_clock(const struct device_set *s)
+{
+    return device_now() - s->trace.start_s;
+}
+
+void device_note(const struct device_set *s, struct device *d, int step,
+                 double begin)
+{
+    s->trace.event[d->first_event + (size_t)d->n_event++] =
+        (struct device_event){(int)(d - s->dev), step, begin, device_clock(s)};
+}
+
+/* Moves the devices' events together. */
+void device_trace_end(struct device_set *s, bool failed)
+{
+    struct device_event *e = s->trace.event;
+
+    if (!s->trace.on || failed)
+        return;
+    for (int i = 0; i < s->n; i++) {
+        memmove(e + s->trace.n, e + s->dev[i].first_event,
+                (size_t)s->dev[i].n_event * sizeof *e);
+        s->trace.n += s->dev[i].n_event;
+    }
+}
+
+const struct device_event *device_set_trace(const struct device_set *s, int *n)
+{
+    *n = s->trace.n;
+    return s->trace.n > 0 ? s->trace.event : NULL;
+}

@@ -1,0 +1,209 @@
+/* Where each node of the numeric plan is computed.
+ *
+ * An op that reads a cache or a weight stands with it; a sum stands with its
+ * addends, a reshape with what it renames. What is left is glue, and glue.c
+ * says where it costs least. */
+#include "plan/place_inner.h"
+
+#include "base/err.h"
+#include "plan/glue.h"
+#include "quant/format.h"
+
+#include <string.h>
+
+/* Values are weighed at a full micro-batch. Few of its rows want logits, but of
+ * a step that writes text each one does: taken together, one in eight. */
+static const struct graph_sizes weighed = {512, 64, 512};
+
+struct ops {
+    const struct placement *p;
+    const struct numeric *num;
+    const pl_graph *g;
+    const int *home;
+    const bool *away; /* or NULL */
+    int *root;        /* [num->n] node that it stands with */
+    int *same;        /* [num->n] node whose value it is: reshapes */
+};
+
+/* The cache that a graph value stands for, or -1. */
+static int cache_of(const pl_graph *g, int v)
+{
+    while (g->node[v].op == OP_cache_write)
+        v = g->node[v].in[0];
+    return g->node[v].op == OP_cache ? v : -1;
+}
+
+static int64_t leaf_bytes(const struct graph_node *n)
+{
+    const struct format_info *f = format_info(n->format);
+
+    return graph_count(n, &weighed) / f->block * f->block_bytes;
+}
+
+static int stands(const struct ops *o, int leaf)
+{
+    return o->away && o->away[leaf] ? place_layer_group(o->p, o->g, leaf)
+                                    : o->home[leaf];
+}
+
+/* The group that a node is bound to by what it is or reads, or NOWHERE. */
+static int bound(const struct ops *o, int i)
+{
+    const struct num_node *n = &o->num->node[i];
+    const struct graph_node *x = &o->g->node[n->node];
+    int cache = cache_of(o->g, n->node), best = -1;
+
+    if (x->op == OP_input)
+        return PLACE_NOWHERE;
+    if (x->op == OP_weight)
+        return o->home[n->node];
+    if (cache >= 0) /* it, writes into it, and parts of it */
+        return o->home[cache];
+    if (n->kind != NUM_OP)
+        return PLACE_NOWHERE;
+    for (int k = 0; k < n->n_in; k++) {
+        int leaf = n->in[k] < 0 ? -1 : o->num->node[n->in[k]].node;
+
+        if (leaf < 0)
+            continue;
+        cache = cache_of(o->g, leaf);
+        if (cache >= 0)
+            return stands(o, cache);
+        /* all layers share the frequencies: too few bytes to draw an op */
+        if (o->g->node[leaf].op == OP_weight &&
+            o->g->node[leaf].role != PL_ROLE_ROPE_FREQS &&
+            (best < 0 ||
+             leaf_bytes(&o->g->node[leaf]) > leaf_bytes(&o->g->node[best])))
+            best = leaf;
+    }
+    return best >= 0 ? stands(o, best) : PLACE_NOWHERE;
+}
+
+static void find_roots(struct ops *o, int *at)
+{
+    for (int i = 0; i < o->num->n; i++) {
+        const struct num_node *n = &o->num->node[i];
+        const struct graph_node *x = &o->g->node[n->node];
+        int in = n->n_in > 0 ? n->in[0] : -1;
+        bool sum = n->kind == NUM_ALL_REDUCE || n->kind == NUM_REDUCE_SCATTER;
+        bool renamed = n->kind == NUM_OP && x->op == OP_reshape &&
+                       o->g->node[o->num->node[in].node].op != OP_input;
+
+        o->root[i] = sum || renamed ? o->root[in] : i;
+        o->same[i] = renamed ? o->same[in] : i;
+        at[i] = sum || renamed ? at[o->root[i]] : bound(o, i);
+    }
+}
+
+/* ---- the glue's problem ------------------------------------------------ */
+
+/* How many copies of an index there are at most. */
+static double copies(const struct ops *o, const pl_layout *l)
+{
+    int64_t sum = 0;
+
+    if (l->kind != PL_SPLIT)
+        return o->p->n_rank;
+    for (int k = 0; k < l->n_run; k++)
+        sum += l->run[k].len * __builtin_popcountll(l->run[k].owners);
+    return (double)sum / (double)l->period;
+}
+
+/* Values and who reads them, by the roots of makers and readers. */
+static pl_status values(const struct ops *o, struct glue *y, struct arena *a,
+                        pl_err *err)
+{
+    const struct numeric *num = o->num;
+    size_t n = (size_t)num->n;
+    int *seen = arena_alloc(a, n, sizeof *seen), *first, *fill, n_edge = 0;
+
+    first = arena_alloc(a, n + 1, sizeof *first);
+    fill = arena_alloc(a, n, sizeof *fill);
+    for (int i = 0; i < num->n; i++)
+        n_edge += num->node[i].n_in;
+    y->reader = arena_alloc(a, (size_t)n_edge, sizeof *y->reader);
+    y->value = arena_alloc(a, n, sizeof *y->value);
+    if (!seen || !first || !fill || !y->reader || !y->value)
+        return err_no_memory(err, "the placement of ops");
+    for (int i = 0; i < num->n; i++)
+        for (int k = 0; k < num->node[i].n_in; k++)
+            if (num->node[i].in[k] >= 0)
+                first[o->same[num->node[i].in[k]] + 1]++;
+    for (int i = 0; i < num->n; i++)
+        first[i + 1] += first[i];
+    for (int i = 0; i < num->n; i++)
+        for (int k = 0; k < num->node[i].n_in; k++) {
+            int v = num->node[i].in[k] < 0 ? -1 : o->same[num->node[i].in[k]];
+            int r = o->root[i];
+
+            if (v < 0 || o->root[v] == r)
+                continue;
+            /* readers come in order, those of one root not side by side */
+            y->reader[first[v] + fill[v]++] = r;
+        }
+    for (int i = 0; i < num->n; i++) {
+        const struct num_node *x = &num->node[i];
+        const struct graph_node *v = &o->g->node[x->node];
+        struct glue_value *to = &y->value[y->n_value];
+        int kept = 0;
+
+        if (fill[i] == 0 || v->op == OP_input)
+            continue;
+        for (int k = 0; k < fill[i]; k++) {
+            int r = y->reader[first[i] + k];
+
+            if (seen[r] == i + 1)
+                continue;
+            seen[r] = i + 1;
+            y->reader[first[i] + kept++] = r;
+        }
+        *to = (struct glue_value){
+            .from = o->root[i],
+            .first = first[i],
+            .n = kept,
+            .bytes = v->op == OP_weight || v->op == OP_cache
+                         ? leaf_bytes(v)
+                         : numeric_bytes(num, i, &weighed),
+            .copies = copies(o, x->layout),
+            .in_ranks = x->layout->kind == PL_PARTIAL,
+            .leaf = v->op == OP_weight || v->op == OP_cache,
+        };
+        y->n_value++;
+    }
+    return PL_OK;
+}
+
+pl_status place_ops(const struct placement *p, const struct numeric *num,
+                    const int *home, const bool *away, int *at, pl_err *err)
+{
+    struct arena a = {0};
+    struct ops o = {p, num, num->g, home, away, NULL, NULL};
+    struct glue y = {.n = num->n, .n_label = p->n_group, .label = at};
+    int *width = arena_alloc(&a, (size_t)p->n_group, sizeof *width);
+    pl_status s;
+
+    o.root = arena_alloc(&a, (size_t)num->n, sizeof *o.root);
+    o.same = arena_alloc(&a, (size_t)num->n, sizeof *o.same);
+    y.movable = arena_alloc(&a, (size_t)num->n, sizeof *y.movable);
+    if (!width || !o.root || !o.same || !y.movable) {
+        s = err_no_memory(err, "the placement of ops");
+        goto done;
+    }
+    for (int i = 0; i < p->n_member; i++)
+        width[p->member[i].group] += p->member[i].n_rank > 0;
+    find_roots(&o, at);
+    for (int i = 0; i < num->n; i++)
+        y.movable[i] = o.root[i] == i && at[i] == PLACE_NOWHERE &&
+                       num->g->node[num->node[i].node].op != OP_input;
+    y.width = width;
+    y.other = p->of_layer[0];
+    s = values(&o, &y, &a, err);
+    if (s == PL_OK)
+        s = glue_place(&y, err);
+    for (int i = 0; i < num->n && s == PL_OK; i++)
+        at[i] = num->g->node[num->node[i].node].op == OP_input ? PLACE_NOWHERE
+                                                               : at[o.root[i]];
+done:
+    arena_fini(&a);
+    return s;
+}

@@ -1,0 +1,541 @@
+/* Random programs of several groups: cpu and sim devices and a host on the same
+ * cores run scripts of several micro-batches, meet in any subset, pull from one
+ * another, and leave what an interpreter of the total order leaves. */
+#include "program_build.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MAX_DEV = 6,
+    MAX_TENSOR = 400,
+    MAX_STEP = 1600,
+    N_SCRIPT = 2,
+    MAX_INST = 3,
+    W = 24,
+    TOK = 4,
+    MOVES = 60, /* of a script */
+};
+
+/* Where a value came from decides who must be waited for to read it. */
+struct value {
+    int script, instance; /* -1: there from the start */
+    bool pulled, waited;  /* by the copy queue; the compute queue knows */
+};
+
+struct game {
+    uint64_t rng;
+    int n, order;
+    int n_inst[N_SCRIPT];
+    bool host[MAX_DEV], cpu[MAX_DEV];
+    struct program p[MAX_DEV];
+    struct script script[MAX_DEV][N_SCRIPT];
+    struct step step[MAX_DEV][N_SCRIPT][MAX_STEP];
+    struct prog_tensor tensor[MAX_DEV][MAX_TENSOR];
+    struct value value[MAX_DEV][MAX_TENSOR];
+    float data[MAX_DEV][MAX_TENSOR][TOK * W]; /* the interpreter's */
+    struct arena a;
+    const struct device_desc *desc;
+};
+
+static int below(struct game *g, int n)
+{
+    return (int)test_below(&g->rng, n);
+}
+
+static void *keep(struct game *g, const void *p, size_t n, size_t size)
+{
+    void *q = arena_memdup(&g->a, p, n, size);
+
+    assert_non_null(q);
+    return q;
+}
+
+static int new_tensor(struct game *g, int d, int script, int instance)
+{
+    struct program *p = &g->p[d];
+    size_t bytes = TOK * W * sizeof(float);
+    int t = p->n_tensor++;
+
+    assert_true(t < MAX_TENSOR);
+    g->tensor[d][t] = (struct prog_tensor){
+        .format = PL_F32,
+        .n_dim = 2,
+        .dim = {build_per_tok(1), build_const(W)},
+        .region = REGION_WORK,
+        .offset = (size_t)t * bytes,
+        .bytes = bytes,
+        .instance = instance,
+    };
+    p->bytes[REGION_WORK] += bytes;
+    g->value[d][t] = (struct value){script, instance, false, true};
+    return t;
+}
+
+static struct step *new_step(struct game *g, int d, int script, int instance,
+                             enum step_kind kind)
+{
+    struct script *c = &g->script[d][script];
+    struct step *st = &g->step[d][script][c->n_step++];
+
+    assert_true(c->n_step <= MAX_STEP);
+    *st = (struct step){.kind = kind,
+                        .order = g->order++,
+                        .instance = instance,
+                        .node = -1,
+                        .out = -1,
+                        .q8 = -1};
+    return st;
+}
+
+static void post(struct game *g, int d, int script, int instance, int t,
+                 enum queue q)
+{
+    struct step *st = new_step(g, d, script, instance, STEP_POST);
+
+    st->queue = q;
+    st->event = t;
+}
+
+/* Queue q of device d waits until value t of device from is there. */
+static void wait_for(struct game *g, int d, int script, int instance,
+                     enum queue q, int from, int t)
+{
+    struct step *st;
+
+    if (g->value[from][t].script < 0) /* was there before */
+        return;
+    st = new_step(g, d, script, instance, STEP_WAIT);
+    st->queue = q;
+    st->dev = from;
+    st->event = t;
+}
+
+/* A value that the instance of the script has on the device. */
+static int pick(struct game *g, int d, int script, int instance)
+{
+    for (;;) {
+        int t = below(g, g->p[d].n_tensor);
+        const struct value *v = &g->value[d][t];
+
+        if (v->instance == instance && (v->script < 0 || v->script == script))
+            return t;
+    }
+}
+
+/* As pick, for the compute queue of its own device. */
+static int pick_own(struct game *g, int d, int script, int instance)
+{
+    int t = pick(g, d, script, instance);
+    struct value *v = &g->value[d][t];
+
+    if (v->pulled && !v->waited)
+        wait_for(g, d, script, instance, QUEUE_COMPUTE, d, t);
+    v->waited = true;
+    return t;
+}
+
+static void compute(struct game *g, int script, int instance)
+{
+    int d = below(g, g->n), in = pick_own(g, d, script, instance);
+    int out = new_tensor(g, d, script, instance);
+    struct step *st = new_step(g, d, script, instance, STEP_OP);
+
+    st->op = below(g, 2) ? OP_scale : OP_contiguous;
+    st->out = out;
+    st->n_in = 1;
+    st->in[0] = in;
+    st->attr.scale = 0.5f + (float)below(g, 100) / 100;
+    st->barrier = true;
+    post(g, d, script, instance, out, QUEUE_COMPUTE);
+}
+
+static void pull(struct game *g, int script, int instance)
+{
+    int d = below(g, g->n), from = below(g, g->n);
+    int in, out;
+    struct copy_piece piece;
+    struct step *st;
+
+    if (d == from)
+        return;
+    in = pick(g, from, script, instance);
+    out = new_tensor(g, d, script, instance);
+    g->value[d][out].pulled = true;
+    g->value[d][out].waited = false;
+    wait_for(g, d, script, instance, QUEUE_COPY, from, in);
+    piece = build_rows(from, in, 0, W * 4, 0, W * 4, W * 4);
+    st = new_step(g, d, script, instance, STEP_PULL);
+    st->queue = QUEUE_COPY;
+    st->out = out;
+    st->n_piece = 1;
+    st->piece = keep(g, &piece, 1, sizeof piece);
+    st->copy = below(g, 2);
+    post(g, d, script, instance, out, QUEUE_COPY);
+}
+
+/* Some cpu devices, none on another's threads, sum a value of each. */
+static void meet(struct game *g, int script, int instance)
+{
+    int peer[MAX_DEV], n = 0, group = 0, order;
+    struct merge_addend a[MAX_DEV];
+    struct copy_piece piece = build_rows(0, 0, 0, W * 4, 0, W * 4, W * 4);
+    bool host = below(g, 4) == 0;
+    int depth;
+
+    for (int d = 0; d < g->n; d++)
+        if (g->cpu[d] && g->host[d] == host && below(g, 3)) {
+            a[n] = (struct merge_addend){
+                .dev = d, .tensor = pick_own(g, d, script, instance)};
+            peer[n++] = d;
+            group |= 1 << d;
+        }
+    if (n == 0)
+        return;
+    depth = build_tree(a, n);
+    order = g->order++;
+    for (int i = 0; i < n; i++) {
+        struct step *st = new_step(g, peer[i], script, instance, STEP_MERGE);
+        struct merge_item m = {
+            .reduce = true,
+            .out = new_tensor(g, peer[i], script, instance),
+            .n_piece = 1,
+            .piece = keep(g, &piece, 1, sizeof piece),
+            .n_addend = n,
+            .addend = keep(g, a, (size_t)n, sizeof *a),
+            .depth = depth,
+        };
+
+        st->order = order;
+        st->n_merge = 1;
+        st->merge = keep(g, &m, 1, sizeof m);
+        st->meet = st->message = true;
+        st->counted = i == 0;
+        st->message_bytes[0] = build_per_tok(W * 4);
+        st->message_bytes[1] = build_const(12);
+        st->group = group;
+        st->n_peer = n;
+        st->peer = keep(g, peer, (size_t)n, sizeof *peer);
+    }
+    for (int i = 0; i < n; i++)
+        post(g, peer[i], script, instance, g->p[peer[i]].n_tensor - 1,
+             QUEUE_COMPUTE);
+}
+
+static struct game *new_game(const struct device_list *l, uint64_t seed)
+{
+    struct game *g = calloc(1, sizeof *g);
+
+    assert_non_null(g);
+    g->rng = seed;
+    g->n = l->n;
+    for (int d = 0; d < l->n; d++) {
+        g->cpu[d] = l->dev[d].kind == DEVICE_CPU;
+        g->host[d] = l->dev[d].host;
+        g->p[d] = (struct program){.dev = d,
+                                   .active = true,
+                                   .tensor = g->tensor[d],
+                                   .n_script = N_SCRIPT,
+                                   .script = g->script[d],
+                                   .n_group = 1 << MAX_DEV,
+                                   .max = {.n_tok = TOK}};
+        for (int k = 0; k < MAX_INST; k++)
+            new_tensor(g, d, -1, k);
+    }
+    for (int c = 0; c < N_SCRIPT; c++) {
+        g->n_inst[c] = 1 + below(g, MAX_INST);
+        g->order = 0;
+        for (int i = 0; i < MOVES; i++) {
+            int move = below(g, 4), k = below(g, g->n_inst[c]);
+
+            if (move < 2)
+                compute(g, c, k);
+            else if (move == 2)
+                pull(g, c, k);
+            else
+                meet(g, c, k);
+        }
+        for (int d = 0; d < g->n; d++) {
+            g->script[d][c].n_instance = g->n_inst[c];
+            g->script[d][c].step = g->step[d][c];
+        }
+    }
+    for (int d = 0; d < g->n; d++)
+        g->p[d].n_event = g->p[d].n_tensor;
+    return g;
+}
+
+static void free_game(struct game *g)
+{
+    arena_fini(&g->a);
+    free(g);
+}
+
+/* ---- the interpreter --------------------------------------------------- */
+
+static void run_merge(struct game *g, int d, const struct merge_item *m,
+                      int64_t n)
+{
+    float *addend[MAX_DEV];
+
+    for (int i = 0; i < m->n_addend; i++)
+        addend[i] = g->data[m->addend[i].dev][m->addend[i].tensor];
+    build_tree_sum(g->data[d][m->out], addend, m->n_addend, n);
+}
+
+static void interpret_step(struct game *g, int d, const struct step *st,
+                           int64_t n_tok, pl_counters *c)
+{
+    float *out = st->out >= 0 ? g->data[d][st->out] : NULL;
+    int64_t n = n_tok * W;
+
+    if (st->kind == STEP_OP) {
+        const float *in = g->data[d][st->in[0]];
+
+        for (int64_t i = 0; i < n; i++)
+            out[i] = st->op == OP_scale ? in[i] * st->attr.scale
+                                        : in[n - 1 - i] + st->attr.scale;
+    } else if (st->kind == STEP_PULL) {
+        memcpy(out, g->data[st->piece->src_dev][st->piece->src],
+               (size_t)n * sizeof *out);
+        c->copies += st->copy;
+        c->copy_bytes += st->copy ? (uint64_t)n * 4 : 0;
+    } else if (st->kind == STEP_MERGE) {
+        run_merge(g, d, st->merge, n);
+        c->messages += st->counted;
+        c->message_bytes += st->counted ? (uint64_t)n * 4 + 12 : 0;
+    }
+}
+
+/* All devices' steps in the total order. */
+static void interpret(struct game *g, const struct device_run *run,
+                      pl_counters *c)
+{
+    int at[MAX_DEV] = {0};
+
+    for (;;) {
+        int first = -1;
+
+        for (int d = 0; d < g->n; d++) {
+            const struct script *x = &g->script[d][run->script];
+
+            if (at[d] < x->n_step &&
+                (first < 0 ||
+                 x->step[at[d]].order <
+                     g->script[first][run->script].step[at[first]].order))
+                first = d;
+        }
+        if (first < 0)
+            return;
+        const struct step *st =
+            &g->script[first][run->script].step[at[first]++];
+        if (st->instance < run->n_instance)
+            interpret_step(g, first, st, run->sizes[st->instance].n_tok, c);
+    }
+}
+
+/* ---- runs -------------------------------------------------------------- */
+
+static void add_host(struct device_list *l, int n_thread, bool pinned)
+{
+    struct device_desc d = {.name = "host",
+                            .kind = DEVICE_CPU,
+                            .n_thread = n_thread,
+                            .numa_node = -1,
+                            .host = true};
+
+    for (int i = 0; pinned && i < l->n; i++)
+        for (int k = 0; l->dev[i].kind == DEVICE_CPU && k < l->dev[i].n_core;
+             k++)
+            d.core[d.n_core++] = l->dev[i].core[k];
+    l->dev = realloc(l->dev, (size_t)(l->n + 1) * sizeof *l->dev);
+    assert_non_null(l->dev);
+    l->dev[l->n++] = d;
+}
+
+/* Poisons or zeroes nothing: what a run does not write stays. */
+static void play(struct game *g, struct device_set *s, const char *what)
+{
+    struct device_run run = {.script = below(g, N_SCRIPT)};
+    pl_counters want = {0}, before = {0}, after = {0};
+    float have[TOK * W];
+    pl_err err;
+
+    run.n_instance = 1 + below(g, g->n_inst[run.script]);
+    for (int k = 0; k < run.n_instance; k++)
+        run.sizes[k].n_tok = run.batch[k].n_tok = below(g, TOK + 1);
+    for (int d = 0; d < g->n; d++)
+        for (int t = 0; t < g->p[d].n_tensor; t++) {
+            for (int i = 0; i < TOK * W; i++)
+                g->data[d][t][i] = test_unit(&g->rng);
+            assert_int_equal(device_write(s, d, REGION_WORK,
+                                          g->tensor[d][t].offset, g->data[d][t],
+                                          sizeof have, NULL),
+                             PL_OK);
+        }
+    interpret(g, &run, &want);
+    device_set_counters(s, &before);
+    if (device_set_run(s, &run, &err) != PL_OK)
+        fail_msg("%s: %s", what, err.message);
+    device_set_counters(s, &after);
+    assert_int_equal(after.messages - before.messages, want.messages);
+    assert_int_equal(after.message_bytes - before.message_bytes,
+                     want.message_bytes);
+    assert_int_equal(after.copies - before.copies, want.copies);
+    assert_int_equal(after.copy_bytes - before.copy_bytes, want.copy_bytes);
+    for (int d = 0; d < g->n; d++)
+        for (int t = 0; t < g->p[d].n_tensor; t++) {
+            assert_int_equal(device_read(s, d, REGION_WORK,
+                                         g->tensor[d][t].offset, have,
+                                         sizeof have, NULL),
+                             PL_OK);
+            if (memcmp(have, g->data[d][t], sizeof have) != 0)
+                fail_msg("%s, script %d, %d of %d micro-batches: tensor %d of "
+                         "device %d is wrong",
+                         what, run.script, run.n_instance,
+                         g->n_inst[run.script], t, d);
+        }
+}
+
+struct setting {
+    const char *spec;
+    int n_thread, n_host; /* threads of the host; 0: none */
+    bool no_pin, guard;
+};
+
+static void play_setting(const struct setting *x, int n_game)
+{
+    uint64_t rng = test_seed();
+
+    for (int i = 0; i < n_game; i++) {
+        uint64_t seed = test_random(&rng);
+        struct device_options opt = {.family = CPU_GENERIC,
+                                     .sim_seed = seed,
+                                     .no_pin = x->no_pin,
+                                     .guard = x->guard,
+                                     .trace = i % 2 == 0};
+        struct device_list l;
+        struct device_set *s;
+        struct game *g;
+        char what[96];
+        pl_err err;
+
+        assert_int_equal(device_parse(&l, x->spec, x->n_thread, NULL), PL_OK);
+        if (x->n_host > 0)
+            add_host(&l, x->n_host, i % 3 > 0);
+        s = build_set_of(&l, &opt);
+        g = new_game(&l, seed);
+        snprintf(what, sizeof what, "%s and %d host threads, seed %llu",
+                 x->spec, x->n_host, (unsigned long long)seed);
+        if (device_set_load(s, g->p, &err) != PL_OK)
+            fail_msg("%s: %s", what, err.message);
+        for (int k = 0; k < 4; k++)
+            play(g, s, what);
+        device_set_free(s);
+        device_list_free(&l);
+        free_game(g);
+    }
+}
+
+static void device_groups_of_cpus_meet_for_themselves(void **state)
+{
+    static const struct setting x[] = {
+        {"cpu*3", 1, 0, true, false},
+        {"cpu*5", 1, 0, true, false},
+        {"cpu*3", 2, 0, true, false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof x / sizeof x[0]; i++)
+        play_setting(&x[i], 5);
+}
+
+static void device_groups_of_all_kinds_agree(void **state)
+{
+    static const struct setting x[] = {
+        {"sim*3", 1, 0, false, false},
+        {"cpu*2,sim*2", 1, 0, true, false},
+        {"sim:1GB/s:2us*2,cpu*1", 2, 0, true, false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof x / sizeof x[0]; i++)
+        play_setting(&x[i], 10);
+}
+
+static void device_host_takes_turns_with_the_others(void **state)
+{
+    static const struct setting x[] = {
+        {"cpu*2", 1, 2, false, false}, {"cpu*2", 1, 1, true, false},
+        {"cpu*1", 2, 3, true, false},  {"cpu*3", 2, 2, false, false},
+        {"sim*2", 1, 2, true, false},  {"cpu*2,sim*2", 1, 2, false, false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof x / sizeof x[0]; i++)
+        play_setting(&x[i], 6);
+}
+
+static void device_groups_keep_to_their_memory(void **state)
+{
+    static const struct setting x[] = {
+        {"cpu*3", 1, 2, false, true},
+        {"cpu*2,sim*2", 2, 1, true, true},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof x / sizeof x[0]; i++)
+        play_setting(&x[i], 2);
+}
+
+/* ---- who sits where ---------------------------------------------------- */
+
+static int members(const char *spec, int n_thread, int n_host, bool pinned,
+                   bool no_pin)
+{
+    struct device_options opt = {.family = CPU_GENERIC, .no_pin = no_pin};
+    struct device_list l;
+    struct device_set *s;
+    int n;
+
+    assert_int_equal(device_parse(&l, spec, n_thread, NULL), PL_OK);
+    for (int i = 0; i < l.n; i++) { /* cores of a machine that is not here */
+        l.dev[i].n_core = 1;
+        l.dev[i].core[0] = 2 * i;
+    }
+    add_host(&l, n_host, pinned);
+    s = build_set_of(&l, &opt);
+    n = s->n_member;
+    for (int d = 0; d < l.n - 1; d++)
+        assert_int_equal(device_seats_share(s, d, l.n - 1),
+                         l.dev[d].kind == DEVICE_CPU && d < n_host);
+    device_set_free(s);
+    device_list_free(&l);
+    return n;
+}
+
+static void device_host_threads_sit_on_their_cores(void **state)
+{
+    (void)state;
+    assert_int_equal(members("cpu*2", 1, 2, true, false), 2);
+    assert_int_equal(members("cpu*2", 1, 2, false, false), 2);
+    assert_int_equal(members("cpu*2", 1, 2, true, true), 2);
+    assert_int_equal(members("cpu*3", 1, 2, true, false), 3);
+    assert_int_equal(members("cpu*2", 1, 5, true, false), 5);
+    assert_int_equal(members("cpu*2,sim", 1, 2, true, false), 3);
+    assert_int_equal(members("sim*2", 1, 2, false, false), 3);
+}
+
+int test_device_groups(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(device_host_threads_sit_on_their_cores),
+        cmocka_unit_test(device_groups_of_cpus_meet_for_themselves),
+        cmocka_unit_test(device_groups_of_all_kinds_agree),
+        cmocka_unit_test(device_host_takes_turns_with_the_others),
+        cmocka_unit_test(device_groups_keep_to_their_memory),
+    };
+
+    return TEST_RUN(tests);
+}
