@@ -484,6 +484,57 @@ PL_API pl_status pl_seq_trim(pl_engine *e, int seq, int64_t n_keep,
 /* dst (emptied first) becomes a copy of src; full pages are shared. */
 PL_API pl_status pl_seq_copy(pl_engine *e, int dst, int src, pl_err *err);
 
+/* ---- state ------------------------------------------------------------- */
+
+/* What sequences have in the cache, as a stream of bytes in logical order
+ * (src/kv/state.h draws it). Saved under any devices, ranks, pages and steps,
+ * it is restored under any other: with the same ranks the continuation has the
+ * bits it would have had without the trip. With others it is computed from a
+ * past that keeps its saver's bits; that is told through the `log` of the
+ * engine's options, which is kept until pl_engine_free. Token ids are not in
+ * it. */
+
+/* Takes all n bytes; false: it failed. */
+typedef bool pl_state_write_fn(void *user, const void *data, size_t n);
+/* Gives n bytes, fewer only at the end; -1: it failed. */
+typedef int64_t pl_state_read_fn(void *user, void *data, size_t n);
+
+/* Positions [first, first + n) of a sequence, n < 0: all from `first` on; or,
+ * seq -1, all sequences (then first is 0 and n < 0). Takes memory for 64
+ * positions of one layer. */
+PL_API pl_status pl_state_save(pl_engine *e, int seq, int64_t first, int64_t n,
+                               pl_state_write_fn *write, void *user,
+                               pl_err *err);
+/* Bytes of that. */
+PL_API pl_status pl_state_size(pl_engine *e, int seq, int64_t first, int64_t n,
+                               uint64_t *bytes, pl_err *err);
+/* *data is malloc'ed; the caller frees it. */
+PL_API pl_status pl_state_save_memory(pl_engine *e, int seq, int64_t first,
+                                      int64_t n, void **data, size_t *bytes,
+                                      pl_err *err);
+/* The file appears, or replaces what was there, only when it is whole and on
+ * the disk. */
+PL_API pl_status pl_state_save_file(pl_engine *e, int seq, int64_t first,
+                                    int64_t n, const char *path, pl_err *err);
+
+enum {
+    PL_STATE_CONVERT = 1, /* another cache format: convert, through F32 */
+};
+
+/* Into sequence `seq`, which must then be the only one saved; -1: into those it
+ * was saved from. What begins at 0 replaces a sequence, anything else goes to
+ * its end, which must be where it begins. A state of all sequences empties the
+ * others. Nothing changes unless the state is whole and fits: it is read into
+ * free pages; where these are too few, from a file or memory, it is read once
+ * before it takes the place of what it replaces. */
+PL_API pl_status pl_state_restore(pl_engine *e, int seq, pl_state_read_fn *read,
+                                  void *user, unsigned flags, pl_err *err);
+PL_API pl_status pl_state_restore_memory(pl_engine *e, int seq,
+                                         const void *data, size_t bytes,
+                                         unsigned flags, pl_err *err);
+PL_API pl_status pl_state_restore_file(pl_engine *e, int seq, const char *path,
+                                       unsigned flags, pl_err *err);
+
 /* ---- text -------------------------------------------------------------- */
 
 /* Any GGUF with a vocabulary, of any architecture, with or without tensors. */
