@@ -187,7 +187,8 @@ static pl_status find_presence(struct lower *w)
     if (!w->present || !w->lone)
         return err_no_memory(w->err, "a program");
     for (int i = 0; i < p->n; i++)
-        w->lone[i] = p->node[i].sum != NULL;
+        w->lone[i] = p->node[i].sum != NULL &&
+                     w->g->node[p->node[i].node].op != OP_custom;
     for (int i = 0; i < p->n; i++)
         for (int k = 0;
              p->node[i].kind == NUM_OP &&
@@ -217,7 +218,7 @@ static pl_status find_presence(struct lower *w)
             else
                 all_partial = false;
         }
-        if (op_info(w->g->node[n->node].op)->partial == OP_SUM && !all_partial)
+        if (graph_partial(&w->g->node[n->node]) == OP_SUM && !all_partial)
             w->present[i] |= 1;
     }
     return PL_OK;
@@ -338,7 +339,8 @@ static pl_status rank_op(struct lower *w, int d, int i, int r, const int *in,
         item->rank = r;
         return lower_op(w, d, i, in, out, &t, 0, false);
     }
-    if (op_info(x->op)->partial == OP_SUM && (in[0] < 0 || in[1] < 0)) {
+    if (x->op != OP_custom && graph_partial(x) == OP_SUM &&
+        (in[0] < 0 || in[1] < 0)) {
         int a = in[0] >= 0 ? in[0] : in[1];
 
         PL_TRY(plain_step(w, d, OP_contiguous, a, -1, out, 0));
@@ -416,7 +418,7 @@ static pl_status rank_loop(struct lower *w, int d, const struct region_run *g)
                     continue;
                 if (w->num->node[u].layout->kind == PL_PARTIAL)
                     in[j] = w->present[u] >> r & 1 ? tensor[place[u]] : -1;
-                else if (op_info(w->g->node[n->node].op)->partial != OP_SUM ||
+                else if (graph_partial(&w->g->node[n->node]) != OP_SUM ||
                          r == 0)
                     in[j] = operand(w, d, i, j);
             }

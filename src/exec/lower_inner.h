@@ -73,6 +73,9 @@ pl_status lower_leaves(struct lower *w);
  * (contractions) and stride where they go. */
 pl_status lower_op(struct lower *w, int d, int i, const int *in, int out,
                    const struct rank_tree *tree, size_t stride, bool memo_q8);
+/* What the step of an op of the caller's own carries beside; if a letter is
+ * summed over, also the copies before it: what its rank has of operands. */
+pl_status lower_custom(struct lower *w, int d, int i, struct step *s);
 /* Copies from value `from` to device d's part of value `to` of the same graph
  * value, in F32 elements: from d itself, and from peers. */
 struct lower_pieces {
