@@ -288,6 +288,72 @@ PL_API pl_tensor pl_slice(pl_graph *g, pl_tensor x, int axis, int64_t start,
                           int64_t len);
 PL_API pl_tensor pl_concat(pl_graph *g, int n, const pl_tensor *x, int axis);
 
+/* An op of the caller's own ------------------------------------------- */
+
+/* What is here of a split dimension: indices index .. index + n - 1 lie at
+ * at .. at + n - 1. */
+typedef struct pl_op_part {
+    int64_t index, at, n;
+} pl_op_part;
+
+/* An operand or the result as a kernel meets it: what this device holds,
+ * contiguous, the last dimension innermost. A split dimension counts what is
+ * here, and may be 0. */
+typedef struct pl_op_value {
+    void *data; /* float or int32_t; of an operand: read only. NULL: absent */
+    pl_format format; /* F32 or I32; the result: F32 */
+    int n_dim;
+    int64_t dim[4];         /* here, in this step */
+    int split;              /* the dimension that is not all here, or -1 */
+    int n_part;             /* split >= 0: what of it is here, ascending */
+    const pl_op_part *part; /* [n_part] */
+} pl_op_value;
+
+typedef struct pl_op_call {
+    void *user; /* the definition's */
+    pl_op_value out;
+    int n_in;
+    pl_op_value in[4];
+    int ith, nth; /* this thread, and how many have been called alike */
+} pl_op_call;
+
+/* Called by all nth threads of a device at once; each does its part of the
+ * work, by values of the result. Bits must not depend on nth, on the other
+ * rows, or on how much of a split dimension is here. May not fail, nor touch
+ * anything but the result; several devices call it at the same time. */
+typedef void pl_op_kernel(const pl_op_call *c);
+
+/* Which operands may be PARTIAL, a sum that is yet to be taken: none; one of a
+ * mask of operands, the others whole; or any of them. The kernel is then called
+ * once a rank with that rank's addends, and must be linear in them. PL_OP_SUM:
+ * linear in all operands at once; one that has no addend on a rank is absent
+ * there (in[i].data NULL) and counts as zeros. */
+enum { PL_OP_NONE = 0, PL_OP_SUM = 0x100, PL_OP_ONE = 0x200 };
+
+/* A row, as src/graph/ops.def has one an op. dims: one letter a dimension,
+ * "td,d->td". A letter of the result may be split: then the operands that bear
+ * it are split alike, and the kernel sees parts. One that is not in the result
+ * is summed over: if it is split the kernel is called once a rank with what
+ * that rank has of it, and gives an addend. '!' behind a letter keeps it whole.
+ * '*' stands for any number of leading dimensions, aligned at the right, where
+ * an operand may have size 1 or lack some. (gr) is one dimension of size
+ * g * r, g the outer factor; it has to stand in the result as well, or be
+ * whole. '?' at an operand's end: it may be left out. n_tok, n_out: whole. */
+typedef struct pl_op_def {
+    const char *name; /* of letters, digits, "._-/+"; no op's of ours */
+    const char *dims; /* one to four operands, of up to four dimensions */
+    unsigned partial; /* PL_OP_NONE, PL_OP_SUM, PL_OP_ONE | mask */
+    pl_op_kernel *run;
+    void *user;       /* given to run; borrowed as long as graph and plans */
+    uint64_t edition; /* another number wherever run gives other bits: it
+                          enters the numeric hash, with name and row */
+} pl_op_def;
+
+/* The op on n_in operands (F32 or I32; -1: absent); its result is F32. The
+ * definition is copied; ops of one graph with one name are the same. */
+PL_API pl_tensor pl_custom(pl_graph *g, const pl_op_def *def, int n_in,
+                           const pl_tensor *in);
+
 /* Marks a result: an output is read after every step; a kept one may be. */
 PL_API void pl_output(pl_graph *g, pl_tensor x);
 PL_API void pl_keep(pl_graph *g, pl_tensor x);
@@ -307,6 +373,9 @@ PL_API int pl_tensor_shape(const pl_graph *g, pl_tensor x, pl_dim dim[4]);
 PL_API pl_status pl_graph_print(const pl_graph *g, pl_write_fn *write,
                                 void *user, pl_err *err);
 PL_API pl_status pl_graph_parse(pl_graph **out, const char *text, pl_err *err);
+/* The same of a text that names ops of the caller's own. */
+PL_API pl_status pl_graph_parse_ops(pl_graph **out, const char *text, int n_def,
+                                    const pl_op_def *def, pl_err *err);
 
 /* ---- options ----------------------------------------------------------- */
 
@@ -483,6 +552,57 @@ PL_API pl_status pl_seq_trim(pl_engine *e, int seq, int64_t n_keep,
                              pl_err *err);
 /* dst (emptied first) becomes a copy of src; full pages are shared. */
 PL_API pl_status pl_seq_copy(pl_engine *e, int dst, int src, pl_err *err);
+
+/* ---- state ------------------------------------------------------------- */
+
+/* What sequences have in the cache, as a stream of bytes in logical order
+ * (src/kv/state.h draws it). Saved under any devices, ranks, pages and steps,
+ * it is restored under any other: with the same ranks the continuation has the
+ * bits it would have had without the trip. With others it is computed from a
+ * past that keeps its saver's bits; that is told through the `log` of the
+ * engine's options, which is kept until pl_engine_free. Token ids are not in
+ * it. */
+
+/* Takes all n bytes; false: it failed. */
+typedef bool pl_state_write_fn(void *user, const void *data, size_t n);
+/* Gives n bytes, fewer only at the end; -1: it failed. */
+typedef int64_t pl_state_read_fn(void *user, void *data, size_t n);
+
+/* Positions [first, first + n) of a sequence, n < 0: all from `first` on; or,
+ * seq -1, all sequences (then first is 0 and n < 0). Takes memory for 64
+ * positions of one layer. */
+PL_API pl_status pl_state_save(pl_engine *e, int seq, int64_t first, int64_t n,
+                               pl_state_write_fn *write, void *user,
+                               pl_err *err);
+/* Bytes of that. */
+PL_API pl_status pl_state_size(pl_engine *e, int seq, int64_t first, int64_t n,
+                               uint64_t *bytes, pl_err *err);
+/* *data is malloc'ed; the caller frees it. */
+PL_API pl_status pl_state_save_memory(pl_engine *e, int seq, int64_t first,
+                                      int64_t n, void **data, size_t *bytes,
+                                      pl_err *err);
+/* The file appears, or replaces what was there, only when it is whole and on
+ * the disk. */
+PL_API pl_status pl_state_save_file(pl_engine *e, int seq, int64_t first,
+                                    int64_t n, const char *path, pl_err *err);
+
+enum {
+    PL_STATE_CONVERT = 1, /* another cache format: convert, through F32 */
+};
+
+/* Into sequence `seq`, which must then be the only one saved; -1: into those it
+ * was saved from. What begins at 0 replaces a sequence, anything else goes to
+ * its end, which must be where it begins. A state of all sequences empties the
+ * others. Nothing changes unless the state is whole and fits: it is read into
+ * free pages; where these are too few, from a file or memory, it is read once
+ * before it takes the place of what it replaces. */
+PL_API pl_status pl_state_restore(pl_engine *e, int seq, pl_state_read_fn *read,
+                                  void *user, unsigned flags, pl_err *err);
+PL_API pl_status pl_state_restore_memory(pl_engine *e, int seq,
+                                         const void *data, size_t bytes,
+                                         unsigned flags, pl_err *err);
+PL_API pl_status pl_state_restore_file(pl_engine *e, int seq, const char *path,
+                                       unsigned flags, pl_err *err);
 
 /* ---- text -------------------------------------------------------------- */
 

@@ -1,6 +1,8 @@
 /* Random programs of several groups: cpu and sim devices and a host on the same
  * cores run scripts of several micro-batches, meet in any subset, pull from one
  * another, and leave what an interpreter of the total order leaves. */
+#include "alloc_fail.h"
+#include "base/err.h"
 #include "program_build.h"
 
 #include <stdio.h>
@@ -36,7 +38,6 @@ struct game {
     struct value value[MAX_DEV][MAX_TENSOR];
     float data[MAX_DEV][MAX_TENSOR][TOK * W]; /* the interpreter's */
     struct arena a;
-    const struct device_desc *desc;
 };
 
 static int below(struct game *g, int n)
@@ -354,7 +355,7 @@ static void add_host(struct device_list *l, int n_thread, bool pinned)
     l->dev[l->n++] = d;
 }
 
-/* Poisons or zeroes nothing: what a run does not write stays. */
+/* A run of chance; what it does not write must stay as it was. */
 static void play(struct game *g, struct device_set *s, const char *what)
 {
     struct device_run run = {.script = below(g, N_SCRIPT)};
@@ -461,7 +462,7 @@ static void device_groups_of_all_kinds_agree(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof x / sizeof x[0]; i++)
-        play_setting(&x[i], 10);
+        play_setting(&x[i], 4);
 }
 
 static void device_host_takes_turns_with_the_others(void **state)
@@ -474,7 +475,7 @@ static void device_host_takes_turns_with_the_others(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof x / sizeof x[0]; i++)
-        play_setting(&x[i], 6);
+        play_setting(&x[i], 4);
 }
 
 static void device_groups_keep_to_their_memory(void **state)
@@ -527,6 +528,227 @@ static void device_host_threads_sit_on_their_cores(void **state)
     assert_int_equal(members("sim*2", 1, 2, false, false), 3);
 }
 
+/* ---- what is refused --------------------------------------------------- */
+
+enum wrong {
+    RIGHT,
+    ORDER_FALLS,
+    WAITS_FORWARD,
+    WAITS_FOR_ABSENT,
+    WAITS_FOR_NOBODY,
+    POSTS_TWICE,
+    NO_INSTANCE,
+    OTHER_INSTANCE,
+    OTHER_SCRIPTS,
+    NO_GROUP,
+    OTHER_PEERS,
+    OTHER_ORDER,
+    NOT_AMONG,
+    READS_OUTSIDER,
+    MEETS_SIM,
+    MEETS_ITSELF,
+    N_WRONG
+};
+
+static const char *const says[N_WRONG] = {
+    [ORDER_FALLS] = "order of all steps",
+    [WAITS_FORWARD] = "post comes later",
+    [WAITS_FOR_ABSENT] = "may be absent",
+    [WAITS_FOR_NOBODY] = "nobody posts",
+    [POSTS_TWICE] = "posted before",
+    [NO_INSTANCE] = "micro-batch that the script does not have",
+    [OTHER_INSTANCE] = "of another micro-batch",
+    [OTHER_SCRIPTS] = "another number of micro-batches",
+    [NO_GROUP] = "group that is not there",
+    [OTHER_PEERS] = "does not meet it",
+    [OTHER_ORDER] = "does not meet it",
+    [NOT_AMONG] = "not among",
+    [READS_OUTSIDER] = "without a meeting",
+    [MEETS_SIM] = "share no memory",
+    [MEETS_ITSELF] = "threads are its own",
+};
+
+/* cpu0, cpu1, sim2, host3: 0 computes and posts, 1 waits and computes, they
+ * meet. Step numbers: 0 op, 1 post | 0 wait, 1 op; then the meeting. */
+static void device_load_refuses_a_wrong_order(void **state)
+{
+    struct device_options opt = {.family = CPU_GENERIC, .no_pin = true};
+    struct device_list l;
+    struct device_set *s;
+
+    (void)state;
+    assert_int_equal(device_parse(&l, "cpu*2,sim", 1, NULL), PL_OK);
+    add_host(&l, 2, false);
+    s = build_set_of(&l, &opt);
+    for (int wrong = 0; wrong < N_WRONG; wrong++) {
+        struct build *b = build_new(4, 1);
+        int peer[2] = {0, 1}, other[2] = {0, 2}, itself[2] = {0, 3};
+        struct copy_piece piece = build_rows(1, 0, 0, 4, 0, 4, 4);
+        struct merge_item item = {.out = 1, .n_piece = 1, .piece = &piece};
+        struct step *st[3];
+        struct program *p;
+        pl_err err;
+        pl_status end;
+
+        for (int d = 0; d < 4; d++) {
+            b[d].script.n_instance = 2;
+            build_tensor(&b[d], 1);
+            build_tensor(&b[d], 1);
+        }
+        build_op(&b[0], OP_scale, 1, 0, 1);
+        build_post(&b[0], QUEUE_COMPUTE, 0);
+        b[0].p.n_event = 2;
+        build_wait(&b[1], QUEUE_COMPUTE, 0, 0);
+        build_op(&b[1], OP_scale, 1, 0, 1);
+        for (int d = 0; d < 2; d++) {
+            st[d] = build_step(&b[d], STEP_MERGE);
+            st[d]->meet = true;
+            st[d]->n_peer = 2;
+            st[d]->peer = peer;
+        }
+        st[0]->n_merge = 1;
+        st[0]->merge = &item;
+        st[2] = build_step(&b[3], STEP_MERGE); /* the host's */
+        if (wrong == POSTS_TWICE)
+            build_post(&b[0], QUEUE_COPY, 0);
+        p = build_programs(b, 4);
+        if (wrong == ORDER_FALLS)
+            b[0].step[1].order = b[0].step[0].order;
+        if (wrong == WAITS_FORWARD)
+            b[1].step[0].order = b[0].step[1].order - 1;
+        if (wrong == WAITS_FOR_NOBODY)
+            b[1].step[0].event = 1;
+        if (wrong == WAITS_FOR_ABSENT)
+            b[0].step[1].instance = 1;
+        if (wrong == NO_INSTANCE)
+            b[0].step[0].instance = 2;
+        if (wrong == OTHER_INSTANCE)
+            b[1].tensor[0].instance = 1;
+        if (wrong == OTHER_SCRIPTS)
+            b[2].script.n_instance = 1;
+        if (wrong == NO_GROUP)
+            st[0]->group = st[1]->group = 1;
+        if (wrong == OTHER_PEERS)
+            st[1]->n_peer = 1;
+        if (wrong == OTHER_ORDER)
+            st[1]->order++;
+        if (wrong == NOT_AMONG) {
+            st[0]->n_peer = st[1]->n_peer = 1;
+            st[0]->peer = st[1]->peer = peer + 1;
+        }
+        if (wrong == READS_OUTSIDER)
+            piece.src_dev = 2;
+        if (wrong == MEETS_SIM)
+            st[0]->peer = other;
+        if (wrong == MEETS_ITSELF)
+            st[0]->peer = itself;
+        end = device_set_load(s, p, &err);
+        if (wrong == RIGHT)
+            assert_int_equal(end, PL_OK);
+        else if (end != PL_BAD_ARGUMENT || !strstr(err.message, says[wrong]))
+            fail_msg("case %d: \"%s\" does not say \"%s\"", wrong, err.message,
+                     says[wrong]);
+        free(p);
+        free(b);
+    }
+    device_set_free(s);
+    device_list_free(&l);
+}
+
+static void device_run_refuses_other_scripts(void **state)
+{
+    struct device_set *s = build_set("cpu*1", 1, 0);
+    struct build *b = build_new(1, 4);
+    struct program *p;
+    struct device_run run = build_run(1);
+
+    (void)state;
+    b->script.n_instance = 2;
+    p = build_programs(b, 1);
+    assert_int_equal(device_set_load(s, p, NULL), PL_OK);
+    run.n_instance = 2;
+    assert_int_equal(device_set_run(s, &run, NULL), PL_OK);
+    run.sizes[1].n_tok = 5;
+    assert_int_equal(device_set_run(s, &run, NULL), PL_BAD_ARGUMENT);
+    run.n_instance = 1;
+    assert_int_equal(device_set_run(s, &run, NULL), PL_OK);
+    run.script = 1;
+    assert_int_equal(device_set_run(s, &run, NULL), PL_BAD_ARGUMENT);
+    run.script = 0;
+    run.n_instance = 3;
+    assert_int_equal(device_set_run(s, &run, NULL), PL_BAD_ARGUMENT);
+    run.n_instance = 0;
+    assert_int_equal(device_set_run(s, &run, NULL), PL_BAD_ARGUMENT);
+    device_set_free(s);
+    free(p);
+    free(b);
+}
+
+/* ---- what fails -------------------------------------------------------- */
+
+/* Whoever is lost, wherever: the run fails on all, and the next one is right. */
+static void device_loss_in_a_group_reaches_all(void **state)
+{
+    struct device_options opt = {.family = CPU_GENERIC, .no_pin = true};
+    uint64_t seed = test_seed();
+    struct device_run run = {.n_instance = 1};
+    struct device_list l;
+    struct device_set *s;
+    struct game *g;
+
+    (void)state;
+    assert_int_equal(device_parse(&l, "cpu*2,sim", 2, NULL), PL_OK);
+    add_host(&l, 3, false);
+    s = build_set_of(&l, &opt);
+    g = new_game(&l, seed);
+    assert_int_equal(device_set_load(s, g->p, NULL), PL_OK);
+    for (int d = 0; d < g->n; d++)
+        for (int i = 0; i < g->script[d][0].n_step; i += 31) {
+            if (g->step[d][0][i].instance > 0)
+                continue;
+            s->dev[d].fail_step = i;
+            assert_int_equal(device_set_run(s, &run, NULL), PL_DEVICE);
+            s->dev[d].fail_step = -1;
+            play(g, s, "after a loss");
+        }
+    device_set_free(s);
+    device_list_free(&l);
+    free_game(g);
+}
+
+/* Creating and loading, guarded and traced, with the n-th allocation failing. */
+static void device_groups_survive_failed_allocations(void **state)
+{
+    struct device_options opt = {
+        .family = CPU_GENERIC, .no_pin = true, .guard = true, .trace = true};
+    struct device_list l;
+    struct game *g;
+    bool reached = true;
+
+    (void)state;
+    assert_int_equal(device_parse(&l, "cpu,sim", 1, NULL), PL_OK);
+    add_host(&l, 2, false);
+    g = new_game(&l, test_seed());
+    for (int n = 1; reached; n++) {
+        struct device_set *s = NULL;
+        pl_status st;
+
+        alloc_fail_at(n);
+        st = device_set_create(&s, &l, &opt, NULL);
+        if (st == PL_OK) {
+            build_toys(s);
+            st = device_set_load(s, g->p, NULL);
+        }
+        reached = alloc_fail_off();
+        assert_int_equal(st == PL_OK, !reached);
+        assert_true(st == PL_OK || st == PL_NO_MEMORY ||
+                    st == PL_NO_DEVICE_MEMORY);
+        device_set_free(s);
+    }
+    device_list_free(&l);
+    free_game(g);
+}
+
 int test_device_groups(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -535,6 +757,10 @@ int test_device_groups(void)
         cmocka_unit_test(device_groups_of_all_kinds_agree),
         cmocka_unit_test(device_host_takes_turns_with_the_others),
         cmocka_unit_test(device_groups_keep_to_their_memory),
+        cmocka_unit_test(device_load_refuses_a_wrong_order),
+        cmocka_unit_test(device_run_refuses_other_scripts),
+        cmocka_unit_test(device_loss_in_a_group_reaches_all),
+        cmocka_unit_test(device_groups_survive_failed_allocations),
     };
 
     return TEST_RUN(tests);

@@ -70,7 +70,7 @@ static void graph_text_every_op_reads_and_prints_the_same(void **state)
     for (int i = 0; i < g->n_node; i++)
         seen[g->node[i].op] = true;
     for (int i = 0; i < OP_COUNT; i++)
-        if (!seen[i])
+        if (!seen[i] && i != OP_custom) /* its name is its user's */
             fail_msg("the text lacks %s", op_info((enum op)i)->name);
     pl_graph_free(g);
     free(s);

@@ -5,6 +5,7 @@
 #include "plan/glue.h"
 #include "plan/place.h"
 #include "plan/roles.h"
+#include "random_graph.h"
 #include "support.h"
 
 #include <stdio.h>
@@ -310,6 +311,58 @@ static void place_away_leaves_are_read_in_their_layers_group(void **state)
     free(away);
 }
 
+/* Any graph, leaves strewn over three groups: every op has a place,
+ * leaves that of their home, and products that of their weight. */
+static void place_ops_of_random_graphs_have_places(void **state)
+{
+    uint64_t seed = test_seed();
+    pl_options opt = {.device_spec = "a:1GiB:1GB/s*3",
+                      .split_mode = PL_SPLIT_LAYER,
+                      .n_ranks = 2};
+    static const double share[] = {1, 2};
+
+    (void)state;
+    for (int i = 0; i < 100; i++) {
+        struct random_graph r;
+        struct device_list l;
+        struct placement p;
+        struct numeric *num;
+        struct arena a = {0};
+        const pl_layout **leaf;
+        int *home, *at;
+
+        random_graph_make(&r, 2, &seed);
+        leaf = arena_alloc(&a, (size_t)r.n_node, sizeof *leaf);
+        home = arena_alloc(&a, (size_t)r.n_node, sizeof *home);
+        assert_int_equal(device_parse_paper(&l, opt.device_spec, NULL), PL_OK);
+        assert_int_equal(place_groups(&p, &a, &l, r.g, &opt, NULL), PL_OK);
+        assert_int_equal(roles_layouts(r.g, 2, share, &a, leaf, NULL), PL_OK);
+        assert_int_equal(numeric_create(&num, r.g, 2, leaf, NULL), PL_OK);
+        for (int k = 0; k < r.n_node; k++)
+            home[k] =
+                r.g->node[k].op == OP_weight || r.g->node[k].op == OP_cache
+                    ? (int)test_below(&seed, 3)
+                    : PLACE_NOWHERE;
+        at = arena_alloc(&a, (size_t)num->n, sizeof *at);
+        assert_int_equal(place_ops(&p, num, home, NULL, at, NULL), PL_OK);
+        for (int k = 0; k < num->n; k++) {
+            int v = num->node[k].node;
+
+            assert_in_range(at[k] + 1, r.g->node[v].op == OP_input ? 0 : 1, 3);
+            if (home[v] != PLACE_NOWHERE)
+                assert_int_equal(at[k], home[v]);
+            if (r.g->node[v].op == OP_matmul && num->node[k].kind == NUM_OP &&
+                num->g->node[num->node[num->node[k].in[1]].node].op ==
+                    OP_weight)
+                assert_int_equal(at[k], at[num->node[k].in[1]]);
+        }
+        numeric_free(num);
+        device_list_free(&l);
+        random_graph_free(&r);
+        arena_fini(&a);
+    }
+}
+
 static void place_ops_of_a_large_model_take_little_time(void **state)
 {
     pl_options opt = {.device_spec = "a:80GiB:1TB/s*512",
@@ -364,6 +417,7 @@ int test_plan_ops(void)
         cmocka_unit_test(place_experts_on_the_host_cross_with_activations),
         cmocka_unit_test(place_a_cache_on_the_host_crosses_with_q_k_v),
         cmocka_unit_test(place_away_leaves_are_read_in_their_layers_group),
+        cmocka_unit_test(place_ops_of_random_graphs_have_places),
         cmocka_unit_test(place_ops_of_a_large_model_take_little_time),
         cmocka_unit_test(place_ops_allocation_failure_is_a_status),
     };

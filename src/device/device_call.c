@@ -43,6 +43,7 @@ static void fill(struct cpu_call *c, const struct step *st)
     c->span = st->span;
     c->n_span = st->n_span;
     c->out_stride = st->out_stride;
+    c->custom = st->custom;
 }
 
 void device_op(const struct device_set *s, struct device *d,

@@ -120,6 +120,7 @@ struct step {
     const struct rank_span *span;
     int n_span;
     const int32_t *head_map;
+    const struct cpu_custom *custom; /* OP_custom */
     int n_cost;
     const struct step_cost *cost;
 

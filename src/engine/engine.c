@@ -62,6 +62,8 @@ pl_status pl_engine_create(pl_engine **out, const pl_model *m,
     opt = opt ? opt : &defaults;
     if (!e)
         return err_no_memory(err, "an engine");
+    e->log = opt->log;
+    e->log_user = opt->log_user;
     s = pl_plan_create(&e->plan, m, opt, err);
     if (s == PL_OK)
         s = exec_create(&e->exec, e->plan->planned, opt, err);
@@ -115,7 +117,7 @@ int64_t pl_engine_n_ctx(const pl_engine *e)
 
 /* Batches ---------------------------------------------------------------- */
 
-static pl_status copy_page(void *user, int from, int to, pl_err *err)
+pl_status engine_copy_page(void *user, int from, int to, pl_err *err)
 {
     pl_engine *e = user;
 
@@ -266,7 +268,7 @@ static pl_status step(pl_engine *e, const pl_batch *b, int64_t n, int64_t n_out,
         len = seq_run(e, i, n);
         for (int64_t k = 0; k < len; k++)
             e->position[i + k] = (int32_t)(e->kv.length[e->seq[i]] + k);
-        s = kv_reserve(&e->kv, e->seq[i], len, copy_page, e, err);
+        s = kv_reserve(&e->kv, e->seq[i], len, engine_copy_page, e, err);
         if (s == PL_OK)
             reserved = i + len;
     }
@@ -301,12 +303,12 @@ pl_status pl_engine_decode(pl_engine *e, const pl_batch *b,
 
 /* Sequences -------------------------------------------------------------- */
 
-static bool is_seq(const pl_engine *e, int seq)
+bool engine_is_seq(const pl_engine *e, int seq)
 {
     return seq >= 0 && seq < e->kv.n_seq;
 }
 
-static pl_status no_seq(const pl_engine *e, int seq, pl_err *err)
+pl_status engine_no_seq(const pl_engine *e, int seq, pl_err *err)
 {
     return err_set(err, PL_NOT_FOUND, "sequence %d; 0 to %d are planned", seq,
                    e->kv.n_seq - 1);
@@ -314,13 +316,13 @@ static pl_status no_seq(const pl_engine *e, int seq, pl_err *err)
 
 int64_t pl_seq_length(const pl_engine *e, int seq)
 {
-    return is_seq(e, seq) ? e->kv.length[seq] : 0;
+    return engine_is_seq(e, seq) ? e->kv.length[seq] : 0;
 }
 
 pl_status pl_seq_trim(pl_engine *e, int seq, int64_t n_keep, pl_err *err)
 {
-    if (!is_seq(e, seq))
-        return no_seq(e, seq, err);
+    if (!engine_is_seq(e, seq))
+        return engine_no_seq(e, seq, err);
     if (n_keep < 0 || n_keep > e->kv.length[seq])
         return err_set(err, PL_BAD_ARGUMENT,
                        "%" PRId64 " tokens of sequence %d are to be kept; it "
@@ -332,7 +334,7 @@ pl_status pl_seq_trim(pl_engine *e, int seq, int64_t n_keep, pl_err *err)
 
 pl_status pl_seq_copy(pl_engine *e, int dst, int src, pl_err *err)
 {
-    if (!is_seq(e, dst) || !is_seq(e, src))
-        return no_seq(e, is_seq(e, dst) ? src : dst, err);
-    return kv_copy(&e->kv, dst, src, copy_page, e, err);
+    if (!engine_is_seq(e, dst) || !engine_is_seq(e, src))
+        return engine_no_seq(e, engine_is_seq(e, dst) ? src : dst, err);
+    return kv_copy(&e->kv, dst, src, engine_copy_page, e, err);
 }

@@ -33,6 +33,9 @@ struct pl_engine {
     pl_plan *plan;
     pl_exec *exec;
     struct kv_pages kv;
+    pl_log_fn *log;
+    void *log_user;
+    uint64_t fingerprint; /* of the model, for states; 0: not made yet */
     pl_tensor ids, pos, out_ids, logits;
     /* tables of one step, sized for the largest */
     int32_t *token, *position, *seq, *out_row;
@@ -40,5 +43,11 @@ struct pl_engine {
     int64_t *row_of; /* logits row of each wanted token of the step */
     int64_t *n_new;  /* [n_seq] tokens of the batch a sequence gets */
 };
+
+/* A kv_copy_fn; `user` is the engine. */
+pl_status engine_copy_page(void *user, int from, int to, pl_err *err);
+bool engine_is_seq(const pl_engine *e, int seq);
+/* Fails: there is no such sequence. */
+pl_status engine_no_seq(const pl_engine *e, int seq, pl_err *err);
 
 #endif

@@ -118,8 +118,7 @@ pl_status exec_caches_open(struct exec_caches *c, pl_exec *x, int node,
     for (int i = 0; i < g->n_node; i++) {
         struct exec_cache *k = &c->cache[c->n];
 
-        if (g->node[i].op != OP_cache || (node >= 0 && node != i) ||
-            x->plan->num->value[i] < 0)
+        if (g->node[i].op != OP_cache || (node >= 0 && node != i))
             continue;
         if (!cache_init(k, c, i))
             return err_no_memory(err, "tables of the cache");

@@ -172,6 +172,9 @@ pl_status lower_op(struct lower *w, int u, int i, const int *in, int out,
             s.attr.start = layout_local_below(&m, x->attr.start);
         }
         break;
+    case OP_custom:
+        PL_TRY(lower_custom(w, u, i, &s));
+        break;
     default:
         break;
     }

@@ -36,7 +36,8 @@ pl_status lower_presence(struct lower *w)
         !w->region.kept || !w->region.node || !w->region.part_of)
         return err_no_memory(w->err, "a program");
     for (int i = 0; i < p->n; i++)
-        w->lone[i] = p->node[i].sum != NULL;
+        w->lone[i] = p->node[i].sum != NULL &&
+                     w->g->node[p->node[i].node].op != OP_custom;
     for (int i = 0; i < p->n; i++)
         for (int k = 0; is_partial(w, i) && k < p->node[i].n_in; k++)
             if (p->node[i].in[k] >= 0)
@@ -63,7 +64,7 @@ pl_status lower_presence(struct lower *w)
             else
                 all_partial = false;
         }
-        if (op_info(w->g->node[n->node].op)->partial == OP_SUM && !all_partial)
+        if (graph_partial(&w->g->node[n->node]) == OP_SUM && !all_partial)
             w->present[i] |= 1;
     }
     return PL_OK;
@@ -132,7 +133,8 @@ static pl_status rank_op(struct lower *w, int u, int i, int r, const int *in,
         item->rank = r;
         return lower_op(w, u, i, in, out, &t, 0, false);
     }
-    if (op_info(x->op)->partial == OP_SUM && (in[0] < 0 || in[1] < 0)) {
+    if (x->op != OP_custom && graph_partial(x) == OP_SUM &&
+        (in[0] < 0 || in[1] < 0)) {
         int a = in[0] >= 0 ? in[0] : in[1];
 
         PL_TRY(plain_step(w, d, OP_contiguous, a, -1, out, 0));
@@ -252,8 +254,7 @@ static pl_status rank_loop(struct lower *w, int u, const struct part *g)
                 if (y < 0)
                     continue;
                 if (!is_partial(w, y)) {
-                    if (op_info(w->g->node[n->node].op)->partial != OP_SUM ||
-                        r == 0)
+                    if (graph_partial(&w->g->node[n->node]) != OP_SUM || r == 0)
                         PL_TRY(lower_operand(w, u, i, j, &in[j]));
                     continue;
                 }

@@ -198,6 +198,22 @@ static bool pipelined(const struct placement *y)
     return false;
 }
 
+/* What is made of inputs alone lives as they do wherever it is read: with its
+ * first reader. */
+static void settle(const struct planned *p, int *at)
+{
+    for (int i = p->num->n - 1; i >= 0; i--)
+        for (int k = 0; at[i] >= 0 && k < p->num->node[i].n_in; k++) {
+            int y = p->num->node[i].in[k];
+
+            if (y >= 0 && at[y] < 0)
+                at[y] = at[i];
+        }
+    for (int i = 0; i < p->num->n; i++)
+        if (at[i] < 0)
+            at[i] = p->place.of_input;
+}
+
 static pl_status add_way(struct planned *p, struct lower_options *lo,
                          struct lower_way *way, enum planned_way kind,
                          const int *home, const bool *away, pl_err *err)
@@ -207,6 +223,7 @@ static pl_status add_way(struct planned *p, struct lower_options *lo,
     if (!at)
         return err_no_memory(err, "a plan");
     PL_TRY(place_ops(&p->place, p->num, home, away, at, err));
+    settle(p, at);
     way[lo->n_way] =
         (struct lower_way){kind == WAY_PIPELINE ? PLANNED_PIPELINE : 1, at};
     p->way[kind] = lo->n_way++;

@@ -32,6 +32,21 @@ const struct op_info *op_info(enum op op)
     return &infos[op];
 }
 
+const char *graph_dims(const struct graph_node *n)
+{
+    return n->custom ? n->custom->dims : infos[n->op].dims;
+}
+
+unsigned graph_partial(const struct graph_node *n)
+{
+    return n->custom ? n->custom->partial : infos[n->op].partial;
+}
+
+const char *graph_op_name(const struct graph_node *n)
+{
+    return n->custom ? n->custom->name : infos[n->op].name;
+}
+
 enum op op_from_name(const char *name)
 {
     int i;

@@ -31,8 +31,8 @@ struct op_info {
     const char *refused;
 };
 
-const struct op_info *op_info(enum op op);
-enum op op_from_name(const char *name); /* OP_COUNT if unknown */
+const struct op_info *op_info(enum op op); /* of custom: no row */
+enum op op_from_name(const char *name);    /* OP_COUNT if unknown */
 
 /* Parameters of ops: one flat record; an op reads the fields its comment names
  * and leaves the others zero. type, name, ops that read it. */
@@ -87,8 +87,16 @@ struct graph_node {
     const char *name; /* unique, never NULL; leaves: the GGUF name */
     bool output;      /* read by the host after a step */
     bool keep;        /* readable after a step (pl_keep) */
-    const struct pl_layout *want; /* asked by the user, or NULL */
+    const struct pl_layout *want;   /* asked by the user, or NULL */
+    const struct pl_op_def *custom; /* OP_custom: its own row and kernel; in
+                                       the graph's arena */
 };
+
+/* The row of a node's op: dims and partial of op_info(), or the definition's
+ * own. NULL for leaves; "MOVE" for moving ops. */
+const char *graph_dims(const struct graph_node *n);
+unsigned graph_partial(const struct graph_node *n);
+const char *graph_op_name(const struct graph_node *n);
 
 struct pl_graph {
     struct arena arena; /* owns nodes' strings and layouts */

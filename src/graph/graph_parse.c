@@ -23,6 +23,8 @@ struct parse {
     pl_graph *g;
     const char *p; /* the rest of the text */
     int line;
+    int n_def; /* ops of the caller's own */
+    const pl_op_def *def;
     struct arena arena; /* words, until the end of the line */
     pl_err *err;
     pl_status status; /* the first failure */
@@ -32,6 +34,7 @@ struct parse {
 struct line {
     const char *name;
     enum op op;
+    const pl_op_def *def; /* OP_custom */
     pl_format format;
     int n_dim, n_in;
     pl_dim dim[GRAPH_MAX_DIM];
@@ -350,6 +353,9 @@ static bool attribute(struct parse *p, struct line *l)
 
     if (!w || !need(p, '='))
         return false;
+    if (l->def)
+        return bad(p, PL_BAD_ARGUMENT, "%.40s has no attribute '%.40s'",
+                   l->def->name, w);
     if (l->op == OP_input || l->op == OP_weight || l->op == OP_cache) {
         if (!strcmp(w, "layer")) {
             if (!integer(p, 0, GRAPH_MAX_LAYER - 1, &layer))
@@ -404,8 +410,16 @@ static bool operation(struct parse *p, struct line *l)
     if (!w)
         return false;
     l->op = op_from_name(w);
-    if (l->op == OP_COUNT)
-        return bad(p, PL_BAD_ARGUMENT, "operation '%.40s' is unknown", w);
+    for (int i = 0; i < p->n_def && l->op == OP_COUNT; i++)
+        if (p->def[i].name && !strcmp(p->def[i].name, w)) {
+            l->op = OP_custom;
+            l->def = &p->def[i];
+        }
+    if (l->op == OP_COUNT || (l->op == OP_custom && !l->def))
+        return bad(p, PL_BAD_ARGUMENT,
+                   "operation '%.40s' is unknown; one of your own needs its "
+                   "definition (pl_graph_parse_ops)",
+                   w);
     if (l->op == OP_input || l->op == OP_weight || l->op == OP_cache)
         return true;
     if (!need(p, '('))
@@ -452,8 +466,9 @@ static pl_tensor make(struct parse *p, const struct line *l)
         return pl_cache(p->g, l->name, l->format, dim[1], dim[2],
                         l->attr.values);
     default:
-        t = graph_make(p->g, l->op, l->n_in, l->in, &l->attr,
-                       given ? l->n_dim : 0, l->dim);
+        t = l->def ? pl_custom(p->g, l->def, l->n_in, l->in)
+                   : graph_make(p->g, l->op, l->n_in, l->in, &l->attr,
+                                given ? l->n_dim : 0, l->dim);
         pl_name(p->g, t, l->name);
         return t;
     }
@@ -468,16 +483,16 @@ static bool check(struct parse *p, const struct line *l, pl_tensor t)
     if (n->format != l->format)
         return bad(p, PL_BAD_ARGUMENT, "%s of '%.80s', %s by %s",
                    format_info(l->format)->name, l->name,
-                   format_info(n->format)->name, op_info(n->op)->name);
+                   format_info(n->format)->name, graph_op_name(n));
     if (n->n_dim != l->n_dim)
         return bad(p, PL_BAD_ARGUMENT, "%d dimensions of '%.80s', %d by %s",
-                   l->n_dim, l->name, n->n_dim, op_info(n->op)->name);
+                   l->n_dim, l->name, n->n_dim, graph_op_name(n));
     for (int i = 0; i < n->n_dim; i++)
         if (!dim_equal(n->dim[i], l->dim[i]))
             return bad(p, PL_BAD_ARGUMENT,
                        "dimension %d of '%.80s' is %s, %s by %s", i, l->name,
                        dim_print(l->dim[i], a), dim_print(n->dim[i], b),
-                       op_info(n->op)->name);
+                       graph_op_name(n));
     return true;
 }
 
@@ -509,7 +524,13 @@ static bool tensor(struct parse *p)
 
 pl_status pl_graph_parse(pl_graph **out, const char *text, pl_err *err)
 {
-    struct parse p = {.p = text, .err = err};
+    return pl_graph_parse_ops(out, text, 0, NULL, err);
+}
+
+pl_status pl_graph_parse_ops(pl_graph **out, const char *text, int n_def,
+                             const pl_op_def *def, pl_err *err)
+{
+    struct parse p = {.p = text, .n_def = n_def, .def = def, .err = err};
 
     *out = NULL;
     PL_TRY(pl_graph_create(&p.g, err));

@@ -168,7 +168,9 @@ static void put_node(struct out *o, const pl_graph *g,
     put_lower(o, format_info(n->format)->name);
     for (int i = 0; i < n->n_dim; i++)
         put(o, "%s%s", i ? ", " : "[", dim_print(n->dim[i], d));
-    put(o, "] = %s", op_info(n->op)->name);
+    put(o, "] = ");
+    for (const char *c = graph_op_name(n); *c; c++)
+        put_char(o, *c);
     for (int i = 0; i < n->n_in; i++) {
         put(o, "%s", i ? ", " : "(");
         put_name(o, g->node[n->in[i]].name);

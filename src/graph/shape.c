@@ -76,8 +76,8 @@ static bool fail(struct shape *s, const char *what)
         show(s->in[0], a, sizeof a);
     if (s->in[1])
         show(s->in[1], b, sizeof b);
-    err_set(s->err, PL_BAD_ARGUMENT, "%s(%s%s%s): %s", op_info(s->n->op)->name,
-            a, *b ? ", " : "", b, what);
+    err_set(s->err, PL_BAD_ARGUMENT, "%s(%s%s%s): %s", graph_op_name(s->n), a,
+            *b ? ", " : "", b, what);
     return false;
 }
 
@@ -438,6 +438,13 @@ static bool shape_concat(struct shape *s)
     return result(s, x->n_dim, d);
 }
 
+static bool shape_custom(struct shape *s)
+{
+    if (!s->n->custom)
+        return fail(s, "an op of the caller's own is made by pl_custom");
+    return custom_shape(s->g, s->n, s->err);
+}
+
 #define shape_add        elementwise
 #define shape_sub        elementwise
 #define shape_mul        elementwise
@@ -466,19 +473,19 @@ static bool (*const shapes[OP_COUNT])(struct shape *) = {
 
 /* How many operands the op needs, and how many it takes; optional ones come
  * last. */
-static void operands(enum op op, int *need, int *most)
+static void operands(const struct graph_node *n, int *need, int *most)
 {
-    const char *d = op_info(op)->dims;
+    const char *d = graph_dims(n);
 
     *need = *most = 1;
-    if (op == OP_concat)
+    if (n->op == OP_concat)
         *most = GRAPH_MAX_IN;
     if (!strcmp(d, "MOVE"))
         return;
     for (; *d != '-'; d++)
         *most += *d == ',';
     *need = *most;
-    for (d = op_info(op)->dims; *d != '-'; d++)
+    for (d = graph_dims(n); *d != '-'; d++)
         *need -= *d == '?';
 }
 
@@ -498,13 +505,15 @@ static bool weight_fits(struct shape *s, int i)
                         : op != OP_contiguous && (!strcmp(dims, "*->*") ||
                                                   !strcmp(dims, "*,*->*"));
 
-    if (f == PL_F32 || (matrix && f != PL_I32))
+    if (f == PL_F32 || (matrix && f != PL_I32) ||
+        (op == OP_custom && f == PL_I32))
         return true;
     if (f != PL_F16 && f != PL_BF16)
         return fail(s, "a quantized weight is read by matmul and gather_rows "
                        "alone");
-    return widens || fail(s, "a half-precision weight must be cast to F32 "
-                             "first");
+    return (widens && op != OP_custom) ||
+           fail(s, "a half-precision weight must be cast to F32 "
+                   "first");
 }
 
 bool shape_infer(const pl_graph *g, struct graph_node *n, pl_err *err)
@@ -518,19 +527,19 @@ bool shape_infer(const pl_graph *g, struct graph_node *n, pl_err *err)
                 (int)n->op);
         return false;
     }
-    operands(n->op, &need, &most);
+    operands(n, &need, &most);
     while (n->n_in > need && n->in[n->n_in - 1] < 0 && n->op != OP_concat)
         n->n_in--;
     if (n->n_in < need || n->n_in > most) {
         err_set(err, PL_BAD_ARGUMENT,
-                "%s: %d operands, where %d to %d are wanted",
-                op_info(n->op)->name, n->n_in, need, most);
+                "%s: %d operands, where %d to %d are wanted", graph_op_name(n),
+                n->n_in, need, most);
         return false;
     }
     for (int i = 0; i < n->n_in; i++) {
         if (n->in[i] < 0) {
             err_set(err, PL_BAD_ARGUMENT, "%s: operand %d is missing",
-                    op_info(n->op)->name, i);
+                    graph_op_name(n), i);
             return false;
         }
         s.in[i] = &g->node[n->in[i]];
@@ -540,6 +549,7 @@ bool shape_infer(const pl_graph *g, struct graph_node *n, pl_err *err)
             n->op != OP_cache_write)
             return fail(&s, "only attention and cache_write take a cache");
         if (s.in[i]->format == PL_I32 && n->op != OP_reshape &&
+            n->op != OP_custom &&
             !(i > 0 && (n->op == OP_gather_rows || n->op == OP_rope ||
                         n->op == OP_router_weights ||
                         n->op == OP_expert_matmul || n->op == OP_expert_down)))

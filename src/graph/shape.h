@@ -11,6 +11,9 @@ bool shape_leaf(const struct graph_node *n, pl_err *err);
  * shape cannot be inferred (reshape, slice) it is given in n and checked. */
 bool shape_infer(const pl_graph *g, struct graph_node *n, pl_err *err);
 
+/* The same for an op of the caller's own, by the letters of its row. */
+bool custom_shape(const pl_graph *g, struct graph_node *n, pl_err *err);
+
 bool dim_equal(pl_dim a, pl_dim b);
 /* "n_tok", "64", "4*n_tok" into buf; returns buf. */
 const char *dim_print(pl_dim d, char buf[32]);

@@ -10,8 +10,9 @@
 pl_status kv_init(struct kv_pages *kv, int n_seq, int n_page, pl_err *err)
 {
     *kv = (struct kv_pages){.n_seq = n_seq, .n_page = n_page, .stride = n_page};
-    kv->table = calloc((size_t)n_seq * (size_t)n_page + 1, sizeof *kv->table);
-    kv->length = calloc((size_t)n_seq, sizeof *kv->length);
+    kv->table =
+        calloc(2 * (size_t)n_seq * (size_t)n_page + 1, sizeof *kv->table);
+    kv->length = calloc(2 * (size_t)n_seq + 1, sizeof *kv->length);
     kv->refs = calloc((size_t)n_page + 1, sizeof *kv->refs);
     kv->free = calloc((size_t)n_page + 1, sizeof *kv->free);
     if (!kv->table || !kv->length || !kv->refs || !kv->free) {
@@ -155,4 +156,50 @@ pl_status kv_copy(struct kv_pages *kv, int dst, int src, kv_copy_fn *copy,
     }
     kv->length[dst] = n;
     return PL_OK;
+}
+
+void kv_share(struct kv_pages *kv, int dst, int src, int64_t n)
+{
+    for (int i = 0; i < pages_of(n); i++) {
+        row(kv, dst)[i] = row(kv, src)[i];
+        kv->refs[row(kv, dst)[i]]++;
+    }
+    kv->length[dst] = n;
+}
+
+void kv_swap(struct kv_pages *kv, int a, int b)
+{
+    int na = pages_of(kv->length[a]), nb = pages_of(kv->length[b]);
+    int64_t length = kv->length[a];
+
+    for (int i = 0; i < na || i < nb; i++) {
+        int32_t page = row(kv, a)[i];
+
+        row(kv, a)[i] = row(kv, b)[i];
+        row(kv, b)[i] = page;
+    }
+    kv->length[a] = kv->length[b];
+    kv->length[b] = length;
+}
+
+int64_t kv_common(const struct kv_pages *kv, int a, int b)
+{
+    int64_t least =
+        kv->length[a] < kv->length[b] ? kv->length[a] : kv->length[b];
+    int64_t n = 0;
+
+    while (n < least && row(kv, a)[n / KV_PAGE] == row(kv, b)[n / KV_PAGE])
+        n += KV_PAGE;
+    if (n <= least)
+        return n;
+    return least == kv->length[a] ? least : n - KV_PAGE;
+}
+
+int kv_own(const struct kv_pages *kv, int seq)
+{
+    int n = 0;
+
+    for (int i = 0; i < pages_of(kv->length[seq]); i++)
+        n += kv->refs[row(kv, seq)[i]] == 1;
+    return n;
 }

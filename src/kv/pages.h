@@ -11,10 +11,12 @@
 
 enum { KV_PAGE = 64 };
 
+/* Each sequence has a stand-in, sequence kv_stage(kv, seq), where a new past
+ * can be put together before it takes the old one's place. */
 struct kv_pages {
     int n_seq, n_page, stride; /* stride: pages a sequence may have */
-    int32_t *table;            /* owned, [n_seq, stride] */
-    int64_t *length;           /* owned, [n_seq] tokens held */
+    int32_t *table;            /* owned, [2 * n_seq, stride] */
+    int64_t *length;           /* owned, [2 * n_seq] tokens held */
     int32_t *refs;             /* owned, [n_page] */
     int32_t *free;             /* owned, [n_page] stack of free pages */
     int n_free;
@@ -41,5 +43,19 @@ void kv_trim(struct kv_pages *kv, int seq, int64_t n);
 /* dst, emptied, becomes src; a partly filled last page is copied. */
 pl_status kv_copy(struct kv_pages *kv, int dst, int src, kv_copy_fn *copy,
                   void *user, pl_err *err);
+
+static inline int kv_stage(const struct kv_pages *kv, int seq)
+{
+    return kv->n_seq + seq;
+}
+/* dst, which is empty, gets the first n tokens of src, in the same pages. */
+void kv_share(struct kv_pages *kv, int dst, int src, int64_t n);
+/* Two sequences change places. */
+void kv_swap(struct kv_pages *kv, int a, int b);
+/* Tokens at the beginning of `a` that are in pages of `b` too: whole pages, or
+ * all of `a`. */
+int64_t kv_common(const struct kv_pages *kv, int a, int b);
+/* Pages that would be free if the sequence were emptied. */
+int kv_own(const struct kv_pages *kv, int seq);
 
 #endif

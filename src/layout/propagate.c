@@ -99,7 +99,7 @@ static int64_t price(const struct pass *s, const struct graph_node *n, int i,
 /* PARTIAL operands that the row lets through, the others being MIRRORED. */
 static bool passes(const struct pass *s, const struct graph_node *n)
 {
-    unsigned partial = 0, split = 0, rule = op_info(n->op)->partial;
+    unsigned partial = 0, split = 0, rule = graph_partial(n);
 
     for (int i = 0; i < n->n_in; i++) {
         if (n->in[i] < 0)
@@ -654,6 +654,12 @@ static uint64_t hash_of(const struct numeric *p)
 #define MIX(type, name) mix(&h, &x->attr.name, sizeof x->attr.name);
         GRAPH_ATTR_MAP(MIX)
 #undef MIX
+        if (x->custom) {
+            mix(&h, x->custom->name, strlen(x->custom->name) + 1);
+            mix(&h, x->custom->dims, strlen(x->custom->dims) + 1);
+            mix_int(&h, x->custom->partial);
+            mix_int(&h, (int64_t)x->custom->edition);
+        }
         mix_int(&h, l->kind);
         mix_int(&h, l->kind == PL_SPLIT ? l->dim : 0);
         for (int k = 0; l->kind == PL_SPLIT && k < l->n_run; k++) {

@@ -59,7 +59,7 @@ static bool broadcasts(const struct node_letters *l, const pl_graph *g,
 void rules_letters(const pl_graph *g, const struct graph_node *n,
                    struct node_letters *out)
 {
-    const char *p = op_info(n->op)->dims;
+    const char *p = graph_dims(n);
     struct node_letters raw;
 
     memset(out, 0, sizeof *out);

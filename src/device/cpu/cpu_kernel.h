@@ -73,6 +73,17 @@ struct cpu_batch {
  *           q8_0: f16 scale[64][d/32], then s8 q[64][d] */
 size_t cpu_cache_tile_bytes(pl_format f, int64_t d);
 
+/* An op of the caller's own: whom to call, and what is here of the operands
+ * and the result. */
+struct cpu_custom {
+    const pl_op_def *def;
+    struct cpu_custom_split {
+        int dim; /* -1: all is here */
+        int n;
+        const pl_op_part *part;
+    } in[GRAPH_MAX_IN], out;
+};
+
 struct cpu_call {
     struct cpu_tensor out;
     struct cpu_tensor in[GRAPH_MAX_IN]; /* absent optional: data == NULL */
@@ -87,8 +98,9 @@ struct cpu_call {
     const struct rank_span *span; /* gather_rows: rows of the table;
                                      sum: the summed dimension; others: NULL */
     int n_span;
-    size_t out_stride; /* bytes between the tree's results */
-    void *scratch;     /* this thread's, cpu_op.scratch bytes, 64-aligned */
+    const struct cpu_custom *custom; /* custom; others: NULL */
+    size_t out_stride;               /* bytes between the tree's results */
+    void *scratch; /* this thread's, cpu_op.scratch bytes, 64-aligned */
     int ith, nth;
 };
 

@@ -156,4 +156,5 @@ void cpu_move_init(struct cpu_kernels *k)
     k->op[OP_permute].run = permute_run;
     k->op[OP_slice].run = slice_run;
     k->op[OP_concat].run = concat_run;
+    k->op[OP_custom].run = cpu_custom_run;
 }

@@ -12,8 +12,11 @@ void cpu_ops_init_generic(struct cpu_kernels *k);
 void cpu_ops_init_avx2(struct cpu_kernels *k);
 void cpu_ops_init_avx512(struct cpu_kernels *k);
 
-/* The ops that only move bytes; one form serves all families. */
+/* The ops that only move bytes, and custom; one form serves all families. */
 void cpu_move_init(struct cpu_kernels *k);
+
+/* Calls the kernel of an op of the caller's own (pl_custom). */
+void cpu_custom_run(const struct cpu_call *c);
 
 /* One row (position j = 0 .. 63 of a page, one head) of a cache tile to and
  * from the format's own bytes, format_row_bytes(f, d) of them: elements, or

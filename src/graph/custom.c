@@ -1,0 +1,438 @@
+/* Ops of the caller's own: reading a row, and shapes by its letters.
+ *
+ * A row is checked when the node is made, so that layout/rules.c may read it as
+ * it reads ops.def. What it asks for beyond their grammar keeps every split
+ * that the letters allow computable: a composite dimension that may be split
+ * stands in the result too, since a cut may fall inside one index of its outer
+ * factor. Whether the kernel keeps the row's promises nobody can check. */
+#include "base/err.h"
+#include "graph/graph.h"
+#include "graph/graph_text.h"
+#include "graph/shape.h"
+
+#include <stdio.h>
+#include <string.h>
+
+_Static_assert((int)PL_OP_NONE == (int)OP_NONE &&
+                   (int)PL_OP_SUM == (int)OP_SUM &&
+                   (int)PL_OP_ONE == (int)OP_ONE,
+               "one column, two names");
+
+struct item {
+    char a, b; /* a letter, or the two of a composite; '*' */
+    bool whole;
+};
+
+struct side {
+    struct item item[GRAPH_MAX_DIM + 1];
+    int n, star; /* star: its item, or -1 */
+    bool optional;
+};
+
+struct row {
+    struct side in[GRAPH_MAX_IN], out;
+    int n_in;
+};
+
+/* Letters ---------------------------------------------------------------- */
+
+static bool letter(char c)
+{
+    return c >= 'a' && c <= 'z';
+}
+
+/* NULL, or what is wrong. */
+static const char *read_side(const char **p, struct side *s)
+{
+    *s = (struct side){.star = -1};
+    for (; **p && **p != ',' && **p != '-' && **p != '?'; ++*p) {
+        struct item *t = &s->item[s->n];
+
+        if (s->n - (s->star >= 0) == GRAPH_MAX_DIM)
+            return "an operand has more than four dimensions";
+        if (**p == '*') {
+            if (s->star >= 0)
+                return "a second '*'";
+            s->star = s->n;
+            *t = (struct item){'*', 0, false};
+        } else if (letter(**p)) {
+            *t = (struct item){**p, 0, false};
+        } else if (**p == '(' && letter((*p)[1]) && letter((*p)[2]) &&
+                   (*p)[1] != (*p)[2] && (*p)[3] == ')') {
+            *t = (struct item){(*p)[1], (*p)[2], false};
+            *p += 3;
+        } else {
+            return "letters, '(gr)', '*', '!', '?', ',' and '->' are known";
+        }
+        for (int i = 0; i < s->n; i++)
+            if (s->item[i].a == t->a || s->item[i].b == t->a ||
+                (t->b && (s->item[i].a == t->b || s->item[i].b == t->b)))
+                return "a letter stands twice in one operand";
+        if (t->a != '*' && (*p)[1] == '!') {
+            t->whole = true;
+            ++*p;
+        }
+        s->n++;
+    }
+    return s->n == 0 ? "an operand without dimensions" : NULL;
+}
+
+static bool has_composite(const struct side *s, const struct item *t)
+{
+    for (int i = 0; i < s->n; i++)
+        if (s->item[i].a == t->a && s->item[i].b == t->b)
+            return true;
+    return false;
+}
+
+/* Is the size of the result's item known from the operands? */
+static bool has_size(const struct row *r, const struct item *t)
+{
+    bool pair = false, a = false, b = t->b == 0;
+
+    for (int i = 0; i < r->n_in; i++) {
+        const struct side *s = &r->in[i];
+
+        for (int k = 0; k < s->n && !s->optional; k++) {
+            pair |= s->item[k].a == t->a && s->item[k].b == t->b;
+            a |= s->item[k].b == 0 && s->item[k].a == t->a;
+            b |= s->item[k].b == 0 && s->item[k].a == t->b;
+        }
+    }
+    return pair || (a && b);
+}
+
+static const char *read_row(const char *p, struct row *r)
+{
+    const char *wrong;
+
+    memset(r, 0, sizeof *r);
+    for (;; p++) {
+        if (r->n_in == GRAPH_MAX_IN)
+            return "more than four operands";
+        wrong = read_side(&p, &r->in[r->n_in]);
+        if (wrong)
+            return wrong;
+        if (*p == '?') {
+            r->in[r->n_in].optional = true;
+            p++;
+        } else if (r->n_in > 0 && r->in[r->n_in - 1].optional) {
+            return "operands that may be left out come last";
+        }
+        r->n_in++;
+        if (*p != ',')
+            break;
+    }
+    if (r->in[0].optional)
+        return "the first operand may not be left out";
+    if (p[0] != '-' || p[1] != '>')
+        return "no '->' behind the operands";
+    p += 2;
+    wrong = read_side(&p, &r->out);
+    if (wrong)
+        return wrong;
+    if (*p)
+        return "something behind the result";
+    for (int k = 0; k < r->out.n; k++)
+        if (!has_size(r, &r->out.item[k]))
+            return "the result has a letter whose size no operand tells";
+    for (int i = 0; i < r->n_in; i++)
+        for (int k = 0; k < r->in[i].n; k++) {
+            const struct item *t = &r->in[i].item[k];
+
+            if (t->a == '*' && r->out.star < 0)
+                return "'*' stands in an operand and not in the result";
+            if (t->b && !t->whole && !has_composite(&r->out, t))
+                return "a composite that the result lacks must be whole: "
+                       "'(gr)!'";
+        }
+    return NULL;
+}
+
+/* Shapes ----------------------------------------------------------------- */
+
+struct sizes {
+    const char *op;
+    pl_dim of[26]; /* n == 0: not known */
+    const char *from[26];
+    struct {
+        char a, b;
+        pl_dim d;
+        const char *from;
+    } pair[GRAPH_MAX_IN * GRAPH_MAX_DIM];
+    int n_pair;
+    pl_dim star[GRAPH_MAX_DIM]; /* from the right */
+    int n_star;
+    pl_err *err;
+};
+
+static bool is_one(pl_dim d)
+{
+    return dim_equal(d, (pl_dim){1, PL_CONST});
+}
+
+static bool differ(struct sizes *z, const char *letters, pl_dim a,
+                   const char *in_a, pl_dim b, const char *in_b)
+{
+    char x[32], y[32];
+
+    err_set(z->err, PL_BAD_ARGUMENT, "%s: '%s' is %s in %s and %s in %s", z->op,
+            letters, dim_print(a, x), in_a, dim_print(b, y), in_b);
+    return false;
+}
+
+static bool add_letter(struct sizes *z, char c, pl_dim d, const char *in)
+{
+    int k = c - 'a';
+    char text[2] = {c, '\0'};
+
+    if (z->of[k].n && !dim_equal(z->of[k], d))
+        return differ(z, text, z->of[k], z->from[k], d, in);
+    z->of[k] = d;
+    z->from[k] = in;
+    return true;
+}
+
+static bool add_pair(struct sizes *z, const struct item *t, pl_dim d,
+                     const char *in)
+{
+    char text[5] = {'(', t->a, t->b, ')', '\0'};
+    int k = 0;
+
+    if (d.symbol != PL_CONST) {
+        err_set(z->err, PL_BAD_ARGUMENT,
+                "%s: '%s' of %s must be of constant size", z->op, text, in);
+        return false;
+    }
+    while (k < z->n_pair && (z->pair[k].a != t->a || z->pair[k].b != t->b))
+        k++;
+    if (k < z->n_pair && !dim_equal(z->pair[k].d, d))
+        return differ(z, text, z->pair[k].d, z->pair[k].from, d, in);
+    if (k == z->n_pair) {
+        z->pair[k].a = t->a;
+        z->pair[k].b = t->b;
+        z->pair[k].d = d;
+        z->pair[k].from = in;
+        z->n_pair++;
+    }
+    return true;
+}
+
+static bool add_star(struct sizes *z, int k, pl_dim d, const char *in)
+{
+    pl_dim *s = &z->star[k];
+
+    if (k >= z->n_star)
+        z->n_star = k + 1;
+    if (s->n == 0 || is_one(*s))
+        *s = d;
+    else if (!is_one(d) && !dim_equal(*s, d))
+        return differ(z, "*", *s, "an operand before", d, in);
+    return true;
+}
+
+static bool add_operand(struct sizes *z, const struct side *s,
+                        const struct graph_node *x)
+{
+    int stars = x->n_dim - (s->n - 1);
+
+    if (s->star < 0 ? x->n_dim != s->n : stars < 0) {
+        err_set(z->err, PL_BAD_ARGUMENT,
+                "%s: %s has %d dimensions, its row %s%d", z->op, x->name,
+                x->n_dim, s->star < 0 ? "" : "at least ",
+                s->n - (s->star >= 0));
+        return false;
+    }
+    for (int i = 0, d = 0; i < s->n; i++) {
+        const struct item *t = &s->item[i];
+
+        if (i == s->star) {
+            for (int k = stars - 1; k >= 0; k--)
+                if (!add_star(z, k, x->dim[d++], x->name))
+                    return false;
+        } else if (t->b ? !add_pair(z, t, x->dim[d++], x->name)
+                        : !add_letter(z, t->a, x->dim[d++], x->name)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A composite is the product of its letters where those are known. */
+static bool check_pairs(struct sizes *z)
+{
+    for (int k = 0; k < z->n_pair; k++) {
+        pl_dim a = z->of[z->pair[k].a - 'a'], b = z->of[z->pair[k].b - 'a'];
+        int64_t n = z->pair[k].d.n;
+
+        if (a.symbol != PL_CONST || b.symbol != PL_CONST || (a.n && n % a.n) ||
+            (b.n && n % b.n) || (a.n && b.n && n / a.n != b.n)) {
+            err_set(z->err, PL_BAD_ARGUMENT,
+                    "%s: '(%c%c)' is %lld in %s, no product of '%c' and '%c'",
+                    z->op, z->pair[k].a, z->pair[k].b, (long long)n,
+                    z->pair[k].from, z->pair[k].a, z->pair[k].b);
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool pair_size(const struct sizes *z, const struct item *t, pl_dim *d)
+{
+    pl_dim a = z->of[t->a - 'a'], b = z->of[t->b - 'a'];
+
+    for (int k = 0; k < z->n_pair; k++)
+        if (z->pair[k].a == t->a && z->pair[k].b == t->b) {
+            *d = z->pair[k].d;
+            return true;
+        }
+    *d = a;
+    return a.symbol == PL_CONST && b.symbol == PL_CONST &&
+           !__builtin_mul_overflow(a.n, b.n, &d->n);
+}
+
+bool custom_shape(const pl_graph *g, struct graph_node *n, pl_err *err)
+{
+    struct sizes z = {.op = n->custom->name, .err = err};
+    struct row r;
+    int d = 0;
+
+    read_row(n->custom->dims, &r); /* it was right in pl_custom */
+    for (int i = 0; i < n->n_in; i++) {
+        const struct graph_node *x = &g->node[n->in[i]];
+
+        if ((n->custom->partial & PL_OP_SUM) && x->format == PL_I32) {
+            err_set(err, PL_BAD_ARGUMENT,
+                    "%s: %s is I32; PL_OP_SUM is for operands that are added",
+                    z.op, x->name);
+            return false;
+        }
+        if (!add_operand(&z, &r.in[i], x))
+            return false;
+    }
+    if (!check_pairs(&z))
+        return false;
+    n->n_dim = r.out.n - (r.out.star >= 0) + (r.out.star >= 0 ? z.n_star : 0);
+    if (n->n_dim < 1 || n->n_dim > GRAPH_MAX_DIM) {
+        err_set(err, PL_BAD_ARGUMENT,
+                "%s: the result has %d dimensions; 1 to %d are allowed", z.op,
+                n->n_dim, GRAPH_MAX_DIM);
+        return false;
+    }
+    for (int i = 0; i < r.out.n; i++) {
+        const struct item *t = &r.out.item[i];
+
+        if (i == r.out.star) {
+            for (int k = z.n_star - 1; k >= 0; k--)
+                n->dim[d++] = z.star[k];
+        } else if (!t->b) {
+            n->dim[d++] = z.of[t->a - 'a'];
+        } else if (!pair_size(&z, t, &n->dim[d++])) {
+            err_set(err, PL_BAD_ARGUMENT,
+                    "%s: '(%c%c)' must be of constant size", z.op, t->a, t->b);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Nodes ------------------------------------------------------------------ */
+
+static bool same_def(const pl_op_def *a, const pl_op_def *b)
+{
+    return !strcmp(a->dims, b->dims) && a->partial == b->partial &&
+           a->run == b->run && a->user == b->user && a->edition == b->edition;
+}
+
+static const char *check_def(const pl_op_def *d, struct row *r)
+{
+    const char *wrong;
+
+    for (const char *c = d->name; *c; c++)
+        if (!graph_text_plain(*c))
+            return "a name is made of letters, digits and \"._-/+\"";
+    if (op_from_name(d->name) != OP_COUNT)
+        return "one of the library's ops has this name";
+    if (!d->run)
+        return "no kernel is given";
+    wrong = read_row(d->dims, r);
+    if (wrong)
+        return wrong;
+    if (d->partial != PL_OP_NONE && d->partial != PL_OP_SUM &&
+        ((d->partial & ~0xffu) != PL_OP_ONE || !(d->partial & 0xff) ||
+         (d->partial & 0xff) >> r->n_in))
+        return "partial is PL_OP_NONE, PL_OP_SUM, or PL_OP_ONE with a mask of "
+               "operands";
+    return NULL;
+}
+
+/* The graph's copy of the definition; NULL after an error. */
+static const pl_op_def *keep_def(pl_graph *g, const pl_op_def *d)
+{
+    const char *wrong;
+    struct row r;
+    pl_op_def *copy;
+
+    if (!d || !d->name || !*d->name || !d->dims) {
+        graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
+                              "an op of your own needs a name and a row"));
+        return NULL;
+    }
+    wrong = check_def(d, &r);
+    if (wrong) {
+        graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
+                              "op '%.60s' of your own, row '%.60s': %s",
+                              d->name, d->dims, wrong));
+        return NULL;
+    }
+    for (int i = g->n_node - 1; i >= 0; i--) {
+        const pl_op_def *old = g->node[i].custom;
+
+        if (!old || strcmp(old->name, d->name) != 0)
+            continue;
+        if (same_def(old, d))
+            return old;
+        graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
+                              "op '%.60s': another definition in this graph "
+                              "has this name",
+                              d->name));
+        return NULL;
+    }
+    copy = arena_memdup(&g->arena, d, 1, sizeof *d);
+    if (copy) {
+        copy->name = arena_strdup(&g->arena, d->name);
+        copy->dims = arena_strdup(&g->arena, d->dims);
+    }
+    if (!copy || !copy->name || !copy->dims) {
+        graph_fail(g, err_no_memory(&g->err, "an op's definition"));
+        return NULL;
+    }
+    return copy;
+}
+
+pl_tensor pl_custom(pl_graph *g, const pl_op_def *def, int n_in,
+                    const pl_tensor *in)
+{
+    struct graph_node n = {.op = OP_custom, .n_in = n_in, .layer = -1};
+
+    if (g->err.status != PL_OK)
+        return -1;
+    n.custom = keep_def(g, def);
+    if (!n.custom)
+        return -1;
+    if (n_in < 1 || n_in > GRAPH_MAX_IN)
+        return graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
+                                     "%s: %d operands; 1 to %d are allowed",
+                                     n.custom->name, n_in, GRAPH_MAX_IN));
+    for (int i = 0; i < n_in; i++) {
+        if (in[i] < -1 || in[i] >= g->n_node)
+            return graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
+                                         "%s: operand %d is no tensor of this "
+                                         "graph",
+                                         n.custom->name, i));
+        n.in[i] = in[i];
+    }
+    if (!shape_infer(g, &n, &g->err))
+        return graph_fail(g, PL_BAD_ARGUMENT);
+    return graph_append(g, &n);
+}
