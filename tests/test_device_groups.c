@@ -686,7 +686,7 @@ static void device_run_refuses_other_scripts(void **state)
 
 /* ---- what fails -------------------------------------------------------- */
 
-/* Whoever is lost, wherever: the run fails on all, and the next one is right. */
+/* Whoever is lost, wherever: the run fails on all, the next one is right. */
 static void device_loss_in_a_group_reaches_all(void **state)
 {
     struct device_options opt = {.family = CPU_GENERIC, .no_pin = true};
@@ -716,7 +716,7 @@ static void device_loss_in_a_group_reaches_all(void **state)
     free_game(g);
 }
 
-/* Creating and loading, guarded and traced, with the n-th allocation failing. */
+/* Creating and loading, guarded and traced, the n-th allocation failing. */
 static void device_groups_survive_failed_allocations(void **state)
 {
     struct device_options opt = {
