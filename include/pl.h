@@ -669,6 +669,13 @@ PL_API void pl_sampler_accept(pl_sampler *s, int32_t id);
 /* What this machine offers: NUMA nodes, cores, memory, instruction sets. */
 PL_API pl_status pl_devices_print(bool json, pl_write_fn *write, void *user,
                                   pl_err *err);
+/* Measures in a few seconds how fast its cores, memory and messages are, prints
+ * that, and keeps it in $XDG_CACHE_HOME/plait, else ~/.cache/plait, for the
+ * estimates of later plans; that it cannot be kept is no error. Of `opt` (may
+ * be NULL): cpu and no_pin. */
+PL_API pl_status pl_devices_measure(const pl_options *opt, bool json,
+                                    pl_write_fn *write, void *user,
+                                    pl_err *err);
 
 #ifdef __cplusplus
 }
