@@ -185,9 +185,9 @@ static void calibration_without_a_place_is_an_error_that_says_so(void **state)
     assert_non_null(strstr(err.message, "/dev/null"));
     assert_int_equal(calibration_load(&c, CPU_GENERIC, &err), PL_NOT_FOUND);
     assert_int_equal(setenv("XDG_CACHE_HOME", "relative", 1), 0);
-    assert_int_equal(setenv("HOME", "/home/somebody", 1), 0);
+    assert_int_equal(setenv("HOME", "/somebody", 1), 0);
     assert_int_equal(calibration_path(path, &c, NULL), PL_OK);
-    assert_non_null(strstr(path, "/home/somebody/.cache/plait/rates-"));
+    assert_non_null(strstr(path, "/somebody/.cache/plait/rates-"));
     assert_int_equal(unsetenv("HOME"), 0);
     assert_int_equal(calibration_path(path, &c, &err), PL_NOT_FOUND);
     assert_non_null(strstr(err.message, "XDG_CACHE_HOME"));
