@@ -49,6 +49,9 @@ const struct option_row option_table[] = {
      TOKENIZE, option_set_flag, AT(no_special), 0, 0},
     {{"--json"}, NULL, "JSON instead of tables",
      PLAN | INSPECT | DEVICES, option_set_flag, AT(json), 0, 0},
+    {{"--measure"}, NULL,
+     "measure how fast cores, memory and messages are, and keep the figures "
+     "for later plans", DEVICES, option_set_flag, AT(measure), 0, 0},
     {{"--chunks"}, "N", "measure the first N windows only (-1: all)",
      PERPLEXITY, option_set_int64, AT(n_chunks), -1, MANY},
 

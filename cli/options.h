@@ -61,6 +61,7 @@ struct options {
     bool no_special;
     bool ids_only;
     bool json;
+    bool measure;
     bool verbose;
     bool help;
 };

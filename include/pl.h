@@ -443,7 +443,11 @@ typedef struct pl_options {
     int n_seq;           /* most sequences; 0: 8 */
     bool cache_set;      /* cache_k and cache_v are meant; else F16 */
     pl_format cache_k, cache_v; /* F16, F32, BF16 or Q8_0 */
-    uint64_t sim_seed;          /* order in which sim devices interleave */
+    const char *const *keep;    /* names of a model's intermediate values that
+                                can be read after a step, "l_out-*"; keeping
+                                may move a sum, which the numeric hash tells */
+    int n_keep;
+    uint64_t sim_seed; /* order in which sim devices interleave */
     pl_log_fn *log;
     void *log_user;
     pl_progress_fn *progress;
@@ -468,6 +472,23 @@ PL_API pl_status pl_tensor_set(pl_exec *x, pl_tensor t, const void *data,
  * sizes that depend on the step are those of the last one. */
 PL_API pl_status pl_tensor_get(pl_exec *x, pl_tensor t, void *data,
                                size_t offset, size_t bytes, pl_err *err);
+
+/* A strided view: index i of it is value start + sum of i_d * stride_d of the
+ * tensor, counted row by row; strides may be 0 or negative. */
+typedef struct pl_view {
+    int n_dim; /* 1 to 4 */
+    int64_t dim[4], stride[4];
+    int64_t start;
+} pl_view;
+
+/* The view's values in its own order, close together: as the tensor has them,
+ * or of formats in blocks F32. Whole rows of weights and caches are read for
+ * it; values of formats in blocks cannot be set. Of values that the view has
+ * several times the last one is set. */
+PL_API pl_status pl_tensor_get_view(pl_exec *x, pl_tensor t, const pl_view *v,
+                                    void *data, pl_err *err);
+PL_API pl_status pl_tensor_set_view(pl_exec *x, pl_tensor t, const pl_view *v,
+                                    const void *data, pl_err *err);
 
 /* Tokens of a step, in order; those of one sequence adjacent. */
 typedef struct pl_rows {
@@ -529,6 +550,14 @@ PL_API void pl_engine_free(pl_engine *e);
 PL_API const pl_plan *pl_engine_plan(const pl_engine *e);
 PL_API void pl_engine_counters(const pl_engine *e, pl_counters *out);
 PL_API int64_t pl_engine_n_ctx(const pl_engine *e);
+
+/* The graph of a model as it is planned; lives as long as the plan. */
+PL_API const pl_graph *pl_plan_graph(const pl_plan *p);
+/* What runs it, to read and set tensors between calls of the engine (kept
+ * values are those of its last step); and a tensor by name, or -1. The engine's
+ * own: do not free it, run no step with it. */
+PL_API pl_exec *pl_engine_exec(pl_engine *e);
+PL_API pl_tensor pl_engine_tensor(const pl_engine *e, const char *name);
 
 /* Tokens for any sequences; each token goes to the end of its sequence. Cut
  * into steps by the engine. */
@@ -669,6 +698,13 @@ PL_API void pl_sampler_accept(pl_sampler *s, int32_t id);
 /* What this machine offers: NUMA nodes, cores, memory, instruction sets. */
 PL_API pl_status pl_devices_print(bool json, pl_write_fn *write, void *user,
                                   pl_err *err);
+/* Measures in a few seconds how fast its cores, memory and messages are, prints
+ * that, and keeps it in $XDG_CACHE_HOME/plait, else ~/.cache/plait, for the
+ * estimates of later plans; that it cannot be kept is no error. Of `opt` (may
+ * be NULL): cpu and no_pin. */
+PL_API pl_status pl_devices_measure(const pl_options *opt, bool json,
+                                    pl_write_fn *write, void *user,
+                                    pl_err *err);
 
 #ifdef __cplusplus
 }

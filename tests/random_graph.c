@@ -1,29 +1,16 @@
 /* Drawing graphs; see random_graph.h. A pool of values grows by one op or block
  * at a time, each from a value that fits it, or from a new input. */
-#include "random_graph.h"
+#include "random_draw.h"
 
 #include "quant/format.h"
 #include "random_layout.h"
-#include "support.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_POOL = 96, MAX_COUNT = 1500 /* values with n_tok = 1 */ };
-
-struct draw {
-    struct random_graph *r;
-    pl_graph *g;
-    uint64_t *seed;
-    int n_rank;
-    pl_tensor pool[MAX_POOL];
-    int n_pool, n_leaf, n_layer;
-    bool roles;
-};
-
-static int below(struct draw *d, int n)
+int draw_below(struct draw *d, int n)
 {
     return (int)test_below(d->seed, n);
 }
@@ -32,7 +19,7 @@ static int64_t some_size(struct draw *d)
 {
     static const int sizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32};
 
-    return sizes[below(d, 13)];
+    return sizes[draw_below(d, 13)];
 }
 
 static const struct graph_node *at(const struct draw *d, pl_tensor x)
@@ -56,7 +43,7 @@ static void into_pool(struct draw *d, pl_tensor x)
 {
     if (pl_graph_check(d->g, NULL) != PL_OK)
         fail_msg("the generator made no graph: %s", d->g->err.message);
-    if (x < 0 || count(at(d, x)) > MAX_COUNT || d->n_pool == MAX_POOL)
+    if (x < 0 || count(at(d, x)) > DRAW_MAX_COUNT || d->n_pool == DRAW_MAX_POOL)
         return;
     d->pool[d->n_pool++] = x;
 }
@@ -69,28 +56,20 @@ static const char *leaf_name(struct draw *d, char buf[32], const char *kind)
     return buf;
 }
 
-static pl_tensor new_input(struct draw *d, pl_format f, int n_dim,
-                           const pl_dim *dim)
+pl_tensor draw_input(struct draw *d, pl_format f, int n_dim, const pl_dim *dim)
 {
     char name[32];
 
     return pl_input(d->g, leaf_name(d, name, "in"), f, n_dim, dim);
 }
 
-/* Ids below n; each call is marked in ->below once the graph is made. */
-struct id_note {
-    pl_tensor t;
-    int below;
-};
-static struct id_note notes[256];
-static int n_note;
-
-static pl_tensor new_ids(struct draw *d, int n_dim, const pl_dim *dim, int n)
+pl_tensor draw_ids(struct draw *d, int n_dim, const pl_dim *dim, int n)
 {
-    pl_tensor t = new_input(d, PL_I32, n_dim, dim);
+    pl_tensor t = draw_input(d, PL_I32, n_dim, dim);
 
-    assert_true(n_note < 256);
-    notes[n_note++] = (struct id_note){t, n};
+    assert_true(d->n_note < DRAW_MAX_NODE);
+    d->note[d->n_note].t = t;
+    d->note[d->n_note++].below = n;
     return t;
 }
 
@@ -98,10 +77,10 @@ static pl_format weight_format(struct draw *d, int64_t k)
 {
     static const pl_format plain[] = {PL_F32, PL_F32, PL_F16, PL_BF16};
     static const pl_format blocks[] = {PL_Q8_0, PL_Q4_0, PL_Q4_K, PL_Q6_K};
-    pl_format f = plain[below(d, 4)];
+    pl_format f = plain[draw_below(d, 4)];
 
-    if (!d->r->exact && k % 32 == 0 && below(d, 2)) {
-        f = blocks[below(d, 4)];
+    if (!d->r->exact && k % 32 == 0 && draw_below(d, 2)) {
+        f = blocks[draw_below(d, 4)];
         if (k % format_info(f)->block)
             f = PL_Q8_0;
         d->r->quantized = true;
@@ -132,11 +111,11 @@ static pl_tensor matrix(struct draw *d, int64_t n, int64_t k, pl_role role,
 static pl_tensor new_value(struct draw *d)
 {
     pl_dim dim[GRAPH_MAX_DIM];
-    int n_dim = 1 + below(d, 3), k = 0;
-    bool wide = below(d, 3) == 0;
+    int n_dim = 1 + draw_below(d, 3), k = 0;
+    bool wide = draw_below(d, 3) == 0;
 
-    if (below(d, 4))
-        dim[k++] = (pl_dim){1 + (below(d, 6) == 0), PL_N_TOK};
+    if (draw_below(d, 4))
+        dim[k++] = (pl_dim){1 + (draw_below(d, 6) == 0), PL_N_TOK};
     if (k == 1 && n_dim == 1)
         n_dim = 2;
     for (; k < n_dim; k++)
@@ -144,10 +123,10 @@ static pl_tensor new_value(struct draw *d)
     for (k = 0; k < n_dim; k++)
         dim[k].n += dim[k].n == 0;
     if (wide)
-        dim[n_dim - 1] = (pl_dim){32 << below(d, 4), PL_CONST};
+        dim[n_dim - 1] = (pl_dim){32 << draw_below(d, 4), PL_CONST};
     if (n_dim == 3 && wide)
         dim[1].n = 1 + dim[1].n % 4;
-    return new_input(d, PL_F32, n_dim, dim);
+    return draw_input(d, PL_F32, n_dim, dim);
 }
 
 /* ---- choosing operands --------------------------------------------------- */
@@ -193,7 +172,7 @@ static pl_tensor pick(struct draw *d, fits_fn *fits)
     int n = 0;
 
     for (int i = 0; i < d->n_pool; i++)
-        if (fits(at(d, d->pool[i])) && below(d, ++n + 1) < 2)
+        if (fits(at(d, d->pool[i])) && draw_below(d, ++n + 1) < 2)
             found = d->pool[i];
     return found;
 }
@@ -204,10 +183,10 @@ static pl_tensor stream(struct draw *d)
     pl_tensor x = pick(d, tokens_by_width);
     pl_dim dim[2] = {{1, PL_N_TOK}, {0, PL_CONST}};
 
-    if (x >= 0 && below(d, 8))
+    if (x >= 0 && draw_below(d, 8))
         return x;
-    dim[1].n = below(d, 2) ? some_size(d) : 32 << below(d, 3);
-    x = new_input(d, PL_F32, 2, dim);
+    dim[1].n = draw_below(d, 2) ? some_size(d) : 32 << draw_below(d, 3);
+    x = draw_input(d, PL_F32, 2, dim);
     into_pool(d, x);
     return x;
 }
@@ -217,9 +196,9 @@ static pl_tensor stream(struct draw *d)
 static pl_tensor contract(struct draw *d)
 {
     pl_tensor x = pick(d, last_const);
-    int64_t n = below(d, 4) ? some_size(d) : 32 << below(d, 2);
+    int64_t n = draw_below(d, 4) ? some_size(d) : 32 << draw_below(d, 2);
 
-    if (x < 0 || count(at(d, x)) / last(at(d, x)).n * n > MAX_COUNT)
+    if (x < 0 || count(at(d, x)) / last(at(d, x)).n * n > DRAW_MAX_COUNT)
         return -1;
     return pl_matmul(d->g, x,
                      matrix(d, n, last(at(d, x)).n, PL_ROLE_NONE, NULL));
@@ -233,11 +212,11 @@ static pl_tensor norm(struct draw *d)
     if (x < 0 || d->r->exact)
         return -1;
     k = last(at(d, x)).n;
-    if (below(d, 4) == 0)
+    if (draw_below(d, 4) == 0)
         return pl_softmax(d->g, x);
     return pl_rms_norm(
         d->g, x,
-        below(d, 3) ? new_weight(d, 1, &k, PL_ROLE_NONE, NULL, false) : -1,
+        draw_below(d, 3) ? new_weight(d, 1, &k, PL_ROLE_NONE, NULL, false) : -1,
         1e-5f);
 }
 
@@ -246,9 +225,10 @@ static pl_tensor unary(struct draw *d)
     pl_tensor x = pick(d, any_value);
 
     if (d->r->exact)
-        return below(d, 2) ? pl_contiguous(d->g, x)
-                           : pl_scale(d->g, x, (float)((1 << below(d, 3)) - 3));
-    switch (below(d, 13)) {
+        return draw_below(d, 2)
+                   ? pl_contiguous(d->g, x)
+                   : pl_scale(d->g, x, (float)((1 << draw_below(d, 3)) - 3));
+    switch (draw_below(d, 13)) {
     case 0:
         return pl_scale(d->g, x, test_unit(d->seed));
     case 1:
@@ -272,10 +252,24 @@ static pl_tensor unary(struct draw *d)
     case 10:
         return pl_contiguous(d->g, x);
     case 11:
-        return pl_cast(d->g, x, below(d, 2) ? PL_F16 : PL_BF16);
+        return pl_cast(d->g, x, draw_below(d, 2) ? PL_F16 : PL_BF16);
     default:
         return pl_cast(d->g, x, PL_F32);
     }
+}
+
+pl_tensor draw_alike(struct draw *d, int n_dim, const pl_dim *dim)
+{
+    for (int i = d->n_pool - 1; i >= 0; i--) {
+        const struct graph_node *y = at(d, d->pool[i]);
+        bool same = y->n_dim == n_dim;
+
+        for (int k = 0; k < n_dim && same; k++)
+            same = y->dim[k].n == dim[k].n && y->dim[k].symbol == dim[k].symbol;
+        if (same && draw_below(d, 2))
+            return d->pool[i];
+    }
+    return -1;
 }
 
 /* Something that broadcasts with x: another value of its shape, or a leaf with
@@ -285,47 +279,40 @@ static pl_tensor partner(struct draw *d, pl_tensor x)
     const struct graph_node *n = at(d, x);
     pl_dim dim[GRAPH_MAX_DIM];
     int n_dim = n->n_dim, skip;
+    pl_tensor y = draw_alike(d, n_dim, n->dim);
 
-    for (int i = d->n_pool - 1; i >= 0; i--) {
-        const struct graph_node *y = at(d, d->pool[i]);
-        bool same = y->n_dim == n_dim;
-
-        for (int k = 0; k < n_dim && same; k++)
-            same = y->dim[k].n == n->dim[k].n &&
-                   y->dim[k].symbol == n->dim[k].symbol;
-        if (same && below(d, 2))
-            return d->pool[i];
-    }
-    skip = n_dim > 1 ? below(d, n_dim) : 0;
+    if (y >= 0)
+        return y;
+    skip = n_dim > 1 ? draw_below(d, n_dim) : 0;
     for (int k = skip; k < n_dim; k++) {
         dim[k - skip] = n->dim[k];
-        if (below(d, 3) == 0)
+        if (draw_below(d, 3) == 0)
             dim[k - skip] = (pl_dim){1, PL_CONST};
         if (k > 0 && dim[k - skip].symbol != PL_CONST)
             dim[k - skip] = (pl_dim){1, PL_CONST}; /* inputs: outermost */
     }
     n_dim -= skip;
-    if (dim[0].symbol == PL_CONST && n_dim < 3 && below(d, 2)) {
+    if (dim[0].symbol == PL_CONST && n_dim < 3 && draw_below(d, 2)) {
         int64_t size[GRAPH_MAX_DIM];
 
         for (int k = 0; k < n_dim; k++)
             size[k] = dim[k].n;
         return new_weight(d, n_dim, size, PL_ROLE_NONE, NULL, false);
     }
-    return new_input(d, PL_F32, n_dim, dim);
+    return draw_input(d, PL_F32, n_dim, dim);
 }
 
 static pl_tensor binary(struct draw *d)
 {
     pl_tensor a = pick(d, any_value), b = partner(d, a);
 
-    if (below(d, 3) == 0) {
+    if (draw_below(d, 3) == 0) {
         pl_tensor was = a;
 
         a = b;
         b = was;
     }
-    switch (below(d, d->r->exact ? 4 : 9)) {
+    switch (draw_below(d, d->r->exact ? 4 : 9)) {
     case 0:
     case 1:
         return pl_add(d->g, a, b);
@@ -351,22 +338,22 @@ static pl_tensor look_up(struct draw *d)
     pl_tensor x;
     int64_t v, k;
 
-    switch (below(d, 3)) {
+    switch (draw_below(d, 3)) {
     case 0: /* an embedding */
         v = 2 + some_size(d);
-        k = below(d, 2) ? some_size(d) : 32 << below(d, 3);
+        k = draw_below(d, 2) ? some_size(d) : 32 << draw_below(d, 3);
         return pl_gather_rows(d->g,
                               matrix(d, v, k, PL_ROLE_TOKEN_EMBD, "token_embd"),
-                              new_ids(d, 1, &tok, (int)v));
+                              draw_ids(d, 1, &tok, (int)v));
     case 1: /* the rows wanted of a stream */
         x = pick(d, tokens_by_width);
-        return x < 0 ? -1 : pl_gather_rows(d->g, x, new_ids(d, 1, &out, 1));
+        return x < 0 ? -1 : pl_gather_rows(d->g, x, draw_ids(d, 1, &out, 1));
     default:
         x = pick(d, constant_table);
-        return x < 0
-                   ? -1
-                   : pl_gather_rows(
-                         d->g, x, new_ids(d, 1, &tok, (int)at(d, x)->dim[0].n));
+        return x < 0 ? -1
+                     : pl_gather_rows(
+                           d->g, x,
+                           draw_ids(d, 1, &tok, (int)at(d, x)->dim[0].n));
     }
 }
 
@@ -374,17 +361,18 @@ static pl_tensor rotate(struct draw *d, pl_tensor x)
 {
     pl_dim tok = {1, PL_N_TOK};
     int64_t half;
-    pl_rope rope = {.base = 50, .neox = below(d, 2)};
+    pl_rope rope = {.base = 50, .neox = draw_below(d, 2)};
 
     rope.n_rot = (int)(at(d, x)->dim[2].n / 2 * 2);
-    if (rope.n_rot > 2 && below(d, 2))
+    if (rope.n_rot > 2 && draw_below(d, 2))
         rope.n_rot -= 2;
     half = rope.n_rot / 2;
-    if (below(d, 3) == 0)
+    if (draw_below(d, 3) == 0)
         rope = (pl_rope){rope.n_rot, rope.neox, 50, 0.5f, true, 0, 1, 1.1f};
     return pl_rope_apply(
-        d->g, x, new_ids(d, 1, &tok, 0),
-        below(d, 2) ? new_weight(d, 1, &half, PL_ROLE_NONE, NULL, false) : -1,
+        d->g, x, draw_ids(d, 1, &tok, 0),
+        draw_below(d, 2) ? new_weight(d, 1, &half, PL_ROLE_NONE, NULL, false)
+                         : -1,
         &rope);
 }
 
@@ -409,13 +397,13 @@ static pl_tensor reshaped(struct draw *d)
     pl_dim dim[GRAPH_MAX_DIM] = {{0, PL_CONST}};
     int64_t rest = 1;
     pl_symbol symbol = PL_CONST;
-    int n_dim = 1 + below(d, 4), first = 0;
+    int n_dim = 1 + draw_below(d, 4), first = 0;
 
     for (int k = 0; k < n->n_dim; k++) {
         rest *= n->dim[k].n;
         symbol = n->dim[k].symbol ? n->dim[k].symbol : symbol;
     }
-    if (symbol && below(d, 4)) { /* as models do: tokens stay outside */
+    if (symbol && draw_below(d, 4)) { /* as models do: tokens stay outside */
         n_dim += n_dim == 1;
         dim[first++] = (pl_dim){1, symbol};
         symbol = PL_CONST;
@@ -429,7 +417,7 @@ static pl_tensor reshaped(struct draw *d)
         rest /= f;
     }
     if (symbol)
-        dim[below(d, n_dim)].symbol = symbol;
+        dim[draw_below(d, n_dim)].symbol = symbol;
     return pl_reshape(d->g, x, n_dim, dim);
 }
 
@@ -439,7 +427,7 @@ static pl_tensor permuted(struct draw *d)
     int p[4] = {0, 1, 2, 3};
 
     for (int k = at(d, x)->n_dim - 1; k > 0; k--) {
-        int o = below(d, k + 1), was = p[k];
+        int o = draw_below(d, k + 1), was = p[k];
 
         p[k] = p[o];
         p[o] = was;
@@ -449,7 +437,7 @@ static pl_tensor permuted(struct draw *d)
 
 static int const_axis(struct draw *d, const struct graph_node *n)
 {
-    int axis = below(d, n->n_dim);
+    int axis = draw_below(d, n->n_dim);
 
     for (int k = 0; k < n->n_dim; k++, axis = (axis + 1) % n->n_dim)
         if (n->dim[axis].symbol == PL_CONST)
@@ -487,7 +475,7 @@ static pl_tensor joined(struct draw *d)
             ok = e == axis ? y->dim[e].symbol == PL_CONST
                            : y->dim[e].n == n->dim[e].n &&
                                  y->dim[e].symbol == n->dim[e].symbol;
-        if (ok && below(d, 3))
+        if (ok && draw_below(d, 3))
             x[k++] = d->pool[i];
     }
     return pl_concat(d->g, k, x, axis);
@@ -499,11 +487,11 @@ static pl_tensor feed_forward(struct draw *d)
 {
     pl_tensor x = stream(d), g, u;
     int64_t k = last(at(d, x)).n;
-    int64_t ff = below(d, 2) ? some_size(d) : 32 << below(d, 2);
+    int64_t ff = draw_below(d, 2) ? some_size(d) : 32 << draw_below(d, 2);
 
     if (d->r->exact) {
         u = pl_matmul(d->g, x, matrix(d, ff, k, PL_ROLE_FFN_UP, "up"));
-    } else if (below(d, 2)) {
+    } else if (draw_below(d, 2)) {
         g = pl_matmul(d->g, x, matrix(d, ff, k, PL_ROLE_FFN_GATE, "gate"));
         u = pl_matmul(d->g, x, matrix(d, ff, k, PL_ROLE_FFN_UP, "up"));
         u = pl_swiglu(d->g, g, u);
@@ -514,9 +502,9 @@ static pl_tensor feed_forward(struct draw *d)
                      pl_slice(d->g, g, 1, ff, ff));
     }
     u = pl_matmul(d->g, u, matrix(d, k, ff, PL_ROLE_FFN_DOWN, "down"));
-    if (below(d, 2))
+    if (draw_below(d, 2))
         u = pl_add(d->g, u, new_weight(d, 1, &k, PL_ROLE_NONE, NULL, false));
-    return below(d, 4) ? pl_add(d->g, x, u) : u;
+    return draw_below(d, 4) ? pl_add(d->g, x, u) : u;
 }
 
 static pl_tensor by_head(struct draw *d, pl_tensor x, int64_t n, int64_t k)
@@ -529,8 +517,8 @@ static pl_tensor by_head(struct draw *d, pl_tensor x, int64_t n, int64_t k)
 static pl_tensor self_attention(struct draw *d)
 {
     pl_tensor x, q, k, v, ck, cv, y, sinks = -1;
-    int64_t width, g = 1 + below(d, 4), h = g * (1 + below(d, 4));
-    int64_t dk = 2 * (1 + below(d, 4)), dv = dk;
+    int64_t width, g = 1 + draw_below(d, 4), h = g * (1 + draw_below(d, 4));
+    int64_t dk = 2 * (1 + draw_below(d, 4)), dv = dk;
     char name[32];
     pl_dim flat[2] = {{1, PL_N_TOK}, {0, PL_CONST}};
 
@@ -538,13 +526,13 @@ static pl_tensor self_attention(struct draw *d)
         return -1;
     x = stream(d);
     width = last(at(d, x)).n;
-    if (below(d, 3)) {
-        if (below(d, 3) == 0)
-            dv = 1 + below(d, 8);
+    if (draw_below(d, 3)) {
+        if (draw_below(d, 3) == 0)
+            dv = 1 + draw_below(d, 8);
         q = pl_matmul(d->g, x, matrix(d, h * dk, width, PL_ROLE_ATTN_Q, "q"));
         k = pl_matmul(d->g, x, matrix(d, g * dk, width, PL_ROLE_ATTN_K, "k"));
         v = pl_matmul(d->g, x, matrix(d, g * dv, width, PL_ROLE_ATTN_V, "v"));
-        if (below(d, 2)) {
+        if (draw_below(d, 2)) {
             int64_t n = h * dk;
 
             q = pl_add(d->g, q,
@@ -561,14 +549,14 @@ static pl_tensor self_attention(struct draw *d)
     q = by_head(d, q, h, dk);
     k = by_head(d, k, g, dk);
     v = by_head(d, v, g, dv);
-    if (below(d, 2))
+    if (draw_below(d, 2))
         k = pl_rms_norm(
             d->g, k, new_weight(d, 1, &dk, PL_ROLE_NONE, NULL, false), 1e-5f);
-    if (below(d, 2)) {
+    if (draw_below(d, 2)) {
         q = rotate(d, q);
         k = rotate(d, k);
     }
-    if (below(d, 3) == 0)
+    if (draw_below(d, 3) == 0)
         sinks = new_weight(d, 1, &h, PL_ROLE_ATTN_SINKS, "sinks", false);
     snprintf(name, sizeof name, "cache_k.%d", d->n_layer);
     ck = pl_cache(d->g, name, PL_F32, g, dk, false);
@@ -576,13 +564,14 @@ static pl_tensor self_attention(struct draw *d)
     cv = pl_cache(d->g, name, PL_F32, g, dv, true);
     y = pl_attention(d->g, q, pl_cache_write(d->g, ck, k),
                      pl_cache_write(d->g, cv, v), sinks, 1 / sqrtf((float)dk),
-                     below(d, 3) ? 0 : 1 + below(d, 6), below(d, 3) ? 0 : 2.0f);
+                     draw_below(d, 3) ? 0 : 1 + draw_below(d, 6),
+                     draw_below(d, 3) ? 0 : 2.0f);
     flat[1].n = h * dv;
     y = pl_reshape(d->g, y, 2, flat);
-    if (below(d, 8) == 0)
+    if (draw_below(d, 8) == 0)
         return y;
     y = pl_matmul(d->g, y, matrix(d, width, h * dv, PL_ROLE_ATTN_OUT, "out"));
-    return below(d, 4) ? pl_add(d->g, x, y) : y;
+    return draw_below(d, 4) ? pl_add(d->g, x, y) : y;
 }
 
 /* Experts as models have them, or with scales by row gather and the sum over
@@ -590,30 +579,30 @@ static pl_tensor self_attention(struct draw *d)
 static pl_tensor experts(struct draw *d)
 {
     pl_tensor x = stream(d), ids, w = -1, y, z;
-    int64_t k = last(at(d, x)).n, n_exp = 2 + below(d, 6);
-    int64_t ff = below(d, 2) ? some_size(d) : 32 << below(d, 2);
-    int u = 1 + below(d, (int)(n_exp < 3 ? n_exp : 3));
+    int64_t k = last(at(d, x)).n, n_exp = 2 + draw_below(d, 6);
+    int64_t ff = draw_below(d, 2) ? some_size(d) : 32 << draw_below(d, 2);
+    int u = 1 + draw_below(d, (int)(n_exp < 3 ? n_exp : 3));
     pl_dim slots[2] = {{1, PL_N_TOK}, {u, PL_CONST}};
     const int64_t up[3] = {n_exp, ff, k}, down[3] = {n_exp, k, ff};
     const int64_t both[3] = {n_exp, 2 * ff, k};
-    pl_gating gating = (pl_gating)below(d, 3);
+    pl_gating gating = (pl_gating)draw_below(d, 3);
 
     if (d->r->exact) {
-        ids = new_ids(d, 2, slots, (int)n_exp);
+        ids = draw_ids(d, 2, slots, (int)n_exp);
     } else {
         y = pl_matmul(d->g, x, matrix(d, n_exp, k, PL_ROLE_ROUTER, "router"));
         ids = pl_router_topk(
             d->g, y,
-            below(d, 2)
+            draw_below(d, 2)
                 ? new_weight(d, 1, &n_exp, PL_ROLE_ROUTER_BIAS, "rb", false)
                 : -1,
             gating, u, n_exp % 2 == 0 && n_exp >= 4 && u <= n_exp / 2 ? 2 : 0,
             1);
-        w = pl_router_weights(d->g, y, ids, gating, below(d, 2), 1.5f);
+        w = pl_router_weights(d->g, y, ids, gating, draw_below(d, 2), 1.5f);
         w = by_head(d, w, u, 1);
     }
     y = by_head(d, x, 1, k);
-    if (below(d, 2) || d->r->exact) {
+    if (draw_below(d, 2) || d->r->exact) {
         z = pl_expert_matmul(
             d->g, y, new_weight(d, 3, up, PL_ROLE_FFN_UP_EXPS, "up_exps", true),
             ids);
@@ -634,7 +623,7 @@ static pl_tensor experts(struct draw *d)
                       pl_slice(d->g, z, 2, ff, ff));
     }
     y = new_weight(d, 3, down, PL_ROLE_FFN_DOWN_EXPS, "down_exps", true);
-    if (below(d, 2)) {
+    if (draw_below(d, 2)) {
         if (w >= 0)
             z = pl_mul(d->g, z, w);
         z = pl_expert_down(d->g, z, y, ids);
@@ -642,17 +631,17 @@ static pl_tensor experts(struct draw *d)
         z = pl_expert_matmul(d->g, z, y, ids);
         if (w >= 0)
             z = pl_mul(d->g, z, w);
-        if (below(d, 2)) {
+        if (draw_below(d, 2)) {
             y = new_weight(d, 2, (const int64_t[]){n_exp, 1}, PL_ROLE_NONE,
                            NULL, false);
             z = pl_mul(d->g, z, pl_gather_rows(d->g, y, ids));
         }
         z = pl_sum(d->g, z);
     }
-    if (below(d, 3) == 0) /* a shared expert */
+    if (draw_below(d, 3) == 0) /* a shared expert */
         z = pl_add(d->g, z,
                    pl_matmul(d->g, x, matrix(d, k, k, PL_ROLE_NONE, NULL)));
-    return below(d, 4) ? pl_add(d->g, x, z) : z;
+    return draw_below(d, 4) ? pl_add(d->g, x, z) : z;
 }
 
 /* ---- layouts, marks, data ------------------------------------------------ */
@@ -678,7 +667,7 @@ static void want(struct draw *d, pl_tensor x)
 
     if (n->op == OP_cache_write || dim < 0)
         return;
-    if (below(d, 8) == 0) {
+    if (draw_below(d, 8) == 0) {
         pl_want_layout(d->g, x, &layout_mirrored);
         return;
     }
@@ -698,7 +687,7 @@ static void fill_floats(struct draw *d, const struct graph_node *n, float *v,
 
     for (int64_t i = 0; i < count_; i++) {
         if (d->r->exact)
-            v[i] = (float)(below(d, 5) - 2);
+            v[i] = (float)(draw_below(d, 5) - 2);
         else if (n->n_dim == 1) /* norms, factors, biases */
             v[i] = 1 + scale * test_unit(d->seed);
         else
@@ -761,8 +750,8 @@ static void make_data(struct draw *d)
     r->bytes = calloc((size_t)r->n_node, sizeof *r->bytes);
     assert_non_null(r->below);
     assert_non_null(r->bytes);
-    for (int i = 0; i < n_note; i++)
-        r->below[notes[i].t] = notes[i].below;
+    for (int i = 0; i < d->n_note; i++)
+        r->below[d->note[i].t] = d->note[i].below;
     for (int i = 0; i < r->n_node; i++)
         if (d->g->node[i].op == OP_weight)
             r->bytes[i] = make_bytes(d, &d->g->node[i]);
@@ -770,7 +759,8 @@ static void make_data(struct draw *d)
 
 typedef pl_tensor op_fn(struct draw *d);
 
-void random_graph_make(struct random_graph *r, int n_rank, uint64_t *seed)
+void random_graph_make(struct random_graph *r, int n_rank,
+                       const struct random_aim *aim, uint64_t *seed)
 {
     static op_fn *const ops[] = {
         contract, contract, norm,         unary,   unary,          binary,
@@ -781,9 +771,8 @@ void random_graph_make(struct random_graph *r, int n_rank, uint64_t *seed)
     int n_op = 10 + (int)test_below(seed, 31), asked;
 
     memset(r, 0, sizeof *r);
-    r->exact = test_below(seed, 4) == 0;
+    r->exact = test_below(seed, 4) == 0 && (!aim || aim_linear(aim->op));
     d.roles = test_below(seed, 2);
-    n_note = 0;
     assert_int_equal(pl_graph_create(&r->g, NULL), PL_OK);
     d.g = r->g;
     into_pool(&d, new_value(&d));
@@ -792,9 +781,12 @@ void random_graph_make(struct random_graph *r, int n_rank, uint64_t *seed)
         int before = d.g->n_node;
         pl_tensor x;
 
-        if (below(&d, 12) == 0)
+        if (draw_below(&d, 12) == 0)
             into_pool(&d, new_value(&d));
-        x = ops[below(&d, sizeof ops / sizeof *ops)](&d);
+        if (aim && tries % 3 == 1)
+            x = draw_aimed(&d, aim);
+        else
+            x = ops[draw_below(&d, sizeof ops / sizeof *ops)](&d);
         d.n_layer++;
         into_pool(&d, x);
         for (int i = before; i < d.g->n_node; i++)
@@ -803,12 +795,14 @@ void random_graph_make(struct random_graph *r, int n_rank, uint64_t *seed)
     if (pl_graph_check(r->g, NULL) != PL_OK)
         fail_msg("the generator made no graph: %s", r->g->err.message);
     r->n_node = d.g->n_node;
-    asked = below(&d, 4); /* none, few, some, many tensors with wishes */
+    asked = draw_below(&d, 4); /* none, few, some, many tensors with wishes */
     for (int i = 0; i < r->n_node; i++) {
-        if (asked && below(&d, 12) < asked * asked)
+        if (i < DRAW_MAX_NODE && d.settled[i])
+            continue;
+        if (asked && draw_below(&d, 12) < asked * asked)
             want(&d, i);
         if (op_info(d.g->node[i].op)->dims && d.g->node[i].op != OP_cache_write)
-            switch (below(&d, 5)) {
+            switch (draw_below(&d, 5)) {
             case 0:
                 pl_keep(d.g, i);
                 break;
@@ -832,7 +826,6 @@ pl_status random_graph_parse(struct random_graph *r, const char *text,
     if (s != PL_OK)
         return s;
     d.g = r->g;
-    n_note = 0;
     make_data(&d);
     return PL_OK;
 }

@@ -4,6 +4,7 @@
 #define TEST_RANDOM_GRAPH_H
 
 #include "graph/graph.h"
+#include "layout/numeric.h"
 
 enum { RANDOM_MAX_TOK = 7, RANDOM_N_SEQ = 2, RANDOM_MAX_POS = 32 };
 
@@ -16,8 +17,28 @@ struct random_graph {
     int n_node;
 };
 
-/* n_rank ranks will hold it. Always succeeds. */
-void random_graph_make(struct random_graph *r, int n_rank, uint64_t *seed);
+/* A combination that a plan may contain: the op, what of it is split, and how
+ * one of its operands was made. */
+struct random_aim {
+    enum op op;
+    int letter; /* of its row; RANDOM_WHOLE, _PASSES, _MOVED; 'r': inside g */
+    enum num_kind kind; /* the conversion before an operand; OP: none */
+    const char *never;  /* why it cannot occur; NULL: it can */
+};
+
+enum {
+    RANDOM_WHOLE = '-',  /* nothing is split */
+    RANDOM_PASSES = '+', /* a PARTIAL operand, and so a PARTIAL result */
+    RANDOM_MOVED = '=',  /* runs of a moving op's operand */
+};
+
+/* All combinations of the rows of ops.def, always in the same order. */
+const struct random_aim *random_aims(int *n);
+
+/* n_rank ranks will hold it. Where `aim` is not NULL, blocks that are likely to
+ * show it are part of the graph. Always succeeds. */
+void random_graph_make(struct random_graph *r, int n_rank,
+                       const struct random_aim *aim, uint64_t *seed);
 /* The graph of this text, with random weights. */
 pl_status random_graph_parse(struct random_graph *r, const char *text,
                              uint64_t *seed, pl_err *err);

@@ -528,6 +528,34 @@ static void device_host_threads_sit_on_their_cores(void **state)
     assert_int_equal(members("sim*2", 1, 2, false, false), 3);
 }
 
+/* A host over all of the machine holds what the cpu devices hold too. */
+static void device_host_memory_limit_is_named(void **state)
+{
+    struct device_options opt = {.family = CPU_GENERIC, .no_pin = true};
+    struct build *b = build_new(2, 1);
+    struct program *p;
+    struct device_list l;
+    struct device_set *s;
+    pl_err err;
+
+    (void)state;
+    assert_int_equal(device_parse(&l, "cpu*1", 1, NULL), PL_OK);
+    add_host(&l, 1, false);
+    l.dev[0].memory_bytes = 0;
+    l.dev[1].memory_bytes = (uint64_t)1 << 30;
+    s = build_set_of(&l, &opt);
+    b[0].p.bytes[REGION_WEIGHTS] = (size_t)3 << 28;
+    b[1].p.bytes[REGION_WEIGHTS] = (size_t)1 << 29;
+    p = build_programs(b, 2);
+    assert_int_equal(device_set_load(s, p, &err), PL_NO_DEVICE_MEMORY);
+    assert_non_null(strstr(err.message, "host needs "));
+    assert_non_null(strstr(err.message, "beside others"));
+    device_set_free(s);
+    device_list_free(&l);
+    free(p);
+    free(b);
+}
+
 /* ---- what is refused --------------------------------------------------- */
 
 enum wrong {
@@ -686,7 +714,7 @@ static void device_run_refuses_other_scripts(void **state)
 
 /* ---- what fails -------------------------------------------------------- */
 
-/* Whoever is lost, wherever: the run fails on all, and the next one is right. */
+/* Whoever is lost, wherever: the run fails on all, the next one is right. */
 static void device_loss_in_a_group_reaches_all(void **state)
 {
     struct device_options opt = {.family = CPU_GENERIC, .no_pin = true};
@@ -716,7 +744,7 @@ static void device_loss_in_a_group_reaches_all(void **state)
     free_game(g);
 }
 
-/* Creating and loading, guarded and traced, with the n-th allocation failing. */
+/* Creating and loading, guarded and traced, the n-th allocation failing. */
 static void device_groups_survive_failed_allocations(void **state)
 {
     struct device_options opt = {
@@ -757,6 +785,7 @@ int test_device_groups(void)
         cmocka_unit_test(device_groups_of_all_kinds_agree),
         cmocka_unit_test(device_host_takes_turns_with_the_others),
         cmocka_unit_test(device_groups_keep_to_their_memory),
+        cmocka_unit_test(device_host_memory_limit_is_named),
         cmocka_unit_test(device_load_refuses_a_wrong_order),
         cmocka_unit_test(device_run_refuses_other_scripts),
         cmocka_unit_test(device_loss_in_a_group_reaches_all),

@@ -222,6 +222,8 @@ static void graph_text_bad_line_is_named(void **state)
         {"c: f16[n_slot, 2, 8] = cache values=0\nx: f32[n_tok, 2, 8] = input\n"
          "w: f16[n_slot, 2, 8] = cache_write(c, x) !want=split(1: 1{0} 1{1})\n",
          "line 3: w: what is written lies where the cache is; ask c"},
+        {"x: f32[4, n_tok] = input !want=split(0: 2{0} 2{1})\n",
+         "line 1: x: an input is set before its dimension 1 has a size"},
         {"x: f32[2] = input !want=split(0: 1{64})", "line 1: '64' is outside"},
         {"x: f32[2] = input !want=split(0: 3{0})",
          "line 1: x: the layout asked for does not fit"},

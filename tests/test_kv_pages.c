@@ -115,6 +115,52 @@ static void trim(struct world *w, int seq, int64_t n)
     w->n[seq] = n;
 }
 
+/* A new past is put together in the stand-in, perhaps from the beginning of
+ * another sequence; then it takes the sequence's place, or does not. */
+static void replace(struct world *w, int seq, int other, int64_t n, bool keeps)
+{
+    int stage = kv_stage(&w->kv, seq), own;
+    int64_t shared = 0;
+    pl_err err;
+
+    if (other != seq && w->n[other] > 0) {
+        shared = n < w->n[other] ? n : w->n[other] / KV_PAGE * KV_PAGE;
+        kv_share(&w->kv, stage, other, shared);
+        n = n < shared ? shared : n;
+    }
+    if (kv_reserve(&w->kv, stage, n - shared, copy_page, w, &err) != PL_OK) {
+        kv_trim(&w->kv, stage, 0);
+        return;
+    }
+    kv_advance(&w->kv, stage, n - shared);
+    for (int64_t i = shared; i < n; i++)
+        w->slot[page_at(w, stage, i)][i % KV_PAGE] = w->next + (int32_t)i;
+    if (keeps) {
+        memcpy(w->want[seq], w->want[other], (size_t)shared * sizeof(int32_t));
+        for (int64_t i = shared; i < n; i++)
+            w->want[seq][i] = w->next + (int32_t)i;
+        w->n[seq] = n;
+        kv_swap(&w->kv, seq, stage);
+    }
+    w->next += N_TOKEN;
+    own = kv_own(&w->kv, stage);
+    own += w->kv.n_free;
+    kv_trim(&w->kv, stage, 0);
+    assert_int_equal(w->kv.n_free, own);
+}
+
+/* Tokens at the beginning of a that lie in pages of b. */
+static void check_common(const struct world *w, int a, int b)
+{
+    int64_t n = 0;
+
+    while (n < w->n[a] && n < w->n[b] && page_at(w, a, n) == page_at(w, b, n))
+        n++;
+    if (n < w->n[a])
+        n -= n % KV_PAGE;
+    assert_int_equal(kv_common(&w->kv, a, b), n);
+}
+
 static void world_init(struct world *w)
 {
     pl_err err;
@@ -135,12 +181,18 @@ static void kv_sequences_read_what_they_wrote(void **state)
         int seq = (int)test_below(&seed, N_SEQ);
 
         w.fail_copy = test_below(&seed, 8) == 0;
-        switch (test_below(&seed, 4)) {
+        switch (test_below(&seed, 5)) {
         case 0:
             copy(&w, (int)test_below(&seed, N_SEQ), seq);
             break;
         case 1:
             trim(&w, seq, test_below(&seed, w.n[seq] + 1));
+            break;
+        case 2:
+            w.fail_copy = false;
+            replace(&w, seq, (int)test_below(&seed, N_SEQ),
+                    test_below(&seed, 200), test_below(&seed, 2));
+            check_common(&w, seq, (int)test_below(&seed, N_SEQ));
             break;
         default:
             extend(&w, seq, test_below(&seed, test_below(&seed, 2) ? 6 : 150),

@@ -599,7 +599,7 @@ static void layout_numeric_every_graph_has_a_lawful_plan(void **state)
         struct numeric *p = NULL, *again = NULL;
         pl_err err;
 
-        random_graph_make(&r, n_rank, &seed);
+        random_graph_make(&r, n_rank, NULL, &seed);
         for (int i = 0; i < n_rank; i++)
             share[i] = (double)test_below(&seed, 4);
         share[test_below(&seed, n_rank)] += 1;

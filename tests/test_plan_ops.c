@@ -331,7 +331,7 @@ static void place_ops_of_random_graphs_have_places(void **state)
         const pl_layout **leaf;
         int *home, *at;
 
-        random_graph_make(&r, 2, &seed);
+        random_graph_make(&r, 2, NULL, &seed);
         leaf = arena_alloc(&a, (size_t)r.n_node, sizeof *leaf);
         home = arena_alloc(&a, (size_t)r.n_node, sizeof *home);
         assert_int_equal(device_parse_paper(&l, opt.device_spec, NULL), PL_OK);

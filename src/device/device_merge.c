@@ -178,6 +178,20 @@ static double link_seconds(const struct device_desc *d, double bytes)
            (d->link_bytes_per_s > 0 ? bytes / d->link_bytes_per_s : 0);
 }
 
+/* The slowest of the links that a copy of so many bytes goes over. */
+static double slowest(const struct device_set *s, const struct device *d,
+                      const struct step *st, double bytes)
+{
+    double most = link_seconds(&d->desc, bytes);
+
+    if (st->kind == STEP_PAGES)
+        return fmax(most, link_seconds(&s->dev[st->dev].desc, bytes));
+    for (int i = 0; i < st->n_piece; i++)
+        most =
+            fmax(most, link_seconds(&s->dev[st->piece[i].src_dev].desc, bytes));
+    return most;
+}
+
 double device_copy_bytes(const struct device_set *s, const struct device *d,
                          const struct step *st)
 {
@@ -197,15 +211,10 @@ double device_copy_bytes(const struct device_set *s, const struct device *d,
 double device_copy_seconds(const struct device_set *s, const struct device *d,
                            const struct step *st)
 {
-    double bytes = device_copy_bytes(s, d, st), most = 0;
+    double bytes;
 
-    if (bytes == 0)
-        return 0;
-    most = link_seconds(&d->desc, bytes);
-    if (st->kind == STEP_PAGES)
-        most = fmax(most, link_seconds(&s->dev[st->dev].desc, bytes));
-    for (int i = 0; i < st->n_piece; i++)
-        most =
-            fmax(most, link_seconds(&s->dev[st->piece[i].src_dev].desc, bytes));
-    return most;
+    if (slowest(s, d, st, 1) == 0)
+        return 0; /* links are free: bytes need not be counted */
+    bytes = device_copy_bytes(s, d, st);
+    return bytes > 0 ? slowest(s, d, st, bytes) : 0;
 }

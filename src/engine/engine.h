@@ -44,6 +44,8 @@ struct pl_engine {
     int64_t *n_new;  /* [n_seq] tokens of the batch a sequence gets */
 };
 
+/* Marks what opt->keep names. NOT_FOUND: a pattern that names nothing. */
+pl_status engine_keep(pl_graph *g, const pl_options *opt, pl_err *err);
 /* A kv_copy_fn; `user` is the engine. */
 pl_status engine_copy_page(void *user, int from, int to, pl_err *err);
 bool engine_is_seq(const pl_engine *e, int seq);

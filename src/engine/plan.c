@@ -94,6 +94,8 @@ pl_status pl_plan_create(pl_plan **out, const pl_model *m,
     if (s == PL_OK)
         s = model_graph(m->model, p->graph, &go, err);
     if (s == PL_OK)
+        s = engine_keep(p->graph, opt, err);
+    if (s == PL_OK)
         s = planned_create(&p->planned, p->graph, &o, err);
     if (s == PL_OK)
         *out = p;

@@ -3,6 +3,7 @@
 #include "engine/plan_facts.h"
 
 #include "base/err.h"
+#include "engine/calibration.h"
 #include "engine/rates.h"
 #include "plan/cost.h"
 
@@ -88,12 +89,19 @@ static pl_status find_rates(struct plan_estimate *e, const pl_plan *p,
                             struct cost_rates *r, pl_err *err)
 {
     const struct planned *q = p->planned;
+    struct calibration c;
     pl_status s;
 
     if (q->paper) {
         e->basis = PLAN_DESCRIBED;
         for (int d = 0; d < q->list.n; d++)
             e->guessed |= cost_described(&r[d], &q->list.dev[d]);
+        return PL_OK;
+    }
+    if (calibration_load(&c, q->kernels.family, NULL) == PL_OK &&
+        calibration_covers(&c, &q->list)) {
+        e->basis = PLAN_CALIBRATED;
+        calibration_rates(&c, &q->list, r);
         return PL_OK;
     }
     e->basis = PLAN_MEASURED;

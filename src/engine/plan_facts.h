@@ -17,9 +17,10 @@ struct plan_device {
 };
 
 enum plan_basis {
-    PLAN_MEASURED,  /* on the devices, just now */
-    PLAN_ASSUMED,   /* constants of the kernel family */
-    PLAN_DESCRIBED, /* a description's figures */
+    PLAN_MEASURED,   /* on the devices, just now */
+    PLAN_CALIBRATED, /* on this machine, before: calibration.h */
+    PLAN_ASSUMED,    /* constants of the kernel family */
+    PLAN_DESCRIBED,  /* a description's figures */
 };
 
 struct plan_estimate {

@@ -102,6 +102,7 @@ static json_t *json_estimate(const struct plan_estimate *e)
 {
     static const char *const basis[] = {
         [PLAN_MEASURED] = "measured",
+        [PLAN_CALIBRATED] = "calibrated",
         [PLAN_ASSUMED] = "assumed",
         [PLAN_DESCRIBED] = "described",
     };

@@ -444,6 +444,10 @@ static void say_estimate(const struct page *g)
     case PLAN_MEASURED:
         sink_say(g->to, "          from rates measured on the devices\n");
         break;
+    case PLAN_CALIBRATED:
+        sink_say(g->to,
+                 "          from rates that `plait devices --measure` kept\n");
+        break;
     case PLAN_ASSUMED:
         sink_say(
             g->to,

@@ -167,14 +167,15 @@ static pl_status time_run(struct trial *t, int64_t n_tok, int64_t n_past,
         .page_stride = N_SLOT / CPU_PAGE,
     };
     double start = now(CLOCK_MONOTONIC), end = start;
+    int patience = t->p->ask->all_formats ? 4 : 1; /* for what is kept */
 
     for (int i = 0; i < N_SLOT / CPU_PAGE; i++)
         pages[i] = i;
     for (int64_t i = 0; i < n_tok; i++)
         pos[i] = (int32_t)(n_past + i);
     *seconds = INFINITY;
-    for (int n = 0; n < MAX_RUN && end - start < most_s &&
-                    (n < ENOUGH_RUNS || end - start < slot_s);
+    for (int n = 0; n < MAX_RUN && end - start < most_s * patience &&
+                    (n < ENOUGH_RUNS || end - start < slot_s * patience);
          n++) {
         double before = now(t->p->clock);
 
@@ -471,11 +472,11 @@ static pl_status measure_formats(struct probe *p, pl_format main)
     return PL_OK;
 }
 
-/* All formats under little, and the one that reads fastest from memory: no
- * other can be faster there. */
-static pl_status measure_all_formats(struct probe *p)
+/* All formats, in caches; and in *memory what the one that reads fastest gets
+ * from memory: no other can be faster there. */
+static pl_status measure_all_formats(struct probe *p, double *memory)
 {
-    double *rate = p->one.bytes_per_s;
+    double *rate = p->one.bytes_per_s, in_cache;
     int fastest = PL_F32;
 
     for (int f = 0; f < PL_FORMAT_COUNT; f++) {
@@ -484,18 +485,22 @@ static pl_status measure_all_formats(struct probe *p)
         PL_TRY(measure_few(p, (pl_format)f));
         fastest = rate[f] > rate[fastest] ? f : fastest;
     }
+    in_cache = rate[fastest];
     PL_TRY(measure_memory(p, (pl_format)fastest, (double)most_bytes));
-    for (int f = 0; f < PL_FORMAT_COUNT; f++) {
-        rate[f] = fmin(rate[f], rate[fastest]);
-        if (isinf(p->one.macs_per_s[f]))
+    *memory = rate[fastest];
+    rate[fastest] = in_cache;
+    for (int f = 0; f < PL_FORMAT_COUNT; f++)
+        if (!format_info((pl_format)f)->pack) {
+            rate[f] = rate[PL_F32];
             p->one.macs_per_s[f] = p->one.macs_per_s[PL_F32];
-    }
+        }
     return PL_OK;
 }
 
 /* Small matrices, as many as the model has bytes: what messages take, or on one
  * device what steps with matrices take beside the values. */
-static pl_status measure_messages(struct probe *p, pl_format f, double bytes)
+static pl_status measure_messages(struct probe *p, pl_format f, double bytes,
+                                  int64_t ff)
 {
     const struct format_info *info = format_info(f);
     double layer = 4. * D_SMALL * D_SMALL / info->block * info->block_bytes;
@@ -504,7 +509,7 @@ static pl_status measure_messages(struct probe *p, pl_format f, double bytes)
     pl_status s = start(&t, p);
 
     if (s == PL_OK) {
-        layers_graph(p, t.g, f, D_SMALL, 2 * D_SMALL, n);
+        layers_graph(p, t.g, f, D_SMALL, ff, n);
         s = trial_start(&t);
     }
     if (s == PL_OK && p->n_dev == 1)
@@ -552,9 +557,10 @@ static void copy_part(void *user, int member)
     memcpy(c->to + at, c->from + at, part);
 }
 
-/* Bytes a second that each of n threads copies. */
-static pl_status measure_copies(struct probe *p, int n)
+/* Bytes a second that each of the threads copies. */
+static pl_status measure_copies(struct probe *p)
 {
+    int n = p->n_thread;
     int *core = malloc((size_t)n * sizeof *core);
     struct copying c = {malloc(copied_bytes), malloc(copied_bytes), n};
     struct cpu_team *team = NULL;
@@ -567,13 +573,13 @@ static pl_status measure_copies(struct probe *p, int n)
         s = cpu_team_create(&team, n, core, p->err);
     else
         err_no_memory(p->err, "measuring devices");
-    for (int i = 0; i < 4 && s == PL_OK; i++) { /* the first finds no pages */
-        double before = now(CLOCK_MONOTONIC);
+    for (int i = 0; i < 8 && s == PL_OK; i++) { /* the first finds no pages */
+        double before = now(p->clock);
 
         memset(c.from, i, i == 0 ? copied_bytes : 1);
         cpu_team_run(team, copy_part, &c);
         if (i > 0)
-            least = fmin(least, now(CLOCK_MONOTONIC) - before);
+            least = fmin(least, now(p->clock) - before);
     }
     if (s == PL_OK)
         p->one.copy_bytes_per_s = (double)copied_bytes / least / n;
@@ -594,72 +600,90 @@ static pl_format heaviest(const struct rates_ask *ask)
     return main;
 }
 
-/* All rates, or messages alone. */
+/* Graphs run on these devices from now on. */
+static pl_status aim(struct probe *p, const char *devices, int n_threads)
+{
+    struct device_list l = {0};
+    pl_status s = device_parse(&l, devices, n_threads, p->err);
+
+    if (s == PL_OK) {
+        p->clock = clock_for(&l);
+        p->n_dev = l.n;
+        p->n_thread = 0;
+        for (int d = 0; d < l.n; d++) {
+            p->share[d] = l.dev[d].n_thread;
+            p->n_thread += l.dev[d].n_thread;
+        }
+        p->opt = (pl_options){
+            .devices = devices,
+            .split_mode = PL_SPLIT_TENSOR,
+            .n_threads = n_threads,
+            .no_pin = p->ask->no_pin,
+            .cpu = cpu_family_name(p->ask->family),
+            .tensor_split = p->share,
+            .n_tensor_split = l.n,
+            .n_ubatch = MANY,
+            .n_ctx = N_SLOT,
+            .n_seq = 1,
+            .n_ranks = l.n > PL_MAX_RANKS ? PL_MAX_RANKS : 0,
+        };
+    }
+    device_list_free(&l);
+    return s;
+}
+
 static pl_status measure(struct probe *p)
 {
     const struct rates_ask *ask = p->ask;
-    pl_format main = ask->all_formats ? PL_Q8_0 : heaviest(ask);
-    double bytes = ask->all_formats ? 0 : ask->bytes[main];
+    pl_format main = heaviest(ask);
 
-    if (!ask->known) {
-        PL_TRY(measure_steps(p));
-        PL_TRY(ask->all_formats ? measure_all_formats(p)
-                                : measure_formats(p, main));
-    }
-    PL_TRY(measure_messages(p, main, bytes));
-    if (ask->known)
-        return PL_OK;
+    PL_TRY(aim(p, ask->devices, ask->n_threads));
+    PL_TRY(measure_steps(p));
+    PL_TRY(measure_formats(p, main));
+    PL_TRY(measure_messages(p, main, ask->bytes[main], 2 * D_SMALL));
     PL_TRY(measure_attention(p));
-    return measure_copies(p, p->n_thread);
+    return measure_copies(p);
+}
+
+/* Messages are of two devices with half of the threads each. Both have matrices
+ * as small as one alone had before, and read them from caches: what is new are
+ * the messages. */
+static pl_status measure_all(struct probe *p)
+{
+    const struct rates_ask *ask = p->ask;
+    double memory;
+
+    PL_TRY(aim(p, ask->devices, ask->n_threads));
+    PL_TRY(measure_steps(p));
+    PL_TRY(measure_all_formats(p, &memory));
+    PL_TRY(measure_messages(p, PL_Q8_0, 0, 2 * D_SMALL));
+    PL_TRY(measure_attention(p));
+    PL_TRY(measure_copies(p));
+    PL_TRY(aim(p, "cpu*2", ask->n_threads > 1 ? ask->n_threads / 2 : 1));
+    PL_TRY(measure_messages(p, PL_Q8_0, 0, 4 * D_SMALL));
+    for (int f = 0; f < PL_FORMAT_COUNT; f++)
+        p->one.bytes_per_s[f] = fmin(p->one.bytes_per_s[f], memory);
+    return PL_OK;
 }
 
 pl_status rates_probe(const struct rates_ask *ask, struct cost_rates *one,
                       pl_err *err)
 {
     struct probe *p = calloc(1, sizeof *p);
-    struct device_list l = {0};
     pl_status s;
 
     if (!p)
         return err_no_memory(err, "measuring devices");
-    s = device_parse(&l, ask->devices, ask->n_threads, err);
-    if (s != PL_OK)
-        goto done;
     p->ask = ask;
     p->err = err;
-    p->n_dev = l.n;
-    p->clock = clock_for(&l);
-    p->opt = (pl_options){
-        .devices = ask->devices,
-        .split_mode = PL_SPLIT_TENSOR,
-        .n_threads = ask->n_threads,
-        .no_pin = ask->no_pin,
-        .cpu = cpu_family_name(ask->family),
-        .tensor_split = p->share,
-        .n_tensor_split = l.n,
-        .n_ubatch = MANY,
-        .n_ctx = N_SLOT,
-        .n_seq = 1,
-        .n_ranks = l.n > PL_MAX_RANKS ? PL_MAX_RANKS : 0,
-    };
-    for (int d = 0; d < l.n; d++) {
-        p->share[d] = l.dev[d].n_thread;
-        p->n_thread += l.dev[d].n_thread;
-    }
-    if (ask->known) {
-        p->one = *one;
-    } else {
-        for (int f = 0; f < PL_FORMAT_COUNT; f++)
-            p->one.bytes_per_s[f] = p->one.macs_per_s[f] = INFINITY;
-        p->one.attention_one = p->one.attention_many = INFINITY;
-        p->one.link_bytes_per_s = p->one.copy_bytes_per_s = INFINITY;
-        p->one.one_queue = true;
-    }
-    s = measure(p);
+    for (int f = 0; f < PL_FORMAT_COUNT; f++)
+        p->one.bytes_per_s[f] = p->one.macs_per_s[f] = INFINITY;
+    p->one.attention_one = p->one.attention_many = INFINITY;
+    p->one.link_bytes_per_s = p->one.copy_bytes_per_s = INFINITY;
+    p->one.one_queue = true;
+    s = ask->all_formats ? measure_all(p) : measure(p);
     if (s == PL_OK)
         *one = p->one;
-done:
-    device_list_free(&l);
     free(p);
     return s;
 }

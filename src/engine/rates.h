@@ -18,15 +18,14 @@ struct rates_ask {
     int n_threads;
     bool no_pin;
     enum cpu_family family;
-    bool known;       /* all but messages is known */
-    bool all_formats; /* else those that have: */
+    bool all_formats; /* on one device, messages on two; else those that have */
     double bytes[PL_FORMAT_COUNT];
     bool experts; /* most of them */
     struct rates_attention attention;
 };
 
 /* *one: rates of one of the devices' threads while all work; messages are the
- * devices' and of no thread. If `known`, *one is what is known. */
+ * devices' and of no thread. */
 pl_status rates_probe(const struct rates_ask *ask, struct cost_rates *one,
                       pl_err *err);
 

@@ -271,30 +271,6 @@ static pl_status lower_all(struct planned *p, const pl_options *opt,
     return s;
 }
 
-/* Which worker threads devices share: the host those of all cpu devices. */
-static pl_status lanes(struct planned *p, pl_err *err)
-{
-    int n = 0;
-
-    p->lane0 = arena_alloc(&p->arena, (size_t)p->list.n, sizeof *p->lane0);
-    p->n_lane = arena_alloc(&p->arena, (size_t)p->list.n, sizeof *p->n_lane);
-    if (!p->lane0 || !p->n_lane)
-        return err_no_memory(err, "a plan");
-    for (int d = 0; d < p->list.n; d++)
-        if (p->list.dev[d].kind == DEVICE_CPU && !p->list.dev[d].host) {
-            p->lane0[d] = n++;
-            p->n_lane[d] = 1;
-        }
-    for (int d = 0, first = n; d < p->list.n; d++) {
-        if (p->n_lane[d])
-            continue;
-        p->lane0[d] = p->list.dev[d].host && first ? 0 : n;
-        p->n_lane[d] = p->list.dev[d].host && first ? first : 1;
-        n += !(p->list.dev[d].host && first);
-    }
-    return PL_OK;
-}
-
 pl_status planned_create(struct planned **out, const pl_graph *g,
                          const pl_options *opt, pl_err *err)
 {
@@ -341,9 +317,7 @@ pl_status planned_create(struct planned **out, const pl_graph *g,
         goto done;
     p->numeric_hash =
         (p->num->hash ^ p->kernels.float_activations) * 1099511628211u;
-    s = lanes(p, err);
-    if (s == PL_OK)
-        s = lower_all(p, opt, err);
+    s = lower_all(p, opt, err);
     if (s == PL_OK)
         p->stream_from = p->max.n_tok / 2 + 1;
 done:

@@ -29,7 +29,6 @@ struct planned {
     struct lowered *low;
     int way[WAY_COUNT];     /* its script, -1: there is none */
     int64_t stream_from;    /* tokens from which WAY_STREAM is the faster */
-    int *lane0, *n_lane;    /* [list.n] worker threads that devices share */
     struct graph_sizes max; /* of one micro-batch */
     int n_seq, page_stride;
     bool paper;

@@ -558,6 +558,16 @@ void pl_want_layout(pl_graph *g, pl_tensor x, const pl_layout *l)
                               n->name, l->dim));
         return;
     }
+    for (int d = 0; n->op == OP_input && l->kind == PL_SPLIT && d < n->n_dim;
+         d++)
+        if (d > l->dim && n->dim[d].symbol != PL_CONST) {
+            graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
+                                  "%s: an input is set before its dimension %d "
+                                  "has a size, so it cannot be split outside "
+                                  "that; ask for a split of what reads it",
+                                  n->name, d));
+            return;
+        }
     copy = arena_memdup(&g->arena, l, 1, sizeof *l);
     if (copy && l->kind == PL_SPLIT)
         copy->run =

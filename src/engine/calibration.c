@@ -1,0 +1,193 @@
+/* From two measurements, of one thread and of a thread on each core, to the
+ * rates of any devices on these cores.
+ *
+ * Threads hinder each other at memory and at meetings. The time a thread takes
+ * is taken to grow evenly with the number of those at work: so a rate of all
+ * together rises less and less, as it does where memory sets the limit. */
+#include "engine/calibration.h"
+
+#include "base/err.h"
+#include "engine/rates.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+
+static void name_cpu(char *name, size_t size)
+{
+    FILE *f = fopen("/proc/cpuinfo", "re");
+    struct utsname u;
+    char line[256];
+
+    name[0] = '\0';
+    while (f && !name[0] && fgets(line, sizeof line, f)) {
+        const char *colon = strchr(line, ':');
+
+        if (colon && strncmp(line, "model name", 10) == 0)
+            snprintf(name, size, "%s", colon + 1 + strspn(colon + 1, " \t"));
+    }
+    if (f)
+        fclose(f);
+    name[strcspn(name, "\n")] = '\0';
+    if (!name[0])
+        snprintf(name, size, "%s", uname(&u) == 0 ? u.machine : "a processor");
+    for (char *s = name; *s; s++) /* it becomes JSON text */
+        if (*s < ' ' || *s > '~')
+            *s = '?';
+}
+
+pl_status calibration_init(struct calibration *c, enum cpu_family f,
+                           pl_err *err)
+{
+    struct device_list l = {0};
+    pl_status s = device_parse(&l, "cpu*1", 0, err);
+
+    memset(c, 0, sizeof *c);
+    name_cpu(c->cpu, sizeof c->cpu);
+    c->family = f;
+    if (s == PL_OK)
+        c->n_core = l.dev[0].n_thread;
+    device_list_free(&l);
+    return s;
+}
+
+/* Heads of a model of middling size. */
+static const struct rates_attention usual_heads = {
+    .n_kv = 8,
+    .n_query = 4,
+    .d_k = 128,
+    .d_v = 128,
+    .cache_k = PL_F16,
+    .cache_v = PL_F16,
+};
+
+static pl_status measure(struct cost_rates *one, enum cpu_family f, bool no_pin,
+                         int n_thread, pl_err *err)
+{
+    const struct rates_ask ask = {.devices = "cpu*1",
+                                  .n_threads = n_thread,
+                                  .no_pin = no_pin,
+                                  .family = f,
+                                  .all_formats = true,
+                                  .attention = usual_heads};
+
+    return rates_probe(&ask, one, err);
+}
+
+/* On a busy machine threads wait for processors, not for each other. Together n
+ * are no slower than one alone, and none is faster for company. */
+static void keep_between(double *all, double one, double most)
+{
+    *all = fmin(fmax(*all, fmin(one, most)), fmax(one, most));
+}
+
+static void correct(struct cost_rates *all, const struct cost_rates *one, int n)
+{
+    for (int f = 0; f < PL_FORMAT_COUNT; f++) {
+        keep_between(&all->bytes_per_s[f], one->bytes_per_s[f],
+                     one->bytes_per_s[f] / n);
+        keep_between(&all->macs_per_s[f], one->macs_per_s[f],
+                     one->macs_per_s[f] / n);
+    }
+    keep_between(&all->attention_one, one->attention_one,
+                 one->attention_one / n);
+    keep_between(&all->attention_many, one->attention_many,
+                 one->attention_many / n);
+    keep_between(&all->copy_bytes_per_s, one->copy_bytes_per_s,
+                 one->copy_bytes_per_s / n);
+    keep_between(&all->value_s, one->value_s, one->value_s * n);
+    all->step_s = fmax(all->step_s, one->step_s);
+}
+
+pl_status calibration_measure(struct calibration *c, enum cpu_family f,
+                              bool no_pin, pl_err *err)
+{
+    PL_TRY(calibration_init(c, f, err));
+    PL_TRY(measure(&c->one, f, no_pin, 1, err));
+    c->all = c->one;
+    if (c->n_core == 1)
+        return PL_OK;
+    PL_TRY(measure(&c->all, f, no_pin, c->n_core, err));
+    correct(&c->all, &c->one, c->n_core);
+    if (c->n_core < 4) /* two devices of one thread, both times */
+        c->one.message_s = c->all.message_s =
+            sqrt(c->one.message_s * c->all.message_s);
+    return PL_OK;
+}
+
+/* ---- rates -------------------------------------------------------------- */
+
+/* Threads that work at once: those of cpu devices, and those of hosts. */
+static void count_threads(const struct device_list *l, int n[2])
+{
+    n[0] = n[1] = 0;
+    for (int d = 0; d < l->n; d++)
+        if (l->dev[d].kind == DEVICE_CPU)
+            n[l->dev[d].host] += l->dev[d].n_thread;
+}
+
+bool calibration_covers(const struct calibration *c,
+                        const struct device_list *l)
+{
+    int n[2];
+
+    count_threads(l, n);
+    return n[0] <= c->n_core && n[1] <= c->n_core;
+}
+
+static double seconds(double one, double all, double w)
+{
+    return one + (all - one) * w;
+}
+
+static double rate(double one, double all, double w)
+{
+    return 1 / seconds(1 / one, 1 / all, w);
+}
+
+/* A thread's among n. */
+static struct cost_rates among(const struct calibration *c, int n)
+{
+    const struct cost_rates *a = &c->one, *b = &c->all;
+    double w = c->n_core > 1 ? (double)(n - 1) / (c->n_core - 1) : 0;
+    struct cost_rates r = {
+        .attention_one = rate(a->attention_one, b->attention_one, w),
+        .attention_many = rate(a->attention_many, b->attention_many, w),
+        .value_s = seconds(a->value_s, b->value_s, w),
+        .step_s = seconds(a->step_s, b->step_s, w),
+        .message_s = seconds(a->message_s, b->message_s, w),
+        .link_bytes_per_s = rate(a->link_bytes_per_s, b->link_bytes_per_s, w),
+        .copy_bytes_per_s = rate(a->copy_bytes_per_s, b->copy_bytes_per_s, w),
+        .run_s = seconds(a->run_s, b->run_s, w),
+        .one_queue = true,
+    };
+
+    for (int f = 0; f < PL_FORMAT_COUNT; f++) {
+        r.bytes_per_s[f] = rate(a->bytes_per_s[f], b->bytes_per_s[f], w);
+        r.macs_per_s[f] = rate(a->macs_per_s[f], b->macs_per_s[f], w);
+    }
+    return r;
+}
+
+void calibration_rates(const struct calibration *c, const struct device_list *l,
+                       struct cost_rates *rates)
+{
+    struct cost_rates of[2]; /* a thread of cpu devices, of hosts */
+    int n[2];
+
+    count_threads(l, n);
+    for (int k = 0; k < 2; k++)
+        of[k] = among(c, n[k] > 0 ? n[k] : 1);
+    for (int d = 0; d < l->n; d++) {
+        const struct device_desc *x = &l->dev[d];
+
+        if (x->kind == DEVICE_SIM) {
+            rates_sim(&rates[d], &c->one, x);
+        } else if (x->kind == DEVICE_CPU) {
+            rates_scale(&rates[d], &of[x->host], x->n_thread);
+            /* its own threads are those that its steps meet */
+            rates[d].step_s = among(c, x->n_thread).step_s;
+        }
+    }
+}

@@ -1,0 +1,52 @@
+/* Reaching into a running model: its executor, its tensors by name, and which
+ * of its intermediates are kept for that. */
+#include "engine/engine.h"
+
+#include "base/err.h"
+
+#include <fnmatch.h>
+#include <string.h>
+
+static bool is_value(const struct graph_node *n)
+{
+    return n->op != OP_input && n->op != OP_weight && n->op != OP_cache &&
+           n->op != OP_cache_write;
+}
+
+pl_status engine_keep(pl_graph *g, const pl_options *opt, pl_err *err)
+{
+    for (int k = 0; k < opt->n_keep; k++) {
+        const char *pattern = opt->keep[k];
+        bool any = false;
+
+        for (int i = 0; i < g->n_node; i++)
+            if (is_value(&g->node[i]) &&
+                fnmatch(pattern, g->node[i].name, 0) == 0) {
+                pl_keep(g, i);
+                any = true;
+            }
+        if (!any)
+            return err_set(err, PL_NOT_FOUND,
+                           "'%.80s': no intermediate value has such a name; "
+                           "known are attn_norm-N, kqv_out-N, ffn_inp-N, "
+                           "ffn_norm-N, l_out-N (N the layer), result_norm "
+                           "and logits",
+                           pattern);
+    }
+    return PL_OK;
+}
+
+const pl_graph *pl_plan_graph(const pl_plan *p)
+{
+    return p->graph;
+}
+
+pl_exec *pl_engine_exec(pl_engine *e)
+{
+    return e->exec;
+}
+
+pl_tensor pl_engine_tensor(const pl_engine *e, const char *name)
+{
+    return pl_tensor_find(e->plan->graph, name);
+}

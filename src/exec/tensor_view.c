@@ -1,0 +1,218 @@
+/* Strided views of tensors on devices: pl_tensor_get_view, pl_tensor_set_view.
+ *
+ * A view is read by the rows that it touches: a window of whole rows is fetched
+ * as any range of bytes is, and values are picked from it, so nothing here
+ * knows of layouts, packings or pages. Going through rows again and again,
+ * as a transposed view of a large matrix does, costs time and no memory. */
+#include "exec/exec.h"
+
+#include "base/err.h"
+#include "quant/format.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { WINDOW_BYTES = 16 << 20 };
+
+struct view {
+    pl_exec *x;
+    pl_tensor t;
+    const struct graph_node *n;
+    int64_t row;      /* values of a row; 1 where values are read singly */
+    size_t row_bytes; /* as the tensor has them */
+    size_t size;      /* of a value, as the caller has it */
+    bool put;
+    int64_t first_row, last_row; /* those that the view touches */
+    int64_t have, n_have, cap;   /* rows in the window */
+    unsigned char *window;       /* owned */
+    bool dirty;
+    float *decoded;      /* owned: one row, of formats in blocks */
+    int64_t decoded_row; /* -1: none */
+    pl_err *err;
+};
+
+static pl_status store(struct view *v)
+{
+    if (!v->dirty)
+        return PL_OK;
+    v->dirty = false;
+    return pl_tensor_set(v->x, v->t, v->window, (size_t)v->have * v->row_bytes,
+                         (size_t)v->n_have * v->row_bytes, v->err);
+}
+
+/* Makes the window hold `row`. */
+static pl_status load(struct view *v, int64_t row)
+{
+    if (row >= v->have && row < v->have + v->n_have)
+        return PL_OK;
+    PL_TRY(store(v));
+    v->have = row - (row - v->first_row) % v->cap;
+    v->n_have = v->last_row - v->have + 1;
+    if (v->n_have > v->cap)
+        v->n_have = v->cap;
+    return pl_tensor_get(v->x, v->t, v->window, (size_t)v->have * v->row_bytes,
+                         (size_t)v->n_have * v->row_bytes, v->err);
+}
+
+/* n neighbouring values of one row, to or from `data`. */
+static pl_status piece(struct view *v, int64_t at, int64_t n,
+                       unsigned char *data)
+{
+    int64_t row = at / v->row, in_row = at % v->row;
+    unsigned char *p;
+
+    PL_TRY(load(v, row));
+    p = v->window + (size_t)(row - v->have) * v->row_bytes;
+    if (v->decoded) {
+        if (v->decoded_row != row)
+            format_info(v->n->format)->decode(v->decoded, p, v->row);
+        v->decoded_row = row;
+        p = (unsigned char *)v->decoded;
+    }
+    p += (size_t)in_row * v->size;
+    if (v->put)
+        memcpy(p, data, (size_t)n * v->size);
+    else
+        memcpy(data, p, (size_t)n * v->size);
+    v->dirty = v->put;
+    return PL_OK;
+}
+
+/* An innermost line of the view. */
+static pl_status line(struct view *v, int64_t at, int64_t n, int64_t stride,
+                      unsigned char *data)
+{
+    while (n > 0) {
+        int64_t run = 1;
+
+        if (stride == 1) {
+            run = v->row == 1 ? n : v->row - at % v->row;
+            run = run < n ? run : n;
+        }
+        if (v->row == 1 && v->put) /* an input: values can be set singly */
+            PL_TRY(pl_tensor_set(v->x, v->t, data, (size_t)at * v->size,
+                                 (size_t)run * v->size, v->err));
+        else
+            for (int64_t i = 0; i < run; i += v->row == 1 ? 1 : run)
+                PL_TRY(piece(v, at + i, v->row == 1 ? 1 : run,
+                             data + (size_t)i * v->size));
+        at += run * stride;
+        n -= run;
+        data += (size_t)run * v->size;
+    }
+    return PL_OK;
+}
+
+/* All lines; i[] counts the outer dimensions. */
+static pl_status lines(struct view *v, const pl_view *w, unsigned char *data)
+{
+    int last = w->n_dim - 1;
+    int64_t i[4] = {0}, at = w->start;
+    int d;
+
+    do {
+        PL_TRY(line(v, at, w->dim[last], w->stride[last], data));
+        data += (size_t)w->dim[last] * v->size;
+        for (d = last - 1; d >= 0; d--) {
+            at += w->stride[d];
+            if (++i[d] < w->dim[d])
+                break;
+            at -= w->stride[d] * w->dim[d];
+            i[d] = 0;
+        }
+    } while (d >= 0);
+    return store(v);
+}
+
+static pl_status bad(pl_err *err, const struct graph_node *n, const char *what)
+{
+    return err_set(err, PL_BAD_ARGUMENT, "%s: %s", n->name, what);
+}
+
+/* The least and the greatest value that the view touches. */
+static pl_status bounds(const pl_view *w, const struct graph_node *n,
+                        int64_t *lo, int64_t *hi, bool *empty, pl_err *err)
+{
+    *lo = *hi = w->start;
+    *empty = false;
+    if (w->n_dim < 1 || w->n_dim > 4)
+        return bad(err, n, "a view has one to four dimensions");
+    for (int d = 0; d < w->n_dim; d++) {
+        int64_t far;
+
+        if (w->dim[d] < 0)
+            return bad(err, n, "a view with a negative dimension");
+        if (w->dim[d] == 0) {
+            *empty = true;
+            continue;
+        }
+        if (__builtin_mul_overflow(w->dim[d] - 1, w->stride[d], &far) ||
+            __builtin_add_overflow(far < 0 ? *lo : *hi, far, far < 0 ? lo : hi))
+            return bad(err, n, "a view that leaves the tensor");
+    }
+    if (!*empty && (*lo < 0 || *hi >= (int64_t)1 << 46))
+        return bad(err, n, "a view that leaves the tensor");
+    return PL_OK;
+}
+
+static pl_status move(pl_exec *x, pl_tensor t, const pl_view *w, void *data,
+                      bool put, pl_err *err)
+{
+    struct view v = {.x = x, .t = t, .put = put, .decoded_row = -1, .err = err};
+    const struct format_info *f;
+    int64_t lo, hi;
+    bool empty;
+    pl_status s;
+
+    if (t < 0 || t >= x->plan->g->n_node)
+        return err_set(err, PL_NOT_FOUND, "tensor %d is none of this graph's",
+                       (int)t);
+    v.n = &x->plan->g->node[t];
+    f = format_info(v.n->format);
+    PL_TRY(bounds(w, v.n, &lo, &hi, &empty, err));
+    if (empty) /* the call's other mistakes are told all the same */
+        return put ? pl_tensor_set(x, t, NULL, 0, 0, err)
+                   : pl_tensor_get(x, t, NULL, 0, 0, err);
+    if (put && f->block > 1)
+        return err_set(err, PL_UNSUPPORTED,
+                       "%s: values of %s cannot be set one by one; set whole "
+                       "rows with pl_tensor_set",
+                       v.n->name, f->name);
+    v.row = 1;
+    v.row_bytes = v.size = 4;
+    if (v.n->op == OP_weight || v.n->op == OP_cache) {
+        v.row = v.n->dim[v.n->n_dim - 1].n;
+        v.row_bytes = format_row_bytes(v.n->format, v.row);
+        v.size = f->block == 1 ? format_row_bytes(v.n->format, 1) : 4;
+    }
+    v.first_row = lo / v.row;
+    v.last_row = hi / v.row;
+    v.cap = WINDOW_BYTES / (int64_t)v.row_bytes;
+    if (v.cap < 1)
+        v.cap = 1;
+    if (v.cap > v.last_row - v.first_row + 1)
+        v.cap = v.last_row - v.first_row + 1;
+    v.have = -1;
+    v.window = malloc((size_t)v.cap * v.row_bytes);
+    if (f->block > 1)
+        v.decoded = malloc((size_t)v.row * sizeof *v.decoded);
+    if (!v.window || (f->block > 1 && !v.decoded))
+        s = err_no_memory(err, "a view of a tensor");
+    else
+        s = lines(&v, w, data);
+    free(v.window);
+    free(v.decoded);
+    return s;
+}
+
+pl_status pl_tensor_get_view(pl_exec *x, pl_tensor t, const pl_view *v,
+                             void *data, pl_err *err)
+{
+    return move(x, t, v, data, false, err);
+}
+
+pl_status pl_tensor_set_view(pl_exec *x, pl_tensor t, const pl_view *v,
+                             const void *data, pl_err *err)
+{
+    return move(x, t, v, (unsigned char *)data, true, err);
+}
