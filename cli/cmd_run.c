@@ -1,7 +1,8 @@
 /* plait run: writes on from a prompt, or keeps a conversation line by line.
  *
  * Standard output carries the text alone: the prompt, then what the model
- * writes, piece by piece as it comes. Templates are not applied. */
+ * writes, piece by piece as it comes. Templates are not applied. A state
+ * carries the cache from one run to the next, not the text. */
 #include "cmd.h"
 #include "input.h"
 #include "session.h"
@@ -31,6 +32,7 @@ struct run {
     int32_t pending; /* sampled, not yet in the sequence; or -1 */
     char last;       /* last byte written */
     int64_t n_prompt, n_written;
+    int64_t n_past;    /* tokens of the state that was loaded */
     int64_t n_refused; /* tokens of a text that the context cannot take */
     double prompt_s, written_s;
     pl_err err;
@@ -116,6 +118,47 @@ static void run_free(struct run *r)
     free(r->bias_id);
     session_close(&r->s);
     input_free(&r->prompt);
+}
+
+/* ---- state -------------------------------------------------------------- */
+
+static enum exit_code load_state(struct run *r)
+{
+    const struct options *o = r->o;
+    pl_status s;
+
+    if (o->state_load == NULL)
+        return EXIT_DONE;
+    s = pl_state_restore_file(r->s.engine, 0, o->state_load,
+                              o->convert ? PL_STATE_CONVERT : 0, &r->err);
+    if (s != PL_OK) {
+        complain(CMD_RUN, EXIT_FAILED, "%s", r->err.message);
+        return EXIT_FAILED;
+    }
+    r->n_past = pl_seq_length(r->s.engine, 0);
+    return EXIT_DONE;
+}
+
+/* All that was written; the last token is computed first. */
+static enum exit_code save_state(struct run *r)
+{
+    const struct options *o = r->o;
+    pl_status s = PL_OK;
+
+    if (o->state_save == NULL)
+        return EXIT_DONE;
+    if (r->pending >= 0 && pl_seq_length(r->s.engine, 0) >= r->s.n_ctx) {
+        complain(CMD_RUN, EXIT_DONE,
+                 "%s lacks the last token: the context of %" PRId64
+                 " tokens is full",
+                 o->state_save, r->s.n_ctx);
+    } else if (r->pending >= 0) {
+        term_interrupts_reset(); /* it has stopped the writing already */
+        s = session_feed(&r->s, &r->pending, 1, NULL, NULL, &r->err);
+    }
+    if (s == PL_OK)
+        s = pl_state_save_file(r->s.engine, 0, 0, -1, o->state_save, &r->err);
+    return s == PL_OK ? EXIT_DONE : report(o, s, &r->err);
 }
 
 /* ---- text --------------------------------------------------------------- */
@@ -251,11 +294,16 @@ static void say_full(const struct run *r)
              r->s.n_ctx, 2 * r->s.n_ctx);
 }
 
+/* What begins a text does not stand in its middle. */
+static int text_flags(const struct run *r)
+{
+    return r->n_past > 0 ? PL_PARSE_SPECIAL : PL_ADD_SPECIAL | PL_PARSE_SPECIAL;
+}
+
 static enum exit_code run_once(struct run *r)
 {
-    enum stop stop =
-        add_text(r, r->prompt.s, r->prompt.len,
-                 PL_ADD_SPECIAL | PL_PARSE_SPECIAL, !r->o->no_display_prompt);
+    enum stop stop = add_text(r, r->prompt.s, r->prompt.len, text_flags(r),
+                              !r->o->no_display_prompt);
 
     if (stop == STOP_FULL)
         return complain(CMD_RUN, EXIT_FAILED,
@@ -301,7 +349,7 @@ static enum exit_code run_conversation(struct run *r)
     char *line = NULL;
     size_t cap = 0;
     ssize_t len = 0;
-    int flags = PL_ADD_SPECIAL | PL_PARSE_SPECIAL;
+    int flags = text_flags(r);
     bool prompt = r->prompt.s != NULL;
 
     for (;;) {
@@ -318,7 +366,7 @@ static enum exit_code run_conversation(struct run *r)
             stop = add_text(r, line, (size_t)len, flags, false);
         }
         flags = PL_PARSE_SPECIAL;
-        if (stop == STOP_END && pl_seq_length(r->s.engine, 0) > 0)
+        if (stop == STOP_END && r->n_prompt > 0) /* there are logits */
             stop = write_on(r);
         if (r->last != '\n' && r->last != '\0')
             say(r, "\n"); /* a turn is lines */
@@ -340,7 +388,10 @@ static void summary(const struct run *r)
     char plan[400] = "";
 
     pl_plan_summary(pl_engine_plan(r->s.engine), plan, sizeof(plan));
-    fprintf(stderr, "\nprompt      %6" PRId64 " tokens %9.1f tokens/s\n",
+    fputc('\n', stderr);
+    if (r->n_past > 0)
+        fprintf(stderr, "state       %6" PRId64 " tokens\n", r->n_past);
+    fprintf(stderr, "prompt      %6" PRId64 " tokens %9.1f tokens/s\n",
             r->n_prompt,
             r->prompt_s > 0.0 ? (double)r->n_prompt / r->prompt_s : 0.0);
     fprintf(stderr, "generation  %6" PRId64 " tokens %9.1f tokens/s\n",
@@ -370,12 +421,20 @@ enum exit_code cmd_run(const struct options *o)
         c = input_text(&r.prompt, o, false, true);
     if (c == EXIT_DONE)
         c = prepare(&r);
+    if (c == EXIT_DONE)
+        c = load_state(&r);
     if (c == EXIT_DONE) {
         term_interrupts_count(o->interactive ? 2 : 1);
         c = o->interactive ? run_conversation(&r) : run_once(&r);
         written = finish_out(o);
         if (c == EXIT_DONE || c == EXIT_INTERRUPTED)
             summary(&r);
+        if (c == EXIT_DONE || c == EXIT_INTERRUPTED) {
+            enum exit_code saved = save_state(&r);
+
+            if (saved != EXIT_DONE)
+                c = saved;
+        }
         if (c == EXIT_DONE)
             c = written;
     }

@@ -74,7 +74,7 @@ static const struct {
     {"--grammar --grammar-file -j --json-schema -jf --json-schema-file",
      "nothing constrains the text; the nearest is --logit-bias"},
     {"--prompt-cache --prompt-cache-all --prompt-cache-ro",
-     "a prompt is computed each time; the nearest is -f"},
+     "the nearest are --state-save and --state-load"},
     {"--verbose-prompt", "use `plait tokenize`"},
     {"-lv --verbosity --log-verbosity --log-verbose --log-file --log-colors "
      "--log-disable --log-prefix --log-timestamps",

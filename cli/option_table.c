@@ -71,6 +71,16 @@ const struct option_row option_table[] = {
     {{"-sp", "--special"}, NULL, "print special tokens too",
      RUN, option_set_flag, AT(show_special), 0, 0},
 
+    {{"--state-load"}, "FILE",
+     "go on from a saved state: its text is the past, and the "
+     "prompt is added to it", RUN, option_set_text, AT(state_load), 0, 0},
+    {{"--state-save"}, "FILE",
+     "save the state at the end; the file is replaced as a whole",
+     RUN, option_set_text, AT(state_save), 0, 0},
+    {{"--convert"}, NULL,
+     "take a state whose cache has other formats (-ctk, -ctv)",
+     RUN, option_set_flag, AT(convert), 0, 0},
+
     HEADING("Sampling, applied in this order", RUN),
     {{"--repeat-last-n"}, "N",
      "tokens that penalties look back at (64; 0: no penalties; "

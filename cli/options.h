@@ -48,6 +48,7 @@ struct options {
     const char *file;
     const char *output;
     const char *tokens; /* ids or @FILE */
+    const char *state_load, *state_save;
 
     int64_t n_predict; /* -1: until the end */
     int64_t n_batch;   /* tokens handed to the engine at once; 0: as n_ubatch */
@@ -57,6 +58,7 @@ struct options {
     bool interactive;
     bool no_display_prompt;
     bool show_special;
+    bool convert; /* a state's cache to this one's formats */
     bool no_escape;
     bool no_special;
     bool ids_only;

@@ -469,6 +469,48 @@ static void cli_run_keeps_a_conversation(void **state)
     ran_free(&r);
 }
 
+/* Two runs with a state between them write what one run does; what was asked of
+ * the second alone, devices and steps, does not show. */
+static void cli_run_goes_on_from_a_state(void **state)
+{
+#define TEMP "-n 12 --temp 0 --ignore-eos --ranks 2 "
+    static const char first[] =
+        "plait run " MODEL TEMP "-p 'Once upon a time' --state-save saved";
+    static const char second[] = "plait run " MODEL TEMP "-p ' and then' "
+                                 "-dev 'cpu*2' -ub 7 -c 400 "
+                                 "--state-load saved --state-save saved";
+    static const char all[] = "plait run " MODEL TEMP "-p \"$(cat said)\"";
+    static const char other[] = "plait run " MODEL "-p x -n 1 -ctk q8_0 "
+                                "--state-load saved";
+#undef TEMP
+    struct ran a, b, c;
+    char *both = NULL;
+    FILE *f;
+
+    (void)state;
+    need_model();
+    a = sh(first);
+    must_exit(&a, 0, first);
+    b = sh(second);
+    must_exit(&b, 0, second);
+    must_say(&b, "state           16 tokens", second);
+    assert_true(asprintf(&both, "%s and then", a.out) > 0);
+    f = fopen(test_temp("said"), "wb");
+    assert_true(f != NULL && fputs(both, f) >= 0 && fclose(f) == 0);
+    c = sh(all);
+    must_exit(&c, 0, all);
+    assert_memory_equal(c.out, a.out, a.n_out);
+    assert_string_equal(c.out + a.n_out, b.out);
+    ran_free(&a);
+    ran_free(&b);
+    ran_free(&c);
+    free(both);
+    a = sh(other);
+    must_exit(&a, 1, other);
+    must_say(&a, "--convert", other);
+    ran_free(&a);
+}
+
 /* Starts the command with standard output in *out and standard error in the
  * temporary file "err". */
 static pid_t start(int *out, const char *const *argv)
@@ -735,6 +777,7 @@ int test_cli(void)
         cmocka_unit_test(cli_run_one_seed_gives_one_text),
         cmocka_unit_test(cli_run_ends_when_the_context_is_full),
         cmocka_unit_test(cli_run_keeps_a_conversation),
+        cmocka_unit_test(cli_run_goes_on_from_a_state),
         cmocka_unit_test(cli_run_interrupted_exits_130_with_the_summary),
         cmocka_unit_test(cli_run_into_a_closed_pipe_exits_1),
         cmocka_unit_test(cli_tokenize_pieces_join_to_the_text),

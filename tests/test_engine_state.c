@@ -533,7 +533,7 @@ static void state_of_other_ranks_is_taken_with_a_note(void **state)
     said[0] = 0;
     restore(&r, 0, s, 0);
     assert_non_null(strstr(said, "warning: "));
-    assert_non_null(strstr(said, "1 ranks, this runs with 3"));
+    assert_non_null(strstr(said, "1 rank, this runs with 3"));
     for (int i = 0; i < 2; i++) { /* the past is its saver's */
         rows_of(&r, i, N_PAST, &got);
         assert_memory_equal(got.data, want[i].data, got.n);

@@ -169,9 +169,10 @@ void state_note(const pl_engine *e, const struct state_head *theirs,
                     formats(theirs, a), formats(ours, b));
     if (theirs->n_rank != ours->n_rank)
         planned_log(&to, PL_LOG_WARN,
-                    "the state was computed with %d ranks, this runs with %d: "
-                    "the past keeps the bits it was computed with",
-                    theirs->n_rank, ours->n_rank);
+                    "the state was computed with %d rank%s, this runs with "
+                    "%d: the past keeps the bits it was computed with",
+                    theirs->n_rank, theirs->n_rank > 1 ? "s" : "",
+                    ours->n_rank);
     else if (!converted && theirs->numeric != ours->numeric)
         planned_log(&to, PL_LOG_WARN,
                     "the state was computed under other numerics (%016" PRIx64
