@@ -473,6 +473,17 @@ PL_API pl_status pl_tensor_set(pl_exec *x, pl_tensor t, const void *data,
 PL_API pl_status pl_tensor_get(pl_exec *x, pl_tensor t, void *data,
                                size_t offset, size_t bytes, pl_err *err);
 
+/* The same while the caller goes on: done in the order of the calls, on a
+ * thread of the executor. `data` must stay until pl_exec_wait, or until a step
+ * or another get or set has returned: those wait by themselves. The first
+ * failure is told by the call that waits; what stood behind it is not done.
+ * Wait before asking anything else of an engine. */
+PL_API pl_status pl_tensor_get_async(pl_exec *x, pl_tensor t, void *data,
+                                     size_t offset, size_t bytes, pl_err *err);
+PL_API pl_status pl_tensor_set_async(pl_exec *x, pl_tensor t, const void *data,
+                                     size_t offset, size_t bytes, pl_err *err);
+PL_API pl_status pl_exec_wait(pl_exec *x, pl_err *err);
+
 /* A strided view: index i of it is value start + sum of i_d * stride_d of the
  * tensor, counted row by row; strides may be 0 or negative. */
 typedef struct pl_view {

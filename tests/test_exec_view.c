@@ -1,6 +1,6 @@
 /* Strided views of tensors on devices, against picking the same values from the
  * whole: every kind of tensor, split or not, forwards, backwards, transposed
- * and overlapping. */
+ * and overlapping; and transfers that go on by themselves. */
 #include "graph/graph.h"
 #include "quant/format.h"
 #include "support.h"
@@ -320,12 +320,86 @@ static void exec_view_outside_is_refused(void **state)
     pl_graph_free(g);
 }
 
+/* Weights go up while the last step's values come down; the next step sees
+ * them all, the values are those of the step before. */
+static void exec_async_keeps_the_order_of_the_calls(void **state)
+{
+    static const char *const devices[] = {"cpu*2", "sim*3"};
+    const pl_rows rows = {.n_tok = N_TOK};
+    uint64_t seed = test_seed();
+    pl_graph *g = graph();
+    pl_tensor w = pl_tensor_find(g, "w"), z = pl_tensor_find(g, "z");
+    pl_tensor x = pl_tensor_find(g, "x");
+
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        static float put[20][N_TOK * 96], got[20][N_TOK * 96], back[7 * 96];
+        pl_exec *e = create(g, devices[k]);
+        pl_err err;
+
+        assert_int_equal(pl_exec_wait(e, &err), PL_OK); /* nothing to do */
+        fill(e, g, &seed);
+        for (int i = 0; i < 20; i++) {
+            for (int j = 0; j < N_TOK * 96; j++)
+                put[i][j] = test_unit(&seed);
+            assert_int_equal(
+                pl_tensor_set_async(e, x, put[i], 0, sizeof put[i], &err),
+                PL_OK);
+            assert_int_equal(
+                pl_tensor_set_async(e, w, put[i], 4 * 96, 2 * 4 * 96, &err),
+                PL_OK);
+            if (pl_exec_step(e, &rows, &err) != PL_OK)
+                fail_msg("%s", err.message);
+            assert_int_equal(
+                pl_tensor_get_async(e, z, got[i], 0, sizeof got[i], &err),
+                PL_OK);
+        }
+        assert_int_equal(pl_exec_wait(e, &err), PL_OK);
+        assert_int_equal(pl_tensor_get(e, w, back, 0, sizeof back, &err),
+                         PL_OK);
+        assert_memory_equal(back + 96, put[19], 2 * 4 * 96);
+        for (int i = 0; i < 20; i++)
+            for (int j = 0; j < N_TOK * 96; j++)
+                assert_true(got[i][j] == (put[i][j] > 0 ? put[i][j] : 0));
+        for (int i = 0; i < 20; i++) /* freed while it is busy */
+            assert_int_equal(
+                pl_tensor_get_async(e, z, got[i], 0, sizeof got[i], &err),
+                PL_OK);
+        pl_exec_free(e);
+    }
+    pl_graph_free(g);
+}
+
+static void exec_async_tells_its_failure_once(void **state)
+{
+    pl_graph *g = graph();
+    pl_exec *e = create(g, "cpu*2");
+    pl_tensor w = pl_tensor_find(g, "w");
+    float v[4] = {1, 2, 3, 4}, got[4] = {0};
+    pl_err err;
+
+    (void)state;
+    assert_int_equal(pl_tensor_set(e, w, v, 0, sizeof v, &err), PL_OK);
+    assert_int_equal(pl_tensor_get_async(e, w, got, 4 * 672, 4, &err), PL_OK);
+    assert_int_equal(pl_tensor_set_async(e, w, got, 0, sizeof v, &err), PL_OK);
+    assert_int_equal(pl_exec_step(e, &(pl_rows){.n_tok = 1}, &err),
+                     PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "w: bytes 2688 to 2692"));
+    assert_int_equal(pl_tensor_get(e, w, got, 0, sizeof v, &err), PL_OK);
+    assert_memory_equal(got, v, sizeof v); /* what stood behind is not done */
+    assert_int_equal(pl_exec_wait(e, &err), PL_OK);
+    pl_exec_free(e);
+    pl_graph_free(g);
+}
+
 int test_exec_view(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(exec_view_gets_what_the_whole_has_there),
         cmocka_unit_test(exec_view_sets_its_values_alone),
         cmocka_unit_test(exec_view_outside_is_refused),
+        cmocka_unit_test(exec_async_keeps_the_order_of_the_calls),
+        cmocka_unit_test(exec_async_tells_its_failure_once),
     };
 
     return TEST_RUN(tests);

@@ -171,6 +171,7 @@ void pl_exec_free(pl_exec *x)
 {
     if (!x)
         return;
+    exec_async_free(x);
     device_set_free(x->set);
     for (size_t i = 0;
          x->input && i < (size_t)x->n_instance * (size_t)x->plan->g->n_node;
@@ -394,6 +395,7 @@ pl_status pl_tensor_set(pl_exec *x, pl_tensor t, const void *data,
 pl_status pl_tensor_get(pl_exec *x, pl_tensor t, void *data, size_t offset,
                         size_t bytes, pl_err *err)
 {
+    PL_TRY(exec_settle(x, err));
     return range(x, t, data, offset, bytes, false, err);
 }
 
@@ -404,6 +406,7 @@ pl_status exec_set_input(pl_exec *x, int instance, pl_tensor t,
     int last = x->last_instance;
     pl_status s;
 
+    PL_TRY(exec_settle(x, err));
     x->last_instance = instance;
     s = range(x, t, (unsigned char *)data, offset, bytes, true, err);
     x->last_instance = last;
@@ -417,6 +420,7 @@ pl_status exec_get_output(pl_exec *x, int instance, pl_tensor t, void *data,
     struct graph_sizes z = x->last;
     pl_status s;
 
+    PL_TRY(exec_settle(x, err));
     x->last_instance = instance;
     x->last = x->sizes[instance];
     s = range(x, t, data, offset, bytes, false, err);
@@ -512,6 +516,7 @@ pl_status exec_steps(pl_exec *x, int n, const pl_rows *rows, pl_err *err)
     const struct planned *p = x->plan;
     struct device_run run = {.n_instance = n, .n_seq = 1};
 
+    PL_TRY(exec_settle(x, err));
     if (n < 1 || n > x->n_instance)
         return err_set(err, PL_BAD_ARGUMENT,
                        "%d micro-batches at once; 1 to %d are planned", n,

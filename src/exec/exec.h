@@ -25,6 +25,7 @@ struct pl_exec {
     /* [max instances][n_node] what the host wrote into inputs; owned */
     unsigned char **input;
     int n_instance;              /* most of any way */
+    struct exec_async *async;    /* owned; NULL: nothing was asynchronous */
     struct arena arena;          /* owns what follows */
     int **group_dev;             /* [n_group] devices of each group */
     rankset **group_ranks;       /* [n_group] */
@@ -61,6 +62,11 @@ pl_status exec_set_input(pl_exec *x, int instance, pl_tensor t,
 /* pl_tensor_get of an output of one of the last run's micro-batches. */
 pl_status exec_get_output(pl_exec *x, int instance, pl_tensor t, void *data,
                           size_t offset, size_t bytes, pl_err *err);
+
+/* Waits for what was begun by pl_tensor_get_async and _set_async; tells the
+ * first failure. At once on the thread that does them. */
+pl_status exec_settle(pl_exec *x, pl_err *err);
+void exec_async_free(pl_exec *x);
 
 /* Copies one page of every cache. */
 pl_status exec_copy_page(pl_exec *x, int from, int to, pl_err *err);

@@ -1,0 +1,157 @@
+/* Reading and setting tensors while the caller does something else.
+ *
+ * One thread an executor, started by the first such call, does the transfers in
+ * the order of the calls. Whatever else touches the executor's memory waits for
+ * them first (exec_settle), so a transfer sees the state between two steps and
+ * needs no lock on it. The first failure stays until somebody waits; transfers
+ * behind it are dropped, since they may rest on it. */
+#include "exec/exec.h"
+
+#include "base/err.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+struct transfer {
+    struct transfer *next;
+    pl_tensor t;
+    unsigned char *data; /* borrowed until it is done */
+    size_t offset, bytes;
+    bool put;
+};
+
+struct exec_async {
+    pl_exec *x;
+    pthread_t thread;
+    pthread_mutex_t lock; /* of all below */
+    pthread_cond_t changed;
+    struct transfer *first, **end; /* owned; the first is being done */
+    bool stop;
+    pl_err err; /* of the first that failed; PL_OK: none */
+};
+
+static void *run(void *user)
+{
+    struct exec_async *a = user;
+
+    pthread_mutex_lock(&a->lock);
+    for (;;) {
+        struct transfer *t = a->first;
+        pl_err err;
+
+        if (!t && a->stop)
+            break;
+        if (!t) {
+            pthread_cond_wait(&a->changed, &a->lock);
+            continue;
+        }
+        if (a->err.status == PL_OK) {
+            pthread_mutex_unlock(&a->lock);
+            err.status = t->put ? pl_tensor_set(a->x, t->t, t->data, t->offset,
+                                                t->bytes, &err)
+                                : pl_tensor_get(a->x, t->t, t->data, t->offset,
+                                                t->bytes, &err);
+            pthread_mutex_lock(&a->lock);
+            if (err.status != PL_OK)
+                a->err = err;
+        }
+        a->first = t->next;
+        if (!a->first)
+            a->end = &a->first;
+        free(t);
+        pthread_cond_broadcast(&a->changed);
+    }
+    pthread_mutex_unlock(&a->lock);
+    return NULL;
+}
+
+static pl_status start(pl_exec *x, pl_err *err)
+{
+    struct exec_async *a = calloc(1, sizeof *a);
+
+    if (!a)
+        return err_no_memory(err, "a transfer");
+    a->x = x;
+    a->end = &a->first;
+    x->async = a; /* before the thread that looks at it */
+    pthread_mutex_init(&a->lock, NULL);
+    pthread_cond_init(&a->changed, NULL);
+    if (pthread_create(&a->thread, NULL, run, a)) {
+        pthread_cond_destroy(&a->changed);
+        pthread_mutex_destroy(&a->lock);
+        free(a);
+        x->async = NULL;
+        return err_set(err, PL_NO_MEMORY, "no thread for transfers");
+    }
+    return PL_OK;
+}
+
+static pl_status queue(pl_exec *x, pl_tensor t, void *data, size_t offset,
+                       size_t bytes, bool put, pl_err *err)
+{
+    struct transfer *q;
+
+    if (!x->async)
+        PL_TRY(start(x, err));
+    q = malloc(sizeof *q);
+    if (!q)
+        return err_no_memory(err, "a transfer");
+    *q = (struct transfer){NULL, t, data, offset, bytes, put};
+    pthread_mutex_lock(&x->async->lock);
+    *x->async->end = q;
+    x->async->end = &q->next;
+    pthread_cond_broadcast(&x->async->changed);
+    pthread_mutex_unlock(&x->async->lock);
+    return PL_OK;
+}
+
+pl_status exec_settle(pl_exec *x, pl_err *err)
+{
+    struct exec_async *a = x->async;
+    pl_status s;
+
+    if (!a || pthread_equal(a->thread, pthread_self()))
+        return PL_OK;
+    pthread_mutex_lock(&a->lock);
+    while (a->first)
+        pthread_cond_wait(&a->changed, &a->lock);
+    s = a->err.status;
+    if (s != PL_OK && err)
+        *err = a->err;
+    a->err.status = PL_OK;
+    pthread_mutex_unlock(&a->lock);
+    return s;
+}
+
+void exec_async_free(pl_exec *x)
+{
+    struct exec_async *a = x->async;
+
+    if (!a)
+        return;
+    pthread_mutex_lock(&a->lock);
+    a->stop = true;
+    pthread_cond_broadcast(&a->changed);
+    pthread_mutex_unlock(&a->lock);
+    pthread_join(a->thread, NULL);
+    pthread_cond_destroy(&a->changed);
+    pthread_mutex_destroy(&a->lock);
+    free(a);
+}
+
+pl_status pl_tensor_get_async(pl_exec *x, pl_tensor t, void *data,
+                              size_t offset, size_t bytes, pl_err *err)
+{
+    return queue(x, t, data, offset, bytes, false, err);
+}
+
+pl_status pl_tensor_set_async(pl_exec *x, pl_tensor t, const void *data,
+                              size_t offset, size_t bytes, pl_err *err)
+{
+    return queue(x, t, (unsigned char *)data, offset, bytes, true, err);
+}
+
+pl_status pl_exec_wait(pl_exec *x, pl_err *err)
+{
+    return exec_settle(x, err);
+}
