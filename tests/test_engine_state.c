@@ -80,6 +80,9 @@ struct config {
     const char *devices;
     int64_t n_ubatch, n_ctx;
     uint64_t sim_seed;
+    pl_split_mode mode; /* of several devices; AUTO: all in one group */
+    int hybrid_size;
+    bool host_cache;
 };
 
 static void open_as(struct engine_run *r, const char *model,
@@ -92,12 +95,16 @@ static void open_as(struct engine_run *r, const char *model,
     o.n_ubatch = c->n_ubatch;
     o.n_ctx = c->n_ctx;
     o.sim_seed = c->sim_seed;
+    o.split_mode = c->mode ? c->mode : PL_SPLIT_TENSOR;
+    o.hybrid_size = c->hybrid_size;
+    o.host_cache = c->host_cache;
     o.cache_set = true;
     o.cache_k = o.cache_v = f;
     engine_run_open(r, test_ref(model), model, &o);
 }
 
-static const struct config plain = {"cpu", 64, 1024, 0};
+static const struct config plain = {
+    .devices = "cpu", .n_ubatch = 64, .n_ctx = 1024};
 
 static float *logits_of(const struct engine_run *r, int64_t n)
 {
@@ -123,10 +130,26 @@ static void goes_on(const struct engine_run *r, int seq, const int32_t *token,
 static void state_goes_on_with_the_same_bits(void **state)
 {
     static const struct config configs[] = {
-        {"cpu", 64, 512, 0},
-        {"cpu*2", 24, 1024, 0},
-        {"sim*3", 7, 320, 5},
-        {"cpu,sim", 150, 448, 9},
+        {.devices = "cpu", .n_ubatch = 64, .n_ctx = 512},
+        {.devices = "cpu*2", .n_ubatch = 24, .n_ctx = 1024},
+        {.devices = "sim*3", .n_ubatch = 7, .n_ctx = 320, .sim_seed = 5},
+        {.devices = "cpu,sim", .n_ubatch = 150, .n_ctx = 448, .sim_seed = 9},
+        {.devices = "cpu*2",
+         .n_ubatch = 64,
+         .n_ctx = 512,
+         .mode = PL_SPLIT_LAYER},
+        {.devices = "sim*4",
+         .n_ubatch = 30,
+         .n_ctx = 512,
+         .sim_seed = 3,
+         .mode = PL_SPLIT_HYBRID,
+         .hybrid_size = 2},
+        {.devices = "sim*2",
+         .n_ubatch = 64,
+         .n_ctx = 512,
+         .sim_seed = 1,
+         .mode = PL_SPLIT_TENSOR,
+         .host_cache = true},
     };
     static const pl_format formats[] = {PL_F16, PL_F32, PL_BF16};
     enum { N = sizeof configs / sizeof configs[0] };
@@ -214,7 +237,8 @@ static void state_leaves_other_sequences_alone(void **state)
  * state does not name is empty afterwards. */
 static void state_of_the_whole_cache_keeps_what_is_shared(void **state)
 {
-    static const struct config tight = {"cpu*2", 64, 320, 0}; /* 5 pages */
+    static const struct config tight = {
+        .devices = "cpu*2", .n_ubatch = 64, .n_ctx = 320}; /* 5 pages */
     uint64_t seed = test_seed();
     int32_t a[MAX_TOKEN], b[MAX_TOKEN];
     struct engine_run r;
@@ -431,7 +455,8 @@ static int64_t read_once(void *user, void *data, size_t n)
 
 static void state_that_does_not_fit_is_refused(void **state)
 {
-    static const struct config two = {"cpu", 64, 128, 0};
+    static const struct config two = {
+        .devices = "cpu", .n_ubatch = 64, .n_ctx = 128};
     static const char *const ctx[3] = {"150", "128", "-c 150"};
     static const char *const pages[3] = {"needs 2 pages", "1 of 2 are free",
                                          "replaces 0"};
@@ -556,7 +581,8 @@ static void state_of_other_ranks_is_taken_with_a_note(void **state)
  * nothing changed, beside what it replaces and in its place. */
 static void state_damage_changes_nothing(void **state)
 {
-    static const struct config tight = {"cpu", 64, 128, 0};
+    static const struct config tight = {
+        .devices = "cpu", .n_ubatch = 64, .n_ctx = 128};
     uint64_t seed = test_seed();
     int32_t token[MAX_TOKEN];
     struct engine_run r[2];
@@ -628,7 +654,8 @@ static void state_damage_changes_nothing(void **state)
 
 static void state_out_of_memory_changes_nothing(void **state)
 {
-    static const struct config tight = {"sim", 64, 128, 0};
+    static const struct config tight = {
+        .devices = "sim", .n_ubatch = 64, .n_ctx = 128};
     uint64_t seed = test_seed();
     int32_t token[MAX_TOKEN];
     struct engine_run r;
@@ -800,7 +827,8 @@ static void forget(const struct engine_run *r, struct state *past, int n)
 static void state_500_requests_hold_no_memory(void **state)
 {
     enum { N_REQUEST = 500, N_WARM = 20, N_CLIENT = 3 };
-    static const struct config c = {"cpu*2", 64, 512, 0};
+    static const struct config c = {
+        .devices = "cpu*2", .n_ubatch = 64, .n_ctx = 512};
     uint64_t seed = test_seed();
     int32_t token[MAX_TOKEN];
     struct state past[N_CLIENT] = {0};
