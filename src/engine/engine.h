@@ -37,12 +37,21 @@ struct pl_engine {
     void *log_user;
     uint64_t fingerprint; /* of the model, for states; 0: not made yet */
     pl_tensor ids, pos, out_ids, logits;
-    /* tables of one step, sized for the largest */
-    int32_t *token, *position, *seq, *out_row;
-    int64_t *from;   /* index of the batch that each token of the step has */
-    int64_t *row_of; /* logits row of each wanted token of the step */
-    int64_t *n_new;  /* [n_seq] tokens of the batch a sequence gets */
+    int n_micro;         /* most micro-batches a run */
+    struct micro *micro; /* owned, [n_micro] */
+    int64_t *n_new;      /* owned, [n_seq] tokens a sequence gets */
+    int64_t *n_old;      /* owned, [n_seq] lengths before a run */
 };
+
+/* offload.c: sets stream_from. */
+struct cost_rates;
+pl_status engine_offload(struct planned *q, pl_offload how, pl_err *err);
+/* rates[list.n], by what is known without measuring. */
+void engine_known_rates(const struct planned *q, struct cost_rates *r);
+
+/* batch.c: tables for batches, the cache's pages. */
+pl_status batch_init(pl_engine *e, pl_err *err);
+void batch_fini(pl_engine *e);
 
 /* Marks what opt->keep names. NOT_FOUND: a pattern that names nothing. */
 pl_status engine_keep(pl_graph *g, const pl_options *opt, pl_err *err);

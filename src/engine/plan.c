@@ -98,6 +98,8 @@ pl_status pl_plan_create(pl_plan **out, const pl_model *m,
     if (s == PL_OK)
         s = planned_create(&p->planned, p->graph, &o, err);
     if (s == PL_OK)
+        s = engine_offload(p->planned, o.offload, err);
+    if (s == PL_OK)
         *out = p;
     else
         pl_plan_free(p);

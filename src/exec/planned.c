@@ -318,8 +318,7 @@ pl_status planned_create(struct planned **out, const pl_graph *g,
     p->numeric_hash =
         (p->num->hash ^ p->kernels.float_activations) * 1099511628211u;
     s = lower_all(p, opt, err);
-    if (s == PL_OK)
-        p->stream_from = p->max.n_tok / 2 + 1;
+    p->stream_from = 2;
 done:
     if (s == PL_OK)
         *out = p;

@@ -28,7 +28,7 @@ struct planned {
     struct numeric *num;
     struct lowered *low;
     int way[WAY_COUNT];     /* its script, -1: there is none */
-    int64_t stream_from;    /* tokens from which WAY_STREAM is the faster */
+    int64_t stream_from;    /* least tokens of a step for WAY_STREAM */
     struct graph_sizes max; /* of one micro-batch */
     int n_seq, page_stride;
     bool paper;

@@ -1,0 +1,254 @@
+/* Batches: tokens of any sequences, cut into micro-batches.
+ *
+ * A micro-batch takes as many tokens as the programs allow, grouped by
+ * sequence, and as many rows of logits. Where layers live in several groups a
+ * run takes several, so that the groups work at the same time; how tokens are
+ * cut changes no bit. */
+#include "engine/engine.h"
+
+#include "base/err.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LEAST = 64 }; /* tokens that make a micro-batch of a pipeline worth it */
+
+/* Tables of one micro-batch, sized for the largest. */
+struct micro {
+    int64_t n, n_out;
+    int32_t *token, *position, *seq, *out_row; /* owned */
+    int64_t *from;   /* owned; index of the batch that each token has */
+    int64_t *row_of; /* owned; logits row of each wanted token */
+};
+
+pl_status batch_init(pl_engine *e, pl_err *err)
+{
+    const struct planned *p = e->plan->planned;
+    size_t n = (size_t)p->max.n_tok;
+
+    e->n_micro = exec_instances(e->exec);
+    e->micro = calloc((size_t)e->n_micro, sizeof *e->micro);
+    e->n_new = calloc((size_t)p->n_seq, sizeof *e->n_new);
+    e->n_old = calloc((size_t)p->n_seq, sizeof *e->n_old);
+    if (!e->micro || !e->n_new || !e->n_old)
+        return err_no_memory(err, "an engine");
+    for (int k = 0; k < e->n_micro; k++) {
+        struct micro *m = &e->micro[k];
+
+        m->token = calloc(n, sizeof *m->token);
+        m->position = calloc(n, sizeof *m->position);
+        m->seq = calloc(n, sizeof *m->seq);
+        m->out_row = calloc(n, sizeof *m->out_row);
+        m->from = calloc(n, sizeof *m->from);
+        m->row_of = calloc(n, sizeof *m->row_of);
+        if (!m->token || !m->position || !m->seq || !m->out_row || !m->from ||
+            !m->row_of)
+            return err_no_memory(err, "an engine");
+    }
+    return kv_init(&e->kv, p->n_seq, p->page_stride, err);
+}
+
+void batch_fini(pl_engine *e)
+{
+    for (int k = 0; e->micro && k < e->n_micro; k++) {
+        free(e->micro[k].token);
+        free(e->micro[k].position);
+        free(e->micro[k].seq);
+        free(e->micro[k].out_row);
+        free(e->micro[k].from);
+        free(e->micro[k].row_of);
+    }
+    free(e->micro);
+    free(e->n_new);
+    free(e->n_old);
+}
+
+static int seq_of(const pl_batch *b, int64_t i)
+{
+    return b->seq ? b->seq[i] : 0;
+}
+
+static pl_status check(pl_engine *e, const pl_batch *b, pl_err *err)
+{
+    const struct planned *p = e->plan->planned;
+    int64_t n_vocab = e->plan->model->model->n_vocab;
+    int need = 0;
+
+    if (b->n < 0 || (b->n > 0 && !b->token))
+        return err_set(err, PL_BAD_ARGUMENT, "a batch of %" PRId64 " tokens",
+                       b->n);
+    memset(e->n_new, 0, (size_t)p->n_seq * sizeof *e->n_new);
+    for (int64_t i = 0; i < b->n; i++) {
+        if (seq_of(b, i) < 0 || seq_of(b, i) >= p->n_seq)
+            return err_set(err, PL_BAD_ARGUMENT,
+                           "token %" PRId64 " of the batch: sequence %d; 0 to "
+                           "%d are planned",
+                           i, seq_of(b, i), p->n_seq - 1);
+        if (b->token[i] < 0 || b->token[i] >= n_vocab)
+            return err_set(err, PL_BAD_ARGUMENT,
+                           "token %" PRId64 " of the batch is %d; the "
+                           "vocabulary has 0 to %" PRId64,
+                           i, b->token[i], n_vocab - 1);
+        if ((!b->wanted || b->wanted[i]) && !b->logits)
+            return err_set(err, PL_BAD_ARGUMENT,
+                           "logits are wanted and there is no room for them");
+        e->n_new[seq_of(b, i)]++;
+    }
+    for (int s = 0; s < p->n_seq; s++) {
+        int64_t have = e->kv.length[s];
+
+        need += kv_need(&e->kv, s, e->n_new[s]);
+        if (e->n_new[s] && have + e->n_new[s] > e->plan->n_ctx)
+            return err_set(err, PL_FULL,
+                           "sequence %d has %" PRId64 " tokens; %" PRId64
+                           " more do not fit into a context of %" PRId64
+                           ": give a larger one",
+                           s, have, e->n_new[s], e->plan->n_ctx);
+    }
+    if (need > e->kv.n_free)
+        return err_set(err, PL_FULL,
+                       "the batch needs %d pages of %d tokens, %d of %d are "
+                       "free: give a larger context or end a sequence",
+                       need, KV_PAGE, e->kv.n_free, e->kv.n_page);
+    return PL_OK;
+}
+
+/* Tokens [*next, ..), at most `most`, make a micro-batch, grouped by sequence;
+ * *row is the row of logits that the next wanted one has. */
+static void gather(const pl_engine *e, const pl_batch *b, int64_t most,
+                   int64_t *next, int64_t *row, struct micro *m)
+{
+    const struct planned *p = e->plan->planned;
+    int64_t end = *next, wanted = 0;
+
+    m->n = m->n_out = 0;
+    while (end < b->n && end - *next < most) {
+        bool w = !b->wanted || b->wanted[end];
+
+        if (w && wanted == p->max.n_out)
+            break;
+        wanted += w;
+        end++;
+    }
+    for (int64_t i = *next; i < end; i++) {
+        int s = seq_of(b, i);
+        bool first = true;
+
+        for (int64_t k = *next; k < i && first; k++)
+            first = seq_of(b, k) != s;
+        if (!first && b->seq)
+            continue;
+        if (!first)
+            break;
+        for (int64_t k = i; k < end; k++) {
+            if (seq_of(b, k) != s)
+                continue;
+            m->from[m->n] = k;
+            m->token[m->n] = b->token[k];
+            m->seq[m->n] = s;
+            m->n++;
+        }
+    }
+    for (int64_t k = 0, at; k < m->n; k++) {
+        if (b->wanted && !b->wanted[m->from[k]])
+            continue;
+        at = *row; /* logits keep the batch's order */
+        for (int64_t i = *next; i < m->from[k]; i++)
+            at += !b->wanted || b->wanted[i];
+        m->out_row[m->n_out] = (int32_t)k;
+        m->row_of[m->n_out++] = at;
+    }
+    *row += wanted;
+    *next = end;
+}
+
+/* Places in the cache for a micro-batch, whose sequences grow at once. */
+static pl_status reserve(pl_engine *e, struct micro *m, pl_err *err)
+{
+    for (int64_t i = 0, len; i < m->n; i += len) {
+        int s = m->seq[i];
+
+        for (len = 0; i + len < m->n && m->seq[i + len] == s; len++)
+            m->position[i + len] = (int32_t)(e->kv.length[s] + len);
+        PL_TRY(kv_reserve(&e->kv, s, len, engine_copy_page, e, err));
+        kv_advance(&e->kv, s, len);
+    }
+    return PL_OK;
+}
+
+static pl_status run(pl_engine *e, const pl_batch *b, int n, pl_err *err)
+{
+    size_t n_vocab = (size_t)e->plan->model->model->n_vocab;
+    pl_rows rows[PROG_MAX_INSTANCE] = {{0}};
+
+    for (int k = 0; k < n; k++) {
+        const struct micro *m = &e->micro[k];
+        size_t all = 4 * (size_t)m->n, out = 4 * (size_t)m->n_out;
+
+        rows[k] = (pl_rows){.n_tok = m->n,
+                            .n_out = m->n_out,
+                            .pos = m->position,
+                            .seq = m->seq,
+                            .pages = e->kv.table,
+                            .page_stride = e->kv.stride};
+        PL_TRY(exec_set_input(e->exec, k, e->ids, m->token, 0, all, err));
+        PL_TRY(exec_set_input(e->exec, k, e->pos, m->position, 0, all, err));
+        PL_TRY(exec_set_input(e->exec, k, e->out_ids, m->out_row, 0, out, err));
+    }
+    PL_TRY(exec_steps(e->exec, n, rows, err));
+    for (int k = 0; k < n; k++)
+        for (int64_t i = 0; i < e->micro[k].n_out; i++)
+            PL_TRY(exec_get_output(e->exec, k, e->logits,
+                                   b->logits +
+                                       (size_t)e->micro[k].row_of[i] * n_vocab,
+                                   4 * (size_t)i * n_vocab, 4 * n_vocab, err));
+    return PL_OK;
+}
+
+/* One run of n micro-batches; if it fails no sequence has grown. */
+static pl_status step(pl_engine *e, const pl_batch *b, int n, pl_err *err)
+{
+    pl_status s = PL_OK;
+
+    memcpy(e->n_old, e->kv.length, (size_t)e->kv.n_seq * sizeof *e->n_old);
+    for (int k = 0; k < n && s == PL_OK; k++)
+        s = reserve(e, &e->micro[k], err);
+    if (s == PL_OK)
+        s = run(e, b, n, err);
+    for (int k = 0; k < e->kv.n_seq && s != PL_OK; k++)
+        if (e->kv.length[k] > e->n_old[k])
+            kv_trim(&e->kv, k, e->n_old[k]);
+    return s;
+}
+
+/* Tokens a micro-batch of the next run gets. */
+static int64_t share(const pl_engine *e, int64_t left)
+{
+    int64_t most = e->plan->planned->max.n_tok, n = left / LEAST;
+
+    if (n > e->n_micro)
+        n = e->n_micro;
+    if (n < 2)
+        return most;
+    return (left + n - 1) / n < most ? (left + n - 1) / n : most;
+}
+
+pl_status pl_engine_decode(pl_engine *e, const pl_batch *b,
+                           const volatile int *cancel, pl_err *err)
+{
+    int64_t next = 0, row = 0;
+
+    PL_TRY(check(e, b, err));
+    while (next < b->n) {
+        int64_t most = share(e, b->n - next);
+        int n = 0;
+
+        if (cancel && *cancel)
+            return err_set(err, PL_CANCELLED, "stopped on request");
+        while (n < e->n_micro && next < b->n)
+            gather(e, b, most, &next, &row, &e->micro[n++]);
+        PL_TRY(step(e, b, n, err));
+    }
+    return PL_OK;
+}
