@@ -2,6 +2,7 @@
  * compute from their parts is what they compute from the whole, whatever the
  * layouts, devices and threads. Sums are taken of small integers, where any
  * order gives the same, or compared with the same ranks on one device. */
+#include "alloc_fail.h"
 #include "exec/exec.h"
 #include "random_layout.h"
 #include "support.h"
@@ -204,37 +205,39 @@ static const struct {
      "z: f32[n_tok, 12] = hypot(x, y) !output\n"
      "u: f32[n_tok, 12] = hypot(z, x) !output\n",
      false, 12},
-    {"x: f32[n_tok, 5, 12] = input\nw: f32[12] = weight\n"
+    {"x: f32[n_tok, 5, 12] = input\nw: f32[12] = weight layer=0\n"
      "y: f32[n_tok, 5, 12] = norm(x, w) !keep\n"
      "z: f32[n_tok, 5, 12] = norm(y) !output\n",
      false, 5},
-    {"x: f32[n_tok, 16, 1] = input\nw: f32[9, 16] = weight\n"
+    {"x: f32[n_tok, 16, 1] = input\nw: f32[9, 16] = weight layer=0\n"
      "p: f32[n_tok, 1, 9] = dot(x, w)\ny: f32[n_tok, 1, 9] = times(p)\n"
      "z: f32[n_tok, 1, 9] = times(y) !output\n",
      true, 16},
-    {"x: f32[n_tok, 8, 3] = input\nw: f32[5, 8] = weight\n"
-     "v: f32[2, 3] = weight\np: f32[n_tok, 3, 5] = dot(x, w) !keep\n"
+    {"x: f32[n_tok, 8, 3] = input\nw: f32[5, 8] = weight layer=0\n"
+     "v: f32[2, 3] = weight layer=1\np: f32[n_tok, 3, 5] = dot(x, w) !keep\n"
      "q: f32[n_tok, 5, 2] = dot(p, v)\n"
      "y: f32[n_tok, 5, 2] = times(q) !output\n",
      true, 8},
-    {"x: f32[n_tok, 16] = input\nw: f32[9, 16] = weight\n"
+    {"x: f32[n_tok, 16] = input\nw: f32[9, 16] = weight layer=0\n"
      "b: f32[9] = weight\np: f32[n_tok, 9] = matmul(x, w)\n"
      "y: f32[n_tok, 9] = times(p)\nm: f32[n_tok, 9] = mix(y, b) !output\n"
      "z: f32[n_tok, 9] = relu(m) !output\n",
      true, 16},
-    {"x: f32[7, 16] = input\ny: f32[16] = input\nw: f32[9, 16] = weight\n"
-     "v: f32[9, 16] = weight\nb: f32[9] = input\np: f32[7, 9] = matmul(x, w)\n"
+    {"x: f32[7, 16] = input\ny: f32[16] = input\nw: f32[9, 16] = weight "
+     "layer=0\n"
+     "v: f32[9, 16] = weight layer=1\nb: f32[9] = input\np: f32[7, 9] = "
+     "matmul(x, w)\n"
      "q: f32[9] = matmul(y, v)\nc: f32[9] = times(q)\n"
      "d: f32[7, 9] = mix(p, b)\nz: f32[7, 9] = mix(d, c)\n"
      "u: f32[7, 9] = hypot(z, z) !output\nm: f32[7, 9] = mix(z, q) !output\n",
      true, 16},
-    {"x: f32[n_tok, 16] = input\nw: f32[9, 16] = weight\n"
-     "v: f32[9, 16] = weight\nb: f32[9] = input\n"
+    {"x: f32[n_tok, 16] = input\nw: f32[9, 16] = weight layer=0\n"
+     "v: f32[9, 16] = weight layer=1\nb: f32[9] = input\n"
      "p: f32[n_tok, 9] = matmul(x, w)\nq: f32[n_tok, 9] = matmul(x, v)\n"
      "c: f32[n_tok, 9] = times(p)\nd: f32[n_tok, 9] = mix(q, b)\n"
      "z: f32[n_tok, 9] = sub(c, d) !output\n",
      true, 16},
-    {"x: f32[n_tok, 8, 5] = input\nw: f32[4, 5] = weight\n"
+    {"x: f32[n_tok, 8, 5] = input\nw: f32[4, 5] = weight layer=0\n"
      "y: f32[n_tok, 8, 5] = heads(x, w) !output\n",
      false, 8},
     {"x: f32[n_tok, 3] = input\ny: f32[n_tok, 4] = input\n"
@@ -250,6 +253,7 @@ enum { N_SCENE = sizeof scenes / sizeof *scenes };
 static struct {
     int split, sum, through;
 } seen[N_DEF];
+static int seen_groups; /* runs on several groups of devices */
 
 static pl_graph *read_scene(const char *text)
 {
@@ -323,6 +327,7 @@ static float *run(const pl_graph *g, const pl_options *o, uint64_t values,
     if (pl_exec_create(&x, g, o, &err) != PL_OK)
         fail_msg("%s", err.message);
     note(x->plan->num);
+    seen_groups += x->plan->low->n_group > 1;
     for (int i = 0; i < g->n_node; i++) {
         int64_t n = graph_count(&g->node[i], &z);
         float *v = malloc((size_t)n * sizeof *v);
@@ -393,6 +398,7 @@ static void scene(int s, int draw, uint64_t *seed)
         const char *d = devices[test_below(seed, 6)];
 
         o = options(d, n_rank, 1 + (int)test_below(seed, 2));
+        o.split_mode = test_below(seed, 3) ? PL_SPLIT_TENSOR : PL_SPLIT_LAYER;
         o.sim_seed = test_random(seed);
         got = run(split, &o, values, exact, n_tok, &m);
         assert_int_equal(m, n);
@@ -414,9 +420,11 @@ static void exec_custom_split_equals_the_unsplit(void **state)
 
     (void)state;
     memset(seen, 0, sizeof seen);
+    seen_groups = 0;
     for (int k = 0; k < (test_long() ? 50 * N_DRAW : N_DRAW); k++)
         for (int s = 0; s < N_SCENE; s++)
             scene(s, k, &seed);
+    assert_true(seen_groups > 0);
     for (int k = 0; k < N_DEF; k++) {
         bool mix = !strcmp(defs[k].name, "mix");
 
@@ -428,6 +436,38 @@ static void exec_custom_split_equals_the_unsplit(void **state)
             fail_msg("%s was never summed over ranks", defs[k].name);
         if (seen[k].through && defs[k].partial == PL_OP_NONE)
             fail_msg("%s took a PARTIAL operand", defs[k].name);
+    }
+}
+
+/* Whatever allocation fails, it is said, and nothing is left behind. */
+static void exec_custom_survives_want_of_memory(void **state)
+{
+    const pl_options o = options("cpu*2", 3, 1);
+    bool reached = true;
+
+    (void)state;
+    for (int n = 1; reached; n++) {
+        uint64_t seed = 7;
+        pl_exec *x = NULL;
+        pl_graph *g = NULL;
+        pl_err err = {0};
+        pl_status s;
+
+        alloc_fail_at(n);
+        s = pl_graph_parse_ops(&g, scenes[3].text, N_DEF, defs, &err);
+        if (s == PL_OK) {
+            split_leaves(g, 3, scenes[3].cut, false, &seed);
+            s = pl_graph_check(g, &err);
+        }
+        if (s == PL_OK)
+            s = pl_exec_create(&x, g, &o, &err);
+        reached = alloc_fail_off();
+        if ((s == PL_OK) == reached ||
+            (s != PL_OK && s != PL_NO_MEMORY && s != PL_NO_DEVICE_MEMORY))
+            fail_msg("allocation %d: %s: %s", n, pl_status_name(s),
+                     err.message);
+        pl_exec_free(x);
+        pl_graph_free(g);
     }
 }
 
@@ -509,6 +549,7 @@ int test_exec_custom(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(exec_custom_split_equals_the_unsplit),
+        cmocka_unit_test(exec_custom_survives_want_of_memory),
         cmocka_unit_test(exec_custom_hash_tells_definitions_apart),
         cmocka_unit_test(exec_custom_is_passed_before_the_sum),
     };

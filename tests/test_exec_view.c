@@ -1,6 +1,7 @@
 /* Strided views of tensors on devices, against picking the same values from the
  * whole: every kind of tensor, split or not, forwards, backwards, transposed
  * and overlapping; and transfers that go on by themselves. */
+#include "alloc_fail.h"
 #include "graph/graph.h"
 #include "quant/format.h"
 #include "support.h"
@@ -392,6 +393,34 @@ static void exec_async_tells_its_failure_once(void **state)
     pl_graph_free(g);
 }
 
+static void exec_view_and_async_survive_want_of_memory(void **state)
+{
+    const pl_view row = {1, {30}, {3}, 5};
+    pl_graph *g = graph();
+    pl_tensor q = pl_tensor_find(g, "q");
+    unsigned char got[128];
+    pl_exec *e = create(g, "cpu*2");
+
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        bool reached = true;
+
+        for (int n = 1; reached; n++) {
+            pl_status s;
+
+            alloc_fail_at(n);
+            s = k ? pl_tensor_get_async(e, q, got, 3, 100, NULL)
+                  : pl_tensor_get_view(e, q, &row, got, NULL);
+            if (s == PL_OK)
+                s = pl_exec_wait(e, NULL);
+            reached = alloc_fail_off();
+            assert_int_equal(s, reached ? PL_NO_MEMORY : PL_OK);
+        }
+    }
+    pl_exec_free(e);
+    pl_graph_free(g);
+}
+
 int test_exec_view(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -400,6 +429,7 @@ int test_exec_view(void)
         cmocka_unit_test(exec_view_outside_is_refused),
         cmocka_unit_test(exec_async_keeps_the_order_of_the_calls),
         cmocka_unit_test(exec_async_tells_its_failure_once),
+        cmocka_unit_test(exec_view_and_async_survive_want_of_memory),
     };
 
     return TEST_RUN(tests);
