@@ -3,13 +3,17 @@
 # of the tree, and sees that the group that a patch names turns red.
 #
 #   tests/defects/run.sh [PART ...]     defects whose name contains a PART
+#   tests/defects/run.sh --dry [PART ...]   only whether they still apply
 #
 # A patch opens with what is wrong ("defect: ") and who must notice ("test: ");
 # it may lie some lines off, so that it survives changes around it. One that no
 # longer applies or compiles is an error: write it anew. The list with the
-# cases that turn red is doc/defects.md.
+# cases that turn red is doc/defects.md. Whether all apply, name a group that
+# there is and are listed is seen first, in a second.
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
 root=$(cd "$here/../.." && pwd) || exit 1
+dry=
+[ "$1" = --dry ] && dry=1 && shift
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
 trap 'exit 130' INT TERM
@@ -19,12 +23,13 @@ if [ -z "$PLAIT_REFS" ] && [ -d "$root/../shared/refs" ]; then
     export PLAIT_REFS
 fi
 unset PLAIT_TIER
+export CCACHE_NOHASHDIR=1 # one copy of the tree is like another
 
 die() { echo "$*" >&2; exit 1; }
 field() { sed -n "s/^$1: //p" "$2"; }
-build() { ninja -C "$tmp/build" plait-test >"$tmp/build.log" 2>&1; }
+build() { ninja -C "$tmp/plait/build" plait-test >"$tmp/build.log" 2>&1; }
 # The named group alone; groups are matched by parts of their names.
-tests() { "$tmp/build/plait-test" -t 300 "$1" >"$tmp/test.log" 2>&1; }
+tests() { "$tmp/plait/build/plait-test" -t 300 "$1" >"$tmp/test.log" 2>&1; }
 # The names of the cases that failed, on one line.
 red() { sed -n '/^failed:/,$s/^  [a-z0-9_]*: //p' "$tmp/test.log" | tr '\n' ' '; }
 
@@ -38,11 +43,37 @@ chosen() {
     return 1
 }
 
+# Whether it can be planted at all.
+fits() {
+    file=$(sed -n 's,^+++ b/,,p' "$1")
+    why=
+    patch -o /dev/null -s -f -F3 "$root/$file" <"$1" >"$tmp/patch.log" 2>&1 ||
+        why="does not apply"
+    grep -q "^TEST($(field test "$1"))" "$root/tests/list.h" ||
+        why="names no group of tests"
+    grep -qF "| \`$2\`: $(field defect "$1") | \`$file\` |" \
+        "$root/doc/defects.md" || why="is not so in doc/defects.md"
+    [ -z "$why" ] || echo "STALE $2: $why"
+    [ -z "$why" ]
+}
+
 command -v patch >/dev/null || die "patch is not installed: apt install patch"
+n=0
+bad=0
+for patch in "$here"/*.patch; do
+    name=$(basename "$patch" .patch)
+    chosen "$name" "$@" || continue
+    n=$((n + 1))
+    fits "$patch" "$name" || bad=$((bad + 1))
+done
+[ $n -gt 0 ] || die "no defect has such a name"
+[ $bad -eq 0 ] || die "$bad of $n defects are stale"
+[ -z "$dry" ] || { echo "$n defects apply"; exit 0; }
+
 mkdir "$tmp/plait"
 tar -C "$root" --exclude='./build*' --exclude=./.git -cf - . |
     tar -C "$tmp/plait" -xf - || die "the tree could not be copied"
-if ! meson setup -Dwerror=false "$tmp/build" "$tmp/plait" \
+if ! meson setup -Dwerror=false "$tmp/plait/build" "$tmp/plait" \
     >"$tmp/build.log" 2>&1 || ! build
 then
     cat "$tmp/build.log"
@@ -50,22 +81,18 @@ then
 fi
 
 # Red proves nothing where green was not before.
-n=0
 wanted=
 for patch in "$here"/*.patch; do
     name=$(basename "$patch" .patch)
     chosen "$name" "$@" || continue
-    n=$((n + 1))
     group=$(field test "$patch")
     case " $wanted " in *" $group "*) ;; *) wanted="$wanted $group" ;; esac
 done
-[ $n -gt 0 ] || die "no defect has such a name"
 for group in $wanted; do
     tests "$group" ||
         { cat "$tmp/test.log"; die "$group is red without any defect"; }
 done
 
-bad=0
 for patch in "$here"/*.patch; do
     name=$(basename "$patch" .patch)
     chosen "$name" "$@" || continue
