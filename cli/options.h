@@ -20,7 +20,7 @@ enum exit_code {
 #define COMMAND_MAP(X)                                                         \
     X(RUN, run, "write on from a prompt", "")                                  \
     X(PLAN, plan, "show how a model would be split", "")                       \
-    X(INSPECT, inspect, "show what is in a GGUF file", "FILE ")                \
+    X(INSPECT, inspect, "show what is in a GGUF file or a state", "FILE ")     \
     X(DEVICES, devices, "show what this machine offers", "")                   \
     X(PERPLEXITY, perplexity, "measure a model on a text", "")                 \
     X(LOGITS, logits, "write the logits of every position", "")                \

@@ -75,7 +75,7 @@ static bool plain_name(const uint8_t *name)
 {
     size_t n = 0;
 
-    while (n < STATE_NAME && name[n] >= ' ')
+    while (n < STATE_NAME && name[n] >= ' ' && name[n] <= '~')
         n++;
     for (size_t i = n; i < STATE_NAME; i++)
         if (name[i] != 0)

@@ -85,8 +85,8 @@ typedef enum pl_format {
 /* Text goes to the caller through this; `text` is not terminated. */
 typedef void pl_write_fn(void *user, const char *text, size_t len);
 
-/* What is in a GGUF file: metadata, tensors, totals by format; as text or as
- * one JSON object. */
+/* What is in a GGUF file: metadata, tensors, totals by format; or in a saved
+ * state, after its checksums were tried. As text or as one JSON object. */
 PL_API pl_status pl_inspect(const char *path, bool json, pl_write_fn *write,
                             void *user, pl_err *err);
 

@@ -743,6 +743,7 @@ static void state_file_is_whole_or_as_it_was(void **state)
     uint64_t seed = test_seed();
     int32_t token[MAX_TOKEN];
     struct rlimit old, low;
+    struct stat st;
     struct engine_run r;
     struct state first, second, now;
     float *want;
@@ -778,10 +779,13 @@ static void state_file_is_whole_or_as_it_was(void **state)
     assert_memory_equal(now.data, first.data, first.n);
     free(now.data);
 
-    /* a link's file is replaced, the link stays */
+    /* a link's file is replaced, the link stays; nobody else may read it */
     assert_int_equal(symlink(path, link), 0);
+    assert_int_equal(chmod(path, 0600), 0);
     assert_int_equal(pl_state_save_file(r.engine, 0, 0, -1, link, NULL), PL_OK);
     assert_int_equal(files_beside(path), n + 1);
+    assert_int_equal(lstat(path, &st), 0);
+    assert_int_equal(st.st_mode, S_IFREG | 0600);
     now = contents(path);
     assert_int_equal(now.n, second.n);
     assert_memory_equal(now.data, second.data, second.n);
@@ -808,6 +812,45 @@ static void state_file_is_whole_or_as_it_was(void **state)
     free(second.data);
     free(want);
     engine_run_close(&r);
+}
+
+static void append(void *user, const char *text, size_t len)
+{
+    strncat(user, text, len);
+}
+
+static void state_inspected_says_whose_it_is(void **state)
+{
+    const char *path = test_temp("inspected.state");
+    char text[1 << 16] = "";
+    int32_t token[70] = {1, 2, 3};
+    struct engine_run r;
+    struct state s;
+    pl_err err;
+    FILE *f;
+
+    (void)state;
+    open_as(&r, small, &plain, 2, PL_F16);
+    engine_run_decode(&r, 1, 70, token, NULL);
+    pl_seq_copy(r.engine, 2, 1, NULL);
+    assert_int_equal(pl_state_save_file(r.engine, -1, 0, -1, path, NULL),
+                     PL_OK);
+    engine_run_close(&r);
+    assert_int_equal(pl_inspect(path, false, append, text, NULL), PL_OK);
+    assert_non_null(strstr(text, "llama"));
+    assert_non_null(strstr(text, ", 2 ranks"));
+    assert_non_null(strstr(text, "2, the whole cache"));
+    assert_non_null(strstr(text, "70 positions from 0 on, 64 of them sequence "
+                                 "1's"));
+    text[0] = 0;
+    assert_int_equal(pl_inspect(path, true, append, text, NULL), PL_OK);
+    assert_non_null(strstr(text, "\"n_ranks\": 2"));
+    s = contents(path);
+    f = fopen(path, "wb");
+    assert_true(f && fwrite(s.data, 1, s.n - 1, f) == s.n - 1 && !fclose(f));
+    assert_int_equal(pl_inspect(path, true, append, text, &err), PL_BAD_FILE);
+    assert_non_null(strstr(err.message, "cut off"));
+    free(s.data);
 }
 
 /* ---- requests ------------------------------------------------------------ */
@@ -890,6 +933,7 @@ int test_engine_state(void)
         cmocka_unit_test(state_damage_changes_nothing),
         cmocka_unit_test(state_out_of_memory_changes_nothing),
         cmocka_unit_test(state_file_is_whole_or_as_it_was),
+        cmocka_unit_test(state_inspected_says_whose_it_is),
         cmocka_unit_test(state_500_requests_hold_no_memory),
     };
 

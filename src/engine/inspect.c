@@ -7,6 +7,7 @@
 #include "base/bytes.h"
 #include "base/err.h"
 #include "engine/sink.h"
+#include "engine/state_inspect.h"
 #include "gguf/gguf.h"
 
 #include <inttypes.h>
@@ -432,6 +433,8 @@ pl_status pl_inspect(const char *path, bool json, pl_write_fn *write,
     if (!path || !write)
         return err_set(err, PL_BAD_ARGUMENT,
                        "pl_inspect: path and write must not be NULL");
+    if (state_is(path))
+        return state_inspect(path, json, write, user, err);
     PL_TRY(gguf_open(&g, path, err));
     if (json)
         s = print_json(g, &to, err);

@@ -215,7 +215,7 @@ static pl_status failed(const char *doing, const char *path, int error,
 }
 
 /* A new file beside `path`; its name goes to *name, malloc'ed. */
-static int open_beside(const char *path, char **name)
+static int open_beside(const char *path, mode_t mode, char **name)
 {
     size_t size = strlen(path) + 32;
     int fd = -1;
@@ -228,7 +228,7 @@ static int open_beside(const char *path, char **name)
 
         (void)!getrandom(&r, sizeof r, GRND_NONBLOCK);
         snprintf(*name, size, "%s.%016" PRIx64 ".part", path, r);
-        fd = open(*name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        fd = open(*name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
         if (fd < 0 && errno != EEXIST)
             break;
     }
@@ -254,7 +254,7 @@ static int sync_directory(const char *path)
 }
 
 static pl_status save_file(pl_engine *e, int seq, int64_t first, int64_t n,
-                           const char *path, pl_err *err)
+                           const char *path, mode_t mode, pl_err *err)
 {
     struct file f = {.buffer = malloc(BUFFER_BYTES)};
     char *name = NULL;
@@ -262,7 +262,7 @@ static pl_status save_file(pl_engine *e, int seq, int64_t first, int64_t n,
 
     if (!f.buffer)
         return err_no_memory(err, "writing a file");
-    f.fd = open_beside(path, &name);
+    f.fd = open_beside(path, mode, &name);
     if (f.fd < 0) {
         s = name ? failed("creating a file beside", path, errno, err)
                  : err_no_memory(err, "writing a file");
@@ -296,13 +296,16 @@ pl_status pl_state_save_file(pl_engine *e, int seq, int64_t first, int64_t n,
     char real[PATH_MAX];
     struct stat st;
 
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+    if (stat(path, &st) != 0)
+        return save_file(e, seq, first, n, path, 0666, err);
+    if (!S_ISREG(st.st_mode))
         return err_set(err, PL_BAD_ARGUMENT,
                        "%s is no regular file, which alone can be replaced at "
                        "once; give the name of one",
                        path);
-    /* what a link names is replaced, not the link */
-    return save_file(e, seq, first, n, realpath(path, real) ? real : path, err);
+    /* what a link names is replaced, not the link; who may read it stays */
+    return save_file(e, seq, first, n, realpath(path, real) ? real : path,
+                     st.st_mode & 0777, err);
 }
 
 pl_status pl_state_restore_file(pl_engine *e, int seq, const char *path,

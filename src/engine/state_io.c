@@ -42,6 +42,7 @@ static pl_status trip_open(struct trip *t, pl_engine *e, pl_err *err)
 {
     memset(t, 0, sizeof *t);
     t->e = e;
+    PL_TRY(exec_settle(e->exec, err));
     PL_TRY(state_describe(&t->ours, &t->arena, e, err));
     return exec_caches_open(&t->io, e->exec, -1, err);
 }

@@ -97,6 +97,8 @@ pl_status state_describe(struct state_head *h, struct arena *a, pl_engine *e,
     snprintf(h->name, sizeof h->name, "%s, %" PRId64 " layers%s%.*s",
              m->model->family->arch, m->model->n_layer, name.len ? ", " : "",
              name.len < STATE_NAME ? (int)name.len : STATE_NAME, name.s);
+    for (char *c = h->name; *c; c++)
+        *c = *c < ' ' || *c > '~' ? '?' : *c;
     h->cache = arena_alloc(a, (size_t)g->n_node + 1, sizeof *h->cache);
     if (!h->cache)
         return err_no_memory(err, "the head of a state");

@@ -29,6 +29,11 @@ static const uint32_t ids[PL_FORMAT_COUNT] = {
 #undef ID
 };
 
+bool state_begins(const char b[8])
+{
+    return memcmp(b, magic, sizeof magic) == 0;
+}
+
 /* Sizes ------------------------------------------------------------------ */
 
 size_t state_head_bytes(const struct state_head *h)
@@ -318,7 +323,7 @@ static pl_status get_fixed(struct state_reader *r, struct state_head *h,
 
     /* First what tells whether it is a state at all. */
     PL_TRY(state_get(r, b, sizeof magic, err));
-    if (memcmp(b, magic, sizeof magic) != 0)
+    if (!state_begins((const char *)b))
         return err_set(err, PL_BAD_FILE,
                        "this is no state: it does not begin with \"plaitkv\"");
     PL_TRY(state_get(r, b + sizeof magic, 4, err));
@@ -354,7 +359,7 @@ static pl_status get_fixed(struct state_reader *r, struct state_head *h,
     memcpy(h->name, p, STATE_NAME);
     h->name[STATE_NAME - 1] = 0;
     for (char *c = h->name; *c; c++)
-        *c = (unsigned char)*c < ' ' ? '?' : *c; /* it goes into messages */
+        *c = *c < ' ' || *c > '~' ? '?' : *c; /* it goes to terminals */
     return PL_OK;
 }
 

@@ -14,7 +14,7 @@
  *          48   4  n_cache
  *          52   4  n_seq
  *          56   8  0
- *          64  96  the model's name, for messages; filled up with 0
+ *          64  96  the model's name, for messages: ASCII, then 0
  *         160      n_cache times 24, in the order of the data:
  *                     0  4  layer
  *                     4  4  0 keys, 1 values
@@ -80,6 +80,9 @@ struct state_head {
     struct state_cache *cache;
     struct state_seq *seq;
 };
+
+/* Are these 8 bytes the beginning of a state? */
+bool state_begins(const char b[8]);
 
 /* Bytes of the head, and of all of it. */
 size_t state_head_bytes(const struct state_head *h);
