@@ -215,6 +215,7 @@ static void bench(const char *name, const char *path, struct config *c, int n,
         pl_options o = {.devices = c[i].devices,
                         .n_ranks = c[i].n_ranks,
                         .n_threads = c[i].n_threads,
+                        .split_mode = PL_SPLIT_TENSOR,
                         .n_ctx = 1024,
                         .n_seq = 1};
 

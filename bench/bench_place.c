@@ -1,0 +1,211 @@
+/* What placement costs and gains: experts on the host, pipelines, the choice
+ * that -sm auto makes.
+ *
+ *   bench-place [DIR] [ROUNDS]     DIR holds the synthetic models (written if
+ *                                  they are not there)
+ *
+ * Each table runs its configurations in turn, round by round, so that what else
+ * the machine does falls on all alike; ratios are taken within a round and
+ * their median is shown. Generation is timed after 256 tokens.
+ *
+ *   host experts   two devices of one thread, all weights on them (the first
+ *                  row) against -cmoe: the host's threads are the devices' own
+ *   pipeline       one device of one thread against two with half of the
+ *                  layers each, a prompt of 2,048 tokens
+ *   modes          two devices of one thread: none, layer, tensor and auto */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "pl.h"
+#include "synthetic.h"
+
+enum { MAX_ROUND = 31, MAX_ROW = 5, N_GEN = 32, N_PAST = 256 };
+
+struct row {
+    const char *label;
+    pl_options opt;
+    pl_engine *e;
+    double prompt[MAX_ROUND], gen[MAX_ROUND]; /* tokens a second */
+};
+
+static double now_s(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void die(const char *what, const pl_err *err)
+{
+    fprintf(stderr, "bench-place: %s: %s\n", what, err->message);
+    exit(1);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static double median(const double *x, int n)
+{
+    double s[MAX_ROUND];
+
+    memcpy(s, x, (size_t)n * sizeof *x);
+    qsort(s, (size_t)n, sizeof *s, by_value);
+    return s[n / 2];
+}
+
+static void one_round(struct row *c, int n_prompt, int64_t n_vocab,
+                      float *logits, int round)
+{
+    int32_t *id = malloc((size_t)n_prompt * sizeof *id);
+    uint8_t *wanted = calloc((size_t)n_prompt, 1);
+    pl_batch b = {
+        .n = n_prompt, .token = id, .wanted = wanted, .logits = logits};
+    pl_err err = {0};
+    double t;
+
+    if (!id || !wanted)
+        exit(1);
+    if (pl_seq_trim(c->e, 0, 0, &err))
+        die(c->label, &err);
+    for (int i = 0; i < n_prompt; i++)
+        id[i] = (int32_t)(((unsigned)i * 2654435761u) % (uint32_t)n_vocab);
+    wanted[n_prompt - 1] = 1;
+    t = now_s();
+    if (pl_engine_decode(c->e, &b, NULL, &err))
+        die(c->label, &err);
+    c->prompt[round] = n_prompt / (now_s() - t);
+    if (pl_seq_trim(c->e, 0, N_PAST, &err))
+        die(c->label, &err);
+    b.n = 1;
+    b.wanted = NULL;
+    t = now_s();
+    for (int i = 0; i < N_GEN; i++) {
+        b.token = &id[i];
+        if (pl_engine_decode(c->e, &b, NULL, &err))
+            die(c->label, &err);
+    }
+    c->gen[round] = N_GEN / (now_s() - t);
+    free(id);
+    free(wanted);
+}
+
+/* Rows against the first one. */
+static void table(const char *name, const char *path, struct row *c, int n,
+                  int n_prompt, int rounds)
+{
+    pl_model *m;
+    pl_err err = {0};
+    int64_t n_vocab;
+    float *logits;
+
+    if (pl_model_open(&m, path, &err))
+        die(path, &err);
+    n_vocab = pl_model_n_vocab(m);
+    logits = malloc((size_t)n_vocab * sizeof *logits);
+    if (!logits)
+        exit(1);
+    for (int i = 0; i < n; i++) {
+        c[i].opt.n_ctx = n_prompt + 256;
+        c[i].opt.n_seq = 1;
+        if (pl_engine_create(&c[i].e, m, &c[i].opt, &err))
+            die(c[i].label, &err);
+        one_round(&c[i], n_prompt, n_vocab, logits, 0); /* warm */
+    }
+    for (int r = 0; r < rounds; r++)
+        for (int i = 0; i < n; i++)
+            one_round(&c[(i + r) % n], n_prompt, n_vocab, logits, r);
+    printf("\n%s, prompt of %d, %d rounds\n", name, n_prompt, rounds);
+    printf("  %-24s %10s %9s %9s %9s\n", "configuration", "prompt t/s",
+           "of first", "gen t/s", "of first");
+    for (int i = 0; i < n; i++) {
+        double p[MAX_ROUND], g[MAX_ROUND];
+
+        for (int r = 0; r < rounds; r++) {
+            p[r] = c[i].prompt[r] / c[0].prompt[r];
+            g[r] = c[i].gen[r] / c[0].gen[r];
+        }
+        printf("  %-24s %10.1f %9.2f %9.1f %9.2f\n", c[i].label,
+               median(c[i].prompt, rounds), median(p, rounds),
+               median(c[i].gen, rounds), median(g, rounds));
+        pl_engine_free(c[i].e);
+        c[i].e = NULL;
+    }
+    fflush(stdout);
+    pl_model_free(m);
+    free(logits);
+}
+
+static pl_options two(pl_split_mode mode)
+{
+    return (pl_options){.devices = "cpu*2",
+                        .n_threads = 1,
+                        .split_mode = mode,
+                        .no_fit = mode != PL_SPLIT_AUTO};
+}
+
+static void host_experts(const char *name, const char *path, int rounds)
+{
+    struct row c[] = {
+        {.label = "all on 2 devices", .opt = two(PL_SPLIT_TENSOR)},
+        {.label = "-cmoe", .opt = two(PL_SPLIT_TENSOR)},
+    };
+
+    c[1].opt.host_experts = "all";
+    table(name, path, c, 2, 512, rounds);
+}
+
+static void pipeline(const char *name, const char *path, int rounds)
+{
+    struct row c[] = {
+        {.label = "1 device x 1 thread", .opt = two(PL_SPLIT_NONE)},
+        {.label = "2 x 1, -sm layer", .opt = two(PL_SPLIT_LAYER)},
+    };
+
+    c[0].opt.devices = "cpu:0";
+    table(name, path, c, 2, 2048, rounds);
+}
+
+static void modes(const char *name, const char *path, int rounds)
+{
+    struct row c[] = {
+        {.label = "none", .opt = two(PL_SPLIT_NONE)},
+        {.label = "layer", .opt = two(PL_SPLIT_LAYER)},
+        {.label = "tensor", .opt = two(PL_SPLIT_TENSOR)},
+        {.label = "auto", .opt = two(PL_SPLIT_AUTO)},
+    };
+
+    table(name, path, c, 4, 512, rounds);
+}
+
+int main(int argc, char **argv)
+{
+    const char *dir = argc > 1 ? argv[1] : "build/bench";
+    int rounds = argc > 2 ? atoi(argv[2]) : 5;
+    char dense[512], moe[512];
+    const char *tale = "models/fable-moe-Q8_0.gguf";
+    pl_err err = {0};
+
+    if (rounds < 1 || rounds > MAX_ROUND) {
+        fprintf(stderr, "usage: bench-place [DIR] [ROUNDS 1..%d]\n", MAX_ROUND);
+        return 2;
+    }
+    if (synthetic_model(&synthetic_0b6, PL_Q8_0, dir, dense, sizeof dense,
+                        &err) ||
+        synthetic_model(&synthetic_3b_a0b6, PL_Q4_K, dir, moe, sizeof moe,
+                        &err))
+        die("a synthetic model", &err);
+    host_experts("host experts: bundled model", tale, rounds);
+    host_experts("host experts: synthetic 3B-A0.6B Q4_K", moe, rounds);
+    pipeline("pipeline: synthetic 0.6B Q8_0", dense, rounds);
+    modes("modes: bundled model", tale, rounds);
+    modes("modes: synthetic 0.6B Q8_0", dense, rounds);
+    modes("modes: synthetic 3B-A0.6B Q4_K", moe, rounds);
+    return 0;
+}
