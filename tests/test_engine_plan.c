@@ -128,8 +128,51 @@ static int64_t integer(const json_t *o, const char *name)
     return json_integer_value(field(o, name));
 }
 
+static void check_use(const json_t *u)
+{
+    static const char *const part[] = {"busy_s", "message_s", "copy_s",
+                                       "hidden_s", "idle_s"};
+
+    for (size_t i = 0; i < sizeof part / sizeof part[0]; i++)
+        assert_true(json_real_value(field(u, part[i])) >= 0);
+    assert_true(json_real_value(field(u, "hidden_s")) <=
+                json_real_value(field(u, "copy_s")) + 1e-12);
+}
+
+/* Each layer is one group's, each device some group's, copies name groups. */
+static void check_groups(const json_t *all, const pl_plan *p)
+{
+    const json_t *groups = field(all, "groups"), *copies = field(all, "copies");
+    const json_t *t = field(all, "tensors");
+    size_t n_layer = 0, n_output = 0, n_input = 0;
+
+    for (size_t i = 0; i < json_array_size(groups); i++) {
+        const json_t *g = json_array_get(groups, i);
+
+        n_layer += json_array_size(field(g, "layers"));
+        n_output += json_is_true(field(g, "output"));
+        n_input += json_is_true(field(g, "embedding"));
+        assert_true(json_array_size(field(g, "members")) >= 1);
+    }
+    assert_int_equal(n_layer, p->planned->place.n_layer);
+    assert_int_equal(n_output, 1);
+    assert_int_equal(n_input, 1);
+    for (size_t i = 0; i < json_array_size(copies); i++) {
+        const json_t *c = json_array_get(copies, i);
+
+        assert_string_not_equal(json_string_value(field(c, "from")),
+                                json_string_value(field(c, "to")));
+        assert_true(integer(c, "bytes") > 0);
+        assert_true(json_is_string(field(c, "per")));
+        assert_true(json_is_string(field(c, "way")));
+        assert_true(integer(c, "layer") >= -1);
+    }
+    for (size_t i = 0; i < json_array_size(t); i++)
+        assert_true(json_is_string(field(json_array_get(t, i), "group")));
+}
+
 /* Every field that programs rely on, of the right type; sums that must hold. */
-static void check_json(const pl_plan *p, int n_dev)
+static void check_json(const pl_plan *p, int n_dev, bool one_group)
 {
     json_t *all = print_json(p);
     const json_t *dev = field(all, "devices"), *t = field(all, "tensors");
@@ -150,8 +193,10 @@ static void check_json(const pl_plan *p, int n_dev)
 
         assert_true(json_is_string(field(x, "name")));
         assert_true(json_is_array(r)); /* every rank once, in order */
-        for (size_t i = 0; i < json_array_size(r); i++)
+        for (size_t i = 0; i < json_array_size(r) && one_group; i++)
             assert_int_equal(json_integer_value(json_array_get(r, i)), next++);
+        check_use(field(field(x, "predicted"), "prefill"));
+        check_use(field(field(x, "predicted"), "decode"));
         for (size_t i = 0; i < json_array_size(t); i++)
             weights += json_integer_value(json_array_get(
                 field(json_array_get(t, i), "bytes"), (size_t)d));
@@ -162,7 +207,9 @@ static void check_json(const pl_plan *p, int n_dev)
         assert_int_equal(cache, integer(b, "cache"));
         assert_true(integer(b, "buffers") >= 0);
     }
-    assert_int_equal(next, p->planned->place.n_rank);
+    if (one_group)
+        assert_int_equal(next, p->planned->place.n_rank);
+    check_groups(all, p);
     assert_int_equal(json_array_size(t), gguf_n_tensor(p->model->file));
     for (size_t i = 0; i < json_array_size(t); i++) {
         const json_t *x = json_array_get(t, i);
@@ -208,9 +255,92 @@ static void engine_plan_json_adds_up(void **state)
                         .n_ubatch = 32};
         pl_plan *p = plan(m, &o);
 
-        check_json(p, rows[i].n_dev);
+        check_json(p, rows[i].n_dev, true);
         pl_plan_free(p);
     }
+    pl_model_free(m);
+}
+
+/* Placements in several groups: what is copied is said, for either way. */
+static void engine_plan_shows_groups_and_copies(void **state)
+{
+    static const struct {
+        pl_options o;
+        int n_dev, n_group;
+        bool copies;
+        const char *says[3];
+    } rows[] = {
+        {{.split_mode = PL_SPLIT_LAYER},
+         2,
+         2,
+         true,
+         {"layer0 to layer1", "pipeline ", "layers 0-2"}},
+        {{.host_experts = "all"},
+         3,
+         2,
+         true,
+         {"tensor to host", "experts of layers 0-4", "streamed"}},
+        {{.host_cache = true},
+         3,
+         2,
+         true,
+         {"cache of layers 0-4", " in host", "host to tensor"}},
+        {{.split_mode = PL_SPLIT_TENSOR},
+         2,
+         1,
+         false,
+         {"embedding, layers 0-4, output", "predicted", "hidden"}},
+    };
+    pl_model *m = bundled();
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        pl_options o = rows[i].o;
+        struct text t;
+        json_t *all;
+        pl_plan *p;
+
+        o.devices = "cpu*2";
+        o.n_threads = 1;
+        p = plan(m, &o);
+        check_json(p, rows[i].n_dev, false);
+        all = print_json(p);
+        assert_int_equal(json_array_size(field(all, "groups")),
+                         rows[i].n_group);
+        assert_int_equal(json_array_size(field(all, "copies")) > 0,
+                         rows[i].copies);
+        assert_int_equal(json_is_null(field(all, "pipeline")),
+                         rows[i].o.split_mode != PL_SPLIT_LAYER);
+        json_decref(all);
+        t = print(p, false);
+        for (int k = 0; k < 3; k++)
+            if (!strstr(t.s, rows[i].says[k]))
+                fail_msg("row %zu lacks %s:\n%s", i, rows[i].says[k], t.s);
+        free(t.s);
+        pl_plan_free(p);
+    }
+    pl_model_free(m);
+}
+
+/* 512 devices in groups of 8: the text is short. */
+static void engine_plan_folds_many_groups(void **state)
+{
+    pl_model *m = hollow(&hollow_400b);
+    pl_options o = {.device_spec = "gpu:24GiB:1TB/s*512",
+                    .split_mode = PL_SPLIT_HYBRID,
+                    .hybrid_size = 8};
+    pl_plan *p = plan(m, &o);
+    struct text t = print(p, false);
+    int lines = 0;
+
+    (void)state;
+    for (const char *s = t.s; (s = strchr(s, '\n')); s++)
+        lines++;
+    if (lines > 150)
+        fail_msg("%d lines:\n%s", lines, t.s);
+    assert_non_null(strstr(t.s, "groups like it"));
+    free(t.s);
+    pl_plan_free(p);
     pl_model_free(m);
 }
 
@@ -306,7 +436,7 @@ static void engine_plan_400b_on_64_paper_devices(void **state)
     struct text t = print(p, false);
 
     (void)state;
-    check_json(p, 64);
+    check_json(p, 64, true);
     assert_non_null(strstr(t.s, "layers 0-93"));
     assert_non_null(strstr(t.s, "guessed"));
     assert_null(strstr(t.s, "does not fit"));
@@ -498,6 +628,8 @@ int test_engine_plan(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(engine_plan_json_adds_up),
+        cmocka_unit_test(engine_plan_shows_groups_and_copies),
+        cmocka_unit_test(engine_plan_folds_many_groups),
         cmocka_unit_test(engine_plan_bytes_are_what_is_allocated),
         cmocka_unit_test(engine_plan_messages_are_what_is_sent),
         cmocka_unit_test(engine_plan_moe_layer_sends_two_messages),

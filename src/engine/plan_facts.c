@@ -19,6 +19,27 @@ int64_t plan_pair(const pl_dim sum[2], const struct graph_sizes *z)
     return dim_value(sum[0], z) + dim_value(sum[1], z);
 }
 
+const struct lowered_copy *plan_copies(const struct planned *q,
+                                       enum planned_way way, int *n)
+{
+    const struct lowered_way *w;
+
+    *n = 0;
+    if (q->way[way] < 0)
+        return NULL;
+    w = &q->low->way[q->way[way]];
+    *n = w->n_copy;
+    return w->copy;
+}
+
+const char *plan_per(const pl_dim bytes[2])
+{
+    return bytes[0].n && bytes[1].n                    ? "both"
+           : bytes[0].n && bytes[0].symbol == PL_N_TOK ? "n_tok"
+           : bytes[1].n && bytes[1].symbol == PL_N_OUT ? "n_out"
+                                                       : "step";
+}
+
 static uint64_t stored(const struct program *p, int tensor)
 {
     return tensor < 0 ? 0 : (p->tensor[tensor].bytes + 63) / 64 * 64;
@@ -73,6 +94,7 @@ static pl_status gather_tensors(struct plan_facts *f, const pl_plan *p,
         if (is_stored(&g->node[i])) {
             index[i] = n;
             f->tensor[n].node = &g->node[i];
+            f->tensor[n].group = p->planned->home[i];
             f->tensor[n].bytes = bytes + (size_t)n * (size_t)f->n_dev;
             n++;
         }
@@ -114,23 +136,55 @@ static pl_status find_rates(struct plan_estimate *e, const pl_plan *p,
     return PL_OK;
 }
 
+/* The pipeline full, beside the same micro-batches one after another. */
+static pl_status estimate_pipeline(struct plan_facts *f, const pl_plan *p,
+                                   const struct cost_machine *m, pl_err *err)
+{
+    const struct planned *q = p->planned;
+    struct plan_pipeline *y = &f->pipeline;
+    struct cost_step z[PROG_MAX_INSTANCE];
+    int script = q->way[WAY_PIPELINE];
+
+    if (script < 0)
+        return PL_OK;
+    y->n = q->low->way[script].n_instance;
+    y->n_tok = p->n_ctx / y->n;
+    if (y->n_tok > q->max.n_tok)
+        y->n_tok = q->max.n_tok;
+    if (y->n_tok < 1) {
+        y->n = 0;
+        return PL_OK;
+    }
+    for (int k = 0; k < y->n; k++) {
+        double t;
+
+        z[k] = (struct cost_step){
+            {y->n_tok, k == y->n - 1, q->max.n_slot}, k * y->n_tok, 1};
+        PL_TRY(cost_run(m, q->way[WAY_PLAIN], 1, &z[k], NULL, &t, err));
+        y->one_by_one_s += t;
+    }
+    return cost_run(m, script, y->n, z, NULL, &y->seconds, err);
+}
+
 static pl_status estimate(struct plan_facts *f, const pl_plan *p, pl_err *err)
 {
     struct plan_estimate *e = &f->estimate;
     const struct planned *q = p->planned;
     size_t n = (size_t)q->list.n + 1;
     struct cost_rates *r = arena_alloc(&f->arena, n, sizeof *r);
+    struct cost_use *use = arena_alloc(&f->arena, 2 * n, sizeof *use);
     int *lane = arena_alloc(&f->arena, 2 * n, sizeof *lane);
     struct cost_machine m = {.n_dev = q->list.n,
                              .prog = q->low->prog,
                              .rates = r,
                              .lane0 = lane,
                              .n_lane = lane + n};
-    double prompt, token;
     int64_t step = 0; /* most tokens in one */
 
-    if (!r || !lane)
+    if (!r || !use || !lane)
         return err_no_memory(err, "an estimate");
+    f->prefill.use = use;
+    f->decode.use = use + n;
     cost_lanes(&q->list, lane, lane + n);
     PL_TRY(find_rates(e, p, r, err));
     e->n_prompt = p->n_ctx < N_PROMPT ? p->n_ctx : N_PROMPT;
@@ -140,17 +194,21 @@ static pl_status estimate(struct plan_facts *f, const pl_plan *p, pl_err *err)
     if (e->n_prompt > step)
         e->n_prompt = step;
     e->n_past = p->n_ctx <= N_PAST ? p->n_ctx - 1 : N_PAST;
-    PL_TRY(cost_tokens(&m, e->n_prompt, 0, NULL, NULL, &prompt, err));
-    PL_TRY(cost_tokens(&m, 1, e->n_past, NULL, NULL, &token, err));
-    e->prefill_tps = (double)e->n_prompt / prompt;
-    e->decode_tps = 1 / token;
-    return PL_OK;
+    PL_TRY(cost_tokens(&m, e->n_prompt, 0, f->prefill.use, &f->prefill.script,
+                       &f->prefill.seconds, err));
+    PL_TRY(cost_tokens(&m, 1, e->n_past, f->decode.use, &f->decode.script,
+                       &f->decode.seconds, err));
+    e->prefill_tps = (double)e->n_prompt / f->prefill.seconds;
+    e->decode_tps = 1 / f->decode.seconds;
+    return estimate_pipeline(f, p, &m, err);
 }
 
 pl_status plan_facts_init(struct plan_facts *f, const pl_plan *p, pl_err *err)
 {
     const struct planned *q = p->planned;
     const struct graph_sizes one = {1, 1, q->max.n_slot};
+    const struct lowered_copy *copy;
+    int n;
 
     memset(f, 0, sizeof *f);
     f->n_dev = q->list.n;
@@ -169,6 +227,10 @@ pl_status plan_facts_init(struct plan_facts *f, const pl_plan *p, pl_err *err)
     }
     for (int m = 0; m < q->low->way->n_message; m++)
         f->token_bytes += plan_pair(q->low->way->message[m].bytes, &one);
+    copy = plan_copies(q, WAY_PLAIN, &n);
+    for (int k = 0; k < n; k++)
+        if (!copy[k].pages)
+            f->copy_bytes += plan_pair(copy[k].bytes, &one);
     PL_TRY(gather_tensors(f, p, err));
     return estimate(f, p, err);
 }

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_COLUMN = 4, MAX_NAME = 24 }; /* devices that get a column */
+enum { MAX_COLUMN = 4 }; /* devices that get a column */
 
 /* The tensors and messages of one layer, -1 for those outside. */
 struct layer {
@@ -23,6 +23,7 @@ struct layer {
     int kind;     /* first layer with tensors alike */
     int sends;    /* first of those with messages alike too */
     bool differs; /* some layer of the kind is dealt otherwise */
+    bool moves;   /* some layer of the kind is another group's */
 };
 
 struct page {
@@ -75,27 +76,13 @@ static void sort(const struct page *g, int n, int *order, bool message)
     }
 }
 
-/* "blk.7.attn_q.weight" is "attn_q", "cache_k.7" is "cache_k"; within its
- * layer that is enough. */
-static const char *short_name(const struct graph_node *n,
-                              char buf[MAX_NAME + 8])
+/* Where a tensor lives, beside its layer's group: -1 in it. */
+static int elsewhere(const struct page *g, const struct plan_tensor *t)
 {
-    const char *s = n->name;
-    size_t len = strlen(s);
+    const struct placement *y = &g->p->planned->place;
+    int own = t->node->layer >= 0 ? y->of_layer[t->node->layer] : -1;
 
-    if (n->layer >= 0 && len > 4 && !memcmp(s, "blk.", 4)) {
-        const char *dot = memchr(s + 4, '.', len - 4);
-
-        s = dot ? dot + 1 : s;
-        len = strlen(s);
-    }
-    if (len > 7 && !strcmp(s + len - 7, ".weight"))
-        len -= 7;
-    if (n->op == OP_cache)
-        len = strcspn(s, ".");
-    snprintf(buf, MAX_NAME + 8, "%.*s", (int)(len < MAX_NAME ? len : MAX_NAME),
-             s);
-    return buf;
+    return t->group == own ? -1 : t->group;
 }
 
 static bool alike(const struct page *g, const struct layer *a,
@@ -109,14 +96,16 @@ static bool alike(const struct page *g, const struct layer *a,
             &g->f->tensor[g->tensor[a->first_tensor + i]];
         const struct plan_tensor *y =
             &g->f->tensor[g->tensor[b->first_tensor + i]];
-        char s[MAX_NAME + 8], t[MAX_NAME + 8];
+        char s[PLAN_NAME], t[PLAN_NAME];
 
         if (x->node->role != y->node->role ||
             x->node->format != y->node->format ||
             x->node->n_dim != y->node->n_dim ||
             x->first->kind != y->first->kind ||
             (x->first->kind == PL_SPLIT && x->first->dim != y->first->dim) ||
-            strcmp(short_name(x->node, s), short_name(y->node, t)) != 0)
+            elsewhere(g, x) != elsewhere(g, y) ||
+            strcmp(plan_short_name(x->node->name, s),
+                   plan_short_name(y->node->name, t)) != 0)
             return false;
         for (int d = 0; d < x->node->n_dim; d++)
             if (x->node->dim[d].n != y->node->dim[d].n)
@@ -148,6 +137,8 @@ static bool send_alike(const struct page *g, const struct layer *a,
 
 static void find_kinds(struct page *g)
 {
+    const int *of_layer = g->p->planned->place.of_layer;
+
     for (int i = 0; i < g->n_layer; i++) {
         struct layer *y = &g->layer[i];
         bool same = true;
@@ -157,6 +148,7 @@ static void find_kinds(struct page *g)
         for (int k = 1; k < i && i > 0; k++)
             if (g->layer[k].kind == k && alike(g, &g->layer[k], y, &same)) {
                 y->kind = k;
+                g->layer[k].moves |= of_layer[k - 1] != of_layer[i - 1];
                 g->layer[k].differs |= !same;
                 break;
             }
@@ -258,9 +250,9 @@ static void say_bytes(const struct page *g, const uint64_t *bytes)
 static void say_tensor(const struct page *g, const struct plan_tensor *t)
 {
     const char *role = role_name(t->node->role);
-    char name[MAX_NAME + 8], label[64], shape[64], layout[64];
+    char name[PLAN_NAME], label[64], shape[64], layout[64];
 
-    short_name(t->node, name);
+    plan_short_name(t->node->name, name);
     if (!strcmp(name, role))
         snprintf(label, sizeof label, "%s", name);
     else
@@ -326,6 +318,33 @@ static void say_layers(const struct page *g, int first, bool sends)
     }
 }
 
+static const char *group_name(const struct page *g, int group)
+{
+    return g->p->planned->place.group[group].name;
+}
+
+/* The tensors of a layer, group by group if they live in several. */
+static void say_tensors(const struct page *g, const struct layer *y)
+{
+    const int *at = &g->tensor[y->first_tensor];
+    int n_group = g->p->planned->place.n_group, several = 0;
+
+    for (int i = 1; i < y->n_tensor; i++)
+        several |= g->f->tensor[at[i]].group != g->f->tensor[at[0]].group;
+    for (int k = 0; k < n_group; k++) {
+        bool first = several;
+
+        for (int i = 0; i < y->n_tensor; i++) {
+            if (g->f->tensor[at[i]].group != k)
+                continue;
+            if (first)
+                sink_say(g->to, " in %s\n", group_name(g, k));
+            first = false;
+            say_tensor(g, &g->f->tensor[at[i]]);
+        }
+    }
+}
+
 static void say_kind(const struct page *g, int kind)
 {
     const struct layer *y = &g->layer[kind];
@@ -333,13 +352,15 @@ static void say_kind(const struct page *g, int kind)
 
     sink_say(g->to, "\n");
     say_layers(g, kind, false);
-    if (y->differs)
+    if (y->moves)
+        sink_say(g->to, "; in several groups: this is layer %d in %s", y->layer,
+                 group_name(g, g->p->planned->place.of_layer[y->layer]));
+    else if (y->differs)
         sink_say(g->to,
                  "; leftovers are dealt from layer to layer: this is layer %d",
                  y->layer);
     sink_say(g->to, "\n");
-    for (int i = 0; i < y->n_tensor; i++)
-        say_tensor(g, &g->f->tensor[g->tensor[y->first_tensor + i]]);
+    say_tensors(g, y);
     for (int i = kind; i < g->n_layer; i++)
         many |= g->layer[i].kind == kind && g->layer[i].sends != kind;
     for (int i = kind; i < g->n_layer; i++) {
@@ -487,6 +508,7 @@ static void say_all(const struct page *g)
              format_info(g->p->cache_k)->name, format_info(g->p->cache_v)->name,
              q->n_seq, q->n_seq > 1 ? "s" : "", q->max.n_tok, q->max.n_out);
     say_devices(g);
+    plan_say_groups(g->p, g->f, g->to);
     sink_say(g->to, "\nname (role), format, shape, layout, bytes (K = 1024)");
     if (g->f->n_dev <= MAX_COLUMN)
         for (int d = 0; d < g->f->n_dev; d++)
@@ -500,7 +522,9 @@ static void say_all(const struct page *g)
     sink_say(g->to, "\ntoken     %d collectives, %s bytes\n",
              q->low->way->n_message,
              sink_size(size, (uint64_t)g->f->token_bytes));
+    plan_say_copies(g->p, g->f, g->to);
     say_estimate(g);
+    plan_say_times(g->p, g->f, g->to);
 }
 
 pl_status pl_plan_print(const pl_plan *p, bool json, pl_write_fn *write,
