@@ -163,7 +163,14 @@ static pl_status order_steps(struct lower *w, int n_instance)
 
 /* Ways ------------------------------------------------------------------- */
 
-/* Read by the host afterwards: alive to the script's end. */
+/* Is this value, as its holders have it, read by the host afterwards? */
+static bool is_result(const struct graph_node *x)
+{
+    return x->op != OP_input && (x->output || x->keep);
+}
+
+/* Values of each micro-batch that the host writes or reads. Of a result that is
+ * on its way the copy's end is waited for. */
 static pl_status keep_results(struct lower *w, struct lowered_way *o)
 {
     size_t n = (size_t)w->num->n;
@@ -178,22 +185,57 @@ static pl_status keep_results(struct lower *w, struct lowered_way *o)
             struct held *h;
 
             w->instance = k;
-            if (v < 0 || !(x->output || x->keep || x->op == OP_input))
+            if (v < 0 || !(is_result(x) || x->op == OP_input))
                 continue;
             h = w->value[k][v];
             o->held[(size_t)k * n + (size_t)v] = h ? &h->h : NULL;
-            for (; h && x->op != OP_input && (x->output || x->keep);
-                 h = (struct held *)h->h.next)
+            for (; h && is_result(x); h = (struct held *)h->h.next)
+                for (int m = 0; m < w->opt->group[h->h.group].n; m++)
+                    PL_TRY(lower_arrive(w, h,
+                                        w->opt->group[h->h.group].first + m));
+        }
+    w->instance = 0;
+    return PL_OK;
+}
+
+/* Results live to the script's end; nothing may follow in it. */
+static void use_results(struct lower *w, const struct lowered_way *o)
+{
+    size_t n = (size_t)w->num->n;
+
+    for (size_t k = 0; k < n * (size_t)o->n_instance; k++) {
+        const struct lowered_held *h = o->held[k];
+
+        if (!h || !is_result(&w->g->node[w->num->node[k % n].node]))
+            continue;
+        for (; h; h = h->next)
+            for (int m = 0; m < w->opt->group[h->group].n; m++) {
+                int u = w->opt->group[h->group].first + m;
+                struct draft *d = &w->dev[w->unit[u].u.dev];
+
+                lower_use(d, h->v[m].tensor, d->n_step);
+            }
+    }
+}
+
+/* What is on its way and never waited for may come until the script's end. */
+static void use_arrivals(struct lower *w, int n_instance)
+{
+    for (int k = 0; k < n_instance; k++)
+        for (int i = 0; i < w->num->n; i++)
+            for (const struct held *h = w->value[k][i]; h;
+                 h = (const struct held *)h->h.next)
                 for (int m = 0; m < w->opt->group[h->h.group].n; m++) {
                     int u = w->opt->group[h->h.group].first + m;
                     struct draft *d = &w->dev[w->unit[u].u.dev];
 
-                    PL_TRY(lower_arrive(w, h, u));
+                    if (h->arrives[m] < 0)
+                        continue;
                     lower_use(d, h->h.v[m].tensor, d->n_step);
+                    lower_use(d, h->h.v[m].plain, d->n_step);
+                    if (h->by_rank)
+                        lower_use(d, h->by_rank[m].tensor, d->n_step);
                 }
-        }
-    w->instance = 0;
-    return PL_OK;
 }
 
 static pl_status one_way(struct lower *w, int k)
@@ -219,6 +261,8 @@ static pl_status one_way(struct lower *w, int k)
     PL_TRY(lower_find_streams(w));
     PL_TRY(order_steps(w, way->n_instance));
     PL_TRY(keep_results(w, o));
+    use_results(w, o);
+    use_arrivals(w, way->n_instance);
     lower_end_copies(w);
     o->copy = arena_memdup(w->a, w->copy, (size_t)o->n_copy, sizeof *o->copy);
     if (o->n_copy && !o->copy)

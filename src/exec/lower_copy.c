@@ -32,13 +32,19 @@ static int dev_of(const struct lower *w, int u)
     return w->unit[u].u.dev;
 }
 
+/* Until the wait the memory is the copy's, whether or not anybody reads it. */
 pl_status lower_arrive(struct lower *w, const struct held *h, int u)
 {
-    int *e = &h->arrives[w->unit[u].local], event = *e;
+    int m = w->unit[u].local, *e = &h->arrives[m], event = *e;
+    struct draft *d = &w->dev[dev_of(w, u)];
 
     if (event < 0)
         return PL_OK;
     *e = -1;
+    lower_use(d, h->h.v[m].tensor, d->n_step);
+    lower_use(d, h->h.v[m].plain, d->n_step);
+    if (h->by_rank)
+        lower_use(d, h->by_rank[m].tensor, d->n_step);
     return lower_wait(w, dev_of(w, u), QUEUE_COMPUTE, dev_of(w, u), event);
 }
 

@@ -270,13 +270,23 @@ static struct held *in_group(struct held *h, int group)
     return h;
 }
 
+/* The micro-batch whose value i is: a streamed weight is that of the first,
+ * which is part of every run, for all. */
+static int owner(const struct lower *w, int i)
+{
+    return w->num->node[i].kind == NUM_OP &&
+                   w->g->node[w->num->node[i].node].op == OP_weight
+               ? 0
+               : w->instance;
+}
+
 /* Of this script and instance first (streamed leaves), then for good. */
 struct held *lower_find(const struct lower *w, int i, int group)
 {
     struct held *h = NULL;
 
     if (w->value)
-        h = in_group(w->value[w->instance][i], group);
+        h = in_group(w->value[owner(w, i)][i], group);
     return h ? h : in_group(w->held[i], group);
 }
 
@@ -284,7 +294,7 @@ pl_status lower_hold(struct lower *w, int i, int group, struct held **out)
 {
     size_t n = (size_t)w->opt->group[group].n;
     struct held *h = arena_alloc(w->a, 1, sizeof *h);
-    struct held **first = w->value ? &w->value[w->instance][i] : &w->held[i];
+    struct held **first = w->value ? &w->value[owner(w, i)][i] : &w->held[i];
 
     if (!h)
         return err_no_memory(w->err, "a program");

@@ -1,0 +1,627 @@
+/* Random graphs over random placements, against one device bit by bit.
+ *
+ * Each weight and cache gets a home and each node a group, with no regard for
+ * cost or for what a model would do; groups are any devices, overlapping ones
+ * too, with any share of the ranks. A placement has three scripts: a plain one,
+ * a pipeline of several micro-batches, and a second plain one placed otherwise
+ * (as streaming is). Steps come in runs of any number of micro-batches. What
+ * every script must leave to the numeric plan alone are bits, so results and
+ * caches equal those of one device to the last one.
+ *
+ * What may not be placed freely: writes into a cache stand with it, sums with
+ * their addends; in a pipeline attention stands with its cache, and it does not
+ * stand in another group that shares a device with the cache's.
+ *
+ * PLAIT_SEED=number begins with that graph and placement. */
+#include "exec/exec.h"
+#include "random_graph.h"
+#include "support.h"
+
+#include "base/err.h"
+#include "quant/format.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MAX_STEP = 8,
+    N_CTX = 256,
+    PAGES = N_CTX / 64,
+    MAX_GROUP = 6,
+    MAX_DEV = 8,
+};
+
+struct tokens {
+    int64_t n_tok, n_out;
+    int32_t pos[RANDOM_MAX_TOK], seq[RANDOM_MAX_TOK];
+};
+
+struct job {
+    struct random_graph r;
+    int n_rank, n_step;
+    struct tokens step[MAX_STEP];
+    int32_t pages[RANDOM_N_SEQ * PAGES];
+    unsigned char **input[MAX_STEP]; /* [n_node] 4-byte values; owned */
+    unsigned char **want[MAX_STEP];  /* [n_node] outputs; owned */
+    unsigned char **cache;           /* [n_node] after the last step; owned */
+    const char *family;
+    uint64_t seed; /* that made it */
+};
+
+static void *need(size_t n, size_t size)
+{
+    void *p = calloc(n ? n : 1, size);
+
+    assert_non_null(p);
+    return p;
+}
+
+static void show(void *user, const char *text, size_t len)
+{
+    (void)user;
+    print_message("%.*s", (int)len, text);
+}
+
+static void show_placement(const struct planned *p)
+{
+    const struct lowered *l = p->low;
+
+    for (int g = 0; l && g < l->n_group; g++) {
+        print_message("group %d%s:", g,
+                      l->group[g].share_memory ? ", shared memory" : "");
+        for (int u = l->group[g].first; u < l->group[g].first + l->group[g].n;
+             u++)
+            print_message(" %s (ranks %d+%d)", p->list.dev[l->unit[u].dev].name,
+                          l->unit[u].rank0, l->unit[u].n_rank);
+        print_message("\n");
+    }
+    for (int i = 0; l && i < p->num->n; i++) {
+        print_message("%3d %-13s %-24s", i, num_kind_name(p->num->node[i].kind),
+                      p->g->node[p->num->node[i].node].name);
+        for (int k = 0; k < l->n_way; k++)
+            print_message(" %d", l->way[k].at[i]);
+        print_message("\n");
+    }
+}
+
+#define JOB_FAIL(j, p, ...)                                                    \
+    do {                                                                       \
+        pl_graph_print((j)->r.g, show, NULL, NULL);                            \
+        if (p)                                                                 \
+            show_placement(p);                                                 \
+        print_message("PLAIT_SEED=%llu (%d ranks)\n",                          \
+                      (unsigned long long)(j)->seed, (j)->n_rank);             \
+        fail_msg(__VA_ARGS__);                                                 \
+    } while (0)
+
+static bool is_read(const struct graph_node *n)
+{
+    return n->output || n->keep;
+}
+
+static int64_t count_at(const struct job *j, int node, int s)
+{
+    const struct graph_sizes z = {j->step[s].n_tok, j->step[s].n_out, N_CTX};
+
+    return graph_count(&j->r.g->node[node], &z);
+}
+
+static size_t weight_bytes(const struct job *j, int node)
+{
+    const struct graph_node *n = &j->r.g->node[node];
+
+    return format_row_bytes(n->format, n->dim[n->n_dim - 1].n) *
+           (size_t)(count_at(j, node, 0) / n->dim[n->n_dim - 1].n);
+}
+
+static size_t slot_bytes(const struct graph_node *n)
+{
+    return (size_t)n->dim[1].n * format_row_bytes(n->format, n->dim[2].n);
+}
+
+/* ---- data ---------------------------------------------------------------- */
+
+static void draw_steps(struct job *j, uint64_t *seed)
+{
+    int32_t next[RANDOM_N_SEQ] = {0};
+
+    j->n_step = 1 + (int)test_below(seed, MAX_STEP);
+    for (int s = 0; s < j->n_step; s++) {
+        struct tokens *p = &j->step[s];
+        int64_t first;
+
+        p->n_tok = 1 + test_below(seed, RANDOM_MAX_TOK);
+        p->n_out = 1 + test_below(seed, p->n_tok);
+        first = test_below(seed, 2) ? p->n_tok : test_below(seed, p->n_tok + 1);
+        for (int64_t t = 0; t < p->n_tok; t++) {
+            p->seq[t] = t < first ? 0 : 1;
+            p->pos[t] = next[p->seq[t]]++;
+        }
+    }
+    for (int i = 0; i < RANDOM_N_SEQ * PAGES; i++)
+        j->pages[i] = (int32_t)test_below(seed, PAGES);
+    j->pages[0] = (int32_t)test_below(seed, PAGES / 2);
+    j->pages[PAGES] = PAGES / 2 + (int32_t)test_below(seed, PAGES / 2);
+}
+
+static void draw_input(struct job *j, int node, int s, uint64_t *seed)
+{
+    const struct graph_node *n = &j->r.g->node[node];
+    int64_t c = count_at(j, node, s);
+    unsigned char *b = need((size_t)c, 4);
+
+    for (int64_t i = 0; i < c; i++) {
+        float v =
+            j->r.exact ? (float)(test_below(seed, 7) - 3) : 2 * test_unit(seed);
+        int32_t id;
+
+        if (n->format != PL_I32) {
+            memcpy(b + 4 * i, &v, 4);
+            continue;
+        }
+        if (n->dim[0].symbol == PL_N_OUT)
+            id = (int32_t)test_below(seed, j->step[s].n_tok);
+        else
+            id = j->r.below[node] == 0
+                     ? j->step[s].pos[i]
+                     : (int32_t)test_below(seed, j->r.below[node]);
+        memcpy(b + 4 * i, &id, 4);
+    }
+    j->input[s][node] = b;
+}
+
+static void job_make(struct job *j, uint64_t seed)
+{
+    static const char *const families[] = {"reference", "generic", NULL};
+    uint64_t s = seed;
+
+    memset(j, 0, sizeof *j);
+    j->seed = seed;
+    j->n_rank = 1 + (int)test_below(&s, 8);
+    j->family = families[test_below(&s, 3)];
+    random_graph_make(&j->r, j->n_rank, NULL, &s);
+    draw_steps(j, &s);
+    j->cache = need((size_t)j->r.n_node, sizeof *j->cache);
+    for (int k = 0; k < j->n_step; k++) {
+        j->input[k] = need((size_t)j->r.n_node, sizeof **j->input);
+        j->want[k] = need((size_t)j->r.n_node, sizeof **j->want);
+        for (int i = 0; i < j->r.n_node; i++)
+            if (j->r.g->node[i].op == OP_input)
+                draw_input(j, i, k, &s);
+    }
+}
+
+static void free_table(const struct job *j, unsigned char **t)
+{
+    for (int i = 0; t && i < j->r.n_node; i++)
+        free(t[i]);
+    free(t);
+}
+
+static void job_free(struct job *j)
+{
+    for (int s = 0; s < MAX_STEP; s++) {
+        free_table(j, j->input[s]);
+        free_table(j, j->want[s]);
+    }
+    free_table(j, j->cache);
+    random_graph_free(&j->r);
+}
+
+/* ---- placements ---------------------------------------------------------- */
+
+struct groups {
+    struct lower_group group[MAX_GROUP];
+    struct lower_unit unit[MAX_GROUP * MAX_DEV];
+    int n_group, n_unit;
+};
+
+/* A group of some devices; each carries ranks in order. */
+static void draw_group(struct groups *o, const struct device_list *l,
+                       const int *dev, int n, int n_rank, uint64_t *seed)
+{
+    struct lower_group *g = &o->group[o->n_group];
+    int at = 0;
+
+    *g = (struct lower_group){o->n_unit, 0, true};
+    for (int k = 0; k < n && at < n_rank; k++) {
+        int m = (int)test_below(seed, n_rank - at + 1);
+
+        if (k + 1 == n)
+            m = n_rank - at;
+        g->share_memory &= l->dev[dev[k]].kind == DEVICE_CPU;
+        if (m == 0)
+            continue;
+        o->unit[o->n_unit++] =
+            (struct lower_unit){o->n_group, dev[k], at, m, ranks_all(m) << at};
+        g->n++;
+        at += m;
+    }
+    o->n_group++;
+}
+
+static void draw_groups(struct groups *o, const struct device_list *l,
+                        int n_rank, uint64_t *seed)
+{
+    int host[MAX_DEV], n_host = 0, n = 1 + (int)test_below(seed, MAX_GROUP - 1);
+
+    memset(o, 0, sizeof *o);
+    for (int d = 0; d < l->n; d++)
+        if (l->dev[d].host)
+            host[n_host++] = d;
+    for (int k = 0; k < n; k++) {
+        int dev[MAX_DEV], m = 0;
+
+        while (m == 0)
+            for (int d = 0; d < l->n; d++)
+                if (!l->dev[d].host && test_below(seed, 2))
+                    dev[m++] = d;
+        draw_group(o, l, dev, m, n_rank, seed);
+    }
+    if (n_host)
+        draw_group(o, l, host, n_host, n_rank, seed);
+}
+
+static int cache_of(const pl_graph *g, int v)
+{
+    while (g->node[v].op == OP_cache_write)
+        v = g->node[v].in[0];
+    return g->node[v].op == OP_cache ? v : -1;
+}
+
+static bool overlap(const struct groups *o, int a, int b)
+{
+    for (int i = 0; i < o->n_unit; i++)
+        for (int k = 0; k < o->n_unit; k++)
+            if (o->unit[i].group == a && o->unit[k].group == b &&
+                o->unit[i].dev == o->unit[k].dev)
+                return true;
+    return false;
+}
+
+/* Where each node is computed; stay_home: with a weight that it reads. An op
+ * that reads a cache stands with it in a pipeline, and where the two groups
+ * share a device; false: two caches disagree on that. */
+static bool draw_at(const struct planned *p, const int *home,
+                    const struct groups *o, bool pipeline, bool stay_home,
+                    int *at, uint64_t *seed)
+{
+    int64_t stay = 1 + test_below(seed, 8);
+    int last = (int)test_below(seed, o->n_group);
+
+    for (int i = 0; i < p->num->n; i++) {
+        const struct num_node *n = &p->num->node[i];
+        const struct graph_node *x = &p->g->node[n->node];
+        int cache = cache_of(p->g, n->node);
+
+        if (test_below(seed, stay) == 0)
+            last = (int)test_below(seed, o->n_group);
+        at[i] = last;
+        if (x->op == OP_weight || cache >= 0)
+            at[i] = home[cache >= 0 ? cache : n->node];
+        else if (n->kind == NUM_ALL_REDUCE || n->kind == NUM_REDUCE_SCATTER)
+            at[i] = at[n->in[0]];
+        for (int k = 0; stay_home && n->kind == NUM_OP && k < n->n_in; k++)
+            if (n->in[k] >= 0 &&
+                p->g->node[p->num->node[n->in[k]].node].op == OP_weight)
+                at[i] = home[p->num->node[n->in[k]].node];
+        for (int k = 0; n->kind == NUM_OP && k < n->n_in && cache < 0; k++) {
+            int c =
+                n->in[k] < 0 ? -1 : cache_of(p->g, p->num->node[n->in[k]].node);
+
+            if (c >= 0 && (pipeline || overlap(o, at[i], home[c])))
+                at[i] = home[c];
+        }
+        for (int k = 0; n->kind == NUM_OP && k < n->n_in && cache < 0; k++) {
+            int c =
+                n->in[k] < 0 ? -1 : cache_of(p->g, p->num->node[n->in[k]].node);
+
+            if (c >= 0 && at[i] != home[c] &&
+                (pipeline || overlap(o, at[i], home[c])))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* Replaces p's programs by those of a random placement. stay_home: only ops of
+ * several weights read some of them from elsewhere. */
+static pl_status replace(struct planned *p, bool stay_home, uint64_t *seed,
+                         pl_err *err)
+{
+    static bool one[MAX_DEV];
+    struct groups o;
+    size_t n = (size_t)p->num->n;
+    int *at[3] = {need(n, sizeof(int)), need(n, sizeof(int)),
+                  need(n, sizeof(int))};
+    int *home = need((size_t)p->g->n_node, sizeof *home);
+    int *of = need(n, sizeof *of);
+    bool piped = false, together = test_below(seed, 2);
+    struct lower_way way[3];
+    pl_status s;
+
+    assert_in_range(p->list.n, 1, MAX_DEV);
+    draw_groups(&o, &p->list, p->num->n_rank, seed);
+    do {
+        for (int i = 0; i < p->g->n_node; i++) {
+            home[i] = (int)test_below(seed, o.n_group);
+            if (together && p->g->node[i].op == OP_cache)
+                home[i] = o.n_group - 1;
+        }
+        together = true; /* if this one will not do */
+    } while (!draw_at(p, home, &o, false, stay_home, at[1], seed) ||
+             !draw_at(p, home, &o, false, stay_home, at[2], seed));
+    piped = draw_at(p, home, &o, true, stay_home, at[0], seed);
+    for (size_t i = 0; i < n; i++)
+        of[i] = home[p->num->node[i].node];
+    for (int d = 0; d < p->list.n; d++)
+        one[d] = p->list.dev[d].kind == DEVICE_CPU;
+    way[0] = (struct lower_way){1, at[1]};
+    way[1] = (struct lower_way){1, at[2]};
+    way[2] = (struct lower_way){2 + (int)test_below(seed, MAX_STEP - 1), at[0]};
+    lowered_free(p->low);
+    p->low = NULL;
+    s = lower(&p->low, p->num,
+              &(struct lower_options){.n_dev = p->list.n,
+                                      .n_group = o.n_group,
+                                      .n_unit = o.n_unit,
+                                      .n_way = piped ? 3 : 2,
+                                      .group = o.group,
+                                      .unit = o.unit,
+                                      .home = of,
+                                      .way = way,
+                                      .one_queue = one,
+                                      .kernels = &p->kernels,
+                                      .max = p->max,
+                                      .n_seq = p->n_seq,
+                                      .page_stride = p->page_stride},
+              err);
+    p->way[WAY_PLAIN] = 0;
+    p->way[WAY_STREAM] = 1;
+    p->way[WAY_PIPELINE] = piped ? 2 : -1;
+    p->stream_from = 1 + test_below(seed, RANDOM_MAX_TOK + 1);
+    free(at[0]);
+    free(at[1]);
+    free(at[2]);
+    free(home);
+    free(of);
+    return s;
+}
+
+/* ---- runs ---------------------------------------------------------------- */
+
+static void set_inputs(struct job *j, pl_exec *x, int s, int instance)
+{
+    pl_err err;
+
+    for (int i = 0; i < j->r.n_node; i++)
+        if (j->r.g->node[i].op == OP_input &&
+            exec_set_input(x, instance, i, j->input[s][i], 0,
+                           4 * (size_t)count_at(j, i, s), &err) != PL_OK)
+            JOB_FAIL(j, x->plan, "setting: %s", err.message);
+}
+
+static void set_weights(struct job *j, pl_exec *x)
+{
+    pl_err err;
+
+    for (int i = 0; i < j->r.n_node; i++)
+        if (j->r.g->node[i].op == OP_weight &&
+            pl_tensor_set(x, i, j->r.bytes[i], 0, weight_bytes(j, i), &err) !=
+                PL_OK)
+            JOB_FAIL(j, x->plan, "setting: %s", err.message);
+}
+
+static void check_weights(struct job *j, pl_exec *x)
+{
+    for (int i = 0; i < j->r.n_node; i++) {
+        unsigned char *b;
+        pl_err err;
+
+        if (j->r.g->node[i].op != OP_weight)
+            continue;
+        b = need(weight_bytes(j, i), 1);
+        if (pl_tensor_get(x, i, b, 0, weight_bytes(j, i), &err) != PL_OK)
+            JOB_FAIL(j, x->plan, "reading: %s", err.message);
+        if (memcmp(b, j->r.bytes[i], weight_bytes(j, i)))
+            JOB_FAIL(j, x->plan, "%s is read back changed",
+                     j->r.g->node[i].name);
+        free(b);
+    }
+}
+
+/* The first run's results are kept, the others compared with them. */
+static void read_outputs(struct job *j, pl_exec *x, int s, int instance,
+                         bool first)
+{
+    for (int i = 0; i < j->r.n_node; i++) {
+        const struct graph_node *n = &j->r.g->node[i];
+        size_t size = 4 * (size_t)count_at(j, i, s);
+        unsigned char *b;
+        pl_err err;
+
+        if (!is_read(n))
+            continue;
+        b = need(size, 1);
+        if (exec_get_output(x, instance, i, b, 0, size, &err) != PL_OK)
+            JOB_FAIL(j, x->plan, "reading: %s", err.message);
+        if (first) {
+            j->want[s][i] = b;
+            continue;
+        }
+        for (size_t k = 0; k < size; k += 4)
+            if (memcmp(b + k, j->want[s][i] + k, 4)) {
+                float is, want;
+
+                memcpy(&is, b + k, 4);
+                memcpy(&want, j->want[s][i] + k, 4);
+                JOB_FAIL(j, x->plan,
+                         "%s[%zu] of step %d (micro-batch %d, script %d): "
+                         "%.9g, on one device %.9g",
+                         n->name, k / 4, s, instance, x->last_way, (double)is,
+                         (double)want);
+            }
+        free(b);
+    }
+}
+
+static void read_caches(struct job *j, pl_exec *x, bool first)
+{
+    for (int i = 0; i < j->r.n_node; i++) {
+        const struct graph_node *n = &j->r.g->node[i];
+        size_t row = slot_bytes(n);
+        unsigned char *b;
+        pl_err err;
+
+        if (n->op != OP_cache)
+            continue;
+        b = need(N_CTX, row);
+        if (pl_tensor_get(x, i, b, 0, N_CTX * row, &err) != PL_OK)
+            JOB_FAIL(j, x->plan, "reading: %s", err.message);
+        if (first) {
+            j->cache[i] = b;
+            continue;
+        }
+        for (int s = 0; s < j->n_step; s++)
+            for (int64_t t = 0; t < j->step[s].n_tok; t++) {
+                int64_t at = j->pages[j->step[s].seq[t] * PAGES] * 64 +
+                             j->step[s].pos[t];
+
+                if (memcmp(b + (size_t)at * row, j->cache[i] + (size_t)at * row,
+                           row))
+                    JOB_FAIL(j, x->plan, "%s, position %d differs", n->name,
+                             (int)j->step[s].pos[t]);
+            }
+        free(b);
+    }
+}
+
+static pl_options options(const struct job *j, const char *devices)
+{
+    return (pl_options){.devices = devices,
+                        .n_ranks = j->n_rank,
+                        .n_threads = 1,
+                        .no_pin = true,
+                        .no_fit = true,
+                        .split_mode = PL_SPLIT_NONE,
+                        .cpu = j->family,
+                        .n_ctx = N_CTX,
+                        .n_ubatch = RANDOM_MAX_TOK,
+                        .n_out = RANDOM_MAX_TOK,
+                        .n_seq = RANDOM_N_SEQ};
+}
+
+/* Steps in runs of up to `most` micro-batches. */
+static void run_steps(struct job *j, pl_exec *x, int most, bool first,
+                      uint64_t *seed)
+{
+    pl_err err;
+
+    for (int s = 0, n; s < j->n_step; s += n) {
+        pl_rows rows[MAX_STEP];
+
+        n = 1 + (int)test_below(seed, most);
+        if (n > j->n_step - s)
+            n = j->n_step - s;
+        for (int k = 0; k < n; k++) {
+            struct tokens *p = &j->step[s + k];
+
+            rows[k] =
+                (pl_rows){p->n_tok, p->n_out, p->pos, p->seq, j->pages, PAGES};
+            set_inputs(j, x, s + k, k);
+        }
+        if (exec_steps(x, n, rows, &err) != PL_OK)
+            JOB_FAIL(j, x->plan, "step %d: %s", s, err.message);
+        for (int k = 0; k < n; k++)
+            read_outputs(j, x, s + k, k, first);
+    }
+    read_caches(j, x, first);
+}
+
+static void run_alone(struct job *j, uint64_t *seed)
+{
+    pl_options o = options(j, "cpu");
+    pl_exec *x;
+    pl_err err;
+
+    if (pl_exec_create(&x, j->r.g, &o, &err) != PL_OK)
+        JOB_FAIL(j, NULL, "%s", err.message);
+    set_weights(j, x);
+    run_steps(j, x, 1, true, seed);
+    pl_exec_free(x);
+}
+
+/* False: a weight cannot be read away from home. */
+static bool run_placed(struct job *j, bool stay_home, uint64_t *seed)
+{
+    static const char *const devices[] = {
+        "cpu*3", "sim*3", "cpu*2,sim*2",       "sim*4",       "cpu,sim",
+        "cpu*2", "cpu*4", "sim:16GB/s:10us*2", "sim*2,cpu*1", "cpu,sim*2"};
+    pl_options o = options(j, devices[test_below(seed, 10)]);
+    struct planned *p;
+    pl_exec *x;
+    pl_err err;
+    pl_status s;
+
+    o.sim_seed = test_random(seed);
+    o.n_threads = 1 + (test_below(seed, 4) == 0);
+    if (test_below(seed, 2))
+        o.device_layers = "0"; /* a host */
+    if (planned_create(&p, j->r.g, &o, &err) != PL_OK)
+        JOB_FAIL(j, NULL, "%s", err.message);
+    s = replace(p, stay_home, seed, &err);
+    if (s == PL_UNSUPPORTED) {
+        planned_free(p);
+        return false;
+    }
+    if (s != PL_OK)
+        JOB_FAIL(j, NULL, "%s", err.message);
+    if (exec_create(&x, p, &o, &err) != PL_OK)
+        JOB_FAIL(j, p, "%s", err.message);
+    set_weights(j, x);
+    check_weights(j, x);
+    run_steps(j, x, p->way[WAY_PIPELINE] < 0 ? 1 : exec_instances(x), false,
+              seed);
+    check_weights(j, x);
+    pl_exec_free(x);
+    planned_free(p);
+    return true;
+}
+
+static void exec_random_placements_equal_one_device(void **state)
+{
+    const int enough = test_long() ? 20000 : 300;
+    uint64_t seed = test_seed();
+    int refused = 0, again = 0;
+
+    (void)state;
+    assert_int_equal(setenv("HWLOC_SYNTHETIC", "core:2 pu:1", 1), 0);
+    for (int n = 0; n < enough; n++, seed++) {
+        uint64_t other = seed ^ 0x5a5a5a5a;
+        struct job j;
+
+        job_make(&j, seed);
+        run_alone(&j, &other);
+        for (int k = 0; k < 2; k++)
+            if (!run_placed(&j, false, &other)) {
+                refused++;
+                again += !run_placed(&j, true, &other);
+            }
+        job_free(&j);
+    }
+    unsetenv("HWLOC_SYNTHETIC");
+    print_message("%d placements agree, %d of them with every weight read at "
+                  "home since one cannot be streamed\n",
+                  2 * enough - again, refused - again);
+    assert_in_range(again, 0, enough / 50);
+}
+
+int test_exec_placement(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exec_random_placements_equal_one_device),
+    };
+
+    return TEST_RUN(tests);
+}
