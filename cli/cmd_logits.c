@@ -120,7 +120,7 @@ enum exit_code cmd_logits(const struct options *o)
 done:
     if (f != NULL)
         fclose(f);
-    session_close(&s);
+    c = session_close(&s, c);
     free(ids);
     return c;
 }

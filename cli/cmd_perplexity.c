@@ -185,7 +185,7 @@ enum exit_code cmd_perplexity(const struct options *o)
         if (c == EXIT_DONE)
             c = finish_out(o);
     }
-    session_close(&m.s);
+    c = session_close(&m.s, c);
     free(m.logits);
     free(m.ids);
     return c;

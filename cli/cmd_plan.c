@@ -18,6 +18,6 @@ enum exit_code cmd_plan(const struct options *o)
     c = r == PL_OK ? finish_out(o) : report(o, r, &err);
 done:
     pl_plan_free(plan);
-    session_close(&s);
+    c = session_close(&s, c);
     return c;
 }

@@ -109,15 +109,15 @@ static enum exit_code prepare(struct run *r)
     return EXIT_DONE;
 }
 
-static void run_free(struct run *r)
+static enum exit_code run_free(struct run *r, enum exit_code c)
 {
     free(r->logits);
     pl_detokenizer_free(r->text);
     pl_sampler_free(r->sampler);
     free(r->bias);
     free(r->bias_id);
-    session_close(&r->s);
     input_free(&r->prompt);
+    return session_close(&r->s, c);
 }
 
 /* ---- state -------------------------------------------------------------- */
@@ -438,6 +438,5 @@ enum exit_code cmd_run(const struct options *o)
         if (c == EXIT_DONE)
             c = written;
     }
-    run_free(&r);
-    return c;
+    return run_free(&r, c);
 }

@@ -191,6 +191,10 @@ const struct option_row option_table[] = {
      PLANNED, option_set_uint64, AT(pl.sim_seed), 0, 0},
 
     HEADING("Other", ALL),
+    {{"--trace"}, "FILE",
+     "write what each step took and what overlapped, in Chrome's trace "
+     "format (chrome://tracing, ui.perfetto.dev)",
+     RUN | PERPLEXITY | LOGITS, option_set_text, AT(trace), 0, 0},
     {{"-v", "--verbose"}, NULL, "say what is done, on standard error",
      ALL, option_set_flag, AT(verbose), 0, 0},
     {{"-h", "--help"}, NULL, "this text", ALL, option_set_flag, AT(help), 0, 0},

@@ -49,6 +49,8 @@ struct options {
     const char *output;
     const char *tokens; /* ids or @FILE */
     const char *state_load, *state_save;
+    const char *trace;
+    const char *svg;
 
     int64_t n_predict; /* -1: until the end */
     int64_t n_batch;   /* tokens handed to the engine at once; 0: as n_ubatch */

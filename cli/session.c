@@ -55,6 +55,7 @@ enum exit_code session_open(struct session *s, const struct options *o)
     pl_status r;
 
     memset(s, 0, sizeof(*s));
+    s->o = o;
     s->pl = o->pl;
     s->pl.log = log_quiet;
     s->pl.log_user = (void *)o;
@@ -78,12 +79,48 @@ enum exit_code session_open(struct session *s, const struct options *o)
     return EXIT_DONE;
 }
 
+/* ---- trace -------------------------------------------------------------- */
+
+static void write_trace(void *user, const char *text, size_t len)
+{
+    fwrite(text, 1, len, user);
+}
+
+static enum exit_code open_trace(struct session *s)
+{
+    if (s->o->trace == NULL)
+        return EXIT_DONE;
+    s->trace = fopen(s->o->trace, "wb");
+    if (s->trace == NULL)
+        return complain(s->o->command, EXIT_FAILED, "opening %s: %s",
+                        s->o->trace, strerror(errno));
+    s->pl.trace = write_trace;
+    s->pl.trace_user = s->trace;
+    return EXIT_DONE;
+}
+
+static void say_traced(struct session *s)
+{
+    pl_traced t;
+
+    pl_exec_traced(pl_engine_exec(s->engine), &t);
+    fprintf(stderr, "trace: %" PRIu64 " runs, %.3f s", t.runs, t.seconds);
+    if (t.copy_s > 0)
+        fprintf(stderr,
+                "; copies between groups took %.3f s, %.0f %% of it hidden",
+                t.copy_s, 100 * t.hidden_s / t.copy_s);
+    fprintf(stderr, "\n");
+}
+
 enum exit_code session_load(struct session *s, const struct options *o)
 {
     int64_t trained = pl_model_n_ctx_train(s->model);
     pl_err err;
     pl_status r;
+    enum exit_code c = open_trace(s);
 
+    if (c != EXIT_DONE)
+        return c;
     s->pl.progress = term_progress;
     s->pl.progress_user = &s->progress;
     r = pl_engine_create(&s->engine, s->model, &s->pl, &err);
@@ -99,12 +136,24 @@ enum exit_code session_load(struct session *s, const struct options *o)
     return EXIT_DONE;
 }
 
-void session_close(struct session *s)
+enum exit_code session_close(struct session *s, enum exit_code c)
 {
-    pl_engine_free(s->engine);
+    if (s->engine != NULL && s->trace != NULL)
+        say_traced(s);
+    pl_engine_free(s->engine); /* ends the trace */
     pl_model_free(s->model);
     s->engine = NULL;
     s->model = NULL;
+    if (s->trace != NULL) {
+        bool bad = ferror(s->trace) != 0;
+
+        if ((fclose(s->trace) != 0 || bad) && c == EXIT_DONE)
+            c = complain(s->o->command, EXIT_FAILED,
+                         "writing %s: %s; the trace is not whole", s->o->trace,
+                         strerror(errno));
+        s->trace = NULL;
+    }
+    return c;
 }
 
 enum exit_code session_need_words(const struct session *s,

@@ -6,6 +6,8 @@
 #include "options.h"
 #include "term.h"
 
+#include <stdio.h>
+
 struct session {
     pl_options pl; /* o->pl with log and progress set */
     pl_model *model;
@@ -15,6 +17,8 @@ struct session {
     int64_t n_ctx;
     int64_t piece; /* tokens handed over at once */
     struct term_progress progress;
+    const struct options *o;
+    FILE *trace; /* of --trace */
 };
 
 /* Opens the model only: enough to plan and to tokenize. session_close takes *s
@@ -22,7 +26,8 @@ struct session {
 enum exit_code session_open(struct session *s, const struct options *o);
 /* Loads it; s->pl may have been adjusted in between. */
 enum exit_code session_load(struct session *s, const struct options *o);
-void session_close(struct session *s);
+/* Gives `c` back, or what went wrong at the end. */
+enum exit_code session_close(struct session *s, enum exit_code c);
 
 /* Fails if the model has no vocabulary to make text of. */
 enum exit_code session_need_words(const struct session *s,

@@ -452,6 +452,10 @@ typedef struct pl_options {
     void *log_user;
     pl_progress_fn *progress;
     void *progress_user;
+    pl_write_fn *trace; /* every step with its times goes here, in Chrome's
+                           trace format; kept until the executor or engine is
+                           freed, which ends the text */
+    void *trace_user;
 } pl_options;
 
 /* ---- running a graph --------------------------------------------------- */
@@ -527,6 +531,14 @@ typedef struct pl_counters {
     uint64_t copy_bytes;                  /* really moved by them */
     uint64_t steps;
 } pl_counters;
+/* What a trace has seen: zeros without. */
+typedef struct pl_traced {
+    uint64_t runs;
+    double seconds;  /* of them */
+    double copy_s;   /* copies between groups, over all devices */
+    double hidden_s; /* of that: while the receiving group computed */
+} pl_traced;
+PL_API void pl_exec_traced(const pl_exec *x, pl_traced *out);
 PL_API void pl_exec_counters(const pl_exec *x, pl_counters *out);
 
 /* ---- models ------------------------------------------------------------ */

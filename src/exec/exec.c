@@ -122,7 +122,8 @@ pl_status exec_create(pl_exec **out, struct planned *p, const pl_options *opt,
 {
     struct device_options dopt = {.no_pin = opt->no_pin,
                                   .family = p->kernels.family,
-                                  .sim_seed = opt->sim_seed};
+                                  .sim_seed = opt->sim_seed,
+                                  .trace = opt->trace != NULL};
     pl_exec *x = calloc(1, sizeof *x);
     pl_status s;
 
@@ -141,6 +142,8 @@ pl_status exec_create(pl_exec **out, struct planned *p, const pl_options *opt,
         s = device_set_create(&x->set, &p->list, &dopt, err);
     if (s == PL_OK)
         s = device_set_load(x->set, p->low->prog, err);
+    if (s == PL_OK && opt->trace)
+        s = exec_trace_create(&x->trace, p, opt->trace, opt->trace_user, err);
 done:
     if (s == PL_OK)
         *out = x;
@@ -172,6 +175,7 @@ void pl_exec_free(pl_exec *x)
     if (!x)
         return;
     exec_async_free(x);
+    exec_trace_free(x->trace);
     device_set_free(x->set);
     for (size_t i = 0;
          x->input && i < (size_t)x->n_instance * (size_t)x->plan->g->n_node;
@@ -515,6 +519,7 @@ pl_status exec_steps(pl_exec *x, int n, const pl_rows *rows, pl_err *err)
 {
     const struct planned *p = x->plan;
     struct device_run run = {.n_instance = n, .n_seq = 1};
+    const struct device_event *event;
 
     PL_TRY(exec_settle(x, err));
     if (n < 1 || n > x->n_instance)
@@ -549,7 +554,18 @@ pl_status exec_steps(pl_exec *x, int n, const pl_rows *rows, pl_err *err)
     x->last = run.sizes[0];
     x->last_way = run.script;
     x->last_instance = 0;
-    return device_set_run(x->set, &run, err);
+    if (!x->trace)
+        return device_set_run(x->set, &run, err);
+    exec_trace_start(x->trace);
+    PL_TRY(device_set_run(x->set, &run, err));
+    event = device_set_trace(x->set, &n);
+    exec_trace_run(x->trace, run.script, event, n);
+    return PL_OK;
+}
+
+void pl_exec_traced(const pl_exec *x, pl_traced *out)
+{
+    exec_trace_sums(x->trace, out);
 }
 
 pl_status pl_exec_step(pl_exec *x, const pl_rows *r, pl_err *err)

@@ -2,6 +2,7 @@
 #ifndef EXEC_EXEC_H
 #define EXEC_EXEC_H
 
+#include "exec/exec_trace.h"
 #include "exec/planned.h"
 
 /* A value as the host reaches it: the devices that hold it. */
@@ -26,6 +27,7 @@ struct pl_exec {
     unsigned char **input;
     int n_instance;              /* most of any way */
     struct exec_async *async;    /* owned; NULL: nothing was asynchronous */
+    struct exec_trace *trace;    /* owned; NULL: none was asked for */
     struct arena arena;          /* owns what follows */
     int **group_dev;             /* [n_group] devices of each group */
     rankset **group_ranks;       /* [n_group] */

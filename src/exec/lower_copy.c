@@ -143,6 +143,7 @@ void lower_end_copies(struct lower *w)
 /* A transfer into a tensor of unit u: waits for events of the source units,
  * then the given steps, then posts. */
 struct receipt {
+    int node; /* of the graph: what comes */
     int n_event;
     int dev[PL_MAX_RANKS], event[PL_MAX_RANKS];
 };
@@ -170,7 +171,7 @@ static pl_status receive(struct lower *w, int u, const struct receipt *r,
         PL_TRY(lower_wait(w, d, q, r->dev[k], r->event[k]));
     for (int k = 0; k < n; k++) {
         step[k].queue = q;
-        step[k].node = -1;
+        step[k].node = r->node;
         step[k].q8 = -1;
         step[k].copy = true;
         PL_TRY(lower_step(w, d, &step[k]));
@@ -227,7 +228,7 @@ static pl_status copy_value(struct lower *w, int i, int j, int b)
         int u = group_of(w, b)->first + m;
         struct lower_pieces none = {0}, p = {0};
         struct step s = {.kind = STEP_PULL};
-        struct receipt r = {0};
+        struct receipt r = {.node = w->num->node[i].node};
         pl_dim dim[GRAPH_MAX_DIM];
 
         lower_dims(w, u, j, dim);
@@ -271,7 +272,7 @@ pl_status lower_copy_ranks(struct lower *w, int i, int b)
         struct addends *to = &dst->by_rank[m];
         struct copy_piece *p = arena_alloc(w->a, (size_t)v->n_rank, sizeof *p);
         struct step s = {.kind = STEP_PULL, .piece = p};
-        struct receipt r = {0};
+        struct receipt r = {.node = w->num->node[i].node};
 
         done[m] = -1;
         if (!p)
@@ -471,7 +472,7 @@ static pl_status stream_weight(struct lower *w, int i, int b)
         int u = group_of(w, b)->first + m, n = 0, done;
         struct lower_pieces none = {0}, p = {0}, q = {0};
         struct step s[2] = {{.kind = STEP_PULL}, {.kind = STEP_PULL}};
-        struct receipt r = {0};
+        struct receipt r = {.node = w->num->node[i].node};
         struct pack *pack;
 
         if (packed) {
@@ -594,7 +595,7 @@ static pl_status stream_pages(struct lower *w, int i, int b)
         size_t tile = cpu_cache_tile_bytes(x->format, x->dim[2].n);
         struct step *s =
             arena_alloc(w->a, (size_t)group_of(w, a)->n, sizeof *s);
-        struct receipt r = {0};
+        struct receipt r = {.node = w->num->node[i].node};
         bool *got;
         int n = 0;
 

@@ -1,0 +1,344 @@
+/* A trace for chrome://tracing, Perfetto and the like: a process a device, a
+ * thread a queue, a complete event ("ph": "X") a step, microseconds since the
+ * executor was made. Events are written run by run and not kept, so that a
+ * trace may be as long as the disk allows.
+ *
+ * A copy between groups is hidden while a device of the receiving group
+ * computes; which part of all copy time is so is summed up beside. Copies of
+ * cpu devices take the threads that compute, so that a peer alone hides them.
+ *
+ * Source of the format: Trace Event Format, the Catapult project. */
+#include "exec/exec_trace.h"
+
+#include "base/err.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct exec_trace {
+    const struct planned *p; /* borrowed */
+    pl_write_fn *write;
+    void *user;
+    int *layer;              /* [n_node] owned: of the nearest weight before */
+    struct trace_span *busy; /* owned: room for all events of a run */
+    struct trace_span *copy; /* owned, likewise */
+    double first_s, start_s; /* when the executor, the run began */
+    bool any;                /* an event was written */
+    pl_traced sum;
+};
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void say(struct exec_trace *t, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void say(struct exec_trace *t, const char *fmt, ...)
+{
+    char buf[512];
+    va_list ap;
+    int n;
+
+    va_start(ap, fmt);
+    n = vsnprintf(buf, sizeof buf, fmt, ap);
+    va_end(ap);
+    if (n > 0 && (size_t)n < sizeof buf)
+        t->write(t->user, buf, (size_t)n);
+}
+
+/* A string of JSON. Names are a caller's or a file's: anything but ASCII is
+ * written as '?', since it need not be UTF-8. */
+static void say_string(struct exec_trace *t, const char *s)
+{
+    say(t, "\"");
+    for (size_t n; *s; s += n) {
+        for (n = 0; s[n] >= ' ' && s[n] <= '~' && s[n] != '"' && s[n] != '\\';)
+            n++;
+        t->write(t->user, s, n);
+        if (n == 0 && (*s == '"' || *s == '\\'))
+            say(t, "\\%c", *s);
+        else if (n == 0)
+            say(t, "?");
+        n += n == 0;
+    }
+    say(t, "\"");
+}
+
+/* ---- life --------------------------------------------------------------- */
+
+static void find_layers(struct exec_trace *t)
+{
+    const pl_graph *g = t->p->g;
+    int layer = -1;
+
+    for (int i = 0; i < g->n_node; i++) {
+        if (g->node[i].op == OP_weight)
+            layer = g->node[i].layer;
+        t->layer[i] = g->node[i].op == OP_cache ? g->node[i].layer : layer;
+    }
+}
+
+static bool one_queue(const struct planned *p, int dev)
+{
+    return p->list.dev[dev].kind == DEVICE_CPU;
+}
+
+static void say_lane(struct exec_trace *t, const char *what, int dev, int queue,
+                     const char *name)
+{
+    say(t, "%s{\"name\": \"%s\", \"ph\": \"M\", \"pid\": %d, \"tid\": %d, ",
+        t->any ? ",\n" : "", what, dev, queue);
+    say(t, "\"args\": {\"name\": ");
+    say_string(t, name);
+    say(t, "}}");
+    t->any = true;
+}
+
+pl_status exec_trace_create(struct exec_trace **out, const struct planned *p,
+                            pl_write_fn *write, void *user, pl_err *err)
+{
+    struct exec_trace *t = calloc(1, sizeof *t);
+    size_t room = 1;
+
+    *out = t;
+    if (!t)
+        return err_no_memory(err, "a trace");
+    for (int d = 0; d < p->list.n; d++) {
+        int most = 0;
+
+        for (int k = 0; k < p->low->prog[d].n_script; k++)
+            if (p->low->prog[d].script[k].n_step > most)
+                most = p->low->prog[d].script[k].n_step;
+        room += (size_t)most;
+    }
+    t->p = p;
+    t->write = write;
+    t->user = user;
+    t->layer = malloc(((size_t)p->g->n_node + 1) * sizeof *t->layer);
+    t->busy = malloc(room * sizeof *t->busy);
+    t->copy = malloc(room * sizeof *t->copy);
+    if (!t->layer || !t->busy || !t->copy) {
+        t->write = NULL; /* nothing was begun */
+        exec_trace_free(t);
+        *out = NULL;
+        return err_no_memory(err, "a trace");
+    }
+    find_layers(t);
+    t->first_s = now();
+    say(t, "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n");
+    for (int d = 0; d < p->list.n; d++) {
+        say_lane(t, "process_name", d, 0, p->list.dev[d].name);
+        say_lane(t, "thread_name", d, QUEUE_COMPUTE, "compute");
+        if (!one_queue(p, d))
+            say_lane(t, "thread_name", d, QUEUE_COPY, "copies");
+    }
+    return PL_OK;
+}
+
+void exec_trace_free(struct exec_trace *t)
+{
+    if (!t)
+        return;
+    if (t->write)
+        say(t, "\n]}\n");
+    free(t->layer);
+    free(t->busy);
+    free(t->copy);
+    free(t);
+}
+
+/* ---- events ------------------------------------------------------------- */
+
+void exec_trace_start(struct exec_trace *t)
+{
+    t->start_s = now();
+}
+
+static const struct step *step_of(const struct exec_trace *t, int script,
+                                  const struct device_event *e)
+{
+    return &t->p->low->prog[e->dev].script[script].step[e->step];
+}
+
+static bool is_transfer(const struct step *s)
+{
+    return s->kind == STEP_PULL || s->kind == STEP_PAGES;
+}
+
+/* What the step does, and its category. */
+static const char *action(const struct exec_trace *t, const struct step *s,
+                          const char **category)
+{
+    *category = "op";
+    switch (s->kind) {
+    case STEP_OP:
+        return s->node >= 0 && s->op == OP_custom
+                   ? graph_op_name(&t->p->g->node[s->node])
+                   : op_info(s->op)->name;
+    case STEP_Q8:
+        return "quantize";
+    case STEP_MERGE:
+        *category = s->message ? "message" : "op";
+        return s->message ? "merge" : "gather";
+    case STEP_PULL:
+    case STEP_PAGES:
+        *category = s->copy ? "copy" : "message";
+        return s->kind == STEP_PAGES ? "copy pages" : s->copy ? "copy" : "pull";
+    case STEP_POST:
+    case STEP_WAIT:
+        break;
+    }
+    return "";
+}
+
+/* The tensor that names a step: an op's weight, else what is computed or
+ * moved. */
+static const struct graph_node *tensor_of(const struct exec_trace *t, int node)
+{
+    const struct graph_node *n = &t->p->g->node[node];
+
+    for (int k = 0; k < n->n_in; k++)
+        if (n->in[k] >= 0 && t->p->g->node[n->in[k]].op == OP_weight)
+            return &t->p->g->node[n->in[k]];
+    return n;
+}
+
+static void say_event(struct exec_trace *t, const struct step *s,
+                      const struct device_event *e)
+{
+    int queue = one_queue(t->p, e->dev) ? QUEUE_COMPUTE : (int)s->queue;
+    const char *category, *name = action(t, s, &category);
+
+    say(t, "%s{\"name\": ", t->any ? ",\n" : "");
+    say_string(t, name);
+    say(t,
+        ", \"cat\": \"%s\", \"ph\": \"X\", \"pid\": %d, \"tid\": %d, "
+        "\"ts\": %.3f, \"dur\": %.3f, \"args\": {",
+        category, e->dev, queue, 1e6 * (t->start_s - t->first_s + e->begin_s),
+        1e6 * (e->end_s - e->begin_s));
+    if (s->node >= 0) {
+        say(t, "\"tensor\": ");
+        say_string(t, is_transfer(s) ? t->p->g->node[s->node].name
+                                     : tensor_of(t, s->node)->name);
+        say(t, ", \"layer\": %d, ", t->layer[s->node]);
+    }
+    say(t, "\"micro_batch\": %d}}", s->instance);
+    t->any = true;
+}
+
+/* ---- what is hidden ----------------------------------------------------- */
+
+static int by_begin(const void *a, const void *b)
+{
+    double x = ((const struct trace_span *)a)->begin_s;
+    double y = ((const struct trace_span *)b)->begin_s;
+
+    return (x > y) - (x < y);
+}
+
+double exec_trace_hidden(struct trace_span *busy, int n_busy,
+                         const struct trace_span *copy, int n_copy)
+{
+    double sum = 0;
+    int n = 0;
+
+    qsort(busy, (size_t)n_busy, sizeof *busy, by_begin);
+    for (int i = 0; i < n_busy; i++) /* one behind the other */
+        if (n > 0 && busy[i].begin_s <= busy[n - 1].end_s) {
+            if (busy[i].end_s > busy[n - 1].end_s)
+                busy[n - 1].end_s = busy[i].end_s;
+        } else {
+            busy[n++] = busy[i];
+        }
+    for (int k = 0; k < n_copy; k++) {
+        int lo = 0, hi = n; /* the first that ends after the copy begins */
+
+        while (lo < hi) {
+            int mid = lo + (hi - lo) / 2;
+
+            if (busy[mid].end_s <= copy[k].begin_s)
+                lo = mid + 1;
+            else
+                hi = mid;
+        }
+        for (; lo < n && busy[lo].begin_s < copy[k].end_s; lo++) {
+            double from = busy[lo].begin_s > copy[k].begin_s ? busy[lo].begin_s
+                                                             : copy[k].begin_s;
+            double to =
+                busy[lo].end_s < copy[k].end_s ? busy[lo].end_s : copy[k].end_s;
+
+            sum += to - from;
+        }
+    }
+    return sum;
+}
+
+/* Do the devices share a group? */
+static bool peers(const struct planned *p, int a, int b)
+{
+    const struct placement *y = &p->place;
+
+    for (int i = 0; i < y->n_group && a != b; i++) {
+        bool has_a = false, has_b = false;
+
+        for (int k = 0; k < y->group[i].n; k++) {
+            has_a |= y->member[y->group[i].first + k].dev == a;
+            has_b |= y->member[y->group[i].first + k].dev == b;
+        }
+        if (has_a && has_b)
+            return true;
+    }
+    return a == b;
+}
+
+/* Events come device by device. */
+static void add_copies(struct exec_trace *t, int script,
+                       const struct device_event *event, int n)
+{
+    for (int d = 0; d < t->p->list.n; d++) {
+        int n_copy = 0, n_busy = 0;
+
+        for (int i = 0; i < n; i++) {
+            const struct step *s = step_of(t, script, &event[i]);
+
+            if (event[i].dev == d && is_transfer(s) && s->copy) {
+                t->copy[n_copy++] =
+                    (struct trace_span){event[i].begin_s, event[i].end_s};
+                t->sum.copy_s += event[i].end_s - event[i].begin_s;
+            }
+        }
+        for (int i = 0; n_copy > 0 && i < n; i++)
+            if (!is_transfer(step_of(t, script, &event[i])) &&
+                peers(t->p, event[i].dev, d))
+                t->busy[n_busy++] =
+                    (struct trace_span){event[i].begin_s, event[i].end_s};
+        t->sum.hidden_s += exec_trace_hidden(t->busy, n_busy, t->copy, n_copy);
+    }
+}
+
+void exec_trace_run(struct exec_trace *t, int script,
+                    const struct device_event *event, int n)
+{
+    double end = 0;
+
+    for (int i = 0; i < n; i++) {
+        say_event(t, step_of(t, script, &event[i]), &event[i]);
+        end = event[i].end_s > end ? event[i].end_s : end;
+    }
+    add_copies(t, script, event, n);
+    t->sum.runs++;
+    t->sum.seconds += end;
+}
+
+void exec_trace_sums(const struct exec_trace *t, pl_traced *out)
+{
+    *out = t ? t->sum : (pl_traced){0};
+}
