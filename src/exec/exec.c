@@ -117,10 +117,27 @@ static pl_status tables(pl_exec *x, pl_err *err)
     return x->page ? PL_OK : err_no_memory(err, "an executor");
 }
 
+/* PL_DEBUG lists, by commas, what a run of tests wants beside. */
+static bool debug_asks(const char *word)
+{
+    const char *s = getenv("PL_DEBUG");
+    size_t n = strlen(word);
+
+    for (; s && *s; s += *s == ',') {
+        size_t len = strcspn(s, ",");
+
+        if (len == n && !memcmp(s, word, n))
+            return true;
+        s += len;
+    }
+    return false;
+}
+
 pl_status exec_create(pl_exec **out, struct planned *p, const pl_options *opt,
                       pl_err *err)
 {
     struct device_options dopt = {.no_pin = opt->no_pin,
+                                  .guard = debug_asks("guard"),
                                   .family = p->kernels.family,
                                   .sim_seed = opt->sim_seed,
                                   .trace = opt->trace != NULL};
