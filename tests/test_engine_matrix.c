@@ -106,7 +106,7 @@ static int n_values(enum param p)
     return n[p];
 }
 
-/* ---- models --------------------------------------------------------------- */
+/* ---- models -------------------------------------------------------------- */
 
 static struct opened {
     pl_model *model; /* NULL: not at hand */
@@ -185,7 +185,7 @@ static void close_all(void)
     }
 }
 
-/* ---- runs ----------------------------------------------------------------- */
+/* ---- runs ---------------------------------------------------------------- */
 
 /* A combination as the options that would give it. */
 static void describe(const int *v, char *s, size_t n)
@@ -398,7 +398,7 @@ static void run(const int *v)
     free(got);
 }
 
-/* ---- all pairs ------------------------------------------------------------ */
+/* ---- all pairs ----------------------------------------------------------- */
 
 static int base[P_COUNT], n_total;
 static unsigned char *paired; /* [n_total, n_total] */

@@ -108,7 +108,7 @@ static void scene(const struct scene_model *m, int n_ranks,
     }
 }
 
-/* ---- scenes --------------------------------------------------------------- */
+/* ---- scenes -------------------------------------------------------------- */
 
 static const struct scene_model plain = {3, 4, 2, 64, false};
 static const struct scene_model fused = {3, 4, 2, 64, true};
@@ -157,7 +157,7 @@ static void scene_uneven_shares_with_fused_gate_up_on_the_host(void **state)
     scene(&fused, 4, &(struct wish){.override = "gate_up_exps=host"});
 }
 
-/* ---- reading -------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------- */
 
 /* The router's choices, backwards and one column at a time. */
 static void scene_router_view_is_read_with_experts_on_the_host(void **state)
@@ -309,7 +309,7 @@ static void scene_split_tensor_is_read_while_a_sequence_is_saved(void **state)
     free(got.data);
 }
 
-/* ---- many requests -------------------------------------------------------- */
+/* ---- many requests ------------------------------------------------------- */
 
 static void scene_requests_in_a_row_leave_nothing_behind(void **state)
 {
