@@ -142,9 +142,9 @@ void device_trace_start(struct device_set *s);
 void device_trace_end(struct device_set *s, bool failed);
 double device_now(void); /* seconds, of a clock that never goes back */
 double device_clock(const struct device_set *s); /* since the run's start */
-/* A step of the device has ended that began at `begin`. */
+/* A step of the device has ended. */
 void device_note(const struct device_set *s, struct device *d, int step,
-                 double begin);
+                 double begin, double end);
 
 /* ---- device_guard.c ---------------------------------------------------- */
 

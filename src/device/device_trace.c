@@ -53,10 +53,10 @@ double device_clock(const struct device_set *s)
 }
 
 void device_note(const struct device_set *s, struct device *d, int step,
-                 double begin)
+                 double begin, double end)
 {
     s->trace.event[d->first_event + (size_t)d->n_event++] =
-        (struct device_event){(int)(d - s->dev), step, begin, device_clock(s)};
+        (struct device_event){(int)(d - s->dev), step, begin, end};
 }
 
 /* Moves the devices' events together. */

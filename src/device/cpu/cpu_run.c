@@ -126,7 +126,7 @@ static void work_slowly(const struct worker *w, const struct step *st)
     if (w->guarded)
         device_guard_leave(s);
     if (w->traces)
-        device_note(s, w->dev, w->at, begin);
+        device_note(s, w->dev, w->at, begin, device_clock(s));
 }
 
 static bool run_step(struct worker *w, const struct step *st)

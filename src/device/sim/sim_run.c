@@ -382,8 +382,12 @@ static bool run_head(struct device_set *s, struct sim_device *d, struct lane *l,
     ended = work(s, d, l, st);
     if (s->guard)
         device_guard_leave(s);
+    /* Where the link takes time, a copy is there when it is due: moving its
+       bytes is work of this thread, which a device's link does beside it. */
     if (ended && s->trace.on)
-        device_note(s, d->dev, l->step[l->head], l->begun);
+        device_note(s, d->dev, l->step[l->head], l->begun,
+                    copies(st) && l->due > 0 ? l->due - s->trace.start_s
+                                             : device_clock(s));
     return ended;
 }
 
