@@ -3,13 +3,24 @@
  * those of the same tokens decoded alone into an empty sequence. */
 #include "engine_run.h"
 
+#include "device/device_inner.h"
+#include "engine/engine.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 enum { ALONE = 3, MAX_TOKEN = 200 }; /* the sequence that is decoded alone */
 
 static const char *const model = "qwen2-bias-f32.gguf";
-static const char *const devices[] = {"cpu", "cpu*2", "sim*3"};
+static const struct machine {
+    const char *spec;
+    pl_split_mode mode;
+} devices[] = {
+    {"cpu", PL_SPLIT_TENSOR},
+    {"cpu*2", PL_SPLIT_TENSOR},
+    {"sim*3", PL_SPLIT_TENSOR},
+    {"sim*2", PL_SPLIT_LAYER}, /* a pipeline of micro-batches */
+};
 enum { N_DEVICES = sizeof devices / sizeof devices[0] };
 
 struct run {
@@ -19,11 +30,12 @@ struct run {
     float *got, *want; /* [MAX_TOKEN, n_vocab]; owned */
 };
 
-static void run_open(struct run *r, const char *spec)
+static void run_open(struct run *r, const struct machine *m)
 {
     pl_options o = engine_run_options();
 
-    o.devices = spec;
+    o.devices = m->spec;
+    o.split_mode = m->mode;
     o.n_ctx = 1024;
     o.n_ubatch = 24;
     memset(r, 0, sizeof *r);
@@ -77,7 +89,7 @@ static void engine_rows_keep_the_order_of_the_batch(void **state)
         size_t bytes;
         pl_batch b = {.n = N, .seq = seq, .wanted = wanted};
 
-        run_open(&r, devices[d]);
+        run_open(&r, &devices[d]);
         bytes = (size_t)r.e.n_vocab * sizeof(float);
         engine_run_tokens(&r.e, &r.seed, N, r.token);
         for (int i = 0; i < N; i++) {
@@ -111,7 +123,7 @@ static void engine_goes_on_where_a_sequence_was_cut(void **state)
     for (int d = 0; d < N_DEVICES; d++) {
         struct run r;
 
-        run_open(&r, devices[d]);
+        run_open(&r, &devices[d]);
         engine_run_tokens(&r.e, &r.seed, MAX_TOKEN, r.token);
         engine_run_decode(&r.e, 1, 3, r.token, NULL); /* moves the pages on */
         engine_run_decode(&r.e, 0, 170, r.token, NULL);
@@ -141,7 +153,7 @@ static void engine_copies_go_their_own_ways(void **state)
             int32_t other[MAX_TOKEN];
             struct run r;
 
-            run_open(&r, devices[d]);
+            run_open(&r, &devices[d]);
             engine_run_tokens(&r.e, &r.seed, MAX_TOKEN, r.token);
             engine_run_decode(&r.e, 0, FIRST, r.token, NULL);
             assert_int_equal(pl_seq_copy(r.e.engine, 1, 0, NULL), PL_OK);
@@ -159,12 +171,48 @@ static void engine_copies_go_their_own_ways(void **state)
         }
 }
 
+/* A device is lost in the middle of a batch: sequences are as long as before
+ * the run that failed, and the same tokens can be given again. */
+static void engine_forgets_a_run_that_failed(void **state)
+{
+    enum { FIRST = 70, MORE = 90 };
+
+    (void)state;
+    for (int d = 0; d < N_DEVICES; d++)
+        for (int k = 0; k < 4; k++) {
+            const struct script *c;
+            struct device *lost;
+            struct run r;
+            pl_batch b = {.n = MORE};
+
+            run_open(&r, &devices[d]);
+            lost = &r.e.engine->exec->set->dev[k % r.e.engine->exec->set->n];
+            engine_run_tokens(&r.e, &r.seed, FIRST + MORE, r.token);
+            engine_run_decode(&r.e, 0, FIRST, r.token, NULL);
+            c = &lost->prog->script[lost->prog->n_script - 1];
+            lost->fail_step = c->n_step * k / 4;
+            while (c->step[lost->fail_step].instance > 0)
+                lost->fail_step--; /* a later one may not be in the run */
+            b.token = r.token + FIRST;
+            b.logits = r.got;
+            assert_int_equal(pl_engine_decode(r.e.engine, &b, NULL, NULL),
+                             PL_DEVICE);
+            lost->fail_step = -1;
+            assert_int_equal(pl_seq_length(r.e.engine, 0), FIRST);
+            engine_run_decode(&r.e, 0, MORE, b.token, r.got);
+            alone(&r, r.token, FIRST + MORE);
+            same(&r, FIRST, FIRST + MORE);
+            run_close(&r);
+        }
+}
+
 int test_engine_sequences(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(engine_rows_keep_the_order_of_the_batch),
         cmocka_unit_test(engine_goes_on_where_a_sequence_was_cut),
         cmocka_unit_test(engine_copies_go_their_own_ways),
+        cmocka_unit_test(engine_forgets_a_run_that_failed),
     };
 
     return TEST_RUN(tests);

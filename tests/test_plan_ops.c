@@ -87,6 +87,25 @@ static int64_t exhausted(struct drawn *d)
     return best;
 }
 
+/* Each member of a group takes a copy where none has a part of it; addends of
+ * ranks come all, however few members there are. */
+static void glue_copies_are_paid_for_each_member(void **state)
+{
+    static const int width[] = {1, 2, 4};
+    struct glue g = {.n_label = 3, .width = width};
+    struct glue_value whole = {.bytes = 10, .copies = 4};
+    struct glue_value parts = {.bytes = 10, .copies = 1.5};
+    struct glue_value ranks = {.bytes = 10, .copies = 4, .in_ranks = true};
+
+    (void)state;
+    assert_int_equal(glue_cost_to(&g, &whole, 0), 10);
+    assert_int_equal(glue_cost_to(&g, &whole, 1), 20);
+    assert_int_equal(glue_cost_to(&g, &whole, 2), 40);
+    assert_int_equal(glue_cost_to(&g, &parts, 0), 10);
+    assert_int_equal(glue_cost_to(&g, &parts, 2), 15);
+    assert_int_equal(glue_cost_to(&g, &ranks, 0), 40);
+}
+
 static void glue_of_two_groups_costs_the_minimum(void **state)
 {
     uint64_t seed = test_seed();
@@ -410,6 +429,7 @@ static void place_ops_allocation_failure_is_a_status(void **state)
 int test_plan_ops(void)
 {
     static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(glue_copies_are_paid_for_each_member),
         cmocka_unit_test(glue_of_two_groups_costs_the_minimum),
         cmocka_unit_test(glue_of_many_groups_is_near_the_minimum),
         cmocka_unit_test(place_one_group_copies_nothing),
