@@ -10,12 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+struct topology;
+
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t n, size_t size);
 void *__real_realloc(void *p, size_t size);
 int __real_posix_memalign(void **out, size_t align, size_t size);
 void *__real_aligned_alloc(size_t align, size_t size);
 void __real_free(void *p);
+void *__real_topology_alloc(const struct topology *t, int os, size_t bytes);
 
 void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t n, size_t size);
@@ -25,10 +28,15 @@ void *__wrap_aligned_alloc(size_t align, size_t size);
 char *__wrap_strdup(const char *s);
 char *__wrap_strndup(const char *s, size_t n);
 void __wrap_free(void *p);
+void *__wrap_topology_alloc(const struct topology *t, int os, size_t bytes);
+
+enum { MAX_REGION = 1024 };
 
 static _Atomic int64_t fail_in; /* allocations until one fails; 0: never */
 static atomic_bool failed;
 static _Atomic int64_t n_call, live_bytes, peak_bytes, max_bytes;
+static size_t region[MAX_REGION]; /* the latest, by number */
+static int n_region;
 
 void alloc_fail_at(int64_t n)
 {
@@ -48,6 +56,7 @@ void alloc_stat_reset(void)
     live_bytes = 0;
     peak_bytes = 0;
     max_bytes = 0;
+    n_region = 0;
 }
 
 struct alloc_stat alloc_stat_get(void)
@@ -159,4 +168,20 @@ void __wrap_free(void *p)
     if (p != NULL)
         live_bytes -= (int64_t)malloc_usable_size(p);
     __real_free(p);
+}
+
+void *__wrap_topology_alloc(const struct topology *t, int os, size_t bytes)
+{
+    region[n_region++ % MAX_REGION] = bytes;
+    return __real_topology_alloc(t, os, bytes);
+}
+
+int alloc_device_bytes(size_t *bytes, int most)
+{
+    int n = n_region < MAX_REGION ? n_region : MAX_REGION;
+
+    n = n < most ? n : most;
+    for (int i = 0; i < n; i++)
+        bytes[i] = region[(n_region - n + i) % MAX_REGION];
+    return n;
 }

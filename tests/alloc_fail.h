@@ -7,6 +7,7 @@
 #define TEST_ALLOC_FAIL_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct alloc_stat {
@@ -25,5 +26,9 @@ bool alloc_fail_off(void);
 
 void alloc_stat_reset(void);
 struct alloc_stat alloc_stat_get(void);
+
+/* Sizes of memory asked for on behalf of devices (topology_alloc) since
+ * alloc_stat_reset, in order: the last `most` of them. Returns how many. */
+int alloc_device_bytes(size_t *bytes, int most);
 
 #endif
