@@ -496,6 +496,45 @@ static void engine_plan_described_figures_count(void **state)
     pl_model_free(m);
 }
 
+/* Experts on the host go to the devices in steps of many tokens if the link is
+ * good for that and the host is slow, else they are computed with there. */
+static void engine_plan_streams_experts_where_that_is_faster(void **state)
+{
+    static const char gpu[] =
+        "gpu:24GiB:1TB/s:flops=100T:link=%s:latency=5us*2,host:64GiB:%s";
+    static const struct {
+        const char *link, *host;
+        pl_offload how;
+        bool streams;
+    } rows[] = {{"64GB/s", "1GB/s:flops=10G", PL_OFFLOAD_AUTO, true},
+                {"64GB/s", "1GB/s:flops=10G", PL_OFFLOAD_OFF, false},
+                {"100MB/s", "400GB/s:flops=50T", PL_OFFLOAD_AUTO, false},
+                {"100MB/s", "400GB/s:flops=50T", PL_OFFLOAD_ON, true}};
+    struct hollow_model h = small_moe();
+    pl_model *m = hollow(&h);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char spec[200];
+        pl_options o = {.device_spec = spec,
+                        .split_mode = PL_SPLIT_TENSOR,
+                        .host_experts = "all",
+                        .n_ubatch = 16,
+                        .offload = rows[i].how};
+        const struct planned *q;
+        pl_plan *p;
+
+        snprintf(spec, sizeof spec, gpu, rows[i].link, rows[i].host);
+        p = plan(m, &o);
+        q = p->planned;
+        assert_int_equal(q->way[WAY_STREAM] >= 0 &&
+                             q->stream_from <= q->max.n_tok,
+                         rows[i].streams);
+        pl_plan_free(p);
+    }
+    pl_model_free(m);
+}
+
 static void engine_plan_text_fits_a_terminal(void **state)
 {
     static const char *const specs[] = {"gpu:1GiB:1TB/s", "gpu:1GiB:1TB/s*2",
@@ -635,6 +674,7 @@ int test_engine_plan(void)
         cmocka_unit_test(engine_plan_moe_layer_sends_two_messages),
         cmocka_unit_test(engine_plan_400b_on_64_paper_devices),
         cmocka_unit_test(engine_plan_described_figures_count),
+        cmocka_unit_test(engine_plan_streams_experts_where_that_is_faster),
         cmocka_unit_test(engine_plan_text_fits_a_terminal),
         cmocka_unit_test(engine_plan_errors_name_the_option),
         cmocka_unit_test(engine_plan_survives_each_failed_allocation),

@@ -28,8 +28,9 @@ export CCACHE_NOHASHDIR=1 # one copy of the tree is like another
 die() { echo "$*" >&2; exit 1; }
 field() { sed -n "s/^$1: //p" "$2"; }
 build() { ninja -C "$tmp/plait/build" plait-test >"$tmp/build.log" 2>&1; }
-# The named group alone; groups are matched by parts of their names.
-tests() { "$tmp/plait/build/plait-test" -t 300 "$1" >"$tmp/test.log" 2>&1; }
+# The named group alone, $2 seconds at most; groups are matched by parts of their
+# names. Who waits for ever is red too.
+tests() { "$tmp/plait/build/plait-test" -t "$2" "$1" >"$tmp/test.log" 2>&1; }
 # The names of the cases that failed, on one line.
 red() { sed -n '/^failed:/,$s/^  [a-z0-9_]*: //p' "$tmp/test.log" | tr '\n' ' '; }
 
@@ -89,7 +90,7 @@ for patch in "$here"/*.patch; do
     case " $wanted " in *" $group "*) ;; *) wanted="$wanted $group" ;; esac
 done
 for group in $wanted; do
-    tests "$group" ||
+    tests "$group" 300 ||
         { cat "$tmp/test.log"; die "$group is red without any defect"; }
 done
 
@@ -106,7 +107,7 @@ for patch in "$here"/*.patch; do
         echo "STALE $name: does not compile"
         grep -m 3 error: "$tmp/build.log"
         bad=$((bad + 1))
-    elif tests "$(field test "$patch")"; then
+    elif tests "$(field test "$patch")" 100; then
         echo "GREEN $name: $(field defect "$patch")"
         bad=$((bad + 1))
     else
