@@ -336,9 +336,10 @@ static int64_t chunk_bytes(const struct pack *p, const struct pack_chunk *c)
            c->n / p->rule->tile_values * (int64_t)p->rule->tile_bytes;
 }
 
-/* Finds dst's chunks in src, from *k on, as one run; false: none is there. */
-static bool chunk_run(const struct pack *src, const struct pack *dst, int *k,
-                      struct run *r)
+/* Finds dst's chunks of these ranks in src, from *k on, as one run; false: none
+ * is there. */
+static bool chunk_run(const struct pack *src, const struct pack *dst,
+                      rankset ranks, int *k, struct run *r)
 {
     int s = 0;
 
@@ -348,8 +349,8 @@ static bool chunk_run(const struct pack *src, const struct pack *dst, int *k,
 
         while (s < src->n_chunk && src->chunk[s].k < c->k)
             s++;
-        if (s == src->n_chunk || src->chunk[s].k != c->k ||
-            src->chunk[s].n != c->n) {
+        if (!(ranks >> c->rank & 1) || s == src->n_chunk ||
+            src->chunk[s].k != c->k || src->chunk[s].n != c->n) {
             if (r->bytes)
                 return true;
             continue; /* another unit's */
@@ -364,6 +365,12 @@ static bool chunk_run(const struct pack *src, const struct pack *dst, int *k,
     return r->bytes > 0;
 }
 
+/* Of several units that have a part its first owner gives it. */
+static bool gives(const struct lower_unit *s, const struct layout_part *p)
+{
+    return p->owners == ~(rankset)0 || (s->ranks >> rank_first(p->owners) & 1);
+}
+
 /* Pieces of packed weight i from unit s's form to unit u's. */
 static pl_status packed_pieces(struct lower *w, int i, int s, int u,
                                const struct pack *dst, struct lower_pieces *out)
@@ -374,6 +381,9 @@ static pl_status packed_pieces(struct lower *w, int i, int s, int u,
     const struct pack *src = w->dev[dev_of(w, s)].tensor[tensor].pack;
     struct layout_local dr, sr, dm = {0}, sm = {0};
     struct layout_part one = {0, 0, 1, ~(rankset)0};
+    const pl_layout *l = w->num->node[i].layout;
+    rankset ranks = l->kind == PL_SPLIT && l->dim == last ? w->unit[s].u.ranks
+                                                          : ~(rankset)0;
     int64_t reps_m = 1, reps_r;
     struct run r;
 
@@ -393,18 +403,20 @@ static pl_status packed_pieces(struct lower *w, int i, int s, int u,
         int64_t mat_src = layout_local_index(&sm, mat);
         int64_t mat_dst = m / dm.n_part * dm.local_period + pm->loc;
 
-        for (int64_t q = 0; mat_src >= 0 && q < reps_r * dr.n_part; q++) {
+        if (mat_src < 0 || !gives(&w->unit[s].u, pm))
+            continue;
+        for (int64_t q = 0; q < reps_r * dr.n_part; q++) {
             const struct layout_part *pr = &dr.part[q % dr.n_part];
             int64_t row = q / dr.n_part * dr.period + pr->log;
             int64_t row_src = layout_local_index(&sr, row);
             int64_t row_dst = q / dr.n_part * dr.local_period + pr->loc;
 
-            if (row_src < 0)
+            if (row_src < 0 || !gives(&w->unit[s].u, pr))
                 continue;
             if (row_src % PACK_ROWS || row_dst % PACK_ROWS ||
                 (pr->n % PACK_ROWS && row_dst + pr->n != dr.local))
                 return unaligned(w, i);
-            for (int k = 0; chunk_run(src, dst, &k, &r);) {
+            for (int k = 0; chunk_run(src, dst, ranks, &k, &r);) {
                 const struct copy_piece p = {
                     .src_dev = dev_of(w, s),
                     .src = tensor,
