@@ -1,7 +1,7 @@
 /* How long a plan takes, from opening the file on: a model of 1,000 tensors on
- * one cpu device, and one of 400 billion weights over 64 described ones and,
- * in groups of 8, over 512. The files hold no data; no weight is read for a plan. Prints median and minimum
- * beside the figures that are asked for. */
+ * one cpu device, and one of 400 billion weights over 64 described ones and, in
+ * groups of 8, over 512. The files hold no data; no weight is read for a plan.
+ * Prints median and minimum beside the figures that are asked for. */
 #include "../tests/hollow_model.h"
 
 #include <stdio.h>
