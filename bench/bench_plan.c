@@ -72,7 +72,8 @@ int main(void)
     char dir[] = "/tmp/plait-bench-XXXXXX";
     pl_options one = {.devices = "cpu*1", .n_threads = 1};
     pl_options many = {
-        .device_spec = "gpu:24GiB:1TB/s:link=64GB/s:latency=5us:flops=100T*64"};
+        .device_spec = "gpu:24GiB:1TB/s:link=64GB/s:latency=5us:flops=100T*64",
+        .split_mode = PL_SPLIT_TENSOR};
 
     pl_options groups = {
         .device_spec = "gpu:24GiB:1TB/s:link=64GB/s:latency=5us:flops=100T*512",
@@ -87,6 +88,8 @@ int main(void)
     row("plan_1011_tensors_cpu1", &thousand, dir, &one, 50);
     row("plan_400b_paper64", &hollow_400b, dir, &many, 2000);
     row("plan_400b_paper512_hybrid8", &hollow_400b, dir, &groups, 2000);
+    many.split_mode = PL_SPLIT_AUTO;
+    row("plan_400b_paper64_auto", &hollow_400b, dir, &many, 10000);
     rmdir(dir);
     return 0;
 }

@@ -120,7 +120,10 @@ int main(int argc, char **argv)
     int rounds = argc > 2 ? atoi(argv[2]) : 9;
     double file[MAX_ROUND], raw[MAX_ROUND], ratio[MAX_ROUND];
     double memory[MAX_ROUND], back[MAX_ROUND];
-    pl_options o = {.devices = "cpu*2", .n_threads = 1, .n_seq = 1};
+    pl_options o = {.devices = "cpu*2",
+                    .split_mode = PL_SPLIT_TENSOR,
+                    .n_threads = 1,
+                    .n_seq = 1};
     char model[512], path[600], other[600];
     pl_model *m;
     pl_engine *e;

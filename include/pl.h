@@ -563,6 +563,9 @@ PL_API pl_status pl_plan_create(pl_plan **out, const pl_model *m,
 PL_API void pl_plan_free(pl_plan *p);
 PL_API pl_status pl_plan_print(const pl_plan *p, bool json, pl_write_fn *write,
                                void *user, pl_err *err);
+/* What -sm, -ts, -ngl and the like would have to say to get this plan again,
+ * beside the options that it does not name; as long as the plan lives. */
+PL_API const char *pl_plan_options(const pl_plan *p);
 /* One line: devices, ranks, bytes, messages a token. */
 PL_API void pl_plan_summary(const pl_plan *p, char *buf, size_t size);
 

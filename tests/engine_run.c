@@ -8,6 +8,7 @@
 pl_options engine_run_options(void)
 {
     return (pl_options){.devices = "cpu",
+                        .split_mode = PL_SPLIT_TENSOR,
                         .n_threads = 1,
                         .no_pin = true,
                         .n_ctx = 256,

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char paper64[] = "gpu:24GiB:1TB/s*64";
+static const char paper64[] = "gpu:96GiB:1TB/s*64";
 
 /* Text that grows as it is written. */
 struct text {
@@ -248,6 +248,7 @@ static void engine_plan_json_adds_up(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         pl_options o = {.devices = rows[i].devices,
+                        .split_mode = PL_SPLIT_TENSOR,
                         .n_threads = 1,
                         .n_ranks = rows[i].n_ranks,
                         .tensor_split = rows[i].split ? uneven : NULL,
@@ -326,7 +327,7 @@ static void engine_plan_shows_groups_and_copies(void **state)
 static void engine_plan_folds_many_groups(void **state)
 {
     pl_model *m = hollow(&hollow_400b);
-    pl_options o = {.device_spec = "gpu:24GiB:1TB/s*512",
+    pl_options o = {.device_spec = "gpu:96GiB:1TB/s*512",
                     .split_mode = PL_SPLIT_HYBRID,
                     .hybrid_size = 8};
     pl_plan *p = plan(m, &o);
@@ -353,7 +354,10 @@ static void engine_plan_bytes_are_what_is_allocated(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
-        pl_options o = {.devices = devices[i], .n_threads = 2, .n_ubatch = 16};
+        pl_options o = {.devices = devices[i],
+                        .split_mode = PL_SPLIT_TENSOR,
+                        .n_threads = 2,
+                        .n_ubatch = 16};
         struct plan_facts f;
         pl_engine *e;
         pl_err err;
@@ -384,7 +388,10 @@ static void engine_plan_messages_are_what_is_sent(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
-        pl_options o = {.devices = devices[i], .n_threads = 1, .n_ubatch = 16};
+        pl_options o = {.devices = devices[i],
+                        .split_mode = PL_SPLIT_TENSOR,
+                        .n_threads = 1,
+                        .n_ubatch = 16};
         pl_counters c;
         pl_batch b = {.n = 1, .token = (const int32_t[]){5}};
         json_t *all;
@@ -413,7 +420,8 @@ static void engine_plan_moe_layer_sends_two_messages(void **state)
 {
     struct hollow_model h = small_moe();
     pl_model *m = hollow(&h);
-    pl_options o = {.device_spec = "gpu:24GiB:1TB/s*2"};
+    pl_options o = {.device_spec = "gpu:96GiB:1TB/s*2",
+                    .split_mode = PL_SPLIT_TENSOR};
     pl_plan *p = plan(m, &o);
     json_t *all = print_json(p);
     const json_t *c = field(all, "collectives");
@@ -430,10 +438,11 @@ static void engine_plan_moe_layer_sends_two_messages(void **state)
 static void engine_plan_400b_on_64_paper_devices(void **state)
 {
     pl_model *m = hollow(&hollow_400b);
-    pl_options o = {.device_spec = paper64};
+    pl_options o = {.device_spec = paper64, .split_mode = PL_SPLIT_TENSOR};
     pl_plan *p = plan(m, &o);
     char line[400];
     struct text t = print(p, false);
+    pl_err err;
 
     (void)state;
     check_json(p, 64, true);
@@ -446,11 +455,10 @@ static void engine_plan_400b_on_64_paper_devices(void **state)
     free(t.s);
     pl_plan_free(p);
     o.device_spec = "gpu:2GiB:1TB/s*64";
-    p = plan(m, &o);
-    t = print(p, false);
-    assert_non_null(strstr(t.s, "does not fit"));
-    free(t.s);
-    pl_plan_free(p);
+    o.no_fit = true;
+    assert_int_equal(pl_plan_create(&p, m, &o, &err), PL_NO_DEVICE_MEMORY);
+    assert_non_null(strstr(err.message, "gpu0: needs "));
+    assert_non_null(strstr(err.message, " would fit"));
     pl_model_free(m);
 }
 
@@ -462,18 +470,19 @@ static void engine_plan_described_figures_count(void **state)
         const char *spec;
         double decode, prefill;
     } rows[] = {
-        {"gpu:24GiB:1TB/s:flops=100T:link=64GB/s:latency=5us*4", 0, 0},
-        {"gpu:24GiB:2TB/s:flops=100T:link=64GB/s:latency=5us*4", 1, 0},
-        {"gpu:24GiB:1TB/s:flops=200T:link=64GB/s:latency=5us*4", 0, 1},
-        {"gpu:24GiB:1TB/s:flops=100T:link=64GB/s:latency=50us*4", -1, -1},
-        {"gpu:24GiB:1TB/s:flops=100T:link=1GB/s:latency=5us*4", 0, -1},
+        {"gpu:96GiB:1TB/s:flops=100T:link=64GB/s:latency=5us*4", 0, 0},
+        {"gpu:96GiB:2TB/s:flops=100T:link=64GB/s:latency=5us*4", 1, 0},
+        {"gpu:96GiB:1TB/s:flops=200T:link=64GB/s:latency=5us*4", 0, 1},
+        {"gpu:96GiB:1TB/s:flops=100T:link=64GB/s:latency=50us*4", -1, -1},
+        {"gpu:96GiB:1TB/s:flops=100T:link=1GB/s:latency=5us*4", 0, -1},
     };
     struct plan_estimate base = {0};
     pl_model *m = hollow(&hollow_400b);
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        pl_options o = {.device_spec = rows[i].spec};
+        pl_options o = {.device_spec = rows[i].spec,
+                        .split_mode = PL_SPLIT_TENSOR};
         pl_plan *p = plan(m, &o);
         struct plan_facts f;
 
@@ -545,7 +554,7 @@ static void engine_plan_text_fits_a_terminal(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
-        pl_options o = {.device_spec = specs[i]};
+        pl_options o = {.device_spec = specs[i], .split_mode = PL_SPLIT_TENSOR};
         pl_plan *p = plan(m, &o);
         struct text t = print(p, false);
         const char *line = strchr(t.s, '\n') + 1; /* the path may be long */

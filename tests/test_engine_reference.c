@@ -357,6 +357,7 @@ static void run(const int *v, int only)
     bool floats = v[P_KERNELS] == 0, uneven = v[P_SHARES] && n_dev > 1;
     pl_options o = {
         .devices = device_values[v[P_DEVICES]].spec,
+        .split_mode = PL_SPLIT_TENSOR,
         .n_ranks = rank_values[v[P_RANKS]],
         .n_threads = v[P_THREADS] + 1,
         .n_ubatch = ubatch_values[v[P_UBATCH]],

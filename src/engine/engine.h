@@ -24,6 +24,7 @@ struct pl_plan {
     struct planned *planned;
     pl_format cache_k, cache_v;
     int64_t n_ctx;
+    char *options; /* owned; those that reproduce it */
     char *devices; /* owned; as in pl_options, for measuring them */
     int n_threads;
     bool no_pin;

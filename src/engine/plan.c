@@ -2,6 +2,7 @@
 #include "engine/engine.h"
 
 #include "base/err.h"
+#include "engine/fit.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -65,23 +66,15 @@ pl_status pl_plan_create(pl_plan **out, const pl_model *m,
     pl_plan *p = calloc(1, sizeof *p);
     const pl_options defaults = {0};
     struct model_graph_options go;
-    pl_options o;
     pl_status s;
 
     *out = NULL;
     opt = opt ? opt : &defaults;
-    o = *opt;
     if (!p)
         return err_no_memory(err, "a plan");
     p->model = m;
     p->cache_k = opt->cache_set ? opt->cache_k : PL_F16;
     p->cache_v = opt->cache_set ? opt->cache_v : PL_F16;
-    if (o.n_ctx == 0) {
-        o.n_ctx = PLANNED_N_CTX;
-        if (m->model->n_ctx_train > 0 && m->model->n_ctx_train < o.n_ctx)
-            o.n_ctx = m->model->n_ctx_train;
-    }
-    p->n_ctx = o.n_ctx;
     p->n_threads = opt->n_threads;
     p->no_pin = opt->no_pin;
     p->devices = strdup(opt->devices ? opt->devices : "cpu");
@@ -96,9 +89,10 @@ pl_status pl_plan_create(pl_plan **out, const pl_model *m,
     if (s == PL_OK)
         s = engine_keep(p->graph, opt, err);
     if (s == PL_OK)
-        s = planned_create(&p->planned, p->graph, &o, err);
+        s = fit_create(&p->planned, &p->options, &p->n_ctx, p->graph, opt,
+                       m->model->n_ctx_train, err);
     if (s == PL_OK)
-        s = engine_offload(p->planned, o.offload, err);
+        s = engine_offload(p->planned, opt->offload, err);
     if (s == PL_OK)
         *out = p;
     else
@@ -112,6 +106,12 @@ void pl_plan_free(pl_plan *p)
         return;
     planned_free(p->planned);
     pl_graph_free(p->graph);
+    free(p->options);
     free(p->devices);
     free(p);
+}
+
+const char *pl_plan_options(const pl_plan *p)
+{
+    return p->options;
 }

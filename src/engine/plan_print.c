@@ -490,6 +490,30 @@ static void say_estimate(const struct page *g)
     }
 }
 
+/* Folded behind a word; what has no blank stays whole. */
+static void say_options(const struct page *g)
+{
+    const char *s = pl_plan_options(g->p);
+    size_t room = 0;
+
+    while (*s) {
+        size_t n = strcspn(s, " "), all = n;
+
+        if (s[0] == '-' && s[n] == ' ' && s[n + 1] != '-')
+            all += 1 + strcspn(s + n + 1, " "); /* with its value */
+        if (all + 1 > room)
+            sink_say(g->to, room ? "\n         " : "options  ");
+        room = (all + 1 > room ? 88 : room) - (all + 1 > 88 ? 88 : all + 1);
+        sink_say(g->to, " ");
+        for (; all > 0; all -= n, s += n) {
+            n = all < 256 ? all : 256;
+            sink_say(g->to, "%.*s", (int)n, s);
+        }
+        s += *s == ' ';
+    }
+    sink_say(g->to, "\n");
+}
+
 static void say_all(const struct page *g)
 {
     const struct planned *q = g->p->planned;
@@ -498,6 +522,7 @@ static void say_all(const struct page *g)
     sink_say(g->to, "model     %.300s\n", gguf_path(g->p->model->file));
     sink_say(g->to, "          %s, %" PRId64 " layers\n",
              pl_model_arch(g->p->model), g->p->model->model->n_layer);
+    say_options(g);
     sink_say(g->to,
              "numerics  %016" PRIx64 ", %d rank%s%s%s\n"
              "room      %" PRId64 " tokens of context, cache %s/%s, %d "

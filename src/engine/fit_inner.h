@@ -1,0 +1,96 @@
+/* What the files of fitting share: fit.c says what is to be searched and ends
+ * with a plan, fit_modes.c goes through split modes and numbers of devices,
+ * fit_relieve.c moves to the host what does not fit, fit_try.c plans one guess
+ * and prices it, fit_text.c writes. */
+#ifndef ENGINE_FIT_INNER_H
+#define ENGINE_FIT_INNER_H
+
+#include "base/arena.h"
+#include "engine/calibration.h"
+#include "engine/fit.h"
+
+/* A guess: what differs from the caller's options. Arrays belong to the arena
+ * of the search and are not written after they are made. */
+struct fit_choice {
+    pl_split_mode mode;
+    int width, main_device; /* of hybrid, of none */
+    const double *split;    /* [n_dev], or NULL: the caller's */
+    int n_ranks;
+    int n_on;            /* layers on devices, -1: the caller's */
+    const bool *experts; /* [n_layer] on the host, or NULL: the caller's */
+    int64_t n_ubatch, n_ctx;
+};
+
+/* A guess planned. */
+struct fit_try {
+    struct planned *planned; /* owned by who asked */
+    int64_t missing;         /* bytes, over all devices; 0: it fits */
+    double seconds;
+};
+
+struct fit {
+    const pl_graph *g;
+    const pl_options *opt;
+    struct arena arena;
+    struct device_list list; /* without the host */
+    struct calibration cal;
+    bool calibrated, unlike; /* unlike: devices are not all the same */
+    bool known;              /* all of them tell their memory */
+    uint64_t weights;        /* bytes of all weights in the file */
+    uint64_t margin;
+    int n_layer;
+    bool may_split, may_layers, may_experts, may_ubatch, may_ctx;
+    int64_t ctx_least, ctx_most;
+    int n_plan, budget; /* plans made; how many are worth it */
+    bool found, usual_fits;
+    struct fit_choice best, usual; /* usual: tensor over all, as it comes */
+    double best_s, usual_s;
+    struct fit_choice nearest; /* what lacked the least, to explain */
+    int64_t nearest_missing;
+    pl_status failed; /* of the first guess that could not be planned */
+    pl_err why;
+};
+
+/* ---- fit_try.c --------------------------------------------------------- */
+
+/* The options of a guess; text[] is what they point to. */
+struct fit_text {
+    char s[8192];
+    size_t n;
+};
+void fit_options(const struct fit *f, const struct fit_choice *c,
+                 struct fit_text *experts, char layers[16], pl_options *out);
+/* Plans it and, if it fits, keeps it as the best if it is. t may be NULL; else
+ * t->planned is to be freed. A guess that cannot be planned lacks INT64_MAX
+ * bytes. Fails only for want of memory. */
+pl_status fit_consider(struct fit *f, const struct fit_choice *c,
+                       struct fit_try *t, pl_err *err);
+
+/* ---- fit_modes.c ------------------------------------------------------- */
+
+/* Tries all that may be tried; *f says what was best. */
+pl_status fit_search(struct fit *f, const struct fit_choice *start,
+                     pl_err *err);
+
+/* ---- fit_relieve.c ----------------------------------------------------- */
+
+/* Guess c does not fit: moves as little as needed to the host. */
+pl_status fit_relieve(struct fit *f, const struct fit_choice *c, pl_err *err);
+/* Small changes of the best guess as long as they help. */
+pl_status fit_climb(struct fit *f, pl_err *err);
+
+/* ---- fit_text.c -------------------------------------------------------- */
+
+/* "0-3,7": the layers that are set; nothing if none is. */
+void fit_ranges(struct fit_text *t, const bool *on, int n);
+/* The options that reproduce a plan of guess c. */
+void fit_describe(struct fit_text *t, const struct fit *f,
+                  const struct fit_choice *c, const struct planned *q);
+/* "cpu1: needs 3.20 GiB more (weights ..": a line a device that lacks memory,
+ * or all lines. */
+void fit_table(struct fit_text *t, const struct planned *q, uint64_t margin,
+               bool all);
+void fit_say(struct fit_text *t, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+#endif

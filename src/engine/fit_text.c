@@ -1,0 +1,169 @@
+/* What was chosen, as options; and what is missing, device by device. */
+#include "engine/fit_inner.h"
+
+#include "base/bytes.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void fit_say(struct fit_text *t, const char *fmt, ...)
+{
+    size_t room = sizeof t->s - t->n;
+    va_list ap;
+    int n;
+
+    va_start(ap, fmt);
+    n = vsnprintf(t->s + t->n, room, fmt, ap);
+    va_end(ap);
+    t->n += n < 0 ? 0 : (size_t)n < room ? (size_t)n : room - 1;
+}
+
+void fit_ranges(struct fit_text *t, const bool *on, int n)
+{
+    int first = 0;
+
+    t->s[t->n] = '\0';
+    while (first < n && on[first])
+        first++;
+    for (int i = first; i < n; i++)
+        if (on[i])
+            first = -1;
+    if (first == n) {
+        fit_say(t, "all");
+        return;
+    }
+    if (first > 0) { /* the first few and no other */
+        fit_say(t, "%d", first);
+        return;
+    }
+    for (int i = 0; i < n && first < 0; i++) {
+        int end = i;
+
+        if (!on[i])
+            continue;
+        while (end + 1 < n && on[end + 1])
+            end++;
+        /* a number alone would be a count */
+        fit_say(t, "%s%d-%d", t->n ? "," : "", i, end);
+        i = end;
+    }
+}
+
+/* As short as it can be read back. */
+static void say_number(struct fit_text *t, double v)
+{
+    char buf[32];
+
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(buf, sizeof buf, "%.*g", digits, v);
+        if (strtod(buf, NULL) == v)
+            break;
+    }
+    fit_say(t, "%s", buf);
+}
+
+static void say_mode(struct fit_text *t, const struct fit_choice *c)
+{
+    switch (c->mode) {
+    case PL_SPLIT_NONE:
+        fit_say(t, "-sm none -mg %d", c->main_device);
+        break;
+    case PL_SPLIT_LAYER:
+        fit_say(t, "-sm layer");
+        break;
+    case PL_SPLIT_HYBRID:
+        fit_say(t, "-sm hybrid:%d", c->width);
+        break;
+    default:
+        fit_say(t, "-sm tensor");
+    }
+}
+
+void fit_describe(struct fit_text *t, const struct fit *f,
+                  const struct fit_choice *c, const struct planned *q)
+{
+    struct fit_text experts;
+    char layers[16];
+    pl_options o;
+
+    fit_options(f, c, &experts, layers, &o);
+    say_mode(t, c);
+    for (int d = 0; d < o.n_tensor_split; d++) {
+        fit_say(t, d ? "," : " -ts ");
+        say_number(t, o.tensor_split[d]);
+    }
+    if (q->list.n > 0 && !q->list.dev[0].host)
+        fit_say(t, " -ngl %s",
+                o.device_layers && strcmp(o.device_layers, "auto") != 0
+                    ? o.device_layers
+                    : "all");
+    if (o.host_experts && strcmp(o.host_experts, "all") == 0)
+        fit_say(t, " -cmoe");
+    else if (o.host_experts)
+        fit_say(t, " -ncmoe %s", o.host_experts);
+    if (o.host_cache)
+        fit_say(t, " -nkvo");
+    fit_say(t, " -ub %" PRId64 " -c %" PRId64, q->max.n_tok, o.n_ctx);
+    /* in tensor mode shares without ranks are the ranks' own */
+    if (o.n_ranks > 0 || c->mode != PL_SPLIT_TENSOR || !o.tensor_split)
+        fit_say(t, " --ranks %d", q->place.n_rank);
+    fit_say(t, " -fit off");
+}
+
+/* ---- memory ------------------------------------------------------------ */
+
+static void say_device(struct fit_text *t, const struct planned *q, int d,
+                       int64_t missing)
+{
+    const struct program *p = &q->low->prog[d];
+    const struct device_desc *x = &q->list.dev[d];
+    char b[5][24];
+    uint64_t work = p->bytes[REGION_WORK];
+
+    if (!q->paper)
+        work += device_scratch_bytes(x, &q->kernels, p);
+    fit_say(t, "%s", x->name);
+    if (missing > 0)
+        fit_say(t, ": needs %s more", bytes_text(b[0], (uint64_t)missing));
+    fit_say(t, " (weights %s, cache %s, buffers %s",
+            bytes_text(b[1], p->bytes[REGION_WEIGHTS]),
+            bytes_text(b[2], p->bytes[REGION_CACHE]), bytes_text(b[3], work));
+    if (x->memory_bytes > 0)
+        fit_say(t, ", of %s", bytes_text(b[4], x->memory_bytes));
+    fit_say(t, ")");
+}
+
+void fit_table(struct fit_text *t, const struct planned *q, uint64_t margin,
+               bool all)
+{
+    enum { MOST = 6 };
+    int n = 0;
+
+    for (int d = 0; d < q->list.n; d++) {
+        int64_t missing = fit_missing(q, d, margin);
+
+        if (missing <= 0 && !(all && q->low->prog[d].active))
+            continue;
+        if (n++ >= MOST)
+            continue;
+        fit_say(t, "%s", n > 1 ? "; " : "");
+        say_device(t, q, d, missing);
+    }
+    if (n > MOST)
+        fit_say(t, "; and %d devices more", n - MOST);
+}
+
+void fit_explain(pl_err *err, const struct planned *q)
+{
+    struct fit_text t = {.n = 0};
+    size_t at;
+
+    if (!err)
+        return;
+    fit_table(&t, q, FIT_NO_MARGIN, true);
+    at = strlen(err->message);
+    snprintf(err->message + at, sizeof err->message - at, "; planned: %s", t.s);
+}
