@@ -29,11 +29,10 @@ static double surprise(const float *row, int64_t n, int32_t id)
 }
 
 /* Of the first n_window windows of the text; 0: all. */
-static double perplexity(const char *path, const char *name, const char *on,
-                         const char *cpu, int n_window)
+static double perplexity_as(const char *path, const char *name, pl_options o,
+                            int n_window)
 {
     const char *text_path = test_file("models/heldout.txt");
-    pl_options o = engine_run_options();
     struct engine_run r;
     FILE *f = text_path ? fopen(text_path, "rb") : NULL;
     static char text[1 << 20];
@@ -48,10 +47,7 @@ static double perplexity(const char *path, const char *name, const char *on,
         TEST_SKIP("models/heldout.txt is not at hand");
     len = fread(text, 1, sizeof text, f);
     fclose(f);
-    o.devices = on;
-    o.cpu = cpu;
     o.n_ctx = o.n_ubatch = WINDOW;
-    o.n_threads = 0;
     engine_run_open(&r, path, name, &o);
     assert_int_equal(pl_tokenize(pl_model_tokenizer(r.model), text, len,
                                  PL_ADD_SPECIAL, &id, &n_id, &err),
@@ -80,6 +76,17 @@ static double perplexity(const char *path, const char *name, const char *on,
     return exp(sum / (double)n_scored);
 }
 
+static double perplexity(const char *path, const char *name, const char *on,
+                         const char *cpu, int n_window)
+{
+    pl_options o = engine_run_options();
+
+    o.devices = on;
+    o.cpu = cpu;
+    o.n_threads = 0;
+    return perplexity_as(path, name, o, n_window);
+}
+
 static void near(double got, double want, const char *what, const char *on)
 {
     print_message("%s on %s: %.4f (%.4f)\n", what, on, got, want);
@@ -102,6 +109,54 @@ static void perplexity_is_the_same_on_any_devices(void **state)
              devices[d]);
     near(perplexity(path, bundled, "cpu,sim", NULL, 1),
          perplexity(path, bundled, "cpu", NULL, 1), bundled, "cpu,sim");
+}
+
+/* At equal ranks a placement changes no bit, and so no digit. */
+static void perplexity_is_the_same_under_every_placement(void **state)
+{
+    static const struct {
+        const char *devices;
+        pl_split_mode mode;
+        const char *experts, *layers;
+        bool cache;
+        pl_offload offload;
+    } rows[] = {
+        {"cpu", PL_SPLIT_NONE, "all", NULL, false, PL_OFFLOAD_OFF},
+        {"sim", PL_SPLIT_NONE, NULL, "2", false, PL_OFFLOAD_AUTO},
+        {"cpu*2", PL_SPLIT_LAYER, NULL, NULL, false, PL_OFFLOAD_AUTO},
+        {"sim*2", PL_SPLIT_LAYER, "1", NULL, true, PL_OFFLOAD_ON},
+        {"cpu*2", PL_SPLIT_TENSOR, "all", NULL, false, PL_OFFLOAD_ON},
+        {"cpu,sim", PL_SPLIT_TENSOR, NULL, NULL, true, PL_OFFLOAD_OFF},
+        {"sim*3", PL_SPLIT_TENSOR, "0-1", NULL, true, PL_OFFLOAD_ON},
+        {"cpu*3", PL_SPLIT_HYBRID, "1", "3", false, PL_OFFLOAD_AUTO},
+        {"cpu*3", PL_SPLIT_AUTO, NULL, NULL, false, PL_OFFLOAD_AUTO},
+        {"sim*4", PL_SPLIT_HYBRID, NULL, NULL, false, PL_OFFLOAD_AUTO},
+        {"cpu*4", PL_SPLIT_LAYER, "all", NULL, false, PL_OFFLOAD_AUTO},
+        {"cpu*2,sim*2", PL_SPLIT_TENSOR, NULL, "0", false, PL_OFFLOAD_AUTO},
+    };
+    const char *path = test_file(bundled);
+    pl_options o = engine_run_options();
+    double want;
+
+    (void)state;
+    o.n_ranks = 4;
+    want = perplexity_as(path, bundled, o, 1);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        double got;
+
+        o.devices = rows[i].devices;
+        o.split_mode = rows[i].mode;
+        o.hybrid_size = o.split_mode == PL_SPLIT_HYBRID ? 2 : 0;
+        o.host_experts = rows[i].experts;
+        o.device_layers = rows[i].layers;
+        o.host_cache = rows[i].cache;
+        o.offload = rows[i].offload;
+        got = perplexity_as(path, bundled, o, 1);
+        if (got != want)
+            fail_msg("-dev %s, split mode %d: perplexity %.17g, on one device "
+                     "%.17g",
+                     o.devices, (int)o.split_mode, got, want);
+    }
 }
 
 static void perplexity_is_the_same_with_reference_kernels(void **state)
@@ -145,10 +200,12 @@ int test_engine_perplexity(void)
 {
     static const struct CMUnitTest first_windows[] = {
         cmocka_unit_test(perplexity_is_the_same_on_any_devices),
+        cmocka_unit_test(perplexity_is_the_same_under_every_placement),
         cmocka_unit_test(perplexity_is_the_same_with_reference_kernels),
     };
     static const struct CMUnitTest whole_text[] = {
         cmocka_unit_test(perplexity_is_the_same_on_any_devices),
+        cmocka_unit_test(perplexity_is_the_same_under_every_placement),
         cmocka_unit_test(perplexity_is_the_same_with_reference_kernels),
         cmocka_unit_test(perplexity_of_each_format_is_its_figure),
     };
