@@ -67,18 +67,16 @@ static pl_status life(const char *path, const pl_options *o, bool shared,
 
 /* Every n-th allocation fails once, one n after the other; in the short tier
  * as many n, evenly spread, as the seconds allow. */
-static void fail_each(const char *devices, double budget_s)
+static void fail_each(const char *file, pl_options o, double budget_s)
 {
-    const char *path = test_ref(smallest);
-    pl_options o = engine_run_options();
+    const char *path = test_ref(file), *devices = o.devices;
     uint64_t random = test_seed();
     int64_t n, step, runs = 0;
     pl_err err;
     double t;
 
     if (!path)
-        TEST_SKIP("%s is not at hand", smallest);
-    o.devices = devices;
+        TEST_SKIP("%s is not at hand", file);
     assert_int_equal(life(path, &o, true, &err), PL_OK); /* lazy tables */
     t = seconds();
     alloc_stat_reset();
@@ -118,14 +116,42 @@ static void fail_each(const char *devices, double budget_s)
 
 static void memory_out_gives_a_status_on_cpu(void **state)
 {
+    pl_options o = engine_run_options();
+
     (void)state;
-    fail_each("cpu*2", 4);
+    o.devices = "cpu*2";
+    fail_each(smallest, o, 4);
 }
 
 static void memory_out_gives_a_status_on_sim(void **state)
 {
+    pl_options o = engine_run_options();
+
     (void)state;
-    fail_each("sim*2", 4);
+    o.devices = "sim*2";
+    fail_each(smallest, o, 4);
+}
+
+static void memory_out_gives_a_status_in_any_placement(void **state)
+{
+    const char *override = "attn_output=sim0,ffn_norm=host,attn_v=mirrored";
+    pl_options o = engine_run_options();
+
+    (void)state;
+    o.devices = "cpu,sim*2";
+    o.split_mode = PL_SPLIT_LAYER;
+    o.host_experts = "1";
+    o.offload = PL_OFFLOAD_ON;
+    o.overrides = &override;
+    o.n_overrides = 1;
+    fail_each("llama-moe-f32.gguf", o, 4);
+    o.devices = "sim*3";
+    o.split_mode = PL_SPLIT_HYBRID;
+    o.hybrid_size = 2;
+    o.host_experts = NULL;
+    o.host_cache = true;
+    o.device_layers = "2";
+    fail_each("llama-moe-f32.gguf", o, 4);
 }
 
 /* Planned and taken ------------------------------------------------------- */
@@ -337,7 +363,8 @@ static void steps_allocate_nothing(void **state)
     pl_err err = {0};
 
     (void)state;
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 16; i++) {
+        const char *name = names[i / 4 % 2];
         pl_options o = engine_run_options();
         struct engine_run r;
         uint64_t random = test_seed();
@@ -345,7 +372,14 @@ static void steps_allocate_nothing(void **state)
 
         o.devices = devices[i % 4];
         o.n_threads = 2;
-        engine_run_open(&r, test_ref(names[i / 4]), names[i / 4], &o);
+        if (i >= 8) { /* runs of several micro-batches, copies, streams */
+            o.split_mode = i % 4 == 1 ? PL_SPLIT_TENSOR : PL_SPLIT_LAYER;
+            o.n_ubatch = 6;
+            o.host_experts = "1";
+            o.host_cache = i % 2;
+            o.offload = PL_OFFLOAD_ON;
+        }
+        engine_run_open(&r, test_ref(name), name, &o);
         engine_run_tokens(&r, &random, N, token);
         for (int k = 0; k < N; k++)
             seq[k] = k % 3;
@@ -368,7 +402,7 @@ static void steps_allocate_nothing(void **state)
             assert_int_equal(pl_engine_decode(r.engine, &b, NULL, &err), PL_OK);
         }
         if (alloc_stat_get().n_call)
-            fail_msg("%s on %s: %" PRId64 " allocations in steps", names[i / 4],
+            fail_msg("%s on %s: %" PRId64 " allocations in steps", name,
                      o.devices, alloc_stat_get().n_call);
         free(logits);
         engine_run_close(&r);
@@ -380,6 +414,7 @@ int test_exec_memory(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_out_gives_a_status_on_cpu),
         cmocka_unit_test(memory_out_gives_a_status_on_sim),
+        cmocka_unit_test(memory_out_gives_a_status_in_any_placement),
         cmocka_unit_test(memory_planned_is_what_is_taken),
         cmocka_unit_test(weights_take_little_more_than_their_file),
         cmocka_unit_test(steps_allocate_nothing),
