@@ -10,6 +10,7 @@
  * A combination that makes no sense may be refused with PL_BAD_ARGUMENT; how
  * many are, and why, is printed. The short tier covers all pairs of values of
  * any two parameters and some more, 400 in all; the long tier has 3,500. */
+#include "engine/engine.h"
 #include "engine_run.h"
 #include "quant/format.h"
 
@@ -36,6 +37,7 @@ enum param {
     P_OFFLOAD,
     P_USE,
     P_UBATCH,
+    P_THREADS,
     P_GUARD,
     P_COUNT
 };
@@ -47,7 +49,7 @@ static const struct {
     {"llama-yarn-f32", true},    {"qwen3-tied-f32", true},
     {"qwen3moe-f32", true},      {"glm4moe-f32", true},
     {"llama-q-q4_0", false},     {"qwen3moe-q-q4_k_m", false},
-    {"glm4moe-q-q4_k_m", false},
+    {"glm4moe-q-q4_k_m", false}, {"qwen3moe-wide-q4_k_m", false},
 };
 static const char *const kernels[] = {"reference", NULL};
 static const int ranks[] = {2, 3, 4};
@@ -100,6 +102,7 @@ static int n_values(enum param p)
         [P_OFFLOAD] = 3,
         [P_USE] = COUNT(uses),
         [P_UBATCH] = COUNT(ubatches),
+        [P_THREADS] = 2,
         [P_GUARD] = 2,
     };
 
@@ -192,7 +195,7 @@ static void describe(const int *v, char *s, size_t n)
 {
     snprintf(s, n,
              "%s%s --ranks %d -ctk %s -sm %s -dev %s -ts '%s' -ngl %s -ncmoe "
-             "%s%s -ot '%s=%s' offload %d, %s, -ub %d%s",
+             "%s%s -ot '%s=%s' offload %d, %s, -ub %d -t %d%s",
              models[v[P_MODEL]].name, v[P_KERNELS] ? "" : " (reference)",
              ranks[v[P_RANKS]], format_info(caches[v[P_CACHE]])->name,
              modes[v[P_MODE]].name, devices[v[P_DEVICES]].spec,
@@ -201,7 +204,8 @@ static void describe(const int *v, char *s, size_t n)
              experts[v[P_EXPERTS]] ? experts[v[P_EXPERTS]] : "none",
              v[P_HOST_CACHE] ? " -nkvo" : "", patterns[v[P_PATTERN]],
              where[v[P_WHERE]], v[P_OFFLOAD], uses[v[P_USE]],
-             (int)ubatches[v[P_UBATCH]], v[P_GUARD] ? ", guarded" : "");
+             (int)ubatches[v[P_UBATCH]], 1 + v[P_THREADS],
+             v[P_GUARD] ? ", guarded" : "");
 }
 
 static void check(pl_status s, const pl_err *err, const char *what)
@@ -290,7 +294,8 @@ static const float *one_device(const int *v)
 
 static struct {
     int runs, refused, n_why;
-    int copying; /* runs in which values went between groups */
+    int copying;         /* runs in which values went between groups */
+    int piped, streamed; /* that had such a script */
     struct {
         char text[200];
         int n;
@@ -346,6 +351,7 @@ static void run(const int *v)
     const char *override[1];
     char text[128], what[512];
     pl_engine *e;
+    const struct planned *p;
     pl_counters c;
     pl_err err = {0};
     pl_status s;
@@ -366,6 +372,7 @@ static void run(const int *v)
     o.host_cache = v[P_HOST_CACHE];
     o.offload = (pl_offload)v[P_OFFLOAD];
     o.n_ubatch = ubatches[v[P_UBATCH]];
+    o.n_threads = 1 + v[P_THREADS];
     o.sim_seed = (uint64_t)tally.runs;
     if (v[P_WHERE]) {
         snprintf(text, sizeof text, "%s=%s", patterns[v[P_PATTERN]],
@@ -393,6 +400,9 @@ static void run(const int *v)
     use(e, m, v[P_USE], got, what);
     pl_engine_counters(e, &c);
     tally.copying += c.copies > 0;
+    p = pl_engine_plan(e)->planned;
+    tally.piped += p->way[WAY_PIPELINE] >= 0 && ubatches[v[P_UBATCH]] == 4;
+    tally.streamed += p->way[WAY_STREAM] >= 0 && p->stream_from <= 4;
     pl_engine_free(e);
     compare(v, got, what);
     free(got);
@@ -479,13 +489,16 @@ static void engine_placements_equal_one_device(void **state)
         run(v);
     }
     close_all();
-    print_message("%d combinations; in %d values went between groups; %d were "
-                  "refused\n",
-                  tally.runs, tally.copying, tally.refused);
+    print_message("%d combinations; in %d values went between groups, %d had a "
+                  "pipeline, %d streamed; %d were refused\n",
+                  tally.runs, tally.copying, tally.piped, tally.streamed,
+                  tally.refused);
     for (int k = 0; k < tally.n_why; k++)
         print_message("%4d: %s\n", tally.why[k].n, tally.why[k].text);
     assert_in_range(tally.refused, 0, tally.runs / 8);
     assert_in_range(tally.copying, tally.runs / 2, tally.runs);
+    assert_in_range(tally.piped, tally.runs / 8, tally.runs);
+    assert_in_range(tally.streamed, tally.runs / 16, tally.runs);
 }
 
 int test_engine_matrix(void)

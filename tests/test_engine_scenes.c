@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "alloc_fail.h"
+#include "engine/engine.h"
 
 enum { N = 21, N_VOCAB = 96, LONG = 4500 };
 
@@ -81,14 +82,15 @@ static void ask(pl_options *o, const struct wish *w)
     o->n_overrides = w->override != NULL;
 }
 
-/* Every split mode and offload: the bits of one device. */
-static void scene(const struct scene_model *m, int n_ranks,
-                  const struct wish *w)
+/* Every split mode and offload: the bits of one device. In how many weights or
+ * caches of the host were streamed. */
+static int scene(const struct scene_model *m, int n_ranks, const struct wish *w)
 {
     const char *path = scene_model_write(m);
     static float want[(N + 1) * N_VOCAB], got[(N + 1) * N_VOCAB];
     pl_options o = options(NULL, n_ranks);
     struct engine_run r;
+    int n = 0;
 
     engine_run_open(&r, path, path, &o);
     logits(&r, want);
@@ -100,12 +102,14 @@ static void scene(const struct scene_model *m, int n_ranks,
         engine_run_open(&r, path, path, &o);
         memset(got, 0xff, sizeof got);
         logits(&r, got);
+        n += pl_engine_plan(r.engine)->planned->way[WAY_STREAM] >= 0;
         engine_run_close(&r);
         if (memcmp(want, got, sizeof got))
             fail_msg("-dev %s, split mode %d, offload %d: other bits than one "
                      "device's",
                      o.devices, (int)o.split_mode, (int)o.offload);
     }
+    return n;
 }
 
 /* ---- scenes -------------------------------------------------------------- */
@@ -125,7 +129,9 @@ static void scene_cache_on_the_host_with_split_queries(void **state)
     static const struct scene_model m = {2, 6, 2, 64, false};
 
     (void)state;
-    scene(&m, 4, &(struct wish){.cache = true}); /* ranks cut a group of 3 */
+    /* ranks cut a group of 3 */
+    assert_int_equal(scene(&m, 4, &(struct wish){.cache = true}),
+                     COUNT(configs));
     scene(&m, 3, &(struct wish){.cache = true});
     scene(&m, 4, &(struct wish){.cache = true, .experts = "all"});
 }
@@ -152,9 +158,15 @@ static void scene_one_kv_head_on_four_ranks(void **state)
 
 static void scene_uneven_shares_with_fused_gate_up_on_the_host(void **state)
 {
+    static const struct scene_model wide = {3, 4, 2, 192, true};
+
     (void)state;
+    assert_int_equal(scene(&wide, 3, &(struct wish){.experts = "all"}),
+                     COUNT(configs));
+    assert_int_equal(
+        scene(&wide, 4, &(struct wish){.override = "gate_up_exps=host"}),
+        COUNT(configs));
     scene(&fused, 3, &(struct wish){.experts = "all"});
-    scene(&fused, 4, &(struct wish){.override = "gate_up_exps=host"});
 }
 
 /* ---- reading ------------------------------------------------------------- */
