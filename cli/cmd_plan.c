@@ -2,6 +2,33 @@
 #include "cmd.h"
 #include "session.h"
 
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static void write_svg(void *user, const char *text, size_t len)
+{
+    fwrite(text, 1, len, user);
+}
+
+static enum exit_code draw(const struct options *o, const pl_plan *plan)
+{
+    FILE *f = fopen(o->svg, "wb");
+    pl_status r;
+    pl_err err;
+    bool bad;
+
+    if (f == NULL)
+        return complain(o->command, EXIT_FAILED, "opening %s: %s", o->svg,
+                        strerror(errno));
+    r = pl_plan_svg(plan, write_svg, f, &err);
+    bad = ferror(f) != 0;
+    if ((fclose(f) != 0 || bad) && r == PL_OK)
+        return complain(o->command, EXIT_FAILED, "writing %s: %s", o->svg,
+                        strerror(errno));
+    return r == PL_OK ? EXIT_DONE : report(o, r, &err);
+}
+
 enum exit_code cmd_plan(const struct options *o)
 {
     struct session s;
@@ -16,6 +43,8 @@ enum exit_code cmd_plan(const struct options *o)
     if (r == PL_OK)
         r = pl_plan_print(plan, o->json, write_out, NULL, &err);
     c = r == PL_OK ? finish_out(o) : report(o, r, &err);
+    if (c == EXIT_DONE && o->svg != NULL)
+        c = draw(o, plan);
 done:
     pl_plan_free(plan);
     c = session_close(&s, c);

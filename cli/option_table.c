@@ -49,6 +49,10 @@ const struct option_row option_table[] = {
      TOKENIZE, option_set_flag, AT(no_special), 0, 0},
     {{"--json"}, NULL, "JSON instead of tables",
      PLAN | INSPECT | DEVICES, option_set_flag, AT(json), 0, 0},
+    {{"--svg"}, "FILE",
+     "draw the plan too: devices as lanes, layers as columns, tensors as "
+     "boxes, collectives and copies as lines", PLAN, option_set_text, AT(svg),
+     0, 0},
     {{"--measure"}, NULL,
      "measure how fast cores, memory and messages are, and keep the figures "
      "for later plans", DEVICES, option_set_flag, AT(measure), 0, 0},

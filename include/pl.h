@@ -566,6 +566,10 @@ PL_API pl_status pl_plan_print(const pl_plan *p, bool json, pl_write_fn *write,
 /* What -sm, -ts, -ngl and the like would have to say to get this plan again,
  * beside the options that it does not name; as long as the plan lives. */
 PL_API const char *pl_plan_options(const pl_plan *p);
+/* The plan as a picture (SVG): devices are lanes, layers columns, tensors boxes
+ * in proportion to their bytes, collectives and copies lines between lanes. */
+PL_API pl_status pl_plan_svg(const pl_plan *p, pl_write_fn *write, void *user,
+                             pl_err *err);
 /* One line: devices, ranks, bytes, messages a token. */
 PL_API void pl_plan_summary(const pl_plan *p, char *buf, size_t size);
 

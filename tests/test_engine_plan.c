@@ -8,6 +8,7 @@
 #include "plan/cost.h"
 #include "support.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -340,6 +341,185 @@ static void engine_plan_folds_many_groups(void **state)
     if (lines > 150)
         fail_msg("%d lines:\n%s", lines, t.s);
     assert_non_null(strstr(t.s, "groups like it"));
+    free(t.s);
+    pl_plan_free(p);
+    pl_model_free(m);
+}
+
+/* Tags close in order; no attribute lacks its end. */
+static void check_xml(const char *s)
+{
+    const char *open[16];
+    int depth = 0;
+
+    while ((s = strchr(s, '<'))) {
+        const char *end = strchr(s, '>');
+        size_t n = strcspn(++s, " />");
+
+        assert_non_null(end);
+        if (*s == '/') {
+            n = strcspn(++s, ">");
+            assert_true(depth > 0);
+            depth--;
+            if (strncmp(open[depth], s, n) != 0 || isalnum(open[depth][n]))
+                fail_msg("</%.*s> closes <%.10s", (int)n, s, open[depth]);
+        } else if (end[-1] != '/') {
+            assert_in_range(depth, 0, 15);
+            open[depth++] = s;
+        }
+        s = end;
+    }
+    assert_int_equal(depth, 0);
+}
+
+/* Every titled box has the area of its bytes; all are on the page. */
+static int check_boxes(const char *s)
+{
+    double w = 0, h = 0, x, y, bw, bh, bytes, scale = 0;
+    char unit;
+    int n = 0;
+
+    assert_int_equal(
+        sscanf(s,
+               "<svg xmlns='http://www.w3.org/2000/svg' width='%lf' "
+               "height='%lf'",
+               &w, &h),
+        2);
+    while ((s = strstr(++s, "<rect x="))) {
+        const char *title = strchr(s, '>') + 1, *size;
+
+        assert_int_equal(sscanf(s,
+                                "<rect x='%lf' y='%lf' width='%lf' "
+                                "height='%lf'",
+                                &x, &y, &bw, &bh),
+                         4);
+        assert_true(x >= 0 && y >= 0 && bw > 0 && bh > 0);
+        assert_true(x + bw <= w && y + bh <= h);
+        if (strncmp(title, "<title>", 7) != 0)
+            continue;
+        n++;
+        size = strchr(title, ' ') + 1;
+        unit = 0;
+        assert_true(sscanf(size, "%lf%c", &bytes, &unit) >= 1);
+        bytes *= unit == 'K' ? 1024. : unit == 'M' ? 1024. * 1024 : 1;
+        if (bw < 20 || bh < 20) /* rounded to tenths */
+            continue;
+        if (scale == 0)
+            scale = bw * bh / bytes;
+        if (fabs(bw * bh / bytes / scale - 1) > 0.02)
+            fail_msg("%.60s: %g px^2 a byte, before %g", title, bw * bh / bytes,
+                     scale);
+    }
+    return n;
+}
+
+static struct text draw(const pl_plan *p)
+{
+    struct text t = {0};
+    pl_err err;
+
+    if (pl_plan_svg(p, collect, &t, &err) != PL_OK)
+        fail_msg("%s", err.message);
+    check_xml(t.s);
+    assert_null(strstr(t.s, "nan"));
+    assert_null(strstr(t.s, "inf"));
+    return t;
+}
+
+static void engine_plan_picture_shows_all(void **state)
+{
+    static const struct {
+        pl_options o;
+        int n_box; /* of experts, attention, cache, embedding */
+        const char *says[3];
+    } rows[] = {
+        {{.split_mode = PL_SPLIT_TENSOR},
+         2 * (1 + 5 * (3 + 4 + 2)),
+         {"layer 4", "2 x AllReduce: 2.00K", "cpu1"}},
+        {{.split_mode = PL_SPLIT_LAYER},
+         1 + 5 * (3 + 4 + 2),
+         {"group layer1", "copy: 1.00K", "embedding"}},
+        {{.host_experts = "all", .offload = PL_OFFLOAD_ON},
+         0,
+         {"and the host", "3 x stream: 1.59M", "streamed"}},
+    };
+    pl_model *m = bundled();
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        pl_options o = rows[i].o;
+        struct text t;
+        pl_plan *p;
+        int n;
+
+        o.devices = "cpu*2";
+        o.n_threads = 1;
+        p = plan(m, &o);
+        t = draw(p);
+        n = check_boxes(t.s);
+        if (rows[i].n_box > 0)
+            assert_int_equal(n, rows[i].n_box);
+        for (int k = 0; k < 3; k++)
+            if (!strstr(t.s, rows[i].says[k]))
+                fail_msg("row %zu lacks %s", i, rows[i].says[k]);
+        free(t.s);
+        pl_plan_free(p);
+    }
+    pl_model_free(m);
+}
+
+/* Alike layers and devices share a column and a lane. */
+static void engine_plan_picture_folds(void **state)
+{
+    static const struct {
+        pl_options o;
+        const char *says;
+    } rows[] = {
+        {{.device_spec = "gpu:24GiB:1TB/s*64"}, "layers 0-93"},
+        {{.device_spec = "gpu:24GiB:1TB/s*512",
+          .split_mode = PL_SPLIT_HYBRID,
+          .hybrid_size = 8},
+         "more devices"},
+    };
+    pl_model *m = hollow(&hollow_400b);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        pl_plan *p = plan(m, &rows[i].o);
+        struct text t = draw(p);
+
+        assert_true(check_boxes(t.s) > 0);
+        assert_non_null(strstr(t.s, rows[i].says));
+        assert_true(t.n < 40000);
+        free(t.s);
+        pl_plan_free(p);
+    }
+    pl_model_free(m);
+}
+
+static void engine_plan_picture_survives_each_failed_allocation(void **state)
+{
+    struct hollow_model h = small_moe();
+    pl_model *m = hollow(&h);
+    pl_options o = {.device_spec = "gpu:1GiB:1TB/s*2"};
+    pl_plan *p = plan(m, &o);
+    struct text t = {0};
+    bool failed = true;
+
+    (void)state;
+    t.s = malloc(t.cap = 1 << 20);
+    for (int64_t n = 1; failed; n++) {
+        pl_status s;
+        pl_err err;
+
+        t.n = 0;
+        alloc_fail_at(n);
+        s = pl_plan_svg(p, collect, &t, &err);
+        failed = alloc_fail_off();
+        assert_int_equal(s, failed ? PL_NO_MEMORY : PL_OK);
+        assert_int_equal(t.n == 0, failed);
+    }
+    assert_int_equal(pl_plan_svg(NULL, collect, &t, NULL), PL_BAD_ARGUMENT);
     free(t.s);
     pl_plan_free(p);
     pl_model_free(m);
@@ -678,6 +858,9 @@ int test_engine_plan(void)
         cmocka_unit_test(engine_plan_json_adds_up),
         cmocka_unit_test(engine_plan_shows_groups_and_copies),
         cmocka_unit_test(engine_plan_folds_many_groups),
+        cmocka_unit_test(engine_plan_picture_shows_all),
+        cmocka_unit_test(engine_plan_picture_folds),
+        cmocka_unit_test(engine_plan_picture_survives_each_failed_allocation),
         cmocka_unit_test(engine_plan_bytes_are_what_is_allocated),
         cmocka_unit_test(engine_plan_messages_are_what_is_sent),
         cmocka_unit_test(engine_plan_moe_layer_sends_two_messages),

@@ -67,8 +67,8 @@ struct cost_machine {
 
 /* What a device does in a run; the queues overlap. */
 struct cost_use {
-    double busy_s;    /* kernels and merges */
-    double message_s; /* copies for collectives of its group */
+    double busy_s;    /* kernels and local merges */
+    double message_s; /* collectives of its group: copies, meetings, merges */
     double copy_s;    /* copies between groups */
     double hidden_s;  /* of copy_s: while its compute queue was at work */
     double idle_s;    /* neither queue is at work */

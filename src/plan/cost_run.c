@@ -190,9 +190,9 @@ static void account(const struct player *w, int dev, double seconds,
         bool pulled = s->kind == STEP_PULL || s->kind == STEP_PAGES;
 
         if (a[i].begin_s >= 0)
-            *(!pulled   ? &u->busy_s
-              : s->copy ? &u->copy_s
-                        : &u->message_s) += a[i].end_s - a[i].begin_s;
+            *(pulled && s->copy      ? &u->copy_s
+              : pulled || s->message ? &u->message_s
+                                     : &u->busy_s) += a[i].end_s - a[i].begin_s;
     }
     for (int i = next_span(w, dev, QUEUE_COMPUTE, 0),
              k = next_span(w, dev, QUEUE_COPY, 0);
