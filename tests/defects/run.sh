@@ -1,15 +1,16 @@
 #!/bin/sh
 # Tests the tests: plants the defects of this directory, each alone, in a copy
-# of the tree, and sees that the group that a patch names turns red.
+# of the tree, and sees that the test that a patch names turns red.
 #
 #   tests/defects/run.sh [PART ...]     defects whose name contains a PART
 #   tests/defects/run.sh --dry [PART ...]   only whether they still apply
 #
-# A patch opens with what is wrong ("defect: ") and who must notice ("test: ");
-# it may lie some lines off, so that it survives changes around it. One that no
-# longer applies or compiles is an error: write it anew. The list with the
-# cases that turn red is doc/defects.md. Whether all apply, name a group that
-# there is and are listed is seen first, in a second.
+# A patch opens with what is wrong ("defect: ") and who must notice ("test: ", a
+# group, or a case where the others of its group take long); it may lie some
+# lines off, so that it survives changes around it. One that no longer applies
+# or compiles is an error: write it anew. The list with the cases that turn red
+# is doc/defects.md. Whether all apply, name a test that there is and are listed
+# is seen first, in a second.
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
 root=$(cd "$here/../.." && pwd) || exit 1
 dry=
@@ -28,8 +29,8 @@ export CCACHE_NOHASHDIR=1 # one copy of the tree is like another
 die() { echo "$*" >&2; exit 1; }
 field() { sed -n "s/^$1: //p" "$2"; }
 build() { ninja -C "$tmp/plait/build" plait-test >"$tmp/build.log" 2>&1; }
-# The named group alone, $2 seconds at most; groups are matched by parts of their
-# names. Who waits for ever is red too.
+# The named test alone, $2 seconds a group at most; names are matched by parts.
+# Who waits for ever is red too.
 tests() { "$tmp/plait/build/plait-test" -t "$2" "$1" >"$tmp/test.log" 2>&1; }
 # The names of the cases that failed, on one line.
 red() { sed -n '/^failed:/,$s/^  [a-z0-9_]*: //p' "$tmp/test.log" | tr '\n' ' '; }
@@ -50,8 +51,8 @@ fits() {
     why=
     patch -o /dev/null -s -f -F3 "$root/$file" <"$1" >"$tmp/patch.log" 2>&1 ||
         why="does not apply"
-    grep -q "^TEST($(field test "$1"))" "$root/tests/list.h" ||
-        why="names no group of tests"
+    grep -qE "^(TEST\(|static void )$(field test "$1")[()]" "$root"/tests/*.[ch] ||
+        why="names no test"
     grep -qF "| \`$2\`: $(field defect "$1") | \`$file\` |" \
         "$root/doc/defects.md" || why="is not so in doc/defects.md"
     [ -z "$why" ] || echo "STALE $2: $why"
