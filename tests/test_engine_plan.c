@@ -475,7 +475,8 @@ static void engine_plan_picture_folds(void **state)
         pl_options o;
         const char *says;
     } rows[] = {
-        {{.device_spec = "gpu:24GiB:1TB/s*64"}, "layers 0-93"},
+        {{.device_spec = "gpu:24GiB:1TB/s*64", .split_mode = PL_SPLIT_TENSOR},
+         "layers 0-93"},
         {{.device_spec = "gpu:24GiB:1TB/s*512",
           .split_mode = PL_SPLIT_HYBRID,
           .hybrid_size = 8},
