@@ -128,7 +128,8 @@ const struct option_row option_table[] = {
     {{"-sm", "--split-mode"}, "MODE",
      "none: one device, see -mg; layer: each device runs some of the "
      "layers; tensor: every matrix is split over all devices; hybrid:N: "
-     "layers over groups of N devices, matrices within a group; auto (auto)",
+     "layers over groups of N devices, matrices within a group; auto: the "
+     "fastest by estimate, over as many devices as pay (auto)",
      PLANNED, option_set_split_mode, 0, 0, 0},
     {{"-mg", "--main-gpu"}, "N",
      "the device of -sm none, the first being 0 (0)",
@@ -169,8 +170,9 @@ const struct option_row option_table[] = {
      "tokens: on, off, auto: where that is faster (auto)",
      PLANNED, option_set_offload, AT(pl.offload), 0, 0},
     {{"-fit", "--fit"}, "on|off",
-     "set what was left open so that all fits into memory; off: take "
-     "what is asked, or say what is missing (on)",
+     "set what was left open (-ngl, -ncmoe, -ts, -ub, -c) so that all fits "
+     "into memory and is fast; off: take what is asked, or say what is "
+     "missing where (on)",
      PLANNED, option_set_fit, AT(pl.no_fit), 0, 0},
     {{"-fitc", "--fit-ctx"}, "N", "never fit to a shorter context (4096)",
      PLANNED, option_set_int64, AT(pl.fit_ctx), 1, 1 << 30},

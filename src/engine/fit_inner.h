@@ -41,7 +41,7 @@ struct fit {
     int n_layer;
     bool may_split, may_layers, may_experts, may_ubatch, may_ctx;
     int64_t ctx_least, ctx_most;
-    int n_plan, budget; /* plans made; how many are worth it */
+    int n_plan, n_fit, budget; /* plans made, that fit, that are worth it */
     bool found, usual_fits;
     struct fit_choice best, usual; /* usual: tensor over all, as it comes */
     double best_s, usual_s;

@@ -114,8 +114,9 @@ static pl_status consider_experts(struct fit *f, const struct fit_choice *c,
     return fit_consider(f, &x, t, err);
 }
 
-/* *out: how they lie in the end, fitting or not. */
-static pl_status experts(struct fit *f, const struct fit_choice *c, pl_err *err)
+/* *fits: it was enough to move experts. */
+static pl_status experts(struct fit *f, const struct fit_choice *c, bool *fits,
+                         pl_err *err)
 {
     bool *on = calloc((size_t)f->n_layer + 1, sizeof *on);
     uint64_t *bytes = NULL;
@@ -140,8 +141,8 @@ static pl_status experts(struct fit *f, const struct fit_choice *c, pl_err *err)
             break;
         s = consider_experts(f, c, on, &t, err);
     }
-    if (s == PL_OK && t.planned && t.missing == 0 &&
-        give_back(f, t.planned, n, bytes, on))
+    *fits = s == PL_OK && t.planned && t.missing == 0;
+    if (*fits && give_back(f, t.planned, n, bytes, on))
         s = consider_experts(f, c, on, NULL, err);
     planned_free(t.planned);
     free(bytes);
@@ -164,7 +165,6 @@ static pl_status layers(struct fit *f, const struct fit_choice *c, bool all,
             return err_no_memory(err, "the placement of experts");
         memset(on, 1, (size_t)f->n_layer);
         x.experts = on;
-        hi++; /* not known yet */
     }
     while (hi - lo > 1) {
         struct fit_try t;
@@ -210,11 +210,11 @@ pl_status fit_relieve(struct fit *f, const struct fit_choice *c, pl_err *err)
 {
     static const int64_t smaller[] = {0, 128, 32};
     struct fit_choice x = *c;
-    bool found = f->found;
+    int n_fit = f->n_fit;
 
-    f->found = false; /* of this guess */
-    for (int i = 0; i < 3 && (i < 2 || !f->found); i++) {
+    for (int i = 0; i < 3 && (i < 2 || f->n_fit == n_fit); i++) {
         struct fit_try t = {NULL, 1, INFINITY};
+        bool light = false;
 
         if (i > 0 && (!f->may_ubatch || enough(f)))
             break;
@@ -231,13 +231,12 @@ pl_status fit_relieve(struct fit *f, const struct fit_choice *c, pl_err *err)
             break;
         }
         if (f->may_experts)
-            PL_TRY(experts(f, &x, err));
+            PL_TRY(experts(f, &x, &light, err));
         if (f->may_layers && !enough(f))
             PL_TRY(layers(f, &x, false, err));
-        if (f->may_layers && f->may_experts && !enough(f))
+        if (f->may_layers && f->may_experts && !light)
             PL_TRY(layers(f, &x, true, err));
     }
-    f->found |= found;
     return PL_OK;
 }
 

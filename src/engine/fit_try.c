@@ -218,6 +218,7 @@ static bool longer(const struct fit *f, const struct fit_choice *c)
 
 static void keep(struct fit *f, const struct fit_choice *c, double seconds)
 {
+    f->n_fit++;
     if (is_usual(f, c)) {
         f->usual_fits = true;
         f->usual_s = seconds;

@@ -224,12 +224,12 @@ pl_status plan_print_json(const pl_plan *p, const struct plan_facts *f,
     return sink_json(
         to,
         json_pack(
-            "{s:s, s:s, s:i, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, "
+            "{s:s, s:s, s:s, s:i, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, "
             "s:{s:i, s:I, s:o}, s:o, s:o}",
-            "arch", pl_model_arch(p->model), "numeric_hash", hash, "n_ranks",
-            q->place.n_rank, "kernels", cpu_family_name(q->kernels.family),
-            "n_ctx", (json_int_t)p->n_ctx, "n_ubatch", (json_int_t)q->max.n_tok,
-            "stream_from",
+            "arch", pl_model_arch(p->model), "options", p->options,
+            "numeric_hash", hash, "n_ranks", q->place.n_rank, "kernels",
+            cpu_family_name(q->kernels.family), "n_ctx", (json_int_t)p->n_ctx,
+            "n_ubatch", (json_int_t)q->max.n_tok, "stream_from",
             (json_int_t)(q->way[WAY_STREAM] >= 0 ? q->stream_from : 0),
             "devices", json_devices(q, f), "groups", json_groups(q), "copies",
             json_all_copies(q), "tensors", json_tensors(q, f, OP_weight),

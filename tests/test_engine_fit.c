@@ -1,0 +1,437 @@
+/* What -fit and -sm auto choose: it fits, or the message says what is missing;
+ * it is what its options say; and on small machines nothing is much faster. */
+#include "engine/engine.h"
+#include "engine/fit.h"
+#include "hollow_model.h"
+#include "plan/cost.h"
+#include "support.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N_MODEL = 6 };
+
+static struct hollow_model shape(int i)
+{
+    static const struct {
+        int64_t n_layer, d_model, n_head, n_expert, d_ff, n_vocab;
+        pl_format format;
+    } rows[N_MODEL] = {
+        {2, 256, 8, 8, 256, 512, PL_Q8_0},
+        {4, 512, 8, 4, 512, 4096, PL_Q4_K},
+        {5, 512, 8, 16, 256, 32000, PL_Q8_0},
+        {8, 1024, 16, 8, 1024, 8192, PL_Q4_K},
+        {12, 512, 8, 32, 512, 2048, PL_F16},
+        {24, 2048, 16, 64, 768, 151936, PL_Q4_K},
+    };
+    struct hollow_model h = hollow_400b;
+
+    h.n_layer = rows[i].n_layer;
+    h.d_model = rows[i].d_model;
+    h.n_head = rows[i].n_head;
+    h.d_head = 64;
+    h.n_expert = rows[i].n_expert;
+    h.n_used = 2;
+    h.d_ff = rows[i].d_ff;
+    h.n_vocab = rows[i].n_vocab;
+    h.format = rows[i].format;
+    return h;
+}
+
+static pl_model *open_model(int i)
+{
+    const struct hollow_model h = shape(i);
+    char name[32];
+    const char *path;
+    pl_model *m;
+    pl_err err;
+
+    snprintf(name, sizeof name, "fit%d.gguf", i);
+    path = test_temp(name);
+    if (hollow_model_write(path, &h, &err) != PL_OK ||
+        pl_model_open(&m, path, &err) != PL_OK)
+        fail_msg("%s", err.message);
+    return m;
+}
+
+/* Bytes of weights, caches and buffers on one device. */
+static double all_bytes(const pl_model *m)
+{
+    pl_options o = {.device_spec = "gpu:1TiB:1TB/s"};
+    double sum = 0;
+    pl_plan *p;
+
+    assert_int_equal(pl_plan_create(&p, m, &o, NULL), PL_OK);
+    for (int r = 0; r < REGION_COUNT; r++)
+        sum += (double)p->planned->low->prog[0].bytes[r];
+    pl_plan_free(p);
+    return sum;
+}
+
+/* A machine whose devices may hold all of `bytes`, some or hardly any. Hosts
+ * are slower than devices, as they are. */
+static void draw_machine(char spec[400], uint64_t *random, double bytes,
+                         int most)
+{
+    int n = 1 + (int)test_below(random, most);
+    bool alike = test_below(random, 2);
+    double part[4] = {0.2, 0.5, 0.9, 2.0};
+    size_t at = 0;
+    double mem = 1, speed = 1, link = 1;
+
+    for (int d = 0; d < n; d++) {
+        if (d == 0 || !alike) {
+            mem = bytes * part[test_below(random, 4)] *
+                  (1 + (double)test_below(random, 100) / 100);
+            speed = 300 + 100 * (double)test_below(random, 10);
+            link = 8 << test_below(random, 4);
+        }
+        at += (size_t)snprintf(
+            spec + at, 400 - at,
+            "%sgpu:%.0fKiB:%.0fGB/s:link=%.0fGB/s:latency=5us:flops=%.0fT",
+            d ? "," : "", mem / 1024, speed, link, speed / 10);
+    }
+    if (test_below(random, 2))
+        snprintf(spec + at, 400 - at, ",host:%.0fKiB:50GB/s",
+                 bytes * (0.3 + 2 * (double)test_below(random, 2)) / 1024);
+}
+
+/* ---- options as text --------------------------------------------------- */
+
+struct said {
+    pl_options o;
+    double split[64];
+    char text[2048];
+};
+
+static void read_said(struct said *s, const pl_plan *p, const char *spec)
+{
+    char *save = NULL, *w;
+
+    memset(s, 0, sizeof *s);
+    s->o.device_spec = spec;
+    snprintf(s->text, sizeof s->text, "%s", pl_plan_options(p));
+    for (w = strtok_r(s->text, " ", &save); w; w = strtok_r(NULL, " ", &save)) {
+        char *v = strcmp(w, "-cmoe") == 0 ? NULL : strtok_r(NULL, " ", &save);
+
+        if (strcmp(w, "-cmoe") == 0) {
+            s->o.host_experts = "all";
+        } else if (strcmp(w, "-sm") == 0) {
+            s->o.split_mode = strcmp(v, "none") == 0     ? PL_SPLIT_NONE
+                              : strcmp(v, "layer") == 0  ? PL_SPLIT_LAYER
+                              : strcmp(v, "tensor") == 0 ? PL_SPLIT_TENSOR
+                                                         : PL_SPLIT_HYBRID;
+            if (s->o.split_mode == PL_SPLIT_HYBRID)
+                assert_int_equal(sscanf(v, "hybrid:%d", &s->o.hybrid_size), 1);
+        } else if (strcmp(w, "-mg") == 0) {
+            s->o.main_device = atoi(v);
+        } else if (strcmp(w, "-ts") == 0) {
+            s->o.tensor_split = s->split;
+            for (char *e = v; *e; e += *e == ',')
+                s->split[s->o.n_tensor_split++] = strtod(e, &e);
+        } else if (strcmp(w, "-ngl") == 0) {
+            s->o.device_layers = v;
+        } else if (strcmp(w, "-ncmoe") == 0) {
+            s->o.host_experts = v;
+        } else if (strcmp(w, "-ub") == 0) {
+            s->o.n_ubatch = atoi(v);
+        } else if (strcmp(w, "-c") == 0) {
+            s->o.n_ctx = atoi(v);
+        } else if (strcmp(w, "--ranks") == 0) {
+            s->o.n_ranks = atoi(v);
+        } else if (strcmp(w, "-fit") == 0) {
+            s->o.no_fit = true;
+        } else {
+            fail_msg("option %s of \"%s\"", w, pl_plan_options(p));
+        }
+    }
+}
+
+static void check_reproduced(const pl_model *m, const pl_plan *p,
+                             const char *spec)
+{
+    struct said s;
+    pl_plan *again;
+    pl_err err;
+
+    read_said(&s, p, spec);
+    if (pl_plan_create(&again, m, &s.o, &err) != PL_OK)
+        fail_msg("%s, %s: %s", spec, pl_plan_options(p), err.message);
+    assert_int_equal(again->planned->numeric_hash, p->planned->numeric_hash);
+    assert_int_equal(again->planned->list.n, p->planned->list.n);
+    assert_int_equal(again->n_ctx, p->n_ctx);
+    for (int d = 0; d < p->planned->list.n; d++)
+        assert_memory_equal(again->planned->low->prog[d].bytes,
+                            p->planned->low->prog[d].bytes,
+                            sizeof p->planned->low->prog[d].bytes);
+    assert_string_equal(pl_plan_options(again), pl_plan_options(p));
+    pl_plan_free(again);
+}
+
+static void fit_fits_or_explains(void **state)
+{
+    uint64_t random = test_seed();
+    int n = test_long() ? 200 : 12, fitted = 0, explained = 0;
+
+    (void)state;
+    for (int k = 0; k < N_MODEL; k++) {
+        pl_model *m = open_model(k);
+        double bytes = all_bytes(m);
+
+        for (int i = 0; i < n; i++) {
+            pl_options o = {.fit_ctx = test_below(&random, 2) ? 1024 : 0};
+            char spec[400];
+            pl_plan *p;
+            pl_err err;
+            pl_status s;
+
+            draw_machine(spec, &random, bytes, 4);
+            o.device_spec = spec;
+            s = pl_plan_create(&p, m, &o, &err);
+            if (s != PL_OK) {
+                if (s != PL_NO_DEVICE_MEMORY || !strstr(err.message, " more ("))
+                    fail_msg("%s: %s", spec, err.message);
+                explained++;
+                continue;
+            }
+            fitted++;
+            for (int d = 0; d < p->planned->list.n; d++)
+                if (fit_missing(p->planned, d, 0) > 0)
+                    fail_msg("%s: %s does not fit device %d", spec,
+                             pl_plan_options(p), d);
+            assert_true(p->n_ctx >= (o.fit_ctx ? o.fit_ctx : 4096));
+            check_reproduced(m, p, spec);
+            pl_plan_free(p);
+        }
+        pl_model_free(m);
+    }
+    print_message("%d machines fit, %d do not\n", fitted, explained);
+}
+
+/* ---- nothing is much faster -------------------------------------------- */
+
+static double speed(const pl_plan *p)
+{
+    const struct planned *q = p->planned;
+    struct cost_rates r[8];
+    double s;
+
+    for (int d = 0; d < q->list.n; d++)
+        cost_described(&r[d], &q->list.dev[d]);
+    assert_int_equal(fit_seconds(q, r, &s, NULL), PL_OK);
+    return s;
+}
+
+struct best {
+    const pl_model *m;
+    double seconds;
+    char what[200];
+    int n;
+};
+
+static void try_one(struct best *b, const pl_options *o)
+{
+    bool fits = true;
+    pl_plan *p;
+
+    if (pl_plan_create(&p, b->m, o, NULL) != PL_OK)
+        return;
+    b->n++;
+    for (int d = 0; d < p->planned->list.n; d++)
+        fits &= fit_missing(p->planned, d, 0) <= 0;
+    if (fits && speed(p) < b->seconds) {
+        b->seconds = speed(p);
+        snprintf(b->what, sizeof b->what, "%s", pl_plan_options(p));
+    }
+    pl_plan_free(p);
+}
+
+/* Layers on devices, experts and micro-batches for one mode and its shares. */
+static void try_rest(struct best *b, pl_options o, int n_layer)
+{
+    static const int64_t ub[] = {512, 128, 32};
+    char layers[16], experts[16];
+
+    o.no_fit = true;
+    o.device_layers = layers;
+    for (int u = 0; u < 3; u++)
+        for (int on = n_layer + 1; on >= 0; on--)
+            for (int e = n_layer + 1 - on; e <= n_layer; e++) {
+                bool more = e > (n_layer + 1 - on);
+
+                if (o.split_mode != PL_SPLIT_TENSOR && on == 0 &&
+                    o.split_mode != PL_SPLIT_NONE)
+                    continue; /* all alike without devices */
+                snprintf(layers, sizeof layers, "%d", on);
+                snprintf(experts, sizeof experts, "%d", e);
+                o.host_experts = more ? experts : NULL;
+                o.n_ubatch = ub[u];
+                try_one(b, &o);
+            }
+}
+
+static void exhaust(struct best *b, const char *spec, int n_dev, int n_layer)
+{
+    pl_options o = {.device_spec = spec, .split_mode = PL_SPLIT_TENSOR};
+    double split[3];
+
+    try_rest(b, o, n_layer);
+    o.split_mode = PL_SPLIT_NONE;
+    for (o.main_device = 0; o.main_device < n_dev; o.main_device++)
+        try_rest(b, o, n_layer);
+    o = (pl_options){.device_spec = spec,
+                     .split_mode = PL_SPLIT_LAYER,
+                     .tensor_split = split,
+                     .n_tensor_split = n_dev};
+    for (int i = 0; i <= n_layer + 1 && n_dev > 1; i++)
+        for (int k = 0; i + k <= n_layer + 1; k++) {
+            split[0] = i;
+            split[1] = n_dev == 2 ? n_layer + 1 - i : k;
+            split[2] = n_layer + 1 - i - k;
+            if (n_dev > 2 || k == 0)
+                try_rest(b, o, n_layer);
+        }
+}
+
+static void fit_is_near_the_best_of_all(void **state)
+{
+    uint64_t random = test_seed() + 1;
+    int n = test_long() ? 60 : 4;
+    double worst = 1;
+
+    (void)state;
+    for (int i = 0; i < n; i++) {
+        int k = (int)test_below(&random, test_long() ? 4 : 2), n_dev = 1;
+        pl_model *m = open_model(k);
+        struct best b = {.m = m, .seconds = INFINITY};
+        pl_options o = {0};
+        char spec[400];
+        pl_plan *p;
+        pl_err err;
+        pl_status s;
+
+        draw_machine(spec, &random, all_bytes(m), test_long() && k < 2 ? 3 : 2);
+        for (const char *c = spec; (c = strstr(c, ",gpu")); c++)
+            n_dev++;
+        o.device_spec = spec;
+        s = pl_plan_create(&p, m, &o, &err);
+        exhaust(&b, spec, n_dev, (int)shape(k).n_layer);
+        if (s != PL_OK) {
+            if (b.seconds < INFINITY)
+                fail_msg("%s: %s; but %s fits", spec, err.message, b.what);
+        } else {
+            double part = b.seconds / speed(p);
+
+            if (part < 0.95)
+                fail_msg("%s: %s is at %.3f of %s", spec, pl_plan_options(p),
+                         part, b.what);
+            worst = fmin(worst, part);
+            pl_plan_free(p);
+        }
+        pl_model_free(m);
+    }
+    print_message("%d machines, at least %.3f of the best speed\n", n, worst);
+}
+
+/* ---- what is said ------------------------------------------------------ */
+
+static void fit_off_explains_device_by_device(void **state)
+{
+    pl_model *m = open_model(3);
+    pl_options o = {.device_spec = "gpu:40MiB:1TB/s,gpu:8MiB:1TB/s",
+                    .split_mode = PL_SPLIT_TENSOR,
+                    .no_fit = true};
+    pl_plan *p;
+    pl_err err;
+
+    (void)state;
+    assert_int_equal(pl_plan_create(&p, m, &o, &err), PL_NO_DEVICE_MEMORY);
+    assert_null(p);
+    assert_non_null(strstr(err.message, "gpu0: needs "));
+    assert_non_null(strstr(err.message, "gpu1: needs "));
+    assert_non_null(strstr(err.message, " would fit"));
+    o.device_spec = "gpu:64GiB:1TB/s*2";
+    assert_int_equal(pl_plan_create(&p, m, &o, &err), PL_OK);
+    pl_plan_free(p);
+    pl_model_free(m);
+}
+
+static void keep_info(void *user, pl_log_level level, const char *text)
+{
+    if (level == PL_LOG_INFO)
+        snprintf(user, 400, "%s", text);
+}
+
+/* Stated options are kept; what was chosen is told. */
+static void fit_keeps_what_is_stated(void **state)
+{
+    static const double shares[2] = {1, 3};
+    char told[400] = "";
+    pl_model *m = open_model(3);
+    pl_options o = {.device_spec = "gpu:1GiB:1TB/s*2",
+                    .split_mode = PL_SPLIT_LAYER,
+                    .tensor_split = shares,
+                    .n_tensor_split = 2,
+                    .host_experts = "2",
+                    .n_ubatch = 96,
+                    .n_ctx = 777,
+                    .n_ranks = 3};
+    pl_plan *p;
+
+    (void)state;
+    o.log = keep_info;
+    o.log_user = told;
+    assert_int_equal(pl_plan_create(&p, m, &o, NULL), PL_OK);
+    assert_string_equal(pl_plan_options(p),
+                        "-sm layer -ts 1,3 -ngl all -ncmoe 2 -ub 96 -c 777 "
+                        "--ranks 3 -fit off");
+    assert_string_equal(told, "");
+    pl_plan_free(p);
+    o.split_mode = PL_SPLIT_AUTO;
+    assert_int_equal(pl_plan_create(&p, m, &o, NULL), PL_OK);
+    assert_int_equal(strncmp(told, "fit: -sm ", 9), 0);
+    assert_string_equal(told + 5, pl_plan_options(p));
+    assert_non_null(strstr(told, "-ub 96 -c 777 --ranks 3"));
+    pl_plan_free(p);
+    pl_model_free(m);
+}
+
+/* With --ranks no choice changes a bit. */
+static void fit_with_ranks_keeps_the_numbers(void **state)
+{
+    static const char *const specs[] = {
+        "gpu:64GiB:1TB/s", "gpu:64GiB:1TB/s*2", "gpu:8MiB:1TB/s*2",
+        "gpu:8MiB:1TB/s,gpu:30MiB:500GB/s,gpu:5MiB:2TB/s"};
+    pl_model *m = open_model(3);
+    uint64_t hash = 0;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
+        pl_options o = {.device_spec = specs[i], .n_ranks = 4};
+        pl_plan *p;
+        pl_err err;
+
+        if (pl_plan_create(&p, m, &o, &err) != PL_OK)
+            fail_msg("%s: %s", specs[i], err.message);
+        hash = i ? hash : p->planned->numeric_hash;
+        assert_int_equal(p->planned->numeric_hash, hash);
+        pl_plan_free(p);
+    }
+    pl_model_free(m);
+}
+
+int test_engine_fit(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fit_fits_or_explains),
+        cmocka_unit_test(fit_is_near_the_best_of_all),
+        cmocka_unit_test(fit_off_explains_device_by_device),
+        cmocka_unit_test(fit_keeps_what_is_stated),
+        cmocka_unit_test(fit_with_ranks_keeps_the_numbers),
+    };
+
+    return TEST_RUN(tests);
+}
