@@ -414,10 +414,11 @@ int test_exec_memory(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_out_gives_a_status_on_cpu),
         cmocka_unit_test(memory_out_gives_a_status_on_sim),
-        cmocka_unit_test(memory_out_gives_a_status_in_any_placement),
         cmocka_unit_test(memory_planned_is_what_is_taken),
         cmocka_unit_test(weights_take_little_more_than_their_file),
         cmocka_unit_test(steps_allocate_nothing),
+        /* leaves a large heap behind, which would hide what is taken */
+        cmocka_unit_test(memory_out_gives_a_status_in_any_placement),
     };
 
     return TEST_RUN(tests);
