@@ -46,7 +46,7 @@ static pl_model *open_model(int i)
     const struct hollow_model h = shape(i);
     char name[32];
     const char *path;
-    pl_model *m;
+    pl_model *m = NULL;
     pl_err err;
 
     snprintf(name, sizeof name, "fit%d.gguf", i);
