@@ -150,7 +150,10 @@ static pl_status hybrids(struct fit *f, const struct fit_choice *c, pl_err *err)
 {
     double before = INFINITY, s;
 
-    for (int w = 2; w < f->list.n && w <= PL_MAX_RANKS; w++) {
+    /* wide groups of many devices take as long to plan as all the rest */
+    int widest = f->list.n > 16 ? 8 : PL_MAX_RANKS;
+
+    for (int w = 2; w < f->list.n && w <= widest; w++) {
         struct fit_choice x = *c;
 
         if (f->list.n % w != 0 || (f->list.n > 16 && (w & (w - 1)) != 0))
