@@ -85,22 +85,6 @@ static void warn_threads(const struct planned *p, const pl_options *opt)
                         p->list.dev[d].n_core);
 }
 
-static void warn_idle(const struct planned *p, const pl_options *opt)
-{
-    int n = 0;
-
-    for (int d = 0; d < p->list.n; d++) {
-        int rank0, n_rank;
-
-        planned_ranks(p, d, &rank0, &n_rank);
-        n += n_rank == 0;
-    }
-    if (n > 0)
-        planned_log(opt, PL_LOG_WARN,
-                    "%d of %d devices carry no rank and stay idle (%d ranks)",
-                    n, p->list.n, p->place.n_rank);
-}
-
 void planned_ranks(const struct planned *p, int d, int *rank0, int *n_rank)
 {
     int widest = -1;
@@ -310,7 +294,6 @@ pl_status planned_create(struct planned **out, const pl_graph *g,
                          err);
     if (s != PL_OK)
         goto done;
-    warn_idle(p, opt);
     warn_threads(p, opt);
     s = numeric_create(&p->num, g, p->place.n_rank, leaf, err);
     if (s != PL_OK)
