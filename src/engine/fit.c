@@ -202,7 +202,7 @@ done:
 
 static pl_status explain(struct fit *f, int64_t n_ctx_train, pl_err *err)
 {
-    struct fit_text *t = calloc(2, sizeof *t), *what = t + 1;
+    struct fit_text *t = calloc(2, sizeof *t); /* the table; what would fit */
     struct fit_text *experts = malloc(sizeof *experts);
     struct planned *q = NULL;
     bool found = false;
@@ -221,14 +221,14 @@ static pl_status explain(struct fit *f, int64_t n_ctx_train, pl_err *err)
         goto done;
     fit_table(t, q, f->margin, false);
     for (int shorter = 0; shorter < 2 && !found && s == PL_OK; shorter++)
-        s = remedy(f, n_ctx_train, shorter, what, &found, err);
+        s = remedy(f, n_ctx_train, shorter, t + 1, &found, err);
     if (s != PL_OK)
         goto done;
     if (t->n > 700)
         strcpy(t->s + 700, "...");
     s = found ? err_set(err, PL_NO_DEVICE_MEMORY,
                         "the model does not fit: %s;%.200s would fit", t->s,
-                        what->s)
+                        t[1].s)
               : err_set(err, PL_NO_DEVICE_MEMORY,
                         "the model does not fit: %s; use more devices, a "
                         "smaller cache type or a smaller model",
@@ -247,7 +247,7 @@ static pl_status finish(struct fit *f, const struct fit_choice *c,
                         struct planned *q, bool log, struct planned **out,
                         char **text, pl_err *err)
 {
-    struct fit_text *t = calloc(2, sizeof *t), *experts = t + 1;
+    struct fit_text *t = calloc(2, sizeof *t); /* the options'; the experts' */
     char layers[16];
     pl_options o;
     pl_status s = PL_OK;
@@ -256,7 +256,7 @@ static pl_status finish(struct fit *f, const struct fit_choice *c,
         planned_free(q);
         return err_no_memory(err, "a plan");
     }
-    fit_options(f, c, experts, layers, &o);
+    fit_options(f, c, t + 1, layers, &o);
     if (!log)
         o.log = NULL;
     if (!q)

@@ -9,6 +9,8 @@
 #include "engine/calibration.h"
 #include "engine/fit.h"
 
+enum { FIT_FEW = 4 }; /* devices so few that plans of them are cheap */
+
 /* A guess: what differs from the caller's options. Arrays belong to the arena
  * of the search and are not written after they are made. */
 struct fit_choice {

@@ -12,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { FEW = 4 };
+enum { FEW = FIT_FEW };
 
 /* ---- shares ------------------------------------------------------------ */
 

@@ -212,7 +212,9 @@ pl_status fit_relieve(struct fit *f, const struct fit_choice *c, pl_err *err)
     struct fit_choice x = *c;
     int n_fit = f->n_fit;
 
-    for (int i = 0; i < 3 && (i < 2 || f->n_fit == n_fit); i++) {
+    /* the least micro-batch where nothing else will do, or plans are cheap */
+    for (int i = 0;
+         i < 3 && (i < 2 || f->n_fit == n_fit || f->list.n <= FIT_FEW); i++) {
         struct fit_try t = {NULL, 1, INFINITY};
         bool light = false;
 

@@ -123,14 +123,14 @@ pl_status fit_seconds(const struct planned *q, const struct cost_rates *rates,
     struct cost_machine m = {.n_dev = q->list.n,
                              .prog = q->low->prog,
                              .rates = rates,
-                             .lane0 = lane,
-                             .n_lane = lane + n};
+                             .lane0 = lane};
     int64_t n_prompt = q->max.n_slot < FIT_PROMPT ? q->max.n_slot : FIT_PROMPT;
     double all, token;
     pl_status s;
 
     if (!lane)
         return err_no_memory(err, "an estimate");
+    m.n_lane = lane + n;
     cost_lanes(&q->list, lane, lane + n);
     s = prompt(q, &m, n_prompt, &all, err);
     if (s == PL_OK)

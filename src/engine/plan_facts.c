@@ -174,17 +174,15 @@ static pl_status estimate(struct plan_facts *f, const pl_plan *p, pl_err *err)
     struct cost_rates *r = arena_alloc(&f->arena, n, sizeof *r);
     struct cost_use *use = arena_alloc(&f->arena, 2 * n, sizeof *use);
     int *lane = arena_alloc(&f->arena, 2 * n, sizeof *lane);
-    struct cost_machine m = {.n_dev = q->list.n,
-                             .prog = q->low->prog,
-                             .rates = r,
-                             .lane0 = lane,
-                             .n_lane = lane + n};
+    struct cost_machine m = {
+        .n_dev = q->list.n, .prog = q->low->prog, .rates = r, .lane0 = lane};
     int64_t step = 0; /* most tokens in one */
 
     if (!r || !use || !lane)
         return err_no_memory(err, "an estimate");
     f->prefill.use = use;
     f->decode.use = use + n;
+    m.n_lane = lane + n;
     cost_lanes(&q->list, lane, lane + n);
     PL_TRY(find_rates(e, p, r, err));
     e->n_prompt = p->n_ctx < N_PROMPT ? p->n_ctx : N_PROMPT;
