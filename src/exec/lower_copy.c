@@ -681,13 +681,32 @@ pl_status lower_fetch(struct lower *w, int i, int b)
     return copy_value(w, i, i, b);
 }
 
+/* In a pipeline the value's group goes on with another micro-batch, which who
+ * waits for the value must not wait for. */
+static pl_status announce(struct lower *w, int i)
+{
+    const struct lower_group *g = group_of(w, w->at[i]);
+    struct held *h = lower_find(w, i, w->at[i]);
+    int e;
+
+    if (w->opt->way[w->way].n_instance == 1 || !h)
+        return PL_OK;
+    for (int m = 0; m < g->n; m++)
+        PL_TRY(ready(w, h, g->first + m, &e));
+    return PL_OK;
+}
+
 pl_status lower_send(struct lower *w, int i)
 {
     for (int k = w->user0[i]; k < w->user0[i + 1]; k++) {
         int j = w->user[k], b = w->at[j];
 
-        if (b == w->at[i] || slow_queue(w, b))
+        if (b == w->at[i])
             continue;
+        if (slow_queue(w, b)) { /* it pulls later: tell it from when on */
+            PL_TRY(announce(w, i));
+            continue;
+        }
         if (w->num->node[j].kind != NUM_OP)
             PL_TRY(lower_convert_copy(w, j));
         else
