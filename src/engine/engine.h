@@ -45,10 +45,7 @@ struct pl_engine {
 };
 
 /* offload.c: sets stream_from. */
-struct cost_rates;
 pl_status engine_offload(struct planned *q, pl_offload how, pl_err *err);
-/* rates[list.n], by what is known without measuring. */
-void engine_known_rates(const struct planned *q, struct cost_rates *r);
 
 /* batch.c: tables for batches, the cache's pages. */
 pl_status batch_init(pl_engine *e, pl_err *err);

@@ -6,6 +6,7 @@
 #include "engine/fit_inner.h"
 
 #include "base/err.h"
+#include "engine/rates.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -141,36 +142,19 @@ pl_status fit_seconds(const struct planned *q, const struct cost_rates *rates,
     return s;
 }
 
-/* What is known without measuring. Threads of devices that the plan leaves idle
- * hinder nobody. */
 static pl_status price(const struct fit *f, const struct planned *q,
                        double *seconds, pl_err *err)
 {
-    size_t n = (size_t)q->list.n + 1;
-    struct cost_rates *r = calloc(n, sizeof *r);
-    struct device_list l = q->list;
-    pl_status s = PL_OK;
+    struct cost_rates *r = calloc((size_t)q->list.n + 1, sizeof *r);
+    struct rates_basis basis;
+    pl_status s;
 
-    l.dev = malloc(n * sizeof *l.dev);
-    if (!r || !l.dev) {
-        s = err_no_memory(err, "an estimate");
-        goto done;
-    }
-    memcpy(l.dev, q->list.dev, (n - 1) * sizeof *l.dev);
-    for (int d = 0; d < l.n; d++) {
-        if (l.dev[d].kind == DEVICE_PAPER)
-            cost_described(&r[d], &l.dev[d]);
-        else
-            cost_assumed(&r[d], &l.dev[d], q->kernels.family);
-        if (!q->low->prog[d].active && !l.dev[d].host)
-            l.dev[d].n_thread = 0;
-    }
-    if (f->calibrated && calibration_covers(&f->cal, &l))
-        calibration_rates(&f->cal, &l, r);
-    s = fit_seconds(q, r, seconds, err);
-done:
+    if (!r)
+        return err_no_memory(err, "an estimate");
+    s = rates_known(q, f->calibrated ? &f->cal : NULL, r, &basis, err);
+    if (s == PL_OK)
+        s = fit_seconds(q, r, seconds, err);
     free(r);
-    free(l.dev);
     return s;
 }
 

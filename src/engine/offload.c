@@ -7,22 +7,9 @@
 
 #include "base/err.h"
 #include "engine/calibration.h"
+#include "engine/rates.h"
 
 #include <stdlib.h>
-
-void engine_known_rates(const struct planned *q, struct cost_rates *r)
-{
-    struct calibration c;
-
-    for (int d = 0; d < q->list.n; d++)
-        if (q->list.dev[d].kind == DEVICE_PAPER)
-            cost_described(&r[d], &q->list.dev[d]);
-        else
-            cost_assumed(&r[d], &q->list.dev[d], q->kernels.family);
-    if (!q->paper && calibration_load(&c, q->kernels.family, NULL) == PL_OK &&
-        calibration_covers(&c, &q->list))
-        calibration_rates(&c, &q->list, r);
-}
 
 /* Is streaming the faster way for a step of n tokens? */
 static pl_status faster(const struct planned *q, const struct cost_machine *m,
@@ -41,9 +28,11 @@ pl_status engine_offload(struct planned *q, pl_offload how, pl_err *err)
 {
     size_t n = (size_t)q->list.n;
     struct cost_machine m = {.n_dev = q->list.n, .prog = q->low->prog};
+    struct calibration c;
+    struct rates_basis basis;
     struct cost_rates *r;
     int *lane;
-    bool yes = true;
+    bool yes = true, kept;
     pl_status s = PL_OK;
 
     q->stream_from = 2;
@@ -55,7 +44,11 @@ pl_status engine_offload(struct planned *q, pl_offload how, pl_err *err)
         s = err_no_memory(err, "an estimate");
         goto done;
     }
-    engine_known_rates(q, r);
+    s = rates_find(q, &c, &kept, err);
+    if (s == PL_OK)
+        s = rates_known(q, kept ? &c : NULL, r, &basis, err);
+    if (s != PL_OK)
+        goto done;
     cost_lanes(&q->list, lane, lane + n);
     m.rates = r;
     m.lane0 = lane;

@@ -111,29 +111,23 @@ static pl_status find_rates(struct plan_estimate *e, const pl_plan *p,
                             struct cost_rates *r, pl_err *err)
 {
     const struct planned *q = p->planned;
+    struct rates_basis basis;
     struct calibration c;
+    bool kept;
     pl_status s;
 
-    if (q->paper) {
-        e->basis = PLAN_DESCRIBED;
-        for (int d = 0; d < q->list.n; d++)
-            e->guessed |= cost_described(&r[d], &q->list.dev[d]);
+    PL_TRY(rates_find(q, &c, &kept, err));
+    PL_TRY(rates_known(q, kept ? &c : NULL, r, &basis, err));
+    e->guessed = basis.guessed;
+    e->basis = q->paper ? PLAN_DESCRIBED : PLAN_CALIBRATED;
+    if (q->paper || basis.calibrated)
         return PL_OK;
-    }
-    if (calibration_load(&c, q->kernels.family, NULL) == PL_OK &&
-        calibration_covers(&c, &q->list)) {
-        e->basis = PLAN_CALIBRATED;
-        calibration_rates(&c, &q->list, r);
-        return PL_OK;
-    }
     e->basis = PLAN_MEASURED;
     s = rates_measure(p, r, err);
     if (s == PL_OK || s == PL_NO_MEMORY)
         return s;
     e->basis = PLAN_ASSUMED; /* no room to try them */
-    for (int d = 0; d < q->list.n; d++)
-        cost_assumed(&r[d], &q->list.dev[d], q->kernels.family);
-    return PL_OK;
+    return rates_known(q, NULL, r, &basis, err);
 }
 
 /* The pipeline full, beside the same micro-batches one after another. */

@@ -35,6 +35,25 @@ void rates_scale(struct cost_rates *r, const struct cost_rates *one, double n);
 void rates_sim(struct cost_rates *r, const struct cost_rates *one,
                const struct device_desc *d);
 
+/* What rates rest on. */
+struct rates_basis {
+    bool calibrated;  /* on this machine's calibration */
+    unsigned guessed; /* COST_GUESSED_ bits of described devices */
+};
+
+/* This machine's calibration, if one is kept and the plan is not of paper. */
+struct planned;
+struct calibration;
+pl_status rates_find(const struct planned *q, struct calibration *c, bool *kept,
+                     pl_err *err);
+/* rates[q->list.n] without measuring (rates_known.c). c: this machine's
+ * calibration, NULL: there is none; without one that covers the devices in use
+ * a device that was not described has typical rates. Fails for want of
+ * memory. */
+pl_status rates_known(const struct planned *q, const struct calibration *c,
+                      struct cost_rates *rates, struct rates_basis *basis,
+                      pl_err *err);
+
 /* rates[n_dev]: measured in about 0.3 s on the plan's devices, with its kernels
  * and formats; the memory for it is given back. Sim devices are taken to be as
  * fast as a thread. */
