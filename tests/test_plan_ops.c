@@ -266,7 +266,7 @@ static void place_layer_mode_crosses_once_a_boundary(void **state)
     (void)state;
     must_cross(4,
                (pl_options){.device_spec = two, .split_mode = PL_SPLIT_LAYER},
-               NULL, "l_out.2:0>1 ");
+               NULL, "l_out.1:0>1 ");
     must_cross(3,
                (pl_options){.device_spec = four, .split_mode = PL_SPLIT_LAYER},
                NULL, "l_out.0:0>1 l_out.1:1>2 x_out:2>3 ");

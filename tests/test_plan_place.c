@@ -162,7 +162,7 @@ static void place_groups_follow_the_options(void **state)
          {.split_mode = PL_SPLIT_LAYER,
           .device_layers = "3",
           .host_experts = "all"},
-         "layer0(a0:0-0) layer1(a1:0-0) host(host:0-0) 2,0,0,1"},
+         "layer0(a0:0-0) layer1(a1:0-0) host(host:0-0) 2,0,1,1"},
         {"none", {.n_ranks = 2}, "host(host:0-1) 0,0,0,0"},
     };
     pl_graph *g = model(3, false);

@@ -170,7 +170,8 @@ void place_share_out(int n, double *weight, int64_t total, int64_t *count)
 }
 
 /* Runs of layers for the groups: by the tensor split, else by memory where that
- * is known, else alike for every device. */
+ * is known, else alike for every device. What is left over goes to the last of
+ * equals, whose output layer does least in a prompt. */
 static pl_status deal_layers(struct placement *p, struct arena *a,
                              const struct device_list *list,
                              const pl_options *opt, int n_group, int n_on,
@@ -178,7 +179,7 @@ static pl_status deal_layers(struct placement *p, struct arena *a,
 {
     double *weight = arena_alloc(a, (size_t)n_group, sizeof *weight);
     int64_t *count = arena_alloc(a, (size_t)n_group, sizeof *count);
-    int layer = p->n_layer + 1 - n_on;
+    int layer = p->n_layer + 1 - n_on, last = n_group - 1;
     bool known = true, shared = opt->tensor_split && n_group > 1;
 
     if (!weight || !count)
@@ -192,15 +193,15 @@ static pl_status deal_layers(struct placement *p, struct arena *a,
         for (int k = 0; k < p->group[i].n; k++) {
             int d = p->member[p->group[i].first + k].dev;
 
-            weight[i] += shared  ? opt->tensor_split[d]
-                         : known ? (double)list->dev[d].memory_bytes
-                                 : 1;
+            weight[last - i] += shared  ? opt->tensor_split[d]
+                                : known ? (double)list->dev[d].memory_bytes
+                                        : 1;
         }
     place_share_out(n_group, weight, n_on, count);
     for (int l = 0; l < layer; l++)
         p->of_layer[l] = p->host;
     for (int i = 0; i < n_group; i++)
-        for (; count[i] > 0; count[i]--)
+        for (; count[last - i] > 0; count[last - i]--)
             p->of_layer[layer++] = i;
     return PL_OK;
 }
