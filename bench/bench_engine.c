@@ -18,42 +18,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include "pl.h"
 #include "synthetic.h"
+#include "timing.h"
 
-enum {
-    N_PROMPT = 512,
-    N_GEN = 32,
-    N_PAST = 240,
-    MAX_ROUND = 64,
-    MAX_CONFIG = 4
-};
-
-static double now_s(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-static double median(const double *v, int n)
-{
-    double s[MAX_ROUND];
-
-    memcpy(s, v, (size_t)n * sizeof *s);
-    qsort(s, (size_t)n, sizeof *s, by_value);
-    return n % 2 ? s[n / 2] : (s[n / 2 - 1] + s[n / 2]) / 2;
-}
+enum { N_PROMPT = 512, N_GEN = 32, N_PAST = 240, MAX_CONFIG = 4 };
 
 /* ---- read bandwidth ------------------------------------------------------ */
 
@@ -85,7 +55,7 @@ static double read_gbs(const uint64_t *buf, int n_thread)
 {
     pthread_t t[16];
     struct reader r[16];
-    double start = now_s();
+    double start = bench_now();
 
     for (int i = 0; i < n_thread; i++) {
         size_t n = READ_BYTES / 8 / (size_t)n_thread;
@@ -98,7 +68,7 @@ static double read_gbs(const uint64_t *buf, int n_thread)
     }
     for (int i = 0; i < n_thread; i++)
         pthread_join(t[i], NULL);
-    return READ_BYTES / (now_s() - start) * 1e-9;
+    return READ_BYTES / (bench_now() - start) * 1e-9;
 }
 
 /* ---- configurations ------------------------------------------------------ */
@@ -107,15 +77,9 @@ struct config {
     const char *label, *devices;
     int n_ranks, n_threads;
     pl_engine *e;
-    double prompt[MAX_ROUND], gen[MAX_ROUND]; /* tokens a second */
-    double plan_prompt, plan_gen;             /* as the plan estimates */
+    double prompt[BENCH_MAX_ROUND], gen[BENCH_MAX_ROUND]; /* tokens a second */
+    double plan_prompt, plan_gen; /* as the plan estimates */
 };
-
-static void die(const char *what, const pl_err *err)
-{
-    fprintf(stderr, "bench-engine: %s: %s\n", what, err->message);
-    exit(1);
-}
 
 static void time_round(struct config *c, int64_t n_vocab, float *logits,
                        int round)
@@ -128,25 +92,25 @@ static void time_round(struct config *c, int64_t n_vocab, float *logits,
     double t;
 
     if (pl_seq_trim(c->e, 0, 0, &err))
-        die(c->label, &err);
+        bench_die(c->label, err.message);
     for (int i = 0; i < N_PROMPT; i++)
         id[i] = (int32_t)((i * 2654435761u) % (uint32_t)n_vocab);
     wanted[N_PROMPT - 1] = 1;
-    t = now_s();
+    t = bench_now();
     if (pl_engine_decode(c->e, &b, NULL, &err))
-        die(c->label, &err);
-    c->prompt[round] = N_PROMPT / (now_s() - t);
+        bench_die(c->label, err.message);
+    c->prompt[round] = N_PROMPT / (bench_now() - t);
     if (pl_seq_trim(c->e, 0, N_PAST, &err)) /* plans estimate after 256 */
-        die(c->label, &err);
+        bench_die(c->label, err.message);
     b.n = 1;
     b.wanted = NULL;
-    t = now_s();
+    t = bench_now();
     for (int i = 0; i < N_GEN; i++) {
         b.token = &id[i];
         if (pl_engine_decode(c->e, &b, NULL, &err))
-            die(c->label, &err);
+            bench_die(c->label, err.message);
     }
-    c->gen[round] = N_GEN / (now_s() - t);
+    c->gen[round] = N_GEN / (bench_now() - t);
 }
 
 struct text {
@@ -174,7 +138,7 @@ static void estimate(struct config *c)
     json_t *j, *e;
 
     if (pl_plan_print(pl_engine_plan(c->e), true, collect, &t, &err))
-        die(c->label, &err);
+        bench_die(c->label, err.message);
     j = json_loads(t.s, 0, NULL);
     e = json_object_get(j, "estimate");
     c->plan_prompt = json_number_value(json_object_get(e, "prefill_tps"));
@@ -203,10 +167,10 @@ static void bench(const char *name, const char *path, struct config *c, int n,
     pl_err err = {0};
     int64_t n_vocab;
     float *logits;
-    double gbs[MAX_ROUND], share[MAX_ROUND];
+    double gbs[BENCH_MAX_ROUND], share[BENCH_MAX_ROUND];
 
     if (pl_model_open(&m, path, &err))
-        die(path, &err);
+        bench_die(path, err.message);
     n_vocab = pl_model_n_vocab(m);
     logits = malloc((size_t)n_vocab * sizeof *logits);
     if (!logits)
@@ -220,7 +184,7 @@ static void bench(const char *name, const char *path, struct config *c, int n,
                         .n_seq = 1};
 
         if (pl_engine_create(&c[i].e, m, &o, &err))
-            die(c[i].label, &err);
+            bench_die(c[i].label, err.message);
         time_round(&c[i], n_vocab, logits, 0); /* warm */
         estimate(&c[i]);
     }
@@ -236,23 +200,24 @@ static void bench(const char *name, const char *path, struct config *c, int n,
     printf("  %-22s %10s %9s %9s %9s %9s %9s\n", "configuration", "prompt t/s",
            "of first", "gen t/s", "of first", "plan: pr.", "plan: gen");
     for (int i = 0; i < n; i++) {
-        double p[MAX_ROUND], g[MAX_ROUND];
+        double p[BENCH_MAX_ROUND], g[BENCH_MAX_ROUND];
 
         for (int r = 0; r < rounds; r++) {
             p[r] = c[i].prompt[r] / c[0].prompt[r];
             g[r] = c[i].gen[r] / c[0].gen[r];
         }
         printf("  %-22s %10.1f %9.2f %9.1f %9.2f %9.2f %9.2f\n", c[i].label,
-               median(c[i].prompt, rounds), median(p, rounds),
-               median(c[i].gen, rounds), median(g, rounds),
-               c[i].plan_prompt / median(c[i].prompt, rounds),
-               c[i].plan_gen / median(c[i].gen, rounds));
+               bench_median(c[i].prompt, rounds), bench_median(p, rounds),
+               bench_median(c[i].gen, rounds), bench_median(g, rounds),
+               c[i].plan_prompt / bench_median(c[i].prompt, rounds),
+               c[i].plan_gen / bench_median(c[i].gen, rounds));
         pl_engine_free(c[i].e);
     }
     if (shape)
         printf("  generation reads %.2f of %.1f GB/s, the read bandwidth of "
                "%d threads\n",
-               median(share, rounds), median(gbs, rounds), c[0].n_threads);
+               bench_median(share, rounds), bench_median(gbs, rounds),
+               c[0].n_threads);
     pl_model_free(m);
     free(logits);
 }
@@ -275,9 +240,9 @@ int main(int argc, char **argv)
         {.label = "1 device x 1 thread", .devices = "cpu*1", .n_threads = 1},
     };
 
-    if (rounds < 1 || rounds > MAX_ROUND || !buf) {
+    if (rounds < 1 || rounds > BENCH_MAX_ROUND || !buf) {
         fprintf(stderr, "usage: bench-engine [DIR] [ROUNDS 1..%d]\n",
-                MAX_ROUND);
+                BENCH_MAX_ROUND);
         return 2;
     }
     madvise(buf, READ_BYTES, MADV_HUGEPAGE); /* as weights lie */
@@ -298,7 +263,7 @@ int main(int argc, char **argv)
 
         if (synthetic_model(&synthetic_0b6, formats[i], dir, path, sizeof path,
                             &err))
-            die("a synthetic model", &err);
+            bench_die("a synthetic model", err.message);
         bench(names[i], path, big, 2, rounds > 5 ? 5 : rounds, &synthetic_0b6,
               buf);
     }

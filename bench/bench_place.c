@@ -16,49 +16,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "pl.h"
 #include "synthetic.h"
+#include "timing.h"
 
-enum { MAX_ROUND = 31, MAX_ROW = 5, N_GEN = 32, N_PAST = 256 };
+enum { MAX_ROW = 5, N_GEN = 32, N_PAST = 256 };
 
 struct row {
     const char *label;
     pl_options opt;
     pl_engine *e;
-    double prompt[MAX_ROUND], gen[MAX_ROUND]; /* tokens a second */
+    double prompt[BENCH_MAX_ROUND], gen[BENCH_MAX_ROUND]; /* tokens a second */
 };
-
-static double now_s(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void die(const char *what, const pl_err *err)
-{
-    fprintf(stderr, "bench-place: %s: %s\n", what, err->message);
-    exit(1);
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-static double median(const double *x, int n)
-{
-    double s[MAX_ROUND];
-
-    memcpy(s, x, (size_t)n * sizeof *x);
-    qsort(s, (size_t)n, sizeof *s, by_value);
-    return s[n / 2];
-}
 
 static void one_round(struct row *c, int n_prompt, int64_t n_vocab,
                       float *logits, int round)
@@ -73,25 +43,25 @@ static void one_round(struct row *c, int n_prompt, int64_t n_vocab,
     if (!id || !wanted)
         exit(1);
     if (pl_seq_trim(c->e, 0, 0, &err))
-        die(c->label, &err);
+        bench_die(c->label, err.message);
     for (int i = 0; i < n_prompt; i++)
         id[i] = (int32_t)(((unsigned)i * 2654435761u) % (uint32_t)n_vocab);
     wanted[n_prompt - 1] = 1;
-    t = now_s();
+    t = bench_now();
     if (pl_engine_decode(c->e, &b, NULL, &err))
-        die(c->label, &err);
-    c->prompt[round] = n_prompt / (now_s() - t);
+        bench_die(c->label, err.message);
+    c->prompt[round] = n_prompt / (bench_now() - t);
     if (pl_seq_trim(c->e, 0, N_PAST, &err))
-        die(c->label, &err);
+        bench_die(c->label, err.message);
     b.n = 1;
     b.wanted = NULL;
-    t = now_s();
+    t = bench_now();
     for (int i = 0; i < N_GEN; i++) {
         b.token = &id[i];
         if (pl_engine_decode(c->e, &b, NULL, &err))
-            die(c->label, &err);
+            bench_die(c->label, err.message);
     }
-    c->gen[round] = N_GEN / (now_s() - t);
+    c->gen[round] = N_GEN / (bench_now() - t);
     free(id);
     free(wanted);
 }
@@ -106,7 +76,7 @@ static void table(const char *name, const char *path, struct row *c, int n,
     float *logits;
 
     if (pl_model_open(&m, path, &err))
-        die(path, &err);
+        bench_die(path, err.message);
     n_vocab = pl_model_n_vocab(m);
     logits = malloc((size_t)n_vocab * sizeof *logits);
     if (!logits)
@@ -115,7 +85,7 @@ static void table(const char *name, const char *path, struct row *c, int n,
         c[i].opt.n_ctx = n_prompt + 256;
         c[i].opt.n_seq = 1;
         if (pl_engine_create(&c[i].e, m, &c[i].opt, &err))
-            die(c[i].label, &err);
+            bench_die(c[i].label, err.message);
         one_round(&c[i], n_prompt, n_vocab, logits, 0); /* warm */
     }
     for (int r = 0; r < rounds; r++)
@@ -125,15 +95,15 @@ static void table(const char *name, const char *path, struct row *c, int n,
     printf("  %-24s %10s %9s %9s %9s\n", "configuration", "prompt t/s",
            "of first", "gen t/s", "of first");
     for (int i = 0; i < n; i++) {
-        double p[MAX_ROUND], g[MAX_ROUND];
+        double p[BENCH_MAX_ROUND], g[BENCH_MAX_ROUND];
 
         for (int r = 0; r < rounds; r++) {
             p[r] = c[i].prompt[r] / c[0].prompt[r];
             g[r] = c[i].gen[r] / c[0].gen[r];
         }
         printf("  %-24s %10.1f %9.2f %9.1f %9.2f\n", c[i].label,
-               median(c[i].prompt, rounds), median(p, rounds),
-               median(c[i].gen, rounds), median(g, rounds));
+               bench_median(c[i].prompt, rounds), bench_median(p, rounds),
+               bench_median(c[i].gen, rounds), bench_median(g, rounds));
         pl_engine_free(c[i].e);
         c[i].e = NULL;
     }
@@ -192,15 +162,16 @@ int main(int argc, char **argv)
     const char *tale = "models/fable-moe-Q8_0.gguf";
     pl_err err = {0};
 
-    if (rounds < 1 || rounds > MAX_ROUND) {
-        fprintf(stderr, "usage: bench-place [DIR] [ROUNDS 1..%d]\n", MAX_ROUND);
+    if (rounds < 1 || rounds > BENCH_MAX_ROUND) {
+        fprintf(stderr, "usage: bench-place [DIR] [ROUNDS 1..%d]\n",
+                BENCH_MAX_ROUND);
         return 2;
     }
     if (synthetic_model(&synthetic_0b6, PL_Q8_0, dir, dense, sizeof dense,
                         &err) ||
         synthetic_model(&synthetic_3b_a0b6, PL_Q4_K, dir, moe, sizeof moe,
                         &err))
-        die("a synthetic model", &err);
+        bench_die("a synthetic model", err.message);
     host_experts("host experts: bundled model", tale, rounds);
     host_experts("host experts: synthetic 3B-A0.6B Q4_K", moe, rounds);
     pipeline("pipeline: synthetic 0.6B Q8_0", dense, rounds);

@@ -15,65 +15,35 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "engine/engine.h"
 #include "exec/cache_io.h"
 #include "pl.h"
 #include "synthetic.h"
+#include "timing.h"
 
-enum { N_TOKEN = 4096, MAX_ROUND = 64, PIECE = 1 << 20 };
-
-static double now_s(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-static double median(const double *v, int n)
-{
-    double s[MAX_ROUND];
-
-    memcpy(s, v, (size_t)n * sizeof *s);
-    qsort(s, (size_t)n, sizeof *s, by_value);
-    return n % 2 ? s[n / 2] : (s[n / 2 - 1] + s[n / 2]) / 2;
-}
-
-_Noreturn static void die(const char *what, const char *why)
-{
-    fprintf(stderr, "bench-state: %s: %s\n", what, why);
-    exit(1);
-}
+enum { N_TOKEN = 4096, PIECE = 1 << 20 };
 
 /* Seconds that a plain file of these bytes takes. */
 static double plain(const char *path, const unsigned char *data, size_t bytes)
 {
-    double t = now_s();
+    double t = bench_now();
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
 
     if (fd < 0)
-        die(path, "cannot be opened");
+        bench_die(path, "cannot be opened");
     for (size_t i = 0; i < bytes;) {
         size_t n = bytes - i < PIECE ? bytes - i : PIECE;
         ssize_t k = write(fd, data + i, n);
 
         if (k <= 0)
-            die(path, "cannot be written");
+            bench_die(path, "cannot be written");
         i += (size_t)k;
     }
     if (fsync(fd) || close(fd))
-        die(path, "cannot be brought to the disk");
-    return now_s() - t;
+        bench_die(path, "cannot be brought to the disk");
+    return bench_now() - t;
 }
 
 static long peak_kib(void)
@@ -94,21 +64,21 @@ static void fill(pl_engine *e)
 
     if (kv_reserve(&e->kv, 0, N_TOKEN, NULL, NULL, &err) ||
         exec_caches_open(&c, e->exec, -1, &err))
-        die("sequence", err.message);
+        bench_die("sequence", err.message);
     kv_advance(&e->kv, 0, N_TOKEN);
     for (int i = 0; i < c.n; i++) {
         size_t n = (size_t)(KV_PAGE * c.cache[i].n_head) * c.cache[i].row_bytes;
 
         rows = malloc(n);
         if (!rows)
-            die("sequence", "no memory");
+            bench_die("sequence", "no memory");
         for (size_t k = 0; k < n; k++) {
             x = x * 6364136223846793005u + 1442695040888963407u;
             rows[k] = (unsigned char)(x >> 56);
         }
         for (int p = 0; p < N_TOKEN / KV_PAGE; p++)
             if (exec_cache_write(&c, i, e->kv.table[p], 0, KV_PAGE, rows, &err))
-                die("sequence", err.message);
+                bench_die("sequence", err.message);
         free(rows);
     }
     exec_caches_close(&c);
@@ -118,8 +88,8 @@ int main(int argc, char **argv)
 {
     const char *dir = argc > 1 ? argv[1] : "build/bench";
     int rounds = argc > 2 ? atoi(argv[2]) : 9;
-    double file[MAX_ROUND], raw[MAX_ROUND], ratio[MAX_ROUND];
-    double memory[MAX_ROUND], back[MAX_ROUND];
+    double file[BENCH_MAX_ROUND], raw[BENCH_MAX_ROUND], ratio[BENCH_MAX_ROUND];
+    double memory[BENCH_MAX_ROUND], back[BENCH_MAX_ROUND];
     pl_options o = {.devices = "cpu*2",
                     .split_mode = PL_SPLIT_TENSOR,
                     .n_threads = 1,
@@ -133,8 +103,9 @@ int main(int argc, char **argv)
     size_t bytes = 0;
     long before, after;
 
-    if (rounds < 1 || rounds > MAX_ROUND) {
-        fprintf(stderr, "usage: bench-state [DIR] [ROUNDS 1..%d]\n", MAX_ROUND);
+    if (rounds < 1 || rounds > BENCH_MAX_ROUND) {
+        fprintf(stderr, "usage: bench-state [DIR] [ROUNDS 1..%d]\n",
+                BENCH_MAX_ROUND);
         return 2;
     }
     o.n_ctx = N_TOKEN;
@@ -143,46 +114,46 @@ int main(int argc, char **argv)
     if (synthetic_model(&synthetic_0b6, PL_Q4_K, dir, model, sizeof model,
                         &err) ||
         pl_model_open(&m, model, &err) || pl_engine_create(&e, m, &o, &err))
-        die(dir, err.message);
+        bench_die(dir, err.message);
     fill(e);
     before = peak_kib();
     for (int r = 0; r < rounds; r++) {
-        double t = now_s();
+        double t = bench_now();
 
         if (pl_state_save_file(e, 0, 0, -1, path, &err))
-            die("saving", err.message);
-        file[r] = now_s() - t;
+            bench_die("saving", err.message);
+        file[r] = bench_now() - t;
         if (r == 0) {
             after = peak_kib(); /* before there is a buffer of all of it */
             printf("extra memory %.1f MiB\n", (double)(after - before) / 1024);
             if (pl_state_save_memory(e, 0, 0, -1, &data, &bytes, &err))
-                die("saving", err.message);
+                bench_die("saving", err.message);
             size = bytes;
         }
         raw[r] = plain(other, data, bytes);
         ratio[r] = raw[r] / file[r];
         free(data);
         data = NULL;
-        t = now_s();
+        t = bench_now();
         if (pl_state_save_memory(e, 0, 0, -1, &data, &bytes, &err))
-            die("saving", err.message);
-        memory[r] = now_s() - t;
-        t = now_s();
+            bench_die("saving", err.message);
+        memory[r] = bench_now() - t;
+        t = bench_now();
         if (pl_state_restore_memory(e, 0, data, bytes, 0, &err))
-            die("restoring", err.message);
-        back[r] = now_s() - t;
+            bench_die("restoring", err.message);
+        back[r] = bench_now() - t;
     }
     printf("%d tokens of the synthetic 0.6B, F16 cache: %.1f MB, %d rounds\n",
            N_TOKEN, (double)size * 1e-6, rounds);
     printf("  %-28s %8.2f GB/s\n", "save to a file, fsync",
-           (double)size * 1e-9 / median(file, rounds));
+           (double)size * 1e-9 / bench_median(file, rounds));
     printf("  %-28s %8.2f GB/s\n", "plain write, fsync",
-           (double)size * 1e-9 / median(raw, rounds));
-    printf("  %-28s %8.2f\n", "ratio", median(ratio, rounds));
+           (double)size * 1e-9 / bench_median(raw, rounds));
+    printf("  %-28s %8.2f\n", "ratio", bench_median(ratio, rounds));
     printf("  %-28s %8.2f GB/s\n", "save to memory",
-           (double)size * 1e-9 / median(memory, rounds));
+           (double)size * 1e-9 / bench_median(memory, rounds));
     printf("  %-28s %8.2f GB/s\n", "restore from memory",
-           (double)size * 1e-9 / median(back, rounds));
+           (double)size * 1e-9 / bench_median(back, rounds));
     unlink(path);
     unlink(other);
     free(data);
