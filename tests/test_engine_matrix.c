@@ -12,6 +12,7 @@
  * any two parameters and some more, 400 in all; the long tier has 3,500. */
 #include "engine/engine.h"
 #include "engine_run.h"
+#include "pairs.h"
 #include "quant/format.h"
 
 #include <math.h>
@@ -34,6 +35,7 @@ enum param {
     P_HOST_CACHE,
     P_WHERE,
     P_PATTERN,
+    P_AND,
     P_OFFLOAD,
     P_USE,
     P_UBATCH,
@@ -78,13 +80,14 @@ static const char *const patterns[] = {
     "ffn_down",    "blk\\.0\\.", "attn_(q|k|v)\\.", "output|token_embd",
     "ffn_.*_exps", "norm",       "ffn_gate",
 };
+enum { NEXT_PATTERN = 3 }; /* of a second override */
 static const char *const uses[] = {"prompt and decode", "two sequences",
                                    "save and restore", "restore elsewhere"};
 static const int64_t ubatches[] = {4, 64};
 
 enum { N_MORE = 6, MAX_TOKEN = 64, MAX_MODEL_ROW = 512 };
 
-static int n_values(enum param p)
+static int n_values(int p)
 {
     static const int n[P_COUNT] = {
         [P_MODEL] = COUNT(models),
@@ -99,6 +102,7 @@ static int n_values(enum param p)
         [P_HOST_CACHE] = 2,
         [P_WHERE] = COUNT(where),
         [P_PATTERN] = COUNT(patterns),
+        [P_AND] = COUNT(where),
         [P_OFFLOAD] = 3,
         [P_USE] = COUNT(uses),
         [P_UBATCH] = COUNT(ubatches),
@@ -190,12 +194,17 @@ static void close_all(void)
 
 /* ---- runs ---------------------------------------------------------------- */
 
+static const char *second_pattern(const int *v)
+{
+    return patterns[(v[P_PATTERN] + NEXT_PATTERN) % COUNT(patterns)];
+}
+
 /* A combination as the options that would give it. */
 static void describe(const int *v, char *s, size_t n)
 {
     snprintf(s, n,
              "%s%s --ranks %d -ctk %s -sm %s -dev %s -ts '%s' -ngl %s -ncmoe "
-             "%s%s -ot '%s=%s' offload %d, %s, -ub %d -t %d%s",
+             "%s%s -ot '%s=%s,%s=%s' offload %d, %s, -ub %d -t %d%s",
              models[v[P_MODEL]].name, v[P_KERNELS] ? "" : " (reference)",
              ranks[v[P_RANKS]], format_info(caches[v[P_CACHE]])->name,
              modes[v[P_MODE]].name, devices[v[P_DEVICES]].spec,
@@ -203,9 +212,9 @@ static void describe(const int *v, char *s, size_t n)
              layers[v[P_LAYERS]] ? layers[v[P_LAYERS]] : "auto",
              experts[v[P_EXPERTS]] ? experts[v[P_EXPERTS]] : "none",
              v[P_HOST_CACHE] ? " -nkvo" : "", patterns[v[P_PATTERN]],
-             where[v[P_WHERE]], v[P_OFFLOAD], uses[v[P_USE]],
-             (int)ubatches[v[P_UBATCH]], 1 + v[P_THREADS],
-             v[P_GUARD] ? ", guarded" : "");
+             where[v[P_WHERE]], second_pattern(v), where[v[P_AND]],
+             v[P_OFFLOAD], uses[v[P_USE]], (int)ubatches[v[P_UBATCH]],
+             1 + v[P_THREADS], v[P_GUARD] ? ", guarded" : "");
 }
 
 static void check(pl_status s, const pl_err *err, const char *what)
@@ -348,8 +357,8 @@ static void run(const int *v)
     static const double uneven[] = {3, 1, 1, 2}, none[] = {0, 2, 1, 1};
     const struct opened *m = &open_models[v[P_MODEL]];
     pl_options o = base_options(v);
-    const char *override[1];
-    char text[128], what[512];
+    char text[2][128], what[512];
+    const char *override[2];
     pl_engine *e;
     const struct planned *p;
     pl_counters c;
@@ -374,14 +383,17 @@ static void run(const int *v)
     o.n_ubatch = ubatches[v[P_UBATCH]];
     o.n_threads = 1 + v[P_THREADS];
     o.sim_seed = (uint64_t)tally.runs;
-    if (v[P_WHERE]) {
-        snprintf(text, sizeof text, "%s=%s", patterns[v[P_PATTERN]],
-                 v[P_WHERE] == 1   ? devices[v[P_DEVICES]].one
-                 : v[P_WHERE] == 2 ? "host"
-                                   : modes[v[P_MODE]].group);
-        override[0] = text;
-        o.overrides = override;
-        o.n_overrides = 1;
+    o.overrides = override;
+    for (int k = 0, to; k < 2; k++) {
+        to = v[k ? P_AND : P_WHERE];
+        if (to == 0)
+            continue;
+        snprintf(text[k], sizeof text[k], "%s=%s",
+                 k ? second_pattern(v) : patterns[v[P_PATTERN]],
+                 to == 1   ? devices[v[P_DEVICES]].one
+                 : to == 2 ? "host"
+                           : modes[v[P_MODE]].group);
+        override[o.n_overrides++] = text[k];
     }
     if (getenv("PLAIT_SHOW"))
         print_message("%s\n", what);
@@ -408,86 +420,24 @@ static void run(const int *v)
     free(got);
 }
 
-/* ---- all pairs ----------------------------------------------------------- */
-
-static int base[P_COUNT], n_total;
-static unsigned char *paired; /* [n_total, n_total] */
-
-static int new_pairs(const int *v, bool mark)
-{
-    int n = 0;
-
-    for (int a = 0; a < P_COUNT; a++)
-        for (int b = a + 1; b < P_COUNT; b++) {
-            unsigned char *p =
-                &paired[(base[a] + v[a]) * n_total + base[b] + v[b]];
-
-            n += !*p;
-            if (mark)
-                *p = 1;
-        }
-    return n;
-}
-
-static void draw(int *v, uint64_t *random)
-{
-    for (int k = 0; k < P_COUNT; k++)
-        v[k] = (int)test_below(random, n_values((enum param)k));
-}
-
-/* The next run of a greedy cover: around a pair still open, the best of some
- * random fillings. False: all pairs are covered. */
-static bool next_pair(int *best, uint64_t *random)
-{
-    for (int p = 0; p < n_total * n_total; p++) {
-        int most = -1, a = 0, b = 0, i = p / n_total, j = p % n_total;
-
-        while (a + 1 < P_COUNT && base[a + 1] <= i)
-            a++;
-        while (b + 1 < P_COUNT && base[b + 1] <= j)
-            b++;
-        if (a >= b || paired[p])
-            continue;
-        for (int t = 0; t < 60; t++) {
-            int v[P_COUNT], n;
-
-            draw(v, random);
-            v[a] = i - base[a];
-            v[b] = j - base[b];
-            n = new_pairs(v, false);
-            if (n > most) {
-                most = n;
-                memcpy(best, v, sizeof v);
-            }
-        }
-        new_pairs(best, true);
-        return true;
-    }
-    return false;
-}
-
 static void engine_placements_equal_one_device(void **state)
 {
     uint64_t random = test_seed();
+    struct pairs pairs;
     int v[P_COUNT];
 
     (void)state;
     if (open_all() == 0)
         TEST_SKIP("no reference models are at hand");
     memset(&tally, 0, sizeof tally);
-    for (int p = 0; p < P_COUNT; p++) {
-        base[p] = n_total;
-        n_total += n_values((enum param)p);
-    }
-    paired = calloc((size_t)n_total, (size_t)n_total);
-    assert_non_null(paired);
-    while (next_pair(v, &random))
+    pairs_init(&pairs, P_COUNT, n_values);
+    while (pairs_next(&pairs, v, &random))
         run(v);
-    free(paired);
     while (tally.runs < (test_long() ? 3500 : 400)) {
-        draw(v, &random);
+        pairs_draw(&pairs, v, &random);
         run(v);
     }
+    pairs_fini(&pairs);
     close_all();
     print_message("%d combinations; in %d values went between groups, %d had a "
                   "pipeline, %d streamed; %d were refused\n",

@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pairs.h"
 #include "pl.h"
 #include "support.h"
 
@@ -171,7 +172,7 @@ static void read_models(void)
 
 /* Runs -------------------------------------------------------------------- */
 
-static int n_values(enum param p)
+static int n_values(int p)
 {
     switch (p) {
     case P_MODEL:
@@ -366,6 +367,7 @@ static void run(const int *v, int only)
         .cpu = floats ? "reference" : NULL,
         .sim_seed = test_seed() + (uint64_t)v[P_MODEL],
         .no_pin = true,
+        .no_fit = true, /* which may deal unequal shares */
     };
     char what[200], key[160], dealt[32];
     pl_err err = {0};
@@ -426,63 +428,12 @@ static bool another_name(const int *v)
            (!v[P_SHARES] && rank_values[v[P_RANKS]] == n_dev);
 }
 
-/* All pairs --------------------------------------------------------------- */
-
-static int base[P_COUNT], n_total;
-static unsigned char *paired; /* [n_total, n_total] */
-
-static int new_pairs(const int *v, bool mark)
-{
-    int n = 0;
-
-    for (int a = 0; a < P_COUNT; a++)
-        for (int b = a + 1; b < P_COUNT; b++) {
-            unsigned char *p =
-                &paired[(base[a] + v[a]) * n_total + base[b] + v[b]];
-
-            n += !*p;
-            if (mark)
-                *p = 1;
-        }
-    return n;
-}
-
-/* The next run of a greedy cover: around a pair still open, the best of some
- * random fillings. False: all pairs are covered. */
-static bool next_pair(int *best, uint64_t *random)
-{
-    for (int a = 0; a < P_COUNT; a++)
-        for (int b = a + 1; b < P_COUNT; b++)
-            for (int i = 0; i < n_values(a); i++)
-                for (int j = 0; j < n_values(b); j++) {
-                    int most = -1;
-
-                    if (paired[(base[a] + i) * n_total + base[b] + j])
-                        continue;
-                    for (int t = 0; t < 40; t++) {
-                        int v[P_COUNT], n;
-
-                        for (int k = 0; k < P_COUNT; k++)
-                            v[k] = (int)test_below(random, n_values(k));
-                        v[a] = i;
-                        v[b] = j;
-                        n = new_pairs(v, false);
-                        if (n > most) {
-                            most = n;
-                            memcpy(best, v, sizeof v);
-                        }
-                    }
-                    new_pairs(best, true);
-                    return true;
-                }
-    return false;
-}
-
 static void engine_agrees_with_reference_logits(void **state)
 {
     uint64_t random = test_seed();
     int v[P_COUNT] = {0}, runs = 0, part = 0, n_part = 1, n_run = 0;
     const char *shard = getenv("PLAIT_PART"); /* "0/2": every second run */
+    struct pairs pairs;
 
     (void)state;
     read_models();
@@ -510,15 +461,10 @@ static void engine_agrees_with_reference_logits(void **state)
             }
         }
     } else {
-        for (int p = 0; p < P_COUNT; p++) {
-            base[p] = n_total;
-            n_total += n_values(p);
-        }
-        paired = calloc((size_t)n_total, (size_t)n_total);
-        assert_non_null(paired);
-        for (; next_pair(v, &random); n_run++)
+        pairs_init(&pairs, P_COUNT, n_values);
+        for (; pairs_next(&pairs, v, &random); n_run++)
             run(v, -1);
-        free(paired);
+        pairs_fini(&pairs);
     }
     print_message("%d models, %d runs, %d numeric configurations agree\n",
                   n_model, n_run, n_seen);
