@@ -1,17 +1,19 @@
 /* A cpu device's threads go through its script together.
  *
- * Threads of a device meet where a step asks for it: the others tell the first
- * one that they have arrived, it tells all to go on. When devices meet, first
- * threads tell one another in between, each through a flag of its own, so two
- * devices of one thread meet in the time one cache line takes to cross. Flags
- * count up, run after run: nothing is ever reset, and a run that failed leaves
- * nothing behind.
+ * Threads of a device meet where a step asks for it: a few tell each other, of
+ * many the others tell the first one that they have arrived and it tells all to
+ * go on. When devices meet, first threads tell one another in between, each
+ * through a flag of its own, so two threads, or two devices of one thread, meet
+ * in the time one cache line takes to cross. Flags count up, run after run:
+ * nothing is ever reset, and a run that failed leaves nothing behind.
  *
  * The compute and the copy queue are issued in script order, which no wait can
  * block, since every WAIT names a POST that stands earlier. For the same reason
  * a thread that serves two devices, a cpu and the host on the same core, takes
  * their steps in the one order of all. */
 #include "device/device_inner.h"
+
+enum { FEW = 4 }; /* threads that look at each other's flags */
 
 /* One thread of one device in one run. */
 struct worker {
@@ -64,6 +66,13 @@ static bool meet(struct worker *w, const struct step *st)
     struct device *d = w->dev;
 
     w->turn++;
+    if (!st && w->nth <= FEW) {
+        raise(&d->arrived[w->ith], w->turn);
+        for (int i = 0; i < w->nth; i++)
+            if (i != w->ith && !await(w, &d->arrived[i], w->turn))
+                return false;
+        return true;
+    }
     if (w->ith > 0) {
         raise(&d->arrived[w->ith], w->turn);
         return await(w, &d->released, w->turn);
