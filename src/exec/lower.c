@@ -333,6 +333,8 @@ static pl_status start(struct lower *w)
     if (!o->prog || !o->way || !o->leaf || !o->unit || !o->group || !w->dev ||
         !w->unit || !w->peer || !w->held || !w->region.item)
         return err_no_memory(w->err, "programs");
+    for (int d = 0; d < opt->n_dev; d++)
+        w->dev[d].owed = -1;
     for (int u = 0; u < opt->n_unit; u++) {
         w->unit[u].u = opt->unit[u];
         w->unit[u].local = u - opt->group[opt->unit[u].group].first;

@@ -176,8 +176,11 @@ static pl_status receive(struct lower *w, int u, const struct receipt *r,
         step[k].copy = true;
         PL_TRY(lower_step(w, d, &step[k]));
     }
+    *arrives = -1;
+    if (q == QUEUE_COMPUTE)
+        return lower_post_later(w, d, done);
     PL_TRY(lower_post(w, d, q, done));
-    *arrives = q == QUEUE_COPY ? *done : -1;
+    *arrives = *done;
     return PL_OK;
 }
 

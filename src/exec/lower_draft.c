@@ -159,6 +159,8 @@ pl_status lower_step(struct lower *w, int d, const struct step *s)
     struct draft *v = &w->dev[d];
     struct step *t;
 
+    if (s->kind != STEP_PULL && s->kind != STEP_PAGES && s->kind != STEP_WAIT)
+        PL_TRY(lower_settle(w, d));
     if (!lower_grow((void **)&v->step, v->n_step, &v->step_cap,
                     sizeof *v->step))
         return err_no_memory(w->err, "a program");
@@ -192,10 +194,12 @@ pl_status lower_step(struct lower *w, int d, const struct step *s)
 pl_status lower_post(struct lower *w, int d, enum queue q, int *event)
 {
     struct draft *v = &w->dev[d];
-    const struct step *last = v->n_step ? &v->step[v->n_step - 1] : NULL;
+    const struct step *last;
     struct step s = {
         .kind = STEP_POST, .queue = q, .node = -1, .q8 = -1, .dev = d};
 
+    PL_TRY(lower_settle(w, d));
+    last = v->n_step ? &v->step[v->n_step - 1] : NULL;
     if (last && last->kind == STEP_POST && last->queue == q &&
         last->instance == w->instance) {
         *event = last->event; /* nothing has happened since */
@@ -203,6 +207,40 @@ pl_status lower_post(struct lower *w, int d, enum queue q, int *event)
     }
     s.event = *event = v->n_event++;
     return lower_step(w, d, &s);
+}
+
+pl_status lower_settle(struct lower *w, int d)
+{
+    struct draft *v = &w->dev[d];
+    struct step s = {.kind = STEP_POST,
+                     .queue = QUEUE_COMPUTE,
+                     .node = -1,
+                     .q8 = -1,
+                     .dev = d,
+                     .event = v->owed};
+    int instance = w->instance;
+    pl_status st;
+
+    if (v->owed < 0)
+        return PL_OK;
+    v->owed = -1;
+    w->instance = v->owed_instance;
+    st = lower_step(w, d, &s);
+    w->instance = instance;
+    return st;
+}
+
+pl_status lower_post_later(struct lower *w, int d, int *event)
+{
+    struct draft *v = &w->dev[d];
+
+    if (v->owed_instance != w->instance)
+        PL_TRY(lower_settle(w, d));
+    if (v->owed < 0)
+        v->owed = v->n_event++;
+    v->owed_instance = w->instance;
+    *event = v->owed;
+    return PL_OK;
 }
 
 pl_status lower_wait(struct lower *w, int d, enum queue q, int dev, int event)
@@ -214,6 +252,8 @@ pl_status lower_wait(struct lower *w, int d, enum queue q, int dev, int event)
                      .dev = dev,
                      .event = event};
 
+    if (w->dev[dev].owed == event)
+        PL_TRY(lower_settle(w, dev));
     return lower_step(w, d, &s);
 }
 
@@ -258,6 +298,7 @@ pl_status lower_close(struct lower *w, int d, struct script *out)
         v->buffer[t] = -1; /* another script's buffers are other ones */
     v->first_tensor = v->n_tensor;
     v->n_step = v->n_buf = 0;
+    v->owed = -1; /* nobody waits */
     return PL_OK;
 }
 

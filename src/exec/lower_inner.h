@@ -21,6 +21,8 @@ struct draft {
     struct buffer *buf; /* of the script */
     int n_buf, buf_cap;
     int first_tensor, n_event; /* of the script; of all scripts */
+    int owed;          /* event to be posted once values have come, or -1 */
+    int owed_instance; /* which waits for them */
     size_t bytes[REGION_COUNT];
 };
 
@@ -122,6 +124,11 @@ void lower_use(struct draft *v, int tensor, int at);
 /* A POST in the queue; *event is its number. */
 pl_status lower_post(struct lower *w, int d, enum queue q, int *event);
 pl_status lower_wait(struct lower *w, int d, enum queue q, int dev, int event);
+/* A POST of the compute queue that comes before the device's next step other
+ * than transfers and waits, so that threads meet once for all that they pull
+ * in a row. A meeting's order is taken after lower_settle(). */
+pl_status lower_post_later(struct lower *w, int d, int *event);
+pl_status lower_settle(struct lower *w, int d);
 /* Ends a script: places its buffers, says where threads meet. */
 pl_status lower_close(struct lower *w, int d, struct script *out);
 

@@ -316,6 +316,8 @@ pl_status lower_message(struct lower *w, int group, int n, const int *item)
                 PL_TRY(in_place(w, &it[m * n + k]));
         }
     }
+    for (int m = 0; m < g->n; m++)
+        PL_TRY(lower_settle(w, w->unit[g->first + m].u.dev));
     order = w->order++;
     for (int m = 0; m < g->n; m++) {
         int u = g->first + m, d = w->unit[u].u.dev;
