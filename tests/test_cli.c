@@ -511,6 +511,64 @@ static void cli_run_goes_on_from_a_state(void **state)
     ran_free(&a);
 }
 
+static void cli_plan_draws_what_it_says(void **state)
+{
+    static const char line[] = "plait plan " MODEL "-dev 'cpu*2' -sm tensor "
+                               "-cmoe --svg picture";
+    struct ran r;
+    char *svg;
+    size_t n;
+
+    (void)state;
+    need_model();
+    r = sh(line);
+    must_exit(&r, 0, line);
+    svg = slurp(test_temp("picture"), &n);
+    assert_ptr_equal(strstr(svg, "<svg "), svg);
+    assert_non_null(strstr(svg, "</svg>"));
+    assert_string_equal(strstr(svg, "</svg>"), "</svg>\n");
+    for (int i = 0; i < 3; i++) {
+        static const char *const name[] = {"cpu0", "cpu1", "host"};
+
+        assert_non_null(strstr(r.out, name[i]));
+        assert_non_null(strstr(svg, name[i]));
+    }
+    free(svg);
+    ran_free(&r);
+}
+
+static void cli_run_traces_every_device(void **state)
+{
+    static const char line[] = "plait run " MODEL "-p x -n 3 --ignore-eos "
+                               "-dev 'sim*2' -sm tensor -cmoe --trace trace";
+    bool seen[3] = {false};
+    json_t *all, *events, *e;
+    struct ran r;
+    size_t i;
+
+    (void)state;
+    need_model();
+    r = sh(line);
+    must_exit(&r, 0, line);
+    must_say(&r, "of it hidden", line);
+    all = json_load_file(test_temp("trace"), 0, NULL);
+    assert_non_null(all);
+    events = json_is_array(all) ? all : json_object_get(all, "traceEvents");
+    assert_true(json_array_size(events) > 0);
+    json_array_foreach(events, i, e)
+    {
+        json_int_t pid = json_integer_value(json_object_get(e, "pid"));
+
+        assert_true(json_is_string(json_object_get(e, "name")));
+        assert_in_range(pid, 0, 2);
+        if (strcmp(json_string_value(json_object_get(e, "ph")), "X") == 0)
+            seen[pid] = true;
+    }
+    assert_true(seen[0] && seen[1] && seen[2]);
+    json_decref(all);
+    ran_free(&r);
+}
+
 /* Starts the command with standard output in *out and standard error in the
  * temporary file "err". */
 static pid_t start(int *out, const char *const *argv)
@@ -778,6 +836,8 @@ int test_cli(void)
         cmocka_unit_test(cli_run_ends_when_the_context_is_full),
         cmocka_unit_test(cli_run_keeps_a_conversation),
         cmocka_unit_test(cli_run_goes_on_from_a_state),
+        cmocka_unit_test(cli_plan_draws_what_it_says),
+        cmocka_unit_test(cli_run_traces_every_device),
         cmocka_unit_test(cli_run_interrupted_exits_130_with_the_summary),
         cmocka_unit_test(cli_run_into_a_closed_pipe_exits_1),
         cmocka_unit_test(cli_tokenize_pieces_join_to_the_text),
