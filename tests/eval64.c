@@ -10,14 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void *need(size_t n, size_t size)
-{
-    void *p = calloc(n ? n : 1, size);
-
-    assert_non_null(p);
-    return p;
-}
-
 static void shape(struct eval_value *v, int n_dim, const int64_t *dim)
 {
     v->n_dim = n_dim;
@@ -26,7 +18,7 @@ static void shape(struct eval_value *v, int n_dim, const int64_t *dim)
         v->dim[d] = dim[d];
         v->n *= dim[d];
     }
-    v->x = need((size_t)v->n, sizeof *v->x);
+    v->x = test_need((size_t)v->n, sizeof *v->x);
 }
 
 void eval_value_free(struct eval_value *v)
@@ -49,8 +41,8 @@ static int64_t rows_of(const struct eval_value *v)
 static void round_row(pl_format f, double *x, int64_t n)
 {
     const struct format_info *info = format_info(f);
-    float *v = need((size_t)n, sizeof *v);
-    void *b = need(format_row_bytes(f, n), 1);
+    float *v = test_need((size_t)n, sizeof *v);
+    void *b = test_need(format_row_bytes(f, n), 1);
 
     for (int64_t i = 0; i < n; i++)
         v[i] = (float)x[i];
@@ -227,7 +219,7 @@ static void attention(const struct graph_attr *a, const struct eval_value *in,
 {
     int64_t h = in[0].dim[1], d = in[0].dim[2], g = in[1].dim[1];
     int64_t e = in[2].dim[2], dim[3] = {in[0].dim[0], h, e};
-    double *p = need((size_t)rows->max_pos + 1, sizeof *p);
+    double *p = test_need((size_t)rows->max_pos + 1, sizeof *p);
 
     shape(out, 3, dim);
     for (int64_t t = 0; t < dim[0]; t++)
@@ -298,7 +290,7 @@ static void scores(double *y, const double *x, int64_t n, int gating)
 static void best(const double *x, int64_t n, int64_t k, int64_t *id,
                  double *gap)
 {
-    char *taken = need((size_t)n, 1);
+    char *taken = test_need((size_t)n, 1);
     double before = INFINITY;
 
     for (int64_t j = 0; j < k + 1 && j < n; j++) {
@@ -322,9 +314,9 @@ static void keep_groups(const struct graph_attr *a, double *s, int64_t n,
                         double *gap)
 {
     int64_t size = n / a->n_group;
-    double *group = need((size_t)a->n_group, sizeof *group);
-    int64_t *id = need((size_t)n, sizeof *id);
-    char *kept = need((size_t)a->n_group, 1);
+    double *group = test_need((size_t)a->n_group, sizeof *group);
+    int64_t *id = test_need((size_t)n, sizeof *id);
+    char *kept = test_need((size_t)a->n_group, 1);
 
     for (int g = 0; g < a->n_group; g++) {
         best(s + g * size, size, 2, id, NULL);
@@ -351,8 +343,8 @@ static void router_topk(const struct graph_attr *a, const struct eval_value *in,
                         struct eval_value *out, double *gap)
 {
     int64_t e = last(&in[0]), dim[GRAPH_MAX_DIM];
-    double *s = need((size_t)e, sizeof *s);
-    int64_t *id = need((size_t)e, sizeof *id);
+    double *s = test_need((size_t)e, sizeof *s);
+    int64_t *id = test_need((size_t)e, sizeof *id);
 
     memcpy(dim, in[0].dim, sizeof dim);
     dim[in[0].n_dim - 1] = a->n_used;
@@ -380,7 +372,7 @@ static void router_weights(const struct graph_attr *a,
                            const struct eval_value *in, struct eval_value *out)
 {
     int64_t e = last(&in[0]), u = last(&in[1]);
-    double *s = need((size_t)e, sizeof *s);
+    double *s = test_need((size_t)e, sizeof *s);
 
     shape(out, in[1].n_dim, in[1].dim);
     for (int64_t r = 0; r < rows_of(&in[1]); r++) {
@@ -705,11 +697,11 @@ static void sizes(const struct eval64 *e, int node,
 
 struct eval64 *eval64_create(const pl_graph *g, int64_t n_seq, int64_t max_pos)
 {
-    struct eval64 *e = need(1, sizeof *e);
+    struct eval64 *e = test_need(1, sizeof *e);
 
     *e = (struct eval64){
         .g = g, .n_seq = n_seq, .max_pos = max_pos, .gap = INFINITY};
-    e->value = need((size_t)g->n_node, sizeof *e->value);
+    e->value = test_need((size_t)g->n_node, sizeof *e->value);
     for (int i = 0; i < g->n_node; i++)
         if (g->node[i].op == OP_cache) {
             int64_t dim[GRAPH_MAX_DIM];
@@ -738,7 +730,7 @@ void eval64_weight(struct eval64 *e, int node, const void *bytes)
     sizes(e, node, NULL, dim);
     eval_value_free(&e->value[node]);
     shape(&e->value[node], n->n_dim, dim);
-    v = need((size_t)e->value[node].n, sizeof *v);
+    v = test_need((size_t)e->value[node].n, sizeof *v);
     format_info(n->format)->decode(v, bytes, e->value[node].n);
     for (int64_t i = 0; i < e->value[node].n; i++)
         e->value[node].x[i] = (double)v[i];

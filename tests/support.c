@@ -1,5 +1,6 @@
-/* Where tests find their data and their numbers. What it does not do: run
- * tests (main.c) or make allocations fail (alloc_fail.c). */
+/* Where tests find their data and their numbers, and room for what they write.
+ * What it does not do: run tests (main.c) or make allocations fail
+ * (alloc_fail.c). */
 #include "support.h"
 
 #include <dirent.h>
@@ -122,6 +123,36 @@ float test_unit(uint64_t *state)
 {
     /* 24 bits: every value is exact in a float. */
     return (float)(test_random(state) >> 40) * 0x1p-23f - 1.0f;
+}
+
+/* ---- memory and text ---------------------------------------------------- */
+
+void *test_need(size_t n, size_t size)
+{
+    void *p = calloc(n ? n : 1, size ? size : 1);
+
+    assert_non_null(p);
+    return p;
+}
+
+void test_text_add(void *user, const char *s, size_t n)
+{
+    struct test_text *t = user;
+
+    if (t->n + n + 1 > t->cap) {
+        t->cap = 2 * (t->n + n + 1);
+        t->s = realloc(t->s, t->cap);
+        assert_non_null(t->s);
+    }
+    memcpy(t->s + t->n, s, n);
+    t->n += n;
+    t->s[t->n] = '\0';
+}
+
+void test_text_show(void *user, const char *s, size_t n)
+{
+    (void)user;
+    print_message("%.*s", (int)n, s);
 }
 
 void test_skip_reason(const char *fmt, ...)

@@ -40,6 +40,19 @@ uint64_t test_random(uint64_t *state);
 int64_t test_below(uint64_t *state, int64_t n);
 float test_unit(uint64_t *state);
 
+/* calloc that does not fail; n and size may be 0. The caller frees it. */
+void *test_need(size_t n, size_t size);
+
+/* Text that grows as it is written; {0} is empty. */
+struct test_text {
+    char *s; /* owned by the test, terminated; NULL: nothing was written yet */
+    size_t n, cap;
+};
+
+/* Two of pl_write_fn: appends to `user`, a struct test_text; prints. */
+void test_text_add(void *user, const char *s, size_t n);
+void test_text_show(void *user, const char *s, size_t n);
+
 /* Ends the running case as skipped; the printf-style reason is recorded. */
 #define TEST_SKIP(...)                                                         \
     do {                                                                       \

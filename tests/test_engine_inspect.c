@@ -5,25 +5,8 @@
 
 #include <jansson.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct text {
-    char *s; /* owned, terminated */
-    size_t len;
-};
-
-static void append(void *user, const char *text, size_t len)
-{
-    struct text *t = user;
-
-    t->s = realloc(t->s, t->len + len + 1);
-    assert_non_null(t->s);
-    memcpy(t->s + t->len, text, len);
-    t->len += len;
-    t->s[t->len] = '\0';
-}
 
 static const char *write_sample(void)
 {
@@ -65,31 +48,31 @@ static void inspect_text_shows_keys_tensors_totals(void **state)
         "all           2 tensors               96 values",
         "320 bytes  0.31 KiB",
     };
-    struct text t = {0};
+    struct test_text t = {0};
     pl_err err;
 
     (void)state;
-    if (pl_inspect(write_sample(), false, append, &t, &err) != PL_OK)
+    if (pl_inspect(write_sample(), false, test_text_add, &t, &err) != PL_OK)
         fail_msg("%s", err.message);
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
         if (!strstr(t.s, wanted[i]))
             fail_msg("\"%s\" is not in:\n%s", wanted[i], t.s);
-    for (size_t i = 0; i < t.len; i++)
+    for (size_t i = 0; i < t.n; i++)
         assert_true((unsigned char)t.s[i] >= ' ' || t.s[i] == '\n');
     free(t.s);
 }
 
 static void inspect_json_holds_the_same(void **state)
 {
-    struct text t = {0};
+    struct test_text t = {0};
     json_t *all, *part;
     json_error_t where;
     pl_err err;
 
     (void)state;
-    if (pl_inspect(write_sample(), true, append, &t, &err) != PL_OK)
+    if (pl_inspect(write_sample(), true, test_text_add, &t, &err) != PL_OK)
         fail_msg("%s", err.message);
-    all = json_loadb(t.s, t.len, 0, &where);
+    all = json_loadb(t.s, t.n, 0, &where);
     if (!all)
         fail_msg("line %d: %s", where.line, where.text);
     assert_non_null(
@@ -130,17 +113,17 @@ static void inspect_json_holds_the_same(void **state)
 
 static void inspect_forwards_the_reader_s_error(void **state)
 {
-    struct text t = {0};
+    struct test_text t = {0};
     pl_err err;
 
     (void)state;
     assert_int_equal(
-        pl_inspect(test_temp("absent.gguf"), false, append, &t, &err),
+        pl_inspect(test_temp("absent.gguf"), false, test_text_add, &t, &err),
         PL_NOT_FOUND);
     assert_non_null(strstr(err.message, "absent.gguf"));
-    assert_int_equal(pl_inspect(NULL, false, append, &t, &err),
+    assert_int_equal(pl_inspect(NULL, false, test_text_add, &t, &err),
                      PL_BAD_ARGUMENT);
-    assert_int_equal(t.len, 0);
+    assert_int_equal(t.n, 0);
 }
 
 int test_engine_inspect(void)

@@ -18,26 +18,6 @@
 
 static const char paper64[] = "gpu:96GiB:1TB/s*64";
 
-/* Text that grows as it is written. */
-struct text {
-    char *s;
-    size_t n, cap;
-};
-
-static void collect(void *user, const char *s, size_t n)
-{
-    struct text *t = user;
-
-    if (t->n + n + 1 > t->cap) {
-        t->cap = 2 * (t->n + n + 1);
-        t->s = realloc(t->s, t->cap);
-        assert_non_null(t->s);
-    }
-    memcpy(t->s + t->n, s, n);
-    t->n += n;
-    t->s[t->n] = '\0';
-}
-
 static pl_model *open_model(const char *path)
 {
     pl_model *m;
@@ -92,19 +72,19 @@ static pl_plan *plan(const pl_model *m, const pl_options *opt)
     return p;
 }
 
-static struct text print(const pl_plan *p, bool json)
+static struct test_text print(const pl_plan *p, bool json)
 {
-    struct text t = {0};
+    struct test_text t = {0};
     pl_err err;
 
-    if (pl_plan_print(p, json, collect, &t, &err) != PL_OK)
+    if (pl_plan_print(p, json, test_text_add, &t, &err) != PL_OK)
         fail_msg("%s", err.message);
     return t;
 }
 
 static json_t *print_json(const pl_plan *p)
 {
-    struct text t = print(p, true);
+    struct test_text t = print(p, true);
     json_error_t e;
     json_t *all = json_loads(t.s, 0, &e);
 
@@ -298,7 +278,7 @@ static void engine_plan_shows_groups_and_copies(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         pl_options o = rows[i].o;
-        struct text t;
+        struct test_text t;
         json_t *all;
         pl_plan *p;
 
@@ -332,7 +312,7 @@ static void engine_plan_folds_many_groups(void **state)
                     .split_mode = PL_SPLIT_HYBRID,
                     .hybrid_size = 8};
     pl_plan *p = plan(m, &o);
-    struct text t = print(p, false);
+    struct test_text t = print(p, false);
     int lines = 0;
 
     (void)state;
@@ -413,12 +393,12 @@ static int check_boxes(const char *s)
     return n;
 }
 
-static struct text draw(const pl_plan *p)
+static struct test_text draw(const pl_plan *p)
 {
-    struct text t = {0};
+    struct test_text t = {0};
     pl_err err;
 
-    if (pl_plan_svg(p, collect, &t, &err) != PL_OK)
+    if (pl_plan_svg(p, test_text_add, &t, &err) != PL_OK)
         fail_msg("%s", err.message);
     check_xml(t.s);
     assert_null(strstr(t.s, "nan"));
@@ -448,7 +428,7 @@ static void engine_plan_picture_shows_all(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         pl_options o = rows[i].o;
-        struct text t;
+        struct test_text t;
         pl_plan *p;
         int n;
 
@@ -487,7 +467,7 @@ static void engine_plan_picture_folds(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         pl_plan *p = plan(m, &rows[i].o);
-        struct text t = draw(p);
+        struct test_text t = draw(p);
 
         assert_true(check_boxes(t.s) > 0);
         assert_non_null(strstr(t.s, rows[i].says));
@@ -504,7 +484,7 @@ static void engine_plan_picture_survives_each_failed_allocation(void **state)
     pl_model *m = hollow(&h);
     pl_options o = {.device_spec = "gpu:1GiB:1TB/s*2"};
     pl_plan *p = plan(m, &o);
-    struct text t = {0};
+    struct test_text t = {0};
     bool failed = true;
 
     (void)state;
@@ -515,12 +495,13 @@ static void engine_plan_picture_survives_each_failed_allocation(void **state)
 
         t.n = 0;
         alloc_fail_at(n);
-        s = pl_plan_svg(p, collect, &t, &err);
+        s = pl_plan_svg(p, test_text_add, &t, &err);
         failed = alloc_fail_off();
         assert_int_equal(s, failed ? PL_NO_MEMORY : PL_OK);
         assert_int_equal(t.n == 0, failed);
     }
-    assert_int_equal(pl_plan_svg(NULL, collect, &t, NULL), PL_BAD_ARGUMENT);
+    assert_int_equal(pl_plan_svg(NULL, test_text_add, &t, NULL),
+                     PL_BAD_ARGUMENT);
     free(t.s);
     pl_plan_free(p);
     pl_model_free(m);
@@ -622,7 +603,7 @@ static void engine_plan_400b_on_64_paper_devices(void **state)
     pl_options o = {.device_spec = paper64, .split_mode = PL_SPLIT_TENSOR};
     pl_plan *p = plan(m, &o);
     char line[400];
-    struct text t = print(p, false);
+    struct test_text t = print(p, false);
     pl_err err;
 
     (void)state;
@@ -737,7 +718,7 @@ static void engine_plan_text_fits_a_terminal(void **state)
     for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
         pl_options o = {.device_spec = specs[i], .split_mode = PL_SPLIT_TENSOR};
         pl_plan *p = plan(m, &o);
-        struct text t = print(p, false);
+        struct test_text t = print(p, false);
         const char *line = strchr(t.s, '\n') + 1; /* the path may be long */
 
         for (const char *end; *line; line = end + 1) {
@@ -773,7 +754,7 @@ static void engine_plan_errors_name_the_option(void **state)
     };
     struct hollow_model h = small_moe();
     pl_model *m = hollow(&h);
-    struct text t = {0};
+    struct test_text t = {0};
     pl_plan *p;
     pl_err err;
 
@@ -784,7 +765,7 @@ static void engine_plan_errors_name_the_option(void **state)
         if (!strstr(err.message, rows[i].says))
             fail_msg("row %zu: %s", i, err.message);
     }
-    assert_int_equal(pl_plan_print(NULL, false, collect, &t, &err),
+    assert_int_equal(pl_plan_print(NULL, false, test_text_add, &t, &err),
                      PL_BAD_ARGUMENT);
     assert_int_equal(pl_devices_print(false, NULL, NULL, &err),
                      PL_BAD_ARGUMENT);
@@ -831,17 +812,17 @@ static void engine_plan_cost_counts_distinct_experts(void **state)
 
 static void engine_plan_devices_json_names_cores(void **state)
 {
-    struct text t = {0};
+    struct test_text t = {0};
     json_error_t je;
     const json_t *dev;
     json_t *all;
     pl_err err;
 
     (void)state;
-    assert_int_equal(pl_devices_print(false, collect, &t, &err), PL_OK);
+    assert_int_equal(pl_devices_print(false, test_text_add, &t, &err), PL_OK);
     assert_non_null(strstr(t.s, "cpu*2"));
     t.n = 0;
-    assert_int_equal(pl_devices_print(true, collect, &t, &err), PL_OK);
+    assert_int_equal(pl_devices_print(true, test_text_add, &t, &err), PL_OK);
     all = json_loads(t.s, 0, &je);
     assert_non_null(all);
     assert_true(integer(all, "cores") >= 1);

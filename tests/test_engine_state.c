@@ -814,15 +814,10 @@ static void state_file_is_whole_or_as_it_was(void **state)
     engine_run_close(&r);
 }
 
-static void append(void *user, const char *text, size_t len)
-{
-    strncat(user, text, len);
-}
-
 static void state_inspected_says_whose_it_is(void **state)
 {
     const char *path = test_temp("inspected.state");
-    char text[1 << 16] = "";
+    struct test_text text = {0};
     int32_t token[70] = {1, 2, 3};
     struct engine_run r;
     struct state s;
@@ -836,20 +831,23 @@ static void state_inspected_says_whose_it_is(void **state)
     assert_int_equal(pl_state_save_file(r.engine, -1, 0, -1, path, NULL),
                      PL_OK);
     engine_run_close(&r);
-    assert_int_equal(pl_inspect(path, false, append, text, NULL), PL_OK);
-    assert_non_null(strstr(text, "llama"));
-    assert_non_null(strstr(text, ", 2 ranks"));
-    assert_non_null(strstr(text, "2, the whole cache"));
-    assert_non_null(strstr(text, "70 positions from 0 on, 64 of them sequence "
-                                 "1's"));
-    text[0] = 0;
-    assert_int_equal(pl_inspect(path, true, append, text, NULL), PL_OK);
-    assert_non_null(strstr(text, "\"n_ranks\": 2"));
+    assert_int_equal(pl_inspect(path, false, test_text_add, &text, NULL),
+                     PL_OK);
+    assert_non_null(strstr(text.s, "llama"));
+    assert_non_null(strstr(text.s, ", 2 ranks"));
+    assert_non_null(strstr(text.s, "2, the whole cache"));
+    assert_non_null(
+        strstr(text.s, "70 positions from 0 on, 64 of them sequence 1's"));
+    text.n = 0;
+    assert_int_equal(pl_inspect(path, true, test_text_add, &text, NULL), PL_OK);
+    assert_non_null(strstr(text.s, "\"n_ranks\": 2"));
     s = contents(path);
     f = fopen(path, "wb");
     assert_true(f && fwrite(s.data, 1, s.n - 1, f) == s.n - 1 && !fclose(f));
-    assert_int_equal(pl_inspect(path, true, append, text, &err), PL_BAD_FILE);
+    assert_int_equal(pl_inspect(path, true, test_text_add, &text, &err),
+                     PL_BAD_FILE);
     assert_non_null(strstr(err.message, "cut off"));
+    free(text.s);
     free(s.data);
 }
 

@@ -20,7 +20,6 @@
 #include "base/err.h"
 #include "quant/format.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,20 +48,6 @@ struct job {
     uint64_t seed; /* that made it */
 };
 
-static void *need(size_t n, size_t size)
-{
-    void *p = calloc(n ? n : 1, size);
-
-    assert_non_null(p);
-    return p;
-}
-
-static void show(void *user, const char *text, size_t len)
-{
-    (void)user;
-    print_message("%.*s", (int)len, text);
-}
-
 static void show_placement(const struct planned *p)
 {
     const struct lowered *l = p->low;
@@ -87,7 +72,7 @@ static void show_placement(const struct planned *p)
 
 #define JOB_FAIL(j, p, ...)                                                    \
     do {                                                                       \
-        pl_graph_print((j)->r.g, show, NULL, NULL);                            \
+        pl_graph_print((j)->r.g, test_text_show, NULL, NULL);                  \
         if (p)                                                                 \
             show_placement(p);                                                 \
         print_message("PLAIT_SEED=%llu (%d ranks)\n",                          \
@@ -149,7 +134,7 @@ static void draw_input(struct job *j, int node, int s, uint64_t *seed)
 {
     const struct graph_node *n = &j->r.g->node[node];
     int64_t c = count_at(j, node, s);
-    unsigned char *b = need((size_t)c, 4);
+    unsigned char *b = test_need((size_t)c, 4);
 
     for (int64_t i = 0; i < c; i++) {
         float v =
@@ -182,10 +167,10 @@ static void job_make(struct job *j, uint64_t seed)
     j->family = families[test_below(&s, 3)];
     random_graph_make(&j->r, j->n_rank, NULL, &s);
     draw_steps(j, &s);
-    j->cache = need((size_t)j->r.n_node, sizeof *j->cache);
+    j->cache = test_need((size_t)j->r.n_node, sizeof *j->cache);
     for (int k = 0; k < j->n_step; k++) {
-        j->input[k] = need((size_t)j->r.n_node, sizeof **j->input);
-        j->want[k] = need((size_t)j->r.n_node, sizeof **j->want);
+        j->input[k] = test_need((size_t)j->r.n_node, sizeof **j->input);
+        j->want[k] = test_need((size_t)j->r.n_node, sizeof **j->want);
         for (int i = 0; i < j->r.n_node; i++)
             if (j->r.g->node[i].op == OP_input)
                 draw_input(j, i, k, &s);
@@ -333,10 +318,10 @@ static pl_status replace(struct planned *p, bool stay_home, uint64_t *seed,
     static bool one[MAX_DEV];
     struct groups o;
     size_t n = (size_t)p->num->n;
-    int *at[3] = {need(n, sizeof(int)), need(n, sizeof(int)),
-                  need(n, sizeof(int))};
-    int *home = need((size_t)p->g->n_node, sizeof *home);
-    int *of = need(n, sizeof *of);
+    int *at[3] = {test_need(n, sizeof(int)), test_need(n, sizeof(int)),
+                  test_need(n, sizeof(int))};
+    int *home = test_need((size_t)p->g->n_node, sizeof *home);
+    int *of = test_need(n, sizeof *of);
     bool piped = false, together = test_below(seed, 2);
     struct lower_way way[3];
     pl_status s;
@@ -421,7 +406,7 @@ static void check_weights(struct job *j, pl_exec *x)
 
         if (j->r.g->node[i].op != OP_weight)
             continue;
-        b = need(weight_bytes(j, i), 1);
+        b = test_need(weight_bytes(j, i), 1);
         if (pl_tensor_get(x, i, b, 0, weight_bytes(j, i), &err) != PL_OK)
             JOB_FAIL(j, x->plan, "reading: %s", err.message);
         if (memcmp(b, j->r.bytes[i], weight_bytes(j, i)))
@@ -443,7 +428,7 @@ static void read_outputs(struct job *j, pl_exec *x, int s, int instance,
 
         if (!is_read(n))
             continue;
-        b = need(size, 1);
+        b = test_need(size, 1);
         if (exec_get_output(x, instance, i, b, 0, size, &err) != PL_OK)
             JOB_FAIL(j, x->plan, "reading: %s", err.message);
         if (first) {
@@ -476,7 +461,7 @@ static void read_caches(struct job *j, pl_exec *x, bool first)
 
         if (n->op != OP_cache)
             continue;
-        b = need(N_CTX, row);
+        b = test_need(N_CTX, row);
         if (pl_tensor_get(x, i, b, 0, N_CTX * row, &err) != PL_OK)
             JOB_FAIL(j, x->plan, "reading: %s", err.message);
         if (first) {

@@ -44,23 +44,9 @@ struct job {
     uint64_t seed;                   /* that made it */
 };
 
-static void *need(size_t n, size_t size)
-{
-    void *p = calloc(n ? n : 1, size);
-
-    assert_non_null(p);
-    return p;
-}
-
-static void show(void *user, const char *text, size_t len)
-{
-    (void)user;
-    print_message("%.*s", (int)len, text);
-}
-
 #define JOB_FAIL(j, ...)                                                       \
     do {                                                                       \
-        pl_graph_print((j)->r.g, show, NULL, NULL);                            \
+        pl_graph_print((j)->r.g, test_text_show, NULL, NULL);                  \
         print_message("PLAIT_SEED=%llu (%d ranks)\n",                          \
                       (unsigned long long)(j)->seed, (j)->n_rank);             \
         fail_msg(__VA_ARGS__);                                                 \
@@ -116,7 +102,7 @@ static void draw_input(struct job *j, int node, int s, uint64_t *seed)
 {
     const struct graph_node *n = &j->r.g->node[node];
     int64_t c = count_at(j, node, s);
-    unsigned char *b = need((size_t)c, 4);
+    unsigned char *b = test_need((size_t)c, 4);
 
     for (int64_t i = 0; i < c; i++) {
         int32_t id = 0;
@@ -183,7 +169,7 @@ static bool evaluate(struct job *j, double noise, double **out[MAX_STEP])
                 ok &= fabs(v->x[k]) <= most; /* not NaN either */
             if (!is_read(&j->r.g->node[i]) && !is_cache(&j->r.g->node[i]))
                 continue;
-            out[s][i] = need((size_t)v->n, sizeof(double));
+            out[s][i] = test_need((size_t)v->n, sizeof(double));
             memcpy(out[s][i], v->x, (size_t)v->n * sizeof(double));
         }
     }
@@ -228,7 +214,7 @@ static bool well_conditioned(struct job *j)
     bool ok;
 
     for (int s = 0; s < MAX_STEP; s++)
-        other[s] = need((size_t)j->r.n_node, sizeof **other);
+        other[s] = test_need((size_t)j->r.n_node, sizeof **other);
     ok = evaluate(j, 1e-6, other);
     for (int s = 0; s < j->n_step && ok; s++)
         for (int i = 0; i < j->r.n_node; i++) {
@@ -241,7 +227,7 @@ static bool well_conditioned(struct job *j)
                 most = fmax(most, fabs(other[s][i][k] - j->want[s][i][k]));
             limit = j->rounded[i] ? 2e-2 : 1e-3;
             ok &= most <= limit * (size_of(j->want[s][i], n) + 1e-2);
-            j->spread[s][i] = need(1, sizeof(double));
+            j->spread[s][i] = test_need(1, sizeof(double));
             *j->spread[s][i] = most;
         }
     for (int s = 0; s < MAX_STEP; s++)
@@ -255,7 +241,7 @@ static bool job_fill(struct job *j, uint64_t *seed)
     bool ok;
 
     draw_steps(j, seed);
-    j->rounded = need((size_t)j->r.n_node, sizeof *j->rounded);
+    j->rounded = test_need((size_t)j->r.n_node, sizeof *j->rounded);
     for (int i = 0; i < j->r.n_node; i++) {
         const struct graph_node *n = &j->r.g->node[i];
 
@@ -264,10 +250,10 @@ static bool job_fill(struct job *j, uint64_t *seed)
             j->rounded[i] |= n->in[k] >= 0 && j->rounded[n->in[k]];
     }
     for (int k = 0; k < MAX_STEP; k++) {
-        j->input[k] = need((size_t)j->r.n_node, sizeof **j->input);
-        j->want[k] = need((size_t)j->r.n_node, sizeof **j->want);
-        j->spread[k] = need((size_t)j->r.n_node, sizeof **j->spread);
-        j->got[k] = need((size_t)j->r.n_node, sizeof **j->got);
+        j->input[k] = test_need((size_t)j->r.n_node, sizeof **j->input);
+        j->want[k] = test_need((size_t)j->r.n_node, sizeof **j->want);
+        j->spread[k] = test_need((size_t)j->r.n_node, sizeof **j->spread);
+        j->got[k] = test_need((size_t)j->r.n_node, sizeof **j->got);
         for (int i = 0; i < j->r.n_node && k < j->n_step; i++)
             if (j->r.g->node[i].op == OP_input)
                 draw_input(j, i, k, seed);
@@ -418,7 +404,7 @@ static void check_weights(struct job *j, pl_exec *x, uint64_t *seed)
             from = 0;
             len = size;
         }
-        b = need(size, 1);
+        b = test_need(size, 1);
         if (pl_tensor_get(x, i, b, from, len, &err) != PL_OK)
             JOB_FAIL(j, "reading a weight: %s", err.message);
         if (memcmp(b, (unsigned char *)j->r.bytes[i] + from, len))
@@ -454,9 +440,9 @@ static void check_cache(struct job *j, pl_exec *x, int node, int last)
 {
     const struct graph_node *n = &j->r.g->node[node];
     int64_t row = n->dim[1].n * n->dim[2].n;
-    unsigned char *all = need((size_t)(N_CTX * row), 4);
-    unsigned char *mine = need((size_t)count_at(j, node, last), 4);
-    bool *written = need((size_t)count_at(j, node, last), sizeof *written);
+    unsigned char *all = test_need((size_t)(N_CTX * row), 4);
+    unsigned char *mine = test_need((size_t)count_at(j, node, last), 4);
+    bool *written = test_need((size_t)count_at(j, node, last), sizeof *written);
     pl_err err;
 
     if (pl_tensor_get(x, node, all, 0, 4 * (size_t)(N_CTX * row), &err) !=
@@ -495,8 +481,8 @@ static void read_all(struct job *j, pl_exec *x, int s, enum mode mode,
 
         if (!is_read(n))
             continue;
-        b = need(size, 1);
-        part = need(size, 1);
+        b = test_need(size, 1);
+        part = test_need(size, 1);
         if (pl_tensor_get(x, i, b, 0, size, &err) != PL_OK ||
             pl_tensor_get(x, i, part, from, len, &err) != PL_OK)
             JOB_FAIL(j, "reading: %s", err.message);

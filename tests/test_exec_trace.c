@@ -5,28 +5,8 @@
 #include "engine_run.h"
 
 #include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct text {
-    char *s;
-    size_t n, cap;
-};
-
-static void collect(void *user, const char *s, size_t n)
-{
-    struct text *t = user;
-
-    if (t->n + n + 1 > t->cap) {
-        t->cap = 2 * (t->n + n + 1);
-        t->s = realloc(t->s, t->cap);
-        assert_non_null(t->s);
-    }
-    memcpy(t->s + t->n, s, n);
-    t->n += n;
-    t->s[t->n] = '\0';
-}
 
 enum { MAX_DEV = 8 };
 
@@ -140,7 +120,7 @@ static void exec_trace_shows_every_step(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         pl_options o = engine_run_options();
-        struct text t = {0};
+        struct test_text t = {0};
         struct lanes want = {0};
         struct engine_run r;
         const struct planned *p;
@@ -154,7 +134,7 @@ static void exec_trace_shows_every_step(void **state)
         o.host_experts = rows[i].o.host_experts;
         o.host_cache = rows[i].o.host_cache;
         o.offload = rows[i].o.offload;
-        o.trace = collect;
+        o.trace = test_text_add;
         o.trace_user = &t;
         engine_run_open(&r, path, "the bundled model", &o);
         p = r.engine->plan->planned;
@@ -225,7 +205,7 @@ static void exec_trace_survives_each_failed_allocation(void **state)
 {
     const char *path = test_file("models/fable-moe-Q8_0.gguf");
     pl_options o = engine_run_options();
-    struct text t = {0};
+    struct test_text t = {0};
     bool failed = true;
     pl_model *m;
     pl_plan *p;
@@ -243,7 +223,7 @@ static void exec_trace_survives_each_failed_allocation(void **state)
 
         t.n = 0;
         alloc_fail_at(n);
-        s = exec_trace_create(&x, p->planned, collect, &t, &err);
+        s = exec_trace_create(&x, p->planned, test_text_add, &t, &err);
         failed = alloc_fail_off();
         assert_int_equal(s, failed ? PL_NO_MEMORY : PL_OK);
         assert_int_equal(x == NULL, failed);

@@ -6,7 +6,6 @@
 #include "quant/format.h"
 #include "support.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,14 +74,6 @@ static bool readable(const struct graph_node *n)
     return n->n_in == 0 || n->keep || n->output;
 }
 
-static void *need(size_t n)
-{
-    void *p = calloc(n ? n : 1, 1);
-
-    assert_non_null(p);
-    return p;
-}
-
 /* Leaves of random values, and one step. */
 static void fill(pl_exec *x, const pl_graph *g, uint64_t *seed)
 {
@@ -92,8 +83,8 @@ static void fill(pl_exec *x, const pl_graph *g, uint64_t *seed)
     for (int t = 0; t < g->n_node; t++) {
         const struct graph_node *n = &g->node[t];
         int64_t c = values_of(n);
-        float *v = need((size_t)c * 4);
-        void *b = need(bytes_of(n));
+        float *v = test_need((size_t)c, 4);
+        void *b = test_need(bytes_of(n), 1);
 
         for (int64_t i = 0; i < c; i++) {
             int32_t id = (int32_t)test_below(seed, 9);
@@ -121,7 +112,7 @@ static unsigned char *whole(pl_exec *x, const pl_graph *g, pl_tensor t,
                             size_t *size)
 {
     const struct graph_node *n = &g->node[t];
-    unsigned char *b = need(bytes_of(n));
+    unsigned char *b = test_need(bytes_of(n), 1);
     float *v;
     pl_err err;
 
@@ -132,7 +123,7 @@ static unsigned char *whole(pl_exec *x, const pl_graph *g, pl_tensor t,
         *size = format_row_bytes(n->format, 1);
         return b;
     }
-    v = need((size_t)values_of(n) * 4);
+    v = test_need((size_t)values_of(n), 4);
     format_info(n->format)->decode(v, b, values_of(n));
     free(b);
     return (unsigned char *)v;
@@ -206,7 +197,7 @@ static void exec_view_gets_what_the_whole_has_there(void **state)
             all = whole(x, g, t, &size);
             for (int i = 0; i < 40; i++) {
                 pl_view v = draw(values_of(&g->node[t]), &seed);
-                unsigned char *got = need((size_t)count(&v) * size);
+                unsigned char *got = test_need((size_t)count(&v), size);
                 pl_err err;
 
                 if (pl_tensor_get_view(x, t, &v, got, &err) != PL_OK)
@@ -243,7 +234,7 @@ static void exec_view_sets_its_values_alone(void **state)
                 pl_view v = draw(values_of(n), &seed);
                 size_t size;
                 unsigned char *want = whole(x, g, t, &size), *got;
-                unsigned char *put = need((size_t)count(&v) * size);
+                unsigned char *put = test_need((size_t)count(&v), size);
                 pl_status s;
                 pl_err err;
 

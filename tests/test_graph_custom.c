@@ -3,8 +3,6 @@
 #include "graph/graph.h"
 #include "support.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static void nothing(const pl_op_call *c)
@@ -103,28 +101,12 @@ static const struct {
     {"d->d", PL_OP_ONE | PL_OP_SUM, {"d"}, "!partial is PL_OP_NONE"},
 };
 
-struct text {
-    char s[4096];
-    size_t len;
-};
-
-static void keep(void *user, const char *text, size_t len)
-{
-    struct text *t = user;
-
-    assert_true(t->len + len < sizeof t->s);
-    memcpy(t->s + t->len, text, len);
-    t->len += len;
-    t->s[t->len] = '\0';
-}
-
-static void print(const pl_graph *g, struct text *t)
+static void print(const pl_graph *g, struct test_text *t)
 {
     pl_err err;
 
-    t->len = 0;
-    t->s[0] = '\0';
-    if (pl_graph_print(g, keep, t, &err) != PL_OK)
+    t->n = 0;
+    if (pl_graph_print(g, test_text_add, t, &err) != PL_OK)
         fail_msg("%s", err.message);
 }
 
@@ -146,7 +128,7 @@ static void graph_custom_rows_give_shapes_or_say_what_is_wrong(void **state)
         pl_graph *g = parse(prelude);
         pl_tensor in[5], t;
         const char *want = cases[i].want;
-        struct text out;
+        static struct test_text out;
         pl_err err = {0};
         int n = 0;
 
@@ -263,7 +245,7 @@ static void graph_custom_prints_and_reads_back(void **state)
         {"x: f32[3] = input\ny: f32[3] = my/norm(x)",
          "line 2: my/norm: x has 1 dimensions, its row 2"},
     };
-    struct text out;
+    static struct test_text out;
     pl_graph *g;
     pl_err err;
 

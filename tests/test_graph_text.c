@@ -8,26 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct text {
-    char s[1 << 14];
-    size_t len;
-};
-
-static void collect(void *user, const char *s, size_t len)
+static void print(const pl_graph *g, struct test_text *t)
 {
-    struct text *t = user;
-
-    assert_true(t->len + len < sizeof t->s);
-    memcpy(t->s + t->len, s, len);
-    t->len += len;
-    t->s[t->len] = '\0';
-}
-
-static void print(const pl_graph *g, struct text *t)
-{
-    t->len = 0;
-    t->s[0] = '\0';
-    assert_int_equal(pl_graph_print(g, collect, t, NULL), PL_OK);
+    t->n = 0;
+    assert_int_equal(pl_graph_print(g, test_text_add, t, NULL), PL_OK);
 }
 
 static pl_graph *parse(const char *text)
@@ -58,7 +42,7 @@ static char *every_op(void)
 
 static void graph_text_every_op_reads_and_prints_the_same(void **state)
 {
-    static struct text t;
+    static struct test_text t;
     char *s = every_op();
     pl_graph *g = parse(s);
     bool seen[OP_COUNT] = {false};
@@ -78,7 +62,7 @@ static void graph_text_every_op_reads_and_prints_the_same(void **state)
 
 static void graph_text_built_graph_prints_and_reads_back(void **state)
 {
-    static struct text a, b;
+    static struct test_text a, b;
     const pl_dim d[2] = {{1, PL_N_TOK}, {64, PL_CONST}};
     const pl_dim r[3] = {{4, PL_N_TOK}, {2, PL_CONST}, {8, PL_CONST}};
     const pl_run run[2] = {{96, 1}, {32, 6}};
@@ -121,7 +105,7 @@ static void graph_text_built_graph_prints_and_reads_back(void **state)
 
 static void graph_text_floats_survive_exactly(void **state)
 {
-    static struct text a;
+    static struct test_text a;
     uint64_t seed = test_seed();
 
     (void)state;
@@ -146,7 +130,7 @@ static void graph_text_floats_survive_exactly(void **state)
 
 static void graph_text_made_names_stay_unique(void **state)
 {
-    static struct text a;
+    static struct test_text a;
     pl_graph *g = parse("t1: f32[2] = input\n");
     pl_tensor y, z;
 

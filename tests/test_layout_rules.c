@@ -914,12 +914,6 @@ static bool told_by(const struct eval_value *owners, int d)
     return true;
 }
 
-static void show(void *user, const char *text, size_t len)
-{
-    (void)user;
-    print_message("%.*s", (int)len, text);
-}
-
 static void check_moves(enum op op, int n)
 {
     uint64_t seed = test_seed() + op;
@@ -948,7 +942,7 @@ static void check_moves(enum op op, int n)
             told |= m.n->dim[d].symbol == PL_CONST && told_by(&owners[0], d) &&
                     told_by(&owners[1], d);
         if (!out && told) {
-            pl_graph_print(m.g, show, NULL, NULL);
+            pl_graph_print(m.g, test_text_show, NULL, NULL);
             fail_msg("%s: runs express the result's owners, yet it is "
                      "gathered: operand 0 is %s",
                      op_info(op)->name, layout_print(m.in[0], buf, sizeof buf));
