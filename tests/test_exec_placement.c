@@ -14,7 +14,7 @@
  *
  * PLAIT_SEED=number begins with that graph and placement. */
 #include "exec/exec.h"
-#include "random_graph.h"
+#include "random_feed.h"
 #include "support.h"
 
 #include "base/err.h"
@@ -23,27 +23,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    MAX_STEP = 8,
-    N_CTX = 256,
-    PAGES = N_CTX / 64,
-    MAX_GROUP = 6,
-    MAX_DEV = 8,
-};
-
-struct tokens {
-    int64_t n_tok, n_out;
-    int32_t pos[RANDOM_MAX_TOK], seq[RANDOM_MAX_TOK];
-};
+enum { MAX_GROUP = 6, MAX_DEV = 8 };
 
 struct job {
     struct random_graph r;
-    int n_rank, n_step;
-    struct tokens step[MAX_STEP];
-    int32_t pages[RANDOM_N_SEQ * PAGES];
-    unsigned char **input[MAX_STEP]; /* [n_node] 4-byte values; owned */
-    unsigned char **want[MAX_STEP];  /* [n_node] outputs; owned */
-    unsigned char **cache;           /* [n_node] after the last step; owned */
+    struct random_feed f;
+    int n_rank;
+    unsigned char **want[FEED_MAX_STEP]; /* [n_node] outputs; owned */
+    unsigned char **cache; /* [n_node] after the last step; owned */
     const char *family;
     uint64_t seed; /* that made it */
 };
@@ -72,33 +59,11 @@ static void show_placement(const struct planned *p)
 
 #define JOB_FAIL(j, p, ...)                                                    \
     do {                                                                       \
-        pl_graph_print((j)->r.g, test_text_show, NULL, NULL);                  \
+        feed_show(&(j)->r, (j)->seed, (j)->n_rank);                            \
         if (p)                                                                 \
             show_placement(p);                                                 \
-        print_message("PLAIT_SEED=%llu (%d ranks)\n",                          \
-                      (unsigned long long)(j)->seed, (j)->n_rank);             \
         fail_msg(__VA_ARGS__);                                                 \
     } while (0)
-
-static bool is_read(const struct graph_node *n)
-{
-    return n->output || n->keep;
-}
-
-static int64_t count_at(const struct job *j, int node, int s)
-{
-    const struct graph_sizes z = {j->step[s].n_tok, j->step[s].n_out, N_CTX};
-
-    return graph_count(&j->r.g->node[node], &z);
-}
-
-static size_t weight_bytes(const struct job *j, int node)
-{
-    const struct graph_node *n = &j->r.g->node[node];
-
-    return format_row_bytes(n->format, n->dim[n->n_dim - 1].n) *
-           (size_t)(count_at(j, node, 0) / n->dim[n->n_dim - 1].n);
-}
 
 static size_t slot_bytes(const struct graph_node *n)
 {
@@ -106,55 +71,6 @@ static size_t slot_bytes(const struct graph_node *n)
 }
 
 /* ---- data ---------------------------------------------------------------- */
-
-static void draw_steps(struct job *j, uint64_t *seed)
-{
-    int32_t next[RANDOM_N_SEQ] = {0};
-
-    j->n_step = 1 + (int)test_below(seed, MAX_STEP);
-    for (int s = 0; s < j->n_step; s++) {
-        struct tokens *p = &j->step[s];
-        int64_t first;
-
-        p->n_tok = 1 + test_below(seed, RANDOM_MAX_TOK);
-        p->n_out = 1 + test_below(seed, p->n_tok);
-        first = test_below(seed, 2) ? p->n_tok : test_below(seed, p->n_tok + 1);
-        for (int64_t t = 0; t < p->n_tok; t++) {
-            p->seq[t] = t < first ? 0 : 1;
-            p->pos[t] = next[p->seq[t]]++;
-        }
-    }
-    for (int i = 0; i < RANDOM_N_SEQ * PAGES; i++)
-        j->pages[i] = (int32_t)test_below(seed, PAGES);
-    j->pages[0] = (int32_t)test_below(seed, PAGES / 2);
-    j->pages[PAGES] = PAGES / 2 + (int32_t)test_below(seed, PAGES / 2);
-}
-
-static void draw_input(struct job *j, int node, int s, uint64_t *seed)
-{
-    const struct graph_node *n = &j->r.g->node[node];
-    int64_t c = count_at(j, node, s);
-    unsigned char *b = test_need((size_t)c, 4);
-
-    for (int64_t i = 0; i < c; i++) {
-        float v =
-            j->r.exact ? (float)(test_below(seed, 7) - 3) : 2 * test_unit(seed);
-        int32_t id;
-
-        if (n->format != PL_I32) {
-            memcpy(b + 4 * i, &v, 4);
-            continue;
-        }
-        if (n->dim[0].symbol == PL_N_OUT)
-            id = (int32_t)test_below(seed, j->step[s].n_tok);
-        else
-            id = j->r.below[node] == 0
-                     ? j->step[s].pos[i]
-                     : (int32_t)test_below(seed, j->r.below[node]);
-        memcpy(b + 4 * i, &id, 4);
-    }
-    j->input[s][node] = b;
-}
 
 static void job_make(struct job *j, uint64_t seed)
 {
@@ -166,31 +82,18 @@ static void job_make(struct job *j, uint64_t seed)
     j->n_rank = 1 + (int)test_below(&s, 8);
     j->family = families[test_below(&s, 3)];
     random_graph_make(&j->r, j->n_rank, NULL, &s);
-    draw_steps(j, &s);
+    feed_make(&j->f, &j->r, FEED_MAX_STEP, &s);
     j->cache = test_need((size_t)j->r.n_node, sizeof *j->cache);
-    for (int k = 0; k < j->n_step; k++) {
-        j->input[k] = test_need((size_t)j->r.n_node, sizeof **j->input);
+    for (int k = 0; k < j->f.n_step; k++)
         j->want[k] = test_need((size_t)j->r.n_node, sizeof **j->want);
-        for (int i = 0; i < j->r.n_node; i++)
-            if (j->r.g->node[i].op == OP_input)
-                draw_input(j, i, k, &s);
-    }
-}
-
-static void free_table(const struct job *j, unsigned char **t)
-{
-    for (int i = 0; t && i < j->r.n_node; i++)
-        free(t[i]);
-    free(t);
 }
 
 static void job_free(struct job *j)
 {
-    for (int s = 0; s < MAX_STEP; s++) {
-        free_table(j, j->input[s]);
-        free_table(j, j->want[s]);
-    }
-    free_table(j, j->cache);
+    for (int s = 0; s < j->f.n_step; s++)
+        feed_table_free(&j->r, j->want[s]);
+    feed_table_free(&j->r, j->cache);
+    feed_free(&j->f);
     random_graph_free(&j->r);
 }
 
@@ -344,7 +247,8 @@ static pl_status replace(struct planned *p, bool stay_home, uint64_t *seed,
         one[d] = p->list.dev[d].kind == DEVICE_CPU;
     way[0] = (struct lower_way){1, at[1]};
     way[1] = (struct lower_way){1, at[2]};
-    way[2] = (struct lower_way){2 + (int)test_below(seed, MAX_STEP - 1), at[0]};
+    way[2] =
+        (struct lower_way){2 + (int)test_below(seed, FEED_MAX_STEP - 1), at[0]};
     lowered_free(p->low);
     p->low = NULL;
     s = lower(&p->low, p->num,
@@ -382,8 +286,8 @@ static void set_inputs(struct job *j, pl_exec *x, int s, int instance)
 
     for (int i = 0; i < j->r.n_node; i++)
         if (j->r.g->node[i].op == OP_input &&
-            exec_set_input(x, instance, i, j->input[s][i], 0,
-                           4 * (size_t)count_at(j, i, s), &err) != PL_OK)
+            exec_set_input(x, instance, i, j->f.input[s][i], 0,
+                           4 * (size_t)feed_count(&j->f, i, s), &err) != PL_OK)
             JOB_FAIL(j, x->plan, "setting: %s", err.message);
 }
 
@@ -393,8 +297,8 @@ static void set_weights(struct job *j, pl_exec *x)
 
     for (int i = 0; i < j->r.n_node; i++)
         if (j->r.g->node[i].op == OP_weight &&
-            pl_tensor_set(x, i, j->r.bytes[i], 0, weight_bytes(j, i), &err) !=
-                PL_OK)
+            pl_tensor_set(x, i, j->r.bytes[i], 0, feed_weight_bytes(&j->f, i),
+                          &err) != PL_OK)
             JOB_FAIL(j, x->plan, "setting: %s", err.message);
 }
 
@@ -406,10 +310,11 @@ static void check_weights(struct job *j, pl_exec *x)
 
         if (j->r.g->node[i].op != OP_weight)
             continue;
-        b = test_need(weight_bytes(j, i), 1);
-        if (pl_tensor_get(x, i, b, 0, weight_bytes(j, i), &err) != PL_OK)
+        b = test_need(feed_weight_bytes(&j->f, i), 1);
+        if (pl_tensor_get(x, i, b, 0, feed_weight_bytes(&j->f, i), &err) !=
+            PL_OK)
             JOB_FAIL(j, x->plan, "reading: %s", err.message);
-        if (memcmp(b, j->r.bytes[i], weight_bytes(j, i)))
+        if (memcmp(b, j->r.bytes[i], feed_weight_bytes(&j->f, i)))
             JOB_FAIL(j, x->plan, "%s is read back changed",
                      j->r.g->node[i].name);
         free(b);
@@ -422,11 +327,11 @@ static void read_outputs(struct job *j, pl_exec *x, int s, int instance,
 {
     for (int i = 0; i < j->r.n_node; i++) {
         const struct graph_node *n = &j->r.g->node[i];
-        size_t size = 4 * (size_t)count_at(j, i, s);
+        size_t size = 4 * (size_t)feed_count(&j->f, i, s);
         unsigned char *b;
         pl_err err;
 
-        if (!is_read(n))
+        if (!feed_is_read(n))
             continue;
         b = test_need(size, 1);
         if (exec_get_output(x, instance, i, b, 0, size, &err) != PL_OK)
@@ -461,22 +366,20 @@ static void read_caches(struct job *j, pl_exec *x, bool first)
 
         if (n->op != OP_cache)
             continue;
-        b = test_need(N_CTX, row);
-        if (pl_tensor_get(x, i, b, 0, N_CTX * row, &err) != PL_OK)
+        b = test_need(FEED_N_CTX, row);
+        if (pl_tensor_get(x, i, b, 0, FEED_N_CTX * row, &err) != PL_OK)
             JOB_FAIL(j, x->plan, "reading: %s", err.message);
         if (first) {
             j->cache[i] = b;
             continue;
         }
-        for (int s = 0; s < j->n_step; s++)
-            for (int64_t t = 0; t < j->step[s].n_tok; t++) {
-                int64_t at = j->pages[j->step[s].seq[t] * PAGES] * 64 +
-                             j->step[s].pos[t];
+        for (int s = 0; s < j->f.n_step; s++)
+            for (int64_t t = 0; t < j->f.rows[s].n_tok; t++) {
+                size_t at = (size_t)feed_slot(&j->f, s, t) * row;
 
-                if (memcmp(b + (size_t)at * row, j->cache[i] + (size_t)at * row,
-                           row))
+                if (memcmp(b + at, j->cache[i] + at, row))
                     JOB_FAIL(j, x->plan, "%s, position %d differs", n->name,
-                             (int)j->step[s].pos[t]);
+                             (int)j->f.pos[s][t]);
             }
         free(b);
     }
@@ -491,7 +394,7 @@ static pl_options options(const struct job *j, const char *devices)
                         .no_fit = true,
                         .split_mode = PL_SPLIT_NONE,
                         .cpu = j->family,
-                        .n_ctx = N_CTX,
+                        .n_ctx = FEED_N_CTX,
                         .n_ubatch = RANDOM_MAX_TOK,
                         .n_out = RANDOM_MAX_TOK,
                         .n_seq = RANDOM_N_SEQ};
@@ -503,20 +406,13 @@ static void run_steps(struct job *j, pl_exec *x, int most, bool first,
 {
     pl_err err;
 
-    for (int s = 0, n; s < j->n_step; s += n) {
-        pl_rows rows[MAX_STEP];
-
+    for (int s = 0, n; s < j->f.n_step; s += n) {
         n = 1 + (int)test_below(seed, most);
-        if (n > j->n_step - s)
-            n = j->n_step - s;
-        for (int k = 0; k < n; k++) {
-            struct tokens *p = &j->step[s + k];
-
-            rows[k] =
-                (pl_rows){p->n_tok, p->n_out, p->pos, p->seq, j->pages, PAGES};
+        if (n > j->f.n_step - s)
+            n = j->f.n_step - s;
+        for (int k = 0; k < n; k++)
             set_inputs(j, x, s + k, k);
-        }
-        if (exec_steps(x, n, rows, &err) != PL_OK)
+        if (exec_steps(x, n, &j->f.rows[s], &err) != PL_OK)
             JOB_FAIL(j, x->plan, "step %d: %s", s, err.message);
         for (int k = 0; k < n; k++)
             read_outputs(j, x, s + k, k, first);

@@ -14,114 +14,36 @@
 #include "eval64.h"
 #include "exec/exec.h"
 #include "layout/rules.h"
-#include "random_graph.h"
+#include "random_feed.h"
 #include "support.h"
-
-#include "quant/format.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_STEP = 3, N_CTX = 256, PAGES = N_CTX / 64 };
-
-struct tokens {
-    struct eval_rows rows;
-    int32_t pos[RANDOM_MAX_TOK], seq[RANDOM_MAX_TOK];
-};
+enum { MAX_STEP = 3 };
 
 struct job {
     struct random_graph r;
-    int n_rank, n_step;
-    struct tokens step[MAX_STEP];
-    int32_t pages[RANDOM_N_SEQ * PAGES];
-    bool *rounded; /* [n_node] behind a narrowing cast: owned */
-    unsigned char **input[MAX_STEP]; /* [n_node] 4-byte values; owned */
-    double **want[MAX_STEP];         /* [n_node] results, caches; owned */
-    double **spread[MAX_STEP];       /* [n_node][1] what noise changed */
-    unsigned char **got[MAX_STEP];   /* [n_node] of the first run; owned */
-    uint64_t seed;                   /* that made it */
+    struct random_feed f;
+    int n_rank;
+    bool *rounded;                 /* [n_node] behind a narrowing cast: owned */
+    double **want[MAX_STEP];       /* [n_node] results, caches; owned */
+    double **spread[MAX_STEP];     /* [n_node][1] what noise changed */
+    unsigned char **got[MAX_STEP]; /* [n_node] of the first run; owned */
+    uint64_t seed;                 /* that made it */
 };
 
 #define JOB_FAIL(j, ...)                                                       \
     do {                                                                       \
-        pl_graph_print((j)->r.g, test_text_show, NULL, NULL);                  \
-        print_message("PLAIT_SEED=%llu (%d ranks)\n",                          \
-                      (unsigned long long)(j)->seed, (j)->n_rank);             \
+        feed_show(&(j)->r, (j)->seed, (j)->n_rank);                            \
         fail_msg(__VA_ARGS__);                                                 \
     } while (0)
-
-static bool is_read(const struct graph_node *n)
-{
-    return n->output || n->keep;
-}
 
 static bool is_cache(const struct graph_node *n)
 {
     return n->op == OP_cache;
-}
-
-static int64_t count_at(const struct job *j, int node, int s)
-{
-    const struct graph_sizes z = {j->step[s].rows.n_tok, j->step[s].rows.n_out,
-                                  RANDOM_N_SEQ * RANDOM_MAX_POS};
-
-    return graph_count(&j->r.g->node[node], &z);
-}
-
-/* ---- data ---------------------------------------------------------------- */
-
-/* Tokens of one or two sequences, each going on where it was. */
-static void draw_steps(struct job *j, uint64_t *seed)
-{
-    int32_t next[RANDOM_N_SEQ] = {0};
-
-    j->n_step = 1 + (int)test_below(seed, MAX_STEP);
-    for (int s = 0; s < j->n_step; s++) {
-        struct tokens *p = &j->step[s];
-        int64_t n = 1 + test_below(seed, RANDOM_MAX_TOK);
-        int64_t first = test_below(seed, n + 1);
-
-        if (test_below(seed, 2))
-            first = n;
-        for (int64_t t = 0; t < n; t++) {
-            p->seq[t] = t < first ? 0 : 1;
-            p->pos[t] = next[p->seq[t]]++;
-        }
-        p->rows = (struct eval_rows){n, 1 + test_below(seed, n), RANDOM_MAX_POS,
-                                     p->pos, p->seq};
-    }
-    for (int i = 0; i < RANDOM_N_SEQ * PAGES; i++)
-        j->pages[i] = (int32_t)test_below(seed, PAGES);
-    j->pages[0] = (int32_t)test_below(seed, PAGES / 2);
-    j->pages[PAGES] = PAGES / 2 + (int32_t)test_below(seed, PAGES / 2);
-}
-
-static void draw_input(struct job *j, int node, int s, uint64_t *seed)
-{
-    const struct graph_node *n = &j->r.g->node[node];
-    int64_t c = count_at(j, node, s);
-    unsigned char *b = test_need((size_t)c, 4);
-
-    for (int64_t i = 0; i < c; i++) {
-        int32_t id = 0;
-        float v;
-
-        if (n->format == PL_I32) {
-            id = j->r.below[node] == 0
-                     ? j->step[s].pos[i]
-                     : (int32_t)test_below(seed, j->r.below[node]);
-            if (n->dim[0].symbol == PL_N_OUT)
-                id = (int32_t)test_below(seed, j->step[s].rows.n_tok);
-            memcpy(b + 4 * i, &id, 4);
-        } else {
-            v = j->r.exact ? (float)(test_below(seed, 7) - 3)
-                           : 2 * test_unit(seed);
-            memcpy(b + 4 * i, &v, 4);
-        }
-    }
-    j->input[s][node] = b;
 }
 
 static double as_double(const struct graph_node *n, const unsigned char *b,
@@ -153,21 +75,25 @@ static bool evaluate(struct job *j, double noise, double **out[MAX_STEP])
     for (int i = 0; i < j->r.n_node; i++)
         if (j->r.bytes[i])
             eval64_weight(e, i, j->r.bytes[i]);
-    for (int s = 0; s < j->n_step && ok; s++) {
+    for (int s = 0; s < j->f.n_step && ok; s++) {
+        const pl_rows *p = &j->f.rows[s];
+        const struct eval_rows rows = {p->n_tok, p->n_out, RANDOM_MAX_POS,
+                                       p->pos, p->seq};
+
         for (int i = 0; i < j->r.n_node; i++)
-            if (j->input[s][i]) {
-                struct eval_value *v = eval64_input(e, i, &j->step[s].rows);
+            if (j->f.input[s][i]) {
+                struct eval_value *v = eval64_input(e, i, &rows);
 
                 for (int64_t k = 0; k < v->n; k++)
-                    v->x[k] = as_double(&j->r.g->node[i], j->input[s][i], k);
+                    v->x[k] = as_double(&j->r.g->node[i], j->f.input[s][i], k);
             }
-        eval64_step(e, &j->step[s].rows);
+        eval64_step(e, &rows);
         for (int i = 0; i < j->r.n_node; i++) {
             const struct eval_value *v = &e->value[i];
 
             for (int64_t k = 0; k < v->n; k++)
                 ok &= fabs(v->x[k]) <= most; /* not NaN either */
-            if (!is_read(&j->r.g->node[i]) && !is_cache(&j->r.g->node[i]))
+            if (!feed_is_read(&j->r.g->node[i]) && !is_cache(&j->r.g->node[i]))
                 continue;
             out[s][i] = test_need((size_t)v->n, sizeof(double));
             memcpy(out[s][i], v->x, (size_t)v->n * sizeof(double));
@@ -187,22 +113,15 @@ static double size_of(const double *x, int64_t n)
     return n ? sqrt(s / (double)n) : 0;
 }
 
-static void free_table(const struct job *j, void **t)
-{
-    for (int i = 0; t && i < j->r.n_node; i++)
-        free(t[i]);
-    free(t);
-}
-
 static void job_free(struct job *j)
 {
     for (int s = 0; s < MAX_STEP; s++) {
-        free_table(j, (void **)j->input[s]);
-        free_table(j, (void **)j->want[s]);
-        free_table(j, (void **)j->spread[s]);
-        free_table(j, (void **)j->got[s]);
+        feed_table_free(&j->r, j->want[s]);
+        feed_table_free(&j->r, j->spread[s]);
+        feed_table_free(&j->r, j->got[s]);
     }
     free(j->rounded);
+    feed_free(&j->f);
     random_graph_free(&j->r);
 }
 
@@ -216,9 +135,9 @@ static bool well_conditioned(struct job *j)
     for (int s = 0; s < MAX_STEP; s++)
         other[s] = test_need((size_t)j->r.n_node, sizeof **other);
     ok = evaluate(j, 1e-6, other);
-    for (int s = 0; s < j->n_step && ok; s++)
+    for (int s = 0; s < j->f.n_step && ok; s++)
         for (int i = 0; i < j->r.n_node; i++) {
-            int64_t n = count_at(j, i, s);
+            int64_t n = feed_count(&j->f, i, s);
             double most = 0, limit;
 
             if (!j->want[s][i])
@@ -231,7 +150,7 @@ static bool well_conditioned(struct job *j)
             *j->spread[s][i] = most;
         }
     for (int s = 0; s < MAX_STEP; s++)
-        free_table(j, (void **)other[s]);
+        feed_table_free(&j->r, other[s]);
     return ok;
 }
 
@@ -240,7 +159,7 @@ static bool job_fill(struct job *j, uint64_t *seed)
 {
     bool ok;
 
-    draw_steps(j, seed);
+    feed_make(&j->f, &j->r, MAX_STEP, seed);
     j->rounded = test_need((size_t)j->r.n_node, sizeof *j->rounded);
     for (int i = 0; i < j->r.n_node; i++) {
         const struct graph_node *n = &j->r.g->node[i];
@@ -250,13 +169,9 @@ static bool job_fill(struct job *j, uint64_t *seed)
             j->rounded[i] |= n->in[k] >= 0 && j->rounded[n->in[k]];
     }
     for (int k = 0; k < MAX_STEP; k++) {
-        j->input[k] = test_need((size_t)j->r.n_node, sizeof **j->input);
         j->want[k] = test_need((size_t)j->r.n_node, sizeof **j->want);
         j->spread[k] = test_need((size_t)j->r.n_node, sizeof **j->spread);
         j->got[k] = test_need((size_t)j->r.n_node, sizeof **j->got);
-        for (int i = 0; i < j->r.n_node && k < j->n_step; i++)
-            if (j->r.g->node[i].op == OP_input)
-                draw_input(j, i, k, seed);
     }
     ok = evaluate(j, 0, j->want);
     return ok && (j->r.exact || well_conditioned(j));
@@ -373,15 +288,14 @@ static void set_all(struct job *j, pl_exec *x, int s, uint64_t *seed)
 {
     for (int i = 0; i < j->r.n_node; i++) {
         const struct graph_node *n = &j->r.g->node[i];
-        size_t size = 4 * (size_t)count_at(j, i, s);
+        size_t size = 4 * (size_t)feed_count(&j->f, i, s);
 
         if (s == 0 && n->op == OP_weight) {
-            size = format_row_bytes(n->format, n->dim[n->n_dim - 1].n) *
-                   (size_t)(count_at(j, i, s) / n->dim[n->n_dim - 1].n);
+            size = feed_weight_bytes(&j->f, i);
             set_bytes(j, x, i, j->r.bytes[i], size, seed);
         }
         if (n->op == OP_input)
-            set_bytes(j, x, i, j->input[s][i], size, seed);
+            set_bytes(j, x, i, j->f.input[s][i], size, seed);
     }
 }
 
@@ -396,8 +310,7 @@ static void check_weights(struct job *j, pl_exec *x, uint64_t *seed)
 
         if (n->op != OP_weight)
             continue;
-        size = format_row_bytes(n->format, n->dim[n->n_dim - 1].n) *
-               (size_t)(count_at(j, i, 0) / n->dim[n->n_dim - 1].n);
+        size = feed_weight_bytes(&j->f, i);
         from = (size_t)test_below(seed, (int64_t)size);
         len = 1 + (size_t)test_below(seed, (int64_t)(size - from));
         if (test_below(seed, 2)) {
@@ -418,7 +331,7 @@ static void compare(struct job *j, int node, int s, const unsigned char *b,
                     const bool *written)
 {
     const struct graph_node *n = &j->r.g->node[node];
-    int64_t c = count_at(j, node, s);
+    int64_t c = feed_count(&j->f, node, s);
     const double *want = j->want[s][node];
     double limit = 0;
 
@@ -440,19 +353,19 @@ static void check_cache(struct job *j, pl_exec *x, int node, int last)
 {
     const struct graph_node *n = &j->r.g->node[node];
     int64_t row = n->dim[1].n * n->dim[2].n;
-    unsigned char *all = test_need((size_t)(N_CTX * row), 4);
-    unsigned char *mine = test_need((size_t)count_at(j, node, last), 4);
-    bool *written = test_need((size_t)count_at(j, node, last), sizeof *written);
+    unsigned char *all = test_need((size_t)(FEED_N_CTX * row), 4);
+    unsigned char *mine = test_need((size_t)feed_count(&j->f, node, last), 4);
+    bool *written =
+        test_need((size_t)feed_count(&j->f, node, last), sizeof *written);
     pl_err err;
 
-    if (pl_tensor_get(x, node, all, 0, 4 * (size_t)(N_CTX * row), &err) !=
+    if (pl_tensor_get(x, node, all, 0, 4 * (size_t)(FEED_N_CTX * row), &err) !=
         PL_OK)
         JOB_FAIL(j, "reading: %s", err.message);
     for (int s = 0; s <= last; s++)
-        for (int64_t t = 0; t < j->step[s].rows.n_tok; t++) {
-            int64_t pos = j->step[s].pos[t], seq = j->step[s].seq[t];
-            int64_t from = j->pages[seq * PAGES] * 64 + pos;
-            int64_t to = seq * RANDOM_MAX_POS + pos;
+        for (int64_t t = 0; t < j->f.rows[s].n_tok; t++) {
+            int64_t from = feed_slot(&j->f, s, t);
+            int64_t to = j->f.seq[s][t] * RANDOM_MAX_POS + j->f.pos[s][t];
 
             memcpy(mine + 4 * to * row, all + 4 * from * row, 4 * (size_t)row);
             for (int64_t k = 0; k < row; k++)
@@ -473,13 +386,13 @@ static void read_all(struct job *j, pl_exec *x, int s, enum mode mode,
 {
     for (int i = 0; i < j->r.n_node; i++) {
         const struct graph_node *n = &j->r.g->node[i];
-        size_t size = 4 * (size_t)count_at(j, i, s);
+        size_t size = 4 * (size_t)feed_count(&j->f, i, s);
         size_t from = (size_t)test_below(seed, (int64_t)size);
         size_t len = (size_t)test_below(seed, (int64_t)(size - from) + 1);
         unsigned char *b, *part;
         pl_err err;
 
-        if (!is_read(n))
+        if (!feed_is_read(n))
             continue;
         b = test_need(size, 1);
         part = test_need(size, 1);
@@ -521,7 +434,7 @@ static void run(struct job *j, enum mode mode, uint64_t *seed)
                            : j->r.quantized || j->r.exact
                                ? "reference"
                                : families[j->seed % 3],
-                    .n_ctx = N_CTX,
+                    .n_ctx = FEED_N_CTX,
                     .n_ubatch = RANDOM_MAX_TOK,
                     .n_out = RANDOM_MAX_TOK,
                     .n_seq = RANDOM_N_SEQ,
@@ -543,23 +456,19 @@ static void run(struct job *j, enum mode mode, uint64_t *seed)
         JOB_FAIL(j, "%s", err.message);
     if (mode == CHECK)
         count_plan(x->plan->num);
-    for (int s = 0; s < j->n_step; s++) {
-        struct tokens *p = &j->step[s];
-        pl_rows rows = {p->rows.n_tok, p->rows.n_out, p->pos,
-                        p->seq,        j->pages,      PAGES};
-
+    for (int s = 0; s < j->f.n_step; s++) {
         set_all(j, x, s, seed);
         if (s == 0)
             check_weights(j, x, seed);
-        if (pl_exec_step(x, &rows, &err) != PL_OK)
+        if (pl_exec_step(x, &j->f.rows[s], &err) != PL_OK)
             JOB_FAIL(j, "step %d: %s", s, err.message);
         read_all(j, x, s, mode, seed);
     }
     for (int i = 0; i < j->r.n_node; i++)
         if (mode < FAST && is_cache(&j->r.g->node[i]))
-            check_cache(j, x, i, j->n_step - 1);
+            check_cache(j, x, i, j->f.n_step - 1);
     pl_exec_counters(x, &c);
-    assert_int_equal(c.steps, j->n_step);
+    assert_int_equal(c.steps, j->f.n_step);
     pl_exec_free(x);
 }
 
