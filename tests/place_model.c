@@ -1,7 +1,11 @@
 /* Built through the public interface, names and roles as GGUF files have. */
 #include "place_model.h"
 
+#include "device/device_spec.h"
+#include "support.h"
+
 #include <stdio.h>
+#include <string.h>
 
 enum { D = 128, FF = 96, N_EXPERT = 8, N_USED = 2 };
 
@@ -141,4 +145,39 @@ pl_graph *place_model(int n_layer)
     x = norm(&m, x, "output_norm");
     pl_output(m.g, matmul(&m, x, "output", PL_ROLE_OUTPUT, 256, D));
     return m.g;
+}
+
+/* ---- the scene ---------------------------------------------------------- */
+
+static void keep_warning(void *user, pl_log_level level, const char *text)
+{
+    struct place_scene *s = user;
+    size_t n = strlen(s->warned);
+
+    if (level == PL_LOG_WARN)
+        snprintf(s->warned + n, sizeof s->warned - n, "%s\n", text);
+}
+
+pl_status place_scene_open(struct place_scene *s, pl_graph *g, pl_options opt)
+{
+    pl_status st;
+
+    *s = (struct place_scene){.opt = opt, .g = g};
+    s->opt.log = keep_warning;
+    s->opt.log_user = s;
+    assert_int_equal(pl_graph_check(g, NULL), PL_OK);
+    s->home = arena_alloc(&s->a, (size_t)g->n_node, sizeof *s->home);
+    s->want = arena_alloc(&s->a, (size_t)g->n_node, sizeof *s->want);
+    st = device_parse_paper(&s->l, opt.device_spec, &s->err);
+    if (st == PL_OK)
+        st = place_groups(&s->p, &s->a, &s->l, g, &s->opt, &s->err);
+    return st;
+}
+
+void place_scene_close(struct place_scene *s)
+{
+    numeric_free(s->num);
+    device_list_free(&s->l);
+    pl_graph_free(s->g);
+    arena_fini(&s->a);
 }

@@ -8,56 +8,18 @@
 #include <stdio.h>
 #include <string.h>
 
-struct scene {
-    struct arena a;
-    pl_graph *g;
-    struct device_list l;
-    struct placement p;
-    int *home;
-    const pl_layout **want;
-    pl_err err;
-};
-
-static char warned[2048]; /* all warnings of a scene */
-
-static void keep_warning(void *user, pl_log_level level, const char *text)
+static pl_status scene_open(struct place_scene *s, int n_layer, pl_options opt)
 {
-    size_t n = strlen(warned);
+    pl_status st = place_scene_open(s, place_model(n_layer), opt);
 
-    (void)user;
-    if (level == PL_LOG_WARN)
-        snprintf(warned + n, sizeof warned - n, "%s\n", text);
-}
-
-static pl_status scene_open(struct scene *s, int n_layer, pl_options opt)
-{
-    pl_status st;
-
-    memset(s, 0, sizeof *s);
-    warned[0] = '\0';
-    opt.log = keep_warning;
-    s->g = place_model(n_layer);
-    assert_int_equal(pl_graph_check(s->g, NULL), PL_OK);
-    s->home = arena_alloc(&s->a, (size_t)s->g->n_node, sizeof *s->home);
-    s->want = arena_alloc(&s->a, (size_t)s->g->n_node, sizeof *s->want);
-    st = device_parse_paper(&s->l, opt.device_spec, &s->err);
     if (st == PL_OK)
-        st = place_groups(&s->p, &s->a, &s->l, s->g, &opt, &s->err);
-    if (st == PL_OK)
-        st = place_leaves(&s->p, &s->a, &s->l, s->g, &opt, s->home, s->want,
+        st = place_leaves(&s->p, &s->a, &s->l, s->g, &s->opt, s->home, s->want,
                           &s->err);
     return st;
 }
 
-static void scene_close(struct scene *s)
-{
-    device_list_free(&s->l);
-    pl_graph_free(s->g);
-    arena_fini(&s->a);
-}
-
 /* The group's name of a leaf. */
-static const char *home(const struct scene *s, const char *leaf)
+static const char *home(const struct place_scene *s, const char *leaf)
 {
     pl_tensor t = pl_tensor_find(s->g, leaf);
 
@@ -68,7 +30,7 @@ static const char *home(const struct scene *s, const char *leaf)
 
 static void must_be_at(pl_options opt, const char *const (*want)[2])
 {
-    struct scene s;
+    struct place_scene s;
 
     if (scene_open(&s, 3, opt) != PL_OK)
         fail_msg("%s", s.err.message);
@@ -81,7 +43,7 @@ static void must_be_at(pl_options opt, const char *const (*want)[2])
 
         assert_int_equal(s.home[i] == PLACE_NOWHERE, !leaf);
     }
-    scene_close(&s);
+    place_scene_close(&s);
 }
 
 #define MUST_BE_AT(options, ...)                                               \
@@ -154,7 +116,7 @@ static void leaves_follow_the_first_override_that_matches(void **state)
 
 static void leaves_of_one_device_get_a_group_with_all_ranks(void **state)
 {
-    struct scene s;
+    struct place_scene s;
     pl_options opt = O(.n_ranks = 5, OT("attn_q=a1,attn_k=a1,attn_v=a0"));
     int n = 0;
 
@@ -174,7 +136,7 @@ static void leaves_of_one_device_get_a_group_with_all_ranks(void **state)
         assert_int_equal(ranks, 5);
     }
     assert_int_equal(n, s.p.n_member);
-    scene_close(&s);
+    place_scene_close(&s);
 }
 
 static void leaves_take_the_layouts_asked_for(void **state)
@@ -200,7 +162,7 @@ static void leaves_take_the_layouts_asked_for(void **state)
         const char *text = cases[i].text;
         pl_options opt = O(.n_ranks = cases[i].n_ranks, .overrides = &text,
                            .n_overrides = 1);
-        struct scene s;
+        struct place_scene s;
         char have[200];
         pl_tensor t;
 
@@ -212,24 +174,25 @@ static void leaves_take_the_layouts_asked_for(void **state)
         assert_string_equal(have, cases[i].want);
         for (int k = 0; k < s.g->n_node; k++)
             assert_true(k == t || !s.want[k] || s.g->node[k].layer == 0);
-        scene_close(&s);
+        place_scene_close(&s);
     }
 }
 
 static void leaves_warn_of_overrides_that_match_nothing(void **state)
 {
-    struct scene s;
+    struct place_scene s;
     pl_options opt = O(OT("ffn_upp_exps=host,zzz=host,attn_q=host,attn_q=a0"));
 
     (void)state;
     assert_int_equal(scene_open(&s, 3, opt), PL_OK);
-    assert_non_null(strstr(warned, "\"ffn_upp_exps=host\" matches no weight"));
-    assert_non_null(strstr(warned, "near it are blk.0.ffn_up_exps.weight"));
-    assert_null(strstr(warned, "blk.1")); /* the same again */
-    assert_non_null(strstr(warned, "\"zzz=host\" matches no weight"));
-    assert_non_null(strstr(warned, "\"attn_q=a0\" matches no weight"));
-    assert_null(strstr(warned, "\"attn_q=host\""));
-    scene_close(&s);
+    assert_non_null(
+        strstr(s.warned, "\"ffn_upp_exps=host\" matches no weight"));
+    assert_non_null(strstr(s.warned, "near it are blk.0.ffn_up_exps.weight"));
+    assert_null(strstr(s.warned, "blk.1")); /* the same again */
+    assert_non_null(strstr(s.warned, "\"zzz=host\" matches no weight"));
+    assert_non_null(strstr(s.warned, "\"attn_q=a0\" matches no weight"));
+    assert_null(strstr(s.warned, "\"attn_q=host\""));
+    place_scene_close(&s);
 }
 
 static void leaf_errors_name_value_and_remedy(void **state)
@@ -258,13 +221,13 @@ static void leaf_errors_name_value_and_remedy(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct scene s;
+        struct place_scene s;
 
         assert_int_equal(scene_open(&s, 3, cases[i].opt), PL_BAD_ARGUMENT);
         if (!strstr(s.err.message, cases[i].says))
             fail_msg("\"%s\" does not say \"%s\"", s.err.message,
                      cases[i].says);
-        scene_close(&s);
+        place_scene_close(&s);
     }
 }
 

@@ -159,46 +159,22 @@ static void glue_of_many_groups_is_near_the_minimum(void **state)
 
 /* ---- what crosses -------------------------------------------------------- */
 
-struct scene {
-    struct arena a;
-    pl_graph *g;
-    struct device_list l;
-    struct placement p;
-    struct numeric *num;
-    int *home, *at;
-};
-
-static void scene_open(struct scene *s, int n_layer, const pl_options *opt)
+static void scene_open(struct place_scene *s, int n_layer,
+                       const pl_options *opt)
 {
-    const pl_layout **leaf;
-    pl_err err;
-
-    memset(s, 0, sizeof *s);
-    s->g = place_model(n_layer);
-    leaf = arena_alloc(&s->a, (size_t)s->g->n_node, sizeof *leaf);
-    s->home = arena_alloc(&s->a, (size_t)s->g->n_node, sizeof *s->home);
-    if (device_parse_paper(&s->l, opt->device_spec, &err) != PL_OK ||
-        place_groups(&s->p, &s->a, &s->l, s->g, opt, &err) != PL_OK ||
-        roles_layouts(s->g, s->p.n_rank, s->p.share, &s->a, leaf, &err) !=
+    if (place_scene_open(s, place_model(n_layer), *opt) != PL_OK ||
+        roles_layouts(s->g, s->p.n_rank, s->p.share, &s->a, s->want, &s->err) !=
             PL_OK ||
-        place_leaves(&s->p, &s->a, &s->l, s->g, opt, s->home, leaf, &err) !=
-            PL_OK ||
-        numeric_create(&s->num, s->g, s->p.n_rank, leaf, &err) != PL_OK)
-        fail_msg("%s", err.message);
+        place_leaves(&s->p, &s->a, &s->l, s->g, &s->opt, s->home, s->want,
+                     &s->err) != PL_OK ||
+        numeric_create(&s->num, s->g, s->p.n_rank, s->want, &s->err) != PL_OK)
+        fail_msg("%s", s->err.message);
     s->at = arena_alloc(&s->a, (size_t)s->num->n, sizeof *s->at);
-}
-
-static void scene_close(struct scene *s)
-{
-    numeric_free(s->num);
-    device_list_free(&s->l);
-    pl_graph_free(s->g);
-    arena_fini(&s->a);
 }
 
 /* "v.0:0>1 kqv.0:1>0": values made in one group and read in another, in order,
  * each once a group; reshapes and conversions by the name of what they hold. */
-static void crossings(const struct scene *s, char *buf, size_t size_)
+static void crossings(const struct place_scene *s, char *buf, size_t size_)
 {
     size_t at = 0;
 
@@ -227,7 +203,7 @@ static void crossings(const struct scene *s, char *buf, size_t size_)
 static void must_cross(int n_layer, pl_options opt, const bool *away,
                        const char *want)
 {
-    struct scene s;
+    struct place_scene s;
     char have[2048];
     pl_err err;
 
@@ -247,7 +223,7 @@ static void must_cross(int n_layer, pl_options opt, const bool *away,
         if (n->kind == NUM_ALL_REDUCE || n->kind == NUM_REDUCE_SCATTER)
             assert_int_equal(s.at[i], s.at[n->in[0]]);
     }
-    scene_close(&s);
+    place_scene_close(&s);
 }
 
 static const char two[] = "a:1GiB:1GB/s*2", four[] = "a:1GiB:1GB/s*4";
@@ -308,7 +284,7 @@ static void place_a_cache_on_the_host_crosses_with_q_k_v(void **state)
 static void place_away_leaves_are_read_in_their_layers_group(void **state)
 {
     pl_options opt = {.device_spec = two, .host_experts = "all"};
-    struct scene s;
+    struct place_scene s;
     bool *away;
 
     (void)state;
@@ -316,7 +292,7 @@ static void place_away_leaves_are_read_in_their_layers_group(void **state)
     away = calloc((size_t)s.g->n_node, sizeof *away);
     for (int i = 0; i < s.g->n_node; i++)
         away[i] = s.g->node[i].op == OP_weight;
-    scene_close(&s);
+    place_scene_close(&s);
     must_cross(1, opt, away, "");
     free(away);
     opt = (pl_options){.device_spec = two, .host_cache = true};
@@ -324,7 +300,7 @@ static void place_away_leaves_are_read_in_their_layers_group(void **state)
     away = calloc((size_t)s.g->n_node, sizeof *away);
     for (int i = 0; i < s.g->n_node; i++)
         away[i] = s.g->node[i].op == OP_cache;
-    scene_close(&s);
+    place_scene_close(&s);
     /* writes go to the cache, attention reads it from afar */
     must_cross(1, opt, away, "k_rope.0:0>1 v.0:0>1 t18:1>0 t21:1>0 ");
     free(away);
@@ -389,7 +365,7 @@ static void place_ops_of_a_large_model_take_little_time(void **state)
                       .hybrid_size = 8,
                       .host_experts = "0-39"};
     struct timespec t0, t1;
-    struct scene s;
+    struct place_scene s;
     double seconds;
 
     (void)state;
@@ -402,13 +378,13 @@ static void place_ops_of_a_large_model_take_little_time(void **state)
     print_message("%d nodes, %d groups: %.3f s\n", s.num->n, s.p.n_group,
                   seconds);
     assert_true(seconds < 1); /* 0.3 s wanted; sanitizers are slow */
-    scene_close(&s);
+    place_scene_close(&s);
 }
 
 static void place_ops_allocation_failure_is_a_status(void **state)
 {
     pl_options opt = {.device_spec = two, .host_experts = "all"};
-    struct scene s;
+    struct place_scene s;
 
     (void)state;
     scene_open(&s, 1, &opt);
@@ -423,7 +399,7 @@ static void place_ops_allocation_failure_is_a_status(void **state)
         }
         assert_int_equal(st, PL_NO_MEMORY);
     }
-    scene_close(&s);
+    place_scene_close(&s);
 }
 
 int test_plan_ops(void)

@@ -1,8 +1,7 @@
 /* Groups of devices and where leaves live: what every option comes to. */
 #include "alloc_fail.h"
-#include "device/device_spec.h"
+#include "place_model.h"
 #include "plan/override.h"
-#include "plan/place.h"
 #include "support.h"
 
 #include <stdio.h>
@@ -51,15 +50,6 @@ static pl_graph *model(int n_layer, bool tied)
 }
 
 /* ---- groups as text ----------------------------------------------------- */
-
-static char warned[1024];
-
-static void keep_warning(void *user, pl_log_level level, const char *text)
-{
-    (void)user;
-    if (level == PL_LOG_WARN)
-        snprintf(warned, sizeof warned, "%s", text);
-}
 
 /* "tensor(a0:0-1 a1:2); layers 0 0 1": groups with members' ranks, layers. */
 static void describe(const struct placement *p, const struct device_list *l,
@@ -165,85 +155,59 @@ static void place_groups_follow_the_options(void **state)
          "layer0(a0:0-0) layer1(a1:0-0) host(host:0-0) 2,0,1,1"},
         {"none", {.n_ranks = 2}, "host(host:0-1) 0,0,0,0"},
     };
-    pl_graph *g = model(3, false);
 
     (void)state;
     for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
-        struct device_list l;
-        struct placement p;
-        struct arena a = {0};
+        struct place_scene s;
         pl_options opt = asked[i].opt;
         char have[512];
-        pl_err err;
 
         opt.device_spec = asked[i].spec;
-        assert_int_equal(device_parse_paper(&l, opt.device_spec, NULL), PL_OK);
-        if (place_groups(&p, &a, &l, g, &opt, &err) != PL_OK)
-            fail_msg("case %zu: %s", i, err.message);
-        describe(&p, &l, have, sizeof have);
+        if (place_scene_open(&s, model(3, false), opt) != PL_OK)
+            fail_msg("case %zu: %s", i, s.err.message);
+        describe(&s.p, &s.l, have, sizeof have);
         assert_string_equal(have, asked[i].want);
-        for (int r = 0; r < p.n_rank; r++)
+        for (int r = 0; r < s.p.n_rank; r++)
             if (opt.n_ranks || opt.split_mode > PL_SPLIT_TENSOR)
-                assert_true(p.share[r] == p.share[0]);
-        assert_int_equal(p.of_input, p.of_layer[0]);
-        arena_fini(&a);
-        device_list_free(&l);
+                assert_true(s.p.share[r] == s.p.share[0]);
+        assert_int_equal(s.p.of_input, s.p.of_layer[0]);
+        place_scene_close(&s);
     }
-    pl_graph_free(g);
 }
 
 static void place_shares_of_a_tensor_split_are_the_ranks(void **state)
 {
-    pl_graph *g = model(1, false);
     pl_options opt = {.device_spec = two, SPLIT(3, 1)};
-    struct device_list l;
-    struct placement p;
-    struct arena a = {0};
+    struct place_scene s;
 
     (void)state;
-    assert_int_equal(device_parse_paper(&l, two, NULL), PL_OK);
-    assert_int_equal(place_groups(&p, &a, &l, g, &opt, NULL), PL_OK);
-    assert_true(p.share[0] == 3 * p.share[1]);
-    arena_fini(&a);
-    device_list_free(&l);
-    pl_graph_free(g);
+    assert_int_equal(place_scene_open(&s, model(1, false), opt), PL_OK);
+    assert_true(s.p.share[0] == 3 * s.p.share[1]);
+    place_scene_close(&s);
 }
 
 static void place_a_tied_embedding_goes_with_the_output(void **state)
 {
-    pl_graph *g = model(3, true);
     pl_options opt = {.device_spec = two, .split_mode = PL_SPLIT_LAYER};
-    struct device_list l;
-    struct placement p;
-    struct arena a = {0};
+    struct place_scene s;
 
     (void)state;
-    assert_int_equal(device_parse_paper(&l, two, NULL), PL_OK);
-    assert_int_equal(place_groups(&p, &a, &l, g, &opt, NULL), PL_OK);
-    assert_int_equal(p.of_layer[0], 0);
-    assert_int_equal(p.of_input, 1);
-    arena_fini(&a);
-    device_list_free(&l);
-    pl_graph_free(g);
+    assert_int_equal(place_scene_open(&s, model(3, true), opt), PL_OK);
+    assert_int_equal(s.p.of_layer[0], 0);
+    assert_int_equal(s.p.of_input, 1);
+    place_scene_close(&s);
 }
 
 static void place_idle_devices_are_warned_of_once(void **state)
 {
-    pl_graph *g = model(1, false);
-    pl_options opt = {.device_spec = four, .n_ranks = 3, .log = keep_warning};
-    struct device_list l;
-    struct placement p;
-    struct arena a = {0};
+    pl_options opt = {.device_spec = four, .n_ranks = 3};
+    struct place_scene s;
 
     (void)state;
-    warned[0] = '\0';
-    assert_int_equal(device_parse_paper(&l, four, NULL), PL_OK);
-    assert_int_equal(place_groups(&p, &a, &l, g, &opt, NULL), PL_OK);
-    assert_string_equal(warned, "1 of 4 devices carry no rank and stay idle "
-                                "(3 ranks)");
-    arena_fini(&a);
-    device_list_free(&l);
-    pl_graph_free(g);
+    assert_int_equal(place_scene_open(&s, model(1, false), opt), PL_OK);
+    assert_string_equal(s.warned, "1 of 4 devices carry no rank and stay idle "
+                                  "(3 ranks)\n");
+    place_scene_close(&s);
 }
 
 static void place_group_errors_name_value_and_remedy(void **state)
@@ -266,27 +230,20 @@ static void place_group_errors_name_value_and_remedy(void **state)
          {.overrides = (const char *[]){"blk=host,x"}, .n_overrides = 1},
          "(-ot) \"x\": give REGEX=WHERE"},
     };
-    pl_graph *g = model(3, false);
 
     (void)state;
     for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
-        struct device_list l;
-        struct placement p;
-        struct arena a = {0};
+        struct place_scene s;
         pl_options opt = asked[i].opt;
-        pl_err err;
 
         opt.device_spec = asked[i].spec;
-        assert_int_equal(device_parse_paper(&l, opt.device_spec, NULL), PL_OK);
-        assert_int_equal(place_groups(&p, &a, &l, g, &opt, &err),
+        assert_int_equal(place_scene_open(&s, model(3, false), opt),
                          PL_BAD_ARGUMENT);
-        if (!strstr(err.message, asked[i].want))
-            fail_msg("case %zu: \"%s\" does not say \"%s\"", i, err.message,
+        if (!strstr(s.err.message, asked[i].want))
+            fail_msg("case %zu: \"%s\" does not say \"%s\"", i, s.err.message,
                      asked[i].want);
-        arena_fini(&a);
-        device_list_free(&l);
+        place_scene_close(&s);
     }
-    pl_graph_free(g);
 }
 
 /* ---- overrides ---------------------------------------------------------- */
