@@ -1,0 +1,130 @@
+/* Programs while they are written: a POST that is owed stands before whatever
+ * waits for it and before the device's next work, and belongs to the
+ * micro-batch whose values came. */
+#include "exec/lower_inner.h"
+#include "support.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct scene {
+    struct lower w;
+    struct draft dev[2];
+    pl_err err;
+};
+
+static void open_scene(struct scene *s)
+{
+    memset(s, 0, sizeof *s);
+    s->w.dev = s->dev;
+    s->w.err = &s->err;
+    s->dev[0].owed = s->dev[1].owed = -1;
+}
+
+static void close_scene(struct scene *s)
+{
+    for (int d = 0; d < 2; d++)
+        free(s->dev[d].step);
+}
+
+static void pull(struct scene *s, int *event)
+{
+    const struct step p = {.kind = STEP_PULL, .out = -1, .q8 = -1};
+
+    assert_int_equal(lower_step(&s->w, 0, &p), PL_OK);
+    assert_int_equal(lower_post_later(&s->w, 0, event), PL_OK);
+}
+
+/* The steps of a device, like "pull post0 op", each with its micro-batch if
+ * that is not the first; orders ascend. */
+static void must_be(const struct scene *s, int d, const char *want)
+{
+    static const char *const name[] = {
+        [STEP_OP] = "op",     [STEP_Q8] = "q8",       [STEP_MERGE] = "merge",
+        [STEP_PULL] = "pull", [STEP_PAGES] = "pages", [STEP_POST] = "post",
+        [STEP_WAIT] = "wait"};
+    char have[256] = "";
+    size_t n = 0;
+
+    for (int i = 0; i < s->dev[d].n_step; i++) {
+        const struct step *t = &s->dev[d].step[i];
+        bool event = t->kind == STEP_POST || t->kind == STEP_WAIT;
+
+        assert_true(i == 0 || t[-1].order < t->order);
+        n += (size_t)snprintf(have + n, sizeof have - n, "%s%s", i ? " " : "",
+                              name[t->kind]);
+        if (event)
+            n += (size_t)snprintf(have + n, sizeof have - n, "%d", t->event);
+        if (t->instance)
+            n +=
+                (size_t)snprintf(have + n, sizeof have - n, "/%d", t->instance);
+    }
+    assert_string_equal(have, want);
+}
+
+static void exec_values_in_a_row_are_posted_once(void **state)
+{
+    const struct step op = {.kind = STEP_OP, .out = -1, .q8 = -1};
+    struct scene s;
+    int a, b, c;
+
+    (void)state;
+    open_scene(&s);
+    pull(&s, &a);
+    pull(&s, &b);
+    assert_int_equal(a, b);
+    must_be(&s, 0, "pull pull");
+    assert_int_equal(lower_step(&s.w, 0, &op), PL_OK);
+    pull(&s, &c);
+    assert_int_not_equal(a, c);
+    assert_int_equal(lower_post(&s.w, 0, QUEUE_COMPUTE, &b), PL_OK);
+    assert_int_equal(b, c); /* nothing has happened since */
+    assert_int_equal(lower_settle(&s.w, 0), PL_OK);
+    must_be(&s, 0, "pull pull post0 op pull post1");
+    close_scene(&s);
+}
+
+static void exec_a_wait_has_its_post_before_it(void **state)
+{
+    struct scene s;
+    int a;
+
+    (void)state;
+    open_scene(&s);
+    pull(&s, &a);
+    assert_int_equal(lower_wait(&s.w, 1, QUEUE_COMPUTE, 0, a), PL_OK);
+    must_be(&s, 0, "pull post0");
+    must_be(&s, 1, "wait0");
+    assert_true(s.dev[0].step[1].order < s.dev[1].step[0].order);
+    close_scene(&s);
+}
+
+static void exec_each_micro_batch_posts_for_itself(void **state)
+{
+    struct scene s;
+    int a, b;
+
+    (void)state;
+    open_scene(&s);
+    pull(&s, &a);
+    s.w.instance = 1;
+    pull(&s, &b);
+    assert_int_not_equal(a, b);
+    s.w.instance = 2; /* what settles it is another's */
+    assert_int_equal(lower_wait(&s.w, 1, QUEUE_COMPUTE, 0, b), PL_OK);
+    must_be(&s, 0, "pull pull/1 post0 post1/1");
+    must_be(&s, 1, "wait1/2");
+    close_scene(&s);
+}
+
+int test_exec_draft(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exec_values_in_a_row_are_posted_once),
+        cmocka_unit_test(exec_a_wait_has_its_post_before_it),
+        cmocka_unit_test(exec_each_micro_batch_posts_for_itself),
+    };
+
+    return TEST_RUN(tests);
+}
