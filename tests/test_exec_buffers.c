@@ -226,11 +226,39 @@ static void exec_threads_meet_between_steps_that_clash(void **state)
     assert_true(n_meet > n_trial && n_free > n_trial);
 }
 
+/* What a step touches is looked at only as far as a table has room; the values
+ * of a long message count even where the device has no addend of its own. */
+static void exec_threads_meet_around_a_message_of_many_values(void **state)
+{
+    enum { N = 2000 };
+    static struct merge_item item[N];
+    struct prog_tensor t[2] = {{.region = REGION_WORK, .bytes = 64},
+                               {.region = REGION_CACHE, .bytes = 64}};
+    struct merge_addend others = {.dev = 1};
+
+    (void)state;
+    for (int n = 480; n <= N; n = n < 540 ? n + 1 : n + 1460) {
+        struct step step[3] = {
+            {.kind = STEP_OP, .q8 = -1, .out = 0},
+            {.kind = STEP_MERGE, .q8 = -1, .n_merge = n, .merge = item},
+            {.kind = STEP_OP, .q8 = -1, .out = 0},
+        };
+
+        for (int i = 0; i < n; i++)
+            item[i] = (struct merge_item){
+                .reduce = true, .n_addend = 1, .addend = &others};
+        assert_true(buffers_barriers(step, 3, t, 0));
+        assert_false(step[0].barrier);
+        assert_true(step[1].barrier && step[2].barrier);
+    }
+}
+
 int test_exec_buffers(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(exec_buffers_that_live_at_once_lie_apart),
         cmocka_unit_test(exec_threads_meet_between_steps_that_clash),
+        cmocka_unit_test(exec_threads_meet_around_a_message_of_many_values),
     };
 
     return TEST_RUN(tests);

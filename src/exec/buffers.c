@@ -213,6 +213,8 @@ static int touches(const struct step *s, const struct prog_tensor *t, int dev,
         for (int m = 0; m < s->n_merge; m++) {
             const struct merge_item *it = &s->merge[m];
 
+            if (n > MAX_TOUCH - 8)
+                return -1;
             out[n++] = range(&t[it->out], 1, 0, true);
             for (int i = 0; it->reduce && i < it->n_addend; i++)
                 if (it->addend[i].dev == dev) {
