@@ -27,10 +27,12 @@ struct run {
     struct engine_run e;
     uint64_t seed;
     int32_t token[MAX_TOKEN];
-    float *got, *want; /* [MAX_TOKEN, n_vocab]; owned */
+    float *got, *want;   /* [MAX_TOKEN, n_vocab]; owned */
+    struct device *lost; /* once a run of a batch has ended, or NULL */
 };
 
-static void run_open(struct run *r, const struct machine *m)
+static void run_open_traced(struct run *r, const struct machine *m,
+                            pl_write_fn *trace)
 {
     pl_options o = engine_run_options();
 
@@ -38,12 +40,19 @@ static void run_open(struct run *r, const struct machine *m)
     o.split_mode = m->mode;
     o.n_ctx = 1024;
     o.n_ubatch = 24;
+    o.trace = trace;
+    o.trace_user = r;
     memset(r, 0, sizeof *r);
     r->seed = test_seed();
     engine_run_open(&r->e, test_ref(model), model, &o);
     r->got = calloc((size_t)(MAX_TOKEN * r->e.n_vocab), sizeof(float));
     r->want = calloc((size_t)(MAX_TOKEN * r->e.n_vocab), sizeof(float));
     assert_true(r->got && r->want);
+}
+
+static void run_open(struct run *r, const struct machine *m)
+{
+    run_open_traced(r, m, NULL);
 }
 
 static void run_close(struct run *r)
@@ -171,8 +180,8 @@ static void engine_copies_go_their_own_ways(void **state)
         }
 }
 
-/* A device is lost in the middle of a batch: sequences are as long as before
- * the run that failed, and the same tokens can be given again. */
+/* A device is lost in the middle of a run: sequences are as long as before the
+ * batch, and the same tokens can be given again. */
 static void engine_forgets_a_run_that_failed(void **state)
 {
     enum { FIRST = 70, MORE = 90 };
@@ -206,6 +215,55 @@ static void engine_forgets_a_run_that_failed(void **state)
         }
 }
 
+/* The trace is told of a run when it has ended. */
+static void lose_the_next(void *user, const char *text, size_t n)
+{
+    struct run *r = user;
+
+    (void)text;
+    (void)n;
+    if (r->lost)
+        r->lost->fail_step = 0;
+}
+
+/* A device is lost after the first runs of a batch: nothing is left of these
+ * either, of no sequence, and what they shared is still there. */
+static void engine_forgets_a_batch_that_failed(void **state)
+{
+    enum { FIRST = 70, MORE = 90 };
+
+    (void)state;
+    for (int d = 0; d < N_DEVICES - 1; d++) { /* the last one takes one run */
+        int32_t seq[MORE], token[MORE];
+        struct run r;
+        pl_batch b = {.n = MORE, .token = token, .seq = seq};
+
+        run_open_traced(&r, &devices[d], lose_the_next);
+        engine_run_tokens(&r.e, &r.seed, FIRST + MORE, r.token);
+        engine_run_decode(&r.e, 0, FIRST, r.token, NULL);
+        assert_int_equal(pl_seq_copy(r.e.engine, 1, 0, NULL), PL_OK);
+        for (int i = 0; i < MORE; i++) {
+            seq[i] = i % 3;
+            token[i] = r.token[FIRST + i];
+        }
+        b.logits = r.got;
+        r.lost = &r.e.engine->exec->set->dev[0];
+        assert_int_equal(pl_engine_decode(r.e.engine, &b, NULL, NULL),
+                         PL_DEVICE);
+        r.lost->fail_step = -1;
+        r.lost = NULL;
+        assert_int_equal(pl_seq_length(r.e.engine, 0), FIRST);
+        assert_int_equal(pl_seq_length(r.e.engine, 1), FIRST);
+        assert_int_equal(pl_seq_length(r.e.engine, 2), 0);
+        for (int s = 0; s < 2; s++) {
+            engine_run_decode(&r.e, s, MORE, token, r.got);
+            alone(&r, r.token, FIRST + MORE);
+            same(&r, FIRST, FIRST + MORE);
+        }
+        run_close(&r);
+    }
+}
+
 int test_engine_sequences(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -213,6 +271,7 @@ int test_engine_sequences(void)
         cmocka_unit_test(engine_goes_on_where_a_sequence_was_cut),
         cmocka_unit_test(engine_copies_go_their_own_ways),
         cmocka_unit_test(engine_forgets_a_run_that_failed),
+        cmocka_unit_test(engine_forgets_a_batch_that_failed),
     };
 
     return TEST_RUN(tests);

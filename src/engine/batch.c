@@ -206,12 +206,12 @@ static pl_status run(pl_engine *e, const pl_batch *b, int n, pl_err *err)
     return PL_OK;
 }
 
-/* One run of n micro-batches; if it fails no sequence has grown. */
+/* One run of n micro-batches; if it fails sequences are what they were before
+ * the batch. */
 static pl_status step(pl_engine *e, const pl_batch *b, int n, pl_err *err)
 {
     pl_status s = PL_OK;
 
-    memcpy(e->n_old, e->kv.length, (size_t)e->kv.n_seq * sizeof *e->n_old);
     for (int k = 0; k < n && s == PL_OK; k++)
         s = reserve(e, &e->micro[k], err);
     if (s == PL_OK)
@@ -240,6 +240,7 @@ pl_status pl_engine_decode(pl_engine *e, const pl_batch *b,
     int64_t next = 0, row = 0;
 
     PL_TRY(check(e, b, err));
+    memcpy(e->n_old, e->kv.length, (size_t)e->kv.n_seq * sizeof *e->n_old);
     while (next < b->n) {
         int64_t most = share(e, b->n - next);
         int n = 0;

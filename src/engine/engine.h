@@ -41,7 +41,7 @@ struct pl_engine {
     int n_micro;         /* most micro-batches a run */
     struct micro *micro; /* owned, [n_micro] */
     int64_t *n_new;      /* owned, [n_seq] tokens a sequence gets */
-    int64_t *n_old;      /* owned, [n_seq] lengths before a run */
+    int64_t *n_old;      /* owned, [n_seq] lengths before a batch */
 };
 
 /* offload.c: sets stream_from. */
