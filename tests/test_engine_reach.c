@@ -116,6 +116,48 @@ static void engine_reach_sets_weights_of_a_running_model(void **state)
     free(after);
 }
 
+/* What was begun before a copy of a sequence is in the copy: here the rows of
+ * its last page, which the link takes its time to bring. */
+static void engine_reach_a_copy_waits_for_what_was_begun(void **state)
+{
+    enum { LENGTH = 70, PAGE = 64 };
+    static const char *const small = "qwen2-bias-f32.gguf";
+    static float row[2 * PAGE * 4096], got[(LENGTH - PAGE) * 4096];
+    pl_options o = engine_run_options();
+    uint64_t seed = test_seed();
+    int32_t token[LENGTH];
+    struct engine_run r;
+    pl_dim dim[4];
+    pl_exec *x;
+    pl_tensor t;
+    size_t n;
+
+    (void)state;
+    o.devices = "sim:200us";
+    o.cache_set = true;
+    o.cache_k = o.cache_v = PL_F32;
+    engine_run_open(&r, test_ref(small), small, &o);
+    x = pl_engine_exec(r.engine);
+    t = pl_engine_tensor(r.engine, "cache_k.0");
+    assert_int_equal(
+        pl_tensor_shape(pl_plan_graph(pl_engine_plan(r.engine)), t, dim), 3);
+    n = (size_t)(dim[1].n * dim[2].n);
+    assert_true(n <= 4096);
+    engine_run_tokens(&r, &seed, LENGTH, token);
+    engine_run_decode(&r, 0, LENGTH, token, NULL); /* into the first pages */
+    for (size_t i = 0; i < 2 * PAGE * n; i++)
+        row[i] = test_unit(&seed);
+    assert_int_equal(
+        pl_tensor_set_async(x, t, row, 0, 2 * PAGE * n * sizeof *row, NULL),
+        PL_OK);
+    assert_int_equal(pl_seq_copy(r.engine, 1, 0, NULL), PL_OK); /* the third */
+    assert_int_equal(pl_tensor_get(x, t, got, 2 * PAGE * n * sizeof *row,
+                                   (LENGTH - PAGE) * n * sizeof *row, NULL),
+                     PL_OK);
+    assert_memory_equal(got, row + PAGE * n, (LENGTH - PAGE) * n * sizeof *row);
+    engine_run_close(&r);
+}
+
 static void engine_reach_a_name_of_nothing_is_refused(void **state)
 {
     static const char *const names[] = {"ffn_up-0", "token_embd.weight", ""};
@@ -142,6 +184,7 @@ int test_engine_reach(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(engine_reach_kept_values_are_those_of_the_model),
         cmocka_unit_test(engine_reach_sets_weights_of_a_running_model),
+        cmocka_unit_test(engine_reach_a_copy_waits_for_what_was_begun),
         cmocka_unit_test(engine_reach_a_name_of_nothing_is_refused),
     };
 

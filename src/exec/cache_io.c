@@ -260,6 +260,7 @@ pl_status exec_copy_page(pl_exec *x, int from, int to, pl_err *err)
 {
     const pl_graph *g = x->plan->g;
 
+    PL_TRY(exec_settle(x, err));
     for (int i = 0; i < g->n_node; i++) {
         if (g->node[i].op != OP_cache)
             continue;
