@@ -744,6 +744,7 @@ static void state_file_is_whole_or_as_it_was(void **state)
     int32_t token[MAX_TOKEN];
     struct rlimit old, low;
     struct stat st;
+    mode_t mask;
     struct engine_run r;
     struct state first, second, now;
     float *want;
@@ -790,6 +791,13 @@ static void state_file_is_whole_or_as_it_was(void **state)
     assert_int_equal(now.n, second.n);
     assert_memory_equal(now.data, second.data, second.n);
     free(now.data);
+    /* who may read it stays, whatever new files are like */
+    assert_int_equal(chmod(path, 0640), 0);
+    mask = umask(077);
+    assert_int_equal(pl_state_save_file(r.engine, 0, 0, -1, path, NULL), PL_OK);
+    umask(mask);
+    assert_int_equal(lstat(path, &st), 0);
+    assert_int_equal(st.st_mode, S_IFREG | 0640);
 
     engine_run_decode(&r, 0, N_MORE, token + 150, want);
     assert_int_equal(pl_state_restore_file(r.engine, 1, link, 0, NULL), PL_OK);

@@ -253,8 +253,9 @@ static int sync_directory(const char *path)
     return error;
 }
 
+/* mode: of the file that it replaces, or -1. */
 static pl_status save_file(pl_engine *e, int seq, int64_t first, int64_t n,
-                           const char *path, mode_t mode, pl_err *err)
+                           const char *path, int mode, pl_err *err)
 {
     struct file f = {.buffer = malloc(BUFFER_BYTES)};
     char *name = NULL;
@@ -262,12 +263,14 @@ static pl_status save_file(pl_engine *e, int seq, int64_t first, int64_t n,
 
     if (!f.buffer)
         return err_no_memory(err, "writing a file");
-    f.fd = open_beside(path, mode, &name);
+    f.fd = open_beside(path, mode < 0 ? 0666 : (mode_t)mode, &name);
     if (f.fd < 0) {
         s = name ? failed("creating a file beside", path, errno, err)
                  : err_no_memory(err, "writing a file");
         goto done;
     }
+    if (mode >= 0) /* whatever is kept from new files; if it fails, fewer may */
+        (void)!fchmod(f.fd, (mode_t)mode);
     s = pl_state_save(e, seq, first, n, file_write, &f, err);
     if (s == PL_OK && write_out(&f, f.buffer, f.at) && fsync(f.fd) != 0)
         f.error = errno;
@@ -297,7 +300,7 @@ pl_status pl_state_save_file(pl_engine *e, int seq, int64_t first, int64_t n,
     struct stat st;
 
     if (stat(path, &st) != 0)
-        return save_file(e, seq, first, n, path, 0666, err);
+        return save_file(e, seq, first, n, path, -1, err);
     if (!S_ISREG(st.st_mode))
         return err_set(err, PL_BAD_ARGUMENT,
                        "%s is no regular file, which alone can be replaced at "
@@ -305,7 +308,7 @@ pl_status pl_state_save_file(pl_engine *e, int seq, int64_t first, int64_t n,
                        path);
     /* what a link names is replaced, not the link; who may read it stays */
     return save_file(e, seq, first, n, realpath(path, real) ? real : path,
-                     st.st_mode & 0777, err);
+                     (int)(st.st_mode & 0777), err);
 }
 
 pl_status pl_state_restore_file(pl_engine *e, int seq, const char *path,
