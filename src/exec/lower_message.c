@@ -306,6 +306,8 @@ pl_status lower_message(struct lower *w, int group, int n, const int *item)
                              m > 0 && g->share_memory ? &it[k] : NULL,
                              &it[m * n + k]));
     count_message(w, group, n, item, bytes);
+    for (int m = 0; m < g->n; m++) /* the device's next step is the message's */
+        PL_TRY(lower_settle(w, w->unit[g->first + m].u.dev));
     if (!g->share_memory) {
         PL_TRY(exchange(w, group, n, item, it));
     } else {
@@ -316,8 +318,6 @@ pl_status lower_message(struct lower *w, int group, int n, const int *item)
                 PL_TRY(in_place(w, &it[m * n + k]));
         }
     }
-    for (int m = 0; m < g->n; m++)
-        PL_TRY(lower_settle(w, w->unit[g->first + m].u.dev));
     order = w->order++;
     for (int m = 0; m < g->n; m++) {
         int u = g->first + m, d = w->unit[u].u.dev;
