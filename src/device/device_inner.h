@@ -40,7 +40,7 @@ struct device {
 };
 
 /* What a member of the team does: threads of a cpu device, of the host, of
- * both; none: it plays the sim devices. */
+ * both; none: it plays sim devices. */
 enum { MEMBER_SEATS = 2 };
 struct seat {
     int dev, ith;
@@ -48,6 +48,7 @@ struct seat {
 struct member_seats {
     int n;
     struct seat seat[MEMBER_SEATS];
+    int player; /* of sim devices, n = 0 */
 };
 
 struct trace {
@@ -63,7 +64,7 @@ struct device_set {
     struct device *dev; /* owned */
     struct cpu_kernels kernels;
     struct topology topology; /* loaded if memory can be bound */
-    struct cpu_team *team;    /* owned; cpu threads, then sim's one */
+    struct cpu_team *team;    /* owned; cpu threads, then sim's */
     int n_cpu, n_member;
     struct sim *sim;            /* owned, NULL without sim devices */
     struct member_seats *seats; /* owned, [n_member] */
@@ -184,7 +185,9 @@ pl_status sim_create(struct sim **out, const struct device_set *s,
                      uint64_t seed, pl_err *err);
 void sim_free(struct sim *sim);
 pl_status sim_load(struct device_set *s, pl_err *err);
-void sim_run(struct device_set *s);
+void sim_run(struct device_set *s, int player);
+/* Threads that play them. */
+int sim_players(const struct device_set *s);
 /* After a run of all devices: poisons what is dead now. */
 void sim_end(struct device_set *s);
 /* Waits as long as a link takes, or that many seconds. */

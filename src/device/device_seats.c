@@ -5,7 +5,7 @@
  * never spin against each other: with the member pinned to the same core, or,
  * where cpu devices are not pinned, with the next one. A thread for which there
  * is none gets a member of its own. No member serves two hosts: they are one
- * group, and could not meet. The last member plays the sim devices, if any. */
+ * group, and could not meet. The last members play the sim devices. */
 #include <stdlib.h>
 
 #include "base/err.h"
@@ -55,8 +55,7 @@ static int seat_devices(struct device_set *s, int *core, int n, bool host,
 
 pl_status device_seats_fill(struct device_set *s, bool no_pin, pl_err *err)
 {
-    bool sim = s->n_cpu < s->n;
-    int n = sim, *core;
+    int n_player = sim_players(s), n = n_player, *core;
     pl_status st;
 
     for (int i = 0; i < s->n; i++)
@@ -70,8 +69,10 @@ pl_status device_seats_fill(struct device_set *s, bool no_pin, pl_err *err)
     }
     n = seat_devices(s, core, 0, false, no_pin);
     n = seat_devices(s, core, n, true, no_pin);
-    if (sim)
+    for (int k = 0; k < n_player; k++) {
+        s->seats[n].player = k;
         core[n++] = -1;
+    }
     s->n_member = n;
     st = cpu_team_create(&s->team, n, core, err);
     free(core);

@@ -270,7 +270,7 @@ static void prepare(void *user, int member)
             touch(d->base[r], d->bytes[r], ith, nth);
         touch(d->scratch, d->scratch_bytes, ith, nth);
     }
-    for (int i = 0; m->n == 0 && i < s->n; i++) {
+    for (int i = 0; m->n == 0 && m->player == 0 && i < s->n; i++) {
         struct device *d = &s->dev[i];
 
         if (d->desc.kind != DEVICE_SIM)
@@ -444,7 +444,7 @@ static void member_run(void *user, int member)
     const struct member_seats *m = &s->seats[member];
 
     if (m->n == 0)
-        sim_run(s);
+        sim_run(s, m->player);
     else
         cpu_run(s, m);
 }

@@ -6,6 +6,8 @@
  * every order that events allow comes up sooner or later; now and then a queue
  * is held back for a while, as a busy device would. A seed repeats the draws,
  * and so the order, where no cpu device and no link's real time takes part.
+ * Where links take real time there is nothing to repeat, and as many threads as
+ * there are cores share the devices, which then compute side by side.
  *
  * Kernels are the CPU's, whole or in parts in any order. Dead buffers are
  * poisoned, as all memory is when it is handed out: a step that reads too early
@@ -14,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/err.h"
 #include "device/device_inner.h"
@@ -50,16 +53,23 @@ struct sim_device {
     size_t n_batch; /* of an instance */
 };
 
-struct sim {
+/* A thread and its devices. */
+struct player {
     uint64_t random;
     int n;
+    struct sim_device *dev; /* [n] of sim.dev */
+};
+
+struct sim {
+    int n, n_player;
     struct sim_device *dev; /* owned */
+    struct player *player;  /* owned, [n_player] */
 };
 
 /* splitmix64 */
-static int draw(struct sim *sim, int n)
+static int draw(struct player *p, int n)
 {
-    uint64_t z = sim->random += 0x9E3779B97F4A7C15;
+    uint64_t z = p->random += 0x9E3779B97F4A7C15;
 
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
     z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
@@ -115,7 +125,23 @@ void sim_free(struct sim *sim)
         return;
     unload(sim);
     free(sim->dev);
+    free(sim->player);
     free(sim);
+}
+
+int sim_players(const struct device_set *s)
+{
+    int n = s->n - s->n_cpu;
+    long n_core = sysconf(_SC_NPROCESSORS_ONLN);
+    bool links = false;
+
+    for (int i = 0; i < s->n; i++)
+        links |= s->dev[i].desc.kind == DEVICE_SIM &&
+                 (s->dev[i].desc.link_bytes_per_s > 0 ||
+                  s->dev[i].desc.link_latency_s > 0);
+    if (!links)
+        return n > 0;
+    return n < n_core || n_core < 1 ? n : (int)n_core;
 }
 
 pl_status sim_create(struct sim **out, const struct device_set *s,
@@ -127,15 +153,22 @@ pl_status sim_create(struct sim **out, const struct device_set *s,
     *out = NULL;
     if (!sim)
         return err_no_memory(err, "sim devices");
+    sim->n_player = sim_players(s);
     sim->dev = calloc((size_t)n, sizeof *sim->dev);
-    if (!sim->dev) {
-        free(sim);
+    sim->player = calloc((size_t)sim->n_player, sizeof *sim->player);
+    if (!sim->dev || !sim->player) {
+        sim_free(sim);
         return err_no_memory(err, "sim devices");
     }
-    sim->random = seed;
     for (int i = 0; i < s->n; i++)
         if (s->dev[i].desc.kind == DEVICE_SIM)
             sim->dev[sim->n++].dev = &s->dev[i];
+    for (int k = 0; k < sim->n_player; k++) {
+        int from = n * k / sim->n_player, to = n * (k + 1) / sim->n_player;
+
+        sim->player[k] =
+            (struct player){seed + (uint64_t)k, to - from, sim->dev + from};
+    }
     *out = sim;
     return PL_OK;
 }
@@ -289,14 +322,14 @@ static void step_begins(struct sim_device *d, int step)
 }
 
 /* Whole, or in parts in any order. */
-static void run_op(struct device_set *s, struct sim_device *d,
+static void run_op(struct device_set *s, struct player *p, struct sim_device *d,
                    const struct step *st)
 {
     int part[SIM_PARTS];
-    int n = 1 + draw(s->sim, SIM_PARTS);
+    int n = 1 + draw(p, SIM_PARTS);
 
     for (int i = 0; i < n; i++) {
-        int k = draw(s->sim, i + 1);
+        int k = draw(p, i + 1);
 
         part[i] = part[k];
         part[k] = i;
@@ -306,15 +339,14 @@ static void run_op(struct device_set *s, struct sim_device *d,
 }
 
 /* Sets out: the bytes of a copy arrive when the link has brought them. */
-static void depart(struct device_set *s, struct sim_device *d, struct lane *l,
-                   const struct step *st)
+static void depart(struct device_set *s, struct player *p, struct sim_device *d,
+                   struct lane *l, const struct step *st)
 {
     double t = device_copy_seconds(s, d->dev, st);
 
     l->pulling = true;
     l->piece = 0;
-    l->n_piece =
-        st->kind == STEP_PULL ? st->n_piece : 1 + draw(s->sim, SIM_PARTS);
+    l->n_piece = st->kind == STEP_PULL ? st->n_piece : 1 + draw(p, SIM_PARTS);
     l->due = t > 0 ? device_now() + t : 0;
 }
 
@@ -331,14 +363,14 @@ static bool arrive(struct device_set *s, struct sim_device *d, struct lane *l,
 }
 
 /* A step that touches memory, or a part of a copy; true when it has ended. */
-static bool work(struct device_set *s, struct sim_device *d, struct lane *l,
-                 const struct step *st)
+static bool work(struct device_set *s, struct player *p, struct sim_device *d,
+                 struct lane *l, const struct step *st)
 {
     step_begins(d, l->step[l->head]);
     switch (st->kind) {
     case STEP_OP:
     case STEP_Q8:
-        run_op(s, d, st);
+        run_op(s, p, d, st);
         break;
     case STEP_MERGE:
         device_merge(s, d->dev, st, d->dev->scratch, 0, 1);
@@ -359,7 +391,8 @@ static bool copies(const struct step *st)
 }
 
 /* True when the head has ended. */
-static bool run_head(struct device_set *s, struct sim_device *d, struct lane *l,
+static bool run_head(struct device_set *s, struct player *p,
+                     struct sim_device *d, struct lane *l,
                      const struct step *st)
 {
     bool ended;
@@ -374,12 +407,12 @@ static bool run_head(struct device_set *s, struct sim_device *d, struct lane *l,
     if (s->trace.on && !l->pulling)
         l->begun = device_clock(s);
     if (copies(st) && !l->pulling) {
-        depart(s, d, l, st);
+        depart(s, p, d, l, st);
         return false;
     }
     if (s->guard)
         device_guard_enter(s, d->dev, st);
-    ended = work(s, d, l, st);
+    ended = work(s, p, d, l, st);
     if (s->guard)
         device_guard_leave(s);
     /* Where the link takes time, a copy is there when it is due: moving its
@@ -391,8 +424,8 @@ static bool run_head(struct device_set *s, struct sim_device *d, struct lane *l,
     return ended;
 }
 
-static void play_head(struct device_set *s, struct sim_device *d,
-                      struct lane *l)
+static void play_head(struct device_set *s, struct player *p,
+                      struct sim_device *d, struct lane *l)
 {
     int i = l->step[l->head];
     const struct step *st = &d->script->step[i];
@@ -401,7 +434,7 @@ static void play_head(struct device_set *s, struct sim_device *d,
         device_fail(s, d->dev, i, "the device was lost");
         return;
     }
-    if (!run_head(s, d, l, st))
+    if (!run_head(s, p, d, l, st))
         return;
     device_count(s, d->dev, st);
     step_ends(d, i);
@@ -411,31 +444,30 @@ static void play_head(struct device_set *s, struct sim_device *d,
 
 /* Draws among the queues that can run, those that are held back last. False:
  * none can. */
-static bool play_one(struct device_set *s, bool *left)
+static bool play_one(struct device_set *s, struct player *p, bool *left)
 {
-    struct sim *sim = s->sim;
     int n = 0, n_held = 0;
     struct sim_device *d = NULL, *held_d = NULL;
     struct lane *l = NULL, *held_l = NULL;
 
     *left = false;
-    for (int i = 0; i < sim->n; i++)
+    for (int i = 0; i < p->n; i++)
         for (int q = 0; q < QUEUE_COUNT; q++) {
-            struct lane *x = &sim->dev[i].lane[q];
+            struct lane *x = &p->dev[i].lane[q];
 
             if (x->head == x->n)
                 continue;
             *left = true;
-            if (!can_run(s, &sim->dev[i], x))
+            if (!can_run(s, &p->dev[i], x))
                 continue;
             if (x->hold > 0) {
                 x->hold--;
-                if (draw(sim, ++n_held) == 0) {
-                    held_d = &sim->dev[i];
+                if (draw(p, ++n_held) == 0) {
+                    held_d = &p->dev[i];
                     held_l = x;
                 }
-            } else if (draw(sim, ++n) == 0) {
-                d = &sim->dev[i];
+            } else if (draw(p, ++n) == 0) {
+                d = &p->dev[i];
                 l = x;
             }
         }
@@ -445,23 +477,24 @@ static bool play_one(struct device_set *s, bool *left)
     }
     if (!l)
         return false;
-    play_head(s, d, l);
-    if (draw(sim, 16) == 0)
-        l->hold = 1 + draw(sim, 64);
+    play_head(s, p, d, l);
+    if (draw(p, 16) == 0)
+        l->hold = 1 + draw(p, 64);
     return true;
 }
 
-void sim_run(struct device_set *s)
+void sim_run(struct device_set *s, int player)
 {
+    struct player *p = &s->sim->player[player];
     bool left = true;
     int idle = 0;
 
-    for (int i = 0; i < s->sim->n; i++)
-        begin(s, &s->sim->dev[i]);
+    for (int i = 0; i < p->n; i++)
+        begin(s, &p->dev[i]);
     while (left && !atomic_load_explicit(&s->failed, memory_order_acquire)) {
-        if (play_one(s, &left)) {
+        if (play_one(s, p, &left)) {
             idle = 0;
-        } else if (left) { /* a cpu device or a link is what all wait for */
+        } else if (left) { /* another thread or a link is waited for */
             if (++idle < 1000)
                 sched_yield();
             else
