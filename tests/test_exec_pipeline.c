@@ -32,6 +32,7 @@ static const struct {
     {"cpu*3", PL_SPLIT_LAYER, 0, "1", NULL, false},
     {"sim*2", PL_SPLIT_LAYER, 0, NULL, NULL, false},
     {"sim*3", PL_SPLIT_LAYER, 0, "all", NULL, false},
+    {"sim:8GB/s*3", PL_SPLIT_LAYER, 0, "all", NULL, false}, /* a thread each */
     {"cpu,sim", PL_SPLIT_LAYER, 0, NULL, NULL, true},
     {"cpu*4", PL_SPLIT_HYBRID, 2, NULL, NULL, false},
     {"sim*4", PL_SPLIT_HYBRID, 2, "2", NULL, false},
