@@ -1,6 +1,8 @@
 /* The builders of program_build.h. */
 #include "program_build.h"
 
+#include "alloc_fail.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -199,6 +201,27 @@ void build_death(struct build *b, int tensor)
     };
 }
 
+struct step *build_pull(struct build *b, int out,
+                        const struct copy_piece *piece)
+{
+    struct step *st = build_step(b, STEP_PULL);
+
+    st->queue = QUEUE_COPY;
+    st->out = out;
+    st->n_piece = 1;
+    st->piece = piece;
+    return st;
+}
+
+struct step *build_merge(struct build *b, const struct merge_item *item)
+{
+    struct step *st = build_step(b, STEP_MERGE);
+
+    st->n_merge = 1;
+    st->merge = item;
+    return st;
+}
+
 struct copy_piece build_rows(int dev, int src, int64_t src_off, int64_t src_row,
                              int64_t dst_off, int64_t dst_row, int64_t bytes)
 {
@@ -313,6 +336,46 @@ struct device_set *build_set(const char *spec, int n_thread, uint64_t seed)
     s = build_set_of(&l, &opt);
     device_list_free(&l);
     return s;
+}
+
+void build_add_host(struct device_list *l, int n_thread, bool pinned)
+{
+    struct device_desc d = {.name = "host",
+                            .kind = DEVICE_CPU,
+                            .n_thread = n_thread,
+                            .numa_node = -1,
+                            .host = true};
+
+    for (int i = 0; pinned && i < l->n; i++)
+        for (int k = 0; l->dev[i].kind == DEVICE_CPU && k < l->dev[i].n_core;
+             k++)
+            d.core[d.n_core++] = l->dev[i].core[k];
+    l->dev = realloc(l->dev, (size_t)(l->n + 1) * sizeof *l->dev);
+    assert_non_null(l->dev);
+    l->dev[l->n++] = d;
+}
+
+void build_survives(const struct device_list *l,
+                    const struct device_options *opt, const struct program *p)
+{
+    bool reached = true;
+
+    for (int n = 1; reached; n++) {
+        struct device_set *s = NULL;
+        pl_status st;
+
+        alloc_fail_at(n);
+        st = device_set_create(&s, l, opt, NULL);
+        if (st == PL_OK) {
+            build_toys(s);
+            st = device_set_load(s, p, NULL);
+        }
+        reached = alloc_fail_off();
+        assert_int_equal(st == PL_OK, !reached);
+        assert_true(st == PL_OK || st == PL_NO_MEMORY ||
+                    st == PL_NO_DEVICE_MEMORY);
+        device_set_free(s);
+    }
 }
 
 struct device_run build_run(int64_t n_tok)

@@ -33,6 +33,10 @@ struct step *build_op(struct build *b, enum op op, int out, int in, float c);
 void build_post(struct build *b, enum queue q, int event);
 void build_wait(struct build *b, enum queue q, int dev, int event);
 void build_death(struct build *b, int tensor); /* after the last step */
+/* Of one piece; of one item. */
+struct step *build_pull(struct build *b, int out,
+                        const struct copy_piece *piece);
+struct step *build_merge(struct build *b, const struct merge_item *item);
 
 pl_dim build_const(int64_t n);
 pl_dim build_per_tok(int64_t n); /* n * n_tok */
@@ -53,7 +57,29 @@ struct device_set *build_set_of(const struct device_list *l,
 
 void build_toys(struct device_set *s);
 
+/* The host as the list's last device; pinned: to the cores of all cpus. */
+void build_add_host(struct device_list *l, int n_thread, bool pinned);
+
+/* Creates a set and loads it with programs, the n-th allocation failing, for
+ * n = 1, 2, ... until none does. */
+void build_survives(const struct device_list *l,
+                    const struct device_options *opt, const struct program *p);
+
 struct device_run build_run(int64_t n_tok);
+
+/* For what must work; a failure is reported where it stands. */
+#define RUN_OK(s, run)                                                         \
+    do {                                                                       \
+        pl_err e_;                                                             \
+        if (device_set_run(s, run, &e_) != PL_OK)                              \
+            fail_msg("%s", e_.message);                                        \
+    } while (0)
+#define LOAD_OK(s, p)                                                          \
+    do {                                                                       \
+        pl_err e_;                                                             \
+        if (device_set_load(s, p, &e_) != PL_OK)                               \
+            fail_msg("%s", e_.message);                                        \
+    } while (0)
 
 /* out[n] = the tree over addends: the left part takes the largest power of two
  * below the count. */

@@ -1,7 +1,6 @@
 /* Random programs of several groups: cpu and sim devices and a host on the same
  * cores run scripts of several micro-batches, meet in any subset, pull from one
  * another, and leave what an interpreter of the total order leaves. */
-#include "alloc_fail.h"
 #include "base/err.h"
 #include "program_build.h"
 
@@ -338,23 +337,6 @@ static void interpret(struct game *g, const struct device_run *run,
 
 /* ---- runs -------------------------------------------------------------- */
 
-static void add_host(struct device_list *l, int n_thread, bool pinned)
-{
-    struct device_desc d = {.name = "host",
-                            .kind = DEVICE_CPU,
-                            .n_thread = n_thread,
-                            .numa_node = -1,
-                            .host = true};
-
-    for (int i = 0; pinned && i < l->n; i++)
-        for (int k = 0; l->dev[i].kind == DEVICE_CPU && k < l->dev[i].n_core;
-             k++)
-            d.core[d.n_core++] = l->dev[i].core[k];
-    l->dev = realloc(l->dev, (size_t)(l->n + 1) * sizeof *l->dev);
-    assert_non_null(l->dev);
-    l->dev[l->n++] = d;
-}
-
 /* A run of chance; what it does not write must stay as it was. */
 static void play(struct game *g, struct device_set *s, const char *what)
 {
@@ -424,7 +406,7 @@ static void play_setting(const struct setting *x, int n_game)
 
         assert_int_equal(device_parse(&l, x->spec, x->n_thread, NULL), PL_OK);
         if (x->n_host > 0)
-            add_host(&l, x->n_host, i % 3 > 0);
+            build_add_host(&l, x->n_host, i % 3 > 0);
         s = build_set_of(&l, &opt);
         g = new_game(&l, seed);
         snprintf(what, sizeof what, "%s and %d host threads, seed %llu",
@@ -505,7 +487,7 @@ static int members(const char *spec, int n_thread, int n_host, bool pinned,
         l.dev[i].n_core = 1;
         l.dev[i].core[0] = 2 * i;
     }
-    add_host(&l, n_host, pinned);
+    build_add_host(&l, n_host, pinned);
     s = build_set_of(&l, &opt);
     n = s->n_member;
     for (int d = 0; d < l.n - 1; d++)
@@ -540,7 +522,7 @@ static void device_host_memory_limit_is_named(void **state)
 
     (void)state;
     assert_int_equal(device_parse(&l, "cpu*1", 1, NULL), PL_OK);
-    add_host(&l, 1, false);
+    build_add_host(&l, 1, false);
     l.dev[0].memory_bytes = 0;
     l.dev[1].memory_bytes = (uint64_t)1 << 30;
     s = build_set_of(&l, &opt);
@@ -606,7 +588,7 @@ static void device_load_refuses_a_wrong_order(void **state)
 
     (void)state;
     assert_int_equal(device_parse(&l, "cpu*2,sim", 1, NULL), PL_OK);
-    add_host(&l, 2, false);
+    build_add_host(&l, 2, false);
     s = build_set_of(&l, &opt);
     for (int wrong = 0; wrong < N_WRONG; wrong++) {
         struct build *b = build_new(4, 1);
@@ -693,13 +675,13 @@ static void device_run_refuses_other_scripts(void **state)
     (void)state;
     b->script.n_instance = 2;
     p = build_programs(b, 1);
-    assert_int_equal(device_set_load(s, p, NULL), PL_OK);
+    LOAD_OK(s, p);
     run.n_instance = 2;
-    assert_int_equal(device_set_run(s, &run, NULL), PL_OK);
+    RUN_OK(s, &run);
     run.sizes[1].n_tok = 5;
     assert_int_equal(device_set_run(s, &run, NULL), PL_BAD_ARGUMENT);
     run.n_instance = 1;
-    assert_int_equal(device_set_run(s, &run, NULL), PL_OK);
+    RUN_OK(s, &run);
     run.script = 1;
     assert_int_equal(device_set_run(s, &run, NULL), PL_BAD_ARGUMENT);
     run.script = 0;
@@ -726,10 +708,10 @@ static void device_loss_in_a_group_reaches_all(void **state)
 
     (void)state;
     assert_int_equal(device_parse(&l, "cpu*2,sim", 2, NULL), PL_OK);
-    add_host(&l, 3, false);
+    build_add_host(&l, 3, false);
     s = build_set_of(&l, &opt);
     g = new_game(&l, seed);
-    assert_int_equal(device_set_load(s, g->p, NULL), PL_OK);
+    LOAD_OK(s, g->p);
     for (int d = 0; d < g->n; d++)
         for (int i = 0; i < g->script[d][0].n_step; i += 31) {
             if (g->step[d][0][i].instance > 0)
@@ -751,28 +733,12 @@ static void device_groups_survive_failed_allocations(void **state)
         .family = CPU_GENERIC, .no_pin = true, .guard = true, .trace = true};
     struct device_list l;
     struct game *g;
-    bool reached = true;
 
     (void)state;
     assert_int_equal(device_parse(&l, "cpu,sim", 1, NULL), PL_OK);
-    add_host(&l, 2, false);
+    build_add_host(&l, 2, false);
     g = new_game(&l, test_seed());
-    for (int n = 1; reached; n++) {
-        struct device_set *s = NULL;
-        pl_status st;
-
-        alloc_fail_at(n);
-        st = device_set_create(&s, &l, &opt, NULL);
-        if (st == PL_OK) {
-            build_toys(s);
-            st = device_set_load(s, g->p, NULL);
-        }
-        reached = alloc_fail_off();
-        assert_int_equal(st == PL_OK, !reached);
-        assert_true(st == PL_OK || st == PL_NO_MEMORY ||
-                    st == PL_NO_DEVICE_MEMORY);
-        device_set_free(s);
-    }
+    build_survives(&l, &opt, g->p);
     device_list_free(&l);
     free_game(g);
 }

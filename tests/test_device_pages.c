@@ -23,15 +23,8 @@ static struct device_set *set_with_host(const char *spec, int n_thread,
     struct device_set *s;
 
     assert_int_equal(device_parse(&l, spec, n_thread, NULL), PL_OK);
-    if (n_host > 0) {
-        l.dev = realloc(l.dev, (size_t)(l.n + 1) * sizeof *l.dev);
-        assert_non_null(l.dev);
-        l.dev[l.n++] = (struct device_desc){.name = "host",
-                                            .kind = DEVICE_CPU,
-                                            .n_thread = n_host,
-                                            .numa_node = -1,
-                                            .host = true};
-    }
+    if (n_host > 0)
+        build_add_host(&l, n_host, false);
     s = build_set_of(&l, &opt);
     device_list_free(&l);
     return s;
@@ -123,18 +116,15 @@ static void device_pages_bring_what_the_batch_uses(void **state)
         struct program *p = build_programs(b, 2);
         struct device_run run;
         pl_counters c = {0};
-        pl_err err;
 
-        if (device_set_load(s, p, &err) != PL_OK)
-            fail_msg("%s", err.message);
+        LOAD_OK(s, p);
         for (size_t k = 0; k < sizeof from; k++)
             from[k] = (unsigned char)test_below(&rng, 255);
         memset(to, 0xEE, sizeof to);
         device_write(s, 0, REGION_CACHE, 0, from, sizeof from, NULL);
         device_write(s, 1, REGION_CACHE, 0, to, sizeof to, NULL);
         fill_batch(&run);
-        if (device_set_run(s, &run, &err) != PL_OK)
-            fail_msg("%s", err.message);
+        RUN_OK(s, &run);
         device_read(s, 1, REGION_CACHE, 0, to, sizeof to, NULL);
         for (int page = 0; page < N_PAGE; page++)
             for (int h = 0; h < H1; h++)
@@ -225,18 +215,12 @@ static void commit(enum crime crime, const char *spec, int n_host)
         build_op(&b[d], OP_scale, 1, 0, 2);
         build_post(&b[d], QUEUE_COMPUTE, 0);
         if (meets) {
-            st = build_step(&b[d], STEP_MERGE);
-            st->n_merge = 1;
-            st->merge = &m;
+            st = build_merge(&b[d], &m);
             st->meet = true;
         }
     }
     build_wait(&b[1], QUEUE_COPY, 0, 0);
-    st = build_step(&b[1], STEP_PULL);
-    st->queue = QUEUE_COPY;
-    st->out = 2;
-    st->n_piece = 1;
-    st->piece = &pull;
+    build_pull(&b[1], 2, &pull);
     p = build_programs(b, 2);
     if (device_set_load(s, p, &err) != PL_OK)
         _exit(2);
@@ -322,8 +306,6 @@ static void device_trace_times_every_step(void **state)
         struct device_run run = build_run(1);
         const struct device_event *e;
         struct program *p;
-        struct step *st;
-        pl_err err;
         int n;
 
         for (int d = 0; d < 2; d++) {
@@ -335,18 +317,13 @@ static void device_trace_times_every_step(void **state)
         }
         build_step(&b[0], STEP_MERGE)->instance = 1;
         build_wait(&b[1], QUEUE_COPY, 0, 0);
-        st = build_step(&b[1], STEP_PULL);
-        st->queue = QUEUE_COPY;
-        st->out = 0;
-        st->n_piece = 1;
-        st->piece = &piece;
+        build_pull(&b[1], 0, &piece);
         p = build_programs(b, 2);
-        if (device_set_load(s, p, &err) != PL_OK)
-            fail_msg("%s", err.message);
+        LOAD_OK(s, p);
         e = device_set_trace(s, &n);
         assert_true(e == NULL && n == 0);
         for (int k = 0; k < 2; k++) {
-            assert_int_equal(device_set_run(s, &run, NULL), PL_OK);
+            RUN_OK(s, &run);
             e = device_set_trace(s, &n);
             assert_int_equal(n, 3);
             assert_non_null(e);

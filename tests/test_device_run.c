@@ -1,7 +1,6 @@
 /* Devices run hand-made programs: threads meet, values merge along the tree,
  * peers are pulled in any order that events allow, and nothing waits for
  * ever. */
-#include "alloc_fail.h"
 #include "base/err.h"
 #include "program_build.h"
 
@@ -11,19 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#define RUN_OK(s, run)                                                         \
-    do {                                                                       \
-        pl_err e_;                                                             \
-        if (device_set_run(s, run, &e_) != PL_OK)                              \
-            fail_msg("%s", e_.message);                                        \
-    } while (0)
-#define LOAD_OK(s, p)                                                          \
-    do {                                                                       \
-        pl_err e_;                                                             \
-        if (device_set_load(s, p, &e_) != PL_OK)                               \
-            fail_msg("%s", e_.message);                                        \
-    } while (0)
 
 static void put(struct device_set *s, struct build *b, int dev, int tensor,
                 const float *v, int64_t n)
@@ -237,9 +223,7 @@ static void reduce_case(int n_dev, int n_thread, int per, uint64_t *rng)
                                       .n_addend = n,
                                       .addend = a,
                                       .depth = depth};
-        st = build_step(&b[d], STEP_MERGE);
-        st->n_merge = 1;
-        st->merge = &item[d];
+        st = build_merge(&b[d], &item[d]);
         st->meet = st->message = true;
         st->message_bytes[0] = build_per_tok(W * 4);
     }
@@ -334,9 +318,7 @@ static void device_merge_moves_columns(void **state)
                                              .addend = a,
                                              .depth = depth};
             for (int k = 0; k < 2; k++) {
-                st = build_step(&b[d], STEP_MERGE);
-                st->n_merge = 1;
-                st->merge = &item[k][d];
+                st = build_merge(&b[d], &item[k][d]);
                 st->meet = true;
             }
         }
@@ -425,18 +407,12 @@ static void rounds_by_messages(struct rounds *r, int d, int forget)
                 continue;
             if (forget != 3)
                 build_wait(b, QUEUE_COPY, k, event_of(round, E_READY));
-            st = build_step(b, STEP_PULL);
-            st->queue = QUEUE_COPY;
-            st->out = T_STAGE + k;
-            st->n_piece = 1;
-            st->piece = &r->pull[k];
+            build_pull(b, T_STAGE + k, &r->pull[k]);
         }
         build_post(b, QUEUE_COPY, event_of(round, E_PULLED));
         if (forget != 4)
             build_wait(b, QUEUE_COMPUTE, d, event_of(round, E_PULLED));
-        st = build_step(b, STEP_MERGE);
-        st->n_merge = 1;
-        st->merge = &r->item[d][0];
+        st = build_merge(b, &r->item[d][0]);
         st->message = true;
         st->message_bytes[0] = build_per_tok(ROUND_W * 4);
         st->barrier = true;
@@ -463,9 +439,7 @@ static void rounds_by_meetings(struct rounds *r, int d)
 
         build_op(b, OP_scale, T_OWN + round % 2, T_SUM,
                  0.9f / (float)(r->n + d));
-        st = build_step(b, STEP_MERGE);
-        st->n_merge = 1;
-        st->merge = &r->item[d][round % 2];
+        st = build_merge(b, &r->item[d][round % 2]);
         st->meet = st->message = true;
         st->message_bytes[0] = build_per_tok(ROUND_W * 4);
     }
@@ -613,7 +587,6 @@ static void device_sim_spares_the_next_tenant(void **state)
         struct build *b = build_new(2, 1);
         struct device_run run = build_run(1);
         struct program *p;
-        struct step *st;
         float v[W] = {1, 2, 3, 4, 5, 6, 7, 8}, out[W];
 
         for (int t = 0; t < 3; t++)
@@ -624,11 +597,7 @@ static void device_sim_spares_the_next_tenant(void **state)
         build_op(&b[0], OP_scale, 2, 1, 2);
         build_death(&b[0], 0);
         build_wait(&b[0], QUEUE_COPY, 0, 0);
-        st = build_step(&b[0], STEP_PULL);
-        st->queue = QUEUE_COPY;
-        st->out = 0;
-        st->n_piece = 1;
-        st->piece = &piece;
+        build_pull(&b[0], 0, &piece);
         build_post(&b[0], QUEUE_COPY, 1);
         build_wait(&b[0], QUEUE_COMPUTE, 0, 1);
         build_op(&b[0], OP_scale, 2, 0, 3);
@@ -846,9 +815,7 @@ static void device_load_refuses_wrong_programs(void **state)
         build_tensor(&b[0], 5);
         build_tensor(&b[1], wide ? 3 : 4);
         b[1].p.bytes[REGION_WORK] = wide ? 24 : 64;
-        st = build_step(&b[0], STEP_MERGE);
-        st->n_merge = 1;
-        st->merge = &item;
+        st = build_merge(&b[0], &item);
         st->meet = wide;
         build_step(&b[1], STEP_MERGE)->meet = wide;
         refused(b, 2, "cpu*2", PL_BAD_ARGUMENT,
@@ -960,30 +927,13 @@ static void device_counts_macs_by_rank(void **state)
 static void device_allocation_failure_is_a_status(void **state)
 {
     struct rounds *r = rounds_new(3, false, 0);
-    bool reached = true;
+    struct device_options opt = {.family = CPU_GENERIC};
+    struct device_list l;
 
     (void)state;
-    for (int n = 1; reached; n++) {
-        struct device_options opt = {.family = CPU_GENERIC};
-        struct device_list l = {0};
-        struct device_set *s = NULL;
-        pl_status st;
-
-        alloc_fail_at(n);
-        st = device_parse(&l, "cpu*2,sim", 2, NULL);
-        if (st == PL_OK)
-            st = device_set_create(&s, &l, &opt, NULL);
-        if (st == PL_OK) {
-            build_toys(s);
-            st = device_set_load(s, r->p, NULL);
-        }
-        reached = alloc_fail_off();
-        assert_int_equal(st == PL_OK, !reached);
-        assert_true(st == PL_OK || st == PL_NO_MEMORY ||
-                    st == PL_NO_DEVICE_MEMORY);
-        device_set_free(s);
-        device_list_free(&l);
-    }
+    assert_int_equal(device_parse(&l, "cpu*2,sim", 2, NULL), PL_OK);
+    build_survives(&l, &opt, r->p);
+    device_list_free(&l);
     rounds_free(r);
 }
 
