@@ -154,47 +154,18 @@ void cpu_add_generic(float *out, const float *a, const float *b, int64_t n)
         out[i] = a[i] + b[i];
 }
 
-/* clang-format off */
 static const struct cpu_matmul_isa isa = {
-    .packed = {
-        [PL_F32] = cpu_slice_generic,    [PL_F16] = cpu_slice_generic,
-        [PL_BF16] = cpu_slice_generic,   [PL_Q8_0] = cpu_slice_generic,
-        [PL_Q4_0] = cpu_slice_generic,   [PL_Q4_1] = cpu_slice_generic,
-        [PL_Q5_0] = cpu_slice_generic,   [PL_Q5_1] = cpu_slice_generic,
-        [PL_Q2_K] = cpu_slice_generic,   [PL_Q3_K] = cpu_slice_generic,
-        [PL_Q4_K] = cpu_slice_generic,   [PL_Q5_K] = cpu_slice_generic,
-        [PL_Q6_K] = cpu_slice_generic,   [PL_IQ4_NL] = cpu_slice_generic,
-        [PL_IQ4_XS] = cpu_slice_generic, [PL_MXFP4] = cpu_slice_generic,
-    },
+    .packed = {[0 ... PL_FORMAT_COUNT - 1] = cpu_slice_generic},
     .plain = cpu_slice_plain_generic,
     .q8 = true,
     .add = cpu_add_generic,
 };
-/* clang-format on */
 
-static void run_matmul(const struct cpu_call *c)
-{
-    cpu_matmul(c, &isa);
-}
-
-static void run_expert_matmul(const struct cpu_call *c)
-{
-    cpu_expert_matmul(c, &isa);
-}
-
-static void run_expert_down(const struct cpu_call *c)
-{
-    cpu_expert_down(c, &isa);
-}
+#include "device/cpu/cpu_matmul_family_template.h"
 
 void cpu_matmul_init_generic(struct cpu_kernels *k)
 {
-    k->op[OP_matmul] = (struct cpu_op){run_matmul, cpu_matmul_scratch};
-    k->op[OP_expert_matmul] =
-        (struct cpu_op){run_expert_matmul, cpu_expert_matmul_scratch};
-    k->op[OP_expert_down] =
-        (struct cpu_op){run_expert_down, cpu_expert_down_scratch};
+    init_ops(k);
     k->op[OP_gather_rows] = (struct cpu_op){cpu_gather_rows, NULL};
     k->q8 = q8_encode;
-    k->add = cpu_add_generic;
 }

@@ -84,42 +84,16 @@ static void slice_plain(const struct cpu_slice *s)
 
 /* ---- the family ---------------------------------------------------------- */
 
-/* clang-format off */
 static const struct cpu_matmul_isa isa = {
-    .packed = {
-        [PL_F32] = slice_packed,    [PL_F16] = slice_packed,
-        [PL_BF16] = slice_packed,   [PL_Q8_0] = slice_packed,
-        [PL_Q4_0] = slice_packed,   [PL_Q4_1] = slice_packed,
-        [PL_Q5_0] = slice_packed,   [PL_Q5_1] = slice_packed,
-        [PL_Q2_K] = slice_packed,   [PL_Q3_K] = slice_packed,
-        [PL_Q4_K] = slice_packed,   [PL_Q5_K] = slice_packed,
-        [PL_Q6_K] = slice_packed,   [PL_IQ4_NL] = slice_packed,
-        [PL_IQ4_XS] = slice_packed, [PL_MXFP4] = slice_packed,
-    },
+    .packed = {[0 ... PL_FORMAT_COUNT - 1] = slice_packed},
     .plain = slice_plain,
     .add = cpu_add_generic,
 };
-/* clang-format on */
 
-static void run_matmul(const struct cpu_call *c)
-{
-    cpu_matmul(c, &isa);
-}
-
-static void run_expert_matmul(const struct cpu_call *c)
-{
-    cpu_expert_matmul(c, &isa);
-}
-
-static void run_expert_down(const struct cpu_call *c)
-{
-    cpu_expert_down(c, &isa);
-}
+#include "device/cpu/cpu_matmul_family_template.h"
 
 void cpu_matmul_init_reference(struct cpu_kernels *k)
 {
+    init_ops(k);
     k->float_activations = true;
-    k->op[OP_matmul].run = run_matmul;
-    k->op[OP_expert_matmul].run = run_expert_matmul;
-    k->op[OP_expert_down].run = run_expert_down;
 }

@@ -396,25 +396,4 @@ static const struct cpu_matmul_isa isa = {
     .add = add,
 };
 
-static void run_matmul(const struct cpu_call *c)
-{
-    cpu_matmul(c, &isa);
-}
-
-static void run_expert_matmul(const struct cpu_call *c)
-{
-    cpu_expert_matmul(c, &isa);
-}
-
-static void run_expert_down(const struct cpu_call *c)
-{
-    cpu_expert_down(c, &isa);
-}
-
-static void init_ops(struct cpu_kernels *k)
-{
-    k->op[OP_matmul].run = run_matmul;
-    k->op[OP_expert_matmul].run = run_expert_matmul;
-    k->op[OP_expert_down].run = run_expert_down;
-    k->add = add;
-}
+#include "device/cpu/cpu_matmul_family_template.h"

@@ -1,0 +1,27 @@
+/* The three contractions of one family, for the file that defines its
+ * `static const struct cpu_matmul_isa isa` and then includes this. */
+
+static void run_matmul(const struct cpu_call *c)
+{
+    cpu_matmul(c, &isa);
+}
+
+static void run_expert_matmul(const struct cpu_call *c)
+{
+    cpu_expert_matmul(c, &isa);
+}
+
+static void run_expert_down(const struct cpu_call *c)
+{
+    cpu_expert_down(c, &isa);
+}
+
+static void init_ops(struct cpu_kernels *k)
+{
+    k->op[OP_matmul] = (struct cpu_op){run_matmul, cpu_matmul_scratch};
+    k->op[OP_expert_matmul] =
+        (struct cpu_op){run_expert_matmul, cpu_expert_matmul_scratch};
+    k->op[OP_expert_down] =
+        (struct cpu_op){run_expert_down, cpu_expert_down_scratch};
+    k->add = isa.add;
+}
