@@ -8,6 +8,7 @@
 #include "engine/state_io.h"
 
 #include "base/err.h"
+#include "plan/plan_log.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -166,19 +167,18 @@ void state_note(const pl_engine *e, const struct state_head *theirs,
     char a[32], b[32];
 
     if (converted)
-        planned_log(&to, PL_LOG_WARN,
-                    "the state's cache was converted from %s to %s",
-                    formats(theirs, a), formats(ours, b));
+        plan_log(&to, PL_LOG_WARN,
+                 "the state's cache was converted from %s to %s",
+                 formats(theirs, a), formats(ours, b));
     if (theirs->n_rank != ours->n_rank)
-        planned_log(&to, PL_LOG_WARN,
-                    "the state was computed with %d rank%s, this runs with "
-                    "%d: the past keeps the bits it was computed with",
-                    theirs->n_rank, theirs->n_rank > 1 ? "s" : "",
-                    ours->n_rank);
+        plan_log(&to, PL_LOG_WARN,
+                 "the state was computed with %d rank%s, this runs with "
+                 "%d: the past keeps the bits it was computed with",
+                 theirs->n_rank, theirs->n_rank > 1 ? "s" : "", ours->n_rank);
     else if (!converted && theirs->numeric != ours->numeric)
-        planned_log(&to, PL_LOG_WARN,
-                    "the state was computed under other numerics (%016" PRIx64
-                    ", this runs under %016" PRIx64
-                    "): the past keeps the bits it was computed with",
-                    theirs->numeric, ours->numeric);
+        plan_log(&to, PL_LOG_WARN,
+                 "the state was computed under other numerics (%016" PRIx64
+                 ", this runs under %016" PRIx64
+                 "): the past keeps the bits it was computed with",
+                 theirs->numeric, ours->numeric);
 }

@@ -2,26 +2,12 @@
 #include "exec/planned.h"
 
 #include "base/err.h"
+#include "plan/plan_log.h"
 #include "plan/roles.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-void planned_log(const pl_options *opt, pl_log_level level, const char *fmt,
-                 ...)
-{
-    char text[512];
-    va_list ap;
-
-    if (!opt->log)
-        return;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    opt->log(opt->log_user, level, text);
-}
 
 static pl_status sizes(struct planned *p, const pl_options *opt, pl_err *err)
 {
@@ -79,10 +65,10 @@ static void warn_threads(const struct planned *p, const pl_options *opt)
     for (int d = 0; d < p->list.n; d++)
         if (p->list.dev[d].kind == DEVICE_CPU && !p->list.dev[d].host &&
             p->list.dev[d].n_thread > p->list.dev[d].n_core)
-            planned_log(opt, PL_LOG_WARN,
-                        "%s has %d threads on %d cores; one a core is faster",
-                        p->list.dev[d].name, p->list.dev[d].n_thread,
-                        p->list.dev[d].n_core);
+            plan_log(opt, PL_LOG_WARN,
+                     "%s has %d threads on %d cores; one a core is faster",
+                     p->list.dev[d].name, p->list.dev[d].n_thread,
+                     p->list.dev[d].n_core);
 }
 
 void planned_ranks(const struct planned *p, int d, int *rank0, int *n_rank)
@@ -244,8 +230,7 @@ static pl_status lower_all(struct planned *p, const pl_options *opt,
     PL_TRY(add_way(p, &lo, way, WAY_STREAM, p->home, away, err));
     s = lower(&p->low, p->num, &lo, &e);
     if (s == PL_UNSUPPORTED) {
-        planned_log(opt, PL_LOG_WARN, "%s; the host computes with it",
-                    e.message);
+        plan_log(opt, PL_LOG_WARN, "%s; the host computes with it", e.message);
         p->way[WAY_STREAM] = -1;
         lo.n_way--;
         s = lower(&p->low, p->num, &lo, &e);

@@ -51,7 +51,4 @@ void planned_free(struct planned *p);
 /* Ranks that device d carries in its widest group; *n_rank 0: it is idle. */
 void planned_ranks(const struct planned *p, int d, int *rank0, int *n_rank);
 
-void planned_log(const pl_options *opt, pl_log_level level, const char *fmt,
-                 ...) __attribute__((format(printf, 3, 4)));
-
 #endif
