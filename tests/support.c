@@ -4,6 +4,7 @@
 #include "support.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,6 +134,26 @@ void *test_need(size_t n, size_t size)
 
     assert_non_null(p);
     return p;
+}
+
+void *test_read(const char *path, size_t *n)
+{
+    FILE *f = fopen(path, "rb");
+    char *s = NULL;
+    size_t size = 0;
+
+    if (f == NULL)
+        fail_msg("%s: %s", path, strerror(errno));
+    *n = 0;
+    do {
+        size = 2 * size + 65536;
+        s = realloc(s, size + 1);
+        assert_non_null(s);
+        *n += fread(s + *n, 1, size - *n, f);
+    } while (*n == size);
+    fclose(f);
+    s[*n] = '\0';
+    return s;
 }
 
 void test_text_add(void *user, const char *s, size_t n)

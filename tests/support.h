@@ -43,6 +43,10 @@ float test_unit(uint64_t *state);
 /* calloc that does not fail; n and size may be 0. The caller frees it. */
 void *test_need(size_t n, size_t size);
 
+/* The bytes of a file, *n of them, and a NUL behind; the caller frees them. The
+ * case fails if there is no such file. */
+void *test_read(const char *path, size_t *n);
+
 /* Text that grows as it is written; {0} is empty. */
 struct test_text {
     char *s; /* owned by the test, terminated; NULL: nothing was written yet */

@@ -31,26 +31,6 @@ static const char *plait(void)
     return env != NULL && env[0] != '\0' ? env : PLAIT_COMMAND;
 }
 
-static char *slurp(const char *path, size_t *n)
-{
-    FILE *f = fopen(path, "rb");
-    char *s = NULL;
-    size_t size = 0;
-
-    if (f == NULL)
-        fail_msg("%s: %s", path, strerror(errno));
-    *n = 0;
-    do {
-        size = 2 * size + 65536;
-        s = realloc(s, size + 1);
-        assert_non_null(s);
-        *n += fread(s + *n, 1, size - *n, f);
-    } while (*n == size);
-    fclose(f);
-    s[*n] = '\0';
-    return s;
-}
-
 static int status_code(int status)
 {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -82,8 +62,8 @@ static struct ran sh(const char *line)
                  dir, path, line, out, err) < 0)
         fail_msg("no memory");
     r.code = status_code(system(all));
-    r.out = slurp(out, &r.n_out);
-    r.err = slurp(err, &n_err);
+    r.out = test_read(out, &r.n_out);
+    r.err = test_read(err, &n_err);
     free(all);
     free(path);
     return r;
@@ -523,7 +503,7 @@ static void cli_plan_draws_what_it_says(void **state)
     need_model();
     r = sh(line);
     must_exit(&r, 0, line);
-    svg = slurp(test_temp("picture"), &n);
+    svg = test_read(test_temp("picture"), &n);
     assert_ptr_equal(strstr(svg, "<svg "), svg);
     assert_non_null(strstr(svg, "</svg>"));
     assert_string_equal(strstr(svg, "</svg>"), "</svg>\n");
@@ -626,7 +606,7 @@ static void cli_run_interrupted_exits_130_with_the_summary(void **state)
         ;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     close(out);
-    r.err = slurp(test_temp("err"), &n);
+    r.err = test_read(test_temp("err"), &n);
     r.code = status_code(status);
     must_exit(&r, 130, "SIGINT");
     must_say(&r, "generation", "SIGINT");
@@ -706,13 +686,13 @@ static void cli_logits_are_tokens_times_vocabulary_floats(void **state)
     r = sh("plait logits " MODEL "--tokens 1,20,300,4000,5 -o a");
     must_exit(&r, 0, "logits");
     assert_int_equal(r.n_out, 0);
-    a = slurp(test_temp("a"), &n_a);
+    a = test_read(test_temp("a"), &n_a);
     assert_int_equal(n_a, 5 * 4096 * 4);
     ran_free(&r);
     r = sh("printf '1 20\\n300,4000\\t5\\n' >ids; plait logits " MODEL
            "--tokens @ids -o b -ub 2 -t 1");
     must_exit(&r, 0, "logits @ids");
-    b = slurp(test_temp("b"), &n_b);
+    b = test_read(test_temp("b"), &n_b);
     assert_int_equal(n_a, n_b);
     assert_memory_equal(a, b, n_a);
     free(a);
@@ -767,7 +747,7 @@ static void cli_perplexity_is_that_of_the_logits(void **state)
         assert_int_equal(sscanf(ids.out + used, "%d%n", &id[i], &used_here), 1);
         used += used_here;
     }
-    logits = slurp(test_temp("a"), &n);
+    logits = test_read(test_temp("a"), &n);
     assert_int_equal(n, N * VOCAB * 4);
     assert_true(fabs(perplexity_of((const float *)logits, id, N, VOCAB) -
                      value) < 1e-3);

@@ -56,18 +56,6 @@ static bool equal(const struct calibration *a, const struct calibration *b)
            memcmp(&a->all, &b->all, sizeof a->all) == 0;
 }
 
-static char *read_all(const char *path, size_t *n)
-{
-    FILE *f = fopen(path, "r");
-    char *s = malloc(1 << 16);
-
-    assert_non_null(f);
-    assert_non_null(s);
-    *n = fread(s, 1, 1 << 16, f);
-    fclose(f);
-    return s;
-}
-
 static void write_all(const char *path, const char *s, size_t n)
 {
     FILE *f = fopen(path, "w");
@@ -125,7 +113,7 @@ static void calibration_damage_counts_as_none(void **state)
     make(&c);
     assert_int_equal(calibration_save(&c, NULL), PL_OK);
     assert_int_equal(calibration_path(path, &c, NULL), PL_OK);
-    s = read_all(path, &n);
+    s = test_read(path, &n);
     assert_int_equal(calibration_load(&d, CPU_GENERIC, NULL), PL_OK);
     for (size_t i = 0; i < n; i += 1 + (size_t)test_below(&seed, 80)) {
         char was = s[i];

@@ -6,7 +6,6 @@
  * another engine measured them; the short tier compares devices and kernels
  * with each other on the first windows. Either way 0.3 % is the limit. */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,8 +33,7 @@ static double perplexity_as(const char *path, const char *name, pl_options o,
 {
     const char *text_path = test_file("models/heldout.txt");
     struct engine_run r;
-    FILE *f = text_path ? fopen(text_path, "rb") : NULL;
-    static char text[1 << 20];
+    char *text;
     size_t len;
     int32_t *id;
     int64_t n_id, n_scored = 0;
@@ -43,10 +41,9 @@ static double perplexity_as(const char *path, const char *name, pl_options o,
     double sum = 0;
     pl_err err = {0};
 
-    if (!f)
+    if (!text_path)
         TEST_SKIP("models/heldout.txt is not at hand");
-    len = fread(text, 1, sizeof text, f);
-    fclose(f);
+    text = test_read(text_path, &len);
     o.n_ctx = o.n_ubatch = WINDOW;
     engine_run_open(&r, path, name, &o);
     assert_int_equal(pl_tokenize(pl_model_tokenizer(r.model), text, len,
@@ -70,6 +67,7 @@ static double perplexity_as(const char *path, const char *name, pl_options o,
                 sum += surprise(row + k * r.n_vocab, r.n_vocab, t[i + k + 1]);
         }
     }
+    free(text);
     free(row);
     free(id);
     engine_run_close(&r);

@@ -127,16 +127,8 @@ static void read_model(const char *dir, const char *file)
     }
     fclose(f);
     snprintf(path, sizeof path, "%s.logits.bin", base);
-    f = fopen(path, "rb");
-    assert_non_null(f);
-    fseek(f, 0, SEEK_END);
-    n = (size_t)ftell(f);
-    rewind(f);
+    m->logits = test_read(path, &n);
     m->n_vocab = (int64_t)(n / 4) / m->n_row;
-    m->logits = malloc(n);
-    assert_non_null(m->logits);
-    assert_int_equal(fread(m->logits, 1, n, f), n);
-    fclose(f);
     read_json(m, base);
     n_model++;
 }

@@ -727,12 +727,9 @@ static int files_beside(const char *path)
 
 static struct state contents(const char *path)
 {
-    FILE *f = fopen(path, "rb");
-    struct state s = {malloc(1 << 22), 0};
+    struct state s;
 
-    assert_true(f && s.data);
-    s.n = fread(s.data, 1, 1 << 22, f);
-    fclose(f);
+    s.data = test_read(path, &s.n);
     return s;
 }
 

@@ -225,20 +225,17 @@ static void gguf_split_nothing_stays_mapped(void **state)
 
 static void gguf_split_is_refused_in_memory(void **state)
 {
-    unsigned char data[4096];
     struct gguf *g;
-    FILE *f;
+    void *data;
     size_t n;
     pl_err err;
 
     (void)state;
     write_part(part_path("memory", 0), &sample[0]);
-    f = fopen(part_path("memory", 0), "rb");
-    assert_non_null(f);
-    n = fread(data, 1, sizeof data, f);
-    fclose(f);
+    data = test_read(part_path("memory", 0), &n);
     assert_int_equal(gguf_open_memory(&g, data, n, "x", &err), PL_UNSUPPORTED);
     assert_null(g);
+    free(data);
 }
 
 static void gguf_split_every_failed_allocation_is_a_status(void **state)

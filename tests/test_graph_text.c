@@ -4,7 +4,6 @@
 #include "graph/graph.h"
 #include "support.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,16 +27,10 @@ static pl_graph *parse(const char *text)
 static char *every_op(void)
 {
     const char *path = test_file("fuzz/corpus/graph/every_op.txt");
-    char *s = calloc(1, 1 << 14);
-    FILE *f;
+    size_t n;
 
     assert_non_null(path);
-    assert_non_null(s);
-    f = fopen(path, "rb");
-    assert_non_null(f);
-    assert_true(fread(s, 1, (1 << 14) - 1, f) > 0);
-    fclose(f);
-    return s;
+    return test_read(path, &n);
 }
 
 static void graph_text_every_op_reads_and_prints_the_same(void **state)

@@ -25,18 +25,10 @@ struct file {
 
 static void file_read(struct file *f, const char *path)
 {
-    FILE *in = fopen(path, "rb");
     struct gguf *g;
     pl_err err = {0};
 
-    assert_non_null(in);
-    fseek(in, 0, SEEK_END);
-    f->n = (size_t)ftell(in);
-    rewind(in);
-    f->byte = malloc(f->n);
-    assert_non_null(f->byte);
-    assert_int_equal(fread(f->byte, 1, f->n, in), f->n);
-    fclose(in);
+    f->byte = test_read(path, &f->n);
     assert_int_equal(gguf_open(&g, path, &err), PL_OK);
     f->header = f->n;
     for (int64_t i = 0; i < gguf_n_tensor(g); i++)

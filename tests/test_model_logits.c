@@ -57,14 +57,11 @@ static int read_tokens(struct ref *r, const char *path)
 
 static void read_logits(struct ref *r, const char *path, int n_row)
 {
-    size_t n = (size_t)n_row * (size_t)r->m->n_vocab;
-    FILE *f = fopen(path, "rb");
+    size_t n;
 
-    assert_non_null(f);
-    r->logits = malloc(n * sizeof *r->logits);
-    assert_non_null(r->logits);
-    assert_int_equal(fread(r->logits, sizeof *r->logits, n, f), n);
-    fclose(f);
+    r->logits = test_read(path, &n);
+    assert_int_equal(n,
+                     (size_t)n_row * (size_t)r->m->n_vocab * sizeof *r->logits);
 }
 
 /* `path`: a file of the same network in another form, or NULL. */

@@ -13,18 +13,6 @@
 #include "base/half.h"
 #include "quant/format.h"
 
-static void *read_file(const char *path, size_t *size)
-{
-    FILE *f = fopen(path, "rb");
-    char *data = malloc(1 << 20);
-
-    assert_non_null(f);
-    assert_non_null(data);
-    *size = fread(data, 1, 1 << 20, f);
-    fclose(f);
-    return data;
-}
-
 static void check_vectors(pl_format f, const char *stem)
 {
     const struct format_info *fi = format_info(f);
@@ -41,8 +29,8 @@ static void check_vectors(pl_format f, const char *stem)
     values_path = test_ref(name);
     if (blocks_path == NULL || values_path == NULL)
         TEST_SKIP("no reference quant/%s.*.bin", stem);
-    blocks = read_file(blocks_path, &blocks_size);
-    want = read_file(values_path, &values_size);
+    blocks = test_read(blocks_path, &blocks_size);
+    want = test_read(values_path, &values_size);
     n = (int64_t)(values_size / sizeof(float));
     assert_true(n > 0);
     assert_int_equal(format_row_bytes(f, n), blocks_size);

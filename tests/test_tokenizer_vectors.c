@@ -8,31 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct file {
-    char *s; /* owned, terminated */
-    size_t n;
-};
-
-static struct file read_all(const char *path)
-{
-    struct file f = {NULL, 0};
-    FILE *in = fopen(path, "rb");
-    long n;
-
-    assert_non_null(in);
-    assert_int_equal(fseek(in, 0, SEEK_END), 0);
-    n = ftell(in);
-    assert_true(n >= 0);
-    rewind(in);
-    f.s = malloc((size_t)n + 1);
-    assert_non_null(f.s);
-    f.n = fread(f.s, 1, (size_t)n, in);
-    assert_int_equal(f.n, n);
-    f.s[n] = '\0';
-    fclose(in);
-    return f;
-}
-
 static const char separator[] = "\n__ggml_vocab_test__\n";
 
 /* One line of ids; *line moves to the next. */
@@ -91,7 +66,8 @@ static void check_set(const char *model, const char *set)
 {
     struct tokenizer *t = NULL;
     struct gguf *g = NULL;
-    struct file in, out;
+    char *in, *out;
+    size_t n_in, n_out;
     char name[128];
     const char *path, *line, *text, *end;
     int32_t want[512];
@@ -102,30 +78,30 @@ static void check_set(const char *model, const char *set)
     snprintf(name, sizeof name, "vocab/%s.inp", set);
     if (!path || !test_ref(name))
         TEST_SKIP("no %s in the reference directory", path ? name : model);
-    in = read_all(test_ref(name));
+    in = test_read(test_ref(name), &n_in);
     snprintf(name, sizeof name, "vocab/%s.out", set);
-    out = read_all(test_ref(name));
+    out = test_read(test_ref(name), &n_out);
     if (gguf_open(&g, path, &err) != PL_OK ||
         tokenizer_create(&t, g, &err) != PL_OK)
         fail_msg("%s", err.message);
     gguf_close(g);
 
-    line = out.s;
-    for (text = in.s; text < in.s + in.n; text = end + strlen(separator)) {
+    line = out;
+    for (text = in; text < in + n_in; text = end + strlen(separator)) {
         int64_t n_want;
 
-        end = memmem(text, (size_t)(in.s + in.n - text), separator,
+        end = memmem(text, (size_t)(in + n_in - text), separator,
                      strlen(separator));
         assert_non_null(end);
         n_want = read_ids(&line, want, 512);
         check_text(t, set, text, (size_t)(end - text), want, n_want);
         n++;
     }
-    assert_int_equal(line - out.s, out.n); /* every line was used */
+    assert_int_equal(line - out, n_out); /* every line was used */
     assert_true(n > 40);
     tokenizer_free(t);
-    free(in.s);
-    free(out.s);
+    free(in);
+    free(out);
 }
 
 #define VOCAB(name, file)                                                      \
