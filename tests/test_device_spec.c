@@ -161,9 +161,9 @@ static void spec_threads_are_a_device(void **state)
     assert_int_equal(l.dev[0].n_thread, 3);
     assert_int_equal(l.dev[1].n_thread, 3);
     assert_int_equal(l.dev[2].n_thread, 1);
-    assert_false(device_set_shares_memory(&l));
-    l.n = 2;
-    assert_true(device_set_shares_memory(&l));
+    assert_true(device_shares_memory(&l.dev[0], &l.dev[1]));
+    assert_false(device_shares_memory(&l.dev[0], &l.dev[2]));
+    assert_false(device_shares_memory(&l.dev[2], &l.dev[0]));
     device_list_free(&l);
     assert_int_equal(device_parse_on(&l, "cpu", -1, &t, NULL), PL_BAD_ARGUMENT);
     topology_fini(&t);

@@ -81,8 +81,10 @@ pl_status device_set_create(struct device_set **out,
                             const struct device_options *opt, pl_err *err);
 void device_set_free(struct device_set *s);
 const struct cpu_kernels *device_set_kernels(const struct device_set *s);
-/* True if every device is a cpu: programs may use MERGE with meet. */
-bool device_set_shares_memory(const struct device_list *l);
+/* Is what `other` takes of the memory that `d` has? Devices on one node share
+ * its memory, and all of the machine do with a host that is over all nodes. */
+bool device_shares_memory(const struct device_desc *d,
+                          const struct device_desc *other);
 
 /* Scratch bytes a device needs beside its regions (all its threads). */
 size_t device_scratch_bytes(const struct device_desc *d,

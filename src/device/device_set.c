@@ -187,15 +187,6 @@ static pl_status not_given(const struct device *d, const char *what,
                    bytes_text(buf, bytes), what);
 }
 
-/* Devices on one node share its memory, and all of the machine do with a host
- * that is over all nodes. */
-static bool share_memory(const struct device_desc *d,
-                         const struct device_desc *other)
-{
-    return d->kind == DEVICE_CPU && other->kind == DEVICE_CPU &&
-           (d->numa_node == other->numa_node || (d->host && d->numa_node < 0));
-}
-
 static pl_status check_memory(const struct device_set *s, pl_err *err)
 {
     for (int i = 0; i < s->n; i++) {
@@ -203,7 +194,7 @@ static pl_status check_memory(const struct device_set *s, pl_err *err)
         size_t all = 0;
 
         for (int k = 0; k < s->n; k++)
-            if (k == i || share_memory(&d->desc, &s->dev[k].desc))
+            if (k == i || device_shares_memory(&d->desc, &s->dev[k].desc))
                 all += needed(&s->dev[k]);
         if (d->desc.memory_bytes > 0 && all > d->desc.memory_bytes)
             return too_little(d, " beside others in the same memory", all, err);
@@ -323,6 +314,7 @@ static pl_status range(const struct device_set *s, int dev, enum region r,
 {
     const struct device *d;
 
+    *p = NULL;
     if (!s->loaded || dev < 0 || dev >= s->n || (unsigned)r >= REGION_COUNT)
         return err_set(err, PL_BAD_ARGUMENT,
                        "device %d, region %d: the set has no such memory", dev,

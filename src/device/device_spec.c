@@ -606,10 +606,9 @@ void device_list_free(struct device_list *l)
     *l = (struct device_list){0};
 }
 
-bool device_set_shares_memory(const struct device_list *l)
+bool device_shares_memory(const struct device_desc *d,
+                          const struct device_desc *other)
 {
-    for (int i = 0; i < l->n; i++)
-        if (l->dev[i].kind != DEVICE_CPU)
-            return false;
-    return true;
+    return d->kind == DEVICE_CPU && other->kind == DEVICE_CPU &&
+           (d->numa_node == other->numa_node || (d->host && d->numa_node < 0));
 }

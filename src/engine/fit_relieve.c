@@ -17,15 +17,6 @@ static uint64_t stored(const struct program *p, int tensor)
     return tensor < 0 ? 0 : (p->tensor[tensor].bytes + 63) / 64 * 64;
 }
 
-static bool is_expert(const struct graph_node *n)
-{
-    return n->op == OP_weight && n->layer >= 0 &&
-           (n->role == PL_ROLE_FFN_GATE_EXPS ||
-            n->role == PL_ROLE_FFN_UP_EXPS ||
-            n->role == PL_ROLE_FFN_GATE_UP_EXPS ||
-            n->role == PL_ROLE_FFN_DOWN_EXPS);
-}
-
 /* bytes[layer * n_dev + device] of experts, as planned. */
 static uint64_t *expert_bytes(const struct planned *q)
 {
@@ -35,7 +26,8 @@ static uint64_t *expert_bytes(const struct planned *q)
     for (int i = 0; bytes && i < q->num->n; i++) {
         const struct graph_node *x = &q->g->node[q->num->node[i].node];
 
-        if (q->num->node[i].kind != NUM_OP || !is_expert(x))
+        if (q->num->node[i].kind != NUM_OP || x->op != OP_weight ||
+            x->layer < 0 || !graph_is_experts(x))
             continue;
         for (const struct lowered_held *h = lowered_leaf(q->low, i); h;
              h = h->next)

@@ -26,12 +26,6 @@ static uint64_t needed(const struct planned *q, int d)
     return n;
 }
 
-static bool shares(const struct device_desc *d, const struct device_desc *other)
-{
-    return d->kind == DEVICE_CPU && other->kind == DEVICE_CPU &&
-           (d->numa_node == other->numa_node || (d->host && d->numa_node < 0));
-}
-
 int64_t fit_missing(const struct planned *q, int d, uint64_t margin)
 {
     const struct device_desc *x = &q->list.dev[d];
@@ -40,7 +34,7 @@ int64_t fit_missing(const struct planned *q, int d, uint64_t margin)
     if (x->memory_bytes == 0)
         return INT64_MIN;
     for (int k = 0; k < q->list.n; k++)
-        if (k == d || shares(x, &q->list.dev[k]))
+        if (k == d || device_shares_memory(x, &q->list.dev[k]))
             all += needed(q, k);
     if (margin == FIT_NO_MARGIN)
         margin = 0;

@@ -255,11 +255,6 @@ static pl_status check_seqs(const struct trip *t, int seq, pl_err *err)
     return PL_OK;
 }
 
-static int pages_of(int64_t n)
-{
-    return (int)((n + KV_PAGE - 1) / KV_PAGE);
-}
-
 /* Are there pages for it beside what it replaces? If only in its place, and it
  * can be read twice: *in_place. */
 static pl_status check_pages(const struct trip *t, int seq, bool twice,
@@ -275,7 +270,7 @@ static pl_status check_pages(const struct trip *t, int seq, bool twice,
         if (q->first > 0)
             need += kv_need(kv, target(t, seq, i), q->n);
         else
-            need += pages_of(q->n) - pages_of(q->n_like);
+            need += kv_pages_of(q->n) - kv_pages_of(q->n_like);
         if (q->first == 0 && !h->whole)
             freed += kv_own(kv, target(t, seq, i));
     }

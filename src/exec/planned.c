@@ -136,13 +136,6 @@ static pl_status units(struct planned *p, struct lower_options *lo, pl_err *err)
     return PL_OK;
 }
 
-static bool is_expert(const struct graph_node *x)
-{
-    return x->role == PL_ROLE_FFN_GATE_EXPS || x->role == PL_ROLE_FFN_UP_EXPS ||
-           x->role == PL_ROLE_FFN_GATE_UP_EXPS ||
-           x->role == PL_ROLE_FFN_DOWN_EXPS;
-}
-
 /* Leaves on the host whose layer is elsewhere: they could be streamed. */
 static int find_away(const struct planned *p, bool *away)
 {
@@ -151,10 +144,10 @@ static int find_away(const struct planned *p, bool *away)
     for (int i = 0; i < p->g->n_node; i++) {
         const struct graph_node *x = &p->g->node[i];
 
-        away[i] = p->home[i] >= 0 && p->home[i] == p->place.host &&
-                  x->layer >= 0 &&
-                  p->place.of_layer[x->layer] != p->place.host &&
-                  (x->op == OP_cache || (x->op == OP_weight && is_expert(x)));
+        away[i] =
+            p->home[i] >= 0 && p->home[i] == p->place.host && x->layer >= 0 &&
+            p->place.of_layer[x->layer] != p->place.host &&
+            (x->op == OP_cache || (x->op == OP_weight && graph_is_experts(x)));
         n += away[i];
     }
     return n;

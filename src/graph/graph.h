@@ -97,6 +97,13 @@ struct graph_node {
 const char *graph_dims(const struct graph_node *n);
 unsigned graph_partial(const struct graph_node *n);
 const char *graph_op_name(const struct graph_node *n);
+/* Does it hold the matrices of all experts? */
+static inline bool graph_is_experts(const struct graph_node *n)
+{
+    return n->role == PL_ROLE_FFN_GATE_EXPS || n->role == PL_ROLE_FFN_UP_EXPS ||
+           n->role == PL_ROLE_FFN_GATE_UP_EXPS ||
+           n->role == PL_ROLE_FFN_DOWN_EXPS;
+}
 
 struct pl_graph {
     struct arena arena; /* owns nodes' strings and layouts */

@@ -34,11 +34,6 @@ void kv_fini(struct kv_pages *kv)
     memset(kv, 0, sizeof *kv);
 }
 
-static int pages_of(int64_t n)
-{
-    return (int)((n + KV_PAGE - 1) / KV_PAGE);
-}
-
 static int32_t *row(const struct kv_pages *kv, int seq)
 {
     return kv->table + (int64_t)seq * kv->stride;
@@ -56,7 +51,7 @@ int kv_need(const struct kv_pages *kv, int seq, int64_t n)
 {
     if (n == 0)
         return 0;
-    return pages_of(kv->length[seq] + n) - pages_of(kv->length[seq]) +
+    return kv_pages_of(kv->length[seq] + n) - kv_pages_of(kv->length[seq]) +
            shares_last(kv, seq);
 }
 
@@ -77,8 +72,8 @@ static void drop(struct kv_pages *kv, int32_t page)
 pl_status kv_reserve(struct kv_pages *kv, int seq, int64_t n, kv_copy_fn *copy,
                      void *user, pl_err *err)
 {
-    int have = pages_of(kv->length[seq]);
-    int want = pages_of(kv->length[seq] + n);
+    int have = kv_pages_of(kv->length[seq]);
+    int want = kv_pages_of(kv->length[seq] + n);
     int need = kv_need(kv, seq, n);
 
     if (need > kv->n_free || want > kv->stride)
@@ -106,9 +101,9 @@ pl_status kv_reserve(struct kv_pages *kv, int seq, int64_t n, kv_copy_fn *copy,
 
 void kv_unreserve(struct kv_pages *kv, int seq, int64_t n)
 {
-    int end = pages_of(kv->length[seq] + n);
+    int end = kv_pages_of(kv->length[seq] + n);
 
-    for (int i = pages_of(kv->length[seq]); i < end; i++)
+    for (int i = kv_pages_of(kv->length[seq]); i < end; i++)
         drop(kv, row(kv, seq)[i]);
 }
 
@@ -119,9 +114,9 @@ void kv_advance(struct kv_pages *kv, int seq, int64_t n)
 
 void kv_trim(struct kv_pages *kv, int seq, int64_t n)
 {
-    int have = pages_of(kv->length[seq]);
+    int have = kv_pages_of(kv->length[seq]);
 
-    for (int i = pages_of(n); i < have; i++)
+    for (int i = kv_pages_of(n); i < have; i++)
         drop(kv, row(kv, seq)[i]);
     kv->length[seq] = n;
 }
@@ -160,7 +155,7 @@ pl_status kv_copy(struct kv_pages *kv, int dst, int src, kv_copy_fn *copy,
 
 void kv_share(struct kv_pages *kv, int dst, int src, int64_t n)
 {
-    for (int i = 0; i < pages_of(n); i++) {
+    for (int i = 0; i < kv_pages_of(n); i++) {
         row(kv, dst)[i] = row(kv, src)[i];
         kv->refs[row(kv, dst)[i]]++;
     }
@@ -169,7 +164,7 @@ void kv_share(struct kv_pages *kv, int dst, int src, int64_t n)
 
 void kv_swap(struct kv_pages *kv, int a, int b)
 {
-    int na = pages_of(kv->length[a]), nb = pages_of(kv->length[b]);
+    int na = kv_pages_of(kv->length[a]), nb = kv_pages_of(kv->length[b]);
     int64_t length = kv->length[a];
 
     for (int i = 0; i < na || i < nb; i++) {
@@ -199,7 +194,7 @@ int kv_own(const struct kv_pages *kv, int seq)
 {
     int n = 0;
 
-    for (int i = 0; i < pages_of(kv->length[seq]); i++)
+    for (int i = 0; i < kv_pages_of(kv->length[seq]); i++)
         n += kv->refs[row(kv, seq)[i]] == 1;
     return n;
 }

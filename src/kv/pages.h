@@ -28,6 +28,11 @@ void kv_fini(struct kv_pages *kv);
 /* Copies the contents of page `from` to page `to` on all devices. */
 typedef pl_status kv_copy_fn(void *user, int from, int to, pl_err *err);
 
+/* Pages that n tokens take. */
+static inline int kv_pages_of(int64_t n)
+{
+    return (int)((n + KV_PAGE - 1) / KV_PAGE);
+}
 /* Free pages that n more tokens of a sequence would take. */
 int kv_need(const struct kv_pages *kv, int seq, int64_t n);
 /* Makes room for n more tokens; a shared page that would be written is copied

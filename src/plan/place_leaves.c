@@ -43,12 +43,6 @@ int place_layer_group(const struct placement *p, const pl_graph *g, int leaf)
     return p->of_layer[0];
 }
 
-static bool is_expert(pl_role r)
-{
-    return r == PL_ROLE_FFN_GATE_EXPS || r == PL_ROLE_FFN_UP_EXPS ||
-           r == PL_ROLE_FFN_GATE_UP_EXPS || r == PL_ROLE_FFN_DOWN_EXPS;
-}
-
 /* ---- experts ----------------------------------------------------------- */
 
 /* Reads a layer's number; false if there is none. Large ones are clipped. */
@@ -312,7 +306,7 @@ pl_status place_leaves(struct placement *p, struct arena *a,
             continue;
         home[i] = place_layer_group(p, g, i);
         if ((n->op == OP_cache && opt->host_cache) ||
-            (is_expert(n->role) && (n->layer < 0 ? all : on_host[n->layer])))
+            (graph_is_experts(n) && (n->layer < 0 ? all : on_host[n->layer])))
             home[i] = p->host;
     }
     return overrides(&y, home, want);
