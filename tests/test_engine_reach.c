@@ -85,6 +85,51 @@ static void engine_reach_kept_values_are_those_of_the_model(void **state)
     }
 }
 
+/* A prompt of several steps leaves the values of the last one, also where the
+ * steps are micro-batches of one run. */
+static void engine_reach_kept_values_are_those_of_the_last_step(void **state)
+{
+    static const struct {
+        const char *devices;
+        pl_split_mode mode;
+    } machine[] = {
+        {"cpu", PL_SPLIT_TENSOR},
+        {"cpu*2", PL_SPLIT_LAYER},
+        {"sim*2", PL_SPLIT_LAYER},
+    };
+    enum { ALL = 160, LAST = ALL % 64 };
+    static float first[LAST * D], x[LAST * D];
+    int32_t token[ALL];
+    uint64_t seed = test_seed();
+
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        pl_options o = engine_run_options();
+        struct engine_run r;
+        pl_tensor t;
+
+        o.devices = machine[k].devices;
+        o.split_mode = machine[k].mode;
+        o.n_ranks = 2;
+        o.keep = kept;
+        o.n_keep = 3;
+        engine_run_open(&r, test_file(model), model, &o);
+        if (k == 0)
+            engine_run_tokens(&r, &seed, ALL, token);
+        engine_run_decode(&r, 0, ALL, token, NULL);
+        t = pl_engine_tensor(r.engine, "l_out-3");
+        assert_int_equal(pl_tensor_get(pl_engine_exec(r.engine), t,
+                                       k ? x : first, 0, sizeof x, NULL),
+                         PL_OK);
+        assert_int_equal(
+            pl_tensor_get(pl_engine_exec(r.engine), t, x, sizeof x, 4, NULL),
+            PL_BAD_ARGUMENT);
+        if (k > 0)
+            assert_memory_equal(x, first, sizeof x);
+        engine_run_close(&r);
+    }
+}
+
 static void engine_reach_sets_weights_of_a_running_model(void **state)
 {
     static const int32_t token[N] = {1, 5, 9, 200, 3, 77, 12};
@@ -183,6 +228,7 @@ int test_engine_reach(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(engine_reach_kept_values_are_those_of_the_model),
+        cmocka_unit_test(engine_reach_kept_values_are_those_of_the_last_step),
         cmocka_unit_test(engine_reach_sets_weights_of_a_running_model),
         cmocka_unit_test(engine_reach_a_copy_waits_for_what_was_begun),
         cmocka_unit_test(engine_reach_a_name_of_nothing_is_refused),

@@ -568,9 +568,9 @@ pl_status exec_steps(pl_exec *x, int n, const pl_rows *rows, pl_err *err)
         PL_TRY(upload(x, run.script, k, &run.sizes[k], err));
         x->sizes[k] = run.sizes[k];
     }
-    x->last = run.sizes[0];
+    x->last = run.sizes[n - 1];
     x->last_way = run.script;
-    x->last_instance = 0;
+    x->last_instance = n - 1;
     if (!x->trace)
         return device_set_run(x->set, &run, err);
     exec_trace_start(x->trace);
