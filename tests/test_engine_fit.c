@@ -359,6 +359,25 @@ static void fit_off_explains_device_by_device(void **state)
     pl_model_free(m);
 }
 
+/* No device has so much to leave free, however the sums go. */
+static void fit_with_a_margin_beyond_all_memory_is_refused(void **state)
+{
+    static const uint64_t margin[] = {(uint64_t)1 << 62, INT64_MAX,
+                                      UINT64_MAX - 1, UINT64_MAX};
+    pl_model *m = open_model(0);
+    pl_plan *p;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof margin / sizeof margin[0]; i++) {
+        const pl_options o = {.device_spec =
+                                  "gpu:80GiB:1TB/s*3,host:80GiB:50GB/s",
+                              .fit_margin = margin[i]};
+
+        assert_int_equal(pl_plan_create(&p, m, &o, NULL), PL_NO_DEVICE_MEMORY);
+    }
+    pl_model_free(m);
+}
+
 static void keep_info(void *user, pl_log_level level, const char *text)
 {
     if (level == PL_LOG_INFO)
@@ -429,6 +448,7 @@ int test_engine_fit(void)
         cmocka_unit_test(fit_fits_or_explains),
         cmocka_unit_test(fit_is_near_the_best_of_all),
         cmocka_unit_test(fit_off_explains_device_by_device),
+        cmocka_unit_test(fit_with_a_margin_beyond_all_memory_is_refused),
         cmocka_unit_test(fit_keeps_what_is_stated),
         cmocka_unit_test(fit_with_ranks_keeps_the_numbers),
     };

@@ -17,6 +17,8 @@
 #include <string.h>
 
 enum { BUDGET = 60, LEAST_BUDGET = 4, FEW = 8 };
+/* More than any device has, and what all of them lack is still a number. */
+static const uint64_t most_margin = (uint64_t)1 << 52;
 
 /* ---- what is open ------------------------------------------------------ */
 
@@ -78,7 +80,9 @@ static void what_is_open(struct fit *f, int64_t n_ctx_train)
     f->may_experts &= !o->no_fit && !o->host_experts && f->list.n > 0;
     f->may_ubatch = !o->no_fit && o->n_ubatch == 0;
     f->may_ctx = !o->no_fit && o->n_ctx == 0 && f->ctx_least < f->ctx_most;
-    f->margin = o->no_fit ? FIT_NO_MARGIN : o->fit_margin;
+    f->margin = o->no_fit                      ? FIT_NO_MARGIN
+                : o->fit_margin <= most_margin ? o->fit_margin
+                                               : most_margin;
     work = (int64_t)f->g->n_node * (f->list.n + 1);
     f->budget = (int)(BUDGET * (int64_t)8000 / (work > 0 ? work : 1));
     if (f->budget > 16 * BUDGET)
