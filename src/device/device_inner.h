@@ -63,12 +63,12 @@ struct device_set {
     int n;
     struct device *dev; /* owned */
     struct cpu_kernels kernels;
-    struct topology topology; /* loaded if memory can be bound */
-    struct cpu_team *team;    /* owned; cpu threads, then sim's */
-    int n_cpu, n_member;
-    struct sim *sim;            /* owned, NULL without sim devices */
-    struct member_seats *seats; /* owned, [n_member] */
-    struct guard *guard;        /* owned, NULL if not asked for */
+    struct topology topology;      /* loaded if memory can be bound */
+    struct cpu_team *team;         /* owned; cpu threads, then sim's */
+    int n_cpu, n_player, n_member; /* player: a thread that plays sims */
+    struct sim *sim;               /* owned, NULL without sim devices */
+    struct member_seats *seats;    /* owned, [n_member] */
+    struct guard *guard;           /* owned, NULL if not asked for */
     struct trace trace;
 
     /* the run in progress */
@@ -186,7 +186,7 @@ pl_status sim_create(struct sim **out, const struct device_set *s,
 void sim_free(struct sim *sim);
 pl_status sim_load(struct device_set *s, pl_err *err);
 void sim_run(struct device_set *s, int player);
-/* Threads that play them. */
+/* How many threads should play them: s->n_player, asked once. */
 int sim_players(const struct device_set *s);
 /* After a run of all devices: poisons what is dead now. */
 void sim_end(struct device_set *s);

@@ -55,7 +55,7 @@ static int seat_devices(struct device_set *s, int *core, int n, bool host,
 
 pl_status device_seats_fill(struct device_set *s, bool no_pin, pl_err *err)
 {
-    int n_player = sim_players(s), n = n_player, *core;
+    int n = s->n_player, *core;
     pl_status st;
 
     for (int i = 0; i < s->n; i++)
@@ -69,7 +69,7 @@ pl_status device_seats_fill(struct device_set *s, bool no_pin, pl_err *err)
     }
     n = seat_devices(s, core, 0, false, no_pin);
     n = seat_devices(s, core, n, true, no_pin);
-    for (int k = 0; k < n_player; k++) {
+    for (int k = 0; k < s->n_player; k++) {
         s->seats[n].player = k;
         core[n++] = -1;
     }

@@ -90,6 +90,7 @@ pl_status device_set_create(struct device_set **out,
         s->dev[i].fail_step = -1;
         s->n_cpu += l->dev[i].kind == DEVICE_CPU;
     }
+    s->n_player = sim_players(s);
     cpu_kernels_init(&s->kernels, opt->family);
     load_topology(s);
     s->trace.on = opt->trace;

@@ -16,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/err.h"
 #include "device/device_inner.h"
@@ -132,7 +131,8 @@ void sim_free(struct sim *sim)
 int sim_players(const struct device_set *s)
 {
     int n = s->n - s->n_cpu;
-    long n_core = sysconf(_SC_NPROCESSORS_ONLN);
+    cpu_set_t may;
+    int n_core = n;
     bool links = false;
 
     for (int i = 0; i < s->n; i++)
@@ -141,7 +141,9 @@ int sim_players(const struct device_set *s)
                   s->dev[i].desc.link_latency_s > 0);
     if (!links)
         return n > 0;
-    return n < n_core || n_core < 1 ? n : (int)n_core;
+    if (sched_getaffinity(0, sizeof may, &may) == 0)
+        n_core = CPU_COUNT(&may);
+    return n < n_core ? n : n_core;
 }
 
 pl_status sim_create(struct sim **out, const struct device_set *s,
@@ -153,7 +155,7 @@ pl_status sim_create(struct sim **out, const struct device_set *s,
     *out = NULL;
     if (!sim)
         return err_no_memory(err, "sim devices");
-    sim->n_player = sim_players(s);
+    sim->n_player = s->n_player;
     sim->dev = calloc((size_t)n, sizeof *sim->dev);
     sim->player = calloc((size_t)sim->n_player, sizeof *sim->player);
     if (!sim->dev || !sim->player) {
