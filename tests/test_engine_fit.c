@@ -107,13 +107,12 @@ struct said {
     char text[2048];
 };
 
-static void read_said(struct said *s, const pl_plan *p, const char *spec)
+/* Adds what `text` says to s->o. */
+static void read_words(struct said *s, const char *text)
 {
     char *save = NULL, *w;
 
-    memset(s, 0, sizeof *s);
-    s->o.device_spec = spec;
-    snprintf(s->text, sizeof s->text, "%s", pl_plan_options(p));
+    snprintf(s->text, sizeof s->text, "%s", text);
     for (w = strtok_r(s->text, " ", &save); w; w = strtok_r(NULL, " ", &save)) {
         char *v = strcmp(w, "-cmoe") == 0 ? NULL : strtok_r(NULL, " ", &save);
 
@@ -130,6 +129,7 @@ static void read_said(struct said *s, const pl_plan *p, const char *spec)
             s->o.main_device = atoi(v);
         } else if (strcmp(w, "-ts") == 0) {
             s->o.tensor_split = s->split;
+            s->o.n_tensor_split = 0;
             for (char *e = v; *e; e += *e == ',')
                 s->split[s->o.n_tensor_split++] = strtod(e, &e);
         } else if (strcmp(w, "-ngl") == 0) {
@@ -145,9 +145,16 @@ static void read_said(struct said *s, const pl_plan *p, const char *spec)
         } else if (strcmp(w, "-fit") == 0) {
             s->o.no_fit = true;
         } else {
-            fail_msg("option %s of \"%s\"", w, pl_plan_options(p));
+            fail_msg("option %s of \"%s\"", w, text);
         }
     }
+}
+
+static void read_said(struct said *s, const pl_plan *p, const char *spec)
+{
+    memset(s, 0, sizeof *s);
+    s->o.device_spec = spec;
+    read_words(s, pl_plan_options(p));
 }
 
 static void check_reproduced(const pl_model *m, const pl_plan *p,
@@ -378,6 +385,58 @@ static void fit_with_a_margin_beyond_all_memory_is_refused(void **state)
     pl_model_free(m);
 }
 
+/* Who adds the options that are said to fit has a plan that fits. */
+static void fit_remedies_are_true(void **state)
+{
+    static const struct {
+        pl_options o;
+        const char *holds; /* what is said, in part */
+    } rows[] = {
+        {{.device_spec = "gpu:4900KiB:1TB/s,gpu:1GiB:1TB/s*2,host:1KiB:1GB/s",
+          .split_mode = PL_SPLIT_TENSOR,
+          .no_fit = true},
+         " -ts "},
+        {{.device_spec = "gpu:1GiB:1TB/s,host:1MiB:1GB/s",
+          .device_layers = "1"},
+         " -ngl all"},
+        {{.device_spec = "gpu:1GiB:1TB/s,host:1MiB:1GB/s",
+          .host_experts = "all",
+          .no_fit = true},
+         " -ncmoe 0"},
+        {{.device_spec = "gpu:6MiB:1TB/s*2", .n_ubatch = 8192, .no_fit = true},
+         " -ub "},
+        {{.device_spec = "gpu:6MiB:1TB/s,host:6MiB:1GB/s", .n_ctx = 1 << 20},
+         " -c "},
+        {{.device_spec = "gpu:1GiB:1TB/s", .fit_margin = 1ull << 40},
+         "a smaller --fit-margin"},
+    };
+    pl_model *m = open_model(0);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct said s = {.o = rows[i].o};
+        pl_plan *p;
+        pl_err err, again;
+        char *end, *at;
+
+        if (pl_plan_create(&p, m, &s.o, &err) != PL_NO_DEVICE_MEMORY)
+            fail_msg("row %zu fits", i);
+        if (!strstr(err.message, rows[i].holds))
+            fail_msg("row %zu: %s", i, err.message);
+        end = strstr(err.message, " would fit");
+        if (!end)
+            continue;
+        *end = '\0';
+        at = strrchr(err.message, ';');
+        assert_non_null(at);
+        read_words(&s, at + 1);
+        if (pl_plan_create(&p, m, &s.o, &again) != PL_OK)
+            fail_msg("row %zu: %s: %s", i, err.message, again.message);
+        pl_plan_free(p);
+    }
+    pl_model_free(m);
+}
+
 static void keep_info(void *user, pl_log_level level, const char *text)
 {
     if (level == PL_LOG_INFO)
@@ -449,6 +508,7 @@ int test_engine_fit(void)
         cmocka_unit_test(fit_is_near_the_best_of_all),
         cmocka_unit_test(fit_off_explains_device_by_device),
         cmocka_unit_test(fit_with_a_margin_beyond_all_memory_is_refused),
+        cmocka_unit_test(fit_remedies_are_true),
         cmocka_unit_test(fit_keeps_what_is_stated),
         cmocka_unit_test(fit_with_ranks_keeps_the_numbers),
     };

@@ -155,22 +155,46 @@ static pl_status search(struct fit *f, pl_err *err)
 
 /* ---- explanations ------------------------------------------------------ */
 
+/* What of the caller's options guess c changes, so that who adds it to them has
+ * what fits. Where that is not searched for, mode and shares are told too. */
+static void say_remedy(struct fit_text *out, const struct fit *f,
+                       const struct fit *asked)
+{
+    enum { MOST = 150 }; /* letters of a message for shares */
+    const pl_options *o = asked->opt;
+    struct fit_text experts, mode = {.n = 0};
+    char layers[16];
+    pl_options p;
+
+    fit_options(f, &f->best, &experts, layers, &p);
+    fit_say_mode(&mode, &f->best, &p);
+    if (o->no_fit &&
+        (f->best.split || (o->split_mode == PL_SPLIT_AUTO && f->list.n > 1)))
+        fit_say(out, " %s", mode.n < MOST ? mode.s : "another -ts");
+    if (p.device_layers || !is_open(o->device_layers))
+        fit_say(out, " -ngl %s", p.device_layers ? p.device_layers : "all");
+    if (p.host_experts || o->host_experts)
+        fit_say(out, " -ncmoe %s", p.host_experts ? p.host_experts : "0");
+    if (p.n_ubatch > 0 || o->n_ubatch > PLANNED_N_UBATCH)
+        fit_say(out, " -ub %lld",
+                (long long)(p.n_ubatch > 0 ? p.n_ubatch : PLANNED_N_UBATCH));
+    if (f->best.n_ctx < asked->usual.n_ctx)
+        fit_say(out, " -c %lld", (long long)p.n_ctx);
+    if (out->n == 0)
+        fit_say(out, " %s", mode.n < MOST ? mode.s : "another -sm");
+}
+
 /* With less asked for: does anything fit, and what? */
 static pl_status remedy(const struct fit *f, int64_t n_ctx_train, bool shorter,
                         struct fit_text *out, bool *found, pl_err *err)
 {
     pl_options o = *f->opt;
-    struct fit_text *experts = malloc(sizeof *experts);
     struct fit *r = malloc(sizeof *r);
-    char layers[16];
-    pl_options p;
     pl_status s;
 
     *found = false;
-    if (!experts || !r) {
-        s = err_no_memory(err, "an explanation");
-        goto done;
-    }
+    if (!r)
+        return err_no_memory(err, "an explanation");
     o.no_fit = false;
     o.device_layers = o.host_experts = NULL;
     o.n_ubatch = 0;
@@ -181,25 +205,10 @@ static pl_status remedy(const struct fit *f, int64_t n_ctx_train, bool shorter,
     s = open_fit(r, f->g, &o, n_ctx_train, err);
     if (s == PL_OK)
         s = search(r, err);
-    if (s == PL_OK && r->found) {
-        *found = true;
-        fit_options(r, &r->best, experts, layers, &p);
-        if (p.device_layers)
-            fit_say(out, " -ngl %s", p.device_layers);
-        if (p.host_experts)
-            fit_say(out, " -ncmoe %s", p.host_experts);
-        if (p.n_ubatch > 0)
-            fit_say(out, " -ub %lld", (long long)p.n_ubatch);
-        if (shorter)
-            fit_say(out, " -c %lld", (long long)p.n_ctx);
-        if (out->n == 0 && r->best.split)
-            fit_say(out, " another -ts");
-        if (out->n == 0)
-            fit_say(out, " another -sm");
-    }
+    *found = s == PL_OK && r->found;
+    if (*found)
+        say_remedy(out, r, f);
     close_fit(r);
-done:
-    free(experts);
     free(r);
     return s;
 }
@@ -231,12 +240,15 @@ static pl_status explain(struct fit *f, int64_t n_ctx_train, pl_err *err)
     if (t->n > 700)
         strcpy(t->s + 700, "...");
     s = found ? err_set(err, PL_NO_DEVICE_MEMORY,
-                        "the model does not fit: %s;%.200s would fit", t->s,
+                        "the model does not fit: %s;%.250s would fit", t->s,
                         t[1].s)
               : err_set(err, PL_NO_DEVICE_MEMORY,
                         "the model does not fit: %s; use more devices, a "
-                        "smaller cache type or a smaller model",
-                        t->s);
+                        "smaller cache type%s or a smaller model",
+                        t->s,
+                        f->opt->no_fit || f->opt->fit_margin == 0
+                            ? ""
+                            : ", a smaller --fit-margin");
 done:
     planned_free(q);
     free(experts);

@@ -85,6 +85,9 @@ pl_status fit_climb(struct fit *f, pl_err *err);
 
 /* "0-3,7": the layers that are set; nothing if none is. */
 void fit_ranges(struct fit_text *t, const bool *on, int n);
+/* "-sm layer -ts 3,1": the mode and shares of guess c, whose options are o. */
+void fit_say_mode(struct fit_text *t, const struct fit_choice *c,
+                  const pl_options *o);
 /* The options that reproduce a plan of guess c. */
 void fit_describe(struct fit_text *t, const struct fit *f,
                   const struct fit_choice *c, const struct planned *q);

@@ -65,7 +65,8 @@ static void say_number(struct fit_text *t, double v)
     fit_say(t, "%s", buf);
 }
 
-static void say_mode(struct fit_text *t, const struct fit_choice *c)
+void fit_say_mode(struct fit_text *t, const struct fit_choice *c,
+                  const pl_options *o)
 {
     switch (c->mode) {
     case PL_SPLIT_NONE:
@@ -80,6 +81,10 @@ static void say_mode(struct fit_text *t, const struct fit_choice *c)
     default:
         fit_say(t, "-sm tensor");
     }
+    for (int d = 0; d < o->n_tensor_split; d++) {
+        fit_say(t, d ? "," : " -ts ");
+        say_number(t, o->tensor_split[d]);
+    }
 }
 
 void fit_describe(struct fit_text *t, const struct fit *f,
@@ -90,11 +95,7 @@ void fit_describe(struct fit_text *t, const struct fit *f,
     pl_options o;
 
     fit_options(f, c, &experts, layers, &o);
-    say_mode(t, c);
-    for (int d = 0; d < o.n_tensor_split; d++) {
-        fit_say(t, d ? "," : " -ts ");
-        say_number(t, o.tensor_split[d]);
-    }
+    fit_say_mode(t, c, &o);
     if (q->list.n > 0 && !q->list.dev[0].host)
         fit_say(t, " -ngl %s",
                 o.device_layers && strcmp(o.device_layers, "auto") != 0
