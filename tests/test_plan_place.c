@@ -205,8 +205,9 @@ static void place_idle_devices_are_warned_of_once(void **state)
 
     (void)state;
     assert_int_equal(place_scene_open(&s, model(1, false), opt), PL_OK);
-    assert_string_equal(s.warned, "1 of 4 devices carry no rank and stay idle "
-                                  "(3 ranks)\n");
+    assert_string_equal(s.warned,
+                        "1 of 4 devices carries no rank and stays idle "
+                        "(3 ranks)\n");
     place_scene_close(&s);
 }
 
@@ -218,7 +219,7 @@ static void place_group_errors_name_value_and_remedy(void **state)
         {two, {.split_mode = PL_SPLIT_LAYER, SPLIT(0, 0)}, "all shares"},
         {two,
          {.split_mode = PL_SPLIT_NONE, .main_device = 2},
-         "(-mg) is 2, but the 2 devices are numbered 0 to 1"},
+         "(-mg) is 2, but devices are numbered 0 to 1"},
         {two, {.split_mode = PL_SPLIT_HYBRID}, "groups of 0 devices"},
         {two, {.split_mode = 77}, "split mode 77"},
         {two, {.n_ranks = 65}, "65 ranks are asked for; 1 to 64"},

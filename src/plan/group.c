@@ -18,9 +18,10 @@ pl_status group_deal(struct group *out, struct arena *a, int n_dev, int n_ranks,
                        "no devices are given; name at least one");
     if (split && n_split != n_dev)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "the tensor split has %d shares for %d devices; give "
-                       "one a device",
-                       n_split, n_dev);
+                       "the tensor split (-ts) has %d share%s for %d device%s; "
+                       "give one a device",
+                       n_split, n_split == 1 ? "" : "s", n_dev,
+                       n_dev == 1 ? "" : "s");
     if (n_ranks < 0 || n_ranks > PL_MAX_RANKS)
         return err_set(err, PL_BAD_ARGUMENT,
                        "%d ranks are asked for; 1 to %d are allowed", n_ranks,

@@ -34,17 +34,17 @@ static pl_status cut_devices(struct cut *c, const pl_options *opt, int n_dev,
                              pl_err *err)
 {
     *c = (struct cut){.n_dev = n_dev, .width = n_dev};
+    if (n_dev > 0 && (opt->main_device < 0 || opt->main_device >= n_dev))
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "the main device (-mg) is %d, but devices are numbered "
+                       "0 to %d",
+                       opt->main_device, n_dev - 1);
     switch (opt->split_mode) {
     case PL_SPLIT_AUTO:
     case PL_SPLIT_TENSOR:
         c->name = "tensor";
         break;
     case PL_SPLIT_NONE:
-        if (n_dev > 0 && (opt->main_device < 0 || opt->main_device >= n_dev))
-            return err_set(err, PL_BAD_ARGUMENT,
-                           "the main device (-mg) is %d, but the %d devices "
-                           "are numbered 0 to %d",
-                           opt->main_device, n_dev, n_dev - 1);
         c->first = opt->main_device;
         c->n_dev = n_dev > 0;
         c->width = 1;
@@ -108,9 +108,10 @@ static pl_status count_ranks(struct placement *p, struct arena *a,
 
     if (opt->tensor_split && opt->n_tensor_split != n_dev)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "the tensor split has %d shares for %d devices; give "
-                       "one a device",
-                       opt->n_tensor_split, n_dev);
+                       "the tensor split (-ts) has %d share%s for %d device%s; "
+                       "give one a device",
+                       opt->n_tensor_split, opt->n_tensor_split == 1 ? "" : "s",
+                       n_dev, n_dev == 1 ? "" : "s");
     if (opt->tensor_split) /* for its checks */
         PL_TRY(group_deal(&d, a, n_dev, 1, opt->tensor_split, n_dev, err));
     PL_TRY(group_deal(&d, a, c->width > 0 ? c->width : 1, opt->n_ranks,
@@ -282,9 +283,11 @@ pl_status place_groups(struct placement *out, struct arena *a,
                          split ? split + first : NULL, &n_idle, err));
     }
     if (n_idle > 0)
-        plan_log(opt, PL_LOG_WARN,
-                 "%d of %d devices carry no rank and stay idle (%d ranks)",
-                 n_idle, n_dev, p.n_rank);
+        plan_log(opt, PL_LOG_WARN, "%d of %d devices %s idle (%d rank%s)",
+                 n_idle, n_dev,
+                 n_idle == 1 ? "carries no rank and stays"
+                             : "carry no rank and stay",
+                 p.n_rank, p.n_rank == 1 ? "" : "s");
     if (host) {
         p.host = p.n_group;
         PL_TRY(
