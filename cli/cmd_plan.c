@@ -35,8 +35,13 @@ enum exit_code cmd_plan(const struct options *o)
     pl_plan *plan = NULL;
     pl_err err;
     pl_status r;
-    enum exit_code c = session_open(&s, o);
+    enum exit_code c;
 
+    if (o->pl.devices != NULL && o->pl.device_spec != NULL)
+        return complain(o->command, EXIT_USAGE,
+                        "-dev and --device-spec both name the devices; leave "
+                        "one out");
+    c = session_open(&s, o);
     if (c != EXIT_DONE)
         goto done;
     r = pl_plan_create(&plan, s.model, &s.pl, &err);

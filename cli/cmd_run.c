@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Why the model stopped writing. */
@@ -121,6 +122,39 @@ static enum exit_code run_free(struct run *r, enum exit_code c)
 }
 
 /* ---- state -------------------------------------------------------------- */
+
+/* What can be known of --state-save before hours of work depend on it. */
+static enum exit_code check_save(const struct options *o)
+{
+    const char *path = o->state_save;
+    const char *slash = path != NULL ? strrchr(path, '/') : NULL;
+    struct stat st;
+    char *dir;
+    bool may;
+
+    if (path == NULL)
+        return EXIT_DONE;
+    if (stat(path, &st) == 0)
+        return S_ISREG(st.st_mode)
+                   ? EXIT_DONE
+                   : complain(CMD_RUN, EXIT_USAGE,
+                              "--state-save %s: this is no regular file, which "
+                              "alone can be replaced at once; give the name of "
+                              "one",
+                              path);
+    dir =
+        slash != NULL ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+    if (dir == NULL)
+        return complain(CMD_RUN, EXIT_FAILED, "no memory for a file's name");
+    may = access(dir, W_OK | X_OK) == 0;
+    if (!may)
+        complain(CMD_RUN, EXIT_FAILED,
+                 "--state-save %s: no file can be made there: %s; name a "
+                 "directory that may be written to",
+                 path, strerror(errno));
+    free(dir);
+    return may ? EXIT_DONE : EXIT_FAILED;
+}
 
 static enum exit_code load_state(struct run *r)
 {
@@ -306,11 +340,12 @@ static enum exit_code run_once(struct run *r)
                               !r->o->no_display_prompt);
 
     if (stop == STOP_FULL)
-        return complain(CMD_RUN, EXIT_FAILED,
-                        "the prompt has %" PRId64
-                        " tokens, the context %" PRId64 "; give -c %" PRId64
-                        " or more",
-                        r->n_refused, r->s.n_ctx, r->n_refused + 1);
+        return complain(
+            CMD_RUN, EXIT_FAILED,
+            "the %s %" PRId64 " tokens, the context %" PRId64
+            "; give -c %" PRId64 " or more",
+            r->n_past > 0 ? "state and the prompt have" : "prompt has",
+            r->n_past + r->n_refused, r->s.n_ctx, r->n_past + r->n_refused + 1);
     if (stop == STOP_END && r->n_prompt == 0)
         return complain(CMD_RUN, EXIT_USAGE,
                         "the prompt has no token to begin with; give -p a "
@@ -419,6 +454,8 @@ enum exit_code cmd_run(const struct options *o)
                         "prompt itself, or a file");
     if (o->prompt != NULL || o->file != NULL)
         c = input_text(&r.prompt, o, false, true);
+    if (c == EXIT_DONE)
+        c = check_save(o);
     if (c == EXIT_DONE)
         c = prepare(&r);
     if (c == EXIT_DONE)

@@ -26,7 +26,7 @@ bool option_set_text(struct options *o, const struct option_row *row,
                      const char *value, char want[static OPTION_WANT])
 {
     if (value[0] == '\0') {
-        snprintf(want, OPTION_WANT, "a %s that is not empty", row->arg);
+        snprintf(want, OPTION_WANT, "a value: %s", row->arg);
         return false;
     }
     *(const char **)field(o, row) = value;
@@ -147,7 +147,9 @@ bool option_set_split_mode(struct options *o, const struct option_row *row,
 
     (void)row;
     snprintf(want, OPTION_WANT,
-             "none, layer, tensor, auto, or hybrid:N with groups of N devices");
+             "none, layer, tensor, auto, or hybrid:N with groups of N devices, "
+             "1 to %d",
+             OPTION_MAX_DEVICES);
     if (strcmp(value, "row") == 0) {
         complain(o->command, EXIT_DONE,
                  "-sm row is taken as tensor: matrices are split by rows or "
@@ -173,7 +175,7 @@ bool option_set_gpu_layers(struct options *o, const struct option_row *row,
 {
     int64_t v;
 
-    snprintf(want, OPTION_WANT, "a whole number, auto or all");
+    snprintf(want, OPTION_WANT, "a whole number, 0 or more, auto or all");
     if (strcmp(value, "-1") == 0)
         value = "auto";
     if (strcmp(value, "auto") != 0 && strcmp(value, "all") != 0 &&

@@ -79,7 +79,8 @@ static enum exit_code take_option(struct options *o, int argc, char **argv,
         value = argv[++*i];
     }
     if (!row->set(o, row, value, want))
-        return complain(o->command, EXIT_USAGE, "%s %s: give %s", name, value,
+        return complain(o->command, EXIT_USAGE, "%s %s: give %s", name,
+                        value != NULL && value[0] == '\0' ? "\"\"" : value,
                         want);
     return EXIT_DONE;
 }

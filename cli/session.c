@@ -104,7 +104,8 @@ static void say_traced(struct session *s)
     pl_traced t;
 
     pl_exec_traced(pl_engine_exec(s->engine), &t);
-    fprintf(stderr, "trace: %" PRIu64 " runs, %.3f s", t.runs, t.seconds);
+    fprintf(stderr, "trace: %" PRIu64 " run%s, %.3f s", t.runs,
+            t.runs == 1 ? "" : "s", t.seconds);
     if (t.copy_s > 0)
         fprintf(stderr,
                 "; copies between groups took %.3f s, %.0f %% of it hidden",

@@ -87,8 +87,11 @@ void term_init(void)
 
     /* No SA_RESTART: waiting for a line must end too. */
     sigaction(SIGINT, &a, NULL);
+    /* A closed pipe and a file at its limit are errors of write, told as such.
+     */
     a.sa_handler = SIG_IGN;
     sigaction(SIGPIPE, &a, NULL);
+    sigaction(SIGXFSZ, &a, NULL);
 }
 
 void term_interrupts_count(int limit)

@@ -220,7 +220,16 @@ static void cli_usage_errors_exit_2_and_name_option_and_remedy(void **state)
         {"plait run " MODEL "-p x -sm hybrid", "hybrid:N"},
         {"plait run " MODEL "-p x -sm hybrid:0", "hybrid:N"},
         {"plait run " MODEL "-p x -sm columns", "tensor"},
+        {"plait run " MODEL "-p x -sm hybrid:513", "1 to 512"},
         {"plait run " MODEL "-p x -mg -1", "from 0"},
+        {"plait run " MODEL "-p x -dev 'cpu*2' -mg 2", "(-mg) is 2"},
+        {"plait run " MODEL "-p x -dev 'cpu*2' -ts 1", "1 share for 2 devices"},
+        {"plait run " MODEL "-p x -dev ''", "-dev \"\": give a value: LIST"},
+        {"plait run " MODEL "-p x -t 257", "from 1 to 256"},
+        {"plait run " MODEL "-p x -ub 65537", "from 1 to 65536"},
+        {"plait plan " MODEL "-dev cpu --device-spec gpu:1GiB:1TB/s",
+         "leave one out"},
+        {"plait run " MODEL "-p x --state-save .", "no regular file"},
         {"plait run " MODEL "-p x -ngl -2", "auto or all"},
         {"plait run " MODEL "-p x -ngl some", "auto or all"},
         {"plait run " MODEL "-p x -ot exps", "REGEX=WHERE"},
@@ -323,6 +332,7 @@ static void cli_failures_exit_1_and_name_the_thing(void **state)
          " $(seq -f '-l %g-inf' 0 4095)",
          "no token is possible"},
         {"plait run " MODEL "-c 2 -p 'a longer prompt than that'", "-c 7"},
+        {"plait run " MODEL "-p x --state-save no/such", "no/such"},
     };
 
     (void)state;
@@ -340,6 +350,10 @@ static void cli_writes_that_fail_exit_1(void **state)
         "plait tokenize " MODEL "-p x >/dev/full",
         "plait logits " MODEL "--tokens 1 -o /dev/full",
         "plait --help >/dev/full",
+        "(ulimit -f 1; plait logits " MODEL "--tokens 1,2,3 -o limited)",
+        "(ulimit -f 1; plait run " MODEL "-p x -n 2 --state-save limited.kv "
+        ">/dev/null); code=$?; "
+        "ls limited.kv* >/dev/null 2>&1 && exit 99; exit $code",
     };
 
     (void)state;
@@ -462,6 +476,8 @@ static void cli_run_goes_on_from_a_state(void **state)
     static const char all[] = "plait run " MODEL TEMP "-p \"$(cat said)\"";
     static const char other[] = "plait run " MODEL "-p x -n 1 -ctk q8_0 "
                                 "--state-load saved";
+    static const char more[] = "plait run " MODEL "-p ' and more than that' "
+                               "-c 33 --state-load saved";
 #undef TEMP
     struct ran a, b, c;
     char *both = NULL;
@@ -488,6 +504,11 @@ static void cli_run_goes_on_from_a_state(void **state)
     a = sh(other);
     must_exit(&a, 1, other);
     must_say(&a, "--convert", other);
+    ran_free(&a);
+    a = sh(more);
+    must_exit(&a, 1, more);
+    must_say(&a, "the state and the prompt have 34 tokens, the context 33",
+             more);
     ran_free(&a);
 }
 
