@@ -29,7 +29,8 @@ pl_status group_deal(struct group *out, struct arena *a, int n_dev, int n_ranks,
     if (n_ranks == 0 && n_dev > PL_MAX_RANKS)
         return err_set(err, PL_BAD_ARGUMENT,
                        "%d devices in one group; at most %d take part in a "
-                       "tensor split",
+                       "tensor split: deal layers too (-sm hybrid:N), or give "
+                       "--ranks, and the last devices stay idle",
                        n_dev, PL_MAX_RANKS);
     for (int d = 0; split && d < n_dev; d++) {
         if (!(split[d] >= 0) || !isfinite(split[d]))
