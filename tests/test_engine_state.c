@@ -489,6 +489,14 @@ static void state_that_does_not_fit_is_refused(void **state)
                      PL_BAD_ARGUMENT);
     assert_int_equal(pl_state_save(r.engine, 3, -1, 5, NULL, NULL, &err),
                      PL_BAD_ARGUMENT);
+    assert_int_equal(
+        pl_state_save(r.engine, 3, INT64_MAX, INT64_MAX, NULL, NULL, &err),
+        PL_BAD_ARGUMENT);
+    assert_int_equal(
+        pl_state_save(r.engine, 3, INT64_MIN, INT64_MIN, NULL, NULL, &err),
+        PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "-1 positions from -9223372036854775808"
+                                        " on of sequence 3"));
     assert_int_equal(pl_state_save(r.engine, -1, 1, -1, NULL, NULL, &err),
                      PL_BAD_ARGUMENT);
     assert_int_equal(pl_state_save(r.engine, -2, 0, -1, NULL, NULL, &err),

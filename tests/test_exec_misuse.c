@@ -116,10 +116,55 @@ static void exec_keeps_matrices_dealt_out_whole(void **state)
     pl_graph_free(g);
 }
 
+/* What is refused is told as it was asked, sums that overflow included. */
+static void exec_refuses_bytes_beyond_a_tensor(void **state)
+{
+    static const struct {
+        bool set, kept; /* of the weight, else of the kept value */
+        size_t offset, bytes;
+        const char *words;
+    } cases[] = {
+        {false, false, 33, 0, "0 bytes from byte 33 on are asked for, it has"},
+        {true, false, 32, 1, "1 bytes from byte 32 on"},
+        {false, false, SIZE_MAX - 3, 8,
+         "8 bytes from byte 18446744073709551612"},
+        {true, true, 0, 4, "cannot be set; inputs, weights and caches can"},
+    };
+    const int64_t dim[1] = {8};
+    const pl_dim rows[2] = {{1, PL_N_TOK}, {8, PL_CONST}};
+    pl_tensor w, y;
+    pl_graph *g;
+    pl_exec *e;
+
+    (void)state;
+    assert_int_equal(pl_graph_create(&g, NULL), PL_OK);
+    w = pl_weight(g, "w", PL_F32, 1, dim, PL_ROLE_NORM);
+    y = pl_mul(g, pl_input(g, "x", PL_F32, 2, rows), w);
+    pl_output(g, y);
+    pl_keep(g, y);
+    e = create(g, "cpu*2");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        pl_tensor t = cases[i].kept ? y : w;
+        float v[8] = {0};
+        pl_err err;
+        pl_status s =
+            cases[i].set
+                ? pl_tensor_set(e, t, v, cases[i].offset, cases[i].bytes, &err)
+                : pl_tensor_get(e, t, v, cases[i].offset, cases[i].bytes, &err);
+
+        assert_int_equal(s, PL_BAD_ARGUMENT);
+        if (!strstr(err.message, cases[i].words))
+            fail_msg("case %zu: %s", i, err.message);
+    }
+    pl_exec_free(e);
+    pl_graph_free(g);
+}
+
 int test_exec_misuse(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(exec_refuses_steps_whose_pages_are_not_the_caches),
+        cmocka_unit_test(exec_refuses_bytes_beyond_a_tensor),
         cmocka_unit_test(exec_keeps_matrices_dealt_out_whole),
     };
 

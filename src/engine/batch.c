@@ -76,8 +76,8 @@ static pl_status check(pl_engine *e, const pl_batch *b, pl_err *err)
     int need = 0;
 
     if (b->n < 0 || (b->n > 0 && !b->token))
-        return err_set(err, PL_BAD_ARGUMENT, "a batch of %" PRId64 " tokens",
-                       b->n);
+        return err_set(err, PL_BAD_ARGUMENT, "a batch of %" PRId64 " tokens%s",
+                       b->n, b->n < 0 ? "" : ", and no ids of them");
     memset(e->n_new, 0, (size_t)p->n_seq * sizeof *e->n_new);
     for (int64_t i = 0; i < b->n; i++) {
         if (seq_of(b, i) < 0 || seq_of(b, i) >= p->n_seq)

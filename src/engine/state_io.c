@@ -95,14 +95,14 @@ static pl_status one_seq(struct trip *t, int seq, int64_t first, int64_t n,
     if (!engine_is_seq(t->e, seq))
         return engine_no_seq(t->e, seq, err);
     held(t->e, seq, &from, &end);
-    if (n < 0)
-        n = end > first ? end - first : 0;
     if (first < from || first > end || n > end - first)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "positions %" PRId64 " to %" PRId64
-                       " of sequence %d are to be saved; it has %" PRId64
-                       " from %" PRId64 " on",
-                       first, first + n - 1, seq, end - from, from);
+                       "%" PRId64 " positions from %" PRId64
+                       " on of sequence %d are to be saved (-1: all); it has "
+                       "%" PRId64 " from %" PRId64 " on",
+                       n < 0 ? -1 : n, first, seq, end - from, from);
+    if (n < 0)
+        n = end - first;
     t->ours.seq[0] = (struct state_seq){seq, 0, first, n, 0};
     t->ours.n_seq = 1;
     return PL_OK;

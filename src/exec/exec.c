@@ -255,17 +255,18 @@ static pl_status check_range(const pl_exec *x, pl_tensor t, size_t offset,
                        (int)t);
     if (n->op != OP_weight && n->op != OP_cache && n->op != OP_input &&
         (set || !(n->output || n->keep)))
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "%s: %s; mark it with pl_keep before it is planned",
-                       n->name,
-                       set ? "a computed value cannot be set"
-                           : "its memory is used again during a step");
+        return err_set(err, PL_BAD_ARGUMENT, "%s: %s", n->name,
+                       set ? "a computed value cannot be set; inputs, weights "
+                             "and caches can"
+                           : "its memory is used again during a step; mark it "
+                             "with pl_keep before it is planned");
     size = n->op == OP_input && set ? 4 * (size_t)graph_count(n, &x->plan->max)
                                     : tensor_bytes(x, n);
     if (offset > size || bytes > size - offset)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "%s: bytes %zu to %zu are asked for, it has %zu",
-                       n->name, offset, offset + bytes, size);
+                       "%s: %zu bytes from byte %zu on are asked for, it has "
+                       "%zu",
+                       n->name, bytes, offset, size);
     return PL_OK;
 }
 
