@@ -230,6 +230,11 @@ static void cli_usage_errors_exit_2_and_name_option_and_remedy(void **state)
         {"plait plan " MODEL "-dev cpu --device-spec gpu:1GiB:1TB/s",
          "leave one out"},
         {"plait run " MODEL "-p x --state-save .", "no regular file"},
+        {"cp models/fable-moe-Q8_0.gguf mine; ln -sf mine other; "
+         "plait logits -m mine --tokens 1 -o other",
+         "-o other is the file of -m too"},
+        {"plait plan -m mine --svg mine", "--svg mine"},
+        {"plait logits " MODEL "--tokens 1 -o new --trace new", "file of -o"},
         {"plait run " MODEL "-p x -ngl -2", "auto or all"},
         {"plait run " MODEL "-p x -ngl some", "auto or all"},
         {"plait run " MODEL "-p x -ot exps", "REGEX=WHERE"},
