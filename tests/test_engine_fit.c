@@ -443,6 +443,43 @@ static void keep_info(void *user, pl_log_level level, const char *text)
         snprintf(user, 400, "%s", text);
 }
 
+/* Devices that hold all of it with a smaller step are not left idle for a
+ * larger one, nor is the step smaller than it has to be. */
+static void fit_takes_a_good_micro_batch(void **state)
+{
+    static const int64_t ub[] = {256, 128, 64, 32};
+    static const char *const specs[] = {
+        "gpu:2480KiB:1TB/s*7",
+        "gpu:2720KiB:1TB/s*7",
+        "gpu:2600KiB:1TB/s*5",
+        "gpu:4280KiB:1TB/s*7",
+    };
+    pl_model *m = open_model(0);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        pl_options o = {.device_spec = specs[i], .split_mode = PL_SPLIT_TENSOR};
+        double chosen, stated;
+        char what[200];
+        pl_plan *p;
+
+        assert_int_equal(pl_plan_create(&p, m, &o, NULL), PL_OK);
+        chosen = speed(p);
+        snprintf(what, sizeof what, "%s", pl_plan_options(p));
+        pl_plan_free(p);
+        for (size_t k = 0; k < sizeof ub / sizeof *ub; k++) {
+            o.n_ubatch = ub[k];
+            assert_int_equal(pl_plan_create(&p, m, &o, NULL), PL_OK);
+            stated = speed(p);
+            pl_plan_free(p);
+            if (chosen > 1.01 * stated)
+                fail_msg("%s: %s takes %.3f of -ub %d", specs[i], what,
+                         chosen / stated, (int)ub[k]);
+        }
+    }
+    pl_model_free(m);
+}
+
 /* Stated options are kept; what was chosen is told. */
 static void fit_keeps_what_is_stated(void **state)
 {
@@ -509,6 +546,7 @@ int test_engine_fit(void)
         cmocka_unit_test(fit_off_explains_device_by_device),
         cmocka_unit_test(fit_with_a_margin_beyond_all_memory_is_refused),
         cmocka_unit_test(fit_remedies_are_true),
+        cmocka_unit_test(fit_takes_a_good_micro_batch),
         cmocka_unit_test(fit_keeps_what_is_stated),
         cmocka_unit_test(fit_with_ranks_keeps_the_numbers),
     };

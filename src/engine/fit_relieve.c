@@ -204,9 +204,11 @@ pl_status fit_relieve(struct fit *f, const struct fit_choice *c, pl_err *err)
     struct fit_choice x = *c;
     int n_fit = f->n_fit;
 
-    /* the least micro-batch where nothing else will do, or plans are cheap */
-    for (int i = 0;
-         i < 3 && (i < 2 || f->n_fit == n_fit || f->list.n <= FIT_FEW); i++) {
+    /* the least micro-batch where nothing else will do, the host alone does, or
+     * plans are cheap */
+    for (int i = 0; i < 3 && (i < 2 || f->n_fit == n_fit || f->best.n_on == 0 ||
+                              f->list.n <= FIT_FEW);
+         i++) {
         struct fit_try t = {NULL, 1, INFINITY};
         bool light = false;
 
@@ -307,7 +309,6 @@ static pl_status shift_host(struct fit *f, const struct planned *q,
     static const struct {
         int layers, experts;
     } rows[] = {{1, 0}, {0, -1}, {1, 1}, {-1, -1}, {1, -1}, {-1, 0}, {0, 1}};
-    int64_t n_ub = base->n_ubatch ? base->n_ubatch : PLANNED_N_UBATCH;
     double before = f->best_s;
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -324,6 +325,16 @@ static pl_status shift_host(struct fit *f, const struct planned *q,
         if (x.n_on != base->n_on || x.experts != base->experts)
             PL_TRY(fit_consider(f, &x, NULL, err));
     }
+    return PL_OK;
+}
+
+/* Twice the micro-batch, or half of it. */
+static pl_status shift_ubatch(struct fit *f, const struct fit_choice *base,
+                              pl_err *err)
+{
+    int64_t n_ub = base->n_ubatch ? base->n_ubatch : PLANNED_N_UBATCH;
+    double before = f->best_s;
+
     for (int k = 0; k < 2 && f->may_ubatch && !better(f, before); k++) {
         struct fit_choice x = *base;
 
@@ -351,6 +362,9 @@ pl_status fit_climb(struct fit *f, pl_err *err)
         /* what is on the host shall be as little as fits */
         if (s == PL_OK && t.planned->place.host >= 0 && !better(f, before))
             s = shift_host(f, t.planned, &base, err);
+        if (s == PL_OK && !better(f, before) &&
+            (t.planned->place.host >= 0 || base.n_ubatch > 0))
+            s = shift_ubatch(f, &base, err);
         planned_free(t.planned);
         PL_TRY(s);
     }
