@@ -306,6 +306,21 @@ static void cli_takes_placement_options(void **state)
     }
 }
 
+static void cli_warns_of_threads_that_share_a_core(void **state)
+{
+    static const char line[] =
+        "c=$(sed -n 's/^Cpus_allowed_list:[^0-9]*\\([0-9]*\\).*/\\1/p' "
+        "/proc/self/status); plait plan " MODEL "-dev cpu:$c -t 2";
+    struct ran r;
+
+    (void)state;
+    need_model();
+    r = sh(line);
+    must_exit(&r, 0, line);
+    must_say(&r, "2 threads on 1 core;", line);
+    ran_free(&r);
+}
+
 static void cli_slips_are_answered_with_the_nearest_option(void **state)
 {
     static const struct mistake list[] = {
@@ -833,6 +848,7 @@ int test_cli(void)
         cmocka_unit_test(cli_usage_errors_exit_2_and_name_option_and_remedy),
         cmocka_unit_test(cli_llama_cpp_options_are_refused_by_name),
         cmocka_unit_test(cli_takes_placement_options),
+        cmocka_unit_test(cli_warns_of_threads_that_share_a_core),
         cmocka_unit_test(cli_slips_are_answered_with_the_nearest_option),
         cmocka_unit_test(cli_failures_exit_1_and_name_the_thing),
         cmocka_unit_test(cli_writes_that_fail_exit_1),

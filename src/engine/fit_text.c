@@ -154,7 +154,8 @@ void fit_table(struct fit_text *t, const struct planned *q, uint64_t margin,
         say_device(t, q, d, missing);
     }
     if (n > MOST)
-        fit_say(t, "; and %d devices more", n - MOST);
+        fit_say(t, "; and %d device%s more", n - MOST,
+                n - MOST == 1 ? "" : "s");
 }
 
 void fit_explain(pl_err *err, const struct planned *q)

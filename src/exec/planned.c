@@ -66,9 +66,10 @@ static void warn_threads(const struct planned *p, const pl_options *opt)
         if (p->list.dev[d].kind == DEVICE_CPU && !p->list.dev[d].host &&
             p->list.dev[d].n_thread > p->list.dev[d].n_core)
             plan_log(opt, PL_LOG_WARN,
-                     "%s has %d threads on %d cores; one a core is faster",
+                     "%s has %d threads on %d core%s; one a core is faster",
                      p->list.dev[d].name, p->list.dev[d].n_thread,
-                     p->list.dev[d].n_core);
+                     p->list.dev[d].n_core,
+                     p->list.dev[d].n_core == 1 ? "" : "s");
 }
 
 void planned_ranks(const struct planned *p, int d, int *rank0, int *n_rank)
