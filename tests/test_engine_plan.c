@@ -834,9 +834,19 @@ static void engine_plan_devices_json_names_cores(void **state)
     free(t.s);
 }
 
+static void engine_plan_a_model_has_a_path(void **state)
+{
+    pl_model *m = (pl_model *)state;
+    pl_err err;
+
+    assert_int_equal(pl_model_open(&m, NULL, &err), PL_BAD_ARGUMENT);
+    assert_null(m);
+}
+
 int test_engine_plan(void)
 {
     static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(engine_plan_a_model_has_a_path),
         cmocka_unit_test(engine_plan_json_adds_up),
         cmocka_unit_test(engine_plan_shows_groups_and_copies),
         cmocka_unit_test(engine_plan_folds_many_groups),

@@ -9,10 +9,13 @@
 
 pl_status pl_model_open(pl_model **out, const char *path, pl_err *err)
 {
-    pl_model *m = calloc(1, sizeof *m);
+    pl_model *m;
     pl_status s;
 
     *out = NULL;
+    if (!path)
+        return err_set(err, PL_BAD_ARGUMENT, "no path of a model is given");
+    m = calloc(1, sizeof *m);
     if (!m)
         return err_no_memory(err, "a model");
     s = gguf_open(&m->file, path, err);

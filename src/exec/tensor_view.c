@@ -133,6 +133,8 @@ static pl_status bad(pl_err *err, const struct graph_node *n, const char *what)
 static pl_status bounds(const pl_view *w, const struct graph_node *n,
                         int64_t *lo, int64_t *hi, bool *empty, pl_err *err)
 {
+    int64_t count = 8; /* bytes of a value, at most */
+
     *lo = *hi = w->start;
     *empty = false;
     if (w->n_dim < 1 || w->n_dim > 4)
@@ -149,6 +151,8 @@ static pl_status bounds(const pl_view *w, const struct graph_node *n,
         if (__builtin_mul_overflow(w->dim[d] - 1, w->stride[d], &far) ||
             __builtin_add_overflow(far < 0 ? *lo : *hi, far, far < 0 ? lo : hi))
             return bad(err, n, "a view that leaves the tensor");
+        if (__builtin_mul_overflow(count, w->dim[d], &count))
+            return bad(err, n, "a view of more values than memory has");
     }
     if (!*empty && (*lo < 0 || *hi >= (int64_t)1 << 46))
         return bad(err, n, "a view that leaves the tensor");
