@@ -6,12 +6,15 @@
  * every order that events allow comes up sooner or later; now and then a queue
  * is held back for a while, as a busy device would. A seed repeats the draws,
  * and so the order, where no cpu device and no link's real time takes part.
- * Where links take real time there is nothing to repeat, and as many threads as
- * there are cores share the devices, which then compute side by side.
+ * Where links take real time there is nothing to repeat: as many threads as
+ * there are cores share the devices, which then compute side by side, and as
+ * many others their copy queues, which nothing that computes then keeps from
+ * setting out, as no kernel keeps a link.
  *
  * Kernels are the CPU's, whole or in parts in any order. Dead buffers are
  * poisoned, as all memory is when it is handed out: a step that reads too early
  * or too late finds NaNs. A program that passes program_check cannot stall. */
+#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +43,9 @@ struct lane {
 
 struct sim_device {
     struct device *dev;
+    _Atomic uint64_t turn; /* the run that it is ready for */
+    pthread_mutex_t lock;  /* of what its queues share, up to `death`, and of
+                              the trace */
     struct queue_steps queue[PROG_MAX_SCRIPT][QUEUE_COUNT];
     struct lane lane[QUEUE_COUNT];
     const struct script *script; /* of this run */
@@ -57,6 +63,8 @@ struct player {
     uint64_t random;
     int n;
     struct sim_device *dev; /* [n] of sim.dev */
+    unsigned queues;        /* a bit for each queue of theirs that it plays */
+    bool first;             /* makes them ready for a run */
 };
 
 struct sim {
@@ -123,6 +131,8 @@ void sim_free(struct sim *sim)
     if (!sim)
         return;
     unload(sim);
+    for (int i = 0; i < sim->n; i++)
+        pthread_mutex_destroy(&sim->dev[i].lock);
     free(sim->dev);
     free(sim->player);
     free(sim);
@@ -143,7 +153,7 @@ int sim_players(const struct device_set *s)
         return n > 0;
     if (sched_getaffinity(0, sizeof may, &may) == 0)
         n_core = CPU_COUNT(&may);
-    return n < n_core ? n : n_core;
+    return QUEUE_COUNT * (n < n_core ? n : n_core);
 }
 
 pl_status sim_create(struct sim **out, const struct device_set *s,
@@ -163,13 +173,21 @@ pl_status sim_create(struct sim **out, const struct device_set *s,
         return err_no_memory(err, "sim devices");
     }
     for (int i = 0; i < s->n; i++)
-        if (s->dev[i].desc.kind == DEVICE_SIM)
+        if (s->dev[i].desc.kind == DEVICE_SIM) {
+            pthread_mutex_init(&sim->dev[sim->n].lock, NULL);
             sim->dev[sim->n++].dev = &s->dev[i];
+        }
     for (int k = 0; k < sim->n_player; k++) {
-        int from = n * k / sim->n_player, to = n * (k + 1) / sim->n_player;
+        int n_part = sim->n_player == 1 ? 1 : sim->n_player / QUEUE_COUNT;
+        int part = k % n_part, queue = k / n_part;
+        int from = n * part / n_part, to = n * (part + 1) / n_part;
 
         sim->player[k] =
-            (struct player){seed + (uint64_t)k, to - from, sim->dev + from};
+            (struct player){.random = seed + (uint64_t)k,
+                            .n = to - from,
+                            .dev = sim->dev + from,
+                            .queues = sim->n_player == 1 ? ~0u : 1u << queue,
+                            .first = queue == 0};
     }
     *out = sim;
     return PL_OK;
@@ -236,9 +254,11 @@ static const int32_t *take_table(int32_t **to, const int32_t *from, int64_t n)
 
 static void step_ends(struct sim_device *d, int step)
 {
+    pthread_mutex_lock(&d->lock);
     d->done[step] = 1;
     while (d->first_open < d->script->n_step && d->done[d->first_open])
         d->first_open++;
+    pthread_mutex_unlock(&d->lock);
 }
 
 /* Steps of instances that this run does not have count as done. */
@@ -317,10 +337,12 @@ static void bury(struct sim_device *d, int next)
 
 static void step_begins(struct sim_device *d, int step)
 {
-    if (step <= d->last_begun)
-        return;
-    bury(d, step);
-    d->last_begun = step;
+    pthread_mutex_lock(&d->lock);
+    if (step > d->last_begun) {
+        bury(d, step);
+        d->last_begun = step;
+    }
+    pthread_mutex_unlock(&d->lock);
 }
 
 /* Whole, or in parts in any order. */
@@ -419,10 +441,13 @@ static bool run_head(struct device_set *s, struct player *p,
         device_guard_leave(s);
     /* Where the link takes time, a copy is there when it is due: moving its
        bytes is work of this thread, which a device's link does beside it. */
-    if (ended && s->trace.on)
+    if (ended && s->trace.on) {
+        pthread_mutex_lock(&d->lock);
         device_note(s, d->dev, l->step[l->head], l->begun,
                     copies(st) && l->due > 0 ? l->due - s->trace.start_s
                                              : device_clock(s));
+        pthread_mutex_unlock(&d->lock);
+    }
     return ended;
 }
 
@@ -457,7 +482,7 @@ static bool play_one(struct device_set *s, struct player *p, bool *left)
         for (int q = 0; q < QUEUE_COUNT; q++) {
             struct lane *x = &p->dev[i].lane[q];
 
-            if (x->head == x->n)
+            if (!(p->queues >> q & 1) || x->head == x->n)
                 continue;
             *left = true;
             if (!can_run(s, &p->dev[i], x))
@@ -485,23 +510,52 @@ static bool play_one(struct device_set *s, struct player *p, bool *left)
     return true;
 }
 
+static bool failed(const struct device_set *s)
+{
+    return atomic_load_explicit(&s->failed, memory_order_acquire);
+}
+
+/* Another thread or a link is waited for. */
+static void wait_a_little(int idle)
+{
+    static const struct timespec nap = {0, 100 * 1000};
+
+    if (idle < 1000)
+        sched_yield();
+    else
+        nanosleep(&nap, NULL);
+}
+
+/* The player's devices, once they are. */
+static void make_ready(struct device_set *s, struct player *p)
+{
+    for (int i = 0; i < p->n; i++) {
+        struct sim_device *d = &p->dev[i];
+
+        if (p->first) {
+            begin(s, d);
+            atomic_store_explicit(&d->turn, s->turn, memory_order_release);
+        }
+        for (int idle = 0;
+             atomic_load_explicit(&d->turn, memory_order_acquire) < s->turn &&
+             !failed(s);
+             idle++)
+            wait_a_little(idle);
+    }
+}
+
 void sim_run(struct device_set *s, int player)
 {
     struct player *p = &s->sim->player[player];
     bool left = true;
     int idle = 0;
 
-    for (int i = 0; i < p->n; i++)
-        begin(s, &p->dev[i]);
-    while (left && !atomic_load_explicit(&s->failed, memory_order_acquire)) {
-        if (play_one(s, p, &left)) {
+    make_ready(s, p);
+    while (left && !failed(s)) {
+        if (play_one(s, p, &left))
             idle = 0;
-        } else if (left) { /* another thread or a link is waited for */
-            if (++idle < 1000)
-                sched_yield();
-            else
-                sim_sleep(2.5e-4);
-        }
+        else if (left)
+            wait_a_little(++idle);
     }
 }
 
