@@ -72,6 +72,17 @@ static void trial_end(struct trial *t)
     pl_graph_free(t->g);
 }
 
+/* Bytes that make a format's scales and values numbers like a model's. Products
+ * near the least that a float can be take many times as long. */
+static int harmless(const pl_graph *g)
+{
+    for (int i = 0; i < g->n_node; i++)
+        if (g->node[i].op == OP_weight &&
+            format_info(g->node[i].format)->block == 1)
+            return 0x3c;
+    return 0x11;
+}
+
 /* Plans the graph and fills weights and inputs with small numbers: memory that
  * was never written would be read from one page. */
 static pl_status trial_start(struct trial *t)
@@ -95,7 +106,7 @@ static pl_status trial_start(struct trial *t)
         void *w = n ? device_map(t->x->set, d, REGION_WEIGHTS) : NULL;
 
         if (w)
-            memset(w, 0x3c, n);
+            memset(w, harmless(t->g), n);
     }
     for (int i = 0; i < t->g->n_node; i++)
         if (t->g->node[i].op == OP_input &&
