@@ -54,7 +54,7 @@ pl_status rates_known(const struct planned *q, const struct calibration *c,
                       struct cost_rates *rates, struct rates_basis *basis,
                       pl_err *err);
 
-/* rates[n_dev]: measured in about 0.3 s on the plan's devices, with its kernels
+/* rates[n_dev]: measured in about 0.4 s on the plan's devices, with its kernels
  * and formats; the memory for it is given back. Sim devices are taken to be as
  * fast as a thread. */
 pl_status rates_measure(const struct pl_plan *p, struct cost_rates *rates,
