@@ -23,6 +23,13 @@ struct fit_choice {
     int64_t n_ubatch, n_ctx;
 };
 
+/* The best of some guesses. */
+struct fit_best {
+    bool found;
+    struct fit_choice choice;
+    double seconds;
+};
+
 /* A guess planned. */
 struct fit_try {
     struct planned *planned; /* owned by who asked */
@@ -47,6 +54,7 @@ struct fit {
     bool found, usual_fits;
     struct fit_choice best, usual; /* usual: tensor over all, as it comes */
     double best_s, usual_s;
+    struct fit_best of_mode[PL_SPLIT_HYBRID + 1];
     struct fit_choice nearest; /* what lacked the least, to explain */
     int64_t nearest_missing;
     pl_status failed; /* of the first guess that could not be planned */
@@ -78,6 +86,9 @@ pl_status fit_search(struct fit *f, const struct fit_choice *start,
 
 /* Guess c does not fit: moves as little as needed to the host. */
 pl_status fit_relieve(struct fit *f, const struct fit_choice *c, pl_err *err);
+/* In layer mode on a few devices: layers go from who lacks memory to who has
+ * most room, so that what devices can hold together they do hold. */
+pl_status fit_even_out(struct fit *f, const struct fit_choice *c, pl_err *err);
 /* Small changes of the best guess as long as they help. */
 pl_status fit_climb(struct fit *f, pl_err *err);
 

@@ -198,6 +198,28 @@ static pl_status last_resort(struct fit *f, const struct fit_choice *start,
     return with_shares(f, &x, f->list.n, true, &s, err);
 }
 
+/* Small changes of the best guess; and where plans are cheap those of the best
+ * of every other mode, which may yet overtake it. */
+static pl_status climb(struct fit *f, pl_err *err)
+{
+    PL_TRY(fit_climb(f, err));
+    for (int mode = 0; mode <= PL_SPLIT_HYBRID && f->list.n <= FEW; mode++) {
+        const struct fit_best before = {true, f->best, f->best_s};
+        const struct fit_best from = f->of_mode[mode];
+
+        if (!from.found || mode == (int)before.choice.mode)
+            continue;
+        f->best = from.choice;
+        f->best_s = from.seconds;
+        PL_TRY(fit_climb(f, err));
+        if (f->best_s < before.seconds)
+            continue;
+        f->best = before.choice;
+        f->best_s = before.seconds;
+    }
+    return PL_OK;
+}
+
 pl_status fit_search(struct fit *f, const struct fit_choice *start, pl_err *err)
 {
     double s;
@@ -210,7 +232,10 @@ pl_status fit_search(struct fit *f, const struct fit_choice *start, pl_err *err)
         PL_TRY(guess(f, start, false, &s, err));
     else
         PL_TRY(with_shares(f, start, f->list.n, false, &s, err));
+    if (f->opt->split_mode == PL_SPLIT_AUTO ||
+        f->opt->split_mode == PL_SPLIT_LAYER)
+        PL_TRY(fit_even_out(f, start, err));
     if (!f->found)
         PL_TRY(last_resort(f, start, err));
-    return f->found ? fit_climb(f, err) : PL_OK;
+    return f->found ? climb(f, err) : PL_OK;
 }

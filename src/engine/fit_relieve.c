@@ -244,35 +244,96 @@ static bool better(const struct fit *f, double before)
     return f->best_s < before * 0.999;
 }
 
+enum { MOST_GROUPS = 4 };
+
+/* Layers that each of the groups has. */
+static void count_layers(const struct planned *q, int n_group, int *count)
+{
+    memset(count, 0, (size_t)n_group * sizeof *count);
+    for (int l = 0; l <= q->place.n_layer; l++)
+        if (q->place.of_layer[l] < n_group)
+            count[q->place.of_layer[l]]++;
+}
+
+/* Guess x, but one layer of group a is group b's; groups of `width` devices. */
+static pl_status shift_layer(struct fit *f, struct fit_choice *x,
+                             const int *count, int width, int a, int b,
+                             pl_err *err)
+{
+    double *split = arena_alloc(&f->arena, (size_t)f->list.n, sizeof *split);
+
+    if (!split)
+        return err_no_memory(err, "shares of devices");
+    for (int d = 0; d < f->list.n; d++)
+        split[d] = count[d / width] - (d / width == a) + (d / width == b);
+    x->split = split;
+    return PL_OK;
+}
+
+pl_status fit_even_out(struct fit *f, const struct fit_choice *c, pl_err *err)
+{
+    static const int64_t smaller[] = {0, 128, 32};
+    int n = f->list.n, count[MOST_GROUPS];
+
+    if (!f->may_split || n < 2 || n > MOST_GROUPS)
+        return PL_OK;
+    for (int i = 0; i < 3 && (i == 0 || f->may_ubatch); i++) {
+        struct fit_choice x = *c;
+        struct fit_try t = {NULL, 1, INFINITY};
+
+        x.mode = PL_SPLIT_LAYER;
+        x.n_ubatch = i > 0 ? smaller[i] : c->n_ubatch;
+        for (int k = 0;
+             k <= f->n_layer && t.missing > 0 && f->n_plan < f->budget; k++) {
+            int a = 0, b = 0;
+
+            PL_TRY(fit_consider(f, &x, &t, err));
+            for (int d = 1; t.planned && d < n; d++) {
+                int64_t lack = fit_missing(t.planned, d, f->margin);
+
+                if (lack > fit_missing(t.planned, a, f->margin))
+                    a = d;
+                if (lack < fit_missing(t.planned, b, f->margin))
+                    b = d;
+            }
+            if (t.planned)
+                count_layers(t.planned, n, count);
+            if (!t.planned || count[a] == 0 ||
+                fit_missing(t.planned, b, f->margin) >= 0) {
+                planned_free(t.planned);
+                break;
+            }
+            planned_free(t.planned);
+            if (t.missing > 0)
+                PL_TRY(shift_layer(f, &x, count, 1, a, b, err));
+        }
+        if (t.missing == 0)
+            break;
+    }
+    return PL_OK;
+}
+
 /* One layer of a run to another group. */
 static pl_status shift_layers(struct fit *f, const struct planned *q,
                               const struct fit_choice *base, pl_err *err)
 {
-    enum { MOST = 4 };
-    int count[MOST] = {0}, width, n_group;
+    int count[MOST_GROUPS], width, n_group;
     double before = f->best_s;
 
     width = base->mode == PL_SPLIT_LAYER ? 1 : base->width;
     if ((base->mode != PL_SPLIT_LAYER && base->mode != PL_SPLIT_HYBRID) ||
-        !f->may_split || f->list.n % width != 0 || f->list.n / width > MOST)
+        !f->may_split || f->list.n % width != 0 ||
+        f->list.n / width > MOST_GROUPS)
         return PL_OK;
     n_group = f->list.n / width;
-    for (int l = 0; l <= q->place.n_layer; l++)
-        if (q->place.of_layer[l] < n_group)
-            count[q->place.of_layer[l]]++;
+    count_layers(q, n_group, count);
     for (int i = 0; i < n_group * n_group && !better(f, before); i++) {
         struct fit_choice x = *base;
         int a = i / n_group, b = i % n_group;
-        double *split;
 
         if (a == b || count[a] == 0)
             continue;
-        split = arena_alloc(&f->arena, (size_t)f->list.n, sizeof *split);
-        if (!split)
-            return err_no_memory(err, "shares of devices");
-        for (int d = 0; d < f->list.n; d++)
-            split[d] = count[d / width] - (d / width == a) + (d / width == b);
-        x.split = split;
+        PL_TRY(shift_layer(f, &x, count, width, a, b, err));
         PL_TRY(fit_consider(f, &x, NULL, err));
     }
     return PL_OK;

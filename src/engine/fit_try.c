@@ -196,7 +196,11 @@ static bool longer(const struct fit *f, const struct fit_choice *c)
 
 static void keep(struct fit *f, const struct fit_choice *c, double seconds)
 {
+    struct fit_best *m = &f->of_mode[c->mode];
+
     f->n_fit++;
+    if (!m->found || seconds < m->seconds)
+        *m = (struct fit_best){true, *c, seconds};
     if (is_usual(f, c)) {
         f->usual_fits = true;
         f->usual_s = seconds;
