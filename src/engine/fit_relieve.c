@@ -148,7 +148,8 @@ static pl_status layers(struct fit *f, const struct fit_choice *c, bool all,
                         pl_err *err)
 {
     struct fit_choice x = *c;
-    int lo = -1, hi = f->n_layer + 1; /* lo fits, hi does not */
+    int lo = -1, hi = f->n_layer + 1; /* of lo the devices hold their part, of
+                                         hi they do not */
     bool *on;
 
     if (all) {
@@ -160,16 +161,20 @@ static pl_status layers(struct fit *f, const struct fit_choice *c, bool all,
     }
     while (hi - lo > 1) {
         struct fit_try t;
+        bool held;
 
         x.n_on = lo < 0 ? 0 : lo + (hi - lo) / 2;
         PL_TRY(fit_consider(f, &x, &t, err));
+        held = t.planned != NULL;
+        for (int d = 0; held && d < f->list.n; d++)
+            held = fit_missing(t.planned, d, f->margin) <= 0;
         planned_free(t.planned);
-        if (t.missing == 0)
+        if (held) /* if anybody lacks memory it is the host */
             lo = x.n_on;
         else
             hi = x.n_on;
         if (lo < 0)
-            break; /* the host lacks memory too */
+            break;
     }
     return PL_OK;
 }
