@@ -2,6 +2,7 @@
  * guard: main.c includes it once a column. */
 TEST(test_base_alloc)
 TEST(test_base_err)
+TEST(test_base_replace)
 TEST(test_base_topology)
 TEST(test_cli)
 TEST(test_cpu_attention)

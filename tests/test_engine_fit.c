@@ -307,6 +307,7 @@ static void fit_is_near_the_best_of_all(void **state)
 {
     uint64_t random = test_seed() + 1;
     int n = test_long() ? 60 : 4;
+    int missed = 0;
     double worst = 1;
 
     (void)state;
@@ -326,21 +327,24 @@ static void fit_is_near_the_best_of_all(void **state)
         o.device_spec = spec;
         s = pl_plan_create(&p, m, &o, &err);
         exhaust(&b, spec, n_dev, (int)shape(k).n_layer);
-        if (s != PL_OK) {
-            if (b.seconds < INFINITY)
-                fail_msg("%s: %s; but %s fits", spec, err.message, b.what);
-        } else {
+        if (s != PL_OK && b.seconds < INFINITY) {
+            print_message("%s: %s; but %s fits\n", spec, err.message, b.what);
+            missed++;
+        } else if (s == PL_OK) {
             double part = b.seconds / speed(p);
 
-            if (part < 0.95)
-                fail_msg("%s: %s is at %.3f of %s", spec, pl_plan_options(p),
-                         part, b.what);
+            if (part < 0.95) {
+                print_message("%s: %s is at %.3f of %s\n", spec,
+                              pl_plan_options(p), part, b.what);
+                missed++;
+            }
             worst = fmin(worst, part);
             pl_plan_free(p);
         }
         pl_model_free(m);
     }
     print_message("%d machines, at least %.3f of the best speed\n", n, worst);
+    assert_int_equal(missed, 0);
 }
 
 /* ---- what is said ------------------------------------------------------ */

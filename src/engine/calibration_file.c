@@ -6,6 +6,7 @@
  * `check` is the hash of `rates` as compact JSON with sorted keys. Whatever is
  * not as it should be, down to one digit, makes the file count for nothing. */
 #include "base/err.h"
+#include "base/replace.h"
 #include "engine/calibration.h"
 #include "engine/version.h" /* made by the build */
 
@@ -223,30 +224,22 @@ static pl_status make_directories(char *path, pl_err *err)
 
 pl_status calibration_save(const struct calibration *c, pl_err *err)
 {
-    char path[CALIBRATION_PATH], temp[CALIBRATION_PATH + 8];
+    char path[CALIBRATION_PATH];
+    struct replace r;
     json_t *o;
-    pl_status s = PL_OK;
-    int fd;
+    pl_status s;
 
     PL_TRY(calibration_path(path, c, err));
     PL_TRY(make_directories(path, err));
+    PL_TRY(replace_open(&r, path, err));
     o = calibration_json(c);
     if (!o)
-        return err_no_memory(err, "what was measured");
-    snprintf(temp, sizeof temp, "%s.XXXXXX", path);
-    fd = mkstemp(temp);
-    if (fd < 0) {
-        json_decref(o);
-        return failed(temp, err);
-    }
-    if (json_dumpfd(o, fd, JSON_INDENT(2)) != 0 || fsync(fd) != 0)
-        s = failed(temp, err);
-    if (close(fd) != 0 && s == PL_OK)
-        s = failed(temp, err);
-    if (s == PL_OK && rename(temp, path) != 0)
+        s = err_no_memory(err, "what was measured");
+    else if (json_dumpfd(o, r.fd, JSON_INDENT(2)) != 0)
         s = failed(path, err);
-    if (s != PL_OK)
-        unlink(temp);
+    else
+        s = replace_done(&r, err);
+    replace_close(&r);
     json_decref(o);
     return s;
 }

@@ -1,21 +1,17 @@
 /* pl_state_*: streams of state to callbacks, memory and files.
  *
- * A file is written under a name of its own beside its place, brought to the
- * disk and then renamed over it, and the directory is brought to the disk too:
- * whoever looks finds the old file or the new one, whole. */
+ * A file is replaced as a whole, by base/replace.h. */
 #include "engine/state_io.h"
 
 #include "base/err.h"
+#include "base/replace.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
@@ -214,101 +210,27 @@ static pl_status failed(const char *doing, const char *path, int error,
                    doing, path, strerror(error));
 }
 
-/* A new file beside `path`; its name goes to *name, malloc'ed. */
-static int open_beside(const char *path, mode_t mode, char **name)
-{
-    size_t size = strlen(path) + 32;
-    int fd = -1;
-
-    *name = malloc(size);
-    if (!*name)
-        return -1;
-    for (int i = 0; fd < 0 && i < 100; i++) {
-        uint64_t r = (uint64_t)getpid() << 32 | (uint64_t)i;
-
-        (void)!getrandom(&r, sizeof r, GRND_NONBLOCK);
-        snprintf(*name, size, "%s.%016" PRIx64 ".part", path, r);
-        fd = open(*name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-        if (fd < 0 && errno != EEXIST)
-            break;
-    }
-    return fd;
-}
-
-/* A rename is on the disk once its directory is. */
-static int sync_directory(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    char *dir = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
-    int fd = dir ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-    int error = 0;
-
-    if (!dir)
-        error = ENOMEM;
-    else if (fd < 0 || (fsync(fd) != 0 && errno != EINVAL && errno != ENOTSUP))
-        error = errno;
-    if (fd >= 0)
-        close(fd);
-    free(dir);
-    return error;
-}
-
-/* mode: of the file that it replaces, or -1. */
-static pl_status save_file(pl_engine *e, int seq, int64_t first, int64_t n,
-                           const char *path, int mode, pl_err *err)
-{
-    struct file f = {.buffer = malloc(BUFFER_BYTES)};
-    char *name = NULL;
-    pl_status s;
-
-    if (!f.buffer)
-        return err_no_memory(err, "writing a file");
-    f.fd = open_beside(path, mode < 0 ? 0666 : (mode_t)mode, &name);
-    if (f.fd < 0) {
-        s = name ? failed("creating a file beside", path, errno, err)
-                 : err_no_memory(err, "writing a file");
-        goto done;
-    }
-    if (mode >= 0) /* whatever is kept from new files; if it fails, fewer may */
-        (void)!fchmod(f.fd, (mode_t)mode);
-    s = pl_state_save(e, seq, first, n, file_write, &f, err);
-    if (s == PL_OK && write_out(&f, f.buffer, f.at) && fsync(f.fd) != 0)
-        f.error = errno;
-    if (close(f.fd) != 0 && !f.error)
-        f.error = errno;
-    if (s == PL_OK && !f.error && rename(name, path) != 0)
-        f.error = errno;
-    if (f.error)
-        s = failed("writing", path, f.error, err);
-    if (s != PL_OK) {
-        unlink(name);
-        goto done;
-    }
-    f.error = sync_directory(path);
-    if (f.error)
-        s = failed("bringing to the disk the directory of", path, f.error, err);
-done:
-    free(name);
-    free(f.buffer);
-    return s;
-}
-
 pl_status pl_state_save_file(pl_engine *e, int seq, int64_t first, int64_t n,
                              const char *path, pl_err *err)
 {
-    char real[PATH_MAX];
-    struct stat st;
+    struct file f = {0};
+    struct replace r;
+    pl_status s;
 
-    if (stat(path, &st) != 0)
-        return save_file(e, seq, first, n, path, -1, err);
-    if (!S_ISREG(st.st_mode))
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "%s is no regular file, which alone can be replaced at "
-                       "once; give the name of one",
-                       path);
-    /* what a link names is replaced, not the link; who may read it stays */
-    return save_file(e, seq, first, n, realpath(path, real) ? real : path,
-                     (int)(st.st_mode & 0777), err);
+    PL_TRY(replace_open(&r, path, err));
+    f.fd = r.fd;
+    f.buffer = malloc(BUFFER_BYTES);
+    s = f.buffer ? pl_state_save(e, seq, first, n, file_write, &f, err)
+                 : err_no_memory(err, "writing a file");
+    if (s == PL_OK)
+        (void)write_out(&f, f.buffer, f.at);
+    if (f.error)
+        s = failed("writing", r.path, f.error, err);
+    if (s == PL_OK)
+        s = replace_done(&r, err);
+    replace_close(&r);
+    free(f.buffer);
+    return s;
 }
 
 pl_status pl_state_restore_file(pl_engine *e, int seq, const char *path,
