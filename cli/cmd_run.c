@@ -452,6 +452,10 @@ enum exit_code cmd_run(const struct options *o)
         return complain(CMD_RUN, EXIT_USAGE,
                         "-i reads its lines from standard input; give the "
                         "prompt itself, or a file");
+    if (o->convert && o->state_load == NULL)
+        return complain(CMD_RUN, EXIT_USAGE,
+                        "--convert: there is no state to convert; name it with "
+                        "--state-load FILE");
     if (o->prompt != NULL || o->file != NULL)
         c = input_text(&r.prompt, o, false, true);
     if (c == EXIT_DONE)

@@ -82,7 +82,8 @@ const struct option_row option_table[] = {
      "save the state at the end; the file is replaced as a whole",
      RUN, option_set_text, AT(state_save), 0, 0},
     {{"--convert"}, NULL,
-     "take a state whose cache has other formats (-ctk, -ctv)",
+     "with --state-load: take a state whose cache has other formats "
+     "(-ctk, -ctv)",
      RUN, option_set_flag, AT(convert), 0, 0},
 
     HEADING("Sampling, applied in this order", RUN),

@@ -230,6 +230,7 @@ static void cli_usage_errors_exit_2_and_name_option_and_remedy(void **state)
         {"plait plan " MODEL "-dev cpu --device-spec gpu:1GiB:1TB/s",
          "leave one out"},
         {"plait run " MODEL "-p x --state-save .", "no regular file"},
+        {"plait run " MODEL "-p x --convert", "--state-load FILE"},
         {"cp models/fable-moe-Q8_0.gguf mine; ln -sf mine other; "
          "plait logits -m mine --tokens 1 -o other",
          "-o other is the file of -m too"},

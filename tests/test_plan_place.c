@@ -211,6 +211,30 @@ static void place_idle_devices_are_warned_of_once(void **state)
     place_scene_close(&s);
 }
 
+static void place_layers_on_no_devices_are_warned_of(void **state)
+{
+    static const struct {
+        const char *layers, *warned;
+    } rows[] = {{NULL, ""},
+                {"auto", ""},
+                {"0", ""},
+                {"all", "-ngl all has no effect: there are no devices, the "
+                        "host has all layers\n"},
+                {"2", "-ngl 2 has no effect: there are no devices, the host "
+                      "has all layers\n"}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        pl_options opt = {.device_spec = "none",
+                          .device_layers = rows[i].layers};
+        struct place_scene s;
+
+        assert_int_equal(place_scene_open(&s, model(1, false), opt), PL_OK);
+        assert_string_equal(s.warned ? s.warned : "", rows[i].warned);
+        place_scene_close(&s);
+    }
+}
+
 static void place_group_errors_name_value_and_remedy(void **state)
 {
     const struct asked asked[] = {
@@ -286,6 +310,7 @@ int test_plan_place(void)
         cmocka_unit_test(place_shares_of_a_tensor_split_are_the_ranks),
         cmocka_unit_test(place_a_tied_embedding_goes_with_the_output),
         cmocka_unit_test(place_idle_devices_are_warned_of_once),
+        cmocka_unit_test(place_layers_on_no_devices_are_warned_of),
         cmocka_unit_test(place_group_errors_name_value_and_remedy),
         cmocka_unit_test(override_commas_of_the_expression_do_not_split),
     };

@@ -255,8 +255,15 @@ pl_status place_groups(struct placement *out, struct arena *a,
     PL_TRY(cut_devices(&c, opt, n_dev, err));
     PL_TRY(count_ranks(&p, a, &c, opt, n_dev, err));
     PL_TRY(count_layers(&n_on, opt, p.n_layer, err));
-    if (n_dev == 0)
+    if (n_dev == 0) {
+        if (n_on > 0 && opt->device_layers &&
+            strcmp(opt->device_layers, "auto") != 0)
+            plan_log(opt, PL_LOG_WARN,
+                     "-ngl %s has no effect: there are no devices, the host "
+                     "has all layers",
+                     opt->device_layers);
         n_on = 0;
+    }
     PL_TRY(host_wanted(&host, a, n_on, &p, opt, err));
     if (host)
         PL_TRY(device_list_add_host(list, p.n_rank, opt->n_threads,
