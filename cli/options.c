@@ -5,35 +5,20 @@
  * of llama.cpp's names are letters after one dash. */
 #include "option_table.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const struct {
-    const char *name, *args;
-} commands[] = {
-#define COMMAND_ROW(upper, lower, text, args) [CMD_##upper] = {#lower, args},
-    COMMAND_MAP(COMMAND_ROW)
+/* Does it take a file without an option's name before it? */
+static bool takes_word(enum command command)
+{
+    static const char *const args[] = {
+#define COMMAND_ROW(upper, lower, text, args) [CMD_##upper] = args,
+        COMMAND_MAP(COMMAND_ROW)
 #undef COMMAND_ROW
-};
+    };
 
-const char *command_name(enum command command)
-{
-    return commands[command].name;
-}
-
-enum exit_code complain(enum command command, enum exit_code code,
-                        const char *fmt, ...)
-{
-    va_list ap;
-
-    fprintf(stderr, "plait %s: ", command_name(command));
-    va_start(ap, fmt);
-    vfprintf(stderr, fmt, ap);
-    va_end(ap);
-    fputc('\n', stderr);
-    return code;
+    return args[command][0] != '\0';
 }
 
 static void set_defaults(struct options *o, enum command command)
@@ -97,7 +82,7 @@ enum exit_code options_parse(struct options *o, enum command command, int argc,
 
             if (c != EXIT_DONE)
                 return c;
-        } else if (commands[command].args[0] != '\0' && o->model == NULL) {
+        } else if (takes_word(command) && o->model == NULL) {
             o->model = word;
         } else {
             return complain(command, EXIT_USAGE,

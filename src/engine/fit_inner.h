@@ -1,7 +1,8 @@
 /* What the files of fitting share: fit.c says what is to be searched and ends
  * with a plan, fit_modes.c goes through split modes and numbers of devices,
- * fit_relieve.c moves to the host what does not fit, fit_try.c plans one guess
- * and prices it, fit_text.c writes. */
+ * fit_relieve.c moves to the host what does not fit, fit_climb.c makes small
+ * changes, fit_try.c plans one guess, fit_weigh.c says what it needs and how
+ * fast it is, fit_text.c writes. */
 #ifndef ENGINE_FIT_INNER_H
 #define ENGINE_FIT_INNER_H
 
@@ -22,6 +23,13 @@ struct fit_choice {
     const bool *experts; /* [n_layer] on the host, or NULL: the caller's */
     int64_t n_ubatch, n_ctx;
 };
+
+/* Micro-batches that are tried: the guess's own, then smaller ones. */
+enum { FIT_N_UBATCH = 3 };
+static inline int64_t fit_ubatch(const struct fit_choice *c, int i)
+{
+    return i == 0 ? c->n_ubatch : i == 1 ? 128 : 32;
+}
 
 /* The best of some guesses. */
 struct fit_best {
@@ -63,13 +71,6 @@ struct fit {
 
 /* ---- fit_try.c --------------------------------------------------------- */
 
-/* The options of a guess; text[] is what they point to. */
-struct fit_text {
-    char s[8192];
-    size_t n;
-};
-void fit_options(const struct fit *f, const struct fit_choice *c,
-                 struct fit_text *experts, char layers[16], pl_options *out);
 /* Plans it and, if it fits, keeps it as the best if it is. t may be NULL; else
  * t->planned is to be freed. A guess that cannot be planned lacks INT64_MAX
  * bytes. Fails only for want of memory. */
@@ -86,6 +87,9 @@ pl_status fit_search(struct fit *f, const struct fit_choice *start,
 
 /* Guess c does not fit: moves as little as needed to the host. */
 pl_status fit_relieve(struct fit *f, const struct fit_choice *c, pl_err *err);
+
+/* ---- fit_climb.c ------------------------------------------------------- */
+
 /* In layer mode on a few devices: layers go from who lacks memory to who has
  * most room, so that what devices can hold together they do hold. */
 pl_status fit_even_out(struct fit *f, const struct fit_choice *c, pl_err *err);
@@ -94,6 +98,16 @@ pl_status fit_climb(struct fit *f, pl_err *err);
 
 /* ---- fit_text.c -------------------------------------------------------- */
 
+/* Options and messages as they grow. */
+struct fit_text {
+    char s[8192];
+    size_t n;
+};
+void fit_say(struct fit_text *t, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+/* The options of guess c; experts and layers are what they point to. */
+void fit_options(const struct fit *f, const struct fit_choice *c,
+                 struct fit_text *experts, char layers[16], pl_options *out);
 /* "0-3,7": the layers that are set; nothing if none is. */
 void fit_ranges(struct fit_text *t, const bool *on, int n);
 /* "-sm layer -ts 3,1": the mode and shares of guess c, whose options are o. */
@@ -106,7 +120,5 @@ void fit_describe(struct fit_text *t, const struct fit *f,
  * or all lines. */
 void fit_table(struct fit_text *t, const struct planned *q, uint64_t margin,
                bool all);
-void fit_say(struct fit_text *t, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
 
 #endif

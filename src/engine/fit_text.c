@@ -52,6 +52,31 @@ void fit_ranges(struct fit_text *t, const bool *on, int n)
     }
 }
 
+void fit_options(const struct fit *f, const struct fit_choice *c,
+                 struct fit_text *experts, char layers[16], pl_options *out)
+{
+    *out = *f->opt;
+    out->split_mode = c->mode;
+    out->hybrid_size = c->width;
+    out->main_device = c->main_device;
+    out->n_ranks = c->n_ranks;
+    out->n_ubatch = c->n_ubatch;
+    out->n_ctx = c->n_ctx;
+    if (c->split) {
+        out->tensor_split = c->split;
+        out->n_tensor_split = f->list.n;
+    }
+    if (c->n_on >= 0) {
+        snprintf(layers, 16, "%d", c->n_on);
+        out->device_layers = layers;
+    }
+    experts->n = 0;
+    if (c->experts) {
+        fit_ranges(experts, c->experts, f->n_layer);
+        out->host_experts = experts->n > 0 ? experts->s : NULL;
+    }
+}
+
 /* As short as it can be read back. */
 static void say_number(struct fit_text *t, double v)
 {
