@@ -160,6 +160,7 @@ static void read_said(struct said *s, const pl_plan *p, const char *spec)
 static void check_reproduced(const pl_model *m, const pl_plan *p,
                              const char *spec)
 {
+    struct test_text text[2] = {{0}};
     struct said s;
     pl_plan *again;
     pl_err err;
@@ -175,7 +176,30 @@ static void check_reproduced(const pl_model *m, const pl_plan *p,
                             p->planned->low->prog[d].bytes,
                             sizeof p->planned->low->prog[d].bytes);
     assert_string_equal(pl_plan_options(again), pl_plan_options(p));
+    pl_plan_print(p, false, test_text_add, &text[0], NULL);
+    pl_plan_print(again, false, test_text_add, &text[1], NULL);
+    assert_string_equal(text[1].s, text[0].s);
+    free(text[0].s);
+    free(text[1].s);
     pl_plan_free(again);
+}
+
+/* A context that is a step longer does not fit. */
+static void check_longest(const pl_model *m, const pl_plan *p, const char *spec)
+{
+    struct said s;
+    pl_plan *longer;
+    bool fits = true;
+
+    read_said(&s, p, spec);
+    s.o.n_ctx += 257;
+    if (pl_plan_create(&longer, m, &s.o, NULL) != PL_OK)
+        return;
+    for (int d = 0; d < longer->planned->list.n; d++)
+        fits &= fit_missing(longer->planned, d, 0) <= 0;
+    if (fits)
+        fail_msg("%s: %s, and so would %d more", spec, pl_plan_options(p), 257);
+    pl_plan_free(longer);
 }
 
 static void fit_fits_or_explains(void **state)
@@ -211,6 +235,8 @@ static void fit_fits_or_explains(void **state)
                              pl_plan_options(p), d);
             assert_true(p->n_ctx >= (o.fit_ctx ? o.fit_ctx : 4096));
             check_reproduced(m, p, spec);
+            if (p->n_ctx < 4096)
+                check_longest(m, p, spec);
             pl_plan_free(p);
         }
         pl_model_free(m);
@@ -228,7 +254,7 @@ static double speed(const pl_plan *p)
 
     for (int d = 0; d < q->list.n; d++)
         cost_described(&r[d], &q->list.dev[d]);
-    assert_int_equal(fit_seconds(q, r, &s, NULL), PL_OK);
+    assert_int_equal(fit_seconds(q, r, q->max.n_slot, &s, NULL), PL_OK);
     return s;
 }
 

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MOST_GROUPS = 4 };
+enum { MOST_GROUPS = 4, CTX_STEP = 256 };
 
 /* Layers that each of the groups has. */
 static void count_layers(const struct planned *q, int n_group, int *count)
@@ -218,6 +218,23 @@ pl_status fit_climb(struct fit *f, pl_err *err)
             s = shift_ubatch(f, &base, err);
         planned_free(t.planned);
         PL_TRY(s);
+    }
+    return PL_OK;
+}
+
+pl_status fit_stretch(struct fit *f, pl_err *err)
+{
+    int64_t lo = f->best.n_ctx, hi = f->ctx_most;
+    struct fit_choice x = f->best;
+
+    for (x.n_ctx = hi; f->may_ctx && lo < hi; x.n_ctx = lo + (hi - lo) / 2) {
+        struct fit_try t;
+
+        PL_TRY(fit_consider(f, &x, &t, err));
+        planned_free(t.planned);
+        *(t.missing == 0 ? &lo : &hi) = x.n_ctx;
+        if (hi - lo <= CTX_STEP)
+            break;
     }
     return PL_OK;
 }

@@ -95,6 +95,8 @@ pl_status fit_relieve(struct fit *f, const struct fit_choice *c, pl_err *err);
 pl_status fit_even_out(struct fit *f, const struct fit_choice *c, pl_err *err);
 /* Small changes of the best guess as long as they help. */
 pl_status fit_climb(struct fit *f, pl_err *err);
+/* The best guess with the longest context that fits, to within 256 tokens. */
+pl_status fit_stretch(struct fit *f, pl_err *err);
 
 /* ---- fit_text.c -------------------------------------------------------- */
 

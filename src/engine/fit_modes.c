@@ -237,5 +237,8 @@ pl_status fit_search(struct fit *f, const struct fit_choice *start, pl_err *err)
         PL_TRY(fit_even_out(f, start, err));
     if (!f->found)
         PL_TRY(last_resort(f, start, err));
-    return f->found ? climb(f, err) : PL_OK;
+    if (!f->found)
+        return PL_OK;
+    PL_TRY(climb(f, err));
+    return fit_stretch(f, err);
 }

@@ -1,7 +1,7 @@
 /* What does not fit goes to the host: experts layer by layer, as many as the
  * exact bytes say; or whole layers, found by bisection, since what is left on
- * devices shrinks with each. Before that the micro-batch and the context, if
- * they were left open. */
+ * devices shrinks with each. Before that the context is the shortest
+ * allowed and the micro-batch smaller, if they were left open. */
 #include "engine/fit_inner.h"
 
 #include "base/err.h"
@@ -181,22 +181,6 @@ static pl_status layers(struct fit *f, const struct fit_choice *c, bool all,
 
 /* ---- all of it --------------------------------------------------------- */
 
-/* The longest context with which it fits, by steps of 256. */
-static pl_status stretch(struct fit *f, struct fit_choice *x, pl_err *err)
-{
-    int64_t lo = f->ctx_least, hi = f->ctx_most;
-
-    while (hi - lo > 256) {
-        struct fit_try t;
-
-        x->n_ctx = lo + (hi - lo) / 2;
-        PL_TRY(fit_consider(f, x, &t, err));
-        planned_free(t.planned);
-        *(t.missing == 0 ? &lo : &hi) = x->n_ctx;
-    }
-    return PL_OK;
-}
-
 /* Something fits, and what may be better is not worth more plans. */
 static bool enough(const struct fit *f)
 {
@@ -226,11 +210,8 @@ pl_status fit_relieve(struct fit *f, const struct fit_choice *c, pl_err *err)
             PL_TRY(fit_consider(f, &x, &t, err));
             planned_free(t.planned);
         }
-        if (t.missing == 0) {
-            if (f->may_ctx)
-                PL_TRY(stretch(f, &x, err));
+        if (t.missing == 0)
             break;
-        }
         if (f->may_experts)
             PL_TRY(experts(f, &x, &light, err));
         if (f->may_layers && !enough(f))

@@ -30,7 +30,7 @@ static pl_status price(const struct fit *f, const struct planned *q,
         return err_no_memory(err, "an estimate");
     s = rates_known(q, f->calibrated ? &f->cal : NULL, r, &basis, err);
     if (s == PL_OK)
-        s = fit_seconds(q, r, seconds, err);
+        s = fit_seconds(q, r, f->usual.n_ctx, seconds, err);
     free(r);
     return s;
 }

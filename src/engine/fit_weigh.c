@@ -98,7 +98,7 @@ static pl_status prompt(const struct planned *q, const struct cost_machine *m,
 }
 
 pl_status fit_seconds(const struct planned *q, const struct cost_rates *rates,
-                      double *seconds, pl_err *err)
+                      int64_t n_ctx, double *seconds, pl_err *err)
 {
     size_t n = (size_t)q->list.n;
     int *lane = calloc(2 * n + 1, sizeof *lane);
@@ -106,7 +106,7 @@ pl_status fit_seconds(const struct planned *q, const struct cost_rates *rates,
                              .prog = q->low->prog,
                              .rates = rates,
                              .lane0 = lane};
-    int64_t n_prompt = q->max.n_slot < FIT_PROMPT ? q->max.n_slot : FIT_PROMPT;
+    int64_t n_prompt = n_ctx < FIT_PROMPT ? n_ctx : FIT_PROMPT;
     double all, token;
     pl_status s;
 

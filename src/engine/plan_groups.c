@@ -3,6 +3,7 @@
  * What is alike is said once. */
 #include "engine/plan_facts.h"
 #include "engine/sink.h"
+#include "graph/shape.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -257,7 +258,8 @@ static bool copy_alike(const struct planned *q, const struct lowered_copy *a,
     int host = q->place.host;
 
     return a->pages == b->pages && (a->layer < 0) == (b->layer < 0) &&
-           !memcmp(a->bytes, b->bytes, sizeof a->bytes) &&
+           dim_equal(a->bytes[0], b->bytes[0]) &&
+           dim_equal(a->bytes[1], b->bytes[1]) &&
            (a->from == host) == (b->from == host) &&
            (a->to == host) == (b->to == host) &&
            !strcmp(copy_name(q, a, s), copy_name(q, b, t));

@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "engine/plan_facts.h"
 #include "engine/sink.h"
+#include "graph/shape.h"
 #include "plan/cost.h"
 #include "plan/roles.h"
 
@@ -129,7 +130,8 @@ static bool send_alike(const struct page *g, const struct layer *a,
         const struct lowered_message *y = &m[g->message[b->first_message + i]];
 
         if (x->kind != y->kind || x->n_item != y->n_item ||
-            memcmp(x->bytes, y->bytes, sizeof x->bytes) != 0)
+            !dim_equal(x->bytes[0], y->bytes[0]) ||
+            !dim_equal(x->bytes[1], y->bytes[1]))
             return false;
     }
     return true;

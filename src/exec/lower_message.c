@@ -10,6 +10,7 @@
 #include "exec/lower_inner.h"
 
 #include "base/err.h"
+#include "graph/shape.h"
 
 #include <string.h>
 
@@ -365,11 +366,14 @@ pl_status lower_slice(struct lower *w, int u, int i)
     struct step s = {.kind = STEP_MERGE, .node = n->node, .q8 = -1};
     struct merge_item *m;
     pl_dim a[GRAPH_MAX_DIM], b[GRAPH_MAX_DIM];
+    int same = 0;
 
     PL_TRY(lower_arrive(w, h, u));
     lower_dims(w, u, n->in[0], a);
     lower_dims(w, u, i, b);
-    if (!memcmp(a, b, sizeof(pl_dim) * (size_t)x->n_dim)) {
+    while (same < x->n_dim && dim_equal(a[same], b[same]))
+        same++;
+    if (same == x->n_dim) {
         *v = *lower_value(h, &w->unit[u]); /* it has nothing to leave out */
         return PL_OK;
     }
