@@ -293,6 +293,17 @@ static void engine_plan_shows_groups_and_copies(void **state)
                          rows[i].copies);
         assert_int_equal(json_is_null(field(all, "pipeline")),
                          rows[i].o.split_mode != PL_SPLIT_LAYER);
+        if (rows[i].o.split_mode == PL_SPLIT_LAYER) {
+            /* all of the context is a prompt of 512, as the estimate's is */
+            const json_t *e = field(all, "estimate");
+            double s =
+                json_number_value(field(field(all, "pipeline"), "seconds"));
+
+            assert_int_equal(json_integer_value(field(e, "prefill_tokens")),
+                             512);
+            assert_float_equal(json_number_value(field(e, "prefill_tps")) * s,
+                               512, 1e-6);
+        }
         json_decref(all);
         t = print(p, false);
         for (int k = 0; k < 3; k++)

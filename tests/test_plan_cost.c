@@ -299,19 +299,23 @@ static void plan_cost_pipeline_fills_and_drains(void **state)
     free(p);
 }
 
-/* The second script passes micro-batches of 4 tokens on; the first computes all
- * on one device, which is better for few. */
-static void plan_cost_tokens_fill_runs_and_choose_the_script(void **state)
+/* Scripts of one micro-batch compute all on one device, for 3 and for 2 a
+ * token; the pipeline's passes what the first has made for 1 a token on to the
+ * second, which takes 2. */
+static void plan_cost_tokens_are_dealt_as_they_are_run(void **state)
 {
+    static const struct step alone[2] = {{.op = OP_scale, .out = 4},
+                                         {.op = OP_scale, .out = 5}};
     struct paper *p = paper(2);
     struct cost_machine m = machine(p, false);
     struct cost_use use[2];
-    struct script script[2][2];
+    struct script script[2][3];
     double s;
-    int which;
 
     (void)state;
     p->tensor[1].dim[0] = (pl_dim){1, PL_N_TOK};
+    p->tensor[4].dim[0] = (pl_dim){3, PL_N_TOK};
+    p->tensor[5].dim[0] = (pl_dim){2, PL_N_TOK};
     for (int i = 0; i < 2; i++) {
         work(p, 0, 1, i);
         post(p, 0, QUEUE_COMPUTE, i, i);
@@ -320,29 +324,33 @@ static void plan_cost_tokens_fill_runs_and_choose_the_script(void **state)
         work(p, 1, 1, i);
     }
     for (int d = 0; d < 2; d++) {
-        static const struct step alone[2] = {
-            {.op = OP_scale, .out = 5},
-            {.op = OP_scale, .instance = 1, .out = 5}};
-
-        script[d][0] = (struct script){.n_instance = 2, .step = alone};
-        script[d][0].n_step = d == 0 ? 2 : 0;
-        script[d][1] = p->script[d];
-        script[d][1].n_instance = 2;
+        for (int k = 0; k < 2; k++)
+            script[d][k] = (struct script){
+                .n_instance = 1, .step = &alone[k], .n_step = d == 0};
+        script[d][2] = p->script[d];
+        script[d][2].n_instance = 2;
         p->prog[d].script = script[d];
-        p->prog[d].n_script = 2;
-        p->prog[d].max.n_tok = 4;
+        p->prog[d].n_script = 3;
+        p->prog[d].max.n_tok = 96;
     }
-    p->tensor[5].dim[0] = (pl_dim){3, PL_N_TOK};
-    assert_int_equal(cost_tokens(&m, 18, 0, use, &which, &s, NULL), PL_OK);
-    assert_int_equal(which, 1);
-    must_be(s, 20 + 20 + 6);
-    must_be(use[0].busy_s, 18);
-    must_be(use[1].busy_s, 36);
-    must_be(use[1].idle_s, 4 + 4 + 2);
-    p->tensor[5].dim[0] = (pl_dim){2, PL_N_TOK};
-    assert_int_equal(cost_tokens(&m, 1, 0, NULL, &which, &s, NULL), PL_OK);
-    assert_int_equal(which, 0);
-    must_be(s, 2);
+    /* two of 96, two of 75: the pipeline, though one device were faster */
+    assert_int_equal(cost_tokens(&m, 342, 0, use, &s, NULL), PL_OK);
+    must_be(s, 3 * 96 + 2 * 96 + 3 * 75 + 2 * 75);
+    must_be(use[0].busy_s, 342);
+    must_be(use[1].busy_s, 2 * 342);
+    must_be(use[1].idle_s, 96 + 75);
+    /* too few for it: whichever is faster; a single token by the first */
+    assert_int_equal(cost_tokens(&m, 90, 0, use, &s, NULL), PL_OK);
+    must_be(s, 2 * 90);
+    must_be(use[0].busy_s, 2 * 90);
+    must_be(use[1].busy_s, 0);
+    p->tensor[4].dim[0] = (pl_dim){1, PL_N_TOK};
+    assert_int_equal(cost_tokens(&m, 90, 0, use, &s, NULL), PL_OK);
+    must_be(s, 90);
+    must_be(use[0].busy_s, 90);
+    p->tensor[4].dim[0] = (pl_dim){3, PL_N_TOK};
+    assert_int_equal(cost_tokens(&m, 1, 0, NULL, &s, NULL), PL_OK);
+    must_be(s, 3);
     free(p);
 }
 
@@ -590,7 +598,7 @@ int test_plan_cost(void)
         cmocka_unit_test(plan_cost_lanes_are_taken_in_turns),
         cmocka_unit_test(plan_cost_host_spans_the_lanes_on_its_cores),
         cmocka_unit_test(plan_cost_pipeline_fills_and_drains),
-        cmocka_unit_test(plan_cost_tokens_fill_runs_and_choose_the_script),
+        cmocka_unit_test(plan_cost_tokens_are_dealt_as_they_are_run),
         cmocka_unit_test(plan_cost_meetings_take_the_last_to_come),
         cmocka_unit_test(plan_cost_tells_of_steps_in_the_total_order),
         cmocka_unit_test(plan_cost_pages_are_those_in_use),

@@ -7,12 +7,11 @@
 #include "engine/engine.h"
 
 #include "base/err.h"
+#include "plan/share.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { LEAST = 64 }; /* tokens that make a micro-batch of a pipeline worth it */
 
 /* Tables of one micro-batch, sized for the largest. */
 struct micro {
@@ -222,18 +221,6 @@ static pl_status step(pl_engine *e, const pl_batch *b, int n, pl_err *err)
     return s;
 }
 
-/* Tokens a micro-batch of the next run gets. */
-static int64_t share(const pl_engine *e, int64_t left)
-{
-    int64_t most = e->plan->planned->max.n_tok, n = left / LEAST;
-
-    if (n > e->n_micro)
-        n = e->n_micro;
-    if (n < 2)
-        return most;
-    return (left + n - 1) / n < most ? (left + n - 1) / n : most;
-}
-
 pl_status pl_engine_decode(pl_engine *e, const pl_batch *b,
                            const volatile int *cancel, pl_err *err)
 {
@@ -242,7 +229,8 @@ pl_status pl_engine_decode(pl_engine *e, const pl_batch *b,
     PL_TRY(check(e, b, err));
     memcpy(e->n_old, e->kv.length, (size_t)e->kv.n_seq * sizeof *e->n_old);
     while (next < b->n) {
-        int64_t most = share(e, b->n - next);
+        int64_t most =
+            plan_share(b->n - next, e->plan->planned->max.n_tok, e->n_micro);
         int n = 0;
 
         if (cancel && *cancel)

@@ -9,7 +9,6 @@
 #include "base/err.h"
 #include "plan/cost.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 /* ---- memory ------------------------------------------------------------ */
@@ -44,59 +43,6 @@ int64_t fit_missing(const struct planned *q, int d, uint64_t margin)
 
 /* ---- speed ------------------------------------------------------------- */
 
-/* One run of n tokens, by whichever script of one micro-batch is faster. */
-static pl_status one(const struct planned *q, const struct cost_machine *m,
-                     int64_t n, int64_t n_past, double *s, pl_err *err)
-{
-    const struct cost_step z = {{n, 1, q->max.n_slot}, n_past, 1};
-    double stream;
-
-    PL_TRY(cost_run(m, q->way[WAY_PLAIN], 1, &z, NULL, s, err));
-    if (q->way[WAY_STREAM] < 0 || n < 2)
-        return PL_OK;
-    PL_TRY(cost_run(m, q->way[WAY_STREAM], 1, &z, NULL, &stream, err));
-    *s = fmin(*s, stream);
-    return PL_OK;
-}
-
-/* A prompt as the engine cuts it: alike for all micro-batches of a run. */
-static pl_status prompt(const struct planned *q, const struct cost_machine *m,
-                        int64_t n_tok, double *seconds, pl_err *err)
-{
-    enum { LEAST = 64 };
-    int64_t past = 0;
-
-    for (*seconds = 0; past < n_tok;) {
-        int64_t left = n_tok - past, most = q->max.n_tok, n = left / LEAST;
-        struct cost_step z[PLANNED_PIPELINE];
-        double s;
-
-        n = q->way[WAY_PIPELINE] < 0 ? 1
-            : n < PLANNED_PIPELINE   ? n
-                                     : PLANNED_PIPELINE;
-        if (n < 2) {
-            int64_t k = left < most ? left : most;
-
-            PL_TRY(one(q, m, k, past, &s, err));
-            *seconds += s;
-            past += k;
-            continue;
-        }
-        if ((left + n - 1) / n < most)
-            most = (left + n - 1) / n;
-        for (n = 0; n < PLANNED_PIPELINE && past < n_tok; n++) {
-            int64_t k = n_tok - past < most ? n_tok - past : most;
-
-            z[n] = (struct cost_step){{k, 0, q->max.n_slot}, past, 1};
-            past += k;
-        }
-        z[n - 1].sizes.n_out = past == n_tok;
-        PL_TRY(cost_run(m, q->way[WAY_PIPELINE], (int)n, z, NULL, &s, err));
-        *seconds += s;
-    }
-    return PL_OK;
-}
-
 pl_status fit_seconds(const struct planned *q, const struct cost_rates *rates,
                       int64_t n_ctx, double *seconds, pl_err *err)
 {
@@ -114,9 +60,9 @@ pl_status fit_seconds(const struct planned *q, const struct cost_rates *rates,
         return err_no_memory(err, "an estimate");
     m.n_lane = lane + n;
     cost_lanes(&q->list, lane, lane + n);
-    s = prompt(q, &m, n_prompt, &all, err);
+    s = cost_tokens(&m, n_prompt, 0, NULL, &all, err);
     if (s == PL_OK)
-        s = one(q, &m, 1, n_prompt - 1, &token, err);
+        s = cost_tokens(&m, 1, n_prompt - 1, NULL, &token, err);
     if (s == PL_OK)
         *seconds = all + FIT_ANSWER * token;
     free(lane);

@@ -186,12 +186,10 @@ static pl_status estimate(struct plan_facts *f, const pl_plan *p, pl_err *err)
     if (e->n_prompt > step)
         e->n_prompt = step;
     e->n_past = p->n_ctx <= N_PAST ? p->n_ctx - 1 : N_PAST;
-    PL_TRY(cost_tokens(&m, e->n_prompt, 0, f->prefill.use, &f->prefill.script,
-                       &f->prefill.seconds, err));
-    f->decode.script = q->way[WAY_PLAIN]; /* a single token never streams */
-    PL_TRY(cost_run(&m, f->decode.script, 1,
-                    &(struct cost_step){{1, 1, q->max.n_slot}, e->n_past, 1},
-                    f->decode.use, &f->decode.seconds, err));
+    PL_TRY(cost_tokens(&m, e->n_prompt, 0, f->prefill.use, &f->prefill.seconds,
+                       err));
+    PL_TRY(
+        cost_tokens(&m, 1, e->n_past, f->decode.use, &f->decode.seconds, err));
     e->prefill_tps = (double)e->n_prompt / f->prefill.seconds;
     e->decode_tps = 1 / f->decode.seconds;
     return estimate_pipeline(f, p, &m, err);

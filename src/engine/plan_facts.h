@@ -36,7 +36,6 @@ struct plan_estimate {
 /* What the devices are predicted to do. */
 struct plan_time {
     double seconds;
-    int script;           /* the fastest for so many tokens */
     struct cost_use *use; /* [n_dev] */
 };
 

@@ -88,11 +88,12 @@ pl_status cost_run(const struct cost_machine *m, int script, int n_instance,
                    const struct cost_step *z, struct cost_use *use,
                    double *seconds, pl_err *err);
 
-/* Seconds that n_tok tokens of one sequence take after n_past others, in
- * micro-batches and runs as full as the programs allow, by whichever script is
- * fastest: *script, which may be NULL. One row of logits. */
+/* Seconds that n_tok tokens of one sequence take after n_past others, dealt as
+ * they will be run (share.h): a pipeline's script where there is one and a run
+ * has several micro-batches, else whichever script is fastest. One row of
+ * logits. use[n_dev] may be NULL. */
 pl_status cost_tokens(const struct cost_machine *m, int64_t n_tok,
-                      int64_t n_past, struct cost_use *use, int *script,
-                      double *seconds, pl_err *err);
+                      int64_t n_past, struct cost_use *use, double *seconds,
+                      pl_err *err);
 
 #endif

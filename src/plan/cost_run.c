@@ -10,6 +10,7 @@
 #include "plan/cost.h"
 
 #include "base/err.h"
+#include "plan/share.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -353,61 +354,77 @@ static void add_use(struct cost_use *a, const struct cost_use *b)
     a->idle_s += b->idle_s;
 }
 
-/* As many runs as it takes. `use`, if not NULL, has room for twice n_dev: the
- * sum, then a run. */
-static pl_status tokens(const struct cost_machine *m, int script, int64_t n_tok,
-                        int64_t n_past, struct cost_use *use, double *seconds,
-                        pl_err *err)
+/* One micro-batch by whichever script for one is fastest; more than one token
+ * is what others than the first are for. u: NULL, or [2 * n_dev], of which the
+ * first half is told. */
+static pl_status alone(const struct cost_machine *m, const struct cost_step *z,
+                       struct cost_use *u, double *seconds, pl_err *err)
 {
     const struct program *p = m->prog;
-    int n_dev = m->n_dev, most = p->script[script].n_instance;
+    int n_script = z->sizes.n_tok > 1 ? p->n_script : 1;
+    struct cost_use *now = u ? u + m->n_dev : NULL;
+
+    *seconds = INFINITY;
+    for (int i = 0; i < n_script; i++) {
+        double t;
+
+        if (p->script[i].n_instance > 1)
+            continue;
+        PL_TRY(cost_run(m, i, 1, z, now, &t, err));
+        if (t >= *seconds)
+            continue;
+        *seconds = t;
+        if (u)
+            memcpy(u, now, (size_t)m->n_dev * sizeof *u);
+    }
+    return PL_OK;
+}
+
+/* The script of a pipeline, or -1. */
+static int find_pipeline(const struct program *p, int *n_micro)
+{
+    for (int i = 0; i < p->n_script; i++)
+        if (p->script[i].n_instance > 1) {
+            *n_micro = p->script[i].n_instance;
+            return i;
+        }
+    *n_micro = 1;
+    return -1;
+}
+
+pl_status cost_tokens(const struct cost_machine *m, int64_t n_tok,
+                      int64_t n_past, struct cost_use *use, double *seconds,
+                      pl_err *err)
+{
+    const struct program *p = m->prog;
+    int n_micro, pipeline = find_pipeline(p, &n_micro);
+    struct cost_use *u = NULL;
     struct cost_step z[PROG_MAX_INSTANCE];
+    pl_status s = PL_OK;
 
     *seconds = 0;
-    for (int d = 0; use && d < n_dev; d++)
+    if (use && !(u = malloc((2 * (size_t)m->n_dev + 1) * sizeof *u)))
+        return err_no_memory(err, "an estimate");
+    for (int d = 0; use && d < m->n_dev; d++)
         use[d] = (struct cost_use){0};
-    while (n_tok > 0) {
-        double s;
+    while (n_tok > 0 && s == PL_OK) {
+        int64_t most = plan_share(n_tok, p->max.n_tok, n_micro);
+        double t = 0;
         int n = 0;
 
-        for (; n < most && n_tok > 0; n++) {
-            int64_t k = n_tok < p->max.n_tok ? n_tok : p->max.n_tok;
+        for (; n < n_micro && n_tok > 0; n++) {
+            int64_t k = n_tok < most ? n_tok : most;
 
             z[n] = (struct cost_step){{k, 0, p->max.n_slot}, n_past, 1};
             n_tok -= k;
             n_past += k;
         }
         z[n - 1].sizes.n_out = n_tok == 0;
-        PL_TRY(cost_run(m, script, n, z, use ? use + n_dev : NULL, &s, err));
-        *seconds += s;
-        for (int d = 0; use && d < n_dev; d++)
-            add_use(&use[d], &use[n_dev + d]);
-    }
-    return PL_OK;
-}
-
-pl_status cost_tokens(const struct cost_machine *m, int64_t n_tok,
-                      int64_t n_past, struct cost_use *use, int *script,
-                      double *seconds, pl_err *err)
-{
-    size_t n_dev = (size_t)m->n_dev;
-    struct cost_use *u = NULL;
-    pl_status s = PL_OK;
-
-    *seconds = INFINITY;
-    if (use && !(u = malloc((2 * n_dev + 1) * sizeof *u)))
-        return err_no_memory(err, "an estimate");
-    for (int i = 0; i < m->prog->n_script && s == PL_OK; i++) {
-        double t;
-
-        s = tokens(m, i, n_tok, n_past, u, &t, err);
-        if (s != PL_OK || t >= *seconds)
-            continue;
-        *seconds = t;
-        if (script)
-            *script = i;
-        if (use)
-            memcpy(use, u, n_dev * sizeof *u);
+        s = n > 1 ? cost_run(m, pipeline, n, z, u, &t, err)
+                  : alone(m, z, u, &t, err);
+        *seconds += t;
+        for (int d = 0; use && d < m->n_dev && s == PL_OK; d++)
+            add_use(&use[d], &u[d]);
     }
     free(u);
     return s;
