@@ -193,10 +193,64 @@ static void engine_override_of_each_tensor_to_each_place(void **state)
                   c.placed, c.laid, c.refused);
 }
 
+/* What is told of, NULL: nothing. */
+static void keep(void *user, pl_log_level level, const char *text)
+{
+    if (level == PL_LOG_WARN)
+        test_text_add(user, text, strlen(text));
+}
+
+static void engine_override_tells_of_layouts_that_cannot_be(void **state)
+{
+    static const struct {
+        const char *override, *told;
+    } rows[] = {
+        {"ffn_up_exps=split:0", "blk.0.ffn_up_exps.weight is stored mirrored, "
+                                "not split:0, since what reads it cannot have "
+                                "it so; so with "},
+        {"output_norm=split:0", "output_norm.weight is stored mirrored, not "
+                                "split:0"},
+        {"ffn_up_exps=split:1", NULL},
+        {"ffn_up_exps=split:2", NULL},
+        {"ffn_up_exps=mirrored", NULL},
+        {"attn_q.w=split:0", NULL},
+        {"attn_q.w=split:1", NULL},
+        {"ffn_up_exps=host", NULL},
+    };
+    pl_model *m;
+
+    (void)state;
+    if (!test_ref("qwen3moe-f32.gguf"))
+        TEST_SKIP("no reference models are at hand");
+    assert_int_equal(pl_model_open(&m, test_ref("qwen3moe-f32.gguf"), NULL),
+                     PL_OK);
+    for (int i = 0; i < COUNT(rows); i++) {
+        struct test_text said = {0};
+        pl_options o = options(true);
+        pl_plan *p;
+
+        o.devices = "cpu*2";
+        o.n_ranks = 2;
+        o.split_mode = PL_SPLIT_TENSOR;
+        o.overrides = &rows[i].override;
+        o.n_overrides = 1;
+        o.log = keep;
+        o.log_user = &said;
+        assert_int_equal(pl_plan_create(&p, m, &o, NULL), PL_OK);
+        if (rows[i].told ? !said.s || !strstr(said.s, rows[i].told)
+                         : said.s != NULL)
+            fail_msg("%s: %s", rows[i].override, said.s ? said.s : "nothing");
+        pl_plan_free(p);
+        free(said.s);
+    }
+    pl_model_free(m);
+}
+
 int test_engine_override(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(engine_override_of_each_tensor_to_each_place),
+        cmocka_unit_test(engine_override_tells_of_layouts_that_cannot_be),
     };
 
     return TEST_RUN(tests);

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static pl_status sizes(struct planned *p, const pl_options *opt, pl_err *err)
 {
@@ -234,11 +235,54 @@ static pl_status lower_all(struct planned *p, const pl_options *opt,
     return s;
 }
 
+/* "mirrored", "split:1": a layout as an override names it. */
+static void say_layout(char s[16], const pl_layout *l)
+{
+    if (l->kind == PL_SPLIT)
+        snprintf(s, 16, "split:%d", l->dim);
+    else
+        snprintf(s, 16, "mirrored");
+}
+
+/* Weights are stored as those who read them need them, which may not be what
+ * was asked for (leaf[] where it is not usual[]). */
+static void warn_layouts(const struct planned *p, const pl_layout *const *usual,
+                         const pl_layout *const *leaf, const pl_options *opt)
+{
+    char is[16] = "", asked[16] = "", others[32] = "";
+    int first = -1, n = 0;
+
+    for (int i = 0; i < p->g->n_node; i++) {
+        const pl_layout *stored = NULL;
+
+        if (leaf[i] == usual[i])
+            continue;
+        for (int k = 0; k < p->num->n; k++)
+            if (p->num->node[k].node == i && p->num->node[k].kind == NUM_OP &&
+                (!stored || layout_equal(p->num->node[k].layout, leaf[i])))
+                stored = p->num->node[k].layout;
+        if (!stored || layout_equal(stored, leaf[i]))
+            continue;
+        if (n++ > 0)
+            continue;
+        first = i;
+        say_layout(is, stored);
+        say_layout(asked, leaf[i]);
+    }
+    if (n > 1)
+        snprintf(others, sizeof others, "; so with %d more", n - 1);
+    if (n > 0)
+        plan_log(opt, PL_LOG_WARN,
+                 "override (-ot): %s is stored %s, not %s, since what reads it "
+                 "cannot have it so%s",
+                 p->g->node[first].name, is, asked, others);
+}
+
 pl_status planned_create(struct planned **out, const pl_graph *g,
                          const pl_options *opt, pl_err *err)
 {
     struct planned *p = calloc(1, sizeof *p);
-    const pl_layout **leaf = NULL;
+    const pl_layout **leaf = NULL, **usual = NULL;
     size_t n = (size_t)g->n_node + 1;
     pl_status s;
 
@@ -262,12 +306,14 @@ pl_status planned_create(struct planned **out, const pl_graph *g,
     if (s != PL_OK)
         goto done;
     leaf = arena_alloc(&p->arena, n, sizeof *leaf);
+    usual = arena_alloc(&p->arena, n, sizeof *usual);
     p->home = arena_alloc(&p->arena, n, sizeof *p->home);
-    if (!leaf || !p->home) {
+    if (!leaf || !usual || !p->home) {
         s = err_no_memory(err, "a plan");
         goto done;
     }
     s = roles_layouts(g, p->place.n_rank, p->place.share, &p->arena, leaf, err);
+    memcpy(usual, leaf, n * sizeof *leaf);
     if (s == PL_OK)
         s = place_leaves(&p->place, &p->arena, &p->list, g, opt, p->home, leaf,
                          err);
@@ -277,6 +323,7 @@ pl_status planned_create(struct planned **out, const pl_graph *g,
     s = numeric_create(&p->num, g, p->place.n_rank, leaf, err);
     if (s != PL_OK)
         goto done;
+    warn_layouts(p, usual, leaf, opt);
     p->numeric_hash =
         (p->num->hash ^ p->kernels.float_activations) * 1099511628211u;
     s = lower_all(p, opt, err);
