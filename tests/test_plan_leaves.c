@@ -195,6 +195,35 @@ static void leaves_warn_of_overrides_that_match_nothing(void **state)
     place_scene_close(&s);
 }
 
+static void leaves_warn_of_idle_devices(void **state)
+{
+    const struct {
+        pl_options opt;
+        const char *warned;
+    } rows[] = {
+        {{.n_ranks = 3},
+         "1 of 4 devices carries no rank and stays idle (3 "
+         "ranks)\n"},
+        {{.n_ranks = 1, .host_cache = true},
+         "3 of 4 devices carry no rank and stay idle (1 rank)\n"},
+        {{.n_ranks = 3, OT("attn_q=a3")}, ""},
+        {{.n_ranks = 2, OT("attn_q=a3")},
+         "1 of 4 devices carries no rank and stays idle (2 ranks)\n"},
+        {{.split_mode = PL_SPLIT_LAYER}, ""},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        pl_options opt = rows[i].opt;
+        struct place_scene s;
+
+        opt.device_spec = "a:1GiB:1GB/s*4";
+        assert_int_equal(scene_open(&s, 3, opt), PL_OK);
+        assert_string_equal(s.warned, rows[i].warned);
+        place_scene_close(&s);
+    }
+}
+
 static void leaf_errors_name_value_and_remedy(void **state)
 {
     const struct {
@@ -273,6 +302,7 @@ int test_plan_leaves(void)
         cmocka_unit_test(leaves_of_one_device_get_a_group_with_all_ranks),
         cmocka_unit_test(leaves_take_the_layouts_asked_for),
         cmocka_unit_test(leaves_warn_of_overrides_that_match_nothing),
+        cmocka_unit_test(leaves_warn_of_idle_devices),
         cmocka_unit_test(leaf_errors_name_value_and_remedy),
         cmocka_unit_test(leaves_allocation_failure_is_a_status),
     };

@@ -77,10 +77,8 @@ pl_status group_deal(struct group *out, struct arena *a, int n_dev, int n_ranks,
         out->n_rank_of[best]++;
         need[best] = -1;
     }
-    for (int d = 0, r = 0; d < n_dev; r += out->n_rank_of[d++]) {
+    for (int d = 0, r = 0; d < n_dev; r += out->n_rank_of[d++])
         out->rank0[d] = r;
-        out->n_idle += out->n_rank_of[d] == 0;
-    }
     for (int r = 0; r < n_ranks; r++)
         out->share[r] = 1;
     return PL_OK;

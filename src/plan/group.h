@@ -9,7 +9,6 @@ struct group {
     int n_dev, n_rank;
     int *rank0, *n_rank_of; /* [n_dev]: consecutive ranks of each device */
     double share[PL_MAX_RANKS];
-    int n_idle; /* devices without a rank, the last ones */
 };
 
 /* n_ranks 0: one rank a device, shares by `split`. Else equal ranks, whole ones

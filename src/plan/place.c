@@ -78,7 +78,7 @@ static pl_status cut_devices(struct cut *c, const pl_options *opt, int n_dev,
  * is NULL or zero, equally. */
 static pl_status add_group(struct placement *p, struct arena *a,
                            const char *name, int dev, int n,
-                           const double *split, int *n_idle, pl_err *err)
+                           const double *split, pl_err *err)
 {
     struct place_group *y = &p->group[p->n_group];
     struct group d;
@@ -93,7 +93,6 @@ static pl_status add_group(struct placement *p, struct arena *a,
     for (int i = 0; i < n; i++)
         p->member[p->n_member++] = (struct place_member){
             p->n_group, dev + i, d.rank0[i], d.n_rank_of[i]};
-    *n_idle += d.n_idle;
     p->n_group++;
     return PL_OK;
 }
@@ -244,7 +243,7 @@ pl_status place_groups(struct placement *out, struct arena *a,
                        const pl_options *opt, pl_err *err)
 {
     struct placement p = {.host = PLACE_NOWHERE};
-    int n_dev = list->n, n_on = 0, n_idle = 0, n_room, dev = n_dev;
+    int n_dev = list->n, n_on = 0, n_room, dev = n_dev;
     const double *split = opt->tensor_split;
     bool host;
     struct cut c;
@@ -287,18 +286,11 @@ pl_status place_groups(struct placement *out, struct arena *a,
             snprintf(name, sizeof name, "%s",
                      c.name ? c.name : list->dev[first].name);
         PL_TRY(add_group(&p, a, name, first, left < c.width ? left : c.width,
-                         split ? split + first : NULL, &n_idle, err));
+                         split ? split + first : NULL, err));
     }
-    if (n_idle > 0)
-        plan_log(opt, PL_LOG_WARN, "%d of %d devices %s idle (%d rank%s)",
-                 n_idle, n_dev,
-                 n_idle == 1 ? "carries no rank and stays"
-                             : "carry no rank and stay",
-                 p.n_rank, p.n_rank == 1 ? "" : "s");
     if (host) {
         p.host = p.n_group;
-        PL_TRY(
-            add_group(&p, a, "host", dev, list->n - dev, NULL, &n_idle, err));
+        PL_TRY(add_group(&p, a, "host", dev, list->n - dev, NULL, err));
     }
     if (n_on > 0)
         PL_TRY(deal_layers(&p, a, list, opt, c.n_group, n_on, err));

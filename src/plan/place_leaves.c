@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 #include "plan/override.h"
+#include "plan/plan_log.h"
 #include "quant/format.h"
 
 #include <ctype.h>
@@ -285,6 +286,31 @@ static pl_status overrides(const struct leaves *y, int *home,
 
 /* ---- all of it --------------------------------------------------------- */
 
+/* Devices that were dealt no rank, and that no override names. */
+static void warn_idle(const struct leaves *y)
+{
+    const struct placement *p = y->p;
+    int n_dev = 0, n_idle = 0;
+
+    for (int d = 0; d < y->list->n; d++) {
+        bool member = false, ranks = false;
+
+        for (int k = 0; k < p->n_member; k++)
+            if (p->member[k].dev == d) {
+                member = true;
+                ranks |= p->member[k].n_rank > 0;
+            }
+        n_dev += !y->list->dev[d].host;
+        n_idle += member && !ranks && !y->list->dev[d].host;
+    }
+    if (n_idle > 0)
+        plan_log(y->opt, PL_LOG_WARN, "%d of %d devices %s idle (%d rank%s)",
+                 n_idle, n_dev,
+                 n_idle == 1 ? "carries no rank and stays"
+                             : "carry no rank and stay",
+                 p->n_rank, p->n_rank == 1 ? "" : "s");
+}
+
 pl_status place_leaves(struct placement *p, struct arena *a,
                        const struct device_list *list, const pl_graph *g,
                        const pl_options *opt, int *home, const pl_layout **want,
@@ -309,5 +335,7 @@ pl_status place_leaves(struct placement *p, struct arena *a,
             (graph_is_experts(n) && (n->layer < 0 ? all : on_host[n->layer])))
             home[i] = p->host;
     }
-    return overrides(&y, home, want);
+    PL_TRY(overrides(&y, home, want));
+    warn_idle(&y);
+    return PL_OK;
 }
