@@ -840,6 +840,39 @@ static void cli_json_is_one_object_on_standard_output(void **state)
     }
 }
 
+static void cli_printed_options_give_the_same_plan(void **state)
+{
+    static const char *const asked[] = {
+        "-sm tensor -ot ffn_up=host -ot \"it's [x y]=host,attn_q.w=cpu1\" "
+        "--op-offload on",
+        "-sm layer -ts 2,1 -cmoe -nkvo --op-offload off",
+        "-sm auto -ngl 3 -ot 'attn_[qk].w=host'",
+    };
+
+    (void)state;
+    need_model();
+    for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
+        char line[1024];
+        struct ran r;
+
+        snprintf(line, sizeof line,
+                 "same() { sed -e '/^estimate/d; /^  *from /d; /^pipeline/d; "
+                 "/^predicted/,$d' $1; }; "
+                 "plait plan " MODEL "-dev 'cpu*2' %s >plan.a && "
+                 "eval \"plait plan " MODEL "-dev 'cpu*2' $(sed -n "
+                 "'/^options/,/^numerics/{s/^options//;/^numerics/d;p}' plan.a"
+                 " | tr '\\n' ' ')\" >plan.b && "
+                 "same plan.a >plan.c && same plan.b | cmp - plan.c && "
+                 "cat plan.c",
+                 asked[i]);
+        r = sh(line);
+        must_exit(&r, 0, line);
+        assert_non_null(strstr(r.out, "options "));
+        assert_non_null(strstr(r.out, "ffn_down_exps"));
+        ran_free(&r);
+    }
+}
+
 int test_cli(void)
 {
     const struct CMUnitTest tests[] = {
@@ -867,6 +900,7 @@ int test_cli(void)
         cmocka_unit_test(cli_logits_are_tokens_times_vocabulary_floats),
         cmocka_unit_test(cli_perplexity_is_that_of_the_logits),
         cmocka_unit_test(cli_json_is_one_object_on_standard_output),
+        cmocka_unit_test(cli_printed_options_give_the_same_plan),
     };
 
     return TEST_RUN(tests);

@@ -112,6 +112,15 @@ void fit_say_mode(struct fit_text *t, const struct fit_choice *c,
     }
 }
 
+/* As a shell reads it. */
+static void say_quoted(struct fit_text *t, const char *s)
+{
+    fit_say(t, "'");
+    for (; *s; s++)
+        fit_say(t, *s == '\'' ? "'\\''" : "%c", *s);
+    fit_say(t, "'");
+}
+
 void fit_describe(struct fit_text *t, const struct fit *f,
                   const struct fit_choice *c, const struct planned *q)
 {
@@ -132,6 +141,13 @@ void fit_describe(struct fit_text *t, const struct fit *f,
         fit_say(t, " -ncmoe %s", o.host_experts);
     if (o.host_cache)
         fit_say(t, " -nkvo");
+    for (int i = 0; i < o.n_overrides; i++) {
+        fit_say(t, " -ot ");
+        say_quoted(t, o.overrides[i]);
+    }
+    if (o.offload != PL_OFFLOAD_AUTO)
+        fit_say(t, " --op-offload %s",
+                o.offload == PL_OFFLOAD_ON ? "on" : "off");
     fit_say(t, " -ub %" PRId64 " -c %" PRId64, q->max.n_tok, o.n_ctx);
     /* in tensor mode shares without ranks are the ranks' own */
     if (o.n_ranks > 0 || c->mode != PL_SPLIT_TENSOR || !o.tensor_split)

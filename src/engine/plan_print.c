@@ -492,17 +492,30 @@ static void say_estimate(const struct page *g)
     }
 }
 
-/* Folded behind a word; what has no blank stays whole. */
+/* Letters up to the next blank that no quote holds. */
+static size_t word_length(const char *s)
+{
+    size_t n = 0;
+
+    for (bool quoted = false; s[n] && (quoted || s[n] != ' '); n++)
+        if (s[n] == '\\' && !quoted && s[n + 1])
+            n++;
+        else
+            quoted ^= s[n] == '\'';
+    return n;
+}
+
+/* Folded between options; each stays whole with its value. */
 static void say_options(const struct page *g)
 {
     const char *s = pl_plan_options(g->p);
     size_t room = 0;
 
     while (*s) {
-        size_t n = strcspn(s, " "), all = n;
+        size_t n = word_length(s), all = n;
 
         if (s[0] == '-' && s[n] == ' ' && s[n + 1] != '-')
-            all += 1 + strcspn(s + n + 1, " "); /* with its value */
+            all += 1 + word_length(s + n + 1); /* with its value */
         if (all + 1 > room)
             sink_say(g->to, room ? "\n         " : "options  ");
         room = (all + 1 > room ? 88 : room) - (all + 1 > 88 ? 88 : all + 1);
