@@ -135,17 +135,29 @@ static enum exit_code open_trace(struct session *s)
     return EXIT_DONE;
 }
 
+/* "1.23 s", "4.56 ms", "0.78 us" */
+static const char *seconds_text(double s, char buf[24])
+{
+    static const char *const units[] = {"s", "ms", "us"};
+    int unit = 0;
+
+    for (; s < 1 && unit < 2; unit++)
+        s *= 1e3;
+    snprintf(buf, 24, "%.2f %s", s, units[unit]);
+    return buf;
+}
+
 static void say_traced(struct session *s)
 {
+    char text[24];
     pl_traced t;
 
     pl_exec_traced(pl_engine_exec(s->engine), &t);
-    fprintf(stderr, "trace: %" PRIu64 " run%s, %.3f s", t.runs,
-            t.runs == 1 ? "" : "s", t.seconds);
+    fprintf(stderr, "trace: %" PRIu64 " run%s, %s", t.runs,
+            t.runs == 1 ? "" : "s", seconds_text(t.seconds, text));
     if (t.copy_s > 0)
-        fprintf(stderr,
-                "; copies between groups took %.3f s, %.0f %% of it hidden",
-                t.copy_s, 100 * t.hidden_s / t.copy_s);
+        fprintf(stderr, "; copies between groups took %s, %.0f %% of it hidden",
+                seconds_text(t.copy_s, text), 100 * t.hidden_s / t.copy_s);
     fprintf(stderr, "\n");
 }
 

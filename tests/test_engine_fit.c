@@ -390,6 +390,15 @@ static void fit_off_explains_device_by_device(void **state)
     assert_non_null(strstr(err.message, "gpu0: needs "));
     assert_non_null(strstr(err.message, "gpu1: needs "));
     assert_non_null(strstr(err.message, " would fit"));
+    /* who shares memory lacks it together */
+    o = (pl_options){.devices = "cpu*3", .n_ctx = 1 << 29, .no_fit = true};
+    o.split_mode = PL_SPLIT_TENSOR;
+    assert_int_equal(pl_plan_create(&p, m, &o, &err), PL_NO_DEVICE_MEMORY);
+    assert_non_null(strstr(err.message, "cpu0: needs "));
+    assert_non_null(strstr(err.message, " more with cpu1, cpu2 (weights "));
+    assert_null(strstr(err.message, "cpu1: needs "));
+    o.devices = NULL;
+    o.n_ctx = 0;
     o.device_spec = "gpu:64GiB:1TB/s*2";
     assert_int_equal(pl_plan_create(&p, m, &o, &err), PL_OK);
     pl_plan_free(p);

@@ -157,24 +157,57 @@ void fit_describe(struct fit_text *t, const struct fit *f,
 
 /* ---- memory ------------------------------------------------------------ */
 
+/* Is the memory of d told of with an earlier device's? */
+static bool is_told(const struct device_list *l, int d)
+{
+    for (int k = 0; k < d; k++)
+        if (device_shares_memory(&l->dev[k], &l->dev[d]) &&
+            device_shares_memory(&l->dev[d], &l->dev[k]))
+            return true;
+    return false;
+}
+
+/* " with cpu1, host": whose bytes count in device d's memory too. */
+static void say_sharers(struct fit_text *t, const struct device_list *l, int d)
+{
+    enum { MOST = 3 };
+    int n = 0;
+
+    for (int k = 0; k < l->n; k++)
+        if (k != d && device_shares_memory(&l->dev[d], &l->dev[k]) &&
+            n++ < MOST)
+            fit_say(t, "%s %s", n == 1 ? " with" : ",", l->dev[k].name);
+    if (n > MOST)
+        fit_say(t, " and %d more", n - MOST);
+}
+
 static void say_device(struct fit_text *t, const struct planned *q, int d,
                        int64_t missing)
 {
-    const struct program *p = &q->low->prog[d];
     const struct device_desc *x = &q->list.dev[d];
-    char b[5][24];
-    uint64_t work = p->bytes[REGION_WORK];
+    uint64_t bytes[REGION_COUNT] = {0};
+    char b[24];
 
-    if (!q->paper)
-        work += device_scratch_bytes(x, &q->kernels, p);
+    for (int k = 0; k < q->list.n; k++) {
+        const struct program *p = &q->low->prog[k];
+
+        if (k != d && !device_shares_memory(x, &q->list.dev[k]))
+            continue;
+        for (int r = 0; r < REGION_COUNT; r++)
+            bytes[r] += p->bytes[r];
+        if (!q->paper)
+            bytes[REGION_WORK] +=
+                device_scratch_bytes(&q->list.dev[k], &q->kernels, p);
+    }
     fit_say(t, "%s", x->name);
     if (missing > 0)
-        fit_say(t, ": needs %s more", bytes_text(b[0], (uint64_t)missing));
-    fit_say(t, " (weights %s, cache %s, buffers %s",
-            bytes_text(b[1], p->bytes[REGION_WEIGHTS]),
-            bytes_text(b[2], p->bytes[REGION_CACHE]), bytes_text(b[3], work));
+        fit_say(t, ": needs %s more", bytes_text(b, (uint64_t)missing));
+    say_sharers(t, &q->list, d);
+    fit_say(t, " (weights %s", bytes_text(b, bytes[REGION_WEIGHTS]));
+    fit_say(t, ", cache %s", bytes_text(b, bytes[REGION_CACHE]));
+    fit_say(t, ", buffers %s", bytes_text(b, bytes[REGION_WORK]));
     if (x->memory_bytes > 0)
-        fit_say(t, ", of %s", bytes_text(b[4], x->memory_bytes));
+        fit_say(t, ", of %s", bytes_text(b, x->memory_bytes));
     fit_say(t, ")");
 }
 
@@ -187,7 +220,8 @@ void fit_table(struct fit_text *t, const struct planned *q, uint64_t margin,
     for (int d = 0; d < q->list.n; d++) {
         int64_t missing = fit_missing(q, d, margin);
 
-        if (missing <= 0 && !(all && q->low->prog[d].active))
+        if (is_told(&q->list, d) ||
+            (missing <= 0 && !(all && q->low->prog[d].active)))
             continue;
         if (n++ >= MOST)
             continue;

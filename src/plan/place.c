@@ -232,7 +232,8 @@ static pl_status host_wanted(bool *wanted, struct arena *a, int n_on,
     struct override_list over;
 
     PL_TRY(override_parse(&over, a, opt, err));
-    *wanted = n_on < p->n_layer + 1 || opt->host_experts || opt->host_cache;
+    *wanted = n_on < p->n_layer + 1 || opt->host_cache ||
+              (opt->host_experts && strcmp(opt->host_experts, "0") != 0);
     for (int i = 0; i < over.n; i++)
         *wanted |= override_is_host(over.item[i].where);
     return PL_OK;
