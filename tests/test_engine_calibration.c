@@ -28,6 +28,8 @@ static void invent(struct cost_rates *r, double from)
     }
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         *all[i] = from * sqrt(1002 + (double)i);
+    for (int i = 0; i < COST_READS; i++)
+        r->read_bytes_per_s[i] = from * sqrt(2002 + i);
     r->one_queue = true;
 }
 
@@ -204,13 +206,15 @@ static void calibration_gives_each_device_its_threads(void **state)
     invent(&c.one, 1);
     c.one.bytes_per_s[PL_Q8_0] = 10e9;
     c.one.step_s = 1e-6;
+    for (int i = 0; i < COST_READS; i++)
+        c.one.read_bytes_per_s[i] = 1e12;
     c.all = c.one;
     c.all.bytes_per_s[PL_Q8_0] = 2.5e9;
     c.all.step_s = 8e-6;
     for (int n = 1; n <= 8; n++) {
         d[0].n_thread = n;
         assert_true(calibration_covers(&c, &l));
-        calibration_rates(&c, &l, r);
+        calibration_rates(&c, &l, 1 << 30, r);
         if (n == 1)
             near(r->bytes_per_s[PL_Q8_0], 10e9);
         assert_true(r->bytes_per_s[PL_Q8_0] > last);
@@ -237,7 +241,7 @@ static void calibration_gives_each_device_its_threads(void **state)
                                 .link_bytes_per_s = 3,
                                 .link_latency_s = 0.25};
     assert_true(calibration_covers(&c, &l));
-    calibration_rates(&c, &l, r);
+    calibration_rates(&c, &l, 1 << 30, r);
     near(r[0].bytes_per_s[PL_Q8_0], 15e9);
     near(r[1].bytes_per_s[PL_Q8_0], 5e9);
     near(r[0].step_s, 6e-6);
@@ -246,6 +250,40 @@ static void calibration_gives_each_device_its_threads(void **state)
     near(r[3].copy_bytes_per_s, 3);
     near(r[3].message_s, 0.25);
     assert_false(r[3].one_queue);
+}
+
+/* Weights are read as fast as what holds them all allows. */
+static void calibration_knows_what_caches_hold(void **state)
+{
+    static const struct {
+        uint64_t mib;
+        double fast, slow; /* formats */
+    } rows[] = {
+        {0, 40, 9},  {8, 40, 9},   {16, 30, 9}, {32, 24, 9},
+        {64, 16, 9}, {128, 12, 9}, {512, 8, 8}, {1 << 20, 8, 8},
+    };
+    struct calibration c = {.n_core = 1};
+    struct device_desc d[2] = {{.kind = DEVICE_CPU, .n_thread = 1},
+                               {.kind = DEVICE_SIM, .n_thread = 1}};
+    struct device_list l = {.n = 2, .dev = d};
+    struct cost_rates r[2];
+
+    (void)state;
+    invent(&c.one, 1);
+    c.one.bytes_per_s[PL_Q8_0] = 100;
+    c.one.bytes_per_s[PL_Q4_K] = 9;
+    c.one.read_bytes_per_s[0] = 40;
+    c.one.read_bytes_per_s[1] = 24;
+    c.one.read_bytes_per_s[2] = 12;
+    c.one.read_bytes_per_s[3] = 8;
+    c.all = c.one;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        calibration_rates(&c, &l, rows[i].mib << 20, r);
+        for (int k = 0; k < 2; k++) {
+            near(r[k].bytes_per_s[PL_Q8_0], rows[i].fast);
+            near(r[k].bytes_per_s[PL_Q4_K], rows[i].slow);
+        }
+    }
 }
 
 static void calibration_is_what_later_plans_use(void **state)
@@ -304,6 +342,11 @@ static void calibration_measures_this_machine(void **state)
     assert_true(c.one.bytes_per_s[PL_Q8_0] > 1e8);
     assert_true(c.one.macs_per_s[PL_Q8_0] > 1e8);
     assert_true(c.one.copy_bytes_per_s > 1e8);
+    for (int i = 0; i < COST_READS; i++) {
+        assert_true(c.one.read_bytes_per_s[i] > 1e8);
+        assert_true(i == 0 ||
+                    c.one.read_bytes_per_s[i] <= c.one.read_bytes_per_s[i - 1]);
+    }
     assert_true(c.one.message_s < 0.1 && c.one.step_s < 0.1);
 }
 
@@ -315,6 +358,7 @@ int test_engine_calibration(void)
         cmocka_unit_test(calibration_of_another_machine_is_none),
         cmocka_unit_test(calibration_without_a_place_is_an_error_that_says_so),
         cmocka_unit_test(calibration_gives_each_device_its_threads),
+        cmocka_unit_test(calibration_knows_what_caches_hold),
         cmocka_unit_test(calibration_is_what_later_plans_use),
         cmocka_unit_test(calibration_measures_this_machine),
     };

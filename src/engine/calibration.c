@@ -96,6 +96,9 @@ static void correct(struct cost_rates *all, const struct cost_rates *one, int n)
                  one->attention_many / n);
     keep_between(&all->copy_bytes_per_s, one->copy_bytes_per_s,
                  one->copy_bytes_per_s / n);
+    for (int i = 0; i < COST_READS; i++)
+        keep_between(&all->read_bytes_per_s[i], one->read_bytes_per_s[i],
+                     one->read_bytes_per_s[i] / n);
     keep_between(&all->value_s, one->value_s, one->value_s * n);
     all->step_s = fmax(all->step_s, one->step_s);
 }
@@ -167,23 +170,46 @@ static struct cost_rates among(const struct calibration *c, int n)
         r.bytes_per_s[f] = rate(a->bytes_per_s[f], b->bytes_per_s[f], w);
         r.macs_per_s[f] = rate(a->macs_per_s[f], b->macs_per_s[f], w);
     }
+    for (int i = 0; i < COST_READS; i++)
+        r.read_bytes_per_s[i] =
+            rate(a->read_bytes_per_s[i], b->read_bytes_per_s[i], w);
     return r;
 }
 
-void calibration_rates(const struct calibration *c, const struct device_list *l,
-                       struct cost_rates *rates)
+/* No format is read faster than so many weights are. */
+static void limit_reads(struct cost_rates *r, uint64_t weights)
 {
-    struct cost_rates of[2]; /* a thread of cpu devices, of hosts */
+    double most = r->read_bytes_per_s[0];
+
+    for (int i = 1; i < COST_READS; i++) {
+        double from = rates_read_bytes(i - 1), to = rates_read_bytes(i);
+        double w = log((double)weights / from) / log(to / from);
+
+        if (w > 0)
+            most = rate(r->read_bytes_per_s[i - 1], r->read_bytes_per_s[i],
+                        fmin(w, 1));
+    }
+    for (int f = 0; f < PL_FORMAT_COUNT; f++)
+        r->bytes_per_s[f] = fmin(r->bytes_per_s[f], most);
+}
+
+void calibration_rates(const struct calibration *c, const struct device_list *l,
+                       uint64_t weights, struct cost_rates *rates)
+{
+    struct cost_rates of[2], one = c->one; /* of cpu devices, of hosts */
     int n[2];
 
     count_threads(l, n);
-    for (int k = 0; k < 2; k++)
+    for (int k = 0; k < 2; k++) {
         of[k] = among(c, n[k] > 0 ? n[k] : 1);
+        limit_reads(&of[k], weights);
+    }
+    limit_reads(&one, weights);
     for (int d = 0; d < l->n; d++) {
         const struct device_desc *x = &l->dev[d];
 
         if (x->kind == DEVICE_SIM) {
-            rates_sim(&rates[d], &c->one, x);
+            rates_sim(&rates[d], &one, x);
         } else if (x->kind == DEVICE_CPU) {
             rates_scale(&rates[d], &of[x->host], x->n_thread);
             /* its own threads are those that its steps meet */

@@ -36,9 +36,10 @@ pl_status calibration_measure(struct calibration *c, enum cpu_family f,
 bool calibration_covers(const struct calibration *c,
                         const struct device_list *l);
 /* rates[l->n]; a plan's cpu devices all work at once, and so do the host's
- * threads. Paper devices are left alone. */
+ * threads. weights: bytes of all of them, which caches hold or do not. Paper
+ * devices are left alone. */
 void calibration_rates(const struct calibration *c, const struct device_list *l,
-                       struct cost_rates *rates);
+                       uint64_t weights, struct cost_rates *rates);
 
 /* ---- calibration_file.c ------------------------------------------------- */
 

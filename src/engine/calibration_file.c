@@ -61,11 +61,24 @@ static json_t *of_formats(const double *v)
     return all;
 }
 
+static json_t *of_reads(const double *v)
+{
+    json_t *all = json_array();
+
+    for (int i = 0; i < COST_READS; i++)
+        if (json_array_append_new(all, json_real(v[i])) != 0) {
+            json_decref(all);
+            return NULL;
+        }
+    return all;
+}
+
 static json_t *of_rates(const struct cost_rates *r)
 {
     json_t *all =
-        json_pack("{s:o, s:o}", "bytes_per_s", of_formats(r->bytes_per_s),
-                  "macs_per_s", of_formats(r->macs_per_s));
+        json_pack("{s:o, s:o, s:o}", "bytes_per_s", of_formats(r->bytes_per_s),
+                  "macs_per_s", of_formats(r->macs_per_s), "read_bytes_per_s",
+                  of_reads(r->read_bytes_per_s));
 
     for (int i = 0; i < N_FIELD && all; i++)
         if (json_object_set_new(
@@ -104,19 +117,26 @@ json_t *calibration_json(const struct calibration *c)
                      check);
 }
 
-static bool number(const json_t *o, const char *name, double *v)
+static bool is_rate(const json_t *x, double *v)
 {
-    const json_t *x = json_object_get(o, name);
-
     *v = json_number_value(x);
     return json_is_number(x) && isfinite(*v) && *v > 0;
+}
+
+static bool number(const json_t *o, const char *name, double *v)
+{
+    return is_rate(json_object_get(o, name), v);
 }
 
 static bool to_rates(struct cost_rates *r, const json_t *o)
 {
     const json_t *bytes = json_object_get(o, "bytes_per_s");
     const json_t *macs = json_object_get(o, "macs_per_s");
+    const json_t *read = json_object_get(o, "read_bytes_per_s");
     bool ok = true;
+
+    for (int i = 0; i < COST_READS; i++)
+        ok &= is_rate(json_array_get(read, (size_t)i), &r->read_bytes_per_s[i]);
 
     for (int f = 0; f < PL_FORMAT_COUNT; f++) {
         const char *name = format_info((pl_format)f)->name;

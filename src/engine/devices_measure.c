@@ -1,6 +1,7 @@
 /* pl_devices_measure: calibrates, keeps what it found, and prints it. */
 #include "base/err.h"
 #include "engine/calibration.h"
+#include "engine/rates.h"
 #include "engine/sink.h"
 #include "quant/format.h"
 
@@ -9,7 +10,7 @@
 static void say_formats(const struct sink *to, const struct calibration *c)
 {
     sink_say(to,
-             "\nweights      GB/s read under one token   Gmac/s under many\n"
+             "\nweights      GB/s from caches, 1 token   Gmac/s under many\n"
              "              1 thread     %3d threads   1 thread  %3d threads\n",
              c->n_core, c->n_core);
     for (int f = 0; f < PL_FORMAT_COUNT; f++) {
@@ -48,6 +49,10 @@ static void say_others(const struct sink *to, const struct calibration *c)
     };
 
     sink_say(to, "\n%43s %11d threads\n", "1 thread", c->n_core);
+    for (int i = 0; i < COST_READS; i++)
+        sink_say(to, "%3.0f MiB of weights, read   GB/s %10.4g %19.4g\n",
+                 rates_read_bytes(i) / (1 << 20), a->read_bytes_per_s[i] * 1e-9,
+                 b->read_bytes_per_s[i] * 1e-9 * c->n_core);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         sink_say(to, "%-32s %10.4g %19.4g\n", rows[i].what, rows[i].one,
                  rows[i].all);

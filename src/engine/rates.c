@@ -40,7 +40,7 @@ enum {
  * has been run often enough; a long one is run a few times all the same. */
 static const double slot_s = 8e-3, most_s = 24e-3;
 /* Of weights: more than the largest caches, where the model has as many. */
-static const size_t most_bytes = (size_t)480 << 20;
+static const double most_bytes = 480. * (1 << 20);
 
 /* What copies move: more than the caches of a core. */
 static const size_t copied_bytes = (size_t)32 << 20;
@@ -209,6 +209,8 @@ void rates_scale(struct cost_rates *r, const struct cost_rates *one, double n)
     r->attention_one *= n;
     r->attention_many *= n;
     r->value_s /= n;
+    for (int i = 0; i < COST_READS; i++)
+        r->read_bytes_per_s[i] *= n;
     r->copy_bytes_per_s *= n;
 }
 
@@ -467,7 +469,7 @@ static pl_status measure_formats(struct probe *p, pl_format main)
 
     for (int f = 0; f < PL_FORMAT_COUNT; f++)
         all += bytes[f];
-    part = all > 0 ? fmin(1, (double)most_bytes / all) : 0;
+    part = all > 0 ? fmin(1, most_bytes / all) : 0;
     for (int k = -1, n = 0; k < PL_FORMAT_COUNT; k++) {
         pl_format f = k < 0 ? main : (pl_format)k;
 
@@ -485,11 +487,31 @@ static pl_status measure_formats(struct probe *p, pl_format main)
     return PL_OK;
 }
 
-/* All formats, in caches; and in *memory what the one that reads fastest gets
- * from memory: no other can be faster there. */
-static pl_status measure_all_formats(struct probe *p, double *memory)
+double rates_read_bytes(int i)
 {
-    double *rate = p->one.bytes_per_s, in_cache;
+    return (double)((size_t)8 << 20 << 2 * i);
+}
+
+/* What the format that is read fastest from caches gets where weights are more
+ * than they hold: no other can be faster there. */
+static pl_status measure_reads(struct probe *p, int fastest)
+{
+    double *rate = &p->one.bytes_per_s[fastest], in_cache = *rate;
+    double *read = p->one.read_bytes_per_s, least = INFINITY;
+
+    for (int i = 0; i < COST_READS; i++) {
+        *rate = in_cache;
+        PL_TRY(measure_memory(p, (pl_format)fastest, rates_read_bytes(i)));
+        read[i] = least = fmin(least, *rate);
+    }
+    *rate = in_cache;
+    return PL_OK;
+}
+
+/* All formats, in caches, and from memory. */
+static pl_status measure_all_formats(struct probe *p)
+{
+    double *rate = p->one.bytes_per_s;
     int fastest = PL_F32;
 
     for (int f = 0; f < PL_FORMAT_COUNT; f++) {
@@ -498,10 +520,7 @@ static pl_status measure_all_formats(struct probe *p, double *memory)
         PL_TRY(measure_few(p, (pl_format)f));
         fastest = rate[f] > rate[fastest] ? f : fastest;
     }
-    in_cache = rate[fastest];
-    PL_TRY(measure_memory(p, (pl_format)fastest, (double)most_bytes));
-    *memory = rate[fastest];
-    rate[fastest] = in_cache;
+    PL_TRY(measure_reads(p, fastest));
     for (int f = 0; f < PL_FORMAT_COUNT; f++)
         if (!format_info((pl_format)f)->pack) {
             rate[f] = rate[PL_F32];
@@ -664,19 +683,15 @@ static pl_status measure(struct probe *p)
 static pl_status measure_all(struct probe *p)
 {
     const struct rates_ask *ask = p->ask;
-    double memory;
 
     PL_TRY(aim(p, ask->devices, ask->n_threads));
     PL_TRY(measure_steps(p));
-    PL_TRY(measure_all_formats(p, &memory));
+    PL_TRY(measure_all_formats(p));
     PL_TRY(measure_messages(p, PL_Q8_0, 0, 2 * D_SMALL));
     PL_TRY(measure_attention(p));
     PL_TRY(measure_copies(p));
     PL_TRY(aim(p, "cpu*2", ask->n_threads > 1 ? ask->n_threads / 2 : 1));
-    PL_TRY(measure_messages(p, PL_Q8_0, 0, 4 * D_SMALL));
-    for (int f = 0; f < PL_FORMAT_COUNT; f++)
-        p->one.bytes_per_s[f] = fmin(p->one.bytes_per_s[f], memory);
-    return PL_OK;
+    return measure_messages(p, PL_Q8_0, 0, 4 * D_SMALL);
 }
 
 pl_status rates_probe(const struct rates_ask *ask, struct cost_rates *one,

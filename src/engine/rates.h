@@ -29,6 +29,8 @@ struct rates_ask {
 pl_status rates_probe(const struct rates_ask *ask, struct cost_rates *one,
                       pl_err *err);
 
+/* Bytes of all weights that read_bytes_per_s[i] is of. */
+double rates_read_bytes(int i);
 /* n threads together, each with the rates of one. */
 void rates_scale(struct cost_rates *r, const struct cost_rates *one, double n);
 /* A sim device: one thread, links as described. */

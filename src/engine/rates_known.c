@@ -26,6 +26,7 @@ pl_status rates_known(const struct planned *q, const struct calibration *c,
 {
     size_t n = (size_t)q->list.n;
     struct device_list l = q->list;
+    uint64_t weights = 0;
 
     *basis = (struct rates_basis){0};
     l.dev = malloc((n + 1) * sizeof *l.dev);
@@ -33,6 +34,7 @@ pl_status rates_known(const struct planned *q, const struct calibration *c,
         return err_no_memory(err, "an estimate");
     memcpy(l.dev, q->list.dev, n * sizeof *l.dev);
     for (int d = 0; d < l.n; d++) {
+        weights += q->low->prog[d].bytes[REGION_WEIGHTS];
         if (l.dev[d].kind == DEVICE_PAPER)
             basis->guessed |= cost_described(&r[d], &l.dev[d]);
         else
@@ -43,7 +45,7 @@ pl_status rates_known(const struct planned *q, const struct calibration *c,
     }
     basis->calibrated = !q->paper && c && calibration_covers(c, &l);
     if (basis->calibrated)
-        calibration_rates(c, &l, r);
+        calibration_rates(c, &l, weights, r);
     free(l.dev);
     return PL_OK;
 }

@@ -11,6 +11,8 @@
 
 #include "device/device.h"
 
+enum { COST_READS = 4 };
+
 /* Of one device. All are above zero. */
 struct cost_rates {
     double bytes_per_s[PL_FORMAT_COUNT];  /* weights under one row of x */
@@ -22,6 +24,9 @@ struct cost_rates {
     double link_bytes_per_s; /* of messages that are read in place */
     double copy_bytes_per_s; /* of PULL and PAGES */
     double run_s;            /* each run beside its steps */
+    /* calibration's: of any weights, if there are 8, 32, 128 or 512 MiB of them
+       in all; what is less is read at bytes_per_s, from caches */
+    double read_bytes_per_s[COST_READS];
     bool one_queue; /* its threads copy too: no copy queue beside them */
 };
 
