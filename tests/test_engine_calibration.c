@@ -19,7 +19,8 @@ static void invent(struct cost_rates *r, double from)
     double *all[] = {&r->attention_one,    &r->attention_many,
                      &r->value_s,          &r->step_s,
                      &r->message_s,        &r->link_bytes_per_s,
-                     &r->copy_bytes_per_s, &r->run_s};
+                     &r->copy_bytes_per_s, &r->run_s,
+                     &r->score_one_s,      &r->score_many_s};
 
     memset(r, 0, sizeof *r);
     for (int f = 0; f < PL_FORMAT_COUNT; f++) {

@@ -438,6 +438,37 @@ static void plan_cost_pages_are_those_in_use(void **state)
     free(p);
 }
 
+/* Each score costs itself and a head's width of multiply-adds, for keys and for
+ * values; a token sees those before it, half of its own step's, and a window at
+ * most. */
+static void plan_cost_attention_is_paid_by_scores_and_widths(void **state)
+{
+    struct paper *p = paper(1);
+    struct cost_machine m = machine(p, false);
+    struct step s = {.kind = STEP_OP, .op = OP_attention, .in = {1}, .out = 2};
+    struct cost_step z = {{1, 1, 64}, 9, 1};
+
+    (void)state;
+    for (int i = 1; i <= 2; i++) { /* 3 heads of 4 and of 5 */
+        p->tensor[i].n_dim = 3;
+        p->tensor[i].dim[0] = (pl_dim){1, PL_N_TOK};
+        p->tensor[i].dim[1] = (pl_dim){3, PL_CONST};
+        p->tensor[i].dim[2] = (pl_dim){i == 1 ? 4 : 5, PL_CONST};
+    }
+    p->rates[0].attention_one = 0.5;
+    p->rates[0].attention_many = 2;
+    must_be(cost_of_step(&m, 0, &s, &z), 10 * 3 * 9 / 0.5);
+    p->rates[0].score_one_s = 100;
+    must_be(cost_of_step(&m, 0, &s, &z), 10 * 3 * (9 / 0.5 + 100));
+    s.attr.window = 6;
+    must_be(cost_of_step(&m, 0, &s, &z), 6 * 3 * (9 / 0.5 + 100));
+    s.attr.window = 0;
+    z.sizes.n_tok = 15; /* many tokens */
+    p->rates[0].score_many_s = 10;
+    must_be(cost_of_step(&m, 0, &s, &z), 15 * 17 * 3 * (9 / 2. + 10));
+    free(p);
+}
+
 /* A message costs its latency and what a device takes from its peers; alone a
  * device has nothing to send. Copied beforehand it costs but the merging. */
 static void plan_cost_messages_are_paid_once(void **state)
@@ -602,6 +633,7 @@ int test_plan_cost(void)
         cmocka_unit_test(plan_cost_meetings_take_the_last_to_come),
         cmocka_unit_test(plan_cost_tells_of_steps_in_the_total_order),
         cmocka_unit_test(plan_cost_pages_are_those_in_use),
+        cmocka_unit_test(plan_cost_attention_is_paid_by_scores_and_widths),
         cmocka_unit_test(plan_cost_messages_are_paid_once),
         cmocka_unit_test(plan_cost_of_a_group_is_its_slowest_device),
         cmocka_unit_test(plan_cost_refuses_what_is_not_there),

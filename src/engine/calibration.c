@@ -99,6 +99,8 @@ static void correct(struct cost_rates *all, const struct cost_rates *one, int n)
     for (int i = 0; i < COST_READS; i++)
         keep_between(&all->read_bytes_per_s[i], one->read_bytes_per_s[i],
                      one->read_bytes_per_s[i] / n);
+    keep_between(&all->score_one_s, one->score_one_s, one->score_one_s * n);
+    keep_between(&all->score_many_s, one->score_many_s, one->score_many_s * n);
     keep_between(&all->value_s, one->value_s, one->value_s * n);
     all->step_s = fmax(all->step_s, one->step_s);
 }
@@ -157,6 +159,8 @@ static struct cost_rates among(const struct calibration *c, int n)
     struct cost_rates r = {
         .attention_one = rate(a->attention_one, b->attention_one, w),
         .attention_many = rate(a->attention_many, b->attention_many, w),
+        .score_one_s = seconds(a->score_one_s, b->score_one_s, w),
+        .score_many_s = seconds(a->score_many_s, b->score_many_s, w),
         .value_s = seconds(a->value_s, b->value_s, w),
         .step_s = seconds(a->step_s, b->step_s, w),
         .message_s = seconds(a->message_s, b->message_s, w),

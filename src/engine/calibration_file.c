@@ -29,9 +29,10 @@ static const struct {
     {                                                                          \
 #name, offsetof(struct cost_rates, name)                               \
     }
-    FIELD(attention_one),    FIELD(attention_many), FIELD(value_s),
-    FIELD(step_s),           FIELD(message_s),      FIELD(link_bytes_per_s),
-    FIELD(copy_bytes_per_s), FIELD(run_s),
+    FIELD(attention_one), FIELD(attention_many),   FIELD(score_one_s),
+    FIELD(score_many_s),  FIELD(value_s),          FIELD(step_s),
+    FIELD(message_s),     FIELD(link_bytes_per_s), FIELD(copy_bytes_per_s),
+    FIELD(run_s),
 #undef FIELD
 };
 enum { N_FIELD = sizeof fields / sizeof fields[0] };

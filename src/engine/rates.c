@@ -208,6 +208,8 @@ void rates_scale(struct cost_rates *r, const struct cost_rates *one, double n)
     }
     r->attention_one *= n;
     r->attention_many *= n;
+    r->score_one_s /= n;
+    r->score_many_s /= n;
     r->value_s /= n;
     for (int i = 0; i < COST_READS; i++)
         r->read_bytes_per_s[i] *= n;
@@ -363,9 +365,8 @@ static void layers_graph(const struct probe *p, pl_graph *g, pl_format f,
     pl_output(g, x);
 }
 
-static void attention_graph(pl_graph *g, const struct probe *p)
+static void attention_graph(pl_graph *g, const struct rates_attention *a)
 {
-    const struct rates_attention *a = &p->ask->attention;
     const pl_dim n_tok = {1, PL_N_TOK};
     const pl_dim n_head = constant(a->n_kv * a->n_query);
     pl_tensor x = pl_input(g, "q", PL_F32, 3,
@@ -556,16 +557,13 @@ static pl_status measure_messages(struct probe *p, pl_format f, double bytes,
     return s;
 }
 
-static pl_status measure_attention(struct probe *p)
+static pl_status measure_heads(struct probe *p, const struct rates_attention *a)
 {
     struct trial t;
-    pl_status s;
+    pl_status s = start(&t, p);
 
-    if (p->ask->attention.n_kv == 0) /* the model has none */
-        return PL_OK;
-    s = start(&t, p);
     if (s == PL_OK) {
-        attention_graph(t.g, p);
+        attention_graph(t.g, a);
         s = trial_start(&t);
     }
     if (s == PL_OK) /* the pages hold what a prompt left there */
@@ -574,6 +572,44 @@ static pl_status measure_attention(struct probe *p)
         s = solve_rate(&t, 1, N_SLOT - 1, &p->one.attention_one);
     trial_end(&t);
     return s;
+}
+
+/* A score takes score_s and the multiply-adds of a head's width: from the rates
+ * of heads of w_wide and of w_narrow, as if it took only these. */
+static void part_scores(double *rate, double *score_s, double w_wide,
+                        double narrow, double w_narrow)
+{
+    double wide_s = w_wide / *rate, narrow_s = w_narrow / narrow;
+    double mac_s = (wide_s - narrow_s) / (w_wide - w_narrow);
+
+    *score_s = narrow_s - mac_s * w_narrow;
+    if (mac_s > 0 && *score_s > 0)
+        *rate = 1 / mac_s;
+    else
+        *score_s = 1e-15; /* next to nothing */
+}
+
+/* Heads like the model's; or, for any model, wide ones and narrow ones. */
+static pl_status measure_attention(struct probe *p)
+{
+    struct rates_attention a = p->ask->attention;
+    struct cost_rates *r = &p->one;
+    double one, many, wide = (double)(a.d_k + a.d_v);
+
+    if (a.n_kv == 0) /* the model has none */
+        return PL_OK;
+    PL_TRY(measure_heads(p, &a));
+    if (!p->ask->all_formats)
+        return PL_OK;
+    one = r->attention_one;
+    many = r->attention_many;
+    a.d_k = a.d_v = D_HEAD / 2;
+    PL_TRY(measure_heads(p, &a));
+    part_scores(&one, &r->score_one_s, wide, r->attention_one, D_HEAD);
+    part_scores(&many, &r->score_many_s, wide, r->attention_many, D_HEAD);
+    r->attention_one = one;
+    r->attention_many = many;
+    return PL_OK;
 }
 
 struct copying {

@@ -147,11 +147,14 @@ static double attention(const struct program *p, const struct step *s,
     const struct prog_tensor *out = &p->tensor[s->out];
     double n = (double)z->sizes.n_tok / (z->n_seq > 0 ? z->n_seq : 1);
     double seen = (double)z->n_past + (n + 1) / 2; /* a token, on average */
+    double macs, scores;
 
     if (s->attr.window > 0)
         seen = fmin(seen, (double)s->attr.window);
-    return seen * (values(q, z) + values(out, z)) /
-           (n < 8 ? r->attention_one : r->attention_many);
+    macs = seen * (values(q, z) + values(out, z));
+    scores = seen * values(q, z) / (double)dim_value(q->dim[2], &z->sizes);
+    return n < 8 ? macs / r->attention_one + scores * r->score_one_s
+                 : macs / r->attention_many + scores * r->score_many_s;
 }
 
 static double piece_bytes(const struct copy_piece *p, const struct cost_step *z)

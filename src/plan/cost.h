@@ -13,11 +13,12 @@
 
 enum { COST_READS = 4 };
 
-/* Of one device. All are above zero. */
+/* Of one device. All are above zero, but for what is told. */
 struct cost_rates {
     double bytes_per_s[PL_FORMAT_COUNT];  /* weights under one row of x */
     double macs_per_s[PL_FORMAT_COUNT];   /* weights under many rows */
     double attention_one, attention_many; /* multiply-adds a second */
+    double score_one_s, score_many_s;     /* each score beside them; may be 0 */
     double value_s;                       /* a value of any other op */
     double step_s;                        /* each step of a program */
     double message_s;        /* each message or copy beside its bytes */
@@ -25,7 +26,7 @@ struct cost_rates {
     double copy_bytes_per_s; /* of PULL and PAGES */
     double run_s;            /* each run beside its steps */
     /* calibration's: of any weights, if there are 8, 32, 128 or 512 MiB of them
-       in all; what is less is read at bytes_per_s, from caches */
+       in all; what is less is read at bytes_per_s, from caches; may be 0 */
     double read_bytes_per_s[COST_READS];
     bool one_queue; /* its threads copy too: no copy queue beside them */
 };
