@@ -842,9 +842,10 @@ static void cli_json_is_one_object_on_standard_output(void **state)
 
 static void cli_printed_options_give_the_same_plan(void **state)
 {
+    static const char quoted[] = "-sm tensor --op-offload on -ot ffn_up=host "
+                                 "-ot \"it's [x y]=host,attn_q.w=cpu1\"";
     static const char *const asked[] = {
-        "-sm tensor -ot ffn_up=host -ot \"it's [x y]=host,attn_q.w=cpu1\" "
-        "--op-offload on",
+        quoted,
         "-sm layer -ts 2,1 -cmoe -nkvo --op-offload off",
         "-sm auto -ngl 3 -ot 'attn_[qk].w=host'",
     };

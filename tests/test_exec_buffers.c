@@ -99,7 +99,7 @@ static void draw_op(struct plan *p, int s, uint64_t *seed)
                         .q8 = test_below(seed, 3) ? -1 : any(seed),
                         .tree = {.n = 1, .n_out = 1}};
     for (int i = 0; i < st->n_in; i++) {
-        st->in[i] = test_below(seed, 4) ? any(seed) : -1;
+        st->in[i] = i == 0 || test_below(seed, 4) ? any(seed) : -1;
         if (st->in[i] >= 0)
             put(p, s, st->in[i], 0, 0, false);
     }
@@ -149,18 +149,42 @@ static void draw_merge(struct plan *p, int s, uint64_t *seed)
     }
 }
 
+/* From another device, which is not this one's threads' affair. */
+static void draw_pull(struct plan *p, int s, uint64_t *seed)
+{
+    struct step *st = &p->step[s];
+    struct copy_piece *c = &p->piece[s][0][0];
+
+    *c = (struct copy_piece){.src_dev = 1,
+                             .bytes = {test_below(seed, 2) ? 64 : 1 << 20, 0},
+                             .n0 = {1, 0},
+                             .n1 = {1, 0}};
+    *st =
+        (struct step){.kind = STEP_PULL,
+                      .queue = test_below(seed, 2) ? QUEUE_COPY : QUEUE_COMPUTE,
+                      .q8 = -1,
+                      .out = any(seed),
+                      .tree = {.n = 1, .n_out = 1},
+                      .n_piece = 1,
+                      .piece = c};
+    if (st->queue == QUEUE_COMPUTE) /* else events order it */
+        put(p, s, st->out, 0, 0, true);
+}
+
 static void draw(struct plan *p, uint64_t *seed)
 {
     memset(p, 0, sizeof *p);
     for (int t = 0; t < N_TENSOR; t++)
         p->tensor[t] = (struct prog_tensor){
+            .n_dim = 2,
+            .dim = {{1, PL_N_TOK}, {t % 3 ? 64 : 100000, PL_CONST}},
             .region = test_below(seed, 4)   ? REGION_WORK
                       : test_below(seed, 2) ? REGION_CACHE
                                             : REGION_WEIGHTS,
             .offset = 64 * (size_t)test_below(seed, 24),
             .bytes = 64 * (1 + (size_t)test_below(seed, 3))};
     for (int s = 0; s < N_STEP; s++)
-        switch (test_below(seed, 12)) {
+        switch (test_below(seed, 14)) {
         case 0:
             p->step[s] = (struct step){
                 .kind = test_below(seed, 2) ? STEP_POST : STEP_WAIT, .q8 = -1};
@@ -168,6 +192,9 @@ static void draw(struct plan *p, uint64_t *seed)
         case 1:
         case 2:
             draw_merge(p, s, seed);
+            break;
+        case 3:
+            draw_pull(p, s, seed);
             break;
         default:
             draw_op(p, s, seed);
@@ -209,8 +236,8 @@ static void exec_threads_meet_between_steps_that_clash(void **state)
 
             for (int k = last; k < s; k++)
                 needed |= clash(&p, k, s);
-            if (st->kind == STEP_WAIT)
-                continue; /* each thread waits for itself */
+            if (st->kind == STEP_WAIT || st->queue == QUEUE_COPY)
+                continue; /* each thread waits for itself, for events */
             if (st->kind == STEP_POST)
                 assert_true(st->barrier); /* others rely on what is before */
             else if (fixed)
@@ -224,6 +251,65 @@ static void exec_threads_meet_between_steps_that_clash(void **state)
         }
     }
     assert_true(n_meet > n_trial && n_free > n_trial);
+}
+
+static bool meets_peers(const struct step *s)
+{
+    return s->kind == STEP_MERGE && s->meet;
+}
+
+/* In a run of a single token: do all threads meet before a step of first + 1
+ * to last? */
+static bool all_meet(const struct plan *p, int first, int last)
+{
+    for (int k = first + 1; k <= last; k++)
+        if (p->step[k].barrier_one ||
+            (meets_peers(&p->step[k]) && !p->step[k].alone))
+            return true;
+    return false;
+}
+
+/* The first thread does small steps alone, in order; what else clashes has a
+ * meeting between. What is posted, or told to peers, is complete. When the
+ * first has met peers alone, nobody goes on to a shared step without it. */
+static void exec_threads_meet_seldom_for_a_single_token(void **state)
+{
+    uint64_t seed = test_seed() + 1;
+    int n_trial = test_long() ? 50000 : 5000;
+    int n_all = 0, n_one = 0, n_alone = 0;
+
+    (void)state;
+    for (int trial = 0; trial < n_trial; trial++) {
+        static struct plan p;
+
+        draw(&p, &seed);
+        assert_true(buffers_barriers(p.step, N_STEP, p.tensor, 0));
+        for (int j = 0; j < N_STEP; j++) {
+            const struct step *b = &p.step[j];
+            bool works = b->kind != STEP_POST && b->kind != STEP_WAIT;
+
+            if (b->alone)
+                assert_true(works && b->queue == QUEUE_COMPUTE);
+            if (b->alone && b->kind == STEP_OP)
+                assert_true(b->out % 3 != 0);
+            n_alone += b->alone;
+            n_all += b->barrier || meets_peers(b);
+            n_one += b->barrier_one || (meets_peers(b) && !b->alone);
+            for (int i = 0; i < j; i++) {
+                const struct step *a = &p.step[i];
+                bool worked = a->kind != STEP_POST && a->kind != STEP_WAIT;
+                bool tells = b->kind == STEP_POST || meets_peers(b);
+                bool needed = worked && works && clash(&p, i, j) &&
+                              !(a->alone && b->alone);
+
+                needed |= tells && worked && !a->alone;
+                needed |= meets_peers(a) && a->alone && works && !b->alone;
+                if (needed && !all_meet(&p, i, j))
+                    fail_msg("trial %d: steps %d and %d", trial, i, j);
+            }
+        }
+    }
+    assert_true(n_alone > n_trial && n_one > n_trial && n_one < n_all);
 }
 
 /* What a step touches is looked at only as far as a table has room; the values
@@ -258,6 +344,7 @@ int test_exec_buffers(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(exec_buffers_that_live_at_once_lie_apart),
         cmocka_unit_test(exec_threads_meet_between_steps_that_clash),
+        cmocka_unit_test(exec_threads_meet_seldom_for_a_single_token),
         cmocka_unit_test(exec_threads_meet_around_a_message_of_many_values),
     };
 

@@ -151,6 +151,10 @@ struct step {
 
     bool barrier; /* this device's threads meet before the step: it reads or
                      overwrites what an earlier step touched */
+    /* In a run of a single token the first thread does a small step alone, and
+       others go on to the next that is theirs too: fewer must meet. */
+    bool alone;
+    bool barrier_one; /* in such a run, instead of `barrier` */
 };
 
 /* A part of the work region that nobody reads any more once a step after `step`
@@ -168,6 +172,7 @@ struct script {
     const struct step *step; /* ascending order */
     int n_death;
     const struct prog_death *death; /* ascending step */
+    bool one_token; /* steps say what is `alone`, and `barrier_one` */
 };
 
 struct program {

@@ -240,34 +240,138 @@ static int touches(const struct step *s, const struct prog_tensor *t, int dev,
     return n;
 }
 
+/* ---- small steps ------------------------------------------------------- */
+
+/* What a thread does in the time that threads take to meet twice. */
+enum { FEW_VALUES = 4096, FEW_MACS = 16384 };
+
+/* Of a run of a single token. */
+static int64_t values(const struct prog_tensor *t)
+{
+    const struct graph_sizes one = {1, 1, 1};
+    int64_t n = 1;
+
+    for (int i = 0; i < t->n_dim; i++)
+        n *= dim_value(t->dim[i], &one);
+    return n;
+}
+
+static bool is_small(const struct step *s, const struct prog_tensor *t)
+{
+    const int64_t parts = s->tree.n_out > 1 ? s->tree.n_out : 1;
+    const struct graph_sizes one = {1, 1, 1};
+    int64_t n = 0;
+
+    switch (s->kind) {
+    case STEP_PULL:
+        for (int i = 0; i < s->n_piece; i++)
+            n += dim_value(s->piece[i].bytes, &one) *
+                 dim_value(s->piece[i].n0, &one) *
+                 dim_value(s->piece[i].n1, &one);
+        return n <= 4 * FEW_VALUES;
+    case STEP_Q8:
+        return values(&t[s->in[0]]) <= FEW_VALUES;
+    case STEP_MERGE:
+        for (int i = 0; i < s->n_merge; i++)
+            n += values(&t[s->merge[i].out]);
+        return n <= FEW_VALUES;
+    case STEP_OP:
+        if (s->op == OP_matmul && t[s->in[1]].pack)
+            return parts * t[s->in[1]].pack->n_row * t[s->in[1]].pack->k <=
+                   FEW_MACS;
+        if (s->op == OP_matmul || s->op == OP_expert_matmul ||
+            s->op == OP_expert_down || s->op == OP_attention ||
+            s->op == OP_custom)
+            return false;
+        return parts *
+                   values(&t[s->op == OP_cache_write ? s->in[1] : s->out]) <=
+               FEW_VALUES;
+    default:
+        return false;
+    }
+}
+
+/* ---- meetings ---------------------------------------------------------- */
+
+/* Since the last meeting of all threads, in a run of a single token. */
+struct singles {
+    struct hazards all, alone; /* ranges touched by all threads; by the first */
+    bool shared;               /* all threads have done something */
+    bool ahead; /* others may not pass the first: it has met its peers */
+};
+
+static void singles_meet(struct singles *g)
+{
+    g->all.n = g->alone.n = 0;
+    g->shared = g->ahead = false;
+}
+
+/* Sets what holds for runs of a single token; x[n] is what the step touches. */
+static bool single_step(struct singles *g, struct step *s,
+                        const struct prog_tensor *t, const struct touched *x,
+                        int n, bool everything)
+{
+    bool meets = s->kind == STEP_MERGE && s->meet, ok = true;
+
+    if (s->kind == STEP_POST) { /* all that is shared is complete */
+        s->barrier_one = g->shared;
+    } else if (s->queue == QUEUE_COPY || s->kind == STEP_WAIT) {
+        s->barrier_one = s->kind != STEP_WAIT && g->ahead;
+    } else {
+        s->alone = !everything && is_small(s, t);
+        s->barrier_one =
+            everything || (s->alone ? meets && g->shared : g->ahead);
+        for (int k = 0; k < n && !s->barrier_one; k++)
+            s->barrier_one = clashes(&g->all, &x[k]) ||
+                             (!s->alone && clashes(&g->alone, &x[k]));
+        if (meets && !s->alone) { /* they meet anyhow */
+            s->barrier_one = false;
+            singles_meet(g);
+        }
+    }
+    if (s->barrier_one)
+        singles_meet(g);
+    if (s->kind == STEP_POST || s->kind == STEP_WAIT)
+        return true;
+    g->shared |= !s->alone;
+    g->ahead |= s->alone && meets;
+    for (int k = 0; k < n && ok; k++)
+        ok = touch(s->alone ? &g->alone : &g->all, &x[k]);
+    return ok;
+}
+
 bool buffers_barriers(struct step *step, int n_step,
                       const struct prog_tensor *t, int dev)
 {
     struct hazards h = {0};
+    struct singles g = {.shared = false};
     struct touched *x = malloc(MAX_TOUCH * sizeof *x);
     bool ok = x != NULL;
 
     for (int i = 0; ok && i < n_step; i++) {
         struct step *s = &step[i];
-        bool meet = false;
+        bool meet = false, everything;
         int n;
 
-        if (s->queue == QUEUE_COPY || s->kind == STEP_WAIT)
+        if (s->queue == QUEUE_COPY || s->kind == STEP_WAIT ||
+            s->kind == STEP_POST) {
+            ok = single_step(&g, s, t, NULL, 0, false);
+            if (s->kind == STEP_POST && s->queue != QUEUE_COPY) {
+                s->barrier = true; /* what others wait for is complete */
+                met(&h, s->instance);
+            }
             continue; /* events order it */
-        if (s->kind == STEP_POST) {
-            s->barrier = true; /* what others wait for is complete */
-            met(&h, s->instance);
-            continue;
         }
         n = touches(s, t, dev, x);
-        meet = n < 0 || (s->kind == STEP_MERGE && s->meet);
+        everything = n < 0;
+        meet = everything || (s->kind == STEP_MERGE && s->meet);
         for (int k = 0; k < n && !meet; k++)
             meet = clashes(&h, &x[k]);
         if (meet) {
             s->barrier = !(s->kind == STEP_MERGE && s->meet);
             met(&h, s->instance);
         }
-        if (n < 0) { /* too many to look at: it touches everything */
+        if (everything) { /* too much to look at */
             n = 0;
             for (int r = REGION_CACHE; r <= REGION_WORK; r++)
                 x[n++] = (struct touched){(enum region)r, 0, SIZE_MAX, true, 0};
@@ -276,8 +380,11 @@ bool buffers_barriers(struct step *step, int n_step,
             x[k].instance = s->instance;
         for (int k = 0; k < n && ok; k++)
             ok = touch(&h, &x[k]);
+        ok = ok && single_step(&g, s, t, x, n, everything);
     }
     free(h.t);
+    free(g.all.t);
+    free(g.alone.t);
     free(x);
     return ok;
 }

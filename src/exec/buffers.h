@@ -16,7 +16,9 @@ struct buffer {
 bool buffers_place(struct buffer *b, int n, size_t *total);
 
 /* Sets step.barrier where a step reads what an earlier one wrote, or writes
- * what an earlier one touched, since the last meeting of the device's threads.
+ * what an earlier one touched, since the last meeting of the device's threads;
+ * and for runs of a single token step.alone, for what is too small to share,
+ * and step.barrier_one: what the first thread does alone is in order by itself.
  * Tensors have their final offsets. False: out of memory. */
 bool buffers_barriers(struct step *step, int n_step,
                       const struct prog_tensor *t, int dev);

@@ -292,6 +292,7 @@ pl_status lower_close(struct lower *w, int d, struct script *out)
     out->n_step = v->n_step;
     out->death = death;
     out->n_death = n;
+    out->one_token = w->opt->way[w->way].n_instance == 1;
     if (work > v->bytes[REGION_WORK])
         v->bytes[REGION_WORK] = work;
     for (int t = v->first_tensor; t < v->n_tensor; t++)

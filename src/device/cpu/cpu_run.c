@@ -7,6 +7,10 @@
  * in the time one cache line takes to cross. Flags count up, run after run:
  * nothing is ever reset, and a run that failed leaves nothing behind.
  *
+ * A single token leaves little to share between contractions: its small steps
+ * are the first thread's alone, which neither waits for the others between them
+ * nor has them wait.
+ *
  * The compute and the copy queue are issued in script order, which no wait can
  * block, since every WAIT names a POST that stands earlier. For the same reason
  * a thread that serves two devices, a cpu and the host on the same core, takes
@@ -27,6 +31,7 @@ struct worker {
     int n_instance; /* of this run */
     int fail;       /* tests: the device is lost at this step */
     bool first;     /* of the device's threads: counts */
+    bool single;    /* a run of one token */
     bool traces, guarded;
 };
 
@@ -95,25 +100,26 @@ static void link_time(const struct worker *w, const struct step *st)
         sim_sleep(t);
 }
 
-/* The steps that touch memory. */
-static void work(const struct worker *w, const struct step *st)
+/* The steps that touch memory, part ith of nth. */
+static void work(const struct worker *w, const struct step *st, int ith,
+                 int nth)
 {
     struct device_set *s = w->set;
 
     switch (st->kind) {
     case STEP_OP:
     case STEP_Q8:
-        device_op(s, w->dev, st, w->scratch, w->ith, w->nth);
+        device_op(s, w->dev, st, w->scratch, ith, nth);
         break;
     case STEP_MERGE:
-        device_merge(s, w->dev, st, w->scratch, w->ith, w->nth);
+        device_merge(s, w->dev, st, w->scratch, ith, nth);
         break;
     case STEP_PULL:
         for (int i = 0; i < st->n_piece; i++)
-            device_pull(s, w->dev, st, &st->piece[i], w->ith, w->nth);
+            device_pull(s, w->dev, st, &st->piece[i], ith, nth);
         break;
     case STEP_PAGES:
-        device_pages(s, w->dev, st, w->ith, w->nth);
+        device_pages(s, w->dev, st, ith, nth);
         break;
     case STEP_POST:
     case STEP_WAIT:
@@ -122,7 +128,8 @@ static void work(const struct worker *w, const struct step *st)
 }
 
 /* As work(), watched. */
-static void work_slowly(const struct worker *w, const struct step *st)
+static void work_slowly(const struct worker *w, const struct step *st, int ith,
+                        int nth)
 {
     struct device_set *s = w->set;
     double begin = w->traces ? device_clock(s) : 0;
@@ -131,22 +138,38 @@ static void work_slowly(const struct worker *w, const struct step *st)
         link_time(w, st);
     if (w->guarded)
         device_guard_enter(s, w->dev, st);
-    work(w, st);
+    work(w, st, ith, nth);
     if (w->guarded)
         device_guard_leave(s);
     if (w->traces)
         device_note(s, w->dev, w->at, begin, device_clock(s));
 }
 
+/* Whoever must have come before the step has. False: the run has failed. */
+static bool gather(struct worker *w, const struct step *st, bool alone)
+{
+    bool all = st->kind == STEP_MERGE && st->meet;
+
+    if (alone) {
+        if (st->barrier_one && !meet(w, NULL))
+            return false;
+        return !all || !w->first || meet_peers(w, st);
+    }
+    if (!all && !(w->single ? st->barrier_one : st->barrier) &&
+        (w->single || st->kind != STEP_POST))
+        return true;
+    return meet(w, all ? st : NULL);
+}
+
 static bool run_step(struct worker *w, const struct step *st)
 {
     struct device_set *s = w->set;
-    bool all = st->kind == STEP_MERGE && st->meet;
+    bool alone = w->single && st->alone;
 
-    /* What is posted must be done by all threads. */
-    if ((st->barrier || all || st->kind == STEP_POST) &&
-        !meet(w, all ? st : NULL))
+    if (!gather(w, st, alone))
         return false;
+    if (alone && !w->first)
+        return true;
     if (w->first && (st->n_cost > 0 || st->message || st->copy))
         device_count(s, w->dev, st);
     if (st->kind == STEP_POST) {
@@ -158,9 +181,9 @@ static bool run_step(struct worker *w, const struct step *st)
         return await(w, &s->dev[st->dev].event[st->event], s->turn);
     if (w->traces || w->guarded || st->kind == STEP_PULL ||
         st->kind == STEP_PAGES)
-        work_slowly(w, st);
+        work_slowly(w, st, w->ith, alone ? 1 : w->nth);
     else
-        work(w, st);
+        work(w, st, w->ith, alone ? 1 : w->nth);
     return true;
 }
 
@@ -216,6 +239,8 @@ static bool sit_down(struct worker *w, struct device_set *s,
         .n_instance = s->run->n_instance,
         .fail = d->fail_step,
         .first = seat->ith == 0,
+        .single = c->one_token && s->run->n_instance == 1 &&
+                  s->run->sizes[0].n_tok == 1,
         .traces = seat->ith == 0 && s->trace.on,
         .guarded = s->guard != NULL,
     };
