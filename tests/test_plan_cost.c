@@ -499,6 +499,26 @@ static void plan_cost_messages_are_paid_once(void **state)
     free(p);
 }
 
+/* Every rate is set, whatever was there before; those that are not known count
+ * for nothing. */
+static void plan_cost_rates_without_measuring_are_whole(void **state)
+{
+    const struct device_desc paper_device = {.kind = DEVICE_PAPER,
+                                             .mem_bytes_per_s = 1e12};
+    const struct device_desc cpu = {.kind = DEVICE_CPU, .n_thread = 2};
+    struct cost_rates r[2][2];
+
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        memset(r[k], k ? 0xFF : 0x42, sizeof r[k]);
+        cost_described(&r[k][0], &paper_device);
+        cost_assumed(&r[k][1], &cpu, CPU_AVX2);
+    }
+    for (int i = 0; i < 2; i++) /* up to its padding */
+        assert_memory_equal(&r[0][i], &r[1][i],
+                            offsetof(struct cost_rates, one_queue));
+}
+
 /* Devices of one group go in lockstep: where one is slower in all, a run
  * takes as long as its steps, one after another. */
 static void plan_cost_of_a_group_is_its_slowest_device(void **state)
@@ -635,6 +655,7 @@ int test_plan_cost(void)
         cmocka_unit_test(plan_cost_pages_are_those_in_use),
         cmocka_unit_test(plan_cost_attention_is_paid_by_scores_and_widths),
         cmocka_unit_test(plan_cost_messages_are_paid_once),
+        cmocka_unit_test(plan_cost_rates_without_measuring_are_whole),
         cmocka_unit_test(plan_cost_of_a_group_is_its_slowest_device),
         cmocka_unit_test(plan_cost_refuses_what_is_not_there),
         cmocka_unit_test(plan_cost_large_plans_take_no_time),

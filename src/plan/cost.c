@@ -39,9 +39,10 @@ unsigned cost_described(struct cost_rates *out, const struct device_desc *d)
     double macs = d->flops;
     unsigned guessed = 0;
 
-    out->link_bytes_per_s = d->link_bytes_per_s;
-    out->message_s = d->link_latency_s;
-    out->step_s = out->run_s = launch_s;
+    *out = (struct cost_rates){.link_bytes_per_s = d->link_bytes_per_s,
+                               .message_s = d->link_latency_s,
+                               .step_s = launch_s,
+                               .run_s = launch_s};
     if (!(macs > 0)) {
         guessed |= COST_GUESSED_FLOPS;
         macs = cost_guessed_macs(d);
@@ -71,6 +72,7 @@ void cost_assumed(struct cost_rates *out, const struct device_desc *d,
     };
     static const double memcpy_bytes_per_s = 5e9;
 
+    *out = (struct cost_rates){.run_s = 10e-6};
     fill(out, rate[f][0] * d->n_thread, rate[f][1] * d->n_thread);
     out->attention_many /= 4; /* floats, not bytes */
     out->step_s = 1e-6;
@@ -79,7 +81,6 @@ void cost_assumed(struct cost_rates *out, const struct device_desc *d,
         d->link_bytes_per_s > 0 ? d->link_bytes_per_s : rate[f][0];
     out->copy_bytes_per_s =
         d->link_bytes_per_s > 0 ? d->link_bytes_per_s : memcpy_bytes_per_s;
-    out->run_s = 10e-6;
     out->one_queue = d->kind == DEVICE_CPU;
 }
 
