@@ -224,7 +224,7 @@ static void bench(const char *name, const char *path, struct config *c, int n,
 
 int main(int argc, char **argv)
 {
-    const char *dir = argc > 1 ? argv[1] : "build/bench";
+    const char *dir = argc > 1 ? argv[1] : SYNTHETIC_DIR;
     int rounds = argc > 2 ? atoi(argv[2]) : 9;
     static const pl_format formats[] = {PL_Q8_0, PL_Q4_K};
     static const char *const names[] = {"synthetic 0.6B Q8_0",

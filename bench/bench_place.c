@@ -156,7 +156,7 @@ static void modes(const char *name, const char *path, int rounds)
 
 int main(int argc, char **argv)
 {
-    const char *dir = argc > 1 ? argv[1] : "build/bench";
+    const char *dir = argc > 1 ? argv[1] : SYNTHETIC_DIR;
     int rounds = argc > 2 ? atoi(argv[2]) : 5;
     char dense[512], moe[512];
     const char *tale = "models/fable-moe-Q8_0.gguf";

@@ -86,7 +86,7 @@ static void fill(pl_engine *e)
 
 int main(int argc, char **argv)
 {
-    const char *dir = argc > 1 ? argv[1] : "build/bench";
+    const char *dir = argc > 1 ? argv[1] : SYNTHETIC_DIR;
     int rounds = argc > 2 ? atoi(argv[2]) : 9;
     double file[BENCH_MAX_ROUND], raw[BENCH_MAX_ROUND], ratio[BENCH_MAX_ROUND];
     double memory[BENCH_MAX_ROUND], back[BENCH_MAX_ROUND];

@@ -19,6 +19,10 @@ struct synthetic_shape {
 extern const struct synthetic_shape synthetic_0b6;     /* dense, 0.6 billion */
 extern const struct synthetic_shape synthetic_3b_a0b6; /* experts */
 
+/* Where they are unless a bench is told of another directory, which must be
+ * there. */
+#define SYNTHETIC_DIR "build/bench"
+
 /* Writes DIR/NAME-FORMAT.gguf unless it is there; its path goes to `path`. */
 pl_status synthetic_model(const struct synthetic_shape *s, pl_format f,
                           const char *dir, char *path, size_t size,

@@ -3,8 +3,8 @@
 
 Layers, headers that compile alone, exported symbols, mutable globals, words
 that library code may not use, what documents name, formatting, names, line
-lengths. Reads what git tracks; BUILD is a built directory. Each complaint is
-one line, FILE:LINE: what is wrong. Exit status 1 if there is any.
+lengths, sizes of files. Reads what git tracks; BUILD is a built directory. Each
+complaint is one line, FILE:LINE: what is wrong. Exit status 1 if there is any.
 """
 import concurrent.futures
 import os
@@ -17,6 +17,7 @@ CODE_DIRS = ('include', 'src', 'cli', 'server', 'tests', 'bench', 'fuzz')
 AVX2 = ['-mavx2', '-mfma', '-mf16c']
 AVX512 = AVX2 + ['-mavx512f', '-mavx512bw', '-mavx512vl', '-mavx512dq',
                  '-mavx512vnni']
+MOST_BYTES = 12 << 20  # the bundled model has 10
 complaints = []
 
 
@@ -253,6 +254,14 @@ def check_names(files):
         first.setdefault(name, path)
 
 
+def check_sizes(files):
+    for path in files:
+        size = os.path.getsize(path)
+        if size > MOST_BYTES:
+            complain(path, 1, f'{size} bytes, {MOST_BYTES} allowed: models and '
+                     'measurements are made by a command, not kept')
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
@@ -269,6 +278,7 @@ def main():
     check_documents(files)
     check_form(code)
     check_names(files)
+    check_sizes(files)
     for c in complaints:
         print(c)
     print(f'check: {len(files)} files, {len(complaints)} complaints')

@@ -138,7 +138,6 @@ static bool to_rates(struct cost_rates *r, const json_t *o)
 
     for (int i = 0; i < COST_READS; i++)
         ok &= is_rate(json_array_get(read, (size_t)i), &r->read_bytes_per_s[i]);
-
     for (int f = 0; f < PL_FORMAT_COUNT; f++) {
         const char *name = format_info((pl_format)f)->name;
 
