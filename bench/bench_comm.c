@@ -232,7 +232,7 @@ static bool bench(int n_dev, int n_thread, int64_t values, double seconds,
     if (device_parse(&l, spec, n_thread, err) != PL_OK ||
         device_set_create(&s, &l, &opt, err) != PL_OK)
         goto done;
-    s->kernels.op[OP_contiguous] = (struct cpu_op){.run = fill};
+    s->kernels.kernel[KERNEL_contiguous] = (struct cpu_entry){.run = fill};
     make(&g, n_dev, values, true);
     ok = measure(s, &g, n_thread, seconds, &fresh, err);
     make(&g, n_dev, values, false);

@@ -210,7 +210,7 @@ static void work_job(void *user, int run, int ith)
                                     w->pack.matrix_bytes;
     c.ith = ith;
     c.scratch = w->scratch[ith];
-    w->k->op[w->c->op].run(&c);
+    w->k->kernel[kernel_of_op(w->c->op)].run(&c);
 }
 
 static void dims(struct cpu_tensor *t, int n, int64_t a, int64_t b, int64_t c)
@@ -309,7 +309,7 @@ static void work_init(struct work *w, uint8_t *buffer, size_t size,
     call->in[1].format = f;
     call->in[1].pack = &w->pack;
     for (int i = 0; i < w->nth; i++)
-        w->scratch[i] = get(w->k->op[c->op].scratch(call));
+        w->scratch[i] = get(w->k->kernel[kernel_of_op(c->op)].scratch(call));
     call->in[0].data = w->x;
     call->in[2].data = w->id;
     call->out.data = w->out;

@@ -59,7 +59,7 @@ static struct cpu_tensor tensor(int64_t a, int64_t b, int64_t c)
 static struct cpu_tensor cache(pl_format f, int64_t n_slot)
 {
     struct cpu_tensor t = {NULL, f, 3, {n_slot, N_KV, D}, NULL};
-    size_t n = cpu_cache_tile_bytes(f, D) * (size_t)(n_slot / CPU_PAGE * N_KV);
+    size_t n = cache_tile_bytes(f, D) * (size_t)(n_slot / PAGE_TOKENS * N_KV);
 
     t.data = memory(n);
     for (size_t i = 0; i < n / 2; i++)
@@ -75,12 +75,12 @@ static void run(const struct cpu_kernels *k, const char *name, enum op op,
     if (strstr(name, only) == NULL)
         goto done;
     c.nth = 1;
-    c.scratch = memory(k->op[op].scratch ? k->op[op].scratch(&c) + 64 : 64);
-    k->op[op].run(&c);
+    c.scratch = memory(k->kernel[kernel_of_op(op)].scratch ? k->kernel[kernel_of_op(op)].scratch(&c) + 64 : 64);
+    k->kernel[kernel_of_op(op)].run(&c);
     for (int i = 0; i < N_RUN; i++) {
         double t = now_us();
 
-        k->op[op].run(&c);
+        k->kernel[kernel_of_op(op)].run(&c);
         us[i] = now_us() - t;
     }
     qsort(us, N_RUN, sizeof(us[0]), by_value);
@@ -98,7 +98,7 @@ static void run_attention(const struct cpu_kernels *k, const char *name,
 {
     const struct graph_attr attr = {.scale = 0.088f};
     static int32_t pos[4096], seq[4096], pages[128], head_map[N_HEAD];
-    struct cpu_batch b = {n_tok, n_tok, pos, seq, pages, 128};
+    struct kernel_batch b = {n_tok, n_tok, pos, seq, pages, 128};
     struct cpu_call c = {
         .n_in = 3, .attr = &attr, .batch = &b, .head_map = head_map};
 
@@ -113,8 +113,8 @@ static void run_attention(const struct cpu_kernels *k, const char *name,
     c.in[2] = cache(f, n_ctx);
     c.out = tensor(n_tok, N_HEAD, D);
     run(k, name, OP_attention, c,
-        2.0 * (double)cpu_cache_tile_bytes(f, D) * N_KV *
-            (double)(n_ctx / CPU_PAGE));
+        2.0 * (double)cache_tile_bytes(f, D) * N_KV *
+            (double)(n_ctx / PAGE_TOKENS));
 }
 
 static void run_cache_write(const struct cpu_kernels *k, const char *name,
@@ -122,19 +122,19 @@ static void run_cache_write(const struct cpu_kernels *k, const char *name,
 {
     enum { N_TOK = 512 };
     const struct graph_attr attr = {.values = values};
-    static int32_t pos[N_TOK], seq[N_TOK], pages[N_TOK / CPU_PAGE];
-    struct cpu_batch b = {N_TOK, N_TOK, pos, seq, pages, N_TOK / CPU_PAGE};
+    static int32_t pos[N_TOK], seq[N_TOK], pages[N_TOK / PAGE_TOKENS];
+    struct kernel_batch b = {N_TOK, N_TOK, pos, seq, pages, N_TOK / PAGE_TOKENS};
     struct cpu_call c = {.n_in = 2, .attr = &attr, .batch = &b};
 
     for (int i = 0; i < N_TOK; i++)
         pos[i] = i;
-    for (int i = 0; i < N_TOK / CPU_PAGE; i++)
+    for (int i = 0; i < N_TOK / PAGE_TOKENS; i++)
         pages[i] = i;
     c.out = cache(f, N_TOK);
     c.in[1] = tensor(N_TOK, N_KV, D);
     run(k, name, OP_cache_write, c,
         (double)N_TOK * N_KV * D * 4 +
-            (double)cpu_cache_tile_bytes(f, D) * N_KV * N_TOK / CPU_PAGE);
+            (double)cache_tile_bytes(f, D) * N_KV * N_TOK / PAGE_TOKENS);
 }
 
 static void run_rows(const struct cpu_kernels *k, const char *name, enum op op,

@@ -60,8 +60,8 @@ static inline void call_run(enum cpu_family f, enum op op, struct cpu_call c,
     char *scratch;
 
     cpu_kernels_init(&k, f);
-    assert_non_null(k.op[op].run);
-    n = k.op[op].scratch != NULL ? k.op[op].scratch(&c) : 0;
+    assert_non_null(k.kernel[kernel_of_op(op)].run);
+    n = k.kernel[kernel_of_op(op)].scratch != NULL ? k.kernel[kernel_of_op(op)].scratch(&c) : 0;
     scratch = aligned_alloc(64, (n + sizeof(mark) + 63) / 64 * 64);
     assert_non_null(scratch);
     memcpy(scratch + n, mark, sizeof(mark));
@@ -69,7 +69,7 @@ static inline void call_run(enum cpu_family f, enum op op, struct cpu_call c,
     c.scratch = scratch;
     for (c.ith = 0; c.ith < nth; c.ith++) {
         memset(scratch, 0xff, n);
-        k.op[op].run(&c);
+        k.kernel[kernel_of_op(op)].run(&c);
     }
     assert_memory_equal(scratch + n, mark, sizeof(mark));
     free(scratch);

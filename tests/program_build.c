@@ -282,12 +282,12 @@ static void toy_reverse(const struct cpu_call *c)
 
 static void toy_who(const struct cpu_call *c)
 {
-    const struct cpu_batch *b = c->batch;
+    const struct kernel_batch *b = c->batch;
     int64_t w = c->out.dim[1];
 
     for (int64_t t = c->ith; t < c->out.dim[0]; t += c->nth) {
         float *row = (float *)c->out.data + t * w;
-        int64_t page = b->seq[t] * b->page_stride + b->pos[t] / CPU_PAGE;
+        int64_t page = b->seq[t] * b->page_stride + b->pos[t] / PAGE_TOKENS;
 
         memset(row, 0, (size_t)w * sizeof *row);
         row[0] = (float)b->pos[t];
@@ -304,10 +304,10 @@ static void toy_sum(float *out, const float *a, const float *b, int64_t n)
 
 void build_toys(struct device_set *s)
 {
-    s->kernels.op[OP_scale] = (struct cpu_op){.run = toy_scale};
-    s->kernels.op[OP_add] = (struct cpu_op){.run = toy_add};
-    s->kernels.op[OP_contiguous] = (struct cpu_op){.run = toy_reverse};
-    s->kernels.op[OP_rope] = (struct cpu_op){.run = toy_who};
+    s->kernels.kernel[KERNEL_scale] = (struct cpu_entry){.run = toy_scale};
+    s->kernels.kernel[KERNEL_add] = (struct cpu_entry){.run = toy_add};
+    s->kernels.kernel[KERNEL_contiguous] = (struct cpu_entry){.run = toy_reverse};
+    s->kernels.kernel[KERNEL_rope] = (struct cpu_entry){.run = toy_who};
     s->kernels.q8 = q8_encode;
     s->kernels.add = toy_sum;
 }

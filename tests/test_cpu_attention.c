@@ -30,7 +30,7 @@ struct setting {
 struct scene {
     struct setting s;
     struct graph_attr attr;
-    struct cpu_batch batch;
+    struct kernel_batch batch;
     struct cpu_call call;
     int32_t pos[MAX_TOK], seq[MAX_TOK], head_map[64];
     int64_t n_page;
@@ -39,13 +39,13 @@ struct scene {
 
 static size_t tile_bytes(const struct cpu_tensor *t)
 {
-    return cpu_cache_tile_bytes(t->format, t->dim[2]);
+    return cache_tile_bytes(t->format, t->dim[2]);
 }
 
 static char *tile(const struct scene *s, const struct cpu_tensor *cache,
                   int seq, int64_t pos, int head)
 {
-    int64_t page = s->batch.pages[seq * s->batch.page_stride + pos / CPU_PAGE];
+    int64_t page = s->batch.pages[seq * s->batch.page_stride + pos / PAGE_TOKENS];
 
     return (char *)cache->data +
            (size_t)(page * cache->dim[1] + head) * tile_bytes(cache);
@@ -59,7 +59,7 @@ static void fill(const struct scene *s, const struct cpu_tensor *cache,
     const struct graph_attr attr = {.values = values};
     int64_t n = hi - lo;
     int64_t dim[] = {n, cache->dim[1], cache->dim[2]};
-    struct cpu_batch b = s->batch;
+    struct kernel_batch b = s->batch;
     struct cpu_call c = {.out = *cache, .n_in = 2, .attr = &attr, .batch = &b};
     uint64_t seed = 77 + (uint64_t)(2 * seq + values);
     int32_t *pos = malloc((size_t)n * 4 + 1);
@@ -139,11 +139,11 @@ static void scene_init(struct scene *s, const struct setting *set,
             last = set->seq[q].first + set->seq[q].n;
     }
     assert_in_range(n_tok, 1, MAX_TOK);
-    s->batch = (struct cpu_batch){.n_tok = n_tok,
+    s->batch = (struct kernel_batch){.n_tok = n_tok,
                                   .n_out = n_tok,
                                   .pos = s->pos,
                                   .seq = s->seq,
-                                  .page_stride = last / CPU_PAGE + 2};
+                                  .page_stride = last / PAGE_TOKENS + 2};
     s->n_page = s->batch.page_stride * set->n_seq;
     s->batch.pages = malloc((size_t)s->n_page * 4);
     assert_non_null(s->batch.pages);
@@ -156,9 +156,9 @@ static void scene_init(struct scene *s, const struct setting *set,
     c->in[0] = call_tensor(
         PL_F32, 3, (const int64_t[]){n_tok, set->n_head, set->d}, 2.0f, seed);
     c->in[1] = (struct cpu_tensor){
-        NULL, set->key, 3, {s->n_page * CPU_PAGE, set->n_kv, set->d}, NULL};
+        NULL, set->key, 3, {s->n_page * PAGE_TOKENS, set->n_kv, set->d}, NULL};
     c->in[2] = (struct cpu_tensor){
-        NULL, set->value, 3, {s->n_page * CPU_PAGE, set->n_kv, set->e}, NULL};
+        NULL, set->value, 3, {s->n_page * PAGE_TOKENS, set->n_kv, set->e}, NULL};
     if (set->sinks)
         c->in[3] =
             call_tensor(PL_F32, 1, (const int64_t[]){set->n_head}, 3.0f, seed);
@@ -193,7 +193,7 @@ static void read_row(const struct scene *s, int which, int seq, int64_t pos,
     char raw[4 * 512];
 
     cpu_cache_read_row(t->format, t->dim[2], which == 2,
-                       tile(s, t, seq, pos, head), (int)(pos % CPU_PAGE), raw);
+                       tile(s, t, seq, pos, head), (int)(pos % PAGE_TOKENS), raw);
     format_info(t->format)->decode(x, raw, t->dim[2]);
 }
 
@@ -256,14 +256,14 @@ static void spec_span(const struct scene *s, int t, int h, int64_t lo,
     const struct setting *set = &s->s;
     const float *q =
         (float *)s->call.in[0].data + (int64_t)(t * set->n_head + h) * set->d;
-    float x[512], p[CPU_PAGE];
+    float x[512], p[PAGE_TOKENS];
 
     *o = (struct spec){.m = -INFINITY};
-    for (int64_t b = lo / CPU_PAGE * CPU_PAGE; b < hi; b += CPU_PAGE) {
+    for (int64_t b = lo / PAGE_TOKENS * PAGE_TOKENS; b < hi; b += PAGE_TOKENS) {
         float m = o->m;
         float f;
 
-        for (int64_t u = b; u < b + CPU_PAGE; u++) {
+        for (int64_t u = b; u < b + PAGE_TOKENS; u++) {
             if (u < lo || u >= hi)
                 continue;
             read_row(s, 1, s->seq[t], u, s->head_map[h], x);
@@ -279,7 +279,7 @@ static void spec_span(const struct scene *s, int t, int h, int64_t lo,
             o->l[i] *= f;
         for (int i = 0; i < set->e; i++)
             o->acc[i] *= f;
-        for (int64_t u = b; u < b + CPU_PAGE; u++) {
+        for (int64_t u = b; u < b + PAGE_TOKENS; u++) {
             if (u < lo || u >= hi)
                 continue;
             f = spec_exp(p[u - b] - m);
@@ -509,7 +509,7 @@ static void cpu_attention_tokens_do_not_depend_on_company(void **state)
         call_run(CPU_GENERIC, OP_attention, s.call, 1);
         for (int f = CPU_GENERIC; f < CPU_FAMILY_COUNT; f++) {
             for (int t = 0; cpu_family_runs(f) && t < n; t++) {
-                struct cpu_batch b = s.batch;
+                struct kernel_batch b = s.batch;
                 struct cpu_call c = s.call;
                 float out[3 * 48];
 
@@ -546,9 +546,9 @@ static void cpu_cache_rows_are_the_format_s_encoding(void **state)
         const struct graph_attr attr = {.values = values};
         const int32_t pos[] = {62, 63, 64, 5}, seq[] = {0, 0, 0, 1};
         const int32_t pages[] = {2, 0, 1, 3};
-        struct cpu_batch b = {4, 0, pos, seq, pages, 2};
+        struct kernel_batch b = {4, 0, pos, seq, pages, 2};
         struct cpu_call c = {.n_in = 2, .attr = &attr, .batch = &b};
-        size_t bytes = cpu_cache_tile_bytes(f, D);
+        size_t bytes = cache_tile_bytes(f, D);
         size_t row_bytes = format_row_bytes(f, D);
 
         c.in[1] =
@@ -556,18 +556,18 @@ static void cpu_cache_rows_are_the_format_s_encoding(void **state)
         for (int i = 0; i < 32; i++) /* too small for an f16 scale */
             ((float *)c.in[1].data)[i] = 1e-9f;
         c.out = (struct cpu_tensor){
-            malloc(4 * 3 * bytes), f, 3, {4 * CPU_PAGE, 3, D}, NULL};
+            malloc(4 * 3 * bytes), f, 3, {4 * PAGE_TOKENS, 3, D}, NULL};
         c.in[0] = c.out;
         call_all(OP_cache_write, &c, 4 * 3 * bytes);
         for (int i = 0; i < 12; i++) {
             int t = i / 3, h = i % 3;
-            int page = pages[seq[t] * 2 + pos[t] / CPU_PAGE];
+            int page = pages[seq[t] * 2 + pos[t] / PAGE_TOKENS];
             const float *x = (float *)c.in[1].data + i * D;
             char *at = (char *)c.out.data + (size_t)(page * 3 + h) * bytes;
             char row[4 * D], copy[4 * D];
             float y[D];
 
-            cpu_cache_read_row(f, D, values, at, pos[t] % CPU_PAGE, row);
+            cpu_cache_read_row(f, D, values, at, pos[t] % PAGE_TOKENS, row);
             format_info(f)->decode(y, row, D);
             for (int j = 0; j < D; j++) {
                 float top = 0;
@@ -584,7 +584,7 @@ static void cpu_cache_rows_are_the_format_s_encoding(void **state)
                     assert_true(fabsf(y[j] - x[j]) <= 0.00446f * top + 1e-8f);
             }
             if (f == PL_F16) { /* where the layout says */
-                int p = pos[t] % CPU_PAGE;
+                int p = pos[t] % PAGE_TOKENS;
 
                 for (int j = 0; j < D; j++)
                     assert_int_equal(

@@ -35,7 +35,7 @@ static float *gather(const struct cpu_kernels *k, const struct weights *w,
     c.in[1].data = (void *)id;
     c.out.data = out;
     for (c.ith = 0; c.ith < nth; c.ith++)
-        k->op[OP_gather_rows].run(&c);
+        k->kernel[KERNEL_gather_rows].run(&c);
     return out;
 }
 

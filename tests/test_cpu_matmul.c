@@ -67,7 +67,7 @@ static float *run(const struct cpu_kernels *k, const struct problem *p,
     for (c.ith = 0; c.ith < nth; c.ith++) {
         /* Sized before any pointer is known, as the plan does. */
         void *scratch = c.scratch =
-            weights_alloc(k->op[p->op].scratch ? k->op[p->op].scratch(&c) : 0);
+            weights_alloc(k->kernel[kernel_of_op(p->op)].scratch ? k->kernel[kernel_of_op(p->op)].scratch(&c) : 0);
 
         c.out.data = out;
         c.in[0].data = (void *)p->x;
@@ -78,7 +78,7 @@ static float *run(const struct cpu_kernels *k, const struct problem *p,
             c.q8 = q8;
             c.in[0].data = NULL; /* may not be read */
         }
-        k->op[p->op].run(&c);
+        k->kernel[kernel_of_op(p->op)].run(&c);
         free(scratch);
     }
     free(q8);

@@ -38,7 +38,7 @@ static int build_cache(struct build *b, int64_t n_head)
 {
     size_t bytes = (size_t)(N_PAGE * n_head * TILE);
 
-    b->p.max.n_slot = N_PAGE * CPU_PAGE;
+    b->p.max.n_slot = N_PAGE * PAGE_TOKENS;
     b->tensor[b->p.n_tensor] = (struct prog_tensor){
         .format = PL_F32,
         .n_dim = 3,
@@ -85,7 +85,7 @@ static void fill_batch(struct device_run *run)
         4, 7, 9, 9, 9, 8, 8, 8, 8, 8, -1, 7, 11, 3, 3, 0, 6, 6, 6, 6};
 
     *run = build_run(6);
-    run->sizes[0].n_slot = N_PAGE * CPU_PAGE;
+    run->sizes[0].n_slot = N_PAGE * PAGE_TOKENS;
     run->batch[0].pos = pos;
     run->batch[0].seq = seq;
     run->batch[0].pages = pages;

@@ -639,7 +639,7 @@ static uint64_t trace_of(uint64_t seed)
         for (int i = 0; i < 20; i++)
             build_op(&b[d], OP_scale, 0, 0, 0)->attr.axis = d;
     }
-    s->kernels.op[OP_scale].run = trace_kernel;
+    s->kernels.kernel[KERNEL_scale].run = trace_kernel;
     p = build_programs(b, 4);
     LOAD_OK(s, p);
     trace.n = 0;
@@ -895,7 +895,7 @@ static void device_run_refuses_other_sizes(void **state)
 
 static void device_counts_macs_by_rank(void **state)
 {
-    static const struct step_cost cost[2] = {{0, 7}, {63, 9}};
+    static const struct kernel_cost cost[2] = {{0, 7}, {63, 9}};
 
     (void)state;
     for (int sim = 0; sim < 2; sim++) {

@@ -29,9 +29,9 @@ static void cache_rows_equal_single_rows(void **state)
         int64_t d = f == PL_Q8_0 ? 32 * (1 + test_below(&seed, 5))
                                  : 1 + test_below(&seed, 70);
         bool values = k / N_FORMAT % 2;
-        int j0 = (int)test_below(&seed, CPU_PAGE);
-        int n = 1 + (int)test_below(&seed, CPU_PAGE - j0);
-        size_t bytes = cpu_cache_tile_bytes(f, d);
+        int j0 = (int)test_below(&seed, PAGE_TOKENS);
+        int n = 1 + (int)test_below(&seed, PAGE_TOKENS - j0);
+        size_t bytes = cache_tile_bytes(f, d);
         size_t row = format_row_bytes(f, d);
         size_t stride = row + (size_t)test_below(&seed, 9);
         char *tile = malloc(bytes), *want = malloc(bytes);
@@ -44,10 +44,10 @@ static void cache_rows_equal_single_rows(void **state)
         for (int j = 0; j < n; j++)
             cpu_cache_write_row(f, d, values, want, j0 + j,
                                 rows + (size_t)j * stride);
-        cpu_cache_write_rows(f, d, values, tile, j0, n, rows, stride);
+        cache_tile_write(f, d, values, tile, j0, n, rows, stride);
         assert_memory_equal(tile, want, bytes);
         fill(&seed, tile, bytes);
-        cpu_cache_read_rows(f, d, values, tile, j0, n, rows, stride);
+        cache_tile_read(f, d, values, tile, j0, n, rows, stride);
         for (int j = 0; j < n; j++) {
             cpu_cache_read_row(f, d, values, tile, j0 + j, one);
             assert_memory_equal(one, rows + (size_t)j * stride, row);
@@ -108,10 +108,10 @@ static void cache_gives_back_what_was_written(void **state)
             assert_int_equal(pl_tensor_set(x, t, want, 0, SLOTS * row, NULL),
                              PL_OK);
             for (int r = 0; r < 40; r++) {
-                int page = (int)test_below(&seed, SLOTS / CPU_PAGE);
-                int j0 = (int)test_below(&seed, CPU_PAGE);
-                int n = 1 + (int)test_below(&seed, CPU_PAGE - j0);
-                char *at = want + (size_t)(page * CPU_PAGE + j0) * row;
+                int page = (int)test_below(&seed, SLOTS / PAGE_TOKENS);
+                int j0 = (int)test_below(&seed, PAGE_TOKENS);
+                int n = 1 + (int)test_below(&seed, PAGE_TOKENS - j0);
+                char *at = want + (size_t)(page * PAGE_TOKENS + j0) * row;
                 size_t a = (size_t)test_below(&seed, SLOTS * (int64_t)row);
                 size_t b = (size_t)test_below(&seed, SLOTS * (int64_t)row -
                                                          (int64_t)a + 1);

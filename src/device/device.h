@@ -10,7 +10,8 @@
 #ifndef DEVICE_DEVICE_H
 #define DEVICE_DEVICE_H
 
-#include "device/program.h"
+#include "device/cpu/cpu_kernel.h"
+#include "program/program.h"
 
 enum device_kind { DEVICE_CPU, DEVICE_SIM, DEVICE_PAPER };
 
@@ -112,7 +113,7 @@ struct device_run {
     int script;
     int n_instance; /* 1 .. the script's */
     struct graph_sizes sizes[PROG_MAX_INSTANCE];
-    struct cpu_batch batch[PROG_MAX_INSTANCE]; /* host memory; each device takes
+    struct kernel_batch batch[PROG_MAX_INSTANCE]; /* host memory; each device takes
                                                   its copy */
     int n_seq;                                 /* rows of batch.pages */
 };

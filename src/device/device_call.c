@@ -34,68 +34,82 @@ static int64_t count(const struct cpu_tensor *t, int n_dim)
 }
 
 /* All but tensors and threads. */
-static void fill(struct cpu_call *c, const struct step *st)
+static void fill(struct cpu_call *c, const struct step_kernel *k)
 {
-    c->n_in = st->n_in;
-    c->attr = &st->attr;
-    c->head_map = st->head_map;
-    c->tree = st->tree;
-    c->span = st->span;
-    c->n_span = st->n_span;
-    c->out_stride = st->out_stride;
-    c->custom = st->custom;
+    static const struct graph_attr none;
+
+    c->n_in = 0;
+    c->q8 = NULL;
+    c->attr = k->attr ? k->attr : &none;
+    c->head_map = k->head_map;
+    c->tree = k->tree;
+    c->span = k->span;
+    c->n_span = k->n_span;
+    c->out_stride = k->out_stride;
+    c->custom = k->custom;
 }
 
-void device_op(const struct device_set *s, struct device *d,
-               const struct step *st, void *scratch, int ith, int nth)
+/* Where argument i of a step goes in a kernel's call; NULL: it is the quantized
+ * form of the first operand. A result that is updated is the first operand
+ * too. */
+static struct cpu_tensor *place(struct cpu_call *c, const struct step_kernel *k,
+                                const struct prog_tensor *t, int i)
 {
+    if (i == 0)
+        return &c->out;
+    if (k->arg[i].tensor >= 0 && t[k->arg[i].tensor].q8)
+        return NULL;
+    return &c->in[c->n_in++];
+}
+
+void device_kernel(const struct device_set *s, struct device *d,
+                   const struct step *st, void *scratch, int ith, int nth)
+{
+    const struct step_kernel *k = &st->kernel;
     struct cpu_call c;
 
-    if (st->kind == STEP_Q8) {
-        const struct cpu_tensor *in = &d->tensor[st->in[0]];
-        int64_t n = count(in, in->n_dim) / 32;
-        int64_t lo = n * ith / nth, hi = n * (ith + 1) / nth;
-        struct q8_block *out = d->tensor[st->out].data;
-        const float *src = in->data;
+    fill(&c, k);
+    for (int i = 0; i < k->n_arg; i++) {
+        struct cpu_tensor *to = place(&c, k, d->prog->tensor, i);
 
-        if (lo < hi)
-            s->kernels.q8(out + lo, src + lo * 32, (hi - lo) * 32);
-        return;
-    }
-    fill(&c, st);
-    c.out = d->tensor[st->out];
-    for (int i = 0; i < GRAPH_MAX_IN; i++) {
-        if (i < st->n_in && st->in[i] >= 0)
-            c.in[i] = d->tensor[st->in[i]];
+        if (!to)
+            c.q8 = d->tensor[k->arg[i].tensor].data;
+        else if (k->arg[i].tensor >= 0)
+            *to = d->tensor[k->arg[i].tensor];
         else
-            c.in[i] = (struct cpu_tensor){0};
+            *to = (struct cpu_tensor){0};
+        if (i == 0 && k->arg[0].access == ACCESS_UPDATE)
+            c.in[c.n_in++] = c.out;
     }
-    c.q8 = st->q8 >= 0 ? d->tensor[st->q8].data : NULL;
+    for (int i = c.n_in; i < GRAPH_MAX_IN; i++)
+        c.in[i] = (struct cpu_tensor){0};
     c.batch = &d->batch[st->instance];
     c.scratch = scratch;
     c.ith = ith;
     c.nth = nth;
-    s->kernels.op[st->op].run(&c);
+    s->kernels.kernel[k->kernel].run(&c);
 }
 
 void device_count(const struct device_set *s, struct device *d,
                   const struct step *st)
 {
-    if (st->n_cost > 0) {
-        const struct cpu_tensor *out = &d->tensor[st->out];
+    if (st->kind == STEP_KERNEL && st->kernel.n_cost > 0) {
+        const struct step_kernel *k = &st->kernel;
+        const struct cpu_tensor *out = &d->tensor[k->arg[0].tensor];
         int64_t rows = count(out, out->n_dim - 1);
 
-        for (int i = 0; i < st->n_cost; i++)
-            d->macs[st->cost[i].rank] += (uint64_t)(st->cost[i].macs * rows);
+        for (int i = 0; i < k->n_cost; i++)
+            d->macs[k->cost[i].rank] += (uint64_t)(k->cost[i].macs * rows);
     }
-    if (st->message && st->counted) {
+    if (step_is_message(st) && st->merge.counted) {
         const struct graph_sizes *z = &s->sizes[st->instance];
 
         d->messages++;
-        d->message_bytes += (uint64_t)dim_value(st->message_bytes[0], z) +
-                            (uint64_t)dim_value(st->message_bytes[1], z);
+        d->message_bytes +=
+            (uint64_t)dim_value(st->merge.message_bytes[0], z) +
+            (uint64_t)dim_value(st->merge.message_bytes[1], z);
     }
-    if (st->copy) {
+    if (step_is_copy(st)) {
         d->copies++;
         d->copy_bytes += (uint64_t)device_copy_bytes(s, d, st);
     }
@@ -103,22 +117,28 @@ void device_count(const struct device_set *s, struct device *d,
 
 /* ---- scratch ----------------------------------------------------------- */
 
-static size_t op_scratch(const struct cpu_kernels *k, const struct program *p,
-                         const struct step *st, int nth)
+static size_t kernel_scratch(const struct cpu_kernels *table,
+                             const struct program *p, const struct step *st,
+                             int nth)
 {
-    struct cpu_batch batch = {.n_tok = p->max.n_tok,
-                              .n_out = p->max.n_out,
-                              .page_stride = p->page_stride};
+    const struct step_kernel *k = &st->kernel;
+    struct kernel_batch batch = {.n_tok = p->max.n_tok,
+                                 .n_out = p->max.n_out,
+                                 .page_stride = p->page_stride};
     struct cpu_call c = {.batch = &batch, .nth = nth};
 
-    if (st->kind != STEP_OP || !k->op[st->op].scratch)
+    if (st->kind != STEP_KERNEL || !table->kernel[k->kernel].scratch)
         return 0;
-    fill(&c, st);
-    resolve(&c.out, &p->tensor[st->out], &p->max);
-    for (int i = 0; i < st->n_in; i++)
-        if (st->in[i] >= 0)
-            resolve(&c.in[i], &p->tensor[st->in[i]], &p->max);
-    return k->op[st->op].scratch(&c);
+    fill(&c, k);
+    for (int i = 0; i < k->n_arg; i++) {
+        struct cpu_tensor *to = place(&c, k, p->tensor, i);
+
+        if (to && k->arg[i].tensor >= 0)
+            resolve(to, &p->tensor[k->arg[i].tensor], &p->max);
+        if (i == 0 && k->arg[0].access == ACCESS_UPDATE)
+            c.in[c.n_in++] = c.out;
+    }
+    return table->kernel[k->kernel].scratch(&c);
 }
 
 static size_t most_scratch(const struct cpu_kernels *k, const struct program *p,
@@ -130,7 +150,7 @@ static size_t most_scratch(const struct cpu_kernels *k, const struct program *p,
         for (int j = 0; j < p->script[i].n_step; j++) {
             const struct step *st = &p->script[i].step[j];
             size_t n = st->kind == STEP_MERGE ? device_merge_scratch(st)
-                                              : op_scratch(k, p, st, nth);
+                                              : kernel_scratch(k, p, st, nth);
 
             if (n > most)
                 most = n;

@@ -2,8 +2,8 @@
  * may not touch is out of reach, and whoever tries dies of it.
  *
  * Pages are protected for the whole process, so only one thread works at a
- * time. A step may write its own device's memory (kernels not its weights) and
- * read that of the tensors it names on others; regions are the grain. Between
+ * time. A step may read and write what it says (step_uses) and its device's
+ * buffers; regions are the grain. Between
  * runs all is open to the host. */
 #include <pthread.h>
 #include <stdlib.h>
@@ -94,44 +94,28 @@ static bool apply(struct device_set *s)
     return ok;
 }
 
-static void let_read(struct device_set *s, int dev, int tensor)
+static void let(void *user, const struct step_use *u)
 {
-    enum region r = s->dev[dev].prog->tensor[tensor].region;
+    struct device_set *s = user;
+    enum region r = s->dev[u->dev].prog->tensor[u->tensor].region;
+    unsigned char *want = &s->guard->want[u->dev][r];
 
-    if (s->guard->want[dev][r] == NOTHING)
-        s->guard->want[dev][r] = READ;
-}
-
-static void let_read_merge(struct device_set *s, const struct step *st)
-{
-    for (int i = 0; i < st->n_merge; i++) {
-        const struct merge_item *m = &st->merge[i];
-
-        for (int k = 0; m->reduce && k < m->n_addend; k++)
-            let_read(s, m->addend[k].dev, m->addend[k].tensor);
-        for (int k = 0; !m->reduce && k < m->n_piece; k++)
-            let_read(s, m->piece[k].src_dev, m->piece[k].src);
-    }
+    if (u->access & ACCESS_WRITE)
+        *want = WRITE;
+    else if (*want == NOTHING)
+        *want = READ;
 }
 
 void device_guard_enter(struct device_set *s, const struct device *d,
                         const struct step *st)
 {
     struct guard *g = s->guard;
-    unsigned char *own;
 
     pthread_mutex_lock(&g->lock);
     memset(g->want, NOTHING, (size_t)s->n * sizeof *g->want);
-    own = g->want[d - s->dev];
-    memset(own, WRITE, sizeof g->want[0]);
-    if (st->kind == STEP_OP || st->kind == STEP_Q8)
-        own[REGION_WEIGHTS] = READ;
-    if (st->kind == STEP_MERGE)
-        let_read_merge(s, st);
-    for (int i = 0; st->kind == STEP_PULL && i < st->n_piece; i++)
-        let_read(s, st->piece[i].src_dev, st->piece[i].src);
-    if (st->kind == STEP_PAGES)
-        let_read(s, st->dev, st->src);
+    /* Dead buffers are poisoned beside any step. */
+    g->want[d - s->dev][REGION_WORK] = WRITE;
+    step_uses(st, (int)(d - s->dev), d->prog->tensor, let, s);
     if (!apply(s))
         device_fail(s, d, -1, "the system protects no pages");
 }

@@ -6,12 +6,12 @@
 #include "base/topology.h"
 #include "device/cpu/cpu_team.h"
 #include "device/device.h"
+#include "program/program_check.h"
 
 struct sim;   /* sim_run.c */
 struct guard; /* device_guard.c */
 
 enum {
-    MERGE_MAX_DEPTH = 64, /* of a merge's stack */
     SIM_PARTS = 3,        /* most parts a sim device cuts a kernel into */
 };
 
@@ -23,12 +23,14 @@ struct device {
     unsigned char *scratch;               /* owned, for all threads */
     size_t scratch_bytes, scratch_stride; /* in all, and a thread's */
     struct cpu_tensor *tensor; /* owned, [prog->n_tensor]; dims of this run */
-    struct cpu_batch batch[PROG_MAX_INSTANCE]; /* of this run: cpu the host's
+    struct kernel_batch batch[PROG_MAX_INSTANCE]; /* of this run: cpu the host's
                                                   tables, sim own */
     struct cpu_flag *event; /* owned, [prog->n_event]: last run that did it */
     int fail_step;          /* tests: the device is lost there; -1: never */
 
-    /* cpu: who has arrived at which meeting; see cpu_run.c */
+    /* cpu: what its threads do at each step of a script, see cpu_meetings.h,
+       and who has arrived at which meeting; see cpu_run.c */
+    unsigned char *how[PROG_MAX_SCRIPT]; /* owned */
     struct cpu_flag *arrived; /* owned, [n_thread] */
     struct cpu_flag met, released;
 
@@ -99,9 +101,9 @@ static inline const struct script *device_script(const struct device_set *s,
     return &d->prog->script[s->run->script];
 }
 
-/* A kernel's or quantizer's part ith of nth. */
-void device_op(const struct device_set *s, struct device *d,
-               const struct step *st, void *scratch, int ith, int nth);
+/* A kernel's part ith of nth. */
+void device_kernel(const struct device_set *s, struct device *d,
+                   const struct step *st, void *scratch, int ith, int nth);
 
 /* The counters of a step; once a step. */
 void device_count(const struct device_set *s, struct device *d,
@@ -166,14 +168,6 @@ void device_guard_open(struct device_set *s); /* everything, for the host */
 void device_pages(const struct device_set *s, const struct device *d,
                   const struct step *st, int ith, int nth);
 double device_pages_bytes(const struct device *d, const struct step *st);
-
-/* ---- program_check.c --------------------------------------------------- */
-
-/* Everything that would otherwise go wrong in a run: indices, bounds at the
- * largest sizes, missing kernels, peers read without a meeting, waits that
- * never end. */
-pl_status program_check(const struct device_set *s, const struct program *p,
-                        pl_err *err);
 
 /* ---- kinds ------------------------------------------------------------- */
 

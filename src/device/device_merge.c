@@ -133,8 +133,8 @@ void device_merge(const struct device_set *s, const struct device *d,
 {
     const struct graph_sizes *z = &s->sizes[st->instance];
 
-    for (int i = 0; i < st->n_merge; i++) {
-        const struct merge_item *m = &st->merge[i];
+    for (int i = 0; i < st->merge.n_item; i++) {
+        const struct merge_item *m = &st->merge.item[i];
         unsigned char *out = d->tensor[m->out].data;
 
         for (int k = 0; k < m->n_piece; k++) {
@@ -158,9 +158,9 @@ size_t device_merge_scratch(const struct step *st)
 {
     int depth = 0;
 
-    for (int i = 0; i < st->n_merge; i++)
-        if (st->merge[i].reduce && st->merge[i].depth > depth)
-            depth = st->merge[i].depth;
+    for (int i = 0; i < st->merge.n_item; i++)
+        if (st->merge.item[i].reduce && st->merge.item[i].depth > depth)
+            depth = st->merge.item[i].depth;
     return (size_t)depth * BLOCK * sizeof(float);
 }
 
@@ -168,7 +168,7 @@ void device_pull(const struct device_set *s, const struct device *d,
                  const struct step *st, const struct copy_piece *p, int ith,
                  int nth)
 {
-    copy_piece(s, &s->sizes[st->instance], p, d->tensor[st->out].data, ith,
+    copy_piece(s, &s->sizes[st->instance], p, d->tensor[st->pull.out].data, ith,
                nth);
 }
 
@@ -185,10 +185,10 @@ static double slowest(const struct device_set *s, const struct device *d,
     double most = link_seconds(&d->desc, bytes);
 
     if (st->kind == STEP_PAGES)
-        return fmax(most, link_seconds(&s->dev[st->dev].desc, bytes));
-    for (int i = 0; i < st->n_piece; i++)
+        return fmax(most, link_seconds(&s->dev[st->pages.dev].desc, bytes));
+    for (int i = 0; i < st->pull.n_piece; i++)
         most =
-            fmax(most, link_seconds(&s->dev[st->piece[i].src_dev].desc, bytes));
+            fmax(most, link_seconds(&s->dev[st->pull.piece[i].src_dev].desc, bytes));
     return most;
 }
 
@@ -199,10 +199,10 @@ double device_copy_bytes(const struct device_set *s, const struct device *d,
 
     if (st->kind == STEP_PAGES)
         return device_pages_bytes(d, st);
-    for (int i = 0; i < st->n_piece; i++) {
+    for (int i = 0; i < st->pull.n_piece; i++) {
         struct loops l;
 
-        resolve(&l, &st->piece[i], &s->sizes[st->instance]);
+        resolve(&l, &st->pull.piece[i], &s->sizes[st->instance]);
         bytes += (double)l.bytes * (double)l.n0 * (double)l.n1;
     }
     return bytes;

@@ -12,7 +12,7 @@
 
 /* A walk over the pages of a batch. */
 struct walk {
-    const struct cpu_batch *b;
+    const struct kernel_batch *b;
     int64_t tok, k, last; /* next token; page of the sequence, and its last */
     int64_t row;
 };
@@ -21,7 +21,7 @@ struct walk {
  * window that were given back. */
 static int32_t next_page(struct walk *w)
 {
-    const struct cpu_batch *b = w->b;
+    const struct kernel_batch *b = w->b;
 
     for (;;) {
         for (; w->k <= w->last; w->k++) {
@@ -38,8 +38,8 @@ static int32_t next_page(struct walk *w)
         w->k = w->last = 0;
         for (int32_t seq = b->seq[w->tok];
              w->tok < b->n_tok && b->seq[w->tok] == seq; w->tok++)
-            if (b->pos[w->tok] / CPU_PAGE > w->last)
-                w->last = b->pos[w->tok] / CPU_PAGE;
+            if (b->pos[w->tok] / PAGE_TOKENS > w->last)
+                w->last = b->pos[w->tok] / PAGE_TOKENS;
         if (w->last >= b->page_stride)
             w->last = b->page_stride - 1;
     }
@@ -47,7 +47,7 @@ static int32_t next_page(struct walk *w)
 
 static struct walk start(const struct device *d, const struct step *st)
 {
-    const struct cpu_batch *b = &d->batch[st->instance];
+    const struct kernel_batch *b = &d->batch[st->instance];
 
     if (!b->pages || !b->pos || !b->seq)
         return (struct walk){.b = b, .last = -1, .tok = b->n_tok};
@@ -57,12 +57,12 @@ static struct walk start(const struct device *d, const struct step *st)
 void device_pages(const struct device_set *s, const struct device *d,
                   const struct step *st, int ith, int nth)
 {
-    const struct cpu_tensor *to = &d->tensor[st->out];
-    const struct cpu_tensor *from = &s->dev[st->dev].tensor[st->src];
+    const struct cpu_tensor *to = &d->tensor[st->pages.out];
+    const struct cpu_tensor *from = &s->dev[st->pages.dev].tensor[st->pages.src];
     const struct program *p = d->prog;
-    size_t n_to = (size_t)p->tensor[st->out].dim[1].n;
-    size_t n_from = (size_t)s->dev[st->dev].prog->tensor[st->src].dim[1].n;
-    int64_t n_page = p->max.n_slot / CPU_PAGE;
+    size_t n_to = (size_t)p->tensor[st->pages.out].dim[1].n;
+    size_t n_from = (size_t)s->dev[st->pages.dev].prog->tensor[st->pages.src].dim[1].n;
+    int64_t n_page = p->max.n_slot / PAGE_TOKENS;
     struct walk w = start(d, st);
 
     for (int32_t page; (page = next_page(&w)) >= 0;) {
@@ -71,13 +71,13 @@ void device_pages(const struct device_set *s, const struct device *d,
 
         if (page % nth != ith || page >= n_page)
             continue;
-        out += (size_t)page * n_to * st->tile_bytes;
-        in += (size_t)page * n_from * st->tile_bytes;
+        out += (size_t)page * n_to * st->pages.tile_bytes;
+        in += (size_t)page * n_from * st->pages.tile_bytes;
         for (size_t h = 0; h < n_to; h++)
-            if (st->map[h] >= 0)
-                memcpy(out + h * st->tile_bytes,
-                       in + (size_t)st->map[h] * st->tile_bytes,
-                       st->tile_bytes);
+            if (st->pages.map[h] >= 0)
+                memcpy(out + h * st->pages.tile_bytes,
+                       in + (size_t)st->pages.map[h] * st->pages.tile_bytes,
+                       st->pages.tile_bytes);
     }
 }
 
@@ -88,7 +88,7 @@ double device_pages_bytes(const struct device *d, const struct step *st)
 
     while (next_page(&w) >= 0)
         n_page++;
-    for (int64_t h = 0; h < d->prog->tensor[st->out].dim[1].n; h++)
-        n_head += st->map[h] >= 0;
-    return n_page * n_head * (double)st->tile_bytes;
+    for (int64_t h = 0; h < d->prog->tensor[st->pages.out].dim[1].n; h++)
+        n_head += st->pages.map[h] >= 0;
+    return n_page * n_head * (double)st->pages.tile_bytes;
 }

@@ -11,6 +11,7 @@
 
 #include "base/bytes.h"
 #include "base/err.h"
+#include "device/cpu/cpu_meetings.h"
 #include "device/device_inner.h"
 
 static const char *const region_name[REGION_COUNT] = {
@@ -121,6 +122,10 @@ static void unload(struct device_set *s)
         free(d->tensor);
         free(d->event);
         free(d->arrived);
+        for (int k = 0; k < PROG_MAX_SCRIPT; k++) {
+            free(d->how[k]);
+            d->how[k] = NULL;
+        }
         memset(d->base, 0, sizeof d->base);
         d->scratch = NULL;
         d->tensor = NULL;
@@ -239,6 +244,19 @@ static pl_status allocate(struct device_set *s, struct device *d, pl_err *err)
     return PL_OK;
 }
 
+static pl_status find_meetings(struct device *d, pl_err *err)
+{
+    const struct program *p = d->prog;
+
+    for (int i = 0; i < p->n_script && d->desc.kind == DEVICE_CPU; i++) {
+        d->how[i] = malloc((size_t)p->script[i].n_step + 1);
+        if (!d->how[i] ||
+            !cpu_meetings(&p->script[i], p->tensor, p->dev, d->how[i]))
+            return err_no_memory(err, "a device's tables");
+    }
+    return PL_OK;
+}
+
 /* Part ith of nth of some zeroed memory gets its pages. */
 static void touch(unsigned char *p, size_t bytes, int ith, int nth)
 {
@@ -273,13 +291,51 @@ static void prepare(void *user, int member)
     }
 }
 
+static bool has_kernel(void *user, int dev, const struct step_kernel *k)
+{
+    const struct device_set *s = user;
+
+    (void)dev;
+    return s->kernels.kernel[k->kernel].run != NULL;
+}
+
+static bool share_threads(void *user, int dev_a, int dev_b)
+{
+    return device_seats_share(user, dev_a, dev_b);
+}
+
+static pl_status check(struct device_set *s, const struct program *p,
+                       pl_err *err)
+{
+    struct program_machine m = {.n_dev = s->n,
+                                .has_kernel = has_kernel,
+                                .share_threads = share_threads,
+                                .user = s};
+    struct program_device *d = calloc((size_t)s->n, sizeof *d);
+    pl_status st;
+
+    if (!d)
+        return err_no_memory(err, "the check of programs");
+    for (int i = 0; i < s->n; i++) {
+        bool cpu = s->dev[i].desc.kind == DEVICE_CPU;
+
+        d[i] = (struct program_device){s->dev[i].desc.name,
+                                       cpu_family_name(s->kernels.family),
+                                       cpu ? 0 : -1, cpu};
+    }
+    m.dev = d;
+    st = program_check(&m, p, err);
+    free(d);
+    return st;
+}
+
 pl_status device_set_load(struct device_set *s, const struct program *p,
                           pl_err *err)
 {
     pl_status st;
 
     unload(s);
-    PL_TRY(program_check(s, p, err));
+    PL_TRY(check(s, p, err));
     for (int i = 0; i < s->n; i++) {
         struct device *d = &s->dev[i];
 
@@ -293,6 +349,8 @@ pl_status device_set_load(struct device_set *s, const struct program *p,
     st = check_memory(s, err);
     for (int i = 0; i < s->n && st == PL_OK; i++)
         st = allocate(s, &s->dev[i], err);
+    for (int i = 0; i < s->n && st == PL_OK; i++)
+        st = find_meetings(&s->dev[i], err);
     if (st == PL_OK && s->sim)
         st = sim_load(s, err);
     if (st == PL_OK)
@@ -384,7 +442,7 @@ static pl_status check_instance(const struct device_set *s,
                                 pl_err *err)
 {
     const struct graph_sizes *z = &run->sizes[k];
-    const struct cpu_batch *b = &run->batch[k];
+    const struct kernel_batch *b = &run->batch[k];
 
     for (int i = 0; i < s->n; i++) {
         const struct program *p = s->dev[i].prog;

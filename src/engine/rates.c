@@ -170,18 +170,18 @@ static clockid_t clock_for(const struct device_list *l)
 static pl_status time_run(struct trial *t, int64_t n_tok, int64_t n_past,
                           double *seconds)
 {
-    int32_t pos[MANY], pages[N_SLOT / CPU_PAGE];
+    int32_t pos[MANY], pages[N_SLOT / PAGE_TOKENS];
     pl_rows rows = {
         .n_tok = n_tok,
         .n_out = 1,
         .pos = pos,
         .pages = pages,
-        .page_stride = N_SLOT / CPU_PAGE,
+        .page_stride = N_SLOT / PAGE_TOKENS,
     };
     double start = now(CLOCK_MONOTONIC), end = start;
     int patience = t->p->ask->all_formats ? 4 : 1; /* for what is kept */
 
-    for (int i = 0; i < N_SLOT / CPU_PAGE; i++)
+    for (int i = 0; i < N_SLOT / PAGE_TOKENS; i++)
         pages[i] = i;
     for (int64_t i = 0; i < n_tok; i++)
         pos[i] = (int32_t)(n_past + i);

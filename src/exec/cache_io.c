@@ -89,7 +89,7 @@ static bool cache_init(struct exec_cache *cache, struct exec_caches *c,
         .n_head = g->dim[1].n,
         .d_head = g->dim[2].n,
         .row_bytes = format_row_bytes(g->format, g->dim[2].n),
-        .tile_bytes = cpu_cache_tile_bytes(g->format, g->dim[2].n)};
+        .tile_bytes = cache_tile_bytes(g->format, g->dim[2].n)};
     cache->part = arena_alloc(&c->arena, (size_t)n, sizeof *cache->part);
     seen = arena_alloc(&c->arena, (size_t)cache->n_head, sizeof *seen);
     if (!cache->part || !seen)
@@ -159,7 +159,7 @@ pl_status exec_cache_read(struct exec_caches *c, int i, int64_t page, int slot0,
         }
         for (int64_t h = 0; h < p->n_head; h++, tile += k->tile_bytes)
             if (p->first[h])
-                cpu_cache_read_rows(
+                cache_tile_read(
                     k->g->format, k->d_head, k->g->attr.values, tile, slot0, n,
                     (char *)rows + (size_t)p->head[h] * k->row_bytes,
                     (size_t)k->n_head * k->row_bytes);
@@ -183,7 +183,7 @@ pl_status exec_cache_write(struct exec_caches *c, int i, int64_t page,
             PL_TRY(device_read(c->x->set, p->dev, REGION_CACHE, at, tile, bytes,
                                err));
         for (int64_t h = 0; h < p->n_head; h++)
-            cpu_cache_write_rows(k->g->format, k->d_head, k->g->attr.values,
+            cache_tile_write(k->g->format, k->d_head, k->g->attr.values,
                                  tile + (size_t)h * k->tile_bytes, slot0, n,
                                  (const char *)rows +
                                      (size_t)p->head[h] * k->row_bytes,
@@ -199,13 +199,14 @@ pl_status exec_cache_encode(struct exec_caches *c, int i, int n, const float *x,
                             void *rows, pl_err *err)
 {
     const struct exec_cache *k = &c->cache[i];
-    const struct cpu_op *op = &c->x->plan->kernels.op[OP_cache_write];
-    int32_t pos[CPU_PAGE] = {0}, zero[CPU_PAGE] = {0};
-    struct cpu_batch batch = {n, 0, pos, zero, zero, 1};
+    const struct cpu_entry *op =
+        &c->x->plan->kernels.kernel[KERNEL_cache_write];
+    int32_t pos[PAGE_TOKENS] = {0}, zero[PAGE_TOKENS] = {0};
+    struct kernel_batch batch = {n, 0, pos, zero, zero, 1};
     struct cpu_call call = {.out = {.data = c->page,
                                     .format = k->g->format,
                                     .n_dim = 3,
-                                    .dim = {CPU_PAGE, k->n_head, k->d_head}},
+                                    .dim = {PAGE_TOKENS, k->n_head, k->d_head}},
                             .n_in = 2,
                             .attr = &k->g->attr,
                             .batch = &batch,
@@ -226,7 +227,7 @@ pl_status exec_cache_encode(struct exec_caches *c, int i, int n, const float *x,
     op->run(&call);
     free(call.scratch);
     for (int64_t h = 0; h < k->n_head; h++)
-        cpu_cache_read_rows(k->g->format, k->d_head, k->g->attr.values,
+        cache_tile_read(k->g->format, k->d_head, k->g->attr.values,
                             c->page + (size_t)h * k->tile_bytes, 0, n,
                             (char *)rows + (size_t)h * k->row_bytes,
                             (size_t)k->n_head * k->row_bytes);
@@ -241,9 +242,9 @@ pl_status exec_cache_slots(pl_exec *x, int node, int64_t slot0, int64_t n,
     pl_status s = exec_caches_open(&c, x, node, err);
 
     for (int64_t i = slot0, len; i < slot0 + n && s == PL_OK; i += len) {
-        int64_t page = i / CPU_PAGE, slot = i % CPU_PAGE;
+        int64_t page = i / PAGE_TOKENS, slot = i % PAGE_TOKENS;
 
-        len = CPU_PAGE - slot;
+        len = PAGE_TOKENS - slot;
         if (len > slot0 + n - i)
             len = slot0 + n - i;
         s = put ? exec_cache_write(&c, 0, page, (int)slot, (int)len, at, err)
@@ -271,7 +272,7 @@ pl_status exec_copy_page(pl_exec *x, int from, int to, pl_err *err)
             if (!holder(x, i, d, &h))
                 continue;
             n = (size_t)h.tensor->dim[1].n *
-                cpu_cache_tile_bytes(g->node[i].format, g->node[i].dim[2].n);
+                cache_tile_bytes(g->node[i].format, g->node[i].dim[2].n);
             PL_TRY(device_read(x->set, h.dev, REGION_CACHE,
                                h.tensor->offset + (size_t)from * n, x->page, n,
                                err));

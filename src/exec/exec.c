@@ -97,11 +97,11 @@ static pl_status tables(pl_exec *x, pl_err *err)
         const struct graph_node *n = &g->node[i];
 
         x->has_cache |= n->op == OP_cache;
-        if (n->op == OP_cache && n->dim[1].n * (int64_t)cpu_cache_tile_bytes(
+        if (n->op == OP_cache && n->dim[1].n * (int64_t)cache_tile_bytes(
                                                    n->format, n->dim[2].n) >
                                      (int64_t)page)
             page = (size_t)n->dim[1].n *
-                   cpu_cache_tile_bytes(n->format, n->dim[2].n);
+                   cache_tile_bytes(n->format, n->dim[2].n);
         for (int k = 0; n->op == OP_input && k < x->n_instance; k++) {
             unsigned char **at =
                 &x->input[(size_t)k * (size_t)g->n_node + (size_t)i];
@@ -455,23 +455,23 @@ pl_status exec_get_output(pl_exec *x, int instance, pl_tensor t, void *data,
 
 /* Every page that token i may read or write is one of the cache's. Without a
  * table all tokens share one page, which only a graph with a cache minds. */
-static pl_status check_token(const pl_exec *x, const struct cpu_batch *b,
+static pl_status check_token(const pl_exec *x, const struct kernel_batch *b,
                              const int32_t *pages, int64_t i, pl_err *err)
 {
     int32_t pos = b->pos[i], seq = b->seq[i];
-    int64_t n_page = x->plan->max.n_slot / CPU_PAGE;
+    int64_t n_page = x->plan->max.n_slot / PAGE_TOKENS;
     int64_t from = 0;
 
     if (seq < 0 || seq >= x->plan->n_seq || pos < 0 ||
-        ((pages || x->has_cache) && pos / CPU_PAGE >= b->page_stride) ||
+        ((pages || x->has_cache) && pos / PAGE_TOKENS >= b->page_stride) ||
         (!pages && x->has_cache && seq > 0))
         return err_set(err, PL_BAD_ARGUMENT,
                        "token %" PRId64 " of the step: position %d of "
                        "sequence %d has no page in the table",
                        i, pos, seq);
     if (i > 0 && b->seq[i - 1] == seq && b->pos[i - 1] <= pos)
-        from = b->pos[i - 1] / CPU_PAGE; /* those before were looked at */
-    for (int64_t k = from; pages && k <= pos / CPU_PAGE; k++) {
+        from = b->pos[i - 1] / PAGE_TOKENS; /* those before were looked at */
+    for (int64_t k = from; pages && k <= pos / PAGE_TOKENS; k++) {
         int32_t page = pages[seq * b->page_stride + k];
 
         if (page < 0 || page >= n_page)
@@ -546,11 +546,11 @@ pl_status exec_steps(pl_exec *x, int n, const pl_rows *rows, pl_err *err)
                        x->n_instance);
     for (int k = 0; k < n; k++) {
         const pl_rows *r = &rows[k];
-        struct cpu_batch *b = &run.batch[k];
+        struct kernel_batch *b = &run.batch[k];
 
         PL_TRY(check_rows(x, r, err));
         run.sizes[k] = (struct graph_sizes){r->n_tok, r->n_out, p->max.n_slot};
-        *b = (struct cpu_batch){r->n_tok,
+        *b = (struct kernel_batch){r->n_tok,
                                 r->n_out,
                                 r->pos ? r->pos : x->zeros,
                                 r->seq ? r->seq : x->zeros,

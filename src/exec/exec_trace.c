@@ -168,30 +168,23 @@ static const struct step *step_of(const struct exec_trace *t, int script,
     return &t->p->low->prog[e->dev].script[script].step[e->step];
 }
 
-static bool is_transfer(const struct step *s)
-{
-    return s->kind == STEP_PULL || s->kind == STEP_PAGES;
-}
-
 /* What the step does, and its category. */
 static const char *action(const struct exec_trace *t, const struct step *s,
                           const char **category)
 {
     *category = "op";
     switch (s->kind) {
-    case STEP_OP:
-        return s->node >= 0 && s->op == OP_custom
+    case STEP_KERNEL:
+        return s->node >= 0 && s->kernel.kernel == KERNEL_custom
                    ? graph_op_name(&t->p->g->node[s->node])
-                   : op_info(s->op)->name;
-    case STEP_Q8:
-        return "quantize";
+                   : kernel_name(s->kernel.kernel);
     case STEP_MERGE:
-        *category = s->message ? "message" : "op";
-        return s->message ? "merge" : "gather";
+        *category = step_is_message(s) ? "message" : "op";
+        return step_is_message(s) ? "merge" : "gather";
     case STEP_PULL:
     case STEP_PAGES:
-        *category = s->copy ? "copy" : "message";
-        return s->kind == STEP_PAGES ? "copy pages" : s->copy ? "copy" : "pull";
+        *category = step_is_copy(s) ? "copy" : "message";
+        return s->kind == STEP_PAGES ? "copy pages" : step_is_copy(s) ? "copy" : "pull";
     case STEP_POST:
     case STEP_WAIT:
         break;
@@ -226,7 +219,7 @@ static void say_event(struct exec_trace *t, const struct step *s,
         1e6 * (e->end_s - e->begin_s));
     if (s->node >= 0) {
         say(t, "\"tensor\": ");
-        say_string(t, is_transfer(s) ? t->p->g->node[s->node].name
+        say_string(t, step_is_transfer(s) ? t->p->g->node[s->node].name
                                      : tensor_of(t, s->node)->name);
         say(t, ", \"layer\": %d, ", t->layer[s->node]);
     }
@@ -309,14 +302,14 @@ static void add_copies(struct exec_trace *t, int script,
         for (int i = 0; i < n; i++) {
             const struct step *s = step_of(t, script, &event[i]);
 
-            if (event[i].dev == d && is_transfer(s) && s->copy) {
+            if (event[i].dev == d && step_is_copy(s)) {
                 t->copy[n_copy++] =
                     (struct trace_span){event[i].begin_s, event[i].end_s};
                 t->sum.copy_s += event[i].end_s - event[i].begin_s;
             }
         }
         for (int i = 0; n_copy > 0 && i < n; i++)
-            if (!is_transfer(step_of(t, script, &event[i])) &&
+            if (!step_is_transfer(step_of(t, script, &event[i])) &&
                 peers(t->p, event[i].dev, d))
                 t->busy[n_busy++] =
                     (struct trace_span){event[i].begin_s, event[i].end_s};

@@ -9,7 +9,7 @@
 #ifndef EXEC_LOWER_H
 #define EXEC_LOWER_H
 
-#include "device/program.h"
+#include "program/program.h"
 #include "layout/numeric.h"
 
 /* A device's part in a group. Only those with ranks are units. */
@@ -38,7 +38,7 @@ struct lower_options {
     const int *home;                 /* [num->n] group of weights and caches */
     const struct lower_way *way;     /* [n_way] */
     const bool *one_queue; /* [n_dev] copies run among the other steps */
-    const struct cpu_kernels *kernels; /* tells which ops read q8 */
+    bool float_activations; /* nothing is quantized before a contraction */
     struct graph_sizes max;            /* n_slot: exact */
     int n_seq, page_stride;
 };

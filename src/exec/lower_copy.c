@@ -14,6 +14,7 @@
 #include "exec/lower_inner.h"
 
 #include "base/err.h"
+#include "program/cache_tile.h"
 
 #include <string.h>
 
@@ -172,8 +173,8 @@ static pl_status receive(struct lower *w, int u, const struct receipt *r,
     for (int k = 0; k < n; k++) {
         step[k].queue = q;
         step[k].node = r->node;
-        step[k].q8 = -1;
-        step[k].copy = true;
+        if (step[k].kind == STEP_PULL)
+            step[k].pull.between_groups = true;
         PL_TRY(lower_step(w, d, &step[k]));
     }
     *arrives = -1;
@@ -236,8 +237,8 @@ static pl_status copy_value(struct lower *w, int i, int j, int b)
 
         lower_dims(w, u, j, dim);
         PL_TRY(lower_tensor(w, dev_of(w, u), x->format, x->n_dim, dim, 1,
-                            &s.out, NULL));
-        dst->h.v[m].tensor = s.out;
+                            &s.pull.out, NULL));
+        dst->h.v[m].tensor = s.pull.out;
         PL_TRY(lower_pieces(w, u, a, i, j, &none, &p));
         for (int k = 0; k < p.n; k++) {
             for (int q = 0; q < group_of(w, a)->n; q++)
@@ -245,8 +246,8 @@ static pl_status copy_value(struct lower *w, int i, int j, int b)
                     expect(&r, p.p[k].src_dev, src->ready[q]);
             lower_add_bytes(sum, moved(&p.p[k]));
         }
-        s.piece = p.p;
-        s.n_piece = p.n;
+        s.pull.piece = p.p;
+        s.pull.n_piece = p.n;
         PL_TRY(receive(w, u, &r, &s, 1, &dst->arrives[m], &done[m]));
     }
     PL_TRY(lend(w, src, b, done, false));
@@ -274,7 +275,8 @@ pl_status lower_copy_ranks(struct lower *w, int i, int b)
         const struct lower_unit *v = &w->unit[group_of(w, b)->first + m].u;
         struct addends *to = &dst->by_rank[m];
         struct copy_piece *p = arena_alloc(w->a, (size_t)v->n_rank, sizeof *p);
-        struct step s = {.kind = STEP_PULL, .piece = p};
+        struct step s = {.kind = STEP_PULL, .pull = {.piece = p}};
+        int n = 0;
         struct receipt r = {.node = w->num->node[i].node};
 
         done[m] = -1;
@@ -297,20 +299,20 @@ pl_status lower_copy_ranks(struct lower *w, int i, int b)
                                       below);
             PL_TRY(ready(w, src, su, &e));
             expect(&r, dev_of(w, su), e);
-            p[s.n_piece] = (struct copy_piece){
+            p[n] = (struct copy_piece){
                 .src_dev = dev_of(w, su),
                 .src = src->by_rank[w->unit[su].local].tensor,
                 .src_at = at * (int64_t)src->by_rank[w->unit[su].local].stride,
-                .dst_at = s.n_piece * (int64_t)to->stride,
+                .dst_at = n * (int64_t)to->stride,
                 .bytes = lower_product(x->dim, 0, x->n_dim, 4),
                 .n0 = {1, PL_CONST},
                 .n1 = {1, PL_CONST},
             };
-            lower_add_bytes(sum, moved(&p[s.n_piece++]));
+            lower_add_bytes(sum, moved(&p[n++]));
         }
-        s.out = to->tensor;
-        s.out_stride = to->stride;
-        s.tree.n_out = s.n_piece;
+        s.pull.out = to->tensor;
+        s.pull.out_bytes = (size_t)n * to->stride;
+        s.pull.n_piece = n;
         PL_TRY(receive(w, group_of(w, b)->first + m, &r, &s, 1,
                        &dst->arrives[m], &done[m]));
     }
@@ -494,16 +496,16 @@ static pl_status stream_weight(struct lower *w, int i, int b)
             PL_TRY(lower_pack(w, u, i, &pack));
             PL_TRY(staging(w, u, i,
                            pack->matrix_bytes * (size_t)lower_matrices(w, u, i),
-                           &s[n].out));
-            w->dev[dev_of(w, u)].tensor[s[n].out].pack = pack;
-            dst->h.v[m].tensor = s[n].out;
+                           &s[n].pull.out));
+            w->dev[dev_of(w, u)].tensor[s[n].pull.out].pack = pack;
+            dst->h.v[m].tensor = s[n].pull.out;
             for (int k = 0; k < group_of(w, a)->n; k++)
                 if (w->num->node[i].layout->kind == PL_SPLIT ||
                     k == m % group_of(w, a)->n)
                     PL_TRY(packed_pieces(w, i, group_of(w, a)->first + k, u,
                                          pack, &p));
-            s[n].piece = p.p;
-            s[n++].n_piece = p.n;
+            s[n].pull.piece = p.p;
+            s[n++].pull.n_piece = p.n;
         }
         if (plain) {
             pl_dim dim[GRAPH_MAX_DIM];
@@ -515,11 +517,11 @@ static pl_status stream_weight(struct lower *w, int i, int b)
                 format_row_bytes(x->format, 1) *
                     (size_t)dim_value(lower_product(dim, 0, x->n_dim, 1),
                                       &w->opt->max),
-                &s[n].out));
-            *(packed ? &dst->h.v[m].plain : &dst->h.v[m].tensor) = s[n].out;
+                &s[n].pull.out));
+            *(packed ? &dst->h.v[m].plain : &dst->h.v[m].tensor) = s[n].pull.out;
             PL_TRY(lower_pieces(w, u, a, i, i, &none, &q));
-            s[n].piece = q.p;
-            s[n++].n_piece = q.n;
+            s[n].pull.piece = q.p;
+            s[n++].pull.n_piece = q.n;
         }
         for (int k = 0; k < p.n; k++)
             lower_add_bytes(sum, moved(&p.p[k]));
@@ -607,7 +609,7 @@ static pl_status stream_pages(struct lower *w, int i, int b)
     for (int m = 0; m < group_of(w, b)->n; m++) {
         int u = group_of(w, b)->first + m, out;
         struct layout_local want, have;
-        size_t tile = cpu_cache_tile_bytes(x->format, x->dim[2].n);
+        size_t tile = cache_tile_bytes(x->format, x->dim[2].n);
         struct step *s =
             arena_alloc(w->a, (size_t)group_of(w, a)->n, sizeof *s);
         struct receipt r = {.node = w->num->node[i].node};
@@ -619,7 +621,7 @@ static pl_status stream_pages(struct lower *w, int i, int b)
         if (!s || !got)
             return err_no_memory(w->err, "a program");
         PL_TRY(staging(w, u, root,
-                       (size_t)(w->opt->max.n_slot / CPU_PAGE) *
+                       (size_t)(w->opt->max.n_slot / PAGE_TOKENS) *
                            (size_t)want.local * tile,
                        &out));
         dst->h.v[m].tensor = out;
@@ -649,11 +651,9 @@ static pl_status stream_pages(struct lower *w, int i, int b)
             expect(&r, dev_of(w, su), e);
             s[n++] =
                 (struct step){.kind = STEP_PAGES,
-                              .dev = dev_of(w, su),
-                              .src = lower_value(src, &w->unit[su])->tensor,
-                              .out = out,
-                              .map = map,
-                              .tile_bytes = tile};
+                              .pages = {out, dev_of(w, su),
+                                        lower_value(src, &w->unit[su])->tensor,
+                                        map, tile}};
         }
         lower_add_bytes(sum, (pl_dim){want.local * (int64_t)format_row_bytes(
                                                        x->format, x->dim[2].n),

@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-static const struct cpu_custom_split whole = {-1, 0, NULL};
+static const struct kernel_custom_split whole = {-1, 0, NULL};
 
 /* What unit u holds of dimension `dim` of value i; rank >= 0: what that rank
  * counts of it. */
@@ -47,7 +47,7 @@ static pl_status parts(struct lower *w, int u, int i, int dim, int rank,
 }
 
 static pl_status split_of(struct lower *w, int u, int i,
-                          struct cpu_custom_split *s)
+                          struct kernel_custom_split *s)
 {
     const pl_layout *l = w->num->node[i].layout;
     pl_op_part *p;
@@ -69,12 +69,12 @@ static pl_dim bytes_of(const pl_dim *dim, int from, int to, int64_t n)
 /* Copies what `rank` counts of value i, tensor *in at unit u, to a tensor of
  * its own, which becomes *in. */
 static pl_status rank_slice(struct lower *w, int u, int i, int rank, int *in,
-                            struct cpu_custom_split *s)
+                            struct kernel_custom_split *s)
 {
     const struct graph_node *x = &w->g->node[w->num->node[i].node];
     int axis = w->num->node[i].layout->dim, n, d = w->unit[u].u.dev;
     struct merge_item *m = arena_alloc(w->a, 1, sizeof *m);
-    struct step st = {.kind = STEP_MERGE, .node = x - w->g->node, .q8 = -1};
+    struct step st = {.kind = STEP_MERGE, .node = (int)(x - w->g->node)};
     pl_dim have[GRAPH_MAX_DIM], want[GRAPH_MAX_DIM];
     const pl_dim one = {1, PL_CONST}, zero = {0, PL_CONST};
     struct copy_piece *piece;
@@ -107,22 +107,22 @@ static pl_status rank_slice(struct lower *w, int u, int i, int rank, int *in,
         piece[k].src_s0 = bytes_of(have, axis, x->n_dim, 1);
         piece[k].dst_s0 = bytes_of(want, axis, x->n_dim, 1);
     }
-    *s = (struct cpu_custom_split){axis, n, p};
+    *s = (struct kernel_custom_split){axis, n, p};
     if (at == have[axis].n) /* the device has no other rank's */
         return PL_OK;
     PL_TRY(lower_tensor(w, d, x->format, x->n_dim, want, 1, in, NULL));
     m->out = *in;
     m->piece = piece;
     m->n_piece = n;
-    st.merge = m;
-    st.n_merge = 1;
+    st.merge.item = m;
+    st.merge.n_item = 1;
     return n ? lower_step(w, d, &st) : PL_OK;
 }
 
-pl_status lower_custom(struct lower *w, int u, int i, struct step *s)
+pl_status lower_custom(struct lower *w, int u, int i, struct step_kernel *s)
 {
     const struct num_node *n = &w->num->node[i];
-    struct cpu_custom *c = arena_alloc(w->a, 1, sizeof *c);
+    struct kernel_custom *c = arena_alloc(w->a, 1, sizeof *c);
 
     if (!c)
         return err_no_memory(w->err, "a program");
@@ -132,7 +132,7 @@ pl_status lower_custom(struct lower *w, int u, int i, struct step *s)
         if (n->in[k] < 0)
             continue;
         if (n->sum && w->num->node[n->in[k]].layout->kind == PL_SPLIT)
-            PL_TRY(rank_slice(w, u, n->in[k], s->tree.item[0].rank, &s->in[k],
+            PL_TRY(rank_slice(w, u, n->in[k], s->tree.item[0].rank, &s->arg[k + 1].tensor,
                               &c->in[k]));
         else
             PL_TRY(split_of(w, u, n->in[k], &c->in[k]));

@@ -154,40 +154,35 @@ void lower_use(struct draft *v, int tensor, int at)
 
 /* Steps and events ------------------------------------------------------- */
 
+struct use_at {
+    struct draft *v;
+    int dev;
+};
+
+static void use(void *user, const struct step_use *u)
+{
+    const struct use_at *x = user;
+
+    if (u->dev == x->dev)
+        lower_use(x->v, u->tensor, x->v->n_step);
+}
+
 pl_status lower_step(struct lower *w, int d, const struct step *s)
 {
     struct draft *v = &w->dev[d];
+    struct use_at at = {v, d};
     struct step *t;
 
-    if (s->kind != STEP_PULL && s->kind != STEP_PAGES && s->kind != STEP_WAIT)
+    if (!step_is_transfer(s) && s->kind != STEP_WAIT)
         PL_TRY(lower_settle(w, d));
     if (!lower_grow((void **)&v->step, v->n_step, &v->step_cap,
                     sizeof *v->step))
         return err_no_memory(w->err, "a program");
-    for (int i = 0; i < s->n_in; i++)
-        lower_use(v, s->in[i], v->n_step);
-    if (s->kind == STEP_OP || s->kind == STEP_Q8 || s->kind == STEP_PULL ||
-        s->kind == STEP_PAGES) {
-        if (s->kind == STEP_OP)
-            lower_use(v, s->q8, v->n_step);
-        lower_use(v, s->out, v->n_step);
-    }
-    for (int i = 0; i < s->n_merge; i++) {
-        lower_use(v, s->merge[i].out, v->n_step);
-        for (int k = 0; s->merge[i].reduce && k < s->merge[i].n_addend; k++)
-            if (s->merge[i].addend[k].dev == d)
-                lower_use(v, s->merge[i].addend[k].tensor, v->n_step);
-        for (int k = 0; !s->merge[i].reduce && k < s->merge[i].n_piece; k++)
-            if (s->merge[i].piece[k].src_dev == d)
-                lower_use(v, s->merge[i].piece[k].src, v->n_step);
-    }
-    for (int k = 0; s->kind == STEP_PULL && k < s->n_piece; k++)
-        if (s->piece[k].src_dev == d)
-            lower_use(v, s->piece[k].src, v->n_step);
+    step_uses(s, d, v->tensor, use, &at);
     t = &v->step[v->n_step++];
     *t = *s;
     t->instance = w->instance;
-    t->order = s->meet ? s->order : w->order++;
+    t->order = step_meets(s) ? s->order : w->order++;
     return PL_OK;
 }
 
@@ -195,17 +190,17 @@ pl_status lower_post(struct lower *w, int d, enum queue q, int *event)
 {
     struct draft *v = &w->dev[d];
     const struct step *last;
-    struct step s = {
-        .kind = STEP_POST, .queue = q, .node = -1, .q8 = -1, .dev = d};
+    struct step s = {.kind = STEP_POST, .queue = q, .node = -1};
 
     PL_TRY(lower_settle(w, d));
     last = v->n_step ? &v->step[v->n_step - 1] : NULL;
     if (last && last->kind == STEP_POST && last->queue == q &&
         last->instance == w->instance) {
-        *event = last->event; /* nothing has happened since */
+        *event = last->event.event; /* nothing has happened since */
         return PL_OK;
     }
-    s.event = *event = v->n_event++;
+    s.event = (struct step_event){d, v->n_event++};
+    *event = s.event.event;
     return lower_step(w, d, &s);
 }
 
@@ -215,9 +210,7 @@ pl_status lower_settle(struct lower *w, int d)
     struct step s = {.kind = STEP_POST,
                      .queue = QUEUE_COMPUTE,
                      .node = -1,
-                     .q8 = -1,
-                     .dev = d,
-                     .event = v->owed};
+                     .event = {d, v->owed}};
     int instance = w->instance;
     pl_status st;
 
@@ -248,9 +241,7 @@ pl_status lower_wait(struct lower *w, int d, enum queue q, int dev, int event)
     struct step s = {.kind = STEP_WAIT,
                      .queue = q,
                      .node = -1,
-                     .q8 = -1,
-                     .dev = dev,
-                     .event = event};
+                     .event = {dev, event}};
 
     if (w->dev[dev].owed == event)
         PL_TRY(lower_settle(w, dev));
@@ -278,8 +269,6 @@ pl_status lower_close(struct lower *w, int d, struct script *out)
     for (int t = v->first_tensor; t < v->n_tensor; t++)
         if (v->buffer[t] >= 0)
             v->tensor[t].offset = v->buf[v->buffer[t]].offset + v->inside[t];
-    if (!buffers_barriers(v->step, v->n_step, v->tensor, d))
-        return err_no_memory(w->err, "a program");
     death = arena_alloc(w->a, (size_t)v->n_buf + 1, sizeof *death);
     out->step = arena_memdup(w->a, v->step, (size_t)v->n_step, sizeof *v->step);
     if (!death || !out->step)
@@ -292,7 +281,6 @@ pl_status lower_close(struct lower *w, int d, struct script *out)
     out->n_step = v->n_step;
     out->death = death;
     out->n_death = n;
-    out->one_token = w->opt->way[w->way].n_instance == 1;
     if (work > v->bytes[REGION_WORK])
         v->bytes[REGION_WORK] = work;
     for (int t = v->first_tensor; t < v->n_tensor; t++)

@@ -171,7 +171,7 @@ pl_status lower_op(struct lower *w, int u, int i, const int *in, int out,
                    const struct rank_tree *tree, size_t stride, bool memo_q8);
 /* What the step of an op of the caller's own carries beside; if a letter is
  * summed over, also the copies before it: what its rank has of operands. */
-pl_status lower_custom(struct lower *w, int u, int i, struct step *s);
+pl_status lower_custom(struct lower *w, int u, int i, struct step_kernel *s);
 /* The tensor that op i reads as operand k at unit u; -1: absent. Waits for it
  * if it is on its way. */
 pl_status lower_operand(struct lower *w, int u, int i, int k, int *out);

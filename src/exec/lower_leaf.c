@@ -2,6 +2,7 @@
 #include "exec/lower_inner.h"
 
 #include "base/err.h"
+#include "program/cache_tile.h"
 
 #include <string.h>
 
@@ -104,8 +105,8 @@ static size_t plain_bytes(const struct lower *w, const struct graph_node *x,
 
     memcpy(shape.dim, dim, sizeof shape.dim);
     if (x->op == OP_cache)
-        return (size_t)(w->opt->max.n_slot / CPU_PAGE) * (size_t)dim[1].n *
-               cpu_cache_tile_bytes(x->format, dim[2].n);
+        return (size_t)(w->opt->max.n_slot / PAGE_TOKENS) * (size_t)dim[1].n *
+               cache_tile_bytes(x->format, dim[2].n);
     return row ? format_row_bytes(x->format, row) *
                      (size_t)(graph_count(&shape, &w->opt->max) / row)
                : 0;

@@ -65,10 +65,7 @@ static pl_status pull(struct lower *w, int d, int out,
     struct step s = {.kind = STEP_PULL,
                      .queue = QUEUE_COPY,
                      .node = -1,
-                     .out = out,
-                     .q8 = -1,
-                     .piece = p,
-                     .n_piece = n};
+                     .pull = {.out = out, .piece = p, .n_piece = n}};
 
     return n ? lower_step(w, d, &s) : PL_OK;
 }
@@ -324,23 +321,22 @@ pl_status lower_message(struct lower *w, int group, int n, const int *item)
         int u = g->first + m, d = w->unit[u].u.dev;
         struct step s = {.kind = STEP_MERGE,
                          .node = w->num->node[item[0]].node,
-                         .q8 = -1,
-                         .meet = g->share_memory,
                          .order = order,
-                         .group = group,
-                         .n_peer = g->share_memory ? g->n : 0,
-                         .peer = peer,
-                         .message = true,
-                         .counted = m == 0,
-                         .n_merge = n};
+                         .merge = {.meet = g->share_memory,
+                                   .group = group,
+                                   .n_peer = g->share_memory ? g->n : 0,
+                                   .peer = peer,
+                                   .message = true,
+                                   .counted = m == 0,
+                                   .n_item = n}};
         struct merge_item *mi = arena_alloc(w->a, (size_t)n + 1, sizeof *mi);
 
         if (!mi)
             return err_no_memory(w->err, "a program");
-        memcpy(s.message_bytes, bytes, sizeof s.message_bytes);
+        memcpy(s.merge.message_bytes, bytes, sizeof s.merge.message_bytes);
         for (int k = 0; k < n; k++)
             mi[k] = it[m * n + k].m;
-        s.merge = mi;
+        s.merge.item = mi;
         PL_TRY(lower_step(w, d, &s));
         for (int k = 0; k < n; k++) {
             struct held *x = lower_find(w, w->num->node[item[k]].in[0], group);
@@ -363,7 +359,7 @@ pl_status lower_slice(struct lower *w, int u, int i)
     const struct held *h = lower_find(w, n->in[0], group);
     struct lowered_value *v = lower_value(lower_find(w, i, group), &w->unit[u]);
     struct lower_pieces local = {0}, remote = {0};
-    struct step s = {.kind = STEP_MERGE, .node = n->node, .q8 = -1};
+    struct step s = {.kind = STEP_MERGE, .node = n->node};
     struct merge_item *m;
     pl_dim a[GRAPH_MAX_DIM], b[GRAPH_MAX_DIM];
     int same = 0;
@@ -385,7 +381,7 @@ pl_status lower_slice(struct lower *w, int u, int i)
     PL_TRY(lower_pieces(w, u, group, n->in[0], i, &local, &remote));
     m->piece = local.p;
     m->n_piece = local.n;
-    s.merge = m;
-    s.n_merge = 1;
+    s.merge.item = m;
+    s.merge.n_item = 1;
     return lower_step(w, d, &s);
 }

@@ -2,10 +2,12 @@
 #include "exec/lower_inner.h"
 
 #include "base/err.h"
+#include "quant/q8.h"
 
 #include <string.h>
 
-static pl_status head_map(struct lower *w, int u, int i, struct step *s)
+static pl_status head_map(struct lower *w, int u, int i,
+                          struct step_kernel *s)
 {
     const struct num_node *n = &w->num->node[i];
     struct layout_local q, kv;
@@ -42,7 +44,8 @@ static void counted(const pl_layout *l, int64_t size, int64_t *count)
             l->run[k].len * (size / l->period);
 }
 
-static pl_status costs(struct lower *w, int u, int i, struct step *s)
+static pl_status costs(struct lower *w, int u, int i,
+                       struct step_kernel *s)
 {
     const struct num_node *n = &w->num->node[i];
     const struct num_node *wt = &w->num->node[n->in[1]];
@@ -50,7 +53,7 @@ static pl_status costs(struct lower *w, int u, int i, struct step *s)
     const struct lower_unit *v = &w->unit[u].u;
     int64_t k = x->dim[x->n_dim - 1].n, rows = x->dim[x->n_dim - 2].n;
     int64_t count[PL_MAX_RANKS], other;
-    struct step_cost *c;
+    struct kernel_cost *c;
     bool by_k = n->sum != NULL;
     int m = 0;
 
@@ -59,7 +62,7 @@ static pl_status costs(struct lower *w, int u, int i, struct step *s)
         wt->layout->dim != x->n_dim - (by_k ? 1 : 2))
         counted(&layout_mirrored, by_k ? k : rows, count);
     other = by_k ? rows : k;
-    if (s->op == OP_expert_down)
+    if (s->kernel == KERNEL_expert_down)
         other *= w->g->node[w->num->node[n->in[0]].node].dim[1].n;
     c = arena_alloc(w->a, (size_t)v->n_rank + 1, sizeof *c);
     if (!c)
@@ -70,7 +73,7 @@ static pl_status costs(struct lower *w, int u, int i, struct step *s)
         for (int t = 0; t < s->tree.n && by_k; t++)
             mine |= s->tree.item[t].rank == r;
         if (mine && count[r])
-            c[m++] = (struct step_cost){r, count[r] * other};
+            c[m++] = (struct kernel_cost){r, count[r] * other};
     }
     s->cost = c;
     s->n_cost = m;
@@ -78,19 +81,20 @@ static pl_status costs(struct lower *w, int u, int i, struct step *s)
 }
 
 /* The summed dimension of a plain contraction (gather_rows, sum). */
-static pl_status plain_spans(struct lower *w, int u, int i, struct step *s)
+static pl_status plain_spans(struct lower *w, int u, int i,
+                             struct step_kernel *s)
 {
     const struct num_node *n = &w->num->node[i];
     const struct graph_node *x = &w->g->node[w->num->node[n->in[0]].node];
     struct layout_local m;
     struct rank_span *rs;
 
-    if (s->op == OP_gather_rows &&
+    if (s->kernel == KERNEL_gather_rows &&
         (w->num->node[n->in[0]].layout->kind != PL_SPLIT ||
          w->num->node[n->in[0]].layout->dim != 0))
         return PL_OK; /* all rows are here, however many the step has */
     PL_TRY(lower_local(w, u, n->in[0],
-                       s->op == OP_gather_rows ? 0 : x->n_dim - 2, &m));
+                       s->kernel == KERNEL_gather_rows ? 0 : x->n_dim - 2, &m));
     PL_TRY(lower_spans(w, &m, &rs, &s->n_span));
     s->span = rs;
     return PL_OK;
@@ -100,11 +104,12 @@ static pl_status quantized(struct lower *w, int d, int tensor, bool memo,
                            int *out)
 {
     struct draft *v = &w->dev[d];
-    struct step s = {.kind = STEP_Q8,
+    struct step s = {.kind = STEP_KERNEL,
                      .node = -1,
-                     .q8 = -1,
-                     .n_in = 1,
-                     .in = {tensor, -1, -1, -1}};
+                     .kernel = {.kernel = KERNEL_quantize,
+                                .n_arg = 2,
+                                .arg = {{-1, ACCESS_WRITE},
+                                        {tensor, ACCESS_READ}}}};
     const struct prog_tensor *x = &v->tensor[tensor];
     pl_dim dim[GRAPH_MAX_DIM];
     int n_dim = x->n_dim;
@@ -115,13 +120,62 @@ static pl_status quantized(struct lower *w, int d, int tensor, bool memo,
     }
     memcpy(dim, x->dim, sizeof dim);
     dim[n_dim - 1].n = dim[n_dim - 1].n / 32 * (int64_t)sizeof(struct q8_block);
-    PL_TRY(lower_tensor(w, d, PL_F32, n_dim, dim, -1, &s.out, NULL));
-    memcpy(v->tensor[s.out].dim, v->tensor[tensor].dim, sizeof dim);
-    v->tensor[s.out].q8 = true;
+    PL_TRY(lower_tensor(w, d, PL_F32, n_dim, dim, -1, out, NULL));
+    memcpy(v->tensor[*out].dim, v->tensor[tensor].dim, sizeof dim);
+    v->tensor[*out].q8 = true;
+    s.kernel.arg[0].tensor = *out;
     PL_TRY(lower_step(w, d, &s));
     if (memo)
-        v->q8[tensor] = s.out;
-    *out = s.out;
+        v->q8[tensor] = *out;
+    return PL_OK;
+}
+
+/* The kernel's arguments: the result, then the op's operands. Of what is
+ * updated the result is the operand. */
+static void set_args(struct step_kernel *k, const int *in, int n_in, int out)
+{
+    enum access first = kernel_access(k->kernel, 0);
+
+    k->arg[k->n_arg++] = (struct kernel_arg){out, first};
+    for (int i = first == ACCESS_UPDATE; i < n_in; i++)
+        k->arg[k->n_arg++] = (struct kernel_arg){in[i], ACCESS_READ};
+}
+
+/* A contraction reads quantized activations where the weight's format has
+ * blocks: its last argument. */
+static pl_status contraction(struct lower *w, int u, int i, bool memo_q8,
+                             struct step_kernel *k)
+{
+    const struct num_node *n = &w->num->node[i];
+    pl_format f = w->g->node[w->num->node[n->in[1]].node].format;
+    int q8;
+
+    PL_TRY(costs(w, u, i, k));
+    if (w->opt->float_activations || format_info(f)->block == 1)
+        return PL_OK;
+    PL_TRY(quantized(w, w->unit[u].u.dev, k->arg[1].tensor, memo_q8, &q8));
+    k->arg[k->n_arg++] = (struct kernel_arg){q8, ACCESS_READ};
+    return PL_OK;
+}
+
+/* A slice of a split dimension begins elsewhere in what is here of it. */
+static pl_status slice_start(struct lower *w, int u, int i,
+                             struct step_kernel *k)
+{
+    const struct num_node *n = &w->num->node[i];
+    const struct graph_node *x = &w->g->node[n->node];
+    const pl_layout *l = w->num->node[n->in[0]].layout;
+    struct graph_attr *attr;
+    struct layout_local m;
+
+    if (l->kind != PL_SPLIT || l->dim != x->attr.axis)
+        return PL_OK;
+    PL_TRY(lower_local(w, u, n->in[0], x->attr.axis, &m));
+    attr = arena_memdup(w->a, &x->attr, 1, sizeof *attr);
+    if (!attr)
+        return err_no_memory(w->err, "a program");
+    attr->start = layout_local_below(&m, x->attr.start);
+    k->attr = attr;
     return PL_OK;
 }
 
@@ -131,53 +185,24 @@ pl_status lower_op(struct lower *w, int u, int i, const int *in, int out,
     static const struct rank_item whole_item = {0, 0};
     const struct num_node *n = &w->num->node[i];
     const struct graph_node *x = &w->g->node[n->node];
-    struct step s = {.kind = STEP_OP,
-                     .op = x->op,
-                     .node = n->node,
-                     .attr = x->attr,
-                     .out = out,
-                     .n_in = n->n_in,
-                     .q8 = -1};
+    struct step s = {.kind = STEP_KERNEL, .node = n->node};
+    struct step_kernel *k = &s.kernel;
 
-    memset(s.in, -1, sizeof s.in);
-    memcpy(s.in, in, (size_t)n->n_in * sizeof *in);
-    if (tree) {
-        s.tree = *tree;
-        s.out_stride = stride;
-    } else {
-        s.tree = (struct rank_tree){1, 1, &whole_item, 1};
-    }
-    switch (x->op) {
-    case OP_matmul:
-    case OP_expert_matmul:
-    case OP_expert_down:
-        PL_TRY(costs(w, u, i, &s));
-        if (cpu_wants_q8(w->opt->kernels, x->op,
-                         w->g->node[w->num->node[n->in[1]].node].format))
-            PL_TRY(quantized(w, w->unit[u].u.dev, in[0], memo_q8, &s.q8));
-        break;
-    case OP_gather_rows:
-    case OP_sum:
-        PL_TRY(plain_spans(w, u, i, &s));
-        break;
-    case OP_attention:
-        PL_TRY(head_map(w, u, i, &s));
-        break;
-    case OP_slice:
-        if (w->num->node[n->in[0]].layout->kind == PL_SPLIT &&
-            w->num->node[n->in[0]].layout->dim == x->attr.axis) {
-            struct layout_local m;
-
-            PL_TRY(lower_local(w, u, n->in[0], x->attr.axis, &m));
-            s.attr.start = layout_local_below(&m, x->attr.start);
-        }
-        break;
-    case OP_custom:
-        PL_TRY(lower_custom(w, u, i, &s));
-        break;
-    default:
-        break;
-    }
+    k->kernel = kernel_of_op(x->op);
+    k->attr = &x->attr;
+    k->tree = tree ? *tree : (struct rank_tree){1, 1, &whole_item, 1};
+    k->out_stride = tree ? stride : 0;
+    set_args(k, in, n->n_in, out);
+    if (kernel_is_contraction(k->kernel))
+        PL_TRY(contraction(w, u, i, memo_q8, k));
+    if (x->op == OP_gather_rows || x->op == OP_sum)
+        PL_TRY(plain_spans(w, u, i, k));
+    if (x->op == OP_attention)
+        PL_TRY(head_map(w, u, i, k));
+    if (x->op == OP_slice)
+        PL_TRY(slice_start(w, u, i, k));
+    if (x->op == OP_custom)
+        PL_TRY(lower_custom(w, u, i, k));
     return lower_step(w, w->unit[u].u.dev, &s);
 }
 

@@ -99,19 +99,19 @@ static pl_status lone_contraction(struct lower *w, int u, int i)
     return lower_op(w, u, i, in, sums->tensor, &t, sums->stride, true);
 }
 
-static pl_status plain_step(struct lower *w, int d, enum op op, int a, int b,
-                            int out, float scale)
+static pl_status plain_step(struct lower *w, int d, enum kernel kernel, int a,
+                            int b, int out, const struct graph_attr *attr)
 {
     static const struct rank_item item = {0, 0};
-    struct step s = {.kind = STEP_OP,
-                     .op = op,
+    struct step s = {.kind = STEP_KERNEL,
                      .node = -1,
-                     .out = out,
-                     .n_in = b >= 0 ? 2 : 1,
-                     .in = {a, b, -1, -1},
-                     .q8 = -1,
-                     .attr = {.scale = scale},
-                     .tree = {1, 1, &item, 1}};
+                     .kernel = {.kernel = kernel,
+                                .n_arg = b >= 0 ? 3 : 2,
+                                .arg = {{out, ACCESS_WRITE},
+                                        {a, ACCESS_READ},
+                                        {b, ACCESS_READ}},
+                                .attr = attr,
+                                .tree = {1, 1, &item, 1}}};
 
     return lower_step(w, d, &s);
 }
@@ -120,6 +120,7 @@ static pl_status plain_step(struct lower *w, int d, enum op op, int a, int b,
 static pl_status rank_op(struct lower *w, int u, int i, int r, const int *in,
                          int out)
 {
+    static const struct graph_attr minus_one = {.scale = -1};
     const struct num_node *n = &w->num->node[i];
     const struct graph_node *x = &w->g->node[n->node];
     int d = w->unit[u].u.dev;
@@ -137,16 +138,16 @@ static pl_status rank_op(struct lower *w, int u, int i, int r, const int *in,
         (in[0] < 0 || in[1] < 0)) {
         int a = in[0] >= 0 ? in[0] : in[1];
 
-        PL_TRY(plain_step(w, d, OP_contiguous, a, -1, out, 0));
+        PL_TRY(plain_step(w, d, KERNEL_contiguous, a, -1, out, NULL));
         if (in[0] < 0 && x->op == OP_sub)
-            PL_TRY(plain_step(w, d, OP_scale, out, -1, out, -1));
+            PL_TRY(plain_step(w, d, KERNEL_scale, out, -1, out, &minus_one));
         return PL_OK;
     }
     if (x->op == OP_reshape) { /* the same values under other dimensions */
         int a;
 
         PL_TRY(lower_alias(w, d, in[0], x->n_dim, x->dim, 0, &a));
-        return plain_step(w, d, OP_contiguous, a, -1, out, 0);
+        return plain_step(w, d, KERNEL_contiguous, a, -1, out, NULL);
     }
     return lower_op(w, u, i, in, out, NULL, 0, false);
 }
@@ -219,7 +220,7 @@ static pl_status push(struct lower *w, int d, struct stack *st)
     for (int m = st->tree.item[st->next++].n_add; m > 0; m--) {
         int a = st->entry[st->top - 2];
 
-        PL_TRY(plain_step(w, d, OP_add, a, st->entry[st->top - 1], a, 0));
+        PL_TRY(plain_step(w, d, KERNEL_add, a, st->entry[st->top - 1], a, NULL));
         st->top--;
     }
     return PL_OK;
@@ -273,8 +274,8 @@ static pl_status rank_loop(struct lower *w, int u, const struct part *g)
                 int copy;
 
                 PL_TRY(kept_entry(w, u, i, r, &copy));
-                PL_TRY(plain_step(w, v->dev, OP_contiguous, tensor[k], -1, copy,
-                                  0));
+                PL_TRY(plain_step(w, v->dev, KERNEL_contiguous, tensor[k], -1,
+                                  copy, NULL));
             }
         }
         for (int k = 0; k < g->n; k++) {

@@ -34,8 +34,8 @@ static pl_status sizes(struct planned *p, const pl_options *opt, pl_err *err)
     if (n_out > n_ub)
         n_out = n_ub;
     p->n_seq = n_seq;
-    p->max.n_slot = (n_ctx + CPU_PAGE - 1) / CPU_PAGE * CPU_PAGE;
-    p->page_stride = (int)(p->max.n_slot / CPU_PAGE);
+    p->max.n_slot = (n_ctx + PAGE_TOKENS - 1) / PAGE_TOKENS * PAGE_TOKENS;
+    p->page_stride = (int)(p->max.n_slot / PAGE_TOKENS);
     p->max.n_tok = n_ub;
     p->max.n_out = n_out;
     return PL_OK;
@@ -198,7 +198,7 @@ static pl_status add_way(struct planned *p, struct lower_options *lo,
 static pl_status lower_all(struct planned *p, const pl_options *opt,
                            pl_err *err)
 {
-    struct lower_options lo = {.kernels = &p->kernels,
+    struct lower_options lo = {.float_activations = p->kernels.float_activations,
                                .max = p->max,
                                .n_seq = p->n_seq,
                                .page_stride = p->page_stride};

@@ -8,7 +8,7 @@
 #define EXEC_RANK_TREE_H
 
 #include "base/arena.h"
-#include "device/program.h"
+#include "program/program.h"
 
 /* The additions of ranks [rank0, rank0 + n_rank) among n, `present` bit r set
  * where rank r has an addend. False: out of memory. */

@@ -6,6 +6,8 @@
  * E (1 - (1 - k/E)^n). Real routers are less even, so this is a bound. */
 #include "plan/cost.h"
 
+#include "program/cache_tile.h"
+
 #include <math.h>
 
 /* What a described device gets where its description is silent. */
@@ -115,19 +117,19 @@ static double summed(const struct pack *w, const struct rank_tree *t)
     return n;
 }
 
-static double contraction(const struct program *p, const struct step *s,
+static double contraction(const struct program *p, const struct step_kernel *s,
                           const struct cost_rates *r, const struct cost_step *z)
 {
-    const struct prog_tensor *x = &p->tensor[s->in[0]];
-    const struct prog_tensor *w = &p->tensor[s->in[1]];
+    const struct prog_tensor *x = &p->tensor[s->arg[1].tensor];
+    const struct prog_tensor *w = &p->tensor[s->arg[2].tensor];
     double rows, matrices = 1, k, bytes, macs;
 
     if (!w->pack || w->pack->k == 0)
         return 0;
     k = summed(w->pack, &s->tree);
     rows = values(x, z) / (double)dim_value(x->dim[x->n_dim - 1], &z->sizes);
-    if (s->op != OP_matmul) { /* x [t, 1 or u, k], w [e, n, k], ids [t, u] */
-        const struct prog_tensor *ids = &p->tensor[s->in[2]];
+    if (s->kernel != KERNEL_matmul) { /* x [t, 1 or u, k], w [e, n, k], ids [t, u] */
+        const struct prog_tensor *ids = &p->tensor[s->arg[3].tensor];
 
         rows = values(ids, z);
         matrices = cost_distinct_experts(w->dim[0].n, ids->dim[1].n,
@@ -141,21 +143,34 @@ static double contraction(const struct program *p, const struct step *s,
                 macs / r->macs_per_s[w->format]);
 }
 
-static double attention(const struct program *p, const struct step *s,
+static double attention(const struct program *p, const struct step_kernel *s,
                         const struct cost_rates *r, const struct cost_step *z)
 {
-    const struct prog_tensor *q = &p->tensor[s->in[0]];
-    const struct prog_tensor *out = &p->tensor[s->out];
+    const struct prog_tensor *q = &p->tensor[s->arg[1].tensor];
+    const struct prog_tensor *out = &p->tensor[s->arg[0].tensor];
     double n = (double)z->sizes.n_tok / (z->n_seq > 0 ? z->n_seq : 1);
     double seen = (double)z->n_past + (n + 1) / 2; /* a token, on average */
     double macs, scores;
 
-    if (s->attr.window > 0)
-        seen = fmin(seen, (double)s->attr.window);
+    if (s->attr && s->attr->window > 0)
+        seen = fmin(seen, (double)s->attr->window);
     macs = seen * (values(q, z) + values(out, z));
     scores = seen * values(q, z) / (double)dim_value(q->dim[2], &z->sizes);
     return n < 8 ? macs / r->attention_one + scores * r->score_one_s
                  : macs / r->attention_many + scores * r->score_many_s;
+}
+
+static double kernel(const struct program *p, const struct step_kernel *k,
+                     const struct cost_rates *r, const struct cost_step *z)
+{
+    if (kernel_is_contraction(k->kernel))
+        return contraction(p, k, r, z);
+    if (k->kernel == KERNEL_attention)
+        return attention(p, k, r, z);
+    /* what is updated is written in part, as much as is put in */
+    return r->value_s *
+           values(&p->tensor[k->arg[k->arg[0].access == ACCESS_UPDATE].tensor],
+                  z);
 }
 
 static double piece_bytes(const struct copy_piece *p, const struct cost_step *z)
@@ -168,13 +183,13 @@ static double piece_bytes(const struct copy_piece *p, const struct cost_step *z)
 /* Bytes that the device takes from its peers. A sum over many peers would go
  * round in two halves, each device adding one part: twice the value in all,
  * however many they are. */
-static double received(const struct program *p, const struct step *s,
+static double received(const struct program *p, const struct step_merge *s,
                        const struct cost_step *z)
 {
     double sum = 0;
 
-    for (int m = 0; m < s->n_merge; m++) {
-        const struct merge_item *it = &s->merge[m];
+    for (int m = 0; m < s->n_item; m++) {
+        const struct merge_item *it = &s->item[m];
         double all = 0;
         int n_peer = 0;
 
@@ -189,8 +204,8 @@ static double received(const struct program *p, const struct step *s,
 }
 
 /* What is copied before is local here. */
-static double merge(const struct cost_machine *m, int dev, const struct step *s,
-                    const struct cost_step *z)
+static double merge(const struct cost_machine *m, int dev,
+                    const struct step_merge *s, const struct cost_step *z)
 {
     const struct program *p = &m->prog[dev];
     const struct cost_rates *r = &m->rates[dev];
@@ -199,8 +214,8 @@ static double merge(const struct cost_machine *m, int dev, const struct step *s,
 
     if (s->message && n_peer == 1)
         return t;
-    for (int i = 0; i < s->n_merge; i++)
-        t += r->value_s * values(&p->tensor[s->merge[i].out], z);
+    for (int i = 0; i < s->n_item; i++)
+        t += r->value_s * values(&p->tensor[s->item[i].out], z);
     if (s->message && s->meet)
         t += r->message_s + received(p, s, z) / r->link_bytes_per_s;
     return t;
@@ -217,8 +232,8 @@ static void take_end(struct route *w, const struct cost_rates *r)
     w->bytes_per_s = fmin(w->bytes_per_s, r->copy_bytes_per_s);
 }
 
-static double pull(const struct cost_machine *m, int dev, const struct step *s,
-                   const struct cost_step *z)
+static double pull(const struct cost_machine *m, int dev,
+                   const struct step_pull *s, const struct cost_step *z)
 {
     struct route w = {0, INFINITY};
     double bytes = 0;
@@ -232,8 +247,8 @@ static double pull(const struct cost_machine *m, int dev, const struct step *s,
     return w.latency_s + bytes / w.bytes_per_s;
 }
 
-static double pages(const struct cost_machine *m, int dev, const struct step *s,
-                    const struct cost_step *z)
+static double pages(const struct cost_machine *m, int dev,
+                    const struct step_pages *s, const struct cost_step *z)
 {
     double n_seq = z->n_seq > 0 ? z->n_seq : 1;
     double n_pos = (double)z->n_past + (double)z->sizes.n_tok / n_seq;
@@ -245,7 +260,7 @@ static double pages(const struct cost_machine *m, int dev, const struct step *s,
     take_end(&w, &m->rates[s->dev]);
     for (int64_t h = 0; h < out->dim[1].n; h++)
         n_head += s->map[h] >= 0;
-    return w.latency_s + n_seq * ceil(n_pos / CPU_PAGE) * n_head *
+    return w.latency_s + n_seq * ceil(n_pos / PAGE_TOKENS) * n_head *
                              (double)s->tile_bytes / w.bytes_per_s;
 }
 
@@ -256,25 +271,14 @@ double cost_of_step(const struct cost_machine *m, int dev, const struct step *s,
     const struct cost_rates *r = &m->rates[dev];
 
     switch (s->kind) {
-    case STEP_OP:
-        if (s->op == OP_matmul || s->op == OP_expert_matmul ||
-            s->op == OP_expert_down)
-            return r->step_s + contraction(p, s, r, z);
-        if (s->op == OP_attention)
-            return r->step_s + attention(p, s, r, z);
-        return r->step_s +
-               r->value_s *
-                   values(
-                       &p->tensor[s->op == OP_cache_write ? s->in[1] : s->out],
-                       z);
-    case STEP_Q8:
-        return r->step_s + r->value_s * values(&p->tensor[s->in[0]], z);
+    case STEP_KERNEL:
+        return r->step_s + kernel(p, &s->kernel, r, z);
     case STEP_MERGE:
-        return merge(m, dev, s, z);
+        return merge(m, dev, &s->merge, z);
     case STEP_PULL:
-        return pull(m, dev, s, z);
+        return pull(m, dev, &s->pull, z);
     case STEP_PAGES:
-        return pages(m, dev, s, z);
+        return pages(m, dev, &s->pages, z);
     case STEP_POST:
     case STEP_WAIT:
         break;

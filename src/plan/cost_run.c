@@ -133,10 +133,10 @@ static double met(struct player *w, int dev, const struct step *s)
 
     if (w->gate[dev].order == s->order)
         return fmax(t, w->gate[dev].begin_s);
-    for (int i = 0; i < s->n_peer; i++)
-        t = fmax(t, ready(w, s->peer[i], QUEUE_COMPUTE));
-    for (int i = 0; i < s->n_peer; i++)
-        w->gate[s->peer[i]] = (struct gate){s->order, t};
+    for (int i = 0; i < s->merge.n_peer; i++)
+        t = fmax(t, ready(w, s->merge.peer[i], QUEUE_COMPUTE));
+    for (int i = 0; i < s->merge.n_peer; i++)
+        w->gate[s->merge.peer[i]] = (struct gate){s->order, t};
     return t;
 }
 
@@ -148,15 +148,15 @@ static void play(struct player *w, int dev, const struct step *s,
     double begin, end;
 
     if (s->kind == STEP_POST) {
-        w->event[dev][s->event] = w->queue[dev][queue];
+        w->event[dev][s->event.event] = w->queue[dev][queue];
         return;
     }
     if (s->kind == STEP_WAIT) {
-        begin = fmax(ready(w, dev, queue), w->event[s->dev][s->event]);
+        begin = fmax(ready(w, dev, queue), w->event[s->event.dev][s->event.event]);
         busy_until(w, dev, queue, begin);
         return;
     }
-    begin = s->meet ? met(w, dev, s) : ready(w, dev, queue);
+    begin = step_meets(s) ? met(w, dev, s) : ready(w, dev, queue);
     end = begin + cost_of_step(m, dev, s, z);
     busy_until(w, dev, queue, end);
     if (w->span)
@@ -188,12 +188,11 @@ static void account(const struct player *w, int dev, double seconds,
     *u = (struct cost_use){0};
     for (int i = 0; i < x->n_step; i++) {
         const struct step *s = &x->step[i];
-        bool pulled = s->kind == STEP_PULL || s->kind == STEP_PAGES;
-
         if (a[i].begin_s >= 0)
-            *(pulled && s->copy      ? &u->copy_s
-              : pulled || s->message ? &u->message_s
-                                     : &u->busy_s) += a[i].end_s - a[i].begin_s;
+            *(step_is_copy(s) ? &u->copy_s
+              : step_is_transfer(s) || step_is_message(s)
+                  ? &u->message_s
+                  : &u->busy_s) += a[i].end_s - a[i].begin_s;
     }
     for (int i = next_span(w, dev, QUEUE_COMPUTE, 0),
              k = next_span(w, dev, QUEUE_COPY, 0);
@@ -202,7 +201,7 @@ static void account(const struct player *w, int dev, double seconds,
             fmin(a[i].end_s, a[k].end_s) - fmax(a[i].begin_s, a[k].begin_s);
 
         both += fmax(t, 0);
-        u->hidden_s += x->step[k].copy ? fmax(t, 0) : 0;
+        u->hidden_s += step_is_copy(&x->step[k]) ? fmax(t, 0) : 0;
         if (a[i].end_s < a[k].end_s)
             i = next_span(w, dev, QUEUE_COMPUTE, i + 1);
         else

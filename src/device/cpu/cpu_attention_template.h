@@ -29,8 +29,8 @@
 enum {
     TILE_ROWS = 64,                /* rows (token, head) a task aims at */
     DIRECT_ROWS = 8,               /* up to so many read the cache's elements */
-    SPAN_BLOCKS = 1024 / CPU_PAGE, /* blocks a span */
-    PAGE_LANES = CPU_PAGE / LANES, /* vectors a block of positions */
+    SPAN_BLOCKS = 1024 / PAGE_TOKENS, /* blocks a span */
+    PAGE_LANES = PAGE_TOKENS / LANES, /* vectors a block of positions */
 };
 
 /* ---- one row's softmax --------------------------------------------------- */
@@ -220,22 +220,22 @@ static inline void add_values(const struct view *v, struct row *const *row,
 {
     int64_t step = n > 1 ? soft_acc(row[1]->now) - soft_acc(row[0]->now) : 0;
     int lo = 0;
-    int hi = CPU_PAGE;
+    int hi = PAGE_TOKENS;
 
     for (int i = 0; i < n; i++) {
         lo = row[i]->lo > lo ? row[i]->lo : lo;
         hi = row[i]->hi < hi ? row[i]->hi : hi;
     }
     if (lo >= hi) /* nothing in common: then each row by itself */
-        lo = hi = CPU_PAGE;
+        lo = hi = PAGE_TOKENS;
     for (int i = 0; i < n; i++)
-        chain_rows(1, p + i * CPU_PAGE, CPU_PAGE, values, row[i]->lo,
+        chain_rows(1, p + i * PAGE_TOKENS, PAGE_TOKENS, values, row[i]->lo,
                    row[i]->hi < lo ? row[i]->hi : lo, soft_acc(row[i]->now), 0,
                    v->wide);
-    chain_rows(n, p, CPU_PAGE, values, lo, hi, soft_acc(row[0]->now), step,
+    chain_rows(n, p, PAGE_TOKENS, values, lo, hi, soft_acc(row[0]->now), step,
                v->wide);
     for (int i = 0; i < n; i++)
-        chain_rows(1, p + i * CPU_PAGE, CPU_PAGE, values, hi, row[i]->hi,
+        chain_rows(1, p + i * PAGE_TOKENS, PAGE_TOKENS, values, hi, row[i]->hi,
                    soft_acc(row[i]->now), 0, v->wide);
 }
 
@@ -245,16 +245,16 @@ static inline void block_run(const struct view *v, int64_t n_row, int64_t block,
 {
     const struct cpu_call *c = v->c;
     struct operand keys, values;
-    int lo = CPU_PAGE;
+    int lo = PAGE_TOKENS;
     int hi = 0;
 
     for (int64_t i = 0; i < n_row; i++) {
         struct row *r = &v->row[i];
-        int64_t first = r->first - block * CPU_PAGE;
-        int64_t end = r->last + 1 - block * CPU_PAGE;
+        int64_t first = r->first - block * PAGE_TOKENS;
+        int64_t end = r->last + 1 - block * PAGE_TOKENS;
 
-        r->lo = first < 0 ? 0 : first > CPU_PAGE ? CPU_PAGE : (int32_t)first;
-        r->hi = end < 0 ? 0 : end > CPU_PAGE ? CPU_PAGE : (int32_t)end;
+        r->lo = first < 0 ? 0 : first > PAGE_TOKENS ? PAGE_TOKENS : (int32_t)first;
+        r->hi = end < 0 ? 0 : end > PAGE_TOKENS ? PAGE_TOKENS : (int32_t)end;
         if (r->lo >= r->hi)
             continue;
         lo = r->lo < lo ? r->lo : lo;
@@ -262,12 +262,12 @@ static inline void block_run(const struct view *v, int64_t n_row, int64_t block,
     }
     if (lo >= hi)
         return;
-    keys = operand_open(c->in[1].format, false, key_tile, v->d, CPU_PAGE,
+    keys = operand_open(c->in[1].format, false, key_tile, v->d, PAGE_TOKENS,
                         v->key_scale);
-    values = operand_open(c->in[2].format, true, value_tile, CPU_PAGE, v->e,
+    values = operand_open(c->in[2].format, true, value_tile, PAGE_TOKENS, v->e,
                           v->value_scale);
     if (n_row > DIRECT_ROWS)
-        operand_convert(&keys, 0, v->d, CPU_PAGE, v->keys);
+        operand_convert(&keys, 0, v->d, PAGE_TOKENS, v->keys);
     if (n_row > DIRECT_ROWS || v->wide != v->e)
         operand_convert(&values, lo, hi, v->wide, v->values);
     for (int64_t i = 0; i < n_row;) {
@@ -282,11 +282,11 @@ static inline void block_run(const struct view *v, int64_t n_row, int64_t block,
             some[n++] = &v->row[i++];
         if (n == 0)
             break;
-        for (int k = 0; k < n * CPU_PAGE; k += LANES)
+        for (int k = 0; k < n * PAGE_TOKENS; k += LANES)
             lanes_store(p + k, lanes_set(0));
-        chain_rows(n, some[0]->q, v->d, &keys, 0, v->d, p, CPU_PAGE, CPU_PAGE);
+        chain_rows(n, some[0]->q, v->d, &keys, 0, v->d, p, PAGE_TOKENS, PAGE_TOKENS);
         for (int k = 0; k < n; k++)
-            soft_block(v, some[k], p + k * CPU_PAGE);
+            soft_block(v, some[k], p + k * PAGE_TOKENS);
         add_values(v, some, n, p, &values);
     }
 }
@@ -297,14 +297,14 @@ static inline void task_run(struct view *v, int64_t t0, int64_t t1,
                             int64_t n_head, float *q)
 {
     const struct cpu_call *c = v->c;
-    const struct cpu_batch *b = c->batch;
+    const struct kernel_batch *b = c->batch;
     int64_t all_heads = c->out.dim[1];
     int64_t n_kv = c->in[1].dim[1];
     int64_t n_row = 0;
     int64_t first = INT64_MAX;
     int64_t last = -1;
-    size_t key_bytes = cpu_cache_tile_bytes(c->in[1].format, v->d);
-    size_t value_bytes = cpu_cache_tile_bytes(c->in[2].format, v->e);
+    size_t key_bytes = cache_tile_bytes(c->in[1].format, v->d);
+    size_t value_bytes = cache_tile_bytes(c->in[2].format, v->e);
     const int32_t *pages = b->pages + b->seq[t0] * b->page_stride;
 
     for (int64_t t = t0; t < t1; t++) {
@@ -332,7 +332,7 @@ static inline void task_run(struct view *v, int64_t t0, int64_t t1,
             last = r->last > last ? r->last : last;
         }
     }
-    for (int64_t block = first / CPU_PAGE; block <= last / CPU_PAGE; block++) {
+    for (int64_t block = first / PAGE_TOKENS; block <= last / PAGE_TOKENS; block++) {
         size_t tile;
 
         if (block % SPAN_BLOCKS == 0) {
@@ -369,15 +369,15 @@ static inline size_t view_init(struct view *v, const struct cpu_call *c,
     v->depth = 2;
     for (int64_t n = c->in[1].dim[0] / 1024 + 2; n > 0; n /= 2)
         v->depth++;
-    part[0] = (size_t)(v->d * CPU_PAGE) * sizeof(float);
-    part[1] = (size_t)(v->wide * CPU_PAGE) * sizeof(float);
-    part[2] = 4 * CPU_PAGE * sizeof(float);
+    part[0] = (size_t)(v->d * PAGE_TOKENS) * sizeof(float);
+    part[1] = (size_t)(v->wide * PAGE_TOKENS) * sizeof(float);
+    part[2] = 4 * PAGE_TOKENS * sizeof(float);
     part[3] = (size_t)(v->max_rows * v->d) * sizeof(float);
     part[4] = (size_t)v->max_rows * sizeof(struct row);
     part[5] = (size_t)(v->max_rows * (v->depth + 1)) * v->soft_bytes;
     part[6] = (size_t)n_head * sizeof(int32_t);
-    part[7] = (size_t)(v->d * CPU_PAGE / Q8_SIZE) * sizeof(float);
-    part[8] = (size_t)(v->e * CPU_PAGE / Q8_SIZE) * sizeof(float);
+    part[7] = (size_t)(v->d * PAGE_TOKENS / Q8_SIZE) * sizeof(float);
+    part[8] = (size_t)(v->e * PAGE_TOKENS / Q8_SIZE) * sizeof(float);
     for (int i = 0; i < 9; i++) {
         p[i] = base != NULL ? base + at : NULL;
         at += (part[i] + 63) / 64 * 64;
@@ -413,7 +413,7 @@ static inline size_t attention_scratch(const struct cpu_call *c)
  * threads, the heads of a group are dealt out too. */
 static inline void attention_run(const struct cpu_call *c)
 {
-    const struct cpu_batch *b = c->batch;
+    const struct kernel_batch *b = c->batch;
     int64_t n_head = c->out.dim[1];
     int64_t n_kv = c->in[1].dim[1];
     int64_t task = 0;

@@ -1,24 +1,12 @@
 /* Tiles of the paged cache: how a row of one position lies in them.
  *
- * The layouts are drawn in cpu_kernel.h. This file only moves bytes; numbers
+ * The layouts are drawn in program/cache_tile.h. This file only moves bytes; numbers
  * are converted by the kernels that write and read the cache. */
 #include "device/cpu/cpu_ops.h"
 
 #include <string.h>
 
 enum { Q8_BLOCK = 32, Q8_BYTES = 34 }; /* f16 scale, 32 signed bytes */
-
-size_t cpu_cache_tile_bytes(pl_format f, int64_t d)
-{
-    switch (f) {
-    case PL_F32:
-        return (size_t)d * CPU_PAGE * 4;
-    case PL_Q8_0:
-        return (size_t)(d / Q8_BLOCK) * CPU_PAGE * Q8_BYTES;
-    default:
-        return (size_t)d * CPU_PAGE * 2;
-    }
-}
 
 /* Elements i .. i + n - 1 of position j in a plane [width][64] of keys or
  * [64][width] of values. */
@@ -31,14 +19,14 @@ static void get(const void *plane, size_t size, int64_t width, bool values,
         memcpy(row, p + (size_t)(j * width + i) * size, (size_t)n * size);
         return;
     }
-    p += (size_t)(i * CPU_PAGE + j) * size;
+    p += (size_t)(i * PAGE_TOKENS + j) * size;
     for (int64_t k = 0; k < n; k++) {
         if (size == 4)
-            memcpy((char *)row + 4 * k, p + 4 * k * CPU_PAGE, 4);
+            memcpy((char *)row + 4 * k, p + 4 * k * PAGE_TOKENS, 4);
         else if (size == 2)
-            memcpy((char *)row + 2 * k, p + 2 * k * CPU_PAGE, 2);
+            memcpy((char *)row + 2 * k, p + 2 * k * PAGE_TOKENS, 2);
         else
-            ((char *)row)[k] = p[k * CPU_PAGE];
+            ((char *)row)[k] = p[k * PAGE_TOKENS];
     }
 }
 
@@ -51,21 +39,21 @@ static void put(void *plane, size_t size, int64_t width, bool values, int j,
         memcpy(p + (size_t)(j * width + i) * size, row, (size_t)n * size);
         return;
     }
-    p += (size_t)(i * CPU_PAGE + j) * size;
+    p += (size_t)(i * PAGE_TOKENS + j) * size;
     for (int64_t k = 0; k < n; k++) {
         if (size == 4)
-            memcpy(p + 4 * k * CPU_PAGE, (const char *)row + 4 * k, 4);
+            memcpy(p + 4 * k * PAGE_TOKENS, (const char *)row + 4 * k, 4);
         else if (size == 2)
-            memcpy(p + 2 * k * CPU_PAGE, (const char *)row + 2 * k, 2);
+            memcpy(p + 2 * k * PAGE_TOKENS, (const char *)row + 2 * k, 2);
         else
-            p[k * CPU_PAGE] = ((const char *)row)[k];
+            p[k * PAGE_TOKENS] = ((const char *)row)[k];
     }
 }
 
 void cpu_cache_read_row(pl_format f, int64_t d, bool values, const void *tile,
                         int j, void *row)
 {
-    const char *q = (const char *)tile + d / Q8_BLOCK * CPU_PAGE * 2;
+    const char *q = (const char *)tile + d / Q8_BLOCK * PAGE_TOKENS * 2;
     char *out = row;
 
     if (f != PL_Q8_0) {
@@ -81,7 +69,7 @@ void cpu_cache_read_row(pl_format f, int64_t d, bool values, const void *tile,
 void cpu_cache_write_row(pl_format f, int64_t d, bool values, void *tile, int j,
                          const void *row)
 {
-    char *q = (char *)tile + d / Q8_BLOCK * CPU_PAGE * 2;
+    char *q = (char *)tile + d / Q8_BLOCK * PAGE_TOKENS * 2;
     const char *in = row;
 
     if (f != PL_Q8_0) {

@@ -59,24 +59,24 @@ static inline size_t cache_write_scratch(const struct cpu_call *c)
  *   tile. */
 static inline void cache_write_run(const struct cpu_call *c)
 {
-    const struct cpu_batch *b = c->batch;
+    const struct kernel_batch *b = c->batch;
     int64_t n_head = c->out.dim[1];
     int64_t d = c->out.dim[2];
-    size_t tile_bytes = cpu_cache_tile_bytes(c->out.format, d);
+    size_t tile_bytes = cache_tile_bytes(c->out.format, d);
     struct cpu_part p = cpu_part(b->n_tok * n_head, 1, c->ith, c->nth);
 
     for (int64_t i = p.lo; i < p.hi; i++) {
         int64_t h = i / b->n_tok;
         int64_t t = i % b->n_tok;
         int64_t page =
-            b->pages[b->seq[t] * b->page_stride + b->pos[t] / CPU_PAGE];
+            b->pages[b->seq[t] * b->page_stride + b->pos[t] / PAGE_TOKENS];
         char *tile =
             (char *)c->out.data + (size_t)(page * n_head + h) * tile_bytes;
 
         to_row(c->out.format, c->scratch,
                (const float *)c->in[1].data + (t * n_head + h) * d, d);
         cpu_cache_write_row(c->out.format, d, c->attr->values, tile,
-                            b->pos[t] % CPU_PAGE, c->scratch);
+                            b->pos[t] % PAGE_TOKENS, c->scratch);
     }
 }
 

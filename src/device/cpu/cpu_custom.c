@@ -6,7 +6,7 @@
 #include <string.h>
 
 static void fill(pl_op_value *v, const struct cpu_tensor *t,
-                 const struct cpu_custom_split *s)
+                 const struct kernel_custom_split *s)
 {
     v->data = t->data;
     v->format = t->format;

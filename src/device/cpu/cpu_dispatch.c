@@ -74,8 +74,9 @@ void cpu_kernels_init(struct cpu_kernels *k, enum cpu_family f)
 #endif
 }
 
-bool cpu_wants_q8(const struct cpu_kernels *k, enum op op, pl_format weight)
+bool cpu_wants_q8(const struct cpu_kernels *k, enum kernel kernel,
+                  pl_format weight)
 {
     return !k->float_activations && format_info(weight)->block > 1 &&
-           (op == OP_matmul || op == OP_expert_matmul || op == OP_expert_down);
+           kernel_is_contraction(kernel);
 }

@@ -1,4 +1,4 @@
-/* Kernels of CPU devices: one function an op, one table a family.
+/* Kernels of CPU devices: one function a kernel, one table a family.
  *
  * All operands are contiguous, in this device's memory, and hold this device's
  * part only: dim[] are local sizes for this step (a split dimension counts what
@@ -14,7 +14,8 @@
 #ifndef DEVICE_CPU_CPU_KERNEL_H
 #define DEVICE_CPU_CPU_KERNEL_H
 
-#include "graph/graph.h"
+#include "program/cache_tile.h"
+#include "program/kernel.h"
 #include "quant/pack.h"
 #include "quant/q8.h"
 
@@ -28,62 +29,6 @@ struct cpu_tensor {
     const struct pack *pack; /* NULL for plain tensors */
 };
 
-/* Contractions over a split letter: which ranks' addends to compute, and how
- * to sum them. item[] lists the device's ranks that have an addend, ascending.
- * A kernel computes one rank's addend after another; each is pushed on a stack,
- * then n_add times the two topmost entries are replaced by their sum
- * (lower + upper). n_out entries remain; entry i goes to out + i * out_stride.
- * A contraction that is not split has one item {0, 0} and n_out = 1. */
-struct rank_item {
-    int32_t rank, n_add;
-};
-struct rank_tree {
-    int n, n_out;
-    const struct rank_item *item; /* [n] */
-    int depth;                    /* most entries the stack ever holds */
-};
-
-/* The contracted dimension of plain operands, as this device stores it:
- * ascending intervals, each counted for one rank. Packed weights carry the
- * same in their chunks. */
-struct rank_span {
-    int64_t log, loc, n; /* logical start, local start, length */
-    int32_t rank;
-};
-
-/* Who the tokens of a step are. Pages hold 64 tokens: position p of sequence s
- * lives in slot pages[s * page_stride + p / 64] * 64 + p % 64. */
-enum { CPU_PAGE = 64 };
-struct cpu_batch {
-    int64_t n_tok, n_out;
-    const int32_t *pos;   /* [n_tok] */
-    const int32_t *seq;   /* [n_tok], row of `pages`; equal ones adjacent */
-    const int32_t *pages; /* [n_seq, page_stride] */
-    int64_t page_stride;
-};
-
-/* Caches. Logical shape [n_slot, n_head, d]; n_slot a multiple of 64. A page
- * of one head is contiguous: page p, head h start at
- * (p * n_head + h) * cpu_cache_tile_bytes(). Keys are stored transposed so that
- * lanes are positions, values as they are:
- *
- *   keys    f32/f16/bf16: [d][64]
- *           q8_0: f16 scale[d/32][64], then s8 q[d][64]
- *   values  f32/f16/bf16: [64][d]
- *           q8_0: f16 scale[64][d/32], then s8 q[64][d] */
-size_t cpu_cache_tile_bytes(pl_format f, int64_t d);
-
-/* An op of the caller's own: whom to call, and what is here of the operands
- * and the result. */
-struct cpu_custom {
-    const pl_op_def *def;
-    struct cpu_custom_split {
-        int dim; /* -1: all is here */
-        int n;
-        const pl_op_part *part;
-    } in[GRAPH_MAX_IN], out;
-};
-
 struct cpu_call {
     struct cpu_tensor out;
     struct cpu_tensor in[GRAPH_MAX_IN]; /* absent optional: data == NULL */
@@ -91,14 +36,14 @@ struct cpu_call {
     const struct graph_attr *attr;
     const struct q8_block *q8; /* in[0] quantized, [rows, k/32]; NULL when the
                                   family or the format wants floats */
-    const struct cpu_batch *batch;
+    const struct kernel_batch *batch;
     const int32_t *head_map; /* attention: local KV head of each local query
                                 head; expert and other ops: NULL */
     struct rank_tree tree;   /* contractions */
     const struct rank_span *span; /* gather_rows: rows of the table;
                                      sum: the summed dimension; others: NULL */
     int n_span;
-    const struct cpu_custom *custom; /* custom; others: NULL */
+    const struct kernel_custom *custom; /* custom; others: NULL */
     size_t out_stride;               /* bytes between the tree's results */
     void *scratch; /* this thread's, cpu_op.scratch bytes, 64-aligned */
     int ith, nth;
@@ -106,7 +51,7 @@ struct cpu_call {
 
 typedef void cpu_kernel(const struct cpu_call *c);
 
-struct cpu_op {
+struct cpu_entry {
     cpu_kernel *run;
     /* Scratch a thread needs for a call of at most these sizes (data pointers
      * unset); NULL: none. */
@@ -123,8 +68,7 @@ enum cpu_family {
 
 struct cpu_kernels {
     enum cpu_family family;
-    struct cpu_op op[OP_COUNT]; /* run == NULL: handled elsewhere (leaves,
-                                   reshape) */
+    struct cpu_entry kernel[KERNEL_COUNT]; /* run == NULL: there is none */
     bool float_activations;     /* never wants q8 */
     /* dst[i] = src rows quantized; n values a multiple of 32. */
     void (*q8)(struct q8_block *dst, const float *src, int64_t n);
@@ -142,7 +86,8 @@ bool cpu_family_runs(enum cpu_family f); /* on this machine */
 /* Fills the table: generic first, each instruction set overwrites. */
 void cpu_kernels_init(struct cpu_kernels *k, enum cpu_family f);
 
-/* True if `op` with this weight format reads quantized activations. */
-bool cpu_wants_q8(const struct cpu_kernels *k, enum op op, pl_format weight);
+/* True if the kernel with this weight format reads quantized activations. */
+bool cpu_wants_q8(const struct cpu_kernels *k, enum kernel kernel,
+                  pl_format weight);
 
 #endif

@@ -77,6 +77,10 @@ void cpu_slice_generic(const struct cpu_slice *s);       /* any packed */
 void cpu_slice_plain_generic(const struct cpu_slice *s); /* any plain */
 void cpu_add_generic(float *out, const float *a, const float *b, int64_t n);
 
+/* out = in[0] in blocks of 32, by a family's encoder. */
+typedef void cpu_encode_fn(struct q8_block *dst, const float *src, int64_t n);
+void cpu_quantize(const struct cpu_call *c, cpu_encode_fn *encode);
+
 /* Rows of a table by index; the same code in every family. */
 void cpu_gather_rows(const struct cpu_call *c);
 

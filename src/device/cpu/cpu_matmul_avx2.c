@@ -163,8 +163,14 @@ static void encode(struct q8_block *dst, const float *src, int64_t n)
         encode_block(dst++, src);
 }
 
+static void run_quantize(const struct cpu_call *c)
+{
+    cpu_quantize(c, encode);
+}
+
 void cpu_matmul_init_avx2(struct cpu_kernels *k)
 {
     init_ops(k);
+    k->kernel[KERNEL_quantize] = (struct cpu_entry){run_quantize, NULL};
     k->q8 = encode;
 }

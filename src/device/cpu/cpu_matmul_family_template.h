@@ -18,10 +18,10 @@ static void run_expert_down(const struct cpu_call *c)
 
 static void init_ops(struct cpu_kernels *k)
 {
-    k->op[OP_matmul] = (struct cpu_op){run_matmul, cpu_matmul_scratch};
-    k->op[OP_expert_matmul] =
-        (struct cpu_op){run_expert_matmul, cpu_expert_matmul_scratch};
-    k->op[OP_expert_down] =
-        (struct cpu_op){run_expert_down, cpu_expert_down_scratch};
+    k->kernel[KERNEL_matmul] = (struct cpu_entry){run_matmul, cpu_matmul_scratch};
+    k->kernel[KERNEL_expert_matmul] =
+        (struct cpu_entry){run_expert_matmul, cpu_expert_matmul_scratch};
+    k->kernel[KERNEL_expert_down] =
+        (struct cpu_entry){run_expert_down, cpu_expert_down_scratch};
     k->add = isa.add;
 }

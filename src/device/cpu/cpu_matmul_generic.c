@@ -163,9 +163,29 @@ static const struct cpu_matmul_isa isa = {
 
 #include "device/cpu/cpu_matmul_family_template.h"
 
+void cpu_quantize(const struct cpu_call *c, cpu_encode_fn *encode)
+{
+    const struct cpu_tensor *x = &c->in[0];
+    struct q8_block *out = c->out.data;
+    int64_t n = 1, lo, hi;
+
+    for (int i = 0; i < x->n_dim; i++)
+        n *= x->dim[i];
+    lo = n / 32 * c->ith / c->nth;
+    hi = n / 32 * (c->ith + 1) / c->nth;
+    if (lo < hi)
+        encode(out + lo, (const float *)x->data + lo * 32, (hi - lo) * 32);
+}
+
+static void run_quantize(const struct cpu_call *c)
+{
+    cpu_quantize(c, q8_encode);
+}
+
 void cpu_matmul_init_generic(struct cpu_kernels *k)
 {
     init_ops(k);
-    k->op[OP_gather_rows] = (struct cpu_op){cpu_gather_rows, NULL};
+    k->kernel[KERNEL_gather_rows] = (struct cpu_entry){cpu_gather_rows, NULL};
+    k->kernel[KERNEL_quantize] = (struct cpu_entry){run_quantize, NULL};
     k->q8 = q8_encode;
 }

@@ -152,9 +152,9 @@ static void concat_run(const struct cpu_call *c)
 
 void cpu_move_init(struct cpu_kernels *k)
 {
-    k->op[OP_contiguous].run = contiguous_run;
-    k->op[OP_permute].run = permute_run;
-    k->op[OP_slice].run = slice_run;
-    k->op[OP_concat].run = concat_run;
-    k->op[OP_custom].run = cpu_custom_run;
+    k->kernel[KERNEL_contiguous].run = contiguous_run;
+    k->kernel[KERNEL_permute].run = permute_run;
+    k->kernel[KERNEL_slice].run = slice_run;
+    k->kernel[KERNEL_concat].run = concat_run;
+    k->kernel[KERNEL_custom].run = cpu_custom_run;
 }

@@ -26,12 +26,6 @@ void cpu_cache_read_row(pl_format f, int64_t d, bool values, const void *tile,
                         int j, void *row);
 void cpu_cache_write_row(pl_format f, int64_t d, bool values, void *tile, int j,
                          const void *row);
-/* The same for positions j0 .. j0 + n - 1, rows `stride` bytes apart. */
-void cpu_cache_read_rows(pl_format f, int64_t d, bool values, const void *tile,
-                         int j0, int n, void *rows, size_t stride);
-void cpu_cache_write_rows(pl_format f, int64_t d, bool values, void *tile,
-                          int j0, int n, const void *rows, size_t stride);
-
 /* The part of n items that thread ith of nth takes, cut at multiples of
  * `grain`. */
 struct cpu_part {

@@ -44,7 +44,7 @@
 void CPU_OPS_INIT(struct cpu_kernels *k)
 {
 #define CPU_OPS_ENTRY(name, need)                                              \
-    k->op[OP_##name] = (struct cpu_op){name##_run, need};
+    k->kernel[KERNEL_##name] = (struct cpu_entry){name##_run, need};
     CPU_OPS_MAP(CPU_OPS_ENTRY)
 #undef CPU_OPS_ENTRY
     cpu_move_init(k);

@@ -15,6 +15,7 @@
  * block, since every WAIT names a POST that stands earlier. For the same reason
  * a thread that serves two devices, a cpu and the host on the same core, takes
  * their steps in the one order of all. */
+#include "device/cpu/cpu_meetings.h"
 #include "device/device_inner.h"
 
 enum { FEW = 4 }; /* threads that look at each other's flags */
@@ -27,7 +28,8 @@ struct worker {
     uint64_t turn; /* meetings of the device's threads so far */
     void *scratch;
     const struct step *step;
-    int n_step, at; /* next step */
+    const unsigned char *how; /* [n_step] see cpu_meetings.h */
+    int n_step, at;           /* next step */
     int n_instance; /* of this run */
     int fail;       /* tests: the device is lost at this step */
     bool first;     /* of the device's threads: counts */
@@ -55,8 +57,8 @@ static bool meet_peers(const struct worker *w, const struct step *st)
     uint64_t here = (s->turn << 32) + (uint64_t)st->order + 1;
 
     raise(&w->dev->met, here);
-    for (int i = 0; i < st->n_peer; i++) {
-        const struct device *d = &s->dev[st->peer[i]];
+    for (int i = 0; i < st->merge.n_peer; i++) {
+        const struct device *d = &s->dev[st->merge.peer[i]];
 
         if (d != w->dev && !await(w, &d->met, here))
             return false;
@@ -107,16 +109,15 @@ static void work(const struct worker *w, const struct step *st, int ith,
     struct device_set *s = w->set;
 
     switch (st->kind) {
-    case STEP_OP:
-    case STEP_Q8:
-        device_op(s, w->dev, st, w->scratch, ith, nth);
+    case STEP_KERNEL:
+        device_kernel(s, w->dev, st, w->scratch, ith, nth);
         break;
     case STEP_MERGE:
         device_merge(s, w->dev, st, w->scratch, ith, nth);
         break;
     case STEP_PULL:
-        for (int i = 0; i < st->n_piece; i++)
-            device_pull(s, w->dev, st, &st->piece[i], ith, nth);
+        for (int i = 0; i < st->pull.n_piece; i++)
+            device_pull(s, w->dev, st, &st->pull.piece[i], ith, nth);
         break;
     case STEP_PAGES:
         device_pages(s, w->dev, st, ith, nth);
@@ -146,16 +147,17 @@ static void work_slowly(const struct worker *w, const struct step *st, int ith,
 }
 
 /* Whoever must have come before the step has. False: the run has failed. */
-static bool gather(struct worker *w, const struct step *st, bool alone)
+static bool gather(struct worker *w, const struct step *st, int how,
+                   bool alone)
 {
-    bool all = st->kind == STEP_MERGE && st->meet;
+    bool all = step_meets(st);
 
     if (alone) {
-        if (st->barrier_one && !meet(w, NULL))
+        if ((how & CPU_MEET_SINGLE) && !meet(w, NULL))
             return false;
         return !all || !w->first || meet_peers(w, st);
     }
-    if (!all && !(w->single ? st->barrier_one : st->barrier) &&
+    if (!all && !(how & (w->single ? CPU_MEET_SINGLE : CPU_MEET)) &&
         (w->single || st->kind != STEP_POST))
         return true;
     return meet(w, all ? st : NULL);
@@ -164,23 +166,24 @@ static bool gather(struct worker *w, const struct step *st, bool alone)
 static bool run_step(struct worker *w, const struct step *st)
 {
     struct device_set *s = w->set;
-    bool alone = w->single && st->alone;
+    int how = w->how[w->at];
+    bool alone = w->single && (how & CPU_ALONE);
 
-    if (!gather(w, st, alone))
+    if (!gather(w, st, how, alone))
         return false;
     if (alone && !w->first)
         return true;
-    if (w->first && (st->n_cost > 0 || st->message || st->copy))
+    if (w->first)
         device_count(s, w->dev, st);
     if (st->kind == STEP_POST) {
         if (w->first)
-            raise(&w->dev->event[st->event], s->turn);
+            raise(&w->dev->event[st->event.event], s->turn);
         return true;
     }
     if (st->kind == STEP_WAIT)
-        return await(w, &s->dev[st->dev].event[st->event], s->turn);
-    if (w->traces || w->guarded || st->kind == STEP_PULL ||
-        st->kind == STEP_PAGES)
+        return await(w, &s->dev[st->event.dev].event[st->event.event],
+                     s->turn);
+    if (w->traces || w->guarded || step_is_transfer(st))
         work_slowly(w, st, w->ith, alone ? 1 : w->nth);
     else
         work(w, st, w->ith, alone ? 1 : w->nth);
@@ -235,11 +238,12 @@ static bool sit_down(struct worker *w, struct device_set *s,
         .turn = s->turn << 32,
         .scratch = d->scratch + (size_t)seat->ith * d->scratch_stride,
         .step = c->step,
+        .how = d->how[s->run->script],
         .n_step = c->n_step,
         .n_instance = s->run->n_instance,
         .fail = d->fail_step,
         .first = seat->ith == 0,
-        .single = c->one_token && s->run->n_instance == 1 &&
+        .single = c->n_instance == 1 && s->run->n_instance == 1 &&
                   s->run->sizes[0].n_tok == 1,
         .traces = seat->ith == 0 && s->trace.on,
         .guarded = s->guard != NULL,

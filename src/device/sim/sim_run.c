@@ -279,8 +279,8 @@ static void begin(struct device_set *s, struct sim_device *d)
     const struct device_run *r = s->run;
 
     for (int i = 0; i < r->n_instance; i++) {
-        struct cpu_batch *b = &d->dev->batch[i];
-        const struct cpu_batch *from = &r->batch[i];
+        struct kernel_batch *b = &d->dev->batch[i];
+        const struct kernel_batch *from = &r->batch[i];
         int32_t *to = d->batch + (size_t)i * d->n_batch;
 
         b->pos = take_table(&to, from->pos, r->sizes[i].n_tok);
@@ -312,7 +312,7 @@ static bool can_run(const struct device_set *s, const struct sim_device *d,
     const struct step *st = head(d, l);
 
     if (st->kind == STEP_WAIT)
-        return atomic_load_explicit(&s->dev[st->dev].event[st->event].v,
+        return atomic_load_explicit(&s->dev[st->event.dev].event[st->event.event].v,
                                     memory_order_acquire) >= s->turn;
     return !l->pulling || l->due == 0 || device_now() >= l->due;
 }
@@ -346,7 +346,7 @@ static void step_begins(struct sim_device *d, int step)
 }
 
 /* Whole, or in parts in any order. */
-static void run_op(struct device_set *s, struct player *p, struct sim_device *d,
+static void run_kernel(struct device_set *s, struct player *p, struct sim_device *d,
                    const struct step *st)
 {
     int part[SIM_PARTS];
@@ -359,7 +359,7 @@ static void run_op(struct device_set *s, struct player *p, struct sim_device *d,
         part[k] = i;
     }
     for (int i = 0; i < n; i++)
-        device_op(s, d->dev, st, d->dev->scratch, part[i], n);
+        device_kernel(s, d->dev, st, d->dev->scratch, part[i], n);
 }
 
 /* Sets out: the bytes of a copy arrive when the link has brought them. */
@@ -370,7 +370,7 @@ static void depart(struct device_set *s, struct player *p, struct sim_device *d,
 
     l->pulling = true;
     l->piece = 0;
-    l->n_piece = st->kind == STEP_PULL ? st->n_piece : 1 + draw(p, SIM_PARTS);
+    l->n_piece = st->kind == STEP_PULL ? st->pull.n_piece : 1 + draw(p, SIM_PARTS);
     l->due = t > 0 ? device_now() + t : 0;
 }
 
@@ -379,7 +379,7 @@ static bool arrive(struct device_set *s, struct sim_device *d, struct lane *l,
                    const struct step *st)
 {
     if (l->piece < l->n_piece && st->kind == STEP_PULL)
-        device_pull(s, d->dev, st, &st->piece[l->piece], 0, 1);
+        device_pull(s, d->dev, st, &st->pull.piece[l->piece], 0, 1);
     else if (l->piece < l->n_piece)
         device_pages(s, d->dev, st, l->piece, l->n_piece);
     l->pulling = ++l->piece < l->n_piece;
@@ -392,9 +392,8 @@ static bool work(struct device_set *s, struct player *p, struct sim_device *d,
 {
     step_begins(d, l->step[l->head]);
     switch (st->kind) {
-    case STEP_OP:
-    case STEP_Q8:
-        run_op(s, p, d, st);
+    case STEP_KERNEL:
+        run_kernel(s, p, d, st);
         break;
     case STEP_MERGE:
         device_merge(s, d->dev, st, d->dev->scratch, 0, 1);
@@ -409,11 +408,6 @@ static bool work(struct device_set *s, struct player *p, struct sim_device *d,
     return true;
 }
 
-static bool copies(const struct step *st)
-{
-    return st->kind == STEP_PULL || st->kind == STEP_PAGES;
-}
-
 /* True when the head has ended. */
 static bool run_head(struct device_set *s, struct player *p,
                      struct sim_device *d, struct lane *l,
@@ -424,13 +418,13 @@ static bool run_head(struct device_set *s, struct player *p,
     if (st->kind == STEP_WAIT)
         return true;
     if (st->kind == STEP_POST) {
-        atomic_store_explicit(&d->dev->event[st->event].v, s->turn,
+        atomic_store_explicit(&d->dev->event[st->event.event].v, s->turn,
                               memory_order_release);
         return true;
     }
     if (s->trace.on && !l->pulling)
         l->begun = device_clock(s);
-    if (copies(st) && !l->pulling) {
+    if (step_is_transfer(st) && !l->pulling) {
         depart(s, p, d, l, st);
         return false;
     }
@@ -444,7 +438,7 @@ static bool run_head(struct device_set *s, struct player *p,
     if (ended && s->trace.on) {
         pthread_mutex_lock(&d->lock);
         device_note(s, d->dev, l->step[l->head], l->begun,
-                    copies(st) && l->due > 0 ? l->due - s->trace.start_s
+                    step_is_transfer(st) && l->due > 0 ? l->due - s->trace.start_s
                                              : device_clock(s));
         pthread_mutex_unlock(&d->lock);
     }

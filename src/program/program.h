@@ -3,7 +3,9 @@
  * A program is made once, from the plan, for the largest step; sizes that
  * depend on a step are symbolic (pl_dim) and filled in when it runs. It holds
  * no pointers into device memory: tensors are offsets into regions, so it means
- * the same on every kind of device.
+ * the same on every kind of device. What only one kind needs to know (where its
+ * threads meet, which steps it runs as one) that kind derives from the program
+ * when it is given one.
  *
  * Scripts. A program has one or more scripts, ways through a step that give the
  * same bits: compute with host weights on the host or stream them, one
@@ -28,11 +30,11 @@
  * its peers' memory. A buffer that peers read is written again only after the
  * group's next meeting; the plan keeps it alive until then. Nothing else may
  * touch another device's memory but PULL and PAGES. */
-#ifndef DEVICE_PROGRAM_H
-#define DEVICE_PROGRAM_H
+#ifndef PROGRAM_PROGRAM_H
+#define PROGRAM_PROGRAM_H
 
-#include "device/cpu/cpu_kernel.h"
-#include "graph/graph.h"
+#include "program/kernel.h"
+#include "quant/pack.h"
 
 enum region {
     REGION_WEIGHTS,
@@ -57,7 +59,7 @@ struct prog_tensor {
 /* Two nested strided loops over runs of bytes; all in bytes, offsets from the
  * start of the tensors. */
 struct copy_piece {
-    int src_dev, src;        /* device in the group, tensor of its program */
+    int src_dev, src;        /* device in the set, tensor of its program */
     pl_dim src_off, dst_off; /* what grows with the step */
     int64_t src_at, dst_at;  /* and what does not, added to it */
     pl_dim bytes;
@@ -86,22 +88,69 @@ struct merge_item {
 };
 
 enum step_kind {
-    STEP_OP,    /* a kernel */
-    STEP_Q8,    /* quantize in[0] into out */
-    STEP_MERGE, /* collective or local copy: merge[] */
-    STEP_PULL,  /* piece, from other devices into tensor `out` */
-    STEP_PAGES, /* pages of a cache, from another device into `out` */
-    STEP_POST,  /* event `event` of this device is reached */
-    STEP_WAIT,  /* until event `event` of device `dev` is reached */
+    STEP_KERNEL,
+    STEP_MERGE, /* a collective or a local copy */
+    STEP_PULL,  /* pieces of other devices' tensors into one of this device */
+    STEP_PAGES, /* pages of a cache, from another device's into this one's */
+    STEP_POST,  /* an event of this device is reached */
+    STEP_WAIT,  /* until an event of some device is reached */
 };
 
 enum queue { QUEUE_COMPUTE, QUEUE_COPY, QUEUE_COUNT };
 
-/* Multiply-adds of a contraction, for the counters: macs times the product of
- * out's dimensions but the last, for each rank. */
-struct step_cost {
-    int32_t rank;
-    int64_t macs; /* a row */
+struct kernel_arg {
+    int tensor; /* of this program; -1: absent */
+    enum access access;
+};
+
+struct step_kernel {
+    enum kernel kernel;
+    int n_arg;
+    struct kernel_arg arg[KERNEL_MAX_ARG]; /* as kernels.def has them */
+    const struct graph_attr *attr;         /* NULL: all zero */
+    struct rank_tree tree;                 /* contractions, gather_rows, sum */
+    size_t out_stride;           /* bytes between the tree's results */
+    const struct rank_span *span; /* gather_rows: rows of the table; sum: the
+                                     summed dimension; others: none */
+    int n_span;
+    const int32_t *head_map; /* attention: local KV head of each query head */
+    const struct kernel_custom *custom; /* custom */
+    int n_cost;
+    const struct kernel_cost *cost;
+};
+
+struct step_merge {
+    int n_item;
+    const struct merge_item *item;
+    bool meet;
+    int group; /* meet: counts meetings of the same devices, < n_group */
+    int n_peer;
+    const int *peer; /* meet: the devices that meet, this one among them */
+    bool message;    /* a collective of a group */
+    bool counted;    /* by this device (one of those that take part) */
+    pl_dim message_bytes[2]; /* logical bytes: the sum of both */
+};
+
+struct step_pull {
+    int out;
+    size_t out_bytes; /* written, from the tensor's start; 0: all of it */
+    const struct copy_piece *piece;
+    int n_piece;
+    bool between_groups; /* counts as a copy; else it is part of a message */
+};
+
+/* For every page that the batch's sequences use, head h of tensor `out` from
+ * head map[h] (-1: another step brings it) of tensor `src` of device `dev`.
+ * Tiles of tile_bytes, [page, head]; the numbers of pages are the same on both
+ * sides. */
+struct step_pages {
+    int out, dev, src;
+    const int32_t *map; /* [heads of out] */
+    size_t tile_bytes;
+};
+
+struct step_event {
+    int dev, event;
 };
 
 struct step {
@@ -110,51 +159,14 @@ struct step {
     int order;    /* its place among the steps of all devices; what meets has
                      the same */
     int instance; /* the micro-batch it works for */
-    enum op op;
-    int node; /* of the graph, for traces and errors; -1 if none */
-    struct graph_attr attr;
-    int out, n_in, in[GRAPH_MAX_IN]; /* tensors; in = -1: absent */
-    int q8;                          /* tensor with in[0] quantized, or -1 */
-    struct rank_tree tree;
-    size_t out_stride;
-    const struct rank_span *span;
-    int n_span;
-    const int32_t *head_map;
-    const struct cpu_custom *custom; /* OP_custom */
-    int n_cost;
-    const struct step_cost *cost;
-
-    /* MERGE */
-    int n_merge;
-    const struct merge_item *merge;
-    bool meet;
-    int group; /* meet: counts meetings of the same devices, < n_group */
-    int n_peer;
-    const int *peer; /* meet: the devices that meet, this one among them */
-    bool message;    /* a collective of a group */
-    bool counted;    /* by this device (one of those that take part) */
-    pl_dim message_bytes[2]; /* logical bytes: the sum of both */
-
-    /* PULL, PAGES, POST, WAIT */
-    const struct copy_piece *piece; /* PULL: n_piece of them */
-    int n_piece;
-    bool copy;      /* PULL, PAGES: between groups: counts as a copy */
-    int dev, event; /* POST, WAIT */
-
-    /* PAGES: for every page that the batch's sequences use, head h of tensor
-       `out` from head map[h] (-1: another step brings it) of tensor `src` of
-       device `dev`. Tiles of tile_bytes, [page, head]; the numbers of pages are
-       the same on both sides. */
-    int src;
-    const int32_t *map;
-    size_t tile_bytes;
-
-    bool barrier; /* this device's threads meet before the step: it reads or
-                     overwrites what an earlier step touched */
-    /* In a run of a single token the first thread does a small step alone, and
-       others go on to the next that is theirs too: fewer must meet. */
-    bool alone;
-    bool barrier_one; /* in such a run, instead of `barrier` */
+    int node;     /* of the graph, for traces and errors; -1 if none */
+    union {       /* by kind */
+        struct step_kernel kernel;
+        struct step_merge merge;
+        struct step_pull pull;
+        struct step_pages pages;
+        struct step_event event; /* POST, WAIT */
+    };
 };
 
 /* A part of the work region that nobody reads any more once a step after `step`
@@ -164,7 +176,11 @@ struct prog_death {
     size_t offset, bytes;
 };
 
-enum { PROG_MAX_INSTANCE = 16, PROG_MAX_SCRIPT = 4 };
+enum {
+    PROG_MAX_INSTANCE = 16,
+    PROG_MAX_SCRIPT = 4,
+    MERGE_MAX_DEPTH = 64, /* of a stack of addends */
+};
 
 struct script {
     int n_instance; /* most micro-batches; the same on all devices */
@@ -172,7 +188,6 @@ struct script {
     const struct step *step; /* ascending order */
     int n_death;
     const struct prog_death *death; /* ascending step */
-    bool one_token; /* steps say what is `alone`, and `barrier_one` */
 };
 
 struct program {
@@ -188,5 +203,49 @@ struct program {
                                it is */
     int n_seq, page_stride; /* largest batch tables */
 };
+
+/* ---- what steps do, asked without a look at their kind ------------------ */
+
+static inline bool step_meets(const struct step *s)
+{
+    return s->kind == STEP_MERGE && s->merge.meet;
+}
+
+static inline bool step_is_message(const struct step *s)
+{
+    return s->kind == STEP_MERGE && s->merge.message;
+}
+
+/* Does it only bring bytes from other devices? */
+static inline bool step_is_transfer(const struct step *s)
+{
+    return s->kind == STEP_PULL || s->kind == STEP_PAGES;
+}
+
+/* A copy between groups. */
+static inline bool step_is_copy(const struct step *s)
+{
+    return s->kind == STEP_PAGES ||
+           (s->kind == STEP_PULL && s->pull.between_groups);
+}
+
+static inline bool step_is_event(const struct step *s)
+{
+    return s->kind == STEP_POST || s->kind == STEP_WAIT;
+}
+
+/* One tensor that a step touches. */
+struct step_use {
+    int dev, tensor; /* device in the set, tensor of its program */
+    size_t off;      /* bytes from the tensor's start */
+    size_t bytes;    /* 0: as many as the tensor has at its largest */
+    enum access access;
+};
+typedef void step_use_fn(void *user, const struct step_use *u);
+
+/* Tells of each tensor that a step of device `dev` touches, on whichever
+ * device; one may come more than once. t: this device's tensors. */
+void step_uses(const struct step *s, int dev, const struct prog_tensor *t,
+               step_use_fn *fn, void *user);
 
 #endif

@@ -1,15 +1,26 @@
-/* Many positions of a cache tile at once, to and from rows: for state files.
+/* Rows of a cache's tiles, many positions at once.
  *
- * The same bytes as cpu_cache_read_row and cpu_cache_write_row move, which are
- * made for one position. Keys lie transposed in a tile; they are turned by
- * square blocks of one word a row, which are transposed in registers: halves of
- * two words change places, then quarters, then eighths (Knuth, The Art of
- * Computer Programming 4A, section 7.1.3, transposes bits that way). */
-#include "device/cpu/cpu_ops.h"
+ * Keys lie transposed in a tile; they are turned by square blocks of one word a
+ * row, which are transposed in registers: halves of two words change places,
+ * then quarters, then eighths (Knuth, The Art of Computer Programming 4A,
+ * section 7.1.3, transposes bits that way). */
+#include "program/cache_tile.h"
 
 #include <string.h>
 
 enum { Q8_BLOCK = 32, Q8_BYTES = 34 }; /* f16 scale, 32 signed bytes */
+
+size_t cache_tile_bytes(pl_format f, int64_t d)
+{
+    switch (f) {
+    case PL_F32:
+        return (size_t)d * PAGE_TOKENS * 4;
+    case PL_Q8_0:
+        return (size_t)(d / Q8_BLOCK) * PAGE_TOKENS * Q8_BYTES;
+    default:
+        return (size_t)d * PAGE_TOKENS * 2;
+    }
+}
 
 /* The upper part of each `2 * bits` of *a for the lower part of *b's. */
 static inline void exchange(uint64_t *a, uint64_t *b, int bits)
@@ -90,8 +101,8 @@ static void plane_read(const char *plane, int64_t all, int64_t first,
         copy(rows, ld, plane + (j0 * all + first) * size, (size_t)(all * size),
              n, width, size);
     else
-        turn(rows, ld, plane + (first * CPU_PAGE + j0) * size,
-             (size_t)(CPU_PAGE * size), width, n, size);
+        turn(rows, ld, plane + (first * PAGE_TOKENS + j0) * size,
+             (size_t)(PAGE_TOKENS * size), width, n, size);
 }
 
 static void plane_write(char *plane, int64_t all, int64_t first, int64_t width,
@@ -102,15 +113,15 @@ static void plane_write(char *plane, int64_t all, int64_t first, int64_t width,
         copy(plane + (j0 * all + first) * size, (size_t)(all * size), rows, ld,
              n, width, size);
     else
-        turn(plane + (first * CPU_PAGE + j0) * size, (size_t)(CPU_PAGE * size),
+        turn(plane + (first * PAGE_TOKENS + j0) * size, (size_t)(PAGE_TOKENS * size),
              rows, ld, n, width, size);
 }
 
-void cpu_cache_read_rows(pl_format f, int64_t d, bool values, const void *tile,
+void cache_tile_read(pl_format f, int64_t d, bool values, const void *tile,
                          int j0, int n, void *rows, size_t stride)
 {
     int64_t n_block = d / Q8_BLOCK;
-    const char *q = (const char *)tile + n_block * CPU_PAGE * 2;
+    const char *q = (const char *)tile + n_block * PAGE_TOKENS * 2;
     char *out = rows;
 
     if (f != PL_Q8_0) {
@@ -125,11 +136,11 @@ void cpu_cache_read_rows(pl_format f, int64_t d, bool values, const void *tile,
     }
 }
 
-void cpu_cache_write_rows(pl_format f, int64_t d, bool values, void *tile,
+void cache_tile_write(pl_format f, int64_t d, bool values, void *tile,
                           int j0, int n, const void *rows, size_t stride)
 {
     int64_t n_block = d / Q8_BLOCK;
-    char *q = (char *)tile + n_block * CPU_PAGE * 2;
+    char *q = (char *)tile + n_block * PAGE_TOKENS * 2;
     const char *in = rows;
 
     if (f != PL_Q8_0) {

@@ -1,18 +1,16 @@
-/* Reads a set's programs once, before anything runs. A program that passes
- * cannot leave its memory, call what is not there or wait for ever; what plans
- * get wrong is a status here and not a crash later. Sizes grow with n_tok and
- * n_out, so bounds at the largest sizes hold for all. */
+/* The laws of programs; see program_check.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
-#include "device/device_inner.h"
+#include "program/cache_tile.h"
+#include "program/program_check.h"
 
 struct check {
-    const struct device_set *set;
+    const struct program_machine *m;
     const struct program *all, *p; /* all devices', this one's */
-    const struct device *dev;
+    const struct program_device *dev;
     int script, step;
     pl_err *err;
 };
@@ -24,7 +22,7 @@ static pl_status bad(const struct check *c, const char *what)
     if (c->p->n_script > 1)
         snprintf(script, sizeof script, "script %d, ", c->script);
     return err_set(c->err, PL_BAD_ARGUMENT, "program of %s, %sstep %d: %s",
-                   c->dev->desc.name, script, c->step, what);
+                   c->dev->name, script, c->step, what);
 }
 
 static const struct script *script_of(const struct check *c, int dev)
@@ -51,7 +49,7 @@ static pl_status check_tensors(struct check *c)
             return err_set(c->err, PL_BAD_ARGUMENT,
                            "program of %s: tensor %d of %zu bytes at %zu is "
                            "not inside its region",
-                           c->dev->desc.name, i, t->bytes, t->offset);
+                           c->dev->name, i, t->bytes, t->offset);
     }
     return PL_OK;
 }
@@ -87,8 +85,8 @@ static bool reads(const struct check *c, const struct step *st, int dev)
 {
     if (dev == c->p->dev || st->kind == STEP_PULL)
         return true;
-    for (int i = 0; st->meet && i < st->n_peer; i++)
-        if (st->peer[i] == dev)
+    for (int i = 0; step_meets(st) && i < st->merge.n_peer; i++)
+        if (st->merge.peer[i] == dev)
             return true;
     return false;
 }
@@ -97,7 +95,7 @@ static pl_status check_source(const struct check *c, const struct step *st,
                               int dev, int tensor, size_t off,
                               const struct copy_piece *l)
 {
-    if (dev < 0 || dev >= c->set->n)
+    if (dev < 0 || dev >= c->m->n_dev)
         return bad(c, "reads a device that the set does not have");
     if (!reads(c, st, dev))
         return bad(c, "reads a peer's memory without a meeting or a pull");
@@ -154,35 +152,50 @@ static bool sized(const struct check *c, const struct step *st, int tensor)
     return true;
 }
 
-static pl_status check_op(const struct check *c, const struct step *st)
+static pl_status check_args(const struct check *c, const struct step *st)
 {
-    if (st->kind == STEP_OP &&
-        ((unsigned)st->op >= OP_COUNT || !c->set->kernels.op[st->op].run))
-        return err_set(
-            c->err, PL_UNSUPPORTED, "%s has no %s kernel for %s (step %d)",
-            c->dev->desc.name, cpu_family_name(c->set->kernels.family),
-            (unsigned)st->op < OP_COUNT ? op_info(st->op)->name : "this op",
-            c->step);
-    if (!has_tensor(c->p, st->out) || st->n_in < 0 || st->n_in > GRAPH_MAX_IN ||
-        (st->kind == STEP_Q8 && (st->n_in < 1 || st->in[0] < 0)) ||
-        (st->kind == STEP_OP && st->q8 >= c->p->n_tensor))
-        return bad(c, "names a tensor that is not there");
-    for (int i = 0; i < st->n_in; i++)
-        if (st->in[i] >= c->p->n_tensor)
+    const struct step_kernel *k = &st->kernel;
+
+    if (k->n_arg < 1 || k->n_arg > KERNEL_MAX_ARG)
+        return bad(c, "has no result, or too many operands");
+    for (int i = 0; i < k->n_arg; i++) {
+        int t = k->arg[i].tensor;
+
+        if (k->arg[i].access != kernel_access(k->kernel, i))
+            return bad(c, "uses an argument in another way than its kernel");
+        if (t >= c->p->n_tensor ||
+            (t < 0 && !kernel_arg_is_optional(k->kernel, i)))
             return bad(c, "names a tensor that is not there");
-        else if (st->in[i] >= 0 && !sized(c, st, st->in[i]))
-            return bad(c, "reads a tensor of another micro-batch");
-    if (!sized(c, st, st->out))
-        return bad(c, "writes a tensor of another micro-batch");
-    if (st->kind == STEP_OP && st->tree.n_out > 1) { /* entries of a stack */
-        const struct prog_tensor *t = &c->p->tensor[st->out];
+        if (t >= 0 && !sized(c, st, t))
+            return bad(c, i ? "reads a tensor of another micro-batch"
+                            : "writes a tensor of another micro-batch");
+    }
+    for (int i = k->n_arg; kernel_access(k->kernel, i); i++)
+        if (!kernel_arg_is_optional(k->kernel, i))
+            return bad(c, "names a tensor that is not there");
+    return PL_OK;
+}
+
+static pl_status check_kernel(const struct check *c, const struct step *st)
+{
+    const struct step_kernel *k = &st->kernel;
+
+    if ((unsigned)k->kernel >= KERNEL_COUNT)
+        return bad(c, "runs a kernel that is not there");
+    PL_TRY(check_args(c, st));
+    if (!c->m->has_kernel(c->m->user, c->p->dev, k))
+        return err_set(c->err, PL_UNSUPPORTED,
+                       "%s has no %s kernel for %s (step %d)", c->dev->name,
+                       c->dev->kernels, kernel_name(k->kernel), c->step);
+    if (k->tree.n_out > 1) { /* entries of a stack */
+        const struct prog_tensor *t = &c->p->tensor[k->arg[0].tensor];
         size_t room = c->p->bytes[t->region] - t->offset - t->bytes;
 
-        if (room / (size_t)(st->tree.n_out - 1) < st->out_stride)
+        if (room / (size_t)(k->tree.n_out - 1) < k->out_stride)
             return bad(c, "writes beyond its result");
     }
-    for (int i = 0; i < st->n_cost; i++)
-        if (st->cost[i].rank < 0 || st->cost[i].rank >= PL_MAX_RANKS)
+    for (int i = 0; i < k->n_cost; i++)
+        if (k->cost[i].rank < 0 || k->cost[i].rank >= PL_MAX_RANKS)
             return bad(c, "counts for a rank that is not there");
     return PL_OK;
 }
@@ -191,7 +204,7 @@ static pl_status check_op(const struct check *c, const struct step *st)
 static size_t page_bytes(const struct program *p, int tensor, size_t tile)
 {
     const struct prog_tensor *t;
-    int64_t n_page = p->max.n_slot / CPU_PAGE;
+    int64_t n_page = p->max.n_slot / PAGE_TOKENS;
     size_t room, page;
 
     if (!has_tensor(p, tensor) || tile == 0)
@@ -209,16 +222,16 @@ static pl_status check_pages(const struct check *c, const struct step *st)
 {
     const struct program *from;
 
-    if (st->dev < 0 || st->dev >= c->set->n)
+    if (st->pages.dev < 0 || st->pages.dev >= c->m->n_dev)
         return bad(c, "reads a device that the set does not have");
-    from = &c->all[st->dev];
-    if (from->max.n_slot != c->p->max.n_slot || st->dev == c->p->dev ||
-        !page_bytes(from, st->src, st->tile_bytes))
+    from = &c->all[st->pages.dev];
+    if (from->max.n_slot != c->p->max.n_slot || st->pages.dev == c->p->dev ||
+        !page_bytes(from, st->pages.src, st->pages.tile_bytes))
         return bad(c, "reads pages beyond their source");
-    if (!page_bytes(c->p, st->out, st->tile_bytes))
+    if (!page_bytes(c->p, st->pages.out, st->pages.tile_bytes))
         return bad(c, "writes pages beyond its result");
-    for (int64_t h = 0; h < c->p->tensor[st->out].dim[1].n; h++)
-        if (st->map[h] < -1 || st->map[h] >= from->tensor[st->src].dim[1].n)
+    for (int64_t h = 0; h < c->p->tensor[st->pages.out].dim[1].n; h++)
+        if (st->pages.map[h] < -1 || st->pages.map[h] >= from->tensor[st->pages.src].dim[1].n)
             return bad(c, "reads a head that its source does not have");
     return PL_OK;
 }
@@ -238,36 +251,56 @@ static const struct step *meeting(const struct check *c, int dev, int order)
             hi = mid;
     }
     if (lo == x->n_step || x->step[lo].order != order ||
-        x->step[lo].kind != STEP_MERGE || !x->step[lo].meet)
+        !step_meets(&x->step[lo]))
         return NULL;
     return &x->step[lo];
 }
 
 static pl_status check_meeting(const struct check *c, const struct step *st)
 {
+    const struct step_merge *m = &st->merge;
     bool here = false;
 
-    if (st->group < 0 || st->group >= c->p->n_group)
+    if (m->group < 0 || m->group >= c->p->n_group)
         return bad(c, "meets in a group that is not there");
-    for (int i = 0; i < st->n_peer; i++) {
-        int dev = st->peer[i];
+    for (int i = 0; i < m->n_peer; i++) {
+        int dev = m->peer[i];
         const struct step *x;
 
-        if (dev < 0 || dev >= c->set->n)
+        if (dev < 0 || dev >= c->m->n_dev)
             return bad(c, "meets a device that the set does not have");
-        if (c->set->dev[dev].desc.kind != DEVICE_CPU)
+        if (c->m->dev[dev].memory < 0 || c->m->dev[dev].memory != c->dev->memory)
             return bad(c, "meets devices that share no memory");
-        if (device_seats_share(c->set, dev, c->p->dev))
+        if (c->m->share_threads(c->m->user, dev, c->p->dev))
             return bad(c, "meets a device whose threads are its own");
         x = meeting(c, dev, st->order);
-        if (!x || x->group != st->group || x->instance != st->instance ||
-            x->n_peer != st->n_peer ||
-            memcmp(x->peer, st->peer, (size_t)st->n_peer * sizeof *st->peer) !=
+        if (!x || x->merge.group != m->group || x->instance != st->instance ||
+            x->merge.n_peer != m->n_peer ||
+            memcmp(x->merge.peer, m->peer, (size_t)m->n_peer * sizeof *m->peer) !=
                 0)
             return bad(c, "waits for ever for a device that does not meet it");
         here |= dev == c->p->dev;
     }
     return here ? PL_OK : bad(c, "is not among the devices that meet");
+}
+
+static pl_status check_pull(const struct check *c, const struct step *st)
+{
+    const struct step_pull *x = &st->pull;
+
+    if (!has_tensor(c->p, x->out) ||
+        x->out_bytes > c->p->bytes[c->p->tensor[x->out].region] -
+                           c->p->tensor[x->out].offset)
+        return bad(c, "names a tensor that is not there");
+    for (int i = 0; i < x->n_piece; i++) {
+        const struct copy_piece *l = &x->piece[i];
+
+        PL_TRY(check_source(c, st, l->src_dev, l->src, 0, l));
+        if (l->dst_at < 0 || !inside(c, c->p, x->out, (size_t)l->dst_at,
+                                     l->dst_off, l->dst_s0, l->dst_s1, l))
+            return bad(c, "writes beyond its result");
+    }
+    return PL_OK;
 }
 
 static pl_status check_step(const struct check *c, const struct step *st)
@@ -277,34 +310,26 @@ static pl_status check_step(const struct check *c, const struct step *st)
     if (st->instance < 0 || st->instance >= script_of(c, c->p->dev)->n_instance)
         return bad(c, "works for a micro-batch that the script does not have");
     switch (st->kind) {
-    case STEP_OP:
-    case STEP_Q8:
-        return check_op(c, st);
+    case STEP_KERNEL:
+        return check_kernel(c, st);
     case STEP_MERGE:
-        if (st->meet)
+        if (step_meets(st))
             PL_TRY(check_meeting(c, st));
-        for (int i = 0; i < st->n_merge; i++)
-            PL_TRY(check_merge(c, st, &st->merge[i]));
+        for (int i = 0; i < st->merge.n_item; i++)
+            PL_TRY(check_merge(c, st, &st->merge.item[i]));
         return PL_OK;
     case STEP_PULL:
-        for (int i = 0; i < st->n_piece; i++) {
-            const struct copy_piece *l = &st->piece[i];
-
-            PL_TRY(check_source(c, st, l->src_dev, l->src, 0, l));
-            if (l->dst_at < 0 || !inside(c, c->p, st->out, (size_t)l->dst_at,
-                                         l->dst_off, l->dst_s0, l->dst_s1, l))
-                return bad(c, "writes beyond its result");
-        }
-        return PL_OK;
+        return check_pull(c, st);
     case STEP_PAGES:
         return check_pages(c, st);
     case STEP_POST:
-        if (st->event < 0 || st->event >= c->p->n_event)
+        if (st->event.event < 0 || st->event.event >= c->p->n_event)
             return bad(c, "posts an event that is not there");
         return PL_OK;
     case STEP_WAIT:
-        if (st->dev < 0 || st->dev >= c->set->n || st->event < 0 ||
-            st->event >= c->all[st->dev].n_event)
+        if (st->event.dev < 0 || st->event.dev >= c->m->n_dev ||
+            st->event.event < 0 ||
+            st->event.event >= c->all[st->event.dev].n_event)
             return bad(c, "waits for an event that is not there");
         return PL_OK;
     }
@@ -354,19 +379,19 @@ struct play {
 static pl_status find_posts(struct check *c, struct play *y)
 {
     memset(y->post, 0, (size_t)y->n_event * sizeof *y->post);
-    for (int i = 0; i < c->set->n; i++) {
+    for (int i = 0; i < c->m->n_dev; i++) {
         const struct script *x = script_of(c, i);
 
         c->p = &c->all[i];
-        c->dev = &c->set->dev[i];
+        c->dev = &c->m->dev[i];
         for (c->step = 0; c->step < x->n_step; c->step++) {
             const struct step *st = &x->step[c->step];
 
             if (st->kind != STEP_POST)
                 continue;
-            if (y->post[y->first[i] + st->event])
+            if (y->post[y->first[i] + st->event.event])
                 return bad(c, "posts an event that was posted before");
-            y->post[y->first[i] + st->event] = st;
+            y->post[y->first[i] + st->event.event] = st;
         }
     }
     return PL_OK;
@@ -377,17 +402,17 @@ static pl_status find_posts(struct check *c, struct play *y)
  * what meets has one place in the order, check_meeting() has seen. */
 static pl_status waits_point_backward(struct check *c, const struct play *y)
 {
-    for (int i = 0; i < c->set->n; i++) {
+    for (int i = 0; i < c->m->n_dev; i++) {
         const struct script *x = script_of(c, i);
 
         c->p = &c->all[i];
-        c->dev = &c->set->dev[i];
+        c->dev = &c->m->dev[i];
         for (c->step = 0; c->step < x->n_step; c->step++) {
             const struct step *st = &x->step[c->step], *post;
 
             if (st->kind != STEP_WAIT)
                 continue;
-            post = y->post[y->first[st->dev] + st->event];
+            post = y->post[y->first[st->event.dev] + st->event.event];
             if (!post)
                 return bad(c, "waits for ever: nobody posts the event");
             if (post->order >= st->order)
@@ -401,27 +426,27 @@ static pl_status waits_point_backward(struct check *c, const struct play *y)
     return PL_OK;
 }
 
-/* Moves one queue on as far as it gets; true if it moved. A cpu device has one
- * queue. What is posted stays posted and meetings are as good as posts, so if
+/* Moves one queue on as far as it gets; true if it moved. A device may
+ * have one queue. What is posted stays posted and meetings are as good as posts, so if
  * one order of moves ends, all do. */
 static bool advance(const struct check *c, struct play *y, int dev, int queue)
 {
     const struct script *x = script_of(c, dev);
-    bool moved = false, cpu = c->set->dev[dev].desc.kind == DEVICE_CPU;
+    bool moved = false, one = c->m->dev[dev].one_queue;
     int *at = &y->at[queue][dev];
 
     for (; *at < x->n_step; ++*at, moved = true) {
         const struct step *st = &x->step[*at];
 
         if (st->instance >= y->n_instance ||
-            (cpu ? queue != QUEUE_COMPUTE : (int)st->queue != queue))
+            (one ? queue != QUEUE_COMPUTE : (int)st->queue != queue))
             continue;
-        if (st->kind == STEP_WAIT && !y->posted[y->first[st->dev] + st->event])
+        if (st->kind == STEP_WAIT && !y->posted[y->first[st->event.dev] + st->event.event])
             break;
-        if (st->kind == STEP_MERGE && st->meet)
+        if (step_meets(st))
             break;
         if (st->kind == STEP_POST)
-            y->posted[y->first[dev] + st->event] = 1;
+            y->posted[y->first[dev] + st->event.event] = 1;
     }
     return moved;
 }
@@ -433,24 +458,24 @@ static bool pass_meeting(const struct check *c, struct play *y, int dev)
     const struct script *x = script_of(c, dev);
     const struct step *st = &x->step[y->at[QUEUE_COMPUTE][dev]];
 
-    if (y->at[QUEUE_COMPUTE][dev] == x->n_step || st->kind != STEP_MERGE ||
-        !st->meet || st->peer[0] != dev)
+    if (y->at[QUEUE_COMPUTE][dev] == x->n_step || !step_meets(st) ||
+        st->merge.peer[0] != dev)
         return false;
-    for (int i = 0; i < st->n_peer; i++) {
-        int at = y->at[QUEUE_COMPUTE][st->peer[i]];
-        const struct script *p = script_of(c, st->peer[i]);
+    for (int i = 0; i < st->merge.n_peer; i++) {
+        int at = y->at[QUEUE_COMPUTE][st->merge.peer[i]];
+        const struct script *p = script_of(c, st->merge.peer[i]);
 
         if (at == p->n_step || p->step[at].order != st->order)
             return false;
     }
-    for (int i = 0; i < st->n_peer; i++)
-        y->at[QUEUE_COMPUTE][st->peer[i]]++;
+    for (int i = 0; i < st->merge.n_peer; i++)
+        y->at[QUEUE_COMPUTE][st->merge.peer[i]]++;
     return true;
 }
 
 static pl_status play(struct check *c, struct play *y)
 {
-    int n = c->set->n;
+    int n = c->m->n_dev;
     bool moved;
 
     memset(y->posted, 0, (size_t)y->n_event);
@@ -467,7 +492,7 @@ static pl_status play(struct check *c, struct play *y)
     for (int i = 0; i < n; i++)
         for (int q = 0; q < QUEUE_COUNT; q++) {
             c->p = &c->all[i];
-            c->dev = &c->set->dev[i];
+            c->dev = &c->m->dev[i];
             c->step = y->at[q][i];
             if (c->step < script_of(c, i)->n_step)
                 return bad(c, "waits for ever");
@@ -477,7 +502,7 @@ static pl_status play(struct check *c, struct play *y)
 
 static pl_status check_waits(struct check *c)
 {
-    int n = c->set->n;
+    int n = c->m->n_dev;
     struct play y = {0};
     pl_status s = PL_OK;
     int *ints = calloc((size_t)n * (QUEUE_COUNT + 1), sizeof *ints);
@@ -521,7 +546,7 @@ static pl_status check_scripts(struct check *c)
 
     c->script = 0;
     c->step = -1;
-    if (p->dev != c->dev - c->set->dev)
+    if (p->dev != c->dev - c->m->dev)
         return bad(c, "belongs to another device");
     if (p->n_script < 1 || p->n_script > PROG_MAX_SCRIPT ||
         p->n_script != first->n_script)
@@ -549,20 +574,20 @@ static pl_status check_steps(struct check *c)
     return PL_OK;
 }
 
-pl_status program_check(const struct device_set *s, const struct program *p,
-                        pl_err *err)
+pl_status program_check(const struct program_machine *m,
+                        const struct program *p, pl_err *err)
 {
-    struct check c = {.set = s, .all = p, .err = err};
+    struct check c = {.m = m, .all = p, .err = err};
 
-    for (int i = 0; i < s->n; i++) {
+    for (int i = 0; i < m->n_dev; i++) {
         c.p = &p[i];
-        c.dev = &s->dev[i];
+        c.dev = &m->dev[i];
         PL_TRY(check_scripts(&c));
         PL_TRY(check_tensors(&c));
     }
-    for (int i = 0; i < s->n; i++) {
+    for (int i = 0; i < m->n_dev; i++) {
         c.p = &p[i];
-        c.dev = &s->dev[i];
+        c.dev = &m->dev[i];
         PL_TRY(check_steps(&c));
     }
     return check_waits(&c);

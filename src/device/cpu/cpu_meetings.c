@@ -1,0 +1,259 @@
+/* Hazards between steps: ranges of memory touched since threads met last. */
+#include "device/cpu/cpu_meetings.h"
+
+#include <stdlib.h>
+
+/* Ranges touched since the last meeting. */
+struct touched {
+    enum region region;
+    size_t from, to;
+    bool write;
+    int instance; /* of the step */
+};
+
+struct hazards {
+    struct touched *t;
+    int n, cap;
+};
+
+static bool clashes(const struct hazards *h, const struct touched *x)
+{
+    for (int i = 0; i < h->n; i++)
+        if (h->t[i].region == x->region && (h->t[i].write || x->write) &&
+            h->t[i].from < x->to && x->from < h->t[i].to)
+            return true;
+    return false;
+}
+
+static bool touch(struct hazards *h, const struct touched *x)
+{
+    if (x->from == x->to || (x->region == REGION_WEIGHTS))
+        return true;
+    if (h->n == h->cap) {
+        int cap = h->cap ? 2 * h->cap : 64;
+        struct touched *t = realloc(h->t, (size_t)cap * sizeof *t);
+
+        if (!t)
+            return false;
+        h->t = t;
+        h->cap = cap;
+    }
+    h->t[h->n++] = *x;
+    return true;
+}
+
+/* All threads have met before a step of this instance. Runs without it lack the
+ * meeting too, so what earlier instances touched stays. */
+static void met(struct hazards *h, int instance)
+{
+    int n = 0;
+
+    for (int i = 0; i < h->n; i++)
+        if (h->t[i].instance < instance)
+            h->t[n++] = h->t[i];
+    h->n = n;
+}
+
+enum { MAX_TOUCH = 512 };
+
+/* What a step touches on its own device. */
+struct reach {
+    const struct prog_tensor *t;
+    int dev, instance;
+    struct touched *x; /* [MAX_TOUCH] */
+    int n;             /* more than MAX_TOUCH: too much to look at */
+};
+
+static void add_use(void *user, const struct step_use *u)
+{
+    struct reach *r = user;
+    const struct prog_tensor *t;
+    size_t from;
+
+    if (u->dev != r->dev)
+        return;
+    if (r->n >= MAX_TOUCH) {
+        r->n = MAX_TOUCH + 1;
+        return;
+    }
+    t = &r->t[u->tensor];
+    from = t->offset + u->off;
+    r->x[r->n++] = (struct touched){t->region, from,
+                                    from + (u->bytes ? u->bytes : t->bytes),
+                                    (u->access & ACCESS_WRITE) != 0,
+                                    r->instance};
+}
+
+/* False: it touches too much to be looked at. */
+static bool touches(struct reach *r, const struct step *s)
+{
+    r->n = 0;
+    r->instance = s->instance;
+    step_uses(s, r->dev, r->t, add_use, r);
+    return r->n <= MAX_TOUCH;
+}
+
+/* ---- small steps ------------------------------------------------------- */
+
+/* What a thread does in the time that threads take to meet twice. */
+enum { FEW_VALUES = 4096, FEW_MACS = 16384 };
+
+/* Of a run of a single token. */
+static int64_t values(const struct prog_tensor *t)
+{
+    const struct graph_sizes one = {1, 1, 1};
+    int64_t n = 1;
+
+    for (int i = 0; i < t->n_dim; i++)
+        n *= dim_value(t->dim[i], &one);
+    return n;
+}
+
+static bool kernel_is_small(const struct step_kernel *k,
+                            const struct prog_tensor *t)
+{
+    const int64_t parts = k->tree.n_out > 1 ? k->tree.n_out : 1;
+    const struct pack *w = k->kernel == KERNEL_matmul
+                               ? t[k->arg[2].tensor].pack
+                               : NULL;
+
+    if (w)
+        return parts * w->n_row * w->k <= FEW_MACS;
+    if (kernel_is_contraction(k->kernel) || k->kernel == KERNEL_attention ||
+        k->kernel == KERNEL_custom)
+        return false;
+    /* what is updated is written in part, as much as is put in */
+    return parts * values(&t[k->arg[k->arg[0].access == ACCESS_UPDATE].tensor]) <=
+           FEW_VALUES;
+}
+
+static bool is_small(const struct step *s, const struct prog_tensor *t)
+{
+    const struct graph_sizes one = {1, 1, 1};
+    int64_t n = 0;
+
+    switch (s->kind) {
+    case STEP_KERNEL:
+        return kernel_is_small(&s->kernel, t);
+    case STEP_PULL:
+        for (int i = 0; i < s->pull.n_piece; i++) {
+            const struct copy_piece *p = &s->pull.piece[i];
+
+            n += dim_value(p->bytes, &one) * dim_value(p->n0, &one) *
+                 dim_value(p->n1, &one);
+        }
+        return n <= 4 * FEW_VALUES;
+    case STEP_MERGE:
+        for (int i = 0; i < s->merge.n_item; i++)
+            n += values(&t[s->merge.item[i].out]);
+        return n <= FEW_VALUES;
+    default:
+        return false;
+    }
+}
+
+/* ---- meetings ---------------------------------------------------------- */
+
+/* Since the last meeting of all threads, in a run of a single token. */
+struct singles {
+    struct hazards all, alone; /* ranges touched by all threads; by the first */
+    bool shared;               /* all threads have done something */
+    bool ahead; /* others may not pass the first: it has met its peers */
+};
+
+static void singles_meet(struct singles *g)
+{
+    g->all.n = g->alone.n = 0;
+    g->shared = g->ahead = false;
+}
+
+/* What holds of a step in runs of a single token; x[n] is what it touches. */
+static bool single_step(struct singles *g, const struct step *s,
+                        const struct prog_tensor *t, const struct touched *x,
+                        int n, bool everything, unsigned char *out)
+{
+    bool meets = step_meets(s), ok = true, alone = false, meet = false;
+
+    if (s->kind == STEP_POST) { /* all that is shared is complete */
+        meet = g->shared;
+    } else if (s->queue == QUEUE_COPY || s->kind == STEP_WAIT) {
+        meet = s->kind != STEP_WAIT && g->ahead;
+    } else {
+        alone = !everything && is_small(s, t);
+        meet = everything || (alone ? meets && g->shared : g->ahead);
+        for (int k = 0; k < n && !meet; k++)
+            meet = clashes(&g->all, &x[k]) ||
+                   (!alone && clashes(&g->alone, &x[k]));
+        if (meets && !alone) { /* they meet anyhow */
+            meet = false;
+            singles_meet(g);
+        }
+    }
+    *out |= (unsigned char)((alone ? CPU_ALONE : 0) |
+                            (meet ? CPU_MEET_SINGLE : 0));
+    if (meet)
+        singles_meet(g);
+    if (step_is_event(s))
+        return true;
+    g->shared |= !alone;
+    g->ahead |= alone && meets;
+    for (int k = 0; k < n && ok; k++)
+        ok = touch(alone ? &g->alone : &g->all, &x[k]);
+    return ok;
+}
+
+/* What holds of a step in any run; x[n] is what it touches. */
+static bool any_step(struct hazards *h, const struct step *s,
+                     const struct touched *x, int n, bool everything,
+                     unsigned char *out)
+{
+    bool meet = everything || step_meets(s), ok = true;
+
+    for (int k = 0; k < n && !meet; k++)
+        meet = clashes(h, &x[k]);
+    if (meet) {
+        *out |= step_meets(s) ? 0 : CPU_MEET;
+        met(h, s->instance);
+    }
+    for (int k = 0; k < n && ok; k++)
+        ok = touch(h, &x[k]);
+    return ok;
+}
+
+bool cpu_meetings(const struct script *c, const struct prog_tensor *t, int dev,
+                  unsigned char *out)
+{
+    struct hazards h = {0};
+    struct singles g = {.shared = false};
+    struct reach r = {.t = t, .dev = dev};
+    bool ok = (r.x = malloc(MAX_TOUCH * sizeof *r.x)) != NULL;
+
+    for (int i = 0; ok && i < c->n_step; i++) {
+        const struct step *s = &c->step[i];
+        bool everything;
+
+        out[i] = 0;
+        if (s->queue == QUEUE_COPY || step_is_event(s)) { /* events order it */
+            ok = single_step(&g, s, t, NULL, 0, false, &out[i]);
+            if (s->kind == STEP_POST && s->queue != QUEUE_COPY) {
+                out[i] |= CPU_MEET; /* what others wait for is complete */
+                met(&h, s->instance);
+            }
+            continue;
+        }
+        everything = !touches(&r, s);
+        if (everything) {
+            r.n = 0;
+            for (int k = REGION_CACHE; k < REGION_COUNT; k++)
+                r.x[r.n++] = (struct touched){(enum region)k, 0, SIZE_MAX, true,
+                                              s->instance};
+        }
+        ok = any_step(&h, s, r.x, r.n, everything, &out[i]) &&
+             single_step(&g, s, t, r.x, r.n, everything, &out[i]);
+    }
+    free(h.t);
+    free(g.all.t);
+    free(g.alone.t);
+    free(r.x);
+    return ok;
+}

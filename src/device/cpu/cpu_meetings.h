@@ -1,0 +1,25 @@
+/* Where the threads of a cpu device meet, and which steps the first thread does
+ * alone: derived from a program when the device is given it. */
+#ifndef DEVICE_CPU_CPU_MEETINGS_H
+#define DEVICE_CPU_CPU_MEETINGS_H
+
+#include "program/program.h"
+
+/* Of a step, by bit. */
+enum {
+    CPU_MEET = 1, /* the threads meet before the step: it reads what an earlier
+                     one wrote, or writes what an earlier one touched, since
+                     they met last; or it tells others that all before is done */
+    /* In a run of a single token: */
+    CPU_ALONE = 2,      /* too small to share: the first thread's, which others
+                           pass by */
+    CPU_MEET_SINGLE = 4, /* instead of CPU_MEET; what the first thread does
+                            alone is in order by itself */
+};
+
+/* out[s->n_step]; t: the program's tensors, whose places are final; dev: the
+ * device's index in the set. False: out of memory. */
+bool cpu_meetings(const struct script *s, const struct prog_tensor *t, int dev,
+                  unsigned char *out);
+
+#endif

@@ -1,0 +1,79 @@
+/* The table of kernels.def. */
+#include "program/kernel.h"
+
+#include <string.h>
+
+static const struct {
+    const char *name, *args;
+} table[KERNEL_COUNT] = {
+#define KERNEL(name, args) [KERNEL_##name] = {#name, args},
+#include "program/kernels.def"
+#undef KERNEL
+};
+
+const char *kernel_name(enum kernel k)
+{
+    return (unsigned)k < KERNEL_COUNT ? table[k].name : "?";
+}
+
+enum kernel kernel_from_name(const char *name)
+{
+    for (int k = 0; k < KERNEL_COUNT; k++)
+        if (!strcmp(table[k].name, name))
+            return (enum kernel)k;
+    return KERNEL_COUNT;
+}
+
+enum kernel kernel_of_op(enum op op)
+{
+    /* By name, once: ops.def and kernels.def need not have one order. */
+    static const unsigned char of[OP_COUNT] = {
+        [OP_input] = KERNEL_COUNT,
+        [OP_weight] = KERNEL_COUNT,
+        [OP_cache] = KERNEL_COUNT,
+#define KERNEL_reshape KERNEL_COUNT
+#define OP(name, dims, partial, refused) [OP_##name] = KERNEL_##name,
+#include "graph/ops.def"
+#undef OP
+#undef KERNEL_reshape
+    };
+
+    return (unsigned)op < OP_COUNT ? (enum kernel)of[op] : KERNEL_COUNT;
+}
+
+/* The letter of argument i, NULL if the kernel has none. */
+static const char *letter(enum kernel k, int i)
+{
+    const char *s = (unsigned)k < KERNEL_COUNT ? table[k].args : "";
+
+    for (; *s; s++) {
+        if (*s == '?')
+            continue;
+        if (i == 0 || (s[1] == '*' && i > 0))
+            return s;
+        i--;
+    }
+    return NULL;
+}
+
+enum access kernel_access(enum kernel k, int i)
+{
+    const char *s = letter(k, i);
+
+    if (!s || i >= KERNEL_MAX_ARG)
+        return (enum access)0;
+    return *s == 'r' ? ACCESS_READ : *s == 'w' ? ACCESS_WRITE : ACCESS_UPDATE;
+}
+
+bool kernel_arg_is_optional(enum kernel k, int i)
+{
+    const char *s = letter(k, i);
+
+    return s && (s[1] == '?' || s[1] == '*');
+}
+
+bool kernel_is_contraction(enum kernel k)
+{
+    return k == KERNEL_matmul || k == KERNEL_expert_matmul ||
+           k == KERNEL_expert_down;
+}

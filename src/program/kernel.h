@@ -1,0 +1,87 @@
+/* Kernels: what a device can be told to compute, and what a call says beside
+ * its tensors. No kind of device is known here. */
+#ifndef PROGRAM_KERNEL_H
+#define PROGRAM_KERNEL_H
+
+#include "graph/graph.h"
+
+enum kernel {
+#define KERNEL(name, args) KERNEL_##name,
+#include "program/kernels.def"
+#undef KERNEL
+    KERNEL_COUNT
+};
+
+/* What a step does with a tensor. */
+enum access {
+    ACCESS_READ = 1,
+    ACCESS_WRITE = 2,
+    ACCESS_UPDATE = ACCESS_READ | ACCESS_WRITE,
+};
+
+enum { KERNEL_MAX_ARG = GRAPH_MAX_IN + 2 };
+
+const char *kernel_name(enum kernel k);       /* "?" if there is no such one */
+enum kernel kernel_from_name(const char *name); /* KERNEL_COUNT if unknown */
+/* The kernel that computes an op by itself; KERNEL_COUNT: none does (leaves,
+ * reshape). */
+enum kernel kernel_of_op(enum op op);
+/* What the kernel does with argument i; 0: it has no such one. */
+enum access kernel_access(enum kernel k, int i);
+bool kernel_arg_is_optional(enum kernel k, int i);
+/* Does it multiply activations with the rows of a weight? Its arguments are
+ * then: result, activations, weight, what chooses experts if it does, and the
+ * quantized activations. */
+bool kernel_is_contraction(enum kernel k);
+
+/* Contractions over a split letter: which ranks' addends to compute, and how
+ * to sum them. item[] lists the device's ranks that have an addend, ascending.
+ * A kernel computes one rank's addend after another; each is pushed on a stack,
+ * then n_add times the two topmost entries are replaced by their sum
+ * (lower + upper). n_out entries remain; entry i goes to out + i * out_stride.
+ * A contraction that is not split has one item {0, 0} and n_out = 1. */
+struct rank_item {
+    int32_t rank, n_add;
+};
+struct rank_tree {
+    int n, n_out;
+    const struct rank_item *item; /* [n] */
+    int depth;                    /* most entries the stack ever holds */
+};
+
+/* The contracted dimension of plain operands, as this device stores it:
+ * ascending intervals, each counted for one rank. Packed weights carry the
+ * same in their chunks. */
+struct rank_span {
+    int64_t log, loc, n; /* logical start, local start, length */
+    int32_t rank;
+};
+
+/* An op of the caller's own: whom to call, and what is here of the operands
+ * and the result. */
+struct kernel_custom {
+    const pl_op_def *def;
+    struct kernel_custom_split {
+        int dim; /* -1: all is here */
+        int n;
+        const pl_op_part *part;
+    } in[GRAPH_MAX_IN], out;
+};
+
+/* Who the tokens of a step are; pages as cache_tile.h has them. */
+struct kernel_batch {
+    int64_t n_tok, n_out;
+    const int32_t *pos;   /* [n_tok] */
+    const int32_t *seq;   /* [n_tok], row of `pages`; equal ones adjacent */
+    const int32_t *pages; /* [n_seq, page_stride] */
+    int64_t page_stride;
+};
+
+/* Multiply-adds of a contraction, for the counters: macs times the product of
+ * the result's dimensions but the last, for each rank. */
+struct kernel_cost {
+    int32_t rank;
+    int64_t macs; /* a row */
+};
+
+#endif

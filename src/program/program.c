@@ -1,0 +1,72 @@
+/* What steps touch: the one place that knows, for lifetimes, barriers, guards
+ * and checks. */
+#include "program/program.h"
+
+static void kernel_uses(const struct step_kernel *k, int dev,
+                        const struct prog_tensor *t, step_use_fn *fn,
+                        void *user)
+{
+    for (int i = 0; i < k->n_arg; i++) {
+        struct step_use u = {dev, k->arg[i].tensor, 0, 0, k->arg[i].access};
+
+        if (u.tensor < 0)
+            continue;
+        if (i == 0 && k->tree.n_out > 1)
+            u.bytes = (size_t)(k->tree.n_out - 1) * k->out_stride +
+                      t[u.tensor].bytes;
+        fn(user, &u);
+    }
+}
+
+/* Sources, a tensor once for all its neighbouring pieces. */
+static void piece_uses(const struct copy_piece *p, int n, step_use_fn *fn,
+                       void *user)
+{
+    for (int i = 0; i < n; i++)
+        if (i == 0 || p[i].src_dev != p[i - 1].src_dev ||
+            p[i].src != p[i - 1].src)
+            fn(user, &(struct step_use){p[i].src_dev, p[i].src, 0, 0,
+                                        ACCESS_READ});
+}
+
+static void merge_uses(const struct step_merge *m, int dev, step_use_fn *fn,
+                       void *user)
+{
+    for (int i = 0; i < m->n_item; i++) {
+        const struct merge_item *it = &m->item[i];
+
+        fn(user, &(struct step_use){dev, it->out, 0, 0, ACCESS_WRITE});
+        if (!it->reduce)
+            piece_uses(it->piece, it->n_piece, fn, user);
+        for (int k = 0; it->reduce && k < it->n_addend; k++)
+            fn(user,
+               &(struct step_use){it->addend[k].dev, it->addend[k].tensor,
+                                  it->addend[k].off, 0, ACCESS_READ});
+    }
+}
+
+void step_uses(const struct step *s, int dev, const struct prog_tensor *t,
+               step_use_fn *fn, void *user)
+{
+    switch (s->kind) {
+    case STEP_KERNEL:
+        kernel_uses(&s->kernel, dev, t, fn, user);
+        return;
+    case STEP_MERGE:
+        merge_uses(&s->merge, dev, fn, user);
+        return;
+    case STEP_PULL:
+        fn(user, &(struct step_use){dev, s->pull.out, 0, s->pull.out_bytes,
+                                    ACCESS_WRITE});
+        piece_uses(s->pull.piece, s->pull.n_piece, fn, user);
+        return;
+    case STEP_PAGES:
+        fn(user, &(struct step_use){dev, s->pages.out, 0, 0, ACCESS_UPDATE});
+        fn(user, &(struct step_use){s->pages.dev, s->pages.src, 0, 0,
+                                    ACCESS_READ});
+        return;
+    case STEP_POST:
+    case STEP_WAIT:
+        return;
+    }
+}

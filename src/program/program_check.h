@@ -1,0 +1,33 @@
+/* The laws of programs, read once, before anything runs. A program that passes
+ * cannot leave its memory, call what is not there or wait for ever; what plans
+ * get wrong is a status here and not a crash later. */
+#ifndef PROGRAM_PROGRAM_CHECK_H
+#define PROGRAM_PROGRAM_CHECK_H
+
+#include "program/program.h"
+
+/* What the check asks of a device. */
+struct program_device {
+    const char *name;
+    const char *kernels; /* what its kernels are called in errors */
+    int memory;     /* devices of one number read each other's; -1: private */
+    bool one_queue; /* its two queues are one, in the total order */
+};
+
+struct program_machine {
+    int n_dev;
+    const struct program_device *dev; /* [n_dev] */
+    bool (*has_kernel)(void *user, int dev, const struct step_kernel *k);
+    /* Are threads of one threads of the other too? They could not meet. */
+    bool (*share_threads)(void *user, int dev_a, int dev_b);
+    void *user;
+};
+
+/* p[n_dev]. Everything that would otherwise go wrong in a run: indices, bounds
+ * at the largest sizes (sizes grow with n_tok and n_out, so these hold for
+ * all), missing kernels, peers read without a meeting, waits that never end.
+ * Errors name the device, the script and the step. */
+pl_status program_check(const struct program_machine *m,
+                        const struct program *p, pl_err *err);
+
+#endif
