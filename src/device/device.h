@@ -1,34 +1,39 @@
 /* Devices: memory and something that runs programs on it.
  *
- * A device set is the ordered group of devices that one engine uses. Its
+ * A device set is the ordered list of devices that one engine uses. Its
  * interface assumes no shared memory: a device's regions are reached only by
- * write, read and the programs' own steps. Kinds: cpu (the cores of one NUMA
- * node, or any cores), sim (private memory, queues that run late and in any
- * order that events allow, poisoned buffers, a memory limit, link speed and
- * latency: its kernels are the CPU's, everything else is its own), and paper
- * (a description alone, for plans of machines that are not there). */
+ * write, read and the programs' own steps, and a run is begun and waited for.
+ * What kinds of devices there are says device_kinds.c; what a kind must do,
+ * device_ops.h. Nothing else asks which kind a device has: what planning needs
+ * to know of one stands in its description. */
 #ifndef DEVICE_DEVICE_H
 #define DEVICE_DEVICE_H
 
-#include "device/cpu/cpu_kernel.h"
+#include "device/family.h"
 #include "program/program.h"
 
-enum device_kind { DEVICE_CPU, DEVICE_SIM, DEVICE_PAPER };
+struct device_ops; /* device_ops.h */
 
 /* What is known of a device before anything is opened; the plan reads this. */
 struct device_desc {
-    char name[32]; /* "cpu0", "sim1", "gpu2" */
-    enum device_kind kind;
-    int n_thread;           /* CPU: worker threads; else 1 */
-    uint64_t memory_bytes;  /* limit; 0 = unknown */
-    double mem_bytes_per_s; /* of weights; 0 = unknown */
-    double flops;           /* multiply-adds a second; 0 = unknown */
+    char name[32];                /* "cpu0", "sim1", "gpu2" */
+    const struct device_ops *ops; /* its kind */
+    int n_thread;                 /* worker threads; 1 where it has none */
+    uint64_t memory_bytes;        /* limit; 0 = unknown */
+    double mem_bytes_per_s;       /* of weights; 0 = unknown */
+    double flops;                 /* multiply-adds a second; 0 = unknown */
     double link_bytes_per_s, link_latency_s; /* to its peers; 0 = free */
     int numa_node;                           /* -1: none */
-    bool host; /* a CPU of device_list_add_host: shares the worker threads of
-                  cpu devices on its cores, and takes turns with them */
+    bool host; /* of device_list_add_host: shares the worker threads of devices
+                  on its cores, and takes turns with them */
     int n_core;
-    int core[256]; /* CPU: logical cores, as the system numbers them */
+    int core[256]; /* logical cores, as the system numbers them */
+
+    int memory;     /* devices of one number read each other's memory in place;
+                       -1: nobody reads it */
+    bool one_queue; /* its threads copy too: no copy queue beside them */
+    bool on_cores;  /* its threads and its memory are this machine's */
+    bool described; /* can be planned for, not run on */
 };
 
 enum {
@@ -43,6 +48,8 @@ struct device_list {
                                 device_list_add_host */
     struct device_desc host;
 };
+
+#define DEVICE_DEFAULT "cpu" /* where no devices are asked for */
 
 /* Parses a -dev string: items separated by commas, each NAME[:DETAIL]*[*N].
  *   cpu               one device a NUMA node
@@ -64,6 +71,20 @@ pl_status device_parse_paper(struct device_list *out, const char *spec,
                              pl_err *err);
 void device_list_free(struct device_list *l);
 
+/* Is what `other` takes of the memory that `d` has? Devices on one node share
+ * its memory, and all of the machine do with a host that is over all nodes. */
+bool device_shares_memory(const struct device_desc *d,
+                          const struct device_desc *other);
+
+/* Scratch bytes a device needs beside its regions (all its threads). */
+size_t device_scratch_bytes(const struct device_desc *d, enum cpu_family f,
+                            const struct program *p);
+
+/* Rows of a cache as a step would write them: x [n, d] floats, row i of `rows`
+ * format_row_bytes(f, d) bytes. */
+void device_cache_rows(pl_format f, int64_t d, int64_t n, const float *x,
+                       void *rows);
+
 struct device_options {
     bool no_pin;
     enum cpu_family family;
@@ -75,56 +96,54 @@ struct device_options {
 
 struct device_set; /* opaque */
 
-/* Starts threads, allocates nothing yet. `l` is copied; paper devices are
- * refused. */
+/* Starts threads, allocates nothing yet. `l` is copied; devices that are only
+ * described are refused. */
 pl_status device_set_create(struct device_set **out,
                             const struct device_list *l,
                             const struct device_options *opt, pl_err *err);
 void device_set_free(struct device_set *s);
-const struct cpu_kernels *device_set_kernels(const struct device_set *s);
-/* Is what `other` takes of the memory that `d` has? Devices on one node share
- * its memory, and all of the machine do with a host that is over all nodes. */
-bool device_shares_memory(const struct device_desc *d,
-                          const struct device_desc *other);
-
-/* Scratch bytes a device needs beside its regions (all its threads). */
-size_t device_scratch_bytes(const struct device_desc *d,
-                            const struct cpu_kernels *k,
-                            const struct program *p);
 
 /* Gives the set its programs, one a device (borrowed until the set is freed),
- * and allocates their regions on the devices, zeroed (sim: poisoned but for
- * weights and cache, which are poisoned too until written). Errors name the
- * device, what it needs and what it has. */
+ * checks them, and allocates their regions on the devices, zeroed (sim:
+ * poisoned until written). Errors name the device, what it needs and what it
+ * has. */
 pl_status device_set_load(struct device_set *s, const struct program *p,
                           pl_err *err);
 
-/* Synchronous copies between the host and a region; not during a run. */
+/* Copies between the host and a region; not during a run. What was written is
+ * there after the next device_flush or run of the set, and `src` may be used
+ * again when device_write returns. device_read sees what was written. */
 pl_status device_write(struct device_set *s, int dev, enum region r,
                        size_t offset, const void *src, size_t bytes,
                        pl_err *err);
 pl_status device_read(struct device_set *s, int dev, enum region r,
                       size_t offset, void *dst, size_t bytes, pl_err *err);
-/* Host address of a region where the host may write it in place (cpu), else
- * NULL. */
+pl_status device_flush(struct device_set *s, pl_err *err);
+/* Address of a region where this process may write it in place, else NULL. */
 void *device_map(struct device_set *s, int dev, enum region r);
 
 struct device_run {
     int script;
     int n_instance; /* 1 .. the script's */
     struct graph_sizes sizes[PROG_MAX_INSTANCE];
-    struct kernel_batch batch[PROG_MAX_INSTANCE]; /* host memory; each device takes
-                                                  its copy */
-    int n_seq;                                 /* rows of batch.pages */
+    struct kernel_batch batch[PROG_MAX_INSTANCE]; /* host memory; each device
+                                                     takes its copy */
+    int n_seq;                                    /* rows of batch.pages */
 };
 
-/* Runs every device's program once and waits. The caller's thread works as the
- * first cpu device's first thread. A device that fails fails the step on all;
- * none is left waiting. */
+/* Begins a run of every device's program; device_set_wait ends it. `run` and
+ * what it points to are borrowed until then. */
+pl_status device_set_submit(struct device_set *s, const struct device_run *run,
+                            pl_err *err);
+/* Waits for the run. The caller's thread works meanwhile, as the first thread
+ * of a device that computes on this machine's cores. A device that fails fails
+ * the run on all; none is left waiting. */
+pl_status device_set_wait(struct device_set *s, pl_err *err);
+/* Both. */
 pl_status device_set_run(struct device_set *s, const struct device_run *run,
                          pl_err *err);
 
-/* What a step of the last run took, by the clock of device_set_run's start. */
+/* What a step of the last run took, by the clock of the run's start. */
 struct device_event {
     int dev, step; /* step of the script that ran */
     double begin_s, end_s;

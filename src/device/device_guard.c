@@ -18,6 +18,10 @@ enum reach { NOTHING, READ, WRITE };
 
 struct guard {
     pthread_mutex_t lock;
+    struct guard_region {
+        void *p;
+        size_t bytes;
+    } (*region)[REGION_COUNT];           /* owned, [n]; p = NULL: elsewhere */
     unsigned char (*now)[REGION_COUNT];  /* owned, [n]: enum reach */
     unsigned char (*want)[REGION_COUNT]; /* in the same block */
 };
@@ -38,7 +42,10 @@ pl_status device_guard_create(struct guard **out, const struct device_set *s,
     if (!g)
         return err_no_memory(err, "a guard");
     g->now = calloc(2 * (size_t)s->n, sizeof *g->now);
-    if (!g->now) {
+    g->region = calloc((size_t)s->n, sizeof *g->region);
+    if (!g->now || !g->region) {
+        free(g->now);
+        free(g->region);
         free(g);
         return err_no_memory(err, "a guard");
     }
@@ -55,7 +62,21 @@ void device_guard_free(struct guard *g)
         return;
     pthread_mutex_destroy(&g->lock);
     free(g->now);
+    free(g->region);
     free(g);
+}
+
+bool device_guarded(const struct device_set *s)
+{
+    return s->guard != NULL;
+}
+
+void device_guard_region(struct device_set *s, const struct device *d,
+                         enum region r, void *p)
+{
+    if (s->guard)
+        s->guard->region[d - s->dev][r] =
+            (struct guard_region){p, d->bytes[r]};
 }
 
 void *device_guard_alloc(size_t bytes)
@@ -86,7 +107,9 @@ static bool apply(struct device_set *s)
         for (int r = 0; r < REGION_COUNT; r++) {
             if (g->now[i][r] == g->want[i][r])
                 continue;
-            if (mprotect(s->dev[i].base[r], whole_pages(s->dev[i].bytes[r]),
+            if (g->region[i][r].p &&
+                mprotect(g->region[i][r].p,
+                         whole_pages(g->region[i][r].bytes),
                          prot[g->want[i][r]]) != 0)
                 ok = false;
             g->now[i][r] = g->want[i][r];

@@ -1,27 +1,14 @@
-/* A set of devices: its life, its memory and its runs. Which step runs when is
- * the kinds' affair (cpu/cpu_run.c, sim/sim_run.c); here are only what all
- * kinds share and the checks that keep a run from failing.
- *
- * One team of threads serves the set: those of cpu devices, then one that plays
- * all sim devices. The caller's thread is the first of them. */
+/* A set of devices: its life, its memory and its runs. How steps are run is the
+ * kinds' affair (device_ops.h); here is what all kinds share, and the checks
+ * that keep a run from failing. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/bytes.h"
 #include "base/err.h"
-#include "device/cpu/cpu_meetings.h"
 #include "device/device_inner.h"
-
-static const char *const region_name[REGION_COUNT] = {
-    [REGION_WEIGHTS] = "weights",
-    [REGION_CACHE] = "cache",
-    [REGION_WORK] = "buffers",
-};
-
-enum { POISON = 0xFF };    /* NaN in every float format, -1 as an integer */
-#define ALL ((uint32_t)-1) /* instances */
+#include "program/program_check.h"
 
 /* ---- life -------------------------------------------------------------- */
 
@@ -32,7 +19,7 @@ static pl_status check_list(const struct device_list *l,
         return err_set(err, PL_BAD_ARGUMENT, "%d devices; a set has 1 to %d",
                        l->n, DEVICE_MAX);
     for (int i = 0; i < l->n; i++)
-        if (l->dev[i].kind == DEVICE_PAPER)
+        if (!l->dev[i].ops->open)
             return err_set(err, PL_BAD_ARGUMENT,
                            "%s is only described (--device-spec): it can be "
                            "planned for, not run on",
@@ -46,23 +33,50 @@ static pl_status check_list(const struct device_list *l,
     return PL_OK;
 }
 
-/* First touch by pinned threads is enough on one node. Without hwloc's help it
- * must be enough on several. */
-static void load_topology(struct device_set *s)
+/* A bank for each kind that a device has, in the table's order. */
+static bool make_banks(struct device_set *s)
 {
-    int node = -1;
+    int n_kind = 0;
 
-    for (int i = 0; i < s->n; i++) {
-        const struct device_desc *d = &s->dev[i].desc;
+    while (device_kinds[n_kind])
+        n_kind++;
+    s->bank = calloc((size_t)n_kind, sizeof *s->bank);
+    for (int k = 0; s->bank && k < n_kind; k++) {
+        struct device_bank *b = &s->bank[s->n_bank];
 
-        if (d->kind != DEVICE_CPU || d->numa_node < 0)
+        *b = (struct device_bank){.ops = device_kinds[k], .set = s};
+        for (int i = 0; i < s->n; i++)
+            b->n += s->dev[i].desc.ops == b->ops;
+        if (b->n == 0)
             continue;
-        if (node >= 0 && d->numa_node != node) {
-            topology_load(&s->topology, NULL);
-            return;
-        }
-        node = d->numa_node;
+        b->dev = malloc((size_t)b->n * sizeof *b->dev);
+        if (!b->dev)
+            return false;
+        s->n_bank++;
+        b->n = 0;
+        for (int i = 0; i < s->n; i++)
+            if (s->dev[i].desc.ops == b->ops) {
+                s->dev[i].bank = b;
+                b->dev[b->n++] = i;
+            }
     }
+    return s->bank != NULL;
+}
+
+static bool make_devices(struct device_set *s, const struct device_list *l)
+{
+    if (posix_memalign((void **)&s->dev, _Alignof(struct device_flag),
+                       (size_t)l->n * sizeof *s->dev) != 0) {
+        s->dev = NULL;
+        return false;
+    }
+    memset(s->dev, 0, (size_t)l->n * sizeof *s->dev);
+    s->n = l->n;
+    for (int i = 0; i < s->n; i++) {
+        s->dev[i].desc = l->dev[i];
+        s->dev[i].fail_step = -1;
+    }
+    return make_banks(s);
 }
 
 pl_status device_set_create(struct device_set **out,
@@ -70,7 +84,7 @@ pl_status device_set_create(struct device_set **out,
                             const struct device_options *opt, pl_err *err)
 {
     struct device_set *s = NULL;
-    pl_status st;
+    pl_status st = PL_OK;
 
     *out = NULL;
     PL_TRY(check_list(l, opt, err));
@@ -78,29 +92,14 @@ pl_status device_set_create(struct device_set **out,
     if (!s)
         return err_no_memory(err, "a set of devices");
     atomic_init(&s->failed, false);
-    if (posix_memalign((void **)&s->dev, _Alignof(struct device),
-                       (size_t)l->n * sizeof *s->dev) != 0) {
-        s->dev = NULL;
-        st = err_no_memory(err, "a set of devices");
-        goto done;
-    }
-    memset(s->dev, 0, (size_t)l->n * sizeof *s->dev);
-    s->n = l->n;
-    for (int i = 0; i < s->n; i++) {
-        s->dev[i].desc = l->dev[i];
-        s->dev[i].fail_step = -1;
-        s->n_cpu += l->dev[i].kind == DEVICE_CPU;
-    }
-    s->n_player = sim_players(s);
-    cpu_kernels_init(&s->kernels, opt->family);
-    load_topology(s);
+    s->opt = *opt;
     s->trace.on = opt->trace;
-    st = device_seats_fill(s, opt->no_pin, err);
+    if (!make_devices(s, l))
+        st = err_no_memory(err, "a set of devices");
     if (st == PL_OK && opt->guard)
         st = device_guard_create(&s->guard, s, err);
-    if (st == PL_OK && s->n_cpu < s->n)
-        st = sim_create(&s->sim, s, opt->sim_seed, err);
-done:
+    for (int k = 0; k < s->n_bank && st == PL_OK; k++)
+        st = s->bank[k].ops->open(&s->bank[k], err);
     if (st == PL_OK)
         *out = s;
     else
@@ -110,27 +109,13 @@ done:
 
 static void unload(struct device_set *s)
 {
+    for (int k = 0; k < s->n_bank; k++)
+        if (s->bank[k].own)
+            s->bank[k].ops->unload(&s->bank[k]);
     for (int i = 0; i < s->n; i++) {
-        struct device *d = &s->dev[i];
-
-        for (int r = 0; r < REGION_COUNT; r++)
-            if (s->guard)
-                device_guard_dealloc(d->base[r], d->bytes[r]);
-            else
-                topology_free(d->base[r], d->bytes[r]);
-        topology_free(d->scratch, d->scratch_bytes);
-        free(d->tensor);
-        free(d->event);
-        free(d->arrived);
-        for (int k = 0; k < PROG_MAX_SCRIPT; k++) {
-            free(d->how[k]);
-            d->how[k] = NULL;
-        }
-        memset(d->base, 0, sizeof d->base);
-        d->scratch = NULL;
-        d->tensor = NULL;
-        d->event = d->arrived = NULL;
-        d->prog = NULL;
+        free(s->dev[i].event);
+        s->dev[i].event = NULL;
+        s->dev[i].prog = NULL;
     }
     s->loaded = false;
 }
@@ -139,20 +124,92 @@ void device_set_free(struct device_set *s)
 {
     if (!s)
         return;
-    cpu_team_free(s->team);
     unload(s);
-    sim_free(s->sim);
-    topology_fini(&s->topology);
-    free(s->seats);
+    for (int k = 0; k < s->n_bank; k++) {
+        s->bank[k].ops->close(&s->bank[k]);
+        free(s->bank[k].dev);
+    }
+    free(s->bank);
     free(s->trace.event);
     device_guard_free(s->guard);
     free(s->dev);
     free(s);
 }
 
-const struct cpu_kernels *device_set_kernels(const struct device_set *s)
+/* ---- what kinds ask ---------------------------------------------------- */
+
+struct device *device_of(struct device_set *s, int dev)
 {
-    return &s->kernels;
+    return &s->dev[dev];
+}
+
+int device_set_size(const struct device_set *s)
+{
+    return s->n;
+}
+
+const struct device_options *device_set_options(const struct device_set *s)
+{
+    return &s->opt;
+}
+
+int device_set_threads(const struct device_set *s,
+                       const struct device_bank *but)
+{
+    int n = 0;
+
+    for (int i = 0; i < s->n; i++)
+        if (s->dev[i].bank != but && s->dev[i].desc.on_cores)
+            n += s->dev[i].desc.n_thread;
+    for (int k = 0; k < s->n_bank; k++) /* at least one plays the others */
+        n += &s->bank[k] != but && !s->dev[s->bank[k].dev[0]].desc.on_cores;
+    return n;
+}
+
+const struct device_run *device_set_now(const struct device_set *s,
+                                        uint64_t *turn)
+{
+    *turn = s->turn;
+    return s->run;
+}
+
+const atomic_bool *device_failed(const struct device_set *s)
+{
+    return &s->failed;
+}
+
+void device_fail(struct device_set *s, const struct device *d, int step,
+                 const char *what)
+{
+    if (!atomic_flag_test_and_set(&s->err_taken))
+        err_set(&s->err, PL_DEVICE, "%s, step %d of its program: %s",
+                d->desc.name, step, what);
+    atomic_store(&s->failed, true);
+}
+
+void device_count(struct device *d, const struct step *st,
+                  const struct graph_sizes *z, int64_t rows, double bytes)
+{
+    if (st->kind == STEP_KERNEL)
+        for (int i = 0; i < st->kernel.n_cost; i++)
+            d->macs[st->kernel.cost[i].rank] +=
+                (uint64_t)(st->kernel.cost[i].macs * rows);
+    if (step_is_message(st) && st->merge.counted) {
+        d->messages++;
+        d->message_bytes +=
+            (uint64_t)dim_value(st->merge.message_bytes[0], z) +
+            (uint64_t)dim_value(st->merge.message_bytes[1], z);
+    }
+    if (step_is_copy(st)) {
+        d->copies++;
+        d->copy_bytes += (uint64_t)bytes;
+    }
+}
+
+size_t device_scratch_bytes(const struct device_desc *d, enum cpu_family f,
+                            const struct program *p)
+{
+    return d->ops->scratch(d, f, p);
 }
 
 /* ---- memory ------------------------------------------------------------ */
@@ -177,20 +234,10 @@ static pl_status too_little(const struct device *d, const char *whose,
         err, PL_NO_DEVICE_MEMORY,
         "%s needs %s (%s %s, %s %s, %s %s, scratch %s)%s, of %s it "
         "has; use a shorter context, smaller batches or more devices",
-        d->desc.name, bytes_text(need, needed(d)), region_name[0], b[0],
-        region_name[1], b[1], region_name[2], b[2],
+        d->desc.name, bytes_text(need, needed(d)), region_name((enum region)0), b[0],
+        region_name((enum region)1), b[1], region_name((enum region)2), b[2],
         bytes_text(scratch, d->scratch_bytes), all > needed(d) ? whose : "",
         bytes_text(has, d->desc.memory_bytes));
-}
-
-static pl_status not_given(const struct device *d, const char *what,
-                           size_t bytes, pl_err *err)
-{
-    char buf[24];
-
-    return err_set(err, PL_NO_DEVICE_MEMORY,
-                   "%s: the system does not give %s for %s", d->desc.name,
-                   bytes_text(buf, bytes), what);
 }
 
 static pl_status check_memory(const struct device_set *s, pl_err *err)
@@ -208,104 +255,25 @@ static pl_status check_memory(const struct device_set *s, pl_err *err)
     return PL_OK;
 }
 
-static struct cpu_flag *flags_new(int n)
-{
-    void *p;
-    size_t bytes = (size_t)(n > 0 ? n : 1) * sizeof(struct cpu_flag);
-
-    if (posix_memalign(&p, _Alignof(struct cpu_flag), bytes) != 0)
-        return NULL;
-    memset(p, 0, bytes);
-    return p;
-}
-
-static pl_status allocate(struct device_set *s, struct device *d, pl_err *err)
-{
-    const struct topology *t = s->topology.hw ? &s->topology : NULL;
-    const struct program *p = d->prog;
-    int node = d->desc.kind == DEVICE_CPU ? d->desc.numa_node : -1;
-
-    d->tensor = calloc((size_t)p->n_tensor + 1, sizeof *d->tensor);
-    d->event = flags_new(p->n_event);
-    d->arrived = flags_new(d->desc.n_thread);
-    if (!d->tensor || !d->event || !d->arrived)
-        return err_no_memory(err, "a device's tables");
-    for (int r = 0; r < REGION_COUNT; r++) {
-        d->base[r] = s->guard ? device_guard_alloc(d->bytes[r])
-                              : topology_alloc(t, node, d->bytes[r]);
-        if (!d->base[r])
-            return not_given(d, region_name[r], d->bytes[r], err);
-    }
-    d->scratch = topology_alloc(t, node, d->scratch_bytes);
-    if (!d->scratch)
-        return not_given(d, "scratch", d->scratch_bytes, err);
-    for (int i = 0; i < p->n_tensor; i++)
-        d->tensor[i].data = d->base[p->tensor[i].region] + p->tensor[i].offset;
-    return PL_OK;
-}
-
-static pl_status find_meetings(struct device *d, pl_err *err)
-{
-    const struct program *p = d->prog;
-
-    for (int i = 0; i < p->n_script && d->desc.kind == DEVICE_CPU; i++) {
-        d->how[i] = malloc((size_t)p->script[i].n_step + 1);
-        if (!d->how[i] ||
-            !cpu_meetings(&p->script[i], p->tensor, p->dev, d->how[i]))
-            return err_no_memory(err, "a device's tables");
-    }
-    return PL_OK;
-}
-
-/* Part ith of nth of some zeroed memory gets its pages. */
-static void touch(unsigned char *p, size_t bytes, int ith, int nth)
-{
-    size_t page = 4096, n = (bytes + page - 1) / page;
-    size_t hi = n * (size_t)(ith + 1) / (size_t)nth;
-
-    for (size_t i = n * (size_t)ith / (size_t)nth; i < hi; i++)
-        *(volatile unsigned char *)(p + i * page) = 0;
-}
-
-static void prepare(void *user, int member)
-{
-    struct device_set *s = user;
-    const struct member_seats *m = &s->seats[member];
-
-    for (int i = 0; i < m->n; i++) {
-        struct device *d = &s->dev[m->seat[i].dev];
-        int ith = m->seat[i].ith, nth = d->desc.n_thread;
-
-        for (int r = 0; r < REGION_COUNT; r++)
-            touch(d->base[r], d->bytes[r], ith, nth);
-        touch(d->scratch, d->scratch_bytes, ith, nth);
-    }
-    for (int i = 0; m->n == 0 && m->player == 0 && i < s->n; i++) {
-        struct device *d = &s->dev[i];
-
-        if (d->desc.kind != DEVICE_SIM)
-            continue;
-        for (int r = 0; r < REGION_COUNT; r++)
-            memset(d->base[r], POISON, d->bytes[r]);
-        memset(d->scratch, POISON, d->scratch_bytes);
-    }
-}
-
 static bool has_kernel(void *user, int dev, const struct step_kernel *k)
 {
     const struct device_set *s = user;
+    const struct device *d = &s->dev[dev];
 
-    (void)dev;
-    return s->kernels.kernel[k->kernel].run != NULL;
+    return d->desc.ops->has_kernel(&d->desc, s->opt.family, k, d->prog->tensor);
 }
 
 static bool share_threads(void *user, int dev_a, int dev_b)
 {
-    return device_seats_share(user, dev_a, dev_b);
+    const struct device_set *s = user;
+    const struct device_bank *b = s->dev[dev_a].bank;
+
+    return b == s->dev[dev_b].bank && b->ops->share_threads &&
+           b->ops->share_threads(b, dev_a, dev_b);
 }
 
-static pl_status check(struct device_set *s, const struct program *p,
-                       pl_err *err)
+static pl_status check_programs(struct device_set *s, const struct program *p,
+                                pl_err *err)
 {
     struct program_machine m = {.n_dev = s->n,
                                 .has_kernel = has_kernel,
@@ -316,17 +284,47 @@ static pl_status check(struct device_set *s, const struct program *p,
 
     if (!d)
         return err_no_memory(err, "the check of programs");
-    for (int i = 0; i < s->n; i++) {
-        bool cpu = s->dev[i].desc.kind == DEVICE_CPU;
-
+    for (int i = 0; i < s->n; i++)
         d[i] = (struct program_device){s->dev[i].desc.name,
-                                       cpu_family_name(s->kernels.family),
-                                       cpu ? 0 : -1, cpu};
-    }
+                                       cpu_family_name(s->opt.family),
+                                       s->dev[i].desc.memory,
+                                       s->dev[i].desc.one_queue};
     m.dev = d;
     st = program_check(&m, p, err);
     free(d);
     return st;
+}
+
+static struct device_flag *flags_new(int n)
+{
+    void *p;
+    size_t bytes = (size_t)(n > 0 ? n : 1) * sizeof(struct device_flag);
+
+    if (posix_memalign(&p, _Alignof(struct device_flag), bytes) != 0)
+        return NULL;
+    memset(p, 0, bytes);
+    return p;
+}
+
+static pl_status take_programs(struct device_set *s, const struct program *p,
+                               pl_err *err)
+{
+    for (int i = 0; i < s->n; i++) {
+        struct device *d = &s->dev[i];
+
+        d->prog = &p[i];
+        memcpy(d->bytes, p[i].bytes, sizeof d->bytes);
+    }
+    PL_TRY(check_programs(s, p, err));
+    for (int i = 0; i < s->n; i++) {
+        struct device *d = &s->dev[i];
+
+        d->scratch_bytes = device_scratch_bytes(&d->desc, s->opt.family, &p[i]);
+        d->event = flags_new(p[i].n_event);
+        if (!d->event)
+            return err_no_memory(err, "a device's tables");
+    }
+    return check_memory(s, err);
 }
 
 pl_status device_set_load(struct device_set *s, const struct program *p,
@@ -335,45 +333,25 @@ pl_status device_set_load(struct device_set *s, const struct program *p,
     pl_status st;
 
     unload(s);
-    PL_TRY(check(s, p, err));
-    for (int i = 0; i < s->n; i++) {
-        struct device *d = &s->dev[i];
-
-        d->prog = &p[i];
-        memcpy(d->bytes, p[i].bytes, sizeof d->bytes);
-        d->scratch_bytes = device_scratch_bytes(&d->desc, &s->kernels, &p[i]);
-        d->scratch_stride = d->desc.kind == DEVICE_CPU
-                                ? d->scratch_bytes / (size_t)d->desc.n_thread
-                                : d->scratch_bytes;
-    }
-    st = check_memory(s, err);
-    for (int i = 0; i < s->n && st == PL_OK; i++)
-        st = allocate(s, &s->dev[i], err);
-    for (int i = 0; i < s->n && st == PL_OK; i++)
-        st = find_meetings(&s->dev[i], err);
-    if (st == PL_OK && s->sim)
-        st = sim_load(s, err);
+    st = take_programs(s, p, err);
+    for (int k = 0; k < s->n_bank && st == PL_OK; k++)
+        st = s->bank[k].ops->load(&s->bank[k], err);
     if (st == PL_OK)
         st = device_trace_load(s, err);
     if (st != PL_OK) {
         unload(s);
         return st;
     }
-    cpu_team_run(s->team, prepare, s);
-    s->resize = ALL;
-    memset(s->sizes, 0, sizeof s->sizes);
     s->loaded = true;
     return PL_OK;
 }
 
-/* Memory of a region, if the range lies in it. */
+/* Is the range inside its region? */
 static pl_status range(const struct device_set *s, int dev, enum region r,
-                       size_t offset, size_t bytes, unsigned char **p,
-                       pl_err *err)
+                       size_t offset, size_t bytes, pl_err *err)
 {
     const struct device *d;
 
-    *p = NULL;
     if (!s->loaded || dev < 0 || dev >= s->n || (unsigned)r >= REGION_COUNT)
         return err_set(err, PL_BAD_ARGUMENT,
                        "device %d, region %d: the set has no such memory", dev,
@@ -383,9 +361,8 @@ static pl_status range(const struct device_set *s, int dev, enum region r,
         return err_set(err, PL_BAD_ARGUMENT,
                        "%s: %zu bytes at %zu are not inside its %s of %zu "
                        "bytes",
-                       d->desc.name, bytes, offset, region_name[r],
+                       d->desc.name, bytes, offset, region_name(r),
                        d->bytes[r]);
-    *p = d->base[r] + offset;
     return PL_OK;
 }
 
@@ -393,49 +370,37 @@ pl_status device_write(struct device_set *s, int dev, enum region r,
                        size_t offset, const void *src, size_t bytes,
                        pl_err *err)
 {
-    unsigned char *p;
-
-    PL_TRY(range(s, dev, r, offset, bytes, &p, err));
-    if (s->dev[dev].desc.kind == DEVICE_SIM)
-        sim_link(&s->dev[dev].desc, bytes);
-    if (bytes > 0)
-        memcpy(p, src, bytes);
-    return PL_OK;
+    PL_TRY(range(s, dev, r, offset, bytes, err));
+    return bytes ? s->dev[dev].desc.ops->write(&s->dev[dev], r, offset, src,
+                                               bytes, err)
+                 : PL_OK;
 }
 
 pl_status device_read(struct device_set *s, int dev, enum region r,
                       size_t offset, void *dst, size_t bytes, pl_err *err)
 {
-    unsigned char *p;
+    PL_TRY(range(s, dev, r, offset, bytes, err));
+    return bytes ? s->dev[dev].desc.ops->read(&s->dev[dev], r, offset, dst,
+                                              bytes, err)
+                 : PL_OK;
+}
 
-    PL_TRY(range(s, dev, r, offset, bytes, &p, err));
-    if (s->dev[dev].desc.kind == DEVICE_SIM)
-        sim_link(&s->dev[dev].desc, bytes);
-    if (bytes > 0)
-        memcpy(dst, p, bytes);
+pl_status device_flush(struct device_set *s, pl_err *err)
+{
+    for (int i = 0; i < s->n; i++)
+        if (s->dev[i].desc.ops->flush)
+            PL_TRY(s->dev[i].desc.ops->flush(&s->dev[i], err));
     return PL_OK;
 }
 
 void *device_map(struct device_set *s, int dev, enum region r)
 {
-    unsigned char *p;
-
-    if (range(s, dev, r, 0, 0, &p, NULL) != PL_OK ||
-        s->dev[dev].desc.kind != DEVICE_CPU)
+    if (range(s, dev, r, 0, 0, NULL) != PL_OK || s->dev[dev].desc.memory < 0)
         return NULL;
-    return p;
+    return s->dev[dev].at[r];
 }
 
 /* ---- runs -------------------------------------------------------------- */
-
-void device_fail(struct device_set *s, const struct device *d, int step,
-                 const char *what)
-{
-    if (!atomic_flag_test_and_set(&s->err_taken))
-        err_set(&s->err, PL_DEVICE, "%s, step %d of its program: %s",
-                d->desc.name, step, what);
-    atomic_store(&s->failed, true);
-}
 
 static pl_status check_instance(const struct device_set *s,
                                 const struct device_run *run, int k,
@@ -489,53 +454,43 @@ static pl_status check_run(const struct device_set *s,
     return PL_OK;
 }
 
-static void member_run(void *user, int member)
-{
-    struct device_set *s = user;
-    const struct member_seats *m = &s->seats[member];
-
-    if (m->n == 0)
-        sim_run(s, m->player);
-    else
-        cpu_run(s, m);
-}
-
-pl_status device_set_run(struct device_set *s, const struct device_run *run,
-                         pl_err *err)
+pl_status device_set_submit(struct device_set *s, const struct device_run *run,
+                            pl_err *err)
 {
     PL_TRY(check_run(s, run, err));
+    PL_TRY(device_flush(s, err));
     s->run = run;
     s->turn++;
-    for (int i = 0; i < run->n_instance; i++) {
-        const struct graph_sizes *z = &run->sizes[i];
-
-        if (z->n_tok != s->sizes[i].n_tok || z->n_out != s->sizes[i].n_out ||
-            z->n_slot != s->sizes[i].n_slot)
-            s->resize |= (uint32_t)1 << i;
-        s->sizes[i] = *z;
-    }
     atomic_store(&s->failed, false);
     atomic_flag_clear(&s->err_taken);
-    for (int i = 0; i < s->n; i++)
-        memcpy(s->dev[i].batch, run->batch,
-               (size_t)run->n_instance * sizeof run->batch[0]);
     device_trace_start(s);
-    cpu_team_run(s->team, member_run, s);
+    for (int k = 0; k < s->n_bank; k++)
+        s->bank[k].ops->submit(&s->bank[k]);
+    return PL_OK;
+}
+
+pl_status device_set_wait(struct device_set *s, pl_err *err)
+{
+    for (int k = 0; k < s->n_bank; k++)
+        s->bank[k].ops->wait(&s->bank[k]);
     s->run = NULL;
     if (s->guard)
         device_guard_open(s);
     device_trace_end(s, atomic_load(&s->failed));
     if (atomic_load(&s->failed)) {
-        s->resize = ALL; /* who left early may have kept the old sizes */
         if (err)
             *err = s->err;
         return s->err.status;
     }
-    if (s->sim)
-        sim_end(s);
-    s->resize = 0;
     s->n_run++;
     return PL_OK;
+}
+
+pl_status device_set_run(struct device_set *s, const struct device_run *run,
+                         pl_err *err)
+{
+    PL_TRY(device_set_submit(s, run, err));
+    return device_set_wait(s, err);
 }
 
 void device_set_counters(const struct device_set *s, pl_counters *c)

@@ -3,7 +3,52 @@
 #define DEVICE_DEVICE_SPEC_H
 
 #include "base/topology.h"
-#include "device/device.h"
+#include "device/device_ops.h"
+
+/* ---- for kinds: what an item of a string says ---------------------------- */
+
+/* One item, while it is read. */
+struct device_item {
+    const char *text; /* its first character, for messages */
+    int len;
+    char name[16];
+    const char *field, *end; /* the fields: between the name and the count */
+    int count;               /* after '*', or 0 */
+    int n_thread;            /* that were asked for; 0: one a core */
+    const struct topology *topology; /* NULL where no kind asks for it */
+    const char *accepted;            /* for messages */
+};
+
+/* PL_BAD_ARGUMENT, with the item and what is accepted. */
+pl_status device_item_bad(const struct device_item *it, pl_err *err,
+                          const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Appends a device, named after the item and how many bear that name. */
+pl_status device_list_append(struct device_list *l, const struct device_desc *d,
+                             const struct device_item *it, pl_err *err);
+
+/* Figures that fields may give, told apart by their units or by a key. */
+enum device_figure {
+    DEVICE_MEMORY,    /* 2GiB */
+    DEVICE_BANDWIDTH, /* of its memory: 1TB/s */
+    DEVICE_FLOPS,     /* flops=400T */
+    DEVICE_LINK,      /* 16GB/s, or link=16GB/s beside a bandwidth */
+    DEVICE_LATENCY,   /* 10us */
+    DEVICE_FIGURES
+};
+
+/* Reads the item's fields into figures; `offered`: a bit for each that may be
+ * given. Those that are not are 0. */
+pl_status device_item_read(const struct device_item *it, unsigned offered,
+                           double v[DEVICE_FIGURES], pl_err *err);
+/* The same into a copy of `d`, which is appended as often as the item says. */
+pl_status device_item_figures(struct device_list *l,
+                              const struct device_item *it,
+                              const struct device_desc *d, unsigned offered,
+                              pl_err *err);
+
+/* ---- the whole string ---------------------------------------------------- */
 
 /* `t` may be NULL if the string asks for no cpu. */
 pl_status device_parse_on(struct device_list *out, const char *spec,
@@ -17,8 +62,11 @@ pl_status device_parse_on(struct device_list *out, const char *spec,
  * it is the last in the list, or the first of the last. */
 pl_status device_list_add_host(struct device_list *l, int n_rank, int n_thread,
                                bool paper, int *first, pl_err *err);
+/* On the cores of `t`; cpu/cpu_describe.c. */
 pl_status device_list_add_host_on(struct device_list *l, int n_rank,
                                   int n_thread, const struct topology *t,
                                   int *first, pl_err *err);
+/* On paper; paper/paper.c. */
+pl_status paper_add_host(struct device_list *l, pl_err *err);
 
 #endif

@@ -52,8 +52,13 @@ double device_clock(const struct device_set *s)
     return device_now() - s->trace.start_s;
 }
 
-void device_note(const struct device_set *s, struct device *d, int step,
-                 double begin, double end)
+bool device_traces(const struct device_set *s)
+{
+    return s->trace.on;
+}
+
+void device_note(struct device_set *s, struct device *d, int step, double begin,
+                 double end)
 {
     s->trace.event[d->first_event + (size_t)d->n_event++] =
         (struct device_event){(int)(d - s->dev), step, begin, end};

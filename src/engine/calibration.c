@@ -128,7 +128,7 @@ static void count_threads(const struct device_list *l, int n[2])
 {
     n[0] = n[1] = 0;
     for (int d = 0; d < l->n; d++)
-        if (l->dev[d].kind == DEVICE_CPU)
+        if (l->dev[d].on_cores)
             n[l->dev[d].host] += l->dev[d].n_thread;
 }
 
@@ -212,9 +212,9 @@ void calibration_rates(const struct calibration *c, const struct device_list *l,
     for (int d = 0; d < l->n; d++) {
         const struct device_desc *x = &l->dev[d];
 
-        if (x->kind == DEVICE_SIM) {
+        if (!x->on_cores) {
             rates_sim(&rates[d], &one, x);
-        } else if (x->kind == DEVICE_CPU) {
+        } else {
             rates_scale(&rates[d], &of[x->host], x->n_thread);
             /* its own threads are those that its steps meet */
             rates[d].step_s = among(c, x->n_thread).step_s;

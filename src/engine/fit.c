@@ -53,7 +53,7 @@ static void look_at_devices(struct fit *f)
         const struct device_desc *a = f->list.dev, *b = &f->list.dev[d];
 
         f->known &= b->memory_bytes > 0;
-        f->unlike |= a->kind != b->kind || a->n_thread != b->n_thread ||
+        f->unlike |= a->ops != b->ops || a->n_thread != b->n_thread ||
                      a->memory_bytes != b->memory_bytes ||
                      a->mem_bytes_per_s != b->mem_bytes_per_s ||
                      a->flops != b->flops ||

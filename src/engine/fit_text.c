@@ -197,7 +197,7 @@ static void say_device(struct fit_text *t, const struct planned *q, int d,
             bytes[r] += p->bytes[r];
         if (!q->paper)
             bytes[REGION_WORK] +=
-                device_scratch_bytes(&q->list.dev[k], &q->kernels, p);
+                device_scratch_bytes(&q->list.dev[k], q->family, p);
     }
     fit_say(t, "%s", x->name);
     if (missing > 0)

@@ -544,7 +544,7 @@ static void say_all(const struct page *g)
              "sequence%s; steps of %" PRId64 " tokens, %" PRId64 " logits\n\n",
              q->numeric_hash, q->place.n_rank, q->place.n_rank > 1 ? "s" : "",
              q->paper ? "" : ", kernels ",
-             q->paper ? "" : cpu_family_name(q->kernels.family), g->p->n_ctx,
+             q->paper ? "" : cpu_family_name(q->family), g->p->n_ctx,
              format_info(g->p->cache_k)->name, format_info(g->p->cache_v)->name,
              q->n_seq, q->n_seq > 1 ? "s" : "", q->max.n_tok, q->max.n_out);
     say_devices(g);
@@ -609,7 +609,7 @@ void pl_plan_summary(const pl_plan *p, char *buf, size_t size)
         cache += g->bytes[REGION_CACHE];
         work += g->bytes[REGION_WORK];
         if (!q->paper)
-            work += device_scratch_bytes(&q->list.dev[d], &q->kernels, g);
+            work += device_scratch_bytes(&q->list.dev[d], q->family, g);
     }
     for (int m = 0; m < q->low->way->n_message; m++)
         sent += plan_pair(q->low->way->message[m].bytes, &one);

@@ -11,7 +11,8 @@
 #include "engine/rates.h"
 
 #include "base/err.h"
-#include "device/cpu/cpu_team.h"
+#include "device/team.h"
+#include "program/cache_tile.h"
 #include "quant/format.h"
 
 #include <math.h>
@@ -150,7 +151,7 @@ static clockid_t clock_for(const struct device_list *l)
     int n_core = 0, n_thread = 0;
 
     for (int d = 0; d < l->n; d++) {
-        if (l->dev[d].kind != DEVICE_CPU)
+        if (!l->dev[d].on_cores)
             return CLOCK_MONOTONIC;
         n_thread += l->dev[d].n_thread;
         for (int i = 0; i < l->dev[d].n_core; i++) {
@@ -631,27 +632,27 @@ static pl_status measure_copies(struct probe *p)
     int n = p->n_thread;
     int *core = malloc((size_t)n * sizeof *core);
     struct copying c = {malloc(copied_bytes), malloc(copied_bytes), n};
-    struct cpu_team *team = NULL;
+    struct team *team = NULL;
     double least = INFINITY;
     pl_status s = PL_NO_MEMORY;
 
     for (int i = 0; core && i < n; i++)
         core[i] = -1;
     if (core && c.from && c.to)
-        s = cpu_team_create(&team, n, core, p->err);
+        s = team_create(&team, n, core, n, p->err);
     else
         err_no_memory(p->err, "measuring devices");
     for (int i = 0; i < 8 && s == PL_OK; i++) { /* the first finds no pages */
         double before = now(p->clock);
 
         memset(c.from, i, i == 0 ? copied_bytes : 1);
-        cpu_team_run(team, copy_part, &c);
+        team_run(team, copy_part, &c);
         if (i > 0)
             least = fmin(least, now(p->clock) - before);
     }
     if (s == PL_OK)
         p->one.copy_bytes_per_s = (double)copied_bytes / least / n;
-    cpu_team_free(team);
+    team_free(team);
     free(c.from);
     free(c.to);
     free(core);
@@ -803,13 +804,13 @@ pl_status rates_measure(const struct pl_plan *plan, struct cost_rates *rates,
     struct rates_ask ask = {.devices = "cpu",
                             .n_threads = plan->n_threads,
                             .no_pin = plan->no_pin,
-                            .family = q->kernels.family};
+                            .family = q->family};
     struct cost_rates one;
     int n_own = 0, n_sim = 0;
 
     for (int d = 0; d < q->list.n; d++) {
-        n_own += q->list.dev[d].kind == DEVICE_CPU && !q->list.dev[d].host;
-        n_sim += q->list.dev[d].kind == DEVICE_SIM;
+        n_own += q->list.dev[d].on_cores && !q->list.dev[d].host;
+        n_sim += !q->list.dev[d].on_cores;
     }
     if (n_sim > 0) { /* a thread of its own, and figures for the rest */
         ask.devices = "cpu*1";
@@ -827,7 +828,7 @@ pl_status rates_measure(const struct pl_plan *plan, struct cost_rates *rates,
     for (int d = 0; d < q->list.n; d++) {
         const struct device_desc *x = &q->list.dev[d];
 
-        if (x->kind == DEVICE_SIM)
+        if (!x->on_cores)
             rates_sim(&rates[d], &one, x);
         else
             rates_scale(&rates[d], &one, x->n_thread);

@@ -15,7 +15,7 @@ pl_status rates_find(const struct planned *q, struct calibration *c, bool *kept,
     pl_status s = PL_NOT_FOUND;
 
     if (!q->paper)
-        s = calibration_load(c, q->kernels.family, err);
+        s = calibration_load(c, q->family, err);
     *kept = s == PL_OK;
     return s == PL_NO_MEMORY ? s : PL_OK;
 }
@@ -35,10 +35,10 @@ pl_status rates_known(const struct planned *q, const struct calibration *c,
     memcpy(l.dev, q->list.dev, n * sizeof *l.dev);
     for (int d = 0; d < l.n; d++) {
         weights += q->low->prog[d].bytes[REGION_WEIGHTS];
-        if (l.dev[d].kind == DEVICE_PAPER)
+        if (l.dev[d].described)
             basis->guessed |= cost_described(&r[d], &l.dev[d]);
         else
-            cost_assumed(&r[d], &l.dev[d], q->kernels.family);
+            cost_assumed(&r[d], &l.dev[d], q->family);
         /* threads of devices that the plan leaves idle hinder nobody */
         if (!q->low->prog[d].active && !l.dev[d].host)
             l.dev[d].n_thread = 0;

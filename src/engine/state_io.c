@@ -301,7 +301,7 @@ static pl_status put_rows(struct trip *t, int c, int row, int64_t pos,
     if (from->format != t->ours.cache[c].format) {
         format_info(from->format)
             ->decode(t->wide, t->rows, n * from->n_head * from->d_head);
-        PL_TRY(exec_cache_encode(&t->io, c, (int)n, t->wide, t->own, err));
+        exec_cache_encode(&t->io, c, (int)n, t->wide, t->own);
         rows = t->own;
     }
     return exec_cache_write(&t->io, c, page_of(t->e, row, pos),

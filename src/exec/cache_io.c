@@ -1,9 +1,9 @@
-/* Rows of caches, in and out; see cache_io.h. The form of a tile is the CPU
- * kernels' (cpu_ops.h). */
+/* Rows of caches, in and out; see cache_io.h. The form of a tile is that of
+ * cache_tile.h. */
 #include "exec/cache_io.h"
 
 #include "base/err.h"
-#include "device/cpu/cpu_ops.h"
+#include "program/cache_tile.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -195,43 +195,12 @@ pl_status exec_cache_write(struct exec_caches *c, int i, int64_t page,
     return PL_OK;
 }
 
-pl_status exec_cache_encode(struct exec_caches *c, int i, int n, const float *x,
-                            void *rows, pl_err *err)
+void exec_cache_encode(const struct exec_caches *c, int i, int n,
+                       const float *x, void *rows)
 {
     const struct exec_cache *k = &c->cache[i];
-    const struct cpu_entry *op =
-        &c->x->plan->kernels.kernel[KERNEL_cache_write];
-    int32_t pos[PAGE_TOKENS] = {0}, zero[PAGE_TOKENS] = {0};
-    struct kernel_batch batch = {n, 0, pos, zero, zero, 1};
-    struct cpu_call call = {.out = {.data = c->page,
-                                    .format = k->g->format,
-                                    .n_dim = 3,
-                                    .dim = {PAGE_TOKENS, k->n_head, k->d_head}},
-                            .n_in = 2,
-                            .attr = &k->g->attr,
-                            .batch = &batch,
-                            .nth = 1};
-    size_t scratch;
 
-    call.in[0] = call.out;
-    call.in[1] = (struct cpu_tensor){.data = (void *)(uintptr_t)x,
-                                     .format = PL_F32,
-                                     .n_dim = 3,
-                                     .dim = {n, k->n_head, k->d_head}};
-    for (int j = 0; j < n; j++)
-        pos[j] = j;
-    scratch = (op->scratch ? op->scratch(&call) : 0) / 64 * 64 + 64;
-    call.scratch = aligned_alloc(64, scratch);
-    if (!call.scratch)
-        return err_no_memory(err, "converting a cache");
-    op->run(&call);
-    free(call.scratch);
-    for (int64_t h = 0; h < k->n_head; h++)
-        cache_tile_read(k->g->format, k->d_head, k->g->attr.values,
-                            c->page + (size_t)h * k->tile_bytes, 0, n,
-                            (char *)rows + (size_t)h * k->row_bytes,
-                            (size_t)k->n_head * k->row_bytes);
-    return PL_OK;
+    device_cache_rows(k->g->format, k->d_head, n * k->n_head, x, rows);
 }
 
 pl_status exec_cache_slots(pl_exec *x, int node, int64_t slot0, int64_t n,

@@ -43,8 +43,8 @@ pl_status exec_cache_write(struct exec_caches *c, int i, int64_t page,
 
 /* x [n, n_head, d_head] floats into rows of cache i's format, as a step would
  * write them; n <= 64. */
-pl_status exec_cache_encode(struct exec_caches *c, int i, int n, const float *x,
-                            void *rows, pl_err *err);
+void exec_cache_encode(const struct exec_caches *c, int i, int n,
+                       const float *x, void *rows);
 
 /* Slots [slot0, slot0 + n) of one cache, over any pages. */
 pl_status exec_cache_slots(pl_exec *x, int node, int64_t slot0, int64_t n,

@@ -2,8 +2,8 @@
 #include "exec/exec.h"
 
 #include "base/err.h"
-#include "device/cpu/cpu_ops.h"
 #include "exec/cache_io.h"
+#include "program/cache_tile.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -138,7 +138,7 @@ pl_status exec_create(pl_exec **out, struct planned *p, const pl_options *opt,
 {
     struct device_options dopt = {.no_pin = opt->no_pin,
                                   .guard = debug_asks("guard"),
-                                  .family = p->kernels.family,
+                                  .family = p->family,
                                   .sim_seed = opt->sim_seed,
                                   .trace = opt->trace != NULL};
     pl_exec *x = calloc(1, sizeof *x);

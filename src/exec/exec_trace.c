@@ -88,7 +88,7 @@ static void find_layers(struct exec_trace *t)
 
 static bool one_queue(const struct planned *p, int dev)
 {
-    return p->list.dev[dev].kind == DEVICE_CPU;
+    return p->list.dev[dev].one_queue;
 }
 
 static void say_lane(struct exec_trace *t, const char *what, int dev, int queue,

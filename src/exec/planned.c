@@ -2,6 +2,7 @@
 #include "exec/planned.h"
 
 #include "base/err.h"
+#include "program/cache_tile.h"
 #include "plan/plan_log.h"
 #include "plan/roles.h"
 
@@ -56,7 +57,7 @@ static pl_status family(struct planned *p, const pl_options *opt, pl_err *err)
                        "this machine cannot run the %s kernels; its best are "
                        "%s",
                        opt->cpu, cpu_family_name(cpu_family_best()));
-    cpu_kernels_init(&p->kernels, f);
+    p->family = f;
     return PL_OK;
 }
 
@@ -64,7 +65,7 @@ static pl_status family(struct planned *p, const pl_options *opt, pl_err *err)
 static void warn_threads(const struct planned *p, const pl_options *opt)
 {
     for (int d = 0; d < p->list.n; d++)
-        if (p->list.dev[d].kind == DEVICE_CPU && !p->list.dev[d].host &&
+        if (p->list.dev[d].on_cores && !p->list.dev[d].host &&
             p->list.dev[d].n_thread > p->list.dev[d].n_core)
             plan_log(opt, PL_LOG_WARN,
                      "%s has %d threads on %d core%s; one a core is faster",
@@ -94,9 +95,12 @@ void planned_ranks(const struct planned *p, int d, int *rank0, int *n_rank)
 
 static bool shares_memory(const struct planned *p, const struct place_group *g)
 {
-    /* devices on paper are taken to read their peers' memory in place */
-    for (int k = 0; k < g->n && !p->paper; k++)
-        if (p->list.dev[p->place.member[g->first + k].dev].kind != DEVICE_CPU)
+    const struct device_desc *d = p->list.dev;
+    const struct place_member *m = &p->place.member[g->first];
+
+    for (int k = 0; k < g->n; k++)
+        if (d[m[k].dev].memory < 0 ||
+            d[m[k].dev].memory != d[m[0].dev].memory)
             return false;
     return true;
 }
@@ -128,8 +132,7 @@ static pl_status units(struct planned *p, struct lower_options *lo, pl_err *err)
         }
     }
     for (int d = 0; d < p->list.n; d++)
-        one[d] = p->list.dev[d].kind == DEVICE_CPU ||
-                 (p->paper && p->list.dev[d].host);
+        one[d] = p->list.dev[d].one_queue;
     lo->n_dev = p->list.n;
     lo->n_group = y->n_group;
     lo->group = g;
@@ -198,7 +201,7 @@ static pl_status add_way(struct planned *p, struct lower_options *lo,
 static pl_status lower_all(struct planned *p, const pl_options *opt,
                            pl_err *err)
 {
-    struct lower_options lo = {.float_activations = p->kernels.float_activations,
+    struct lower_options lo = {.float_activations = cpu_family_is_float(p->family),
                                .max = p->max,
                                .n_seq = p->n_seq,
                                .page_stride = p->page_stride};
@@ -297,7 +300,7 @@ pl_status planned_create(struct planned **out, const pl_graph *g,
     if (s == PL_OK)
         s = p->paper
                 ? device_parse_paper(&p->list, opt->device_spec, err)
-                : device_parse(&p->list, opt->devices ? opt->devices : "cpu",
+                : device_parse(&p->list, opt->devices ? opt->devices : DEVICE_DEFAULT,
                                opt->n_threads, err);
     if (s == PL_OK)
         s = family(p, opt, err);
@@ -325,7 +328,7 @@ pl_status planned_create(struct planned **out, const pl_graph *g,
         goto done;
     warn_layouts(p, usual, leaf, opt);
     p->numeric_hash =
-        (p->num->hash ^ p->kernels.float_activations) * 1099511628211u;
+        (p->num->hash ^ cpu_family_is_float(p->family)) * 1099511628211u;
     s = lower_all(p, opt, err);
     p->stream_from = 2;
 done:

@@ -24,7 +24,7 @@ struct planned {
     struct device_list list;
     struct placement place;
     int *home; /* [g->n_node] group of weights and caches, else -1 */
-    struct cpu_kernels kernels;
+    enum cpu_family family; /* of kernels */
     struct numeric *num;
     struct lowered *low;
     int way[WAY_COUNT];     /* its script, -1: there is none */

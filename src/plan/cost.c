@@ -83,7 +83,7 @@ void cost_assumed(struct cost_rates *out, const struct device_desc *d,
         d->link_bytes_per_s > 0 ? d->link_bytes_per_s : rate[f][0];
     out->copy_bytes_per_s =
         d->link_bytes_per_s > 0 ? d->link_bytes_per_s : memcpy_bytes_per_s;
-    out->one_queue = d->kind == DEVICE_CPU;
+    out->one_queue = d->one_queue;
 }
 
 double cost_distinct_experts(int64_t n_expert, int64_t n_used, int64_t n_tok)

@@ -231,7 +231,7 @@ void cost_lanes(const struct device_list *l, int *lane0, int *n_lane)
         const struct device_desc *x = &l->dev[d];
 
         lane0[d] = n;
-        n_lane[d] = x->kind == DEVICE_CPU && !x->host ? x->n_thread : 0;
+        n_lane[d] = x->on_cores && !x->host ? x->n_thread : 0;
         n += n_lane[d];
     }
     for (int d = 0; d < l->n; d++) { /* a host: from its first to its last */

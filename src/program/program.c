@@ -2,6 +2,17 @@
  * and checks. */
 #include "program/program.h"
 
+const char *region_name(enum region r)
+{
+    static const char *const name[REGION_COUNT] = {
+        [REGION_WEIGHTS] = "weights",
+        [REGION_CACHE] = "cache",
+        [REGION_WORK] = "buffers",
+    };
+
+    return (unsigned)r < REGION_COUNT ? name[r] : "?";
+}
+
 static void kernel_uses(const struct step_kernel *k, int dev,
                         const struct prog_tensor *t, step_use_fn *fn,
                         void *user)

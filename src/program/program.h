@@ -43,6 +43,8 @@ enum region {
     REGION_COUNT
 };
 
+const char *region_name(enum region r); /* "weights", as plans print it */
+
 /* A contiguous local tensor; dim[] counts this device's part. */
 struct prog_tensor {
     pl_format format;

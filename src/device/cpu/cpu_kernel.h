@@ -14,6 +14,7 @@
 #ifndef DEVICE_CPU_CPU_KERNEL_H
 #define DEVICE_CPU_CPU_KERNEL_H
 
+#include "device/family.h"
 #include "program/cache_tile.h"
 #include "program/kernel.h"
 #include "quant/pack.h"
@@ -58,30 +59,15 @@ struct cpu_entry {
     size_t (*scratch)(const struct cpu_call *c);
 };
 
-enum cpu_family {
-    CPU_REFERENCE, /* plain C, float activations */
-    CPU_GENERIC,   /* plain C: the specification */
-    CPU_AVX2,
-    CPU_AVX512, /* with VNNI */
-    CPU_FAMILY_COUNT
-};
-
 struct cpu_kernels {
     enum cpu_family family;
     struct cpu_entry kernel[KERNEL_COUNT]; /* run == NULL: there is none */
-    bool float_activations;     /* never wants q8 */
+    bool float_activations; /* never wants q8 */
     /* dst[i] = src rows quantized; n values a multiple of 32. */
     void (*q8)(struct q8_block *dst, const float *src, int64_t n);
     /* out[i] = a[i] + b[i]; out may be a or b. */
     void (*add)(float *out, const float *a, const float *b, int64_t n);
 };
-
-/* The best family this machine has. */
-enum cpu_family cpu_family_best(void);
-/* "reference", "generic", "avx2", "avx512"; CPU_FAMILY_COUNT if unknown. */
-enum cpu_family cpu_family_from_name(const char *name);
-const char *cpu_family_name(enum cpu_family f);
-bool cpu_family_runs(enum cpu_family f); /* on this machine */
 
 /* Fills the table: generic first, each instruction set overwrites. */
 void cpu_kernels_init(struct cpu_kernels *k, enum cpu_family f);

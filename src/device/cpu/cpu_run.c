@@ -15,8 +15,10 @@
  * block, since every WAIT names a POST that stands earlier. For the same reason
  * a thread that serves two devices, a cpu and the host on the same core, takes
  * their steps in the one order of all. */
+#include <time.h>
+
+#include "device/cpu/cpu_device.h"
 #include "device/cpu/cpu_meetings.h"
-#include "device/device_inner.h"
 
 enum { FEW = 4 }; /* threads that look at each other's flags */
 
@@ -24,6 +26,9 @@ enum { FEW = 4 }; /* threads that look at each other's flags */
 struct worker {
     struct device_set *set;
     struct device *dev;
+    struct cpu_device *cpu;
+    const atomic_bool *failed;
+    uint64_t run; /* its number */
     int ith, nth, n_spin;
     uint64_t turn; /* meetings of the device's threads so far */
     void *scratch;
@@ -37,13 +42,13 @@ struct worker {
     bool traces, guarded;
 };
 
-static bool await(const struct worker *w, const struct cpu_flag *f,
+static bool await(const struct worker *w, const struct device_flag *f,
                   uint64_t target)
 {
-    return cpu_wait(f, target, w->n_spin, &w->set->failed);
+    return flag_wait(f, target, w->n_spin, w->failed);
 }
 
-static void raise(struct cpu_flag *f, uint64_t value)
+static void raise(struct device_flag *f, uint64_t value)
 {
     atomic_store_explicit(&f->v, value, memory_order_release);
 }
@@ -53,14 +58,14 @@ static void raise(struct cpu_flag *f, uint64_t value)
  * that far or farther has arrived. */
 static bool meet_peers(const struct worker *w, const struct step *st)
 {
-    struct device_set *s = w->set;
-    uint64_t here = (s->turn << 32) + (uint64_t)st->order + 1;
+    uint64_t here = (w->run << 32) + (uint64_t)st->order + 1;
 
-    raise(&w->dev->met, here);
+    raise(&w->cpu->met, here);
     for (int i = 0; i < st->merge.n_peer; i++) {
-        const struct device *d = &s->dev[st->merge.peer[i]];
+        const struct cpu_device *d =
+            cpu_device_of(w->set, st->merge.peer[i]);
 
-        if (d != w->dev && !await(w, &d->met, here))
+        if (d != w->cpu && !await(w, &d->met, here))
             return false;
     }
     return true;
@@ -70,7 +75,7 @@ static bool meet_peers(const struct worker *w, const struct step *st)
  * False: the run has failed. */
 static bool meet(struct worker *w, const struct step *st)
 {
-    struct device *d = w->dev;
+    struct cpu_device *d = w->cpu;
 
     w->turn++;
     if (!st && w->nth <= FEW) {
@@ -94,33 +99,45 @@ static bool meet(struct worker *w, const struct step *st)
     return true;
 }
 
+/* A peer's link takes its time; the system's sleep is late by some 50 us, so
+ * the last ones are spun. */
 static void link_time(const struct worker *w, const struct step *st)
 {
-    double t = device_copy_seconds(w->set, w->dev, st);
+    double end = cpu_image_copy_seconds(&w->cpu->image, st), left;
 
-    if (t > 0)
-        sim_sleep(t);
+    if (end <= 0)
+        return;
+    end += device_now();
+    while ((left = end - device_now()) > 0) {
+        if (left > 2e-4) {
+            double nap = left - 1e-4;
+            struct timespec t = {(time_t)nap,
+                                 (long)((nap - (double)(time_t)nap) * 1e9)};
+
+            nanosleep(&t, NULL);
+        }
+    }
 }
 
 /* The steps that touch memory, part ith of nth. */
 static void work(const struct worker *w, const struct step *st, int ith,
                  int nth)
 {
-    struct device_set *s = w->set;
+    const struct cpu_image *m = &w->cpu->image;
 
     switch (st->kind) {
     case STEP_KERNEL:
-        device_kernel(s, w->dev, st, w->scratch, ith, nth);
+        cpu_image_kernel(m, st, w->scratch, ith, nth);
         break;
     case STEP_MERGE:
-        device_merge(s, w->dev, st, w->scratch, ith, nth);
+        cpu_image_merge(m, st, w->scratch, ith, nth);
         break;
     case STEP_PULL:
         for (int i = 0; i < st->pull.n_piece; i++)
-            device_pull(s, w->dev, st, &st->pull.piece[i], ith, nth);
+            cpu_image_pull(m, st, &st->pull.piece[i], ith, nth);
         break;
     case STEP_PAGES:
-        device_pages(s, w->dev, st, ith, nth);
+        cpu_image_pages(m, st, ith, nth);
         break;
     case STEP_POST:
     case STEP_WAIT:
@@ -165,7 +182,6 @@ static bool gather(struct worker *w, const struct step *st, int how,
 
 static bool run_step(struct worker *w, const struct step *st)
 {
-    struct device_set *s = w->set;
     int how = w->how[w->at];
     bool alone = w->single && (how & CPU_ALONE);
 
@@ -174,15 +190,16 @@ static bool run_step(struct worker *w, const struct step *st)
     if (alone && !w->first)
         return true;
     if (w->first)
-        device_count(s, w->dev, st);
+        cpu_image_count(&w->cpu->image, w->dev, st);
     if (st->kind == STEP_POST) {
         if (w->first)
-            raise(&w->dev->event[st->event.event], s->turn);
+            raise(&w->dev->event[st->event.event], w->run);
         return true;
     }
     if (st->kind == STEP_WAIT)
-        return await(w, &s->dev[st->event.dev].event[st->event.event],
-                     s->turn);
+        return await(
+            w, &device_of(w->set, st->event.dev)->event[st->event.event],
+            w->run);
     if (w->traces || w->guarded || step_is_transfer(st))
         work_slowly(w, st, w->ith, alone ? 1 : w->nth);
     else
@@ -223,45 +240,54 @@ static void take_turns(struct worker *a, struct worker *b)
 }
 
 /* False: the run has failed. */
-static bool sit_down(struct worker *w, struct device_set *s,
-                     const struct seat *seat)
+static bool sit_down(struct worker *w, const struct device_bank *b,
+                     const struct cpu_seat *seat)
 {
-    struct device *d = &s->dev[seat->dev];
-    const struct script *c = device_script(s, d);
+    const struct cpu_bank *bank = b->own;
+    struct device *d = device_of(b->set, seat->dev);
+    struct cpu_device *cpu = d->own;
+    uint64_t number;
+    const struct device_run *run = device_set_now(b->set, &number);
+    const struct script *c = device_script(d, run);
 
     *w = (struct worker){
-        .set = s,
+        .set = b->set,
         .dev = d,
+        .cpu = cpu,
+        .failed = device_failed(b->set),
+        .run = number,
         .ith = seat->ith,
         .nth = d->desc.n_thread,
-        .n_spin = cpu_team_spins(s->team),
-        .turn = s->turn << 32,
-        .scratch = d->scratch + (size_t)seat->ith * d->scratch_stride,
+        .n_spin = team_spins(bank->team),
+        .turn = number << 32,
+        .scratch = cpu->scratch + (size_t)seat->ith * cpu->scratch_stride,
         .step = c->step,
-        .how = d->how[s->run->script],
+        .how = cpu->how[run->script],
         .n_step = c->n_step,
-        .n_instance = s->run->n_instance,
+        .n_instance = run->n_instance,
         .fail = d->fail_step,
         .first = seat->ith == 0,
-        .single = c->n_instance == 1 && s->run->n_instance == 1 &&
-                  s->run->sizes[0].n_tok == 1,
-        .traces = seat->ith == 0 && s->trace.on,
-        .guarded = s->guard != NULL,
+        .single = c->n_instance == 1 && run->n_instance == 1 &&
+                  run->sizes[0].n_tok == 1,
+        .traces = seat->ith == 0 && device_traces(b->set),
+        .guarded = device_guarded(b->set),
     };
-    if (!s->resize || d->prog->n_tensor == 0)
+    if (cpu->ready || d->prog->n_tensor == 0)
         return true;
     if (w->first)
-        device_resize(s, d);
+        cpu_image_resolve(&cpu->image);
     return meet(w, NULL);
 }
 
-void cpu_run(struct device_set *s, const struct member_seats *m)
+void cpu_run(struct device_bank *b, int member)
 {
-    struct worker w[MEMBER_SEATS];
+    const struct cpu_bank *bank = b->own;
+    const struct cpu_seats *m = &bank->seats[member];
+    struct worker w[CPU_SEATS];
     const struct step *st;
 
     for (int i = 0; i < m->n; i++)
-        if (!sit_down(&w[i], s, &m->seat[i]))
+        if (!sit_down(&w[i], b, &m->seat[i]))
             return;
     if (m->n == 2 && w[0].n_step > 0 && w[1].n_step > 0) {
         take_turns(&w[0], &w[1]);

@@ -21,9 +21,15 @@
 #include <time.h>
 
 #include "base/err.h"
-#include "device/device_inner.h"
+#include "base/topology.h"
+#include "device/cpu/cpu_image.h"
+#include "device/team.h"
+#include "device/device_spec.h"
 
-enum { POISON = 0xFF };
+enum {
+    POISON = 0xFF, /* NaN in every float format, -1 as an integer */
+    SIM_PARTS = 3, /* most parts that a kernel is cut into */
+};
 
 struct queue_steps {
     int *step; /* owned: a queue's steps, ascending */
@@ -43,6 +49,9 @@ struct lane {
 
 struct sim_device {
     struct device *dev;
+    struct cpu_image image;
+    unsigned char *base[REGION_COUNT]; /* owned: private memory */
+    unsigned char *scratch;            /* owned */
     _Atomic uint64_t turn; /* the run that it is ready for */
     pthread_mutex_t lock;  /* of what its queues share, up to `death`, and of
                               the trace */
@@ -68,9 +77,15 @@ struct player {
 };
 
 struct sim {
+    struct device_set *set;
+    struct cpu_kernels kernels;
+    struct team *team; /* owned: a member that does nothing, players */
     int n, n_player;
     struct sim_device *dev; /* owned */
     struct player *player;  /* owned, [n_player] */
+    /* the run in progress */
+    const struct device_run *run;
+    uint64_t turn;
 };
 
 /* splitmix64 */
@@ -84,7 +99,7 @@ static int draw(struct player *p, int n)
 }
 
 /* The system's sleep is late by some 50 us: the last ones are spun. */
-void sim_sleep(double seconds)
+static void sim_sleep(double seconds)
 {
     double end = device_now() + seconds, left;
 
@@ -99,7 +114,7 @@ void sim_sleep(double seconds)
     }
 }
 
-void sim_link(const struct device_desc *d, size_t bytes)
+static void link_time(const struct device_desc *d, size_t bytes)
 {
     double t = d->link_latency_s;
 
@@ -111,76 +126,75 @@ void sim_link(const struct device_desc *d, size_t bytes)
 
 /* ---- life -------------------------------------------------------------- */
 
-static void unload(struct sim *sim)
+static void unload_device(struct device_set *set, struct sim_device *d)
 {
-    for (int i = 0; i < sim->n; i++) {
-        struct sim_device *d = &sim->dev[i];
-
-        for (int k = 0; k < PROG_MAX_SCRIPT * QUEUE_COUNT; k++)
-            free(d->queue[k / QUEUE_COUNT][k % QUEUE_COUNT].step);
-        memset(d->queue, 0, sizeof d->queue);
-        free(d->done);
-        free(d->batch);
-        d->done = NULL;
-        d->batch = NULL;
+    for (int k = 0; k < PROG_MAX_SCRIPT * QUEUE_COUNT; k++)
+        free(d->queue[k / QUEUE_COUNT][k % QUEUE_COUNT].step);
+    memset(d->queue, 0, sizeof d->queue);
+    for (int r = 0; r < REGION_COUNT; r++) {
+        if (device_guarded(set))
+            device_guard_dealloc(d->base[r], d->dev->bytes[r]);
+        else
+            topology_free(d->base[r], d->dev->bytes[r]);
+        d->base[r] = NULL;
     }
+    topology_free(d->scratch, d->dev->scratch_bytes);
+    cpu_image_fini(&d->image);
+    free(d->done);
+    free(d->batch);
+    d->scratch = NULL;
+    d->done = NULL;
+    d->batch = NULL;
 }
 
-void sim_free(struct sim *sim)
+static void unload(struct device_bank *b)
 {
+    struct sim *sim = b->own;
+
+    for (int i = 0; i < sim->n; i++)
+        unload_device(b->set, &sim->dev[i]);
+}
+
+static void close_bank(struct device_bank *b)
+{
+    struct sim *sim = b->own;
+
     if (!sim)
         return;
-    unload(sim);
+    team_free(sim->team);
     for (int i = 0; i < sim->n; i++)
         pthread_mutex_destroy(&sim->dev[i].lock);
     free(sim->dev);
     free(sim->player);
     free(sim);
+    b->own = NULL;
 }
 
-int sim_players(const struct device_set *s)
+/* One thread plays all devices; with links as many as there are cores. */
+static int count_players(const struct device_bank *b)
 {
-    int n = s->n - s->n_cpu;
     cpu_set_t may;
-    int n_core = n;
+    int n_core = b->n;
     bool links = false;
 
-    for (int i = 0; i < s->n; i++)
-        links |= s->dev[i].desc.kind == DEVICE_SIM &&
-                 (s->dev[i].desc.link_bytes_per_s > 0 ||
-                  s->dev[i].desc.link_latency_s > 0);
+    for (int i = 0; i < b->n; i++) {
+        const struct device_desc *d = &device_of(b->set, b->dev[i])->desc;
+
+        links |= d->link_bytes_per_s > 0 || d->link_latency_s > 0;
+    }
     if (!links)
-        return n > 0;
+        return 1;
     if (sched_getaffinity(0, sizeof may, &may) == 0)
         n_core = CPU_COUNT(&may);
-    return QUEUE_COUNT * (n < n_core ? n : n_core);
+    return QUEUE_COUNT * (b->n < n_core ? b->n : n_core);
 }
 
-pl_status sim_create(struct sim **out, const struct device_set *s,
-                     uint64_t seed, pl_err *err)
+static void deal_devices(struct sim *sim, uint64_t seed)
 {
-    struct sim *sim = calloc(1, sizeof *sim);
-    int n = s->n - s->n_cpu;
-
-    *out = NULL;
-    if (!sim)
-        return err_no_memory(err, "sim devices");
-    sim->n_player = s->n_player;
-    sim->dev = calloc((size_t)n, sizeof *sim->dev);
-    sim->player = calloc((size_t)sim->n_player, sizeof *sim->player);
-    if (!sim->dev || !sim->player) {
-        sim_free(sim);
-        return err_no_memory(err, "sim devices");
-    }
-    for (int i = 0; i < s->n; i++)
-        if (s->dev[i].desc.kind == DEVICE_SIM) {
-            pthread_mutex_init(&sim->dev[sim->n].lock, NULL);
-            sim->dev[sim->n++].dev = &s->dev[i];
-        }
     for (int k = 0; k < sim->n_player; k++) {
         int n_part = sim->n_player == 1 ? 1 : sim->n_player / QUEUE_COUNT;
         int part = k % n_part, queue = k / n_part;
-        int from = n * part / n_part, to = n * (part + 1) / n_part;
+        int from = sim->n * part / n_part, to = sim->n * (part + 1) / n_part;
 
         sim->player[k] =
             (struct player){.random = seed + (uint64_t)k,
@@ -189,8 +203,49 @@ pl_status sim_create(struct sim **out, const struct device_set *s,
                             .queues = sim->n_player == 1 ? ~0u : 1u << queue,
                             .first = queue == 0};
     }
-    *out = sim;
-    return PL_OK;
+}
+
+static pl_status start_players(struct device_bank *b, pl_err *err)
+{
+    struct sim *sim = b->own;
+    int n = sim->n_player + 1, *core = malloc((size_t)n * sizeof *core);
+    pl_status s;
+
+    if (!core)
+        return err_no_memory(err, "sim devices");
+    for (int i = 0; i < n; i++)
+        core[i] = -1;
+    s = team_create(&sim->team, n, core,
+                        sim->n_player + device_set_threads(b->set, b), err);
+    free(core);
+    return s;
+}
+
+static pl_status open_bank(struct device_bank *b, pl_err *err)
+{
+    const struct device_options *opt = device_set_options(b->set);
+    struct sim *sim = calloc(1, sizeof *sim);
+
+    b->own = sim;
+    if (!sim)
+        return err_no_memory(err, "sim devices");
+    sim->set = b->set;
+    sim->n_player = count_players(b);
+    cpu_kernels_init(&sim->kernels, opt->family);
+    sim->dev = calloc((size_t)b->n, sizeof *sim->dev);
+    sim->player = calloc((size_t)sim->n_player, sizeof *sim->player);
+    if (!sim->dev || !sim->player)
+        return err_no_memory(err, "sim devices");
+    for (int i = 0; i < b->n; i++) {
+        struct device *d = device_of(b->set, b->dev[i]);
+
+        pthread_mutex_init(&sim->dev[i].lock, NULL);
+        sim->dev[i].dev = d;
+        d->own = &sim->dev[i];
+        sim->n++;
+    }
+    deal_devices(sim, opt->sim_seed);
+    return start_players(b, err);
 }
 
 static bool sort_queues(struct queue_steps *q, const struct script *c)
@@ -206,7 +261,7 @@ static bool sort_queues(struct queue_steps *q, const struct script *c)
     return true;
 }
 
-static bool load(struct sim_device *d)
+static bool make_tables(struct sim_device *d)
 {
     const struct program *p = d->dev->prog;
     int n_step = 0, n_instance = 0;
@@ -226,16 +281,57 @@ static bool load(struct sim_device *d)
     return d->batch && d->done;
 }
 
-pl_status sim_load(struct device_set *s, pl_err *err)
+static pl_status load_device(struct sim *sim, struct sim_device *d, pl_err *err)
 {
-    struct sim *sim = s->sim;
+    for (int r = 0; r < REGION_COUNT; r++) {
+        size_t bytes = d->dev->bytes[r];
 
-    unload(sim);
+        d->base[r] = device_guarded(sim->set) ? device_guard_alloc(bytes)
+                                              : topology_alloc(NULL, -1, bytes);
+        if (!d->base[r])
+            return err_set(err, PL_NO_DEVICE_MEMORY,
+                           "%s: the system does not give %zu bytes",
+                           d->dev->desc.name, bytes);
+        memset(d->base[r], POISON, bytes);
+        device_guard_region(sim->set, d->dev, (enum region)r, d->base[r]);
+        d->image.base[r] = d->base[r];
+        d->dev->at[r] = d->base[r];
+    }
+    d->scratch = topology_alloc(NULL, -1, d->dev->scratch_bytes);
+    if (!d->scratch || !make_tables(d))
+        return err_no_memory(err, "a sim device's queues");
+    memset(d->scratch, POISON, d->dev->scratch_bytes);
+    return cpu_image_init(&d->image, sim->set, d->dev, &sim->kernels, err);
+}
+
+static pl_status load(struct device_bank *b, pl_err *err)
+{
+    struct sim *sim = b->own;
+
     for (int i = 0; i < sim->n; i++)
-        if (!load(&sim->dev[i])) {
-            unload(sim);
-            return err_no_memory(err, "a sim device's queues");
-        }
+        PL_TRY(load_device(sim, &sim->dev[i], err));
+    return PL_OK;
+}
+
+static pl_status put(struct device *d, enum region r, size_t offset,
+                     const void *src, size_t bytes, pl_err *err)
+{
+    struct sim_device *x = d->own;
+
+    (void)err;
+    link_time(&d->desc, bytes);
+    memcpy(x->base[r] + offset, src, bytes);
+    return PL_OK;
+}
+
+static pl_status get(struct device *d, enum region r, size_t offset, void *dst,
+                     size_t bytes, pl_err *err)
+{
+    const struct sim_device *x = d->own;
+
+    (void)err;
+    link_time(&d->desc, bytes);
+    memcpy(dst, x->base[r] + offset, bytes);
     return PL_OK;
 }
 
@@ -262,7 +358,7 @@ static void step_ends(struct sim_device *d, int step)
 }
 
 /* Steps of instances that this run does not have count as done. */
-static void pass_over(const struct device_set *s, struct sim_device *d,
+static void pass_over(const struct sim *s, struct sim_device *d,
                       struct lane *l)
 {
     for (; l->head < l->n; l->head++) {
@@ -274,22 +370,23 @@ static void pass_over(const struct device_set *s, struct sim_device *d,
     }
 }
 
-static void begin(struct device_set *s, struct sim_device *d)
+static void begin(struct sim *s, struct sim_device *d)
 {
     const struct device_run *r = s->run;
 
     for (int i = 0; i < r->n_instance; i++) {
-        struct kernel_batch *b = &d->dev->batch[i];
+        struct kernel_batch *b = &d->image.batch[i];
         const struct kernel_batch *from = &r->batch[i];
         int32_t *to = d->batch + (size_t)i * d->n_batch;
 
+        *b = *from;
         b->pos = take_table(&to, from->pos, r->sizes[i].n_tok);
         b->seq = take_table(&to, from->seq, r->sizes[i].n_tok);
         b->pages = take_table(&to, from->pages, r->n_seq * from->page_stride);
     }
-    if (s->resize)
-        device_resize(s, d->dev);
-    d->script = device_script(s, d->dev);
+    if (cpu_image_sizes(&d->image, r))
+        cpu_image_resolve(&d->image);
+    d->script = device_script(d->dev, r);
     memset(d->done, 0, (size_t)d->script->n_step);
     d->first_open = d->death = 0;
     d->last_begun = -1;
@@ -306,14 +403,17 @@ static const struct step *head(const struct sim_device *d, const struct lane *l)
     return &d->script->step[l->step[l->head]];
 }
 
-static bool can_run(const struct device_set *s, const struct sim_device *d,
+static bool can_run(const struct sim *s, const struct sim_device *d,
                     const struct lane *l)
 {
     const struct step *st = head(d, l);
 
     if (st->kind == STEP_WAIT)
-        return atomic_load_explicit(&s->dev[st->event.dev].event[st->event.event].v,
-                                    memory_order_acquire) >= s->turn;
+        return atomic_load_explicit(
+                   &device_of(s->set, st->event.dev)
+                        ->event[st->event.event]
+                        .v,
+                   memory_order_acquire) >= s->turn;
     return !l->pulling || l->due == 0 || device_now() >= l->due;
 }
 
@@ -331,7 +431,7 @@ static void bury(struct sim_device *d, int next)
         const struct prog_death *x = &c->death[d->death];
 
         if (x->step < d->first_open)
-            memset(d->dev->base[REGION_WORK] + x->offset, POISON, x->bytes);
+            memset(d->base[REGION_WORK] + x->offset, POISON, x->bytes);
     }
 }
 
@@ -346,8 +446,8 @@ static void step_begins(struct sim_device *d, int step)
 }
 
 /* Whole, or in parts in any order. */
-static void run_kernel(struct device_set *s, struct player *p, struct sim_device *d,
-                   const struct step *st)
+static void run_kernel(struct player *p, struct sim_device *d,
+                       const struct step *st)
 {
     int part[SIM_PARTS];
     int n = 1 + draw(p, SIM_PARTS);
@@ -359,14 +459,14 @@ static void run_kernel(struct device_set *s, struct player *p, struct sim_device
         part[k] = i;
     }
     for (int i = 0; i < n; i++)
-        device_kernel(s, d->dev, st, d->dev->scratch, part[i], n);
+        cpu_image_kernel(&d->image, st, d->scratch, part[i], n);
 }
 
 /* Sets out: the bytes of a copy arrive when the link has brought them. */
-static void depart(struct device_set *s, struct player *p, struct sim_device *d,
-                   struct lane *l, const struct step *st)
+static void depart(struct player *p, struct sim_device *d, struct lane *l,
+                   const struct step *st)
 {
-    double t = device_copy_seconds(s, d->dev, st);
+    double t = cpu_image_copy_seconds(&d->image, st);
 
     l->pulling = true;
     l->piece = 0;
@@ -375,32 +475,32 @@ static void depart(struct device_set *s, struct player *p, struct sim_device *d,
 }
 
 /* One piece; true when all have arrived. */
-static bool arrive(struct device_set *s, struct sim_device *d, struct lane *l,
+static bool arrive(struct sim_device *d, struct lane *l,
                    const struct step *st)
 {
     if (l->piece < l->n_piece && st->kind == STEP_PULL)
-        device_pull(s, d->dev, st, &st->pull.piece[l->piece], 0, 1);
+        cpu_image_pull(&d->image, st, &st->pull.piece[l->piece], 0, 1);
     else if (l->piece < l->n_piece)
-        device_pages(s, d->dev, st, l->piece, l->n_piece);
+        cpu_image_pages(&d->image, st, l->piece, l->n_piece);
     l->pulling = ++l->piece < l->n_piece;
     return !l->pulling;
 }
 
 /* A step that touches memory, or a part of a copy; true when it has ended. */
-static bool work(struct device_set *s, struct player *p, struct sim_device *d,
-                 struct lane *l, const struct step *st)
+static bool work(struct player *p, struct sim_device *d, struct lane *l,
+                 const struct step *st)
 {
     step_begins(d, l->step[l->head]);
     switch (st->kind) {
     case STEP_KERNEL:
-        run_kernel(s, p, d, st);
+        run_kernel(p, d, st);
         break;
     case STEP_MERGE:
-        device_merge(s, d->dev, st, d->dev->scratch, 0, 1);
+        cpu_image_merge(&d->image, st, d->scratch, 0, 1);
         break;
     case STEP_PULL:
     case STEP_PAGES:
-        return arrive(s, d, l, st);
+        return arrive(d, l, st);
     case STEP_POST:
     case STEP_WAIT:
         break;
@@ -409,7 +509,7 @@ static bool work(struct device_set *s, struct player *p, struct sim_device *d,
 }
 
 /* True when the head has ended. */
-static bool run_head(struct device_set *s, struct player *p,
+static bool run_head(struct sim *s, struct player *p,
                      struct sim_device *d, struct lane *l,
                      const struct step *st)
 {
@@ -422,42 +522,43 @@ static bool run_head(struct device_set *s, struct player *p,
                               memory_order_release);
         return true;
     }
-    if (s->trace.on && !l->pulling)
-        l->begun = device_clock(s);
+    if (device_traces(s->set) && !l->pulling)
+        l->begun = device_clock(s->set);
     if (step_is_transfer(st) && !l->pulling) {
-        depart(s, p, d, l, st);
+        depart(p, d, l, st);
         return false;
     }
-    if (s->guard)
-        device_guard_enter(s, d->dev, st);
-    ended = work(s, p, d, l, st);
-    if (s->guard)
-        device_guard_leave(s);
+    if (device_guarded(s->set))
+        device_guard_enter(s->set, d->dev, st);
+    ended = work(p, d, l, st);
+    if (device_guarded(s->set))
+        device_guard_leave(s->set);
     /* Where the link takes time, a copy is there when it is due: moving its
        bytes is work of this thread, which a device's link does beside it. */
-    if (ended && s->trace.on) {
+    if (ended && device_traces(s->set)) {
         pthread_mutex_lock(&d->lock);
-        device_note(s, d->dev, l->step[l->head], l->begun,
-                    step_is_transfer(st) && l->due > 0 ? l->due - s->trace.start_s
-                                             : device_clock(s));
+        device_note(s->set, d->dev, l->step[l->head], l->begun,
+                    step_is_transfer(st) && l->due > 0
+                        ? l->due - device_now() + device_clock(s->set)
+                        : device_clock(s->set));
         pthread_mutex_unlock(&d->lock);
     }
     return ended;
 }
 
-static void play_head(struct device_set *s, struct player *p,
+static void play_head(struct sim *s, struct player *p,
                       struct sim_device *d, struct lane *l)
 {
     int i = l->step[l->head];
     const struct step *st = &d->script->step[i];
 
     if (i == d->dev->fail_step) {
-        device_fail(s, d->dev, i, "the device was lost");
+        device_fail(s->set, d->dev, i, "the device was lost");
         return;
     }
     if (!run_head(s, p, d, l, st))
         return;
-    device_count(s, d->dev, st);
+    cpu_image_count(&d->image, d->dev, st);
     step_ends(d, i);
     l->head++;
     pass_over(s, d, l);
@@ -465,7 +566,7 @@ static void play_head(struct device_set *s, struct player *p,
 
 /* Draws among the queues that can run, those that are held back last. False:
  * none can. */
-static bool play_one(struct device_set *s, struct player *p, bool *left)
+static bool play_one(struct sim *s, struct player *p, bool *left)
 {
     int n = 0, n_held = 0;
     struct sim_device *d = NULL, *held_d = NULL;
@@ -504,9 +605,9 @@ static bool play_one(struct device_set *s, struct player *p, bool *left)
     return true;
 }
 
-static bool failed(const struct device_set *s)
+static bool failed(const struct sim *s)
 {
-    return atomic_load_explicit(&s->failed, memory_order_acquire);
+    return atomic_load_explicit(device_failed(s->set), memory_order_acquire);
 }
 
 /* Another thread or a link is waited for. */
@@ -521,7 +622,7 @@ static void wait_a_little(int idle)
 }
 
 /* The player's devices, once they are. */
-static void make_ready(struct device_set *s, struct player *p)
+static void make_ready(struct sim *s, struct player *p)
 {
     for (int i = 0; i < p->n; i++) {
         struct sim_device *d = &p->dev[i];
@@ -538,12 +639,16 @@ static void make_ready(struct device_set *s, struct player *p)
     }
 }
 
-void sim_run(struct device_set *s, int player)
+static void play(void *user, int member)
 {
-    struct player *p = &s->sim->player[player];
+    struct sim *s = user;
+    struct player *p;
     bool left = true;
     int idle = 0;
 
+    if (member == 0)
+        return; /* the caller's thread, which another bank may want */
+    p = &s->player[member - 1];
     make_ready(s, p);
     while (left && !failed(s)) {
         if (play_one(s, p, &left))
@@ -553,8 +658,84 @@ void sim_run(struct device_set *s, int player)
     }
 }
 
-void sim_end(struct device_set *s)
+static void submit(struct device_bank *b)
 {
-    for (int i = 0; i < s->sim->n; i++)
-        bury(&s->sim->dev[i], s->sim->dev[i].script->n_step);
+    struct sim *s = b->own;
+
+    s->run = device_set_now(b->set, &s->turn);
+    team_begin(s->team, play, s);
 }
+
+static void wait(struct device_bank *b)
+{
+    struct sim *s = b->own;
+
+    team_end(s->team, play, s);
+    for (int i = 0; i < s->n; i++) {
+        if (failed(s))
+            s->dev[i].image.resize = (uint32_t)-1;
+        else
+            bury(&s->dev[i], s->dev[i].script->n_step);
+    }
+}
+
+/* ---- the kind ---------------------------------------------------------- */
+
+static pl_status describe(struct device_list *l, const struct device_item *it,
+                          pl_err *err)
+{
+    const struct device_desc d = {
+        .ops = &sim_ops, .n_thread = 1, .numa_node = -1, .memory = -1};
+
+    return device_item_figures(l, it, &d,
+                               1u << DEVICE_MEMORY | 1u << DEVICE_LINK |
+                                   1u << DEVICE_LATENCY,
+                               err);
+}
+
+static bool has_kernel(const struct device_desc *d, enum cpu_family f,
+                       const struct step_kernel *k, const struct prog_tensor *t)
+{
+    struct cpu_kernels table;
+
+    (void)d;
+    (void)t;
+    cpu_kernels_init(&table, f);
+    return table.kernel[k->kernel].run != NULL;
+}
+
+/* Kernels run in up to SIM_PARTS parts, but one after another: all take the
+ * same scratch. */
+static size_t scratch(const struct device_desc *d, enum cpu_family f,
+                      const struct program *p)
+{
+    struct cpu_kernels table;
+    size_t most = 0;
+
+    (void)d;
+    cpu_kernels_init(&table, f);
+    for (int nth = 1; nth <= SIM_PARTS; nth++) {
+        size_t n = cpu_image_scratch(&table, p, nth);
+
+        if (n > most)
+            most = n;
+    }
+    return most;
+}
+
+const struct device_ops sim_ops = {
+    .name = "sim",
+    .accepts = "sim[:MEMORY][:BANDWIDTH/s][:LATENCY][*N] as in "
+               "sim:2GiB:16GB/s:10us*2",
+    .describe = describe,
+    .has_kernel = has_kernel,
+    .scratch = scratch,
+    .open = open_bank,
+    .close = close_bank,
+    .load = load,
+    .unload = unload,
+    .write = put,
+    .read = get,
+    .submit = submit,
+    .wait = wait,
+};

@@ -1,9 +1,12 @@
 /* From a step to a kernel's call. Programs hold tensors by index and sizes by
- * symbol; a device keeps one resolved table, made anew only when the sizes of a
+ * symbol; an image keeps one resolved table, made anew only when the sizes of a
  * run differ from the last one's. */
+#include "device/cpu/cpu_image.h"
+
+#include <stdlib.h>
 #include <string.h>
 
-#include "device/device_inner.h"
+#include "base/err.h"
 
 static void resolve(struct cpu_tensor *t, const struct prog_tensor *p,
                     const struct graph_sizes *z)
@@ -15,13 +18,52 @@ static void resolve(struct cpu_tensor *t, const struct prog_tensor *p,
         t->dim[i] = dim_value(p->dim[i], z);
 }
 
-void device_resize(const struct device_set *s, struct device *d)
+pl_status cpu_image_init(struct cpu_image *m, struct device_set *set,
+                         const struct device *d, const struct cpu_kernels *k,
+                         pl_err *err)
 {
-    const struct prog_tensor *t = d->prog->tensor;
+    const struct program *p = d->prog;
 
-    for (int i = 0; i < d->prog->n_tensor; i++)
-        if (s->resize >> t[i].instance & 1)
-            resolve(&d->tensor[i], &t[i], &s->sizes[t[i].instance]);
+    m->prog = p;
+    m->kernels = k;
+    m->set = set;
+    m->resize = (uint32_t)-1;
+    memset(m->sizes, 0, sizeof m->sizes);
+    m->tensor = calloc((size_t)p->n_tensor + 1, sizeof *m->tensor);
+    if (!m->tensor)
+        return err_no_memory(err, "a device's tables");
+    for (int i = 0; i < p->n_tensor; i++)
+        m->tensor[i].data = m->base[p->tensor[i].region] + p->tensor[i].offset;
+    return PL_OK;
+}
+
+void cpu_image_fini(struct cpu_image *m)
+{
+    free(m->tensor);
+    m->tensor = NULL;
+}
+
+bool cpu_image_sizes(struct cpu_image *m, const struct device_run *run)
+{
+    for (int i = 0; i < run->n_instance; i++) {
+        const struct graph_sizes *z = &run->sizes[i];
+
+        if (z->n_tok != m->sizes[i].n_tok || z->n_out != m->sizes[i].n_out ||
+            z->n_slot != m->sizes[i].n_slot)
+            m->resize |= (uint32_t)1 << i;
+        m->sizes[i] = *z;
+    }
+    return m->resize != 0;
+}
+
+void cpu_image_resolve(struct cpu_image *m)
+{
+    const struct prog_tensor *t = m->prog->tensor;
+
+    for (int i = 0; i < m->prog->n_tensor; i++)
+        if (m->resize >> t[i].instance & 1)
+            resolve(&m->tensor[i], &t[i], &m->sizes[t[i].instance]);
+    m->resize = 0;
 }
 
 static int64_t count(const struct cpu_tensor *t, int n_dim)
@@ -62,20 +104,20 @@ static struct cpu_tensor *place(struct cpu_call *c, const struct step_kernel *k,
     return &c->in[c->n_in++];
 }
 
-void device_kernel(const struct device_set *s, struct device *d,
-                   const struct step *st, void *scratch, int ith, int nth)
+void cpu_image_kernel(const struct cpu_image *m, const struct step *st,
+                      void *scratch, int ith, int nth)
 {
     const struct step_kernel *k = &st->kernel;
     struct cpu_call c;
 
     fill(&c, k);
     for (int i = 0; i < k->n_arg; i++) {
-        struct cpu_tensor *to = place(&c, k, d->prog->tensor, i);
+        struct cpu_tensor *to = place(&c, k, m->prog->tensor, i);
 
         if (!to)
-            c.q8 = d->tensor[k->arg[i].tensor].data;
+            c.q8 = m->tensor[k->arg[i].tensor].data;
         else if (k->arg[i].tensor >= 0)
-            *to = d->tensor[k->arg[i].tensor];
+            *to = m->tensor[k->arg[i].tensor];
         else
             *to = (struct cpu_tensor){0};
         if (i == 0 && k->arg[0].access == ACCESS_UPDATE)
@@ -83,36 +125,28 @@ void device_kernel(const struct device_set *s, struct device *d,
     }
     for (int i = c.n_in; i < GRAPH_MAX_IN; i++)
         c.in[i] = (struct cpu_tensor){0};
-    c.batch = &d->batch[st->instance];
+    c.batch = &m->batch[st->instance];
     c.scratch = scratch;
     c.ith = ith;
     c.nth = nth;
-    s->kernels.kernel[k->kernel].run(&c);
+    m->kernels->kernel[k->kernel].run(&c);
 }
 
-void device_count(const struct device_set *s, struct device *d,
-                  const struct step *st)
+void cpu_image_count(const struct cpu_image *m, struct device *d,
+                     const struct step *st)
 {
+    int64_t rows = 0;
+    double bytes = 0;
+
     if (st->kind == STEP_KERNEL && st->kernel.n_cost > 0) {
-        const struct step_kernel *k = &st->kernel;
-        const struct cpu_tensor *out = &d->tensor[k->arg[0].tensor];
-        int64_t rows = count(out, out->n_dim - 1);
+        const struct cpu_tensor *out = &m->tensor[st->kernel.arg[0].tensor];
 
-        for (int i = 0; i < k->n_cost; i++)
-            d->macs[k->cost[i].rank] += (uint64_t)(k->cost[i].macs * rows);
+        rows = count(out, out->n_dim - 1);
     }
-    if (step_is_message(st) && st->merge.counted) {
-        const struct graph_sizes *z = &s->sizes[st->instance];
-
-        d->messages++;
-        d->message_bytes +=
-            (uint64_t)dim_value(st->merge.message_bytes[0], z) +
-            (uint64_t)dim_value(st->merge.message_bytes[1], z);
-    }
-    if (step_is_copy(st)) {
-        d->copies++;
-        d->copy_bytes += (uint64_t)device_copy_bytes(s, d, st);
-    }
+    if (step_is_copy(st))
+        bytes = cpu_image_copy_bytes(m, st);
+    if (rows > 0 || bytes > 0 || step_is_copy(st) || step_is_message(st))
+        device_count(d, st, &m->sizes[st->instance], rows, bytes);
 }
 
 /* ---- scratch ----------------------------------------------------------- */
@@ -141,38 +175,19 @@ static size_t kernel_scratch(const struct cpu_kernels *table,
     return table->kernel[k->kernel].scratch(&c);
 }
 
-static size_t most_scratch(const struct cpu_kernels *k, const struct program *p,
-                           int nth)
+size_t cpu_image_scratch(const struct cpu_kernels *k, const struct program *p,
+                         int nth)
 {
     size_t most = 0;
 
     for (int i = 0; i < p->n_script; i++)
         for (int j = 0; j < p->script[i].n_step; j++) {
             const struct step *st = &p->script[i].step[j];
-            size_t n = st->kind == STEP_MERGE ? device_merge_scratch(st)
+            size_t n = st->kind == STEP_MERGE ? cpu_merge_scratch(st)
                                               : kernel_scratch(k, p, st, nth);
 
             if (n > most)
                 most = n;
         }
     return (most + 127) / 128 * 128;
-}
-
-/* A sim device calls kernels in up to SIM_PARTS parts, but one after another:
- * all take the same scratch. */
-size_t device_scratch_bytes(const struct device_desc *d,
-                            const struct cpu_kernels *k,
-                            const struct program *p)
-{
-    size_t most = 0;
-
-    if (d->kind == DEVICE_CPU)
-        return most_scratch(k, p, d->n_thread) * (size_t)d->n_thread;
-    for (int nth = 1; nth <= SIM_PARTS; nth++) {
-        size_t n = most_scratch(k, p, nth);
-
-        if (n > most)
-            most = n;
-    }
-    return most;
 }

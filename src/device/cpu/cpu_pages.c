@@ -8,7 +8,7 @@
  * written by two at a time. */
 #include <string.h>
 
-#include "device/device_inner.h"
+#include "device/cpu/cpu_image.h"
 
 /* A walk over the pages of a batch. */
 struct walk {
@@ -45,50 +45,48 @@ static int32_t next_page(struct walk *w)
     }
 }
 
-static struct walk start(const struct device *d, const struct step *st)
+static struct walk start(const struct cpu_image *m, const struct step *st)
 {
-    const struct kernel_batch *b = &d->batch[st->instance];
+    const struct kernel_batch *b = &m->batch[st->instance];
 
     if (!b->pages || !b->pos || !b->seq)
         return (struct walk){.b = b, .last = -1, .tok = b->n_tok};
     return (struct walk){.b = b, .last = -1};
 }
 
-void device_pages(const struct device_set *s, const struct device *d,
-                  const struct step *st, int ith, int nth)
+void cpu_image_pages(const struct cpu_image *m, const struct step *st, int ith,
+                     int nth)
 {
-    const struct cpu_tensor *to = &d->tensor[st->pages.out];
-    const struct cpu_tensor *from = &s->dev[st->pages.dev].tensor[st->pages.src];
-    const struct program *p = d->prog;
-    size_t n_to = (size_t)p->tensor[st->pages.out].dim[1].n;
-    size_t n_from = (size_t)s->dev[st->pages.dev].prog->tensor[st->pages.src].dim[1].n;
-    int64_t n_page = p->max.n_slot / PAGE_TOKENS;
-    struct walk w = start(d, st);
+    const struct step_pages *x = &st->pages;
+    const unsigned char *from = cpu_image_source(m, x->dev, x->src);
+    unsigned char *to = m->tensor[x->out].data;
+    size_t n_to = (size_t)m->prog->tensor[x->out].dim[1].n;
+    size_t n_from =
+        (size_t)device_of(m->set, x->dev)->prog->tensor[x->src].dim[1].n;
+    int64_t n_page = m->prog->max.n_slot / PAGE_TOKENS;
+    struct walk w = start(m, st);
 
     for (int32_t page; (page = next_page(&w)) >= 0;) {
-        unsigned char *out = to->data;
-        const unsigned char *in = from->data;
+        unsigned char *out = to + (size_t)page * n_to * x->tile_bytes;
+        const unsigned char *in = from + (size_t)page * n_from * x->tile_bytes;
 
         if (page % nth != ith || page >= n_page)
             continue;
-        out += (size_t)page * n_to * st->pages.tile_bytes;
-        in += (size_t)page * n_from * st->pages.tile_bytes;
         for (size_t h = 0; h < n_to; h++)
-            if (st->pages.map[h] >= 0)
-                memcpy(out + h * st->pages.tile_bytes,
-                       in + (size_t)st->pages.map[h] * st->pages.tile_bytes,
-                       st->pages.tile_bytes);
+            if (x->map[h] >= 0)
+                memcpy(out + h * x->tile_bytes,
+                       in + (size_t)x->map[h] * x->tile_bytes, x->tile_bytes);
     }
 }
 
-double device_pages_bytes(const struct device *d, const struct step *st)
+double cpu_pages_bytes(const struct cpu_image *m, const struct step *st)
 {
-    struct walk w = start(d, st);
+    struct walk w = start(m, st);
     double n_page = 0, n_head = 0;
 
     while (next_page(&w) >= 0)
         n_page++;
-    for (int64_t h = 0; h < d->prog->tensor[st->pages.out].dim[1].n; h++)
+    for (int64_t h = 0; h < m->prog->tensor[st->pages.out].dim[1].n; h++)
         n_head += st->pages.map[h] >= 0;
     return n_page * n_head * (double)st->pages.tile_bytes;
 }

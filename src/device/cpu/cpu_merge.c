@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "device/device_inner.h"
+#include "device/cpu/cpu_image.h"
 
 enum { LINE = 64, BLOCK = 1024 /* floats */ };
 
@@ -84,11 +84,11 @@ static bool walk_next(struct walk *w)
     return true;
 }
 
-static void copy_piece(const struct device_set *s, const struct graph_sizes *z,
+static void copy_piece(const struct cpu_image *m, const struct graph_sizes *z,
                        const struct copy_piece *p, unsigned char *dst, int ith,
                        int nth)
 {
-    const unsigned char *src = s->dev[p->src_dev].tensor[p->src].data;
+    const unsigned char *src = cpu_image_source(m, p->src_dev, p->src);
     struct loops l;
     struct walk w;
 
@@ -99,7 +99,7 @@ static void copy_piece(const struct device_set *s, const struct graph_sizes *z,
 }
 
 /* dst[n] = the tree over the addends, each read at `off`. */
-static void reduce_run(const struct device_set *s, const struct merge_item *m,
+static void reduce_run(const struct cpu_image *g, const struct merge_item *m,
                        float *dst, int64_t off, int64_t n, float *scratch)
 {
     const float *stack[MERGE_MAX_DEPTH];
@@ -110,7 +110,8 @@ static void reduce_run(const struct device_set *s, const struct merge_item *m,
 
         for (int i = 0; i < m->n_addend; i++) {
             const struct merge_addend *a = &m->addend[i];
-            const unsigned char *src = s->dev[a->dev].tensor[a->tensor].data;
+            const unsigned char *src =
+                cpu_image_source(g, a->dev, a->tensor);
 
             src += a->off + (size_t)off;
             stack[top++] = (const float *)(const void *)src + done;
@@ -118,7 +119,7 @@ static void reduce_run(const struct device_set *s, const struct merge_item *m,
                 bool last = i == m->n_addend - 1 && k == a->n_add;
                 float *to = last ? dst + done : scratch + (top - 2) * BLOCK;
 
-                s->kernels.add(to, stack[top - 2], stack[top - 1], len);
+                g->kernels->add(to, stack[top - 2], stack[top - 1], len);
                 stack[top - 2] = to;
                 top--;
             }
@@ -128,33 +129,33 @@ static void reduce_run(const struct device_set *s, const struct merge_item *m,
     }
 }
 
-void device_merge(const struct device_set *s, const struct device *d,
-                  const struct step *st, void *scratch, int ith, int nth)
+void cpu_image_merge(const struct cpu_image *g, const struct step *st,
+                     void *scratch, int ith, int nth)
 {
-    const struct graph_sizes *z = &s->sizes[st->instance];
+    const struct graph_sizes *z = &g->sizes[st->instance];
 
     for (int i = 0; i < st->merge.n_item; i++) {
         const struct merge_item *m = &st->merge.item[i];
-        unsigned char *out = d->tensor[m->out].data;
+        unsigned char *out = g->tensor[m->out].data;
 
         for (int k = 0; k < m->n_piece; k++) {
             struct loops l;
             struct walk w;
 
             if (!m->reduce) {
-                copy_piece(s, z, &m->piece[k], out, ith, nth);
+                copy_piece(g, z, &m->piece[k], out, ith, nth);
                 continue;
             }
             resolve(&l, &m->piece[k], z);
             walk_start(&w, &l, ith, nth);
             while (walk_next(&w))
-                reduce_run(s, m, (float *)(void *)(out + w.dst), w.src,
+                reduce_run(g, m, (float *)(void *)(out + w.dst), w.src,
                            w.n / (int64_t)sizeof(float), scratch);
         }
     }
 }
 
-size_t device_merge_scratch(const struct step *st)
+size_t cpu_merge_scratch(const struct step *st)
 {
     int depth = 0;
 
@@ -164,57 +165,55 @@ size_t device_merge_scratch(const struct step *st)
     return (size_t)depth * BLOCK * sizeof(float);
 }
 
-void device_pull(const struct device_set *s, const struct device *d,
-                 const struct step *st, const struct copy_piece *p, int ith,
-                 int nth)
+void cpu_image_pull(const struct cpu_image *m, const struct step *st,
+                    const struct copy_piece *p, int ith, int nth)
 {
-    copy_piece(s, &s->sizes[st->instance], p, d->tensor[st->pull.out].data, ith,
+    copy_piece(m, &m->sizes[st->instance], p, m->tensor[st->pull.out].data, ith,
                nth);
 }
 
-static double link_seconds(const struct device_desc *d, double bytes)
+static double link_seconds(const struct cpu_image *m, int dev, double bytes)
 {
+    const struct device_desc *d = &device_of(m->set, dev)->desc;
+
     return d->link_latency_s +
            (d->link_bytes_per_s > 0 ? bytes / d->link_bytes_per_s : 0);
 }
 
 /* The slowest of the links that a copy of so many bytes goes over. */
-static double slowest(const struct device_set *s, const struct device *d,
-                      const struct step *st, double bytes)
+static double slowest(const struct cpu_image *m, const struct step *st,
+                      double bytes)
 {
-    double most = link_seconds(&d->desc, bytes);
+    double most = link_seconds(m, m->prog->dev, bytes);
 
     if (st->kind == STEP_PAGES)
-        return fmax(most, link_seconds(&s->dev[st->pages.dev].desc, bytes));
+        return fmax(most, link_seconds(m, st->pages.dev, bytes));
     for (int i = 0; i < st->pull.n_piece; i++)
-        most =
-            fmax(most, link_seconds(&s->dev[st->pull.piece[i].src_dev].desc, bytes));
+        most = fmax(most, link_seconds(m, st->pull.piece[i].src_dev, bytes));
     return most;
 }
 
-double device_copy_bytes(const struct device_set *s, const struct device *d,
-                         const struct step *st)
+double cpu_image_copy_bytes(const struct cpu_image *m, const struct step *st)
 {
     double bytes = 0;
 
     if (st->kind == STEP_PAGES)
-        return device_pages_bytes(d, st);
+        return cpu_pages_bytes(m, st);
     for (int i = 0; i < st->pull.n_piece; i++) {
         struct loops l;
 
-        resolve(&l, &st->pull.piece[i], &s->sizes[st->instance]);
+        resolve(&l, &st->pull.piece[i], &m->sizes[st->instance]);
         bytes += (double)l.bytes * (double)l.n0 * (double)l.n1;
     }
     return bytes;
 }
 
-double device_copy_seconds(const struct device_set *s, const struct device *d,
-                           const struct step *st)
+double cpu_image_copy_seconds(const struct cpu_image *m, const struct step *st)
 {
     double bytes;
 
-    if (slowest(s, d, st, 1) == 0)
+    if (!step_is_transfer(st) || slowest(m, st, 1) == 0)
         return 0; /* links are free: bytes need not be counted */
-    bytes = device_copy_bytes(s, d, st);
-    return bytes > 0 ? slowest(s, d, st, bytes) : 0;
+    bytes = cpu_image_copy_bytes(m, st);
+    return bytes > 0 ? slowest(m, st, bytes) : 0;
 }

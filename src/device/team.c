@@ -2,7 +2,7 @@
  * are spun on, so that steps that follow closely never enter the system. Sleep
  * is a condition variable: a worker says that it sleeps before it looks at the
  * counter a last time, and the caller counts up before it asks who sleeps. */
-#include "device/cpu/cpu_team.h"
+#include "device/team.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -20,10 +20,10 @@ enum {
     SPINS_SHARED = 20,
 };
 
-struct cpu_team {
-    struct cpu_flag generation; /* runs started */
-    struct cpu_flag done;       /* workers' runs ended, all together */
-    cpu_team_fn *fn;            /* of this run; NULL: workers end */
+struct team {
+    struct device_flag generation; /* runs started */
+    struct device_flag done;       /* workers' runs ended, all together */
+    team_fn *fn;            /* of this run; NULL: workers end */
     void *user;
     int n, n_spin;
     int n_started;       /* threads to join */
@@ -34,7 +34,7 @@ struct cpu_team {
 };
 
 struct member {
-    struct cpu_team *team;
+    struct team *team;
     int index, core;
     pthread_t thread;
 };
@@ -48,7 +48,7 @@ static inline void relax(void)
 #endif
 }
 
-bool cpu_wait(const struct cpu_flag *f, uint64_t target, int n_spin,
+bool flag_wait(const struct device_flag *f, uint64_t target, int n_spin,
               const atomic_bool *stop)
 {
     for (int i = 0;; i++) {
@@ -65,7 +65,7 @@ bool cpu_wait(const struct cpu_flag *f, uint64_t target, int n_spin,
     }
 }
 
-int cpu_team_spins(const struct cpu_team *t)
+int team_spins(const struct team *t)
 {
     return t->n_spin;
 }
@@ -94,13 +94,13 @@ static int64_t now_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static bool started(const struct cpu_team *t, uint64_t run)
+static bool started(const struct team *t, uint64_t run)
 {
     return atomic_load(&t->generation.v) >= run;
 }
 
 /* Until run number `run` starts. */
-static void await_run(struct cpu_team *t, uint64_t run)
+static void await_run(struct team *t, uint64_t run)
 {
     int64_t end = now_ns() + AWAKE_NS;
 
@@ -124,7 +124,7 @@ static void await_run(struct cpu_team *t, uint64_t run)
 static void *work(void *p)
 {
     const struct member *m = p;
-    struct cpu_team *t = m->team;
+    struct team *t = m->team;
 
     pin(m->core);
     for (uint64_t run = 1;; run++) {
@@ -136,7 +136,7 @@ static void *work(void *p)
     }
 }
 
-static void start_run(struct cpu_team *t, cpu_team_fn *fn, void *user)
+static void start_run(struct team *t, team_fn *fn, void *user)
 {
     t->fn = fn;
     t->user = user;
@@ -148,7 +148,13 @@ static void start_run(struct cpu_team *t, cpu_team_fn *fn, void *user)
     }
 }
 
-void cpu_team_run(struct cpu_team *t, cpu_team_fn *fn, void *user)
+void team_begin(struct team *t, team_fn *fn, void *user)
+{
+    if (t->n > 1)
+        start_run(t, fn, user);
+}
+
+void team_end(struct team *t, team_fn *fn, void *user)
 {
     const atomic_bool never = false;
     cpu_set_t before;
@@ -158,20 +164,24 @@ void cpu_team_run(struct cpu_team *t, cpu_team_fn *fn, void *user)
     pinned = t->list[0].core >= 0 &&
              sched_getaffinity(0, sizeof before, &before) == 0 &&
              pin(t->list[0].core);
-    if (t->n > 1)
-        start_run(t, fn, user);
     fn(user, 0);
     run = atomic_load_explicit(&t->generation.v, memory_order_relaxed);
-    cpu_wait(&t->done, run * (uint64_t)(t->n - 1), t->n_spin, &never);
+    flag_wait(&t->done, run * (uint64_t)(t->n - 1), t->n_spin, &never);
     if (pinned)
         sched_setaffinity(0, sizeof before, &before);
 }
 
+void team_run(struct team *t, team_fn *fn, void *user)
+{
+    team_begin(t, fn, user);
+    team_end(t, fn, user);
+}
+
 /* ---- life -------------------------------------------------------------- */
 
-/* True if some members share a processor: two pinned to one, or more than the
- * process has. */
-static bool shares(int n, const int *core)
+/* True if some members share a processor: two pinned to one, or more threads
+ * than the process has. */
+static bool shares(int n, const int *core, int n_busy)
 {
     cpu_set_t set;
 
@@ -179,10 +189,10 @@ static bool shares(int n, const int *core)
         for (int k = 0; k < i; k++)
             if (core[i] >= 0 && core[i] == core[k])
                 return true;
-    return sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) < n;
+    return sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) < n_busy;
 }
 
-static pl_status start_workers(struct cpu_team *t, pl_err *err)
+static pl_status start_workers(struct team *t, pl_err *err)
 {
     sigset_t all, before;
     int e = 0;
@@ -203,14 +213,14 @@ static pl_status start_workers(struct cpu_team *t, pl_err *err)
     return PL_OK;
 }
 
-pl_status cpu_team_create(struct cpu_team **out, int n, const int *core,
-                          pl_err *err)
+pl_status team_create(struct team **out, int n, const int *core,
+                          int n_busy, pl_err *err)
 {
-    struct cpu_team *t;
+    struct team *t;
     pl_status s;
 
     *out = NULL;
-    if (posix_memalign((void **)&t, _Alignof(struct cpu_team), sizeof *t) != 0)
+    if (posix_memalign((void **)&t, _Alignof(struct team), sizeof *t) != 0)
         return err_no_memory(err, "threads");
     memset(t, 0, sizeof *t);
     t->list = calloc((size_t)n, sizeof *t->list);
@@ -219,7 +229,7 @@ pl_status cpu_team_create(struct cpu_team **out, int n, const int *core,
         return err_no_memory(err, "threads");
     }
     t->n = n;
-    t->n_spin = shares(n, core) ? SPINS_SHARED : SPINS;
+    t->n_spin = shares(n, core, n_busy) ? SPINS_SHARED : SPINS;
     for (int i = 0; i < n; i++)
         t->list[i] = (struct member){.team = t, .index = i, .core = core[i]};
     pthread_mutex_init(&t->lock, NULL);
@@ -228,11 +238,11 @@ pl_status cpu_team_create(struct cpu_team **out, int n, const int *core,
     if (s == PL_OK)
         *out = t;
     else
-        cpu_team_free(t);
+        team_free(t);
     return s;
 }
 
-void cpu_team_free(struct cpu_team *t)
+void team_free(struct team *t)
 {
     if (!t)
         return;

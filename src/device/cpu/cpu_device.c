@@ -1,0 +1,280 @@
+/* The kind cpu: the cores of a NUMA node, or any cores, with the memory of this
+ * machine. A team of pinned threads serves all devices of a set and the host;
+ * the caller's thread is the first of them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/err.h"
+#include "device/cpu/cpu_device.h"
+#include "device/cpu/cpu_meetings.h"
+#include "device/cpu/cpu_ops.h"
+
+/* ---- what it can do ---------------------------------------------------- */
+
+static bool has_kernel(const struct device_desc *d, enum cpu_family f,
+                       const struct step_kernel *k, const struct prog_tensor *t)
+{
+    struct cpu_kernels table;
+
+    (void)d;
+    (void)t;
+    cpu_kernels_init(&table, f);
+    return table.kernel[k->kernel].run != NULL;
+}
+
+static size_t scratch(const struct device_desc *d, enum cpu_family f,
+                      const struct program *p)
+{
+    struct cpu_kernels table;
+
+    cpu_kernels_init(&table, f);
+    return cpu_image_scratch(&table, p, d->n_thread) * (size_t)d->n_thread;
+}
+
+void device_cache_rows(pl_format f, int64_t d, int64_t n, const float *x,
+                       void *rows)
+{
+    size_t bytes = format_row_bytes(f, d);
+
+    for (int64_t i = 0; i < n; i++)
+        cpu_cache_encode_row(f, (char *)rows + (size_t)i * bytes, x + i * d, d);
+}
+
+/* ---- a bank ------------------------------------------------------------ */
+
+/* First touch by pinned threads is enough on one node. Without hwloc's help it
+ * must be enough on several. */
+static void load_topology(const struct device_bank *b, struct topology *t)
+{
+    int node = -1;
+
+    for (int i = 0; i < b->n; i++) {
+        const struct device_desc *d = &device_of(b->set, b->dev[i])->desc;
+
+        if (d->numa_node < 0)
+            continue;
+        if (node >= 0 && d->numa_node != node) {
+            topology_load(t, NULL);
+            return;
+        }
+        node = d->numa_node;
+    }
+}
+
+static void close_bank(struct device_bank *b)
+{
+    struct cpu_bank *c = b->own;
+
+    if (!c)
+        return;
+    team_free(c->team);
+    topology_fini(&c->topology);
+    free(c->seats);
+    free(c);
+    b->own = NULL;
+}
+
+static pl_status open_bank(struct device_bank *b, pl_err *err)
+{
+    struct cpu_bank *c = calloc(1, sizeof *c);
+
+    b->own = c;
+    if (!c)
+        return err_no_memory(err, "a set of devices");
+    cpu_kernels_init(&c->kernels, device_set_options(b->set)->family);
+    load_topology(b, &c->topology);
+    return cpu_seats_fill(b, err);
+}
+
+/* ---- memory ------------------------------------------------------------ */
+
+static void unload_device(struct device_set *s, struct device *d)
+{
+    struct cpu_device *c = d->own;
+
+    for (int r = 0; r < REGION_COUNT; r++) {
+        if (device_guarded(s))
+            device_guard_dealloc(d->at[r], d->bytes[r]);
+        else
+            topology_free(d->at[r], d->bytes[r]);
+        d->at[r] = NULL;
+    }
+    if (!c)
+        return;
+    topology_free(c->scratch, d->scratch_bytes);
+    cpu_image_fini(&c->image);
+    for (int k = 0; k < PROG_MAX_SCRIPT; k++)
+        free(c->how[k]);
+    free(c->arrived);
+    free(c);
+    d->own = NULL;
+}
+
+static void unload(struct device_bank *b)
+{
+    for (int i = 0; i < b->n; i++)
+        unload_device(b->set, device_of(b->set, b->dev[i]));
+}
+
+static void *flags_new(size_t n, size_t bytes)
+{
+    void *p;
+
+    if (posix_memalign(&p, _Alignof(struct device_flag), n * bytes) != 0)
+        return NULL;
+    return memset(p, 0, n * bytes);
+}
+
+static pl_status not_given(const struct device *d, const char *what,
+                           size_t bytes, pl_err *err)
+{
+    char buf[24];
+
+    return err_set(err, PL_NO_DEVICE_MEMORY,
+                   "%s: the system does not give %s for %s", d->desc.name,
+                   bytes_text(buf, bytes), what);
+}
+
+static pl_status load_device(struct device_bank *b, struct device *d,
+                             pl_err *err)
+{
+    struct cpu_bank *c = b->own;
+    const struct topology *t = c->topology.hw ? &c->topology : NULL;
+    const struct program *p = d->prog;
+    struct cpu_device *x = flags_new(1, sizeof *x);
+
+    d->own = x;
+    if (!x)
+        return err_no_memory(err, "a device's tables");
+    x->arrived = flags_new((size_t)d->desc.n_thread, sizeof *x->arrived);
+    if (!x->arrived)
+        return err_no_memory(err, "a device's tables");
+    for (int r = 0; r < REGION_COUNT; r++) {
+        d->at[r] = device_guarded(b->set)
+                       ? device_guard_alloc(d->bytes[r])
+                       : topology_alloc(t, d->desc.numa_node, d->bytes[r]);
+        if (!d->at[r])
+            return not_given(d, region_name((enum region)r), d->bytes[r], err);
+        device_guard_region(b->set, d, (enum region)r, d->at[r]);
+        x->image.base[r] = d->at[r];
+    }
+    x->scratch = topology_alloc(t, d->desc.numa_node, d->scratch_bytes);
+    if (!x->scratch)
+        return not_given(d, "scratch", d->scratch_bytes, err);
+    x->scratch_stride = d->scratch_bytes / (size_t)d->desc.n_thread;
+    for (int i = 0; i < p->n_script; i++) {
+        x->how[i] = malloc((size_t)p->script[i].n_step + 1);
+        if (!x->how[i] ||
+            !cpu_meetings(&p->script[i], p->tensor, p->dev, x->how[i]))
+            return err_no_memory(err, "a device's tables");
+    }
+    return cpu_image_init(&x->image, b->set, d, &c->kernels, err);
+}
+
+/* Part ith of nth of some zeroed memory gets its pages. */
+static void touch(unsigned char *p, size_t bytes, int ith, int nth)
+{
+    size_t page = 4096, n = (bytes + page - 1) / page;
+    size_t hi = n * (size_t)(ith + 1) / (size_t)nth;
+
+    for (size_t i = n * (size_t)ith / (size_t)nth; i < hi; i++)
+        *(volatile unsigned char *)(p + i * page) = 0;
+}
+
+static void touch_first(void *user, int member)
+{
+    struct device_bank *b = user;
+    const struct cpu_bank *c = b->own;
+    const struct cpu_seats *m = &c->seats[member];
+
+    for (int i = 0; i < m->n; i++) {
+        const struct device *d = device_of(b->set, m->seat[i].dev);
+        const struct cpu_device *x = d->own;
+        int ith = m->seat[i].ith, nth = d->desc.n_thread;
+
+        for (int r = 0; r < REGION_COUNT; r++)
+            touch(d->at[r], d->bytes[r], ith, nth);
+        touch(x->scratch, d->scratch_bytes, ith, nth);
+    }
+}
+
+static pl_status load(struct device_bank *b, pl_err *err)
+{
+    struct cpu_bank *c = b->own;
+
+    for (int i = 0; i < b->n; i++)
+        PL_TRY(load_device(b, device_of(b->set, b->dev[i]), err));
+    team_run(c->team, touch_first, b);
+    return PL_OK;
+}
+
+static pl_status put(struct device *d, enum region r, size_t offset,
+                     const void *src, size_t bytes, pl_err *err)
+{
+    (void)err;
+    memcpy(d->at[r] + offset, src, bytes);
+    return PL_OK;
+}
+
+static pl_status get(struct device *d, enum region r, size_t offset, void *dst,
+                     size_t bytes, pl_err *err)
+{
+    (void)err;
+    memcpy(dst, d->at[r] + offset, bytes);
+    return PL_OK;
+}
+
+/* ---- a run ------------------------------------------------------------- */
+
+static void member_run(void *user, int member)
+{
+    cpu_run(user, member);
+}
+
+static void submit(struct device_bank *b)
+{
+    struct cpu_bank *c = b->own;
+    uint64_t turn;
+    const struct device_run *run = device_set_now(b->set, &turn);
+
+    for (int i = 0; i < b->n; i++) {
+        struct cpu_device *x = cpu_device_of(b->set, b->dev[i]);
+
+        memcpy(x->image.batch, run->batch,
+               (size_t)run->n_instance * sizeof run->batch[0]);
+        x->ready = !cpu_image_sizes(&x->image, run);
+    }
+    team_begin(c->team, member_run, b);
+}
+
+static void wait(struct device_bank *b)
+{
+    struct cpu_bank *c = b->own;
+
+    team_end(c->team, member_run, b);
+    for (int i = 0; i < b->n; i++) { /* who left early may have kept the old */
+        struct cpu_device *x = cpu_device_of(b->set, b->dev[i]);
+
+        if (atomic_load(device_failed(b->set)))
+            x->image.resize = (uint32_t)-1;
+    }
+}
+
+const struct device_ops cpu_ops = {
+    .name = "cpu",
+    .accepts = "cpu (one a NUMA node), cpu*N, cpu:0-3+8-11",
+    .wants_topology = true,
+    .describe = cpu_describe,
+    .has_kernel = has_kernel,
+    .scratch = scratch,
+    .share_threads = cpu_seats_share,
+    .open = open_bank,
+    .close = close_bank,
+    .load = load,
+    .unload = unload,
+    .write = put,
+    .read = get,
+    .submit = submit,
+    .wait = wait,
+};

@@ -1,0 +1,57 @@
+/* What the files of cpu devices share: a device's threads, and the bank of all
+ * of them, the hosts among them. */
+#ifndef DEVICE_CPU_CPU_DEVICE_H
+#define DEVICE_CPU_CPU_DEVICE_H
+
+#include "base/topology.h"
+#include "device/cpu/cpu_image.h"
+#include "device/team.h"
+
+struct cpu_device {
+    struct cpu_image image;
+    unsigned char *scratch; /* owned, for all threads */
+    size_t scratch_stride;  /* a thread's */
+    bool ready;             /* the image has the sizes of the run */
+    unsigned char *how[PROG_MAX_SCRIPT]; /* owned: see cpu_meetings.h */
+    /* who has arrived at which meeting; see cpu_run.c */
+    struct device_flag *arrived; /* owned, [n_thread] */
+    struct device_flag met, released;
+};
+
+/* What a member of the team does: threads of a device, of the host, of both. */
+enum { CPU_SEATS = 2 };
+struct cpu_seat {
+    int dev, ith; /* device of the set, thread of it */
+};
+struct cpu_seats {
+    int n;
+    struct cpu_seat seat[CPU_SEATS];
+};
+
+struct cpu_bank {
+    struct cpu_kernels kernels;
+    struct topology topology; /* loaded if memory can be bound */
+    struct team *team;    /* owned */
+    int n_member;
+    struct cpu_seats *seats; /* owned, [n_member] */
+};
+
+static inline struct cpu_device *cpu_device_of(struct device_set *s, int dev)
+{
+    return device_of(s, dev)->own;
+}
+
+/* cpu_seats.c: deals the threads of all devices to members of a team, and
+ * starts it. */
+pl_status cpu_seats_fill(struct device_bank *b, pl_err *err);
+/* True if a thread of the one is a thread of the other too. */
+bool cpu_seats_share(const struct device_bank *b, int dev_a, int dev_b);
+
+/* cpu_run.c: a member of the team goes through the scripts of its devices. */
+void cpu_run(struct device_bank *b, int member);
+
+/* cpu_describe.c: the cores that items of -dev strings mean. */
+pl_status cpu_describe(struct device_list *l, const struct device_item *it,
+                       pl_err *err);
+
+#endif

@@ -1,0 +1,72 @@
+/* A program laid out in memory that this process addresses: where each tensor
+ * lies, how large it is in this run, and what kernels need beside. The kinds
+ * whose kernels are this machine's processors' go through their steps with it:
+ * which step runs when, and on which threads, is theirs. */
+#ifndef DEVICE_CPU_CPU_IMAGE_H
+#define DEVICE_CPU_CPU_IMAGE_H
+
+#include "device/cpu/cpu_kernel.h"
+#include "device/device_ops.h"
+
+struct cpu_image {
+    const struct program *prog;        /* borrowed */
+    const struct cpu_kernels *kernels; /* borrowed */
+    struct device_set *set;            /* borrowed: whose memory is read */
+    unsigned char *base[REGION_COUNT]; /* borrowed: the owner's allocation */
+    struct cpu_tensor *tensor;         /* owned, [prog->n_tensor] */
+    uint32_t resize; /* instances whose tensors' dims must be made anew */
+    struct graph_sizes sizes[PROG_MAX_INSTANCE]; /* for which they are made */
+    struct kernel_batch batch[PROG_MAX_INSTANCE];
+};
+
+/* Sets up the image of d's program; base[] is set. image_fini takes half-made
+ * ones. */
+pl_status cpu_image_init(struct cpu_image *m, struct device_set *set,
+                         const struct device *d, const struct cpu_kernels *k,
+                         pl_err *err);
+void cpu_image_fini(struct cpu_image *m);
+
+/* Takes over the sizes of a run; true if tensors must be resolved. */
+bool cpu_image_sizes(struct cpu_image *m, const struct device_run *run);
+/* Fills in dims for the sizes of a run; sizes hold for it from here on. */
+void cpu_image_resolve(struct cpu_image *m);
+
+/* Scratch bytes a thread needs, of nth that share a step. */
+size_t cpu_image_scratch(const struct cpu_kernels *k, const struct program *p,
+                         int nth);
+
+/* A step's part ith of nth. */
+void cpu_image_kernel(const struct cpu_image *m, const struct step *st,
+                      void *scratch, int ith, int nth);
+void cpu_image_merge(const struct cpu_image *m, const struct step *st,
+                     void *scratch, int ith, int nth);
+/* One piece of a PULL. */
+void cpu_image_pull(const struct cpu_image *m, const struct step *st,
+                    const struct copy_piece *p, int ith, int nth);
+void cpu_image_pages(const struct cpu_image *m, const struct step *st, int ith,
+                     int nth);
+
+/* Bytes that a PULL or PAGES moves in this run. */
+double cpu_image_copy_bytes(const struct cpu_image *m, const struct step *st);
+/* Seconds that the slower of the links takes for it; 0 where links are free. */
+double cpu_image_copy_seconds(const struct cpu_image *m, const struct step *st);
+/* Tells the device what the step does, for its counters. */
+void cpu_image_count(const struct cpu_image *m, struct device *d,
+                     const struct step *st);
+
+/* ---- of these files alone ---- */
+
+/* Where a tensor of a device in the set lies, which may be read in place. */
+static inline const unsigned char *cpu_image_source(const struct cpu_image *m,
+                                                    int dev, int tensor)
+{
+    const struct device *d = device_of(m->set, dev);
+    const struct prog_tensor *t = &d->prog->tensor[tensor];
+
+    return (d->prog == m->prog ? m->base[t->region] : d->at[t->region]) +
+           t->offset;
+}
+size_t cpu_merge_scratch(const struct step *st);
+double cpu_pages_bytes(const struct cpu_image *m, const struct step *st);
+
+#endif

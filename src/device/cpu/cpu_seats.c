@@ -1,0 +1,102 @@
+/* Which member of the team serves which threads.
+ *
+ * Each thread of a cpu device gets a member of its own. The threads of a host
+ * device sit with those on their cores, so that two groups on the same cores
+ * never spin against each other: with the member pinned to the same core, or,
+ * where cpu devices are not pinned, with the next one. A thread for which there
+ * is none gets a member of its own. No member serves two hosts: they are one
+ * group, and could not meet. */
+#include <stdlib.h>
+
+#include "base/err.h"
+#include "device/cpu/cpu_device.h"
+
+static int core_of(const struct device_desc *d, int ith, bool no_pin)
+{
+    return no_pin || d->n_core == 0 ? -1 : d->core[ith % d->n_core];
+}
+
+static void sit(struct cpu_seats *m, int dev, int ith)
+{
+    m->seat[m->n++] = (struct cpu_seat){dev, ith};
+}
+
+static bool is_host(const struct device_bank *b, int dev)
+{
+    return device_of(b->set, dev)->desc.host;
+}
+
+/* A member for a host's thread among the first n, or n. */
+static int beside(const struct device_bank *b, const int *core, int n, int want)
+{
+    const struct cpu_bank *c = b->own;
+
+    for (int i = 0; i < n; i++)
+        if (c->seats[i].n == 1 && !is_host(b, c->seats[i].seat[0].dev) &&
+            (core[i] == want || core[i] < 0 || want < 0))
+            return i;
+    return n;
+}
+
+/* Seats for the threads of hosts or of the others, after n members; how many
+ * members there are then. */
+static int seat_devices(struct device_bank *b, int *core, int n, bool host,
+                        bool no_pin)
+{
+    struct cpu_bank *bank = b->own;
+
+    for (int i = 0; i < b->n; i++) {
+        const struct device_desc *d = &device_of(b->set, b->dev[i])->desc;
+
+        if (d->host != host)
+            continue;
+        for (int k = 0; k < d->n_thread; k++) {
+            int c = core_of(d, k, no_pin);
+            int m = host ? beside(b, core, n, c) : n;
+
+            if (m == n)
+                core[n++] = c;
+            sit(&bank->seats[m], b->dev[i], k);
+        }
+    }
+    return n;
+}
+
+pl_status cpu_seats_fill(struct device_bank *b, pl_err *err)
+{
+    struct cpu_bank *c = b->own;
+    bool no_pin = device_set_options(b->set)->no_pin;
+    int n = 0, *core;
+    pl_status st;
+
+    for (int i = 0; i < b->n; i++)
+        n += device_of(b->set, b->dev[i])->desc.n_thread;
+    c->seats = calloc((size_t)n, sizeof *c->seats);
+    core = malloc((size_t)n * sizeof *core);
+    if (!c->seats || !core) {
+        free(core);
+        return err_no_memory(err, "a set of devices");
+    }
+    n = seat_devices(b, core, 0, false, no_pin);
+    n = seat_devices(b, core, n, true, no_pin);
+    c->n_member = n;
+    st = team_create(&c->team, n, core,
+                         n + device_set_threads(b->set, b), err);
+    free(core);
+    return st;
+}
+
+bool cpu_seats_share(const struct device_bank *b, int dev_a, int dev_b)
+{
+    const struct cpu_bank *c = b->own;
+
+    for (int i = 0; i < c->n_member; i++) {
+        const struct cpu_seats *m = &c->seats[i];
+
+        if (m->n == 2 &&
+            ((m->seat[0].dev == dev_a && m->seat[1].dev == dev_b) ||
+             (m->seat[0].dev == dev_b && m->seat[1].dev == dev_a)))
+            return true;
+    }
+    return false;
+}

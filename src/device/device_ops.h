@@ -1,0 +1,158 @@
+/* What a kind of device must do: one row of functions, and what it may use of
+ * the set that it stands in.
+ *
+ * The devices of one kind in a set are opened together, as a *bank*: they may
+ * share threads, a driver's context, a connection. Every call but the ops of a
+ * run comes from one thread at a time, and none of them during a run.
+ *
+ * A run: the set calls submit() of every bank, then wait() of every bank.
+ * Between them each device goes through its script: kernels in their queues'
+ * order, events raised when what stands before them in their queue is done. A
+ * device that cannot go on calls device_fail(); all others see device_failed()
+ * and leave, and wait() must return soon after. */
+#ifndef DEVICE_DEVICE_OPS_H
+#define DEVICE_DEVICE_OPS_H
+
+#include <stdatomic.h>
+
+#include "device/device.h"
+
+struct device_bank;
+struct device_item; /* device_spec.h */
+
+/* A counter with one writer, alone on its cache lines (two, since processors
+ * fetch them in pairs). It only grows: a reader waits for a value or more. */
+struct device_flag {
+    _Alignas(128) _Atomic uint64_t v;
+};
+
+/* A device of a set. What is below the line belongs to the set. */
+struct device {
+    struct device_desc desc;
+    struct device_bank *bank; /* of its kind */
+    void *own;                /* the kind's; owned by it */
+    const struct program *prog;     /* borrowed while the set is loaded */
+    size_t bytes[REGION_COUNT];     /* as the program has them */
+    size_t scratch_bytes;           /* beside them, in all */
+    unsigned char *at[REGION_COUNT]; /* where those whom desc.memory lets may
+                                        read it in place; NULL: nowhere */
+    struct device_flag *event; /* [prog->n_event] number of the last run that
+                                  reached it */
+    int fail_step;             /* tests: the device is lost there; -1: never */
+    /* ---- counters, written by the device */
+    size_t first_event; /* its room in the trace */
+    int n_event;
+    uint64_t macs[PL_MAX_RANKS], messages, message_bytes, copies, copy_bytes;
+};
+
+/* All devices of one kind in a set. */
+struct device_bank {
+    const struct device_ops *ops;
+    struct device_set *set;
+    int n, *dev; /* [n] indices in the set, ascending; owned by the set */
+    void *own;   /* the kind's; owned by it */
+};
+
+struct device_ops {
+    const char *name;    /* as -dev and --device-spec spell it */
+    const char *accepts; /* how an item looks, for errors */
+    bool wants_topology; /* describe() looks at the machine's cores */
+
+    /* ---- before anything is opened; pure ---- */
+
+    /* Appends the devices that an item of a -dev string means. `it` has the
+     * kind's name. Uses device_list_append. */
+    pl_status (*describe)(struct device_list *l, const struct device_item *it,
+                          pl_err *err);
+    /* Has it this kernel, for the formats of these tensors? */
+    bool (*has_kernel)(const struct device_desc *d, enum cpu_family f,
+                       const struct step_kernel *k,
+                       const struct prog_tensor *t);
+    /* Bytes beside the regions that it needs to run the program. */
+    size_t (*scratch)(const struct device_desc *d, enum cpu_family f,
+                      const struct program *p);
+    /* May threads of these two of its devices be the same? They could not
+     * meet. NULL: never. */
+    bool (*share_threads)(const struct device_bank *b, int dev_a, int dev_b);
+
+    /* ---- a bank ---- */
+
+    /* Starts what the devices need to run; they have no programs yet. NULL: the
+     * kind can be planned for, not run on. */
+    pl_status (*open)(struct device_bank *b, pl_err *err);
+    void (*close)(struct device_bank *b); /* takes half-opened ones */
+    /* Memory for the regions of all its devices' programs, which are set. */
+    pl_status (*load)(struct device_bank *b, pl_err *err);
+    void (*unload)(struct device_bank *b); /* takes half-loaded ones */
+
+    /* ---- memory; ranges are inside the region ---- */
+    pl_status (*write)(struct device *d, enum region r, size_t offset,
+                       const void *src, size_t bytes, pl_err *err);
+    pl_status (*read)(struct device *d, enum region r, size_t offset, void *dst,
+                      size_t bytes, pl_err *err);
+    /* What was written has arrived. NULL: write() does not return before. */
+    pl_status (*flush)(struct device *d, pl_err *err);
+
+    /* ---- a run ---- */
+    void (*submit)(struct device_bank *b);
+    void (*wait)(struct device_bank *b);
+};
+
+/* The kinds there are, NULL at the end; device_kinds.c. */
+extern const struct device_ops *const device_kinds[];
+extern const struct device_ops cpu_ops, sim_ops, paper_ops;
+
+/* ---- what a kind may use ------------------------------------------------ */
+
+struct device *device_of(struct device_set *s, int dev);
+int device_set_size(const struct device_set *s);
+const struct device_options *device_set_options(const struct device_set *s);
+/* Threads that the devices of other banks keep busy: with more than the machine
+ * has cores none should spin for long. */
+int device_set_threads(const struct device_set *s,
+                       const struct device_bank *but);
+
+/* The run in progress, and its number, from 1. */
+const struct device_run *device_set_now(const struct device_set *s,
+                                        uint64_t *turn);
+static inline const struct script *device_script(const struct device *d,
+                                                 const struct device_run *run)
+{
+    return &d->prog->script[run->script];
+}
+
+/* The device fails the run; the first message stays. Any thread. */
+void device_fail(struct device_set *s, const struct device *d, int step,
+                 const char *what);
+/* Set when a device has failed the run: everybody leaves. */
+const atomic_bool *device_failed(const struct device_set *s);
+
+/* Counts what a step does; once a step, by its device. rows: product of the
+ * result's dimensions but the last, for a kernel that has costs; bytes: what a
+ * copy moves. */
+void device_count(struct device *d, const struct step *st,
+                  const struct graph_sizes *z, int64_t rows, double bytes);
+
+/* ---- timing ---- */
+double device_now(void); /* seconds, of a clock that never goes back */
+bool device_traces(const struct device_set *s);
+double device_clock(const struct device_set *s); /* since the run's start */
+/* A step of the device has ended; one thread of it at a time. */
+void device_note(struct device_set *s, struct device *d, int step, double begin,
+                 double end);
+
+/* ---- the guard: see device_options.guard ---- */
+
+/* Whole pages, zeroed, that a guard can protect; NULL: there are none. */
+void *device_guard_alloc(size_t bytes);
+void device_guard_dealloc(void *p, size_t bytes);
+bool device_guarded(const struct device_set *s);
+/* Where region r of the device lies, of device_guard_alloc. */
+void device_guard_region(struct device_set *s, const struct device *d,
+                         enum region r, void *p);
+/* Around a step: nothing else is in reach, and no other thread works. */
+void device_guard_enter(struct device_set *s, const struct device *d,
+                        const struct step *st);
+void device_guard_leave(struct device_set *s);
+
+#endif

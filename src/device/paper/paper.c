@@ -1,0 +1,88 @@
+/* The kind paper: a description of a device that is not there, to plan for. */
+#include <string.h>
+
+#include "base/err.h"
+#include "device/device_spec.h"
+
+static pl_status describe(struct device_list *l, const struct device_item *it,
+                          pl_err *err)
+{
+    const struct device_desc d = {.ops = &paper_ops,
+                                  .n_thread = 1,
+                                  .numa_node = -1,
+                                  .memory = 0,
+                                  .described = true};
+    struct device_list own = {0};
+    double v[DEVICE_FIGURES];
+    const unsigned all = (1u << DEVICE_FIGURES) - 1;
+
+    PL_TRY(device_item_read(it, all, v, err));
+    if (v[DEVICE_MEMORY] == 0 || v[DEVICE_BANDWIDTH] == 0)
+        return device_item_bad(it, err, "the %s is missing",
+                               v[DEVICE_MEMORY] == 0 ? "memory"
+                                                     : "memory's bandwidth");
+    if (strcmp(it->name, "host") != 0)
+        return device_item_figures(l, it, &d, all, err);
+    if (l->host_described || it->count > 1)
+        return device_item_bad(it, err, "there is one host only");
+    PL_TRY(device_item_figures(&own, it, &d, all, err));
+    l->host = own.dev[0];
+    l->host_described = true;
+    device_list_free(&own);
+    return PL_OK;
+}
+
+/* Figures of a server with a few memory channels. */
+pl_status paper_add_host(struct device_list *l, pl_err *err)
+{
+    const struct device_item it = {
+        .text = "host", .len = 4, .name = "host", .accepted = ""};
+    struct device_desc d = {.ops = &paper_ops,
+                            .n_thread = 1,
+                            .mem_bytes_per_s = 50e9,
+                            .flops = 1e12,
+                            .numa_node = -1,
+                            .memory = 0,
+                            .described = true};
+
+    if (l->host_described)
+        d = l->host;
+    d.host = true;
+    d.one_queue = true;
+    d.n_core = 1;
+    PL_TRY(device_list_append(l, &d, &it, err));
+    strcpy(l->dev[l->n - 1].name, "host");
+    return PL_OK;
+}
+
+static bool has_kernel(const struct device_desc *d, enum cpu_family f,
+                       const struct step_kernel *k, const struct prog_tensor *t)
+{
+    (void)d;
+    (void)f;
+    (void)k;
+    (void)t;
+    return true;
+}
+
+/* What it would need beside is not known. */
+static size_t scratch(const struct device_desc *d, enum cpu_family f,
+                      const struct program *p)
+{
+    (void)d;
+    (void)f;
+    (void)p;
+    return 0;
+}
+
+const struct device_ops paper_ops = {
+    .name = "paper",
+    .accepts =
+        "accepted: NAME:MEMORY:BANDWIDTH/s[:flops=N][:link=BANDWIDTH/s]"
+        "[:latency=TIME][*N] as in "
+        "gpu:80GiB:3TB/s:link=64GB/s:latency=5us:flops=400T*8, and one named "
+        "host; items are separated by commas",
+    .describe = describe,
+    .has_kernel = has_kernel,
+    .scratch = scratch,
+};
