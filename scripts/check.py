@@ -101,6 +101,31 @@ def check_layers(code):
                          f'{layer} to include it')
 
 
+def check_kinds(code):
+    """A kind of device is known in its folder and in the table of kinds."""
+    kinds = sorted({f.split('/')[2] for f in code
+                    if re.match(r'src/device/\w+/', f)})
+    for path in code:
+        part = path.split('/')
+        if part[0] != 'src' or path in ('src/device/device_kinds.c',
+                                        'src/device/device_ops.h'):
+            continue
+        inside = part[2] if part[1] == 'device' and part[2] in kinds else None
+        named = lines_of(path)
+        for n, line in enumerate(bare(path), 1):
+            for kind in kinds:
+                if kind == inside:
+                    continue
+                # a kind may borrow the kernels of this machine's processors
+                if inside and kind == 'cpu':
+                    continue
+                if (re.search(rf'\b{kind}_(ops|device|bank|image|run)\b', line)
+                        or f'"device/{kind}/' in named[n - 1]
+                        or f'DEVICE_{kind.upper()}' in line):
+                    complain(path, n, f'knows the kind {kind}: only its folder '
+                             'and device_kinds.c may')
+
+
 # ---- headers, symbols, globals ---------------------------------------------
 
 def check_headers(code):
@@ -271,6 +296,7 @@ def main():
     code = [f for f in files if f.startswith(tuple(d + '/' for d in CODE_DIRS))
             and f.endswith(('.c', '.h', '.def'))]
     check_layers(code)
+    check_kinds(code)
     check_headers(code)
     check_symbols(build)
     check_globals(build)

@@ -19,6 +19,7 @@
 
 struct device_bank;
 struct device_item; /* device_spec.h */
+struct topology;    /* base/topology.h */
 
 /* A counter with one writer, alone on its cache lines (two, since processors
  * fetch them in pairs). It only grows: a reader waits for a value or more. */
@@ -64,6 +65,10 @@ struct device_ops {
      * kind's name. Uses device_list_append. */
     pl_status (*describe)(struct device_list *l, const struct device_item *it,
                           pl_err *err);
+    /* Appends the host's devices, as device_list_add_host has them. NULL: the
+     * kind makes no hosts. */
+    pl_status (*add_host)(struct device_list *l, int n_rank, int n_thread,
+                          const struct topology *t, pl_err *err);
     /* Has it this kernel, for the formats of these tensors? */
     bool (*has_kernel)(const struct device_desc *d, enum cpu_family f,
                        const struct step_kernel *k,

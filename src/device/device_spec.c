@@ -371,6 +371,18 @@ pl_status device_parse_paper(struct device_list *out, const char *spec,
 
 /* ---- the host ---------------------------------------------------------- */
 
+pl_status device_list_add_host_on(struct device_list *l, int n_rank,
+                                  int n_thread, const struct topology *t,
+                                  int *first, pl_err *err)
+{
+    int i = 0;
+
+    while (!device_kinds[i]->open || !device_kinds[i]->add_host)
+        i++;
+    *first = l->n;
+    return device_kinds[i]->add_host(l, n_rank, n_thread, t, err);
+}
+
 pl_status device_list_add_host(struct device_list *l, int n_rank, int n_thread,
                                bool paper, int *first, pl_err *err)
 {
@@ -379,7 +391,7 @@ pl_status device_list_add_host(struct device_list *l, int n_rank, int n_thread,
 
     *first = l->n;
     if (paper)
-        return paper_add_host(l, err);
+        return paper_kind()->add_host(l, n_rank, n_thread, NULL, err);
     PL_TRY(topology_load(&t, err));
     s = device_list_add_host_on(l, n_rank, n_thread, &t, first, err);
     topology_fini(&t);

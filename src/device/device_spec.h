@@ -62,11 +62,8 @@ pl_status device_parse_on(struct device_list *out, const char *spec,
  * it is the last in the list, or the first of the last. */
 pl_status device_list_add_host(struct device_list *l, int n_rank, int n_thread,
                                bool paper, int *first, pl_err *err);
-/* On the cores of `t`; cpu/cpu_describe.c. */
+/* On the cores of `t`. */
 pl_status device_list_add_host_on(struct device_list *l, int n_rank,
                                   int n_thread, const struct topology *t,
                                   int *first, pl_err *err);
-/* On paper; paper/paper.c. */
-pl_status paper_add_host(struct device_list *l, pl_err *err);
-
 #endif

@@ -190,17 +190,15 @@ pl_status cpu_describe(struct device_list *l, const struct device_item *it,
     return s;
 }
 
-pl_status device_list_add_host_on(struct device_list *l, int n_rank,
-                                  int n_thread, const struct topology *t,
-                                  int *first, pl_err *err)
+pl_status cpu_add_host(struct device_list *l, int n_rank, int n_thread,
+                       const struct topology *t, pl_err *err)
 {
     const struct device_item it = {
         .text = "host", .len = 4, .name = "host", .accepted = ""};
     struct topology_cpu *list = malloc((size_t)t->n_cpu * sizeof *list);
-    int n, n_cpu = 0, n_node = 0;
+    int n, n_cpu = 0, n_node = 0, first = l->n;
     pl_status s;
 
-    *first = l->n;
     if (!list)
         return err_no_memory(err, "the list of devices");
     n = default_cores(t, list);
@@ -210,17 +208,17 @@ pl_status device_list_add_host_on(struct device_list *l, int n_rank,
         n_cpu += l->dev[i].on_cores;
     s = share(l, t, list, n, n_rank % n_node ? 1 : n_node, 0, &it, err);
     free(list);
-    for (int i = *first; i < l->n; i++) {
+    for (int i = first; i < l->n; i++) {
         struct device_desc *d = &l->dev[i];
         int64_t most = n_thread;
 
         d->host = true;
         if (n_cpu > 0)
-            most = most * n_cpu / (l->n - *first);
+            most = most * n_cpu / (l->n - first);
         if (n_thread > 0 && most < d->n_thread)
             d->n_thread = most > 0 ? (int)most : 1;
     }
-    if (s == PL_OK && l->n == *first + 1)
-        strcpy(l->dev[*first].name, "host");
+    if (s == PL_OK && l->n == first + 1)
+        strcpy(l->dev[first].name, "host");
     return s;
 }

@@ -266,6 +266,7 @@ const struct device_ops cpu_ops = {
     .accepts = "cpu (one a NUMA node), cpu*N, cpu:0-3+8-11",
     .wants_topology = true,
     .describe = cpu_describe,
+    .add_host = cpu_add_host,
     .has_kernel = has_kernel,
     .scratch = scratch,
     .share_threads = cpu_seats_share,

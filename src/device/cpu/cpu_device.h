@@ -53,5 +53,7 @@ void cpu_run(struct device_bank *b, int member);
 /* cpu_describe.c: the cores that items of -dev strings mean. */
 pl_status cpu_describe(struct device_list *l, const struct device_item *it,
                        pl_err *err);
+pl_status cpu_add_host(struct device_list *l, int n_rank, int n_thread,
+                       const struct topology *t, pl_err *err);
 
 #endif

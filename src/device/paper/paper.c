@@ -33,7 +33,8 @@ static pl_status describe(struct device_list *l, const struct device_item *it,
 }
 
 /* Figures of a server with a few memory channels. */
-pl_status paper_add_host(struct device_list *l, pl_err *err)
+static pl_status add_host(struct device_list *l, int n_rank, int n_thread,
+                          const struct topology *t, pl_err *err)
 {
     const struct device_item it = {
         .text = "host", .len = 4, .name = "host", .accepted = ""};
@@ -45,6 +46,9 @@ pl_status paper_add_host(struct device_list *l, pl_err *err)
                             .memory = 0,
                             .described = true};
 
+    (void)n_rank;
+    (void)n_thread;
+    (void)t;
     if (l->host_described)
         d = l->host;
     d.host = true;
@@ -83,6 +87,7 @@ const struct device_ops paper_ops = {
         "gpu:80GiB:3TB/s:link=64GB/s:latency=5us:flops=400T*8, and one named "
         "host; items are separated by commas",
     .describe = describe,
+    .add_host = add_host,
     .has_kernel = has_kernel,
     .scratch = scratch,
 };
