@@ -31,7 +31,7 @@ enum kernel kernel_of_op(enum op op)
         [OP_input] = KERNEL_COUNT,
         [OP_weight] = KERNEL_COUNT,
         [OP_cache] = KERNEL_COUNT,
-#define KERNEL_reshape KERNEL_COUNT
+#define KERNEL_reshape                   KERNEL_COUNT
 #define OP(name, dims, partial, refused) [OP_##name] = KERNEL_##name,
 #include "graph/ops.def"
 #undef OP

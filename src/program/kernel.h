@@ -21,7 +21,7 @@ enum access {
 
 enum { KERNEL_MAX_ARG = GRAPH_MAX_IN + 2 };
 
-const char *kernel_name(enum kernel k);       /* "?" if there is no such one */
+const char *kernel_name(enum kernel k); /* "?" if there is no such one */
 enum kernel kernel_from_name(const char *name); /* KERNEL_COUNT if unknown */
 /* The kernel that computes an op by itself; KERNEL_COUNT: none does (leaves,
  * reshape). */
