@@ -829,6 +829,33 @@ static void device_load_refuses_wrong_programs(void **state)
     build_tensor(b, 4);
     build_op(b, KERNEL_scale, 0, 1, 0);
     refused(b, 1, "cpu*1", PL_BAD_ARGUMENT, "step 0: names a tensor");
+
+    b = build_new(1, 2); /* updates what it should write */
+    build_tensor(b, 4);
+    build_op(b, KERNEL_scale, 0, 0, 0)->kernel.arg[0].access = ACCESS_UPDATE;
+    refused(b, 1, "cpu*1", PL_BAD_ARGUMENT, "another way than its kernel");
+
+    b = build_new(1, 2); /* one operand too few; one that it does not have */
+    build_tensor(b, 4);
+    build_op(b, KERNEL_add, 0, 0, 0);
+    refused(b, 1, "cpu*1", PL_BAD_ARGUMENT, "names a tensor");
+    b = build_new(1, 2);
+    build_tensor(b, 4);
+    build_op(b, KERNEL_scale, 0, 0, 0)->kernel.n_arg = 3;
+    refused(b, 1, "cpu*1", PL_BAD_ARGUMENT, "another way than its kernel");
+
+    b = build_new(1, 2); /* more than a call takes */
+    build_tensor(b, 4);
+    build_op(b, KERNEL_concat, 0, 0, 0)->kernel.n_arg = KERNEL_MAX_ARG + 1;
+    refused(b, 1, "cpu*1", PL_BAD_ARGUMENT, "too many operands");
+
+    for (int q8 = 0; q8 < 2; q8++) {
+        b = build_new(1, 2);
+        build_tensor(b, 32);
+        b->tensor[0].q8 = q8;
+        build_op(b, q8 ? KERNEL_scale : KERNEL_quantize, 0, 0, 0);
+        refused(b, 1, "cpu*1", PL_BAD_ARGUMENT, "blocks of 8-bit values");
+    }
 }
 
 static void device_failure_reaches_everybody(void **state)

@@ -77,3 +77,11 @@ bool kernel_is_contraction(enum kernel k)
     return k == KERNEL_matmul || k == KERNEL_expert_matmul ||
            k == KERNEL_expert_down;
 }
+
+bool kernel_arg_is_q8(enum kernel k, int i)
+{
+    if (k == KERNEL_quantize)
+        return i == 0;
+    return kernel_is_contraction(k) && kernel_access(k, i) &&
+           !kernel_access(k, i + 1);
+}

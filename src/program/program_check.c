@@ -159,9 +159,10 @@ static pl_status check_args(const struct check *c, const struct step *st)
     if (k->n_arg < 1 || k->n_arg > KERNEL_MAX_ARG)
         return bad(c, "has no result, or too many operands");
     for (int i = 0; i < k->n_arg; i++) {
+        enum access access = kernel_access(k->kernel, i);
         int t = k->arg[i].tensor;
 
-        if (k->arg[i].access != kernel_access(k->kernel, i))
+        if (!access || k->arg[i].access != access)
             return bad(c, "uses an argument in another way than its kernel");
         if (t >= c->p->n_tensor ||
             (t < 0 && !kernel_arg_is_optional(k->kernel, i)))
@@ -169,6 +170,9 @@ static pl_status check_args(const struct check *c, const struct step *st)
         if (t >= 0 && !sized(c, st, t))
             return bad(c, i ? "reads a tensor of another micro-batch"
                             : "writes a tensor of another micro-batch");
+        if (t >= 0 && c->p->tensor[t].q8 != kernel_arg_is_q8(k->kernel, i))
+            return bad(c, "takes blocks of 8-bit values for values, or values "
+                          "for blocks");
     }
     for (int i = k->n_arg; kernel_access(k->kernel, i); i++)
         if (!kernel_arg_is_optional(k->kernel, i))
