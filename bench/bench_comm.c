@@ -11,12 +11,14 @@
  *
  * One row a case: median and minimum over all AllReduces or runs, in
  * microseconds. bench-comm [SECONDS a case] */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "device/device_inner.h"
+#include "device/cpu/cpu_kernel.h"
+#include "device/device.h"
 
 /* Of a single token a small step is the first thread's alone. */
 enum { N_TOK = 2 };
@@ -228,18 +230,21 @@ static bool bench(int n_dev, int n_thread, int64_t values, double seconds,
                   pl_err *err)
 {
     static struct group g;
-    struct device_options opt = {.family = cpu_family_best()};
+    struct cpu_kernels kernels;
+    struct device_options opt = {.family = cpu_family_best(),
+                                 .kernels = &kernels};
     struct device_list l = {0};
     struct device_set *s = NULL;
     struct result fresh, idle, empty;
     char spec[32];
     bool ok = false;
 
+    cpu_kernels_init(&kernels, opt.family);
+    kernels.kernel[KERNEL_contiguous] = (struct cpu_entry){.run = fill};
     snprintf(spec, sizeof spec, "cpu*%d", n_dev);
     if (device_parse(&l, spec, n_thread, err) != PL_OK ||
         device_set_create(&s, &l, &opt, err) != PL_OK)
         goto done;
-    s->kernels.kernel[KERNEL_contiguous] = (struct cpu_entry){.run = fill};
     make(&g, n_dev, values, true);
     ok = measure(s, &g, n_thread, seconds, &fresh, err);
     make(&g, n_dev, values, false);

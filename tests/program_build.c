@@ -302,26 +302,31 @@ static void toy_sum(float *out, const float *a, const float *b, int64_t n)
         out[i] = a[i] + b[i];
 }
 
-void build_toys(struct device_set *s)
+struct cpu_kernels *build_toys(void)
 {
-    s->kernels.kernel[KERNEL_scale] = (struct cpu_entry){.run = toy_scale};
-    s->kernels.kernel[KERNEL_add] = (struct cpu_entry){.run = toy_add};
-    s->kernels.kernel[KERNEL_contiguous] =
-        (struct cpu_entry){.run = toy_reverse};
-    s->kernels.kernel[KERNEL_cast] = (struct cpu_entry){.run = toy_who};
-    s->kernels.kernel[KERNEL_tanh] = (struct cpu_entry){.run = NULL};
-    s->kernels.add = toy_sum;
+    static struct cpu_kernels k;
+
+    cpu_kernels_init(&k, CPU_GENERIC);
+    k.kernel[KERNEL_scale] = (struct cpu_entry){.run = toy_scale};
+    k.kernel[KERNEL_add] = (struct cpu_entry){.run = toy_add};
+    k.kernel[KERNEL_contiguous] = (struct cpu_entry){.run = toy_reverse};
+    k.kernel[KERNEL_cast] = (struct cpu_entry){.run = toy_who};
+    k.kernel[KERNEL_tanh] = (struct cpu_entry){.run = NULL};
+    k.add = toy_sum;
+    return &k;
 }
 
 struct device_set *build_set_of(const struct device_list *l,
                                 const struct device_options *opt)
 {
+    struct device_options o = *opt;
     struct device_set *s;
     pl_err err;
 
-    if (device_set_create(&s, l, opt, &err) != PL_OK)
+    if (!o.kernels)
+        o.kernels = build_toys();
+    if (device_set_create(&s, l, &o, &err) != PL_OK)
         fail_msg("%s", err.message);
-    build_toys(s);
     return s;
 }
 
@@ -342,13 +347,16 @@ struct device_set *build_set(const char *spec, int n_thread, uint64_t seed)
 void build_add_host(struct device_list *l, int n_thread, bool pinned)
 {
     struct device_desc d = {.name = "host",
-                            .kind = DEVICE_CPU,
+                            .ops = &cpu_ops,
+                            .memory = 0,
+                            .one_queue = true,
+                            .on_cores = true,
                             .n_thread = n_thread,
                             .numa_node = -1,
                             .host = true};
 
     for (int i = 0; pinned && i < l->n; i++)
-        for (int k = 0; l->dev[i].kind == DEVICE_CPU && k < l->dev[i].n_core;
+        for (int k = 0; l->dev[i].on_cores && k < l->dev[i].n_core;
              k++)
             d.core[d.n_core++] = l->dev[i].core[k];
     l->dev = realloc(l->dev, (size_t)(l->n + 1) * sizeof *l->dev);
@@ -359,18 +367,18 @@ void build_add_host(struct device_list *l, int n_thread, bool pinned)
 void build_survives(const struct device_list *l,
                     const struct device_options *opt, const struct program *p)
 {
+    struct device_options o = *opt;
     bool reached = true;
 
+    o.kernels = build_toys();
     for (int n = 1; reached; n++) {
         struct device_set *s = NULL;
         pl_status st;
 
         alloc_fail_at(n);
-        st = device_set_create(&s, l, opt, NULL);
-        if (st == PL_OK) {
-            build_toys(s);
+        st = device_set_create(&s, l, &o, NULL);
+        if (st == PL_OK)
             st = device_set_load(s, p, NULL);
-        }
         reached = alloc_fail_off();
         assert_int_equal(st == PL_OK, !reached);
         assert_true(st == PL_OK || st == PL_NO_MEMORY ||

@@ -6,7 +6,10 @@
 #ifndef TEST_PROGRAM_BUILD_H
 #define TEST_PROGRAM_BUILD_H
 
+#include "device/cpu/cpu_kernel.h"
 #include "device/device_inner.h"
+#include "device/device_spec.h"
+#include "program/program_check.h"
 #include "support.h"
 
 enum { BUILD_TENSOR = 64, BUILD_STEP = 4096, BUILD_DEATH = 512 };
@@ -58,7 +61,7 @@ struct device_set *build_set(const char *spec, int n_thread, uint64_t seed);
 struct device_set *build_set_of(const struct device_list *l,
                                 const struct device_options *opt);
 
-void build_toys(struct device_set *s);
+struct cpu_kernels *build_toys(void); /* until the next call */
 
 /* The host as the list's last device; pinned: to the cores of all cpus. */
 void build_add_host(struct device_list *l, int n_thread, bool pinned);

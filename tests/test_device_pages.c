@@ -2,6 +2,8 @@
  * the clock says of steps. */
 #include "program_build.h"
 
+#include "device/cpu/cpu_image.h"
+
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -183,6 +185,11 @@ static void device_load_refuses_wrong_pages(void **state)
 
 enum crime { NONE, READS_PEER, WRITES_PEER, WRITES_WEIGHTS, PULLS_WEIGHTS };
 
+static struct cpu_image *image(struct device_set *s, int dev)
+{
+    return s->dev[dev].own;
+}
+
 /* Two devices: each scales its own tensor, then they meet and add. */
 static void commit(enum crime crime, const char *spec, int n_host)
 {
@@ -200,7 +207,7 @@ static void commit(enum crime crime, const char *spec, int n_host)
                            .n_addend = 2,
                            .addend = a,
                            .depth = build_tree(a, 2)};
-    bool meets = s->n_cpu == 2 && n_host == 0;
+    bool meets = s->n_bank == 1 && s->dev[0].desc.on_cores && n_host == 0;
     struct device_run run = build_run(1);
     struct program *p;
     struct step *st;
@@ -223,13 +230,13 @@ static void commit(enum crime crime, const char *spec, int n_host)
     if (device_set_load(s, p, &err) != PL_OK)
         _exit(2);
     if (crime == READS_PEER)
-        s->dev[0].tensor[0].data = s->dev[1].base[REGION_WORK];
+        image(s, 0)->tensor[0].data = image(s, 1)->base[REGION_WORK];
     if (crime == WRITES_PEER)
-        s->dev[1].tensor[1].data = s->dev[0].base[REGION_WORK];
+        image(s, 1)->tensor[1].data = image(s, 0)->base[REGION_WORK];
     if (crime == WRITES_WEIGHTS)
-        s->dev[1].tensor[1].data = s->dev[1].base[REGION_WEIGHTS];
+        image(s, 1)->tensor[1].data = image(s, 1)->base[REGION_WEIGHTS];
     if (crime == PULLS_WEIGHTS) /* another region than the tensor's */
-        s->dev[0].tensor[0].data = s->dev[0].base[REGION_WEIGHTS];
+        image(s, 0)->tensor[0].data = image(s, 0)->base[REGION_WEIGHTS];
     if (device_set_run(s, &run, &err) != PL_OK)
         _exit(3);
     for (int d = 0; d < 2; d++) { /* all is open to the host again */

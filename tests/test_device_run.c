@@ -4,6 +4,8 @@
 #include "base/err.h"
 #include "program_build.h"
 
+#include "device/cpu/cpu_device.h"
+
 #include <math.h>
 #include <sched.h>
 #include <stdio.h>
@@ -90,7 +92,7 @@ static void device_first_thread_is_the_callers(void **state)
     cpu_set_t before, after;
 
     (void)state;
-    assert_int_equal(s->n_member, 4);
+    assert_int_equal(((const struct cpu_bank *)s->bank[0].own)->n_member, 4);
     assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
     for (int i = 0; i < 3; i++) {
         struct build *b = build_new(2, 1);
@@ -624,11 +626,20 @@ static void trace_kernel(const struct cpu_call *c)
 
 static uint64_t trace_of(uint64_t seed)
 {
-    struct device_set *s = build_set("sim*4", 0, seed);
+    struct cpu_kernels kernels = *build_toys();
+    struct device_options opt = {
+        .family = CPU_GENERIC, .kernels = &kernels, .sim_seed = seed};
     struct build *b = build_new(4, 1);
     struct device_run run = build_run(1);
+    struct device_list l;
+    struct device_set *s;
     struct program *p;
     uint64_t hash = 0;
+
+    kernels.kernel[KERNEL_scale].run = trace_kernel;
+    assert_int_equal(device_parse(&l, "sim*4", 0, NULL), PL_OK);
+    s = build_set_of(&l, &opt);
+    device_list_free(&l);
 
     for (int d = 0; d < 4; d++) {
         build_tensor(&b[d], 1);
@@ -637,7 +648,6 @@ static uint64_t trace_of(uint64_t seed)
             b[d].attr[i].axis = d;
         }
     }
-    s->kernels.kernel[KERNEL_scale].run = trace_kernel;
     p = build_programs(b, 4);
     LOAD_OK(s, p);
     trace.n = 0;

@@ -181,7 +181,7 @@ static void spec_sim_fields_go_by_unit(void **state)
     assert_int_equal(l.n, 4);
     assert_string_equal(l.dev[3].name, "sim3");
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(l.dev[i].kind, DEVICE_SIM);
+        assert_ptr_equal(l.dev[i].ops, &sim_ops);
         assert_true(l.dev[i].memory_bytes == (uint64_t)2 << 30);
         assert_true(l.dev[i].link_bytes_per_s == 16e9);
         assert_true(fabs(l.dev[i].link_latency_s - 1e-5) < 1e-12);
@@ -208,7 +208,7 @@ static void spec_paper_devices_are_described(void **state)
     assert_string_equal(l.dev[3].name, "gpu3");
     assert_string_equal(l.dev[4].name, "gpu4");
     assert_string_equal(l.dev[6].name, "cpu0");
-    assert_int_equal(l.dev[0].kind, DEVICE_PAPER);
+    assert_ptr_equal(l.dev[0].ops, &paper_ops);
     assert_true(l.dev[0].memory_bytes == (uint64_t)24 << 30);
     assert_true(l.dev[0].mem_bytes_per_s == 1e12);
     assert_true(l.dev[0].flops == 0 && l.dev[0].link_bytes_per_s == 0);
@@ -354,7 +354,7 @@ static void spec_host_has_every_core(void **state)
         for (int d = 0; d < l.n; d++) {
             assert_int_equal(l.dev[d].host, d >= first);
             if (d >= first) {
-                assert_int_equal(l.dev[d].kind, DEVICE_CPU);
+                assert_ptr_equal(l.dev[d].ops, &cpu_ops);
                 assert_int_equal(l.dev[d].n_thread, cases[i].threads);
             }
         }
@@ -378,7 +378,7 @@ static void spec_host_may_be_described(void **state)
     assert_int_equal(device_list_add_host(&l, 1, 0, true, &first, NULL), PL_OK);
     assert_int_equal(first, 1);
     assert_string_equal(l.dev[1].name, "host");
-    assert_true(l.dev[1].host && l.dev[1].kind == DEVICE_PAPER);
+    assert_true(l.dev[1].host && l.dev[1].described);
     assert_true(l.dev[1].memory_bytes == 64ull << 30);
     assert_true(l.dev[1].mem_bytes_per_s == 80e9);
     device_list_free(&l);

@@ -118,7 +118,7 @@ static void draw_group(struct groups *o, const struct device_list *l,
 
         if (k + 1 == n)
             m = n_rank - at;
-        g->share_memory &= l->dev[dev[k]].kind == DEVICE_CPU;
+        g->share_memory &= l->dev[dev[k]].on_cores;
         if (m == 0)
             continue;
         o->unit[o->n_unit++] =
@@ -244,7 +244,7 @@ static pl_status replace(struct planned *p, bool stay_home, uint64_t *seed,
     for (size_t i = 0; i < n; i++)
         of[i] = home[p->num->node[i].node];
     for (int d = 0; d < p->list.n; d++)
-        one[d] = p->list.dev[d].kind == DEVICE_CPU;
+        one[d] = p->list.dev[d].on_cores;
     way[0] = (struct lower_way){1, at[1]};
     way[1] = (struct lower_way){1, at[2]};
     way[2] =
@@ -262,7 +262,7 @@ static pl_status replace(struct planned *p, bool stay_home, uint64_t *seed,
                                       .way = way,
                                       .one_queue = one,
                                       .float_activations =
-                                          p->kernels.float_activations,
+                                          cpu_family_is_float(p->family),
                                       .max = p->max,
                                       .n_seq = p->n_seq,
                                       .page_stride = p->page_stride},

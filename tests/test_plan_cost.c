@@ -248,14 +248,14 @@ static void plan_cost_lanes_are_taken_in_turns(void **state)
 static void plan_cost_host_spans_the_lanes_on_its_cores(void **state)
 {
     struct device_desc d[] = {
-        {.kind = DEVICE_CPU, .n_thread = 2, .n_core = 2, .core = {0, 1}},
-        {.kind = DEVICE_SIM, .n_thread = 1},
-        {.kind = DEVICE_CPU, .n_thread = 3, .n_core = 3, .core = {2, 3, 4}},
-        {.kind = DEVICE_CPU, .n_thread = 1, .n_core = 1, .core = {5}},
-        {.kind = DEVICE_CPU, .host = true, .n_core = 2, .core = {1, 3}},
-        {.kind = DEVICE_CPU, .host = true, .n_core = 1, .core = {5}},
-        {.kind = DEVICE_CPU, .host = true, .n_core = 1, .core = {6}},
-        {.kind = DEVICE_PAPER, .host = true},
+        {.on_cores = true, .one_queue = true, .n_thread = 2, .n_core = 2, .core = {0, 1}},
+        {.memory = -1, .n_thread = 1},
+        {.on_cores = true, .one_queue = true, .n_thread = 3, .n_core = 3, .core = {2, 3, 4}},
+        {.on_cores = true, .one_queue = true, .n_thread = 1, .n_core = 1, .core = {5}},
+        {.on_cores = true, .one_queue = true, .host = true, .n_core = 2, .core = {1, 3}},
+        {.on_cores = true, .one_queue = true, .host = true, .n_core = 1, .core = {5}},
+        {.on_cores = true, .one_queue = true, .host = true, .n_core = 1, .core = {6}},
+        {.described = true, .host = true},
     };
     static const int want[][2] = {{0, 2}, {2, 0}, {2, 3}, {5, 1},
                                   {0, 5}, {5, 1}, {6, 0}, {6, 0}};
@@ -513,9 +513,9 @@ static void plan_cost_messages_are_paid_once(void **state)
  * for nothing. */
 static void plan_cost_rates_without_measuring_are_whole(void **state)
 {
-    const struct device_desc paper_device = {.kind = DEVICE_PAPER,
+    const struct device_desc paper_device = {.described = true,
                                              .mem_bytes_per_s = 1e12};
-    const struct device_desc cpu = {.kind = DEVICE_CPU, .n_thread = 2};
+    const struct device_desc cpu = {.on_cores = true, .one_queue = true, .n_thread = 2};
     struct cost_rates r[2][2];
 
     (void)state;

@@ -12,7 +12,8 @@
 #include "device/family.h"
 #include "program/program.h"
 
-struct device_ops; /* device_ops.h */
+struct device_ops;   /* device_ops.h */
+struct cpu_kernels; /* cpu/cpu_kernel.h */
 
 /* What is known of a device before anything is opened; the plan reads this. */
 struct device_desc {
@@ -88,6 +89,8 @@ void device_cache_rows(pl_format f, int64_t d, int64_t n, const float *x,
 struct device_options {
     bool no_pin;
     enum cpu_family family;
+    const struct cpu_kernels *kernels; /* tests: in place of the family's;
+                                          borrowed */
     uint64_t sim_seed;
     bool guard; /* tests: one step at a time, and no page of another device can
                    be touched but what the step may read */

@@ -70,11 +70,13 @@ struct device_ops {
     pl_status (*add_host)(struct device_list *l, int n_rank, int n_thread,
                           const struct topology *t, pl_err *err);
     /* Has it this kernel, for the formats of these tensors? */
-    bool (*has_kernel)(const struct device_desc *d, enum cpu_family f,
+    bool (*has_kernel)(const struct device_desc *d,
+                       const struct device_options *opt,
                        const struct step_kernel *k,
                        const struct prog_tensor *t);
     /* Bytes beside the regions that it needs to run the program. */
-    size_t (*scratch)(const struct device_desc *d, enum cpu_family f,
+    size_t (*scratch)(const struct device_desc *d,
+                      const struct device_options *opt,
                       const struct program *p);
     /* May threads of these two of its devices be the same? They could not
      * meet. NULL: never. */
@@ -101,6 +103,8 @@ struct device_ops {
     /* ---- a run ---- */
     void (*submit)(struct device_bank *b);
     void (*wait)(struct device_bank *b);
+    /* All devices of the set have ended the run. May be NULL. */
+    void (*settle)(struct device_bank *b);
 };
 
 /* The kinds there are, NULL at the end; device_kinds.c. */

@@ -209,7 +209,9 @@ void device_count(struct device *d, const struct step *st,
 size_t device_scratch_bytes(const struct device_desc *d, enum cpu_family f,
                             const struct program *p)
 {
-    return d->ops->scratch(d, f, p);
+    const struct device_options opt = {.family = f};
+
+    return d->ops->scratch(d, &opt, p);
 }
 
 /* ---- memory ------------------------------------------------------------ */
@@ -260,7 +262,7 @@ static bool has_kernel(void *user, int dev, const struct step_kernel *k)
     const struct device_set *s = user;
     const struct device *d = &s->dev[dev];
 
-    return d->desc.ops->has_kernel(&d->desc, s->opt.family, k, d->prog->tensor);
+    return d->desc.ops->has_kernel(&d->desc, &s->opt, k, d->prog->tensor);
 }
 
 static bool share_threads(void *user, int dev_a, int dev_b)
@@ -319,7 +321,7 @@ static pl_status take_programs(struct device_set *s, const struct program *p,
     for (int i = 0; i < s->n; i++) {
         struct device *d = &s->dev[i];
 
-        d->scratch_bytes = device_scratch_bytes(&d->desc, s->opt.family, &p[i]);
+        d->scratch_bytes = d->desc.ops->scratch(&d->desc, &s->opt, &p[i]);
         d->event = flags_new(p[i].n_event);
         if (!d->event)
             return err_no_memory(err, "a device's tables");
@@ -476,6 +478,9 @@ pl_status device_set_wait(struct device_set *s, pl_err *err)
     s->run = NULL;
     if (s->guard)
         device_guard_open(s);
+    for (int k = 0; k < s->n_bank; k++)
+        if (s->bank[k].ops->settle)
+            s->bank[k].ops->settle(&s->bank[k]);
     device_trace_end(s, atomic_load(&s->failed));
     if (atomic_load(&s->failed)) {
         if (err)

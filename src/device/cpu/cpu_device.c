@@ -12,23 +12,25 @@
 
 /* ---- what it can do ---------------------------------------------------- */
 
-static bool has_kernel(const struct device_desc *d, enum cpu_family f,
+static bool has_kernel(const struct device_desc *d,
+                       const struct device_options *opt,
                        const struct step_kernel *k, const struct prog_tensor *t)
 {
     struct cpu_kernels table;
 
     (void)d;
     (void)t;
-    cpu_kernels_init(&table, f);
+    cpu_kernels_choose(&table, opt);
     return table.kernel[k->kernel].run != NULL;
 }
 
-static size_t scratch(const struct device_desc *d, enum cpu_family f,
+static size_t scratch(const struct device_desc *d,
+                      const struct device_options *opt,
                       const struct program *p)
 {
     struct cpu_kernels table;
 
-    cpu_kernels_init(&table, f);
+    cpu_kernels_choose(&table, opt);
     return cpu_image_scratch(&table, p, d->n_thread) * (size_t)d->n_thread;
 }
 
@@ -82,7 +84,7 @@ static pl_status open_bank(struct device_bank *b, pl_err *err)
     b->own = c;
     if (!c)
         return err_no_memory(err, "a set of devices");
-    cpu_kernels_init(&c->kernels, device_set_options(b->set)->family);
+    cpu_kernels_choose(&c->kernels, device_set_options(b->set));
     load_topology(b, &c->topology);
     return cpu_seats_fill(b, err);
 }

@@ -8,7 +8,7 @@
 #include "device/team.h"
 
 struct cpu_device {
-    struct cpu_image image;
+    struct cpu_image image; /* first: see cpu_image.h */
     unsigned char *scratch; /* owned, for all threads */
     size_t scratch_stride;  /* a thread's */
     bool ready;             /* the image has the sizes of the run */

@@ -1,12 +1,23 @@
 /* A program laid out in memory that this process addresses: where each tensor
  * lies, how large it is in this run, and what kernels need beside. The kinds
  * whose kernels are this machine's processors' go through their steps with it:
- * which step runs when, and on which threads, is theirs. */
+ * which step runs when, and on which threads, is theirs. It comes first in what
+ * such a kind keeps of a device, where tests find it. */
 #ifndef DEVICE_CPU_CPU_IMAGE_H
 #define DEVICE_CPU_CPU_IMAGE_H
 
 #include "device/cpu/cpu_kernel.h"
 #include "device/device_ops.h"
+
+/* The kernels of a set's options. */
+static inline void cpu_kernels_choose(struct cpu_kernels *k,
+                                      const struct device_options *opt)
+{
+    if (opt->kernels)
+        *k = *opt->kernels;
+    else
+        cpu_kernels_init(k, opt->family);
+}
 
 struct cpu_image {
     const struct program *prog;        /* borrowed */

@@ -59,22 +59,24 @@ static pl_status add_host(struct device_list *l, int n_rank, int n_thread,
     return PL_OK;
 }
 
-static bool has_kernel(const struct device_desc *d, enum cpu_family f,
+static bool has_kernel(const struct device_desc *d,
+                       const struct device_options *opt,
                        const struct step_kernel *k, const struct prog_tensor *t)
 {
     (void)d;
-    (void)f;
+    (void)opt;
     (void)k;
     (void)t;
     return true;
 }
 
 /* What it would need beside is not known. */
-static size_t scratch(const struct device_desc *d, enum cpu_family f,
+static size_t scratch(const struct device_desc *d,
+                      const struct device_options *opt,
                       const struct program *p)
 {
     (void)d;
-    (void)f;
+    (void)opt;
     (void)p;
     return 0;
 }

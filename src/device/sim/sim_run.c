@@ -48,8 +48,8 @@ struct lane {
 };
 
 struct sim_device {
+    struct cpu_image image; /* first: see cpu_image.h */
     struct device *dev;
-    struct cpu_image image;
     unsigned char *base[REGION_COUNT]; /* owned: private memory */
     unsigned char *scratch;            /* owned */
     _Atomic uint64_t turn; /* the run that it is ready for */
@@ -231,7 +231,7 @@ static pl_status open_bank(struct device_bank *b, pl_err *err)
         return err_no_memory(err, "sim devices");
     sim->set = b->set;
     sim->n_player = count_players(b);
-    cpu_kernels_init(&sim->kernels, opt->family);
+    cpu_kernels_choose(&sim->kernels, opt);
     sim->dev = calloc((size_t)b->n, sizeof *sim->dev);
     sim->player = calloc((size_t)sim->n_player, sizeof *sim->player);
     if (!sim->dev || !sim->player)
@@ -671,6 +671,12 @@ static void wait(struct device_bank *b)
     struct sim *s = b->own;
 
     team_end(s->team, play, s);
+}
+
+static void settle(struct device_bank *b)
+{
+    struct sim *s = b->own;
+
     for (int i = 0; i < s->n; i++) {
         if (failed(s))
             s->dev[i].image.resize = (uint32_t)-1;
@@ -693,27 +699,29 @@ static pl_status describe(struct device_list *l, const struct device_item *it,
                                err);
 }
 
-static bool has_kernel(const struct device_desc *d, enum cpu_family f,
+static bool has_kernel(const struct device_desc *d,
+                       const struct device_options *opt,
                        const struct step_kernel *k, const struct prog_tensor *t)
 {
     struct cpu_kernels table;
 
     (void)d;
     (void)t;
-    cpu_kernels_init(&table, f);
+    cpu_kernels_choose(&table, opt);
     return table.kernel[k->kernel].run != NULL;
 }
 
 /* Kernels run in up to SIM_PARTS parts, but one after another: all take the
  * same scratch. */
-static size_t scratch(const struct device_desc *d, enum cpu_family f,
+static size_t scratch(const struct device_desc *d,
+                      const struct device_options *opt,
                       const struct program *p)
 {
     struct cpu_kernels table;
     size_t most = 0;
 
     (void)d;
-    cpu_kernels_init(&table, f);
+    cpu_kernels_choose(&table, opt);
     for (int nth = 1; nth <= SIM_PARTS; nth++) {
         size_t n = cpu_image_scratch(&table, p, nth);
 
@@ -738,4 +746,5 @@ const struct device_ops sim_ops = {
     .read = get,
     .submit = submit,
     .wait = wait,
+    .settle = settle,
 };
