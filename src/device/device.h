@@ -32,6 +32,7 @@ struct device_desc {
 
     int memory;     /* devices of one number read each other's memory in place;
                        -1: nobody reads it */
+    bool reads;     /* its copy queue reads any memory that is not private */
     bool one_queue; /* its threads copy too: no copy queue beside them */
     bool on_cores;  /* its threads and its memory are this machine's */
     bool described; /* can be planned for, not run on */

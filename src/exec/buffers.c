@@ -89,15 +89,21 @@ static int by_death(const void *a, const void *b)
                                 : (x->id > y->id) - (x->id < y->id);
 }
 
-bool buffers_place(struct buffer *b, int n, size_t *total)
+bool buffers_place(struct buffer *b, int n_buffer, enum region region,
+                   size_t *total)
 {
-    struct order *born = malloc(((size_t)n + 1) * sizeof *born);
-    struct order *dead = malloc(((size_t)n + 1) * sizeof *dead);
-    struct space s = {.hole = malloc(((size_t)n + 1) * sizeof *s.hole)};
+    int n = 0;
+    struct order *born = malloc(((size_t)n_buffer + 1) * sizeof *born);
+    struct order *dead = malloc(((size_t)n_buffer + 1) * sizeof *dead);
+    struct space s = {.hole = malloc(((size_t)n_buffer + 1) * sizeof *s.hole)};
     bool ok = born && dead && s.hole;
 
-    for (int i = 0; ok && i < n; i++)
-        born[i] = dead[i] = (struct order){b[i].birth, b[i].death, i};
+    for (int i = 0; ok && i < n_buffer; i++)
+        if (b[i].region == region) {
+            born[n] = (struct order){b[i].birth, b[i].death, i};
+            dead[n] = born[n];
+            n++;
+        }
     if (ok) {
         int k = 0;
 

@@ -229,7 +229,7 @@ static void use_arrivals(struct lower *w, int n_instance)
                     int u = w->opt->group[h->h.group].first + m;
                     struct draft *d = &w->dev[w->unit[u].u.dev];
 
-                    if (h->arrives[m] < 0)
+                    if (h->arrives[m].n == 0)
                         continue;
                     lower_use(d, h->h.v[m].tensor, d->n_step);
                     lower_use(d, h->h.v[m].plain, d->n_step);
@@ -274,6 +274,8 @@ static pl_status one_way(struct lower *w, int k)
         for (int i = 0; i < x->n_peers; i++) /* no later message guards these */
             lower_use(d, x->peers[i].tensor, d->n_step);
         x->n_peers = 0;
+        for (int i = 0; i < PROG_MAX_INSTANCE; i++)
+            x->told[i] = -1;
     }
     for (int d = 0; d < w->opt->n_dev; d++) {
         struct script *s = (struct script *)&w->out->prog[d].script[k];
@@ -338,6 +340,8 @@ static pl_status start(struct lower *w)
     for (int u = 0; u < opt->n_unit; u++) {
         w->unit[u].u = opt->unit[u];
         w->unit[u].local = u - opt->group[opt->unit[u].group].first;
+        for (int i = 0; i < PROG_MAX_INSTANCE; i++)
+            w->unit[u].told[i] = -1;
         o->prog[opt->unit[u].dev].active = true;
     }
     for (int d = 0; d < opt->n_dev; d++) {
@@ -403,6 +407,7 @@ pl_status lower(struct lowered **out, const struct numeric *num,
         free(w.dev[d].buffer);
         free(w.dev[d].inside);
         free(w.dev[d].q8);
+        free(w.dev[d].late);
         free(w.dev[d].buf);
     }
     for (int u = 0; w.unit && u < opt->n_unit; u++)

@@ -20,8 +20,14 @@ struct lower_unit {
 };
 
 struct lower_group {
-    int first, n;      /* its units, ascending rank0 */
-    bool share_memory; /* messages by meeting, not by copies */
+    int first, n; /* its units, ascending rank0 */
+};
+
+/* What lowering asks of a device. */
+struct lower_device {
+    int memory;     /* devices of one number read each other's; -1: private */
+    bool one_queue; /* copies run among the other steps */
+    bool reads;     /* any memory that is not private, by its copy queue */
 };
 
 /* One way through a step: where each node is computed. A weight or cache that
@@ -37,7 +43,7 @@ struct lower_options {
     const struct lower_unit *unit;   /* [n_unit], by group */
     const int *home;                 /* [num->n] group of weights and caches */
     const struct lower_way *way;     /* [n_way] */
-    const bool *one_queue; /* [n_dev] copies run among the other steps */
+    const struct lower_device *dev; /* [n_dev] */
     bool float_activations; /* nothing is quantized before a contraction */
     struct graph_sizes max;            /* n_slot: exact */
     int n_seq, page_stride;

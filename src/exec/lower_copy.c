@@ -1,12 +1,13 @@
 /* Copies: what one group computes or holds and another one reads.
  *
- * The source posts that the value is there; the receiving devices wait for
- * that, pull their part, and post that they have it. Devices with a copy queue
- * start as soon as the value is there and wait for it at its first use, so that
- * work in between hides the copy; the others pull when they need it. A buffer
- * that is read from elsewhere may be overwritten once the receivers have
- * posted: the source waits for that a few copies later, when it has long been
- * true.
+ * The source posts that the value is there. A receiver that can read the
+ * source's memory waits for that, pulls its part, and posts that it has it; to
+ * any other the source pushes it, into its inbox, when both have posted. Devices
+ * with a copy queue start as soon as the value is there, and it is waited for at
+ * its first use, so that work in between hides the copy; the others copy when
+ * it is needed. A buffer that is read from elsewhere may be overwritten once it
+ * has been carried away: the source waits for that a few copies later, when it
+ * has long been true.
  *
  * Weights and caches that are read away from home are streamed the same way,
  * weights one layer ahead, each device only its slice: packed groups of rows
@@ -33,20 +34,31 @@ static int dev_of(const struct lower *w, int u)
     return w->unit[u].u.dev;
 }
 
-/* Until the wait the memory is the copy's, whether or not anybody reads it. */
+/* May device d's copies read what device `from` has? */
+static bool reads(const struct lower *w, int d, int from)
+{
+    const struct lower_device *x = &w->opt->dev[d], *y = &w->opt->dev[from];
+
+    return y->memory >= 0 && (x->memory == y->memory || x->reads);
+}
+
+/* Until the waits the memory is the copy's, whether or not anybody reads it. */
 pl_status lower_arrive(struct lower *w, const struct held *h, int u)
 {
-    int m = w->unit[u].local, *e = &h->arrives[m], event = *e;
+    int m = w->unit[u].local;
+    struct arrival a = h->arrives[m];
     struct draft *d = &w->dev[dev_of(w, u)];
 
-    if (event < 0)
-        return PL_OK;
-    *e = -1;
-    lower_use(d, h->h.v[m].tensor, d->n_step);
-    lower_use(d, h->h.v[m].plain, d->n_step);
-    if (h->by_rank)
-        lower_use(d, h->by_rank[m].tensor, d->n_step);
-    return lower_wait(w, dev_of(w, u), QUEUE_COMPUTE, dev_of(w, u), event);
+    h->arrives[m].n = 0;
+    for (int i = 0; i < a.n; i++) {
+        PL_TRY(lower_wait(w, dev_of(w, u), QUEUE_COMPUTE, a.event[i].dev,
+                          a.event[i].event));
+        lower_use(d, h->h.v[m].tensor, d->n_step - 1);
+        lower_use(d, h->h.v[m].plain, d->n_step - 1);
+        if (h->by_rank)
+            lower_use(d, h->by_rank[m].tensor, d->n_step - 1);
+    }
+    return PL_OK;
 }
 
 /* The event that says that unit s has its part of h. */
@@ -63,6 +75,16 @@ static pl_status ready(struct lower *w, struct held *h, int s, int *event)
 
 /* ---- lent buffers ------------------------------------------------------ */
 
+/* Device d has waited for all that carries the tensors away. */
+static pl_status carried(struct lower *w, int d, const struct transit *t)
+{
+    for (int i = 0; i < t->n_done; i++)
+        if (t->done[i].dev != d || !w->opt->dev[d].one_queue)
+            PL_TRY(lower_wait(w, d, QUEUE_COMPUTE, t->done[i].dev,
+                              t->done[i].event));
+    return PL_OK;
+}
+
 static pl_status transit_retire(struct lower *w, int k)
 {
     struct transit t = w->transit[k];
@@ -76,21 +98,19 @@ static pl_status transit_retire(struct lower *w, int k)
         int d = dev_of(w, t.src_unit[s]);
 
         if (s == 0 || dev_of(w, t.src_unit[s - 1]) != d)
-            for (int r = 0; r < t.n_dst; r++)
-                PL_TRY(lower_wait(w, d, QUEUE_COMPUTE, t.dst_dev[r],
-                                  t.dst_event[r]));
+            PL_TRY(carried(w, d, &t));
         lower_use(&w->dev[d], t.src_tensor[s], w->dev[d].n_step - 1);
     }
     w->instance = instance;
     return PL_OK;
 }
 
-/* Value h of group `from` is read by the units of group `to`, who post done[]
- * when they have it. by_rank: its addends, else its value. */
+/* Value h of group `from` is read by the units of group `to`, who have it when
+ * the events of `done` have come. by_rank: its addends, else its value. */
 static pl_status lend(struct lower *w, const struct held *h, int to,
-                      const int *done, bool by_rank)
+                      const struct arrival *done, bool by_rank)
 {
-    const struct lower_group *a = group_of(w, h->h.group), *b = group_of(w, to);
+    const struct lower_group *a = group_of(w, h->h.group);
     struct transit t = {.from = h->h.group, .to = to, .instance = w->instance};
     int same = 0;
 
@@ -102,9 +122,9 @@ static pl_status lend(struct lower *w, const struct held *h, int to,
         }
     t.src_unit = arena_alloc(w->a, (size_t)a->n, sizeof(int));
     t.src_tensor = arena_alloc(w->a, (size_t)a->n, sizeof(int));
-    t.dst_dev = arena_alloc(w->a, (size_t)b->n, sizeof(int));
-    t.dst_event = arena_alloc(w->a, (size_t)b->n, sizeof(int));
-    if (!t.src_unit || !t.src_tensor || !t.dst_dev || !t.dst_event ||
+    t.done = done->event;
+    t.n_done = done->n;
+    if (!t.src_unit || !t.src_tensor ||
         !lower_grow((void **)&w->transit, w->n_transit, &w->transit_cap,
                     sizeof t))
         return err_no_memory(w->err, "a program");
@@ -116,11 +136,6 @@ static pl_status lend(struct lower *w, const struct held *h, int to,
         t.src_unit[t.n_src] = a->first + s;
         t.src_tensor[t.n_src++] = tensor;
     }
-    for (int r = 0; r < b->n; r++)
-        if (done[r] >= 0) {
-            t.dst_dev[t.n_dst] = dev_of(w, b->first + r);
-            t.dst_event[t.n_dst++] = done[r];
-        }
     w->transit[w->n_transit++] = t;
     return PL_OK;
 }
@@ -139,49 +154,195 @@ void lower_end_copies(struct lower *w)
     w->n_transit = 0;
 }
 
-/* ---- one receiver ------------------------------------------------------ */
+/* ---- events ------------------------------------------------------------ */
 
-/* A transfer into a tensor of unit u: waits for events of the source units,
- * then the given steps, then posts. */
-struct receipt {
-    int node; /* of the graph: what comes */
-    int n_event;
-    int dev[PL_MAX_RANKS], event[PL_MAX_RANKS];
-};
-
-static void expect(struct receipt *r, int dev, int event)
+static pl_status expect(struct lower *w, struct arrival *a, int dev, int event)
 {
-    for (int k = 0; k < r->n_event; k++)
-        if (r->dev[k] == dev && r->event[k] == event)
-            return;
-    r->dev[r->n_event] = dev;
-    r->event[r->n_event++] = event;
+    struct step_event *e;
+
+    for (int k = 0; k < a->n; k++)
+        if (a->event[k].dev == dev && a->event[k].event == event)
+            return PL_OK;
+    if (a->n % 8 == 0) {
+        e = arena_alloc(w->a, (size_t)a->n + 8, sizeof *e);
+        if (!e)
+            return err_no_memory(w->err, "a program");
+        if (a->n)
+            memcpy(e, a->event, (size_t)a->n * sizeof *e);
+        a->event = e;
+    }
+    a->event[a->n++] = (struct step_event){dev, event};
+    return PL_OK;
 }
 
-static pl_status receive(struct lower *w, int u, const struct receipt *r,
-                         struct step *step, int n, int *arrives, int *done)
+static pl_status wait_all(struct lower *w, int d, enum queue q,
+                          const struct arrival *a)
 {
-    int d = dev_of(w, u), mine;
-    enum queue q = w->opt->one_queue[d] ? QUEUE_COMPUTE : QUEUE_COPY;
+    for (int k = 0; k < a->n; k++)
+        PL_TRY(lower_wait(w, d, q, a->event[k].dev, a->event[k].event));
+    return PL_OK;
+}
 
-    if (q == QUEUE_COPY) { /* whoever had the buffer before is done */
-        PL_TRY(lower_post(w, d, QUEUE_COMPUTE, &mine));
-        PL_TRY(lower_wait(w, d, q, d, mine));
-    }
-    for (int k = 0; k < r->n_event; k++)
-        PL_TRY(lower_wait(w, d, q, r->dev[k], r->event[k]));
+static enum queue copy_queue(const struct lower *w, int d)
+{
+    return w->opt->dev[d].one_queue ? QUEUE_COMPUTE : QUEUE_COPY;
+}
+
+/* The copy queue takes no step before all that the device has been told to do
+ * so far is done: whoever had the buffers before is done with them. */
+static pl_status catch_up(struct lower *w, int d)
+{
+    int mine;
+
+    PL_TRY(lower_post_batch(w, d));
+    PL_TRY(lower_post(w, d, QUEUE_COMPUTE, &mine));
+    return lower_wait(w, d, QUEUE_COPY, d, mine);
+}
+
+/* ---- one receiver that pulls ------------------------------------------- */
+
+/* Transfers step[n] into tensors of unit u, when `from` has come: *arrives says
+ * what it must wait for before it reads them, *done gets the event that says
+ * that the sources may be overwritten. node: what comes. */
+static pl_status receive(struct lower *w, int u, int node,
+                         const struct arrival *from, struct step *step, int n,
+                         struct arrival *arrives, struct arrival *done)
+{
+    int d = dev_of(w, u), event;
+    enum queue q = copy_queue(w, d);
+
+    if (q == QUEUE_COPY)
+        PL_TRY(catch_up(w, d));
+    PL_TRY(wait_all(w, d, q, from));
     for (int k = 0; k < n; k++) {
         step[k].queue = q;
-        step[k].node = r->node;
+        step[k].node = node;
         if (step[k].kind == STEP_PULL)
             step[k].pull.between_groups = true;
         PL_TRY(lower_step(w, d, &step[k]));
     }
-    *arrives = -1;
+    if (q == QUEUE_COMPUTE) {
+        PL_TRY(lower_post_later(w, d, &event));
+    } else {
+        PL_TRY(lower_post_late(w, d, &event));
+        PL_TRY(expect(w, arrives, d, event));
+    }
+    return expect(w, done, d, event);
+}
+
+/* ---- a receiver that is given ------------------------------------------ */
+
+/* What goes to one unit. */
+struct delivery {
+    int u, node;        /* of the graph: what comes */
+    struct held *src;   /* whose ready[] events are made */
+    int group;          /* of src */
+    int free, out;      /* receiver: its inbox is free from then; its tensor */
+    struct arrival *arrives, *done;
+};
+
+/* Device s pushes p[n], all its own, when it has the value and the receiver's
+ * place is free. */
+static pl_status give(struct lower *w, const struct delivery *y, int s,
+                      int ready, const struct copy_piece *p, int n)
+{
+    enum queue q = copy_queue(w, s);
+    const struct step x = {.kind = STEP_PUSH,
+                           .queue = q,
+                           .node = y->node,
+                           .push = {.dev = dev_of(w, y->u),
+                                    .out = y->out,
+                                    .piece = p,
+                                    .n_piece = n,
+                                    .between_groups = true}};
+    int event;
+
+    if (q == QUEUE_COPY)
+        PL_TRY(lower_post_batch(w, s));
+    PL_TRY(lower_wait(w, s, q, dev_of(w, y->u), y->free));
+    if (q == QUEUE_COPY)
+        PL_TRY(lower_wait(w, s, q, s, ready));
+    PL_TRY(lower_step(w, s, &x));
     if (q == QUEUE_COMPUTE)
-        return lower_post_later(w, d, done);
-    PL_TRY(lower_post(w, d, q, done));
-    *arrives = *done;
+        PL_TRY(lower_post(w, s, q, &event));
+    else
+        PL_TRY(lower_post_late(w, s, &event));
+    PL_TRY(expect(w, y->arrives, s, event));
+    return expect(w, y->done, s, event);
+}
+
+/* Does somebody have to push to device d what pieces p[n] carry? */
+static bool is_given(const struct lower *w, int d, const struct copy_piece *p,
+                     int n)
+{
+    for (int k = 0; k < n; k++)
+        if (!reads(w, d, p[k].src_dev))
+            return true;
+    return false;
+}
+
+/* Pieces from one device after another; *n is how many p[0] is followed by
+ * from its own, itself included. */
+static int run_of(const struct copy_piece *p, int n)
+{
+    int k = 1;
+
+    while (k < n && p[k].src_dev == p[0].src_dev)
+        k++;
+    return k;
+}
+
+static int unit_of(const struct lower *w, int group, int dev)
+{
+    int u = group_of(w, group)->first;
+
+    while (dev_of(w, u) != dev)
+        u++;
+    return u;
+}
+
+/* Brings pieces p[n] of y->src to unit y->u: pulled where it can read them, else
+ * pushed. out_bytes: see step_pull. */
+static pl_status deliver(struct lower *w, const struct delivery *y,
+                         const struct copy_piece *p, int n, size_t out_bytes)
+{
+    struct copy_piece *mine = arena_alloc(w->a, (size_t)n + 1, sizeof *mine);
+    int d = dev_of(w, y->u), n_mine = 0, len;
+    struct arrival from = {0};
+    struct step s = {.kind = STEP_PULL};
+
+    if (!mine)
+        return err_no_memory(w->err, "a program");
+    for (int k = 0; k < n; k += len) {
+        int su = unit_of(w, y->group, p[k].src_dev), e;
+
+        len = run_of(p + k, n - k);
+        PL_TRY(ready(w, y->src, su, &e));
+        if (!reads(w, d, p[k].src_dev)) {
+            PL_TRY(give(w, y, p[k].src_dev, e, p + k, len));
+            continue;
+        }
+        PL_TRY(expect(w, &from, p[k].src_dev, e));
+        memcpy(mine + n_mine, p + k, (size_t)len * sizeof *mine);
+        n_mine += len;
+    }
+    if (n_mine == 0)
+        return PL_OK;
+    s.pull.out = y->out;
+    s.pull.out_bytes = out_bytes;
+    s.pull.piece = mine;
+    s.pull.n_piece = n_mine;
+    return receive(w, y->u, y->node, &from, &s, 1, y->arrives, y->done);
+}
+
+/* From when on peers may write into the inbox of unit u: its next place is free
+ * when it has done all that it was told to do so far. */
+static pl_status make_room(struct lower *w, int u, int *event, int *birth)
+{
+    int d = dev_of(w, u);
+
+    PL_TRY(lower_post(w, d, QUEUE_COMPUTE, event));
+    *birth = w->dev[d].n_step - 1;
     return PL_OK;
 }
 
@@ -217,9 +378,10 @@ static pl_dim moved(const struct copy_piece *p)
 /* Value i of group a to value j (itself, or a conversion of it) in group b. */
 static pl_status copy_value(struct lower *w, int i, int j, int b)
 {
-    int a = w->at[i], done[PL_MAX_RANKS];
+    int a = w->at[i];
     const struct graph_node *x = &w->g->node[w->num->node[j].node];
     struct held *src = lower_find(w, i, a), *dst;
+    struct arrival done = {0};
     pl_dim sum[2] = {{0, PL_CONST}, {0, PL_CONST}};
 
     for (int m = 0; m < group_of(w, a)->n; m++) {
@@ -228,29 +390,34 @@ static pl_status copy_value(struct lower *w, int i, int j, int b)
         PL_TRY(ready(w, src, group_of(w, a)->first + m, &e));
     }
     PL_TRY(lower_hold(w, j, b, &dst));
+    w->batch++;
     for (int m = 0; m < group_of(w, b)->n; m++) {
-        int u = group_of(w, b)->first + m;
+        int u = group_of(w, b)->first + m, d = dev_of(w, u), birth;
         struct lower_pieces none = {0}, p = {0};
-        struct step s = {.kind = STEP_PULL};
-        struct receipt r = {.node = w->num->node[i].node};
+        struct delivery y = {.u = u,
+                             .node = w->num->node[i].node,
+                             .src = src,
+                             .group = a,
+                             .arrives = &dst->arrives[m],
+                             .done = &done};
         pl_dim dim[GRAPH_MAX_DIM];
 
         lower_dims(w, u, j, dim);
-        PL_TRY(lower_tensor(w, dev_of(w, u), x->format, x->n_dim, dim, 1,
-                            &s.pull.out, NULL));
-        dst->h.v[m].tensor = s.pull.out;
         PL_TRY(lower_pieces(w, u, a, i, j, &none, &p));
-        for (int k = 0; k < p.n; k++) {
-            for (int q = 0; q < group_of(w, a)->n; q++)
-                if (dev_of(w, group_of(w, a)->first + q) == p.p[k].src_dev)
-                    expect(&r, p.p[k].src_dev, src->ready[q]);
-            lower_add_bytes(sum, moved(&p.p[k]));
+        if (is_given(w, d, p.p, p.n)) {
+            PL_TRY(make_room(w, u, &y.free, &birth));
+            PL_TRY(lower_mail(w, d, x->format, x->n_dim, dim, birth, 0,
+                              &y.out));
+        } else {
+            PL_TRY(lower_tensor(w, d, x->format, x->n_dim, dim, 1, &y.out,
+                                NULL));
         }
-        s.pull.piece = p.p;
-        s.pull.n_piece = p.n;
-        PL_TRY(receive(w, u, &r, &s, 1, &dst->arrives[m], &done[m]));
+        dst->h.v[m].tensor = y.out;
+        for (int k = 0; k < p.n; k++)
+            lower_add_bytes(sum, moved(&p.p[k]));
+        PL_TRY(deliver(w, &y, p.p, p.n, 0));
     }
-    PL_TRY(lend(w, src, b, done, false));
+    PL_TRY(lend(w, src, b, &done, false));
     return note_copy(w, j, a, b, false, sum);
 }
 
@@ -261,62 +428,97 @@ pl_status lower_convert_copy(struct lower *w, int j)
                : copy_value(w, w->num->node[j].in[0], j, w->at[j]);
 }
 
+/* The addends of unit u's ranks of PARTIAL value i, from group a, as pieces into
+ * entries that lie `stride` apart. */
+static int rank_pieces(const struct lower *w, int i, int a, int u,
+                       const struct held *src, size_t stride,
+                       struct copy_piece *p)
+{
+    const struct lower_unit *v = &w->unit[u].u;
+    const struct graph_node *x = &w->g->node[w->num->node[i].node];
+    int n = 0;
+
+    for (int k = 0; k < v->n_rank; k++) {
+        int rank = v->rank0 + k, su = group_of(w, a)->first, at;
+        uint64_t below = ((uint64_t)1 << rank) - 1;
+
+        if (!(w->present[i] >> rank & 1))
+            continue;
+        while (!(w->unit[su].u.ranks >> rank & 1))
+            su++;
+        at = __builtin_popcountll(w->present[i] & w->unit[su].u.ranks & below);
+        p[n] = (struct copy_piece){
+            .src_dev = dev_of(w, su),
+            .src = src->by_rank[w->unit[su].local].tensor,
+            .src_at = at * (int64_t)src->by_rank[w->unit[su].local].stride,
+            .dst_at = n * (int64_t)stride,
+            .bytes = lower_product(x->dim, 0, x->n_dim, 4),
+            .n0 = {1, PL_CONST},
+            .n1 = {1, PL_CONST},
+        };
+        n++;
+    }
+    return n;
+}
+
+/* Room for n entries of value i at unit u: in its inbox, free from event *free
+ * on, or among its buffers. */
+static pl_status rank_room(struct lower *w, int i, int u, int n, bool given,
+                           struct addends *to, int *free)
+{
+    const struct graph_node *x = &w->g->node[w->num->node[i].node];
+    int d = dev_of(w, u), birth;
+    struct buffer *b;
+
+    if (given)
+        PL_TRY(make_room(w, u, free, &birth));
+    PL_TRY(lower_tensor(w, d, x->format, x->n_dim, x->dim, n, &to->tensor,
+                        &to->stride));
+    if (!given)
+        return PL_OK;
+    b = &w->dev[d].buf[w->dev[d].buffer[to->tensor]];
+    b->region = w->dev[d].tensor[to->tensor].region = REGION_MAIL;
+    b->birth = birth;
+    return PL_OK;
+}
+
 pl_status lower_copy_ranks(struct lower *w, int i, int b)
 {
-    int a = w->at[i], done[PL_MAX_RANKS];
-    const struct graph_node *x = &w->g->node[w->num->node[i].node];
+    int a = w->at[i];
     struct held *src = lower_find(w, i, a), *dst;
+    struct arrival done = {0};
     pl_dim sum[2] = {{0, PL_CONST}, {0, PL_CONST}};
 
     if (lower_find(w, i, b))
         return PL_OK;
     PL_TRY(lower_hold(w, i, b, &dst));
+    w->batch++;
     for (int m = 0; m < group_of(w, b)->n; m++) {
-        const struct lower_unit *v = &w->unit[group_of(w, b)->first + m].u;
+        int u = group_of(w, b)->first + m, n;
+        const struct lower_unit *v = &w->unit[u].u;
         struct addends *to = &dst->by_rank[m];
         struct copy_piece *p = arena_alloc(w->a, (size_t)v->n_rank, sizeof *p);
-        struct step s = {.kind = STEP_PULL, .pull = {.piece = p}};
-        int n = 0;
-        struct receipt r = {.node = w->num->node[i].node};
+        struct delivery y = {.u = u,
+                             .node = w->num->node[i].node,
+                             .src = src,
+                             .group = a,
+                             .arrives = &dst->arrives[m],
+                             .done = &done};
 
-        done[m] = -1;
         if (!p)
             return err_no_memory(w->err, "a program");
-        if (!(w->present[i] & v->ranks))
+        n = rank_pieces(w, i, a, u, src, 0, p);
+        if (n == 0)
             continue;
-        PL_TRY(lower_tensor(w, v->dev, x->format, x->n_dim, x->dim,
-                            __builtin_popcountll(w->present[i] & v->ranks),
-                            &to->tensor, &to->stride));
-        for (int k = 0; k < v->n_rank; k++) {
-            int rank = v->rank0 + k, su = group_of(w, a)->first, at, e;
-            uint64_t below = ((uint64_t)1 << rank) - 1;
-
-            if (!(w->present[i] >> rank & 1))
-                continue;
-            while (!(w->unit[su].u.ranks >> rank & 1))
-                su++;
-            at = __builtin_popcountll(w->present[i] & w->unit[su].u.ranks &
-                                      below);
-            PL_TRY(ready(w, src, su, &e));
-            expect(&r, dev_of(w, su), e);
-            p[n] = (struct copy_piece){
-                .src_dev = dev_of(w, su),
-                .src = src->by_rank[w->unit[su].local].tensor,
-                .src_at = at * (int64_t)src->by_rank[w->unit[su].local].stride,
-                .dst_at = n * (int64_t)to->stride,
-                .bytes = lower_product(x->dim, 0, x->n_dim, 4),
-                .n0 = {1, PL_CONST},
-                .n1 = {1, PL_CONST},
-            };
-            lower_add_bytes(sum, moved(&p[n++]));
-        }
-        s.pull.out = to->tensor;
-        s.pull.out_bytes = (size_t)n * to->stride;
-        s.pull.n_piece = n;
-        PL_TRY(receive(w, group_of(w, b)->first + m, &r, &s, 1,
-                       &dst->arrives[m], &done[m]));
+        PL_TRY(rank_room(w, i, u, n, is_given(w, dev_of(w, u), p, n), to,
+                         &y.free));
+        y.out = to->tensor;
+        rank_pieces(w, i, a, u, src, to->stride, p);
+        for (int k = 0; k < n; k++)
+            lower_add_bytes(sum, moved(&p[k]));
+        PL_TRY(deliver(w, &y, p, n, (size_t)n * to->stride));
     }
-    PL_TRY(lend(w, src, b, done, true));
+    PL_TRY(lend(w, src, b, &done, true));
     return note_copy(w, i, a, b, false, sum);
 }
 
@@ -465,6 +667,20 @@ static pl_status staging(struct lower *w, int u, int i, size_t bytes, int *out)
     return PL_OK;
 }
 
+/* Leaves are streamed by those who read the home's memory. */
+static pl_status can_stream(struct lower *w, int i, int a, int b)
+{
+    for (int m = 0; m < group_of(w, b)->n; m++)
+        for (int k = 0; k < group_of(w, a)->n; k++)
+            if (!reads(w, dev_of(w, group_of(w, b)->first + m),
+                       dev_of(w, group_of(w, a)->first + k)))
+                return err_set(w->err, PL_UNSUPPORTED,
+                               "%s cannot be streamed: a device that computes "
+                               "with it reads no other's memory",
+                               w->g->node[w->num->node[i].node].name);
+    return PL_OK;
+}
+
 /* Every unit of the home group gives what it has of the slice; of a weight that
  * all have whole, one does. */
 static pl_status stream_weight(struct lower *w, int i, int b)
@@ -476,6 +692,7 @@ static pl_status stream_weight(struct lower *w, int i, int b)
                       .pack != NULL;
     bool plain = !packed || src->h.v[0].plain >= 0;
     pl_dim sum[2] = {{0, PL_CONST}, {0, PL_CONST}};
+    struct arrival done = {0}; /* weights stay as they are */
     struct held *dst;
 
     if (plain &&
@@ -484,12 +701,13 @@ static pl_status stream_weight(struct lower *w, int i, int b)
                        "%s cannot be copied between groups: it is read value "
                        "by value",
                        w->g->node[w->num->node[i].node].name);
+    PL_TRY(can_stream(w, i, a, b));
     PL_TRY(lower_hold(w, i, b, &dst));
     for (int m = 0; m < group_of(w, b)->n; m++) {
-        int u = group_of(w, b)->first + m, n = 0, done;
+        int u = group_of(w, b)->first + m, n = 0;
         struct lower_pieces none = {0}, p = {0}, q = {0};
         struct step s[2] = {{.kind = STEP_PULL}, {.kind = STEP_PULL}};
-        struct receipt r = {.node = w->num->node[i].node};
+        const struct arrival from = {0}; /* weights are always there */
         struct pack *pack;
 
         if (packed) {
@@ -527,7 +745,8 @@ static pl_status stream_weight(struct lower *w, int i, int b)
             lower_add_bytes(sum, moved(&p.p[k]));
         for (int k = 0; k < q.n; k++)
             lower_add_bytes(sum, moved(&q.p[k]));
-        PL_TRY(receive(w, u, &r, s, n, &dst->arrives[m], &done));
+        PL_TRY(receive(w, u, w->num->node[i].node, &from, s, n,
+                       &dst->arrives[m], &done));
     }
     return note_copy(w, i, a, b, false, sum);
 }
@@ -537,7 +756,7 @@ static bool slow_queue(const struct lower *w, int b)
     const struct lower_group *g = group_of(w, b);
 
     for (int m = 0; m < g->n; m++)
-        if (w->opt->one_queue[dev_of(w, g->first + m)])
+        if (w->opt->dev[dev_of(w, g->first + m)].one_queue)
             return true;
     return false;
 }
@@ -580,6 +799,7 @@ pl_status lower_ahead(struct lower *w, int i, int b)
     for (int k = end;
          end < w->n_stream && w->stream[end].layer == w->stream[k].layer;)
         end++;
+    w->batch++;
     for (int k = w->next_stream; k < end; k++) {
         struct stream *s = &w->stream[k];
 
@@ -595,9 +815,10 @@ pl_status lower_ahead(struct lower *w, int i, int b)
 /* The pages of cache value i (a cache, or what was written into it). */
 static pl_status stream_pages(struct lower *w, int i, int b)
 {
-    int root = i, a, done[PL_MAX_RANKS];
+    int root = i, a;
     const struct graph_node *x;
     struct held *src, *dst;
+    struct arrival done = {0};
     pl_dim sum[2] = {{0, PL_CONST}, {0, PL_CONST}};
 
     while (w->g->node[w->num->node[root].node].op == OP_cache_write)
@@ -605,14 +826,16 @@ static pl_status stream_pages(struct lower *w, int i, int b)
     a = w->opt->home[root];
     x = &w->g->node[w->num->node[root].node];
     src = lower_find(w, i, a);
+    PL_TRY(can_stream(w, root, a, b));
     PL_TRY(lower_hold(w, i, b, &dst));
+    w->batch++;
     for (int m = 0; m < group_of(w, b)->n; m++) {
         int u = group_of(w, b)->first + m, out;
         struct layout_local want, have;
         size_t tile = cache_tile_bytes(x->format, x->dim[2].n);
         struct step *s =
             arena_alloc(w->a, (size_t)group_of(w, a)->n, sizeof *s);
-        struct receipt r = {.node = w->num->node[i].node};
+        struct arrival from = {0};
         bool *got;
         int n = 0;
 
@@ -648,7 +871,7 @@ static pl_status stream_pages(struct lower *w, int i, int b)
             if (hits == 0)
                 continue;
             PL_TRY(ready(w, src, su, &e));
-            expect(&r, dev_of(w, su), e);
+            PL_TRY(expect(w, &from, dev_of(w, su), e));
             s[n++] =
                 (struct step){.kind = STEP_PAGES,
                               .pages = {out, dev_of(w, su),
@@ -658,7 +881,8 @@ static pl_status stream_pages(struct lower *w, int i, int b)
         lower_add_bytes(sum, (pl_dim){want.local * (int64_t)format_row_bytes(
                                                        x->format, x->dim[2].n),
                                       PL_CONST});
-        PL_TRY(receive(w, u, &r, s, n, &dst->arrives[m], &done[m]));
+        PL_TRY(receive(w, u, w->num->node[i].node, &from, s, n,
+                       &dst->arrives[m], &done));
     }
     return note_copy(w, i, a, b, true, sum);
 }

@@ -124,9 +124,33 @@ pl_status lower_tensor(struct lower *w, int d, pl_format f, int n_dim,
             return err_no_memory(w->err, "a program");
         b = v->n_buf++;
         v->buf[b] = (struct buffer){one * (size_t)(entries < 0 ? 1 : entries),
-                                    v->n_step, v->n_step, 0};
+                                    v->n_step, v->n_step, 0, REGION_WORK};
     }
     return add_tensor(w, d, &t, b, 0, out);
+}
+
+pl_status lower_mail(struct lower *w, int d, pl_format f, int n_dim,
+                     const pl_dim *dim, int birth, int64_t most, int *out)
+{
+    struct draft *v = &w->dev[d];
+    struct prog_tensor *t;
+    struct buffer *b;
+
+    PL_TRY(lower_tensor(w, d, f, n_dim, dim, 1, out, NULL));
+    t = &v->tensor[*out];
+    b = &v->buf[v->buffer[*out]];
+    t->region = b->region = REGION_MAIL;
+    b->birth = birth;
+    if (most > 0) {
+        const struct graph_sizes z = {most, most, w->opt->max.n_slot};
+
+        size_t bytes = (size_t)dim_value(lower_product(dim, 0, n_dim, 4), &z);
+
+        if (bytes < t->bytes)
+            t->bytes = bytes;
+        b->bytes = (t->bytes + 63) / 64 * 64;
+    }
+    return PL_OK;
 }
 
 pl_status lower_alias(struct lower *w, int d, int tensor, int n_dim,
@@ -175,6 +199,8 @@ pl_status lower_step(struct lower *w, int d, const struct step *s)
 
     if (!step_is_transfer(s) && s->kind != STEP_WAIT)
         PL_TRY(lower_settle(w, d));
+    if (step_meets(s))
+        PL_TRY(lower_link(w, d, s->queue));
     if (!lower_grow((void **)&v->step, v->n_step, &v->step_cap,
                     sizeof *v->step))
         return err_no_memory(w->err, "a program");
@@ -183,44 +209,133 @@ pl_status lower_step(struct lower *w, int d, const struct step *s)
     *t = *s;
     t->instance = w->instance;
     t->order = step_meets(s) ? s->order : w->order++;
+    if (w->guard != GUARD_NONE) {
+        bool few = w->guard == GUARD_FEW_TOK || w->guard == GUARD_FEW_OUT;
+
+        t->guard_out = w->guard >= GUARD_FEW_OUT;
+        t->least = few ? 0 : w->few + 1;
+        t->most = few ? w->few : INT64_MAX;
+    }
     return PL_OK;
+}
+
+/* Room to know of the device's events up to `event`. */
+static bool know(struct draft *v, int event)
+{
+    while (v->late_cap <= event) {
+        int cap = v->late_cap;
+
+        if (!lower_grow((void **)&v->late, cap, &v->late_cap, sizeof *v->late))
+            return false;
+        for (int i = cap; i < v->late_cap; i++)
+            v->late[i] = (struct late){.as = -1};
+    }
+    return true;
+}
+
+/* The POST itself, of the current micro-batch. */
+static pl_status post(struct lower *w, int d, enum queue q, int event)
+{
+    struct draft *v = &w->dev[d];
+    const struct step s = {
+        .kind = STEP_POST, .queue = q, .node = -1, .event = {d, event}};
+
+    if (!know(v, event))
+        return err_no_memory(w->err, "a program");
+    v->late[event].waits = false;
+    v->late[event].queue = q;
+    v->late[event].instance = w->instance;
+    v->late[event].guard = w->guard;
+    v->late[event].number = ++v->posts[q][w->instance][w->guard].n;
+    v->posts[q][w->instance][w->guard].event = event;
+    return lower_step(w, d, &s);
 }
 
 pl_status lower_post(struct lower *w, int d, enum queue q, int *event)
 {
     struct draft *v = &w->dev[d];
     const struct step *last;
-    struct step s = {.kind = STEP_POST, .queue = q, .node = -1};
 
     PL_TRY(lower_settle(w, d));
     last = v->n_step ? &v->step[v->n_step - 1] : NULL;
     if (last && last->kind == STEP_POST && last->queue == q &&
-        last->instance == w->instance) {
+        last->instance == w->instance &&
+        v->late[last->event.event].guard == w->guard) {
         *event = last->event.event; /* nothing has happened since */
         return PL_OK;
     }
-    s.event = (struct step_event){d, v->n_event++};
-    *event = s.event.event;
-    return lower_step(w, d, &s);
+    *event = v->n_event++;
+    return post(w, d, q, *event);
+}
+
+pl_status lower_post_late(struct lower *w, int d, int *event)
+{
+    struct draft *v = &w->dev[d];
+
+    *event = v->n_event++;
+    if (!know(v, *event))
+        return err_no_memory(w->err, "a program");
+    v->late[*event] = (struct late){.waits = true,
+                                    .instance = w->instance,
+                                    .batch = w->batch,
+                                    .as = -1,
+                                    .queue = QUEUE_COPY};
+    return PL_OK;
+}
+
+/* Posts a late event; those before it of its micro-batch are then known too,
+ * since a queue is first in, first out. */
+static pl_status post_now(struct lower *w, int d, int event)
+{
+    struct draft *v = &w->dev[d];
+    int instance = w->instance;
+    enum guard guard = w->guard;
+    pl_status s;
+
+    w->instance = v->late[event].instance;
+    w->guard = GUARD_NONE;
+    for (int e = v->first_late; e < event; e++)
+        if (v->late[e].waits && v->late[e].instance == w->instance) {
+            v->late[e].waits = false;
+            v->late[e].as = event;
+        }
+    s = post(w, d, QUEUE_COPY, event);
+    w->instance = instance;
+    w->guard = guard;
+    return s;
+}
+
+pl_status lower_post_batch(struct lower *w, int d)
+{
+    struct draft *v = &w->dev[d];
+
+    for (int e = v->n_event - 1; e >= v->first_late; e--)
+        if (e < v->late_cap && v->late[e].waits &&
+            v->late[e].batch != w->batch)
+            PL_TRY(post_now(w, d, e));
+    for (; v->first_late < v->n_event && v->first_late < v->late_cap;
+         v->first_late++)
+        if (v->late[v->first_late].waits)
+            break;
+    return PL_OK;
 }
 
 pl_status lower_settle(struct lower *w, int d)
 {
     struct draft *v = &w->dev[d];
-    struct step s = {.kind = STEP_POST,
-                     .queue = QUEUE_COMPUTE,
-                     .node = -1,
-                     .event = {d, v->owed}};
-    int instance = w->instance;
-    pl_status st;
+    int instance = w->instance, event = v->owed;
+    enum guard guard = w->guard;
+    pl_status s;
 
-    if (v->owed < 0)
+    if (event < 0)
         return PL_OK;
     v->owed = -1;
     w->instance = v->owed_instance;
-    st = lower_step(w, d, &s);
+    w->guard = GUARD_NONE;
+    s = post(w, d, QUEUE_COMPUTE, event);
     w->instance = instance;
-    return st;
+    w->guard = guard;
+    return s;
 }
 
 pl_status lower_post_later(struct lower *w, int d, int *event)
@@ -236,15 +351,70 @@ pl_status lower_post_later(struct lower *w, int d, int *event)
     return PL_OK;
 }
 
+/* A WAIT of queue q for the device's own event, in just the runs that have its
+ * POST: the queue then depends on it. */
+static pl_status wait_own(struct lower *w, int d, enum queue q, int event)
+{
+    const struct step s = {
+        .kind = STEP_WAIT, .queue = q, .node = -1, .event = {d, event}};
+    const struct late *l = &w->dev[d].late[event];
+    int instance = w->instance;
+    enum guard guard = w->guard;
+    pl_status st;
+
+    w->instance = l->instance;
+    w->guard = l->guard;
+    st = lower_step(w, d, &s);
+    w->instance = instance;
+    w->guard = guard;
+    return st;
+}
+
+pl_status lower_link(struct lower *w, int d, enum queue q)
+{
+    struct draft *v = &w->dev[d];
+    enum queue other = q == QUEUE_COMPUTE ? QUEUE_COPY : QUEUE_COMPUTE;
+
+    if (w->opt->dev[d].one_queue)
+        return PL_OK;
+    for (int i = 0; i < PROG_MAX_INSTANCE * GUARD_COUNT; i++) {
+        int k = i / GUARD_COUNT, g = i % GUARD_COUNT;
+
+        if (v->posts[other][k][g].n == v->posts[other][k][g].linked)
+            continue;
+        v->posts[other][k][g].linked = v->posts[other][k][g].n;
+        PL_TRY(wait_own(w, d, q, v->posts[other][k][g].event));
+    }
+    return PL_OK;
+}
+
+/* The device's queue waits for event l of the other one, in just the runs that
+ * have it. */
+static void note_link(struct lower *w, struct draft *v, enum queue q,
+                      const struct late *l)
+{
+    if (l->queue == q || l->instance != w->instance || l->guard != w->guard)
+        return;
+    if (l->number > v->posts[l->queue][l->instance][l->guard].linked)
+        v->posts[l->queue][l->instance][l->guard].linked = l->number;
+}
+
 pl_status lower_wait(struct lower *w, int d, enum queue q, int dev, int event)
 {
-    struct step s = {.kind = STEP_WAIT,
-                     .queue = q,
-                     .node = -1,
-                     .event = {dev, event}};
+    struct draft *v = &w->dev[dev];
+    struct step s = {.kind = STEP_WAIT, .queue = q, .node = -1};
 
-    if (w->dev[dev].owed == event)
+    if (v->owed == event)
         PL_TRY(lower_settle(w, dev));
+    if (event < v->late_cap && v->late[event].waits)
+        PL_TRY(post_now(w, dev, event));
+    if (event < v->late_cap && v->late[event].as >= 0)
+        event = v->late[event].as;
+    s.event = (struct step_event){dev, event};
+    if (dev != d)
+        PL_TRY(lower_link(w, d, q));
+    else
+        note_link(w, v, q, &v->late[event]);
     return lower_step(w, d, &s);
 }
 
@@ -261,10 +431,11 @@ pl_status lower_close(struct lower *w, int d, struct script *out)
 {
     struct draft *v = &w->dev[d];
     struct prog_death *death;
-    size_t work;
+    size_t work, mail;
     int n = 0;
 
-    if (!buffers_place(v->buf, v->n_buf, &work))
+    if (!buffers_place(v->buf, v->n_buf, REGION_WORK, &work) ||
+        !buffers_place(v->buf, v->n_buf, REGION_MAIL, &mail))
         return err_no_memory(w->err, "a program");
     for (int t = v->first_tensor; t < v->n_tensor; t++)
         if (v->buffer[t] >= 0)
@@ -274,7 +445,8 @@ pl_status lower_close(struct lower *w, int d, struct script *out)
     if (!death || !out->step)
         return err_no_memory(w->err, "a program");
     for (int b = 0; b < v->n_buf; b++)
-        if (v->buf[b].bytes && v->buf[b].death < v->n_step)
+        if (v->buf[b].region == REGION_WORK && v->buf[b].bytes &&
+            v->buf[b].death < v->n_step)
             death[n++] = (struct prog_death){v->buf[b].death, v->buf[b].offset,
                                              v->buf[b].bytes};
     qsort(death, (size_t)n, sizeof *death, by_step);
@@ -283,11 +455,17 @@ pl_status lower_close(struct lower *w, int d, struct script *out)
     out->n_death = n;
     if (work > v->bytes[REGION_WORK])
         v->bytes[REGION_WORK] = work;
+    if (mail > v->bytes[REGION_MAIL])
+        v->bytes[REGION_MAIL] = mail;
     for (int t = v->first_tensor; t < v->n_tensor; t++)
         v->buffer[t] = -1; /* another script's buffers are other ones */
     v->first_tensor = v->n_tensor;
     v->n_step = v->n_buf = 0;
     v->owed = -1; /* nobody waits */
+    v->first_late = v->n_event;
+    for (int e = 0; e < v->late_cap; e++)
+        v->late[e].waits = false;
+    memset(v->posts, 0, sizeof v->posts);
     return PL_OK;
 }
 
@@ -336,7 +514,7 @@ pl_status lower_hold(struct lower *w, int i, int group, struct held **out)
         return err_no_memory(w->err, "a program");
     for (size_t k = 0; k < n; k++) {
         h->h.v[k] = (struct lowered_value){-1, -1};
-        h->ready[k] = h->arrives[k] = -1;
+        h->ready[k] = -1;
     }
     if (w->num->node[i].layout->kind == PL_PARTIAL) {
         h->sums = arena_alloc(w->a, n, sizeof *h->sums);

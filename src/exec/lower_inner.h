@@ -9,6 +9,17 @@
 #include "exec/lower.h"
 #include "exec/rank_tree.h"
 
+/* In which runs steps are: those of a message are there twice, for few rows and
+ * for many. Rows are n_tok or n_out. */
+enum guard {
+    GUARD_NONE,
+    GUARD_FEW_TOK,
+    GUARD_MANY_TOK,
+    GUARD_FEW_OUT,
+    GUARD_MANY_OUT,
+    GUARD_COUNT
+};
+
 /* A device's program being written. */
 struct draft {
     struct step *step; /* of the script being written */
@@ -23,7 +34,26 @@ struct draft {
     int first_tensor, n_event; /* of the script; of all scripts */
     int owed;          /* event to be posted once values have come, or -1 */
     int owed_instance; /* which waits for them */
+    struct late *late; /* [n_event] of the copy queue, not yet posted */
+    int late_cap, first_late; /* the first event that may be one */
+    /* POSTs so far, by queue and micro-batch: the number of the last one, and
+       how many the other queue is known to have waited for */
+    struct {
+        int n, event, linked;
+    } posts[QUEUE_COUNT][PROG_MAX_INSTANCE][GUARD_COUNT];
     size_t bytes[REGION_COUNT];
+};
+
+/* An event of a copy queue is posted as late as it can be: when somebody waits
+ * for it, or before copies of another batch. */
+struct late {
+    bool waits; /* to be posted */
+    int instance, batch;
+    int as; /* another event that was posted in its place, or -1 */
+    int number; /* among the posts of its queue, micro-batch and guard; 0: not
+                   yet */
+    enum guard guard;
+    enum queue queue;
 };
 
 /* PARTIAL addends of a unit: entries of one tensor. */
@@ -32,13 +62,19 @@ struct addends {
     size_t stride;
 };
 
+/* What must have happened before a value that is on its way is there. */
+struct arrival {
+    int n;
+    struct step_event *event; /* [n] */
+};
+
 /* A value as a group holds it, while its script is written. */
 struct held {
     struct lowered_held h;
     struct addends *sums;    /* [units] PARTIAL: subtree sums to be reduced */
     struct addends *by_rank; /* [units] PARTIAL: one entry a present rank */
     int *ready;              /* [units] event that says it is there, or -1 */
-    int *arrives;            /* [units] event to wait for before use, or -1 */
+    struct arrival *arrives; /* [units] to wait for before use */
 };
 
 /* A tensor that others read until ... */
@@ -49,6 +85,9 @@ struct lent {
 struct unit {
     struct lower_unit u;
     int local;          /* index in its group */
+    /* The last step before which peers cannot have begun to push the next
+       message, by micro-batch: its POST of the last one; -1: there was none. */
+    int told[PROG_MAX_INSTANCE];
     struct lent *peers; /* read in messages not yet followed by another */
     int n_peers, peers_cap;
 };
@@ -58,7 +97,8 @@ struct unit {
 struct transit {
     int from, to, instance;
     int n_src, *src_unit, *src_tensor;
-    int n_dst, *dst_dev, *dst_event;
+    int n_done;
+    struct step_event *done; /* [n_done] */
 };
 
 /* A weight read away from home. */
@@ -84,6 +124,9 @@ struct lower {
     } region;
     /* the script being written */
     int way, instance, order;
+    int batch; /* of copies that set out together */
+    enum guard guard; /* of the steps that are emitted */
+    int64_t few; /* rows for which a message takes one shot; 0: not known yet */
     const int *at;
     struct held ***value; /* [n_instance][num->n] */
     const int **peer; /* [n_group] devices that meet, or NULL: not made yet */
@@ -113,6 +156,11 @@ void lower_add_bytes(pl_dim sum[2], pl_dim b);
 pl_status lower_tensor(struct lower *w, int d, pl_format f, int n_dim,
                        const pl_dim *dim, int entries, int *out,
                        size_t *stride);
+/* A tensor of device d's inbox, which peers may write from after step `birth`
+ * on; at most `most` of what its dimensions count (0: as many as the program
+ * allows). */
+pl_status lower_mail(struct lower *w, int d, pl_format f, int n_dim,
+                     const pl_dim *dim, int birth, int64_t most, int *out);
 /* The same memory under other dimensions, `offset` bytes in. */
 pl_status lower_alias(struct lower *w, int d, int tensor, int n_dim,
                       const pl_dim *dim, size_t offset, int *out);
@@ -129,7 +177,15 @@ pl_status lower_wait(struct lower *w, int d, enum queue q, int dev, int event);
  * in a row. A meeting's order is taken after lower_settle(). */
 pl_status lower_post_later(struct lower *w, int d, int *event);
 pl_status lower_settle(struct lower *w, int d);
-/* Ends a script: places its buffers, says where threads meet. */
+/* The event of a POST in device d's copy queue that comes as late as it can:
+ * see struct late. */
+pl_status lower_post_late(struct lower *w, int d, int *event);
+/* Before copies of another batch enter the queue. */
+pl_status lower_post_batch(struct lower *w, int d);
+/* A WAIT for another device, or a meeting, is about to follow in the queue: it
+ * must depend on all that the device has posted in the other one. */
+pl_status lower_link(struct lower *w, int d, enum queue q);
+/* Ends a script: places its buffers. */
 pl_status lower_close(struct lower *w, int d, struct script *out);
 
 /* ---- values (lower_draft.c) -------------------------------------------- */
@@ -204,6 +260,26 @@ pl_status lower_slice(struct lower *w, int u, int i);
 /* The message of conversions item[n] of one group; their sources are ready. */
 pl_status lower_message(struct lower *w, int group, int n, const int *item);
 int lower_layer(const struct lower *w, int i);
+/* What a unit does for one conversion of a message. */
+struct lower_item {
+    struct merge_item m;
+    struct lower_pieces remote;
+};
+/* Do all devices of the group read each other's memory? */
+bool lower_shares(const struct lower *w, int group);
+/* The last step of unit u before which its peers cannot have begun to push the
+ * next message. */
+int lower_told(const struct lower *w, int u);
+/* Unit u's MERGE of a message's conversions item[n]; *s: what is special. */
+pl_status lower_merge(struct lower *w, int u, int n, const int *item,
+                      const struct merge_item *m, const pl_dim bytes[2],
+                      struct step *s);
+
+/* ---- lower_inbox.c ----------------------------------------------------- */
+
+/* The message between devices that do not share memory: it[units][n]. */
+pl_status lower_exchange(struct lower *w, int group, int n, const int *item,
+                         struct lower_item *it, const pl_dim bytes[2]);
 
 /* ---- lower_copy.c ------------------------------------------------------ */
 

@@ -1,32 +1,25 @@
-/* Messages: what a group's devices exchange, as meetings or as copies.
+/* Messages: what a group's devices exchange.
  *
- * Where memory is shared, one MERGE step per device does it: all threads meet,
- * then each device reads its peers. Otherwise each device posts that its part
- * is ready; its copy queue waits for all, pulls what it needs into staging
- * buffers (or straight into the result), posts again, and a MERGE without
- * meeting puts the value together. Either way a buffer that peers read stays
- * alive until the group's next message: whoever has reached that one has
- * finished reading for this one. */
+ * Where they share memory, one MERGE step a device does it: all threads meet,
+ * then each device reads its peers. A buffer that peers read stays alive until
+ * the group's next message: whoever has reached that one has finished reading
+ * for this one.
+ *
+ * Elsewhere it goes by inboxes. In *one shot* each device pushes what a peer
+ * needs into that peer's inbox, posts, waits for the posts of all, and merges
+ * from its own memory. A sum of many rows over three devices or more takes *two
+ * shots*: each device sums its part of the value, a range of its elements, and
+ * pushes the result to all. The additions are the same along the same tree, so
+ * the number of rows decides at run time; what is staged does not grow with the
+ * number of devices. Peers may push the next message as soon as they have passed
+ * this one, which they do when this device has posted: a place in the inbox is
+ * its message's from the device's POST of the message before. */
 #include "exec/lower_inner.h"
 
 #include "base/err.h"
 #include "graph/shape.h"
 
 #include <string.h>
-
-/* The pieces with their offsets in the source on both sides: a staging copy. */
-static struct copy_piece staged(const struct copy_piece *p, int dev, int src)
-{
-    struct copy_piece q = *p;
-
-    q.src_dev = dev;
-    q.src = src;
-    q.dst_off = p->src_off;
-    q.dst_at = p->src_at;
-    q.dst_s0 = p->src_s0;
-    q.dst_s1 = p->src_s1;
-    return q;
-}
 
 /* A tensor peers read in this message lives until the next. */
 static pl_status peers_read(struct lower *w, int u, int tensor)
@@ -59,22 +52,6 @@ static void take_back(struct lower *w, int u)
     v->n_peers = n;
 }
 
-static pl_status pull(struct lower *w, int d, int out,
-                      const struct copy_piece *p, int n)
-{
-    struct step s = {.kind = STEP_PULL,
-                     .queue = QUEUE_COPY,
-                     .node = -1,
-                     .pull = {.out = out, .piece = p, .n_piece = n}};
-
-    return n ? lower_step(w, d, &s) : PL_OK;
-}
-
-struct plan_item {
-    struct merge_item m;
-    struct lower_pieces remote;
-};
-
 static pl_status addends(struct lower *w, int from, const struct held *src,
                          const struct lower_group *g, struct merge_item *m)
 {
@@ -102,23 +79,41 @@ static pl_status addends(struct lower *w, int from, const struct held *src,
     return PL_OK;
 }
 
+/* The last step of unit u before which its peers cannot have begun to push. Only
+ * micro-batches up to this one are sure to be in the run when this one is. */
+int lower_told(const struct lower *w, int u)
+{
+    int last = -1;
+
+    for (int i = 0; i <= w->instance; i++)
+        if (w->unit[u].told[i] > last)
+            last = w->unit[u].told[i];
+    return last;
+}
+
 /* What unit u does for conversion i. `peer`, or NULL: the item of another unit
- * that reads its addends in place, so that they are the same. */
+ * that reads its addends in place, so that they are the same. inbox: peers write
+ * the result, or parts of it. */
 static pl_status plan_item(struct lower *w, int u, int i,
-                           const struct plan_item *peer, struct plan_item *it)
+                           const struct lower_item *peer, bool inbox,
+                           struct lower_item *it)
 {
     const struct num_node *n = &w->num->node[i];
     const struct graph_node *x = &w->g->node[n->node];
-    int from = n->in[0], group = w->unit[u].u.group;
+    int from = n->in[0], group = w->unit[u].u.group, d = w->unit[u].u.dev;
     struct lower_pieces local = {0};
     pl_dim dim[GRAPH_MAX_DIM];
 
     memset(it, 0, sizeof *it);
     lower_dims(w, u, i, dim);
-    PL_TRY(lower_tensor(w, w->unit[u].u.dev, x->format, x->n_dim, dim, 1,
-                        &it->m.out, NULL));
-    lower_value(lower_find(w, i, group), &w->unit[u])->tensor = it->m.out;
     PL_TRY(lower_pieces(w, u, group, from, i, &local, &it->remote));
+    if (inbox)
+        PL_TRY(lower_mail(w, d, x->format, x->n_dim, dim, lower_told(w, u), 0,
+                          &it->m.out));
+    else
+        PL_TRY(lower_tensor(w, d, x->format, x->n_dim, dim, 1, &it->m.out,
+                            NULL));
+    lower_value(lower_find(w, i, group), &w->unit[u])->tensor = it->m.out;
     it->m.piece = local.p;
     it->m.n_piece = local.n;
     if (n->kind != NUM_ALL_REDUCE && n->kind != NUM_REDUCE_SCATTER)
@@ -130,38 +125,6 @@ static pl_status plan_item(struct lower *w, int u, int i,
     it->m.addend = peer->m.addend;
     it->m.n_addend = peer->m.n_addend;
     it->m.depth = peer->m.depth;
-    return PL_OK;
-}
-
-/* Copies what lies elsewhere, and points the item at the copies. */
-static pl_status pull_item(struct lower *w, int d, int i, struct plan_item *it)
-{
-    const struct graph_node *x = &w->g->node[w->num->node[i].node];
-    struct merge_addend *ad = (struct merge_addend *)it->m.addend;
-
-    if (!it->m.reduce)
-        return pull(w, d, it->m.out, it->remote.p, it->remote.n);
-    for (int k = 0; k < it->m.n_addend; k++) {
-        struct copy_piece *p;
-        int t, e = ad[k].tensor;
-
-        if (ad[k].dev == d || it->m.n_piece == 0)
-            continue;
-        p = arena_alloc(w->a, (size_t)it->m.n_piece, sizeof *p);
-        if (!p)
-            return err_no_memory(w->err, "a program");
-        /* the addend's entry lies `off` bytes into the source tensor */
-        if (ad[k].off)
-            PL_TRY(lower_alias(w, ad[k].dev, ad[k].tensor, x->n_dim, x->dim,
-                               ad[k].off, &e));
-        for (int j = 0; j < it->m.n_piece; j++)
-            p[j] = staged(&it->m.piece[j], ad[k].dev, e);
-        PL_TRY(lower_tensor(w, d, x->format, x->n_dim, x->dim, 1, &t, NULL));
-        PL_TRY(pull(w, d, t, p, it->m.n_piece));
-        ad[k].dev = d;
-        ad[k].tensor = t;
-        ad[k].off = 0;
-    }
     return PL_OK;
 }
 
@@ -197,34 +160,8 @@ static void count_message(struct lower *w, int group, int n, const int *item,
                                      {bytes[0], bytes[1]}};
 }
 
-/* Device by device: post, wait for all, pull, post, wait. */
-static pl_status exchange(struct lower *w, int group, int n, const int *item,
-                          struct plan_item *it)
-{
-    const struct lower_group *g = &w->opt->group[group];
-    int ready[PL_MAX_RANKS], done;
-
-    for (int k = 0; k < g->n; k++) {
-        take_back(w, g->first + k);
-        PL_TRY(lower_post(w, w->unit[g->first + k].u.dev, QUEUE_COMPUTE,
-                          &ready[k]));
-    }
-    for (int k = 0; k < g->n; k++) {
-        int d = w->unit[g->first + k].u.dev;
-
-        for (int p = 0; p < g->n; p++)
-            PL_TRY(lower_wait(w, d, QUEUE_COPY, w->unit[g->first + p].u.dev,
-                              ready[p]));
-        for (int j = 0; j < n; j++)
-            PL_TRY(pull_item(w, d, item[j], &it[k * n + j]));
-        PL_TRY(lower_post(w, d, QUEUE_COPY, &done));
-        PL_TRY(lower_wait(w, d, QUEUE_COMPUTE, d, done));
-    }
-    return PL_OK;
-}
-
 /* Remote pieces are read in place. */
-static pl_status in_place(struct lower *w, struct plan_item *x)
+static pl_status in_place(struct lower *w, struct lower_item *x)
 {
     struct copy_piece *p;
 
@@ -259,6 +196,17 @@ static pl_status peer_list(struct lower *w, int group, const int **out)
     return PL_OK;
 }
 
+bool lower_shares(const struct lower *w, int group)
+{
+    const struct lower_group *g = &w->opt->group[group];
+    int memory = w->opt->dev[w->unit[g->first].u.dev].memory;
+
+    for (int k = 0; k < g->n; k++)
+        if (w->opt->dev[w->unit[g->first + k].u.dev].memory != memory)
+            return false;
+    return memory >= 0;
+}
+
 /* One unit: nothing to send; a conversion is another name. */
 static pl_status alone(struct lower *w, int group, int n, const int *item)
 {
@@ -276,14 +224,74 @@ static pl_status alone(struct lower *w, int group, int n, const int *item)
     return PL_OK;
 }
 
+/* The MERGE of unit u: items it[n]. */
+pl_status lower_merge(struct lower *w, int u, int n, const int *item,
+                            const struct merge_item *m, const pl_dim bytes[2],
+                            struct step *s)
+{
+    struct merge_item *mi = arena_memdup(w->a, m, (size_t)n, sizeof *mi);
+
+    if (!mi)
+        return err_no_memory(w->err, "a program");
+    s->kind = STEP_MERGE;
+    s->node = w->num->node[item[0]].node;
+    s->merge.message = true;
+    s->merge.counted = w->unit[u].local == 0;
+    s->merge.n_item = n;
+    s->merge.item = mi;
+    memcpy(s->merge.message_bytes, bytes, sizeof s->merge.message_bytes);
+    return lower_step(w, w->unit[u].u.dev, s);
+}
+
+/* All threads meet, and each device reads its peers. */
+static pl_status meet(struct lower *w, int group, int n, const int *item,
+                      struct lower_item *it, const pl_dim bytes[2])
+{
+    const struct lower_group *g = &w->opt->group[group];
+    struct merge_item *m = arena_alloc(w->a, (size_t)n + 1, sizeof *m);
+    const int *peer;
+    int order;
+
+    if (!m)
+        return err_no_memory(w->err, "a program");
+    PL_TRY(peer_list(w, group, &peer));
+    for (int k = 0; k < g->n; k++) {
+        take_back(w, g->first + k);
+        for (int j = 0; j < n; j++)
+            PL_TRY(in_place(w, &it[k * n + j]));
+    }
+    order = w->order++;
+    for (int k = 0; k < g->n; k++) {
+        int u = g->first + k, d = w->unit[u].u.dev;
+        struct step s = {.order = order,
+                         .merge = {.meet = true,
+                                   .group = group,
+                                   .n_peer = g->n,
+                                   .peer = peer}};
+
+        for (int j = 0; j < n; j++)
+            m[j] = it[k * n + j].m;
+        PL_TRY(lower_merge(w, u, n, item, m, bytes, &s));
+        for (int j = 0; j < n; j++) {
+            struct held *x = lower_find(w, w->num->node[item[j]].in[0], group);
+            int t = x->sums ? x->sums[k].tensor : x->h.v[k].tensor;
+
+            if (t >= 0) {
+                PL_TRY(peers_read(w, u, t));
+                lower_use(&w->dev[d], t, w->dev[d].n_step - 1);
+            }
+        }
+    }
+    return PL_OK;
+}
+
 pl_status lower_message(struct lower *w, int group, int n, const int *item)
 {
     const struct lower_group *g = &w->opt->group[group];
-    struct plan_item *it;
-    const int *peer = NULL;
+    bool share = lower_shares(w, group);
+    struct lower_item *it;
     struct held *h;
     pl_dim bytes[2];
-    int order;
 
     for (int k = 0; k < n; k++) { /* operands that came from another group */
         struct held *x = lower_find(w, w->num->node[item[k]].in[0], group);
@@ -301,54 +309,13 @@ pl_status lower_message(struct lower *w, int group, int n, const int *item)
     for (int m = 0; m < g->n; m++)
         for (int k = 0; k < n; k++)
             PL_TRY(plan_item(w, g->first + m, item[k],
-                             m > 0 && g->share_memory ? &it[k] : NULL,
+                             m > 0 && share ? &it[k] : NULL, !share,
                              &it[m * n + k]));
     count_message(w, group, n, item, bytes);
     for (int m = 0; m < g->n; m++) /* the device's next step is the message's */
         PL_TRY(lower_settle(w, w->unit[g->first + m].u.dev));
-    if (!g->share_memory) {
-        PL_TRY(exchange(w, group, n, item, it));
-    } else {
-        PL_TRY(peer_list(w, group, &peer));
-        for (int m = 0; m < g->n; m++) {
-            take_back(w, g->first + m);
-            for (int k = 0; k < n; k++)
-                PL_TRY(in_place(w, &it[m * n + k]));
-        }
-    }
-    order = w->order++;
-    for (int m = 0; m < g->n; m++) {
-        int u = g->first + m, d = w->unit[u].u.dev;
-        struct step s = {.kind = STEP_MERGE,
-                         .node = w->num->node[item[0]].node,
-                         .order = order,
-                         .merge = {.meet = g->share_memory,
-                                   .group = group,
-                                   .n_peer = g->share_memory ? g->n : 0,
-                                   .peer = peer,
-                                   .message = true,
-                                   .counted = m == 0,
-                                   .n_item = n}};
-        struct merge_item *mi = arena_alloc(w->a, (size_t)n + 1, sizeof *mi);
-
-        if (!mi)
-            return err_no_memory(w->err, "a program");
-        memcpy(s.merge.message_bytes, bytes, sizeof s.merge.message_bytes);
-        for (int k = 0; k < n; k++)
-            mi[k] = it[m * n + k].m;
-        s.merge.item = mi;
-        PL_TRY(lower_step(w, d, &s));
-        for (int k = 0; k < n; k++) {
-            struct held *x = lower_find(w, w->num->node[item[k]].in[0], group);
-            int t = x->sums ? x->sums[m].tensor : x->h.v[m].tensor;
-
-            if (t >= 0) {
-                PL_TRY(peers_read(w, u, t));
-                lower_use(&w->dev[d], t, w->dev[d].n_step - 1);
-            }
-        }
-    }
-    return PL_OK;
+    return share ? meet(w, group, n, item, it, bytes)
+                 : lower_exchange(w, group, n, item, it, bytes);
 }
 
 pl_status lower_slice(struct lower *w, int u, int i)

@@ -93,18 +93,6 @@ void planned_ranks(const struct planned *p, int d, int *rank0, int *n_rank)
 
 /* ---- lowering ---------------------------------------------------------- */
 
-static bool shares_memory(const struct planned *p, const struct place_group *g)
-{
-    const struct device_desc *d = p->list.dev;
-    const struct place_member *m = &p->place.member[g->first];
-
-    for (int k = 0; k < g->n; k++)
-        if (d[m[k].dev].memory < 0 ||
-            d[m[k].dev].memory != d[m[0].dev].memory)
-            return false;
-    return true;
-}
-
 /* Groups and units as the lowering wants them. */
 static pl_status units(struct planned *p, struct lower_options *lo, pl_err *err)
 {
@@ -113,13 +101,13 @@ static pl_status units(struct planned *p, struct lower_options *lo, pl_err *err)
         arena_alloc(&p->arena, (size_t)y->n_group, sizeof *g);
     struct lower_unit *u =
         arena_alloc(&p->arena, (size_t)y->n_member, sizeof *u);
-    bool *one = arena_alloc(&p->arena, (size_t)p->list.n, sizeof *one);
+    struct lower_device *dev =
+        arena_alloc(&p->arena, (size_t)p->list.n, sizeof *dev);
 
-    if (!g || !u || !one)
+    if (!g || !u || !dev)
         return err_no_memory(err, "a plan");
     for (int i = 0; i < y->n_group; i++) {
         g[i].first = lo->n_unit;
-        g[i].share_memory = shares_memory(p, &y->group[i]);
         for (int k = 0; k < y->group[i].n; k++) {
             const struct place_member *m = &y->member[y->group[i].first + k];
 
@@ -132,12 +120,14 @@ static pl_status units(struct planned *p, struct lower_options *lo, pl_err *err)
         }
     }
     for (int d = 0; d < p->list.n; d++)
-        one[d] = p->list.dev[d].one_queue;
+        dev[d] = (struct lower_device){p->list.dev[d].memory,
+                                       p->list.dev[d].one_queue,
+                                       p->list.dev[d].reads};
     lo->n_dev = p->list.n;
     lo->n_group = y->n_group;
     lo->group = g;
     lo->unit = u;
-    lo->one_queue = one;
+    lo->dev = dev;
     return PL_OK;
 }
 

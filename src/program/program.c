@@ -8,6 +8,7 @@ const char *region_name(enum region r)
         [REGION_WEIGHTS] = "weights",
         [REGION_CACHE] = "cache",
         [REGION_WORK] = "buffers",
+        [REGION_MAIL] = "inbox",
     };
 
     return (unsigned)r < REGION_COUNT ? name[r] : "?";
@@ -69,6 +70,11 @@ void step_uses(const struct step *s, int dev, const struct prog_tensor *t,
         fn(user, &(struct step_use){dev, s->pull.out, 0, s->pull.out_bytes,
                                     ACCESS_WRITE});
         piece_uses(s->pull.piece, s->pull.n_piece, fn, user);
+        return;
+    case STEP_PUSH:
+        fn(user, &(struct step_use){s->push.dev, s->push.out, 0, 0,
+                                    ACCESS_UPDATE});
+        piece_uses(s->push.piece, s->push.n_piece, fn, user);
         return;
     case STEP_PAGES:
         fn(user, &(struct step_use){dev, s->pages.out, 0, 0, ACCESS_UPDATE});

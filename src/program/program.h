@@ -25,11 +25,18 @@
  * share worker threads (the host and cpu devices on its cores) take turns on
  * them in the total order.
  *
- * Where the devices of a group share memory, a MERGE with `meet` replaces
- * POST, PULL and WAIT: all threads of the group meet, then each device reads
- * its peers' memory. A buffer that peers read is written again only after the
- * group's next meeting; the plan keeps it alive until then. Nothing else may
- * touch another device's memory but PULL and PAGES. */
+ * On one device a WAIT for another one's event, or a meeting, depends on every
+ * earlier POST of that device, whatever the queue: through the order of one
+ * queue and its waits for the other's events. So hardware may run the two queues
+ * as one, in any order that these dependencies allow, and the first of the
+ * blocked steps still finds what it waits for.
+ *
+ * Other devices' memory is touched in four ways. Devices that share memory
+ * *meet*: a MERGE with `meet`; all threads of the group come together, then each
+ * device reads its peers' buffers, which are written again only after the
+ * group's next meeting. All others PUSH what a peer needs into its inbox and
+ * POST; the peer WAITs and works on its own memory. PULL and PAGES read memory
+ * that is open to the device, the host's for most. */
 #ifndef PROGRAM_PROGRAM_H
 #define PROGRAM_PROGRAM_H
 
@@ -40,6 +47,7 @@ enum region {
     REGION_WEIGHTS,
     REGION_CACHE,
     REGION_WORK, /* activations, inputs, outputs, staging */
+    REGION_MAIL, /* the inbox: the only region that peers write */
     REGION_COUNT
 };
 
@@ -76,7 +84,9 @@ struct copy_piece {
  * value remains (the plan sees to it). F32 only when reducing. */
 struct merge_addend {
     int dev, tensor;
-    size_t off; /* bytes from the tensor's start */
+    size_t off;  /* bytes from the tensor's start */
+    pl_dim skip; /* bytes of the value that the tensor does not begin with: it
+                    holds a part from there on */
     int n_add;
 };
 struct merge_item {
@@ -94,6 +104,7 @@ enum step_kind {
     STEP_MERGE, /* a collective or a local copy */
     STEP_PULL,  /* pieces of other devices' tensors into one of this device */
     STEP_PAGES, /* pages of a cache, from another device's into this one's */
+    STEP_PUSH,  /* pieces of this device's tensors into a peer's inbox */
     STEP_POST,  /* an event of this device is reached */
     STEP_WAIT,  /* until an event of some device is reached */
 };
@@ -141,6 +152,14 @@ struct step_pull {
     bool between_groups; /* counts as a copy; else it is part of a message */
 };
 
+/* src_dev of the pieces is this device; `out` is in the inbox of `dev`. */
+struct step_push {
+    int dev, out;
+    const struct copy_piece *piece;
+    int n_piece;
+    bool between_groups; /* counts as a copy; else it is part of a message */
+};
+
 /* For every page that the batch's sequences use, head h of tensor `out` from
  * head map[h] (-1: another step brings it) of tensor `src` of device `dev`.
  * Tiles of tile_bytes, [page, head]; the numbers of pages are the same on both
@@ -162,10 +181,15 @@ struct step {
                      the same */
     int instance; /* the micro-batch it works for */
     int node;     /* of the graph, for traces and errors; -1 if none */
-    union {       /* by kind */
+    /* The step is in the run of a micro-batch only if so many of n_tok, or of
+     * n_out, are in it; most = 0: always. */
+    bool guard_out; /* n_out, else n_tok */
+    int64_t least, most;
+    union { /* by kind */
         struct step_kernel kernel;
         struct step_merge merge;
         struct step_pull pull;
+        struct step_push push;
         struct step_pages pages;
         struct step_event event; /* POST, WAIT */
     };
@@ -218,17 +242,34 @@ static inline bool step_is_message(const struct step *s)
     return s->kind == STEP_MERGE && s->merge.message;
 }
 
-/* Does it only bring bytes from other devices? */
+/* Does it only carry bytes between devices? */
 static inline bool step_is_transfer(const struct step *s)
 {
-    return s->kind == STEP_PULL || s->kind == STEP_PAGES;
+    return s->kind == STEP_PULL || s->kind == STEP_PAGES ||
+           s->kind == STEP_PUSH;
 }
 
 /* A copy between groups. */
 static inline bool step_is_copy(const struct step *s)
 {
     return s->kind == STEP_PAGES ||
-           (s->kind == STEP_PULL && s->pull.between_groups);
+           (s->kind == STEP_PULL && s->pull.between_groups) ||
+           (s->kind == STEP_PUSH && s->push.between_groups);
+}
+
+static inline bool step_guard(const struct step *s, const struct graph_sizes *z)
+{
+    int64_t n = s->guard_out ? z->n_out : z->n_tok;
+
+    return n >= s->least && n <= s->most;
+}
+
+/* Is it in a run of n_instance micro-batches of these sizes? */
+static inline bool step_runs(const struct step *s, int n_instance,
+                             const struct graph_sizes *sizes)
+{
+    return s->instance < n_instance &&
+           (s->most == 0 || step_guard(s, &sizes[s->instance]));
 }
 
 static inline bool step_is_event(const struct step *s)

@@ -10,7 +10,8 @@ static pl_status describe(struct device_list *l, const struct device_item *it,
     const struct device_desc d = {.ops = &paper_ops,
                                   .n_thread = 1,
                                   .numa_node = -1,
-                                  .memory = 0,
+                                  .memory = -1,
+                                  .reads = true,
                                   .described = true};
     struct device_list own = {0};
     double v[DEVICE_FIGURES];
@@ -52,6 +53,8 @@ static pl_status add_host(struct device_list *l, int n_rank, int n_thread,
     if (l->host_described)
         d = l->host;
     d.host = true;
+    d.memory = 0;
+    d.reads = false;
     d.one_queue = true;
     d.n_core = 1;
     PL_TRY(device_list_append(l, &d, &it, err));

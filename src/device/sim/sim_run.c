@@ -691,7 +691,11 @@ static pl_status describe(struct device_list *l, const struct device_item *it,
                           pl_err *err)
 {
     const struct device_desc d = {
-        .ops = &sim_ops, .n_thread = 1, .numa_node = -1, .memory = -1};
+        .ops = &sim_ops,
+        .n_thread = 1,
+        .numa_node = -1,
+        .memory = -1,
+        .reads = true};
 
     return device_item_figures(l, it, &d,
                                1u << DEVICE_MEMORY | 1u << DEVICE_LINK |
