@@ -1,4 +1,4 @@
-/* What steps touch: the one place that knows, for lifetimes, barriers, guards
+/* What steps touch: the one place that knows, for lifetimes, meetings, guards
  * and checks. */
 #include "program/program.h"
 
