@@ -86,7 +86,8 @@ static void draw_merge(struct plan *p, int s, uint64_t *seed)
             size_t off = 64 * (size_t)test_below(seed, 2);
 
             if (it->reduce)
-                p->addend[s][m][i] = (struct merge_addend){dev, t, off, 0};
+                p->addend[s][m][i] = (struct merge_addend){
+                    .dev = dev, .tensor = t, .off = off};
             else
                 p->piece[s][m][i] =
                     (struct copy_piece){.src_dev = dev, .src = t};

@@ -23,9 +23,10 @@ static void exec_buffers_that_live_at_once_lie_apart(void **state)
 
             b[i] = (struct buffer){.bytes = 64 * (size_t)test_below(&seed, 9),
                                    .birth = birth,
-                                   .death = birth + span};
+                                   .death = birth + span,
+                                   .region = REGION_WORK};
         }
-        assert_true(buffers_place(b, n, &total));
+        assert_true(buffers_place(b, n, REGION_WORK, &total));
         for (int i = 0; i < n; i++) {
             assert_int_equal(b[i].offset % 64, 0);
             assert_true(b[i].offset + b[i].bytes <= total);

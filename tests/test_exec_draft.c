@@ -16,7 +16,12 @@ struct scene {
 
 static void open_scene(struct scene *s)
 {
+    static const struct lower_device one[2] = {{0, true, false},
+                                               {0, true, false}};
+    static const struct lower_options opt = {.n_dev = 2, .dev = one};
+
     memset(s, 0, sizeof *s);
+    s->w.opt = &opt;
     s->w.dev = s->dev;
     s->w.err = &s->err;
     s->dev[0].owed = s->dev[1].owed = -1;
@@ -25,7 +30,10 @@ static void open_scene(struct scene *s)
 static void close_scene(struct scene *s)
 {
     for (int d = 0; d < 2; d++)
+    {
         free(s->dev[d].step);
+        free(s->dev[d].late);
+    }
 }
 
 static void pull(struct scene *s, int *event)

@@ -40,8 +40,7 @@ static void show_placement(const struct planned *p)
     const struct lowered *l = p->low;
 
     for (int g = 0; l && g < l->n_group; g++) {
-        print_message("group %d%s:", g,
-                      l->group[g].share_memory ? ", shared memory" : "");
+        print_message("group %d:", g);
         for (int u = l->group[g].first; u < l->group[g].first + l->group[g].n;
              u++)
             print_message(" %s (ranks %d+%d)", p->list.dev[l->unit[u].dev].name,
@@ -106,19 +105,17 @@ struct groups {
 };
 
 /* A group of some devices; each carries ranks in order. */
-static void draw_group(struct groups *o, const struct device_list *l,
-                       const int *dev, int n, int n_rank, uint64_t *seed)
+static void draw_group(struct groups *o, const int *dev, int n, int n_rank, uint64_t *seed)
 {
     struct lower_group *g = &o->group[o->n_group];
     int at = 0;
 
-    *g = (struct lower_group){o->n_unit, 0, true};
+    *g = (struct lower_group){o->n_unit, 0};
     for (int k = 0; k < n && at < n_rank; k++) {
         int m = (int)test_below(seed, n_rank - at + 1);
 
         if (k + 1 == n)
             m = n_rank - at;
-        g->share_memory &= l->dev[dev[k]].on_cores;
         if (m == 0)
             continue;
         o->unit[o->n_unit++] =
@@ -145,10 +142,10 @@ static void draw_groups(struct groups *o, const struct device_list *l,
             for (int d = 0; d < l->n; d++)
                 if (!l->dev[d].host && test_below(seed, 2))
                     dev[m++] = d;
-        draw_group(o, l, dev, m, n_rank, seed);
+        draw_group(o, dev, m, n_rank, seed);
     }
     if (n_host)
-        draw_group(o, l, host, n_host, n_rank, seed);
+        draw_group(o, host, n_host, n_rank, seed);
 }
 
 static int cache_of(const pl_graph *g, int v)
@@ -218,7 +215,7 @@ static bool draw_at(const struct planned *p, const int *home,
 static pl_status replace(struct planned *p, bool stay_home, uint64_t *seed,
                          pl_err *err)
 {
-    static bool one[MAX_DEV];
+    static struct lower_device dev[MAX_DEV];
     struct groups o;
     size_t n = (size_t)p->num->n;
     int *at[3] = {test_need(n, sizeof(int)), test_need(n, sizeof(int)),
@@ -244,7 +241,9 @@ static pl_status replace(struct planned *p, bool stay_home, uint64_t *seed,
     for (size_t i = 0; i < n; i++)
         of[i] = home[p->num->node[i].node];
     for (int d = 0; d < p->list.n; d++)
-        one[d] = p->list.dev[d].on_cores;
+        dev[d] = (struct lower_device){p->list.dev[d].memory,
+                                       p->list.dev[d].one_queue,
+                                       p->list.dev[d].reads};
     way[0] = (struct lower_way){1, at[1]};
     way[1] = (struct lower_way){1, at[2]};
     way[2] =
@@ -260,7 +259,7 @@ static pl_status replace(struct planned *p, bool stay_home, uint64_t *seed,
                                       .unit = o.unit,
                                       .home = of,
                                       .way = way,
-                                      .one_queue = one,
+                                      .dev = dev,
                                       .float_activations =
                                           cpu_family_is_float(p->family),
                                       .max = p->max,

@@ -290,6 +290,7 @@ static pl_status check_programs(struct device_set *s, const struct program *p,
         d[i] = (struct program_device){s->dev[i].desc.name,
                                        cpu_family_name(s->opt.family),
                                        s->dev[i].desc.memory,
+                                       s->dev[i].desc.reads,
                                        s->dev[i].desc.one_queue};
     m.dev = d;
     st = program_check(&m, p, err);

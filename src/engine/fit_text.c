@@ -193,11 +193,11 @@ static void say_device(struct fit_text *t, const struct planned *q, int d,
 
         if (k != d && !device_shares_memory(x, &q->list.dev[k]))
             continue;
-        for (int r = 0; r < REGION_COUNT; r++)
-            bytes[r] += p->bytes[r];
-        if (!q->paper)
-            bytes[REGION_WORK] +=
-                device_scratch_bytes(&q->list.dev[k], q->family, p);
+        bytes[REGION_WEIGHTS] += p->bytes[REGION_WEIGHTS];
+        bytes[REGION_CACHE] += p->bytes[REGION_CACHE];
+        bytes[REGION_WORK] +=
+            program_buffers(p) +
+            device_scratch_bytes(&q->list.dev[k], q->family, p);
     }
     fit_say(t, "%s", x->name);
     if (missing > 0)

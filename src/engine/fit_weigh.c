@@ -16,8 +16,7 @@
 static uint64_t needed(const struct planned *q, int d)
 {
     const struct program *p = &q->low->prog[d];
-    uint64_t n =
-        q->paper ? 0 : device_scratch_bytes(&q->list.dev[d], q->family, p);
+    uint64_t n = device_scratch_bytes(&q->list.dev[d], q->family, p);
 
     for (int r = 0; r < REGION_COUNT; r++)
         n += p->bytes[r];

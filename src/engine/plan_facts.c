@@ -212,10 +212,10 @@ pl_status plan_facts_init(struct plan_facts *f, const pl_plan *p, pl_err *err)
 
         f->dev[d] =
             (struct plan_device){g->bytes[REGION_WEIGHTS],
-                                 g->bytes[REGION_CACHE], g->bytes[REGION_WORK]};
-        if (!q->paper)
-            f->dev[d].buffers +=
-                device_scratch_bytes(&q->list.dev[d], q->family, g);
+                                 g->bytes[REGION_CACHE],
+                                 program_buffers(g) +
+                                     device_scratch_bytes(&q->list.dev[d],
+                                                          q->family, g)};
     }
     for (int m = 0; m < q->low->way->n_message; m++)
         f->token_bytes += plan_pair(q->low->way->message[m].bytes, &one);

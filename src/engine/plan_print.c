@@ -607,9 +607,8 @@ void pl_plan_summary(const pl_plan *p, char *buf, size_t size)
 
         weights += g->bytes[REGION_WEIGHTS];
         cache += g->bytes[REGION_CACHE];
-        work += g->bytes[REGION_WORK];
-        if (!q->paper)
-            work += device_scratch_bytes(&q->list.dev[d], q->family, g);
+        work += program_buffers(g) +
+                device_scratch_bytes(&q->list.dev[d], q->family, g);
     }
     for (int m = 0; m < q->low->way->n_message; m++)
         sent += plan_pair(q->low->way->message[m].bytes, &one);

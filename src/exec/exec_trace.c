@@ -182,9 +182,13 @@ static const char *action(const struct exec_trace *t, const struct step *s,
         *category = step_is_message(s) ? "message" : "op";
         return step_is_message(s) ? "merge" : "gather";
     case STEP_PULL:
+    case STEP_PUSH:
     case STEP_PAGES:
         *category = step_is_copy(s) ? "copy" : "message";
-        return s->kind == STEP_PAGES ? "copy pages" : step_is_copy(s) ? "copy" : "pull";
+        return s->kind == STEP_PAGES  ? "copy pages"
+               : step_is_copy(s)      ? "copy"
+               : s->kind == STEP_PULL ? "pull"
+                                      : "push";
     case STEP_POST:
     case STEP_WAIT:
         break;

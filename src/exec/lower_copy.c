@@ -667,18 +667,26 @@ static pl_status staging(struct lower *w, int u, int i, size_t bytes, int *out)
     return PL_OK;
 }
 
-/* Leaves are streamed by those who read the home's memory. */
-static pl_status can_stream(struct lower *w, int i, int a, int b)
+/* Do all units of group b read the memory of all of a? */
+static bool all_read(const struct lower *w, int a, int b)
 {
     for (int m = 0; m < group_of(w, b)->n; m++)
         for (int k = 0; k < group_of(w, a)->n; k++)
             if (!reads(w, dev_of(w, group_of(w, b)->first + m),
                        dev_of(w, group_of(w, a)->first + k)))
-                return err_set(w->err, PL_UNSUPPORTED,
-                               "%s cannot be streamed: a device that computes "
-                               "with it reads no other's memory",
-                               w->g->node[w->num->node[i].node].name);
-    return PL_OK;
+                return false;
+    return true;
+}
+
+/* Leaves are streamed by those who read the home's memory. */
+static pl_status can_stream(struct lower *w, int i, int a, int b)
+{
+    if (all_read(w, a, b))
+        return PL_OK;
+    return err_set(w->err, PL_UNSUPPORTED,
+                   "%s cannot be streamed: a device that computes with it "
+                   "reads no other's memory",
+                   w->g->node[w->num->node[i].node].name);
 }
 
 /* Every unit of the home group gives what it has of the slice; of a weight that
@@ -930,7 +938,8 @@ pl_status lower_send(struct lower *w, int i)
 
         if (b == w->at[i])
             continue;
-        if (slow_queue(w, b)) { /* it pulls later: tell it from when on */
+        if (slow_queue(w, b) && all_read(w, w->at[i], b)) {
+            /* they pull later: tell them from when on */
             PL_TRY(announce(w, i));
             continue;
         }

@@ -72,8 +72,10 @@ static pl_status addends(struct lower *w, int from, const struct held *src,
         const struct addends *a = &src->sums[join[k].dev];
 
         ad[k] = (struct merge_addend){
-            w->unit[g->first + join[k].dev].u.dev, a->tensor,
-            (size_t)join[k].index * a->stride, join[k].n_add};
+            .dev = w->unit[g->first + join[k].dev].u.dev,
+            .tensor = a->tensor,
+            .off = (size_t)join[k].index * a->stride,
+            .n_add = join[k].n_add};
     }
     m->reduce = true;
     return PL_OK;
@@ -249,7 +251,7 @@ static pl_status meet(struct lower *w, int group, int n, const int *item,
 {
     const struct lower_group *g = &w->opt->group[group];
     struct merge_item *m = arena_alloc(w->a, (size_t)n + 1, sizeof *m);
-    const int *peer;
+    const int *peer = NULL;
     int order;
 
     if (!m)

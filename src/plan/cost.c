@@ -181,9 +181,7 @@ static double piece_bytes(const struct copy_piece *p, const struct cost_step *z)
            (double)dim_value(p->n1, &z->sizes);
 }
 
-/* Bytes that the device takes from its peers. A sum over many peers would go
- * round in two halves, each device adding one part: twice the value in all,
- * however many they are. */
+/* Bytes that the device takes from its peers where they lie. */
 static double received(const struct program *p, const struct step_merge *s,
                        const struct cost_step *z)
 {
@@ -199,9 +197,22 @@ static double received(const struct program *p, const struct step_merge *s,
                 all += piece_bytes(&it->piece[i], z);
         for (int i = 0; it->reduce && i < it->n_addend; i++)
             n_peer += it->addend[i].dev != p->dev;
-        sum += it->reduce ? fmin(n_peer, 2) * all : all;
+        sum += it->reduce ? n_peer * all : all;
     }
     return sum;
+}
+
+/* Values that an item writes, each as often as one is added to it. */
+static double merged(const struct program *p, const struct step_merge *s,
+                     const struct merge_item *it, const struct cost_step *z)
+{
+    double bytes = 0;
+
+    if (s->meet || !it->reduce)
+        return values(&p->tensor[it->out], z);
+    for (int i = 0; i < it->n_piece; i++)
+        bytes += piece_bytes(&it->piece[i], z);
+    return bytes / sizeof(float) * (it->n_addend > 1 ? it->n_addend - 1 : 1);
 }
 
 /* What is copied before is local here. */
@@ -216,7 +227,7 @@ static double merge(const struct cost_machine *m, int dev,
     if (s->message && n_peer == 1)
         return t;
     for (int i = 0; i < s->n_item; i++)
-        t += r->value_s * values(&p->tensor[s->item[i].out], z);
+        t += r->value_s * merged(p, s, &s->item[i], z);
     if (s->message && s->meet)
         t += r->message_s + received(p, s, z) / r->link_bytes_per_s;
     return t;
@@ -246,6 +257,27 @@ static double pull(const struct cost_machine *m, int dev,
             take_end(&w, &m->rates[s->piece[i].src_dev]);
     }
     return w.latency_s + bytes / w.bytes_per_s;
+}
+
+static double push(const struct cost_machine *m, int dev,
+                   const struct step_push *s, const struct cost_step *z)
+{
+    struct route w = {0, INFINITY};
+    double bytes = 0;
+
+    take_end(&w, &m->rates[dev]);
+    take_end(&w, &m->rates[s->dev]);
+    for (int i = 0; i < s->n_piece; i++)
+        bytes += piece_bytes(&s->piece[i], z);
+    return bytes / w.bytes_per_s;
+}
+
+double cost_of_arrival(const struct cost_machine *m, int dev,
+                       const struct step *s)
+{
+    return s->kind == STEP_PUSH ? fmax(m->rates[dev].message_s,
+                                       m->rates[s->push.dev].message_s)
+                                : 0;
 }
 
 static double pages(const struct cost_machine *m, int dev,
@@ -278,6 +310,8 @@ double cost_of_step(const struct cost_machine *m, int dev, const struct step *s,
         return merge(m, dev, &s->merge, z);
     case STEP_PULL:
         return pull(m, dev, &s->pull, z);
+    case STEP_PUSH:
+        return push(m, dev, &s->push, z);
     case STEP_PAGES:
         return pages(m, dev, &s->pages, z);
     case STEP_POST:

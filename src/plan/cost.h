@@ -88,6 +88,11 @@ void cost_lanes(const struct device_list *l, int *lane0, int *n_lane);
 double cost_of_step(const struct cost_machine *m, int dev, const struct step *s,
                     const struct cost_step *z);
 
+/* Seconds after its end until a PUSH has arrived, which a POST behind it waits
+ * for; 0 of other steps. */
+double cost_of_arrival(const struct cost_machine *m, int dev,
+                       const struct step *s);
+
 /* Seconds of one run of `script` with micro-batches z[n_instance]. use[n_dev]
  * may be NULL. Fails for want of memory, or if there is no such script. */
 pl_status cost_run(const struct cost_machine *m, int script, int n_instance,

@@ -25,6 +25,7 @@ struct player {
     const struct cost_machine *m;
     int script;
     double (*queue)[QUEUE_COUNT]; /* [n_dev] when each is free */
+    double (*pushed)[QUEUE_COUNT]; /* [n_dev] when all its pushes have come */
     double *lane;
     double **event;     /* [n_dev][n_event] when it was posted */
     int *next;          /* [n_dev] the step that comes */
@@ -148,7 +149,8 @@ static void play(struct player *w, int dev, const struct step *s,
     double begin, end;
 
     if (s->kind == STEP_POST) {
-        w->event[dev][s->event.event] = w->queue[dev][queue];
+        w->event[dev][s->event.event] =
+            fmax(w->queue[dev][queue], w->pushed[dev][queue]);
         return;
     }
     if (s->kind == STEP_WAIT) {
@@ -160,6 +162,8 @@ static void play(struct player *w, int dev, const struct step *s,
     begin = step_meets(s) ? met(w, dev, s) : ready(w, dev, queue);
     end = begin + cost_of_step(m, dev, s, z);
     busy_until(w, dev, queue, end);
+    w->pushed[dev][queue] =
+        fmax(w->pushed[dev][queue], end + cost_of_arrival(m, dev, s));
     if (w->span)
         w->span[dev][at] = (struct span){begin, end};
     if (m->seen)
@@ -257,6 +261,7 @@ void cost_lanes(const struct device_list *l, int *lane0, int *n_lane)
 static void end(struct player *w)
 {
     free(w->queue);
+    free(w->pushed);
     free(w->lane);
     if (w->event)
         free(w->event[0]);
@@ -281,6 +286,7 @@ static pl_status begin(struct player *w, bool use, pl_err *err)
         n_step += (size_t)script_of(w, d)->n_step;
     }
     w->queue = calloc(n_dev, sizeof *w->queue);
+    w->pushed = calloc(n_dev, sizeof *w->pushed);
     w->lane = calloc(n_lane + 1, sizeof *w->lane);
     w->event = calloc(n_dev, sizeof *w->event);
     w->next = calloc(n_dev, sizeof *w->next);
@@ -292,7 +298,7 @@ static pl_status begin(struct player *w, bool use, pl_err *err)
         w->span = calloc(n_dev, sizeof *w->span);
     if (w->span)
         w->span[0] = malloc((n_step + 1) * sizeof **w->span);
-    if (!w->queue || !w->lane || !w->event || !w->event[0] || !w->next ||
+    if (!w->queue || !w->pushed || !w->lane || !w->event || !w->event[0] || !w->next ||
         !w->gate || !w->heap || (use && (!w->span || !w->span[0])))
         return err_no_memory(err, "an estimate");
     for (size_t i = 0; use && i < n_step; i++)
@@ -330,7 +336,8 @@ pl_status cost_run(const struct cost_machine *m, int script, int n_instance,
         int dev = w.heap[0].dev;
         const struct step *x = &script_of(&w, dev)->step[w.next[dev]];
 
-        if (x->instance < n_instance)
+        if (x->instance < n_instance &&
+            (x->most == 0 || step_guard(x, &z[x->instance].sizes)))
             play(&w, dev, x, &z[x->instance]);
         advance(&w);
     }

@@ -230,6 +230,12 @@ struct program {
     int n_seq, page_stride; /* largest batch tables */
 };
 
+/* Bytes of everything but weights and caches. */
+static inline size_t program_buffers(const struct program *p)
+{
+    return p->bytes[REGION_WORK] + p->bytes[REGION_MAIL];
+}
+
 /* ---- what steps do, asked without a look at their kind ------------------ */
 
 static inline bool step_meets(const struct step *s)

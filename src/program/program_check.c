@@ -54,23 +54,32 @@ static pl_status check_tensors(struct check *c)
     return PL_OK;
 }
 
+/* The largest sizes with which a step runs. */
+static struct graph_sizes largest(const struct check *c, const struct step *st)
+{
+    struct graph_sizes z = c->p->max;
+    int64_t *n = st->guard_out ? &z.n_out : &z.n_tok;
+
+    if (st->most > 0 && st->most < *n)
+        *n = st->most;
+    return z;
+}
+
 /* One side of a piece, `off` more bytes in, ends inside the region. */
-static bool inside(const struct check *c, const struct program *p, int tensor,
-                   size_t off, pl_dim start, pl_dim s0, pl_dim s1,
+static bool inside(const struct program *p, const struct graph_sizes *z,
+                   int tensor, int64_t off, pl_dim start, pl_dim s0, pl_dim s1,
                    const struct copy_piece *l)
 {
-    const struct graph_sizes *z = &c->p->max;
     int64_t n0 = dim_value(l->n0, z), n1 = dim_value(l->n1, z);
     int64_t at[3] = {dim_value(start, z), dim_value(s0, z), dim_value(s1, z)};
     int64_t bytes = dim_value(l->bytes, z), end, more;
 
-    if (!has_tensor(p, tensor) || n0 < 0 || n1 < 0 || bytes < 0 || at[0] < 0 ||
-        at[1] < 0 || at[2] < 0)
+    if (!has_tensor(p, tensor) || n0 < 0 || n1 < 0 || bytes < 0 || at[1] < 0 ||
+        at[2] < 0 || __builtin_add_overflow(off, at[0], &off) || off < 0)
         return false;
     if (n0 == 0 || n1 == 0 || bytes == 0)
         return true;
-    if (off > INT64_MAX ||
-        __builtin_add_overflow(p->tensor[tensor].offset + off, at[0], &end) ||
+    if (__builtin_add_overflow((int64_t)p->tensor[tensor].offset, off, &end) ||
         __builtin_mul_overflow(n0 - 1, at[1], &more) ||
         __builtin_add_overflow(end, more, &end) ||
         __builtin_mul_overflow(n1 - 1, at[2], &more) ||
@@ -83,26 +92,48 @@ static bool inside(const struct check *c, const struct program *p, int tensor,
 /* May the step read that device's memory? */
 static bool reads(const struct check *c, const struct step *st, int dev)
 {
-    if (dev == c->p->dev || st->kind == STEP_PULL)
+    const struct program_device *from = &c->m->dev[dev];
+
+    if (dev == c->p->dev)
         return true;
+    if (st->kind == STEP_PULL || st->kind == STEP_PAGES)
+        return from->memory >= 0 &&
+               (from->memory == c->dev->memory || c->dev->reads);
     for (int i = 0; step_meets(st) && i < st->merge.n_peer; i++)
         if (st->merge.peer[i] == dev)
             return true;
     return false;
 }
 
+/* off: bytes into the tensor beside what the piece says. */
 static pl_status check_source(const struct check *c, const struct step *st,
-                              int dev, int tensor, size_t off,
+                              int dev, int tensor, int64_t off,
                               const struct copy_piece *l)
 {
+    const struct graph_sizes z = largest(c, st);
+
     if (dev < 0 || dev >= c->m->n_dev)
         return bad(c, "reads a device that the set does not have");
     if (!reads(c, st, dev))
-        return bad(c, "reads a peer's memory without a meeting or a pull");
-    if (l->src_at < 0 ||
-        !inside(c, &c->all[dev], tensor, off + (size_t)l->src_at, l->src_off,
+        return bad(c, st->kind == STEP_PULL
+                          ? "pulls from memory that is not open to it"
+                          : "reads a peer's memory without a meeting or a pull");
+    if (l->src_at < 0 || off > INT64_MAX - l->src_at ||
+        !inside(&c->all[dev], &z, tensor, off + l->src_at, l->src_off,
                 l->src_s0, l->src_s1, l))
         return bad(c, "reads beyond its source");
+    return PL_OK;
+}
+
+static pl_status check_result(const struct check *c, const struct step *st,
+                              const struct program *p, int tensor,
+                              const struct copy_piece *l)
+{
+    const struct graph_sizes z = largest(c, st);
+
+    if (l->dst_at < 0 || !inside(p, &z, tensor, l->dst_at, l->dst_off,
+                                 l->dst_s0, l->dst_s1, l))
+        return bad(c, "writes beyond its result");
     return PL_OK;
 }
 
@@ -114,18 +145,22 @@ static pl_status check_merge(const struct check *c, const struct step *st,
     for (int k = 0; k < m->n_piece; k++) {
         const struct copy_piece *l = &m->piece[k];
 
-        if (l->dst_at < 0 || !inside(c, c->p, m->out, (size_t)l->dst_at,
-                                     l->dst_off, l->dst_s0, l->dst_s1, l))
-            return bad(c, "writes beyond its result");
+        PL_TRY(check_result(c, st, c->p, m->out, l));
         if (!m->reduce) {
             PL_TRY(check_source(c, st, l->src_dev, l->src, 0, l));
             continue;
         }
         if (l->bytes.n % (int64_t)sizeof(float) != 0)
             return bad(c, "adds something other than whole floats");
-        for (int i = 0; i < m->n_addend; i++)
-            PL_TRY(check_source(c, st, m->addend[i].dev, m->addend[i].tensor,
-                                m->addend[i].off, l));
+        for (int i = 0; i < m->n_addend; i++) {
+            const struct merge_addend *a = &m->addend[i];
+            const struct graph_sizes z = largest(c, st);
+
+            if (a->off > INT64_MAX)
+                return bad(c, "reads beyond its source");
+            PL_TRY(check_source(c, st, a->dev, a->tensor,
+                                (int64_t)a->off - dim_value(a->skip, &z), l));
+        }
     }
     if (!m->reduce)
         return PL_OK;
@@ -229,6 +264,8 @@ static pl_status check_pages(const struct check *c, const struct step *st)
     if (st->pages.dev < 0 || st->pages.dev >= c->m->n_dev)
         return bad(c, "reads a device that the set does not have");
     from = &c->all[st->pages.dev];
+    if (!reads(c, st, st->pages.dev))
+        return bad(c, "pulls from memory that is not open to it");
     if (from->max.n_slot != c->p->max.n_slot || st->pages.dev == c->p->dev ||
         !page_bytes(from, st->pages.src, st->pages.tile_bytes))
         return bad(c, "reads pages beyond their source");
@@ -302,9 +339,28 @@ static pl_status check_pull(const struct check *c, const struct step *st)
         const struct copy_piece *l = &x->piece[i];
 
         PL_TRY(check_source(c, st, l->src_dev, l->src, 0, l));
-        if (l->dst_at < 0 || !inside(c, c->p, x->out, (size_t)l->dst_at,
-                                     l->dst_off, l->dst_s0, l->dst_s1, l))
-            return bad(c, "writes beyond its result");
+        PL_TRY(check_result(c, st, c->p, x->out, l));
+    }
+    return PL_OK;
+}
+
+static pl_status check_push(const struct check *c, const struct step *st)
+{
+    const struct step_push *x = &st->push;
+    const struct program *to;
+
+    if (x->dev < 0 || x->dev >= c->m->n_dev || x->dev == c->p->dev)
+        return bad(c, "pushes to a device that the set does not have");
+    to = &c->all[x->dev];
+    if (!has_tensor(to, x->out) || to->tensor[x->out].region != REGION_MAIL)
+        return bad(c, "pushes elsewhere than into an inbox");
+    for (int i = 0; i < x->n_piece; i++) {
+        const struct copy_piece *l = &x->piece[i];
+
+        if (l->src_dev != c->p->dev)
+            return bad(c, "pushes what another device has");
+        PL_TRY(check_source(c, st, l->src_dev, l->src, 0, l));
+        PL_TRY(check_result(c, st, to, x->out, l));
     }
     return PL_OK;
 }
@@ -326,6 +382,8 @@ static pl_status check_step(const struct check *c, const struct step *st)
         return PL_OK;
     case STEP_PULL:
         return check_pull(c, st);
+    case STEP_PUSH:
+        return check_push(c, st);
     case STEP_PAGES:
         return check_pages(c, st);
     case STEP_POST:
@@ -380,6 +438,7 @@ struct play {
     int *at[QUEUE_COUNT];     /* [n] next step of each device and queue */
     unsigned char *posted;    /* [first[n]] */
     int n_event, n_instance;  /* of the run that is played */
+    struct graph_sizes sizes[PROG_MAX_INSTANCE]; /* of it */
 };
 
 static pl_status find_posts(struct check *c, struct play *y)
@@ -444,7 +503,7 @@ static bool advance(const struct check *c, struct play *y, int dev, int queue)
     for (; *at < x->n_step; ++*at, moved = true) {
         const struct step *st = &x->step[*at];
 
-        if (st->instance >= y->n_instance ||
+        if (!step_runs(st, y->n_instance, y->sizes) ||
             (one ? queue != QUEUE_COMPUTE : (int)st->queue != queue))
             continue;
         if (st->kind == STEP_WAIT &&
@@ -507,6 +566,118 @@ static pl_status play(struct check *c, struct play *y)
     return PL_OK;
 }
 
+/* ---- two queues run as one --------------------------------------------- */
+
+/* What a device's queues know of one another. */
+struct law {
+    int posted[QUEUE_COUNT]; /* POSTs and meetings so far */
+    int known[QUEUE_COUNT];  /* of the other queue's, before the next step */
+    int *queue, *nth, *at;   /* [n_event] of each event: its queue, which POST
+                                of it, and what that POST knew */
+};
+
+/* A WAIT for another device, or a meeting, depends on every earlier POST of its
+ * device, so that two queues may be run as one in any order that dependencies
+ * inside the device allow: see program.h. */
+static pl_status keeps_law(struct check *c, const struct play *y, struct law *w)
+{
+    const struct script *x = script_of(c, c->p->dev);
+
+    for (c->step = 0; c->step < x->n_step; c->step++) {
+        const struct step *st = &x->step[c->step];
+        int q = (int)st->queue, e = st->event.event;
+
+        if (!step_runs(st, y->n_instance, y->sizes))
+            continue;
+        if (st->kind == STEP_WAIT && st->event.dev == c->p->dev) {
+            int knows = w->queue[e] == q ? w->at[e] : w->nth[e];
+
+            if (knows > w->known[q])
+                w->known[q] = knows;
+            continue;
+        }
+        if ((st->kind == STEP_WAIT || step_meets(st)) &&
+            w->known[q] < w->posted[!q])
+            return bad(c, "waits for another device without knowing of all "
+                          "that its other queue has posted");
+        if (st->kind == STEP_POST || step_meets(st))
+            w->posted[q]++;
+        if (st->kind == STEP_POST) {
+            w->queue[e] = q;
+            w->nth[e] = w->posted[q];
+            w->at[e] = w->known[q];
+        }
+    }
+    return PL_OK;
+}
+
+static pl_status check_law(struct check *c, const struct play *y)
+{
+    pl_status s = PL_OK;
+
+    for (int i = 0; i < c->m->n_dev && s == PL_OK; i++) {
+        size_t n = (size_t)c->all[i].n_event + 1;
+        struct law w = {.queue = NULL};
+
+        c->p = &c->all[i];
+        c->dev = &c->m->dev[i];
+        if (c->dev->one_queue)
+            continue;
+        w.queue = calloc(3 * n, sizeof *w.queue);
+        if (!w.queue)
+            return err_no_memory(c->err, "the check of programs");
+        w.nth = w.queue + n;
+        w.at = w.nth + n;
+        s = keeps_law(c, y, &w);
+        free(w.queue);
+    }
+    return s;
+}
+
+/* ---- every kind of run ------------------------------------------------- */
+
+enum { MAX_BOUND = 8 };
+
+/* Sizes at which the guards of a script's steps change: each the least of a
+ * class. */
+static int bounds(const struct check *c, int64_t bound[MAX_BOUND])
+{
+    int n = 1;
+
+    bound[0] = 1;
+    for (int d = 0; d < c->m->n_dev; d++)
+        for (int i = 0; i < script_of(c, d)->n_step; i++) {
+            int64_t least = script_of(c, d)->step[i].least;
+            int k = 0;
+
+            while (k < n && bound[k] != least)
+                k++;
+            if (least > 0 && k == n && n < MAX_BOUND)
+                bound[n++] = least;
+        }
+    return n;
+}
+
+/* Runs of y->n_instance micro-batches, whose last one may be of another
+ * class. */
+static pl_status play_classes(struct check *c, struct play *y)
+{
+    int64_t bound[MAX_BOUND];
+    int n = bounds(c, bound);
+
+    for (int k = 0; k < (y->n_instance > 1 ? n * n : n); k++) {
+        for (int i = 0; i < y->n_instance; i++) {
+            bool last = i == y->n_instance - 1;
+            int64_t size = bound[last ? k % n : k / n];
+
+            y->sizes[i] = (struct graph_sizes){size, size, 0};
+        }
+        PL_TRY(play(c, y));
+        PL_TRY(check_law(c, y));
+    }
+    return PL_OK;
+}
+
 static pl_status check_waits(struct check *c)
 {
     int n = c->m->n_dev;
@@ -534,7 +705,7 @@ static pl_status check_waits(struct check *c)
         for (y.n_instance = 1;
              s == PL_OK && y.n_instance <= script_of(c, 0)->n_instance;
              y.n_instance++)
-            s = play(c, &y);
+            s = play_classes(c, &y);
         if (s != PL_OK)
             goto done;
     }

@@ -191,3 +191,19 @@ size_t cpu_image_scratch(const struct cpu_kernels *k, const struct program *p,
         }
     return (most + 127) / 128 * 128;
 }
+
+size_t cpu_image_parts_scratch(const struct device_options *opt,
+                               const struct program *p)
+{
+    struct cpu_kernels table;
+    size_t most = 0;
+
+    cpu_kernels_choose(&table, opt);
+    for (int nth = 1; nth <= CPU_PARTS; nth++) {
+        size_t n = cpu_image_scratch(&table, p, nth);
+
+        if (n > most)
+            most = n;
+    }
+    return most;
+}

@@ -46,21 +46,29 @@ void cpu_image_resolve(struct cpu_image *m);
 size_t cpu_image_scratch(const struct cpu_kernels *k, const struct program *p,
                          int nth);
 
+/* Of a device that cuts a kernel into up to CPU_PARTS parts and runs them one
+ * after another, all with the same scratch. */
+enum { CPU_PARTS = 3 };
+size_t cpu_image_parts_scratch(const struct device_options *opt,
+                               const struct program *p);
+
 /* A step's part ith of nth. */
 void cpu_image_kernel(const struct cpu_image *m, const struct step *st,
                       void *scratch, int ith, int nth);
 void cpu_image_merge(const struct cpu_image *m, const struct step *st,
                      void *scratch, int ith, int nth);
-/* One piece of a PULL. */
-void cpu_image_pull(const struct cpu_image *m, const struct step *st,
-                    const struct copy_piece *p, int ith, int nth);
+/* Piece i of a PULL or PUSH. */
+void cpu_image_carry(const struct cpu_image *m, const struct step *st, int i,
+                     int ith, int nth);
 void cpu_image_pages(const struct cpu_image *m, const struct step *st, int ith,
                      int nth);
 
-/* Bytes that a PULL or PAGES moves in this run. */
+/* Bytes that a transfer moves in this run. */
 double cpu_image_copy_bytes(const struct cpu_image *m, const struct step *st);
 /* Seconds that the slower of the links takes for it; 0 where links are free. */
 double cpu_image_copy_seconds(const struct cpu_image *m, const struct step *st);
+/* Of that, what passes until the first byte has come. */
+double cpu_image_latency(const struct cpu_image *m, const struct step *st);
 /* Tells the device what the step does, for its counters. */
 void cpu_image_count(const struct cpu_image *m, struct device *d,
                      const struct step *st);
@@ -76,6 +84,14 @@ static inline const unsigned char *cpu_image_source(const struct cpu_image *m,
 
     return (d->prog == m->prog ? m->base[t->region] : d->at[t->region]) +
            t->offset;
+}
+/* Where a tensor in the inbox of another device lies. */
+static inline unsigned char *cpu_image_inbox(const struct cpu_image *m, int dev,
+                                             int tensor)
+{
+    const struct device *d = device_of(m->set, dev);
+
+    return d->at[REGION_MAIL] + d->prog->tensor[tensor].offset;
 }
 size_t cpu_merge_scratch(const struct step *st);
 double cpu_pages_bytes(const struct cpu_image *m, const struct step *st);

@@ -143,6 +143,14 @@ static bool is_small(const struct step *s, const struct prog_tensor *t)
                  dim_value(p->n1, &one);
         }
         return n <= 4 * FEW_VALUES;
+    case STEP_PUSH:
+        for (int i = 0; i < s->push.n_piece; i++) {
+            const struct copy_piece *p = &s->push.piece[i];
+
+            n += dim_value(p->bytes, &one) * dim_value(p->n0, &one) *
+                 dim_value(p->n1, &one);
+        }
+        return n <= 4 * FEW_VALUES;
     case STEP_MERGE:
         for (int i = 0; i < s->merge.n_item; i++)
             n += values(&t[s->merge.item[i].out]);
@@ -172,8 +180,11 @@ static bool single_step(struct singles *g, const struct step *s,
                         const struct prog_tensor *t, const struct touched *x,
                         int n, bool everything, unsigned char *out)
 {
+    const struct graph_sizes one = {1, 1, 1};
     bool meets = step_meets(s), ok = true, alone = false, meet = false;
 
+    if (s->most > 0 && !step_guard(s, &one)) /* it is in no such run */
+        return true;
     if (s->kind == STEP_POST) { /* all that is shared is complete */
         meet = g->shared;
     } else if (s->queue == QUEUE_COPY || s->kind == STEP_WAIT) {
@@ -213,7 +224,8 @@ static bool any_step(struct hazards *h, const struct step *s,
         meet = clashes(h, &x[k]);
     if (meet) {
         *out |= step_meets(s) ? 0 : CPU_MEET;
-        met(h, s->instance);
+        if (s->most == 0) /* runs without the step lack the meeting */
+            met(h, s->instance);
     }
     for (int k = 0; k < n && ok; k++)
         ok = touch(h, &x[k]);
@@ -237,7 +249,8 @@ bool cpu_meetings(const struct script *c, const struct prog_tensor *t, int dev,
             ok = single_step(&g, s, t, NULL, 0, false, &out[i]);
             if (s->kind == STEP_POST && s->queue != QUEUE_COPY) {
                 out[i] |= CPU_MEET; /* what others wait for is complete */
-                met(&h, s->instance);
+                if (s->most == 0)
+                    met(&h, s->instance);
             }
             continue;
         }

@@ -100,7 +100,8 @@ static void copy_piece(const struct cpu_image *m, const struct graph_sizes *z,
 
 /* dst[n] = the tree over the addends, each read at `off`. */
 static void reduce_run(const struct cpu_image *g, const struct merge_item *m,
-                       float *dst, int64_t off, int64_t n, float *scratch)
+                       const struct graph_sizes *z, float *dst, int64_t off,
+                       int64_t n, float *scratch)
 {
     const float *stack[MERGE_MAX_DEPTH];
 
@@ -113,7 +114,7 @@ static void reduce_run(const struct cpu_image *g, const struct merge_item *m,
             const unsigned char *src =
                 cpu_image_source(g, a->dev, a->tensor);
 
-            src += a->off + (size_t)off;
+            src += (int64_t)a->off + off - dim_value(a->skip, z);
             stack[top++] = (const float *)(const void *)src + done;
             for (int k = 1; k <= a->n_add; k++) {
                 bool last = i == m->n_addend - 1 && k == a->n_add;
@@ -149,7 +150,7 @@ void cpu_image_merge(const struct cpu_image *g, const struct step *st,
             resolve(&l, &m->piece[k], z);
             walk_start(&w, &l, ith, nth);
             while (walk_next(&w))
-                reduce_run(g, m, (float *)(void *)(out + w.dst), w.src,
+                reduce_run(g, m, z, (float *)(void *)(out + w.dst), w.src,
                            w.n / (int64_t)sizeof(float), scratch);
         }
     }
@@ -165,11 +166,26 @@ size_t cpu_merge_scratch(const struct step *st)
     return (size_t)depth * BLOCK * sizeof(float);
 }
 
-void cpu_image_pull(const struct cpu_image *m, const struct step *st,
-                    const struct copy_piece *p, int ith, int nth)
+void cpu_image_carry(const struct cpu_image *m, const struct step *st, int i,
+                     int ith, int nth)
 {
-    copy_piece(m, &m->sizes[st->instance], p, m->tensor[st->pull.out].data, ith,
-               nth);
+    const struct graph_sizes *z = &m->sizes[st->instance];
+
+    if (st->kind == STEP_PUSH)
+        copy_piece(m, z, &st->push.piece[i],
+                   cpu_image_inbox(m, st->push.dev, st->push.out), ith, nth);
+    else
+        copy_piece(m, z, &st->pull.piece[i], m->tensor[st->pull.out].data, ith,
+                   nth);
+}
+
+/* The pieces of a PULL or PUSH. */
+static const struct copy_piece *pieces(const struct step *st, int *n)
+{
+    bool push = st->kind == STEP_PUSH;
+
+    *n = push ? st->push.n_piece : st->pull.n_piece;
+    return push ? st->push.piece : st->pull.piece;
 }
 
 static double link_seconds(const struct cpu_image *m, int dev, double bytes)
@@ -185,24 +201,32 @@ static double slowest(const struct cpu_image *m, const struct step *st,
                       double bytes)
 {
     double most = link_seconds(m, m->prog->dev, bytes);
+    const struct copy_piece *p;
+    int n;
 
     if (st->kind == STEP_PAGES)
         return fmax(most, link_seconds(m, st->pages.dev, bytes));
-    for (int i = 0; i < st->pull.n_piece; i++)
-        most = fmax(most, link_seconds(m, st->pull.piece[i].src_dev, bytes));
+    if (st->kind == STEP_PUSH)
+        return fmax(most, link_seconds(m, st->push.dev, bytes));
+    p = pieces(st, &n);
+    for (int i = 0; i < n; i++)
+        most = fmax(most, link_seconds(m, p[i].src_dev, bytes));
     return most;
 }
 
 double cpu_image_copy_bytes(const struct cpu_image *m, const struct step *st)
 {
+    const struct copy_piece *p;
     double bytes = 0;
+    int n;
 
     if (st->kind == STEP_PAGES)
         return cpu_pages_bytes(m, st);
-    for (int i = 0; i < st->pull.n_piece; i++) {
+    p = pieces(st, &n);
+    for (int i = 0; i < n; i++) {
         struct loops l;
 
-        resolve(&l, &st->pull.piece[i], &m->sizes[st->instance]);
+        resolve(&l, &p[i], &m->sizes[st->instance]);
         bytes += (double)l.bytes * (double)l.n0 * (double)l.n1;
     }
     return bytes;
@@ -216,4 +240,9 @@ double cpu_image_copy_seconds(const struct cpu_image *m, const struct step *st)
         return 0; /* links are free: bytes need not be counted */
     bytes = cpu_image_copy_bytes(m, st);
     return bytes > 0 ? slowest(m, st, bytes) : 0;
+}
+
+double cpu_image_latency(const struct cpu_image *m, const struct step *st)
+{
+    return slowest(m, st, 0);
 }

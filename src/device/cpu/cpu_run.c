@@ -36,6 +36,7 @@ struct worker {
     const unsigned char *how; /* [n_step] see cpu_meetings.h */
     int n_step, at;           /* next step */
     int n_instance; /* of this run */
+    const struct graph_sizes *sizes; /* [n_instance] */
     int fail;       /* tests: the device is lost at this step */
     bool first;     /* of the device's threads: counts */
     bool single;    /* a run of one token */
@@ -134,7 +135,11 @@ static void work(const struct worker *w, const struct step *st, int ith,
         break;
     case STEP_PULL:
         for (int i = 0; i < st->pull.n_piece; i++)
-            cpu_image_pull(m, st, &st->pull.piece[i], ith, nth);
+            cpu_image_carry(m, st, i, ith, nth);
+        break;
+    case STEP_PUSH:
+        for (int i = 0; i < st->push.n_piece; i++)
+            cpu_image_carry(m, st, i, ith, nth);
         break;
     case STEP_PAGES:
         cpu_image_pages(m, st, ith, nth);
@@ -210,7 +215,8 @@ static bool run_step(struct worker *w, const struct step *st)
 /* The worker's next step of this run, NULL at the end. */
 static const struct step *next(struct worker *w)
 {
-    while (w->at < w->n_step && w->step[w->at].instance >= w->n_instance)
+    while (w->at < w->n_step &&
+           !step_runs(&w->step[w->at], w->n_instance, w->sizes))
         w->at++;
     return w->at < w->n_step ? &w->step[w->at] : NULL;
 }
@@ -265,6 +271,7 @@ static bool sit_down(struct worker *w, const struct device_bank *b,
         .how = cpu->how[run->script],
         .n_step = c->n_step,
         .n_instance = run->n_instance,
+        .sizes = run->sizes,
         .fail = d->fail_step,
         .first = seat->ith == 0,
         .single = c->n_instance == 1 && run->n_instance == 1 &&

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "device/cpu/cpu_image.h"
 #include "device/device_spec.h"
 
 static pl_status describe(struct device_list *l, const struct device_item *it,
@@ -73,15 +74,12 @@ static bool has_kernel(const struct device_desc *d,
     return true;
 }
 
-/* What it would need beside is not known. */
+/* What a device of private memory needs that runs this machine's kernels. */
 static size_t scratch(const struct device_desc *d,
                       const struct device_options *opt,
                       const struct program *p)
 {
-    (void)d;
-    (void)opt;
-    (void)p;
-    return 0;
+    return d->host ? 0 : cpu_image_parts_scratch(opt, p);
 }
 
 const struct device_ops paper_ops = {

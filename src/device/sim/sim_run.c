@@ -26,10 +26,7 @@
 #include "device/team.h"
 #include "device/device_spec.h"
 
-enum {
-    POISON = 0xFF, /* NaN in every float format, -1 as an integer */
-    SIM_PARTS = 3, /* most parts that a kernel is cut into */
-};
+enum { POISON = 0xFF }; /* NaN in every float format, -1 as an integer */
 
 struct queue_steps {
     int *step; /* owned: a queue's steps, ascending */
@@ -45,6 +42,7 @@ struct lane {
     int n_piece;  /* PAGES come in parts too */
     double begun; /* for the trace */
     double due;   /* when its bytes arrive */
+    double pushed; /* when all that was pushed has arrived; a POST waits */
 };
 
 struct sim_device {
@@ -295,8 +293,8 @@ static pl_status load_device(struct sim *sim, struct sim_device *d, pl_err *err)
         memset(d->base[r], POISON, bytes);
         device_guard_region(sim->set, d->dev, (enum region)r, d->base[r]);
         d->image.base[r] = d->base[r];
-        d->dev->at[r] = d->base[r];
     }
+    d->dev->at[REGION_MAIL] = d->base[REGION_MAIL]; /* all others are private */
     d->scratch = topology_alloc(NULL, -1, d->dev->scratch_bytes);
     if (!d->scratch || !make_tables(d))
         return err_no_memory(err, "a sim device's queues");
@@ -357,14 +355,14 @@ static void step_ends(struct sim_device *d, int step)
     pthread_mutex_unlock(&d->lock);
 }
 
-/* Steps of instances that this run does not have count as done. */
+/* Steps that this run does not have count as done. */
 static void pass_over(const struct sim *s, struct sim_device *d,
                       struct lane *l)
 {
     for (; l->head < l->n; l->head++) {
         int i = l->step[l->head];
 
-        if (d->script->step[i].instance < s->run->n_instance)
+        if (step_runs(&d->script->step[i], s->run->n_instance, s->run->sizes))
             return;
         step_ends(d, i);
     }
@@ -414,6 +412,8 @@ static bool can_run(const struct sim *s, const struct sim_device *d,
                         ->event[st->event.event]
                         .v,
                    memory_order_acquire) >= s->turn;
+    if (st->kind == STEP_POST)
+        return l->pushed == 0 || device_now() >= l->pushed;
     return !l->pulling || l->due == 0 || device_now() >= l->due;
 }
 
@@ -449,8 +449,8 @@ static void step_begins(struct sim_device *d, int step)
 static void run_kernel(struct player *p, struct sim_device *d,
                        const struct step *st)
 {
-    int part[SIM_PARTS];
-    int n = 1 + draw(p, SIM_PARTS);
+    int part[CPU_PARTS];
+    int n = 1 + draw(p, CPU_PARTS);
 
     for (int i = 0; i < n; i++) {
         int k = draw(p, i + 1);
@@ -470,16 +470,24 @@ static void depart(struct player *p, struct sim_device *d, struct lane *l,
 
     l->pulling = true;
     l->piece = 0;
-    l->n_piece = st->kind == STEP_PULL ? st->pull.n_piece : 1 + draw(p, SIM_PARTS);
+    l->n_piece = st->kind == STEP_PULL   ? st->pull.n_piece
+                 : st->kind == STEP_PUSH ? st->push.n_piece
+                                         : 1 + draw(p, CPU_PARTS);
     l->due = t > 0 ? device_now() + t : 0;
+    if (st->kind == STEP_PUSH && t > 0) { /* it goes on meanwhile */
+        double late = cpu_image_latency(&d->image, st);
+
+        l->pushed = l->due;
+        l->due -= late;
+    }
 }
 
 /* One piece; true when all have arrived. */
 static bool arrive(struct sim_device *d, struct lane *l,
                    const struct step *st)
 {
-    if (l->piece < l->n_piece && st->kind == STEP_PULL)
-        cpu_image_pull(&d->image, st, &st->pull.piece[l->piece], 0, 1);
+    if (l->piece < l->n_piece && st->kind != STEP_PAGES)
+        cpu_image_carry(&d->image, st, l->piece, 0, 1);
     else if (l->piece < l->n_piece)
         cpu_image_pages(&d->image, st, l->piece, l->n_piece);
     l->pulling = ++l->piece < l->n_piece;
@@ -499,6 +507,7 @@ static bool work(struct player *p, struct sim_device *d, struct lane *l,
         cpu_image_merge(&d->image, st, d->scratch, 0, 1);
         break;
     case STEP_PULL:
+    case STEP_PUSH:
     case STEP_PAGES:
         return arrive(d, l, st);
     case STEP_POST:
@@ -715,24 +724,12 @@ static bool has_kernel(const struct device_desc *d,
     return table.kernel[k->kernel].run != NULL;
 }
 
-/* Kernels run in up to SIM_PARTS parts, but one after another: all take the
- * same scratch. */
 static size_t scratch(const struct device_desc *d,
                       const struct device_options *opt,
                       const struct program *p)
 {
-    struct cpu_kernels table;
-    size_t most = 0;
-
     (void)d;
-    cpu_kernels_choose(&table, opt);
-    for (int nth = 1; nth <= SIM_PARTS; nth++) {
-        size_t n = cpu_image_scratch(&table, p, nth);
-
-        if (n > most)
-            most = n;
-    }
-    return most;
+    return cpu_image_parts_scratch(opt, p);
 }
 
 const struct device_ops sim_ops = {
