@@ -39,7 +39,8 @@ static bool reads(const struct lower *w, int d, int from)
 {
     const struct lower_device *x = &w->opt->dev[d], *y = &w->opt->dev[from];
 
-    return y->memory >= 0 && (x->memory == y->memory || x->reads);
+    return d == from ||
+           (y->memory >= 0 && (x->memory == y->memory || x->reads));
 }
 
 /* Until the waits the memory is the copy's, whether or not anybody reads it. */
@@ -235,8 +236,8 @@ static pl_status receive(struct lower *w, int u, int node,
 /* What goes to one unit. */
 struct delivery {
     int u, node;        /* of the graph: what comes */
-    struct held *src;   /* whose ready[] events are made */
-    int group;          /* of src */
+    struct held *src;   /* whose ready[] events are made; NULL: always ready */
+    int group;          /* that has it */
     int free, out;      /* receiver: its inbox is free from then; its tensor */
     struct arrival *arrives, *done;
 };
@@ -260,7 +261,7 @@ static pl_status give(struct lower *w, const struct delivery *y, int s,
     if (q == QUEUE_COPY)
         PL_TRY(lower_post_batch(w, s));
     PL_TRY(lower_wait(w, s, q, dev_of(w, y->u), y->free));
-    if (q == QUEUE_COPY)
+    if (q == QUEUE_COPY && ready >= 0)
         PL_TRY(lower_wait(w, s, q, s, ready));
     PL_TRY(lower_step(w, s, &x));
     if (q == QUEUE_COMPUTE)
@@ -314,15 +315,17 @@ static pl_status deliver(struct lower *w, const struct delivery *y,
     if (!mine)
         return err_no_memory(w->err, "a program");
     for (int k = 0; k < n; k += len) {
-        int su = unit_of(w, y->group, p[k].src_dev), e;
+        int su = unit_of(w, y->group, p[k].src_dev), e = -1;
 
         len = run_of(p + k, n - k);
-        PL_TRY(ready(w, y->src, su, &e));
+        if (y->src)
+            PL_TRY(ready(w, y->src, su, &e));
         if (!reads(w, d, p[k].src_dev)) {
             PL_TRY(give(w, y, p[k].src_dev, e, p + k, len));
             continue;
         }
-        PL_TRY(expect(w, &from, p[k].src_dev, e));
+        if (e >= 0)
+            PL_TRY(expect(w, &from, p[k].src_dev, e));
         memcpy(mine + n_mine, p + k, (size_t)len * sizeof *mine);
         n_mine += len;
     }
@@ -649,21 +652,32 @@ static pl_status packed_pieces(struct lower *w, int i, int s, int u,
     return PL_OK;
 }
 
-/* A tensor of `bytes` in the work region that holds a leaf's local part. */
-static pl_status staging(struct lower *w, int u, int i, size_t bytes, int *out)
+/* A tensor of `bytes` that holds a leaf's local part, for pieces p[n]: among the
+ * buffers of unit u, or in its inbox, free from event *free on. */
+static pl_status staging(struct lower *w, int u, int i, size_t bytes,
+                         const struct copy_piece *p, int n, int *free, int *out)
 {
     const struct graph_node *x = &w->g->node[w->num->node[i].node];
     const pl_dim size = {(int64_t)bytes, PL_CONST};
-    int d = dev_of(w, u);
+    int d = dev_of(w, u), birth;
     struct prog_tensor *t;
+    struct buffer *b;
     pl_dim dim[GRAPH_MAX_DIM];
+    bool given = is_given(w, d, p, n);
 
+    if (given)
+        PL_TRY(make_room(w, u, free, &birth));
     PL_TRY(lower_tensor(w, d, PL_F32, 1, &size, -1, out, NULL));
     lower_dims(w, u, i, dim);
     t = &w->dev[d].tensor[*out];
     t->format = x->format;
     t->n_dim = x->n_dim;
     memcpy(t->dim, dim, sizeof t->dim);
+    if (given) {
+        b = &w->dev[d].buf[w->dev[d].buffer[*out]];
+        b->region = t->region = REGION_MAIL;
+        b->birth = birth;
+    }
     return PL_OK;
 }
 
@@ -678,7 +692,7 @@ static bool all_read(const struct lower *w, int a, int b)
     return true;
 }
 
-/* Leaves are streamed by those who read the home's memory. */
+/* Pages are streamed by those who read the home's memory. */
 static pl_status can_stream(struct lower *w, int i, int a, int b)
 {
     if (all_read(w, a, b))
@@ -689,8 +703,48 @@ static pl_status can_stream(struct lower *w, int i, int a, int b)
                    w->g->node[w->num->node[i].node].name);
 }
 
-/* Every unit of the home group gives what it has of the slice; of a weight that
- * all have whole, one does. */
+/* The packed form of weight i to unit u. Every unit of the home group gives what
+ * it has of the slice; of a weight that all have whole, one does. */
+static pl_status stream_packed(struct lower *w, int i, struct delivery *y,
+                               pl_dim sum[2])
+{
+    const struct lower_group *a = group_of(w, y->group);
+    struct lower_pieces p = {0};
+    struct pack *pack;
+
+    PL_TRY(lower_pack(w, y->u, i, &pack));
+    for (int k = 0; k < a->n; k++)
+        if (w->num->node[i].layout->kind == PL_SPLIT ||
+            k == w->unit[y->u].local % a->n)
+            PL_TRY(packed_pieces(w, i, a->first + k, y->u, pack, &p));
+    PL_TRY(staging(w, y->u, i,
+                   pack->matrix_bytes * (size_t)lower_matrices(w, y->u, i), p.p,
+                   p.n, &y->free, &y->out));
+    w->dev[dev_of(w, y->u)].tensor[y->out].pack = pack;
+    for (int k = 0; k < p.n; k++)
+        lower_add_bytes(sum, moved(&p.p[k]));
+    return deliver(w, y, p.p, p.n, 0);
+}
+
+static pl_status stream_plain(struct lower *w, int i, struct delivery *y,
+                              pl_dim sum[2])
+{
+    const struct graph_node *x = &w->g->node[w->num->node[i].node];
+    struct lower_pieces none = {0}, p = {0};
+    pl_dim dim[GRAPH_MAX_DIM];
+
+    lower_dims(w, y->u, i, dim);
+    PL_TRY(lower_pieces(w, y->u, y->group, i, i, &none, &p));
+    PL_TRY(staging(w, y->u, i,
+                   format_row_bytes(x->format, 1) *
+                       (size_t)dim_value(lower_product(dim, 0, x->n_dim, 1),
+                                         &w->opt->max),
+                   p.p, p.n, &y->free, &y->out));
+    for (int k = 0; k < p.n; k++)
+        lower_add_bytes(sum, moved(&p.p[k]));
+    return deliver(w, y, p.p, p.n, 0);
+}
+
 static pl_status stream_weight(struct lower *w, int i, int b)
 {
     int a = w->opt->home[i];
@@ -709,52 +763,22 @@ static pl_status stream_weight(struct lower *w, int i, int b)
                        "%s cannot be copied between groups: it is read value "
                        "by value",
                        w->g->node[w->num->node[i].node].name);
-    PL_TRY(can_stream(w, i, a, b));
     PL_TRY(lower_hold(w, i, b, &dst));
     for (int m = 0; m < group_of(w, b)->n; m++) {
-        int u = group_of(w, b)->first + m, n = 0;
-        struct lower_pieces none = {0}, p = {0}, q = {0};
-        struct step s[2] = {{.kind = STEP_PULL}, {.kind = STEP_PULL}};
-        const struct arrival from = {0}; /* weights are always there */
-        struct pack *pack;
+        struct delivery y = {.u = group_of(w, b)->first + m,
+                             .node = w->num->node[i].node,
+                             .group = a,
+                             .arrives = &dst->arrives[m],
+                             .done = &done};
 
         if (packed) {
-            PL_TRY(lower_pack(w, u, i, &pack));
-            PL_TRY(staging(w, u, i,
-                           pack->matrix_bytes * (size_t)lower_matrices(w, u, i),
-                           &s[n].pull.out));
-            w->dev[dev_of(w, u)].tensor[s[n].pull.out].pack = pack;
-            dst->h.v[m].tensor = s[n].pull.out;
-            for (int k = 0; k < group_of(w, a)->n; k++)
-                if (w->num->node[i].layout->kind == PL_SPLIT ||
-                    k == m % group_of(w, a)->n)
-                    PL_TRY(packed_pieces(w, i, group_of(w, a)->first + k, u,
-                                         pack, &p));
-            s[n].pull.piece = p.p;
-            s[n++].pull.n_piece = p.n;
+            PL_TRY(stream_packed(w, i, &y, sum));
+            dst->h.v[m].tensor = y.out;
         }
         if (plain) {
-            pl_dim dim[GRAPH_MAX_DIM];
-            const struct graph_node *x = &w->g->node[w->num->node[i].node];
-
-            lower_dims(w, u, i, dim);
-            PL_TRY(staging(
-                w, u, i,
-                format_row_bytes(x->format, 1) *
-                    (size_t)dim_value(lower_product(dim, 0, x->n_dim, 1),
-                                      &w->opt->max),
-                &s[n].pull.out));
-            *(packed ? &dst->h.v[m].plain : &dst->h.v[m].tensor) = s[n].pull.out;
-            PL_TRY(lower_pieces(w, u, a, i, i, &none, &q));
-            s[n].pull.piece = q.p;
-            s[n++].pull.n_piece = q.n;
+            PL_TRY(stream_plain(w, i, &y, sum));
+            *(packed ? &dst->h.v[m].plain : &dst->h.v[m].tensor) = y.out;
         }
-        for (int k = 0; k < p.n; k++)
-            lower_add_bytes(sum, moved(&p.p[k]));
-        for (int k = 0; k < q.n; k++)
-            lower_add_bytes(sum, moved(&q.p[k]));
-        PL_TRY(receive(w, u, w->num->node[i].node, &from, s, n,
-                       &dst->arrives[m], &done));
     }
     return note_copy(w, i, a, b, false, sum);
 }
@@ -854,7 +878,7 @@ static pl_status stream_pages(struct lower *w, int i, int b)
         PL_TRY(staging(w, u, root,
                        (size_t)(w->opt->max.n_slot / PAGE_TOKENS) *
                            (size_t)want.local * tile,
-                       &out));
+                       NULL, 0, NULL, &out));
         dst->h.v[m].tensor = out;
         for (int k = 0; k < group_of(w, a)->n; k++) {
             int su = group_of(w, a)->first + k, hits = 0, e;

@@ -42,6 +42,19 @@ static pl_status push(struct lower *w, int from, int to, int out,
 
 /* ---- what is pushed ---------------------------------------------------- */
 
+/* The addend's entry as a tensor of its own. */
+static pl_status entry_of(const struct exchange *e, int j,
+                          const struct merge_addend *ad, int *tensor)
+{
+    const struct graph_node *x =
+        &e->w->g->node[e->w->num->node[e->item[j]].node];
+
+    *tensor = ad->tensor;
+    return ad->off ? lower_alias(e->w, ad->dev, ad->tensor, x->n_dim, x->dim,
+                                 ad->off, tensor)
+                   : PL_OK;
+}
+
 /* The pieces of a sum, from an entry of the sender into the same places of a
  * staging tensor. */
 static pl_status push_addend(const struct exchange *e, int k, int j,
@@ -51,10 +64,11 @@ static pl_status push_addend(const struct exchange *e, int k, int j,
     const struct lower_item *it = item_of(e, k, j);
     const struct graph_node *x =
         &w->g->node[w->num->node[e->item[j]].node];
-    int d = dev_of(e, k), from = ad->dev, entry = ad->tensor, t;
+    int d = dev_of(e, k), from = ad->dev, entry, t;
     struct copy_piece *p;
     int told = lower_told(w, e->g->first + k);
 
+    PL_TRY(entry_of(e, j, ad, &entry));
     p = arena_memdup(w->a, it->m.piece, (size_t)it->m.n_piece, sizeof *p);
     if (!p)
         return err_no_memory(w->err, "a program");
@@ -62,7 +76,6 @@ static pl_status push_addend(const struct exchange *e, int k, int j,
     for (int i = 0; i < it->m.n_piece; i++) {
         p[i].src_dev = from;
         p[i].src = entry;
-        p[i].src_at += (int64_t)ad->off;
         p[i].dst_off = it->m.piece[i].src_off;
         p[i].dst_at = it->m.piece[i].src_at;
         p[i].dst_s0 = it->m.piece[i].src_s0;
@@ -140,8 +153,7 @@ static pl_status push_range(const struct exchange *e, int k, int j,
         return err_no_memory(w->err, "a program");
     *p = range_piece(e, j, k);
     p->src_dev = from;
-    p->src = ad->tensor;
-    p->src_at = (int64_t)ad->off;
+    PL_TRY(entry_of(e, j, ad, &p->src));
     p->dst_off = (pl_dim){0, PL_CONST};
     part = (pl_dim){p->bytes.n / 4, p->bytes.symbol};
     PL_TRY(lower_mail(w, d, PL_F32, 1, &part, lower_told(w, e->g->first + k), 0,
