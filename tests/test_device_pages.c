@@ -68,6 +68,7 @@ static struct build *build_pages(struct step *st[2])
         st[k] = build_step(&b[1], STEP_PAGES);
         st[k]->queue = QUEUE_COPY;
         st[k]->pages = (struct step_pages){
+            .out_dev = 1,
             .map = k == 0 ? first : second,
             .tile_bytes = TILE,
         };

@@ -422,7 +422,7 @@ static void plan_cost_pages_are_those_in_use(void **state)
     struct cost_machine m = machine(p, false);
     struct step s = {
         .kind = STEP_PAGES,
-        .pages = {.dev = 1, .out = 3, .map = map, .tile_bytes = 128},
+        .pages = {.src_dev = 1, .out = 3, .map = map, .tile_bytes = 128},
     };
     struct cost_step z = {{1, 1, 1024}, 128, 0};
 

@@ -242,34 +242,42 @@ struct delivery {
     struct arrival *arrives, *done;
 };
 
-/* Device s pushes p[n], all its own, when it has the value and the receiver's
- * place is free. */
+/* Device s takes step x, which writes into the receiver's inbox, when it has the
+ * value and the receiver's place is free. */
 static pl_status give(struct lower *w, const struct delivery *y, int s,
-                      int ready, const struct copy_piece *p, int n)
+                      int ready, struct step *x)
 {
     enum queue q = copy_queue(w, s);
-    const struct step x = {.kind = STEP_PUSH,
-                           .queue = q,
-                           .node = y->node,
-                           .push = {.dev = dev_of(w, y->u),
-                                    .out = y->out,
-                                    .piece = p,
-                                    .n_piece = n,
-                                    .between_groups = true}};
     int event;
 
+    x->queue = q;
+    x->node = y->node;
     if (q == QUEUE_COPY)
         PL_TRY(lower_post_batch(w, s));
     PL_TRY(lower_wait(w, s, q, dev_of(w, y->u), y->free));
     if (q == QUEUE_COPY && ready >= 0)
         PL_TRY(lower_wait(w, s, q, s, ready));
-    PL_TRY(lower_step(w, s, &x));
+    PL_TRY(lower_step(w, s, x));
     if (q == QUEUE_COMPUTE)
         PL_TRY(lower_post(w, s, q, &event));
     else
         PL_TRY(lower_post_late(w, s, &event));
     PL_TRY(expect(w, y->arrives, s, event));
     return expect(w, y->done, s, event);
+}
+
+/* Device s pushes p[n], all its own. */
+static pl_status give_pieces(struct lower *w, const struct delivery *y, int s,
+                             int ready, const struct copy_piece *p, int n)
+{
+    struct step x = {.kind = STEP_PUSH,
+                     .push = {.dev = dev_of(w, y->u),
+                              .out = y->out,
+                              .piece = p,
+                              .n_piece = n,
+                              .between_groups = true}};
+
+    return give(w, y, s, ready, &x);
 }
 
 /* Does somebody have to push to device d what pieces p[n] carry? */
@@ -321,7 +329,7 @@ static pl_status deliver(struct lower *w, const struct delivery *y,
         if (y->src)
             PL_TRY(ready(w, y->src, su, &e));
         if (!reads(w, d, p[k].src_dev)) {
-            PL_TRY(give(w, y, p[k].src_dev, e, p + k, len));
+            PL_TRY(give_pieces(w, y, p[k].src_dev, e, p + k, len));
             continue;
         }
         if (e >= 0)
@@ -652,10 +660,10 @@ static pl_status packed_pieces(struct lower *w, int i, int s, int u,
     return PL_OK;
 }
 
-/* A tensor of `bytes` that holds a leaf's local part, for pieces p[n]: among the
- * buffers of unit u, or in its inbox, free from event *free on. */
+/* A tensor of `bytes` that holds a leaf's local part: among the buffers of unit
+ * u, or, if it is given, in its inbox, free from event *free on. */
 static pl_status staging(struct lower *w, int u, int i, size_t bytes,
-                         const struct copy_piece *p, int n, int *free, int *out)
+                         bool given, int *free, int *out)
 {
     const struct graph_node *x = &w->g->node[w->num->node[i].node];
     const pl_dim size = {(int64_t)bytes, PL_CONST};
@@ -663,7 +671,6 @@ static pl_status staging(struct lower *w, int u, int i, size_t bytes,
     struct prog_tensor *t;
     struct buffer *b;
     pl_dim dim[GRAPH_MAX_DIM];
-    bool given = is_given(w, d, p, n);
 
     if (given)
         PL_TRY(make_room(w, u, free, &birth));
@@ -692,17 +699,6 @@ static bool all_read(const struct lower *w, int a, int b)
     return true;
 }
 
-/* Pages are streamed by those who read the home's memory. */
-static pl_status can_stream(struct lower *w, int i, int a, int b)
-{
-    if (all_read(w, a, b))
-        return PL_OK;
-    return err_set(w->err, PL_UNSUPPORTED,
-                   "%s cannot be streamed: a device that computes with it "
-                   "reads no other's memory",
-                   w->g->node[w->num->node[i].node].name);
-}
-
 /* The packed form of weight i to unit u. Every unit of the home group gives what
  * it has of the slice; of a weight that all have whole, one does. */
 static pl_status stream_packed(struct lower *w, int i, struct delivery *y,
@@ -718,8 +714,8 @@ static pl_status stream_packed(struct lower *w, int i, struct delivery *y,
             k == w->unit[y->u].local % a->n)
             PL_TRY(packed_pieces(w, i, a->first + k, y->u, pack, &p));
     PL_TRY(staging(w, y->u, i,
-                   pack->matrix_bytes * (size_t)lower_matrices(w, y->u, i), p.p,
-                   p.n, &y->free, &y->out));
+                   pack->matrix_bytes * (size_t)lower_matrices(w, y->u, i),
+                   is_given(w, dev_of(w, y->u), p.p, p.n), &y->free, &y->out));
     w->dev[dev_of(w, y->u)].tensor[y->out].pack = pack;
     for (int k = 0; k < p.n; k++)
         lower_add_bytes(sum, moved(&p.p[k]));
@@ -739,7 +735,7 @@ static pl_status stream_plain(struct lower *w, int i, struct delivery *y,
                    format_row_bytes(x->format, 1) *
                        (size_t)dim_value(lower_product(dim, 0, x->n_dim, 1),
                                          &w->opt->max),
-                   p.p, p.n, &y->free, &y->out));
+                   is_given(w, dev_of(w, y->u), p.p, p.n), &y->free, &y->out));
     for (int k = 0; k < p.n; k++)
         lower_add_bytes(sum, moved(&p.p[k]));
     return deliver(w, y, p.p, p.n, 0);
@@ -844,6 +840,81 @@ pl_status lower_ahead(struct lower *w, int i, int b)
 
 /* ---- caches ------------------------------------------------------------ */
 
+/* Which head of unit su's part of a cache each head of unit u's is, -1: another
+ * unit brings it, or none. got: those that somebody brings; NULL: nothing. */
+static pl_status head_source(struct lower *w, int root, int u, int su,
+                             bool *got, const int32_t **out)
+{
+    struct layout_local want, have;
+    int32_t *map;
+    int hits = 0;
+
+    *out = NULL;
+    PL_TRY(lower_local(w, u, root, 1, &want));
+    PL_TRY(lower_local(w, su, root, 1, &have));
+    map = arena_alloc(w->a, (size_t)want.local + 1, sizeof *map);
+    if (!map)
+        return err_no_memory(w->err, "a program");
+    for (int64_t h = 0; h < want.size; h++) {
+        int64_t mine = layout_local_index(&want, h);
+        int64_t its = layout_local_index(&have, h);
+
+        if (mine < 0)
+            continue;
+        map[mine] = its >= 0 && !got[mine] ? (int32_t)its : -1;
+        hits += map[mine] >= 0;
+        got[mine] |= map[mine] >= 0;
+    }
+    if (hits > 0)
+        *out = map;
+    return PL_OK;
+}
+
+/* The pages of cache `root`, as `y->src` has them, to unit y->u, which has
+ * n_head heads. */
+static pl_status unit_pages(struct lower *w, int root, int64_t n_head,
+                            struct delivery *y)
+{
+    const struct lower_group *a = group_of(w, y->group);
+    const struct graph_node *x = &w->g->node[w->num->node[root].node];
+    size_t tile = cache_tile_bytes(x->format, x->dim[2].n);
+    struct step *s = arena_alloc(w->a, (size_t)a->n, sizeof *s);
+    bool *got = arena_alloc(w->a, (size_t)n_head + 1, 1);
+    struct arrival from = {0};
+    bool given = false;
+    int n = 0;
+
+    if (!s || !got)
+        return err_no_memory(w->err, "a program");
+    for (int k = 0; k < a->n; k++)
+        given |= !reads(w, dev_of(w, y->u), dev_of(w, a->first + k));
+    PL_TRY(staging(w, y->u, root,
+                   (size_t)(w->opt->max.n_slot / PAGE_TOKENS) *
+                       (size_t)n_head * tile,
+                   given, &y->free, &y->out));
+    for (int k = 0; k < a->n; k++) {
+        int su = a->first + k, sd = dev_of(w, su), e;
+        struct step p = {.kind = STEP_PAGES};
+        const int32_t *map;
+
+        PL_TRY(head_source(w, root, y->u, su, got, &map));
+        if (!map)
+            continue;
+        p.pages = (struct step_pages){
+            dev_of(w, y->u), y->out, sd,
+            lower_value(y->src, &w->unit[su])->tensor, map, tile};
+        PL_TRY(ready(w, y->src, su, &e));
+        if (!reads(w, dev_of(w, y->u), sd)) {
+            PL_TRY(give(w, y, sd, e, &p));
+            continue;
+        }
+        PL_TRY(expect(w, &from, sd, e));
+        s[n++] = p;
+    }
+    return n == 0 ? PL_OK
+                  : receive(w, y->u, y->node, &from, s, n, y->arrives, y->done);
+}
+
 /* The pages of cache value i (a cache, or what was written into it). */
 static pl_status stream_pages(struct lower *w, int i, int b)
 {
@@ -858,63 +929,23 @@ static pl_status stream_pages(struct lower *w, int i, int b)
     a = w->opt->home[root];
     x = &w->g->node[w->num->node[root].node];
     src = lower_find(w, i, a);
-    PL_TRY(can_stream(w, root, a, b));
     PL_TRY(lower_hold(w, i, b, &dst));
     w->batch++;
     for (int m = 0; m < group_of(w, b)->n; m++) {
-        int u = group_of(w, b)->first + m, out;
-        struct layout_local want, have;
-        size_t tile = cache_tile_bytes(x->format, x->dim[2].n);
-        struct step *s =
-            arena_alloc(w->a, (size_t)group_of(w, a)->n, sizeof *s);
-        struct arrival from = {0};
-        bool *got;
-        int n = 0;
+        struct delivery y = {.u = group_of(w, b)->first + m,
+                             .node = w->num->node[i].node,
+                             .src = src,
+                             .group = a,
+                             .arrives = &dst->arrives[m],
+                             .done = &done};
+        struct layout_local want;
 
-        PL_TRY(lower_local(w, u, root, 1, &want));
-        got = arena_alloc(w->a, (size_t)want.local + 1, 1);
-        if (!s || !got)
-            return err_no_memory(w->err, "a program");
-        PL_TRY(staging(w, u, root,
-                       (size_t)(w->opt->max.n_slot / PAGE_TOKENS) *
-                           (size_t)want.local * tile,
-                       NULL, 0, NULL, &out));
-        dst->h.v[m].tensor = out;
-        for (int k = 0; k < group_of(w, a)->n; k++) {
-            int su = group_of(w, a)->first + k, hits = 0, e;
-            int32_t *map =
-                arena_alloc(w->a, (size_t)want.local + 1, sizeof *map);
-            int64_t at = 0;
-
-            if (!map)
-                return err_no_memory(w->err, "a program");
-            PL_TRY(lower_local(w, su, root, 1, &have));
-            for (int64_t h = 0; h < want.size; h++) {
-                int64_t mine = layout_local_index(&want, h);
-                int64_t its = layout_local_index(&have, h);
-
-                if (mine < 0)
-                    continue;
-                at = mine;
-                map[at] = its >= 0 && !got[at] ? (int32_t)its : -1;
-                hits += map[at] >= 0;
-                got[at] |= map[at] >= 0;
-            }
-            if (hits == 0)
-                continue;
-            PL_TRY(ready(w, src, su, &e));
-            PL_TRY(expect(w, &from, dev_of(w, su), e));
-            s[n++] =
-                (struct step){.kind = STEP_PAGES,
-                              .pages = {out, dev_of(w, su),
-                                        lower_value(src, &w->unit[su])->tensor,
-                                        map, tile}};
-        }
+        PL_TRY(lower_local(w, y.u, root, 1, &want));
+        PL_TRY(unit_pages(w, root, want.local, &y));
+        dst->h.v[m].tensor = y.out;
         lower_add_bytes(sum, (pl_dim){want.local * (int64_t)format_row_bytes(
                                                        x->format, x->dim[2].n),
                                       PL_CONST});
-        PL_TRY(receive(w, u, w->num->node[i].node, &from, s, n,
-                       &dst->arrives[m], &done));
     }
     return note_copy(w, i, a, b, true, sum);
 }

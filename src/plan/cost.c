@@ -280,17 +280,17 @@ double cost_of_arrival(const struct cost_machine *m, int dev,
                                 : 0;
 }
 
-static double pages(const struct cost_machine *m, int dev,
-                    const struct step_pages *s, const struct cost_step *z)
+static double pages(const struct cost_machine *m, const struct step_pages *s,
+                    const struct cost_step *z)
 {
     double n_seq = z->n_seq > 0 ? z->n_seq : 1;
     double n_pos = (double)z->n_past + (double)z->sizes.n_tok / n_seq;
-    const struct prog_tensor *out = &m->prog[dev].tensor[s->out];
+    const struct prog_tensor *out = &m->prog[s->out_dev].tensor[s->out];
     struct route w = {0, INFINITY};
     int n_head = 0;
 
-    take_end(&w, &m->rates[dev]);
-    take_end(&w, &m->rates[s->dev]);
+    take_end(&w, &m->rates[s->out_dev]);
+    take_end(&w, &m->rates[s->src_dev]);
     for (int64_t h = 0; h < out->dim[1].n; h++)
         n_head += s->map[h] >= 0;
     return w.latency_s + n_seq * ceil(n_pos / PAGE_TOKENS) * n_head *
@@ -313,7 +313,7 @@ double cost_of_step(const struct cost_machine *m, int dev, const struct step *s,
     case STEP_PUSH:
         return push(m, dev, &s->push, z);
     case STEP_PAGES:
-        return pages(m, dev, &s->pages, z);
+        return pages(m, &s->pages, z);
     case STEP_POST:
     case STEP_WAIT:
         break;

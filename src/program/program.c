@@ -77,9 +77,10 @@ void step_uses(const struct step *s, int dev, const struct prog_tensor *t,
         piece_uses(s->push.piece, s->push.n_piece, fn, user);
         return;
     case STEP_PAGES:
-        fn(user, &(struct step_use){dev, s->pages.out, 0, 0, ACCESS_UPDATE});
+        fn(user, &(struct step_use){s->pages.out_dev, s->pages.out, 0, 0,
+                                    ACCESS_UPDATE});
         fn(user,
-           &(struct step_use){s->pages.dev, s->pages.src, 0, 0, ACCESS_READ});
+           &(struct step_use){s->pages.src_dev, s->pages.src, 0, 0, ACCESS_READ});
         return;
     case STEP_POST:
     case STEP_WAIT:

@@ -103,7 +103,7 @@ enum step_kind {
     STEP_KERNEL,
     STEP_MERGE, /* a collective or a local copy */
     STEP_PULL,  /* pieces of other devices' tensors into one of this device */
-    STEP_PAGES, /* pages of a cache, from another device's into this one's */
+    STEP_PAGES, /* pages of a cache, pulled or pushed */
     STEP_PUSH,  /* pieces of this device's tensors into a peer's inbox */
     STEP_POST,  /* an event of this device is reached */
     STEP_WAIT,  /* until an event of some device is reached */
@@ -160,12 +160,13 @@ struct step_push {
     bool between_groups; /* counts as a copy; else it is part of a message */
 };
 
-/* For every page that the batch's sequences use, head h of tensor `out` from
- * head map[h] (-1: another step brings it) of tensor `src` of device `dev`.
- * Tiles of tile_bytes, [page, head]; the numbers of pages are the same on both
- * sides. */
+/* For every page that the batch's sequences use, head h of tensor `out` of
+ * device out_dev from head map[h] (-1: another step brings it) of tensor `src`
+ * of device src_dev; one of them is this device, and what is not its own to
+ * write is in its owner's inbox. Tiles of tile_bytes, [page, head]; the numbers
+ * of pages are the same on both sides. */
 struct step_pages {
-    int out, dev, src;
+    int out_dev, out, src_dev, src;
     const int32_t *map; /* [heads of out] */
     size_t tile_bytes;
 };

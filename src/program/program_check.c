@@ -259,21 +259,26 @@ static size_t page_bytes(const struct program *p, int tensor, size_t tile)
 
 static pl_status check_pages(const struct check *c, const struct step *st)
 {
-    const struct program *from;
+    const struct step_pages *x = &st->pages;
+    const struct program *from, *to;
 
-    if (st->pages.dev < 0 || st->pages.dev >= c->m->n_dev)
+    if (x->src_dev < 0 || x->src_dev >= c->m->n_dev || x->out_dev < 0 ||
+        x->out_dev >= c->m->n_dev ||
+        (x->src_dev == c->p->dev) == (x->out_dev == c->p->dev))
         return bad(c, "reads a device that the set does not have");
-    from = &c->all[st->pages.dev];
-    if (!reads(c, st, st->pages.dev))
+    from = &c->all[x->src_dev];
+    to = &c->all[x->out_dev];
+    if (!reads(c, st, x->src_dev))
         return bad(c, "pulls from memory that is not open to it");
-    if (from->max.n_slot != c->p->max.n_slot || st->pages.dev == c->p->dev ||
-        !page_bytes(from, st->pages.src, st->pages.tile_bytes))
+    if (from->max.n_slot != to->max.n_slot ||
+        !page_bytes(from, x->src, x->tile_bytes))
         return bad(c, "reads pages beyond their source");
-    if (!page_bytes(c->p, st->pages.out, st->pages.tile_bytes))
+    if (!page_bytes(to, x->out, x->tile_bytes))
         return bad(c, "writes pages beyond its result");
-    for (int64_t h = 0; h < c->p->tensor[st->pages.out].dim[1].n; h++)
-        if (st->pages.map[h] < -1 ||
-            st->pages.map[h] >= from->tensor[st->pages.src].dim[1].n)
+    if (to != c->p && to->tensor[x->out].region != REGION_MAIL)
+        return bad(c, "pushes elsewhere than into an inbox");
+    for (int64_t h = 0; h < to->tensor[x->out].dim[1].n; h++)
+        if (x->map[h] < -1 || x->map[h] >= from->tensor[x->src].dim[1].n)
             return bad(c, "reads a head that its source does not have");
     return PL_OK;
 }

@@ -205,7 +205,8 @@ static double slowest(const struct cpu_image *m, const struct step *st,
     int n;
 
     if (st->kind == STEP_PAGES)
-        return fmax(most, link_seconds(m, st->pages.dev, bytes));
+        return fmax(link_seconds(m, st->pages.out_dev, bytes),
+                    link_seconds(m, st->pages.src_dev, bytes));
     if (st->kind == STEP_PUSH)
         return fmax(most, link_seconds(m, st->push.dev, bytes));
     p = pieces(st, &n);

@@ -54,15 +54,21 @@ static struct walk start(const struct cpu_image *m, const struct step *st)
     return (struct walk){.b = b, .last = -1};
 }
 
+static size_t n_head(const struct cpu_image *m, int dev, int tensor)
+{
+    return (size_t)device_of(m->set, dev)->prog->tensor[tensor].dim[1].n;
+}
+
 void cpu_image_pages(const struct cpu_image *m, const struct step *st, int ith,
                      int nth)
 {
     const struct step_pages *x = &st->pages;
-    const unsigned char *from = cpu_image_source(m, x->dev, x->src);
-    unsigned char *to = m->tensor[x->out].data;
-    size_t n_to = (size_t)m->prog->tensor[x->out].dim[1].n;
-    size_t n_from =
-        (size_t)device_of(m->set, x->dev)->prog->tensor[x->src].dim[1].n;
+    const unsigned char *from = cpu_image_source(m, x->src_dev, x->src);
+    unsigned char *to = x->out_dev == m->prog->dev
+                            ? m->tensor[x->out].data
+                            : cpu_image_inbox(m, x->out_dev, x->out);
+    size_t n_to = n_head(m, x->out_dev, x->out);
+    size_t n_from = n_head(m, x->src_dev, x->src);
     int64_t n_page = m->prog->max.n_slot / PAGE_TOKENS;
     struct walk w = start(m, st);
 
@@ -82,11 +88,12 @@ void cpu_image_pages(const struct cpu_image *m, const struct step *st, int ith,
 double cpu_pages_bytes(const struct cpu_image *m, const struct step *st)
 {
     struct walk w = start(m, st);
-    double n_page = 0, n_head = 0;
+    double n_page = 0, n_moved = 0;
+    int64_t n = (int64_t)n_head(m, st->pages.out_dev, st->pages.out);
 
     while (next_page(&w) >= 0)
         n_page++;
-    for (int64_t h = 0; h < m->prog->tensor[st->pages.out].dim[1].n; h++)
-        n_head += st->pages.map[h] >= 0;
-    return n_page * n_head * (double)st->pages.tile_bytes;
+    for (int64_t h = 0; h < n; h++)
+        n_moved += st->pages.map[h] >= 0;
+    return n_page * n_moved * (double)st->pages.tile_bytes;
 }
