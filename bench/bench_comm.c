@@ -18,6 +18,9 @@
 
 #include "device/device_inner.h"
 
+/* Of a single token a small step is the first thread's alone. */
+enum { N_TOK = 2 };
+
 enum { ROUNDS = 1000, MAX_DEV = 16, MAX_THREAD = 4, MAX_RUN = 200 };
 
 enum { T_SEED, T_OWN, T_SUM = T_OWN + 2, N_TENSOR };
@@ -29,6 +32,7 @@ struct group {
     struct merge_addend addend[2][MAX_DEV];
     struct merge_item item[2];
     struct step step[MAX_DEV][2 * ROUNDS + 1];
+    struct graph_attr attr[MAX_DEV][ROUNDS + 1]; /* of kernels */
     struct script script[MAX_DEV];
     struct program prog[MAX_DEV];
     int dev[MAX_DEV];
@@ -108,25 +112,28 @@ static void make(struct group *g, int n, int64_t values, bool writes)
                                          .depth = tree(g->addend[k], n, 0)};
     }
     for (int d = 0; d < n; d++) {
-        for (int i = 0; i <= ROUNDS; i++)
+        for (int i = 0; i <= ROUNDS; i++) {
+            g->attr[d][i] =
+                (struct graph_attr){.start = i, .axis = d, .values = writes};
             g->step[d][2 * i] = (struct step){
-                .kind = STEP_OP,
+                .kind = STEP_KERNEL,
                 .order = i * (n + 1) + d,
-                .op = OP_contiguous,
-                .out = T_OWN + i % 2,
-                .n_in = 1,
-                .in = {T_SEED},
-                .q8 = -1,
-                .attr = {.start = i, .axis = d, .values = writes}};
+                .kernel = {.kernel = KERNEL_contiguous,
+                           .n_arg = 2,
+                           .arg = {{T_OWN + i % 2, ACCESS_WRITE},
+                                   {T_SEED, ACCESS_READ}},
+                           .attr = &g->attr[d][i]},
+            };
+        }
         for (int i = 0; i < ROUNDS; i++)
             g->step[d][2 * i + 1] = (struct step){
                 .kind = STEP_MERGE,
                 .order = i * (n + 1) + n,
-                .n_merge = 1,
-                .merge = &g->item[i % 2],
-                .meet = true,
-                .n_peer = n,
-                .peer = g->dev,
+                .merge = {.n_item = 1,
+                          .item = &g->item[i % 2],
+                          .meet = true,
+                          .n_peer = n,
+                          .peer = g->dev},
             };
         g->dev[d] = d;
         g->script[d] = (struct script){
@@ -139,7 +146,7 @@ static void make(struct group *g, int n, int64_t values, bool writes)
             .script = &g->script[d],
             .n_group = 1,
             .bytes = {[REGION_WORK] = room * N_TENSOR},
-            .max = {.n_tok = 1},
+            .max = {.n_tok = N_TOK},
         };
     }
 }
@@ -175,7 +182,7 @@ struct result {
 static bool measure(struct device_set *s, const struct group *g, int n_thread,
                     double seconds, struct result *r, pl_err *err)
 {
-    struct device_run run = {.n_instance = 1, .sizes = {{.n_tok = 1}}};
+    struct device_run run = {.n_instance = 1, .sizes = {{.n_tok = N_TOK}}};
     double end;
     size_t n = 0;
 
@@ -197,7 +204,7 @@ static bool measure(struct device_set *s, const struct group *g, int n_thread,
 static bool measure_run(struct device_set *s, struct group *g, double seconds,
                         struct result *r, pl_err *err)
 {
-    struct device_run run = {.n_instance = 1, .sizes = {{.n_tok = 1}}};
+    struct device_run run = {.n_instance = 1, .sizes = {{.n_tok = N_TOK}}};
     double end = now_us() + seconds * 1e6;
     size_t n = 0;
 

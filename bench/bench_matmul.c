@@ -25,15 +25,21 @@ enum {
 };
 
 static const struct bench_case {
-    enum op op;
+    enum kernel kernel;
     int n, k, n_tok;
 } cases[] = {
-    {OP_matmul, 4096, 4096, 1},         {OP_matmul, 4096, 4096, 4},
-    {OP_matmul, 4096, 4096, 64},        {OP_matmul, 1024, 3072, 1},
-    {OP_matmul, 256, 256, 1},           {OP_matmul, 256, 256, 64},
-    {OP_expert_matmul, 768, 2048, 1},   {OP_expert_down, 2048, 768, 1},
-    {OP_expert_matmul, 768, 2048, 128}, {OP_expert_down, 2048, 768, 128},
-    {OP_expert_down, 256, 256, 1},      {OP_expert_down, 256, 256, 128},
+    {KERNEL_matmul, 4096, 4096, 1},
+    {KERNEL_matmul, 4096, 4096, 4},
+    {KERNEL_matmul, 4096, 4096, 64},
+    {KERNEL_matmul, 1024, 3072, 1},
+    {KERNEL_matmul, 256, 256, 1},
+    {KERNEL_matmul, 256, 256, 64},
+    {KERNEL_expert_matmul, 768, 2048, 1},
+    {KERNEL_expert_down, 2048, 768, 1},
+    {KERNEL_expert_matmul, 768, 2048, 128},
+    {KERNEL_expert_down, 2048, 768, 128},
+    {KERNEL_expert_down, 256, 256, 1},
+    {KERNEL_expert_down, 256, 256, 128},
 };
 enum { N_CASE = sizeof(cases) / sizeof(cases[0]) };
 
@@ -198,7 +204,8 @@ struct work {
 /* Experts of token 0 stand 17 apart, so 17 neighbouring runs share none. */
 static int64_t first_matrix(const struct work *w, int run)
 {
-    return w->c->op == OP_matmul ? run : run % 17 + run / 17 * (17 * N_USED);
+    return w->c->kernel == KERNEL_matmul ? run
+                                         : run % 17 + run / 17 * (17 * N_USED);
 }
 
 static void work_job(void *user, int run, int ith)
@@ -210,7 +217,7 @@ static void work_job(void *user, int run, int ith)
                                     w->pack.matrix_bytes;
     c.ith = ith;
     c.scratch = w->scratch[ith];
-    w->k->kernel[kernel_of_op(w->c->op)].run(&c);
+    w->k->kernel[w->c->kernel].run(&c);
 }
 
 static void dims(struct cpu_tensor *t, int n, int64_t a, int64_t b, int64_t c)
@@ -269,8 +276,9 @@ static void work_init(struct work *w, uint8_t *buffer, size_t size,
     struct pack_span span[MAX_RANK];
     int n_span = ranks_init(w, span, c->k);
     struct cpu_call *call = &w->call;
-    bool expert = c->op != OP_matmul;
-    int64_t rows = (int64_t)c->n_tok * (c->op == OP_expert_down ? N_USED : 1);
+    bool expert = c->kernel != KERNEL_matmul;
+    int64_t rows =
+        (int64_t)c->n_tok * (c->kernel == KERNEL_expert_down ? N_USED : 1);
     unsigned seed = 1;
 
     w->c = c;
@@ -290,7 +298,7 @@ static void work_init(struct work *w, uint8_t *buffer, size_t size,
     w->k->q8(w->q8, w->x, rows * c->k);
     *call = (struct cpu_call){
         .n_in = expert ? 3 : 2,
-        .q8 = cpu_wants_q8(w->k, c->op, f) ? w->q8 : NULL,
+        .q8 = cpu_wants_q8(w->k, c->kernel, f) ? w->q8 : NULL,
         .tree = {.n = w->n_rank, .n_out = 1, .item = w->item, .depth = 7},
         .nth = w->nth,
     };
@@ -302,14 +310,14 @@ static void work_init(struct work *w, uint8_t *buffer, size_t size,
         dims(&call->in[0], 2, c->n_tok, c->k, 0);
         dims(&call->in[1], 2, c->n, c->k, 0);
     }
-    if (c->op == OP_expert_matmul)
+    if (c->kernel == KERNEL_expert_matmul)
         dims(&call->out, 3, c->n_tok, N_USED, c->n);
     else
         dims(&call->out, 2, c->n_tok, c->n, 0);
     call->in[1].format = f;
     call->in[1].pack = &w->pack;
     for (int i = 0; i < w->nth; i++)
-        w->scratch[i] = get(w->k->kernel[kernel_of_op(c->op)].scratch(call));
+        w->scratch[i] = get(w->k->kernel[c->kernel].scratch(call));
     call->in[0].data = w->x;
     call->in[2].data = w->id;
     call->out.data = w->out;
@@ -331,7 +339,7 @@ static double bytes_read(const struct work *w)
     bool used[N_EXPERT] = {false};
     double n = 0;
 
-    if (w->c->op == OP_matmul)
+    if (w->c->kernel == KERNEL_matmul)
         return (double)w->pack.matrix_bytes;
     for (int i = 0; i < w->c->n_tok * N_USED; i++)
         used[w->id[i]] = true;
@@ -342,18 +350,14 @@ static double bytes_read(const struct work *w)
 
 static double products(const struct bench_case *c)
 {
-    return (double)c->n * c->k * c->n_tok * (c->op == OP_matmul ? 1 : N_USED);
+    return (double)c->n * c->k * c->n_tok *
+           (c->kernel == KERNEL_matmul ? 1 : N_USED);
 }
 
 static void case_name(char *s, size_t size, const struct bench_case *c,
                       pl_format f, int nth)
 {
-    static const char *const op[OP_COUNT] = {
-        [OP_matmul] = "matmul",
-        [OP_expert_matmul] = "expert_matmul",
-        [OP_expert_down] = "expert_down",
-    };
-    int n = snprintf(s, size, "%s_", op[c->op]);
+    int n = snprintf(s, size, "%s_", kernel_name(c->kernel));
 
     for (const char *p = format_info(f)->name; *p != '\0'; p++)
         s[n++] = (char)(*p >= 'A' && *p <= 'Z' ? *p + 32 : *p);

@@ -67,20 +67,21 @@ static struct cpu_tensor cache(pl_format f, int64_t n_slot)
     return t;
 }
 
-static void run(const struct cpu_kernels *k, const char *name, enum op op,
-                struct cpu_call c, double bytes)
+static void run(const struct cpu_kernels *k, const char *name,
+                enum kernel kernel, struct cpu_call c, double bytes)
 {
+    const struct cpu_entry *e = &k->kernel[kernel];
     double us[N_RUN];
 
     if (strstr(name, only) == NULL)
         goto done;
     c.nth = 1;
-    c.scratch = memory(k->kernel[kernel_of_op(op)].scratch ? k->kernel[kernel_of_op(op)].scratch(&c) + 64 : 64);
-    k->kernel[kernel_of_op(op)].run(&c);
+    c.scratch = memory((e->scratch ? e->scratch(&c) : 0) + 64);
+    e->run(&c);
     for (int i = 0; i < N_RUN; i++) {
         double t = now_us();
 
-        k->kernel[kernel_of_op(op)].run(&c);
+        e->run(&c);
         us[i] = now_us() - t;
     }
     qsort(us, N_RUN, sizeof(us[0]), by_value);
@@ -112,7 +113,7 @@ static void run_attention(const struct cpu_kernels *k, const char *name,
     c.in[1] = cache(f, n_ctx);
     c.in[2] = cache(f, n_ctx);
     c.out = tensor(n_tok, N_HEAD, D);
-    run(k, name, OP_attention, c,
+    run(k, name, KERNEL_attention, c,
         2.0 * (double)cache_tile_bytes(f, D) * N_KV *
             (double)(n_ctx / PAGE_TOKENS));
 }
@@ -123,7 +124,8 @@ static void run_cache_write(const struct cpu_kernels *k, const char *name,
     enum { N_TOK = 512 };
     const struct graph_attr attr = {.values = values};
     static int32_t pos[N_TOK], seq[N_TOK], pages[N_TOK / PAGE_TOKENS];
-    struct kernel_batch b = {N_TOK, N_TOK, pos, seq, pages, N_TOK / PAGE_TOKENS};
+    struct kernel_batch b = {N_TOK, N_TOK, pos,
+                             seq,   pages, N_TOK / PAGE_TOKENS};
     struct cpu_call c = {.n_in = 2, .attr = &attr, .batch = &b};
 
     for (int i = 0; i < N_TOK; i++)
@@ -132,13 +134,13 @@ static void run_cache_write(const struct cpu_kernels *k, const char *name,
         pages[i] = i;
     c.out = cache(f, N_TOK);
     c.in[1] = tensor(N_TOK, N_KV, D);
-    run(k, name, OP_cache_write, c,
+    run(k, name, KERNEL_cache_write, c,
         (double)N_TOK * N_KV * D * 4 +
             (double)cache_tile_bytes(f, D) * N_KV * N_TOK / PAGE_TOKENS);
 }
 
-static void run_rows(const struct cpu_kernels *k, const char *name, enum op op,
-                     int64_t n_tok, int64_t d)
+static void run_rows(const struct cpu_kernels *k, const char *name,
+                     enum kernel kernel, int64_t n_tok, int64_t d)
 {
     const struct graph_attr attr = {
         .eps = 1e-6f, .base = 1e6f, .freq_scale = 1, .n_rot = D, .neox = 1};
@@ -147,9 +149,9 @@ static void run_rows(const struct cpu_kernels *k, const char *name, enum op op,
 
     c.in[0] = tensor(n_tok, 1, d);
     c.out = tensor(n_tok, 1, d);
-    if (op == OP_rms_norm) {
+    if (kernel == KERNEL_rms_norm) {
         c.in[1] = tensor(1, 1, d);
-    } else if (op == OP_rope) {
+    } else if (kernel == KERNEL_rope) {
         c.in[1] = tensor(n_tok, 1, 1);
         for (int i = 0; i < n_tok; i++)
             ((int32_t *)c.in[1].data)[i] = i;
@@ -158,7 +160,8 @@ static void run_rows(const struct cpu_kernels *k, const char *name, enum op op,
     } else {
         c.in[1] = tensor(n_tok, 1, d);
     }
-    run(k, name, op, c, op == OP_rms_norm || op == OP_rope ? 2 * n : 3 * n);
+    run(k, name, kernel, c,
+        kernel == KERNEL_rms_norm || kernel == KERNEL_rope ? 2 * n : 3 * n);
 }
 
 int main(int argc, char **argv)
@@ -176,13 +179,13 @@ int main(int argc, char **argv)
         only = argv[2];
     cpu_kernels_init(&k, f);
     printf("%-32s %13s %13s\n", cpu_family_name(f), "median", "least");
-    run_rows(&k, "rms_norm_1x1024", OP_rms_norm, 1, 1024);
-    run_rows(&k, "rms_norm_512x1024", OP_rms_norm, 512, 1024);
-    run_rows(&k, "swiglu_1x3072", OP_swiglu, 1, 3072);
-    run_rows(&k, "swiglu_512x3072", OP_swiglu, 512, 3072);
-    run_rows(&k, "add_512x1024", OP_add, 512, 1024);
-    run_rows(&k, "rope_1x2048", OP_rope, 1, 2048);
-    run_rows(&k, "rope_512x2048", OP_rope, 512, 2048);
+    run_rows(&k, "rms_norm_1x1024", KERNEL_rms_norm, 1, 1024);
+    run_rows(&k, "rms_norm_512x1024", KERNEL_rms_norm, 512, 1024);
+    run_rows(&k, "swiglu_1x3072", KERNEL_swiglu, 1, 3072);
+    run_rows(&k, "swiglu_512x3072", KERNEL_swiglu, 512, 3072);
+    run_rows(&k, "add_512x1024", KERNEL_add, 512, 1024);
+    run_rows(&k, "rope_1x2048", KERNEL_rope, 1, 2048);
+    run_rows(&k, "rope_512x2048", KERNEL_rope, 512, 2048);
     run_cache_write(&k, "cache_write_f16_keys_512", PL_F16, false);
     run_cache_write(&k, "cache_write_f16_values_512", PL_F16, true);
     run_cache_write(&k, "cache_write_q8_0_keys_512", PL_Q8_0, false);

@@ -143,7 +143,7 @@ STEPS = [
 
 def program_column(x, w):
     heading(x, w, 'Programs', 'a flat list of steps a device, one order for '
-            'all', 'exec/lower.c  device/program.h')
+            'all', 'exec/lower.c  program/program.h')
     half = (w - 20) / 2
     for d in range(2):
         xd = x + d * (half + 20)

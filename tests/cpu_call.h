@@ -51,17 +51,18 @@ static inline double call_value(const struct cpu_tensor *t, int64_t i)
     return (double)((float *)t->data)[i];
 }
 
-static inline void call_run(enum cpu_family f, enum op op, struct cpu_call c,
-                            int nth)
+static inline void call_run(enum cpu_family f, enum kernel kernel,
+                            struct cpu_call c, int nth)
 {
     static const char mark[16] = "end of scratch.";
     struct cpu_kernels k;
+    const struct cpu_entry *e = &k.kernel[kernel];
     size_t n;
     char *scratch;
 
     cpu_kernels_init(&k, f);
-    assert_non_null(k.kernel[kernel_of_op(op)].run);
-    n = k.kernel[kernel_of_op(op)].scratch != NULL ? k.kernel[kernel_of_op(op)].scratch(&c) : 0;
+    assert_non_null(e->run);
+    n = e->scratch ? e->scratch(&c) : 0;
     scratch = aligned_alloc(64, (n + sizeof(mark) + 63) / 64 * 64);
     assert_non_null(scratch);
     memcpy(scratch + n, mark, sizeof(mark));
@@ -69,7 +70,7 @@ static inline void call_run(enum cpu_family f, enum op op, struct cpu_call c,
     c.scratch = scratch;
     for (c.ith = 0; c.ith < nth; c.ith++) {
         memset(scratch, 0xff, n);
-        k.kernel[kernel_of_op(op)].run(&c);
+        e->run(&c);
     }
     assert_memory_equal(scratch + n, mark, sizeof(mark));
     free(scratch);
@@ -77,14 +78,14 @@ static inline void call_run(enum cpu_family f, enum op op, struct cpu_call c,
 
 /* Runs plain C into c.out.data (out_bytes), then holds all families and
  * thread counts to its bits. */
-static inline void call_all(enum op op, const struct cpu_call *c,
+static inline void call_all(enum kernel kernel, const struct cpu_call *c,
                             size_t out_bytes)
 {
     static const int threads[] = {1, 2, 3, 7};
     struct cpu_call other = *c;
 
     memset(c->out.data, 0xa5, out_bytes);
-    call_run(CPU_GENERIC, op, *c, 1);
+    call_run(CPU_GENERIC, kernel, *c, 1);
     other.out.data = malloc(out_bytes + 1);
     assert_non_null(other.out.data);
     for (int f = CPU_REFERENCE; f < CPU_FAMILY_COUNT; f++) {
@@ -92,7 +93,7 @@ static inline void call_all(enum op op, const struct cpu_call *c,
             continue;
         for (int i = 0; i < 4; i++) {
             memset(other.out.data, 0xa5, out_bytes);
-            call_run(f, op, other, threads[i]);
+            call_run(f, kernel, other, threads[i]);
             assert_memory_equal(other.out.data, c->out.data, out_bytes);
         }
     }

@@ -40,7 +40,8 @@ static const int *everybody(int n)
 static bool is_posted(const struct build *b, int dev, int event, const int *at)
 {
     for (int i = 0; i < at[dev]; i++)
-        if (b[dev].step[i].kind == STEP_POST && b[dev].step[i].event == event)
+        if (b[dev].step[i].kind == STEP_POST &&
+            b[dev].step[i].event.event == event)
             return true;
     return false;
 }
@@ -49,12 +50,12 @@ static bool is_posted(const struct build *b, int dev, int event, const int *at)
 static bool all_there(const struct build *b, const struct step *st,
                       const int *at)
 {
-    for (int i = 0; i < st->n_peer; i++) {
-        const struct build *x = &b[st->peer[i]];
-        const struct step *y = &x->step[at[st->peer[i]]];
+    for (int i = 0; i < st->merge.n_peer; i++) {
+        int p = st->merge.peer[i];
+        const struct step *y = &b[p].step[at[p]];
 
-        if (at[st->peer[i]] == x->script.n_step || y->kind != STEP_MERGE ||
-            !y->meet || y->group != st->group)
+        if (at[p] == b[p].script.n_step || !step_meets(y) ||
+            y->merge.group != st->merge.group)
             return false;
     }
     return true;
@@ -68,14 +69,14 @@ static bool order_some(struct build *b, int d, int *at, int *order, bool force)
 
     for (; at[d] < b[d].script.n_step; at[d]++, moved = true, force = false) {
         struct step *st = &b[d].step[at[d]];
-        bool meets = st->kind == STEP_MERGE && st->meet;
+        bool meets = step_meets(st);
 
-        if (!force &&
-            ((st->kind == STEP_WAIT && !is_posted(b, st->dev, st->event, at)) ||
-             (meets && !all_there(b, st, at))))
+        if (!force && ((st->kind == STEP_WAIT &&
+                        !is_posted(b, st->event.dev, st->event.event, at)) ||
+                       (meets && !all_there(b, st, at))))
             break;
-        for (int i = 0; meets && !force && i < st->n_peer; i++) {
-            int p = st->peer[i];
+        for (int i = 0; meets && !force && i < st->merge.n_peer; i++) {
+            int p = st->merge.peer[i];
 
             b[p].step[at[p]].order = *order;
             at[p] += p != d;
@@ -95,10 +96,10 @@ static void order_steps(struct build *b, int n)
         for (int i = 0; i < b[d].script.n_step; i++) {
             struct step *st = &b[d].step[i];
 
-            if (st->kind == STEP_MERGE && st->meet && !st->peer) {
-                st->n_peer = n;
-                st->peer = everybody(n);
-                st->counted = d == 0;
+            if (step_meets(st) && !st->merge.peer) {
+                st->merge.n_peer = n;
+                st->merge.peer = everybody(n);
+                st->merge.counted = d == 0;
             }
         }
     do {
@@ -155,20 +156,23 @@ struct step *build_step(struct build *b, enum step_kind kind)
 
     assert_true(b->script.n_step < BUILD_STEP);
     b->script.n_step++;
-    *st = (struct step){.kind = kind, .node = -1, .out = -1, .q8 = -1};
+    *st = (struct step){.kind = kind, .node = -1};
     return st;
 }
 
-struct step *build_op(struct build *b, enum op op, int out, int in, float c)
+struct step *build_op(struct build *b, enum kernel kernel, int out, int in,
+                      float c)
 {
-    struct step *st = build_step(b, STEP_OP);
+    struct step *st = build_step(b, STEP_KERNEL);
+    struct graph_attr *attr = &b->attr[st - b->step];
 
-    st->op = op;
-    st->out = out;
-    st->n_in = 1;
-    st->in[0] = in;
-    st->attr.scale = c;
-    st->barrier = true;
+    attr->scale = c;
+    st->kernel = (struct step_kernel){
+        .kernel = kernel,
+        .n_arg = 2,
+        .arg = {{out, ACCESS_WRITE}, {in, ACCESS_READ}},
+        .attr = attr,
+    };
     return st;
 }
 
@@ -177,7 +181,7 @@ void build_post(struct build *b, enum queue q, int event)
     struct step *st = build_step(b, STEP_POST);
 
     st->queue = q;
-    st->event = event;
+    st->event = (struct step_event){b->p.dev, event};
     if (event >= b->p.n_event)
         b->p.n_event = event + 1;
 }
@@ -187,8 +191,7 @@ void build_wait(struct build *b, enum queue q, int dev, int event)
     struct step *st = build_step(b, STEP_WAIT);
 
     st->queue = q;
-    st->dev = dev;
-    st->event = event;
+    st->event = (struct step_event){dev, event};
 }
 
 void build_death(struct build *b, int tensor)
@@ -207,9 +210,7 @@ struct step *build_pull(struct build *b, int out,
     struct step *st = build_step(b, STEP_PULL);
 
     st->queue = QUEUE_COPY;
-    st->out = out;
-    st->n_piece = 1;
-    st->piece = piece;
+    st->pull = (struct step_pull){.out = out, .n_piece = 1, .piece = piece};
     return st;
 }
 
@@ -217,8 +218,7 @@ struct step *build_merge(struct build *b, const struct merge_item *item)
 {
     struct step *st = build_step(b, STEP_MERGE);
 
-    st->n_merge = 1;
-    st->merge = item;
+    st->merge = (struct step_merge){.n_item = 1, .item = item};
     return st;
 }
 
@@ -306,9 +306,10 @@ void build_toys(struct device_set *s)
 {
     s->kernels.kernel[KERNEL_scale] = (struct cpu_entry){.run = toy_scale};
     s->kernels.kernel[KERNEL_add] = (struct cpu_entry){.run = toy_add};
-    s->kernels.kernel[KERNEL_contiguous] = (struct cpu_entry){.run = toy_reverse};
-    s->kernels.kernel[KERNEL_rope] = (struct cpu_entry){.run = toy_who};
-    s->kernels.q8 = q8_encode;
+    s->kernels.kernel[KERNEL_contiguous] =
+        (struct cpu_entry){.run = toy_reverse};
+    s->kernels.kernel[KERNEL_cast] = (struct cpu_entry){.run = toy_who};
+    s->kernels.kernel[KERNEL_tanh] = (struct cpu_entry){.run = NULL};
     s->kernels.add = toy_sum;
 }
 

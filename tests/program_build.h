@@ -2,7 +2,7 @@
  * one by one. Arrays are of fixed size; asserts say when they are too small.
  *
  * Kernels here are toys that make mistakes visible: `reverse` reads what other
- * threads wrote, so a missing barrier shows. */
+ * threads wrote, so a missing meeting shows. */
 #ifndef TEST_PROGRAM_BUILD_H
 #define TEST_PROGRAM_BUILD_H
 
@@ -16,6 +16,7 @@ struct build {
     struct script script; /* its only one */
     struct prog_tensor tensor[BUILD_TENSOR];
     struct step step[BUILD_STEP];
+    struct graph_attr attr[BUILD_STEP]; /* of kernels, by step */
     struct prog_death death[BUILD_DEATH];
 };
 
@@ -29,7 +30,9 @@ struct program *build_programs(struct build *b, int n);
 /* A float tensor [n_tok, width] of the work region; its index. */
 int build_tensor(struct build *b, int64_t width);
 struct step *build_step(struct build *b, enum step_kind kind);
-struct step *build_op(struct build *b, enum op op, int out, int in, float c);
+/* A kernel of one operand; c is its attr.scale. */
+struct step *build_op(struct build *b, enum kernel kernel, int out, int in,
+                      float c);
 void build_post(struct build *b, enum queue q, int event);
 void build_wait(struct build *b, enum queue q, int dev, int event);
 void build_death(struct build *b, int tensor); /* after the last step */
@@ -46,10 +49,10 @@ pl_dim build_per_tok(int64_t n); /* n * n_tok */
 struct copy_piece build_rows(int dev, int src, int64_t src_off, int64_t src_row,
                              int64_t dst_off, int64_t dst_row, int64_t bytes);
 
-/* A set of devices with toy kernels: OP_scale (in * attr.scale), OP_add, and
- * OP_contiguous as `reverse`: out[i] = in[n - 1 - i] + attr.scale, and OP_rope
- * as `who`: row t of out gets token t's position, sequence and page, then
- * zeros. Quantizing is the library's. */
+/* A set of devices with toy kernels: scale (in * attr.scale), add, contiguous
+ * as `reverse`: out[i] = in[n - 1 - i] + attr.scale, and cast as `who`: row t
+ * of out gets token t's position, sequence and page, then zeros. Quantizing is
+ * the library's; there is no tanh. */
 struct device_set *build_set(const char *spec, int n_thread, uint64_t seed);
 
 struct device_set *build_set_of(const struct device_list *l,

@@ -45,7 +45,8 @@ static size_t tile_bytes(const struct cpu_tensor *t)
 static char *tile(const struct scene *s, const struct cpu_tensor *cache,
                   int seq, int64_t pos, int head)
 {
-    int64_t page = s->batch.pages[seq * s->batch.page_stride + pos / PAGE_TOKENS];
+    int64_t page =
+        s->batch.pages[seq * s->batch.page_stride + pos / PAGE_TOKENS];
 
     return (char *)cache->data +
            (size_t)(page * cache->dim[1] + head) * tile_bytes(cache);
@@ -80,7 +81,7 @@ static void fill(const struct scene *s, const struct cpu_tensor *cache,
     b.n_tok = n;
     b.pos = pos;
     b.seq = row;
-    call_run(CPU_GENERIC, OP_cache_write, c, 2);
+    call_run(CPU_GENERIC, KERNEL_cache_write, c, 2);
     free(c.in[1].data);
     free(pos);
     free(row);
@@ -140,10 +141,10 @@ static void scene_init(struct scene *s, const struct setting *set,
     }
     assert_in_range(n_tok, 1, MAX_TOK);
     s->batch = (struct kernel_batch){.n_tok = n_tok,
-                                  .n_out = n_tok,
-                                  .pos = s->pos,
-                                  .seq = s->seq,
-                                  .page_stride = last / PAGE_TOKENS + 2};
+                                     .n_out = n_tok,
+                                     .pos = s->pos,
+                                     .seq = s->seq,
+                                     .page_stride = last / PAGE_TOKENS + 2};
     s->n_page = s->batch.page_stride * set->n_seq;
     s->batch.pages = malloc((size_t)s->n_page * 4);
     assert_non_null(s->batch.pages);
@@ -157,8 +158,11 @@ static void scene_init(struct scene *s, const struct setting *set,
         PL_F32, 3, (const int64_t[]){n_tok, set->n_head, set->d}, 2.0f, seed);
     c->in[1] = (struct cpu_tensor){
         NULL, set->key, 3, {s->n_page * PAGE_TOKENS, set->n_kv, set->d}, NULL};
-    c->in[2] = (struct cpu_tensor){
-        NULL, set->value, 3, {s->n_page * PAGE_TOKENS, set->n_kv, set->e}, NULL};
+    c->in[2] = (struct cpu_tensor){NULL,
+                                   set->value,
+                                   3,
+                                   {s->n_page * PAGE_TOKENS, set->n_kv, set->e},
+                                   NULL};
     if (set->sinks)
         c->in[3] =
             call_tensor(PL_F32, 1, (const int64_t[]){set->n_head}, 3.0f, seed);
@@ -193,7 +197,8 @@ static void read_row(const struct scene *s, int which, int seq, int64_t pos,
     char raw[4 * 512];
 
     cpu_cache_read_row(t->format, t->dim[2], which == 2,
-                       tile(s, t, seq, pos, head), (int)(pos % PAGE_TOKENS), raw);
+                       tile(s, t, seq, pos, head), (int)(pos % PAGE_TOKENS),
+                       raw);
     format_info(t->format)->decode(x, raw, t->dim[2]);
 }
 
@@ -345,7 +350,7 @@ static void check(const struct setting *set, uint64_t *seed)
 
     scene_init(&s, set, seed);
     n_tok = (int)s.batch.n_tok;
-    call_all(OP_attention, &s.call, s.out_bytes);
+    call_all(KERNEL_attention, &s.call, s.out_bytes);
     tok_step = n_tok > 17 ? 7 : 1;
     head_step = set->n_head > 4 ? 3 : 1;
     for (int t = 0; t < n_tok; t += tok_step) {
@@ -359,7 +364,7 @@ static void check(const struct setting *set, uint64_t *seed)
     memcpy(first, s.call.out.data, s.out_bytes);
     scene_pages(&s, seed);
     scene_fill(&s);
-    call_run(cpu_family_best(), OP_attention, s.call, 2);
+    call_run(cpu_family_best(), KERNEL_attention, s.call, 2);
     assert_memory_equal(s.call.out.data, first, s.out_bytes);
     free(first);
     scene_fini(&s);
@@ -506,7 +511,7 @@ static void cpu_attention_tokens_do_not_depend_on_company(void **state)
                               .seq = {{20 * n, (n + 1) / 2}, {1000, n / 2}}},
             &seed);
         width = s.out_bytes / (size_t)n;
-        call_run(CPU_GENERIC, OP_attention, s.call, 1);
+        call_run(CPU_GENERIC, KERNEL_attention, s.call, 1);
         for (int f = CPU_GENERIC; f < CPU_FAMILY_COUNT; f++) {
             for (int t = 0; cpu_family_runs(f) && t < n; t++) {
                 struct kernel_batch b = s.batch;
@@ -522,7 +527,7 @@ static void cpu_attention_tokens_do_not_depend_on_company(void **state)
                 c.in[0].dim[0] = c.out.dim[0] = 1;
                 c.in[0].data = (float *)s.call.in[0].data + t * 3 * 32;
                 c.out.data = out;
-                call_run(f, OP_attention, c, 1 + t % 3);
+                call_run(f, KERNEL_attention, c, 1 + t % 3);
                 assert_memory_equal(out, (char *)s.call.out.data + t * width,
                                     width);
             }
@@ -558,7 +563,7 @@ static void cpu_cache_rows_are_the_format_s_encoding(void **state)
         c.out = (struct cpu_tensor){
             malloc(4 * 3 * bytes), f, 3, {4 * PAGE_TOKENS, 3, D}, NULL};
         c.in[0] = c.out;
-        call_all(OP_cache_write, &c, 4 * 3 * bytes);
+        call_all(KERNEL_cache_write, &c, 4 * 3 * bytes);
         for (int i = 0; i < 12; i++) {
             int t = i / 3, h = i % 3;
             int page = pages[seq[t] * 2 + pos[t] / PAGE_TOKENS];

@@ -195,11 +195,11 @@ static void families_have_names(void **state)
     assert_int_equal(cpu_family_from_name("sse"), CPU_FAMILY_COUNT);
     assert_true(cpu_family_runs(cpu_family_best()));
     cpu_kernels_init(&k, CPU_REFERENCE);
-    assert_false(cpu_wants_q8(&k, OP_matmul, PL_Q4_K));
+    assert_false(cpu_wants_q8(&k, KERNEL_matmul, PL_Q4_K));
     cpu_kernels_init(&k, cpu_family_best());
-    assert_true(cpu_wants_q8(&k, OP_expert_down, PL_MXFP4));
-    assert_false(cpu_wants_q8(&k, OP_matmul, PL_F16));
-    assert_false(cpu_wants_q8(&k, OP_gather_rows, PL_Q8_0));
+    assert_true(cpu_wants_q8(&k, KERNEL_expert_down, PL_MXFP4));
+    assert_false(cpu_wants_q8(&k, KERNEL_matmul, PL_F16));
+    assert_false(cpu_wants_q8(&k, KERNEL_gather_rows, PL_Q8_0));
 }
 
 int test_cpu_families(void)

@@ -17,7 +17,7 @@ enum { MAX_SPAN = 16 };
 /* ---- calls --------------------------------------------------------------- */
 
 struct problem {
-    enum op op;
+    enum kernel kernel;
     const struct weights *w;
     const float *x;    /* [n_tok, k] or [n_tok, x_used, k] */
     const int32_t *id; /* [n_tok, n_used] */
@@ -28,21 +28,23 @@ struct problem {
 /* Result values of one tree entry. */
 static int64_t result_count(const struct problem *p)
 {
-    return p->n_tok * p->w->n * (p->op == OP_expert_matmul ? p->n_used : 1);
+    return p->n_tok * p->w->n *
+           (p->kernel == KERNEL_expert_matmul ? p->n_used : 1);
 }
 
 /* Runs the kernel on nth threads, one after another; owned by the caller. */
 static float *run(const struct cpu_kernels *k, const struct problem *p,
                   const struct rank_tree *tree, int nth)
 {
+    const struct cpu_entry *e = &k->kernel[p->kernel];
     const struct weights *w = p->w;
-    int64_t rows = p->n_tok * (p->op == OP_matmul ? 1 : p->x_used);
+    int64_t rows = p->n_tok * (p->kernel == KERNEL_matmul ? 1 : p->x_used);
     int64_t count = result_count(p);
     float *out = weights_alloc((size_t)(count * tree->n_out) * sizeof(float));
     struct q8_block *q8 =
         weights_alloc((size_t)(rows * w->k / 32) * sizeof(*q8));
     struct cpu_call c = {
-        .n_in = p->op == OP_matmul ? 2 : 3,
+        .n_in = p->kernel == KERNEL_matmul ? 2 : 3,
         .tree = *tree,
         .out_stride = (size_t)count * sizeof(float),
         .nth = nth,
@@ -51,7 +53,7 @@ static float *run(const struct cpu_kernels *k, const struct problem *p,
     c.in[1].format = p->plain ? PL_F32 : w->pack.format;
     c.in[1].pack = p->plain ? NULL : &w->pack;
     c.in[2].format = PL_I32;
-    if (p->op == OP_matmul) {
+    if (p->kernel == KERNEL_matmul) {
         weights_dims(&c.in[0], 2, p->n_tok, w->k, 0);
         weights_dims(&c.in[1], 2, w->n, w->k, 0);
         weights_dims(&c.out, 2, p->n_tok, w->n, 0);
@@ -59,7 +61,7 @@ static float *run(const struct cpu_kernels *k, const struct problem *p,
         weights_dims(&c.in[0], 3, p->n_tok, p->x_used, w->k);
         weights_dims(&c.in[1], 3, w->n_expert, w->n, w->k);
         weights_dims(&c.in[2], 2, p->n_tok, p->n_used, 0);
-        if (p->op == OP_expert_matmul)
+        if (p->kernel == KERNEL_expert_matmul)
             weights_dims(&c.out, 3, p->n_tok, p->n_used, w->n);
         else
             weights_dims(&c.out, 2, p->n_tok, w->n, 0);
@@ -67,18 +69,18 @@ static float *run(const struct cpu_kernels *k, const struct problem *p,
     for (c.ith = 0; c.ith < nth; c.ith++) {
         /* Sized before any pointer is known, as the plan does. */
         void *scratch = c.scratch =
-            weights_alloc(k->kernel[kernel_of_op(p->op)].scratch ? k->kernel[kernel_of_op(p->op)].scratch(&c) : 0);
+            weights_alloc(e->scratch ? e->scratch(&c) : 0);
 
         c.out.data = out;
         c.in[0].data = (void *)p->x;
         c.in[1].data = p->plain ? (void *)w->value : w->data;
         c.in[2].data = (void *)p->id;
-        if (!p->plain && cpu_wants_q8(k, p->op, w->pack.format)) {
+        if (!p->plain && cpu_wants_q8(k, p->kernel, w->pack.format)) {
             k->q8(q8, p->x, rows * w->k);
             c.q8 = q8;
             c.in[0].data = NULL; /* may not be read */
         }
-        k->kernel[kernel_of_op(p->op)].run(&c);
+        e->run(&c);
         free(scratch);
     }
     free(q8);
@@ -138,7 +140,8 @@ struct scene {
     int32_t *id;
 };
 
-static void scene_make(struct scene *s, int fi, enum op op, uint64_t *seed)
+static void scene_make(struct scene *s, int fi, enum kernel kernel,
+                       uint64_t *seed)
 {
     int block = format_info(weights_formats[fi].format)->block;
     int64_t n_full = block == 256 ? 256 * (1 + test_below(seed, 3))
@@ -149,19 +152,19 @@ static void scene_make(struct scene *s, int fi, enum op op, uint64_t *seed)
     struct pack_span span[MAX_SPAN];
     uint64_t empty;
     int n_span = random_cut(n_full, n_rank, first, end, span, &empty, seed);
-    int64_t n_expert = op == OP_matmul ? 1 : 1 + test_below(seed, 6);
+    int64_t n_expert = kernel == KERNEL_matmul ? 1 : 1 + test_below(seed, 6);
 
     s->w = weights_make(fi, n_expert, 1 + test_below(seed, 40), n_full, span,
                         n_span, seed);
     weights_tree_make(&s->tree, n_rank, first, end, empty);
     s->p = (struct problem){
-        .op = op,
+        .kernel = kernel,
         .w = &s->w,
         .n_tok = 1 + test_below(seed, 33),
         .n_used = 1 + test_below(seed, 4),
     };
     s->p.x_used =
-        op == OP_expert_matmul && test_below(seed, 2) ? 1 : s->p.n_used;
+        kernel == KERNEL_expert_matmul && test_below(seed, 2) ? 1 : s->p.n_used;
     s->x = weights_floats(s->p.n_tok * s->p.x_used * s->w.k, seed);
     s->id = weights_alloc((size_t)(s->p.n_tok * s->p.n_used) * sizeof(int32_t));
     for (int64_t i = 0; i < s->p.n_tok * s->p.n_used; i++)
@@ -177,8 +180,9 @@ static void scene_free(struct scene *s)
     free(s->id);
 }
 
-static const enum op ops[] = {OP_matmul, OP_expert_matmul, OP_expert_down};
-enum { N_OP = sizeof(ops) / sizeof(ops[0]) };
+static const enum kernel kernels[] = {KERNEL_matmul, KERNEL_expert_matmul,
+                                      KERNEL_expert_down};
+enum { N_KERNEL = sizeof(kernels) / sizeof(kernels[0]) };
 
 /* ---- the laws ------------------------------------------------------------ */
 
@@ -189,12 +193,12 @@ static void families_have_the_bits_of_generic(void **state)
 
     (void)state;
     cpu_kernels_init(&generic, CPU_GENERIC);
-    for (int i = 0; i < 6 * WEIGHTS_N_FORMAT * N_OP; i++) {
-        int fi = i / N_OP % WEIGHTS_N_FORMAT;
+    for (int i = 0; i < 6 * WEIGHTS_N_FORMAT * N_KERNEL; i++) {
+        int fi = i / N_KERNEL % WEIGHTS_N_FORMAT;
         struct scene s;
         float *want;
 
-        scene_make(&s, fi, ops[i % N_OP], &seed);
+        scene_make(&s, fi, kernels[i % N_KERNEL], &seed);
         want = run(&generic, &s.p, &s.tree.t, 1);
         for (int f = CPU_AVX2; f < CPU_FAMILY_COUNT; f++) {
             float *got;
@@ -222,17 +226,17 @@ static void threads_do_not_show(void **state)
         if (!cpu_family_runs((enum cpu_family)f))
             continue;
         cpu_kernels_init(&k, (enum cpu_family)f);
-        for (int i = 0; i < WEIGHTS_N_FORMAT * N_OP; i++) {
+        for (int i = 0; i < WEIGHTS_N_FORMAT * N_KERNEL; i++) {
             struct scene s;
             float *want;
 
-            scene_make(&s, i / N_OP, ops[i % N_OP], &seed);
+            scene_make(&s, i / N_KERNEL, kernels[i % N_KERNEL], &seed);
             want = run(&k, &s.p, &s.tree.t, 1);
             for (int nth = 2; nth <= 3; nth++) {
                 float *got = run(&k, &s.p, &s.tree.t, nth);
 
                 same_bits(got, want, result_count(&s.p) * s.tree.t.n_out,
-                          "threads", i / N_OP, (enum cpu_family)f);
+                          "threads", i / N_KERNEL, (enum cpu_family)f);
                 free(got);
             }
             free(want);
@@ -252,13 +256,13 @@ static void n_tok_does_not_show(void **state)
         if (!cpu_family_runs((enum cpu_family)f))
             continue;
         cpu_kernels_init(&k, (enum cpu_family)f);
-        for (int i = 0; i < WEIGHTS_N_FORMAT * N_OP; i++) {
+        for (int i = 0; i < WEIGHTS_N_FORMAT * N_KERNEL; i++) {
             struct pack_span span = {0, 256, 0};
             struct weights w =
-                weights_make(i / N_OP, 3, 17, 256, &span, 1, &seed);
+                weights_make(i / N_KERNEL, 3, 17, 256, &span, 1, &seed);
             float *x = weights_floats(33 * 2 * 256, &seed);
             int32_t id[33 * 2];
-            struct problem p = {.op = ops[i % N_OP],
+            struct problem p = {.kernel = kernels[i % N_KERNEL],
                                 .w = &w,
                                 .x = x,
                                 .id = id,
@@ -278,11 +282,11 @@ static void n_tok_does_not_show(void **state)
                 float *got;
                 int64_t at = test_below(&seed, 34 - p.n_tok);
 
-                p.x = x + at * 256 * (p.op == OP_matmul ? 1 : 2);
+                p.x = x + at * 256 * (p.kernel == KERNEL_matmul ? 1 : 2);
                 p.id = id + at * 2;
                 got = run(&k, &p, &t.t, 1);
-                same_bits(got, all + at * row, p.n_tok * row, "n_tok", i / N_OP,
-                          (enum cpu_family)f);
+                same_bits(got, all + at * row, p.n_tok * row, "n_tok",
+                          i / N_KERNEL, (enum cpu_family)f);
                 free(got);
             }
             free(all);
@@ -326,18 +330,18 @@ static void ranks_are_summed_along_the_tree(void **state)
     struct cpu_kernels k;
 
     (void)state;
-    for (int i = 0; i < 8 * N_OP; i++) {
+    for (int i = 0; i < 8 * N_KERNEL; i++) {
         int fi = (int)test_below(&seed, WEIGHTS_N_FORMAT);
         struct pack_span span[MAX_SPAN];
         struct scene s;
         float *addend[8], *got, *want;
-        int n_rank = 1 + i / N_OP;
+        int n_rank = 1 + i / N_KERNEL;
         int64_t len;
         int n_span;
         uint64_t empty;
 
         cpu_kernels_init(&k, cpu_family_best());
-        scene_make(&s, fi, ops[i % N_OP], &seed);
+        scene_make(&s, fi, kernels[i % N_KERNEL], &seed);
         weights_free(&s.w);
         free(s.x);
         n_span = random_cut(768, n_rank, 0, n_rank, span, &empty, &seed);
@@ -362,7 +366,7 @@ static void ranks_are_summed_along_the_tree(void **state)
     }
 }
 
-/* ---- the definition of the expert ops ------------------------------------ */
+/* ---- the definition of the expert kernels -------------------------------- */
 
 static void expert_matmul_is_matmul_of_the_chosen(void **state)
 {
@@ -376,7 +380,7 @@ static void expert_matmul_is_matmul_of_the_chosen(void **state)
         float *got;
         int64_t n;
 
-        scene_make(&s, i, OP_expert_matmul, &seed);
+        scene_make(&s, i, KERNEL_expert_matmul, &seed);
         got = run(&k, &s.p, &s.tree.t, 2);
         n = s.w.n;
         for (int64_t j = 0; j < s.p.n_tok * s.p.n_used; j++) {
@@ -384,8 +388,10 @@ static void expert_matmul_is_matmul_of_the_chosen(void **state)
             bool chosen = e >= 0 && e < s.w.n_expert;
             int64_t row = s.p.x_used == 1 ? j / s.p.n_used : j;
             struct weights one = s.w;
-            struct problem p = {
-                .op = OP_matmul, .w = &one, .x = s.x + row * s.w.k, .n_tok = 1};
+            struct problem p = {.kernel = KERNEL_matmul,
+                                .w = &one,
+                                .x = s.x + row * s.w.k,
+                                .n_tok = 1};
             float *want;
 
             one.data += (size_t)(chosen ? e : 0) * s.w.pack.matrix_bytes;
@@ -411,7 +417,7 @@ static void expert_down_is_one_chain_over_expert_and_k(void **state)
     uint64_t seed = test_seed() + 11;
     struct weights w = weights_make(0, N_EXPERT, N, K, &span, 1, &seed);
     float *x = weights_floats(N_TOK * N_USED * K, &seed);
-    struct problem p = {.op = OP_expert_down,
+    struct problem p = {.kernel = KERNEL_expert_down,
                         .w = &w,
                         .x = x,
                         .id = id,
@@ -471,7 +477,7 @@ static float *as_read(const struct cpu_kernels *k, const struct problem *p,
     float *y = weights_alloc((size_t)n * sizeof(float));
 
     memcpy(y, p->x, (size_t)n * sizeof(float));
-    if (!cpu_wants_q8(k, p->op, p->w->pack.format))
+    if (!cpu_wants_q8(k, p->kernel, p->w->pack.format))
         return y;
     for (int64_t i = 0; i < n; i += 32) {
         struct q8_block b;
@@ -490,7 +496,7 @@ static void check_against_double(const struct cpu_kernels *k,
                                  const struct problem *p, int fi)
 {
     const struct weights *w = p->w;
-    int64_t n_row = p->n_tok * (p->op == OP_matmul ? 1 : p->x_used);
+    int64_t n_row = p->n_tok * (p->kernel == KERNEL_matmul ? 1 : p->x_used);
     float *x = as_read(k, p, n_row * w->k);
     struct weights_tree t;
     float *got;
@@ -501,12 +507,13 @@ static void check_against_double(const struct cpu_kernels *k,
         int64_t n = i % w->n, row = i / w->n;
         double want = 0, scale = 0;
 
-        if (p->op == OP_matmul) {
+        if (p->kernel == KERNEL_matmul) {
             want = exact_dot(w->value + n * w->k, x + row * w->k, w->k, &scale);
         } else {
-            int64_t first = p->op == OP_expert_matmul ? row : row * p->n_used;
+            int64_t first =
+                p->kernel == KERNEL_expert_matmul ? row : row * p->n_used;
             int64_t end =
-                p->op == OP_expert_matmul ? row + 1 : first + p->n_used;
+                p->kernel == KERNEL_expert_matmul ? row + 1 : first + p->n_used;
 
             for (int64_t j = first; j < end; j++) {
                 int64_t xj = p->x_used == 1 ? j / p->n_used : j;
@@ -519,8 +526,9 @@ static void check_against_double(const struct cpu_kernels *k,
         }
         if (!(fabs((double)got[i] - want) <=
               0x1p-23 * (double)(w->k + 8) * scale))
-            fail_msg("op %d, %s, %s: value %d is %.9g, should be %.9g",
-                     (int)p->op, format_info(weights_formats[fi].format)->name,
+            fail_msg("kernel %d, %s, %s: value %d is %.9g, should be %.9g",
+                     (int)p->kernel,
+                     format_info(weights_formats[fi].format)->name,
                      cpu_family_name(k->family), (int)i, (double)got[i], want);
     }
     free(x);
@@ -537,17 +545,17 @@ static void every_family_agrees_with_double(void **state)
         if (!cpu_family_runs((enum cpu_family)f))
             continue;
         cpu_kernels_init(&k, (enum cpu_family)f);
-        for (int i = 0; i < WEIGHTS_N_FORMAT * N_OP; i++) {
+        for (int i = 0; i < WEIGHTS_N_FORMAT * N_KERNEL; i++) {
             struct pack_span span = {0, 512, 0};
             struct scene s;
 
-            scene_make(&s, i / N_OP, ops[i % N_OP], &seed);
+            scene_make(&s, i / N_KERNEL, kernels[i % N_KERNEL], &seed);
             weights_free(&s.w);
             free(s.x);
-            s.w = weights_make(i / N_OP, s.w.n_expert, s.w.n, 512, &span, 1,
+            s.w = weights_make(i / N_KERNEL, s.w.n_expert, s.w.n, 512, &span, 1,
                                &seed);
             s.p.x = s.x = weights_floats(s.p.n_tok * s.p.x_used * 512, &seed);
-            check_against_double(&k, &s.p, i / N_OP);
+            check_against_double(&k, &s.p, i / N_KERNEL);
             scene_free(&s);
         }
     }
@@ -565,12 +573,12 @@ static void plain_weights_equal_packed(void **state)
         if (!cpu_family_runs((enum cpu_family)f))
             continue;
         cpu_kernels_init(&k, (enum cpu_family)f);
-        for (int i = 0; i < N_OP; i++) {
+        for (int i = 0; i < N_KERNEL; i++) {
             struct pack_span span = {0, 96, 0};
             struct scene s;
             float *got, *want;
 
-            scene_make(&s, 0, ops[i], &seed);
+            scene_make(&s, 0, kernels[i], &seed);
             weights_free(&s.w);
             free(s.x);
             s.w = weights_make(0, s.w.n_expert, s.w.n, 96, &span, 1, &seed);

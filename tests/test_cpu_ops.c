@@ -1,5 +1,5 @@
-/* Every op of cpu_ops.h but attention against a naive evaluation in double, and
- * against itself: families, threads, company of other rows. */
+/* Every kernel of cpu_ops.h but attention against a naive evaluation in double,
+ * and against itself: families, threads, company of other rows. */
 #include "base/half.h"
 #include "cpu_call.h"
 
@@ -36,30 +36,31 @@ static double ref_gelu(double x)
     return x / (1 + exp(-2 * z));
 }
 
-static double ref_unary(enum op op, double x, const struct graph_attr *a)
+static double ref_unary(enum kernel kernel, double x,
+                        const struct graph_attr *a)
 {
-    switch (op) {
-    case OP_scale:
+    switch (kernel) {
+    case KERNEL_scale:
         return x * (double)a->scale;
-    case OP_clamp:
+    case KERNEL_clamp:
         return x < (double)a->lo   ? (double)a->lo
                : x > (double)a->hi ? (double)a->hi
                                    : x;
-    case OP_sqr:
+    case KERNEL_sqr:
         return x * x;
-    case OP_sqrt:
+    case KERNEL_sqrt:
         return sqrt(x);
-    case OP_exp:
+    case KERNEL_exp:
         return exp(x);
-    case OP_tanh:
+    case KERNEL_tanh:
         return tanh(x);
-    case OP_sigmoid:
+    case KERNEL_sigmoid:
         return 1 / (1 + exp(-x));
-    case OP_softplus:
+    case KERNEL_softplus:
         return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
-    case OP_silu:
+    case KERNEL_silu:
         return x / (1 + exp(-x));
-    case OP_gelu:
+    case KERNEL_gelu:
         return ref_gelu(x);
     default:
         return x > 0 ? x : 0;
@@ -71,12 +72,13 @@ static double ref_unary(enum op op, double x, const struct graph_attr *a)
  * is 1; exp, tanh and what divides by 1 + exp are within two units; GELU's
  * argument, at most 40, carries its own rounding into an exponent. */
 static const struct {
-    enum op op;
+    enum kernel kernel;
     double tol;
 } unaries[] = {
-    {OP_scale, 1}, {OP_clamp, 0},  {OP_sqr, 1},     {OP_sqrt, 1},
-    {OP_exp, 2},   {OP_tanh, 4},   {OP_sigmoid, 4}, {OP_softplus, 5},
-    {OP_silu, 4},  {OP_gelu, 250}, {OP_relu, 0},
+    {KERNEL_scale, 1},   {KERNEL_clamp, 0},    {KERNEL_sqr, 1},
+    {KERNEL_sqrt, 1},    {KERNEL_exp, 2},      {KERNEL_tanh, 4},
+    {KERNEL_sigmoid, 4}, {KERNEL_softplus, 5}, {KERNEL_silu, 4},
+    {KERNEL_gelu, 250},  {KERNEL_relu, 0},
 };
 
 static void cpu_ops_unary_equal_double_in_every_family(void **state)
@@ -92,21 +94,21 @@ static void cpu_ops_unary_equal_double_in_every_family(void **state)
     for (size_t k = 0; k < sizeof(unaries) / sizeof(unaries[0]); k++) {
         const int64_t dim[] = {13, 331};
         struct cpu_call c = {.n_in = 1, .attr = &attr};
-        enum op op = unaries[k].op;
+        enum kernel kernel = unaries[k].kernel;
 
         c.in[0] = call_tensor(PL_F32, 2, dim, 20.0f, &seed);
         c.out = call_tensor(PL_F32, 2, dim, 1.0f, &seed);
         memcpy(c.in[0].data, special, sizeof(special));
         for (int64_t i = N_SPECIAL; i < count(&c.out) / 2; i++)
             ((float *)c.in[0].data)[i] *= 0.05f;
-        for (int64_t i = 0; op == OP_sqrt && i < count(&c.out); i++)
+        for (int64_t i = 0; kernel == KERNEL_sqrt && i < count(&c.out); i++)
             ((float *)c.in[0].data)[i] = fabsf(((float *)c.in[0].data)[i]);
-        call_all(op, &c, (size_t)count(&c.out) * 4);
+        call_all(kernel, &c, (size_t)count(&c.out) * 4);
         for (int64_t i = 0; i < count(&c.out); i++)
-            close_to(
-                call_value(&c.out, i),
-                (double)(float)ref_unary(op, call_value(&c.in[0], i), &attr),
-                unaries[k].tol * 0x1p-24, 0x1p-102);
+            close_to(call_value(&c.out, i),
+                     (double)(float)ref_unary(kernel, call_value(&c.in[0], i),
+                                              &attr),
+                     unaries[k].tol * 0x1p-24, 0x1p-102);
         free_call(&c);
     }
 }
@@ -115,12 +117,15 @@ static void cpu_ops_unary_keep_nan_and_limits(void **state)
 {
     static const float in[] = {NAN, INFINITY, -INFINITY};
     static const struct {
-        enum op op;
+        enum kernel kernel;
         float out[3];
     } rows[] = {
-        {OP_exp, {NAN, INFINITY, 0}},      {OP_tanh, {NAN, 1, -1}},
-        {OP_sigmoid, {NAN, 1, 0}},         {OP_relu, {NAN, INFINITY, 0}},
-        {OP_softplus, {NAN, INFINITY, 0}}, {OP_clamp, {NAN, 2, -2}},
+        {KERNEL_exp, {NAN, INFINITY, 0}},
+        {KERNEL_tanh, {NAN, 1, -1}},
+        {KERNEL_sigmoid, {NAN, 1, 0}},
+        {KERNEL_relu, {NAN, INFINITY, 0}},
+        {KERNEL_softplus, {NAN, INFINITY, 0}},
+        {KERNEL_clamp, {NAN, 2, -2}},
     };
     const struct graph_attr attr = {.lo = -2, .hi = 2};
     float out[3];
@@ -136,30 +141,30 @@ static void cpu_ops_unary_keep_nan_and_limits(void **state)
                 (struct cpu_tensor){.format = PL_F32, .n_dim = 1, .dim = {3}};
             c.in[0].data = (void *)(uintptr_t)in;
             c.out.data = out;
-            call_run(f, rows[k].op, c, 1);
+            call_run(f, rows[k].kernel, c, 1);
             for (int i = 0; i < 3; i++)
                 close_to((double)out[i], (double)rows[k].out[i], 0, 0);
         }
     }
 }
 
-static double ref_binary(enum op op, double x, double y,
+static double ref_binary(enum kernel kernel, double x, double y,
                          const struct graph_attr *a)
 {
     double hi = (double)a->hi;
 
-    switch (op) {
-    case OP_add:
+    switch (kernel) {
+    case KERNEL_add:
         return x + y;
-    case OP_sub:
+    case KERNEL_sub:
         return x - y;
-    case OP_mul:
+    case KERNEL_mul:
         return x * y;
-    case OP_div:
+    case KERNEL_div:
         return x / y;
-    case OP_swiglu:
+    case KERNEL_swiglu:
         return x / (1 + exp(-x)) * y;
-    case OP_geglu:
+    case KERNEL_geglu:
         return ref_gelu(x) * y;
     default:
         x = x < hi ? x : hi;
@@ -185,8 +190,9 @@ static void cpu_ops_binary_broadcast_as_numpy(void **state)
         {{2, 2}, {{0, 9}, {1, 9}}},
         {{3, 2}, {{5, 2, 1}, {2, 1}}},
     };
-    static const enum op ops[] = {OP_add,    OP_sub,   OP_mul,       OP_div,
-                                  OP_swiglu, OP_geglu, OP_swiglu_oai};
+    static const enum kernel kernels[] = {
+        KERNEL_add,    KERNEL_sub,   KERNEL_mul,       KERNEL_div,
+        KERNEL_swiglu, KERNEL_geglu, KERNEL_swiglu_oai};
     static const pl_format formats[] = {PL_F32, PL_F16, PL_BF16};
     const struct graph_attr attr = {.lo = -1, .hi = 1, .alpha = 1.702f};
     uint64_t seed = test_seed();
@@ -209,7 +215,7 @@ static void cpu_ops_binary_broadcast_as_numpy(void **state)
                 dim[i] = a == 1 ? b : a;
             }
             c.out = call_tensor(PL_F32, n, dim, 1.0f, &seed);
-            call_all(ops[k], &c, (size_t)count(&c.out) * 4);
+            call_all(kernels[k], &c, (size_t)count(&c.out) * 4);
             for (int64_t i = 0; i < count(&c.out); i++) {
                 int64_t at[2] = {0, 0}, step[2] = {1, 1}, rest = i;
 
@@ -225,7 +231,7 @@ static void cpu_ops_binary_broadcast_as_numpy(void **state)
                     }
                 }
                 close_to(call_value(&c.out, i),
-                         ref_binary(ops[k], call_value(&c.in[0], at[0]),
+                         ref_binary(kernels[k], call_value(&c.in[0], at[0]),
                                     call_value(&c.in[1], at[1]), &attr),
                          k < 4 ? 0x1p-24 : 0x1p-20, 0);
             }
@@ -249,7 +255,7 @@ static void cpu_ops_cast_rounds_to_nearest_even(void **state)
             for (int i = 0; from == 0 && i < 40; i++) /* subnormal as f16 */
                 ((float *)c.in[0].data)[i] *= 1e-5f;
             c.out = call_tensor(formats[to], 1, dim, 1.0f, &seed);
-            call_all(OP_cast, &c, 1111 * (to == 0 ? 4 : 2));
+            call_all(KERNEL_cast, &c, 1111 * (to == 0 ? 4 : 2));
             for (int64_t i = 0; i < 1111; i++) {
                 float x = (float)call_value(&c.in[0], i);
 
@@ -298,7 +304,7 @@ static void cpu_ops_rms_norm_equals_double_and_its_order(void **state)
         if (d % 4 != 0)
             c.in[1] = call_tensor(formats[d % 3], 1, &d, 2.0f, &seed);
         c.out = call_tensor(PL_F32, 3, dim, 1.0f, &seed);
-        call_all(OP_rms_norm, &c, (size_t)(6 * d * 4));
+        call_all(KERNEL_rms_norm, &c, (size_t)(6 * d * 4));
         for (int64_t r = 0; r < 6; r++) {
             const float *x = (float *)c.in[0].data + r * d;
             float f = spec_sum_squares(x, d) / (float)d;
@@ -331,7 +337,7 @@ static void cpu_ops_softmax_equals_double(void **state)
 
         c.in[0] = call_tensor(PL_F32, 2, dim, 8.0f, &seed);
         c.out = call_tensor(PL_F32, 2, dim, 1.0f, &seed);
-        call_all(OP_softmax, &c, (size_t)(5 * d * 4));
+        call_all(KERNEL_softmax, &c, (size_t)(5 * d * 4));
         for (int64_t r = 0; r < 5; r++) {
             double s = 0;
 
@@ -420,7 +426,7 @@ static void cpu_ops_rope_equals_double_at_any_position(void **state)
                 ((float *)c.in[2].data)[i] += 2.0f;
         }
         c.out = call_tensor(PL_F32, 3, dim, 1.0f, &seed);
-        call_all(OP_rope, &c, (size_t)count(&c.out) * 4);
+        call_all(KERNEL_rope, &c, (size_t)count(&c.out) * 4);
         for (int64_t r = 0; r < 27; r++) {
             ref_rope(&a, &c.in[2], ((int32_t *)c.in[1].data)[r / 3],
                      (float *)c.in[0].data + r * 70, want, 70);
@@ -435,7 +441,7 @@ static void cpu_ops_rope_equals_double_at_any_position(void **state)
             in.in[0].data = malloc((size_t)count(&c.out) * 4);
             memcpy(in.in[0].data, c.in[0].data, (size_t)count(&c.out) * 4);
             in.out.data = in.in[0].data;
-            call_run(f, OP_rope, in, 2);
+            call_run(f, KERNEL_rope, in, 2);
             assert_memory_equal(in.out.data, c.out.data,
                                 (size_t)count(&c.out) * 4);
             free(in.in[0].data);
@@ -445,8 +451,8 @@ static void cpu_ops_rope_equals_double_at_any_position(void **state)
 }
 
 /* Every row alone gives what it gives in company. */
-static void rows_alone(enum op op, const struct cpu_call *c, int64_t n_tok,
-                       const bool *by_token)
+static void rows_alone(enum kernel kernel, const struct cpu_call *c,
+                       int64_t n_tok, const bool *by_token)
 {
     int64_t width = count(&c->out) / n_tok;
 
@@ -463,7 +469,7 @@ static void rows_alone(enum op op, const struct cpu_call *c, int64_t n_tok,
             }
             one.out.dim[0] = 1;
             one.out.data = malloc((size_t)width * 4);
-            call_run(f, op, one, 1 + (int)(t % 3));
+            call_run(f, kernel, one, 1 + (int)(t % 3));
             assert_memory_equal(one.out.data,
                                 (char *)c->out.data + t * width * 4,
                                 (size_t)width * 4);
@@ -491,29 +497,29 @@ static void cpu_ops_rows_do_not_depend_on_company(void **state)
         c.in[0] = call_tensor(PL_F32, 3, dim, 2.0f, &seed);
         c.in[1] = call_tensor(PL_F32, 1, &d, 2.0f, &seed);
         c.out = call_tensor(PL_F32, 3, dim, 2.0f, &seed);
-        call_run(CPU_GENERIC, OP_rms_norm, c, 1);
-        rows_alone(OP_rms_norm, &c, n, by_token);
-        call_run(CPU_GENERIC, OP_mul, c, 1);
-        rows_alone(OP_mul, &c, n, by_token);
-        call_run(CPU_GENERIC, OP_softmax, c, 1);
-        rows_alone(OP_softmax, &c, n, by_token);
+        call_run(CPU_GENERIC, KERNEL_rms_norm, c, 1);
+        rows_alone(KERNEL_rms_norm, &c, n, by_token);
+        call_run(CPU_GENERIC, KERNEL_mul, c, 1);
+        rows_alone(KERNEL_mul, &c, n, by_token);
+        call_run(CPU_GENERIC, KERNEL_softmax, c, 1);
+        rows_alone(KERNEL_softmax, &c, n, by_token);
         free(c.in[1].data);
         c.in[1] = call_tensor(PL_I32, 1, &n, 1.0f, &seed);
         for (int64_t i = 0; i < n; i++)
             ((int32_t *)c.in[1].data)[i] = (int32_t)(1000 * i);
-        call_run(CPU_GENERIC, OP_rope, c, 1);
-        rows_alone(OP_rope, &c, n, both);
+        call_run(CPU_GENERIC, KERNEL_rope, c, 1);
+        rows_alone(KERNEL_rope, &c, n, both);
         free_call(&c);
 
         c.in[0] = call_tensor(PL_F32, 2, flat, 2.0f, &seed);
         c.in[1] = (struct cpu_tensor){0};
         c.out = call_tensor(PL_I32, 2, used, 1.0f, &seed);
-        call_run(CPU_GENERIC, OP_router_topk, c, 1);
-        rows_alone(OP_router_topk, &c, n, by_token);
+        call_run(CPU_GENERIC, KERNEL_router_topk, c, 1);
+        rows_alone(KERNEL_router_topk, &c, n, by_token);
         c.in[1] = c.out;
         c.out = call_tensor(PL_F32, 2, used, 1.0f, &seed);
-        call_run(CPU_GENERIC, OP_router_weights, c, 1);
-        rows_alone(OP_router_weights, &c, n, both);
+        call_run(CPU_GENERIC, KERNEL_router_weights, c, 1);
+        rows_alone(KERNEL_router_weights, &c, n, both);
         free_call(&c);
     }
 }
@@ -556,11 +562,11 @@ static void cpu_ops_router_follows_the_written_rules(void **state)
         if (k / 12 == 1)
             c.in[1] = call_tensor(PL_F32, 1, &e, 0.5f, &seed);
         c.out = call_tensor(PL_I32, 2, used, 1.0f, &seed);
-        call_all(OP_router_topk, &c, N * U * 4);
+        call_all(KERNEL_router_topk, &c, N * U * 4);
         w.in[0] = c.in[0];
         w.in[1] = c.out;
         w.out = call_tensor(PL_F32, 2, used, 1.0f, &seed);
-        call_all(OP_router_weights, &w, N * U * 4);
+        call_all(KERNEL_router_weights, &w, N * U * 4);
         for (int t = 0; t < N; t++) {
             const float *x = (float *)c.in[0].data + t * E;
             const int32_t *id = (int32_t *)c.out.data + t * U;
@@ -623,11 +629,11 @@ static void cpu_ops_router_ties_go_to_the_lowest_id(void **state)
     (void)state;
     c.in[0] = (struct cpu_tensor){logit, PL_F32, 2, {1, 6}, NULL};
     c.out = (struct cpu_tensor){id, PL_I32, 2, {1, 4}, NULL};
-    call_all(OP_router_topk, &c, sizeof(id));
+    call_all(KERNEL_router_topk, &c, sizeof(id));
     assert_memory_equal(id, want, sizeof(want));
     for (int i = 0; i < 6; i++)
         logit[i] = NAN; /* ids stay in range whatever comes */
-    call_all(OP_router_topk, &c, sizeof(id));
+    call_all(KERNEL_router_topk, &c, sizeof(id));
     for (int i = 0; i < 4; i++)
         assert_in_range(id[i], 0, 5);
 }
@@ -660,7 +666,7 @@ static void cpu_ops_sum_adds_ranks_along_the_tree(void **state)
     c.out.n_dim = 2;
     c.out.dim[0] = 3;
     c.out.dim[1] = 37;
-    call_all(OP_sum, &c, 2 * 3 * 37 * 4);
+    call_all(KERNEL_sum, &c, 2 * 3 * 37 * 4);
     for (int i = 0; i < 3 * 37; i++) {
         float s[3] = {0, 0, 0};
 
@@ -671,7 +677,7 @@ static void cpu_ops_sum_adds_ranks_along_the_tree(void **state)
     }
     c.tree = (struct rank_tree){1, 1, one, 1};
     c.n_span = 0;
-    call_all(OP_sum, &c, 3 * 37 * 4);
+    call_all(KERNEL_sum, &c, 3 * 37 * 4);
     for (int i = 0; i < 3 * 37; i++) {
         float s = 0;
 
@@ -703,7 +709,7 @@ static void cpu_ops_permute_follows_its_definition(void **state)
             out[j] = dim[p[j]];
         c.in[0] = call_tensor(k % 2 ? PL_F16 : PL_F32, 4, dim, 1.0f, &seed);
         c.out = call_tensor(c.in[0].format, 4, out, 1.0f, &seed);
-        call_all(OP_permute, &c, 360 * (k % 2 ? 2 : 4));
+        call_all(KERNEL_permute, &c, 360 * (k % 2 ? 2 : 4));
         for (int n = 0; n < 360; n++) {
             i[p[0]] = n / (out[1] * out[2] * out[3]);
             i[p[1]] = n / (out[2] * out[3]) % out[1];
@@ -738,12 +744,12 @@ static void cpu_ops_slices_concatenate_to_the_whole(void **state)
             part[axis] = (i < 3 ? cut[i + 1] : dim[axis]) - cut[i];
             c.in[i] = call_tensor(PL_F32, 3, part, 1.0f, &seed);
             s.out = c.in[i];
-            call_all(OP_slice, &s, (size_t)count(&s.out) * 4);
+            call_all(KERNEL_slice, &s, (size_t)count(&s.out) * 4);
         }
-        call_all(OP_concat, &c, 210 * 4);
+        call_all(KERNEL_concat, &c, 210 * 4);
         assert_memory_equal(c.out.data, s.in[0].data, 210 * 4);
         s.out = c.out;
-        call_all(OP_contiguous, &s, 210 * 4);
+        call_all(KERNEL_contiguous, &s, 210 * 4);
         assert_memory_equal(s.out.data, s.in[0].data, 210 * 4);
         free(s.in[0].data);
         free_call(&c);

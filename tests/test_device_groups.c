@@ -80,12 +80,8 @@ static struct step *new_step(struct game *g, int d, int script, int instance,
     struct step *st = &g->step[d][script][c->n_step++];
 
     assert_true(c->n_step <= MAX_STEP);
-    *st = (struct step){.kind = kind,
-                        .order = g->order++,
-                        .instance = instance,
-                        .node = -1,
-                        .out = -1,
-                        .q8 = -1};
+    *st = (struct step){
+        .kind = kind, .order = g->order++, .instance = instance, .node = -1};
     return st;
 }
 
@@ -95,7 +91,7 @@ static void post(struct game *g, int d, int script, int instance, int t,
     struct step *st = new_step(g, d, script, instance, STEP_POST);
 
     st->queue = q;
-    st->event = t;
+    st->event = (struct step_event){d, t};
 }
 
 /* Queue q of device d waits until value t of device from is there. */
@@ -108,8 +104,7 @@ static void wait_for(struct game *g, int d, int script, int instance,
         return;
     st = new_step(g, d, script, instance, STEP_WAIT);
     st->queue = q;
-    st->dev = from;
-    st->event = t;
+    st->event = (struct step_event){from, t};
 }
 
 /* A value that the instance of the script has on the device. */
@@ -140,14 +135,16 @@ static void compute(struct game *g, int script, int instance)
 {
     int d = below(g, g->n), in = pick_own(g, d, script, instance);
     int out = new_tensor(g, d, script, instance);
-    struct step *st = new_step(g, d, script, instance, STEP_OP);
+    struct step *st = new_step(g, d, script, instance, STEP_KERNEL);
+    struct graph_attr attr = {0};
 
-    st->op = below(g, 2) ? OP_scale : OP_contiguous;
-    st->out = out;
-    st->n_in = 1;
-    st->in[0] = in;
-    st->attr.scale = 0.5f + (float)below(g, 100) / 100;
-    st->barrier = true;
+    st->kernel = (struct step_kernel){
+        .kernel = below(g, 2) ? KERNEL_scale : KERNEL_contiguous,
+        .n_arg = 2,
+        .arg = {{out, ACCESS_WRITE}, {in, ACCESS_READ}},
+    };
+    attr.scale = 0.5f + (float)below(g, 100) / 100;
+    st->kernel.attr = keep(g, &attr, 1, sizeof attr);
     post(g, d, script, instance, out, QUEUE_COMPUTE);
 }
 
@@ -168,10 +165,12 @@ static void pull(struct game *g, int script, int instance)
     piece = build_rows(from, in, 0, W * 4, 0, W * 4, W * 4);
     st = new_step(g, d, script, instance, STEP_PULL);
     st->queue = QUEUE_COPY;
-    st->out = out;
-    st->n_piece = 1;
-    st->piece = keep(g, &piece, 1, sizeof piece);
-    st->copy = below(g, 2);
+    st->pull = (struct step_pull){
+        .out = out,
+        .n_piece = 1,
+        .piece = keep(g, &piece, 1, sizeof piece),
+        .between_groups = below(g, 2),
+    };
     post(g, d, script, instance, out, QUEUE_COPY);
 }
 
@@ -208,15 +207,17 @@ static void meet(struct game *g, int script, int instance)
         };
 
         st->order = order;
-        st->n_merge = 1;
-        st->merge = keep(g, &m, 1, sizeof m);
-        st->meet = st->message = true;
-        st->counted = i == 0;
-        st->message_bytes[0] = build_per_tok(W * 4);
-        st->message_bytes[1] = build_const(12);
-        st->group = group;
-        st->n_peer = n;
-        st->peer = keep(g, peer, (size_t)n, sizeof *peer);
+        st->merge = (struct step_merge){
+            .n_item = 1,
+            .item = keep(g, &m, 1, sizeof m),
+            .meet = true,
+            .message = true,
+            .counted = i == 0,
+            .message_bytes = {build_per_tok(W * 4), build_const(12)},
+            .group = group,
+            .n_peer = n,
+            .peer = keep(g, peer, (size_t)n, sizeof *peer),
+        };
     }
     for (int i = 0; i < n; i++)
         post(g, peer[i], script, instance, g->p[peer[i]].n_tensor - 1,
@@ -284,27 +285,34 @@ static void run_merge(struct game *g, int d, const struct merge_item *m,
     build_tree_sum(g->data[d][m->out], addend, m->n_addend, n);
 }
 
+static void run_kernel(struct game *g, int d, const struct step_kernel *k,
+                       int64_t n)
+{
+    float *out = g->data[d][k->arg[0].tensor], x = k->attr->scale;
+    const float *in = g->data[d][k->arg[1].tensor];
+
+    for (int64_t i = 0; i < n; i++)
+        out[i] = k->kernel == KERNEL_scale ? in[i] * x : in[n - 1 - i] + x;
+}
+
 static void interpret_step(struct game *g, int d, const struct step *st,
                            int64_t n_tok, pl_counters *c)
 {
-    float *out = st->out >= 0 ? g->data[d][st->out] : NULL;
     int64_t n = n_tok * W;
 
-    if (st->kind == STEP_OP) {
-        const float *in = g->data[d][st->in[0]];
-
-        for (int64_t i = 0; i < n; i++)
-            out[i] = st->op == OP_scale ? in[i] * st->attr.scale
-                                        : in[n - 1 - i] + st->attr.scale;
+    if (st->kind == STEP_KERNEL) {
+        run_kernel(g, d, &st->kernel, n);
     } else if (st->kind == STEP_PULL) {
-        memcpy(out, g->data[st->piece->src_dev][st->piece->src],
-               (size_t)n * sizeof *out);
-        c->copies += st->copy;
-        c->copy_bytes += st->copy ? (uint64_t)n * 4 : 0;
+        const struct step_pull *p = &st->pull;
+
+        memcpy(g->data[d][p->out], g->data[p->piece->src_dev][p->piece->src],
+               (size_t)n * sizeof(float));
+        c->copies += p->between_groups;
+        c->copy_bytes += p->between_groups ? (uint64_t)n * 4 : 0;
     } else if (st->kind == STEP_MERGE) {
-        run_merge(g, d, st->merge, n);
-        c->messages += st->counted;
-        c->message_bytes += st->counted ? (uint64_t)n * 4 + 12 : 0;
+        run_merge(g, d, st->merge.item, n);
+        c->messages += st->merge.counted;
+        c->message_bytes += st->merge.counted ? (uint64_t)n * 4 + 12 : 0;
     }
 }
 
@@ -605,19 +613,18 @@ static void device_load_refuses_a_wrong_order(void **state)
             build_tensor(&b[d], 1);
             build_tensor(&b[d], 1);
         }
-        build_op(&b[0], OP_scale, 1, 0, 1);
+        build_op(&b[0], KERNEL_scale, 1, 0, 1);
         build_post(&b[0], QUEUE_COMPUTE, 0);
         b[0].p.n_event = 2;
         build_wait(&b[1], QUEUE_COMPUTE, 0, 0);
-        build_op(&b[1], OP_scale, 1, 0, 1);
+        build_op(&b[1], KERNEL_scale, 1, 0, 1);
         for (int d = 0; d < 2; d++) {
             st[d] = build_step(&b[d], STEP_MERGE);
-            st[d]->meet = true;
-            st[d]->n_peer = 2;
-            st[d]->peer = peer;
+            st[d]->merge =
+                (struct step_merge){.meet = true, .n_peer = 2, .peer = peer};
         }
-        st[0]->n_merge = 1;
-        st[0]->merge = &item;
+        st[0]->merge.n_item = 1;
+        st[0]->merge.item = &item;
         st[2] = build_step(&b[3], STEP_MERGE); /* the host's */
         if (wrong == POSTS_TWICE)
             build_post(&b[0], QUEUE_COPY, 0);
@@ -627,7 +634,7 @@ static void device_load_refuses_a_wrong_order(void **state)
         if (wrong == WAITS_FORWARD)
             b[1].step[0].order = b[0].step[1].order - 1;
         if (wrong == WAITS_FOR_NOBODY)
-            b[1].step[0].event = 1;
+            b[1].step[0].event.event = 1;
         if (wrong == WAITS_FOR_ABSENT)
             b[0].step[1].instance = 1;
         if (wrong == NO_INSTANCE)
@@ -637,21 +644,21 @@ static void device_load_refuses_a_wrong_order(void **state)
         if (wrong == OTHER_SCRIPTS)
             b[2].script.n_instance = 1;
         if (wrong == NO_GROUP)
-            st[0]->group = st[1]->group = 1;
+            st[0]->merge.group = st[1]->merge.group = 1;
         if (wrong == OTHER_PEERS)
-            st[1]->n_peer = 1;
+            st[1]->merge.n_peer = 1;
         if (wrong == OTHER_ORDER)
             st[1]->order++;
         if (wrong == NOT_AMONG) {
-            st[0]->n_peer = st[1]->n_peer = 1;
-            st[0]->peer = st[1]->peer = peer + 1;
+            st[0]->merge.n_peer = st[1]->merge.n_peer = 1;
+            st[0]->merge.peer = st[1]->merge.peer = peer + 1;
         }
         if (wrong == READS_OUTSIDER)
             piece.src_dev = 2;
         if (wrong == MEETS_SIM)
-            st[0]->peer = other;
+            st[0]->merge.peer = other;
         if (wrong == MEETS_ITSELF)
-            st[0]->peer = itself;
+            st[0]->merge.peer = itself;
         end = device_set_load(s, p, &err);
         if (wrong == RIGHT)
             assert_int_equal(end, PL_OK);

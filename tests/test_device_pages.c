@@ -65,12 +65,10 @@ static struct build *build_pages(struct step *st[2])
     for (int k = 0; k < 2; k++) {
         st[k] = build_step(&b[1], STEP_PAGES);
         st[k]->queue = QUEUE_COPY;
-        st[k]->out = 0;
-        st[k]->dev = 0;
-        st[k]->src = 0;
-        st[k]->map = k == 0 ? first : second;
-        st[k]->tile_bytes = TILE;
-        st[k]->copy = true;
+        st[k]->pages = (struct step_pages){
+            .map = k == 0 ? first : second,
+            .tile_bytes = TILE,
+        };
     }
     return b;
 }
@@ -164,17 +162,17 @@ static void device_load_refuses_wrong_pages(void **state)
 
     (void)state;
     b = build_pages(st);
-    st[0]->map = beyond;
+    st[0]->pages.map = beyond;
     pages_refused(b, "a head that its source does not have");
     b = build_pages(st);
-    st[1]->tile_bytes = TILE + 16;
+    st[1]->pages.tile_bytes = TILE + 16;
     pages_refused(b, "beyond their source");
     b = build_pages(st);
     b[1].p.bytes[REGION_CACHE] -= 64;
     b[1].tensor[0].bytes -= 64;
     pages_refused(b, "beyond its result");
     b = build_pages(st);
-    st[0]->src = 1;
+    st[0]->pages.src = 1;
     pages_refused(b, "beyond their source");
     b = build_pages(st);
     b[0].p.max.n_slot = 64;
@@ -212,11 +210,11 @@ static void commit(enum crime crime, const char *spec, int n_host)
         for (int t = 0; t < 3; t++)
             build_tensor(&b[d], W);
         b[d].p.bytes[REGION_WEIGHTS] = W * 4;
-        build_op(&b[d], OP_scale, 1, 0, 2);
+        build_op(&b[d], KERNEL_scale, 1, 0, 2);
         build_post(&b[d], QUEUE_COMPUTE, 0);
         if (meets) {
             st = build_merge(&b[d], &m);
-            st->meet = true;
+            st->merge.meet = true;
         }
     }
     build_wait(&b[1], QUEUE_COPY, 0, 0);
@@ -312,7 +310,7 @@ static void device_trace_times_every_step(void **state)
             build_tensor(&b[d], W);
             build_tensor(&b[d], W);
             b[d].script.n_instance = 2;
-            build_op(&b[d], OP_scale, 1, 0, 2);
+            build_op(&b[d], KERNEL_scale, 1, 0, 2);
             build_post(&b[d], QUEUE_COMPUTE, 0);
         }
         build_step(&b[0], STEP_MERGE)->instance = 1;

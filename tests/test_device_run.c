@@ -62,7 +62,7 @@ static void device_steps_see_what_other_threads_wrote(void **state)
         float v[N];
 
         for (int i = 0; i < STEPS; i++)
-            build_op(b, OP_contiguous, i % 2 ? x : y, i % 2 ? y : x, 1);
+            build_op(b, KERNEL_contiguous, i % 2 ? x : y, i % 2 ? y : x, 1);
         p = build_programs(b, 1);
         LOAD_OK(s, p);
         for (int64_t n = N; n > 290; n--) { /* sizes change, run by run */
@@ -127,7 +127,7 @@ static void device_kernels_see_the_batch(void **state)
         struct program *p;
         float v[TOK * W];
 
-        build_op(b, OP_rope, x, x, 0);
+        build_op(b, KERNEL_cast, x, x, 0);
         b->p.n_seq = 3;
         b->p.page_stride = 2;
         p = build_programs(b, 1);
@@ -166,12 +166,9 @@ static void device_quantizing_does_not_depend_on_threads(void **state)
         int x = build_tensor(b, W), q = build_tensor(b, W);
         struct device_run run = build_run(TOK);
         struct program *p;
-        struct step *st = build_step(b, STEP_Q8);
 
-        st->out = q; /* 40 bytes a block, where 128 are */
-        b->tensor[q].q8 = true;
-        st->n_in = 1;
-        st->in[0] = x;
+        build_op(b, KERNEL_quantize, q, x, 0);
+        b->tensor[q].q8 = true; /* 40 bytes a block, where 128 are */
         p = build_programs(b, 1);
         LOAD_OK(s, p);
         put(s, b, 0, x, v, TOK * W);
@@ -224,8 +221,8 @@ static void reduce_case(int n_dev, int n_thread, int per, uint64_t *rng)
                                       .addend = a,
                                       .depth = depth};
         st = build_merge(&b[d], &item[d]);
-        st->meet = st->message = true;
-        st->message_bytes[0] = build_per_tok(W * 4);
+        st->merge.meet = st->merge.message = true;
+        st->merge.message_bytes[0] = build_per_tok(W * 4);
     }
     p = build_programs(b, n_dev);
     LOAD_OK(s, p);
@@ -319,7 +316,7 @@ static void device_merge_moves_columns(void **state)
                                              .depth = depth};
             for (int k = 0; k < 2; k++) {
                 st = build_merge(&b[d], &item[k][d]);
-                st->meet = true;
+                st->merge.meet = true;
             }
         }
         p = build_programs(b, N);
@@ -397,7 +394,7 @@ static void rounds_by_messages(struct rounds *r, int d, int forget)
         for (int k = 0; k < r->n && round > 0 && forget != 1; k++)
             if (k != d)
                 build_wait(b, QUEUE_COMPUTE, k, event_of(round - 1, E_PULLED));
-        build_op(b, OP_scale, T_OWN, T_SUM, 0.9f / (float)(r->n + d));
+        build_op(b, KERNEL_scale, T_OWN, T_SUM, 0.9f / (float)(r->n + d));
         build_death(b, T_SUM);
         build_post(b, QUEUE_COMPUTE, event_of(round, E_READY));
         if (round > 0 && forget != 2)
@@ -413,9 +410,8 @@ static void rounds_by_messages(struct rounds *r, int d, int forget)
         if (forget != 4)
             build_wait(b, QUEUE_COMPUTE, d, event_of(round, E_PULLED));
         st = build_merge(b, &r->item[d][0]);
-        st->message = true;
-        st->message_bytes[0] = build_per_tok(ROUND_W * 4);
-        st->barrier = true;
+        st->merge.message = true;
+        st->merge.message_bytes[0] = build_per_tok(ROUND_W * 4);
         for (int k = 0; k < r->n; k++)
             if (k != d)
                 build_death(b, T_STAGE + k);
@@ -437,11 +433,11 @@ static void rounds_by_meetings(struct rounds *r, int d)
     for (int round = 0; round < ROUNDS; round++) {
         struct step *st;
 
-        build_op(b, OP_scale, T_OWN + round % 2, T_SUM,
+        build_op(b, KERNEL_scale, T_OWN + round % 2, T_SUM,
                  0.9f / (float)(r->n + d));
         st = build_merge(b, &r->item[d][round % 2]);
-        st->meet = st->message = true;
-        st->message_bytes[0] = build_per_tok(ROUND_W * 4);
+        st->merge.meet = st->merge.message = true;
+        st->merge.message_bytes[0] = build_per_tok(ROUND_W * 4);
     }
 }
 
@@ -592,15 +588,15 @@ static void device_sim_spares_the_next_tenant(void **state)
         for (int t = 0; t < 3; t++)
             build_tensor(&b[0], W);
         build_tensor(&b[1], W);
-        build_op(&b[0], OP_scale, 1, 0, 2);
+        build_op(&b[0], KERNEL_scale, 1, 0, 2);
         build_post(&b[0], QUEUE_COMPUTE, 0); /* 0 has been read */
-        build_op(&b[0], OP_scale, 2, 1, 2);
+        build_op(&b[0], KERNEL_scale, 2, 1, 2);
         build_death(&b[0], 0);
         build_wait(&b[0], QUEUE_COPY, 0, 0);
         build_pull(&b[0], 0, &piece);
         build_post(&b[0], QUEUE_COPY, 1);
         build_wait(&b[0], QUEUE_COMPUTE, 0, 1);
-        build_op(&b[0], OP_scale, 2, 0, 3);
+        build_op(&b[0], KERNEL_scale, 2, 0, 3);
         p = build_programs(b, 2);
         LOAD_OK(s, p);
         put(s, b, 0, 0, v, W);
@@ -636,8 +632,10 @@ static uint64_t trace_of(uint64_t seed)
 
     for (int d = 0; d < 4; d++) {
         build_tensor(&b[d], 1);
-        for (int i = 0; i < 20; i++)
-            build_op(&b[d], OP_scale, 0, 0, 0)->attr.axis = d;
+        for (int i = 0; i < 20; i++) {
+            build_op(&b[d], KERNEL_scale, 0, 0, 0);
+            b[d].attr[i].axis = d;
+        }
     }
     s->kernels.kernel[KERNEL_scale].run = trace_kernel;
     p = build_programs(b, 4);
@@ -712,7 +710,7 @@ static void device_sim_poisons_the_dead(void **state)
     float v[12] = {1, 2, 3};
 
     (void)state;
-    build_op(b, OP_scale, y, x, 2);
+    build_op(b, KERNEL_scale, y, x, 2);
     build_death(b, x);
     p = build_programs(b, 1);
     LOAD_OK(s, p);
@@ -802,12 +800,12 @@ static void device_load_refuses_wrong_programs(void **state)
     refused(b, 2, "cpu*2", PL_BAD_ARGUMENT, "waits for ever");
 
     b = build_new(2, 2); /* a meeting that one does not attend */
-    build_step(&b[0], STEP_MERGE)->meet = true;
+    build_step(&b[0], STEP_MERGE)->merge.meet = true;
     refused(b, 2, "cpu*2", PL_BAD_ARGUMENT, "waits for ever");
 
     b = build_new(2, 2);
-    build_step(&b[0], STEP_MERGE)->meet = true;
-    build_step(&b[1], STEP_MERGE)->meet = true;
+    build_step(&b[0], STEP_MERGE)->merge.meet = true;
+    build_step(&b[1], STEP_MERGE)->merge.meet = true;
     refused(b, 2, "cpu*1,sim", PL_BAD_ARGUMENT, "share no memory");
 
     for (int wide = 0; wide < 2; wide++) { /* a peer's memory, or beyond it */
@@ -816,21 +814,48 @@ static void device_load_refuses_wrong_programs(void **state)
         build_tensor(&b[1], wide ? 3 : 4);
         b[1].p.bytes[REGION_WORK] = wide ? 24 : 64;
         st = build_merge(&b[0], &item);
-        st->meet = wide;
-        build_step(&b[1], STEP_MERGE)->meet = wide;
+        st->merge.meet = wide;
+        build_step(&b[1], STEP_MERGE)->merge.meet = wide;
         refused(b, 2, "cpu*2", PL_BAD_ARGUMENT,
                 wide ? "beyond its source" : "without a meeting");
     }
 
     b = build_new(1, 2);
     build_tensor(b, 4);
-    build_op(b, OP_reshape, 0, 0, 0);
-    refused(b, 1, "cpu*1", PL_UNSUPPORTED, "reshape");
+    build_op(b, KERNEL_tanh, 0, 0, 0);
+    refused(b, 1, "cpu*1", PL_UNSUPPORTED, "tanh");
 
     b = build_new(1, 2);
     build_tensor(b, 4);
-    build_op(b, OP_scale, 0, 1, 0);
+    build_op(b, KERNEL_scale, 0, 1, 0);
     refused(b, 1, "cpu*1", PL_BAD_ARGUMENT, "step 0: names a tensor");
+
+    b = build_new(1, 2); /* updates what it should write */
+    build_tensor(b, 4);
+    build_op(b, KERNEL_scale, 0, 0, 0)->kernel.arg[0].access = ACCESS_UPDATE;
+    refused(b, 1, "cpu*1", PL_BAD_ARGUMENT, "another way than its kernel");
+
+    b = build_new(1, 2); /* one operand too few; one that it does not have */
+    build_tensor(b, 4);
+    build_op(b, KERNEL_add, 0, 0, 0);
+    refused(b, 1, "cpu*1", PL_BAD_ARGUMENT, "names a tensor");
+    b = build_new(1, 2);
+    build_tensor(b, 4);
+    build_op(b, KERNEL_scale, 0, 0, 0)->kernel.n_arg = 3;
+    refused(b, 1, "cpu*1", PL_BAD_ARGUMENT, "another way than its kernel");
+
+    b = build_new(1, 2); /* more than a call takes */
+    build_tensor(b, 4);
+    build_op(b, KERNEL_concat, 0, 0, 0)->kernel.n_arg = KERNEL_MAX_ARG + 1;
+    refused(b, 1, "cpu*1", PL_BAD_ARGUMENT, "too many operands");
+
+    for (int q8 = 0; q8 < 2; q8++) {
+        b = build_new(1, 2);
+        build_tensor(b, 32);
+        b->tensor[0].q8 = q8;
+        build_op(b, q8 ? KERNEL_scale : KERNEL_quantize, 0, 0, 0);
+        refused(b, 1, "cpu*1", PL_BAD_ARGUMENT, "blocks of 8-bit values");
+    }
 }
 
 static void device_failure_reaches_everybody(void **state)
@@ -902,13 +927,13 @@ static void device_counts_macs_by_rank(void **state)
         struct device_set *s = build_set(sim ? "sim" : "cpu*1", 3, 0);
         struct build *b = build_new(1, 4);
         int x = build_tensor(b, 4);
-        struct step *st = build_op(b, OP_scale, x, x, 1);
+        struct step *st = build_op(b, KERNEL_scale, x, x, 1);
         struct device_run run = build_run(3);
         struct program *p;
         pl_counters c = {0};
 
-        st->n_cost = 2;
-        st->cost = cost;
+        st->kernel.n_cost = 2;
+        st->kernel.cost = cost;
         p = build_programs(b, 1);
         LOAD_OK(s, p);
         RUN_OK(s, &run);

@@ -30,32 +30,31 @@ static void close_scene(struct scene *s)
 
 static void pull(struct scene *s, int *event)
 {
-    const struct step p = {.kind = STEP_PULL, .out = -1, .q8 = -1};
+    const struct step p = {.kind = STEP_PULL, .pull = {.out = -1}};
 
     assert_int_equal(lower_step(&s->w, 0, &p), PL_OK);
     assert_int_equal(lower_post_later(&s->w, 0, event), PL_OK);
 }
 
-/* The steps of a device, like "pull post0 op", each with its micro-batch if
+/* The steps of a device, like "pull post0 kernel", each with its micro-batch if
  * that is not the first; orders ascend. */
 static void must_be(const struct scene *s, int d, const char *want)
 {
     static const char *const name[] = {
-        [STEP_OP] = "op",     [STEP_Q8] = "q8",       [STEP_MERGE] = "merge",
-        [STEP_PULL] = "pull", [STEP_PAGES] = "pages", [STEP_POST] = "post",
-        [STEP_WAIT] = "wait"};
+        [STEP_KERNEL] = "kernel", [STEP_MERGE] = "merge", [STEP_PULL] = "pull",
+        [STEP_PAGES] = "pages",   [STEP_POST] = "post",   [STEP_WAIT] = "wait"};
     char have[256] = "";
     size_t n = 0;
 
     for (int i = 0; i < s->dev[d].n_step; i++) {
         const struct step *t = &s->dev[d].step[i];
-        bool event = t->kind == STEP_POST || t->kind == STEP_WAIT;
 
         assert_true(i == 0 || t[-1].order < t->order);
         n += (size_t)snprintf(have + n, sizeof have - n, "%s%s", i ? " " : "",
                               name[t->kind]);
-        if (event)
-            n += (size_t)snprintf(have + n, sizeof have - n, "%d", t->event);
+        if (step_is_event(t))
+            n += (size_t)snprintf(have + n, sizeof have - n, "%d",
+                                  t->event.event);
         if (t->instance)
             n +=
                 (size_t)snprintf(have + n, sizeof have - n, "/%d", t->instance);
@@ -65,7 +64,7 @@ static void must_be(const struct scene *s, int d, const char *want)
 
 static void exec_values_in_a_row_are_posted_once(void **state)
 {
-    const struct step op = {.kind = STEP_OP, .out = -1, .q8 = -1};
+    const struct step kernel = {.kind = STEP_KERNEL};
     struct scene s;
     int a, b, c;
 
@@ -75,13 +74,13 @@ static void exec_values_in_a_row_are_posted_once(void **state)
     pull(&s, &b);
     assert_int_equal(a, b);
     must_be(&s, 0, "pull pull");
-    assert_int_equal(lower_step(&s.w, 0, &op), PL_OK);
+    assert_int_equal(lower_step(&s.w, 0, &kernel), PL_OK);
     pull(&s, &c);
     assert_int_not_equal(a, c);
     assert_int_equal(lower_post(&s.w, 0, QUEUE_COMPUTE, &b), PL_OK);
     assert_int_equal(b, c); /* nothing has happened since */
     assert_int_equal(lower_settle(&s.w, 0), PL_OK);
-    must_be(&s, 0, "pull pull post0 op pull post1");
+    must_be(&s, 0, "pull pull post0 kernel pull post1");
     close_scene(&s);
 }
 

@@ -135,21 +135,22 @@ static void add_macs(struct split *s, const struct graph_sizes *z)
     for (int d = 0; d < p->list.n; d++)
         for (int i = 0; i < p->low->prog[d].script[0].n_step; i++) {
             const struct step *st = &p->low->prog[d].script[0].step[i];
+            const struct step_kernel *kernel = &st->kernel;
             const struct graph_node *x, *w;
             double rows = 1;
             int from_last;
             enum part part;
 
-            if (st->kind != STEP_OP || st->n_cost == 0)
+            if (st->kind != STEP_KERNEL || kernel->n_cost == 0)
                 continue;
             x = &p->g->node[st->node];
             w = &p->g->node[x->in[1]];
             part = part_of(w->role, &from_last);
             for (int k = 0; k < x->n_dim - 1; k++)
                 rows *= (double)dim_value(x->dim[k], z);
-            for (int k = 0; k < st->n_cost; k++) {
-                double macs = (double)st->cost[k].macs * rows;
-                int r = st->cost[k].rank;
+            for (int k = 0; k < kernel->n_cost; k++) {
+                double macs = (double)kernel->cost[k].macs * rows;
+                int r = kernel->cost[k].rank;
 
                 s->sum[MACS][r] += macs;
                 all[st->node] += macs;

@@ -59,19 +59,22 @@ static struct step *add(struct paper *p, int dev, enum step_kind kind,
     struct step *s = &p->step[dev][p->script[dev].n_step++];
 
     assert_true(p->script[dev].n_step <= MAX_STEP);
-    *s = (struct step){.kind = kind,
-                       .order = p->order++,
-                       .instance = instance,
-                       .node = -1,
-                       .op = OP_scale,
-                       .q8 = -1};
+    *s = (struct step){
+        .kind = kind, .order = p->order++, .instance = instance, .node = -1};
     return s;
+}
+
+/* A kernel whose result is tensor w. */
+static struct step_kernel kernel(int w)
+{
+    return (struct step_kernel){
+        .kernel = KERNEL_scale, .n_arg = 1, .arg = {{w, ACCESS_WRITE}}};
 }
 
 /* Computes for w seconds. */
 static void work(struct paper *p, int dev, int w, int instance)
 {
-    add(p, dev, STEP_OP, instance)->out = w;
+    add(p, dev, STEP_KERNEL, instance)->kernel = kernel(w);
 }
 
 static void post(struct paper *p, int dev, enum queue q, int event,
@@ -80,8 +83,7 @@ static void post(struct paper *p, int dev, enum queue q, int event,
     struct step *s = add(p, dev, STEP_POST, instance);
 
     s->queue = q;
-    s->dev = dev;
-    s->event = event;
+    s->event = (struct step_event){dev, event};
 }
 
 static void await(struct paper *p, int dev, enum queue q, int from, int event,
@@ -90,8 +92,7 @@ static void await(struct paper *p, int dev, enum queue q, int from, int event,
     struct step *s = add(p, dev, STEP_WAIT, instance);
 
     s->queue = q;
-    s->dev = from;
-    s->event = event;
+    s->event = (struct step_event){from, event};
 }
 
 /* Copies for w seconds. */
@@ -106,9 +107,8 @@ static struct step *pull(struct paper *p, int dev, int from, int w,
     *c = (struct copy_piece){
         .src_dev = from, .bytes = {w, PL_CONST}, .n0 = one, .n1 = one};
     s->queue = QUEUE_COPY;
-    s->piece = c;
-    s->n_piece = 1;
-    s->copy = true;
+    s->pull =
+        (struct step_pull){.piece = c, .n_piece = 1, .between_groups = true};
     return s;
 }
 
@@ -121,9 +121,8 @@ static void meet(struct paper *p, int first, int n)
         struct step *s = add(p, first + i, STEP_MERGE, 0);
 
         s->order = order;
-        s->meet = true;
-        s->n_peer = n;
-        s->peer = p->everybody + first;
+        s->merge = (struct step_merge){
+            .meet = true, .n_peer = n, .peer = p->everybody + first};
     }
 }
 
@@ -199,8 +198,8 @@ static void plan_cost_copies_hide_behind_computing(void **state)
     post(p, 0, QUEUE_COPY, 0, 0);
     await(p, 0, QUEUE_COMPUTE, 0, 0, 0); /* at 3 */
     work(p, 0, 4, 0);
-    pull(p, 0, 1, 3, 0)->copy = false; /* 3 .. 6, for a message */
-    pull(p, 0, 1, 6, 0);               /* 6 .. 12 */
+    pull(p, 0, 1, 3, 0)->pull.between_groups = false; /* 3 .. 6: a message's */
+    pull(p, 0, 1, 6, 0);                              /* 6 .. 12 */
     must_be(run(p, false, 1, use), 12);
     must_be(use[0].busy_s, 6);
     must_be(use[0].copy_s, 9);
@@ -304,8 +303,7 @@ static void plan_cost_pipeline_fills_and_drains(void **state)
  * second, which takes 2. */
 static void plan_cost_tokens_are_dealt_as_they_are_run(void **state)
 {
-    static const struct step alone[2] = {{.op = OP_scale, .out = 4},
-                                         {.op = OP_scale, .out = 5}};
+    const struct step alone[2] = {{.kernel = kernel(4)}, {.kernel = kernel(5)}};
     struct paper *p = paper(2);
     struct cost_machine m = machine(p, false);
     struct cost_use use[2];
@@ -386,8 +384,9 @@ static void in_order(void *user, const struct device_event *e)
     assert_true(s->kind != STEP_WAIT && s->kind != STEP_POST);
     assert_true(e->begin_s >= 0);
     last_order = s->order;
-    must_be(e->end_s - e->begin_s,
-            s->kind == STEP_OP ? s->out : s->piece->bytes.n);
+    must_be(e->end_s - e->begin_s, s->kind == STEP_KERNEL
+                                       ? s->kernel.arg[0].tensor
+                                       : s->pull.piece->bytes.n);
 }
 
 static void plan_cost_tells_of_steps_in_the_total_order(void **state)
@@ -422,7 +421,9 @@ static void plan_cost_pages_are_those_in_use(void **state)
     struct paper *p = paper(2);
     struct cost_machine m = machine(p, false);
     struct step s = {
-        .kind = STEP_PAGES, .dev = 1, .out = 3, .map = map, .tile_bytes = 128};
+        .kind = STEP_PAGES,
+        .pages = {.dev = 1, .out = 3, .map = map, .tile_bytes = 128},
+    };
     struct cost_step z = {{1, 1, 1024}, 128, 0};
 
     (void)state;
@@ -445,7 +446,14 @@ static void plan_cost_attention_is_paid_by_scores_and_widths(void **state)
 {
     struct paper *p = paper(1);
     struct cost_machine m = machine(p, false);
-    struct step s = {.kind = STEP_OP, .op = OP_attention, .in = {1}, .out = 2};
+    struct graph_attr attr = {0};
+    struct step s = {
+        .kind = STEP_KERNEL,
+        .kernel = {.kernel = KERNEL_attention,
+                   .n_arg = 2,
+                   .arg = {{2, ACCESS_WRITE}, {1, ACCESS_READ}},
+                   .attr = &attr},
+    };
     struct cost_step z = {{1, 1, 64}, 9, 1};
 
     (void)state;
@@ -460,9 +468,9 @@ static void plan_cost_attention_is_paid_by_scores_and_widths(void **state)
     must_be(cost_of_step(&m, 0, &s, &z), 10 * 3 * 9 / 0.5);
     p->rates[0].score_one_s = 100;
     must_be(cost_of_step(&m, 0, &s, &z), 10 * 3 * (9 / 0.5 + 100));
-    s.attr.window = 6;
+    attr.window = 6;
     must_be(cost_of_step(&m, 0, &s, &z), 6 * 3 * (9 / 0.5 + 100));
-    s.attr.window = 0;
+    attr.window = 0;
     z.sizes.n_tok = 15; /* many tokens */
     p->rates[0].score_many_s = 10;
     must_be(cost_of_step(&m, 0, &s, &z), 15 * 17 * 3 * (9 / 2. + 10));
@@ -479,22 +487,24 @@ static void plan_cost_messages_are_paid_once(void **state)
     struct merge_item item = {.out = 2, .n_piece = 2, .piece = c};
     struct paper *p = paper(2);
     struct cost_machine m = machine(p, false);
-    struct step s = {.kind = STEP_MERGE,
-                     .message = true,
-                     .meet = true,
-                     .n_peer = 2,
-                     .peer = p->everybody,
-                     .n_merge = 1,
-                     .merge = &item};
+    struct step s = {
+        .kind = STEP_MERGE,
+        .merge = {.message = true,
+                  .meet = true,
+                  .n_peer = 2,
+                  .peer = p->everybody,
+                  .n_item = 1,
+                  .item = &item},
+    };
 
     (void)state;
     c[0].n0 = c[0].n1 = c[1].n0 = c[1].n1 = one;
     p->rates[0].message_s = 100;
     p->rates[0].step_s = 0.5;
     must_be(cost_of_step(&m, 0, &s, one_token), 0.5 + 2 + 100 + 8);
-    s.n_peer = 1;
+    s.merge.n_peer = 1;
     must_be(cost_of_step(&m, 0, &s, one_token), 0.5);
-    s.meet = false;
+    s.merge.meet = false;
     must_be(cost_of_step(&m, 0, &s, one_token), 0.5 + 2);
     free(p);
 }
@@ -618,13 +628,13 @@ static void plan_cost_large_plans_take_no_time(void **state)
             struct step *x = &all[d * N_STEP + i];
             bool meets = i % 20 == 19;
 
-            *x = (struct step){.kind = meets ? STEP_MERGE : STEP_OP,
-                               .order = i * N_DEV + (meets ? 0 : d),
-                               .op = OP_scale,
-                               .out = 2,
-                               .meet = meets,
-                               .n_peer = N_DEV,
-                               .peer = p->everybody};
+            *x = (struct step){.kind = meets ? STEP_MERGE : STEP_KERNEL,
+                               .order = i * N_DEV + (meets ? 0 : d)};
+            if (meets)
+                x->merge = (struct step_merge){
+                    .meet = true, .n_peer = N_DEV, .peer = p->everybody};
+            else
+                x->kernel = kernel(2);
         }
     }
     for (int i = 0; i < 3; i++) { /* the machine may be busy */

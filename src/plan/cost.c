@@ -128,7 +128,8 @@ static double contraction(const struct program *p, const struct step_kernel *s,
         return 0;
     k = summed(w->pack, &s->tree);
     rows = values(x, z) / (double)dim_value(x->dim[x->n_dim - 1], &z->sizes);
-    if (s->kernel != KERNEL_matmul) { /* x [t, 1 or u, k], w [e, n, k], ids [t, u] */
+    if (s->kernel !=
+        KERNEL_matmul) { /* x [t, 1 or u, k], w [e, n, k], ids [t, u] */
         const struct prog_tensor *ids = &p->tensor[s->arg[3].tensor];
 
         rows = values(ids, z);

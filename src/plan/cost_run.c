@@ -152,7 +152,8 @@ static void play(struct player *w, int dev, const struct step *s,
         return;
     }
     if (s->kind == STEP_WAIT) {
-        begin = fmax(ready(w, dev, queue), w->event[s->event.dev][s->event.event]);
+        begin =
+            fmax(ready(w, dev, queue), w->event[s->event.dev][s->event.event]);
         busy_until(w, dev, queue, begin);
         return;
     }
@@ -189,10 +190,10 @@ static void account(const struct player *w, int dev, double seconds,
     for (int i = 0; i < x->n_step; i++) {
         const struct step *s = &x->step[i];
         if (a[i].begin_s >= 0)
-            *(step_is_copy(s) ? &u->copy_s
-              : step_is_transfer(s) || step_is_message(s)
-                  ? &u->message_s
-                  : &u->busy_s) += a[i].end_s - a[i].begin_s;
+            *(step_is_copy(s)                             ? &u->copy_s
+              : step_is_transfer(s) || step_is_message(s) ? &u->message_s
+                                                          : &u->busy_s) +=
+                a[i].end_s - a[i].begin_s;
     }
     for (int i = next_span(w, dev, QUEUE_COMPUTE, 0),
              k = next_span(w, dev, QUEUE_COPY, 0);

@@ -113,12 +113,12 @@ static void plane_write(char *plane, int64_t all, int64_t first, int64_t width,
         copy(plane + (j0 * all + first) * size, (size_t)(all * size), rows, ld,
              n, width, size);
     else
-        turn(plane + (first * PAGE_TOKENS + j0) * size, (size_t)(PAGE_TOKENS * size),
-             rows, ld, n, width, size);
+        turn(plane + (first * PAGE_TOKENS + j0) * size,
+             (size_t)(PAGE_TOKENS * size), rows, ld, n, width, size);
 }
 
 void cache_tile_read(pl_format f, int64_t d, bool values, const void *tile,
-                         int j0, int n, void *rows, size_t stride)
+                     int j0, int n, void *rows, size_t stride)
 {
     int64_t n_block = d / Q8_BLOCK;
     const char *q = (const char *)tile + n_block * PAGE_TOKENS * 2;
@@ -136,8 +136,8 @@ void cache_tile_read(pl_format f, int64_t d, bool values, const void *tile,
     }
 }
 
-void cache_tile_write(pl_format f, int64_t d, bool values, void *tile,
-                          int j0, int n, const void *rows, size_t stride)
+void cache_tile_write(pl_format f, int64_t d, bool values, void *tile, int j0,
+                      int n, const void *rows, size_t stride)
 {
     int64_t n_block = d / Q8_BLOCK;
     char *q = (char *)tile + n_block * PAGE_TOKENS * 2;

@@ -31,7 +31,7 @@ enum kernel kernel_of_op(enum op op)
         [OP_input] = KERNEL_COUNT,
         [OP_weight] = KERNEL_COUNT,
         [OP_cache] = KERNEL_COUNT,
-#define KERNEL_reshape KERNEL_COUNT
+#define KERNEL_reshape                   KERNEL_COUNT
 #define OP(name, dims, partial, refused) [OP_##name] = KERNEL_##name,
 #include "graph/ops.def"
 #undef OP
@@ -76,4 +76,12 @@ bool kernel_is_contraction(enum kernel k)
 {
     return k == KERNEL_matmul || k == KERNEL_expert_matmul ||
            k == KERNEL_expert_down;
+}
+
+bool kernel_arg_is_q8(enum kernel k, int i)
+{
+    if (k == KERNEL_quantize)
+        return i == 0;
+    return kernel_is_contraction(k) && kernel_access(k, i) &&
+           !kernel_access(k, i + 1);
 }

@@ -19,9 +19,9 @@ enum access {
     ACCESS_UPDATE = ACCESS_READ | ACCESS_WRITE,
 };
 
-enum { KERNEL_MAX_ARG = GRAPH_MAX_IN + 2 };
+enum { KERNEL_MAX_ARG = GRAPH_MAX_IN + 1 };
 
-const char *kernel_name(enum kernel k);       /* "?" if there is no such one */
+const char *kernel_name(enum kernel k); /* "?" if there is no such one */
 enum kernel kernel_from_name(const char *name); /* KERNEL_COUNT if unknown */
 /* The kernel that computes an op by itself; KERNEL_COUNT: none does (leaves,
  * reshape). */
@@ -33,6 +33,8 @@ bool kernel_arg_is_optional(enum kernel k, int i);
  * then: result, activations, weight, what chooses experts if it does, and the
  * quantized activations. */
 bool kernel_is_contraction(enum kernel k);
+/* Is argument i in blocks of 8-bit values? All others are as they are. */
+bool kernel_arg_is_q8(enum kernel k, int i);
 
 /* Contractions over a split letter: which ranks' addends to compute, and how
  * to sum them. item[] lists the device's ranks that have an addend, ascending.

@@ -1,4 +1,4 @@
-/* What steps touch: the one place that knows, for lifetimes, barriers, guards
+/* What steps touch: the one place that knows, for lifetimes, meetings, guards
  * and checks. */
 #include "program/program.h"
 
@@ -12,8 +12,8 @@ static void kernel_uses(const struct step_kernel *k, int dev,
         if (u.tensor < 0)
             continue;
         if (i == 0 && k->tree.n_out > 1)
-            u.bytes = (size_t)(k->tree.n_out - 1) * k->out_stride +
-                      t[u.tensor].bytes;
+            u.bytes =
+                (size_t)(k->tree.n_out - 1) * k->out_stride + t[u.tensor].bytes;
         fn(user, &u);
     }
 }
@@ -25,8 +25,8 @@ static void piece_uses(const struct copy_piece *p, int n, step_use_fn *fn,
     for (int i = 0; i < n; i++)
         if (i == 0 || p[i].src_dev != p[i - 1].src_dev ||
             p[i].src != p[i - 1].src)
-            fn(user, &(struct step_use){p[i].src_dev, p[i].src, 0, 0,
-                                        ACCESS_READ});
+            fn(user,
+               &(struct step_use){p[i].src_dev, p[i].src, 0, 0, ACCESS_READ});
 }
 
 static void merge_uses(const struct step_merge *m, int dev, step_use_fn *fn,
@@ -39,9 +39,8 @@ static void merge_uses(const struct step_merge *m, int dev, step_use_fn *fn,
         if (!it->reduce)
             piece_uses(it->piece, it->n_piece, fn, user);
         for (int k = 0; it->reduce && k < it->n_addend; k++)
-            fn(user,
-               &(struct step_use){it->addend[k].dev, it->addend[k].tensor,
-                                  it->addend[k].off, 0, ACCESS_READ});
+            fn(user, &(struct step_use){it->addend[k].dev, it->addend[k].tensor,
+                                        it->addend[k].off, 0, ACCESS_READ});
     }
 }
 
@@ -62,8 +61,8 @@ void step_uses(const struct step *s, int dev, const struct prog_tensor *t,
         return;
     case STEP_PAGES:
         fn(user, &(struct step_use){dev, s->pages.out, 0, 0, ACCESS_UPDATE});
-        fn(user, &(struct step_use){s->pages.dev, s->pages.src, 0, 0,
-                                    ACCESS_READ});
+        fn(user,
+           &(struct step_use){s->pages.dev, s->pages.src, 0, 0, ACCESS_READ});
         return;
     case STEP_POST:
     case STEP_WAIT:

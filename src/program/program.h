@@ -109,7 +109,7 @@ struct step_kernel {
     struct kernel_arg arg[KERNEL_MAX_ARG]; /* as kernels.def has them */
     const struct graph_attr *attr;         /* NULL: all zero */
     struct rank_tree tree;                 /* contractions, gather_rows, sum */
-    size_t out_stride;           /* bytes between the tree's results */
+    size_t out_stride;            /* bytes between the tree's results */
     const struct rank_span *span; /* gather_rows: rows of the table; sum: the
                                      summed dimension; others: none */
     int n_span;

@@ -159,9 +159,10 @@ static pl_status check_args(const struct check *c, const struct step *st)
     if (k->n_arg < 1 || k->n_arg > KERNEL_MAX_ARG)
         return bad(c, "has no result, or too many operands");
     for (int i = 0; i < k->n_arg; i++) {
+        enum access access = kernel_access(k->kernel, i);
         int t = k->arg[i].tensor;
 
-        if (k->arg[i].access != kernel_access(k->kernel, i))
+        if (!access || k->arg[i].access != access)
             return bad(c, "uses an argument in another way than its kernel");
         if (t >= c->p->n_tensor ||
             (t < 0 && !kernel_arg_is_optional(k->kernel, i)))
@@ -169,6 +170,9 @@ static pl_status check_args(const struct check *c, const struct step *st)
         if (t >= 0 && !sized(c, st, t))
             return bad(c, i ? "reads a tensor of another micro-batch"
                             : "writes a tensor of another micro-batch");
+        if (t >= 0 && c->p->tensor[t].q8 != kernel_arg_is_q8(k->kernel, i))
+            return bad(c, "takes blocks of 8-bit values for values, or values "
+                          "for blocks");
     }
     for (int i = k->n_arg; kernel_access(k->kernel, i); i++)
         if (!kernel_arg_is_optional(k->kernel, i))
@@ -231,7 +235,8 @@ static pl_status check_pages(const struct check *c, const struct step *st)
     if (!page_bytes(c->p, st->pages.out, st->pages.tile_bytes))
         return bad(c, "writes pages beyond its result");
     for (int64_t h = 0; h < c->p->tensor[st->pages.out].dim[1].n; h++)
-        if (st->pages.map[h] < -1 || st->pages.map[h] >= from->tensor[st->pages.src].dim[1].n)
+        if (st->pages.map[h] < -1 ||
+            st->pages.map[h] >= from->tensor[st->pages.src].dim[1].n)
             return bad(c, "reads a head that its source does not have");
     return PL_OK;
 }
@@ -269,15 +274,16 @@ static pl_status check_meeting(const struct check *c, const struct step *st)
 
         if (dev < 0 || dev >= c->m->n_dev)
             return bad(c, "meets a device that the set does not have");
-        if (c->m->dev[dev].memory < 0 || c->m->dev[dev].memory != c->dev->memory)
+        if (c->m->dev[dev].memory < 0 ||
+            c->m->dev[dev].memory != c->dev->memory)
             return bad(c, "meets devices that share no memory");
         if (c->m->share_threads(c->m->user, dev, c->p->dev))
             return bad(c, "meets a device whose threads are its own");
         x = meeting(c, dev, st->order);
         if (!x || x->merge.group != m->group || x->instance != st->instance ||
             x->merge.n_peer != m->n_peer ||
-            memcmp(x->merge.peer, m->peer, (size_t)m->n_peer * sizeof *m->peer) !=
-                0)
+            memcmp(x->merge.peer, m->peer,
+                   (size_t)m->n_peer * sizeof *m->peer) != 0)
             return bad(c, "waits for ever for a device that does not meet it");
         here |= dev == c->p->dev;
     }
@@ -426,8 +432,8 @@ static pl_status waits_point_backward(struct check *c, const struct play *y)
     return PL_OK;
 }
 
-/* Moves one queue on as far as it gets; true if it moved. A device may
- * have one queue. What is posted stays posted and meetings are as good as posts, so if
+/* Moves one queue on as far as it gets; true if it moved. A device may have one
+ * queue. What is posted stays posted and meetings are as good as posts, so if
  * one order of moves ends, all do. */
 static bool advance(const struct check *c, struct play *y, int dev, int queue)
 {
@@ -441,7 +447,8 @@ static bool advance(const struct check *c, struct play *y, int dev, int queue)
         if (st->instance >= y->n_instance ||
             (one ? queue != QUEUE_COMPUTE : (int)st->queue != queue))
             continue;
-        if (st->kind == STEP_WAIT && !y->posted[y->first[st->event.dev] + st->event.event])
+        if (st->kind == STEP_WAIT &&
+            !y->posted[y->first[st->event.dev] + st->event.event])
             break;
         if (step_meets(st))
             break;
