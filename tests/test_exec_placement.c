@@ -6,7 +6,8 @@
  * a pipeline of several micro-batches, and a second plain one placed otherwise
  * (as streaming is). Steps come in runs of any number of micro-batches. What
  * every script must leave to the numeric plan alone are bits, so results and
- * caches equal those of one device to the last one.
+ * caches equal those of one device to the last one. The programs' text reads
+ * back as these programs.
  *
  * What may not be placed freely: writes into a cache stand with it, sums with
  * their addends; in a pipeline attention stands with its cache, and it does not
@@ -14,6 +15,7 @@
  *
  * PLAIT_SEED=number begins with that graph and placement. */
 #include "exec/exec.h"
+#include "program_same.h"
 #include "random_feed.h"
 #include "support.h"
 
@@ -458,6 +460,7 @@ static bool run_placed(struct job *j, bool stay_home, uint64_t *seed)
     }
     if (s != PL_OK)
         JOB_FAIL(j, NULL, "%s", err.message);
+    program_reads_back(p->low->prog, p->low->n_dev);
     if (test_below(seed, 4) == 0)
         setenv("PL_DEBUG", "guard", 1);
     s = exec_create(&x, p, &o, &err);

@@ -26,9 +26,6 @@
 
 #include <ctype.h>
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 const char *const graph_role_names[PL_ROLE_COUNT] = {
@@ -43,93 +40,43 @@ bool graph_text_plain(char c)
            (isalnum((unsigned char)c) || (c && strchr("._-/+", c)));
 }
 
-struct out {
-    pl_write_fn *write;
-    void *user;
-    size_t len;
-    char buf[1024];
-};
-
-static void flush(struct out *o)
-{
-    if (o->len > 0)
-        o->write(o->user, o->buf, o->len);
-    o->len = 0;
-}
-
-/* At most 128 bytes at once. */
-__attribute__((format(printf, 2, 3))) static void put(struct out *o,
-                                                      const char *fmt, ...)
-{
-    va_list ap;
-    int n;
-
-    if (sizeof o->buf - o->len < 128)
-        flush(o);
-    va_start(ap, fmt);
-    n = vsnprintf(o->buf + o->len, sizeof o->buf - o->len, fmt, ap);
-    va_end(ap);
-    if (n > 0)
-        o->len += (size_t)n;
-}
-
-static void put_char(struct out *o, char c)
-{
-    if (o->len == sizeof o->buf)
-        flush(o);
-    o->buf[o->len++] = c;
-}
-
-static void put_lower(struct out *o, const char *s)
-{
-    for (; *s; s++)
-        put_char(o, (char)tolower((unsigned char)*s));
-}
-
-static void put_name(struct out *o, const char *name)
+static void put_name(struct text_out *o, const char *name)
 {
     bool quote = !strcmp(name, "-");
 
     for (const char *s = name; *s; s++)
         quote |= !graph_text_plain(*s);
     if (quote)
-        put_char(o, '"');
+        text_put_char(o, '"');
     for (const char *s = name; *s; s++) {
         unsigned char c = (unsigned char)*s;
 
         if (c == '"' || c == '\\')
-            put(o, "\\%c", c);
+            text_put(o, "\\%c", c);
         else if (c < 32 || c > 126)
-            put(o, "\\x%02x", c);
+            text_put(o, "\\x%02x", c);
         else
-            put_char(o, *s);
+            text_put_char(o, *s);
     }
     if (quote)
-        put_char(o, '"');
+        text_put_char(o, '"');
 }
 
-/* Six digits if they tell the float, else the nine that always do. */
-static void put_float(struct out *o, const char *name, float v)
+static void put_float(struct text_out *o, const char *name, float v)
 {
-    char d[32];
-
     if (float_bits(v) == 0)
         return;
-    for (int digits = 6; digits <= 9; digits++) {
-        snprintf(d, sizeof d, "%.*g", digits, (double)v);
-        if (float_bits(strtof(d, NULL)) == float_bits(v))
-            break;
-    }
-    put(o, " %s=%s", name, d);
+    text_put(o, " %s=", name);
+    text_put_float(o, v);
 }
 
-static void put_int(struct out *o, const char *name, int64_t v)
+static void put_int(struct text_out *o, const char *name, int64_t v)
 {
     if (v != 0)
-        put(o, " %s=%" PRId64, name, v);
+        text_put(o, " %s=%" PRId64, name, v);
 }
 
-static void put_attr(struct out *o, const struct graph_attr *a)
+void graph_put_attr(struct text_out *o, const struct graph_attr *a)
 {
 #define PUT(type, name)                                                        \
     _Generic(a->name, float : put_float, default : put_int)(o, #name, a->name);
@@ -137,72 +84,73 @@ static void put_attr(struct out *o, const struct graph_attr *a)
 #undef PUT
 }
 
-static void put_layout(struct out *o, const pl_layout *l)
+static void put_layout(struct text_out *o, const pl_layout *l)
 {
     if (l->kind != PL_SPLIT) {
-        put(o, " !want=%s", l->kind == PL_PARTIAL ? "partial" : "mirrored");
+        text_put(o, " !want=%s",
+                 l->kind == PL_PARTIAL ? "partial" : "mirrored");
         return;
     }
-    put(o, " !want=split(%d:", l->dim);
+    text_put(o, " !want=split(%d:", l->dim);
     for (int i = 0; i < l->n_run; i++) {
         const char *comma = "";
 
-        put(o, " %" PRId64 "{", l->run[i].len);
+        text_put(o, " %" PRId64 "{", l->run[i].len);
         for (int r = 0; r < PL_MAX_RANKS; r++)
             if (l->run[i].owners >> r & 1) {
-                put(o, "%s%d", comma, r);
+                text_put(o, "%s%d", comma, r);
                 comma = ",";
             }
-        put(o, "}");
+        text_put(o, "}");
     }
-    put(o, ")");
+    text_put(o, ")");
 }
 
-static void put_node(struct out *o, const pl_graph *g,
+static void put_node(struct text_out *o, const pl_graph *g,
                      const struct graph_node *n)
 {
     char d[32];
 
     put_name(o, n->name);
-    put(o, ": ");
-    put_lower(o, format_info(n->format)->name);
+    text_put(o, ": ");
+    text_put_lower(o, format_info(n->format)->name);
     for (int i = 0; i < n->n_dim; i++)
-        put(o, "%s%s", i ? ", " : "[", dim_print(n->dim[i], d));
-    put(o, "] = ");
+        text_put(o, "%s%s", i ? ", " : "[", dim_print(n->dim[i], d));
+    text_put(o, "] = ");
     for (const char *c = graph_op_name(n); *c; c++)
-        put_char(o, *c);
+        text_put_char(o, *c);
     for (int i = 0; i < n->n_in; i++) {
-        put(o, "%s", i ? ", " : "(");
+        text_put(o, "%s", i ? ", " : "(");
         put_name(o, g->node[n->in[i]].name);
     }
     if (n->n_in > 0)
-        put(o, ")");
+        text_put(o, ")");
     if (n->op == OP_cache && !n->attr.values)
-        put(o, " values=0");
-    put_attr(o, &n->attr);
+        text_put(o, " values=0");
+    graph_put_attr(o, &n->attr);
     if (n->op == OP_weight && n->role != PL_ROLE_NONE) {
-        put(o, " role=");
-        put_lower(o, graph_role_names[n->role]);
+        text_put(o, " role=");
+        text_put_lower(o, graph_role_names[n->role]);
     }
     if (n->layer >= 0)
-        put(o, " layer=%d", n->layer);
+        text_put(o, " layer=%d", n->layer);
     if (n->output)
-        put(o, " !output");
+        text_put(o, " !output");
     if (n->keep)
-        put(o, " !keep");
+        text_put(o, " !keep");
     if (n->want)
         put_layout(o, n->want);
-    put(o, "\n");
+    text_put(o, "\n");
 }
 
 pl_status pl_graph_print(const pl_graph *g, pl_write_fn *write, void *user,
                          pl_err *err)
 {
-    struct out o = {.write = write, .user = user};
+    struct text_out o = {.write = write, .user = user};
 
     PL_TRY(pl_graph_check(g, err));
     for (int i = 0; i < g->n_node; i++)
         put_node(&o, g, &g->node[i]);
-    flush(&o);
+    text_flush(&o);
     return PL_OK;
 }

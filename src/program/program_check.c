@@ -527,10 +527,12 @@ static bool advance(const struct check *c, struct play *y, int dev, int queue)
 static bool pass_meeting(const struct check *c, struct play *y, int dev)
 {
     const struct script *x = script_of(c, dev);
-    const struct step *st = &x->step[y->at[QUEUE_COMPUTE][dev]];
+    const struct step *st;
 
-    if (y->at[QUEUE_COMPUTE][dev] == x->n_step || !step_meets(st) ||
-        st->merge.peer[0] != dev)
+    if (y->at[QUEUE_COMPUTE][dev] == x->n_step)
+        return false;
+    st = &x->step[y->at[QUEUE_COMPUTE][dev]];
+    if (!step_meets(st) || st->merge.peer[0] != dev)
         return false;
     for (int i = 0; i < st->merge.n_peer; i++) {
         int at = y->at[QUEUE_COMPUTE][st->merge.peer[i]];

@@ -80,6 +80,20 @@ void pack_init(struct pack *p, pl_format f, int64_t n_row, int64_t n_full,
     };
 }
 
+int pack_span_at(const struct pack *p, int i, struct pack_span *out)
+{
+    const struct pack_chunk *c = &p->chunk[i];
+    int64_t limit = chunk_limit(p->format), end = c->k + c->n;
+
+    *out = (struct pack_span){c->k, c->n, c->rank};
+    while (++i < p->n_chunk && limit && end % limit == 0 &&
+           p->chunk[i].k == end && p->chunk[i].rank == out->rank) {
+        end += p->chunk[i].n;
+        out->n = end - out->k;
+    }
+    return i;
+}
+
 /* ---- one lane of a tile -------------------------------------------------- */
 
 /* A plane holds bits at .. at + w - 1 of the codes. Dword q of w, byte b, bits

@@ -121,6 +121,10 @@ void pack_init(struct pack *p, pl_format f, int64_t n_row, int64_t n_full,
                const struct pack_span *span, int n_span,
                struct pack_chunk *chunks);
 
+/* The inverse: the longest span that gives chunk i and those behind it as they
+ * are. Returns the first chunk that is not of it. */
+int pack_span_at(const struct pack *p, int i, struct pack_span *out);
+
 /* Writes one row into lane 0..15 of `group`. `row` is the whole logical row in
  * the format's own blocks; only the blocks that p's chunks touch are read.
  * `group` must have been zeroed before its first row. Lanes share no byte, so

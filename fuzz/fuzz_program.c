@@ -1,0 +1,97 @@
+/* Any bytes as the text of programs: reading gives a status; what was read
+ * prints to a text that reads and prints the same, and the laws of programs are
+ * checked without a fault, on devices that share memory and on private ones.
+ *
+ * Breaks off where it does not. The seeds in corpus/program show every kind of
+ * step, every kernel and every default, and some damage. */
+#include "program/program_check.h"
+#include "program/program_text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int fuzz_program(const uint8_t *data, size_t n);
+
+static void require(bool ok)
+{
+    if (!ok)
+        __builtin_trap();
+}
+
+struct text {
+    char *s; /* owned */
+    size_t len, cap;
+};
+
+static void collect(void *user, const char *s, size_t len)
+{
+    struct text *t = user;
+
+    if (t->len + len > t->cap) {
+        t->cap = 2 * (t->len + len);
+        t->s = realloc(t->s, t->cap);
+        require(t->s != NULL);
+    }
+    memcpy(t->s + t->len, s, len);
+    t->len += len;
+}
+
+static bool has_kernel(void *user, int dev, const struct step_kernel *k)
+{
+    (void)user;
+    (void)dev;
+    return k->n_arg > 0;
+}
+
+static bool share_threads(void *user, int a, int b)
+{
+    (void)user;
+    (void)a;
+    (void)b;
+    return false;
+}
+
+static void check(const struct program *p, int n_dev, bool shared)
+{
+    struct program_device *dev = calloc((size_t)n_dev, sizeof *dev);
+    const struct program_machine m = {
+        .n_dev = n_dev,
+        .dev = dev,
+        .has_kernel = has_kernel,
+        .share_threads = share_threads,
+    };
+    pl_err err = {0};
+
+    require(dev != NULL);
+    for (int i = 0; i < n_dev; i++)
+        dev[i] = (struct program_device){"a device", "fuzzed", shared ? 0 : -1,
+                                         shared};
+    require(program_check(&m, p, &err) == PL_OK || strlen(err.message) > 0);
+    free(dev);
+}
+
+int fuzz_program(const uint8_t *data, size_t n)
+{
+    struct text first = {0}, second = {0};
+    struct arena a = {0}, b = {0};
+    struct program *p;
+    pl_err err = {0};
+    int n_dev;
+
+    if (program_parse(&p, &n_dev, &a, (const char *)data, n, &err) != PL_OK) {
+        require(p == NULL && strlen(err.message) > 0);
+        arena_fini(&a);
+        return 0;
+    }
+    require(program_print(p, n_dev, collect, &first, &err) == PL_OK);
+    check(p, n_dev, false);
+    check(p, n_dev, true);
+    arena_fini(&a);
+    require(program_parse(&p, &n_dev, &b, first.s, first.len, &err) == PL_OK);
+    require(program_print(p, n_dev, collect, &second, &err) == PL_OK);
+    require(first.len == second.len && !memcmp(first.s, second.s, first.len));
+    arena_fini(&b);
+    free(first.s);
+    free(second.s);
+    return 0;
+}

@@ -1,0 +1,55 @@
+/* A buffer in front of a pl_write_fn; see text_out.h. */
+#include "base/text_out.h"
+
+#include "base/half.h"
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+void text_flush(struct text_out *o)
+{
+    if (o->len > 0)
+        o->write(o->user, o->buf, o->len);
+    o->len = 0;
+}
+
+void text_put(struct text_out *o, const char *fmt, ...)
+{
+    va_list ap;
+    int n;
+
+    if (sizeof o->buf - o->len < 128)
+        text_flush(o);
+    va_start(ap, fmt);
+    n = vsnprintf(o->buf + o->len, sizeof o->buf - o->len, fmt, ap);
+    va_end(ap);
+    if (n > 0)
+        o->len += (size_t)n;
+}
+
+void text_put_char(struct text_out *o, char c)
+{
+    if (o->len == sizeof o->buf)
+        text_flush(o);
+    o->buf[o->len++] = c;
+}
+
+void text_put_lower(struct text_out *o, const char *s)
+{
+    for (; *s; s++)
+        text_put_char(o, (char)tolower((unsigned char)*s));
+}
+
+void text_put_float(struct text_out *o, float v)
+{
+    char d[32];
+
+    for (int digits = 6; digits <= 9; digits++) {
+        snprintf(d, sizeof d, "%.*g", digits, (double)v);
+        if (float_bits(strtof(d, NULL)) == float_bits(v))
+            break;
+    }
+    text_put(o, "%s", d);
+}

@@ -1,0 +1,25 @@
+/* Text on its way to a caller's pl_write_fn, gathered so that it is called for
+ * a thousand bytes and not for a word. */
+#ifndef BASE_TEXT_OUT_H
+#define BASE_TEXT_OUT_H
+
+#include "pl.h"
+
+struct text_out {
+    pl_write_fn *write;
+    void *user;
+    size_t len; /* bytes of buf not yet written */
+    char buf[1024];
+};
+
+/* At most 128 bytes at once. */
+void text_put(struct text_out *o, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+void text_put_char(struct text_out *o, char c);
+void text_put_lower(struct text_out *o, const char *s);
+/* With as many digits as tell the float: six, else the up to nine that do. */
+void text_put_float(struct text_out *o, float v);
+/* To be called at the end. */
+void text_flush(struct text_out *o);
+
+#endif

@@ -1,0 +1,444 @@
+/* Reading programs: devices, tensors, scripts, and who does a step; the form is
+ * drawn in program_text.h.
+ *
+ * Any bytes may come. Numbers are bounded so that what was read may be checked
+ * without a thought of overflow; memory is bounded by the text's length, times
+ * the devices of a line where these share one. */
+#include "program/program_text.h"
+
+#include "base/err.h"
+#include "program/program_read.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool read_no_memory(struct read *r)
+{
+    if (r->x.status == PL_OK)
+        r->x.status = err_no_memory(r->x.err, "the text of programs");
+    return false;
+}
+
+void *read_add(struct read *r, struct read_list *l, size_t size)
+{
+    size_t used = (size_t)l->n * size;
+    char *at;
+
+    if (l->bytes - used < size) {
+        size_t bytes = 2 * l->bytes + 4 * size;
+        void *p = realloc(l->p, bytes);
+
+        if (!p) {
+            read_no_memory(r);
+            return NULL;
+        }
+        l->p = p;
+        l->bytes = bytes;
+    }
+    at = (char *)l->p + used;
+    memset(at, 0, size);
+    l->n++;
+    return at;
+}
+
+const void *read_take(struct read *r, struct read_list *l, size_t size, int *n)
+{
+    void *p = NULL;
+
+    if (r->x.status != PL_OK)
+        return NULL;
+    *n = l->n;
+    l->n = 0;
+    if (*n == 0)
+        return NULL;
+    p = arena_memdup(r->a, l->p, (size_t)*n, size);
+    if (!p)
+        read_no_memory(r);
+    return p;
+}
+
+bool read_index(struct read *r, int *out)
+{
+    int64_t v;
+
+    if (!lex_int(&r->x, 0, INT32_MAX, &v))
+        return false;
+    *out = (int)v;
+    return true;
+}
+
+bool read_bytes(struct read *r, size_t *out)
+{
+    int64_t v;
+
+    if (!lex_int(&r->x, 0, FORM_MAX_BYTES, &v))
+        return false;
+    *out = (size_t)v;
+    return true;
+}
+
+bool read_tensor(struct read *r, int *out)
+{
+    return (lex_accept(&r->x, '%') || lex_expected(&r->x, "a tensor")) &&
+           read_index(r, out);
+}
+
+static struct read_dev *dev_at(struct read *r, int d)
+{
+    return (struct read_dev *)r->dev.p + d;
+}
+
+/* ---- devices ------------------------------------------------------------- */
+
+/* "n_tok 4 n_out 4", behind `max` */
+static bool sizes(struct read *r, struct program *p)
+{
+    struct lex *x = &r->x;
+
+    do {
+        int64_t *size = lex_accept_word(x, "n_tok")    ? &p->max.n_tok
+                        : lex_accept_word(x, "n_out")  ? &p->max.n_out
+                        : lex_accept_word(x, "n_slot") ? &p->max.n_slot
+                                                       : NULL;
+
+        if (size) {
+            if (!lex_int(x, 0, INT32_MAX, size))
+                return false;
+        } else if (lex_accept_word(x, "n_seq")) {
+            if (!read_index(r, &p->n_seq))
+                return false;
+        } else if (lex_accept_word(x, "page_stride")) {
+            if (!read_index(r, &p->page_stride))
+                return false;
+        } else {
+            return lex_expected(x, "n_tok, n_out, n_slot, n_seq or "
+                                   "page_stride");
+        }
+    } while (!lex_at_end(x));
+    return true;
+}
+
+static bool max_line(struct read *r)
+{
+    struct read_dev *d;
+
+    if (r->dev.n == 0)
+        return sizes(r, &r->common);
+    d = dev_at(r, r->dev.n - 1);
+    if (r->n_script > 0 || d->tensor.n > 0)
+        return lex_fail(&r->x, PL_BAD_ARGUMENT,
+                        "'max' behind tensors; it comes before them");
+    return sizes(r, &d->p);
+}
+
+/* Of what is not told the number is -1 until the end. */
+static bool device_size(struct read *r, struct program *p)
+{
+    for (int i = 0; i < REGION_COUNT; i++)
+        if (lex_accept_word(&r->x, form_regions[i]))
+            return read_bytes(r, &p->bytes[i]);
+    if (lex_accept_word(&r->x, "events"))
+        return read_index(r, &p->n_event);
+    if (lex_accept_word(&r->x, "groups"))
+        return read_index(r, &p->n_group);
+    return lex_expected(&r->x, "idle, weights, cache, work, events or groups");
+}
+
+static bool device(struct read *r)
+{
+    struct read_dev *d;
+    int64_t i;
+
+    if (r->n_script > 0)
+        return lex_fail(&r->x, PL_BAD_ARGUMENT, "'device' behind a script");
+    if (r->dev.n == r->n_dev)
+        return lex_fail(&r->x, PL_BAD_ARGUMENT,
+                        "a device more than the %d of the first line",
+                        r->n_dev);
+    if (!lex_int(&r->x, r->dev.n, r->dev.n, &i))
+        return false;
+    d = read_add(r, &r->dev, sizeof *d);
+    if (!d)
+        return false;
+    d->p = r->common;
+    d->p.dev = (int)i;
+    d->p.active = !lex_accept_word(&r->x, "idle");
+    d->p.n_event = d->p.n_group = -1;
+    for (int k = 0; k < REGION_COUNT; k++)
+        d->p.bytes[k] = SIZE_MAX;
+    while (!lex_at_end(&r->x))
+        if (!device_size(r, &d->p))
+            return false;
+    return true;
+}
+
+/* ---- scripts ------------------------------------------------------------- */
+
+static bool all_devices(struct read *r)
+{
+    return r->dev.n == r->n_dev ||
+           lex_fail(&r->x, PL_BAD_ARGUMENT,
+                    "of the %d devices of the first line, %d have been told "
+                    "of",
+                    r->n_dev, r->dev.n);
+}
+
+/* Puts the last script away. */
+static bool end_script(struct read *r)
+{
+    for (int i = 0; i < r->dev.n && r->n_script > 0; i++) {
+        struct read_dev *d = dev_at(r, i);
+        struct script *s = &d->script[r->n_script - 1];
+
+        s->step = read_take(r, &d->step, sizeof *s->step, &s->n_step);
+        s->death = read_take(r, &d->death, sizeof *s->death, &s->n_death);
+    }
+    return r->x.status == PL_OK;
+}
+
+static bool script(struct read *r)
+{
+    int n = 1;
+
+    if (!all_devices(r) || !end_script(r))
+        return false;
+    if (r->n_script == PROG_MAX_SCRIPT)
+        return lex_fail(&r->x, PL_BAD_ARGUMENT,
+                        "a script more than the %d there may be",
+                        PROG_MAX_SCRIPT);
+    if (lex_accept_word(&r->x, "instances") && !read_index(r, &n))
+        return false;
+    for (int i = 0; i < r->dev.n; i++)
+        dev_at(r, i)->script[r->n_script].n_instance = n;
+    r->n_script++;
+    r->order = (struct form_order){0};
+    return lex_need_end(&r->x);
+}
+
+/* Behind `dies`: "128 @0, 64 @512" or "%5" */
+static bool deaths(struct read *r, struct read_dev *d)
+{
+    struct prog_death *x;
+
+    do {
+        const struct prog_tensor *t = d->tensor.p;
+        int k;
+
+        if (d->step.n == 0)
+            return lex_fail(&r->x, PL_BAD_ARGUMENT,
+                            "a death before the device's first step");
+        x = read_add(r, &d->death, sizeof *x);
+        if (!x)
+            return false;
+        x->step = d->step.n - 1;
+        if (lex_peek(&r->x) == '%') {
+            if (!read_tensor(r, &k))
+                return false;
+            if (k >= d->tensor.n)
+                return lex_fail(&r->x, PL_BAD_ARGUMENT,
+                                "device %d has no tensor %%%d", d->p.dev, k);
+            x->offset = t[k].offset;
+            x->bytes = t[k].bytes;
+        } else if (!read_bytes(r, &x->bytes) || !lex_need(&r->x, '@') ||
+                   !read_bytes(r, &x->offset)) {
+            return false;
+        }
+    } while (lex_accept(&r->x, ','));
+    return lex_need_end(&r->x);
+}
+
+/* What stands before the colon. */
+struct who {
+    int dev[FORM_MAX_WITH], n;
+    enum queue queue;
+    int order, instance, node; /* order -1: not told */
+};
+
+static bool who_word(struct read *r, struct who *w)
+{
+    if (lex_accept_word(&r->x, "copy")) {
+        w->queue = QUEUE_COPY;
+        return true;
+    }
+    if (lex_accept_word(&r->x, "order"))
+        return read_index(r, &w->order);
+    if (lex_accept_word(&r->x, "instance"))
+        return read_index(r, &w->instance);
+    if (lex_accept_word(&r->x, "node"))
+        return read_index(r, &w->node);
+    return lex_expected(&r->x, "copy, order, instance, node or ':'");
+}
+
+static bool who(struct read *r, struct who *w)
+{
+    *w = (struct who){.order = -1, .node = -1};
+    do {
+        int64_t d;
+
+        if (w->n == FORM_MAX_WITH)
+            return lex_expected(&r->x, "':' behind 64 devices");
+        if (!lex_int(&r->x, 0, r->n_dev - 1, &d))
+            return false;
+        for (int i = 0; i < w->n; i++)
+            if (w->dev[i] == d)
+                return lex_fail(&r->x, PL_BAD_ARGUMENT,
+                                "device %d stands twice", (int)d);
+        w->dev[w->n++] = (int)d;
+    } while (lex_accept(&r->x, ','));
+    while (!lex_accept(&r->x, ':'))
+        if (!who_word(r, w))
+            return false;
+    return true;
+}
+
+/* One device's part of a line. */
+static bool one_step(struct read *r, const struct who *w, int k)
+{
+    const struct read_at at = {dev_at(r, w->dev[k]), w->dev, w->n, k == 0};
+    struct step s, *to;
+    int64_t order;
+
+    if (lex_accept_word(&r->x, "dies"))
+        return deaths(r, at.dev);
+    memset(&s, 0, sizeof s);
+    s.queue = w->queue;
+    s.instance = w->instance;
+    s.node = w->node;
+    if (!read_step(r, &at, &s) || !lex_need_end(&r->x))
+        return false;
+    if (k > 0 && step_meets(&s))
+        order = r->order.last.order;
+    else if (k == 0 && w->order >= 0)
+        order = w->order;
+    else
+        order = form_order(&r->order, w->dev[k], &s);
+    if (order > INT32_MAX)
+        return lex_fail(&r->x, PL_BAD_ARGUMENT,
+                        "there is no place behind the step above");
+    s.order = (int)order;
+    form_order_took(&r->order, w->dev[k], &s);
+    to = read_add(r, &at.dev->step, sizeof *to);
+    if (to)
+        *to = s;
+    return to != NULL;
+}
+
+static bool steps(struct read *r)
+{
+    struct who w;
+    struct lex body;
+
+    if (r->n_script == 0)
+        return lex_expected(&r->x, "script, before any step,");
+    if (!who(r, &w))
+        return false;
+    body = r->x;
+    for (int k = 0; k < w.n; k++) {
+        r->x = body;
+        if (!one_step(r, &w, k))
+            return false;
+    }
+    return true;
+}
+
+/* ---- all ----------------------------------------------------------------- */
+
+static bool line(struct read *r)
+{
+    char c = lex_peek(&r->x);
+
+    if (c == '%' && r->dev.n > 0 && r->n_script == 0)
+        return read_tensor_line(r, dev_at(r, r->dev.n - 1));
+    if (c >= '0' && c <= '9')
+        return steps(r);
+    if (lex_accept_word(&r->x, "max"))
+        return max_line(r);
+    if (lex_accept_word(&r->x, "device"))
+        return device(r);
+    if (lex_accept_word(&r->x, "script"))
+        return script(r);
+    return lex_expected(&r->x, r->n_script > 0 ? "a step or script"
+                               : r->dev.n > 0  ? "a tensor, device or script"
+                                               : "max or device");
+}
+
+/* What was not told is as large as need be. */
+static bool finish_device(struct read *r, struct read_dev *d, struct program *p)
+{
+    *p = d->p;
+    p->tensor = read_take(r, &d->tensor, sizeof *p->tensor, &p->n_tensor);
+    p->n_script = r->n_script;
+    p->script =
+        arena_memdup(r->a, d->script, (size_t)r->n_script, sizeof *p->script);
+    if (!p->script)
+        return read_no_memory(r);
+    for (int k = 0; k < REGION_COUNT; k++)
+        if (p->bytes[k] == SIZE_MAX)
+            p->bytes[k] = d->end[k];
+    if (p->n_event < 0)
+        p->n_event = d->end_event;
+    if (p->n_group < 0)
+        p->n_group = d->end_group;
+    r->n_event += p->n_event;
+    return r->x.status == PL_OK;
+}
+
+static bool finish(struct read *r, struct program **out)
+{
+    struct program *p = arena_alloc(r->a, (size_t)r->n_dev, sizeof *p);
+
+    if (!p)
+        return read_no_memory(r);
+    for (int i = 0; i < r->n_dev; i++)
+        if (!finish_device(r, dev_at(r, i), &p[i]))
+            return false;
+    if (r->n_event > FORM_MAX_EVENT)
+        return lex_fail(&r->x, PL_BAD_ARGUMENT,
+                        "the devices have %" PRId64 " events, more than %d",
+                        r->n_event, FORM_MAX_EVENT);
+    *out = p;
+    return true;
+}
+
+static bool text(struct read *r, struct program **out)
+{
+    int64_t n;
+
+    lex_line(&r->x);
+    if (!lex_accept_word(&r->x, "programs"))
+        return lex_expected(&r->x, "programs");
+    if (!lex_int(&r->x, 1, FORM_MAX_DEV, &n) || !lex_need_end(&r->x))
+        return false;
+    r->n_dev = (int)n;
+    while (lex_line(&r->x))
+        if (!line(r) || !lex_need_end(&r->x))
+            return false;
+    return all_devices(r) && end_script(r) && finish(r, out);
+}
+
+pl_status program_parse(struct program **out, int *n_dev, struct arena *a,
+                        const char *s, size_t len, pl_err *err)
+{
+    struct read r = {
+        .x = {.at = s, .end = s + len, .begin = s, .line = 1, .err = err},
+        .a = a,
+    };
+
+    *out = NULL;
+    *n_dev = 0;
+    if (len > INT32_MAX / 2)
+        return err_set(err, PL_BAD_ARGUMENT, "a text of programs of %zu bytes",
+                       len);
+    if (text(&r, out))
+        *n_dev = r.n_dev;
+    for (int i = 0; i < r.dev.n; i++) {
+        free(dev_at(&r, i)->tensor.p);
+        free(dev_at(&r, i)->step.p);
+        free(dev_at(&r, i)->death.p);
+    }
+    free(r.dev.p);
+    free(r.part.p);
+    free(r.item.p);
+    return r.x.status;
+}

@@ -1,0 +1,208 @@
+/* Reading tensors and packings of programs; the form is drawn in
+ * program_text.h. */
+#include "program/program_read.h"
+
+#include <inttypes.h>
+
+static bool format(struct read *r, pl_format *f)
+{
+    char w[LEX_WORD];
+
+    if (!lex_word(&r->x, w, "a format"))
+        return false;
+    *f = format_from_name(w);
+    if (*f == PL_FORMAT_COUNT)
+        return lex_fail(&r->x, PL_BAD_ARGUMENT, "format '%s' is unknown", w);
+    return true;
+}
+
+/* "0+64{1}" */
+static bool pack_span(struct read *r, pl_format f)
+{
+    struct pack_span *s = read_add(r, &r->part, sizeof *s);
+    int grain = format_info(f)->pack->tile_values, rank;
+
+    if (!s || !lex_int(&r->x, 0, INT32_MAX, &s->k) || !lex_need(&r->x, '+') ||
+        !lex_int(&r->x, 0, INT32_MAX - s->k, &s->n))
+        return false;
+    if (s->k % grain || s->n % grain)
+        return lex_fail(&r->x, PL_BAD_ARGUMENT,
+                        "%" PRId64 "+%" PRId64 " does not lie at multiples of "
+                        "%d",
+                        s->k, s->n, grain);
+    if (!lex_need(&r->x, '{') || !read_index(r, &rank) || !lex_need(&r->x, '}'))
+        return false;
+    s->rank = rank;
+    return true;
+}
+
+/* Between the parentheses of `packed`. *told: spans are. */
+static bool pack_words(struct read *r, struct pack *p, bool *told)
+{
+    struct lex *x = &r->x;
+    bool words = false;
+
+    for (;; words = true)
+        if (lex_accept_word(x, "rows")) {
+            if (!lex_int(x, 0, INT32_MAX, &p->n_row))
+                return false;
+        } else if (lex_accept_word(x, "of")) {
+            if (!lex_int(x, 0, INT32_MAX, &p->n_full))
+                return false;
+        } else if (lex_accept_word(x, "format")) {
+            if (!format(r, &p->format))
+                return false;
+        } else {
+            break;
+        }
+    if (words ? !lex_accept(x, ':') : lex_peek(x) == ')')
+        return lex_need(x, ')');
+    *told = true;
+    if (!format_info(p->format)->pack)
+        return true;
+    if (lex_accept_word(x, "nothing"))
+        return lex_need(x, ')');
+    do
+        if (!pack_span(r, p->format))
+            return false;
+    while (lex_accept(x, ','));
+    return lex_need(x, ')');
+}
+
+/* Makes the packing of the spans read. */
+static bool pack_make(struct read *r, struct pack *p)
+{
+    const struct pack_span *span = r->part.p;
+    struct pack_chunk *chunk;
+    int64_t n_row = p->n_row, n_full = p->n_full, n = 0;
+    size_t bytes;
+
+    for (int i = 0; i < r->part.n; i++)
+        n += pack_max_chunks(p->format, &span[i], 1);
+    r->n_chunk += n;
+    if (r->n_chunk > FORM_MAX_CHUNK)
+        return lex_fail(&r->x, PL_BAD_ARGUMENT,
+                        "the packings have more than %d chunks",
+                        FORM_MAX_CHUNK);
+    chunk = arena_alloc(r->a, (size_t)n, sizeof *chunk);
+    if (!chunk)
+        return read_no_memory(r);
+    pack_init(p, p->format, n_row, 0, span, r->part.n, chunk);
+    p->n_full = n_full < 0 ? p->k : n_full;
+    r->part.n = 0;
+    if (__builtin_mul_overflow(p->group_bytes,
+                               (size_t)((n_row + PACK_ROWS - 1) / PACK_ROWS),
+                               &bytes) ||
+        bytes > (size_t)FORM_MAX_BYTES)
+        return lex_fail(&r->x, PL_BAD_ARGUMENT, "the packing is too large");
+    return true;
+}
+
+/* Behind `packed`. */
+static bool packing(struct read *r, struct prog_tensor *t)
+{
+    struct pack *p = arena_alloc(r->a, 1, sizeof *p);
+    const pl_dim *row = t->n_dim > 0 ? &t->dim[t->n_dim - 1] : NULL;
+    bool told = false;
+
+    if (!p)
+        return read_no_memory(r);
+    p->format = t->format;
+    p->n_row = p->n_full = -1;
+    r->part.n = 0;
+    if (lex_accept(&r->x, '(') && !pack_words(r, p, &told))
+        return false;
+    if (!format_info(p->format)->pack)
+        return lex_fail(&r->x, PL_BAD_ARGUMENT, "%s is never packed",
+                        format_info(p->format)->name);
+    if (p->n_row < 0 && t->n_dim > 1 && row[-1].symbol == PL_CONST &&
+        row[-1].n <= INT32_MAX)
+        p->n_row = row[-1].n;
+    if (p->n_row < 0)
+        return lex_expected(&r->x, "(rows N), since the dimensions do not "
+                                   "tell,");
+    if (!told) {
+        struct pack_span *s = read_add(r, &r->part, sizeof *s);
+
+        if (!s)
+            return false;
+        if (!row || row->symbol != PL_CONST || row->n > INT32_MAX ||
+            row->n % format_info(p->format)->pack->tile_values)
+            return lex_expected(&r->x, "(K+N{RANK}), since the dimensions do "
+                                       "not tell,");
+        s->n = row->n;
+    }
+    t->pack = p;
+    return pack_make(r, p);
+}
+
+static bool dimensions(struct read *r, struct prog_tensor *t)
+{
+    if (!lex_need(&r->x, '['))
+        return false;
+    if (lex_accept(&r->x, ']'))
+        return true;
+    do {
+        if (t->n_dim == GRAPH_MAX_DIM)
+            return lex_expected(&r->x, "']' behind four dimensions");
+        if (!lex_dim(&r->x, &t->dim[t->n_dim++]))
+            return false;
+    } while (lex_accept(&r->x, ','));
+    return lex_need(&r->x, ']');
+}
+
+struct told { /* of a tensor */
+    bool offset, bytes;
+};
+
+static bool tensor_word(struct read *r, struct prog_tensor *t,
+                        struct told *told)
+{
+    for (int i = 0; i < REGION_COUNT; i++)
+        if (lex_accept_word(&r->x, form_regions[i])) {
+            t->region = (enum region)i;
+            return true;
+        }
+    if (lex_accept(&r->x, '@'))
+        return told->offset = read_bytes(r, &t->offset);
+    if (lex_accept_word(&r->x, "bytes"))
+        return told->bytes = read_bytes(r, &t->bytes);
+    if (lex_accept_word(&r->x, "instance"))
+        return read_index(r, &t->instance);
+    if (lex_accept_word(&r->x, "q8"))
+        return t->q8 = true;
+    if (lex_accept_word(&r->x, "packed"))
+        return packing(r, t);
+    return lex_expected(&r->x, "weights, cache, work, @, bytes, q8, instance "
+                               "or packed");
+}
+
+bool read_tensor_line(struct read *r, struct read_dev *d)
+{
+    struct prog_tensor t = {.region = REGION_WORK}, *to;
+    struct told told = {false, false};
+    int64_t i;
+    size_t end;
+
+    if (!lex_accept(&r->x, '%') ||
+        !lex_int(&r->x, d->tensor.n, d->tensor.n, &i) ||
+        !lex_need(&r->x, ':') || !format(r, &t.format) || !dimensions(r, &t))
+        return false;
+    while (!lex_at_end(&r->x))
+        if (!tensor_word(r, &t, &told))
+            return false;
+    if (!told.bytes && !form_tensor_bytes(&t, &d->p.max, &t.bytes))
+        return lex_expected(&r->x, "bytes N, since the dimensions do not tell "
+                                   "them,");
+    if (!told.offset)
+        t.offset = d->end[t.region];
+    end = (t.offset + t.bytes + 63) & ~(size_t)63;
+    if (end > (size_t)FORM_MAX_BYTES)
+        return lex_fail(&r->x, PL_BAD_ARGUMENT, "the region is too large");
+    if (end > d->end[t.region])
+        d->end[t.region] = end;
+    to = read_add(r, &d->tensor, sizeof *to);
+    if (to)
+        *to = t;
+    return to != NULL;
+}

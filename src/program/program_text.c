@@ -1,0 +1,274 @@
+/* Printing programs; the form is drawn in program_text.h. */
+#include "program/program_text.h"
+
+#include "base/err.h"
+#include "base/text_out.h"
+#include "graph/shape.h"
+#include "program/program_print.h"
+
+#include <inttypes.h>
+
+/* ---- tensors ------------------------------------------------------------- */
+
+static bool whole_row(const struct prog_tensor *t)
+{
+    const struct pack *p = t->pack;
+    pl_dim row = t->n_dim > 0 ? t->dim[t->n_dim - 1] : (pl_dim){-1, PL_CONST};
+    struct pack_span s;
+
+    if (row.symbol != PL_CONST || p->k != row.n)
+        return false;
+    return p->n_chunk == 0 ||
+           (pack_span_at(p, 0, &s) == p->n_chunk && s.k == 0 && s.rank == 0);
+}
+
+static void put_spans(struct text_out *o, const struct pack *p)
+{
+    if (p->n_chunk == 0)
+        text_put(o, "nothing");
+    for (int i = 0, n = 0; i < p->n_chunk; n++) {
+        struct pack_span s;
+
+        i = pack_span_at(p, i, &s);
+        put_comma(o, n);
+        text_put(o, "%" PRId64 "+%" PRId64 "{%d}", s.k, s.n, s.rank);
+    }
+}
+
+static void put_pack(struct text_out *o, const struct prog_tensor *t)
+{
+    const struct pack *p = t->pack;
+    const char *open = "(";
+    bool rows = t->n_dim < 2 || t->dim[t->n_dim - 2].symbol != PL_CONST ||
+                t->dim[t->n_dim - 2].n != p->n_row;
+
+    text_put(o, " packed");
+    if (rows) {
+        text_put(o, "%srows %" PRId64, open, p->n_row);
+        open = " ";
+    }
+    if (p->n_full != p->k) {
+        text_put(o, "%sof %" PRId64, open, p->n_full);
+        open = " ";
+    }
+    if (p->format != t->format) {
+        text_put(o, "%sformat ", open);
+        text_put_lower(o, format_info(p->format)->name);
+        open = " ";
+    }
+    if (!whole_row(t)) {
+        text_put(o, *open == '(' ? "(" : ": ");
+        put_spans(o, p);
+        open = " ";
+    }
+    if (*open != '(')
+        text_put(o, ")");
+}
+
+static void put_tensor(struct text_out *o, const struct program *p, int i)
+{
+    const struct prog_tensor *t = &p->tensor[i];
+    size_t bytes;
+    char d[32];
+
+    text_put(o, "  %%%d: ", i);
+    text_put_lower(o, format_info(t->format)->name);
+    text_put(o, "[");
+    for (int k = 0; k < t->n_dim; k++)
+        text_put(o, "%s%s", k ? ", " : "", dim_print(t->dim[k], d));
+    text_put(o, "] %s @%zu", form_regions[t->region], t->offset);
+    if (t->q8)
+        text_put(o, " q8");
+    if (t->instance)
+        text_put(o, " instance %d", t->instance);
+    if (t->pack)
+        put_pack(o, t);
+    if (!form_tensor_bytes(t, &p->max, &bytes) || bytes != t->bytes)
+        text_put(o, " bytes %zu", t->bytes);
+    text_put(o, "\n");
+}
+
+/* ---- devices ------------------------------------------------------------- */
+
+static void put_max(struct text_out *o, const struct program *p,
+                    const struct program *common)
+{
+    const struct {
+        const char *name;
+        int64_t is, was;
+    } size[] = {
+        {"n_tok", p->max.n_tok, common->max.n_tok},
+        {"n_out", p->max.n_out, common->max.n_out},
+        {"n_slot", p->max.n_slot, common->max.n_slot},
+        {"n_seq", p->n_seq, common->n_seq},
+        {"page_stride", p->page_stride, common->page_stride},
+    };
+    bool any = false;
+
+    for (size_t i = 0; i < sizeof size / sizeof *size; i++)
+        if (size[i].is != size[i].was) {
+            text_put(o, "%s %s %" PRId64, any ? "" : "max", size[i].name,
+                     size[i].is);
+            any = true;
+        }
+    if (any)
+        text_put(o, "\n");
+}
+
+static void put_device(struct text_out *o, const struct program *p,
+                       const struct program *common)
+{
+    text_put(o, "device %d%s", p->dev, p->active ? "" : " idle");
+    for (int r = 0; r < REGION_COUNT; r++)
+        text_put(o, " %s %zu", form_regions[r], p->bytes[r]);
+    text_put(o, " events %d groups %d\n", p->n_event, p->n_group);
+    put_max(o, p, common);
+    for (int i = 0; i < p->n_tensor; i++)
+        put_tensor(o, p, i);
+}
+
+/* ---- scripts ------------------------------------------------------------- */
+
+struct at { /* in a device's script */
+    int step, death;
+};
+
+static void put_head(struct text_out *o, const struct form_order *order,
+                     int dev, const struct step *s)
+{
+    text_put(o, "  %d%s", dev, s->queue == QUEUE_COPY ? " copy" : "");
+    if (form_order(order, dev, s) != s->order)
+        text_put(o, " order %d", s->order);
+    if (s->instance)
+        text_put(o, " instance %d", s->instance);
+    if (s->node != -1)
+        text_put(o, " node %d", s->node);
+    text_put(o, ": ");
+}
+
+/* What dies behind the device's step `at->step - 1`. */
+static void put_deaths(struct text_out *o, int dev, const struct script *x,
+                       struct at *at)
+{
+    int n = 0;
+
+    for (; at->death < x->n_death && x->death[at->death].step < at->step;
+         at->death++) {
+        const struct prog_death *d = &x->death[at->death];
+
+        if (n == 0)
+            text_put(o, "  %d: dies ", dev);
+        put_comma(o, n++);
+        text_put(o, "%zu @%zu", d->bytes, d->offset);
+    }
+    if (n > 0)
+        text_put(o, "\n");
+}
+
+/* The device whose next step is the first in the order; -1: all are done. */
+static int first_of(const struct program *p, int n_dev, int script,
+                    const struct at *at)
+{
+    int best = -1, order = 0;
+
+    for (int d = 0; d < n_dev; d++) {
+        const struct script *x = &p[d].script[script];
+
+        if (at[d].step < x->n_step &&
+            (best < 0 || x->step[at[d].step].order < order)) {
+            best = d;
+            order = x->step[at[d].step].order;
+        }
+    }
+    return best;
+}
+
+static void put_script(struct text_out *o, const struct program *p, int n_dev,
+                       int k)
+{
+    struct form_order order = {0};
+    struct at at[FORM_MAX_DEV] = {{0, 0}};
+    int d;
+
+    text_put(o, "script");
+    if (p->script[k].n_instance != 1)
+        text_put(o, " instances %d", p->script[k].n_instance);
+    text_put(o, "\n");
+    while ((d = first_of(p, n_dev, k, at)) >= 0) {
+        const struct script *x = &p[d].script[k];
+        const struct step *s = &x->step[at[d].step++];
+
+        put_head(o, &order, d, s);
+        program_put_step(o, &p[d], s);
+        text_put(o, "\n");
+        form_order_took(&order, d, s);
+        put_deaths(o, d, x, &at[d]);
+    }
+}
+
+/* ---- what cannot be said ------------------------------------------------- */
+
+static pl_status refuse(const struct program *p, int step, const char *what,
+                        pl_err *err)
+{
+    return err_set(err, PL_BAD_ARGUMENT,
+                   "the program of device %d, step %d: %s, which its text "
+                   "cannot say",
+                   p->dev, step, what);
+}
+
+static pl_status check_deaths(const struct program *p, const struct script *x,
+                              pl_err *err)
+{
+    for (int i = 0, last = 0; i < x->n_death; i++) {
+        if (x->death[i].step < last || x->death[i].step >= x->n_step)
+            return refuse(p, x->death[i].step, "a buffer dies out of order",
+                          err);
+        last = x->death[i].step;
+    }
+    return PL_OK;
+}
+
+static pl_status check(const struct program *p, int n_dev, pl_err *err)
+{
+    if (n_dev < 1 || n_dev > FORM_MAX_DEV || p->n_script > PROG_MAX_SCRIPT)
+        return refuse(p, -1, "too many devices or scripts", err);
+    for (int d = 0; d < n_dev; d++) {
+        if (p[d].dev != d)
+            return refuse(&p[d], -1, "it belongs to another device", err);
+        if (p[d].n_script != p->n_script)
+            return refuse(&p[d], -1, "it has scripts of its own", err);
+        for (int k = 0; k < p->n_script; k++) {
+            const struct script *x = &p[d].script[k];
+
+            if (x->n_instance != p->script[k].n_instance)
+                return refuse(&p[d], -1, "it has micro-batches of its own",
+                              err);
+            PL_TRY(check_deaths(&p[d], x, err));
+            for (int i = 0; i < x->n_step; i++) {
+                const char *odd = program_step_oddity(&p[d], &x->step[i]);
+
+                if (odd)
+                    return refuse(&p[d], i, odd, err);
+            }
+        }
+    }
+    return PL_OK;
+}
+
+pl_status program_print(const struct program *p, int n_dev, pl_write_fn *write,
+                        void *user, pl_err *err)
+{
+    const struct program none = {.max = {.n_tok = -1}};
+    struct text_out o = {.write = write, .user = user};
+
+    PL_TRY(check(p, n_dev, err));
+    text_put(&o, "programs %d\n", n_dev);
+    put_max(&o, p, &none);
+    for (int d = 0; d < n_dev; d++)
+        put_device(&o, &p[d], p);
+    for (int k = 0; k < p->n_script; k++)
+        put_script(&o, p, n_dev, k);
+    text_flush(&o);
+    return PL_OK;
+}
