@@ -19,6 +19,7 @@ int __real_posix_memalign(void **out, size_t align, size_t size);
 void *__real_aligned_alloc(size_t align, size_t size);
 void __real_free(void *p);
 void *__real_topology_alloc(const struct topology *t, int os, size_t bytes);
+void *__real_topology_share(size_t bytes);
 
 void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t n, size_t size);
@@ -29,6 +30,7 @@ char *__wrap_strdup(const char *s);
 char *__wrap_strndup(const char *s, size_t n);
 void __wrap_free(void *p);
 void *__wrap_topology_alloc(const struct topology *t, int os, size_t bytes);
+void *__wrap_topology_share(size_t bytes);
 
 enum { MAX_REGION = 1024 };
 
@@ -174,6 +176,12 @@ void *__wrap_topology_alloc(const struct topology *t, int os, size_t bytes)
 {
     region[n_region++ % MAX_REGION] = bytes;
     return __real_topology_alloc(t, os, bytes);
+}
+
+void *__wrap_topology_share(size_t bytes)
+{
+    region[n_region++ % MAX_REGION] = bytes;
+    return request(0) ? NULL : __real_topology_share(bytes);
 }
 
 int alloc_device_bytes(size_t *bytes, int most)

@@ -64,19 +64,24 @@ static size_t planned(const struct planned *p, int d, int r)
                                                    &p->low->prog[d]);
 }
 
-/* What each device has taken: kinds allocate one after another, their devices
- * in order. */
+/* What each device has taken: first the flags and the inbox of each in turn, then
+ * kinds allocate one after another, their devices in order. */
 static void taken(const struct planned *q, size_t *got)
 {
-    size_t raw[MAX_DEV * PARTS];
-    int n = 0;
+    enum { SHARED = 2, OWN = PARTS - 1 };
+    size_t raw[MAX_DEV * (SHARED + OWN)], *own = raw + q->list.n * SHARED;
+    int n = q->list.n * (SHARED + OWN);
 
-    assert_int_equal(alloc_device_bytes(raw, q->list.n * PARTS),
-                     q->list.n * PARTS);
+    assert_int_equal(alloc_device_bytes(raw, n), n);
     for (int k = 0; device_kinds[k]; k++)
-        for (int d = 0; d < q->list.n; d++)
-            if (q->list.dev[d].ops == device_kinds[k])
-                memcpy(got + d * PARTS, raw + PARTS * n++, PARTS * sizeof *raw);
+        for (int d = 0; d < q->list.n; d++) {
+            if (q->list.dev[d].ops != device_kinds[k])
+                continue;
+            memcpy(got + d * PARTS, own, REGION_MAIL * sizeof *own);
+            got[d * PARTS + REGION_MAIL] = raw[d * SHARED + 1];
+            got[d * PARTS + REGION_COUNT] = own[REGION_MAIL];
+            own += OWN;
+        }
 }
 
 static void memory_of_each_device_is_as_planned(void **state)

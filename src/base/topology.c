@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/err.h"
 
@@ -281,4 +282,25 @@ void topology_free(void *p, size_t bytes)
         free(p);
     else
         munmap(p, bytes);
+}
+
+static size_t whole_pages(size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+    return (bytes / page + 1) * page;
+}
+
+void *topology_share(size_t bytes)
+{
+    void *p = mmap(NULL, whole_pages(bytes), PROT_READ | PROT_WRITE,
+                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    return p == MAP_FAILED ? NULL : p;
+}
+
+void topology_unshare(void *p, size_t bytes)
+{
+    if (p)
+        munmap(p, whole_pages(bytes));
 }

@@ -64,4 +64,9 @@ void topology_list_cpus(const struct topology *t, char *buf, size_t size);
 void *topology_alloc(const struct topology *t, int os, size_t bytes);
 void topology_free(void *p, size_t bytes);
 
+/* Zeroed whole pages, more than `bytes`, that processes forked later share with
+ * this one; each frees its own view. */
+void *topology_share(size_t bytes);
+void topology_unshare(void *p, size_t bytes);
+
 #endif

@@ -14,7 +14,15 @@ struct trace {
     int n;                      /* of the last run, side by side */
 };
 
+/* What devices in other processes see too. */
+struct device_shared {
+    atomic_bool failed; /* everybody leaves; err tells why */
+    atomic_flag err_taken;
+    pl_err err;
+};
+
 struct device_set {
+    struct device_shared *shared; /* owned */
     int n, n_bank;
     struct device *dev;       /* owned, [n] */
     struct device_bank *bank; /* owned, [n_bank] */
@@ -26,9 +34,6 @@ struct device_set {
     const struct device_run *run;
     uint64_t turn; /* its number, from 1 */
     bool loaded;
-    atomic_bool failed; /* everybody leaves; *err tells why */
-    atomic_flag err_taken;
-    pl_err err;
     uint64_t n_run;
 };
 

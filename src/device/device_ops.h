@@ -35,10 +35,11 @@ struct device {
     const struct program *prog;     /* borrowed while the set is loaded */
     size_t bytes[REGION_COUNT];     /* as the program has them */
     size_t scratch_bytes;           /* beside them, in all */
-    unsigned char *at[REGION_COUNT]; /* where those whom desc.memory lets may
-                                        read it in place; NULL: nowhere */
+    /* Where those whom desc.memory lets may read it in place, NULL: nowhere. The
+       inbox is the set's: every process has it at one address. */
+    unsigned char *at[REGION_COUNT];
     struct device_flag *event; /* [prog->n_event] number of the last run that
-                                  reached it */
+                                  reached it; the set's, as the inbox */
     int fail_step;             /* tests: the device is lost there; -1: never */
     /* ---- counters, written by the device */
     size_t first_event; /* its room in the trace */
@@ -88,7 +89,8 @@ struct device_ops {
      * kind can be planned for, not run on. */
     pl_status (*open)(struct device_bank *b, pl_err *err);
     void (*close)(struct device_bank *b); /* takes half-opened ones */
-    /* Memory for the regions of all its devices' programs, which are set. */
+    /* Memory for the regions of all its devices' programs, which are set, but for
+     * the inboxes, which are there. */
     pl_status (*load)(struct device_bank *b, pl_err *err);
     void (*unload)(struct device_bank *b); /* takes half-loaded ones */
 

@@ -7,6 +7,7 @@
 
 #include "base/bytes.h"
 #include "base/err.h"
+#include "base/topology.h"
 #include "device/device_inner.h"
 #include "program/program_check.h"
 
@@ -91,10 +92,10 @@ pl_status device_set_create(struct device_set **out,
     s = calloc(1, sizeof *s);
     if (!s)
         return err_no_memory(err, "a set of devices");
-    atomic_init(&s->failed, false);
     s->opt = *opt;
     s->trace.on = opt->trace;
-    if (!make_devices(s, l))
+    s->shared = topology_share(sizeof *s->shared);
+    if (!s->shared || !make_devices(s, l))
         st = err_no_memory(err, "a set of devices");
     if (st == PL_OK && opt->guard)
         st = device_guard_create(&s->guard, s, err);
@@ -107,15 +108,25 @@ pl_status device_set_create(struct device_set **out,
     return st;
 }
 
+/* Of the flags of a device's events. */
+static size_t flag_bytes(const struct device *d)
+{
+    return d->prog ? (size_t)d->prog->n_event * sizeof *d->event : 0;
+}
+
 static void unload(struct device_set *s)
 {
     for (int k = 0; k < s->n_bank; k++)
         if (s->bank[k].own)
             s->bank[k].ops->unload(&s->bank[k]);
     for (int i = 0; i < s->n; i++) {
-        free(s->dev[i].event);
-        s->dev[i].event = NULL;
-        s->dev[i].prog = NULL;
+        struct device *d = &s->dev[i];
+
+        topology_unshare(d->event, flag_bytes(d));
+        topology_unshare(d->at[REGION_MAIL], d->bytes[REGION_MAIL]);
+        d->event = NULL;
+        d->at[REGION_MAIL] = NULL;
+        d->prog = NULL;
     }
     s->loaded = false;
 }
@@ -132,6 +143,7 @@ void device_set_free(struct device_set *s)
     free(s->bank);
     free(s->trace.event);
     device_guard_free(s->guard);
+    topology_unshare(s->shared, sizeof *s->shared);
     free(s->dev);
     free(s);
 }
@@ -175,16 +187,16 @@ const struct device_run *device_set_now(const struct device_set *s,
 
 const atomic_bool *device_failed(const struct device_set *s)
 {
-    return &s->failed;
+    return &s->shared->failed;
 }
 
 void device_fail(struct device_set *s, const struct device *d, int step,
                  const char *what)
 {
-    if (!atomic_flag_test_and_set(&s->err_taken))
-        err_set(&s->err, PL_DEVICE, "%s, step %d of its program: %s",
+    if (!atomic_flag_test_and_set(&s->shared->err_taken))
+        err_set(&s->shared->err, PL_DEVICE, "%s, step %d of its program: %s",
                 d->desc.name, step, what);
-    atomic_store(&s->failed, true);
+    atomic_store(&s->shared->failed, true);
 }
 
 void device_count(struct device *d, const struct step *st,
@@ -298,17 +310,6 @@ static pl_status check_programs(struct device_set *s, const struct program *p,
     return st;
 }
 
-static struct device_flag *flags_new(int n)
-{
-    void *p;
-    size_t bytes = (size_t)(n > 0 ? n : 1) * sizeof(struct device_flag);
-
-    if (posix_memalign(&p, _Alignof(struct device_flag), bytes) != 0)
-        return NULL;
-    memset(p, 0, bytes);
-    return p;
-}
-
 static pl_status take_programs(struct device_set *s, const struct program *p,
                                pl_err *err)
 {
@@ -323,9 +324,11 @@ static pl_status take_programs(struct device_set *s, const struct program *p,
         struct device *d = &s->dev[i];
 
         d->scratch_bytes = d->desc.ops->scratch(&d->desc, &s->opt, &p[i]);
-        d->event = flags_new(p[i].n_event);
-        if (!d->event)
-            return err_no_memory(err, "a device's tables");
+        d->event = topology_share(flag_bytes(d));
+        d->at[REGION_MAIL] = topology_share(d->bytes[REGION_MAIL]);
+        if (!d->event || !d->at[REGION_MAIL])
+            return err_no_memory(err, "a device's inbox");
+        device_guard_region(s, d, REGION_MAIL, d->at[REGION_MAIL]);
     }
     return check_memory(s, err);
 }
@@ -464,8 +467,8 @@ pl_status device_set_submit(struct device_set *s, const struct device_run *run,
     PL_TRY(device_flush(s, err));
     s->run = run;
     s->turn++;
-    atomic_store(&s->failed, false);
-    atomic_flag_clear(&s->err_taken);
+    atomic_store(&s->shared->failed, false);
+    atomic_flag_clear(&s->shared->err_taken);
     device_trace_start(s);
     for (int k = 0; k < s->n_bank; k++)
         s->bank[k].ops->submit(&s->bank[k]);
@@ -482,11 +485,11 @@ pl_status device_set_wait(struct device_set *s, pl_err *err)
     for (int k = 0; k < s->n_bank; k++)
         if (s->bank[k].ops->settle)
             s->bank[k].ops->settle(&s->bank[k]);
-    device_trace_end(s, atomic_load(&s->failed));
-    if (atomic_load(&s->failed)) {
+    device_trace_end(s, atomic_load(&s->shared->failed));
+    if (atomic_load(&s->shared->failed)) {
         if (err)
-            *err = s->err;
-        return s->err.status;
+            *err = s->shared->err;
+        return s->shared->err.status;
     }
     s->n_run++;
     return PL_OK;

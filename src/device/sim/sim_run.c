@@ -48,7 +48,7 @@ struct lane {
 struct sim_device {
     struct cpu_image image; /* first: see cpu_image.h */
     struct device *dev;
-    unsigned char *base[REGION_COUNT]; /* owned: private memory */
+    unsigned char *base[REGION_MAIL]; /* owned: private memory */
     unsigned char *scratch;            /* owned */
     _Atomic uint64_t turn; /* the run that it is ready for */
     pthread_mutex_t lock;  /* of what its queues share, up to `death`, and of
@@ -129,7 +129,7 @@ static void unload_device(struct device_set *set, struct sim_device *d)
     for (int k = 0; k < PROG_MAX_SCRIPT * QUEUE_COUNT; k++)
         free(d->queue[k / QUEUE_COUNT][k % QUEUE_COUNT].step);
     memset(d->queue, 0, sizeof d->queue);
-    for (int r = 0; r < REGION_COUNT; r++) {
+    for (int r = 0; r < REGION_MAIL; r++) {
         if (device_guarded(set))
             device_guard_dealloc(d->base[r], d->dev->bytes[r]);
         else
@@ -281,7 +281,7 @@ static bool make_tables(struct sim_device *d)
 
 static pl_status load_device(struct sim *sim, struct sim_device *d, pl_err *err)
 {
-    for (int r = 0; r < REGION_COUNT; r++) {
+    for (int r = 0; r < REGION_MAIL; r++) {
         size_t bytes = d->dev->bytes[r];
 
         d->base[r] = device_guarded(sim->set) ? device_guard_alloc(bytes)
@@ -294,7 +294,8 @@ static pl_status load_device(struct sim *sim, struct sim_device *d, pl_err *err)
         device_guard_region(sim->set, d->dev, (enum region)r, d->base[r]);
         d->image.base[r] = d->base[r];
     }
-    d->dev->at[REGION_MAIL] = d->base[REGION_MAIL]; /* all others are private */
+    memset(d->dev->at[REGION_MAIL], POISON, d->dev->bytes[REGION_MAIL]);
+    d->image.base[REGION_MAIL] = d->dev->at[REGION_MAIL];
     d->scratch = topology_alloc(NULL, -1, d->dev->scratch_bytes);
     if (!d->scratch || !make_tables(d))
         return err_no_memory(err, "a sim device's queues");
@@ -318,7 +319,7 @@ static pl_status put(struct device *d, enum region r, size_t offset,
 
     (void)err;
     link_time(&d->desc, bytes);
-    memcpy(x->base[r] + offset, src, bytes);
+    memcpy(x->image.base[r] + offset, src, bytes);
     return PL_OK;
 }
 
@@ -329,7 +330,7 @@ static pl_status get(struct device *d, enum region r, size_t offset, void *dst,
 
     (void)err;
     link_time(&d->desc, bytes);
-    memcpy(dst, x->base[r] + offset, bytes);
+    memcpy(dst, x->image.base[r] + offset, bytes);
     return PL_OK;
 }
 
