@@ -254,7 +254,7 @@ static bool pages(struct read *r, const struct read_at *at,
     const struct read_list *t = &at->dev->tensor;
 
     if (!read_tensor(r, &x->out) || !arrow(r) ||
-        !place(r, at, &x->dev, &x->src))
+        !place(r, at, &x->src_dev, &x->src))
         return false;
     if (!lex_accept_word(&r->x, "heads"))
         return lex_expected(&r->x, "heads(...)");

@@ -317,7 +317,7 @@ static void put_pages(struct text_out *o, const struct program *p,
                       const struct step_pages *x)
 {
     text_put(o, "pages %%%d <- ", x->out);
-    put_place(o, p->dev, x->dev, x->src);
+    put_place(o, p->dev, x->src_dev, x->src);
     put_heads(o, x->map, form_heads(p->tensor, p->n_tensor, x->out));
     if (x->tile_bytes != form_tile(p->tensor, p->n_tensor, x->out))
         text_put(o, " tile %zu", x->tile_bytes);
@@ -327,6 +327,7 @@ void program_put_step(struct text_out *o, const struct program *p,
                       const struct step *s)
 {
     switch (s->kind) {
+    case STEP_PUSH:
     case STEP_KERNEL:
         put_kernel(o, p, &s->kernel);
         return;
@@ -387,6 +388,7 @@ static const char *merge_oddity(const struct step_merge *m)
 const char *program_step_oddity(const struct program *p, const struct step *s)
 {
     switch (s->kind) {
+    case STEP_PUSH:
     case STEP_KERNEL:
         return kernel_oddity(p, &s->kernel);
     case STEP_MERGE:
