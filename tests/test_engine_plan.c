@@ -544,7 +544,8 @@ static void engine_plan_bytes_are_what_is_allocated(void **state)
 
             assert_int_equal(x->bytes[REGION_WEIGHTS], f.dev[d].weights);
             assert_int_equal(x->bytes[REGION_CACHE], f.dev[d].cache);
-            assert_int_equal(x->bytes[REGION_WORK] + x->scratch_bytes,
+            assert_int_equal(x->bytes[REGION_WORK] + x->bytes[REGION_MAIL] +
+                                 x->scratch_bytes,
                              f.dev[d].buffers);
         }
         plan_facts_fini(&f);

@@ -536,8 +536,8 @@ static void plan_cost_of_a_group_is_its_slowest_device(void **state)
     static const pl_dim dim[2] = {{1, PL_N_TOK}, {512, PL_CONST}};
     static const struct cost_step z[1] = {{{16, 1, 4096}, 100, 1}};
     pl_options o = {.device_spec = "gpu:1GiB:1TB/s:flops=1T:link=1GB/s:"
-                                   "latency=5us*3,cpu:1GiB:50GB/s:flops=1T:"
-                                   "link=1GB/s:latency=9us",
+                                   "latency=5us:shared*3,cpu:1GiB:50GB/s:"
+                                   "flops=1T:link=1GB/s:latency=9us:shared",
                     .split_mode = PL_SPLIT_TENSOR};
     struct cost_rates r[4];
     struct planned *q;

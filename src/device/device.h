@@ -66,7 +66,8 @@ pl_status device_parse(struct device_list *out, const char *spec, int n_thread,
                        pl_err *err);
 /* Parses --device-spec: NAME:MEM:MEMBW[:FLOPS][:LINKBW][:LATENCY]*N, in any
  * order after NAME by unit: gpu:24GiB:1TB/s*4, gpu:80GiB:3TB/s:link=64GB/s:
- * latency=5us:flops=400T*8. A multiply-add is two of those flops. An item named
+ * latency=5us:flops=400T*8. A multiply-add is two of those flops. Memory is
+ * private to each, or ":shared" with the others that say so. An item named
  * host (host:64GiB:50GB/s) describes the host and is not counted; "none" as
  * above. */
 pl_status device_parse_paper(struct device_list *out, const char *spec,

@@ -209,28 +209,34 @@ static pl_status parse_field(double *v, unsigned offered, const char *p,
 }
 
 pl_status device_item_read(const struct device_item *it, unsigned offered,
-                           double v[DEVICE_FIGURES], pl_err *err)
+                           double v[DEVICE_FIGURES], bool *shared, pl_err *err)
 {
+    static const char word[] = "shared";
+
     memset(v, 0, DEVICE_FIGURES * sizeof *v);
+    if (shared)
+        *shared = false;
     for (const char *p = it->field; p < it->end;) {
         const char *colon = memchr(p, ':', (size_t)(it->end - p));
         const char *end = colon ? colon : it->end;
 
-        PL_TRY(parse_field(v, offered, p, end, it, err));
+        if (shared && end - p == (ptrdiff_t)strlen(word) &&
+            memcmp(p, word, strlen(word)) == 0)
+            *shared = true;
+        else
+            PL_TRY(parse_field(v, offered, p, end, it, err));
         p = colon ? colon + 1 : end;
     }
     return PL_OK;
 }
 
-pl_status device_item_figures(struct device_list *l,
-                              const struct device_item *it,
-                              const struct device_desc *d, unsigned offered,
-                              pl_err *err)
+pl_status device_item_append(struct device_list *l,
+                             const struct device_item *it,
+                             const struct device_desc *d,
+                             const double v[DEVICE_FIGURES], pl_err *err)
 {
     struct device_desc x = *d;
-    double v[DEVICE_FIGURES];
 
-    PL_TRY(device_item_read(it, offered, v, err));
     x.memory_bytes = (uint64_t)v[DEVICE_MEMORY];
     x.mem_bytes_per_s = v[DEVICE_BANDWIDTH];
     x.flops = v[DEVICE_FLOPS] / 2; /* a multiply-add counts as two */

@@ -39,14 +39,15 @@ enum device_figure {
 };
 
 /* Reads the item's fields into figures; `offered`: a bit for each that may be
- * given. Those that are not are 0. */
+ * given. Those that are not are 0. *shared, if it is not NULL: whether the item
+ * says "shared". */
 pl_status device_item_read(const struct device_item *it, unsigned offered,
-                           double v[DEVICE_FIGURES], pl_err *err);
-/* The same into a copy of `d`, which is appended as often as the item says. */
-pl_status device_item_figures(struct device_list *l,
-                              const struct device_item *it,
-                              const struct device_desc *d, unsigned offered,
-                              pl_err *err);
+                           double v[DEVICE_FIGURES], bool *shared, pl_err *err);
+/* Appends copies of `d` with the figures v, as many as the item says. */
+pl_status device_item_append(struct device_list *l,
+                             const struct device_item *it,
+                             const struct device_desc *d,
+                             const double v[DEVICE_FIGURES], pl_err *err);
 
 /* ---- the whole string ---------------------------------------------------- */
 

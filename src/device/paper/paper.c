@@ -8,26 +8,28 @@
 static pl_status describe(struct device_list *l, const struct device_item *it,
                           pl_err *err)
 {
-    const struct device_desc d = {.ops = &paper_ops,
-                                  .n_thread = 1,
-                                  .numa_node = -1,
-                                  .memory = -1,
-                                  .reads = true,
-                                  .described = true};
+    struct device_desc d = {.ops = &paper_ops,
+                            .n_thread = 1,
+                            .numa_node = -1,
+                            .memory = -1,
+                            .reads = true,
+                            .described = true};
     struct device_list own = {0};
     double v[DEVICE_FIGURES];
-    const unsigned all = (1u << DEVICE_FIGURES) - 1;
+    bool shared;
 
-    PL_TRY(device_item_read(it, all, v, err));
+    PL_TRY(device_item_read(it, (1u << DEVICE_FIGURES) - 1, v, &shared, err));
     if (v[DEVICE_MEMORY] == 0 || v[DEVICE_BANDWIDTH] == 0)
         return device_item_bad(it, err, "the %s is missing",
                                v[DEVICE_MEMORY] == 0 ? "memory"
                                                      : "memory's bandwidth");
+    if (shared)
+        d.memory = 0;
     if (strcmp(it->name, "host") != 0)
-        return device_item_figures(l, it, &d, all, err);
+        return device_item_append(l, it, &d, v, err);
     if (l->host_described || it->count > 1)
         return device_item_bad(it, err, "there is one host only");
-    PL_TRY(device_item_figures(&own, it, &d, all, err));
+    PL_TRY(device_item_append(&own, it, &d, v, err));
     l->host = own.dev[0];
     l->host_described = true;
     device_list_free(&own);
@@ -86,7 +88,7 @@ const struct device_ops paper_ops = {
     .name = "paper",
     .accepts =
         "accepted: NAME:MEMORY:BANDWIDTH/s[:flops=N][:link=BANDWIDTH/s]"
-        "[:latency=TIME][*N] as in "
+        "[:latency=TIME][:shared][*N] as in "
         "gpu:80GiB:3TB/s:link=64GB/s:latency=5us:flops=400T*8, and one named "
         "host; items are separated by commas",
     .describe = describe,

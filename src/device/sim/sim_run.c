@@ -706,11 +706,12 @@ static pl_status describe(struct device_list *l, const struct device_item *it,
         .numa_node = -1,
         .memory = -1,
         .reads = true};
+    const unsigned offered =
+        1u << DEVICE_MEMORY | 1u << DEVICE_LINK | 1u << DEVICE_LATENCY;
+    double v[DEVICE_FIGURES];
 
-    return device_item_figures(l, it, &d,
-                               1u << DEVICE_MEMORY | 1u << DEVICE_LINK |
-                                   1u << DEVICE_LATENCY,
-                               err);
+    PL_TRY(device_item_read(it, offered, v, NULL, err));
+    return device_item_append(l, it, &d, v, err);
 }
 
 static bool has_kernel(const struct device_desc *d,
