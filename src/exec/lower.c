@@ -125,8 +125,9 @@ static int find_stages(const struct lower *w, int *first)
     return n;
 }
 
-static pl_status order_steps(struct lower *w, int n_instance)
+pl_status lower_order(struct lower *w, struct lowered_way *way)
 {
+    int n_instance = way->n_instance;
     struct order *o = arena_alloc(w->a, (size_t)n_instance, sizeof *o);
     int *first = arena_alloc(w->a, (size_t)w->num->n + 1, sizeof *first);
     size_t n = (size_t)w->num->n + 1;
@@ -140,6 +141,7 @@ static pl_status order_steps(struct lower *w, int n_instance)
         if (!o[k].waits || !o[k].item)
             return err_no_memory(w->err, "a program");
     }
+    PL_TRY(lower_find_streams(w));
     n_stage = find_stages(w, first);
     if (n_instance == 1) { /* messages may travel together over stages */
         for (int i = 0; i < w->num->n; i++)
@@ -163,81 +165,6 @@ static pl_status order_steps(struct lower *w, int n_instance)
 
 /* Ways ------------------------------------------------------------------- */
 
-/* Is this value, as its holders have it, read by the host afterwards? */
-static bool is_result(const struct graph_node *x)
-{
-    return x->op != OP_input && (x->output || x->keep);
-}
-
-/* Values of each micro-batch that the host writes or reads. Of a result that is
- * on its way the copy's end is waited for. */
-static pl_status keep_results(struct lower *w, struct lowered_way *o)
-{
-    size_t n = (size_t)w->num->n;
-
-    o->held = arena_alloc(w->a, n * (size_t)o->n_instance + 1, sizeof *o->held);
-    if (!o->held)
-        return err_no_memory(w->err, "a program");
-    for (int k = 0; k < o->n_instance; k++)
-        for (int i = 0; i < w->g->n_node; i++) {
-            const struct graph_node *x = &w->g->node[i];
-            int v = w->num->value[i];
-            struct held *h;
-
-            w->instance = k;
-            if (v < 0 || !(is_result(x) || x->op == OP_input))
-                continue;
-            h = w->value[k][v];
-            o->held[(size_t)k * n + (size_t)v] = h ? &h->h : NULL;
-            for (; h && is_result(x); h = (struct held *)h->h.next)
-                for (int m = 0; m < w->opt->group[h->h.group].n; m++)
-                    PL_TRY(lower_arrive(w, h,
-                                        w->opt->group[h->h.group].first + m));
-        }
-    w->instance = 0;
-    return PL_OK;
-}
-
-/* Results live to the script's end; nothing may follow in it. */
-static void use_results(struct lower *w, const struct lowered_way *o)
-{
-    size_t n = (size_t)w->num->n;
-
-    for (size_t k = 0; k < n * (size_t)o->n_instance; k++) {
-        const struct lowered_held *h = o->held[k];
-
-        if (!h || !is_result(&w->g->node[w->num->node[k % n].node]))
-            continue;
-        for (; h; h = h->next)
-            for (int m = 0; m < w->opt->group[h->group].n; m++) {
-                int u = w->opt->group[h->group].first + m;
-                struct draft *d = &w->dev[w->unit[u].u.dev];
-
-                lower_use(d, h->v[m].tensor, d->n_step);
-            }
-    }
-}
-
-/* What is on its way and never waited for may come until the script's end. */
-static void use_arrivals(struct lower *w, int n_instance)
-{
-    for (int k = 0; k < n_instance; k++)
-        for (int i = 0; i < w->num->n; i++)
-            for (const struct held *h = w->value[k][i]; h;
-                 h = (const struct held *)h->h.next)
-                for (int m = 0; m < w->opt->group[h->h.group].n; m++) {
-                    int u = w->opt->group[h->h.group].first + m;
-                    struct draft *d = &w->dev[w->unit[u].u.dev];
-
-                    if (h->arrives[m].n == 0)
-                        continue;
-                    lower_use(d, h->h.v[m].tensor, d->n_step);
-                    lower_use(d, h->h.v[m].plain, d->n_step);
-                    if (h->by_rank)
-                        lower_use(d, h->by_rank[m].tensor, d->n_step);
-                }
-}
-
 static pl_status one_way(struct lower *w, int k)
 {
     const struct lower_way *way = &w->opt->way[k];
@@ -258,31 +185,7 @@ static pl_status one_way(struct lower *w, int k)
         if (!w->value[i])
             return err_no_memory(w->err, "a program");
     }
-    PL_TRY(lower_find_streams(w));
-    PL_TRY(order_steps(w, way->n_instance));
-    PL_TRY(keep_results(w, o));
-    use_results(w, o);
-    use_arrivals(w, way->n_instance);
-    lower_end_copies(w);
-    o->copy = arena_memdup(w->a, w->copy, (size_t)o->n_copy, sizeof *o->copy);
-    if (o->n_copy && !o->copy)
-        return err_no_memory(w->err, "a program");
-    for (int u = 0; u < w->opt->n_unit; u++) {
-        struct unit *x = &w->unit[u];
-        struct draft *d = &w->dev[x->u.dev];
-
-        for (int i = 0; i < x->n_peers; i++) /* no later message guards these */
-            lower_use(d, x->peers[i].tensor, d->n_step);
-        x->n_peers = 0;
-        for (int i = 0; i < PROG_MAX_INSTANCE; i++)
-            x->told[i] = -1;
-    }
-    for (int d = 0; d < w->opt->n_dev; d++) {
-        struct script *s = (struct script *)&w->out->prog[d].script[k];
-
-        s->n_instance = way->n_instance;
-        PL_TRY(lower_close(w, d, s));
-    }
+    PL_TRY(lower_passes(w, o));
     w->value = NULL;
     return PL_OK;
 }

@@ -418,57 +418,6 @@ pl_status lower_wait(struct lower *w, int d, enum queue q, int dev, int event)
     return lower_step(w, d, &s);
 }
 
-static int by_step(const void *a, const void *b)
-{
-    const struct prog_death *x = a, *y = b;
-
-    if (x->step != y->step)
-        return (x->step > y->step) - (x->step < y->step);
-    return (x->offset > y->offset) - (x->offset < y->offset);
-}
-
-pl_status lower_close(struct lower *w, int d, struct script *out)
-{
-    struct draft *v = &w->dev[d];
-    struct prog_death *death;
-    size_t work, mail;
-    int n = 0;
-
-    if (!buffers_place(v->buf, v->n_buf, REGION_WORK, &work) ||
-        !buffers_place(v->buf, v->n_buf, REGION_MAIL, &mail))
-        return err_no_memory(w->err, "a program");
-    for (int t = v->first_tensor; t < v->n_tensor; t++)
-        if (v->buffer[t] >= 0)
-            v->tensor[t].offset = v->buf[v->buffer[t]].offset + v->inside[t];
-    death = arena_alloc(w->a, (size_t)v->n_buf + 1, sizeof *death);
-    out->step = arena_memdup(w->a, v->step, (size_t)v->n_step, sizeof *v->step);
-    if (!death || !out->step)
-        return err_no_memory(w->err, "a program");
-    for (int b = 0; b < v->n_buf; b++)
-        if (v->buf[b].region == REGION_WORK && v->buf[b].bytes &&
-            v->buf[b].death < v->n_step)
-            death[n++] = (struct prog_death){v->buf[b].death, v->buf[b].offset,
-                                             v->buf[b].bytes};
-    qsort(death, (size_t)n, sizeof *death, by_step);
-    out->n_step = v->n_step;
-    out->death = death;
-    out->n_death = n;
-    if (work > v->bytes[REGION_WORK])
-        v->bytes[REGION_WORK] = work;
-    if (mail > v->bytes[REGION_MAIL])
-        v->bytes[REGION_MAIL] = mail;
-    for (int t = v->first_tensor; t < v->n_tensor; t++)
-        v->buffer[t] = -1; /* another script's buffers are other ones */
-    v->first_tensor = v->n_tensor;
-    v->n_step = v->n_buf = 0;
-    v->owed = -1; /* nobody waits */
-    v->first_late = v->n_event;
-    for (int e = 0; e < v->late_cap; e++)
-        v->late[e].waits = false;
-    memset(v->posts, 0, sizeof v->posts);
-    return PL_OK;
-}
-
 /* Who holds what --------------------------------------------------------- */
 
 static struct held *in_group(struct held *h, int group)

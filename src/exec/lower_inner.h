@@ -139,6 +139,13 @@ struct lower {
     pl_err *err;
 };
 
+/* ---- lower.c, lower_passes.c ------------------------------------------- */
+
+/* Emits the steps of a script, in the total order. */
+pl_status lower_order(struct lower *w, struct lowered_way *way);
+/* All passes over a script: w->value and its other tables are there. */
+pl_status lower_passes(struct lower *w, struct lowered_way *way);
+
 /* ---- lower_draft.c ----------------------------------------------------- */
 
 bool lower_grow(void **p, int n, int *cap, size_t size);
@@ -185,8 +192,6 @@ pl_status lower_post_batch(struct lower *w, int d);
 /* A WAIT for another device, or a meeting, is about to follow in the queue: it
  * must depend on all that the device has posted in the other one. */
 pl_status lower_link(struct lower *w, int d, enum queue q);
-/* Ends a script: places its buffers. */
-pl_status lower_close(struct lower *w, int d, struct script *out);
 
 /* ---- values (lower_draft.c) -------------------------------------------- */
 
