@@ -231,12 +231,22 @@ static const struct graph_node *node_of(const pl_exec *x, pl_tensor t)
     return t >= 0 && t < x->plan->g->n_node ? &x->plan->g->node[t] : NULL;
 }
 
-static size_t tensor_bytes(const pl_exec *x, const struct graph_node *n)
+/* A tensor to be read or set: of a micro-batch where it has several. */
+struct subject {
+    pl_exec *x;
+    pl_tensor t;
+    int instance;
+    struct graph_sizes sizes; /* of its micro-batch */
+    bool put;
+    pl_err *err;
+};
+
+static size_t tensor_bytes(const struct subject *j, const struct graph_node *n)
 {
-    struct graph_sizes s = x->last;
+    struct graph_sizes s = j->sizes;
     int64_t row = dim_value(n->dim[n->n_dim - 1], &s);
 
-    s.n_slot = x->plan->max.n_slot;
+    s.n_slot = j->x->plan->max.n_slot;
     if (format_info(n->format)->block == 1)
         return format_row_bytes(n->format, 1) * (size_t)graph_count(n, &s);
     return row ? format_row_bytes(n->format, row) *
@@ -244,24 +254,26 @@ static size_t tensor_bytes(const pl_exec *x, const struct graph_node *n)
                : 0;
 }
 
-static pl_status check_range(const pl_exec *x, pl_tensor t, size_t offset,
-                             size_t bytes, bool set, pl_err *err)
+static pl_status check_range(const struct subject *j, size_t offset,
+                             size_t bytes)
 {
-    const struct graph_node *n = node_of(x, t);
+    const struct graph_node *n = node_of(j->x, j->t);
+    pl_err *err = j->err;
     size_t size;
 
     if (!n)
         return err_set(err, PL_NOT_FOUND, "tensor %d is none of this graph's",
-                       (int)t);
+                       (int)j->t);
     if (n->op != OP_weight && n->op != OP_cache && n->op != OP_input &&
-        (set || !(n->output || n->keep)))
+        (j->put || !(n->output || n->keep)))
         return err_set(err, PL_BAD_ARGUMENT, "%s: %s", n->name,
-                       set ? "a computed value cannot be set; inputs, weights "
+                       j->put ? "a computed value cannot be set; inputs, weights "
                              "and caches can"
                            : "its memory is used again during a step; mark it "
                              "with pl_keep before it is planned");
-    size = n->op == OP_input && set ? 4 * (size_t)graph_count(n, &x->plan->max)
-                                    : tensor_bytes(x, n);
+    size = n->op == OP_input && j->put
+               ? 4 * (size_t)graph_count(n, &j->x->plan->max)
+                                    : tensor_bytes(j, n);
     if (offset > size || bytes > size - offset)
         return err_set(err, PL_BAD_ARGUMENT,
                        "%s: %zu bytes from byte %zu on are asked for, it has "
@@ -326,12 +338,13 @@ static pl_status values(pl_exec *x, int num, const struct lowered_held *held,
     return layout_pieces(&t, &view, piece, &c, err);
 }
 
-/* Widens a byte range to values, or to rows, by way of a copy. */
-static pl_status widened(pl_exec *x, pl_tensor t, unsigned char *data,
-                         size_t offset, size_t bytes, size_t unit, bool put,
-                         pl_err *err,
-                         pl_status (*part)(pl_exec *, pl_tensor, int64_t,
-                                           int64_t, void *, bool, pl_err *))
+typedef pl_status part_fn(const struct subject *j, int64_t first, int64_t n,
+                          void *data, bool put);
+
+/* Widens a byte range to units, values or rows, by way of a copy. */
+static pl_status widened(const struct subject *j, unsigned char *data,
+                         size_t offset, size_t bytes, size_t unit,
+                         part_fn *part)
 {
     int64_t first = (int64_t)(offset / unit);
     int64_t end = (int64_t)((offset + bytes + unit - 1) / unit);
@@ -342,14 +355,14 @@ static pl_status widened(pl_exec *x, pl_tensor t, unsigned char *data,
     if (bytes == 0)
         return PL_OK;
     if (before == 0 && bytes % unit == 0)
-        return part(x, t, first, end - first, data, put, err);
+        return part(j, first, end - first, data, j->put);
     tmp = calloc((size_t)(end - first), unit);
     if (!tmp)
-        return err_no_memory(err, "a range of a tensor");
-    s = part(x, t, first, end - first, tmp, false, err);
-    if (s == PL_OK && put) {
+        return err_no_memory(j->err, "a range of a tensor");
+    s = part(j, first, end - first, tmp, false);
+    if (s == PL_OK && j->put) {
         memcpy(tmp + before, data, bytes);
-        s = part(x, t, first, end - first, tmp, true, err);
+        s = part(j, first, end - first, tmp, true);
     } else if (s == PL_OK) {
         memcpy(data, tmp + before, bytes);
     }
@@ -358,54 +371,55 @@ static pl_status widened(pl_exec *x, pl_tensor t, unsigned char *data,
 }
 
 /* An input lives with the host, an output where it was computed last. */
-static pl_status value_part(pl_exec *x, pl_tensor t, int64_t first, int64_t n,
-                            void *data, bool put, pl_err *err)
+static pl_status value_part(const struct subject *j, int64_t first, int64_t n,
+                            void *data, bool put)
 {
-    const struct planned *p = x->plan;
-    int num = p->num->value[t];
+    const struct planned *p = j->x->plan;
+    int num = p->num->value[j->t];
     unsigned char *in =
-        x->input[(size_t)x->last_instance * (size_t)p->g->n_node + (size_t)t];
+        j->x->input[(size_t)j->instance * (size_t)p->g->n_node + (size_t)j->t];
 
     if (in && put)
         memcpy(in + 4 * first, data, 4 * (size_t)n);
     else if (in)
         memcpy(data, in + 4 * first, 4 * (size_t)n);
     else
-        return values(x, num,
-                      lowered_held(p->low, x->last_way, x->last_instance, num),
-                      &x->last, first, n, data, false, err);
+        return values(j->x, num,
+                      lowered_held(p->low, j->x->last_way, j->instance, num),
+                      &j->sizes, first, n, data, false, j->err);
     return PL_OK;
 }
 
-static pl_status weight_part(pl_exec *x, pl_tensor t, int64_t first, int64_t n,
-                             void *data, bool put, pl_err *err)
+static pl_status weight_part(const struct subject *j, int64_t first, int64_t n,
+                             void *data, bool put)
 {
-    return put ? exec_put_rows(x, t, first, n, data, err)
-               : exec_get_rows(x, t, first, n, data, err);
+    return put ? exec_put_rows(j->x, j->t, first, n, data, j->err)
+               : exec_get_rows(j->x, j->t, first, n, data, j->err);
 }
 
-static pl_status cache_part(pl_exec *x, pl_tensor t, int64_t first, int64_t n,
-                            void *data, bool put, pl_err *err)
+static pl_status cache_part(const struct subject *j, int64_t first, int64_t n,
+                            void *data, bool put)
 {
-    return exec_cache_slots(x, t, first, n, data, put, err);
+    return exec_cache_slots(j->x, j->t, first, n, data, put, j->err);
 }
 
-static pl_status range(pl_exec *x, pl_tensor t, unsigned char *data,
-                       size_t offset, size_t bytes, bool put, pl_err *err)
+static pl_status range(const struct subject *j, unsigned char *data,
+                       size_t offset, size_t bytes)
 {
-    const struct graph_node *n = node_of(x, t);
+    const struct graph_node *n = node_of(j->x, j->t);
 
-    PL_TRY(check_range(x, t, offset, bytes, put, err));
+    PL_TRY(exec_settle(j->x, j->err));
+    PL_TRY(check_range(j, offset, bytes));
     if (n->op == OP_weight)
-        return widened(x, t, data, offset, bytes,
-                       format_row_bytes(n->format, n->dim[n->n_dim - 1].n), put,
-                       err, weight_part);
+        return widened(j, data, offset, bytes,
+                       format_row_bytes(n->format, n->dim[n->n_dim - 1].n),
+                       weight_part);
     if (n->op == OP_cache)
-        return widened(x, t, data, offset, bytes,
+        return widened(j, data, offset, bytes,
                        (size_t)n->dim[1].n *
                            format_row_bytes(n->format, n->dim[2].n),
-                       put, err, cache_part);
-    return widened(x, t, data, offset, bytes, 4, put, err, value_part);
+                       cache_part);
+    return widened(j, data, offset, bytes, 4, value_part);
 }
 
 pl_status pl_tensor_set(pl_exec *x, pl_tensor t, const void *data,
@@ -417,38 +431,24 @@ pl_status pl_tensor_set(pl_exec *x, pl_tensor t, const void *data,
 pl_status pl_tensor_get(pl_exec *x, pl_tensor t, void *data, size_t offset,
                         size_t bytes, pl_err *err)
 {
-    PL_TRY(exec_settle(x, err));
-    return range(x, t, data, offset, bytes, false, err);
+    return exec_get_output(x, x->last_instance, t, data, offset, bytes, err);
 }
 
 pl_status exec_set_input(pl_exec *x, int instance, pl_tensor t,
                          const void *data, size_t offset, size_t bytes,
                          pl_err *err)
 {
-    int last = x->last_instance;
-    pl_status s;
+    const struct subject j = {x, t, instance, x->sizes[instance], true, err};
 
-    PL_TRY(exec_settle(x, err));
-    x->last_instance = instance;
-    s = range(x, t, (unsigned char *)data, offset, bytes, true, err);
-    x->last_instance = last;
-    return s;
+    return range(&j, (unsigned char *)data, offset, bytes);
 }
 
 pl_status exec_get_output(pl_exec *x, int instance, pl_tensor t, void *data,
                           size_t offset, size_t bytes, pl_err *err)
 {
-    int last = x->last_instance;
-    struct graph_sizes z = x->last;
-    pl_status s;
+    const struct subject j = {x, t, instance, x->sizes[instance], false, err};
 
-    PL_TRY(exec_settle(x, err));
-    x->last_instance = instance;
-    x->last = x->sizes[instance];
-    s = range(x, t, data, offset, bytes, false, err);
-    x->last_instance = last;
-    x->last = z;
-    return s;
+    return range(&j, data, offset, bytes);
 }
 
 /* Steps ------------------------------------------------------------------ */
@@ -569,7 +569,6 @@ pl_status exec_steps(pl_exec *x, int n, const pl_rows *rows, pl_err *err)
         PL_TRY(upload(x, run.script, k, &run.sizes[k], err));
         x->sizes[k] = run.sizes[k];
     }
-    x->last = run.sizes[n - 1];
     x->last_way = run.script;
     x->last_instance = n - 1;
     if (!x->trace)
