@@ -30,11 +30,16 @@ struct device_desc {
     int n_core;
     int core[256]; /* logical cores, as the system numbers them */
 
-    int memory;     /* devices of one number read each other's memory in place;
-                       -1: nobody reads it */
-    bool reads;     /* its copy queue reads any memory that is not private */
-    bool one_queue; /* its threads copy too: no copy queue beside them */
-    bool on_cores;  /* its threads and its memory are this machine's */
+    int memory;     /* devices of one number read each other's memory in place,
+                       and meet; 0: the host's. -1: private, nobody reads it,
+                       and what it has for others it pushes to them */
+    bool reads;     /* it pulls from any memory that is not private; else only
+                       from that of its own number */
+    bool one_queue; /* its threads copy too: all its steps are in the compute
+                       queue. Else copies between groups are in a copy queue,
+                       which goes on beside the other one */
+    bool on_cores;  /* its threads run on core[] and its memory is that of
+                       numa_node, both shared with others there */
     bool described; /* can be planned for, not run on */
 };
 

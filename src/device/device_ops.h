@@ -1,15 +1,25 @@
 /* What a kind of device must do: one row of functions, and what it may use of
- * the set that it stands in.
+ * the set that it stands in. doc/adding.md goes through them in the order in
+ * which one writes them.
  *
  * The devices of one kind in a set are opened together, as a *bank*: they may
- * share threads, a driver's context, a connection. Every call but the ops of a
- * run comes from one thread at a time, and none of them during a run.
+ * share threads, a driver's context, a connection. All functions are called by
+ * the set, from one thread at a time, and but for wait() none of them during a
+ * run; the exceptions are write() and read(), see there.
  *
  * A run: the set calls submit() of every bank, then wait() of every bank.
- * Between them each device goes through its script: kernels in their queues'
- * order, events raised when what stands before them in their queue is done. A
- * device that cannot go on calls device_fail(); all others see device_failed()
- * and leave, and wait() must return soon after. */
+ * Between them each device goes through its script: the steps of a queue in
+ * their order, those that step_runs() leaves out passed over; a WAIT until the
+ * flag of its event shows the run's number or more; a POST by setting the
+ * device's own flag to that number, when all that stands before it in its queue
+ * can be seen by those who wait for it. A PUSH writes into the inbox of another
+ * device, PAGES may; PULL, PAGES and a MERGE that meets read memory of others;
+ * the rest is work on the device's own.
+ *
+ * A device that cannot go on calls device_fail(); all others see
+ * device_failed() wherever they wait, and leave, and wait() must return soon
+ * after. The set can then be run again: a failed run may leave anything in work
+ * memory and inboxes, and nothing else behind. */
 #ifndef DEVICE_DEVICE_OPS_H
 #define DEVICE_DEVICE_OPS_H
 
@@ -27,21 +37,25 @@ struct device_flag {
     _Alignas(128) _Atomic uint64_t v;
 };
 
-/* A device of a set. What is below the line belongs to the set. */
+/* A device of a set. */
 struct device {
-    struct device_desc desc;
-    struct device_bank *bank; /* of its kind */
-    void *own;                /* the kind's; owned by it */
-    const struct program *prog;     /* borrowed while the set is loaded */
-    size_t bytes[REGION_COUNT];     /* as the program has them */
-    size_t scratch_bytes;           /* beside them, in all */
-    /* Where those whom desc.memory lets may read it in place, NULL: nowhere. The
-       inbox is the set's: every process has it at one address. */
+    void *own; /* the kind's; owned by it */
+    /* Where the regions lie for those whom desc.memory lets read them in place,
+       and for device_map(). The kind sets and clears these but for the inbox's,
+       which is the set's: there from load() to unload(), zeroed, at one address
+       in every process. All NULL where desc.memory is -1, but the inbox. */
     unsigned char *at[REGION_COUNT];
-    struct device_flag *event; /* [prog->n_event] number of the last run that
-                                  reached it; the set's, as the inbox */
-    int fail_step;             /* tests: the device is lost there; -1: never */
-    /* ---- counters, written by the device */
+    int fail_step; /* tests: the device fails instead of this step; -1: never */
+    /* ---- the set's; a kind reads them */
+    struct device_desc desc;
+    struct device_bank *bank;   /* of its kind */
+    const struct program *prog; /* borrowed while the set is loaded */
+    size_t bytes[REGION_COUNT]; /* as the program has them */
+    size_t scratch_bytes;       /* what scratch() said; the kind allocates it */
+    struct device_flag *event;  /* [prog->n_event] number of the last run that
+                                   reached it, raised by this device alone; in
+                                   memory as the inbox */
+    /* ---- counters, by device_count() and device_note() */
     size_t first_event; /* its room in the trace */
     int n_event;
     uint64_t macs[PL_MAX_RANKS], messages, message_bytes, copies, copy_bytes;
@@ -52,66 +66,88 @@ struct device_bank {
     const struct device_ops *ops;
     struct device_set *set;
     int n, *dev; /* [n] indices in the set, ascending; owned by the set */
-    void *own;   /* the kind's; owned by it */
+    void *own;   /* the kind's; owned by it. NULL: not opened, and unload() is
+                    not called */
 };
 
 struct device_ops {
     const char *name;    /* as -dev and --device-spec spell it */
     const char *accepts; /* how an item looks, for errors */
     bool wants_topology; /* describe() looks at the machine's cores */
+    bool works_in_wait;  /* wait() has the caller's thread compute, so this
+                            kind's comes before all others'; one kind can */
 
     /* ---- before anything is opened; pure ---- */
 
     /* Appends the devices that an item of a -dev string means. `it` has the
-     * kind's name. Uses device_list_append. */
+     * kind's name. Uses device_list_append or device_item_figures. What it says
+     * of memory, reads and one_queue decides what steps programs have for the
+     * device: see device_desc. */
     pl_status (*describe)(struct device_list *l, const struct device_item *it,
                           pl_err *err);
     /* Appends the host's devices, as device_list_add_host has them. NULL: the
      * kind makes no hosts. */
     pl_status (*add_host)(struct device_list *l, int n_rank, int n_thread,
                           const struct topology *t, pl_err *err);
-    /* Has it this kernel, for the formats of these tensors? */
+    /* Has it this kernel, for the formats of these tensors (the program's)? A
+     * program with a kernel that its device lacks is not loaded. */
     bool (*has_kernel)(const struct device_desc *d,
                        const struct device_options *opt,
                        const struct step_kernel *k,
                        const struct prog_tensor *t);
-    /* Bytes beside the regions that it needs to run the program. */
+    /* Bytes beside the regions that it needs to run the program; plans count
+     * them against the device's memory. */
     size_t (*scratch)(const struct device_desc *d,
                       const struct device_options *opt,
                       const struct program *p);
     /* May threads of these two of its devices be the same? They could not
-     * meet. NULL: never. */
+     * meet. The bank is open. NULL: never. */
     bool (*share_threads)(const struct device_bank *b, int dev_a, int dev_b);
 
     /* ---- a bank ---- */
 
-    /* Starts what the devices need to run; they have no programs yet. NULL: the
-     * kind can be planned for, not run on. */
+    /* Starts what the devices need to run, and sets b->own; they have no
+     * programs yet. NULL: the kind can be planned for, not run on. */
     pl_status (*open)(struct device_bank *b, pl_err *err);
-    void (*close)(struct device_bank *b); /* takes half-opened ones */
-    /* Memory for the regions of all its devices' programs, which are set, but for
-     * the inboxes, which are there. */
+    void (*close)(struct device_bank *b); /* takes half-opened ones, and those
+                                             whose open() was not called */
+    /* Memory for the regions of all its devices, but for the inboxes, which are
+     * there, and for their scratch; zeroed or poisoned, since programs read
+     * nothing that was not written. Derives from the programs, which passed
+     * program_check(), what it needs to know of them. */
     pl_status (*load)(struct device_bank *b, pl_err *err);
-    void (*unload)(struct device_bank *b); /* takes half-loaded ones */
+    void (*unload)(struct device_bank *b); /* takes half-loaded ones, and those
+                                              whose load() was not called */
 
-    /* ---- memory; ranges are inside the region ---- */
+    /* ---- memory; ranges are inside the region, which may be the inbox.
+     * Several threads may call these at once, for ranges that do not overlap.
+     * Never during a run ---- */
     pl_status (*write)(struct device *d, enum region r, size_t offset,
                        const void *src, size_t bytes, pl_err *err);
     pl_status (*read)(struct device *d, enum region r, size_t offset, void *dst,
-                      size_t bytes, pl_err *err);
+                      size_t bytes, pl_err *err); /* sees all written before */
     /* What was written has arrived. NULL: write() does not return before. */
     pl_status (*flush)(struct device *d, pl_err *err);
 
     /* ---- a run ---- */
+    /* Takes over sizes and batch of device_set_now() and sets the devices
+     * going, without waiting for any of them. What fails here fails the run. */
     void (*submit)(struct device_bank *b);
+    /* Returns when all its devices have gone through their scripts, or have
+     * left them. */
     void (*wait)(struct device_bank *b);
-    /* All devices of the set have ended the run. May be NULL. */
+    /* All devices of the set have ended the run; the guard is open. May be
+     * NULL. */
     void (*settle)(struct device_bank *b);
 };
 
-/* The kinds there are, NULL at the end; device_kinds.c. */
+/* The kinds that -dev and --device-spec know, NULL at the end. A program may
+ * link a table of its own: see device_kinds.c. A set takes devices of any kind,
+ * in the table or not. */
 extern const struct device_ops *const device_kinds[];
-extern const struct device_ops cpu_ops, sim_ops, paper_ops;
+#define KIND(name) extern const struct device_ops name##_ops;
+#include "device/device_kinds.def"
+#undef KIND
 
 /* ---- what a kind may use ------------------------------------------------ */
 
@@ -123,7 +159,8 @@ const struct device_options *device_set_options(const struct device_set *s);
 int device_set_threads(const struct device_set *s,
                        const struct device_bank *but);
 
-/* The run in progress, and its number, from 1. */
+/* The run in progress, and its number, which grows from run to run and begins
+ * with 1. From submit() until all banks' wait() have returned; any thread. */
 const struct device_run *device_set_now(const struct device_set *s,
                                         uint64_t *turn);
 static inline const struct script *device_script(const struct device *d,
@@ -132,15 +169,16 @@ static inline const struct script *device_script(const struct device *d,
     return &d->prog->script[run->script];
 }
 
-/* The device fails the run; the first message stays. Any thread. */
+/* The device fails the run; the first message stays. step: of the script, -1:
+ * none. Any thread, from submit() until the bank's wait() returns. */
 void device_fail(struct device_set *s, const struct device *d, int step,
                  const char *what);
 /* Set when a device has failed the run: everybody leaves. */
 const atomic_bool *device_failed(const struct device_set *s);
 
-/* Counts what a step does; once a step, by its device. rows: product of the
- * result's dimensions but the last, for a kernel that has costs; bytes: what a
- * copy moves. */
+/* Counts what a step does; once a step, by its device, one thread of it at a
+ * time. rows: product of the result's dimensions but the last, for a kernel
+ * that has costs; bytes: what a copy moves. */
 void device_count(struct device *d, const struct step *st,
                   const struct graph_sizes *z, int64_t rows, double bytes);
 
@@ -148,11 +186,13 @@ void device_count(struct device *d, const struct step *st,
 double device_now(void); /* seconds, of a clock that never goes back */
 bool device_traces(const struct device_set *s);
 double device_clock(const struct device_set *s); /* since the run's start */
-/* A step of the device has ended; one thread of it at a time. */
+/* A step of the device has ended, by device_clock(); one thread of it at a
+ * time. Only of a set that traces, only steps that touch memory, each once. */
 void device_note(struct device_set *s, struct device *d, int step, double begin,
                  double end);
 
-/* ---- the guard: see device_options.guard ---- */
+/* ---- the guard: see device_options.guard. In a guarded set whoever touches
+ * this process's memory for a step does it between enter and leave ---- */
 
 /* Whole pages, zeroed, that a guard can protect; NULL: there are none. */
 void *device_guard_alloc(size_t bytes);

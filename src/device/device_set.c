@@ -34,34 +34,38 @@ static pl_status check_list(const struct device_list *l,
     return PL_OK;
 }
 
-/* A bank for each kind that a device has, in the table's order. */
-static bool make_banks(struct device_set *s)
+/* Puts a device into the bank of its kind, the set's last or one of before. */
+static bool join_bank(struct device_set *s, int dev)
 {
-    int n_kind = 0;
+    const struct device_ops *ops = s->dev[dev].desc.ops;
+    struct device_bank *b = s->bank;
 
-    while (device_kinds[n_kind])
-        n_kind++;
-    s->bank = calloc((size_t)n_kind, sizeof *s->bank);
-    for (int k = 0; s->bank && k < n_kind; k++) {
-        struct device_bank *b = &s->bank[s->n_bank];
-
-        *b = (struct device_bank){.ops = device_kinds[k], .set = s};
-        for (int i = 0; i < s->n; i++)
-            b->n += s->dev[i].desc.ops == b->ops;
-        if (b->n == 0)
-            continue;
-        b->dev = malloc((size_t)b->n * sizeof *b->dev);
+    while (b < s->bank + s->n_bank && b->ops != ops)
+        b++;
+    if (b == s->bank + s->n_bank) {
+        *b = (struct device_bank){.ops = ops, .set = s};
+        b->dev = malloc((size_t)s->n * sizeof *b->dev);
         if (!b->dev)
             return false;
         s->n_bank++;
-        b->n = 0;
-        for (int i = 0; i < s->n; i++)
-            if (s->dev[i].desc.ops == b->ops) {
-                s->dev[i].bank = b;
-                b->dev[b->n++] = i;
-            }
     }
-    return s->bank != NULL;
+    b->dev[b->n++] = dev;
+    s->dev[dev].bank = b;
+    return true;
+}
+
+/* A bank for each kind that a device has. The first is the one that the caller's
+ * thread works for: until it does, others may wait for its devices. */
+static bool make_banks(struct device_set *s)
+{
+    s->bank = calloc((size_t)s->n, sizeof *s->bank);
+    if (!s->bank)
+        return false;
+    for (int later = 0; later < 2; later++)
+        for (int i = 0; i < s->n; i++)
+            if (s->dev[i].desc.ops->works_in_wait == !later && !join_bank(s, i))
+                return false;
+    return true;
 }
 
 static bool make_devices(struct device_set *s, const struct device_list *l)
@@ -193,9 +197,13 @@ const atomic_bool *device_failed(const struct device_set *s)
 void device_fail(struct device_set *s, const struct device *d, int step,
                  const char *what)
 {
-    if (!atomic_flag_test_and_set(&s->shared->err_taken))
-        err_set(&s->shared->err, PL_DEVICE, "%s, step %d of its program: %s",
-                d->desc.name, step, what);
+    if (!atomic_flag_test_and_set(&s->shared->err_taken)) {
+        if (step < 0)
+            err_set(&s->shared->err, PL_DEVICE, "%s: %s", d->desc.name, what);
+        else
+            err_set(&s->shared->err, PL_DEVICE,
+                    "%s, step %d of its program: %s", d->desc.name, step, what);
+    }
     atomic_store(&s->shared->failed, true);
 }
 

@@ -12,18 +12,6 @@
 
 /* ---- what it can do ---------------------------------------------------- */
 
-static bool has_kernel(const struct device_desc *d,
-                       const struct device_options *opt,
-                       const struct step_kernel *k, const struct prog_tensor *t)
-{
-    struct cpu_kernels table;
-
-    (void)d;
-    (void)t;
-    cpu_kernels_choose(&table, opt);
-    return table.kernel[k->kernel].run != NULL;
-}
-
 static size_t scratch(const struct device_desc *d,
                       const struct device_options *opt,
                       const struct program *p)
@@ -268,9 +256,10 @@ const struct device_ops cpu_ops = {
     .name = "cpu",
     .accepts = "cpu (one a NUMA node), cpu*N, cpu:0-3+8-11",
     .wants_topology = true,
+    .works_in_wait = true,
     .describe = cpu_describe,
     .add_host = cpu_add_host,
-    .has_kernel = has_kernel,
+    .has_kernel = cpu_image_has_kernel,
     .scratch = scratch,
     .share_threads = cpu_seats_share,
     .open = open_bank,

@@ -132,6 +132,33 @@ void cpu_image_kernel(const struct cpu_image *m, const struct step *st,
     m->kernels->kernel[k->kernel].run(&c);
 }
 
+void cpu_image_step(const struct cpu_image *m, const struct step *st,
+                    void *scratch, int ith, int nth)
+{
+    switch (st->kind) {
+    case STEP_KERNEL:
+        cpu_image_kernel(m, st, scratch, ith, nth);
+        break;
+    case STEP_MERGE:
+        cpu_image_merge(m, st, scratch, ith, nth);
+        break;
+    case STEP_PULL:
+        for (int i = 0; i < st->pull.n_piece; i++)
+            cpu_image_carry(m, st, i, ith, nth);
+        break;
+    case STEP_PUSH:
+        for (int i = 0; i < st->push.n_piece; i++)
+            cpu_image_carry(m, st, i, ith, nth);
+        break;
+    case STEP_PAGES:
+        cpu_image_pages(m, st, ith, nth);
+        break;
+    case STEP_POST:
+    case STEP_WAIT:
+        break;
+    }
+}
+
 void cpu_image_count(const struct cpu_image *m, struct device *d,
                      const struct step *st)
 {
@@ -173,6 +200,19 @@ static size_t kernel_scratch(const struct cpu_kernels *table,
             c.in[c.n_in++] = c.out;
     }
     return table->kernel[k->kernel].scratch(&c);
+}
+
+bool cpu_image_has_kernel(const struct device_desc *d,
+                          const struct device_options *opt,
+                          const struct step_kernel *k,
+                          const struct prog_tensor *t)
+{
+    struct cpu_kernels table;
+
+    (void)d;
+    (void)t;
+    cpu_kernels_choose(&table, opt);
+    return table.kernel[k->kernel].run != NULL;
 }
 
 size_t cpu_image_scratch(const struct cpu_kernels *k, const struct program *p,

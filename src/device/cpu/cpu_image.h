@@ -42,6 +42,11 @@ bool cpu_image_sizes(struct cpu_image *m, const struct device_run *run);
 /* Fills in dims for the sizes of a run; sizes hold for it from here on. */
 void cpu_image_resolve(struct cpu_image *m);
 
+/* Has the family of a set's options this kernel? As device_ops.has_kernel. */
+bool cpu_image_has_kernel(const struct device_desc *d,
+                          const struct device_options *opt,
+                          const struct step_kernel *k,
+                          const struct prog_tensor *t);
 /* Scratch bytes a thread needs, of nth that share a step. */
 size_t cpu_image_scratch(const struct cpu_kernels *k, const struct program *p,
                          int nth);
@@ -52,7 +57,10 @@ enum { CPU_PARTS = 3 };
 size_t cpu_image_parts_scratch(const struct device_options *opt,
                                const struct program *p);
 
-/* A step's part ith of nth. */
+/* Of any step that touches memory, the part ith of nth. */
+void cpu_image_step(const struct cpu_image *m, const struct step *st,
+                    void *scratch, int ith, int nth);
+/* The same for those who do more by kind of step. */
 void cpu_image_kernel(const struct cpu_image *m, const struct step *st,
                       void *scratch, int ith, int nth);
 void cpu_image_merge(const struct cpu_image *m, const struct step *st,

@@ -120,34 +120,11 @@ static void link_time(const struct worker *w, const struct step *st)
     }
 }
 
-/* The steps that touch memory, part ith of nth. */
+/* A step that touches memory, part ith of nth. */
 static void work(const struct worker *w, const struct step *st, int ith,
                  int nth)
 {
-    const struct cpu_image *m = &w->cpu->image;
-
-    switch (st->kind) {
-    case STEP_KERNEL:
-        cpu_image_kernel(m, st, w->scratch, ith, nth);
-        break;
-    case STEP_MERGE:
-        cpu_image_merge(m, st, w->scratch, ith, nth);
-        break;
-    case STEP_PULL:
-        for (int i = 0; i < st->pull.n_piece; i++)
-            cpu_image_carry(m, st, i, ith, nth);
-        break;
-    case STEP_PUSH:
-        for (int i = 0; i < st->push.n_piece; i++)
-            cpu_image_carry(m, st, i, ith, nth);
-        break;
-    case STEP_PAGES:
-        cpu_image_pages(m, st, ith, nth);
-        break;
-    case STEP_POST:
-    case STEP_WAIT:
-        break;
-    }
+    cpu_image_step(&w->cpu->image, st, w->scratch, ith, nth);
 }
 
 /* As work(), watched. */

@@ -714,18 +714,6 @@ static pl_status describe(struct device_list *l, const struct device_item *it,
     return device_item_append(l, it, &d, v, err);
 }
 
-static bool has_kernel(const struct device_desc *d,
-                       const struct device_options *opt,
-                       const struct step_kernel *k, const struct prog_tensor *t)
-{
-    struct cpu_kernels table;
-
-    (void)d;
-    (void)t;
-    cpu_kernels_choose(&table, opt);
-    return table.kernel[k->kernel].run != NULL;
-}
-
 static size_t scratch(const struct device_desc *d,
                       const struct device_options *opt,
                       const struct program *p)
@@ -739,7 +727,7 @@ const struct device_ops sim_ops = {
     .accepts = "sim[:MEMORY][:BANDWIDTH/s][:LATENCY][*N] as in "
                "sim:2GiB:16GB/s:10us*2",
     .describe = describe,
-    .has_kernel = has_kernel,
+    .has_kernel = cpu_image_has_kernel,
     .scratch = scratch,
     .open = open_bank,
     .close = close_bank,

@@ -1,0 +1,9 @@
+/* A kind of device that only the tests have; see kind_plain.c. */
+#ifndef TEST_KIND_PLAIN_H
+#define TEST_KIND_PLAIN_H
+
+#include "device/device_ops.h"
+
+extern const struct device_ops plain_ops;
+
+#endif
