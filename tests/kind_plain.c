@@ -42,8 +42,10 @@ static pl_status describe(struct device_list *l, const struct device_item *it,
                                   .memory = -1,       /* nobody reads it */
                                   .reads = true,      /* it reads the host's */
                                   .one_queue = true}; /* and takes its time */
+    double v[DEVICE_FIGURES];
 
-    return device_item_figures(l, it, &d, 1u << DEVICE_MEMORY, err);
+    PL_TRY(device_item_read(it, 1u << DEVICE_MEMORY, v, NULL, err));
+    return device_item_append(l, it, &d, v, err);
 }
 
 static size_t scratch(const struct device_desc *d,

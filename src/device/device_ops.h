@@ -80,7 +80,7 @@ struct device_ops {
     /* ---- before anything is opened; pure ---- */
 
     /* Appends the devices that an item of a -dev string means. `it` has the
-     * kind's name. Uses device_list_append or device_item_figures. What it says
+     * kind's name. Uses device_list_append or device_item_append. What it says
      * of memory, reads and one_queue decides what steps programs have for the
      * device: see device_desc. */
     pl_status (*describe)(struct device_list *l, const struct device_item *it,
