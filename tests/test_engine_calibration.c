@@ -198,7 +198,8 @@ static void near(double is, double want)
 static void calibration_gives_each_device_its_threads(void **state)
 {
     struct calibration c = {.n_core = 8};
-    struct device_desc d[4] = {{.on_cores = true, .one_queue = true, .n_thread = 1}};
+    struct device_desc d[4] = {
+        {.on_cores = true, .one_queue = true, .n_thread = 1}};
     struct device_list l = {.n = 1, .dev = d};
     struct cost_rates r[4];
     double last = 0;
@@ -234,9 +235,10 @@ static void calibration_gives_each_device_its_threads(void **state)
      * device has a thread, and a link of its own */
     l.n = 4;
     d[0].n_thread = 6;
-    d[1] = (struct device_desc){.on_cores = true, .one_queue = true, .n_thread = 2};
-    d[2] =
-        (struct device_desc){.on_cores = true, .one_queue = true, .host = true, .n_thread = 8};
+    d[1] = (struct device_desc){
+        .on_cores = true, .one_queue = true, .n_thread = 2};
+    d[2] = (struct device_desc){
+        .on_cores = true, .one_queue = true, .host = true, .n_thread = 8};
     d[3] = (struct device_desc){.memory = -1,
                                 .n_thread = 1,
                                 .link_bytes_per_s = 3,
@@ -264,8 +266,9 @@ static void calibration_knows_what_caches_hold(void **state)
         {64, 16, 9}, {128, 12, 9}, {512, 8, 8}, {1 << 20, 8, 8},
     };
     struct calibration c = {.n_core = 1};
-    struct device_desc d[2] = {{.on_cores = true, .one_queue = true, .n_thread = 1},
-                               {.memory = -1, .n_thread = 1}};
+    struct device_desc d[2] = {
+        {.on_cores = true, .one_queue = true, .n_thread = 1},
+        {.memory = -1, .n_thread = 1}};
     struct device_list l = {.n = 2, .dev = d};
     struct cost_rates r[2];
 

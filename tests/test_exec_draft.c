@@ -29,8 +29,7 @@ static void open_scene(struct scene *s)
 
 static void close_scene(struct scene *s)
 {
-    for (int d = 0; d < 2; d++)
-    {
+    for (int d = 0; d < 2; d++) {
         free(s->dev[d].step);
         free(s->dev[d].late);
     }

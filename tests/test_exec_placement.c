@@ -107,7 +107,8 @@ struct groups {
 };
 
 /* A group of some devices; each carries ranks in order. */
-static void draw_group(struct groups *o, const int *dev, int n, int n_rank, uint64_t *seed)
+static void draw_group(struct groups *o, const int *dev, int n, int n_rank,
+                       uint64_t *seed)
 {
     struct lower_group *g = &o->group[o->n_group];
     int at = 0;

@@ -25,9 +25,8 @@ static void expect(struct lanes *l, const struct planned *p, int way,
         for (int i = 0; i < x->n_step; i++)
             if (x->step[i].kind != STEP_POST && x->step[i].kind != STEP_WAIT &&
                 x->step[i].instance < n_instance)
-                l->n[d][p->list.dev[d].on_cores
-                            ? QUEUE_COMPUTE
-                            : (int)x->step[i].queue]++;
+                l->n[d][p->list.dev[d].on_cores ? QUEUE_COMPUTE
+                                                : (int)x->step[i].queue]++;
     }
 }
 

@@ -248,13 +248,37 @@ static void plan_cost_lanes_are_taken_in_turns(void **state)
 static void plan_cost_host_spans_the_lanes_on_its_cores(void **state)
 {
     struct device_desc d[] = {
-        {.on_cores = true, .one_queue = true, .n_thread = 2, .n_core = 2, .core = {0, 1}},
+        {.on_cores = true,
+         .one_queue = true,
+         .n_thread = 2,
+         .n_core = 2,
+         .core = {0, 1}},
         {.memory = -1, .n_thread = 1},
-        {.on_cores = true, .one_queue = true, .n_thread = 3, .n_core = 3, .core = {2, 3, 4}},
-        {.on_cores = true, .one_queue = true, .n_thread = 1, .n_core = 1, .core = {5}},
-        {.on_cores = true, .one_queue = true, .host = true, .n_core = 2, .core = {1, 3}},
-        {.on_cores = true, .one_queue = true, .host = true, .n_core = 1, .core = {5}},
-        {.on_cores = true, .one_queue = true, .host = true, .n_core = 1, .core = {6}},
+        {.on_cores = true,
+         .one_queue = true,
+         .n_thread = 3,
+         .n_core = 3,
+         .core = {2, 3, 4}},
+        {.on_cores = true,
+         .one_queue = true,
+         .n_thread = 1,
+         .n_core = 1,
+         .core = {5}},
+        {.on_cores = true,
+         .one_queue = true,
+         .host = true,
+         .n_core = 2,
+         .core = {1, 3}},
+        {.on_cores = true,
+         .one_queue = true,
+         .host = true,
+         .n_core = 1,
+         .core = {5}},
+        {.on_cores = true,
+         .one_queue = true,
+         .host = true,
+         .n_core = 1,
+         .core = {6}},
         {.described = true, .host = true},
     };
     static const int want[][2] = {{0, 2}, {2, 0}, {2, 3}, {5, 1},
@@ -515,7 +539,8 @@ static void plan_cost_rates_without_measuring_are_whole(void **state)
 {
     const struct device_desc paper_device = {.described = true,
                                              .mem_bytes_per_s = 1e12};
-    const struct device_desc cpu = {.on_cores = true, .one_queue = true, .n_thread = 2};
+    const struct device_desc cpu = {
+        .on_cores = true, .one_queue = true, .n_thread = 2};
     struct cost_rates r[2][2];
 
     (void)state;

@@ -210,12 +210,10 @@ pl_status plan_facts_init(struct plan_facts *f, const pl_plan *p, pl_err *err)
     for (int d = 0; d < f->n_dev; d++) {
         const struct program *g = &q->low->prog[d];
 
-        f->dev[d] =
-            (struct plan_device){g->bytes[REGION_WEIGHTS],
-                                 g->bytes[REGION_CACHE],
-                                 program_buffers(g) +
-                                     device_scratch_bytes(&q->list.dev[d],
-                                                          q->family, g)};
+        f->dev[d] = (struct plan_device){
+            g->bytes[REGION_WEIGHTS], g->bytes[REGION_CACHE],
+            program_buffers(g) +
+                device_scratch_bytes(&q->list.dev[d], q->family, g)};
     }
     for (int m = 0; m < q->low->way->n_message; m++)
         f->token_bytes += plan_pair(q->low->way->message[m].bytes, &one);

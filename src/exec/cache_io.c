@@ -184,10 +184,10 @@ pl_status exec_cache_write(struct exec_caches *c, int i, int64_t page,
                                err));
         for (int64_t h = 0; h < p->n_head; h++)
             cache_tile_write(k->g->format, k->d_head, k->g->attr.values,
-                                 tile + (size_t)h * k->tile_bytes, slot0, n,
-                                 (const char *)rows +
-                                     (size_t)p->head[h] * k->row_bytes,
-                                 (size_t)k->n_head * k->row_bytes);
+                             tile + (size_t)h * k->tile_bytes, slot0, n,
+                             (const char *)rows +
+                                 (size_t)p->head[h] * k->row_bytes,
+                             (size_t)k->n_head * k->row_bytes);
         if (!map)
             PL_TRY(device_write(c->x->set, p->dev, REGION_CACHE, at, tile,
                                 bytes, err));

@@ -97,11 +97,11 @@ static pl_status tables(pl_exec *x, pl_err *err)
         const struct graph_node *n = &g->node[i];
 
         x->has_cache |= n->op == OP_cache;
-        if (n->op == OP_cache && n->dim[1].n * (int64_t)cache_tile_bytes(
-                                                   n->format, n->dim[2].n) >
-                                     (int64_t)page)
-            page = (size_t)n->dim[1].n *
-                   cache_tile_bytes(n->format, n->dim[2].n);
+        if (n->op == OP_cache &&
+            n->dim[1].n * (int64_t)cache_tile_bytes(n->format, n->dim[2].n) >
+                (int64_t)page)
+            page =
+                (size_t)n->dim[1].n * cache_tile_bytes(n->format, n->dim[2].n);
         for (int k = 0; n->op == OP_input && k < x->n_instance; k++) {
             unsigned char **at =
                 &x->input[(size_t)k * (size_t)g->n_node + (size_t)i];
@@ -267,13 +267,14 @@ static pl_status check_range(const struct subject *j, size_t offset,
     if (n->op != OP_weight && n->op != OP_cache && n->op != OP_input &&
         (j->put || !(n->output || n->keep)))
         return err_set(err, PL_BAD_ARGUMENT, "%s: %s", n->name,
-                       j->put ? "a computed value cannot be set; inputs, weights "
+                       j->put
+                           ? "a computed value cannot be set; inputs, weights "
                              "and caches can"
                            : "its memory is used again during a step; mark it "
                              "with pl_keep before it is planned");
     size = n->op == OP_input && j->put
                ? 4 * (size_t)graph_count(n, &j->x->plan->max)
-                                    : tensor_bytes(j, n);
+               : tensor_bytes(j, n);
     if (offset > size || bytes > size - offset)
         return err_set(err, PL_BAD_ARGUMENT,
                        "%s: %zu bytes from byte %zu on are asked for, it has "
@@ -551,11 +552,11 @@ pl_status exec_steps(pl_exec *x, int n, const pl_rows *rows, pl_err *err)
         PL_TRY(check_rows(x, r, err));
         run.sizes[k] = (struct graph_sizes){r->n_tok, r->n_out, p->max.n_slot};
         *b = (struct kernel_batch){r->n_tok,
-                                r->n_out,
-                                r->pos ? r->pos : x->zeros,
-                                r->seq ? r->seq : x->zeros,
-                                r->pages ? r->pages : x->zeros,
-                                r->pages ? r->page_stride : 1};
+                                   r->n_out,
+                                   r->pos ? r->pos : x->zeros,
+                                   r->seq ? r->seq : x->zeros,
+                                   r->pages ? r->pages : x->zeros,
+                                   r->pages ? r->page_stride : 1};
         for (int64_t i = 0; i < r->n_tok; i++) {
             PL_TRY(check_token(x, b, r->pages, i, err));
             if (b->seq[i] >= run.n_seq)

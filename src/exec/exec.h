@@ -18,7 +18,7 @@ struct pl_exec {
     struct planned *plan;
     bool own_plan, has_cache;
     struct device_set *set;
-    int last_way, last_instance; /* of the last run */
+    int last_way, last_instance;                 /* of the last run */
     struct graph_sizes sizes[PROG_MAX_INSTANCE]; /* of the last run */
     int32_t *zeros;      /* stands in for absent tables, [n_tok] */
     unsigned char *page; /* one page of the largest cache of a device */

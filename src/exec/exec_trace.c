@@ -224,7 +224,7 @@ static void say_event(struct exec_trace *t, const struct step *s,
     if (s->node >= 0) {
         say(t, "\"tensor\": ");
         say_string(t, step_is_transfer(s) ? t->p->g->node[s->node].name
-                                     : tensor_of(t, s->node)->name);
+                                          : tensor_of(t, s->node)->name);
         say(t, ", \"layer\": %d, ", t->layer[s->node]);
     }
     say(t, "\"micro_batch\": %d}}", s->instance);

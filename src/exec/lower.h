@@ -9,8 +9,8 @@
 #ifndef EXEC_LOWER_H
 #define EXEC_LOWER_H
 
-#include "program/program.h"
 #include "layout/numeric.h"
+#include "program/program.h"
 
 /* A device's part in a group. Only those with ranks are units. */
 struct lower_unit {
@@ -43,9 +43,9 @@ struct lower_options {
     const struct lower_unit *unit;   /* [n_unit], by group */
     const int *home;                 /* [num->n] group of weights and caches */
     const struct lower_way *way;     /* [n_way] */
-    const struct lower_device *dev; /* [n_dev] */
+    const struct lower_device *dev;  /* [n_dev] */
     bool float_activations; /* nothing is quantized before a contraction */
-    struct graph_sizes max;            /* n_slot: exact */
+    struct graph_sizes max; /* n_slot: exact */
     int n_seq, page_stride;
 };
 

@@ -235,10 +235,10 @@ static pl_status receive(struct lower *w, int u, int node,
 
 /* What goes to one unit. */
 struct delivery {
-    int u, node;        /* of the graph: what comes */
-    struct held *src;   /* whose ready[] events are made; NULL: always ready */
-    int group;          /* that has it */
-    int free, out;      /* receiver: its inbox is free from then; its tensor */
+    int u, node;      /* of the graph: what comes */
+    struct held *src; /* whose ready[] events are made; NULL: always ready */
+    int group;        /* that has it */
+    int free, out;    /* receiver: its inbox is free from then; its tensor */
     struct arrival *arrives, *done;
 };
 
@@ -417,11 +417,11 @@ static pl_status copy_value(struct lower *w, int i, int j, int b)
         PL_TRY(lower_pieces(w, u, a, i, j, &none, &p));
         if (is_given(w, d, p.p, p.n)) {
             PL_TRY(make_room(w, u, &y.free, &birth));
-            PL_TRY(lower_mail(w, d, x->format, x->n_dim, dim, birth, 0,
-                              &y.out));
+            PL_TRY(
+                lower_mail(w, d, x->format, x->n_dim, dim, birth, 0, &y.out));
         } else {
-            PL_TRY(lower_tensor(w, d, x->format, x->n_dim, dim, 1, &y.out,
-                                NULL));
+            PL_TRY(
+                lower_tensor(w, d, x->format, x->n_dim, dim, 1, &y.out, NULL));
         }
         dst->h.v[m].tensor = y.out;
         for (int k = 0; k < p.n; k++)
@@ -731,11 +731,11 @@ static pl_status stream_plain(struct lower *w, int i, struct delivery *y,
 
     lower_dims(w, y->u, i, dim);
     PL_TRY(lower_pieces(w, y->u, y->group, i, i, &none, &p));
-    PL_TRY(staging(w, y->u, i,
-                   format_row_bytes(x->format, 1) *
-                       (size_t)dim_value(lower_product(dim, 0, x->n_dim, 1),
-                                         &w->opt->max),
-                   is_given(w, dev_of(w, y->u), p.p, p.n), &y->free, &y->out));
+    PL_TRY(staging(
+        w, y->u, i,
+        format_row_bytes(x->format, 1) *
+            (size_t)dim_value(lower_product(dim, 0, x->n_dim, 1), &w->opt->max),
+        is_given(w, dev_of(w, y->u), p.p, p.n), &y->free, &y->out));
     for (int k = 0; k < p.n; k++)
         lower_add_bytes(sum, moved(&p.p[k]));
     return deliver(w, y, p.p, p.n, 0);
@@ -889,8 +889,8 @@ static pl_status unit_pages(struct lower *w, int root, int64_t n_head,
     for (int k = 0; k < a->n; k++)
         given |= !reads(w, dev_of(w, y->u), dev_of(w, a->first + k));
     PL_TRY(staging(w, y->u, root,
-                   (size_t)(w->opt->max.n_slot / PAGE_TOKENS) *
-                       (size_t)n_head * tile,
+                   (size_t)(w->opt->max.n_slot / PAGE_TOKENS) * (size_t)n_head *
+                       tile,
                    given, &y->free, &y->out));
     for (int k = 0; k < a->n; k++) {
         int su = a->first + k, sd = dev_of(w, su), e;
@@ -900,9 +900,12 @@ static pl_status unit_pages(struct lower *w, int root, int64_t n_head,
         PL_TRY(head_source(w, root, y->u, su, got, &map));
         if (!map)
             continue;
-        p.pages = (struct step_pages){
-            dev_of(w, y->u), y->out, sd,
-            lower_value(y->src, &w->unit[su])->tensor, map, tile};
+        p.pages = (struct step_pages){dev_of(w, y->u),
+                                      y->out,
+                                      sd,
+                                      lower_value(y->src, &w->unit[su])->tensor,
+                                      map,
+                                      tile};
         PL_TRY(ready(w, y->src, su, &e));
         if (!reads(w, dev_of(w, y->u), sd)) {
             PL_TRY(give(w, y, sd, e, &p));

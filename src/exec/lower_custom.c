@@ -132,8 +132,8 @@ pl_status lower_custom(struct lower *w, int u, int i, struct step_kernel *s)
         if (n->in[k] < 0)
             continue;
         if (n->sum && w->num->node[n->in[k]].layout->kind == PL_SPLIT)
-            PL_TRY(rank_slice(w, u, n->in[k], s->tree.item[0].rank, &s->arg[k + 1].tensor,
-                              &c->in[k]));
+            PL_TRY(rank_slice(w, u, n->in[k], s->tree.item[0].rank,
+                              &s->arg[k + 1].tensor, &c->in[k]));
         else
             PL_TRY(split_of(w, u, n->in[k], &c->in[k]));
     }

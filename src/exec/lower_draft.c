@@ -310,8 +310,7 @@ pl_status lower_post_batch(struct lower *w, int d)
     struct draft *v = &w->dev[d];
 
     for (int e = v->n_event - 1; e >= v->first_late; e--)
-        if (e < v->late_cap && v->late[e].waits &&
-            v->late[e].batch != w->batch)
+        if (e < v->late_cap && v->late[e].waits && v->late[e].batch != w->batch)
             PL_TRY(post_now(w, d, e));
     for (; v->first_late < v->n_event && v->first_late < v->late_cap;
          v->first_late++)

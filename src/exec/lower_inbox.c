@@ -62,8 +62,7 @@ static pl_status push_addend(const struct exchange *e, int k, int j,
 {
     struct lower *w = e->w;
     const struct lower_item *it = item_of(e, k, j);
-    const struct graph_node *x =
-        &w->g->node[w->num->node[e->item[j]].node];
+    const struct graph_node *x = &w->g->node[w->num->node[e->item[j]].node];
     int d = dev_of(e, k), from = ad->dev, entry, t;
     struct copy_piece *p;
     int told = lower_told(w, e->g->first + k);
@@ -159,10 +158,8 @@ static pl_status push_range(const struct exchange *e, int k, int j,
     PL_TRY(lower_mail(w, d, PL_F32, 1, &part, lower_told(w, e->g->first + k), 0,
                       &t));
     PL_TRY(push(w, from, d, t, p, 1));
-    *ad = (struct merge_addend){.dev = d,
-                                .tensor = t,
-                                .skip = range_at(e, j, k),
-                                .n_add = ad->n_add};
+    *ad = (struct merge_addend){
+        .dev = d, .tensor = t, .skip = range_at(e, j, k), .n_add = ad->n_add};
     return PL_OK;
 }
 
@@ -350,7 +347,8 @@ pl_status lower_exchange(struct lower *w, int group, int n, const int *item,
     first = arena_alloc(w->a, (size_t)e.g->n, sizeof *first);
     if (!e.event || !first)
         return err_no_memory(w->err, "a program");
-    for (int k = 0; k < e.g->n; k++) /* whatever follows, its POST comes later */
+    for (int k = 0; k < e.g->n;
+         k++) /* whatever follows, its POST comes later */
         first[k] = w->dev[dev_of(&e, k)].n_step;
     w->guard = few;
     PL_TRY(shot(&e, false, most_of(&e, few)));

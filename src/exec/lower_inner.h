@@ -49,7 +49,7 @@ struct draft {
 struct late {
     bool waits; /* to be posted */
     int instance, batch;
-    int as; /* another event that was posted in its place, or -1 */
+    int as;     /* another event that was posted in its place, or -1 */
     int number; /* among the posts of its queue, micro-batch and guard; 0: not
                    yet */
     enum guard guard;
@@ -84,7 +84,7 @@ struct lent {
 
 struct unit {
     struct lower_unit u;
-    int local;          /* index in its group */
+    int local; /* index in its group */
     /* The last step before which peers cannot have begun to push the next
        message, by micro-batch: its POST of the last one; -1: there was none. */
     int told[PROG_MAX_INSTANCE];
@@ -124,7 +124,7 @@ struct lower {
     } region;
     /* the script being written */
     int way, instance, order;
-    int batch; /* of copies that set out together */
+    int batch;        /* of copies that set out together */
     enum guard guard; /* of the steps that are emitted */
     int64_t few; /* rows for which a message takes one shot; 0: not known yet */
     const int *at;

@@ -71,11 +71,11 @@ static pl_status addends(struct lower *w, int from, const struct held *src,
     for (int k = 0; k < m->n_addend; k++) {
         const struct addends *a = &src->sums[join[k].dev];
 
-        ad[k] = (struct merge_addend){
-            .dev = w->unit[g->first + join[k].dev].u.dev,
-            .tensor = a->tensor,
-            .off = (size_t)join[k].index * a->stride,
-            .n_add = join[k].n_add};
+        ad[k] =
+            (struct merge_addend){.dev = w->unit[g->first + join[k].dev].u.dev,
+                                  .tensor = a->tensor,
+                                  .off = (size_t)join[k].index * a->stride,
+                                  .n_add = join[k].n_add};
     }
     m->reduce = true;
     return PL_OK;
@@ -113,8 +113,8 @@ static pl_status plan_item(struct lower *w, int u, int i,
         PL_TRY(lower_mail(w, d, x->format, x->n_dim, dim, lower_told(w, u), 0,
                           &it->m.out));
     else
-        PL_TRY(lower_tensor(w, d, x->format, x->n_dim, dim, 1, &it->m.out,
-                            NULL));
+        PL_TRY(
+            lower_tensor(w, d, x->format, x->n_dim, dim, 1, &it->m.out, NULL));
     lower_value(lower_find(w, i, group), &w->unit[u])->tensor = it->m.out;
     it->m.piece = local.p;
     it->m.n_piece = local.n;
@@ -228,8 +228,8 @@ static pl_status alone(struct lower *w, int group, int n, const int *item)
 
 /* The MERGE of unit u: items it[n]. */
 pl_status lower_merge(struct lower *w, int u, int n, const int *item,
-                            const struct merge_item *m, const pl_dim bytes[2],
-                            struct step *s)
+                      const struct merge_item *m, const pl_dim bytes[2],
+                      struct step *s)
 {
     struct merge_item *mi = arena_memdup(w->a, m, (size_t)n, sizeof *mi);
 
@@ -265,11 +265,10 @@ static pl_status meet(struct lower *w, int group, int n, const int *item,
     order = w->order++;
     for (int k = 0; k < g->n; k++) {
         int u = g->first + k, d = w->unit[u].u.dev;
-        struct step s = {.order = order,
-                         .merge = {.meet = true,
-                                   .group = group,
-                                   .n_peer = g->n,
-                                   .peer = peer}};
+        struct step s = {
+            .order = order,
+            .merge = {
+                .meet = true, .group = group, .n_peer = g->n, .peer = peer}};
 
         for (int j = 0; j < n; j++)
             m[j] = it[k * n + j].m;

@@ -6,8 +6,7 @@
 
 #include <string.h>
 
-static pl_status head_map(struct lower *w, int u, int i,
-                          struct step_kernel *s)
+static pl_status head_map(struct lower *w, int u, int i, struct step_kernel *s)
 {
     const struct num_node *n = &w->num->node[i];
     struct layout_local q, kv;
@@ -44,8 +43,7 @@ static void counted(const pl_layout *l, int64_t size, int64_t *count)
             l->run[k].len * (size / l->period);
 }
 
-static pl_status costs(struct lower *w, int u, int i,
-                       struct step_kernel *s)
+static pl_status costs(struct lower *w, int u, int i, struct step_kernel *s)
 {
     const struct num_node *n = &w->num->node[i];
     const struct num_node *wt = &w->num->node[n->in[1]];
@@ -104,12 +102,12 @@ static pl_status quantized(struct lower *w, int d, int tensor, bool memo,
                            int *out)
 {
     struct draft *v = &w->dev[d];
-    struct step s = {.kind = STEP_KERNEL,
-                     .node = -1,
-                     .kernel = {.kernel = KERNEL_quantize,
-                                .n_arg = 2,
-                                .arg = {{-1, ACCESS_WRITE},
-                                        {tensor, ACCESS_READ}}}};
+    struct step s = {
+        .kind = STEP_KERNEL,
+        .node = -1,
+        .kernel = {.kernel = KERNEL_quantize,
+                   .n_arg = 2,
+                   .arg = {{-1, ACCESS_WRITE}, {tensor, ACCESS_READ}}}};
     const struct prog_tensor *x = &v->tensor[tensor];
     pl_dim dim[GRAPH_MAX_DIM];
     int n_dim = x->n_dim;

@@ -103,15 +103,15 @@ static pl_status plain_step(struct lower *w, int d, enum kernel kernel, int a,
                             int b, int out, const struct graph_attr *attr)
 {
     static const struct rank_item item = {0, 0};
-    struct step s = {.kind = STEP_KERNEL,
-                     .node = -1,
-                     .kernel = {.kernel = kernel,
-                                .n_arg = b >= 0 ? 3 : 2,
-                                .arg = {{out, ACCESS_WRITE},
-                                        {a, ACCESS_READ},
-                                        {b, ACCESS_READ}},
-                                .attr = attr,
-                                .tree = {1, 1, &item, 1}}};
+    struct step s = {
+        .kind = STEP_KERNEL,
+        .node = -1,
+        .kernel = {
+            .kernel = kernel,
+            .n_arg = b >= 0 ? 3 : 2,
+            .arg = {{out, ACCESS_WRITE}, {a, ACCESS_READ}, {b, ACCESS_READ}},
+            .attr = attr,
+            .tree = {1, 1, &item, 1}}};
 
     return lower_step(w, d, &s);
 }
@@ -220,7 +220,8 @@ static pl_status push(struct lower *w, int d, struct stack *st)
     for (int m = st->tree.item[st->next++].n_add; m > 0; m--) {
         int a = st->entry[st->top - 2];
 
-        PL_TRY(plain_step(w, d, KERNEL_add, a, st->entry[st->top - 1], a, NULL));
+        PL_TRY(
+            plain_step(w, d, KERNEL_add, a, st->entry[st->top - 1], a, NULL));
         st->top--;
     }
     return PL_OK;

@@ -2,9 +2,9 @@
 #include "exec/planned.h"
 
 #include "base/err.h"
-#include "program/cache_tile.h"
 #include "plan/plan_log.h"
 #include "plan/roles.h"
+#include "program/cache_tile.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -191,7 +191,8 @@ static pl_status add_way(struct planned *p, struct lower_options *lo,
 static pl_status lower_all(struct planned *p, const pl_options *opt,
                            pl_err *err)
 {
-    struct lower_options lo = {.float_activations = cpu_family_is_float(p->family),
+    struct lower_options lo = {.float_activations =
+                                   cpu_family_is_float(p->family),
                                .max = p->max,
                                .n_seq = p->n_seq,
                                .page_stride = p->page_stride};
@@ -290,7 +291,8 @@ pl_status planned_create(struct planned **out, const pl_graph *g,
     if (s == PL_OK)
         s = p->paper
                 ? device_parse_paper(&p->list, opt->device_spec, err)
-                : device_parse(&p->list, opt->devices ? opt->devices : DEVICE_DEFAULT,
+                : device_parse(&p->list,
+                               opt->devices ? opt->devices : DEVICE_DEFAULT,
                                opt->n_threads, err);
     if (s == PL_OK)
         s = family(p, opt, err);

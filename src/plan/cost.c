@@ -275,9 +275,9 @@ static double push(const struct cost_machine *m, int dev,
 double cost_of_arrival(const struct cost_machine *m, int dev,
                        const struct step *s)
 {
-    return s->kind == STEP_PUSH ? fmax(m->rates[dev].message_s,
-                                       m->rates[s->push.dev].message_s)
-                                : 0;
+    return s->kind == STEP_PUSH
+               ? fmax(m->rates[dev].message_s, m->rates[s->push.dev].message_s)
+               : 0;
 }
 
 static double pages(const struct cost_machine *m, const struct step_pages *s,

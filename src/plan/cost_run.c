@@ -24,7 +24,7 @@ struct span {
 struct player {
     const struct cost_machine *m;
     int script;
-    double (*queue)[QUEUE_COUNT]; /* [n_dev] when each is free */
+    double (*queue)[QUEUE_COUNT];  /* [n_dev] when each is free */
     double (*pushed)[QUEUE_COUNT]; /* [n_dev] when all its pushes have come */
     double *lane;
     double **event;     /* [n_dev][n_event] when it was posted */
@@ -298,8 +298,8 @@ static pl_status begin(struct player *w, bool use, pl_err *err)
         w->span = calloc(n_dev, sizeof *w->span);
     if (w->span)
         w->span[0] = malloc((n_step + 1) * sizeof **w->span);
-    if (!w->queue || !w->pushed || !w->lane || !w->event || !w->event[0] || !w->next ||
-        !w->gate || !w->heap || (use && (!w->span || !w->span[0])))
+    if (!w->queue || !w->pushed || !w->lane || !w->event || !w->event[0] ||
+        !w->next || !w->gate || !w->heap || (use && (!w->span || !w->span[0])))
         return err_no_memory(err, "an estimate");
     for (size_t i = 0; use && i < n_step; i++)
         w->span[0][i].begin_s = -1;
