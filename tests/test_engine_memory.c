@@ -64,8 +64,8 @@ static size_t planned(const struct planned *p, int d, int r)
                                                    &p->low->prog[d]);
 }
 
-/* What each device has taken: first the flags and the inbox of each in turn, then
- * kinds allocate one after another, their devices in order. */
+/* What each device has taken: first the flags and the inbox of each in turn,
+ * then kinds allocate one after another, their devices in order. */
 static void taken(const struct planned *q, size_t *got)
 {
     enum { SHARED = 2, OWN = PARTS - 1 };

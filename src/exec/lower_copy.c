@@ -2,12 +2,12 @@
  *
  * The source posts that the value is there. A receiver that can read the
  * source's memory waits for that, pulls its part, and posts that it has it; to
- * any other the source pushes it, into its inbox, when both have posted. Devices
- * with a copy queue start as soon as the value is there, and it is waited for at
- * its first use, so that work in between hides the copy; the others copy when
- * it is needed. A buffer that is read from elsewhere may be overwritten once it
- * has been carried away: the source waits for that a few copies later, when it
- * has long been true.
+ * any other the source pushes it, into its inbox, when both have posted.
+ * Devices with a copy queue start as soon as the value is there, and it is
+ * waited for at its first use, so that work in between hides the copy; the
+ * others copy when it is needed. A buffer that is read from elsewhere may be
+ * overwritten once it has been carried away: the source waits for that a few
+ * copies later, when it has long been true.
  *
  * Weights and caches that are read away from home are streamed the same way,
  * weights one layer ahead, each device only its slice: packed groups of rows
@@ -242,8 +242,8 @@ struct delivery {
     struct arrival *arrives, *done;
 };
 
-/* Device s takes step x, which writes into the receiver's inbox, when it has the
- * value and the receiver's place is free. */
+/* Device s takes step x, which writes into the receiver's inbox, when it has
+ * the value and the receiver's place is free. */
 static pl_status give(struct lower *w, const struct delivery *y, int s,
                       int ready, struct step *x)
 {
@@ -310,8 +310,8 @@ static int unit_of(const struct lower *w, int group, int dev)
     return u;
 }
 
-/* Brings pieces p[n] of y->src to unit y->u: pulled where it can read them, else
- * pushed. out_bytes: see step_pull. */
+/* Brings pieces p[n] of y->src to unit y->u: pulled where it can read them,
+ * else pushed. out_bytes: see step_pull. */
 static pl_status deliver(struct lower *w, const struct delivery *y,
                          const struct copy_piece *p, int n, size_t out_bytes)
 {
@@ -439,8 +439,8 @@ pl_status lower_convert_copy(struct lower *w, int j)
                : copy_value(w, w->num->node[j].in[0], j, w->at[j]);
 }
 
-/* The addends of unit u's ranks of PARTIAL value i, from group a, as pieces into
- * entries that lie `stride` apart. */
+/* The addends of unit u's ranks of PARTIAL value i, from group a, as pieces
+ * into entries that lie `stride` apart. */
 static int rank_pieces(const struct lower *w, int i, int a, int u,
                        const struct held *src, size_t stride,
                        struct copy_piece *p)
@@ -699,8 +699,8 @@ static bool all_read(const struct lower *w, int a, int b)
     return true;
 }
 
-/* The packed form of weight i to unit u. Every unit of the home group gives what
- * it has of the slice; of a weight that all have whole, one does. */
+/* The packed form of weight i to unit u. Every unit of the home group gives
+ * what it has of the slice; of a weight that all have whole, one does. */
 static pl_status stream_packed(struct lower *w, int i, struct delivery *y,
                                pl_dim sum[2])
 {

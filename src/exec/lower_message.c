@@ -6,14 +6,15 @@
  * for this one.
  *
  * Elsewhere it goes by inboxes. In *one shot* each device pushes what a peer
- * needs into that peer's inbox, posts, waits for the posts of all, and merges
- * from its own memory. A sum of many rows over three devices or more takes *two
- * shots*: each device sums its part of the value, a range of its elements, and
- * pushes the result to all. The additions are the same along the same tree, so
- * the number of rows decides at run time; what is staged does not grow with the
- * number of devices. Peers may push the next message as soon as they have passed
- * this one, which they do when this device has posted: a place in the inbox is
- * its message's from the device's POST of the message before. */
+ * needs into that peer's inbox, posts, waits for the posts of all, and
+ * merges from its own memory. A sum of many rows over three devices or more
+ * takes *two shots*: each device sums its part of the value, a range of its
+ * elements, and pushes the result to all. The additions are the same along
+ * the same tree, so the number of rows decides at run time; what is staged
+ * does not grow with the number of devices. Peers may push the next message
+ * as soon as they have passed this one, which they do when this device has
+ * posted: a place in the inbox is its message's from the device's POST of
+ * the message before. */
 #include "exec/lower_inner.h"
 
 #include "base/err.h"
@@ -81,8 +82,9 @@ static pl_status addends(struct lower *w, int from, const struct held *src,
     return PL_OK;
 }
 
-/* The last step of unit u before which its peers cannot have begun to push. Only
- * micro-batches up to this one are sure to be in the run when this one is. */
+/* The last step of unit u before which its peers cannot have begun to push.
+ * Only micro-batches up to this one are sure to be in the run when this one
+ * is. */
 int lower_told(const struct lower *w, int u)
 {
     int last = -1;
@@ -93,9 +95,9 @@ int lower_told(const struct lower *w, int u)
     return last;
 }
 
-/* What unit u does for conversion i. `peer`, or NULL: the item of another unit
- * that reads its addends in place, so that they are the same. inbox: peers write
- * the result, or parts of it. */
+/* What unit u does for conversion i. `peer`, or NULL: the item of another
+ * unit that reads its addends in place, so that they are the same. inbox:
+ * peers write the result, or parts of it. */
 static pl_status plan_item(struct lower *w, int u, int i,
                            const struct lower_item *peer, bool inbox,
                            struct lower_item *it)
