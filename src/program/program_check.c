@@ -65,6 +65,21 @@ static struct graph_sizes largest(const struct check *c, const struct step *st)
     return z;
 }
 
+/* One end of the sizes with which it runs: bit 0: the least n_tok, bit 1: the
+ * least n_out, else the largest. */
+static struct graph_sizes corner(const struct check *c, const struct step *st,
+                                 int which)
+{
+    struct graph_sizes z = largest(c, st);
+    int64_t least = st->most > 0 ? st->least : 0;
+
+    if (which & 1)
+        z.n_tok = st->guard_out || least > z.n_tok ? 0 : least;
+    if (which & 2)
+        z.n_out = !st->guard_out || least > z.n_out ? 0 : least;
+    return z;
+}
+
 /* One side of a piece, `off` more bytes in, ends inside the region. */
 static bool inside(const struct program *p, const struct graph_sizes *z,
                    int tensor, int64_t off, pl_dim start, pl_dim s0, pl_dim s1,
@@ -75,11 +90,12 @@ static bool inside(const struct program *p, const struct graph_sizes *z,
     int64_t bytes = dim_value(l->bytes, z), end, more;
 
     if (!has_tensor(p, tensor) || n0 < 0 || n1 < 0 || bytes < 0 || at[1] < 0 ||
-        at[2] < 0 || __builtin_add_overflow(off, at[0], &off) || off < 0)
+        at[2] < 0 || __builtin_add_overflow(off, at[0], &off))
         return false;
     if (n0 == 0 || n1 == 0 || bytes == 0)
         return true;
-    if (__builtin_add_overflow((int64_t)p->tensor[tensor].offset, off, &end) ||
+    if (off < 0 ||
+        __builtin_add_overflow((int64_t)p->tensor[tensor].offset, off, &end) ||
         __builtin_mul_overflow(n0 - 1, at[1], &more) ||
         __builtin_add_overflow(end, more, &end) ||
         __builtin_mul_overflow(n1 - 1, at[2], &more) ||
@@ -105,13 +121,13 @@ static bool reads(const struct check *c, const struct step *st, int dev)
     return false;
 }
 
-/* off: bytes into the tensor beside what the piece says. */
-static pl_status check_source(const struct check *c, const struct step *st,
-                              int dev, int tensor, int64_t off,
-                              const struct copy_piece *l)
+/* In a run of these sizes. off: bytes into the tensor beside what the piece
+ * says. */
+static pl_status check_source_at(const struct check *c, const struct step *st,
+                                 const struct graph_sizes *z, int dev,
+                                 int tensor, int64_t off,
+                                 const struct copy_piece *l)
 {
-    const struct graph_sizes z = largest(c, st);
-
     if (dev < 0 || dev >= c->m->n_dev)
         return bad(c, "reads a device that the set does not have");
     if (!reads(c, st, dev))
@@ -120,9 +136,34 @@ static pl_status check_source(const struct check *c, const struct step *st,
                        ? "pulls from memory that is not open to it"
                        : "reads a peer's memory without a meeting or a pull");
     if (l->src_at < 0 || off > INT64_MAX - l->src_at ||
-        !inside(&c->all[dev], &z, tensor, off + l->src_at, l->src_off,
-                l->src_s0, l->src_s1, l))
+        !inside(&c->all[dev], z, tensor, off + l->src_at, l->src_off, l->src_s0,
+                l->src_s1, l))
         return bad(c, "reads beyond its source");
+    return PL_OK;
+}
+
+static pl_status check_source(const struct check *c, const struct step *st,
+                              int dev, int tensor, const struct copy_piece *l)
+{
+    const struct graph_sizes z = largest(c, st);
+
+    return check_source_at(c, st, &z, dev, tensor, 0, l);
+}
+
+/* Where an addend begins may fall or grow with the sizes, as the difference of
+ * what the piece and it say: in between it lies between its ends. */
+static pl_status check_addend(const struct check *c, const struct step *st,
+                              const struct merge_addend *a,
+                              const struct copy_piece *l)
+{
+    if (a->off > INT64_MAX)
+        return bad(c, "reads beyond its source");
+    for (int i = 0; i < (a->skip.n != 0 ? 4 : 1); i++) {
+        const struct graph_sizes z = corner(c, st, i);
+
+        PL_TRY(check_source_at(c, st, &z, a->dev, a->tensor,
+                               (int64_t)a->off - dim_value(a->skip, &z), l));
+    }
     return PL_OK;
 }
 
@@ -148,20 +189,13 @@ static pl_status check_merge(const struct check *c, const struct step *st,
 
         PL_TRY(check_result(c, st, c->p, m->out, l));
         if (!m->reduce) {
-            PL_TRY(check_source(c, st, l->src_dev, l->src, 0, l));
+            PL_TRY(check_source(c, st, l->src_dev, l->src, l));
             continue;
         }
         if (l->bytes.n % (int64_t)sizeof(float) != 0)
             return bad(c, "adds something other than whole floats");
-        for (int i = 0; i < m->n_addend; i++) {
-            const struct merge_addend *a = &m->addend[i];
-            const struct graph_sizes z = largest(c, st);
-
-            if (a->off > INT64_MAX)
-                return bad(c, "reads beyond its source");
-            PL_TRY(check_source(c, st, a->dev, a->tensor,
-                                (int64_t)a->off - dim_value(a->skip, &z), l));
-        }
+        for (int i = 0; i < m->n_addend; i++)
+            PL_TRY(check_addend(c, st, &m->addend[i], l));
     }
     if (!m->reduce)
         return PL_OK;
@@ -344,7 +378,7 @@ static pl_status check_pull(const struct check *c, const struct step *st)
     for (int i = 0; i < x->n_piece; i++) {
         const struct copy_piece *l = &x->piece[i];
 
-        PL_TRY(check_source(c, st, l->src_dev, l->src, 0, l));
+        PL_TRY(check_source(c, st, l->src_dev, l->src, l));
         PL_TRY(check_result(c, st, c->p, x->out, l));
     }
     return PL_OK;
@@ -365,7 +399,7 @@ static pl_status check_push(const struct check *c, const struct step *st)
 
         if (l->src_dev != c->p->dev)
             return bad(c, "pushes what another device has");
-        PL_TRY(check_source(c, st, l->src_dev, l->src, 0, l));
+        PL_TRY(check_source(c, st, l->src_dev, l->src, l));
         PL_TRY(check_result(c, st, to, x->out, l));
     }
     return PL_OK;
@@ -645,42 +679,70 @@ static pl_status check_law(struct check *c, const struct play *y)
 
 /* ---- every kind of run ------------------------------------------------- */
 
-enum { MAX_BOUND = 8 };
+enum { MAX_BOUND = 6 };
 
-/* Sizes at which the guards of a script's steps change: each the least of a
- * class. */
-static int bounds(const struct check *c, int64_t bound[MAX_BOUND])
+/* Sizes at which the guards of a script's steps change, each the least of a
+ * class: of n_tok, and of n_out. */
+struct classes {
+    int n[2];
+    int64_t least[2][MAX_BOUND];
+};
+
+static bool add_class(struct classes *k, bool out, int64_t least)
 {
-    int n = 1;
+    int i = 0;
 
-    bound[0] = 1;
-    for (int d = 0; d < c->m->n_dev; d++)
-        for (int i = 0; i < script_of(c, d)->n_step; i++) {
-            int64_t least = script_of(c, d)->step[i].least;
-            int k = 0;
-
-            while (k < n && bound[k] != least)
-                k++;
-            if (least > 0 && k == n && n < MAX_BOUND)
-                bound[n++] = least;
-        }
-    return n;
+    while (i < k->n[out] && k->least[out][i] != least)
+        i++;
+    if (i == MAX_BOUND)
+        return false;
+    if (i == k->n[out])
+        k->least[out][k->n[out]++] = least;
+    return true;
 }
 
-/* Runs of y->n_instance micro-batches, whose last one may be of another
- * class. */
-static pl_status play_classes(struct check *c, struct play *y)
+static pl_status find_classes(struct check *c, struct classes *k)
 {
-    int64_t bound[MAX_BOUND];
-    int n = bounds(c, bound);
+    *k = (struct classes){.n = {1, 1}};
+    for (int d = 0; d < c->m->n_dev; d++) {
+        const struct script *x = script_of(c, d);
 
-    for (int k = 0; k < (y->n_instance > 1 ? n * n : n); k++) {
-        for (int i = 0; i < y->n_instance; i++) {
-            bool last = i == y->n_instance - 1;
-            int64_t size = bound[last ? k % n : k / n];
+        c->p = &c->all[d];
+        c->dev = &c->m->dev[d];
+        for (c->step = 0; c->step < x->n_step; c->step++) {
+            const struct step *st = &x->step[c->step];
 
-            y->sizes[i] = (struct graph_sizes){size, size, 0};
+            if (st->most == 0)
+                continue;
+            if (st->most < 0 || st->least < 0)
+                return bad(c, "is in runs of sizes below zero");
+            if (!add_class(k, st->guard_out, st->least) ||
+                (st->most < INT64_MAX &&
+                 !add_class(k, st->guard_out, st->most + 1)))
+                return bad(c, "is in runs of other sizes than too many others");
         }
+    }
+    return PL_OK;
+}
+
+static struct graph_sizes class_sizes(const struct classes *k, int i)
+{
+    return (struct graph_sizes){k->least[0][i % k->n[0]],
+                                k->least[1][i / k->n[0]], 0};
+}
+
+/* Runs of y->n_instance micro-batches, whose last one may be of another class.
+ * So each two come together, and whether a wait has its post is a matter of
+ * two. */
+static pl_status play_classes(struct check *c, const struct classes *k,
+                              struct play *y)
+{
+    int n = k->n[0] * k->n[1];
+
+    for (int i = 0; i < (y->n_instance > 1 ? n * n : n); i++) {
+        for (int j = 0; j < y->n_instance; j++)
+            y->sizes[j] =
+                class_sizes(k, j == y->n_instance - 1 ? i % n : i / n);
         PL_TRY(play(c, y));
         PL_TRY(check_law(c, y));
     }
@@ -708,13 +770,17 @@ static pl_status check_waits(struct check *c)
         goto done;
     }
     for (c->script = 0; c->script < c->all[0].n_script; c->script++) {
+        struct classes k;
+
         s = find_posts(c, &y);
         if (s == PL_OK)
             s = waits_point_backward(c, &y);
+        if (s == PL_OK)
+            s = find_classes(c, &k);
         for (y.n_instance = 1;
              s == PL_OK && y.n_instance <= script_of(c, 0)->n_instance;
              y.n_instance++)
-            s = play_classes(c, &y);
+            s = play_classes(c, &k, &y);
         if (s != PL_OK)
             goto done;
     }
