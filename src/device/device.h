@@ -12,7 +12,7 @@
 #include "device/family.h"
 #include "program/program.h"
 
-struct device_ops;   /* device_ops.h */
+struct device_ops;  /* device_ops.h */
 struct cpu_kernels; /* cpu/cpu_kernel.h */
 
 /* What is known of a device before anything is opened; the plan reads this. */

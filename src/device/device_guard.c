@@ -75,8 +75,7 @@ void device_guard_region(struct device_set *s, const struct device *d,
                          enum region r, void *p)
 {
     if (s->guard)
-        s->guard->region[d - s->dev][r] =
-            (struct guard_region){p, d->bytes[r]};
+        s->guard->region[d - s->dev][r] = (struct guard_region){p, d->bytes[r]};
 }
 
 void *device_guard_alloc(size_t bytes)
@@ -108,8 +107,7 @@ static bool apply(struct device_set *s)
             if (g->now[i][r] == g->want[i][r])
                 continue;
             if (g->region[i][r].p &&
-                mprotect(g->region[i][r].p,
-                         whole_pages(g->region[i][r].bytes),
+                mprotect(g->region[i][r].p, whole_pages(g->region[i][r].bytes),
                          prot[g->want[i][r]]) != 0)
                 ok = false;
             g->now[i][r] = g->want[i][r];

@@ -54,8 +54,8 @@ static bool join_bank(struct device_set *s, int dev)
     return true;
 }
 
-/* A bank for each kind that a device has. The first is the one that the caller's
- * thread works for: until it does, others may wait for its devices. */
+/* A bank for each kind that a device has. The first is the one that the
+ * caller's thread works for: until it does, others may wait for its devices. */
 static bool make_banks(struct device_set *s)
 {
     s->bank = calloc((size_t)s->n, sizeof *s->bank);
@@ -216,9 +216,8 @@ void device_count(struct device *d, const struct step *st,
                 (uint64_t)(st->kernel.cost[i].macs * rows);
     if (step_is_message(st) && st->merge.counted) {
         d->messages++;
-        d->message_bytes +=
-            (uint64_t)dim_value(st->merge.message_bytes[0], z) +
-            (uint64_t)dim_value(st->merge.message_bytes[1], z);
+        d->message_bytes += (uint64_t)dim_value(st->merge.message_bytes[0], z) +
+                            (uint64_t)dim_value(st->merge.message_bytes[1], z);
     }
     if (step_is_copy(st)) {
         d->copies++;
@@ -256,10 +255,10 @@ static pl_status too_little(const struct device *d, const char *whose,
         err, PL_NO_DEVICE_MEMORY,
         "%s needs %s (%s %s, %s %s, %s %s, scratch %s)%s, of %s it "
         "has; use a shorter context, smaller batches or more devices",
-        d->desc.name, bytes_text(need, needed(d)), region_name((enum region)0), b[0],
-        region_name((enum region)1), b[1], region_name((enum region)2), b[2],
-        bytes_text(scratch, d->scratch_bytes), all > needed(d) ? whose : "",
-        bytes_text(has, d->desc.memory_bytes));
+        d->desc.name, bytes_text(need, needed(d)), region_name((enum region)0),
+        b[0], region_name((enum region)1), b[1], region_name((enum region)2),
+        b[2], bytes_text(scratch, d->scratch_bytes),
+        all > needed(d) ? whose : "", bytes_text(has, d->desc.memory_bytes));
 }
 
 static pl_status check_memory(const struct device_set *s, pl_err *err)
@@ -307,11 +306,10 @@ static pl_status check_programs(struct device_set *s, const struct program *p,
     if (!d)
         return err_no_memory(err, "the check of programs");
     for (int i = 0; i < s->n; i++)
-        d[i] = (struct program_device){s->dev[i].desc.name,
-                                       cpu_family_name(s->opt.family),
-                                       s->dev[i].desc.memory,
-                                       s->dev[i].desc.reads,
-                                       s->dev[i].desc.one_queue};
+        d[i] = (struct program_device){
+            s->dev[i].desc.name, cpu_family_name(s->opt.family),
+            s->dev[i].desc.memory, s->dev[i].desc.reads,
+            s->dev[i].desc.one_queue};
     m.dev = d;
     st = program_check(&m, p, err);
     free(d);

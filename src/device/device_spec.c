@@ -183,8 +183,9 @@ static pl_status parse_field(double *v, unsigned offered, const char *p,
     enum unit unit;
 
     if (!quantity(num, end, &value, &unit))
-        return device_item_bad(it, err, "\"%.*s\" is no positive number with a unit",
-                   (int)(end - num), num);
+        return device_item_bad(it, err,
+                               "\"%.*s\" is no positive number with a unit",
+                               (int)(end - num), num);
     for (int f = 0; f < DEVICE_FIGURES && found < 0; f++) {
         if (!(offered & 1u << f))
             continue;
@@ -194,16 +195,19 @@ static pl_status parse_field(double *v, unsigned offered, const char *p,
             found = f;
     }
     if (found < 0 && eq)
-        return device_item_bad(it, err, "\"%.*s\" is no figure of such a device",
-                   (int)(eq - p), p);
+        return device_item_bad(it, err,
+                               "\"%.*s\" is no figure of such a device",
+                               (int)(eq - p), p);
     if (found < 0)
-        return device_item_bad(it, err, "\"%.*s\", %s, is one too many", (int)(end - p), p,
-                   unit_name[unit]);
+        return device_item_bad(it, err, "\"%.*s\", %s, is one too many",
+                               (int)(end - p), p, unit_name[unit]);
     if (figures[found].unit != unit)
-        return device_item_bad(it, err, "%s must be %s, not \"%.*s\"", figures[found].key,
-                   unit_name[figures[found].unit], (int)(end - num), num);
+        return device_item_bad(
+            it, err, "%s must be %s, not \"%.*s\"", figures[found].key,
+            unit_name[figures[found].unit], (int)(end - num), num);
     if (v[found] != 0)
-        return device_item_bad(it, err, "%s is given twice", figures[found].key);
+        return device_item_bad(it, err, "%s is given twice",
+                               figures[found].key);
     v[found] = value;
     return PL_OK;
 }
@@ -262,10 +266,11 @@ static pl_status cut(struct device_item *it, const char *p, pl_err *err)
 
     if (n == 0 || n >= sizeof it->name)
         return device_item_bad(it, err, "a name of 1 to %d letters is missing",
-                   (int)sizeof it->name - 1);
+                               (int)sizeof it->name - 1);
     for (size_t i = 0; i < n; i++)
         if (!isalpha((unsigned char)p[i]) && p[i] != '_' && p[i] != '-')
-            return device_item_bad(it, err, "a name has letters only, not '%c'", p[i]);
+            return device_item_bad(it, err, "a name has letters only, not '%c'",
+                                   p[i]);
     memcpy(it->name, p, n);
     it->name[n] = '\0';
     it->field = colon ? colon + 1 : stop;
@@ -279,8 +284,9 @@ static pl_status cut(struct device_item *it, const char *p, pl_err *err)
         if (sscanf(star, "*%4d%n", &it->count, &len) != 1 ||
             star + len != end || !isdigit((unsigned char)star[1]) ||
             it->count < 1 || it->count > DEVICE_NAMED_MAX)
-            return device_item_bad(it, err, "the count after '*' must be 1 to %d",
-                       DEVICE_NAMED_MAX);
+            return device_item_bad(it, err,
+                                   "the count after '*' must be 1 to %d",
+                                   DEVICE_NAMED_MAX);
     }
     return PL_OK;
 }
@@ -313,9 +319,9 @@ static pl_status parse(struct device_list *out, const char *spec, bool paper,
         if (s != PL_OK)
             break;
         kind = paper ? paper_kind() : find_kind(it.name);
-        s = kind ? kind->describe(&l, &it, err)
-                 : device_item_bad(&it, err, "there is no kind \"%s\"",
-                                   it.name);
+        s = kind
+                ? kind->describe(&l, &it, err)
+                : device_item_bad(&it, err, "there is no kind \"%s\"", it.name);
         p += it.len;
         if (*p++ == '\0')
             break;

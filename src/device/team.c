@@ -23,7 +23,7 @@ enum {
 struct team {
     struct device_flag generation; /* runs started */
     struct device_flag done;       /* workers' runs ended, all together */
-    team_fn *fn;            /* of this run; NULL: workers end */
+    team_fn *fn;                   /* of this run; NULL: workers end */
     void *user;
     int n, n_spin;
     int n_started;       /* threads to join */
@@ -49,7 +49,7 @@ static inline void relax(void)
 }
 
 bool flag_wait(const struct device_flag *f, uint64_t target, int n_spin,
-              const atomic_bool *stop)
+               const atomic_bool *stop)
 {
     for (int i = 0;; i++) {
         if (atomic_load_explicit(&f->v, memory_order_acquire) >= target)
@@ -189,7 +189,8 @@ static bool shares(int n, const int *core, int n_busy)
         for (int k = 0; k < i; k++)
             if (core[i] >= 0 && core[i] == core[k])
                 return true;
-    return sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) < n_busy;
+    return sched_getaffinity(0, sizeof set, &set) == 0 &&
+           CPU_COUNT(&set) < n_busy;
 }
 
 static pl_status start_workers(struct team *t, pl_err *err)
@@ -213,8 +214,8 @@ static pl_status start_workers(struct team *t, pl_err *err)
     return PL_OK;
 }
 
-pl_status team_create(struct team **out, int n, const int *core,
-                          int n_busy, pl_err *err)
+pl_status team_create(struct team **out, int n, const int *core, int n_busy,
+                      pl_err *err)
 {
     struct team *t;
     pl_status s;

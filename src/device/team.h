@@ -16,8 +16,8 @@ typedef void team_fn(void *user, int member);
 /* core[n]: the system's number of each member's processor, -1 to leave it
  * alone; what cannot be pinned is left alone too. Member 0 is pinned during
  * runs only. n_busy: threads that want to work at once, others' too. */
-pl_status team_create(struct team **out, int n, const int *core,
-                          int n_busy, pl_err *err);
+pl_status team_create(struct team **out, int n, const int *core, int n_busy,
+                      pl_err *err);
 void team_free(struct team *t);
 
 /* Begins a call of fn(user, member) on all members but the first. */
@@ -33,6 +33,6 @@ int team_spins(const struct team *t);
 
 /* True when the flag has reached `target`, false when *stop was set before. */
 bool flag_wait(const struct device_flag *f, uint64_t target, int n_spin,
-              const atomic_bool *stop);
+               const atomic_bool *stop);
 
 #endif

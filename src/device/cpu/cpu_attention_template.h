@@ -27,8 +27,8 @@
 #include "device/cpu/cpu_cache_template.h"
 
 enum {
-    TILE_ROWS = 64,                /* rows (token, head) a task aims at */
-    DIRECT_ROWS = 8,               /* up to so many read the cache's elements */
+    TILE_ROWS = 64,  /* rows (token, head) a task aims at */
+    DIRECT_ROWS = 8, /* up to so many read the cache's elements */
     SPAN_BLOCKS = 1024 / PAGE_TOKENS, /* blocks a span */
     PAGE_LANES = PAGE_TOKENS / LANES, /* vectors a block of positions */
 };
@@ -253,7 +253,9 @@ static inline void block_run(const struct view *v, int64_t n_row, int64_t block,
         int64_t first = r->first - block * PAGE_TOKENS;
         int64_t end = r->last + 1 - block * PAGE_TOKENS;
 
-        r->lo = first < 0 ? 0 : first > PAGE_TOKENS ? PAGE_TOKENS : (int32_t)first;
+        r->lo = first < 0             ? 0
+                : first > PAGE_TOKENS ? PAGE_TOKENS
+                                      : (int32_t)first;
         r->hi = end < 0 ? 0 : end > PAGE_TOKENS ? PAGE_TOKENS : (int32_t)end;
         if (r->lo >= r->hi)
             continue;
@@ -284,7 +286,8 @@ static inline void block_run(const struct view *v, int64_t n_row, int64_t block,
             break;
         for (int k = 0; k < n * PAGE_TOKENS; k += LANES)
             lanes_store(p + k, lanes_set(0));
-        chain_rows(n, some[0]->q, v->d, &keys, 0, v->d, p, PAGE_TOKENS, PAGE_TOKENS);
+        chain_rows(n, some[0]->q, v->d, &keys, 0, v->d, p, PAGE_TOKENS,
+                   PAGE_TOKENS);
         for (int k = 0; k < n; k++)
             soft_block(v, some[k], p + k * PAGE_TOKENS);
         add_values(v, some, n, p, &values);
@@ -332,7 +335,8 @@ static inline void task_run(struct view *v, int64_t t0, int64_t t1,
             last = r->last > last ? r->last : last;
         }
     }
-    for (int64_t block = first / PAGE_TOKENS; block <= last / PAGE_TOKENS; block++) {
+    for (int64_t block = first / PAGE_TOKENS; block <= last / PAGE_TOKENS;
+         block++) {
         size_t tile;
 
         if (block % SPAN_BLOCKS == 0) {

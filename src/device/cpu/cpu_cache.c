@@ -1,7 +1,7 @@
 /* Tiles of the paged cache: how a row of one position lies in them.
  *
- * The layouts are drawn in program/cache_tile.h. This file only moves bytes; numbers
- * are converted by the kernels that write and read the cache. */
+ * The layouts are drawn in program/cache_tile.h. This file only moves bytes;
+ * numbers are converted by the kernels that write and read the cache. */
 #include "device/cpu/cpu_ops.h"
 
 #include <string.h>

@@ -133,15 +133,17 @@ static pl_status listed_cores(const struct topology *t,
             hi = strtol(p, &end, 10);
         }
         if (hi < lo || hi > 1 << 20) {
-            s = device_item_bad(it, err, "%ld-%ld is no range of cores", lo, hi);
+            s = device_item_bad(it, err, "%ld-%ld is no range of cores", lo,
+                                hi);
             goto done;
         }
         for (long os = lo; os <= hi; os++) {
             int i = topology_find_cpu(t, (int)os);
 
             if (i < 0) {
-                s = device_item_bad(it, err, "this process may not use core %ld, only %s",
-                        os, may);
+                s = device_item_bad(
+                    it, err, "this process may not use core %ld, only %s", os,
+                    may);
                 goto done;
             }
             used[i] = true;
@@ -159,7 +161,7 @@ static pl_status listed_cores(const struct topology *t,
     goto done;
 malformed:
     s = device_item_bad(it, err, "\"%.*s\" is no list of cores like 0-3+8-11",
-            (int)(it->end - it->field), it->field);
+                        (int)(it->end - it->field), it->field);
 done:
     free(used);
     return s;

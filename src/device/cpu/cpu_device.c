@@ -13,8 +13,7 @@
 /* ---- what it can do ---------------------------------------------------- */
 
 static size_t scratch(const struct device_desc *d,
-                      const struct device_options *opt,
-                      const struct program *p)
+                      const struct device_options *opt, const struct program *p)
 {
     struct cpu_kernels table;
 

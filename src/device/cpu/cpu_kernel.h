@@ -45,7 +45,7 @@ struct cpu_call {
                                      sum: the summed dimension; others: NULL */
     int n_span;
     const struct kernel_custom *custom; /* custom; others: NULL */
-    size_t out_stride;               /* bytes between the tree's results */
+    size_t out_stride;                  /* bytes between the tree's results */
     void *scratch; /* this thread's, cpu_op.scratch bytes, 64-aligned */
     int ith, nth;
 };
@@ -62,7 +62,7 @@ struct cpu_entry {
 struct cpu_kernels {
     enum cpu_family family;
     struct cpu_entry kernel[KERNEL_COUNT]; /* run == NULL: there is none */
-    bool float_activations; /* never wants q8 */
+    bool float_activations;                /* never wants q8 */
     /* dst[i] = src rows quantized; n values a multiple of 32. */
     void (*q8)(struct q8_block *dst, const float *src, int64_t n);
     /* out[i] = a[i] + b[i]; out may be a or b. */

@@ -18,7 +18,8 @@ static void run_expert_down(const struct cpu_call *c)
 
 static void init_ops(struct cpu_kernels *k)
 {
-    k->kernel[KERNEL_matmul] = (struct cpu_entry){run_matmul, cpu_matmul_scratch};
+    k->kernel[KERNEL_matmul] =
+        (struct cpu_entry){run_matmul, cpu_matmul_scratch};
     k->kernel[KERNEL_expert_matmul] =
         (struct cpu_entry){run_expert_matmul, cpu_expert_matmul_scratch};
     k->kernel[KERNEL_expert_down] =

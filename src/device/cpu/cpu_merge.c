@@ -111,8 +111,7 @@ static void reduce_run(const struct cpu_image *g, const struct merge_item *m,
 
         for (int i = 0; i < m->n_addend; i++) {
             const struct merge_addend *a = &m->addend[i];
-            const unsigned char *src =
-                cpu_image_source(g, a->dev, a->tensor);
+            const unsigned char *src = cpu_image_source(g, a->dev, a->tensor);
 
             src += (int64_t)a->off + off - dim_value(a->skip, z);
             stack[top++] = (const float *)(const void *)src + done;

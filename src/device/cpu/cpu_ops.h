@@ -26,8 +26,8 @@ void cpu_cache_read_row(pl_format f, int64_t d, bool values, const void *tile,
                         int j, void *row);
 void cpu_cache_write_row(pl_format f, int64_t d, bool values, void *tile, int j,
                          const void *row);
-/* d floats as a row of a cache, as cache_write has it; any family gives the same
- * bytes. */
+/* d floats as a row of a cache, as cache_write has it; any family gives the
+ * same bytes. */
 void cpu_cache_encode_row(pl_format f, void *row, const float *x, int64_t d);
 
 /* The part of n items that thread ith of nth takes, cut at multiples of

@@ -80,8 +80,7 @@ pl_status cpu_seats_fill(struct device_bank *b, pl_err *err)
     n = seat_devices(b, core, 0, false, no_pin);
     n = seat_devices(b, core, n, true, no_pin);
     c->n_member = n;
-    st = team_create(&c->team, n, core,
-                         n + device_set_threads(b->set, b), err);
+    st = team_create(&c->team, n, core, n + device_set_threads(b->set, b), err);
     free(core);
     return st;
 }

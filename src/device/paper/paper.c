@@ -78,8 +78,7 @@ static bool has_kernel(const struct device_desc *d,
 
 /* What a device of private memory needs that runs this machine's kernels. */
 static size_t scratch(const struct device_desc *d,
-                      const struct device_options *opt,
-                      const struct program *p)
+                      const struct device_options *opt, const struct program *p)
 {
     return d->host ? 0 : cpu_image_parts_scratch(opt, p);
 }

@@ -23,8 +23,8 @@
 #include "base/err.h"
 #include "base/topology.h"
 #include "device/cpu/cpu_image.h"
-#include "device/team.h"
 #include "device/device_spec.h"
+#include "device/team.h"
 
 enum { POISON = 0xFF }; /* NaN in every float format, -1 as an integer */
 
@@ -36,12 +36,12 @@ struct queue_steps {
 struct lane {
     const int *step; /* of this run's script */
     int n, head;
-    int hold;     /* draws for which it is left out */
-    bool pulling; /* the head is a PULL or PAGES on its way */
-    int piece;    /* its next piece */
-    int n_piece;  /* PAGES come in parts too */
-    double begun; /* for the trace */
-    double due;   /* when its bytes arrive */
+    int hold;      /* draws for which it is left out */
+    bool pulling;  /* the head is a PULL or PAGES on its way */
+    int piece;     /* its next piece */
+    int n_piece;   /* PAGES come in parts too */
+    double begun;  /* for the trace */
+    double due;    /* when its bytes arrive */
     double pushed; /* when all that was pushed has arrived; a POST waits */
 };
 
@@ -49,9 +49,9 @@ struct sim_device {
     struct cpu_image image; /* first: see cpu_image.h */
     struct device *dev;
     unsigned char *base[REGION_MAIL]; /* owned: private memory */
-    unsigned char *scratch;            /* owned */
-    _Atomic uint64_t turn; /* the run that it is ready for */
-    pthread_mutex_t lock;  /* of what its queues share, up to `death`, and of
+    unsigned char *scratch;           /* owned */
+    _Atomic uint64_t turn;            /* the run that it is ready for */
+    pthread_mutex_t lock; /* of what its queues share, up to `death`, and of
                               the trace */
     struct queue_steps queue[PROG_MAX_SCRIPT][QUEUE_COUNT];
     struct lane lane[QUEUE_COUNT];
@@ -214,7 +214,7 @@ static pl_status start_players(struct device_bank *b, pl_err *err)
     for (int i = 0; i < n; i++)
         core[i] = -1;
     s = team_create(&sim->team, n, core,
-                        sim->n_player + device_set_threads(b->set, b), err);
+                    sim->n_player + device_set_threads(b->set, b), err);
     free(core);
     return s;
 }
@@ -357,8 +357,7 @@ static void step_ends(struct sim_device *d, int step)
 }
 
 /* Steps that this run does not have count as done. */
-static void pass_over(const struct sim *s, struct sim_device *d,
-                      struct lane *l)
+static void pass_over(const struct sim *s, struct sim_device *d, struct lane *l)
 {
     for (; l->head < l->n; l->head++) {
         int i = l->step[l->head];
@@ -409,9 +408,7 @@ static bool can_run(const struct sim *s, const struct sim_device *d,
 
     if (st->kind == STEP_WAIT)
         return atomic_load_explicit(
-                   &device_of(s->set, st->event.dev)
-                        ->event[st->event.event]
-                        .v,
+                   &device_of(s->set, st->event.dev)->event[st->event.event].v,
                    memory_order_acquire) >= s->turn;
     if (st->kind == STEP_POST)
         return l->pushed == 0 || device_now() >= l->pushed;
@@ -484,8 +481,7 @@ static void depart(struct player *p, struct sim_device *d, struct lane *l,
 }
 
 /* One piece; true when all have arrived. */
-static bool arrive(struct sim_device *d, struct lane *l,
-                   const struct step *st)
+static bool arrive(struct sim_device *d, struct lane *l, const struct step *st)
 {
     if (l->piece < l->n_piece && st->kind != STEP_PAGES)
         cpu_image_carry(&d->image, st, l->piece, 0, 1);
@@ -519,9 +515,8 @@ static bool work(struct player *p, struct sim_device *d, struct lane *l,
 }
 
 /* True when the head has ended. */
-static bool run_head(struct sim *s, struct player *p,
-                     struct sim_device *d, struct lane *l,
-                     const struct step *st)
+static bool run_head(struct sim *s, struct player *p, struct sim_device *d,
+                     struct lane *l, const struct step *st)
 {
     bool ended;
 
@@ -556,8 +551,8 @@ static bool run_head(struct sim *s, struct player *p,
     return ended;
 }
 
-static void play_head(struct sim *s, struct player *p,
-                      struct sim_device *d, struct lane *l)
+static void play_head(struct sim *s, struct player *p, struct sim_device *d,
+                      struct lane *l)
 {
     int i = l->step[l->head];
     const struct step *st = &d->script->step[i];
@@ -700,12 +695,11 @@ static void settle(struct device_bank *b)
 static pl_status describe(struct device_list *l, const struct device_item *it,
                           pl_err *err)
 {
-    const struct device_desc d = {
-        .ops = &sim_ops,
-        .n_thread = 1,
-        .numa_node = -1,
-        .memory = -1,
-        .reads = true};
+    const struct device_desc d = {.ops = &sim_ops,
+                                  .n_thread = 1,
+                                  .numa_node = -1,
+                                  .memory = -1,
+                                  .reads = true};
     const unsigned offered =
         1u << DEVICE_MEMORY | 1u << DEVICE_LINK | 1u << DEVICE_LATENCY;
     double v[DEVICE_FIGURES];
@@ -715,8 +709,7 @@ static pl_status describe(struct device_list *l, const struct device_item *it,
 }
 
 static size_t scratch(const struct device_desc *d,
-                      const struct device_options *opt,
-                      const struct program *p)
+                      const struct device_options *opt, const struct program *p)
 {
     (void)d;
     return cpu_image_parts_scratch(opt, p);
