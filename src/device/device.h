@@ -12,7 +12,7 @@
 #include "device/family.h"
 #include "program/program.h"
 
-struct device_ops;   /* device_ops.h */
+struct device_ops;  /* device_ops.h */
 struct cpu_kernels; /* cpu/cpu_kernel.h */
 
 /* What is known of a device before anything is opened; the plan reads this. */
@@ -95,7 +95,9 @@ struct device_options {
     uint64_t sim_seed;
     bool guard; /* tests: one step at a time, and no page of another device can
                    be touched but what the step may read */
-    bool trace; /* steps are timed, see device_set_trace */
+    bool sim_merge; /* tests: a sim device's queues are one, in an order of
+                       chance that the law of waits allows (program.h) */
+    bool trace;     /* steps are timed, see device_set_trace */
 };
 
 struct device_set; /* opaque */
