@@ -499,7 +499,7 @@ static void play(struct game *g, struct device_set *s, const char *what)
 struct setting {
     const char *spec;
     int n_thread, n_host; /* threads of the host; 0: none */
-    bool no_pin, guard;
+    bool no_pin, guard, merge;
 };
 
 static void play_setting(const struct setting *x, int n_game)
@@ -513,6 +513,7 @@ static void play_setting(const struct setting *x, int n_game)
                                      .sim_seed = seed,
                                      .no_pin = x->no_pin,
                                      .guard = x->guard,
+                                     .sim_merge = x->merge,
                                      .trace = i % 2 == 0};
         struct device_list l;
         struct device_set *s;
@@ -543,9 +544,9 @@ static void play_setting(const struct setting *x, int n_game)
 static void device_groups_of_cpus_meet_for_themselves(void **state)
 {
     static const struct setting x[] = {
-        {"cpu*3", 1, 0, true, false},
-        {"cpu*5", 1, 0, true, false},
-        {"cpu*3", 2, 0, true, false},
+        {"cpu*3", 1, 0, true, false, false},
+        {"cpu*5", 1, 0, true, false, false},
+        {"cpu*3", 2, 0, true, false, false},
     };
 
     (void)state;
@@ -556,9 +557,9 @@ static void device_groups_of_cpus_meet_for_themselves(void **state)
 static void device_groups_of_all_kinds_agree(void **state)
 {
     static const struct setting x[] = {
-        {"sim*3", 1, 0, false, false},
-        {"cpu*2,sim*2", 1, 0, true, false},
-        {"sim:1GB/s:2us*2,cpu*1", 2, 0, true, false},
+        {"sim*3", 1, 0, false, false, false},
+        {"cpu*2,sim*2", 1, 0, true, false, false},
+        {"sim:1GB/s:2us*2,cpu*1", 2, 0, true, false, false},
     };
 
     (void)state;
@@ -566,12 +567,37 @@ static void device_groups_of_all_kinds_agree(void **state)
         play_setting(&x[i], 4);
 }
 
+static void device_groups_whose_queues_are_one_agree(void **state)
+{
+    static const struct setting x[] = {
+        {.spec = "sim*3", .n_thread = 1, .merge = true},
+        {.spec = "cpu*2,sim*2", .n_thread = 1, .no_pin = true, .merge = true},
+        {.spec = "sim:1GB/s:2us*2,cpu*1",
+         .n_thread = 2,
+         .no_pin = true,
+         .merge = true},
+        {.spec = "sim*2",
+         .n_thread = 1,
+         .n_host = 2,
+         .no_pin = true,
+         .guard = true,
+         .merge = true},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof x / sizeof x[0]; i++)
+        play_setting(&x[i], 6);
+}
+
 static void device_host_takes_turns_with_the_others(void **state)
 {
     static const struct setting x[] = {
-        {"cpu*2", 1, 2, false, false}, {"cpu*2", 1, 1, true, false},
-        {"cpu*1", 2, 3, true, false},  {"cpu*3", 2, 2, false, false},
-        {"sim*2", 1, 2, true, false},  {"cpu*2,sim*2", 1, 2, false, false},
+        {"cpu*2", 1, 2, false, false, false},
+        {"cpu*2", 1, 1, true, false, false},
+        {"cpu*1", 2, 3, true, false, false},
+        {"cpu*3", 2, 2, false, false, false},
+        {"sim*2", 1, 2, true, false, false},
+        {"cpu*2,sim*2", 1, 2, false, false, false},
     };
 
     (void)state;
@@ -582,8 +608,8 @@ static void device_host_takes_turns_with_the_others(void **state)
 static void device_groups_keep_to_their_memory(void **state)
 {
     static const struct setting x[] = {
-        {"cpu*3", 1, 2, false, true},
-        {"cpu*2,sim*2", 2, 1, true, true},
+        {"cpu*3", 1, 2, false, true, false},
+        {"cpu*2,sim*2", 2, 1, true, true, false},
     };
 
     (void)state;
@@ -843,6 +869,7 @@ int test_device_groups(void)
         cmocka_unit_test(device_host_threads_sit_on_their_cores),
         cmocka_unit_test(device_groups_of_cpus_meet_for_themselves),
         cmocka_unit_test(device_groups_of_all_kinds_agree),
+        cmocka_unit_test(device_groups_whose_queues_are_one_agree),
         cmocka_unit_test(device_host_takes_turns_with_the_others),
         cmocka_unit_test(device_groups_keep_to_their_memory),
         cmocka_unit_test(device_host_memory_limit_is_named),

@@ -583,6 +583,52 @@ static void device_rounds_give_the_same_bits_on_all_kinds(void **state)
         }
 }
 
+/* A set whose sim devices run their two queues as one. */
+static struct device_set *set_merged(const char *spec, int n_thread,
+                                     uint64_t seed)
+{
+    struct device_options opt = {
+        .family = CPU_GENERIC, .sim_seed = seed, .sim_merge = true};
+    struct device_list l;
+    struct device_set *s;
+    pl_err err;
+
+    if (device_parse(&l, spec, n_thread, &err) != PL_OK)
+        fail_msg("%s", err.message);
+    s = build_set_of(&l, &opt);
+    device_list_free(&l);
+    return s;
+}
+
+/* Hardware may run the queues as one; dead buffers are poisoned there too. */
+static void device_rounds_do_not_need_two_queues(void **state)
+{
+    static const struct {
+        const char *spec;
+        int n, n_thread;
+    } cases[] = {{"sim*2", 2, 0},
+                 {"sim*5", 5, 0},
+                 {"cpu*2,sim*2", 4, 2},
+                 {"sim:1GB/s:5us*3", 3, 0}};
+    uint64_t rng = test_seed();
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (uint64_t seed = 0; seed < 5; seed++) {
+            struct rounds *r = rounds_new(cases[i].n, PUSH, NO_MISTAKE);
+            struct device_set *s =
+                set_merged(cases[i].spec, cases[i].n_thread, seed);
+
+            LOAD_OK(s, r->p);
+            for (int64_t n_tok = 0; n_tok <= ROUND_TOK; n_tok++)
+                if (!rounds_right(r, s, n_tok, &rng))
+                    fail_msg("%s, seed %d, %d tokens", cases[i].spec, (int)seed,
+                             (int)n_tok);
+            device_set_free(s);
+            rounds_free(r);
+        }
+}
+
 /* Each dependency is needed, and sim devices show it soon. That a wait for the
  * device's own events is there, the check of programs sees to. */
 static void device_sim_shows_a_missing_wait(void **state)
@@ -614,8 +660,9 @@ static void device_sim_spares_the_next_tenant(void **state)
     enum { W = 8 };
 
     (void)state;
-    for (uint64_t seed = 0; seed < 40; seed++) {
-        struct device_set *s = build_set("sim,cpu*1", 0, seed);
+    for (uint64_t seed = 0; seed < 80; seed++) {
+        struct device_set *s = seed % 2 ? build_set("sim,cpu*1", 0, seed)
+                                        : set_merged("sim,cpu*1", 0, seed);
         struct device_run run = build_run(1);
         struct arena a = {0};
         float v[W] = {1, 2, 3, 4, 5, 6, 7, 8}, out[W];
@@ -749,30 +796,34 @@ static void device_memory_starts_zeroed_or_poisoned(void **state)
 
 static void device_sim_poisons_the_dead(void **state)
 {
-    struct device_set *s = build_set("sim", 0, 1);
     struct device_run run = build_run(4);
     struct arena a = {0};
-    float v[12] = {1, 2, 3};
 
     (void)state;
-    LOAD_OK(s, build_text(&a,
-                          "programs 1\n"
-                          "max n_tok 4\n"
-                          "device 0\n"
-                          "  %0: f32[n_tok, 3]\n"
-                          "  %1: f32[n_tok, 3]\n"
-                          "script\n"
-                          "  0: %1 = scale(%0) scale=2\n"
-                          "  0: dies %0\n",
-                          1));
-    build_put(s, 0, 0, v, 12);
-    RUN_OK(s, &run);
-    build_get(s, 0, 1, v, 12);
-    assert_true(v[2] == 6);
-    build_get(s, 0, 0, v, 12);
-    for (int i = 0; i < 12; i++)
-        assert_true(isnan(v[i]));
-    device_set_free(s);
+    for (int merge = 0; merge < 2; merge++) {
+        struct device_set *s =
+            merge ? set_merged("sim", 0, 1) : build_set("sim", 0, 1);
+        float v[12] = {1, 2, 3};
+
+        LOAD_OK(s, build_text(&a,
+                              "programs 1\n"
+                              "max n_tok 4\n"
+                              "device 0\n"
+                              "  %0: f32[n_tok, 3]\n"
+                              "  %1: f32[n_tok, 3]\n"
+                              "script\n"
+                              "  0: %1 = scale(%0) scale=2\n"
+                              "  0: dies %0\n",
+                              1));
+        build_put(s, 0, 0, v, 12);
+        RUN_OK(s, &run);
+        build_get(s, 0, 1, v, 12);
+        assert_true(v[2] == 6);
+        build_get(s, 0, 0, v, 12);
+        for (int i = 0; i < 12; i++)
+            assert_true(isnan(v[i]));
+        device_set_free(s);
+    }
     arena_fini(&a);
 }
 
@@ -1064,6 +1115,7 @@ int test_device_run(void)
         cmocka_unit_test(device_merge_adds_along_the_tree),
         cmocka_unit_test(device_merge_moves_columns),
         cmocka_unit_test(device_rounds_give_the_same_bits_on_all_kinds),
+        cmocka_unit_test(device_rounds_do_not_need_two_queues),
         cmocka_unit_test(device_sim_shows_a_missing_wait),
         cmocka_unit_test(device_sim_spares_the_next_tenant),
         cmocka_unit_test(device_sim_repeats_its_order_by_seed),

@@ -363,6 +363,22 @@ static void scene_requests_in_a_row_leave_nothing_behind(void **state)
     engine_run_close(&r);
 }
 
+/* ---- hardware ------------------------------------------------------------ */
+
+/* As hardware may do whose queues share a channel. */
+static void scene_sim_devices_run_their_queues_as_one(void **state)
+{
+    static const struct scene_model m = {3, 4, 2, 192, true};
+
+    (void)state;
+    setenv("PL_DEBUG", "merge", 1);
+    scene(&m, 4, &(struct wish){0});
+    scene(&m, 4, &(struct wish){.experts = "1"});
+    scene(&plain, 3, &(struct wish){.cache = true, .experts = "all"});
+    scene(&fused, 4, &(struct wish){.override = "blk\\.1\\.=host"});
+    unsetenv("PL_DEBUG");
+}
+
 int test_engine_scenes(void)
 {
     const struct CMUnitTest tests[] = {
@@ -374,6 +390,7 @@ int test_engine_scenes(void)
         cmocka_unit_test(scene_router_view_is_read_with_experts_on_the_host),
         cmocka_unit_test(scene_split_tensor_is_read_while_a_sequence_is_saved),
         cmocka_unit_test(scene_requests_in_a_row_leave_nothing_behind),
+        cmocka_unit_test(scene_sim_devices_run_their_queues_as_one),
     };
 
     return TEST_RUN(tests);

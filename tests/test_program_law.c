@@ -8,6 +8,8 @@
  * does; that is stated here a second time, by reach in a graph. */
 #include "program_build.h"
 
+#include "device/sim/sim_merge.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -275,13 +277,10 @@ static bool all_stand(const struct law *x, const struct list *l,
 }
 
 /* Do all come to their end, each strictly in the order of its list? */
-static bool ends(struct law *x)
+static bool ends(const struct law *x, struct list *l)
 {
     bool posted[MAX_DEV][MAX_STEP] = {{false}}, moved;
-    struct list l[MAX_DEV];
 
-    for (int d = 0; d < x->n; d++)
-        draw_list(x, d, &l[d]);
     do {
         moved = false;
         for (int d = 0; d < x->n; d++) {
@@ -349,9 +348,12 @@ static void law_decides_who_can_run_two_queues_as_one(void **state)
         char where[96] = "";
         pl_err err = {0};
         pl_status s;
+        struct list l[MAX_DEV];
         bool end;
 
         draw_program(x, trial % 3);
+        for (int d = 0; d < x->n; d++)
+            draw_list(x, d, &l[d]);
         for (int d = x->n - 1; d >= 0; d--) {
             int i = breaks_law(x, d, 1);
 
@@ -361,7 +363,7 @@ static void law_decides_who_can_run_two_queues_as_one(void **state)
                          "for another device without",
                          d, i);
         }
-        end = ends(x);
+        end = ends(x, l);
         if (!*where && !end)
             fail_msg("trial %d keeps the law and stands still", trial);
         n_stall += !end;
@@ -411,6 +413,133 @@ static void law_holds_in_every_kind_of_run(void **state)
     assert_true(n_kept > n_trial / 8 && n_nobody > n_trial / 100 &&
                 n_some > n_trial / 50);
     free(x);
+}
+
+/* ---- sim devices that run their queues as one ---------------------------- */
+
+/* The list that a sim device draws. */
+static void draw_merged(struct law *x, const struct program *p, struct list *l)
+{
+    const struct device_run run = {.n_instance = 1, .sizes = {{1, 1, 0}}};
+    unsigned char told[MAX_STEP];
+    int step[QUEUE_COUNT][MAX_STEP];
+    struct sim_queue q[QUEUE_COUNT] = {{step[0], 0}, {step[1], 0}};
+
+    for (int i = 0; i < p->script->n_step; i++) {
+        int k = (int)p->script->step[i].queue;
+
+        step[k][q[k].n++] = i;
+    }
+    sim_merge(l->step, p->script, p->dev, &run, q, told, &x->rng);
+    l->n = p->script->n_step;
+    l->at = 0;
+}
+
+/* May step b not come before step a, which stands before it? */
+static bool is_tied(const struct program *p, int a, int b)
+{
+    const struct step *s = &p->script->step[a], *t = &p->script->step[b];
+    bool own = t->kind == STEP_WAIT && t->event.dev == p->dev;
+
+    return s->queue == t->queue ||
+           (own && s->kind == STEP_POST && s->event.event == t->event.event) ||
+           ((step_meets(t) || t->kind == STEP_WAIT) && !own && tells(s));
+}
+
+/* Whatever the programs: a device that orders by its POSTs stands still for no
+ * order of the other ones. */
+static void law_sim_devices_keep_to_it(void **state)
+{
+    struct law *x = calloc(1, sizeof *x);
+    int n_trial = test_long() ? 20000 : 1000;
+
+    (void)state;
+    assert_non_null(x);
+    x->rng = test_seed() + 2;
+    for (int trial = 0; trial < n_trial; trial++) {
+        struct list l[MAX_DEV];
+
+        draw_program(x, trial % 3);
+        for (int d = 0; d < x->n; d++) {
+            int place[MAX_STEP];
+
+            draw_merged(x, &x->p[d], &l[d]);
+            memset(place, -1, sizeof place);
+            for (int i = 0; i < l[d].n; i++) {
+                assert_int_equal(place[l[d].step[i]], -1);
+                place[l[d].step[i]] = i;
+            }
+            for (int b = 0; b < l[d].n; b++)
+                for (int a = 0; a < b; a++)
+                    assert_false(is_tied(&x->p[d], a, b) &&
+                                 place[a] > place[b]);
+        }
+        if (!ends(x, l))
+            fail_msg("trial %d stands still", trial);
+    }
+    free(x);
+}
+
+/* Orders of all steps that are not in `done`. */
+static int count_orders(const struct program *p, unsigned done)
+{
+    int n = p->script->n_step, sum = 0;
+
+    if (done == (1u << n) - 1)
+        return 1;
+    for (int b = 0; b < n; b++) {
+        bool is_free = !(done >> b & 1);
+
+        for (int a = 0; a < b && is_free; a++)
+            is_free = (done >> a & 1) || !is_tied(p, a, b);
+        sum += is_free ? count_orders(p, done | 1u << b) : 0;
+    }
+    return sum;
+}
+
+static void law_sim_devices_draw_every_order(void **state)
+{
+    enum { MOST = 256 };
+    struct law x = {.rng = test_seed()};
+    struct arena a = {0};
+    const struct program *p = build_text(&a,
+                                         "programs 2\n"
+                                         "device 0\n"
+                                         "device 1\n"
+                                         "script\n"
+                                         "  1: post 0\n"
+                                         "  0: merge\n"
+                                         "  0: post 0\n"
+                                         "  0 copy: merge\n"
+                                         "  0 copy: wait 0.0\n"
+                                         "  0 copy: merge\n"
+                                         "  0: merge\n"
+                                         "  0 copy: post 1\n"
+                                         "  0: wait 0.1\n"
+                                         "  0: wait 1.0\n"
+                                         "  0 copy: merge\n",
+                                         2);
+    uint64_t seen[MOST];
+    int n = 0;
+
+    (void)state;
+    for (int i = 0; i < 20000; i++) {
+        uint64_t code = 0;
+        struct list l;
+        int k = 0;
+
+        draw_merged(&x, p, &l);
+        for (int j = 0; j < l.n; j++)
+            code = code * 16 + (uint64_t)l.step[j];
+        while (k < n && seen[k] != code)
+            k++;
+        assert_in_range(k, 0, MOST - 1);
+        if (k == n)
+            seen[n++] = code;
+    }
+    assert_in_range(n, 10, MOST);
+    assert_int_equal(n, count_orders(p, 0));
+    arena_fini(&a);
 }
 
 /* ---- what else is refused ------------------------------------------------ */
@@ -549,6 +678,8 @@ int test_program_law(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(law_decides_who_can_run_two_queues_as_one),
         cmocka_unit_test(law_holds_in_every_kind_of_run),
+        cmocka_unit_test(law_sim_devices_keep_to_it),
+        cmocka_unit_test(law_sim_devices_draw_every_order),
         cmocka_unit_test(law_of_memory_and_guards_is_checked),
     };
 

@@ -138,6 +138,7 @@ pl_status exec_create(pl_exec **out, struct planned *p, const pl_options *opt,
 {
     struct device_options dopt = {.no_pin = opt->no_pin,
                                   .guard = debug_asks("guard"),
+                                  .sim_merge = debug_asks("merge"),
                                   .family = p->family,
                                   .sim_seed = opt->sim_seed,
                                   .trace = opt->trace != NULL};

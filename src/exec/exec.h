@@ -40,7 +40,8 @@ struct exec_holder exec_holder(const pl_exec *x, int num,
                                const struct lowered_held *h);
 
 /* `p` is borrowed until pl_exec_free. With "guard" in PL_DEBUG, for tests, a
- * kernel that touches another device's memory dies of it (device_options). */
+ * kernel that touches another device's memory dies of it, with "merge" sim
+ * devices run their queues as one (device_options). */
 pl_status exec_create(pl_exec **out, struct planned *p, const pl_options *opt,
                       pl_err *err);
 

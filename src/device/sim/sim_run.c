@@ -9,7 +9,8 @@
  * Where links take real time there is nothing to repeat: as many threads as
  * there are cores share the devices, which then compute side by side, and as
  * many others their copy queues, which nothing that computes then keeps from
- * setting out, as no kernel keeps a link.
+ * setting out, as no kernel keeps a link. A set may ask for both queues as one
+ * (sim_merge.h).
  *
  * Kernels are the CPU's, whole or in parts in any order. Dead buffers are
  * poisoned, as all memory is when it is handed out: a step that reads too early
@@ -24,14 +25,10 @@
 #include "base/topology.h"
 #include "device/cpu/cpu_image.h"
 #include "device/device_spec.h"
+#include "device/sim/sim_merge.h"
 #include "device/team.h"
 
 enum { POISON = 0xFF }; /* NaN in every float format, -1 as an integer */
-
-struct queue_steps {
-    int *step; /* owned: a queue's steps, ascending */
-    int n;
-};
 
 struct lane {
     const int *step; /* of this run's script */
@@ -53,8 +50,11 @@ struct sim_device {
     _Atomic uint64_t turn;            /* the run that it is ready for */
     pthread_mutex_t lock; /* of what its queues share, up to `death`, and of
                               the trace */
-    struct queue_steps queue[PROG_MAX_SCRIPT][QUEUE_COUNT];
-    struct lane lane[QUEUE_COUNT];
+    struct sim_queue queue[PROG_MAX_SCRIPT][QUEUE_COUNT];
+    int *merged;         /* owned, [most steps of a script]: of a run that has
+                            its queues as one */
+    unsigned char *told; /* owned, [n_event]: room for sim_merge */
+    struct lane lane[QUEUE_COUNT]; /* one of them is empty then */
     const struct script *script; /* of this run */
     unsigned char *done;         /* owned, [most steps of a script] */
     int first_open;              /* all steps before are done */
@@ -86,14 +86,9 @@ struct sim {
     uint64_t turn;
 };
 
-/* splitmix64 */
 static int draw(struct player *p, int n)
 {
-    uint64_t z = p->random += 0x9E3779B97F4A7C15;
-
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
-    return (int)((z ^ (z >> 31)) >> 33) % n;
+    return sim_draw(&p->random, n);
 }
 
 /* The system's sleep is late by some 50 us: the last ones are spun. */
@@ -140,7 +135,11 @@ static void unload_device(struct device_set *set, struct sim_device *d)
     cpu_image_fini(&d->image);
     free(d->done);
     free(d->batch);
+    free(d->merged);
+    free(d->told);
     d->scratch = NULL;
+    d->merged = NULL;
+    d->told = NULL;
     d->done = NULL;
     d->batch = NULL;
 }
@@ -246,7 +245,7 @@ static pl_status open_bank(struct device_bank *b, pl_err *err)
     return start_players(b, err);
 }
 
-static bool sort_queues(struct queue_steps *q, const struct script *c)
+static bool sort_queues(struct sim_queue *q, const struct script *c)
 {
     for (int k = 0; k < QUEUE_COUNT; k++) {
         q[k].step = malloc(((size_t)c->n_step + 1) * sizeof *q[k].step);
@@ -276,7 +275,9 @@ static bool make_tables(struct sim_device *d)
                  (size_t)p->n_seq * (size_t)p->page_stride + 1;
     d->batch = malloc((size_t)n_instance * d->n_batch * sizeof *d->batch);
     d->done = calloc((size_t)n_step + 1, 1);
-    return d->batch && d->done;
+    d->merged = malloc(((size_t)n_step + 1) * sizeof *d->merged);
+    d->told = calloc((size_t)p->n_event + 1, 1);
+    return d->batch && d->done && d->merged && d->told;
 }
 
 static pl_status load_device(struct sim *sim, struct sim_device *d, pl_err *err)
@@ -368,7 +369,26 @@ static void pass_over(const struct sim *s, struct sim_device *d, struct lane *l)
     }
 }
 
-static void begin(struct sim *s, struct sim_device *d)
+/* Sorts the steps of the run into lanes. */
+static void fill_lanes(struct sim *s, struct player *p, struct sim_device *d)
+{
+    const struct sim_queue *x = d->queue[s->run->script];
+    bool merge = device_set_options(s->set)->sim_merge;
+
+    for (int q = 0; q < QUEUE_COUNT; q++)
+        d->lane[q] = (struct lane){.step = x[q].step, .n = x[q].n};
+    if (merge) {
+        sim_merge(d->merged, d->script, d->dev->prog->dev, s->run, x, d->told,
+                  &p->random);
+        d->lane[QUEUE_COMPUTE] =
+            (struct lane){.step = d->merged, .n = d->script->n_step};
+        d->lane[QUEUE_COPY] = (struct lane){.step = NULL};
+    }
+    for (int q = 0; q < QUEUE_COUNT; q++)
+        pass_over(s, d, &d->lane[q]);
+}
+
+static void begin(struct sim *s, struct player *p, struct sim_device *d)
 {
     const struct device_run *r = s->run;
 
@@ -388,12 +408,7 @@ static void begin(struct sim *s, struct sim_device *d)
     memset(d->done, 0, (size_t)d->script->n_step);
     d->first_open = d->death = 0;
     d->last_begun = -1;
-    for (int q = 0; q < QUEUE_COUNT; q++) {
-        const struct queue_steps *x = &d->queue[r->script][q];
-
-        d->lane[q] = (struct lane){.step = x->step, .n = x->n};
-        pass_over(s, d, &d->lane[q]);
-    }
+    fill_lanes(s, p, d);
 }
 
 static const struct step *head(const struct sim_device *d, const struct lane *l)
@@ -633,7 +648,7 @@ static void make_ready(struct sim *s, struct player *p)
         struct sim_device *d = &p->dev[i];
 
         if (p->first) {
-            begin(s, d);
+            begin(s, p, d);
             atomic_store_explicit(&d->turn, s->turn, memory_order_release);
         }
         for (int idle = 0;

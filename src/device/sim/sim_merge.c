@@ -1,0 +1,88 @@
+/* The draw of sim_merge.h: again and again the head of one queue or of the
+ * other, where both may come; of two heads the one that stands first in the
+ * script always may. */
+#include "device/sim/sim_merge.h"
+
+/* A queue while it is drawn from. */
+struct source {
+    const int *step;
+    int n, head;
+    int tell; /* next POST or meeting of the run, from the head on */
+};
+
+struct merging {
+    const struct script *script;
+    const struct device_run *run;
+    int dev;
+    struct source queue[QUEUE_COUNT];
+    const unsigned char *told; /* of each event of the device: it is out */
+};
+
+static bool runs(const struct merging *m, const struct step *st)
+{
+    return step_runs(st, m->run->n_instance, m->run->sizes);
+}
+
+static void find_tell(const struct merging *m, struct source *q)
+{
+    if (q->tell < q->head)
+        q->tell = q->head;
+    for (; q->tell < q->n; q->tell++) {
+        const struct step *st = &m->script->step[q->step[q->tell]];
+
+        if (runs(m, st) && (st->kind == STEP_POST || step_meets(st)))
+            return;
+    }
+}
+
+/* May the head of queue k come next? */
+static bool is_free(const struct merging *m, int k)
+{
+    const struct source *q = &m->queue[k], *other = &m->queue[!k];
+    const struct step *st;
+
+    if (q->head == q->n)
+        return false;
+    st = &m->script->step[q->step[q->head]];
+    if (!runs(m, st))
+        return true;
+    if (st->kind == STEP_WAIT && st->event.dev == m->dev)
+        return m->told[st->event.event];
+    return (st->kind != STEP_WAIT && !step_meets(st)) ||
+           other->tell == other->n ||
+           other->step[other->tell] > q->step[q->head];
+}
+
+void sim_merge(int *out, const struct script *c, int dev,
+               const struct device_run *run,
+               const struct sim_queue queue[QUEUE_COUNT], unsigned char *told,
+               uint64_t *random)
+{
+    struct merging m = {.script = c, .run = run, .dev = dev, .told = told};
+    int k = 0, stay = 0; /* draws from one queue for a while */
+
+    for (int q = 0; q < QUEUE_COUNT; q++) {
+        m.queue[q] = (struct source){.step = queue[q].step, .n = queue[q].n};
+        find_tell(&m, &m.queue[q]);
+        for (int i = 0; i < queue[q].n; i++)
+            if (c->step[queue[q].step[i]].kind == STEP_POST)
+                told[c->step[queue[q].step[i]].event.event] = 0;
+    }
+    for (int i = 0; i < c->n_step; i++) {
+        const struct step *st;
+
+        if (stay-- == 0) {
+            k = sim_draw(random, QUEUE_COUNT);
+            stay = sim_draw(random, 4) ? 0 : sim_draw(random, 64);
+        }
+        if (!is_free(&m, k)) {
+            k = !k;
+            stay = 0;
+        }
+        out[i] = m.queue[k].step[m.queue[k].head++];
+        st = &c->step[out[i]];
+        if (st->kind == STEP_POST)
+            told[st->event.event] = 1;
+        find_tell(&m, &m.queue[k]);
+    }
+}
