@@ -103,7 +103,7 @@ struct device_options {
                    be touched but what the step may read */
     bool sim_merge; /* tests: a sim device's queues are one, in an order of
                        chance that the law of waits allows (program.h) */
-    bool trace; /* steps are timed, see device_set_trace */
+    bool trace;     /* steps are timed, see device_set_trace */
 };
 
 struct device_set; /* opaque */

@@ -55,9 +55,9 @@ struct sim_device {
                             its queues as one */
     unsigned char *told; /* owned, [n_event]: room for sim_merge */
     struct lane lane[QUEUE_COUNT]; /* one of them is empty then */
-    const struct script *script; /* of this run */
-    unsigned char *done;         /* owned, [most steps of a script] */
-    int first_open;              /* all steps before are done */
+    const struct script *script;   /* of this run */
+    unsigned char *done;           /* owned, [most steps of a script] */
+    int first_open;                /* all steps before are done */
     int last_begun;
     int death;      /* next to come */
     int32_t *batch; /* owned: this device's copy of the batch, an instance's
