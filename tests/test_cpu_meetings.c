@@ -272,6 +272,67 @@ static void cpu_threads_meet_seldom_for_a_single_token(void **state)
     assert_true(n_alone > n_trial && n_one > n_trial && n_one < n_all);
 }
 
+static bool runs(const struct step *s, int64_t n_tok)
+{
+    const struct graph_sizes z = {n_tok, n_tok, 1};
+
+    return step_runs(s, 1, &z);
+}
+
+/* In a run of so many tokens: do all threads meet before a step of first + 1 to
+ * last that is in it? */
+static bool meet_in_run(const struct plan *p, int first, int last,
+                        int64_t n_tok)
+{
+    for (int k = first + 1; k <= last; k++) {
+        bool single = n_tok == 1;
+
+        if (runs(&p->step[k], n_tok) &&
+            ((p->how[k] & (single ? CPU_MEET_SINGLE : CPU_MEET)) ||
+             (step_meets(&p->step[k]) &&
+              !(single && (p->how[k] & CPU_ALONE)))))
+            return true;
+    }
+    return false;
+}
+
+/* Some steps are in runs of few tokens only, or of many: what is not there is
+ * no meeting. */
+static void cpu_threads_meet_in_runs_of_few_and_of_many(void **state)
+{
+    static const int64_t sizes[] = {1, 2, 3};
+    uint64_t seed = test_seed() + 2;
+    int n_trial = test_long() ? 50000 : 5000;
+
+    (void)state;
+    for (int trial = 0; trial < n_trial; trial++) {
+        static struct plan p;
+
+        draw(&p, &seed);
+        for (int s = 0; s < N_STEP; s++) {
+            int which = (int)test_below(&seed, 4);
+
+            if (which < 2) {
+                p.step[s].least = which ? 3 : 0;
+                p.step[s].most = which ? INT64_MAX : 2;
+            }
+        }
+        find(&p);
+        for (int z = 0; z < 3; z++)
+            for (int j = 0; j < N_STEP; j++)
+                for (int i = 0; i < j; i++) {
+                    bool alone = sizes[z] == 1 && (p.how[i] & CPU_ALONE) &&
+                                 (p.how[j] & CPU_ALONE);
+
+                    if (runs(&p.step[i], sizes[z]) &&
+                        runs(&p.step[j], sizes[z]) && clash(&p, i, j) &&
+                        !alone && !meet_in_run(&p, i, j, sizes[z]))
+                        fail_msg("trial %d: steps %d and %d of a run of %d",
+                                 trial, i, j, (int)sizes[z]);
+                }
+    }
+}
+
 /* What a step touches is looked at only as far as a table has room; the values
  * of a long message count even where the device has no addend of its own. */
 static void cpu_threads_meet_around_a_message_of_many_values(void **state)
@@ -312,6 +373,7 @@ int test_cpu_meetings(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(cpu_threads_meet_between_steps_that_clash),
         cmocka_unit_test(cpu_threads_meet_seldom_for_a_single_token),
+        cmocka_unit_test(cpu_threads_meet_in_runs_of_few_and_of_many),
         cmocka_unit_test(cpu_threads_meet_around_a_message_of_many_values),
     };
 
