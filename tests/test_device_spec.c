@@ -218,6 +218,14 @@ static void spec_paper_devices_are_described(void **state)
     assert_true(l.dev[6].mem_bytes_per_s == 200e9);
     assert_true(l.dev[6].link_bytes_per_s == 50e9);
     assert_true(l.dev[6].flops == 1e12);
+    for (int i = 0; i < l.n; i++) /* memory is shared by those that say so */
+        assert_int_equal(l.dev[i].memory, -1);
+    device_list_free(&l);
+    assert_int_equal(
+        device_parse_paper(&l, "gpu:1GiB:1TB/s,cpu:1GiB:1TB/s:shared*2", NULL),
+        PL_OK);
+    assert_int_equal(l.dev[0].memory, -1);
+    assert_true(l.dev[1].memory >= 0 && l.dev[1].memory == l.dev[2].memory);
     device_list_free(&l);
 }
 

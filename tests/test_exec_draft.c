@@ -14,14 +14,17 @@ struct scene {
     pl_err err;
 };
 
+static const struct lower_device one_queue[2] = {{0, true, false},
+                                                 {0, true, false}};
+static const struct lower_device two_queues[2] = {{0, false, false},
+                                                  {0, false, false}};
+static const struct lower_options one = {.n_dev = 2, .dev = one_queue};
+static const struct lower_options two = {.n_dev = 2, .dev = two_queues};
+
 static void open_scene(struct scene *s)
 {
-    static const struct lower_device one[2] = {{0, true, false},
-                                               {0, true, false}};
-    static const struct lower_options opt = {.n_dev = 2, .dev = one};
-
     memset(s, 0, sizeof *s);
-    s->w.opt = &opt;
+    s->w.opt = &one;
     s->w.dev = s->dev;
     s->w.err = &s->err;
     s->dev[0].owed = s->dev[1].owed = -1;
@@ -124,12 +127,104 @@ static void exec_each_micro_batch_posts_for_itself(void **state)
     close_scene(&s);
 }
 
+static void copy(struct scene *s, int *event)
+{
+    const struct step p = {
+        .kind = STEP_PULL, .queue = QUEUE_COPY, .pull = {.out = -1}};
+
+    assert_int_equal(lower_step(&s->w, 0, &p), PL_OK);
+    assert_int_equal(lower_post_late(&s->w, 0, event), PL_OK);
+}
+
+/* Of copies in a row the last one's POST is that of all, but of their own
+ * micro-batch only: the other may be absent. */
+static void exec_copies_are_posted_late_by_micro_batch(void **state)
+{
+    struct scene s;
+    int a, b, c;
+
+    (void)state;
+    open_scene(&s);
+    copy(&s, &a);
+    copy(&s, &b);
+    s.w.instance = 1;
+    copy(&s, &c);
+    must_be(&s, 0, "pull pull pull/1");
+    assert_int_equal(lower_wait(&s.w, 1, QUEUE_COMPUTE, 0, c), PL_OK);
+    must_be(&s, 0, "pull pull pull/1 post2/1");
+    s.w.instance = 0;
+    assert_int_equal(lower_wait(&s.w, 1, QUEUE_COMPUTE, 0, b), PL_OK);
+    assert_int_equal(lower_wait(&s.w, 1, QUEUE_COMPUTE, 0, a), PL_OK);
+    must_be(&s, 0, "pull pull pull/1 post2/1 post1");
+    must_be(&s, 1, "wait2/1 wait1 wait1");
+    close_scene(&s);
+}
+
+static void exec_runs_of_few_rows_post_for_themselves(void **state)
+{
+    struct scene s;
+    int a, b, c;
+
+    (void)state;
+    open_scene(&s);
+    s.w.few = 2;
+    s.w.guard = GUARD_FEW_TOK;
+    assert_int_equal(lower_post(&s.w, 0, QUEUE_COMPUTE, &a), PL_OK);
+    assert_int_equal(lower_post(&s.w, 0, QUEUE_COMPUTE, &b), PL_OK);
+    assert_int_equal(a, b);
+    s.w.guard = GUARD_MANY_TOK;
+    assert_int_equal(lower_post(&s.w, 0, QUEUE_COMPUTE, &b), PL_OK);
+    s.w.guard = GUARD_NONE;
+    assert_int_equal(lower_post(&s.w, 0, QUEUE_COMPUTE, &c), PL_OK);
+    must_be(&s, 0, "post0 post1 post2");
+    assert_true(a == 0 && b == 1 && c == 2);
+    assert_int_equal(s.dev[0].step[0].most, 2);
+    assert_int_equal(s.dev[0].step[1].least, 3);
+    assert_int_equal(s.dev[0].step[2].most, 0); /* in every run */
+    close_scene(&s);
+}
+
+/* Before it waits for another device a queue waits for what the other queue has
+ * posted, once, in the runs that have the post. */
+static void exec_queues_know_of_each_other(void **state)
+{
+    struct scene s;
+    int a, b, c;
+
+    (void)state;
+    open_scene(&s);
+    s.w.opt = &two;
+    s.w.few = 2;
+    assert_int_equal(lower_post(&s.w, 1, QUEUE_COMPUTE, &c), PL_OK);
+    assert_int_equal(lower_post(&s.w, 0, QUEUE_COPY, &a), PL_OK);
+    s.w.guard = GUARD_FEW_TOK; /* in these runs only it knows of the post */
+    assert_int_equal(lower_wait(&s.w, 0, QUEUE_COMPUTE, 0, a), PL_OK);
+    s.w.guard = GUARD_NONE;
+    must_be(&s, 0, "post0 wait0");
+    assert_int_equal(lower_wait(&s.w, 0, QUEUE_COMPUTE, 1, c), PL_OK);
+    must_be(&s, 0, "post0 wait0 wait0 wait0");
+    assert_int_equal(s.dev[0].step[2].event.dev, 0);
+    assert_int_equal(s.dev[0].step[3].event.dev, 1);
+    assert_int_equal(lower_wait(&s.w, 0, QUEUE_COMPUTE, 1, c), PL_OK);
+    must_be(&s, 0, "post0 wait0 wait0 wait0 wait0"); /* nothing new */
+    s.w.instance = 1;
+    assert_int_equal(lower_post(&s.w, 0, QUEUE_COPY, &b), PL_OK);
+    assert_int_equal(lower_wait(&s.w, 0, QUEUE_COMPUTE, 0, b), PL_OK);
+    assert_int_equal(lower_wait(&s.w, 0, QUEUE_COMPUTE, 1, c), PL_OK);
+    must_be(&s, 0,
+            "post0 wait0 wait0 wait0 wait0 post1/1 wait1/1 wait0/1");
+    close_scene(&s);
+}
+
 int test_exec_draft(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exec_values_in_a_row_are_posted_once),
         cmocka_unit_test(exec_a_wait_has_its_post_before_it),
         cmocka_unit_test(exec_each_micro_batch_posts_for_itself),
+        cmocka_unit_test(exec_copies_are_posted_late_by_micro_batch),
+        cmocka_unit_test(exec_runs_of_few_rows_post_for_themselves),
+        cmocka_unit_test(exec_queues_know_of_each_other),
     };
 
     return TEST_RUN(tests);

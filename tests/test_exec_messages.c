@@ -15,6 +15,7 @@
 #include "engine/engine.h"
 #include "engine_run.h"
 #include "gguf/gguf_write.h"
+#include "place_model.h"
 
 static const char *const devices[] = {"cpu*2", "cpu*3", "cpu*4",  "sim*2",
                                       "sim*3", "sim*4", "cpu,sim"};
@@ -311,6 +312,75 @@ static void messages_wait_for_scales_and_slots(void **state)
     }
 }
 
+/* What is pushed as part of a message ends inside its tensor. */
+static void must_fit(const struct program *all, const struct step *s,
+                     const struct graph_sizes *z)
+{
+    const struct prog_tensor *t;
+
+    if (s->kind != STEP_PUSH || s->push.between_groups)
+        return;
+    t = &all[s->push.dev].tensor[s->push.out];
+    for (int i = 0; i < s->push.n_piece; i++) {
+        const struct copy_piece *p = &s->push.piece[i];
+        int64_t end = p->dst_at + dim_value(p->dst_off, z) +
+                      (dim_value(p->n0, z) - 1) * dim_value(p->dst_s0, z) +
+                      (dim_value(p->n1, z) - 1) * dim_value(p->dst_s1, z) +
+                      dim_value(p->bytes, z);
+
+        if (end > (int64_t)t->bytes)
+            fail_msg("%d rows end at %d of %d bytes", (int)z->n_tok, (int)end,
+                     (int)t->bytes);
+    }
+}
+
+/* Where one shot or two are taken by the number of rows, each number takes one
+ * of them, and has room for what it stages. */
+static void messages_go_one_way_for_any_rows(void **state)
+{
+    static const char *const on[] = {"sim*2", "sim*3", "sim*4", "sim*5"};
+
+    (void)state;
+    for (size_t k = 0; k < sizeof on / sizeof *on; k++) {
+        pl_graph *g = place_model(4);
+        pl_options o = {.devices = on[k],
+                        .n_ranks = 8,
+                        .no_fit = true,
+                        .no_pin = true,
+                        .n_threads = 1,
+                        .n_ctx = 256,
+                        .n_ubatch = 64};
+        struct planned *p;
+        bool guarded = false;
+        pl_err err;
+
+        assert_non_null(g);
+        if (planned_create(&p, g, &o, &err) != PL_OK)
+            fail_msg("%s: %s", on[k], err.message);
+        for (int64_t n = 1; n <= 64; n++) {
+            const struct graph_sizes z = {n, n, 0};
+            int counted = 0;
+
+            for (int d = 0; d < p->low->n_dev; d++)
+                for (int i = 0; i < p->low->prog[d].script->n_step; i++) {
+                    const struct step *s = &p->low->prog[d].script->step[i];
+
+                    guarded |= s->most > 0;
+                    if (step_runs(s, 1, &z))
+                        must_fit(p->low->prog, s, &z);
+                    counted += step_is_message(s) && s->merge.counted &&
+                               step_runs(s, 1, &z);
+                }
+            if (counted != p->low->way->n_message)
+                fail_msg("%s: of %d messages %d are sent for %d rows", on[k],
+                         p->low->way->n_message, counted, (int)n);
+        }
+        assert_int_equal(guarded, k > 0);
+        planned_free(p);
+        pl_graph_free(g);
+    }
+}
+
 int test_exec_messages(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -319,6 +389,7 @@ int test_exec_messages(void)
         cmocka_unit_test(messages_are_as_planned_in_every_family),
         cmocka_unit_test(messages_with_expert_scales_are_two_a_layer),
         cmocka_unit_test(messages_wait_for_scales_and_slots),
+        cmocka_unit_test(messages_go_one_way_for_any_rows),
     };
 
     return TEST_RUN(tests);
