@@ -64,6 +64,7 @@ struct device_set {
     struct device *dev; /* owned */
     struct cpu_kernels kernels;
     struct topology topology;      /* loaded if memory can be bound */
+    bool one_node;                 /* it is near to all cores alike */
     struct cpu_team *team;         /* owned; cpu threads, then sim's */
     int n_cpu, n_player, n_member; /* player: a thread that plays sims */
     struct sim *sim;               /* owned, NULL without sim devices */

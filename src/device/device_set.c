@@ -93,6 +93,7 @@ pl_status device_set_create(struct device_set **out,
     s->n_player = sim_players(s);
     cpu_kernels_init(&s->kernels, opt->family);
     load_topology(s);
+    s->one_node = topology_one_node();
     s->trace.on = opt->trace;
     st = device_seats_fill(s, opt->no_pin, err);
     if (st == PL_OK && opt->guard)
@@ -249,6 +250,8 @@ static void touch(unsigned char *p, size_t bytes, int ith, int nth)
         *(volatile unsigned char *)(p + i * page) = 0;
 }
 
+/* Weights get their pages as they are loaded, which finds the system's zeros
+ * still in the caches, unless it matters who touches them. */
 static void prepare(void *user, int member)
 {
     struct device_set *s = user;
@@ -259,7 +262,8 @@ static void prepare(void *user, int member)
         int ith = m->seat[i].ith, nth = d->desc.n_thread;
 
         for (int r = 0; r < REGION_COUNT; r++)
-            touch(d->base[r], d->bytes[r], ith, nth);
+            if (r != REGION_WEIGHTS || !s->one_node)
+                touch(d->base[r], d->bytes[r], ith, nth);
         touch(d->scratch, d->scratch_bytes, ith, nth);
     }
     for (int i = 0; m->n == 0 && m->player == 0 && i < s->n; i++) {
