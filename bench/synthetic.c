@@ -16,6 +16,9 @@ const struct synthetic_shape synthetic_0b6 = {
 const struct synthetic_shape synthetic_3b_a0b6 = {
     "synthetic-3B-A0.6B", "qwen3moe", 24, 1024, 16, 4, 128, 384, 96, 8, 65536};
 
+const struct synthetic_shape synthetic_wide = {
+    "synthetic-wide", "qwen3", 8, 2048, 32, 8, 64, 8192, 0, 0, 32768};
+
 struct fill {
     pl_format f;
     uint64_t random;
@@ -30,6 +33,24 @@ static uint64_t draw(uint64_t *s)
     return z ^ (z >> 31);
 }
 
+/* F32: norms, near 1. F16 and BF16: of either sign, near 2^-9. */
+static void fill_floats(struct fill *x, unsigned char *b, size_t bytes)
+{
+    unsigned mask = x->f == PL_F16 ? 0x83FF : 0x807F;
+    unsigned exponent = x->f == PL_F16 ? 0x1800 : 0x3B00;
+
+    for (size_t i = 0; x->f == PL_F32 && i < bytes / 4; i++) {
+        float v = 1.0f + (float)(draw(&x->random) >> 40) * 0x1p-28f;
+
+        memcpy(b + 4 * i, &v, 4);
+    }
+    for (size_t i = 0; x->f != PL_F32 && i < bytes / 2; i++) {
+        uint16_t v = (uint16_t)((draw(&x->random) >> 40 & mask) | exponent);
+
+        memcpy(b + 2 * i, &v, 2);
+    }
+}
+
 /* Random codes; scales of about 1/32 of a code's step. */
 static void fill_row(void *user, int64_t row, void *dst, size_t bytes)
 {
@@ -39,11 +60,7 @@ static void fill_row(void *user, int64_t row, void *dst, size_t bytes)
 
     (void)row;
     if (fi->block == 1) {
-        for (size_t i = 0; i < bytes / 4; i++) {
-            float v = 1.0f + (float)(draw(&x->random) >> 40) * 0x1p-28f;
-
-            memcpy(b + 4 * i, &v, 4);
-        }
+        fill_floats(x, b, bytes);
         return;
     }
     for (size_t i = 0; i + 8 <= bytes; i += 8) {

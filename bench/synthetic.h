@@ -18,6 +18,8 @@ struct synthetic_shape {
 
 extern const struct synthetic_shape synthetic_0b6;     /* dense, 0.6 billion */
 extern const struct synthetic_shape synthetic_3b_a0b6; /* experts */
+extern const struct synthetic_shape synthetic_wide;    /* as many layers as a
+                                                          bench gives a copy */
 
 /* Where they are unless a bench is told of another directory, which must be
  * there. */

@@ -144,6 +144,36 @@ static void topology_of_this_machine_has_a_core(void **state)
     topology_fini(&t);
 }
 
+static void topology_several_nodes_are_not_one(void **state)
+{
+    struct topology t;
+
+    (void)state;
+    assert_int_equal(topology_load(&t, NULL), PL_OK);
+    if (topology_one_node())
+        assert_int_equal(t.n_node, 1);
+    topology_fini(&t);
+}
+
+/* Any range, mapped or not. */
+static void topology_fetch_changes_nothing(void **state)
+{
+    enum { BYTES = 3 << 20 };
+    unsigned char *p = topology_alloc(NULL, -1, BYTES);
+
+    (void)state;
+    assert_non_null(p);
+    memset(p, 7, BYTES);
+    topology_fetch(p, BYTES);
+    topology_fetch(p + 5, 0);
+    topology_fetch(p + 4095, 2);
+    topology_fetch(p + 123, BYTES - 123);
+    for (int i = 0; i < BYTES; i++)
+        assert_true(p[i] == 7);
+    topology_free(p, BYTES);
+    topology_fetch(p, BYTES);
+}
+
 static void topology_failures_are_statuses(void **state)
 {
     struct topology t;
@@ -178,6 +208,8 @@ int test_base_topology(void)
         cmocka_unit_test(topology_takes_the_larger_memory_of_a_core),
         cmocka_unit_test(topology_allows_nodes_without_memory),
         cmocka_unit_test(topology_of_this_machine_has_a_core),
+        cmocka_unit_test(topology_several_nodes_are_not_one),
+        cmocka_unit_test(topology_fetch_changes_nothing),
         cmocka_unit_test(topology_failures_are_statuses),
     };
 

@@ -208,6 +208,83 @@ static void pack_inverse_leaves_what_is_not_held(void **state)
     for_all(check_partial);
 }
 
+/* ---- whole groups -------------------------------------------------------- */
+
+/* Groups packed at once, over whatever was there, against rows one by one. */
+static void compare_groups(const struct device *d, const struct sample *s,
+                           uint64_t *seed)
+{
+    const struct pack *p = &d->p;
+    uint8_t *data = malloc(p->matrix_bytes + (p->matrix_bytes == 0));
+
+    assert_non_null(data);
+    random_bytes(seed, data, p->matrix_bytes);
+    for (int64_t g = 0; g < (s->n_row + 15) / 16; g++) {
+        const void *rows[16] = {NULL}, *ahead[16] = {NULL};
+
+        for (int64_t i = 0; i < 16; i++) {
+            int64_t r = g * 16 + i;
+
+            if (r < s->n_row)
+                rows[i] = s->rows + (size_t)r * s->row_bytes;
+            if (r + 16 < s->n_row)
+                ahead[i] = s->rows + (size_t)(r + 16) * s->row_bytes;
+        }
+        pack_group(p, data + (size_t)g * p->group_bytes, rows,
+                   ahead[15] ? ahead : NULL);
+    }
+    if (memcmp(data, d->data, p->matrix_bytes) != 0)
+        fail_msg("%s: %d rows, k %d of %d: groups differ from rows",
+                 s->fi->name, (int)s->n_row, (int)p->k, (int)s->k);
+    free(data);
+}
+
+static void check_groups(const struct sample *s, uint64_t *seed)
+{
+    /* neighbouring ranks may share a device */
+    for (int i = 0; i < s->n_rank;) {
+        int n = 1 + (int)test_below(seed, s->n_rank - i);
+        struct device d;
+
+        device_init(&d, s, i, n);
+        compare_groups(&d, s, seed);
+        device_fini(&d);
+        i += n;
+    }
+}
+
+static void pack_group_equals_row_by_row(void **state)
+{
+    (void)state;
+    for_all(check_groups);
+}
+
+/* Float formats have rows of any length. */
+static void pack_group_takes_rows_of_any_length(void **state)
+{
+    static const pl_format formats[] = {PL_F32, PL_F16, PL_BF16};
+    uint64_t seed = test_seed();
+
+    (void)state;
+    for (int i = 0; i < 300; i++) {
+        struct sample s = {.f = formats[i % 3], .n_rank = 1};
+        struct device d;
+
+        s.fi = format_info(s.f);
+        s.n_row = 1 + test_below(&seed, 40);
+        s.k = 1 + test_below(&seed, 100);
+        s.row_bytes = format_row_bytes(s.f, s.k);
+        s.span[0] = (struct pack_span){0, s.k, 0};
+        s.rows = malloc((size_t)s.n_row * s.row_bytes);
+        assert_non_null(s.rows);
+        random_bytes(&seed, s.rows, (size_t)s.n_row * s.row_bytes);
+        device_init(&d, &s, 0, 1);
+        compare_groups(&d, &s, &seed);
+        device_fini(&d);
+        free(s.rows);
+    }
+}
+
 /* ---- values -------------------------------------------------------------- */
 
 static void check_decode(const struct sample *s, uint64_t *seed)
@@ -411,6 +488,8 @@ int test_quant_pack(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(pack_inverse_restores_every_byte),
         cmocka_unit_test(pack_inverse_leaves_what_is_not_held),
+        cmocka_unit_test(pack_group_equals_row_by_row),
+        cmocka_unit_test(pack_group_takes_rows_of_any_length),
         cmocka_unit_test(pack_decode_equals_decode_by_bits),
         cmocka_unit_test(pack_padding_rows_are_zero),
         cmocka_unit_test(pack_chunks_keep_to_super_blocks_and_ranks),

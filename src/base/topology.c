@@ -248,6 +248,21 @@ void topology_list_cpus(const struct topology *t, char *buf, size_t size)
 
 /* ---- memory ------------------------------------------------------------ */
 
+/* The list of nodes is "0", or has a range or a comma. */
+bool topology_one_node(void)
+{
+    FILE *f = fopen("/sys/devices/system/node/online", "re");
+    char list[16] = "";
+    bool one = true;
+
+    if (!f)
+        return true;
+    if (fgets(list, sizeof list, f))
+        one = !strpbrk(list, "-,");
+    fclose(f);
+    return one;
+}
+
 /* Small pieces share pages with others and are neither bound nor huge. */
 void *topology_alloc(const struct topology *t, int os, size_t bytes)
 {
@@ -303,4 +318,18 @@ void topology_unshare(void *p, size_t bytes)
 {
     if (p)
         munmap(p, whole_pages(bytes));
+}
+
+void topology_fetch(const void *p, size_t bytes)
+{
+#ifdef MADV_POPULATE_READ
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t from = (uintptr_t)p & ~(page - 1);
+
+    if (bytes > 0)
+        madvise((void *)from, (uintptr_t)p + bytes - from, MADV_POPULATE_READ);
+#else
+    (void)p;
+    (void)bytes;
+#endif
 }

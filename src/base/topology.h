@@ -57,6 +57,10 @@ int topology_find_cpu(const struct topology *t, int os);
 /* "0-3,8": the processors of this process. Always terminated. */
 void topology_list_cpus(const struct topology *t, char *buf, size_t size);
 
+/* Is there one NUMA node alone, so that it does not matter who touches memory
+ * first? Costs little. */
+bool topology_one_node(void);
+
 /* Zeroed memory for the cores of a node: 64-byte aligned, in huge pages where
  * the system has them, bound to node `os` (-1: wherever it is touched first).
  * Binding that the system refuses is left to first touch; `t` may be NULL. What
@@ -68,5 +72,11 @@ void topology_free(void *p, size_t bytes);
  * this one; each frees its own view. */
 void *topology_share(size_t bytes);
 void topology_unshare(void *p, size_t bytes);
+
+/* Maps the pages of a file's mapping, or of any memory, that are to be read
+ * soon, and reads in what is only on disk. One by one, as they are touched,
+ * takes longer, and processors do not fetch ahead what is not mapped. Where the
+ * system cannot, nothing happens. */
+void topology_fetch(const void *p, size_t bytes);
 
 #endif

@@ -8,6 +8,7 @@
 #define QUANT_BLOCK_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct quant_lane {
@@ -33,5 +34,20 @@ quant_move quant_move_q5_k;
 quant_move quant_move_q6_k;
 quant_move quant_move_iq4_xs;
 quant_move quant_move_mxfp4;
+
+/* Packs n blocks of each of 16 rows, from byte `at` of the rows on, to `out`:
+ * block by block the super scales, then the tiles, as pack.h says of a group.
+ * Of float formats it takes n times eight elements. */
+typedef void quant_weave(const uint8_t *const *row, size_t at, int n,
+                         uint8_t *out);
+
+quant_weave quant_weave_16; /* elements of two bytes, */
+quant_weave quant_weave_32; /* of four */
+quant_weave quant_weave_q8_0;
+quant_weave quant_weave_q4_0; /* and IQ4_NL */
+quant_weave quant_weave_q4_k;
+quant_weave quant_weave_q5_k;
+quant_weave quant_weave_q6_k;
+quant_weave quant_weave_mxfp4;
 
 #endif

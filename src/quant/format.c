@@ -32,21 +32,21 @@ enum {
 };
 
 /* A plane of w-bit codes of 32 values and 16 rows is 64 w bytes. */
-#define TILE32(low, high, sub_, sup_, bias_, table_, move_)                    \
+#define TILE32(low, high, sub_, sup_, bias_, table_, move_, weave_)            \
     &(const struct pack_rule)                                                  \
     {                                                                          \
         .tile_values = 32, .low_bits = low, .high_bits = high,                 \
         .sub = PACK_SUB_##sub_, .sup = PACK_SUP_##sup_, .bias = bias_,         \
         .table = table_, .tile_bytes = SUB_BYTES_##sub_ + 64 * (low + high),   \
         .sup_bytes = SUP_BYTES_##sup_, .sub_bytes = SUB_BYTES_##sub_,          \
-        .low_bytes = 64 * low, .move = quant_move_##move_,                     \
+        .low_bytes = 64 * low, .move = quant_move_##move_, .weave = weave_,    \
     }
 
 #define TILE1(bits)                                                            \
     &(const struct pack_rule)                                                  \
     {                                                                          \
         .tile_values = 1, .low_bits = bits, .tile_bytes = 2 * bits,            \
-        .low_bytes = 2 * bits,                                                 \
+        .low_bytes = 2 * bits, .weave = quant_weave_##bits,                    \
     }
 
 /* clang-format off */
@@ -60,31 +60,31 @@ static const struct format_info formats[PL_FORMAT_COUNT] = {
     [PL_BF16] = {"BF16", 1, 2, 32, quant_decode_bf16, quant_encode_bf16,
         TILE1(16)},
     [PL_Q8_0] = {"Q8_0", 32, 34, 32, quant_decode_q8_0, quant_encode_q8_0,
-        TILE32(8, 0, F16, NONE, 128, NULL, q8_0)},
+        TILE32(8, 0, F16, NONE, 128, NULL, q8_0, quant_weave_q8_0)},
     [PL_Q4_0] = {"Q4_0", 32, 18, 32, quant_decode_q4_0, quant_encode_q4_0,
-        TILE32(4, 0, F16, NONE, 8, NULL, q4_0)},
+        TILE32(4, 0, F16, NONE, 8, NULL, q4_0, quant_weave_q4_0)},
     [PL_Q4_1] = {"Q4_1", 32, 20, 32, quant_decode_q4_1, NULL,
-        TILE32(4, 0, F16_MIN, NONE, 0, NULL, q4_1)},
+        TILE32(4, 0, F16_MIN, NONE, 0, NULL, q4_1, NULL)},
     [PL_Q5_0] = {"Q5_0", 32, 22, 32, quant_decode_q5_0, NULL,
-        TILE32(4, 1, F16, NONE, 16, NULL, q5_0)},
+        TILE32(4, 1, F16, NONE, 16, NULL, q5_0, NULL)},
     [PL_Q5_1] = {"Q5_1", 32, 24, 32, quant_decode_q5_1, NULL,
-        TILE32(4, 1, F16_MIN, NONE, 0, NULL, q5_1)},
+        TILE32(4, 1, F16_MIN, NONE, 0, NULL, q5_1, NULL)},
     [PL_Q2_K] = {"Q2_K", 256, 84, 32, quant_decode_q2_k, NULL,
-        TILE32(2, 0, U8X2_MIN, D_DMIN, 0, NULL, q2_k)},
+        TILE32(2, 0, U8X2_MIN, D_DMIN, 0, NULL, q2_k, NULL)},
     [PL_Q3_K] = {"Q3_K", 256, 110, 32, quant_decode_q3_k, NULL,
-        TILE32(2, 1, S8X2, D, 4, NULL, q3_k)},
+        TILE32(2, 1, S8X2, D, 4, NULL, q3_k, NULL)},
     [PL_Q4_K] = {"Q4_K", 256, 144, 32, quant_decode_q4_k, NULL,
-        TILE32(4, 0, U8_MIN, D_DMIN, 0, NULL, q4_k)},
+        TILE32(4, 0, U8_MIN, D_DMIN, 0, NULL, q4_k, quant_weave_q4_k)},
     [PL_Q5_K] = {"Q5_K", 256, 176, 32, quant_decode_q5_k, NULL,
-        TILE32(4, 1, U8_MIN, D_DMIN, 0, NULL, q5_k)},
+        TILE32(4, 1, U8_MIN, D_DMIN, 0, NULL, q5_k, quant_weave_q5_k)},
     [PL_Q6_K] = {"Q6_K", 256, 210, 32, quant_decode_q6_k, NULL,
-        TILE32(4, 2, S8X2, D, 32, NULL, q6_k)},
+        TILE32(4, 2, S8X2, D, 32, NULL, q6_k, quant_weave_q6_k)},
     [PL_IQ4_NL] = {"IQ4_NL", 32, 18, 32, quant_decode_iq4_nl, NULL,
-        TILE32(4, 0, F16, NONE, 0, nonlinear4, q4_0)},
+        TILE32(4, 0, F16, NONE, 0, nonlinear4, q4_0, quant_weave_q4_0)},
     [PL_IQ4_XS] = {"IQ4_XS", 256, 136, 32, quant_decode_iq4_xs, NULL,
-        TILE32(4, 0, S8, D, 0, nonlinear4, iq4_xs)},
+        TILE32(4, 0, S8, D, 0, nonlinear4, iq4_xs, NULL)},
     [PL_MXFP4] = {"MXFP4", 32, 17, 32, quant_decode_mxfp4, NULL,
-        TILE32(4, 0, E8M0, NONE, 0, e2m1_doubled, mxfp4)},
+        TILE32(4, 0, E8M0, NONE, 0, e2m1_doubled, mxfp4, quant_weave_mxfp4)},
     [PL_I32] = {"I32", 1, 4, 1, quant_decode_i32, NULL, NULL},
 };
 /* clang-format on */

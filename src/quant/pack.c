@@ -263,6 +263,134 @@ void pack_row(const struct pack *p, void *group, int lane, const void *row)
     }
 }
 
+/* ---- groups -------------------------------------------------------------- */
+
+enum {
+    LINE = 64,          /* of a cache */
+    WOVEN_FLOATS = 8,   /* elements that quant_weave_16 and _32 take */
+    WOVEN_RUN = 4,      /* times so many, or blocks, at once */
+    WOVEN_BYTES = 3584, /* room for a super block: Q6_K's 32 + 8 * 416 */
+};
+
+/* Sixteen rows are sixteen streams, more than processors see through. So what
+ * the next group needs of them is asked for while this one is packed, far
+ * enough ahead to wait in the second cache, and what is written next, too. */
+static inline void fetch(const uint8_t *const *ahead, size_t at, size_t n,
+                         const uint8_t *out, size_t n_out)
+{
+    for (size_t k = 0; k < n_out; k += LINE)
+        __builtin_prefetch(out + n_out + k, 1);
+    for (int i = 0; ahead && i < PACK_ROWS; i++)
+        for (size_t k = 0; k < n; k += LINE)
+            __builtin_prefetch(ahead[i] + at + k);
+}
+
+/* Elements by eights, the rest one by one. */
+static void float_chunk(const struct pack *p, const struct pack_chunk *c,
+                        uint8_t *group, const uint8_t *const *rows,
+                        const uint8_t *const *ahead)
+{
+    size_t size = (size_t)p->rule->tile_bytes / PACK_ROWS;
+    size_t at = (size_t)c->k * size, end = at + (size_t)c->n * size;
+    uint8_t *out = group + c->off;
+
+    while (end - at >= WOVEN_FLOATS * size) {
+        size_t most = (end - at) / (WOVEN_FLOATS * size);
+        int n = most < WOVEN_RUN ? (int)most : WOVEN_RUN;
+        size_t bytes = (size_t)n * WOVEN_FLOATS * size;
+
+        fetch(ahead, at, bytes, out, bytes * PACK_ROWS);
+        p->rule->weave(rows, at, n, out);
+        out += bytes * PACK_ROWS;
+        at += bytes;
+    }
+    for (; at < end; at += size)
+        for (int r = 0; r < PACK_ROWS; r++, out += size)
+            memcpy(out, rows[r] + at, size);
+}
+
+/* Blocks of one tile. */
+static void block_chunk(const struct pack *p, const struct pack_chunk *c,
+                        uint8_t *group, const uint8_t *const *rows,
+                        const uint8_t *const *ahead)
+{
+    size_t at = format_row_bytes(p->format, c->k);
+    size_t end = at + format_row_bytes(p->format, c->n);
+    size_t block = format_row_bytes(p->format, 32);
+    uint8_t *out = group + c->off;
+
+    while (at < end) {
+        size_t most = (end - at) / block;
+        int n = most < WOVEN_RUN ? (int)most : WOVEN_RUN;
+        size_t bytes = (size_t)(n * p->rule->tile_bytes);
+
+        fetch(ahead, at, (size_t)n * block, out, bytes);
+        p->rule->weave(rows, at, n, out);
+        out += bytes;
+        at += (size_t)n * block;
+    }
+}
+
+/* A super block; if not all of it is held, it is woven elsewhere. */
+static void super_chunk(const struct pack *p, const struct pack_chunk *c,
+                        uint8_t *group, const uint8_t *const *rows,
+                        const uint8_t *const *ahead)
+{
+    const struct format_info *fi = format_info(p->format);
+    const struct pack_rule *rule = p->rule;
+    int64_t first = c->k % fi->block;
+    size_t at = format_row_bytes(p->format, c->k - first);
+    size_t sup = (size_t)rule->sup_bytes;
+    size_t bytes = (size_t)(c->n / 32 * rule->tile_bytes);
+    uint8_t *out = group + c->off, woven[WOVEN_BYTES];
+
+    fetch(ahead, at, (size_t)fi->block_bytes, out, sup + bytes);
+    if (c->n == fi->block) {
+        rule->weave(rows, at, 1, out);
+        return;
+    }
+    rule->weave(rows, at, 1, woven);
+    memcpy(out, woven, sup);
+    memcpy(out + sup, woven + sup + first / 32 * rule->tile_bytes, bytes);
+}
+
+static bool all_there(const void *const *rows)
+{
+    int n = 0;
+
+    for (int i = 0; i < PACK_ROWS; i++)
+        n += rows[i] != NULL;
+    return n == PACK_ROWS;
+}
+
+void pack_group(const struct pack *p, void *group, const void *const *rows,
+                const void *const *ahead)
+{
+    const struct pack_chunk *last = p->chunk + p->n_chunk - 1;
+    void (*chunk)(const struct pack *, const struct pack_chunk *, uint8_t *,
+                  const uint8_t *const *, const uint8_t *const *) =
+        p->rule->tile_values == 1 ? float_chunk
+        : p->rule->sup_bytes > 0  ? super_chunk
+                                  : block_chunk;
+    size_t end;
+
+    if (p->n_chunk == 0)
+        return;
+    if (!p->rule->weave || !all_there(rows)) {
+        memset(group, 0, p->group_bytes);
+        for (int i = 0; i < PACK_ROWS; i++)
+            if (rows[i])
+                pack_row(p, group, i, rows[i]);
+        return;
+    }
+    for (int i = 0; i < p->n_chunk; i++)
+        chunk(p, &p->chunk[i], group, (const uint8_t *const *)rows,
+              (const uint8_t *const *)ahead);
+    end = last->off + (size_t)p->rule->sup_bytes +
+          (size_t)(last->n / p->rule->tile_values * p->rule->tile_bytes);
+    memset((uint8_t *)group + end, 0, p->group_bytes - end);
+}
+
 void unpack_row(const struct pack *p, const void *group, int lane, void *row)
 {
     const struct format_info *fi = format_info(p->format);

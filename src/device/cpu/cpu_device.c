@@ -73,6 +73,7 @@ static pl_status open_bank(struct device_bank *b, pl_err *err)
         return err_no_memory(err, "a set of devices");
     cpu_kernels_choose(&c->kernels, device_set_options(b->set));
     load_topology(b, &c->topology);
+    c->one_node = topology_one_node();
     return cpu_seats_fill(b, err);
 }
 
@@ -172,6 +173,8 @@ static void touch(unsigned char *p, size_t bytes, int ith, int nth)
         *(volatile unsigned char *)(p + i * page) = 0;
 }
 
+/* Weights get their pages as they are loaded, which finds the system's zeros
+ * still in the caches, unless it matters who touches them. */
 static void touch_first(void *user, int member)
 {
     struct device_bank *b = user;
@@ -184,7 +187,8 @@ static void touch_first(void *user, int member)
         int ith = m->seat[i].ith, nth = d->desc.n_thread;
 
         for (int r = 0; r < REGION_COUNT; r++)
-            touch(d->at[r], d->bytes[r], ith, nth);
+            if (r != REGION_WEIGHTS || !c->one_node)
+                touch(d->at[r], d->bytes[r], ith, nth);
         touch(x->scratch, d->scratch_bytes, ith, nth);
     }
 }

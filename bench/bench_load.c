@@ -1,0 +1,220 @@
+/* Loading weights from a file that the page cache holds, against a plain copy
+ * of as many bytes by as many threads.
+ *
+ * Both begin with the file mapped anew and end with its bytes in memory that
+ * was not there before: page faults on both sides are in both figures, and the
+ * plain copy's memory asks for huge pages just as the devices' does. The file
+ * is read into the cache by read(), since how it got there says how large the
+ * cache's pages are, and so what mapping them costs.
+ *
+ * A load is what an engine does between its plan and its first step: "create",
+ * the executor with memory for all regions, and "weights". The two take turns
+ * with the copy, so that what else the machine does falls on all; a figure is
+ * the median over rounds and the ratio the median of the rounds' ratios.
+ *
+ *   bench-load [DIR] [ROUNDS]    DIR holds the synthetic models (written if
+ *                                absent, 1.2 GB each); build/bench */
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engine/engine.h"
+#include "pl.h"
+#include "quant/format.h"
+#include "synthetic.h"
+#include "timing.h"
+
+enum { N_THREAD = 2 };
+
+/* Drops the file from the page cache and reads it. */
+static void read_anew(const char *path)
+{
+    static char piece[1 << 20];
+    int fd = open(path, O_RDONLY);
+    ssize_t n;
+
+    if (fd < 0 || fsync(fd))
+        bench_die(path, "cannot be opened");
+    posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    do
+        n = read(fd, piece, sizeof piece);
+    while (n > 0);
+    close(fd);
+    if (n < 0)
+        bench_die(path, "cannot be read");
+}
+
+/* ---- a plain copy -------------------------------------------------------- */
+
+struct part {
+    unsigned char *dst;
+    const unsigned char *src;
+    size_t n;
+};
+
+static void *copy_part(void *arg)
+{
+    struct part *p = arg;
+
+    memcpy(p->dst, p->src, p->n);
+    return NULL;
+}
+
+/* Seconds to bring a file's bytes into fresh memory. */
+static double plain(const char *path, size_t *bytes)
+{
+    int fd = open(path, O_RDONLY);
+    struct stat st;
+    unsigned char *src, *dst;
+    pthread_t thread[N_THREAD];
+    struct part part[N_THREAD];
+    double t = bench_now();
+
+    if (fd < 0 || fstat(fd, &st))
+        bench_die(path, "cannot be opened");
+    *bytes = (size_t)st.st_size;
+    src = mmap(NULL, *bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    dst = mmap(NULL, *bytes, PROT_READ | PROT_WRITE,
+               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (src == MAP_FAILED || dst == MAP_FAILED)
+        bench_die(path, "cannot be mapped");
+    madvise(dst, *bytes, MADV_HUGEPAGE);
+    for (int i = 0; i < N_THREAD; i++) {
+        size_t lo = *bytes / N_THREAD * (size_t)i;
+        size_t hi = i + 1 < N_THREAD ? lo + *bytes / N_THREAD : *bytes;
+
+        part[i] = (struct part){dst + lo, src + lo, hi - lo};
+        if (pthread_create(&thread[i], NULL, copy_part, &part[i]))
+            bench_die(path, "no thread");
+    }
+    for (int i = 0; i < N_THREAD; i++)
+        pthread_join(thread[i], NULL);
+    t = bench_now() - t;
+    munmap(src, *bytes);
+    munmap(dst, *bytes);
+    close(fd);
+    return t;
+}
+
+/* ---- a load -------------------------------------------------------------- */
+
+struct config {
+    const char *label;
+    pl_options o;
+    double create[BENCH_MAX_ROUND], weights[BENCH_MAX_ROUND];
+    double load[BENCH_MAX_ROUND], ratio[BENCH_MAX_ROUND];
+};
+
+static void load(struct config *c, const char *path, int round)
+{
+    pl_model *m;
+    pl_plan *p;
+    pl_exec *x;
+    pl_err err = {0};
+    const void **data;
+    double t;
+
+    if (pl_model_open(&m, path, &err) || pl_plan_create(&p, m, &c->o, &err))
+        bench_die(path, err.message);
+    data = calloc((size_t)p->graph->n_node, sizeof *data);
+    for (int i = 0; data && i < p->graph->n_node; i++)
+        if (p->graph->node[i].op == OP_weight)
+            data[i] = gguf_find_tensor(m->file, p->graph->node[i].name)->data;
+    t = bench_now();
+    if (!data || exec_create(&x, p->planned, &c->o, &err))
+        bench_die(path, err.message);
+    c->create[round] = bench_now() - t;
+    t = bench_now();
+    if (exec_load(x, data, &c->o, &err))
+        bench_die(path, err.message);
+    c->weights[round] = bench_now() - t;
+    c->load[round] = c->create[round] + c->weights[round];
+    free(data);
+    pl_exec_free(x);
+    pl_plan_free(p);
+    pl_model_free(m);
+}
+
+/* ---- one model ----------------------------------------------------------- */
+
+static void bench(const char *name, const char *path, int rounds)
+{
+    struct config config[] = {
+        {.label = "1 device x 2 threads",
+         .o = {.devices = "cpu*1", .n_threads = 2}},
+        {.label = "2 devices x 1 thread",
+         .o = {.devices = "cpu*2",
+               .n_threads = 1,
+               .split_mode = PL_SPLIT_TENSOR}},
+    };
+    double copy[BENCH_MAX_ROUND];
+    double gb = 0;
+
+    read_anew(path);
+    for (int i = 0; i < 2; i++) {
+        config[i].o.n_ctx = 256;
+        config[i].o.n_seq = 1;
+        config[i].o.n_ubatch = 32;
+        load(&config[i], path, 0); /* warm */
+    }
+    for (int r = 0; r < rounds; r++) {
+        size_t bytes;
+
+        copy[r] = plain(path, &bytes);
+        gb = (double)bytes * 1e-9;
+        for (int i = 0; i < 2; i++) {
+            struct config *c = &config[(i + r) % 2];
+
+            load(c, path, r);
+            c->ratio[r] = copy[r] / c->load[r];
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        const struct config *c = &config[i];
+
+        printf("  %-5s %-21s %5.2f %8.2f %8.2f %8.0f %8.0f %7.2f\n", name,
+               c->label, gb, gb / bench_median(copy, rounds),
+               gb / bench_median(c->load, rounds),
+               1e3 * bench_median(c->create, rounds),
+               1e3 * bench_median(c->weights, rounds),
+               bench_median(c->ratio, rounds));
+    }
+}
+
+int main(int argc, char **argv)
+{
+    /* layers that make 1.2 GB */
+    static const struct {
+        pl_format f;
+        int n_layer;
+    } models[] = {{PL_Q8_0, 17}, {PL_Q4_K, 34}, {PL_Q6_K, 23}, {PL_F16, 9}};
+    const char *dir = argc > 1 ? argv[1] : SYNTHETIC_DIR;
+    int rounds = argc > 2 ? atoi(argv[2]) : 5;
+
+    if (rounds < 1 || rounds > BENCH_MAX_ROUND) {
+        fprintf(stderr, "usage: bench-load [DIR] [ROUNDS 1..%d]\n",
+                BENCH_MAX_ROUND);
+        return 2;
+    }
+    printf("loading from the page cache, %d rounds\n", rounds);
+    printf("  %-27s %5s %8s %8s %8s %8s %7s\n", "", "GB", "copy", "load",
+           "create", "weights", "ratio");
+    printf("  %-27s %5s %8s %8s %8s %8s\n", "", "", "GB/s", "GB/s", "ms", "ms");
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
+        struct synthetic_shape s = synthetic_wide;
+        char path[512];
+        pl_err err = {0};
+
+        s.n_layer = models[i].n_layer;
+        if (synthetic_model(&s, models[i].f, dir, path, sizeof path, &err))
+            bench_die("a synthetic model", err.message);
+        bench(format_info(models[i].f)->name, path, rounds);
+        fflush(stdout);
+    }
+    return 0;
+}

@@ -1,0 +1,318 @@
+/* The table of storages, and moves of slabs. All that is written to weights or
+ * read from them on devices passes storage_move. */
+#include "exec/storage.h"
+
+#include "base/err.h"
+#include "base/topology.h"
+
+#include <string.h>
+
+/* ---- where rows are ------------------------------------------------------ */
+
+/* The row that is the i-th of those held, and how many follow it both here and
+ * there, itself among them. */
+static int64_t row_at(const struct storage *s, int64_t i, int64_t *run)
+{
+    const struct layout_local *m = &s->split;
+    int64_t outer = i / (m->local * s->inner), in = i % (m->local * s->inner);
+    int64_t at = in / s->inner, rest = in % s->inner;
+    int64_t turn = at / m->local_period, loc = at % m->local_period;
+    const struct layout_part *p = m->part;
+
+    while (loc >= p->loc + p->n)
+        p++;
+    *run = (p->loc + p->n - loc) * s->inner - rest;
+    return (outer * s->size + turn * m->period + p->log + loc - p->loc) *
+               s->inner +
+           rest;
+}
+
+/* How many rows below `row` are held. */
+static int64_t rows_below(const struct storage *s, int64_t row)
+{
+    int64_t index = row / s->inner, outer = index / s->size;
+    int64_t below = layout_local_below(&s->split, index % s->size);
+
+    below = (outer * s->split.local + below) * s->inner;
+    if (layout_local_index(&s->split, index % s->size) >= 0)
+        below += row % s->inner;
+    return below;
+}
+
+static int64_t groups(int64_t n_row)
+{
+    return (n_row + PACK_ROWS - 1) / PACK_ROWS;
+}
+
+/* Rows held [*a, *b) that piece i holds. */
+static void piece_rows(const struct storage *s, int64_t i, int64_t *a,
+                       int64_t *b)
+{
+    int64_t end;
+
+    if (!s->t->pack) {
+        *a = i;
+        *b = i + 1;
+        return;
+    }
+    end = (i / groups(s->n_row) + 1) * s->n_row;
+    *a = end - s->n_row + i % groups(s->n_row) * PACK_ROWS;
+    *b = end - *a < PACK_ROWS ? end : *a + PACK_ROWS;
+}
+
+static int64_t piece_of(const struct storage *s, int64_t row_held)
+{
+    if (!s->t->pack)
+        return row_held;
+    return row_held / s->n_row * groups(s->n_row) +
+           row_held % s->n_row / PACK_ROWS;
+}
+
+void storage_pieces(const struct storage *s, int64_t lo, int64_t hi,
+                    int64_t *first, int64_t *end)
+{
+    int64_t a = rows_below(s, lo), b = rows_below(s, hi);
+
+    *first = *end = 0;
+    if (a == b)
+        return;
+    *first = piece_of(s, a);
+    *end = piece_of(s, b - 1) + 1;
+}
+
+/* ---- the table ----------------------------------------------------------- */
+
+struct table {
+    const pl_exec *x;
+    struct arena *arena;
+    struct storage *s; /* NULL while they are counted */
+    int n;
+    pl_err *err;
+};
+
+/* How rows are dealt to the device, and its pieces. */
+static pl_status deal(struct storage *s, const struct graph_node *g,
+                      const pl_layout *l, rankset ranks, struct table *tab)
+{
+    int last = g->n_dim - 1, dim = l->kind == PL_SPLIT ? l->dim : 0;
+    int64_t outer = 1;
+
+    if (s->t->pack && dim == last) { /* groups know which part of a row it is */
+        l = &layout_mirrored;
+        dim = 0;
+    }
+    s->row_bytes = format_row_bytes(
+        g->format, dim == last && l->kind == PL_SPLIT ? 1 : g->dim[last].n);
+    s->size = dim == last && l->kind != PL_SPLIT ? 1 : g->dim[dim].n;
+    s->inner = 1;
+    for (int d = 0; d < dim; d++)
+        outer *= g->dim[d].n;
+    for (int d = dim + 1; d < last; d++)
+        s->inner *= g->dim[d].n;
+    if (!layout_local_init(&s->split, tab->arena, l, s->size, ranks))
+        return err_no_memory(tab->err, "rows of a weight");
+    s->n = outer * s->split.local * s->inner;
+    s->piece_bytes = s->row_bytes;
+    if (s->t->pack && s->n > 0) {
+        s->n_row = s->t->pack->n_row;
+        s->n = s->n / s->n_row * groups(s->n_row);
+        s->piece_bytes = s->t->pack->group_bytes;
+    }
+    if (s->piece_bytes > 0)
+        s->slab = STORAGE_SLAB / (int64_t)s->piece_bytes;
+    s->slab = s->slab < 1 ? 1 : s->slab;
+    return PL_OK;
+}
+
+/* Unit u of the holder has num node's value in tensor t; perhaps nothing. */
+static pl_status add(struct table *tab, const struct num_node *nn,
+                     const struct exec_holder *h, int u, int t)
+{
+    struct storage s = {.node = nn->node, .dev = h->dev[u]};
+
+    if (!tab->s) {
+        tab->n++;
+        return PL_OK;
+    }
+    s.t = &tab->x->plan->low->prog[s.dev].tensor[t];
+    PL_TRY(
+        deal(&s, &tab->x->plan->g->node[s.node], nn->layout, h->ranks[u], tab));
+    if (s.n > 0 && s.piece_bytes > 0)
+        tab->s[tab->n++] = s;
+    return PL_OK;
+}
+
+/* A weight may be held under several layouts, and packed and plain. */
+static pl_status add_all(struct table *tab, int node, bool read)
+{
+    const struct planned *p = tab->x->plan;
+
+    for (int i = 0; i < p->num->n; i++) {
+        const struct num_node *nn = &p->num->node[i];
+        struct exec_holder h;
+
+        if (nn->kind != NUM_OP || p->g->node[nn->node].op != OP_weight ||
+            (node >= 0 && nn->node != node) ||
+            (read && i != p->num->value[nn->node]))
+            continue;
+        h = exec_holder(tab->x, i, lowered_leaf(p->low, i));
+        if (read && nn->layout->kind != PL_SPLIT && h.n > 1)
+            h.n = 1; /* the others have the same */
+        for (int u = 0; u < h.n; u++) {
+            PL_TRY(add(tab, nn, &h, u, h.v[u].tensor));
+            if (!read && h.v[u].plain >= 0)
+                PL_TRY(add(tab, nn, &h, u, h.v[u].plain));
+        }
+    }
+    return PL_OK;
+}
+
+pl_status storage_table(const pl_exec *x, int node, bool read, struct arena *a,
+                        struct storage **out, int *n, pl_err *err)
+{
+    struct table tab = {.x = x, .arena = a, .err = err};
+
+    PL_TRY(add_all(&tab, node, read)); /* counts */
+    tab.s = arena_alloc(a, (size_t)tab.n + 1, sizeof *tab.s);
+    if (!tab.s)
+        return err_no_memory(err, "the places of weights");
+    tab.n = 0;
+    PL_TRY(add_all(&tab, node, read));
+    *out = tab.s;
+    *n = tab.n;
+    return PL_OK;
+}
+
+/* ---- moves --------------------------------------------------------------- */
+
+/* The host's rows of a group's lanes, NULL where there is none. */
+struct lanes {
+    const void *row[PACK_ROWS];
+    int n, have; /* rows the group holds; those of the host's range */
+};
+
+static void lanes_of(const struct storage *s, int64_t piece,
+                     const struct storage_rows *r, struct lanes *out)
+{
+    int64_t a, b, run = 0, row = 0;
+
+    piece_rows(s, piece, &a, &b);
+    *out = (struct lanes){.n = (int)(b - a)};
+    for (int64_t i = a; i < b; i++, run--, row++) {
+        if (run == 0)
+            row = row_at(s, i, &run);
+        if (row < r->lo || row >= r->hi)
+            continue;
+        out->row[i - a] = r->data + (size_t)(row - r->lo) * s->row_bytes;
+        out->have++;
+    }
+}
+
+static void put_groups(const struct storage *s, int64_t first, int64_t n,
+                       const struct storage_rows *r, unsigned char *g)
+{
+    struct lanes now, next = {.n = 0};
+
+    lanes_of(s, first, r, &now);
+    for (int64_t i = 1; i <= n; i++, now = next, g += s->piece_bytes) {
+        if (i < n)
+            lanes_of(s, first + i, r, &next);
+        if (now.have == now.n) {
+            pack_group(s->t->pack, g, now.row,
+                       i < n && next.have == PACK_ROWS ? next.row : NULL);
+            continue;
+        }
+        for (int k = 0; k < now.n; k++)
+            if (now.row[k])
+                pack_row(s->t->pack, g, k, now.row[k]);
+    }
+}
+
+static void get_groups(const struct storage *s, int64_t first, int64_t n,
+                       const struct storage_rows *r, const unsigned char *g)
+{
+    for (int64_t i = 0; i < n; i++, g += s->piece_bytes) {
+        struct lanes l;
+
+        lanes_of(s, first + i, r, &l);
+        for (int k = 0; k < l.n; k++)
+            if (l.row[k])
+                unpack_row(s->t->pack, g, k, (void *)l.row[k]);
+    }
+}
+
+static void plain_rows(const struct storage *s, int64_t first, int64_t n,
+                       const struct storage_rows *r, bool put,
+                       unsigned char *at)
+{
+    for (int64_t i = first, run; i < first + n; i += run) {
+        int64_t row = row_at(s, i, &run), lo = row, hi;
+
+        run = run < first + n - i ? run : first + n - i;
+        hi = row + run < r->hi ? row + run : r->hi;
+        lo = lo < r->lo ? r->lo : lo;
+        if (lo >= hi)
+            continue;
+        unsigned char *here =
+            at + (size_t)(i - first + lo - row) * s->row_bytes;
+        unsigned char *there = r->data + (size_t)(lo - r->lo) * s->row_bytes;
+
+        memcpy(put ? here : there, put ? there : here,
+               (size_t)(hi - lo) * s->row_bytes);
+    }
+}
+
+/* Are all rows of the pieces among the host's? */
+static bool all_given(const struct storage *s, int64_t first, int64_t n,
+                      const struct storage_rows *r)
+{
+    int64_t a, b, none, run;
+
+    piece_rows(s, first, &a, &none);
+    piece_rows(s, first + n - 1, &none, &b);
+    return row_at(s, a, &run) >= r->lo && row_at(s, b - 1, &run) < r->hi;
+}
+
+void storage_fetch(const struct storage *s, int64_t first, int64_t n,
+                   const struct storage_rows *r)
+{
+    int64_t a, b, none, run;
+    size_t bytes;
+
+    piece_rows(s, first, &a, &none);
+    piece_rows(s, first + n - 1, &none, &b);
+    a = row_at(s, a, &run);
+    b = row_at(s, b - 1, &run) + 1;
+    bytes = (size_t)(b - a) * s->row_bytes;
+    if (bytes <= 2 * (size_t)n * s->piece_bytes)
+        topology_fetch(r->data + (size_t)(a - r->lo) * s->row_bytes, bytes);
+}
+
+size_t storage_staging(const pl_exec *x, const struct storage *s, int64_t n)
+{
+    return device_map(x->set, s->dev, s->t->region)
+               ? 0
+               : (size_t)n * s->piece_bytes;
+}
+
+pl_status storage_move(pl_exec *x, const struct storage *s, int64_t first,
+                       int64_t n, const struct storage_rows *r, bool put,
+                       unsigned char *staging, pl_err *err)
+{
+    unsigned char *map = device_map(x->set, s->dev, s->t->region), *p;
+    size_t at = s->t->offset + (size_t)first * s->piece_bytes;
+    size_t bytes = (size_t)n * s->piece_bytes;
+
+    p = map ? map + at : staging;
+    if (!map && !(put && all_given(s, first, n, r)))
+        PL_TRY(device_read(x->set, s->dev, s->t->region, at, p, bytes, err));
+    if (!s->t->pack)
+        plain_rows(s, first, n, r, put, p);
+    else if (put)
+        put_groups(s, first, n, r, p);
+    else
+        get_groups(s, first, n, r, p);
+    if (!map && put)
+        return device_write(x->set, s->dev, s->t->region, at, p, bytes, err);
+    return PL_OK;
+}

@@ -1,0 +1,378 @@
+/* Sixteen rows at once from blocks to packed tiles (pack.h): the fast form of
+ * what block.c and pack.c do for one row, for the formats that models are
+ * mostly stored in. Equal to them bit by bit; a test says so.
+ *
+ * Four dwords of four rows are transposed, so that a vector holds the same
+ * dword of each row. That is how planes lie, so what remains are masks and
+ * shifts that are the same for all rows. Vectors have 16 bytes, which every
+ * machine has: packing waits for memory before it waits for anything else.
+ * Four of them are written one by one and not in loops, which compilers would
+ * send through memory. */
+#include "quant/block.h"
+
+#include <string.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+enum { ROWS = 16, PLANE = 4 * ROWS /* bytes of a dword of all rows */ };
+
+typedef uint32_t dwords __attribute__((vector_size(16)));
+typedef uint16_t halves __attribute__((vector_size(16)));
+typedef uint8_t bytes __attribute__((vector_size(16)));
+
+/* Four neighbouring dwords of four rows: lane r is row r. */
+struct quad {
+    dwords a, b, c, d;
+};
+
+static const uint32_t low4 = 0x0F0F0F0F, low2 = 0x03030303, low1 = 0x01010101;
+
+INLINE dwords load(const uint8_t *p)
+{
+    dwords x;
+
+    memcpy(&x, p, 16);
+    return x;
+}
+
+INLINE void store(uint8_t *p, dwords x)
+{
+    memcpy(p, &x, 16);
+}
+
+/* Bytes at .. at + 15 of four rows. */
+INLINE struct quad load4(const uint8_t *const *row, size_t at)
+{
+    dwords a = load(row[0] + at), b = load(row[1] + at);
+    dwords c = load(row[2] + at), d = load(row[3] + at);
+    dwords ab = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+    dwords cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+    struct quad x;
+
+    x.a = __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
+    x.b = __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+    ab = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    cd = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+    x.c = __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
+    x.d = __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+    return x;
+}
+
+/* To four dwords of a plane. */
+INLINE void store4(uint8_t *plane, dwords a, dwords b, dwords c, dwords d)
+{
+    store(plane, a);
+    store(plane + PLANE, b);
+    store(plane + 2 * PLANE, c);
+    store(plane + 3 * PLANE, d);
+}
+
+/* A perfect shuffle of four vectors: the first two and the last two take turns.
+ * The place of an element is a number of so many bits; it is rotated to the
+ * left by one. */
+INLINE void shuffle_bytes(bytes *a, bytes *b, bytes *c, bytes *d)
+{
+#define ZIP(x, y, i)                                                           \
+    __builtin_shufflevector(x, y, i, i + 16, i + 1, i + 17, i + 2, i + 18,     \
+                            i + 3, i + 19, i + 4, i + 20, i + 5, i + 21,       \
+                            i + 6, i + 22, i + 7, i + 23)
+    bytes e = *a, f = *b, g = *c, h = *d;
+
+    *a = ZIP(e, g, 0);
+    *b = ZIP(e, g, 8);
+    *c = ZIP(f, h, 0);
+    *d = ZIP(f, h, 8);
+#undef ZIP
+}
+
+INLINE void shuffle_halves(halves *a, halves *b, halves *c, halves *d)
+{
+#define ZIP(x, y, i)                                                           \
+    __builtin_shufflevector(x, y, i, i + 8, i + 1, i + 9, i + 2, i + 10,       \
+                            i + 3, i + 11)
+    halves e = *a, f = *b, g = *c, h = *d;
+
+    *a = ZIP(e, g, 0);
+    *b = ZIP(e, g, 4);
+    *c = ZIP(f, h, 0);
+    *d = ZIP(f, h, 4);
+#undef ZIP
+}
+
+/* A dword of each of 16 rows, at x, to four planes, one a byte. */
+INLINE void split_bytes(const uint8_t *x, uint8_t *b0, uint8_t *b1, uint8_t *b2,
+                        uint8_t *b3)
+{
+    bytes a = (bytes)load(x), b = (bytes)load(x + 16);
+    bytes c = (bytes)load(x + 32), d = (bytes)load(x + 48);
+
+    shuffle_bytes(&a, &b, &c, &d);
+    shuffle_bytes(&a, &b, &c, &d);
+    shuffle_bytes(&a, &b, &c, &d);
+    shuffle_bytes(&a, &b, &c, &d);
+    store(b0, (dwords)a);
+    store(b1, (dwords)b);
+    store(b2, (dwords)c);
+    store(b3, (dwords)d);
+}
+
+/* The same by halves, which may go to where they were. */
+INLINE void split_halves(const uint8_t *x, uint8_t *out)
+{
+    halves a = (halves)load(x), b = (halves)load(x + 16);
+    halves c = (halves)load(x + 32), d = (halves)load(x + 48);
+
+    shuffle_halves(&a, &b, &c, &d);
+    shuffle_halves(&a, &b, &c, &d);
+    shuffle_halves(&a, &b, &c, &d);
+    shuffle_halves(&a, &b, &c, &d);
+    store(out, (dwords)a);
+    store(out + 16, (dwords)b);
+    store(out + 32, (dwords)c);
+    store(out + 48, (dwords)d);
+}
+
+/* ---- floats -------------------------------------------------------------- */
+
+/* Dwords of 16 rows, four times n of them. Rows of a power of two of bytes
+ * crowd into few sets of a cache: four rows at a time, as far as they go, find
+ * room there. */
+INLINE void transpose(const uint8_t *const *row, size_t at, int n, uint8_t *out)
+{
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < n; k++) {
+            struct quad x = load4(row + 4 * i, at + (size_t)(16 * k));
+
+            store4(out + 4 * PLANE * k + 16 * i, x.a, x.b, x.c, x.d);
+        }
+}
+
+/* Eight halves of eight rows: three perfect shuffles of all eight vectors, of
+ * which each makes two out of the first and the fifth, the second and the
+ * sixth, and so on. */
+INLINE void transpose_halves(const uint8_t *const *row, size_t at, uint8_t *out)
+{
+#define ZIP(x, y, i)                                                           \
+    __builtin_shufflevector(x, y, i, i + 8, i + 1, i + 9, i + 2, i + 10,       \
+                            i + 3, i + 11)
+    halves x[8], y[8];
+
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++)
+        x[i] = (halves)load(row[i] + at);
+#define STEP(to, from)                                                         \
+    to[0] = ZIP(from[0], from[4], 0), to[1] = ZIP(from[0], from[4], 4);        \
+    to[2] = ZIP(from[1], from[5], 0), to[3] = ZIP(from[1], from[5], 4);        \
+    to[4] = ZIP(from[2], from[6], 0), to[5] = ZIP(from[2], from[6], 4);        \
+    to[6] = ZIP(from[3], from[7], 0), to[7] = ZIP(from[3], from[7], 4)
+    STEP(y, x);
+    STEP(x, y);
+    STEP(y, x);
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++)
+        store(out + 2 * ROWS * i, (dwords)y[i]);
+#undef STEP
+#undef ZIP
+}
+
+void quant_weave_16(const uint8_t *const *row, size_t at, int n, uint8_t *out)
+{
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; k < n; k++)
+            transpose_halves(row + 8 * i, at + (size_t)(16 * k),
+                             out + 16 * ROWS * k + 16 * i);
+}
+
+void quant_weave_32(const uint8_t *const *row, size_t at, int n, uint8_t *out)
+{
+    transpose(row, at, 2 * n, out);
+}
+
+/* ---- blocks of 32 -------------------------------------------------------- */
+
+void quant_weave_q8_0(const uint8_t *const *row, size_t at, int n, uint8_t *out)
+{
+    const uint32_t sign = 0x80808080;
+
+    for (; n > 0; n--, at += 34, out += 34 * ROWS) {
+        for (int r = 0; r < ROWS; r++)
+            memcpy(out + 2 * r, row[r] + at, 2);
+        for (int i = 0; i < 4; i++) {
+            uint8_t *plane = out + 2 * ROWS + 16 * i;
+            struct quad x = load4(row + 4 * i, at + 2);
+            struct quad y = load4(row + 4 * i, at + 18);
+
+            store4(plane, x.a ^ sign, x.b ^ sign, x.c ^ sign, x.d ^ sign);
+            store4(plane + 4 * PLANE, y.a ^ sign, y.b ^ sign, y.c ^ sign,
+                   y.d ^ sign);
+        }
+    }
+}
+
+/* Nibbles lie in their plane as in the block. */
+void quant_weave_q4_0(const uint8_t *const *row, size_t at, int n, uint8_t *out)
+{
+    for (; n > 0; n--, at += 18, out += 18 * ROWS) {
+        for (int r = 0; r < ROWS; r++)
+            memcpy(out + 2 * r, row[r] + at, 2);
+        transpose(row, at + 2, 1, out + 2 * ROWS);
+    }
+}
+
+void quant_weave_mxfp4(const uint8_t *const *row, size_t at, int n,
+                       uint8_t *out)
+{
+    for (; n > 0; n--, at += 17, out += 17 * ROWS) {
+        for (int r = 0; r < ROWS; r++)
+            out[r] = row[r][at];
+        transpose(row, at + 1, 1, out + ROWS);
+    }
+}
+
+/* ---- super blocks -------------------------------------------------------- */
+
+INLINE dwords low_nibbles(dwords x, dwords y)
+{
+    return (x & low4) | (y & low4) << 4;
+}
+
+INLINE dwords high_nibbles(dwords x, dwords y)
+{
+    return (x >> 4 & low4) | (y & ~low4);
+}
+
+/* Two tiles share 32 bytes: one has the low nibbles, the other, `next` bytes
+ * on, the high ones. Its plane has values 0..15 in its low nibbles, 16..31 in
+ * the high ones. */
+INLINE void nibble_tiles(const uint8_t *const *row, size_t at, uint8_t *plane,
+                         int next)
+{
+    struct quad x = load4(row, at), y = load4(row, at + 16);
+
+    store4(plane, low_nibbles(x.a, y.a), low_nibbles(x.b, y.b),
+           low_nibbles(x.c, y.c), low_nibbles(x.d, y.d));
+    store4(plane + next, high_nibbles(x.a, y.a), high_nibbles(x.b, y.b),
+           high_nibbles(x.c, y.c), high_nibbles(x.d, y.d));
+}
+
+/* d, dmin and the 6-bit S and M of eight tiles: to the super scales and to
+ * tiles of `step` bytes. */
+INLINE void scales_k(const uint8_t *const *row, size_t at, uint8_t *sup,
+                     uint8_t *tile, int step)
+{
+    const uint32_t low6 = 0x3F3F3F3F, top2 = 0x30303030;
+    uint8_t s[4][PLANE]; /* S of tiles 0..3, 4..7, M of the same */
+
+    for (int i = 0; i < 4; i++) {
+        struct quad x = load4(row + 4 * i, at);
+
+        store(sup + 16 * i, x.a);
+        store(s[0] + 16 * i, x.b & low6);
+        store(s[1] + 16 * i, (x.d & low4) | (x.b >> 2 & top2));
+        store(s[2] + 16 * i, x.c & low6);
+        store(s[3] + 16 * i, (x.d >> 4 & low4) | (x.c >> 2 & top2));
+    }
+    split_halves(sup, sup);
+    for (int k = 0; k < 4; k++) {
+        uint8_t *to = tile + step * 4 * (k % 2) + ROWS * (k / 2);
+
+        split_bytes(s[k], to, to + step, to + 2 * step, to + 3 * step);
+    }
+}
+
+void quant_weave_q4_k(const uint8_t *const *row, size_t at, int n, uint8_t *out)
+{
+    enum { SUP = 4 * ROWS, SUB = 2 * ROWS, TILE = SUB + 4 * PLANE };
+
+    for (; n > 0; n--, at += 144, out += SUP + 8 * TILE) {
+        scales_k(row, at, out, out + SUP, TILE);
+        for (int i = 0; i < 4; i++)
+            for (int t = 0; t < 8; t += 2)
+                nibble_tiles(row + 4 * i, at + 16 + (size_t)(16 * t),
+                             out + SUP + TILE * t + SUB + 16 * i, TILE);
+    }
+}
+
+/* Bit t of eight dwords' bytes: bit k of a byte is from dword k. */
+INLINE dwords fifth_bits(struct quad x, struct quad y, int t)
+{
+    return (x.a >> t & low1) | (x.b >> t & low1) << 1 | (x.c >> t & low1) << 2 |
+           (x.d >> t & low1) << 3 | (y.a >> t & low1) << 4 |
+           (y.b >> t & low1) << 5 | (y.c >> t & low1) << 6 |
+           (y.d >> t & low1) << 7;
+}
+
+void quant_weave_q5_k(const uint8_t *const *row, size_t at, int n, uint8_t *out)
+{
+    enum { SUP = 4 * ROWS, SUB = 2 * ROWS, TILE = SUB + 5 * PLANE };
+
+    for (; n > 0; n--, at += 176, out += SUP + 8 * TILE) {
+        scales_k(row, at, out, out + SUP, TILE);
+        for (int i = 0; i < 4; i++) {
+            uint8_t *plane = out + SUP + SUB + 16 * i;
+            struct quad x = load4(row + 4 * i, at + 16);
+            struct quad y = load4(row + 4 * i, at + 32);
+
+            for (int t = 0; t < 8; t++)
+                store(plane + TILE * t + 4 * PLANE, fifth_bits(x, y, t));
+            for (int t = 0; t < 8; t += 2)
+                nibble_tiles(row + 4 * i, at + 48 + (size_t)(16 * t),
+                             plane + TILE * t, TILE);
+        }
+    }
+}
+
+/* Tiles 2k and 2k + 1 have scale bytes 4k .. 4k + 3. */
+INLINE void scales_q6_k(const uint8_t *const *row, size_t at, uint8_t *sup,
+                        uint8_t *tile, int step)
+{
+    uint8_t s[4 * PLANE];
+
+    for (int r = 0; r < ROWS; r++)
+        memcpy(sup + 2 * r, row[r] + at + 208, 2);
+    transpose(row, at + 192, 1, s);
+    for (int k = 0; k < 4; k++) {
+        uint8_t *to = tile + step * 2 * k;
+
+        split_bytes(s + PLANE * k, to, to + ROWS, to + step, to + step + ROWS);
+    }
+}
+
+/* Bits 2t and on of four dwords' bytes: bits 2k and on are from dword k. */
+INLINE dwords top_bits(dwords a, dwords b, dwords c, dwords d, int t)
+{
+    return (a >> 2 * t & low2) | (b >> 2 * t & low2) << 2 |
+           (c >> 2 * t & low2) << 4 | (d >> 2 * t & low2) << 6;
+}
+
+/* Half a block: 64 bytes have tiles 0 and 1 in their low nibbles, 2 and 3 in
+ * the high ones; 32 bytes the bits above. */
+INLINE void half_q6_k(const uint8_t *const *row, size_t low, size_t high,
+                      uint8_t *plane, int step)
+{
+    struct quad x = load4(row, high), y = load4(row, high + 16);
+
+    for (int t = 0; t < 4; t++) {
+        uint8_t *top = plane + step * t + 4 * PLANE;
+
+        store(top, top_bits(x.a, x.c, y.a, y.c, t));
+        store(top + PLANE, top_bits(x.b, x.d, y.b, y.d, t));
+    }
+    nibble_tiles(row, low, plane, 2 * step);
+    nibble_tiles(row, low + 32, plane + step, 2 * step);
+}
+
+void quant_weave_q6_k(const uint8_t *const *row, size_t at, int n, uint8_t *out)
+{
+    enum { SUP = 2 * ROWS, SUB = 2 * ROWS, TILE = SUB + 6 * PLANE };
+
+    for (; n > 0; n--, at += 210, out += SUP + 8 * TILE) {
+        scales_q6_k(row, at, out, out + SUP, TILE);
+        for (int i = 0; i < 4; i++) {
+            uint8_t *plane = out + SUP + SUB + 16 * i;
+
+            half_q6_k(row + 4 * i, at, at + 128, plane, TILE);
+            half_q6_k(row + 4 * i, at + 64, at + 160, plane + 4 * TILE, TILE);
+        }
+    }
+}
