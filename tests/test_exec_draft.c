@@ -211,8 +211,7 @@ static void exec_queues_know_of_each_other(void **state)
     assert_int_equal(lower_post(&s.w, 0, QUEUE_COPY, &b), PL_OK);
     assert_int_equal(lower_wait(&s.w, 0, QUEUE_COMPUTE, 0, b), PL_OK);
     assert_int_equal(lower_wait(&s.w, 0, QUEUE_COMPUTE, 1, c), PL_OK);
-    must_be(&s, 0,
-            "post0 wait0 wait0 wait0 wait0 post1/1 wait1/1 wait0/1");
+    must_be(&s, 0, "post0 wait0 wait0 wait0 wait0 post1/1 wait1/1 wait0/1");
     close_scene(&s);
 }
 

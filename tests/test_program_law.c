@@ -523,7 +523,7 @@ static void law_sim_devices_draw_every_order(void **state)
     int n = 0;
 
     (void)state;
-    for (int i = 0; i < 20000; i++) {
+    for (int i = 0; i < 200000; i++) {
         uint64_t code = 0;
         struct list l;
         int k = 0;
