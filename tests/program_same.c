@@ -1,16 +1,8 @@
-<<<<<<< HEAD
-/* The comparison of program_same.h. What has no meaning, and is not
- * compared: sources of the pieces of a sum, addends of what is no sum, the
- * device of a POST, peers of a merge that does not meet, head maps of other
- * kernels than attention, the size of a guard that lets every run pass.
- * Attributes that are all zero are none. */
-=======
 /* The comparison of program_same.h. What has no meaning, and is not compared:
  * sources of the pieces of a sum, addends of what is no sum, the device of a
  * POST, peers of a merge that does not meet, head maps of other kernels than
  * attention, the size of a guard that lets every run pass. Attributes that are
  * all zero are none. */
->>>>>>> devtests
 #include "program_same.h"
 
 #include "base/half.h"

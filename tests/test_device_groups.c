@@ -1,14 +1,7 @@
-<<<<<<< HEAD
-/* Random programs of several groups: cpu and sim devices and a host on the
- * same cores run scripts of several micro-batches, meet in any subset, pull
- * from open memory, push into inboxes, pass over what a run's sizes do not
- * ask for, and leave what an interpreter of the total order leaves. */
-=======
 /* Random programs of several groups: cpu and sim devices and a host on the same
  * cores run scripts of several micro-batches, meet in any subset, pull from
  * open memory, push into inboxes, pass over what a run's sizes do not ask for,
  * and leave what an interpreter of the total order leaves. */
->>>>>>> devtests
 #include "base/err.h"
 #include "program_build.h"
 

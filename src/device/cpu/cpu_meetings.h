@@ -7,28 +7,16 @@
 
 /* Of a step, by bit. */
 enum {
-<<<<<<< HEAD
     /* The threads meet before the step: it reads what an earlier one wrote, or
      * writes what an earlier one touched, since they met last; or it tells
      * others that all before is done. */
     CPU_MEET = 1,
-    /* In a run of a single token: it is too small to share, and the first
-     * thread's alone; the others pass it by. */
+    /* In a run of a single token and at most one output: it is too small to
+     * share, and the first thread's alone; the others pass it by. */
     CPU_ALONE = 2,
     /* There instead of CPU_MEET, since what the first thread does alone is in
      * order by itself. */
     CPU_MEET_SINGLE = 4,
-=======
-    CPU_MEET = 1, /* the threads meet before the step: it reads what an earlier
-                     one wrote, or writes what an earlier one touched, since
-                     they met last; or it tells others that all before is
-                     done */
-    /* In a run of a single token and at most one output: */
-    CPU_ALONE = 2,       /* too small to share: the first thread's, which others
-                           pass by */
-    CPU_MEET_SINGLE = 4, /* instead of CPU_MEET; what the first thread does
-                            alone is in order by itself */
->>>>>>> devtests
 };
 
 /* out[s->n_step]; t: the program's tensors, whose places are final; dev: the
