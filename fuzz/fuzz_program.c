@@ -65,7 +65,7 @@ static void check(const struct program *p, int n_dev, bool shared)
     require(dev != NULL);
     for (int i = 0; i < n_dev; i++)
         dev[i] = (struct program_device){"a device", "fuzzed", shared ? 0 : -1,
-                                         shared};
+                                         shared, shared && i % 2};
     require(program_check(&m, p, &err) == PL_OK || strlen(err.message) > 0);
     free(dev);
 }

@@ -1,7 +1,7 @@
 /* The comparison of program_same.h. What has no meaning, and is not compared:
  * sources of the pieces of a sum, addends of what is no sum, the device of a
  * POST, peers of a merge that does not meet, head maps of other kernels than
- * attention. Attributes that are all zero are none. */
+ * attention, the size of a guard that lets every run pass. Attributes that are all zero are none. */
 #include "program_same.h"
 
 #include "base/half.h"
@@ -182,6 +182,7 @@ static const char *addend(const struct merge_addend *p,
     SAME(dev);
     SAME(tensor);
     SAME(off);
+    SAME_DIM(skip);
     SAME(n_add);
     return NULL;
 }
@@ -228,19 +229,34 @@ static const char *pull(const struct step_pull *p, const struct step_pull *q)
     return NULL;
 }
 
-static const char *pages(const struct step_pages *p, const struct step_pages *q,
-                         const struct prog_tensor *t)
+static const char *push(const struct step_push *p, const struct step_push *q)
 {
-    SAME(out);
     SAME(dev);
+    SAME(out);
+    SAME(between_groups);
+    SAME_ALL(n_piece, piece, sourced);
+    return NULL;
+}
+
+static const char *pages(const struct step_pages *p, const struct step_pages *q,
+                         const struct program *all)
+{
+    SAME(out_dev);
+    SAME(out);
+    SAME(src_dev);
     SAME(src);
     SAME(tile_bytes);
-    return heads(p->map, q->map, t[p->out].dim[1].n);
+    return heads(p->map, q->map, all[p->out_dev].tensor[p->out].dim[1].n);
 }
 
 static const char *step(const struct step *p, const struct step *q,
-                        const struct prog_tensor *t)
+                        const struct program *all, int dev)
 {
+    SAME(most);
+    if (p->most != 0) {
+        SAME(guard_out);
+        SAME(least);
+    }
     SAME(kind);
     SAME(queue);
     SAME(order);
@@ -248,13 +264,15 @@ static const char *step(const struct step *p, const struct step *q,
     SAME(node);
     switch (p->kind) {
     case STEP_KERNEL:
-        return kernel(&p->kernel, &q->kernel, t);
+        return kernel(&p->kernel, &q->kernel, all[dev].tensor);
     case STEP_MERGE:
         return merge(&p->merge, &q->merge);
     case STEP_PULL:
         return pull(&p->pull, &q->pull);
     case STEP_PAGES:
-        return pages(&p->pages, &q->pages, t);
+        return pages(&p->pages, &q->pages, all);
+    case STEP_PUSH:
+        return push(&p->push, &q->push);
     case STEP_WAIT:
         SAME(event.dev);
         SAME(event.event);
@@ -275,12 +293,12 @@ static const char *death(const struct prog_death *p, const struct prog_death *q)
 }
 
 static const char *script(const struct script *p, const struct script *q,
-                          const struct prog_tensor *t, int *at)
+                          const struct program *all, int dev, int *at)
 {
     SAME(n_instance);
     SAME(n_step);
     for (*at = 0; *at < p->n_step; ++*at)
-        TRY(step(&p->step[*at], &q->step[*at], t));
+        TRY(step(&p->step[*at], &q->step[*at], all, dev));
     *at = -1;
     SAME_ALL(n_death, death, death);
     return NULL;
@@ -314,7 +332,7 @@ const char *program_difference(const struct program *p, const struct program *q,
         const char *what = program(&p[d], &q[d]);
 
         for (; !what && ++k < p[d].n_script;)
-            what = script(&p[d].script[k], &q[d].script[k], p[d].tensor, &at);
+            what = script(&p[d].script[k], &q[d].script[k], p, d, &at);
         if (what) {
             snprintf(text, sizeof text, "device %d, script %d, step %d: %s", d,
                      k, at, what);

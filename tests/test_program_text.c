@@ -138,67 +138,71 @@ static void program_text_left_out_is_filled_in(void **state)
              "script\n",
              "programs 1\n"
              "max n_tok 0\n"
-             "device 0 weights 0 cache 0 work 0 events 0 groups 0\n"
+             "device 0 weights 0 cache 0 work 0 mail 0 events 0 groups 0\n"
              "script\n",
              1);
-    reads_as(small, /* the example of program_text.h */
-             "programs 2\n"
-             "max n_tok 4 n_out 4\n"
-             "device 0 weights 2304 cache 0 work 512 events 3 groups 1\n"
-             "  %0: f32[n_tok, 8] work @0\n"
-             "  %1: f32[n_tok, 8] work @128 instance 1 bytes 256\n"
-             "  %2: q8_0[64, 32] weights @0 packed\n"
-             "device 1 weights 0 cache 0 work 128 events 0 groups 1\n"
-             "  %0: f32[n_tok, 8] work @0\n"
-             "script instances 2\n"
-             "  0 node 7: %1 = scale(%0) scale=2\n"
-             "  0: post 0\n"
-             "  0: dies 128 @0, 256 @128\n"
-             "  1 copy: wait 0.0\n"
-             "  1 copy: pull %0 <- 0.%1@32 32*n_tok to 64\n"
-             "  0: merge meet 0, 1 message;\n"
-             "      %0 <- sum(%0, 1.%0+) 16 x n_tok(32, 32)\n"
-             "  1: merge meet 0, 1 message;\n"
-             "      %0 <- sum(0.%0, %0+) 16 x n_tok(32, 32)\n",
-             2);
+    reads_as(
+        small, /* the example of program_text.h */
+        "programs 2\n"
+        "max n_tok 4 n_out 4\n"
+        "device 0 weights 2304 cache 0 work 512 mail 64 events 3 groups 1\n"
+        "  %0: f32[n_tok, 8] work @0\n"
+        "  %1: f32[n_tok, 8] work @128 instance 1 bytes 256\n"
+        "  %2: q8_0[64, 32] weights @0 packed\n"
+        "  %3: f32[8] mail @0\n"
+        "device 1 weights 0 cache 0 work 128 mail 0 events 0 groups 1\n"
+        "  %0: f32[n_tok, 8] work @0\n"
+        "script instances 2\n"
+        "  0 node 7: %1 = scale(%0) scale=2\n"
+        "  0: post 0\n"
+        "  0: dies 128 @0, 256 @128\n"
+        "  1 copy: wait 0.0\n"
+        "  1 copy: pull %0 <- 0.%1@32 32*n_tok to 64\n"
+        "  1 copy if n_tok 2..: push 0.%3 <- %0 32\n"
+        "  0: merge meet 0, 1 message;\n"
+        "      %0 <- sum(%0, 1.%0+) 16 x n_tok(32, 32)\n"
+        "  1: merge meet 0, 1 message;\n"
+        "      %0 <- sum(0.%0, %0+) 16 x n_tok(32, 32)\n",
+        2);
     free(small);
-    reads_as("programs 2\n"
-             "max n_tok 3\n"
-             "device 0 work 4096\n"
-             "  %0: f32[n_tok, 5]\n"
-             "  %1: f32[n_tok, 64] q8\n"
-             "  %2: q8_0[4, 17, 64] weights packed\n"
-             "  %3: f16[33] cache @128\n"
-             "  %4: f32[n_tok, 5]\n"
-             "device 1\n"
-             "script\n"
-             "  0: %4 = scale(%0)\n"
-             "  0, 1 node 2: post 5\n"
-             "  0: dies %0, 128 @64\n"
-             "  0, 1: merge meet group 3\n"
-             "  1: wait 0.5\n"
-             "script\n"
-             "  1: post 7\n",
-             "programs 2\n"
-             "max n_tok 3\n"
-             "device 0 weights 8704 cache 256 work 4096 events 6 groups 4\n"
-             "  %0: f32[n_tok, 5] work @0\n"
-             "  %1: f32[n_tok, 64] work @64 q8\n"
-             "  %2: q8_0[4, 17, 64] weights @0 packed\n"
-             "  %3: f16[33] cache @128\n"
-             "  %4: f32[n_tok, 5] work @320\n"
-             "device 1 weights 0 cache 0 work 0 events 8 groups 4\n"
-             "script\n"
-             "  0: %4 = scale(%0)\n"
-             "  0 node 2: post 5\n"
-             "  0: dies 60 @0, 128 @64\n"
-             "  1 node 2: post 5\n"
-             "  0: merge meet 0, 1 group 3\n"
-             "  1: merge meet 0, 1 group 3\n"
-             "  1: wait 0.5\n"
-             "script\n"
-             "  1: post 7\n",
-             2);
+    reads_as(
+        "programs 2\n"
+        "max n_tok 3\n"
+        "device 0 work 4096\n"
+        "  %0: f32[n_tok, 5]\n"
+        "  %1: f32[n_tok, 64] q8\n"
+        "  %2: q8_0[4, 17, 64] weights packed\n"
+        "  %3: f16[33] cache @128\n"
+        "  %4: f32[n_tok, 5]\n"
+        "device 1\n"
+        "script\n"
+        "  0: %4 = scale(%0)\n"
+        "  0, 1 node 2: post 5\n"
+        "  0: dies %0, 128 @64\n"
+        "  0, 1: merge meet group 3\n"
+        "  1: wait 0.5\n"
+        "script\n"
+        "  1: post 7\n",
+        "programs 2\n"
+        "max n_tok 3\n"
+        "device 0 weights 8704 cache 256 work 4096 mail 0 events 6 groups 4\n"
+        "  %0: f32[n_tok, 5] work @0\n"
+        "  %1: f32[n_tok, 64] work @64 q8\n"
+        "  %2: q8_0[4, 17, 64] weights @0 packed\n"
+        "  %3: f16[33] cache @128\n"
+        "  %4: f32[n_tok, 5] work @320\n"
+        "device 1 weights 0 cache 0 work 0 mail 0 events 8 groups 4\n"
+        "script\n"
+        "  0: %4 = scale(%0)\n"
+        "  0 node 2: post 5\n"
+        "  0: dies 60 @0, 128 @64\n"
+        "  1 node 2: post 5\n"
+        "  0: merge meet 0, 1 group 3\n"
+        "  1: merge meet 0, 1 group 3\n"
+        "  1: wait 0.5\n"
+        "script\n"
+        "  1: post 7\n",
+        2);
 }
 
 /* Places in the order: one a step, one a meeting, those that are told. */
@@ -277,16 +281,22 @@ static bool share_threads(void *user, int a, int b)
 
 static void program_text_read_by_hand_passes_the_check(void **state)
 {
-    const struct program_device dev[2] = {{"a", "test", -1, false},
-                                          {"b", "test", -1, false}};
-    const struct program_machine m = {2, dev, has_kernel, share_threads, NULL};
     char *text = seed_text("valid.txt");
     struct arena a = {0};
-    pl_err err;
+    struct program *p = parse(&a, text, 2);
 
     (void)state;
-    if (program_check(&m, parse(&a, text, 2), &err) != PL_OK)
-        fail_msg("%s", err.message);
+    for (int memory = -1; memory < 1; memory++) {
+        const struct program_device dev[2] = {
+            {"a", "test", memory, true, false},
+            {"b", "test", memory, true, false}};
+        const struct program_machine m = {2, dev, has_kernel, share_threads,
+                                          NULL};
+        pl_err err;
+
+        if (program_check(&m, p, &err) != PL_OK)
+            fail_msg("%s", err.message);
+    }
     arena_fini(&a);
     free(text);
 }
@@ -296,7 +306,7 @@ static void program_text_read_by_hand_passes_the_check(void **state)
 /* What the programs of all plans together must show. */
 struct seen {
     int kind[STEP_WAIT + 1], meet, sum, tree, span, head, q8, pack, cut;
-    int death, copy_queue, instance, script;
+    int death, copy_queue, instance, script, mail, skip, few, many;
 };
 
 static void see_step(struct seen *o, const struct step *s)
@@ -305,13 +315,20 @@ static void see_step(struct seen *o, const struct step *s)
     o->copy_queue += s->queue == QUEUE_COPY;
     o->instance += s->instance > 0;
     o->meet += step_meets(s);
+    o->few += s->most > 0 && s->most < INT64_MAX;
+    o->many += s->most > 0 && s->least > 0;
     if (s->kind == STEP_KERNEL) {
         o->tree += s->kernel.tree.n > 1;
         o->span += s->kernel.n_span > 0;
         o->head += s->kernel.head_map != NULL;
     }
-    for (int i = 0; s->kind == STEP_MERGE && i < s->merge.n_item; i++)
-        o->sum += s->merge.item[i].reduce;
+    for (int i = 0; s->kind == STEP_MERGE && i < s->merge.n_item; i++) {
+        const struct merge_item *m = &s->merge.item[i];
+
+        o->sum += m->reduce;
+        for (int k = 0; k < m->n_addend; k++)
+            o->skip += m->addend[k].skip.n > 0;
+    }
 }
 
 static void see(struct seen *o, const struct program *p, int n_dev)
@@ -319,6 +336,7 @@ static void see(struct seen *o, const struct program *p, int n_dev)
     for (int d = 0; d < n_dev; d++) {
         for (int i = 0; i < p[d].n_tensor; i++) {
             o->q8 += p[d].tensor[i].q8;
+            o->mail += p[d].tensor[i].region == REGION_MAIL;
             o->pack += p[d].tensor[i].pack != NULL;
             o->cut += p[d].tensor[i].pack &&
                       p[d].tensor[i].pack->k < p[d].tensor[i].pack->n_full;
@@ -375,7 +393,7 @@ static void program_text_lowered_programs_read_back(void **state)
             fail_msg("no step of kind %d", k);
     assert_true(o.meet && o.sum && o.tree && o.span && o.head && o.q8);
     assert_true(o.pack && o.cut && o.death && o.copy_queue && o.instance);
-    assert_true(o.script);
+    assert_true(o.script && o.mail && o.skip && o.few && o.many);
 }
 
 static void models_read_back(const char *path)
@@ -525,6 +543,13 @@ static void program_text_what_has_no_text_is_refused(void **state)
     d->step = 1;
     refused(p, 2, "a buffer dies out of order");
     d->step = 0;
+    s->most = -1;
+    refused(p, 2, "its guard has sizes below zero");
+    s->most = 1;
+    s->least = -1;
+    refused(p, 2, "its guard has sizes below zero");
+    s->most = 0; /* it has no meaning then */
+    program_reads_back(p, 2);
     s->kernel.arg[1].access = ACCESS_UPDATE;
     refused(p, 2, "step 0: it uses an argument in another way");
     s->kernel.arg[1].access = ACCESS_READ;

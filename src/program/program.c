@@ -72,15 +72,15 @@ void step_uses(const struct step *s, int dev, const struct prog_tensor *t,
         piece_uses(s->pull.piece, s->pull.n_piece, fn, user);
         return;
     case STEP_PUSH:
-        fn(user, &(struct step_use){s->push.dev, s->push.out, 0, 0,
-                                    ACCESS_UPDATE});
+        fn(user,
+           &(struct step_use){s->push.dev, s->push.out, 0, 0, ACCESS_UPDATE});
         piece_uses(s->push.piece, s->push.n_piece, fn, user);
         return;
     case STEP_PAGES:
         fn(user, &(struct step_use){s->pages.out_dev, s->pages.out, 0, 0,
                                     ACCESS_UPDATE});
-        fn(user,
-           &(struct step_use){s->pages.src_dev, s->pages.src, 0, 0, ACCESS_READ});
+        fn(user, &(struct step_use){s->pages.src_dev, s->pages.src, 0, 0,
+                                    ACCESS_READ});
         return;
     case STEP_POST:
     case STEP_WAIT:

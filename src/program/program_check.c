@@ -115,9 +115,10 @@ static pl_status check_source(const struct check *c, const struct step *st,
     if (dev < 0 || dev >= c->m->n_dev)
         return bad(c, "reads a device that the set does not have");
     if (!reads(c, st, dev))
-        return bad(c, st->kind == STEP_PULL
-                          ? "pulls from memory that is not open to it"
-                          : "reads a peer's memory without a meeting or a pull");
+        return bad(c,
+                   st->kind == STEP_PULL
+                       ? "pulls from memory that is not open to it"
+                       : "reads a peer's memory without a meeting or a pull");
     if (l->src_at < 0 || off > INT64_MAX - l->src_at ||
         !inside(&c->all[dev], &z, tensor, off + l->src_at, l->src_off,
                 l->src_s0, l->src_s1, l))
@@ -131,8 +132,8 @@ static pl_status check_result(const struct check *c, const struct step *st,
 {
     const struct graph_sizes z = largest(c, st);
 
-    if (l->dst_at < 0 || !inside(p, &z, tensor, l->dst_at, l->dst_off,
-                                 l->dst_s0, l->dst_s1, l))
+    if (l->dst_at < 0 ||
+        !inside(p, &z, tensor, l->dst_at, l->dst_off, l->dst_s0, l->dst_s1, l))
         return bad(c, "writes beyond its result");
     return PL_OK;
 }
@@ -579,8 +580,8 @@ static pl_status play(struct check *c, struct play *y)
 struct law {
     int posted[QUEUE_COUNT]; /* POSTs and meetings so far */
     int known[QUEUE_COUNT];  /* of the other queue's, before the next step */
-    int *queue, *nth, *at;   /* [n_event] of each event: its queue, which POST
-                                of it, and what that POST knew */
+    int *nth, *at; /* [n_step] of each POST: which of its queue it is, and what
+                      it knew */
 };
 
 /* A WAIT for another device, or a meeting, depends on every earlier POST of its
@@ -592,12 +593,15 @@ static pl_status keeps_law(struct check *c, const struct play *y, struct law *w)
 
     for (c->step = 0; c->step < x->n_step; c->step++) {
         const struct step *st = &x->step[c->step];
-        int q = (int)st->queue, e = st->event.event;
+        int q = (int)st->queue;
 
         if (!step_runs(st, y->n_instance, y->sizes))
             continue;
         if (st->kind == STEP_WAIT && st->event.dev == c->p->dev) {
-            int knows = w->queue[e] == q ? w->at[e] : w->nth[e];
+            const struct step *post =
+                y->post[y->first[c->p->dev] + st->event.event];
+            int i = (int)(post - x->step);
+            int knows = post->queue == st->queue ? w->at[i] : w->nth[i];
 
             if (knows > w->known[q])
                 w->known[q] = knows;
@@ -610,9 +614,8 @@ static pl_status keeps_law(struct check *c, const struct play *y, struct law *w)
         if (st->kind == STEP_POST || step_meets(st))
             w->posted[q]++;
         if (st->kind == STEP_POST) {
-            w->queue[e] = q;
-            w->nth[e] = w->posted[q];
-            w->at[e] = w->known[q];
+            w->nth[c->step] = w->posted[q];
+            w->at[c->step] = w->known[q];
         }
     }
     return PL_OK;
@@ -623,20 +626,19 @@ static pl_status check_law(struct check *c, const struct play *y)
     pl_status s = PL_OK;
 
     for (int i = 0; i < c->m->n_dev && s == PL_OK; i++) {
-        size_t n = (size_t)c->all[i].n_event + 1;
-        struct law w = {.queue = NULL};
+        size_t n = (size_t)script_of(c, i)->n_step + 1;
+        struct law w = {.nth = NULL};
 
         c->p = &c->all[i];
         c->dev = &c->m->dev[i];
         if (c->dev->one_queue)
             continue;
-        w.queue = calloc(3 * n, sizeof *w.queue);
-        if (!w.queue)
+        w.nth = calloc(2 * n, sizeof *w.nth);
+        if (!w.nth)
             return err_no_memory(c->err, "the check of programs");
-        w.nth = w.queue + n;
         w.at = w.nth + n;
         s = keeps_law(c, y, &w);
-        free(w.queue);
+        free(w.nth);
     }
     return s;
 }

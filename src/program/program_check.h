@@ -26,10 +26,10 @@ struct program_machine {
 
 /* p[n_dev]. Everything that would otherwise go wrong in a run: indices, bounds
  * at the largest sizes (sizes grow with n_tok and n_out, so these hold for
- * all), missing kernels, memory that is not the device's to read or write, waits
- * that never end, and waits that hardware which runs two queues as one could put
- * before a post that somebody waits for. Errors name the device, the script and
- * the step. */
+ * all), missing kernels, memory that is not the device's to read or write,
+ * waits that never end, and waits that hardware which runs two queues as one
+ * could put before a post that somebody waits for. Errors name the device, the
+ * script and the step. */
 pl_status program_check(const struct program_machine *m,
                         const struct program *p, pl_err *err);
 

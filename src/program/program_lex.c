@@ -42,6 +42,11 @@ char lex_peek(struct lex *x)
     return x->at < x->end ? *x->at : '\0';
 }
 
+bool lex_digit(struct lex *x)
+{
+    return is_digit(lex_peek(x));
+}
+
 bool lex_at_end(struct lex *x)
 {
     skip_blanks(x);

@@ -33,6 +33,7 @@ bool lex_at_end(struct lex *x);
 bool lex_need_end(struct lex *x);
 /* The next character that is no blank; '\0' at the end of the text. */
 char lex_peek(struct lex *x);
+bool lex_digit(struct lex *x); /* is it one? */
 
 bool lex_accept(struct lex *x, char c);
 bool lex_need(struct lex *x, char c);

@@ -89,6 +89,11 @@ static struct read_dev *dev_at(struct read *r, int d)
     return (struct read_dev *)r->dev.p + d;
 }
 
+struct read_dev *read_device(struct read *r, int d)
+{
+    return d >= 0 && d < r->dev.n ? dev_at(r, d) : NULL;
+}
+
 /* ---- devices ------------------------------------------------------------- */
 
 /* "n_tok 4 n_out 4", behind `max` */
@@ -142,7 +147,8 @@ static bool device_size(struct read *r, struct program *p)
         return read_index(r, &p->n_event);
     if (lex_accept_word(&r->x, "groups"))
         return read_index(r, &p->n_group);
-    return lex_expected(&r->x, "idle, weights, cache, work, events or groups");
+    return lex_expected(&r->x, "idle, weights, cache, work, mail, events or "
+                               "groups");
 }
 
 static bool device(struct read *r)
@@ -253,7 +259,26 @@ struct who {
     int dev[FORM_MAX_WITH], n;
     enum queue queue;
     int order, instance, node; /* order -1: not told */
+    bool guard_out;
+    int64_t least, most;
 };
+
+/* Behind `if`: "n_tok 5..", "n_out ..4", "n_tok 2..4" */
+static bool guard(struct read *r, struct who *w)
+{
+    struct lex *x = &r->x;
+
+    w->guard_out = lex_accept_word(x, "n_out");
+    if (!w->guard_out && !lex_accept_word(x, "n_tok"))
+        return lex_expected(x, "n_tok or n_out");
+    w->least = 0;
+    w->most = INT64_MAX;
+    if (lex_peek(x) != '.' && !lex_int(x, 0, FORM_MAX_BYTES, &w->least))
+        return false;
+    if (!lex_need(x, '.') || !lex_need(x, '.'))
+        return false;
+    return !lex_digit(x) || lex_int(x, 1, INT64_MAX, &w->most);
+}
 
 static bool who_word(struct read *r, struct who *w)
 {
@@ -267,7 +292,9 @@ static bool who_word(struct read *r, struct who *w)
         return read_index(r, &w->instance);
     if (lex_accept_word(&r->x, "node"))
         return read_index(r, &w->node);
-    return lex_expected(&r->x, "copy, order, instance, node or ':'");
+    if (lex_accept_word(&r->x, "if"))
+        return guard(r, w);
+    return lex_expected(&r->x, "copy, order, instance, node, if or ':'");
 }
 
 static bool who(struct read *r, struct who *w)
@@ -305,6 +332,9 @@ static bool one_step(struct read *r, const struct who *w, int k)
     s.queue = w->queue;
     s.instance = w->instance;
     s.node = w->node;
+    s.guard_out = w->guard_out;
+    s.least = w->least;
+    s.most = w->most;
     if (!read_step(r, &at, &s) || !lex_need_end(&r->x))
         return false;
     if (k > 0 && step_meets(&s))

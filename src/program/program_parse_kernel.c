@@ -15,11 +15,10 @@ static bool head(struct read *r, const struct read_at *at, void *out)
     return true;
 }
 
-bool read_heads(struct read *r, const struct read_at *at, int tensor,
-                const int32_t **map)
+bool read_heads(struct read *r, const struct read_at *at,
+                const struct read_dev *dev, int tensor, const int32_t **map)
 {
-    const struct read_list *t = &at->dev->tensor;
-    int64_t want = form_heads(t->p, t->n, tensor);
+    int64_t want = dev ? form_heads(dev->tensor.p, dev->tensor.n, tensor) : 0;
     int n;
 
     if (!read_entries(r, at, head, sizeof **map))
@@ -135,7 +134,7 @@ static bool kernel_word(struct read *r, const struct read_at *at,
     if (lex_accept_word(x, "depth"))
         return read_index(r, &k->tree.depth);
     if (k->kernel == KERNEL_attention && lex_accept_word(x, "heads"))
-        return read_heads(r, at, k->arg[1].tensor, &k->head_map);
+        return read_heads(r, at, at->dev, k->arg[1].tensor, &k->head_map);
     if (lex_accept_word(x, "spans")) {
         if (!read_entries(r, at, span_entry, sizeof *k->span))
             return false;

@@ -124,6 +124,7 @@ static bool addend(struct read *r, const struct read_at *at, void *out)
 
     return place(r, at, &a->dev, &a->tensor) &&
            (!lex_accept(&r->x, '@') || read_bytes(r, &a->off)) &&
+           (!lex_accept(&r->x, '-') || lex_dim(&r->x, &a->skip)) &&
            read_adds(r, &a->n_add);
 }
 
@@ -248,18 +249,28 @@ static bool pull(struct read *r, const struct read_at *at, struct step_pull *x)
     return arrow(r) && pieces(r, at, false, &x->piece, &x->n_piece);
 }
 
+static bool push(struct read *r, const struct read_at *at, struct step_push *x)
+{
+    if (!place(r, at, &x->dev, &x->out))
+        return false;
+    x->between_groups = lex_accept_word(&r->x, "between_groups");
+    return arrow(r) && pieces(r, at, false, &x->piece, &x->n_piece);
+}
+
 static bool pages(struct read *r, const struct read_at *at,
                   struct step_pages *x)
 {
-    const struct read_list *t = &at->dev->tensor;
+    const struct read_dev *to;
 
-    if (!read_tensor(r, &x->out) || !arrow(r) ||
+    if (!place(r, at, &x->out_dev, &x->out) || !arrow(r) ||
         !place(r, at, &x->src_dev, &x->src))
         return false;
     if (!lex_accept_word(&r->x, "heads"))
         return lex_expected(&r->x, "heads(...)");
-    x->tile_bytes = form_tile(t->p, t->n, x->out);
-    return read_heads(r, at, x->out, &x->map) &&
+    to = read_device(r, x->out_dev);
+    if (to)
+        x->tile_bytes = form_tile(to->tensor.p, to->tensor.n, x->out);
+    return read_heads(r, at, to, x->out, &x->map) &&
            (!lex_accept_word(&r->x, "tile") || read_bytes(r, &x->tile_bytes));
 }
 
@@ -296,6 +307,9 @@ bool read_step(struct read *r, const struct read_at *at, struct step *s)
     s->kind = STEP_PULL;
     if (lex_accept_word(&r->x, "pull"))
         return pull(r, at, &s->pull);
+    s->kind = STEP_PUSH;
+    if (lex_accept_word(&r->x, "push"))
+        return push(r, at, &s->push);
     s->kind = STEP_PAGES;
     if (lex_accept_word(&r->x, "pages"))
         return pages(r, at, &s->pages);
@@ -306,6 +320,6 @@ bool read_step(struct read *r, const struct read_at *at, struct step *s)
     if (lex_accept_word(&r->x, "wait"))
         return read_index(r, &s->event.dev) && lex_need(&r->x, '.') &&
                event(r, &s->event.event);
-    return lex_expected(&r->x, "a kernel's result, merge, pull, pages, post, "
-                               "wait or dies");
+    return lex_expected(&r->x, "a kernel's result, merge, pull, push, pages, "
+                               "post, wait or dies");
 }

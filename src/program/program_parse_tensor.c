@@ -173,8 +173,8 @@ static bool tensor_word(struct read *r, struct prog_tensor *t,
         return t->q8 = true;
     if (lex_accept_word(&r->x, "packed"))
         return packing(r, t);
-    return lex_expected(&r->x, "weights, cache, work, @, bytes, q8, instance "
-                               "or packed");
+    return lex_expected(&r->x, "weights, cache, work, mail, @, bytes, q8, "
+                               "instance or packed");
 }
 
 bool read_tensor_line(struct read *r, struct read_dev *d)

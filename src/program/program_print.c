@@ -251,6 +251,10 @@ static void put_item(struct text_out *o, int own, const struct merge_item *m)
             put_place(o, own, a->dev, a->tensor);
             if (a->off)
                 text_put(o, "@%zu", a->off);
+            if (!is_const(a->skip, 0)) {
+                text_put_char(o, '-');
+                put_dim(o, a->skip);
+            }
             put_adds(o, a->n_add);
             form_push(&s, a->n_add);
         }
@@ -313,32 +317,50 @@ static void put_pull(struct text_out *o, int own, const struct step_pull *x)
     put_pieces(o, own, false, x->piece, x->n_piece);
 }
 
-static void put_pages(struct text_out *o, const struct program *p,
-                      const struct step_pages *x)
+static void put_push(struct text_out *o, int own, const struct step_push *x)
 {
-    text_put(o, "pages %%%d <- ", x->out);
-    put_place(o, p->dev, x->src_dev, x->src);
-    put_heads(o, x->map, form_heads(p->tensor, p->n_tensor, x->out));
-    if (x->tile_bytes != form_tile(p->tensor, p->n_tensor, x->out))
+    text_put(o, "push ");
+    put_place(o, own, x->dev, x->out);
+    text_put(o, "%s <-", x->between_groups ? " between_groups" : "");
+    put_pieces(o, own, false, x->piece, x->n_piece);
+}
+
+static void put_pages(struct text_out *o, const struct program *all, int n_dev,
+                      int own, const struct step_pages *x)
+{
+    static const struct program none;
+    const struct program *to =
+        x->out_dev >= 0 && x->out_dev < n_dev ? &all[x->out_dev] : &none;
+
+    text_put(o, "pages ");
+    put_place(o, own, x->out_dev, x->out);
+    text_put(o, " <- ");
+    put_place(o, own, x->src_dev, x->src);
+    put_heads(o, x->map, form_heads(to->tensor, to->n_tensor, x->out));
+    if (x->tile_bytes != form_tile(to->tensor, to->n_tensor, x->out))
         text_put(o, " tile %zu", x->tile_bytes);
 }
 
-void program_put_step(struct text_out *o, const struct program *p,
-                      const struct step *s)
+void program_put_step(struct text_out *o, const struct program *all, int n_dev,
+                      int dev, const struct step *s)
 {
+    const struct program *p = &all[dev];
+
     switch (s->kind) {
-    case STEP_PUSH:
     case STEP_KERNEL:
         put_kernel(o, p, &s->kernel);
         return;
     case STEP_MERGE:
-        put_merge(o, p->dev, &s->merge);
+        put_merge(o, dev, &s->merge);
         return;
     case STEP_PULL:
-        put_pull(o, p->dev, &s->pull);
+        put_pull(o, dev, &s->pull);
+        return;
+    case STEP_PUSH:
+        put_push(o, dev, &s->push);
         return;
     case STEP_PAGES:
-        put_pages(o, p, &s->pages);
+        put_pages(o, all, n_dev, dev, &s->pages);
         return;
     case STEP_POST:
         text_put(o, "post %d", s->event.event);
@@ -387,13 +409,15 @@ static const char *merge_oddity(const struct step_merge *m)
 
 const char *program_step_oddity(const struct program *p, const struct step *s)
 {
+    if (s->most < 0 || (s->most > 0 && s->least < 0))
+        return "its guard has sizes below zero";
     switch (s->kind) {
-    case STEP_PUSH:
     case STEP_KERNEL:
         return kernel_oddity(p, &s->kernel);
     case STEP_MERGE:
         return merge_oddity(&s->merge);
     case STEP_PULL:
+    case STEP_PUSH:
     case STEP_PAGES:
     case STEP_POST:
     case STEP_WAIT:

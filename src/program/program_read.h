@@ -65,9 +65,12 @@ bool read_kernel(struct read *r, const struct read_at *at,
 typedef bool read_entry_fn(struct read *r, const struct read_at *at, void *out);
 bool read_entries(struct read *r, const struct read_at *at, read_entry_fn *one,
                   size_t size);
-/* "(0, -, 1)": as many as the tensor has heads, none if it has no such. */
-bool read_heads(struct read *r, const struct read_at *at, int tensor,
-                const int32_t **map);
+/* "(0, -, 1)": as many as the device's tensor has heads, none if it has no
+ * such. */
+bool read_heads(struct read *r, const struct read_at *at,
+                const struct read_dev *dev, int tensor, const int32_t **map);
+/* NULL: the text tells of no such device. */
+struct read_dev *read_device(struct read *r, int d);
 bool read_adds(struct read *r, int *n);        /* the '+' behind an entry */
 bool read_rank(struct read *r, int32_t *rank); /* "{3}" */
 

@@ -133,6 +133,18 @@ struct at { /* in a device's script */
     int step, death;
 };
 
+static void put_guard(struct text_out *o, const struct step *s)
+{
+    if (s->most == 0)
+        return;
+    text_put(o, " if %s ", s->guard_out ? "n_out" : "n_tok");
+    if (s->least > 0)
+        text_put(o, "%" PRId64, s->least);
+    text_put(o, "..");
+    if (s->most != INT64_MAX)
+        text_put(o, "%" PRId64, s->most);
+}
+
 static void put_head(struct text_out *o, const struct form_order *order,
                      int dev, const struct step *s)
 {
@@ -143,6 +155,7 @@ static void put_head(struct text_out *o, const struct form_order *order,
         text_put(o, " instance %d", s->instance);
     if (s->node != -1)
         text_put(o, " node %d", s->node);
+    put_guard(o, s);
     text_put(o, ": ");
 }
 
@@ -199,7 +212,7 @@ static void put_script(struct text_out *o, const struct program *p, int n_dev,
         const struct step *s = &x->step[at[d].step++];
 
         put_head(o, &order, d, s);
-        program_put_step(o, &p[d], s);
+        program_put_step(o, p, n_dev, d, s);
         text_put(o, "\n");
         form_order_took(&order, d, s);
         put_deaths(o, d, x, &at[d]);
