@@ -2,8 +2,7 @@
 #include "device/device_ops.h"
 
 const struct device_ops *const device_kinds[] = {
-    &cpu_ops,
-    &sim_ops,
-    &paper_ops, /* the one that cannot be opened */
+    &cpu_ops,  &sim_ops,
+    &proc_ops, &paper_ops, /* the one that cannot be opened */
     NULL,
 };

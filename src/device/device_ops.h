@@ -3,7 +3,8 @@
  *
  * The devices of one kind in a set are opened together, as a *bank*: they may
  * share threads, a driver's context, a connection. Every call but the ops of a
- * run comes from one thread at a time, and none of them during a run.
+ * run comes from one thread at a time, and none of them during a run; write()
+ * alone may come from several at once, each with bytes of its own.
  *
  * A run: the set calls submit() of every bank, then wait() of every bank.
  * Between them each device goes through its script: kernels in their queues'
@@ -30,13 +31,13 @@ struct device_flag {
 /* A device of a set. What is below the line belongs to the set. */
 struct device {
     struct device_desc desc;
-    struct device_bank *bank; /* of its kind */
-    void *own;                /* the kind's; owned by it */
-    const struct program *prog;     /* borrowed while the set is loaded */
-    size_t bytes[REGION_COUNT];     /* as the program has them */
-    size_t scratch_bytes;           /* beside them, in all */
-    /* Where those whom desc.memory lets may read it in place, NULL: nowhere. The
-       inbox is the set's: every process has it at one address. */
+    struct device_bank *bank;   /* of its kind */
+    void *own;                  /* the kind's; owned by it */
+    const struct program *prog; /* borrowed while the set is loaded */
+    size_t bytes[REGION_COUNT]; /* as the program has them */
+    size_t scratch_bytes;       /* beside them, in all */
+    /* Where those whom desc.memory lets may read it in place, NULL: nowhere.
+       The inbox is the set's: every process has it at one address. */
     unsigned char *at[REGION_COUNT];
     struct device_flag *event; /* [prog->n_event] number of the last run that
                                   reached it; the set's, as the inbox */
@@ -89,8 +90,8 @@ struct device_ops {
      * kind can be planned for, not run on. */
     pl_status (*open)(struct device_bank *b, pl_err *err);
     void (*close)(struct device_bank *b); /* takes half-opened ones */
-    /* Memory for the regions of all its devices' programs, which are set, but for
-     * the inboxes, which are there. */
+    /* Memory for the regions of all its devices' programs, which are set, but
+     * for the inboxes, which are there. */
     pl_status (*load)(struct device_bank *b, pl_err *err);
     void (*unload)(struct device_bank *b); /* takes half-loaded ones */
 
@@ -111,7 +112,7 @@ struct device_ops {
 
 /* The kinds there are, NULL at the end; device_kinds.c. */
 extern const struct device_ops *const device_kinds[];
-extern const struct device_ops cpu_ops, sim_ops, paper_ops;
+extern const struct device_ops cpu_ops, sim_ops, proc_ops, paper_ops;
 
 /* ---- what a kind may use ------------------------------------------------ */
 
@@ -132,7 +133,16 @@ static inline const struct script *device_script(const struct device *d,
     return &d->prog->script[run->script];
 }
 
-/* The device fails the run; the first message stays. Any thread. */
+/* For kinds whose devices live in processes of their own, forked while a set is
+ * loaded. There, the set is a copy: inherit() takes from it what is the
+ * parent's business, adopt() tells it of a run in progress, borrowed until the
+ * next. Inboxes, events, failures and the trace are shared. */
+void device_set_inherit(struct device_set *s);
+void device_set_adopt(struct device_set *s, const struct device_run *run,
+                      uint64_t turn);
+
+/* The device fails the run; the first message stays. Any thread. step -1: none
+ * in particular. */
 void device_fail(struct device_set *s, const struct device *d, int step,
                  const char *what);
 /* Set when a device has failed the run: everybody leaves. */

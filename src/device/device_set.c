@@ -141,7 +141,7 @@ void device_set_free(struct device_set *s)
         free(s->bank[k].dev);
     }
     free(s->bank);
-    free(s->trace.event);
+    device_trace_unload(s);
     device_guard_free(s->guard);
     topology_unshare(s->shared, sizeof *s->shared);
     free(s->dev);
@@ -185,6 +185,18 @@ const struct device_run *device_set_now(const struct device_set *s,
     return s->run;
 }
 
+void device_set_inherit(struct device_set *s)
+{
+    s->guard = NULL; /* of the parent's memory, with a lock of the parent's */
+}
+
+void device_set_adopt(struct device_set *s, const struct device_run *run,
+                      uint64_t turn)
+{
+    s->run = run;
+    s->turn = turn;
+}
+
 const atomic_bool *device_failed(const struct device_set *s)
 {
     return &s->shared->failed;
@@ -193,9 +205,15 @@ const atomic_bool *device_failed(const struct device_set *s)
 void device_fail(struct device_set *s, const struct device *d, int step,
                  const char *what)
 {
+    pl_err err;
+
+    if (step < 0)
+        err_set(&err, PL_DEVICE, "%s: %s", d->desc.name, what);
+    else
+        err_set(&err, PL_DEVICE, "%s, step %d of its program: %s", d->desc.name,
+                step, what);
     if (!atomic_flag_test_and_set(&s->shared->err_taken))
-        err_set(&s->shared->err, PL_DEVICE, "%s, step %d of its program: %s",
-                d->desc.name, step, what);
+        s->shared->err = err;
     atomic_store(&s->shared->failed, true);
 }
 
@@ -208,9 +226,8 @@ void device_count(struct device *d, const struct step *st,
                 (uint64_t)(st->kernel.cost[i].macs * rows);
     if (step_is_message(st) && st->merge.counted) {
         d->messages++;
-        d->message_bytes +=
-            (uint64_t)dim_value(st->merge.message_bytes[0], z) +
-            (uint64_t)dim_value(st->merge.message_bytes[1], z);
+        d->message_bytes += (uint64_t)dim_value(st->merge.message_bytes[0], z) +
+                            (uint64_t)dim_value(st->merge.message_bytes[1], z);
     }
     if (step_is_copy(st)) {
         d->copies++;
@@ -248,10 +265,10 @@ static pl_status too_little(const struct device *d, const char *whose,
         err, PL_NO_DEVICE_MEMORY,
         "%s needs %s (%s %s, %s %s, %s %s, scratch %s)%s, of %s it "
         "has; use a shorter context, smaller batches or more devices",
-        d->desc.name, bytes_text(need, needed(d)), region_name((enum region)0), b[0],
-        region_name((enum region)1), b[1], region_name((enum region)2), b[2],
-        bytes_text(scratch, d->scratch_bytes), all > needed(d) ? whose : "",
-        bytes_text(has, d->desc.memory_bytes));
+        d->desc.name, bytes_text(need, needed(d)), region_name((enum region)0),
+        b[0], region_name((enum region)1), b[1], region_name((enum region)2),
+        b[2], bytes_text(scratch, d->scratch_bytes),
+        all > needed(d) ? whose : "", bytes_text(has, d->desc.memory_bytes));
 }
 
 static pl_status check_memory(const struct device_set *s, pl_err *err)
@@ -299,11 +316,10 @@ static pl_status check_programs(struct device_set *s, const struct program *p,
     if (!d)
         return err_no_memory(err, "the check of programs");
     for (int i = 0; i < s->n; i++)
-        d[i] = (struct program_device){s->dev[i].desc.name,
-                                       cpu_family_name(s->opt.family),
-                                       s->dev[i].desc.memory,
-                                       s->dev[i].desc.reads,
-                                       s->dev[i].desc.one_queue};
+        d[i] = (struct program_device){
+            s->dev[i].desc.name, cpu_family_name(s->opt.family),
+            s->dev[i].desc.memory, s->dev[i].desc.reads,
+            s->dev[i].desc.one_queue};
     m.dev = d;
     st = program_check(&m, p, err);
     free(d);
@@ -340,10 +356,10 @@ pl_status device_set_load(struct device_set *s, const struct program *p,
 
     unload(s);
     st = take_programs(s, p, err);
+    if (st == PL_OK) /* before processes may be forked, which write there too */
+        st = device_trace_load(s, err);
     for (int k = 0; k < s->n_bank && st == PL_OK; k++)
         st = s->bank[k].ops->load(&s->bank[k], err);
-    if (st == PL_OK)
-        st = device_trace_load(s, err);
     if (st != PL_OK) {
         unload(s);
         return st;
@@ -469,10 +485,21 @@ pl_status device_set_submit(struct device_set *s, const struct device_run *run,
     s->turn++;
     atomic_store(&s->shared->failed, false);
     atomic_flag_clear(&s->shared->err_taken);
+    s->shared->err.message[0] = '\0';
     device_trace_start(s);
     for (int k = 0; k < s->n_bank; k++)
         s->bank[k].ops->submit(&s->bank[k]);
     return PL_OK;
+}
+
+/* Who wrote it may have been killed over it. */
+static void copy_failure(const struct device_set *s, pl_err *err)
+{
+    *err = s->shared->err;
+    err->status = PL_DEVICE;
+    err->message[sizeof err->message - 1] = '\0';
+    if (err->message[0] == '\0')
+        err_set(err, PL_DEVICE, "a device was lost");
 }
 
 pl_status device_set_wait(struct device_set *s, pl_err *err)
@@ -488,8 +515,8 @@ pl_status device_set_wait(struct device_set *s, pl_err *err)
     device_trace_end(s, atomic_load(&s->shared->failed));
     if (atomic_load(&s->shared->failed)) {
         if (err)
-            *err = s->shared->err;
-        return s->shared->err.status;
+            copy_failure(s, err);
+        return PL_DEVICE;
     }
     s->n_run++;
     return PL_OK;
