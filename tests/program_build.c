@@ -2,6 +2,7 @@
 #include "program_build.h"
 
 #include "alloc_fail.h"
+#include "program/program_text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -123,6 +124,37 @@ struct program *build_programs(struct build *b, int n)
     return p;
 }
 
+struct program *build_text(struct arena *a, const char *text, int n)
+{
+    struct program *p;
+    int n_dev;
+    pl_err err;
+
+    if (program_parse(&p, &n_dev, a, text, strlen(text), &err) != PL_OK)
+        fail_msg("%s, of\n%s", err.message, text);
+    assert_int_equal(n_dev, n);
+    return p;
+}
+
+void build_put(struct device_set *s, int dev, int tensor, const float *v,
+               int64_t n)
+{
+    const struct prog_tensor *t = &s->dev[dev].prog->tensor[tensor];
+
+    assert_int_equal(device_write(s, dev, t->region, t->offset, v,
+                                  (size_t)n * sizeof *v, NULL),
+                     PL_OK);
+}
+
+void build_get(struct device_set *s, int dev, int tensor, float *v, int64_t n)
+{
+    const struct prog_tensor *t = &s->dev[dev].prog->tensor[tensor];
+
+    assert_int_equal(device_read(s, dev, t->region, t->offset, v,
+                                 (size_t)n * sizeof *v, NULL),
+                     PL_OK);
+}
+
 pl_dim build_const(int64_t n)
 {
     return (pl_dim){n, PL_CONST};
@@ -133,7 +165,7 @@ pl_dim build_per_tok(int64_t n)
     return (pl_dim){n, PL_N_TOK};
 }
 
-int build_tensor(struct build *b, int64_t width)
+static int new_tensor(struct build *b, int64_t width, enum region r)
 {
     size_t bytes = (size_t)(width * b->p.max.n_tok) * sizeof(float);
 
@@ -142,12 +174,22 @@ int build_tensor(struct build *b, int64_t width)
         .format = PL_F32,
         .n_dim = 2,
         .dim = {build_per_tok(1), build_const(width)},
-        .region = REGION_WORK,
-        .offset = b->p.bytes[REGION_WORK],
+        .region = r,
+        .offset = b->p.bytes[r],
         .bytes = bytes,
     };
-    b->p.bytes[REGION_WORK] += (bytes + 63) / 64 * 64;
+    b->p.bytes[r] += (bytes + 63) / 64 * 64;
     return b->p.n_tensor++;
+}
+
+int build_tensor(struct build *b, int64_t width)
+{
+    return new_tensor(b, width, REGION_WORK);
+}
+
+int build_mail(struct build *b, int64_t width)
+{
+    return new_tensor(b, width, REGION_MAIL);
 }
 
 struct step *build_step(struct build *b, enum step_kind kind)
@@ -356,8 +398,7 @@ void build_add_host(struct device_list *l, int n_thread, bool pinned)
                             .host = true};
 
     for (int i = 0; pinned && i < l->n; i++)
-        for (int k = 0; l->dev[i].on_cores && k < l->dev[i].n_core;
-             k++)
+        for (int k = 0; l->dev[i].on_cores && k < l->dev[i].n_core; k++)
             d.core[d.n_core++] = l->dev[i].core[k];
     l->dev = realloc(l->dev, (size_t)(l->n + 1) * sizeof *l->dev);
     assert_non_null(l->dev);

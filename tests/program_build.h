@@ -1,5 +1,6 @@
-/* Programs written by hand, for tests of devices: tensors and steps appended
- * one by one. Arrays are of fixed size; asserts say when they are too small.
+/* Programs written by hand, for tests of devices: as text, or tensors and steps
+ * appended one by one. Arrays are of fixed size; asserts say when they are too
+ * small.
  *
  * Kernels here are toys that make mistakes visible: `reverse` reads what other
  * threads wrote, so a missing meeting shows. */
@@ -32,6 +33,7 @@ struct program *build_programs(struct build *b, int n);
 
 /* A float tensor [n_tok, width] of the work region; its index. */
 int build_tensor(struct build *b, int64_t width);
+int build_mail(struct build *b, int64_t width); /* of the inbox */
 struct step *build_step(struct build *b, enum step_kind kind);
 /* A kernel of one operand; c is its attr.scale. */
 struct step *build_op(struct build *b, enum kernel kernel, int out, int in,
@@ -43,6 +45,14 @@ void build_death(struct build *b, int tensor); /* after the last step */
 struct step *build_pull(struct build *b, int out,
                         const struct copy_piece *piece);
 struct step *build_merge(struct build *b, const struct merge_item *item);
+
+/* The programs of a text (program_text.h), n of them; they live in the arena.
+ * What small and fixed programs are written in. */
+struct program *build_text(struct arena *a, const char *text, int n);
+/* Floats of a tensor of a loaded program, from its start. */
+void build_put(struct device_set *s, int dev, int tensor, const float *v,
+               int64_t n);
+void build_get(struct device_set *s, int dev, int tensor, float *v, int64_t n);
 
 pl_dim build_const(int64_t n);
 pl_dim build_per_tok(int64_t n); /* n * n_tok */

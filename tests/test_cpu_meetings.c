@@ -86,8 +86,8 @@ static void draw_merge(struct plan *p, int s, uint64_t *seed)
             size_t off = 64 * (size_t)test_below(seed, 2);
 
             if (it->reduce)
-                p->addend[s][m][i] = (struct merge_addend){
-                    .dev = dev, .tensor = t, .off = off};
+                p->addend[s][m][i] =
+                    (struct merge_addend){.dev = dev, .tensor = t, .off = off};
             else
                 p->piece[s][m][i] =
                     (struct copy_piece){.src_dev = dev, .src = t};
@@ -210,15 +210,32 @@ static void cpu_threads_meet_between_steps_that_clash(void **state)
     assert_true(n_meet > n_trial && n_free > n_trial);
 }
 
+static const struct graph_sizes one = {1, 1, 0};
+
 /* In a run of a single token: do all threads meet before a step of first + 1
  * to last? */
-static bool all_meet(const struct plan *p, int first, int last)
+static bool all_meet(const struct plan *p, int first, int last,
+                     const struct graph_sizes *z)
 {
     for (int k = first + 1; k <= last; k++)
-        if ((p->how[k] & CPU_MEET_SINGLE) ||
-            (step_meets(&p->step[k]) && !(p->how[k] & CPU_ALONE)))
+        if (step_runs(&p->step[k], 1, z) &&
+            ((p->how[k] & CPU_MEET_SINGLE) ||
+             (step_meets(&p->step[k]) && !(p->how[k] & CPU_ALONE))))
             return true;
     return false;
+}
+
+/* In a run of a single token: must they meet between the steps i and j? */
+static bool must_meet(const struct plan *p, int i, int j)
+{
+    const struct step *a = &p->step[i], *b = &p->step[j];
+    bool a_alone = p->how[i] & CPU_ALONE, b_alone = p->how[j] & CPU_ALONE;
+    bool worked = !step_is_event(a), works = !step_is_event(b);
+    bool tells = b->kind == STEP_POST || step_meets(b);
+
+    return (worked && works && clash(p, i, j) && !(a_alone && b_alone)) ||
+           (tells && worked && !a_alone) ||
+           (step_meets(a) && a_alone && works && !b_alone);
 }
 
 /* The tensor whose values tell how much a kernel does: its result, or what it
@@ -255,21 +272,74 @@ static void cpu_threads_meet_seldom_for_a_single_token(void **state)
             n_all += (p.how[j] & CPU_MEET) || step_meets(b);
             n_one +=
                 (p.how[j] & CPU_MEET_SINGLE) || (step_meets(b) && !b_alone);
-            for (int i = 0; i < j; i++) {
-                const struct step *a = &p.step[i];
-                bool worked = !step_is_event(a), a_alone = p.how[i] & CPU_ALONE;
-                bool tells = b->kind == STEP_POST || step_meets(b);
-                bool needed =
-                    worked && works && clash(&p, i, j) && !(a_alone && b_alone);
-
-                needed |= tells && worked && !a_alone;
-                needed |= step_meets(a) && a_alone && works && !b_alone;
-                if (needed && !all_meet(&p, i, j))
+            for (int i = 0; i < j; i++)
+                if (must_meet(&p, i, j) && !all_meet(&p, i, j, &one))
                     fail_msg("trial %d: steps %d and %d", trial, i, j);
-            }
         }
     }
     assert_true(n_alone > n_trial && n_one > n_trial && n_one < n_all);
+}
+
+static void guard_some(struct plan *p, uint64_t *seed)
+{
+    static const struct {
+        bool out;
+        int64_t least, most;
+    } guard[] = {{false, 0, 1},
+                 {false, 2, INT64_MAX},
+                 {true, 0, 1},
+                 {true, 1, INT64_MAX},
+                 {true, 2, INT64_MAX}};
+
+    for (int s = 0; s < N_STEP; s++) {
+        int k = (int)test_below(seed, 15);
+
+        if (k >= 5)
+            continue;
+        p->step[s].guard_out = guard[k].out;
+        p->step[s].least = guard[k].least;
+        p->step[s].most = guard[k].most;
+    }
+}
+
+/* In a run of more: do they meet before a step of first + 1 to last? */
+static bool meet_in(const struct plan *p, int first, int last,
+                    const struct graph_sizes *z)
+{
+    for (int k = first + 1; k <= last; k++)
+        if (step_runs(&p->step[k], 1, z) &&
+            ((p->how[k] & CPU_MEET) || step_meets(&p->step[k])))
+            return true;
+    return false;
+}
+
+/* A run without a step lacks its meeting too. */
+static void cpu_threads_meet_whatever_a_run_passes_over(void **state)
+{
+    static const struct graph_sizes size[] = {
+        {1, 1, 0}, {1, 0, 0}, {2, 0, 0}, {2, 1, 0}, {2, 2, 0}};
+    uint64_t seed = test_seed() + 2;
+    int n_trial = test_long() ? 50000 : 5000;
+
+    (void)state;
+    for (int trial = 0; trial < n_trial; trial++) {
+        const struct graph_sizes *z = &size[trial % 5];
+        static struct plan p;
+
+        draw(&p, &seed);
+        guard_some(&p, &seed);
+        find(&p);
+        for (int j = 0; j < N_STEP; j++)
+            for (int i = 0; i < j; i++) {
+                if (!step_runs(&p.step[i], 1, z) ||
+                    !step_runs(&p.step[j], 1, z))
+                    continue;
+                if (z->n_tok == 1
+                        ? must_meet(&p, i, j) && !all_meet(&p, i, j, z)
+                        : clash(&p, i, j) && !meet_in(&p, i, j, z))
+                    fail_msg("trial %d: steps %d and %d", trial, i, j);
+            }
+    }
 }
 
 /* What a step touches is looked at only as far as a table has room; the values
@@ -312,6 +382,7 @@ int test_cpu_meetings(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(cpu_threads_meet_between_steps_that_clash),
         cmocka_unit_test(cpu_threads_meet_seldom_for_a_single_token),
+        cmocka_unit_test(cpu_threads_meet_whatever_a_run_passes_over),
         cmocka_unit_test(cpu_threads_meet_around_a_message_of_many_values),
     };
 

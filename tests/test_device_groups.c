@@ -1,6 +1,7 @@
 /* Random programs of several groups: cpu and sim devices and a host on the same
- * cores run scripts of several micro-batches, meet in any subset, pull from one
- * another, and leave what an interpreter of the total order leaves. */
+ * cores run scripts of several micro-batches, meet in any subset, pull from open
+ * memory, push into inboxes, pass over what a run's sizes do not ask for, and
+ * leave what an interpreter of the total order leaves. */
 #include "base/err.h"
 #include "program_build.h"
 
@@ -13,7 +14,8 @@
 enum {
     MAX_DEV = 6,
     MAX_TENSOR = 400,
-    MAX_STEP = 1600,
+    MAX_STEP = 3200,
+    MAX_POST = 400,
     N_SCRIPT = 2,
     MAX_INST = 3,
     W = 24,
@@ -21,23 +23,52 @@ enum {
     MOVES = 60, /* of a script */
 };
 
+/* When a step is in a run, by the sizes of its micro-batch. */
+static const struct guard {
+    bool out;
+    int64_t least, most;
+} guards[] = {
+    {false, 0, 0}, /* always */
+    {false, 0, 2},        {false, 3, INT64_MAX}, {true, 0, 1},
+    {true, 2, INT64_MAX}, {true, 1, INT64_MAX},
+};
+enum { ALWAYS, N_GUARD = sizeof guards / sizeof guards[0] };
+
+/* For what a step works. */
+struct scope {
+    int script, instance, guard;
+};
+
 /* Where a value came from decides who must be waited for to read it. */
 struct value {
-    int script, instance; /* -1: there from the start */
-    bool pulled, waited;  /* by the copy queue; the compute queue knows */
+    struct scope scope; /* script -1: there from the start */
+    struct step_event event;
+    enum queue queue; /* that posts the event */
+};
+
+/* POSTs of a queue of a device, in a script, and how many of them its other
+ * queue knows of. */
+struct posts {
+    int n, known;
+    struct {
+        struct scope scope;
+        int event;
+    } at[MAX_POST];
 };
 
 struct game {
     uint64_t rng;
     int n, order;
     int n_inst[N_SCRIPT];
-    bool host[MAX_DEV], cpu[MAX_DEV];
+    const struct device_list *l; /* borrowed */
     struct program p[MAX_DEV];
     struct script script[MAX_DEV][N_SCRIPT];
     struct step step[MAX_DEV][N_SCRIPT][MAX_STEP];
     struct prog_tensor tensor[MAX_DEV][MAX_TENSOR];
     struct value value[MAX_DEV][MAX_TENSOR];
+    struct posts posts[MAX_DEV][QUEUE_COUNT]; /* of the script being made */
     float data[MAX_DEV][MAX_TENSOR][TOK * W]; /* the interpreter's */
+    int n_push, n_guard;                      /* that were drawn */
     struct arena a;
 };
 
@@ -54,7 +85,7 @@ static void *keep(struct game *g, const void *p, size_t n, size_t size)
     return q;
 }
 
-static int new_tensor(struct game *g, int d, int script, int instance)
+static int new_tensor(struct game *g, int d, struct scope x, enum region r)
 {
     struct program *p = &g->p[d];
     size_t bytes = TOK * W * sizeof(float);
@@ -65,79 +96,119 @@ static int new_tensor(struct game *g, int d, int script, int instance)
         .format = PL_F32,
         .n_dim = 2,
         .dim = {build_per_tok(1), build_const(W)},
-        .region = REGION_WORK,
-        .offset = (size_t)t * bytes,
+        .region = r,
+        .offset = p->bytes[r],
         .bytes = bytes,
-        .instance = instance,
+        .instance = x.instance,
     };
-    p->bytes[REGION_WORK] += bytes;
-    g->value[d][t] = (struct value){script, instance, false, true};
+    p->bytes[r] += bytes;
+    g->value[d][t].scope = x;
     return t;
 }
 
-static struct step *new_step(struct game *g, int d, int script, int instance,
-                             enum step_kind kind)
+static struct step *new_step(struct game *g, int d, struct scope x,
+                             enum step_kind kind, enum queue q)
 {
-    struct script *c = &g->script[d][script];
-    struct step *st = &g->step[d][script][c->n_step++];
+    struct script *c = &g->script[d][x.script];
+    struct step *st = &g->step[d][x.script][c->n_step++];
 
     assert_true(c->n_step <= MAX_STEP);
     *st = (struct step){
-        .kind = kind, .order = g->order++, .instance = instance, .node = -1};
+        .kind = kind,
+        .queue = q,
+        .order = g->order++,
+        .instance = x.instance,
+        .node = -1,
+        .guard_out = guards[x.guard].out,
+        .least = guards[x.guard].least,
+        .most = guards[x.guard].most,
+    };
     return st;
 }
 
-static void post(struct game *g, int d, int script, int instance, int t,
-                 enum queue q)
+static void new_wait(struct game *g, int d, struct scope x, enum queue q,
+                     struct step_event e)
 {
-    struct step *st = new_step(g, d, script, instance, STEP_POST);
-
-    st->queue = q;
-    st->event = (struct step_event){d, t};
+    new_step(g, d, x, STEP_WAIT, q)->event = e;
 }
 
-/* Queue q of device d waits until value t of device from is there. */
-static void wait_for(struct game *g, int d, int script, int instance,
-                     enum queue q, int from, int t)
+/* Queue q of device d posts that value t of device `of` is there. */
+static void post(struct game *g, int d, struct scope x, enum queue q, int of,
+                 int t)
 {
-    struct step *st;
+    struct posts *p = &g->posts[d][q];
+    struct step_event e = {d, g->p[d].n_event++};
 
-    if (g->value[from][t].script < 0) /* was there before */
+    assert_true(p->n < MAX_POST);
+    p->at[p->n].scope = x;
+    p->at[p->n++].event = e.event;
+    new_step(g, d, x, STEP_POST, q)->event = e;
+    g->value[of][t].event = e;
+    g->value[of][t].queue = q;
+}
+
+/* What the law asks of queue q of a device with two before it waits for others:
+ * it waits for the last POSTs of the other queue, each of them in the runs that
+ * have it. */
+static void know_all(struct game *g, int d, int script, enum queue q)
+{
+    struct posts *p = &g->posts[d][!q];
+    bool known[MAX_INST][N_GUARD] = {{false}};
+
+    if (g->l->dev[d].one_queue)
         return;
-    st = new_step(g, d, script, instance, STEP_WAIT);
-    st->queue = q;
-    st->event = (struct step_event){from, t};
+    for (int i = p->n - 1; i >= p->known; i--) {
+        struct scope x = p->at[i].scope;
+
+        assert_int_equal(x.script, script);
+        if (!known[x.instance][ALWAYS] && !known[x.instance][x.guard])
+            new_wait(g, d, x, q, (struct step_event){d, p->at[i].event});
+        known[x.instance][x.guard] = true;
+    }
+    p->known = p->n;
 }
 
-/* A value that the instance of the script has on the device. */
-static int pick(struct game *g, int d, int script, int instance)
+/* Queue q of device d waits until value t of device `from` is there. */
+static void wait_for(struct game *g, int d, struct scope x, enum queue q,
+                     int from, int t)
+{
+    const struct value *v = &g->value[from][t];
+
+    if (v->scope.script < 0 || (v->event.dev == d && v->queue == q))
+        return;
+    if (v->event.dev != d)
+        know_all(g, d, x.script, q);
+    new_wait(g, d, x, q, v->event);
+}
+
+/* A value that every run has that has the scope. */
+static int pick(struct game *g, int d, struct scope x)
 {
     for (;;) {
         int t = below(g, g->p[d].n_tensor);
-        const struct value *v = &g->value[d][t];
+        const struct scope *v = &g->value[d][t].scope;
 
-        if (v->instance == instance && (v->script < 0 || v->script == script))
+        if (v->instance == x.instance &&
+            (v->script < 0 || v->script == x.script) &&
+            (v->guard == ALWAYS || v->guard == x.guard))
             return t;
     }
 }
 
 /* As pick, for the compute queue of its own device. */
-static int pick_own(struct game *g, int d, int script, int instance)
+static int pick_own(struct game *g, int d, struct scope x)
 {
-    int t = pick(g, d, script, instance);
-    struct value *v = &g->value[d][t];
+    int t = pick(g, d, x);
 
-    if (v->pulled && !v->waited)
-        wait_for(g, d, script, instance, QUEUE_COMPUTE, d, t);
-    v->waited = true;
+    wait_for(g, d, x, QUEUE_COMPUTE, d, t);
     return t;
 }
 
-static void compute(struct game *g, int script, int instance)
+static void compute(struct game *g, struct scope x)
 {
-    int d = below(g, g->n), in = pick_own(g, d, script, instance);
-    int out = new_tensor(g, d, script, instance);
-    struct step *st = new_step(g, d, script, instance, STEP_KERNEL);
+    int d = below(g, g->n), in = pick_own(g, d, x);
+    int out = new_tensor(g, d, x, REGION_WORK);
+    struct step *st = new_step(g, d, x, STEP_KERNEL, QUEUE_COMPUTE);
     struct graph_attr attr = {0};
 
     st->kernel = (struct step_kernel){
@@ -147,37 +218,56 @@ static void compute(struct game *g, int script, int instance)
     };
     attr.scale = 0.5f + (float)below(g, 100) / 100;
     st->kernel.attr = keep(g, &attr, 1, sizeof attr);
-    post(g, d, script, instance, out, QUEUE_COMPUTE);
+    post(g, d, x, QUEUE_COMPUTE, d, out);
 }
 
-static void pull(struct game *g, int script, int instance)
+/* May device d read the other's memory? */
+static bool is_open(const struct game *g, int d, int from)
 {
-    int d = below(g, g->n), from = below(g, g->n);
-    int in, out;
+    const struct device_desc *a = &g->l->dev[d], *b = &g->l->dev[from];
+
+    return b->memory >= 0 && (b->memory == a->memory || a->reads);
+}
+
+/* A value of device `from` to device `to`, by one of both. */
+static void carry(struct game *g, struct scope x)
+{
+    int to = below(g, g->n), from = below(g, g->n), in, out, d;
+    enum queue q = below(g, 4) ? QUEUE_COPY : QUEUE_COMPUTE;
     struct copy_piece piece;
     struct step *st;
+    bool pulls;
 
-    if (d == from)
+    if (to == from)
         return;
-    in = pick(g, from, script, instance);
-    out = new_tensor(g, d, script, instance);
-    g->value[d][out].pulled = true;
-    g->value[d][out].waited = false;
-    wait_for(g, d, script, instance, QUEUE_COPY, from, in);
+    pulls = is_open(g, to, from) && below(g, 2);
+    d = pulls ? to : from;
+    in = pick(g, from, x);
+    out = new_tensor(g, to, x, pulls ? REGION_WORK : REGION_MAIL);
+    wait_for(g, d, x, q, from, in);
     piece = build_rows(from, in, 0, W * 4, 0, W * 4, W * 4);
-    st = new_step(g, d, script, instance, STEP_PULL);
-    st->queue = QUEUE_COPY;
-    st->pull = (struct step_pull){
-        .out = out,
-        .n_piece = 1,
-        .piece = keep(g, &piece, 1, sizeof piece),
-        .between_groups = below(g, 2),
-    };
-    post(g, d, script, instance, out, QUEUE_COPY);
+    st = new_step(g, d, x, pulls ? STEP_PULL : STEP_PUSH, q);
+    if (pulls)
+        st->pull = (struct step_pull){
+            .out = out,
+            .n_piece = 1,
+            .piece = keep(g, &piece, 1, sizeof piece),
+            .between_groups = below(g, 2),
+        };
+    else
+        st->push = (struct step_push){
+            .dev = to,
+            .out = out,
+            .n_piece = 1,
+            .piece = keep(g, &piece, 1, sizeof piece),
+            .between_groups = below(g, 2),
+        };
+    g->n_push += !pulls;
+    post(g, d, x, q, to, out);
 }
 
 /* Some cpu devices, none on another's threads, sum a value of each. */
-static void meet(struct game *g, int script, int instance)
+static void meet(struct game *g, struct scope x)
 {
     int peer[MAX_DEV], n = 0, group = 0, order;
     struct merge_addend a[MAX_DEV];
@@ -186,9 +276,8 @@ static void meet(struct game *g, int script, int instance)
     int depth;
 
     for (int d = 0; d < g->n; d++)
-        if (g->cpu[d] && g->host[d] == host && below(g, 3)) {
-            a[n] = (struct merge_addend){
-                .dev = d, .tensor = pick_own(g, d, script, instance)};
+        if (g->l->dev[d].on_cores && g->l->dev[d].host == host && below(g, 3)) {
+            a[n] = (struct merge_addend){.dev = d, .tensor = pick_own(g, d, x)};
             peer[n++] = d;
             group |= 1 << d;
         }
@@ -197,10 +286,10 @@ static void meet(struct game *g, int script, int instance)
     depth = build_tree(a, n);
     order = g->order++;
     for (int i = 0; i < n; i++) {
-        struct step *st = new_step(g, peer[i], script, instance, STEP_MERGE);
+        struct step *st = new_step(g, peer[i], x, STEP_MERGE, QUEUE_COMPUTE);
         struct merge_item m = {
             .reduce = true,
-            .out = new_tensor(g, peer[i], script, instance),
+            .out = new_tensor(g, peer[i], x, REGION_WORK),
             .n_piece = 1,
             .piece = keep(g, &piece, 1, sizeof piece),
             .n_addend = n,
@@ -222,10 +311,34 @@ static void meet(struct game *g, int script, int instance)
         };
     }
     for (int i = 0; i < n; i++)
-        post(g, peer[i], script, instance, g->p[peer[i]].n_tensor - 1,
-             QUEUE_COMPUTE);
+        post(g, peer[i], x, QUEUE_COMPUTE, peer[i], g->p[peer[i]].n_tensor - 1);
 }
 
+static void new_script(struct game *g, int c)
+{
+    g->n_inst[c] = 1 + below(g, MAX_INST);
+    g->order = 0;
+    memset(g->posts, 0, sizeof g->posts);
+    for (int i = 0; i < MOVES; i++) {
+        int move = below(g, 4);
+        struct scope x = {c, below(g, g->n_inst[c]),
+                          below(g, 3) ? ALWAYS : below(g, N_GUARD)};
+
+        g->n_guard += x.guard != ALWAYS;
+        if (move < 2)
+            compute(g, x);
+        else if (move == 2)
+            carry(g, x);
+        else
+            meet(g, x);
+    }
+    for (int d = 0; d < g->n; d++) {
+        g->script[d][c].n_instance = g->n_inst[c];
+        g->script[d][c].step = g->step[d][c];
+    }
+}
+
+/* The list is borrowed. */
 static struct game *new_game(const struct device_list *l, uint64_t seed)
 {
     struct game *g = calloc(1, sizeof *g);
@@ -233,39 +346,21 @@ static struct game *new_game(const struct device_list *l, uint64_t seed)
     assert_non_null(g);
     g->rng = seed;
     g->n = l->n;
+    g->l = l;
     for (int d = 0; d < l->n; d++) {
-        g->cpu[d] = l->dev[d].on_cores;
-        g->host[d] = l->dev[d].host;
         g->p[d] = (struct program){.dev = d,
                                    .active = true,
                                    .tensor = g->tensor[d],
                                    .n_script = N_SCRIPT,
                                    .script = g->script[d],
                                    .n_group = 1 << MAX_DEV,
-                                   .max = {.n_tok = TOK}};
+                                   .max = {.n_tok = TOK, .n_out = TOK}};
         for (int k = 0; k < MAX_INST; k++)
-            new_tensor(g, d, -1, k);
+            new_tensor(g, d, (struct scope){-1, k, ALWAYS},
+                       k % 2 ? REGION_MAIL : REGION_WORK);
     }
-    for (int c = 0; c < N_SCRIPT; c++) {
-        g->n_inst[c] = 1 + below(g, MAX_INST);
-        g->order = 0;
-        for (int i = 0; i < MOVES; i++) {
-            int move = below(g, 4), k = below(g, g->n_inst[c]);
-
-            if (move < 2)
-                compute(g, c, k);
-            else if (move == 2)
-                pull(g, c, k);
-            else
-                meet(g, c, k);
-        }
-        for (int d = 0; d < g->n; d++) {
-            g->script[d][c].n_instance = g->n_inst[c];
-            g->script[d][c].step = g->step[d][c];
-        }
-    }
-    for (int d = 0; d < g->n; d++)
-        g->p[d].n_event = g->p[d].n_tensor;
+    for (int c = 0; c < N_SCRIPT; c++)
+        new_script(g, c);
     return g;
 }
 
@@ -297,20 +392,28 @@ static void run_kernel(struct game *g, int d, const struct step_kernel *k,
         out[i] = k->kernel == KERNEL_scale ? in[i] * x : in[n - 1 - i] + x;
 }
 
+static void run_copy(struct game *g, int d, int out, const struct copy_piece *p,
+                     bool counts, int64_t n, pl_counters *c)
+{
+    memcpy(g->data[d][out], g->data[p->src_dev][p->src],
+           (size_t)n * sizeof(float));
+    c->copies += counts;
+    c->copy_bytes += counts ? (uint64_t)n * 4 : 0;
+}
+
 static void interpret_step(struct game *g, int d, const struct step *st,
                            int64_t n_tok, pl_counters *c)
 {
+    const struct step_pull *x = &st->pull;
+    const struct step_push *y = &st->push;
     int64_t n = n_tok * W;
 
     if (st->kind == STEP_KERNEL) {
         run_kernel(g, d, &st->kernel, n);
     } else if (st->kind == STEP_PULL) {
-        const struct step_pull *p = &st->pull;
-
-        memcpy(g->data[d][p->out], g->data[p->piece->src_dev][p->piece->src],
-               (size_t)n * sizeof(float));
-        c->copies += p->between_groups;
-        c->copy_bytes += p->between_groups ? (uint64_t)n * 4 : 0;
+        run_copy(g, d, x->out, x->piece, x->between_groups, n, c);
+    } else if (st->kind == STEP_PUSH) {
+        run_copy(g, y->dev, y->out, y->piece, y->between_groups, n, c);
     } else if (st->kind == STEP_MERGE) {
         run_merge(g, d, st->merge.item, n);
         c->messages += st->merge.counted;
@@ -325,6 +428,7 @@ static void interpret(struct game *g, const struct device_run *run,
     int at[MAX_DEV] = {0};
 
     for (;;) {
+        const struct step *st;
         int first = -1;
 
         for (int d = 0; d < g->n; d++) {
@@ -338,9 +442,8 @@ static void interpret(struct game *g, const struct device_run *run,
         }
         if (first < 0)
             return;
-        const struct step *st =
-            &g->script[first][run->script].step[at[first]++];
-        if (st->instance < run->n_instance)
+        st = &g->script[first][run->script].step[at[first]++];
+        if (step_runs(st, run->n_instance, run->sizes))
             interpret_step(g, first, st, run->sizes[st->instance].n_tok, c);
     }
 }
@@ -356,13 +459,15 @@ static void play(struct game *g, struct device_set *s, const char *what)
     pl_err err;
 
     run.n_instance = 1 + below(g, g->n_inst[run.script]);
-    for (int k = 0; k < run.n_instance; k++)
+    for (int k = 0; k < run.n_instance; k++) {
         run.sizes[k].n_tok = run.batch[k].n_tok = below(g, TOK + 1);
+        run.sizes[k].n_out = run.batch[k].n_out = below(g, TOK + 1);
+    }
     for (int d = 0; d < g->n; d++)
         for (int t = 0; t < g->p[d].n_tensor; t++) {
             for (int i = 0; i < TOK * W; i++)
                 g->data[d][t][i] = test_unit(&g->rng);
-            assert_int_equal(device_write(s, d, REGION_WORK,
+            assert_int_equal(device_write(s, d, g->tensor[d][t].region,
                                           g->tensor[d][t].offset, g->data[d][t],
                                           sizeof have, NULL),
                              PL_OK);
@@ -379,7 +484,7 @@ static void play(struct game *g, struct device_set *s, const char *what)
     assert_int_equal(after.copy_bytes - before.copy_bytes, want.copy_bytes);
     for (int d = 0; d < g->n; d++)
         for (int t = 0; t < g->p[d].n_tensor; t++) {
-            assert_int_equal(device_read(s, d, REGION_WORK,
+            assert_int_equal(device_read(s, d, g->tensor[d][t].region,
                                          g->tensor[d][t].offset, have,
                                          sizeof have, NULL),
                              PL_OK);
@@ -400,6 +505,7 @@ struct setting {
 static void play_setting(const struct setting *x, int n_game)
 {
     uint64_t rng = test_seed();
+    int n_push = 0, n_guard = 0;
 
     for (int i = 0; i < n_game; i++) {
         uint64_t seed = test_random(&rng);
@@ -425,10 +531,13 @@ static void play_setting(const struct setting *x, int n_game)
             fail_msg("%s: %s", what, err.message);
         for (int k = 0; k < 4; k++)
             play(g, s, what);
+        n_push += g->n_push;
+        n_guard += g->n_guard;
         device_set_free(s);
         device_list_free(&l);
         free_game(g);
     }
+    assert_true(n_push > 0 && n_guard > 0);
 }
 
 static void device_groups_of_cpus_meet_for_themselves(void **state)
@@ -524,10 +633,9 @@ static void device_host_threads_sit_on_their_cores(void **state)
 static void device_host_memory_limit_is_named(void **state)
 {
     struct device_options opt = {.family = CPU_GENERIC, .no_pin = true};
-    struct build *b = build_new(2, 1);
-    struct program *p;
     struct device_list l;
     struct device_set *s;
+    struct arena a = {0};
     pl_err err;
 
     (void)state;
@@ -536,60 +644,73 @@ static void device_host_memory_limit_is_named(void **state)
     l.dev[0].memory_bytes = 0;
     l.dev[1].memory_bytes = (uint64_t)1 << 30;
     s = build_set_of(&l, &opt);
-    b[0].p.bytes[REGION_WEIGHTS] = (size_t)3 << 28;
-    b[1].p.bytes[REGION_WEIGHTS] = (size_t)1 << 29;
-    p = build_programs(b, 2);
-    assert_int_equal(device_set_load(s, p, &err), PL_NO_DEVICE_MEMORY);
+    assert_int_equal(device_set_load(s,
+                                     build_text(&a,
+                                                "programs 2\n"
+                                                "device 0 weights 805306368\n"
+                                                "device 1 weights 536870912\n"
+                                                "script\n",
+                                                2),
+                                     &err),
+                     PL_NO_DEVICE_MEMORY);
     assert_non_null(strstr(err.message, "host needs "));
     assert_non_null(strstr(err.message, "beside others"));
     device_set_free(s);
     device_list_free(&l);
-    free(p);
-    free(b);
+    arena_fini(&a);
 }
 
 /* ---- what is refused --------------------------------------------------- */
 
-enum wrong {
-    RIGHT,
-    ORDER_FALLS,
-    WAITS_FORWARD,
-    WAITS_FOR_ABSENT,
-    WAITS_FOR_NOBODY,
-    POSTS_TWICE,
-    NO_INSTANCE,
-    OTHER_INSTANCE,
-    OTHER_SCRIPTS,
-    NO_GROUP,
-    OTHER_PEERS,
-    OTHER_ORDER,
-    NOT_AMONG,
-    READS_OUTSIDER,
-    MEETS_SIM,
-    MEETS_ITSELF,
-    N_WRONG
-};
-
-static const char *const says[N_WRONG] = {
-    [ORDER_FALLS] = "order of all steps",
-    [WAITS_FORWARD] = "post comes later",
-    [WAITS_FOR_ABSENT] = "may be absent",
-    [WAITS_FOR_NOBODY] = "nobody posts",
-    [POSTS_TWICE] = "posted before",
-    [NO_INSTANCE] = "micro-batch that the script does not have",
-    [OTHER_INSTANCE] = "of another micro-batch",
-    [OTHER_SCRIPTS] = "another number of micro-batches",
-    [NO_GROUP] = "group that is not there",
-    [OTHER_PEERS] = "does not meet it",
-    [OTHER_ORDER] = "does not meet it",
-    [NOT_AMONG] = "not among",
-    [READS_OUTSIDER] = "without a meeting",
-    [MEETS_SIM] = "share no memory",
-    [MEETS_ITSELF] = "threads are its own",
-};
-
 /* cpu0, cpu1, sim2, host3: 0 computes and posts, 1 waits and computes, they
- * meet. Step numbers: 0 op, 1 post | 0 wait, 1 op; then the meeting. */
+ * meet. */
+static const char right[] = "programs 4\n"
+                            "max n_tok 1\n"
+                            "device 0 events 2 groups 1\n"
+                            "  %0: f32[n_tok, 1]\n"
+                            "  %1: f32[n_tok, 1]\n"
+                            "device 1 groups 1\n"
+                            "  %0: f32[n_tok, 1]\n"
+                            "  %1: f32[n_tok, 1]\n"
+                            "device 2\n"
+                            "  %0: f32[n_tok, 1]\n"
+                            "device 3 groups 1\n"
+                            "script instances 2\n"
+                            "  0: %1 = scale(%0) scale=1\n"
+                            "  0: post 0\n"
+                            "  1: wait 0.0\n"
+                            "  1: %1 = scale(%0) scale=1\n"
+                            "  0: merge meet 0, 1; %1 <- 1.%0 4 x n_tok(4, 4)\n"
+                            "  1: merge meet 0, 1\n"
+                            "  3: merge\n";
+
+static const struct {
+    const char *was, *is, *says;
+} wrong[] = {
+    {"", "", NULL},
+    {"0: post 0", "0 order 0: post 0", "order of all steps"},
+    {"  0: post 0\n  1: wait 0.0\n", "  1: wait 0.0\n  0: post 0\n",
+     "post comes later"},
+    {"0: post 0", "0 instance 1: post 0", "may be absent"},
+    {"wait 0.0", "wait 0.1", "nobody posts"},
+    {"0: post 0\n", "0: post 0\n  0 copy: post 0\n", "posted before"},
+    {"0: %1 =", "0 instance 2: %1 =",
+     "micro-batch that the script does not have"},
+    {"device 1 groups 1\n  %0: f32[n_tok, 1]",
+     "device 1 groups 1\n  %0: f32[n_tok, 1] instance 1",
+     "of another micro-batch"},
+    {"0: merge meet 0, 1", "0: merge meet 0, 1 group 1",
+     "group that is not there"},
+    {"1: merge meet 0, 1\n", "1 order 4: merge meet 0\n", "does not meet it"},
+    {"1: merge meet 0, 1\n", "1 order 5: merge meet 0, 1\n",
+     "does not meet it"},
+    {"0: merge meet 0, 1; %1 <- 1.%0 4 x n_tok(4, 4)\n  1: merge meet 0, 1\n",
+     "0: merge meet 1\n  1: merge meet 1\n", "not among"},
+    {"<- 1.%0", "<- 2.%0", "without a meeting"},
+    {"0: merge meet 0, 1", "0: merge meet 0, 2", "share no memory"},
+    {"0: merge meet 0, 1", "0: merge meet 0, 3", "threads are its own"},
+};
+
 static void device_load_refuses_a_wrong_order(void **state)
 {
     struct device_options opt = {.family = CPU_GENERIC, .no_pin = true};
@@ -600,91 +721,56 @@ static void device_load_refuses_a_wrong_order(void **state)
     assert_int_equal(device_parse(&l, "cpu*2,sim", 1, NULL), PL_OK);
     build_add_host(&l, 2, false);
     s = build_set_of(&l, &opt);
-    for (int wrong = 0; wrong < N_WRONG; wrong++) {
-        struct build *b = build_new(4, 1);
-        int peer[2] = {0, 1}, other[2] = {0, 2}, itself[2] = {0, 3};
-        struct copy_piece piece = build_rows(1, 0, 0, 4, 0, 4, 4);
-        struct merge_item item = {.out = 1, .n_piece = 1, .piece = &piece};
-        struct step *st[3];
-        struct program *p;
-        pl_err err;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        const char *at = strstr(right, wrong[i].was);
+        struct arena a = {0};
+        char text[1024];
         pl_status end;
+        pl_err err;
 
-        for (int d = 0; d < 4; d++) {
-            b[d].script.n_instance = 2;
-            build_tensor(&b[d], 1);
-            build_tensor(&b[d], 1);
-        }
-        build_op(&b[0], KERNEL_scale, 1, 0, 1);
-        build_post(&b[0], QUEUE_COMPUTE, 0);
-        b[0].p.n_event = 2;
-        build_wait(&b[1], QUEUE_COMPUTE, 0, 0);
-        build_op(&b[1], KERNEL_scale, 1, 0, 1);
-        for (int d = 0; d < 2; d++) {
-            st[d] = build_step(&b[d], STEP_MERGE);
-            st[d]->merge =
-                (struct step_merge){.meet = true, .n_peer = 2, .peer = peer};
-        }
-        st[0]->merge.n_item = 1;
-        st[0]->merge.item = &item;
-        st[2] = build_step(&b[3], STEP_MERGE); /* the host's */
-        if (wrong == POSTS_TWICE)
-            build_post(&b[0], QUEUE_COPY, 0);
-        p = build_programs(b, 4);
-        if (wrong == ORDER_FALLS)
-            b[0].step[1].order = b[0].step[0].order;
-        if (wrong == WAITS_FORWARD)
-            b[1].step[0].order = b[0].step[1].order - 1;
-        if (wrong == WAITS_FOR_NOBODY)
-            b[1].step[0].event.event = 1;
-        if (wrong == WAITS_FOR_ABSENT)
-            b[0].step[1].instance = 1;
-        if (wrong == NO_INSTANCE)
-            b[0].step[0].instance = 2;
-        if (wrong == OTHER_INSTANCE)
-            b[1].tensor[0].instance = 1;
-        if (wrong == OTHER_SCRIPTS)
-            b[2].script.n_instance = 1;
-        if (wrong == NO_GROUP)
-            st[0]->merge.group = st[1]->merge.group = 1;
-        if (wrong == OTHER_PEERS)
-            st[1]->merge.n_peer = 1;
-        if (wrong == OTHER_ORDER)
-            st[1]->order++;
-        if (wrong == NOT_AMONG) {
-            st[0]->merge.n_peer = st[1]->merge.n_peer = 1;
-            st[0]->merge.peer = st[1]->merge.peer = peer + 1;
-        }
-        if (wrong == READS_OUTSIDER)
-            piece.src_dev = 2;
-        if (wrong == MEETS_SIM)
-            st[0]->merge.peer = other;
-        if (wrong == MEETS_ITSELF)
-            st[0]->merge.peer = itself;
-        end = device_set_load(s, p, &err);
-        if (wrong == RIGHT)
+        assert_non_null(at);
+        snprintf(text, sizeof text, "%.*s%s%s", (int)(at - right), right,
+                 wrong[i].is, at + strlen(wrong[i].was));
+        end = device_set_load(s, build_text(&a, text, 4), &err);
+        if (!wrong[i].says)
             assert_int_equal(end, PL_OK);
-        else if (end != PL_BAD_ARGUMENT || !strstr(err.message, says[wrong]))
-            fail_msg("case %d: \"%s\" does not say \"%s\"", wrong, err.message,
-                     says[wrong]);
-        free(p);
-        free(b);
+        else if (end != PL_BAD_ARGUMENT || !strstr(err.message, wrong[i].says))
+            fail_msg("case %zu: \"%s\" does not say \"%s\"", i, err.message,
+                     wrong[i].says);
+        arena_fini(&a);
     }
     device_set_free(s);
     device_list_free(&l);
 }
 
+/* What no text says: a device with another number of micro-batches. */
+static void device_load_refuses_scripts_of_other_instances(void **state)
+{
+    struct device_set *s = build_set("sim*2", 0, 0);
+    struct arena a = {0};
+    struct program *p = build_text(
+        &a, "programs 2\ndevice 0\ndevice 1\nscript instances 2\n", 2);
+    pl_err err;
+
+    (void)state;
+    ((struct script *)p[1].script)->n_instance = 1;
+    assert_int_equal(device_set_load(s, p, &err), PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "another number of micro-batches"));
+    device_set_free(s);
+    arena_fini(&a);
+}
+
 static void device_run_refuses_other_scripts(void **state)
 {
     struct device_set *s = build_set("cpu*1", 1, 0);
-    struct build *b = build_new(1, 4);
-    struct program *p;
     struct device_run run = build_run(1);
+    struct arena a = {0};
 
     (void)state;
-    b->script.n_instance = 2;
-    p = build_programs(b, 1);
-    LOAD_OK(s, p);
+    LOAD_OK(s, build_text(&a,
+                          "programs 1\nmax n_tok 4\ndevice 0\n"
+                          "script instances 2\n",
+                          1));
     run.n_instance = 2;
     RUN_OK(s, &run);
     run.sizes[1].n_tok = 5;
@@ -699,8 +785,7 @@ static void device_run_refuses_other_scripts(void **state)
     run.n_instance = 0;
     assert_int_equal(device_set_run(s, &run, NULL), PL_BAD_ARGUMENT);
     device_set_free(s);
-    free(p);
-    free(b);
+    arena_fini(&a);
 }
 
 /* ---- what fails -------------------------------------------------------- */
@@ -723,7 +808,7 @@ static void device_loss_in_a_group_reaches_all(void **state)
     LOAD_OK(s, g->p);
     for (int d = 0; d < g->n; d++)
         for (int i = 0; i < g->script[d][0].n_step; i += 31) {
-            if (g->step[d][0][i].instance > 0)
+            if (!step_runs(&g->step[d][0][i], 1, run.sizes))
                 continue;
             s->dev[d].fail_step = i;
             assert_int_equal(device_set_run(s, &run, NULL), PL_DEVICE);
@@ -762,6 +847,7 @@ int test_device_groups(void)
         cmocka_unit_test(device_groups_keep_to_their_memory),
         cmocka_unit_test(device_host_memory_limit_is_named),
         cmocka_unit_test(device_load_refuses_a_wrong_order),
+        cmocka_unit_test(device_load_refuses_scripts_of_other_instances),
         cmocka_unit_test(device_run_refuses_other_scripts),
         cmocka_unit_test(device_loss_in_a_group_reaches_all),
         cmocka_unit_test(device_groups_survive_failed_allocations),

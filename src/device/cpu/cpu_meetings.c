@@ -78,10 +78,9 @@ static void add_use(void *user, const struct step_use *u)
     }
     t = &r->t[u->tensor];
     from = t->offset + u->off;
-    r->x[r->n++] = (struct touched){t->region, from,
-                                    from + (u->bytes ? u->bytes : t->bytes),
-                                    (u->access & ACCESS_WRITE) != 0,
-                                    r->instance};
+    r->x[r->n++] = (struct touched){
+        t->region, from, from + (u->bytes ? u->bytes : t->bytes),
+        (u->access & ACCESS_WRITE) != 0, r->instance};
 }
 
 /* False: it touches too much to be looked at. */
@@ -113,9 +112,8 @@ static bool kernel_is_small(const struct step_kernel *k,
                             const struct prog_tensor *t)
 {
     const int64_t parts = k->tree.n_out > 1 ? k->tree.n_out : 1;
-    const struct pack *w = k->kernel == KERNEL_matmul
-                               ? t[k->arg[2].tensor].pack
-                               : NULL;
+    const struct pack *w =
+        k->kernel == KERNEL_matmul ? t[k->arg[2].tensor].pack : NULL;
 
     if (w)
         return parts * w->n_row * w->k <= FEW_MACS;
@@ -123,7 +121,8 @@ static bool kernel_is_small(const struct step_kernel *k,
         k->kernel == KERNEL_custom)
         return false;
     /* what is updated is written in part, as much as is put in */
-    return parts * values(&t[k->arg[k->arg[0].access == ACCESS_UPDATE].tensor]) <=
+    return parts *
+               values(&t[k->arg[k->arg[0].access == ACCESS_UPDATE].tensor]) <=
            FEW_VALUES;
 }
 
@@ -175,34 +174,46 @@ static void singles_meet(struct singles *g)
     g->shared = g->ahead = false;
 }
 
+/* In how many of the two runs of a single token, with its output wanted or not,
+ * is the step? */
+static int single_runs(const struct step *s)
+{
+    const struct graph_sizes with = {1, 1, 1}, without = {1, 0, 1};
+
+    if (s->most == 0)
+        return 2;
+    return step_guard(s, &with) + step_guard(s, &without);
+}
+
 /* What holds of a step in runs of a single token; x[n] is what it touches. */
 static bool single_step(struct singles *g, const struct step *s,
                         const struct prog_tensor *t, const struct touched *x,
                         int n, bool everything, unsigned char *out)
 {
-    const struct graph_sizes one = {1, 1, 1};
     bool meets = step_meets(s), ok = true, alone = false, meet = false;
+    bool sure = single_runs(s) == 2; /* else runs lack its meeting */
 
-    if (s->most > 0 && !step_guard(s, &one)) /* it is in no such run */
+    if (single_runs(s) == 0)
         return true;
     if (s->kind == STEP_POST) { /* all that is shared is complete */
         meet = g->shared;
     } else if (s->queue == QUEUE_COPY || s->kind == STEP_WAIT) {
         meet = s->kind != STEP_WAIT && g->ahead;
     } else {
-        alone = !everything && is_small(s, t);
+        alone = sure && !everything && is_small(s, t);
         meet = everything || (alone ? meets && g->shared : g->ahead);
         for (int k = 0; k < n && !meet; k++)
             meet = clashes(&g->all, &x[k]) ||
                    (!alone && clashes(&g->alone, &x[k]));
         if (meets && !alone) { /* they meet anyhow */
             meet = false;
-            singles_meet(g);
+            if (sure)
+                singles_meet(g);
         }
     }
-    *out |= (unsigned char)((alone ? CPU_ALONE : 0) |
-                            (meet ? CPU_MEET_SINGLE : 0));
-    if (meet)
+    *out |=
+        (unsigned char)((alone ? CPU_ALONE : 0) | (meet ? CPU_MEET_SINGLE : 0));
+    if (meet && sure)
         singles_meet(g);
     if (step_is_event(s))
         return true;

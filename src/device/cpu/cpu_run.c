@@ -33,13 +33,13 @@ struct worker {
     uint64_t turn; /* meetings of the device's threads so far */
     void *scratch;
     const struct step *step;
-    const unsigned char *how; /* [n_step] see cpu_meetings.h */
-    int n_step, at;           /* next step */
-    int n_instance; /* of this run */
+    const unsigned char *how;        /* [n_step] see cpu_meetings.h */
+    int n_step, at;                  /* next step */
+    int n_instance;                  /* of this run */
     const struct graph_sizes *sizes; /* [n_instance] */
-    int fail;       /* tests: the device is lost at this step */
-    bool first;     /* of the device's threads: counts */
-    bool single;    /* a run of one token */
+    int fail;    /* tests: the device is lost at this step */
+    bool first;  /* of the device's threads: counts */
+    bool single; /* a run of one token */
     bool traces, guarded;
 };
 
@@ -63,8 +63,7 @@ static bool meet_peers(const struct worker *w, const struct step *st)
 
     raise(&w->cpu->met, here);
     for (int i = 0; i < st->merge.n_peer; i++) {
-        const struct cpu_device *d =
-            cpu_device_of(w->set, st->merge.peer[i]);
+        const struct cpu_device *d = cpu_device_of(w->set, st->merge.peer[i]);
 
         if (d != w->cpu && !await(w, &d->met, here))
             return false;
@@ -169,8 +168,7 @@ static void work_slowly(const struct worker *w, const struct step *st, int ith,
 }
 
 /* Whoever must have come before the step has. False: the run has failed. */
-static bool gather(struct worker *w, const struct step *st, int how,
-                   bool alone)
+static bool gather(struct worker *w, const struct step *st, int how, bool alone)
 {
     bool all = step_meets(st);
 
@@ -202,9 +200,9 @@ static bool run_step(struct worker *w, const struct step *st)
         return true;
     }
     if (st->kind == STEP_WAIT)
-        return await(
-            w, &device_of(w->set, st->event.dev)->event[st->event.event],
-            w->run);
+        return await(w,
+                     &device_of(w->set, st->event.dev)->event[st->event.event],
+                     w->run);
     if (w->traces || w->guarded || step_is_transfer(st))
         work_slowly(w, st, w->ith, alone ? 1 : w->nth);
     else
@@ -275,7 +273,7 @@ static bool sit_down(struct worker *w, const struct device_bank *b,
         .fail = d->fail_step,
         .first = seat->ith == 0,
         .single = c->n_instance == 1 && run->n_instance == 1 &&
-                  run->sizes[0].n_tok == 1,
+                  run->sizes[0].n_tok == 1 && run->sizes[0].n_out <= 1,
         .traces = seat->ith == 0 && device_traces(b->set),
         .guarded = device_guarded(b->set),
     };
