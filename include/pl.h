@@ -410,7 +410,8 @@ typedef enum pl_offload {
  * arrays are borrowed for the call. */
 typedef struct pl_options {
     const char *devices;        /* "cpu", "cpu*2", "cpu:0-3,cpu:4-7",
-                                   "sim:2GiB:16GB/s:10us*2"; NULL = "cpu" */
+                                   "sim:2GiB:16GB/s:10us*2", "proc*2";
+                                   NULL = "cpu" */
     const char *device_spec;    /* plan only: a machine that is not there,
                                    "gpu:24GiB:1TB/s*4"; replaces devices */
     int n_ranks;                /* 0: one a device */

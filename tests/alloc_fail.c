@@ -2,6 +2,7 @@
  * the real one. Sizes of live blocks are what malloc_usable_size says, so the
  * counts are those of the heap rather than of the requests. */
 #include "alloc_fail.h"
+#include "support.h"
 
 #include <errno.h>
 #include <malloc.h>
@@ -9,6 +10,8 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 struct topology;
 
@@ -20,6 +23,7 @@ void *__real_aligned_alloc(size_t align, size_t size);
 void __real_free(void *p);
 void *__real_topology_alloc(const struct topology *t, int os, size_t bytes);
 void *__real_topology_share(size_t bytes);
+pid_t __real_fork(void);
 
 void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t n, size_t size);
@@ -31,25 +35,38 @@ char *__wrap_strndup(const char *s, size_t n);
 void __wrap_free(void *p);
 void *__wrap_topology_alloc(const struct topology *t, int os, size_t bytes);
 void *__wrap_topology_share(size_t bytes);
+pid_t __wrap_fork(void);
 
 enum { MAX_REGION = 1024 };
 
-static _Atomic int64_t fail_in; /* allocations until one fails; 0: never */
-static atomic_bool failed;
+/* Shared with processes that this one forks: their allocations count too. Of
+ * whoever asked for a failure last. */
+static struct {
+    _Atomic int64_t in; /* allocations until one fails; 0: never */
+    atomic_bool failed;
+} * fail; /* NULL: nobody asked yet */
+static pid_t fail_owner;
 static _Atomic int64_t n_call, live_bytes, peak_bytes, max_bytes;
 static size_t region[MAX_REGION]; /* the latest, by number */
 static int n_region;
 
 void alloc_fail_at(int64_t n)
 {
-    failed = false;
-    fail_in = n;
+    if (fail_owner != getpid()) {
+        fail_owner = getpid();
+        fail = mmap(NULL, sizeof *fail, PROT_READ | PROT_WRITE,
+                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        if (fail == MAP_FAILED)
+            fail_msg("no page for failing allocations");
+    }
+    fail->failed = false;
+    fail->in = n;
 }
 
 bool alloc_fail_off(void)
 {
-    fail_in = 0;
-    return failed;
+    fail->in = 0;
+    return fail->failed;
 }
 
 void alloc_stat_reset(void)
@@ -84,8 +101,8 @@ static bool request(size_t size)
 {
     n_call++;
     raise_to(&max_bytes, size > INT64_MAX ? INT64_MAX : (int64_t)size);
-    if (fail_in > 0 && atomic_fetch_sub(&fail_in, 1) == 1) {
-        failed = true;
+    if (fail && fail->in > 0 && atomic_fetch_sub(&fail->in, 1) == 1) {
+        fail->failed = true;
         errno = ENOMEM;
         return true;
     }
@@ -182,6 +199,11 @@ void *__wrap_topology_share(size_t bytes)
 {
     region[n_region++ % MAX_REGION] = bytes;
     return request(0) ? NULL : __real_topology_share(bytes);
+}
+
+pid_t __wrap_fork(void)
+{
+    return request(0) ? -1 : __real_fork();
 }
 
 int alloc_device_bytes(size_t *bytes, int most)

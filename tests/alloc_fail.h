@@ -1,8 +1,9 @@
 /* Allocations that fail on request, and counts of those that did not.
  *
  * The test binary is linked with --wrap, so every allocation made by the
- * library and by tests passes here; those of other libraries do not. Off until
- * asked for; any thread may allocate at any time. */
+ * library and by tests passes here; those of other libraries do not. So does
+ * fork, which may want for memory too. Off until asked for; any thread may
+ * allocate at any time, and so may processes forked later. */
 #ifndef TEST_ALLOC_FAIL_H
 #define TEST_ALLOC_FAIL_H
 

@@ -276,7 +276,8 @@ static void meet(struct game *g, struct scope x)
     int depth;
 
     for (int d = 0; d < g->n; d++)
-        if (g->l->dev[d].on_cores && g->l->dev[d].host == host && below(g, 3)) {
+        if (g->l->dev[d].memory >= 0 && g->l->dev[d].host == host &&
+            below(g, 3)) {
             a[n] = (struct merge_addend){.dev = d, .tensor = pick_own(g, d, x)};
             peer[n++] = d;
             group |= 1 << d;
@@ -560,6 +561,8 @@ static void device_groups_of_all_kinds_agree(void **state)
         {"sim*3", 1, 0, false, false, false},
         {"cpu*2,sim*2", 1, 0, true, false, false},
         {"sim:1GB/s:2us*2,cpu*1", 2, 0, true, false, false},
+        {"proc*3", 1, 0, false, false, false},
+        {"cpu*1,sim,proc*2", 2, 0, false, false, false},
     };
 
     (void)state;
@@ -598,6 +601,7 @@ static void device_host_takes_turns_with_the_others(void **state)
         {"cpu*3", 2, 2, false, false, false},
         {"sim*2", 1, 2, true, false, false},
         {"cpu*2,sim*2", 1, 2, false, false, false},
+        {"proc*2", 1, 2, false, false, false},
     };
 
     (void)state;
@@ -610,6 +614,7 @@ static void device_groups_keep_to_their_memory(void **state)
     static const struct setting x[] = {
         {"cpu*3", 1, 2, false, true, false},
         {"cpu*2,sim*2", 2, 1, true, true, false},
+        {"cpu*1,proc*1", 1, 1, true, true, false},
     };
 
     (void)state;
@@ -827,7 +832,7 @@ static void device_loss_in_a_group_reaches_all(void **state)
     struct game *g;
 
     (void)state;
-    assert_int_equal(device_parse(&l, "cpu*2,sim", 2, NULL), PL_OK);
+    assert_int_equal(device_parse(&l, "cpu*1,proc*1,sim", 2, NULL), PL_OK);
     build_add_host(&l, 3, false);
     s = build_set_of(&l, &opt);
     g = new_game(&l, seed);

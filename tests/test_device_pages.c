@@ -371,6 +371,7 @@ static void device_trace_times_every_step(void **state)
     trace_case("cpu,sim:2ms", traced_pull, pull);
     trace_case("sim:2ms,cpu", traced_push, push);
     trace_case("sim:2ms,sim", traced_push, push);
+    trace_case("sim:2ms,proc*1", traced_push, push);
 }
 
 int test_device_pages(void)

@@ -13,6 +13,9 @@
 #include <string.h>
 #include <time.h>
 
+static const char *const one_of_each[] = {"cpu*1", "sim", "proc*1"};
+enum { N_KIND = sizeof one_of_each / sizeof one_of_each[0] };
+
 static float *floats(int64_t n)
 {
     float *v = calloc((size_t)n, sizeof *v);
@@ -103,8 +106,8 @@ static void device_kernels_see_the_batch(void **state)
     static const float page[TOK] = {7, 3, 3, 11, 11};
 
     (void)state;
-    for (int sim = 0; sim < 2; sim++) {
-        struct device_set *s = build_set(sim ? "sim" : "cpu*1", 3, 5);
+    for (int k = 0; k < N_KIND; k++) {
+        struct device_set *s = build_set(one_of_each[k], 3, 5);
         struct device_run run = build_run(TOK);
         struct arena a = {0};
         struct program *p = build_text(&a,
@@ -562,6 +565,9 @@ static void device_rounds_give_the_same_bits_on_all_kinds(void **state)
         {"sim*2", 2, 0, PUSH},       {"sim*3", 3, 0, PUSH},
         {"sim*5", 5, 0, PUSH},       {"cpu*2,sim*2", 4, 2, PUSH},
         {"sim*2,cpu*1", 3, 3, PUSH}, {"cpu*1,sim:1GiB:1GB/s:5us", 2, 1, PUSH},
+        {"proc*1", 1, 2, PUSH},      {"proc*2", 2, 1, PUSH},
+        {"proc*3", 3, 2, PUSH},      {"cpu*1,proc*1", 2, 2, PUSH},
+        {"sim,proc*1", 2, 1, PUSH},  {"cpu*1,sim,proc*1", 3, 1, PUSH},
     };
     uint64_t rng = test_seed();
 
@@ -1012,7 +1018,7 @@ static void device_failure_reaches_everybody(void **state)
     } cases[] = {
         {"cpu*3", 3, 2, MEET},       {"cpu*2", 2, 3, PULL},
         {"cpu*2", 2, 3, PUSH},       {"sim*3", 3, 0, PUSH},
-        {"cpu*1,sim*2", 3, 2, PUSH},
+        {"cpu*1,sim*2", 3, 2, PUSH}, {"cpu*1,proc*2", 3, 1, PUSH},
     };
     uint64_t rng = test_seed();
 
@@ -1066,8 +1072,8 @@ static void device_run_refuses_other_sizes(void **state)
 static void device_counts_macs_by_rank(void **state)
 {
     (void)state;
-    for (int sim = 0; sim < 2; sim++) {
-        struct device_set *s = build_set(sim ? "sim" : "cpu*1", 3, 0);
+    for (int k = 0; k < N_KIND; k++) {
+        struct device_set *s = build_set(one_of_each[k], 3, 0);
         struct device_run run = build_run(3);
         struct arena a = {0};
         pl_counters c = {0};

@@ -67,11 +67,13 @@ static const struct {
 static const struct {
     const char *spec, *one; /* a device of it */
     int n;
-} devices[] = {
-    {"cpu", "cpu0", 1},       {"cpu*2", "cpu1", 2},      {"cpu*3", "cpu2", 3},
-    {"cpu*4", "cpu1", 4},     {"sim", "sim0", 1},        {"sim*2", "sim1", 2},
-    {"sim*3", "sim0", 3},     {"sim*4", "sim3", 4},      {"cpu,sim", "sim0", 2},
-    {"sim*2,cpu", "cpu0", 3}, {"cpu*2,sim*2", "sim0", 4}};
+} devices[] = {{"cpu", "cpu0", 1},         {"cpu*2", "cpu1", 2},
+               {"cpu*3", "cpu2", 3},       {"cpu*4", "cpu1", 4},
+               {"sim", "sim0", 1},         {"sim*2", "sim1", 2},
+               {"sim*3", "sim0", 3},       {"sim*4", "sim3", 4},
+               {"cpu,sim", "sim0", 2},     {"sim*2,cpu", "cpu0", 3},
+               {"cpu*2,sim*2", "sim0", 4}, {"proc*2", "proc1", 2},
+               {"cpu,proc", "proc0", 2},   {"cpu,sim,proc", "proc0", 3}};
 static const char *const shares[] = {"", "uneven", "one with none"};
 static const char *const layers[] = {NULL, "0", "1", "2", "all"};
 static const char *const experts[] = {NULL, "all", "1"};

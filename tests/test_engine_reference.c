@@ -43,9 +43,10 @@ static const int rank_values[] = {0, 1, 2, 3, 4, 5, 8}; /* 0: one a device */
 static const struct {
     const char *spec;
     int n;
-} device_values[] = {{"cpu", 1},   {"cpu*2", 2}, {"cpu*3", 3},
-                     {"cpu*4", 4}, {"sim", 1},   {"sim*2", 2},
-                     {"sim*3", 3}, {"sim*4", 4}, {"cpu,sim", 2}};
+} device_values[] = {{"cpu", 1},    {"cpu*2", 2},       {"cpu*3", 3},
+                     {"cpu*4", 4},  {"sim", 1},         {"sim*2", 2},
+                     {"sim*3", 3},  {"sim*4", 4},       {"cpu,sim", 2},
+                     {"proc*2", 2}, {"cpu,sim,proc", 3}};
 static const double shares[] = {3, 1, 0, 2}; /* uneven, one without any */
 static const int ubatch_values[] = {1, 7, 512};
 

@@ -230,8 +230,8 @@ static void bits_do_not_depend_on_who_holds_the_cache(void **state)
     static const pl_format formats[][2] = {
         {PL_F32, PL_F32},   {PL_F16, PL_F16},  {PL_BF16, PL_BF16},
         {PL_Q8_0, PL_Q8_0}, {PL_Q8_0, PL_F16}, {PL_BF16, PL_Q8_0}};
-    static const char *const devices[] = {"cpu", "cpu*2", "sim*3", "cpu,sim",
-                                          "sim,cpu*2"};
+    static const char *const devices[] = {"cpu",     "cpu*2",     "sim*3",
+                                          "cpu,sim", "sim,cpu*2", "cpu,proc"};
     static const char *const names[] = {"llama-q-q8_0.gguf",
                                         "qwen3moe-f32.gguf"};
 
@@ -271,7 +271,7 @@ static void bits_do_not_depend_on_who_holds_the_cache(void **state)
 /* Most ranks have nothing of most matrices then. */
 static void bits_of_sixty_four_ranks_do_not_depend_on_devices(void **state)
 {
-    static const char *const devices[] = {"cpu", "cpu*3", "sim*2"};
+    static const char *const devices[] = {"cpu", "cpu*3", "sim*2", "proc*2"};
     static const char *const names[] = {"llama-q-q8_0.gguf",
                                         "qwen3moe-f32.gguf"};
 
@@ -380,7 +380,8 @@ static void copy(struct tale *t, int dst, int src)
         fail_msg("%s", err.message);
 }
 
-static const char *const holders[] = {"cpu", "cpu*2", "sim*2", "cpu,sim"};
+static const char *const holders[] = {"cpu", "cpu*2", "sim*2", "cpu,sim",
+                                      "proc*2"};
 
 /* Copies share pages; each side may then go its own way, at a page's end, in
  * the middle of a page, and in a page that was shared whole. */
@@ -656,8 +657,8 @@ static void ranges(pl_exec *x, struct bench *b, int n, uint64_t *random,
 
 static void tensor_bytes_are_those_that_were_set(void **state)
 {
-    static const char *const devices[] = {"cpu", "cpu*3", "sim*2", "cpu,sim",
-                                          "cpu*6"};
+    static const char *const devices[] = {"cpu",     "cpu*3", "sim*2",
+                                          "cpu,sim", "cpu*6", "cpu,sim,proc"};
 
     (void)state;
     for (int d = 0; d < COUNT(devices); d++) {
@@ -697,8 +698,9 @@ static void tensor_pieces_compute_as_the_whole(void **state)
     enum { T = 4 };
 
     (void)state;
-    for (int d = 0; d < 3; d++) {
-        static const char *const devices[] = {"cpu*2", "sim*2", "cpu,sim"};
+    for (int d = 0; d < 4; d++) {
+        static const char *const devices[] = {"cpu*2", "sim*2", "cpu,sim",
+                                              "proc*2"};
         pl_options o = {.devices = devices[d],
                         .n_ranks = 4,
                         .n_threads = 1,
@@ -790,12 +792,13 @@ static void tensor_values_kept_are_readable_in_any_part(void **state)
     enum { T = 3, D = 96, N = 64 };
     static const pl_run owners[] = {{16, 1}, {48, 6}, {32, 8}};
     static const pl_layout split = {PL_SPLIT, 1, D, 3, owners};
-    static const char *const devices[] = {"cpu", "cpu*3", "sim*2", "cpu,sim"};
+    static const char *const devices[] = {"cpu", "cpu*3", "sim*2", "cpu,sim",
+                                          "proc*2"};
     const pl_dim x_dim[] = {{1, PL_N_TOK}, {D, PL_CONST}};
     const int64_t w_dim[] = {N, D};
 
     (void)state;
-    for (int d = 0; d < 4; d++) {
+    for (int d = 0; d < COUNT(devices); d++) {
         pl_options o = {.devices = devices[d],
                         .n_ranks = 4,
                         .n_threads = 1,

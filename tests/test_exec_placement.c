@@ -440,9 +440,10 @@ static void run_alone(struct job *j, uint64_t *seed)
 static bool run_placed(struct job *j, bool stay_home, uint64_t *seed)
 {
     static const char *const devices[] = {
-        "cpu*3", "sim*3", "cpu*2,sim*2",       "sim*4",       "cpu,sim",
-        "cpu*2", "cpu*4", "sim:16GB/s:10us*2", "sim*2,cpu*1", "cpu,sim*2"};
-    pl_options o = options(j, devices[test_below(seed, 10)]);
+        "cpu*3",       "sim*3",     "cpu*2,sim*2", "sim*4",
+        "cpu,sim",     "cpu*2",     "cpu*4",       "sim:16GB/s:10us*2",
+        "sim*2,cpu*1", "cpu,sim*2", "proc*2",      "cpu,sim,proc"};
+    pl_options o = options(j, devices[test_below(seed, 12)]);
     struct planned *p;
     pl_exec *x;
     pl_err err;

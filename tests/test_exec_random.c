@@ -423,6 +423,7 @@ static void read_all(struct job *j, pl_exec *x, int s, enum mode mode,
 static void run(struct job *j, enum mode mode, uint64_t *seed)
 {
     static const char *const families[] = {"reference", "generic", NULL};
+    static const char *const kinds[] = {"cpu", "sim", "proc"};
     int n_dev = 1 + (int)test_below(seed, 4);
     double share[4];
     char dev[32];
@@ -443,8 +444,7 @@ static void run(struct job *j, enum mode mode, uint64_t *seed)
     pl_exec *x;
     pl_err err;
 
-    snprintf(dev, sizeof dev, "%s*%d", test_below(seed, 2) ? "cpu" : "sim",
-             n_dev);
+    snprintf(dev, sizeof dev, "%s*%d", kinds[test_below(seed, 3)], n_dev);
     if (test_below(seed, 2)) { /* uneven, or none */
         for (int d = 0; d < n_dev; d++)
             share[d] = (double)test_below(seed, 4);

@@ -279,6 +279,7 @@ void *topology_alloc(const struct topology *t, int os, size_t bytes)
     if (p == MAP_FAILED)
         return NULL;
     madvise(p, bytes, MADV_HUGEPAGE);
+    madvise(p, bytes, MADV_DONTFORK); /* or each write would copy a page */
     if (t && t->here && os >= 0) {
         hwloc_obj_t o = hwloc_get_numanode_obj_by_os_index(t->hw, (unsigned)os);
 

@@ -64,7 +64,8 @@ bool topology_one_node(void);
 /* Zeroed memory for the cores of a node: 64-byte aligned, in huge pages where
  * the system has them, bound to node `os` (-1: wherever it is touched first).
  * Binding that the system refuses is left to first touch; `t` may be NULL. What
- * is 1 MiB or more has no pages yet, so that its users can touch it first. */
+ * is 1 MiB or more has no pages yet, so that its users can touch it first, and
+ * processes forked later do not have it. */
 void *topology_alloc(const struct topology *t, int os, size_t bytes);
 void topology_free(void *p, size_t bytes);
 

@@ -64,6 +64,7 @@ struct device_list {
  *                     NUMA order (more devices than cores: cores are reused)
  *   cpu:0-3           those cores; cpu:0-3+8-11 for several ranges
  *   none              alone: an empty list, everything is the host's
+ *   proc...           as cpu, each device in a process of its own
  *   sim[:MEM][:BW/s][:LATENCY]*N      sim:2GiB:16GB/s:10us*2
  * n_thread 0: as many as the device has cores. An error names the item and
  * shows what is accepted. */

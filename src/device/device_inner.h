@@ -8,9 +8,10 @@ struct guard; /* device_guard.c */
 
 struct trace {
     bool on;
-    double start_s;
-    struct device_event *event; /* owned; room for all steps of all devices,
-                                   device by device; then those that ran */
+    struct device_event *event; /* owned, shared; room for all steps of all
+                                   devices, device by device; then those that
+                                   ran */
+    size_t bytes;               /* of event */
     int n;                      /* of the last run, side by side */
 };
 
@@ -19,6 +20,7 @@ struct device_shared {
     atomic_bool failed; /* everybody leaves; err tells why */
     atomic_flag err_taken;
     pl_err err;
+    double start_s; /* of the run that is traced */
 };
 
 struct device_set {
@@ -40,6 +42,7 @@ struct device_set {
 /* ---- device_trace.c ---- */
 pl_status device_trace_load(struct device_set *s,
                             pl_err *err); /* room, if on */
+void device_trace_unload(struct device_set *s);
 void device_trace_start(struct device_set *s);
 void device_trace_end(struct device_set *s, bool failed);
 

@@ -169,6 +169,14 @@ static inline const struct script *device_script(const struct device *d,
     return &d->prog->script[run->script];
 }
 
+/* For kinds whose devices live in processes of their own, forked while a set is
+ * loaded. There, the set is a copy: inherit() takes from it what is the
+ * parent's business, adopt() tells it of a run in progress, borrowed until the
+ * next. Inboxes, events, failures and the trace are shared. */
+void device_set_inherit(struct device_set *s);
+void device_set_adopt(struct device_set *s, const struct device_run *run,
+                      uint64_t turn);
+
 /* The device fails the run; the first message stays. step: of the script, -1:
  * none. Any thread, from submit() until the bank's wait() returns. */
 void device_fail(struct device_set *s, const struct device *d, int step,

@@ -145,7 +145,7 @@ void device_set_free(struct device_set *s)
         free(s->bank[k].dev);
     }
     free(s->bank);
-    free(s->trace.event);
+    device_trace_unload(s);
     device_guard_free(s->guard);
     topology_unshare(s->shared, sizeof *s->shared);
     free(s->dev);
@@ -189,6 +189,18 @@ const struct device_run *device_set_now(const struct device_set *s,
     return s->run;
 }
 
+void device_set_inherit(struct device_set *s)
+{
+    s->guard = NULL; /* of the parent's memory, with a lock of the parent's */
+}
+
+void device_set_adopt(struct device_set *s, const struct device_run *run,
+                      uint64_t turn)
+{
+    s->run = run;
+    s->turn = turn;
+}
+
 const atomic_bool *device_failed(const struct device_set *s)
 {
     return &s->shared->failed;
@@ -197,13 +209,15 @@ const atomic_bool *device_failed(const struct device_set *s)
 void device_fail(struct device_set *s, const struct device *d, int step,
                  const char *what)
 {
-    if (!atomic_flag_test_and_set(&s->shared->err_taken)) {
-        if (step < 0)
-            err_set(&s->shared->err, PL_DEVICE, "%s: %s", d->desc.name, what);
-        else
-            err_set(&s->shared->err, PL_DEVICE,
-                    "%s, step %d of its program: %s", d->desc.name, step, what);
-    }
+    pl_err err;
+
+    if (step < 0)
+        err_set(&err, PL_DEVICE, "%s: %s", d->desc.name, what);
+    else
+        err_set(&err, PL_DEVICE, "%s, step %d of its program: %s", d->desc.name,
+                step, what);
+    if (!atomic_flag_test_and_set(&s->shared->err_taken))
+        s->shared->err = err;
     atomic_store(&s->shared->failed, true);
 }
 
@@ -346,10 +360,10 @@ pl_status device_set_load(struct device_set *s, const struct program *p,
 
     unload(s);
     st = take_programs(s, p, err);
+    if (st == PL_OK) /* before processes may be forked, which write there too */
+        st = device_trace_load(s, err);
     for (int k = 0; k < s->n_bank && st == PL_OK; k++)
         st = s->bank[k].ops->load(&s->bank[k], err);
-    if (st == PL_OK)
-        st = device_trace_load(s, err);
     if (st != PL_OK) {
         unload(s);
         return st;
@@ -475,10 +489,21 @@ pl_status device_set_submit(struct device_set *s, const struct device_run *run,
     s->turn++;
     atomic_store(&s->shared->failed, false);
     atomic_flag_clear(&s->shared->err_taken);
+    s->shared->err.message[0] = '\0';
     device_trace_start(s);
     for (int k = 0; k < s->n_bank; k++)
         s->bank[k].ops->submit(&s->bank[k]);
     return PL_OK;
+}
+
+/* Who wrote it may have been killed over it. */
+static void copy_failure(const struct device_set *s, pl_err *err)
+{
+    *err = s->shared->err;
+    err->status = PL_DEVICE;
+    err->message[sizeof err->message - 1] = '\0';
+    if (err->message[0] == '\0')
+        err_set(err, PL_DEVICE, "a device was lost");
 }
 
 pl_status device_set_wait(struct device_set *s, pl_err *err)
@@ -494,8 +519,8 @@ pl_status device_set_wait(struct device_set *s, pl_err *err)
     device_trace_end(s, atomic_load(&s->shared->failed));
     if (atomic_load(&s->shared->failed)) {
         if (err)
-            *err = s->shared->err;
-        return s->shared->err.status;
+            copy_failure(s, err);
+        return PL_DEVICE;
     }
     s->n_run++;
     return PL_OK;

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/err.h"
+#include "base/topology.h"
 #include "device/device_inner.h"
 
 double device_now(void)
@@ -13,6 +14,13 @@ double device_now(void)
 
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void device_trace_unload(struct device_set *s)
+{
+    topology_unshare(s->trace.event, s->trace.bytes);
+    s->trace.event = NULL;
+    s->trace.n = 0;
 }
 
 pl_status device_trace_load(struct device_set *s, pl_err *err)
@@ -31,9 +39,9 @@ pl_status device_trace_load(struct device_set *s, pl_err *err)
         s->dev[i].first_event = room;
         room += (size_t)most;
     }
-    free(s->trace.event);
-    s->trace.n = 0;
-    s->trace.event = malloc((room + 1) * sizeof *s->trace.event);
+    device_trace_unload(s);
+    s->trace.bytes = room * sizeof *s->trace.event;
+    s->trace.event = topology_share(s->trace.bytes);
     return s->trace.event ? PL_OK : err_no_memory(err, "a trace");
 }
 
@@ -44,12 +52,12 @@ void device_trace_start(struct device_set *s)
     for (int i = 0; i < s->n; i++)
         s->dev[i].n_event = 0;
     s->trace.n = 0;
-    s->trace.start_s = device_now();
+    s->shared->start_s = device_now();
 }
 
 double device_clock(const struct device_set *s)
 {
-    return device_now() - s->trace.start_s;
+    return device_now() - s->shared->start_s;
 }
 
 bool device_traces(const struct device_set *s)

@@ -1,0 +1,316 @@
+/* The kind proc: cores of this machine whose threads and memory are those of
+ * another process, forked when a set is loaded.
+ *
+ * It is what a device on another host or on a card is to the rest: nobody reads
+ * its memory, what is written to it and read from it passes through a stream,
+ * and it may be lost at any moment. What runs in the process is a cpu device
+ * (proc_child.c). A kernel of the application's (custom ops) runs there too: what
+ * it changes beside its results is not seen here.
+ *
+ * Processes are ended by SIGKILL: they have nothing to put in order, and one
+ * that hangs ends too. */
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/topology.h"
+#include "device/device_spec.h"
+#include "device/proc/proc_inner.h"
+
+/* ---- what it can do ------------------------------------------------------ */
+
+static pl_status describe(struct device_list *l, const struct device_item *it,
+                          pl_err *err)
+{
+    int first = l->n;
+
+    PL_TRY(cpu_ops.describe(l, it, err));
+    for (int i = first; i < l->n; i++) {
+        l->dev[i].ops = &proc_ops;
+        l->dev[i].memory = -1;
+    }
+    return PL_OK;
+}
+
+static bool has_kernel(const struct device_desc *d,
+                       const struct device_options *opt,
+                       const struct step_kernel *k, const struct prog_tensor *t)
+{
+    return cpu_ops.has_kernel(d, opt, k, t);
+}
+
+static size_t scratch(const struct device_desc *d,
+                      const struct device_options *opt, const struct program *p)
+{
+    return cpu_ops.scratch(d, opt, p);
+}
+
+/* ---- a bank --------------------------------------------------------------- */
+
+static void close_bank(struct device_bank *b)
+{
+    struct proc_bank *p = b->own;
+
+    if (!p)
+        return;
+    for (int i = 0; i < p->n; i++)
+        pthread_mutex_destroy(&p->dev[i].turn);
+    pthread_mutex_destroy(&p->lock);
+    free(p->poll);
+    free(p->dev);
+    free(p);
+    b->own = NULL;
+}
+
+static pl_status open_bank(struct device_bank *b, pl_err *err)
+{
+    struct proc_bank *p = calloc(1, sizeof *p);
+
+    if (!p)
+        return err_no_memory(err, "a set of devices");
+    b->own = p;
+    pthread_mutex_init(&p->lock, NULL);
+    p->set = b->set;
+    p->dev = calloc((size_t)b->n, sizeof *p->dev);
+    p->poll = calloc((size_t)b->n, sizeof *p->poll);
+    if (!p->dev || !p->poll)
+        return err_no_memory(err, "a set of devices");
+    p->n = b->n;
+    for (int i = 0; i < p->n; i++)
+        pthread_mutex_init(&p->dev[i].turn, NULL);
+    return PL_OK;
+}
+
+bool proc_crowded(const struct device_set *s, int n)
+{
+    cpu_set_t set;
+
+    return sched_getaffinity(0, sizeof set, &set) == 0 &&
+           CPU_COUNT(&set) < device_set_threads(s, NULL) + n;
+}
+
+/* ---- processes ------------------------------------------------------------ */
+
+/* No handler of the application's runs in the child, or between. */
+static pid_t fork_child(struct device_set *s, int dev, struct proc_pipe *pipe)
+{
+    pid_t parent = getpid(), pid;
+    sigset_t all, before;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pid = fork();
+    if (pid == 0)
+        proc_child(s, dev, pipe, parent);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return pid;
+}
+
+static pl_status start(struct proc_bank *b, int i, int dev, pl_err *err)
+{
+    struct proc_device *p = &b->dev[i];
+    pid_t pid;
+
+    p->d = device_of(b->set, dev);
+    p->d->own = p;
+    p->pipe = topology_share(sizeof *p->pipe);
+    if (!p->pipe)
+        return err_no_memory(err, "a device's process");
+    p->end = (struct proc_end){.out = &p->pipe->to_child,
+                               .in = &p->pipe->to_parent,
+                               .gone = &p->gone,
+                               .awake_ns = 80 * 1000};
+    if (proc_crowded(b->set, 1))
+        p->end.awake_ns = 0;
+    atomic_store(&p->gone, false);
+    pid = fork_child(b->set, dev, p->pipe);
+    if (pid < 0)
+        return err_set(err, errno == ENOMEM ? PL_NO_MEMORY : PL_DEVICE,
+                       "%s: its process could not be started: %s",
+                       p->d->desc.name, strerror(errno));
+    p->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (p->pidfd < 0) {
+        err_set(err, PL_DEVICE, "%s: its process cannot be watched: %s",
+                p->d->desc.name, strerror(errno));
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+        return PL_DEVICE;
+    }
+    p->pid = pid;
+    return PL_OK;
+}
+
+/* A device that is gone. */
+static pl_status lost(const struct proc_device *p, pl_err *err)
+{
+    return err_set(err, PL_DEVICE, "%s: %s", p->d->desc.name, p->how);
+}
+
+static void unload(struct device_bank *b)
+{
+    struct proc_bank *p = b->own;
+
+    proc_end_all(p);
+    for (int i = 0; i < p->n; i++) {
+        topology_unshare(p->dev[i].pipe, sizeof *p->dev[i].pipe);
+        p->dev[i].pipe = NULL;
+    }
+}
+
+static pl_status load(struct device_bank *b, pl_err *err)
+{
+    struct proc_bank *p = b->own;
+    pl_status st = PL_OK;
+
+    for (int i = 0; i < p->n; i++)
+        PL_TRY(start(p, i, b->dev[i], err));
+    PL_TRY(proc_watch(p, err));
+    for (int i = 0; i < p->n; i++) {
+        struct proc_loaded l;
+
+        if (!proc_receive(&p->dev[i].end, &l, sizeof l)) {
+            if (st == PL_OK)
+                st = lost(&p->dev[i], err);
+        } else if (l.status != PL_OK && st == PL_OK) {
+            st = l.status;
+            if (err)
+                *err = l.err;
+        }
+    }
+    return st;
+}
+
+/* ---- memory ---------------------------------------------------------------
+ *
+ * The inbox is written at once, since peers write there too: what came through
+ * the stream could come after them. The other regions only the child sees, and
+ * a run or a read comes behind what was written. */
+
+static pl_status put(struct device *d, enum region r, size_t offset,
+                     const void *src, size_t bytes, pl_err *err)
+{
+    struct proc_device *p = d->own;
+    const struct proc_order o = {
+        .verb = PROC_WRITE, .region = r, .offset = offset, .bytes = bytes};
+    bool sent;
+
+    if (r == REGION_MAIL) {
+        memcpy(d->at[r] + offset, src, bytes);
+        return PL_OK;
+    }
+    pthread_mutex_lock(&p->turn);
+    sent = proc_send(&p->end, &o, sizeof o) && proc_send(&p->end, src, bytes);
+    pthread_mutex_unlock(&p->turn);
+    return sent ? PL_OK : lost(p, err);
+}
+
+static pl_status get(struct device *d, enum region r, size_t offset, void *dst,
+                     size_t bytes, pl_err *err)
+{
+    const struct proc_device *p = d->own;
+    const struct proc_order o = {
+        .verb = PROC_READ, .region = r, .offset = offset, .bytes = bytes};
+
+    if (r == REGION_MAIL) {
+        memcpy(dst, d->at[r] + offset, bytes);
+        return PL_OK;
+    }
+    if (!proc_send(&p->end, &o, sizeof o) || !proc_receive(&p->end, dst, bytes))
+        return lost(p, err);
+    return PL_OK;
+}
+
+/* There is nothing to wait for, see above. */
+static pl_status flush(struct device *d, pl_err *err)
+{
+    const struct proc_device *p = d->own;
+
+    return atomic_load(&p->gone) ? lost(p, err) : PL_OK;
+}
+
+/* ---- a run ---------------------------------------------------------------- */
+
+static bool send_table(const struct proc_end *e, const int32_t *table,
+                       int64_t n)
+{
+    return !table || proc_send(e, table, (size_t)n * sizeof *table);
+}
+
+static bool send_run(const struct proc_device *p, const struct device_run *run,
+                     uint64_t turn)
+{
+    const struct proc_order o = {
+        .verb = PROC_RUN, .turn = turn, .fail_step = p->d->fail_step};
+
+    if (!proc_send(&p->end, &o, sizeof o) ||
+        !proc_send(&p->end, run, sizeof *run))
+        return false;
+    for (int i = 0; i < run->n_instance; i++) {
+        const struct kernel_batch *b = &run->batch[i];
+
+        if (!send_table(&p->end, b->pos, run->sizes[i].n_tok) ||
+            !send_table(&p->end, b->seq, run->sizes[i].n_tok) ||
+            !send_table(&p->end, b->pages, run->n_seq * b->page_stride))
+            return false;
+    }
+    return true;
+}
+
+static void submit(struct device_bank *b)
+{
+    struct proc_bank *p = b->own;
+    uint64_t turn;
+    const struct device_run *run = device_set_now(b->set, &turn);
+
+    proc_run_begins(p);
+    for (int i = 0; i < p->n; i++)
+        p->dev[i].asked = !atomic_load(device_failed(b->set)) &&
+                          send_run(&p->dev[i], run, turn);
+}
+
+static void take_counters(struct device *d, const struct proc_done *done)
+{
+    d->n_event = done->n_event;
+    memcpy(d->macs, done->macs, sizeof d->macs);
+    d->messages = done->messages;
+    d->message_bytes = done->message_bytes;
+    d->copies = done->copies;
+    d->copy_bytes = done->copy_bytes;
+}
+
+static void await_all(struct device_bank *b)
+{
+    struct proc_bank *p = b->own;
+
+    for (int i = 0; i < p->n; i++) {
+        struct proc_done done;
+
+        if (p->dev[i].asked && proc_receive(&p->dev[i].end, &done, sizeof done))
+            take_counters(p->dev[i].d, &done);
+    }
+    proc_run_ends(p);
+}
+
+const struct device_ops proc_ops = {
+    .name = "proc",
+    .accepts = "proc, proc*N, proc:0-3+8-11 (as cpu, each device a process)",
+    .wants_topology = true,
+    .describe = describe,
+    .has_kernel = has_kernel,
+    .scratch = scratch,
+    .open = open_bank,
+    .close = close_bank,
+    .load = load,
+    .unload = unload,
+    .write = put,
+    .read = get,
+    .flush = flush,
+    .submit = submit,
+    .wait = await_all,
+};

@@ -1,0 +1,210 @@
+/* The process of a device. It is a copy of its parent, with the programs, the
+ * options and the kernels where they were; inboxes, events and the failure flag
+ * are shared. In it the device becomes a cpu device, alone in a bank of its
+ * own, so its threads go through the script as those of any cpu device do, and
+ * reach their peers by nothing but inboxes and events.
+ *
+ * Nothing of the parent is put in order here: no handler runs, no stream is
+ * flushed, no lock of the library is taken that the parent might hold. The
+ * process ends when it is killed, by the parent or with it. */
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "device/cpu/cpu_device.h"
+#include "device/proc/proc_inner.h"
+
+struct child {
+    struct device_set *set;
+    struct device *d;
+    int dev[1]; /* of the bank: its index */
+    struct device_bank bank;
+    struct proc_end end;
+    struct device_run run; /* with tables of ours */
+    int32_t *tables;       /* for `stride` numbers an instance */
+    size_t stride;
+};
+
+/* ---- its life ------------------------------------------------------------ */
+
+/* The only place where the library ends a process: this one, which is its own.
+ * The C library's ways would run the application's exit handlers. */
+static void leave(void)
+{
+    for (;;)
+        syscall(SYS_exit_group, 0);
+}
+
+/* Ends the process when the parent has ended. A thread's end of the parent is
+ * not: PR_SET_PDEATHSIG would take it for one. */
+static void *follow(void *user)
+{
+    struct pollfd p = {.fd = *(const int *)user, .events = POLLIN};
+
+    while (poll(&p, 1, -1) <= 0)
+        ;
+    leave();
+    return NULL;
+}
+
+static pl_status follow_parent(int *fd, pl_err *err)
+{
+    pthread_attr_t small;
+    pthread_t thread;
+    int e;
+
+    pthread_attr_init(&small);
+    pthread_attr_setdetachstate(&small, PTHREAD_CREATE_DETACHED);
+    e = pthread_create(&thread, &small, follow, fd);
+    pthread_attr_destroy(&small);
+    return e == 0 ? PL_OK
+                  : err_set(err, PL_DEVICE,
+                            "a device's process cannot start a thread; raise "
+                            "the limit (ulimit -u)");
+}
+
+/* What a terminal or a supervisor sends to all processes of a group is the
+ * parent's to answer. */
+static void own_signals(void)
+{
+    static const int parents[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP};
+    struct sigaction a = {.sa_handler = SIG_DFL};
+    sigset_t none;
+
+    for (int i = 1; i <= SIGRTMAX; i++)
+        sigaction(i, &a, NULL);
+    a.sa_handler = SIG_IGN;
+    for (size_t i = 0; i < sizeof parents / sizeof parents[0]; i++)
+        sigaction(parents[i], &a, NULL);
+    sigemptyset(&none);
+    pthread_sigmask(SIG_SETMASK, &none, NULL);
+}
+
+/* What the application has open shall close when it closes it. */
+static void close_files(void)
+{
+#ifdef SYS_close_range
+    syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, 0);
+#endif
+}
+
+/* ---- its memory ----------------------------------------------------------- */
+
+static pl_status make_tables(struct child *c, pl_err *err)
+{
+    const struct program *p = c->d->prog;
+    int n = 1;
+
+    for (int i = 0; i < p->n_script; i++)
+        if (p->script[i].n_instance > n)
+            n = p->script[i].n_instance;
+    c->stride =
+        2 * (size_t)p->max.n_tok + (size_t)p->n_seq * (size_t)p->page_stride;
+    c->tables = calloc((size_t)n * c->stride + 1, sizeof *c->tables);
+    return c->tables ? PL_OK : err_no_memory(err, "a device's tables");
+}
+
+static pl_status load(struct child *c, int *parent, pl_err *err)
+{
+    PL_TRY(follow_parent(parent, err));
+    PL_TRY(make_tables(c, err));
+    PL_TRY(cpu_ops.open(&c->bank, err));
+    return cpu_ops.load(&c->bank, err);
+}
+
+/* ---- its work ------------------------------------------------------------- */
+
+static void receive_table(struct child *c, const int32_t **table, int64_t n,
+                          int32_t **to)
+{
+    if (!*table)
+        return;
+    proc_receive(&c->end, *to, (size_t)n * sizeof **to);
+    *table = *to;
+    *to += n;
+}
+
+static void receive_run(struct child *c)
+{
+    struct device_run *r = &c->run;
+
+    proc_receive(&c->end, r, sizeof *r);
+    for (int i = 0; i < r->n_instance; i++) {
+        struct kernel_batch *b = &r->batch[i];
+        int32_t *to = c->tables + (size_t)i * c->stride;
+
+        receive_table(c, &b->pos, r->sizes[i].n_tok, &to);
+        receive_table(c, &b->seq, r->sizes[i].n_tok, &to);
+        receive_table(c, &b->pages, r->n_seq * b->page_stride, &to);
+    }
+}
+
+static void run(struct child *c, const struct proc_order *o)
+{
+    struct device *d = c->d;
+    struct proc_done done;
+
+    receive_run(c);
+    d->fail_step = o->fail_step;
+    d->n_event = 0;
+    device_set_adopt(c->set, &c->run, o->turn);
+    cpu_ops.submit(&c->bank);
+    cpu_ops.wait(&c->bank);
+    done = (struct proc_done){.n_event = d->n_event,
+                              .messages = d->messages,
+                              .message_bytes = d->message_bytes,
+                              .copies = d->copies,
+                              .copy_bytes = d->copy_bytes};
+    memcpy(done.macs, d->macs, sizeof done.macs);
+    proc_send(&c->end, &done, sizeof done);
+}
+
+static void obey(struct child *c)
+{
+    struct proc_order o;
+
+    proc_receive(&c->end, &o, sizeof o);
+    switch (o.verb) {
+    case PROC_WRITE:
+        proc_receive(&c->end, c->d->at[o.region] + o.offset, o.bytes);
+        break;
+    case PROC_READ:
+        proc_send(&c->end, c->d->at[o.region] + o.offset, o.bytes);
+        break;
+    case PROC_RUN:
+        run(c, &o);
+        break;
+    }
+}
+
+void proc_child(struct device_set *s, int dev, struct proc_pipe *pipe,
+                pid_t parent)
+{
+    struct child c = {.set = s, .d = device_of(s, dev), .dev = {dev}};
+    struct proc_loaded loaded = {0};
+    int fd;
+
+    own_signals();
+    close_files();
+    fd = (int)syscall(SYS_pidfd_open, parent, 0);
+    if (fd < 0 || getppid() != parent) /* it has ended meanwhile */
+        leave();
+    prctl(PR_SET_NAME, c.d->desc.name);
+    c.end = (struct proc_end){.out = &pipe->to_parent,
+                              .in = &pipe->to_child,
+                              .awake_ns = 80 * 1000,
+                              .shares = proc_crowded(s, 1)};
+    c.bank =
+        (struct device_bank){.ops = &cpu_ops, .set = s, .n = 1, .dev = c.dev};
+    c.d->bank = &c.bank;
+    device_set_inherit(s);
+    loaded.status = load(&c, &fd, &loaded.err);
+    proc_send(&c.end, &loaded, sizeof loaded);
+    for (;;)
+        obey(&c);
+}

@@ -1,0 +1,91 @@
+/* What the files of proc devices share: what passes between a device's process
+ * and the one that opened it, and what that one keeps. */
+#ifndef DEVICE_PROC_PROC_INNER_H
+#define DEVICE_PROC_PROC_INNER_H
+
+#include <poll.h>
+#include <pthread.h>
+#include <sys/types.h>
+
+#include "device/proc/proc_pipe.h"
+
+/* ---- what passes --------------------------------------------------------
+ *
+ * From the child, once: struct proc_loaded. Then to the child, again and again,
+ * a struct proc_order, and behind it
+ *   WRITE  the bytes
+ *   READ   nothing; the child sends the bytes
+ *   RUN    struct device_run; then of each instance pos[n_tok], seq[n_tok] and
+ *          pages[n_seq, page_stride], each only where the pointer is not NULL;
+ *          the child sends struct proc_done
+ */
+enum proc_verb { PROC_WRITE, PROC_READ, PROC_RUN };
+
+struct proc_order {
+    enum proc_verb verb;
+    enum region region; /* WRITE, READ */
+    size_t offset, bytes;
+    uint64_t turn; /* RUN: its number */
+    int fail_step; /* RUN: the device's */
+};
+
+struct proc_loaded {
+    pl_status status;
+    pl_err err;
+};
+
+/* The device's counters, all since it was made. */
+struct proc_done {
+    int n_event;
+    uint64_t macs[PL_MAX_RANKS], messages, message_bytes, copies, copy_bytes;
+};
+
+/* ---- what the parent keeps ----------------------------------------------- */
+
+struct proc_device {
+    struct device *d;       /* borrowed */
+    struct proc_pipe *pipe; /* owned, shared with the child */
+    struct proc_end end;
+    pthread_mutex_t turn; /* of those who write: one order at a time */
+    pid_t pid;            /* 0: there is none */
+    int pidfd;            /* owned */
+    bool asked;       /* it goes through a run, and will say when it is done */
+    atomic_bool gone; /* its process has ended, as `how` says */
+    char how[64];
+};
+
+struct proc_bank {
+    struct device_set *set; /* borrowed */
+    int n;
+    struct proc_device *dev; /* owned, [n] in the bank's order */
+    /* ---- proc_watch.c */
+    struct pollfd *poll; /* owned, [n] */
+    pthread_t watcher;
+    bool watched;         /* the watcher runs */
+    pthread_mutex_t lock; /* over what follows, and over who becomes gone */
+    bool running;         /* a run is in progress */
+};
+
+/* ---- proc_watch.c: that a process has ended is seen at once -------------- */
+
+/* Starts to watch the devices, all of which have a process. */
+pl_status proc_watch(struct proc_bank *b, pl_err *err);
+/* Ends all processes there are; none is left to be waited for. */
+void proc_end_all(struct proc_bank *b);
+
+/* Around a run: a device that is gone by then, or goes in between, fails it. */
+void proc_run_begins(struct proc_bank *b);
+void proc_run_ends(struct proc_bank *b);
+
+/* ---- proc_child.c --------------------------------------------------------- */
+
+/* In the child, just forked by `parent` with all signals blocked: it is device
+ * `dev` from now on. Does not return. */
+void proc_child(struct device_set *s, int dev, struct proc_pipe *pipe,
+                pid_t parent);
+
+/* Are there more threads of devices than this process has processors for, with
+ * n more? */
+bool proc_crowded(const struct device_set *s, int n);
+
+#endif
