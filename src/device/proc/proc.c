@@ -4,8 +4,8 @@
  * It is what a device on another host or on a card is to the rest: nobody reads
  * its memory, what is written to it and read from it passes through a stream,
  * and it may be lost at any moment. What runs in the process is a cpu device
- * (proc_child.c). A kernel of the application's (custom ops) runs there too: what
- * it changes beside its results is not seen here.
+ * (proc_child.c). A kernel of the application's (custom ops) runs there too:
+ * what it changes beside its results is not seen here.
  *
  * Processes are ended by SIGKILL: they have nothing to put in order, and one
  * that hangs ends too. */
@@ -51,7 +51,8 @@ static size_t scratch(const struct device_desc *d,
     return cpu_ops.scratch(d, opt, p);
 }
 
-/* ---- a bank --------------------------------------------------------------- */
+/* ---- a bank
+ * --------------------------------------------------------------- */
 
 static void close_bank(struct device_bank *b)
 {
@@ -95,7 +96,8 @@ bool proc_crowded(const struct device_set *s, int n)
            CPU_COUNT(&set) < device_set_threads(s, NULL) + n;
 }
 
-/* ---- processes ------------------------------------------------------------ */
+/* ---- processes
+ * ------------------------------------------------------------ */
 
 /* No handler of the application's runs in the child, or between. */
 static pid_t fork_child(struct device_set *s, int dev, struct proc_pipe *pipe)
@@ -234,7 +236,8 @@ static pl_status flush(struct device *d, pl_err *err)
     return atomic_load(&p->gone) ? lost(p, err) : PL_OK;
 }
 
-/* ---- a run ---------------------------------------------------------------- */
+/* ---- a run
+ * ---------------------------------------------------------------- */
 
 static bool send_table(const struct proc_end *e, const int32_t *table,
                        int64_t n)
