@@ -585,8 +585,7 @@ static void device_proc_survives_failed_allocations(void **state)
     nothing_stayed(before);
 }
 
-/* ---- engines
- * -------------------------------------------------------------- */
+/* ---- engines --------------------------------------------------------- */
 
 enum { PROMPT = 12, TOKENS = 20 };
 

@@ -51,8 +51,7 @@ static size_t scratch(const struct device_desc *d,
     return cpu_ops.scratch(d, opt, p);
 }
 
-/* ---- a bank
- * --------------------------------------------------------------- */
+/* ---- a bank ---------------------------------------------------------- */
 
 static void close_bank(struct device_bank *b)
 {
@@ -96,8 +95,7 @@ bool proc_crowded(const struct device_set *s, int n)
            CPU_COUNT(&set) < device_set_threads(s, NULL) + n;
 }
 
-/* ---- processes
- * ------------------------------------------------------------ */
+/* ---- processes ------------------------------------------------------- */
 
 /* No handler of the application's runs in the child, or between. */
 static pid_t fork_child(struct device_set *s, int dev, struct proc_pipe *pipe)
@@ -236,8 +234,7 @@ static pl_status flush(struct device *d, pl_err *err)
     return atomic_load(&p->gone) ? lost(p, err) : PL_OK;
 }
 
-/* ---- a run
- * ---------------------------------------------------------------- */
+/* ---- a run ----------------------------------------------------------- */
 
 static bool send_table(const struct proc_end *e, const int32_t *table,
                        int64_t n)

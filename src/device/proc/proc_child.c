@@ -93,8 +93,7 @@ static void close_files(void)
 #endif
 }
 
-/* ---- its memory
- * ----------------------------------------------------------- */
+/* ---- its memory ------------------------------------------------------ */
 
 static pl_status make_tables(struct child *c, pl_err *err)
 {
@@ -118,8 +117,7 @@ static pl_status load(struct child *c, int *parent, pl_err *err)
     return cpu_ops.load(&c->bank, err);
 }
 
-/* ---- its work
- * ------------------------------------------------------------- */
+/* ---- its work -------------------------------------------------------- */
 
 static void receive_table(struct child *c, const int32_t **table, int64_t n,
                           int32_t **to)

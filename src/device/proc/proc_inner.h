@@ -77,8 +77,7 @@ void proc_end_all(struct proc_bank *b);
 void proc_run_begins(struct proc_bank *b);
 void proc_run_ends(struct proc_bank *b);
 
-/* ---- proc_child.c
- * --------------------------------------------------------- */
+/* ---- proc_child.c ---------------------------------------------------- */
 
 /* In the child, just forked by `parent` with all signals blocked: it is device
  * `dev` from now on. Does not return. */
