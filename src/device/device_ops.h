@@ -55,6 +55,7 @@ struct device {
     struct device_flag *event;  /* [prog->n_event] number of the last run that
                                    reached it, raised by this device alone; in
                                    memory as the inbox */
+    size_t event_bytes;
     /* ---- counters, by device_count() and device_note() */
     size_t first_event; /* its room in the trace */
     int n_event;

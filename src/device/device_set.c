@@ -112,12 +112,6 @@ pl_status device_set_create(struct device_set **out,
     return st;
 }
 
-/* Of the flags of a device's events. */
-static size_t flag_bytes(const struct device *d)
-{
-    return d->prog ? (size_t)d->prog->n_event * sizeof *d->event : 0;
-}
-
 static void unload(struct device_set *s)
 {
     for (int k = 0; k < s->n_bank; k++)
@@ -126,7 +120,7 @@ static void unload(struct device_set *s)
     for (int i = 0; i < s->n; i++) {
         struct device *d = &s->dev[i];
 
-        topology_unshare(d->event, flag_bytes(d));
+        topology_unshare(d->event, d->event_bytes);
         topology_unshare(d->at[REGION_MAIL], d->bytes[REGION_MAIL]);
         d->event = NULL;
         d->at[REGION_MAIL] = NULL;
@@ -344,7 +338,8 @@ static pl_status take_programs(struct device_set *s, const struct program *p,
         struct device *d = &s->dev[i];
 
         d->scratch_bytes = d->desc.ops->scratch(&d->desc, &s->opt, &p[i]);
-        d->event = topology_share(flag_bytes(d));
+        d->event_bytes = (size_t)p[i].n_event * sizeof *d->event;
+        d->event = topology_share(d->event_bytes);
         d->at[REGION_MAIL] = topology_share(d->bytes[REGION_MAIL]);
         if (!d->event || !d->at[REGION_MAIL])
             return err_no_memory(err, "a device's inbox");
