@@ -168,9 +168,13 @@ static int64_t resident(void)
     malloc_trim(0);
     f = fopen("/proc/self/status", "r");
     assert_non_null(f);
-    while (fgets(line, sizeof line, f))
-        if (sscanf(line, "RssAnon: %lld", &kib) == 1)
-            break;
+    while (fgets(line, sizeof line, f)) { /* inboxes are shared memory */
+        long long more;
+
+        if (sscanf(line, "RssAnon: %lld", &more) == 1 ||
+            sscanf(line, "RssShmem: %lld", &more) == 1)
+            kib += more;
+    }
     fclose(f);
     return kib * 1024;
 }
