@@ -172,8 +172,7 @@ void cpu_image_count(const struct cpu_image *m, struct device *d,
     }
     if (step_is_copy(st))
         bytes = cpu_image_copy_bytes(m, st);
-    if (rows > 0 || bytes > 0 || step_is_copy(st) || step_is_message(st))
-        device_count(d, st, &m->sizes[st->instance], rows, bytes);
+    device_count(d, st, &m->sizes[st->instance], rows, bytes);
 }
 
 /* ---- scratch ----------------------------------------------------------- */

@@ -243,6 +243,16 @@ static bool any_step(struct hazards *h, const struct step *s,
     return ok;
 }
 
+/* What is plain to see of a step. */
+static unsigned char traits(const struct step *s)
+{
+    bool counted = step_is_copy(s) || step_is_message(s) ||
+                   (s->kind == STEP_KERNEL && s->kernel.n_cost > 0);
+
+    return (unsigned char)((s->instance == 0 && s->most == 0 ? CPU_ALWAYS : 0) |
+                           (counted ? CPU_COUNTED : 0));
+}
+
 bool cpu_meetings(const struct script *c, const struct prog_tensor *t, int dev,
                   unsigned char *out)
 {
@@ -255,7 +265,7 @@ bool cpu_meetings(const struct script *c, const struct prog_tensor *t, int dev,
         const struct step *s = &c->step[i];
         bool everything;
 
-        out[i] = 0;
+        out[i] = traits(s);
         if (s->queue == QUEUE_COPY || step_is_event(s)) { /* events order it */
             ok = single_step(&g, s, t, NULL, 0, false, &out[i]);
             if (s->kind == STEP_POST && s->queue != QUEUE_COPY) {

@@ -1,5 +1,6 @@
-/* Where the threads of a cpu device meet, and which steps the first thread does
- * alone: derived from a program when the device is given it. */
+/* What a cpu device knows of each step before it runs: where its threads meet,
+ * which steps the first thread does alone, which it must look at more closely.
+ * Derived from a program when the device is given it. */
 #ifndef DEVICE_CPU_CPU_MEETINGS_H
 #define DEVICE_CPU_CPU_MEETINGS_H
 
@@ -17,6 +18,10 @@ enum {
     /* There instead of CPU_MEET, since what the first thread does alone is in
      * order by itself. */
     CPU_MEET_SINGLE = 4,
+    /* It is in every run: its micro-batch is the first and it has no guard. */
+    CPU_ALWAYS = 8,
+    /* The device's counters want to know of it. */
+    CPU_COUNTED = 16,
 };
 
 /* out[s->n_step]; t: the program's tensors, whose places are final; dev: the

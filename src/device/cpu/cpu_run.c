@@ -169,7 +169,7 @@ static bool run_step(struct worker *w, const struct step *st)
         return false;
     if (alone && !w->first)
         return true;
-    if (w->first)
+    if (w->first && (how & CPU_COUNTED))
         cpu_image_count(&w->cpu->image, w->dev, st);
     if (st->kind == STEP_POST) {
         if (w->first)
@@ -190,7 +190,7 @@ static bool run_step(struct worker *w, const struct step *st)
 /* The worker's next step of this run, NULL at the end. */
 static const struct step *next(struct worker *w)
 {
-    while (w->at < w->n_step &&
+    while (w->at < w->n_step && !(w->how[w->at] & CPU_ALWAYS) &&
            !step_runs(&w->step[w->at], w->n_instance, w->sizes))
         w->at++;
     return w->at < w->n_step ? &w->step[w->at] : NULL;
