@@ -249,7 +249,7 @@ static void fit_fits_or_explains(void **state)
 static double speed(const pl_plan *p)
 {
     const struct planned *q = p->planned;
-    struct cost_rates r[8];
+    struct cost_rates r[10];
     double s;
 
     for (int d = 0; d < q->list.n; d++)

@@ -538,7 +538,10 @@ static void engine_plan_bytes_are_what_is_allocated(void **state)
         if (pl_engine_create(&e, m, &o, &err) != PL_OK)
             fail_msg("%s", err.message);
         assert_int_equal(plan_facts_init(&f, pl_engine_plan(e), &err), PL_OK);
-        assert_int_equal(f.n_dev, e->exec->set->n);
+        assert_int_equal(f.n_dev, e->exec->set->n - 1); /* without "io" */
+        assert_int_equal(f.io_buffers,
+                         e->exec->set->dev[f.n_dev].bytes[REGION_WORK] +
+                             e->exec->set->dev[f.n_dev].bytes[REGION_MAIL]);
         for (int d = 0; d < f.n_dev; d++) {
             const struct device *x = &e->exec->set->dev[d];
 

@@ -148,7 +148,7 @@ static void draw_groups(struct groups *o, const struct device_list *l,
 
     memset(o, 0, sizeof *o);
     for (int d = 0; d < l->n; d++)
-        if (l->dev[d].host)
+        if (l->dev[d].host && !l->dev[d].io)
             host[n_host++] = d;
     for (int k = 0; k < n; k++) {
         int dev[MAX_DEV], m = 0;

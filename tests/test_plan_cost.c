@@ -554,6 +554,16 @@ static void plan_cost_rates_without_measuring_are_whole(void **state)
                             offsetof(struct cost_rates, one_queue));
 }
 
+static int last_meeting(const struct script *c)
+{
+    int last = -1;
+
+    for (int i = 0; i < c->n_step; i++)
+        if (step_meets(&c->step[i]))
+            last = i;
+    return last;
+}
+
 /* Devices of one group go in lockstep: where one is slower in all, a run
  * takes as long as its steps, one after another. */
 static void plan_cost_of_a_group_is_its_slowest_device(void **state)
@@ -564,7 +574,7 @@ static void plan_cost_of_a_group_is_its_slowest_device(void **state)
                                    "latency=5us:shared*3,cpu:1GiB:50GB/s:"
                                    "flops=1T:link=1GB/s:latency=9us:shared",
                     .split_mode = PL_SPLIT_TENSOR};
-    struct cost_rates r[4];
+    struct cost_rates r[5];
     struct planned *q;
     pl_graph *g;
     double sum, s;
@@ -589,14 +599,23 @@ static void plan_cost_of_a_group_is_its_slowest_device(void **state)
     }
     pl_output(g, x);
     assert_int_equal(planned_create(&q, g, &o, NULL), PL_OK);
-    assert_int_equal(q->list.n, 4);
-    for (int d = 0; d < 4; d++)
+    assert_int_equal(planned_devices(q), 4);
+    for (int d = 0; d < 5; d++)
         cost_described(&r[d], &q->list.dev[d]);
-    struct cost_machine m = {.n_dev = 4, .prog = q->low->prog, .rates = r};
+    struct cost_machine m = {.n_dev = 5, .prog = q->low->prog, .rates = r};
 
+    /* all are as fast as the last until they meet for the last time; then the
+     * first goes on alone, to hand over the result */
     sum = r[3].run_s;
-    for (int i = 0; i < m.prog[3].script[0].n_step; i++)
-        sum += cost_of_step(&m, 3, &m.prog[3].script[0].step[i], z);
+    for (int d = 3; d >= 0; d -= 3) {
+        const struct script *c = &m.prog[d].script[0];
+
+        for (int i = 0; i < c->n_step; i++)
+            if ((d == 3) == (i < last_meeting(c)))
+                sum += cost_of_step(&m, d, &c->step[i], z) +
+                       cost_of_arrival(&m, d, &c->step[i]);
+        assert_int_equal(c->step[c->n_step - 1].kind == STEP_PUSH, d == 0);
+    }
     assert_int_equal(cost_run(&m, 0, 1, z, NULL, &s, NULL), PL_OK);
     must_be(s, sum);
     assert_true(sum > 3 * 9e-6);

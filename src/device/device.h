@@ -41,11 +41,13 @@ struct device_desc {
     bool on_cores;  /* its threads run on core[] and its memory is that of
                        numa_node, both shared with others there */
     bool described; /* can be planned for, not run on */
+    bool io;        /* of device_list_add_io: the caller's thread, and what goes
+                       into a run and comes out of it */
 };
 
 enum {
     DEVICE_NAMED_MAX = 512, /* that a string may ask for */
-    DEVICE_MAX = 576,       /* with those of the host */
+    DEVICE_MAX = 577,       /* with those of the host, and "io" */
 };
 
 struct device_list {

@@ -169,7 +169,8 @@ int device_set_threads(const struct device_set *s,
     int n = 0;
 
     for (int i = 0; i < s->n; i++)
-        if (s->dev[i].bank != but && s->dev[i].desc.on_cores)
+        if (s->dev[i].bank != but && s->dev[i].desc.on_cores &&
+            !s->dev[i].desc.io)
             n += s->dev[i].desc.n_thread;
     for (int k = 0; k < s->n_bank; k++) /* at least one plays the others */
         n += &s->bank[k] != but && !s->dev[s->bank[k].dev[0]].desc.on_cores;

@@ -69,7 +69,9 @@ pl_status device_list_append(struct device_list *l, const struct device_desc *d,
     const char *name = it->name;
     struct device_desc *dev;
     int nth = 0;
-    int most = strcmp(name, "host") == 0 ? DEVICE_MAX : DEVICE_NAMED_MAX;
+    int most = d->io                       ? DEVICE_MAX
+               : strcmp(name, "host") == 0 ? DEVICE_MAX - 1
+                                           : DEVICE_NAMED_MAX;
 
     if (l->n >= most)
         return device_item_bad(it, err, "more than %d devices", most);
@@ -383,16 +385,21 @@ pl_status device_parse_paper(struct device_list *out, const char *spec,
 
 /* ---- the host ---------------------------------------------------------- */
 
-pl_status device_list_add_host_on(struct device_list *l, int n_rank,
-                                  int n_thread, const struct topology *t,
-                                  int *first, pl_err *err)
+static const struct device_ops *host_kind(void)
 {
     int i = 0;
 
     while (!device_kinds[i]->open || !device_kinds[i]->add_host)
         i++;
+    return device_kinds[i];
+}
+
+pl_status device_list_add_host_on(struct device_list *l, int n_rank,
+                                  int n_thread, const struct topology *t,
+                                  int *first, pl_err *err)
+{
     *first = l->n;
-    return device_kinds[i]->add_host(l, n_rank, n_thread, t, err);
+    return host_kind()->add_host(l, n_rank, n_thread, t, err);
 }
 
 pl_status device_list_add_host(struct device_list *l, int n_rank, int n_thread,
@@ -408,6 +415,32 @@ pl_status device_list_add_host(struct device_list *l, int n_rank, int n_thread,
     s = device_list_add_host_on(l, n_rank, n_thread, &t, first, err);
     topology_fini(&t);
     return s;
+}
+
+pl_status device_list_add_io(struct device_list *l, bool paper, pl_err *err)
+{
+    const struct device_item it = {
+        .text = "io", .len = 2, .name = "io", .accepted = ""};
+    struct device_desc d = {.numa_node = -1};
+
+    for (int i = l->n - 1; i >= 0; i--) /* the first that is in host memory */
+        if (l->dev[i].on_cores)
+            d = l->dev[i];
+    if (paper && l->host_described)
+        d = l->host;
+    d.ops = paper ? paper_kind() : host_kind();
+    d.n_thread = 1;
+    d.n_core = d.n_core > 0;
+    d.link_bytes_per_s = d.link_latency_s = 0;
+    d.memory = 0;
+    d.reads = false;
+    d.one_queue = true;
+    d.on_cores = !paper;
+    d.described = paper;
+    d.host = d.io = true;
+    PL_TRY(device_list_append(l, &d, &it, err));
+    strcpy(l->dev[l->n - 1].name, it.name);
+    return PL_OK;
 }
 
 void device_list_free(struct device_list *l)

@@ -67,4 +67,10 @@ pl_status device_list_add_host(struct device_list *l, int n_rank, int n_thread,
 pl_status device_list_add_host_on(struct device_list *l, int n_rank,
                                   int n_thread, const struct topology *t,
                                   int *first, pl_err *err);
+/* Adds "io", the last device of every list that programs are made for: the
+ * memory where a run finds its inputs and leaves its outputs, which the caller
+ * reads and writes between runs. It computes nothing; what it has to push, the
+ * caller's thread does, as the first of the cpu devices' threads. */
+pl_status device_list_add_io(struct device_list *l, bool paper, pl_err *err);
+
 #endif

@@ -128,7 +128,7 @@ static void count_threads(const struct device_list *l, int n[2])
 {
     n[0] = n[1] = 0;
     for (int d = 0; d < l->n; d++)
-        if (l->dev[d].on_cores)
+        if (l->dev[d].on_cores && !l->dev[d].io)
             n[l->dev[d].host] += l->dev[d].n_thread;
 }
 

@@ -20,7 +20,7 @@ static uint64_t stored(const struct program *p, int tensor)
 /* bytes[layer * n_dev + device] of experts, as planned. */
 static uint64_t *expert_bytes(const struct planned *q)
 {
-    size_t n = (size_t)q->list.n;
+    size_t n = (size_t)planned_devices(q);
     uint64_t *bytes = calloc(((size_t)q->place.n_layer + 1) * n, sizeof *bytes);
 
     for (int i = 0; bytes && i < q->num->n; i++) {
@@ -120,7 +120,7 @@ static pl_status experts(struct fit *f, const struct fit_choice *c, bool *fits,
         return err_no_memory(err, "the placement of experts");
     s = fit_consider(f, c, &t, err);
     if (s == PL_OK && t.planned) {
-        n = t.planned->list.n;
+        n = planned_devices(t.planned);
         bytes = expert_bytes(t.planned);
         s = bytes ? PL_OK : err_no_memory(err, "the placement of experts");
     }

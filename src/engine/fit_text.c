@@ -174,8 +174,8 @@ static void say_sharers(struct fit_text *t, const struct device_list *l, int d)
     int n = 0;
 
     for (int k = 0; k < l->n; k++)
-        if (k != d && device_shares_memory(&l->dev[d], &l->dev[k]) &&
-            n++ < MOST)
+        if (k != d && !l->dev[k].io &&
+            device_shares_memory(&l->dev[d], &l->dev[k]) && n++ < MOST)
             fit_say(t, "%s %s", n == 1 ? " with" : ",", l->dev[k].name);
     if (n > MOST)
         fit_say(t, " and %d more", n - MOST);

@@ -28,7 +28,7 @@ int64_t fit_missing(const struct planned *q, int d, uint64_t margin)
     const struct device_desc *x = &q->list.dev[d];
     uint64_t all = 0;
 
-    if (x->memory_bytes == 0)
+    if (x->memory_bytes == 0 || x->io) /* it is in others' memory */
         return INT64_MIN;
     for (int k = 0; k < q->list.n; k++)
         if (k == d || device_shares_memory(x, &q->list.dev[k]))

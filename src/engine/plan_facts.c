@@ -203,7 +203,8 @@ pl_status plan_facts_init(struct plan_facts *f, const pl_plan *p, pl_err *err)
     int n;
 
     memset(f, 0, sizeof *f);
-    f->n_dev = q->list.n;
+    f->n_dev = planned_devices(q);
+    f->io_buffers = program_buffers(&q->low->prog[f->n_dev]);
     f->dev = arena_alloc(&f->arena, (size_t)f->n_dev, sizeof *f->dev);
     if (!f->dev)
         return err_no_memory(err, "the description of a plan");

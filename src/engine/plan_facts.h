@@ -52,6 +52,8 @@ struct plan_facts {
     int n_dev, n_tensor;
     struct plan_tensor *tensor; /* weights and caches, in graph order */
     struct plan_device *dev;    /* [n_dev] */
+    uint64_t io_buffers;        /* of inputs and results, where the caller finds
+                                   them */
     int64_t token_bytes;        /* logical bytes of the messages of one token */
     int64_t copy_bytes; /* of one token; without streaming and the past */
     struct plan_estimate estimate;

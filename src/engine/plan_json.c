@@ -223,20 +223,22 @@ pl_status plan_print_json(const pl_plan *p, const struct plan_facts *f,
     snprintf(hash, sizeof hash, "%016" PRIx64, q->numeric_hash);
     return sink_json(
         to,
-        json_pack(
-            "{s:s, s:s, s:s, s:i, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, "
-            "s:{s:i, s:I, s:o}, s:o, s:o}",
-            "arch", pl_model_arch(p->model), "options", p->options,
-            "numeric_hash", hash, "n_ranks", q->place.n_rank, "kernels",
-            cpu_family_name(q->family), "n_ctx", (json_int_t)p->n_ctx,
-            "n_ubatch", (json_int_t)q->max.n_tok, "stream_from",
-            (json_int_t)(q->way[WAY_STREAM] >= 0 ? q->stream_from : 0),
-            "devices", json_devices(q, f), "groups", json_groups(q), "copies",
-            json_all_copies(q), "tensors", json_tensors(q, f, OP_weight),
-            "caches", json_tensors(q, f, OP_cache), "collectives", "per_token",
-            q->low->way->n_message, "bytes_per_token",
-            (json_int_t)f->token_bytes, "layers", json_messages(q->low),
-            "estimate", json_estimate(&f->estimate), "pipeline",
-            json_pipeline(&f->pipeline)),
+        json_pack("{s:s, s:s, s:s, s:i, s:s, s:I, s:I, s:I, s:o, s:{s:I}, s:o, "
+                  "s:o, s:o, "
+                  "s:o, "
+                  "s:{s:i, s:I, s:o}, s:o, s:o}",
+                  "arch", pl_model_arch(p->model), "options", p->options,
+                  "numeric_hash", hash, "n_ranks", q->place.n_rank, "kernels",
+                  cpu_family_name(q->family), "n_ctx", (json_int_t)p->n_ctx,
+                  "n_ubatch", (json_int_t)q->max.n_tok, "stream_from",
+                  (json_int_t)(q->way[WAY_STREAM] >= 0 ? q->stream_from : 0),
+                  "devices", json_devices(q, f), "io", "buffers",
+                  (json_int_t)f->io_buffers, "groups", json_groups(q), "copies",
+                  json_all_copies(q), "tensors", json_tensors(q, f, OP_weight),
+                  "caches", json_tensors(q, f, OP_cache), "collectives",
+                  "per_token", q->low->way->n_message, "bytes_per_token",
+                  (json_int_t)f->token_bytes, "layers", json_messages(q->low),
+                  "estimate", json_estimate(&f->estimate), "pipeline",
+                  json_pipeline(&f->pipeline)),
         "the description of a plan", err);
 }

@@ -445,11 +445,14 @@ static void say_devices(const struct page *g)
                      q->list.dev[end].name);
         d = end;
     }
-    if (g->f->n_dev > 1)
-        sink_say(g->to, "%-10s %-7d %8s %8s %8s %8s\n", "all", q->place.n_rank,
-                 sink_size(s[0], sum.weights), sink_size(s[1], sum.cache),
-                 sink_size(s[2], sum.buffers),
-                 sink_size(s[3], sum.weights + sum.cache + sum.buffers));
+    sum.buffers += g->f->io_buffers;
+    sink_say(g->to, "%-10s %-7s %8s %8s %8s %8s\n", "io", "-", "0", "0",
+             sink_size(s[0], g->f->io_buffers),
+             sink_size(s[1], g->f->io_buffers));
+    sink_say(g->to, "%-10s %-7d %8s %8s %8s %8s\n", "all", q->place.n_rank,
+             sink_size(s[0], sum.weights), sink_size(s[1], sum.cache),
+             sink_size(s[2], sum.buffers),
+             sink_size(s[3], sum.weights + sum.cache + sum.buffers));
 }
 
 static void say_estimate(const struct page *g)
@@ -616,8 +619,8 @@ void pl_plan_summary(const pl_plan *p, char *buf, size_t size)
              "%d device%s, %d rank%s (%016" PRIx64
              "): weights %s, cache %s, buffers %s; %d messages, %s bytes a "
              "token",
-             q->list.n, q->list.n > 1 ? "s" : "", q->place.n_rank,
-             q->place.n_rank > 1 ? "s" : "", q->numeric_hash,
+             planned_devices(q), planned_devices(q) > 1 ? "s" : "",
+             q->place.n_rank, q->place.n_rank > 1 ? "s" : "", q->numeric_hash,
              sink_size(s[0], weights), sink_size(s[1], cache),
              sink_size(s[2], work), q->low->way->n_message,
              sink_size(s[3], (uint64_t)sent));

@@ -287,14 +287,14 @@ static void draw_title(const struct svg_page *g)
     const struct plan_estimate *e = &g->f->estimate;
     const char *path = gguf_path(g->p->model->file);
     char text[400];
-    int n = q->list.n;
+    int n = planned_devices(q);
 
-    for (int d = 0; d < q->list.n; d++)
+    for (int d = 0; d < planned_devices(q); d++)
         n -= q->list.dev[d].host;
     snprintf(text, sizeof text, "%.200s: %d layers on %d device%s%s",
              strrchr(path, '/') ? strrchr(path, '/') + 1 : path,
              q->place.n_layer, n, n == 1 ? "" : "s",
-             n < q->list.n ? " and the host" : "");
+             n < planned_devices(q) ? " and the host" : "");
     say_text(g->to, 10, 24, " class='t'", text);
     snprintf(text, sizeof text,
              "%d rank%s, %" PRId64 " tokens of context; estimated: prompt %.0f "

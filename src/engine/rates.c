@@ -760,7 +760,7 @@ static void ask_attention(struct rates_ask *ask, const pl_plan *plan)
 {
     const pl_graph *g = plan->graph;
     struct rates_attention *a = &ask->attention;
-    int64_t most = plan->planned->list.n;
+    int64_t most = planned_devices(plan->planned);
 
     most = most > MOST_HEADS ? most : MOST_HEADS;
     for (int i = 0; i < g->n_node; i++) {

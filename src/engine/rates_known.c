@@ -34,11 +34,14 @@ pl_status rates_known(const struct planned *q, const struct calibration *c,
         return err_no_memory(err, "an estimate");
     memcpy(l.dev, q->list.dev, n * sizeof *l.dev);
     for (int d = 0; d < l.n; d++) {
+        unsigned guessed = 0;
+
         weights += q->low->prog[d].bytes[REGION_WEIGHTS];
         if (l.dev[d].described)
-            basis->guessed |= cost_described(&r[d], &l.dev[d]);
+            guessed = cost_described(&r[d], &l.dev[d]);
         else
             cost_assumed(&r[d], &l.dev[d], q->family);
+        basis->guessed |= l.dev[d].io ? 0 : guessed;
         /* threads of devices that the plan leaves idle hinder nobody */
         if (!q->low->prog[d].active && !l.dev[d].host)
             l.dev[d].n_thread = 0;

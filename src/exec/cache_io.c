@@ -23,8 +23,7 @@ static bool holder(const pl_exec *x, int node, int i, struct holder *h)
 {
     const struct planned *p = x->plan;
     int v = p->num->value[node];
-    struct exec_holder e =
-        exec_holder(x, v, v >= 0 ? lowered_leaf(p->low, v) : NULL);
+    struct exec_holder e = exec_holder(x, v);
 
     if (i >= e.n)
         return false;

@@ -19,9 +19,7 @@ static pl_status group_tables(pl_exec *x, pl_err *err)
 
     x->group_dev = arena_alloc(&x->arena, n, sizeof *x->group_dev);
     x->group_ranks = arena_alloc(&x->arena, n, sizeof *x->group_ranks);
-    x->local = arena_alloc(&x->arena, n * (size_t)x->plan->g->n_node + 1,
-                           sizeof *x->local);
-    if (!x->group_dev || !x->group_ranks || !x->local)
+    if (!x->group_dev || !x->group_ranks)
         return err_no_memory(err, "an executor");
     for (int g = 0; g < l->n_group; g++) {
         size_t m = (size_t)l->group[g].n;
@@ -38,46 +36,7 @@ static pl_status group_tables(pl_exec *x, pl_err *err)
     return PL_OK;
 }
 
-/* Tables of a split value that the host may reach, in every group that holds
- * it in some way. */
-static pl_status local_tables(pl_exec *x, int node, pl_err *err)
-{
-    const struct planned *p = x->plan;
-    const struct graph_node *n = &p->g->node[node];
-    int v = p->num->value[node];
-    const pl_layout *l = v >= 0 ? p->num->node[v].layout : NULL;
-
-    if (!l || l->kind != PL_SPLIT)
-        return PL_OK;
-    for (int w = 0; w < p->low->n_way; w++)
-        for (const struct lowered_held *h = lowered_held(p->low, w, 0, v); h;
-             h = h->next) {
-            int count = p->low->group[h->group].n;
-            struct layout_local **at =
-                &x->local[(size_t)h->group * (size_t)p->g->n_node +
-                          (size_t)node];
-
-            if (*at)
-                continue;
-            *at = arena_alloc(&x->arena, (size_t)count, sizeof **at);
-            for (int k = 0; k < count && *at; k++)
-                if (!layout_local_init(&(*at)[k], &x->arena, l,
-                                       n->dim[l->dim].n,
-                                       x->group_ranks[h->group][k]))
-                    return err_no_memory(err, "an executor");
-            if (!*at)
-                return err_no_memory(err, "an executor");
-        }
-    return PL_OK;
-}
-
-static size_t input_bytes(const struct planned *p, const struct graph_node *n)
-{
-    return 4 * (size_t)graph_count(n, &p->max);
-}
-
-/* What a step or a range needs, so that neither allocates: what the host wrote
- * into inputs, tables of outputs and kept values, a page on its way. */
+/* What a step or a range needs, so that neither allocates. */
 static pl_status tables(pl_exec *x, pl_err *err)
 {
     const struct planned *p = x->plan;
@@ -85,13 +44,10 @@ static pl_status tables(pl_exec *x, pl_err *err)
     size_t page = 1;
 
     PL_TRY(group_tables(x, err));
-    for (int w = 0; w < p->low->n_way; w++)
-        if (p->low->way[w].n_instance > x->n_instance)
-            x->n_instance = p->low->way[w].n_instance;
+    x->io = p->low->n_dev - 1;
+    x->n_instance = p->low->n_instance;
     x->zeros = calloc((size_t)p->max.n_tok + 1, sizeof *x->zeros);
-    x->input =
-        calloc((size_t)x->n_instance * (size_t)g->n_node + 1, sizeof *x->input);
-    if (!x->zeros || !x->input)
+    if (!x->zeros)
         return err_no_memory(err, "an executor");
     for (int i = 0; i < g->n_node; i++) {
         const struct graph_node *n = &g->node[i];
@@ -102,16 +58,6 @@ static pl_status tables(pl_exec *x, pl_err *err)
                 (int64_t)page)
             page =
                 (size_t)n->dim[1].n * cache_tile_bytes(n->format, n->dim[2].n);
-        for (int k = 0; n->op == OP_input && k < x->n_instance; k++) {
-            unsigned char **at =
-                &x->input[(size_t)k * (size_t)g->n_node + (size_t)i];
-
-            *at = calloc(input_bytes(p, n) + 1, 1);
-            if (!*at)
-                return err_no_memory(err, "an executor");
-        }
-        if (n->op == OP_input || n->output || n->keep)
-            PL_TRY(local_tables(x, i, err));
     }
     x->page = malloc(page);
     return x->page ? PL_OK : err_no_memory(err, "an executor");
@@ -195,11 +141,6 @@ void pl_exec_free(pl_exec *x)
     exec_async_free(x);
     exec_trace_free(x->trace);
     device_set_free(x->set);
-    for (size_t i = 0;
-         x->input && i < (size_t)x->n_instance * (size_t)x->plan->g->n_node;
-         i++)
-        free(x->input[i]);
-    free(x->input);
     if (x->own_plan)
         planned_free(x->plan);
     free(x->zeros);
@@ -210,21 +151,16 @@ void pl_exec_free(pl_exec *x)
 
 /* ---- ranges ------------------------------------------------------------ */
 
-struct exec_holder exec_holder(const pl_exec *x, int num,
-                               const struct lowered_held *h)
+struct exec_holder exec_holder(const pl_exec *x, int num)
 {
-    int node;
+    const struct lowered_held *h =
+        num >= 0 ? lowered_leaf(x->plan->low, num) : NULL;
 
     if (!h)
         return (struct exec_holder){0};
-    node = x->plan->num->node[num].node;
-    return (struct exec_holder){
-        x->plan->low->group[h->group].n,
-        x->group_dev[h->group],
-        x->group_ranks[h->group],
-        h->v,
-        x->local[(size_t)h->group * (size_t)x->plan->g->n_node + (size_t)node],
-    };
+    return (struct exec_holder){x->plan->low->group[h->group].n,
+                                x->group_dev[h->group],
+                                x->group_ranks[h->group], h->v};
 }
 
 static const struct graph_node *node_of(const pl_exec *x, pl_tensor t)
@@ -284,62 +220,6 @@ static pl_status check_range(const struct subject *j, size_t offset,
     return PL_OK;
 }
 
-/* Values of 4 bytes ------------------------------------------------------ */
-
-struct copy {
-    pl_exec *x;
-    struct exec_holder h;
-    unsigned char *data;
-    int64_t done;
-    bool put;
-    pl_err *err;
-};
-
-static pl_status piece(void *user, const struct layout_piece *p)
-{
-    struct copy *c = user;
-    int dev = c->h.dev[p->dev], t = c->h.v[p->dev].tensor;
-    const struct prog_tensor *pt = &c->x->plan->low->prog[dev].tensor[t];
-    unsigned char *d = c->data + 4 * p->view;
-    size_t at;
-
-    if (t < 0)
-        return PL_OK;
-    at = pt->offset + 4 * (size_t)p->local;
-    if (c->put)
-        return device_write(c->x->set, dev, pt->region, at, d, 4 * (size_t)p->n,
-                            c->err);
-    if (p->view < c->done)
-        return PL_OK;
-    c->done = p->view + p->n;
-    return device_read(c->x->set, dev, pt->region, at, d, 4 * (size_t)p->n,
-                       c->err);
-}
-
-/* Values [v0, v0 + n) of a value as one group holds it. */
-static pl_status values(pl_exec *x, int num, const struct lowered_held *held,
-                        const struct graph_sizes *z, int64_t v0, int64_t n,
-                        void *data, bool put, pl_err *err)
-{
-    const struct graph_node *g =
-        &x->plan->g->node[x->plan->num->node[num].node];
-    struct copy c = {.x = x,
-                     .h = exec_holder(x, num, held),
-                     .data = data,
-                     .put = put,
-                     .err = err};
-    struct layout_tensor t = {.n_dim = g->n_dim,
-                              .layout = x->plan->num->node[num].layout,
-                              .n_dev = c.h.n,
-                              .dev = c.h.ranks,
-                              .local = c.h.local};
-    struct layout_view view = {1, {n}, {1}, v0};
-
-    for (int d = 0; d < g->n_dim; d++)
-        t.dim[d] = dim_value(g->dim[d], z);
-    return layout_pieces(&t, &view, piece, &c, err);
-}
-
 typedef pl_status part_fn(const struct subject *j, int64_t first, int64_t n,
                           void *data, bool put);
 
@@ -372,24 +252,26 @@ static pl_status widened(const struct subject *j, unsigned char *data,
     return s;
 }
 
-/* An input lives with the host, an output where it was computed last. */
+/* Inputs and results are whole in io's memory. */
 static pl_status value_part(const struct subject *j, int64_t first, int64_t n,
                             void *data, bool put)
 {
-    const struct planned *p = j->x->plan;
-    int num = p->num->value[j->t];
-    unsigned char *in =
-        j->x->input[(size_t)j->instance * (size_t)p->g->n_node + (size_t)j->t];
+    pl_exec *x = j->x;
+    const struct lowered *l = x->plan->low;
+    size_t at = (size_t)j->instance * (size_t)x->plan->g->n_node + (size_t)j->t;
+    int t = l->input[at] >= 0 ? l->input[at] : l->way[x->last_way].result[at];
+    const struct prog_tensor *p;
+    size_t from, bytes = 4 * (size_t)n;
 
-    if (in && put)
-        memcpy(in + 4 * first, data, 4 * (size_t)n);
-    else if (in)
-        memcpy(data, in + 4 * first, 4 * (size_t)n);
-    else
-        return values(j->x, num,
-                      lowered_held(p->low, j->x->last_way, j->instance, num),
-                      &j->sizes, first, n, data, false, j->err);
-    return PL_OK;
+    if (t < 0)
+        return err_set(j->err, PL_NOT_FOUND, "%s is computed by nobody",
+                       node_of(x, j->t)->name);
+    p = &l->prog[x->io].tensor[t];
+    from = p->offset + 4 * (size_t)first;
+    return put ? device_write(x->set, x->io, p->region, from, data, bytes,
+                              j->err)
+               : device_read(x->set, x->io, p->region, from, data, bytes,
+                             j->err);
 }
 
 static pl_status weight_part(const struct subject *j, int64_t first, int64_t n,
@@ -484,27 +366,6 @@ static pl_status check_token(const pl_exec *x, const struct kernel_batch *b,
     return PL_OK;
 }
 
-/* Inputs of one micro-batch to every device that reads them. */
-static pl_status upload(pl_exec *x, int way, int k, const struct graph_sizes *z,
-                        pl_err *err)
-{
-    const struct planned *p = x->plan;
-
-    for (int i = 0; i < p->g->n_node; i++) {
-        const struct graph_node *n = &p->g->node[i];
-        unsigned char *in =
-            x->input[(size_t)k * (size_t)p->g->n_node + (size_t)i];
-        int num = p->num->value[i];
-
-        if (!in || num < 0)
-            continue;
-        for (const struct lowered_held *h = lowered_held(p->low, way, k, num);
-             h; h = h->next)
-            PL_TRY(values(x, num, h, z, 0, graph_count(n, z), in, true, err));
-    }
-    return PL_OK;
-}
-
 static pl_status check_rows(const pl_exec *x, const pl_rows *r, pl_err *err)
 {
     const struct planned *p = x->plan;
@@ -567,10 +428,7 @@ pl_status exec_steps(pl_exec *x, int n, const pl_rows *rows, pl_err *err)
             run.n_seq = 1;
     }
     run.script = choose_way(p, n, rows->n_tok);
-    for (int k = 0; k < n; k++) {
-        PL_TRY(upload(x, run.script, k, &run.sizes[k], err));
-        x->sizes[k] = run.sizes[k];
-    }
+    memcpy(x->sizes, run.sizes, (size_t)n * sizeof *run.sizes);
     x->last_way = run.script;
     x->last_instance = n - 1;
     if (!x->trace)

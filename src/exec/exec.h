@@ -5,13 +5,12 @@
 #include "exec/exec_trace.h"
 #include "exec/planned.h"
 
-/* A value as the host reaches it: the devices that hold it. */
+/* The devices that hold a weight or cache. */
 struct exec_holder {
     int n;
-    const int *dev;                   /* [n] */
-    const rankset *ranks;             /* [n] */
-    const struct lowered_value *v;    /* [n] */
-    const struct layout_local *local; /* [n] of the split dimension, or NULL */
+    const int *dev;                /* [n] */
+    const rankset *ranks;          /* [n] */
+    const struct lowered_value *v; /* [n] */
 };
 
 struct pl_exec {
@@ -20,24 +19,19 @@ struct pl_exec {
     struct device_set *set;
     int last_way, last_instance;                 /* of the last run */
     struct graph_sizes sizes[PROG_MAX_INSTANCE]; /* of the last run */
-    int32_t *zeros;      /* stands in for absent tables, [n_tok] */
-    unsigned char *page; /* one page of the largest cache of a device */
-    /* [max instances][n_node] what the host wrote into inputs; owned */
-    unsigned char **input;
-    int n_instance;              /* most of any way */
-    struct exec_async *async;    /* owned; NULL: nothing was asynchronous */
-    struct exec_trace *trace;    /* owned; NULL: none was asked for */
-    struct arena arena;          /* owns what follows */
-    int **group_dev;             /* [n_group] devices of each group */
-    rankset **group_ranks;       /* [n_group] */
-    struct layout_local **local; /* [n_group * n_node] tables of values that the
-                                    host may reach; else NULL */
+    int32_t *zeros;           /* stands in for absent tables, [n_tok] */
+    unsigned char *page;      /* one page of the largest cache of a device */
+    int io;                   /* the device of inputs and results */
+    int n_instance;           /* most of any way */
+    struct exec_async *async; /* owned; NULL: nothing was asynchronous */
+    struct exec_trace *trace; /* owned; NULL: none was asked for */
+    struct arena arena;       /* owns what follows */
+    int **group_dev;          /* [n_group] devices of each group */
+    rankset **group_ranks;    /* [n_group] */
 };
 
-/* Who holds weight or cache `num`, a value that the host may reach (of the last
- * run), or an input (of a way and instance). n = 0: nobody. */
-struct exec_holder exec_holder(const pl_exec *x, int num,
-                               const struct lowered_held *h);
+/* Who holds weight or cache `num`; n = 0: nobody. */
+struct exec_holder exec_holder(const pl_exec *x, int num);
 
 /* `p` is borrowed until pl_exec_free. With "guard" in PL_DEBUG, for tests, a
  * kernel that touches another device's memory dies of it, with "merge" sim

@@ -141,6 +141,7 @@ pl_status lower_order(struct lower *w, struct lowered_way *way)
         if (!o[k].waits || !o[k].item)
             return err_no_memory(w->err, "a program");
     }
+    PL_TRY(lower_io_begin(w, way));
     PL_TRY(lower_find_streams(w));
     n_stage = find_stages(w, first);
     if (n_instance == 1) { /* messages may travel together over stages */
@@ -217,6 +218,34 @@ static pl_status find_users(struct lower *w)
     return PL_OK;
 }
 
+/* To lowering "io" is a group of one unit, the last, which has all ranks. */
+static pl_status add_io(struct lower *w, const struct lower_options *opt,
+                        struct lower_options *all)
+{
+    struct lower_group *g =
+        arena_alloc(w->a, (size_t)opt->n_group + 1, sizeof *g);
+    struct lower_unit *u =
+        arena_alloc(w->a, (size_t)opt->n_unit + 1, sizeof *u);
+
+    if (!g || !u)
+        return err_no_memory(w->err, "programs");
+    memcpy(g, opt->group, (size_t)opt->n_group * sizeof *g);
+    memcpy(u, opt->unit, (size_t)opt->n_unit * sizeof *u);
+    g[opt->n_group] = (struct lower_group){opt->n_unit, 1};
+    u[opt->n_unit] =
+        (struct lower_unit){opt->n_group, opt->n_dev - 1, 0, w->num->n_rank,
+                            ranks_all(w->num->n_rank)};
+    *all = *opt;
+    all->group = g;
+    all->unit = u;
+    all->n_group++;
+    all->n_unit++;
+    w->out->group = g;
+    w->out->unit = u;
+    w->opt = all;
+    return PL_OK;
+}
+
 static pl_status start(struct lower *w)
 {
     const struct lower_options *opt = w->opt;
@@ -226,17 +255,13 @@ static pl_status start(struct lower *w)
     o->prog = arena_alloc(w->a, n_dev, sizeof *o->prog);
     o->way = arena_alloc(w->a, (size_t)opt->n_way, sizeof *o->way);
     o->leaf = arena_alloc(w->a, n, sizeof *o->leaf);
-    o->unit =
-        arena_memdup(w->a, opt->unit, (size_t)opt->n_unit, sizeof *o->unit);
-    o->group =
-        arena_memdup(w->a, opt->group, (size_t)opt->n_group, sizeof *o->group);
     w->dev = arena_alloc(w->a, n_dev, sizeof *w->dev);
     w->unit = arena_alloc(w->a, (size_t)opt->n_unit, sizeof *w->unit);
     w->peer = arena_alloc(w->a, (size_t)opt->n_group, sizeof *w->peer);
     w->held = arena_alloc(w->a, n, sizeof *w->held);
     w->region.item = arena_alloc(w->a, n, sizeof *w->region.item);
-    if (!o->prog || !o->way || !o->leaf || !o->unit || !o->group || !w->dev ||
-        !w->unit || !w->peer || !w->held || !w->region.item)
+    if (!o->prog || !o->way || !o->leaf || !w->dev || !w->unit || !w->peer ||
+        !w->held || !w->region.item)
         return err_no_memory(w->err, "programs");
     for (int d = 0; d < opt->n_dev; d++)
         w->dev[d].owed = -1;
@@ -245,7 +270,7 @@ static pl_status start(struct lower *w)
         w->unit[u].local = u - opt->group[opt->unit[u].group].first;
         for (int i = 0; i < PROG_MAX_INSTANCE; i++)
             w->unit[u].told[i] = -1;
-        o->prog[opt->unit[u].dev].active = true;
+        o->prog[opt->unit[u].dev].active = u < opt->n_unit - 1;
     }
     for (int d = 0; d < opt->n_dev; d++) {
         o->prog[d].script =
@@ -256,6 +281,7 @@ static pl_status start(struct lower *w)
     PL_TRY(find_users(w));
     PL_TRY(lower_presence(w));
     PL_TRY(lower_leaves(w));
+    PL_TRY(lower_io(w));
     for (int i = 0; i < w->num->n; i++)
         o->leaf[i] = w->held[i] ? &w->held[i]->h : NULL;
     return PL_OK;
@@ -286,9 +312,9 @@ pl_status lower(struct lowered **out, const struct numeric *num,
                 const struct lower_options *opt, pl_err *err)
 {
     struct lowered *o = calloc(1, sizeof *o);
-    struct lower w = {
-        .num = num, .g = num->g, .opt = opt, .out = o, .err = err};
-    pl_status s = PL_OK;
+    struct lower w = {.num = num, .g = num->g, .out = o, .err = err};
+    struct lower_options all;
+    pl_status s;
 
     *out = NULL;
     if (!o)
@@ -299,7 +325,9 @@ pl_status lower(struct lowered **out, const struct numeric *num,
     o->n_group = opt->n_group;
     o->n_unit = opt->n_unit;
     o->n_way = opt->n_way;
-    s = start(&w);
+    s = add_io(&w, opt, &all);
+    if (s == PL_OK)
+        s = start(&w);
     for (int k = 0; k < opt->n_way && s == PL_OK; k++)
         s = one_way(&w, k);
     for (int d = 0; d < opt->n_dev && s == PL_OK; d++)
@@ -313,7 +341,7 @@ pl_status lower(struct lowered **out, const struct numeric *num,
         free(w.dev[d].late);
         free(w.dev[d].buf);
     }
-    for (int u = 0; w.unit && u < opt->n_unit; u++)
+    for (int u = 0; w.unit && u < all.n_unit; u++)
         free(w.unit[u].peers);
     free(w.transit);
     free(w.stream);
@@ -336,12 +364,4 @@ void lowered_free(struct lowered *l)
 const struct lowered_held *lowered_leaf(const struct lowered *l, int i)
 {
     return l->leaf[i];
-}
-
-const struct lowered_held *lowered_held(const struct lowered *l, int way,
-                                        int instance, int i)
-{
-    const struct lowered_way *x = &l->way[way];
-
-    return x->held[(size_t)instance * (size_t)l->num->n + (size_t)i];
 }

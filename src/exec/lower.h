@@ -38,12 +38,12 @@ struct lower_way {
 };
 
 struct lower_options {
-    int n_dev, n_group, n_unit, n_way;
-    const struct lower_group *group; /* [n_group] */
-    const struct lower_unit *unit;   /* [n_unit], by group */
-    const int *home;                 /* [num->n] group of weights and caches */
-    const struct lower_way *way;     /* [n_way] */
-    const struct lower_device *dev;  /* [n_dev] */
+    int n_dev, n_group, n_unit, n_way; /* the last device is "io": lower_io.c */
+    const struct lower_group *group;   /* [n_group] */
+    const struct lower_unit *unit;     /* [n_unit], by group */
+    const int *home;                /* [num->n] group of weights and caches */
+    const struct lower_way *way;    /* [n_way] */
+    const struct lower_device *dev; /* [n_dev] */
     bool float_activations; /* nothing is quantized before a contraction */
     struct graph_sizes max; /* n_slot: exact */
     int n_seq, page_stride;
@@ -87,8 +87,8 @@ struct lowered_way {
     struct lowered_message *message; /* of one instance */
     int n_copy;
     struct lowered_copy *copy; /* of one instance */
-    /* [n_instance][num->n] who holds inputs, outputs and kept values */
-    struct lowered_held **held;
+    int *result; /* [n_instance][g->n_node] tensor of "io" where a result is
+                    after the run; -1: it is none */
 };
 
 struct lowered {
@@ -99,7 +99,10 @@ struct lowered {
     const struct lower_unit *unit;
     struct program *prog;       /* [n_dev] */
     struct lowered_held **leaf; /* [num->n] of weights and caches */
-    int n_way;                  /* scripts of the programs */
+    int n_instance;             /* most micro-batches of a way */
+    int *input; /* [n_instance][g->n_node] tensor of "io" where an input is put
+                   before the run; -1: it is none */
+    int n_way;  /* scripts of the programs */
     struct lowered_way *way;
 };
 
@@ -107,10 +110,7 @@ pl_status lower(struct lowered **out, const struct numeric *num,
                 const struct lower_options *opt, pl_err *err);
 void lowered_free(struct lowered *l);
 
-/* Who holds weight or cache i, or, of a way and instance, an input, an output
- * or a kept value; NULL: nobody. */
+/* Who holds weight or cache i; NULL: nobody. */
 const struct lowered_held *lowered_leaf(const struct lowered *l, int i);
-const struct lowered_held *lowered_held(const struct lowered *l, int way,
-                                        int instance, int i);
 
 #endif

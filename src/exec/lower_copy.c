@@ -34,8 +34,7 @@ static int dev_of(const struct lower *w, int u)
     return w->unit[u].u.dev;
 }
 
-/* May device d's copies read what device `from` has? */
-static bool reads(const struct lower *w, int d, int from)
+bool lower_reads(const struct lower *w, int d, int from)
 {
     const struct lower_device *x = &w->opt->dev[d], *y = &w->opt->dev[from];
 
@@ -285,14 +284,12 @@ static bool is_given(const struct lower *w, int d, const struct copy_piece *p,
                      int n)
 {
     for (int k = 0; k < n; k++)
-        if (!reads(w, d, p[k].src_dev))
+        if (!lower_reads(w, d, p[k].src_dev))
             return true;
     return false;
 }
 
-/* Pieces from one device after another; *n is how many p[0] is followed by
- * from its own, itself included. */
-static int run_of(const struct copy_piece *p, int n)
+int lower_run_of(const struct copy_piece *p, int n)
 {
     int k = 1;
 
@@ -301,7 +298,7 @@ static int run_of(const struct copy_piece *p, int n)
     return k;
 }
 
-static int unit_of(const struct lower *w, int group, int dev)
+int lower_unit_of(const struct lower *w, int group, int dev)
 {
     int u = group_of(w, group)->first;
 
@@ -323,12 +320,12 @@ static pl_status deliver(struct lower *w, const struct delivery *y,
     if (!mine)
         return err_no_memory(w->err, "a program");
     for (int k = 0; k < n; k += len) {
-        int su = unit_of(w, y->group, p[k].src_dev), e = -1;
+        int su = lower_unit_of(w, y->group, p[k].src_dev), e = -1;
 
-        len = run_of(p + k, n - k);
+        len = lower_run_of(p + k, n - k);
         if (y->src)
             PL_TRY(ready(w, y->src, su, &e));
-        if (!reads(w, d, p[k].src_dev)) {
+        if (!lower_reads(w, d, p[k].src_dev)) {
             PL_TRY(give_pieces(w, y, p[k].src_dev, e, p + k, len));
             continue;
         }
@@ -693,8 +690,8 @@ static bool all_read(const struct lower *w, int a, int b)
 {
     for (int m = 0; m < group_of(w, b)->n; m++)
         for (int k = 0; k < group_of(w, a)->n; k++)
-            if (!reads(w, dev_of(w, group_of(w, b)->first + m),
-                       dev_of(w, group_of(w, a)->first + k)))
+            if (!lower_reads(w, dev_of(w, group_of(w, b)->first + m),
+                             dev_of(w, group_of(w, a)->first + k)))
                 return false;
     return true;
 }
@@ -887,7 +884,7 @@ static pl_status unit_pages(struct lower *w, int root, int64_t n_head,
     if (!s || !got)
         return err_no_memory(w->err, "a program");
     for (int k = 0; k < a->n; k++)
-        given |= !reads(w, dev_of(w, y->u), dev_of(w, a->first + k));
+        given |= !lower_reads(w, dev_of(w, y->u), dev_of(w, a->first + k));
     PL_TRY(staging(w, y->u, root,
                    (size_t)(w->opt->max.n_slot / PAGE_TOKENS) * (size_t)n_head *
                        tile,
@@ -907,7 +904,7 @@ static pl_status unit_pages(struct lower *w, int root, int64_t n_head,
                                       map,
                                       tile};
         PL_TRY(ready(w, y->src, su, &e));
-        if (!reads(w, dev_of(w, y->u), sd)) {
+        if (!lower_reads(w, dev_of(w, y->u), sd)) {
             PL_TRY(give(w, y, sd, e, &p));
             continue;
         }
@@ -991,6 +988,7 @@ static pl_status announce(struct lower *w, int i)
 
 pl_status lower_send(struct lower *w, int i)
 {
+    PL_TRY(lower_result(w, i));
     for (int k = w->user0[i]; k < w->user0[i + 1]; k++) {
         int j = w->user[k], b = w->at[j];
 

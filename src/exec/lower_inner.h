@@ -1,7 +1,8 @@
 /* State shared by the files of the lowering: lower.c orders the steps and
- * closes the programs, lower_draft.c writes programs, lower_leaf.c weights and
- * caches, lower_op.c the steps of ops, lower_partial.c PARTIAL regions,
- * lower_message.c messages, lower_copy.c what goes between groups. */
+ * closes the programs, lower_draft.c writes programs, lower_leaf.c weights
+ * and caches, lower_io.c inputs and results, lower_op.c the steps of ops,
+ * lower_partial.c PARTIAL regions, lower_message.c messages, lower_copy.c
+ * what goes between groups. */
 #ifndef EXEC_LOWER_INNER_H
 #define EXEC_LOWER_INNER_H
 
@@ -221,8 +222,21 @@ pl_status lower_leaves(struct lower *w);
 pl_status lower_pack(struct lower *w, int u, int i, struct pack **out);
 /* Matrices of weight i that unit u holds: experts, or one. */
 int64_t lower_matrices(const struct lower *w, int u, int i);
-/* Input i in a group. */
+/* Gives tensor t, which has no buffer, the next `bytes` of a region. */
+void lower_place(struct draft *v, int t, enum region r, size_t bytes);
+
+/* ---- lower_io.c -------------------------------------------------------- */
+
+/* Memory of "io" for inputs: for good. */
+pl_status lower_io(struct lower *w);
+/* A script begins: io has its inputs, and no results. */
+pl_status lower_io_begin(struct lower *w, struct lowered_way *o);
+/* Input i in a group, with the others that are read there. */
 pl_status lower_input(struct lower *w, int i, int group);
+/* Value i is there: to io, if the caller may want it. */
+pl_status lower_result(struct lower *w, int i);
+/* Results live to the script's end; nothing may follow in it. */
+pl_status lower_hold_results(struct lower *w, struct lowered_way *o);
 
 /* ---- lower_op.c -------------------------------------------------------- */
 
@@ -287,6 +301,14 @@ pl_status lower_exchange(struct lower *w, int group, int n, const int *item,
                          struct lower_item *it, const pl_dim bytes[2]);
 
 /* ---- lower_copy.c ------------------------------------------------------ */
+
+/* May device d's copies read what device `from` has? */
+bool lower_reads(const struct lower *w, int d, int from);
+/* Pieces from one device after another: by how many p[0] is followed that are
+ * from its own, itself included. */
+int lower_run_of(const struct copy_piece *p, int n);
+/* The unit of a group on a device. */
+int lower_unit_of(const struct lower *w, int group, int dev);
 
 /* Makes value i (computed, input, weight or cache) available to group b. */
 pl_status lower_fetch(struct lower *w, int i, int b);

@@ -1,4 +1,4 @@
-/* Weights, caches and inputs: local shapes, packed forms, places in regions. */
+/* Weights and caches: local shapes, packed forms, places in regions. */
 #include "exec/lower_inner.h"
 
 #include "base/err.h"
@@ -71,7 +71,7 @@ int64_t lower_matrices(const struct lower *w, int u, int i)
     return w->g->node[w->num->node[i].node].n_dim == 3 ? dim[0].n : 1;
 }
 
-static void put(struct draft *v, int t, enum region r, size_t bytes)
+void lower_place(struct draft *v, int t, enum region r, size_t bytes)
 {
     struct prog_tensor *pt = &v->tensor[t];
 
@@ -92,8 +92,8 @@ static pl_status packed_leaf(struct lower *w, int u, int i, int *tensor)
     lower_dims(w, u, i, dim);
     PL_TRY(lower_tensor(w, d, x->format, x->n_dim, dim, 0, tensor, NULL));
     w->dev[d].tensor[*tensor].pack = p;
-    put(&w->dev[d], *tensor, REGION_WEIGHTS,
-        p->matrix_bytes * (size_t)lower_matrices(w, u, i));
+    lower_place(&w->dev[d], *tensor, REGION_WEIGHTS,
+                p->matrix_bytes * (size_t)lower_matrices(w, u, i));
     return PL_OK;
 }
 
@@ -120,8 +120,9 @@ static pl_status plain_leaf(struct lower *w, int u, int i, int *tensor)
 
     lower_dims(w, u, i, dim);
     PL_TRY(lower_tensor(w, d, x->format, x->n_dim, dim, 0, tensor, NULL));
-    put(&w->dev[d], *tensor, x->op == OP_cache ? REGION_CACHE : REGION_WEIGHTS,
-        plain_bytes(w, x, dim));
+    lower_place(&w->dev[d], *tensor,
+                x->op == OP_cache ? REGION_CACHE : REGION_WEIGHTS,
+                plain_bytes(w, x, dim));
     return PL_OK;
 }
 
@@ -168,25 +169,6 @@ pl_status lower_leaves(struct lower *w)
             if (how[i] & 2)
                 PL_TRY(plain_leaf(w, g->first + k, i, &v->plain));
         }
-    }
-    return PL_OK;
-}
-
-/* The host writes it before the script begins. */
-pl_status lower_input(struct lower *w, int i, int group)
-{
-    const struct graph_node *x = &w->g->node[w->num->node[i].node];
-    const struct lower_group *g = &w->opt->group[group];
-    struct held *h;
-
-    PL_TRY(lower_hold(w, i, group, &h));
-    for (int k = 0; k < g->n; k++) {
-        int u = g->first + k, d = w->unit[u].u.dev, *t = &h->h.v[k].tensor;
-        pl_dim dim[GRAPH_MAX_DIM];
-
-        lower_dims(w, u, i, dim);
-        PL_TRY(lower_tensor(w, d, x->format, x->n_dim, dim, 1, t, NULL));
-        w->dev[d].buf[w->dev[d].buffer[*t]].birth = -1;
     }
     return PL_OK;
 }

@@ -9,62 +9,6 @@
 
 /* ---- what outlives its last step ---------------------------------------- */
 
-/* Is this value, as its holders have it, read by the host afterwards? */
-static bool is_result(const struct graph_node *x)
-{
-    return x->op != OP_input && (x->output || x->keep);
-}
-
-/* Values of each micro-batch that the host writes or reads. Of a result that is
- * on its way the copy's end is waited for. */
-static pl_status keep_results(struct lower *w, struct lowered_way *o)
-{
-    size_t n = (size_t)w->num->n;
-
-    o->held = arena_alloc(w->a, n * (size_t)o->n_instance + 1, sizeof *o->held);
-    if (!o->held)
-        return err_no_memory(w->err, "a program");
-    for (int k = 0; k < o->n_instance; k++)
-        for (int i = 0; i < w->g->n_node; i++) {
-            const struct graph_node *x = &w->g->node[i];
-            int v = w->num->value[i];
-            struct held *h;
-
-            w->instance = k;
-            if (v < 0 || !(is_result(x) || x->op == OP_input))
-                continue;
-            h = w->value[k][v];
-            o->held[(size_t)k * n + (size_t)v] = h ? &h->h : NULL;
-            for (; h && is_result(x); h = (struct held *)h->h.next)
-                for (int m = 0; m < w->opt->group[h->h.group].n; m++)
-                    PL_TRY(lower_arrive(w, h,
-                                        w->opt->group[h->h.group].first + m));
-        }
-    w->instance = 0;
-    return PL_OK;
-}
-
-/* Results live to the script's end; nothing may follow in it. */
-static pl_status hold_results(struct lower *w, struct lowered_way *o)
-{
-    size_t n = (size_t)w->num->n;
-
-    for (size_t k = 0; k < n * (size_t)o->n_instance; k++) {
-        const struct lowered_held *h = o->held[k];
-
-        if (!h || !is_result(&w->g->node[w->num->node[k % n].node]))
-            continue;
-        for (; h; h = h->next)
-            for (int m = 0; m < w->opt->group[h->group].n; m++) {
-                int u = w->opt->group[h->group].first + m;
-                struct draft *d = &w->dev[w->unit[u].u.dev];
-
-                lower_use(d, h->v[m].tensor, d->n_step);
-            }
-    }
-    return PL_OK;
-}
-
 /* What is on its way and never waited for may come until the script's end. */
 static pl_status hold_arrivals(struct lower *w, struct lowered_way *o)
 {
@@ -202,17 +146,20 @@ static pl_status seal(struct lower *w, struct lowered_way *o)
     return PL_OK;
 }
 
-/* Steps are only added by the first two; those between only say how long
- * buffers live. A pass that turns several steps into one stands before
- * "place buffers". */
+/* Steps are only added by the first; those up to "place buffers" only say how
+ * long buffers live. A pass that turns several steps into one stands before
+ * that. */
 static const struct {
     const char *name;
     pl_status (*run)(struct lower *w, struct lowered_way *o);
 } passes[] = {
-    {"order steps", lower_order},     {"keep results", keep_results},
-    {"hold results", hold_results},   {"hold arrivals", hold_arrivals},
-    {"hold lent buffers", hold_lent}, {"place buffers", place_buffers},
-    {"list deaths", list_deaths},     {"seal", seal},
+    {"order steps", lower_order},
+    {"hold results", lower_hold_results},
+    {"hold arrivals", hold_arrivals},
+    {"hold lent buffers", hold_lent},
+    {"place buffers", place_buffers},
+    {"list deaths", list_deaths},
+    {"seal", seal},
 };
 
 pl_status lower_passes(struct lower *w, struct lowered_way *o)

@@ -2,6 +2,7 @@
 #include "exec/planned.h"
 
 #include "base/err.h"
+#include "device/device_spec.h"
 #include "plan/plan_log.h"
 #include "plan/roles.h"
 #include "program/cache_tile.h"
@@ -315,6 +316,9 @@ pl_status planned_create(struct planned **out, const pl_graph *g,
     if (s != PL_OK)
         goto done;
     warn_threads(p, opt);
+    s = device_list_add_io(&p->list, p->paper, err);
+    if (s != PL_OK)
+        goto done;
     s = numeric_create(&p->num, g, p->place.n_rank, leaf, err);
     if (s != PL_OK)
         goto done;

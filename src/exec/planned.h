@@ -20,8 +20,8 @@ enum planned_way {
 
 struct planned {
     struct arena arena;
-    const pl_graph *g; /* borrowed */
-    struct device_list list;
+    const pl_graph *g;       /* borrowed */
+    struct device_list list; /* the host's come last, then "io" */
     struct placement place;
     int *home; /* [g->n_node] group of weights and caches, else -1 */
     enum cpu_family family; /* of kernels */
@@ -34,6 +34,12 @@ struct planned {
     bool paper;
     uint64_t numeric_hash; /* of num, and of the activations' precision */
 };
+
+/* Devices of the plan but "io", which is the last of its list. */
+static inline int planned_devices(const struct planned *p)
+{
+    return p->list.n - 1;
+}
 
 enum {
     PLANNED_N_CTX = 4096, /* defaults of pl_options */

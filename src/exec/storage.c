@@ -155,7 +155,7 @@ static pl_status add_all(struct table *tab, int node, bool read)
             (node >= 0 && nn->node != node) ||
             (read && i != p->num->value[nn->node]))
             continue;
-        h = exec_holder(tab->x, i, lowered_leaf(p->low, i));
+        h = exec_holder(tab->x, i);
         if (read && nn->layout->kind != PL_SPLIT && h.n > 1)
             h.n = 1; /* the others have the same */
         for (int u = 0; u < h.n; u++) {

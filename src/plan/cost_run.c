@@ -343,8 +343,8 @@ pl_status cost_run(const struct cost_machine *m, int script, int n_instance,
     }
     for (int d = 0; d < m->n_dev; d++)
         if (m->prog[d].active)
-            for (int q = 0; q < QUEUE_COUNT; q++)
-                *seconds = fmax(*seconds, w.queue[d][q]);
+            for (int q = 0; q < QUEUE_COUNT; q++) /* results have come too */
+                *seconds = fmax(*seconds, fmax(w.queue[d][q], w.pushed[d][q]));
     for (int d = 0; use && d < m->n_dev; d++)
         account(&w, d, *seconds, &use[d]);
 done:

@@ -18,8 +18,9 @@ struct cpu_device {
     struct device_flag met, released;
 };
 
-/* What a member of the team does: threads of a device, of the host, of both. */
-enum { CPU_SEATS = 2 };
+/* What a member of the team does: threads of a device, of the host, of both;
+ * the first also what "io" has to do. */
+enum { CPU_SEATS = 3 };
 struct cpu_seat {
     int dev, ith; /* device of the set, thread of it */
 };

@@ -13,8 +13,8 @@
  *
  * The compute and the copy queue are issued in script order, which no wait can
  * block, since every WAIT names a POST that stands earlier. For the same reason
- * a thread that serves two devices, a cpu and the host on the same core, takes
- * their steps in the one order of all. */
+ * a thread that serves several devices, a cpu and the host on the same core,
+ * takes their steps in the one order of all. */
 #include <time.h>
 
 #include "device/cpu/cpu_device.h"
@@ -208,14 +208,21 @@ static bool take(struct worker *w, const struct step *st)
     return true;
 }
 
-static void take_turns(struct worker *a, struct worker *b)
+static void take_turns(struct worker *w, int n)
 {
     for (;;) {
-        const struct step *x = next(a), *y = next(b);
+        const struct step *first = NULL;
+        int at = 0;
 
-        if (!x && !y)
-            return;
-        if (x && (!y || x->order < y->order) ? !take(a, x) : !take(b, y))
+        for (int i = 0; i < n; i++) {
+            const struct step *st = next(&w[i]);
+
+            if (st && (!first || st->order < first->order)) {
+                first = st;
+                at = i;
+            }
+        }
+        if (!first || !take(&w[at], first))
             return;
     }
 }
@@ -267,16 +274,17 @@ void cpu_run(struct device_bank *b, int member)
     const struct cpu_seats *m = &bank->seats[member];
     struct worker w[CPU_SEATS];
     const struct step *st;
+    int n = 0;
 
-    for (int i = 0; i < m->n; i++)
-        if (!sit_down(&w[i], b, &m->seat[i]))
+    for (int i = 0; i < m->n; i++) {
+        if (!sit_down(&w[n], b, &m->seat[i]))
             return;
-    if (m->n == 2 && w[0].n_step > 0 && w[1].n_step > 0) {
-        take_turns(&w[0], &w[1]);
-        return;
+        n += w[n].n_step > 0;
     }
-    for (int i = 0; i < m->n; i++)
-        while ((st = next(&w[i])) != NULL)
-            if (!take(&w[i], st))
+    if (n > 1)
+        take_turns(w, n);
+    else if (n == 1)
+        while ((st = next(w)) != NULL)
+            if (!take(w, st))
                 return;
 }

@@ -5,7 +5,8 @@
  * never spin against each other: with the member pinned to the same core, or,
  * where cpu devices are not pinned, with the next one. A thread for which there
  * is none gets a member of its own. No member serves two hosts: they are one
- * group, and could not meet. */
+ * group, and could not meet. "io" is the caller's thread's, the first
+ * member. */
 #include <stdlib.h>
 
 #include "base/err.h"
@@ -48,7 +49,7 @@ static int seat_devices(struct device_bank *b, int *core, int n, bool host,
     for (int i = 0; i < b->n; i++) {
         const struct device_desc *d = &device_of(b->set, b->dev[i])->desc;
 
-        if (d->host != host)
+        if (d->io || d->host != host)
             continue;
         for (int k = 0; k < d->n_thread; k++) {
             int c = core_of(d, k, no_pin);
@@ -59,6 +60,20 @@ static int seat_devices(struct device_bank *b, int *core, int n, bool host,
             sit(&bank->seats[m], b->dev[i], k);
         }
     }
+    return n;
+}
+
+/* How many members there are with the one that serves "io". */
+static int seat_io(struct device_bank *b, int *core, int n)
+{
+    struct cpu_bank *bank = b->own;
+
+    for (int i = 0; i < b->n; i++)
+        if (device_of(b->set, b->dev[i])->desc.io) {
+            if (n == 0)
+                core[n++] = -1;
+            sit(&bank->seats[0], b->dev[i], 0);
+        }
     return n;
 }
 
@@ -79,23 +94,27 @@ pl_status cpu_seats_fill(struct device_bank *b, pl_err *err)
     }
     n = seat_devices(b, core, 0, false, no_pin);
     n = seat_devices(b, core, n, true, no_pin);
+    n = seat_io(b, core, n);
     c->n_member = n;
     st = team_create(&c->team, n, core, n + device_set_threads(b->set, b), err);
     free(core);
     return st;
 }
 
+static bool serves(const struct cpu_seats *m, int dev)
+{
+    for (int i = 0; i < m->n; i++)
+        if (m->seat[i].dev == dev)
+            return true;
+    return false;
+}
+
 bool cpu_seats_share(const struct device_bank *b, int dev_a, int dev_b)
 {
     const struct cpu_bank *c = b->own;
 
-    for (int i = 0; i < c->n_member; i++) {
-        const struct cpu_seats *m = &c->seats[i];
-
-        if (m->n == 2 &&
-            ((m->seat[0].dev == dev_a && m->seat[1].dev == dev_b) ||
-             (m->seat[0].dev == dev_b && m->seat[1].dev == dev_a)))
+    for (int i = 0; dev_a != dev_b && i < c->n_member; i++)
+        if (serves(&c->seats[i], dev_a) && serves(&c->seats[i], dev_b))
             return true;
-    }
     return false;
 }
