@@ -146,11 +146,11 @@ static pl_status get(struct device *d, enum region r, size_t offset, void *dst,
 /* ---- a run ------------------------------------------------------------- */
 
 /* False: the run has failed. */
-static bool await(const struct plain_device *x, const struct step_event *e,
+static bool await(const struct plain_device *x, struct step_event e,
                   uint64_t turn)
 {
     const struct device_flag *f =
-        &device_of(x->image.set, e->dev)->event[e->event];
+        &device_of(x->image.set, e.dev)->event[e.event];
 
     while (atomic_load_explicit(&f->v, memory_order_acquire) < turn) {
         if (atomic_load(device_failed(x->image.set)))
@@ -171,8 +171,11 @@ static bool take(struct plain_device *x, const struct step *st, int step,
         device_fail(s, x->dev, step, "the device was lost");
         return false;
     }
+    for (int i = 0; st->kind == STEP_WAIT && i < wait_count(&st->wait); i++)
+        if (!await(x, wait_event(&st->wait, i), turn))
+            return false;
     if (st->kind == STEP_WAIT)
-        return await(x, &st->event, turn);
+        return true;
     if (st->kind == STEP_POST) {
         atomic_store_explicit(&x->dev->event[st->event.event].v, turn,
                               memory_order_release);

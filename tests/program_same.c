@@ -230,10 +230,26 @@ static const char *pull(const struct step_pull *p, const struct step_pull *q)
     return NULL;
 }
 
-static const char *push(const struct step_push *p, const struct step_push *q)
+static const char *push_to(const struct push_to *p, const struct push_to *q)
 {
     SAME(dev);
     SAME(out);
+    SAME(at);
+    return NULL;
+}
+
+static const char *event_same(const struct step_event *p,
+                              const struct step_event *q)
+{
+    SAME(dev);
+    SAME(event);
+    return NULL;
+}
+
+static const char *push(const struct step_push *p, const struct step_push *q)
+{
+    SAME_ALL(n_to, to, push_to);
+    SAME(deal);
     SAME(between_groups);
     SAME_ALL(n_piece, piece, sourced);
     return NULL;
@@ -275,8 +291,8 @@ static const char *step(const struct step *p, const struct step *q,
     case STEP_PUSH:
         return push(&p->push, &q->push);
     case STEP_WAIT:
-        SAME(event.dev);
-        SAME(event.event);
+        TRY(event_same(&p->wait.first, &q->wait.first));
+        SAME_ALL(wait.n_more, wait.more, event_same);
         return NULL;
     case STEP_POST:
         SAME(event.event);

@@ -256,8 +256,9 @@ static void carry(struct game *g, struct scope x)
         };
     else
         st->push = (struct step_push){
-            .dev = to,
-            .out = out,
+            .n_to = 1,
+            .to = keep(g, &(struct push_to){to, out, 0}, 1,
+                       sizeof(struct push_to)),
             .n_piece = 1,
             .piece = keep(g, &piece, 1, sizeof piece),
             .between_groups = below(g, 2),
@@ -414,7 +415,7 @@ static void interpret_step(struct game *g, int d, const struct step *st,
     } else if (st->kind == STEP_PULL) {
         run_copy(g, d, x->out, x->piece, x->between_groups, n, c);
     } else if (st->kind == STEP_PUSH) {
-        run_copy(g, y->dev, y->out, y->piece, y->between_groups, n, c);
+        run_copy(g, y->to->dev, y->to->out, y->piece, y->between_groups, n, c);
     } else if (st->kind == STEP_MERGE) {
         run_merge(g, d, st->merge.item, n);
         c->messages += st->merge.counted;

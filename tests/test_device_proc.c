@@ -187,6 +187,7 @@ struct ring {
     struct build *b;
     struct program *p;
     struct copy_piece piece[RING_MAX];
+    struct push_to to[RING_MAX];
 };
 
 static struct ring *ring_new(int n, int rounds)
@@ -204,12 +205,13 @@ static struct ring *ring_new(int n, int rounds)
         build_mail(b, RING_W);
         r->piece[d] =
             build_rows(d, R_OWN, 0, RING_W * 4, 0, RING_W * 4, RING_W * 4);
+        r->to[d] = (struct push_to){next, R_INBOX, 0};
         for (int i = 0; i < rounds; i++) {
             if (i > 0)
                 build_wait(b, QUEUE_COMPUTE, next, 2 * i - 1);
             build_step(b, STEP_PUSH)->push = (struct step_push){
-                .dev = next,
-                .out = R_INBOX,
+                .n_to = 1,
+                .to = &r->to[d],
                 .piece = &r->piece[d],
                 .n_piece = 1,
             };

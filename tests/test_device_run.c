@@ -352,6 +352,7 @@ struct rounds {
     struct program *p;
     struct copy_piece whole;             /* a local tensor */
     struct copy_piece piece[8];          /* a device's addend */
+    struct push_to to[8][8];             /* from device to device */
     struct merge_addend addend[8][2][8]; /* device, parity */
     struct merge_item item[8][2];
 };
@@ -385,10 +386,11 @@ static void push_round(struct rounds *r, int d, int round, enum mistake m)
         if (k != d) {
             struct step *st = build_step(b, STEP_PUSH);
 
+            r->to[d][k] = (struct push_to){k, T_STAGE + d, 0};
             st->queue = QUEUE_COPY;
             st->push = (struct step_push){
-                .dev = k,
-                .out = T_STAGE + d,
+                .n_to = 1,
+                .to = &r->to[d][k],
                 .n_piece = 1,
                 .piece = &r->piece[d],
             };

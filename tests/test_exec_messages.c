@@ -316,21 +316,25 @@ static void messages_wait_for_scales_and_slots(void **state)
 static void must_fit(const struct program *all, const struct step *s,
                      const struct graph_sizes *z)
 {
-    const struct prog_tensor *t;
-
     if (s->kind != STEP_PUSH || s->push.between_groups)
         return;
-    t = &all[s->push.dev].tensor[s->push.out];
-    for (int i = 0; i < s->push.n_piece; i++) {
-        const struct copy_piece *p = &s->push.piece[i];
-        int64_t end = p->dst_at + dim_value(p->dst_off, z) +
-                      (dim_value(p->n0, z) - 1) * dim_value(p->dst_s0, z) +
-                      (dim_value(p->n1, z) - 1) * dim_value(p->dst_s1, z) +
-                      dim_value(p->bytes, z);
+    for (int k = 0; k < s->push.n_to; k++) {
+        const struct push_to *to = &s->push.to[k];
+        const struct prog_tensor *t = &all[to->dev].tensor[to->out];
+        int n;
+        const struct copy_piece *p = push_pieces(&s->push, k, &n);
 
-        if (end > (int64_t)t->bytes)
-            fail_msg("%d rows end at %d of %d bytes", (int)z->n_tok, (int)end,
-                     (int)t->bytes);
+        for (; n > 0; n--, p++) {
+            int64_t end = (int64_t)to->at + p->dst_at +
+                          dim_value(p->dst_off, z) +
+                          (dim_value(p->n0, z) - 1) * dim_value(p->dst_s0, z) +
+                          (dim_value(p->n1, z) - 1) * dim_value(p->dst_s1, z) +
+                          dim_value(p->bytes, z);
+
+            if (end > (int64_t)t->bytes)
+                fail_msg("%d rows end at %d of %d bytes", (int)z->n_tok,
+                         (int)end, (int)t->bytes);
+        }
     }
 }
 

@@ -23,6 +23,7 @@ struct law {
     struct program p[MAX_DEV];
     struct script script[MAX_DEV];
     struct step step[MAX_DEV][MAX_STEP];
+    struct step_event more[MAX_DEV][MAX_STEP]; /* of a WAIT for two */
     int peer[MAX_MOVE][MAX_DEV]; /* of meetings, by place in the order */
 };
 
@@ -96,6 +97,24 @@ static void draw_meeting(struct law *x, int move, bool lawful)
     }
 }
 
+/* The WAIT is for another event as well, of any device. */
+static void draw_more(struct law *x, int d, struct step *st, bool lawful)
+{
+    int from = below(x, x->n), n = x->p[from].n_event, guard = 0;
+    struct step_event *e = &x->more[d][x->script[d].n_step - 1];
+
+    *e = (struct step_event){from, n - 1};
+    for (int i = 0; n > 0 && i < x->script[from].n_step; i++)
+        if (x->step[from][i].kind == STEP_POST &&
+            x->step[from][i].event.event == e->event)
+            guard = guard_of(&x->step[from][i]);
+    /* a WAIT for others stands behind what it must know */
+    if (n == 0 || (lawful && (guard != 0 || (from != d && st->event.dev == d))))
+        return;
+    st->wait.n_more = 1;
+    st->wait.more = e;
+}
+
 /* Waits for one of the last POSTs of any device. */
 static void draw_wait(struct law *x, int d, enum queue q, bool lawful)
 {
@@ -114,6 +133,8 @@ static void draw_wait(struct law *x, int d, enum queue q, bool lawful)
     st = new_step(x, d, STEP_WAIT, q);
     st->event = (struct step_event){from, event};
     put_guard(st, below(x, 20) ? guard : draw_guard(x));
+    if (below(x, 4) == 0)
+        draw_more(x, d, st, lawful);
 }
 
 /* lawful: 0: by chance, 1: always, 2: mostly. */
@@ -176,18 +197,31 @@ static void reach(const struct law *x, int d, int64_t n_tok,
 {
     for (int i = 0; i < x->script[d].n_step; i++) {
         const struct step *st = &x->step[d][i];
-        int post = -1;
+        int post;
 
         on[i] = 0;
         if (!in_run(st, n_tok))
             continue;
-        if (st->kind == STEP_WAIT && st->event.dev == d)
-            post = post_of(x, d, st->event.event, n_tok);
-        on[i] = (uint64_t)1 << i | (post >= 0 ? on[post] : 0);
+        on[i] = (uint64_t)1 << i;
+        for (int k = 0; st->kind == STEP_WAIT && k < wait_count(&st->wait);
+             k++) {
+            struct step_event e = wait_event(&st->wait, k);
+
+            if (e.dev == d && (post = post_of(x, d, e.event, n_tok)) >= 0)
+                on[i] |= on[post];
+        }
         for (int k = 0; k < i; k++)
             if (on[k] && x->step[d][k].queue == st->queue)
                 on[i] |= on[k];
     }
+}
+
+static bool waits_for_others(const struct step *st, int d)
+{
+    for (int k = 0; st->kind == STEP_WAIT && k < wait_count(&st->wait); k++)
+        if (wait_event(&st->wait, k).dev != d)
+            return true;
+    return false;
 }
 
 static bool tells(const struct step *st)
@@ -204,8 +238,7 @@ static int breaks_law(const struct law *x, int d, int64_t n_tok)
     for (int i = 0; i < x->script[d].n_step; i++) {
         const struct step *st = &x->step[d][i];
 
-        if (!in_run(st, n_tok) ||
-            !(step_meets(st) || (st->kind == STEP_WAIT && st->event.dev != d)))
+        if (!in_run(st, n_tok) || !(step_meets(st) || waits_for_others(st, d)))
             continue;
         for (int k = 0; k < i; k++)
             if (in_run(&x->step[d][k], n_tok) && tells(&x->step[d][k]) &&
@@ -222,9 +255,14 @@ static bool waits_for_nobody(const struct law *x, int64_t n_tok)
         for (int i = 0; i < x->script[d].n_step; i++) {
             const struct step *st = &x->step[d][i];
 
-            if (st->kind == STEP_WAIT && in_run(st, n_tok) &&
-                post_of(x, st->event.dev, st->event.event, n_tok) < 0)
-                return true;
+            for (int k = 0; st->kind == STEP_WAIT && in_run(st, n_tok) &&
+                            k < wait_count(&st->wait);
+                 k++) {
+                struct step_event e = wait_event(&st->wait, k);
+
+                if (post_of(x, e.dev, e.event, n_tok) < 0)
+                    return true;
+            }
         }
     return false;
 }
@@ -286,8 +324,16 @@ static bool ends(const struct law *x, struct list *l)
         for (int d = 0; d < x->n; d++) {
             const struct step *st = next(x, l, d);
 
-            if (!st || (st->kind == STEP_WAIT &&
-                        !posted[st->event.dev][st->event.event]))
+            bool blocked = false;
+
+            for (int k = 0;
+                 st && st->kind == STEP_WAIT && k < wait_count(&st->wait);
+                 k++) {
+                struct step_event e = wait_event(&st->wait, k);
+
+                blocked |= !posted[e.dev][e.event];
+            }
+            if (!st || blocked)
                 continue;
             if (step_meets(st) && !all_stand(x, l, st))
                 continue;
@@ -439,11 +485,16 @@ static void draw_merged(struct law *x, const struct program *p, struct list *l)
 static bool is_tied(const struct program *p, int a, int b)
 {
     const struct step *s = &p->script->step[a], *t = &p->script->step[b];
-    bool own = t->kind == STEP_WAIT && t->event.dev == p->dev;
 
+    for (int k = 0; t->kind == STEP_WAIT && k < wait_count(&t->wait); k++) {
+        struct step_event e = wait_event(&t->wait, k);
+
+        if (e.dev == p->dev && s->kind == STEP_POST &&
+            s->event.event == e.event)
+            return true;
+    }
     return s->queue == t->queue ||
-           (own && s->kind == STEP_POST && s->event.event == t->event.event) ||
-           ((step_meets(t) || t->kind == STEP_WAIT) && !own && tells(s));
+           ((step_meets(t) || waits_for_others(t, p->dev)) && tells(s));
 }
 
 /* Whatever the programs: a device that orders by its POSTs stands still for no

@@ -307,6 +307,7 @@ static void program_text_read_by_hand_passes_the_check(void **state)
 struct seen {
     int kind[STEP_WAIT + 1], meet, sum, tree, span, head, q8, pack, cut;
     int death, copy_queue, instance, script, mail, skip, few, many;
+    int deal, to_several, at, for_several;
 };
 
 static void see_step(struct seen *o, const struct step *s)
@@ -321,6 +322,12 @@ static void see_step(struct seen *o, const struct step *s)
         o->tree += s->kernel.tree.n > 1;
         o->span += s->kernel.n_span > 0;
         o->head += s->kernel.head_map != NULL;
+    }
+    o->for_several += s->kind == STEP_WAIT && s->wait.n_more > 0;
+    if (s->kind == STEP_PUSH) {
+        o->deal += s->push.deal;
+        o->to_several += s->push.n_to > 1 && !s->push.deal;
+        o->at += s->push.to->at > 0;
     }
     for (int i = 0; s->kind == STEP_MERGE && i < s->merge.n_item; i++) {
         const struct merge_item *m = &s->merge.item[i];
@@ -394,6 +401,7 @@ static void program_text_lowered_programs_read_back(void **state)
     assert_true(o.meet && o.sum && o.tree && o.span && o.head && o.q8);
     assert_true(o.pack && o.cut && o.death && o.copy_queue && o.instance);
     assert_true(o.script && o.mail && o.skip && o.few && o.many);
+    assert_true(o.deal && o.to_several && o.at && o.for_several);
 }
 
 static void models_read_back(const char *path)

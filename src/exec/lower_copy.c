@@ -269,14 +269,16 @@ static pl_status give(struct lower *w, const struct delivery *y, int s,
 static pl_status give_pieces(struct lower *w, const struct delivery *y, int s,
                              int ready, const struct copy_piece *p, int n)
 {
+    const struct push_to to = {dev_of(w, y->u), y->out, 0};
     struct step x = {.kind = STEP_PUSH,
-                     .push = {.dev = dev_of(w, y->u),
-                              .out = y->out,
+                     .push = {.n_to = 1,
+                              .to = arena_memdup(w->a, &to, 1, sizeof to),
                               .piece = p,
                               .n_piece = n,
                               .between_groups = true}};
 
-    return give(w, y, s, ready, &x);
+    return x.push.to ? give(w, y, s, ready, &x)
+                     : err_no_memory(w->err, "a program");
 }
 
 /* Does somebody have to push to device d what pieces p[n] carry? */

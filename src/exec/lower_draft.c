@@ -350,12 +350,22 @@ pl_status lower_post_later(struct lower *w, int d, int *event)
     return PL_OK;
 }
 
+static pl_status wait_step(struct lower *w, int d, enum queue q,
+                           const struct step_event *e, int n)
+{
+    const struct step s = {.kind = STEP_WAIT,
+                           .queue = q,
+                           .node = -1,
+                           .wait = {e[0], n - 1, n > 1 ? e + 1 : NULL}};
+
+    return lower_step(w, d, &s);
+}
+
 /* A WAIT of queue q for the device's own event, in just the runs that have its
  * POST: the queue then depends on it. */
 static pl_status wait_own(struct lower *w, int d, enum queue q, int event)
 {
-    const struct step s = {
-        .kind = STEP_WAIT, .queue = q, .node = -1, .event = {d, event}};
+    const struct step_event own = {d, event};
     const struct late *l = &w->dev[d].late[event];
     int instance = w->instance;
     enum guard guard = w->guard;
@@ -363,7 +373,7 @@ static pl_status wait_own(struct lower *w, int d, enum queue q, int event)
 
     w->instance = l->instance;
     w->guard = l->guard;
-    st = lower_step(w, d, &s);
+    st = wait_step(w, d, q, &own, 1);
     w->instance = instance;
     w->guard = guard;
     return st;
@@ -401,7 +411,7 @@ static void note_link(struct lower *w, struct draft *v, enum queue q,
 pl_status lower_wait(struct lower *w, int d, enum queue q, int dev, int event)
 {
     struct draft *v = &w->dev[dev];
-    struct step s = {.kind = STEP_WAIT, .queue = q, .node = -1};
+    struct step_event e;
 
     if (v->owed == event)
         PL_TRY(lower_settle(w, dev));
@@ -409,12 +419,19 @@ pl_status lower_wait(struct lower *w, int d, enum queue q, int dev, int event)
         PL_TRY(post_now(w, dev, event));
     if (event < v->late_cap && v->late[event].as >= 0)
         event = v->late[event].as;
-    s.event = (struct step_event){dev, event};
+    e = (struct step_event){dev, event};
     if (dev != d)
         PL_TRY(lower_link(w, d, q));
     else
         note_link(w, v, q, &v->late[event]);
-    return lower_step(w, d, &s);
+    return wait_step(w, d, q, &e, 1);
+}
+
+pl_status lower_wait_all(struct lower *w, int d, const struct step_event *e,
+                         int n)
+{
+    PL_TRY(lower_link(w, d, QUEUE_COMPUTE));
+    return wait_step(w, d, QUEUE_COMPUTE, e, n);
 }
 
 /* Who holds what --------------------------------------------------------- */

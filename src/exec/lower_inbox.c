@@ -2,6 +2,7 @@
 #include "exec/lower_inner.h"
 
 #include "base/err.h"
+#include "graph/shape.h"
 
 #include <string.h>
 
@@ -10,10 +11,10 @@ struct exchange {
     struct lower *w;
     int group, n;
     const struct lower_group *g;
-    const int *item;       /* [n] conversions */
-    struct lower_item *it; /* [units][n] */
-    const pl_dim *bytes;   /* [2] */
-    int *event;            /* [units] of the shot under way */
+    const int *item;          /* [n] conversions */
+    struct lower_item *it;    /* [units][n] */
+    const pl_dim *bytes;      /* [2] */
+    struct step_event *event; /* [units] of the shot under way */
 };
 
 static struct lower_item *item_of(const struct exchange *e, int k, int j)
@@ -26,21 +27,136 @@ static int dev_of(const struct exchange *e, int k)
     return e->w->unit[e->g->first + k].u.dev;
 }
 
-/* Device `from` pushes p[n] into tensor `out` of the inbox of `to`. */
-static pl_status push(struct lower *w, int from, int to, int out,
-                      const struct copy_piece *p, int n)
+static bool is_sum(const struct exchange *e, int j)
 {
-    const struct step s = {
-        .kind = STEP_PUSH,
-        .node = -1,
-        .push = {.dev = to, .out = out, .piece = p, .n_piece = n}};
+    return e->w->num->node[e->item[j]].kind == NUM_ALL_REDUCE;
+}
 
-    if (n == 0)
-        return PL_OK;
+/* ---- one PUSH to many ---------------------------------------------------- */
+
+/* What one device pushes to each of its peers: lists of pieces. */
+struct pushes {
+    int n;
+    struct parcel {
+        struct push_to to;
+        const struct copy_piece *p;
+        int n;
+    } * parcel; /* [units] */
+};
+
+static bool piece_equal(const struct copy_piece *a, const struct copy_piece *b)
+{
+    return a->src_dev == b->src_dev && a->src == b->src &&
+           dim_equal(a->src_off, b->src_off) &&
+           dim_equal(a->dst_off, b->dst_off) && a->src_at == b->src_at &&
+           a->dst_at == b->dst_at && dim_equal(a->bytes, b->bytes) &&
+           dim_equal(a->n0, b->n0) && dim_equal(a->src_s0, b->src_s0) &&
+           dim_equal(a->dst_s0, b->dst_s0) && dim_equal(a->n1, b->n1) &&
+           dim_equal(a->src_s1, b->src_s1) && dim_equal(a->dst_s1, b->dst_s1);
+}
+
+static bool same_pieces(const struct parcel *a, const struct parcel *b)
+{
+    bool same = a->n == b->n;
+
+    for (int i = 0; same && a->p != b->p && i < a->n; i++)
+        same = piece_equal(&a->p[i], &b->p[i]);
+    return same;
+}
+
+static void push_later(struct pushes *x, int dev, int out, size_t at,
+                       const struct copy_piece *p, int n)
+{
+    if (n > 0)
+        x->parcel[x->n++] = (struct parcel){{dev, out, at}, p, n};
+}
+
+/* The step for parcels x[n], which are alike, or of a piece each. */
+static pl_status push_some(struct lower *w, int from, const struct parcel *x,
+                           int n, bool deal)
+{
+    struct push_to *to = arena_alloc(w->a, (size_t)n, sizeof *to);
+    struct copy_piece *p = NULL;
+    struct step s = {.kind = STEP_PUSH, .node = -1};
+
+    if (deal)
+        p = arena_alloc(w->a, (size_t)n, sizeof *p);
+    if (!to || (deal && !p))
+        return err_no_memory(w->err, "a program");
+    for (int i = 0; i < n; i++) {
+        to[i] = x[i].to;
+        if (deal)
+            p[i] = x[i].p[0];
+    }
+    s.push = (struct step_push){.n_to = n,
+                                .to = to,
+                                .piece = deal ? p : x->p,
+                                .n_piece = deal ? n : x->n,
+                                .deal = deal};
     return lower_step(w, from, &s);
 }
 
-/* ---- what is pushed ---------------------------------------------------- */
+/* As few steps as can be: neighbours that get the same, or a piece each, are
+ * one. */
+static pl_status push_all(struct lower *w, int from, const struct pushes *x)
+{
+    for (int k = 0, n; k < x->n; k += n) {
+        bool deal;
+
+        for (n = 1; k + n < x->n; n++)
+            if (!same_pieces(&x->parcel[k], &x->parcel[k + n]))
+                break;
+        deal = n == 1 && x->parcel[k].n == 1;
+        while (deal && k + n < x->n && x->parcel[k + n].n == 1)
+            n++;
+        PL_TRY(push_some(w, from, x->parcel + k, n, deal && n > 1));
+    }
+    return PL_OK;
+}
+
+/* ---- staging ------------------------------------------------------------- */
+
+/* Unit k's inbox for the addends of one sum: a slot for each that comes from
+ * elsewhere. */
+struct box {
+    int tensor, n;
+    size_t slot; /* bytes of each */
+};
+
+/* Addends that unit k does not have itself. */
+static int n_remote(const struct exchange *e, int k, const struct merge_item *m)
+{
+    int n = 0;
+
+    for (int a = 0; a < m->n_addend; a++)
+        n += m->addend[a].dev != dev_of(e, k);
+    return n;
+}
+
+/* bytes: of a value, or what is summed of it here, at its largest. */
+static pl_status make_box(const struct exchange *e, int k,
+                          const struct merge_item *m, size_t bytes,
+                          struct box *b)
+{
+    pl_dim size = {0, PL_CONST};
+
+    *b = (struct box){.slot = (bytes + 63) / 64 * 64};
+    size.n = n_remote(e, k, m) * (int64_t)(b->slot / 4);
+    return lower_mail(e->w, dev_of(e, k), PL_F32, 1, &size,
+                      lower_told(e->w, e->g->first + k), 0, &b->tensor);
+}
+
+/* The addend, which comes into the next slot of the box; *at: where. */
+static void take_slot(const struct exchange *e, int k, struct box *b,
+                      struct merge_addend *ad, pl_dim skip, size_t *at)
+{
+    *at = (size_t)b->n++ * b->slot;
+    *ad = (struct merge_addend){.dev = dev_of(e, k),
+                                .tensor = b->tensor,
+                                .off = *at,
+                                .skip = skip,
+                                .n_add = ad->n_add};
+}
 
 /* The addend's entry as a tensor of its own. */
 static pl_status entry_of(const struct exchange *e, int j,
@@ -55,55 +171,25 @@ static pl_status entry_of(const struct exchange *e, int j,
                    : PL_OK;
 }
 
-/* The pieces of a sum, from an entry of the sender into the same places of a
- * staging tensor. */
-static pl_status push_addend(const struct exchange *e, int k, int j,
-                             struct merge_addend *ad, int64_t most)
+/* The pieces of a sum that a unit wants, p[n], from an entry of the sender into
+ * the same places of a slot. */
+static pl_status staged(const struct exchange *e, const struct copy_piece *p,
+                        int n, int from, int entry,
+                        const struct copy_piece **out)
 {
-    struct lower *w = e->w;
-    const struct lower_item *it = item_of(e, k, j);
-    const struct graph_node *x = &w->g->node[w->num->node[e->item[j]].node];
-    int d = dev_of(e, k), from = ad->dev, entry, t;
-    struct copy_piece *p;
-    int told = lower_told(w, e->g->first + k);
+    struct copy_piece *q = arena_memdup(e->w->a, p, (size_t)n, sizeof *q);
 
-    PL_TRY(entry_of(e, j, ad, &entry));
-    p = arena_memdup(w->a, it->m.piece, (size_t)it->m.n_piece, sizeof *p);
-    if (!p)
-        return err_no_memory(w->err, "a program");
-    PL_TRY(lower_mail(w, d, x->format, x->n_dim, x->dim, told, most, &t));
-    for (int i = 0; i < it->m.n_piece; i++) {
-        p[i].src_dev = from;
-        p[i].src = entry;
-        p[i].dst_off = it->m.piece[i].src_off;
-        p[i].dst_at = it->m.piece[i].src_at;
-        p[i].dst_s0 = it->m.piece[i].src_s0;
-        p[i].dst_s1 = it->m.piece[i].src_s1;
+    if (n > 0 && !q)
+        return err_no_memory(e->w->err, "a program");
+    for (int i = 0; i < n; i++) {
+        q[i].src_dev = from;
+        q[i].src = entry;
+        q[i].dst_off = p[i].src_off;
+        q[i].dst_at = p[i].src_at;
+        q[i].dst_s0 = p[i].src_s0;
+        q[i].dst_s1 = p[i].src_s1;
     }
-    PL_TRY(push(w, from, d, t, p, it->m.n_piece));
-    *ad = (struct merge_addend){.dev = d, .tensor = t, .n_add = ad->n_add};
-    return PL_OK;
-}
-
-/* Unit s pushes to unit k what it has of item j; a gather's parts go straight
- * into the result. */
-static pl_status push_item(const struct exchange *e, int s, int k, int j,
-                           struct merge_item *m, int64_t most)
-{
-    struct lower_item *it = item_of(e, k, j);
-    struct merge_addend *ad = (struct merge_addend *)m->addend;
-    int from = dev_of(e, s), first = 0;
-
-    for (int i = 0; m->reduce && m->n_piece > 0 && i < m->n_addend; i++)
-        if (ad[i].dev == from)
-            PL_TRY(push_addend(e, k, j, &ad[i], most));
-    for (int i = 0; !m->reduce && i < it->remote.n; i++) {
-        first = it->remote.p[i].src_dev == from ? first : i + 1;
-        if (it->remote.p[i].src_dev == from &&
-            (i + 1 == it->remote.n || it->remote.p[i + 1].src_dev != from))
-            PL_TRY(push(e->w, from, dev_of(e, k), m->out, it->remote.p + first,
-                        i + 1 - first));
-    }
+    *out = q;
     return PL_OK;
 }
 
@@ -139,137 +225,223 @@ static struct copy_piece range_piece(const struct exchange *e, int j, int k)
     };
 }
 
-/* Unit k's range of one addend, to a staging tensor that holds no more. */
-static pl_status push_range(const struct exchange *e, int k, int j,
-                            struct merge_addend *ad)
-{
-    struct lower *w = e->w;
-    struct copy_piece *p = arena_alloc(w->a, 1, sizeof *p);
-    pl_dim part;
-    int d = dev_of(e, k), from = ad->dev, t;
-
-    if (!p)
-        return err_no_memory(w->err, "a program");
-    *p = range_piece(e, j, k);
-    p->src_dev = from;
-    PL_TRY(entry_of(e, j, ad, &p->src));
-    p->dst_off = (pl_dim){0, PL_CONST};
-    part = (pl_dim){p->bytes.n / 4, p->bytes.symbol};
-    PL_TRY(lower_mail(w, d, PL_F32, 1, &part, lower_told(w, e->g->first + k), 0,
-                      &t));
-    PL_TRY(push(w, from, d, t, p, 1));
-    *ad = (struct merge_addend){
-        .dev = d, .tensor = t, .skip = range_at(e, j, k), .n_add = ad->n_add};
-    return PL_OK;
-}
-
-/* Unit k has its range of the sum, and pushes it into the results of all. */
-static pl_status push_sum(const struct exchange *e, int k, int s, int j)
-{
-    struct copy_piece *p = arena_alloc(e->w->a, 1, sizeof *p);
-
-    if (!p)
-        return err_no_memory(e->w->err, "a program");
-    *p = range_piece(e, j, k);
-    p->src_dev = dev_of(e, k);
-    p->src = item_of(e, k, j)->m.out;
-    return push(e->w, dev_of(e, k), dev_of(e, s), item_of(e, s, j)->m.out, p,
-                p->bytes.n > 0);
-}
-
 /* ---- shots ------------------------------------------------------------- */
 
-/* Each has pushed: posts, and waits for the others. */
-static pl_status all_told(const struct exchange *e, int k)
-{
-    for (int s = 0; s < e->g->n; s++)
-        if (s != k)
-            PL_TRY(lower_wait(e->w, dev_of(e, k), QUEUE_COMPUTE, dev_of(e, s),
-                              e->event[s]));
-    return PL_OK;
-}
+/* The boxes of a shot, [units][n], and items that read from them. ranges: of
+ * sums only each unit's own range; most: rows, 0: as many as there may be. */
+struct shot {
+    bool ranges;
+    int64_t most;
+    struct box *box;
+    struct merge_item *m;
+};
 
-static pl_status tell(const struct exchange *e, int k)
+/* What unit k stages of one addend of sum j, at its largest. */
+static size_t staged_bytes(const struct exchange *e, const struct shot *x,
+                           int k, int j)
 {
-    return lower_post(e->w, dev_of(e, k), QUEUE_COMPUTE, &e->event[k]);
-}
+    const struct graph_sizes *max = &e->w->opt->max;
+    const struct graph_sizes few = {x->most, x->most, max->n_slot};
+    pl_dim all = elements(e, j);
+    size_t bytes = (size_t)dim_value((pl_dim){all.n * 4, all.symbol}, max);
 
-static bool is_sum(const struct exchange *e, int j)
-{
-    return e->w->num->node[e->item[j]].kind == NUM_ALL_REDUCE;
+    if (x->ranges && is_sum(e, j))
+        return (size_t)dim_value(range_piece(e, j, k).bytes, max);
+    if (x->most > 0) {
+        size_t b = (size_t)dim_value((pl_dim){all.n * 4, all.symbol}, &few);
+
+        bytes = b < bytes ? b : bytes;
+    }
+    return bytes;
 }
 
 /* Items as they are before addends are pointed at what is staged. */
-static pl_status copies(const struct exchange *e, int k, struct merge_item *m)
+static pl_status open_shot(const struct exchange *e, struct shot *x)
 {
-    for (int j = 0; j < e->n; j++) {
-        m[j] = item_of(e, k, j)->m;
-        m[j].addend = arena_memdup(e->w->a, m[j].addend, (size_t)m[j].n_addend,
-                                   sizeof *m[j].addend);
-        if (m[j].n_addend > 0 && !m[j].addend)
-            return err_no_memory(e->w->err, "a program");
+    struct lower *w = e->w;
+    size_t n = (size_t)(e->n * e->g->n) + 1;
+
+    x->box = arena_alloc(w->a, n, sizeof *x->box);
+    x->m = arena_alloc(w->a, n, sizeof *x->m);
+    if (!x->box || !x->m)
+        return err_no_memory(w->err, "a program");
+    for (int i = 0; i < e->g->n * e->n; i++) {
+        struct merge_item *m = &x->m[i];
+        int k = i / e->n, j = i % e->n;
+
+        *m = item_of(e, k, j)->m;
+        m->addend = arena_memdup(w->a, m->addend, (size_t)m->n_addend,
+                                 sizeof *m->addend);
+        if (m->n_addend > 0 && !m->addend)
+            return err_no_memory(w->err, "a program");
+        if (x->ranges && is_sum(e, j)) {
+            struct copy_piece *p = arena_alloc(w->a, 1, sizeof *p);
+
+            if (!p)
+                return err_no_memory(w->err, "a program");
+            *p = range_piece(e, j, k);
+            m->piece = p;
+            m->n_piece = p->bytes.n > 0;
+        }
+        if (m->reduce && m->n_piece > 0)
+            PL_TRY(make_box(e, k, m, staged_bytes(e, x, k, j), &x->box[i]));
     }
     return PL_OK;
 }
 
-/* The first shot: all push, and each puts together what has come. ranges: of
- * sums only the unit's own range. */
-static pl_status shot(const struct exchange *e, bool ranges, int64_t most)
+/* Addend a of sum j, from unit s to all others. */
+static pl_status push_addend(const struct exchange *e, const struct shot *x,
+                             int s, int j, int a)
 {
-    struct lower *w = e->w;
-    struct merge_item *m =
-        arena_alloc(w->a, (size_t)(e->n * e->g->n) + 1, sizeof *m);
+    const struct merge_addend from = item_of(e, s, j)->m.addend[a];
+    struct pushes out = {
+        .parcel = arena_alloc(e->w->a, (size_t)e->g->n, sizeof *out.parcel)};
+    const struct copy_piece *p = NULL, *like = NULL;
+    bool range = x->ranges && is_sum(e, j);
+    int entry, n_like = -1;
 
-    if (!m)
-        return err_no_memory(w->err, "a program");
-    for (int k = 0; k < e->g->n; k++)
-        PL_TRY(copies(e, k, m + k * e->n));
-    for (int s = 0; s < e->g->n; s++) {
-        for (int i = 1; i < e->g->n; i++) { /* each begins with its neighbour */
-            int k = (s + i) % e->g->n;
+    if (!out.parcel)
+        return err_no_memory(e->w->err, "a program");
+    PL_TRY(entry_of(e, j, &from, &entry));
+    for (int i = 1; i < e->g->n; i++) { /* each begins with its neighbour */
+        int k = (s + i) % e->g->n;
+        struct merge_item *m = &x->m[k * e->n + j];
+        struct merge_addend *ad = (struct merge_addend *)&m->addend[a];
+        size_t at;
 
-            for (int j = 0; j < e->n; j++) {
-                struct merge_item *x = &m[k * e->n + j];
-                struct merge_addend *ad = (struct merge_addend *)x->addend;
+        if (m->n_piece == 0)
+            continue;
+        if (range) {
+            struct copy_piece *q =
+                arena_memdup(e->w->a, m->piece, 1, sizeof *q);
 
-                if (!ranges || !is_sum(e, j)) {
-                    PL_TRY(push_item(e, s, k, j, x, most));
-                    continue;
-                }
-                for (int a = 0; a < x->n_addend; a++)
-                    if (ad[a].dev == dev_of(e, s))
-                        PL_TRY(push_range(e, k, j, &ad[a]));
+            if (!q)
+                return err_no_memory(e->w->err, "a program");
+            q->src_dev = from.dev;
+            q->src = entry;
+            q->dst_off = (pl_dim){0, PL_CONST};
+            p = q;
+            take_slot(e, k, &x->box[k * e->n + j], ad, range_at(e, j, k), &at);
+        } else {
+            if (!like || n_like != m->n_piece ||
+                !same_pieces(&(struct parcel){.p = like, .n = n_like},
+                             &(struct parcel){.p = m->piece, .n = m->n_piece}))
+                PL_TRY(staged(e, m->piece, m->n_piece, from.dev, entry, &p));
+            like = m->piece;
+            n_like = m->n_piece;
+            take_slot(e, k, &x->box[k * e->n + j], ad, (pl_dim){0, PL_CONST},
+                      &at);
+        }
+        push_later(&out, dev_of(e, k), x->box[k * e->n + j].tensor, at, p,
+                   m->n_piece);
+    }
+    return push_all(e->w, from.dev, &out);
+}
+
+/* What unit s has of gather j, straight into the results of all others. */
+static pl_status push_parts(const struct exchange *e, int s, int j)
+{
+    struct pushes out = {
+        .parcel = arena_alloc(e->w->a, (size_t)e->g->n, sizeof *out.parcel)};
+
+    if (!out.parcel)
+        return err_no_memory(e->w->err, "a program");
+    for (int i = 1; i < e->g->n; i++) {
+        int k = (s + i) % e->g->n, first = 0, n = 0;
+        const struct lower_item *it = item_of(e, k, j);
+
+        /* those of one device are neighbours, but for what lies between */
+        for (int b = 0; b <= it->remote.n; b++) {
+            if (b < it->remote.n && it->remote.p[b].src_dev == dev_of(e, s)) {
+                first = n++ ? first : b;
+                continue;
             }
+            if (n > 0 && out.n == e->g->n) { /* many runs: what there is */
+                PL_TRY(push_all(e->w, dev_of(e, s), &out));
+                out.n = 0;
+            }
+            push_later(&out, dev_of(e, k), it->m.out, 0, it->remote.p + first,
+                       n);
+            n = 0;
+        }
+    }
+    return push_all(e->w, dev_of(e, s), &out);
+}
+
+static pl_status tell(const struct exchange *e, int k)
+{
+    e->event[k].dev = dev_of(e, k);
+    return lower_post(e->w, dev_of(e, k), QUEUE_COMPUTE, &e->event[k].event);
+}
+
+/* Events of a shot that nobody has waited for yet. */
+static pl_status new_events(struct exchange *e)
+{
+    e->event = arena_alloc(e->w->a, (size_t)e->g->n, sizeof *e->event);
+    return e->event ? PL_OK : err_no_memory(e->w->err, "a program");
+}
+
+/* Each has pushed: posts, and waits for all. */
+static pl_status all_told(const struct exchange *e, int k)
+{
+    return lower_wait_all(e->w, dev_of(e, k), e->event, e->g->n);
+}
+
+/* The first shot: all push, and each puts together what has come. */
+static pl_status shot(struct exchange *e, struct shot *x)
+{
+    PL_TRY(new_events(e));
+    PL_TRY(open_shot(e, x));
+    for (int s = 0; s < e->g->n; s++) {
+        for (int j = 0; j < e->n; j++) {
+            const struct merge_item *m = &item_of(e, s, j)->m;
+
+            for (int a = 0; m->reduce && a < m->n_addend; a++)
+                if (m->addend[a].dev == dev_of(e, s))
+                    PL_TRY(push_addend(e, x, s, j, a));
+            if (!m->reduce)
+                PL_TRY(push_parts(e, s, j));
         }
         PL_TRY(tell(e, s));
     }
     for (int k = 0; k < e->g->n; k++) {
         struct step s = {.queue = QUEUE_COMPUTE};
 
-        for (int j = 0; ranges && j < e->n; j++)
-            if (is_sum(e, j)) {
-                struct copy_piece *p = arena_alloc(w->a, 1, sizeof *p);
-
-                if (!p)
-                    return err_no_memory(w->err, "a program");
-                *p = range_piece(e, j, k);
-                m[k * e->n + j].piece = p;
-                m[k * e->n + j].n_piece = p->bytes.n > 0;
-            }
         PL_TRY(all_told(e, k));
-        PL_TRY(lower_merge(w, e->g->first + k, e->n, e->item, m + k * e->n,
-                           e->bytes, &s));
+        PL_TRY(lower_merge(e->w, e->g->first + k, e->n, e->item,
+                           x->m + k * e->n, e->bytes, &s));
     }
     return PL_OK;
 }
 
-static pl_status second_shot(const struct exchange *e)
+/* Unit k has its range of sum j, and pushes it into the results of all. */
+static pl_status push_sum(const struct exchange *e, int k, int j)
 {
+    struct copy_piece *p = arena_alloc(e->w->a, 1, sizeof *p);
+    struct pushes out = {
+        .parcel = arena_alloc(e->w->a, (size_t)e->g->n, sizeof *out.parcel)};
+
+    if (!p || !out.parcel)
+        return err_no_memory(e->w->err, "a program");
+    *p = range_piece(e, j, k);
+    p->src_dev = dev_of(e, k);
+    p->src = item_of(e, k, j)->m.out;
+    for (int i = 1; i < e->g->n; i++) {
+        int s = (k + i) % e->g->n;
+
+        push_later(&out, dev_of(e, s), item_of(e, s, j)->m.out, 0, p,
+                   p->bytes.n > 0);
+    }
+    return push_all(e->w, dev_of(e, k), &out);
+}
+
+static pl_status second_shot(struct exchange *e)
+{
+    PL_TRY(new_events(e));
     for (int k = 0; k < e->g->n; k++) {
-        for (int i = 1; i < e->g->n; i++)
-            for (int j = 0; j < e->n; j++)
-                if (is_sum(e, j))
-                    PL_TRY(push_sum(e, k, (k + i) % e->g->n, j));
+        for (int j = 0; j < e->n; j++)
+            if (is_sum(e, j))
+                PL_TRY(push_sum(e, k, j));
         PL_TRY(tell(e, k));
     }
     for (int k = 0; k < e->g->n; k++) {
@@ -340,21 +512,22 @@ pl_status lower_exchange(struct lower *w, int group, int n, const int *item,
                          .it = it,
                          .bytes = bytes};
     enum guard few, many;
+    struct shot one = {.ranges = false}, two = {.ranges = true};
     int *first;
 
     guards(&e, &few, &many);
-    e.event = arena_alloc(w->a, (size_t)e.g->n, sizeof *e.event);
+    one.most = most_of(&e, few);
     first = arena_alloc(w->a, (size_t)e.g->n, sizeof *first);
-    if (!e.event || !first)
+    if (!first)
         return err_no_memory(w->err, "a program");
     for (int k = 0; k < e.g->n;
          k++) /* whatever follows, its POST comes later */
         first[k] = w->dev[dev_of(&e, k)].n_step;
     w->guard = few;
-    PL_TRY(shot(&e, false, most_of(&e, few)));
+    PL_TRY(shot(&e, &one));
     if (few != GUARD_NONE) {
         w->guard = many;
-        PL_TRY(shot(&e, true, 0));
+        PL_TRY(shot(&e, &two));
         PL_TRY(second_shot(&e));
     }
     w->guard = GUARD_NONE;

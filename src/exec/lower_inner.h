@@ -180,6 +180,11 @@ void lower_use(struct draft *v, int tensor, int at);
 /* A POST in the queue; *event is its number. */
 pl_status lower_post(struct lower *w, int d, enum queue q, int *event);
 pl_status lower_wait(struct lower *w, int d, enum queue q, int dev, int event);
+/* A WAIT of the compute queue for events that lower_post() gave, of the compute
+ * queues of several devices, this one perhaps among them. e[n] is the caller's
+ * to keep in w->a; several devices may have the same. */
+pl_status lower_wait_all(struct lower *w, int d, const struct step_event *e,
+                         int n);
 /* A POST of the compute queue that comes before the device's next step other
  * than transfers and waits, so that threads meet once for all that they pull
  * in a row. A meeting's order is taken after lower_settle(). */

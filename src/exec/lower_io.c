@@ -36,6 +36,22 @@ static size_t at_most(const struct lower *w, int n_dim, const pl_dim *dim)
     return (size_t)dim_value(lower_product(dim, 0, n_dim, 4), &w->opt->max);
 }
 
+/* Device d pushes p[n], for a node of the graph. */
+static pl_status push(struct lower *w, int d, int node, struct push_to to,
+                      const struct copy_piece *p, int n)
+{
+    const struct step s = {.kind = STEP_PUSH,
+                           .queue = QUEUE_COMPUTE,
+                           .node = node,
+                           .push = {.n_to = 1,
+                                    .to = arena_memdup(w->a, &to, 1, sizeof to),
+                                    .piece = p,
+                                    .n_piece = n}};
+
+    return s.push.to ? lower_step(w, d, &s)
+                     : err_no_memory(w->err, "a program");
+}
+
 /* ---- io's own memory ----------------------------------------------------- */
 
 pl_status lower_io(struct lower *w)
@@ -178,10 +194,7 @@ static pl_status bring(struct lower *w, int u, const struct inputs *in)
         s.pull = (struct step_pull){.out = block, .piece = p.p, .n_piece = p.n};
         return lower_step(w, d, &s);
     }
-    s.kind = STEP_PUSH;
-    s.push = (struct step_push){
-        .dev = d, .out = block, .piece = p.p, .n_piece = p.n};
-    PL_TRY(lower_step(w, io_dev(w), &s));
+    PL_TRY(push(w, io_dev(w), s.node, (struct push_to){d, block, 0}, p.p, p.n));
     PL_TRY(lower_post(w, io_dev(w), QUEUE_COMPUTE, &event));
     return lower_wait(w, d, QUEUE_COMPUTE, io_dev(w), event);
 }
@@ -216,16 +229,11 @@ pl_status lower_result(struct lower *w, int i)
     PL_TRY(lower_pieces(w, io_unit(w), w->at[i], i, i, &none, &p));
     for (int k = 0, n; k < p.n; k += n) {
         int d = p.p[k].src_dev;
-        struct step s = {
-            .kind = STEP_PUSH,
-            .queue = QUEUE_COMPUTE,
-            .node = node,
-            .push = {.dev = io_dev(w), .out = *out, .piece = p.p + k}};
 
         n = lower_run_of(p.p + k, p.n - k);
-        s.push.n_piece = n;
         PL_TRY(lower_arrive(w, h, lower_unit_of(w, w->at[i], d)));
-        PL_TRY(lower_step(w, d, &s));
+        PL_TRY(
+            push(w, d, node, (struct push_to){io_dev(w), *out, 0}, p.p + k, n));
     }
     return PL_OK;
 }

@@ -311,9 +311,8 @@ pl_status lower_message(struct lower *w, int group, int n, const int *item)
         PL_TRY(lower_hold(w, item[k], group, &h));
     for (int m = 0; m < g->n; m++)
         for (int k = 0; k < n; k++)
-            PL_TRY(plan_item(w, g->first + m, item[k],
-                             m > 0 && share ? &it[k] : NULL, !share,
-                             &it[m * n + k]));
+            PL_TRY(plan_item(w, g->first + m, item[k], m > 0 ? &it[k] : NULL,
+                             !share, &it[m * n + k]));
     count_message(w, group, n, item, bytes);
     for (int m = 0; m < g->n; m++) /* the device's next step is the message's */
         PL_TRY(lower_settle(w, w->unit[g->first + m].u.dev));

@@ -259,25 +259,37 @@ static double pull(const struct cost_machine *m, int dev,
     return w.latency_s + bytes / w.bytes_per_s;
 }
 
+/* The sender's link carries what goes to each; they take it side by side. */
 static double push(const struct cost_machine *m, int dev,
                    const struct step_push *s, const struct cost_step *z)
 {
-    struct route w = {0, INFINITY};
-    double bytes = 0;
+    double all = 0, slowest = 0;
 
-    take_end(&w, &m->rates[dev]);
-    take_end(&w, &m->rates[s->dev]);
-    for (int i = 0; i < s->n_piece; i++)
-        bytes += piece_bytes(&s->piece[i], z);
-    return bytes / w.bytes_per_s;
+    for (int k = 0; k < s->n_to; k++) {
+        struct route w = {0, INFINITY};
+        double bytes = 0;
+        int n;
+        const struct copy_piece *p = push_pieces(s, k, &n);
+
+        for (int i = 0; i < n; i++)
+            bytes += piece_bytes(&p[i], z);
+        all += bytes;
+        take_end(&w, &m->rates[s->to[k].dev]);
+        slowest = fmax(slowest, bytes / w.bytes_per_s);
+    }
+    return fmax(slowest, all / m->rates[dev].copy_bytes_per_s);
 }
 
 double cost_of_arrival(const struct cost_machine *m, int dev,
                        const struct step *s)
 {
-    return s->kind == STEP_PUSH
-               ? fmax(m->rates[dev].message_s, m->rates[s->push.dev].message_s)
-               : 0;
+    double latency = 0;
+
+    if (s->kind != STEP_PUSH)
+        return 0;
+    for (int k = 0; k < s->push.n_to; k++)
+        latency = fmax(latency, m->rates[s->push.to[k].dev].message_s);
+    return fmax(latency, m->rates[dev].message_s);
 }
 
 static double pages(const struct cost_machine *m, const struct step_pages *s,

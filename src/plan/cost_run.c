@@ -154,8 +154,12 @@ static void play(struct player *w, int dev, const struct step *s,
         return;
     }
     if (s->kind == STEP_WAIT) {
-        begin =
-            fmax(ready(w, dev, queue), w->event[s->event.dev][s->event.event]);
+        begin = ready(w, dev, queue);
+        for (int i = 0; i < wait_count(&s->wait); i++) {
+            struct step_event e = wait_event(&s->wait, i);
+
+            begin = fmax(begin, w->event[e.dev][e.event]);
+        }
         busy_until(w, dev, queue, begin);
         return;
     }

@@ -72,8 +72,9 @@ void step_uses(const struct step *s, int dev, const struct prog_tensor *t,
         piece_uses(s->pull.piece, s->pull.n_piece, fn, user);
         return;
     case STEP_PUSH:
-        fn(user,
-           &(struct step_use){s->push.dev, s->push.out, 0, 0, ACCESS_UPDATE});
+        for (int k = 0; k < s->push.n_to; k++)
+            fn(user, &(struct step_use){s->push.to[k].dev, s->push.to[k].out, 0,
+                                        0, ACCESS_UPDATE});
         piece_uses(s->push.piece, s->push.n_piece, fn, user);
         return;
     case STEP_PAGES:

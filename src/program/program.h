@@ -104,9 +104,9 @@ enum step_kind {
     STEP_MERGE, /* a collective or a local copy */
     STEP_PULL,  /* pieces of other devices' tensors into one of this device */
     STEP_PAGES, /* pages of a cache, pulled or pushed */
-    STEP_PUSH,  /* pieces of this device's tensors into a peer's inbox */
+    STEP_PUSH,  /* pieces of this device's tensors into peers' inboxes */
     STEP_POST,  /* an event of this device is reached */
-    STEP_WAIT,  /* until an event of some device is reached */
+    STEP_WAIT,  /* until events of some devices are reached */
 };
 
 enum queue { QUEUE_COMPUTE, QUEUE_COPY, QUEUE_COUNT };
@@ -152,11 +152,21 @@ struct step_pull {
     bool between_groups; /* counts as a copy; else it is part of a message */
 };
 
-/* src_dev of the pieces is this device; `out` is in the inbox of `dev`. */
-struct step_push {
+/* Where a PUSH goes to: tensor `out` in the inbox of another device, `at` bytes
+ * beyond where the pieces say. */
+struct push_to {
     int dev, out;
+    size_t at;
+};
+
+/* All pieces go to each of to[n_to]; if `deal`, the k-th piece to the k-th
+ * alone. src_dev of the pieces is this device. */
+struct step_push {
+    int n_to;
+    const struct push_to *to;
     const struct copy_piece *piece;
     int n_piece;
+    bool deal;
     bool between_groups; /* counts as a copy; else it is part of a message */
 };
 
@@ -173,6 +183,13 @@ struct step_pages {
 
 struct step_event {
     int dev, event;
+};
+
+/* For most there is one event; see wait_event(). */
+struct step_wait {
+    struct step_event first;
+    int n_more;
+    const struct step_event *more; /* [n_more] */
 };
 
 struct step {
@@ -192,7 +209,8 @@ struct step {
         struct step_pull pull;
         struct step_push push;
         struct step_pages pages;
-        struct step_event event; /* POST, WAIT */
+        struct step_event event; /* POST; of a WAIT the first */
+        struct step_wait wait;
     };
 };
 
@@ -277,6 +295,25 @@ static inline bool step_runs(const struct step *s, int n_instance,
 {
     return s->instance < n_instance &&
            (s->most == 0 || step_guard(s, &sizes[s->instance]));
+}
+
+/* The pieces that a PUSH brings to its k-th destination. */
+static inline const struct copy_piece *push_pieces(const struct step_push *p,
+                                                   int k, int *n)
+{
+    *n = p->deal ? 1 : p->n_piece;
+    return p->piece + (p->deal ? k : 0);
+}
+
+static inline int wait_count(const struct step_wait *w)
+{
+    return 1 + w->n_more;
+}
+
+/* The i-th event that a WAIT waits for. */
+static inline struct step_event wait_event(const struct step_wait *w, int i)
+{
+    return i == 0 ? w->first : w->more[i - 1];
 }
 
 static inline bool step_is_event(const struct step *s)

@@ -167,14 +167,16 @@ static pl_status check_addend(const struct check *c, const struct step *st,
     return PL_OK;
 }
 
+/* at: bytes beyond what the piece says. */
 static pl_status check_result(const struct check *c, const struct step *st,
-                              const struct program *p, int tensor,
+                              const struct program *p, int tensor, size_t at,
                               const struct copy_piece *l)
 {
     const struct graph_sizes z = largest(c, st);
 
-    if (l->dst_at < 0 ||
-        !inside(p, &z, tensor, l->dst_at, l->dst_off, l->dst_s0, l->dst_s1, l))
+    if (l->dst_at < 0 || at > (size_t)(INT64_MAX - l->dst_at) ||
+        !inside(p, &z, tensor, l->dst_at + (int64_t)at, l->dst_off, l->dst_s0,
+                l->dst_s1, l))
         return bad(c, "writes beyond its result");
     return PL_OK;
 }
@@ -187,7 +189,7 @@ static pl_status check_merge(const struct check *c, const struct step *st,
     for (int k = 0; k < m->n_piece; k++) {
         const struct copy_piece *l = &m->piece[k];
 
-        PL_TRY(check_result(c, st, c->p, m->out, l));
+        PL_TRY(check_result(c, st, c->p, m->out, 0, l));
         if (!m->reduce) {
             PL_TRY(check_source(c, st, l->src_dev, l->src, l));
             continue;
@@ -379,28 +381,56 @@ static pl_status check_pull(const struct check *c, const struct step *st)
         const struct copy_piece *l = &x->piece[i];
 
         PL_TRY(check_source(c, st, l->src_dev, l->src, l));
-        PL_TRY(check_result(c, st, c->p, x->out, l));
+        PL_TRY(check_result(c, st, c->p, x->out, 0, l));
     }
     return PL_OK;
 }
 
-static pl_status check_push(const struct check *c, const struct step *st)
+/* What goes to destination k of a PUSH. */
+static pl_status check_push_to(const struct check *c, const struct step *st,
+                               int k)
 {
-    const struct step_push *x = &st->push;
+    const struct push_to *x = &st->push.to[k];
     const struct program *to;
+    const struct copy_piece *l;
+    int n;
 
     if (x->dev < 0 || x->dev >= c->m->n_dev || x->dev == c->p->dev)
         return bad(c, "pushes to a device that the set does not have");
     to = &c->all[x->dev];
     if (!has_tensor(to, x->out) || to->tensor[x->out].region != REGION_MAIL)
         return bad(c, "pushes elsewhere than into an inbox");
-    for (int i = 0; i < x->n_piece; i++) {
-        const struct copy_piece *l = &x->piece[i];
+    l = push_pieces(&st->push, k, &n);
+    for (int i = 0; i < n; i++)
+        PL_TRY(check_result(c, st, to, x->out, x->at, &l[i]));
+    return PL_OK;
+}
 
-        if (l->src_dev != c->p->dev)
+static pl_status check_push(const struct check *c, const struct step *st)
+{
+    const struct step_push *x = &st->push;
+
+    if (x->n_to < 1 || (x->deal && x->n_piece != x->n_to))
+        return bad(c, "pushes to nobody, or deals more or fewer pieces than "
+                      "there are devices");
+    for (int i = 0; i < x->n_piece; i++) {
+        if (x->piece[i].src_dev != c->p->dev)
             return bad(c, "pushes what another device has");
-        PL_TRY(check_source(c, st, l->src_dev, l->src, l));
-        PL_TRY(check_result(c, st, to, x->out, l));
+        PL_TRY(check_source(c, st, c->p->dev, x->piece[i].src, &x->piece[i]));
+    }
+    for (int k = 0; k < x->n_to; k++)
+        PL_TRY(check_push_to(c, st, k));
+    return PL_OK;
+}
+
+static pl_status check_wait(const struct check *c, const struct step_wait *w)
+{
+    for (int i = 0; i < wait_count(w); i++) {
+        struct step_event e = wait_event(w, i);
+
+        if (e.dev < 0 || e.dev >= c->m->n_dev || e.event < 0 ||
+            e.event >= c->all[e.dev].n_event)
+            return bad(c, "waits for an event that is not there");
     }
     return PL_OK;
 }
@@ -431,11 +461,7 @@ static pl_status check_step(const struct check *c, const struct step *st)
             return bad(c, "posts an event that is not there");
         return PL_OK;
     case STEP_WAIT:
-        if (st->event.dev < 0 || st->event.dev >= c->m->n_dev ||
-            st->event.event < 0 ||
-            st->event.event >= c->all[st->event.dev].n_event)
-            return bad(c, "waits for an event that is not there");
-        return PL_OK;
+        return check_wait(c, &st->wait);
     }
     return bad(c, "is of no kind");
 }
@@ -502,6 +528,22 @@ static pl_status find_posts(struct check *c, struct play *y)
     return PL_OK;
 }
 
+static pl_status points_backward(const struct check *c, const struct play *y,
+                                 const struct step *st, struct step_event e)
+{
+    const struct step *post = y->post[y->first[e.dev] + e.event];
+
+    if (!post)
+        return bad(c, "waits for ever: nobody posts the event");
+    if (post->order >= st->order)
+        return bad(c, "waits for ever: the event's post comes later in the "
+                      "order of all steps");
+    if (post->instance > st->instance)
+        return bad(c, "waits for ever: the event's post is of a later "
+                      "micro-batch, which may be absent");
+    return PL_OK;
+}
+
 /* The proof that no run stands still: whatever a step waits for comes earlier
  * in the total order, so the first step of those not done can always run. That
  * what meets has one place in the order, check_meeting() has seen. */
@@ -513,22 +555,26 @@ static pl_status waits_point_backward(struct check *c, const struct play *y)
         c->p = &c->all[i];
         c->dev = &c->m->dev[i];
         for (c->step = 0; c->step < x->n_step; c->step++) {
-            const struct step *st = &x->step[c->step], *post;
+            const struct step *st = &x->step[c->step];
 
-            if (st->kind != STEP_WAIT)
-                continue;
-            post = y->post[y->first[st->event.dev] + st->event.event];
-            if (!post)
-                return bad(c, "waits for ever: nobody posts the event");
-            if (post->order >= st->order)
-                return bad(c, "waits for ever: the event's post comes later "
-                              "in the order of all steps");
-            if (post->instance > st->instance)
-                return bad(c, "waits for ever: the event's post is of a later "
-                              "micro-batch, which may be absent");
+            for (int k = 0; st->kind == STEP_WAIT && k < wait_count(&st->wait);
+                 k++)
+                PL_TRY(points_backward(c, y, st, wait_event(&st->wait, k)));
         }
     }
     return PL_OK;
+}
+
+/* Has all been posted that the WAIT waits for? */
+static bool all_posted(const struct play *y, const struct step_wait *w)
+{
+    for (int i = 0; i < wait_count(w); i++) {
+        struct step_event e = wait_event(w, i);
+
+        if (!y->posted[y->first[e.dev] + e.event])
+            return false;
+    }
+    return true;
 }
 
 /* Moves one queue on as far as it gets; true if it moved. A device may have one
@@ -546,8 +592,7 @@ static bool advance(const struct check *c, struct play *y, int dev, int queue)
         if (!step_runs(st, y->n_instance, y->sizes) ||
             (one ? queue != QUEUE_COMPUTE : (int)st->queue != queue))
             continue;
-        if (st->kind == STEP_WAIT &&
-            !y->posted[y->first[st->event.dev] + st->event.event])
+        if (st->kind == STEP_WAIT && !all_posted(y, &st->wait))
             break;
         if (step_meets(st))
             break;
@@ -618,6 +663,30 @@ struct law {
                       it knew */
 };
 
+/* A queue waits for what its device has posted, in either queue. True if the
+ * WAIT is for another device too. */
+static bool learn(const struct check *c, const struct play *y, struct law *w,
+                  const struct step *st)
+{
+    const struct script *x = script_of(c, c->p->dev);
+    int *known = &w->known[st->queue];
+    bool others = false;
+
+    for (int k = 0; k < wait_count(&st->wait); k++) {
+        struct step_event e = wait_event(&st->wait, k);
+        const struct step *post = y->post[y->first[e.dev] + e.event];
+        int i, knows;
+
+        others |= e.dev != c->p->dev;
+        if (e.dev != c->p->dev)
+            continue;
+        i = (int)(post - x->step);
+        knows = post->queue == st->queue ? w->at[i] : w->nth[i];
+        *known = knows > *known ? knows : *known;
+    }
+    return others;
+}
+
 /* A WAIT for another device, or a meeting, depends on every earlier POST of its
  * device, so that two queues may be run as one in any order that dependencies
  * inside the device allow: see program.h. */
@@ -631,20 +700,10 @@ static pl_status keeps_law(struct check *c, const struct play *y, struct law *w)
 
         if (!step_runs(st, y->n_instance, y->sizes))
             continue;
-        if (st->kind == STEP_WAIT && st->event.dev == c->p->dev) {
-            const struct step *post =
-                y->post[y->first[c->p->dev] + st->event.event];
-            int i = (int)(post - x->step);
-            int knows = post->queue == st->queue ? w->at[i] : w->nth[i];
-
-            if (knows > w->known[q])
-                w->known[q] = knows;
-            continue;
-        }
-        if ((st->kind == STEP_WAIT || step_meets(st)) &&
-            w->known[q] < w->posted[!q])
-            return bad(c, "waits for another device without knowing of all "
-                          "that its other queue has posted");
+        if (st->kind == STEP_WAIT ? learn(c, y, w, st) : step_meets(st))
+            if (w->known[q] < w->posted[!q])
+                return bad(c, "waits for another device without knowing of "
+                              "all that its other queue has posted");
         if (st->kind == STEP_POST || step_meets(st))
             w->posted[q]++;
         if (st->kind == STEP_POST) {

@@ -251,7 +251,16 @@ static bool pull(struct read *r, const struct read_at *at, struct step_pull *x)
 
 static bool push(struct read *r, const struct read_at *at, struct step_push *x)
 {
-    if (!place(r, at, &x->dev, &x->out))
+    r->part.n = 0;
+    do {
+        struct push_to *to = read_add(r, &r->part, sizeof *to);
+
+        if (!to || !place(r, at, &to->dev, &to->out) ||
+            (lex_accept(&r->x, '@') && !read_bytes(r, &to->at)))
+            return false;
+    } while (lex_accept(&r->x, ','));
+    x->to = read_take(r, &r->part, sizeof *x->to, &x->n_to);
+    if (r->x.status != PL_OK)
         return false;
     x->between_groups = lex_accept_word(&r->x, "between_groups");
     return arrow(r) && pieces(r, at, false, &x->piece, &x->n_piece);
@@ -294,6 +303,23 @@ static bool post(struct read *r, const struct read_at *at, struct step_event *e)
     return true;
 }
 
+static bool wait(struct read *r, struct step_wait *w)
+{
+    struct step_event *e = &w->first;
+
+    r->part.n = 0;
+    for (;;) {
+        if (!e || !read_index(r, &e->dev) || !lex_need(&r->x, '.') ||
+            !event(r, &e->event))
+            return false;
+        if (!lex_accept(&r->x, ','))
+            break;
+        e = read_add(r, &r->part, sizeof *e);
+    }
+    w->more = read_take(r, &r->part, sizeof *w->more, &w->n_more);
+    return r->x.status == PL_OK;
+}
+
 bool read_step(struct read *r, const struct read_at *at, struct step *s)
 {
     char c = lex_peek(&r->x);
@@ -310,6 +336,9 @@ bool read_step(struct read *r, const struct read_at *at, struct step *s)
     s->kind = STEP_PUSH;
     if (lex_accept_word(&r->x, "push"))
         return push(r, at, &s->push);
+    s->push.deal = lex_accept_word(&r->x, "deal");
+    if (s->push.deal)
+        return push(r, at, &s->push);
     s->kind = STEP_PAGES;
     if (lex_accept_word(&r->x, "pages"))
         return pages(r, at, &s->pages);
@@ -318,8 +347,7 @@ bool read_step(struct read *r, const struct read_at *at, struct step *s)
         return post(r, at, &s->event);
     s->kind = STEP_WAIT;
     if (lex_accept_word(&r->x, "wait"))
-        return read_index(r, &s->event.dev) && lex_need(&r->x, '.') &&
-               event(r, &s->event.event);
-    return lex_expected(&r->x, "a kernel's result, merge, pull, push, pages, "
-                               "post, wait or dies");
+        return wait(r, &s->wait);
+    return lex_expected(&r->x, "a kernel's result, merge, pull, push, deal, "
+                               "pages, post, wait or dies");
 }

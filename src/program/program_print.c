@@ -319,8 +319,13 @@ static void put_pull(struct text_out *o, int own, const struct step_pull *x)
 
 static void put_push(struct text_out *o, int own, const struct step_push *x)
 {
-    text_put(o, "push ");
-    put_place(o, own, x->dev, x->out);
+    text_put(o, "%s", x->deal ? "deal " : "push ");
+    for (int k = 0; k < x->n_to; k++) {
+        text_put(o, "%s", k ? ", " : "");
+        put_place(o, own, x->to[k].dev, x->to[k].out);
+        if (x->to[k].at)
+            text_put(o, "@%zu", x->to[k].at);
+    }
     text_put(o, "%s <-", x->between_groups ? " between_groups" : "");
     put_pieces(o, own, false, x->piece, x->n_piece);
 }
@@ -366,7 +371,10 @@ void program_put_step(struct text_out *o, const struct program *all, int n_dev,
         text_put(o, "post %d", s->event.event);
         return;
     case STEP_WAIT:
-        text_put(o, "wait %d.%d", s->event.dev, s->event.event);
+        text_put(o, "wait ");
+        for (int k = 0; k < wait_count(&s->wait); k++)
+            text_put(o, "%s%d.%d", k ? ", " : "", wait_event(&s->wait, k).dev,
+                     wait_event(&s->wait, k).event);
         return;
     }
 }
@@ -416,8 +424,9 @@ const char *program_step_oddity(const struct program *p, const struct step *s)
         return kernel_oddity(p, &s->kernel);
     case STEP_MERGE:
         return merge_oddity(&s->merge);
-    case STEP_PULL:
     case STEP_PUSH:
+        return s->push.n_to < 1 ? "it pushes to nobody" : NULL;
+    case STEP_PULL:
     case STEP_PAGES:
     case STEP_POST:
     case STEP_WAIT:

@@ -32,9 +32,10 @@
  *       TENSOR <- PIECES; TENSOR <- sum(TENSOR[@N][-DIM]+, ...) [depth N]
  *       PIECES; ...
  *   pull TENSOR [bytes N] [between_groups] <- PIECES
- *   push TENSOR [between_groups] <- PIECES
+ *   push TENSOR[@N], ... [between_groups] <- PIECES      # all to each
+ *   deal TENSOR[@N], ... [between_groups] <- PIECES      # a piece each
  *   pages TENSOR <- TENSOR heads(HEAD or -, ...) [tile N]
- *   post EVENT | wait DEV.EVENT | dies BYTES @OFFSET or TENSOR, ...
+ *   post EVENT | wait DEV.EVENT, ... | dies BYTES @OFFSET or TENSOR, ...
  *
  *   PIECES  nothing, or with commas between: [TENSOR][@OFF] BYTES
  *           [x N(STRIDE, STRIDE)] [x N(STRIDE, STRIDE)] [to OFF], the outer

@@ -147,7 +147,7 @@ void cpu_image_step(const struct cpu_image *m, const struct step *st,
             cpu_image_carry(m, st, i, ith, nth);
         break;
     case STEP_PUSH:
-        for (int i = 0; i < st->push.n_piece; i++)
+        for (int i = 0; i < st->push.n_to; i++)
             cpu_image_carry(m, st, i, ith, nth);
         break;
     case STEP_PAGES:

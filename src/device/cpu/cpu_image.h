@@ -65,7 +65,7 @@ void cpu_image_kernel(const struct cpu_image *m, const struct step *st,
                       void *scratch, int ith, int nth);
 void cpu_image_merge(const struct cpu_image *m, const struct step *st,
                      void *scratch, int ith, int nth);
-/* Piece i of a PULL or PUSH. */
+/* Piece i of a PULL, or what a PUSH brings to its i-th destination. */
 void cpu_image_carry(const struct cpu_image *m, const struct step *st, int i,
                      int ith, int nth);
 void cpu_image_pages(const struct cpu_image *m, const struct step *st, int ith,

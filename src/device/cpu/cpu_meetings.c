@@ -149,7 +149,7 @@ static bool is_small(const struct step *s, const struct prog_tensor *t)
             n += dim_value(p->bytes, &one) * dim_value(p->n0, &one) *
                  dim_value(p->n1, &one);
         }
-        return n <= 4 * FEW_VALUES;
+        return n * (s->push.deal ? 1 : s->push.n_to) <= 4 * FEW_VALUES;
     case STEP_MERGE:
         for (int i = 0; i < s->merge.n_item; i++)
             n += values(&t[s->merge.item[i].out]);

@@ -169,22 +169,19 @@ void cpu_image_carry(const struct cpu_image *m, const struct step *st, int i,
                      int ith, int nth)
 {
     const struct graph_sizes *z = &m->sizes[st->instance];
+    const struct push_to *to = &st->push.to[i];
+    const struct copy_piece *p;
+    int n;
 
-    if (st->kind == STEP_PUSH)
-        copy_piece(m, z, &st->push.piece[i],
-                   cpu_image_inbox(m, st->push.dev, st->push.out), ith, nth);
-    else
+    if (st->kind == STEP_PULL) {
         copy_piece(m, z, &st->pull.piece[i], m->tensor[st->pull.out].data, ith,
                    nth);
-}
-
-/* The pieces of a PULL or PUSH. */
-static const struct copy_piece *pieces(const struct step *st, int *n)
-{
-    bool push = st->kind == STEP_PUSH;
-
-    *n = push ? st->push.n_piece : st->pull.n_piece;
-    return push ? st->push.piece : st->pull.piece;
+        return;
+    }
+    p = push_pieces(&st->push, i, &n);
+    for (int k = 0; k < n; k++)
+        copy_piece(m, z, &p[k], cpu_image_inbox(m, to->dev, to->out) + to->at,
+                   ith, nth);
 }
 
 static double link_seconds(const struct cpu_image *m, int dev, double bytes)
@@ -195,34 +192,11 @@ static double link_seconds(const struct cpu_image *m, int dev, double bytes)
            (d->link_bytes_per_s > 0 ? bytes / d->link_bytes_per_s : 0);
 }
 
-/* The slowest of the links that a copy of so many bytes goes over. */
-static double slowest(const struct cpu_image *m, const struct step *st,
-                      double bytes)
+static double piece_bytes(const struct cpu_image *m, const struct step *st,
+                          const struct copy_piece *p, int n)
 {
-    double most = link_seconds(m, m->prog->dev, bytes);
-    const struct copy_piece *p;
-    int n;
-
-    if (st->kind == STEP_PAGES)
-        return fmax(link_seconds(m, st->pages.out_dev, bytes),
-                    link_seconds(m, st->pages.src_dev, bytes));
-    if (st->kind == STEP_PUSH)
-        return fmax(most, link_seconds(m, st->push.dev, bytes));
-    p = pieces(st, &n);
-    for (int i = 0; i < n; i++)
-        most = fmax(most, link_seconds(m, p[i].src_dev, bytes));
-    return most;
-}
-
-double cpu_image_copy_bytes(const struct cpu_image *m, const struct step *st)
-{
-    const struct copy_piece *p;
     double bytes = 0;
-    int n;
 
-    if (st->kind == STEP_PAGES)
-        return cpu_pages_bytes(m, st);
-    p = pieces(st, &n);
     for (int i = 0; i < n; i++) {
         struct loops l;
 
@@ -230,6 +204,41 @@ double cpu_image_copy_bytes(const struct cpu_image *m, const struct step *st)
         bytes += (double)l.bytes * (double)l.n0 * (double)l.n1;
     }
     return bytes;
+}
+
+double cpu_image_copy_bytes(const struct cpu_image *m, const struct step *st)
+{
+    double bytes = 0;
+
+    if (st->kind == STEP_PAGES)
+        return cpu_pages_bytes(m, st);
+    if (st->kind == STEP_PULL)
+        return piece_bytes(m, st, st->pull.piece, st->pull.n_piece);
+    for (int k = 0; k < st->push.n_to; k++) {
+        int n;
+        const struct copy_piece *p = push_pieces(&st->push, k, &n);
+
+        bytes += piece_bytes(m, st, p, n);
+    }
+    return bytes;
+}
+
+/* The slowest of the links that a transfer goes over, which carry so many bytes
+ * here and their parts of them there: of a PUSH to several, what each gets. */
+static double slowest(const struct cpu_image *m, const struct step *st,
+                      double bytes)
+{
+    double most = link_seconds(m, m->prog->dev, bytes);
+
+    if (st->kind == STEP_PAGES)
+        return fmax(link_seconds(m, st->pages.out_dev, bytes),
+                    link_seconds(m, st->pages.src_dev, bytes));
+    for (int k = 0; st->kind == STEP_PUSH && k < st->push.n_to; k++)
+        most = fmax(most,
+                    link_seconds(m, st->push.to[k].dev, bytes / st->push.n_to));
+    for (int i = 0; st->kind == STEP_PULL && i < st->pull.n_piece; i++)
+        most = fmax(most, link_seconds(m, st->pull.piece[i].src_dev, bytes));
+    return most;
 }
 
 double cpu_image_copy_seconds(const struct cpu_image *m, const struct step *st)

@@ -49,6 +49,17 @@ static bool await(const struct worker *w, const struct device_flag *f,
     return flag_wait(f, target, w->n_spin, w->failed);
 }
 
+static bool await_all(const struct worker *w, const struct step_wait *all)
+{
+    for (int i = 0; i < wait_count(all); i++) {
+        struct step_event e = wait_event(all, i);
+
+        if (!await(w, &device_of(w->set, e.dev)->event[e.event], w->run))
+            return false;
+    }
+    return true;
+}
+
 static void raise(struct device_flag *f, uint64_t value)
 {
     atomic_store_explicit(&f->v, value, memory_order_release);
@@ -177,9 +188,7 @@ static bool run_step(struct worker *w, const struct step *st)
         return true;
     }
     if (st->kind == STEP_WAIT)
-        return await(w,
-                     &device_of(w->set, st->event.dev)->event[st->event.event],
-                     w->run);
+        return await_all(w, &st->wait);
     if (w->traces || w->guarded || step_is_transfer(st))
         work_slowly(w, st, w->ith, alone ? 1 : w->nth);
     else

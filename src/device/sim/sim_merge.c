@@ -40,16 +40,21 @@ static bool is_free(const struct merging *m, int k)
 {
     const struct source *q = &m->queue[k], *other = &m->queue[!k];
     const struct step *st;
+    bool others = false; /* is it a WAIT for them? */
 
     if (q->head == q->n)
         return false;
     st = &m->script->step[q->step[q->head]];
     if (!runs(m, st))
         return true;
-    if (st->kind == STEP_WAIT && st->event.dev == m->dev)
-        return m->told[st->event.event];
-    return (st->kind != STEP_WAIT && !step_meets(st)) ||
-           other->tell == other->n ||
+    for (int i = 0; st->kind == STEP_WAIT && i < wait_count(&st->wait); i++) {
+        struct step_event e = wait_event(&st->wait, i);
+
+        if (e.dev == m->dev && !m->told[e.event])
+            return false;
+        others |= e.dev != m->dev;
+    }
+    return !(others || step_meets(st)) || other->tell == other->n ||
            other->step[other->tell] > q->step[q->head];
 }
 

@@ -416,15 +416,25 @@ static const struct step *head(const struct sim_device *d, const struct lane *l)
     return &d->script->step[l->step[l->head]];
 }
 
+static bool has_come(const struct sim *s, const struct step_wait *w)
+{
+    for (int i = 0; i < wait_count(w); i++) {
+        struct step_event e = wait_event(w, i);
+
+        if (atomic_load_explicit(&device_of(s->set, e.dev)->event[e.event].v,
+                                 memory_order_acquire) < s->turn)
+            return false;
+    }
+    return true;
+}
+
 static bool can_run(const struct sim *s, const struct sim_device *d,
                     const struct lane *l)
 {
     const struct step *st = head(d, l);
 
     if (st->kind == STEP_WAIT)
-        return atomic_load_explicit(
-                   &device_of(s->set, st->event.dev)->event[st->event.event].v,
-                   memory_order_acquire) >= s->turn;
+        return has_come(s, &st->wait);
     if (st->kind == STEP_POST)
         return l->pushed == 0 || device_now() >= l->pushed;
     return !l->pulling || l->due == 0 || device_now() >= l->due;
@@ -484,7 +494,7 @@ static void depart(struct player *p, struct sim_device *d, struct lane *l,
     l->pulling = true;
     l->piece = 0;
     l->n_piece = st->kind == STEP_PULL   ? st->pull.n_piece
-                 : st->kind == STEP_PUSH ? st->push.n_piece
+                 : st->kind == STEP_PUSH ? st->push.n_to
                                          : 1 + draw(p, CPU_PARTS);
     l->due = t > 0 ? device_now() + t : 0;
     if (st->kind == STEP_PUSH && t > 0) { /* it goes on meanwhile */
