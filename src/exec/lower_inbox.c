@@ -6,6 +6,20 @@
 
 #include <string.h>
 
+/* What goes to one peer. */
+struct parcel {
+    struct push_to to;
+    const struct copy_piece *p;
+    int n;
+};
+
+/* What one device pushes to its peers. */
+struct pushes {
+    int n;
+    struct parcel *parcel;    /* [units] */
+    struct copy_piece *range; /* [units] pieces that are made on the way */
+};
+
 /* A message of one group under way. */
 struct exchange {
     struct lower *w;
@@ -15,6 +29,7 @@ struct exchange {
     struct lower_item *it;    /* [units][n] */
     const pl_dim *bytes;      /* [2] */
     struct step_event *event; /* [units] of the shot under way */
+    struct pushes out;
 };
 
 static struct lower_item *item_of(const struct exchange *e, int k, int j)
@@ -33,16 +48,6 @@ static bool is_sum(const struct exchange *e, int j)
 }
 
 /* ---- one PUSH to many ---------------------------------------------------- */
-
-/* What one device pushes to each of its peers: lists of pieces. */
-struct pushes {
-    int n;
-    struct parcel {
-        struct push_to to;
-        const struct copy_piece *p;
-        int n;
-    } * parcel; /* [units] */
-};
 
 static bool piece_equal(const struct copy_piece *a, const struct copy_piece *b)
 {
@@ -75,30 +80,25 @@ static void push_later(struct pushes *x, int dev, int out, size_t at,
 static pl_status push_some(struct lower *w, int from, const struct parcel *x,
                            int n, bool deal)
 {
+    int n_piece = deal ? n : x->n;
     struct push_to *to = arena_alloc(w->a, (size_t)n, sizeof *to);
-    struct copy_piece *p = NULL;
+    struct copy_piece *p = arena_alloc(w->a, (size_t)n_piece, sizeof *p);
     struct step s = {.kind = STEP_PUSH, .node = -1};
 
-    if (deal)
-        p = arena_alloc(w->a, (size_t)n, sizeof *p);
-    if (!to || (deal && !p))
+    if (!to || !p)
         return err_no_memory(w->err, "a program");
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         to[i] = x[i].to;
-        if (deal)
-            p[i] = x[i].p[0];
-    }
-    s.push = (struct step_push){.n_to = n,
-                                .to = to,
-                                .piece = deal ? p : x->p,
-                                .n_piece = deal ? n : x->n,
-                                .deal = deal};
+    for (int i = 0; i < n_piece; i++)
+        p[i] = deal ? x[i].p[0] : x->p[i];
+    s.push = (struct step_push){
+        .n_to = n, .to = to, .piece = p, .n_piece = n_piece, .deal = deal};
     return lower_step(w, from, &s);
 }
 
 /* As few steps as can be: neighbours that get the same, or a piece each, are
  * one. */
-static pl_status push_all(struct lower *w, int from, const struct pushes *x)
+static pl_status push_all(struct lower *w, int from, struct pushes *x)
 {
     for (int k = 0, n; k < x->n; k += n) {
         bool deal;
@@ -111,6 +111,7 @@ static pl_status push_all(struct lower *w, int from, const struct pushes *x)
             n++;
         PL_TRY(push_some(w, from, x->parcel + k, n, deal && n > 1));
     }
+    x->n = 0;
     return PL_OK;
 }
 
@@ -289,83 +290,71 @@ static pl_status open_shot(const struct exchange *e, struct shot *x)
     return PL_OK;
 }
 
+/* Unit k's range, from an entry of the sender to the beginning of a slot. */
+static const struct copy_piece *ranged(const struct exchange *e,
+                                       const struct merge_item *m, int k,
+                                       int from, int entry)
+{
+    struct copy_piece *p = &e->out.range[k];
+
+    *p = *m->piece;
+    p->src_dev = from;
+    p->src = entry;
+    p->dst_off = (pl_dim){0, PL_CONST};
+    return p;
+}
+
 /* Addend a of sum j, from unit s to all others. */
-static pl_status push_addend(const struct exchange *e, const struct shot *x,
-                             int s, int j, int a)
+static pl_status push_addend(struct exchange *e, const struct shot *x, int s,
+                             int j, int a)
 {
     const struct merge_addend from = item_of(e, s, j)->m.addend[a];
-    struct pushes out = {
-        .parcel = arena_alloc(e->w->a, (size_t)e->g->n, sizeof *out.parcel)};
-    const struct copy_piece *p = NULL, *like = NULL;
+    struct parcel like = {.n = -1}; /* what is in the slots as wanted */
+    const struct copy_piece *p = NULL;
     bool range = x->ranges && is_sum(e, j);
-    int entry, n_like = -1;
+    int entry;
 
-    if (!out.parcel)
-        return err_no_memory(e->w->err, "a program");
     PL_TRY(entry_of(e, j, &from, &entry));
     for (int i = 1; i < e->g->n; i++) { /* each begins with its neighbour */
         int k = (s + i) % e->g->n;
         struct merge_item *m = &x->m[k * e->n + j];
-        struct merge_addend *ad = (struct merge_addend *)&m->addend[a];
+        struct box *b = &x->box[k * e->n + j];
+        const struct parcel now = {.p = m->piece, .n = m->n_piece};
         size_t at;
 
         if (m->n_piece == 0)
             continue;
         if (range) {
-            struct copy_piece *q =
-                arena_memdup(e->w->a, m->piece, 1, sizeof *q);
-
-            if (!q)
-                return err_no_memory(e->w->err, "a program");
-            q->src_dev = from.dev;
-            q->src = entry;
-            q->dst_off = (pl_dim){0, PL_CONST};
-            p = q;
-            take_slot(e, k, &x->box[k * e->n + j], ad, range_at(e, j, k), &at);
-        } else {
-            if (!like || n_like != m->n_piece ||
-                !same_pieces(&(struct parcel){.p = like, .n = n_like},
-                             &(struct parcel){.p = m->piece, .n = m->n_piece}))
-                PL_TRY(staged(e, m->piece, m->n_piece, from.dev, entry, &p));
-            like = m->piece;
-            n_like = m->n_piece;
-            take_slot(e, k, &x->box[k * e->n + j], ad, (pl_dim){0, PL_CONST},
-                      &at);
+            p = ranged(e, m, k, from.dev, entry);
+        } else if (!same_pieces(&like, &now)) {
+            PL_TRY(staged(e, m->piece, m->n_piece, from.dev, entry, &p));
+            like = now;
         }
-        push_later(&out, dev_of(e, k), x->box[k * e->n + j].tensor, at, p,
-                   m->n_piece);
+        take_slot(e, k, b, (struct merge_addend *)&m->addend[a],
+                  range ? range_at(e, j, k) : (pl_dim){0, PL_CONST}, &at);
+        push_later(&e->out, dev_of(e, k), b->tensor, at, p, m->n_piece);
     }
-    return push_all(e->w, from.dev, &out);
+    return push_all(e->w, from.dev, &e->out);
 }
 
 /* What unit s has of gather j, straight into the results of all others. */
-static pl_status push_parts(const struct exchange *e, int s, int j)
+static pl_status push_parts(struct exchange *e, int s, int j)
 {
-    struct pushes out = {
-        .parcel = arena_alloc(e->w->a, (size_t)e->g->n, sizeof *out.parcel)};
-
-    if (!out.parcel)
-        return err_no_memory(e->w->err, "a program");
     for (int i = 1; i < e->g->n; i++) {
-        int k = (s + i) % e->g->n, first = 0, n = 0;
+        int k = (s + i) % e->g->n, n;
         const struct lower_item *it = item_of(e, k, j);
 
-        /* those of one device are neighbours, but for what lies between */
-        for (int b = 0; b <= it->remote.n; b++) {
-            if (b < it->remote.n && it->remote.p[b].src_dev == dev_of(e, s)) {
-                first = n++ ? first : b;
+        for (int b = 0; b < it->remote.n; b += n) { /* mostly one run a peer */
+            n = lower_run_of(it->remote.p + b, it->remote.n - b);
+            if (it->remote.p[b].src_dev != dev_of(e, s))
                 continue;
-            }
-            if (n > 0 && out.n == e->g->n) { /* many runs: what there is */
-                PL_TRY(push_all(e->w, dev_of(e, s), &out));
-                out.n = 0;
-            }
-            push_later(&out, dev_of(e, k), it->m.out, 0, it->remote.p + first,
+            if (e->out.n == e->g->n)
+                PL_TRY(push_all(e->w, dev_of(e, s), &e->out));
+            push_later(&e->out, dev_of(e, k), it->m.out, 0, it->remote.p + b,
                        n);
-            n = 0;
         }
     }
-    return push_all(e->w, dev_of(e, s), &out);
+    return push_all(e->w, dev_of(e, s), &e->out);
 }
 
 static pl_status tell(const struct exchange *e, int k)
@@ -415,24 +404,20 @@ static pl_status shot(struct exchange *e, struct shot *x)
 }
 
 /* Unit k has its range of sum j, and pushes it into the results of all. */
-static pl_status push_sum(const struct exchange *e, int k, int j)
+static pl_status push_sum(struct exchange *e, int k, int j)
 {
-    struct copy_piece *p = arena_alloc(e->w->a, 1, sizeof *p);
-    struct pushes out = {
-        .parcel = arena_alloc(e->w->a, (size_t)e->g->n, sizeof *out.parcel)};
+    struct copy_piece *p = e->out.range;
 
-    if (!p || !out.parcel)
-        return err_no_memory(e->w->err, "a program");
     *p = range_piece(e, j, k);
     p->src_dev = dev_of(e, k);
     p->src = item_of(e, k, j)->m.out;
     for (int i = 1; i < e->g->n; i++) {
         int s = (k + i) % e->g->n;
 
-        push_later(&out, dev_of(e, s), item_of(e, s, j)->m.out, 0, p,
+        push_later(&e->out, dev_of(e, s), item_of(e, s, j)->m.out, 0, p,
                    p->bytes.n > 0);
     }
-    return push_all(e->w, dev_of(e, k), &out);
+    return push_all(e->w, dev_of(e, k), &e->out);
 }
 
 static pl_status second_shot(struct exchange *e)
@@ -518,7 +503,9 @@ pl_status lower_exchange(struct lower *w, int group, int n, const int *item,
     guards(&e, &few, &many);
     one.most = most_of(&e, few);
     first = arena_alloc(w->a, (size_t)e.g->n, sizeof *first);
-    if (!first)
+    e.out.parcel = arena_alloc(w->a, (size_t)e.g->n, sizeof *e.out.parcel);
+    e.out.range = arena_alloc(w->a, (size_t)e.g->n, sizeof *e.out.range);
+    if (!first || !e.out.parcel || !e.out.range)
         return err_no_memory(w->err, "a program");
     for (int k = 0; k < e.g->n;
          k++) /* whatever follows, its POST comes later */
