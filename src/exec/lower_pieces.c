@@ -1,10 +1,10 @@
-/* Strided copies that carry a value from one layout to another.
+/* Strided copies that carry a value from one layout to another, in closed form
+ * for any number of tokens.
  *
- * layout_pieces (layout.h) walks a range value by value for the host; a program
- * needs the same mapping in closed form, for any number of tokens. Each part
- * that lies in one interval of the source's split and one of the result's is a
- * box; a box is a contiguous run of bytes inside loops over what lies outside,
- * and a copy_piece has two such loops, further constant ones being unrolled. */
+ * Each part that lies in one interval of the source's split and one of the
+ * result's is a box; a box is a contiguous run of bytes inside loops over
+ * what lies outside, and a copy_piece has two such loops, further constant
+ * ones being unrolled. */
 #include "exec/lower_inner.h"
 
 #include "base/err.h"

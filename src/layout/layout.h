@@ -82,44 +82,4 @@ int64_t layout_local_index(const struct layout_local *m, int64_t log);
 /* Number of stored indices below `log`. */
 int64_t layout_local_below(const struct layout_local *m, int64_t log);
 
-/* Pieces ----------------------------------------------------------------- */
-
-/* A tensor as a group holds it. Values, not bytes: blocks of quantized formats
- * are the caller's business (it widens ranges to them). */
-struct layout_tensor {
-    int n_dim;
-    int64_t dim[4];          /* logical, outermost first */
-    const pl_layout *layout; /* MIRRORED or SPLIT; PARTIAL counts as MIRRORED */
-    int n_dev;
-    const rankset *dev; /* ranks of each device */
-    /* the split dimension's table of each device, made before, or NULL: then
-       each call makes them and may run out of memory */
-    const struct layout_local *local;
-};
-
-/* A strided view of the logical tensor: index i of the view is value
- * start + sum index_d * stride_d. A whole tensor or any range [begin, end) of
- * it is the view {1 dimension, end - begin, stride 1, start begin}. */
-struct layout_view {
-    int n_dim;
-    int64_t dim[4], stride[4];
-    int64_t start;
-};
-
-struct layout_piece {
-    int dev;
-    int64_t local; /* value offset in that device's storage */
-    int64_t view;  /* value offset in the view, counted in its own order */
-    int64_t log;   /* value offset in the logical tensor */
-    int64_t n;     /* consecutive in all three */
-};
-
-/* Calls `each` for every maximal piece in the view's order, for every device
- * that stores it. Stops at the first status that is not PL_OK and returns it.
- * NO_MEMORY if its tables cannot be allocated; with t->local nothing is. */
-typedef pl_status layout_piece_fn(void *user, const struct layout_piece *p);
-pl_status layout_pieces(const struct layout_tensor *t,
-                        const struct layout_view *v, layout_piece_fn *each,
-                        void *user, pl_err *err);
-
 #endif
