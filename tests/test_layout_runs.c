@@ -1,6 +1,5 @@
 /* Layouts against models that go index by index: the normal form, containment,
  * and what a device stores. */
-#include "alloc_fail.h"
 #include "layout/layout.h"
 #include "random_layout.h"
 #include "support.h"
@@ -9,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_SIZE = 48, MAX_VALUES = 4096, MAX_DEV = 8 };
+enum { MAX_SIZE = 48 };
 
 static bool same_owners(const pl_layout *a, const pl_layout *b, int64_t size,
                         int n_rank)

@@ -76,6 +76,13 @@ static void program_check_peers_write_inboxes_only(void **state)
                "writes beyond its result");
     is_refused(HEAD "0: push 1.%1 <- 1.%0 64*n_tok\n", true,
                "pushes what another device has");
+    is_refused(HEAD "0: push 1.%1@1048576 <- %0 64*n_tok\n", true,
+               "writes beyond its result");
+    is_refused(HEAD "0: push 1.%1, 1.%0 <- %0 64*n_tok\n", true,
+               "pushes elsewhere than into an inbox");
+    is_refused(HEAD "0: deal 1.%1, 1.%1@64 <- %0 64, %0@64 64\n", true, NULL);
+    is_refused(HEAD "0: deal 1.%1, 1.%1@64 <- %0 64\n", true,
+               "deals more or fewer pieces");
     is_refused(HEAD "0: pages 1.%3 <- %2 heads(0, 1)\n", true, NULL);
     is_refused(HEAD "0: pages 1.%2 <- %2 heads(0, 1)\n", true,
                "pushes elsewhere than into an inbox");

@@ -240,8 +240,6 @@ pl_status lower_io_begin(struct lower *w, struct lowered_way *o);
 pl_status lower_input(struct lower *w, int i, int group);
 /* Value i is there: to io, if the caller may want it. */
 pl_status lower_result(struct lower *w, int i);
-/* Results live to the script's end; nothing may follow in it. */
-pl_status lower_hold_results(struct lower *w, struct lowered_way *o);
 
 /* ---- lower_op.c -------------------------------------------------------- */
 

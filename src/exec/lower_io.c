@@ -225,6 +225,7 @@ pl_status lower_result(struct lower *w, int i)
     out =
         &w->out->way[w->way]
              .result[(size_t)w->instance * (size_t)w->g->n_node + (size_t)node];
+    /* born before the run begins, it shares its place with no other one */
     PL_TRY(lower_mail(w, io_dev(w), x->format, x->n_dim, x->dim, -1, 0, out));
     PL_TRY(lower_pieces(w, io_unit(w), w->at[i], i, i, &none, &p));
     for (int k = 0, n; k < p.n; k += n) {
@@ -235,14 +236,5 @@ pl_status lower_result(struct lower *w, int i)
         PL_TRY(
             push(w, d, node, (struct push_to){io_dev(w), *out, 0}, p.p + k, n));
     }
-    return PL_OK;
-}
-
-pl_status lower_hold_results(struct lower *w, struct lowered_way *o)
-{
-    struct draft *v = &w->dev[io_dev(w)];
-
-    for (int i = 0; i < o->n_instance * w->g->n_node; i++)
-        lower_use(v, o->result[i], v->n_step);
     return PL_OK;
 }

@@ -153,13 +153,9 @@ static const struct {
     const char *name;
     pl_status (*run)(struct lower *w, struct lowered_way *o);
 } passes[] = {
-    {"order steps", lower_order},
-    {"hold results", lower_hold_results},
-    {"hold arrivals", hold_arrivals},
-    {"hold lent buffers", hold_lent},
-    {"place buffers", place_buffers},
-    {"list deaths", list_deaths},
-    {"seal", seal},
+    {"order steps", lower_order},     {"hold arrivals", hold_arrivals},
+    {"hold lent buffers", hold_lent}, {"place buffers", place_buffers},
+    {"list deaths", list_deaths},     {"seal", seal},
 };
 
 pl_status lower_passes(struct lower *w, struct lowered_way *o)
