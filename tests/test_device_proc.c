@@ -408,7 +408,7 @@ static void device_proc_killed_in_a_run_fails_it(void **state)
 {
     uint64_t rng = test_seed();
     struct traces before = traces_now();
-    int n = test_long() ? 1000 : 60;
+    int n = test_long() ? 1000 : 140;
 
     (void)state;
     for (int i = 0; i < n; i++) {

@@ -133,6 +133,16 @@ static void memory_out_gives_a_status_on_sim(void **state)
     fail_each(smallest, o, 4);
 }
 
+/* Allocations of the children count too; fork() is one of them. */
+static void memory_out_gives_a_status_on_proc(void **state)
+{
+    pl_options o = engine_run_options();
+
+    (void)state;
+    o.devices = "proc*2";
+    fail_each(smallest, o, 4);
+}
+
 static void memory_out_gives_a_status_in_any_placement(void **state)
 {
     const char *override = "attn_output=sim0,ffn_norm=host,attn_v=mirrored";
@@ -423,6 +433,7 @@ int test_exec_memory(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_out_gives_a_status_on_cpu),
         cmocka_unit_test(memory_out_gives_a_status_on_sim),
+        cmocka_unit_test(memory_out_gives_a_status_on_proc),
         cmocka_unit_test(memory_planned_is_what_is_taken),
         cmocka_unit_test(weights_take_little_more_than_their_file),
         cmocka_unit_test(steps_allocate_nothing),

@@ -27,7 +27,7 @@ static const char *cores(const struct device_desc *d, char buf[64])
     return buf;
 }
 
-static const char *const examples[] = {"cpu", "cpu*2"};
+static const char *const examples[] = {"cpu", "cpu*2", "proc*2"};
 enum { N_EXAMPLE = sizeof examples / sizeof examples[0] };
 
 static void say_example(const struct sink *to, const char *spec,
