@@ -26,17 +26,21 @@
  * them in the total order.
  *
  * On one device a WAIT for another one's event, or a meeting, depends on every
- * earlier POST of that device, whatever the queue: through the order of one
- * queue and its waits for the other's events. So hardware may run the two
- * queues as one, in any order that these dependencies allow, and the first of
- * the blocked steps still finds what it waits for.
+ * earlier POST or meeting of that device, whatever the queue: through the order
+ * of one queue and its waits for the other's events. So hardware may run the
+ * two queues as one, in any order that these dependencies allow, and the first
+ * of the blocked steps still finds what it waits for.
  *
  * Other devices' memory is touched in four ways. Devices that share memory
  * *meet*: a MERGE with `meet`; all threads of the group come together, then
  * each device reads its peers' buffers, which are written again only after the
  * group's next meeting. All others PUSH what a peer needs into its inbox and
  * POST; the peer WAITs and works on its own memory. PULL and PAGES read memory
- * that is open to the device, the host's for most. */
+ * that is open to the device, the host's for most.
+ *
+ * The last device, "io", has no kernels to run: the caller puts a run's inputs
+ * into its work region, which others PULL or it PUSHes to them, and finds
+ * results in its inbox. */
 #ifndef PROGRAM_PROGRAM_H
 #define PROGRAM_PROGRAM_H
 

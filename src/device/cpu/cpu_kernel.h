@@ -3,14 +3,16 @@
  * All operands are contiguous, in this device's memory, and hold this device's
  * part only: dim[] are local sizes for this step (a split dimension counts what
  * the device's ranks own, and may be 0). Work is divided over threads inside
- * the kernel by ith/nth; the caller puts a barrier behind it. Kernels cannot
- * fail, allocate nothing and read no global state.
+ * the kernel by ith/nth; threads meet before a step that needs what another one
+ * did (cpu_meetings.h). Kernels cannot fail, allocate nothing and read no
+ * global state.
  *
  * Bits. Each kernel's order of operations is part of its definition, written
- * at its generic form, and does not depend on nth, on local sizes, on how many
- * tokens are computed together, or on the family: generic, AVX2 and AVX-512
- * give the same bits (no reassociation, FMA exactly where the generic form
- * calls fmaf). `reference` has float activations and its own bits. */
+ * at its generic form, and does not depend on nth, on local sizes, on how
+ * many tokens are computed together, or on the family: generic, AVX2 and
+ * AVX-512 give the same bits (no reassociation, FMA exactly where the
+ * generic form calls fmaf). `reference` has float activations and its own
+ * bits. */
 #ifndef DEVICE_CPU_CPU_KERNEL_H
 #define DEVICE_CPU_CPU_KERNEL_H
 
