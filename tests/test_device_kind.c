@@ -6,6 +6,7 @@
 #include "engine/engine.h"
 #include "engine_run.h"
 #include "kind_plain.h"
+#include "program/program_text.h"
 #include "program_build.h"
 
 #include <stdlib.h>
@@ -273,6 +274,63 @@ static void kind_of_a_test_allocation_failure_is_a_status(void **state)
     free(b);
 }
 
+/* A contraction whose operands are in other forms than its device reads is
+ * refused before it runs. */
+static void kind_says_what_its_kernels_read(void **state)
+{
+#define HEAD                                                                   \
+    "programs 1\n"                                                             \
+    "max n_tok 4\n"                                                            \
+    "device 0\n"                                                               \
+    "%0: f32[n_tok, 64]\n"                                                     \
+    "%1: q8_0[32, 64] weights packed\n"                                        \
+    "%2: q8_0[32, 64] weights\n"                                               \
+    "%3: f32[n_tok, 64] q8\n"                                                  \
+    "%4: f32[n_tok, 32]\n"                                                     \
+    "script\n"                                                                 \
+    "0: %3 = quantize(%0)\n"
+    static const struct {
+        const char *text;
+        enum cpu_family family;
+        bool fits;
+    } rows[] = {
+        {HEAD "0: %4 = matmul(%0, %1, %3)\n", CPU_GENERIC, true},
+        {HEAD "0: %4 = matmul(%0, %1)\n", CPU_GENERIC, false},
+        {HEAD "0: %4 = matmul(%0, %2, %3)\n", CPU_GENERIC, false},
+        {HEAD "0: %4 = matmul(%0, %1, %3)\n", CPU_REFERENCE, false},
+        {HEAD "0: %4 = matmul(%0, %1)\n", CPU_REFERENCE, true},
+    };
+    static const char *const kinds[] = {"plain", "cpu*1", "sim", "proc*1"};
+
+    (void)state;
+    for (int k = 0; k < COUNT(kinds) * COUNT(rows); k++) {
+        const char *text = rows[k % COUNT(rows)].text;
+        struct device_options opt = {.family = rows[k % COUNT(rows)].family};
+        struct device_list l;
+        struct device_set *s;
+        struct program *p;
+        struct arena a = {0};
+        pl_err err = {0};
+        int n;
+
+        assert_int_equal(program_parse(&p, &n, &a, text, strlen(text), NULL),
+                         PL_OK);
+        assert_int_equal(device_parse(&l, kinds[k / COUNT(rows)], 1, NULL),
+                         PL_OK);
+        assert_int_equal(device_set_create(&s, &l, &opt, NULL), PL_OK);
+        if (rows[k % COUNT(rows)].fits) {
+            assert_int_equal(device_set_load(s, p, &err), PL_OK);
+        } else {
+            assert_int_equal(device_set_load(s, p, &err), PL_UNSUPPORTED);
+            assert_non_null(strstr(err.message, "kernel for matmul"));
+        }
+        device_set_free(s);
+        device_list_free(&l);
+        arena_fini(&a);
+    }
+#undef HEAD
+}
+
 int test_device_kind(void)
 {
     const struct CMUnitTest tests[] = {
@@ -282,6 +340,7 @@ int test_device_kind(void)
         cmocka_unit_test(kind_of_a_test_fails_for_all),
         cmocka_unit_test(kind_of_a_test_is_asked_as_ours_are),
         cmocka_unit_test(kind_of_a_test_allocation_failure_is_a_status),
+        cmocka_unit_test(kind_says_what_its_kernels_read),
     };
 
     return TEST_RUN(tests);

@@ -14,10 +14,9 @@ struct scene {
     pl_err err;
 };
 
-static const struct lower_device one_queue[2] = {{0, true, false},
-                                                 {0, true, false}};
-static const struct lower_device two_queues[2] = {{0, false, false},
-                                                  {0, false, false}};
+static const struct lower_device one_queue[2] = {{.one_queue = true},
+                                                 {.one_queue = true}};
+static const struct lower_device two_queues[2] = {{.memory = 0}, {.memory = 0}};
 static const struct lower_options one = {.n_dev = 2, .dev = one_queue};
 static const struct lower_options two = {.n_dev = 2, .dev = two_queues};
 

@@ -256,9 +256,7 @@ static pl_status replace(struct planned *p, bool stay_home, uint64_t *seed,
     for (size_t i = 0; i < n; i++)
         of[i] = home[p->num->node[i].node];
     for (int d = 0; d < p->list.n; d++)
-        dev[d] = (struct lower_device){p->list.dev[d].memory,
-                                       p->list.dev[d].one_queue,
-                                       p->list.dev[d].reads};
+        dev[d] = planned_device(p, d);
     way[0] = (struct lower_way){1, at[1]};
     way[1] = (struct lower_way){1, at[2]};
     way[2] =
@@ -275,8 +273,6 @@ static pl_status replace(struct planned *p, bool stay_home, uint64_t *seed,
                                       .home = of,
                                       .way = way,
                                       .dev = dev,
-                                      .float_activations =
-                                          cpu_family_is_float(p->family),
                                       .max = p->max,
                                       .n_seq = p->n_seq,
                                       .page_stride = p->page_stride},

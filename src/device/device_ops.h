@@ -96,6 +96,14 @@ struct device_ops {
                        const struct device_options *opt,
                        const struct step_kernel *k,
                        const struct prog_tensor *t);
+    /* The forms that its kernels read weights of a format in, and what they
+     * multiply them with; programs are made so. A weight that is wanted in
+     * both ways is stored twice. */
+    enum packing (*packing)(const struct device_desc *d, pl_format f,
+                            enum weight_use use);
+    enum activations (*activations)(const struct device_desc *d,
+                                    const struct device_options *opt,
+                                    pl_format f);
     /* Bytes beside the regions that it needs to run the program; plans count
      * them against the device's memory. */
     size_t (*scratch)(const struct device_desc *d,

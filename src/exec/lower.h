@@ -28,6 +28,8 @@ struct lower_device {
     int memory;     /* devices of one number read each other's; -1: private */
     bool one_queue; /* copies run among the other steps */
     bool reads;     /* any memory that is not private, by its copy queue */
+    unsigned char packing[PL_FORMAT_COUNT][USE_COUNT]; /* enum packing */
+    unsigned char activations[PL_FORMAT_COUNT];        /* enum activations */
 };
 
 /* One way through a step: where each node is computed. A weight or cache that
@@ -44,8 +46,7 @@ struct lower_options {
     const int *home;                /* [num->n] group of weights and caches */
     const struct lower_way *way;    /* [n_way] */
     const struct lower_device *dev; /* [n_dev] */
-    bool float_activations; /* nothing is quantized before a contraction */
-    struct graph_sizes max; /* n_slot: exact */
+    struct graph_sizes max;         /* n_slot: exact */
     int n_seq, page_stride;
 };
 

@@ -215,8 +215,8 @@ static inline struct lowered_value *lower_value(const struct held *h,
 
 /* ---- lower_leaf.c ------------------------------------------------------ */
 
-/* Is operand k of this op, a weight of format f, read in packed form? */
-bool lower_reads_packed(enum op op, int k, pl_format f);
+/* What operand k of this op, if it is a weight, is read for. */
+enum weight_use lower_weight_use(enum op op, int k);
 /* Spans of a dimension that a device stores, ascending, with the rank that
  * counts each. */
 pl_status lower_spans(struct lower *w, const struct layout_local *m,

@@ -6,11 +6,11 @@
 
 #include <string.h>
 
-bool lower_reads_packed(enum op op, int k, pl_format f)
+enum weight_use lower_weight_use(enum op op, int k)
 {
     if (op == OP_matmul || op == OP_expert_matmul || op == OP_expert_down)
-        return k == 1;
-    return op == OP_gather_rows && k == 0 && format_info(f)->block > 1;
+        return k == 1 ? USE_CONTRACTION : USE_VALUES;
+    return op == OP_gather_rows && k == 0 ? USE_LOOKUP : USE_VALUES;
 }
 
 pl_status lower_spans(struct lower *w, const struct layout_local *m,
@@ -126,49 +126,68 @@ static pl_status plain_leaf(struct lower *w, int u, int i, int *tensor)
     return PL_OK;
 }
 
+/* What each weight is read for: a bit a use. */
+static unsigned char *weight_uses(struct lower *w)
+{
+    const struct numeric *num = w->num;
+    unsigned char *use = arena_alloc(w->a, (size_t)num->n + 1, 1);
+
+    for (int i = 0; use && i < num->n; i++)
+        for (int k = 0; num->node[i].kind == NUM_OP && k < num->node[i].n_in;
+             k++)
+            if (num->node[i].in[k] >= 0)
+                use[num->node[i].in[k]] |=
+                    (unsigned char)(1 << lower_weight_use(
+                                        w->g->node[num->node[i].node].op, k));
+    for (int i = 0; use && i < num->n; i++) {
+        const struct graph_node *x = &w->g->node[num->node[i].node];
+        bool matrix = format_info(x->format)->block > 1 && x->n_dim > 1;
+
+        if (use[i] == 0) /* read by nobody: as it mostly is */
+            use[i] =
+                (unsigned char)(1 << (matrix ? USE_CONTRACTION : USE_VALUES));
+    }
+    return use;
+}
+
+/* A weight at unit u, in each form that its device wants for these uses. */
+static pl_status weight(struct lower *w, int u, int i, unsigned use,
+                        struct lowered_value *v)
+{
+    const struct lower_device *d = &w->opt->dev[w->unit[u].u.dev];
+    pl_format f = w->g->node[w->num->node[i].node].format;
+    bool packed = false, rows = false;
+
+    for (int k = 0; k < USE_COUNT; k++)
+        packed |= (use >> k & 1) && d->packing[f][k] == PACKING_PACKED;
+    for (int k = 0; k < USE_COUNT; k++)
+        rows |= (use >> k & 1) && d->packing[f][k] == PACKING_ROWS &&
+                !(packed && k == USE_LOOKUP);
+    if (packed)
+        PL_TRY(packed_leaf(w, u, i, &v->tensor));
+    return rows ? plain_leaf(w, u, i, packed ? &v->plain : &v->tensor) : PL_OK;
+}
+
 pl_status lower_leaves(struct lower *w)
 {
     const struct numeric *num = w->num;
-    unsigned char *how = arena_alloc(w->a, (size_t)num->n + 1, 1);
+    unsigned char *use = weight_uses(w);
 
-    if (!how)
+    if (!use)
         return err_no_memory(w->err, "a program");
-    for (int i = 0; i < num->n; i++)
-        for (int k = 0; num->node[i].kind == NUM_OP && k < num->node[i].n_in;
-             k++) {
-            int j = num->node[i].in[k];
-            const struct graph_node *x =
-                j >= 0 ? &w->g->node[num->node[j].node] : NULL;
-
-            if (x && x->op == OP_weight)
-                how[j] |= lower_reads_packed(w->g->node[num->node[i].node].op,
-                                             k, x->format)
-                              ? 1
-                              : 2;
-        }
     for (int i = 0; i < num->n; i++) {
-        const struct graph_node *x = &w->g->node[num->node[i].node];
+        enum op op = w->g->node[num->node[i].node].op;
         const struct lower_group *g;
         struct held *h;
 
-        if (num->node[i].kind != NUM_OP ||
-            (x->op != OP_weight && x->op != OP_cache))
+        if (num->node[i].kind != NUM_OP || (op != OP_weight && op != OP_cache))
             continue;
-        if (x->op == OP_weight && how[i] == 0) /* read by nobody */
-            how[i] = format_info(x->format)->block > 1 && x->n_dim > 1 ? 1 : 2;
         g = &w->opt->group[w->opt->home[i]];
         PL_TRY(lower_hold(w, i, w->opt->home[i], &h));
-        for (int k = 0; k < g->n; k++) {
-            struct lowered_value *v = &h->h.v[k];
-
-            if (x->op == OP_cache || !(how[i] & 1)) {
-                PL_TRY(plain_leaf(w, g->first + k, i, &v->tensor));
-                continue;
-            }
-            PL_TRY(packed_leaf(w, g->first + k, i, &v->tensor));
-            if (how[i] & 2)
-                PL_TRY(plain_leaf(w, g->first + k, i, &v->plain));
-        }
+        for (int k = 0; k < g->n; k++)
+            PL_TRY(op == OP_cache
+                       ? plain_leaf(w, g->first + k, i, &h->h.v[k].tensor)
+                       : weight(w, g->first + k, i, use[i], &h->h.v[k]));
     }
     return PL_OK;
 }

@@ -149,7 +149,7 @@ static pl_status contraction(struct lower *w, int u, int i, bool memo_q8,
     int q8;
 
     PL_TRY(costs(w, u, i, k));
-    if (w->opt->float_activations || format_info(f)->block == 1)
+    if (w->opt->dev[w->unit[u].u.dev].activations[f] == ACTIVATIONS_F32)
         return PL_OK;
     PL_TRY(quantized(w, w->unit[u].u.dev, k->arg[1].tensor, memo_q8, &q8));
     k->arg[k->n_arg++] = (struct kernel_arg){q8, ACCESS_READ};
@@ -219,10 +219,8 @@ pl_status lower_operand(struct lower *w, int u, int i, int k, int *out)
     h = lower_find(w, n->in[k], x->u.group);
     PL_TRY(lower_arrive(w, h, u));
     y = lower_value(h, x);
-    *out = y->plain >= 0 && !lower_reads_packed(op, k, PL_F32) &&
-                   !(op == OP_gather_rows && k == 0)
-               ? y->plain
-               : y->tensor;
+    *out = y->plain >= 0 && lower_weight_use(op, k) == USE_VALUES ? y->plain
+                                                                  : y->tensor;
     return PL_OK;
 }
 

@@ -2,6 +2,7 @@
 #include "exec/planned.h"
 
 #include "base/err.h"
+#include "device/device_ops.h"
 #include "device/device_spec.h"
 #include "plan/plan_log.h"
 #include "plan/roles.h"
@@ -94,6 +95,37 @@ void planned_ranks(const struct planned *p, int d, int *rank0, int *n_rank)
 
 /* ---- lowering ---------------------------------------------------------- */
 
+struct lower_device planned_device(const struct planned *p, int d)
+{
+    const struct device_options opt = {.family = p->family};
+    const struct device_desc *x = &p->list.dev[d];
+    struct lower_device y = {
+        .memory = x->memory, .one_queue = x->one_queue, .reads = x->reads};
+
+    for (int f = 0; f < PL_FORMAT_COUNT; f++) {
+        for (int use = 0; use < USE_COUNT; use++)
+            y.packing[f][use] = (unsigned char)x->ops->packing(
+                x, (pl_format)f, (enum weight_use)use);
+        y.activations[f] =
+            (unsigned char)x->ops->activations(x, &opt, (pl_format)f);
+    }
+    return y;
+}
+
+/* What is multiplied decides bits, so all devices must do the same. */
+static pl_status check_activations(const struct planned *p,
+                                   const struct lower_device *dev, pl_err *err)
+{
+    for (int d = 1; d < p->list.n; d++)
+        if (memcmp(dev[d].activations, dev[0].activations,
+                   sizeof dev[d].activations) != 0)
+            return err_set(err, PL_UNSUPPORTED,
+                           "%s and %s round activations in different ways; "
+                           "a model cannot be split over both",
+                           p->list.dev[0].name, p->list.dev[d].name);
+    return PL_OK;
+}
+
 /* Groups and units as the lowering wants them. */
 static pl_status units(struct planned *p, struct lower_options *lo, pl_err *err)
 {
@@ -121,9 +153,8 @@ static pl_status units(struct planned *p, struct lower_options *lo, pl_err *err)
         }
     }
     for (int d = 0; d < p->list.n; d++)
-        dev[d] = (struct lower_device){p->list.dev[d].memory,
-                                       p->list.dev[d].one_queue,
-                                       p->list.dev[d].reads};
+        dev[d] = planned_device(p, d);
+    PL_TRY(check_activations(p, dev, err));
     lo->n_dev = p->list.n;
     lo->n_group = y->n_group;
     lo->group = g;
@@ -192,11 +223,8 @@ static pl_status add_way(struct planned *p, struct lower_options *lo,
 static pl_status lower_all(struct planned *p, const pl_options *opt,
                            pl_err *err)
 {
-    struct lower_options lo = {.float_activations =
-                                   cpu_family_is_float(p->family),
-                               .max = p->max,
-                               .n_seq = p->n_seq,
-                               .page_stride = p->page_stride};
+    struct lower_options lo = {
+        .max = p->max, .n_seq = p->n_seq, .page_stride = p->page_stride};
     struct lower_way way[WAY_COUNT];
     int *home = arena_alloc(&p->arena, (size_t)p->num->n + 1, sizeof *home);
     bool *away = arena_alloc(&p->arena, (size_t)p->g->n_node + 1, 1);

@@ -54,6 +54,9 @@ pl_status planned_create(struct planned **out, const pl_graph *g,
                          const pl_options *opt, pl_err *err);
 void planned_free(struct planned *p);
 
+/* What lowering asks of device d. */
+struct lower_device planned_device(const struct planned *p, int d);
+
 /* Ranks that device d carries in its widest group; *n_rank 0: it is idle. */
 void planned_ranks(const struct planned *p, int d, int *rank0, int *n_rank);
 

@@ -21,6 +21,21 @@ enum access {
 
 enum { KERNEL_MAX_ARG = GRAPH_MAX_IN + 1 };
 
+/* How a device's kernels want a weight, by what reads it: row after row in the
+ * format's own blocks, or packed (quant/pack.h). */
+enum packing { PACKING_ROWS, PACKING_PACKED };
+enum weight_use {
+    USE_CONTRACTION,
+    USE_LOOKUP, /* gather_rows; it reads a packed form too if there is one */
+    USE_VALUES, /* anything else */
+    USE_COUNT
+};
+/* What a contraction multiplies a weight with. This decides bits. */
+enum activations {
+    ACTIVATIONS_F32,
+    ACTIVATIONS_Q8, /* blocks of 8-bit values, of KERNEL_quantize */
+};
+
 const char *kernel_name(enum kernel k); /* "?" if there is no such one */
 enum kernel kernel_from_name(const char *name); /* KERNEL_COUNT if unknown */
 /* The kernel that computes an op by itself; KERNEL_COUNT: none does (leaves,

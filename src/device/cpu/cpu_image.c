@@ -201,6 +201,43 @@ static size_t kernel_scratch(const struct cpu_kernels *table,
     return table->kernel[k->kernel].scratch(&c);
 }
 
+enum packing cpu_image_packing(const struct device_desc *d, pl_format f,
+                               enum weight_use use)
+{
+    (void)d;
+    return use == USE_CONTRACTION ||
+                   (use == USE_LOOKUP && format_info(f)->block > 1)
+               ? PACKING_PACKED
+               : PACKING_ROWS;
+}
+
+enum activations cpu_image_activations(const struct device_desc *d,
+                                       const struct device_options *opt,
+                                       pl_format f)
+{
+    bool is_float = opt->kernels ? opt->kernels->float_activations
+                                 : cpu_family_is_float(opt->family);
+
+    (void)d;
+    return is_float || format_info(f)->block == 1 ? ACTIVATIONS_F32
+                                                  : ACTIVATIONS_Q8;
+}
+
+/* Are a contraction's weight and activations in the forms that it reads? */
+static bool reads_forms(const struct device_desc *d,
+                        const struct device_options *opt,
+                        const struct step_kernel *k,
+                        const struct prog_tensor *t)
+{
+    const struct prog_tensor *w = &t[k->arg[2].tensor];
+    bool q8 = false;
+
+    for (int i = 0; i < k->n_arg; i++)
+        q8 |= kernel_arg_is_q8(k->kernel, i) && k->arg[i].tensor >= 0;
+    return w->pack &&
+           q8 == (cpu_image_activations(d, opt, w->format) == ACTIVATIONS_Q8);
+}
+
 bool cpu_image_has_kernel(const struct device_desc *d,
                           const struct device_options *opt,
                           const struct step_kernel *k,
@@ -208,10 +245,9 @@ bool cpu_image_has_kernel(const struct device_desc *d,
 {
     struct cpu_kernels table;
 
-    (void)d;
-    (void)t;
     cpu_kernels_choose(&table, opt);
-    return table.kernel[k->kernel].run != NULL;
+    return table.kernel[k->kernel].run != NULL &&
+           (!kernel_is_contraction(k->kernel) || reads_forms(d, opt, k, t));
 }
 
 size_t cpu_image_scratch(const struct cpu_kernels *k, const struct program *p,

@@ -47,6 +47,12 @@ bool cpu_image_has_kernel(const struct device_desc *d,
                           const struct device_options *opt,
                           const struct step_kernel *k,
                           const struct prog_tensor *t);
+/* As device_ops.packing and activations. */
+enum packing cpu_image_packing(const struct device_desc *d, pl_format f,
+                               enum weight_use use);
+enum activations cpu_image_activations(const struct device_desc *d,
+                                       const struct device_options *opt,
+                                       pl_format f);
 /* Scratch bytes a thread needs, of nth that share a step. */
 size_t cpu_image_scratch(const struct cpu_kernels *k, const struct program *p,
                          int nth);

@@ -93,5 +93,7 @@ const struct device_ops paper_ops = {
     .describe = describe,
     .add_host = add_host,
     .has_kernel = has_kernel,
+    .packing = cpu_image_packing,
+    .activations = cpu_image_activations,
     .scratch = scratch,
 };

@@ -38,6 +38,19 @@ static pl_status describe(struct device_list *l, const struct device_item *it,
     return PL_OK;
 }
 
+static enum packing packing(const struct device_desc *d, pl_format f,
+                            enum weight_use use)
+{
+    return cpu_ops.packing(d, f, use);
+}
+
+static enum activations activations(const struct device_desc *d,
+                                    const struct device_options *opt,
+                                    pl_format f)
+{
+    return cpu_ops.activations(d, opt, f);
+}
+
 static bool has_kernel(const struct device_desc *d,
                        const struct device_options *opt,
                        const struct step_kernel *k, const struct prog_tensor *t)
@@ -303,6 +316,8 @@ const struct device_ops proc_ops = {
     .wants_topology = true,
     .describe = describe,
     .has_kernel = has_kernel,
+    .packing = packing,
+    .activations = activations,
     .scratch = scratch,
     .open = open_bank,
     .close = close_bank,

@@ -746,6 +746,8 @@ const struct device_ops sim_ops = {
                "sim:2GiB:16GB/s:10us*2",
     .describe = describe,
     .has_kernel = cpu_image_has_kernel,
+    .packing = cpu_image_packing,
+    .activations = cpu_image_activations,
     .scratch = scratch,
     .open = open_bank,
     .close = close_bank,
