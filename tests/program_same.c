@@ -318,7 +318,7 @@ static const char *program(const struct program *p, const struct program *q)
     SAME(max.n_tok);
     SAME(max.n_out);
     SAME(max.n_slot);
-    SAME(n_seq);
+    SAME(max.n_seq);
     SAME(page_stride);
     return NULL;
 }

@@ -278,7 +278,6 @@ static pl_status replace(struct planned *p, bool stay_home, uint64_t *seed,
                                       .float_activations =
                                           cpu_family_is_float(p->family),
                                       .max = p->max,
-                                      .n_seq = p->n_seq,
                                       .page_stride = p->page_stride},
               err);
     p->way[WAY_PLAIN] = 0;

@@ -11,7 +11,7 @@
 
 #define HEAD                                                                   \
     "programs 2\n"                                                             \
-    "max n_tok 4 n_slot 128 page_stride 2\n"                                   \
+    "max n_tok 4 n_slot 128 n_seq 1 page_stride 2\n"                           \
     "device 0\n"                                                               \
     "%0: f32[n_tok, 16]\n"                                                     \
     "%1: f32[n_tok, 16] mail\n"                                                \
@@ -94,6 +94,18 @@ static void program_check_private_memory_is_not_read(void **state)
                "reads a peer's memory without a meeting");
 }
 
+/* A step may have no sequence at all, or as many as the programs allow. */
+static void program_check_sequences_are_a_size(void **state)
+{
+    (void)state;
+    is_refused(HEAD "0: push 1.%1 <- %0 4*n_seq to 8444\n", true, NULL);
+    is_refused(HEAD "0: push 1.%1 <- %0 8*n_seq to 8444\n", true,
+               "writes beyond its result");
+    is_refused(HEAD "0: merge %0 <- sum(%0@128-64*n_seq) 64\n", true, NULL);
+    is_refused(HEAD "0: merge %0 <- sum(%0@1024-1024*n_seq) 64\n", true,
+               "reads beyond its source");
+}
+
 static void program_check_a_wait_knows_of_the_other_queue(void **state)
 {
     static const char *const unknown =
@@ -125,6 +137,7 @@ int test_program_check(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(program_check_peers_write_inboxes_only),
         cmocka_unit_test(program_check_private_memory_is_not_read),
+        cmocka_unit_test(program_check_sequences_are_a_size),
         cmocka_unit_test(program_check_a_wait_knows_of_the_other_queue),
     };
 

@@ -40,9 +40,10 @@ static void program_parse_mistakes_are_named(void **state)
         {"programs 1\ndevice 0\n%0: f31[]",
          "line 3, column 5: format 'f31' is unknown"},
         {"programs 1\ndevice 0\n%0: f32[n]",
-         "line 3, column 9: 'n]' where a size, n_tok, n_out or n_slot"},
+         "line 3, column 9: 'n]' where a size, n_tok, n_out, n_slot or "
+         "n_seq is"},
         {"programs 1\ndevice 0\n%0: f32[2*3]",
-         "line 3, column 11: '3]' where n_tok, n_out or n_slot"},
+         "line 3, column 11: '3]' where n_tok, n_out, n_slot or n_seq"},
         {"programs 1\ndevice 0\n%0: f32[9999999999*n_tok]",
          "line 3, column 9: 9999999999 times a size"},
         {"programs 1\ndevice 0\n%0: f32[1, 1, 1, 1, 1]",

@@ -443,13 +443,18 @@ static pl_status check_instance(const struct device_set *s,
                            (long long)z->n_tok, (long long)z->n_out,
                            (long long)z->n_slot, (long long)p->max.n_tok,
                            (long long)p->max.n_out, (long long)p->max.n_slot);
-        if (b->pages && (run->n_seq < 0 || run->n_seq > p->n_seq ||
+        if (z->n_seq < 0 || z->n_seq > p->max.n_seq)
+            return err_set(err, PL_BAD_ARGUMENT,
+                           "a step of %lld sequences; the programs are made "
+                           "for %lld",
+                           (long long)z->n_seq, (long long)p->max.n_seq);
+        if (b->pages && (run->n_seq < 0 || run->n_seq > p->max.n_seq ||
                          b->page_stride < 0 || b->page_stride > p->page_stride))
             return err_set(err, PL_BAD_ARGUMENT,
                            "a step of %d sequences of %lld pages; the "
-                           "programs are made for %d of %d",
-                           run->n_seq, (long long)b->page_stride, p->n_seq,
-                           p->page_stride);
+                           "programs are made for %lld of %d",
+                           run->n_seq, (long long)b->page_stride,
+                           (long long)p->max.n_seq, p->page_stride);
     }
     return PL_OK;
 }

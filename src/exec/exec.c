@@ -346,7 +346,7 @@ static pl_status check_token(const pl_exec *x, const struct kernel_batch *b,
     int64_t n_page = x->plan->max.n_slot / PAGE_TOKENS;
     int64_t from = 0;
 
-    if (seq < 0 || seq >= x->plan->n_seq || pos < 0 ||
+    if (seq < 0 || seq >= x->plan->max.n_seq || pos < 0 ||
         ((pages || x->has_cache) && pos / PAGE_TOKENS >= b->page_stride) ||
         (!pages && x->has_cache && seq > 0))
         return err_set(err, PL_BAD_ARGUMENT,
@@ -412,7 +412,8 @@ pl_status exec_steps(pl_exec *x, int n, const pl_rows *rows, pl_err *err)
         struct kernel_batch *b = &run.batch[k];
 
         PL_TRY(check_rows(x, r, err));
-        run.sizes[k] = (struct graph_sizes){r->n_tok, r->n_out, p->max.n_slot};
+        run.sizes[k] =
+            (struct graph_sizes){r->n_tok, r->n_out, p->max.n_slot, 1};
         *b = (struct kernel_batch){r->n_tok,
                                    r->n_out,
                                    r->pos ? r->pos : x->zeros,
@@ -426,6 +427,7 @@ pl_status exec_steps(pl_exec *x, int n, const pl_rows *rows, pl_err *err)
         }
         if (!r->pages)
             run.n_seq = 1;
+        run.sizes[k].n_seq = run.n_seq;
     }
     run.script = choose_way(p, n, rows->n_tok);
     memcpy(x->sizes, run.sizes, (size_t)n * sizeof *run.sizes);

@@ -46,7 +46,7 @@ struct lower_options {
     const struct lower_device *dev; /* [n_dev] */
     bool float_activations; /* nothing is quantized before a contraction */
     struct graph_sizes max; /* n_slot: exact */
-    int n_seq, page_stride;
+    int page_stride;
 };
 
 /* Where a value lies: a tensor of a device's program. */

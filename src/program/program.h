@@ -226,9 +226,9 @@ struct program {
     const struct script *script;
     int n_event, n_group;
     size_t bytes[REGION_COUNT];
-    struct graph_sizes max; /* largest n_tok, n_out of an instance; n_slot as
-                               it is */
-    int n_seq, page_stride; /* largest batch tables */
+    struct graph_sizes max; /* largest n_tok, n_out, n_seq of an instance;
+                               n_slot as it is */
+    int page_stride;        /* pages of a sequence */
 };
 
 /* Bytes of everything but weights and caches. */

@@ -66,7 +66,7 @@ static struct graph_sizes largest(const struct check *c, const struct step *st)
 }
 
 /* One end of the sizes with which it runs: bit 0: the least n_tok, bit 1: the
- * least n_out, else the largest. */
+ * least n_out, bit 2: the least n_seq, else the largest. */
 static struct graph_sizes corner(const struct check *c, const struct step *st,
                                  int which)
 {
@@ -77,6 +77,8 @@ static struct graph_sizes corner(const struct check *c, const struct step *st,
         z.n_tok = st->guard_out || least > z.n_tok ? 0 : least;
     if (which & 2)
         z.n_out = !st->guard_out || least > z.n_out ? 0 : least;
+    if (which & 4)
+        z.n_seq = 0;
     return z;
 }
 
@@ -158,7 +160,7 @@ static pl_status check_addend(const struct check *c, const struct step *st,
 {
     if (a->off > INT64_MAX)
         return bad(c, "reads beyond its source");
-    for (int i = 0; i < (a->skip.n != 0 ? 4 : 1); i++) {
+    for (int i = 0; i < (a->skip.n != 0 ? 8 : 1); i++) {
         const struct graph_sizes z = corner(c, st, i);
 
         PL_TRY(check_source_at(c, st, &z, a->dev, a->tensor,
@@ -217,7 +219,8 @@ static bool sized(const struct check *c, const struct step *st, int tensor)
 
     for (int i = 0; i < t->n_dim; i++)
         if (t->instance != st->instance &&
-            (t->dim[i].symbol == PL_N_TOK || t->dim[i].symbol == PL_N_OUT))
+            (t->dim[i].symbol == PL_N_TOK || t->dim[i].symbol == PL_N_OUT ||
+             t->dim[i].symbol == GRAPH_N_SEQ))
             return false;
     return true;
 }
@@ -728,7 +731,7 @@ static pl_status find_classes(struct check *c, struct classes *k)
 static struct graph_sizes class_sizes(const struct classes *k, int i)
 {
     return (struct graph_sizes){k->least[0][i % k->n[0]],
-                                k->least[1][i / k->n[0]], 0};
+                                k->least[1][i / k->n[0]], 0, 0};
 }
 
 /* Runs of y->n_instance micro-batches, whose last one may be of another class.

@@ -49,7 +49,7 @@ bool cpu_image_sizes(struct cpu_image *m, const struct device_run *run)
         const struct graph_sizes *z = &run->sizes[i];
 
         if (z->n_tok != m->sizes[i].n_tok || z->n_out != m->sizes[i].n_out ||
-            z->n_slot != m->sizes[i].n_slot)
+            z->n_slot != m->sizes[i].n_slot || z->n_seq != m->sizes[i].n_seq)
             m->resize |= (uint32_t)1 << i;
         m->sizes[i] = *z;
     }

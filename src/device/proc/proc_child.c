@@ -103,8 +103,8 @@ static pl_status make_tables(struct child *c, pl_err *err)
     for (int i = 0; i < p->n_script; i++)
         if (p->script[i].n_instance > n)
             n = p->script[i].n_instance;
-    c->stride =
-        2 * (size_t)p->max.n_tok + (size_t)p->n_seq * (size_t)p->page_stride;
+    c->stride = 2 * (size_t)p->max.n_tok +
+                (size_t)p->max.n_seq * (size_t)p->page_stride;
     c->tables = calloc((size_t)n * c->stride + 1, sizeof *c->tables);
     return c->tables ? PL_OK : err_no_memory(err, "a device's tables");
 }

@@ -272,7 +272,7 @@ static bool make_tables(struct sim_device *d)
         n_instance = c->n_instance > n_instance ? c->n_instance : n_instance;
     }
     d->n_batch = (size_t)p->max.n_tok * 2 +
-                 (size_t)p->n_seq * (size_t)p->page_stride + 1;
+                 (size_t)p->max.n_seq * (size_t)p->page_stride + 1;
     d->batch = malloc((size_t)n_instance * d->n_batch * sizeof *d->batch);
     d->done = calloc((size_t)n_step + 1, 1);
     d->merged = malloc(((size_t)n_step + 1) * sizeof *d->merged);
