@@ -429,7 +429,6 @@ static pl_status check_instance(const struct device_set *s,
                                 pl_err *err)
 {
     const struct graph_sizes *z = &run->sizes[k];
-    const struct kernel_batch *b = &run->batch[k];
 
     for (int i = 0; i < s->n; i++) {
         const struct program *p = s->dev[i].prog;
@@ -448,13 +447,6 @@ static pl_status check_instance(const struct device_set *s,
                            "a step of %lld sequences; the programs are made "
                            "for %lld",
                            (long long)z->n_seq, (long long)p->max.n_seq);
-        if (b->pages && (run->n_seq < 0 || run->n_seq > p->max.n_seq ||
-                         b->page_stride < 0 || b->page_stride > p->page_stride))
-            return err_set(err, PL_BAD_ARGUMENT,
-                           "a step of %d sequences of %lld pages; the "
-                           "programs are made for %lld of %d",
-                           run->n_seq, (long long)b->page_stride,
-                           (long long)p->max.n_seq, p->page_stride);
     }
     return PL_OK;
 }

@@ -102,6 +102,8 @@ struct lowered {
     int n_instance;             /* most micro-batches of a way */
     int *input; /* [n_instance][g->n_node] tensor of "io" where an input is put
                    before the run; -1: it is none */
+    int *batch; /* [n_instance] tensor of "io" where the table of tokens is put
+                   (program_batch); -1: no cache, no table */
     int n_way;  /* scripts of the programs */
     struct lowered_way *way;
 };

@@ -225,6 +225,23 @@ static bool sized(const struct check *c, const struct step *st, int tensor)
     return true;
 }
 
+/* Is the tensor the table of the step's micro-batch? */
+static pl_status check_batch(const struct check *c, const struct step *st,
+                             int tensor)
+{
+    const struct prog_tensor *t;
+
+    if (!has_tensor(c->p, tensor))
+        return bad(c, "names a tensor that is not there");
+    t = &c->p->tensor[tensor];
+    if (t->instance != st->instance)
+        return bad(c, "reads a tensor of another micro-batch");
+    if (t->format != PL_I32 || t->q8 || t->pack ||
+        (int64_t)(t->bytes / 4) < program_batch_words(c->p))
+        return bad(c, "reads a table of tokens where none is");
+    return PL_OK;
+}
+
 static pl_status check_args(const struct check *c, const struct step *st)
 {
     const struct step_kernel *k = &st->kernel;
@@ -246,6 +263,8 @@ static pl_status check_args(const struct check *c, const struct step *st)
         if (t >= 0 && c->p->tensor[t].q8 != kernel_arg_is_q8(k->kernel, i))
             return bad(c, "takes blocks of 8-bit values for values, or values "
                           "for blocks");
+        if (kernel_arg_is_batch(k->kernel, i))
+            PL_TRY(check_batch(c, st, t));
     }
     for (int i = k->n_arg; kernel_access(k->kernel, i); i++)
         if (!kernel_arg_is_optional(k->kernel, i))
@@ -318,7 +337,7 @@ static pl_status check_pages(const struct check *c, const struct step *st)
     for (int64_t h = 0; h < to->tensor[x->out].dim[1].n; h++)
         if (x->map[h] < -1 || x->map[h] >= from->tensor[x->src].dim[1].n)
             return bad(c, "reads a head that its source does not have");
-    return PL_OK;
+    return check_batch(c, st, x->batch);
 }
 
 /* The step with which device `dev` takes part in a meeting at `order`. */

@@ -33,7 +33,7 @@
  *       PIECES; ...
  *   pull TENSOR [bytes N] [between_groups] <- PIECES
  *   push TENSOR [between_groups] <- PIECES
- *   pages TENSOR <- TENSOR heads(HEAD or -, ...) [tile N]
+ *   pages TENSOR <- TENSOR batch TENSOR heads(HEAD or -, ...) [tile N]
  *   post EVENT | wait DEV.EVENT | dies BYTES @OFFSET or TENSOR, ...
  *
  *   PIECES  nothing, or with commas between: [TENSOR][@OFF] BYTES
