@@ -689,7 +689,7 @@ static void sizes(const struct eval64 *e, int node,
 {
     const struct graph_node *n = &e->g->node[node];
     struct graph_sizes s = {rows ? rows->n_tok : 0, rows ? rows->n_out : 0,
-                            e->n_seq * e->max_pos};
+                            e->n_seq * e->max_pos, e->n_seq};
 
     for (int d = 0; d < n->n_dim; d++)
         dim[d] = dim_value(n->dim[d], &s);

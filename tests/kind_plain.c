@@ -215,7 +215,6 @@ static void submit(struct device_bank *b)
     for (int i = 0; i < b->n; i++) {
         struct plain_device *x = &p->dev[i];
 
-        memcpy(x->image.batch, run->batch, sizeof x->image.batch);
         if (cpu_image_sizes(&x->image, run))
             cpu_image_resolve(&x->image);
         x->started = pthread_create(&x->thread, NULL, go, x) == 0;

@@ -352,7 +352,7 @@ struct cpu_kernels *build_toys(void)
     k.kernel[KERNEL_scale] = (struct cpu_entry){.run = toy_scale};
     k.kernel[KERNEL_add] = (struct cpu_entry){.run = toy_add};
     k.kernel[KERNEL_contiguous] = (struct cpu_entry){.run = toy_reverse};
-    k.kernel[KERNEL_cast] = (struct cpu_entry){.run = toy_who};
+    k.kernel[KERNEL_cache_write] = (struct cpu_entry){.run = toy_who};
     k.kernel[KERNEL_tanh] = (struct cpu_entry){.run = NULL};
     k.add = toy_sum;
     return &k;
@@ -428,12 +428,32 @@ void build_survives(const struct device_list *l,
     }
 }
 
+void build_put_batch(struct device_set *s, int dev, int tensor,
+                     const struct kernel_batch *b, int64_t n_seq)
+{
+    const struct program *p = s->dev[dev].prog;
+    const struct prog_tensor *t = &p->tensor[tensor];
+    const struct {
+        int64_t word;
+        const int32_t *v;
+        int64_t n;
+    } part[] = {{0, b->pos, b->n_tok},
+                {p->max.n_tok, b->seq, b->n_tok},
+                {2 * p->max.n_tok, b->pages, n_seq * p->page_stride}};
+
+    assert_true(p->page_stride == b->page_stride);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(device_write(s, dev, t->region,
+                                      t->offset + 4 * (size_t)part[i].word,
+                                      part[i].v, 4 * (size_t)part[i].n, NULL),
+                         PL_OK);
+}
+
 struct device_run build_run(int64_t n_tok)
 {
     return (struct device_run){
         .n_instance = 1,
         .sizes = {{.n_tok = n_tok}},
-        .batch = {{.n_tok = n_tok}},
     };
 }
 

@@ -262,6 +262,7 @@ static const char *pages(const struct step_pages *p, const struct step_pages *q,
     SAME(out);
     SAME(src_dev);
     SAME(src);
+    SAME(batch);
     SAME(tile_bytes);
     return heads(p->map, q->map, all[p->out_dev].tensor[p->out].dim[1].n);
 }
@@ -334,7 +335,7 @@ static const char *program(const struct program *p, const struct program *q)
     SAME(max.n_tok);
     SAME(max.n_out);
     SAME(max.n_slot);
-    SAME(n_seq);
+    SAME(max.n_seq);
     SAME(page_stride);
     return NULL;
 }

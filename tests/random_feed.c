@@ -83,7 +83,7 @@ void feed_free(struct random_feed *f)
 int64_t feed_count(const struct random_feed *f, int node, int s)
 {
     const struct graph_sizes z = {f->rows[s].n_tok, f->rows[s].n_out,
-                                  RANDOM_N_SEQ * RANDOM_MAX_POS};
+                                  RANDOM_N_SEQ * RANDOM_MAX_POS, RANDOM_N_SEQ};
 
     return graph_count(&f->r->g->node[node], &z);
 }

@@ -34,7 +34,7 @@ static pl_dim last(const struct graph_node *n)
 
 static int64_t count(const struct graph_node *n)
 {
-    const struct graph_sizes one = {1, 1, 1};
+    const struct graph_sizes one = {1, 1, 1, 1};
 
     return graph_count(n, &one);
 }

@@ -462,8 +462,8 @@ static void play(struct game *g, struct device_set *s, const char *what)
 
     run.n_instance = 1 + below(g, g->n_inst[run.script]);
     for (int k = 0; k < run.n_instance; k++) {
-        run.sizes[k].n_tok = run.batch[k].n_tok = below(g, TOK + 1);
-        run.sizes[k].n_out = run.batch[k].n_out = below(g, TOK + 1);
+        run.sizes[k].n_tok = below(g, TOK + 1);
+        run.sizes[k].n_out = below(g, TOK + 1);
     }
     for (int d = 0; d < g->n; d++)
         for (int t = 0; t < g->p[d].n_tensor; t++) {

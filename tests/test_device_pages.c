@@ -43,36 +43,39 @@ enum { N_PAGE = 12, TILE = 96, H0 = 3, H1 = 2, STRIDE = 5, N_SEQ = 4 };
     "max n_tok 8 n_slot 768 n_seq 4 page_stride 5\n"                           \
     "device 0\n"                                                               \
     "  %0: f32[n_slot, 3, 1] cache bytes 3456\n"                               \
+    "  %1: i32[36]\n"                                                          \
     "device 1\n"
 static const char pages_pulled[] =
     PAGES_HEAD "  %0: f32[n_slot, 2, 1] cache bytes 2304\n"
+               "  %1: i32[36]\n"
+               "  %2: i32[35]\n"
+               "  %3: i32[36] instance 1\n"
                "script\n"
-               "  1 copy: pages %0 <- 0.%0 heads(2, -) tile 96\n"
-               "  1 copy: pages %0 <- 0.%0 heads(-, 0) tile 96\n";
+               "  1 copy: pages %0 <- 0.%0 batch %1 heads(2, -) tile 96\n"
+               "  1 copy: pages %0 <- 0.%0 batch %1 heads(-, 0) tile 96\n";
 static const char pages_pushed[] =
     PAGES_HEAD "  %0: f32[n_slot, 2, 1] mail bytes 2304\n"
                "script\n"
-               "  0 copy: pages 1.%0 <- %0 heads(2, -) tile 96\n"
-               "  0 copy: pages 1.%0 <- %0 heads(-, 0) tile 96\n"
+               "  0 copy: pages 1.%0 <- %0 batch %1 heads(2, -) tile 96\n"
+               "  0 copy: pages 1.%0 <- %0 batch %1 heads(-, 0) tile 96\n"
                "  0 copy: post 0\n"
                "  1 copy: wait 0.0\n";
 
 /* Sequence 0 at 64 .. 66, 2 at 128 and 3 at 5; 2 shares a page with 0, and its
  * first page was given back. */
-static void fill_batch(struct device_run *run)
+static void fill_batch(struct device_set *s, int dev, struct device_run *run)
 {
     static const int32_t pos[6] = {64, 65, 66, 128, 5, 4};
     static const int32_t seq[6] = {0, 0, 0, 2, 3, 3};
     static const int32_t pages[N_SEQ * STRIDE] = {
         4, 7, 9, 9, 9, 8, 8, 8, 8, 8, -1, 7, 11, 3, 3, 0, 6, 6, 6, 6};
 
+    const struct kernel_batch b = {6, 0, pos, seq, pages, STRIDE};
+
+    build_put_batch(s, dev, 1, &b, N_SEQ);
     *run = build_run(6);
     run->sizes[0].n_slot = N_PAGE * PAGE_TOKENS;
-    run->batch[0].pos = pos;
-    run->batch[0].seq = seq;
-    run->batch[0].pages = pages;
-    run->batch[0].page_stride = STRIDE;
-    run->n_seq = N_SEQ;
+    run->sizes[0].n_seq = N_SEQ;
 }
 
 static void device_pages_bring_what_the_batch_uses(void **state)
@@ -109,7 +112,7 @@ static void device_pages_bring_what_the_batch_uses(void **state)
         memset(to, 0xEE, sizeof to);
         device_write(s, 0, REGION_CACHE, 0, from, sizeof from, NULL);
         device_write(s, 1, r, 0, to, sizeof to, NULL);
-        fill_batch(&run);
+        fill_batch(s, cases[i].pulls, &run);
         RUN_OK(s, &run);
         device_read(s, 1, r, 0, to, sizeof to, NULL);
         for (int page = 0; page < N_PAGE; page++)
@@ -135,16 +138,21 @@ static void device_load_refuses_wrong_pages(void **state)
         {"heads(2, -)", "heads(3, 0)", "a head that its source does not have"},
         {"tile 96\n", "tile 112\n", "beyond their source"},
         {"bytes 2304", "bytes 2240", "beyond its result"},
-        {"0.%0", "0.%1", "beyond their source"},
+        {"0.%0", "0.%2", "beyond their source"},
+        {"batch %1", "batch %4", "names a tensor that is not there"},
+        {"batch %1", "batch %0", "a table of tokens where none is"},
+        {"batch %1", "batch %2", "a table of tokens where none is"},
+        {"batch %1", "batch %3", "a tensor of another micro-batch"},
         {"device 0\n", "device 0\nmax n_slot 64\n", "beyond their source"},
-        {"%0 <- 0.%0 heads(2, -)", "0.%0 <- 0.%0 heads(2, -, -)",
+        {"%0 <- 0.%0 batch %1 heads(2, -)",
+         "0.%0 <- 0.%0 batch %1 heads(2, -, -)",
          "reads a device that the set does not"},
         {"%0 <- 0.%0", "%0 <- %0", "reads a device that the set does not"},
         {"%0 <- 0.%0", "%0 <- 2.%0", "reads a device that the set does not"},
         {"1 copy: pages %0 <- 0.%0", "0 copy: pages 1.%0 <- %0",
          "pushes elsewhere than into an inbox"},
-        {"1 copy: pages %0 <- 0.%0 heads(2, -)",
-         "0 copy: pages %0 <- 1.%0 heads(0, 0, 0)",
+        {"1 copy: pages %0 <- 0.%0 batch %1 heads(2, -)",
+         "0 copy: pages %0 <- 1.%0 batch %1 heads(0, 0, 0)",
          "pulls from memory that is not open"},
     };
     struct device_set *s = build_set("cpu,sim", 1, 0);

@@ -96,7 +96,7 @@ static void device_first_thread_is_the_callers(void **state)
     arena_fini(&a);
 }
 
-/* Host tables of a step reach the kernels of every kind. */
+/* What the table of a step says reaches the kernels of every kind. */
 static void device_kernels_see_the_batch(void **state)
 {
     enum { TOK = 5, W = 4 };
@@ -104,6 +104,7 @@ static void device_kernels_see_the_batch(void **state)
     static const int32_t seq[TOK] = {0, 0, 0, 1, 1};
     static const int32_t pages[4] = {7, 3, 11, -1};
     static const float page[TOK] = {7, 3, 3, 11, 11};
+    const struct kernel_batch b = {TOK, 0, pos, seq, pages, 2};
 
     (void)state;
     for (int k = 0; k < N_KIND; k++) {
@@ -115,17 +116,15 @@ static void device_kernels_see_the_batch(void **state)
                                        "max n_tok 7 n_seq 3 page_stride 2\n"
                                        "device 0\n"
                                        "  %0: f32[n_tok, 4]\n"
+                                       "  %1: i32[20]\n"
                                        "script\n"
-                                       "  0: %0 = cast(%0)\n",
+                                       "  0: %0 = cache_write(%0, %1)\n",
                                        1);
         float v[TOK * W];
 
         LOAD_OK(s, p);
-        run.batch[0].pos = pos;
-        run.batch[0].seq = seq;
-        run.batch[0].pages = pages;
-        run.batch[0].page_stride = 2;
-        run.n_seq = 2;
+        build_put_batch(s, 0, 1, &b, 2);
+        run.sizes[0].n_seq = 2;
         RUN_OK(s, &run);
         build_get(s, 0, 0, v, TOK * W);
         for (int i = 0; i < TOK; i++) {
@@ -1051,7 +1050,6 @@ static void device_run_refuses_other_sizes(void **state)
     struct device_set *s = build_set("cpu*1,sim", 1, 0);
     struct device_run run = build_run(5);
     struct arena a = {0};
-    int32_t page = 0;
     pl_err err;
 
     (void)state;
@@ -1063,9 +1061,10 @@ static void device_run_refuses_other_sizes(void **state)
     assert_non_null(strstr(err.message, "5 tokens"));
     run = build_run(4);
     RUN_OK(s, &run);
-    run.batch[0].pages = &page;
-    run.batch[0].page_stride = 1;
-    run.n_seq = 1;
+    run.sizes[0].n_seq = 1;
+    assert_int_equal(device_set_run(s, &run, &err), PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "1 sequences"));
+    run.sizes[0].n_seq = -1;
     assert_int_equal(device_set_run(s, &run, &err), PL_BAD_ARGUMENT);
     device_set_free(s);
     arena_fini(&a);

@@ -97,7 +97,7 @@ static void counted(const char *path, const char *name, const char *on,
         assert_int_equal(pl_engine_decode(r.engine, &b, NULL, &err), PL_OK);
         for (int from = 0; from < sizes[i]; from += 16) {
             struct graph_sizes z = {sizes[i] - from < 16 ? sizes[i] - from : 16,
-                                    0, 0};
+                                    0, 0, 1};
 
             for (int k = from; k < from + z.n_tok; k++)
                 z.n_out += wanted[k];
@@ -362,7 +362,7 @@ static void messages_go_one_way_for_any_rows(void **state)
         if (planned_create(&p, g, &o, &err) != PL_OK)
             fail_msg("%s: %s", on[k], err.message);
         for (int64_t n = 1; n <= 64; n++) {
-            const struct graph_sizes z = {n, n, 0};
+            const struct graph_sizes z = {n, n, 0, 1};
             int counted = 0;
 
             for (int d = 0; d < p->low->n_dev; d++)

@@ -57,7 +57,7 @@ struct graph {
 
 static size_t weight_bytes(const struct graph_node *n)
 {
-    const struct graph_sizes one = {1, 1, 1};
+    const struct graph_sizes one = {1, 1, 1, 1};
     int64_t row = n->dim[n->n_dim - 1].n;
 
     return format_row_bytes(n->format, row) *

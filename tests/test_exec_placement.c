@@ -274,7 +274,6 @@ static pl_status replace(struct planned *p, bool stay_home, uint64_t *seed,
                                       .way = way,
                                       .dev = dev,
                                       .max = p->max,
-                                      .n_seq = p->n_seq,
                                       .page_stride = p->page_stride},
               err);
     p->way[WAY_PLAIN] = 0;

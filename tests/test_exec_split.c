@@ -334,8 +334,8 @@ static void run(const char *path, const char *name, const char *devices,
     engine_run_decode(&e, 0, N, token, logits);
     engine_run_decode(&e, 0, 1, token, logits);
     free(logits);
-    add_macs(s, &(struct graph_sizes){N, N, s->p->max.n_slot});
-    add_macs(s, &(struct graph_sizes){1, 1, s->p->max.n_slot});
+    add_macs(s, &(struct graph_sizes){N, N, s->p->max.n_slot, 1});
+    add_macs(s, &(struct graph_sizes){1, 1, s->p->max.n_slot, 1});
     judge(s);
     judge_sums(s);
     pl_engine_counters(e.engine, &c);

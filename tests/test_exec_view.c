@@ -55,7 +55,7 @@ static pl_graph *graph(void)
 
 static int64_t values_of(const struct graph_node *n)
 {
-    const struct graph_sizes z = {N_TOK, 1, N_SLOT};
+    const struct graph_sizes z = {N_TOK, 1, N_SLOT, 1};
 
     return graph_count(n, &z);
 }

@@ -486,7 +486,7 @@ static void layout_numeric_expert_layer_sums_twice(void **state)
 {
     static const char end[] = "z: f32[n_tok, 64] = rms_norm(y) eps=1e-06 "
                               "!output\n";
-    const struct graph_sizes s = {7, 1, 64};
+    const struct graph_sizes s = {7, 1, 64, 1};
     char text[8192];
 
     (void)state;

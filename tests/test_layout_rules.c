@@ -192,7 +192,7 @@ static void try_init(struct try *t, const char *text, uint64_t *seed)
 
 static void draw_operand(struct try *t, int i, struct eval_value *v)
 {
-    const struct graph_sizes s = {N_TOK, 1, N_SEQ * MAX_POS};
+    const struct graph_sizes s = {N_TOK, 1, N_SEQ * MAX_POS, N_SEQ};
 
     v->n_dim = operand(t, i)->n_dim;
     v->n = 1;
@@ -873,7 +873,7 @@ static void move_owners(const struct move *m, int64_t n_tok,
                         struct eval_value *out)
 {
     struct eval_value in[GRAPH_MAX_IN] = {{0}};
-    const struct graph_sizes s = {n_tok, 1, 1};
+    const struct graph_sizes s = {n_tok, 1, 1, 1};
 
     for (int i = 0; i < m->n->n_in; i++) {
         const struct graph_node *x = &m->g->node[m->n->in[i]];

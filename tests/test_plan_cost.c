@@ -136,7 +136,7 @@ static struct cost_machine machine(const struct paper *p, bool lanes)
 }
 
 static const struct cost_step one_token[PROG_MAX_INSTANCE] = {
-    {.sizes = {1, 1, 64}}};
+    {.sizes = {1, 1, 64, 1}}};
 
 static double run(const struct paper *p, bool lanes, int n_instance,
                   struct cost_use *use)
@@ -448,7 +448,7 @@ static void plan_cost_pages_are_those_in_use(void **state)
         .kind = STEP_PAGES,
         .pages = {.src_dev = 1, .out = 3, .map = map, .tile_bytes = 128},
     };
-    struct cost_step z = {{1, 1, 1024}, 128, 0};
+    struct cost_step z = {{1, 1, 1024, 1}, 128};
 
     (void)state;
     p->rates[0].message_s = 7;
@@ -458,7 +458,7 @@ static void plan_cost_pages_are_those_in_use(void **state)
     z.n_past = 127;
     must_be(cost_of_step(&m, 0, &s, &z), 7 + 2 * 2 * 128);
     z.sizes.n_tok = 4; /* a token each */
-    z.n_seq = 4;
+    z.sizes.n_seq = 4;
     must_be(cost_of_step(&m, 0, &s, &z), 7 + 4 * 2 * 2 * 128);
     free(p);
 }
@@ -478,7 +478,7 @@ static void plan_cost_attention_is_paid_by_scores_and_widths(void **state)
                    .arg = {{2, ACCESS_WRITE}, {1, ACCESS_READ}},
                    .attr = &attr},
     };
-    struct cost_step z = {{1, 1, 64}, 9, 1};
+    struct cost_step z = {{1, 1, 64, 1}, 9};
 
     (void)state;
     for (int i = 1; i <= 2; i++) { /* 3 heads of 4 and of 5 */
@@ -569,7 +569,7 @@ static int last_meeting(const struct script *c)
 static void plan_cost_of_a_group_is_its_slowest_device(void **state)
 {
     static const pl_dim dim[2] = {{1, PL_N_TOK}, {512, PL_CONST}};
-    static const struct cost_step z[1] = {{{16, 1, 4096}, 100, 1}};
+    static const struct cost_step z[1] = {{{16, 1, 4096, 1}, 100}};
     pl_options o = {.device_spec = "gpu:1GiB:1TB/s:flops=1T:link=1GB/s:"
                                    "latency=5us:shared*3,cpu:1GiB:50GB/s:"
                                    "flops=1T:link=1GB/s:latency=9us:shared",

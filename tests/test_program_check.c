@@ -11,16 +11,21 @@
 
 #define HEAD                                                                   \
     "programs 2\n"                                                             \
-    "max n_tok 4 n_slot 128 page_stride 2\n"                                   \
+    "max n_tok 4 n_slot 128 n_seq 1 page_stride 2\n"                           \
     "device 0\n"                                                               \
     "%0: f32[n_tok, 16]\n"                                                     \
     "%1: f32[n_tok, 16] mail\n"                                                \
     "%2: f16[n_slot, 2, 16] cache\n"                                           \
+    "%3: i32[10]\n"                                                            \
+    "%4: i32[9]\n"                                                             \
+    "%5: f32[10]\n"                                                            \
+    "%6: i32[10] instance 1\n"                                                 \
     "device 1\n"                                                               \
     "%0: f32[n_tok, 16]\n"                                                     \
     "%1: f32[n_tok, 16] mail\n"                                                \
     "%2: f16[n_slot, 2, 16]\n"                                                 \
     "%3: f16[n_slot, 2, 16] mail\n"                                            \
+    "%4: i32[10]\n"                                                            \
     "script\n"
 /* device 0 gives in its copy queue, and device 1 answers */
 #define GIVES                                                                  \
@@ -83,8 +88,8 @@ static void program_check_peers_write_inboxes_only(void **state)
     is_refused(HEAD "0: deal 1.%1, 1.%1@64 <- %0 64, %0@64 64\n", true, NULL);
     is_refused(HEAD "0: deal 1.%1, 1.%1@64 <- %0 64\n", true,
                "deals more or fewer pieces");
-    is_refused(HEAD "0: pages 1.%3 <- %2 heads(0, 1)\n", true, NULL);
-    is_refused(HEAD "0: pages 1.%2 <- %2 heads(0, 1)\n", true,
+    is_refused(HEAD "0: pages 1.%3 <- %2 batch %3 heads(0, 1)\n", true, NULL);
+    is_refused(HEAD "0: pages 1.%2 <- %2 batch %3 heads(0, 1)\n", true,
                "pushes elsewhere than into an inbox");
 }
 
@@ -93,12 +98,45 @@ static void program_check_private_memory_is_not_read(void **state)
     (void)state;
     is_refused(HEAD "1: pull %0 <- 0.%0 64*n_tok\n", true,
                "pulls from memory that is not open to it");
-    is_refused(HEAD "1: pages %2 <- 0.%2 heads(0, 1)\n", true,
+    is_refused(HEAD "1: pages %2 <- 0.%2 batch %4 heads(0, 1)\n", true,
                "pulls from memory that is not open to it");
     is_refused(HEAD "0, 1: merge meet; %0 <- sum(0.%0, 1.%0+) 64*n_tok\n", true,
                "meets devices that share no memory");
     is_refused(HEAD "1: merge %0 <- 0.%0 64*n_tok\n", true,
                "reads a peer's memory without a meeting");
+}
+
+static void
+program_check_tables_are_whole_and_of_their_micro_batch(void **state)
+{
+    static const char *const none = "reads a table of tokens where none is";
+    static const char *const there = "names a tensor that is not there";
+
+    (void)state;
+    is_refused(HEAD "0: %2 = cache_write(%0, %3)\n", true, NULL);
+    is_refused(HEAD "0: %2 = cache_write(%0, %4)\n", true, none);
+    is_refused(HEAD "0: %2 = cache_write(%0, %5)\n", true, none);
+    is_refused(HEAD "0: %2 = cache_write(%0, -)\n", true, there);
+    is_refused(HEAD "0: %2 = cache_write(%0)\n", true, there);
+    is_refused(HEAD "0: %2 = cache_write(%0, %6)\n", true,
+               "reads a tensor of another micro-batch");
+    is_refused(HEAD "0: %0 = attention(%0, %2, %2, -, %3)\n", true, NULL);
+    is_refused(HEAD "0: %0 = attention(%0, %2, %2, -, %4)\n", true, none);
+    is_refused(HEAD "0: %0 = attention(%0, %2, %2, %3)\n", true, there);
+    is_refused(HEAD "0: pages 1.%3 <- %2 batch %4 heads(0, 1)\n", true, none);
+    is_refused(HEAD "0: pages 1.%3 <- %2 batch %7 heads(0, 1)\n", true, there);
+}
+
+/* A step may have no sequence at all, or as many as the programs allow. */
+static void program_check_sequences_are_a_size(void **state)
+{
+    (void)state;
+    is_refused(HEAD "0: push 1.%1 <- %0 4*n_seq to 8444\n", true, NULL);
+    is_refused(HEAD "0: push 1.%1 <- %0 8*n_seq to 8444\n", true,
+               "writes beyond its result");
+    is_refused(HEAD "0: merge %0 <- sum(%0@128-64*n_seq) 64\n", true, NULL);
+    is_refused(HEAD "0: merge %0 <- sum(%0@1024-1024*n_seq) 64\n", true,
+               "reads beyond its source");
 }
 
 static void program_check_a_wait_knows_of_the_other_queue(void **state)
@@ -132,6 +170,9 @@ int test_program_check(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(program_check_peers_write_inboxes_only),
         cmocka_unit_test(program_check_private_memory_is_not_read),
+        cmocka_unit_test(
+            program_check_tables_are_whole_and_of_their_micro_batch),
+        cmocka_unit_test(program_check_sequences_are_a_size),
         cmocka_unit_test(program_check_a_wait_knows_of_the_other_queue),
     };
 

@@ -177,7 +177,7 @@ static void draw_program(struct law *x, int lawful)
 
 static bool in_run(const struct step *st, int64_t n_tok)
 {
-    return step_runs(st, 1, &(struct graph_sizes){n_tok, 1, 0});
+    return step_runs(st, 1, &(struct graph_sizes){n_tok, 1, 0, 1});
 }
 
 /* The step with which d's event is posted; NULL: none in the run. */

@@ -141,13 +141,10 @@ struct device_run {
     int script;
     int n_instance; /* 1 .. the script's */
     struct graph_sizes sizes[PROG_MAX_INSTANCE];
-    struct kernel_batch batch[PROG_MAX_INSTANCE]; /* host memory; each device
-                                                     takes its copy */
-    int n_seq;                                    /* rows of batch.pages */
 };
 
-/* Begins a run of every device's program; device_set_wait ends it. `run` and
- * what it points to are borrowed until then. */
+/* Begins a run of every device's program; device_set_wait ends it. `run` is
+ * borrowed until then. */
 pl_status device_set_submit(struct device_set *s, const struct device_run *run,
                             pl_err *err);
 /* Waits for the run. The caller's thread works meanwhile, as the first thread

@@ -139,8 +139,8 @@ struct device_ops {
     pl_status (*flush)(struct device *d, pl_err *err);
 
     /* ---- a run ---- */
-    /* Takes over sizes and batch of device_set_now() and sets the devices
-     * going, without waiting for any of them. What fails here fails the run. */
+    /* Takes over the sizes of device_set_now() and sets the devices going,
+     * without waiting for any of them. What fails here fails the run. */
     void (*submit)(struct device_bank *b);
     /* Returns when all its devices have gone through their scripts, or have
      * left them. */

@@ -429,7 +429,6 @@ static pl_status check_instance(const struct device_set *s,
                                 pl_err *err)
 {
     const struct graph_sizes *z = &run->sizes[k];
-    const struct kernel_batch *b = &run->batch[k];
 
     for (int i = 0; i < s->n; i++) {
         const struct program *p = s->dev[i].prog;
@@ -443,13 +442,11 @@ static pl_status check_instance(const struct device_set *s,
                            (long long)z->n_tok, (long long)z->n_out,
                            (long long)z->n_slot, (long long)p->max.n_tok,
                            (long long)p->max.n_out, (long long)p->max.n_slot);
-        if (b->pages && (run->n_seq < 0 || run->n_seq > p->n_seq ||
-                         b->page_stride < 0 || b->page_stride > p->page_stride))
+        if (z->n_seq < 0 || z->n_seq > p->max.n_seq)
             return err_set(err, PL_BAD_ARGUMENT,
-                           "a step of %d sequences of %lld pages; the "
-                           "programs are made for %d of %d",
-                           run->n_seq, (long long)b->page_stride, p->n_seq,
-                           p->page_stride);
+                           "a step of %lld sequences; the programs are made "
+                           "for %lld",
+                           (long long)z->n_seq, (long long)p->max.n_seq);
     }
     return PL_OK;
 }

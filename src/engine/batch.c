@@ -28,8 +28,8 @@ pl_status batch_init(pl_engine *e, pl_err *err)
 
     e->n_micro = exec_instances(e->exec);
     e->micro = calloc((size_t)e->n_micro, sizeof *e->micro);
-    e->n_new = calloc((size_t)p->n_seq, sizeof *e->n_new);
-    e->n_old = calloc((size_t)p->n_seq, sizeof *e->n_old);
+    e->n_new = calloc((size_t)p->max.n_seq, sizeof *e->n_new);
+    e->n_old = calloc((size_t)p->max.n_seq, sizeof *e->n_old);
     if (!e->micro || !e->n_new || !e->n_old)
         return err_no_memory(err, "an engine");
     for (int k = 0; k < e->n_micro; k++) {
@@ -45,7 +45,7 @@ pl_status batch_init(pl_engine *e, pl_err *err)
             !m->row_of)
             return err_no_memory(err, "an engine");
     }
-    return kv_init(&e->kv, p->n_seq, p->page_stride, err);
+    return kv_init(&e->kv, (int)p->max.n_seq, p->page_stride, err);
 }
 
 void batch_fini(pl_engine *e)
@@ -77,13 +77,13 @@ static pl_status check(pl_engine *e, const pl_batch *b, pl_err *err)
     if (b->n < 0 || (b->n > 0 && !b->token))
         return err_set(err, PL_BAD_ARGUMENT, "a batch of %" PRId64 " tokens%s",
                        b->n, b->n < 0 ? "" : ", and no ids of them");
-    memset(e->n_new, 0, (size_t)p->n_seq * sizeof *e->n_new);
+    memset(e->n_new, 0, (size_t)p->max.n_seq * sizeof *e->n_new);
     for (int64_t i = 0; i < b->n; i++) {
-        if (seq_of(b, i) < 0 || seq_of(b, i) >= p->n_seq)
+        if (seq_of(b, i) < 0 || seq_of(b, i) >= p->max.n_seq)
             return err_set(err, PL_BAD_ARGUMENT,
                            "token %" PRId64 " of the batch: sequence %d; 0 to "
                            "%d are planned",
-                           i, seq_of(b, i), p->n_seq - 1);
+                           i, seq_of(b, i), (int)p->max.n_seq - 1);
         if (b->token[i] < 0 || b->token[i] >= n_vocab)
             return err_set(err, PL_BAD_ARGUMENT,
                            "token %" PRId64 " of the batch is %d; the "
@@ -94,7 +94,7 @@ static pl_status check(pl_engine *e, const pl_batch *b, pl_err *err)
                            "logits are wanted and there is no room for them");
         e->n_new[seq_of(b, i)]++;
     }
-    for (int s = 0; s < p->n_seq; s++) {
+    for (int s = 0; s < p->max.n_seq; s++) {
         int64_t have = e->kv.length[s];
 
         need += kv_need(&e->kv, s, e->n_new[s]);

@@ -30,7 +30,7 @@ static bool is_open(const char *s)
 static void look_at_graph(struct fit *f)
 {
     const pl_graph *g = f->g;
-    const struct graph_sizes one = {1, 1, 1};
+    const struct graph_sizes one = {1, 1, 1, 1};
 
     for (int i = 0; i < g->n_node; i++) {
         const struct graph_node *n = &g->node[i];

@@ -152,8 +152,8 @@ static pl_status estimate_pipeline(struct plan_facts *f, const pl_plan *p,
     for (int k = 0; k < y->n; k++) {
         double t;
 
-        z[k] = (struct cost_step){
-            {y->n_tok, k == y->n - 1, q->max.n_slot}, k * y->n_tok, 1};
+        z[k] = (struct cost_step){{y->n_tok, k == y->n - 1, q->max.n_slot, 1},
+                                  k * y->n_tok};
         PL_TRY(cost_run(m, q->way[WAY_PLAIN], 1, &z[k], NULL, &t, err));
         y->one_by_one_s += t;
     }
@@ -198,7 +198,7 @@ static pl_status estimate(struct plan_facts *f, const pl_plan *p, pl_err *err)
 pl_status plan_facts_init(struct plan_facts *f, const pl_plan *p, pl_err *err)
 {
     const struct planned *q = p->planned;
-    const struct graph_sizes one = {1, 1, q->max.n_slot};
+    const struct graph_sizes one = {1, 1, q->max.n_slot, 1};
     const struct lowered_copy *copy;
     int n;
 

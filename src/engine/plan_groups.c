@@ -277,7 +277,7 @@ static bool copied_in(const void *what, int layer)
 
 static void say_amount(const struct sink *to, const struct lowered_copy *c)
 {
-    const struct graph_sizes one = {1, 1, 0};
+    const struct graph_sizes one = {1, 1, 0, 1};
     char size[16];
 
     sink_size(size, (uint64_t)plan_pair(c->bytes, &one));

@@ -100,7 +100,7 @@ static json_t *json_groups(const struct planned *q)
 static bool json_copies(json_t *all, const struct planned *q,
                         enum planned_way way, const char *name)
 {
-    const struct graph_sizes one = {1, 1, 0};
+    const struct graph_sizes one = {1, 1, 0, 1};
     const struct lowered_copy *c;
     bool ok = true;
     int n;
@@ -174,7 +174,7 @@ static json_t *json_messages(const struct lowered *low)
 
     for (int m = 0; m < low->way->n_message; m++) {
         const struct lowered_message *x = &low->way->message[m];
-        const struct graph_sizes one = {1, 1, 0};
+        const struct graph_sizes one = {1, 1, 0, 1};
 
         ok &= append(all, json_pack("{s:i, s:s, s:i, s:I, s:s}", "layer",
                                     x->layer, "kind", num_kind_name(x->kind),

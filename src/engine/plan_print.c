@@ -268,7 +268,7 @@ static void say_tensor(const struct page *g, const struct plan_tensor *t)
 
 static void say_message(const struct page *g, const struct lowered_message *m)
 {
-    const struct graph_sizes one = {1, 1, 0};
+    const struct graph_sizes one = {1, 1, 0, 1};
     char size[16];
 
     const char *plus = "";
@@ -549,7 +549,8 @@ static void say_all(const struct page *g)
              q->paper ? "" : ", kernels ",
              q->paper ? "" : cpu_family_name(q->family), g->p->n_ctx,
              format_info(g->p->cache_k)->name, format_info(g->p->cache_v)->name,
-             q->n_seq, q->n_seq > 1 ? "s" : "", q->max.n_tok, q->max.n_out);
+             (int)q->max.n_seq, q->max.n_seq > 1 ? "s" : "", q->max.n_tok,
+             q->max.n_out);
     say_devices(g);
     plan_say_groups(g->p, g->f, g->to);
     sink_say(g->to, "\nname (role), format, shape, layout, bytes (K = 1024)");
@@ -600,7 +601,7 @@ pl_status pl_plan_print(const pl_plan *p, bool json, pl_write_fn *write,
 void pl_plan_summary(const pl_plan *p, char *buf, size_t size)
 {
     const struct planned *q = p->planned;
-    const struct graph_sizes one = {1, 1, q->max.n_slot};
+    const struct graph_sizes one = {1, 1, q->max.n_slot, 1};
     uint64_t weights = 0, cache = 0, work = 0;
     int64_t sent = 0;
     char s[4][16];

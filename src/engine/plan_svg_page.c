@@ -406,7 +406,7 @@ static int layer_of_copy(const struct svg_page *g, const struct lowered_copy *c)
 static pl_status find_messages(struct svg_page *g, struct arena *a, pl_err *err)
 {
     const struct lowered_way *w = g->p->planned->low->way;
-    const struct graph_sizes one = {1, 1, 0};
+    const struct graph_sizes one = {1, 1, 0, 1};
     bool inside = false; /* a layer's was seen */
 
     for (int i = 0; i < w->n_message; i++) {
@@ -435,7 +435,7 @@ static pl_status find_messages(struct svg_page *g, struct arena *a, pl_err *err)
 static pl_status find_copies(struct svg_page *g, struct arena *a,
                              enum planned_way way, pl_err *err)
 {
-    const struct graph_sizes one = {1, 1, 0};
+    const struct graph_sizes one = {1, 1, 0, 1};
     int n;
     const struct lowered_copy *c = plan_copies(g->p->planned, way, &n);
 

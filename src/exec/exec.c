@@ -47,7 +47,9 @@ static pl_status tables(pl_exec *x, pl_err *err)
     x->io = p->low->n_dev - 1;
     x->n_instance = p->low->n_instance;
     x->zeros = calloc((size_t)p->max.n_tok + 1, sizeof *x->zeros);
-    if (!x->zeros)
+    x->seq = calloc((size_t)p->max.n_tok + 1, sizeof *x->seq);
+    x->row = calloc((size_t)p->max.n_seq + 1, sizeof *x->row);
+    if (!x->zeros || !x->seq || !x->row)
         return err_no_memory(err, "an executor");
     for (int i = 0; i < g->n_node; i++) {
         const struct graph_node *n = &g->node[i];
@@ -144,6 +146,8 @@ void pl_exec_free(pl_exec *x)
     if (x->own_plan)
         planned_free(x->plan);
     free(x->zeros);
+    free(x->seq);
+    free(x->row);
     free(x->page);
     arena_fini(&x->arena);
     free(x);
@@ -346,7 +350,7 @@ static pl_status check_token(const pl_exec *x, const struct kernel_batch *b,
     int64_t n_page = x->plan->max.n_slot / PAGE_TOKENS;
     int64_t from = 0;
 
-    if (seq < 0 || seq >= x->plan->n_seq || pos < 0 ||
+    if (seq < 0 || seq >= x->plan->max.n_seq || pos < 0 ||
         ((pages || x->has_cache) && pos / PAGE_TOKENS >= b->page_stride) ||
         (!pages && x->has_cache && seq > 0))
         return err_set(err, PL_BAD_ARGUMENT,
@@ -380,6 +384,88 @@ static pl_status check_rows(const pl_exec *x, const pl_rows *r, pl_err *err)
                    r->n_tok, r->n_out, p->max.n_tok, p->max.n_out);
 }
 
+static pl_status check_tokens(const pl_exec *x, const pl_rows *r, pl_err *err)
+{
+    const struct planned *p = x->plan;
+    const struct kernel_batch b = {r->n_tok,
+                                   r->n_out,
+                                   r->pos ? r->pos : x->zeros,
+                                   r->seq ? r->seq : x->zeros,
+                                   r->pages ? r->pages : x->zeros,
+                                   r->pages ? r->page_stride : 1};
+    int32_t n_seq = 1;
+
+    for (int64_t i = 0; i < r->n_tok; i++) {
+        PL_TRY(check_token(x, &b, r->pages, i, err));
+        if (b.seq[i] >= n_seq)
+            n_seq = b.seq[i] + 1;
+    }
+    if (r->pages && (r->page_stride < 0 || r->page_stride > p->page_stride))
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "a step of %d sequences of %" PRId64 " pages; the "
+                       "programs are made for %" PRId64 " of %d",
+                       n_seq, r->page_stride, p->max.n_seq, p->page_stride);
+    return PL_OK;
+}
+
+/* ---- the table of tokens ------------------------------------------------- */
+
+/* Words from `word` on of micro-batch k's table, in io's memory. */
+static pl_status put_words(pl_exec *x, int k, int64_t word, const int32_t *v,
+                           int64_t n, pl_err *err)
+{
+    const struct program *p = &x->plan->low->prog[x->io];
+    const struct prog_tensor *t = &p->tensor[x->plan->low->batch[k]];
+
+    return device_write(x->set, x->io, t->region, t->offset + 4 * (size_t)word,
+                        v, 4 * (size_t)n, err);
+}
+
+/* Rows of the table: the step's sequences in the order in which they come. */
+static int64_t number_rows(pl_exec *x, const pl_rows *r)
+{
+    int32_t n = 0;
+
+    for (int64_t i = 0; i < r->n_tok; i++)
+        x->row[r->seq[i]] = -1;
+    for (int64_t i = 0; i < r->n_tok; i++) {
+        int32_t *row = &x->row[r->seq[i]];
+
+        if (*row < 0)
+            *row = n++;
+        x->seq[i] = *row;
+    }
+    return n;
+}
+
+/* Puts the table of micro-batch k; *n_seq: its sequences. */
+static pl_status put_batch(pl_exec *x, int k, const pl_rows *r, int64_t *n_seq,
+                           pl_err *err)
+{
+    int64_t n_tok = x->plan->max.n_tok, stride = x->plan->page_stride;
+    int64_t n_row = 0;
+
+    *n_seq = 1;
+    if (!x->has_cache)
+        return PL_OK;
+    if (r->seq)
+        *n_seq = number_rows(x, r);
+    PL_TRY(put_words(x, k, 0, r->pos ? r->pos : x->zeros, r->n_tok, err));
+    PL_TRY(put_words(x, k, n_tok, r->seq ? x->seq : x->zeros, r->n_tok, err));
+    if (!r->pages) /* all have the first page */
+        return put_words(x, k, 2 * n_tok, x->zeros, 1, err);
+    for (int64_t i = 0; i < r->n_tok && n_row < *n_seq; i++) {
+        int32_t seq = r->seq ? r->seq[i] : 0;
+
+        if (r->seq && x->seq[i] < n_row)
+            continue;
+        PL_TRY(put_words(x, k, 2 * n_tok + n_row * stride,
+                         r->pages + seq * r->page_stride, r->page_stride, err));
+        n_row++;
+    }
+    return PL_OK;
+}
+
 int exec_instances(const pl_exec *x)
 {
     return x->n_instance;
@@ -399,7 +485,7 @@ static int choose_way(const struct planned *p, int n, int64_t n_tok)
 pl_status exec_steps(pl_exec *x, int n, const pl_rows *rows, pl_err *err)
 {
     const struct planned *p = x->plan;
-    struct device_run run = {.n_instance = n, .n_seq = 1};
+    struct device_run run = {.n_instance = n};
     const struct device_event *event;
 
     PL_TRY(exec_settle(x, err));
@@ -408,24 +494,16 @@ pl_status exec_steps(pl_exec *x, int n, const pl_rows *rows, pl_err *err)
                        "%d micro-batches at once; 1 to %d are planned", n,
                        x->n_instance);
     for (int k = 0; k < n; k++) {
-        const pl_rows *r = &rows[k];
-        struct kernel_batch *b = &run.batch[k];
+        PL_TRY(check_rows(x, &rows[k], err));
+        PL_TRY(check_tokens(x, &rows[k], err));
+    }
+    for (int k = 0; k < n; k++) {
+        struct graph_sizes *z = &run.sizes[k];
 
-        PL_TRY(check_rows(x, r, err));
-        run.sizes[k] = (struct graph_sizes){r->n_tok, r->n_out, p->max.n_slot};
-        *b = (struct kernel_batch){r->n_tok,
-                                   r->n_out,
-                                   r->pos ? r->pos : x->zeros,
-                                   r->seq ? r->seq : x->zeros,
-                                   r->pages ? r->pages : x->zeros,
-                                   r->pages ? r->page_stride : 1};
-        for (int64_t i = 0; i < r->n_tok; i++) {
-            PL_TRY(check_token(x, b, r->pages, i, err));
-            if (b->seq[i] >= run.n_seq)
-                run.n_seq = b->seq[i] + 1;
-        }
-        if (!r->pages)
-            run.n_seq = 1;
+        *z = (struct graph_sizes){.n_tok = rows[k].n_tok,
+                                  .n_out = rows[k].n_out,
+                                  .n_slot = p->max.n_slot};
+        PL_TRY(put_batch(x, k, &rows[k], &z->n_seq, err));
     }
     run.script = choose_way(p, n, rows->n_tok);
     memcpy(x->sizes, run.sizes, (size_t)n * sizeof *run.sizes);

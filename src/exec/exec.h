@@ -20,6 +20,9 @@ struct pl_exec {
     int last_way, last_instance;                 /* of the last run */
     struct graph_sizes sizes[PROG_MAX_INSTANCE]; /* of the last run */
     int32_t *zeros;           /* stands in for absent tables, [n_tok] */
+    int32_t *seq;             /* [n_tok] rows of its table that a step's tokens
+                                 have */
+    int32_t *row;             /* [n_seq] those that sequences have, or -1 */
     unsigned char *page;      /* one page of the largest cache of a device */
     int io;                   /* the device of inputs and results */
     int n_instance;           /* most of any way */

@@ -303,7 +303,6 @@ static pl_status finish(struct lower *w, int d)
     p->n_group = w->opt->n_group;
     memcpy(p->bytes, v->bytes, sizeof p->bytes);
     p->max = w->opt->max;
-    p->n_seq = w->opt->n_seq;
     p->page_stride = w->opt->page_stride;
     return PL_OK;
 }

@@ -47,7 +47,7 @@ struct lower_options {
     const struct lower_way *way;    /* [n_way] */
     const struct lower_device *dev; /* [n_dev] */
     struct graph_sizes max;         /* n_slot: exact */
-    int n_seq, page_stride;
+    int page_stride;
 };
 
 /* Where a value lies: a tensor of a device's program. */
@@ -103,6 +103,8 @@ struct lowered {
     int n_instance;             /* most micro-batches of a way */
     int *input; /* [n_instance][g->n_node] tensor of "io" where an input is put
                    before the run; -1: it is none */
+    int *batch; /* [n_instance] tensor of "io" where the table of tokens is put
+                   (program_batch); -1: no cache, no table */
     int n_way;  /* scripts of the programs */
     struct lowered_way *way;
 };

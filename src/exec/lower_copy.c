@@ -242,9 +242,10 @@ struct delivery {
 };
 
 /* Device s takes step x, which writes into the receiver's inbox, when it has
- * the value and the receiver's place is free. */
+ * the value, its own events of `ready` have come (-1: none), and the receiver's
+ * place is free. */
 static pl_status give(struct lower *w, const struct delivery *y, int s,
-                      int ready, struct step *x)
+                      const int ready[2], struct step *x)
 {
     enum queue q = copy_queue(w, s);
     int event;
@@ -254,8 +255,9 @@ static pl_status give(struct lower *w, const struct delivery *y, int s,
     if (q == QUEUE_COPY)
         PL_TRY(lower_post_batch(w, s));
     PL_TRY(lower_wait(w, s, q, dev_of(w, y->u), y->free));
-    if (q == QUEUE_COPY && ready >= 0)
-        PL_TRY(lower_wait(w, s, q, s, ready));
+    for (int k = 0; k < 2; k++)
+        if (q == QUEUE_COPY && ready[k] >= 0)
+            PL_TRY(lower_wait(w, s, q, s, ready[k]));
     PL_TRY(lower_step(w, s, x));
     if (q == QUEUE_COMPUTE)
         PL_TRY(lower_post(w, s, q, &event));
@@ -277,7 +279,7 @@ static pl_status give_pieces(struct lower *w, const struct delivery *y, int s,
                               .n_piece = n,
                               .between_groups = true}};
 
-    return x.push.to ? give(w, y, s, ready, &x)
+    return x.push.to ? give(w, y, s, (const int[2]){ready, -1}, &x)
                      : err_no_memory(w->err, "a program");
 }
 
@@ -869,6 +871,15 @@ static pl_status head_source(struct lower *w, int root, int u, int su,
     return PL_OK;
 }
 
+/* The table of tokens for a copy that unit u does. event: see
+ * lower_batch_copied; stays as it is where there is no copy queue. */
+static pl_status table(struct lower *w, int u, int *tensor, int *event)
+{
+    return copy_queue(w, dev_of(w, u)) == QUEUE_COPY
+               ? lower_batch_copied(w, u, tensor, event)
+               : lower_batch(w, u, tensor);
+}
+
 /* The pages of cache `root`, as `y->src` has them, to unit y->u, which has
  * n_head heads. */
 static pl_status unit_pages(struct lower *w, int root, int64_t n_head,
@@ -892,25 +903,28 @@ static pl_status unit_pages(struct lower *w, int root, int64_t n_head,
                        tile,
                    given, &y->free, &y->out));
     for (int k = 0; k < a->n; k++) {
-        int su = a->first + k, sd = dev_of(w, su), e;
+        int su = a->first + k, sd = dev_of(w, su), e[2] = {-1, -1};
         struct step p = {.kind = STEP_PAGES};
         const int32_t *map;
 
         PL_TRY(head_source(w, root, y->u, su, got, &map));
         if (!map)
             continue;
-        p.pages = (struct step_pages){dev_of(w, y->u),
-                                      y->out,
-                                      sd,
-                                      lower_value(y->src, &w->unit[su])->tensor,
-                                      map,
-                                      tile};
-        PL_TRY(ready(w, y->src, su, &e));
+        p.pages = (struct step_pages){
+            .out_dev = dev_of(w, y->u),
+            .out = y->out,
+            .src_dev = sd,
+            .src = lower_value(y->src, &w->unit[su])->tensor,
+            .map = map,
+            .tile_bytes = tile};
+        PL_TRY(ready(w, y->src, su, &e[0]));
         if (!lower_reads(w, dev_of(w, y->u), sd)) {
+            PL_TRY(table(w, su, &p.pages.batch, &e[1]));
             PL_TRY(give(w, y, sd, e, &p));
             continue;
         }
-        PL_TRY(expect(w, &from, sd, e));
+        PL_TRY(table(w, y->u, &p.pages.batch, NULL));
+        PL_TRY(expect(w, &from, sd, e[0]));
         s[n++] = p;
     }
     return n == 0 ? PL_OK

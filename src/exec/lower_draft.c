@@ -142,7 +142,8 @@ pl_status lower_mail(struct lower *w, int d, pl_format f, int n_dim,
     t->region = b->region = REGION_MAIL;
     b->birth = birth;
     if (most > 0) {
-        const struct graph_sizes z = {most, most, w->opt->max.n_slot};
+        const struct graph_sizes z = {most, most, w->opt->max.n_slot,
+                                      w->opt->max.n_seq};
 
         size_t bytes = (size_t)dim_value(lower_product(dim, 0, n_dim, 4), &z);
 

@@ -91,6 +91,12 @@ struct unit {
     int told[PROG_MAX_INSTANCE];
     struct lent *peers; /* read in messages not yet followed by another */
     int n_peers, peers_cap;
+    /* The table of tokens, by micro-batch, as far as it is here. */
+    struct {
+        int tensor; /* -1: not here */
+        int ready;  /* event that says to the copy queue that it is, or -1 */
+        bool lent;  /* the copy queue reads it, nobody says until when */
+    } batch[PROG_MAX_INSTANCE];
 };
 
 /* A copy on its way between two groups: what it reads may be overwritten when
@@ -238,6 +244,11 @@ pl_status lower_io(struct lower *w);
 pl_status lower_io_begin(struct lower *w, struct lowered_way *o);
 /* Input i in a group, with the others that are read there. */
 pl_status lower_input(struct lower *w, int i, int group);
+/* The micro-batch's table of tokens at unit u. */
+pl_status lower_batch(struct lower *w, int u, int *tensor);
+/* The same for a step in the device's copy queue, which comes behind *event;
+ * NULL: behind all that the compute queue has now. */
+pl_status lower_batch_copied(struct lower *w, int u, int *tensor, int *event);
 /* Value i is there: to io, if the caller may want it. */
 pl_status lower_result(struct lower *w, int i);
 

@@ -30,10 +30,10 @@ static pl_status hold_arrivals(struct lower *w, struct lowered_way *o)
     return PL_OK;
 }
 
-/* What peers or other groups may still read, or copies carry away. */
+/* What peers, other groups or the copy queue may still read, or copies carry
+ * away. */
 static pl_status hold_lent(struct lower *w, struct lowered_way *o)
 {
-    (void)o;
     lower_end_copies(w);
     for (int u = 0; u < w->opt->n_unit; u++) {
         struct unit *x = &w->unit[u];
@@ -44,6 +44,9 @@ static pl_status hold_lent(struct lower *w, struct lowered_way *o)
         x->n_peers = 0;
         for (int i = 0; i < PROG_MAX_INSTANCE; i++)
             x->told[i] = -1;
+        for (int k = 0; k < o->n_instance; k++)
+            if (x->batch[k].lent)
+                lower_use(d, x->batch[k].tensor, d->n_step);
     }
     return PL_OK;
 }

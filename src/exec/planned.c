@@ -36,7 +36,7 @@ static pl_status sizes(struct planned *p, const pl_options *opt, pl_err *err)
                        n_out, n_seq);
     if (n_out > n_ub)
         n_out = n_ub;
-    p->n_seq = n_seq;
+    p->max.n_seq = n_seq;
     p->max.n_slot = (n_ctx + PAGE_TOKENS - 1) / PAGE_TOKENS * PAGE_TOKENS;
     p->page_stride = (int)(p->max.n_slot / PAGE_TOKENS);
     p->max.n_tok = n_ub;
@@ -223,8 +223,7 @@ static pl_status add_way(struct planned *p, struct lower_options *lo,
 static pl_status lower_all(struct planned *p, const pl_options *opt,
                            pl_err *err)
 {
-    struct lower_options lo = {
-        .max = p->max, .n_seq = p->n_seq, .page_stride = p->page_stride};
+    struct lower_options lo = {.max = p->max, .page_stride = p->page_stride};
     struct lower_way way[WAY_COUNT];
     int *home = arena_alloc(&p->arena, (size_t)p->num->n + 1, sizeof *home);
     bool *away = arena_alloc(&p->arena, (size_t)p->g->n_node + 1, 1);

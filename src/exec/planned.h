@@ -30,7 +30,7 @@ struct planned {
     int way[WAY_COUNT];     /* its script, -1: there is none */
     int64_t stream_from;    /* least tokens of a step for WAY_STREAM */
     struct graph_sizes max; /* of one micro-batch */
-    int n_seq, page_stride;
+    int page_stride;        /* pages of a sequence */
     bool paper;
     uint64_t numeric_hash; /* of num, and of the activations' precision */
 };

@@ -59,6 +59,8 @@ enum op op_from_name(const char *name)
 
 int64_t dim_value(pl_dim d, const struct graph_sizes *s)
 {
+    if (d.symbol == GRAPH_N_SEQ) /* no enumerator */
+        return d.n * s->n_seq;
     switch (d.symbol) {
     case PL_N_TOK:
         return d.n * s->n_tok;

@@ -114,9 +114,13 @@ struct pl_graph {
     pl_err err; /* the first failure of a builder; status PL_OK if none */
 };
 
+/* A dimension of programs alone, which graphs do not have: sequences of the
+ * step. */
+#define GRAPH_N_SEQ ((pl_symbol)(PL_N_SLOT + 1))
+
 /* Values of a dimension for actual counts. */
 struct graph_sizes {
-    int64_t n_tok, n_out, n_slot;
+    int64_t n_tok, n_out, n_slot, n_seq;
 };
 int64_t dim_value(pl_dim d, const struct graph_sizes *s);
 /* Product of all dimensions. */

@@ -43,7 +43,8 @@ static bool is_dim(pl_dim d)
 
 const char *dim_print(pl_dim d, char buf[32])
 {
-    static const char *const names[] = {"", "n_tok", "n_out", "n_slot"};
+    static const char *const names[] = {"", "n_tok", "n_out", "n_slot",
+                                        "n_seq"};
 
     if (d.symbol == PL_CONST)
         snprintf(buf, 32, "%" PRId64, d.n);

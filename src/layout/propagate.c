@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct graph_sizes numeric_reference_sizes = {512, 1, 512};
+const struct graph_sizes numeric_reference_sizes = {512, 1, 512, 1};
 
 static const char *const kind_names[] = {
 #define ROW(name, text) text,

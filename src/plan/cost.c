@@ -144,12 +144,17 @@ static double contraction(const struct program *p, const struct step_kernel *s,
                 macs / r->macs_per_s[w->format]);
 }
 
+static double n_seq(const struct cost_step *z)
+{
+    return z->sizes.n_seq > 0 ? (double)z->sizes.n_seq : 1;
+}
+
 static double attention(const struct program *p, const struct step_kernel *s,
                         const struct cost_rates *r, const struct cost_step *z)
 {
     const struct prog_tensor *q = &p->tensor[s->arg[1].tensor];
     const struct prog_tensor *out = &p->tensor[s->arg[0].tensor];
-    double n = (double)z->sizes.n_tok / (z->n_seq > 0 ? z->n_seq : 1);
+    double n = (double)z->sizes.n_tok / n_seq(z);
     double seen = (double)z->n_past + (n + 1) / 2; /* a token, on average */
     double macs, scores;
 
@@ -295,8 +300,7 @@ double cost_of_arrival(const struct cost_machine *m, int dev,
 static double pages(const struct cost_machine *m, const struct step_pages *s,
                     const struct cost_step *z)
 {
-    double n_seq = z->n_seq > 0 ? z->n_seq : 1;
-    double n_pos = (double)z->n_past + (double)z->sizes.n_tok / n_seq;
+    double n_pos = (double)z->n_past + (double)z->sizes.n_tok / n_seq(z);
     const struct prog_tensor *out = &m->prog[s->out_dev].tensor[s->out];
     struct route w = {0, INFINITY};
     int n_head = 0;
@@ -305,7 +309,7 @@ static double pages(const struct cost_machine *m, const struct step_pages *s,
     take_end(&w, &m->rates[s->src_dev]);
     for (int64_t h = 0; h < out->dim[1].n; h++)
         n_head += s->map[h] >= 0;
-    return w.latency_s + n_seq * ceil(n_pos / PAGE_TOKENS) * n_head *
+    return w.latency_s + n_seq(z) * ceil(n_pos / PAGE_TOKENS) * n_head *
                              (double)s->tile_bytes / w.bytes_per_s;
 }
 

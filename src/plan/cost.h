@@ -33,9 +33,8 @@ struct cost_rates {
 
 /* One micro-batch. */
 struct cost_step {
-    struct graph_sizes sizes;
+    struct graph_sizes sizes; /* n_seq share n_tok evenly; 0: one does */
     int64_t n_past; /* tokens of each sequence in the cache before the step */
-    int n_seq;      /* that share n_tok evenly; 0: one */
 };
 
 /* Rates of a described device. Figures it lacks are guessed; returns bits that

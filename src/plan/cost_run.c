@@ -426,7 +426,7 @@ pl_status cost_tokens(const struct cost_machine *m, int64_t n_tok,
         for (; n < n_micro && n_tok > 0; n++) {
             int64_t k = n_tok < most ? n_tok : most;
 
-            z[n] = (struct cost_step){{k, 0, p->max.n_slot}, n_past, 1};
+            z[n] = (struct cost_step){{k, 0, p->max.n_slot, 1}, n_past};
             n_tok -= k;
             n_past += k;
         }

@@ -41,17 +41,19 @@ enum kernel kernel_of_op(enum op op)
     return (unsigned)op < OP_COUNT ? (enum kernel)of[op] : KERNEL_COUNT;
 }
 
-/* The letter of argument i, NULL if the kernel has none. */
+/* The letter of argument i, NULL if the kernel has none. An op has up to
+ * GRAPH_MAX_IN operands; behind these comes nothing but a table. */
 static const char *letter(enum kernel k, int i)
 {
     const char *s = (unsigned)k < KERNEL_COUNT ? table[k].args : "";
+    int at = i;
 
-    for (; *s; s++) {
+    for (; *s && i >= 0; s++) {
         if (*s == '?')
             continue;
-        if (i == 0 || (s[1] == '*' && i > 0))
-            return s;
-        i--;
+        if (at == 0 || s[1] == '*')
+            return i <= GRAPH_MAX_IN || *s == 'b' ? s : NULL;
+        at--;
     }
     return NULL;
 }
@@ -62,7 +64,7 @@ enum access kernel_access(enum kernel k, int i)
 
     if (!s || i >= KERNEL_MAX_ARG)
         return (enum access)0;
-    return *s == 'r' ? ACCESS_READ : *s == 'w' ? ACCESS_WRITE : ACCESS_UPDATE;
+    return *s == 'w' ? ACCESS_WRITE : *s == 'u' ? ACCESS_UPDATE : ACCESS_READ;
 }
 
 bool kernel_arg_is_optional(enum kernel k, int i)
@@ -84,4 +86,11 @@ bool kernel_arg_is_q8(enum kernel k, int i)
         return i == 0;
     return kernel_is_contraction(k) && kernel_access(k, i) &&
            !kernel_access(k, i + 1);
+}
+
+bool kernel_arg_is_batch(enum kernel k, int i)
+{
+    const char *s = letter(k, i);
+
+    return s && *s == 'b';
 }

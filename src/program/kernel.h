@@ -19,7 +19,7 @@ enum access {
     ACCESS_UPDATE = ACCESS_READ | ACCESS_WRITE,
 };
 
-enum { KERNEL_MAX_ARG = GRAPH_MAX_IN + 1 };
+enum { KERNEL_MAX_ARG = GRAPH_MAX_IN + 2 };
 
 /* How a device's kernels want a weight, by what reads it: row after row in the
  * format's own blocks, or packed (quant/pack.h). */
@@ -50,6 +50,8 @@ bool kernel_arg_is_optional(enum kernel k, int i);
 bool kernel_is_contraction(enum kernel k);
 /* Is argument i in blocks of 8-bit values? All others are as they are. */
 bool kernel_arg_is_q8(enum kernel k, int i);
+/* Is argument i the micro-batch's table of tokens (program_batch)? */
+bool kernel_arg_is_batch(enum kernel k, int i);
 
 /* Contractions over a split letter: which ranks' addends to compute, and how
  * to sum them. item[] lists the device's ranks that have an addend, ascending.
@@ -85,7 +87,8 @@ struct kernel_custom {
     } in[GRAPH_MAX_IN], out;
 };
 
-/* Who the tokens of a step are; pages as cache_tile.h has them. */
+/* Who the tokens of a micro-batch are: a view of its table, which is a tensor
+ * (program_batch); pages as cache_tile.h has them. */
 struct kernel_batch {
     int64_t n_tok, n_out;
     const int32_t *pos;   /* [n_tok] */

@@ -82,6 +82,7 @@ void step_uses(const struct step *s, int dev, const struct prog_tensor *t,
                                     ACCESS_UPDATE});
         fn(user, &(struct step_use){s->pages.src_dev, s->pages.src, 0, 0,
                                     ACCESS_READ});
+        fn(user, &(struct step_use){dev, s->pages.batch, 0, 0, ACCESS_READ});
         return;
     case STEP_POST:
     case STEP_WAIT:

@@ -174,13 +174,14 @@ struct step_push {
     bool between_groups; /* counts as a copy; else it is part of a message */
 };
 
-/* For every page that the batch's sequences use, head h of tensor `out` of
- * device out_dev from head map[h] (-1: another step brings it) of tensor `src`
- * of device src_dev; one of them is this device, and what is not its own to
- * write is in its owner's inbox. Tiles of tile_bytes, [page, head]; the numbers
- * of pages are the same on both sides. */
+/* For every page that the micro-batch's sequences use, head h of tensor `out`
+ * of device out_dev from head map[h] (-1: another step brings it) of tensor
+ * `src` of device src_dev; one of them is this device, and what is not its own
+ * to write is in its owner's inbox. Tiles of tile_bytes, [page, head]; the
+ * numbers of pages are the same on both sides. */
 struct step_pages {
     int out_dev, out, src_dev, src;
+    int batch;          /* tensor of this device: the micro-batch's table */
     const int32_t *map; /* [heads of out] */
     size_t tile_bytes;
 };
@@ -248,10 +249,33 @@ struct program {
     const struct script *script;
     int n_event, n_group;
     size_t bytes[REGION_COUNT];
-    struct graph_sizes max; /* largest n_tok, n_out of an instance; n_slot as
-                               it is */
-    int n_seq, page_stride; /* largest batch tables */
+    struct graph_sizes max; /* largest n_tok, n_out, n_seq of an instance;
+                               n_slot as it is */
+    int page_stride;        /* pages of a sequence */
 };
+
+/* The table of a micro-batch: who its tokens are. It is a tensor like any
+ * other, I32 words at places that are fixed by the largest sizes:
+ * pos [max.n_tok], seq [max.n_tok], pages [max.n_seq, page_stride]. */
+static inline int64_t program_batch_words(const struct program *p)
+{
+    return 2 * p->max.n_tok + p->max.n_seq * p->page_stride;
+}
+
+/* What lies at `data`, of a micro-batch of size z. */
+static inline struct kernel_batch program_batch(const struct program *p,
+                                                const void *data,
+                                                const struct graph_sizes *z)
+{
+    const int32_t *x = data;
+
+    return (struct kernel_batch){.n_tok = z->n_tok,
+                                 .n_out = z->n_out,
+                                 .pos = x,
+                                 .seq = x + p->max.n_tok,
+                                 .pages = x + 2 * p->max.n_tok,
+                                 .page_stride = p->page_stride};
+}
 
 /* Bytes of everything but weights and caches. */
 static inline size_t program_buffers(const struct program *p)

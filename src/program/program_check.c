@@ -66,7 +66,7 @@ static struct graph_sizes largest(const struct check *c, const struct step *st)
 }
 
 /* One end of the sizes with which it runs: bit 0: the least n_tok, bit 1: the
- * least n_out, else the largest. */
+ * least n_out, bit 2: the least n_seq, else the largest. */
 static struct graph_sizes corner(const struct check *c, const struct step *st,
                                  int which)
 {
@@ -77,6 +77,8 @@ static struct graph_sizes corner(const struct check *c, const struct step *st,
         z.n_tok = st->guard_out || least > z.n_tok ? 0 : least;
     if (which & 2)
         z.n_out = !st->guard_out || least > z.n_out ? 0 : least;
+    if (which & 4)
+        z.n_seq = 0;
     return z;
 }
 
@@ -158,7 +160,7 @@ static pl_status check_addend(const struct check *c, const struct step *st,
 {
     if (a->off > INT64_MAX)
         return bad(c, "reads beyond its source");
-    for (int i = 0; i < (a->skip.n != 0 ? 4 : 1); i++) {
+    for (int i = 0; i < (a->skip.n != 0 ? 8 : 1); i++) {
         const struct graph_sizes z = corner(c, st, i);
 
         PL_TRY(check_source_at(c, st, &z, a->dev, a->tensor,
@@ -219,9 +221,27 @@ static bool sized(const struct check *c, const struct step *st, int tensor)
 
     for (int i = 0; i < t->n_dim; i++)
         if (t->instance != st->instance &&
-            (t->dim[i].symbol == PL_N_TOK || t->dim[i].symbol == PL_N_OUT))
+            (t->dim[i].symbol == PL_N_TOK || t->dim[i].symbol == PL_N_OUT ||
+             t->dim[i].symbol == GRAPH_N_SEQ))
             return false;
     return true;
+}
+
+/* Is the tensor the table of the step's micro-batch? */
+static pl_status check_batch(const struct check *c, const struct step *st,
+                             int tensor)
+{
+    const struct prog_tensor *t;
+
+    if (!has_tensor(c->p, tensor))
+        return bad(c, "names a tensor that is not there");
+    t = &c->p->tensor[tensor];
+    if (t->instance != st->instance)
+        return bad(c, "reads a tensor of another micro-batch");
+    if (t->format != PL_I32 || t->q8 || t->pack ||
+        (int64_t)(t->bytes / 4) < program_batch_words(c->p))
+        return bad(c, "reads a table of tokens where none is");
+    return PL_OK;
 }
 
 static pl_status check_args(const struct check *c, const struct step *st)
@@ -245,6 +265,8 @@ static pl_status check_args(const struct check *c, const struct step *st)
         if (t >= 0 && c->p->tensor[t].q8 != kernel_arg_is_q8(k->kernel, i))
             return bad(c, "takes blocks of 8-bit values for values, or values "
                           "for blocks");
+        if (kernel_arg_is_batch(k->kernel, i))
+            PL_TRY(check_batch(c, st, t));
     }
     for (int i = k->n_arg; kernel_access(k->kernel, i); i++)
         if (!kernel_arg_is_optional(k->kernel, i))
@@ -317,7 +339,7 @@ static pl_status check_pages(const struct check *c, const struct step *st)
     for (int64_t h = 0; h < to->tensor[x->out].dim[1].n; h++)
         if (x->map[h] < -1 || x->map[h] >= from->tensor[x->src].dim[1].n)
             return bad(c, "reads a head that its source does not have");
-    return PL_OK;
+    return check_batch(c, st, x->batch);
 }
 
 /* The step with which device `dev` takes part in a meeting at `order`. */
@@ -787,7 +809,7 @@ static pl_status find_classes(struct check *c, struct classes *k)
 static struct graph_sizes class_sizes(const struct classes *k, int i)
 {
     return (struct graph_sizes){k->least[0][i % k->n[0]],
-                                k->least[1][i / k->n[0]], 0};
+                                k->least[1][i / k->n[0]], 0, 0};
 }
 
 /* Runs of y->n_instance micro-batches, whose last one may be of another class.

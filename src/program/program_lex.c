@@ -204,8 +204,10 @@ bool lex_float(struct lex *x, float *out)
 
 bool lex_dim(struct lex *x, pl_dim *out)
 {
-    static const char *const names[] = {
-        [PL_N_TOK] = "n_tok", [PL_N_OUT] = "n_out", [PL_N_SLOT] = "n_slot"};
+    static const char *const names[] = {[PL_N_TOK] = "n_tok",
+                                        [PL_N_OUT] = "n_out",
+                                        [PL_N_SLOT] = "n_slot",
+                                        [GRAPH_N_SEQ] = "n_seq"};
     char c = lex_peek(x);
     bool factor = c == '-' || is_digit(c);
     struct lex first;
@@ -222,11 +224,11 @@ bool lex_dim(struct lex *x, pl_dim *out)
                         "%" PRId64 " times a size is more than %d times it",
                         out->n, INT32_MAX);
     }
-    for (int i = PL_N_TOK; i <= PL_N_SLOT; i++)
+    for (int i = PL_N_TOK; i <= (int)GRAPH_N_SEQ; i++)
         if (lex_accept_word(x, names[i])) {
             out->symbol = (pl_symbol)i;
             return true;
         }
-    return lex_expected(x, factor ? "n_tok, n_out or n_slot"
-                                  : "a size, n_tok, n_out or n_slot");
+    return lex_expected(x, factor ? "n_tok, n_out, n_slot or n_seq"
+                                  : "a size, n_tok, n_out, n_slot or n_seq");
 }

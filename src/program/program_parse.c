@@ -105,13 +105,11 @@ static bool sizes(struct read *r, struct program *p)
         int64_t *size = lex_accept_word(x, "n_tok")    ? &p->max.n_tok
                         : lex_accept_word(x, "n_out")  ? &p->max.n_out
                         : lex_accept_word(x, "n_slot") ? &p->max.n_slot
+                        : lex_accept_word(x, "n_seq")  ? &p->max.n_seq
                                                        : NULL;
 
         if (size) {
             if (!lex_int(x, 0, INT32_MAX, size))
-                return false;
-        } else if (lex_accept_word(x, "n_seq")) {
-            if (!read_index(r, &p->n_seq))
                 return false;
         } else if (lex_accept_word(x, "page_stride")) {
             if (!read_index(r, &p->page_stride))

@@ -274,6 +274,10 @@ static bool pages(struct read *r, const struct read_at *at,
     if (!place(r, at, &x->out_dev, &x->out) || !arrow(r) ||
         !place(r, at, &x->src_dev, &x->src))
         return false;
+    if (!lex_accept_word(&r->x, "batch"))
+        return lex_expected(&r->x, "batch");
+    if (!read_tensor(r, &x->batch))
+        return false;
     if (!lex_accept_word(&r->x, "heads"))
         return lex_expected(&r->x, "heads(...)");
     to = read_device(r, x->out_dev);

@@ -100,7 +100,7 @@ static void put_max(struct text_out *o, const struct program *p,
         {"n_tok", p->max.n_tok, common->max.n_tok},
         {"n_out", p->max.n_out, common->max.n_out},
         {"n_slot", p->max.n_slot, common->max.n_slot},
-        {"n_seq", p->n_seq, common->n_seq},
+        {"n_seq", p->max.n_seq, common->max.n_seq},
         {"page_stride", p->page_stride, common->page_stride},
     };
     bool any = false;

@@ -34,14 +34,15 @@
  *   pull TENSOR [bytes N] [between_groups] <- PIECES
  *   push TENSOR[@N], ... [between_groups] <- PIECES      # all to each
  *   deal TENSOR[@N], ... [between_groups] <- PIECES      # a piece each
- *   pages TENSOR <- TENSOR heads(HEAD or -, ...) [tile N]
+ *   pages TENSOR <- TENSOR batch TENSOR heads(HEAD or -, ...) [tile N]
  *   post EVENT | wait DEV.EVENT, ... | dies BYTES @OFFSET or TENSOR, ...
  *
  *   PIECES  nothing, or with commas between: [TENSOR][@OFF] BYTES
  *           [x N(STRIDE, STRIDE)] [x N(STRIDE, STRIDE)] [to OFF], the outer
  *           loop first, the source's stride before the result's. In a sum they
  *           name no tensor. OFF is N, DIM or N+DIM: what stays and what grows
- *           with the step; DIM is N, n_tok, n_out, n_slot or N*n_tok ...
+ *           with the step; DIM is N, n_tok, n_out, n_slot, n_seq or
+ *           N*n_tok ...
  *   packed  (rows N of N format F: K+N{RANK}, ...), as pack_init has them
  *
  * with as many '+' behind an entry of a tree or a sum as additions follow it,

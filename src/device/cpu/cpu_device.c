@@ -235,8 +235,6 @@ static void submit(struct device_bank *b)
     for (int i = 0; i < b->n; i++) {
         struct cpu_device *x = cpu_device_of(b->set, b->dev[i]);
 
-        memcpy(x->image.batch, run->batch,
-               (size_t)run->n_instance * sizeof run->batch[0]);
         x->ready = !cpu_image_sizes(&x->image, run);
     }
     team_begin(c->team, member_run, b);

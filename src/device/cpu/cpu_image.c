@@ -49,7 +49,7 @@ bool cpu_image_sizes(struct cpu_image *m, const struct device_run *run)
         const struct graph_sizes *z = &run->sizes[i];
 
         if (z->n_tok != m->sizes[i].n_tok || z->n_out != m->sizes[i].n_out ||
-            z->n_slot != m->sizes[i].n_slot)
+            z->n_slot != m->sizes[i].n_slot || z->n_seq != m->sizes[i].n_seq)
             m->resize |= (uint32_t)1 << i;
         m->sizes[i] = *z;
     }
@@ -82,6 +82,7 @@ static void fill(struct cpu_call *c, const struct step_kernel *k)
 
     c->n_in = 0;
     c->q8 = NULL;
+    c->batch = NULL;
     c->attr = k->attr ? k->attr : &none;
     c->head_map = k->head_map;
     c->tree = k->tree;
@@ -92,14 +93,15 @@ static void fill(struct cpu_call *c, const struct step_kernel *k)
 }
 
 /* Where argument i of a step goes in a kernel's call; NULL: it is the quantized
- * form of the first operand. A result that is updated is the first operand
- * too. */
+ * form of the first operand, or the table of tokens. A result that is updated
+ * is the first operand too. */
 static struct cpu_tensor *place(struct cpu_call *c, const struct step_kernel *k,
                                 const struct prog_tensor *t, int i)
 {
     if (i == 0)
         return &c->out;
-    if (k->arg[i].tensor >= 0 && t[k->arg[i].tensor].q8)
+    if (kernel_arg_is_batch(k->kernel, i) ||
+        (k->arg[i].tensor >= 0 && t[k->arg[i].tensor].q8))
         return NULL;
     return &c->in[c->n_in++];
 }
@@ -107,25 +109,28 @@ static struct cpu_tensor *place(struct cpu_call *c, const struct step_kernel *k,
 void cpu_image_kernel(const struct cpu_image *m, const struct step *st,
                       void *scratch, int ith, int nth)
 {
+    static const struct cpu_tensor absent;
     const struct step_kernel *k = &st->kernel;
+    struct kernel_batch batch;
     struct cpu_call c;
 
     fill(&c, k);
     for (int i = 0; i < k->n_arg; i++) {
         struct cpu_tensor *to = place(&c, k, m->prog->tensor, i);
 
-        if (!to)
+        if (to) {
+            *to = k->arg[i].tensor >= 0 ? m->tensor[k->arg[i].tensor] : absent;
+        } else if (kernel_arg_is_batch(k->kernel, i)) {
+            batch = cpu_image_batch(m, st, k->arg[i].tensor);
+            c.batch = &batch;
+        } else {
             c.q8 = m->tensor[k->arg[i].tensor].data;
-        else if (k->arg[i].tensor >= 0)
-            *to = m->tensor[k->arg[i].tensor];
-        else
-            *to = (struct cpu_tensor){0};
+        }
         if (i == 0 && k->arg[0].access == ACCESS_UPDATE)
             c.in[c.n_in++] = c.out;
     }
     for (int i = c.n_in; i < GRAPH_MAX_IN; i++)
         c.in[i] = (struct cpu_tensor){0};
-    c.batch = &m->batch[st->instance];
     c.scratch = scratch;
     c.ith = ith;
     c.nth = nth;
@@ -182,10 +187,7 @@ static size_t kernel_scratch(const struct cpu_kernels *table,
                              int nth)
 {
     const struct step_kernel *k = &st->kernel;
-    struct kernel_batch batch = {.n_tok = p->max.n_tok,
-                                 .n_out = p->max.n_out,
-                                 .page_stride = p->page_stride};
-    struct cpu_call c = {.batch = &batch, .nth = nth};
+    struct cpu_call c = {.nth = nth};
 
     if (st->kind != STEP_KERNEL || !table->kernel[k->kernel].scratch)
         return 0;

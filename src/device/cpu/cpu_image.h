@@ -27,7 +27,6 @@ struct cpu_image {
     struct cpu_tensor *tensor;         /* owned, [prog->n_tensor] */
     uint32_t resize; /* instances whose tensors' dims must be made anew */
     struct graph_sizes sizes[PROG_MAX_INSTANCE]; /* for which they are made */
-    struct kernel_batch batch[PROG_MAX_INSTANCE];
 };
 
 /* Sets up the image of d's program; base[] is set. image_fini takes half-made
@@ -106,6 +105,13 @@ static inline unsigned char *cpu_image_inbox(const struct cpu_image *m, int dev,
     const struct device *d = device_of(m->set, dev);
 
     return d->at[REGION_MAIL] + d->prog->tensor[tensor].offset;
+}
+/* The table of the step's micro-batch that lies in a tensor of this device. */
+static inline struct kernel_batch
+cpu_image_batch(const struct cpu_image *m, const struct step *st, int tensor)
+{
+    return program_batch(m->prog, m->tensor[tensor].data,
+                         &m->sizes[st->instance]);
 }
 size_t cpu_merge_scratch(const struct step *st);
 double cpu_pages_bytes(const struct cpu_image *m, const struct step *st);

@@ -1,18 +1,18 @@
 /* STEP_PAGES: what the sequences of a micro-batch have in a cache that lies on
  * another device.
  *
- * The page table says which pages: those of a sequence's row from its first
- * position to the last one in the batch. Only whole tiles move, [page, head],
- * so nothing is known here of formats. A page that several sequences share may
- * come more than once; threads take pages by their number, so that it is never
- * written by two at a time. */
+ * The micro-batch's table says which pages: those of a sequence's row from its
+ * first position to the last one in the micro-batch. Only whole tiles move,
+ * [page, head], so nothing is known here of formats. A page that several
+ * sequences share may come more than once; threads take pages by their number,
+ * so that it is never written by two at a time. */
 #include <string.h>
 
 #include "device/cpu/cpu_image.h"
 
-/* A walk over the pages of a batch. */
+/* A walk over the pages of a micro-batch. */
 struct walk {
-    const struct kernel_batch *b;
+    struct kernel_batch b;
     int64_t tok, k, last; /* next token; page of the sequence, and its last */
     int64_t row;
 };
@@ -21,7 +21,7 @@ struct walk {
  * window that were given back. */
 static int32_t next_page(struct walk *w)
 {
-    const struct kernel_batch *b = w->b;
+    const struct kernel_batch *b = &w->b;
 
     for (;;) {
         for (; w->k <= w->last; w->k++) {
@@ -47,11 +47,8 @@ static int32_t next_page(struct walk *w)
 
 static struct walk start(const struct cpu_image *m, const struct step *st)
 {
-    const struct kernel_batch *b = &m->batch[st->instance];
-
-    if (!b->pages || !b->pos || !b->seq)
-        return (struct walk){.b = b, .last = -1, .tok = b->n_tok};
-    return (struct walk){.b = b, .last = -1};
+    return (struct walk){.b = cpu_image_batch(m, st, st->pages.batch),
+                         .last = -1};
 }
 
 static size_t n_head(const struct cpu_image *m, int dev, int tensor)
@@ -85,14 +82,28 @@ void cpu_image_pages(const struct cpu_image *m, const struct step *st, int ith,
     }
 }
 
-double cpu_pages_bytes(const struct cpu_image *m, const struct step *st)
+/* The table is memory that only steps may touch. */
+static double count_pages(const struct cpu_image *m, const struct step *st)
 {
     struct walk w = start(m, st);
-    double n_page = 0, n_moved = 0;
+    bool guarded = device_guarded(m->set);
+    double n = 0;
+
+    if (guarded)
+        device_guard_enter(m->set, device_of(m->set, m->prog->dev), st);
+    while (next_page(&w) >= 0)
+        n++;
+    if (guarded)
+        device_guard_leave(m->set);
+    return n;
+}
+
+/* Never between device_guard_enter and device_guard_leave. */
+double cpu_pages_bytes(const struct cpu_image *m, const struct step *st)
+{
+    double n_page = count_pages(m, st), n_moved = 0;
     int64_t n = (int64_t)n_head(m, st->pages.out_dev, st->pages.out);
 
-    while (next_page(&w) >= 0)
-        n_page++;
     for (int64_t h = 0; h < n; h++)
         n_moved += st->pages.map[h] >= 0;
     return n_page * n_moved * (double)st->pages.tile_bytes;

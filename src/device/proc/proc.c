@@ -249,30 +249,14 @@ static pl_status flush(struct device *d, pl_err *err)
 
 /* ---- a run ----------------------------------------------------------- */
 
-static bool send_table(const struct proc_end *e, const int32_t *table,
-                       int64_t n)
-{
-    return !table || proc_send(e, table, (size_t)n * sizeof *table);
-}
-
 static bool send_run(const struct proc_device *p, const struct device_run *run,
                      uint64_t turn)
 {
     const struct proc_order o = {
         .verb = PROC_RUN, .turn = turn, .fail_step = p->d->fail_step};
 
-    if (!proc_send(&p->end, &o, sizeof o) ||
-        !proc_send(&p->end, run, sizeof *run))
-        return false;
-    for (int i = 0; i < run->n_instance; i++) {
-        const struct kernel_batch *b = &run->batch[i];
-
-        if (!send_table(&p->end, b->pos, run->sizes[i].n_tok) ||
-            !send_table(&p->end, b->seq, run->sizes[i].n_tok) ||
-            !send_table(&p->end, b->pages, run->n_seq * b->page_stride))
-            return false;
-    }
-    return true;
+    return proc_send(&p->end, &o, sizeof o) &&
+           proc_send(&p->end, run, sizeof *run);
 }
 
 static void submit(struct device_bank *b)

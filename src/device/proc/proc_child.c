@@ -25,9 +25,7 @@ struct child {
     int dev[1]; /* of the bank: its index */
     struct device_bank bank;
     struct proc_end end;
-    struct device_run run; /* with tables of ours */
-    int32_t *tables;       /* for `stride` numbers an instance */
-    size_t stride;
+    struct device_run run;
 };
 
 /* ---- its life ------------------------------------------------------------ */
@@ -95,61 +93,21 @@ static void close_files(void)
 
 /* ---- its memory ------------------------------------------------------ */
 
-static pl_status make_tables(struct child *c, pl_err *err)
-{
-    const struct program *p = c->d->prog;
-    int n = 1;
-
-    for (int i = 0; i < p->n_script; i++)
-        if (p->script[i].n_instance > n)
-            n = p->script[i].n_instance;
-    c->stride =
-        2 * (size_t)p->max.n_tok + (size_t)p->n_seq * (size_t)p->page_stride;
-    c->tables = calloc((size_t)n * c->stride + 1, sizeof *c->tables);
-    return c->tables ? PL_OK : err_no_memory(err, "a device's tables");
-}
-
 static pl_status load(struct child *c, int *parent, pl_err *err)
 {
     PL_TRY(follow_parent(parent, err));
-    PL_TRY(make_tables(c, err));
     PL_TRY(cpu_ops.open(&c->bank, err));
     return cpu_ops.load(&c->bank, err);
 }
 
 /* ---- its work -------------------------------------------------------- */
 
-static void receive_table(struct child *c, const int32_t **table, int64_t n,
-                          int32_t **to)
-{
-    if (!*table)
-        return;
-    proc_receive(&c->end, *to, (size_t)n * sizeof **to);
-    *table = *to;
-    *to += n;
-}
-
-static void receive_run(struct child *c)
-{
-    struct device_run *r = &c->run;
-
-    proc_receive(&c->end, r, sizeof *r);
-    for (int i = 0; i < r->n_instance; i++) {
-        struct kernel_batch *b = &r->batch[i];
-        int32_t *to = c->tables + (size_t)i * c->stride;
-
-        receive_table(c, &b->pos, r->sizes[i].n_tok, &to);
-        receive_table(c, &b->seq, r->sizes[i].n_tok, &to);
-        receive_table(c, &b->pages, r->n_seq * b->page_stride, &to);
-    }
-}
-
 static void run(struct child *c, const struct proc_order *o)
 {
     struct device *d = c->d;
     struct proc_done done;
 
-    receive_run(c);
+    proc_receive(&c->end, &c->run, sizeof c->run);
     d->fail_step = o->fail_step;
     d->n_event = 0;
     device_set_adopt(c->set, &c->run, o->turn);

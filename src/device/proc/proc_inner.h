@@ -15,9 +15,7 @@
  * a struct proc_order, and behind it
  *   WRITE  the bytes
  *   READ   nothing; the child sends the bytes
- *   RUN    struct device_run; then of each instance pos[n_tok], seq[n_tok] and
- *          pages[n_seq, page_stride], each only where the pointer is not NULL;
- *          the child sends struct proc_done
+ *   RUN    struct device_run; the child sends struct proc_done
  */
 enum proc_verb { PROC_WRITE, PROC_READ, PROC_RUN };
 

@@ -59,10 +59,7 @@ struct sim_device {
     unsigned char *done;           /* owned, [most steps of a script] */
     int first_open;                /* all steps before are done */
     int last_begun;
-    int death;      /* next to come */
-    int32_t *batch; /* owned: this device's copy of the batch, an instance's
-                       pos, seq and pages after the other's */
-    size_t n_batch; /* of an instance */
+    int death; /* next to come */
 };
 
 /* A thread and its devices. */
@@ -134,14 +131,12 @@ static void unload_device(struct device_set *set, struct sim_device *d)
     topology_free(d->scratch, d->dev->scratch_bytes);
     cpu_image_fini(&d->image);
     free(d->done);
-    free(d->batch);
     free(d->merged);
     free(d->told);
     d->scratch = NULL;
     d->merged = NULL;
     d->told = NULL;
     d->done = NULL;
-    d->batch = NULL;
 }
 
 static void unload(struct device_bank *b)
@@ -261,7 +256,7 @@ static bool sort_queues(struct sim_queue *q, const struct script *c)
 static bool make_tables(struct sim_device *d)
 {
     const struct program *p = d->dev->prog;
-    int n_step = 0, n_instance = 0;
+    int n_step = 0;
 
     for (int i = 0; i < p->n_script; i++) {
         const struct script *c = &p->script[i];
@@ -269,15 +264,11 @@ static bool make_tables(struct sim_device *d)
         if (!sort_queues(d->queue[i], c))
             return false;
         n_step = c->n_step > n_step ? c->n_step : n_step;
-        n_instance = c->n_instance > n_instance ? c->n_instance : n_instance;
     }
-    d->n_batch = (size_t)p->max.n_tok * 2 +
-                 (size_t)p->n_seq * (size_t)p->page_stride + 1;
-    d->batch = malloc((size_t)n_instance * d->n_batch * sizeof *d->batch);
     d->done = calloc((size_t)n_step + 1, 1);
     d->merged = malloc(((size_t)n_step + 1) * sizeof *d->merged);
     d->told = calloc((size_t)p->n_event + 1, 1);
-    return d->batch && d->done && d->merged && d->told;
+    return d->done && d->merged && d->told;
 }
 
 static pl_status load_device(struct sim *sim, struct sim_device *d, pl_err *err)
@@ -337,17 +328,6 @@ static pl_status get(struct device *d, enum region r, size_t offset, void *dst,
 
 /* ---- a run ------------------------------------------------------------- */
 
-static const int32_t *take_table(int32_t **to, const int32_t *from, int64_t n)
-{
-    int32_t *mine = *to;
-
-    if (!from)
-        return NULL;
-    memcpy(mine, from, (size_t)n * sizeof *mine);
-    *to += n;
-    return mine;
-}
-
 static void step_ends(struct sim_device *d, int step)
 {
     pthread_mutex_lock(&d->lock);
@@ -392,16 +372,6 @@ static void begin(struct sim *s, struct player *p, struct sim_device *d)
 {
     const struct device_run *r = s->run;
 
-    for (int i = 0; i < r->n_instance; i++) {
-        struct kernel_batch *b = &d->image.batch[i];
-        const struct kernel_batch *from = &r->batch[i];
-        int32_t *to = d->batch + (size_t)i * d->n_batch;
-
-        *b = *from;
-        b->pos = take_table(&to, from->pos, r->sizes[i].n_tok);
-        b->seq = take_table(&to, from->seq, r->sizes[i].n_tok);
-        b->pages = take_table(&to, from->pages, r->n_seq * from->page_stride);
-    }
     if (cpu_image_sizes(&d->image, r))
         cpu_image_resolve(&d->image);
     d->script = device_script(d->dev, r);
