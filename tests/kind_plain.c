@@ -181,11 +181,9 @@ static bool take(struct plain_device *x, const struct step *st, int step,
                               memory_order_release);
         return true;
     }
-    if (device_guarded(s))
-        device_guard_enter(s, x->dev, st);
+    device_guard_enter(s, x->dev, st);
     cpu_image_step(&x->image, st, x->scratch, 0, 1);
-    if (device_guarded(s))
-        device_guard_leave(s);
+    device_guard_leave(s);
     if (device_traces(s))
         device_note(s, x->dev, step, begin, device_clock(s));
     cpu_image_count(&x->image, x->dev, st);

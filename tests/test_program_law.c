@@ -466,7 +466,7 @@ static void law_holds_in_every_kind_of_run(void **state)
 /* The list that a sim device draws. */
 static void draw_merged(struct law *x, const struct program *p, struct list *l)
 {
-    const struct device_run run = {.n_instance = 1, .sizes = {{1, 1, 0}}};
+    const struct device_run run = {.n_instance = 1, .sizes = {{1, 1, 0, 1}}};
     unsigned char told[MAX_STEP];
     int step[QUEUE_COUNT][MAX_STEP];
     struct sim_queue q[QUEUE_COUNT] = {{step[0], 0}, {step[1], 0}};

@@ -132,6 +132,8 @@ void device_guard_enter(struct device_set *s, const struct device *d,
 {
     struct guard *g = s->guard;
 
+    if (!g)
+        return;
     pthread_mutex_lock(&g->lock);
     memset(g->want, NOTHING, (size_t)s->n * sizeof *g->want);
     /* Dead buffers are poisoned beside any step. */
@@ -143,7 +145,8 @@ void device_guard_enter(struct device_set *s, const struct device *d,
 
 void device_guard_leave(struct device_set *s)
 {
-    pthread_mutex_unlock(&s->guard->lock);
+    if (s->guard)
+        pthread_mutex_unlock(&s->guard->lock);
 }
 
 void device_guard_open(struct device_set *s)

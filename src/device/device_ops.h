@@ -208,8 +208,9 @@ double device_clock(const struct device_set *s); /* since the run's start */
 void device_note(struct device_set *s, struct device *d, int step, double begin,
                  double end);
 
-/* ---- the guard: see device_options.guard. In a guarded set whoever touches
- * this process's memory for a step does it between enter and leave ---- */
+/* ---- the guard: see device_options.guard. Whoever touches this process's
+ * memory for a step does it between enter and leave, which do nothing in a set
+ * that is not guarded ---- */
 
 /* Whole pages, zeroed, that a guard can protect; NULL: there are none. */
 void *device_guard_alloc(size_t bytes);

@@ -146,11 +146,9 @@ static void work_slowly(const struct worker *w, const struct step *st, int ith,
 
     if (st->kind == STEP_PULL || st->kind == STEP_PAGES)
         link_time(w, st);
-    if (w->guarded)
-        device_guard_enter(s, w->dev, st);
+    device_guard_enter(s, w->dev, st);
     work(w, st, ith, nth);
-    if (w->guarded)
-        device_guard_leave(s);
+    device_guard_leave(s);
     if (w->traces)
         device_note(s, w->dev, w->at, begin, device_clock(s));
 }

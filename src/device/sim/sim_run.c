@@ -528,11 +528,9 @@ static bool run_head(struct sim *s, struct player *p, struct sim_device *d,
         depart(p, d, l, st);
         return false;
     }
-    if (device_guarded(s->set))
-        device_guard_enter(s->set, d->dev, st);
+    device_guard_enter(s->set, d->dev, st);
     ended = work(p, d, l, st);
-    if (device_guarded(s->set))
-        device_guard_leave(s->set);
+    device_guard_leave(s->set);
     /* Where the link takes time, a copy is there when it is due: moving its
        bytes is work of this thread, which a device's link does beside it. */
     if (ended && device_traces(s->set)) {
