@@ -288,7 +288,7 @@ static pl_status replace(struct planned *p, bool stay_home, uint64_t *seed,
     return s;
 }
 
-/* ---- what the copy queue reads -------------------------------------------- */
+/* ---- what the copy queue reads ------------------------------------------- */
 
 enum { MAX_USE = 512 };
 
