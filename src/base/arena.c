@@ -71,7 +71,8 @@ static struct arena_block *block_new(size_t size)
     return b;
 }
 
-void *arena_alloc(struct arena *a, size_t n, size_t size)
+/* As arena_alloc, but whatever was there before. */
+static void *take(struct arena *a, size_t n, size_t size)
 {
     size_t bytes, need;
     struct arena_block *b = a->head;
@@ -101,13 +102,19 @@ void *arena_alloc(struct arena *a, size_t n, size_t size)
     b->used += need;
     a->used_bytes += need;
     ASAN_UNPOISON_MEMORY_REGION(p, bytes);
-    memset(p, 0, bytes);
     return p;
+}
+
+void *arena_alloc(struct arena *a, size_t n, size_t size)
+{
+    void *p = take(a, n, size);
+
+    return p ? memset(p, 0, n * size) : NULL;
 }
 
 void *arena_memdup(struct arena *a, const void *p, size_t n, size_t size)
 {
-    void *copy = arena_alloc(a, n, size);
+    void *copy = take(a, n, size);
 
     if (copy && n > 0 && size > 0)
         memcpy(copy, p, n * size);

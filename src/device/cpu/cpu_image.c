@@ -182,12 +182,14 @@ void cpu_image_count(const struct cpu_image *m, struct device *d,
 
 /* ---- scratch ----------------------------------------------------------- */
 
+/* The most that a thread needs where least to most of them share the step. */
 static size_t kernel_scratch(const struct cpu_kernels *table,
                              const struct program *p, const struct step *st,
-                             int nth)
+                             int least, int most)
 {
     const struct step_kernel *k = &st->kernel;
-    struct cpu_call c = {.nth = nth};
+    struct cpu_call c = {.nth = least};
+    size_t bytes = 0;
 
     if (st->kind != STEP_KERNEL || !table->kernel[k->kernel].scratch)
         return 0;
@@ -200,7 +202,29 @@ static size_t kernel_scratch(const struct cpu_kernels *table,
         if (i == 0 && k->arg[0].access == ACCESS_UPDATE)
             c.in[c.n_in++] = c.out;
     }
-    return table->kernel[k->kernel].scratch(&c);
+    for (; c.nth <= most; c.nth++) {
+        size_t n = table->kernel[k->kernel].scratch(&c);
+
+        bytes = n > bytes ? n : bytes;
+    }
+    return bytes;
+}
+
+static size_t scratch(const struct cpu_kernels *k, const struct program *p,
+                      int least, int most)
+{
+    size_t bytes = 0;
+
+    for (int i = 0; i < p->n_script; i++)
+        for (int j = 0; j < p->script[i].n_step; j++) {
+            const struct step *st = &p->script[i].step[j];
+            size_t n = st->kind == STEP_MERGE
+                           ? cpu_merge_scratch(st)
+                           : kernel_scratch(k, p, st, least, most);
+
+            bytes = n > bytes ? n : bytes;
+        }
+    return (bytes + 127) / 128 * 128;
 }
 
 enum packing cpu_image_packing(const struct device_desc *d, pl_format f,
@@ -255,32 +279,14 @@ bool cpu_image_has_kernel(const struct device_desc *d,
 size_t cpu_image_scratch(const struct cpu_kernels *k, const struct program *p,
                          int nth)
 {
-    size_t most = 0;
-
-    for (int i = 0; i < p->n_script; i++)
-        for (int j = 0; j < p->script[i].n_step; j++) {
-            const struct step *st = &p->script[i].step[j];
-            size_t n = st->kind == STEP_MERGE ? cpu_merge_scratch(st)
-                                              : kernel_scratch(k, p, st, nth);
-
-            if (n > most)
-                most = n;
-        }
-    return (most + 127) / 128 * 128;
+    return scratch(k, p, nth, nth);
 }
 
 size_t cpu_image_parts_scratch(const struct device_options *opt,
                                const struct program *p)
 {
     struct cpu_kernels table;
-    size_t most = 0;
 
     cpu_kernels_choose(&table, opt);
-    for (int nth = 1; nth <= CPU_PARTS; nth++) {
-        size_t n = cpu_image_scratch(&table, p, nth);
-
-        if (n > most)
-            most = n;
-    }
-    return most;
+    return scratch(&table, p, 1, CPU_PARTS);
 }
