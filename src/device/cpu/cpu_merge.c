@@ -169,7 +169,7 @@ void cpu_image_carry(const struct cpu_image *m, const struct step *st, int i,
                      int ith, int nth)
 {
     const struct graph_sizes *z = &m->sizes[st->instance];
-    const struct push_to *to = &st->push.to[i];
+    const struct push_to *to;
     const struct copy_piece *p;
     int n;
 
@@ -178,6 +178,7 @@ void cpu_image_carry(const struct cpu_image *m, const struct step *st, int i,
                    nth);
         return;
     }
+    to = &st->push.to[i];
     p = push_pieces(&st->push, i, &n);
     for (int k = 0; k < n; k++)
         copy_piece(m, z, &p[k], cpu_image_inbox(m, to->dev, to->out) + to->at,
