@@ -48,7 +48,8 @@ struct sim_device {
     unsigned char *base[REGION_MAIL]; /* owned: private memory */
     unsigned char *scratch;           /* owned */
     _Atomic uint64_t turn;            /* the run that it is ready for */
-    pthread_mutex_t lock; /* of what its queues share, up to `death`, and of
+    pthread_mutex_t counting; /* of the counters: both queues have copies */
+    pthread_mutex_t lock;     /* of what its queues share, up to `death`, and of
                               the trace */
     struct sim_queue queue[PROG_MAX_SCRIPT][QUEUE_COUNT];
     int *merged;         /* owned, [most steps of a script]: of a run that has
@@ -154,8 +155,10 @@ static void close_bank(struct device_bank *b)
     if (!sim)
         return;
     team_free(sim->team);
-    for (int i = 0; i < sim->n; i++)
+    for (int i = 0; i < sim->n; i++) {
         pthread_mutex_destroy(&sim->dev[i].lock);
+        pthread_mutex_destroy(&sim->dev[i].counting);
+    }
     free(sim->dev);
     free(sim->player);
     free(sim);
@@ -232,6 +235,7 @@ static pl_status open_bank(struct device_bank *b, pl_err *err)
         struct device *d = device_of(b->set, b->dev[i]);
 
         pthread_mutex_init(&sim->dev[i].lock, NULL);
+        pthread_mutex_init(&sim->dev[i].counting, NULL);
         sim->dev[i].dev = d;
         d->own = &sim->dev[i];
         sim->n++;
@@ -556,7 +560,9 @@ static void play_head(struct sim *s, struct player *p, struct sim_device *d,
     }
     if (!run_head(s, p, d, l, st))
         return;
+    pthread_mutex_lock(&d->counting); /* not the lock: it may want the guard */
     cpu_image_count(&d->image, d->dev, st);
+    pthread_mutex_unlock(&d->counting);
     step_ends(d, i);
     l->head++;
     pass_over(s, d, l);
