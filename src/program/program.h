@@ -330,7 +330,7 @@ static inline const struct copy_piece *push_pieces(const struct step_push *p,
                                                    int k, int *n)
 {
     *n = p->deal ? 1 : p->n_piece;
-    return p->piece + (p->deal ? k : 0);
+    return p->deal ? p->piece + k : p->piece;
 }
 
 static inline int wait_count(const struct step_wait *w)
