@@ -372,18 +372,46 @@ struct device_set *build_set_of(const struct device_list *l,
     return s;
 }
 
-struct device_set *build_set(const char *spec, int n_thread, uint64_t seed)
+struct device_set *build_set_as(const char *spec, int n_thread,
+                                const struct device_options *opt)
 {
-    struct device_options opt = {.family = CPU_GENERIC, .sim_seed = seed};
     struct device_list l;
     struct device_set *s;
     pl_err err;
 
     if (device_parse(&l, spec, n_thread, &err) != PL_OK)
         fail_msg("%s", err.message);
-    s = build_set_of(&l, &opt);
+    s = build_set_of(&l, opt);
     device_list_free(&l);
     return s;
+}
+
+struct device_set *build_set(const char *spec, int n_thread, uint64_t seed)
+{
+    return build_set_as(
+        spec, n_thread,
+        &(struct device_options){.family = CPU_GENERIC, .sim_seed = seed});
+}
+
+static bool has_kernel(void *user, int dev, const struct step_kernel *k)
+{
+    (void)user;
+    (void)dev;
+    (void)k;
+    return true;
+}
+
+static bool share_threads(void *user, int a, int b)
+{
+    (void)user;
+    (void)a;
+    (void)b;
+    return false;
+}
+
+struct program_machine build_machine(const struct program_device *dev, int n)
+{
+    return (struct program_machine){n, dev, has_kernel, share_threads, NULL};
 }
 
 void build_add_host(struct device_list *l, int n_thread, bool pinned)

@@ -68,8 +68,16 @@ struct copy_piece build_rows(int dev, int src, int64_t src_off, int64_t src_row,
  * the library's; there is no tanh. */
 struct device_set *build_set(const char *spec, int n_thread, uint64_t seed);
 
+/* The same with other options, whose kernels stay if they have some. */
+struct device_set *build_set_as(const char *spec, int n_thread,
+                                const struct device_options *opt);
+
 struct device_set *build_set_of(const struct device_list *l,
                                 const struct device_options *opt);
+
+/* Devices that have all kernels and threads of their own, for program_check;
+ * dev[n] is borrowed. */
+struct program_machine build_machine(const struct program_device *dev, int n);
 
 struct cpu_kernels *build_toys(void); /* until the next call */
 

@@ -594,17 +594,10 @@ static void device_rounds_give_the_same_bits_on_all_kinds(void **state)
 static struct device_set *set_merged(const char *spec, int n_thread,
                                      uint64_t seed)
 {
-    struct device_options opt = {
+    const struct device_options opt = {
         .family = CPU_GENERIC, .sim_seed = seed, .sim_merge = true};
-    struct device_list l;
-    struct device_set *s;
-    pl_err err;
 
-    if (device_parse(&l, spec, n_thread, &err) != PL_OK)
-        fail_msg("%s", err.message);
-    s = build_set_of(&l, &opt);
-    device_list_free(&l);
-    return s;
+    return build_set_as(spec, n_thread, &opt);
 }
 
 /* Hardware may run the queues as one; dead buffers are poisoned there too. */

@@ -5,6 +5,7 @@
 #include "program/program_check.h"
 
 #include "program/program_text.h"
+#include "program_build.h"
 #include "support.h"
 
 #include <string.h>
@@ -34,28 +35,12 @@
     "1: wait 0.0\n"                                                            \
     "1: post 0\n"
 
-static bool has_kernel(void *user, int dev, const struct step_kernel *k)
-{
-    (void)user;
-    (void)dev;
-    (void)k;
-    return true;
-}
-
-static bool share_threads(void *user, int a, int b)
-{
-    (void)user;
-    (void)a;
-    (void)b;
-    return false;
-}
-
 /* NULL: the programs are accepted. */
 static void is_refused(const char *text, bool one_queue, const char *message)
 {
     const struct program_device dev[2] = {{"a", "test", -1, false, one_queue},
                                           {"b", "test", -1, false, one_queue}};
-    const struct program_machine m = {2, dev, has_kernel, share_threads, NULL};
+    const struct program_machine m = build_machine(dev, 2);
     struct arena a = {0};
     struct program *p;
     pl_err err = {0};

@@ -353,22 +353,6 @@ static bool ends(const struct law *x, struct list *l)
 
 /* ---- the check ----------------------------------------------------------- */
 
-static bool has_kernel(void *user, int dev, const struct step_kernel *k)
-{
-    (void)user;
-    (void)dev;
-    (void)k;
-    return true;
-}
-
-static bool share_threads(void *user, int a, int b)
-{
-    (void)user;
-    (void)a;
-    (void)b;
-    return false;
-}
-
 static pl_status check(const struct program *p, int n, bool one_queue,
                        pl_err *err)
 {
@@ -377,7 +361,7 @@ static pl_status check(const struct program *p, int n, bool one_queue,
         {"d1", "test", 0, true, one_queue},
         {"d2", "test", 0, true, one_queue},
         {"d3", "test", 0, true, one_queue}};
-    const struct program_machine m = {n, dev, has_kernel, share_threads, NULL};
+    const struct program_machine m = build_machine(dev, n);
 
     return program_check(&m, p, err);
 }
@@ -710,8 +694,7 @@ static void law_of_memory_and_guards_is_checked(void **state)
         const struct program_device dev[2] = {
             {"d0", "test", x->memory[0], true, false},
             {"d1", "test", x->memory[1], true, false}};
-        const struct program_machine m = {2, dev, has_kernel, share_threads,
-                                          NULL};
+        const struct program_machine m = build_machine(dev, 2);
         struct arena a = {0};
         pl_err err = {0};
         pl_status s = program_check(&m, build_text(&a, x->text, 2), &err);

@@ -9,6 +9,7 @@
 #include "hollow_model.h"
 #include "place_model.h"
 #include "program/program_check.h"
+#include "program_build.h"
 #include "program_same.h"
 #include "support.h"
 
@@ -263,22 +264,6 @@ static void program_text_devices_of_a_line_are_each_their_own(void **state)
 
 /* ---- laws ---------------------------------------------------------------- */
 
-static bool has_kernel(void *user, int dev, const struct step_kernel *k)
-{
-    (void)user;
-    (void)dev;
-    (void)k;
-    return true;
-}
-
-static bool share_threads(void *user, int a, int b)
-{
-    (void)user;
-    (void)a;
-    (void)b;
-    return false;
-}
-
 static void program_text_read_by_hand_passes_the_check(void **state)
 {
     char *text = seed_text("valid.txt");
@@ -290,8 +275,7 @@ static void program_text_read_by_hand_passes_the_check(void **state)
         const struct program_device dev[2] = {
             {"a", "test", memory, true, false},
             {"b", "test", memory, true, false}};
-        const struct program_machine m = {2, dev, has_kernel, share_threads,
-                                          NULL};
+        const struct program_machine m = build_machine(dev, 2);
         pl_err err;
 
         if (program_check(&m, p, &err) != PL_OK)
