@@ -71,16 +71,6 @@ const char *role_name(pl_role r)
     return (unsigned)r < PL_ROLE_COUNT ? rows[r].name : "unknown";
 }
 
-pl_role role_from_name(const char *name)
-{
-    int r;
-
-    for (r = 0; r < PL_ROLE_COUNT; r++)
-        if (!strcmp(rows[r].name, name))
-            break;
-    return (pl_role)r;
-}
-
 /* One dealt axis: runs in units of its own (heads, or values). */
 struct dealt {
     int64_t size;

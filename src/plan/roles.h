@@ -14,7 +14,6 @@
 pl_status roles_layouts(const pl_graph *g, int n_rank, const double *share,
                         struct arena *a, const pl_layout **leaf, pl_err *err);
 
-const char *role_name(pl_role r);         /* "ffn_down" */
-pl_role role_from_name(const char *name); /* PL_ROLE_COUNT if unknown */
+const char *role_name(pl_role r); /* "ffn_down" */
 
 #endif

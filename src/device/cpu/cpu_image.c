@@ -241,12 +241,13 @@ enum activations cpu_image_activations(const struct device_desc *d,
                                        const struct device_options *opt,
                                        pl_format f)
 {
-    bool is_float = opt->kernels ? opt->kernels->float_activations
-                                 : cpu_family_is_float(opt->family);
+    const struct cpu_kernels k = {
+        .float_activations = opt->kernels ? opt->kernels->float_activations
+                                          : cpu_family_is_float(opt->family)};
 
     (void)d;
-    return is_float || format_info(f)->block == 1 ? ACTIVATIONS_F32
-                                                  : ACTIVATIONS_Q8;
+    return cpu_wants_q8(&k, KERNEL_matmul, f) ? ACTIVATIONS_Q8
+                                              : ACTIVATIONS_F32;
 }
 
 /* Are a contraction's weight and activations in the forms that it reads? */
