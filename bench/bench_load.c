@@ -126,7 +126,7 @@ static void load(struct config *c, const char *path, int round)
         if (p->graph->node[i].op == OP_weight)
             data[i] = gguf_find_tensor(m->file, p->graph->node[i].name)->data;
     t = bench_now();
-    if (!data || exec_create(&x, p->planned, &c->o, &err))
+    if (!data || exec_create(&x, p->compiled, &c->o, &err))
         bench_die(path, err.message);
     c->create[round] = bench_now() - t;
     t = bench_now();

@@ -3,7 +3,7 @@
  * and by whatever mode is found fastest, and in groups of 8 over 512. The
  * machines are described ones. The files hold no data; no weight is read for a
  * plan. Prints median and minimum beside the figures that are asked for. */
-#include "../tests/hollow_model.h"
+#include "lib/hollow_model.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  *
  * Checksums would keep all damage from the checks behind them, so the bytes are
  * read a second time with the head's checksum made right. */
-#include "kv/state.h"
+#include "state/state.h"
 
 #include "base/err.h"
 

@@ -615,13 +615,12 @@ PL_API pl_status pl_seq_copy(pl_engine *e, int dst, int src, pl_err *err);
 
 /* ---- state ------------------------------------------------------------- */
 
-/* What sequences have in the cache, as a stream of bytes in logical order
- * (src/kv/state.h draws it). Saved under any devices, ranks, pages and steps,
- * it is restored under any other: with the same ranks the continuation has the
- * bits it would have had without the trip. With others it is computed from a
- * past that keeps its saver's bits; that is told through the `log` of the
- * engine's options, which is kept until pl_engine_free. Token ids are not in
- * it. */
+/* What sequences have in the cache, as a stream of bytes in logical order.
+ * Saved under any devices, ranks, pages and steps, it is restored under any
+ * other: with the same ranks the continuation has the bits it would have had
+ * without the trip. With others it is computed from a past that keeps its
+ * saver's bits; that is told through the `log` of the engine's options, which
+ * is kept until pl_engine_free. Token ids are not in it. */
 
 /* Takes all n bytes; false: it failed. */
 typedef bool pl_state_write_fn(void *user, const void *data, size_t n);

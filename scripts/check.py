@@ -134,7 +134,7 @@ def check_headers(code):
                  else [])
         p = run(os.environ.get('CC', 'gcc'), '-std=gnu17', '-D_GNU_SOURCE',
                 '-Wall', '-Wextra', '-Werror', '-fsyntax-only', '-Iinclude',
-                '-Isrc', '-I.', *flags, '-x', 'c', '-',
+                '-Isrc', '-I.', '-Itests', *flags, '-x', 'c', '-',
                 stdin=f'#include "{path}"\n')
         return path, p.stderr
 

@@ -7,7 +7,7 @@
  * and the other groups still run. The last line is always
  *     N passed, N failed, N skipped
  * and the lines before it name what was skipped, why, and what failed. */
-#include "support.h"
+#include "lib/support.h"
 
 #include <errno.h>
 #include <getopt.h>

@@ -1,7 +1,7 @@
 /* The command, run as its users run it: what it prints where, what it gives
  * back, what it says about mistakes. The engine behind it has its own tests;
  * here its results are only compared with each other. */
-#include "support.h"
+#include "lib/support.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,8 +3,8 @@
  * seconds. No coverage guides them, as libFuzzer does in the CI run; in return
  * they need no clang. The sequence follows from PLAIT_SEED alone: run the same
  * seed in a sanitizer build, PLAIT_FUZZ_SECONDS long, to meet a crash again. */
-#include "alloc_fail.h"
-#include "support.h"
+#include "lib/alloc_fail.h"
+#include "lib/support.h"
 
 #include <dirent.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* The kinds of devices. The table is alone in its file, so that a program
  * may link one of its own in its place, with kinds of its own beside ours.
- * The tests do (tests/test_device_kind.c). */
+ * The tests do (tests/device/test_device_kind.c). */
 #include "device/device_ops.h"
 
 const struct device_ops *const device_kinds[] = {

@@ -7,8 +7,8 @@
 
 #include "base/bytes.h"
 #include "base/err.h"
-#include "base/topology.h"
 #include "device/device_inner.h"
+#include "machine/topology.h"
 #include "program/program_check.h"
 
 /* ---- life -------------------------------------------------------------- */

@@ -2,8 +2,8 @@
 #ifndef DEVICE_DEVICE_SPEC_H
 #define DEVICE_DEVICE_SPEC_H
 
-#include "base/topology.h"
 #include "device/device_ops.h"
+#include "machine/topology.h"
 
 /* ---- for kinds: what an item of a string says ---------------------------- */
 

@@ -5,8 +5,8 @@
 #include <time.h>
 
 #include "base/err.h"
-#include "base/topology.h"
 #include "device/device_inner.h"
+#include "machine/topology.h"
 
 double device_now(void)
 {

@@ -23,7 +23,7 @@ struct micro {
 
 pl_status batch_init(pl_engine *e, pl_err *err)
 {
-    const struct planned *p = e->plan->planned;
+    const struct compiled *p = e->plan->compiled;
     size_t n = (size_t)p->max.n_tok;
 
     e->n_micro = exec_instances(e->exec);
@@ -70,7 +70,7 @@ static int seq_of(const pl_batch *b, int64_t i)
 
 static pl_status check(pl_engine *e, const pl_batch *b, pl_err *err)
 {
-    const struct planned *p = e->plan->planned;
+    const struct compiled *p = e->plan->compiled;
     int64_t n_vocab = e->plan->model->model->n_vocab;
     int need = 0;
 
@@ -118,7 +118,7 @@ static pl_status check(pl_engine *e, const pl_batch *b, pl_err *err)
 static void gather(const pl_engine *e, const pl_batch *b, int64_t most,
                    int64_t *next, int64_t *row, struct micro *m)
 {
-    const struct planned *p = e->plan->planned;
+    const struct compiled *p = e->plan->compiled;
     int64_t end = *next, wanted = 0;
 
     m->n = m->n_out = 0;
@@ -230,7 +230,7 @@ pl_status pl_engine_decode(pl_engine *e, const pl_batch *b,
     memcpy(e->n_old, e->kv.length, (size_t)e->kv.n_seq * sizeof *e->n_old);
     while (next < b->n) {
         int64_t most =
-            plan_share(b->n - next, e->plan->planned->max.n_tok, e->n_micro);
+            plan_share(b->n - next, e->plan->compiled->max.n_tok, e->n_micro);
         int n = 0;
 
         if (cancel && *cancel)

@@ -3,7 +3,7 @@
 #include "engine/engine.h"
 
 #include "base/err.h"
-#include "engine/fit.h"
+#include "fit/fit.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -50,9 +50,9 @@ pl_status pl_engine_create(pl_engine **out, const pl_model *m,
     e->log_user = opt->log_user;
     s = pl_plan_create(&e->plan, m, opt, err);
     if (s == PL_OK) {
-        s = exec_create(&e->exec, e->plan->planned, opt, err);
+        s = exec_create(&e->exec, e->plan->compiled, opt, err);
         if (s == PL_NO_DEVICE_MEMORY)
-            fit_explain(err, e->plan->planned);
+            fit_explain(err, e->plan->compiled);
     }
     if (s == PL_OK)
         s = batch_init(e, err);

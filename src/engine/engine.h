@@ -21,7 +21,7 @@ pl_status engine_tokenizer(pl_tokenizer **out, const struct gguf *file,
 struct pl_plan {
     const pl_model *model; /* borrowed */
     pl_graph *graph;
-    struct planned *planned;
+    struct compiled *compiled;
     pl_format cache_k, cache_v;
     int64_t n_ctx;
     char *options; /* owned; those that reproduce it */
@@ -43,9 +43,6 @@ struct pl_engine {
     int64_t *n_new;      /* owned, [n_seq] tokens a sequence gets */
     int64_t *n_old;      /* owned, [n_seq] lengths before a batch */
 };
-
-/* offload.c: sets stream_from. */
-pl_status engine_offload(struct planned *q, pl_offload how, pl_err *err);
 
 /* batch.c: tables for batches, the cache's pages. */
 pl_status batch_init(pl_engine *e, pl_err *err);

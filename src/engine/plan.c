@@ -2,7 +2,7 @@
 #include "engine/engine.h"
 
 #include "base/err.h"
-#include "engine/fit.h"
+#include "fit/fit.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -92,10 +92,10 @@ pl_status pl_plan_create(pl_plan **out, const pl_model *m,
     if (s == PL_OK)
         s = engine_keep(p->graph, opt, err);
     if (s == PL_OK)
-        s = fit_create(&p->planned, &p->options, &p->n_ctx, p->graph, opt,
+        s = fit_create(&p->compiled, &p->options, &p->n_ctx, p->graph, opt,
                        m->model->n_ctx_train, err);
     if (s == PL_OK)
-        s = engine_offload(p->planned, opt->offload, err);
+        s = fit_offload(p->compiled, opt->offload, err);
     if (s == PL_OK)
         *out = p;
     else
@@ -107,7 +107,7 @@ void pl_plan_free(pl_plan *p)
 {
     if (!p)
         return;
-    planned_free(p->planned);
+    compiled_free(p->compiled);
     pl_graph_free(p->graph);
     free(p->options);
     free(p->devices);

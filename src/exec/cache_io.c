@@ -21,7 +21,7 @@ struct holder {
  * here of who holds what. */
 static bool holder(const pl_exec *x, int node, int i, struct holder *h)
 {
-    const struct planned *p = x->plan;
+    const struct compiled *p = x->plan;
     int v = p->num->value[node];
     struct exec_holder e = exec_holder(x, v);
 
@@ -52,7 +52,7 @@ static bool part_init(struct cache_part *p, struct exec_caches *c,
                       const struct exec_cache *cache, const struct holder *h,
                       bool *seen)
 {
-    const struct planned *plan = c->x->plan;
+    const struct compiled *plan = c->x->plan;
     const pl_layout *l = plan->num->node[plan->num->value[cache->node]].layout;
     struct layout_local m;
 

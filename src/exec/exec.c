@@ -39,7 +39,7 @@ static pl_status group_tables(pl_exec *x, pl_err *err)
 /* What a step or a range needs, so that neither allocates. */
 static pl_status tables(pl_exec *x, pl_err *err)
 {
-    const struct planned *p = x->plan;
+    const struct compiled *p = x->plan;
     const pl_graph *g = p->g;
     size_t page = 1;
 
@@ -81,7 +81,7 @@ static bool debug_asks(const char *word)
     return false;
 }
 
-pl_status exec_create(pl_exec **out, struct planned *p, const pl_options *opt,
+pl_status exec_create(pl_exec **out, struct compiled *p, const pl_options *opt,
                       pl_err *err)
 {
     struct device_options dopt = {.no_pin = opt->no_pin,
@@ -122,17 +122,17 @@ pl_status pl_exec_create(pl_exec **out, const pl_graph *g,
                          const pl_options *opt, pl_err *err)
 {
     const pl_options defaults = {0};
-    struct planned *p;
+    struct compiled *p;
     pl_status s;
 
     *out = NULL;
     opt = opt ? opt : &defaults;
-    PL_TRY(planned_create(&p, g, opt, err));
+    PL_TRY(compile_graph(&p, g, opt, err));
     s = exec_create(out, p, opt, err);
     if (s == PL_OK)
         (*out)->own_plan = true;
     else
-        planned_free(p);
+        compiled_free(p);
     return s;
 }
 
@@ -144,7 +144,7 @@ void pl_exec_free(pl_exec *x)
     exec_trace_free(x->trace);
     device_set_free(x->set);
     if (x->own_plan)
-        planned_free(x->plan);
+        compiled_free(x->plan);
     free(x->zeros);
     free(x->seq);
     free(x->row);
@@ -372,7 +372,7 @@ static pl_status check_token(const pl_exec *x, const struct kernel_batch *b,
 
 static pl_status check_rows(const pl_exec *x, const pl_rows *r, pl_err *err)
 {
-    const struct planned *p = x->plan;
+    const struct compiled *p = x->plan;
 
     if (r->n_tok >= 1 && r->n_tok <= p->max.n_tok && r->n_out >= 0 &&
         r->n_out <= p->max.n_out)
@@ -386,7 +386,7 @@ static pl_status check_rows(const pl_exec *x, const pl_rows *r, pl_err *err)
 
 static pl_status check_tokens(const pl_exec *x, const pl_rows *r, pl_err *err)
 {
-    const struct planned *p = x->plan;
+    const struct compiled *p = x->plan;
     const struct kernel_batch b = {r->n_tok,
                                    r->n_out,
                                    r->pos ? r->pos : x->zeros,
@@ -473,7 +473,7 @@ int exec_instances(const pl_exec *x)
 
 /* Which script: the pipeline for several micro-batches, streaming for one of
  * many tokens. */
-static int choose_way(const struct planned *p, int n, int64_t n_tok)
+static int choose_way(const struct compiled *p, int n, int64_t n_tok)
 {
     if (n > 1)
         return p->way[WAY_PIPELINE];
@@ -484,7 +484,7 @@ static int choose_way(const struct planned *p, int n, int64_t n_tok)
 
 pl_status exec_steps(pl_exec *x, int n, const pl_rows *rows, pl_err *err)
 {
-    const struct planned *p = x->plan;
+    const struct compiled *p = x->plan;
     struct device_run run = {.n_instance = n};
     const struct device_event *event;
 
@@ -530,7 +530,7 @@ pl_status pl_exec_step(pl_exec *x, const pl_rows *r, pl_err *err)
 
 void pl_exec_counters(const pl_exec *x, pl_counters *out)
 {
-    const struct planned *p = x->plan;
+    const struct compiled *p = x->plan;
 
     memset(out, 0, sizeof *out);
     device_set_counters(x->set, out);

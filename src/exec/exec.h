@@ -3,7 +3,7 @@
 #define EXEC_EXEC_H
 
 #include "exec/exec_trace.h"
-#include "exec/planned.h"
+#include "lower/compile.h"
 
 /* The devices that hold a weight or cache. */
 struct exec_holder {
@@ -14,7 +14,7 @@ struct exec_holder {
 };
 
 struct pl_exec {
-    struct planned *plan;
+    struct compiled *plan;
     bool own_plan, has_cache;
     struct device_set *set;
     int last_way, last_instance;                 /* of the last run */
@@ -39,7 +39,7 @@ struct exec_holder exec_holder(const pl_exec *x, int num);
 /* `p` is borrowed until pl_exec_free. With "guard" in PL_DEBUG, for tests, a
  * kernel that touches another device's memory dies of it, with "merge" sim
  * devices run their queues as one (device_options). */
-pl_status exec_create(pl_exec **out, struct planned *p, const pl_options *opt,
+pl_status exec_create(pl_exec **out, struct compiled *p, const pl_options *opt,
                       pl_err *err);
 
 /* Rows [row0, row0 + n) of a weight (its last dimension is a row), in the

@@ -19,7 +19,7 @@
 #include <time.h>
 
 struct exec_trace {
-    const struct planned *p; /* borrowed */
+    const struct compiled *p; /* borrowed */
     pl_write_fn *write;
     void *user;
     int *layer;              /* [n_node] owned: of the nearest weight before */
@@ -86,7 +86,7 @@ static void find_layers(struct exec_trace *t)
     }
 }
 
-static bool one_queue(const struct planned *p, int dev)
+static bool one_queue(const struct compiled *p, int dev)
 {
     return p->list.dev[dev].one_queue;
 }
@@ -102,7 +102,7 @@ static void say_lane(struct exec_trace *t, const char *what, int dev, int queue,
     t->any = true;
 }
 
-pl_status exec_trace_create(struct exec_trace **out, const struct planned *p,
+pl_status exec_trace_create(struct exec_trace **out, const struct compiled *p,
                             pl_write_fn *write, void *user, pl_err *err)
 {
     struct exec_trace *t = calloc(1, sizeof *t);
@@ -279,7 +279,7 @@ double exec_trace_hidden(struct trace_span *busy, int n_busy,
 }
 
 /* Do the devices share a group? */
-static bool peers(const struct planned *p, int a, int b)
+static bool peers(const struct compiled *p, int a, int b)
 {
     const struct placement *y = &p->place;
 

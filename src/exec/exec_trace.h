@@ -2,13 +2,13 @@
 #ifndef EXEC_EXEC_TRACE_H
 #define EXEC_EXEC_TRACE_H
 
-#include "exec/planned.h"
+#include "lower/compile.h"
 
 struct exec_trace; /* opaque */
 
 /* Writes the beginning; `write` is borrowed until exec_trace_free. All room is
  * taken here, none in a run. */
-pl_status exec_trace_create(struct exec_trace **out, const struct planned *p,
+pl_status exec_trace_create(struct exec_trace **out, const struct compiled *p,
                             pl_write_fn *write, void *user, pl_err *err);
 /* Writes the end. */
 void exec_trace_free(struct exec_trace *t);

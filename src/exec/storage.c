@@ -3,7 +3,7 @@
 #include "exec/storage.h"
 
 #include "base/err.h"
-#include "base/topology.h"
+#include "machine/topology.h"
 
 #include <string.h>
 
@@ -145,7 +145,7 @@ static pl_status add(struct table *tab, const struct num_node *nn,
 /* A weight may be held under several layouts, and packed and plain. */
 static pl_status add_all(struct table *tab, int node, bool read)
 {
-    const struct planned *p = tab->x->plan;
+    const struct compiled *p = tab->x->plan;
 
     for (int i = 0; i < p->num->n; i++) {
         const struct num_node *nn = &p->num->node[i];

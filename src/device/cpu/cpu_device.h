@@ -3,9 +3,9 @@
 #ifndef DEVICE_CPU_CPU_DEVICE_H
 #define DEVICE_CPU_CPU_DEVICE_H
 
-#include "base/topology.h"
 #include "device/cpu/cpu_image.h"
 #include "device/team.h"
+#include "machine/topology.h"
 
 struct cpu_device {
     struct cpu_image image; /* first: see cpu_image.h */

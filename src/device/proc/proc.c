@@ -19,9 +19,9 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "base/topology.h"
 #include "device/device_spec.h"
 #include "device/proc/proc_inner.h"
+#include "machine/topology.h"
 
 /* ---- what it can do ------------------------------------------------------ */
 

@@ -22,11 +22,11 @@
 #include <time.h>
 
 #include "base/err.h"
-#include "base/topology.h"
 #include "device/cpu/cpu_image.h"
 #include "device/device_spec.h"
 #include "device/sim/sim_merge.h"
 #include "device/team.h"
+#include "machine/topology.h"
 
 enum { POISON = 0xFF }; /* NaN in every float format, -1 as an integer */
 

@@ -1,0 +1,265 @@
+/* The calibration's file:
+ *
+ *   {"plait": version, "cpu": name, "cores": n, "kernels": family,
+ *    "rates": {"one": {...}, "all": {...}}, "check": "0123456789abcdef"}
+ *
+ * `check` is the hash of `rates` as compact JSON with sorted keys. Whatever is
+ * not as it should be, down to one digit, makes the file count for nothing. */
+#include "base/err.h"
+#include "base/replace.h"
+#include "base/version.h" /* made by the build */
+#include "cost/calibration.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "quant/format.h"
+
+static const struct {
+    const char *name;
+    size_t at;
+} fields[] = {
+#define FIELD(name)                                                            \
+    {                                                                          \
+#name, offsetof(struct cost_rates, name)                               \
+    }
+    FIELD(attention_one), FIELD(attention_many),   FIELD(score_one_s),
+    FIELD(score_many_s),  FIELD(value_s),          FIELD(step_s),
+    FIELD(message_s),     FIELD(link_bytes_per_s), FIELD(copy_bytes_per_s),
+    FIELD(run_s),
+#undef FIELD
+};
+enum { N_FIELD = sizeof fields / sizeof fields[0] };
+
+/* FNV-1a */
+static uint64_t hash(const char *s)
+{
+    uint64_t h = 0xcbf29ce484222325;
+
+    for (; *s; s++)
+        h = (h ^ (unsigned char)*s) * 0x100000001b3;
+    return h;
+}
+
+/* ---- JSON --------------------------------------------------------------- */
+
+static json_t *of_formats(const double *v)
+{
+    json_t *all = json_object();
+
+    for (int f = 0; f < PL_FORMAT_COUNT; f++)
+        if (json_object_set_new(all, format_info((pl_format)f)->name,
+                                json_real(v[f])) != 0) {
+            json_decref(all);
+            return NULL;
+        }
+    return all;
+}
+
+static json_t *of_reads(const double *v)
+{
+    json_t *all = json_array();
+
+    for (int i = 0; i < COST_READS; i++)
+        if (json_array_append_new(all, json_real(v[i])) != 0) {
+            json_decref(all);
+            return NULL;
+        }
+    return all;
+}
+
+static json_t *of_rates(const struct cost_rates *r)
+{
+    json_t *all =
+        json_pack("{s:o, s:o, s:o}", "bytes_per_s", of_formats(r->bytes_per_s),
+                  "macs_per_s", of_formats(r->macs_per_s), "read_bytes_per_s",
+                  of_reads(r->read_bytes_per_s));
+
+    for (int i = 0; i < N_FIELD && all; i++)
+        if (json_object_set_new(
+                all, fields[i].name,
+                json_real(*(const double *)((const char *)r + fields[i].at))) !=
+            0) {
+            json_decref(all);
+            return NULL;
+        }
+    return all;
+}
+
+static bool check_of(char text[20], const json_t *rates)
+{
+    char *s = json_dumps(rates, JSON_COMPACT | JSON_SORT_KEYS);
+
+    if (s)
+        snprintf(text, 20, "%016" PRIx64, hash(s));
+    free(s);
+    return s != NULL;
+}
+
+json_t *calibration_json(const struct calibration *c)
+{
+    json_t *rates = json_pack("{s:o, s:o}", "one", of_rates(&c->one), "all",
+                              of_rates(&c->all));
+    char check[20];
+
+    if (!rates || !check_of(check, rates)) {
+        json_decref(rates);
+        return NULL;
+    }
+    return json_pack("{s:s, s:s, s:i, s:s, s:o, s:s}", "plait", PLAIT_VERSION,
+                     "cpu", c->cpu, "cores", c->n_core, "kernels",
+                     cpu_family_name(c->family), "rates", rates, "check",
+                     check);
+}
+
+static bool is_rate(const json_t *x, double *v)
+{
+    *v = json_number_value(x);
+    return json_is_number(x) && isfinite(*v) && *v > 0;
+}
+
+static bool number(const json_t *o, const char *name, double *v)
+{
+    return is_rate(json_object_get(o, name), v);
+}
+
+static bool to_rates(struct cost_rates *r, const json_t *o)
+{
+    const json_t *bytes = json_object_get(o, "bytes_per_s");
+    const json_t *macs = json_object_get(o, "macs_per_s");
+    const json_t *read = json_object_get(o, "read_bytes_per_s");
+    bool ok = true;
+
+    for (int i = 0; i < COST_READS; i++)
+        ok &= is_rate(json_array_get(read, (size_t)i), &r->read_bytes_per_s[i]);
+    for (int f = 0; f < PL_FORMAT_COUNT; f++) {
+        const char *name = format_info((pl_format)f)->name;
+
+        ok &= number(bytes, name, &r->bytes_per_s[f]);
+        ok &= number(macs, name, &r->macs_per_s[f]);
+    }
+    for (int i = 0; i < N_FIELD; i++)
+        ok &= number(o, fields[i].name, (double *)((char *)r + fields[i].at));
+    r->one_queue = true;
+    return ok;
+}
+
+static bool says(const json_t *o, const char *name, const char *text)
+{
+    const char *s = json_string_value(json_object_get(o, name));
+
+    return s && strcmp(s, text) == 0;
+}
+
+/* It is of this machine, and whole. */
+static bool from_json(struct calibration *c, const json_t *o)
+{
+    const json_t *rates = json_object_get(o, "rates");
+    char check[20];
+
+    return rates && check_of(check, rates) && says(o, "check", check) &&
+           says(o, "plait", PLAIT_VERSION) && says(o, "cpu", c->cpu) &&
+           says(o, "kernels", cpu_family_name(c->family)) &&
+           json_integer_value(json_object_get(o, "cores")) == c->n_core &&
+           to_rates(&c->one, json_object_get(rates, "one")) &&
+           to_rates(&c->all, json_object_get(rates, "all"));
+}
+
+/* ---- files -------------------------------------------------------------- */
+
+/* The specification of XDG: a path that is not absolute is to be ignored. */
+static pl_status directory(char path[CALIBRATION_PATH], pl_err *err)
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    int n;
+
+    if (cache && cache[0] == '/')
+        n = snprintf(path, CALIBRATION_PATH, "%s/plait", cache);
+    else if (home && home[0] == '/')
+        n = snprintf(path, CALIBRATION_PATH, "%s/.cache/plait", home);
+    else
+        return err_set(err, PL_NOT_FOUND,
+                       "no place for what was measured; set XDG_CACHE_HOME or "
+                       "HOME to an absolute path");
+    return n < CALIBRATION_PATH - 64
+               ? PL_OK
+               : err_set(err, PL_IO, "the path of the cache is too long");
+}
+
+pl_status calibration_path(char path[CALIBRATION_PATH],
+                           const struct calibration *c, pl_err *err)
+{
+    char key[256];
+
+    PL_TRY(directory(path, err));
+    snprintf(key, sizeof key, "%s|%d|%s|%s", c->cpu, c->n_core,
+             cpu_family_name(c->family), PLAIT_VERSION);
+    snprintf(path + strlen(path), 64, "/rates-%016" PRIx64 ".json", hash(key));
+    return PL_OK;
+}
+
+pl_status calibration_load(struct calibration *c, enum cpu_family f,
+                           pl_err *err)
+{
+    char path[CALIBRATION_PATH];
+    json_t *o;
+    bool ok;
+
+    PL_TRY(calibration_init(c, f, err));
+    PL_TRY(calibration_path(path, c, err));
+    o = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
+    ok = o && from_json(c, o);
+    json_decref(o);
+    return ok ? PL_OK
+              : err_set(err, PL_NOT_FOUND,
+                        "%s: no measurement of this machine; `plait devices "
+                        "--measure` makes one",
+                        path);
+}
+
+static pl_status failed(const char *path, pl_err *err)
+{
+    return err_set(err, PL_IO, "%s: %s", path, strerror(errno));
+}
+
+/* All directories above the last slash. */
+static pl_status make_directories(char *path, pl_err *err)
+{
+    pl_status s = PL_OK;
+
+    for (char *slash = path; (slash = strchr(slash + 1, '/')) && s == PL_OK;) {
+        *slash = '\0';
+        if (mkdir(path, 0700) != 0 && errno != EEXIST)
+            s = failed(path, err);
+        *slash = '/';
+    }
+    return s;
+}
+
+pl_status calibration_save(const struct calibration *c, pl_err *err)
+{
+    char path[CALIBRATION_PATH];
+    struct replace r;
+    json_t *o;
+    pl_status s;
+
+    PL_TRY(calibration_path(path, c, err));
+    PL_TRY(make_directories(path, err));
+    PL_TRY(replace_open(&r, path, err));
+    o = calibration_json(c);
+    if (!o)
+        s = err_no_memory(err, "what was measured");
+    else if (json_dumpfd(o, r.fd, JSON_INDENT(2)) != 0)
+        s = failed(path, err);
+    else
+        s = replace_done(&r, err);
+    replace_close(&r);
+    json_decref(o);
+    return s;
+}

@@ -1,0 +1,338 @@
+/* Rates and prices. The roofline model (Williams, Waterman, Patterson, CACM
+ * 2009), a step at a time: a contraction takes the longer of reading its
+ * weights and multiplying. How steps add up is cost_run.c's.
+ *
+ * Experts are expected to be chosen evenly: of E, n tokens that take k each see
+ * E (1 - (1 - k/E)^n). Real routers are less even, so this is a bound. */
+#include "cost/cost.h"
+
+#include "program/cache_tile.h"
+
+#include <math.h>
+
+/* What a described device gets where its description is silent. */
+enum { MACS_PER_BYTE = 50 };                 /* of an accelerator's memory */
+static const double link_bytes_per_s = 16e9; /* PCIe 3.0 x16, 4.0 x8 */
+static const double latency_s = 10e-6;       /* of a copy between devices */
+static const double launch_s = 4e-6;         /* of a kernel from a queue */
+/* What kernels reach of a device's figures. */
+static const double of_bandwidth = 0.8, of_peak = 0.4;
+
+static void fill(struct cost_rates *out, double bytes_per_s, double macs_per_s)
+{
+    for (int f = 0; f < PL_FORMAT_COUNT; f++) {
+        out->bytes_per_s[f] = bytes_per_s;
+        out->macs_per_s[f] = macs_per_s;
+    }
+    out->attention_one =
+        bytes_per_s / 2; /* F16: a value read, one multiplied */
+    out->attention_many = macs_per_s;
+    out->value_s = 8 / bytes_per_s; /* read and written */
+    out->one_queue = false;
+}
+
+double cost_guessed_macs(const struct device_desc *d)
+{
+    return d->mem_bytes_per_s * MACS_PER_BYTE;
+}
+
+unsigned cost_described(struct cost_rates *out, const struct device_desc *d)
+{
+    double macs = d->flops;
+    unsigned guessed = 0;
+
+    *out = (struct cost_rates){.link_bytes_per_s = d->link_bytes_per_s,
+                               .message_s = d->link_latency_s,
+                               .step_s = launch_s,
+                               .run_s = launch_s};
+    if (!(macs > 0)) {
+        guessed |= COST_GUESSED_FLOPS;
+        macs = cost_guessed_macs(d);
+    }
+    if (!(d->link_bytes_per_s > 0)) {
+        guessed |= COST_GUESSED_LINK;
+        out->link_bytes_per_s = link_bytes_per_s;
+    }
+    if (!(d->link_latency_s > 0)) {
+        guessed |= COST_GUESSED_LATENCY;
+        out->message_s = latency_s;
+    }
+    out->copy_bytes_per_s = out->link_bytes_per_s;
+    fill(out, d->mem_bytes_per_s * of_bandwidth, macs * of_peak);
+    return guessed;
+}
+
+void cost_assumed(struct cost_rates *out, const struct device_desc *d,
+                  enum cpu_family f)
+{
+    /* of one thread of a server of 2023: bytes, multiply-adds a second */
+    static const double rate[CPU_FAMILY_COUNT][2] = {
+        [CPU_REFERENCE] = {0.5e9, 0.5e9},
+        [CPU_GENERIC] = {1e9, 1e9},
+        [CPU_AVX2] = {8e9, 30e9},
+        [CPU_AVX512] = {8e9, 60e9},
+    };
+    static const double memcpy_bytes_per_s = 5e9;
+
+    *out = (struct cost_rates){.run_s = 10e-6};
+    fill(out, rate[f][0] * d->n_thread, rate[f][1] * d->n_thread);
+    out->attention_many /= 4; /* floats, not bytes */
+    out->step_s = 1e-6;
+    out->message_s = d->link_latency_s > 0 ? d->link_latency_s : 2e-6;
+    out->link_bytes_per_s =
+        d->link_bytes_per_s > 0 ? d->link_bytes_per_s : rate[f][0];
+    out->copy_bytes_per_s =
+        d->link_bytes_per_s > 0 ? d->link_bytes_per_s : memcpy_bytes_per_s;
+    out->one_queue = d->one_queue;
+}
+
+double cost_distinct_experts(int64_t n_expert, int64_t n_used, int64_t n_tok)
+{
+    double miss = 1 - (double)n_used / (double)n_expert;
+
+    return (double)n_expert * (1 - pow(miss, (double)n_tok));
+}
+
+/* Values of a tensor in this step. */
+static double values(const struct prog_tensor *t, const struct cost_step *z)
+{
+    double n = 1;
+
+    for (int i = 0; i < t->n_dim; i++)
+        n *= (double)dim_value(t->dim[i], &z->sizes);
+    return n;
+}
+
+/* Values of a weight's row that the step's ranks sum over. */
+static double summed(const struct pack *w, const struct rank_tree *t)
+{
+    double n = 0;
+
+    for (int c = 0; c < w->n_chunk; c++)
+        for (int i = 0; i < t->n; i++)
+            if (t->item[i].rank == w->chunk[c].rank) {
+                n += w->chunk[c].n;
+                break;
+            }
+    return n;
+}
+
+static double contraction(const struct program *p, const struct step_kernel *s,
+                          const struct cost_rates *r, const struct cost_step *z)
+{
+    const struct prog_tensor *x = &p->tensor[s->arg[1].tensor];
+    const struct prog_tensor *w = &p->tensor[s->arg[2].tensor];
+    double rows, matrices = 1, k, bytes, macs;
+
+    if (!w->pack || w->pack->k == 0)
+        return 0;
+    k = summed(w->pack, &s->tree);
+    rows = values(x, z) / (double)dim_value(x->dim[x->n_dim - 1], &z->sizes);
+    if (s->kernel !=
+        KERNEL_matmul) { /* x [t, 1 or u, k], w [e, n, k], ids [t, u] */
+        const struct prog_tensor *ids = &p->tensor[s->arg[3].tensor];
+
+        rows = values(ids, z);
+        matrices = cost_distinct_experts(w->dim[0].n, ids->dim[1].n,
+                                         dim_value(ids->dim[0], &z->sizes));
+    }
+    if (rows == 0)
+        return 0;
+    bytes = matrices * (double)w->pack->matrix_bytes * k / (double)w->pack->k;
+    macs = rows * (double)w->pack->n_row * k;
+    return fmax(bytes / r->bytes_per_s[w->format],
+                macs / r->macs_per_s[w->format]);
+}
+
+static double n_seq(const struct cost_step *z)
+{
+    return z->sizes.n_seq > 0 ? (double)z->sizes.n_seq : 1;
+}
+
+static double attention(const struct program *p, const struct step_kernel *s,
+                        const struct cost_rates *r, const struct cost_step *z)
+{
+    const struct prog_tensor *q = &p->tensor[s->arg[1].tensor];
+    const struct prog_tensor *out = &p->tensor[s->arg[0].tensor];
+    double n = (double)z->sizes.n_tok / n_seq(z);
+    double seen = (double)z->n_past + (n + 1) / 2; /* a token, on average */
+    double macs, scores;
+
+    if (s->attr && s->attr->window > 0)
+        seen = fmin(seen, (double)s->attr->window);
+    macs = seen * (values(q, z) + values(out, z));
+    scores = seen * values(q, z) / (double)dim_value(q->dim[2], &z->sizes);
+    return n < 8 ? macs / r->attention_one + scores * r->score_one_s
+                 : macs / r->attention_many + scores * r->score_many_s;
+}
+
+static double kernel(const struct program *p, const struct step_kernel *k,
+                     const struct cost_rates *r, const struct cost_step *z)
+{
+    if (kernel_is_contraction(k->kernel))
+        return contraction(p, k, r, z);
+    if (k->kernel == KERNEL_attention)
+        return attention(p, k, r, z);
+    /* what is updated is written in part, as much as is put in */
+    return r->value_s *
+           values(&p->tensor[k->arg[k->arg[0].access == ACCESS_UPDATE].tensor],
+                  z);
+}
+
+static double piece_bytes(const struct copy_piece *p, const struct cost_step *z)
+{
+    return (double)dim_value(p->bytes, &z->sizes) *
+           (double)dim_value(p->n0, &z->sizes) *
+           (double)dim_value(p->n1, &z->sizes);
+}
+
+/* Bytes that the device takes from its peers where they lie. */
+static double received(const struct program *p, const struct step_merge *s,
+                       const struct cost_step *z)
+{
+    double sum = 0;
+
+    for (int m = 0; m < s->n_item; m++) {
+        const struct merge_item *it = &s->item[m];
+        double all = 0;
+        int n_peer = 0;
+
+        for (int i = 0; i < it->n_piece; i++)
+            if (it->reduce || it->piece[i].src_dev != p->dev)
+                all += piece_bytes(&it->piece[i], z);
+        for (int i = 0; it->reduce && i < it->n_addend; i++)
+            n_peer += it->addend[i].dev != p->dev;
+        sum += it->reduce ? n_peer * all : all;
+    }
+    return sum;
+}
+
+/* Values that an item writes, each as often as one is added to it. */
+static double merged(const struct program *p, const struct step_merge *s,
+                     const struct merge_item *it, const struct cost_step *z)
+{
+    double bytes = 0;
+
+    if (s->meet || !it->reduce)
+        return values(&p->tensor[it->out], z);
+    for (int i = 0; i < it->n_piece; i++)
+        bytes += piece_bytes(&it->piece[i], z);
+    return bytes / sizeof(float) * (it->n_addend > 1 ? it->n_addend - 1 : 1);
+}
+
+/* What is copied before is local here. */
+static double merge(const struct cost_machine *m, int dev,
+                    const struct step_merge *s, const struct cost_step *z)
+{
+    const struct program *p = &m->prog[dev];
+    const struct cost_rates *r = &m->rates[dev];
+    int n_peer = s->meet && s->n_peer > 0 ? s->n_peer : m->n_dev;
+    double t = r->step_s;
+
+    if (s->message && n_peer == 1)
+        return t;
+    for (int i = 0; i < s->n_item; i++)
+        t += r->value_s * merged(p, s, &s->item[i], z);
+    if (s->message && s->meet)
+        t += r->message_s + received(p, s, z) / r->link_bytes_per_s;
+    return t;
+}
+
+/* From one end or several to device `dev`: the slowest of them counts. */
+struct route {
+    double latency_s, bytes_per_s;
+};
+
+static void take_end(struct route *w, const struct cost_rates *r)
+{
+    w->latency_s = fmax(w->latency_s, r->message_s);
+    w->bytes_per_s = fmin(w->bytes_per_s, r->copy_bytes_per_s);
+}
+
+static double pull(const struct cost_machine *m, int dev,
+                   const struct step_pull *s, const struct cost_step *z)
+{
+    struct route w = {0, INFINITY};
+    double bytes = 0;
+
+    take_end(&w, &m->rates[dev]);
+    for (int i = 0; i < s->n_piece; i++) {
+        bytes += piece_bytes(&s->piece[i], z);
+        if (i == 0 || s->piece[i].src_dev != s->piece[i - 1].src_dev)
+            take_end(&w, &m->rates[s->piece[i].src_dev]);
+    }
+    return w.latency_s + bytes / w.bytes_per_s;
+}
+
+/* The sender's link carries what goes to each; they take it side by side. */
+static double push(const struct cost_machine *m, int dev,
+                   const struct step_push *s, const struct cost_step *z)
+{
+    double all = 0, slowest = 0;
+
+    for (int k = 0; k < s->n_to; k++) {
+        struct route w = {0, INFINITY};
+        double bytes = 0;
+        int n;
+        const struct copy_piece *p = push_pieces(s, k, &n);
+
+        for (int i = 0; i < n; i++)
+            bytes += piece_bytes(&p[i], z);
+        all += bytes;
+        take_end(&w, &m->rates[s->to[k].dev]);
+        slowest = fmax(slowest, bytes / w.bytes_per_s);
+    }
+    return fmax(slowest, all / m->rates[dev].copy_bytes_per_s);
+}
+
+double cost_of_arrival(const struct cost_machine *m, int dev,
+                       const struct step *s)
+{
+    double latency = 0;
+
+    if (s->kind != STEP_PUSH)
+        return 0;
+    for (int k = 0; k < s->push.n_to; k++)
+        latency = fmax(latency, m->rates[s->push.to[k].dev].message_s);
+    return fmax(latency, m->rates[dev].message_s);
+}
+
+static double pages(const struct cost_machine *m, const struct step_pages *s,
+                    const struct cost_step *z)
+{
+    double n_pos = (double)z->n_past + (double)z->sizes.n_tok / n_seq(z);
+    const struct prog_tensor *out = &m->prog[s->out_dev].tensor[s->out];
+    struct route w = {0, INFINITY};
+    int n_head = 0;
+
+    take_end(&w, &m->rates[s->out_dev]);
+    take_end(&w, &m->rates[s->src_dev]);
+    for (int64_t h = 0; h < out->dim[1].n; h++)
+        n_head += s->map[h] >= 0;
+    return w.latency_s + n_seq(z) * ceil(n_pos / PAGE_TOKENS) * n_head *
+                             (double)s->tile_bytes / w.bytes_per_s;
+}
+
+double cost_of_step(const struct cost_machine *m, int dev, const struct step *s,
+                    const struct cost_step *z)
+{
+    const struct program *p = &m->prog[dev];
+    const struct cost_rates *r = &m->rates[dev];
+
+    switch (s->kind) {
+    case STEP_KERNEL:
+        return r->step_s + kernel(p, &s->kernel, r, z);
+    case STEP_MERGE:
+        return merge(m, dev, &s->merge, z);
+    case STEP_PULL:
+        return pull(m, dev, &s->pull, z);
+    case STEP_PUSH:
+        return push(m, dev, &s->push, z);
+    case STEP_PAGES:
+        return pages(m, &s->pages, z);
+    case STEP_POST:
+    case STEP_WAIT:
+        break;
+    }
+    return 0;
+}

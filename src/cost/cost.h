@@ -1,0 +1,109 @@
+/* What a run costs: seconds, from programs and the rates of their devices.
+ *
+ * A step of a program costs what its kernel must read or multiply, whichever
+ * takes longer; a message or a copy its latency and its bytes over the link.
+ * cost_run plays the programs with these prices, so what overlaps, waits or
+ * takes turns does so as it will in a run. Rates are found by measuring
+ * (engine/rates.h) or come from a description; nothing is measured here, and no
+ * estimate ever decides a bit. */
+#ifndef COST_COST_H
+#define COST_COST_H
+
+#include "device/device.h"
+
+enum { COST_READS = 4 };
+
+/* Of one device. All are above zero, but for what is told. */
+struct cost_rates {
+    double bytes_per_s[PL_FORMAT_COUNT];  /* weights under one row of x */
+    double macs_per_s[PL_FORMAT_COUNT];   /* weights under many rows */
+    double attention_one, attention_many; /* multiply-adds a second */
+    double score_one_s, score_many_s;     /* each score beside them; may be 0 */
+    double value_s;                       /* a value of any other op */
+    double step_s;                        /* each step of a program */
+    double message_s;        /* each message or copy beside its bytes */
+    double link_bytes_per_s; /* of messages that are read in place */
+    double copy_bytes_per_s; /* of PULL and PAGES */
+    double run_s;            /* each run beside its steps */
+    /* calibration's: of any weights, if there are 8, 32, 128 or 512 MiB of them
+       in all; what is less is read at bytes_per_s, from caches; may be 0 */
+    double read_bytes_per_s[COST_READS];
+    bool one_queue; /* its threads copy too: no copy queue beside them */
+};
+
+/* One micro-batch. */
+struct cost_step {
+    struct graph_sizes sizes; /* n_seq share n_tok evenly; 0: one does */
+    int64_t n_past; /* tokens of each sequence in the cache before the step */
+};
+
+/* Rates of a described device. Figures it lacks are guessed; returns bits that
+ * tell which. */
+enum {
+    COST_GUESSED_FLOPS = 1,
+    COST_GUESSED_LINK = 2,
+    COST_GUESSED_LATENCY = 4,
+};
+unsigned cost_described(struct cost_rates *out, const struct device_desc *d);
+/* Multiply-adds a second that a silent description is taken to mean. */
+double cost_guessed_macs(const struct device_desc *d);
+
+/* Rates of a cpu or sim device that was not measured. */
+void cost_assumed(struct cost_rates *out, const struct device_desc *d,
+                  enum cpu_family f);
+
+/* Experts that n_tok tokens are expected to meet, each choosing n_used of
+ * n_expert, all alike. */
+double cost_distinct_experts(int64_t n_expert, int64_t n_used, int64_t n_tok);
+
+/* The machine whose programs are played. */
+struct cost_machine {
+    int n_dev;
+    const struct program *prog;     /* [n_dev] */
+    const struct cost_rates *rates; /* [n_dev] */
+    /* [n_dev] worker lanes lane0 .. lane0 + n_lane - 1 of a device. Devices
+     * that share one take turns on it, in the total order. NULL, or no lanes:
+     * threads of its own. */
+    const int *lane0, *n_lane;
+    /* Told of each step but POST and WAIT, in the total order; may be NULL. */
+    void (*seen)(void *user, const struct device_event *e);
+    void *user;
+};
+
+/* What a device does in a run; the queues overlap. */
+struct cost_use {
+    double busy_s;    /* kernels and local merges */
+    double message_s; /* collectives of its group: copies, meetings, merges */
+    double copy_s;    /* copies between groups */
+    double hidden_s;  /* of copy_s: while its compute queue was at work */
+    double idle_s;    /* neither queue is at work */
+};
+
+/* lane0, n_lane [l->n]: each cpu device has a lane a thread; the host those of
+ * the cpu devices on its cores. */
+void cost_lanes(const struct device_list *l, int *lane0, int *n_lane);
+
+/* Seconds of a step of device `dev`, waiting apart; z: of its instance. */
+double cost_of_step(const struct cost_machine *m, int dev, const struct step *s,
+                    const struct cost_step *z);
+
+/* Seconds after its end until a PUSH has arrived, which a POST behind it waits
+ * for; 0 of other steps. */
+double cost_of_arrival(const struct cost_machine *m, int dev,
+                       const struct step *s);
+
+/* Seconds of one run of `script` with micro-batches z[n_instance]. use[n_dev]
+ * may be NULL. Fails for want of memory, or if there is no such script. */
+pl_status cost_run(const struct cost_machine *m, int script, int n_instance,
+                   const struct cost_step *z, struct cost_use *use,
+                   double *seconds, pl_err *err);
+
+/* Seconds that n_tok tokens of one sequence take after n_past others, dealt as
+ * they will be run (share.h): a pipeline's script where there is one and a run
+ * has several micro-batches, else whichever script is fastest. One row of
+ * logits. use[n_dev] may be NULL. */
+pl_status cost_tokens(const struct cost_machine *m, int64_t n_tok,
+                      int64_t n_past, struct cost_use *use, double *seconds,
+                      pl_err *err);
+
+#endif

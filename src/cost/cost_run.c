@@ -1,0 +1,442 @@
+/* The programs played on paper. Steps are taken in the one total order of all
+ * devices; a step begins when its queue, its lanes and, at a meeting, all its
+ * peers are ready, and ends after its price. Since each queue is first in,
+ * first out and each wait points backward, one pass is enough: whatever a step
+ * waits for has its time already.
+ *
+ * What it leaves out: copies of several devices over one link do not slow each
+ * other, and memory that several devices read is as fast for each as the rates
+ * say. */
+#include "cost/cost.h"
+
+#include "base/err.h"
+#include "plan/share.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* When a step ran; begin_s < 0: it did not, or takes no time by kind. */
+struct span {
+    double begin_s, end_s;
+};
+
+struct player {
+    const struct cost_machine *m;
+    int script;
+    double (*queue)[QUEUE_COUNT];  /* [n_dev] when each is free */
+    double (*pushed)[QUEUE_COUNT]; /* [n_dev] when all its pushes have come */
+    double *lane;
+    double **event;     /* [n_dev][n_event] when it was posted */
+    int *next;          /* [n_dev] the step that comes */
+    struct span **span; /* [n_dev][n_step], or NULL */
+    /* [n_dev] the meeting a device takes part in next, known since the first
+     * of its peers came to it */
+    struct gate {
+        int order;
+        double begin_s;
+    } * gate;
+    /* devices with steps left; the least order is on top */
+    struct turn {
+        int order, dev;
+    } * heap;
+    int n_heap;
+};
+
+static const struct script *script_of(const struct player *w, int dev)
+{
+    return &w->m->prog[dev].script[w->script];
+}
+
+/* ---- the order --------------------------------------------------------- */
+
+static bool before(struct turn a, struct turn b)
+{
+    return a.order != b.order ? a.order < b.order : a.dev < b.dev;
+}
+
+static void sift_down(struct player *w, int i)
+{
+    struct turn t = w->heap[i];
+
+    for (int child; (child = 2 * i + 1) < w->n_heap; i = child) {
+        if (child + 1 < w->n_heap && before(w->heap[child + 1], w->heap[child]))
+            child++;
+        if (!before(w->heap[child], t))
+            break;
+        w->heap[i] = w->heap[child];
+    }
+    w->heap[i] = t;
+}
+
+static void line_up(struct player *w)
+{
+    for (int d = 0; d < w->m->n_dev; d++)
+        if (script_of(w, d)->n_step > 0)
+            w->heap[w->n_heap++] =
+                (struct turn){script_of(w, d)->step[0].order, d};
+    for (int i = w->n_heap / 2; i-- > 0;)
+        sift_down(w, i);
+}
+
+/* The device on top is one step further. */
+static void advance(struct player *w)
+{
+    int dev = w->heap[0].dev;
+    const struct script *x = script_of(w, dev);
+
+    if (++w->next[dev] == x->n_step)
+        w->heap[0] = w->heap[--w->n_heap];
+    else
+        w->heap[0].order = x->step[w->next[dev]].order;
+    sift_down(w, 0);
+}
+
+/* ---- clocks ------------------------------------------------------------ */
+
+static int queue_of(const struct player *w, int dev, const struct step *s)
+{
+    return w->m->rates[dev].one_queue ? QUEUE_COMPUTE : (int)s->queue;
+}
+
+/* A copy queue beside the threads takes none of them. */
+static int lanes(const struct player *w, int dev, int queue, double **lane)
+{
+    if (!w->m->lane0 || queue != QUEUE_COMPUTE)
+        return 0;
+    *lane = w->lane + w->m->lane0[dev];
+    return w->m->n_lane[dev];
+}
+
+static double ready(const struct player *w, int dev, int queue)
+{
+    double t = w->queue[dev][queue], *lane;
+
+    for (int n = lanes(w, dev, queue, &lane); n-- > 0;)
+        t = fmax(t, lane[n]);
+    return t;
+}
+
+static void busy_until(struct player *w, int dev, int queue, double t)
+{
+    double *lane;
+
+    w->queue[dev][queue] = t;
+    for (int n = lanes(w, dev, queue, &lane); n-- > 0;)
+        lane[n] = t;
+}
+
+/* All peers have come to the meeting. The first one asks them; all their steps
+ * before it have been taken by then. */
+static double met(struct player *w, int dev, const struct step *s)
+{
+    double t = ready(w, dev, QUEUE_COMPUTE);
+
+    if (w->gate[dev].order == s->order)
+        return fmax(t, w->gate[dev].begin_s);
+    for (int i = 0; i < s->merge.n_peer; i++)
+        t = fmax(t, ready(w, s->merge.peer[i], QUEUE_COMPUTE));
+    for (int i = 0; i < s->merge.n_peer; i++)
+        w->gate[s->merge.peer[i]] = (struct gate){s->order, t};
+    return t;
+}
+
+static void play(struct player *w, int dev, const struct step *s,
+                 const struct cost_step *z)
+{
+    const struct cost_machine *m = w->m;
+    int queue = queue_of(w, dev, s), at = w->next[dev];
+    double begin, end;
+
+    if (s->kind == STEP_POST) {
+        w->event[dev][s->event.event] =
+            fmax(w->queue[dev][queue], w->pushed[dev][queue]);
+        return;
+    }
+    if (s->kind == STEP_WAIT) {
+        begin = ready(w, dev, queue);
+        for (int i = 0; i < wait_count(&s->wait); i++) {
+            struct step_event e = wait_event(&s->wait, i);
+
+            begin = fmax(begin, w->event[e.dev][e.event]);
+        }
+        busy_until(w, dev, queue, begin);
+        return;
+    }
+    begin = step_meets(s) ? met(w, dev, s) : ready(w, dev, queue);
+    end = begin + cost_of_step(m, dev, s, z);
+    busy_until(w, dev, queue, end);
+    w->pushed[dev][queue] =
+        fmax(w->pushed[dev][queue], end + cost_of_arrival(m, dev, s));
+    if (w->span)
+        w->span[dev][at] = (struct span){begin, end};
+    if (m->seen)
+        m->seen(m->user, &(struct device_event){dev, at, begin, end});
+}
+
+/* ---- use --------------------------------------------------------------- */
+
+/* The next step of the queue that took time, from `i` on; n_step: none. */
+static int next_span(const struct player *w, int dev, int queue, int i)
+{
+    const struct script *x = script_of(w, dev);
+
+    while (i < x->n_step && (w->span[dev][i].begin_s < 0 ||
+                             queue_of(w, dev, &x->step[i]) != queue))
+        i++;
+    return i;
+}
+
+static void account(const struct player *w, int dev, double seconds,
+                    struct cost_use *u)
+{
+    const struct script *x = script_of(w, dev);
+    const struct span *a = w->span[dev];
+    double both = 0;
+
+    *u = (struct cost_use){0};
+    for (int i = 0; i < x->n_step; i++) {
+        const struct step *s = &x->step[i];
+        if (a[i].begin_s >= 0)
+            *(step_is_copy(s)                             ? &u->copy_s
+              : step_is_transfer(s) || step_is_message(s) ? &u->message_s
+                                                          : &u->busy_s) +=
+                a[i].end_s - a[i].begin_s;
+    }
+    for (int i = next_span(w, dev, QUEUE_COMPUTE, 0),
+             k = next_span(w, dev, QUEUE_COPY, 0);
+         i < x->n_step && k < x->n_step;) {
+        double t =
+            fmin(a[i].end_s, a[k].end_s) - fmax(a[i].begin_s, a[k].begin_s);
+
+        both += fmax(t, 0);
+        u->hidden_s += step_is_copy(&x->step[k]) ? fmax(t, 0) : 0;
+        if (a[i].end_s < a[k].end_s)
+            i = next_span(w, dev, QUEUE_COMPUTE, i + 1);
+        else
+            k = next_span(w, dev, QUEUE_COPY, k + 1);
+    }
+    u->idle_s =
+        fmax(0, seconds - (u->busy_s + u->message_s + u->copy_s - both));
+}
+
+/* ---- lanes -------------------------------------------------------------- */
+
+static bool on_cores_of(const struct device_desc *a,
+                        const struct device_desc *b)
+{
+    for (int i = 0; i < a->n_core; i++)
+        for (int k = 0; k < b->n_core; k++)
+            if (a->core[i] == b->core[k])
+                return true;
+    return false;
+}
+
+void cost_lanes(const struct device_list *l, int *lane0, int *n_lane)
+{
+    int n = 0;
+
+    for (int d = 0; d < l->n; d++) {
+        const struct device_desc *x = &l->dev[d];
+
+        lane0[d] = n;
+        n_lane[d] = x->on_cores && !x->host ? x->n_thread : 0;
+        n += n_lane[d];
+    }
+    for (int d = 0; d < l->n; d++) { /* a host: from its first to its last */
+        int first = n, end = 0;
+
+        for (int c = 0; l->dev[d].host && c < l->n; c++) {
+            if (n_lane[c] == 0 || l->dev[c].host ||
+                !on_cores_of(&l->dev[d], &l->dev[c]))
+                continue;
+            first = lane0[c] < first ? lane0[c] : first;
+            end = lane0[c] + n_lane[c];
+        }
+        if (first < end) {
+            lane0[d] = first;
+            n_lane[d] = end - first;
+        }
+    }
+}
+
+/* ---- a run ------------------------------------------------------------- */
+
+static void end(struct player *w)
+{
+    free(w->queue);
+    free(w->pushed);
+    free(w->lane);
+    if (w->event)
+        free(w->event[0]);
+    free(w->event);
+    free(w->next);
+    if (w->span)
+        free(w->span[0]);
+    free(w->span);
+    free(w->gate);
+    free(w->heap);
+}
+
+static pl_status begin(struct player *w, bool use, pl_err *err)
+{
+    const struct cost_machine *m = w->m;
+    size_t n_dev = (size_t)m->n_dev + 1, n_lane = 0, n_event = 0, n_step = 0;
+
+    for (int d = 0; d < m->n_dev; d++) {
+        if (m->lane0 && (size_t)(m->lane0[d] + m->n_lane[d]) > n_lane)
+            n_lane = (size_t)(m->lane0[d] + m->n_lane[d]);
+        n_event += (size_t)m->prog[d].n_event;
+        n_step += (size_t)script_of(w, d)->n_step;
+    }
+    w->queue = calloc(n_dev, sizeof *w->queue);
+    w->pushed = calloc(n_dev, sizeof *w->pushed);
+    w->lane = calloc(n_lane + 1, sizeof *w->lane);
+    w->event = calloc(n_dev, sizeof *w->event);
+    w->next = calloc(n_dev, sizeof *w->next);
+    w->gate = malloc(n_dev * sizeof *w->gate);
+    w->heap = malloc(n_dev * sizeof *w->heap);
+    if (w->event)
+        w->event[0] = calloc(n_event + 1, sizeof **w->event);
+    if (use)
+        w->span = calloc(n_dev, sizeof *w->span);
+    if (w->span)
+        w->span[0] = malloc((n_step + 1) * sizeof **w->span);
+    if (!w->queue || !w->pushed || !w->lane || !w->event || !w->event[0] ||
+        !w->next || !w->gate || !w->heap || (use && (!w->span || !w->span[0])))
+        return err_no_memory(err, "an estimate");
+    for (size_t i = 0; use && i < n_step; i++)
+        w->span[0][i].begin_s = -1;
+    for (int d = 0; d < m->n_dev; d++) {
+        if (d > 0)
+            w->event[d] = w->event[d - 1] + m->prog[d - 1].n_event;
+        if (d > 0 && use)
+            w->span[d] = w->span[d - 1] + script_of(w, d - 1)->n_step;
+        for (int q = 0; q < QUEUE_COUNT; q++)
+            w->queue[d][q] = m->rates[d].run_s;
+        w->gate[d].order = -1;
+    }
+    return PL_OK;
+}
+
+pl_status cost_run(const struct cost_machine *m, int script, int n_instance,
+                   const struct cost_step *z, struct cost_use *use,
+                   double *seconds, pl_err *err)
+{
+    struct player w = {.m = m, .script = script};
+    pl_status s;
+
+    *seconds = 0;
+    for (int d = 0; d < m->n_dev; d++)
+        if (script < 0 || script >= m->prog[d].n_script)
+            return err_set(err, PL_BAD_ARGUMENT,
+                           "script %d of the programs, which have %d", script,
+                           m->prog[d].n_script);
+    s = begin(&w, use != NULL, err);
+    if (s != PL_OK)
+        goto done;
+    line_up(&w);
+    while (w.n_heap > 0) {
+        int dev = w.heap[0].dev;
+        const struct step *x = &script_of(&w, dev)->step[w.next[dev]];
+
+        if (x->instance < n_instance &&
+            (x->most == 0 || step_guard(x, &z[x->instance].sizes)))
+            play(&w, dev, x, &z[x->instance]);
+        advance(&w);
+    }
+    for (int d = 0; d < m->n_dev; d++)
+        if (m->prog[d].active)
+            for (int q = 0; q < QUEUE_COUNT; q++) /* results have come too */
+                *seconds = fmax(*seconds, fmax(w.queue[d][q], w.pushed[d][q]));
+    for (int d = 0; use && d < m->n_dev; d++)
+        account(&w, d, *seconds, &use[d]);
+done:
+    end(&w);
+    return s;
+}
+
+static void add_use(struct cost_use *a, const struct cost_use *b)
+{
+    a->busy_s += b->busy_s;
+    a->message_s += b->message_s;
+    a->copy_s += b->copy_s;
+    a->hidden_s += b->hidden_s;
+    a->idle_s += b->idle_s;
+}
+
+/* One micro-batch by whichever script for one is fastest; more than one token
+ * is what others than the first are for. u: NULL, or [2 * n_dev], of which the
+ * first half is told. */
+static pl_status alone(const struct cost_machine *m, const struct cost_step *z,
+                       struct cost_use *u, double *seconds, pl_err *err)
+{
+    const struct program *p = m->prog;
+    int n_script = z->sizes.n_tok > 1 ? p->n_script : 1;
+    struct cost_use *now = u ? u + m->n_dev : NULL;
+
+    *seconds = INFINITY;
+    for (int i = 0; i < n_script; i++) {
+        double t;
+
+        if (p->script[i].n_instance > 1)
+            continue;
+        PL_TRY(cost_run(m, i, 1, z, now, &t, err));
+        if (t >= *seconds)
+            continue;
+        *seconds = t;
+        if (u)
+            memcpy(u, now, (size_t)m->n_dev * sizeof *u);
+    }
+    return PL_OK;
+}
+
+/* The script of a pipeline, or -1. */
+static int find_pipeline(const struct program *p, int *n_micro)
+{
+    for (int i = 0; i < p->n_script; i++)
+        if (p->script[i].n_instance > 1) {
+            *n_micro = p->script[i].n_instance;
+            return i;
+        }
+    *n_micro = 1;
+    return -1;
+}
+
+pl_status cost_tokens(const struct cost_machine *m, int64_t n_tok,
+                      int64_t n_past, struct cost_use *use, double *seconds,
+                      pl_err *err)
+{
+    const struct program *p = m->prog;
+    int n_micro, pipeline = find_pipeline(p, &n_micro);
+    struct cost_use *u = NULL;
+    struct cost_step z[PROG_MAX_INSTANCE];
+    pl_status s = PL_OK;
+
+    *seconds = 0;
+    if (use && !(u = malloc((2 * (size_t)m->n_dev + 1) * sizeof *u)))
+        return err_no_memory(err, "an estimate");
+    for (int d = 0; use && d < m->n_dev; d++)
+        use[d] = (struct cost_use){0};
+    while (n_tok > 0 && s == PL_OK) {
+        int64_t most = plan_share(n_tok, p->max.n_tok, n_micro);
+        double t = 0;
+        int n = 0;
+
+        for (; n < n_micro && n_tok > 0; n++) {
+            int64_t k = n_tok < most ? n_tok : most;
+
+            z[n] = (struct cost_step){{k, 0, p->max.n_slot, 1}, n_past};
+            n_tok -= k;
+            n_past += k;
+        }
+        z[n - 1].sizes.n_out = n_tok == 0;
+        s = n > 1 ? cost_run(m, pipeline, n, z, u, &t, err)
+                  : alone(m, z, u, &t, err);
+        *seconds += t;
+        for (int d = 0; use && d < m->n_dev && s == PL_OK; d++)
+            add_use(&use[d], &u[d]);
+    }
+    free(u);
+    return s;
+}

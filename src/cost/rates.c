@@ -1,0 +1,54 @@
+/* Rates that need no measuring: a description's, those of this machine's
+ * calibration, or what is typical of a kernel family. */
+#include "cost/rates.h"
+
+#include "base/err.h"
+#include "cost/calibration.h"
+#include "lower/compile.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+pl_status rates_find(const struct compiled *q, struct calibration *c,
+                     bool *kept, pl_err *err)
+{
+    pl_status s = PL_NOT_FOUND;
+
+    if (!q->paper)
+        s = calibration_load(c, q->family, err);
+    *kept = s == PL_OK;
+    return s == PL_NO_MEMORY ? s : PL_OK;
+}
+
+pl_status rates_known(const struct compiled *q, const struct calibration *c,
+                      struct cost_rates *r, struct rates_basis *basis,
+                      pl_err *err)
+{
+    size_t n = (size_t)q->list.n;
+    struct device_list l = q->list;
+    uint64_t weights = 0;
+
+    *basis = (struct rates_basis){0};
+    l.dev = malloc((n + 1) * sizeof *l.dev);
+    if (!l.dev)
+        return err_no_memory(err, "an estimate");
+    memcpy(l.dev, q->list.dev, n * sizeof *l.dev);
+    for (int d = 0; d < l.n; d++) {
+        unsigned guessed = 0;
+
+        weights += q->low->prog[d].bytes[REGION_WEIGHTS];
+        if (l.dev[d].described)
+            guessed = cost_described(&r[d], &l.dev[d]);
+        else
+            cost_assumed(&r[d], &l.dev[d], q->family);
+        basis->guessed |= l.dev[d].io ? 0 : guessed;
+        /* threads of devices that the plan leaves idle hinder nobody */
+        if (!q->low->prog[d].active && !l.dev[d].host)
+            l.dev[d].n_thread = 0;
+    }
+    basis->calibrated = !q->paper && c && calibration_covers(c, &l);
+    if (basis->calibrated)
+        calibration_rates(c, &l, weights, r);
+    free(l.dev);
+    return PL_OK;
+}

@@ -1,0 +1,46 @@
+/* Filling in what placement options leave open: the split mode and how many
+ * devices take part (-sm auto), and, where memory is short, shares, layers and
+ * experts on the host, the micro-batch and the context (-fit).
+ *
+ * Every guess is planned for real: its bytes are those that would be allocated,
+ * its speed is the cost function's for a prompt of FIT_PROMPT tokens and
+ * FIT_ANSWER tokens after it. Nothing is measured, nothing here decides a bit
+ * but by the ranks and shares that a mode chosen here brings along. What is on
+ * no device though it would fit there is not tried: the host is for what does
+ * not fit. */
+#ifndef FIT_FIT_H
+#define FIT_FIT_H
+
+#include "lower/compile.h"
+
+enum { FIT_PROMPT = 512, FIT_ANSWER = 128 };
+
+/* The plan of `opt`, what is open chosen. *text, malloc'ed, has the options
+ * that reproduce it beside those that it does not name; *n_ctx is its context.
+ * n_ctx_train: the model's, 0 if it tells none. NO_DEVICE_MEMORY: nothing that
+ * may be chosen fits, and the message says what is missing where. */
+pl_status fit_create(struct compiled **out, char **text, int64_t *n_ctx,
+                     const pl_graph *g, const pl_options *opt,
+                     int64_t n_ctx_train, pl_err *err);
+
+/* Appends to a message of memory that the system did not give what each device
+ * of the plan was to hold. */
+void fit_explain(pl_err *err, const struct compiled *q);
+
+/* Seconds of the tokens above as the engine would run them, by rates[list.n];
+ * a prompt of n_ctx if that is shorter. The plan's own context does not count:
+ * plans of different ones are compared. */
+struct cost_rates;
+pl_status fit_seconds(const struct compiled *q, const struct cost_rates *rates,
+                      int64_t n_ctx, double *seconds, pl_err *err);
+
+/* Bytes that device d lacks to hold what is planned for it and for those it
+ * shares memory with, `margin` left free (0: 1/64 of it; FIT_NO_MARGIN: none);
+ * below zero: what is left. */
+#define FIT_NO_MARGIN UINT64_MAX
+int64_t fit_missing(const struct compiled *q, int d, uint64_t margin);
+
+/* Sets from how many tokens on a step streams leaves of the host. */
+pl_status fit_offload(struct compiled *q, pl_offload how, pl_err *err);
+
+#endif

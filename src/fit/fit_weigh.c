@@ -1,0 +1,69 @@
+/* What a plan needs and how fast it is.
+ *
+ * Memory is what the devices would allocate, counted as device_set counts it:
+ * cpu devices on one node share its memory, and with a host over all nodes all
+ * of the machine's. Time is a prompt's and an answer's on the cost function's
+ * timeline. */
+#include "fit/fit.h"
+
+#include "base/err.h"
+#include "cost/cost.h"
+
+#include <stdlib.h>
+
+/* ---- memory ------------------------------------------------------------ */
+
+static uint64_t needed(const struct compiled *q, int d)
+{
+    const struct program *p = &q->low->prog[d];
+    uint64_t n = device_scratch_bytes(&q->list.dev[d], q->family, p);
+
+    for (int r = 0; r < REGION_COUNT; r++)
+        n += p->bytes[r];
+    return n;
+}
+
+int64_t fit_missing(const struct compiled *q, int d, uint64_t margin)
+{
+    const struct device_desc *x = &q->list.dev[d];
+    uint64_t all = 0;
+
+    if (x->memory_bytes == 0 || x->io) /* it is in others' memory */
+        return INT64_MIN;
+    for (int k = 0; k < q->list.n; k++)
+        if (k == d || device_shares_memory(x, &q->list.dev[k]))
+            all += needed(q, k);
+    if (margin == FIT_NO_MARGIN)
+        margin = 0;
+    else if (margin == 0)
+        margin = x->memory_bytes / 64;
+    return (int64_t)(all + margin) - (int64_t)x->memory_bytes;
+}
+
+/* ---- speed ------------------------------------------------------------- */
+
+pl_status fit_seconds(const struct compiled *q, const struct cost_rates *rates,
+                      int64_t n_ctx, double *seconds, pl_err *err)
+{
+    size_t n = (size_t)q->list.n;
+    int *lane = calloc(2 * n + 1, sizeof *lane);
+    struct cost_machine m = {.n_dev = q->list.n,
+                             .prog = q->low->prog,
+                             .rates = rates,
+                             .lane0 = lane};
+    int64_t n_prompt = n_ctx < FIT_PROMPT ? n_ctx : FIT_PROMPT;
+    double all, token;
+    pl_status s;
+
+    if (!lane)
+        return err_no_memory(err, "an estimate");
+    m.n_lane = lane + n;
+    cost_lanes(&q->list, lane, lane + n);
+    s = cost_tokens(&m, n_prompt, 0, NULL, &all, err);
+    if (s == PL_OK)
+        s = cost_tokens(&m, 1, n_prompt - 1, NULL, &token, err);
+    if (s == PL_OK)
+        *seconds = all + FIT_ANSWER * token;
+    free(lane);
+    return s;
+}

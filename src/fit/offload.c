@@ -1,0 +1,65 @@
+/* From how many tokens on a step's host leaves are streamed to the devices.
+ *
+ * Both ways give the same bits; the cost function says which is faster, by the
+ * rates that are known without measuring: a description's, the machine's
+ * calibration if there is one, typical ones else. */
+#include "fit/fit.h"
+
+#include "base/err.h"
+#include "cost/rates.h"
+
+#include <stdlib.h>
+
+/* Is streaming the faster way for a step of n tokens? */
+static pl_status faster(const struct compiled *q, const struct cost_machine *m,
+                        int64_t n, bool *out, pl_err *err)
+{
+    const struct cost_step z = {.sizes = {n, 1, q->max.n_slot, 1}};
+    double plain, stream;
+
+    PL_TRY(cost_run(m, q->way[WAY_PLAIN], 1, &z, NULL, &plain, err));
+    PL_TRY(cost_run(m, q->way[WAY_STREAM], 1, &z, NULL, &stream, err));
+    *out = stream < plain;
+    return PL_OK;
+}
+
+pl_status fit_offload(struct compiled *q, pl_offload how, pl_err *err)
+{
+    size_t n = (size_t)q->list.n;
+    struct cost_machine m = {.n_dev = q->list.n, .prog = q->low->prog};
+    struct calibration c;
+    struct rates_basis basis;
+    struct cost_rates *r;
+    int *lane;
+    bool yes = true, kept;
+    pl_status s = PL_OK;
+
+    q->stream_from = 2;
+    if (q->way[WAY_STREAM] < 0 || how == PL_OFFLOAD_ON)
+        return PL_OK;
+    r = calloc(n, sizeof *r);
+    lane = calloc(2 * n, sizeof *lane);
+    if (!r || !lane) {
+        s = err_no_memory(err, "an estimate");
+        goto done;
+    }
+    s = rates_find(q, &c, &kept, err);
+    if (s == PL_OK)
+        s = rates_known(q, kept ? &c : NULL, r, &basis, err);
+    if (s != PL_OK)
+        goto done;
+    cost_lanes(&q->list, lane, lane + n);
+    m.rates = r;
+    m.lane0 = lane;
+    m.n_lane = lane + n;
+    q->stream_from = q->max.n_tok + 1;
+    for (int64_t t = q->max.n_tok; t > 1 && yes && s == PL_OK; t /= 2) {
+        s = faster(q, &m, t, &yes, err);
+        if (s == PL_OK && yes)
+            q->stream_from = t;
+    }
+done:
+    free(r);
+    free(lane);
+    return s;
+}

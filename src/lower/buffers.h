@@ -1,0 +1,21 @@
+/* Buffers of one device: lifetimes and places. */
+#ifndef LOWER_BUFFERS_H
+#define LOWER_BUFFERS_H
+
+#include "base/arena.h"
+#include "program/program.h"
+
+struct buffer {
+    size_t bytes;     /* multiple of 64 */
+    int birth, death; /* first and last step that touches it; -1: before */
+    size_t offset;    /* filled by buffers_place */
+    enum region region;
+};
+
+/* Gives each buffer of a region a place there so that buffers whose lifetimes
+ * meet do not overlap; best fit in order of birth. *total is the region's
+ * size. */
+bool buffers_place(struct buffer *b, int n_buffer, enum region region,
+                   size_t *total);
+
+#endif

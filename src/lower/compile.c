@@ -1,0 +1,376 @@
+/* Options to devices, groups, layouts, numeric plan, placement, programs. */
+#include "lower/compile.h"
+
+#include "base/err.h"
+#include "device/device_ops.h"
+#include "device/device_spec.h"
+#include "plan/plan_log.h"
+#include "plan/roles.h"
+#include "program/cache_tile.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static pl_status sizes(struct compiled *p, const pl_options *opt, pl_err *err)
+{
+    int64_t n_ctx = opt->n_ctx ? opt->n_ctx : COMPILED_N_CTX;
+    int64_t n_ub = opt->n_ubatch ? opt->n_ubatch : COMPILED_N_UBATCH;
+    int64_t n_out = opt->n_out ? opt->n_out : COMPILED_N_OUT;
+    int n_seq = opt->n_seq ? opt->n_seq : COMPILED_N_SEQ;
+
+    if (n_ctx < 1 || n_ctx > (int64_t)1 << 30)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "a context of %" PRId64 " tokens; 1 to 2^30 are allowed",
+                       n_ctx);
+    if (n_ub < 1 || n_ub > 65536)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "a micro-batch of %" PRId64
+                       " tokens; 1 to 65536 are allowed",
+                       n_ub);
+    if (n_out < 1 || n_out > 65536 || n_seq < 1 || n_seq > 4096)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "%" PRId64 " rows of logits and %d sequences; 1 to "
+                       "65536 and 1 to 4096 are allowed",
+                       n_out, n_seq);
+    if (n_out > n_ub)
+        n_out = n_ub;
+    p->max.n_seq = n_seq;
+    p->max.n_slot = (n_ctx + PAGE_TOKENS - 1) / PAGE_TOKENS * PAGE_TOKENS;
+    p->page_stride = (int)(p->max.n_slot / PAGE_TOKENS);
+    p->max.n_tok = n_ub;
+    p->max.n_out = n_out;
+    return PL_OK;
+}
+
+static pl_status family(struct compiled *p, const pl_options *opt, pl_err *err)
+{
+    enum cpu_family f = opt->cpu && *opt->cpu ? cpu_family_from_name(opt->cpu)
+                                              : cpu_family_best();
+
+    if (f == CPU_FAMILY_COUNT)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "kernel family '%s' is unknown; reference, generic, "
+                       "avx2 and avx512 are offered",
+                       opt->cpu);
+    if (!p->paper && !cpu_family_runs(f))
+        return err_set(err, PL_UNSUPPORTED,
+                       "this machine cannot run the %s kernels; its best are "
+                       "%s",
+                       opt->cpu, cpu_family_name(cpu_family_best()));
+    p->family = f;
+    return PL_OK;
+}
+
+/* Threads that share cores wait for one another at every step. */
+static void warn_threads(const struct compiled *p, const pl_options *opt)
+{
+    for (int d = 0; d < p->list.n; d++)
+        if (p->list.dev[d].on_cores && !p->list.dev[d].host &&
+            p->list.dev[d].n_thread > p->list.dev[d].n_core)
+            plan_log(opt, PL_LOG_WARN,
+                     "%s has %d threads on %d core%s; one a core is faster",
+                     p->list.dev[d].name, p->list.dev[d].n_thread,
+                     p->list.dev[d].n_core,
+                     p->list.dev[d].n_core == 1 ? "" : "s");
+}
+
+void compiled_ranks(const struct compiled *p, int d, int *rank0, int *n_rank)
+{
+    int widest = -1;
+
+    *rank0 = *n_rank = 0;
+    for (int k = 0; k < p->place.n_member; k++) {
+        const struct place_member *m = &p->place.member[k];
+
+        if (m->dev == d && m->n_rank > 0 &&
+            p->place.group[m->group].n > widest) {
+            widest = p->place.group[m->group].n;
+            *rank0 = m->rank0;
+            *n_rank = m->n_rank;
+        }
+    }
+}
+
+/* ---- lowering ---------------------------------------------------------- */
+
+struct lower_device compiled_device(const struct compiled *p, int d)
+{
+    const struct device_options opt = {.family = p->family};
+    const struct device_desc *x = &p->list.dev[d];
+    struct lower_device y = {
+        .memory = x->memory, .one_queue = x->one_queue, .reads = x->reads};
+
+    for (int f = 0; f < PL_FORMAT_COUNT; f++) {
+        for (int use = 0; use < USE_COUNT; use++)
+            y.packing[f][use] = (unsigned char)x->ops->packing(
+                x, (pl_format)f, (enum weight_use)use);
+        y.activations[f] =
+            (unsigned char)x->ops->activations(x, &opt, (pl_format)f);
+    }
+    return y;
+}
+
+/* What is multiplied decides bits, so all devices must do the same. */
+static pl_status check_activations(const struct compiled *p,
+                                   const struct lower_device *dev, pl_err *err)
+{
+    for (int d = 1; d < p->list.n; d++)
+        if (memcmp(dev[d].activations, dev[0].activations,
+                   sizeof dev[d].activations) != 0)
+            return err_set(err, PL_UNSUPPORTED,
+                           "%s and %s round activations in different ways; "
+                           "a model cannot be split over both",
+                           p->list.dev[0].name, p->list.dev[d].name);
+    return PL_OK;
+}
+
+/* Groups and units as the lowering wants them. */
+static pl_status units(struct compiled *p, struct lower_options *lo,
+                       pl_err *err)
+{
+    const struct placement *y = &p->place;
+    struct lower_group *g =
+        arena_alloc(&p->arena, (size_t)y->n_group, sizeof *g);
+    struct lower_unit *u =
+        arena_alloc(&p->arena, (size_t)y->n_member, sizeof *u);
+    struct lower_device *dev =
+        arena_alloc(&p->arena, (size_t)p->list.n, sizeof *dev);
+
+    if (!g || !u || !dev)
+        return err_no_memory(err, "a plan");
+    for (int i = 0; i < y->n_group; i++) {
+        g[i].first = lo->n_unit;
+        for (int k = 0; k < y->group[i].n; k++) {
+            const struct place_member *m = &y->member[y->group[i].first + k];
+
+            if (m->n_rank == 0)
+                continue;
+            u[lo->n_unit++] =
+                (struct lower_unit){i, m->dev, m->rank0, m->n_rank,
+                                    ranks_all(m->n_rank) << m->rank0};
+            g[i].n++;
+        }
+    }
+    for (int d = 0; d < p->list.n; d++)
+        dev[d] = compiled_device(p, d);
+    PL_TRY(check_activations(p, dev, err));
+    lo->n_dev = p->list.n;
+    lo->n_group = y->n_group;
+    lo->group = g;
+    lo->unit = u;
+    lo->dev = dev;
+    return PL_OK;
+}
+
+/* Leaves on the host whose layer is elsewhere: they could be streamed. */
+static int find_away(const struct compiled *p, bool *away)
+{
+    int n = 0;
+
+    for (int i = 0; i < p->g->n_node; i++) {
+        const struct graph_node *x = &p->g->node[i];
+
+        away[i] =
+            p->home[i] >= 0 && p->home[i] == p->place.host && x->layer >= 0 &&
+            p->place.of_layer[x->layer] != p->place.host &&
+            (x->op == OP_cache || (x->op == OP_weight && graph_is_experts(x)));
+        n += away[i];
+    }
+    return n;
+}
+
+static bool pipelined(const struct placement *y)
+{
+    for (int i = 1; i <= y->n_layer; i++)
+        if (y->of_layer[i] != y->of_layer[0])
+            return true;
+    return false;
+}
+
+/* What is made of inputs alone lives as they do wherever it is read: with its
+ * first reader. */
+static void settle(const struct compiled *p, int *at)
+{
+    for (int i = p->num->n - 1; i >= 0; i--)
+        for (int k = 0; at[i] >= 0 && k < p->num->node[i].n_in; k++) {
+            int y = p->num->node[i].in[k];
+
+            if (y >= 0 && at[y] < 0)
+                at[y] = at[i];
+        }
+    for (int i = 0; i < p->num->n; i++)
+        if (at[i] < 0)
+            at[i] = p->place.of_input;
+}
+
+static pl_status add_way(struct compiled *p, struct lower_options *lo,
+                         struct lower_way *way, enum compiled_way kind,
+                         const int *home, const bool *away, pl_err *err)
+{
+    int *at = arena_alloc(&p->arena, (size_t)p->num->n + 1, sizeof *at);
+
+    if (!at)
+        return err_no_memory(err, "a plan");
+    PL_TRY(place_ops(&p->place, p->num, home, away, at, err));
+    settle(p, at);
+    way[lo->n_way] =
+        (struct lower_way){kind == WAY_PIPELINE ? COMPILED_PIPELINE : 1, at};
+    p->way[kind] = lo->n_way++;
+    return PL_OK;
+}
+
+static pl_status lower_all(struct compiled *p, const pl_options *opt,
+                           pl_err *err)
+{
+    struct lower_options lo = {.max = p->max, .page_stride = p->page_stride};
+    struct lower_way way[WAY_COUNT];
+    int *home = arena_alloc(&p->arena, (size_t)p->num->n + 1, sizeof *home);
+    bool *away = arena_alloc(&p->arena, (size_t)p->g->n_node + 1, 1);
+    pl_status s;
+    pl_err e;
+
+    if (!home || !away)
+        return err_no_memory(err, "a plan");
+    for (int i = 0; i < p->num->n; i++)
+        home[i] = p->home[p->num->node[i].node];
+    for (int k = 0; k < WAY_COUNT; k++)
+        p->way[k] = -1;
+    PL_TRY(units(p, &lo, err));
+    lo.home = home;
+    lo.way = way;
+    PL_TRY(add_way(p, &lo, way, WAY_PLAIN, p->home, NULL, err));
+    if (pipelined(&p->place))
+        PL_TRY(add_way(p, &lo, way, WAY_PIPELINE, p->home, NULL, err));
+    if (opt->offload == PL_OFFLOAD_OFF || find_away(p, away) == 0)
+        return lower(&p->low, p->num, &lo, err);
+    PL_TRY(add_way(p, &lo, way, WAY_STREAM, p->home, away, err));
+    s = lower(&p->low, p->num, &lo, &e);
+    if (s == PL_UNSUPPORTED) {
+        plan_log(opt, PL_LOG_WARN, "%s; the host computes with it", e.message);
+        p->way[WAY_STREAM] = -1;
+        lo.n_way--;
+        s = lower(&p->low, p->num, &lo, &e);
+    }
+    if (s != PL_OK && err)
+        *err = e;
+    return s;
+}
+
+/* "mirrored", "split:1": a layout as an override names it. */
+static void say_layout(char s[16], const pl_layout *l)
+{
+    if (l->kind == PL_SPLIT)
+        snprintf(s, 16, "split:%d", l->dim);
+    else
+        snprintf(s, 16, "mirrored");
+}
+
+/* Weights are stored as those who read them need them, which may not be what
+ * was asked for (leaf[] where it is not usual[]). */
+static void warn_layouts(const struct compiled *p,
+                         const pl_layout *const *usual,
+                         const pl_layout *const *leaf, const pl_options *opt)
+{
+    char is[16] = "", asked[16] = "", others[32] = "";
+    int first = -1, n = 0;
+
+    for (int i = 0; i < p->g->n_node; i++) {
+        const pl_layout *stored = NULL;
+
+        if (leaf[i] == usual[i])
+            continue;
+        for (int k = 0; k < p->num->n; k++)
+            if (p->num->node[k].node == i && p->num->node[k].kind == NUM_OP &&
+                (!stored || layout_equal(p->num->node[k].layout, leaf[i])))
+                stored = p->num->node[k].layout;
+        if (!stored || layout_equal(stored, leaf[i]))
+            continue;
+        if (n++ > 0)
+            continue;
+        first = i;
+        say_layout(is, stored);
+        say_layout(asked, leaf[i]);
+    }
+    if (n > 1)
+        snprintf(others, sizeof others, "; so with %d more", n - 1);
+    if (n > 0)
+        plan_log(opt, PL_LOG_WARN,
+                 "override (-ot): %s is stored %s, not %s, since what reads it "
+                 "cannot have it so%s",
+                 p->g->node[first].name, is, asked, others);
+}
+
+pl_status compile_graph(struct compiled **out, const pl_graph *g,
+                        const pl_options *opt, pl_err *err)
+{
+    struct compiled *p = calloc(1, sizeof *p);
+    const pl_layout **leaf = NULL, **usual = NULL;
+    size_t n = (size_t)g->n_node + 1;
+    pl_status s;
+
+    *out = NULL;
+    if (!p)
+        return err_no_memory(err, "a plan");
+    p->g = g;
+    p->paper = opt->device_spec != NULL;
+    s = pl_graph_check(g, err);
+    if (s == PL_OK)
+        s = sizes(p, opt, err);
+    if (s == PL_OK)
+        s = p->paper
+                ? device_parse_paper(&p->list, opt->device_spec, err)
+                : device_parse(&p->list,
+                               opt->devices ? opt->devices : DEVICE_DEFAULT,
+                               opt->n_threads, err);
+    if (s == PL_OK)
+        s = family(p, opt, err);
+    if (s == PL_OK)
+        s = place_groups(&p->place, &p->arena, &p->list, g, opt, err);
+    if (s != PL_OK)
+        goto done;
+    leaf = arena_alloc(&p->arena, n, sizeof *leaf);
+    usual = arena_alloc(&p->arena, n, sizeof *usual);
+    p->home = arena_alloc(&p->arena, n, sizeof *p->home);
+    if (!leaf || !usual || !p->home) {
+        s = err_no_memory(err, "a plan");
+        goto done;
+    }
+    s = roles_layouts(g, p->place.n_rank, p->place.share, &p->arena, leaf, err);
+    memcpy(usual, leaf, n * sizeof *leaf);
+    if (s == PL_OK)
+        s = place_leaves(&p->place, &p->arena, &p->list, g, opt, p->home, leaf,
+                         err);
+    if (s != PL_OK)
+        goto done;
+    warn_threads(p, opt);
+    s = device_list_add_io(&p->list, p->paper, err);
+    if (s != PL_OK)
+        goto done;
+    s = numeric_create(&p->num, g, p->place.n_rank, leaf, err);
+    if (s != PL_OK)
+        goto done;
+    warn_layouts(p, usual, leaf, opt);
+    p->numeric_hash =
+        (p->num->hash ^ cpu_family_is_float(p->family)) * 1099511628211u;
+    s = lower_all(p, opt, err);
+    p->stream_from = 2;
+done:
+    if (s == PL_OK)
+        *out = p;
+    else
+        compiled_free(p);
+    return s;
+}
+
+void compiled_free(struct compiled *p)
+{
+    if (!p)
+        return;
+    lowered_free(p->low);
+    numeric_free(p->num);
+    device_list_free(&p->list);
+    arena_fini(&p->arena);
+    free(p);
+}

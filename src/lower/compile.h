@@ -1,0 +1,63 @@
+/* A graph planned for groups of devices: everything short of memory.
+ *
+ * What can be said before anything is allocated: the devices, who carries which
+ * rank in which group, the numeric plan, where everything is, the programs and
+ * their exact bytes. Works for paper devices too. */
+#ifndef LOWER_COMPILE_H
+#define LOWER_COMPILE_H
+
+#include "device/device.h"
+#include "lower/lower.h"
+#include "plan/place.h"
+
+/* What the programs' scripts are for. */
+enum compiled_way {
+    WAY_PLAIN,    /* one micro-batch; everything computed where it lives */
+    WAY_STREAM,   /* one; leaves of the host streamed to the devices */
+    WAY_PIPELINE, /* several; everything computed where it lives */
+    WAY_COUNT
+};
+
+struct compiled {
+    struct arena arena;
+    const pl_graph *g;       /* borrowed */
+    struct device_list list; /* the host's come last, then "io" */
+    struct placement place;
+    int *home; /* [g->n_node] group of weights and caches, else -1 */
+    enum cpu_family family; /* of kernels */
+    struct numeric *num;
+    struct lowered *low;
+    int way[WAY_COUNT];     /* its script, -1: there is none */
+    int64_t stream_from;    /* least tokens of a step for WAY_STREAM */
+    struct graph_sizes max; /* of one micro-batch */
+    int page_stride;        /* pages of a sequence */
+    bool paper;
+    uint64_t numeric_hash; /* of num, and of the activations' precision */
+};
+
+/* Devices of the plan but "io", which is the last of its list. */
+static inline int compiled_devices(const struct compiled *p)
+{
+    return p->list.n - 1;
+}
+
+enum {
+    COMPILED_N_CTX = 4096, /* defaults of pl_options */
+    COMPILED_N_UBATCH = 512,
+    COMPILED_N_OUT = 64,
+    COMPILED_N_SEQ = 8,
+    COMPILED_PIPELINE = 8, /* micro-batches of a pipeline */
+};
+
+/* opt->n_ctx 0 means COMPILED_N_CTX here. Warnings go to opt->log. */
+pl_status compile_graph(struct compiled **out, const pl_graph *g,
+                        const pl_options *opt, pl_err *err);
+void compiled_free(struct compiled *p);
+
+/* What lowering asks of device d. */
+struct lower_device compiled_device(const struct compiled *p, int d);
+
+/* Ranks that device d carries in its widest group; *n_rank 0: it is idle. */
+void compiled_ranks(const struct compiled *p, int d, int *rank0, int *n_rank);
+
+#endif

@@ -1,0 +1,366 @@
+/* Orders the steps and writes the programs.
+ *
+ * Nodes are taken in the order of the numeric plan. PARTIAL values and
+ * conversions are put off until somebody reads a summed value; then all that
+ * wait travel as one message a group, after the PARTIAL values they need have
+ * been computed. Everything else is one step for all of a device's ranks.
+ *
+ * A way with several micro-batches is a pipeline. Its nodes fall into stages,
+ * runs of nodes that one group computes; in slot t stage s works on micro-batch
+ * t - s, later stages first. So a stage's operands were made in the slot
+ * before, and all of a slot's stages can run at once. The order of emission is
+ * the total order of steps: whatever a step waits for was emitted earlier. */
+#include "lower/lower.h"
+
+#include "base/err.h"
+#include "lower/lower_inner.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Conversions that wait, of one micro-batch. */
+struct order {
+    bool *waits; /* [num->n] a conversion not yet sent */
+    int *item;   /* those, in order */
+    int n_item;
+};
+
+/* All that waits: its PARTIAL sources first, then a message for each group. */
+static pl_status flush(struct lower *w, struct order *o)
+{
+    int *mine = w->region.item, n = o->n_item;
+
+    if (n == 0)
+        return PL_OK;
+    o->n_item = 0;
+    PL_TRY(lower_regions(w, n, o->item));
+    for (int k = 0; k < n; k++) {
+        int group = w->at[o->item[k]], m = 0;
+
+        if (!o->waits[o->item[k]])
+            continue; /* went with an earlier one */
+        for (int j = k; j < n; j++)
+            if (w->at[o->item[j]] == group) {
+                mine[m++] = o->item[j];
+                o->waits[o->item[j]] = false;
+            }
+        PL_TRY(lower_message(w, group, m, mine));
+    }
+    for (int k = 0; k < n; k++)
+        PL_TRY(lower_send(w, o->item[k]));
+    return PL_OK;
+}
+
+static bool is_leaf(const struct lower *w, int i)
+{
+    return w->num->node[i].kind == NUM_OP &&
+           !op_info(w->g->node[w->num->node[i].node].op)->dims;
+}
+
+static pl_status slice(struct lower *w, int i)
+{
+    const struct lower_group *g = &w->opt->group[w->at[i]];
+    struct held *h;
+
+    PL_TRY(lower_fetch(w, w->num->node[i].in[0], w->at[i]));
+    PL_TRY(lower_hold(w, i, w->at[i], &h));
+    for (int m = 0; m < g->n; m++)
+        PL_TRY(lower_slice(w, g->first + m, i));
+    return PL_OK;
+}
+
+/* Does conversion i take its operand straight from another group? */
+static bool crosses(const struct lower *w, int i)
+{
+    int from = w->num->node[i].in[0];
+
+    return !is_leaf(w, from) && w->at[from] != w->at[i];
+}
+
+static pl_status one_node(struct lower *w, struct order *o, int i)
+{
+    const struct num_node *x = &w->num->node[i];
+    bool send = false;
+
+    if (is_leaf(w, i))
+        return PL_OK; /* leaves lie where they are */
+    for (int k = 0; k < x->n_in; k++)
+        send |= x->in[k] >= 0 && o->waits[x->in[k]];
+    if (send)
+        PL_TRY(flush(w, o));
+    if (x->kind != NUM_OP && crosses(w, i)) {
+        PL_TRY(lower_convert_copy(w, i));
+        return lower_send(w, i);
+    }
+    if (x->kind == NUM_SLICE) {
+        PL_TRY(slice(w, i));
+        return lower_send(w, i);
+    }
+    if (x->kind != NUM_OP) {
+        if (is_leaf(w, x->in[0]))
+            PL_TRY(lower_fetch(w, x->in[0], w->at[i]));
+        o->waits[i] = true;
+        o->item[o->n_item++] = i;
+        return PL_OK;
+    }
+    if (x->layout->kind == PL_PARTIAL)
+        return PL_OK;
+    PL_TRY(lower_everywhere(w, i));
+    return lower_send(w, i);
+}
+
+/* First node of each stage; a stage is a run of nodes of one group. */
+static int find_stages(const struct lower *w, int *first)
+{
+    int n = 0, group = -1;
+
+    for (int i = 0; i < w->num->n; i++) {
+        if (is_leaf(w, i) || w->at[i] == group)
+            continue;
+        group = w->at[i];
+        first[n] = n ? i : 0;
+        n++;
+    }
+    first[n] = w->num->n;
+    return n;
+}
+
+pl_status lower_order(struct lower *w, struct lowered_way *way)
+{
+    int n_instance = way->n_instance;
+    struct order *o = arena_alloc(w->a, (size_t)n_instance, sizeof *o);
+    int *first = arena_alloc(w->a, (size_t)w->num->n + 1, sizeof *first);
+    size_t n = (size_t)w->num->n + 1;
+    int n_stage;
+
+    if (!o || !first)
+        return err_no_memory(w->err, "a program");
+    for (int k = 0; k < n_instance; k++) {
+        o[k].waits = arena_alloc(w->a, n, sizeof *o->waits);
+        o[k].item = arena_alloc(w->a, n, sizeof *o->item);
+        if (!o[k].waits || !o[k].item)
+            return err_no_memory(w->err, "a program");
+    }
+    PL_TRY(lower_io_begin(w, way));
+    PL_TRY(lower_find_streams(w));
+    n_stage = find_stages(w, first);
+    if (n_instance == 1) { /* messages may travel together over stages */
+        for (int i = 0; i < w->num->n; i++)
+            PL_TRY(one_node(w, o, i));
+        return flush(w, o);
+    }
+    for (int t = 0; t < n_stage + n_instance - 1; t++)
+        for (int s = n_stage - 1; s >= 0; s--) {
+            int k = t - s;
+
+            if (k < 0 || k >= n_instance)
+                continue;
+            w->instance = k;
+            for (int i = first[s]; i < first[s + 1]; i++)
+                PL_TRY(one_node(w, &o[k], i));
+            PL_TRY(flush(w, &o[k]));
+        }
+    w->instance = 0;
+    return PL_OK;
+}
+
+/* Ways ------------------------------------------------------------------- */
+
+static pl_status one_way(struct lower *w, int k)
+{
+    const struct lower_way *way = &w->opt->way[k];
+    struct lowered_way *o = &w->out->way[k];
+    size_t n = (size_t)w->num->n + 1;
+
+    w->way = k;
+    w->at = o->at = way->at;
+    w->order = 0;
+    o->n_instance = way->n_instance;
+    o->message = arena_alloc(w->a, n, sizeof *o->message);
+    o->at = arena_memdup(w->a, way->at, n - 1, sizeof *way->at);
+    w->value = arena_alloc(w->a, (size_t)way->n_instance, sizeof *w->value);
+    if (!o->message || !o->at || !w->value)
+        return err_no_memory(w->err, "a program");
+    for (int i = 0; i < way->n_instance; i++) {
+        w->value[i] = arena_alloc(w->a, n, sizeof **w->value);
+        if (!w->value[i])
+            return err_no_memory(w->err, "a program");
+    }
+    PL_TRY(lower_passes(w, o));
+    w->value = NULL;
+    return PL_OK;
+}
+
+/* Readers of each node. */
+static pl_status find_users(struct lower *w)
+{
+    const struct numeric *p = w->num;
+    int n = 0;
+
+    w->user0 = arena_alloc(w->a, (size_t)p->n + 2, sizeof *w->user0);
+    if (!w->user0)
+        return err_no_memory(w->err, "a program");
+    for (int i = 0; i < p->n; i++)
+        for (int k = 0; k < p->node[i].n_in; k++)
+            if (p->node[i].in[k] >= 0) {
+                w->user0[p->node[i].in[k] + 2]++;
+                n++;
+            }
+    w->user = arena_alloc(w->a, (size_t)n + 1, sizeof *w->user);
+    if (!w->user)
+        return err_no_memory(w->err, "a program");
+    for (int i = 2; i <= p->n + 1; i++)
+        w->user0[i] += w->user0[i - 1];
+    for (int i = 0; i < p->n; i++)
+        for (int k = 0; k < p->node[i].n_in; k++)
+            if (p->node[i].in[k] >= 0)
+                w->user[w->user0[p->node[i].in[k] + 1]++] = i;
+    return PL_OK;
+}
+
+/* To lowering "io" is a group of one unit, the last, which has all ranks. */
+static pl_status add_io(struct lower *w, const struct lower_options *opt,
+                        struct lower_options *all)
+{
+    struct lower_group *g =
+        arena_alloc(w->a, (size_t)opt->n_group + 1, sizeof *g);
+    struct lower_unit *u =
+        arena_alloc(w->a, (size_t)opt->n_unit + 1, sizeof *u);
+
+    if (!g || !u)
+        return err_no_memory(w->err, "programs");
+    memcpy(g, opt->group, (size_t)opt->n_group * sizeof *g);
+    memcpy(u, opt->unit, (size_t)opt->n_unit * sizeof *u);
+    g[opt->n_group] = (struct lower_group){opt->n_unit, 1};
+    u[opt->n_unit] =
+        (struct lower_unit){opt->n_group, opt->n_dev - 1, 0, w->num->n_rank,
+                            ranks_all(w->num->n_rank)};
+    *all = *opt;
+    all->group = g;
+    all->unit = u;
+    all->n_group++;
+    all->n_unit++;
+    w->out->group = g;
+    w->out->unit = u;
+    w->opt = all;
+    return PL_OK;
+}
+
+static pl_status start(struct lower *w)
+{
+    const struct lower_options *opt = w->opt;
+    struct lowered *o = w->out;
+    size_t n_dev = (size_t)opt->n_dev, n = (size_t)w->num->n + 1;
+
+    o->prog = arena_alloc(w->a, n_dev, sizeof *o->prog);
+    o->way = arena_alloc(w->a, (size_t)opt->n_way, sizeof *o->way);
+    o->leaf = arena_alloc(w->a, n, sizeof *o->leaf);
+    w->dev = arena_alloc(w->a, n_dev, sizeof *w->dev);
+    w->unit = arena_alloc(w->a, (size_t)opt->n_unit, sizeof *w->unit);
+    w->peer = arena_alloc(w->a, (size_t)opt->n_group, sizeof *w->peer);
+    w->held = arena_alloc(w->a, n, sizeof *w->held);
+    w->region.item = arena_alloc(w->a, n, sizeof *w->region.item);
+    if (!o->prog || !o->way || !o->leaf || !w->dev || !w->unit || !w->peer ||
+        !w->held || !w->region.item)
+        return err_no_memory(w->err, "programs");
+    for (int d = 0; d < opt->n_dev; d++)
+        w->dev[d].owed = -1;
+    for (int u = 0; u < opt->n_unit; u++) {
+        w->unit[u].u = opt->unit[u];
+        w->unit[u].local = u - opt->group[opt->unit[u].group].first;
+        for (int i = 0; i < PROG_MAX_INSTANCE; i++)
+            w->unit[u].told[i] = -1;
+        o->prog[opt->unit[u].dev].active = u < opt->n_unit - 1;
+    }
+    for (int d = 0; d < opt->n_dev; d++) {
+        o->prog[d].script =
+            arena_alloc(w->a, (size_t)opt->n_way, sizeof *o->prog[d].script);
+        if (!o->prog[d].script)
+            return err_no_memory(w->err, "programs");
+    }
+    PL_TRY(find_users(w));
+    PL_TRY(lower_presence(w));
+    PL_TRY(lower_leaves(w));
+    PL_TRY(lower_io(w));
+    for (int i = 0; i < w->num->n; i++)
+        o->leaf[i] = w->held[i] ? &w->held[i]->h : NULL;
+    return PL_OK;
+}
+
+static pl_status finish(struct lower *w, int d)
+{
+    struct draft *v = &w->dev[d];
+    struct program *p = &w->out->prog[d];
+
+    p->dev = d;
+    p->tensor =
+        arena_memdup(w->a, v->tensor, (size_t)v->n_tensor, sizeof *p->tensor);
+    if (!p->tensor)
+        return err_no_memory(w->err, "a program");
+    p->n_tensor = v->n_tensor;
+    p->n_script = w->opt->n_way;
+    p->n_event = v->n_event;
+    p->n_group = w->opt->n_group;
+    memcpy(p->bytes, v->bytes, sizeof p->bytes);
+    p->max = w->opt->max;
+    p->page_stride = w->opt->page_stride;
+    return PL_OK;
+}
+
+pl_status lower(struct lowered **out, const struct numeric *num,
+                const struct lower_options *opt, pl_err *err)
+{
+    struct lowered *o = calloc(1, sizeof *o);
+    struct lower w = {.num = num, .g = num->g, .out = o, .err = err};
+    struct lower_options all;
+    pl_status s;
+
+    *out = NULL;
+    if (!o)
+        return err_no_memory(err, "programs");
+    w.a = &o->arena;
+    o->num = num;
+    o->n_dev = opt->n_dev;
+    o->n_group = opt->n_group;
+    o->n_unit = opt->n_unit;
+    o->n_way = opt->n_way;
+    s = add_io(&w, opt, &all);
+    if (s == PL_OK)
+        s = start(&w);
+    for (int k = 0; k < opt->n_way && s == PL_OK; k++)
+        s = one_way(&w, k);
+    for (int d = 0; d < opt->n_dev && s == PL_OK; d++)
+        s = finish(&w, d);
+    for (int d = 0; w.dev && d < opt->n_dev; d++) {
+        free(w.dev[d].step);
+        free(w.dev[d].tensor);
+        free(w.dev[d].buffer);
+        free(w.dev[d].inside);
+        free(w.dev[d].q8);
+        free(w.dev[d].late);
+        free(w.dev[d].buf);
+    }
+    for (int u = 0; w.unit && u < all.n_unit; u++)
+        free(w.unit[u].peers);
+    free(w.transit);
+    free(w.stream);
+    free(w.copy);
+    if (s == PL_OK)
+        *out = o;
+    else
+        lowered_free(o);
+    return s;
+}
+
+void lowered_free(struct lowered *l)
+{
+    if (!l)
+        return;
+    arena_fini(&l->arena);
+    free(l);
+}
+
+const struct lowered_held *lowered_leaf(const struct lowered *l, int i)
+{
+    return l->leaf[i];
+}

@@ -1,0 +1,119 @@
+/* From the numeric plan and a placement to the devices' programs.
+ *
+ * Lowering knows which group computes each node and which device carries which
+ * ranks there, and nothing of how devices work. It orders steps, turns
+ * conversions into messages and group boundaries into copies, runs the ranks of
+ * a PARTIAL region one after another, places buffers by lifetime, and says
+ * where threads must meet. It changes no bit: all that decides bits is in the
+ * numeric plan. */
+#ifndef LOWER_LOWER_H
+#define LOWER_LOWER_H
+
+#include "layout/numeric.h"
+#include "program/program.h"
+
+/* A device's part in a group. Only those with ranks are units. */
+struct lower_unit {
+    int group, dev;
+    int rank0, n_rank; /* consecutive */
+    rankset ranks;
+};
+
+struct lower_group {
+    int first, n; /* its units, ascending rank0 */
+};
+
+/* What lowering asks of a device. */
+struct lower_device {
+    int memory;     /* devices of one number read each other's; -1: private */
+    bool one_queue; /* copies run among the other steps */
+    bool reads;     /* any memory that is not private, by its copy queue */
+    unsigned char packing[PL_FORMAT_COUNT][USE_COUNT]; /* enum packing */
+    unsigned char activations[PL_FORMAT_COUNT];        /* enum activations */
+};
+
+/* One way through a step: where each node is computed. A weight or cache that
+ * is read in another group than its home is streamed there. */
+struct lower_way {
+    int n_instance;
+    const int *at; /* [num->n] group; leaves: any */
+};
+
+struct lower_options {
+    int n_dev, n_group, n_unit, n_way; /* the last device is "io": lower_io.c */
+    const struct lower_group *group;   /* [n_group] */
+    const struct lower_unit *unit;     /* [n_unit], by group */
+    const int *home;                /* [num->n] group of weights and caches */
+    const struct lower_way *way;    /* [n_way] */
+    const struct lower_device *dev; /* [n_dev] */
+    struct graph_sizes max;         /* n_slot: exact */
+    int page_stride;
+};
+
+/* Where a value lies: a tensor of a device's program. */
+struct lowered_value {
+    int tensor; /* -1: never materialised there */
+    int plain;  /* weights read as plain values too: that copy, or -1 */
+};
+
+/* A value as a group holds it. */
+struct lowered_held {
+    int group;
+    struct lowered_value *v;   /* [units of the group] */
+    struct lowered_held *next; /* another group's */
+};
+
+struct lowered_message {
+    int layer; /* of the op that made it, -1 outside */
+    int group;
+    enum num_kind kind;
+    int n_item;
+    pl_dim bytes[2]; /* logical: the sum of both */
+};
+
+/* A value, weight or cache that goes from one group to another. */
+struct lowered_copy {
+    int node;     /* num node */
+    int from, to; /* groups */
+    int layer;
+    pl_dim bytes[2]; /* moved, over all receiving devices: the sum; pages of a
+                        cache: those of one token */
+    bool pages;
+};
+
+struct lowered_way {
+    int n_instance;
+    const int *at; /* [num->n] */
+    int n_message;
+    struct lowered_message *message; /* of one instance */
+    int n_copy;
+    struct lowered_copy *copy; /* of one instance */
+    int *result; /* [n_instance][g->n_node] tensor of "io" where a result is
+                    after the run; -1: it is none */
+};
+
+struct lowered {
+    struct arena arena;
+    const struct numeric *num; /* borrowed */
+    int n_dev, n_group, n_unit;
+    const struct lower_group *group;
+    const struct lower_unit *unit;
+    struct program *prog;       /* [n_dev] */
+    struct lowered_held **leaf; /* [num->n] of weights and caches */
+    int n_instance;             /* most micro-batches of a way */
+    int *input; /* [n_instance][g->n_node] tensor of "io" where an input is put
+                   before the run; -1: it is none */
+    int *batch; /* [n_instance] tensor of "io" where the table of tokens is put
+                   (program_batch); -1: no cache, no table */
+    int n_way;  /* scripts of the programs */
+    struct lowered_way *way;
+};
+
+pl_status lower(struct lowered **out, const struct numeric *num,
+                const struct lower_options *opt, pl_err *err);
+void lowered_free(struct lowered *l);
+
+/* Who holds weight or cache i; NULL: nobody. */
+const struct lowered_held *lowered_leaf(const struct lowered *l, int i);
+
+#endif

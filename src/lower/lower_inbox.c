@@ -1,0 +1,524 @@
+/* Messages by inboxes, in one shot or two; see lower_message.c. */
+#include "lower/lower_inner.h"
+
+#include "base/err.h"
+#include "graph/shape.h"
+
+#include <string.h>
+
+/* What goes to one peer. */
+struct parcel {
+    struct push_to to;
+    const struct copy_piece *p;
+    int n;
+};
+
+/* What one device pushes to its peers. */
+struct pushes {
+    int n;
+    struct parcel *parcel;    /* [units] */
+    struct copy_piece *range; /* [units] pieces that are made on the way */
+};
+
+/* A message of one group under way. */
+struct exchange {
+    struct lower *w;
+    int group, n;
+    const struct lower_group *g;
+    const int *item;          /* [n] conversions */
+    struct lower_item *it;    /* [units][n] */
+    const pl_dim *bytes;      /* [2] */
+    struct step_event *event; /* [units] of the shot under way */
+    struct pushes out;
+};
+
+static struct lower_item *item_of(const struct exchange *e, int k, int j)
+{
+    return &e->it[k * e->n + j];
+}
+
+static int dev_of(const struct exchange *e, int k)
+{
+    return e->w->unit[e->g->first + k].u.dev;
+}
+
+static bool is_sum(const struct exchange *e, int j)
+{
+    return e->w->num->node[e->item[j]].kind == NUM_ALL_REDUCE;
+}
+
+/* ---- one PUSH to many ---------------------------------------------------- */
+
+static bool piece_equal(const struct copy_piece *a, const struct copy_piece *b)
+{
+    return a->src_dev == b->src_dev && a->src == b->src &&
+           dim_equal(a->src_off, b->src_off) &&
+           dim_equal(a->dst_off, b->dst_off) && a->src_at == b->src_at &&
+           a->dst_at == b->dst_at && dim_equal(a->bytes, b->bytes) &&
+           dim_equal(a->n0, b->n0) && dim_equal(a->src_s0, b->src_s0) &&
+           dim_equal(a->dst_s0, b->dst_s0) && dim_equal(a->n1, b->n1) &&
+           dim_equal(a->src_s1, b->src_s1) && dim_equal(a->dst_s1, b->dst_s1);
+}
+
+static bool same_pieces(const struct parcel *a, const struct parcel *b)
+{
+    bool same = a->n == b->n;
+
+    for (int i = 0; same && a->p != b->p && i < a->n; i++)
+        same = piece_equal(&a->p[i], &b->p[i]);
+    return same;
+}
+
+static void push_later(struct pushes *x, int dev, int out, size_t at,
+                       const struct copy_piece *p, int n)
+{
+    if (n > 0)
+        x->parcel[x->n++] = (struct parcel){{dev, out, at}, p, n};
+}
+
+/* The step for parcels x[n], which are alike, or of a piece each. */
+static pl_status push_some(struct lower *w, int from, const struct parcel *x,
+                           int n, bool deal)
+{
+    int n_piece = deal ? n : x->n;
+    struct push_to *to = arena_alloc(w->a, (size_t)n, sizeof *to);
+    struct copy_piece *p = arena_alloc(w->a, (size_t)n_piece, sizeof *p);
+    struct step s = {.kind = STEP_PUSH, .node = -1};
+
+    if (!to || !p)
+        return err_no_memory(w->err, "a program");
+    for (int i = 0; i < n; i++)
+        to[i] = x[i].to;
+    for (int i = 0; i < n_piece; i++)
+        p[i] = deal ? x[i].p[0] : x->p[i];
+    s.push = (struct step_push){
+        .n_to = n, .to = to, .piece = p, .n_piece = n_piece, .deal = deal};
+    return lower_step(w, from, &s);
+}
+
+/* As few steps as can be: neighbours that get the same, or a piece each, are
+ * one. */
+static pl_status push_all(struct lower *w, int from, struct pushes *x)
+{
+    for (int k = 0, n; k < x->n; k += n) {
+        bool deal;
+
+        for (n = 1; k + n < x->n; n++)
+            if (!same_pieces(&x->parcel[k], &x->parcel[k + n]))
+                break;
+        deal = n == 1 && x->parcel[k].n == 1;
+        while (deal && k + n < x->n && x->parcel[k + n].n == 1)
+            n++;
+        PL_TRY(push_some(w, from, x->parcel + k, n, deal && n > 1));
+    }
+    x->n = 0;
+    return PL_OK;
+}
+
+/* ---- staging ------------------------------------------------------------- */
+
+/* Unit k's inbox for the addends of one sum: a slot for each that comes from
+ * elsewhere. */
+struct box {
+    int tensor, n;
+    size_t slot; /* bytes of each */
+};
+
+/* Addends that unit k does not have itself. */
+static int n_remote(const struct exchange *e, int k, const struct merge_item *m)
+{
+    int n = 0;
+
+    for (int a = 0; a < m->n_addend; a++)
+        n += m->addend[a].dev != dev_of(e, k);
+    return n;
+}
+
+/* bytes: of a value, or what is summed of it here, at its largest. */
+static pl_status make_box(const struct exchange *e, int k,
+                          const struct merge_item *m, size_t bytes,
+                          struct box *b)
+{
+    pl_dim size = {0, PL_CONST};
+
+    *b = (struct box){.slot = (bytes + 63) / 64 * 64};
+    size.n = n_remote(e, k, m) * (int64_t)(b->slot / 4);
+    return lower_mail(e->w, dev_of(e, k), PL_F32, 1, &size,
+                      lower_told(e->w, e->g->first + k), 0, &b->tensor);
+}
+
+/* The addend, which comes into the next slot of the box; *at: where. */
+static void take_slot(const struct exchange *e, int k, struct box *b,
+                      struct merge_addend *ad, pl_dim skip, size_t *at)
+{
+    *at = (size_t)b->n++ * b->slot;
+    *ad = (struct merge_addend){.dev = dev_of(e, k),
+                                .tensor = b->tensor,
+                                .off = *at,
+                                .skip = skip,
+                                .n_add = ad->n_add};
+}
+
+/* The addend's entry as a tensor of its own. */
+static pl_status entry_of(const struct exchange *e, int j,
+                          const struct merge_addend *ad, int *tensor)
+{
+    const struct graph_node *x =
+        &e->w->g->node[e->w->num->node[e->item[j]].node];
+
+    *tensor = ad->tensor;
+    return ad->off ? lower_alias(e->w, ad->dev, ad->tensor, x->n_dim, x->dim,
+                                 ad->off, tensor)
+                   : PL_OK;
+}
+
+/* The pieces of a sum that a unit wants, p[n], from an entry of the sender into
+ * the same places of a slot. */
+static pl_status staged(const struct exchange *e, const struct copy_piece *p,
+                        int n, int from, int entry,
+                        const struct copy_piece **out)
+{
+    struct copy_piece *q = arena_memdup(e->w->a, p, (size_t)n, sizeof *q);
+
+    if (n > 0 && !q)
+        return err_no_memory(e->w->err, "a program");
+    for (int i = 0; i < n; i++) {
+        q[i].src_dev = from;
+        q[i].src = entry;
+        q[i].dst_off = p[i].src_off;
+        q[i].dst_at = p[i].src_at;
+        q[i].dst_s0 = p[i].src_s0;
+        q[i].dst_s1 = p[i].src_s1;
+    }
+    *out = q;
+    return PL_OK;
+}
+
+/* ---- the range of elements that a unit sums ---------------------------- */
+
+/* Elements of the value for each n_tok or n_out. */
+static pl_dim elements(const struct exchange *e, int j)
+{
+    const struct graph_node *x =
+        &e->w->g->node[e->w->num->node[e->item[j]].node];
+
+    return lower_product(x->dim, 0, x->n_dim, 1);
+}
+
+/* Where unit k's range begins, in bytes. */
+static pl_dim range_at(const struct exchange *e, int j, int k)
+{
+    pl_dim all = elements(e, j);
+
+    return (pl_dim){all.n * k / e->g->n * 4, all.symbol};
+}
+
+static struct copy_piece range_piece(const struct exchange *e, int j, int k)
+{
+    pl_dim at = range_at(e, j, k), end = range_at(e, j, k + 1);
+
+    return (struct copy_piece){
+        .src_off = at,
+        .dst_off = at,
+        .bytes = {end.n - at.n, at.symbol},
+        .n0 = {1, PL_CONST},
+        .n1 = {1, PL_CONST},
+    };
+}
+
+/* ---- shots ------------------------------------------------------------- */
+
+/* The boxes of a shot, [units][n], and items that read from them. ranges: of
+ * sums only each unit's own range; most: rows, 0: as many as there may be. */
+struct shot {
+    bool ranges;
+    int64_t most;
+    struct box *box;
+    struct merge_item *m;
+};
+
+/* What unit k stages of one addend of sum j, at its largest. */
+static size_t staged_bytes(const struct exchange *e, const struct shot *x,
+                           int k, int j)
+{
+    const struct graph_sizes *max = &e->w->opt->max;
+    const struct graph_sizes few = {x->most, x->most, max->n_slot, max->n_seq};
+    pl_dim all = elements(e, j);
+    size_t bytes = (size_t)dim_value((pl_dim){all.n * 4, all.symbol}, max);
+
+    if (x->ranges && is_sum(e, j))
+        return (size_t)dim_value(range_piece(e, j, k).bytes, max);
+    if (x->most > 0) {
+        size_t b = (size_t)dim_value((pl_dim){all.n * 4, all.symbol}, &few);
+
+        bytes = b < bytes ? b : bytes;
+    }
+    return bytes;
+}
+
+/* Items as they are before addends are pointed at what is staged. */
+static pl_status open_shot(const struct exchange *e, struct shot *x)
+{
+    struct lower *w = e->w;
+    size_t n = (size_t)(e->n * e->g->n) + 1;
+
+    x->box = arena_alloc(w->a, n, sizeof *x->box);
+    x->m = arena_alloc(w->a, n, sizeof *x->m);
+    if (!x->box || !x->m)
+        return err_no_memory(w->err, "a program");
+    for (int i = 0; i < e->g->n * e->n; i++) {
+        struct merge_item *m = &x->m[i];
+        int k = i / e->n, j = i % e->n;
+
+        *m = item_of(e, k, j)->m;
+        m->addend = arena_memdup(w->a, m->addend, (size_t)m->n_addend,
+                                 sizeof *m->addend);
+        if (m->n_addend > 0 && !m->addend)
+            return err_no_memory(w->err, "a program");
+        if (x->ranges && is_sum(e, j)) {
+            struct copy_piece *p = arena_alloc(w->a, 1, sizeof *p);
+
+            if (!p)
+                return err_no_memory(w->err, "a program");
+            *p = range_piece(e, j, k);
+            m->piece = p;
+            m->n_piece = p->bytes.n > 0;
+        }
+        if (m->reduce && m->n_piece > 0)
+            PL_TRY(make_box(e, k, m, staged_bytes(e, x, k, j), &x->box[i]));
+    }
+    return PL_OK;
+}
+
+/* Unit k's range, from an entry of the sender to the beginning of a slot. */
+static const struct copy_piece *ranged(const struct exchange *e,
+                                       const struct merge_item *m, int k,
+                                       int from, int entry)
+{
+    struct copy_piece *p = &e->out.range[k];
+
+    *p = *m->piece;
+    p->src_dev = from;
+    p->src = entry;
+    p->dst_off = (pl_dim){0, PL_CONST};
+    return p;
+}
+
+/* Addend a of sum j, from unit s to all others. */
+static pl_status push_addend(struct exchange *e, const struct shot *x, int s,
+                             int j, int a)
+{
+    const struct merge_addend from = item_of(e, s, j)->m.addend[a];
+    struct parcel like = {.n = -1}; /* what is in the slots as wanted */
+    const struct copy_piece *p = NULL;
+    bool range = x->ranges && is_sum(e, j);
+    int entry;
+
+    PL_TRY(entry_of(e, j, &from, &entry));
+    for (int i = 1; i < e->g->n; i++) { /* each begins with its neighbour */
+        int k = (s + i) % e->g->n;
+        struct merge_item *m = &x->m[k * e->n + j];
+        struct box *b = &x->box[k * e->n + j];
+        const struct parcel now = {.p = m->piece, .n = m->n_piece};
+        size_t at;
+
+        if (m->n_piece == 0)
+            continue;
+        if (range) {
+            p = ranged(e, m, k, from.dev, entry);
+        } else if (!same_pieces(&like, &now)) {
+            PL_TRY(staged(e, m->piece, m->n_piece, from.dev, entry, &p));
+            like = now;
+        }
+        take_slot(e, k, b, (struct merge_addend *)&m->addend[a],
+                  range ? range_at(e, j, k) : (pl_dim){0, PL_CONST}, &at);
+        push_later(&e->out, dev_of(e, k), b->tensor, at, p, m->n_piece);
+    }
+    return push_all(e->w, from.dev, &e->out);
+}
+
+/* What unit s has of gather j, straight into the results of all others. */
+static pl_status push_parts(struct exchange *e, int s, int j)
+{
+    for (int i = 1; i < e->g->n; i++) {
+        int k = (s + i) % e->g->n, n;
+        const struct lower_item *it = item_of(e, k, j);
+
+        for (int b = 0; b < it->remote.n; b += n) { /* mostly one run a peer */
+            n = lower_run_of(it->remote.p + b, it->remote.n - b);
+            if (it->remote.p[b].src_dev != dev_of(e, s))
+                continue;
+            if (e->out.n == e->g->n)
+                PL_TRY(push_all(e->w, dev_of(e, s), &e->out));
+            push_later(&e->out, dev_of(e, k), it->m.out, 0, it->remote.p + b,
+                       n);
+        }
+    }
+    return push_all(e->w, dev_of(e, s), &e->out);
+}
+
+static pl_status tell(const struct exchange *e, int k)
+{
+    e->event[k].dev = dev_of(e, k);
+    return lower_post(e->w, dev_of(e, k), QUEUE_COMPUTE, &e->event[k].event);
+}
+
+/* Events of a shot that nobody has waited for yet. */
+static pl_status new_events(struct exchange *e)
+{
+    e->event = arena_alloc(e->w->a, (size_t)e->g->n, sizeof *e->event);
+    return e->event ? PL_OK : err_no_memory(e->w->err, "a program");
+}
+
+/* Each has pushed: posts, and waits for all. */
+static pl_status all_told(const struct exchange *e, int k)
+{
+    return lower_wait_all(e->w, dev_of(e, k), e->event, e->g->n);
+}
+
+/* The first shot: all push, and each puts together what has come. */
+static pl_status shot(struct exchange *e, struct shot *x)
+{
+    PL_TRY(new_events(e));
+    PL_TRY(open_shot(e, x));
+    for (int s = 0; s < e->g->n; s++) {
+        for (int j = 0; j < e->n; j++) {
+            const struct merge_item *m = &item_of(e, s, j)->m;
+
+            for (int a = 0; m->reduce && a < m->n_addend; a++)
+                if (m->addend[a].dev == dev_of(e, s))
+                    PL_TRY(push_addend(e, x, s, j, a));
+            if (!m->reduce)
+                PL_TRY(push_parts(e, s, j));
+        }
+        PL_TRY(tell(e, s));
+    }
+    for (int k = 0; k < e->g->n; k++) {
+        struct step s = {.queue = QUEUE_COMPUTE};
+
+        PL_TRY(all_told(e, k));
+        PL_TRY(lower_merge(e->w, e->g->first + k, e->n, e->item,
+                           x->m + k * e->n, e->bytes, &s));
+    }
+    return PL_OK;
+}
+
+/* Unit k has its range of sum j, and pushes it into the results of all. */
+static pl_status push_sum(struct exchange *e, int k, int j)
+{
+    struct copy_piece *p = e->out.range;
+
+    *p = range_piece(e, j, k);
+    p->src_dev = dev_of(e, k);
+    p->src = item_of(e, k, j)->m.out;
+    for (int i = 1; i < e->g->n; i++) {
+        int s = (k + i) % e->g->n;
+
+        push_later(&e->out, dev_of(e, s), item_of(e, s, j)->m.out, 0, p,
+                   p->bytes.n > 0);
+    }
+    return push_all(e->w, dev_of(e, k), &e->out);
+}
+
+static pl_status second_shot(struct exchange *e)
+{
+    PL_TRY(new_events(e));
+    for (int k = 0; k < e->g->n; k++) {
+        for (int j = 0; j < e->n; j++)
+            if (is_sum(e, j))
+                PL_TRY(push_sum(e, k, j));
+        PL_TRY(tell(e, k));
+    }
+    for (int k = 0; k < e->g->n; k++) {
+        struct draft *v = &e->w->dev[dev_of(e, k)];
+
+        PL_TRY(all_told(e, k));
+        for (int j = 0; j < e->n; j++) /* peers have written it until here */
+            lower_use(v, item_of(e, k, j)->m.out, v->n_step - 1);
+    }
+    return PL_OK;
+}
+
+/* ---- one or two -------------------------------------------------------- */
+
+/* Rows up to which one shot is taken: while the bytes that two would save go
+ * over a link of 16 GB/s in less than the 10 us of another shot, and no more
+ * are staged than the value has at its largest, a quarter. */
+static int64_t few_rows(const struct exchange *e, int j)
+{
+    const double saved_bytes = 160e3;
+    int64_t row = elements(e, j).n * 4, n = e->g->n;
+    int64_t most = e->w->opt->max.n_tok / (4 * (n - 1));
+    double rows =
+        saved_bytes / ((double)row * (double)(n - 1) * (1 - 2.0 / (double)n));
+
+    if (rows < (double)most)
+        most = (int64_t)rows;
+    return most > 1 ? most : 1;
+}
+
+/* Guards of the two ways; GUARD_NONE twice: one way does. */
+static void guards(const struct exchange *e, enum guard *few, enum guard *many)
+{
+    *few = *many = GUARD_NONE;
+    for (int j = 0; j < e->n && e->g->n > 2; j++) {
+        pl_symbol s = elements(e, j).symbol;
+
+        if (!is_sum(e, j) || (s != PL_N_TOK && s != PL_N_OUT))
+            continue;
+        if (e->w->few == 0)
+            e->w->few = few_rows(e, j);
+        *few = s == PL_N_TOK ? GUARD_FEW_TOK : GUARD_FEW_OUT;
+        *many = s == PL_N_TOK ? GUARD_MANY_TOK : GUARD_MANY_OUT;
+        return;
+    }
+}
+
+/* Sums over both n_tok and n_out, or of other sizes, in one message: the guard
+ * says nothing of the others' sizes. */
+static int64_t most_of(const struct exchange *e, enum guard few)
+{
+    pl_symbol s = few == GUARD_FEW_TOK ? PL_N_TOK : PL_N_OUT;
+
+    for (int j = 0; j < e->n; j++)
+        if (elements(e, j).symbol != s)
+            return 0;
+    return few == GUARD_NONE ? 0 : e->w->few;
+}
+
+pl_status lower_exchange(struct lower *w, int group, int n, const int *item,
+                         struct lower_item *it, const pl_dim bytes[2])
+{
+    struct exchange e = {.w = w,
+                         .group = group,
+                         .n = n,
+                         .g = &w->opt->group[group],
+                         .item = item,
+                         .it = it,
+                         .bytes = bytes};
+    enum guard few, many;
+    struct shot one = {.ranges = false}, two = {.ranges = true};
+    int *first;
+
+    guards(&e, &few, &many);
+    one.most = most_of(&e, few);
+    first = arena_alloc(w->a, (size_t)e.g->n, sizeof *first);
+    e.out.parcel = arena_alloc(w->a, (size_t)e.g->n, sizeof *e.out.parcel);
+    e.out.range = arena_alloc(w->a, (size_t)e.g->n, sizeof *e.out.range);
+    if (!first || !e.out.parcel || !e.out.range)
+        return err_no_memory(w->err, "a program");
+    for (int k = 0; k < e.g->n;
+         k++) /* whatever follows, its POST comes later */
+        first[k] = w->dev[dev_of(&e, k)].n_step;
+    w->guard = few;
+    PL_TRY(shot(&e, &one));
+    if (few != GUARD_NONE) {
+        w->guard = many;
+        PL_TRY(shot(&e, &two));
+        PL_TRY(second_shot(&e));
+    }
+    w->guard = GUARD_NONE;
+    for (int k = 0; k < e.g->n; k++)
+        w->unit[e.g->first + k].told[w->instance] = first[k];
+    return PL_OK;
+}

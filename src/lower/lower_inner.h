@@ -1,0 +1,344 @@
+/* State shared by the files of the lowering: lower.c orders the steps and
+ * closes the programs, lower_draft.c writes programs, lower_leaf.c weights
+ * and caches, lower_io.c inputs and results, lower_op.c the steps of ops,
+ * lower_partial.c PARTIAL regions, lower_message.c messages, lower_copy.c
+ * what goes between groups. */
+#ifndef LOWER_LOWER_INNER_H
+#define LOWER_LOWER_INNER_H
+
+#include "lower/buffers.h"
+#include "lower/lower.h"
+#include "lower/rank_tree.h"
+
+/* In which runs steps are: those of a message are there twice, for few rows and
+ * for many. Rows are n_tok or n_out. */
+enum guard {
+    GUARD_NONE,
+    GUARD_FEW_TOK,
+    GUARD_MANY_TOK,
+    GUARD_FEW_OUT,
+    GUARD_MANY_OUT,
+    GUARD_COUNT
+};
+
+/* A device's program being written. */
+struct draft {
+    struct step *step; /* of the script being written */
+    int n_step, step_cap;
+    struct prog_tensor *tensor; /* of all scripts */
+    int *buffer;    /* [n_tensor] buffer it lies in, -1 outside WORK */
+    size_t *inside; /* [n_tensor] offset in the buffer */
+    int *q8;        /* [n_tensor] its quantized form, or -1 */
+    int n_tensor, tensor_cap;
+    struct buffer *buf; /* of the script */
+    int n_buf, buf_cap;
+    int first_tensor, n_event; /* of the script; of all scripts */
+    int owed;          /* event to be posted once values have come, or -1 */
+    int owed_instance; /* which waits for them */
+    struct late *late; /* [n_event] of the copy queue, not yet posted */
+    int late_cap, first_late; /* the first event that may be one */
+    /* POSTs so far, by queue and micro-batch: the number of the last one, and
+       how many the other queue is known to have waited for */
+    struct {
+        int n, event, linked;
+    } posts[QUEUE_COUNT][PROG_MAX_INSTANCE][GUARD_COUNT];
+    size_t bytes[REGION_COUNT];
+};
+
+/* An event of a copy queue is posted as late as it can be: when somebody waits
+ * for it, or before copies of another batch. */
+struct late {
+    bool waits; /* to be posted */
+    int instance, batch;
+    int as;     /* another event that was posted in its place, or -1 */
+    int number; /* among the posts of its queue, micro-batch and guard; 0: not
+                   yet */
+    enum guard guard;
+    enum queue queue;
+};
+
+/* PARTIAL addends of a unit: entries of one tensor. */
+struct addends {
+    int tensor; /* the first entry; -1: none */
+    size_t stride;
+};
+
+/* What must have happened before a value that is on its way is there. */
+struct arrival {
+    int n;
+    struct step_event *event; /* [n] */
+};
+
+/* A value as a group holds it, while its script is written. */
+struct held {
+    struct lowered_held h;
+    struct addends *sums;    /* [units] PARTIAL: subtree sums to be reduced */
+    struct addends *by_rank; /* [units] PARTIAL: one entry a present rank */
+    int *ready;              /* [units] event that says it is there, or -1 */
+    struct arrival *arrives; /* [units] to wait for before use */
+};
+
+/* A tensor that others read until ... */
+struct lent {
+    int tensor, instance;
+};
+
+struct unit {
+    struct lower_unit u;
+    int local; /* index in its group */
+    /* The last step before which peers cannot have begun to push the next
+       message, by micro-batch: its POST of the last one; -1: there was none. */
+    int told[PROG_MAX_INSTANCE];
+    struct lent *peers; /* read in messages not yet followed by another */
+    int n_peers, peers_cap;
+    /* The table of tokens, by micro-batch, as far as it is here. */
+    struct {
+        int tensor; /* -1: not here */
+        int ready;  /* event that says to the copy queue that it is, or -1 */
+        bool lent;  /* the copy queue reads it, nobody says until when */
+    } batch[PROG_MAX_INSTANCE];
+};
+
+/* A copy on its way between two groups: what it reads may be overwritten when
+ * all receivers have posted. */
+struct transit {
+    int from, to, instance;
+    int n_src, *src_unit, *src_tensor;
+    int n_done;
+    struct step_event *done; /* [n_done] */
+};
+
+/* A weight read away from home. */
+struct stream {
+    int num, group, layer;
+};
+
+struct lower {
+    const struct numeric *num;
+    const pl_graph *g;
+    const struct lower_options *opt;
+    struct lowered *out;
+    struct arena *a;    /* out's */
+    struct draft *dev;  /* [n_dev] */
+    struct unit *unit;  /* [n_unit] */
+    uint64_t *present;  /* [num->n] PARTIAL: ranks that have an addend */
+    bool *lone;         /* [num->n] a contraction no PARTIAL op reads */
+    int *user0, *user;  /* readers of node i: user[user0[i] .. user0[i + 1]) */
+    struct held **held; /* [num->n]: weights and caches */
+    struct {            /* of lower_regions, [num->n] */
+        bool *need, *exit, *kept;
+        int *node, *part_of, *item;
+    } region;
+    /* the script being written */
+    int way, instance, order;
+    int batch;        /* of copies that set out together */
+    enum guard guard; /* of the steps that are emitted */
+    int64_t few; /* rows for which a message takes one shot; 0: not known yet */
+    const int *at;
+    struct held ***value; /* [n_instance][num->n] */
+    const int **peer; /* [n_group] devices that meet, or NULL: not made yet */
+    struct transit *transit;
+    int n_transit, transit_cap;
+    struct stream *stream; /* streamed weights, in order of use */
+    int n_stream, stream_cap, next_stream;
+    struct lowered_copy *copy; /* of instance 0 */
+    int copy_cap;
+    pl_err *err;
+};
+
+/* ---- lower.c, lower_passes.c ------------------------------------------- */
+
+/* Emits the steps of a script, in the total order. */
+pl_status lower_order(struct lower *w, struct lowered_way *way);
+/* All passes over a script: w->value and its other tables are there. */
+pl_status lower_passes(struct lower *w, struct lowered_way *way);
+
+/* ---- lower_draft.c ----------------------------------------------------- */
+
+bool lower_grow(void **p, int n, int *cap, size_t size);
+/* Value i's dimensions as unit u stores them. */
+void lower_dims(const struct lower *w, int u, int i, pl_dim *dim);
+/* How unit u stores value i's dimension `dim`. */
+pl_status lower_local(struct lower *w, int u, int i, int dim,
+                      struct layout_local *out);
+pl_dim lower_product(const pl_dim *dim, int from, int to, int64_t factor);
+/* Adds b to a sum of a constant or n_tok part and an n_out part. */
+void lower_add_bytes(pl_dim sum[2], pl_dim b);
+
+/* New tensor of device d's work region (a buffer of its own, `entries` times).
+ * entries 0: outside the work region; -1: dim holds bytes, not values. */
+pl_status lower_tensor(struct lower *w, int d, pl_format f, int n_dim,
+                       const pl_dim *dim, int entries, int *out,
+                       size_t *stride);
+/* A tensor of device d's inbox, which peers may write from after step `birth`
+ * on; at most `most` of what its dimensions count (0: as many as the program
+ * allows). */
+pl_status lower_mail(struct lower *w, int d, pl_format f, int n_dim,
+                     const pl_dim *dim, int birth, int64_t most, int *out);
+/* The same memory under other dimensions, `offset` bytes in. */
+pl_status lower_alias(struct lower *w, int d, int tensor, int n_dim,
+                      const pl_dim *dim, size_t offset, int *out);
+/* Appends a step and counts its uses of buffers. Its instance and order are
+ * the current ones; a meeting's order is given. */
+pl_status lower_step(struct lower *w, int d, const struct step *s);
+/* The buffer of `tensor` is touched at step `at`. */
+void lower_use(struct draft *v, int tensor, int at);
+/* A POST in the queue; *event is its number. */
+pl_status lower_post(struct lower *w, int d, enum queue q, int *event);
+pl_status lower_wait(struct lower *w, int d, enum queue q, int dev, int event);
+/* A WAIT of the compute queue for events that lower_post() gave, of the compute
+ * queues of several devices, this one perhaps among them. e[n] is the caller's
+ * to keep in w->a; several devices may have the same. */
+pl_status lower_wait_all(struct lower *w, int d, const struct step_event *e,
+                         int n);
+/* A POST of the compute queue that comes before the device's next step other
+ * than transfers and waits, so that threads meet once for all that they pull
+ * in a row. A meeting's order is taken after lower_settle(). */
+pl_status lower_post_later(struct lower *w, int d, int *event);
+pl_status lower_settle(struct lower *w, int d);
+/* The event of a POST in device d's copy queue that comes as late as it can:
+ * see struct late. */
+pl_status lower_post_late(struct lower *w, int d, int *event);
+/* Before copies of another batch enter the queue. */
+pl_status lower_post_batch(struct lower *w, int d);
+/* A WAIT for another device, or a meeting, is about to follow in the queue: it
+ * must depend on all that the device has posted in the other one. */
+pl_status lower_link(struct lower *w, int d, enum queue q);
+
+/* ---- values (lower_draft.c) -------------------------------------------- */
+
+/* Value i in a group, NULL: not there. */
+struct held *lower_find(const struct lower *w, int i, int group);
+/* A new holding, all tensors -1. */
+pl_status lower_hold(struct lower *w, int i, int group, struct held **out);
+/* The tensor of value i (of a weight: packed or plain form) at unit u, which
+ * must hold it. */
+static inline struct lowered_value *lower_value(const struct held *h,
+                                                const struct unit *u)
+{
+    return &h->h.v[u->local];
+}
+
+/* ---- lower_leaf.c ------------------------------------------------------ */
+
+/* What operand k of this op, if it is a weight, is read for. */
+enum weight_use lower_weight_use(enum op op, int k);
+/* Spans of a dimension that a device stores, ascending, with the rank that
+ * counts each. */
+pl_status lower_spans(struct lower *w, const struct layout_local *m,
+                      struct rank_span **out, int *n);
+/* Weights and caches of all groups. */
+pl_status lower_leaves(struct lower *w);
+/* The packed form of weight i as unit u would hold it. */
+pl_status lower_pack(struct lower *w, int u, int i, struct pack **out);
+/* Matrices of weight i that unit u holds: experts, or one. */
+int64_t lower_matrices(const struct lower *w, int u, int i);
+/* Gives tensor t, which has no buffer, the next `bytes` of a region. */
+void lower_place(struct draft *v, int t, enum region r, size_t bytes);
+
+/* ---- lower_io.c -------------------------------------------------------- */
+
+/* Memory of "io" for inputs: for good. */
+pl_status lower_io(struct lower *w);
+/* A script begins: io has its inputs, and no results. */
+pl_status lower_io_begin(struct lower *w, struct lowered_way *o);
+/* Input i in a group, with the others that are read there. */
+pl_status lower_input(struct lower *w, int i, int group);
+/* The micro-batch's table of tokens at unit u. */
+pl_status lower_batch(struct lower *w, int u, int *tensor);
+/* The same for a step in the device's copy queue, which comes behind *event;
+ * NULL: behind all that the compute queue has now. */
+pl_status lower_batch_copied(struct lower *w, int u, int *tensor, int *event);
+/* Value i is there: to io, if the caller may want it. */
+pl_status lower_result(struct lower *w, int i);
+
+/* ---- lower_op.c -------------------------------------------------------- */
+
+/* Op i at unit u: in[] and out are tensors; tree says which ranks' addends
+ * (contractions) and stride where they go. */
+pl_status lower_op(struct lower *w, int u, int i, const int *in, int out,
+                   const struct rank_tree *tree, size_t stride, bool memo_q8);
+/* What the step of an op of the caller's own carries beside; if a letter is
+ * summed over, also the copies before it: what its rank has of operands. */
+pl_status lower_custom(struct lower *w, int u, int i, struct step_kernel *s);
+/* The tensor that op i reads as operand k at unit u; -1: absent. Waits for it
+ * if it is on its way. */
+pl_status lower_operand(struct lower *w, int u, int i, int k, int *out);
+/* Op i, not PARTIAL, at all units of its group. */
+pl_status lower_everywhere(struct lower *w, int i);
+
+/* ---- lower_partial.c --------------------------------------------------- */
+
+pl_status lower_presence(struct lower *w);
+/* Computes the PARTIAL operands of conversions item[n]. */
+pl_status lower_regions(struct lower *w, int n, const int *item);
+
+/* ---- lower_pieces.c ---------------------------------------------------- */
+
+/* Copies from value `from`, as group a holds it, to unit u's part of value `to`
+ * of the same graph value: from u itself, and from other devices. */
+struct lower_pieces {
+    struct copy_piece *p;
+    int n, cap;
+};
+pl_status lower_pieces(struct lower *w, int u, int a, int from, int to,
+                       struct lower_pieces *local, struct lower_pieces *remote);
+pl_status lower_push_piece(struct lower *w, struct lower_pieces *l,
+                           const struct copy_piece *p);
+
+/* ---- lower_message.c --------------------------------------------------- */
+
+/* Slice conversion i at unit u. */
+pl_status lower_slice(struct lower *w, int u, int i);
+/* The message of conversions item[n] of one group; their sources are ready. */
+pl_status lower_message(struct lower *w, int group, int n, const int *item);
+int lower_layer(const struct lower *w, int i);
+/* What a unit does for one conversion of a message. */
+struct lower_item {
+    struct merge_item m;
+    struct lower_pieces remote;
+};
+/* Do all devices of the group read each other's memory? */
+bool lower_shares(const struct lower *w, int group);
+/* The last step of unit u before which its peers cannot have begun to push the
+ * next message. */
+int lower_told(const struct lower *w, int u);
+/* Unit u's MERGE of a message's conversions item[n]; *s: what is special. */
+pl_status lower_merge(struct lower *w, int u, int n, const int *item,
+                      const struct merge_item *m, const pl_dim bytes[2],
+                      struct step *s);
+
+/* ---- lower_inbox.c ----------------------------------------------------- */
+
+/* The message between devices that do not share memory: it[units][n]. */
+pl_status lower_exchange(struct lower *w, int group, int n, const int *item,
+                         struct lower_item *it, const pl_dim bytes[2]);
+
+/* ---- lower_copy.c ------------------------------------------------------ */
+
+/* May device d's copies read what device `from` has? */
+bool lower_reads(const struct lower *w, int d, int from);
+/* Pieces from one device after another: by how many p[0] is followed that are
+ * from its own, itself included. */
+int lower_run_of(const struct copy_piece *p, int n);
+/* The unit of a group on a device. */
+int lower_unit_of(const struct lower *w, int group, int dev);
+
+/* Makes value i (computed, input, weight or cache) available to group b. */
+pl_status lower_fetch(struct lower *w, int i, int b);
+/* Conversion j of group b whose operand lies in another group. */
+pl_status lower_convert_copy(struct lower *w, int j);
+/* The addends of PARTIAL value i, rank by rank, to group b. */
+pl_status lower_copy_ranks(struct lower *w, int i, int b);
+/* Value i is there: starts the copies that others will want. */
+pl_status lower_send(struct lower *w, int i);
+/* Value i is about to be used at unit u. */
+pl_status lower_arrive(struct lower *w, const struct held *h, int u);
+/* Streamed weights: finds those of the script and starts the first. */
+pl_status lower_find_streams(struct lower *w);
+/* Weight i is about to be read in group b. */
+pl_status lower_ahead(struct lower *w, int i, int b);
+/* The script ends: what is still lent lives to its end. */
+void lower_end_copies(struct lower *w);
+
+#endif

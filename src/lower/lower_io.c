@@ -1,0 +1,353 @@
+/* What goes into a run and what comes out of it.
+ *
+ * The last device, "io", carries no ranks. In its memory the caller puts inputs
+ * before a run and finds results after it, so a run needs nothing else of the
+ * host. The table that says who the tokens are (program_batch) is one more
+ * input, of graphs that have a cache. A group takes all inputs that its ops
+ * read when the first of them is wanted, in one transfer a device, as one
+ * *block*: pulled by a device that reads io's memory, else pushed by io into
+ * its inbox. A result goes into io's inbox as soon as it is there; nobody waits
+ * for it but the run's end. */
+#include "lower/lower_inner.h"
+
+#include "base/err.h"
+
+static int io_dev(const struct lower *w)
+{
+    return w->opt->n_dev - 1;
+}
+
+static int io_group(const struct lower *w)
+{
+    return w->opt->n_group - 1;
+}
+
+static int io_unit(const struct lower *w)
+{
+    return w->opt->n_unit - 1;
+}
+
+static bool is_input(const struct lower *w, int i)
+{
+    return w->num->node[i].kind == NUM_OP &&
+           w->g->node[w->num->node[i].node].op == OP_input;
+}
+
+static size_t at_most(const struct lower *w, int n_dim, const pl_dim *dim)
+{
+    return (size_t)dim_value(lower_product(dim, 0, n_dim, 4), &w->opt->max);
+}
+
+/* Device d pushes p[n], for a node of the graph. */
+static pl_status push(struct lower *w, int d, int node, struct push_to to,
+                      const struct copy_piece *p, int n)
+{
+    const struct step s = {.kind = STEP_PUSH,
+                           .queue = QUEUE_COMPUTE,
+                           .node = node,
+                           .push = {.n_to = 1,
+                                    .to = arena_memdup(w->a, &to, 1, sizeof to),
+                                    .piece = p,
+                                    .n_piece = n}};
+
+    return s.push.to ? lower_step(w, d, &s)
+                     : err_no_memory(w->err, "a program");
+}
+
+/* ---- io's own memory ----------------------------------------------------- */
+
+static bool has_cache(const struct lower *w)
+{
+    for (int i = 0; i < w->g->n_node; i++)
+        if (w->g->node[i].op == OP_cache)
+            return true;
+    return false;
+}
+
+/* Words of the table. */
+static pl_dim batch_words(const struct lower *w)
+{
+    const struct program p = {.max = w->opt->max,
+                              .page_stride = w->opt->page_stride};
+
+    return (pl_dim){program_batch_words(&p), PL_CONST};
+}
+
+/* Room for the table of each micro-batch. */
+static pl_status io_batch(struct lower *w)
+{
+    const pl_dim n = batch_words(w);
+    int *t = arena_alloc(w->a, (size_t)w->out->n_instance, sizeof *t);
+
+    if (!t)
+        return err_no_memory(w->err, "a program");
+    w->out->batch = t;
+    for (int k = 0; k < w->out->n_instance; k++) {
+        t[k] = -1;
+        if (!has_cache(w))
+            continue;
+        w->instance = k;
+        PL_TRY(lower_tensor(w, io_dev(w), PL_I32, 1, &n, 0, &t[k], NULL));
+        lower_place(&w->dev[io_dev(w)], t[k], REGION_WORK, 4 * (size_t)n.n);
+    }
+    w->instance = 0;
+    return PL_OK;
+}
+
+pl_status lower_io(struct lower *w)
+{
+    int n_instance = 0, n_node = w->g->n_node;
+    struct draft *v = &w->dev[io_dev(w)];
+
+    for (int k = 0; k < w->opt->n_way; k++)
+        if (w->opt->way[k].n_instance > n_instance)
+            n_instance = w->opt->way[k].n_instance;
+    w->out->n_instance = n_instance;
+    w->out->input = arena_alloc(w->a, (size_t)n_instance * (size_t)n_node + 1,
+                                sizeof *w->out->input);
+    if (!w->out->input)
+        return err_no_memory(w->err, "a program");
+    for (int k = 0; k < n_instance; k++)
+        for (int i = 0; i < n_node; i++) {
+            const struct graph_node *x = &w->g->node[i];
+            int *t = &w->out->input[(size_t)k * (size_t)n_node + (size_t)i];
+
+            *t = -1;
+            if (x->op != OP_input)
+                continue;
+            w->instance = k;
+            PL_TRY(lower_tensor(w, io_dev(w), x->format, x->n_dim, x->dim, 0, t,
+                                NULL));
+            lower_place(v, *t, REGION_WORK, at_most(w, x->n_dim, x->dim));
+        }
+    w->instance = 0;
+    return io_batch(w);
+}
+
+static void forget_batches(struct unit *x)
+{
+    for (int k = 0; k < PROG_MAX_INSTANCE; k++) {
+        x->batch[k].tensor = x->batch[k].ready = -1;
+        x->batch[k].lent = false;
+    }
+}
+
+pl_status lower_io_begin(struct lower *w, struct lowered_way *o)
+{
+    size_t n_node = (size_t)w->g->n_node;
+
+    o->result =
+        arena_alloc(w->a, (size_t)o->n_instance * n_node + 1, sizeof(int));
+    if (!o->result)
+        return err_no_memory(w->err, "a program");
+    for (size_t i = 0; i < (size_t)o->n_instance * n_node; i++)
+        o->result[i] = -1;
+    for (int u = 0; u < w->opt->n_unit; u++)
+        forget_batches(&w->unit[u]);
+    for (int k = 0; k < o->n_instance; k++)
+        for (int i = 0; i < w->num->n; i++) {
+            struct held *h;
+
+            if (!is_input(w, i))
+                continue;
+            w->instance = k;
+            PL_TRY(lower_hold(w, i, io_group(w), &h));
+            h->h.v[0].tensor =
+                w->out
+                    ->input[(size_t)k * n_node + (size_t)w->num->node[i].node];
+        }
+    w->instance = 0;
+    return PL_OK;
+}
+
+/* ---- inputs -------------------------------------------------------------- */
+
+/* The inputs of one micro-batch that a group reads and does not have. */
+struct inputs {
+    int n, *num;
+    struct held **held; /* there */
+    bool batch;         /* the table of tokens too */
+};
+
+static bool is_read(const struct lower *w, int i, int group)
+{
+    for (int k = w->user0[i]; k < w->user0[i + 1]; k++)
+        if (w->at[w->user[k]] == group)
+            return true;
+    return false;
+}
+
+/* first: one that it reads, or -1. */
+static pl_status find_inputs(struct lower *w, int first, int group,
+                             struct inputs *in)
+{
+    in->num = arena_alloc(w->a, (size_t)w->num->n, sizeof *in->num);
+    in->held = arena_alloc(w->a, (size_t)w->num->n, sizeof(struct held *));
+    if (!in->num || !in->held)
+        return err_no_memory(w->err, "a program");
+    for (int i = 0; i < w->num->n; i++)
+        if (is_input(w, i) && !lower_find(w, i, group) &&
+            (i == first || is_read(w, i, group))) {
+            PL_TRY(lower_hold(w, i, group, &in->held[in->n]));
+            in->num[in->n++] = i;
+        }
+    in->batch =
+        w->out->batch[w->instance] >= 0 &&
+        w->unit[w->opt->group[group].first].batch[w->instance].tensor < 0;
+    return PL_OK;
+}
+
+/* The table, `at` bytes into a block of unit u. What of it has the size of the
+ * step goes from its place to the same place. */
+static pl_status add_batch(struct lower *w, int u, int block, size_t at,
+                           struct lower_pieces *p)
+{
+    int64_t n_tok = w->opt->max.n_tok, stride = w->opt->page_stride;
+    const struct {
+        int64_t word;
+        pl_dim bytes;
+    } part[] = {{0, {4, PL_N_TOK}},
+                {n_tok, {4, PL_N_TOK}},
+                {2 * n_tok, {4 * stride, GRAPH_N_SEQ}}};
+    const pl_dim n = batch_words(w), one = {1, PL_CONST};
+    int d = w->unit[u].u.dev, *t = &w->unit[u].batch[w->instance].tensor;
+
+    PL_TRY(lower_alias(w, d, block, 1, &n, at, t));
+    w->dev[d].tensor[*t].format = PL_I32;
+    w->dev[d].tensor[*t].bytes = 4 * (size_t)n.n;
+    for (size_t k = 0; k < sizeof part / sizeof *part; k++) {
+        const struct copy_piece c = {.src_dev = io_dev(w),
+                                     .src = w->out->batch[w->instance],
+                                     .src_at = 4 * part[k].word,
+                                     .dst_at = (int64_t)at + 4 * part[k].word,
+                                     .bytes = part[k].bytes,
+                                     .n0 = one,
+                                     .n1 = one};
+
+        PL_TRY(lower_push_piece(w, p, &c));
+    }
+    return PL_OK;
+}
+
+/* A block of unit u: inputs one after another, then the table. */
+static pl_status make_block(struct lower *w, int u, const struct inputs *in,
+                            bool given, int *block, struct lower_pieces *p)
+{
+    int d = w->unit[u].u.dev;
+    struct lower_pieces none = {0};
+    size_t at = 0;
+    pl_dim size = {0, PL_CONST}, dim[GRAPH_MAX_DIM];
+
+    for (int k = 0; k < in->n; k++) {
+        const struct num_node *n = &w->num->node[in->num[k]];
+
+        lower_dims(w, u, in->num[k], dim);
+        size.n += (int64_t)(at_most(w, w->g->node[n->node].n_dim, dim) + 63) /
+                  64 * 16;
+    }
+    if (in->batch)
+        size.n += batch_words(w).n;
+    if (given)
+        PL_TRY(lower_mail(w, d, PL_I32, 1, &size, -1, 0, block));
+    else
+        PL_TRY(lower_tensor(w, d, PL_I32, 1, &size, 1, block, NULL));
+    for (int k = 0; k < in->n; k++) {
+        const struct graph_node *x = &w->g->node[w->num->node[in->num[k]].node];
+        int *t = &in->held[k]->h.v[w->unit[u].local].tensor, first = p->n;
+
+        lower_dims(w, u, in->num[k], dim);
+        PL_TRY(lower_alias(w, d, *block, x->n_dim, dim, at, t));
+        w->dev[d].tensor[*t].format = x->format;
+        w->dev[d].tensor[*t].bytes = at_most(w, x->n_dim, dim);
+        PL_TRY(
+            lower_pieces(w, u, io_group(w), in->num[k], in->num[k], &none, p));
+        for (int j = first; j < p->n; j++)
+            p->p[j].dst_at += (int64_t)at;
+        at += (at_most(w, x->n_dim, dim) + 63) / 64 * 64;
+    }
+    return in->batch ? add_batch(w, u, *block, at, p) : PL_OK;
+}
+
+/* The device does not go on before its block is there: it has nothing to do
+ * without it. */
+static pl_status bring(struct lower *w, int u, const struct inputs *in)
+{
+    int d = w->unit[u].u.dev, block, event;
+    bool given = !lower_reads(w, d, io_dev(w));
+    struct lower_pieces p = {0};
+    struct step s = {.queue = QUEUE_COMPUTE,
+                     .node = in->n ? w->num->node[in->num[0]].node : -1};
+
+    PL_TRY(make_block(w, u, in, given, &block, &p));
+    if (!given) {
+        s.kind = STEP_PULL;
+        s.pull = (struct step_pull){.out = block, .piece = p.p, .n_piece = p.n};
+        return lower_step(w, d, &s);
+    }
+    PL_TRY(push(w, io_dev(w), s.node, (struct push_to){d, block, 0}, p.p, p.n));
+    PL_TRY(lower_post(w, io_dev(w), QUEUE_COMPUTE, &event));
+    return lower_wait(w, d, QUEUE_COMPUTE, io_dev(w), event);
+}
+
+pl_status lower_input(struct lower *w, int i, int group)
+{
+    const struct lower_group *g = &w->opt->group[group];
+    struct inputs in = {0};
+
+    PL_TRY(find_inputs(w, i, group, &in));
+    for (int u = g->first; u < g->first + g->n; u++)
+        PL_TRY(bring(w, u, &in));
+    return PL_OK;
+}
+
+pl_status lower_batch(struct lower *w, int u, int *tensor)
+{
+    const int *t = &w->unit[u].batch[w->instance].tensor;
+
+    if (*t < 0)
+        PL_TRY(lower_input(w, -1, w->unit[u].u.group));
+    *tensor = *t;
+    return PL_OK;
+}
+
+pl_status lower_batch_copied(struct lower *w, int u, int *tensor, int *event)
+{
+    int *ready = &w->unit[u].batch[w->instance].ready;
+
+    PL_TRY(lower_batch(w, u, tensor));
+    w->unit[u].batch[w->instance].lent = true;
+    if (event && *ready < 0)
+        PL_TRY(lower_post(w, w->unit[u].u.dev, QUEUE_COMPUTE, ready));
+    if (event)
+        *event = *ready;
+    return PL_OK;
+}
+
+/* ---- results ------------------------------------------------------------- */
+
+pl_status lower_result(struct lower *w, int i)
+{
+    int node = w->num->node[i].node, *out;
+    const struct graph_node *x = &w->g->node[node];
+    const struct held *h = lower_find(w, i, w->at[i]);
+    struct lower_pieces none = {0}, p = {0};
+
+    if (!(x->output || x->keep) || x->op == OP_cache_write ||
+        w->num->value[node] != i)
+        return PL_OK;
+    out =
+        &w->out->way[w->way]
+             .result[(size_t)w->instance * (size_t)w->g->n_node + (size_t)node];
+    /* born before the run begins, it shares its place with no other one */
+    PL_TRY(lower_mail(w, io_dev(w), x->format, x->n_dim, x->dim, -1, 0, out));
+    PL_TRY(lower_pieces(w, io_unit(w), w->at[i], i, i, &none, &p));
+    for (int k = 0, n; k < p.n; k += n) {
+        int d = p.p[k].src_dev;
+
+        n = lower_run_of(p.p + k, p.n - k);
+        PL_TRY(lower_arrive(w, h, lower_unit_of(w, w->at[i], d)));
+        PL_TRY(
+            push(w, d, node, (struct push_to){io_dev(w), *out, 0}, p.p + k, n));
+    }
+    return PL_OK;
+}

@@ -1,0 +1,276 @@
+/* The steps of ops: operands, spans of contractions, head maps, costs. */
+#include "lower/lower_inner.h"
+
+#include "base/err.h"
+#include "quant/q8.h"
+
+#include <string.h>
+
+static pl_status head_map(struct lower *w, int u, int i, struct step_kernel *s)
+{
+    const struct num_node *n = &w->num->node[i];
+    struct layout_local q, kv;
+    int64_t r, at = 0;
+    int32_t *map;
+
+    PL_TRY(lower_local(w, u, n->in[0], 1, &q));
+    PL_TRY(lower_local(w, u, n->in[1], 1, &kv));
+    map = arena_alloc(w->a, (size_t)q.local + 1, sizeof *map);
+    if (!map)
+        return err_no_memory(w->err, "a program");
+    r = q.size / (kv.size ? kv.size : 1);
+    for (int64_t rep = 0; q.period && rep < q.size / q.period; rep++)
+        for (int p = 0; p < q.n_part; p++)
+            for (int64_t h = 0; h < q.part[p].n; h++) {
+                int64_t log = rep * q.period + q.part[p].log + h;
+
+                map[at++] = (int32_t)layout_local_index(&kv, log / r);
+            }
+    s->head_map = map;
+    return PL_OK;
+}
+
+/* Indices of a dimension that each rank counts. */
+static void counted(const pl_layout *l, int64_t size, int64_t *count)
+{
+    memset(count, 0, PL_MAX_RANKS * sizeof *count);
+    if (l->kind != PL_SPLIT) {
+        count[0] = size;
+        return;
+    }
+    for (int k = 0; k < l->n_run; k++)
+        count[rank_first(l->run[k].owners)] +=
+            l->run[k].len * (size / l->period);
+}
+
+static pl_status costs(struct lower *w, int u, int i, struct step_kernel *s)
+{
+    const struct num_node *n = &w->num->node[i];
+    const struct num_node *wt = &w->num->node[n->in[1]];
+    const struct graph_node *x = &w->g->node[wt->node];
+    const struct lower_unit *v = &w->unit[u].u;
+    int64_t k = x->dim[x->n_dim - 1].n, rows = x->dim[x->n_dim - 2].n;
+    int64_t count[PL_MAX_RANKS], other;
+    struct kernel_cost *c;
+    bool by_k = n->sum != NULL;
+    int m = 0;
+
+    counted(wt->layout, by_k ? k : rows, count);
+    if (wt->layout->kind == PL_SPLIT &&
+        wt->layout->dim != x->n_dim - (by_k ? 1 : 2))
+        counted(&layout_mirrored, by_k ? k : rows, count);
+    other = by_k ? rows : k;
+    if (s->kernel == KERNEL_expert_down)
+        other *= w->g->node[w->num->node[n->in[0]].node].dim[1].n;
+    c = arena_alloc(w->a, (size_t)v->n_rank + 1, sizeof *c);
+    if (!c)
+        return err_no_memory(w->err, "a program");
+    for (int r = v->rank0; r < v->rank0 + v->n_rank; r++) {
+        bool mine = !by_k;
+
+        for (int t = 0; t < s->tree.n && by_k; t++)
+            mine |= s->tree.item[t].rank == r;
+        if (mine && count[r])
+            c[m++] = (struct kernel_cost){r, count[r] * other};
+    }
+    s->cost = c;
+    s->n_cost = m;
+    return PL_OK;
+}
+
+/* The summed dimension of a plain contraction (gather_rows, sum). */
+static pl_status plain_spans(struct lower *w, int u, int i,
+                             struct step_kernel *s)
+{
+    const struct num_node *n = &w->num->node[i];
+    const struct graph_node *x = &w->g->node[w->num->node[n->in[0]].node];
+    struct layout_local m;
+    struct rank_span *rs;
+
+    if (s->kernel == KERNEL_gather_rows &&
+        (w->num->node[n->in[0]].layout->kind != PL_SPLIT ||
+         w->num->node[n->in[0]].layout->dim != 0))
+        return PL_OK; /* all rows are here, however many the step has */
+    PL_TRY(lower_local(w, u, n->in[0],
+                       s->kernel == KERNEL_gather_rows ? 0 : x->n_dim - 2, &m));
+    PL_TRY(lower_spans(w, &m, &rs, &s->n_span));
+    s->span = rs;
+    return PL_OK;
+}
+
+static pl_status quantized(struct lower *w, int d, int tensor, bool memo,
+                           int *out)
+{
+    struct draft *v = &w->dev[d];
+    struct step s = {
+        .kind = STEP_KERNEL,
+        .node = -1,
+        .kernel = {.kernel = KERNEL_quantize,
+                   .n_arg = 2,
+                   .arg = {{-1, ACCESS_WRITE}, {tensor, ACCESS_READ}}}};
+    const struct prog_tensor *x = &v->tensor[tensor];
+    pl_dim dim[GRAPH_MAX_DIM];
+    int n_dim = x->n_dim;
+
+    if (memo && v->q8[tensor] >= 0) {
+        *out = v->q8[tensor];
+        return PL_OK;
+    }
+    memcpy(dim, x->dim, sizeof dim);
+    dim[n_dim - 1].n = dim[n_dim - 1].n / 32 * (int64_t)sizeof(struct q8_block);
+    PL_TRY(lower_tensor(w, d, PL_F32, n_dim, dim, -1, out, NULL));
+    memcpy(v->tensor[*out].dim, v->tensor[tensor].dim, sizeof dim);
+    v->tensor[*out].q8 = true;
+    s.kernel.arg[0].tensor = *out;
+    PL_TRY(lower_step(w, d, &s));
+    if (memo)
+        v->q8[tensor] = *out;
+    return PL_OK;
+}
+
+/* The kernel's arguments: the result, then the op's operands. Of what is
+ * updated the result is the operand. */
+static void set_args(struct step_kernel *k, const int *in, int n_in, int out)
+{
+    enum access first = kernel_access(k->kernel, 0);
+
+    k->arg[k->n_arg++] = (struct kernel_arg){out, first};
+    for (int i = first == ACCESS_UPDATE; i < n_in; i++)
+        k->arg[k->n_arg++] = (struct kernel_arg){in[i], ACCESS_READ};
+}
+
+/* The table of tokens is the last argument of what reads it. */
+static pl_status batch_arg(struct lower *w, int u, struct step_kernel *k)
+{
+    int last = k->n_arg, tensor;
+
+    while (kernel_access(k->kernel, last) &&
+           !kernel_arg_is_batch(k->kernel, last))
+        last++;
+    if (!kernel_access(k->kernel, last))
+        return PL_OK;
+    PL_TRY(lower_batch(w, u, &tensor));
+    while (k->n_arg < last)
+        k->arg[k->n_arg++] = (struct kernel_arg){-1, ACCESS_READ};
+    k->arg[k->n_arg++] = (struct kernel_arg){tensor, ACCESS_READ};
+    return PL_OK;
+}
+
+/* A contraction reads quantized activations where the weight's format has
+ * blocks: its last argument. */
+static pl_status contraction(struct lower *w, int u, int i, bool memo_q8,
+                             struct step_kernel *k)
+{
+    const struct num_node *n = &w->num->node[i];
+    pl_format f = w->g->node[w->num->node[n->in[1]].node].format;
+    int q8;
+
+    PL_TRY(costs(w, u, i, k));
+    if (w->opt->dev[w->unit[u].u.dev].activations[f] == ACTIVATIONS_F32)
+        return PL_OK;
+    PL_TRY(quantized(w, w->unit[u].u.dev, k->arg[1].tensor, memo_q8, &q8));
+    k->arg[k->n_arg++] = (struct kernel_arg){q8, ACCESS_READ};
+    return PL_OK;
+}
+
+/* A slice of a split dimension begins elsewhere in what is here of it. */
+static pl_status slice_start(struct lower *w, int u, int i,
+                             struct step_kernel *k)
+{
+    const struct num_node *n = &w->num->node[i];
+    const struct graph_node *x = &w->g->node[n->node];
+    const pl_layout *l = w->num->node[n->in[0]].layout;
+    struct graph_attr *attr;
+    struct layout_local m;
+
+    if (l->kind != PL_SPLIT || l->dim != x->attr.axis)
+        return PL_OK;
+    PL_TRY(lower_local(w, u, n->in[0], x->attr.axis, &m));
+    attr = arena_memdup(w->a, &x->attr, 1, sizeof *attr);
+    if (!attr)
+        return err_no_memory(w->err, "a program");
+    attr->start = layout_local_below(&m, x->attr.start);
+    k->attr = attr;
+    return PL_OK;
+}
+
+pl_status lower_op(struct lower *w, int u, int i, const int *in, int out,
+                   const struct rank_tree *tree, size_t stride, bool memo_q8)
+{
+    static const struct rank_item whole_item = {0, 0};
+    const struct num_node *n = &w->num->node[i];
+    const struct graph_node *x = &w->g->node[n->node];
+    struct step s = {.kind = STEP_KERNEL, .node = n->node};
+    struct step_kernel *k = &s.kernel;
+
+    k->kernel = kernel_of_op(x->op);
+    k->attr = &x->attr;
+    k->tree = tree ? *tree : (struct rank_tree){1, 1, &whole_item, 1};
+    k->out_stride = tree ? stride : 0;
+    set_args(k, in, n->n_in, out);
+    PL_TRY(batch_arg(w, u, k));
+    if (kernel_is_contraction(k->kernel))
+        PL_TRY(contraction(w, u, i, memo_q8, k));
+    if (x->op == OP_gather_rows || x->op == OP_sum)
+        PL_TRY(plain_spans(w, u, i, k));
+    if (x->op == OP_attention)
+        PL_TRY(head_map(w, u, i, k));
+    if (x->op == OP_slice)
+        PL_TRY(slice_start(w, u, i, k));
+    if (x->op == OP_custom)
+        PL_TRY(lower_custom(w, u, i, k));
+    return lower_step(w, w->unit[u].u.dev, &s);
+}
+
+pl_status lower_operand(struct lower *w, int u, int i, int k, int *out)
+{
+    const struct num_node *n = &w->num->node[i];
+    enum op op = w->g->node[n->node].op;
+    const struct unit *x = &w->unit[u];
+    const struct lowered_value *y;
+    struct held *h;
+
+    *out = -1;
+    if (n->in[k] < 0)
+        return PL_OK;
+    PL_TRY(lower_fetch(w, n->in[k], x->u.group));
+    h = lower_find(w, n->in[k], x->u.group);
+    PL_TRY(lower_arrive(w, h, u));
+    y = lower_value(h, x);
+    *out = y->plain >= 0 && lower_weight_use(op, k) == USE_VALUES ? y->plain
+                                                                  : y->tensor;
+    return PL_OK;
+}
+
+pl_status lower_everywhere(struct lower *w, int i)
+{
+    const struct num_node *n = &w->num->node[i];
+    const struct graph_node *x = &w->g->node[n->node];
+    int group = w->at[i];
+    const struct lower_group *g = &w->opt->group[group];
+    struct held *h;
+
+    for (int k = 0; k < n->n_in; k++)
+        if (n->in[k] >= 0)
+            PL_TRY(lower_fetch(w, n->in[k], group));
+    PL_TRY(lower_hold(w, i, group, &h));
+    for (int m = 0; m < g->n; m++) {
+        int u = g->first + m, d = w->unit[u].u.dev;
+        int in[GRAPH_MAX_IN] = {-1, -1, -1, -1}, *out = &h->h.v[m].tensor;
+        pl_dim dim[GRAPH_MAX_DIM];
+
+        for (int k = 0; k < n->n_in; k++)
+            PL_TRY(lower_operand(w, u, i, k, &in[k]));
+        lower_dims(w, u, i, dim);
+        if (x->op == OP_reshape) {
+            PL_TRY(lower_alias(w, d, in[0], x->n_dim, dim, 0, out));
+            continue;
+        }
+        if (x->op == OP_cache_write)
+            *out = in[0];
+        else
+            PL_TRY(lower_tensor(w, d, x->format, x->n_dim, dim, 1, out, NULL));
+        PL_TRY(lower_op(w, u, i, in, *out, NULL, 0, true));
+    }
+    return PL_OK;
+}

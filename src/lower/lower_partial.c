@@ -1,0 +1,374 @@
+/* PARTIAL regions: addends a rank.
+ *
+ * A contraction that is reduced at once adds its ranks in the kernel. Anything
+ * longer runs once a rank, through the same scratch, each rank's result going
+ * onto a stack of subtree sums. A region whose nodes live in several groups is
+ * cut where the group changes; what crosses a cut is kept, and goes to another
+ * group, rank by rank. */
+#include "lower/lower_inner.h"
+
+#include "base/err.h"
+
+#include <string.h>
+
+static bool is_partial(const struct lower *w, int i)
+{
+    return i >= 0 && w->num->node[i].kind == NUM_OP &&
+           w->num->node[i].layout->kind == PL_PARTIAL;
+}
+
+/* Which ranks have an addend of each PARTIAL value. A contraction has one
+ * where the rank's slice is not empty; one that flows on through other ops
+ * also has rank 0's, perhaps of zeros, so that what must be added once has a
+ * place. */
+pl_status lower_presence(struct lower *w)
+{
+    const struct numeric *p = w->num;
+
+    w->present = arena_alloc(w->a, (size_t)p->n + 1, sizeof *w->present);
+    w->lone = arena_alloc(w->a, (size_t)p->n + 1, sizeof *w->lone);
+    w->region.need = arena_alloc(w->a, (size_t)p->n + 1, 1);
+    w->region.exit = arena_alloc(w->a, (size_t)p->n + 1, 1);
+    w->region.kept = arena_alloc(w->a, (size_t)p->n + 1, 1);
+    w->region.node = arena_alloc(w->a, (size_t)p->n + 1, sizeof(int));
+    w->region.part_of = arena_alloc(w->a, (size_t)p->n + 1, sizeof(int));
+    if (!w->present || !w->lone || !w->region.need || !w->region.exit ||
+        !w->region.kept || !w->region.node || !w->region.part_of)
+        return err_no_memory(w->err, "a program");
+    for (int i = 0; i < p->n; i++)
+        w->lone[i] = p->node[i].sum != NULL &&
+                     w->g->node[p->node[i].node].op != OP_custom;
+    for (int i = 0; i < p->n; i++)
+        for (int k = 0; is_partial(w, i) && k < p->node[i].n_in; k++)
+            if (p->node[i].in[k] >= 0)
+                w->lone[p->node[i].in[k]] = false;
+    for (int i = 0; i < p->n; i++) {
+        const struct num_node *n = &p->node[i];
+        bool all_partial = true;
+
+        if (!is_partial(w, i))
+            continue;
+        if (n->sum) {
+            for (int k = 0; k < n->sum->n_run; k++)
+                w->present[i] |= (uint64_t)1
+                                 << rank_first(n->sum->run[k].owners);
+            if (!w->lone[i])
+                w->present[i] |= 1;
+            continue;
+        }
+        for (int k = 0; k < n->n_in; k++) {
+            if (n->in[k] < 0)
+                continue;
+            if (p->node[n->in[k]].layout->kind == PL_PARTIAL)
+                w->present[i] |= w->present[n->in[k]];
+            else
+                all_partial = false;
+        }
+        if (graph_partial(&w->g->node[n->node]) == OP_SUM && !all_partial)
+            w->present[i] |= 1;
+    }
+    return PL_OK;
+}
+
+/* Nodes of one group that stand together in a region. */
+struct part {
+    const int *node; /* ascending */
+    int n, group;
+    const bool *exit; /* [num->n] its value is reduced now */
+    const bool *kept; /* [num->n] read beyond the part, rank by rank */
+};
+
+static pl_status lone_contraction(struct lower *w, int u, int i)
+{
+    const struct num_node *n = &w->num->node[i];
+    const struct graph_node *x = &w->g->node[n->node];
+    const struct lower_unit *v = &w->unit[u].u;
+    struct addends *sums = &lower_find(w, i, v->group)->sums[w->unit[u].local];
+    int in[GRAPH_MAX_IN] = {-1, -1, -1, -1};
+    struct rank_tree t;
+
+    if (!rank_tree_make(&t, w->a, w->num->n_rank, w->present[i], v->rank0,
+                        v->n_rank))
+        return err_no_memory(w->err, "a program");
+    if (t.n == 0)
+        return PL_OK;
+    for (int k = 0; k < n->n_in; k++)
+        PL_TRY(lower_operand(w, u, i, k, &in[k]));
+    PL_TRY(lower_tensor(w, v->dev, x->format, x->n_dim, x->dim, t.n_out,
+                        &sums->tensor, &sums->stride));
+    return lower_op(w, u, i, in, sums->tensor, &t, sums->stride, true);
+}
+
+static pl_status plain_step(struct lower *w, int d, enum kernel kernel, int a,
+                            int b, int out, const struct graph_attr *attr)
+{
+    static const struct rank_item item = {0, 0};
+    struct step s = {
+        .kind = STEP_KERNEL,
+        .node = -1,
+        .kernel = {
+            .kernel = kernel,
+            .n_arg = b >= 0 ? 3 : 2,
+            .arg = {{out, ACCESS_WRITE}, {a, ACCESS_READ}, {b, ACCESS_READ}},
+            .attr = attr,
+            .tree = {1, 1, &item, 1}}};
+
+    return lower_step(w, d, &s);
+}
+
+/* A PARTIAL op for one rank, into `out`. in[k] < 0: that addend is absent. */
+static pl_status rank_op(struct lower *w, int u, int i, int r, const int *in,
+                         int out)
+{
+    static const struct graph_attr minus_one = {.scale = -1};
+    const struct num_node *n = &w->num->node[i];
+    const struct graph_node *x = &w->g->node[n->node];
+    int d = w->unit[u].u.dev;
+
+    if (n->sum) {
+        struct rank_item *item = arena_alloc(w->a, 1, sizeof *item);
+        struct rank_tree t = {1, 1, item, 1};
+
+        if (!item)
+            return err_no_memory(w->err, "a program");
+        item->rank = r;
+        return lower_op(w, u, i, in, out, &t, 0, false);
+    }
+    if (x->op != OP_custom && graph_partial(x) == OP_SUM &&
+        (in[0] < 0 || in[1] < 0)) {
+        int a = in[0] >= 0 ? in[0] : in[1];
+
+        PL_TRY(plain_step(w, d, KERNEL_contiguous, a, -1, out, NULL));
+        if (in[0] < 0 && x->op == OP_sub)
+            PL_TRY(plain_step(w, d, KERNEL_scale, out, -1, out, &minus_one));
+        return PL_OK;
+    }
+    if (x->op == OP_reshape) { /* the same values under other dimensions */
+        int a;
+
+        PL_TRY(lower_alias(w, d, in[0], x->n_dim, x->dim, 0, &a));
+        return plain_step(w, d, KERNEL_contiguous, a, -1, out, NULL);
+    }
+    return lower_op(w, u, i, in, out, NULL, 0, false);
+}
+
+struct stack {
+    struct rank_tree tree;
+    int entry[72]; /* tensors of the entries */
+    int top, next; /* height; index of the next tree item */
+};
+
+/* Entry of rank r among those present at unit u. */
+static int rank_entry(const struct lower *w, int u, int i, int r)
+{
+    uint64_t below = ((uint64_t)1 << r) - 1;
+
+    return __builtin_popcountll(w->present[i] & w->unit[u].u.ranks & below);
+}
+
+/* The addend of rank r of a value that was kept rank by rank. */
+static pl_status kept_entry(struct lower *w, int u, int i, int r, int *tensor)
+{
+    const struct graph_node *x = &w->g->node[w->num->node[i].node];
+    const struct lower_unit *v = &w->unit[u].u;
+    struct held *h = lower_find(w, i, v->group);
+    const struct addends *a = &h->by_rank[w->unit[u].local];
+
+    PL_TRY(lower_arrive(w, h, u));
+    return lower_alias(w, v->dev, a->tensor, x->n_dim, x->dim,
+                       (size_t)rank_entry(w, u, i, r) * a->stride, tensor);
+}
+
+/* Memory for what node k of the part gives at unit u. */
+static pl_status open_node(struct lower *w, int u, const struct part *g, int i,
+                           struct stack *st, int *tensor)
+{
+    const struct graph_node *x = &w->g->node[w->num->node[i].node];
+    const struct lower_unit *v = &w->unit[u].u;
+    struct held *h = lower_find(w, i, g->group);
+    struct addends *sums = &h->sums[w->unit[u].local];
+    struct addends *kept = &h->by_rank[w->unit[u].local];
+    int n = __builtin_popcountll(w->present[i] & v->ranks);
+
+    *tensor = -1;
+    if (w->lone[i] && g->exit[i])
+        return PL_OK;
+    if (g->kept[i] && n > 0)
+        PL_TRY(lower_tensor(w, v->dev, x->format, x->n_dim, x->dim, n,
+                            &kept->tensor, &kept->stride));
+    if (!g->exit[i])
+        return g->kept[i] ? PL_OK
+                          : lower_tensor(w, v->dev, x->format, x->n_dim, x->dim,
+                                         1, tensor, NULL);
+    if (!rank_tree_make(&st->tree, w->a, w->num->n_rank, w->present[i],
+                        v->rank0, v->n_rank))
+        return err_no_memory(w->err, "a program");
+    if (st->tree.n == 0)
+        return PL_OK;
+    PL_TRY(lower_tensor(w, v->dev, x->format, x->n_dim, x->dim, st->tree.depth,
+                        &sums->tensor, &sums->stride));
+    for (int e = 0; e < st->tree.depth; e++)
+        PL_TRY(lower_alias(w, v->dev, sums->tensor, x->n_dim, x->dim,
+                           (size_t)e * sums->stride, &st->entry[e]));
+    return PL_OK;
+}
+
+/* The addend of rank r goes onto its stack; complete subtrees are added. */
+static pl_status push(struct lower *w, int d, struct stack *st)
+{
+    st->top++;
+    for (int m = st->tree.item[st->next++].n_add; m > 0; m--) {
+        int a = st->entry[st->top - 2];
+
+        PL_TRY(
+            plain_step(w, d, KERNEL_add, a, st->entry[st->top - 1], a, NULL));
+        st->top--;
+    }
+    return PL_OK;
+}
+
+/* Runs the nodes that do not add their ranks in the kernel, rank by rank. */
+static pl_status rank_loop(struct lower *w, int u, const struct part *g)
+{
+    const struct lower_unit *v = &w->unit[u].u;
+    struct stack *st = arena_alloc(w->a, (size_t)g->n + 1, sizeof *st);
+    int *tensor = arena_alloc(w->a, (size_t)g->n + 1, sizeof *tensor);
+
+    if (!st || !tensor)
+        return err_no_memory(w->err, "a program");
+    for (int k = 0; k < g->n; k++)
+        PL_TRY(open_node(w, u, g, g->node[k], &st[k], &tensor[k]));
+    for (int r = v->rank0; r < v->rank0 + v->n_rank; r++) {
+        for (int k = 0; k < g->n; k++) {
+            int i = g->node[k];
+            const struct num_node *n = &w->num->node[i];
+            int in[GRAPH_MAX_IN] = {-1, -1, -1, -1};
+
+            if ((w->lone[i] && g->exit[i]) || !(w->present[i] >> r & 1))
+                continue;
+            if (g->exit[i])
+                tensor[k] = st[k].entry[st[k].top];
+            else if (g->kept[i])
+                PL_TRY(kept_entry(w, u, i, r, &tensor[k]));
+            for (int j = 0; j < n->n_in; j++) {
+                int y = n->in[j], at = -1;
+
+                if (y < 0)
+                    continue;
+                if (!is_partial(w, y)) {
+                    if (graph_partial(&w->g->node[n->node]) != OP_SUM || r == 0)
+                        PL_TRY(lower_operand(w, u, i, j, &in[j]));
+                    continue;
+                }
+                if (!(w->present[y] >> r & 1))
+                    continue;
+                for (int m = 0; m < k; m++)
+                    if (g->node[m] == y)
+                        at = m;
+                if (at >= 0)
+                    in[j] = tensor[at];
+                else
+                    PL_TRY(kept_entry(w, u, y, r, &in[j]));
+            }
+            PL_TRY(rank_op(w, u, i, r, in, tensor[k]));
+            if (g->exit[i] && g->kept[i]) {
+                int copy;
+
+                PL_TRY(kept_entry(w, u, i, r, &copy));
+                PL_TRY(plain_step(w, v->dev, KERNEL_contiguous, tensor[k], -1,
+                                  copy, NULL));
+            }
+        }
+        for (int k = 0; k < g->n; k++) {
+            int i = g->node[k];
+
+            if (g->exit[i] && !w->lone[i] && (w->present[i] >> r & 1))
+                PL_TRY(push(w, v->dev, &st[k]));
+        }
+    }
+    return PL_OK;
+}
+
+static pl_status run_part(struct lower *w, const struct part *g)
+{
+    const struct lower_group *gr = &w->opt->group[g->group];
+    bool loop = false;
+
+    for (int k = 0; k < g->n; k++) {
+        const struct num_node *n = &w->num->node[g->node[k]];
+        struct held *h = lower_find(w, g->node[k], g->group);
+
+        if (!h)
+            PL_TRY(lower_hold(w, g->node[k], g->group, &h));
+        for (int m = 0; m < gr->n; m++)
+            h->ready[m] = -1; /* computed again for another reader */
+        loop |= !w->lone[g->node[k]] || !g->exit[g->node[k]];
+        for (int j = 0; j < n->n_in; j++) {
+            int y = n->in[j];
+
+            if (y < 0)
+                continue;
+            if (!is_partial(w, y))
+                PL_TRY(lower_fetch(w, y, g->group));
+            else if (w->at[y] != g->group)
+                PL_TRY(lower_copy_ranks(w, y, g->group));
+        }
+    }
+    for (int m = 0; m < gr->n; m++) {
+        int u = gr->first + m;
+
+        for (int k = 0; k < g->n; k++)
+            if (w->lone[g->node[k]] && g->exit[g->node[k]])
+                PL_TRY(lone_contraction(w, u, g->node[k]));
+        if (loop)
+            PL_TRY(rank_loop(w, u, g));
+    }
+    return PL_OK;
+}
+
+pl_status lower_regions(struct lower *w, int n, const int *item)
+{
+    const struct numeric *p = w->num;
+    bool *need = w->region.need, *exit = w->region.exit;
+    bool *kept = w->region.kept;
+    int *node = w->region.node, *part_of = w->region.part_of;
+    int last = -1, count = 0, n_part = 0;
+
+    memset(need, 0, (size_t)p->n);
+    memset(exit, 0, (size_t)p->n);
+    memset(kept, 0, (size_t)p->n);
+    for (int k = 0; k < n; k++) {
+        int from = p->node[item[k]].in[0];
+
+        if (is_partial(w, from)) {
+            need[from] = exit[from] = true;
+            last = from > last ? from : last;
+        }
+    }
+    for (int i = last; i >= 0; i--)
+        for (int k = 0; need[i] && k < p->node[i].n_in; k++)
+            if (is_partial(w, p->node[i].in[k]))
+                need[p->node[i].in[k]] = true;
+    for (int i = 0; i <= last; i++)
+        if (need[i]) {
+            n_part += count == 0 || w->at[i] != w->at[node[count - 1]];
+            part_of[i] = n_part;
+            node[count++] = i;
+        }
+    for (int k = 0; k < count; k++)
+        for (int j = 0; j < p->node[node[k]].n_in; j++) {
+            int y = p->node[node[k]].in[j];
+
+            if (is_partial(w, y) && part_of[y] != part_of[node[k]])
+                kept[y] = true;
+        }
+    for (int k = 0, end; k < count; k = end) {
+        struct part g = {node + k, 0, w->at[node[k]], exit, kept};
+
+        for (end = k; end < count && part_of[node[end]] == part_of[node[k]];)
+            end++;
+        g.n = end - k;
+        PL_TRY(run_part(w, &g));
+    }
+    return PL_OK;
+}

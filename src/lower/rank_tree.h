@@ -1,0 +1,27 @@
+/* The one binary tree over ranks along which all PARTIAL values are summed.
+ *
+ * The left subtree takes the largest power of two below the count. A rank
+ * without an addend leaves a hole: a node with one present child is that child.
+ * A device sums the complete subtrees it owns; the rest of the tree joins the
+ * devices' results. So the additions are the same whoever carries the ranks. */
+#ifndef LOWER_RANK_TREE_H
+#define LOWER_RANK_TREE_H
+
+#include "base/arena.h"
+#include "program/program.h"
+
+/* The additions of ranks [rank0, rank0 + n_rank) among n, `present` bit r set
+ * where rank r has an addend. False: out of memory. */
+bool rank_tree_make(struct rank_tree *out, struct arena *a, int n,
+                    uint64_t present, int rank0, int n_rank);
+
+/* Joins the devices' results: entry list in tree order, each with the device,
+ * the index of its result there, and the additions after it. *n entries go to
+ * out[], which has room for 64. Devices carry rank0[d] .. + n_rank[d]. */
+struct rank_join {
+    int dev, index, n_add;
+};
+int rank_tree_join(struct rank_join *out, int n, uint64_t present, int n_dev,
+                   const int *rank0, const int *n_rank, int *depth);
+
+#endif

@@ -1,0 +1,336 @@
+/* Reads hwloc's tree once into three flat tables and forgets it but for memory
+ * binding. Limits of containers come from two more places: the affinity mask
+ * and, for time and memory, the cgroup files; both may be absent or odd, and
+ * then say nothing. */
+#include "machine/topology.h"
+
+#include <hwloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/err.h"
+
+enum {
+    ALIGN = 64,
+    MAP_FROM = 1 << 20, /* from here on memory is mapped, not malloc'ed */
+};
+
+void topology_fini(struct topology *t)
+{
+    if (t->hw)
+        hwloc_topology_destroy(t->hw);
+    free(t->node);
+    free(t->core);
+    free(t->cpu);
+    memset(t, 0, sizeof *t);
+}
+
+/* ---- the tables -------------------------------------------------------- */
+
+/* Of the nodes whose cores include `cpu` the one with most memory: where a
+ * processor has fast and large memory, the large one. */
+static hwloc_obj_t node_of(hwloc_topology_t hw, unsigned cpu)
+{
+    hwloc_obj_t o = NULL, best = NULL;
+
+    while ((o = hwloc_get_next_obj_by_type(hw, HWLOC_OBJ_NUMANODE, o))) {
+        if (!o->cpuset || !hwloc_bitmap_isset(o->cpuset, cpu))
+            continue;
+        if (!best ||
+            o->attr->numanode.local_memory > best->attr->numanode.local_memory)
+            best = o;
+    }
+    return best;
+}
+
+/* Index of the node in t->node, added if new. */
+static int take_node(struct topology *t, hwloc_obj_t o)
+{
+    int os = o ? (int)o->os_index : -1;
+
+    for (int i = 0; i < t->n_node; i++)
+        if (t->node[i].os == os)
+            return i;
+    t->node[t->n_node] = (struct topology_node){
+        .os = os,
+        .memory_bytes = o ? o->attr->numanode.local_memory : 0,
+    };
+    return t->n_node++;
+}
+
+static int by_node(const void *a, const void *b)
+{
+    const struct topology_cpu *x = a, *y = b;
+
+    if (x->node != y->node)
+        return x->node < y->node ? -1 : 1;
+    if (x->core != y->core) /* still hwloc's index of the core */
+        return x->core < y->core ? -1 : 1;
+    return x->os < y->os ? -1 : x->os > y->os;
+}
+
+/* `allowed` NULL: everything hwloc shows. */
+static pl_status fill(struct topology *t, hwloc_const_bitmap_t allowed,
+                      pl_err *err)
+{
+    int n_pu = hwloc_get_nbobjs_by_type(t->hw, HWLOC_OBJ_PU);
+    size_t n = n_pu > 0 ? (size_t)n_pu : 1;
+    hwloc_obj_t o = NULL;
+
+    t->node = calloc(n, sizeof *t->node);
+    t->core = calloc(n, sizeof *t->core);
+    t->cpu = calloc(n, sizeof *t->cpu);
+    if (!t->node || !t->core || !t->cpu)
+        return err_no_memory(err, "the machine's topology");
+    while ((o = hwloc_get_next_obj_by_type(t->hw, HWLOC_OBJ_PU, o))) {
+        hwloc_obj_t core =
+            hwloc_get_ancestor_obj_by_type(t->hw, HWLOC_OBJ_CORE, o);
+
+        if (allowed && !hwloc_bitmap_isset(allowed, o->os_index))
+            continue;
+        t->cpu[t->n_cpu++] = (struct topology_cpu){
+            .os = (int)o->os_index,
+            .node = take_node(t, node_of(t->hw, o->os_index)),
+            /* no cores known: each processor is one */
+            .core = core ? (int)core->logical_index : (int)o->logical_index,
+        };
+    }
+    if (t->n_cpu == 0)
+        return err_set(err, PL_DEVICE,
+                       "this process may use no processor that hwloc knows; "
+                       "see its affinity mask (taskset -p) and cpuset");
+    qsort(t->cpu, (size_t)t->n_cpu, sizeof *t->cpu, by_node);
+    for (int i = 0, last = -1; i < t->n_cpu; i++) {
+        struct topology_cpu *c = &t->cpu[i];
+
+        if (t->n_core == 0 || c->core != last ||
+            c->node != t->core[t->n_core - 1].node) {
+            t->core[t->n_core++] =
+                (struct topology_core){.os = c->os, .node = c->node};
+            t->node[c->node].n_core++;
+        }
+        last = c->core;
+        c->core = t->n_core - 1;
+    }
+    t->n_core_quota = t->n_core;
+    for (int i = 0; i < t->n_node; i++)
+        t->memory_bytes += t->node[i].memory_bytes;
+    return PL_OK;
+}
+
+/* ---- limits of containers ---------------------------------------------- */
+
+/* The first numbers of a file, as many as it has up to n; "max" reads as -1. */
+static int read_numbers(const char *path, long long *out, int n)
+{
+    FILE *f = fopen(path, "re");
+    int got = 0;
+    char word[32];
+
+    if (!f)
+        return 0;
+    while (got < n && fscanf(f, "%31s", word) == 1) {
+        char *end;
+
+        out[got] = strcmp(word, "max") == 0 ? -1 : strtoll(word, &end, 10);
+        if (out[got] != -1 && *end != '\0')
+            break;
+        got++;
+    }
+    fclose(f);
+    return got;
+}
+
+/* cgroup 2 and, where it is absent, 1; as a container sees its own group. */
+static void read_limits(struct topology *t)
+{
+    long long v[2], limit = -1;
+
+    if (read_numbers("/sys/fs/cgroup/cpu.max", v, 2) != 2 &&
+        (read_numbers("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", &v[0], 1) != 1 ||
+         read_numbers("/sys/fs/cgroup/cpu/cpu.cfs_period_us", &v[1], 1) != 1))
+        v[0] = -1;
+    if (v[0] > 0 && v[1] > 0 && v[0] / v[1] < t->n_core)
+        t->n_core_quota = (int)((v[0] + v[1] - 1) / v[1]);
+    if (read_numbers("/sys/fs/cgroup/memory.max", &limit, 1) != 1 &&
+        read_numbers("/sys/fs/cgroup/memory/memory.limit_in_bytes", &limit,
+                     1) != 1)
+        limit = -1;
+    if (limit > 0 &&
+        (t->memory_bytes == 0 || (uint64_t)limit < t->memory_bytes))
+        t->memory_bytes = (uint64_t)limit;
+}
+
+/* ---- loading ----------------------------------------------------------- */
+
+static pl_status load(struct topology *t, const char *desc, const char *allowed,
+                      pl_err *err)
+{
+    pl_status s;
+    hwloc_bitmap_t set = NULL;
+
+    memset(t, 0, sizeof *t);
+    if (hwloc_topology_init(&t->hw) != 0) {
+        t->hw = NULL;
+        return err_no_memory(err, "the machine's topology");
+    }
+    if (desc && hwloc_topology_set_synthetic(t->hw, desc) != 0) {
+        s = err_set(err, PL_BAD_ARGUMENT,
+                    "\"%s\" is no synthetic topology of hwloc; "
+                    "\"numa:2 core:4 pu:1\" is one",
+                    desc);
+        goto done;
+    }
+    if (hwloc_topology_load(t->hw) != 0) {
+        s = err_set(err, PL_DEVICE,
+                    "hwloc cannot read this machine's "
+                    "topology");
+        goto done;
+    }
+    /* hwloc's own variables may name another machine as well */
+    t->here = hwloc_topology_is_thissystem(t->hw);
+    set = hwloc_bitmap_alloc();
+    if (!set) {
+        s = err_no_memory(err, "the machine's topology");
+        goto done;
+    }
+    /* An empty set is one that could not be read. */
+    if (allowed)
+        hwloc_bitmap_list_sscanf(set, allowed);
+    else if (t->here &&
+             hwloc_get_cpubind(t->hw, set, HWLOC_CPUBIND_THREAD) != 0)
+        hwloc_bitmap_zero(set);
+    s = fill(t, hwloc_bitmap_iszero(set) ? NULL : set, err);
+    if (s == PL_OK && t->here)
+        read_limits(t);
+done:
+    if (set)
+        hwloc_bitmap_free(set);
+    if (s != PL_OK)
+        topology_fini(t);
+    return s;
+}
+
+pl_status topology_load(struct topology *t, pl_err *err)
+{
+    return load(t, NULL, NULL, err);
+}
+
+pl_status topology_load_synthetic(struct topology *t, const char *desc,
+                                  const char *allowed, pl_err *err)
+{
+    return load(t, desc, allowed, err);
+}
+
+int topology_find_cpu(const struct topology *t, int os)
+{
+    for (int i = 0; i < t->n_cpu; i++)
+        if (t->cpu[i].os == os)
+            return i;
+    return -1;
+}
+
+void topology_list_cpus(const struct topology *t, char *buf, size_t size)
+{
+    hwloc_bitmap_t set = hwloc_bitmap_alloc();
+
+    snprintf(buf, size, "?");
+    if (!set)
+        return;
+    for (int i = 0; i < t->n_cpu; i++)
+        hwloc_bitmap_set(set, (unsigned)t->cpu[i].os);
+    hwloc_bitmap_list_snprintf(buf, size, set);
+    hwloc_bitmap_free(set);
+}
+
+/* ---- memory ------------------------------------------------------------ */
+
+/* The list of nodes is "0", or has a range or a comma. */
+bool topology_one_node(void)
+{
+    FILE *f = fopen("/sys/devices/system/node/online", "re");
+    char list[16] = "";
+    bool one = true;
+
+    if (!f)
+        return true;
+    if (fgets(list, sizeof list, f))
+        one = !strpbrk(list, "-,");
+    fclose(f);
+    return one;
+}
+
+/* Small pieces share pages with others and are neither bound nor huge. */
+void *topology_alloc(const struct topology *t, int os, size_t bytes)
+{
+    void *p;
+
+    if (bytes < MAP_FROM) {
+        if (posix_memalign(&p, ALIGN, bytes > 0 ? bytes : ALIGN) != 0)
+            return NULL;
+        memset(p, 0, bytes);
+        return p;
+    }
+    p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+             -1, 0);
+    if (p == MAP_FAILED)
+        return NULL;
+    madvise(p, bytes, MADV_HUGEPAGE);
+    madvise(p, bytes, MADV_DONTFORK); /* or each write would copy a page */
+    if (t && t->here && os >= 0) {
+        hwloc_obj_t o = hwloc_get_numanode_obj_by_os_index(t->hw, (unsigned)os);
+
+        if (o)
+            hwloc_set_area_membind(t->hw, p, bytes, o->nodeset,
+                                   HWLOC_MEMBIND_BIND, HWLOC_MEMBIND_BYNODESET);
+    }
+    return p;
+}
+
+void topology_free(void *p, size_t bytes)
+{
+    if (!p)
+        return;
+    if (bytes < MAP_FROM)
+        free(p);
+    else
+        munmap(p, bytes);
+}
+
+static size_t whole_pages(size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+    return (bytes / page + 1) * page;
+}
+
+void *topology_share(size_t bytes)
+{
+    void *p = mmap(NULL, whole_pages(bytes), PROT_READ | PROT_WRITE,
+                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    return p == MAP_FAILED ? NULL : p;
+}
+
+void topology_unshare(void *p, size_t bytes)
+{
+    if (p)
+        munmap(p, whole_pages(bytes));
+}
+
+void topology_fetch(const void *p, size_t bytes)
+{
+#ifdef MADV_POPULATE_READ
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t from = (uintptr_t)p & ~(page - 1);
+
+    if (bytes > 0)
+        madvise((void *)from, (uintptr_t)p + bytes - from, MADV_POPULATE_READ);
+#else
+    (void)p;
+    (void)bytes;
+#endif
+}

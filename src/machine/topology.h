@@ -1,0 +1,83 @@
+/* The machine as far as this process may use it: NUMA nodes, cores, memory.
+ *
+ * Found with hwloc, whose header only topology.c sees. What the process may not
+ * use (affinity mask, cpuset) is left out at once, so a list of cores is always
+ * one that threads can be pinned to. A machine that tells nothing is one node
+ * whose processors are all cores. */
+#ifndef MACHINE_TOPOLOGY_H
+#define MACHINE_TOPOLOGY_H
+
+#include "pl.h"
+
+/* One logical processor. */
+struct topology_cpu {
+    int os;   /* the system's number, as in taskset */
+    int node; /* index in node[] */
+    int core; /* index in core[] */
+};
+
+/* One physical core; a thread on it is pinned to its first processor. */
+struct topology_core {
+    int os, node;
+};
+
+/* Only nodes that have cores. */
+struct topology_node {
+    int os;
+    uint64_t memory_bytes; /* 0: none, or not known */
+    int n_core;
+};
+
+struct topology {
+    struct hwloc_topology *hw; /* owned */
+    bool here;                 /* this machine, not a synthetic one */
+    int n_node, n_core, n_cpu;
+    struct topology_node *node; /* owned; hwloc's order */
+    struct topology_core *core; /* owned; in order of nodes */
+    struct topology_cpu *cpu;   /* owned; in order of nodes */
+    /* Cores' worth of time the container grants, rounded up; n_core if it sets
+     * no limit. */
+    int n_core_quota;
+    uint64_t memory_bytes; /* of all nodes, or the container's limit */
+};
+
+/* This machine. On failure *t is as topology_fini leaves it. */
+pl_status topology_load(struct topology *t, pl_err *err);
+
+/* A machine described in hwloc's synthetic syntax ("numa:2 core:8 pu:2");
+ * `allowed`, a list like "0-3,8", or NULL for all, is what the process may
+ * use. */
+pl_status topology_load_synthetic(struct topology *t, const char *desc,
+                                  const char *allowed, pl_err *err);
+void topology_fini(struct topology *t); /* takes zeroed and half-loaded ones */
+
+/* Index in cpu[] of a processor by the system's number, or -1. */
+int topology_find_cpu(const struct topology *t, int os);
+
+/* "0-3,8": the processors of this process. Always terminated. */
+void topology_list_cpus(const struct topology *t, char *buf, size_t size);
+
+/* Is there one NUMA node alone, so that it does not matter who touches memory
+ * first? Costs little. */
+bool topology_one_node(void);
+
+/* Zeroed memory for the cores of a node: 64-byte aligned, in huge pages where
+ * the system has them, bound to node `os` (-1: wherever it is touched first).
+ * Binding that the system refuses is left to first touch; `t` may be NULL. What
+ * is 1 MiB or more has no pages yet, so that its users can touch it first, and
+ * processes forked later do not have it. */
+void *topology_alloc(const struct topology *t, int os, size_t bytes);
+void topology_free(void *p, size_t bytes);
+
+/* Zeroed whole pages, more than `bytes`, that processes forked later share with
+ * this one; each frees its own view. */
+void *topology_share(size_t bytes);
+void topology_unshare(void *p, size_t bytes);
+
+/* Maps the pages of a file's mapping, or of any memory, that are to be read
+ * soon, and reads in what is only on disk. One by one, as they are touched,
+ * takes longer, and processors do not fetch ahead what is not mapped. Where the
+ * system cannot, nothing happens. */
+void topology_fetch(const void *p, size_t bytes);
+
+#endif

@@ -1,0 +1,173 @@
+/* pl_devices_print: what this machine offers, and what device strings would
+ * make of it. */
+#include "base/err.h"
+#include "device/device.h"
+#include "machine/topology.h"
+#include "report/sink.h"
+
+#include <stdio.h>
+
+/* "0-3,8": the device's processors, cut off to fit. */
+static const char *cores(const struct device_desc *d, char buf[64])
+{
+    size_t n = 0;
+
+    buf[0] = '\0';
+    for (int i = 0, end; i < d->n_core && n < 48; i = end + 1) {
+        end = i;
+        while (end + 1 < d->n_core && d->core[end + 1] == d->core[end] + 1)
+            end++;
+        n +=
+            (size_t)snprintf(buf + n, 64 - n, "%s%d", n ? "," : "", d->core[i]);
+        if (end > i)
+            n += (size_t)snprintf(buf + n, 64 - n, "-%d", d->core[end]);
+        if (n >= 48 && end + 1 < d->n_core)
+            snprintf(buf + n, 64 - n, "...");
+    }
+    return buf;
+}
+
+static const char *const examples[] = {"cpu", "cpu*2", "proc*2"};
+enum { N_EXAMPLE = sizeof examples / sizeof examples[0] };
+
+static void say_example(const struct sink *to, const char *spec,
+                        const struct device_list *l)
+{
+    char buf[64];
+
+    sink_say(to, "-dev '%s'\n", spec);
+    for (int i = 0; i < l->n; i++) {
+        const struct device_desc *d = &l->dev[i];
+
+        sink_say(to, "  %-6s %d thread%s on core%s %s", d->name, d->n_thread,
+                 d->n_thread > 1 ? "s" : "", d->n_core > 1 ? "s" : "",
+                 cores(d, buf));
+        if (d->numa_node >= 0)
+            sink_say(to, ", node %d", d->numa_node);
+        sink_say(to, "\n");
+    }
+}
+
+static void print_text(const struct sink *to, const struct topology *t,
+                       const struct device_list *l)
+{
+    char buf[200], size[16];
+
+    topology_list_cpus(t, buf, sizeof buf);
+    sink_say(to, "nodes     %d\ncores     %d", t->n_node, t->n_core);
+    if (t->n_core_quota < t->n_core)
+        sink_say(to, ", time for %d", t->n_core_quota);
+    sink_say(to, "; processors %s\nmemory    %s bytes\n", buf,
+             sink_size(size, t->memory_bytes));
+    for (int i = 0; i < t->n_node && t->n_node > 1; i++)
+        sink_say(to, "  node %-3d %d cores, %s bytes\n", t->node[i].os,
+                 t->node[i].n_core, sink_size(size, t->node[i].memory_bytes));
+    sink_say(to, "kernels  ");
+    for (int f = 0; f < CPU_FAMILY_COUNT; f++)
+        if (cpu_family_runs(f))
+            sink_say(to, " %s%s", cpu_family_name(f),
+                     f == (int)cpu_family_best() ? " (used)" : "");
+    sink_say(to, "\n");
+    for (int i = 0; i < N_EXAMPLE; i++)
+        say_example(to, examples[i], &l[i]);
+}
+
+static json_t *json_nodes(const struct topology *t)
+{
+    json_t *all = json_array();
+    bool ok = true;
+
+    for (int i = 0; i < t->n_node; i++)
+        ok &= json_array_append_new(
+                  all, json_pack("{s:i, s:i, s:I}", "node", t->node[i].os,
+                                 "cores", t->node[i].n_core, "memory",
+                                 (json_int_t)t->node[i].memory_bytes)) == 0;
+    if (ok)
+        return all;
+    json_decref(all);
+    return NULL;
+}
+
+static json_t *json_kernels(void)
+{
+    json_t *all = json_array();
+    bool ok = true;
+
+    for (int f = 0; f < CPU_FAMILY_COUNT; f++)
+        if (cpu_family_runs(f))
+            ok &= json_array_append_new(all, json_string(cpu_family_name(f))) ==
+                  0;
+    if (ok)
+        return all;
+    json_decref(all);
+    return NULL;
+}
+
+static json_t *json_device(const struct device_desc *d)
+{
+    json_t *list = json_array();
+    bool ok = true;
+
+    for (int i = 0; i < d->n_core; i++)
+        ok &= json_array_append_new(list, json_integer(d->core[i])) == 0;
+    if (!ok) {
+        json_decref(list);
+        list = NULL;
+    }
+    return json_pack("{s:s, s:i, s:i, s:o, s:I}", "name", d->name, "threads",
+                     d->n_thread, "node", d->numa_node, "cores", list, "memory",
+                     (json_int_t)d->memory_bytes);
+}
+
+static json_t *json_examples(const struct device_list *l)
+{
+    json_t *all = json_object();
+    bool ok = true;
+
+    for (int i = 0; i < N_EXAMPLE; i++) {
+        json_t *list = json_array();
+
+        for (int d = 0; d < l[i].n; d++)
+            ok &= json_array_append_new(list, json_device(&l[i].dev[d])) == 0;
+        ok &= json_object_set_new(all, examples[i], list) == 0;
+    }
+    if (ok)
+        return all;
+    json_decref(all);
+    return NULL;
+}
+
+pl_status pl_devices_print(bool json, pl_write_fn *write, void *user,
+                           pl_err *err)
+{
+    struct sink to = {write, user};
+    struct topology t = {0};
+    struct device_list l[N_EXAMPLE] = {{0}};
+    char cpus[200];
+    pl_status s;
+
+    if (!write)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "pl_devices_print: write must not be NULL");
+    s = topology_load(&t, err);
+    for (int i = 0; i < N_EXAMPLE && s == PL_OK; i++)
+        s = device_parse(&l[i], examples[i], 0, err);
+    if (s == PL_OK && json) {
+        topology_list_cpus(&t, cpus, sizeof cpus);
+        s = sink_json(&to,
+                      json_pack("{s:o, s:i, s:i, s:s, s:I, s:o, s:s, s:o}",
+                                "nodes", json_nodes(&t), "cores", t.n_core,
+                                "quota", t.n_core_quota, "processors", cpus,
+                                "memory", (json_int_t)t.memory_bytes, "kernels",
+                                json_kernels(), "best",
+                                cpu_family_name(cpu_family_best()), "devices",
+                                json_examples(l)),
+                      "the description of this machine", err);
+    } else if (s == PL_OK) {
+        print_text(&to, &t, l);
+    }
+    for (int i = 0; i < N_EXAMPLE; i++)
+        device_list_free(&l[i]);
+    topology_fini(&t);
+    return s;
+}

@@ -1,0 +1,445 @@
+/* pl_inspect: what is in a GGUF file, for people or as JSON.
+ *
+ * Nothing of the model is interpreted. Strings in a file are anybody's bytes:
+ * control characters never reach the terminal, and what is not UTF-8 becomes
+ * \xNN in the text form and U+FFFD in JSON. Long values are abbreviated (in
+ * JSON only arrays, which carry their count). */
+#include "base/bytes.h"
+#include "base/err.h"
+#include "gguf/gguf.h"
+#include "report/sink.h"
+#include "report/state_inspect.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    TEXT_STRING = 64, /* bytes of a string shown */
+    TEXT_ARRAY = 6,   /* elements of an array shown */
+    JSON_ARRAY_LEN = 32,
+    MAX_COLUMN = 48, /* widest name that others are aligned to */
+    MAX_ID = 64,     /* above every type id that the reader lets in */
+};
+
+struct total {
+    int64_t n_tensor, n_value;
+    uint64_t bytes;
+};
+
+static int64_t values_of(const struct gguf_tensor *t)
+{
+    int64_t n = 1;
+
+    for (int i = 0; i < t->n_dim; i++)
+        n *= t->dim[i];
+    return n;
+}
+
+static void add_tensor(struct total *total, const struct gguf_tensor *t)
+{
+    total->n_tensor++;
+    total->n_value += values_of(t);
+    total->bytes += t->bytes;
+}
+
+/* by_id[MAX_ID]; returns the sum over all of them. */
+static struct total add_up(const struct gguf *g, struct total *by_id)
+{
+    struct total all = {0};
+
+    for (int64_t i = 0; i < gguf_n_tensor(g); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(g, i);
+
+        add_tensor(&all, t);
+        if (t->id < MAX_ID)
+            add_tensor(&by_id[t->id], t);
+    }
+    return all;
+}
+
+/* Bytes of the UTF-8 character at s, 0 if there is none (RFC 3629). */
+static size_t utf8_len(const char *s, size_t left)
+{
+    const unsigned char *p = (const unsigned char *)s;
+    size_t n = p[0] < 0x80 ? 1 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
+
+    if (n == 1)
+        return 1;
+    if (p[0] < 0xc2 || p[0] > 0xf4 || n > left)
+        return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    /* over-long forms, surrogates, beyond U+10FFFF */
+    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
+        (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
+        return 0;
+    return n;
+}
+
+/* The shortest decimal that reads back as the same float (digits 9) or double
+ * (digits 17). */
+static void shortest(char buf[40], double v, bool is_f32)
+{
+    for (int digits = 6; digits <= (is_f32 ? 9 : 17); digits++) {
+        snprintf(buf, 40, "%.*g", digits, v);
+        if (is_f32 ? strtof(buf, NULL) == (float)v : strtod(buf, NULL) == v)
+            return;
+    }
+}
+
+/* A number as text; all but NaN and infinities read back as they are. */
+static void number_text(char buf[40], const struct gguf_kv *kv, uint64_t i)
+{
+    uint64_t u = 0;
+    int64_t v;
+    double d = 0;
+
+    if (kv->elem == GGUF_U64) {
+        for (int k = 7; k >= 0; k--)
+            u = u << 8 | kv->data[8 * i + (uint64_t)k];
+        snprintf(buf, 40, "%" PRIu64, u);
+    } else if (kv->elem != GGUF_F32 && kv->elem != GGUF_F64 &&
+               gguf_as_i64(kv, i, &v)) {
+        snprintf(buf, 40, "%" PRId64, v);
+    } else {
+        gguf_as_f64(kv, i, &d);
+        shortest(buf, d, kv->elem == GGUF_F32);
+    }
+}
+
+/* ---- text --------------------------------------------------------------- */
+
+static void say_pad(const struct sink *to, size_t from, size_t column)
+{
+    sink_say(to, "%*s", from < column ? (int)(column - from) : 0, "");
+}
+
+/* Characters as they are, others escaped; no more than `room` bytes of the
+ * string, and "..." after them. Returns the bytes written. */
+static size_t say_escaped(const struct sink *to, const char *s, size_t len,
+                          size_t room)
+{
+    size_t i = 0, n, written = 0;
+
+    for (; i < len && i < room; i += n) {
+        unsigned char c = (unsigned char)s[i];
+        bool control = c < ' ' || c == 0x7f;
+        char buf[8];
+
+        n = utf8_len(s + i, len - i);
+        control |= n == 2 && c == 0xc2 && (unsigned char)s[i + 1] < 0xa0;
+        if (n > 0 && !control)
+            snprintf(buf, sizeof buf, "%.*s", (int)n, s + i);
+        else if (c == '\n')
+            snprintf(buf, sizeof buf, "\\n");
+        else
+            snprintf(buf, sizeof buf, "\\x%02x", c);
+        if (n == 0 || control)
+            n = 1;
+        sink_say(to, "%s", buf);
+        written += strlen(buf);
+    }
+    if (i < len)
+        sink_say(to, "...");
+    return i < len ? written + 3 : written;
+}
+
+static void say_element(const struct sink *to, const struct gguf_kv *kv,
+                        uint64_t i)
+{
+    struct gguf_str s;
+    bool b;
+    char buf[40];
+
+    if (gguf_as_str(kv, i, &s)) {
+        sink_say(to, "\"");
+        say_escaped(to, s.s, s.len, TEXT_STRING);
+        sink_say(to, s.len > TEXT_STRING ? "\" (%zu bytes)" : "\"", s.len);
+    } else if (kv->elem == GGUF_BOOL && gguf_as_bool(kv, i, &b)) {
+        sink_say(to, b ? "true" : "false");
+    } else {
+        number_text(buf, kv, i);
+        sink_say(to, "%s", buf);
+    }
+}
+
+static void say_kv(const struct sink *to, const struct gguf_kv *kv,
+                   size_t column)
+{
+    char type[48];
+    uint64_t n = kv->count < TEXT_ARRAY ? kv->count : TEXT_ARRAY;
+
+    sink_say(to, "  ");
+    say_pad(to, say_escaped(to, kv->key, strlen(kv->key), 256), column);
+    if (kv->type != GGUF_ARRAY) {
+        sink_say(to, "  %-6s  ", gguf_type_name(kv->type));
+        say_element(to, kv, 0);
+        sink_say(to, "\n");
+        return;
+    }
+    snprintf(type, sizeof type, "%s[%" PRIu64 "]", gguf_type_name(kv->elem),
+             kv->count);
+    sink_say(to, "  %-6s  [", type);
+    for (uint64_t i = 0; i < n; i++) {
+        sink_say(to, i ? ", " : "");
+        say_element(to, kv, i);
+    }
+    sink_say(to, n < kv->count ? ", ...]\n" : "]\n");
+}
+
+static void say_tensor(const struct sink *to, const struct gguf_tensor *t,
+                       size_t column)
+{
+    char shape[96], id[24];
+    size_t n = 0;
+
+    for (int i = 0; i < t->n_dim; i++)
+        n += (size_t)snprintf(shape + n, sizeof shape - n, "%s%" PRId64,
+                              i ? ", " : "[", t->dim[i]);
+    snprintf(shape + n, sizeof shape - n, "]");
+    sink_say(to, "  ");
+    say_pad(to, say_escaped(to, t->name, strlen(t->name), 256), column);
+    sink_say(to, "  %-22s  %-7s  %14zu%s\n", shape, gguf_format_name(t->id, id),
+             t->bytes, t->format == PL_FORMAT_COUNT ? "  not supported" : "");
+}
+
+static void say_total(const struct sink *to, const char *name,
+                      const struct total *t)
+{
+    char size[24];
+
+    sink_say(to,
+             "  %-7s  %6" PRId64 " tensors  %15" PRId64 " values  %15" PRIu64
+             " bytes  %s\n",
+             name, t->n_tensor, t->n_value, t->bytes,
+             bytes_text(size, t->bytes));
+}
+
+static size_t widen(size_t column, const char *name)
+{
+    size_t len = strlen(name);
+
+    return len > MAX_COLUMN || len < column ? column : len;
+}
+
+static void print_text(const struct gguf *g, const struct sink *to)
+{
+    struct total by_id[MAX_ID] = {{0}}, all = add_up(g, by_id);
+    size_t column = 0;
+    char id[24], size[24];
+
+    sink_say(to, "file       ");
+    say_escaped(to, gguf_path(g), strlen(gguf_path(g)), 4096);
+    sink_say(to, "\nsize       %zu bytes, %s", gguf_file_bytes(g),
+             bytes_text(size, gguf_file_bytes(g)));
+    if (gguf_n_part(g) > 1)
+        sink_say(to, ", %d parts", gguf_n_part(g));
+    sink_say(to, "\nversion    %" PRIu32 "\nalignment  %zu\n\n",
+             gguf_version(g), gguf_alignment(g));
+
+    sink_say(to, "metadata: %" PRId64 " keys\n", gguf_n_kv(g));
+    for (int64_t i = 0; i < gguf_n_kv(g); i++)
+        column = widen(column, gguf_kv_at(g, i)->key);
+    for (int64_t i = 0; i < gguf_n_kv(g); i++)
+        say_kv(to, gguf_kv_at(g, i), column);
+
+    sink_say(to,
+             "\ntensors: %" PRId64 "; name, shape (outermost first), type, "
+             "bytes\n",
+             all.n_tensor);
+    column = 0;
+    for (int64_t i = 0; i < gguf_n_tensor(g); i++)
+        column = widen(column, gguf_tensor_at(g, i)->name);
+    for (int64_t i = 0; i < gguf_n_tensor(g); i++)
+        say_tensor(to, gguf_tensor_at(g, i), column);
+
+    sink_say(to, "\ntotals by type\n");
+    for (uint32_t i = 0; i < MAX_ID; i++)
+        if (by_id[i].n_tensor > 0)
+            say_total(to, gguf_format_name(i, id), &by_id[i]);
+    say_total(to, "all", &all);
+}
+
+/* ---- JSON --------------------------------------------------------------- */
+
+/* A copy that is UTF-8, to be freed; NULL when memory is out. */
+static char *clean(const char *s, size_t len, size_t *clean_len)
+{
+    char *copy = len < SIZE_MAX / 3 ? malloc(3 * len + 1) : NULL;
+    size_t n, at = 0;
+
+    if (!copy)
+        return NULL;
+    for (size_t i = 0; i < len; i += n ? n : 1) {
+        n = utf8_len(s + i, len - i);
+        memcpy(copy + at, n ? s + i : "\xef\xbf\xbd", n ? n : 3);
+        at += n ? n : 3;
+    }
+    copy[at] = '\0';
+    *clean_len = at;
+    return copy;
+}
+
+static json_t *json_text(const char *s, size_t len)
+{
+    char *copy = clean(s, len, &len);
+    json_t *text = copy ? json_stringn(copy, len) : NULL;
+
+    free(copy);
+    return text;
+}
+
+/* Numbers that JSON cannot hold become strings. */
+static json_t *json_element(const struct gguf_kv *kv, uint64_t i)
+{
+    struct gguf_str s;
+    int64_t v;
+    double d = 0;
+    bool b;
+    char buf[40];
+
+    if (gguf_as_str(kv, i, &s))
+        return json_text(s.s, s.len);
+    if (kv->elem == GGUF_BOOL && gguf_as_bool(kv, i, &b))
+        return json_boolean(b);
+    if (kv->elem != GGUF_F32 && kv->elem != GGUF_F64 && gguf_as_i64(kv, i, &v))
+        return json_integer(v);
+    gguf_as_f64(kv, i, &d);
+    number_text(buf, kv, i);
+    return kv->elem != GGUF_U64 && isfinite(d) ? json_real(strtod(buf, NULL))
+                                               : json_string(buf);
+}
+
+static json_t *json_kv(const struct gguf_kv *kv)
+{
+    uint64_t n = kv->count < JSON_ARRAY_LEN ? kv->count : JSON_ARRAY_LEN;
+    json_t *values;
+
+    if (kv->type != GGUF_ARRAY)
+        return json_pack("{s:s, s:o}", "type", gguf_type_name(kv->type),
+                         "value", json_element(kv, 0));
+    values = json_array();
+    for (uint64_t i = 0; i < n; i++)
+        if (json_array_append_new(values, json_element(kv, i)) != 0) {
+            json_decref(values);
+            return NULL;
+        }
+    return json_pack("{s:s, s:s, s:I, s:o}", "type", "array", "elem",
+                     gguf_type_name(kv->elem), "count", (json_int_t)kv->count,
+                     "values", values);
+}
+
+static json_t *json_metadata(const struct gguf *g)
+{
+    json_t *all = json_object();
+    size_t len;
+
+    for (int64_t i = 0; i < gguf_n_kv(g); i++) {
+        const struct gguf_kv *kv = gguf_kv_at(g, i);
+        char *key = clean(kv->key, strlen(kv->key), &len);
+        bool ok = key && json_object_set_new(all, key, json_kv(kv)) == 0;
+
+        free(key);
+        if (!ok) {
+            json_decref(all);
+            return NULL;
+        }
+    }
+    return all;
+}
+
+static json_t *json_tensor(const struct gguf_tensor *t)
+{
+    json_t *shape = json_array();
+    char id[24];
+
+    for (int i = 0; i < t->n_dim; i++)
+        if (json_array_append_new(shape, json_integer(t->dim[i])) != 0) {
+            json_decref(shape);
+            return NULL;
+        }
+    return json_pack("{s:o, s:o, s:s, s:I, s:I, s:i, s:b}", "name",
+                     json_text(t->name, strlen(t->name)), "shape", shape,
+                     "type", gguf_format_name(t->id, id), "bytes",
+                     (json_int_t)t->bytes, "offset", (json_int_t)t->offset,
+                     "part", t->part, "supported",
+                     t->format != PL_FORMAT_COUNT);
+}
+
+static json_t *json_tensors(const struct gguf *g)
+{
+    json_t *all = json_array();
+
+    for (int64_t i = 0; i < gguf_n_tensor(g); i++)
+        if (json_array_append_new(all, json_tensor(gguf_tensor_at(g, i)))) {
+            json_decref(all);
+            return NULL;
+        }
+    return all;
+}
+
+static json_t *json_total(const struct total *t)
+{
+    return json_pack("{s:I, s:I, s:I}", "tensors", (json_int_t)t->n_tensor,
+                     "values", (json_int_t)t->n_value, "bytes",
+                     (json_int_t)t->bytes);
+}
+
+static json_t *json_totals(const struct gguf *g)
+{
+    struct total by_id[MAX_ID] = {{0}}, sum = add_up(g, by_id);
+    json_t *all = json_total(&sum), *types = json_object();
+    char id[24];
+    bool ok = true;
+
+    for (uint32_t i = 0; i < MAX_ID; i++)
+        if (by_id[i].n_tensor > 0)
+            ok &= json_object_set_new(types, gguf_format_name(i, id),
+                                      json_total(&by_id[i])) == 0;
+    ok &= json_object_set_new(all, "types", types) == 0;
+    if (!ok) {
+        json_decref(all);
+        return NULL;
+    }
+    return all;
+}
+
+static pl_status print_json(const struct gguf *g, const struct sink *to,
+                            pl_err *err)
+{
+    const char *path = gguf_path(g);
+    json_t *all = json_pack(
+        "{s:o, s:i, s:i, s:I, s:I, s:o, s:o, s:o}", "file",
+        json_text(path, strlen(path)), "version", (int)gguf_version(g), "parts",
+        gguf_n_part(g), "alignment", (json_int_t)gguf_alignment(g), "bytes",
+        (json_int_t)gguf_file_bytes(g), "metadata", json_metadata(g), "tensors",
+        json_tensors(g), "totals", json_totals(g));
+
+    return sink_json(to, all, "the description of a GGUF file", err);
+}
+
+pl_status pl_inspect(const char *path, bool json, pl_write_fn *write,
+                     void *user, pl_err *err)
+{
+    struct sink to = {write, user};
+    struct gguf *g;
+    pl_status s = PL_OK;
+
+    if (!path || !write)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "pl_inspect: path and write must not be NULL");
+    if (state_is(path))
+        return state_inspect(path, json, write, user, err);
+    PL_TRY(gguf_open(&g, path, err));
+    if (json)
+        s = print_json(g, &to, err);
+    else
+        print_text(g, &to);
+    gguf_close(g);
+    return s;
+}

@@ -1,0 +1,233 @@
+/* Bytes, layouts and speeds of a plan, read off its programs. Nothing is
+ * decided here. */
+#include "report/plan_facts.h"
+
+#include "base/err.h"
+#include "cost/calibration.h"
+#include "cost/cost.h"
+#include "cost/rates.h"
+#include "engine/probe.h"
+
+#include <string.h>
+
+enum {
+    N_PROMPT = 512, /* the step whose speed is told: a prompt of so many */
+    N_PAST = 256,   /* and a token after so many */
+};
+
+int64_t plan_pair(const pl_dim sum[2], const struct graph_sizes *z)
+{
+    return dim_value(sum[0], z) + dim_value(sum[1], z);
+}
+
+const struct lowered_copy *plan_copies(const struct compiled *q,
+                                       enum compiled_way way, int *n)
+{
+    const struct lowered_way *w;
+
+    *n = 0;
+    if (q->way[way] < 0)
+        return NULL;
+    w = &q->low->way[q->way[way]];
+    *n = w->n_copy;
+    return w->copy;
+}
+
+const char *plan_per(const pl_dim bytes[2])
+{
+    return bytes[0].n && bytes[1].n                    ? "both"
+           : bytes[0].n && bytes[0].symbol == PL_N_TOK ? "n_tok"
+           : bytes[1].n && bytes[1].symbol == PL_N_OUT ? "n_out"
+                                                       : "step";
+}
+
+static uint64_t stored(const struct program *p, int tensor)
+{
+    return tensor < 0 ? 0 : (p->tensor[tensor].bytes + 63) / 64 * 64;
+}
+
+/* Adds version i of the tensor. */
+static pl_status add_version(struct plan_facts *f, struct plan_tensor *t,
+                             const struct lowered *low, int i, pl_err *err)
+{
+    const pl_layout *l = low->num->node[i].layout;
+    char text[400];
+
+    layout_print(l, text, sizeof text);
+    t->first = t->first ? t->first : l;
+    t->layout = t->layout
+                    ? arena_printf(&f->arena, "%s and %s", t->layout, text)
+                    : arena_strdup(&f->arena, text);
+    if (!t->layout)
+        return err_no_memory(err, "the description of a plan");
+    for (const struct lowered_held *h = lowered_leaf(low, i); h; h = h->next)
+        for (int k = 0; k < low->group[h->group].n; k++) {
+            int d = low->unit[low->group[h->group].first + k].dev;
+
+            t->bytes[d] += stored(&low->prog[d], h->v[k].tensor) +
+                           stored(&low->prog[d], h->v[k].plain);
+        }
+    return PL_OK;
+}
+
+static bool is_stored(const struct graph_node *n)
+{
+    return n->op == OP_weight || n->op == OP_cache;
+}
+
+static pl_status gather_tensors(struct plan_facts *f, const pl_plan *p,
+                                pl_err *err)
+{
+    const struct lowered *low = p->compiled->low;
+    const pl_graph *g = p->graph;
+    int *index = arena_alloc(&f->arena, (size_t)g->n_node + 1, sizeof *index);
+    uint64_t *bytes;
+
+    for (int i = 0; i < g->n_node; i++)
+        f->n_tensor += is_stored(&g->node[i]);
+    f->tensor =
+        arena_alloc(&f->arena, (size_t)f->n_tensor + 1, sizeof *f->tensor);
+    bytes = arena_alloc(&f->arena, (size_t)f->n_tensor * (size_t)f->n_dev + 1,
+                        sizeof *bytes);
+    if (!index || !f->tensor || !bytes)
+        return err_no_memory(err, "the description of a plan");
+    for (int i = 0, n = 0; i < g->n_node; i++)
+        if (is_stored(&g->node[i])) {
+            index[i] = n;
+            f->tensor[n].node = &g->node[i];
+            f->tensor[n].group = p->compiled->home[i];
+            f->tensor[n].bytes = bytes + (size_t)n * (size_t)f->n_dev;
+            n++;
+        }
+    for (int i = 0; i < low->num->n; i++) {
+        const struct num_node *n = &low->num->node[i];
+
+        if (n->kind == NUM_OP && is_stored(&g->node[n->node]))
+            PL_TRY(add_version(f, &f->tensor[index[n->node]], low, i, err));
+    }
+    return PL_OK;
+}
+
+static pl_status find_rates(struct plan_estimate *e, const pl_plan *p,
+                            struct cost_rates *r, pl_err *err)
+{
+    const struct compiled *q = p->compiled;
+    struct rates_basis basis;
+    struct calibration c;
+    bool kept;
+    pl_status s;
+
+    PL_TRY(rates_find(q, &c, &kept, err));
+    PL_TRY(rates_known(q, kept ? &c : NULL, r, &basis, err));
+    e->guessed = basis.guessed;
+    e->basis = q->paper ? PLAN_DESCRIBED : PLAN_CALIBRATED;
+    if (q->paper || basis.calibrated)
+        return PL_OK;
+    e->basis = PLAN_MEASURED;
+    s = rates_measure(p, r, err);
+    if (s == PL_OK || s == PL_NO_MEMORY)
+        return s;
+    e->basis = PLAN_ASSUMED; /* no room to try them */
+    return rates_known(q, NULL, r, &basis, err);
+}
+
+/* The pipeline full, beside the same micro-batches one after another. */
+static pl_status estimate_pipeline(struct plan_facts *f, const pl_plan *p,
+                                   const struct cost_machine *m, pl_err *err)
+{
+    const struct compiled *q = p->compiled;
+    struct plan_pipeline *y = &f->pipeline;
+    struct cost_step z[PROG_MAX_INSTANCE];
+    int script = q->way[WAY_PIPELINE];
+
+    if (script < 0)
+        return PL_OK;
+    y->n = q->low->way[script].n_instance;
+    y->n_tok = p->n_ctx / y->n;
+    if (y->n_tok > q->max.n_tok)
+        y->n_tok = q->max.n_tok;
+    if (y->n_tok < 1) {
+        y->n = 0;
+        return PL_OK;
+    }
+    for (int k = 0; k < y->n; k++) {
+        double t;
+
+        z[k] = (struct cost_step){{y->n_tok, k == y->n - 1, q->max.n_slot, 1},
+                                  k * y->n_tok};
+        PL_TRY(cost_run(m, q->way[WAY_PLAIN], 1, &z[k], NULL, &t, err));
+        y->one_by_one_s += t;
+    }
+    return cost_run(m, script, y->n, z, NULL, &y->seconds, err);
+}
+
+static pl_status estimate(struct plan_facts *f, const pl_plan *p, pl_err *err)
+{
+    struct plan_estimate *e = &f->estimate;
+    const struct compiled *q = p->compiled;
+    size_t n = (size_t)q->list.n + 1;
+    struct cost_rates *r = arena_alloc(&f->arena, n, sizeof *r);
+    struct cost_use *use = arena_alloc(&f->arena, 2 * n, sizeof *use);
+    int *lane = arena_alloc(&f->arena, 2 * n, sizeof *lane);
+    struct cost_machine m = {
+        .n_dev = q->list.n, .prog = q->low->prog, .rates = r, .lane0 = lane};
+    int64_t step = 0; /* most tokens in one */
+
+    if (!r || !use || !lane)
+        return err_no_memory(err, "an estimate");
+    f->prefill.use = use;
+    f->decode.use = use + n;
+    m.n_lane = lane + n;
+    cost_lanes(&q->list, lane, lane + n);
+    PL_TRY(find_rates(e, p, r, err));
+    e->n_prompt = p->n_ctx < N_PROMPT ? p->n_ctx : N_PROMPT;
+    for (int i = 0; i < m.prog->n_script; i++)
+        if (m.prog->script[i].n_instance * m.prog->max.n_tok > step)
+            step = m.prog->script[i].n_instance * m.prog->max.n_tok;
+    if (e->n_prompt > step)
+        e->n_prompt = step;
+    e->n_past = p->n_ctx <= N_PAST ? p->n_ctx - 1 : N_PAST;
+    PL_TRY(cost_tokens(&m, e->n_prompt, 0, f->prefill.use, &f->prefill.seconds,
+                       err));
+    PL_TRY(
+        cost_tokens(&m, 1, e->n_past, f->decode.use, &f->decode.seconds, err));
+    e->prefill_tps = (double)e->n_prompt / f->prefill.seconds;
+    e->decode_tps = 1 / f->decode.seconds;
+    return estimate_pipeline(f, p, &m, err);
+}
+
+pl_status plan_facts_init(struct plan_facts *f, const pl_plan *p, pl_err *err)
+{
+    const struct compiled *q = p->compiled;
+    const struct graph_sizes one = {1, 1, q->max.n_slot, 1};
+    const struct lowered_copy *copy;
+    int n;
+
+    memset(f, 0, sizeof *f);
+    f->n_dev = compiled_devices(q);
+    f->io_buffers = program_buffers(&q->low->prog[f->n_dev]);
+    f->dev = arena_alloc(&f->arena, (size_t)f->n_dev, sizeof *f->dev);
+    if (!f->dev)
+        return err_no_memory(err, "the description of a plan");
+    for (int d = 0; d < f->n_dev; d++) {
+        const struct program *g = &q->low->prog[d];
+
+        f->dev[d] = (struct plan_device){
+            g->bytes[REGION_WEIGHTS], g->bytes[REGION_CACHE],
+            program_buffers(g) +
+                device_scratch_bytes(&q->list.dev[d], q->family, g)};
+    }
+    for (int m = 0; m < q->low->way->n_message; m++)
+        f->token_bytes += plan_pair(q->low->way->message[m].bytes, &one);
+    copy = plan_copies(q, WAY_PLAIN, &n);
+    for (int k = 0; k < n; k++)
+        if (!copy[k].pages)
+            f->copy_bytes += plan_pair(copy[k].bytes, &one);
+    PL_TRY(gather_tensors(f, p, err));
+    return estimate(f, p, err);
+}
+
+void plan_facts_fini(struct plan_facts *f)
+{
+    arena_fini(&f->arena);
+}

@@ -1,0 +1,438 @@
+/* The plan for people, the part about groups: who is in which, what lives
+ * there, what goes between them, and what each device is predicted to do.
+ * What is alike is said once. */
+#include "graph/shape.h"
+#include "report/plan_facts.h"
+#include "report/sink.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MANY_GROUPS = 8, /* more than these are folded */
+    MANY_DEVICES = 4,
+    MANY_RUNS = 8,
+};
+
+const char *plan_short_name(const char *name, char buf[PLAN_NAME])
+{
+    const char *s = name;
+    size_t len, end;
+
+    if (!strncmp(s, "blk.", 4) && strchr(s + 4, '.'))
+        s = strchr(s + 4, '.') + 1;
+    len = strlen(s);
+    if (len > 7 && !strcmp(s + len - 7, ".weight"))
+        len -= 7;
+    for (end = len; end > 0 && s[end - 1] >= '0' && s[end - 1] <= '9';)
+        end--;
+    if (end > 1 && end < len && (s[end - 1] == '-' || s[end - 1] == '.'))
+        len = end - 1;
+    snprintf(buf, PLAN_NAME, "%.*s", (int)(len < 24 ? len : 24), s);
+    return buf;
+}
+
+/* "0-4, 7": the layers for which `in` says yes; of very many runs the first and
+ * the last. */
+static void say_layers(const struct sink *to, const struct placement *y,
+                       bool (*in)(const void *what, int layer),
+                       const void *what)
+{
+    int n_run = 0, run = 0;
+
+    for (int i = 0; i < y->n_layer; i++)
+        n_run += in(what, i) && (i == 0 || !in(what, i - 1));
+    for (int i = 0, end; i < y->n_layer; i = end + 1) {
+        end = i;
+        if (!in(what, i))
+            continue;
+        while (end + 1 < y->n_layer && in(what, end + 1))
+            end++;
+        run++;
+        if (n_run > MANY_RUNS && run > 2 && run < n_run)
+            continue;
+        sink_say(to, "%s%d",
+                 run == 1                            ? ""
+                 : n_run > MANY_RUNS && run == n_run ? " ... "
+                                                     : ", ",
+                 i);
+        if (end > i)
+            sink_say(to, "-%d", end);
+    }
+}
+
+/* ---- groups ------------------------------------------------------------- */
+
+/* What lives in a group that does not run the layer. */
+enum guest { GUEST_EXPERTS, GUEST_CACHE, GUEST_OTHER, GUEST_COUNT };
+
+static enum guest guest_of(const struct graph_node *n)
+{
+    switch (n->role) {
+    case PL_ROLE_FFN_GATE_EXPS:
+    case PL_ROLE_FFN_UP_EXPS:
+    case PL_ROLE_FFN_GATE_UP_EXPS:
+    case PL_ROLE_FFN_DOWN_EXPS:
+        return GUEST_EXPERTS;
+    case PL_ROLE_CACHE_K:
+    case PL_ROLE_CACHE_V:
+        return GUEST_CACHE;
+    default:
+        return GUEST_OTHER;
+    }
+}
+
+struct guests {
+    const struct plan_facts *f;
+    const struct placement *y;
+    int group;
+    enum guest kind;
+};
+
+static bool runs(const void *what, int layer)
+{
+    const struct guests *s = what;
+
+    return s->y->of_layer[layer] == s->group;
+}
+
+static bool houses(const void *what, int layer)
+{
+    const struct guests *s = what;
+
+    for (int i = 0; i < s->f->n_tensor && !runs(s, layer); i++) {
+        const struct plan_tensor *t = &s->f->tensor[i];
+
+        if (t->group == s->group && t->node->layer == layer &&
+            guest_of(t->node) == s->kind)
+            return true;
+    }
+    return false;
+}
+
+static int count_layers(const struct placement *y,
+                        bool (*in)(const void *, int), const void *what)
+{
+    int n = 0;
+
+    for (int i = 0; i < y->n_layer; i++)
+        n += in(what, i);
+    return n;
+}
+
+static void say_members(const struct compiled *q, const struct place_group *g,
+                        char buf[64])
+{
+    const struct place_member *m = &q->place.member[g->first];
+    size_t n = 0;
+
+    if (g->n > 3) {
+        snprintf(buf, 64, "%d: %.20s to %.20s", g->n,
+                 q->list.dev[m[0].dev].name, q->list.dev[m[g->n - 1].dev].name);
+        return;
+    }
+    buf[0] = '\0';
+    for (int k = 0; k < g->n; k++)
+        n += (size_t)snprintf(buf + n, 64 - n, "%s%.18s", k ? ", " : "",
+                              q->list.dev[m[k].dev].name);
+}
+
+static void say_group(const struct compiled *q, const struct plan_facts *f,
+                      const struct sink *to, int group)
+{
+    static const char *const word[GUEST_COUNT] = {[GUEST_EXPERTS] = "experts",
+                                                  [GUEST_CACHE] = "cache",
+                                                  [GUEST_OTHER] =
+                                                      "other tensors"};
+    const struct placement *y = &q->place;
+    struct guests s = {f, y, group, 0};
+    const char *before = "";
+    int n = count_layers(y, runs, &s);
+    char members[64];
+
+    say_members(q, &y->group[group], members);
+    sink_say(to, "%-10s %-22s ", y->group[group].name, members);
+    if (y->of_input == group) {
+        sink_say(to, "embedding");
+        before = ", ";
+    }
+    if (n > 0) {
+        sink_say(to, "%slayer%s ", before, n > 1 ? "s" : "");
+        say_layers(to, y, runs, &s);
+        before = ", ";
+    }
+    if (y->of_layer[y->n_layer] == group) {
+        sink_say(to, "%soutput", before);
+        before = ", ";
+    }
+    for (int k = 0; k < GUEST_COUNT; k++) {
+        s.kind = (enum guest)k;
+        n = count_layers(y, houses, &s);
+        if (n == 0)
+            continue;
+        sink_say(to, "%s%s of layer%s ", before, word[k], n > 1 ? "s" : "");
+        say_layers(to, y, houses, &s);
+        before = ", ";
+    }
+    sink_say(to, "%s\n", *before ? "" : "nothing");
+}
+
+/* Groups between the first and the last are alike: so many devices, one run of
+ * so many layers, give or take one. */
+static bool group_alike(const struct compiled *q, const struct plan_facts *f,
+                        int a, int b)
+{
+    const struct placement *y = &q->place;
+    const struct guests s = {f, y, a, 0}, t = {f, y, b, 0};
+    int n = count_layers(y, runs, &s), m = count_layers(y, runs, &t);
+
+    return y->group[a].n == y->group[b].n && n > 0 && m > 0 &&
+           abs(n - m) <= 1 && b != y->host && b != y->of_input &&
+           b != y->of_layer[y->n_layer];
+}
+
+void plan_say_groups(const pl_plan *p, const struct plan_facts *f,
+                     const struct sink *to)
+{
+    const struct compiled *q = p->compiled;
+    const struct placement *y = &q->place;
+
+    sink_say(to, "\n%-10s %-22s %s\n", "group", "devices", "holds");
+    for (int i = 0; i < y->n_group; i++) {
+        int end = i;
+
+        say_group(q, f, to, i);
+        while (y->n_group > MANY_GROUPS && end + 1 < y->n_group &&
+               group_alike(q, f, i, end + 1))
+            end++;
+        if (end > i + 1) {
+            sink_say(to, "           %d groups like it\n", end - i - 1);
+            i = end - 1;
+        }
+    }
+}
+
+/* ---- copies ------------------------------------------------------------- */
+
+/* Copies of one kind: all but the layer, and the groups, are alike. */
+struct kind_of_copy {
+    const struct compiled *q;
+    const struct lowered_copy *copy;
+    const int *kind; /* [n] the first of its kind */
+    int n, first;
+};
+
+/* A value without a name is called by its op, and the weight it takes. */
+static const char *copy_name(const struct compiled *q,
+                             const struct lowered_copy *c,
+                             char buf[2 * PLAN_NAME])
+{
+    const struct graph_node *n = &q->g->node[q->num->node[c->node].node];
+    char name[PLAN_NAME];
+
+    if (n->name[0] != 't' ||
+        strspn(n->name + 1, "0123456789") + 1 != strlen(n->name))
+        return plan_short_name(n->name, buf);
+    for (const struct graph_node *x = n;;) { /* back to a leaf's reader */
+        for (int k = 0; k < x->n_in; k++)
+            if (x->in[k] >= 0 && (q->g->node[x->in[k]].op == OP_weight ||
+                                  q->g->node[x->in[k]].op == OP_cache)) {
+                snprintf(buf, 2 * PLAN_NAME, "%s (%s)", graph_op_name(n),
+                         plan_short_name(q->g->node[x->in[k]].name, name));
+                return buf;
+            }
+        if (x->n_in == 0 || x->in[0] < 0)
+            break;
+        x = &q->g->node[x->in[0]];
+    }
+    snprintf(buf, 2 * PLAN_NAME, "%s", graph_op_name(n));
+    return buf;
+}
+
+static bool copy_alike(const struct compiled *q, const struct lowered_copy *a,
+                       const struct lowered_copy *b)
+{
+    char s[2 * PLAN_NAME], t[2 * PLAN_NAME];
+    int host = q->place.host;
+
+    return a->pages == b->pages && (a->layer < 0) == (b->layer < 0) &&
+           dim_equal(a->bytes[0], b->bytes[0]) &&
+           dim_equal(a->bytes[1], b->bytes[1]) &&
+           (a->from == host) == (b->from == host) &&
+           (a->to == host) == (b->to == host) &&
+           !strcmp(copy_name(q, a, s), copy_name(q, b, t));
+}
+
+static bool copied_in(const void *what, int layer)
+{
+    const struct kind_of_copy *k = what;
+
+    for (int i = k->first; i < k->n; i++)
+        if (k->kind[i] == k->first && k->copy[i].layer == layer)
+            return true;
+    return false;
+}
+
+static void say_amount(const struct sink *to, const struct lowered_copy *c)
+{
+    const struct graph_sizes one = {1, 1, 0, 1};
+    char size[16];
+
+    sink_size(size, (uint64_t)plan_pair(c->bytes, &one));
+    if (c->pages)
+        sink_say(to, "%8s a token of the past", size);
+    else if (!strcmp(plan_per(c->bytes), "step"))
+        sink_say(to, "%8s a step", size);
+    else if (!strcmp(plan_per(c->bytes), "n_out"))
+        sink_say(to, "%8s a row of logits", size);
+    else
+        sink_say(to, "%8s a token", size);
+}
+
+static void say_copy_kind(const struct kind_of_copy *k, const struct sink *to)
+{
+    const struct lowered_copy *c = &k->copy[k->first];
+    const struct placement *y = &k->q->place;
+    int layers = count_layers(y, copied_in, k), others = 0;
+    char name[2 * PLAN_NAME], way[80];
+
+    for (int i = k->first; i < k->n; i++)
+        others += k->kind[i] == k->first &&
+                  (k->copy[i].from != c->from || k->copy[i].to != c->to);
+    snprintf(way, sizeof way, "%.28s to %.28s", y->group[c->from].name,
+             y->group[c->to].name);
+    sink_say(to, "  %-22s %-24s", way, copy_name(k->q, c, name));
+    say_amount(to, c);
+    if (layers > 0) {
+        sink_say(to, ", layer%s ", layers > 1 ? "s" : "");
+        say_layers(to, y, copied_in, k);
+    }
+    if (others > 0)
+        sink_say(to, "; %d between other groups", others);
+    sink_say(to, "\n");
+}
+
+static void say_list(const struct compiled *q, const struct lowered_copy *copy,
+                     int n, const struct sink *to)
+{
+    int *kind = malloc((size_t)n * sizeof *kind);
+
+    for (int i = 0; kind && i < n; i++) {
+        kind[i] = i;
+        for (int k = 0; k < i && kind[i] == i; k++)
+            if (kind[k] == k && copy_alike(q, &copy[k], &copy[i]))
+                kind[i] = k;
+    }
+    for (int i = 0; kind && i < n; i++)
+        if (kind[i] == i)
+            say_copy_kind(&(struct kind_of_copy){q, copy, kind, n, i}, to);
+    if (!kind)
+        sink_say(to, "  (no memory to list them)\n");
+    free(kind);
+}
+
+void plan_say_copies(const pl_plan *p, const struct plan_facts *f,
+                     const struct sink *to)
+{
+    const struct compiled *q = p->compiled;
+    const struct lowered_copy *copy;
+    char size[16];
+    int n;
+
+    copy = plan_copies(q, WAY_PLAIN, &n);
+    if (n > 0) {
+        sink_say(to, "          %d copies between groups, %s bytes\n", n,
+                 sink_size(size, (uint64_t)f->copy_bytes));
+        say_list(q, copy, n, to);
+    }
+    copy = plan_copies(q, WAY_STREAM, &n);
+    if (n > 0 && q->stream_from > q->max.n_tok)
+        sink_say(to, "streamed  never: the host computes faster\n");
+    else if (n > 0) {
+        sink_say(to,
+                 "streamed  with %" PRId64
+                 " tokens or more a step, instead: %d copies\n",
+                 q->stream_from, n);
+        say_list(q, copy, n, to);
+    }
+}
+
+/* ---- times -------------------------------------------------------------- */
+
+static const char *seconds_text(double s, char buf[16])
+{
+    static const char *const unit[] = {"s", "ms", "us"};
+    int k = 0;
+
+    if (s < 5e-10)
+        return "0";
+    while (k < 2 && s < 0.9995) {
+        s *= 1000;
+        k++;
+    }
+    snprintf(buf, 16, "%.*f%s", s < 9.995 ? 2 : s < 99.95 ? 1 : 0, s, unit[k]);
+    return buf;
+}
+
+static void say_use(const struct sink *to, const struct cost_use *u)
+{
+    char s[16];
+
+    sink_say(to, " %8s", seconds_text(u->busy_s, s));
+    sink_say(to, " %8s", seconds_text(u->message_s, s));
+    sink_say(to, " %8s", seconds_text(u->copy_s, s));
+    sink_say(to, " %7s", seconds_text(u->hidden_s, s));
+    sink_say(to, " %8s", seconds_text(u->idle_s, s));
+}
+
+static bool near(double a, double b)
+{
+    return a - b < 0.02 * a + 1e-9 && b - a < 0.02 * a + 1e-9;
+}
+
+static bool use_alike(const struct cost_use *a, const struct cost_use *b)
+{
+    return near(a->busy_s, b->busy_s) && near(a->message_s, b->message_s) &&
+           near(a->copy_s, b->copy_s) && near(a->hidden_s, b->hidden_s) &&
+           near(a->idle_s, b->idle_s);
+}
+
+void plan_say_times(const pl_plan *p, const struct plan_facts *f,
+                    const struct sink *to)
+{
+    const struct compiled *q = p->compiled;
+    const struct plan_pipeline *y = &f->pipeline;
+    char s[16], t[16];
+
+    if (y->n > 0)
+        sink_say(to,
+                 "pipeline  %d micro-batches of %" PRId64
+                 " tokens in %s; one after another in %s\n",
+                 y->n, y->n_tok, seconds_text(y->seconds, s),
+                 seconds_text(y->one_by_one_s, t));
+    sink_say(to, "\n%-10s prompt of %" PRId64 " tokens: %-19s ", "predicted",
+             f->estimate.n_prompt, seconds_text(f->prefill.seconds, s));
+    sink_say(to, "   a token: %s\n", seconds_text(f->decode.seconds, s));
+    sink_say(to, "%-9s", "device");
+    for (int k = 0; k < 2; k++)
+        sink_say(to, " %8s %8s %8s %7s %8s", "busy", "messages", "copies",
+                 "hidden", "idle");
+    sink_say(to, "\n");
+    for (int d = 0; d < f->n_dev; d++) {
+        int end = d;
+
+        sink_say(to, "%-9s", q->list.dev[d].name);
+        say_use(to, &f->prefill.use[d]);
+        say_use(to, &f->decode.use[d]);
+        sink_say(to, "\n");
+        while (f->n_dev > MANY_DEVICES && end + 1 < f->n_dev &&
+               use_alike(&f->prefill.use[d], &f->prefill.use[end + 1]) &&
+               use_alike(&f->decode.use[d], &f->decode.use[end + 1]))
+            end++;
+        if (end > d)
+            sink_say(to, "   to %-4s the same each\n", q->list.dev[end].name);
+        d = end;
+    }
+}

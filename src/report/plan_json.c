@@ -1,0 +1,245 @@
+/* The plan for programs: one JSON object, every tensor, exact bytes. */
+#include "report/plan_facts.h"
+
+#include "cost/cost.h"
+#include "plan/roles.h"
+#include "report/sink.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static bool append(json_t *to, json_t *what)
+{
+    return json_array_append_new(to, what) == 0;
+}
+
+static json_t *if_ok(json_t *j, bool ok)
+{
+    if (ok)
+        return j;
+    json_decref(j);
+    return NULL;
+}
+
+static json_t *json_use(const struct cost_use *u)
+{
+    return json_pack("{s:f, s:f, s:f, s:f, s:f}", "busy_s", u->busy_s,
+                     "message_s", u->message_s, "copy_s", u->copy_s, "hidden_s",
+                     u->hidden_s, "idle_s", u->idle_s);
+}
+
+static json_t *json_devices(const struct compiled *q,
+                            const struct plan_facts *f)
+{
+    json_t *all = json_array();
+    bool ok = true;
+
+    for (int d = 0; d < f->n_dev; d++) {
+        json_t *ranks = json_array();
+        bool filled = true;
+        int rank0, n_rank;
+
+        compiled_ranks(q, d, &rank0, &n_rank);
+        for (int r = 0; r < n_rank; r++)
+            filled &= append(ranks, json_integer(rank0 + r));
+        ok &= append(
+            all,
+            json_pack("{s:s, s:o, s:i, s:I, s:{s:I, s:I, s:I}, s:{s:o, s:o}}",
+                      "name", q->list.dev[d].name, "ranks",
+                      if_ok(ranks, filled), "threads", q->list.dev[d].n_thread,
+                      "memory", (json_int_t)q->list.dev[d].memory_bytes,
+                      "bytes", "weights", (json_int_t)f->dev[d].weights,
+                      "cache", (json_int_t)f->dev[d].cache, "buffers",
+                      (json_int_t)f->dev[d].buffers, "predicted", "prefill",
+                      json_use(&f->prefill.use[d]), "decode",
+                      json_use(&f->decode.use[d])));
+    }
+    return if_ok(all, ok);
+}
+
+static json_t *json_members(const struct compiled *q,
+                            const struct place_group *g)
+{
+    json_t *all = json_array();
+    bool ok = true;
+
+    for (int k = 0; k < g->n; k++) {
+        const struct place_member *m = &q->place.member[g->first + k];
+
+        ok &= append(all, json_pack("{s:s, s:i, s:i}", "device",
+                                    q->list.dev[m->dev].name, "rank0", m->rank0,
+                                    "n_rank", m->n_rank));
+    }
+    return if_ok(all, ok);
+}
+
+static json_t *json_groups(const struct compiled *q)
+{
+    const struct placement *y = &q->place;
+    json_t *all = json_array();
+    bool ok = true;
+
+    for (int i = 0; i < y->n_group; i++) {
+        json_t *layers = json_array();
+        bool filled = true;
+
+        for (int k = 0; k < y->n_layer; k++)
+            if (y->of_layer[k] == i)
+                filled &= append(layers, json_integer(k));
+        ok &= append(all, json_pack("{s:s, s:o, s:o, s:b, s:b, s:b}", "name",
+                                    y->group[i].name, "members",
+                                    json_members(q, &y->group[i]), "layers",
+                                    if_ok(layers, filled), "embedding",
+                                    y->of_input == i, "output",
+                                    y->of_layer[y->n_layer] == i, "host",
+                                    y->host == i));
+    }
+    return if_ok(all, ok);
+}
+
+/* Bytes are those of one token, or for per "past" of one token before it. */
+static bool json_copies(json_t *all, const struct compiled *q,
+                        enum compiled_way way, const char *name)
+{
+    const struct graph_sizes one = {1, 1, 0, 1};
+    const struct lowered_copy *c;
+    bool ok = true;
+    int n;
+
+    c = plan_copies(q, way, &n);
+    for (int k = 0; k < n; k++)
+        ok &= append(all,
+                     json_pack("{s:s, s:s, s:s, s:i, s:I, s:s, s:s}", "from",
+                               q->place.group[c[k].from].name, "to",
+                               q->place.group[c[k].to].name, "name",
+                               q->g->node[q->num->node[c[k].node].node].name,
+                               "layer", c[k].layer, "bytes",
+                               (json_int_t)plan_pair(c[k].bytes, &one), "per",
+                               c[k].pages ? "past" : plan_per(c[k].bytes),
+                               "way", name));
+    return ok;
+}
+
+static json_t *json_all_copies(const struct compiled *q)
+{
+    json_t *all = json_array();
+    bool ok = json_copies(all, q, WAY_PLAIN, "plain");
+
+    return if_ok(all, ok && json_copies(all, q, WAY_STREAM, "stream"));
+}
+
+static json_t *json_pipeline(const struct plan_pipeline *y)
+{
+    return y->n == 0 ? json_null()
+                     : json_pack("{s:i, s:I, s:f, s:f}", "micro_batches", y->n,
+                                 "tokens_each", (json_int_t)y->n_tok, "seconds",
+                                 y->seconds, "one_by_one_s", y->one_by_one_s);
+}
+
+static json_t *json_tensor(const struct compiled *q, const struct plan_facts *f,
+                           const struct plan_tensor *t)
+{
+    json_t *shape = json_array(), *bytes = json_array();
+    bool ok = true;
+
+    for (int i = 0; i < t->node->n_dim; i++)
+        ok &= append(shape, t->node->dim[i].symbol == PL_N_SLOT
+                                ? json_string("n_slot")
+                                : json_integer(t->node->dim[i].n));
+    for (int d = 0; d < f->n_dev; d++)
+        ok &= append(bytes, json_integer((json_int_t)t->bytes[d]));
+    return json_pack("{s:s, s:s, s:i, s:s, s:s, s:o, s:s, s:o}", "name",
+                     t->node->name, "role", role_name(t->node->role), "layer",
+                     t->node->layer, "group", q->place.group[t->group].name,
+                     "format", format_info(t->node->format)->name, "shape",
+                     if_ok(shape, ok), "layout", t->layout, "bytes",
+                     if_ok(bytes, ok));
+}
+
+static json_t *json_tensors(const struct compiled *q,
+                            const struct plan_facts *f, enum op op)
+{
+    json_t *all = json_array();
+    bool ok = true;
+
+    for (int i = 0; i < f->n_tensor; i++)
+        if (f->tensor[i].node->op == op)
+            ok &= append(all, json_tensor(q, f, &f->tensor[i]));
+    return if_ok(all, ok);
+}
+
+static json_t *json_messages(const struct lowered *low)
+{
+    json_t *all = json_array();
+    bool ok = true;
+
+    for (int m = 0; m < low->way->n_message; m++) {
+        const struct lowered_message *x = &low->way->message[m];
+        const struct graph_sizes one = {1, 1, 0, 1};
+
+        ok &= append(all, json_pack("{s:i, s:s, s:i, s:I, s:s}", "layer",
+                                    x->layer, "kind", num_kind_name(x->kind),
+                                    "items", x->n_item, "bytes",
+                                    (json_int_t)plan_pair(x->bytes, &one),
+                                    "per", plan_per(x->bytes)));
+    }
+    return if_ok(all, ok);
+}
+
+static json_t *json_estimate(const struct plan_estimate *e)
+{
+    static const char *const basis[] = {
+        [PLAN_MEASURED] = "measured",
+        [PLAN_CALIBRATED] = "calibrated",
+        [PLAN_ASSUMED] = "assumed",
+        [PLAN_DESCRIBED] = "described",
+    };
+    static const struct {
+        unsigned bit;
+        const char *name;
+    } guesses[] = {
+        {COST_GUESSED_FLOPS, "flops"},
+        {COST_GUESSED_LINK, "link"},
+        {COST_GUESSED_LATENCY, "latency"},
+    };
+    json_t *guessed = json_array();
+    bool ok = true;
+
+    for (size_t i = 0; i < sizeof guesses / sizeof guesses[0]; i++)
+        if (e->guessed & guesses[i].bit)
+            ok &= append(guessed, json_string(guesses[i].name));
+    return json_pack("{s:f, s:f, s:I, s:I, s:s, s:o}", "prefill_tps",
+                     e->prefill_tps, "decode_tps", e->decode_tps,
+                     "prefill_tokens", (json_int_t)e->n_prompt, "decode_past",
+                     (json_int_t)e->n_past, "basis", basis[e->basis], "guessed",
+                     if_ok(guessed, ok));
+}
+
+pl_status plan_print_json(const pl_plan *p, const struct plan_facts *f,
+                          const struct sink *to, pl_err *err)
+{
+    const struct compiled *q = p->compiled;
+    char hash[20];
+
+    snprintf(hash, sizeof hash, "%016" PRIx64, q->numeric_hash);
+    return sink_json(
+        to,
+        json_pack("{s:s, s:s, s:s, s:i, s:s, s:I, s:I, s:I, s:o, s:{s:I}, s:o, "
+                  "s:o, s:o, "
+                  "s:o, "
+                  "s:{s:i, s:I, s:o}, s:o, s:o}",
+                  "arch", pl_model_arch(p->model), "options", p->options,
+                  "numeric_hash", hash, "n_ranks", q->place.n_rank, "kernels",
+                  cpu_family_name(q->family), "n_ctx", (json_int_t)p->n_ctx,
+                  "n_ubatch", (json_int_t)q->max.n_tok, "stream_from",
+                  (json_int_t)(q->way[WAY_STREAM] >= 0 ? q->stream_from : 0),
+                  "devices", json_devices(q, f), "io", "buffers",
+                  (json_int_t)f->io_buffers, "groups", json_groups(q), "copies",
+                  json_all_copies(q), "tensors", json_tensors(q, f, OP_weight),
+                  "caches", json_tensors(q, f, OP_cache), "collectives",
+                  "per_token", q->low->way->n_message, "bytes_per_token",
+                  (json_int_t)f->token_bytes, "layers", json_messages(q->low),
+                  "estimate", json_estimate(&f->estimate), "pipeline",
+                  json_pipeline(&f->pipeline)),
+        "the description of a plan", err);
+}

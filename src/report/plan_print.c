@@ -1,0 +1,628 @@
+/* The plan for people: who holds what, layer kind by layer kind, what is sent,
+ * how fast it will be. Layers whose tensors are alike are one kind; where
+ * leftovers were dealt differently from layer to layer the first one stands for
+ * all. Lines stay within 100 columns for up to four devices. */
+#include "base/err.h"
+#include "cost/cost.h"
+#include "graph/shape.h"
+#include "plan/roles.h"
+#include "report/plan_facts.h"
+#include "report/sink.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_COLUMN = 4 }; /* devices that get a column */
+
+/* The tensors and messages of one layer, -1 for those outside. */
+struct layer {
+    int layer;
+    int first_tensor, n_tensor; /* in order[] */
+    int first_message, n_message;
+    int kind;     /* first layer with tensors alike */
+    int sends;    /* first of those with messages alike too */
+    bool differs; /* some layer of the kind is dealt otherwise */
+    bool moves;   /* some layer of the kind is another group's */
+};
+
+struct page {
+    const pl_plan *p;
+    const struct plan_facts *f;
+    const struct sink *to;
+    int n_layer; /* with the one outside, which is layer[0] */
+    struct layer *layer;
+    int *tensor, *message; /* sorted by layer */
+};
+
+/* Layers and kinds ------------------------------------------------------- */
+
+static int by_layer_t(const struct page *g, int i)
+{
+    return g->f->tensor[i].node->layer + 1;
+}
+
+static int by_layer_m(const struct page *g, int i)
+{
+    return g->p->compiled->low->way->message[i].layer + 1;
+}
+
+/* order[n]: indices of 0 .. n-1 by layer; first and count for each layer. */
+static void sort(const struct page *g, int n, int *order, bool message)
+{
+    int (*layer_of)(const struct page *, int) =
+        message ? by_layer_m : by_layer_t;
+    int at = 0;
+
+    for (int i = 0; i < n; i++) {
+        struct layer *y = &g->layer[layer_of(g, i)];
+
+        ++*(message ? &y->n_message : &y->n_tensor);
+    }
+    for (int k = 0; k < g->n_layer; k++) {
+        struct layer *y = &g->layer[k];
+        int *first = message ? &y->first_message : &y->first_tensor;
+        int *count = message ? &y->n_message : &y->n_tensor;
+
+        *first = at;
+        at += *count;
+        *count = 0;
+    }
+    for (int i = 0; i < n; i++) {
+        struct layer *y = &g->layer[layer_of(g, i)];
+
+        order[message ? y->first_message + y->n_message++
+                      : y->first_tensor + y->n_tensor++] = i;
+    }
+}
+
+/* Where a tensor lives, beside its layer's group: -1 in it. */
+static int elsewhere(const struct page *g, const struct plan_tensor *t)
+{
+    const struct placement *y = &g->p->compiled->place;
+    int own = t->node->layer >= 0 ? y->of_layer[t->node->layer] : -1;
+
+    return t->group == own ? -1 : t->group;
+}
+
+static bool alike(const struct page *g, const struct layer *a,
+                  const struct layer *b, bool *same)
+{
+    if (a->n_tensor != b->n_tensor)
+        return false;
+    *same = true;
+    for (int i = 0; i < a->n_tensor; i++) {
+        const struct plan_tensor *x =
+            &g->f->tensor[g->tensor[a->first_tensor + i]];
+        const struct plan_tensor *y =
+            &g->f->tensor[g->tensor[b->first_tensor + i]];
+        char s[PLAN_NAME], t[PLAN_NAME];
+
+        if (x->node->role != y->node->role ||
+            x->node->format != y->node->format ||
+            x->node->n_dim != y->node->n_dim ||
+            x->first->kind != y->first->kind ||
+            (x->first->kind == PL_SPLIT && x->first->dim != y->first->dim) ||
+            elsewhere(g, x) != elsewhere(g, y) ||
+            strcmp(plan_short_name(x->node->name, s),
+                   plan_short_name(y->node->name, t)) != 0)
+            return false;
+        for (int d = 0; d < x->node->n_dim; d++)
+            if (x->node->dim[d].n != y->node->dim[d].n)
+                return false;
+        *same &=
+            !strcmp(x->layout, y->layout) &&
+            !memcmp(x->bytes, y->bytes, (size_t)g->f->n_dev * sizeof *x->bytes);
+    }
+    return true;
+}
+
+static bool send_alike(const struct page *g, const struct layer *a,
+                       const struct layer *b)
+{
+    const struct lowered_message *m = g->p->compiled->low->way->message;
+
+    if (a->n_message != b->n_message)
+        return false;
+    for (int i = 0; i < a->n_message; i++) {
+        const struct lowered_message *x = &m[g->message[a->first_message + i]];
+        const struct lowered_message *y = &m[g->message[b->first_message + i]];
+
+        if (x->kind != y->kind || x->n_item != y->n_item ||
+            !dim_equal(x->bytes[0], y->bytes[0]) ||
+            !dim_equal(x->bytes[1], y->bytes[1]))
+            return false;
+    }
+    return true;
+}
+
+static void find_kinds(struct page *g)
+{
+    const int *of_layer = g->p->compiled->place.of_layer;
+
+    for (int i = 0; i < g->n_layer; i++) {
+        struct layer *y = &g->layer[i];
+        bool same = true;
+
+        y->layer = i - 1;
+        y->kind = i;
+        for (int k = 1; k < i && i > 0; k++)
+            if (g->layer[k].kind == k && alike(g, &g->layer[k], y, &same)) {
+                y->kind = k;
+                g->layer[k].moves |= of_layer[k - 1] != of_layer[i - 1];
+                g->layer[k].differs |= !same;
+                break;
+            }
+        y->sends = i;
+        for (int k = 1; k < i && y->sends == i; k++)
+            if (g->layer[k].kind == y->kind && send_alike(g, &g->layer[k], y))
+                y->sends = k;
+    }
+}
+
+static pl_status page_init(struct page *g, pl_err *err)
+{
+    const struct lowered *low = g->p->compiled->low;
+
+    for (int i = 0; i < g->f->n_tensor; i++)
+        if (by_layer_t(g, i) >= g->n_layer)
+            g->n_layer = by_layer_t(g, i) + 1;
+    for (int i = 0; i < low->way->n_message; i++)
+        if (by_layer_m(g, i) >= g->n_layer)
+            g->n_layer = by_layer_m(g, i) + 1;
+    if (g->n_layer == 0)
+        g->n_layer = 1;
+    g->layer = calloc((size_t)g->n_layer, sizeof *g->layer);
+    g->tensor = calloc((size_t)g->f->n_tensor + 1, sizeof *g->tensor);
+    g->message = calloc((size_t)low->way->n_message + 1, sizeof *g->message);
+    if (!g->layer || !g->tensor || !g->message)
+        return err_no_memory(err, "the description of a plan");
+    sort(g, g->f->n_tensor, g->tensor, false);
+    sort(g, low->way->n_message, g->message, true);
+    find_kinds(g);
+    return PL_OK;
+}
+
+/* Text ------------------------------------------------------------------- */
+
+/* "split 0: 96+96+64", or "split 0: 64 x 32-40" for many ranks. */
+static const char *short_layout(const struct plan_tensor *t, int n_rank,
+                                char buf[64])
+{
+    const pl_layout *l = t->first;
+    int64_t size, least = INT64_MAX, most = 0;
+    size_t n;
+
+    if (l->kind != PL_SPLIT)
+        return layout_print(l, buf, 64);
+    size = t->node->dim[l->dim].n;
+    n = (size_t)snprintf(buf, 64, "split %d:", l->dim);
+    for (int r = 0; r < n_rank; r++) {
+        int64_t len = layout_local_size(l, size, (rankset)1 << r);
+
+        least = len < least ? len : least;
+        most = len > most ? len : most;
+        if (n_rank <= MAX_COLUMN)
+            n += (size_t)snprintf(buf + n, 64 - n, "%s%" PRId64, r ? "+" : " ",
+                                  len);
+    }
+    if (n_rank > MAX_COLUMN && least == most)
+        snprintf(buf + n, 64 - n, " %d x %" PRId64, n_rank, most);
+    else if (n_rank > MAX_COLUMN)
+        snprintf(buf + n, 64 - n, " %d x %" PRId64 "-%" PRId64, n_rank, least,
+                 most);
+    return buf;
+}
+
+static const char *shape_text(const struct graph_node *n, char buf[64])
+{
+    size_t len = 0;
+
+    for (int d = 0; d < n->n_dim; d++)
+        if (n->dim[d].symbol == PL_N_SLOT)
+            len += (size_t)snprintf(buf + len, 64 - len, "[n_slot");
+        else
+            len += (size_t)snprintf(buf + len, 64 - len, "%s%" PRId64,
+                                    d ? ", " : "[", n->dim[d].n);
+    snprintf(buf + len, 64 - len, "]");
+    return buf;
+}
+
+static void say_bytes(const struct page *g, const uint64_t *bytes)
+{
+    char a[16], b[16];
+    uint64_t least = bytes[0], most = bytes[0];
+
+    if (g->f->n_dev <= MAX_COLUMN) {
+        for (int d = 0; d < g->f->n_dev; d++)
+            sink_say(g->to, " %6s", sink_size(a, bytes[d]));
+        return;
+    }
+    for (int d = 1; d < g->f->n_dev; d++) {
+        least = bytes[d] < least ? bytes[d] : least;
+        most = bytes[d] > most ? bytes[d] : most;
+    }
+    if (least == most)
+        sink_say(g->to, " %13s", sink_size(a, most));
+    else
+        sink_say(g->to, " %6s-%6s", sink_size(a, least), sink_size(b, most));
+}
+
+static void say_tensor(const struct page *g, const struct plan_tensor *t)
+{
+    const char *role = role_name(t->node->role);
+    char name[PLAN_NAME], label[64], shape[64], layout[64];
+
+    plan_short_name(t->node->name, name);
+    if (!strcmp(name, role))
+        snprintf(label, sizeof label, "%s", name);
+    else
+        snprintf(label, sizeof label, "%s (%s)", name, role);
+    sink_say(g->to, "  %-24s %-6s %-17s %-19s", label,
+             format_info(t->node->format)->name, shape_text(t->node, shape),
+             short_layout(t, g->p->compiled->place.n_rank, layout));
+    say_bytes(g, t->bytes);
+    sink_say(g->to, "\n");
+}
+
+static void say_message(const struct page *g, const struct lowered_message *m)
+{
+    const struct graph_sizes one = {1, 1, 0, 1};
+    char size[16];
+
+    const char *plus = "";
+
+    sink_say(g->to, "  %-24s ", num_kind_name(m->kind));
+    for (int k = 0; k < 2; k++)
+        if (m->bytes[k].n > 0 || (k == 0 && m->bytes[1].n == 0)) {
+            sink_say(g->to, "%s%s%" PRId64, plus,
+                     m->bytes[k].symbol == PL_N_TOK   ? "n_tok x "
+                     : m->bytes[k].symbol == PL_N_OUT ? "n_out x "
+                                                      : "",
+                     m->bytes[k].n / 4);
+            plus = " + ";
+        }
+    sink_say(g->to, " values");
+    if (m->n_item > 1)
+        sink_say(g->to, " in %d tensors", m->n_item);
+    sink_say(g->to, ", %s bytes a token\n",
+             sink_size(size, (uint64_t)plan_pair(m->bytes, &one)));
+}
+
+/* "layers 0-4, 7": those of the kind, or those that send alike. */
+static void say_layers(const struct page *g, int first, bool sends)
+{
+    const char *before = "";
+    int n = 0;
+
+    if (first == 0) {
+        sink_say(g->to, "outside the layers");
+        return;
+    }
+    for (int i = first; i < g->n_layer; i++)
+        n += (sends ? g->layer[i].sends : g->layer[i].kind) == first;
+    sink_say(g->to, n > 1 ? "layers " : "layer ");
+    for (int i = first; i < g->n_layer; i++) {
+        int end = i;
+
+        if ((sends ? g->layer[i].sends : g->layer[i].kind) != first)
+            continue;
+        while (end + 1 < g->n_layer &&
+               (sends ? g->layer[end + 1].sends : g->layer[end + 1].kind) ==
+                   first)
+            end++;
+        sink_say(g->to, "%s%d", before, g->layer[i].layer);
+        if (end > i)
+            sink_say(g->to, "-%d", g->layer[end].layer);
+        before = ", ";
+        i = end;
+    }
+}
+
+static const char *group_name(const struct page *g, int group)
+{
+    return g->p->compiled->place.group[group].name;
+}
+
+/* The tensors of a layer, group by group if they live in several. */
+static void say_tensors(const struct page *g, const struct layer *y)
+{
+    const int *at = &g->tensor[y->first_tensor];
+    int n_group = g->p->compiled->place.n_group, several = 0;
+
+    for (int i = 1; i < y->n_tensor; i++)
+        several |= g->f->tensor[at[i]].group != g->f->tensor[at[0]].group;
+    for (int k = 0; k < n_group; k++) {
+        bool first = several;
+
+        for (int i = 0; i < y->n_tensor; i++) {
+            if (g->f->tensor[at[i]].group != k)
+                continue;
+            if (first)
+                sink_say(g->to, " in %s\n", group_name(g, k));
+            first = false;
+            say_tensor(g, &g->f->tensor[at[i]]);
+        }
+    }
+}
+
+static void say_kind(const struct page *g, int kind)
+{
+    const struct layer *y = &g->layer[kind];
+    bool many = false;
+
+    sink_say(g->to, "\n");
+    say_layers(g, kind, false);
+    if (y->moves)
+        sink_say(g->to, "; in several groups: this is layer %d in %s", y->layer,
+                 group_name(g, g->p->compiled->place.of_layer[y->layer]));
+    else if (y->differs)
+        sink_say(g->to,
+                 "; leftovers are dealt from layer to layer: this is layer %d",
+                 y->layer);
+    sink_say(g->to, "\n");
+    say_tensors(g, y);
+    for (int i = kind; i < g->n_layer; i++)
+        many |= g->layer[i].kind == kind && g->layer[i].sends != kind;
+    for (int i = kind; i < g->n_layer; i++) {
+        const struct layer *z = &g->layer[i];
+
+        if (z->kind != kind || z->sends != i)
+            continue;
+        if (many) {
+            sink_say(g->to, "  in ");
+            say_layers(g, i, true);
+            sink_say(g->to, "\n");
+        }
+        for (int k = 0; k < z->n_message; k++)
+            say_message(g, &g->p->compiled->low->way
+                                ->message[g->message[z->first_message + k]]);
+    }
+}
+
+static void say_device(const struct page *g, int d)
+{
+    const struct compiled *q = g->p->compiled;
+    const struct plan_device *v = &g->f->dev[d];
+    const struct device_desc *x = &q->list.dev[d];
+    uint64_t all = v->weights + v->cache + v->buffers;
+    char ranks[24], s[5][16];
+
+    int rank0, n_rank;
+
+    compiled_ranks(q, d, &rank0, &n_rank);
+    if (n_rank == 0)
+        snprintf(ranks, sizeof ranks, "idle");
+    else if (n_rank == 1)
+        snprintf(ranks, sizeof ranks, "%d", rank0);
+    else
+        snprintf(ranks, sizeof ranks, "%d-%d", rank0, rank0 + n_rank - 1);
+    sink_say(g->to, "%-10s %-7s %8s %8s %8s %8s", x->name, ranks,
+             sink_size(s[0], v->weights), sink_size(s[1], v->cache),
+             sink_size(s[2], v->buffers), sink_size(s[3], all));
+    if (x->memory_bytes)
+        sink_say(g->to, " %8s%s", sink_size(s[4], x->memory_bytes),
+                 all > x->memory_bytes ? "  does not fit" : "");
+    sink_say(g->to, "\n");
+}
+
+static bool same_device(const struct page *g, int a, int b)
+{
+    const struct compiled *q = g->p->compiled;
+    int rank0, n, m;
+
+    compiled_ranks(q, a, &rank0, &n);
+    compiled_ranks(q, b, &rank0, &m);
+    return !memcmp(&g->f->dev[a], &g->f->dev[b], sizeof *g->f->dev) && n == m &&
+           q->list.dev[a].memory_bytes == q->list.dev[b].memory_bytes;
+}
+
+static void say_devices(const struct page *g)
+{
+    const struct compiled *q = g->p->compiled;
+    struct plan_device sum = {0, 0, 0};
+    char s[4][16];
+
+    sink_say(g->to, "%-10s %-7s %8s %8s %8s %8s %8s\n", "device", "ranks",
+             "weights", "cache", "buffers", "bytes", "of");
+    for (int d = 0; d < g->f->n_dev; d++) {
+        int end = d;
+
+        sum.weights += g->f->dev[d].weights;
+        sum.cache += g->f->dev[d].cache;
+        sum.buffers += g->f->dev[d].buffers;
+        say_device(g, d);
+        while (g->f->n_dev > MAX_COLUMN && end + 1 < g->f->n_dev &&
+               same_device(g, d, end + 1)) {
+            end++;
+            sum.weights += g->f->dev[end].weights;
+            sum.cache += g->f->dev[end].cache;
+            sum.buffers += g->f->dev[end].buffers;
+        }
+        if (end > d)
+            sink_say(g->to, "   to %-4s the same each\n",
+                     q->list.dev[end].name);
+        d = end;
+    }
+    sum.buffers += g->f->io_buffers;
+    sink_say(g->to, "%-10s %-7s %8s %8s %8s %8s\n", "io", "-", "0", "0",
+             sink_size(s[0], g->f->io_buffers),
+             sink_size(s[1], g->f->io_buffers));
+    sink_say(g->to, "%-10s %-7d %8s %8s %8s %8s\n", "all", q->place.n_rank,
+             sink_size(s[0], sum.weights), sink_size(s[1], sum.cache),
+             sink_size(s[2], sum.buffers),
+             sink_size(s[3], sum.weights + sum.cache + sum.buffers));
+}
+
+static void say_estimate(const struct page *g)
+{
+    const struct plan_estimate *e = &g->f->estimate;
+    const struct compiled *q = g->p->compiled;
+    struct cost_rates r;
+
+    sink_say(g->to,
+             "estimate  prompt %.*f tokens/s (a step of %" PRId64
+             "), generation %.*f tokens/s (after %" PRId64 ")\n",
+             e->prefill_tps < 100, e->prefill_tps, e->n_prompt,
+             e->decode_tps < 100, e->decode_tps, e->n_past);
+    switch (e->basis) {
+    case PLAN_MEASURED:
+        sink_say(g->to, "          from rates measured on the devices\n");
+        break;
+    case PLAN_CALIBRATED:
+        sink_say(g->to,
+                 "          from rates that `plait devices --measure` kept\n");
+        break;
+    case PLAN_ASSUMED:
+        sink_say(
+            g->to,
+            "          from typical rates; there was no room to measure\n");
+        break;
+    case PLAN_DESCRIBED:
+        cost_described(&r, &q->list.dev[0]);
+        sink_say(g->to, "          from the description%s",
+                 e->guessed ? "; guessed where it is silent:" : "");
+        if (e->guessed & COST_GUESSED_FLOPS)
+            sink_say(g->to, " flops=%.3gT",
+                     2e-12 * cost_guessed_macs(&q->list.dev[0]));
+        if (e->guessed & COST_GUESSED_LINK)
+            sink_say(g->to, " link=%.3gGB/s", r.link_bytes_per_s * 1e-9);
+        if (e->guessed & COST_GUESSED_LATENCY)
+            sink_say(g->to, " latency=%.3gus", r.message_s * 1e6);
+        sink_say(g->to, "\n");
+        break;
+    }
+}
+
+/* Letters up to the next blank that no quote holds. */
+static size_t word_length(const char *s)
+{
+    size_t n = 0;
+
+    for (bool quoted = false; s[n] && (quoted || s[n] != ' '); n++)
+        if (s[n] == '\\' && !quoted && s[n + 1])
+            n++;
+        else
+            quoted ^= s[n] == '\'';
+    return n;
+}
+
+/* Folded between options; each stays whole with its value. */
+static void say_options(const struct page *g)
+{
+    const char *s = pl_plan_options(g->p);
+    size_t room = 0;
+
+    while (*s) {
+        size_t n = word_length(s), all = n;
+
+        if (s[0] == '-' && s[n] == ' ' && s[n + 1] != '-')
+            all += 1 + word_length(s + n + 1); /* with its value */
+        if (all + 1 > room)
+            sink_say(g->to, room ? "\n         " : "options  ");
+        room = (all + 1 > room ? 88 : room) - (all + 1 > 88 ? 88 : all + 1);
+        sink_say(g->to, " ");
+        for (; all > 0; all -= n, s += n) {
+            n = all < 256 ? all : 256;
+            sink_say(g->to, "%.*s", (int)n, s);
+        }
+        s += *s == ' ';
+    }
+    sink_say(g->to, "\n");
+}
+
+static void say_all(const struct page *g)
+{
+    const struct compiled *q = g->p->compiled;
+    char size[16];
+
+    sink_say(g->to, "model     %.300s\n", gguf_path(g->p->model->file));
+    sink_say(g->to, "          %s, %" PRId64 " layers\n",
+             pl_model_arch(g->p->model), g->p->model->model->n_layer);
+    say_options(g);
+    sink_say(g->to,
+             "numerics  %016" PRIx64 ", %d rank%s%s%s\n"
+             "room      %" PRId64 " tokens of context, cache %s/%s, %d "
+             "sequence%s; steps of %" PRId64 " tokens, %" PRId64 " logits\n\n",
+             q->numeric_hash, q->place.n_rank, q->place.n_rank > 1 ? "s" : "",
+             q->paper ? "" : ", kernels ",
+             q->paper ? "" : cpu_family_name(q->family), g->p->n_ctx,
+             format_info(g->p->cache_k)->name, format_info(g->p->cache_v)->name,
+             (int)q->max.n_seq, q->max.n_seq > 1 ? "s" : "", q->max.n_tok,
+             q->max.n_out);
+    say_devices(g);
+    plan_say_groups(g->p, g->f, g->to);
+    sink_say(g->to, "\nname (role), format, shape, layout, bytes (K = 1024)");
+    if (g->f->n_dev <= MAX_COLUMN)
+        for (int d = 0; d < g->f->n_dev; d++)
+            sink_say(g->to, "%s%s", d ? ", " : " on ", q->list.dev[d].name);
+    else
+        sink_say(g->to, " a device");
+    sink_say(g->to, "\n");
+    for (int i = 0; i < g->n_layer; i++)
+        if (g->layer[i].kind == i)
+            say_kind(g, i);
+    sink_say(g->to, "\ntoken     %d collectives, %s bytes\n",
+             q->low->way->n_message,
+             sink_size(size, (uint64_t)g->f->token_bytes));
+    plan_say_copies(g->p, g->f, g->to);
+    say_estimate(g);
+    plan_say_times(g->p, g->f, g->to);
+}
+
+pl_status pl_plan_print(const pl_plan *p, bool json, pl_write_fn *write,
+                        void *user, pl_err *err)
+{
+    struct sink to = {write, user};
+    struct plan_facts f;
+    pl_status s;
+
+    if (!p || !write)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "pl_plan_print: plan and write must not be NULL");
+    s = plan_facts_init(&f, p, err);
+    if (s == PL_OK && json) {
+        s = plan_print_json(p, &f, &to, err);
+    } else if (s == PL_OK) {
+        struct page g = {.p = p, .f = &f, .to = &to};
+
+        s = page_init(&g, err);
+        if (s == PL_OK)
+            say_all(&g);
+        free(g.layer);
+        free(g.tensor);
+        free(g.message);
+    }
+    plan_facts_fini(&f);
+    return s;
+}
+
+void pl_plan_summary(const pl_plan *p, char *buf, size_t size)
+{
+    const struct compiled *q = p->compiled;
+    const struct graph_sizes one = {1, 1, q->max.n_slot, 1};
+    uint64_t weights = 0, cache = 0, work = 0;
+    int64_t sent = 0;
+    char s[4][16];
+
+    for (int d = 0; d < q->list.n; d++) {
+        const struct program *g = &q->low->prog[d];
+
+        weights += g->bytes[REGION_WEIGHTS];
+        cache += g->bytes[REGION_CACHE];
+        work += program_buffers(g) +
+                device_scratch_bytes(&q->list.dev[d], q->family, g);
+    }
+    for (int m = 0; m < q->low->way->n_message; m++)
+        sent += plan_pair(q->low->way->message[m].bytes, &one);
+    snprintf(buf, size,
+             "%d device%s, %d rank%s (%016" PRIx64
+             "): weights %s, cache %s, buffers %s; %d messages, %s bytes a "
+             "token",
+             compiled_devices(q), compiled_devices(q) > 1 ? "s" : "",
+             q->place.n_rank, q->place.n_rank > 1 ? "s" : "", q->numeric_hash,
+             sink_size(s[0], weights), sink_size(s[1], cache),
+             sink_size(s[2], work), q->low->way->n_message,
+             sink_size(s[3], (uint64_t)sent));
+}

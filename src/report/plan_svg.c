@@ -1,0 +1,410 @@
+/* The plan as a picture: devices are lanes, layers are columns, tensors boxes
+ * whose area is their bytes on that device, collectives and copies lines
+ * between the lanes, in the gap behind their layer.
+ *
+ * plan_svg_page.c says what stands where; this file only draws it. A cell is
+ * tiled by kinds of tensors, one band below the other, and a band by its
+ * tensors, side by side. */
+#include "report/plan_svg.h"
+
+#include "base/err.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const char *name, *fill;
+} kinds[SVG_KINDS] = {
+    [SVG_ATTENTION] = {"attention", "#7fb3e6"},
+    [SVG_FEED_FORWARD] = {"feed-forward", "#8fd19e"},
+    [SVG_EXPERTS] = {"experts", "#f2c46d"},
+    [SVG_EMBEDDING] = {"embedding, output", "#c9a3e0"},
+    [SVG_CACHE] = {"cache", "#f2a3a3"},
+    [SVG_OTHER] = {"norms, router, other", "#b8c0c8"},
+};
+
+static const struct {
+    const char *stroke, *dash, *legend;
+} lines[] = {
+    [SVG_MESSAGE] = {"#1f4e8c", "",
+                     "collective: devices of a group sum or exchange values"},
+    [SVG_COPY] = {"#c2410c", "", "copy: values go from a group to another"},
+    [SVG_STREAM] = {"#7e22ce", " stroke-dasharray='5 3'",
+                    "streamed: weights or cache are sent along"},
+};
+
+/* Text of a file's names may hold anything; what XML minds is written apart. */
+static void say_escaped(const struct sink *to, const char *s)
+{
+    for (; *s; s++)
+        switch (*s) {
+        case '<':
+            sink_say(to, "&lt;");
+            break;
+        case '>':
+            sink_say(to, "&gt;");
+            break;
+        case '&':
+            sink_say(to, "&amp;");
+            break;
+        default:
+            sink_say(to, "%c", *s >= ' ' && *s <= '~' ? *s : '?');
+        }
+}
+
+static void say_text(const struct sink *to, double x, double y,
+                     const char *attributes, const char *text)
+{
+    sink_say(to, "<text x='%.1f' y='%.1f'%s>", x, y, attributes);
+    say_escaped(to, text);
+    sink_say(to, "</text>\n");
+}
+
+static void say_rect(const struct sink *to, double x, double y, double w,
+                     double h, const char *attributes)
+{
+    sink_say(to, "<rect x='%.1f' y='%.1f' width='%.1f' height='%.1f'%s/>\n", x,
+             y, w, h, attributes);
+}
+
+/* ---- boxes -------------------------------------------------------------- */
+
+static double text_width(const char *s)
+{
+    return 5.3 * (double)strlen(s); /* of 9 px */
+}
+
+/* "gate" of "ffn_gate_exps": the color says the rest. */
+static void box_name(const struct plan_tensor *t, char name[PLAN_NAME])
+{
+    char all[PLAN_NAME];
+    const char *s = plan_short_name(t->node->name, all);
+    size_t n;
+
+    s += !strncmp(s, "ffn_", 4) ? 4 : !strncmp(s, "attn_", 5) ? 5 : 0;
+    n = strlen(s);
+    if (n > 5 && !strcmp(s + n - 5, "_exps"))
+        n -= 5;
+    snprintf(name, PLAN_NAME, "%.*s", (int)n, s);
+}
+
+static void draw_box(const struct sink *to, const struct plan_tensor *t,
+                     uint64_t bytes, double x, double y, double w, double h)
+{
+    char name[PLAN_NAME], size[16], label[PLAN_NAME + 20];
+
+    box_name(t, name);
+    sink_size(size, bytes);
+    sink_say(to, "<rect x='%.1f' y='%.1f' width='%.1f' height='%.1f'><title>",
+             x, y, w, h);
+    snprintf(label, sizeof label, "%s %s", name, size);
+    say_escaped(to, label);
+    sink_say(to, "</title></rect>\n");
+    if (h < 10)
+        return;
+    if (h >= 22 && text_width(name) < w - 3) {
+        say_text(to, x + w / 2, y + h / 2 - 2, " class='b'", name);
+        say_text(to, x + w / 2, y + h / 2 + 8, " class='b'", size);
+    } else if (text_width(label) < w - 3) {
+        say_text(to, x + w / 2, y + h / 2 + 3, " class='b'", label);
+    } else if (text_width(name) < w - 3) {
+        say_text(to, x + w / 2, y + h / 2 + 3, " class='b'", name);
+    }
+}
+
+static void draw_cell(const struct svg_page *g, const struct svg_column *c,
+                      int lane)
+{
+    double x = c->x, y, w = c->w;
+    uint64_t kind[SVG_KINDS], all = svg_bytes(g, c, lane, kind);
+    char size[16];
+
+    if (all == 0)
+        return;
+    y = g->lane[lane].y + SVG_PAD;
+    for (int k = 0; k < SVG_KINDS; k++) {
+        double h = (double)kind[k] * g->scale / w, at = x;
+        char label[64];
+        bool named = false;
+
+        if (kind[k] == 0)
+            continue;
+        sink_say(g->to, "<g fill='%s'>\n", kinds[k].fill);
+        if (k == SVG_OTHER || h < 10) { /* too thin to tell apart */
+            say_rect(g->to, x, y, w, h < 0.7 ? 0.7 : h, "");
+            named = true;
+        }
+        for (int i = 0; i < g->f->n_tensor && !named; i++) {
+            const struct plan_tensor *t = &g->f->tensor[i];
+            uint64_t n = g->mean[i * g->n_lane + lane];
+            double part = (double)n / (double)kind[k] * w;
+
+            if (n == 0 || svg_column_of(g, t) != c ||
+                svg_kind(t->node) != (enum svg_kind)k)
+                continue;
+            draw_box(g->to, t, n, at, y, part, h);
+            at += part;
+        }
+        sink_say(g->to, "</g>\n");
+        if (named && h >= 9) {
+            snprintf(label, sizeof label, "%s %s", kinds[k].name,
+                     sink_size(size, kind[k]));
+            say_text(g->to, x + w / 2, y + h / 2 + 3, " class='b'", label);
+        }
+        y += h;
+    }
+    say_text(g->to, x + w / 2, y + 11, " class='s m'", sink_size(size, all));
+}
+
+/* ---- lines -------------------------------------------------------------- */
+
+static double middle(const struct svg_lane *v)
+{
+    return v->y + v->h / 2;
+}
+
+static void draw_line(const struct svg_page *g, const struct svg_line *l)
+{
+    const char *color = lines[l->kind].stroke;
+    double y0 = 1e9, y1 = 0, x = l->x, at = 1e9;
+    char size[16], label[80];
+
+    for (int i = 0; i < g->n_lane; i++)
+        if (l->from[i] || l->to[i]) {
+            y0 = middle(&g->lane[i]) < y0 ? middle(&g->lane[i]) : y0;
+            y1 = middle(&g->lane[i]) > y1 ? middle(&g->lane[i]) : y1;
+        }
+    if (y0 > y1)
+        return;
+    for (int i = 0; i < g->n_lane; i++) /* the label is where no mark is */
+        if (middle(&g->lane[i]) > y0 + 1 && middle(&g->lane[i]) < at)
+            at = middle(&g->lane[i]);
+    at = (y0 + (y1 - y0 < 1 ? y0 : at)) / 2;
+    if (y1 - y0 < 1) { /* among the devices of one lane */
+        y0 -= 26;
+        y1 += 26;
+    }
+    sink_say(g->to,
+             "<g stroke='%s' stroke-width='1.6' fill='%s'><path d='M%.1f "
+             "%.1fV%.1f'%s/>\n",
+             color, color, x, y0, y1, lines[l->kind].dash);
+    for (int i = 0; i < g->n_lane; i++) {
+        double y = middle(&g->lane[i]);
+
+        if (l->to[i] && l->kind != SVG_MESSAGE)
+            sink_say(g->to,
+                     "<path d='M%.1f %.1fh7'/><path stroke='none' d='M%.1f "
+                     "%.1fl-6 -4v8z'/>\n",
+                     x, y, x + 11, y);
+        else if (l->from[i] || l->to[i])
+            sink_say(g->to, "<circle cx='%.1f' cy='%.1f' r='3'%s/>\n", x, y,
+                     l->kind == SVG_MESSAGE ? "" : " fill='#fff'");
+    }
+    sink_say(g->to, "</g>\n");
+    sink_size(size, l->bytes);
+    if (l->n > 1)
+        snprintf(label, sizeof label, "%d x %s: %s", l->n, l->name, size);
+    else
+        snprintf(label, sizeof label, "%s: %s", l->name, size);
+    sink_say(g->to,
+             "<text class='s m' fill='%s' transform='translate(%.1f %.1f) "
+             "rotate(-90)'>",
+             color, x - 4, at);
+    say_escaped(g->to, label);
+    sink_say(g->to, "</text>\n");
+}
+
+/* ---- the page ----------------------------------------------------------- */
+
+static void draw_lane(const struct svg_page *g, const struct svg_lane *v)
+{
+    const struct compiled *q = g->p->compiled;
+    const struct plan_device *d = &g->f->dev[v->first];
+    char s[16], t[16], text[160];
+    double y = v->y + 18;
+
+    say_rect(g->to, 8, v->y, g->width - 16, v->h, " fill='#eef1f4' rx='5'");
+    if (v->more) {
+        snprintf(text, sizeof text, "... %d more devices", v->n);
+        say_text(g->to, 18, middle(v) + 4, " class='s'", text);
+        return;
+    }
+    if (v->n > 1)
+        snprintf(text, sizeof text, "%s - %s", q->list.dev[v->first].name,
+                 q->list.dev[v->first + v->n - 1].name);
+    else
+        snprintf(text, sizeof text, "%s", q->list.dev[v->first].name);
+    say_text(g->to, 18, y, " class='h'", text);
+    if (v->n > 1) {
+        snprintf(text, sizeof text, "%d devices, alike", v->n);
+        say_text(g->to, 18, y += 13, " class='s'", text);
+    }
+    snprintf(text, sizeof text, "group %.40s%s", v->groups,
+             q->list.dev[v->first].host ? ": host memory" : "");
+    say_text(g->to, 18, y += 13, " class='s'", text);
+    snprintf(text, sizeof text, "weights %s, cache %s",
+             sink_size(s, d->weights), sink_size(t, d->cache));
+    say_text(g->to, 18, y += 13, " class='s'", text);
+    snprintf(text, sizeof text, "buffers %s", sink_size(s, d->buffers));
+    if (q->list.dev[v->first].memory_bytes)
+        snprintf(text, sizeof text, "buffers %s; it has %s",
+                 sink_size(s, d->buffers),
+                 sink_size(t, q->list.dev[v->first].memory_bytes));
+    say_text(g->to, 18, y += 13, " class='s'", text);
+}
+
+static void draw_column(const struct svg_page *g, const struct svg_column *c)
+{
+    const struct placement *y = &g->p->compiled->place;
+    char text[64];
+
+    if (c->first < 0)
+        snprintf(text, sizeof text, "embedding");
+    else if (c->first >= y->n_layer)
+        snprintf(text, sizeof text, "output");
+    else if (c->last > c->first)
+        snprintf(text, sizeof text, "layers %d-%d", c->first, c->last);
+    else
+        snprintf(text, sizeof text, "layer %d", c->first);
+    say_text(g->to, c->x + c->w / 2, SVG_TOP - 20, " class='h m'", text);
+    if (c->more)
+        snprintf(text, sizeof text, "not drawn");
+    else if (c->last > c->first)
+        snprintf(text, sizeof text, "\xc3\x97 %d, %s", c->last - c->first + 1,
+                 c->differ ? "on average" : "each like this");
+    else if (c->first >= y->n_layer && g->tied)
+        snprintf(text, sizeof text, "by token_embd");
+    else
+        return;
+    sink_say(g->to, "<text class='s m' x='%.1f' y='%d'>%s</text>\n",
+             c->x + c->w / 2, SVG_TOP - 8, text);
+}
+
+static void draw_title(const struct svg_page *g)
+{
+    const struct compiled *q = g->p->compiled;
+    const struct plan_estimate *e = &g->f->estimate;
+    const char *path = gguf_path(g->p->model->file);
+    char text[400];
+    int n = compiled_devices(q);
+
+    for (int d = 0; d < compiled_devices(q); d++)
+        n -= q->list.dev[d].host;
+    snprintf(text, sizeof text, "%.200s: %d layers on %d device%s%s",
+             strrchr(path, '/') ? strrchr(path, '/') + 1 : path,
+             q->place.n_layer, n, n == 1 ? "" : "s",
+             n < compiled_devices(q) ? " and the host" : "");
+    say_text(g->to, 10, 24, " class='t'", text);
+    snprintf(text, sizeof text,
+             "%d rank%s, %" PRId64 " tokens of context; estimated: prompt %.0f "
+             "tokens/s, generation %.*f tokens/s",
+             q->place.n_rank, q->place.n_rank > 1 ? "s" : "", g->p->n_ctx,
+             e->prefill_tps, e->decode_tps < 100, e->decode_tps);
+    say_text(g->to, 10, 42, " class='s'", text);
+}
+
+static void draw_legend(const struct svg_page *g)
+{
+    const struct svg_lane *end = &g->lane[g->n_lane - 1];
+    double x = 10, y = end->y + end->h + 22, side = svg_side(g);
+    char size[16], text[200];
+
+    for (int k = 0; k < SVG_KINDS; k++) {
+        if (!g->has_kind[k])
+            continue;
+        sink_say(g->to, "<g fill='%s'>", kinds[k].fill);
+        say_rect(g->to, x, y - 10, 12, 12, "");
+        sink_say(g->to, "</g>");
+        say_text(g->to, x + 17, y, " class='s'", kinds[k].name);
+        x += 36 + 5.8 * (double)strlen(kinds[k].name);
+    }
+    y += 20;
+    say_rect(g->to, 10, y - 12, side, side, " fill='#6b7280'");
+    snprintf(text, sizeof text,
+             "= %s bytes (K = 1024): a box is as large as what the tensor "
+             "takes on the device",
+             sink_size(size, (uint64_t)(side * side / g->scale + 0.5)));
+    say_text(g->to, 16 + side, y, " class='s'", text);
+    say_rect(g->to, 460, y - 10, 18, 12, " fill='#fff' stroke='#cbd5e1'");
+    say_text(g->to, 484, y, " class='s'",
+             "white: devices of the group that runs the layer");
+    y += side > 18 ? side : 18;
+    for (size_t k = 0; k < sizeof lines / sizeof lines[0]; k++) {
+        if (!g->has_line[k])
+            continue;
+        sink_say(g->to,
+                 "<path d='M10 %.1fh26' stroke='%s' stroke-width='1.6'%s/>\n",
+                 y - 4, lines[k].stroke, lines[k].dash);
+        if (k == SVG_STREAM)
+            snprintf(text, sizeof text,
+                     "%s when a step has %" PRId64
+                     " tokens or more; bytes a step, of a cache those of one "
+                     "token before",
+                     lines[k].legend, g->p->compiled->stream_from);
+        else
+            snprintf(text, sizeof text, "%s; bytes a token%s", lines[k].legend,
+                     k == SVG_COPY ? "; from the circles to the arrows" : "");
+        say_text(g->to, 44, y, " class='s'", text);
+        y += 16;
+    }
+}
+
+static void draw(const struct svg_page *g)
+{
+    sink_say(g->to,
+             "<svg xmlns='http://www.w3.org/2000/svg' width='%.0f' "
+             "height='%.0f' viewBox='0 0 %.0f %.0f' "
+             "font-family='Helvetica,Arial,sans-serif'>\n",
+             g->width, g->height, g->width, g->height);
+    sink_say(g->to,
+             "<style>.t{font-size:17px;font-weight:bold}.h{font-size:12px;"
+             "font-weight:bold}.s{font-size:10px}.m{text-anchor:middle}"
+             ".b{font-size:9px;text-anchor:middle;fill:#111;stroke:none}"
+             "rect{stroke-width:.6}g>rect{stroke:#fff}</style>\n");
+    sink_say(g->to, "<rect width='100%%' height='100%%' fill='#fff'/>\n");
+    draw_title(g);
+    for (int i = 0; i < g->n_lane; i++)
+        draw_lane(g, &g->lane[i]);
+    for (int k = 0; k < g->n_column; k++) {
+        const struct svg_column *c = &g->column[k];
+
+        draw_column(g, c);
+        for (int i = 0; i < g->n_lane; i++) {
+            const struct svg_lane *v = &g->lane[i];
+
+            if (c->more || v->more)
+                continue;
+            if (svg_runs(g, c, v->first))
+                say_rect(g->to, c->x - 4, v->y + 3, c->w + 8, v->h - 6,
+                         " fill='#fff' rx='3'");
+            draw_cell(g, c, i);
+        }
+    }
+    for (int i = 0; i < g->n_line; i++)
+        draw_line(g, &g->line[i]);
+    draw_legend(g);
+    sink_say(g->to, "</svg>\n");
+}
+
+pl_status pl_plan_svg(const pl_plan *p, pl_write_fn *write, void *user,
+                      pl_err *err)
+{
+    struct sink to = {write, user};
+    struct plan_facts f;
+    pl_status s;
+
+    if (!p || !write)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "pl_plan_svg: plan and write must not be NULL");
+    s = plan_facts_init(&f, p, err);
+    if (s == PL_OK) {
+        struct svg_page g = {.p = p, .f = &f, .to = &to};
+
+        s = svg_page_init(&g, &f.arena, err);
+        if (s == PL_OK)
+            draw(&g);
+    }
+    plan_facts_fini(&f);
+    return s;
+}

@@ -1,0 +1,86 @@
+/* Where everything stands in the picture of a plan. */
+#ifndef REPORT_PLAN_SVG_H
+#define REPORT_PLAN_SVG_H
+
+#include "report/plan_facts.h"
+#include "report/sink.h"
+
+enum svg_kind {
+    SVG_ATTENTION,
+    SVG_FEED_FORWARD,
+    SVG_EXPERTS,
+    SVG_EMBEDDING,
+    SVG_CACHE,
+    SVG_OTHER,
+    SVG_KINDS
+};
+
+enum {
+    SVG_TOP = 96, /* where lanes begin, px */
+    SVG_PAD = 14, /* above a lane's boxes */
+};
+
+/* Devices first .. first + n - 1. */
+struct svg_lane {
+    int first, n;
+    bool more;       /* too many: they are only counted */
+    char groups[64]; /* their names */
+    double y, h;
+};
+
+/* Layers first .. last; -1 is the embedding, n_layer the output. */
+struct svg_column {
+    int first, last;
+    bool more;   /* too many: they are only named */
+    bool differ; /* leftovers are dealt from layer to layer */
+    double x, w;
+};
+
+enum svg_line_kind { SVG_MESSAGE, SVG_COPY, SVG_STREAM, SVG_LINES };
+
+/* Messages of a group, or copies from a group to another, of a column. */
+struct svg_line {
+    enum svg_line_kind kind;
+    int column, a, b; /* groups; of a message the same */
+    int n;
+    uint64_t bytes;
+    const char *name;
+    bool *from, *to; /* [n_lane] */
+    double x;
+};
+
+struct svg_page {
+    const pl_plan *p;
+    const struct plan_facts *f;
+    const struct sink *to;
+    int n_lane, n_column, n_line;
+    struct svg_lane *lane;
+    struct svg_column *column;
+    struct svg_line *line;
+    uint64_t *mean; /* [n_tensor][n_lane] of tensors of a column's first layer:
+                       bytes on a device of the lane, the mean of the column's
+                       layers */
+    int *lane_of;   /* [n_dev] */
+    int *column_of; /* [n_layer + 2] by layer + 1 */
+    bool tied;      /* the output is computed with the embedding's weight */
+    bool has_kind[SVG_KINDS], has_line[SVG_LINES];
+    double scale; /* px^2 a byte */
+    double width, height;
+};
+
+/* All memory is the arena's. */
+pl_status svg_page_init(struct svg_page *g, struct arena *a, pl_err *err);
+
+enum svg_kind svg_kind(const struct graph_node *n);
+/* The column that draws the tensor, or NULL. */
+const struct svg_column *svg_column_of(const struct svg_page *g,
+                                       const struct plan_tensor *t);
+/* Bytes of a cell, by kind and in all. */
+uint64_t svg_bytes(const struct svg_page *g, const struct svg_column *c,
+                   int lane, uint64_t kind[SVG_KINDS]);
+/* Is the device of the group that runs the column? */
+bool svg_runs(const struct svg_page *g, const struct svg_column *c, int dev);
+/* Side of the square that tells the scale: a power of two of bytes. */
+double svg_side(const struct svg_page *g);
+
+#endif

@@ -1,0 +1,574 @@
+/* What the picture of a plan shows, and where. Neighbouring layers that are
+ * alike share a column, and neighbouring devices a lane, once there are more
+ * than FEW; of very many columns or lanes the middle is left out. The scale is
+ * the largest that lets the fullest cell of a layer have CELL px of height. */
+#include "report/plan_svg.h"
+
+#include "base/err.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    FEW = 8,
+    MOST_LANES = 12,
+    MOST_COLUMNS = 20,
+    LEFT = 178, /* px of the lanes' names */
+    WIDTH = 150,
+    NARROW = 84,
+    BROAD = 330, /* px of columns */
+    CELL = 118,
+    LINE = 24, /* px of gap a line takes */
+};
+
+/* ---- tensors ------------------------------------------------------------ */
+
+enum svg_kind svg_kind(const struct graph_node *n)
+{
+    switch (n->role) {
+    case PL_ROLE_TOKEN_EMBD:
+    case PL_ROLE_OUTPUT:
+        return SVG_EMBEDDING;
+    case PL_ROLE_ATTN_Q:
+    case PL_ROLE_ATTN_K:
+    case PL_ROLE_ATTN_V:
+    case PL_ROLE_ATTN_QKV:
+    case PL_ROLE_ATTN_OUT:
+        return SVG_ATTENTION;
+    case PL_ROLE_FFN_GATE:
+    case PL_ROLE_FFN_UP:
+    case PL_ROLE_FFN_GATE_UP:
+    case PL_ROLE_FFN_DOWN:
+        return SVG_FEED_FORWARD;
+    case PL_ROLE_FFN_GATE_EXPS:
+    case PL_ROLE_FFN_UP_EXPS:
+    case PL_ROLE_FFN_GATE_UP_EXPS:
+    case PL_ROLE_FFN_DOWN_EXPS:
+        return SVG_EXPERTS;
+    case PL_ROLE_CACHE_K:
+    case PL_ROLE_CACHE_V:
+        return SVG_CACHE;
+    default:
+        return SVG_OTHER;
+    }
+}
+
+/* -1 is the embedding's place, n_layer the output's. */
+static int place_of(const struct svg_page *g, const struct graph_node *n)
+{
+    if (n->layer >= 0)
+        return n->layer;
+    return n->role == PL_ROLE_TOKEN_EMBD ? -1 : g->p->compiled->place.n_layer;
+}
+
+const struct svg_column *svg_column_of(const struct svg_page *g,
+                                       const struct plan_tensor *t)
+{
+    int at = place_of(g, t->node);
+    const struct svg_column *c = &g->column[g->column_of[at + 1]];
+
+    return c->first == at && !c->more ? c : NULL;
+}
+
+uint64_t svg_bytes(const struct svg_page *g, const struct svg_column *c,
+                   int lane, uint64_t kind[SVG_KINDS])
+{
+    uint64_t all = 0;
+
+    memset(kind, 0, SVG_KINDS * sizeof *kind);
+    for (int i = 0; i < g->f->n_tensor; i++) {
+        const struct plan_tensor *t = &g->f->tensor[i];
+        uint64_t n = g->mean[i * g->n_lane + lane];
+
+        if (n == 0 || svg_column_of(g, t) != c)
+            continue;
+        kind[svg_kind(t->node)] += n;
+        all += n;
+    }
+    return all;
+}
+
+static int group_of_layer(const struct svg_page *g, int layer)
+{
+    const struct placement *y = &g->p->compiled->place;
+
+    return layer < 0 ? y->of_input : y->of_layer[layer];
+}
+
+static bool is_member(const struct svg_page *g, int group, int dev)
+{
+    const struct placement *y = &g->p->compiled->place;
+
+    for (int k = 0; k < y->group[group].n; k++)
+        if (y->member[y->group[group].first + k].dev == dev &&
+            y->member[y->group[group].first + k].n_rank > 0)
+            return true;
+    return false;
+}
+
+bool svg_runs(const struct svg_page *g, const struct svg_column *c, int dev)
+{
+    return is_member(g, group_of_layer(g, c->first), dev);
+}
+
+double svg_side(const struct svg_page *g)
+{
+    double bytes = 1;
+
+    while (sqrt(2 * bytes * g->scale) < 22)
+        bytes *= 2;
+    return sqrt(bytes * g->scale);
+}
+
+/* ---- lanes -------------------------------------------------------------- */
+
+static bool near(uint64_t a, uint64_t b)
+{
+    return (a > b ? a - b : b - a) <= a / 32 + 4096;
+}
+
+static bool device_alike(const struct svg_page *g, int a, int b)
+{
+    const struct plan_device *x = &g->f->dev[a], *y = &g->f->dev[b];
+
+    for (int i = 0; i < g->p->compiled->place.n_group; i++)
+        if (is_member(g, i, a) != is_member(g, i, b))
+            return false;
+    return near(x->weights, y->weights) && near(x->cache, y->cache);
+}
+
+static void name_groups(const struct svg_page *g, struct svg_lane *v)
+{
+    size_t n = 0;
+
+    for (int i = 0; i < g->p->compiled->place.n_group && n < 40; i++)
+        if (is_member(g, i, v->first))
+            n += (size_t)snprintf(v->groups + n, sizeof v->groups - n,
+                                  "%s%.30s", n ? ", " : "",
+                                  g->p->compiled->place.group[i].name);
+    if (n == 0)
+        snprintf(v->groups, sizeof v->groups, "none: idle");
+}
+
+static pl_status find_lanes(struct svg_page *g, struct arena *a, pl_err *err)
+{
+    int n_dev = g->f->n_dev, cut = 0;
+
+    g->lane = arena_alloc(a, (size_t)n_dev + 1, sizeof *g->lane);
+    g->lane_of = arena_alloc(a, (size_t)n_dev + 1, sizeof *g->lane_of);
+    if (!g->lane || !g->lane_of)
+        return err_no_memory(err, "a picture");
+    for (int d = 0; d < n_dev; d++) {
+        if (n_dev > FEW && d > 0 &&
+            device_alike(g, g->lane[g->n_lane - 1].first, d)) {
+            g->lane[g->n_lane - 1].n++;
+            continue;
+        }
+        g->lane[g->n_lane++] = (struct svg_lane){.first = d, .n = 1};
+    }
+    if (g->n_lane > MOST_LANES) { /* the first and the last few stay */
+        struct svg_lane *m = &g->lane[MOST_LANES / 2];
+
+        cut = g->n_lane - MOST_LANES;
+        for (int i = 1; i <= cut; i++)
+            m->n += m[i].n;
+        m->more = true;
+        memmove(m + 1, m + 1 + cut,
+                (size_t)(g->n_lane - MOST_LANES / 2 - 1 - cut) * sizeof *m);
+        g->n_lane -= cut;
+    }
+    for (int i = 0; i < g->n_lane; i++) {
+        name_groups(g, &g->lane[i]);
+        for (int k = 0; k < g->lane[i].n; k++)
+            g->lane_of[g->lane[i].first + k] = i;
+    }
+    return PL_OK;
+}
+
+/* ---- columns ------------------------------------------------------------ */
+
+/* From a layer to the next one's group: not what tells layers apart. */
+static bool passes_on(const struct svg_page *g, const struct lowered_copy *c)
+{
+    const struct placement *y = &g->p->compiled->place;
+
+    return c->layer >= 0 && y->of_layer[c->layer] == c->from &&
+           y->of_layer[c->layer + 1] == c->to;
+}
+
+/* Copies of a layer as one number: how many of each pair of groups. */
+static int64_t copies_of(const struct svg_page *g, enum compiled_way way,
+                         int layer)
+{
+    int64_t sum = 0;
+    int n;
+    const struct lowered_copy *c = plan_copies(g->p->compiled, way, &n);
+
+    for (int i = 0; i < n; i++)
+        if (c[i].layer == layer && !passes_on(g, &c[i]))
+            sum += (int64_t)(c[i].from + 1) * 4099 + c[i].to + 1;
+    return sum;
+}
+
+static int messages_of(const struct svg_page *g, int layer)
+{
+    const struct lowered_way *w = g->p->compiled->low->way;
+    int n = 0;
+
+    for (int i = 0; i < w->n_message; i++)
+        n += w->message[i].layer == layer;
+    return n;
+}
+
+/* Layer b as layer a = b - 1, tensor by tensor. */
+static bool layer_alike(const struct svg_page *g, int a, int b)
+{
+    int i = 0, k = 0;
+
+    if (group_of_layer(g, a) != group_of_layer(g, b) ||
+        messages_of(g, a) != messages_of(g, b) ||
+        copies_of(g, WAY_PLAIN, a) != copies_of(g, WAY_PLAIN, b) ||
+        copies_of(g, WAY_STREAM, a) != copies_of(g, WAY_STREAM, b))
+        return false;
+    for (;; i++, k++) {
+        const struct plan_tensor *t = g->f->tensor;
+
+        while (i < g->f->n_tensor && t[i].node->layer != a)
+            i++;
+        while (k < g->f->n_tensor && t[k].node->layer != b)
+            k++;
+        if (i == g->f->n_tensor || k == g->f->n_tensor)
+            return i == k;
+        if (t[i].node->role != t[k].node->role ||
+            t[i].node->format != t[k].node->format ||
+            t[i].group != t[k].group ||
+            graph_count(t[i].node, &g->p->compiled->max) !=
+                graph_count(t[k].node, &g->p->compiled->max))
+            return false;
+    }
+}
+
+/* Does it run where only a count of devices is drawn? */
+static bool unseen(const struct svg_page *g, int layer)
+{
+    int group = group_of_layer(g, layer);
+
+    for (int d = 0; d < g->f->n_dev; d++)
+        if (is_member(g, group, d))
+            return g->lane[g->lane_of[d]].more;
+    return true;
+}
+
+static pl_status find_columns(struct svg_page *g, struct arena *a, pl_err *err)
+{
+    int n_layer = g->p->compiled->place.n_layer;
+
+    g->column = arena_alloc(a, (size_t)n_layer + 2, sizeof *g->column);
+    g->column_of = arena_alloc(a, (size_t)n_layer + 2, sizeof *g->column_of);
+    if (!g->column || !g->column_of)
+        return err_no_memory(err, "a picture");
+    for (int i = -1; i <= n_layer; i++) {
+        bool more = i >= 0 && i < n_layer && unseen(g, i);
+        bool same = n_layer > FEW && i > 0 && i < n_layer;
+
+        if (same && g->column[g->n_column - 1].more == more &&
+            (more || layer_alike(g, i - 1, i)))
+            g->column[g->n_column - 1].last = i;
+        else
+            g->column[g->n_column++] =
+                (struct svg_column){.first = i, .last = i, .more = more};
+    }
+    if (g->n_column > MOST_COLUMNS) {
+        struct svg_column *m = &g->column[MOST_COLUMNS / 2];
+        int cut = g->n_column - MOST_COLUMNS;
+
+        m->last = m[cut].last;
+        m->more = true;
+        memmove(m + 1, m + 1 + cut,
+                (size_t)(g->n_column - MOST_COLUMNS / 2 - 1 - cut) * sizeof *m);
+        g->n_column -= cut;
+    }
+    for (int i = 0; i < g->n_column; i++)
+        for (int k = g->column[i].first; k <= g->column[i].last; k++)
+            g->column_of[k + 1] = i;
+    return PL_OK;
+}
+
+/* ---- boxes -------------------------------------------------------------- */
+
+/* Tensor i's like in the column's first layer: layers that share a column have
+ * theirs in one order. */
+static int first_like(const struct svg_page *g, int i)
+{
+    const struct plan_tensor *t = g->f->tensor;
+    int at = place_of(g, t[i].node), nth = 0, k = 0;
+    int first = g->column[g->column_of[at + 1]].first;
+
+    if (first == at)
+        return i;
+    for (int j = 0; j < i; j++)
+        nth += t[j].node->layer == at;
+    while (t[k].node->layer != first || nth-- > 0)
+        k++;
+    return k;
+}
+
+static pl_status find_means(struct svg_page *g, struct arena *a, pl_err *err)
+{
+    const struct plan_tensor *t = g->f->tensor;
+    size_t n = (size_t)g->f->n_tensor * (size_t)g->n_lane;
+
+    g->mean = arena_alloc(a, n + 1, sizeof *g->mean);
+    if (!g->mean)
+        return err_no_memory(err, "a picture");
+    for (int i = 0; i < g->f->n_tensor; i++) {
+        struct svg_column *c =
+            &g->column[g->column_of[place_of(g, t[i].node) + 1]];
+        int k;
+
+        if (c->more)
+            continue;
+        k = first_like(g, i);
+        for (int d = 0; d < g->f->n_dev; d++) {
+            g->mean[k * g->n_lane + g->lane_of[d]] += t[i].bytes[d];
+            c->differ |= t[i].bytes[d] != t[k].bytes[d];
+        }
+    }
+    for (int i = 0; i < g->f->n_tensor; i++) {
+        const struct svg_column *c = svg_column_of(g, &t[i]);
+
+        for (int k = 0; k < g->n_lane && c; k++)
+            g->mean[i * g->n_lane + k] /=
+                (uint64_t)g->lane[k].n * (uint64_t)(c->last - c->first + 1);
+    }
+    return PL_OK;
+}
+
+/* ---- lines -------------------------------------------------------------- */
+
+static void mark(const struct svg_page *g, bool *lane, int group)
+{
+    for (int d = 0; d < g->f->n_dev; d++)
+        lane[g->lane_of[d]] |= is_member(g, group, d);
+}
+
+static pl_status add_line(struct svg_page *g, struct arena *a,
+                          const struct svg_line *l, pl_err *err)
+{
+    for (int i = 0; i < g->n_line; i++) {
+        struct svg_line *x = &g->line[i];
+
+        if (x->kind != l->kind || x->column != l->column || x->a != l->a ||
+            x->b != l->b || (l->kind == SVG_MESSAGE && x->name != l->name))
+            continue;
+        x->n++;
+        x->bytes += l->bytes;
+        return PL_OK;
+    }
+    g->line[g->n_line] = *l;
+    g->line[g->n_line].from =
+        arena_alloc(a, (size_t)g->n_lane, sizeof *l->from);
+    g->line[g->n_line].to = arena_alloc(a, (size_t)g->n_lane, sizeof *l->to);
+    if (!g->line[g->n_line].from || !g->line[g->n_line].to)
+        return err_no_memory(err, "a picture");
+    mark(g, g->line[g->n_line].from, l->a);
+    mark(g, g->line[g->n_line].to, l->b);
+    g->n_line++;
+    g->has_line[l->kind] = true;
+    return PL_OK;
+}
+
+/* The column whose picture shows what belongs to a layer; -1: none does. What
+ * is passed on leaves the last layer of a column. */
+static int shown_in(const struct svg_page *g, int layer, bool last)
+{
+    int i = g->column_of[layer + 1];
+    const struct svg_column *c = &g->column[i];
+
+    return !c->more && layer == (last ? c->last : c->first) ? i : -1;
+}
+
+/* A node outside the layers is the embedding's if no layer's weight is before
+ * it. */
+static int layer_of_copy(const struct svg_page *g, const struct lowered_copy *c)
+{
+    const pl_graph *graph = g->p->graph;
+
+    if (c->layer >= 0)
+        return c->layer;
+    for (int i = g->p->compiled->num->node[c->node].node; i >= 0; i--)
+        if (graph->node[i].op == OP_weight && graph->node[i].layer >= 0)
+            return g->p->compiled->place.n_layer;
+    return -1;
+}
+
+static pl_status find_messages(struct svg_page *g, struct arena *a, pl_err *err)
+{
+    const struct lowered_way *w = g->p->compiled->low->way;
+    const struct graph_sizes one = {1, 1, 0, 1};
+    bool inside = false; /* a layer's was seen */
+
+    for (int i = 0; i < w->n_message; i++) {
+        const struct lowered_message *m = &w->message[i];
+        int layer = m->layer >= 0 ? m->layer
+                    : inside      ? g->p->compiled->place.n_layer
+                                  : -1;
+        struct svg_line l = {SVG_MESSAGE,
+                             shown_in(g, layer, false),
+                             m->group,
+                             m->group,
+                             1,
+                             (uint64_t)plan_pair(m->bytes, &one),
+                             num_kind_name(m->kind),
+                             NULL,
+                             NULL,
+                             0};
+
+        inside |= m->layer >= 0;
+        if (l.column >= 0)
+            PL_TRY(add_line(g, a, &l, err));
+    }
+    return PL_OK;
+}
+
+static pl_status find_copies(struct svg_page *g, struct arena *a,
+                             enum compiled_way way, pl_err *err)
+{
+    const struct graph_sizes one = {1, 1, 0, 1};
+    int n;
+    const struct lowered_copy *c = plan_copies(g->p->compiled, way, &n);
+
+    for (int i = 0; i < n; i++) {
+        bool leaf = c[i].pages || !strcmp(plan_per(c[i].bytes), "step");
+        struct svg_line l = {
+            way == WAY_PLAIN ? SVG_COPY : SVG_STREAM,
+            shown_in(g, layer_of_copy(g, &c[i]), passes_on(g, &c[i])),
+            c[i].from,
+            c[i].to,
+            1,
+            (uint64_t)plan_pair(c[i].bytes, &one),
+            way == WAY_PLAIN ? "copy" : "stream",
+            NULL,
+            NULL,
+            0};
+
+        if (l.column >= 0 && (way == WAY_PLAIN || leaf))
+            PL_TRY(add_line(g, a, &l, err));
+    }
+    return PL_OK;
+}
+
+static pl_status find_lines(struct svg_page *g, struct arena *a, pl_err *err)
+{
+    const struct compiled *q = g->p->compiled;
+    int n, all = q->low->way->n_message;
+
+    plan_copies(q, WAY_PLAIN, &n);
+    all += n;
+    plan_copies(q, WAY_STREAM, &n);
+    all += n;
+    g->line = arena_alloc(a, (size_t)all + 1, sizeof *g->line);
+    if (!g->line)
+        return err_no_memory(err, "a picture");
+    PL_TRY(find_messages(g, a, err));
+    PL_TRY(find_copies(g, a, WAY_PLAIN, err));
+    if (q->stream_from <= q->max.n_tok)
+        PL_TRY(find_copies(g, a, WAY_STREAM, err));
+    return PL_OK;
+}
+
+/* ---- sizes -------------------------------------------------------------- */
+
+static bool is_edge(const struct svg_page *g, const struct svg_column *c)
+{
+    return c->first < 0 || c->first >= g->p->compiled->place.n_layer;
+}
+
+static double fullest(const struct svg_page *g, const struct svg_column *c)
+{
+    uint64_t kind[SVG_KINDS], most = 0;
+
+    for (int i = 0; i < g->n_lane && !c->more; i++) {
+        uint64_t n = g->lane[i].more ? 0 : svg_bytes(g, c, i, kind);
+
+        most = n > most ? n : most;
+    }
+    return (double)most;
+}
+
+static void set_scale(struct svg_page *g)
+{
+    double most = 1, edge = 1;
+
+    for (int k = 0; k < g->n_column; k++)
+        if (is_edge(g, &g->column[k]))
+            edge = fmax(edge, fullest(g, &g->column[k]));
+        else
+            most = fmax(most, fullest(g, &g->column[k]));
+    g->scale = fmin((double)CELL * WIDTH / most, (double)CELL * BROAD / edge);
+}
+
+static void set_columns(struct svg_page *g)
+{
+    double x = LEFT;
+
+    for (int k = 0; k < g->n_column; k++) {
+        struct svg_column *c = &g->column[k];
+        double need = fullest(g, c) * g->scale / CELL;
+
+        c->x = x;
+        c->w = c->more ? NARROW : WIDTH;
+        if (is_edge(g, c))
+            c->w = fmax(NARROW, need);
+        x += c->w + 12;
+        for (int i = 0; i < g->n_line; i++)
+            if (g->line[i].column == k) {
+                g->line[i].x = x + 2;
+                x += LINE;
+            }
+        x += 4;
+    }
+    g->width = fmax(x + 14, 760);
+}
+
+static void set_lanes(struct svg_page *g)
+{
+    double y = SVG_TOP;
+
+    for (int i = 0; i < g->n_lane; i++) {
+        struct svg_lane *v = &g->lane[i];
+        double h = 0;
+
+        for (int k = 0; k < g->n_column; k++) {
+            uint64_t kind[SVG_KINDS];
+            double n = (double)svg_bytes(g, &g->column[k], i, kind);
+
+            for (int j = 0; j < SVG_KINDS && !g->column[k].more; j++)
+                g->has_kind[j] |= kind[j] > 0;
+            if (!g->column[k].more)
+                h = fmax(h, n * g->scale / g->column[k].w);
+        }
+        v->y = y;
+        v->h = v->more ? 30 : fmax(h + SVG_PAD + 20, v->n > 1 ? 86 : 74);
+        y += v->h + 8;
+    }
+    g->height = y + 72;
+    for (int k = 0; k < SVG_LINES; k++)
+        g->height += g->has_line[k] ? 16 : 0;
+}
+
+pl_status svg_page_init(struct svg_page *g, struct arena *a, pl_err *err)
+{
+    g->tied = true;
+    for (int i = 0; i < g->f->n_tensor; i++)
+        g->tied &= g->f->tensor[i].node->role != PL_ROLE_OUTPUT;
+    PL_TRY(find_lanes(g, a, err));
+    PL_TRY(find_columns(g, a, err));
+    PL_TRY(find_means(g, a, err));
+    PL_TRY(find_lines(g, a, err));
+    set_scale(g);
+    set_columns(g);
+    set_lanes(g);
+    return PL_OK;
+}

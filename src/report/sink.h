@@ -1,0 +1,26 @@
+/* Text on its way to the caller's pl_write_fn. */
+#ifndef REPORT_SINK_H
+#define REPORT_SINK_H
+
+#include "pl.h"
+
+#include <jansson.h>
+
+struct sink {
+    pl_write_fn *write;
+    void *user;
+};
+
+/* At most 511 bytes a call. */
+void sink_say(const struct sink *to, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Writes `all`, indented, with a newline behind it, and drops the reference.
+ * NULL, or memory running out, is the error NO_MEMORY for `what`. */
+pl_status sink_json(const struct sink *to, json_t *all, const char *what,
+                    pl_err *err);
+
+/* "812", "34.0K", "5.12M", "1.2T": powers of 1024, at most 5 characters. */
+const char *sink_size(char buf[16], uint64_t bytes);
+
+#endif

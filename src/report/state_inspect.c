@@ -1,0 +1,175 @@
+/* pl_inspect of a saved state: whose it is and what it holds, after all of it
+ * was read and every checksum held. */
+#include "report/state_inspect.h"
+
+#include "base/err.h"
+#include "quant/format.h"
+#include "report/sink.h"
+#include "state/state.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static int64_t read_file(void *user, void *data, size_t n)
+{
+    FILE *f = user;
+    size_t got = fread(data, 1, n, f);
+
+    return got < n && ferror(f) ? -1 : (int64_t)got;
+}
+
+bool state_is(const char *path)
+{
+    char b[8] = "";
+    FILE *f = fopen(path, "rb");
+    bool is = f && fread(b, 1, sizeof b, f) == sizeof b && state_begins(b);
+
+    if (f)
+        fclose(f);
+    return is;
+}
+
+/* Everything behind the head. */
+static pl_status read_data(struct state_reader *r, const struct state_head *h,
+                           pl_err *err)
+{
+    unsigned char piece[16384];
+    uint64_t row = 0;
+    int64_t n;
+
+    for (int i = 0; i < h->n_cache; i++)
+        row += state_row_bytes(&h->cache[i]);
+    for (int i = 0; i < h->n_seq; i++) {
+        const struct state_seq *q = &h->seq[i];
+
+        for (int64_t pos = q->first + q->n_like; (n = state_chunk(q, pos)) > 0;
+             pos += n) {
+            for (uint64_t left = row * (uint64_t)n; left > 0;) {
+                size_t k = left < sizeof piece ? (size_t)left : sizeof piece;
+
+                PL_TRY(state_get(r, piece, k, err));
+                left -= k;
+            }
+            PL_TRY(state_get_sum(r, err));
+        }
+    }
+    return state_get_end(r, err);
+}
+
+static void print_text(const char *path, const struct state_head *h,
+                       const struct sink *to)
+{
+    char bytes[16], row[16];
+    uint64_t position = 0;
+
+    for (int i = 0; i < h->n_cache; i++)
+        position += state_row_bytes(&h->cache[i]);
+    sink_say(to, "state      %.400s\n", path);
+    sink_say(to, "           %s bytes, whole: every checksum holds\n",
+             sink_size(bytes, state_bytes(h)));
+    sink_say(to, "model      %s (%016" PRIx64 ")\n", h->name, h->model);
+    sink_say(to, "numerics   %016" PRIx64 ", %d rank%s\n", h->numeric,
+             h->n_rank, h->n_rank > 1 ? "s" : "");
+    sink_say(to, "cache      %d tensors, %s bytes a position\n", h->n_cache,
+             sink_size(row, position));
+    sink_say(to, "sequences  %d%s\n", h->n_seq,
+             h->whole ? ", the whole cache" : "");
+    for (int i = 0; i < h->n_seq; i++) {
+        const struct state_seq *q = &h->seq[i];
+
+        sink_say(to, "  %-8d %" PRId64 " positions from %" PRId64 " on", q->id,
+                 q->n, q->first);
+        if (q->n_like > 0)
+            sink_say(to, ", %" PRId64 " of them sequence %d's", q->n_like,
+                     h->seq[q->like].id);
+        sink_say(to, "\n");
+    }
+}
+
+static json_t *json_caches(const struct state_head *h)
+{
+    json_t *all = json_array();
+
+    for (int i = 0; i < h->n_cache; i++) {
+        const struct state_cache *c = &h->cache[i];
+
+        if (json_array_append_new(
+                all, json_pack("{s:i, s:s, s:s, s:I, s:I}", "layer", c->layer,
+                               "holds", c->values ? "values" : "keys", "type",
+                               format_info(c->format)->name, "n_head",
+                               (json_int_t)c->n_head, "d_head",
+                               (json_int_t)c->d_head)) != 0) {
+            json_decref(all);
+            return NULL;
+        }
+    }
+    return all;
+}
+
+static json_t *json_seqs(const struct state_head *h)
+{
+    json_t *all = json_array();
+
+    for (int i = 0; i < h->n_seq; i++) {
+        const struct state_seq *q = &h->seq[i];
+
+        if (json_array_append_new(
+                all,
+                json_pack("{s:i, s:I, s:I, s:I, s:i}", "id", q->id, "first",
+                          (json_int_t)q->first, "n", (json_int_t)q->n,
+                          "n_shared", (json_int_t)q->n_like, "shared_with",
+                          h->seq[q->like].id)) != 0) {
+            json_decref(all);
+            return NULL;
+        }
+    }
+    return all;
+}
+
+static pl_status print_json(const struct state_head *h, const struct sink *to,
+                            pl_err *err)
+{
+    char model[20], numeric[20];
+
+    snprintf(model, sizeof model, "%016" PRIx64, h->model);
+    snprintf(numeric, sizeof numeric, "%016" PRIx64, h->numeric);
+    return sink_json(
+        to,
+        json_pack("{s:s, s:i, s:I, s:s, s:s, s:s, s:i, s:I, s:b, s:o, s:o}",
+                  "kind", "state", "version", STATE_VERSION, "bytes",
+                  (json_int_t)state_bytes(h), "model", h->name, "fingerprint",
+                  model, "numeric_hash", numeric, "n_ranks", h->n_rank,
+                  "n_vocab", (json_int_t)h->n_vocab, "whole_cache", h->whole,
+                  "caches", json_caches(h), "sequences", json_seqs(h)),
+        "the description of a state", err);
+}
+
+pl_status state_inspect(const char *path, bool json, pl_write_fn *write,
+                        void *user, pl_err *err)
+{
+    const struct sink to = {write, user};
+    struct arena a = {0};
+    struct state_reader r;
+    struct state_head h;
+    pl_err why = {0};
+    FILE *f = fopen(path, "rb");
+    pl_status s;
+
+    if (!f)
+        return err_set(err, PL_IO, "%s: %s", path, strerror(errno));
+    state_reader_init(&r, read_file, f);
+    s = state_get_head(&r, &h, &a, &why);
+    if (s == PL_OK)
+        s = read_data(&r, &h, &why);
+    fclose(f);
+    if (s != PL_OK)
+        err_set(err, s, "%s: %.900s", path, why.message);
+    else if (json)
+        s = print_json(&h, &to, err);
+    else
+        print_text(path, &h, &to);
+    arena_fini(&a);
+    return s;
+}

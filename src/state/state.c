@@ -1,0 +1,392 @@
+/* The head and the checksums of state files; see state.h for the format. Who
+ * reads and writes the caches themselves is engine/state_io.c. */
+#include "state/state.h"
+
+#include "base/err.h"
+#include "quant/format.h"
+
+#include <endian.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char magic[8] = {'p', 'l', 'a', 'i', 't', 'k', 'v', 0x1a};
+
+enum {
+    FIXED_BYTES = 160,
+    CACHE_BYTES = 24,
+    SEQ_BYTES = 40,
+    SUM_BYTES = 8,
+    MAX_HEADS = 1 << 16,
+    MAX_WIDTH = 1 << 16,
+    MAX_ROW = 1 << 20, /* values of one position of a cache */
+    FLAG_WHOLE = 1,
+};
+
+static const uint32_t ids[PL_FORMAT_COUNT] = {
+#define ID(name, id) [PL_##name] = id,
+    PL_FORMAT_MAP(ID)
+#undef ID
+};
+
+bool state_begins(const char b[8])
+{
+    return memcmp(b, magic, sizeof magic) == 0;
+}
+
+/* Sizes ------------------------------------------------------------------ */
+
+size_t state_head_bytes(const struct state_head *h)
+{
+    return FIXED_BYTES + CACHE_BYTES * (size_t)h->n_cache +
+           SEQ_BYTES * (size_t)h->n_seq + SUM_BYTES;
+}
+
+size_t state_row_bytes(const struct state_cache *c)
+{
+    return (size_t)c->n_head * format_row_bytes(c->format, c->d_head);
+}
+
+int64_t state_chunk(const struct state_seq *s, int64_t pos)
+{
+    int64_t end = pos - pos % STATE_CHUNK + STATE_CHUNK;
+
+    return (end < s->first + s->n ? end : s->first + s->n) - pos;
+}
+
+uint64_t state_bytes(const struct state_head *h)
+{
+    uint64_t row = 0, all = state_head_bytes(h);
+
+    for (int i = 0; i < h->n_cache; i++)
+        row += state_row_bytes(&h->cache[i]);
+    for (int i = 0; i < h->n_seq; i++) {
+        const struct state_seq *s = &h->seq[i];
+        int64_t from = s->first + s->n_like, end = s->first + s->n;
+
+        if (from >= end)
+            continue;
+        all += row * (uint64_t)(end - from);
+        all += SUM_BYTES *
+               (uint64_t)((end - 1) / STATE_CHUNK - from / STATE_CHUNK + 1);
+    }
+    return all;
+}
+
+/* Numbers ---------------------------------------------------------------- */
+
+static unsigned char *put4(unsigned char *p, uint64_t v)
+{
+    uint32_t x = htole32((uint32_t)v);
+
+    memcpy(p, &x, 4);
+    return p + 4;
+}
+
+static unsigned char *put8(unsigned char *p, uint64_t v)
+{
+    v = htole64(v);
+    memcpy(p, &v, 8);
+    return p + 8;
+}
+
+static uint32_t get4(const unsigned char **p)
+{
+    uint32_t v;
+
+    memcpy(&v, *p, 4);
+    *p += 4;
+    return le32toh(v);
+}
+
+static uint64_t get8(const unsigned char **p)
+{
+    uint64_t v;
+
+    memcpy(&v, *p, 8);
+    *p += 8;
+    return le64toh(v);
+}
+
+/* Writing ---------------------------------------------------------------- */
+
+void state_writer_init(struct state_writer *w, pl_state_write_fn *write,
+                       void *user)
+{
+    *w = (struct state_writer){.write = write, .user = user};
+    hash64_init(&w->sum, 0);
+}
+
+static pl_status put_raw(struct state_writer *w, const void *data, size_t n,
+                         pl_err *err)
+{
+    if (!w->write(w->user, data, n))
+        return err_set(err, PL_IO,
+                       "writing a state failed after %" PRIu64 " bytes", w->at);
+    w->at += n;
+    return PL_OK;
+}
+
+pl_status state_put(struct state_writer *w, const void *data, size_t n,
+                    pl_err *err)
+{
+    hash64_add(&w->sum, data, n);
+    return put_raw(w, data, n, err);
+}
+
+pl_status state_put_sum(struct state_writer *w, pl_err *err)
+{
+    uint64_t sum = hash64_end(&w->sum);
+    unsigned char b[SUM_BYTES];
+
+    put8(b, sum);
+    hash64_init(&w->sum, sum);
+    return put_raw(w, b, sizeof b, err);
+}
+
+pl_status state_put_head(struct state_writer *w, const struct state_head *h,
+                         pl_err *err)
+{
+    size_t bytes = state_head_bytes(h);
+    unsigned char *b = calloc(1, bytes), *p = b;
+    pl_status s;
+
+    if (!b)
+        return err_no_memory(err, "the head of a state");
+    memcpy(p, magic, sizeof magic);
+    p = put4(p + sizeof magic, STATE_VERSION);
+    p = put4(p, bytes);
+    p = put8(p, h->model);
+    p = put8(p, h->numeric);
+    p = put8(p, (uint64_t)h->n_vocab);
+    p = put4(p, (uint64_t)h->n_rank);
+    p = put4(p, h->whole ? FLAG_WHOLE : 0);
+    p = put4(p, (uint64_t)h->n_cache);
+    p = put4(p, (uint64_t)h->n_seq);
+    p = put8(p, 0);
+    memcpy(p, h->name, strnlen(h->name, STATE_NAME - 1));
+    p += STATE_NAME;
+    for (int i = 0; i < h->n_cache; i++) {
+        const struct state_cache *c = &h->cache[i];
+
+        p = put4(p, (uint64_t)c->layer);
+        p = put4(p, c->values);
+        p = put4(p, ids[c->format]);
+        p = put4(p, (uint64_t)c->n_head);
+        p = put8(p, (uint64_t)c->d_head);
+    }
+    for (int i = 0; i < h->n_seq; i++) {
+        const struct state_seq *q = &h->seq[i];
+
+        p = put4(p, (uint64_t)q->id);
+        p = put4(p, (uint64_t)q->like);
+        p = put8(p, (uint64_t)q->first);
+        p = put8(p, (uint64_t)q->n);
+        p = put8(p, (uint64_t)q->n_like);
+        p = put8(p, 0);
+    }
+    s = state_put(w, b, (size_t)(p - b), err);
+    free(b);
+    return s == PL_OK ? state_put_sum(w, err) : s;
+}
+
+/* Reading ---------------------------------------------------------------- */
+
+void state_reader_init(struct state_reader *r, pl_state_read_fn *read,
+                       void *user)
+{
+    *r = (struct state_reader){.read = read, .user = user};
+    hash64_init(&r->sum, 0);
+}
+
+static pl_status get_raw(struct state_reader *r, void *data, size_t n,
+                         pl_err *err)
+{
+    int64_t got = r->read(r->user, data, n);
+
+    if (got < 0)
+        return err_set(err, PL_IO,
+                       "reading a state failed after %" PRIu64 " bytes", r->at);
+    r->at += (uint64_t)got;
+    if ((size_t)got != n)
+        return err_set(err, PL_BAD_FILE,
+                       "the state ends after %" PRIu64 " bytes, %zu short of "
+                       "what comes next; it was cut off",
+                       r->at, n - (size_t)got);
+    return PL_OK;
+}
+
+pl_status state_get(struct state_reader *r, void *data, size_t n, pl_err *err)
+{
+    PL_TRY(get_raw(r, data, n, err));
+    hash64_add(&r->sum, data, n);
+    return PL_OK;
+}
+
+pl_status state_get_sum(struct state_reader *r, pl_err *err)
+{
+    uint64_t want = hash64_end(&r->sum);
+    unsigned char b[SUM_BYTES];
+    const unsigned char *p = b;
+
+    PL_TRY(get_raw(r, b, sizeof b, err));
+    if (get8(&p) != want)
+        return err_set(err, PL_BAD_FILE,
+                       "the state is damaged: bytes before %" PRIu64
+                       " do not have the checksum they were written with",
+                       r->at);
+    hash64_init(&r->sum, want);
+    return PL_OK;
+}
+
+pl_status state_get_end(struct state_reader *r, pl_err *err)
+{
+    char byte;
+    int64_t got = r->read(r->user, &byte, 1);
+
+    if (got < 0)
+        return err_set(err, PL_IO,
+                       "reading a state failed after %" PRIu64 " bytes", r->at);
+    if (got > 0)
+        return err_set(err, PL_BAD_FILE,
+                       "the state should end after %" PRIu64
+                       " bytes, and more follow",
+                       r->at);
+    return PL_OK;
+}
+
+static pl_status senseless(pl_err *err, const char *what, int64_t v)
+{
+    return err_set(err, PL_BAD_FILE, "the state's head is damaged: %s %" PRId64,
+                   what, v);
+}
+
+static pl_status get_cache(const unsigned char **p, struct state_cache *c,
+                           pl_err *err)
+{
+    uint32_t values, id, n_head;
+    uint64_t d_head;
+
+    c->layer = (int32_t)get4(p);
+    values = get4(p);
+    id = get4(p);
+    n_head = get4(p);
+    d_head = get8(p);
+    c->values = values;
+    c->format = format_from_id(id);
+    c->n_head = n_head;
+    c->d_head = (int64_t)d_head;
+    if (c->layer < -1 || values > 1)
+        return senseless(err, "a cache of layer", c->layer);
+    if (c->format != PL_F16 && c->format != PL_F32 && c->format != PL_BF16 &&
+        c->format != PL_Q8_0)
+        return senseless(err, "a cache of format", id);
+    if (n_head < 1 || n_head > MAX_HEADS)
+        return senseless(err, "heads of a cache:", n_head);
+    if (d_head < 1 || d_head > MAX_WIDTH || d_head * n_head > MAX_ROW ||
+        d_head % (uint64_t)format_info(c->format)->block != 0)
+        return senseless(err, "values of a head:", (int64_t)d_head);
+    return PL_OK;
+}
+
+static pl_status get_seq(const unsigned char **p, struct state_head *h, int i,
+                         pl_err *err)
+{
+    struct state_seq *s = &h->seq[i];
+    uint32_t id = get4(p), like = get4(p);
+    uint64_t first = get8(p), n = get8(p), n_like = get8(p);
+
+    if (id > INT32_MAX || (i > 0 && (int)id <= s[-1].id))
+        return senseless(err, "sequence", id);
+    if (first > INT32_MAX || n > INT32_MAX || first + n > INT32_MAX)
+        return senseless(err, "positions of a sequence:", (int64_t)n);
+    if (like > (uint32_t)i || n_like > n ||
+        (n_like % STATE_CHUNK != 0 && n_like != n) ||
+        (n_like > 0 && ((int)like == i || first > 0 || h->seq[like].first > 0 ||
+                        n_like > (uint64_t)h->seq[like].n)))
+        return senseless(err,
+                         "positions shared by sequences:", (int64_t)n_like);
+    if (get8(p) != 0)
+        return senseless(err, "sequence", id);
+    *s = (struct state_seq){(int)id, (int)like, (int64_t)first, (int64_t)n,
+                            (int64_t)n_like};
+    return PL_OK;
+}
+
+/* The part of fixed size; r stands behind it. */
+static pl_status get_fixed(struct state_reader *r, struct state_head *h,
+                           pl_err *err)
+{
+    unsigned char b[FIXED_BYTES];
+    const unsigned char *p = b + sizeof magic;
+    uint32_t version, bytes, n_rank, flags, n_cache, n_seq;
+
+    /* First what tells whether it is a state at all. */
+    PL_TRY(state_get(r, b, sizeof magic, err));
+    if (!state_begins((const char *)b))
+        return err_set(err, PL_BAD_FILE,
+                       "this is no state: it does not begin with \"plaitkv\"");
+    PL_TRY(state_get(r, b + sizeof magic, 4, err));
+    version = get4(&p);
+    if (version != STATE_VERSION)
+        return err_set(err, PL_UNSUPPORTED,
+                       "a state of version %" PRIu32 "; version %d is read",
+                       version, STATE_VERSION);
+    PL_TRY(state_get(r, b + sizeof magic + 4, FIXED_BYTES - sizeof magic - 4,
+                     err));
+    bytes = get4(&p);
+    h->model = get8(&p);
+    h->numeric = get8(&p);
+    h->n_vocab = (int64_t)get8(&p);
+    n_rank = get4(&p);
+    flags = get4(&p);
+    n_cache = get4(&p);
+    n_seq = get4(&p);
+    if (get8(&p) != 0 || flags > FLAG_WHOLE)
+        return senseless(err, "flags", flags);
+    if (n_rank < 1 || n_rank > PL_MAX_RANKS)
+        return senseless(err, "ranks:", n_rank);
+    if (n_cache > STATE_MAX_CACHE)
+        return senseless(err, "caches:", n_cache);
+    if (n_seq > STATE_MAX_SEQ)
+        return senseless(err, "sequences:", n_seq);
+    h->n_rank = (int)n_rank;
+    h->whole = flags & FLAG_WHOLE;
+    h->n_cache = (int)n_cache;
+    h->n_seq = (int)n_seq;
+    if (bytes != state_head_bytes(h))
+        return senseless(err, "bytes of it:", bytes);
+    memcpy(h->name, p, STATE_NAME);
+    h->name[STATE_NAME - 1] = 0;
+    for (char *c = h->name; *c; c++)
+        *c = *c < ' ' || *c > '~' ? '?' : *c; /* it goes to terminals */
+    return PL_OK;
+}
+
+pl_status state_get_head(struct state_reader *r, struct state_head *h,
+                         struct arena *a, pl_err *err)
+{
+    size_t rest;
+    unsigned char *b;
+    const unsigned char *p;
+    pl_status s;
+
+    memset(h, 0, sizeof *h);
+    PL_TRY(get_fixed(r, h, err));
+    rest = state_head_bytes(h) - FIXED_BYTES - SUM_BYTES;
+    h->cache = arena_alloc(a, (size_t)h->n_cache, sizeof *h->cache);
+    h->seq = arena_alloc(a, (size_t)h->n_seq, sizeof *h->seq);
+    p = b = malloc(rest + 1);
+    s = h->cache && h->seq && b ? PL_OK
+                                : err_no_memory(err, "the head of a state");
+    if (s == PL_OK)
+        s = state_get(r, b, rest, err);
+    if (s == PL_OK) /* before any of it is believed */
+        s = state_get_sum(r, err);
+    for (int i = 0; i < h->n_cache && s == PL_OK; i++)
+        s = get_cache(&p, &h->cache[i], err);
+    for (int i = 0; i < h->n_seq && s == PL_OK; i++)
+        s = get_seq(&p, h, i, err);
+    free(b);
+    return s;
+}

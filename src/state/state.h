@@ -1,0 +1,135 @@
+/* State files: what sequences have in the cache, as a stream of bytes.
+ *
+ * In logical order, so that the stream knows no layout, ranks, devices or
+ * pages; what is in the caches is opaque here. All numbers are little endian.
+ *
+ *   head    0   8  "plaitkv" and a byte 0x1a
+ *           8   4  version, 1
+ *          12   4  bytes of the head
+ *          16   8  fingerprint of the model: what decides what is cached
+ *          24   8  hash of the numeric plan that computed it
+ *          32   8  tokens of the vocabulary
+ *          40   4  ranks
+ *          44   4  flags; bit 0: the whole cache, so other sequences are empty
+ *          48   4  n_cache
+ *          52   4  n_seq
+ *          56   8  0
+ *          64  96  the model's name, for messages: ASCII, then 0
+ *         160      n_cache times 24, in the order of the data:
+ *                     0  4  layer
+ *                     4  4  0 keys, 1 values
+ *                     8  4  GGUF id of the format
+ *                    12  4  heads
+ *                    16  8  values of a head
+ *                  n_seq times 40, ids ascending:
+ *                     0  4  id
+ *                     4  4  like: record of an earlier sequence, or its own
+ *                     8  8  first position
+ *                    16  8  n, positions
+ *                    24  8  n_like: so many positions at the beginning are
+ *                           those of `like` and not said again: a multiple of
+ *                           64, or n
+ *                    32  8  0
+ *                  8  checksum
+ *   chunk   for each sequence, from position first + n_like on, up to the next
+ *           multiple of 64 or the sequence's end:
+ *                  for each cache: rows [positions, n_head, d_head], each
+ *                  head's values in the cache's own format
+ *                  8  checksum
+ *
+ * Checksums are hash64 of the bytes since the last one, seeded by that; so the
+ * last one vouches for everything, and chunks cannot change places. The head
+ * tells how many bytes follow; there is nothing behind the last checksum.
+ *
+ * Writer and reader keep no more than the head and what the caller hands over.
+ * The reader trusts nothing: a head is checked before it is believed. */
+#ifndef STATE_STATE_H
+#define STATE_STATE_H
+
+#include "base/arena.h"
+#include "base/hash64.h"
+#include "pl.h"
+
+enum {
+    STATE_VERSION = 1,
+    STATE_CHUNK = 64, /* positions */
+    STATE_NAME = 96,
+    STATE_MAX_CACHE = 1 << 17,
+    STATE_MAX_SEQ = 1 << 16,
+};
+
+struct state_cache {
+    int layer;
+    bool values;
+    pl_format format;
+    int64_t n_head, d_head;
+};
+
+struct state_seq {
+    int id, like;
+    int64_t first, n, n_like;
+};
+
+struct state_head {
+    uint64_t model, numeric;
+    int64_t n_vocab;
+    int n_rank;
+    bool whole;
+    char name[STATE_NAME]; /* terminated */
+    int n_cache, n_seq;
+    struct state_cache *cache;
+    struct state_seq *seq;
+};
+
+/* Are these 8 bytes the beginning of a state? */
+bool state_begins(const char b[8]);
+
+/* Bytes of the head, and of all of it. */
+size_t state_head_bytes(const struct state_head *h);
+uint64_t state_bytes(const struct state_head *h);
+
+/* Bytes that one position of a cache takes. */
+size_t state_row_bytes(const struct state_cache *c);
+
+/* Positions of the chunk that begins at `pos` of a sequence; 0 at its end. */
+int64_t state_chunk(const struct state_seq *s, int64_t pos);
+
+/* Writing ---------------------------------------------------------------- */
+
+struct state_writer {
+    pl_state_write_fn *write;
+    void *user;
+    struct hash64 sum; /* of what stands since the last checksum */
+    uint64_t at;       /* bytes so far */
+};
+
+void state_writer_init(struct state_writer *w, pl_state_write_fn *write,
+                       void *user);
+pl_status state_put_head(struct state_writer *w, const struct state_head *h,
+                         pl_err *err);
+pl_status state_put(struct state_writer *w, const void *data, size_t n,
+                    pl_err *err);
+/* Ends a chunk. */
+pl_status state_put_sum(struct state_writer *w, pl_err *err);
+
+/* Reading ---------------------------------------------------------------- */
+
+struct state_reader {
+    pl_state_read_fn *read;
+    void *user;
+    struct hash64 sum;
+    uint64_t at;
+};
+
+void state_reader_init(struct state_reader *r, pl_state_read_fn *read,
+                       void *user);
+/* `a` owns the head's arrays. BAD_FILE, or UNSUPPORTED for another version. */
+pl_status state_get_head(struct state_reader *r, struct state_head *h,
+                         struct arena *a, pl_err *err);
+pl_status state_get(struct state_reader *r, void *data, size_t n, pl_err *err);
+/* Ends a chunk: what was read of it is what was written. */
+pl_status state_get_sum(struct state_reader *r, pl_err *err);
+/* Nothing follows. */
+pl_status state_get_end(struct state_reader *r, pl_err *err);
+
+#endif

@@ -1,0 +1,451 @@
+/* pl_state_save and pl_state_restore: sequences as streams.
+ *
+ * Rows go through one buffer, a page of one cache at a time. A restore changes
+ * nothing that runs before the last checksum has been seen: a past that begins
+ * at 0 is put together in the sequence's stand-in, and what is appended lies
+ * behind the sequence's end. Files and their atomicity are state_file.c. */
+#include "state/state_io.h"
+
+#include "base/err.h"
+#include "exec/cache_io.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static_assert((int)STATE_CHUNK == (int)KV_PAGE, "a chunk lies in one page");
+
+/* What saving and restoring hold. */
+struct trip {
+    pl_engine *e;
+    struct arena arena;
+    struct exec_caches io;
+    struct state_head ours, theirs; /* restoring: theirs is the state's */
+    bool convert;
+    unsigned char
+        *rows;          /* owned: a chunk of one cache, in the state's format */
+    unsigned char *own; /* owned: the same in this cache's format, converting */
+    float *wide;        /* owned: the same as floats, converting */
+};
+
+static void trip_close(struct trip *t)
+{
+    exec_caches_close(&t->io);
+    arena_fini(&t->arena);
+    free(t->rows);
+    free(t->own);
+    free(t->wide);
+}
+
+static pl_status trip_open(struct trip *t, pl_engine *e, pl_err *err)
+{
+    memset(t, 0, sizeof *t);
+    t->e = e;
+    PL_TRY(exec_settle(e->exec, err));
+    PL_TRY(state_describe(&t->ours, &t->arena, e, err));
+    return exec_caches_open(&t->io, e->exec, -1, err);
+}
+
+/* Buffers for chunks of states with this head. */
+static pl_status trip_buffers(struct trip *t, const struct state_head *h,
+                              pl_err *err)
+{
+    size_t rows = 1, own = 1, wide = 1;
+
+    for (int i = 0; i < h->n_cache; i++) {
+        const struct state_cache *c = &h->cache[i];
+        size_t n = state_row_bytes(c), k = state_row_bytes(&t->ours.cache[i]);
+        size_t v = (size_t)(c->n_head * c->d_head);
+
+        rows = n > rows ? n : rows;
+        own = k > own ? k : own;
+        wide = v > wide ? v : wide;
+    }
+    t->rows = calloc(STATE_CHUNK, rows);
+    if (t->convert) {
+        t->own = malloc(STATE_CHUNK * own);
+        t->wide = malloc(STATE_CHUNK * wide * sizeof *t->wide);
+    }
+    if (!t->rows || (t->convert && (!t->own || !t->wide)))
+        return err_no_memory(err, "rows of the cache");
+    return PL_OK;
+}
+
+static int32_t page_of(const pl_engine *e, int row, int64_t pos)
+{
+    return e->kv.table[(int64_t)row * e->kv.stride + pos / KV_PAGE];
+}
+
+/* Saving ----------------------------------------------------------------- */
+
+/* The positions of a sequence that its caches still have: all, since no kind
+ * of cache that is built gives any up. */
+static void held(const pl_engine *e, int seq, int64_t *first, int64_t *end)
+{
+    *first = 0;
+    *end = e->kv.length[seq];
+}
+
+static pl_status one_seq(struct trip *t, int seq, int64_t first, int64_t n,
+                         pl_err *err)
+{
+    int64_t from, end;
+
+    if (!engine_is_seq(t->e, seq))
+        return engine_no_seq(t->e, seq, err);
+    held(t->e, seq, &from, &end);
+    if (first < from || first > end || n > end - first)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "%" PRId64 " positions from %" PRId64
+                       " on of sequence %d are to be saved (-1: all); it has "
+                       "%" PRId64 " from %" PRId64 " on",
+                       n < 0 ? -1 : n, first, seq, end - from, from);
+    if (n < 0)
+        n = end - first;
+    t->ours.seq[0] = (struct state_seq){seq, 0, first, n, 0};
+    t->ours.n_seq = 1;
+    return PL_OK;
+}
+
+/* All that hold anything; what they share is said once. */
+static void all_seqs(struct trip *t)
+{
+    struct state_head *h = &t->ours;
+
+    h->whole = true;
+    for (int s = 0; s < t->e->kv.n_seq; s++) {
+        struct state_seq *q = &h->seq[h->n_seq];
+
+        if (t->e->kv.length[s] == 0)
+            continue;
+        *q = (struct state_seq){s, h->n_seq, 0, t->e->kv.length[s], 0};
+        for (int i = 0; i < h->n_seq; i++) {
+            int64_t n = kv_common(&t->e->kv, s, h->seq[i].id);
+
+            if (n > q->n_like) {
+                q->like = i;
+                q->n_like = n;
+            }
+        }
+        h->n_seq++;
+    }
+}
+
+static pl_status write_seq(struct trip *t, struct state_writer *w,
+                           const struct state_seq *q, pl_err *err)
+{
+    int64_t n;
+
+    for (int64_t pos = q->first + q->n_like; (n = state_chunk(q, pos)) > 0;
+         pos += n) {
+        int32_t page = page_of(t->e, q->id, pos);
+
+        for (int c = 0; c < t->io.n; c++) {
+            PL_TRY(exec_cache_read(&t->io, c, page, (int)(pos % KV_PAGE),
+                                   (int)n, t->rows, err));
+            PL_TRY(state_put(w, t->rows,
+                             (size_t)n * state_row_bytes(&t->ours.cache[c]),
+                             err));
+        }
+        PL_TRY(state_put_sum(w, err));
+    }
+    return PL_OK;
+}
+
+static pl_status write_all(struct trip *t, pl_state_write_fn *write, void *user,
+                           pl_err *err)
+{
+    struct state_writer w;
+
+    PL_TRY(trip_buffers(t, &t->ours, err));
+    state_writer_init(&w, write, user);
+    PL_TRY(state_put_head(&w, &t->ours, err));
+    for (int i = 0; i < t->ours.n_seq; i++)
+        PL_TRY(write_seq(t, &w, &t->ours.seq[i], err));
+    return PL_OK;
+}
+
+pl_status state_save(pl_engine *e, int seq, int64_t first, int64_t n,
+                     pl_state_write_fn *write, void *user, uint64_t *bytes,
+                     pl_err *err)
+{
+    struct trip t;
+    pl_status s = trip_open(&t, e, err);
+
+    if (s != PL_OK)
+        goto done;
+    t.ours.seq =
+        arena_alloc(&t.arena, (size_t)e->kv.n_seq + 1, sizeof *t.ours.seq);
+    if (!t.ours.seq) {
+        s = err_no_memory(err, "the head of a state");
+        goto done;
+    }
+    if (seq >= 0)
+        s = one_seq(&t, seq, first, n, err);
+    else if (seq < -1)
+        s = engine_no_seq(e, seq, err);
+    else if (first == 0 && n < 0)
+        all_seqs(&t);
+    else
+        s = err_set(err, PL_BAD_ARGUMENT,
+                    "all sequences are saved whole: give 0 and -1, not %" PRId64
+                    " and %" PRId64,
+                    first, n);
+    if (s == PL_OK && bytes)
+        *bytes = state_bytes(&t.ours);
+    if (s == PL_OK && write)
+        s = write_all(&t, write, user, err);
+done:
+    trip_close(&t);
+    return s;
+}
+
+/* Restoring -------------------------------------------------------------- */
+
+/* Where a saved sequence goes. */
+static int target(const struct trip *t, int seq, int i)
+{
+    return seq >= 0 ? seq : t->theirs.seq[i].id;
+}
+
+/* The sequence it is put together in. */
+static int builds_in(const struct trip *t, int seq, int i)
+{
+    int dst = target(t, seq, i);
+
+    return t->theirs.seq[i].first > 0 ? dst : kv_stage(&t->e->kv, dst);
+}
+
+static pl_status check_seqs(const struct trip *t, int seq, pl_err *err)
+{
+    const struct state_head *h = &t->theirs;
+    const pl_engine *e = t->e;
+
+    if (seq < -1 || (seq >= 0 && !engine_is_seq(e, seq)))
+        return engine_no_seq(e, seq, err);
+    if (seq >= 0 && h->n_seq != 1)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "the state holds %d sequences, which cannot all become "
+                       "sequence %d: restore each to its own (-1)",
+                       h->n_seq, seq);
+    for (int i = 0; i < h->n_seq; i++) {
+        const struct state_seq *q = &h->seq[i];
+        int dst = target(t, seq, i);
+
+        if (!engine_is_seq(e, dst))
+            return err_set(err, PL_FULL,
+                           "the state holds sequence %d; 0 to %d are planned: "
+                           "plan for %d",
+                           dst, e->kv.n_seq - 1, dst + 1);
+        if (q->first > 0 && (h->whole || e->kv.length[dst] != q->first))
+            return err_set(err, PL_BAD_ARGUMENT,
+                           "the state holds positions %" PRId64 " to %" PRId64
+                           "; they can only follow %" PRId64
+                           " others, and sequence %d has %" PRId64,
+                           q->first, q->first + q->n - 1, q->first, dst,
+                           e->kv.length[dst]);
+        if (q->first + q->n > e->plan->n_ctx)
+            return err_set(err, PL_FULL,
+                           "the state needs a context of %" PRId64
+                           " tokens, this one has %" PRId64 ": give -c %" PRId64
+                           " or more",
+                           q->first + q->n, e->plan->n_ctx, q->first + q->n);
+    }
+    return PL_OK;
+}
+
+/* Are there pages for it beside what it replaces? If only in its place, and it
+ * can be read twice: *in_place. */
+static pl_status check_pages(const struct trip *t, int seq, bool twice,
+                             bool *in_place, pl_err *err)
+{
+    const struct state_head *h = &t->theirs;
+    const struct kv_pages *kv = &t->e->kv;
+    int64_t need = 0, freed = h->whole ? kv->n_page - kv->n_free : 0;
+
+    for (int i = 0; i < h->n_seq; i++) {
+        const struct state_seq *q = &h->seq[i];
+
+        if (q->first > 0)
+            need += kv_need(kv, target(t, seq, i), q->n);
+        else
+            need += kv_pages_of(q->n) - kv_pages_of(q->n_like);
+        if (q->first == 0 && !h->whole)
+            freed += kv_own(kv, target(t, seq, i));
+    }
+    *in_place = need > kv->n_free;
+    if (!*in_place || (twice && need <= kv->n_free + freed))
+        return PL_OK;
+    if (need <= kv->n_free + freed)
+        return err_set(err, PL_FULL,
+                       "the state needs %" PRId64 " pages of %d tokens; %d of "
+                       "%d are free, and %" PRId64 " more only once it is "
+                       "known to be whole: restore it from a file or from "
+                       "memory, or empty the sequence first",
+                       need, KV_PAGE, kv->n_free, kv->n_page, freed);
+    return err_set(err, PL_FULL,
+                   "the state needs %" PRId64 " pages of %d tokens; %d of %d "
+                   "are free, and it replaces %" PRId64
+                   ": give a larger context or end a sequence",
+                   need, KV_PAGE, kv->n_free, kv->n_page, freed);
+}
+
+/* A chunk of cache c, from t->rows to where it belongs. */
+static pl_status put_rows(struct trip *t, int c, int row, int64_t pos,
+                          int64_t n, pl_err *err)
+{
+    const struct state_cache *from = &t->theirs.cache[c];
+    const void *rows = t->rows;
+
+    if (from->format != t->ours.cache[c].format) {
+        format_info(from->format)
+            ->decode(t->wide, t->rows, n * from->n_head * from->d_head);
+        exec_cache_encode(&t->io, c, (int)n, t->wide, t->own);
+        rows = t->own;
+    }
+    return exec_cache_write(&t->io, c, page_of(t->e, row, pos),
+                            (int)(pos % KV_PAGE), (int)n, rows, err);
+}
+
+/* The data of a saved sequence into sequence `row`; -1: only looked at. */
+static pl_status read_seq(struct trip *t, struct state_reader *r,
+                          const struct state_seq *q, int row, pl_err *err)
+{
+    int64_t n;
+
+    for (int64_t pos = q->first + q->n_like; (n = state_chunk(q, pos)) > 0;
+         pos += n) {
+        for (int c = 0; c < t->io.n; c++) {
+            PL_TRY(state_get(r, t->rows,
+                             (size_t)n * state_row_bytes(&t->theirs.cache[c]),
+                             err));
+            if (row >= 0)
+                PL_TRY(put_rows(t, c, row, pos, n, err));
+        }
+        PL_TRY(state_get_sum(r, err));
+    }
+    return PL_OK;
+}
+
+/* Reads all of it where nothing that runs can see it; then it becomes the
+ * sequences' past or, after a failure, leaves no trace. */
+static pl_status build(struct trip *t, int seq, struct state_reader *r,
+                       const struct state_source *from, pl_err *err)
+{
+    const struct state_head *h = &t->theirs;
+    struct kv_pages *kv = &t->e->kv;
+    int n_built = 0;
+    pl_status s = PL_OK;
+
+    for (int i = 0; i < h->n_seq && s == PL_OK; i++) {
+        const struct state_seq *q = &h->seq[i];
+        int row = builds_in(t, seq, i);
+        int64_t n = q->n - q->n_like;
+
+        if (q->n_like > 0)
+            kv_share(kv, row, builds_in(t, seq, q->like), q->n_like);
+        s = kv_reserve(kv, row, n, engine_copy_page, t->e, err);
+        if (s != PL_OK)
+            break;
+        n_built++;
+        if (q->first == 0)
+            kv_advance(kv, row, n);
+        s = read_seq(t, r, q, row, err);
+    }
+    if (s == PL_OK && from->rewind)
+        s = state_get_end(r, err);
+    for (int i = 0; i < h->n_seq; i++) {
+        const struct state_seq *q = &h->seq[i];
+        int row = builds_in(t, seq, i);
+
+        if (q->first == 0) {
+            if (s == PL_OK)
+                kv_swap(kv, target(t, seq, i), row);
+            kv_trim(kv, row, 0);
+        } else if (s == PL_OK) {
+            kv_advance(kv, row, q->n);
+        } else if (i < n_built) {
+            kv_unreserve(kv, row, q->n);
+        }
+    }
+    return s;
+}
+
+/* Empties what the state replaces and, if it is one of the whole cache, what
+ * it does not name. */
+static void empty(const struct trip *t, int seq, bool replaced)
+{
+    const struct state_head *h = &t->theirs;
+    struct kv_pages *kv = &t->e->kv;
+
+    for (int k = 0, i = 0; k < kv->n_seq; k++) {
+        bool named;
+
+        while (i < h->n_seq && target(t, seq, i) < k)
+            i++;
+        named = i < h->n_seq && target(t, seq, i) == k;
+        if (named ? replaced && h->seq[i].first == 0 : h->whole)
+            kv_trim(kv, k, 0);
+    }
+}
+
+/* Looks at all of it, goes back behind the head, and makes room. */
+static pl_status look_first(struct trip *t, int seq, struct state_reader *r,
+                            const struct state_source *from, pl_err *err)
+{
+    const struct hash64 sum = r->sum; /* of the head */
+    struct state_head again;
+
+    for (int i = 0; i < t->theirs.n_seq; i++)
+        PL_TRY(read_seq(t, r, &t->theirs.seq[i], -1, err));
+    PL_TRY(state_get_end(r, err));
+    if (!from->rewind(from->user))
+        return err_set(err, PL_IO, "the state cannot be read a second time");
+    state_reader_init(r, from->read, from->user);
+    PL_TRY(state_get_head(r, &again, &t->arena, err));
+    if (memcmp(&sum, &r->sum, sizeof sum) != 0)
+        return err_set(err, PL_IO,
+                       "the state was written anew while it was read");
+    empty(t, seq, true);
+    return PL_OK;
+}
+
+static pl_status restore(struct trip *t, int seq,
+                         const struct state_source *from, unsigned flags,
+                         pl_err *err)
+{
+    struct state_reader r;
+    bool in_place;
+
+    state_reader_init(&r, from->read, from->user);
+    PL_TRY(state_get_head(&r, &t->theirs, &t->arena, err));
+    PL_TRY(state_match(&t->theirs, &t->ours, flags & PL_STATE_CONVERT,
+                       &t->convert, err));
+    PL_TRY(check_seqs(t, seq, err));
+    PL_TRY(check_pages(t, seq, from->rewind, &in_place, err));
+    PL_TRY(trip_buffers(t, &t->theirs, err));
+    if (in_place)
+        PL_TRY(look_first(t, seq, &r, from, err));
+    PL_TRY(build(t, seq, &r, from, err));
+    empty(t, seq, false);
+    state_note(t->e, &t->theirs, &t->ours, t->convert);
+    return PL_OK;
+}
+
+pl_status state_restore(pl_engine *e, int seq, const struct state_source *from,
+                        unsigned flags, pl_err *err)
+{
+    struct trip t;
+    pl_status s;
+
+    if (flags & ~(unsigned)PL_STATE_CONVERT)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "flags %#x of a restore; only PL_STATE_CONVERT is one",
+                       flags);
+    s = trip_open(&t, e, err);
+    if (s == PL_OK)
+        s = restore(&t, seq, from, flags, err);
+    trip_close(&t);
+    return s;
+}

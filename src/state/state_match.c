@@ -1,0 +1,184 @@
+/* Whose state it is: what an engine says of itself in a state's head, and
+ * whether a head found is one that it may go on from.
+ *
+ * A model is known by what its graph is made from: the hyper-parameters of the
+ * file and, of each tensor, name, shape, format and some bytes from its middle.
+ * So a model in another format, or tuned further, is another one; the file's
+ * name, its parts and its vocabulary's texts are not looked at. */
+#include "state/state_io.h"
+
+#include "base/err.h"
+#include "plan/plan_log.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { SAMPLE_BYTES = 64 }; /* of a tensor */
+
+static bool of_the_graph(const pl_model *m, const char *key)
+{
+    size_t n = strlen(m->model->family->arch);
+
+    return strncmp(key, m->model->family->arch, n) == 0 && key[n] == '.';
+}
+
+/* Sums of hashes: the order of a file does not matter. */
+static uint64_t hash_keys(const pl_model *m)
+{
+    uint64_t sum = 0;
+
+    for (int64_t i = 0; i < gguf_n_kv(m->file); i++) {
+        const struct gguf_kv *kv = gguf_kv_at(m->file, i);
+        uint64_t h;
+
+        if (!of_the_graph(m, kv->key))
+            continue;
+        h = hash64(kv->count, kv->key, strlen(kv->key));
+        for (uint64_t k = 0; k < kv->count; k++) {
+            struct gguf_str s;
+            double v;
+
+            if (gguf_as_str(kv, k, &s))
+                h = hash64(h, s.s, s.len);
+            else if (gguf_as_f64(kv, k, &v))
+                h = hash64(h, &v, sizeof v);
+        }
+        sum += h;
+    }
+    return sum;
+}
+
+static uint64_t hash_tensors(const pl_model *m)
+{
+    uint64_t sum = 0;
+
+    for (int64_t i = 0; i < gguf_n_tensor(m->file); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(m->file, i);
+        size_t n = t->bytes < SAMPLE_BYTES ? t->bytes : SAMPLE_BYTES;
+        uint64_t h = hash64(t->id, t->name, strlen(t->name));
+
+        h = hash64(h, t->dim, (size_t)t->n_dim * sizeof *t->dim);
+        if (t->data)
+            h = hash64(h, (const char *)t->data + (t->bytes - n) / 2, n);
+        sum += h;
+    }
+    return sum;
+}
+
+static uint64_t fingerprint(pl_engine *e)
+{
+    const pl_model *m = e->plan->model;
+    uint64_t parts[2];
+
+    if (!e->fingerprint) {
+        parts[0] = hash_keys(m);
+        parts[1] = hash_tensors(m);
+        e->fingerprint = hash64(hash64(0, m->model->family->arch,
+                                       strlen(m->model->family->arch)),
+                                parts, sizeof parts) |
+                         1;
+    }
+    return e->fingerprint;
+}
+
+pl_status state_describe(struct state_head *h, struct arena *a, pl_engine *e,
+                         pl_err *err)
+{
+    const pl_graph *g = e->plan->graph;
+    const pl_model *m = e->plan->model;
+    struct gguf_str name = {0};
+
+    *h = (struct state_head){.model = fingerprint(e),
+                             .numeric = e->plan->compiled->numeric_hash,
+                             .n_vocab = m->model->n_vocab,
+                             .n_rank = e->plan->compiled->num->n_rank};
+    if (gguf_get_str(m->file, "general.name", &name, NULL) != PL_OK || !name.s)
+        name = (struct gguf_str){"", 0};
+    snprintf(h->name, sizeof h->name, "%s, %" PRId64 " layers%s%.*s",
+             m->model->family->arch, m->model->n_layer, name.len ? ", " : "",
+             name.len < STATE_NAME ? (int)name.len : STATE_NAME, name.s);
+    for (char *c = h->name; *c; c++)
+        *c = *c < ' ' || *c > '~' ? '?' : *c;
+    h->cache = arena_alloc(a, (size_t)g->n_node + 1, sizeof *h->cache);
+    if (!h->cache)
+        return err_no_memory(err, "the head of a state");
+    for (int i = 0; i < g->n_node; i++) {
+        const struct graph_node *n = &g->node[i];
+
+        if (n->op == OP_cache)
+            h->cache[h->n_cache++] = (struct state_cache){
+                n->layer, n->attr.values, n->format, n->dim[1].n, n->dim[2].n};
+    }
+    return PL_OK;
+}
+
+static bool same_shapes(const struct state_head *a, const struct state_head *b)
+{
+    bool same = a->n_cache == b->n_cache && a->n_vocab == b->n_vocab;
+
+    for (int i = 0; same && i < a->n_cache; i++)
+        same = a->cache[i].layer == b->cache[i].layer &&
+               a->cache[i].values == b->cache[i].values &&
+               a->cache[i].n_head == b->cache[i].n_head &&
+               a->cache[i].d_head == b->cache[i].d_head;
+    return same;
+}
+
+/* "F16/Q8_0", of the first layer's keys and values. */
+static const char *formats(const struct state_head *h, char buf[32])
+{
+    const char *k = "?", *v = "?";
+
+    for (int i = h->n_cache - 1; i >= 0; i--)
+        *(h->cache[i].values ? &v : &k) = format_info(h->cache[i].format)->name;
+    snprintf(buf, 32, "%s/%s", k, v);
+    return buf;
+}
+
+pl_status state_match(const struct state_head *theirs,
+                      const struct state_head *ours, bool allowed,
+                      bool *convert, pl_err *err)
+{
+    char a[32], b[32];
+
+    *convert = false;
+    if (theirs->model != ours->model || !same_shapes(theirs, ours))
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "the state is of another model: %s (%016" PRIx64
+                       "); this is %s (%016" PRIx64
+                       "). Load the model that it was saved from",
+                       theirs->name, theirs->model, ours->name, ours->model);
+    for (int i = 0; i < ours->n_cache; i++)
+        *convert |= theirs->cache[i].format != ours->cache[i].format;
+    if (*convert && !allowed)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "the state's cache is %s, this one's %s: let it be "
+                       "converted (--convert, PL_STATE_CONVERT), or give the "
+                       "cache the state's formats (-ctk, -ctv)",
+                       formats(theirs, a), formats(ours, b));
+    return PL_OK;
+}
+
+void state_note(const pl_engine *e, const struct state_head *theirs,
+                const struct state_head *ours, bool converted)
+{
+    const pl_options to = {.log = e->log, .log_user = e->log_user};
+    char a[32], b[32];
+
+    if (converted)
+        plan_log(&to, PL_LOG_WARN,
+                 "the state's cache was converted from %s to %s",
+                 formats(theirs, a), formats(ours, b));
+    if (theirs->n_rank != ours->n_rank)
+        plan_log(&to, PL_LOG_WARN,
+                 "the state was computed with %d rank%s, this runs with "
+                 "%d: the past keeps the bits it was computed with",
+                 theirs->n_rank, theirs->n_rank > 1 ? "s" : "", ours->n_rank);
+    else if (!converted && theirs->numeric != ours->numeric)
+        plan_log(&to, PL_LOG_WARN,
+                 "the state was computed under other numerics (%016" PRIx64
+                 ", this runs under %016" PRIx64
+                 "): the past keeps the bits it was computed with",
+                 theirs->numeric, ours->numeric);
+}

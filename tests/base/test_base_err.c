@@ -1,0 +1,76 @@
+/* Statuses, their texts, messages of any length, and amounts in them. */
+#include "base/bytes.h"
+#include "base/err.h"
+
+#include "lib/support.h"
+
+#include <string.h>
+
+static void base_err_every_status_has_name_and_text(void **state)
+{
+    (void)state;
+#define ROW(name, text)                                                        \
+    assert_string_equal(pl_status_name(PL_##name), #name);                     \
+    assert_string_equal(pl_status_text(PL_##name), text);
+    PL_STATUS_MAP(ROW)
+#undef ROW
+    assert_non_null(pl_status_name((pl_status)12345));
+    assert_non_null(pl_status_text((pl_status)-1));
+}
+
+static void base_err_set_formats_and_forwards(void **state)
+{
+    pl_err err;
+
+    (void)state;
+    assert_int_equal(err_set(&err, PL_IO, "%s: %d", "f", 3), PL_IO);
+    assert_int_equal(err.status, PL_IO);
+    assert_string_equal(err.message, "f: 3");
+    assert_int_equal(err_set(NULL, PL_FULL, "x"), PL_FULL);
+}
+
+static void base_err_long_message_is_cut_and_terminated(void **state)
+{
+    char text[3000];
+    pl_err err;
+
+    (void)state;
+    memset(text, 'x', sizeof(text));
+    text[sizeof(text) - 1] = '\0';
+    err_set(&err, PL_BAD_FILE, "%s", text);
+    assert_int_equal(strlen(err.message), sizeof(err.message) - 1);
+}
+
+static void base_bytes_have_the_unit_of_their_size(void **state)
+{
+    static const struct {
+        uint64_t bytes;
+        const char *text;
+    } rows[] = {
+        {0, "0.00 KiB"},
+        {512, "0.50 KiB"},
+        {1 << 10, "1.00 KiB"},
+        {(1 << 20) - 1024, "1023.00 KiB"},
+        {1 << 20, "1.00 MiB"},
+        {(uint64_t)5 << 29, "2.50 GiB"},
+        {(uint64_t)3 << 40, "3.00 TiB"},
+        {UINT64_MAX, "16777216.00 TiB"},
+    };
+    char buf[24];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        assert_string_equal(bytes_text(buf, rows[i].bytes), rows[i].text);
+}
+
+int test_base_err(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(base_err_every_status_has_name_and_text),
+        cmocka_unit_test(base_err_set_formats_and_forwards),
+        cmocka_unit_test(base_err_long_message_is_cut_and_terminated),
+        cmocka_unit_test(base_bytes_have_the_unit_of_their_size),
+    };
+
+    return TEST_RUN(tests);
+}

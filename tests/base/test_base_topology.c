@@ -1,0 +1,217 @@
+/* The machine's tables, from hwloc's synthetic topologies and from this one. */
+#include "lib/support.h"
+#include "machine/topology.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/alloc_fail.h"
+
+static struct topology load(const char *desc, const char *allowed)
+{
+    struct topology t;
+    pl_err err;
+
+    if (topology_load_synthetic(&t, desc, allowed, &err) != PL_OK)
+        fail_msg("%s: %s", desc, err.message);
+    return t;
+}
+
+static void topology_counts_nodes_cores_and_threads(void **state)
+{
+    static const struct {
+        const char *desc;
+        int n_node, n_core, n_cpu;
+    } cases[] = {
+        {"numa:1 core:2 pu:1", 1, 2, 2},
+        {"numa:2 core:8 pu:1", 2, 16, 16},
+        {"numa:4 core:4 pu:2", 4, 16, 32},
+        {"pu:6", 1, 6, 6}, /* no cores known */
+        {"core:3 pu:4", 1, 3, 12},
+        {"pack:2 numa:2 l3:2 core:3 pu:2", 4, 24, 48},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct topology t = load(cases[i].desc, NULL);
+
+        assert_int_equal(t.n_node, cases[i].n_node);
+        assert_int_equal(t.n_core, cases[i].n_core);
+        assert_int_equal(t.n_cpu, cases[i].n_cpu);
+        assert_int_equal(t.n_core_quota, t.n_core);
+        assert_false(t.here);
+        for (int k = 1; k < t.n_core; k++)
+            assert_true(t.core[k].node >= t.core[k - 1].node);
+        for (int k = 0; k < t.n_cpu; k++) {
+            assert_int_equal(t.core[t.cpu[k].core].node, t.cpu[k].node);
+            assert_int_equal(topology_find_cpu(&t, t.cpu[k].os), k);
+        }
+        assert_int_equal(topology_find_cpu(&t, 1000), -1);
+        topology_fini(&t);
+    }
+}
+
+/* Siblings numbered apart (0 and 4), nodes interleaved. */
+static void topology_keeps_siblings_and_nodes_together(void **state)
+{
+    struct topology t =
+        load("numa:2 core:2 pu:2(indexes=0,4,2,6,1,5,3,7)", NULL);
+
+    (void)state;
+    assert_int_equal(t.n_core, 4);
+    assert_int_equal(t.core[0].os, 0);
+    assert_int_equal(t.core[1].os, 2);
+    assert_int_equal(t.core[2].os, 1);
+    assert_int_equal(t.core[3].os, 3);
+    assert_int_equal(t.cpu[topology_find_cpu(&t, 4)].core, 0);
+    assert_int_equal(t.cpu[topology_find_cpu(&t, 7)].core, 3);
+    assert_int_equal(t.cpu[topology_find_cpu(&t, 7)].node, 1);
+    topology_fini(&t);
+}
+
+static void topology_shows_only_what_is_allowed(void **state)
+{
+    char list[64];
+    struct topology t = load("numa:2 core:4 pu:2", "3,5-6");
+
+    (void)state;
+    assert_int_equal(t.n_node, 1);
+    assert_int_equal(t.n_core, 3);
+    assert_int_equal(t.n_cpu, 3);
+    assert_int_equal(t.core[0].os, 3); /* its sibling is not ours */
+    topology_list_cpus(&t, list, sizeof list);
+    assert_string_equal(list, "3,5-6");
+    topology_fini(&t);
+
+    t = load("numa:2 core:4 pu:1", "7"); /* the second node alone */
+    assert_int_equal(t.n_node, 1);
+    assert_int_equal(t.node[0].os, 1);
+    assert_int_equal(t.node[0].n_core, 1);
+    topology_fini(&t);
+}
+
+static void topology_takes_the_larger_memory_of_a_core(void **state)
+{
+    struct topology t = load(
+        "pack:2 [numa(memory=16GiB)] [numa(memory=256GiB)] core:2 pu:1", NULL);
+
+    (void)state;
+    assert_int_equal(t.n_node, 2);
+    assert_int_equal(t.node[0].os, 1);
+    assert_int_equal(t.node[1].os, 3);
+    assert_true(t.node[0].memory_bytes == (uint64_t)256 << 30);
+    assert_true(t.memory_bytes == (uint64_t)512 << 30);
+    topology_fini(&t);
+}
+
+static void topology_allows_nodes_without_memory(void **state)
+{
+    struct topology t = load("pack:2 [numa] core:2 pu:1", NULL);
+    void *p;
+
+    (void)state;
+    assert_int_equal(t.n_node, 2);
+    assert_int_equal(t.n_core, 4);
+    assert_int_equal(t.node[0].memory_bytes, 0);
+    p = topology_alloc(&t, t.node[0].os, 4 << 20);
+    assert_non_null(p);
+    topology_free(p, 4 << 20);
+    topology_fini(&t);
+}
+
+static void topology_of_this_machine_has_a_core(void **state)
+{
+    struct topology t;
+    pl_err err;
+
+    (void)state;
+    if (topology_load(&t, &err) != PL_OK)
+        fail_msg("%s", err.message);
+    assert_true(t.here && t.n_node >= 1 && t.n_core >= 1);
+    assert_in_range(t.n_core_quota, 1, t.n_core);
+    for (size_t bytes = 0; bytes < 8 << 20; bytes = bytes * 3 + 100) {
+        for (int os = -1; os <= 1; os++) { /* a node, none, maybe unknown */
+            unsigned char *p = topology_alloc(&t, os, bytes);
+
+            assert_non_null(p);
+            assert_int_equal((uintptr_t)p % 64, 0);
+            for (size_t i = 0; i < bytes; i += 61)
+                assert_int_equal(p[i], 0);
+            memset(p, 1, bytes);
+            topology_free(p, bytes);
+        }
+    }
+    topology_fini(&t);
+}
+
+static void topology_several_nodes_are_not_one(void **state)
+{
+    struct topology t;
+
+    (void)state;
+    assert_int_equal(topology_load(&t, NULL), PL_OK);
+    if (topology_one_node())
+        assert_int_equal(t.n_node, 1);
+    topology_fini(&t);
+}
+
+/* Any range, mapped or not. */
+static void topology_fetch_changes_nothing(void **state)
+{
+    enum { BYTES = 3 << 20 };
+    unsigned char *p = topology_alloc(NULL, -1, BYTES);
+
+    (void)state;
+    assert_non_null(p);
+    memset(p, 7, BYTES);
+    topology_fetch(p, BYTES);
+    topology_fetch(p + 5, 0);
+    topology_fetch(p + 4095, 2);
+    topology_fetch(p + 123, BYTES - 123);
+    for (int i = 0; i < BYTES; i++)
+        assert_true(p[i] == 7);
+    topology_free(p, BYTES);
+    topology_fetch(p, BYTES);
+}
+
+static void topology_failures_are_statuses(void **state)
+{
+    struct topology t;
+    pl_err err;
+
+    (void)state;
+    assert_int_equal(topology_load_synthetic(&t, "no such thing", NULL, &err),
+                     PL_BAD_ARGUMENT);
+    assert_int_equal(topology_load_synthetic(&t, "pu:2", "5", &err), PL_DEVICE);
+    assert_non_null(strstr(err.message, "taskset"));
+    for (int n = 1;; n++) {
+        pl_status s;
+
+        alloc_fail_at(n);
+        s = topology_load_synthetic(&t, "numa:2 core:2 pu:1", NULL, NULL);
+        if (!alloc_fail_off()) {
+            assert_int_equal(s, PL_OK);
+            break;
+        }
+        assert_int_equal(s, PL_NO_MEMORY);
+    }
+    topology_fini(&t);
+    topology_fini(&t); /* takes a zeroed one */
+}
+
+int test_base_topology(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(topology_counts_nodes_cores_and_threads),
+        cmocka_unit_test(topology_keeps_siblings_and_nodes_together),
+        cmocka_unit_test(topology_shows_only_what_is_allowed),
+        cmocka_unit_test(topology_takes_the_larger_memory_of_a_core),
+        cmocka_unit_test(topology_allows_nodes_without_memory),
+        cmocka_unit_test(topology_of_this_machine_has_a_core),
+        cmocka_unit_test(topology_several_nodes_are_not_one),
+        cmocka_unit_test(topology_fetch_changes_nothing),
+        cmocka_unit_test(topology_failures_are_statuses),
+    };
+
+    return TEST_RUN(tests);
+}

@@ -1,0 +1,345 @@
+/* A kind of device that is written in a test alone (kind_plain.c) does all that
+ * ours do: the bundled model has the bits of cpu devices on it and on mixes
+ * with ours, under options of placement; what it counts and refuses is as
+ * theirs; and when it fails nobody is left waiting. */
+#include "engine/engine.h"
+#include "lib/alloc_fail.h"
+#include "lib/engine_run.h"
+#include "lib/kind_plain.h"
+#include "lib/program_build.h"
+#include "program/program_text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Of the whole test program: see device_kinds.c. */
+const struct device_ops *const device_kinds[] = {
+#define KIND(name) &name##_ops,
+#include "device/device_kinds.def"
+#undef KIND
+    &plain_ops,
+    NULL,
+};
+
+#define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
+
+enum { TOKENS = 24, CHUNK = 20 };
+
+static pl_options options(const char *devices)
+{
+    pl_options o = engine_run_options();
+
+    o.devices = devices;
+    o.n_ranks = 4;
+    o.no_fit = true;
+    return o;
+}
+
+static void open_bundled(struct engine_run *r, const pl_options *o)
+{
+    const char *name = "models/fable-moe-Q8_0.gguf";
+
+    engine_run_open(r, test_file(name), name, o);
+}
+
+static const int32_t *tokens(void)
+{
+    static int32_t t[TOKENS];
+
+    for (int i = 0; i < TOKENS; i++)
+        t[i] = 5 + 131 * i;
+    return t;
+}
+
+/* The logits of some tokens, as many at once and one by one: a prompt, then
+ * what is written behind it. */
+static float *logits(const struct engine_run *r, int seq)
+{
+    float *out = test_need(TOKENS, (size_t)r->n_vocab * sizeof *out);
+
+    engine_run_decode(r, seq, CHUNK, tokens(), out);
+    for (int i = CHUNK; i < TOKENS; i++)
+        engine_run_decode(r, seq, 1, tokens() + i, out + i * r->n_vocab);
+    return out;
+}
+
+/* Logits of one cpu device with as many ranks, and their bytes. */
+static float *cpu_logits(size_t *bytes)
+{
+    const pl_options o = options("cpu*1");
+    struct engine_run r;
+    float *want;
+
+    open_bundled(&r, &o);
+    want = logits(&r, 0);
+    *bytes = TOKENS * (size_t)r.n_vocab * sizeof *want;
+    engine_run_close(&r);
+    return want;
+}
+
+static void kind_of_a_test_is_short(void **state)
+{
+    const char *path = test_file("tests/lib/kind_plain.c");
+    int n_line = 0;
+    size_t n;
+    char *s;
+
+    (void)state;
+    assert_non_null(path);
+    s = test_read(path, &n);
+    for (size_t i = 0; i < n; i++)
+        n_line += s[i] == '\n';
+    free(s);
+    assert_in_range(n_line, 100, 249);
+}
+
+static void kind_of_a_test_has_the_bits_of_cpu(void **state)
+{
+    static const char *const devices[] = {
+        "plain",     "plain*2",     "plain*3",         "cpu,plain",
+        "plain,cpu", "plain*2,sim", "sim,plain,cpu*2",
+    };
+    static const struct {
+        pl_split_mode mode;
+        const char *experts;
+        bool cache;
+        pl_offload offload;
+    } places[] = {
+        {PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
+        {PL_SPLIT_LAYER, NULL, false, PL_OFFLOAD_AUTO},
+        {PL_SPLIT_TENSOR, "2", true, PL_OFFLOAD_ON},
+        {PL_SPLIT_LAYER, "all", false, PL_OFFLOAD_OFF},
+    };
+    size_t bytes;
+    float *want = cpu_logits(&bytes);
+
+    (void)state;
+    for (int i = 0; i < COUNT(devices) * COUNT(places); i++) {
+        int k = i % COUNT(places);
+        pl_options o = options(devices[i / COUNT(places)]);
+        struct engine_run r;
+        float *have;
+
+        o.split_mode = places[k].mode;
+        o.host_experts = places[k].experts;
+        o.host_cache = places[k].cache;
+        o.offload = places[k].offload;
+        if (i % 3 == 0)
+            o.n_ubatch = 5; /* several micro-batches */
+        if (i % 5 == 0)
+            setenv("PL_DEBUG", "guard", 1);
+        open_bundled(&r, &o);
+        unsetenv("PL_DEBUG");
+        have = logits(&r, 0);
+        if (memcmp(have, want, bytes) != 0)
+            fail_msg("-dev %s, place %d: the logits are not those of cpu",
+                     o.devices, k);
+        free(have);
+        engine_run_close(&r);
+    }
+    free(want);
+}
+
+/* What is done does not depend on the kind; nor is a step that is timed left
+ * out. */
+static void kind_of_a_test_counts_as_ours_do(void **state)
+{
+    static const char *const devices[] = {"plain*3", "sim*3"};
+    pl_counters c[2];
+
+    (void)state;
+    memset(c, 0, sizeof c);
+    for (int i = 0; i < 2; i++) {
+        pl_options o = options(devices[i]);
+        struct test_text text = {0};
+        struct engine_run r;
+
+        o.trace = test_text_add;
+        o.trace_user = &text;
+        open_bundled(&r, &o);
+        free(logits(&r, 0));
+        pl_engine_counters(r.engine, &c[i]);
+        for (int d = 0; d < 3; d++) {
+            const struct device_event *e;
+            int n, found = 0;
+
+            e = device_set_trace(r.engine->exec->set, &n);
+            for (int k = 0; k < n; k++)
+                found += e[k].dev == d && e[k].begin_s <= e[k].end_s;
+            assert_true(found > 20);
+        }
+        engine_run_close(&r);
+        free(text.s);
+    }
+    assert_memory_equal(c[0].macs, c[1].macs, sizeof c[0].macs);
+    assert_true(c[0].messages == c[1].messages && c[0].messages > 0);
+    assert_true(c[0].message_bytes == c[1].message_bytes);
+    assert_true(c[0].copies == c[1].copies && c[0].steps == c[1].steps);
+}
+
+static void kind_of_a_test_fails_for_all(void **state)
+{
+    static const char *const devices[] = {"plain*2", "cpu,plain,sim"};
+    size_t bytes;
+    float *want = cpu_logits(&bytes);
+    int failed = 0;
+
+    (void)state;
+    for (int i = 0; i < COUNT(devices); i++) {
+        pl_options o = options(devices[i]);
+        struct engine_run r;
+        struct device_set *set;
+
+        open_bundled(&r, &o);
+        set = r.engine->exec->set;
+        for (int d = 0; d < device_set_size(set); d++)
+            for (int k = 0; k < 4; k++) {
+                struct device *x = device_of(set, d);
+                const pl_batch b = {.n = 1,
+                                    .token = tokens(),
+                                    .seq = (int32_t[]){1},
+                                    .wanted = (uint8_t[]){0}};
+                pl_err err;
+                pl_status s;
+
+                x->fail_step = x->prog->script[0].n_step * k / 4;
+                s = pl_engine_decode(r.engine, &b, NULL, &err);
+                x->fail_step = -1;
+                if (s == PL_OK) /* a step that this run does not have */
+                    continue;
+                assert_int_equal(s, PL_DEVICE);
+                assert_non_null(strstr(err.message, x->desc.name));
+                failed++;
+            }
+        /* the set runs again, as if nothing had been */
+        for (int seq = 0; seq < 2; seq++) {
+            float *have;
+
+            assert_int_equal(pl_seq_trim(r.engine, seq, 0, NULL), PL_OK);
+            have = logits(&r, seq);
+            assert_memory_equal(have, want, bytes);
+            free(have);
+        }
+        engine_run_close(&r);
+    }
+    free(want);
+    assert_true(failed > 10);
+}
+
+static void kind_of_a_test_is_asked_as_ours_are(void **state)
+{
+    pl_options o = options("plain:1MiB,plain:2GiB*2");
+    struct device_list l;
+    pl_err err;
+    pl_model *m;
+    pl_engine *e;
+
+    (void)state;
+    assert_int_equal(device_parse(&l, o.devices, 0, &err), PL_OK);
+    assert_int_equal(l.n, 3);
+    assert_string_equal(l.dev[2].name, "plain2");
+    assert_true(l.dev[2].memory_bytes == (uint64_t)2 << 30);
+    device_list_free(&l);
+    assert_int_equal(device_parse(&l, "plain:1GB/s", 0, &err), PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, plain_ops.accepts));
+    assert_non_null(test_file("models/fable-moe-Q8_0.gguf"));
+    assert_int_equal(
+        pl_model_open(&m, test_file("models/fable-moe-Q8_0.gguf"), &err),
+        PL_OK);
+    assert_int_equal(pl_engine_create(&e, m, &o, &err), PL_NO_DEVICE_MEMORY);
+    assert_non_null(strstr(err.message, "plain0"));
+    pl_model_free(m);
+}
+
+static void kind_of_a_test_allocation_failure_is_a_status(void **state)
+{
+    const struct device_options opt = {.family = CPU_GENERIC};
+    struct build *b = build_new(3, 4);
+    struct device_list l;
+    struct program *p;
+
+    (void)state;
+    for (int d = 0; d < 3; d++) {
+        int x = build_tensor(b + d, 16);
+
+        build_op(b + d, KERNEL_scale, x, x, 2);
+    }
+    p = build_programs(b, 3);
+    assert_int_equal(device_parse(&l, "plain*2,cpu*1", 1, NULL), PL_OK);
+    build_survives(&l, &opt, p);
+    device_list_free(&l);
+    free(p);
+    free(b);
+}
+
+/* A contraction whose operands are in other forms than its device reads is
+ * refused before it runs. */
+static void kind_says_what_its_kernels_read(void **state)
+{
+#define HEAD                                                                   \
+    "programs 1\n"                                                             \
+    "max n_tok 4\n"                                                            \
+    "device 0\n"                                                               \
+    "%0: f32[n_tok, 64]\n"                                                     \
+    "%1: q8_0[32, 64] weights packed\n"                                        \
+    "%2: q8_0[32, 64] weights\n"                                               \
+    "%3: f32[n_tok, 64] q8\n"                                                  \
+    "%4: f32[n_tok, 32]\n"                                                     \
+    "script\n"                                                                 \
+    "0: %3 = quantize(%0)\n"
+    static const struct {
+        const char *text;
+        enum cpu_family family;
+        bool fits;
+    } rows[] = {
+        {HEAD "0: %4 = matmul(%0, %1, %3)\n", CPU_GENERIC, true},
+        {HEAD "0: %4 = matmul(%0, %1)\n", CPU_GENERIC, false},
+        {HEAD "0: %4 = matmul(%0, %2, %3)\n", CPU_GENERIC, false},
+        {HEAD "0: %4 = matmul(%0, %1, %3)\n", CPU_REFERENCE, false},
+        {HEAD "0: %4 = matmul(%0, %1)\n", CPU_REFERENCE, true},
+    };
+    static const char *const kinds[] = {"plain", "cpu*1", "sim", "proc*1"};
+
+    (void)state;
+    for (int k = 0; k < COUNT(kinds) * COUNT(rows); k++) {
+        const char *text = rows[k % COUNT(rows)].text;
+        struct device_options opt = {.family = rows[k % COUNT(rows)].family};
+        struct device_list l;
+        struct device_set *s;
+        struct program *p;
+        struct arena a = {0};
+        pl_err err = {0};
+        int n;
+
+        assert_int_equal(program_parse(&p, &n, &a, text, strlen(text), NULL),
+                         PL_OK);
+        assert_int_equal(device_parse(&l, kinds[k / COUNT(rows)], 1, NULL),
+                         PL_OK);
+        assert_int_equal(device_set_create(&s, &l, &opt, NULL), PL_OK);
+        if (rows[k % COUNT(rows)].fits) {
+            assert_int_equal(device_set_load(s, p, &err), PL_OK);
+        } else {
+            assert_int_equal(device_set_load(s, p, &err), PL_UNSUPPORTED);
+            assert_non_null(strstr(err.message, "kernel for matmul"));
+        }
+        device_set_free(s);
+        device_list_free(&l);
+        arena_fini(&a);
+    }
+#undef HEAD
+}
+
+int test_device_kind(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kind_of_a_test_is_short),
+        cmocka_unit_test(kind_of_a_test_has_the_bits_of_cpu),
+        cmocka_unit_test(kind_of_a_test_counts_as_ours_do),
+        cmocka_unit_test(kind_of_a_test_fails_for_all),
+        cmocka_unit_test(kind_of_a_test_is_asked_as_ours_are),
+        cmocka_unit_test(kind_of_a_test_allocation_failure_is_a_status),
+        cmocka_unit_test(kind_says_what_its_kernels_read),
+    };
+
+    return TEST_RUN(tests);
+}

@@ -1,0 +1,699 @@
+/* Devices that are processes: what passes through their stream arrives, and
+ * they may be killed at any moment. Then the run fails everywhere, soon, the
+ * host is well, and nothing of them stays behind: no process, no descriptor, no
+ * shared memory. That they compute what others do is shown where the others do:
+ * test_device_run.c, test_device_groups.c, test_engine_matrix.c. */
+#include "device/proc/proc_inner.h"
+#include "lib/alloc_fail.h"
+#include "lib/engine_run.h"
+#include "lib/program_build.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SOON_S 5.0 /* a machine may be busy; it takes milliseconds */
+
+/* ---- what may stay behind ---------------------------------------------- */
+
+struct traces {
+    int n_fd, n_shared; /* descriptors; mappings that are shared */
+};
+
+static struct traces traces_now(void)
+{
+    struct traces t = {0};
+    DIR *d = opendir("/proc/self/fd");
+    FILE *f = fopen("/proc/self/maps", "r");
+    char line[512];
+
+    assert_true(d && f);
+    while (readdir(d))
+        t.n_fd++;
+    while (fgets(line, sizeof line, f))
+        t.n_shared += strstr(line, " rw-s ") != NULL;
+    closedir(d);
+    fclose(f);
+    return t;
+}
+
+/* As it was, and no child to wait for. */
+static void nothing_stayed(struct traces before)
+{
+    struct traces t = traces_now();
+
+    assert_int_equal(t.n_fd, before.n_fd);
+    assert_int_equal(t.n_shared, before.n_shared);
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+    assert_int_equal(errno, ECHILD);
+}
+
+static const struct proc_device *process_of(struct device_set *s, int dev)
+{
+    const struct proc_device *p = device_of(s, dev)->own;
+
+    assert_string_equal(device_of(s, dev)->desc.ops->name, "proc");
+    return p;
+}
+
+/* ---- the stream --------------------------------------------------------- */
+
+/* More than a stream holds, in pieces that fit nowhere. */
+static void device_proc_keeps_what_is_written(void **state)
+{
+    enum { N = 3 * PROC_RING_BYTES + 12345 };
+    static const size_t piece[] = {N, 1, 4097, PROC_RING_BYTES, 777777};
+    struct traces before = traces_now();
+    struct device_set *s = build_set("proc*2", 2, 0);
+    struct build *b = build_new(2, 1);
+    struct program *p;
+    unsigned char *v = test_need(N, 1), *got = test_need(N, 1);
+    uint64_t rng = test_seed();
+
+    (void)state;
+    for (int d = 0; d < 2; d++)
+        for (int r = 0; r < REGION_COUNT; r++)
+            b[d].p.bytes[r] = N;
+    p = build_programs(b, 2);
+    LOAD_OK(s, p);
+    for (int i = 0; i < 2 * REGION_COUNT; i++) {
+        int d = i % 2;
+        enum region r = (enum region)(i / 2);
+
+        assert_int_equal(device_read(s, d, r, 0, got, N, NULL), PL_OK);
+        assert_memory_equal(got, v, N); /* zeroed */
+        assert_true(device_map(s, d, r) == NULL);
+    }
+    for (size_t k = 0; k < sizeof piece / sizeof piece[0]; k++)
+        for (int r = 0; r < REGION_COUNT; r++) {
+            size_t n = piece[k], at = (size_t)test_below(&rng, N) % 1000;
+
+            for (size_t i = 0; i < N; i++)
+                v[i] = (unsigned char)test_random(&rng);
+            assert_int_equal(device_write(s, 1, (enum region)r, 0, v, N, NULL),
+                             PL_OK);
+            for (at = n == N ? 0 : at; at + n <= N; at += n + N / 5) {
+                for (size_t i = 0; i < n; i++)
+                    v[at + i] ^= 0x5a;
+                assert_int_equal(
+                    device_write(s, 1, (enum region)r, at, v + at, n, NULL),
+                    PL_OK);
+                memset(got, 0, n);
+                assert_int_equal(
+                    device_read(s, 1, (enum region)r, at, got, n, NULL), PL_OK);
+                assert_memory_equal(got, v + at, n);
+            }
+            assert_int_equal(device_flush(s, NULL), PL_OK);
+            assert_int_equal(device_read(s, 1, (enum region)r, 0, got, N, NULL),
+                             PL_OK);
+            assert_memory_equal(got, v, N);
+        }
+    device_set_free(s);
+    free(p);
+    free(b);
+    free(v);
+    free(got);
+    nothing_stayed(before);
+}
+
+struct writer {
+    struct device_set *s;
+    const unsigned char *v;
+    size_t n, ith;
+};
+
+static void *write_part(void *user)
+{
+    const struct writer *w = user;
+
+    for (size_t at = w->ith * 1000; at + 1000 <= w->n; at += 4000)
+        if (device_write(w->s, 0, REGION_WEIGHTS, at, w->v + at, 1000, NULL) !=
+            PL_OK)
+            return user;
+    return NULL;
+}
+
+static void device_proc_takes_writes_of_several_threads(void **state)
+{
+    enum { N = 4000000 };
+    struct device_set *s = build_set("proc*1", 1, 0);
+    struct build *b = build_new(1, 1);
+    struct program *p;
+    unsigned char *v = test_need(N, 1), *got = test_need(N, 1);
+    uint64_t rng = test_seed();
+    pthread_t thread[4];
+    struct writer w[4];
+
+    (void)state;
+    b->p.bytes[REGION_WEIGHTS] = N;
+    p = build_programs(b, 1);
+    LOAD_OK(s, p);
+    for (size_t i = 0; i < N; i++)
+        v[i] = (unsigned char)test_random(&rng);
+    for (size_t i = 0; i < 4; i++) {
+        w[i] = (struct writer){s, v, N, i};
+        assert_int_equal(pthread_create(&thread[i], NULL, write_part, &w[i]),
+                         0);
+    }
+    for (int i = 0; i < 4; i++) {
+        void *bad;
+
+        pthread_join(thread[i], &bad);
+        assert_null(bad);
+    }
+    assert_int_equal(device_read(s, 0, REGION_WEIGHTS, 0, got, N, NULL), PL_OK);
+    assert_memory_equal(got, v, N);
+    device_set_free(s);
+    free(p);
+    free(b);
+    free(v);
+    free(got);
+}
+
+/* ---- a ring of devices --------------------------------------------------- */
+
+enum { RING_W = 64, RING_TOK = 3, RING_N = RING_W * RING_TOK, RING_MAX = 4 };
+enum { R_OWN, R_INBOX }; /* tensors */
+
+/* Each device gives what it has to the next one, again and again. */
+struct ring {
+    int n, rounds;
+    struct build *b;
+    struct program *p;
+    struct copy_piece piece[RING_MAX];
+    struct push_to to[RING_MAX];
+};
+
+static struct ring *ring_new(int n, int rounds)
+{
+    struct ring *r = test_need(1, sizeof *r);
+
+    r->n = n;
+    r->rounds = rounds;
+    r->b = build_new(n, RING_TOK);
+    for (int d = 0; d < n; d++) {
+        int next = (d + 1) % n, last = (d + n - 1) % n;
+        struct build *b = &r->b[d];
+
+        build_tensor(b, RING_W);
+        build_mail(b, RING_W);
+        r->piece[d] =
+            build_rows(d, R_OWN, 0, RING_W * 4, 0, RING_W * 4, RING_W * 4);
+        r->to[d] = (struct push_to){next, R_INBOX, 0};
+        for (int i = 0; i < rounds; i++) {
+            if (i > 0)
+                build_wait(b, QUEUE_COMPUTE, next, 2 * i - 1);
+            build_step(b, STEP_PUSH)->push = (struct step_push){
+                .n_to = 1,
+                .to = &r->to[d],
+                .piece = &r->piece[d],
+                .n_piece = 1,
+            };
+            build_post(b, QUEUE_COMPUTE, 2 * i);
+            build_wait(b, QUEUE_COMPUTE, last, 2 * i);
+            build_op(b, KERNEL_scale, R_OWN, R_INBOX, 1);
+            build_post(b, QUEUE_COMPUTE, 2 * i + 1);
+        }
+    }
+    r->p = build_programs(r->b, n);
+    return r;
+}
+
+static void ring_free(struct ring *r)
+{
+    free(r->p);
+    free(r->b);
+    free(r);
+}
+
+/* A run, and everybody has what stood `rounds` places before. */
+static void ring_is_right(const struct ring *r, struct device_set *s)
+{
+    struct device_run run = build_run(RING_TOK);
+    float v[RING_MAX][RING_N], got[RING_N];
+
+    for (int d = 0; d < r->n; d++) {
+        for (int i = 0; i < RING_N; i++)
+            v[d][i] = (float)(1000 * d + i);
+        build_put(s, d, R_OWN, v[d], RING_N);
+    }
+    RUN_OK(s, &run);
+    for (int d = 0; d < r->n; d++) {
+        build_get(s, d, R_OWN, got, RING_N);
+        assert_memory_equal(got, v[(d + r->rounds * (r->n - 1)) % r->n],
+                            sizeof got);
+    }
+}
+
+static const struct {
+    const char *spec;
+    int n, first; /* the first proc */
+} mixes[] = {{"proc*2", 2, 0},
+             {"cpu*1,proc*1", 2, 1},
+             {"cpu*1,sim,proc*1", 3, 2},
+             {"sim,proc*2", 3, 1},
+             {"proc*4", 4, 0}};
+enum { N_MIX = sizeof mixes / sizeof mixes[0] };
+
+static void device_proc_reaches_its_peers(void **state)
+{
+    struct traces before = traces_now();
+
+    (void)state;
+    for (int i = 0; i < N_MIX; i++)
+        for (int n_thread = 1; n_thread <= 2; n_thread++) {
+            struct device_set *s = build_set(mixes[i].spec, n_thread, 1);
+            struct ring *r = ring_new(mixes[i].n, 50), *y;
+
+            LOAD_OK(s, r->p);
+            for (int k = 0; k < 5; k++)
+                ring_is_right(r, s);
+            y = ring_new(mixes[i].n, 7); /* other programs, other processes */
+            LOAD_OK(s, y->p);
+            ring_is_right(y, s);
+            device_set_free(s);
+            ring_free(r);
+            ring_free(y);
+            nothing_stayed(before);
+        }
+}
+
+/* What a terminal sends to all is the host's to answer. */
+static void device_proc_leaves_signals_to_the_host(void **state)
+{
+    static const int sent[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+    struct device_set *s = build_set("proc*2", 1, 0);
+    struct ring *r = ring_new(2, 10);
+
+    (void)state;
+    LOAD_OK(s, r->p);
+    for (size_t i = 0; i < sizeof sent / sizeof sent[0]; i++) {
+        assert_int_equal(kill(process_of(s, 0)->pid, sent[i]), 0);
+        ring_is_right(r, s);
+    }
+    device_set_free(s);
+    ring_free(r);
+}
+
+/* ---- kills --------------------------------------------------------------- */
+
+static void nap(double s)
+{
+    struct timespec t = {(time_t)s, (long)((s - (double)(time_t)s) * 1e9)};
+
+    nanosleep(&t, NULL);
+}
+
+/* Kills a child of this process after a while: the one that is given, or one
+ * of those there are as soon as there are any. */
+struct killer {
+    pthread_t thread;
+    pid_t pid; /* 0: any */
+    uint64_t seed;
+    double after_s;
+    _Atomic double killed_s; /* when; 0: not yet */
+};
+
+static pid_t parent_of(const char *pid)
+{
+    char path[300], line[300] = "";
+    int parent = 0;
+    FILE *f;
+
+    snprintf(path, sizeof path, "/proc/%s/stat", pid);
+    f = fopen(path, "r");
+    if (!f)
+        return 0;
+    if (fgets(line, sizeof line, f) && strrchr(line, ')'))
+        sscanf(strrchr(line, ')') + 1, " %*c %d", &parent);
+    fclose(f);
+    return parent;
+}
+
+/* One of the children, 0: there are none. */
+static pid_t any_child(uint64_t *seed)
+{
+    DIR *d = opendir("/proc");
+    struct dirent *e;
+    pid_t found = 0;
+    int n = 0;
+
+    if (!d)
+        return 0;
+    while ((e = readdir(d)) != NULL)
+        if (e->d_name[0] >= '1' && e->d_name[0] <= '9' &&
+            parent_of(e->d_name) == getpid() && test_below(seed, ++n) == 0)
+            found = (pid_t)atoi(e->d_name);
+    closedir(d);
+    return found;
+}
+
+static void *kill_one(void *user)
+{
+    struct killer *k = user;
+    pid_t pid = k->pid;
+
+    nap(k->after_s);
+    while (pid == 0)
+        pid = any_child(&k->seed);
+    k->killed_s = device_now();
+    kill(pid, SIGKILL);
+    return NULL;
+}
+
+static void killer_start(struct killer *k)
+{
+    k->killed_s = 0;
+    assert_int_equal(pthread_create(&k->thread, NULL, kill_one, k), 0);
+}
+
+/* A loss was seen now. */
+static void killer_end(struct killer *k)
+{
+    double now = device_now();
+
+    pthread_join(k->thread, NULL);
+    if (now - k->killed_s > SOON_S)
+        fail_msg("a loss was seen after %.3f s", now - k->killed_s);
+}
+
+/* All that is asked of a set that has lost device d. */
+static void is_lost(struct device_set *s, int d)
+{
+    struct device_run run = build_run(1);
+    char byte = 0;
+    pl_err err = {0};
+
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(device_set_run(s, &run, &err), PL_DEVICE);
+        assert_non_null(strstr(err.message, device_of(s, d)->desc.name));
+        assert_non_null(strstr(err.message, "signal 9"));
+        assert_int_equal(device_write(s, d, REGION_WORK, 0, &byte, 1, NULL),
+                         PL_DEVICE);
+        assert_int_equal(device_read(s, d, REGION_WORK, 0, &byte, 1, &err),
+                         PL_DEVICE);
+        assert_non_null(strstr(err.message, "signal 9"));
+        assert_int_equal(device_flush(s, &err), PL_DEVICE);
+    }
+}
+
+/* During runs, and between them. */
+static void device_proc_killed_in_a_run_fails_it(void **state)
+{
+    uint64_t rng = test_seed();
+    struct traces before = traces_now();
+    int n = test_long() ? 1000 : 140;
+
+    (void)state;
+    for (int i = 0; i < n; i++) {
+        struct device_set *s = build_set(mixes[i % N_MIX].spec, 1, 1);
+        struct ring *r = ring_new(mixes[i % N_MIX].n, 100);
+        struct device_run run = build_run(RING_TOK);
+        int d = mixes[i % N_MIX].first;
+        struct killer k = {.after_s = 1e-6 * (double)test_below(&rng, 3000)};
+        pl_err err;
+
+        d += (int)test_below(&rng, r->n - d);
+        LOAD_OK(s, r->p);
+        ring_is_right(r, s);
+        k.pid = process_of(s, d)->pid;
+        killer_start(&k);
+        while (device_set_run(s, &run, &err) == PL_OK)
+            ;
+        killer_end(&k);
+        assert_int_equal(err.status, PL_DEVICE);
+        assert_non_null(strstr(err.message, "has ended (signal 9)"));
+        is_lost(s, d);
+        if (i % 2 == 0) { /* loaded anew, it has new processes */
+            LOAD_OK(s, r->p);
+            ring_is_right(r, s);
+        }
+        device_set_free(s);
+        ring_free(r);
+        nothing_stayed(before);
+    }
+}
+
+/* While much is written to it, or read. */
+static void device_proc_killed_over_a_copy_fails_it(void **state)
+{
+    enum { N = 8 * PROC_RING_BYTES };
+    struct traces before = traces_now();
+    uint64_t rng = test_seed();
+    char *v = test_need(N, 1);
+
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        struct device_set *s = build_set("proc*1", 1, 0);
+        struct build *b = build_new(1, 1);
+        struct killer k = {.after_s = 1e-6 * (double)test_below(&rng, 5000)};
+        struct program *p;
+        pl_status st = PL_OK;
+
+        b->p.bytes[REGION_WEIGHTS] = N;
+        p = build_programs(b, 1);
+        LOAD_OK(s, p);
+        k.pid = process_of(s, 0)->pid;
+        killer_start(&k);
+        while (st == PL_OK)
+            st = i % 2 ? device_write(s, 0, REGION_WEIGHTS, 0, v, N, NULL)
+                       : device_read(s, 0, REGION_WEIGHTS, 0, v, N, NULL);
+        killer_end(&k);
+        assert_int_equal(st, PL_DEVICE);
+        device_set_free(s);
+        free(p);
+        free(b);
+        nothing_stayed(before);
+    }
+    free(v);
+}
+
+/* The application ignores its children, or has some of its own. */
+static void device_proc_minds_its_own_children(void **state)
+{
+    struct traces before = traces_now();
+    struct ring *r = ring_new(2, 10);
+    struct device_run run = build_run(1);
+    struct device_set *s;
+    pl_err err;
+    pid_t own;
+    int how;
+
+    (void)state;
+    signal(SIGCHLD, SIG_IGN);
+    s = build_set("proc*2", 1, 0);
+    LOAD_OK(s, r->p);
+    ring_is_right(r, s);
+    kill(process_of(s, 1)->pid, SIGKILL);
+    while (device_set_run(s, &run, &err) == PL_OK)
+        ;
+    assert_non_null(strstr(err.message, "proc1: its process has ended"));
+    device_set_free(s);
+    signal(SIGCHLD, SIG_DFL);
+    own = fork();
+    if (own == 0)
+        for (;;)
+            pause();
+    s = build_set("proc*2", 1, 0);
+    LOAD_OK(s, r->p);
+    kill(process_of(s, 0)->pid, SIGKILL);
+    while (device_set_run(s, &run, &err) == PL_OK)
+        ;
+    device_set_free(s);
+    assert_int_equal(waitpid(-1, &how, WNOHANG), 0);
+    kill(own, SIGKILL);
+    assert_int_equal(waitpid(own, &how, 0), own);
+    ring_free(r);
+    nothing_stayed(before);
+}
+
+/* ---- the host's end ------------------------------------------------------ */
+
+static int pidfd_of(pid_t pid)
+{
+    return (int)syscall(SYS_pidfd_open, pid, 0);
+}
+
+/* A host that loads devices, tells their pids, and is killed. */
+static void host(int to, int from)
+{
+    struct device_set *s = build_set("proc*2", 1, 0);
+    struct ring *r = ring_new(2, 600);
+    struct device_run run = build_run(1);
+    char byte;
+
+    if (device_set_load(s, r->p, NULL) == PL_OK)
+        for (int d = 0; d < 2; d++)
+            if (write(to, &process_of(s, d)->pid, sizeof(pid_t)) < 0)
+                break;
+    if (read(from, &byte, 1) == 1)
+        device_set_submit(s, &run, NULL);
+    kill(getpid(), SIGKILL);
+}
+
+static void device_proc_ends_with_the_host(void **state)
+{
+    int to[2], from[2], fd[2];
+    pid_t pid, dev[2];
+
+    (void)state;
+    assert_true(pipe(to) == 0 && pipe(from) == 0);
+    pid = fork();
+    if (pid == 0)
+        host(from[1], to[0]);
+    close(from[1]);
+    close(to[0]);
+    assert_int_equal(read(from[0], dev, sizeof dev[0]), sizeof dev[0]);
+    assert_int_equal(read(from[0], dev + 1, sizeof dev[0]), sizeof dev[0]);
+    for (int d = 0; d < 2; d++) {
+        fd[d] = pidfd_of(dev[d]);
+        assert_true(fd[d] >= 0);
+    }
+    assert_int_equal(write(to[1], "", 1), 1);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    for (int d = 0; d < 2; d++) {
+        struct pollfd p = {.fd = fd[d], .events = POLLIN};
+
+        assert_int_equal(poll(&p, 1, (int)(1000 * SOON_S)), 1);
+        close(fd[d]);
+    }
+    close(from[0]);
+    close(to[1]);
+}
+
+/* ---- what fails while it starts ------------------------------------------ */
+
+/* Allocations of both sides, and fork. */
+static void device_proc_survives_failed_allocations(void **state)
+{
+    struct traces before = traces_now();
+    struct device_options opt = {.family = CPU_GENERIC, .trace = true};
+    struct ring *r = ring_new(3, 3);
+    struct device_list l;
+
+    (void)state;
+    assert_int_equal(device_parse(&l, "cpu*1,proc*2", 1, NULL), PL_OK);
+    alloc_fail_at(0); /* its own page is there before the count */
+    before = traces_now();
+    build_survives(&l, &opt, r->p);
+    device_list_free(&l);
+    ring_free(r);
+    nothing_stayed(before);
+}
+
+/* ---- engines --------------------------------------------------------- */
+
+enum { PROMPT = 12, TOKENS = 20 };
+
+/* One go through the tokens; the first status that is none of success. */
+static pl_status decode_all(pl_engine *e, const int32_t *token, float *out,
+                            int64_t n_vocab, pl_err *err)
+{
+    static const int32_t seq[PROMPT];
+
+    for (int at = 0, n = PROMPT; at < TOKENS; at += n, n = 1) {
+        pl_batch b = {.n = n,
+                      .token = token + at,
+                      .seq = seq,
+                      .logits = out + at * n_vocab};
+        pl_status s = pl_engine_decode(e, &b, NULL, err);
+
+        if (s != PL_OK)
+            return s;
+    }
+    return pl_seq_trim(e, 0, 0, err);
+}
+
+/* Decodes until a device is lost; logits that come are right. */
+static void decode_until_lost(const pl_model *m, const pl_options *o,
+                              struct killer *k, const int32_t *token,
+                              const float *want)
+{
+    int64_t n_vocab = pl_model_n_vocab(m);
+    size_t n = (size_t)(TOKENS * n_vocab);
+    float *out = test_need(n, sizeof *out);
+    pl_engine *e = NULL;
+    pl_err err = {0};
+    pl_status s;
+
+    killer_start(k);
+    s = pl_engine_create(&e, m, o, &err);
+    while (s == PL_OK) {
+        memset(out, 0, n * sizeof *out);
+        s = decode_all(e, token, out, n_vocab, &err);
+        if (s == PL_OK)
+            assert_memory_equal(out, want, n * sizeof *out);
+    }
+    killer_end(k);
+    if (s != PL_DEVICE || !strstr(err.message, "process has ended"))
+        fail_msg("%s: %s", o->devices, err.message);
+    for (int i = 0; i < 2 && e; i++)
+        assert_int_equal(decode_all(e, token, out, n_vocab, &err), PL_DEVICE);
+    pl_engine_free(e);
+    free(out);
+}
+
+static void engine_with_a_killed_process_fails(void **state)
+{
+    static const char *const devices[] = {"proc*2", "cpu*1,proc*1",
+                                          "cpu*1,sim,proc*1", "proc*3"};
+    const char *name = "models/fable-moe-Q8_0.gguf";
+    pl_options o = engine_run_options();
+    uint64_t rng = test_seed();
+    struct traces before;
+    struct engine_run r;
+    int32_t token[TOKENS];
+    float *want;
+
+    (void)state;
+    o.n_ranks = 2;
+    engine_run_open(&r, test_file(name), name, &o);
+    engine_run_tokens(&r, &rng, TOKENS, token);
+    want = test_need((size_t)(TOKENS * r.n_vocab), sizeof *want);
+    assert_int_equal(decode_all(r.engine, token, want, r.n_vocab, NULL), PL_OK);
+    before = traces_now();
+    for (int i = 0; i < (test_long() ? 400 : 40); i++) {
+        struct killer k = {.seed = test_random(&rng),
+                           .after_s = 1e-3 * (double)test_below(&rng, 150)};
+        pl_engine *e = NULL;
+        float *out = test_need((size_t)(TOKENS * r.n_vocab), sizeof *out);
+
+        o.devices = devices[i % 4];
+        decode_until_lost(r.model, &o, &k, token, want);
+        nothing_stayed(before);
+        if (i % 4 == 0) { /* all is well with the next one */
+            assert_int_equal(pl_engine_create(&e, r.model, &o, NULL), PL_OK);
+            assert_int_equal(decode_all(e, token, out, r.n_vocab, NULL), PL_OK);
+            assert_memory_equal(out, want,
+                                (size_t)(TOKENS * r.n_vocab) * sizeof *out);
+            pl_engine_free(e);
+        }
+        free(out);
+    }
+    free(want);
+    engine_run_close(&r);
+}
+
+int test_device_proc(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(device_proc_keeps_what_is_written),
+        cmocka_unit_test(device_proc_takes_writes_of_several_threads),
+        cmocka_unit_test(device_proc_reaches_its_peers),
+        cmocka_unit_test(device_proc_leaves_signals_to_the_host),
+        cmocka_unit_test(device_proc_killed_in_a_run_fails_it),
+        cmocka_unit_test(device_proc_killed_over_a_copy_fails_it),
+        cmocka_unit_test(device_proc_minds_its_own_children),
+        cmocka_unit_test(device_proc_ends_with_the_host),
+        cmocka_unit_test(device_proc_survives_failed_allocations),
+        cmocka_unit_test(engine_with_a_killed_process_fails),
+    };
+
+    return TEST_RUN(tests);
+}

@@ -1,0 +1,1136 @@
+/* Devices run hand-made programs: threads meet, values merge along the tree,
+ * bytes go to peers in any order that events allow, and nothing waits for
+ * ever. */
+#include "base/err.h"
+#include "lib/program_build.h"
+
+#include "device/cpu/cpu_device.h"
+
+#include <math.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const char *const one_of_each[] = {"cpu*1", "sim", "proc*1"};
+enum { N_KIND = sizeof one_of_each / sizeof one_of_each[0] };
+
+static float *floats(int64_t n)
+{
+    float *v = calloc((size_t)n, sizeof *v);
+
+    assert_non_null(v);
+    return v;
+}
+
+static float *random_floats(int64_t n, uint64_t *rng)
+{
+    float *v = floats(n);
+
+    for (int64_t i = 0; i < n; i++)
+        v[i] = test_unit(rng);
+    return v;
+}
+
+/* ---- threads ----------------------------------------------------------- */
+
+/* Reverse reads what other threads wrote one step before. */
+static void device_steps_see_what_other_threads_wrote(void **state)
+{
+    enum { N = 301, STEPS = 200 };
+
+    (void)state;
+    for (int n_thread = 1; n_thread <= 4; n_thread++) {
+        struct device_set *s = build_set("cpu*1", n_thread, 0);
+        struct build *b = build_new(1, N);
+        int x = build_tensor(b, 1), y = build_tensor(b, 1);
+        struct program *p;
+        float v[N];
+
+        for (int i = 0; i < STEPS; i++)
+            build_op(b, KERNEL_contiguous, i % 2 ? x : y, i % 2 ? y : x, 1);
+        p = build_programs(b, 1);
+        LOAD_OK(s, p);
+        for (int64_t n = N; n > 290; n--) { /* sizes change, run by run */
+            struct device_run run = build_run(n);
+
+            for (int i = 0; i < N; i++)
+                v[i] = (float)i;
+            build_put(s, 0, x, v, N);
+            RUN_OK(s, &run);
+            build_get(s, 0, x, v, N);
+            for (int i = 0; i < n; i++)
+                assert_true(v[i] == (float)(i + STEPS));
+            for (int64_t i = n; i < N; i++)
+                assert_true(v[i] == (float)i);
+        }
+        device_set_free(s);
+        free(p);
+        free(b);
+    }
+}
+
+static void device_first_thread_is_the_callers(void **state)
+{
+    struct device_set *s = build_set("cpu*2", 2, 0);
+    struct arena a = {0};
+    struct program *p = build_text(
+        &a, "programs 2\nmax n_tok 1\ndevice 0\ndevice 1\nscript\n", 2);
+    cpu_set_t before, after;
+
+    (void)state;
+    assert_int_equal(((const struct cpu_bank *)s->bank[0].own)->n_member, 4);
+    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+    for (int i = 0; i < 3; i++) {
+        struct device_run run = build_run(1);
+
+        LOAD_OK(s, p);
+        RUN_OK(s, &run);
+        nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+        RUN_OK(s, &run); /* wakes sleepers */
+    }
+    assert_int_equal(sched_getaffinity(0, sizeof after, &after), 0);
+    assert_true(CPU_EQUAL(&before, &after)); /* pinned during runs only */
+    device_set_free(s);
+    arena_fini(&a);
+}
+
+/* What the table of a step says reaches the kernels of every kind. */
+static void device_kernels_see_the_batch(void **state)
+{
+    enum { TOK = 5, W = 4 };
+    static const int32_t pos[TOK] = {63, 64, 65, 0, 1};
+    static const int32_t seq[TOK] = {0, 0, 0, 1, 1};
+    static const int32_t pages[4] = {7, 3, 11, -1};
+    static const float page[TOK] = {7, 3, 3, 11, 11};
+    const struct kernel_batch b = {TOK, 0, pos, seq, pages, 2};
+
+    (void)state;
+    for (int k = 0; k < N_KIND; k++) {
+        struct device_set *s = build_set(one_of_each[k], 3, 5);
+        struct device_run run = build_run(TOK);
+        struct arena a = {0};
+        struct program *p = build_text(&a,
+                                       "programs 1\n"
+                                       "max n_tok 7 n_seq 3 page_stride 2\n"
+                                       "device 0\n"
+                                       "  %0: f32[n_tok, 4]\n"
+                                       "  %1: i32[20]\n"
+                                       "script\n"
+                                       "  0: %0 = cache_write(%0, %1)\n",
+                                       1);
+        float v[TOK * W];
+
+        LOAD_OK(s, p);
+        build_put_batch(s, 0, 1, &b, 2);
+        run.sizes[0].n_seq = 2;
+        RUN_OK(s, &run);
+        build_get(s, 0, 0, v, TOK * W);
+        for (int i = 0; i < TOK; i++) {
+            assert_true(v[i * W] == (float)pos[i]);
+            assert_true(v[i * W + 1] == (float)seq[i]);
+            assert_true(v[i * W + 2] == page[i]);
+        }
+        device_set_free(s);
+        arena_fini(&a);
+    }
+}
+
+static void device_quantizing_does_not_depend_on_threads(void **state)
+{
+    enum { TOK = 3, W = 96, N = TOK * W / 32 };
+    uint64_t rng = test_seed();
+    float *v = random_floats(TOK * W, &rng);
+    struct q8_block want[N], have[N];
+
+    (void)state;
+    q8_encode(want, v, TOK * W);
+    for (int n_thread = 0; n_thread < 5; n_thread++) {
+        struct device_set *s =
+            build_set(n_thread ? "cpu*1" : "sim", n_thread, 0);
+        struct device_run run = build_run(TOK);
+        struct arena a = {0};
+        struct program *p = build_text(&a,
+                                       "programs 1\n"
+                                       "max n_tok 3\n"
+                                       "device 0\n"
+                                       "  %0: f32[n_tok, 96]\n"
+                                       "  %1: f32[n_tok, 96] q8\n"
+                                       "script\n"
+                                       "  0: %1 = quantize(%0)\n",
+                                       1);
+
+        LOAD_OK(s, p);
+        build_put(s, 0, 0, v, TOK * W);
+        RUN_OK(s, &run);
+        assert_int_equal(device_read(s, 0, REGION_WORK, p->tensor[1].offset,
+                                     have, sizeof have, NULL),
+                         PL_OK);
+        assert_memory_equal(have, want, sizeof want);
+        device_set_free(s);
+        arena_fini(&a);
+    }
+    free(v);
+}
+
+/* ---- merging over shared memory ---------------------------------------- */
+
+/* Every device holds `per` addends [n_tok, W]; all are summed on all. */
+static void reduce_case(int n_dev, int n_thread, int per, uint64_t *rng)
+{
+    enum { W = 700, TOK = 5 }; /* over one block, with a tail */
+    int n = n_dev * per;
+    char spec[32];
+    struct device_set *s;
+    struct build *b = build_new(n_dev, TOK);
+    struct merge_addend *a = calloc((size_t)n, sizeof *a);
+    struct merge_item *item = calloc((size_t)n_dev, sizeof *item);
+    struct copy_piece piece = build_rows(0, 0, 0, W * 4, 0, W * 4, W * 4);
+    struct program *p;
+    float **v = calloc((size_t)n, sizeof *v);
+    float *want = floats(W * TOK), *have = floats(W * TOK);
+    int depth;
+
+    snprintf(spec, sizeof spec, "cpu*%d", n_dev);
+    s = build_set(spec, n_thread, 0);
+    assert_true(a && item && v);
+    for (int i = 0; i < n; i++)
+        a[i] = (struct merge_addend){.dev = i / per, .tensor = i % per};
+    depth = build_tree(a, n);
+    for (int d = 0; d < n_dev; d++) {
+        struct step *st;
+
+        for (int k = 0; k < per; k++)
+            build_tensor(&b[d], W);
+        item[d] = (struct merge_item){.reduce = true,
+                                      .out = build_tensor(&b[d], W),
+                                      .n_piece = 1,
+                                      .piece = &piece,
+                                      .n_addend = n,
+                                      .addend = a,
+                                      .depth = depth};
+        st = build_merge(&b[d], &item[d]);
+        st->merge.meet = st->merge.message = true;
+        st->merge.message_bytes[0] = build_per_tok(W * 4);
+    }
+    p = build_programs(b, n_dev);
+    LOAD_OK(s, p);
+    for (int64_t n_tok = TOK; n_tok >= 1; n_tok -= 2) {
+        struct device_run run = build_run(n_tok);
+        pl_counters c = {0}, c2 = {0};
+
+        for (int i = 0; i < n; i++) {
+            v[i] = random_floats(W * TOK, rng);
+            build_put(s, i / per, i % per, v[i], W * TOK);
+        }
+        build_tree_sum(want, v, n, W * n_tok);
+        device_set_counters(s, &c);
+        RUN_OK(s, &run);
+        device_set_counters(s, &c2);
+        assert_int_equal(c2.messages - c.messages, 1);
+        assert_int_equal(c2.message_bytes - c.message_bytes, n_tok * W * 4);
+        assert_int_equal(c2.steps - c.steps, 1);
+        for (int d = 0; d < n_dev; d++) {
+            build_get(s, d, per, have, W * TOK);
+            assert_memory_equal(have, want, (size_t)(W * n_tok) * 4);
+        }
+        for (int i = 0; i < n; i++)
+            free(v[i]);
+    }
+    device_set_free(s);
+    free(p);
+    free(b);
+    free(a);
+    free(item);
+    free(v);
+    free(want);
+    free(have);
+}
+
+static void device_merge_adds_along_the_tree(void **state)
+{
+    static const int n_dev[] = {1, 2, 3, 5, 8};
+    uint64_t rng = test_seed();
+
+    (void)state;
+    for (size_t i = 0; i < sizeof n_dev / sizeof n_dev[0]; i++)
+        for (int n_thread = 1; n_thread <= 3; n_thread++)
+            reduce_case(n_dev[i], n_thread, 1 + (int)i % 2, &rng);
+    reduce_case(1, 2, 5, &rng);
+    reduce_case(4, 1, 3, &rng);
+}
+
+/* AllGather of uneven columns, then each takes its own columns of a sum:
+ * pieces with strides, counts by n_tok, empty slices. */
+static const char columns[] =
+    "programs 3\n"
+    "max n_tok 7\n"
+    "device 0\n"
+    "  %0: f32[n_tok, 20]\n"
+    "  %1: f32[n_tok, 37]\n"
+    "  %2: f32[n_tok, 20]\n"
+    "device 1\n"
+    "  %0: f32[n_tok, 0]\n"
+    "  %1: f32[n_tok, 37]\n"
+    "  %2: f32[n_tok, 0]\n"
+    "device 2\n"
+    "  %0: f32[n_tok, 17]\n"
+    "  %1: f32[n_tok, 37]\n"
+    "  %2: f32[n_tok, 17]\n"
+    "script\n"
+    "  0, 1, 2: merge meet; %1 <- 0.%0 80 x n_tok(80, 148),\n"
+    "      1.%0 0 x n_tok(0, 148) to 80, 2.%0 68 x n_tok(68, 148) to 80\n"
+    "  0: merge meet 0, 1, 2;\n"
+    "      %2 <- sum(0.%1, 1.%1+, 2.%1+) 80 x n_tok(148, 80)\n"
+    "  1: merge meet 0, 1, 2;\n"
+    "      %2 <- sum(0.%1, 1.%1+, 2.%1+) @80 0 x n_tok(148, 0)\n"
+    "  2: merge meet 0, 1, 2;\n"
+    "      %2 <- sum(0.%1, 1.%1+, 2.%1+) @80 68 x n_tok(148, 68)\n";
+
+static void columns_case(struct device_set *s, int64_t n_tok, uint64_t *rng)
+{
+    enum { N = 3, W = 37 };
+    static const int64_t width[N] = {20, 0, 17}, first[N] = {0, 20, 20};
+    struct device_run run = build_run(n_tok);
+    float *all = random_floats(7 * W, rng), *v = floats(7 * W);
+
+    for (int d = 0; d < N; d++) {
+        for (int64_t t = 0; t < n_tok; t++)
+            for (int64_t i = 0; i < width[d]; i++)
+                v[t * width[d] + i] = all[t * W + first[d] + i];
+        build_put(s, d, 0, v, n_tok * width[d]);
+    }
+    RUN_OK(s, &run);
+    for (int d = 0; d < N; d++) {
+        build_get(s, d, 1, v, n_tok * W);
+        assert_memory_equal(v, all, (size_t)(n_tok * W) * 4);
+        build_get(s, d, 2, v, n_tok * width[d]);
+        for (int64_t t = 0; t < n_tok; t++)
+            for (int64_t i = 0; i < width[d]; i++) {
+                float x = all[t * W + first[d] + i];
+
+                assert_true(v[t * width[d] + i] == x + x + x);
+            }
+    }
+    free(all);
+    free(v);
+}
+
+static void device_merge_moves_columns(void **state)
+{
+    uint64_t rng = test_seed();
+
+    (void)state;
+    for (int n_thread = 1; n_thread <= 3; n_thread++) {
+        struct device_set *s = build_set("cpu*3", n_thread, 0);
+        struct arena a = {0};
+
+        LOAD_OK(s, build_text(&a, columns, 3));
+        for (int64_t n_tok = 7; n_tok >= 0; n_tok--)
+            columns_case(s, n_tok, &rng);
+        device_set_free(s);
+        arena_fini(&a);
+    }
+}
+
+/* ---- rounds of AllReduce, by meetings or by messages ------------------- */
+
+enum { ROUND_W = 50, ROUND_TOK = 3, ROUNDS = 12 };
+enum { T_SUM, T_OWN, T_STAGE };              /* T_STAGE + peer */
+enum { E_READY, E_MOVED, E_MERGED, E_KIND }; /* a round */
+/* Devices meet; push into each other's inboxes; pull from memory that all of
+ * them may read. */
+enum way { MEET, PUSH, PULL };
+/* What is wrong; each must show. */
+enum mistake { NO_MISTAKE, TAKEN_INBOX, EARLY_READY, NOT_AWAITED, EARLY_MOVED };
+
+struct rounds {
+    int n;
+    struct build *b;
+    struct program *p;
+    struct copy_piece whole;             /* a local tensor */
+    struct copy_piece piece[8];          /* a device's addend */
+    struct push_to to[8][8];             /* from device to device */
+    struct merge_addend addend[8][2][8]; /* device, parity */
+    struct merge_item item[8][2];
+};
+
+static int event_of(int round, int kind)
+{
+    return round * E_KIND + kind;
+}
+
+/* Waits for one kind of event of all peers of d. */
+static void await_peers(struct rounds *r, int d, enum queue q, int round,
+                        int kind)
+{
+    for (int k = 0; k < r->n && round >= 0; k++)
+        if (k != d)
+            build_wait(&r->b[d], q, k, event_of(round, kind));
+}
+
+/* The copy queue's part of a round: own goes to all inboxes, once their owners
+ * have merged what is there. */
+static void push_round(struct rounds *r, int d, int round, enum mistake m)
+{
+    struct build *b = &r->b[d];
+
+    build_wait(b, QUEUE_COPY, d, event_of(round, E_READY));
+    if (m != TAKEN_INBOX)
+        await_peers(r, d, QUEUE_COPY, round - 1, E_MERGED);
+    if (m == EARLY_MOVED)
+        build_post(b, QUEUE_COPY, event_of(round, E_MOVED));
+    for (int k = 0; k < r->n; k++)
+        if (k != d) {
+            struct step *st = build_step(b, STEP_PUSH);
+
+            r->to[d][k] = (struct push_to){k, T_STAGE + d, 0};
+            st->queue = QUEUE_COPY;
+            st->push = (struct step_push){
+                .n_to = 1,
+                .to = &r->to[d][k],
+                .n_piece = 1,
+                .piece = &r->piece[d],
+            };
+        }
+    if (m != EARLY_MOVED)
+        build_post(b, QUEUE_COPY, event_of(round, E_MOVED));
+}
+
+/* The same, where each takes what the others have. */
+static void pull_round(struct rounds *r, int d, int round)
+{
+    struct build *b = &r->b[d];
+
+    if (round > 0)
+        build_wait(b, QUEUE_COPY, d, event_of(round - 1, E_MERGED));
+    for (int k = 0; k < r->n; k++)
+        if (k != d) {
+            build_wait(b, QUEUE_COPY, k, event_of(round, E_READY));
+            build_pull(b, T_STAGE + k, &r->piece[k]);
+        }
+    build_post(b, QUEUE_COPY, event_of(round, E_MOVED));
+}
+
+/* own = sum * factor; sum = all owns. */
+static void rounds_by_messages(struct rounds *r, int d, enum way way,
+                               enum mistake m)
+{
+    struct build *b = &r->b[d];
+
+    build_tensor(b, ROUND_W);
+    build_tensor(b, ROUND_W);
+    for (int k = 0; k < r->n; k++) {
+        if (way == PUSH)
+            build_mail(b, ROUND_W);
+        else
+            build_tensor(b, ROUND_W);
+        r->addend[d][0][k].tensor = k == d ? T_OWN : T_STAGE + k;
+    }
+    for (int round = 0; round < ROUNDS; round++) {
+        struct step *st;
+
+        if (round > 0) /* but for peers that pull, who are waited for next */
+            build_death(b, T_OWN);
+        if (way == PULL)
+            await_peers(r, d, QUEUE_COMPUTE, round - 1, E_MOVED);
+        if (m == EARLY_READY)
+            build_post(b, QUEUE_COMPUTE, event_of(round, E_READY));
+        build_op(b, KERNEL_scale, T_OWN, T_SUM, 0.9f / (float)(r->n + d));
+        build_death(b, T_SUM);
+        if (m != EARLY_READY)
+            build_post(b, QUEUE_COMPUTE, event_of(round, E_READY));
+        if (way == PULL)
+            pull_round(r, d, round);
+        else
+            push_round(r, d, round, m);
+        build_wait(b, QUEUE_COMPUTE, d, event_of(round, E_MOVED));
+        if (way == PUSH && m != NOT_AWAITED)
+            await_peers(r, d, QUEUE_COMPUTE, round, E_MOVED);
+        st = build_merge(b, &r->item[d][0]);
+        st->merge.message = true;
+        st->merge.message_bytes[0] = build_per_tok(ROUND_W * 4);
+        for (int k = 0; k < r->n && way == PULL; k++)
+            if (k != d)
+                build_death(b, T_STAGE + k);
+        build_post(b, QUEUE_COMPUTE, event_of(round, E_MERGED));
+    }
+}
+
+static void rounds_by_meetings(struct rounds *r, int d)
+{
+    struct build *b = &r->b[d];
+
+    for (int k = 0; k < 3; k++) /* own has two places: peers read one */
+        build_tensor(b, ROUND_W);
+    for (int k = 0; k < r->n; k++) {
+        r->addend[d][0][k].tensor = T_OWN;
+        r->addend[d][1][k].tensor = T_OWN + 1;
+        r->addend[d][0][k].dev = r->addend[d][1][k].dev = k;
+    }
+    for (int round = 0; round < ROUNDS; round++) {
+        struct step *st;
+
+        build_op(b, KERNEL_scale, T_OWN + round % 2, T_SUM,
+                 0.9f / (float)(r->n + d));
+        st = build_merge(b, &r->item[d][round % 2]);
+        st->merge.meet = st->merge.message = true;
+        st->merge.message_bytes[0] = build_per_tok(ROUND_W * 4);
+    }
+}
+
+static struct rounds *rounds_new(int n, enum way way, enum mistake m)
+{
+    struct rounds *r = calloc(1, sizeof *r);
+
+    assert_non_null(r);
+    r->n = n;
+    r->b = build_new(n, ROUND_TOK);
+    r->whole = build_rows(0, 0, 0, ROUND_W * 4, 0, ROUND_W * 4, ROUND_W * 4);
+    for (int d = 0; d < n; d++) {
+        r->piece[d] = r->whole;
+        r->piece[d].src_dev = d;
+        r->piece[d].src = T_OWN;
+        for (int k = 0; k < 2; k++) {
+            for (int i = 0; i < n; i++)
+                r->addend[d][k][i].dev = d;
+            r->item[d][k] = (struct merge_item){
+                .reduce = true,
+                .out = T_SUM,
+                .n_piece = 1,
+                .piece = &r->whole,
+                .n_addend = n,
+                .addend = r->addend[d][k],
+                .depth = build_tree(r->addend[d][k], n),
+            };
+        }
+        if (way == MEET)
+            rounds_by_meetings(r, d);
+        else
+            rounds_by_messages(r, d, way, m);
+    }
+    r->p = build_programs(r->b, n);
+    return r;
+}
+
+static void rounds_free(struct rounds *r)
+{
+    free(r->p);
+    free(r->b);
+    free(r);
+}
+
+/* Runs once; true if every device has the right bits. */
+static bool rounds_right(struct rounds *r, struct device_set *s, int64_t n_tok,
+                         uint64_t *rng)
+{
+    int64_t n = n_tok * ROUND_W;
+    struct device_run run = build_run(n_tok);
+    float *sum = random_floats(n, rng), *have = floats(n), *own[8];
+    bool right = true;
+
+    for (int d = 0; d < r->n; d++) {
+        own[d] = floats(n);
+        build_put(s, d, T_SUM, sum, n);
+    }
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int d = 0; d < r->n; d++)
+            for (int64_t i = 0; i < n; i++)
+                own[d][i] = sum[i] * (0.9f / (float)(r->n + d));
+        build_tree_sum(sum, own, r->n, n);
+    }
+    RUN_OK(s, &run);
+    for (int d = 0; d < r->n; d++) {
+        build_get(s, d, T_SUM, have, n);
+        right = right && memcmp(have, sum, (size_t)n * 4) == 0;
+        free(own[d]);
+    }
+    free(sum);
+    free(have);
+    return right;
+}
+
+static void device_rounds_give_the_same_bits_on_all_kinds(void **state)
+{
+    static const struct {
+        const char *spec;
+        int n, n_thread;
+        enum way way;
+    } cases[] = {
+        {"cpu*1", 1, 2, MEET},       {"cpu*2", 2, 1, MEET},
+        {"cpu*3", 3, 2, MEET},       {"cpu*4", 4, 3, MEET},
+        {"cpu*8", 8, 1, MEET},       {"cpu*2", 2, 2, PULL},
+        {"cpu*3", 3, 1, PULL},       {"cpu*2", 2, 2, PUSH},
+        {"cpu*3", 3, 1, PUSH},       {"sim*1", 1, 0, PUSH},
+        {"sim*2", 2, 0, PUSH},       {"sim*3", 3, 0, PUSH},
+        {"sim*5", 5, 0, PUSH},       {"cpu*2,sim*2", 4, 2, PUSH},
+        {"sim*2,cpu*1", 3, 3, PUSH}, {"cpu*1,sim:1GiB:1GB/s:5us", 2, 1, PUSH},
+        {"proc*1", 1, 2, PUSH},      {"proc*2", 2, 1, PUSH},
+        {"proc*3", 3, 2, PUSH},      {"cpu*1,proc*1", 2, 2, PUSH},
+        {"sim,proc*1", 2, 1, PUSH},  {"cpu*1,sim,proc*1", 3, 1, PUSH},
+    };
+    uint64_t rng = test_seed();
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (uint64_t seed = 0; seed < 5; seed++) {
+            struct rounds *r = rounds_new(cases[i].n, cases[i].way, NO_MISTAKE);
+            struct device_set *s =
+                build_set(cases[i].spec, cases[i].n_thread, seed);
+
+            LOAD_OK(s, r->p);
+            for (int64_t n_tok = 0; n_tok <= ROUND_TOK; n_tok++)
+                if (!rounds_right(r, s, n_tok, &rng))
+                    fail_msg("%s, %d threads, seed %d, %d tokens",
+                             cases[i].spec, cases[i].n_thread, (int)seed,
+                             (int)n_tok);
+            device_set_free(s);
+            rounds_free(r);
+        }
+}
+
+/* A set whose sim devices run their two queues as one. */
+static struct device_set *set_merged(const char *spec, int n_thread,
+                                     uint64_t seed)
+{
+    const struct device_options opt = {
+        .family = CPU_GENERIC, .sim_seed = seed, .sim_merge = true};
+
+    return build_set_as(spec, n_thread, &opt);
+}
+
+/* Hardware may run the queues as one; dead buffers are poisoned there too. */
+static void device_rounds_do_not_need_two_queues(void **state)
+{
+    static const struct {
+        const char *spec;
+        int n, n_thread;
+    } cases[] = {{"sim*2", 2, 0},
+                 {"sim*5", 5, 0},
+                 {"cpu*2,sim*2", 4, 2},
+                 {"sim:1GB/s:5us*3", 3, 0}};
+    uint64_t rng = test_seed();
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (uint64_t seed = 0; seed < 5; seed++) {
+            struct rounds *r = rounds_new(cases[i].n, PUSH, NO_MISTAKE);
+            struct device_set *s =
+                set_merged(cases[i].spec, cases[i].n_thread, seed);
+
+            LOAD_OK(s, r->p);
+            for (int64_t n_tok = 0; n_tok <= ROUND_TOK; n_tok++)
+                if (!rounds_right(r, s, n_tok, &rng))
+                    fail_msg("%s, seed %d, %d tokens", cases[i].spec, (int)seed,
+                             (int)n_tok);
+            device_set_free(s);
+            rounds_free(r);
+        }
+}
+
+/* Each dependency is needed, and sim devices show it soon. That a wait for the
+ * device's own events is there, the check of programs sees to. */
+static void device_sim_shows_a_missing_wait(void **state)
+{
+    uint64_t rng = test_seed();
+
+    (void)state;
+    for (int m = TAKEN_INBOX; m <= EARLY_MOVED; m++) {
+        bool right = true;
+
+        for (uint64_t seed = 0; seed < 20 && right; seed++) {
+            struct rounds *r = rounds_new(3, PUSH, (enum mistake)m);
+            struct device_set *s = build_set("sim*3", 0, seed);
+
+            LOAD_OK(s, r->p);
+            right = rounds_right(r, s, ROUND_TOK, &rng);
+            device_set_free(s);
+            rounds_free(r);
+        }
+        if (right)
+            fail_msg("mistake %d does not show", m);
+    }
+}
+
+/* A death noted late must not hurt what has taken the place meanwhile: the
+ * copy queue may be ahead of the step that carries it. */
+static void device_sim_spares_the_next_tenant(void **state)
+{
+    enum { W = 8 };
+
+    (void)state;
+    for (uint64_t seed = 0; seed < 80; seed++) {
+        struct device_set *s = seed % 2 ? build_set("sim,cpu*1", 0, seed)
+                                        : set_merged("sim,cpu*1", 0, seed);
+        struct device_run run = build_run(1);
+        struct arena a = {0};
+        float v[W] = {1, 2, 3, 4, 5, 6, 7, 8}, out[W];
+
+        LOAD_OK(s, build_text(&a,
+                              "programs 2\n"
+                              "max n_tok 1\n"
+                              "device 0\n"
+                              "  %0: f32[n_tok, 8]\n"
+                              "  %1: f32[n_tok, 8]\n"
+                              "  %2: f32[n_tok, 8]\n"
+                              "device 1\n"
+                              "  %0: f32[n_tok, 8]\n"
+                              "script\n"
+                              "  0: %1 = scale(%0) scale=2\n"
+                              "  0: post 0 # %0 has been read\n"
+                              "  0: %2 = scale(%1) scale=2\n"
+                              "  0: dies %0\n"
+                              "  0 copy: wait 0.0\n"
+                              "  0 copy: pull %0 <- 1.%0 32\n"
+                              "  0 copy: post 1\n"
+                              "  0: wait 0.1\n"
+                              "  0: %2 = scale(%0) scale=3\n",
+                              2));
+        build_put(s, 0, 0, v, W);
+        build_put(s, 1, 0, v, W);
+        RUN_OK(s, &run);
+        build_get(s, 0, 2, out, W);
+        for (int i = 0; i < W; i++)
+            assert_true(out[i] == 3 * v[i]);
+        device_set_free(s);
+        arena_fini(&a);
+    }
+}
+
+/* The order in which steps of sim devices ran, by attr.axis. */
+static struct {
+    int n, who[1000];
+} trace;
+
+static void trace_kernel(const struct cpu_call *c)
+{
+    if (c->ith == 0 && trace.n < 1000)
+        trace.who[trace.n++] = c->attr->axis;
+}
+
+static uint64_t trace_of(uint64_t seed)
+{
+    struct cpu_kernels kernels = *build_toys();
+    struct device_options opt = {
+        .family = CPU_GENERIC, .kernels = &kernels, .sim_seed = seed};
+    struct build *b = build_new(4, 1);
+    struct device_run run = build_run(1);
+    struct device_list l;
+    struct device_set *s;
+    struct program *p;
+    uint64_t hash = 0;
+
+    kernels.kernel[KERNEL_scale].run = trace_kernel;
+    assert_int_equal(device_parse(&l, "sim*4", 0, NULL), PL_OK);
+    s = build_set_of(&l, &opt);
+    device_list_free(&l);
+
+    for (int d = 0; d < 4; d++) {
+        build_tensor(&b[d], 1);
+        for (int i = 0; i < 20; i++) {
+            build_op(&b[d], KERNEL_scale, 0, 0, 0);
+            b[d].attr[i].axis = d;
+        }
+    }
+    p = build_programs(b, 4);
+    LOAD_OK(s, p);
+    trace.n = 0;
+    RUN_OK(s, &run);
+    assert_int_equal(trace.n, 4 * 20);
+    for (int i = 0; i < trace.n; i++)
+        hash = hash * 31 + (uint64_t)trace.who[i];
+    device_set_free(s);
+    free(p);
+    free(b);
+    return hash;
+}
+
+static void device_sim_repeats_its_order_by_seed(void **state)
+{
+    (void)state;
+    assert_true(trace_of(1) == trace_of(1));
+    assert_true(trace_of(1) != trace_of(2));
+}
+
+/* ---- memory ------------------------------------------------------------ */
+
+static void device_memory_starts_zeroed_or_poisoned(void **state)
+{
+    static const size_t bytes[REGION_COUNT] = {2000, 3 << 20, 640, 320};
+
+    (void)state;
+    for (int sim = 0; sim < 2; sim++) {
+        struct device_set *s = build_set(sim ? "sim" : "cpu*1", 2, 0);
+        struct arena a = {0};
+
+        LOAD_OK(s, build_text(&a,
+                              "programs 1\ndevice 0 weights 2000 cache 3145728 "
+                              "work 640 mail 320\nscript\n",
+                              1));
+        for (int r = 0; r < REGION_COUNT; r++) {
+            unsigned char *v = malloc(bytes[r]);
+
+            assert_non_null(v);
+            assert_int_equal(
+                device_read(s, 0, (enum region)r, 0, v, bytes[r], NULL), PL_OK);
+            for (size_t i = 0; i < bytes[r]; i++)
+                assert_int_equal(v[i], sim ? 0xFF : 0);
+            if (sim)
+                assert_null(device_map(s, 0, (enum region)r));
+            else
+                assert_memory_equal(device_map(s, 0, (enum region)r), v,
+                                    bytes[r]);
+            assert_int_equal(
+                device_read(s, 0, (enum region)r, 1, v, bytes[r], NULL),
+                PL_BAD_ARGUMENT);
+            assert_int_equal(
+                device_write(s, 0, (enum region)r, bytes[r] + 1, v, 0, NULL),
+                PL_BAD_ARGUMENT);
+            free(v);
+        }
+        device_set_free(s);
+        arena_fini(&a);
+    }
+}
+
+static void device_sim_poisons_the_dead(void **state)
+{
+    struct device_run run = build_run(4);
+    struct arena a = {0};
+
+    (void)state;
+    for (int merge = 0; merge < 2; merge++) {
+        struct device_set *s =
+            merge ? set_merged("sim", 0, 1) : build_set("sim", 0, 1);
+        float v[12] = {1, 2, 3};
+
+        LOAD_OK(s, build_text(&a,
+                              "programs 1\n"
+                              "max n_tok 4\n"
+                              "device 0\n"
+                              "  %0: f32[n_tok, 3]\n"
+                              "  %1: f32[n_tok, 3]\n"
+                              "script\n"
+                              "  0: %1 = scale(%0) scale=2\n"
+                              "  0: dies %0\n",
+                              1));
+        build_put(s, 0, 0, v, 12);
+        RUN_OK(s, &run);
+        build_get(s, 0, 1, v, 12);
+        assert_true(v[2] == 6);
+        build_get(s, 0, 0, v, 12);
+        for (int i = 0; i < 12; i++)
+            assert_true(isnan(v[i]));
+        device_set_free(s);
+    }
+    arena_fini(&a);
+}
+
+static void device_memory_limit_is_named(void **state)
+{
+    struct device_set *s = build_set("sim*1,sim:1GiB", 0, 0);
+    struct arena a = {0};
+    pl_err err;
+
+    (void)state;
+    assert_int_equal(device_set_load(s,
+                                     build_text(&a,
+                                                "programs 2\n"
+                                                "device 0 work 64\n"
+                                                "device 1 weights 3221225472\n"
+                                                "script\n",
+                                                2),
+                                     &err),
+                     PL_NO_DEVICE_MEMORY);
+    assert_non_null(strstr(err.message, "sim1 needs 3.00 GiB"));
+    assert_non_null(strstr(err.message, "weights 3.00 GiB"));
+    assert_non_null(strstr(err.message, "1.00 GiB it has"));
+    device_set_free(s);
+    arena_fini(&a);
+}
+
+static void device_links_take_their_time(void **state)
+{
+    struct rounds *r = rounds_new(2, PUSH, NO_MISTAKE);
+    struct device_set *s = build_set("sim:3ms*2", 0, 0);
+    struct device_run run = build_run(1);
+    struct timespec t0, t1;
+
+    (void)state;
+    LOAD_OK(s, r->p);
+    clock_gettime(CLOCK_MONOTONIC, &t0);
+    RUN_OK(s, &run);
+    clock_gettime(CLOCK_MONOTONIC, &t1);
+    assert_true((double)(t1.tv_sec - t0.tv_sec) +
+                    1e-9 * (double)(t1.tv_nsec - t0.tv_nsec) >=
+                0.003 * ROUNDS);
+    device_set_free(s);
+    rounds_free(r);
+}
+
+/* A push leaves its queue free once its bytes have gone; that they have come,
+ * its POST tells, a latency later. */
+static void device_pushes_overlap_their_latency(void **state)
+{
+    struct device_options opt = {.family = CPU_GENERIC, .trace = true};
+    struct device_run run = build_run(1);
+    const struct device_event *e;
+    struct device_list l;
+    struct device_set *s;
+    struct arena a = {0};
+    int n;
+
+    (void)state;
+    assert_int_equal(device_parse(&l, "sim:40ms,cpu*1", 1, NULL), PL_OK);
+    s = build_set_of(&l, &opt);
+    LOAD_OK(s, build_text(&a,
+                          "programs 2\n"
+                          "max n_tok 1\n"
+                          "device 0\n"
+                          "  %0: f32[n_tok, 8]\n"
+                          "device 1\n"
+                          "  %0: f32[n_tok, 8] mail\n"
+                          "  %1: f32[n_tok, 8]\n"
+                          "script\n"
+                          "  0 copy: push 1.%0 <- %0 8\n"
+                          "  0 copy: push 1.%0 <- %0@8 8 to 8\n"
+                          "  0 copy: push 1.%0 <- %0@16 16 to 16\n"
+                          "  0 copy: post 0\n"
+                          "  1: wait 0.0\n"
+                          "  1: %1 = scale(%0) scale=2\n",
+                          2));
+    RUN_OK(s, &run);
+    e = device_set_trace(s, &n);
+    assert_int_equal(n, 4);
+    for (int i = 0; i < 3; i++)
+        assert_true(e[i].dev == 0 && e[i].end_s - e[i].begin_s < 0.02);
+    assert_true(e[3].dev == 1 && e[3].begin_s - e[2].begin_s >= 0.04);
+    device_set_free(s);
+    device_list_free(&l);
+    arena_fini(&a);
+}
+
+/* ---- what is refused, what fails --------------------------------------- */
+
+static void refused(const struct program *p, const char *spec, pl_status want,
+                    const char *says)
+{
+    struct device_set *s = build_set(spec, 1, 0);
+    struct device_run run = build_run(1);
+    pl_err err;
+
+    assert_int_equal(device_set_load(s, p, &err), want);
+    if (!strstr(err.message, says))
+        fail_msg("\"%s\" does not say \"%s\"", err.message, says);
+    assert_int_equal(device_set_run(s, &run, &err), PL_BAD_ARGUMENT);
+    device_set_free(s);
+}
+
+#define ONE "programs 1\nmax n_tok 2\ndevice 0\n"
+#define TWO "programs 2\nmax n_tok 2\n"
+
+static void device_load_refuses_wrong_programs(void **state)
+{
+    static const struct {
+        const char *spec, *says, *text;
+        int n;
+        pl_status status;
+    } cases[] = {
+        {"cpu*2", "waits for ever", /* each for the other */
+         TWO "device 0\ndevice 1\nscript\n"
+             "0: wait 1.0\n0: post 0\n1: wait 0.0\n1: post 0\n",
+         2, PL_BAD_ARGUMENT},
+        {"cpu*2", "waits for ever", /* a meeting that one does not attend */
+         TWO "device 0\ndevice 1\nscript\n0: merge meet 0, 1\n", 2,
+         PL_BAD_ARGUMENT},
+        {"cpu*1,sim", "share no memory",
+         TWO "device 0\ndevice 1\nscript\n0, 1: merge meet\n", 2,
+         PL_BAD_ARGUMENT},
+        {"cpu*2", "without a meeting",
+         TWO "device 0\n%0: f32[n_tok, 5]\ndevice 1\n%0: f32[n_tok, 4]\n"
+             "script\n0: merge %0 <- 1.%0 16 x n_tok(16, 16)\n",
+         2, PL_BAD_ARGUMENT},
+        {"cpu*2", "beyond its source",
+         TWO "device 0\n%0: f32[n_tok, 5]\n"
+             "device 1 work 24\n%0: f32[n_tok, 3]\nscript\n"
+             "0: merge meet 0, 1; %0 <- 1.%0 16 x n_tok(16, 16)\n"
+             "1: merge meet 0, 1\n",
+         2, PL_BAD_ARGUMENT},
+        {"cpu*1", "tanh", ONE "%0: f32[n_tok, 4]\nscript\n0: %0 = tanh(%0)\n",
+         1, PL_UNSUPPORTED},
+        {"cpu*1", "step 0: names a tensor",
+         ONE "%0: f32[n_tok, 4]\nscript\n0: %0 = scale(%1)\n", 1,
+         PL_BAD_ARGUMENT},
+        {"cpu*1", "names a tensor", /* one operand too few */
+         ONE "%0: f32[n_tok, 4]\nscript\n0: %0 = add(%0)\n", 1,
+         PL_BAD_ARGUMENT},
+        {"cpu*1", "blocks of 8-bit values",
+         ONE "%0: f32[n_tok, 32] q8\nscript\n0: %0 = scale(%0)\n", 1,
+         PL_BAD_ARGUMENT},
+        {"cpu*1", "blocks of 8-bit values",
+         ONE "%0: f32[n_tok, 32]\nscript\n0: %0 = quantize(%0)\n", 1,
+         PL_BAD_ARGUMENT},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct arena a = {0};
+
+        refused(build_text(&a, cases[i].text, cases[i].n), cases[i].spec,
+                cases[i].status, cases[i].says);
+        arena_fini(&a);
+    }
+}
+
+/* What no text says. */
+static void device_load_refuses_arguments_of_other_kernels(void **state)
+{
+    struct arena a = {0};
+    struct program *p = build_text(
+        &a, ONE "%0: f32[n_tok, 4]\nscript\n0: %0 = concat(%0)\n", 1);
+    struct step_kernel *k = &((struct step *)p->script->step)->kernel;
+
+    (void)state;
+    k->n_arg = KERNEL_MAX_ARG + 1; /* more than a call takes */
+    refused(p, "cpu*1", PL_BAD_ARGUMENT, "too many operands");
+    k->kernel = KERNEL_scale;
+    k->n_arg = 3; /* an operand that it does not have */
+    refused(p, "cpu*1", PL_BAD_ARGUMENT, "another way than its kernel");
+    k->n_arg = 2; /* updates what it should write */
+    k->arg[0].access = ACCESS_UPDATE;
+    refused(p, "cpu*1", PL_BAD_ARGUMENT, "another way than its kernel");
+    arena_fini(&a);
+}
+
+static void device_failure_reaches_everybody(void **state)
+{
+    static const struct {
+        const char *spec;
+        int n, n_thread;
+        enum way way;
+    } cases[] = {
+        {"cpu*3", 3, 2, MEET},       {"cpu*2", 2, 3, PULL},
+        {"cpu*2", 2, 3, PUSH},       {"sim*3", 3, 0, PUSH},
+        {"cpu*1,sim*2", 3, 2, PUSH}, {"cpu*1,proc*2", 3, 1, PUSH},
+    };
+    uint64_t rng = test_seed();
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct rounds *r = rounds_new(cases[i].n, cases[i].way, NO_MISTAKE);
+        struct device_set *s = build_set(cases[i].spec, cases[i].n_thread, i);
+        struct device_run run = build_run(1);
+
+        LOAD_OK(s, r->p);
+        for (int d = 0; d < cases[i].n; d++)
+            for (int step = 0; step < r->p[d].script[0].n_step; step += 5) {
+                pl_err err;
+
+                s->dev[d].fail_step = step;
+                assert_int_equal(device_set_run(s, &run, &err), PL_DEVICE);
+                assert_non_null(strstr(err.message, s->dev[d].desc.name));
+                s->dev[d].fail_step = -1;
+                assert_true(rounds_right(r, s, 2, &rng));
+            }
+        device_set_free(s);
+        rounds_free(r);
+    }
+}
+
+static void device_run_refuses_other_sizes(void **state)
+{
+    struct device_set *s = build_set("cpu*1,sim", 1, 0);
+    struct device_run run = build_run(5);
+    struct arena a = {0};
+    pl_err err;
+
+    (void)state;
+    LOAD_OK(s, build_text(&a,
+                          "programs 2\nmax n_tok 4\ndevice 0\ndevice 1\n"
+                          "script\n",
+                          2));
+    assert_int_equal(device_set_run(s, &run, &err), PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "5 tokens"));
+    run = build_run(4);
+    RUN_OK(s, &run);
+    run.sizes[0].n_seq = 1;
+    assert_int_equal(device_set_run(s, &run, &err), PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "1 sequences"));
+    run.sizes[0].n_seq = -1;
+    assert_int_equal(device_set_run(s, &run, &err), PL_BAD_ARGUMENT);
+    device_set_free(s);
+    arena_fini(&a);
+}
+
+static void device_counts_macs_by_rank(void **state)
+{
+    (void)state;
+    for (int k = 0; k < N_KIND; k++) {
+        struct device_set *s = build_set(one_of_each[k], 3, 0);
+        struct device_run run = build_run(3);
+        struct arena a = {0};
+        pl_counters c = {0};
+
+        LOAD_OK(s, build_text(&a,
+                              "programs 1\n"
+                              "max n_tok 4\n"
+                              "device 0\n"
+                              "  %0: f32[n_tok, 4]\n"
+                              "script\n"
+                              "  0: %0 = scale(%0) scale=1 cost(7{0}, 9{63})\n",
+                              1));
+        RUN_OK(s, &run);
+        RUN_OK(s, &run);
+        device_set_counters(s, &c);
+        assert_int_equal(c.macs[0], 2 * 3 * 7);
+        assert_int_equal(c.macs[63], 2 * 3 * 9);
+        assert_int_equal(c.macs[1], 0);
+        device_set_free(s);
+        arena_fini(&a);
+    }
+}
+
+/* Creating and loading with the n-th allocation failing. */
+static void device_allocation_failure_is_a_status(void **state)
+{
+    struct rounds *r = rounds_new(3, PUSH, NO_MISTAKE);
+    struct device_options opt = {.family = CPU_GENERIC};
+    struct device_list l;
+
+    (void)state;
+    assert_int_equal(device_parse(&l, "cpu*2,sim", 2, NULL), PL_OK);
+    build_survives(&l, &opt, r->p);
+    device_list_free(&l);
+    rounds_free(r);
+}
+
+int test_device_run(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(device_first_thread_is_the_callers), /* before runs */
+        cmocka_unit_test(device_steps_see_what_other_threads_wrote),
+        cmocka_unit_test(device_kernels_see_the_batch),
+        cmocka_unit_test(device_quantizing_does_not_depend_on_threads),
+        cmocka_unit_test(device_merge_adds_along_the_tree),
+        cmocka_unit_test(device_merge_moves_columns),
+        cmocka_unit_test(device_rounds_give_the_same_bits_on_all_kinds),
+        cmocka_unit_test(device_rounds_do_not_need_two_queues),
+        cmocka_unit_test(device_sim_shows_a_missing_wait),
+        cmocka_unit_test(device_sim_spares_the_next_tenant),
+        cmocka_unit_test(device_sim_repeats_its_order_by_seed),
+        cmocka_unit_test(device_memory_starts_zeroed_or_poisoned),
+        cmocka_unit_test(device_sim_poisons_the_dead),
+        cmocka_unit_test(device_memory_limit_is_named),
+        cmocka_unit_test(device_links_take_their_time),
+        cmocka_unit_test(device_pushes_overlap_their_latency),
+        cmocka_unit_test(device_load_refuses_wrong_programs),
+        cmocka_unit_test(device_load_refuses_arguments_of_other_kernels),
+        cmocka_unit_test(device_failure_reaches_everybody),
+        cmocka_unit_test(device_run_refuses_other_sizes),
+        cmocka_unit_test(device_counts_macs_by_rank),
+        cmocka_unit_test(device_allocation_failure_is_a_status),
+    };
+
+    return TEST_RUN(tests);
+}

@@ -1,0 +1,419 @@
+/* Device strings: what they mean on several machines, and what is refused. */
+#include "device/device_spec.h"
+#include "lib/alloc_fail.h"
+#include "lib/support.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* "cpu0@0:0,1;cpu1@1:2,3": name, node and cores of every device. */
+static void describe(const struct device_list *l, char *buf, size_t size)
+{
+    size_t at = 0;
+
+    buf[0] = '\0';
+    for (int i = 0; i < l->n; i++) {
+        const struct device_desc *d = &l->dev[i];
+
+        at += (size_t)snprintf(buf + at, size - at, "%s%s@%d", i ? ";" : "",
+                               d->name, d->numa_node);
+        for (int k = 0; k < d->n_core; k++)
+            at += (size_t)snprintf(buf + at, size - at, "%c%d", k ? ',' : ':',
+                                   d->core[k]);
+        assert_true(at < size);
+    }
+}
+
+static void spec_shares_cores_by_node(void **state)
+{
+    static const struct {
+        const char *machine, *allowed, *spec, *want;
+    } cases[] = {
+        {"numa:1 core:2 pu:1", NULL, "cpu", "cpu0@0:0,1"},
+        {"numa:1 core:2 pu:1", NULL, "cpu*2", "cpu0@0:0;cpu1@0:1"},
+        {"numa:1 core:2 pu:1", NULL, "cpu*1", "cpu0@0:0,1"},
+        /* cores are reused, neighbours on one */
+        {"numa:1 core:2 pu:1", NULL, "cpu*4",
+         "cpu0@0:0;cpu1@0:0;cpu2@0:1;cpu3@0:1"},
+        {"numa:1 core:2 pu:1", NULL, "cpu*3", "cpu0@0:0;cpu1@0:0;cpu2@0:1"},
+        {"numa:2 core:8 pu:1", NULL, "cpu",
+         "cpu0@0:0,1,2,3,4,5,6,7;cpu1@1:8,9,10,11,12,13,14,15"},
+        {"numa:2 core:8 pu:1", NULL, "cpu*1",
+         "cpu0@-1:0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15"},
+        {"numa:2 core:8 pu:1", NULL, "cpu*4",
+         "cpu0@0:0,1,2,3;cpu1@0:4,5,6,7;cpu2@1:8,9,10,11;cpu3@1:12,13,14,15"},
+        {"numa:2 core:8 pu:1", NULL, "cpu*3",
+         "cpu0@0:0,1,2,3;cpu1@0:4,5,6,7;cpu2@1:8,9,10,11,12,13,14,15"},
+        /* fewer devices than nodes: whole nodes where they divide */
+        {"numa:4 core:2 pu:1", NULL, "cpu*2",
+         "cpu0@-1:0,1,2,3;cpu1@-1:4,5,6,7"},
+        /* one thread a core */
+        {"numa:4 core:2 pu:2", NULL, "cpu",
+         "cpu0@0:0,2;cpu1@1:4,6;cpu2@2:8,10;cpu3@3:12,14"},
+        {"numa:2 core:4 pu:1", "2-3,5", "cpu*2", "cpu0@0:2,3;cpu1@1:5"},
+        {"numa:2 core:4 pu:1", "2-3,5", "cpu*3", "cpu0@0:2;cpu1@0:3;cpu2@1:5"},
+        {"pack:2 [numa] core:2 pu:1", NULL, "cpu", "cpu0@0:0,1;cpu1@1:2,3"},
+        /* lists */
+        {"numa:2 core:8 pu:1", NULL, "cpu:0-3+8-11",
+         "cpu0@-1:0,1,2,3,8,9,10,11"},
+        {"numa:2 core:8 pu:1", NULL, "cpu:0-3,cpu:4-7",
+         "cpu0@0:0,1,2,3;cpu1@0:4,5,6,7"},
+        {"numa:2 core:8 pu:1", NULL, "cpu:3+1+1-2", "cpu0@0:1,2,3"},
+        {"numa:2 core:8 pu:1", NULL, "cpu:6-9*2", "cpu0@0:6,7;cpu1@1:8,9"},
+        {"numa:1 core:2 pu:2", NULL, "cpu:0-3", "cpu0@0:0,1,2,3"},
+        {"numa:1 core:2 pu:1", NULL, "sim*2,cpu,sim",
+         "sim0@-1;sim1@-1;cpu0@0:0,1;sim2@-1"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct topology t;
+        struct device_list l;
+        char have[512];
+        pl_err err;
+
+        assert_int_equal(topology_load_synthetic(&t, cases[i].machine,
+                                                 cases[i].allowed, NULL),
+                         PL_OK);
+        if (device_parse_on(&l, cases[i].spec, 0, &t, &err) != PL_OK)
+            fail_msg("%s", err.message);
+        describe(&l, have, sizeof have);
+        if (strcmp(have, cases[i].want) != 0)
+            fail_msg("%s on %s: %s, not %s", cases[i].spec, cases[i].machine,
+                     have, cases[i].want);
+        device_list_free(&l);
+        topology_fini(&t);
+    }
+}
+
+/* Random machines: every device has cores, on one node where there are as many
+ * devices as nodes; all cores are used where there are as many devices. */
+static void spec_uses_every_core_and_spans_no_node(void **state)
+{
+    uint64_t rng = test_seed();
+
+    (void)state;
+    for (int round = 0; round < 200; round++) {
+        int n_node = 1 + (int)test_below(&rng, 4);
+        int n_core = 1 + (int)test_below(&rng, 9);
+        int n_dev = 1 + (int)test_below(&rng, 20);
+        bool used[64] = {false};
+        struct topology t;
+        struct device_list l;
+        char machine[64], spec[32];
+
+        snprintf(machine, sizeof machine, "numa:%d core:%d pu:1", n_node,
+                 n_core);
+        snprintf(spec, sizeof spec, "cpu*%d", n_dev);
+        assert_int_equal(topology_load_synthetic(&t, machine, NULL, NULL),
+                         PL_OK);
+        assert_int_equal(device_parse_on(&l, spec, 0, &t, NULL), PL_OK);
+        assert_int_equal(l.n, n_dev);
+        for (int i = 0; i < n_dev; i++) {
+            const struct device_desc *d = &l.dev[i];
+
+            assert_true(d->n_core >= 1 && d->n_thread == d->n_core);
+            if (n_dev >= n_node)
+                assert_true(d->numa_node >= 0);
+            for (int k = 0; k < d->n_core; k++) {
+                if (n_dev <= n_node * n_core && n_dev % n_node == 0)
+                    assert_false(used[d->core[k]]);
+                used[d->core[k]] = true;
+            }
+        }
+        for (int k = 0; k < n_node * n_core; k++)
+            assert_true(used[k]);
+        device_list_free(&l);
+        topology_fini(&t);
+    }
+}
+
+static void spec_quota_limits_default_cores(void **state)
+{
+    struct topology t;
+    struct device_list l;
+    char have[256];
+
+    (void)state;
+    assert_int_equal(
+        topology_load_synthetic(&t, "numa:2 core:8 pu:1", NULL, NULL), PL_OK);
+    t.n_core_quota = 4;
+    assert_int_equal(device_parse_on(&l, "cpu", 0, &t, NULL), PL_OK);
+    describe(&l, have, sizeof have);
+    assert_string_equal(have, "cpu0@0:0,4;cpu1@1:8,12");
+    device_list_free(&l);
+    assert_int_equal(device_parse_on(&l, "cpu:0-7", 0, &t, NULL), PL_OK);
+    assert_int_equal(l.dev[0].n_core, 8); /* asked for by number */
+    device_list_free(&l);
+    topology_fini(&t);
+}
+
+static void spec_threads_are_a_device(void **state)
+{
+    struct topology t;
+    struct device_list l;
+
+    (void)state;
+    assert_int_equal(topology_load_synthetic(&t, "core:4 pu:1", NULL, NULL),
+                     PL_OK);
+    assert_int_equal(device_parse_on(&l, "cpu*2,sim", 3, &t, NULL), PL_OK);
+    assert_int_equal(l.dev[0].n_thread, 3);
+    assert_int_equal(l.dev[1].n_thread, 3);
+    assert_int_equal(l.dev[2].n_thread, 1);
+    assert_true(device_shares_memory(&l.dev[0], &l.dev[1]));
+    assert_false(device_shares_memory(&l.dev[0], &l.dev[2]));
+    assert_false(device_shares_memory(&l.dev[2], &l.dev[0]));
+    device_list_free(&l);
+    assert_int_equal(device_parse_on(&l, "cpu", -1, &t, NULL), PL_BAD_ARGUMENT);
+    topology_fini(&t);
+}
+
+static void spec_sim_fields_go_by_unit(void **state)
+{
+    struct device_list l;
+    pl_err err;
+
+    (void)state;
+    if (device_parse(&l, "sim:10us:2GiB:16GB/s*2,sim:1.5kB,sim", 0, &err) !=
+        PL_OK)
+        fail_msg("%s", err.message);
+    assert_int_equal(l.n, 4);
+    assert_string_equal(l.dev[3].name, "sim3");
+    for (int i = 0; i < 2; i++) {
+        assert_ptr_equal(l.dev[i].ops, &sim_ops);
+        assert_true(l.dev[i].memory_bytes == (uint64_t)2 << 30);
+        assert_true(l.dev[i].link_bytes_per_s == 16e9);
+        assert_true(fabs(l.dev[i].link_latency_s - 1e-5) < 1e-12);
+    }
+    assert_int_equal(l.dev[2].memory_bytes, 1500);
+    assert_true(l.dev[2].link_bytes_per_s == 0);
+    assert_int_equal(l.dev[3].memory_bytes, 0);
+    device_list_free(&l);
+}
+
+static void spec_paper_devices_are_described(void **state)
+{
+    struct device_list l;
+    pl_err err;
+
+    (void)state;
+    if (device_parse_paper(&l,
+                           "gpu:24GiB:1TB/s*4,gpu:80GiB:3TB/s:link=64GB/s:"
+                           "latency=5us:flops=400T*2,cpu:1TiB:200GB/s:50GB/s:"
+                           "2T:1ms",
+                           &err) != PL_OK)
+        fail_msg("%s", err.message);
+    assert_int_equal(l.n, 7);
+    assert_string_equal(l.dev[3].name, "gpu3");
+    assert_string_equal(l.dev[4].name, "gpu4");
+    assert_string_equal(l.dev[6].name, "cpu0");
+    assert_ptr_equal(l.dev[0].ops, &paper_ops);
+    assert_true(l.dev[0].memory_bytes == (uint64_t)24 << 30);
+    assert_true(l.dev[0].mem_bytes_per_s == 1e12);
+    assert_true(l.dev[0].flops == 0 && l.dev[0].link_bytes_per_s == 0);
+    assert_true(l.dev[5].link_bytes_per_s == 64e9);
+    assert_true(l.dev[5].flops == 200e12); /* multiply-adds */
+    assert_true(fabs(l.dev[5].link_latency_s - 5e-6) < 1e-12);
+    assert_true(l.dev[6].mem_bytes_per_s == 200e9);
+    assert_true(l.dev[6].link_bytes_per_s == 50e9);
+    assert_true(l.dev[6].flops == 1e12);
+    for (int i = 0; i < l.n; i++) /* memory is shared by those that say so */
+        assert_int_equal(l.dev[i].memory, -1);
+    device_list_free(&l);
+    assert_int_equal(
+        device_parse_paper(&l, "gpu:1GiB:1TB/s,cpu:1GiB:1TB/s:shared*2", NULL),
+        PL_OK);
+    assert_int_equal(l.dev[0].memory, -1);
+    assert_true(l.dev[1].memory >= 0 && l.dev[1].memory == l.dev[2].memory);
+    device_list_free(&l);
+}
+
+static void spec_errors_name_item_and_remedy(void **state)
+{
+    static const struct {
+        const char *spec, *says;
+    } cases[] = {
+        {"", "a name"},
+        {"cpu,", "a name"},
+        {"cpu*0", "\"cpu*0\": the count"},
+        {"cpu*", "the count"},
+        {"cpu*-1", "the count"},
+        {"cpu*2x", "the count"},
+        {"cpu*513", "1 to 512"},
+        {"cpu*99999999999", "1 to 512"},
+        {"sim*500,sim*13", "more than 512"},
+        {"gpu", "no kind \"gpu\""},
+        {"cpu0", "letters only, not '0'"},
+        {"cpu:", "nothing after ':'"},
+        {"cpu:0-", "no list of cores"},
+        {"cpu:a", "no list of cores"},
+        {"cpu:0+", "no list of cores"},
+        {"cpu:0:1", "no list of cores"},
+        {"cpu:3-1", "3-1 is no range"},
+        {"cpu:0-8", "may not use core 4, only 0-3"},
+        {"cpu:99999999999999999999", "no range"},
+        {"sim:2", "is one too many"},
+        {"sim:2XB", "no positive number"},
+        {"sim:-2GB", "no positive number"},
+        {"sim:0GB", "no positive number"},
+        {"sim:0x10GB", "no positive number"},
+        {"sim:1e400GB", "no positive number"},
+        {"sim:99999999TiB", "no positive number"},
+        {"sim:10us/s", "no positive number"},
+        {"sim:2GB:3GB", "\"3GB\", a memory size (2GiB), is one too many"},
+        {"sim:flops=3T", "\"flops\" is no figure"},
+        {"sim:latency=3GB", "latency must be a time (10us), not \"3GB\""},
+        {"sim:link=3GB/s:link=3GB/s", "link is given twice"},
+        {"sim:2GB:", "nothing after ':'"},
+        {"sim::2GB", "no positive number"},
+    };
+    struct topology t;
+    struct device_list l;
+    pl_err err;
+
+    (void)state;
+    assert_int_equal(topology_load_synthetic(&t, "core:4 pu:1", NULL, NULL),
+                     PL_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_int_equal(device_parse_on(&l, cases[i].spec, 0, &t, &err),
+                         PL_BAD_ARGUMENT);
+        assert_int_equal(l.n, 0);
+        assert_null(l.dev);
+        if (!strstr(err.message, cases[i].says))
+            fail_msg("%s: \"%s\" does not say \"%s\"", cases[i].spec,
+                     err.message, cases[i].says);
+        assert_non_null(strstr(err.message, "accepted: cpu"));
+    }
+    assert_int_equal(device_parse_paper(&l, "gpu*4", &err), PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "the memory is missing"));
+    assert_int_equal(device_parse_paper(&l, "gpu:24GiB", &err),
+                     PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "bandwidth is missing"));
+    assert_non_null(strstr(err.message, "accepted: NAME"));
+    topology_fini(&t);
+}
+
+static void spec_allocation_failure_is_a_status(void **state)
+{
+    struct topology t;
+    struct device_list l;
+
+    (void)state;
+    assert_int_equal(
+        topology_load_synthetic(&t, "numa:2 core:2 pu:1", NULL, NULL), PL_OK);
+    for (int n = 1;; n++) {
+        pl_status s;
+
+        alloc_fail_at(n);
+        s = device_parse_on(&l, "cpu*2,cpu:0,sim*3", 0, &t, NULL);
+        if (!alloc_fail_off()) {
+            assert_int_equal(s, PL_OK);
+            break;
+        }
+        assert_int_equal(s, PL_NO_MEMORY);
+        assert_null(l.dev);
+    }
+    device_list_free(&l);
+    topology_fini(&t);
+}
+
+/* "host@0:0,1 x2": as above and each device's threads. */
+static void spec_host_has_every_core(void **state)
+{
+    static const struct {
+        const char *machine, *spec;
+        int n_rank, n_thread;
+        const char *want;
+        int threads; /* of each device of the host */
+    } cases[] = {
+        {"numa:1 core:4 pu:1", "none", 1, 0, "host@0:0,1,2,3", 4},
+        {"numa:1 core:4 pu:1", "sim", 2, 3, "sim0@-1;host@0:0,1,2,3", 3},
+        {"numa:1 core:4 pu:1", "cpu:0", 2, 1, "cpu0@0:0;host@0:0,1,2,3", 1},
+        {"numa:1 core:2 pu:1", "cpu*2", 2, 1, "cpu0@0:0;cpu1@0:1;host@0:0,1",
+         2},
+        {"numa:1 core:2 pu:1", "cpu*2", 2, 9, "cpu0@0:0;cpu1@0:1;host@0:0,1",
+         2},
+        {"numa:2 core:2 pu:1", "sim", 4, 0, "sim0@-1;host0@0:0,1;host1@1:2,3",
+         2},
+        {"numa:2 core:2 pu:1", "sim", 3, 0, "sim0@-1;host@-1:0,1,2,3", 4},
+        {"numa:2 core:2 pu:2", "cpu*4", 2, 1,
+         "cpu0@0:0;cpu1@0:2;cpu2@1:4;cpu3@1:6;host0@0:0,2;host1@1:4,6", 2},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct topology t;
+        struct device_list l;
+        char have[512];
+        int first;
+
+        assert_int_equal(
+            topology_load_synthetic(&t, cases[i].machine, NULL, NULL), PL_OK);
+        assert_int_equal(
+            device_parse_on(&l, cases[i].spec, cases[i].n_thread, &t, NULL),
+            PL_OK);
+        assert_int_equal(device_list_add_host_on(&l, cases[i].n_rank,
+                                                 cases[i].n_thread, &t, &first,
+                                                 NULL),
+                         PL_OK);
+        describe(&l, have, sizeof have);
+        assert_string_equal(have, cases[i].want);
+        for (int d = 0; d < l.n; d++) {
+            assert_int_equal(l.dev[d].host, d >= first);
+            if (d >= first) {
+                assert_ptr_equal(l.dev[d].ops, &cpu_ops);
+                assert_int_equal(l.dev[d].n_thread, cases[i].threads);
+            }
+        }
+        device_list_free(&l);
+        topology_fini(&t);
+    }
+}
+
+static void spec_host_may_be_described(void **state)
+{
+    struct device_list l;
+    int first;
+    pl_err err;
+
+    (void)state;
+    assert_int_equal(
+        device_parse_paper(&l, "host:64GiB:80GB/s,gpu:1GiB:1TB/s", NULL),
+        PL_OK);
+    assert_int_equal(l.n, 1);
+    assert_string_equal(l.dev[0].name, "gpu0");
+    assert_int_equal(device_list_add_host(&l, 1, 0, true, &first, NULL), PL_OK);
+    assert_int_equal(first, 1);
+    assert_string_equal(l.dev[1].name, "host");
+    assert_true(l.dev[1].host && l.dev[1].described);
+    assert_true(l.dev[1].memory_bytes == 64ull << 30);
+    assert_true(l.dev[1].mem_bytes_per_s == 80e9);
+    device_list_free(&l);
+    assert_int_equal(device_parse_paper(&l, "none", NULL), PL_OK);
+    assert_int_equal(l.n, 0);
+    assert_int_equal(device_list_add_host(&l, 1, 0, true, &first, NULL), PL_OK);
+    assert_true(l.dev[0].memory_bytes == 0 && l.dev[0].flops > 0);
+    device_list_free(&l);
+    assert_int_equal(device_parse_paper(&l, "host:1GiB:1GB/s*2", &err),
+                     PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "there is one host only"));
+}
+
+int test_device_spec(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(spec_shares_cores_by_node),
+        cmocka_unit_test(spec_uses_every_core_and_spans_no_node),
+        cmocka_unit_test(spec_quota_limits_default_cores),
+        cmocka_unit_test(spec_threads_are_a_device),
+        cmocka_unit_test(spec_sim_fields_go_by_unit),
+        cmocka_unit_test(spec_paper_devices_are_described),
+        cmocka_unit_test(spec_errors_name_item_and_remedy),
+        cmocka_unit_test(spec_host_has_every_core),
+        cmocka_unit_test(spec_host_may_be_described),
+        cmocka_unit_test(spec_allocation_failure_is_a_status),
+    };
+
+    return TEST_RUN(tests);
+}

@@ -1,0 +1,372 @@
+/* What was measured is found again, whole or not at all, and gives each device
+ * its due. */
+#include "cost/calibration.h"
+#include "engine/probe.h"
+#include "lib/hollow_model.h"
+#include "lib/support.h"
+#include "report/plan_facts.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Every rate another number that no text of few digits holds. */
+static void invent(struct cost_rates *r, double from)
+{
+    double *all[] = {&r->attention_one,    &r->attention_many,
+                     &r->value_s,          &r->step_s,
+                     &r->message_s,        &r->link_bytes_per_s,
+                     &r->copy_bytes_per_s, &r->run_s,
+                     &r->score_one_s,      &r->score_many_s};
+
+    memset(r, 0, sizeof *r);
+    for (int f = 0; f < PL_FORMAT_COUNT; f++) {
+        r->bytes_per_s[f] = from * sqrt(2 + f);
+        r->macs_per_s[f] = from * sqrt(102 + f);
+    }
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        *all[i] = from * sqrt(1002 + (double)i);
+    for (int i = 0; i < COST_READS; i++)
+        r->read_bytes_per_s[i] = from * sqrt(2002 + i);
+    r->one_queue = true;
+}
+
+static void make(struct calibration *c)
+{
+    pl_err err;
+
+    if (calibration_init(c, CPU_GENERIC, &err) != PL_OK)
+        fail_msg("%s", err.message);
+    assert_true(c->n_core > 0 && c->cpu[0]);
+    invent(&c->one, 1e9);
+    invent(&c->all, 1.0 / 3e-7);
+}
+
+static const char *cache_in(const char *name)
+{
+    const char *dir = test_temp(name);
+
+    assert_int_equal(setenv("XDG_CACHE_HOME", dir, 1), 0);
+    return dir;
+}
+
+static bool equal(const struct calibration *a, const struct calibration *b)
+{
+    return memcmp(&a->one, &b->one, sizeof a->one) == 0 &&
+           memcmp(&a->all, &b->all, sizeof a->all) == 0;
+}
+
+static void write_all(const char *path, const char *s, size_t n)
+{
+    FILE *f = fopen(path, "w");
+
+    assert_non_null(f);
+    assert_int_equal(fwrite(s, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* ---- the file ----------------------------------------------------------- */
+
+static void calibration_is_found_again(void **state)
+{
+    const char *dir = cache_in("a/deep/cache");
+    char path[CALIBRATION_PATH], sub[CALIBRATION_PATH];
+    struct calibration c, d;
+    struct dirent *e;
+    int n_file = 0;
+    pl_err err;
+    DIR *in;
+
+    (void)state;
+    make(&c);
+    assert_int_equal(calibration_load(&d, CPU_GENERIC, &err), PL_NOT_FOUND);
+    assert_non_null(strstr(err.message, "--measure"));
+    for (int i = 0; i < 2; i++) { /* anew, and over the last */
+        if (calibration_save(&c, &err) != PL_OK)
+            fail_msg("%s", err.message);
+        assert_int_equal(calibration_load(&d, CPU_GENERIC, &err), PL_OK);
+        assert_true(equal(&c, &d));
+        c.one.step_s *= 1.1;
+    }
+    assert_int_equal(calibration_load(&d, CPU_AVX2, NULL), PL_NOT_FOUND);
+    snprintf(sub, sizeof sub, "%s/plait", dir);
+    in = opendir(sub); /* nothing is left over */
+    assert_non_null(in);
+    while ((e = readdir(in)))
+        n_file += e->d_name[0] != '.';
+    closedir(in);
+    assert_int_equal(n_file, 1);
+    assert_int_equal(calibration_path(path, &c, NULL), PL_OK);
+    assert_int_equal(strncmp(path, sub, strlen(sub)), 0);
+}
+
+static void calibration_damage_counts_as_none(void **state)
+{
+    char path[CALIBRATION_PATH];
+    struct calibration c, d;
+    uint64_t seed = test_seed();
+    size_t n;
+    char *s;
+
+    (void)state;
+    cache_in("damaged");
+    make(&c);
+    assert_int_equal(calibration_save(&c, NULL), PL_OK);
+    assert_int_equal(calibration_path(path, &c, NULL), PL_OK);
+    s = test_read(path, &n);
+    assert_int_equal(calibration_load(&d, CPU_GENERIC, NULL), PL_OK);
+    for (size_t i = 0; i < n; i += 1 + (size_t)test_below(&seed, 80)) {
+        char was = s[i];
+
+        s[i] ^= (char)(1 << test_below(&seed, 7));
+        write_all(path, s, n); /* what is still accepted is still the same */
+        if (calibration_load(&d, CPU_GENERIC, NULL) == PL_OK && !equal(&c, &d))
+            fail_msg("byte %zu: '%c' for '%c'", i, s[i], was);
+        s[i] = was;
+    }
+    for (size_t i = 0; i + 2 < n; i += 1 + (size_t)test_below(&seed, 300)) {
+        write_all(path, s, i);
+        assert_int_equal(calibration_load(&d, CPU_GENERIC, NULL), PL_NOT_FOUND);
+    }
+    free(s);
+    assert_int_equal(calibration_save(&c, NULL), PL_OK); /* it heals */
+    assert_int_equal(calibration_load(&d, CPU_GENERIC, NULL), PL_OK);
+    c.one.value_s = INFINITY; /* no number of JSON */
+    assert_int_not_equal(calibration_save(&c, NULL), PL_OK);
+    c.one.value_s = -1;
+    assert_int_equal(calibration_save(&c, NULL), PL_OK);
+    assert_int_equal(calibration_load(&d, CPU_GENERIC, NULL), PL_NOT_FOUND);
+}
+
+static void calibration_of_another_machine_is_none(void **state)
+{
+    char path[CALIBRATION_PATH], other[CALIBRATION_PATH];
+    struct calibration c, d;
+
+    (void)state;
+    cache_in("other");
+    make(&c);
+    assert_int_equal(calibration_path(path, &c, NULL), PL_OK);
+    for (int i = 0; i < 3; i++) {
+        make(&c);
+        c.n_core += i == 0;
+        c.family = i == 1 ? CPU_AVX2 : c.family;
+        c.cpu[0] ^= i == 2;
+        assert_int_equal(calibration_save(&c, NULL), PL_OK);
+        assert_int_equal(calibration_path(other, &c, NULL), PL_OK);
+        assert_string_not_equal(other, path);
+        assert_int_equal(rename(other, path), 0);
+        assert_int_equal(calibration_load(&d, CPU_GENERIC, NULL), PL_NOT_FOUND);
+    }
+}
+
+static void calibration_without_a_place_is_an_error_that_says_so(void **state)
+{
+    char path[CALIBRATION_PATH];
+    struct calibration c;
+    pl_err err;
+
+    (void)state;
+    make(&c);
+    assert_int_equal(setenv("XDG_CACHE_HOME", "/dev/null/cache", 1), 0);
+    assert_int_equal(calibration_save(&c, &err), PL_IO);
+    assert_non_null(strstr(err.message, "/dev/null"));
+    assert_int_equal(calibration_load(&c, CPU_GENERIC, &err), PL_NOT_FOUND);
+    assert_int_equal(setenv("XDG_CACHE_HOME", "relative", 1), 0);
+    assert_int_equal(setenv("HOME", "/somebody", 1), 0);
+    assert_int_equal(calibration_path(path, &c, NULL), PL_OK);
+    assert_non_null(strstr(path, "/somebody/.cache/plait/rates-"));
+    assert_int_equal(unsetenv("HOME"), 0);
+    assert_int_equal(calibration_path(path, &c, &err), PL_NOT_FOUND);
+    assert_non_null(strstr(err.message, "XDG_CACHE_HOME"));
+    assert_int_equal(calibration_save(&c, &err), PL_NOT_FOUND);
+    assert_int_equal(calibration_load(&c, CPU_GENERIC, &err), PL_NOT_FOUND);
+}
+
+/* ---- rates -------------------------------------------------------------- */
+
+static void near(double is, double want)
+{
+    if (fabs(is - want) > 1e-9 * fabs(want))
+        fail_msg("%.12g, not %.12g", is, want);
+}
+
+/* Memory for 2 threads of 8: each alone reads 10 GB/s, together 20. */
+static void calibration_gives_each_device_its_threads(void **state)
+{
+    struct calibration c = {.n_core = 8};
+    struct device_desc d[4] = {
+        {.on_cores = true, .one_queue = true, .n_thread = 1}};
+    struct device_list l = {.n = 1, .dev = d};
+    struct cost_rates r[4];
+    double last = 0;
+
+    (void)state;
+    invent(&c.one, 1);
+    c.one.bytes_per_s[PL_Q8_0] = 10e9;
+    c.one.step_s = 1e-6;
+    for (int i = 0; i < COST_READS; i++)
+        c.one.read_bytes_per_s[i] = 1e12;
+    c.all = c.one;
+    c.all.bytes_per_s[PL_Q8_0] = 2.5e9;
+    c.all.step_s = 8e-6;
+    for (int n = 1; n <= 8; n++) {
+        d[0].n_thread = n;
+        assert_true(calibration_covers(&c, &l));
+        calibration_rates(&c, &l, 1 << 30, r);
+        if (n == 1)
+            near(r->bytes_per_s[PL_Q8_0], 10e9);
+        assert_true(r->bytes_per_s[PL_Q8_0] > last);
+        last = r->bytes_per_s[PL_Q8_0];
+        near(r->step_s, n * 1e-6);
+        near(r->macs_per_s[PL_Q4_K], n * c.one.macs_per_s[PL_Q4_K]);
+        near(r->value_s, c.one.value_s / n);
+        near(r->link_bytes_per_s, c.one.link_bytes_per_s);
+        assert_true(r->one_queue);
+    }
+    near(last, 20e9);
+    d[0].n_thread = 9;
+    assert_false(calibration_covers(&c, &l));
+
+    /* two devices and a host on all cores, which takes turns with them; a sim
+     * device has a thread, and a link of its own */
+    l.n = 4;
+    d[0].n_thread = 6;
+    d[1] = (struct device_desc){
+        .on_cores = true, .one_queue = true, .n_thread = 2};
+    d[2] = (struct device_desc){
+        .on_cores = true, .one_queue = true, .host = true, .n_thread = 8};
+    d[3] = (struct device_desc){.memory = -1,
+                                .n_thread = 1,
+                                .link_bytes_per_s = 3,
+                                .link_latency_s = 0.25};
+    assert_true(calibration_covers(&c, &l));
+    calibration_rates(&c, &l, 1 << 30, r);
+    near(r[0].bytes_per_s[PL_Q8_0], 15e9);
+    near(r[1].bytes_per_s[PL_Q8_0], 5e9);
+    near(r[0].step_s, 6e-6);
+    near(r[2].bytes_per_s[PL_Q8_0], 20e9);
+    near(r[3].bytes_per_s[PL_Q8_0], 10e9);
+    near(r[3].copy_bytes_per_s, 3);
+    near(r[3].message_s, 0.25);
+    assert_false(r[3].one_queue);
+}
+
+/* Weights are read as fast as what holds them all allows. */
+static void calibration_knows_what_caches_hold(void **state)
+{
+    static const struct {
+        uint64_t mib;
+        double fast, slow; /* formats */
+    } rows[] = {
+        {0, 40, 9},  {8, 40, 9},   {16, 30, 9}, {32, 24, 9},
+        {64, 16, 9}, {128, 12, 9}, {512, 8, 8}, {1 << 20, 8, 8},
+    };
+    struct calibration c = {.n_core = 1};
+    struct device_desc d[2] = {
+        {.on_cores = true, .one_queue = true, .n_thread = 1},
+        {.memory = -1, .n_thread = 1}};
+    struct device_list l = {.n = 2, .dev = d};
+    struct cost_rates r[2];
+
+    (void)state;
+    invent(&c.one, 1);
+    c.one.bytes_per_s[PL_Q8_0] = 100;
+    c.one.bytes_per_s[PL_Q4_K] = 9;
+    c.one.read_bytes_per_s[0] = 40;
+    c.one.read_bytes_per_s[1] = 24;
+    c.one.read_bytes_per_s[2] = 12;
+    c.one.read_bytes_per_s[3] = 8;
+    c.all = c.one;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        calibration_rates(&c, &l, rows[i].mib << 20, r);
+        for (int k = 0; k < 2; k++) {
+            near(r[k].bytes_per_s[PL_Q8_0], rows[i].fast);
+            near(r[k].bytes_per_s[PL_Q4_K], rows[i].slow);
+        }
+    }
+}
+
+static void calibration_is_what_later_plans_use(void **state)
+{
+    const struct hollow_model h = {.n_layer = 2,
+                                   .d_model = 256,
+                                   .n_head = 4,
+                                   .n_head_kv = 2,
+                                   .d_head = 64,
+                                   .n_expert = 4,
+                                   .n_used = 2,
+                                   .d_ff = 128,
+                                   .n_vocab = 512,
+                                   .format = PL_Q8_0};
+    const char *path = test_temp("hollow.gguf");
+    pl_options o = {.devices = "cpu*1", .n_threads = 1, .cpu = "generic"};
+    struct calibration c;
+    struct plan_facts f;
+    double before = 0;
+    pl_model *m;
+    pl_plan *p;
+
+    (void)state;
+    cache_in("later");
+    assert_int_equal(hollow_model_write(path, &h, NULL), PL_OK);
+    assert_int_equal(pl_model_open(&m, path, NULL), PL_OK);
+    assert_int_equal(pl_plan_create(&p, m, &o, NULL), PL_OK);
+    make(&c);
+    for (int i = 0; i < 2; i++) {
+        c.one.step_s = c.all.step_s = i == 0 ? 1e-3 : 1;
+        assert_int_equal(calibration_save(&c, NULL), PL_OK);
+        assert_int_equal(plan_facts_init(&f, p, NULL), PL_OK);
+        assert_int_equal(f.estimate.basis, PLAN_CALIBRATED);
+        assert_true(i == 0 || f.estimate.decode_tps < before);
+        before = f.estimate.decode_tps;
+        plan_facts_fini(&f);
+    }
+    pl_plan_free(p);
+    pl_model_free(m);
+}
+
+static void calibration_measures_this_machine(void **state)
+{
+    struct calibration c, d;
+    pl_err err;
+
+    (void)state;
+    if (!test_long())
+        TEST_SKIP("it takes seconds (PLAIT_TIER=long)");
+    cache_in("real");
+    if (calibration_measure(&c, cpu_family_best(), false, &err) != PL_OK)
+        fail_msg("%s", err.message);
+    assert_int_equal(calibration_save(&c, NULL), PL_OK); /* all finite */
+    assert_int_equal(calibration_load(&d, c.family, NULL), PL_OK);
+    assert_true(equal(&c, &d));
+    assert_true(c.one.bytes_per_s[PL_Q8_0] > 1e8);
+    assert_true(c.one.macs_per_s[PL_Q8_0] > 1e8);
+    assert_true(c.one.copy_bytes_per_s > 1e8);
+    for (int i = 0; i < COST_READS; i++) {
+        assert_true(c.one.read_bytes_per_s[i] > 1e8);
+        assert_true(i == 0 ||
+                    c.one.read_bytes_per_s[i] <= c.one.read_bytes_per_s[i - 1]);
+    }
+    assert_true(c.one.message_s < 0.1 && c.one.step_s < 0.1);
+}
+
+int test_engine_calibration(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(calibration_is_found_again),
+        cmocka_unit_test(calibration_damage_counts_as_none),
+        cmocka_unit_test(calibration_of_another_machine_is_none),
+        cmocka_unit_test(calibration_without_a_place_is_an_error_that_says_so),
+        cmocka_unit_test(calibration_gives_each_device_its_threads),
+        cmocka_unit_test(calibration_knows_what_caches_hold),
+        cmocka_unit_test(calibration_is_what_later_plans_use),
+        cmocka_unit_test(calibration_measures_this_machine),
+    };
+
+    return TEST_RUN(tests);
+}

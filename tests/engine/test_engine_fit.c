@@ -1,0 +1,594 @@
+/* What -fit and -sm auto choose: it fits, or the message says what is missing;
+ * it is what its options say; and on small machines nothing is much faster. */
+#include "cost/cost.h"
+#include "engine/engine.h"
+#include "fit/fit.h"
+#include "lib/hollow_model.h"
+#include "lib/support.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N_MODEL = 6 };
+
+static struct hollow_model shape(int i)
+{
+    static const struct {
+        int64_t n_layer, d_model, n_head, n_expert, d_ff, n_vocab;
+        pl_format format;
+    } rows[N_MODEL] = {
+        {2, 256, 8, 8, 256, 512, PL_Q8_0},
+        {4, 512, 8, 4, 512, 4096, PL_Q4_K},
+        {5, 512, 8, 16, 256, 32000, PL_Q8_0},
+        {8, 1024, 16, 8, 1024, 8192, PL_Q4_K},
+        {12, 512, 8, 32, 512, 2048, PL_F16},
+        {24, 2048, 16, 64, 768, 151936, PL_Q4_K},
+    };
+    struct hollow_model h = hollow_400b;
+
+    h.n_layer = rows[i].n_layer;
+    h.d_model = rows[i].d_model;
+    h.n_head = rows[i].n_head;
+    h.d_head = 64;
+    h.n_expert = rows[i].n_expert;
+    h.n_used = 2;
+    h.d_ff = rows[i].d_ff;
+    h.n_vocab = rows[i].n_vocab;
+    h.format = rows[i].format;
+    return h;
+}
+
+static pl_model *open_model(int i)
+{
+    const struct hollow_model h = shape(i);
+    char name[32];
+    const char *path;
+    pl_model *m = NULL;
+    pl_err err;
+
+    snprintf(name, sizeof name, "fit%d.gguf", i);
+    path = test_temp(name);
+    if (hollow_model_write(path, &h, &err) != PL_OK ||
+        pl_model_open(&m, path, &err) != PL_OK)
+        fail_msg("%s", err.message);
+    return m;
+}
+
+/* Bytes of weights, caches and buffers on one device. */
+static double all_bytes(const pl_model *m)
+{
+    pl_options o = {.device_spec = "gpu:1TiB:1TB/s"};
+    double sum = 0;
+    pl_plan *p;
+
+    assert_int_equal(pl_plan_create(&p, m, &o, NULL), PL_OK);
+    for (int r = 0; r < REGION_COUNT; r++)
+        sum += (double)p->compiled->low->prog[0].bytes[r];
+    pl_plan_free(p);
+    return sum;
+}
+
+/* A machine whose devices may hold all of `bytes`, some or hardly any. Hosts
+ * are slower than devices, as they are. */
+static void draw_machine(char spec[400], uint64_t *random, double bytes,
+                         int most)
+{
+    int n = 1 + (int)test_below(random, most);
+    bool alike = test_below(random, 2);
+    double part[4] = {0.2, 0.5, 0.9, 2.0};
+    size_t at = 0;
+    double mem = 1, speed = 1, link = 1;
+
+    for (int d = 0; d < n; d++) {
+        if (d == 0 || !alike) {
+            mem = bytes * part[test_below(random, 4)] *
+                  (1 + (double)test_below(random, 100) / 100);
+            speed = 300 + 100 * (double)test_below(random, 10);
+            link = 8 << test_below(random, 4);
+        }
+        at += (size_t)snprintf(
+            spec + at, 400 - at,
+            "%sgpu:%.0fKiB:%.0fGB/s:link=%.0fGB/s:latency=5us:flops=%.0fT",
+            d ? "," : "", mem / 1024, speed, link, speed / 10);
+    }
+    if (test_below(random, 2))
+        snprintf(spec + at, 400 - at, ",host:%.0fKiB:50GB/s",
+                 bytes * (0.3 + 2 * (double)test_below(random, 2)) / 1024);
+}
+
+/* ---- options as text --------------------------------------------------- */
+
+struct said {
+    pl_options o;
+    double split[64];
+    char text[2048];
+};
+
+/* Adds what `text` says to s->o. */
+static void read_words(struct said *s, const char *text)
+{
+    char *save = NULL, *w;
+
+    snprintf(s->text, sizeof s->text, "%s", text);
+    for (w = strtok_r(s->text, " ", &save); w; w = strtok_r(NULL, " ", &save)) {
+        char *v = strcmp(w, "-cmoe") == 0 ? NULL : strtok_r(NULL, " ", &save);
+
+        if (strcmp(w, "-cmoe") == 0) {
+            s->o.host_experts = "all";
+        } else if (strcmp(w, "-sm") == 0) {
+            s->o.split_mode = strcmp(v, "none") == 0     ? PL_SPLIT_NONE
+                              : strcmp(v, "layer") == 0  ? PL_SPLIT_LAYER
+                              : strcmp(v, "tensor") == 0 ? PL_SPLIT_TENSOR
+                                                         : PL_SPLIT_HYBRID;
+            if (s->o.split_mode == PL_SPLIT_HYBRID)
+                assert_int_equal(sscanf(v, "hybrid:%d", &s->o.hybrid_size), 1);
+        } else if (strcmp(w, "-mg") == 0) {
+            s->o.main_device = atoi(v);
+        } else if (strcmp(w, "-ts") == 0) {
+            s->o.tensor_split = s->split;
+            s->o.n_tensor_split = 0;
+            for (char *e = v; *e; e += *e == ',')
+                s->split[s->o.n_tensor_split++] = strtod(e, &e);
+        } else if (strcmp(w, "-ngl") == 0) {
+            s->o.device_layers = v;
+        } else if (strcmp(w, "-ncmoe") == 0) {
+            s->o.host_experts = v;
+        } else if (strcmp(w, "-ub") == 0) {
+            s->o.n_ubatch = atoi(v);
+        } else if (strcmp(w, "-c") == 0) {
+            s->o.n_ctx = atoi(v);
+        } else if (strcmp(w, "--ranks") == 0) {
+            s->o.n_ranks = atoi(v);
+        } else if (strcmp(w, "-fit") == 0) {
+            s->o.no_fit = true;
+        } else {
+            fail_msg("option %s of \"%s\"", w, text);
+        }
+    }
+}
+
+static void read_said(struct said *s, const pl_plan *p, const char *spec)
+{
+    memset(s, 0, sizeof *s);
+    s->o.device_spec = spec;
+    read_words(s, pl_plan_options(p));
+}
+
+static void check_reproduced(const pl_model *m, const pl_plan *p,
+                             const char *spec)
+{
+    struct test_text text[2] = {{0}};
+    struct said s;
+    pl_plan *again;
+    pl_err err;
+
+    read_said(&s, p, spec);
+    if (pl_plan_create(&again, m, &s.o, &err) != PL_OK)
+        fail_msg("%s, %s: %s", spec, pl_plan_options(p), err.message);
+    assert_int_equal(again->compiled->numeric_hash, p->compiled->numeric_hash);
+    assert_int_equal(again->compiled->list.n, p->compiled->list.n);
+    assert_int_equal(again->n_ctx, p->n_ctx);
+    for (int d = 0; d < p->compiled->list.n; d++)
+        assert_memory_equal(again->compiled->low->prog[d].bytes,
+                            p->compiled->low->prog[d].bytes,
+                            sizeof p->compiled->low->prog[d].bytes);
+    assert_string_equal(pl_plan_options(again), pl_plan_options(p));
+    pl_plan_print(p, false, test_text_add, &text[0], NULL);
+    pl_plan_print(again, false, test_text_add, &text[1], NULL);
+    assert_string_equal(text[1].s, text[0].s);
+    free(text[0].s);
+    free(text[1].s);
+    pl_plan_free(again);
+}
+
+/* A context that is a step longer does not fit. */
+static void check_longest(const pl_model *m, const pl_plan *p, const char *spec)
+{
+    struct said s;
+    pl_plan *longer;
+    bool fits = true;
+
+    read_said(&s, p, spec);
+    s.o.n_ctx += 257;
+    if (pl_plan_create(&longer, m, &s.o, NULL) != PL_OK)
+        return;
+    for (int d = 0; d < longer->compiled->list.n; d++)
+        fits &= fit_missing(longer->compiled, d, 0) <= 0;
+    if (fits)
+        fail_msg("%s: %s, and so would %d more", spec, pl_plan_options(p), 257);
+    pl_plan_free(longer);
+}
+
+static void fit_fits_or_explains(void **state)
+{
+    uint64_t random = test_seed();
+    int n = test_long() ? 200 : 12, fitted = 0, explained = 0;
+
+    (void)state;
+    for (int k = 0; k < N_MODEL; k++) {
+        pl_model *m = open_model(k);
+        double bytes = all_bytes(m);
+
+        for (int i = 0; i < n; i++) {
+            pl_options o = {.fit_ctx = test_below(&random, 2) ? 1024 : 0};
+            char spec[400];
+            pl_plan *p;
+            pl_err err;
+            pl_status s;
+
+            draw_machine(spec, &random, bytes, 4);
+            o.device_spec = spec;
+            s = pl_plan_create(&p, m, &o, &err);
+            if (s != PL_OK) {
+                if (s != PL_NO_DEVICE_MEMORY || !strstr(err.message, " more ("))
+                    fail_msg("%s: %s", spec, err.message);
+                explained++;
+                continue;
+            }
+            fitted++;
+            for (int d = 0; d < p->compiled->list.n; d++)
+                if (fit_missing(p->compiled, d, 0) > 0)
+                    fail_msg("%s: %s does not fit device %d", spec,
+                             pl_plan_options(p), d);
+            assert_true(p->n_ctx >= (o.fit_ctx ? o.fit_ctx : 4096));
+            check_reproduced(m, p, spec);
+            if (p->n_ctx < 4096)
+                check_longest(m, p, spec);
+            pl_plan_free(p);
+        }
+        pl_model_free(m);
+    }
+    print_message("%d machines fit, %d do not\n", fitted, explained);
+}
+
+/* ---- nothing is much faster -------------------------------------------- */
+
+static double speed(const pl_plan *p)
+{
+    const struct compiled *q = p->compiled;
+    struct cost_rates r[10];
+    double s;
+
+    for (int d = 0; d < q->list.n; d++)
+        cost_described(&r[d], &q->list.dev[d]);
+    assert_int_equal(fit_seconds(q, r, q->max.n_slot, &s, NULL), PL_OK);
+    return s;
+}
+
+struct best {
+    const pl_model *m;
+    double seconds;
+    char what[200];
+    int n;
+};
+
+static void try_one(struct best *b, const pl_options *o)
+{
+    bool fits = true;
+    pl_plan *p;
+
+    if (pl_plan_create(&p, b->m, o, NULL) != PL_OK)
+        return;
+    b->n++;
+    for (int d = 0; d < p->compiled->list.n; d++)
+        fits &= fit_missing(p->compiled, d, 0) <= 0;
+    if (fits && speed(p) < b->seconds) {
+        b->seconds = speed(p);
+        snprintf(b->what, sizeof b->what, "%s", pl_plan_options(p));
+    }
+    pl_plan_free(p);
+}
+
+/* Layers on devices, experts and micro-batches for one mode and its shares. */
+static void try_rest(struct best *b, pl_options o, int n_layer)
+{
+    static const int64_t ub[] = {512, 128, 32};
+    char layers[16], experts[16];
+
+    o.no_fit = true;
+    o.device_layers = layers;
+    for (int u = 0; u < 3; u++)
+        for (int on = n_layer + 1; on >= 0; on--)
+            for (int e = n_layer + 1 - on; e <= n_layer; e++) {
+                bool more = e > (n_layer + 1 - on);
+
+                if (o.split_mode != PL_SPLIT_TENSOR && on == 0 &&
+                    o.split_mode != PL_SPLIT_NONE)
+                    continue; /* all alike without devices */
+                snprintf(layers, sizeof layers, "%d", on);
+                snprintf(experts, sizeof experts, "%d", e);
+                o.host_experts = more ? experts : NULL;
+                o.n_ubatch = ub[u];
+                try_one(b, &o);
+            }
+}
+
+static void exhaust(struct best *b, const char *spec, int n_dev, int n_layer)
+{
+    pl_options o = {.device_spec = spec, .split_mode = PL_SPLIT_TENSOR};
+    double split[3];
+
+    try_rest(b, o, n_layer);
+    o.split_mode = PL_SPLIT_NONE;
+    for (o.main_device = 0; o.main_device < n_dev; o.main_device++)
+        try_rest(b, o, n_layer);
+    o = (pl_options){.device_spec = spec,
+                     .split_mode = PL_SPLIT_LAYER,
+                     .tensor_split = split,
+                     .n_tensor_split = n_dev};
+    for (int i = 0; i <= n_layer + 1 && n_dev > 1; i++)
+        for (int k = 0; i + k <= n_layer + 1; k++) {
+            split[0] = i;
+            split[1] = n_dev == 2 ? n_layer + 1 - i : k;
+            split[2] = n_layer + 1 - i - k;
+            if (n_dev > 2 || k == 0)
+                try_rest(b, o, n_layer);
+        }
+}
+
+static void fit_is_near_the_best_of_all(void **state)
+{
+    uint64_t random = test_seed() + 1;
+    int n = test_long() ? 60 : 4;
+    int missed = 0;
+    double worst = 1;
+
+    (void)state;
+    for (int i = 0; i < n; i++) {
+        int k = (int)test_below(&random, test_long() ? 4 : 2), n_dev = 1;
+        pl_model *m = open_model(k);
+        struct best b = {.m = m, .seconds = INFINITY};
+        pl_options o = {0};
+        char spec[400];
+        pl_plan *p;
+        pl_err err;
+        pl_status s;
+
+        draw_machine(spec, &random, all_bytes(m), test_long() && k < 2 ? 3 : 2);
+        for (const char *c = spec; (c = strstr(c, ",gpu")); c++)
+            n_dev++;
+        o.device_spec = spec;
+        s = pl_plan_create(&p, m, &o, &err);
+        exhaust(&b, spec, n_dev, (int)shape(k).n_layer);
+        if (s != PL_OK && b.seconds < INFINITY) {
+            print_message("%s: %s; but %s fits\n", spec, err.message, b.what);
+            missed++;
+        } else if (s == PL_OK) {
+            double part = b.seconds / speed(p);
+
+            if (part < 0.95) {
+                print_message("%s: %s is at %.3f of %s\n", spec,
+                              pl_plan_options(p), part, b.what);
+                missed++;
+            }
+            worst = fmin(worst, part);
+            pl_plan_free(p);
+        }
+        pl_model_free(m);
+    }
+    print_message("%d machines, at least %.3f of the best speed\n", n, worst);
+    assert_int_equal(missed, 0);
+}
+
+/* ---- what is said ------------------------------------------------------ */
+
+static void fit_off_explains_device_by_device(void **state)
+{
+    pl_model *m = open_model(3);
+    pl_options o = {.device_spec = "gpu:40MiB:1TB/s,gpu:8MiB:1TB/s",
+                    .split_mode = PL_SPLIT_TENSOR,
+                    .no_fit = true};
+    pl_plan *p;
+    pl_err err;
+
+    (void)state;
+    assert_int_equal(pl_plan_create(&p, m, &o, &err), PL_NO_DEVICE_MEMORY);
+    assert_null(p);
+    assert_non_null(strstr(err.message, "gpu0: needs "));
+    assert_non_null(strstr(err.message, "gpu1: needs "));
+    assert_non_null(strstr(err.message, " would fit"));
+    /* who shares memory lacks it together */
+    o = (pl_options){.devices = "cpu*3", .n_ctx = 1 << 29, .no_fit = true};
+    o.split_mode = PL_SPLIT_TENSOR;
+    assert_int_equal(pl_plan_create(&p, m, &o, &err), PL_NO_DEVICE_MEMORY);
+    assert_non_null(strstr(err.message, "cpu0: needs "));
+    assert_non_null(strstr(err.message, " more with cpu1, cpu2 (weights "));
+    assert_null(strstr(err.message, "cpu1: needs "));
+    o.devices = NULL;
+    o.n_ctx = 0;
+    o.device_spec = "gpu:64GiB:1TB/s*2";
+    assert_int_equal(pl_plan_create(&p, m, &o, &err), PL_OK);
+    pl_plan_free(p);
+    pl_model_free(m);
+}
+
+/* No device has so much to leave free, however the sums go. */
+static void fit_with_a_margin_beyond_all_memory_is_refused(void **state)
+{
+    static const uint64_t margin[] = {(uint64_t)1 << 62, INT64_MAX,
+                                      UINT64_MAX - 1, UINT64_MAX};
+    pl_model *m = open_model(0);
+    pl_plan *p;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof margin / sizeof margin[0]; i++) {
+        const pl_options o = {.device_spec =
+                                  "gpu:80GiB:1TB/s*3,host:80GiB:50GB/s",
+                              .fit_margin = margin[i]};
+
+        assert_int_equal(pl_plan_create(&p, m, &o, NULL), PL_NO_DEVICE_MEMORY);
+    }
+    pl_model_free(m);
+}
+
+/* Who adds the options that are said to fit has a plan that fits. */
+static void fit_remedies_are_true(void **state)
+{
+    static const struct {
+        pl_options o;
+        const char *holds; /* what is said, in part */
+    } rows[] = {
+        {{.device_spec = "gpu:4900KiB:1TB/s,gpu:1GiB:1TB/s*2,host:1KiB:1GB/s",
+          .split_mode = PL_SPLIT_TENSOR,
+          .no_fit = true},
+         " -ts "},
+        {{.device_spec = "gpu:1GiB:1TB/s,host:1MiB:1GB/s",
+          .device_layers = "1"},
+         " -ngl all"},
+        {{.device_spec = "gpu:1GiB:1TB/s,host:1MiB:1GB/s",
+          .host_experts = "all",
+          .no_fit = true},
+         " -ncmoe 0"},
+        {{.device_spec = "gpu:6MiB:1TB/s*2", .n_ubatch = 8192, .no_fit = true},
+         " -ub "},
+        {{.device_spec = "gpu:6MiB:1TB/s,host:6MiB:1GB/s", .n_ctx = 1 << 20},
+         " -c "},
+        {{.device_spec = "gpu:1GiB:1TB/s", .fit_margin = 1ull << 40},
+         "a smaller --fit-margin"},
+    };
+    pl_model *m = open_model(0);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct said s = {.o = rows[i].o};
+        pl_plan *p;
+        pl_err err, again;
+        char *end, *at;
+
+        if (pl_plan_create(&p, m, &s.o, &err) != PL_NO_DEVICE_MEMORY)
+            fail_msg("row %zu fits", i);
+        if (!strstr(err.message, rows[i].holds))
+            fail_msg("row %zu: %s", i, err.message);
+        end = strstr(err.message, " would fit");
+        if (!end)
+            continue;
+        *end = '\0';
+        at = strrchr(err.message, ';');
+        assert_non_null(at);
+        read_words(&s, at + 1);
+        if (pl_plan_create(&p, m, &s.o, &again) != PL_OK)
+            fail_msg("row %zu: %s: %s", i, err.message, again.message);
+        pl_plan_free(p);
+    }
+    pl_model_free(m);
+}
+
+static void keep_info(void *user, pl_log_level level, const char *text)
+{
+    if (level == PL_LOG_INFO)
+        snprintf(user, 400, "%s", text);
+}
+
+/* Devices that hold all of it with a smaller step are not left idle for a
+ * larger one, nor is the step smaller than it has to be. */
+static void fit_takes_a_good_micro_batch(void **state)
+{
+    static const int64_t ub[] = {256, 128, 64, 32};
+    static const char *const specs[] = {
+        "gpu:2480KiB:1TB/s*7",
+        "gpu:2720KiB:1TB/s*7",
+        "gpu:2600KiB:1TB/s*5",
+        "gpu:4280KiB:1TB/s*7",
+    };
+    pl_model *m = open_model(0);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        pl_options o = {.device_spec = specs[i], .split_mode = PL_SPLIT_TENSOR};
+        double chosen, stated;
+        char what[200];
+        pl_plan *p;
+
+        assert_int_equal(pl_plan_create(&p, m, &o, NULL), PL_OK);
+        chosen = speed(p);
+        snprintf(what, sizeof what, "%s", pl_plan_options(p));
+        pl_plan_free(p);
+        for (size_t k = 0; k < sizeof ub / sizeof *ub; k++) {
+            o.n_ubatch = ub[k];
+            assert_int_equal(pl_plan_create(&p, m, &o, NULL), PL_OK);
+            stated = speed(p);
+            pl_plan_free(p);
+            if (chosen > 1.01 * stated)
+                fail_msg("%s: %s takes %.3f of -ub %d", specs[i], what,
+                         chosen / stated, (int)ub[k]);
+        }
+    }
+    pl_model_free(m);
+}
+
+/* Stated options are kept; what was chosen is told. */
+static void fit_keeps_what_is_stated(void **state)
+{
+    static const double shares[2] = {1, 3};
+    char told[400] = "";
+    pl_model *m = open_model(3);
+    pl_options o = {.device_spec = "gpu:1GiB:1TB/s*2",
+                    .split_mode = PL_SPLIT_LAYER,
+                    .tensor_split = shares,
+                    .n_tensor_split = 2,
+                    .host_experts = "2",
+                    .n_ubatch = 96,
+                    .n_ctx = 777,
+                    .n_ranks = 3};
+    pl_plan *p;
+
+    (void)state;
+    o.log = keep_info;
+    o.log_user = told;
+    assert_int_equal(pl_plan_create(&p, m, &o, NULL), PL_OK);
+    assert_string_equal(pl_plan_options(p),
+                        "-sm layer -ts 1,3 -ngl all -ncmoe 2 -ub 96 -c 777 "
+                        "--ranks 3 -fit off");
+    assert_string_equal(told, "");
+    pl_plan_free(p);
+    o.split_mode = PL_SPLIT_AUTO;
+    assert_int_equal(pl_plan_create(&p, m, &o, NULL), PL_OK);
+    assert_int_equal(strncmp(told, "fit: -sm ", 9), 0);
+    assert_string_equal(told + 5, pl_plan_options(p));
+    assert_non_null(strstr(told, "-ub 96 -c 777 --ranks 3"));
+    pl_plan_free(p);
+    pl_model_free(m);
+}
+
+/* With --ranks no choice changes a bit. */
+static void fit_with_ranks_keeps_the_numbers(void **state)
+{
+    static const char *const specs[] = {
+        "gpu:64GiB:1TB/s", "gpu:64GiB:1TB/s*2", "gpu:8MiB:1TB/s*2",
+        "gpu:8MiB:1TB/s,gpu:30MiB:500GB/s,gpu:5MiB:2TB/s"};
+    pl_model *m = open_model(3);
+    uint64_t hash = 0;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
+        pl_options o = {.device_spec = specs[i], .n_ranks = 4};
+        pl_plan *p;
+        pl_err err;
+
+        if (pl_plan_create(&p, m, &o, &err) != PL_OK)
+            fail_msg("%s: %s", specs[i], err.message);
+        hash = i ? hash : p->compiled->numeric_hash;
+        assert_int_equal(p->compiled->numeric_hash, hash);
+        pl_plan_free(p);
+    }
+    pl_model_free(m);
+}
+
+int test_engine_fit(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fit_fits_or_explains),
+        cmocka_unit_test(fit_is_near_the_best_of_all),
+        cmocka_unit_test(fit_off_explains_device_by_device),
+        cmocka_unit_test(fit_with_a_margin_beyond_all_memory_is_refused),
+        cmocka_unit_test(fit_remedies_are_true),
+        cmocka_unit_test(fit_takes_a_good_micro_batch),
+        cmocka_unit_test(fit_keeps_what_is_stated),
+        cmocka_unit_test(fit_with_ranks_keeps_the_numbers),
+    };
+
+    return TEST_RUN(tests);
+}

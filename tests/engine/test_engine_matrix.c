@@ -1,0 +1,463 @@
+/* Placement as a whole matrix: split modes, devices, shares, layers, experts,
+ * cache and overrides on the host and elsewhere, offload, models, cache types,
+ * and ways to use an engine, all with one another.
+ *
+ * Two laws hold for every combination. At equal --ranks the logits have the
+ * bits that one device gives. And with float kernels and a float cache they
+ * meet the references' rule (max 1e-3, rms 1e-4), whatever the ranks. A part of
+ * the runs is guarded: a kernel that touches what is not its own dies.
+ *
+ * A combination that makes no sense may be refused with PL_BAD_ARGUMENT; how
+ * many are, and why, is printed. The short tier covers all pairs of values of
+ * any two parameters and some more, 400 in all; the long tier has 3,500. */
+#include "engine/engine.h"
+#include "lib/engine_run.h"
+#include "lib/pairs.h"
+#include "quant/format.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
+
+enum param {
+    P_MODEL,
+    P_KERNELS,
+    P_RANKS,
+    P_CACHE,
+    P_MODE,
+    P_DEVICES,
+    P_SHARES,
+    P_LAYERS,
+    P_EXPERTS,
+    P_HOST_CACHE,
+    P_WHERE,
+    P_PATTERN,
+    P_AND,
+    P_OFFLOAD,
+    P_USE,
+    P_UBATCH,
+    P_THREADS,
+    P_GUARD,
+    P_COUNT
+};
+
+static const struct {
+    const char *name;
+    bool floats; /* every weight */
+} models[] = {
+    {"llama-yarn-f32", true},    {"qwen3-tied-f32", true},
+    {"qwen3moe-f32", true},      {"glm4moe-f32", true},
+    {"llama-q-q4_0", false},     {"qwen3moe-q-q4_k_m", false},
+    {"glm4moe-q-q4_k_m", false}, {"qwen3moe-wide-q4_k_m", false},
+};
+static const char *const kernels[] = {"reference", NULL};
+static const int ranks[] = {2, 3, 4};
+static const pl_format caches[] = {PL_F32, PL_F16, PL_Q8_0, PL_BF16};
+static const struct {
+    pl_split_mode mode;
+    const char *name, *group; /* one of its groups */
+} modes[] = {{PL_SPLIT_NONE, "none", "host"},
+             {PL_SPLIT_LAYER, "layer", "layer0"},
+             {PL_SPLIT_TENSOR, "tensor", "tensor"},
+             {PL_SPLIT_HYBRID, "hybrid:2", "hybrid0"},
+             {PL_SPLIT_AUTO, "auto", "host"}};
+static const struct {
+    const char *spec, *one; /* a device of it */
+    int n;
+} devices[] = {{"cpu", "cpu0", 1},         {"cpu*2", "cpu1", 2},
+               {"cpu*3", "cpu2", 3},       {"cpu*4", "cpu1", 4},
+               {"sim", "sim0", 1},         {"sim*2", "sim1", 2},
+               {"sim*3", "sim0", 3},       {"sim*4", "sim3", 4},
+               {"cpu,sim", "sim0", 2},     {"sim*2,cpu", "cpu0", 3},
+               {"cpu*2,sim*2", "sim0", 4}, {"proc*2", "proc1", 2},
+               {"cpu,proc", "proc0", 2},   {"cpu,sim,proc", "proc0", 3}};
+static const char *const shares[] = {"", "uneven", "one with none"};
+static const char *const layers[] = {NULL, "0", "1", "2", "all"};
+static const char *const experts[] = {NULL, "all", "1"};
+static const char *const where[] = {"", "device", "host", "group"};
+static const char *const patterns[] = {
+    "ffn_down",    "blk\\.0\\.", "attn_(q|k|v)\\.", "output|token_embd",
+    "ffn_.*_exps", "norm",       "ffn_gate",
+};
+enum { NEXT_PATTERN = 3 }; /* of a second override */
+static const char *const uses[] = {"prompt and decode", "two sequences",
+                                   "save and restore", "restore elsewhere"};
+static const int64_t ubatches[] = {4, 64};
+
+enum { N_MORE = 6, MAX_TOKEN = 64, MAX_MODEL_ROW = 512 };
+
+static int n_values(int p)
+{
+    static const int n[P_COUNT] = {
+        [P_MODEL] = COUNT(models),
+        [P_KERNELS] = COUNT(kernels),
+        [P_RANKS] = COUNT(ranks),
+        [P_CACHE] = COUNT(caches),
+        [P_MODE] = COUNT(modes),
+        [P_DEVICES] = COUNT(devices),
+        [P_SHARES] = COUNT(shares),
+        [P_LAYERS] = COUNT(layers),
+        [P_EXPERTS] = COUNT(experts),
+        [P_HOST_CACHE] = 2,
+        [P_WHERE] = COUNT(where),
+        [P_PATTERN] = COUNT(patterns),
+        [P_AND] = COUNT(where),
+        [P_OFFLOAD] = 3,
+        [P_USE] = COUNT(uses),
+        [P_UBATCH] = COUNT(ubatches),
+        [P_THREADS] = 2,
+        [P_GUARD] = 2,
+    };
+
+    return n[p];
+}
+
+/* ---- models -------------------------------------------------------------- */
+
+static struct opened {
+    pl_model *model; /* NULL: not at hand */
+    int64_t n_vocab;
+    int32_t token[MAX_TOKEN]; /* prompt, then what it said */
+    int n_prompt, n;
+    float *want; /* [n, n_vocab], owned */
+    /* bits of one device, by kernels, ranks, cache; owned, [n, n_vocab] */
+    float *alone[COUNT(kernels)][COUNT(ranks)][COUNT(caches)];
+} open_models[COUNT(models)];
+
+/* The second of its sequences: 17 tokens of prompt. */
+static void read_reference(struct opened *m, const char *name)
+{
+    char file[128];
+    FILE *f;
+    int n_prompt, n_more, id;
+    long skip = 0;
+
+    snprintf(file, sizeof file, "%s.tokens.txt", name);
+    f = fopen(test_ref(file), "r");
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%d %d", &n_prompt, &n_more), 2);
+    skip = n_prompt + n_more;
+    for (long i = 0; i < skip; i++)
+        assert_int_equal(fscanf(f, "%d", &id), 1);
+    assert_int_equal(fscanf(f, "%d %d", &m->n_prompt, &n_more), 2);
+    m->n = m->n_prompt + N_MORE;
+    assert_in_range(m->n, 8, MAX_TOKEN);
+    for (int i = 0; i < m->n; i++)
+        assert_int_equal(fscanf(f, "%d", &m->token[i]), 1);
+    fclose(f);
+    snprintf(file, sizeof file, "%s.logits.bin", name);
+    f = fopen(test_ref(file), "rb");
+    assert_non_null(f);
+    m->want = malloc((size_t)(m->n * m->n_vocab) * sizeof *m->want);
+    assert_non_null(m->want);
+    fseek(f, skip * (long)(m->n_vocab * 4), SEEK_SET);
+    assert_int_equal(fread(m->want, 4, (size_t)(m->n * m->n_vocab), f),
+                     m->n * m->n_vocab);
+    fclose(f);
+}
+
+static int open_all(void)
+{
+    int n = 0;
+
+    for (int i = 0; i < COUNT(models); i++) {
+        char file[128];
+        pl_err err;
+
+        snprintf(file, sizeof file, "%s.gguf", models[i].name);
+        if (!test_ref(file))
+            continue;
+        if (pl_model_open(&open_models[i].model, test_ref(file), &err) != PL_OK)
+            fail_msg("%s: %s", file, err.message);
+        open_models[i].n_vocab = pl_model_n_vocab(open_models[i].model);
+        read_reference(&open_models[i], models[i].name);
+        n++;
+    }
+    return n;
+}
+
+static void close_all(void)
+{
+    for (int i = 0; i < COUNT(models); i++) {
+        struct opened *m = &open_models[i];
+
+        pl_model_free(m->model);
+        free(m->want);
+        for (int a = 0; a < COUNT(kernels); a++)
+            for (int b = 0; b < COUNT(ranks); b++)
+                for (int c = 0; c < COUNT(caches); c++)
+                    free(m->alone[a][b][c]);
+        memset(m, 0, sizeof *m);
+    }
+}
+
+/* ---- runs ---------------------------------------------------------------- */
+
+static const char *second_pattern(const int *v)
+{
+    return patterns[(v[P_PATTERN] + NEXT_PATTERN) % COUNT(patterns)];
+}
+
+/* A combination as the options that would give it. */
+static void describe(const int *v, char *s, size_t n)
+{
+    snprintf(s, n,
+             "%s%s --ranks %d -ctk %s -sm %s -dev %s -ts '%s' -ngl %s -ncmoe "
+             "%s%s -ot '%s=%s,%s=%s' offload %d, %s, -ub %d -t %d%s",
+             models[v[P_MODEL]].name, v[P_KERNELS] ? "" : " (reference)",
+             ranks[v[P_RANKS]], format_info(caches[v[P_CACHE]])->name,
+             modes[v[P_MODE]].name, devices[v[P_DEVICES]].spec,
+             shares[v[P_SHARES]],
+             layers[v[P_LAYERS]] ? layers[v[P_LAYERS]] : "auto",
+             experts[v[P_EXPERTS]] ? experts[v[P_EXPERTS]] : "none",
+             v[P_HOST_CACHE] ? " -nkvo" : "", patterns[v[P_PATTERN]],
+             where[v[P_WHERE]], second_pattern(v), where[v[P_AND]],
+             v[P_OFFLOAD], uses[v[P_USE]], (int)ubatches[v[P_UBATCH]],
+             1 + v[P_THREADS], v[P_GUARD] ? ", guarded" : "");
+}
+
+static void check(pl_status s, const pl_err *err, const char *what)
+{
+    if (s != PL_OK)
+        fail_msg("%s: %s", what, err->message);
+}
+
+/* Tokens [at, at + n) of sequence `seq`; company: others of sequence 3 among
+ * them. */
+static void decode(pl_engine *e, const struct opened *m, int seq, int at, int n,
+                   bool company, float *out, const char *what)
+{
+    int32_t id[2 * MAX_TOKEN], of[2 * MAX_TOKEN];
+    uint8_t wanted[2 * MAX_TOKEN];
+    pl_batch b = {.token = id, .seq = of, .wanted = wanted, .logits = out};
+    pl_err err = {0};
+
+    for (int i = at; i < at + n; i++) {
+        if (company && i % 3 != 1) {
+            id[b.n] = (m->token[i] * 7 + 3) % (int)m->n_vocab;
+            of[b.n] = 3;
+            wanted[b.n++] = 0;
+        }
+        id[b.n] = m->token[i];
+        of[b.n] = seq;
+        wanted[b.n++] = 1;
+    }
+    check(pl_engine_decode(e, &b, NULL, &err), &err, what);
+}
+
+/* All rows by one of the uses. */
+static void use(pl_engine *e, const struct opened *m, int how, float *out,
+                const char *what)
+{
+    pl_err err = {0};
+    int seq = 0;
+
+    decode(e, m, 0, 0, m->n_prompt, how == 1, out, what);
+    for (int i = m->n_prompt; i < m->n; i++) {
+        if (how >= 2 && (i - m->n_prompt) % 3 == 1) {
+            void *data;
+            size_t size;
+
+            check(pl_state_save_memory(e, seq, 0, -1, &data, &size, &err), &err,
+                  what);
+            check(pl_seq_trim(e, seq, 0, &err), &err, what);
+            seq = how == 2 ? 0 : seq + 1;
+            check(pl_state_restore_memory(e, seq, data, size, 0, &err), &err,
+                  what);
+            free(data);
+        }
+        decode(e, m, seq, i, 1, how == 1, out + (size_t)i * m->n_vocab, what);
+    }
+}
+
+static pl_options base_options(const int *v)
+{
+    pl_options o = engine_run_options();
+
+    o.cpu = kernels[v[P_KERNELS]];
+    o.n_ranks = ranks[v[P_RANKS]];
+    o.cache_set = true;
+    o.cache_k = o.cache_v = caches[v[P_CACHE]];
+    return o;
+}
+
+static const float *one_device(const int *v)
+{
+    struct opened *m = &open_models[v[P_MODEL]];
+    float **to = &m->alone[v[P_KERNELS]][v[P_RANKS]][v[P_CACHE]];
+    pl_options o = base_options(v);
+    pl_engine *e;
+    pl_err err = {0};
+
+    if (*to)
+        return *to;
+    *to = malloc((size_t)(m->n * m->n_vocab) * sizeof **to);
+    assert_non_null(*to);
+    o.split_mode = PL_SPLIT_NONE;
+    check(pl_engine_create(&e, m->model, &o, &err), &err, "one device");
+    use(e, m, 0, *to, "one device");
+    pl_engine_free(e);
+    return *to;
+}
+
+static struct {
+    int runs, refused, n_why;
+    int copying;         /* runs in which values went between groups */
+    int piped, streamed; /* that had such a script */
+    struct {
+        char text[200];
+        int n;
+    } why[64];
+} tally;
+
+static void refused(const char *text)
+{
+    int k = 0;
+
+    tally.refused++;
+    while (k < tally.n_why && strcmp(tally.why[k].text, text))
+        k++;
+    if (k == COUNT(tally.why))
+        return;
+    if (k == tally.n_why) {
+        snprintf(tally.why[k].text, sizeof tally.why[k].text, "%.190s", text);
+        tally.n_why++;
+    }
+    tally.why[k].n++;
+}
+
+static void compare(const int *v, const float *got, const char *what)
+{
+    const struct opened *m = &open_models[v[P_MODEL]];
+    const float *same = one_device(v);
+    size_t n = (size_t)(m->n * m->n_vocab);
+    double most = 0, sum = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        double d = fabs((double)got[i] - (double)m->want[i]);
+
+        if (memcmp(&got[i], &same[i], 4))
+            fail_msg("%s: logit %zu of row %zu is %.9g, on one device %.9g",
+                     what, i % (size_t)m->n_vocab, i / (size_t)m->n_vocab,
+                     (double)got[i], (double)same[i]);
+        most = d <= most ? most : d;
+        sum += d * d;
+    }
+    if (!models[v[P_MODEL]].floats || v[P_KERNELS] != 0 ||
+        caches[v[P_CACHE]] != PL_F32)
+        return;
+    if (!(most <= 1e-3) || sqrt(sum / (double)n) > 1e-4)
+        fail_msg("%s: max %.3g rms %.3g from the reference", what, most,
+                 sqrt(sum / (double)n));
+}
+
+static void run(const int *v)
+{
+    static const double uneven[] = {3, 1, 1, 2}, none[] = {0, 2, 1, 1};
+    const struct opened *m = &open_models[v[P_MODEL]];
+    pl_options o = base_options(v);
+    char text[2][128], what[512];
+    const char *override[2];
+    pl_engine *e;
+    const struct compiled *p;
+    pl_counters c;
+    pl_err err = {0};
+    pl_status s;
+    float *got;
+
+    if (!m->model)
+        return;
+    describe(v, what, sizeof what);
+    o.devices = devices[v[P_DEVICES]].spec;
+    o.split_mode = modes[v[P_MODE]].mode;
+    o.hybrid_size = o.split_mode == PL_SPLIT_HYBRID ? 2 : 0;
+    if (v[P_SHARES]) {
+        o.tensor_split = v[P_SHARES] == 1 ? uneven : none;
+        o.n_tensor_split = devices[v[P_DEVICES]].n;
+    }
+    o.device_layers = layers[v[P_LAYERS]];
+    o.host_experts = experts[v[P_EXPERTS]];
+    o.host_cache = v[P_HOST_CACHE];
+    o.offload = (pl_offload)v[P_OFFLOAD];
+    o.n_ubatch = ubatches[v[P_UBATCH]];
+    o.n_threads = 1 + v[P_THREADS];
+    o.sim_seed = (uint64_t)tally.runs;
+    o.overrides = override;
+    for (int k = 0, to; k < 2; k++) {
+        to = v[k ? P_AND : P_WHERE];
+        if (to == 0)
+            continue;
+        snprintf(text[k], sizeof text[k], "%s=%s",
+                 k ? second_pattern(v) : patterns[v[P_PATTERN]],
+                 to == 1   ? devices[v[P_DEVICES]].one
+                 : to == 2 ? "host"
+                           : modes[v[P_MODE]].group);
+        override[o.n_overrides++] = text[k];
+    }
+    if (getenv("PLAIT_SHOW"))
+        print_message("%s\n", what);
+    tally.runs++;
+    if (v[P_GUARD])
+        setenv("PL_DEBUG", "guard", 1);
+    s = pl_engine_create(&e, m->model, &o, &err);
+    unsetenv("PL_DEBUG");
+    if (s == PL_BAD_ARGUMENT) {
+        refused(err.message);
+        return;
+    }
+    check(s, &err, what);
+    got = malloc((size_t)(m->n * m->n_vocab) * sizeof *got);
+    assert_non_null(got);
+    use(e, m, v[P_USE], got, what);
+    pl_engine_counters(e, &c);
+    tally.copying += c.copies > 0;
+    p = pl_engine_plan(e)->compiled;
+    tally.piped += p->way[WAY_PIPELINE] >= 0 && ubatches[v[P_UBATCH]] == 4;
+    tally.streamed += p->way[WAY_STREAM] >= 0 && p->stream_from <= 4;
+    pl_engine_free(e);
+    compare(v, got, what);
+    free(got);
+}
+
+static void engine_placements_equal_one_device(void **state)
+{
+    uint64_t random = test_seed();
+    struct pairs pairs;
+    int v[P_COUNT];
+
+    (void)state;
+    if (open_all() == 0)
+        TEST_SKIP("no reference models are at hand");
+    memset(&tally, 0, sizeof tally);
+    pairs_init(&pairs, P_COUNT, n_values);
+    while (pairs_next(&pairs, v, &random))
+        run(v);
+    while (tally.runs < (test_long() ? 3500 : 400)) {
+        pairs_draw(&pairs, v, &random);
+        run(v);
+    }
+    pairs_fini(&pairs);
+    close_all();
+    print_message("%d combinations; in %d values went between groups, %d had a "
+                  "pipeline, %d streamed; %d were refused\n",
+                  tally.runs, tally.copying, tally.piped, tally.streamed,
+                  tally.refused);
+    for (int k = 0; k < tally.n_why; k++)
+        print_message("%4d: %s\n", tally.why[k].n, tally.why[k].text);
+    assert_in_range(tally.refused, 0, tally.runs / 8);
+    assert_in_range(tally.copying, tally.runs / 2, tally.runs);
+    assert_in_range(tally.piped, tally.runs / 8, tally.runs);
+    assert_in_range(tally.streamed, tally.runs / 16, tally.runs);
+}
+
+int test_engine_matrix(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(engine_placements_equal_one_device),
+    };
+
+    return TEST_RUN(tests);
+}

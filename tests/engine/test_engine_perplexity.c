@@ -1,0 +1,212 @@
+/* Perplexity of the bundled model on its held-out text.
+ *
+ * Windows of 512 tokens, each from an empty cache; scored are the predictions
+ * from the middle of a window to its end. The long tier measures the whole text
+ * for every format of the model against the figures of models/README.md, where
+ * another engine measured them; the short tier compares devices and kernels
+ * with each other on the first windows. Either way 0.3 % is the limit. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/engine_run.h"
+
+enum { WINDOW = 512, ROWS = 64 };
+
+static const char *const devices[] = {"cpu", "cpu*2", "cpu*3"};
+
+/* -log of the chance that the row gives to a token. */
+static double surprise(const float *row, int64_t n, int32_t id)
+{
+    double top = row[0], sum = 0;
+
+    for (int64_t i = 1; i < n; i++)
+        top = row[i] > top ? row[i] : top;
+    for (int64_t i = 0; i < n; i++)
+        sum += exp(row[i] - top);
+    return log(sum) + top - row[id];
+}
+
+/* Of the first n_window windows of the text; 0: all. */
+static double perplexity_as(const char *path, const char *name, pl_options o,
+                            int n_window)
+{
+    const char *text_path = test_file("models/heldout.txt");
+    struct engine_run r;
+    char *text;
+    size_t len;
+    int32_t *id;
+    int64_t n_id, n_scored = 0;
+    float *row;
+    double sum = 0;
+    pl_err err = {0};
+
+    if (!text_path)
+        TEST_SKIP("models/heldout.txt is not at hand");
+    text = test_read(text_path, &len);
+    o.n_ctx = o.n_ubatch = WINDOW;
+    engine_run_open(&r, path, name, &o);
+    assert_int_equal(pl_tokenize(pl_model_tokenizer(r.model), text, len,
+                                 PL_ADD_SPECIAL, &id, &n_id, &err),
+                     PL_OK);
+    row = malloc((size_t)(ROWS * r.n_vocab) * sizeof *row);
+    assert_non_null(row);
+    if (n_window == 0)
+        n_window = (int)(n_id / WINDOW);
+    assert_in_range(n_window, 1, n_id / WINDOW);
+    for (int w = 0; w < n_window; w++) {
+        const int32_t *t = id + (int64_t)w * WINDOW;
+
+        assert_int_equal(pl_seq_trim(r.engine, 0, 0, &err), PL_OK);
+        engine_run_decode(&r, 0, WINDOW / 2, t, NULL);
+        for (int i = WINDOW / 2; i < WINDOW - 1; i += ROWS) {
+            int n = WINDOW - 1 - i < ROWS ? WINDOW - 1 - i : ROWS;
+
+            engine_run_decode(&r, 0, n, t + i, row);
+            for (int k = 0; k < n; k++, n_scored++)
+                sum += surprise(row + k * r.n_vocab, r.n_vocab, t[i + k + 1]);
+        }
+    }
+    free(text);
+    free(row);
+    free(id);
+    engine_run_close(&r);
+    return exp(sum / (double)n_scored);
+}
+
+static double perplexity(const char *path, const char *name, const char *on,
+                         const char *cpu, int n_window)
+{
+    pl_options o = engine_run_options();
+
+    o.devices = on;
+    o.cpu = cpu;
+    o.n_threads = 0;
+    return perplexity_as(path, name, o, n_window);
+}
+
+static void near(double got, double want, const char *what, const char *on)
+{
+    print_message("%s on %s: %.4f (%.4f)\n", what, on, got, want);
+    if (!(fabs(got - want) <= 0.003 * want))
+        fail_msg("%s on %s: perplexity %.4f is not within 0.3 %% of %.4f", what,
+                 on, got, want);
+}
+
+static const char bundled[] = "models/fable-moe-Q8_0.gguf";
+
+static void perplexity_is_the_same_on_any_devices(void **state)
+{
+    const char *path = test_file(bundled);
+    int n = test_long() ? 8 : 2;
+    double want = perplexity(path, bundled, "cpu", NULL, n);
+
+    (void)state;
+    for (int d = 1; d < 3; d++)
+        near(perplexity(path, bundled, devices[d], NULL, n), want, bundled,
+             devices[d]);
+    near(perplexity(path, bundled, "cpu,sim", NULL, 1),
+         perplexity(path, bundled, "cpu", NULL, 1), bundled, "cpu,sim");
+}
+
+/* At equal ranks a placement changes no bit, and so no digit. */
+static void perplexity_is_the_same_under_every_placement(void **state)
+{
+    static const struct {
+        const char *devices;
+        pl_split_mode mode;
+        const char *experts, *layers;
+        bool cache;
+        pl_offload offload;
+    } rows[] = {
+        {"cpu", PL_SPLIT_NONE, "all", NULL, false, PL_OFFLOAD_OFF},
+        {"sim", PL_SPLIT_NONE, NULL, "2", false, PL_OFFLOAD_AUTO},
+        {"cpu*2", PL_SPLIT_LAYER, NULL, NULL, false, PL_OFFLOAD_AUTO},
+        {"sim*2", PL_SPLIT_LAYER, "1", NULL, true, PL_OFFLOAD_ON},
+        {"cpu*2", PL_SPLIT_TENSOR, "all", NULL, false, PL_OFFLOAD_ON},
+        {"cpu,sim", PL_SPLIT_TENSOR, NULL, NULL, true, PL_OFFLOAD_OFF},
+        {"sim*3", PL_SPLIT_TENSOR, "0-1", NULL, true, PL_OFFLOAD_ON},
+        {"cpu*3", PL_SPLIT_HYBRID, "1", "3", false, PL_OFFLOAD_AUTO},
+        {"cpu*3", PL_SPLIT_AUTO, NULL, NULL, false, PL_OFFLOAD_AUTO},
+        {"sim*4", PL_SPLIT_HYBRID, NULL, NULL, false, PL_OFFLOAD_AUTO},
+        {"cpu*4", PL_SPLIT_LAYER, "all", NULL, false, PL_OFFLOAD_AUTO},
+        {"cpu*2,sim*2", PL_SPLIT_TENSOR, NULL, "0", false, PL_OFFLOAD_AUTO},
+    };
+    const char *path = test_file(bundled);
+    pl_options o = engine_run_options();
+    double want;
+
+    (void)state;
+    o.n_ranks = 4;
+    want = perplexity_as(path, bundled, o, 1);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        double got;
+
+        o.devices = rows[i].devices;
+        o.split_mode = rows[i].mode;
+        o.hybrid_size = o.split_mode == PL_SPLIT_HYBRID ? 2 : 0;
+        o.host_experts = rows[i].experts;
+        o.device_layers = rows[i].layers;
+        o.host_cache = rows[i].cache;
+        o.offload = rows[i].offload;
+        got = perplexity_as(path, bundled, o, 1);
+        if (got != want)
+            fail_msg("-dev %s, split mode %d: perplexity %.17g, on one device "
+                     "%.17g",
+                     o.devices, (int)o.split_mode, got, want);
+    }
+}
+
+static void perplexity_is_the_same_with_reference_kernels(void **state)
+{
+    const char *path = test_file(bundled);
+    int n = test_long() ? 8 : 1;
+
+    (void)state;
+    near(perplexity(path, bundled, "cpu*2", NULL, n),
+         perplexity(path, bundled, "cpu*2", "reference", n), bundled,
+         "cpu*2, default kernels against reference");
+}
+
+static void perplexity_of_each_format_is_its_figure(void **state)
+{
+    static const struct {
+        const char *name;
+        double want; /* llama.cpp's, models/README.md */
+    } rows[] = {{"models/fable-moe-Q8_0.gguf", 25.7605},
+                {"../shared/demo/fable-moe-BF16.gguf", 25.7558},
+                {"../shared/demo/fable-moe-Q4_K_M.gguf", 25.8601}};
+    char absent[256] = "";
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        const char *path = test_file(rows[i].name);
+
+        if (!path) {
+            strcat(strcat(absent, " "), rows[i].name);
+            continue;
+        }
+        for (int d = 0; d < 3; d++)
+            near(perplexity(path, rows[i].name, devices[d], NULL, 0),
+                 rows[i].want, rows[i].name, devices[d]);
+    }
+    if (absent[0])
+        TEST_SKIP("not at hand:%s", absent);
+}
+
+int test_engine_perplexity(void)
+{
+    static const struct CMUnitTest first_windows[] = {
+        cmocka_unit_test(perplexity_is_the_same_on_any_devices),
+        cmocka_unit_test(perplexity_is_the_same_under_every_placement),
+        cmocka_unit_test(perplexity_is_the_same_with_reference_kernels),
+    };
+    static const struct CMUnitTest whole_text[] = {
+        cmocka_unit_test(perplexity_is_the_same_on_any_devices),
+        cmocka_unit_test(perplexity_is_the_same_under_every_placement),
+        cmocka_unit_test(perplexity_is_the_same_with_reference_kernels),
+        cmocka_unit_test(perplexity_of_each_format_is_its_figure),
+    };
+
+    return test_long() ? TEST_RUN(whole_text) : TEST_RUN(first_windows);
+}

@@ -1,0 +1,885 @@
+/* What a plan shows is what happens: bytes to the last one, messages as the
+ * executor counts them, and a speed for machines that are not there. */
+#include "cost/cost.h"
+#include "device/device_inner.h"
+#include "engine/engine.h"
+#include "lib/alloc_fail.h"
+#include "lib/hollow_model.h"
+#include "lib/support.h"
+#include "report/plan_facts.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char paper64[] = "gpu:96GiB:1TB/s*64";
+
+static pl_model *open_model(const char *path)
+{
+    pl_model *m;
+    pl_err err;
+
+    if (pl_model_open(&m, path, &err) != PL_OK)
+        fail_msg("%s", err.message);
+    return m;
+}
+
+static pl_model *bundled(void)
+{
+    const char *path = test_file("models/fable-moe-Q8_0.gguf");
+
+    if (!path)
+        TEST_SKIP("the bundled model is absent");
+    return open_model(path);
+}
+
+static pl_model *hollow(const struct hollow_model *shape)
+{
+    const char *path = test_temp("hollow.gguf");
+    pl_err err;
+
+    if (hollow_model_write(path, shape, &err) != PL_OK)
+        fail_msg("%s", err.message);
+    return open_model(path);
+}
+
+static struct hollow_model small_moe(void)
+{
+    struct hollow_model h = hollow_400b;
+
+    h.n_layer = 3;
+    h.d_model = 256;
+    h.n_head = 8;
+    h.d_head = 32;
+    h.n_expert = 8;
+    h.n_used = 2;
+    h.d_ff = 256;
+    h.n_vocab = 320;
+    return h;
+}
+
+static pl_plan *plan(const pl_model *m, const pl_options *opt)
+{
+    pl_plan *p;
+    pl_err err;
+
+    if (pl_plan_create(&p, m, opt, &err) != PL_OK)
+        fail_msg("%s", err.message);
+    return p;
+}
+
+static struct test_text print(const pl_plan *p, bool json)
+{
+    struct test_text t = {0};
+    pl_err err;
+
+    if (pl_plan_print(p, json, test_text_add, &t, &err) != PL_OK)
+        fail_msg("%s", err.message);
+    return t;
+}
+
+static json_t *print_json(const pl_plan *p)
+{
+    struct test_text t = print(p, true);
+    json_error_t e;
+    json_t *all = json_loads(t.s, 0, &e);
+
+    free(t.s);
+    if (!all)
+        fail_msg("line %d: %s", e.line, e.text);
+    return all;
+}
+
+static const json_t *field(const json_t *o, const char *name)
+{
+    const json_t *x = json_object_get(o, name);
+
+    if (!x)
+        fail_msg("no field %s", name);
+    return x;
+}
+
+static int64_t integer(const json_t *o, const char *name)
+{
+    assert_true(json_is_integer(field(o, name)));
+    return json_integer_value(field(o, name));
+}
+
+static void check_use(const json_t *u)
+{
+    static const char *const part[] = {"busy_s", "message_s", "copy_s",
+                                       "hidden_s", "idle_s"};
+
+    for (size_t i = 0; i < sizeof part / sizeof part[0]; i++)
+        assert_true(json_real_value(field(u, part[i])) >= 0);
+    assert_true(json_real_value(field(u, "hidden_s")) <=
+                json_real_value(field(u, "copy_s")) + 1e-12);
+}
+
+/* Each layer is one group's, each device some group's, copies name groups. */
+static void check_groups(const json_t *all, const pl_plan *p)
+{
+    const json_t *groups = field(all, "groups"), *copies = field(all, "copies");
+    const json_t *t = field(all, "tensors");
+    size_t n_layer = 0, n_output = 0, n_input = 0;
+
+    for (size_t i = 0; i < json_array_size(groups); i++) {
+        const json_t *g = json_array_get(groups, i);
+
+        n_layer += json_array_size(field(g, "layers"));
+        n_output += json_is_true(field(g, "output"));
+        n_input += json_is_true(field(g, "embedding"));
+        assert_true(json_array_size(field(g, "members")) >= 1);
+    }
+    assert_int_equal(n_layer, p->compiled->place.n_layer);
+    assert_int_equal(n_output, 1);
+    assert_int_equal(n_input, 1);
+    for (size_t i = 0; i < json_array_size(copies); i++) {
+        const json_t *c = json_array_get(copies, i);
+
+        assert_string_not_equal(json_string_value(field(c, "from")),
+                                json_string_value(field(c, "to")));
+        assert_true(integer(c, "bytes") > 0);
+        assert_true(json_is_string(field(c, "per")));
+        assert_true(json_is_string(field(c, "way")));
+        assert_true(integer(c, "layer") >= -1);
+    }
+    for (size_t i = 0; i < json_array_size(t); i++)
+        assert_true(json_is_string(field(json_array_get(t, i), "group")));
+}
+
+/* Every field that programs rely on, of the right type; sums that must hold. */
+static void check_json(const pl_plan *p, int n_dev, bool one_group)
+{
+    json_t *all = print_json(p);
+    const json_t *dev = field(all, "devices"), *t = field(all, "tensors");
+    const json_t *caches = field(all, "caches");
+    const json_t *c = field(all, "collectives"), *e = field(all, "estimate");
+    const char *hash = json_string_value(field(all, "numeric_hash"));
+    char want[20];
+    int64_t bytes = 0;
+    int next = 0;
+
+    snprintf(want, sizeof want, "%016" PRIx64, p->compiled->numeric_hash);
+    assert_string_equal(hash, want);
+    assert_int_equal(json_array_size(dev), n_dev);
+    for (int d = 0; d < n_dev; d++) {
+        const json_t *x = json_array_get(dev, (size_t)d);
+        const json_t *b = field(x, "bytes"), *r = field(x, "ranks");
+        int64_t weights = 0, cache = 0;
+
+        assert_true(json_is_string(field(x, "name")));
+        assert_true(json_is_array(r)); /* every rank once, in order */
+        for (size_t i = 0; i < json_array_size(r) && one_group; i++)
+            assert_int_equal(json_integer_value(json_array_get(r, i)), next++);
+        check_use(field(field(x, "predicted"), "prefill"));
+        check_use(field(field(x, "predicted"), "decode"));
+        for (size_t i = 0; i < json_array_size(t); i++)
+            weights += json_integer_value(json_array_get(
+                field(json_array_get(t, i), "bytes"), (size_t)d));
+        for (size_t i = 0; i < json_array_size(caches); i++)
+            cache += json_integer_value(json_array_get(
+                field(json_array_get(caches, i), "bytes"), (size_t)d));
+        assert_int_equal(weights, integer(b, "weights"));
+        assert_int_equal(cache, integer(b, "cache"));
+        assert_true(integer(b, "buffers") >= 0);
+    }
+    if (one_group)
+        assert_int_equal(next, p->compiled->place.n_rank);
+    check_groups(all, p);
+    assert_int_equal(json_array_size(t), gguf_n_tensor(p->model->file));
+    for (size_t i = 0; i < json_array_size(t); i++) {
+        const json_t *x = json_array_get(t, i);
+
+        assert_non_null(gguf_find_tensor(p->model->file,
+                                         json_string_value(field(x, "name"))));
+        assert_string_not_equal(json_string_value(field(x, "role")), "none");
+        assert_true(json_string_length(field(x, "layout")) > 0);
+        assert_int_equal(json_array_size(field(x, "bytes")), n_dev);
+    }
+    for (size_t i = 0; i < json_array_size(field(c, "layers")); i++)
+        bytes += integer(json_array_get(field(c, "layers"), i), "bytes");
+    assert_int_equal(json_array_size(field(c, "layers")),
+                     integer(c, "per_token"));
+    assert_int_equal(bytes, integer(c, "bytes_per_token"));
+    assert_true(json_real_value(field(e, "prefill_tps")) > 0);
+    assert_true(json_real_value(field(e, "decode_tps")) > 0);
+    assert_true(isfinite(json_real_value(field(e, "decode_tps"))));
+    json_decref(all);
+}
+
+static void engine_plan_json_adds_up(void **state)
+{
+    static const double uneven[3] = {2, 1, 1};
+    static const struct {
+        const char *devices;
+        int n_dev, n_ranks;
+        bool split;
+    } rows[] = {
+        {"cpu*1", 1, 0, false},       {"cpu*2", 2, 0, false},
+        {"cpu*3", 3, 0, true},        {"cpu*3", 3, 8, true},
+        {"cpu*2,sim*2", 4, 2, false}, {"sim*3", 3, 0, false},
+    };
+    pl_model *m = bundled();
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        pl_options o = {.devices = rows[i].devices,
+                        .split_mode = PL_SPLIT_TENSOR,
+                        .n_threads = 1,
+                        .n_ranks = rows[i].n_ranks,
+                        .tensor_split = rows[i].split ? uneven : NULL,
+                        .n_tensor_split = rows[i].split ? 3 : 0,
+                        .n_ubatch = 32};
+        pl_plan *p = plan(m, &o);
+
+        check_json(p, rows[i].n_dev, true);
+        pl_plan_free(p);
+    }
+    pl_model_free(m);
+}
+
+/* Placements in several groups: what is copied is said, for either way. */
+static void engine_plan_shows_groups_and_copies(void **state)
+{
+    static const struct {
+        pl_options o;
+        int n_dev, n_group;
+        bool copies;
+        const char *says[3];
+    } rows[] = {
+        {{.split_mode = PL_SPLIT_LAYER},
+         2,
+         2,
+         true,
+         {"layer0 to layer1", "pipeline ", "layers 0-2"}},
+        {{.host_experts = "all"},
+         3,
+         2,
+         true,
+         {"tensor to host", "experts of layers 0-4", "streamed"}},
+        {{.host_cache = true},
+         3,
+         2,
+         true,
+         {"cache of layers 0-4", " in host", "host to tensor"}},
+        {{.split_mode = PL_SPLIT_TENSOR},
+         2,
+         1,
+         false,
+         {"embedding, layers 0-4, output", "predicted", "hidden"}},
+    };
+    pl_model *m = bundled();
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        pl_options o = rows[i].o;
+        struct test_text t;
+        json_t *all;
+        pl_plan *p;
+
+        o.devices = "cpu*2";
+        o.n_threads = 1;
+        p = plan(m, &o);
+        check_json(p, rows[i].n_dev, false);
+        all = print_json(p);
+        assert_int_equal(json_array_size(field(all, "groups")),
+                         rows[i].n_group);
+        assert_int_equal(json_array_size(field(all, "copies")) > 0,
+                         rows[i].copies);
+        assert_int_equal(json_is_null(field(all, "pipeline")),
+                         rows[i].o.split_mode != PL_SPLIT_LAYER);
+        if (rows[i].o.split_mode == PL_SPLIT_LAYER) {
+            /* all of the context is a prompt of 512, as the estimate's is */
+            const json_t *e = field(all, "estimate");
+            double s =
+                json_number_value(field(field(all, "pipeline"), "seconds"));
+
+            assert_int_equal(json_integer_value(field(e, "prefill_tokens")),
+                             512);
+            assert_float_equal(json_number_value(field(e, "prefill_tps")) * s,
+                               512, 1e-6);
+        }
+        json_decref(all);
+        t = print(p, false);
+        for (int k = 0; k < 3; k++)
+            if (!strstr(t.s, rows[i].says[k]))
+                fail_msg("row %zu lacks %s:\n%s", i, rows[i].says[k], t.s);
+        free(t.s);
+        pl_plan_free(p);
+    }
+    pl_model_free(m);
+}
+
+/* 512 devices in groups of 8: the text is short. */
+static void engine_plan_folds_many_groups(void **state)
+{
+    pl_model *m = hollow(&hollow_400b);
+    pl_options o = {.device_spec = "gpu:96GiB:1TB/s*512",
+                    .split_mode = PL_SPLIT_HYBRID,
+                    .hybrid_size = 8};
+    pl_plan *p = plan(m, &o);
+    struct test_text t = print(p, false);
+    int lines = 0;
+
+    (void)state;
+    for (const char *s = t.s; (s = strchr(s, '\n')); s++)
+        lines++;
+    if (lines > 150)
+        fail_msg("%d lines:\n%s", lines, t.s);
+    assert_non_null(strstr(t.s, "groups like it"));
+    free(t.s);
+    pl_plan_free(p);
+    pl_model_free(m);
+}
+
+/* Tags close in order; no attribute lacks its end. */
+static void check_xml(const char *s)
+{
+    const char *open[16];
+    int depth = 0;
+
+    while ((s = strchr(s, '<'))) {
+        const char *end = strchr(s, '>');
+        size_t n = strcspn(++s, " />");
+
+        assert_non_null(end);
+        if (*s == '/') {
+            n = strcspn(++s, ">");
+            assert_true(depth > 0);
+            depth--;
+            if (strncmp(open[depth], s, n) != 0 || isalnum(open[depth][n]))
+                fail_msg("</%.*s> closes <%.10s", (int)n, s, open[depth]);
+        } else if (end[-1] != '/') {
+            assert_in_range(depth, 0, 15);
+            open[depth++] = s;
+        }
+        s = end;
+    }
+    assert_int_equal(depth, 0);
+}
+
+/* Every titled box has the area of its bytes; all are on the page. */
+static int check_boxes(const char *s)
+{
+    double w = 0, h = 0, x, y, bw, bh, bytes, scale = 0;
+    char unit;
+    int n = 0;
+
+    assert_int_equal(
+        sscanf(s,
+               "<svg xmlns='http://www.w3.org/2000/svg' width='%lf' "
+               "height='%lf'",
+               &w, &h),
+        2);
+    while ((s = strstr(++s, "<rect x="))) {
+        const char *title = strchr(s, '>') + 1, *size;
+
+        assert_int_equal(sscanf(s,
+                                "<rect x='%lf' y='%lf' width='%lf' "
+                                "height='%lf'",
+                                &x, &y, &bw, &bh),
+                         4);
+        assert_true(x >= 0 && y >= 0 && bw > 0 && bh > 0);
+        assert_true(x + bw <= w && y + bh <= h);
+        if (strncmp(title, "<title>", 7) != 0)
+            continue;
+        n++;
+        size = strchr(title, ' ') + 1;
+        unit = 0;
+        assert_true(sscanf(size, "%lf%c", &bytes, &unit) >= 1);
+        bytes *= unit == 'K' ? 1024. : unit == 'M' ? 1024. * 1024 : 1;
+        if (bw < 20 || bh < 20) /* rounded to tenths */
+            continue;
+        if (scale == 0)
+            scale = bw * bh / bytes;
+        if (fabs(bw * bh / bytes / scale - 1) > 0.02)
+            fail_msg("%.60s: %g px^2 a byte, before %g", title, bw * bh / bytes,
+                     scale);
+    }
+    return n;
+}
+
+static struct test_text draw(const pl_plan *p)
+{
+    struct test_text t = {0};
+    pl_err err;
+
+    if (pl_plan_svg(p, test_text_add, &t, &err) != PL_OK)
+        fail_msg("%s", err.message);
+    check_xml(t.s);
+    assert_null(strstr(t.s, "nan"));
+    assert_null(strstr(t.s, "inf"));
+    return t;
+}
+
+static void engine_plan_picture_shows_all(void **state)
+{
+    static const struct {
+        pl_options o;
+        int n_box; /* of experts, attention, cache, embedding */
+        const char *says[3];
+    } rows[] = {
+        {{.split_mode = PL_SPLIT_TENSOR},
+         2 * (1 + 5 * (3 + 4 + 2)),
+         {"layer 4", "2 x AllReduce: 2.00K", "cpu1"}},
+        {{.split_mode = PL_SPLIT_LAYER},
+         1 + 5 * (3 + 4 + 2),
+         {"group layer1", "copy: 1.00K", "embedding"}},
+        {{.host_experts = "all", .offload = PL_OFFLOAD_ON},
+         0,
+         {"and the host", "3 x stream: 1.59M", "streamed"}},
+    };
+    pl_model *m = bundled();
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        pl_options o = rows[i].o;
+        struct test_text t;
+        pl_plan *p;
+        int n;
+
+        o.devices = "cpu*2";
+        o.n_threads = 1;
+        p = plan(m, &o);
+        t = draw(p);
+        n = check_boxes(t.s);
+        if (rows[i].n_box > 0)
+            assert_int_equal(n, rows[i].n_box);
+        for (int k = 0; k < 3; k++)
+            if (!strstr(t.s, rows[i].says[k]))
+                fail_msg("row %zu lacks %s", i, rows[i].says[k]);
+        free(t.s);
+        pl_plan_free(p);
+    }
+    pl_model_free(m);
+}
+
+/* Alike layers and devices share a column and a lane. */
+static void engine_plan_picture_folds(void **state)
+{
+    static const struct {
+        pl_options o;
+        const char *says;
+    } rows[] = {
+        {{.device_spec = "gpu:24GiB:1TB/s*64", .split_mode = PL_SPLIT_TENSOR},
+         "layers 0-93"},
+        {{.device_spec = "gpu:24GiB:1TB/s*512",
+          .split_mode = PL_SPLIT_HYBRID,
+          .hybrid_size = 8},
+         "more devices"},
+    };
+    pl_model *m = hollow(&hollow_400b);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        pl_plan *p = plan(m, &rows[i].o);
+        struct test_text t = draw(p);
+
+        assert_true(check_boxes(t.s) > 0);
+        assert_non_null(strstr(t.s, rows[i].says));
+        assert_true(t.n < 40000);
+        free(t.s);
+        pl_plan_free(p);
+    }
+    pl_model_free(m);
+}
+
+static void engine_plan_picture_survives_each_failed_allocation(void **state)
+{
+    struct hollow_model h = small_moe();
+    pl_model *m = hollow(&h);
+    pl_options o = {.device_spec = "gpu:1GiB:1TB/s*2"};
+    pl_plan *p = plan(m, &o);
+    struct test_text t = {0};
+    bool failed = true;
+
+    (void)state;
+    t.s = malloc(t.cap = 1 << 20);
+    for (int64_t n = 1; failed; n++) {
+        pl_status s;
+        pl_err err;
+
+        t.n = 0;
+        alloc_fail_at(n);
+        s = pl_plan_svg(p, test_text_add, &t, &err);
+        failed = alloc_fail_off();
+        assert_int_equal(s, failed ? PL_NO_MEMORY : PL_OK);
+        assert_int_equal(t.n == 0, failed);
+    }
+    assert_int_equal(pl_plan_svg(NULL, test_text_add, &t, NULL),
+                     PL_BAD_ARGUMENT);
+    free(t.s);
+    pl_plan_free(p);
+    pl_model_free(m);
+}
+
+/* What the plan says is what is allocated, region by region. */
+static void engine_plan_bytes_are_what_is_allocated(void **state)
+{
+    static const char *const devices[] = {"cpu*1", "cpu*2", "cpu*3", "sim*2",
+                                          "cpu*1,sim*1"};
+    pl_model *m = bundled();
+
+    (void)state;
+    for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
+        pl_options o = {.devices = devices[i],
+                        .split_mode = PL_SPLIT_TENSOR,
+                        .n_threads = 2,
+                        .n_ubatch = 16};
+        struct plan_facts f;
+        pl_engine *e;
+        pl_err err;
+
+        if (pl_engine_create(&e, m, &o, &err) != PL_OK)
+            fail_msg("%s", err.message);
+        assert_int_equal(plan_facts_init(&f, pl_engine_plan(e), &err), PL_OK);
+        assert_int_equal(f.n_dev, e->exec->set->n - 1); /* without "io" */
+        assert_int_equal(f.io_buffers,
+                         e->exec->set->dev[f.n_dev].bytes[REGION_WORK] +
+                             e->exec->set->dev[f.n_dev].bytes[REGION_MAIL]);
+        for (int d = 0; d < f.n_dev; d++) {
+            const struct device *x = &e->exec->set->dev[d];
+
+            assert_int_equal(x->bytes[REGION_WEIGHTS], f.dev[d].weights);
+            assert_int_equal(x->bytes[REGION_CACHE], f.dev[d].cache);
+            assert_int_equal(x->bytes[REGION_WORK] + x->bytes[REGION_MAIL] +
+                                 x->scratch_bytes,
+                             f.dev[d].buffers);
+        }
+        plan_facts_fini(&f);
+        pl_engine_free(e);
+    }
+    pl_model_free(m);
+}
+
+/* Messages and their bytes of one token, by the executor's counters. */
+static void engine_plan_messages_are_what_is_sent(void **state)
+{
+    static const char *const devices[] = {"cpu*1", "cpu*2", "sim*3"};
+    pl_model *m = bundled();
+
+    (void)state;
+    for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
+        pl_options o = {.devices = devices[i],
+                        .split_mode = PL_SPLIT_TENSOR,
+                        .n_threads = 1,
+                        .n_ubatch = 16};
+        pl_counters c;
+        pl_batch b = {.n = 1, .token = (const int32_t[]){5}};
+        json_t *all;
+        pl_engine *e;
+        pl_err err;
+
+        if (pl_engine_create(&e, m, &o, &err) != PL_OK)
+            fail_msg("%s", err.message);
+        b.logits = calloc((size_t)pl_model_n_vocab(m), sizeof *b.logits);
+        assert_int_equal(pl_engine_decode(e, &b, NULL, &err), PL_OK);
+        pl_engine_counters(e, &c);
+        all = print_json(pl_engine_plan(e));
+        assert_int_equal(c.messages,
+                         integer(field(all, "collectives"), "per_token"));
+        assert_int_equal(c.message_bytes,
+                         integer(field(all, "collectives"), "bytes_per_token"));
+        json_decref(all);
+        free(b.logits);
+        pl_engine_free(e);
+    }
+    pl_model_free(m);
+}
+
+/* Two messages a layer, of d_model values a token; one for the embedding. */
+static void engine_plan_moe_layer_sends_two_messages(void **state)
+{
+    struct hollow_model h = small_moe();
+    pl_model *m = hollow(&h);
+    pl_options o = {.device_spec = "gpu:96GiB:1TB/s*2",
+                    .split_mode = PL_SPLIT_TENSOR};
+    pl_plan *p = plan(m, &o);
+    json_t *all = print_json(p);
+    const json_t *c = field(all, "collectives");
+
+    (void)state;
+    assert_int_equal(integer(c, "per_token"), 2 * h.n_layer + 1);
+    assert_int_equal(integer(c, "bytes_per_token"),
+                     (2 * h.n_layer + 1) * 4 * h.d_model);
+    json_decref(all);
+    pl_plan_free(p);
+    pl_model_free(m);
+}
+
+static void engine_plan_400b_on_64_paper_devices(void **state)
+{
+    pl_model *m = hollow(&hollow_400b);
+    pl_options o = {.device_spec = paper64, .split_mode = PL_SPLIT_TENSOR};
+    pl_plan *p = plan(m, &o);
+    char line[400];
+    struct test_text t = print(p, false);
+    pl_err err;
+
+    (void)state;
+    check_json(p, 64, true);
+    assert_non_null(strstr(t.s, "layers 0-93"));
+    assert_non_null(strstr(t.s, "guessed"));
+    assert_null(strstr(t.s, "does not fit"));
+    pl_plan_summary(p, line, sizeof line);
+    assert_non_null(strstr(line, "64 devices, 64 ranks"));
+    assert_null(strchr(line, '\n'));
+    free(t.s);
+    pl_plan_free(p);
+    o.device_spec = "gpu:2GiB:1TB/s*64";
+    o.no_fit = true;
+    assert_int_equal(pl_plan_create(&p, m, &o, &err), PL_NO_DEVICE_MEMORY);
+    assert_non_null(strstr(err.message, "gpu0: needs "));
+    assert_non_null(strstr(err.message, " would fit"));
+    pl_model_free(m);
+}
+
+/* Paper figures speak: twice the bandwidth helps generation, a slow link hurts
+ * it, a stated figure is not guessed. */
+static void engine_plan_described_figures_count(void **state)
+{
+    static const struct {
+        const char *spec;
+        double decode, prefill;
+    } rows[] = {
+        {"gpu:96GiB:1TB/s:flops=100T:link=64GB/s:latency=5us*4", 0, 0},
+        {"gpu:96GiB:2TB/s:flops=100T:link=64GB/s:latency=5us*4", 1, 0},
+        {"gpu:96GiB:1TB/s:flops=200T:link=64GB/s:latency=5us*4", 0, 1},
+        {"gpu:96GiB:1TB/s:flops=100T:link=64GB/s:latency=50us*4", -1, -1},
+        {"gpu:96GiB:1TB/s:flops=100T:link=1GB/s:latency=5us*4", 0, -1},
+    };
+    struct plan_estimate base = {0};
+    pl_model *m = hollow(&hollow_400b);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        pl_options o = {.device_spec = rows[i].spec,
+                        .split_mode = PL_SPLIT_TENSOR};
+        pl_plan *p = plan(m, &o);
+        struct plan_facts f;
+
+        assert_int_equal(plan_facts_init(&f, p, NULL), PL_OK);
+        assert_int_equal(f.estimate.basis, PLAN_DESCRIBED);
+        assert_int_equal(f.estimate.guessed, 0);
+        if (i == 0)
+            base = f.estimate;
+        if (rows[i].decode != 0)
+            assert_true((f.estimate.decode_tps - base.decode_tps) *
+                            rows[i].decode >
+                        0.02 * base.decode_tps);
+        if (rows[i].prefill != 0)
+            assert_true((f.estimate.prefill_tps - base.prefill_tps) *
+                            rows[i].prefill >
+                        0.02 * base.prefill_tps);
+        plan_facts_fini(&f);
+        pl_plan_free(p);
+    }
+    pl_model_free(m);
+}
+
+/* Experts on the host go to the devices in steps of many tokens if the link is
+ * good for that and the host is slow, else they are computed with there. */
+static void engine_plan_streams_experts_where_that_is_faster(void **state)
+{
+    static const char gpu[] =
+        "gpu:24GiB:1TB/s:flops=100T:link=%s:latency=5us*2,host:64GiB:%s";
+    static const struct {
+        const char *link, *host;
+        pl_offload how;
+        bool streams;
+    } rows[] = {{"64GB/s", "1GB/s:flops=10G", PL_OFFLOAD_AUTO, true},
+                {"64GB/s", "1GB/s:flops=10G", PL_OFFLOAD_OFF, false},
+                {"100MB/s", "400GB/s:flops=50T", PL_OFFLOAD_AUTO, false},
+                {"100MB/s", "400GB/s:flops=50T", PL_OFFLOAD_ON, true}};
+    struct hollow_model h = small_moe();
+    pl_model *m = hollow(&h);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char spec[200];
+        pl_options o = {.device_spec = spec,
+                        .split_mode = PL_SPLIT_TENSOR,
+                        .host_experts = "all",
+                        .n_ubatch = 16,
+                        .offload = rows[i].how};
+        const struct compiled *q;
+        pl_plan *p;
+
+        snprintf(spec, sizeof spec, gpu, rows[i].link, rows[i].host);
+        p = plan(m, &o);
+        q = p->compiled;
+        assert_int_equal(q->way[WAY_STREAM] >= 0 &&
+                             q->stream_from <= q->max.n_tok,
+                         rows[i].streams);
+        pl_plan_free(p);
+    }
+    pl_model_free(m);
+}
+
+static void engine_plan_text_fits_a_terminal(void **state)
+{
+    static const char *const specs[] = {"gpu:1GiB:1TB/s", "gpu:1GiB:1TB/s*2",
+                                        "gpu:1GiB:1TB/s*4",
+                                        "gpu:1GiB:1TB/s*16"};
+    struct hollow_model h = small_moe();
+    pl_model *m = hollow(&h);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
+        pl_options o = {.device_spec = specs[i], .split_mode = PL_SPLIT_TENSOR};
+        pl_plan *p = plan(m, &o);
+        struct test_text t = print(p, false);
+        const char *line = strchr(t.s, '\n') + 1; /* the path may be long */
+
+        for (const char *end; *line; line = end + 1) {
+            end = strchr(line, '\n');
+            if (end - line > 100)
+                fail_msg("%d columns: %.*s", (int)(end - line),
+                         (int)(end - line), line);
+        }
+        assert_non_null(strstr(t.s, "ffn_gate_inp (router)"));
+        assert_non_null(strstr(t.s, "layers 0-2"));
+        assert_int_equal(i == 0, strstr(t.s, "AllReduce") == NULL);
+        free(t.s);
+        pl_plan_free(p);
+    }
+    pl_model_free(m);
+}
+
+static void engine_plan_errors_name_the_option(void **state)
+{
+    static const double two[2] = {1, 2}, none[2] = {0, 0};
+    static const struct {
+        pl_options o;
+        const char *says;
+    } rows[] = {
+        {{.devices = "tpu*2"}, "tpu"},
+        {{.device_spec = "gpu*2"}, "gpu"},
+        {{.devices = "cpu*3", .tensor_split = two, .n_tensor_split = 2}, "3"},
+        {{.devices = "cpu*2", .tensor_split = none, .n_tensor_split = 2},
+         "zero"},
+        {{.devices = "cpu*2", .n_ranks = 65}, "65"},
+        {{.n_ubatch = -1}, "-1"},
+        {{.cpu = "sse"}, "sse"},
+    };
+    struct hollow_model h = small_moe();
+    pl_model *m = hollow(&h);
+    struct test_text t = {0};
+    pl_plan *p;
+    pl_err err;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        assert_int_not_equal(pl_plan_create(&p, m, &rows[i].o, &err), PL_OK);
+        assert_null(p);
+        if (!strstr(err.message, rows[i].says))
+            fail_msg("row %zu: %s", i, err.message);
+    }
+    assert_int_equal(pl_plan_print(NULL, false, test_text_add, &t, &err),
+                     PL_BAD_ARGUMENT);
+    assert_int_equal(pl_devices_print(false, NULL, NULL, &err),
+                     PL_BAD_ARGUMENT);
+    pl_plan_free(NULL);
+    pl_model_free(m);
+}
+
+static void engine_plan_survives_each_failed_allocation(void **state)
+{
+    struct hollow_model h = small_moe();
+    pl_model *m = hollow(&h);
+    bool failed = true;
+    pl_options o = {.device_spec = "gpu:1GiB:1TB/s*2"};
+
+    (void)state;
+    for (int64_t n = 1; failed; n += test_long() ? 1 : 1 + n / 16) {
+        pl_plan *p = NULL;
+        struct plan_facts f = {0};
+        pl_err err;
+        pl_status s;
+
+        alloc_stat_reset();
+        alloc_fail_at(n);
+        s = pl_plan_create(&p, m, &o, &err);
+        if (s == PL_OK)
+            s = plan_facts_init(&f, p, &err);
+        failed = alloc_fail_off();
+        assert_int_equal(s, failed ? PL_NO_MEMORY : PL_OK);
+        plan_facts_fini(&f);
+        pl_plan_free(p);
+        assert_int_equal(alloc_stat_get().live_bytes, 0);
+    }
+    pl_model_free(m);
+}
+
+static void engine_plan_cost_counts_distinct_experts(void **state)
+{
+    (void)state;
+    assert_true(fabs(cost_distinct_experts(128, 8, 1) - 8) < 1e-9);
+    assert_true(fabs(cost_distinct_experts(8, 8, 3) - 8) < 1e-9);
+    assert_true(fabs(cost_distinct_experts(4, 1, 2) - 1.75) < 1e-9);
+    assert_true(cost_distinct_experts(128, 8, 512) > 127.9);
+}
+
+static void engine_plan_devices_json_names_cores(void **state)
+{
+    struct test_text t = {0};
+    json_error_t je;
+    const json_t *dev;
+    json_t *all;
+    pl_err err;
+
+    (void)state;
+    assert_int_equal(pl_devices_print(false, test_text_add, &t, &err), PL_OK);
+    assert_non_null(strstr(t.s, "cpu*2"));
+    t.n = 0;
+    assert_int_equal(pl_devices_print(true, test_text_add, &t, &err), PL_OK);
+    all = json_loads(t.s, 0, &je);
+    assert_non_null(all);
+    assert_true(integer(all, "cores") >= 1);
+    assert_true(json_array_size(field(all, "kernels")) >= 2);
+    dev = field(field(all, "devices"), "cpu*2");
+    assert_int_equal(json_array_size(dev), 2);
+    assert_true(json_array_size(field(json_array_get(dev, 0), "cores")) >= 1);
+    json_decref(all);
+    free(t.s);
+}
+
+static void engine_plan_a_model_has_a_path(void **state)
+{
+    pl_model *m = (pl_model *)state;
+    pl_err err;
+
+    assert_int_equal(pl_model_open(&m, NULL, &err), PL_BAD_ARGUMENT);
+    assert_null(m);
+}
+
+int test_engine_plan(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(engine_plan_a_model_has_a_path),
+        cmocka_unit_test(engine_plan_json_adds_up),
+        cmocka_unit_test(engine_plan_shows_groups_and_copies),
+        cmocka_unit_test(engine_plan_folds_many_groups),
+        cmocka_unit_test(engine_plan_picture_shows_all),
+        cmocka_unit_test(engine_plan_picture_folds),
+        cmocka_unit_test(engine_plan_picture_survives_each_failed_allocation),
+        cmocka_unit_test(engine_plan_bytes_are_what_is_allocated),
+        cmocka_unit_test(engine_plan_messages_are_what_is_sent),
+        cmocka_unit_test(engine_plan_moe_layer_sends_two_messages),
+        cmocka_unit_test(engine_plan_400b_on_64_paper_devices),
+        cmocka_unit_test(engine_plan_described_figures_count),
+        cmocka_unit_test(engine_plan_streams_experts_where_that_is_faster),
+        cmocka_unit_test(engine_plan_text_fits_a_terminal),
+        cmocka_unit_test(engine_plan_errors_name_the_option),
+        cmocka_unit_test(engine_plan_survives_each_failed_allocation),
+        cmocka_unit_test(engine_plan_cost_counts_distinct_experts),
+        cmocka_unit_test(engine_plan_devices_json_names_cores),
+    };
+
+    return TEST_RUN(tests);
+}

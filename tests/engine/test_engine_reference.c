@@ -1,0 +1,486 @@
+/* The whole engine against logits of an independent one, and against itself.
+ *
+ * Every reference model of our families runs under many configurations: ranks,
+ * devices of every kind, uneven shares, micro-batches, threads, and a second
+ * sequence in the same batches. Reference kernels with an F32 cache must meet
+ * the float rule (max 1e-3, rms 1e-4, greedy ids equal); the default kernels
+ * with an F16 cache the rules for rounded caches and 8-bit activations. And
+ * whatever shares ranks and numerics must agree in every bit, whoever carried
+ * the ranks.
+ *
+ * The short tier covers all pairs of values of any two parameters, the model
+ * among them; the long tier runs the full product, company drawn, reference
+ * kernels (which decode all weights for each token) on one sequence. Limits:
+ * section 3 of the reference data's README, where they were measured. */
+#include <dirent.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/pairs.h"
+#include "lib/support.h"
+#include "pl.h"
+
+enum { MAX_MODEL = 64, MAX_SEQ = 8, MAX_TOK = 256 };
+
+/* Parameters of a run: the index of a value each. */
+enum param {
+    P_MODEL,
+    P_KERNELS,
+    P_RANKS,
+    P_DEVICES,
+    P_SHARES,
+    P_UBATCH,
+    P_THREADS,
+    P_COMPANY,
+    P_COUNT
+};
+
+static const int rank_values[] = {0, 1, 2, 3, 4, 5, 8}; /* 0: one a device */
+static const struct {
+    const char *spec;
+    int n;
+} device_values[] = {{"cpu", 1},    {"cpu*2", 2},       {"cpu*3", 3},
+                     {"cpu*4", 4},  {"sim", 1},         {"sim*2", 2},
+                     {"sim*3", 3},  {"sim*4", 4},       {"cpu,sim", 2},
+                     {"proc*2", 2}, {"cpu,sim,proc", 3}};
+static const double shares[] = {3, 1, 0, 2}; /* uneven, one without any */
+static const int ubatch_values[] = {1, 7, 512};
+
+#define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
+
+struct ref_seq {
+    int n_prompt, n;
+    int32_t id[MAX_TOK];
+};
+
+struct ref_model {
+    char path[512], name[64];
+    struct ref_seq seq[MAX_SEQ];
+    int n_seq;
+    int64_t n_row, n_vocab;
+    float *logits;      /* owned */
+    bool experts, half; /* by name: moe; every weight F32, F16 or BF16 */
+    double row_rms;     /* the other engine's with 8-bit activations; 0: none */
+};
+
+static struct ref_model models[MAX_MODEL];
+static int n_model, n_absent;
+
+static bool ours(const char *name)
+{
+    return !strncmp(name, "llama", 5) || !strncmp(name, "qwen2-", 6) ||
+           !strncmp(name, "qwen3-", 6) || !strncmp(name, "qwen3moe", 8) ||
+           !strncmp(name, "glm4moe", 7);
+}
+
+static void read_json(struct ref_model *m, const char *base)
+{
+    char path[600];
+    json_t *j, *types;
+    json_t *rms;
+
+    snprintf(path, sizeof path, "%s.json", base);
+    j = json_load_file(path, 0, NULL);
+    assert_non_null(j);
+    types = json_object_get(j, "tensor_types");
+    m->half = true;
+    for (size_t i = 0; i < json_array_size(types); i++) {
+        const char *t = json_string_value(json_array_get(types, i));
+
+        m->half &= !strcmp(t, "F32") || !strcmp(t, "F16") || !strcmp(t, "BF16");
+    }
+    rms = json_object_get(json_object_get(json_object_get(j, "measured"),
+                                          "llama_cpp_on_stored_weights"),
+                          "row_rms_median");
+    m->row_rms = json_is_number(rms) ? json_number_value(rms) : 0;
+    m->experts = json_is_number(json_object_get(j, "min_router_gap"));
+    json_decref(j);
+}
+
+static void read_model(const char *dir, const char *file)
+{
+    struct ref_model *m = &models[n_model];
+    char base[560], path[600];
+    FILE *f;
+    size_t n;
+
+    memset(m, 0, sizeof *m);
+    snprintf(m->path, sizeof m->path, "%.400s/%.100s", dir, file);
+    snprintf(m->name, sizeof m->name, "%.*s", (int)strlen(file) - 5, file);
+    snprintf(base, sizeof base, "%.*s", (int)strlen(m->path) - 5, m->path);
+    snprintf(path, sizeof path, "%s.tokens.txt", base);
+    f = fopen(path, "r");
+    assert_non_null(f);
+    for (struct ref_seq *s = m->seq; m->n_seq < MAX_SEQ; s++, m->n_seq++) {
+        int n_greedy;
+
+        if (fscanf(f, "%d %d", &s->n_prompt, &n_greedy) != 2)
+            break;
+        s->n = s->n_prompt + n_greedy;
+        assert_in_range(s->n, 1, MAX_TOK);
+        for (int i = 0; i < s->n; i++)
+            assert_int_equal(fscanf(f, "%d", &s->id[i]), 1);
+        m->n_row += s->n;
+    }
+    fclose(f);
+    snprintf(path, sizeof path, "%s.logits.bin", base);
+    m->logits = test_read(path, &n);
+    m->n_vocab = (int64_t)(n / 4) / m->n_row;
+    read_json(m, base);
+    n_model++;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct ref_model *)a)->name,
+                  ((const struct ref_model *)b)->name);
+}
+
+static void read_models(void)
+{
+    const char *any = test_ref("llama-q-q8_0.gguf");
+    char dir[512];
+    DIR *d;
+    struct dirent *e;
+
+    if (n_model || !any)
+        return;
+    snprintf(dir, sizeof dir, "%.*s", (int)(strrchr(any, '/') - any), any);
+    d = opendir(dir);
+    assert_non_null(d);
+    while ((e = readdir(d)) && n_model < MAX_MODEL) {
+        size_t len = strlen(e->d_name);
+
+        if (len > 5 && !strcmp(e->d_name + len - 5, ".gguf") && ours(e->d_name))
+            read_model(dir, e->d_name);
+    }
+    closedir(d);
+    qsort(models, (size_t)n_model, sizeof models[0], by_name);
+    n_absent = n_model < 30;
+}
+
+/* Runs -------------------------------------------------------------------- */
+
+static int n_values(int p)
+{
+    switch (p) {
+    case P_MODEL:
+        return n_model;
+    case P_RANKS:
+        return COUNT(rank_values);
+    case P_DEVICES:
+        return COUNT(device_values);
+    case P_UBATCH:
+    case P_THREADS:
+        return 3;
+    default:
+        return 2;
+    }
+}
+
+/* Bits of all logits of a numeric configuration, as first seen. */
+struct seen {
+    char key[160];
+    uint64_t bits;
+    char by[200];
+};
+static struct seen *seen;
+static int n_seen, cap_seen;
+
+static void same_bits(const char *key, uint64_t bits, const char *by)
+{
+    for (int i = 0; i < n_seen; i++)
+        if (!strcmp(seen[i].key, key)) {
+            if (seen[i].bits != bits)
+                fail_msg("%s\n and %s\n share ranks and numerics (%s) and "
+                         "differ in bits",
+                         seen[i].by, by, key);
+            return;
+        }
+    if (n_seen == cap_seen) {
+        cap_seen = cap_seen ? 2 * cap_seen : 256;
+        seen = realloc(seen, (size_t)cap_seen * sizeof *seen);
+        assert_non_null(seen);
+    }
+    snprintf(seen[n_seen].key, sizeof seen[0].key, "%s", key);
+    snprintf(seen[n_seen].by, sizeof seen[0].by, "%s", by);
+    seen[n_seen++].bits = bits;
+}
+
+/* Prompt at once (with a stranger's tokens around it if asked), then one token
+ * at a time. Rows of the sequence go to out. */
+static void run_sequence(pl_engine *e, const struct ref_seq *s, int64_t n_vocab,
+                         bool company, float *out, const char *what)
+{
+    int32_t id[3 * MAX_TOK], seq[3 * MAX_TOK];
+    uint8_t wanted[3 * MAX_TOK];
+    pl_err err = {0};
+
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pl_seq_trim(e, i, 0, &err), PL_OK);
+    for (int at = 0; at < s->n;) {
+        int n = at == 0 ? s->n_prompt : 1, k = 0;
+        pl_batch b = {.token = id,
+                      .seq = seq,
+                      .wanted = wanted,
+                      .logits = out + (int64_t)at * n_vocab};
+
+        for (int i = 0; i < n; i++) {
+            if (company && (at + i) % 3 != 1) { /* interleaved on purpose */
+                id[k] = (s->id[at + i] * 7 + 3) % (int)n_vocab;
+                seq[k] = 1;
+                wanted[k++] = 0;
+            }
+            id[k] = s->id[at + i];
+            seq[k] = 0;
+            wanted[k++] = 1;
+        }
+        b.n = k;
+        if (pl_engine_decode(e, &b, NULL, &err) != PL_OK)
+            fail_msg("%s: %s", what, err.message);
+        at += n;
+    }
+}
+
+struct measured {
+    double max, rms, row_median;
+    int same_top, rows, greedy_wrong;
+    uint64_t bits;
+};
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static int top(const float *row, int64_t n)
+{
+    int best = 0;
+
+    for (int64_t i = 1; i < n; i++)
+        if (row[i] > row[best])
+            best = (int)i;
+    return best;
+}
+
+static void compare(const struct ref_model *m, const float *got,
+                    struct measured *r)
+{
+    double *rows = malloc((size_t)m->n_row * sizeof *rows), sum = 0;
+    int64_t row = 0;
+
+    assert_non_null(rows);
+    memset(r, 0, sizeof *r);
+    r->bits = 14695981039346656037u;
+    for (int s = 0; s < m->n_seq; s++)
+        for (int i = 0; i < m->seq[s].n; i++, row++) {
+            const float *a = got + row * m->n_vocab;
+            const float *b = m->logits + row * m->n_vocab;
+            int best = top(a, m->n_vocab);
+            double d2 = 0;
+
+            for (int64_t k = 0; k < m->n_vocab; k++) {
+                double d = fabs((double)a[k] - (double)b[k]);
+                uint32_t u;
+
+                if (!(d <= r->max)) /* NaN too */
+                    r->max = d;
+                d2 += d * d;
+                memcpy(&u, &a[k], 4);
+                r->bits = (r->bits ^ u) * 1099511628211u;
+            }
+            sum += d2;
+            rows[row] = sqrt(d2 / (double)m->n_vocab);
+            r->same_top += best == top(b, m->n_vocab);
+            if (i >= m->seq[s].n_prompt - 1 && i < m->seq[s].n - 1)
+                r->greedy_wrong += best != m->seq[s].id[i + 1];
+        }
+    r->rows = (int)row;
+    r->rms = sqrt(sum / (double)(row * m->n_vocab));
+    qsort(rows, (size_t)row, sizeof *rows, by_value);
+    r->row_median = rows[row / 2];
+    free(rows);
+}
+
+static void judge(const struct ref_model *m, bool floats,
+                  const struct measured *r, const char *what)
+{
+    bool ok;
+
+    if (floats)
+        ok = r->max <= 1e-3 && r->rms <= 1e-4 && r->greedy_wrong == 0;
+    else if (m->half) /* float activations, F16 cache; with experts a router's
+                         near-tie may flip in one row */
+        ok = (r->max <= 5e-2 || m->experts) && r->rms <= 5e-3;
+    else
+        ok = r->row_median <= 2 * m->row_rms && r->same_top >= 0.9 * r->rows;
+    if (!ok || isnan(r->max))
+        fail_msg("%s: max %.3g rms %.3g row median %.3g, top-1 %d of %d, %d "
+                 "greedy ids wrong",
+                 what, r->max, r->rms, r->row_median, r->same_top, r->rows,
+                 r->greedy_wrong);
+}
+
+/* One sequence of a model. */
+static struct ref_model alone(const struct ref_model *m, int s)
+{
+    struct ref_model one = *m;
+
+    for (int i = 0; i < s; i++)
+        one.logits += (int64_t)m->seq[i].n * m->n_vocab;
+    one.seq[0] = m->seq[s];
+    one.n_seq = 1;
+    one.n_row = m->seq[s].n;
+    return one;
+}
+
+/* Of the sequences all, or the one called for. */
+static void run(const int *v, int only)
+{
+    const struct ref_model one =
+        only < 0 ? models[v[P_MODEL]]
+                 : alone(&models[v[P_MODEL]], only % models[v[P_MODEL]].n_seq);
+    const struct ref_model *m = &one;
+    int n_dev = device_values[v[P_DEVICES]].n;
+    bool floats = v[P_KERNELS] == 0, uneven = v[P_SHARES] && n_dev > 1;
+    pl_options o = {
+        .devices = device_values[v[P_DEVICES]].spec,
+        .split_mode = PL_SPLIT_TENSOR,
+        .n_ranks = rank_values[v[P_RANKS]],
+        .n_threads = v[P_THREADS] + 1,
+        .n_ubatch = ubatch_values[v[P_UBATCH]],
+        .n_ctx = 512,
+        .n_seq = 2,
+        .cpu = floats ? "reference" : NULL,
+        .sim_seed = test_seed() + (uint64_t)v[P_MODEL],
+        .no_pin = true,
+        .no_fit = true, /* which may deal unequal shares */
+    };
+    char what[200], key[160], dealt[32];
+    pl_err err = {0};
+    pl_model *pm;
+    pl_engine *e;
+    float *out = malloc((size_t)(m->n_row * m->n_vocab) * sizeof *out);
+    struct measured r;
+    int64_t row = 0;
+
+    if (floats) {
+        o.cache_set = true;
+        o.cache_k = o.cache_v = PL_F32;
+    }
+    if (uneven) {
+        o.tensor_split = shares;
+        o.n_tensor_split = n_dev;
+    }
+    snprintf(what, sizeof what, "%.60s -dev %s --ranks %d -t %d -ub %d%s%s%s",
+             m->name, o.devices, o.n_ranks, o.n_threads, (int)o.n_ubatch,
+             uneven ? " uneven" : "", floats ? " reference" : "",
+             v[P_COMPANY] ? " with company" : "");
+    assert_non_null(out);
+    if (pl_model_open(&pm, m->path, &err) != PL_OK ||
+        pl_engine_create(&e, pm, &o, &err) != PL_OK)
+        fail_msg("%s: %s", what, err.message);
+    assert_int_equal(pl_model_n_vocab(pm), m->n_vocab);
+    for (int s = 0; s < m->n_seq; s++) {
+        run_sequence(e, &m->seq[s], m->n_vocab, v[P_COMPANY],
+                     out + row * m->n_vocab, what);
+        row += m->seq[s].n;
+    }
+    pl_engine_free(e);
+    pl_model_free(pm);
+    compare(m, out, &r);
+    judge(m, floats, &r, what);
+    /* with --ranks, shares deal whole ranks and change no bit */
+    if (o.n_ranks)
+        snprintf(dealt, sizeof dealt, "%d", o.n_ranks);
+    else
+        snprintf(dealt, sizeof dealt, "%d%s", n_dev, uneven ? " uneven" : "");
+    snprintf(key, sizeof key, "%.60s/%d, ranks %s%s", m->name,
+             only < 0 ? -1 : only % models[v[P_MODEL]].n_seq, dealt,
+             floats ? ", reference" : "");
+    same_bits(key, r.bits, what);
+    free(out);
+}
+
+/* Is it another run's configuration under other values? Sim devices have no
+ * threads of their own, one device has no shares, and as many equal ranks as
+ * devices is what no --ranks means. */
+static bool another_name(const int *v)
+{
+    const char *spec = device_values[v[P_DEVICES]].spec;
+    int n_dev = device_values[v[P_DEVICES]].n;
+
+    return (v[P_THREADS] > 0 && !strncmp(spec, "sim", 3)) ||
+           (v[P_SHARES] && n_dev == 1) ||
+           (!v[P_SHARES] && rank_values[v[P_RANKS]] == n_dev);
+}
+
+static void engine_agrees_with_reference_logits(void **state)
+{
+    uint64_t random = test_seed();
+    int v[P_COUNT] = {0}, runs = 0, part = 0, n_part = 1, n_run = 0;
+    const char *shard = getenv("PLAIT_PART"); /* "0/2": every second run */
+    struct pairs pairs;
+
+    (void)state;
+    read_models();
+    if (n_model == 0)
+        TEST_SKIP("no reference models are at hand");
+    if (shard && (sscanf(shard, "%d/%d", &part, &n_part) != 2 || part < 0 ||
+                  n_part <= part))
+        fail_msg("PLAIT_PART=%s: I/N with 0 <= I < N is wanted", shard);
+    if (test_long()) { /* the full product, odometer order */
+        for (bool more = true; more; runs++) {
+            v[P_COMPANY] = (int)test_below(&random, 2);
+            if (runs % n_part == part && !another_name(v)) {
+                /* the float rule holds row by row, so a sequence will do;
+                   the other rules are of a model's rows together */
+                run(v,
+                    v[P_KERNELS] == 0 ? (int)test_below(&random, MAX_SEQ) : -1);
+                n_run++;
+            }
+            v[P_COMPANY] = n_values(P_COMPANY) - 1; /* not of the product */
+            more = false;
+            for (int p = 0; p < P_COUNT && !more; p++) {
+                more = ++v[p] < n_values(p);
+                if (!more)
+                    v[p] = 0;
+            }
+        }
+    } else {
+        pairs_init(&pairs, P_COUNT, n_values);
+        for (; pairs_next(&pairs, v, &random); n_run++)
+            run(v, -1);
+        pairs_fini(&pairs);
+    }
+    print_message("%d models, %d runs, %d numeric configurations agree\n",
+                  n_model, n_run, n_seen);
+}
+
+static void all_reference_models_are_at_hand(void **state)
+{
+    (void)state;
+    read_models();
+    if (n_absent)
+        TEST_SKIP("only %d models of the reference set are here", n_model);
+}
+
+int test_engine_reference(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(engine_agrees_with_reference_logits),
+        cmocka_unit_test(all_reference_models_are_at_hand),
+    };
+    int failed = TEST_RUN(tests);
+
+    for (int i = 0; i < n_model; i++)
+        free(models[i].logits);
+    free(seen);
+    return failed;
+}

@@ -1,0 +1,281 @@
+/* Sequences of an engine do not know of each other, nor of their past: whatever
+ * was decoded beside them, cut off or copied, their logits are, bit by bit,
+ * those of the same tokens decoded alone into an empty sequence. */
+#include "lib/engine_run.h"
+
+#include "device/device_inner.h"
+#include "engine/engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALONE = 3, MAX_TOKEN = 200 }; /* the sequence that is decoded alone */
+
+static const char *const model = "qwen2-bias-f32.gguf";
+static const struct machine {
+    const char *spec;
+    pl_split_mode mode;
+} devices[] = {
+    {"cpu", PL_SPLIT_TENSOR},
+    {"cpu*2", PL_SPLIT_TENSOR},
+    {"sim*3", PL_SPLIT_TENSOR},
+    {"sim*2", PL_SPLIT_LAYER}, /* a pipeline of micro-batches */
+};
+enum { N_DEVICES = sizeof devices / sizeof devices[0] };
+
+struct run {
+    struct engine_run e;
+    uint64_t seed;
+    int32_t token[MAX_TOKEN];
+    float *got, *want;   /* [MAX_TOKEN, n_vocab]; owned */
+    struct device *lost; /* once a run of a batch has ended, or NULL */
+};
+
+static void run_open_traced(struct run *r, const struct machine *m,
+                            pl_write_fn *trace)
+{
+    pl_options o = engine_run_options();
+
+    o.devices = m->spec;
+    o.split_mode = m->mode;
+    o.n_ctx = 1024;
+    o.n_ubatch = 24;
+    o.trace = trace;
+    o.trace_user = r;
+    memset(r, 0, sizeof *r);
+    r->seed = test_seed();
+    engine_run_open(&r->e, test_ref(model), model, &o);
+    r->got = calloc((size_t)(MAX_TOKEN * r->e.n_vocab), sizeof(float));
+    r->want = calloc((size_t)(MAX_TOKEN * r->e.n_vocab), sizeof(float));
+    assert_true(r->got && r->want);
+}
+
+static void run_open(struct run *r, const struct machine *m)
+{
+    run_open_traced(r, m, NULL);
+}
+
+static void run_close(struct run *r)
+{
+    free(r->got);
+    free(r->want);
+    engine_run_close(&r->e);
+}
+
+static void trim(struct run *r, int seq, int64_t n)
+{
+    assert_int_equal(pl_seq_trim(r->e.engine, seq, n, NULL), PL_OK);
+    assert_int_equal(pl_seq_length(r->e.engine, seq), n);
+}
+
+/* want = logits of tokens [0, n), alone. */
+static void alone(struct run *r, const int32_t *token, int64_t n)
+{
+    trim(r, ALONE, 0);
+    engine_run_decode(&r->e, ALONE, n, token, r->want);
+}
+
+/* Rows [first, n) of `want` are rows [0, n - first) of `got`. */
+static void same(const struct run *r, int64_t first, int64_t n)
+{
+    size_t row = (size_t)r->e.n_vocab;
+
+    assert_memory_equal(r->want + (size_t)first * row, r->got,
+                        (size_t)(n - first) * row * sizeof(float));
+}
+
+/* Tokens of several sequences mixed, some of them wanted: row by row. */
+static void engine_rows_keep_the_order_of_the_batch(void **state)
+{
+    enum { N_SEQ = 3, N = 90 };
+
+    (void)state;
+    for (int d = 0; d < N_DEVICES; d++) {
+        int32_t seq[N], own[N_SEQ][N];
+        uint8_t wanted[N];
+        int64_t n[N_SEQ] = {0}, at[N], row = 0;
+        struct run r;
+        size_t bytes;
+        pl_batch b = {.n = N, .seq = seq, .wanted = wanted};
+
+        run_open(&r, &devices[d]);
+        bytes = (size_t)r.e.n_vocab * sizeof(float);
+        engine_run_tokens(&r.e, &r.seed, N, r.token);
+        for (int i = 0; i < N; i++) {
+            seq[i] = (int32_t)test_below(&r.seed, N_SEQ);
+            wanted[i] = test_below(&r.seed, 3) > 0;
+            at[i] = n[seq[i]];
+            own[seq[i]][n[seq[i]]++] = r.token[i];
+        }
+        b.token = r.token;
+        b.logits = r.got;
+        assert_int_equal(pl_engine_decode(r.e.engine, &b, NULL, NULL), PL_OK);
+        for (int s = 0; s < N_SEQ; s++, row = 0) {
+            alone(&r, own[s], n[s]);
+            for (int i = 0; i < N; i++) {
+                if (wanted[i] && seq[i] == s)
+                    assert_memory_equal(r.got + row * r.e.n_vocab,
+                                        r.want + at[i] * r.e.n_vocab, bytes);
+                row += wanted[i];
+            }
+        }
+        run_close(&r);
+    }
+}
+
+static void engine_goes_on_where_a_sequence_was_cut(void **state)
+{
+    static const int64_t keep[] = {150, 128, 127, 65, 64, 63, 1, 0};
+    enum { MORE = 20 };
+
+    (void)state;
+    for (int d = 0; d < N_DEVICES; d++) {
+        struct run r;
+
+        run_open(&r, &devices[d]);
+        engine_run_tokens(&r.e, &r.seed, MAX_TOKEN, r.token);
+        engine_run_decode(&r.e, 1, 3, r.token, NULL); /* moves the pages on */
+        engine_run_decode(&r.e, 0, 170, r.token, NULL);
+        for (size_t k = 0; k < sizeof keep / sizeof keep[0]; k++) {
+            trim(&r, 0, keep[k]);
+            engine_run_tokens(&r.e, &r.seed, MORE, r.token + keep[k]);
+            engine_run_decode(&r.e, 0, MORE, r.token + keep[k], r.got);
+            alone(&r, r.token, keep[k] + MORE);
+            same(&r, keep[k], keep[k] + MORE);
+        }
+        run_close(&r);
+    }
+}
+
+/* A copy shares pages; either may be written into afterwards, at the end or,
+ * cut, in the middle, and the other does not notice. */
+static void engine_copies_go_their_own_ways(void **state)
+{
+    static const int64_t keep[] = {150, 100, 64, 30};
+    enum { FIRST = 150, MORE = 30 };
+
+    (void)state;
+    for (int d = 0; d < N_DEVICES; d++)
+        for (size_t k = 0; k < 2 * sizeof keep / sizeof keep[0]; k++) {
+            int64_t kept = keep[k / 2];
+            int cut = k % 2; /* the sequence that is cut: copy or source */
+            int32_t other[MAX_TOKEN];
+            struct run r;
+
+            run_open(&r, &devices[d]);
+            engine_run_tokens(&r.e, &r.seed, MAX_TOKEN, r.token);
+            engine_run_decode(&r.e, 0, FIRST, r.token, NULL);
+            assert_int_equal(pl_seq_copy(r.e.engine, 1, 0, NULL), PL_OK);
+            assert_int_equal(pl_seq_length(r.e.engine, 1), FIRST);
+            memcpy(other, r.token, sizeof other);
+            engine_run_tokens(&r.e, &r.seed, MORE, other + kept);
+            trim(&r, cut, kept);
+            engine_run_decode(&r.e, cut, MORE, other + kept, r.got);
+            alone(&r, other, kept + MORE);
+            same(&r, kept, kept + MORE);
+            engine_run_decode(&r.e, !cut, MORE, r.token + FIRST, r.got);
+            alone(&r, r.token, FIRST + MORE);
+            same(&r, FIRST, FIRST + MORE);
+            run_close(&r);
+        }
+}
+
+/* A device is lost in the middle of a run: sequences are as long as before the
+ * batch, and the same tokens can be given again. */
+static void engine_forgets_a_run_that_failed(void **state)
+{
+    enum { FIRST = 70, MORE = 90 };
+
+    (void)state;
+    for (int d = 0; d < N_DEVICES; d++)
+        for (int k = 0; k < 4; k++) {
+            const struct script *c;
+            struct device *lost;
+            struct run r;
+            pl_batch b = {.n = MORE};
+
+            run_open(&r, &devices[d]);
+            /* not "io", which may have nothing to do */
+            lost =
+                &r.e.engine->exec->set->dev[k % (r.e.engine->exec->set->n - 1)];
+            engine_run_tokens(&r.e, &r.seed, FIRST + MORE, r.token);
+            engine_run_decode(&r.e, 0, FIRST, r.token, NULL);
+            c = &lost->prog->script[lost->prog->n_script - 1];
+            lost->fail_step = c->n_step * k / 4;
+            while (c->step[lost->fail_step].instance > 0 ||
+                   c->step[lost->fail_step].most > 0)
+                lost->fail_step--; /* others may not be in the run */
+            b.token = r.token + FIRST;
+            b.logits = r.got;
+            assert_int_equal(pl_engine_decode(r.e.engine, &b, NULL, NULL),
+                             PL_DEVICE);
+            lost->fail_step = -1;
+            assert_int_equal(pl_seq_length(r.e.engine, 0), FIRST);
+            engine_run_decode(&r.e, 0, MORE, b.token, r.got);
+            alone(&r, r.token, FIRST + MORE);
+            same(&r, FIRST, FIRST + MORE);
+            run_close(&r);
+        }
+}
+
+/* The trace is told of a run when it has ended. */
+static void lose_the_next(void *user, const char *text, size_t n)
+{
+    struct run *r = user;
+
+    (void)text;
+    (void)n;
+    if (r->lost)
+        r->lost->fail_step = 0;
+}
+
+/* A device is lost after the first runs of a batch: nothing is left of these
+ * either, of no sequence, and what they shared is still there. */
+static void engine_forgets_a_batch_that_failed(void **state)
+{
+    enum { FIRST = 70, MORE = 90 };
+
+    (void)state;
+    for (int d = 0; d < N_DEVICES - 1; d++) { /* the last one takes one run */
+        int32_t seq[MORE], token[MORE];
+        struct run r;
+        pl_batch b = {.n = MORE, .token = token, .seq = seq};
+
+        run_open_traced(&r, &devices[d], lose_the_next);
+        engine_run_tokens(&r.e, &r.seed, FIRST + MORE, r.token);
+        engine_run_decode(&r.e, 0, FIRST, r.token, NULL);
+        assert_int_equal(pl_seq_copy(r.e.engine, 1, 0, NULL), PL_OK);
+        for (int i = 0; i < MORE; i++) {
+            seq[i] = i % 3;
+            token[i] = r.token[FIRST + i];
+        }
+        b.logits = r.got;
+        r.lost = &r.e.engine->exec->set->dev[0];
+        assert_int_equal(pl_engine_decode(r.e.engine, &b, NULL, NULL),
+                         PL_DEVICE);
+        r.lost->fail_step = -1;
+        r.lost = NULL;
+        assert_int_equal(pl_seq_length(r.e.engine, 0), FIRST);
+        assert_int_equal(pl_seq_length(r.e.engine, 1), FIRST);
+        assert_int_equal(pl_seq_length(r.e.engine, 2), 0);
+        for (int s = 0; s < 2; s++) {
+            engine_run_decode(&r.e, s, MORE, token, r.got);
+            alone(&r, r.token, FIRST + MORE);
+            same(&r, FIRST, FIRST + MORE);
+        }
+        run_close(&r);
+    }
+}
+
+int test_engine_sequences(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(engine_rows_keep_the_order_of_the_batch),
+        cmocka_unit_test(engine_goes_on_where_a_sequence_was_cut),
+        cmocka_unit_test(engine_copies_go_their_own_ways),
+        cmocka_unit_test(engine_forgets_a_run_that_failed),
+        cmocka_unit_test(engine_forgets_a_batch_that_failed),
+    };
+
+    return TEST_RUN(tests);
+}

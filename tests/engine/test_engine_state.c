@@ -1,0 +1,952 @@
+/* States of an engine: what goes on from one has the bits that it would have
+ * had without the trip; a state that is refused has changed nothing.
+ *
+ * "Nothing" is compared as bytes: the state of the whole cache before and
+ * after. */
+#include <dirent.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engine/engine.h"
+#include "exec/cache_io.h"
+#include "lib/alloc_fail.h"
+#include "lib/engine_run.h"
+
+static const char *const models[] = {"qwen2-bias-f32.gguf",
+                                     "qwen3moe-f32.gguf"};
+static const char *const small = "llama-q-q4_0.gguf";
+enum { N_MODEL = 2, N_PAST = 150, N_MORE = 20, MAX_TOKEN = 400 };
+
+/* ---- helpers ------------------------------------------------------------- */
+
+struct state {
+    void *data; /* owned */
+    size_t n;
+};
+
+static struct state save(const struct engine_run *r, int seq, int64_t first,
+                         int64_t n)
+{
+    struct state s;
+    pl_err err = {0};
+    uint64_t size;
+
+    if (pl_state_save_memory(r->engine, seq, first, n, &s.data, &s.n, &err))
+        fail_msg("saving sequence %d: %s", seq, err.message);
+    assert_int_equal(pl_state_size(r->engine, seq, first, n, &size, NULL),
+                     PL_OK);
+    assert_int_equal(size, s.n);
+    return s;
+}
+
+static void restore(const struct engine_run *r, int seq, struct state s,
+                    unsigned flags)
+{
+    pl_err err = {0};
+
+    if (pl_state_restore_memory(r->engine, seq, s.data, s.n, flags, &err))
+        fail_msg("restoring into %d: %s", seq, err.message);
+}
+
+/* Fails with this status and a message that has all of the words. */
+static void refuses(const struct engine_run *r, int seq, struct state s,
+                    unsigned flags, pl_status want, const char *const words[3])
+{
+    struct state before = save(r, -1, 0, -1), after;
+    pl_err err = {0};
+    pl_status got =
+        pl_state_restore_memory(r->engine, seq, s.data, s.n, flags, &err);
+
+    if (got != want || err.status != want)
+        fail_msg("%s where %s was expected: %s", pl_status_name(got),
+                 pl_status_name(want), err.message);
+    for (int i = 0; i < 3 && words[i]; i++)
+        if (!strstr(err.message, words[i]))
+            fail_msg("no '%s' in: %s", words[i], err.message);
+    after = save(r, -1, 0, -1);
+    assert_int_equal(before.n, after.n);
+    assert_memory_equal(before.data, after.data, before.n);
+    free(before.data);
+    free(after.data);
+}
+
+struct config {
+    const char *devices;
+    int64_t n_ubatch, n_ctx;
+    uint64_t sim_seed;
+    pl_split_mode mode; /* of several devices; AUTO: all in one group */
+    int hybrid_size;
+    bool host_cache;
+};
+
+static void open_as(struct engine_run *r, const char *model,
+                    const struct config *c, int n_ranks, pl_format f)
+{
+    pl_options o = engine_run_options();
+
+    o.devices = c->devices;
+    o.n_ranks = n_ranks;
+    o.n_ubatch = c->n_ubatch;
+    o.n_ctx = c->n_ctx;
+    o.sim_seed = c->sim_seed;
+    o.split_mode = c->mode ? c->mode : PL_SPLIT_TENSOR;
+    o.hybrid_size = c->hybrid_size;
+    o.host_cache = c->host_cache;
+    o.cache_set = true;
+    o.cache_k = o.cache_v = f;
+    engine_run_open(r, test_ref(model), model, &o);
+}
+
+static const struct config plain = {
+    .devices = "cpu", .n_ubatch = 64, .n_ctx = 1024};
+
+static float *logits_of(const struct engine_run *r, int64_t n)
+{
+    float *p = malloc((size_t)(n * r->n_vocab) * sizeof *p);
+
+    assert_non_null(p);
+    return p;
+}
+
+/* N_MORE tokens after what `seq` has give `want`. */
+static void goes_on(const struct engine_run *r, int seq, const int32_t *token,
+                    const float *want)
+{
+    float *got = logits_of(r, N_MORE);
+
+    engine_run_decode(r, seq, N_MORE, token, got);
+    assert_memory_equal(got, want, (size_t)(N_MORE * r->n_vocab) * sizeof *got);
+    free(got);
+}
+
+/* ---- the same bits ------------------------------------------------------- */
+
+static void state_goes_on_with_the_same_bits(void **state)
+{
+    static const struct config configs[] = {
+        {.devices = "cpu", .n_ubatch = 64, .n_ctx = 512},
+        {.devices = "cpu*2", .n_ubatch = 24, .n_ctx = 1024},
+        {.devices = "sim*3", .n_ubatch = 7, .n_ctx = 320, .sim_seed = 5},
+        {.devices = "cpu,sim", .n_ubatch = 150, .n_ctx = 448, .sim_seed = 9},
+        {.devices = "cpu*2",
+         .n_ubatch = 64,
+         .n_ctx = 512,
+         .mode = PL_SPLIT_LAYER},
+        {.devices = "sim*4",
+         .n_ubatch = 30,
+         .n_ctx = 512,
+         .sim_seed = 3,
+         .mode = PL_SPLIT_HYBRID,
+         .hybrid_size = 2},
+        {.devices = "sim*2",
+         .n_ubatch = 64,
+         .n_ctx = 512,
+         .sim_seed = 1,
+         .mode = PL_SPLIT_TENSOR,
+         .host_cache = true},
+    };
+    static const pl_format formats[] = {PL_F16, PL_F32, PL_BF16};
+    enum { N = sizeof configs / sizeof configs[0] };
+    uint64_t seed = test_seed();
+
+    (void)state;
+    for (int k = 0; k < N_MODEL * 3; k++) {
+        int n_ranks = 1 + k / N_MODEL;
+        pl_format f = formats[k % 3];
+        int32_t token[MAX_TOKEN], other[MAX_TOKEN];
+        struct state s[N];
+        float *want = NULL;
+        struct engine_run r;
+
+        for (int i = 0; i < N; i++) {
+            open_as(&r, models[k % N_MODEL], &configs[i], n_ranks, f);
+            if (i == 0) {
+                engine_run_tokens(&r, &seed, MAX_TOKEN, token);
+                engine_run_tokens(&r, &seed, MAX_TOKEN, other);
+                want = logits_of(&r, N_MORE);
+            }
+            engine_run_decode(&r, 1, 3, other, NULL); /* moves the pages on */
+            engine_run_decode(&r, 0, N_PAST, token, NULL);
+            s[i] = save(&r, 0, 0, -1);
+            if (i == 0)
+                engine_run_decode(&r, 0, N_MORE, token + N_PAST, want);
+            else /* a state does not know who saved it */
+                assert_memory_equal(s[i].data, s[0].data, s[0].n);
+            engine_run_close(&r);
+        }
+        for (int i = 0; i < N; i++) {
+            open_as(&r, models[k % N_MODEL], &configs[i], n_ranks, f);
+            engine_run_decode(&r, 3, 70, other, NULL);
+            for (int j = 0; j < N; j++) {
+                restore(&r, 2, s[j], 0);
+                assert_int_equal(pl_seq_length(r.engine, 2), N_PAST);
+                goes_on(&r, 2, token + N_PAST, want);
+            }
+            engine_run_close(&r);
+        }
+        for (int i = 0; i < N; i++)
+            free(s[i].data);
+        free(want);
+    }
+}
+
+/* A sequence is saved and taken back while another one lives. */
+static void state_leaves_other_sequences_alone(void **state)
+{
+    uint64_t seed = test_seed();
+    int32_t a[MAX_TOKEN], b[MAX_TOKEN];
+    struct engine_run r;
+    struct state s;
+    float *want_a, *want_b;
+
+    (void)state;
+    open_as(&r, models[0], &plain, 2, PL_F16);
+    engine_run_tokens(&r, &seed, MAX_TOKEN, a);
+    engine_run_tokens(&r, &seed, MAX_TOKEN, b);
+    want_a = logits_of(&r, N_MORE);
+    want_b = logits_of(&r, N_MORE);
+    engine_run_decode(&r, 3, N_PAST + N_MORE, b, NULL);
+    pl_seq_trim(r.engine, 3, N_PAST, NULL);
+    engine_run_decode(&r, 3, N_MORE, b + N_PAST, want_b);
+    pl_seq_trim(r.engine, 3, 0, NULL);
+    for (int i = 0; i < 5; i++) { /* in turns */
+        engine_run_decode(&r, 0, 30, a + 30 * i, NULL);
+        engine_run_decode(&r, 1, 30, b + 30 * i, NULL);
+    }
+    s = save(&r, 0, 0, -1);
+    engine_run_decode(&r, 0, N_MORE, a + N_PAST, want_a);
+    engine_run_decode(&r, 0, 100, b, NULL); /* astray */
+    restore(&r, 0, s, 0);
+    goes_on(&r, 1, b + N_PAST, want_b);
+    goes_on(&r, 0, a + N_PAST, want_a);
+    restore(&r, 2, s, 0);
+    goes_on(&r, 2, a + N_PAST, want_a);
+    free(s.data);
+    free(want_a);
+    free(want_b);
+    engine_run_close(&r);
+}
+
+/* Sequences that share pages fit back into the pages they had, and what the
+ * state does not name is empty afterwards. */
+static void state_of_the_whole_cache_keeps_what_is_shared(void **state)
+{
+    static const struct config tight = {
+        .devices = "cpu*2", .n_ubatch = 64, .n_ctx = 320}; /* 5 pages */
+    uint64_t seed = test_seed();
+    int32_t a[MAX_TOKEN], b[MAX_TOKEN];
+    struct engine_run r;
+    struct state s, again;
+    float *want[3];
+
+    (void)state;
+    open_as(&r, models[0], &tight, 2, PL_F16);
+    engine_run_tokens(&r, &seed, MAX_TOKEN, a);
+    engine_run_tokens(&r, &seed, MAX_TOKEN, b);
+    engine_run_decode(&r, 1, N_PAST, a, NULL); /* 3 pages, 2 of them full */
+    assert_int_equal(pl_seq_copy(r.engine, 3, 1, NULL), PL_OK);
+    assert_int_equal(pl_seq_copy(r.engine, 0, 3, NULL), PL_OK);
+    pl_seq_trim(r.engine, 3, 128, NULL);
+    engine_run_decode(&r, 3, 10, b, NULL);
+    s = save(&r, -1, 0, -1);
+    for (int i = 0; i < 3; i++)
+        want[i] = logits_of(&r, N_MORE);
+    engine_run_decode(&r, 0, N_MORE, b, want[0]);
+    engine_run_decode(&r, 1, N_MORE, a + N_PAST, want[1]);
+    engine_run_decode(&r, 3, N_MORE, b + 10, want[2]);
+    assert_int_equal(r.engine->kv.n_free, 0);
+    pl_seq_trim(r.engine, 0, 0, NULL);
+    pl_seq_trim(r.engine, 1, 0, NULL);
+    engine_run_decode(&r, 2, 50, b, NULL);
+    restore(&r, -1, s, 0); /* in place: the pages are too few for both */
+    assert_int_equal(pl_seq_length(r.engine, 2), 0);
+    assert_int_equal(pl_seq_length(r.engine, 3), 138);
+    assert_int_equal(r.engine->kv.n_free, 0);
+    again = save(&r, -1, 0, -1);
+    assert_int_equal(again.n, s.n);
+    assert_memory_equal(again.data, s.data, s.n);
+    goes_on(&r, 3, b + 10, want[2]);
+    goes_on(&r, 0, b, want[0]);
+    goes_on(&r, 1, a + N_PAST, want[1]);
+    for (int i = 0; i < 3; i++)
+        free(want[i]);
+    free(s.data);
+    free(again.data);
+    engine_run_close(&r);
+}
+
+/* Any cut: the parts, one after the other, are the whole. */
+static void state_of_a_range_goes_to_the_end(void **state)
+{
+    static const int64_t cuts[] = {0, 1, 63, 64, 65, 100, 128, 149, 150};
+    uint64_t seed = test_seed();
+    int32_t token[MAX_TOKEN];
+    struct engine_run r;
+    struct state all;
+    float *want;
+
+    (void)state;
+    open_as(&r, models[1], &plain, 3, PL_F16);
+    engine_run_tokens(&r, &seed, MAX_TOKEN, token);
+    want = logits_of(&r, N_MORE);
+    engine_run_decode(&r, 0, N_PAST, token, NULL);
+    all = save(&r, 0, 0, -1);
+    engine_run_decode(&r, 0, N_MORE, token + N_PAST, want);
+    for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
+        struct state a = save(&r, 0, 0, cuts[i]);
+        struct state b = save(&r, 0, cuts[i], N_PAST - cuts[i]);
+        struct state back;
+        static const char *const words[3] = {"can only follow", "sequence 1"};
+
+        restore(&r, 1, a, 0);
+        assert_int_equal(pl_seq_length(r.engine, 1), cuts[i]);
+        if (cuts[i] > 0) { /* a copy shares the page that is written into */
+            assert_int_equal(pl_seq_copy(r.engine, 2, 1, NULL), PL_OK);
+            pl_seq_trim(r.engine, 2, cuts[i] - 1, NULL);
+        }
+        restore(&r, 1, b, 0);
+        if (cuts[i] > 0 && cuts[i] < N_PAST)
+            refuses(&r, 1, b, 0, PL_BAD_ARGUMENT, words);
+        goes_on(&r, 1, token + N_PAST, want);
+        pl_seq_trim(r.engine, 1, N_PAST, NULL);
+        pl_seq_copy(r.engine, 0, 1, NULL);
+        back = save(&r, 0, 0, -1);
+        assert_memory_equal(back.data, all.data, all.n);
+        free(a.data);
+        free(b.data);
+        free(back.data);
+        engine_run_decode(&r, 0, N_MORE, token + N_PAST, NULL);
+    }
+    free(all.data);
+    free(want);
+    engine_run_close(&r);
+}
+
+/* ---- conversion ---------------------------------------------------------- */
+
+static void rows_of(const struct engine_run *r, int cache, int64_t n,
+                    struct state *out)
+{
+    struct exec_caches c;
+    size_t row;
+
+    assert_int_equal(exec_caches_open(&c, r->engine->exec, -1, NULL), PL_OK);
+    row = (size_t)c.cache[cache].n_head * c.cache[cache].row_bytes;
+    out->n = (size_t)n * row;
+    out->data = malloc(out->n);
+    assert_non_null(out->data);
+    for (int64_t i = 0; i < n; i += KV_PAGE)
+        assert_int_equal(
+            exec_cache_read(&c, cache, r->engine->kv.table[i / KV_PAGE], 0,
+                            (int)(n - i < KV_PAGE ? n - i : KV_PAGE),
+                            (char *)out->data + (size_t)i * row, NULL),
+            PL_OK);
+    exec_caches_close(&c);
+}
+
+/* The first layer's keys and values do not depend on the cache's format: those
+ * of an F32 cache, converted, are those that were written in that format. */
+static void state_converts_as_the_cache_would(void **state)
+{
+    static const pl_format formats[] = {PL_F16, PL_BF16, PL_Q8_0};
+    static const char *const words[3] = {"F32/F32", "--convert"};
+    const char *model = "llama-wide-q4_k_m.gguf";
+    uint64_t seed = test_seed();
+    int32_t token[MAX_TOKEN];
+    struct engine_run r;
+    struct state wide, back;
+
+    (void)state;
+    open_as(&r, model, &plain, 2, PL_F32);
+    engine_run_tokens(&r, &seed, MAX_TOKEN, token);
+    engine_run_decode(&r, 0, N_PAST, token, NULL);
+    wide = save(&r, 0, 0, -1);
+    engine_run_close(&r);
+    for (int k = 0; k < 3; k++) {
+        struct state want[2], got[2];
+
+        open_as(&r, model, &plain, 2, formats[k]);
+        engine_run_decode(&r, 0, N_PAST, token, NULL);
+        for (int i = 0; i < 2; i++)
+            rows_of(&r, i, N_PAST, &want[i]);
+        refuses(&r, 0, wide, 0, PL_BAD_ARGUMENT, words);
+        pl_seq_trim(r.engine, 0, 0, NULL);
+        engine_run_decode(&r, 0, 3, token + N_PAST, NULL);
+        restore(&r, 0, wide, PL_STATE_CONVERT);
+        for (int i = 0; i < 2; i++) {
+            rows_of(&r, i, N_PAST, &got[i]);
+            assert_memory_equal(want[i].data, got[i].data, want[i].n);
+            free(want[i].data);
+            free(got[i].data);
+        }
+        engine_run_decode(&r, 0, N_MORE, token + N_PAST, NULL);
+        engine_run_close(&r);
+    }
+    /* what narrow formats hold, F32 holds too: there and back is nothing */
+    open_as(&r, model, &plain, 2, PL_F16);
+    engine_run_decode(&r, 0, N_PAST, token, NULL);
+    free(wide.data);
+    wide = save(&r, 0, 0, -1);
+    engine_run_close(&r);
+    open_as(&r, model, &plain, 2, PL_F32);
+    restore(&r, 0, wide, PL_STATE_CONVERT);
+    back = save(&r, 0, 0, -1);
+    engine_run_close(&r);
+    open_as(&r, model, &plain, 2, PL_F16);
+    restore(&r, 0, back, PL_STATE_CONVERT);
+    free(back.data);
+    back = save(&r, 0, 0, -1);
+    engine_run_close(&r);
+    assert_int_equal(back.n, wide.n);
+    assert_memory_equal(back.data, wide.data, wide.n);
+    free(back.data);
+    free(wide.data);
+}
+
+/* ---- refusals ------------------------------------------------------------ */
+
+static void state_of_another_model_is_refused(void **state)
+{
+    static const char *const words[3] = {"another model", "qwen2", "qwen3moe"};
+    static const char *const same[3] = {"another model", "llama"};
+    static const char *const llama[] = {"llama-q-q4_0.gguf",
+                                        "llama-q-q8_0.gguf"};
+    int32_t token[10] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+    struct engine_run r;
+    struct state s;
+
+    (void)state;
+    open_as(&r, models[0], &plain, 1, PL_F16);
+    engine_run_decode(&r, 0, 10, token, NULL);
+    s = save(&r, 0, 0, -1);
+    engine_run_close(&r);
+    open_as(&r, models[1], &plain, 1, PL_F16);
+    engine_run_decode(&r, 0, 7, token, NULL);
+    refuses(&r, 0, s, 0, PL_BAD_ARGUMENT, words);
+    engine_run_close(&r);
+    free(s.data);
+    /* the same shapes, other weights */
+    open_as(&r, llama[0], &plain, 1, PL_F16);
+    engine_run_decode(&r, 0, 10, token, NULL);
+    s = save(&r, 0, 0, -1);
+    engine_run_close(&r);
+    open_as(&r, llama[1], &plain, 1, PL_F16);
+    refuses(&r, 0, s, 0, PL_BAD_ARGUMENT, same);
+    engine_run_close(&r);
+    free(s.data);
+}
+
+static int64_t read_once(void *user, void *data, size_t n)
+{
+    struct state *s = user;
+
+    n = n < s->n ? n : s->n;
+    memcpy(data, s->data, n);
+    s->data = (char *)s->data + n;
+    s->n -= n;
+    return (int64_t)n;
+}
+
+static void state_that_does_not_fit_is_refused(void **state)
+{
+    static const struct config two = {
+        .devices = "cpu", .n_ubatch = 64, .n_ctx = 128};
+    static const char *const ctx[3] = {"150", "128", "-c 150"};
+    static const char *const pages[3] = {"needs 2 pages", "1 of 2 are free",
+                                         "replaces 0"};
+    static const char *const ids[3] = {"sequence 3", "plan for 4"};
+    static const char *const many[3] = {"2 sequences", "sequence 1"};
+    static const char *const none[3] = {"sequence 9"};
+    uint64_t seed = test_seed();
+    int32_t token[MAX_TOKEN];
+    struct engine_run r;
+    struct state all, one, range, once;
+    pl_options o = engine_run_options();
+    float *want;
+    pl_err err;
+
+    (void)state;
+    open_as(&r, small, &plain, 1, PL_F16);
+    engine_run_tokens(&r, &seed, MAX_TOKEN, token);
+    want = logits_of(&r, N_MORE);
+    engine_run_decode(&r, 3, N_PAST, token, NULL);
+    engine_run_decode(&r, 0, 10, token, NULL);
+    all = save(&r, -1, 0, -1);
+    one = save(&r, 3, 0, -1);
+    range = save(&r, 3, 0, 100);
+    pl_seq_trim(r.engine, 3, 100, NULL);
+    engine_run_decode(&r, 3, N_MORE, token + 100, want);
+    assert_int_equal(pl_state_save(r.engine, 3, 121, -1, NULL, NULL, &err),
+                     PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "it has 120 from 0 on"));
+    assert_int_equal(pl_state_save(r.engine, 3, 100, 21, NULL, NULL, &err),
+                     PL_BAD_ARGUMENT);
+    assert_int_equal(pl_state_save(r.engine, 3, -1, 5, NULL, NULL, &err),
+                     PL_BAD_ARGUMENT);
+    assert_int_equal(
+        pl_state_save(r.engine, 3, INT64_MAX, INT64_MAX, NULL, NULL, &err),
+        PL_BAD_ARGUMENT);
+    assert_int_equal(
+        pl_state_save(r.engine, 3, INT64_MIN, INT64_MIN, NULL, NULL, &err),
+        PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "-1 positions from -9223372036854775808"
+                                        " on of sequence 3"));
+    assert_int_equal(pl_state_save(r.engine, -1, 1, -1, NULL, NULL, &err),
+                     PL_BAD_ARGUMENT);
+    assert_int_equal(pl_state_save(r.engine, -2, 0, -1, NULL, NULL, &err),
+                     PL_NOT_FOUND);
+    refuses(&r, 1, all, 0, PL_BAD_ARGUMENT, many);
+    refuses(&r, 9, one, 0, PL_NOT_FOUND, none);
+    engine_run_close(&r);
+
+    o.n_seq = 3;
+    engine_run_open(&r, test_ref(small), small, &o);
+    refuses(&r, -1, all, 0, PL_FULL, ids);
+    engine_run_close(&r);
+
+    open_as(&r, small, &two, 1, PL_F16); /* two pages */
+    engine_run_decode(&r, 0, 40, token, NULL);
+    refuses(&r, 2, one, 0, PL_FULL, ctx);
+    refuses(&r, 2, range, 0, PL_FULL, pages);
+    engine_run_decode(&r, 0, 60, token, NULL);
+    /* only in the place of what was there: not from what is read but once */
+    once = range;
+    assert_int_equal(pl_state_restore(r.engine, 0, read_once, &once, 0, &err),
+                     PL_FULL);
+    assert_non_null(strstr(err.message, "restore it from a file"));
+    assert_int_equal(pl_seq_length(r.engine, 0), 100);
+    restore(&r, 0, range, 0);
+    goes_on(&r, 0, token + 100, want);
+    pl_seq_trim(r.engine, 0, 0, NULL);
+    once = range;
+    assert_int_equal(pl_state_restore(r.engine, 0, read_once, &once, 0, &err),
+                     PL_OK);
+    assert_int_equal(once.n, 0);
+    goes_on(&r, 0, token + 100, want);
+    engine_run_close(&r);
+    free(all.data);
+    free(one.data);
+    free(range.data);
+    free(want);
+}
+
+static void note(void *user, pl_log_level level, const char *text)
+{
+    snprintf(user, 300, "%s%s", level == PL_LOG_WARN ? "warning: " : "", text);
+}
+
+static void state_of_other_ranks_is_taken_with_a_note(void **state)
+{
+    char said[300] = "";
+    pl_options o = engine_run_options();
+    uint64_t seed = test_seed();
+    int32_t token[MAX_TOKEN];
+    struct engine_run r;
+    struct state s, back, want[2], got;
+
+    (void)state;
+    open_as(&r, models[0], &plain, 1, PL_F16);
+    engine_run_tokens(&r, &seed, MAX_TOKEN, token);
+    engine_run_decode(&r, 0, N_PAST, token, NULL);
+    s = save(&r, 0, 0, -1);
+    for (int i = 0; i < 2; i++)
+        rows_of(&r, i, N_PAST, &want[i]);
+    engine_run_close(&r);
+    o.log = note;
+    o.log_user = said;
+    o.n_ranks = 3;
+    o.n_ctx = 1024;
+    engine_run_open(&r, test_ref(models[0]), models[0], &o);
+    said[0] = 0;
+    restore(&r, 0, s, 0);
+    assert_non_null(strstr(said, "warning: "));
+    assert_non_null(strstr(said, "1 rank, this runs with 3"));
+    for (int i = 0; i < 2; i++) { /* the past is its saver's */
+        rows_of(&r, i, N_PAST, &got);
+        assert_memory_equal(got.data, want[i].data, got.n);
+        free(got.data);
+        free(want[i].data);
+    }
+    back = save(&r, 0, 0, -1);
+    said[0] = 0;
+    restore(&r, 1, back, 0);
+    assert_string_equal(said, "");
+    engine_run_decode(&r, 1, N_MORE, token, NULL);
+    engine_run_close(&r);
+    free(s.data);
+    free(back.data);
+}
+
+/* ---- damage -------------------------------------------------------------- */
+
+/* Every place where a state may be cut off, and bytes changed: refused, with
+ * nothing changed, beside what it replaces and in its place. */
+static void state_damage_changes_nothing(void **state)
+{
+    static const struct config tight = {
+        .devices = "cpu", .n_ubatch = 64, .n_ctx = 128};
+    uint64_t seed = test_seed();
+    int32_t token[MAX_TOKEN];
+    struct engine_run r[2];
+    struct state s, before[2], after;
+    char *copy;
+
+    (void)state;
+    open_as(&r[0], small, &plain, 1, PL_Q8_0);
+    open_as(&r[1], small, &tight, 1, PL_Q8_0);
+    engine_run_tokens(&r[0], &seed, MAX_TOKEN, token);
+    engine_run_decode(&r[0], 0, 66, token, NULL);
+    s = save(&r[0], 0, 0, -1);
+    for (int k = 0; k < 2; k++) {
+        pl_seq_trim(r[k].engine, 0, 0, NULL);
+        engine_run_decode(&r[k], 0, 100, token + 100, NULL);
+        before[k] = save(&r[k], -1, 0, -1);
+    }
+    copy = malloc(s.n + 1);
+    assert_non_null(copy);
+    for (size_t i = 0; i < s.n + 2000; i++) {
+        int k = (int)(i % 2);
+        size_t n = i <= s.n ? i : s.n;
+        char *exact = NULL;
+        pl_err err = {0};
+        pl_status got;
+
+        if (i == s.n)
+            continue;
+        if (i > s.n) {
+            memcpy(copy, s.data, s.n);
+            copy[test_below(&seed, (int64_t)s.n)] ^=
+                (char)(1 + test_below(&seed, 255));
+        } else {
+            exact = malloc(n + 1); /* a sanitizer sees one byte too many */
+            assert_non_null(exact);
+            memcpy(exact, s.data, n);
+        }
+        got = pl_state_restore_memory(r[k].engine, 0, exact ? exact : copy, n,
+                                      0, &err);
+        free(exact);
+        if (got == PL_OK || !err.message[0])
+            fail_msg("damage %zu was not noticed", i);
+        if (i % 64 < 2 || i + 100 > s.n + 2000) {
+            after = save(&r[k], -1, 0, -1);
+            assert_int_equal(after.n, before[k].n);
+            assert_memory_equal(after.data, before[k].data, after.n);
+            free(after.data);
+        }
+    }
+    memcpy(copy, s.data, s.n);
+    copy[s.n] = 0; /* something follows */
+    for (int k = 0; k < 2; k++) {
+        assert_int_equal(
+            pl_state_restore_memory(r[k].engine, 0, copy, s.n + 1, 0, NULL),
+            PL_BAD_FILE);
+        after = save(&r[k], -1, 0, -1);
+        assert_memory_equal(after.data, before[k].data, after.n);
+        free(after.data);
+        restore(&r[k], 0, s, 0);
+        after = save(&r[k], 0, 0, -1);
+        assert_memory_equal(after.data, s.data, s.n);
+        free(after.data);
+        free(before[k].data);
+        engine_run_close(&r[k]);
+    }
+    free(copy);
+    free(s.data);
+}
+
+static void state_out_of_memory_changes_nothing(void **state)
+{
+    static const struct config tight = {
+        .devices = "sim", .n_ubatch = 64, .n_ctx = 128};
+    uint64_t seed = test_seed();
+    int32_t token[MAX_TOKEN];
+    struct engine_run r;
+    struct state s, wide, before, after;
+    int64_t n_fail = 0;
+
+    (void)state;
+    open_as(&r, small, &tight, 2, PL_F32);
+    engine_run_tokens(&r, &seed, MAX_TOKEN, token);
+    engine_run_decode(&r, 0, 66, token, NULL);
+    wide = save(&r, 0, 0, -1);
+    engine_run_close(&r);
+    open_as(&r, small, &tight, 2, PL_F16);
+    engine_run_decode(&r, 0, 66, token, NULL);
+    before = save(&r, -1, 0, -1);
+    for (int what = 0; what < 3; what++) {
+        pl_status got = PL_NO_MEMORY;
+
+        for (int64_t n = 1; got != PL_OK; n++) {
+            s = (struct state){0};
+            alloc_stat_reset();
+            alloc_fail_at(n);
+            got = what == 0
+                      ? pl_state_save_memory(r.engine, 0, 0, -1, &s.data, &s.n,
+                                             NULL)
+                      : pl_state_restore_memory(
+                            r.engine, 0, what == 1 ? before.data : wide.data,
+                            what == 1 ? before.n : wide.n, PL_STATE_CONVERT,
+                            NULL);
+            if (!alloc_fail_off())
+                assert_int_equal(got, PL_OK);
+            free(s.data);
+            assert_int_equal(alloc_stat_get().live_bytes, 0);
+            if (got == PL_OK)
+                break;
+            n_fail++;
+            assert_int_equal(got, PL_NO_MEMORY);
+            /* in place, its second half may run out with the first one gone */
+            if (pl_seq_length(r.engine, 0) == 0)
+                continue;
+            after = save(&r, -1, 0, -1);
+            assert_memory_equal(after.data, before.data, before.n);
+            free(after.data);
+        }
+    }
+    assert_true(n_fail > 10);
+    free(before.data);
+    free(wide.data);
+    engine_run_close(&r);
+}
+
+/* ---- files --------------------------------------------------------------- */
+
+static int files_beside(const char *path)
+{
+    char dir[4096];
+    struct dirent *e;
+    DIR *d;
+    int n = 0;
+
+    snprintf(dir, sizeof dir, "%.*s", (int)(strrchr(path, '/') - path), path);
+    d = opendir(dir);
+    assert_non_null(d);
+    while ((e = readdir(d)) != NULL)
+        n += e->d_name[0] != '.';
+    closedir(d);
+    return n;
+}
+
+static struct state contents(const char *path)
+{
+    struct state s;
+
+    s.data = test_read(path, &s.n);
+    return s;
+}
+
+static void state_file_is_whole_or_as_it_was(void **state)
+{
+    const char *path = test_temp("saved.state"), *link = test_temp("link");
+    const char *missing = test_temp("absent/saved.state");
+    uint64_t seed = test_seed();
+    int32_t token[MAX_TOKEN];
+    struct rlimit old, low;
+    struct stat st;
+    mode_t mask;
+    struct engine_run r;
+    struct state first, second, now;
+    float *want;
+    pl_err err;
+    int n;
+
+    (void)state;
+    open_as(&r, small, &plain, 2, PL_F16);
+    engine_run_tokens(&r, &seed, MAX_TOKEN, token);
+    want = logits_of(&r, N_MORE);
+    engine_run_decode(&r, 0, 100, token, NULL);
+    first = save(&r, 0, 0, -1);
+    assert_int_equal(pl_state_save_file(r.engine, 0, 0, -1, path, NULL), PL_OK);
+    n = files_beside(path);
+    now = contents(path);
+    assert_int_equal(now.n, first.n);
+    assert_memory_equal(now.data, first.data, first.n);
+    free(now.data);
+
+    engine_run_decode(&r, 0, 50, token + 100, NULL);
+    second = save(&r, 0, 0, -1);
+    signal(SIGXFSZ, SIG_IGN); /* a disk that is full */
+    getrlimit(RLIMIT_FSIZE, &old);
+    low = old;
+    low.rlim_cur = second.n / 2;
+    setrlimit(RLIMIT_FSIZE, &low);
+    assert_int_equal(pl_state_save_file(r.engine, 0, 0, -1, path, &err), PL_IO);
+    setrlimit(RLIMIT_FSIZE, &old);
+    assert_non_null(strstr(err.message, path));
+    assert_int_equal(files_beside(path), n);
+    now = contents(path);
+    assert_int_equal(now.n, first.n);
+    assert_memory_equal(now.data, first.data, first.n);
+    free(now.data);
+
+    /* a link's file is replaced, the link stays; nobody else may read it */
+    assert_int_equal(symlink(path, link), 0);
+    assert_int_equal(chmod(path, 0600), 0);
+    assert_int_equal(pl_state_save_file(r.engine, 0, 0, -1, link, NULL), PL_OK);
+    assert_int_equal(files_beside(path), n + 1);
+    assert_int_equal(lstat(path, &st), 0);
+    assert_int_equal(st.st_mode, S_IFREG | 0600);
+    now = contents(path);
+    assert_int_equal(now.n, second.n);
+    assert_memory_equal(now.data, second.data, second.n);
+    free(now.data);
+    /* who may read it stays, whatever new files are like */
+    assert_int_equal(chmod(path, 0640), 0);
+    mask = umask(077);
+    assert_int_equal(pl_state_save_file(r.engine, 0, 0, -1, path, NULL), PL_OK);
+    umask(mask);
+    assert_int_equal(lstat(path, &st), 0);
+    assert_int_equal(st.st_mode, S_IFREG | 0640);
+
+    engine_run_decode(&r, 0, N_MORE, token + 150, want);
+    assert_int_equal(pl_state_restore_file(r.engine, 1, link, 0, NULL), PL_OK);
+    goes_on(&r, 1, token + 150, want);
+
+    assert_int_equal(pl_state_save_file(r.engine, 0, 0, -1, missing, &err),
+                     PL_NOT_FOUND);
+    assert_non_null(strstr(err.message, "absent"));
+    assert_int_equal(pl_state_save_file(r.engine, 0, 0, -1, "/dev/null", &err),
+                     PL_BAD_ARGUMENT);
+    assert_int_equal(pl_state_restore_file(r.engine, 0, missing, 0, &err),
+                     PL_NOT_FOUND);
+    assert_int_equal(
+        pl_state_restore_file(r.engine, 0, test_ref(small), 0, &err),
+        PL_BAD_FILE);
+    assert_non_null(strstr(err.message, small));
+    assert_int_equal(pl_state_restore_file(r.engine, 0, "/", 0, &err), PL_IO);
+    assert_int_equal(pl_seq_length(r.engine, 0), 150 + N_MORE);
+    free(first.data);
+    free(second.data);
+    free(want);
+    engine_run_close(&r);
+}
+
+static void state_inspected_says_whose_it_is(void **state)
+{
+    const char *path = test_temp("inspected.state");
+    struct test_text text = {0};
+    int32_t token[70] = {1, 2, 3};
+    struct engine_run r;
+    struct state s;
+    pl_err err;
+    FILE *f;
+
+    (void)state;
+    open_as(&r, small, &plain, 2, PL_F16);
+    engine_run_decode(&r, 1, 70, token, NULL);
+    pl_seq_copy(r.engine, 2, 1, NULL);
+    assert_int_equal(pl_state_save_file(r.engine, -1, 0, -1, path, NULL),
+                     PL_OK);
+    engine_run_close(&r);
+    assert_int_equal(pl_inspect(path, false, test_text_add, &text, NULL),
+                     PL_OK);
+    assert_non_null(strstr(text.s, "llama"));
+    assert_non_null(strstr(text.s, ", 2 ranks"));
+    assert_non_null(strstr(text.s, "2, the whole cache"));
+    assert_non_null(
+        strstr(text.s, "70 positions from 0 on, 64 of them sequence 1's"));
+    text.n = 0;
+    assert_int_equal(pl_inspect(path, true, test_text_add, &text, NULL), PL_OK);
+    assert_non_null(strstr(text.s, "\"n_ranks\": 2"));
+    s = contents(path);
+    f = fopen(path, "wb");
+    assert_true(f && fwrite(s.data, 1, s.n - 1, f) == s.n - 1 && !fclose(f));
+    assert_int_equal(pl_inspect(path, true, test_text_add, &text, &err),
+                     PL_BAD_FILE);
+    assert_non_null(strstr(err.message, "cut off"));
+    free(text.s);
+    free(s.data);
+}
+
+/* ---- requests ------------------------------------------------------------ */
+
+/* Forgets all pasts: what is left is what an engine holds at rest. */
+static void forget(const struct engine_run *r, struct state *past, int n)
+{
+    for (int i = 0; i < 4; i++)
+        pl_seq_trim(r->engine, i, 0, NULL);
+    for (int i = 0; i < n; i++) {
+        free(past[i].data);
+        past[i] = save(r, i, 0, -1);
+    }
+}
+
+/* Each takes its past back, goes on, and puts it away again. */
+static void state_500_requests_hold_no_memory(void **state)
+{
+    enum { N_REQUEST = 500, N_WARM = 20, N_CLIENT = 3 };
+    static const struct config c = {
+        .devices = "cpu*2", .n_ubatch = 64, .n_ctx = 512};
+    uint64_t seed = test_seed();
+    int32_t token[MAX_TOKEN];
+    struct state past[N_CLIENT] = {0};
+    struct engine_run r;
+    const char *path = test_temp("request.state");
+
+    (void)state;
+    open_as(&r, small, &c, 2, PL_F16);
+    engine_run_tokens(&r, &seed, MAX_TOKEN, token);
+    forget(&r, past, N_CLIENT);
+    for (int k = 0; k < N_WARM + N_REQUEST; k++) {
+        int i = (int)test_below(&seed, N_CLIENT);
+        int seq = (int)test_below(&seed, 4);
+        int64_t n = 1 + test_below(&seed, 9);
+
+        if (k == N_WARM) {
+            forget(&r, past, N_CLIENT);
+            alloc_stat_reset();
+        }
+        if (k % 5 == 0) {
+            FILE *f = fopen(path, "wb");
+
+            assert_non_null(f);
+            assert_int_equal(fwrite(past[i].data, 1, past[i].n, f), past[i].n);
+            assert_int_equal(fclose(f), 0);
+            assert_int_equal(
+                pl_state_restore_file(r.engine, seq, path, 0, NULL), PL_OK);
+        } else {
+            restore(&r, seq, past[i], 0);
+        }
+        if (pl_seq_length(r.engine, seq) > 90)
+            pl_seq_trim(r.engine, seq, 0, NULL);
+        engine_run_decode(&r, seq, n, token + n, NULL);
+        free(past[i].data);
+        past[i] = save(&r, seq, 0, -1);
+        if (k % 7 == 0)
+            pl_seq_trim(r.engine, seq, 0, NULL);
+    }
+    forget(&r, past, N_CLIENT);
+    assert_int_equal(alloc_stat_get().live_bytes, 0);
+    assert_true(alloc_stat_get().peak_bytes < 4 << 20);
+    assert_int_equal(r.engine->kv.n_free, r.engine->kv.n_page);
+    for (int i = 0; i < N_CLIENT; i++)
+        free(past[i].data);
+    engine_run_close(&r);
+}
+
+int test_engine_state(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(state_goes_on_with_the_same_bits),
+        cmocka_unit_test(state_leaves_other_sequences_alone),
+        cmocka_unit_test(state_of_the_whole_cache_keeps_what_is_shared),
+        cmocka_unit_test(state_of_a_range_goes_to_the_end),
+        cmocka_unit_test(state_converts_as_the_cache_would),
+        cmocka_unit_test(state_of_another_model_is_refused),
+        cmocka_unit_test(state_that_does_not_fit_is_refused),
+        cmocka_unit_test(state_of_other_ranks_is_taken_with_a_note),
+        cmocka_unit_test(state_damage_changes_nothing),
+        cmocka_unit_test(state_out_of_memory_changes_nothing),
+        cmocka_unit_test(state_file_is_whole_or_as_it_was),
+        cmocka_unit_test(state_inspected_says_whose_it_is),
+        cmocka_unit_test(state_500_requests_hold_no_memory),
+    };
+
+    return TEST_RUN(tests);
+}

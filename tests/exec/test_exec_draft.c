@@ -1,0 +1,229 @@
+/* Programs while they are written: a POST that is owed stands before whatever
+ * waits for it and before the device's next work, and belongs to the
+ * micro-batch whose values came. */
+#include "lib/support.h"
+#include "lower/lower_inner.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct scene {
+    struct lower w;
+    struct draft dev[2];
+    pl_err err;
+};
+
+static const struct lower_device one_queue[2] = {{.one_queue = true},
+                                                 {.one_queue = true}};
+static const struct lower_device two_queues[2] = {{.memory = 0}, {.memory = 0}};
+static const struct lower_options one = {.n_dev = 2, .dev = one_queue};
+static const struct lower_options two = {.n_dev = 2, .dev = two_queues};
+
+static void open_scene(struct scene *s)
+{
+    memset(s, 0, sizeof *s);
+    s->w.opt = &one;
+    s->w.dev = s->dev;
+    s->w.err = &s->err;
+    s->dev[0].owed = s->dev[1].owed = -1;
+}
+
+static void close_scene(struct scene *s)
+{
+    for (int d = 0; d < 2; d++) {
+        free(s->dev[d].step);
+        free(s->dev[d].late);
+    }
+}
+
+static void pull(struct scene *s, int *event)
+{
+    const struct step p = {.kind = STEP_PULL, .pull = {.out = -1}};
+
+    assert_int_equal(lower_step(&s->w, 0, &p), PL_OK);
+    assert_int_equal(lower_post_later(&s->w, 0, event), PL_OK);
+}
+
+/* The steps of a device, like "pull post0 kernel", each with its micro-batch if
+ * that is not the first; orders ascend. */
+static void must_be(const struct scene *s, int d, const char *want)
+{
+    static const char *const name[] = {
+        [STEP_KERNEL] = "kernel", [STEP_MERGE] = "merge", [STEP_PULL] = "pull",
+        [STEP_PAGES] = "pages",   [STEP_POST] = "post",   [STEP_WAIT] = "wait"};
+    char have[256] = "";
+    size_t n = 0;
+
+    for (int i = 0; i < s->dev[d].n_step; i++) {
+        const struct step *t = &s->dev[d].step[i];
+
+        assert_true(i == 0 || t[-1].order < t->order);
+        n += (size_t)snprintf(have + n, sizeof have - n, "%s%s", i ? " " : "",
+                              name[t->kind]);
+        if (step_is_event(t))
+            n += (size_t)snprintf(have + n, sizeof have - n, "%d",
+                                  t->event.event);
+        if (t->instance)
+            n +=
+                (size_t)snprintf(have + n, sizeof have - n, "/%d", t->instance);
+    }
+    assert_string_equal(have, want);
+}
+
+static void exec_values_in_a_row_are_posted_once(void **state)
+{
+    const struct step kernel = {.kind = STEP_KERNEL};
+    struct scene s;
+    int a, b, c;
+
+    (void)state;
+    open_scene(&s);
+    pull(&s, &a);
+    pull(&s, &b);
+    assert_int_equal(a, b);
+    must_be(&s, 0, "pull pull");
+    assert_int_equal(lower_step(&s.w, 0, &kernel), PL_OK);
+    pull(&s, &c);
+    assert_int_not_equal(a, c);
+    assert_int_equal(lower_post(&s.w, 0, QUEUE_COMPUTE, &b), PL_OK);
+    assert_int_equal(b, c); /* nothing has happened since */
+    assert_int_equal(lower_settle(&s.w, 0), PL_OK);
+    must_be(&s, 0, "pull pull post0 kernel pull post1");
+    close_scene(&s);
+}
+
+static void exec_a_wait_has_its_post_before_it(void **state)
+{
+    struct scene s;
+    int a;
+
+    (void)state;
+    open_scene(&s);
+    pull(&s, &a);
+    assert_int_equal(lower_wait(&s.w, 1, QUEUE_COMPUTE, 0, a), PL_OK);
+    must_be(&s, 0, "pull post0");
+    must_be(&s, 1, "wait0");
+    assert_true(s.dev[0].step[1].order < s.dev[1].step[0].order);
+    close_scene(&s);
+}
+
+static void exec_each_micro_batch_posts_for_itself(void **state)
+{
+    struct scene s;
+    int a, b;
+
+    (void)state;
+    open_scene(&s);
+    pull(&s, &a);
+    s.w.instance = 1;
+    pull(&s, &b);
+    assert_int_not_equal(a, b);
+    s.w.instance = 2; /* what settles it is another's */
+    assert_int_equal(lower_wait(&s.w, 1, QUEUE_COMPUTE, 0, b), PL_OK);
+    must_be(&s, 0, "pull pull/1 post0 post1/1");
+    must_be(&s, 1, "wait1/2");
+    close_scene(&s);
+}
+
+static void copy(struct scene *s, int *event)
+{
+    const struct step p = {
+        .kind = STEP_PULL, .queue = QUEUE_COPY, .pull = {.out = -1}};
+
+    assert_int_equal(lower_step(&s->w, 0, &p), PL_OK);
+    assert_int_equal(lower_post_late(&s->w, 0, event), PL_OK);
+}
+
+/* Of copies in a row the last one's POST is that of all, but of their own
+ * micro-batch only: the other may be absent. */
+static void exec_copies_are_posted_late_by_micro_batch(void **state)
+{
+    struct scene s;
+    int a, b, c;
+
+    (void)state;
+    open_scene(&s);
+    copy(&s, &a);
+    copy(&s, &b);
+    s.w.instance = 1;
+    copy(&s, &c);
+    must_be(&s, 0, "pull pull pull/1");
+    assert_int_equal(lower_wait(&s.w, 1, QUEUE_COMPUTE, 0, c), PL_OK);
+    must_be(&s, 0, "pull pull pull/1 post2/1");
+    s.w.instance = 0;
+    assert_int_equal(lower_wait(&s.w, 1, QUEUE_COMPUTE, 0, b), PL_OK);
+    assert_int_equal(lower_wait(&s.w, 1, QUEUE_COMPUTE, 0, a), PL_OK);
+    must_be(&s, 0, "pull pull pull/1 post2/1 post1");
+    must_be(&s, 1, "wait2/1 wait1 wait1");
+    close_scene(&s);
+}
+
+static void exec_runs_of_few_rows_post_for_themselves(void **state)
+{
+    struct scene s;
+    int a, b, c;
+
+    (void)state;
+    open_scene(&s);
+    s.w.few = 2;
+    s.w.guard = GUARD_FEW_TOK;
+    assert_int_equal(lower_post(&s.w, 0, QUEUE_COMPUTE, &a), PL_OK);
+    assert_int_equal(lower_post(&s.w, 0, QUEUE_COMPUTE, &b), PL_OK);
+    assert_int_equal(a, b);
+    s.w.guard = GUARD_MANY_TOK;
+    assert_int_equal(lower_post(&s.w, 0, QUEUE_COMPUTE, &b), PL_OK);
+    s.w.guard = GUARD_NONE;
+    assert_int_equal(lower_post(&s.w, 0, QUEUE_COMPUTE, &c), PL_OK);
+    must_be(&s, 0, "post0 post1 post2");
+    assert_true(a == 0 && b == 1 && c == 2);
+    assert_int_equal(s.dev[0].step[0].most, 2);
+    assert_int_equal(s.dev[0].step[1].least, 3);
+    assert_int_equal(s.dev[0].step[2].most, 0); /* in every run */
+    close_scene(&s);
+}
+
+/* Before it waits for another device a queue waits for what the other queue has
+ * posted, once, in the runs that have the post. */
+static void exec_queues_know_of_each_other(void **state)
+{
+    struct scene s;
+    int a, b, c;
+
+    (void)state;
+    open_scene(&s);
+    s.w.opt = &two;
+    s.w.few = 2;
+    assert_int_equal(lower_post(&s.w, 1, QUEUE_COMPUTE, &c), PL_OK);
+    assert_int_equal(lower_post(&s.w, 0, QUEUE_COPY, &a), PL_OK);
+    s.w.guard = GUARD_FEW_TOK; /* in these runs only it knows of the post */
+    assert_int_equal(lower_wait(&s.w, 0, QUEUE_COMPUTE, 0, a), PL_OK);
+    s.w.guard = GUARD_NONE;
+    must_be(&s, 0, "post0 wait0");
+    assert_int_equal(lower_wait(&s.w, 0, QUEUE_COMPUTE, 1, c), PL_OK);
+    must_be(&s, 0, "post0 wait0 wait0 wait0");
+    assert_int_equal(s.dev[0].step[2].event.dev, 0);
+    assert_int_equal(s.dev[0].step[3].event.dev, 1);
+    assert_int_equal(lower_wait(&s.w, 0, QUEUE_COMPUTE, 1, c), PL_OK);
+    must_be(&s, 0, "post0 wait0 wait0 wait0 wait0"); /* nothing new */
+    s.w.instance = 1;
+    assert_int_equal(lower_post(&s.w, 0, QUEUE_COPY, &b), PL_OK);
+    assert_int_equal(lower_wait(&s.w, 0, QUEUE_COMPUTE, 0, b), PL_OK);
+    assert_int_equal(lower_wait(&s.w, 0, QUEUE_COMPUTE, 1, c), PL_OK);
+    must_be(&s, 0, "post0 wait0 wait0 wait0 wait0 post1/1 wait1/1 wait0/1");
+    close_scene(&s);
+}
+
+int test_exec_draft(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exec_values_in_a_row_are_posted_once),
+        cmocka_unit_test(exec_a_wait_has_its_post_before_it),
+        cmocka_unit_test(exec_each_micro_batch_posts_for_itself),
+        cmocka_unit_test(exec_copies_are_posted_late_by_micro_batch),
+        cmocka_unit_test(exec_runs_of_few_rows_post_for_themselves),
+        cmocka_unit_test(exec_queues_know_of_each_other),
+    };
+
+    return TEST_RUN(tests);
+}

@@ -1,0 +1,445 @@
+/* Memory of a plan and of an engine: none to be had, exactly what was planned,
+ * none in a step.
+ *
+ * Devices' regions below 1 MiB come from malloc and are among the allocations
+ * that fail; larger ones are mapped, and appear in the process's resident
+ * memory. */
+#include <inttypes.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "engine/engine.h"
+#include "lib/alloc_fail.h"
+#include "lib/engine_run.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
+static const char smallest[] = "llama-q-q4_0.gguf";
+
+static double seconds(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Out of memory ----------------------------------------------------------- */
+
+/* Opens, plans, makes an engine, decodes, frees. */
+static pl_status life(const char *path, const pl_options *o, bool shared,
+                      pl_err *err)
+{
+    static const int32_t token[3] = {1, 2, 3};
+    static float logits[4096];
+    static const uint8_t wanted[3] = {0, 0, 1};
+    pl_batch b = {3, token, NULL, wanted, logits};
+    pl_model *m = NULL;
+    pl_plan *p = NULL;
+    pl_engine *e = NULL;
+    pl_status s = pl_model_open(&m, path, err);
+
+    if (s == PL_OK)
+        s = pl_plan_create(&p, m, o, err);
+    if (s == PL_OK)
+        s = pl_engine_create(&e, m, o, err);
+    if (s == PL_OK)
+        s = pl_engine_decode(e, &b, NULL, err);
+    if (s == PL_OK && shared)
+        s = pl_seq_copy(e, 1, 0, err);
+    pl_engine_free(e);
+    pl_plan_free(p);
+    pl_model_free(m);
+    return s;
+}
+
+/* Every n-th allocation fails once, one n after the other; in the short tier
+ * as many n, evenly spread, as the seconds allow. */
+static void fail_each(const char *file, pl_options o, double budget_s)
+{
+    const char *path = test_ref(file), *devices = o.devices;
+    uint64_t random = test_seed();
+    int64_t n, step, runs = 0;
+    pl_err err;
+    double t;
+
+    if (!path)
+        TEST_SKIP("%s is not at hand", file);
+    assert_int_equal(life(path, &o, true, &err), PL_OK); /* lazy tables */
+    t = seconds();
+    alloc_stat_reset();
+    assert_int_equal(life(path, &o, true, &err), PL_OK);
+    n = alloc_stat_get().n_call;
+    t = seconds() - t;
+    assert_int_equal(alloc_stat_get().live_bytes, 0);
+    assert_true(n > 100);
+    step = test_long() ? 1 : 1 + (int64_t)((double)n * t / budget_s);
+    for (int64_t i = 1 + (step > 1 ? test_below(&random, step) : 0); i <= n;
+         i += step, runs++) {
+        pl_status s;
+        bool failed;
+
+        memset(&err, 0, sizeof err);
+        alloc_stat_reset();
+        alloc_fail_at(i);
+        s = life(path, &o, true, &err);
+        failed = alloc_fail_off();
+        if (!failed && s == PL_OK)
+            continue; /* threads allocate in any order */
+        if (s != PL_NO_MEMORY && s != PL_NO_DEVICE_MEMORY)
+            fail_msg("allocation %" PRId64 " of %" PRId64
+                     " failed on %s: status %s, \"%s\"",
+                     i, n, devices, pl_status_name(s), err.message);
+        if (err.status != s || !err.message[0])
+            fail_msg("allocation %" PRId64 ": no message for %s", i,
+                     pl_status_name(s));
+        if (alloc_stat_get().live_bytes)
+            fail_msg("allocation %" PRId64 " of %" PRId64
+                     " failed on %s: %" PRId64 " bytes leak",
+                     i, n, devices, alloc_stat_get().live_bytes);
+    }
+    print_message("%s: %" PRId64 " of %" PRId64 " allocations failed in turn\n",
+                  devices, runs, n);
+}
+
+static void memory_out_gives_a_status_on_cpu(void **state)
+{
+    pl_options o = engine_run_options();
+
+    (void)state;
+    o.devices = "cpu*2";
+    fail_each(smallest, o, 4);
+}
+
+static void memory_out_gives_a_status_on_sim(void **state)
+{
+    pl_options o = engine_run_options();
+
+    (void)state;
+    o.devices = "sim*2";
+    fail_each(smallest, o, 4);
+}
+
+/* Allocations of the children count too; fork() is one of them. */
+static void memory_out_gives_a_status_on_proc(void **state)
+{
+    pl_options o = engine_run_options();
+
+    (void)state;
+    o.devices = "proc*2";
+    fail_each(smallest, o, 4);
+}
+
+static void memory_out_gives_a_status_in_any_placement(void **state)
+{
+    const char *override = "attn_output=sim0,ffn_norm=host,attn_v=mirrored";
+    pl_options o = engine_run_options();
+
+    (void)state;
+    o.devices = "cpu,sim*2";
+    o.split_mode = PL_SPLIT_LAYER;
+    o.host_experts = "1";
+    o.offload = PL_OFFLOAD_ON;
+    o.overrides = &override;
+    o.n_overrides = 1;
+    fail_each("llama-moe-f32.gguf", o, 4);
+    o.devices = "sim*3";
+    o.split_mode = PL_SPLIT_HYBRID;
+    o.hybrid_size = 2;
+    o.host_experts = NULL;
+    o.host_cache = true;
+    o.device_layers = "2";
+    fail_each("llama-moe-f32.gguf", o, 4);
+}
+
+/* Planned and taken ------------------------------------------------------- */
+
+/* Anonymous memory of the process that is really there; what other cases gave
+ * back is first returned to the system. */
+static int64_t resident(void)
+{
+    char line[256];
+    long long kib = 0;
+    FILE *f;
+
+    malloc_trim(0);
+    f = fopen("/proc/self/status", "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f)) { /* inboxes are shared memory */
+        long long more;
+
+        if (sscanf(line, "RssAnon: %lld", &more) == 1 ||
+            sscanf(line, "RssShmem: %lld", &more) == 1)
+            kib += more;
+    }
+    fclose(f);
+    return kib * 1024;
+}
+
+/* Bytes of all devices' regions, from the plan. */
+static int64_t planned_bytes(const struct compiled *p, int from, int to)
+{
+    int64_t n = 0;
+
+    for (int d = 0; d < p->list.n; d++) {
+        for (int r = from; r < to; r++)
+            n += (int64_t)p->low->prog[d].bytes[r];
+        if (to == REGION_COUNT)
+            n += (int64_t)device_scratch_bytes(&p->list.dev[d], p->family,
+                                               &p->low->prog[d]);
+    }
+    return n;
+}
+
+static void memory_planned_is_what_is_taken(void **state)
+{
+    static const char *const devices[] = {"cpu", "cpu*3", "sim*2"};
+    const char *name = "llama-wide-q4_k_m.gguf", *path = test_ref(name);
+    pl_err err = {0};
+
+    (void)state;
+    if (SANITIZED)
+        TEST_SKIP("sanitizers take memory of their own");
+    if (!path)
+        TEST_SKIP("%s is not at hand", name);
+    for (int i = 0; i < 3; i++) {
+        pl_options o = engine_run_options();
+        pl_model *m;
+        pl_plan *p;
+        pl_engine *e;
+        int64_t before, got, want, slack;
+
+        o.devices = devices[i];
+        o.n_ctx = 32768; /* so that regions outweigh tables */
+        assert_int_equal(pl_model_open(&m, path, &err), PL_OK);
+        assert_int_equal(pl_plan_create(&p, m, &o, &err), PL_OK);
+        want = planned_bytes(p->compiled, 0, REGION_COUNT);
+        malloc_trim(0); /* what was freed earlier must not go meanwhile */
+        before = resident();
+        assert_int_equal(pl_engine_create(&e, m, &o, &err), PL_OK);
+        got = resident() - before;
+        /* huge pages round up, tables and the second plan come on top */
+        slack = want / 16 + (4 << 20);
+        if (got < want - (1 << 20) || got > want + slack)
+            fail_msg("%s: %" PRId64 " bytes are planned, %" PRId64
+                     " were taken",
+                     devices[i], want, got);
+        assert_int_equal(
+            planned_bytes(pl_engine_plan(e)->compiled, 0, REGION_COUNT), want);
+        pl_engine_free(e);
+        pl_plan_free(p);
+        pl_model_free(m);
+    }
+}
+
+/* Bytes of the file's tensors. */
+static int64_t file_bytes(const pl_plan *p)
+{
+    int64_t n = 0;
+
+    for (int i = 0; i < p->graph->n_node; i++) {
+        const struct graph_node *x = &p->graph->node[i];
+        int64_t row = x->dim[x->n_dim - 1].n;
+
+        if (x->op == OP_weight)
+            n += (int64_t)format_row_bytes(x->format, row) *
+                 (graph_count(x, &p->compiled->max) / row);
+    }
+    return n;
+}
+
+/* A super block that two ranks share has its scales on both sides of the cut:
+ * the bytes of all that are there twice. */
+static int64_t cut_bytes(const struct compiled *p)
+{
+    int64_t n = 0;
+
+    for (int i = 0; i < p->num->n; i++) {
+        const struct num_node *x = &p->num->node[i];
+        const struct graph_node *g = &p->g->node[x->node];
+        const struct pack *k = NULL;
+        int64_t chunks = 0;
+
+        if (g->op != OP_weight || x->layout->kind != PL_SPLIT ||
+            x->layout->dim != g->n_dim - 1)
+            continue;
+        for (int u = 0; u < p->low->n_unit; u++) {
+            int t = lowered_leaf(p->low, i)->v[u].tensor;
+
+            if (!p->low->prog[p->low->unit[u].dev].tensor[t].pack)
+                continue;
+            k = p->low->prog[p->low->unit[u].dev].tensor[t].pack;
+            chunks += k->n_chunk;
+        }
+        if (k && k->rule->sup_bytes)
+            n += (chunks - k->n_full / format_info(g->format)->block) *
+                 ((k->n_row + PACK_ROWS - 1) / PACK_ROWS) * k->rule->sup_bytes *
+                 (g->n_dim == 3 ? g->dim[0].n : 1);
+    }
+    return n;
+}
+
+/* Rows of zeros that fill groups of 16: a constant a matrix, which outweighs
+ * much of a router of three experts and nothing of a real model. */
+static int64_t padding_bytes(const struct compiled *p)
+{
+    int64_t n = 0;
+
+    for (int d = 0; d < p->list.n; d++)
+        for (int t = 0; t < p->low->prog[d].n_tensor; t++) {
+            const struct prog_tensor *x = &p->low->prog[d].tensor[t];
+
+            if (x->pack && x->pack->n_row % PACK_ROWS)
+                n += (PACK_ROWS - x->pack->n_row % PACK_ROWS) *
+                     (int64_t)(x->pack->group_bytes / PACK_ROWS) *
+                     (x->n_dim == 3 ? x->dim[0].n : 1);
+        }
+    return n;
+}
+
+static void weights_take_little_more_than_their_file(void **state)
+{
+    static const char *const refs[] = {"llama-wide-q4_k_m.gguf",
+                                       "qwen3moe-wide-q4_k_m.gguf",
+                                       "qwen3-q-q4_k_m.gguf"};
+    static const struct {
+        const char *devices;
+        int ranks;
+    } on[] = {{"cpu", 0}, {"cpu*2", 0}, {"cpu*3", 0}, {"cpu", 8}};
+    int absent = 0;
+
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        const char *name = i < 3    ? refs[i]
+                           : i == 3 ? "models/fable-moe-Q8_0.gguf"
+                                    : "../shared/demo/fable-moe-Q4_K_M.gguf";
+        const char *path = i < 3 ? test_ref(name) : test_file(name);
+
+        if (!path) {
+            absent++;
+            continue;
+        }
+        for (int k = 0; k < 4; k++) {
+            pl_options o = engine_run_options();
+            struct engine_run r;
+            const pl_plan *p;
+            pl_counters c;
+            int64_t held = 0, replicas = 0, file, got;
+
+            o.devices = on[k].devices;
+            o.n_ranks = on[k].ranks;
+            got = resident();
+            engine_run_open(&r, path, name, &o);
+            got = resident() - got;
+            p = pl_engine_plan(r.engine);
+            held = planned_bytes(p->compiled, 0, REGION_WEIGHTS + 1);
+            pl_engine_counters(r.engine, &c);
+            /* a device stores an index once, however many of its ranks own
+               it: on one device nothing is replicated */
+            for (int d = 1; d < p->compiled->list.n; d++)
+                replicas += (int64_t)c.replica_bytes[d];
+            replicas += cut_bytes(p->compiled) + padding_bytes(p->compiled);
+            file = file_bytes(p);
+            if ((double)held > 1.03 * (double)file + (double)replicas)
+                fail_msg("%s on %s: %" PRId64 " bytes of weights take %" PRId64
+                         ", %" PRId64 " of them replicas",
+                         name, o.devices, file, held, replicas);
+            if (!SANITIZED && (double)got > 1.03 * (double)file +
+                                                (double)replicas +
+                                                (double)(64 << 20))
+                fail_msg("%s on %s: %" PRId64 " bytes are resident for %" PRId64
+                         " of weights",
+                         name, o.devices, got, file);
+            engine_run_close(&r);
+        }
+    }
+    if (absent)
+        TEST_SKIP("%d of 5 models are not at hand", absent);
+}
+
+/* Steps ------------------------------------------------------------------- */
+
+static void steps_allocate_nothing(void **state)
+{
+    static const char *const devices[] = {"cpu", "cpu*3", "sim*2", "cpu,sim"};
+    static const char *const names[] = {"llama-q-q8_0.gguf",
+                                        "qwen3moe-q-q4_k_m.gguf"};
+    enum { N = 40 };
+    int32_t token[N], seq[N];
+    pl_err err = {0};
+
+    (void)state;
+    for (int i = 0; i < 16; i++) {
+        const char *name = names[i / 4 % 2];
+        pl_options o = engine_run_options();
+        struct engine_run r;
+        uint64_t random = test_seed();
+        float *logits;
+
+        o.devices = devices[i % 4];
+        o.n_threads = 2;
+        if (i >= 8) { /* runs of several micro-batches, copies, streams */
+            o.split_mode = i % 4 == 1 ? PL_SPLIT_TENSOR : PL_SPLIT_LAYER;
+            o.n_ubatch = 6;
+            o.host_experts = "1";
+            o.host_cache = i % 2;
+            o.offload = PL_OFFLOAD_ON;
+        }
+        engine_run_open(&r, test_ref(name), name, &o);
+        engine_run_tokens(&r, &random, N, token);
+        for (int k = 0; k < N; k++)
+            seq[k] = k % 3;
+        logits = malloc((size_t)(N * r.n_vocab) * sizeof *logits);
+        assert_non_null(logits);
+        engine_run_decode(&r, 0, 2, token, logits); /* warm-up */
+        alloc_stat_reset();
+        for (int n = 1; n <= N; n += 13) {
+            pl_batch b = {n, token, seq, NULL, logits};
+
+            assert_int_equal(pl_engine_decode(r.engine, &b, NULL, &err), PL_OK);
+        }
+        assert_int_equal(pl_seq_copy(r.engine, 3, 0, &err), PL_OK);
+        assert_int_equal(pl_seq_trim(r.engine, 3, 5, &err), PL_OK);
+        for (int k = 0; k < N; k++)
+            seq[k] = 3;
+        {
+            pl_batch b = {N, token, seq, NULL, logits};
+
+            assert_int_equal(pl_engine_decode(r.engine, &b, NULL, &err), PL_OK);
+        }
+        if (alloc_stat_get().n_call)
+            fail_msg("%s on %s: %" PRId64 " allocations in steps", name,
+                     o.devices, alloc_stat_get().n_call);
+        free(logits);
+        engine_run_close(&r);
+    }
+}
+
+int test_exec_memory(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_out_gives_a_status_on_cpu),
+        cmocka_unit_test(memory_out_gives_a_status_on_sim),
+        cmocka_unit_test(memory_out_gives_a_status_on_proc),
+        cmocka_unit_test(memory_planned_is_what_is_taken),
+        cmocka_unit_test(weights_take_little_more_than_their_file),
+        cmocka_unit_test(steps_allocate_nothing),
+        /* leaves a large heap behind, which would hide what is taken */
+        cmocka_unit_test(memory_out_gives_a_status_in_any_placement),
+    };
+
+    return TEST_RUN(tests);
+}

@@ -1,0 +1,172 @@
+/* Graphs that no model builds and steps that lie about their tables: what is
+ * wrong is refused, what is merely odd is kept, and no memory is touched that
+ * is not the executor's. The sanitizer builds give these cases their teeth. */
+#include "pl.h"
+
+#include "lib/support.h"
+
+#include <string.h>
+
+static pl_exec *create(const pl_graph *g, const char *devices)
+{
+    const pl_options o = {.devices = devices,
+                          .n_threads = 1,
+                          .n_ubatch = 4,
+                          .n_ctx = 128,
+                          .n_seq = 2,
+                          .no_pin = true};
+    pl_exec *x;
+    pl_err err;
+
+    if (pl_exec_create(&x, g, &o, &err) != PL_OK)
+        fail_msg("%s", err.message);
+    return x;
+}
+
+/* A step reads all pages up to a token's position, not its own alone. */
+static void exec_refuses_steps_whose_pages_are_not_the_caches(void **state)
+{
+    static const int32_t zero[2] = {0}, one[2] = {1, 1}, far[2] = {5, 9000};
+    static const int32_t at_70[2] = {70, 71};
+    static const int32_t good[4] = {0, 1, 1, 0}, first_bad[4] = {7, 1, 1, 0};
+    static const struct {
+        pl_rows rows;
+        pl_status status;
+    } cases[] = {
+        {{2, 0, at_70, zero, good, 2}, PL_OK},
+        {{2, 0, at_70, one, good, 2}, PL_OK},
+        {{2, 0, zero, NULL, NULL, 0}, PL_OK},
+        {{2, 0, at_70, zero, first_bad, 2}, PL_BAD_ARGUMENT},
+        {{2, 0, at_70, zero, good, 1}, PL_BAD_ARGUMENT},
+        {{2, 0, far, zero, good, 2}, PL_BAD_ARGUMENT},
+        {{2, 0, far, zero, NULL, 0}, PL_BAD_ARGUMENT},
+        {{2, 0, zero, one, NULL, 0}, PL_BAD_ARGUMENT},
+    };
+    const pl_dim dim[3] = {{1, PL_N_TOK}, {1, PL_CONST}, {8, PL_CONST}};
+    pl_graph *g;
+    pl_tensor x, k, v;
+
+    (void)state;
+    assert_int_equal(pl_graph_create(&g, NULL), PL_OK);
+    x = pl_input(g, "x", PL_F32, 3, dim);
+    k = pl_cache_write(g, pl_cache(g, "k", PL_F32, 1, 8, false), x);
+    v = pl_cache_write(g, pl_cache(g, "v", PL_F32, 1, 8, true), x);
+    pl_output(g, pl_attention(g, x, k, v, -1, 1.0f, 0, 0.0f));
+    for (int d = 0; d < 2; d++) {
+        pl_exec *e = create(g, d ? "sim*2" : "cpu*2");
+        const float values[16] = {0};
+
+        assert_int_equal(pl_tensor_set(e, x, values, 0, sizeof values, NULL),
+                         PL_OK);
+        for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+            pl_status s = pl_exec_step(e, &cases[i].rows, NULL);
+
+            if (s != cases[i].status)
+                fail_msg("case %zu: %s", i, pl_status_name(s));
+        }
+        pl_exec_free(e);
+    }
+    pl_graph_free(g);
+}
+
+static pl_exec *without_options(const pl_graph *g)
+{
+    pl_exec *x;
+
+    assert_int_equal(pl_exec_create(&x, g, NULL, NULL), PL_OK);
+    return x;
+}
+
+/* No op takes matrices dealt out whole, so only a layout asked for, or a role
+ * that means something else, brings this about. */
+static void exec_keeps_matrices_dealt_out_whole(void **state)
+{
+    enum { BYTES = 3 * 20 * 2 * 34 }; /* [3, 20, 64] in Q8_0 */
+    const int64_t dim[3] = {3, 20, 64};
+    const pl_dim rows[2] = {{1, PL_N_TOK}, {4, PL_CONST}};
+    unsigned char put[BYTES], got[BYTES];
+    uint64_t seed = test_seed();
+    pl_graph *g;
+    pl_tensor w;
+
+    (void)state;
+    for (int i = 0; i < BYTES; i++)
+        put[i] = (unsigned char)test_below(&seed, 256);
+    assert_int_equal(pl_graph_create(&g, NULL), PL_OK);
+    w = pl_weight(g, "w", PL_Q8_0, 3, dim, PL_ROLE_TOKEN_EMBD);
+    pl_output(g, pl_relu(g, pl_input(g, "x", PL_F32, 2, rows)));
+    assert_int_equal(pl_graph_check(g, NULL), PL_OK);
+    pl_exec_free(without_options(g));
+    for (int d = 0; d < 3; d++) {
+        static const char *const devices[] = {"cpu*2", "sim*3", "cpu*5"};
+        pl_exec *e = create(g, devices[d]);
+        pl_err err;
+
+        for (size_t at = 0, n; at < BYTES; at += n) {
+            n = 1 + (size_t)test_below(&seed, 2000);
+            n = n < BYTES - at ? n : BYTES - at;
+            if (pl_tensor_set(e, w, put + at, at, n, &err) != PL_OK)
+                fail_msg("%s", err.message);
+        }
+        memset(got, 0, sizeof got);
+        assert_int_equal(pl_tensor_get(e, w, got, 0, BYTES, &err), PL_OK);
+        assert_memory_equal(got, put, BYTES);
+        pl_exec_free(e);
+    }
+    pl_graph_free(g);
+}
+
+/* What is refused is told as it was asked, sums that overflow included. */
+static void exec_refuses_bytes_beyond_a_tensor(void **state)
+{
+    static const struct {
+        bool set, kept; /* of the weight, else of the kept value */
+        size_t offset, bytes;
+        const char *words;
+    } cases[] = {
+        {false, false, 33, 0, "0 bytes from byte 33 on are asked for, it has"},
+        {true, false, 32, 1, "1 bytes from byte 32 on"},
+        {false, false, SIZE_MAX - 3, 8,
+         "8 bytes from byte 18446744073709551612"},
+        {true, true, 0, 4, "cannot be set; inputs, weights and caches can"},
+    };
+    const int64_t dim[1] = {8};
+    const pl_dim rows[2] = {{1, PL_N_TOK}, {8, PL_CONST}};
+    pl_tensor w, y;
+    pl_graph *g;
+    pl_exec *e;
+
+    (void)state;
+    assert_int_equal(pl_graph_create(&g, NULL), PL_OK);
+    w = pl_weight(g, "w", PL_F32, 1, dim, PL_ROLE_NORM);
+    y = pl_mul(g, pl_input(g, "x", PL_F32, 2, rows), w);
+    pl_output(g, y);
+    pl_keep(g, y);
+    e = create(g, "cpu*2");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        pl_tensor t = cases[i].kept ? y : w;
+        float v[8] = {0};
+        pl_err err;
+        pl_status s =
+            cases[i].set
+                ? pl_tensor_set(e, t, v, cases[i].offset, cases[i].bytes, &err)
+                : pl_tensor_get(e, t, v, cases[i].offset, cases[i].bytes, &err);
+
+        assert_int_equal(s, PL_BAD_ARGUMENT);
+        if (!strstr(err.message, cases[i].words))
+            fail_msg("case %zu: %s", i, err.message);
+    }
+    pl_exec_free(e);
+    pl_graph_free(g);
+}
+
+int test_exec_misuse(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exec_refuses_steps_whose_pages_are_not_the_caches),
+        cmocka_unit_test(exec_refuses_bytes_beyond_a_tensor),
+        cmocka_unit_test(exec_keeps_matrices_dealt_out_whole),
+    };
+
+    return TEST_RUN(tests);
+}

@@ -1,0 +1,241 @@
+/* Several micro-batches in one run: a pipeline over the groups of a model's
+ * layers gives each the bits that it has alone, on one device, one after
+ * another, for every number of micro-batches and any sizes. */
+#include "exec/exec.h"
+#include "lib/place_model.h"
+#include "lib/support.h"
+
+#include "quant/format.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    N_LAYER = 6,
+    MOST = 8, /* micro-batches */
+    MAX_TOK = 9,
+    WORDS = 256,
+    N_CTX = 256,
+    PAGES = N_CTX / 64,
+    N_SEQ = 2,
+};
+
+static const struct {
+    const char *devices;
+    pl_split_mode mode;
+    int hybrid_size;
+    const char *experts, *layers;
+    bool cache;
+} splits[] = {
+    {"cpu*2", PL_SPLIT_LAYER, 0, NULL, NULL, false},
+    {"cpu*3", PL_SPLIT_LAYER, 0, "1", NULL, false},
+    {"sim*2", PL_SPLIT_LAYER, 0, NULL, NULL, false},
+    {"sim*3", PL_SPLIT_LAYER, 0, "all", NULL, false},
+    {"sim:8GB/s*3", PL_SPLIT_LAYER, 0, "all", NULL, false}, /* a thread each */
+    {"cpu,sim", PL_SPLIT_LAYER, 0, NULL, NULL, true},
+    {"cpu*4", PL_SPLIT_HYBRID, 2, NULL, NULL, false},
+    {"sim*4", PL_SPLIT_HYBRID, 2, "2", NULL, false},
+    {"cpu*2,sim*2", PL_SPLIT_HYBRID, 2, NULL, NULL, false},
+    {"sim*3", PL_SPLIT_HYBRID, 2, NULL, NULL, true},
+    {"sim*2", PL_SPLIT_TENSOR, 0, NULL, "3", false}, /* and the host */
+    {"cpu*2", PL_SPLIT_TENSOR, 0, "all", NULL, false},
+    {"sim", PL_SPLIT_NONE, 0, NULL, "4", false},
+};
+
+struct batch {
+    int64_t n, n_out;
+    int32_t token[MAX_TOK], pos[MAX_TOK], seq[MAX_TOK], out[MAX_TOK];
+    float logits[MAX_TOK * WORDS], middle[MAX_TOK * 128];
+};
+
+struct graph {
+    pl_graph *g;
+    pl_tensor tokens, pos, out_ids, logits, middle;
+    void **bytes; /* [n_node], owned */
+};
+
+static size_t weight_bytes(const struct graph_node *n)
+{
+    const struct graph_sizes one = {1, 1, 1, 1};
+    int64_t row = n->dim[n->n_dim - 1].n;
+
+    return format_row_bytes(n->format, row) *
+           (size_t)(graph_count(n, &one) / row);
+}
+
+static void make(struct graph *y, uint64_t *seed)
+{
+    y->g = place_model(N_LAYER);
+    assert_non_null(y->g);
+    y->tokens = pl_tensor_find(y->g, "tokens");
+    y->pos = pl_tensor_find(y->g, "pos");
+    y->out_ids = pl_tensor_find(y->g, "out_ids");
+    y->logits = y->g->n_node - 1;
+    y->middle = pl_tensor_find(y->g, "l_out.3");
+    assert_true(y->g->node[y->logits].output && y->middle >= 0);
+    pl_keep(y->g, y->middle);
+    y->bytes = calloc((size_t)y->g->n_node, sizeof *y->bytes);
+    assert_non_null(y->bytes);
+    for (int i = 0; i < y->g->n_node; i++) {
+        const struct graph_node *n = &y->g->node[i];
+        size_t size;
+        unsigned char *b;
+
+        if (n->op != OP_weight)
+            continue;
+        size = weight_bytes(n);
+        b = y->bytes[i] = malloc(size);
+        assert_non_null(b);
+        for (size_t k = 0; k < size; k++)
+            b[k] = (unsigned char)test_random(seed);
+        for (size_t k = 0; n->format == PL_Q8_0 && k < size; k += 34) {
+            b[k] = 0; /* a scale of 2^-9 */
+            b[k + 1] = 0x18;
+        }
+        for (size_t k = 0; n->format == PL_F32 && k < size; k += 4) {
+            float v = 1 + 0.5f * test_unit(seed);
+
+            memcpy(b + k, &v, 4);
+        }
+    }
+}
+
+/* Tokens of one or two sequences, each going on where it was. */
+static void draw(struct batch *b, int n, uint64_t *seed)
+{
+    int32_t next[N_SEQ] = {0};
+
+    for (int k = 0; k < n; k++) {
+        int64_t first;
+
+        b[k].n = 1 + test_below(seed, MAX_TOK);
+        b[k].n_out = 1 + test_below(seed, b[k].n);
+        first = test_below(seed, 2) ? b[k].n : test_below(seed, b[k].n + 1);
+        for (int64_t t = 0; t < b[k].n; t++) {
+            b[k].seq[t] = t >= first;
+            b[k].pos[t] = next[b[k].seq[t]]++;
+            b[k].token[t] = (int32_t)test_below(seed, WORDS);
+            b[k].out[t] = (int32_t)test_below(seed, b[k].n);
+        }
+    }
+}
+
+static pl_exec *open_exec(const struct graph *y, const pl_options *o)
+{
+    pl_exec *x;
+    pl_err err;
+
+    if (pl_exec_create(&x, y->g, o, &err) != PL_OK)
+        fail_msg("%s", err.message);
+    for (int i = 0; i < y->g->n_node; i++)
+        if (y->bytes[i] &&
+            pl_tensor_set(x, i, y->bytes[i], 0, weight_bytes(&y->g->node[i]),
+                          &err) != PL_OK)
+            fail_msg("%s", err.message);
+    return x;
+}
+
+/* n micro-batches at once; results to what they have for it. */
+static void step(const struct graph *y, pl_exec *x, struct batch *b, int n)
+{
+    static const int32_t pages[N_SEQ * PAGES] = {2, 0, 0, 0, 1, 3, 3, 3};
+    pl_rows rows[MOST];
+    pl_err err;
+
+    for (int k = 0; k < n; k++) {
+        size_t size = 4 * (size_t)b[k].n;
+
+        rows[k] =
+            (pl_rows){b[k].n, b[k].n_out, b[k].pos, b[k].seq, pages, PAGES};
+        if (exec_set_input(x, k, y->tokens, b[k].token, 0, size, &err) ||
+            exec_set_input(x, k, y->pos, b[k].pos, 0, size, &err) ||
+            exec_set_input(x, k, y->out_ids, b[k].out, 0,
+                           4 * (size_t)b[k].n_out, &err))
+            fail_msg("%s", err.message);
+    }
+    if (exec_steps(x, n, rows, &err) != PL_OK)
+        fail_msg("%s", err.message);
+    memset(b[0].logits, 0xff, sizeof b[0].logits);
+    for (int k = 0; k < n; k++)
+        if (exec_get_output(x, k, y->logits, b[k].logits, 0,
+                            4 * WORDS * (size_t)b[k].n_out, &err) ||
+            exec_get_output(x, k, y->middle, b[k].middle, 0,
+                            4 * 128 * (size_t)b[k].n, &err))
+            fail_msg("%s", err.message);
+}
+
+static pl_options options(int n_ranks)
+{
+    return (pl_options){.devices = "cpu",
+                        .n_ranks = n_ranks,
+                        .n_threads = 1,
+                        .no_pin = true,
+                        .no_fit = true,
+                        .n_ctx = N_CTX,
+                        .n_ubatch = MAX_TOK,
+                        .n_out = MAX_TOK,
+                        .n_seq = N_SEQ};
+}
+
+static void pipeline_gives_each_micro_batch_its_own_bits(void **state)
+{
+    static struct batch want[MOST], got[MOST];
+    uint64_t seed = test_seed();
+    struct graph y;
+    int n_run = 0, rounds = test_long() ? 8 : 1;
+
+    (void)state;
+    make(&y, &seed);
+    for (int r = 0; r < rounds * (int)(sizeof splits / sizeof *splits); r++) {
+        int i = r / rounds, ranks = 2 + r % 3;
+        pl_options o = options(ranks);
+        pl_exec *alone = open_exec(&y, &o), *x;
+
+        o.split_mode = splits[i].mode;
+        o.hybrid_size = splits[i].hybrid_size;
+        o.devices = splits[i].devices;
+        o.host_experts = splits[i].experts;
+        o.device_layers = splits[i].layers;
+        o.host_cache = splits[i].cache;
+        o.sim_seed = test_random(&seed);
+        o.offload = PL_OFFLOAD_OFF;
+        x = open_exec(&y, &o);
+        assert_int_equal(exec_instances(x),
+                         x->plan->way[WAY_PIPELINE] < 0 ? 1 : MOST);
+        for (int n = 1; n <= exec_instances(x); n++, n_run++) {
+            draw(want, n, &seed);
+            memcpy(got, want, sizeof got);
+            for (int k = 0; k < n; k++)
+                step(&y, alone, &want[k], 1);
+            step(&y, x, got, n);
+            assert_true(isnormal(got[0].logits[0])); /* it says something */
+            assert_true(isnormal(got[0].middle[0]));
+            for (int k = 0; k < n; k++)
+                if (memcmp(got[k].logits, want[k].logits,
+                           4 * WORDS * (size_t)want[k].n_out) ||
+                    memcmp(got[k].middle, want[k].middle,
+                           4 * 128 * (size_t)want[k].n))
+                    fail_msg("-dev %s, split mode %d: micro-batch %d of %d "
+                             "differs",
+                             o.devices, (int)o.split_mode, k, n);
+        }
+        pl_exec_free(x);
+        pl_exec_free(alone);
+    }
+    for (int i = 0; i < y.g->n_node; i++)
+        free(y.bytes[i]);
+    free(y.bytes);
+    pl_graph_free(y.g);
+    print_message("%d runs of 1 to %d micro-batches agree\n", n_run, MOST);
+    assert_true(n_run > MOST * 10);
+}
+
+int test_exec_pipeline(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pipeline_gives_each_micro_batch_its_own_bits),
+    };
+
+    return TEST_RUN(tests);
+}

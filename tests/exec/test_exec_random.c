@@ -1,0 +1,714 @@
+/* Random graphs, split at random, against an unsplit evaluation in double
+ * precision; linear ones on small integers bit by bit. Each is run twice where
+ * only devices and threads differ: the bits must not.
+ *
+ * What a graph is follows from one number; a failure prints it, and
+ * PLAIT_SEED=number begins with that graph. A graph is drawn anew where a
+ * choice of experts is nearly a tie, or where an error as rounding makes it
+ * would show in the result.
+ *
+ * Every combination of op, split letter and conversion that the rows of
+ * ops.def allow (random_aim.c) must come up 20 times (in the long tier 100),
+ * and no other one: while some are rare, every other graph has blocks aimed at
+ * one of them. The number bears the aim in its high bits. */
+#include "exec/exec.h"
+#include "layout/rules.h"
+#include "lib/eval64.h"
+#include "lib/random_feed.h"
+#include "lib/support.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_STEP = 3 };
+
+struct job {
+    struct random_graph r;
+    struct random_feed f;
+    int n_rank;
+    bool *rounded;                 /* [n_node] behind a narrowing cast: owned */
+    double **want[MAX_STEP];       /* [n_node] results, caches; owned */
+    double **spread[MAX_STEP];     /* [n_node][1] what noise changed */
+    unsigned char **got[MAX_STEP]; /* [n_node] of the first run; owned */
+    uint64_t seed;                 /* that made it */
+};
+
+#define JOB_FAIL(j, ...)                                                       \
+    do {                                                                       \
+        feed_show(&(j)->r, (j)->seed, (j)->n_rank);                            \
+        fail_msg(__VA_ARGS__);                                                 \
+    } while (0)
+
+static bool is_cache(const struct graph_node *n)
+{
+    return n->op == OP_cache;
+}
+
+static double as_double(const struct graph_node *n, const unsigned char *b,
+                        int64_t i)
+{
+    int32_t id;
+    float v;
+
+    if (n->format == PL_I32) {
+        memcpy(&id, b + 4 * i, 4);
+        return id;
+    }
+    memcpy(&v, b + 4 * i, 4);
+    return (double)v;
+}
+
+/* ---- the yardstick ------------------------------------------------------- */
+
+/* All steps; what is read goes to out[s][node]. False: out of range, or a
+ * choice is nearly a tie. */
+static bool evaluate(struct job *j, double noise, double **out[MAX_STEP])
+{
+    struct eval64 *e = eval64_create(j->r.g, RANDOM_N_SEQ, RANDOM_MAX_POS);
+    double most = j->r.exact ? 1 << 21 : 1e5;
+    bool ok = true;
+
+    e->noise = noise;
+    e->seed = j->seed;
+    for (int i = 0; i < j->r.n_node; i++)
+        if (j->r.bytes[i])
+            eval64_weight(e, i, j->r.bytes[i]);
+    for (int s = 0; s < j->f.n_step && ok; s++) {
+        const pl_rows *p = &j->f.rows[s];
+        const struct eval_rows rows = {p->n_tok, p->n_out, RANDOM_MAX_POS,
+                                       p->pos, p->seq};
+
+        for (int i = 0; i < j->r.n_node; i++)
+            if (j->f.input[s][i]) {
+                struct eval_value *v = eval64_input(e, i, &rows);
+
+                for (int64_t k = 0; k < v->n; k++)
+                    v->x[k] = as_double(&j->r.g->node[i], j->f.input[s][i], k);
+            }
+        eval64_step(e, &rows);
+        for (int i = 0; i < j->r.n_node; i++) {
+            const struct eval_value *v = &e->value[i];
+
+            for (int64_t k = 0; k < v->n; k++)
+                ok &= fabs(v->x[k]) <= most; /* not NaN either */
+            if (!feed_is_read(&j->r.g->node[i]) && !is_cache(&j->r.g->node[i]))
+                continue;
+            out[s][i] = test_need((size_t)v->n, sizeof(double));
+            memcpy(out[s][i], v->x, (size_t)v->n * sizeof(double));
+        }
+    }
+    ok &= e->gap >= 1e-3;
+    eval64_free(e);
+    return ok;
+}
+
+static double size_of(const double *x, int64_t n)
+{
+    double s = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        s += x[i] * x[i];
+    return n ? sqrt(s / (double)n) : 0;
+}
+
+static void job_free(struct job *j)
+{
+    for (int s = 0; s < MAX_STEP; s++) {
+        feed_table_free(&j->r, j->want[s]);
+        feed_table_free(&j->r, j->spread[s]);
+        feed_table_free(&j->r, j->got[s]);
+    }
+    free(j->rounded);
+    feed_free(&j->f);
+    random_graph_free(&j->r);
+}
+
+/* How far noise of the size of float's rounding moves the results; false where
+ * it moves them so far that a comparison would say nothing. */
+static bool well_conditioned(struct job *j)
+{
+    double **other[MAX_STEP];
+    bool ok;
+
+    for (int s = 0; s < MAX_STEP; s++)
+        other[s] = test_need((size_t)j->r.n_node, sizeof **other);
+    ok = evaluate(j, 1e-6, other);
+    for (int s = 0; s < j->f.n_step && ok; s++)
+        for (int i = 0; i < j->r.n_node; i++) {
+            int64_t n = feed_count(&j->f, i, s);
+            double most = 0, limit;
+
+            if (!j->want[s][i])
+                continue;
+            for (int64_t k = 0; k < n; k++)
+                most = fmax(most, fabs(other[s][i][k] - j->want[s][i][k]));
+            limit = j->rounded[i] ? 2e-2 : 1e-3;
+            ok &= most <= limit * (size_of(j->want[s][i], n) + 1e-2);
+            j->spread[s][i] = test_need(1, sizeof(double));
+            *j->spread[s][i] = most;
+        }
+    for (int s = 0; s < MAX_STEP; s++)
+        feed_table_free(&j->r, other[s]);
+    return ok;
+}
+
+/* Data for the graph, and what it computes. False: to be drawn anew. */
+static bool job_fill(struct job *j, uint64_t *seed)
+{
+    bool ok;
+
+    feed_make(&j->f, &j->r, MAX_STEP, seed);
+    j->rounded = test_need((size_t)j->r.n_node, sizeof *j->rounded);
+    for (int i = 0; i < j->r.n_node; i++) {
+        const struct graph_node *n = &j->r.g->node[i];
+
+        j->rounded[i] = n->op == OP_cast && n->attr.format != PL_F32;
+        for (int k = 0; k < n->n_in; k++)
+            j->rounded[i] |= n->in[k] >= 0 && j->rounded[n->in[k]];
+    }
+    for (int k = 0; k < MAX_STEP; k++) {
+        j->want[k] = test_need((size_t)j->r.n_node, sizeof **j->want);
+        j->spread[k] = test_need((size_t)j->r.n_node, sizeof **j->spread);
+        j->got[k] = test_need((size_t)j->r.n_node, sizeof **j->got);
+    }
+    ok = evaluate(j, 0, j->want);
+    return ok && (j->r.exact || well_conditioned(j));
+}
+
+/* A seed is a number below 2^AIM_SHIFT, and above it an aim's place in the list
+ * counted from 1; 0: none. */
+enum { AIM_SHIFT = 48 };
+
+static bool job_make(struct job *j, uint64_t seed)
+{
+    const struct random_aim *aim = NULL;
+    uint64_t s = seed, a = seed >> AIM_SHIFT;
+    int n;
+
+    memset(j, 0, sizeof *j);
+    j->seed = seed;
+    if (a > 0 && a <= (uint64_t)(random_aims(&n), n))
+        aim = &random_aims(&n)[a - 1];
+    j->n_rank = aim ? 2 + (int)test_below(&s, 7) : 1 + (int)test_below(&s, 8);
+    random_graph_make(&j->r, j->n_rank, aim, &s);
+    return job_fill(j, &s);
+}
+
+/* ---- counts -------------------------------------------------------------- */
+
+enum { N_LETTER = 128 };
+static int64_t seen[OP_COUNT][N_LETTER][NUM_KIND_COUNT];
+
+/* Does a split of attention's query heads cut those of one KV head? */
+static bool cuts_heads(const struct numeric *p, const struct num_node *n)
+{
+    const struct num_node *q = &p->node[n->in[0]], *k = &p->node[n->in[1]];
+    int64_t heads = p->g->node[q->node].dim[1].n, end = 0;
+    int64_t per = heads / p->g->node[k->node].dim[1].n;
+
+    for (int i = 0; i < q->layout->n_run; i++) {
+        end += q->layout->run[i].len;
+        if (end % per)
+            return true;
+    }
+    return false;
+}
+
+/* What of a node of the plan is split: a letter of its row, or one of the signs
+ * of random_graph.h. */
+static int letter_of(const struct numeric *p, const struct num_node *n)
+{
+    const struct graph_node *x = &p->g->node[n->node];
+    bool moves = !strcmp(op_info(x->op)->dims, "MOVE");
+    struct node_letters l;
+
+    if (n->layout->kind == PL_PARTIAL && !n->sum)
+        return RANDOM_PASSES;
+    if (!moves)
+        rules_letters(p->g, x, &l);
+    for (int i = 0; i < n->n_in; i++) {
+        const pl_layout *in;
+        int a;
+
+        if (n->in[i] < 0)
+            continue;
+        in = p->node[n->in[i]].layout;
+        if (in->kind != PL_SPLIT)
+            continue;
+        if (moves)
+            return RANDOM_MOVED;
+        if (x->op == OP_attention && i == 0 && cuts_heads(p, n))
+            return 'r';
+        a = l.in[i][in->dim].a;
+        if (a)
+            return a < N_LETTER ? a : '*';
+    }
+    return RANDOM_WHOLE;
+}
+
+static void count_plan(const struct numeric *p)
+{
+    for (int i = 0; i < p->n; i++) {
+        const struct num_node *n = &p->node[i];
+        enum op op = p->g->node[n->node].op;
+
+        if (n->kind != NUM_OP || !op_info(op)->dims)
+            continue;
+        for (int k = 0; k < n->n_in; k++)
+            if (n->in[k] >= 0)
+                seen[op][letter_of(p, n)][p->node[n->in[k]].kind]++;
+    }
+}
+
+/* ---- running ------------------------------------------------------------- */
+
+/* Bytes of a tensor, now and then in parts that begin and end anywhere. */
+static void set_bytes(struct job *j, pl_exec *x, int node, const void *data,
+                      size_t size, uint64_t *seed)
+{
+    const unsigned char *b = data;
+    size_t cut[4] = {0, size, size, size};
+    int n = 1;
+    pl_err err;
+
+    if (size > 2 && test_below(seed, 4) == 0) {
+        cut[1] = (size_t)test_below(seed, (int64_t)size);
+        cut[2] = cut[1] + (size_t)test_below(seed, (int64_t)(size - cut[1]));
+        n = 3;
+    }
+    for (int k = n - 1; k >= 0; k--) /* the last part first */
+        if (pl_tensor_set(x, node, b + cut[k], cut[k], cut[k + 1] - cut[k],
+                          &err) != PL_OK)
+            JOB_FAIL(j, "setting: %s", err.message);
+}
+
+static void set_all(struct job *j, pl_exec *x, int s, uint64_t *seed)
+{
+    for (int i = 0; i < j->r.n_node; i++) {
+        const struct graph_node *n = &j->r.g->node[i];
+        size_t size = 4 * (size_t)feed_count(&j->f, i, s);
+
+        if (s == 0 && n->op == OP_weight) {
+            size = feed_weight_bytes(&j->f, i);
+            set_bytes(j, x, i, j->r.bytes[i], size, seed);
+        }
+        if (n->op == OP_input)
+            set_bytes(j, x, i, j->f.input[s][i], size, seed);
+    }
+}
+
+/* Weights read back are the bytes that were set, whole and in part. */
+static void check_weights(struct job *j, pl_exec *x, uint64_t *seed)
+{
+    for (int i = 0; i < j->r.n_node; i++) {
+        const struct graph_node *n = &j->r.g->node[i];
+        size_t size, from, len;
+        unsigned char *b;
+        pl_err err;
+
+        if (n->op != OP_weight)
+            continue;
+        size = feed_weight_bytes(&j->f, i);
+        from = (size_t)test_below(seed, (int64_t)size);
+        len = 1 + (size_t)test_below(seed, (int64_t)(size - from));
+        if (test_below(seed, 2)) {
+            from = 0;
+            len = size;
+        }
+        b = test_need(size, 1);
+        if (pl_tensor_get(x, i, b, from, len, &err) != PL_OK)
+            JOB_FAIL(j, "reading a weight: %s", err.message);
+        if (memcmp(b, (unsigned char *)j->r.bytes[i] + from, len))
+            JOB_FAIL(j, "%s is read back changed", n->name);
+        free(b);
+    }
+}
+
+/* Against the yardstick; of caches only what was written. */
+static void compare(struct job *j, int node, int s, const unsigned char *b,
+                    const bool *written)
+{
+    const struct graph_node *n = &j->r.g->node[node];
+    int64_t c = feed_count(&j->f, node, s);
+    const double *want = j->want[s][node];
+    double limit = 0;
+
+    if (!j->r.exact && n->format != PL_I32)
+        limit = 1e-6 + 3e-5 * size_of(want, c) + 30 * *j->spread[s][node];
+    for (int64_t k = 0; k < c; k++) {
+        double got = as_double(n, b, k);
+
+        if (written && !written[k])
+            continue;
+        if (!(fabs(got - want[k]) <= limit))
+            JOB_FAIL(j, "%s[%lld] of step %d is %.9g, not %.9g (+- %.2g)",
+                     n->name, (long long)k, s, got, want[k], limit);
+    }
+}
+
+/* A cache, read as the tensor it is: slot by slot, through its pages. */
+static void check_cache(struct job *j, pl_exec *x, int node, int last)
+{
+    const struct graph_node *n = &j->r.g->node[node];
+    int64_t row = n->dim[1].n * n->dim[2].n;
+    unsigned char *all = test_need((size_t)(FEED_N_CTX * row), 4);
+    unsigned char *mine = test_need((size_t)feed_count(&j->f, node, last), 4);
+    bool *written =
+        test_need((size_t)feed_count(&j->f, node, last), sizeof *written);
+    pl_err err;
+
+    if (pl_tensor_get(x, node, all, 0, 4 * (size_t)(FEED_N_CTX * row), &err) !=
+        PL_OK)
+        JOB_FAIL(j, "reading: %s", err.message);
+    for (int s = 0; s <= last; s++)
+        for (int64_t t = 0; t < j->f.rows[s].n_tok; t++) {
+            int64_t from = feed_slot(&j->f, s, t);
+            int64_t to = j->f.seq[s][t] * RANDOM_MAX_POS + j->f.pos[s][t];
+
+            memcpy(mine + 4 * to * row, all + 4 * from * row, 4 * (size_t)row);
+            for (int64_t k = 0; k < row; k++)
+                written[to * row + k] = true;
+        }
+    compare(j, node, last, mine, written);
+    free(written);
+    free(mine);
+    free(all);
+}
+
+/* A run is held to the yardstick, or, of 8-bit kernels, to nothing; the one
+ * after it to its bits. */
+enum mode { CHECK, CHECK_AGAIN, FAST, FAST_AGAIN };
+
+static void read_all(struct job *j, pl_exec *x, int s, enum mode mode,
+                     uint64_t *seed)
+{
+    for (int i = 0; i < j->r.n_node; i++) {
+        const struct graph_node *n = &j->r.g->node[i];
+        size_t size = 4 * (size_t)feed_count(&j->f, i, s);
+        size_t from = (size_t)test_below(seed, (int64_t)size);
+        size_t len = (size_t)test_below(seed, (int64_t)(size - from) + 1);
+        unsigned char *b, *part;
+        pl_err err;
+
+        if (!feed_is_read(n))
+            continue;
+        b = test_need(size, 1);
+        part = test_need(size, 1);
+        if (pl_tensor_get(x, i, b, 0, size, &err) != PL_OK ||
+            pl_tensor_get(x, i, part, from, len, &err) != PL_OK)
+            JOB_FAIL(j, "reading: %s", err.message);
+        if (memcmp(part, b + from, len))
+            JOB_FAIL(j, "%s: a part reads otherwise than the whole", n->name);
+        free(part);
+        if (mode == CHECK)
+            compare(j, i, s, b, NULL);
+        if (mode == CHECK || mode == FAST) {
+            free(j->got[s][i]);
+            j->got[s][i] = b;
+            continue;
+        }
+        for (size_t k = 0; k < size; k += 4)
+            if (memcmp(b + k, j->got[s][i] + k, 4))
+                JOB_FAIL(j, "%s[%zu] of step %d: %.9g, on other devices %.9g",
+                         n->name, k / 4, s,
+                         as_double(n, j->got[s][i], (int64_t)k / 4),
+                         as_double(n, b, (int64_t)k / 4));
+        free(b);
+    }
+}
+
+/* One run on some devices; the second compares bits with the first. */
+static void run(struct job *j, enum mode mode, uint64_t *seed)
+{
+    static const char *const families[] = {"reference", "generic", NULL};
+    static const char *const kinds[] = {"cpu", "sim", "proc"};
+    int n_dev = 1 + (int)test_below(seed, 4);
+    double share[4];
+    char dev[32];
+    pl_options o = {.devices = dev,
+                    .n_ranks = j->n_rank,
+                    .n_threads = 1 + (test_below(seed, 4) == 0),
+                    .no_pin = true,
+                    .cpu = mode >= FAST ? families[1 + j->seed % 2]
+                           : j->r.quantized || j->r.exact
+                               ? "reference"
+                               : families[j->seed % 3],
+                    .n_ctx = FEED_N_CTX,
+                    .n_ubatch = RANDOM_MAX_TOK,
+                    .n_out = RANDOM_MAX_TOK,
+                    .n_seq = RANDOM_N_SEQ,
+                    .sim_seed = test_random(seed)};
+    pl_counters c;
+    pl_exec *x;
+    pl_err err;
+
+    snprintf(dev, sizeof dev, "%s*%d", kinds[test_below(seed, 3)], n_dev);
+    if (test_below(seed, 2)) { /* uneven, or none */
+        for (int d = 0; d < n_dev; d++)
+            share[d] = (double)test_below(seed, 4);
+        share[test_below(seed, n_dev)] += 1;
+        o.tensor_split = share;
+        o.n_tensor_split = n_dev;
+    }
+    if (pl_exec_create(&x, j->r.g, &o, &err) != PL_OK)
+        JOB_FAIL(j, "%s", err.message);
+    if (mode == CHECK)
+        count_plan(x->plan->num);
+    for (int s = 0; s < j->f.n_step; s++) {
+        set_all(j, x, s, seed);
+        if (s == 0)
+            check_weights(j, x, seed);
+        if (pl_exec_step(x, &j->f.rows[s], &err) != PL_OK)
+            JOB_FAIL(j, "step %d: %s", s, err.message);
+        read_all(j, x, s, mode, seed);
+    }
+    for (int i = 0; i < j->r.n_node; i++)
+        if (mode < FAST && is_cache(&j->r.g->node[i]))
+            check_cache(j, x, i, j->f.n_step - 1);
+    pl_exec_counters(x, &c);
+    assert_int_equal(c.steps, j->f.n_step);
+    pl_exec_free(x);
+}
+
+/* ---- steering and stock-taking ------------------------------------------- */
+
+/* How many times each combination is wanted. */
+static int64_t often(void)
+{
+    return test_long() ? 100 : 20;
+}
+
+static int64_t seen_of(const struct random_aim *a)
+{
+    return seen[a->op][a->letter][a->kind];
+}
+
+/* A combination that is still rare, by its place counted from 1; 0: none. */
+static uint64_t some_rare(uint64_t *seed)
+{
+    uint64_t found = 0;
+    int n, rare = 0;
+    const struct random_aim *list = random_aims(&n);
+
+    for (int i = 0; i < n; i++)
+        if (!list[i].never && seen_of(&list[i]) < often() &&
+            test_below(seed, ++rare) == 0)
+            found = (uint64_t)i + 1;
+    return found;
+}
+
+static void print_one(enum op op, int letter, int kind, const char *note)
+{
+    print_message(
+        "%s split by %c after %s: %lld times: %s\n", op_info(op)->name, letter,
+        kind == NUM_OP ? "nothing" : num_kind_name((enum num_kind)kind),
+        (long long)seen[op][letter][kind], note);
+}
+
+/* Counts, a row for each op and letter; '.' is not from the op's row, "never"
+ * has its reason in random_aim.c. */
+static void print_table(const struct random_aim *list, int n)
+{
+    print_message("%-14s %s", "op", "letter, after");
+    for (int k = 0; k < NUM_KIND_COUNT; k++)
+        print_message(" %13s",
+                      k == NUM_OP ? "-" : num_kind_name((enum num_kind)k));
+    for (int i = 0, k = NUM_KIND_COUNT; i < n; i++) {
+        const struct random_aim *a = &list[i];
+
+        if (i == 0 || a->op != a[-1].op || a->letter != a[-1].letter) {
+            for (; i > 0 && k < NUM_KIND_COUNT; k++)
+                print_message(" %13s", ".");
+            print_message("\n%-14s %-13c", op_info(a->op)->name, a->letter);
+            k = 0;
+        }
+        for (; k < (int)a->kind; k++)
+            print_message(" %13s", ".");
+        if (a->never)
+            print_message(" %13s", "never");
+        else
+            print_message(" %13lld", (long long)seen_of(a));
+        k++;
+    }
+    print_message("\n");
+}
+
+/* Is the table of combinations full and nothing beside it? Prints it, and what
+ * is not as it should be. */
+static bool complete(void)
+{
+    static bool listed[OP_COUNT][N_LETTER][NUM_KIND_COUNT];
+    int n, possible = 0, wrong = 0;
+    const struct random_aim *list = random_aims(&n);
+    int64_t least = INT64_MAX;
+
+    print_table(list, n);
+    for (int i = 0; i < n; i++) {
+        const struct random_aim *a = &list[i];
+        int64_t c = seen_of(a);
+
+        listed[a->op][a->letter][a->kind] = true;
+        possible += !a->never;
+        if (!a->never && c < least)
+            least = c;
+        if (a->never ? c == 0 : c >= often())
+            continue;
+        wrong++;
+        print_one(a->op, a->letter, (int)a->kind,
+                  a->never ? a->never : "wanted more often");
+    }
+    for (int op = 0; op < OP_COUNT; op++)
+        for (int l = 0; l < N_LETTER; l++)
+            for (int k = 0; k < NUM_KIND_COUNT; k++)
+                if (seen[op][l][k] && !listed[op][l][k]) {
+                    wrong++;
+                    print_one((enum op)op, l, k, "not from its row");
+                }
+    print_message("%d combinations of op, letter and conversion can occur and "
+                  "came up %lld times or more each; %d cannot\n",
+                  possible, (long long)least, n - possible);
+    return wrong == 0;
+}
+
+static void exec_random_graphs_equal_the_unsplit_evaluation(void **state)
+{
+    const int enough = test_long() ? 20000 : 2000, most = 2 * enough;
+    const uint64_t low = ((uint64_t)1 << AIM_SHIFT) - 1;
+    uint64_t seed = test_seed(), drawn = seed;
+    int n = 0, redrawn = 0, aimed = 0;
+
+    (void)state;
+    memset(seen, 0, sizeof seen);
+    /* to read this machine's again for each run takes longer than the run */
+    assert_int_equal(setenv("HWLOC_SYNTHETIC", "core:2 pu:1", 1), 0);
+    while (n < enough || (n < most && some_rare(&drawn))) {
+        uint64_t other = seed ^ 0x5a5a5a5a;
+        struct job j;
+
+        if (job_make(&j, seed)) {
+            run(&j, CHECK, &other);
+            run(&j, CHECK_AGAIN, &other);
+            if (j.r.quantized) {
+                run(&j, FAST, &other);
+                run(&j, FAST_AGAIN, &other);
+            }
+            n++;
+            aimed += seed > low;
+        } else {
+            redrawn++;
+        }
+        job_free(&j);
+        seed = (seed + 1) & low;
+        if (seed % 2)
+            seed |= some_rare(&drawn) << AIM_SHIFT;
+    }
+    unsetenv("HWLOC_SYNTHETIC");
+    print_message("%d graphs (%d of them aimed, %d more redrawn)\n", n, aimed,
+                  redrawn);
+    assert_true(complete());
+}
+
+/* What random graphs meet seldom. */
+static const char *const corners[] = {
+    /* the first rank has no addend: what all hold is added all the same */
+    "a: f32[n_tok, 6] = input\nb: f32[4] = weight\n"
+    "w: f32[4, 6] = weight !want=split(1: 3{1} 3{2})\n"
+    "v: f32[4, 6] = weight !want=split(1: 2{2} 4{1})\n"
+    "d: f32[n_tok, 4] = matmul(a, w)\ne: f32[n_tok, 4] = matmul(a, v)\n"
+    "s: f32[n_tok, 4] = add(d, b)\nt: f32[n_tok, 4] = add(s, e)\n"
+    "y: f32[n_tok, 4] = rms_norm(t) eps=0.01 !output\n",
+    /* and subtracted from, and the other way round */
+    "a: f32[n_tok, 6] = input\nb: f32[4] = weight\n"
+    "w: f32[4, 6] = weight !want=split(1: 3{1} 3{2})\n"
+    "v: f32[4, 6] = weight !want=split(1: 2{2} 4{1})\n"
+    "d: f32[n_tok, 4] = matmul(a, w)\ne: f32[n_tok, 4] = matmul(a, v)\n"
+    "s: f32[n_tok, 4] = sub(b, d)\nu: f32[n_tok, 4] = sub(e, b)\n"
+    "t: f32[n_tok, 4] = sub(s, u)\n"
+    "y: f32[n_tok, 4] = rms_norm(t) eps=0.01 !output\n",
+    /* different ranks have addends of two sums */
+    "a: f32[n_tok, 6] = input\n"
+    "w: f32[4, 6] = weight !want=split(1: 6{2})\n"
+    "v: f32[4, 6] = weight !want=split(1: 2{0} 4{1})\n"
+    "d: f32[n_tok, 4] = matmul(a, w)\ne: f32[n_tok, 4] = matmul(a, v)\n"
+    "s: f32[n_tok, 4] = sub(d, e)\n"
+    "y: f32[n_tok, 4] = tanh(s) !output\nz: f32[n_tok, 4] = tanh(e) !output\n",
+    /* moves between two contractions and their one sum */
+    "a: f32[n_tok, 6] = input\n"
+    "w: f32[12, 6] = weight !want=split(1: 1{0} 3{1} 2{2})\n"
+    "v: f32[6, 6] = weight !want=split(1: 2{2} 4{1})\n"
+    "d: f32[n_tok, 12] = matmul(a, w)\n"
+    "r: f32[n_tok, 3, 4] = reshape(d)\n"
+    "p: f32[n_tok, 4, 3] = permute(r) perm1=2 perm2=1\n"
+    "l: f32[n_tok, 2, 3] = slice(p) axis=1 start=1\n"
+    "q: f32[n_tok, 6] = reshape(l)\ne: f32[n_tok, 6] = matmul(a, v)\n"
+    "k: f32[n_tok, 6] = scale(e) scale=0.5\n"
+    "c: f32[n_tok, 6] = contiguous(q)\n"
+    "s: f32[n_tok, 6] = add(c, k)\ny: f32[n_tok, 6] = tanh(s) !output\n",
+    /* factors on either side, and a broadcast addend */
+    "a: f32[n_tok, 6] = input\nm: f32[n_tok, 4] = input\n"
+    "w: f32[4, 6] = weight !want=split(1: 1{0} 3{1} 2{2})\n"
+    "v: f32[1, 6] = weight !want=split(1: 2{2} 4{1})\n"
+    "d: f32[n_tok, 4] = matmul(a, w)\ne: f32[n_tok, 1] = matmul(a, v)\n"
+    "f: f32[n_tok, 4] = mul(m, d)\ng: f32[n_tok, 4] = swiglu(m, f)\n"
+    "s: f32[n_tok, 4] = add(e, g)\ny: f32[n_tok, 4] = tanh(s) !output\n",
+    /* a norm's weight that is a sum; its readers */
+    "a: f32[1, 6] = input\nx: f32[n_tok, 4] = input\n"
+    "w: f32[4, 6] = weight !want=split(1: 1{0} 3{1} 2{2})\n"
+    "v: f32[4, 4] = weight !want=split(1: 1{0} 3{2})\n"
+    "d: f32[1, 4] = matmul(a, w)\nr: f32[4] = reshape(d)\n"
+    "n: f32[n_tok, 4] = rms_norm(x, r) eps=0.01\n"
+    "m: f32[n_tok, 4] = matmul(x, v)\n"
+    "s: f32[n_tok, 4] = add(n, m)\ny: f32[n_tok, 4] = tanh(s) !output\n",
+    /* a contraction of a PARTIAL by a whole weight, slots summed */
+    "a: f32[n_tok, 2, 6] = input\nu: f32[n_tok, 4] = input\n"
+    "w: f32[8, 6] = weight !want=split(1: 1{0} 3{1} 2{2})\n"
+    "v: f32[4, 8] = weight\nz: f32[4, 4] = weight !want=split(1: 3{1} 1{2})\n"
+    "d: f32[n_tok, 2, 8] = matmul(a, w)\n"
+    "e: f32[n_tok, 2, 4] = matmul(d, v)\n"
+    "f: f32[n_tok, 4] = sum(e)\ng: f32[n_tok, 4] = matmul(u, z)\n"
+    "s: f32[n_tok, 4] = add(f, g)\ny: f32[n_tok, 4] = tanh(s) !output\n",
+    /* a sum that nobody reads, one that is read and kept in several forms */
+    "a: f32[n_tok, 6] = input\n"
+    "w: f32[4, 6] = weight !want=split(1: 1{0} 3{1} 2{2})\n"
+    "d: f32[n_tok, 4] = matmul(a, w)\n"
+    "e: f32[n_tok, 4] = matmul(a, w) !want=split(1: 1{2} 3{0})\n"
+    "f: f32[n_tok, 4] = scale(e) scale=2 !keep\n"
+    "g: f32[n_tok, 4] = scale(e) scale=3 !output !want=split(1: 3{1} 1{0})\n"
+    "h: f32[n_tok, 4] = scale(e) scale=4 !output !want=mirrored\n",
+};
+
+static void exec_corners_equal_the_unsplit_evaluation(void **state)
+{
+    uint64_t seed = test_seed();
+    int n = 0;
+
+    (void)state;
+    for (size_t c = 0; c < sizeof corners / sizeof *corners; c++)
+        for (int k = 0; k < 8; k++) {
+            struct job j = {.n_rank = 3 + k % 2, .seed = seed++};
+            uint64_t s = j.seed;
+            pl_err err;
+
+            if (random_graph_parse(&j.r, corners[c], &s, &err) != PL_OK)
+                fail_msg("%s", err.message);
+            if (job_fill(&j, &s)) {
+                run(&j, CHECK, &s);
+                run(&j, CHECK_AGAIN, &s);
+                n++;
+            }
+            job_free(&j);
+        }
+    assert_true(n > 4 * (int)(sizeof corners / sizeof *corners));
+}
+
+int test_exec_random(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exec_corners_equal_the_unsplit_evaluation),
+        cmocka_unit_test(exec_random_graphs_equal_the_unsplit_evaluation),
+    };
+
+    return TEST_RUN(tests);
+}

@@ -1,0 +1,424 @@
+/* Really split: no rank is idle, none holds or computes what others should.
+ *
+ * For models of every family, 2 to 8 ranks and equal and uneven shares, each
+ * weight matrix but the router is split, and K and V also where there are fewer
+ * KV heads than ranks. What a rank holds and multiplies, replicas apart, is
+ * then within a grain of its share, in each layer; the figures by layer come
+ * from the numeric plan and the programs, and their sums must be those that the
+ * engine's counters give after real steps.
+ *
+ * Grains. The least that can change hands is
+ *   feed-forward, experts, vocabulary   32 indices, what a block of quantized
+ *       activations has and formats allow to cut; in float models fewer where
+ *       there would be no 32 for each rank
+ *   query heads, attention output       one KV head with its query heads, or
+ *       as many as make their output whole blocks of 32 where that is quantized
+ *   K and V                             the same KV heads; shared by ranks, one
+ *       more, since a shared head counts for its first owner alone */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/engine.h"
+#include "lib/engine_run.h"
+#include "plan/roles.h"
+
+enum part { PART_Q, PART_KV, PART_FF, PART_EXP, PART_VOCAB, PART_COUNT };
+#define NONE PART_COUNT
+
+static const char *const part_names[PART_COUNT] = {
+    "query heads", "KV heads", "feed-forward or shared expert", "experts",
+    "vocabulary"};
+
+/* The part of a layer that a weight belongs to, and which of its dimensions,
+ * from the last, counts the part's indices. */
+static enum part part_of(pl_role r, int *from_last)
+{
+    *from_last = 1;
+    switch (r) {
+    case PL_ROLE_ATTN_OUT:
+        *from_last = 0;
+        return PART_Q;
+    case PL_ROLE_ATTN_Q:
+        return PART_Q;
+    case PL_ROLE_ATTN_K:
+    case PL_ROLE_ATTN_V:
+        return PART_KV;
+    case PL_ROLE_FFN_DOWN:
+        *from_last = 0;
+        return PART_FF;
+    case PL_ROLE_FFN_GATE:
+    case PL_ROLE_FFN_UP:
+        return PART_FF;
+    case PL_ROLE_FFN_DOWN_EXPS:
+        *from_last = 0;
+        return PART_EXP;
+    case PL_ROLE_FFN_GATE_EXPS:
+    case PL_ROLE_FFN_UP_EXPS:
+        return PART_EXP;
+    case PL_ROLE_TOKEN_EMBD:
+    case PL_ROLE_OUTPUT:
+        return PART_VOCAB;
+    default:
+        return NONE;
+    }
+}
+
+/* What a part of a layer has, in one measure. */
+struct amount {
+    double rank[PL_MAX_RANKS], total;
+};
+
+enum measure { BYTES, MACS, MEASURES };
+static const char *const measure_names[] = {"bytes", "multiply-adds"};
+
+enum { MAX_LAYER = 8 };
+
+struct split {
+    const char *what;
+    const struct compiled *p;
+    double share[PL_MAX_RANKS]; /* normalised */
+    struct amount a[MEASURES][MAX_LAYER + 1][PART_COUNT];
+    int64_t size[MAX_LAYER + 1][PART_COUNT];
+    bool blocks[MAX_LAYER + 1][PART_COUNT]; /* cut along a quantized row */
+    int64_t n_head, n_kv, d_head;
+    double sum[MEASURES][PL_MAX_RANKS]; /* of all, for the counters */
+};
+
+/* What the ranks hold of a weight, each index by its first owner. */
+static void add_weight(struct split *s, const struct num_node *n,
+                       const struct graph_node *g)
+{
+    int64_t row = g->dim[g->n_dim - 1].n;
+    double bytes = (double)format_row_bytes(g->format, row) *
+                   (double)(graph_count(g, &s->p->max) / row);
+    int from_last;
+    enum part part = part_of(g->role, &from_last);
+    struct amount *a;
+
+    if (n->layout->kind != PL_SPLIT) {
+        s->sum[BYTES][0] += bytes;
+        if (g->n_dim > 1 && g->role != PL_ROLE_ROUTER)
+            fail_msg("%s: %s is not split", s->what, g->name);
+        return;
+    }
+    if (part == NONE && g->n_dim > 1)
+        fail_msg("%s: %s has a role this test does not know", s->what, g->name);
+    a = part == NONE ? NULL : &s->a[BYTES][g->layer + 1][part];
+    for (int k = 0; k < n->layout->n_run; k++) {
+        double part_bytes =
+            bytes * (double)n->layout->run[k].len / (double)n->layout->period;
+        int r = rank_first(n->layout->run[k].owners);
+
+        s->sum[BYTES][r] += part_bytes;
+        if (a)
+            a->rank[r] += part_bytes;
+    }
+    if (!a)
+        return;
+    a->total += bytes;
+    assert_int_equal(n->layout->dim, g->n_dim - 1 - from_last);
+    s->size[g->layer + 1][part] = g->dim[g->n_dim - 1 - from_last].n;
+    s->blocks[g->layer + 1][part] |=
+        from_last == 0 && format_info(g->format)->block > 1;
+}
+
+/* Multiply-adds of all contractions, by the programs' own account. */
+static void add_macs(struct split *s, const struct graph_sizes *z)
+{
+    const struct compiled *p = s->p;
+    double *all = calloc((size_t)p->g->n_node, sizeof *all);
+
+    assert_non_null(all);
+    for (int d = 0; d < p->list.n; d++)
+        for (int i = 0; i < p->low->prog[d].script[0].n_step; i++) {
+            const struct step *st = &p->low->prog[d].script[0].step[i];
+            const struct step_kernel *kernel = &st->kernel;
+            const struct graph_node *x, *w;
+            double rows = 1;
+            int from_last;
+            enum part part;
+
+            if (st->kind != STEP_KERNEL || kernel->n_cost == 0)
+                continue;
+            x = &p->g->node[st->node];
+            w = &p->g->node[x->in[1]];
+            part = part_of(w->role, &from_last);
+            for (int k = 0; k < x->n_dim - 1; k++)
+                rows *= (double)dim_value(x->dim[k], z);
+            for (int k = 0; k < kernel->n_cost; k++) {
+                double macs = (double)kernel->cost[k].macs * rows;
+                int r = kernel->cost[k].rank;
+
+                s->sum[MACS][r] += macs;
+                all[st->node] += macs;
+                if (part == NONE)
+                    continue;
+                s->a[MACS][w->layer + 1][part].rank[r] += macs;
+                s->a[MACS][w->layer + 1][part].total += macs;
+            }
+        }
+    for (int i = 0; i < p->g->n_node; i++) {
+        const struct graph_node *x = &p->g->node[i];
+        const struct graph_node *w = x->n_in > 1 ? &p->g->node[x->in[1]] : NULL;
+        double want;
+
+        if (x->op != OP_matmul && x->op != OP_expert_matmul &&
+            x->op != OP_expert_down)
+            continue;
+        want = (double)graph_count(x, z) * (double)w->dim[w->n_dim - 1].n;
+        if (x->op == OP_expert_down)
+            want *= (double)p->g->node[x->in[0]].dim[1].n;
+        if (all[i] != want)
+            fail_msg("%s: %s takes %.0f multiply-adds, the ranks do %.0f",
+                     s->what, x->name, want, all[i]);
+    }
+    free(all);
+}
+
+static int64_t gcd(int64_t a, int64_t b)
+{
+    return b ? gcd(b, a % b) : a;
+}
+
+/* The grain as a fraction of the part; see above. */
+static double grain(const struct split *s, int layer, enum part part)
+{
+    int64_t size = s->size[layer][part], unit = 32;
+    int64_t r = s->n_head / s->n_kv;
+
+    if (part == PART_Q || part == PART_KV) {
+        int64_t heads = r; /* of a KV head */
+
+        if (s->blocks[layer][PART_Q]) {
+            int64_t g = 32 / gcd(32, s->d_head * r);
+
+            heads = g * r;
+        }
+        return (double)(heads + (part == PART_KV && s->n_kv < s->p->num->n_rank
+                                     ? r
+                                     : 0)) /
+               (double)s->n_head;
+    }
+    while (!s->blocks[layer][part] && unit > 1 &&
+           size / unit < s->p->num->n_rank)
+        unit /= 2;
+    return (double)unit / (double)size;
+}
+
+static void judge(const struct split *s)
+{
+    for (int layer = 0; layer <= MAX_LAYER; layer++)
+        for (int part = 0; part < PART_COUNT; part++)
+            for (int m = 0; m < MEASURES; m++) {
+                const struct amount *a = &s->a[m][layer][part];
+                double g = a->total > 0 ? grain(s, layer, (enum part)part) : 0;
+
+                for (int r = 0; r < s->p->num->n_rank && a->total > 0; r++) {
+                    double off = a->rank[r] - s->share[r] * a->total;
+
+                    if (fabs(off) > g * a->total * (1 + 1e-9))
+                        fail_msg("%s, layer %d, %s: rank %d has %.0f of %.0f "
+                                 "%s, %.0f off its share; a grain is %.0f",
+                                 s->what, layer - 1, part_names[part], r,
+                                 a->rank[r], a->total, measure_names[m], off,
+                                 g * a->total);
+                }
+            }
+}
+
+/* Leftovers of a layer's parts do not add up, nor do those of layers: bytes
+ * that only one rank owns stay within the largest grain. */
+static void judge_sums(const struct split *s)
+{
+    double off[PL_MAX_RANKS] = {0}, most = 0;
+
+    for (int layer = 0; layer <= MAX_LAYER; layer++) {
+        double here[PL_MAX_RANKS] = {0}, largest = 0;
+
+        for (int part = 0; part < PART_COUNT; part++) {
+            const struct amount *a = &s->a[BYTES][layer][part];
+            double g =
+                a->total > 0 ? grain(s, layer, (enum part)part) * a->total : 0;
+
+            if (part == PART_KV && s->n_kv < s->p->num->n_rank)
+                continue;
+            largest = g > largest ? g : largest;
+            for (int r = 0; r < s->p->num->n_rank; r++)
+                here[r] += a->rank[r] - s->share[r] * a->total;
+        }
+        most = largest > most ? largest : most;
+        for (int r = 0; r < s->p->num->n_rank; r++) {
+            if (fabs(here[r]) > largest * 1.0001)
+                fail_msg("%s, layer %d: rank %d is %.0f bytes off its share, "
+                         "a grain is %.0f",
+                         s->what, layer - 1, r, here[r], largest);
+            off[r] += here[r];
+        }
+    }
+    for (int r = 0; r < s->p->num->n_rank; r++)
+        if (fabs(off[r]) > most * 1.0001)
+            fail_msg(
+                "%s: rank %d is %.0f bytes off its share of all, a grain is "
+                "%.0f",
+                s->what, r, off[r], most);
+}
+
+static void survey(struct split *s)
+{
+    const struct compiled *p = s->p;
+    bool *seen = calloc((size_t)p->g->n_node, sizeof *seen);
+
+    assert_non_null(seen);
+    for (int i = 0; i < p->g->n_node; i++)
+        if (p->g->node[i].op == OP_attention) {
+            const struct graph_node *x = &p->g->node[i];
+
+            s->n_head = x->dim[1].n;
+            s->d_head = x->dim[2].n;
+            s->n_kv = p->g->node[x->in[1]].dim[1].n;
+        }
+    for (int i = 0; i < p->num->n; i++) {
+        const struct num_node *n = &p->num->node[i];
+        const struct graph_node *g = &p->g->node[n->node];
+
+        if (n->kind != NUM_OP || (g->op != OP_weight && g->op != OP_cache))
+            continue;
+        if (seen[n->node])
+            fail_msg("%s: %s is held twice", s->what, g->name);
+        seen[n->node] = true;
+        assert_true(g->layer < MAX_LAYER);
+        if (g->op == OP_weight)
+            add_weight(s, n, g);
+        else if (n->layout->kind != PL_SPLIT)
+            fail_msg("%s: %s is not split", s->what, g->name);
+    }
+    free(seen);
+}
+
+static void run(const char *path, const char *name, const char *devices,
+                int n_rank, const double *share)
+{
+    enum { N = 7 };
+    pl_options o = engine_run_options();
+    struct engine_run e;
+    struct split *s = calloc(1, sizeof *s);
+    char what[160];
+    uint64_t random = test_seed();
+    int32_t token[N];
+    float *logits;
+    pl_counters c;
+    double sum = 0;
+
+    assert_non_null(s);
+    o.devices = devices;
+    o.n_ranks = share ? 0 : n_rank;
+    o.tensor_split = share;
+    o.n_tensor_split = share ? n_rank : 0;
+    snprintf(what, sizeof what, "%s, %d %s ranks on %s", name, n_rank,
+             share ? "uneven" : "equal", devices);
+    engine_run_open(&e, path, name, &o);
+    s->what = what;
+    s->p = pl_engine_plan(e.engine)->compiled;
+    assert_int_equal(s->p->num->n_rank, n_rank);
+    for (int r = 0; r < n_rank; r++)
+        sum += share ? share[r] : 1;
+    for (int r = 0; r < n_rank; r++)
+        s->share[r] = (share ? share[r] : 1) / sum;
+    survey(s);
+    engine_run_tokens(&e, &random, N, token);
+    logits = malloc((size_t)(N * e.n_vocab) * sizeof *logits);
+    assert_non_null(logits);
+    engine_run_decode(&e, 0, N, token, logits);
+    engine_run_decode(&e, 0, 1, token, logits);
+    free(logits);
+    add_macs(s, &(struct graph_sizes){N, N, s->p->max.n_slot, 1});
+    add_macs(s, &(struct graph_sizes){1, 1, s->p->max.n_slot, 1});
+    judge(s);
+    judge_sums(s);
+    pl_engine_counters(e.engine, &c);
+    for (int r = 0; r < n_rank; r++) {
+        if (fabs((double)c.weight_bytes[r] - s->sum[BYTES][r]) > 64)
+            fail_msg("%s: rank %d holds %.0f bytes, the counters say %" PRIu64,
+                     what, r, s->sum[BYTES][r], c.weight_bytes[r]);
+        if ((double)c.macs[r] != s->sum[MACS][r])
+            fail_msg("%s: rank %d has %.0f multiply-adds to do, the counters "
+                     "say %" PRIu64,
+                     what, r, s->sum[MACS][r], c.macs[r]);
+    }
+    engine_run_close(&e);
+    free(s);
+}
+
+static const char *const names[] = {
+    "llama-gqa-f32.gguf",       "llama-yarn-f32.gguf",
+    "llama-moe-f32.gguf",       "llama-wide-q4_k_m.gguf",
+    "llama-q-q6_k.gguf",        "qwen2-bias-f32.gguf",
+    "qwen3-tied-f32.gguf",      "qwen3-q-q4_k_m.gguf",
+    "qwen3moe-f32.gguf",        "qwen3moe-q-q4_k_m.gguf",
+    "qwen3moe-q-q8_0.gguf",     "qwen3moe-wide-q4_k_m.gguf",
+    "glm4moe-f32.gguf",         "glm4moe-q-q4_k_m.gguf",
+    "glm4moe-wide-q4_k_m.gguf",
+};
+
+/* One model of each family is always there; the others are named. */
+static void each_model(void (*test)(const char *path, const char *name))
+{
+    char absent[512] = "";
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *path = test_ref(names[i]);
+
+        if (path)
+            test(path, names[i]);
+        else
+            snprintf(absent + strlen(absent), sizeof absent - strlen(absent),
+                     " %s", names[i]);
+    }
+    test(test_file("models/fable-moe-Q8_0.gguf"), "fable-moe-Q8_0.gguf");
+    if (absent[0])
+        TEST_SKIP("not at hand:%s", absent);
+}
+
+static void equal_ranks(const char *path, const char *name)
+{
+    for (int n = 2; n <= 8; n++)
+        run(path, name, "cpu", n, NULL);
+}
+
+static void uneven_ranks(const char *path, const char *name)
+{
+    static const double share[] = {3, 1, 2, 0, 5, 1, 2, 4};
+    char devices[16];
+
+    for (int n = 2; n <= 8; n++) {
+        if (!test_long() && n > 5 && n < 8)
+            continue;
+        snprintf(devices, sizeof devices, "cpu*%d", n);
+        run(path, name, devices, n, share);
+    }
+}
+
+static void split_of_equal_ranks_is_within_a_grain(void **state)
+{
+    (void)state;
+    each_model(equal_ranks);
+}
+
+static void split_of_uneven_ranks_is_within_a_grain(void **state)
+{
+    (void)state;
+    each_model(uneven_ranks);
+}
+
+int test_exec_split(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(split_of_equal_ranks_is_within_a_grain),
+        cmocka_unit_test(split_of_uneven_ranks_is_within_a_grain),
+    };
+
+    return TEST_RUN(tests);
+}

@@ -1,0 +1,363 @@
+/* Shapes: what each op demands of its operands and what it yields, as lines of
+ * the text form. A line whose shape is not the inferred one is refused, so an
+ * accepted line proves the inference. */
+#include "graph/graph.h"
+#include "lib/support.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* What the lines below read. */
+static const char prelude[] = "ids: i32[n_tok] = input\n"
+                              "ids2: i32[n_tok, 2] = input\n"
+                              "ids3: i32[n_tok, 3] = input\n"
+                              "out_ids: i32[n_out] = input\n"
+                              "five: i32[5] = input\n"
+                              "deep: i32[1, 1, 1, 5] = input\n"
+                              "x: f32[n_tok, 64] = input\n"
+                              "o: f32[n_out, 64] = input\n"
+                              "c: f32[6, 64] = input\n"
+                              "x3: f32[n_tok, 2, 64] = input\n"
+                              "x1: f32[n_tok, 1, 64] = input\n"
+                              "h: f32[n_tok, 4, 16] = input\n"
+                              "kh: f32[n_tok, 2, 16] = input\n"
+                              "kh2: f32[2*n_tok, 2, 16] = input\n"
+                              "vh: f32[n_tok, 2, 32] = input\n"
+                              "oh: f32[n_out, 4, 16] = input\n"
+                              "t: f32[64, n_tok] = input\n"
+                              "big: f32[1048576, 1, 1048576] = input\n"
+                              "wide: f32[128, 1] = input\n"
+                              "v64: f32[64] = weight\n"
+                              "v16: f32[16] = weight\n"
+                              "v8: f32[8] = weight\n"
+                              "v4: f32[4] = weight\n"
+                              "qv: q8_0[1, 64] = weight\n"
+                              "h64: bf16[64] = weight\n"
+                              "w: q4_0[128, 64] = weight\n"
+                              "wf: f16[128, 64] = weight\n"
+                              "w3: q8_0[4, 32, 64] = weight\n"
+                              "ck: f16[n_slot, 2, 16] = cache\n"
+                              "cv: f16[n_slot, 2, 32] = cache values=1\n"
+                              "ck3: f16[n_slot, 3, 16] = cache\n"
+                              "r: f32[n_tok, 8] = input\n"
+                              "b8: f32[8] = weight\n"
+                              "kw: f16[n_slot, 2, 16] = cache_write(ck, kh)\n";
+
+/* Message NULL: accepted; else what the error says. */
+static const struct {
+    const char *line, *message;
+} cases[] = {
+    /* leaves */
+    {"y: q4_k[2, 512] = weight", NULL},
+    {"y: q4_k[2, 320] = weight", "y: rows of 320 values; Q4_K needs"},
+    {"y: q8_0[64] = weight", "y: 1 dimensions; matrices in Q8_0 have 2"},
+    {"y: q8_0[2, 2, 2, 64] = weight", "y: 4 dimensions; matrices in Q8_0"},
+    {"y: f32[n_tok, 2, n_out] = input", "y: more than one symbolic"},
+    {"y: f32[8388608, 8388608] = input", NULL},
+    {"y: f32[8388608, 8388609] = input", "y: dimension 1 is 8388609; sizes"},
+    {"y: q8_0[3] = input", "rows of 3 values"},
+    {"y: bf16[32] = input", "y: inputs are F32 or I32"},
+    {"y: q4_0[n_slot, 2, 32] = cache", "y: a cache of Q4_0; F32, F16, BF16"},
+    {"y: q8_0[n_slot, 2, 48] = cache", "a multiple of 32; give the cache"},
+    /* any op */
+    {"y: f32[n_tok] = sqr(ids)", "an I32 operand where values are wanted"},
+    {"y: f32[64] = sqr(qv)", "a quantized weight is read by matmul and"},
+    {"y: f32[n_tok, 64] = rms_norm(x, qv)", "a quantized weight is read by"},
+    {"y: f32[n_tok, 64] = rms_norm(x, h64)", NULL},
+    {"y: f32[64] = sum(wf)", "a half-precision weight must be cast to F32"},
+    {"y: f32[128, 64] = softmax(wf)", "a half-precision weight must be cast"},
+    {"y: f32[64, 128] = permute(wf) perm0=1", "a half-precision weight must"},
+    {"y: f32[128, 64] = silu(wf)", NULL},
+    {"y: f32[n_slot, 2, 16] = sqr(ck)", "only attention and cache_write"},
+    {"y: f32[n_slot, 2, 16] = sqr(kw)", "only attention reads a written"},
+    {"y: f32[64] = input()", "'()' where"},
+    /* gather_rows */
+    {"y: f32[n_tok, 64] = gather_rows(w, ids)", NULL},
+    {"y: f32[n_tok, 2, 64] = gather_rows(w, ids2)", NULL},
+    {"y: f32[n_out, 64] = gather_rows(x, out_ids)", NULL},
+    {"y: f32[n_tok, 64] = gather_rows(w, x)", "ids must be I32"},
+    {"y: f32[n_tok, 64] = gather_rows(v64, ids)", "the table needs two"},
+    {"y: f32[1, 1, 1, 5] = gather_rows(w, deep)", "too many dimensions of"},
+    {"y: f32[n_tok, n_tok] = gather_rows(t, ids)", "more than one symbolic"},
+    {"y: f32[5, n_tok] = gather_rows(t, five)", NULL},
+    /* matmul */
+    {"y: f32[n_tok, 128] = matmul(x, w)", NULL},
+    {"y: f32[n_tok, 2, 128] = matmul(x3, wf)", NULL},
+    {"y: f32[128] = matmul(v64, wf)", NULL},
+    {"y: f32[n_tok, 128] = matmul(x, c)", "must be a weight [n, k]"},
+    {"y: f32[n_tok, 128] = matmul(x, w3)", "must be a weight [n, k]"},
+    {"y: f32[n_tok, 4, 128] = matmul(h, w)", "the last dimensions differ"},
+    {"y: f32[n_tok, 128] = matmul(x)", "1 operands, where 2 to 2 are"},
+    /* experts */
+    {"y: f32[n_tok, 2, 32] = expert_matmul(x3, w3, ids2)", NULL},
+    {"y: f32[n_tok, 3, 32] = expert_matmul(x1, w3, ids3)", NULL},
+    {"y: f32[n_tok, 3, 32] = expert_matmul(x3, w3, ids3)", "or one for all"},
+    {"y: f32[n_tok, 2, 32] = expert_matmul(x, w3, ids2)", "x needs dimensions"},
+    {"y: f32[n_tok, 2, 32] = expert_matmul(x3, w, ids2)", "a weight [e, n, k]"},
+    {"y: f32[n_tok, 2, 32] = expert_matmul(x3, w3, ids)", "I32 [t, u]"},
+    {"y: f32[n_tok, 2, 32] = expert_matmul(kh, w3, ids2)", "dimensions differ"},
+    {"y: f32[n_tok, 2, 32] = expert_matmul(x3, w3)", "2 operands, where 3"},
+    {"y: f32[n_tok, 32] = expert_down(x3, w3, ids2)", NULL},
+    {"y: f32[n_tok, 32] = expert_down(x1, w3, ids2)", "x must have ids' u"},
+    /* rms_norm */
+    {"y: f32[n_tok, 64] = rms_norm(x, v64) eps=1e-05", NULL},
+    {"y: f32[n_tok, 2, 64] = rms_norm(x3)", NULL},
+    {"y: f32[n_tok, 64] = rms_norm(x, v16)", "the weight must have x's last"},
+    {"y: f32[64, n_tok] = rms_norm(t)", "the last dimension must be constant"},
+    {"y: f32[n_tok, 64] = rms_norm(x, v64, v64)", "3 operands, where 1 to 2"},
+    /* rope */
+    {"y: f32[n_tok, 4, 16] = rope(h, ids) base=1e4 n_rot=16", NULL},
+    {"y: f32[n_tok, 4, 16] = rope(h, ids, v8) base=1e4 n_rot=16", NULL},
+    {"y: f32[n_tok, 4, 16] = rope(h, ids, v4) base=1e4 n_rot=8", NULL},
+    {"y: f32[n_tok, 4, 16] = rope(h, ids, v4) base=1e4 n_rot=16", "[n_rot / 2"},
+    {"y: f32[n_tok, 4, 16] = rope(h, ids) base=1e4 n_rot=15", "n_rot must be"},
+    {"y: f32[n_tok, 4, 16] = rope(h, ids) base=1e4 n_rot=18", "n_rot must be"},
+    {"y: f32[n_tok, 4, 16] = rope(h, ids) base=1e4", "n_rot must be even"},
+    {"y: f32[n_tok, 4, 16] = rope(h, ids) n_rot=16", "base must be positive"},
+    {"y: f32[n_tok, 4, 16] = rope(h, out_ids) base=1e4 n_rot=16", "I32 [t]"},
+    {"y: f32[n_tok, 64] = rope(x, ids) base=1e4 n_rot=16",
+     "x needs dimensions"},
+    /* cache_write */
+    {"y: f16[n_slot, 2, 32] = cache_write(cv, vh)", NULL},
+    {"y: f16[n_slot, 2, 32] = cache_write(cv, kh)", "[t, n_head, d_head] of"},
+    {"y: f32[n_tok, 2, 32] = cache_write(vh, vh)", "must be a cache"},
+    {"y: f16[n_slot, 2, 16] = cache_write(ck, kh2)", "one row a token"},
+    {"y: f16[n_slot, 2, 16] = cache_write(kw, kh)", "only attention reads"},
+    /* attention */
+    {"y: f32[n_tok, 4, 32] = attention(h, kw, cv)", NULL},
+    {"y: f32[n_tok, 4, 32] = attention(h, ck, cv, v4) window=8", NULL},
+    {"y: f32[n_tok, 4, 32] = attention(h, cv, ck)", "caches of those kinds"},
+    {"y: f32[n_tok, 4, 32] = attention(h, kh, vh)", "caches of those kinds"},
+    {"y: f32[n_tok, 2, 32] = attention(vh, ck, cv)", "with the keys' d"},
+    {"y: f32[n_out, 4, 32] = attention(oh, ck, cv)", "one row a token"},
+    {"y: f32[n_tok, 4, 32] = attention(h, ck3, cv)", "must be a multiple of"},
+    {"y: f32[n_tok, 4, 32] = attention(h, ck, cv, v8)", "sinks must be"},
+    {"y: f32[n_tok, 4, 32] = attention(h, ck, cv) window=-1", "negative"},
+    /* softmax, router */
+    {"y: f32[n_tok, 64] = softmax(x)", NULL},
+    {"y: f32[64, n_tok] = softmax(t)", "the last dimension must be constant"},
+    {"y: i32[n_tok, 2] = router_topk(r) n_used=2", NULL},
+    {"y: i32[n_tok, 8] = router_topk(r, b8) n_used=8 gating=1", NULL},
+    {"y: i32[n_tok, 3] = router_topk(r) n_used=3 n_group=4 n_group_used=2",
+     NULL},
+    {"y: i32[n_tok, 9] = router_topk(r) n_used=9", "1 <= n_used <= n_expert"},
+    {"y: i32[n_tok, 1] = router_topk(r)", "1 <= n_used <= n_expert"},
+    {"y: i32[n_tok, 2] = router_topk(r, v64) n_used=2", "must be [n_expert]"},
+    {"y: i32[n_tok, 2] = router_topk(r) n_used=2 gating=3", "unknown gating"},
+    {"y: i32[n_tok, 3] = router_topk(r) n_used=3 n_group=4 n_group_used=1",
+     "expert groups do not fit"},
+    {"y: i32[n_tok, 2] = router_topk(r) n_used=2 n_group=3 n_group_used=2",
+     "expert groups do not fit"},
+    {"y: i32[n_tok, 2] = router_topk(r) n_used=2 n_group=8 n_group_used=4",
+     "expert groups do not fit"},
+    {"y: f32[n_tok, 2] = router_weights(r, ids2) scale=1", NULL},
+    {"y: f32[n_tok, 2] = router_weights(r, r) scale=1", "ids must be I32"},
+    {"y: f32[n_tok] = router_weights(r, ids) scale=1", "ids must be I32"},
+    {"y: f32[n_tok, 2] = router_weights(r, ids2) gating=-1", "unknown gating"},
+    {"y: f32[n_tok, 2] = router_weights(o, ids2)", "the logits' rows"},
+    /* elementwise */
+    {"y: f32[n_tok, 64] = add(x, v64)", NULL},
+    {"y: f32[n_tok, 64] = mul(v64, x)", NULL},
+    {"y: f32[n_tok, 2, 64] = sub(x3, x1)", NULL},
+    {"y: f32[n_tok, 128, 64] = div(x1, wide)", NULL},
+    {"y: f32[n_tok, 64] = swiglu(x, x)", NULL},
+    {"y: f32[n_tok, 64] = geglu(x, wf)", "the shapes do not broadcast"},
+    {"y: f32[n_tok, 64] = add(x, v16)", "the shapes do not broadcast"},
+    {"y: f32[n_tok, 64] = add(x, o)", "the shapes do not broadcast"},
+    {"y: f32[n_tok, 64] = add(x, t)", "the shapes do not broadcast"},
+    {"y: f32[1048576, 128, 1048576] = add(big, wide)", "more than 2^46"},
+    {"y: f32[n_tok, 64] = swiglu_oai(x)", "1 operands, where 2 to 2"},
+    {"y: f32[n_tok, 64] = gelu(x, x)", "2 operands, where 1 to 1"},
+    /* sum, cast */
+    {"y: f32[n_tok, 64] = sum(x3)", NULL},
+    {"y: f32[n_tok] = sum(t)", NULL},
+    {"y: f32[64] = sum(x)", "the summed dimension must be constant"},
+    {"y: f32[] = sum(v64)", "where a size"},
+    {"y: f32[1] = sum(v64)", "at least two dimensions"},
+    {"y: f32[n_tok, 64] = cast(x) format=2", NULL},
+    {"y: f32[n_tok, 64] = cast(x) format=3", "F32, F16 or BF16 is wanted"},
+    /* moving */
+    {"y: f32[n_tok, 4, 16] = reshape(x)", NULL},
+    {"y: f32[64*n_tok] = reshape(x)", NULL},
+    {"y: i32[2*n_tok] = reshape(ids2)", NULL},
+    {"y: f32[64] = reshape(x)", "another number of values"},
+    {"y: f32[n_out, 64] = reshape(x)", "another number of values"},
+    {"y: f32[n_tok, 65] = reshape(x)", "another number of values"},
+    {"y: f32[4, n_tok, 16] = permute(h) perm0=1 perm1=0 perm2=2", NULL},
+    {"y: f32[n_tok, 4, 16] = permute(h)", "not a permutation"},
+    {"y: f32[n_tok, 4, 16] = permute(h) perm1=1 perm2=3", "not a permutation"},
+    {"y: f32[n_tok, 4, 8] = slice(h) axis=2 start=8", NULL},
+    {"y: f32[n_tok, 4, 9] = slice(h) axis=2 start=8", "inside the axis"},
+    {"y: f32[n_tok, 4, 8] = slice(h) axis=2 start=-1", "inside the axis"},
+    {"y: f32[n_tok, 4, 8] = slice(h) axis=3", "must be a constant dimension"},
+    {"y: f32[n_tok, 4, 8] = slice(h)", "must be a constant dimension"},
+    {"y: f32[n_tok, 4, n_tok] = slice(h) axis=2", "the range must be constant"},
+    {"y: f32[n_tok, 3, 8] = slice(h) axis=2", "only the axis may change"},
+    {"y: f32[n_tok, 64] = slice(h) axis=1", "another number of dimensions"},
+    {"y: f32[n_tok, 6, 16] = concat(h, kh) axis=1", NULL},
+    {"y: f32[n_tok, 64] = concat(x) axis=1", NULL},
+    {"y: f32[n_tok, 8, 16] = concat(h, h) axis=0", "a constant dimension"},
+    {"y: f32[n_tok, 8, 16] = concat(h, vh) axis=1", "only the axis may differ"},
+    {"y: f32[n_tok, 8, 16] = concat(h, x) axis=1", "of dimensions differ"},
+    {"y: f32[n_tok, 8, 16] = concat(h, -) axis=1", "operand 1 is missing"},
+};
+
+static void graph_shape_each_op_takes_what_fits_alone(void **state)
+{
+    char text[4096];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        pl_graph *g;
+        pl_err err;
+        pl_status s;
+
+        snprintf(text, sizeof text, "%s%s\n", prelude, cases[i].line);
+        s = pl_graph_parse(&g, text, &err);
+        if (s != PL_OK && !cases[i].message)
+            fail_msg("%s: %s", cases[i].line, err.message);
+        if (s == PL_OK && cases[i].message)
+            fail_msg("accepted: %s", cases[i].line);
+        if (s != PL_OK && !strstr(err.message, cases[i].message))
+            fail_msg("%s: \"%s\", not \"%s\"", cases[i].line, err.message,
+                     cases[i].message);
+        pl_graph_free(g);
+    }
+}
+
+/* An error is kept; what follows it passes it on and changes nothing. */
+static void graph_shape_first_error_stays(void **state)
+{
+    const pl_dim d[2] = {{1, PL_N_TOK}, {64, PL_CONST}};
+    pl_graph *g;
+    pl_tensor x, y;
+    pl_err err;
+
+    (void)state;
+    assert_int_equal(pl_graph_create(&g, NULL), PL_OK);
+    x = pl_input(g, "x", PL_F32, 2, d);
+    assert_int_equal(pl_input(g, "x", PL_F32, 2, d), -1);
+    y = pl_add(g, x, -1);
+    assert_int_equal(y, -1);
+    assert_int_equal(pl_softmax(g, x), -1);
+    pl_name(g, y, "y");
+    pl_output(g, y);
+    assert_int_equal(pl_graph_check(g, &err), PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "x: another tensor has this name"));
+    assert_int_equal(pl_tensor_find(g, "x"), x);
+    pl_graph_free(g);
+}
+
+/* Operands that are no tensors, counts out of range: errors, no crash. */
+static void graph_shape_wrong_calls_are_refused(void **state)
+{
+    const pl_dim d[2] = {{1, PL_N_TOK}, {64, PL_CONST}};
+    const pl_dim odd[1] = {{1, (pl_symbol)9}};
+    const pl_run run[2] = {{40, 1}, {24, 0}};
+    const pl_layout l = {PL_SPLIT, 1, 64, 2, run};
+    pl_tensor x[5] = {0, 0, 0, 0, 0};
+
+    (void)state;
+    for (int i = 0; i < 16; i++) {
+        pl_graph *g;
+
+        assert_int_equal(pl_graph_create(&g, NULL), PL_OK);
+        assert_int_equal(pl_input(g, "x", PL_F32, 2, d), 0);
+        switch (i) {
+        case 0:
+            pl_add(g, -1, 0);
+            break;
+        case 1:
+            pl_add(g, 0, 7);
+            break;
+        case 2:
+            pl_sqr(g, -5);
+            break;
+        case 3:
+            pl_concat(g, 5, x, 1);
+            break;
+        case 4:
+            pl_concat(g, 0, x, 1);
+            break;
+        case 5:
+            pl_concat(g, 2, (pl_tensor[]){0, -1}, 1);
+            break;
+        case 6:
+            pl_reshape(g, 0, 5, d);
+            break;
+        case 7:
+            pl_reshape(g, 0, 1, odd);
+            break;
+        case 8:
+            pl_input(g, "y", PL_F32, 1, odd);
+            break;
+        case 9:
+            pl_input(g, "", PL_F32, 2, d);
+            break;
+        case 10:
+            pl_input(g, NULL, PL_F32, 2, d);
+            break;
+        case 11:
+            pl_input(g, "y", (pl_format)99, 2, d);
+            break;
+        case 12:
+            pl_name(g, 0, "y");
+            break;
+        case 13:
+            pl_want_layout(g, 0, &l);
+            break;
+        case 14:
+            pl_slice(g, 0, 4, 0, 1);
+            break;
+        default:
+            pl_attention(g, 0, -1, -1, 0, 1, 0, 0);
+        }
+        if (pl_graph_check(g, NULL) == PL_OK)
+            fail_msg("call %d was accepted", i);
+        pl_graph_free(g);
+    }
+}
+
+/* What a name tells of the block that a leaf belongs to. */
+static void graph_shape_leaf_knows_its_layer(void **state)
+{
+    static const struct {
+        const char *name;
+        int layer;
+    } rows[] = {{"blk.0.attn_q.weight", 0},
+                {"blk.61.attn_q.weight", 61},
+                {"cache_k.7", 7},
+                {"cache_v.12", 12},
+                {"token_embd.weight", -1},
+                {"blk.x.attn", -1},
+                {"blk.-3.attn", -1},
+                {"blk.65535.a", 65535},
+                {"blk.65536.a", -1},
+                {"blk.3x", -1},
+                {"cache_", -1},
+                {"blk.", -1}};
+    const int64_t d = 4;
+    pl_graph *g;
+
+    (void)state;
+    assert_int_equal(pl_graph_create(&g, NULL), PL_OK);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        pl_tensor t = pl_weight(g, rows[i].name, PL_F32, 1, &d, PL_ROLE_NORM);
+
+        assert_true(t >= 0);
+        assert_int_equal(g->node[t].layer, rows[i].layer);
+    }
+    pl_graph_free(g);
+}
+
+int test_graph_shape(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(graph_shape_each_op_takes_what_fits_alone),
+        cmocka_unit_test(graph_shape_first_error_stays),
+        cmocka_unit_test(graph_shape_wrong_calls_are_refused),
+        cmocka_unit_test(graph_shape_leaf_knows_its_layer),
+    };
+
+    return TEST_RUN(tests);
+}

@@ -1,0 +1,622 @@
+/* Attention and its cache against a naive softmax in double, and against
+ * itself: families, threads, company, page numbers.
+ *
+ * Whatever a token may not see is NaN in the cache: slots never written, keys
+ * behind its position (unless other tokens of the batch need them), keys before
+ * every window. One trace of it in a sum would show. */
+#include "base/half.h"
+#include "device/cpu/cpu_lanes_math.h"
+#include "lib/cpu_call.h"
+#include "quant/format.h"
+
+#include <math.h>
+
+enum { MAX_TOK = 80 };
+
+/* A setting; zeros mean: F32 caches, no window, no soft cap. */
+struct setting {
+    int n_head, n_kv, d, e;
+    pl_format key, value;
+    int window;
+    float softcap;
+    bool sinks;
+    int n_seq;
+    struct {
+        int first, n; /* positions first .. first + n - 1 are asked */
+    } seq[2];
+};
+
+/* A setting filled with data. */
+struct scene {
+    struct setting s;
+    struct graph_attr attr;
+    struct kernel_batch batch;
+    struct cpu_call call;
+    int32_t pos[MAX_TOK], seq[MAX_TOK], head_map[64];
+    int64_t n_page;
+    size_t out_bytes;
+};
+
+static size_t tile_bytes(const struct cpu_tensor *t)
+{
+    return cache_tile_bytes(t->format, t->dim[2]);
+}
+
+static char *tile(const struct scene *s, const struct cpu_tensor *cache,
+                  int seq, int64_t pos, int head)
+{
+    int64_t page =
+        s->batch.pages[seq * s->batch.page_stride + pos / PAGE_TOKENS];
+
+    return (char *)cache->data +
+           (size_t)(page * cache->dim[1] + head) * tile_bytes(cache);
+}
+
+/* Writes positions lo .. hi - 1 of a sequence through the kernel, `values`
+ * times per token's width; the numbers depend on the position alone. */
+static void fill(const struct scene *s, const struct cpu_tensor *cache,
+                 bool values, int seq, int64_t lo, int64_t hi)
+{
+    const struct graph_attr attr = {.values = values};
+    int64_t n = hi - lo;
+    int64_t dim[] = {n, cache->dim[1], cache->dim[2]};
+    struct kernel_batch b = s->batch;
+    struct cpu_call c = {.out = *cache, .n_in = 2, .attr = &attr, .batch = &b};
+    uint64_t seed = 77 + (uint64_t)(2 * seq + values);
+    int32_t *pos = malloc((size_t)n * 4 + 1);
+    int32_t *row = malloc((size_t)n * 4 + 1);
+    float *x;
+
+    assert_true(pos != NULL && row != NULL);
+    c.in[0] = *cache;
+    c.in[1] = call_tensor(PL_F32, 3, dim, 1.0f, &seed);
+    x = c.in[1].data;
+    for (int64_t i = 0; i < n; i++) {
+        pos[i] = (int32_t)(lo + i);
+        row[i] = seq;
+        seed = 1000003 * (uint64_t)(lo + i) + (uint64_t)(2 * seq + values);
+        for (int64_t j = 0; j < dim[1] * dim[2]; j++)
+            *x++ = 2 * test_unit(&seed);
+    }
+    b.n_tok = n;
+    b.pos = pos;
+    b.seq = row;
+    call_run(CPU_GENERIC, KERNEL_cache_write, c, 2);
+    free(c.in[1].data);
+    free(pos);
+    free(row);
+}
+
+/* The least position that any token of sequence `seq` sees. */
+static int64_t first_seen(const struct setting *s, int seq)
+{
+    int64_t first = (int64_t)s->seq[seq].first - s->window + 1;
+
+    return s->window > 0 && first > 0 ? first : 0;
+}
+
+static void scene_fill(struct scene *s)
+{
+    for (int i = 1; i < 3; i++) {
+        struct cpu_tensor *t = &s->call.in[i];
+
+        memset(t->data, 0xff, (size_t)(s->n_page * t->dim[1]) * tile_bytes(t));
+        for (int q = 0; q < s->s.n_seq; q++)
+            fill(s, t, i == 2, q, first_seen(&s->s, q),
+                 s->s.seq[q].first + s->s.seq[q].n);
+    }
+}
+
+/* Deals all pages at random. */
+static void scene_pages(struct scene *s, uint64_t *seed)
+{
+    int32_t *page = (int32_t *)(uintptr_t)s->batch.pages;
+
+    for (int32_t i = 0; i < s->n_page; i++) {
+        int64_t j = test_below(seed, i + 1);
+
+        page[i] = page[j];
+        page[j] = i;
+    }
+}
+
+static void scene_init(struct scene *s, const struct setting *set,
+                       uint64_t *seed)
+{
+    int64_t n_tok = 0;
+    int64_t last = 0;
+    struct cpu_call *c = &s->call;
+
+    *s = (struct scene){.s = *set};
+    s->attr.scale = 1.0f / sqrtf((float)set->d);
+    s->attr.window = set->window;
+    s->attr.softcap = set->softcap;
+    for (int q = 0; q < set->n_seq; q++) {
+        for (int i = 0; i < set->seq[q].n; i++) {
+            s->pos[n_tok] = set->seq[q].first + i;
+            s->seq[n_tok++] = q;
+        }
+        if (set->seq[q].first + set->seq[q].n > last)
+            last = set->seq[q].first + set->seq[q].n;
+    }
+    assert_in_range(n_tok, 1, MAX_TOK);
+    s->batch = (struct kernel_batch){.n_tok = n_tok,
+                                     .n_out = n_tok,
+                                     .pos = s->pos,
+                                     .seq = s->seq,
+                                     .page_stride = last / PAGE_TOKENS + 2};
+    s->n_page = s->batch.page_stride * set->n_seq;
+    s->batch.pages = malloc((size_t)s->n_page * 4);
+    assert_non_null(s->batch.pages);
+    scene_pages(s, seed);
+
+    c->n_in = 4;
+    c->attr = &s->attr;
+    c->batch = &s->batch;
+    c->head_map = s->head_map;
+    c->in[0] = call_tensor(
+        PL_F32, 3, (const int64_t[]){n_tok, set->n_head, set->d}, 2.0f, seed);
+    c->in[1] = (struct cpu_tensor){
+        NULL, set->key, 3, {s->n_page * PAGE_TOKENS, set->n_kv, set->d}, NULL};
+    c->in[2] = (struct cpu_tensor){NULL,
+                                   set->value,
+                                   3,
+                                   {s->n_page * PAGE_TOKENS, set->n_kv, set->e},
+                                   NULL};
+    if (set->sinks)
+        c->in[3] =
+            call_tensor(PL_F32, 1, (const int64_t[]){set->n_head}, 3.0f, seed);
+    for (int i = 1; i < 3; i++) {
+        c->in[i].data = aligned_alloc(64, (size_t)(s->n_page * set->n_kv) *
+                                              tile_bytes(&c->in[i]));
+        assert_non_null(c->in[i].data);
+    }
+    scene_fill(s);
+    c->out = call_tensor(
+        PL_F32, 3, (const int64_t[]){n_tok, set->n_head, set->e}, 1.0f, seed);
+    s->out_bytes = (size_t)(n_tok * set->n_head * set->e) * 4;
+    /* any map is allowed: the last KV head gets most, out of order */
+    for (int h = 0; h < set->n_head; h++)
+        s->head_map[h] = h < set->n_kv ? set->n_kv - 1 - h
+                         : h % 3 == 0  ? (int32_t)test_below(seed, set->n_kv)
+                                       : set->n_kv - 1;
+}
+
+static void scene_fini(struct scene *s)
+{
+    for (int i = 0; i < 4; i++)
+        free(s->call.in[i].data);
+    free(s->call.out.data);
+    free((void *)(uintptr_t)s->batch.pages);
+}
+
+static void read_row(const struct scene *s, int which, int seq, int64_t pos,
+                     int head, float *x)
+{
+    const struct cpu_tensor *t = &s->call.in[which];
+    char raw[4 * 512];
+
+    cpu_cache_read_row(t->format, t->dim[2], which == 2,
+                       tile(s, t, seq, pos, head), (int)(pos % PAGE_TOKENS),
+                       raw);
+    format_info(t->format)->decode(x, raw, t->dim[2]);
+}
+
+/* Token t, query head h by the book, to 2e-6 of values of up to 2 (sums of
+ * some thousand products in float). */
+static void check_head(const struct scene *s, int t, int h)
+{
+    const struct setting *set = &s->s;
+    const float *q =
+        (float *)s->call.in[0].data + (int64_t)(t * set->n_head + h) * set->d;
+    const float *got =
+        (float *)s->call.out.data + (int64_t)(t * set->n_head + h) * set->e;
+    double sum = 0;
+    double acc[512] = {0};
+    float x[512];
+    int64_t first = set->window > 0 ? s->pos[t] - set->window + 1 : 0;
+
+    if (set->sinks)
+        sum = exp((double)((float *)s->call.in[3].data)[h]);
+    for (int64_t u = first > 0 ? first : 0; u <= s->pos[t]; u++) {
+        double p = 0;
+
+        read_row(s, 1, s->seq[t], u, s->head_map[h], x);
+        for (int i = 0; i < set->d; i++)
+            p += (double)q[i] * (double)x[i];
+        p *= (double)s->attr.scale;
+        if (set->softcap != 0)
+            p = (double)set->softcap * tanh(p / (double)set->softcap);
+        p = exp(p);
+        sum += p;
+        read_row(s, 2, s->seq[t], u, s->head_map[h], x);
+        for (int i = 0; i < set->e; i++)
+            acc[i] += p * (double)x[i];
+    }
+    for (int i = 0; i < set->e; i++) {
+        if (!(fabs((double)got[i] - acc[i] / sum) <= 4e-6))
+            fail_msg("token %d head %d value %d: %.9g instead of %.9g", t, h, i,
+                     (double)got[i], acc[i] / sum);
+    }
+}
+
+/* The order of additions as cpu_attention_template.h writes it down, one number
+ * at a time: the kernels' bits, not only their values. */
+struct spec {
+    float m, l[16], acc[512];
+};
+
+static float spec_exp(float x)
+{
+    float y[LANES];
+
+    lanes_store(y, lanes_exp(lanes_set(x)));
+    return y[0];
+}
+
+/* The positions lo .. hi - 1 of one span. */
+static void spec_span(const struct scene *s, int t, int h, int64_t lo,
+                      int64_t hi, struct spec *o)
+{
+    const struct setting *set = &s->s;
+    const float *q =
+        (float *)s->call.in[0].data + (int64_t)(t * set->n_head + h) * set->d;
+    float x[512], p[PAGE_TOKENS];
+
+    *o = (struct spec){.m = -INFINITY};
+    for (int64_t b = lo / PAGE_TOKENS * PAGE_TOKENS; b < hi; b += PAGE_TOKENS) {
+        float m = o->m;
+        float f;
+
+        for (int64_t u = b; u < b + PAGE_TOKENS; u++) {
+            if (u < lo || u >= hi)
+                continue;
+            read_row(s, 1, s->seq[t], u, s->head_map[h], x);
+            p[u - b] = 0;
+            for (int i = 0; i < set->d; i++)
+                p[u - b] = fmaf(q[i], x[i], p[u - b]);
+            p[u - b] *= s->attr.scale;
+            m = p[u - b] > m ? p[u - b] : m;
+        }
+        f = spec_exp(o->m - m);
+        o->m = m;
+        for (int i = 0; i < 16; i++)
+            o->l[i] *= f;
+        for (int i = 0; i < set->e; i++)
+            o->acc[i] *= f;
+        for (int64_t u = b; u < b + PAGE_TOKENS; u++) {
+            if (u < lo || u >= hi)
+                continue;
+            f = spec_exp(p[u - b] - m);
+            o->l[u % 16] += f;
+            read_row(s, 2, s->seq[t], u, s->head_map[h], x);
+            for (int i = 0; i < set->e; i++)
+                o->acc[i] = fmaf(f, x[i], o->acc[i]);
+        }
+    }
+}
+
+/* n spans from `first`, positions lo .. hi - 1 of them. */
+static void spec_tree(const struct scene *s, int t, int h, int64_t first,
+                      int64_t n, int64_t lo, int64_t hi, struct spec *o)
+{
+    struct spec b;
+    int64_t left = 1;
+    float m, fa, fb;
+
+    if (n == 1) {
+        spec_span(s, t, h, lo > first * 1024 ? lo : first * 1024,
+                  hi < (first + 1) * 1024 ? hi : (first + 1) * 1024, o);
+        return;
+    }
+    while (2 * left < n)
+        left *= 2;
+    spec_tree(s, t, h, first, left, lo, hi, o);
+    spec_tree(s, t, h, first + left, n - left, lo, hi, &b);
+    m = o->m > b.m ? o->m : b.m;
+    fa = spec_exp(o->m - m);
+    fb = spec_exp(b.m - m);
+    o->m = m;
+    for (int i = 0; i < 16; i++)
+        o->l[i] = fmaf(b.l[i], fb, o->l[i] * fa);
+    for (int i = 0; i < s->s.e; i++)
+        o->acc[i] = fmaf(b.acc[i], fb, o->acc[i] * fa);
+}
+
+static void check_bits(const struct scene *s, int t, int h)
+{
+    const float *got =
+        (float *)s->call.out.data + (int64_t)(t * s->s.n_head + h) * s->s.e;
+    int64_t hi = s->pos[t] + 1;
+    int64_t lo = s->s.window > 0 && hi > s->s.window ? hi - s->s.window : 0;
+    struct spec o;
+
+    spec_tree(s, t, h, lo / 1024, (hi - 1) / 1024 - lo / 1024 + 1, lo, hi, &o);
+    for (int w = 8; w > 0; w /= 2) {
+        for (int i = 0; i < w; i++)
+            o.l[i] = o.l[i] + o.l[i + w];
+    }
+    if (s->s.sinks)
+        o.l[0] += spec_exp(((float *)s->call.in[3].data)[h] - o.m);
+    for (int i = 0; i < s->s.e; i++)
+        assert_true(got[i] == o.acc[i] / o.l[0]);
+}
+
+static void check(const struct setting *set, uint64_t *seed)
+{
+    struct scene s;
+    float *first;
+    int n_tok, tok_step, head_step;
+
+    scene_init(&s, set, seed);
+    n_tok = (int)s.batch.n_tok;
+    call_all(KERNEL_attention, &s.call, s.out_bytes);
+    tok_step = n_tok > 17 ? 7 : 1;
+    head_step = set->n_head > 4 ? 3 : 1;
+    for (int t = 0; t < n_tok; t += tok_step) {
+        for (int h = 0; h < set->n_head; h += head_step) {
+            check_head(&s, t, h);
+            if (set->softcap == 0 && set->d <= 32)
+                check_bits(&s, t, h);
+        }
+    }
+    first = malloc(s.out_bytes);
+    memcpy(first, s.call.out.data, s.out_bytes);
+    scene_pages(&s, seed);
+    scene_fill(&s);
+    call_run(cpu_family_best(), KERNEL_attention, s.call, 2);
+    assert_memory_equal(s.call.out.data, first, s.out_bytes);
+    free(first);
+    scene_fini(&s);
+}
+
+/* ---- the cases ----------------------------------------------------------- */
+
+static void cpu_attention_equals_double_in_every_format(void **state)
+{
+    static const pl_format formats[] = {PL_F32, PL_F16, PL_BF16, PL_Q8_0};
+    uint64_t seed = test_seed();
+
+    (void)state;
+    for (int k = 0; k < 16; k++)
+        check(&(struct setting){.n_head = 6,
+                                .n_kv = 2,
+                                .d = 64,
+                                .e = k % 3 == 0 ? 96 : 32,
+                                .key = formats[k % 4],
+                                .value = formats[k / 4],
+                                .n_seq = 1,
+                                .seq = {{90 + k, 9}}},
+              &seed);
+}
+
+static void cpu_attention_any_head_size(void **state)
+{
+    static const int size[][2] = {{4, 4},    {8, 20},   {16, 16}, {80, 80},
+                                  {96, 128}, {128, 64}, {7, 33},  {256, 256}};
+    uint64_t seed = test_seed();
+
+    (void)state;
+    for (int k = 0; k < 8; k++)
+        check(&(struct setting){.n_head = 1 + k,
+                                .n_kv = 1 + k / 3,
+                                .d = size[k][0],
+                                .e = size[k][1],
+                                .key = PL_F16,
+                                .value = k % 2 ? PL_F32 : PL_F16,
+                                .n_seq = 1,
+                                .seq = {{61, 5}}},
+              &seed);
+}
+
+static void cpu_attention_windows_cross_blocks_and_spans(void **state)
+{
+    static const int window[] = {1, 2, 8, 63, 64, 65, 130, 1024, 1100};
+    static const int first[] = {0, 60, 120, 1020, 1085};
+    uint64_t seed = test_seed();
+
+    (void)state;
+    for (int w = 0; w < 9; w++) {
+        for (int f = 0; f < 5; f++)
+            check(&(struct setting){.n_head = 2,
+                                    .n_kv = 1,
+                                    .d = 16,
+                                    .e = 16,
+                                    .key = PL_F16,
+                                    .value = PL_BF16,
+                                    .window = window[w],
+                                    .sinks = (w + f) % 2,
+                                    .n_seq = 1,
+                                    .seq = {{first[f], 17}}},
+                  &seed);
+    }
+}
+
+static void cpu_attention_merges_spans_of_long_contexts(void **state)
+{
+    static const int first[] = {1023, 1024, 2047, 3000, 7200};
+    uint64_t seed = test_seed();
+
+    (void)state;
+    for (int k = 0; k < 5; k++)
+        check(&(struct setting){.n_head = 3,
+                                .n_kv = 1,
+                                .d = 16,
+                                .e = 32,
+                                .key = PL_F16,
+                                .value = PL_F16,
+                                .sinks = k % 2,
+                                .n_seq = 1,
+                                .seq = {{first[k], 2}}},
+              &seed);
+}
+
+static void cpu_attention_softcap_and_sinks(void **state)
+{
+    uint64_t seed = test_seed();
+
+    (void)state;
+    for (int k = 0; k < 4; k++)
+        check(&(struct setting){.n_head = 4,
+                                .n_kv = 2,
+                                .d = 64,
+                                .e = 64,
+                                .key = PL_F16,
+                                .value = PL_F16,
+                                .softcap = k & 1 ? 1.5f : 0,
+                                .sinks = k & 2,
+                                .n_seq = 1,
+                                .seq = {{100, 3}}},
+              &seed);
+}
+
+static void cpu_attention_two_sequences_in_a_batch(void **state)
+{
+    uint64_t seed = test_seed();
+
+    (void)state;
+    for (int k = 0; k < 6; k++)
+        check(&(struct setting){.n_head = 5,
+                                .n_kv = 2,
+                                .d = 32,
+                                .e = 32,
+                                .key = PL_F16,
+                                .value = PL_Q8_0,
+                                .window = k % 2 ? 40 : 0,
+                                .n_seq = 2,
+                                .seq = {{k * 30, 1 + 7 * k}, {200, 1 + k}}},
+              &seed);
+}
+
+/* n_tok = 1 .. 33: the batch gives what each token alone gives. */
+static void cpu_attention_tokens_do_not_depend_on_company(void **state)
+{
+    uint64_t seed = test_seed();
+
+    (void)state;
+    for (int n = 1; n <= 33; n++) {
+        struct scene s;
+        size_t width;
+
+        scene_init(
+            &s,
+            &(struct setting){.n_head = 3,
+                              .n_kv = 2,
+                              .d = 32,
+                              .e = 48,
+                              .key = PL_F16,
+                              .value = PL_F16,
+                              .window = n % 3 == 0 ? 70 : 0,
+                              .n_seq = 2,
+                              .seq = {{20 * n, (n + 1) / 2}, {1000, n / 2}}},
+            &seed);
+        width = s.out_bytes / (size_t)n;
+        call_run(CPU_GENERIC, KERNEL_attention, s.call, 1);
+        for (int f = CPU_GENERIC; f < CPU_FAMILY_COUNT; f++) {
+            for (int t = 0; cpu_family_runs(f) && t < n; t++) {
+                struct kernel_batch b = s.batch;
+                struct cpu_call c = s.call;
+                float out[3 * 48];
+
+                if (f == CPU_GENERIC && n % 8 != 0)
+                    continue; /* slow, and equal to the others above */
+                b.n_tok = 1;
+                b.pos += t;
+                b.seq += t;
+                c.batch = &b;
+                c.in[0].dim[0] = c.out.dim[0] = 1;
+                c.in[0].data = (float *)s.call.in[0].data + t * 3 * 32;
+                c.out.data = out;
+                call_run(f, KERNEL_attention, c, 1 + t % 3);
+                assert_memory_equal(out, (char *)s.call.out.data + t * width,
+                                    width);
+            }
+        }
+        scene_fini(&s);
+    }
+}
+
+/* ---- the cache ----------------------------------------------------------- */
+
+static void cpu_cache_rows_are_the_format_s_encoding(void **state)
+{
+    static const pl_format formats[] = {PL_F32, PL_F16, PL_BF16, PL_Q8_0};
+    enum { D = 96 };
+    uint64_t seed = test_seed();
+
+    (void)state;
+    for (int k = 0; k < 8; k++) {
+        pl_format f = formats[k % 4];
+        bool values = k / 4;
+        const struct graph_attr attr = {.values = values};
+        const int32_t pos[] = {62, 63, 64, 5}, seq[] = {0, 0, 0, 1};
+        const int32_t pages[] = {2, 0, 1, 3};
+        struct kernel_batch b = {4, 0, pos, seq, pages, 2};
+        struct cpu_call c = {.n_in = 2, .attr = &attr, .batch = &b};
+        size_t bytes = cache_tile_bytes(f, D);
+        size_t row_bytes = format_row_bytes(f, D);
+
+        c.in[1] =
+            call_tensor(PL_F32, 3, (const int64_t[]){4, 3, D}, 3.0f, &seed);
+        for (int i = 0; i < 32; i++) /* too small for an f16 scale */
+            ((float *)c.in[1].data)[i] = 1e-9f;
+        c.out = (struct cpu_tensor){
+            malloc(4 * 3 * bytes), f, 3, {4 * PAGE_TOKENS, 3, D}, NULL};
+        c.in[0] = c.out;
+        call_all(KERNEL_cache_write, &c, 4 * 3 * bytes);
+        for (int i = 0; i < 12; i++) {
+            int t = i / 3, h = i % 3;
+            int page = pages[seq[t] * 2 + pos[t] / PAGE_TOKENS];
+            const float *x = (float *)c.in[1].data + i * D;
+            char *at = (char *)c.out.data + (size_t)(page * 3 + h) * bytes;
+            char row[4 * D], copy[4 * D];
+            float y[D];
+
+            cpu_cache_read_row(f, D, values, at, pos[t] % PAGE_TOKENS, row);
+            format_info(f)->decode(y, row, D);
+            for (int j = 0; j < D; j++) {
+                float top = 0;
+
+                for (int m = j / 32 * 32; m < j / 32 * 32 + 32; m++)
+                    top = fmaxf(top, fabsf(x[m]));
+                if (f == PL_F32)
+                    assert_true(y[j] == x[j]);
+                else if (f == PL_F16)
+                    assert_true(y[j] == f16_to_f32(f32_to_f16(x[j])));
+                else if (f == PL_BF16)
+                    assert_true(y[j] == bf16_to_f32(f32_to_bf16(x[j])));
+                else /* half a step, and the rounding of the scale */
+                    assert_true(fabsf(y[j] - x[j]) <= 0.00446f * top + 1e-8f);
+            }
+            if (f == PL_F16) { /* where the layout says */
+                int p = pos[t] % PAGE_TOKENS;
+
+                for (int j = 0; j < D; j++)
+                    assert_int_equal(
+                        ((uint16_t *)at)[values ? p * D + j : j * 64 + p],
+                        f32_to_f16(x[j]));
+            }
+            cpu_cache_write_row(f, D, values, at, 17, row);
+            cpu_cache_read_row(f, D, values, at, 17, copy);
+            assert_memory_equal(copy, row, row_bytes);
+        }
+        free(c.in[1].data);
+        free(c.out.data);
+    }
+}
+
+int test_cpu_attention(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cpu_attention_equals_double_in_every_format),
+        cmocka_unit_test(cpu_attention_any_head_size),
+        cmocka_unit_test(cpu_attention_windows_cross_blocks_and_spans),
+        cmocka_unit_test(cpu_attention_merges_spans_of_long_contexts),
+        cmocka_unit_test(cpu_attention_softcap_and_sinks),
+        cmocka_unit_test(cpu_attention_two_sequences_in_a_batch),
+        cmocka_unit_test(cpu_attention_tokens_do_not_depend_on_company),
+        cmocka_unit_test(cpu_cache_rows_are_the_format_s_encoding),
+    };
+
+    return TEST_RUN(tests);
+}

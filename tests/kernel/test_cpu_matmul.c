@@ -1,0 +1,613 @@
+/* Contractions on the CPU: every format in every family this machine runs.
+ *
+ * generic is the specification and the fast families must have its bits;
+ * generic and reference are held to a double computation, so nothing rests on
+ * itself. Buffers are as long as they must be and no longer, so a sanitizer
+ * sees every step beyond. */
+#include "lib/support.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/cpu_weights.h"
+
+enum { MAX_SPAN = 16 };
+
+/* ---- calls --------------------------------------------------------------- */
+
+struct problem {
+    enum kernel kernel;
+    const struct weights *w;
+    const float *x;    /* [n_tok, k] or [n_tok, x_used, k] */
+    const int32_t *id; /* [n_tok, n_used] */
+    int64_t n_tok, n_used, x_used;
+    bool plain; /* weights as plain F32 rows */
+};
+
+/* Result values of one tree entry. */
+static int64_t result_count(const struct problem *p)
+{
+    return p->n_tok * p->w->n *
+           (p->kernel == KERNEL_expert_matmul ? p->n_used : 1);
+}
+
+/* Runs the kernel on nth threads, one after another; owned by the caller. */
+static float *run(const struct cpu_kernels *k, const struct problem *p,
+                  const struct rank_tree *tree, int nth)
+{
+    const struct cpu_entry *e = &k->kernel[p->kernel];
+    const struct weights *w = p->w;
+    int64_t rows = p->n_tok * (p->kernel == KERNEL_matmul ? 1 : p->x_used);
+    int64_t count = result_count(p);
+    float *out = weights_alloc((size_t)(count * tree->n_out) * sizeof(float));
+    struct q8_block *q8 =
+        weights_alloc((size_t)(rows * w->k / 32) * sizeof(*q8));
+    struct cpu_call c = {
+        .n_in = p->kernel == KERNEL_matmul ? 2 : 3,
+        .tree = *tree,
+        .out_stride = (size_t)count * sizeof(float),
+        .nth = nth,
+    };
+
+    c.in[1].format = p->plain ? PL_F32 : w->pack.format;
+    c.in[1].pack = p->plain ? NULL : &w->pack;
+    c.in[2].format = PL_I32;
+    if (p->kernel == KERNEL_matmul) {
+        weights_dims(&c.in[0], 2, p->n_tok, w->k, 0);
+        weights_dims(&c.in[1], 2, w->n, w->k, 0);
+        weights_dims(&c.out, 2, p->n_tok, w->n, 0);
+    } else {
+        weights_dims(&c.in[0], 3, p->n_tok, p->x_used, w->k);
+        weights_dims(&c.in[1], 3, w->n_expert, w->n, w->k);
+        weights_dims(&c.in[2], 2, p->n_tok, p->n_used, 0);
+        if (p->kernel == KERNEL_expert_matmul)
+            weights_dims(&c.out, 3, p->n_tok, p->n_used, w->n);
+        else
+            weights_dims(&c.out, 2, p->n_tok, w->n, 0);
+    }
+    for (c.ith = 0; c.ith < nth; c.ith++) {
+        /* Sized before any pointer is known, as the plan does. */
+        void *scratch = c.scratch =
+            weights_alloc(e->scratch ? e->scratch(&c) : 0);
+
+        c.out.data = out;
+        c.in[0].data = (void *)p->x;
+        c.in[1].data = p->plain ? (void *)w->value : w->data;
+        c.in[2].data = (void *)p->id;
+        if (!p->plain && cpu_wants_q8(k, p->kernel, w->pack.format)) {
+            k->q8(q8, p->x, rows * w->k);
+            c.q8 = q8;
+            c.in[0].data = NULL; /* may not be read */
+        }
+        e->run(&c);
+        free(scratch);
+    }
+    free(q8);
+    return out;
+}
+
+static void same_bits(const float *a, const float *b, int64_t n,
+                      const char *what, int fi, enum cpu_family family)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (memcmp(&a[i], &b[i], sizeof(float)) != 0)
+            fail_msg("%s, %s, %s: value %d is %a, should be %a", what,
+                     format_info(weights_formats[fi].format)->name,
+                     cpu_family_name(family), (int)i, (double)a[i],
+                     (double)b[i]);
+    }
+}
+
+/* ---- slices over ranks --------------------------------------------------- */
+
+/* Cuts n_full values at random multiples of 32 into n_rank parts, some empty,
+ * part r given by span[r]; of these the device holds ranks first .. end-1.
+ * Returns how many spans it holds, and the empty ranks. */
+static int random_cut(int64_t n_full, int n_rank, int first, int end,
+                      struct pack_span *span, uint64_t *empty, uint64_t *seed)
+{
+    int64_t cut[MAX_SPAN + 1] = {0};
+    int n = 0;
+
+    for (int r = 1; r < n_rank; r++)
+        cut[r] = 32 * test_below(seed, n_full / 32 + 1);
+    cut[n_rank] = n_full;
+    for (int i = 1; i < n_rank; i++) {
+        for (int j = i; j > 0 && cut[j] < cut[j - 1]; j--) {
+            int64_t t = cut[j];
+
+            cut[j] = cut[j - 1];
+            cut[j - 1] = t;
+        }
+    }
+    *empty = 0;
+    for (int r = 0; r < n_rank; r++) {
+        if (cut[r] == cut[r + 1])
+            *empty |= (uint64_t)1 << r;
+        else if (r >= first && r < end)
+            span[n++] = (struct pack_span){cut[r], cut[r + 1] - cut[r], r};
+    }
+    return n;
+}
+
+/* A problem of random shape whose k is cut over ranks. */
+struct scene {
+    struct weights w;
+    struct weights_tree tree;
+    struct problem p;
+    float *x;
+    int32_t *id;
+};
+
+static void scene_make(struct scene *s, int fi, enum kernel kernel,
+                       uint64_t *seed)
+{
+    int block = format_info(weights_formats[fi].format)->block;
+    int64_t n_full = block == 256 ? 256 * (1 + test_below(seed, 3))
+                                  : 32 * (1 + test_below(seed, 20));
+    int n_rank = 1 + (int)test_below(seed, 8);
+    int first = (int)test_below(seed, n_rank);
+    int end = first + 1 + (int)test_below(seed, n_rank - first);
+    struct pack_span span[MAX_SPAN];
+    uint64_t empty;
+    int n_span = random_cut(n_full, n_rank, first, end, span, &empty, seed);
+    int64_t n_expert = kernel == KERNEL_matmul ? 1 : 1 + test_below(seed, 6);
+
+    s->w = weights_make(fi, n_expert, 1 + test_below(seed, 40), n_full, span,
+                        n_span, seed);
+    weights_tree_make(&s->tree, n_rank, first, end, empty);
+    s->p = (struct problem){
+        .kernel = kernel,
+        .w = &s->w,
+        .n_tok = 1 + test_below(seed, 33),
+        .n_used = 1 + test_below(seed, 4),
+    };
+    s->p.x_used =
+        kernel == KERNEL_expert_matmul && test_below(seed, 2) ? 1 : s->p.n_used;
+    s->x = weights_floats(s->p.n_tok * s->p.x_used * s->w.k, seed);
+    s->id = weights_alloc((size_t)(s->p.n_tok * s->p.n_used) * sizeof(int32_t));
+    for (int64_t i = 0; i < s->p.n_tok * s->p.n_used; i++)
+        s->id[i] = (int32_t)test_below(seed, n_expert + 2) - 1;
+    s->p.x = s->x;
+    s->p.id = s->id;
+}
+
+static void scene_free(struct scene *s)
+{
+    weights_free(&s->w);
+    free(s->x);
+    free(s->id);
+}
+
+static const enum kernel kernels[] = {KERNEL_matmul, KERNEL_expert_matmul,
+                                      KERNEL_expert_down};
+enum { N_KERNEL = sizeof(kernels) / sizeof(kernels[0]) };
+
+/* ---- the laws ------------------------------------------------------------ */
+
+static void families_have_the_bits_of_generic(void **state)
+{
+    uint64_t seed = test_seed();
+    struct cpu_kernels generic, k;
+
+    (void)state;
+    cpu_kernels_init(&generic, CPU_GENERIC);
+    for (int i = 0; i < 6 * WEIGHTS_N_FORMAT * N_KERNEL; i++) {
+        int fi = i / N_KERNEL % WEIGHTS_N_FORMAT;
+        struct scene s;
+        float *want;
+
+        scene_make(&s, fi, kernels[i % N_KERNEL], &seed);
+        want = run(&generic, &s.p, &s.tree.t, 1);
+        for (int f = CPU_AVX2; f < CPU_FAMILY_COUNT; f++) {
+            float *got;
+
+            if (!cpu_family_runs((enum cpu_family)f))
+                continue;
+            cpu_kernels_init(&k, (enum cpu_family)f);
+            got = run(&k, &s.p, &s.tree.t, 1 + i % 3);
+            same_bits(got, want, result_count(&s.p) * s.tree.t.n_out, "family",
+                      fi, (enum cpu_family)f);
+            free(got);
+        }
+        free(want);
+        scene_free(&s);
+    }
+}
+
+static void threads_do_not_show(void **state)
+{
+    uint64_t seed = test_seed() + 1;
+    struct cpu_kernels k;
+
+    (void)state;
+    for (int f = 0; f < CPU_FAMILY_COUNT; f++) {
+        if (!cpu_family_runs((enum cpu_family)f))
+            continue;
+        cpu_kernels_init(&k, (enum cpu_family)f);
+        for (int i = 0; i < WEIGHTS_N_FORMAT * N_KERNEL; i++) {
+            struct scene s;
+            float *want;
+
+            scene_make(&s, i / N_KERNEL, kernels[i % N_KERNEL], &seed);
+            want = run(&k, &s.p, &s.tree.t, 1);
+            for (int nth = 2; nth <= 3; nth++) {
+                float *got = run(&k, &s.p, &s.tree.t, nth);
+
+                same_bits(got, want, result_count(&s.p) * s.tree.t.n_out,
+                          "threads", i / N_KERNEL, (enum cpu_family)f);
+                free(got);
+            }
+            free(want);
+            scene_free(&s);
+        }
+    }
+}
+
+/* Any run of 1 .. 32 tokens gives its rows of 33 computed at once. */
+static void n_tok_does_not_show(void **state)
+{
+    uint64_t seed = test_seed() + 2;
+    struct cpu_kernels k;
+
+    (void)state;
+    for (int f = 0; f < CPU_FAMILY_COUNT; f++) {
+        if (!cpu_family_runs((enum cpu_family)f))
+            continue;
+        cpu_kernels_init(&k, (enum cpu_family)f);
+        for (int i = 0; i < WEIGHTS_N_FORMAT * N_KERNEL; i++) {
+            struct pack_span span = {0, 256, 0};
+            struct weights w =
+                weights_make(i / N_KERNEL, 3, 17, 256, &span, 1, &seed);
+            float *x = weights_floats(33 * 2 * 256, &seed);
+            int32_t id[33 * 2];
+            struct problem p = {.kernel = kernels[i % N_KERNEL],
+                                .w = &w,
+                                .x = x,
+                                .id = id,
+                                .n_tok = 33,
+                                .n_used = 2,
+                                .x_used = 2};
+            struct weights_tree t;
+            float *all;
+            int64_t row;
+
+            for (int j = 0; j < 66; j++)
+                id[j] = (int32_t)test_below(&seed, 3);
+            weights_tree_single(&t, 0);
+            all = run(&k, &p, &t.t, 1);
+            row = result_count(&p) / 33;
+            for (p.n_tok = 1; p.n_tok < 33; p.n_tok++) {
+                float *got;
+                int64_t at = test_below(&seed, 34 - p.n_tok);
+
+                p.x = x + at * 256 * (p.kernel == KERNEL_matmul ? 1 : 2);
+                p.id = id + at * 2;
+                got = run(&k, &p, &t.t, 1);
+                same_bits(got, all + at * row, p.n_tok * row, "n_tok",
+                          i / N_KERNEL, (enum cpu_family)f);
+                free(got);
+            }
+            free(all);
+            free(x);
+            weights_free(&w);
+        }
+    }
+}
+
+/* The same sum written as a recursion over the addends of every rank, each
+ * `n` floats; into `sum`, false if there is none. */
+static bool tree_sum(const struct weights_tree *t, float *const *addend, int lo,
+                     int n, int64_t len, float *sum)
+{
+    int left = weights_tree_left(n);
+    float *right;
+    bool a, b;
+
+    if (n == 1) {
+        if (t->empty >> lo & 1)
+            return false;
+        memcpy(sum, addend[lo], (size_t)len * sizeof(float));
+        return true;
+    }
+    right = weights_alloc((size_t)len * sizeof(float));
+    a = tree_sum(t, addend, lo, left, len, sum);
+    b = tree_sum(t, addend, lo + left, n - left, len, right);
+    if (a && b) {
+        for (int64_t i = 0; i < len; i++)
+            sum[i] += right[i];
+    } else if (b) {
+        memcpy(sum, right, (size_t)len * sizeof(float));
+    }
+    free(right);
+    return a || b;
+}
+
+static void ranks_are_summed_along_the_tree(void **state)
+{
+    uint64_t seed = test_seed() + 3;
+    struct cpu_kernels k;
+
+    (void)state;
+    for (int i = 0; i < 8 * N_KERNEL; i++) {
+        int fi = (int)test_below(&seed, WEIGHTS_N_FORMAT);
+        struct pack_span span[MAX_SPAN];
+        struct scene s;
+        float *addend[8], *got, *want;
+        int n_rank = 1 + i / N_KERNEL;
+        int64_t len;
+        int n_span;
+        uint64_t empty;
+
+        cpu_kernels_init(&k, cpu_family_best());
+        scene_make(&s, fi, kernels[i % N_KERNEL], &seed);
+        weights_free(&s.w);
+        free(s.x);
+        n_span = random_cut(768, n_rank, 0, n_rank, span, &empty, &seed);
+        s.w = weights_make(fi, s.w.n_expert, s.w.n, 768, span, n_span, &seed);
+        s.p.x = s.x = weights_floats(s.p.n_tok * s.p.x_used * 768, &seed);
+        len = result_count(&s.p);
+        for (int r = 0; r < n_rank; r++) {
+            weights_tree_single(&s.tree, r);
+            addend[r] = run(&k, &s.p, &s.tree.t, 1);
+        }
+        weights_tree_make(&s.tree, n_rank, 0, n_rank, empty);
+        assert_int_equal(s.tree.t.n_out, 1);
+        want = weights_alloc((size_t)len * sizeof(float));
+        assert_true(tree_sum(&s.tree, addend, 0, n_rank, len, want));
+        got = run(&k, &s.p, &s.tree.t, 2);
+        same_bits(got, want, len, "tree", fi, k.family);
+        for (int r = 0; r < n_rank; r++)
+            free(addend[r]);
+        free(want);
+        free(got);
+        scene_free(&s);
+    }
+}
+
+/* ---- the definition of the expert kernels -------------------------------- */
+
+static void expert_matmul_is_matmul_of_the_chosen(void **state)
+{
+    uint64_t seed = test_seed() + 10;
+    struct cpu_kernels k;
+
+    (void)state;
+    cpu_kernels_init(&k, cpu_family_best());
+    for (int i = 0; i < WEIGHTS_N_FORMAT; i++) {
+        struct scene s;
+        float *got;
+        int64_t n;
+
+        scene_make(&s, i, KERNEL_expert_matmul, &seed);
+        got = run(&k, &s.p, &s.tree.t, 2);
+        n = s.w.n;
+        for (int64_t j = 0; j < s.p.n_tok * s.p.n_used; j++) {
+            int32_t e = s.id[j];
+            bool chosen = e >= 0 && e < s.w.n_expert;
+            int64_t row = s.p.x_used == 1 ? j / s.p.n_used : j;
+            struct weights one = s.w;
+            struct problem p = {.kernel = KERNEL_matmul,
+                                .w = &one,
+                                .x = s.x + row * s.w.k,
+                                .n_tok = 1};
+            float *want;
+
+            one.data += (size_t)(chosen ? e : 0) * s.w.pack.matrix_bytes;
+            want = run(&k, &p, &s.tree.t, 1);
+            if (!chosen)
+                memset(want, 0, (size_t)(n * s.tree.t.n_out) * sizeof(float));
+            for (int t = 0; t < s.tree.t.n_out; t++)
+                same_bits(got + t * result_count(&s.p) + j * n, want + t * n, n,
+                          "expert", i, k.family);
+            free(want);
+        }
+        free(got);
+        scene_free(&s);
+    }
+}
+
+static void expert_down_is_one_chain_over_expert_and_k(void **state)
+{
+    /* Token 0 takes an expert twice, token 1 one that does not exist. */
+    static const int32_t id[] = {2, 0, 2, 1, 3, 0, 1, 2, 0};
+    enum { N_TOK = 3, N_USED = 3, N_EXPERT = 3, K = 64, N = 18 };
+    struct pack_span span = {0, K, 0};
+    uint64_t seed = test_seed() + 11;
+    struct weights w = weights_make(0, N_EXPERT, N, K, &span, 1, &seed);
+    float *x = weights_floats(N_TOK * N_USED * K, &seed);
+    struct problem p = {.kernel = KERNEL_expert_down,
+                        .w = &w,
+                        .x = x,
+                        .id = id,
+                        .n_tok = N_TOK,
+                        .n_used = N_USED,
+                        .x_used = N_USED};
+    float want[N_TOK * N] = {0};
+    struct weights_tree t;
+    struct cpu_kernels k;
+    float *got;
+
+    (void)state;
+    for (int i = 0; i < N_TOK * N; i++) {
+        for (int e = 0; e < N_EXPERT; e++) {
+            for (int u = i / N * N_USED; u < (i / N + 1) * N_USED; u++) {
+                for (int j = 0; j < K && id[u] == e; j++)
+                    want[i] = fmaf(w.value[(e * N + i % N) * K + j],
+                                   x[u * K + j], want[i]);
+            }
+        }
+    }
+    cpu_kernels_init(&k, cpu_family_best());
+    weights_tree_single(&t, 0);
+    got = run(&k, &p, &t.t, 2);
+    same_bits(got, want, N_TOK * N, "expert_down", 0, k.family);
+    free(got);
+    free(x);
+    weights_free(&w);
+}
+
+/* ---- against double ------------------------------------------------------ */
+
+/* w . x in double, and in *scale the sum over blocks of 32 of 32 max|w| max|x|,
+ * which bounds every partial sum also where minima cancel. */
+static double exact_dot(const float *w, const float *x, int64_t n,
+                        double *scale)
+{
+    double sum = 0;
+
+    for (int64_t b = 0; b < n; b += 32) {
+        double mw = 0, mx = 0;
+
+        for (int64_t i = b; i < b + 32; i++) {
+            sum += (double)w[i] * (double)x[i];
+            mw = fmax(mw, fabs((double)w[i]));
+            mx = fmax(mx, fabs((double)x[i]));
+        }
+        *scale += 32 * mw * mx;
+    }
+    return sum;
+}
+
+/* What activations are after quantizing, for kernels that do so. */
+static float *as_read(const struct cpu_kernels *k, const struct problem *p,
+                      int64_t n)
+{
+    float *y = weights_alloc((size_t)n * sizeof(float));
+
+    memcpy(y, p->x, (size_t)n * sizeof(float));
+    if (!cpu_wants_q8(k, p->kernel, p->w->pack.format))
+        return y;
+    for (int64_t i = 0; i < n; i += 32) {
+        struct q8_block b;
+
+        k->q8(&b, p->x + i, 32);
+        for (int j = 0; j < 32; j++)
+            y[i + j] = b.d * (float)b.q[j];
+    }
+    return y;
+}
+
+/* All of k on one rank; every result against a double computation on the
+ * decoded weights and the activations as the family reads them. Rounding stays
+ * below 2^-23 for each addition, at most k + 8 of them, times the scale. */
+static void check_against_double(const struct cpu_kernels *k,
+                                 const struct problem *p, int fi)
+{
+    const struct weights *w = p->w;
+    int64_t n_row = p->n_tok * (p->kernel == KERNEL_matmul ? 1 : p->x_used);
+    float *x = as_read(k, p, n_row * w->k);
+    struct weights_tree t;
+    float *got;
+
+    weights_tree_single(&t, 0);
+    got = run(k, p, &t.t, 2);
+    for (int64_t i = 0; i < result_count(p); i++) {
+        int64_t n = i % w->n, row = i / w->n;
+        double want = 0, scale = 0;
+
+        if (p->kernel == KERNEL_matmul) {
+            want = exact_dot(w->value + n * w->k, x + row * w->k, w->k, &scale);
+        } else {
+            int64_t first =
+                p->kernel == KERNEL_expert_matmul ? row : row * p->n_used;
+            int64_t end =
+                p->kernel == KERNEL_expert_matmul ? row + 1 : first + p->n_used;
+
+            for (int64_t j = first; j < end; j++) {
+                int64_t xj = p->x_used == 1 ? j / p->n_used : j;
+
+                if (p->id[j] < 0 || p->id[j] >= w->n_expert)
+                    continue;
+                want += exact_dot(w->value + (p->id[j] * w->n + n) * w->k,
+                                  x + xj * w->k, w->k, &scale);
+            }
+        }
+        if (!(fabs((double)got[i] - want) <=
+              0x1p-23 * (double)(w->k + 8) * scale))
+            fail_msg("kernel %d, %s, %s: value %d is %.9g, should be %.9g",
+                     (int)p->kernel,
+                     format_info(weights_formats[fi].format)->name,
+                     cpu_family_name(k->family), (int)i, (double)got[i], want);
+    }
+    free(x);
+    free(got);
+}
+
+static void every_family_agrees_with_double(void **state)
+{
+    uint64_t seed = test_seed() + 4;
+    struct cpu_kernels k;
+
+    (void)state;
+    for (int f = 0; f < CPU_FAMILY_COUNT; f++) {
+        if (!cpu_family_runs((enum cpu_family)f))
+            continue;
+        cpu_kernels_init(&k, (enum cpu_family)f);
+        for (int i = 0; i < WEIGHTS_N_FORMAT * N_KERNEL; i++) {
+            struct pack_span span = {0, 512, 0};
+            struct scene s;
+
+            scene_make(&s, i / N_KERNEL, kernels[i % N_KERNEL], &seed);
+            weights_free(&s.w);
+            free(s.x);
+            s.w = weights_make(i / N_KERNEL, s.w.n_expert, s.w.n, 512, &span, 1,
+                               &seed);
+            s.p.x = s.x = weights_floats(s.p.n_tok * s.p.x_used * 512, &seed);
+            check_against_double(&k, &s.p, i / N_KERNEL);
+            scene_free(&s);
+        }
+    }
+}
+
+/* An operand that is computed, not loaded, has plain rows: the packed F32
+ * result. */
+static void plain_weights_equal_packed(void **state)
+{
+    uint64_t seed = test_seed() + 5;
+    struct cpu_kernels k;
+
+    (void)state;
+    for (int f = CPU_GENERIC; f < CPU_FAMILY_COUNT; f++) {
+        if (!cpu_family_runs((enum cpu_family)f))
+            continue;
+        cpu_kernels_init(&k, (enum cpu_family)f);
+        for (int i = 0; i < N_KERNEL; i++) {
+            struct pack_span span = {0, 96, 0};
+            struct scene s;
+            float *got, *want;
+
+            scene_make(&s, 0, kernels[i], &seed);
+            weights_free(&s.w);
+            free(s.x);
+            s.w = weights_make(0, s.w.n_expert, s.w.n, 96, &span, 1, &seed);
+            s.p.x = s.x = weights_floats(s.p.n_tok * s.p.x_used * 96, &seed);
+            weights_tree_single(&s.tree, 0);
+            want = run(&k, &s.p, &s.tree.t, 1);
+            s.p.plain = true;
+            got = run(&k, &s.p, &s.tree.t, 2);
+            same_bits(got, want, result_count(&s.p), "plain", 0,
+                      (enum cpu_family)f);
+            free(got);
+            free(want);
+            scene_free(&s);
+        }
+    }
+}
+
+int test_cpu_matmul(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(families_have_the_bits_of_generic),
+        cmocka_unit_test(every_family_agrees_with_double),
+        cmocka_unit_test(threads_do_not_show),
+        cmocka_unit_test(n_tok_does_not_show),
+        cmocka_unit_test(ranks_are_summed_along_the_tree),
+        cmocka_unit_test(plain_weights_equal_packed),
+        cmocka_unit_test(expert_matmul_is_matmul_of_the_chosen),
+        cmocka_unit_test(expert_down_is_one_chain_over_expert_and_k),
+    };
+
+    return TEST_RUN(tests);
+}

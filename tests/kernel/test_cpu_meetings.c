@@ -1,0 +1,390 @@
+/* Meetings of a device's threads, pair by pair: between two steps that may not
+ * run at once the threads meet, and they meet nowhere else. */
+#include "device/cpu/cpu_meetings.h"
+
+#include "lib/support.h"
+
+#include <string.h>
+
+enum { N_TENSOR = 14, N_STEP = 24, MAX_RANGE = 12, MAX_ARG = 5 };
+
+struct range {
+    enum region region;
+    size_t from, to;
+    bool write;
+};
+
+struct plan {
+    struct prog_tensor tensor[N_TENSOR];
+    struct step step[N_STEP];
+    struct merge_item item[N_STEP][2];
+    struct merge_addend addend[N_STEP][2][3];
+    struct copy_piece piece[N_STEP][2][3];
+    struct range range[N_STEP][MAX_RANGE]; /* what a step touches */
+    int n_range[N_STEP];
+    unsigned char how[N_STEP]; /* what cpu_meetings found */
+};
+
+static void put(struct plan *p, int s, int tensor, size_t more, size_t off,
+                bool write)
+{
+    const struct prog_tensor *t = &p->tensor[tensor];
+
+    p->range[s][p->n_range[s]++] = (struct range){
+        t->region, t->offset + off, t->offset + off + more + t->bytes, write};
+}
+
+static int any(uint64_t *seed)
+{
+    return (int)test_below(seed, N_TENSOR);
+}
+
+static void draw_kernel(struct plan *p, int s, uint64_t *seed)
+{
+    static const enum kernel some[] = {KERNEL_concat, KERNEL_concat,
+                                       KERNEL_quantize, KERNEL_cache_write};
+    struct step_kernel *k = &p->step[s].kernel;
+
+    p->step[s] = (struct step){.kind = STEP_KERNEL};
+    k->kernel = some[test_below(seed, 4)];
+    k->n_arg = 2 + (int)test_below(seed, MAX_ARG - 1);
+    k->tree = (struct rank_tree){.n = 1, .n_out = 1};
+    for (int i = 0; i < k->n_arg; i++) {
+        int t = i < 2 || test_below(seed, 4) ? any(seed) : -1;
+
+        k->arg[i] = (struct kernel_arg){t, i == 0 ? kernel_access(k->kernel, 0)
+                                                  : ACCESS_READ};
+        if (t >= 0 && i > 0)
+            put(p, s, t, 0, 0, false);
+    }
+    if (test_below(seed, 4) == 0) { /* results of several subtrees */
+        k->tree.n_out = 2;
+        k->out_stride = p->tensor[k->arg[0].tensor].bytes;
+    }
+    put(p, s, k->arg[0].tensor, k->out_stride, 0, true);
+}
+
+/* Device 0's; what it reads of others is not its threads' affair. */
+static void draw_merge(struct plan *p, int s, uint64_t *seed)
+{
+    struct step_merge *st = &p->step[s].merge;
+
+    p->step[s] = (struct step){.kind = STEP_MERGE};
+    st->n_item = 1 + (int)test_below(seed, 2);
+    st->item = p->item[s];
+    st->meet = test_below(seed, 3) == 0;
+    for (int m = 0; m < st->n_item; m++) {
+        struct merge_item *it = &p->item[s][m];
+        int n = 1 + (int)test_below(seed, 3);
+        int n_own = (int)test_below(seed, n + 1); /* the device's own first */
+
+        *it = (struct merge_item){.reduce = test_below(seed, 2),
+                                  .out = any(seed)};
+        put(p, s, it->out, 0, 0, true);
+        for (int i = 0; i < n; i++) {
+            int dev = i >= n_own, t = any(seed);
+            size_t off = 64 * (size_t)test_below(seed, 2);
+
+            if (it->reduce)
+                p->addend[s][m][i] =
+                    (struct merge_addend){.dev = dev, .tensor = t, .off = off};
+            else
+                p->piece[s][m][i] =
+                    (struct copy_piece){.src_dev = dev, .src = t};
+            if (dev == 0)
+                put(p, s, t, 0, it->reduce ? off : 0, false);
+        }
+        it->n_addend = it->reduce ? n : 0;
+        it->addend = p->addend[s][m];
+        it->n_piece = it->reduce ? 0 : n;
+        it->piece = p->piece[s][m];
+    }
+}
+
+/* From another device, which is not this one's threads' affair. */
+static void draw_pull(struct plan *p, int s, uint64_t *seed)
+{
+    struct step *st = &p->step[s];
+    struct copy_piece *c = &p->piece[s][0][0];
+
+    *c = (struct copy_piece){.src_dev = 1,
+                             .bytes = {test_below(seed, 2) ? 64 : 1 << 20, 0},
+                             .n0 = {1, 0},
+                             .n1 = {1, 0}};
+    *st = (struct step){
+        .kind = STEP_PULL,
+        .queue = test_below(seed, 2) ? QUEUE_COPY : QUEUE_COMPUTE,
+        .pull = {.out = any(seed), .n_piece = 1, .piece = c},
+    };
+    if (st->queue == QUEUE_COMPUTE) /* else events order it */
+        put(p, s, st->pull.out, 0, 0, true);
+}
+
+static void draw(struct plan *p, uint64_t *seed)
+{
+    memset(p, 0, sizeof *p);
+    for (int t = 0; t < N_TENSOR; t++)
+        p->tensor[t] = (struct prog_tensor){
+            .n_dim = 2,
+            .dim = {{1, PL_N_TOK}, {t % 3 ? 64 : 100000, PL_CONST}},
+            .region = test_below(seed, 4)   ? REGION_WORK
+                      : test_below(seed, 2) ? REGION_CACHE
+                                            : REGION_WEIGHTS,
+            .offset = 64 * (size_t)test_below(seed, 24),
+            .bytes = 64 * (1 + (size_t)test_below(seed, 3))};
+    for (int s = 0; s < N_STEP; s++)
+        switch (test_below(seed, 14)) {
+        case 0:
+            p->step[s] = (struct step){.kind = test_below(seed, 2) ? STEP_POST
+                                                                   : STEP_WAIT};
+            break;
+        case 1:
+        case 2:
+            draw_merge(p, s, seed);
+            break;
+        case 3:
+            draw_pull(p, s, seed);
+            break;
+        default:
+            draw_kernel(p, s, seed);
+        }
+}
+
+static void find(struct plan *p)
+{
+    const struct script script = {
+        .n_instance = 1, .n_step = N_STEP, .step = p->step};
+
+    assert_true(cpu_meetings(&script, p->tensor, 0, p->how));
+}
+
+/* May the two steps not run at the same time? */
+static bool clash(const struct plan *p, int a, int b)
+{
+    for (int i = 0; i < p->n_range[a]; i++)
+        for (int k = 0; k < p->n_range[b]; k++) {
+            const struct range *x = &p->range[a][i], *y = &p->range[b][k];
+
+            if (x->region == y->region && x->region != REGION_WEIGHTS &&
+                (x->write || y->write) && x->from < y->to && y->from < x->to &&
+                x->from < x->to && y->from < y->to)
+                return true;
+        }
+    return false;
+}
+
+static void cpu_threads_meet_between_steps_that_clash(void **state)
+{
+    uint64_t seed = test_seed();
+    int n_trial = test_long() ? 50000 : 5000;
+    int n_meet = 0, n_free = 0;
+
+    (void)state;
+    for (int trial = 0; trial < n_trial; trial++) {
+        static struct plan p;
+        int last = 0; /* the step before which they met last */
+
+        draw(&p, &seed);
+        find(&p);
+        for (int s = 0; s < N_STEP; s++) {
+            const struct step *st = &p.step[s];
+            bool needed = false, meet = p.how[s] & CPU_MEET;
+            bool fixed = st->kind == STEP_POST || step_meets(st);
+
+            for (int k = last; k < s; k++)
+                needed |= clash(&p, k, s);
+            if (st->kind == STEP_WAIT || st->queue == QUEUE_COPY)
+                continue; /* each thread waits for itself, for events */
+            if (st->kind == STEP_POST)
+                assert_true(meet); /* others rely on what is before */
+            else if (fixed)
+                assert_false(meet); /* they meet there anyhow */
+            else
+                assert_int_equal(meet, needed);
+            if (fixed || meet)
+                last = s;
+            n_meet += meet && !fixed;
+            n_free += !meet && !fixed;
+        }
+    }
+    assert_true(n_meet > n_trial && n_free > n_trial);
+}
+
+static const struct graph_sizes one = {1, 1, 0, 1};
+
+/* In a run of a single token: do all threads meet before a step of first + 1
+ * to last? */
+static bool all_meet(const struct plan *p, int first, int last,
+                     const struct graph_sizes *z)
+{
+    for (int k = first + 1; k <= last; k++)
+        if (step_runs(&p->step[k], 1, z) &&
+            ((p->how[k] & CPU_MEET_SINGLE) ||
+             (step_meets(&p->step[k]) && !(p->how[k] & CPU_ALONE))))
+            return true;
+    return false;
+}
+
+/* In a run of a single token: must they meet between the steps i and j? */
+static bool must_meet(const struct plan *p, int i, int j)
+{
+    const struct step *a = &p->step[i], *b = &p->step[j];
+    bool a_alone = p->how[i] & CPU_ALONE, b_alone = p->how[j] & CPU_ALONE;
+    bool worked = !step_is_event(a), works = !step_is_event(b);
+    bool tells = b->kind == STEP_POST || step_meets(b);
+
+    return (worked && works && clash(p, i, j) && !(a_alone && b_alone)) ||
+           (tells && worked && !a_alone) ||
+           (step_meets(a) && a_alone && works && !b_alone);
+}
+
+/* The tensor whose values tell how much a kernel does: its result, or what it
+ * puts in there. */
+static int most_of(const struct step_kernel *k)
+{
+    return k->arg[k->arg[0].access == ACCESS_UPDATE].tensor;
+}
+
+/* The first thread does small steps alone, in order; what else clashes has a
+ * meeting between. What is posted, or told to peers, is complete. When the
+ * first has met peers alone, nobody goes on to a shared step without it. */
+static void cpu_threads_meet_seldom_for_a_single_token(void **state)
+{
+    uint64_t seed = test_seed() + 1;
+    int n_trial = test_long() ? 50000 : 5000;
+    int n_all = 0, n_one = 0, n_alone = 0;
+
+    (void)state;
+    for (int trial = 0; trial < n_trial; trial++) {
+        static struct plan p;
+
+        draw(&p, &seed);
+        find(&p);
+        for (int j = 0; j < N_STEP; j++) {
+            const struct step *b = &p.step[j];
+            bool works = !step_is_event(b), b_alone = p.how[j] & CPU_ALONE;
+
+            if (b_alone)
+                assert_true(works && b->queue == QUEUE_COMPUTE);
+            if (b_alone && b->kind == STEP_KERNEL)
+                assert_true(most_of(&b->kernel) % 3 != 0);
+            n_alone += b_alone;
+            n_all += (p.how[j] & CPU_MEET) || step_meets(b);
+            n_one +=
+                (p.how[j] & CPU_MEET_SINGLE) || (step_meets(b) && !b_alone);
+            for (int i = 0; i < j; i++)
+                if (must_meet(&p, i, j) && !all_meet(&p, i, j, &one))
+                    fail_msg("trial %d: steps %d and %d", trial, i, j);
+        }
+    }
+    assert_true(n_alone > n_trial && n_one > n_trial && n_one < n_all);
+}
+
+static void guard_some(struct plan *p, uint64_t *seed)
+{
+    static const struct {
+        bool out;
+        int64_t least, most;
+    } guard[] = {{false, 0, 1},
+                 {false, 2, INT64_MAX},
+                 {true, 0, 1},
+                 {true, 1, INT64_MAX},
+                 {true, 2, INT64_MAX}};
+
+    for (int s = 0; s < N_STEP; s++) {
+        int k = (int)test_below(seed, 15);
+
+        if (k >= 5)
+            continue;
+        p->step[s].guard_out = guard[k].out;
+        p->step[s].least = guard[k].least;
+        p->step[s].most = guard[k].most;
+    }
+}
+
+/* In a run of more: do they meet before a step of first + 1 to last? */
+static bool meet_in(const struct plan *p, int first, int last,
+                    const struct graph_sizes *z)
+{
+    for (int k = first + 1; k <= last; k++)
+        if (step_runs(&p->step[k], 1, z) &&
+            ((p->how[k] & CPU_MEET) || step_meets(&p->step[k])))
+            return true;
+    return false;
+}
+
+/* A run without a step lacks its meeting too. */
+static void cpu_threads_meet_whatever_a_run_passes_over(void **state)
+{
+    static const struct graph_sizes size[] = {
+        {1, 1, 0, 1}, {1, 0, 0, 1}, {2, 0, 0, 1}, {2, 1, 0, 1}, {2, 2, 0, 1}};
+    uint64_t seed = test_seed() + 2;
+    int n_trial = test_long() ? 50000 : 5000;
+
+    (void)state;
+    for (int trial = 0; trial < n_trial; trial++) {
+        const struct graph_sizes *z = &size[trial % 5];
+        static struct plan p;
+
+        draw(&p, &seed);
+        guard_some(&p, &seed);
+        find(&p);
+        for (int j = 0; j < N_STEP; j++)
+            for (int i = 0; i < j; i++) {
+                if (!step_runs(&p.step[i], 1, z) ||
+                    !step_runs(&p.step[j], 1, z))
+                    continue;
+                if (z->n_tok == 1
+                        ? must_meet(&p, i, j) && !all_meet(&p, i, j, z)
+                        : clash(&p, i, j) && !meet_in(&p, i, j, z))
+                    fail_msg("trial %d: steps %d and %d", trial, i, j);
+            }
+    }
+}
+
+/* What a step touches is looked at only as far as a table has room; the values
+ * of a long message count even where the device has no addend of its own. */
+static void cpu_threads_meet_around_a_message_of_many_values(void **state)
+{
+    enum { N = 2000 };
+    static struct merge_item item[N];
+    struct prog_tensor t[2] = {{.region = REGION_WORK, .bytes = 64},
+                               {.region = REGION_CACHE, .bytes = 64}};
+    struct merge_addend others = {.dev = 1};
+    const struct step_kernel kernel = {
+        .kernel = KERNEL_scale,
+        .n_arg = 1,
+        .arg = {{0, ACCESS_WRITE}},
+    };
+
+    (void)state;
+    for (int n = 480; n <= N; n = n < 540 ? n + 1 : n + 1460) {
+        const struct step step[3] = {
+            {.kind = STEP_KERNEL, .kernel = kernel},
+            {.kind = STEP_MERGE, .merge = {.n_item = n, .item = item}},
+            {.kind = STEP_KERNEL, .kernel = kernel},
+        };
+        const struct script script = {
+            .n_instance = 1, .n_step = 3, .step = step};
+        unsigned char how[3];
+
+        for (int i = 0; i < n; i++)
+            item[i] = (struct merge_item){
+                .reduce = true, .n_addend = 1, .addend = &others};
+        assert_true(cpu_meetings(&script, t, 0, how));
+        assert_false(how[0] & CPU_MEET);
+        assert_true((how[1] & CPU_MEET) && (how[2] & CPU_MEET));
+    }
+}
+
+int test_cpu_meetings(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cpu_threads_meet_between_steps_that_clash),
+        cmocka_unit_test(cpu_threads_meet_seldom_for_a_single_token),
+        cmocka_unit_test(cpu_threads_meet_whatever_a_run_passes_over),
+        cmocka_unit_test(cpu_threads_meet_around_a_message_of_many_values),
+    };
+
+    return TEST_RUN(tests);
+}

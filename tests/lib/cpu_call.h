@@ -1,0 +1,103 @@
+/* Calling CPU kernels from tests: tensors on the heap, any number of threads
+ * one after another (they share nothing but the result), scratch of exactly
+ * the size asked for, and one law for all: every family that runs here, with
+ * 1, 2, 3 and 7 threads, gives the bits of plain C with one. */
+#ifndef TEST_CPU_CALL_H
+#define TEST_CPU_CALL_H
+
+#include "lib/support.h"
+
+#include "base/half.h"
+#include "device/cpu/cpu_kernel.h"
+#include "device/cpu/cpu_ops.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A tensor of random values in [-range, range); free(t.data). */
+static inline struct cpu_tensor call_tensor(pl_format f, int n_dim,
+                                            const int64_t *dim, float range,
+                                            uint64_t *seed)
+{
+    struct cpu_tensor t = {.format = f, .n_dim = n_dim};
+    int64_t n = 1;
+
+    for (int i = 0; i < n_dim; i++) {
+        t.dim[i] = dim[i];
+        n *= dim[i];
+    }
+    t.data = malloc((size_t)n * 4 + 1);
+    assert_non_null(t.data);
+    for (int64_t i = 0; i < n; i++) {
+        float x = range * test_unit(seed);
+
+        if (f == PL_F16)
+            ((uint16_t *)t.data)[i] = f32_to_f16(x);
+        else if (f == PL_BF16)
+            ((uint16_t *)t.data)[i] = f32_to_bf16(x);
+        else
+            ((float *)t.data)[i] = x;
+    }
+    return t;
+}
+
+/* Element i of a plain tensor. */
+static inline double call_value(const struct cpu_tensor *t, int64_t i)
+{
+    if (t->format == PL_F16)
+        return (double)f16_to_f32(((uint16_t *)t->data)[i]);
+    if (t->format == PL_BF16)
+        return (double)bf16_to_f32(((uint16_t *)t->data)[i]);
+    return (double)((float *)t->data)[i];
+}
+
+static inline void call_run(enum cpu_family f, enum kernel kernel,
+                            struct cpu_call c, int nth)
+{
+    static const char mark[16] = "end of scratch.";
+    struct cpu_kernels k;
+    const struct cpu_entry *e = &k.kernel[kernel];
+    size_t n;
+    char *scratch;
+
+    cpu_kernels_init(&k, f);
+    assert_non_null(e->run);
+    n = e->scratch ? e->scratch(&c) : 0;
+    scratch = aligned_alloc(64, (n + sizeof(mark) + 63) / 64 * 64);
+    assert_non_null(scratch);
+    memcpy(scratch + n, mark, sizeof(mark));
+    c.nth = nth;
+    c.scratch = scratch;
+    for (c.ith = 0; c.ith < nth; c.ith++) {
+        memset(scratch, 0xff, n);
+        e->run(&c);
+    }
+    assert_memory_equal(scratch + n, mark, sizeof(mark));
+    free(scratch);
+}
+
+/* Runs plain C into c.out.data (out_bytes), then holds all families and
+ * thread counts to its bits. */
+static inline void call_all(enum kernel kernel, const struct cpu_call *c,
+                            size_t out_bytes)
+{
+    static const int threads[] = {1, 2, 3, 7};
+    struct cpu_call other = *c;
+
+    memset(c->out.data, 0xa5, out_bytes);
+    call_run(CPU_GENERIC, kernel, *c, 1);
+    other.out.data = malloc(out_bytes + 1);
+    assert_non_null(other.out.data);
+    for (int f = CPU_REFERENCE; f < CPU_FAMILY_COUNT; f++) {
+        if (!cpu_family_runs(f))
+            continue;
+        for (int i = 0; i < 4; i++) {
+            memset(other.out.data, 0xa5, out_bytes);
+            call_run(f, kernel, other, threads[i]);
+            assert_memory_equal(other.out.data, c->out.data, out_bytes);
+        }
+    }
+    free(other.out.data);
+}
+
+#endif

@@ -1,0 +1,790 @@
+/* One loop an op; see eval64.h. Formulas: pl.h, and for rotary positions and
+ * routers the papers that the kernels name. */
+#include "lib/eval64.h"
+
+#include "lib/support.h"
+
+#include "quant/format.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void shape(struct eval_value *v, int n_dim, const int64_t *dim)
+{
+    v->n_dim = n_dim;
+    v->n = 1;
+    for (int d = 0; d < n_dim; d++) {
+        v->dim[d] = dim[d];
+        v->n *= dim[d];
+    }
+    v->x = test_need((size_t)v->n, sizeof *v->x);
+}
+
+void eval_value_free(struct eval_value *v)
+{
+    free(v->x);
+    v->x = NULL;
+}
+
+static int64_t last(const struct eval_value *v)
+{
+    return v->dim[v->n_dim - 1];
+}
+
+static int64_t rows_of(const struct eval_value *v)
+{
+    return last(v) ? v->n / last(v) : 0;
+}
+
+/* To a format and back, one row. */
+static void round_row(pl_format f, double *x, int64_t n)
+{
+    const struct format_info *info = format_info(f);
+    float *v = test_need((size_t)n, sizeof *v);
+    void *b = test_need(format_row_bytes(f, n), 1);
+
+    for (int64_t i = 0; i < n; i++)
+        v[i] = (float)x[i];
+    if (f != PL_F32) {
+        info->encode(b, v, n);
+        info->decode(v, b, n);
+        for (int64_t i = 0; i < n; i++)
+            x[i] = isnan(x[i]) ? x[i] : (double)v[i];
+    }
+    free(b);
+    free(v);
+}
+
+/* ---- lookups and contractions -------------------------------------------- */
+
+static void gather_rows(const struct eval_value *in, struct eval_value *out)
+{
+    int64_t d = in[0].dim[1];
+    int64_t dim[GRAPH_MAX_DIM];
+
+    memcpy(dim, in[1].dim, sizeof dim);
+    dim[in[1].n_dim] = d;
+    shape(out, in[1].n_dim + 1, dim);
+    for (int64_t i = 0; i < in[1].n; i++)
+        for (int64_t k = 0; k < d; k++) {
+            double id = in[1].x[i];
+
+            out->x[i * d + k] = isnan(id) ? NAN
+                                : id >= 0 && id < (double)in[0].dim[0]
+                                    ? in[0].x[(int64_t)id * d + k]
+                                    : 0;
+        }
+}
+
+static double dot(const double *a, const double *b, int64_t n)
+{
+    double s = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        s += a[i] * b[i];
+    return s;
+}
+
+static void matmul(const struct eval_value *in, struct eval_value *out)
+{
+    int64_t k = last(&in[0]), n = in[1].dim[0];
+    int64_t dim[GRAPH_MAX_DIM];
+
+    memcpy(dim, in[0].dim, sizeof dim);
+    dim[in[0].n_dim - 1] = n;
+    shape(out, in[0].n_dim, dim);
+    for (int64_t r = 0; r < rows_of(&in[0]); r++)
+        for (int64_t j = 0; j < n; j++)
+            out->x[r * n + j] = dot(in[0].x + r * k, in[1].x + j * k, k);
+}
+
+/* Row j of expert `id` times x; 0 for no expert. */
+static double expert(const struct eval_value *w, double id, int64_t j,
+                     const double *x)
+{
+    int64_t n = w->dim[1], k = w->dim[2];
+
+    if (isnan(id))
+        return NAN;
+    if (id < 0 || id >= (double)w->dim[0])
+        return 0;
+    return dot(x, w->x + ((int64_t)id * n + j) * k, k);
+}
+
+static void expert_matmul(const struct eval_value *in, struct eval_value *out)
+{
+    int64_t u = in[2].dim[1], n = in[1].dim[1], k = in[1].dim[2];
+    int64_t dim[3] = {in[2].dim[0], u, n};
+
+    shape(out, 3, dim);
+    for (int64_t t = 0; t < dim[0]; t++)
+        for (int64_t s = 0; s < u; s++)
+            for (int64_t j = 0; j < n; j++)
+                out->x[(t * u + s) * n + j] = expert(
+                    &in[1], in[2].x[t * u + s], j,
+                    in[0].x +
+                        (t * in[0].dim[1] + (in[0].dim[1] > 1 ? s : 0)) * k);
+}
+
+static void expert_down(const struct eval_value *in, struct eval_value *out)
+{
+    int64_t u = in[2].dim[1], n = in[1].dim[1], k = in[1].dim[2];
+    int64_t dim[2] = {in[2].dim[0], n};
+
+    shape(out, 2, dim);
+    for (int64_t t = 0; t < dim[0]; t++)
+        for (int64_t s = 0; s < u; s++)
+            for (int64_t j = 0; j < n; j++)
+                out->x[t * n + j] += expert(&in[1], in[2].x[t * u + s], j,
+                                            in[0].x + (t * u + s) * k);
+}
+
+/* ---- norms, positions, attention ----------------------------------------- */
+
+static void rms_norm(const struct graph_attr *a, const struct eval_value *in,
+                     struct eval_value *out)
+{
+    int64_t d = last(&in[0]);
+
+    shape(out, in[0].n_dim, in[0].dim);
+    for (int64_t r = 0; r < rows_of(&in[0]); r++) {
+        const double *x = in[0].x + r * d;
+        double s = 1 / sqrt(dot(x, x, d) / (double)d + (double)a->eps);
+
+        for (int64_t i = 0; i < d; i++)
+            out->x[r * d + i] = x[i] * s * (in[1].x ? in[1].x[i] : 1);
+    }
+}
+
+static void rope(const struct graph_attr *a, const struct eval_value *in,
+                 struct eval_value *out)
+{
+    int64_t h = in[0].dim[1], d = in[0].dim[2];
+    int half = a->n_rot / 2;
+    double scale = a->freq_scale != 0 ? (double)a->freq_scale : 1;
+    double mscale = a->mscale != 0 ? (double)a->mscale : 1;
+
+    shape(out, 3, in[0].dim);
+    for (int64_t i = 0; i < in[0].n; i++)
+        out->x[i] = in[0].x[i];
+    for (int64_t i = 0; i < in[0].dim[0] * h; i++)
+        for (int p = 0; p < half; p++) {
+            const double *x = in[0].x + i * d;
+            double *y = out->x + i * d;
+            int u = a->neox ? p : 2 * p, v = a->neox ? p + half : 2 * p + 1;
+            double angle = in[1].x[i / h] *
+                           pow((double)a->base, -2.0 * p / a->n_rot) /
+                           (in[2].x ? in[2].x[p] : 1);
+            double m = 0, c, s;
+
+            if (a->yarn) {
+                m = (p - (double)a->yarn_low) /
+                    fmax(0.001, (double)a->yarn_high - (double)a->yarn_low);
+                m = 1 - fmin(fmax(m, 0), 1);
+            }
+            angle = angle * scale * (1 - m) + angle * m;
+            c = cos(angle) * mscale;
+            s = sin(angle) * mscale;
+            y[u] = x[u] * c - x[v] * s;
+            y[v] = x[u] * s + x[v] * c;
+        }
+}
+
+static int64_t slot(const struct eval_rows *r, int64_t t)
+{
+    return r->seq[t] * r->max_pos + r->pos[t];
+}
+
+static void cache_write(const struct graph_node *n, const struct eval_value *in,
+                        const struct eval_rows *rows, struct eval_value *out)
+{
+    int64_t row = in[1].dim[1] * in[1].dim[2];
+
+    shape(out, 3, in[0].dim);
+    for (int64_t i = 0; i < out->n; i++)
+        out->x[i] = in[0].x[i];
+    for (int64_t t = 0; t < in[1].dim[0]; t++) {
+        double *y = out->x + slot(rows, t) * row;
+
+        for (int64_t i = 0; i < row; i++)
+            y[i] = in[1].x[t * row + i];
+        for (int64_t h = 0; h < in[1].dim[1]; h++)
+            round_row(n->format, y + h * in[1].dim[2], in[1].dim[2]);
+    }
+}
+
+static void attention(const struct graph_attr *a, const struct eval_value *in,
+                      const struct eval_rows *rows, struct eval_value *out)
+{
+    int64_t h = in[0].dim[1], d = in[0].dim[2], g = in[1].dim[1];
+    int64_t e = in[2].dim[2], dim[3] = {in[0].dim[0], h, e};
+    double *p = test_need((size_t)rows->max_pos + 1, sizeof *p);
+
+    shape(out, 3, dim);
+    for (int64_t t = 0; t < dim[0]; t++)
+        for (int64_t i = 0; i < h; i++) {
+            int64_t pos = rows->pos[t], lo = 0, kv = i / (h / g);
+            int64_t base = rows->seq[t] * rows->max_pos;
+            double top = in[3].x ? in[3].x[i] : -INFINITY, sum = 0;
+
+            if (a->window > 0 && pos - a->window + 1 > 0)
+                lo = pos - a->window + 1;
+            for (int64_t u = lo; u <= pos; u++) {
+                p[u] = (double)a->scale *
+                       dot(in[0].x + (t * h + i) * d,
+                           in[1].x + ((base + u) * g + kv) * d, d);
+                if (a->softcap != 0)
+                    p[u] = (double)a->softcap * tanh(p[u] / (double)a->softcap);
+                top = p[u] > top ? p[u] : top;
+            }
+            sum = in[3].x ? exp(in[3].x[i] - top) : 0;
+            for (int64_t u = lo; u <= pos; u++) {
+                p[u] = exp(p[u] - top);
+                sum += p[u];
+            }
+            for (int64_t u = lo; u <= pos; u++)
+                for (int64_t k = 0; k < e; k++)
+                    out->x[(t * h + i) * e + k] +=
+                        p[u] / sum * in[2].x[((base + u) * g + kv) * e + k];
+        }
+    free(p);
+}
+
+/* ---- choosing experts ---------------------------------------------------- */
+
+static void softmax_row(double *y, const double *x, int64_t n)
+{
+    double top = -INFINITY, sum = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        top = x[i] > top ? x[i] : top;
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = exp(x[i] - top);
+        sum += y[i];
+    }
+    for (int64_t i = 0; i < n; i++)
+        y[i] /= sum;
+}
+
+static void softmax(const struct eval_value *in, struct eval_value *out)
+{
+    int64_t d = last(&in[0]);
+
+    shape(out, in[0].n_dim, in[0].dim);
+    for (int64_t r = 0; r < rows_of(&in[0]); r++)
+        softmax_row(out->x + r * d, in[0].x + r * d, d);
+}
+
+static void scores(double *y, const double *x, int64_t n, int gating)
+{
+    if (gating == PL_GATING_SOFTMAX) {
+        softmax_row(y, x, n);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++)
+        y[i] = gating == PL_GATING_SIGMOID ? 1 / (1 + exp(-x[i])) : x[i];
+}
+
+/* The best `k` of x, best first; *gap as in eval64_op. */
+static void best(const double *x, int64_t n, int64_t k, int64_t *id,
+                 double *gap)
+{
+    char *taken = test_need((size_t)n, 1);
+    double before = INFINITY;
+
+    for (int64_t j = 0; j < k + 1 && j < n; j++) {
+        int64_t b = -1;
+
+        for (int64_t i = 0; i < n; i++)
+            if (!taken[i] && (b < 0 || x[i] > x[b]))
+                b = i;
+        if (gap && before - x[b] < *gap && x[b] > -INFINITY)
+            *gap = before - x[b];
+        before = x[b];
+        taken[b] = 1;
+        if (j < k)
+            id[j] = b;
+    }
+    free(taken);
+}
+
+/* Leaves only the best groups' scores. */
+static void keep_groups(const struct graph_attr *a, double *s, int64_t n,
+                        double *gap)
+{
+    int64_t size = n / a->n_group;
+    double *group = test_need((size_t)a->n_group, sizeof *group);
+    int64_t *id = test_need((size_t)n, sizeof *id);
+    char *kept = test_need((size_t)a->n_group, 1);
+
+    for (int g = 0; g < a->n_group; g++) {
+        best(s + g * size, size, 2, id, NULL);
+        group[g] = s[g * size + id[0]] + s[g * size + id[1]];
+    }
+    /* the order of groups does not matter, only who is in */
+    best(group, a->n_group, a->n_group_used, id, NULL);
+    for (int k = 0; k < a->n_group_used; k++)
+        kept[id[k]] = 1;
+    for (int g = 0; g < a->n_group; g++) {
+        double least = group[id[a->n_group_used - 1]];
+
+        if (gap && !kept[g] && least - group[g] < *gap)
+            *gap = least - group[g];
+        for (int64_t i = g * size; !kept[g] && i < (g + 1) * size; i++)
+            s[i] = -INFINITY;
+    }
+    free(kept);
+    free(id);
+    free(group);
+}
+
+static void router_topk(const struct graph_attr *a, const struct eval_value *in,
+                        struct eval_value *out, double *gap)
+{
+    int64_t e = last(&in[0]), dim[GRAPH_MAX_DIM];
+    double *s = test_need((size_t)e, sizeof *s);
+    int64_t *id = test_need((size_t)e, sizeof *id);
+
+    memcpy(dim, in[0].dim, sizeof dim);
+    dim[in[0].n_dim - 1] = a->n_used;
+    shape(out, in[0].n_dim, dim);
+    for (int64_t r = 0; r < rows_of(&in[0]); r++) {
+        bool there = true;
+
+        scores(s, in[0].x + r * e, e, a->gating);
+        for (int64_t i = 0; i < e; i++) {
+            s[i] += in[1].x ? in[1].x[i] : 0;
+            there &= !isnan(s[i]);
+        }
+        if (there && a->n_group > 1)
+            keep_groups(a, s, e, gap);
+        if (there)
+            best(s, e, a->n_used, id, gap);
+        for (int k = 0; k < a->n_used; k++)
+            out->x[r * a->n_used + k] = there ? (double)id[k] : NAN;
+    }
+    free(id);
+    free(s);
+}
+
+static void router_weights(const struct graph_attr *a,
+                           const struct eval_value *in, struct eval_value *out)
+{
+    int64_t e = last(&in[0]), u = last(&in[1]);
+    double *s = test_need((size_t)e, sizeof *s);
+
+    shape(out, in[1].n_dim, in[1].dim);
+    for (int64_t r = 0; r < rows_of(&in[1]); r++) {
+        double *w = out->x + r * u, sum = 0;
+
+        scores(s, in[0].x + r * e, e, a->gating);
+        for (int64_t k = 0; k < u; k++) {
+            double id = in[1].x[r * u + k];
+
+            w[k] = isnan(id) ? NAN : s[(int64_t)id];
+        }
+        if (a->gating == PL_GATING_SOFTMAX_SELECTED)
+            softmax_row(w, w, u);
+        for (int64_t k = 0; k < u; k++)
+            sum += w[k];
+        for (int64_t k = 0; k < u; k++) {
+            if (a->normalise)
+                w[k] /= sum < 0x1p-14 ? 0x1p-14 : sum;
+            w[k] *= a->scale != 0 ? (double)a->scale : 1;
+        }
+    }
+    free(s);
+}
+
+/* ---- value by value ------------------------------------------------------ */
+
+static double silu(double x)
+{
+    return x / (1 + exp(-x));
+}
+
+static double gelu(double x)
+{
+    return 0.5 * x *
+           (1 + tanh(sqrt(2 / 3.14159265358979323846) *
+                     (x + 0.044715 * x * x * x)));
+}
+
+/* Comparisons are written so that NaN comes through. */
+static double clamp(double x, double lo, double hi)
+{
+    return x < lo ? lo : x > hi ? hi : x;
+}
+
+static double value1(const struct graph_node *n, double x)
+{
+    const struct graph_attr *a = &n->attr;
+
+    switch (n->op) {
+    case OP_scale:
+        return x * (double)a->scale;
+    case OP_clamp:
+        return clamp(x, (double)a->lo, (double)a->hi);
+    case OP_sqr:
+        return x * x;
+    case OP_sqrt:
+        return sqrt(x);
+    case OP_exp:
+        return exp(x);
+    case OP_tanh:
+        return tanh(x);
+    case OP_sigmoid:
+        return 1 / (1 + exp(-x));
+    case OP_softplus:
+        return x > 20 ? x : log1p(exp(x));
+    case OP_silu:
+        return silu(x);
+    case OP_gelu:
+        return gelu(x);
+    case OP_relu:
+        return x < 0 ? 0 : x;
+    case OP_cast:
+        round_row((pl_format)a->format, &x, 1);
+        return x;
+    case OP_contiguous:
+        return x;
+    default:
+        fail_msg("%s is not known here", op_info(n->op)->name);
+        return NAN;
+    }
+}
+
+static double value2(const struct graph_node *n, double x, double y)
+{
+    const struct graph_attr *a = &n->attr;
+
+    switch (n->op) {
+    case OP_add:
+        return x + y;
+    case OP_sub:
+        return x - y;
+    case OP_mul:
+        return x * y;
+    case OP_div:
+        return x / y;
+    case OP_swiglu:
+        return silu(x) * y;
+    case OP_geglu:
+        return gelu(x) * y;
+    case OP_swiglu_oai:
+        x = x > (double)a->hi ? (double)a->hi : x;
+        return (clamp(y, (double)a->lo, (double)a->hi) + 1) * x /
+               (1 + exp(-(double)a->alpha * x));
+    default:
+        fail_msg("%s is not known here", op_info(n->op)->name);
+        return NAN;
+    }
+}
+
+static void broadcast(const struct graph_node *n, const struct eval_value *in,
+                      struct eval_value *out)
+{
+    int nd = in[0].n_dim > in[1].n_dim ? in[0].n_dim : in[1].n_dim;
+    int64_t dim[GRAPH_MAX_DIM];
+
+    for (int i = 1; i <= nd; i++) {
+        int64_t a = i <= in[0].n_dim ? in[0].dim[in[0].n_dim - i] : 1;
+        int64_t b = i <= in[1].n_dim ? in[1].dim[in[1].n_dim - i] : 1;
+
+        dim[nd - i] = a == 1 ? b : a;
+    }
+    shape(out, nd, dim);
+    for (int64_t i = 0; i < out->n; i++) {
+        int64_t at[2] = {0, 0};
+
+        for (int k = 0; k < 2; k++) {
+            int64_t rest = i, stride = 1;
+
+            for (int d = 1; d <= nd; d++) {
+                int64_t x = rest % dim[nd - d];
+
+                rest /= dim[nd - d];
+                if (d > in[k].n_dim)
+                    continue;
+                if (in[k].dim[in[k].n_dim - d] > 1)
+                    at[k] += x * stride;
+                stride *= in[k].dim[in[k].n_dim - d];
+            }
+        }
+        out->x[i] = value2(n, in[0].x[at[0]], in[1].x[at[1]]);
+    }
+}
+
+static void sum(const struct eval_value *in, struct eval_value *out)
+{
+    int64_t d = last(&in[0]), u = in[0].dim[in[0].n_dim - 2];
+    int64_t dim[GRAPH_MAX_DIM];
+
+    memcpy(dim, in[0].dim, sizeof dim);
+    dim[in[0].n_dim - 2] = d;
+    shape(out, in[0].n_dim - 1, dim);
+    for (int64_t i = 0; i < in[0].n; i++)
+        out->x[i / (u * d) * d + i % d] += in[0].x[i];
+}
+
+/* ---- moves --------------------------------------------------------------- */
+
+static void reshape(const struct graph_node *n, const struct eval_value *in,
+                    struct eval_value *out)
+{
+    int64_t dim[GRAPH_MAX_DIM], rest = in[0].n;
+    int symbolic = -1;
+
+    for (int d = 0; d < n->n_dim; d++) {
+        dim[d] = n->dim[d].n;
+        rest /= dim[d];
+        if (n->dim[d].symbol != PL_CONST)
+            symbolic = d;
+    }
+    if (symbolic >= 0)
+        dim[symbolic] *= rest;
+    shape(out, n->n_dim, dim);
+    assert_int_equal(out->n, in[0].n);
+    memcpy(out->x, in[0].x, (size_t)out->n * sizeof *out->x);
+}
+
+static void permute(const struct graph_attr *a, const struct eval_value *in,
+                    struct eval_value *out)
+{
+    int p[GRAPH_MAX_DIM] = {a->perm0, a->perm1, a->perm2, a->perm3};
+    int64_t dim[GRAPH_MAX_DIM], stride[GRAPH_MAX_DIM], below = 1;
+
+    for (int d = in[0].n_dim - 1; d >= 0; d--) {
+        stride[d] = below;
+        below *= in[0].dim[d];
+    }
+    for (int d = 0; d < in[0].n_dim; d++)
+        dim[d] = in[0].dim[p[d]];
+    shape(out, in[0].n_dim, dim);
+    for (int64_t i = 0; i < out->n; i++) {
+        int64_t rest = i, at = 0;
+
+        for (int d = out->n_dim - 1; d >= 0; d--) {
+            at += rest % dim[d] * stride[p[d]];
+            rest /= dim[d];
+        }
+        out->x[i] = in[0].x[at];
+    }
+}
+
+/* Copies src, at index `start` of dst's axis (or dst from src's). */
+static void along(int axis, const struct eval_value *src, int64_t from,
+                  struct eval_value *dst, int64_t to, int64_t len)
+{
+    int64_t inner = 1, outer = 1;
+
+    for (int d = 0; d < src->n_dim; d++) {
+        outer *= d < axis ? src->dim[d] : 1;
+        inner *= d > axis ? src->dim[d] : 1;
+    }
+    for (int64_t o = 0; o < outer; o++)
+        memcpy(dst->x + (o * dst->dim[axis] + to) * inner,
+               src->x + (o * src->dim[axis] + from) * inner,
+               (size_t)(len * inner) * sizeof(double));
+}
+
+static void slice(const struct graph_node *n, const struct eval_value *in,
+                  struct eval_value *out)
+{
+    int64_t dim[GRAPH_MAX_DIM];
+
+    memcpy(dim, in[0].dim, sizeof dim);
+    dim[n->attr.axis] = n->dim[n->attr.axis].n;
+    shape(out, in[0].n_dim, dim);
+    along(n->attr.axis, &in[0], n->attr.start, out, 0, dim[n->attr.axis]);
+}
+
+static void concat(const struct graph_node *n, const struct eval_value *in,
+                   struct eval_value *out)
+{
+    int64_t dim[GRAPH_MAX_DIM], at = 0;
+    int axis = n->attr.axis;
+
+    memcpy(dim, in[0].dim, sizeof dim);
+    for (int i = 1; i < n->n_in; i++)
+        dim[axis] += in[i].dim[axis];
+    shape(out, in[0].n_dim, dim);
+    for (int i = 0; i < n->n_in; i++) {
+        along(axis, &in[i], 0, out, at, in[i].dim[axis]);
+        at += in[i].dim[axis];
+    }
+}
+
+/* ---- ops and graphs ------------------------------------------------------ */
+
+void eval64_op(const struct graph_node *n, const struct eval_value *in,
+               const struct eval_rows *rows, struct eval_value *out,
+               double *gap)
+{
+    const struct graph_attr *a = &n->attr;
+
+    switch (n->op) {
+    case OP_gather_rows:
+        gather_rows(in, out);
+        break;
+    case OP_matmul:
+        matmul(in, out);
+        break;
+    case OP_expert_matmul:
+        expert_matmul(in, out);
+        break;
+    case OP_expert_down:
+        expert_down(in, out);
+        break;
+    case OP_rms_norm:
+        rms_norm(a, in, out);
+        break;
+    case OP_rope:
+        rope(a, in, out);
+        break;
+    case OP_cache_write:
+        cache_write(n, in, rows, out);
+        break;
+    case OP_attention:
+        attention(a, in, rows, out);
+        break;
+    case OP_softmax:
+        softmax(in, out);
+        break;
+    case OP_router_topk:
+        router_topk(a, in, out, gap);
+        break;
+    case OP_router_weights:
+        router_weights(a, in, out);
+        break;
+    case OP_sum:
+        sum(in, out);
+        break;
+    case OP_reshape:
+        reshape(n, in, out);
+        break;
+    case OP_permute:
+        permute(a, in, out);
+        break;
+    case OP_slice:
+        slice(n, in, out);
+        break;
+    case OP_concat:
+        concat(n, in, out);
+        break;
+    default:
+        if (n->n_in == 2) {
+            broadcast(n, in, out);
+            break;
+        }
+        shape(out, in[0].n_dim, in[0].dim);
+        for (int64_t i = 0; i < out->n; i++)
+            out->x[i] = value1(n, in[0].x[i]);
+    }
+}
+
+static void sizes(const struct eval64 *e, int node,
+                  const struct eval_rows *rows, int64_t *dim)
+{
+    const struct graph_node *n = &e->g->node[node];
+    struct graph_sizes s = {rows ? rows->n_tok : 0, rows ? rows->n_out : 0,
+                            e->n_seq * e->max_pos, e->n_seq};
+
+    for (int d = 0; d < n->n_dim; d++)
+        dim[d] = dim_value(n->dim[d], &s);
+}
+
+struct eval64 *eval64_create(const pl_graph *g, int64_t n_seq, int64_t max_pos)
+{
+    struct eval64 *e = test_need(1, sizeof *e);
+
+    *e = (struct eval64){
+        .g = g, .n_seq = n_seq, .max_pos = max_pos, .gap = INFINITY};
+    e->value = test_need((size_t)g->n_node, sizeof *e->value);
+    for (int i = 0; i < g->n_node; i++)
+        if (g->node[i].op == OP_cache) {
+            int64_t dim[GRAPH_MAX_DIM];
+
+            sizes(e, i, NULL, dim);
+            shape(&e->value[i], 3, dim);
+        }
+    return e;
+}
+
+void eval64_free(struct eval64 *e)
+{
+    for (int i = 0; e && i < e->g->n_node; i++)
+        eval_value_free(&e->value[i]);
+    if (e)
+        free(e->value);
+    free(e);
+}
+
+void eval64_weight(struct eval64 *e, int node, const void *bytes)
+{
+    const struct graph_node *n = &e->g->node[node];
+    int64_t dim[GRAPH_MAX_DIM];
+    float *v;
+
+    sizes(e, node, NULL, dim);
+    eval_value_free(&e->value[node]);
+    shape(&e->value[node], n->n_dim, dim);
+    v = test_need((size_t)e->value[node].n, sizeof *v);
+    format_info(n->format)->decode(v, bytes, e->value[node].n);
+    for (int64_t i = 0; i < e->value[node].n; i++)
+        e->value[node].x[i] = (double)v[i];
+    free(v);
+}
+
+struct eval_value *eval64_input(struct eval64 *e, int node,
+                                const struct eval_rows *rows)
+{
+    int64_t dim[GRAPH_MAX_DIM];
+
+    sizes(e, node, rows, dim);
+    eval_value_free(&e->value[node]);
+    shape(&e->value[node], e->g->node[node].n_dim, dim);
+    return &e->value[node];
+}
+
+/* An error as rounding makes it: of the value, and of its neighbours' size. */
+static void disturb(struct eval64 *e, struct eval_value *v)
+{
+    double mean = 0;
+
+    for (int64_t i = 0; i < v->n; i++)
+        mean += fabs(v->x[i]) / (double)v->n;
+    for (int64_t i = 0; i < v->n; i++)
+        v->x[i] +=
+            e->noise * (double)test_unit(&e->seed) * (fabs(v->x[i]) + mean);
+}
+
+void eval64_step(struct eval64 *e, const struct eval_rows *rows)
+{
+    struct eval_rows r = *rows;
+
+    r.max_pos = e->max_pos;
+    for (int i = 0; i < e->g->n_node; i++) {
+        const struct graph_node *n = &e->g->node[i];
+        struct eval_value in[GRAPH_MAX_IN] = {{0}};
+
+        if (!op_info(n->op)->dims)
+            continue;
+        for (int k = 0; k < n->n_in; k++)
+            if (n->in[k] >= 0)
+                in[k] = e->value[n->in[k]];
+        eval_value_free(&e->value[i]);
+        if (e->noise != 0 && n->op == OP_cast) {
+            shape(&e->value[i], in[0].n_dim, in[0].dim);
+            memcpy(e->value[i].x, in[0].x, (size_t)in[0].n * sizeof(double));
+        } else {
+            eval64_op(n, in, &r, &e->value[i], &e->gap);
+        }
+        if (e->noise != 0 && n->format != PL_I32 && n->op != OP_cache_write)
+            disturb(e, &e->value[i]);
+        if (n->op == OP_cache_write) /* the cache itself keeps it */
+            memcpy(e->value[n->in[0]].x, e->value[i].x,
+                   (size_t)e->value[i].n * sizeof(double));
+    }
+}

@@ -1,0 +1,387 @@
+/* The comparison of program_same.h. What has no meaning, and is not compared:
+ * sources of the pieces of a sum, addends of what is no sum, the device of a
+ * POST, peers of a merge that does not meet, head maps of other kernels than
+ * attention, the size of a guard that lets every run pass. Attributes that are
+ * all zero are none. */
+#include "lib/program_same.h"
+
+#include "base/half.h"
+#include "lib/support.h"
+#include "program/program_text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Tells what differs by its name, in the scope of p and q. */
+#define SAME(field)                                                            \
+    do {                                                                       \
+        if (p->field != q->field)                                              \
+            return #field;                                                     \
+    } while (0)
+#define SAME_DIM(field)                                                        \
+    do {                                                                       \
+        if (p->field.n != q->field.n || p->field.symbol != q->field.symbol)    \
+            return #field;                                                     \
+    } while (0)
+#define SAME_ALL(n, array, how)                                                \
+    do {                                                                       \
+        SAME(n);                                                               \
+        for (int i_ = 0; i_ < (int)p->n; i_++) {                               \
+            const char *d_ = how(&p->array[i_], &q->array[i_]);                \
+            if (d_)                                                            \
+                return d_;                                                     \
+        }                                                                      \
+    } while (0)
+#define TRY(call)                                                              \
+    do {                                                                       \
+        const char *d_ = call;                                                 \
+        if (d_)                                                                \
+            return d_;                                                         \
+    } while (0)
+
+static const char *chunk(const struct pack_chunk *p, const struct pack_chunk *q)
+{
+    SAME(k);
+    SAME(n);
+    SAME(rank);
+    SAME(k_loc);
+    SAME(off);
+    return NULL;
+}
+
+static const char *pack(const struct pack *p, const struct pack *q)
+{
+    if (!p || !q)
+        return p == q ? NULL : "pack";
+    SAME(format);
+    SAME(rule);
+    SAME(n_row);
+    SAME(k);
+    SAME(n_full);
+    SAME(group_bytes);
+    SAME(matrix_bytes);
+    SAME_ALL(n_chunk, chunk, chunk);
+    return NULL;
+}
+
+static const char *tensor(const struct prog_tensor *p,
+                          const struct prog_tensor *q)
+{
+    SAME(format);
+    SAME(q8);
+    SAME(n_dim);
+    for (int i = 0; i < p->n_dim; i++)
+        SAME_DIM(dim[i]);
+    SAME(region);
+    SAME(offset);
+    SAME(bytes);
+    SAME(instance);
+    return pack(p->pack, q->pack);
+}
+
+static const char *attr(const struct graph_attr *a, const struct graph_attr *b)
+{
+    static const struct graph_attr none;
+    const struct graph_attr *p = a ? a : &none, *q = b ? b : &none;
+
+#define BITS_float(name)                                                       \
+    if (float_bits(p->name) != float_bits(q->name))                            \
+        return #name;
+#define BITS_int(name)     SAME(name);
+#define BITS_int64_t(name) SAME(name);
+#define ATTR(type, name)   BITS_##type(name)
+    GRAPH_ATTR_MAP(ATTR)
+#undef ATTR
+    return NULL;
+}
+
+static const char *arg(const struct kernel_arg *p, const struct kernel_arg *q)
+{
+    SAME(tensor);
+    SAME(access);
+    return NULL;
+}
+
+static const char *item_of_tree(const struct rank_item *p,
+                                const struct rank_item *q)
+{
+    SAME(rank);
+    SAME(n_add);
+    return NULL;
+}
+
+static const char *span(const struct rank_span *p, const struct rank_span *q)
+{
+    SAME(log);
+    SAME(loc);
+    SAME(n);
+    SAME(rank);
+    return NULL;
+}
+
+static const char *cost(const struct kernel_cost *p,
+                        const struct kernel_cost *q)
+{
+    SAME(rank);
+    SAME(macs);
+    return NULL;
+}
+
+static const char *heads(const int32_t *p, const int32_t *q, int64_t n)
+{
+    if (n > 0 && (!p || !q))
+        return p == q ? NULL : "heads";
+    return n > 0 && memcmp(p, q, (size_t)n * sizeof *p) ? "heads" : NULL;
+}
+
+static const char *kernel(const struct step_kernel *p,
+                          const struct step_kernel *q,
+                          const struct prog_tensor *t)
+{
+    SAME(kernel);
+    SAME_ALL(n_arg, arg, arg);
+    TRY(attr(p->attr, q->attr));
+    SAME_ALL(tree.n, tree.item, item_of_tree);
+    SAME(tree.n_out);
+    SAME(tree.depth);
+    SAME(out_stride);
+    SAME_ALL(n_span, span, span);
+    SAME_ALL(n_cost, cost, cost);
+    return p->kernel == KERNEL_attention
+               ? heads(p->head_map, q->head_map, t[p->arg[1].tensor].dim[1].n)
+               : NULL;
+}
+
+static const char *piece(const struct copy_piece *p, const struct copy_piece *q)
+{
+    SAME_DIM(src_off);
+    SAME_DIM(dst_off);
+    SAME(src_at);
+    SAME(dst_at);
+    SAME_DIM(bytes);
+    SAME_DIM(n0);
+    SAME_DIM(src_s0);
+    SAME_DIM(dst_s0);
+    SAME_DIM(n1);
+    SAME_DIM(src_s1);
+    SAME_DIM(dst_s1);
+    return NULL;
+}
+
+static const char *sourced(const struct copy_piece *p,
+                           const struct copy_piece *q)
+{
+    SAME(src_dev);
+    SAME(src);
+    return piece(p, q);
+}
+
+static const char *addend(const struct merge_addend *p,
+                          const struct merge_addend *q)
+{
+    SAME(dev);
+    SAME(tensor);
+    SAME(off);
+    SAME_DIM(skip);
+    SAME(n_add);
+    return NULL;
+}
+
+static const char *item(const struct merge_item *p, const struct merge_item *q)
+{
+    SAME(reduce);
+    SAME(out);
+    if (!p->reduce) {
+        SAME_ALL(n_piece, piece, sourced);
+        return NULL;
+    }
+    SAME_ALL(n_piece, piece, piece);
+    SAME_ALL(n_addend, addend, addend);
+    SAME(depth);
+    return NULL;
+}
+
+static const char *index_of(const int *p, const int *q)
+{
+    return *p == *q ? NULL : "peer";
+}
+
+static const char *merge(const struct step_merge *p, const struct step_merge *q)
+{
+    SAME_ALL(n_item, item, item);
+    SAME(meet);
+    SAME(group);
+    if (p->meet)
+        SAME_ALL(n_peer, peer, index_of);
+    SAME(message);
+    SAME(counted);
+    SAME_DIM(message_bytes[0]);
+    SAME_DIM(message_bytes[1]);
+    return NULL;
+}
+
+static const char *pull(const struct step_pull *p, const struct step_pull *q)
+{
+    SAME(out);
+    SAME(out_bytes);
+    SAME(between_groups);
+    SAME_ALL(n_piece, piece, sourced);
+    return NULL;
+}
+
+static const char *push_to(const struct push_to *p, const struct push_to *q)
+{
+    SAME(dev);
+    SAME(out);
+    SAME(at);
+    return NULL;
+}
+
+static const char *event_same(const struct step_event *p,
+                              const struct step_event *q)
+{
+    SAME(dev);
+    SAME(event);
+    return NULL;
+}
+
+static const char *push(const struct step_push *p, const struct step_push *q)
+{
+    SAME_ALL(n_to, to, push_to);
+    SAME(deal);
+    SAME(between_groups);
+    SAME_ALL(n_piece, piece, sourced);
+    return NULL;
+}
+
+static const char *pages(const struct step_pages *p, const struct step_pages *q,
+                         const struct program *all)
+{
+    SAME(out_dev);
+    SAME(out);
+    SAME(src_dev);
+    SAME(src);
+    SAME(batch);
+    SAME(tile_bytes);
+    return heads(p->map, q->map, all[p->out_dev].tensor[p->out].dim[1].n);
+}
+
+static const char *step(const struct step *p, const struct step *q,
+                        const struct program *all, int dev)
+{
+    SAME(most);
+    if (p->most != 0) {
+        SAME(guard_out);
+        SAME(least);
+    }
+    SAME(kind);
+    SAME(queue);
+    SAME(order);
+    SAME(instance);
+    SAME(node);
+    switch (p->kind) {
+    case STEP_KERNEL:
+        return kernel(&p->kernel, &q->kernel, all[dev].tensor);
+    case STEP_MERGE:
+        return merge(&p->merge, &q->merge);
+    case STEP_PULL:
+        return pull(&p->pull, &q->pull);
+    case STEP_PAGES:
+        return pages(&p->pages, &q->pages, all);
+    case STEP_PUSH:
+        return push(&p->push, &q->push);
+    case STEP_WAIT:
+        TRY(event_same(&p->wait.first, &q->wait.first));
+        SAME_ALL(wait.n_more, wait.more, event_same);
+        return NULL;
+    case STEP_POST:
+        SAME(event.event);
+        return NULL;
+    }
+    return "kind";
+}
+
+static const char *death(const struct prog_death *p, const struct prog_death *q)
+{
+    SAME(step);
+    SAME(offset);
+    SAME(bytes);
+    return NULL;
+}
+
+static const char *script(const struct script *p, const struct script *q,
+                          const struct program *all, int dev, int *at)
+{
+    SAME(n_instance);
+    SAME(n_step);
+    for (*at = 0; *at < p->n_step; ++*at)
+        TRY(step(&p->step[*at], &q->step[*at], all, dev));
+    *at = -1;
+    SAME_ALL(n_death, death, death);
+    return NULL;
+}
+
+static const char *program(const struct program *p, const struct program *q)
+{
+    SAME(dev);
+    SAME(active);
+    SAME_ALL(n_tensor, tensor, tensor);
+    SAME(n_script);
+    SAME(n_event);
+    SAME(n_group);
+    for (int r = 0; r < REGION_COUNT; r++)
+        SAME(bytes[r]);
+    SAME(max.n_tok);
+    SAME(max.n_out);
+    SAME(max.n_slot);
+    SAME(max.n_seq);
+    SAME(page_stride);
+    return NULL;
+}
+
+const char *program_difference(const struct program *p, const struct program *q,
+                               int n_dev)
+{
+    static char text[200];
+
+    for (int d = 0; d < n_dev; d++) {
+        int k = -1, at = -1;
+        const char *what = program(&p[d], &q[d]);
+
+        for (; !what && ++k < p[d].n_script;)
+            what = script(&p[d].script[k], &q[d].script[k], p, d, &at);
+        if (what) {
+            snprintf(text, sizeof text, "device %d, script %d, step %d: %s", d,
+                     k, at, what);
+            return text;
+        }
+    }
+    return NULL;
+}
+
+void program_reads_back(const struct program *p, int n_dev)
+{
+    struct test_text a = {0}, b = {0};
+    struct arena arena = {0};
+    struct program *q;
+    const char *what;
+    pl_err err;
+    int n;
+
+    if (program_print(p, n_dev, test_text_add, &a, &err) != PL_OK)
+        fail_msg("%s", err.message);
+    if (program_parse(&q, &n, &arena, a.s, a.n, &err) != PL_OK)
+        fail_msg("%s, of\n%s", err.message, a.s);
+    assert_int_equal(n, n_dev);
+    what = program_difference(p, q, n);
+    if (what)
+        fail_msg("%s is another one, read from\n%s", what, a.s);
+    if (program_print(q, n, test_text_add, &b, &err) != PL_OK)
+        fail_msg("%s", err.message);
+    if (a.n != b.n || memcmp(a.s, b.s, a.n))
+        fail_msg("printed again, this is different:\n%s", a.s);
+    free(a.s);
+    free(b.s);
+    arena_fini(&arena);
+}

@@ -1,0 +1,254 @@
+/* What a plan may contain, read off the rows of ops.def.
+ *
+ * An op is WHOLE, or split by a letter that a row does not mark '!', or lets a
+ * PARTIAL through, or moves runs. Then what stands before an operand follows:
+ * one that bears the split letter must be SPLIT, and so be sliced, exchanged or
+ * scattered as a sum; the others must be MIRRORED, and so be gathered or summed
+ * for all. Ids are no sums; weights and caches are never converted. What this
+ * promises and cannot be has its reason in `excuses`. How to draw a graph that
+ * shows it is random_block.c. */
+#include "lib/random_draw.h"
+
+#include <string.h>
+
+enum { MAX_AIM = 1024, ANY = (1 << NUM_KIND_COUNT) - 1 };
+
+/* ---- rows ---------------------------------------------------------------- */
+
+int aim_row(enum op op, struct aim_operand in[GRAPH_MAX_IN])
+{
+    int n = 0;
+
+    memset(in, 0, GRAPH_MAX_IN * sizeof *in);
+    for (const char *p = op_info(op)->dims; *p != '-'; p++) {
+        struct aim_operand *o = &in[n];
+
+        if (*p == ',') {
+            n++;
+        } else if (*p == '(') {
+            o->item[o->n++] = (struct aim_item){p[1], p[2], false};
+            p += 3;
+        } else if (*p == '!') {
+            o->item[o->n - 1].whole = true;
+        } else if (*p == '?') {
+            o->optional = true;
+        } else {
+            o->item[o->n++] = (struct aim_item){*p, 0, false};
+        }
+    }
+    return n + 1;
+}
+
+bool aim_moves(enum op op)
+{
+    return !strcmp(op_info(op)->dims, "MOVE");
+}
+
+static bool bears(const struct aim_operand *o, int letter)
+{
+    for (int i = 0; i < o->n; i++)
+        if (!o->item[i].whole &&
+            (o->item[i].a == letter || o->item[i].b == letter))
+            return true;
+    return false;
+}
+
+/* What each operand may be: 'f' any value, 'w' a weight, 'i' ids, 'c' a cache;
+ * and whether the op is linear, so that small integers stay so. */
+static const struct {
+    const char *takes;
+    bool linear;
+} ops[OP_COUNT] = {
+    [OP_gather_rows] = {"fi", true},
+    [OP_matmul] = {"fw", true},
+    [OP_expert_matmul] = {"fwi", true},
+    [OP_expert_down] = {"fwi", true},
+    [OP_rms_norm] = {"ff", false},
+    [OP_rope] = {"fif", false},
+    [OP_cache_write] = {"cf", false},
+    [OP_attention] = {"fccf", false},
+    [OP_softmax] = {"f", false},
+    [OP_router_topk] = {"ff", false},
+    [OP_router_weights] = {"fi", false},
+    [OP_add] = {"ff", true},
+    [OP_sub] = {"ff", true},
+    [OP_mul] = {"ff", true},
+    [OP_div] = {"ff", false},
+    [OP_swiglu] = {"ff", false},
+    [OP_geglu] = {"ff", false},
+    [OP_swiglu_oai] = {"ff", false},
+    [OP_scale] = {"f", true},
+    [OP_clamp] = {"f", false},
+    [OP_sqr] = {"f", false},
+    [OP_sqrt] = {"f", false},
+    [OP_exp] = {"f", false},
+    [OP_tanh] = {"f", false},
+    [OP_sigmoid] = {"f", false},
+    [OP_softplus] = {"f", false},
+    [OP_silu] = {"f", false},
+    [OP_gelu] = {"f", false},
+    [OP_relu] = {"f", false},
+    [OP_sum] = {"f", true},
+    [OP_cast] = {"f", false},
+    [OP_contiguous] = {"f", true},
+    [OP_reshape] = {"f", true},
+    [OP_permute] = {"f", true},
+    [OP_slice] = {"f", true},
+    [OP_concat] = {"fff", true},
+};
+
+bool aim_linear(enum op op)
+{
+    return ops[op].linear;
+}
+
+int aim_operands(enum op op)
+{
+    return (int)strlen(ops[op].takes);
+}
+
+bool aim_takes(enum op op, int i, char what)
+{
+    return ops[op].takes[i] == what;
+}
+
+/* ---- the list ------------------------------------------------------------ */
+
+/* Allowed by the letters, and yet never met. */
+static const struct {
+    enum op op;
+    char letter;
+    int kinds; /* bits */
+    const char *why;
+} excuses[] = {
+    {OP_cache_write, 't', ANY, "the rows are the step's, a symbolic size"},
+    {OP_attention, 't', ANY, "the rows are the step's, a symbolic size"},
+    {OP_matmul, 'k', TO_ALL, "both operands have all of k: no broadcast"},
+    {OP_expert_matmul, 'k', KIND(ALL_REDUCE),
+     "x has all of k: no broadcast; ids are no sum"},
+    {OP_expert_matmul, 't', TO_ALL, "x and ids have the same rows"},
+    {OP_expert_down, 'k', KIND(ALL_REDUCE),
+     "x has all of k: no broadcast; ids are no sum"},
+    {OP_expert_down, 't', TO_ALL, "x and ids have the same rows"},
+    {OP_cache_write, 'g', TO_ALL, "x has all heads of the cache"},
+    {OP_attention, 'g', TO_ALL, "queries and sinks have all heads"},
+    {OP_attention, 'r', TO_ALL, "queries and sinks have all heads"},
+    {OP_router_weights, '*', TO_ALL, "logits and ids have the same rows"},
+};
+
+static const char *excuse(enum op op, int letter, enum num_kind kind)
+{
+    for (size_t i = 0; i < sizeof excuses / sizeof *excuses; i++)
+        if (excuses[i].op == op && excuses[i].letter == letter &&
+            excuses[i].kinds >> kind & 1)
+            return excuses[i].why;
+    return NULL;
+}
+
+/* What may stand before an operand that takes `what`. */
+static int kinds_before(char what, int kinds)
+{
+    return what == 'f' ? kinds : what == 'i' ? kinds & ~SUMS : 0;
+}
+
+int aim_kinds(enum op op, int letter, int which)
+{
+    const char *takes = ops[op].takes;
+    unsigned partial = op_info(op)->partial;
+    struct aim_operand in[GRAPH_MAX_IN];
+    int kinds = 0, n = (int)strlen(takes), bearers = 0;
+
+    if (!aim_moves(op))
+        aim_row(op, in);
+    for (int i = 0; i < n && !aim_moves(op); i++)
+        bearers += bears(&in[i], letter);
+    for (int i = 0; i < n; i++) {
+        int k = 0;
+
+        if (which >= 0 && which != i)
+            continue;
+        if (letter == RANDOM_WHOLE) {
+            k = TO_ALL;
+        } else if (letter == RANDOM_PASSES) { /* some other one is PARTIAL */
+            for (int p = 0; p < n; p++)
+                if (p != i && ((partial & OP_SUM) || (partial >> p & 1)))
+                    k = TO_ALL;
+        } else if (letter == RANDOM_MOVED) {
+            k = TO_SPLIT | (n > 1 ? TO_ALL : 0);
+        } else if (bears(&in[i], letter)) {
+            k = TO_SPLIT;
+            if (bearers > 1) /* of size 1 here, larger elsewhere */
+                k |= TO_ALL;
+        } else {
+            k = TO_ALL;
+        }
+        kinds |= kinds_before(takes[i], k);
+    }
+    return kinds | KIND(OP);
+}
+
+/* What of an op may be split, as a text; its length. */
+static int letters_of(enum op op, char letters[16])
+{
+    struct aim_operand in[GRAPH_MAX_IN];
+    int n_in = 0, n = 0;
+
+    memset(letters, 0, 16);
+    letters[n++] = RANDOM_WHOLE;
+    if (op_info(op)->partial)
+        letters[n++] = RANDOM_PASSES;
+    if (aim_moves(op)) {
+        letters[n++] = RANDOM_MOVED;
+    } else {
+        n_in = aim_row(op, in);
+        assert_int_equal(n_in, aim_operands(op));
+    }
+    for (int i = 0; i < n_in; i++)
+        for (int k = 0; k < 2 * in[i].n; k++) {
+            const struct aim_item *m = &in[i].item[k / 2];
+            char c = k % 2 ? m->b : m->a;
+
+            if (c && !m->whole && !strchr(letters, c))
+                letters[n++] = c;
+        }
+    assert_true(n < 16);
+    return n;
+}
+
+static int fill(struct random_aim *list)
+{
+    int n = 0;
+
+    for (enum op op = 0; op < OP_COUNT; op++) {
+        char letters[16];
+        int n_letter;
+
+        if (!op_info(op)->dims || *op_info(op)->dims == '-')
+            continue; /* a leaf; custom, whose rows are its nodes' */
+        if (!ops[op].takes)
+            fail_msg("%s: say in random_aim.c what it takes",
+                     op_info(op)->name);
+        n_letter = letters_of(op, letters);
+        for (int l = 0; l < n_letter; l++)
+            for (int k = 0; k < NUM_KIND_COUNT; k++) {
+                if (!(aim_kinds(op, letters[l], -1) >> k & 1))
+                    continue;
+                assert_true(n < MAX_AIM);
+                list[n++] = (struct random_aim){
+                    op, letters[l], (enum num_kind)k,
+                    excuse(op, letters[l], (enum num_kind)k)};
+            }
+    }
+    return n;
+}
+
+const struct random_aim *random_aims(int *n)
+{
+    static struct random_aim list[MAX_AIM];
+    static int n_list;
+
+    if (n_list == 0)
+        n_list = fill(list);
+    *n = n_list;
+    return list;
+}

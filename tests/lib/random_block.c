@@ -1,0 +1,675 @@
+/* Blocks of nodes that are likely to show one thing that a plan may contain.
+ *
+ * A block makes the operands of an op as an aim (random_aim.c) wants them: a
+ * value with one layout, and a wish for another at what the op reads. Plans are
+ * their own masters: a block that misses its aim is a graph all the same. */
+#include "lib/random_draw.h"
+
+#include "layout/rules.h"
+#include "lib/random_layout.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- ops ----------------------------------------------------------------- */
+
+typedef pl_tensor make_fn(struct draw *d, const pl_tensor *in);
+
+static const struct graph_node *at(const struct draw *d, pl_tensor x)
+{
+    return &d->g->node[x];
+}
+
+static pl_dim last(const struct graph_node *n)
+{
+    return n->dim[n->n_dim - 1];
+}
+
+#define ONE(name)                                                              \
+    static pl_tensor make_##name(struct draw *d, const pl_tensor *in)          \
+    {                                                                          \
+        return pl_##name(d->g, in[0]);                                         \
+    }
+#define TWO(name)                                                              \
+    static pl_tensor make_##name(struct draw *d, const pl_tensor *in)          \
+    {                                                                          \
+        return pl_##name(d->g, in[0], in[1]);                                  \
+    }
+/* clang-format off */
+ONE(sqr) ONE(sqrt) ONE(exp) ONE(tanh) ONE(sigmoid) ONE(softplus)
+ONE(silu) ONE(gelu) ONE(relu) ONE(sum) ONE(contiguous) ONE(softmax)
+TWO(gather_rows) TWO(matmul) TWO(add) TWO(sub) TWO(mul) TWO(div)
+TWO(swiglu) TWO(geglu) TWO(cache_write)
+/* clang-format on */
+#undef ONE
+#undef TWO
+
+                static pl_tensor
+    make_expert_matmul(struct draw *d, const pl_tensor *in)
+{
+    return pl_expert_matmul(d->g, in[0], in[1], in[2]);
+}
+
+static pl_tensor make_expert_down(struct draw *d, const pl_tensor *in)
+{
+    return pl_expert_down(d->g, in[0], in[1], in[2]);
+}
+
+static pl_tensor make_rms_norm(struct draw *d, const pl_tensor *in)
+{
+    return pl_rms_norm(d->g, in[0], in[1], 1e-3f);
+}
+
+static pl_tensor make_rope(struct draw *d, const pl_tensor *in)
+{
+    int64_t n = in[2] >= 0 ? 2 * last(at(d, in[2])).n : 2;
+    pl_rope rope = {.n_rot = (int)n, .neox = draw_below(d, 2), .base = 50};
+
+    return pl_rope_apply(d->g, in[0], in[1], in[2], &rope);
+}
+
+static pl_tensor make_attention(struct draw *d, const pl_tensor *in)
+{
+    return pl_attention(d->g, in[0], in[1], in[2], in[3], 0.5f,
+                        draw_below(d, 3) ? 0 : 1 + draw_below(d, 6),
+                        draw_below(d, 3) ? 0 : 2.0f);
+}
+
+static pl_tensor make_router_topk(struct draw *d, const pl_tensor *in)
+{
+    return pl_router_topk(d->g, in[0], in[1], (pl_gating)draw_below(d, 3),
+                          1 + draw_below(d, 3), 0, 0);
+}
+
+static pl_tensor make_router_weights(struct draw *d, const pl_tensor *in)
+{
+    return pl_router_weights(d->g, in[0], in[1], (pl_gating)draw_below(d, 3),
+                             draw_below(d, 2), 1.5f);
+}
+
+static pl_tensor make_swiglu_oai(struct draw *d, const pl_tensor *in)
+{
+    return pl_swiglu_oai(d->g, in[0], in[1], 1.0f);
+}
+
+static pl_tensor make_scale(struct draw *d, const pl_tensor *in)
+{
+    return pl_scale(d->g, in[0],
+                    d->r->exact ? (float)(draw_below(d, 4) - 2)
+                                : 0.5f + test_unit(d->seed));
+}
+
+static pl_tensor make_clamp(struct draw *d, const pl_tensor *in)
+{
+    return pl_clamp(d->g, in[0], -0.5f, 1.0f);
+}
+
+static pl_tensor make_cast(struct draw *d, const pl_tensor *in)
+{
+    static const pl_format formats[] = {PL_F16, PL_BF16, PL_F32};
+
+    return pl_cast(d->g, in[0], formats[draw_below(d, 3)]);
+}
+
+/* A dimension in two, two in one, or the same again. */
+static pl_tensor make_reshape(struct draw *d, const pl_tensor *in)
+{
+    const struct graph_node *x = at(d, in[0]);
+    int n = x->n_dim, k = draw_below(d, n);
+    pl_dim dim[GRAPH_MAX_DIM + 1];
+    int64_t f;
+
+    memcpy(dim, x->dim, sizeof x->dim);
+    if (dim[k].symbol == PL_CONST && draw_below(d, 2)) {
+        if (k + 1 < n) {
+            dim[k].n *= dim[k + 1].n;
+            memmove(dim + k + 1, dim + k + 2,
+                    (size_t)(n - k - 2) * sizeof *dim);
+            n--;
+        } else if (n < GRAPH_MAX_DIM) {
+            f = 1 + draw_below(d, (int)dim[k].n);
+            while (dim[k].n % f)
+                f--;
+            dim[n++] = (pl_dim){dim[k].n / f, PL_CONST};
+            dim[k].n = f;
+        }
+    }
+    return pl_reshape(d->g, in[0], n, dim);
+}
+
+static pl_tensor make_permute(struct draw *d, const pl_tensor *in)
+{
+    int p[GRAPH_MAX_DIM] = {0, 1, 2, 3};
+
+    for (int k = at(d, in[0])->n_dim - 1; k > 0; k--) {
+        int o = draw_below(d, k + 1), was = p[k];
+
+        p[k] = p[o];
+        p[o] = was;
+    }
+    return pl_permute(d->g, in[0], p);
+}
+
+static pl_tensor slice_of(struct draw *d, pl_tensor x, int axis, int64_t most)
+{
+    int64_t start = test_below(d->seed, at(d, x)->dim[axis].n);
+    int64_t len = at(d, x)->dim[axis].n - start;
+
+    return pl_slice(d->g, x, axis, start,
+                    1 + test_below(d->seed, len < most ? len : most));
+}
+
+static pl_tensor make_slice(struct draw *d, const pl_tensor *in)
+{
+    int axis = draw_below(d, at(d, in[0])->n_dim);
+
+    if (at(d, in[0])->dim[axis].symbol != PL_CONST)
+        axis = at(d, in[0])->n_dim - 1;
+    return slice_of(d, in[0], axis, 99);
+}
+
+/* The axis is the one that differs, as `shape_moved` made it: the last. */
+static pl_tensor make_concat(struct draw *d, const pl_tensor *in)
+{
+    return pl_concat(d->g, in[2] >= 0 ? 3 : 2, in, at(d, in[0])->n_dim - 1);
+}
+
+static make_fn *const makers[OP_COUNT] = {
+#define make_custom                      NULL /* no aim is about it */
+#define OP(name, dims, partial, refused) [OP_##name] = make_##name,
+#include "graph/ops.def"
+#undef OP
+#undef make_custom
+};
+
+/* ---- a block ------------------------------------------------------------- */
+
+struct block {
+    struct draw *d;
+    const struct random_aim *a;
+    struct aim_operand row[GRAPH_MAX_IN];
+    int n_in;
+    int target;  /* the operand that is converted */
+    int partial; /* RANDOM_PASSES: the operand that is a sum; else -1 */
+    int64_t size[128];
+    pl_dim lead[GRAPH_MAX_DIM], t;
+    int n_lead;
+    int n_dim[GRAPH_MAX_IN];
+    pl_dim dim[GRAPH_MAX_IN][GRAPH_MAX_DIM];
+    pl_tensor in[GRAPH_MAX_IN];  /* -1 absent */
+    pl_tensor src[GRAPH_MAX_IN]; /* behind a carrier; else the same */
+    pl_tensor cache[2];          /* keys, values; -1: none */
+};
+
+static pl_dim constant(int64_t n)
+{
+    return (pl_dim){n, PL_CONST};
+}
+
+static bool takes(const struct block *b, int i, char what)
+{
+    return aim_takes(b->a->op, i, what);
+}
+
+static bool is_target(const struct block *b, int i, enum num_kind k)
+{
+    return i == b->target && b->a->kind == k;
+}
+
+/* An operand before which the aim's conversion may stand; -1: none. */
+static int pick_target(struct block *b)
+{
+    int found = -1, n = 0;
+
+    if (b->a->kind == NUM_OP)
+        return -1;
+    for (int i = 0; i < b->n_in; i++)
+        if ((aim_kinds(b->a->op, b->a->letter, i) >> b->a->kind & 1) &&
+            draw_below(b->d, ++n) == 0)
+            found = i;
+    return found;
+}
+
+static int pick_partial(struct block *b)
+{
+    unsigned rule = op_info(b->a->op)->partial;
+    int found = -1, n = 0;
+
+    if (b->a->letter != RANDOM_PASSES)
+        return -1;
+    for (int i = 0; i < b->n_in; i++)
+        if (i != b->target && takes(b, i, 'f') &&
+            ((rule & OP_SUM) || (rule >> i & 1)) && draw_below(b->d, ++n) == 0)
+            found = i;
+    return found;
+}
+
+static void pick_sizes(struct block *b)
+{
+    struct draw *d = b->d;
+    bool ids = b->target >= 0 && takes(b, b->target, 'i');
+    bool few = b->a->op == OP_gather_rows &&
+               (b->a->letter == 'v' || b->a->letter == RANDOM_PASSES);
+
+    for (int c = 0; c < 128; c++)
+        b->size[c] = 2 + draw_below(d, 5);
+    b->size['v'] = 5 + draw_below(d, 8);
+    b->size['e'] = b->a->op == OP_attention ? b->size['e'] : 4 + b->size['e'];
+    b->size['f'] = 1 + draw_below(d, 3);
+    b->size['g'] = 1 + draw_below(d, 4);
+    b->size['r'] = 1 + draw_below(d, 4);
+    b->size['u'] = 1 + draw_below(d, 4);
+    if (b->a->letter < 128 && b->a->letter > '*')
+        b->size[b->a->letter] += b->size[b->a->letter] == 1;
+    if (b->a->op == OP_rope)
+        b->size['d'] = 2 * b->size['f'] + draw_below(d, 3);
+    b->t = (pl_dim){1, PL_N_TOK};
+    if ((b->a->letter == 't' || ids || draw_below(d, 3) == 0) &&
+        b->a->op != OP_attention && b->a->op != OP_cache_write)
+        b->t = constant(b->size['t']);
+    b->n_lead = draw_below(d, 3);
+    b->n_lead += b->n_lead == 0 && (b->a->letter == '*' || ids);
+    for (int k = 0; k < GRAPH_MAX_DIM; k++)
+        b->lead[k] = constant(few ? 2 : 2 + draw_below(d, 3));
+    if (few)
+        b->n_lead = 1;
+    if (few && !ids && draw_below(d, 2))
+        b->lead[0] = (pl_dim){1, PL_N_OUT};
+    else if (!few && !ids && draw_below(d, 2)) {
+        b->n_lead += b->a->letter == '*' && b->n_lead == 1;
+        b->n_lead += b->n_lead == 0;
+        b->lead[0] = (pl_dim){1, PL_N_TOK};
+    }
+    if (b->a->op == OP_rms_norm && b->a->letter == RANDOM_PASSES)
+        b->n_lead = 0; /* the sum must be no smaller than the result */
+}
+
+static void shape_lettered(struct block *b, int i)
+{
+    const struct aim_operand *o = &b->row[i];
+
+    b->n_dim[i] = 0;
+    for (int k = 0; k < o->n; k++) {
+        const struct aim_item *m = &o->item[k];
+        pl_dim *to = &b->dim[i][b->n_dim[i]];
+
+        if (m->a == '*') {
+            memcpy(to, b->lead, (size_t)b->n_lead * sizeof *to);
+            b->n_dim[i] += b->n_lead;
+            continue;
+        }
+        *to = m->a == 't' ? b->t : constant(b->size[(int)m->a]);
+        if (m->b)
+            to->n *= b->size[(int)m->b];
+        b->n_dim[i]++;
+    }
+}
+
+/* One operand of an elementwise op lacks dimensions or has them of size 1. */
+static void broadcast(struct block *b, int i)
+{
+    int skip = draw_below(b->d, b->n_dim[i]);
+
+    for (int k = skip; k < b->n_dim[i]; k++) {
+        b->dim[i][k - skip] = b->dim[i][k];
+        if (k - skip > 0 && b->dim[i][k - skip].symbol)
+            b->dim[i][k - skip] = constant(1);
+        if (draw_below(b->d, 2))
+            b->dim[i][k - skip] = constant(1);
+    }
+    b->n_dim[i] -= skip;
+}
+
+static void shape_moved(struct block *b, int i)
+{
+    b->n_dim[i] = b->n_lead;
+    memcpy(b->dim[i], b->lead, sizeof b->lead);
+    b->dim[i][b->n_dim[i]++] = constant(2 + draw_below(b->d, 7));
+}
+
+static void shape_operands(struct block *b)
+{
+    bool elementwise = !strcmp(op_info(b->a->op)->dims, "*,*->*");
+    bool star = elementwise || !strcmp(op_info(b->a->op)->dims, "*->*");
+    bool to_all =
+        b->a->letter == '*' && b->target >= 0 && (1 << b->a->kind & TO_ALL);
+
+    if (star && b->n_lead < 3) /* tokens are not the last dimension */
+        b->lead[b->n_lead++] = constant(2 + draw_below(b->d, 7));
+    for (int i = 0; i < b->n_in; i++) {
+        if (aim_moves(b->a->op))
+            shape_moved(b, i);
+        else
+            shape_lettered(b, i);
+        if (b->n_dim[i] == 0)
+            b->dim[i][b->n_dim[i]++] = constant(4);
+    }
+    if (elementwise && to_all)
+        broadcast(b, b->target);
+    else if (elementwise && b->a->kind == NUM_OP && draw_below(b->d, 3) == 0)
+        broadcast(b, b->partial == 1 ? 0 : 1);
+    if (b->a->op == OP_expert_matmul &&
+        (b->a->letter == 'u'
+             ? to_all || (b->target == 0 && (1 << b->a->kind & TO_ALL))
+             : draw_below(b->d, 3) == 0))
+        b->dim[0][1] = constant(1);
+}
+
+/* ---- its operands -------------------------------------------------------- */
+
+static void split_at_random(struct draw *d, pl_tensor x)
+{
+    const struct graph_node *n = at(d, x);
+    struct random_layout l;
+    int dim = draw_below(d, n->n_dim);
+
+    for (int k = 0; k < n->n_dim; k++, dim = (dim + 1) % n->n_dim)
+        if (n->dim[dim].symbol == PL_CONST && n->dim[dim].n > 1) {
+            random_split(&l, dim, n->dim[dim].n, d->n_rank, d->seed);
+            pl_want_layout(d->g, x, &l.l);
+            return;
+        }
+}
+
+static pl_tensor weight(struct draw *d, int n_dim, const pl_dim *dim)
+{
+    static const pl_format formats[] = {PL_F32, PL_F32, PL_F16, PL_BF16};
+    int64_t size[GRAPH_MAX_DIM];
+    char name[32];
+
+    for (int k = 0; k < n_dim; k++)
+        size[k] = dim[k].n;
+    snprintf(name, sizeof name, "aimed%d", d->n_leaf++);
+    return pl_weight(d->g, name, formats[draw_below(d, n_dim > 1 ? 4 : 1)],
+                     n_dim, size, PL_ROLE_NONE);
+}
+
+static pl_tensor positive(struct draw *d, pl_tensor x)
+{
+    return pl_exp(d->g, pl_tanh(d->g, x));
+}
+
+/* A value of this shape that every rank holds an addend of. */
+static pl_tensor contraction(struct draw *d, int n_dim, const pl_dim *dim,
+                             bool above_0)
+{
+    pl_dim more[GRAPH_MAX_DIM + 1], two[2];
+    pl_tensor x, w;
+    struct random_layout l;
+    int k = 2 + draw_below(d, 5);
+
+    memcpy(more, dim, (size_t)n_dim * sizeof *dim);
+    if (n_dim < GRAPH_MAX_DIM && (above_0 || draw_below(d, 3) == 0)) {
+        more[n_dim] = more[n_dim - 1];
+        more[n_dim - 1] = constant(k);
+        x = draw_input(d, PL_F32, n_dim + 1, more);
+        random_split(&l, n_dim - 1, k, d->n_rank, d->seed);
+        pl_want_layout(d->g, x, &l.l);
+        return pl_sum(d->g, above_0 ? positive(d, x) : x);
+    }
+    two[0] = more[n_dim - 1];
+    two[1] = more[n_dim - 1] = constant(k);
+    x = draw_input(d, PL_F32, n_dim, more);
+    w = weight(d, 2, two);
+    random_split(&l, 1, k, d->n_rank, d->seed);
+    pl_want_layout(d->g, w, &l.l);
+    return pl_matmul(d->g, x, w);
+}
+
+/* Its value again, by an op of its own that can bear a wish. */
+static pl_tensor carrier(struct draw *d, pl_tensor x, bool above_0)
+{
+    if (at(d, x)->format == PL_I32)
+        return pl_reshape(d->g, x, at(d, x)->n_dim, at(d, x)->dim);
+    if (above_0)
+        return positive(d, x);
+    if (d->r->exact || draw_below(d, 2))
+        return pl_contiguous(d->g, x);
+    return draw_below(d, 2) ? pl_tanh(d->g, x) : pl_scale(d->g, x, 1.5f);
+}
+
+static int ids_below(const struct block *b)
+{
+    return b->a->op == OP_gather_rows ? (int)b->size['v']
+           : b->a->op == OP_rope      ? RANDOM_MAX_POS
+                                      : (int)b->size['e'];
+}
+
+static pl_tensor cached(struct block *b, int i, bool values)
+{
+    struct draw *d = b->d;
+    char name[32];
+    pl_tensor c;
+
+    snprintf(name, sizeof name, "aimed_cache%d", d->n_leaf++);
+    c = pl_cache(d->g, name, PL_F32, b->size['g'], b->dim[i][2].n, values);
+    b->cache[values] = c;
+    return c;
+}
+
+static pl_tensor written(struct block *b, pl_tensor cache)
+{
+    const struct graph_node *c = at(b->d, cache);
+    pl_dim dim[3] = {{1, PL_N_TOK}, c->dim[1], c->dim[2]};
+
+    return pl_cache_write(b->d->g, cache, draw_input(b->d, PL_F32, 3, dim));
+}
+
+static void make_operand(struct block *b, int i)
+{
+    struct draw *d = b->d;
+    bool above_0 = b->a->op == OP_sqrt || (b->a->op == OP_div && i == 1);
+    int n = b->n_dim[i];
+    pl_dim *dim = b->dim[i];
+    pl_tensor x = -1;
+
+    b->in[i] = b->src[i] = -1;
+    if ((b->row[i].optional || (b->a->op == OP_concat && i == 2)) &&
+        i != b->target && i != b->partial && draw_below(d, 3) == 0)
+        return;
+    if (takes(b, i, 'w')) {
+        b->in[i] = b->src[i] = weight(d, n, dim);
+        return;
+    }
+    if (takes(b, i, 'c')) {
+        x = cached(b, i, i == 2);
+        b->in[i] = b->src[i] = b->a->op == OP_attention ? written(b, x) : x;
+        return;
+    }
+    if (i == b->partial || (i == b->target && (1 << b->a->kind & SUMS))) {
+        b->in[i] = b->src[i] = contraction(d, n, dim, above_0);
+        return;
+    }
+    if (takes(b, i, 'f') && draw_below(d, 2) && b->a->kind != NUM_ALL_TO_ALL &&
+        b->a->kind != NUM_ALL_GATHER)
+        x = draw_alike(d, n, dim);
+    if (x < 0 && takes(b, i, 'f'))
+        x = draw_input(d, PL_F32, n, dim);
+    if (x < 0)
+        x = draw_ids(d, n, dim, ids_below(b));
+    b->src[i] = b->in[i] = x;
+    if (i == b->target || above_0 || d->settled[x] || at(d, x)->op != OP_input)
+        b->in[i] = carrier(d, x, above_0);
+    if (is_target(b, i, NUM_ALL_TO_ALL) || is_target(b, i, NUM_ALL_GATHER))
+        split_at_random(d, x);
+}
+
+/* ---- its layouts --------------------------------------------------------- */
+
+/* Splits a letter's dimension somewhere; false: the target would not be
+ * converted as the aim says. */
+static bool lay_letter(struct block *b, struct arena *a, pl_tensor y,
+                       const pl_layout **need)
+{
+    struct draw *d = b->d;
+    struct node_letters l;
+    struct rule_split sp;
+    struct random_layout r;
+    int letter = b->a->letter, n = 0, from = -1, dim = 0;
+
+    rules_letters(d->g, at(d, y), &l);
+    for (int i = 0; i < b->n_in; i++)
+        for (int k = 0; b->in[i] >= 0 && k < b->n_dim[i]; k++) {
+            const struct dim_letters *x = &l.in[i][k];
+            bool fits = letter == '*'   ? x->a >= 128
+                        : letter == 'r' ? x->b == 'r'
+                                        : x->a == letter && x->b == 0;
+
+            if (fits && !x->whole && at(d, b->in[i])->dim[k].n > 1 &&
+                draw_below(d, ++n) == 0) {
+                from = i;
+                dim = k;
+            }
+        }
+    if (from < 0)
+        return false;
+    sp = (struct rule_split){l.in[from][dim].a, l.in[from][dim].b,
+                             at(d, b->in[from])->dim[dim].n, NULL};
+    random_split(&r, dim, sp.size, d->n_rank, d->seed);
+    sp.l = layout_split(a, dim, sp.size, r.l.n_run, r.run, d->n_rank);
+    assert_non_null(sp.l);
+    if (sp.l->kind != PL_SPLIT)
+        return false;
+    for (int i = 0; i < b->n_in; i++) {
+        enum rule_fit f;
+
+        need[i] = &layout_mirrored;
+        if (b->in[i] < 0)
+            continue;
+        f = rules_project(a, &sp, l.in[i], at(d, b->in[i])->n_dim,
+                          at(d, b->in[i])->dim, d->n_rank, &need[i]);
+        if (f == RULE_ILLEGAL || f == RULE_NO_MEMORY)
+            return false;
+        if (f == RULE_FREE)
+            need[i] = &layout_mirrored;
+    }
+    return b->target < 0 ||
+           (need[b->target]->kind == PL_SPLIT) == !(1 << b->a->kind & TO_ALL);
+}
+
+/* Of concat: along its axis some operand may be whole; else all alike. */
+static bool lay_moved(struct block *b, struct arena *a, const pl_layout **need)
+{
+    struct draw *d = b->d;
+    bool to_all = b->target >= 0 && (1 << b->a->kind & TO_ALL);
+    int last_dim = b->n_dim[0] - 1;
+    int dim = to_all ? last_dim : draw_below(d, b->n_dim[0]);
+    const pl_layout *first = NULL;
+
+    if (b->dim[0][dim].symbol != PL_CONST)
+        dim = last_dim;
+    for (int i = 0; i < b->n_in; i++) {
+        int64_t size = b->dim[i][dim].n;
+        struct random_layout r;
+
+        need[i] = &layout_mirrored;
+        if (b->in[i] < 0 || (to_all && i == b->target))
+            continue;
+        random_split(&r, dim, size, d->n_rank, d->seed);
+        need[i] = layout_split(a, dim, size, r.l.n_run, r.run, d->n_rank);
+        assert_non_null(need[i]);
+        if (first && dim != last_dim)
+            need[i] = first;
+        first = need[i];
+    }
+    return true;
+}
+
+static void ask(struct block *b, const pl_layout *const *need)
+{
+    struct draw *d = b->d;
+
+    for (int i = 0; i < b->n_in; i++) {
+        const pl_layout *l = need[i];
+        bool carried = b->in[i] != b->src[i];
+
+        if (b->in[i] < 0 || i == b->partial)
+            continue;
+        if (takes(b, i, 'c')) {
+            for (int c = 0; c < 2; c++)
+                if (b->cache[c] >= 0)
+                    pl_want_layout(d->g, b->cache[c], l);
+            continue;
+        }
+        if (takes(b, i, 'w') || (i != b->target && !carried)) {
+            if (l->kind == PL_SPLIT && (takes(b, i, 'w') || draw_below(d, 4)))
+                pl_want_layout(d->g, b->in[i], l);
+            continue;
+        }
+        /* the plan may come to it by itself where others are split */
+        if (i == b->target ? draw_below(d, 4) : draw_below(d, 2))
+            pl_want_layout(d->g, b->in[i], l);
+    }
+}
+
+/* Less than its operands, so that the sum is taken here, not there. */
+static pl_tensor shrunk(struct draw *d, pl_tensor y)
+{
+    const struct graph_node *n = at(d, y);
+    pl_dim w[2] = {{1, PL_CONST}, last(n)};
+
+    if (w[1].symbol == PL_CONST && w[1].n > 1 && draw_below(d, 2))
+        return pl_matmul(d->g, y, weight(d, 2, w));
+    for (int k = n->n_dim - 1; k >= 0; k--)
+        if (n->dim[k].symbol == PL_CONST && n->dim[k].n > 1)
+            return slice_of(d, y, k, 1);
+    return y;
+}
+
+/* Keys that were written, with values and queries of their own. */
+static pl_tensor attended(struct block *b, pl_tensor keys)
+{
+    struct draw *d = b->d;
+    pl_dim q[3] = {{1, PL_N_TOK}, b->dim[0][1], b->dim[0][2]};
+    pl_tensor in[4] = {-1, keys, -1, -1};
+
+    in[2] = written(b, cached(b, 0, true));
+    q[1].n *= b->size['r'];
+    in[0] = draw_input(d, PL_F32, 3, q);
+    return make_attention(d, in);
+}
+
+pl_tensor draw_aimed(struct draw *d, const struct random_aim *a)
+{
+    struct block b = {.d = d, .a = a, .cache = {-1, -1}};
+    const pl_layout *need[GRAPH_MAX_IN];
+    int first = d->g->n_node;
+    struct arena arena = {0};
+    bool fits = true;
+    pl_tensor y;
+
+    for (int i = 0; i < GRAPH_MAX_IN; i++) {
+        b.in[i] = b.src[i] = -1;
+        need[i] = &layout_mirrored;
+    }
+    b.n_in = aim_operands(a->op);
+    if (!aim_moves(a->op))
+        aim_row(a->op, b.row);
+    b.target = pick_target(&b);
+    b.partial = pick_partial(&b);
+    pick_sizes(&b);
+    shape_operands(&b);
+    for (int i = 0; i < b.n_in; i++)
+        make_operand(&b, i);
+    y = makers[a->op](d, b.in);
+    if (pl_graph_check(d->g, NULL) != PL_OK)
+        fail_msg("no block for %s: %s", op_info(a->op)->name,
+                 d->g->err.message);
+    if (a->letter == RANDOM_MOVED)
+        fits = lay_moved(&b, &arena, need);
+    else if (a->letter != RANDOM_WHOLE && a->letter != RANDOM_PASSES)
+        for (int tries = 0; tries < 8; tries++)
+            if ((fits = lay_letter(&b, &arena, y, need)))
+                break;
+    if (a->op == OP_cache_write)
+        y = attended(&b, y);
+    if (fits)
+        ask(&b, need);
+    arena_fini(&arena);
+    if (a->letter == RANDOM_PASSES)
+        y = shrunk(d, y);
+    assert_true(d->g->n_node <= DRAW_MAX_NODE);
+    for (int i = first; i + (a->letter != RANDOM_PASSES) < d->g->n_node; i++)
+        d->settled[i] = true;
+    return at(d, y)->format == PL_I32 ? -1 : y;
+}

@@ -1,0 +1,45 @@
+/* What a random graph is run on: the tokens of some steps, and values for its
+ * inputs in each of them. */
+#ifndef TEST_RANDOM_FEED_H
+#define TEST_RANDOM_FEED_H
+
+#include "lib/random_graph.h"
+
+enum {
+    FEED_MAX_STEP = 8,
+    FEED_N_CTX = 256,
+    FEED_PAGES = FEED_N_CTX / 64, /* of a sequence */
+};
+
+struct random_feed {
+    const struct random_graph *r; /* borrowed */
+    int n_step;
+    pl_rows rows[FEED_MAX_STEP];          /* point into this struct */
+    unsigned char **input[FEED_MAX_STEP]; /* [n_node] 4-byte values; owned */
+    int32_t pos[FEED_MAX_STEP][RANDOM_MAX_TOK];
+    int32_t seq[FEED_MAX_STEP][RANDOM_MAX_TOK];
+    int32_t pages[RANDOM_N_SEQ * FEED_PAGES];
+};
+
+/* 1 .. most_step steps of one or two sequences, each going on where it was. */
+void feed_make(struct random_feed *f, const struct random_graph *r,
+               int most_step, uint64_t *seed);
+/* Takes {0} too. */
+void feed_free(struct random_feed *f);
+
+/* Values of a node in step s; of a cache RANDOM_MAX_POS a sequence. */
+int64_t feed_count(const struct random_feed *f, int node, int s);
+size_t feed_weight_bytes(const struct random_feed *f, int node);
+/* The slot of a cache that holds token t of step s. */
+int64_t feed_slot(const struct random_feed *f, int s, int64_t t);
+
+/* Can the node be read after a step? */
+bool feed_is_read(const struct graph_node *n);
+
+/* Frees a table [n_node] of pointers and what they point to; NULL is one. */
+void feed_table_free(const struct random_graph *r, void *table);
+
+/* Prints the graph, and how to have it again. */
+void feed_show(const struct random_graph *r, uint64_t seed, int n_rank);
+
+#endif

@@ -1,0 +1,188 @@
+/* Where tests find their data and their numbers, and room for what they write.
+ * What it does not do: run tests (main.c) or make allocations fail
+ * (alloc_fail.c). */
+#include "lib/support.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Kept until the process ends, so that callers need not free a path. */
+static char *keep_path(const char *dir, const char *name)
+{
+    char *path = NULL;
+    static char *kept[4096]; /* reachable: no leak for the sanitizer */
+    static int n_kept;
+
+    if (asprintf(&path, "%s/%s", dir, name) < 0)
+        return NULL;
+    if (n_kept < (int)(sizeof(kept) / sizeof(kept[0])))
+        kept[n_kept++] = path;
+    return path;
+}
+
+static const char *existing(const char *dir, const char *name)
+{
+    struct stat st;
+    char *path = keep_path(dir, name);
+
+    return path != NULL && stat(path, &st) == 0 ? path : NULL;
+}
+
+const char *test_ref(const char *name)
+{
+    const char *env = getenv("PLAIT_REFS");
+    const char *path;
+
+    if (env != NULL && env[0] != '\0')
+        return existing(env, name);
+    path = existing(PLAIT_SOURCE_DIR "/../shared/refs", name);
+    if (path != NULL)
+        return path;
+    return existing(PLAIT_SOURCE_DIR "/tests/refs", name);
+}
+
+const char *test_file(const char *name)
+{
+    return existing(PLAIT_SOURCE_DIR, name);
+}
+
+/* ---- temporary files ---------------------------------------------------- */
+
+static char temp_dir[4096]; /* empty until first asked for */
+
+static void temp_remove(void)
+{
+    DIR *d = opendir(temp_dir);
+    struct dirent *e;
+
+    if (d == NULL)
+        return;
+    while ((e = readdir(d)) != NULL)
+        unlinkat(dirfd(d), e->d_name, 0);
+    closedir(d);
+    rmdir(temp_dir);
+}
+
+const char *test_temp(const char *name)
+{
+    if (temp_dir[0] == '\0') {
+        const char *tmp = getenv("TMPDIR");
+
+        snprintf(temp_dir, sizeof(temp_dir), "%s/plait-test-XXXXXX",
+                 tmp != NULL && tmp[0] != '\0' ? tmp : "/tmp");
+        if (mkdtemp(temp_dir) == NULL)
+            fail_msg("mkdtemp %s failed; set TMPDIR", temp_dir);
+        atexit(temp_remove);
+    }
+    return keep_path(temp_dir, name);
+}
+
+/* ---- tier, seed, numbers ------------------------------------------------ */
+
+bool test_long(void)
+{
+    const char *tier = getenv("PLAIT_TIER");
+
+    return tier != NULL && strcmp(tier, "long") == 0;
+}
+
+uint64_t test_seed(void)
+{
+    static bool printed;
+    const char *env = getenv("PLAIT_SEED");
+    uint64_t seed = 20240229;
+
+    if (env != NULL && env[0] != '\0')
+        seed = strtoull(env, NULL, 0);
+    if (!printed)
+        printf("PLAIT_SEED=%llu\n", (unsigned long long)seed);
+    printed = true;
+    return seed;
+}
+
+/* Steele, Lea, Flood: Fast splittable pseudorandom number generators (2014). */
+uint64_t test_random(uint64_t *state)
+{
+    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
+
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+int64_t test_below(uint64_t *state, int64_t n)
+{
+    return (int64_t)(test_random(state) % (uint64_t)n);
+}
+
+float test_unit(uint64_t *state)
+{
+    /* 24 bits: every value is exact in a float. */
+    return (float)(test_random(state) >> 40) * 0x1p-23f - 1.0f;
+}
+
+/* ---- memory and text ---------------------------------------------------- */
+
+void *test_need(size_t n, size_t size)
+{
+    void *p = calloc(n ? n : 1, size ? size : 1);
+
+    assert_non_null(p);
+    return p;
+}
+
+void *test_read(const char *path, size_t *n)
+{
+    FILE *f = fopen(path, "rb");
+    char *s = NULL;
+    size_t size = 0;
+
+    if (f == NULL)
+        fail_msg("%s: %s", path, strerror(errno));
+    *n = 0;
+    do {
+        size = 2 * size + 65536;
+        s = realloc(s, size + 1);
+        assert_non_null(s);
+        *n += fread(s + *n, 1, size - *n, f);
+    } while (*n == size);
+    fclose(f);
+    s[*n] = '\0';
+    return s;
+}
+
+void test_text_add(void *user, const char *s, size_t n)
+{
+    struct test_text *t = user;
+
+    if (t->n + n + 1 > t->cap) {
+        t->cap = 2 * (t->n + n + 1);
+        t->s = realloc(t->s, t->cap);
+        assert_non_null(t->s);
+    }
+    memcpy(t->s + t->n, s, n);
+    t->n += n;
+    t->s[t->n] = '\0';
+}
+
+void test_text_show(void *user, const char *s, size_t n)
+{
+    (void)user;
+    print_message("%.*s", (int)n, s);
+}
+
+void test_skip_reason(const char *fmt, ...)
+{
+    va_list ap;
+
+    printf("\n%s", TEST_SKIP_MARK);
+    va_start(ap, fmt);
+    vprintf(fmt, ap);
+    va_end(ap);
+    printf("\n");
+}

@@ -1,0 +1,168 @@
+/* Damaged models: files cut short, and headers with a byte changed, opened and
+ * planned as an untouched one would be. Each gives a status and a message or a
+ * plan that can be freed; nothing leaks, nothing hangs, and no more memory is
+ * asked for than twice the file and 64 MiB.
+ *
+ * test_gguf_reader.c does this to the reader alone; here damage that leaves a
+ * well-formed file goes on to the model, the graph, the plan. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "gguf/gguf.h"
+#include "lib/alloc_fail.h"
+#include "lib/engine_run.h"
+
+enum { N_CUT = 200, N_FLIP = 2000 };
+
+struct file {
+    unsigned char *byte; /* owned */
+    size_t n, header;    /* bytes; those before the first tensor's data */
+};
+
+static void file_read(struct file *f, const char *path)
+{
+    struct gguf *g;
+    pl_err err = {0};
+
+    f->byte = test_read(path, &f->n);
+    assert_int_equal(gguf_open(&g, path, &err), PL_OK);
+    f->header = f->n;
+    for (int64_t i = 0; i < gguf_n_tensor(g); i++)
+        if (gguf_tensor_at(g, i)->offset < f->header)
+            f->header = (size_t)gguf_tensor_at(g, i)->offset;
+    gguf_close(g);
+}
+
+/* Opens and plans what stands under `path`; true if there is a plan. */
+static bool survives(const char *path, size_t file_bytes, const char *what)
+{
+    pl_options o = engine_run_options();
+    pl_model *m = NULL;
+    pl_plan *p = NULL;
+    pl_err err = {0};
+    pl_status s;
+    struct timespec a, b;
+    bool ok;
+
+    o.devices = "cpu*2";
+    clock_gettime(CLOCK_MONOTONIC, &a);
+    alloc_stat_reset();
+    s = pl_model_open(&m, path, &err);
+    if (s == PL_OK)
+        s = pl_plan_create(&p, m, &o, &err);
+    ok = s == PL_OK;
+    if (!ok && (err.status != s || !err.message[0]))
+        fail_msg("%s: %s and no message", what, pl_status_name(s));
+    if (s == PL_NO_MEMORY)
+        fail_msg("%s: asks for more memory than there is: %s", what,
+                 err.message);
+    pl_plan_free(p);
+    pl_model_free(m);
+    clock_gettime(CLOCK_MONOTONIC, &b);
+    if (alloc_stat_get().live_bytes)
+        fail_msg("%s: %" PRId64 " bytes leak", what,
+                 alloc_stat_get().live_bytes);
+    if (alloc_stat_get().peak_bytes > 2 * (int64_t)file_bytes + (64 << 20))
+        fail_msg("%s: %" PRId64 " bytes are taken for a file of %zu", what,
+                 alloc_stat_get().peak_bytes, file_bytes);
+    if (b.tv_sec - a.tv_sec > 20)
+        fail_msg("%s: it takes %d s", what, (int)(b.tv_sec - a.tv_sec));
+    return ok;
+}
+
+static const char *const names[] = {"qwen2-bias-f32.gguf", "qwen3moe-f32.gguf",
+                                    "glm4moe-f32.gguf", "llama-q-q4_0.gguf"};
+enum { N_NAME = sizeof names / sizeof names[0] };
+
+static void damaged_model_cut_short_is_refused(void **state)
+{
+    const char *path = test_ref(names[0]), *cut = test_temp("cut.gguf");
+    struct file f;
+    FILE *out;
+    char what[64];
+
+    (void)state;
+    if (!path)
+        TEST_SKIP("%s is not at hand", names[0]);
+    file_read(&f, path);
+    out = fopen(cut, "wb");
+    assert_non_null(out);
+    assert_int_equal(fwrite(f.byte, 1, f.n, out), f.n);
+    fclose(out);
+    assert_true(survives(cut, f.n, "the whole file"));
+    for (int i = N_CUT - 1; i >= 0; i--) {
+        /* half of the places in the header, half in the data */
+        size_t at = i < N_CUT / 2 ? f.header * (size_t)i / (N_CUT / 2)
+                                  : f.header + (f.n - f.header - 1) *
+                                                   (size_t)(i - N_CUT / 2) /
+                                                   (N_CUT / 2 - 1);
+
+        assert_int_equal(truncate(cut, (off_t)at), 0);
+        snprintf(what, sizeof what, "cut at %zu", at);
+        if (survives(cut, f.n, what))
+            fail_msg("%s, it is taken for a whole model", what);
+    }
+    free(f.byte);
+}
+
+static void damaged_header_gives_a_status_or_a_plan(void **state)
+{
+    const char *bad = test_temp("flip.gguf");
+    uint64_t random = test_seed();
+    int plans = 0, absent = 0;
+
+    (void)state;
+    for (int m = 0; m < N_NAME; m++) {
+        const char *path = test_ref(names[m]);
+        int n = test_long() ? N_FLIP : N_FLIP / N_NAME;
+        struct file f;
+        FILE *out;
+
+        if (!path) {
+            absent++;
+            continue;
+        }
+        file_read(&f, path);
+        out = fopen(bad, "wb+");
+        assert_non_null(out);
+        assert_int_equal(fwrite(f.byte, 1, f.n, out), f.n);
+        for (int i = 0; i < n; i++) {
+            size_t at = (size_t)test_below(&random, (int64_t)f.header);
+            unsigned char x = f.byte[at];
+            char what[96];
+
+            /* one bit, or any other byte */
+            x ^= (unsigned char)(test_below(&random, 2)
+                                     ? 1 << test_below(&random, 8)
+                                     : 1 + test_below(&random, 255));
+            fseek(out, (long)at, SEEK_SET);
+            fputc(x, out);
+            fflush(out);
+            snprintf(what, sizeof what, "%s with byte %zu = %d, not %d",
+                     names[m], at, x, f.byte[at]);
+            plans += survives(bad, f.n, what);
+            fseek(out, (long)at, SEEK_SET);
+            fputc(f.byte[at], out);
+            fflush(out);
+        }
+        fclose(out);
+        free(f.byte);
+    }
+    print_message("%d of the damaged headers still make a plan\n", plans);
+    if (absent)
+        TEST_SKIP("%d of %d models are not at hand", absent, N_NAME);
+}
+
+int test_model_damage(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(damaged_model_cut_short_is_refused),
+        cmocka_unit_test(damaged_header_gives_a_status_or_a_plan),
+    };
+
+    return TEST_RUN(tests);
+}

@@ -1,0 +1,370 @@
+/* The equations: graphs of the reference models, evaluated in double precision
+ * and unsplit, give the reference logits. What fails here is the model or the
+ * reference evaluation, never a kernel, a layout or the executor. */
+#include "gguf/gguf_write.h"
+#include "lib/eval64.h"
+#include "lib/support.h"
+#include "model/model.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* refs/README.md, section 3: float activations and cache. */
+static const double MAX_ABS = 1e-3, MAX_RMS = 1e-4;
+
+enum { MAX_TOK = 64, N_SEQ = 3 };
+
+/* Sequences and their logits, in the files beside the model. */
+struct ref {
+    struct gguf *file;
+    struct model *m;
+    pl_graph *g;
+    struct eval64 *e;
+    int n_prompt[N_SEQ], n_tok[N_SEQ];
+    int32_t id[N_SEQ][MAX_TOK];
+    float *logits; /* [rows of all sequences, n_vocab] */
+};
+
+static const char *ref_file(const char *name, const char *suffix)
+{
+    char file[96];
+
+    snprintf(file, sizeof file, "%s.%s", name, suffix);
+    return test_ref(file);
+}
+
+static int read_tokens(struct ref *r, const char *path)
+{
+    FILE *f = fopen(path, "r");
+    int n_row = 0;
+
+    assert_non_null(f);
+    for (int s = 0; s < N_SEQ; s++) {
+        int n_greedy;
+
+        assert_int_equal(fscanf(f, "%d %d", &r->n_prompt[s], &n_greedy), 2);
+        r->n_tok[s] = r->n_prompt[s] + n_greedy;
+        assert_true(r->n_tok[s] <= MAX_TOK);
+        for (int i = 0; i < r->n_tok[s]; i++)
+            assert_int_equal(fscanf(f, "%d", &r->id[s][i]), 1);
+        n_row += r->n_tok[s];
+    }
+    fclose(f);
+    return n_row;
+}
+
+static void read_logits(struct ref *r, const char *path, int n_row)
+{
+    size_t n;
+
+    r->logits = test_read(path, &n);
+    assert_int_equal(n,
+                     (size_t)n_row * (size_t)r->m->n_vocab * sizeof *r->logits);
+}
+
+/* `path`: a file of the same network in another form, or NULL. */
+static void open_ref(struct ref *r, const char *name, const char *path)
+{
+    const struct model_graph_options opt = {PL_F32, PL_F32};
+    const char *tokens = ref_file(name, "tokens.txt");
+    const char *logits = ref_file(name, "logits.bin");
+    pl_err err;
+
+    path = path ? path : ref_file(name, "gguf");
+    if (!path || !tokens || !logits)
+        TEST_SKIP("%s is absent", name);
+    memset(r, 0, sizeof *r);
+    assert_int_equal(gguf_open(&r->file, path, &err), PL_OK);
+    if (model_open(&r->m, r->file, &err) != PL_OK)
+        fail_msg("%s", err.message);
+    assert_int_equal(pl_graph_create(&r->g, &err), PL_OK);
+    assert_int_equal(model_graph(r->m, r->g, &opt, &err), PL_OK);
+    read_logits(r, logits, read_tokens(r, tokens));
+    r->e = eval64_create(r->g, 1, MAX_TOK);
+    for (int i = 0; i < r->g->n_node; i++)
+        if (r->g->node[i].op == OP_weight)
+            eval64_weight(r->e, i,
+                          gguf_find_tensor(r->file, r->g->node[i].name)->data);
+}
+
+static void close_ref(struct ref *r)
+{
+    eval64_free(r->e);
+    pl_graph_free(r->g);
+    model_close(r->m);
+    gguf_close(r->file);
+    free(r->logits);
+}
+
+static void set(struct ref *r, const char *name, const int32_t *v,
+                const struct eval_rows *rows)
+{
+    struct eval_value *x = eval64_input(r->e, pl_tensor_find(r->g, name), rows);
+
+    for (int64_t i = 0; i < x->n; i++)
+        x->x[i] = v[i];
+}
+
+/* Tokens [begin, end) of sequence s as one step, all rows wanted. */
+static const double *step(struct ref *r, int s, int begin, int end)
+{
+    int32_t pos[MAX_TOK], seq[MAX_TOK] = {0}, row[MAX_TOK];
+    const struct eval_rows rows = {end - begin, end - begin, MAX_TOK, pos, seq};
+
+    for (int i = begin; i < end; i++) {
+        pos[i - begin] = i;
+        row[i - begin] = i - begin;
+    }
+    set(r, "ids", r->id[s] + begin, &rows);
+    set(r, "pos", pos, &rows);
+    set(r, "out_ids", row, &rows);
+    eval64_step(r->e, &rows);
+    return r->e->value[pl_tensor_find(r->g, "logits")].x;
+}
+
+struct error {
+    double max, sum;
+    int64_t n;
+};
+
+static void compare(struct error *e, const double *x, const float *want,
+                    int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        double d = fabs(x[i] - (double)want[i]);
+
+        e->max = d <= e->max ? e->max : d; /* a NaN stays */
+        e->sum += d * d;
+    }
+    e->n += n;
+}
+
+/* Tensors of next-token layers, behind those that are evaluated. */
+static int trailing(const struct ref *r)
+{
+    int n = 0, layer;
+
+    for (int64_t i = 0; i < gguf_n_tensor(r->file); i++)
+        n += sscanf(gguf_tensor_at(r->file, i)->name, "blk.%d.", &layer) == 1 &&
+             layer >= r->m->n_layer;
+    return n;
+}
+
+static void check(const char *name, const char *path)
+{
+    struct ref r;
+    struct error e = {0, 0, 0};
+    const float *want;
+
+    open_ref(&r, name, path);
+    want = r.logits;
+    for (int s = 0; s < N_SEQ; s++) {
+        int64_t v = r.m->n_vocab;
+        int n = r.n_prompt[s];
+
+        compare(&e, step(&r, s, 0, n), want, n * v);
+        for (; n < r.n_tok[s]; n++)
+            compare(&e, step(&r, s, n, n + 1), want + n * v, v);
+        want += n * v;
+    }
+    if (!(e.max <= MAX_ABS) || !(sqrt(e.sum / (double)e.n) <= MAX_RMS))
+        fail_msg("%s: off by %g at most, %g rms", name, e.max,
+                 sqrt(e.sum / (double)e.n));
+    assert_int_equal(r.m->n_unused, trailing(&r));
+    close_ref(&r);
+}
+
+#define CASE(id, name)                                                         \
+    static void model_logits_equal_the_reference_##id(void **state)            \
+    {                                                                          \
+        (void)state;                                                           \
+        check(name, NULL);                                                     \
+    }
+/* One model for each path through the blocks, then formats. */
+#define CASES(X)                                                               \
+    X(llama_gqa, "llama-gqa-f32")                                              \
+    X(llama_linear, "llama-linear-f32")                                        \
+    X(llama_yarn, "llama-yarn-f32")                                            \
+    X(llama_moe, "llama-moe-f32")                                              \
+    X(llama3, "llama3-tied-ropefreqs-f16")                                     \
+    X(qwen2, "qwen2-bias-f32")                                                 \
+    X(qwen3, "qwen3-tied-f32")                                                 \
+    X(qwen3moe, "qwen3moe-f32")                                                \
+    X(glm4moe, "glm4moe-f32")                                                  \
+    X(glm4moe_scaled, "glm4moe-q-q4_k_m")                                      \
+    X(glm4moe_wide, "glm4moe-wide-q4_k_m")                                     \
+    X(llama_q8_0, "llama-q-q8_0")                                              \
+    X(qwen3moe_mxfp4, "qwen3moe-q-mxfp4_moe")                                  \
+    X(qwen3moe_wide, "qwen3moe-wide-q4_k_m")
+CASES(CASE)
+
+/* Other forms of the same network ---------------------------------------- */
+
+/* Rewrites a reference model tensor by tensor. */
+struct rewrite {
+    const struct gguf *in;
+    struct gguf_writer *out;
+    void *data[256]; /* owned: what the writer borrows */
+    int n_data;
+};
+
+static float *keep(struct rewrite *w, size_t bytes)
+{
+    float *p = malloc(bytes);
+
+    assert_non_null(p);
+    assert_true(w->n_data < 256);
+    return w->data[w->n_data++] = p;
+}
+
+typedef void rewrite_fn(struct rewrite *w, const struct gguf_tensor *t);
+
+/* The path of `name`, rewritten. */
+static const char *rewritten(const char *name, rewrite_fn *each)
+{
+    const char *path = ref_file(name, "gguf");
+    const char *out = test_temp("rewritten.gguf");
+    struct rewrite w = {.n_data = 0};
+    struct gguf *in;
+    pl_err err;
+
+    if (!path)
+        TEST_SKIP("%s is absent", name);
+    assert_int_equal(gguf_open(&in, path, &err), PL_OK);
+    assert_int_equal(gguf_writer_create(&w.out, &err), PL_OK);
+    w.in = in;
+    for (int64_t i = 0; i < gguf_n_kv(in); i++)
+        gguf_put_kv(w.out, gguf_kv_at(in, i));
+    for (int64_t i = 0; i < gguf_n_tensor(in); i++)
+        each(&w, gguf_tensor_at(in, i));
+    if (gguf_writer_save(w.out, out, &err) != PL_OK)
+        fail_msg("%s", err.message);
+    gguf_writer_free(w.out);
+    for (int i = 0; i < w.n_data; i++)
+        free(w.data[i]);
+    gguf_close(in);
+    return out;
+}
+
+/* blk.N.<to> from the rows of blk.N.<parts>, matrix by matrix, where `t` is the
+ * first of them. False: t is none of them. */
+static bool fuse(struct rewrite *w, const struct gguf_tensor *t, const char *to,
+                 int n_part, const char *const *parts)
+{
+    const struct gguf_tensor *part[3];
+    const char *dot = strchr(t->name, '.');
+    char name[96];
+    int64_t dim[GGUF_MAX_DIM], n_mat, d = t->n_dim >= 3 ? 1 : 0;
+    size_t bytes = 0;
+    char *data;
+    int prefix;
+
+    if (strncmp(t->name, "blk.", 4) != 0)
+        return false;
+    prefix = (int)(strchr(dot + 1, '.') - t->name) + 1;
+    for (int i = 0; i < n_part; i++) {
+        if (!strcmp(t->name + prefix, parts[i]) && i > 0)
+            return true; /* written with the first */
+        snprintf(name, sizeof name, "%.*s%s", prefix, t->name, parts[i]);
+        part[i] = gguf_find_tensor(w->in, name);
+        bytes += part[i] ? part[i]->bytes : 0;
+    }
+    if (strcmp(t->name + prefix, parts[0]) != 0)
+        return false;
+    memcpy(dim, t->dim, sizeof dim);
+    n_mat = d ? t->dim[0] : 1;
+    for (int i = 1; i < n_part; i++)
+        dim[d] += part[i]->dim[d];
+    data = (char *)keep(w, bytes);
+    snprintf(name, sizeof name, "%.*s%s", prefix, t->name, to);
+    gguf_put_tensor(w->out, name, t->format, t->n_dim, dim, data);
+    for (int64_t m = 0; m < n_mat; m++)
+        for (int i = 0; i < n_part; i++) {
+            size_t n = part[i]->bytes / (size_t)n_mat;
+
+            memcpy(data, (const char *)part[i]->data + (size_t)m * n, n);
+            data += n;
+        }
+    return true;
+}
+
+static void fuse_each(struct rewrite *w, const struct gguf_tensor *t)
+{
+    static const char *const qkv[] = {"attn_q.weight", "attn_k.weight",
+                                      "attn_v.weight"};
+    static const char *const bias[] = {"attn_q.bias", "attn_k.bias",
+                                       "attn_v.bias"};
+    static const char *const ff[] = {"ffn_gate.weight", "ffn_up.weight"};
+    static const char *const exps[] = {"ffn_gate_exps.weight",
+                                       "ffn_up_exps.weight"};
+    static const char *const shexp[] = {"ffn_gate_shexp.weight",
+                                        "ffn_up_shexp.weight"};
+
+    if (!fuse(w, t, "attn_qkv.weight", 3, qkv) &&
+        !fuse(w, t, "attn_qkv.bias", 3, bias) &&
+        !fuse(w, t, "ffn_gate_up.weight", 2, ff) &&
+        !fuse(w, t, "ffn_gate_up_exps.weight", 2, exps) &&
+        !fuse(w, t, "ffn_gate_up_shexp.weight", 2, shexp))
+        gguf_put_tensor(w->out, t->name, t->format, t->n_dim, t->dim, t->data);
+}
+
+/* Every matrix divided by a power of two that its X.scale gives back, another
+ * one for each expert. */
+static void scale_each(struct rewrite *w, const struct gguf_tensor *t)
+{
+    const char *suffix = strstr(t->name, ".weight");
+    int64_t n_mat = t->n_dim == 3 ? t->dim[0] : 1;
+    char name[96];
+    float *data, *scale;
+    size_t n;
+
+    if (t->n_dim < 2 || !suffix) {
+        gguf_put_tensor(w->out, t->name, t->format, t->n_dim, t->dim, t->data);
+        return;
+    }
+    assert_int_equal(t->format, PL_F32);
+    data = keep(w, t->bytes);
+    scale = keep(w, (size_t)n_mat * sizeof *scale);
+    n = t->bytes / sizeof *data / (size_t)n_mat;
+    memcpy(data, t->data, t->bytes);
+    for (int64_t m = 0; m < n_mat; m++) {
+        scale[m] = ldexpf(1, (int)((m + n_mat) % 5) - 2);
+        for (size_t i = 0; i < n; i++)
+            data[(size_t)m * n + i] /= scale[m];
+    }
+    snprintf(name, sizeof name, "%.*s.scale", (int)(suffix - t->name), t->name);
+    gguf_put_tensor(w->out, t->name, t->format, t->n_dim, t->dim, data);
+    gguf_put_tensor(w->out, name, PL_F32, 1, &n_mat, scale);
+}
+
+static void model_logits_fused_matrices_change_nothing(void **state)
+{
+    (void)state;
+    check("llama-gqa-f32", rewritten("llama-gqa-f32", fuse_each));
+    check("qwen2-bias-f32", rewritten("qwen2-bias-f32", fuse_each));
+    check("qwen3-tied-f32", rewritten("qwen3-tied-f32", fuse_each));
+    check("qwen3moe-f32", rewritten("qwen3moe-f32", fuse_each));
+    check("glm4moe-f32", rewritten("glm4moe-f32", fuse_each));
+}
+
+static void model_logits_scales_give_back_what_they_divide(void **state)
+{
+    (void)state;
+    check("llama-moe-f32", rewritten("llama-moe-f32", scale_each));
+    check("qwen2-bias-f32", rewritten("qwen2-bias-f32", scale_each));
+    check("qwen3moe-f32", rewritten("qwen3moe-f32", scale_each));
+    check("glm4moe-f32", rewritten("glm4moe-f32", scale_each));
+}
+
+int test_model_logits(void)
+{
+#define ROW(id, name) cmocka_unit_test(model_logits_equal_the_reference_##id),
+    static const struct CMUnitTest tests[] = {
+        CASES(ROW) cmocka_unit_test(model_logits_fused_matrices_change_nothing),
+        cmocka_unit_test(model_logits_scales_give_back_what_they_divide),
+    };
+
+    return TEST_RUN(tests);
+}

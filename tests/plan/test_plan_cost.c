@@ -1,0 +1,719 @@
+/* Programs written by hand, with prices of whole seconds: a step of width w
+ * takes w seconds, a copy a second a byte, so clocks can be read off. */
+#include "cost/cost.h"
+#include "lib/alloc_fail.h"
+#include "lib/support.h"
+#include "lower/compile.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { MAX_DEV = 64, MAX_STEP = 64, MAX_TENSOR = 16, MAX_PIECE = 32 };
+
+struct paper {
+    int n_dev, order, n_instance;
+    struct program prog[MAX_DEV];
+    struct script script[MAX_DEV];
+    struct step step[MAX_DEV][MAX_STEP];
+    struct prog_tensor tensor[MAX_TENSOR];
+    struct copy_piece piece[MAX_PIECE];
+    struct cost_rates rates[MAX_DEV];
+    int lane0[MAX_DEV], n_lane[MAX_DEV];
+    int n_piece, everybody[MAX_DEV];
+};
+
+/* Tensor w is of w values. */
+static struct paper *paper(int n_dev)
+{
+    struct paper *p = calloc(1, sizeof *p);
+
+    assert_non_null(p);
+    p->n_dev = n_dev;
+    for (int i = 0; i < MAX_TENSOR; i++)
+        p->tensor[i] = (struct prog_tensor){
+            .format = PL_F32, .n_dim = 1, .dim = {{i, PL_CONST}}};
+    for (int d = 0; d < n_dev; d++) {
+        p->script[d] = (struct script){.n_instance = PROG_MAX_INSTANCE,
+                                       .step = p->step[d]};
+        p->prog[d] = (struct program){.dev = d,
+                                      .active = true,
+                                      .n_tensor = MAX_TENSOR,
+                                      .tensor = p->tensor,
+                                      .n_script = 1,
+                                      .script = &p->script[d],
+                                      .n_event = 16,
+                                      .n_group = 2};
+        p->rates[d] = (struct cost_rates){
+            .value_s = 1, .link_bytes_per_s = 1, .copy_bytes_per_s = 1};
+        p->everybody[d] = d;
+    }
+    return p;
+}
+
+static struct step *add(struct paper *p, int dev, enum step_kind kind,
+                        int instance)
+{
+    struct step *s = &p->step[dev][p->script[dev].n_step++];
+
+    assert_true(p->script[dev].n_step <= MAX_STEP);
+    *s = (struct step){
+        .kind = kind, .order = p->order++, .instance = instance, .node = -1};
+    return s;
+}
+
+/* A kernel whose result is tensor w. */
+static struct step_kernel kernel(int w)
+{
+    return (struct step_kernel){
+        .kernel = KERNEL_scale, .n_arg = 1, .arg = {{w, ACCESS_WRITE}}};
+}
+
+/* Computes for w seconds. */
+static void work(struct paper *p, int dev, int w, int instance)
+{
+    add(p, dev, STEP_KERNEL, instance)->kernel = kernel(w);
+}
+
+static void post(struct paper *p, int dev, enum queue q, int event,
+                 int instance)
+{
+    struct step *s = add(p, dev, STEP_POST, instance);
+
+    s->queue = q;
+    s->event = (struct step_event){dev, event};
+}
+
+static void await(struct paper *p, int dev, enum queue q, int from, int event,
+                  int instance)
+{
+    struct step *s = add(p, dev, STEP_WAIT, instance);
+
+    s->queue = q;
+    s->event = (struct step_event){from, event};
+}
+
+/* Copies for w seconds. */
+static struct step *pull(struct paper *p, int dev, int from, int w,
+                         int instance)
+{
+    struct step *s = add(p, dev, STEP_PULL, instance);
+    struct copy_piece *c = &p->piece[p->n_piece++];
+    const pl_dim one = {1, PL_CONST};
+
+    assert_true(p->n_piece <= MAX_PIECE);
+    *c = (struct copy_piece){
+        .src_dev = from, .bytes = {w, PL_CONST}, .n0 = one, .n1 = one};
+    s->queue = QUEUE_COPY;
+    s->pull =
+        (struct step_pull){.piece = c, .n_piece = 1, .between_groups = true};
+    return s;
+}
+
+/* Devices first .. first + n - 1 meet; each then takes its step_s. */
+static void meet(struct paper *p, int first, int n)
+{
+    int order = p->order;
+
+    for (int i = 0; i < n; i++) {
+        struct step *s = add(p, first + i, STEP_MERGE, 0);
+
+        s->order = order;
+        s->merge = (struct step_merge){
+            .meet = true, .n_peer = n, .peer = p->everybody + first};
+    }
+}
+
+static struct cost_machine machine(const struct paper *p, bool lanes)
+{
+    return (struct cost_machine){.n_dev = p->n_dev,
+                                 .prog = p->prog,
+                                 .rates = p->rates,
+                                 .lane0 = lanes ? p->lane0 : NULL,
+                                 .n_lane = lanes ? p->n_lane : NULL};
+}
+
+static const struct cost_step one_token[PROG_MAX_INSTANCE] = {
+    {.sizes = {1, 1, 64, 1}}};
+
+static double run(const struct paper *p, bool lanes, int n_instance,
+                  struct cost_use *use)
+{
+    struct cost_machine m = machine(p, lanes);
+    double with, without;
+    pl_err err;
+
+    assert_int_equal(cost_run(&m, 0, n_instance, one_token, NULL, &with, &err),
+                     PL_OK);
+    if (!use)
+        return with;
+    assert_int_equal(
+        cost_run(&m, 0, n_instance, one_token, use, &without, &err), PL_OK);
+    assert_true(with == without);
+    return with;
+}
+
+static void must_be(double is, double want)
+{
+    if (fabs(is - want) > 1e-9 * fmax(1, fabs(want)))
+        fail_msg("%.12g, not %.12g", is, want);
+}
+
+/* ---- clocks ------------------------------------------------------------- */
+
+static void plan_cost_devices_overlap_until_one_waits(void **state)
+{
+    struct paper *p = paper(2);
+    struct cost_use use[2];
+
+    (void)state;
+    p->rates[0].run_s = p->rates[1].run_s = 0.5;
+    work(p, 0, 3, 0);
+    work(p, 1, 5, 0);
+    must_be(run(p, false, 1, NULL), 5.5);
+    post(p, 1, QUEUE_COMPUTE, 2, 0);
+    await(p, 0, QUEUE_COMPUTE, 1, 2, 0);
+    work(p, 0, 4, 0);
+    work(p, 1, 2, 0);
+    must_be(run(p, false, 1, use), 9.5);
+    must_be(use[0].busy_s, 7);
+    must_be(use[0].idle_s, 2.5);
+    must_be(use[1].busy_s, 7);
+    must_be(use[1].idle_s, 2.5);
+    p->prog[0].active = false; /* it has no rank: nobody waits for it */
+    must_be(run(p, false, 1, NULL), 7.5);
+    free(p);
+}
+
+static void plan_cost_copies_hide_behind_computing(void **state)
+{
+    struct paper *p = paper(2);
+    struct cost_use use[2];
+
+    (void)state;
+    work(p, 0, 2, 0);
+    pull(p, 0, 1, 3, 0);
+    post(p, 0, QUEUE_COPY, 0, 0);
+    await(p, 0, QUEUE_COMPUTE, 0, 0, 0); /* at 3 */
+    work(p, 0, 4, 0);
+    pull(p, 0, 1, 3, 0)->pull.between_groups = false; /* 3 .. 6: a message's */
+    pull(p, 0, 1, 6, 0);                              /* 6 .. 12 */
+    must_be(run(p, false, 1, use), 12);
+    must_be(use[0].busy_s, 6);
+    must_be(use[0].copy_s, 9);
+    must_be(use[0].message_s, 3);
+    must_be(use[0].hidden_s, 2 + 1); /* 0 .. 2, 6 .. 7 */
+    must_be(use[0].idle_s, 0);
+    must_be(use[1].idle_s, 12);
+
+    p->rates[1].copy_bytes_per_s = 0.5; /* the slower end counts, */
+    p->rates[1].message_s = 1;          /* and its latency */
+    must_be(run(p, false, 1, NULL), 7 + 7 + 13);
+
+    p->rates[1] = p->rates[0];
+    p->rates[0].one_queue = true; /* its threads copy too */
+    must_be(run(p, false, 1, use), 18);
+    must_be(use[0].hidden_s, 0);
+    must_be(use[0].copy_s, 9);
+    free(p);
+}
+
+/* cpu0 has lane 0, cpu1 lane 1, the host both. */
+static void plan_cost_lanes_are_taken_in_turns(void **state)
+{
+    struct paper *p = paper(3);
+
+    (void)state;
+    p->lane0[1] = 1;
+    p->n_lane[0] = p->n_lane[1] = 1;
+    p->n_lane[2] = 2;
+    work(p, 0, 3, 0); /* 0 .. 3 */
+    work(p, 1, 5, 0); /* 0 .. 5 */
+    work(p, 2, 2, 0); /* 5 .. 7 */
+    work(p, 0, 1, 0); /* 7 .. 8 */
+    work(p, 2, 1, 0); /* 8 .. 9 */
+    work(p, 1, 3, 0); /* 9 .. 12 */
+    must_be(run(p, true, 1, NULL), 12);
+    must_be(run(p, false, 1, NULL), 8);
+    /* who waits keeps its lane */
+    post(p, 1, QUEUE_COMPUTE, 0, 0);
+    await(p, 2, QUEUE_COMPUTE, 1, 0, 0);
+    work(p, 0, 1, 0);
+    must_be(run(p, true, 1, NULL), 13);
+    free(p);
+}
+
+static void plan_cost_host_spans_the_lanes_on_its_cores(void **state)
+{
+    struct device_desc d[] = {
+        {.on_cores = true,
+         .one_queue = true,
+         .n_thread = 2,
+         .n_core = 2,
+         .core = {0, 1}},
+        {.memory = -1, .n_thread = 1},
+        {.on_cores = true,
+         .one_queue = true,
+         .n_thread = 3,
+         .n_core = 3,
+         .core = {2, 3, 4}},
+        {.on_cores = true,
+         .one_queue = true,
+         .n_thread = 1,
+         .n_core = 1,
+         .core = {5}},
+        {.on_cores = true,
+         .one_queue = true,
+         .host = true,
+         .n_core = 2,
+         .core = {1, 3}},
+        {.on_cores = true,
+         .one_queue = true,
+         .host = true,
+         .n_core = 1,
+         .core = {5}},
+        {.on_cores = true,
+         .one_queue = true,
+         .host = true,
+         .n_core = 1,
+         .core = {6}},
+        {.described = true, .host = true},
+    };
+    static const int want[][2] = {{0, 2}, {2, 0}, {2, 3}, {5, 1},
+                                  {0, 5}, {5, 1}, {6, 0}, {6, 0}};
+    enum { N = sizeof d / sizeof d[0] };
+    struct device_list l = {.n = N, .dev = d};
+    int lane0[N], n_lane[N];
+
+    (void)state;
+    cost_lanes(&l, lane0, n_lane);
+    for (int i = 0; i < N; i++) {
+        assert_int_equal(lane0[i], want[i][0]);
+        assert_int_equal(n_lane[i], want[i][1]);
+    }
+}
+
+/* Four micro-batches over two stages: 4 + 1 stage times. */
+static void plan_cost_pipeline_fills_and_drains(void **state)
+{
+    struct paper *p = paper(2);
+    struct cost_use use[2];
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        work(p, 0, 10, i);
+        post(p, 0, QUEUE_COMPUTE, i, i);
+        await(p, 1, QUEUE_COPY, 0, i, i);
+        pull(p, 1, 0, 1, i);
+        post(p, 1, QUEUE_COPY, i, i);
+        await(p, 1, QUEUE_COMPUTE, 1, i, i);
+        work(p, 1, 10, i);
+    }
+    must_be(run(p, false, 4, use), 51);
+    must_be(use[1].copy_s, 4);
+    must_be(use[1].hidden_s, 3);
+    must_be(run(p, false, 2, NULL), 31);
+    must_be(run(p, false, 1, NULL), 21);
+    p->lane0[0] = p->lane0[1] = 0; /* one core: nothing to gain */
+    p->n_lane[0] = p->n_lane[1] = 1;
+    must_be(run(p, true, 4, NULL), 4 * (10 + 1 + 10));
+    free(p);
+}
+
+/* Scripts of one micro-batch compute all on one device, for 3 and for 2 a
+ * token; the pipeline's passes what the first has made for 1 a token on to the
+ * second, which takes 2. */
+static void plan_cost_tokens_are_dealt_as_they_are_run(void **state)
+{
+    const struct step alone[2] = {{.kernel = kernel(4)}, {.kernel = kernel(5)}};
+    struct paper *p = paper(2);
+    struct cost_machine m = machine(p, false);
+    struct cost_use use[2];
+    struct script script[2][3];
+    double s;
+
+    (void)state;
+    p->tensor[1].dim[0] = (pl_dim){1, PL_N_TOK};
+    p->tensor[4].dim[0] = (pl_dim){3, PL_N_TOK};
+    p->tensor[5].dim[0] = (pl_dim){2, PL_N_TOK};
+    for (int i = 0; i < 2; i++) {
+        work(p, 0, 1, i);
+        post(p, 0, QUEUE_COMPUTE, i, i);
+        await(p, 1, QUEUE_COMPUTE, 0, i, i);
+        work(p, 1, 1, i);
+        work(p, 1, 1, i);
+    }
+    for (int d = 0; d < 2; d++) {
+        for (int k = 0; k < 2; k++)
+            script[d][k] = (struct script){
+                .n_instance = 1, .step = &alone[k], .n_step = d == 0};
+        script[d][2] = p->script[d];
+        script[d][2].n_instance = 2;
+        p->prog[d].script = script[d];
+        p->prog[d].n_script = 3;
+        p->prog[d].max.n_tok = 96;
+    }
+    /* two of 96, two of 75: the pipeline, though one device were faster */
+    assert_int_equal(cost_tokens(&m, 342, 0, use, &s, NULL), PL_OK);
+    must_be(s, 3 * 96 + 2 * 96 + 3 * 75 + 2 * 75);
+    must_be(use[0].busy_s, 342);
+    must_be(use[1].busy_s, 2 * 342);
+    must_be(use[1].idle_s, 96 + 75);
+    /* too few for it: whichever is faster; a single token by the first */
+    assert_int_equal(cost_tokens(&m, 90, 0, use, &s, NULL), PL_OK);
+    must_be(s, 2 * 90);
+    must_be(use[0].busy_s, 2 * 90);
+    must_be(use[1].busy_s, 0);
+    p->tensor[4].dim[0] = (pl_dim){1, PL_N_TOK};
+    assert_int_equal(cost_tokens(&m, 90, 0, use, &s, NULL), PL_OK);
+    must_be(s, 90);
+    must_be(use[0].busy_s, 90);
+    p->tensor[4].dim[0] = (pl_dim){3, PL_N_TOK};
+    assert_int_equal(cost_tokens(&m, 1, 0, NULL, &s, NULL), PL_OK);
+    must_be(s, 3);
+    free(p);
+}
+
+static void plan_cost_meetings_take_the_last_to_come(void **state)
+{
+    struct paper *p = paper(4);
+
+    (void)state;
+    for (int d = 0; d < 4; d++)
+        p->rates[d].step_s = 1;
+    p->rates[1].step_s = 3;
+    work(p, 0, 4, 0); /* 5 */
+    work(p, 1, 1, 0); /* 4 */
+    work(p, 2, 9, 0); /* 10: of another group */
+    meet(p, 0, 2);    /* at 5; until 6 and 8 */
+    meet(p, 2, 2);    /* at 10; until 11 */
+    work(p, 0, 2, 0); /* 9 */
+    meet(p, 0, 2);    /* at 9; until 10 and 12 */
+    must_be(run(p, false, 1, NULL), 12);
+    meet(p, 0, 4); /* at 12; until 15 */
+    must_be(run(p, false, 1, NULL), 15);
+    free(p);
+}
+
+static int64_t last_order;
+
+static void in_order(void *user, const struct device_event *e)
+{
+    const struct paper *p = user;
+    const struct step *s = &p->step[e->dev][e->step];
+
+    assert_true(s->order >= last_order);
+    assert_true(s->kind != STEP_WAIT && s->kind != STEP_POST);
+    assert_true(e->begin_s >= 0);
+    last_order = s->order;
+    must_be(e->end_s - e->begin_s, s->kind == STEP_KERNEL
+                                       ? s->kernel.arg[0].tensor
+                                       : s->pull.piece->bytes.n);
+}
+
+static void plan_cost_tells_of_steps_in_the_total_order(void **state)
+{
+    struct paper *p = paper(3);
+    struct cost_machine m = machine(p, false);
+    uint64_t seed = test_seed();
+    double s;
+
+    (void)state;
+    for (int i = 0; i < 24; i++) {
+        int d = (int)test_below(&seed, 3);
+
+        work(p, d, (int)test_below(&seed, 9), 0);
+        pull(p, (int)test_below(&seed, 3), d, 5, 0);
+        post(p, d, QUEUE_COPY, i % 16, 0);
+        await(p, (int)test_below(&seed, 3), QUEUE_COMPUTE, d, i % 16, 0);
+    }
+    m.seen = in_order;
+    m.user = p;
+    last_order = -1;
+    assert_int_equal(cost_run(&m, 0, 1, one_token, NULL, &s, NULL), PL_OK);
+    assert_true(last_order > 80);
+    free(p);
+}
+
+/* ---- prices ------------------------------------------------------------- */
+
+static void plan_cost_pages_are_those_in_use(void **state)
+{
+    static const int32_t map[4] = {2, -1, 0, -1};
+    struct paper *p = paper(2);
+    struct cost_machine m = machine(p, false);
+    struct step s = {
+        .kind = STEP_PAGES,
+        .pages = {.src_dev = 1, .out = 3, .map = map, .tile_bytes = 128},
+    };
+    struct cost_step z = {{1, 1, 1024, 1}, 128};
+
+    (void)state;
+    p->rates[0].message_s = 7;
+    p->tensor[3].n_dim = 3;
+    p->tensor[3].dim[1] = (pl_dim){4, PL_CONST};
+    must_be(cost_of_step(&m, 0, &s, &z), 7 + 3 * 2 * 128);
+    z.n_past = 127;
+    must_be(cost_of_step(&m, 0, &s, &z), 7 + 2 * 2 * 128);
+    z.sizes.n_tok = 4; /* a token each */
+    z.sizes.n_seq = 4;
+    must_be(cost_of_step(&m, 0, &s, &z), 7 + 4 * 2 * 2 * 128);
+    free(p);
+}
+
+/* Each score costs itself and a head's width of multiply-adds, for keys and for
+ * values; a token sees those before it, half of its own step's, and a window at
+ * most. */
+static void plan_cost_attention_is_paid_by_scores_and_widths(void **state)
+{
+    struct paper *p = paper(1);
+    struct cost_machine m = machine(p, false);
+    struct graph_attr attr = {0};
+    struct step s = {
+        .kind = STEP_KERNEL,
+        .kernel = {.kernel = KERNEL_attention,
+                   .n_arg = 2,
+                   .arg = {{2, ACCESS_WRITE}, {1, ACCESS_READ}},
+                   .attr = &attr},
+    };
+    struct cost_step z = {{1, 1, 64, 1}, 9};
+
+    (void)state;
+    for (int i = 1; i <= 2; i++) { /* 3 heads of 4 and of 5 */
+        p->tensor[i].n_dim = 3;
+        p->tensor[i].dim[0] = (pl_dim){1, PL_N_TOK};
+        p->tensor[i].dim[1] = (pl_dim){3, PL_CONST};
+        p->tensor[i].dim[2] = (pl_dim){i == 1 ? 4 : 5, PL_CONST};
+    }
+    p->rates[0].attention_one = 0.5;
+    p->rates[0].attention_many = 2;
+    must_be(cost_of_step(&m, 0, &s, &z), 10 * 3 * 9 / 0.5);
+    p->rates[0].score_one_s = 100;
+    must_be(cost_of_step(&m, 0, &s, &z), 10 * 3 * (9 / 0.5 + 100));
+    attr.window = 6;
+    must_be(cost_of_step(&m, 0, &s, &z), 6 * 3 * (9 / 0.5 + 100));
+    attr.window = 0;
+    z.sizes.n_tok = 15; /* many tokens */
+    p->rates[0].score_many_s = 10;
+    must_be(cost_of_step(&m, 0, &s, &z), 15 * 17 * 3 * (9 / 2. + 10));
+    free(p);
+}
+
+/* A message costs its latency and what a device takes from its peers; alone a
+ * device has nothing to send. Copied beforehand it costs but the merging. */
+static void plan_cost_messages_are_paid_once(void **state)
+{
+    const pl_dim one = {1, PL_CONST};
+    struct copy_piece c[2] = {{.src_dev = 0, .bytes = {8, PL_CONST}},
+                              {.src_dev = 1, .bytes = {8, PL_CONST}}};
+    struct merge_item item = {.out = 2, .n_piece = 2, .piece = c};
+    struct paper *p = paper(2);
+    struct cost_machine m = machine(p, false);
+    struct step s = {
+        .kind = STEP_MERGE,
+        .merge = {.message = true,
+                  .meet = true,
+                  .n_peer = 2,
+                  .peer = p->everybody,
+                  .n_item = 1,
+                  .item = &item},
+    };
+
+    (void)state;
+    c[0].n0 = c[0].n1 = c[1].n0 = c[1].n1 = one;
+    p->rates[0].message_s = 100;
+    p->rates[0].step_s = 0.5;
+    must_be(cost_of_step(&m, 0, &s, one_token), 0.5 + 2 + 100 + 8);
+    s.merge.n_peer = 1;
+    must_be(cost_of_step(&m, 0, &s, one_token), 0.5);
+    s.merge.meet = false;
+    must_be(cost_of_step(&m, 0, &s, one_token), 0.5 + 2);
+    free(p);
+}
+
+/* Every rate is set, whatever was there before; those that are not known count
+ * for nothing. */
+static void plan_cost_rates_without_measuring_are_whole(void **state)
+{
+    const struct device_desc paper_device = {.described = true,
+                                             .mem_bytes_per_s = 1e12};
+    const struct device_desc cpu = {
+        .on_cores = true, .one_queue = true, .n_thread = 2};
+    struct cost_rates r[2][2];
+
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        memset(r[k], k ? 0xFF : 0x42, sizeof r[k]);
+        cost_described(&r[k][0], &paper_device);
+        cost_assumed(&r[k][1], &cpu, CPU_AVX2);
+    }
+    for (int i = 0; i < 2; i++) /* up to its padding */
+        assert_memory_equal(&r[0][i], &r[1][i],
+                            offsetof(struct cost_rates, one_queue));
+}
+
+static int last_meeting(const struct script *c)
+{
+    int last = -1;
+
+    for (int i = 0; i < c->n_step; i++)
+        if (step_meets(&c->step[i]))
+            last = i;
+    return last;
+}
+
+/* Devices of one group go in lockstep: where one is slower in all, a run
+ * takes as long as its steps, one after another. */
+static void plan_cost_of_a_group_is_its_slowest_device(void **state)
+{
+    static const pl_dim dim[2] = {{1, PL_N_TOK}, {512, PL_CONST}};
+    static const struct cost_step z[1] = {{{16, 1, 4096, 1}, 100}};
+    pl_options o = {.device_spec = "gpu:1GiB:1TB/s:flops=1T:link=1GB/s:"
+                                   "latency=5us:shared*3,cpu:1GiB:50GB/s:"
+                                   "flops=1T:link=1GB/s:latency=9us:shared",
+                    .split_mode = PL_SPLIT_TENSOR};
+    struct cost_rates r[5];
+    struct compiled *q;
+    pl_graph *g;
+    double sum, s;
+    pl_tensor x;
+
+    (void)state;
+    assert_int_equal(pl_graph_create(&g, NULL), PL_OK);
+    x = pl_input(g, "x", PL_F32, 2, dim);
+    for (int i = 0; i < 3; i++) {
+        static const int64_t up[2] = {1024, 512}, down[2] = {512, 1024};
+        pl_tensor h = pl_rms_norm(g, x, -1, 1e-6f);
+        char name[2][32];
+
+        snprintf(name[0], sizeof name[0], "blk.%d.up", i);
+        snprintf(name[1], sizeof name[1], "blk.%d.down", i);
+        h = pl_matmul(g, h,
+                      pl_weight(g, name[0], PL_Q8_0, 2, up, PL_ROLE_FFN_UP));
+        h = pl_matmul(
+            g, pl_silu(g, h),
+            pl_weight(g, name[1], PL_Q8_0, 2, down, PL_ROLE_FFN_DOWN));
+        x = pl_add(g, x, h);
+    }
+    pl_output(g, x);
+    assert_int_equal(compile_graph(&q, g, &o, NULL), PL_OK);
+    assert_int_equal(compiled_devices(q), 4);
+    for (int d = 0; d < 5; d++)
+        cost_described(&r[d], &q->list.dev[d]);
+    struct cost_machine m = {.n_dev = 5, .prog = q->low->prog, .rates = r};
+
+    /* all are as fast as the last until they meet for the last time; then the
+     * first goes on alone, to hand over the result */
+    sum = r[3].run_s;
+    for (int d = 3; d >= 0; d -= 3) {
+        const struct script *c = &m.prog[d].script[0];
+
+        for (int i = 0; i < c->n_step; i++)
+            if ((d == 3) == (i < last_meeting(c)))
+                sum += cost_of_step(&m, d, &c->step[i], z) +
+                       cost_of_arrival(&m, d, &c->step[i]);
+        assert_int_equal(c->step[c->n_step - 1].kind == STEP_PUSH, d == 0);
+    }
+    assert_int_equal(cost_run(&m, 0, 1, z, NULL, &s, NULL), PL_OK);
+    must_be(s, sum);
+    assert_true(sum > 3 * 9e-6);
+    compiled_free(q);
+    pl_graph_free(g);
+}
+
+/* ---- limits ------------------------------------------------------------- */
+
+static void plan_cost_refuses_what_is_not_there(void **state)
+{
+    struct paper *p = paper(2);
+    struct cost_machine m = machine(p, false);
+    struct cost_use use[2];
+    bool failed = true;
+    double s;
+    pl_err err;
+
+    (void)state;
+    work(p, 0, 1, 0);
+    assert_int_equal(cost_run(&m, 1, 1, one_token, NULL, &s, &err),
+                     PL_BAD_ARGUMENT);
+    assert_int_equal(cost_run(&m, -1, 1, one_token, NULL, &s, NULL),
+                     PL_BAD_ARGUMENT);
+    for (int64_t n = 1; failed; n++) {
+        pl_status r;
+
+        alloc_stat_reset();
+        alloc_fail_at(n);
+        r = cost_run(&m, 0, 1, one_token, use, &s, &err);
+        failed = alloc_fail_off();
+        assert_int_equal(r, failed ? PL_NO_MEMORY : PL_OK);
+        assert_int_equal(alloc_stat_get().live_bytes, 0);
+    }
+    free(p);
+}
+
+/* 64 devices of 5,000 steps, a meeting every 20: a model of 120 layers. */
+static void plan_cost_large_plans_take_no_time(void **state)
+{
+    enum { N_DEV = 64, N_STEP = 5000 };
+    struct paper *p = paper(N_DEV);
+    struct step *all = calloc(N_DEV * N_STEP, sizeof *all);
+    struct cost_machine m = machine(p, false);
+    struct timespec a, b;
+    double s, took = INFINITY;
+
+    (void)state;
+    assert_non_null(all);
+    for (int d = 0; d < N_DEV; d++) {
+        p->script[d].step = all + d * N_STEP;
+        p->script[d].n_step = N_STEP;
+        for (int i = 0; i < N_STEP; i++) {
+            struct step *x = &all[d * N_STEP + i];
+            bool meets = i % 20 == 19;
+
+            *x = (struct step){.kind = meets ? STEP_MERGE : STEP_KERNEL,
+                               .order = i * N_DEV + (meets ? 0 : d)};
+            if (meets)
+                x->merge = (struct step_merge){
+                    .meet = true, .n_peer = N_DEV, .peer = p->everybody};
+            else
+                x->kernel = kernel(2);
+        }
+    }
+    for (int i = 0; i < 3; i++) { /* the machine may be busy */
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &a);
+        assert_int_equal(cost_run(&m, 0, 1, one_token, NULL, &s, NULL), PL_OK);
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &b);
+        took = fmin(took, (double)(b.tv_sec - a.tv_sec) +
+                              1e-9 * (double)(b.tv_nsec - a.tv_nsec));
+    }
+    must_be(s, 2. * N_STEP / 20 * 19);
+    print_message("%d steps in %.1f ms\n", N_DEV * N_STEP, took * 1e3);
+    assert_true(took < 0.3);
+    free(all);
+    free(p);
+}
+
+int test_plan_cost(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plan_cost_devices_overlap_until_one_waits),
+        cmocka_unit_test(plan_cost_copies_hide_behind_computing),
+        cmocka_unit_test(plan_cost_lanes_are_taken_in_turns),
+        cmocka_unit_test(plan_cost_host_spans_the_lanes_on_its_cores),
+        cmocka_unit_test(plan_cost_pipeline_fills_and_drains),
+        cmocka_unit_test(plan_cost_tokens_are_dealt_as_they_are_run),
+        cmocka_unit_test(plan_cost_meetings_take_the_last_to_come),
+        cmocka_unit_test(plan_cost_tells_of_steps_in_the_total_order),
+        cmocka_unit_test(plan_cost_pages_are_those_in_use),
+        cmocka_unit_test(plan_cost_attention_is_paid_by_scores_and_widths),
+        cmocka_unit_test(plan_cost_messages_are_paid_once),
+        cmocka_unit_test(plan_cost_rates_without_measuring_are_whole),
+        cmocka_unit_test(plan_cost_of_a_group_is_its_slowest_device),
+        cmocka_unit_test(plan_cost_refuses_what_is_not_there),
+        cmocka_unit_test(plan_cost_large_plans_take_no_time),
+    };
+
+    return TEST_RUN(tests);
+}

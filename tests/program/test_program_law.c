@@ -1,0 +1,721 @@
+/* The laws by which hardware may run a device's two queues as one, and what
+ * program_check says of who breaks them.
+ *
+ * Random programs of waits, posts and meetings are played by devices that each
+ * run one list of steps strictly in order, in any order that queues and a
+ * device's own events allow. Some stand still. Where each WAIT for another
+ * device, and each meeting, depends on all that its device posted before, none
+ * does; that is stated here a second time, by reach in a graph. */
+#include "lib/program_build.h"
+
+#include "device/sim/sim_merge.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_DEV = 4, MAX_STEP = 64, MAX_MOVE = 40, N_GUARD = 3 };
+
+/* A program of each device; steps but events and meetings do nothing. */
+struct law {
+    uint64_t rng;
+    int n, order, few; /* 1: some steps are not in every run */
+    struct program p[MAX_DEV];
+    struct script script[MAX_DEV];
+    struct step step[MAX_DEV][MAX_STEP];
+    struct step_event more[MAX_DEV][MAX_STEP]; /* of a WAIT for two */
+    int peer[MAX_MOVE][MAX_DEV]; /* of meetings, by place in the order */
+};
+
+static int below(struct law *x, int n)
+{
+    return (int)test_below(&x->rng, n);
+}
+
+static struct step *new_step(struct law *x, int d, enum step_kind kind,
+                             enum queue q)
+{
+    struct step *st = &x->step[d][x->script[d].n_step++];
+
+    assert_true(x->script[d].n_step <= MAX_STEP);
+    *st = (struct step){
+        .kind = kind, .queue = q, .order = x->order++, .node = -1};
+    return st;
+}
+
+static void put_guard(struct step *st, int guard)
+{
+    if (guard == 0)
+        return;
+    st->least = guard == 1 ? 0 : 3;
+    st->most = guard == 1 ? 2 : INT64_MAX;
+}
+
+static int guard_of(const struct step *st)
+{
+    return st->most == 0 ? 0 : st->least == 0 ? 1 : 2;
+}
+
+static int draw_guard(struct law *x)
+{
+    return x->few && below(x, 4) == 0 ? 1 + below(x, N_GUARD - 1) : 0;
+}
+
+/* Queue q waits for the last POST of the other queue, if it has one. */
+static void know(struct law *x, int d, enum queue q)
+{
+    const struct step *post = NULL;
+    struct step *st;
+
+    for (int i = 0; i < x->script[d].n_step; i++)
+        if (x->step[d][i].kind == STEP_POST && x->step[d][i].queue != q)
+            post = &x->step[d][i];
+    if (!post)
+        return;
+    st = new_step(x, d, STEP_WAIT, q);
+    st->event = post->event;
+    put_guard(st, guard_of(post));
+}
+
+static void draw_meeting(struct law *x, int move, bool lawful)
+{
+    int n = 0, order, *peer = x->peer[move], guard = draw_guard(x);
+
+    for (int d = 0; d < x->n; d++)
+        if (below(x, 2))
+            peer[n++] = d;
+    for (int i = 0; i < n && lawful; i++)
+        know(x, peer[i], QUEUE_COMPUTE);
+    order = x->order++;
+    for (int i = 0; i < n; i++) {
+        struct step *st = new_step(x, peer[i], STEP_MERGE, QUEUE_COMPUTE);
+
+        st->order = order;
+        st->merge =
+            (struct step_merge){.meet = true, .n_peer = n, .peer = peer};
+        put_guard(st, guard);
+    }
+}
+
+/* The WAIT is for another event as well, of any device. */
+static void draw_more(struct law *x, int d, struct step *st, bool lawful)
+{
+    int from = below(x, x->n), n = x->p[from].n_event, guard = 0;
+    struct step_event *e = &x->more[d][x->script[d].n_step - 1];
+
+    *e = (struct step_event){from, n - 1};
+    for (int i = 0; n > 0 && i < x->script[from].n_step; i++)
+        if (x->step[from][i].kind == STEP_POST &&
+            x->step[from][i].event.event == e->event)
+            guard = guard_of(&x->step[from][i]);
+    /* a WAIT for others stands behind what it must know */
+    if (n == 0 || (lawful && (guard != 0 || (from != d && st->event.dev == d))))
+        return;
+    st->wait.n_more = 1;
+    st->wait.more = e;
+}
+
+/* Waits for one of the last POSTs of any device. */
+static void draw_wait(struct law *x, int d, enum queue q, bool lawful)
+{
+    int from = below(x, x->n), n = x->p[from].n_event;
+    int event = n - 1 - below(x, n < 4 ? n + 1 : 4), guard = 0;
+    struct step *st;
+
+    if (event < 0)
+        return;
+    for (int i = 0; i < x->script[from].n_step; i++)
+        if (x->step[from][i].kind == STEP_POST &&
+            x->step[from][i].event.event == event)
+            guard = guard_of(&x->step[from][i]);
+    if (from != d && lawful)
+        know(x, d, q);
+    st = new_step(x, d, STEP_WAIT, q);
+    st->event = (struct step_event){from, event};
+    put_guard(st, below(x, 20) ? guard : draw_guard(x));
+    if (below(x, 4) == 0)
+        draw_more(x, d, st, lawful);
+}
+
+/* lawful: 0: by chance, 1: always, 2: mostly. */
+static void draw_program(struct law *x, int lawful)
+{
+    int n_move = 8 + below(x, MAX_MOVE - 8);
+
+    memset(x->script, 0, sizeof x->script);
+    memset(x->p, 0, sizeof x->p);
+    x->n = 2 + below(x, MAX_DEV - 1);
+    x->order = 0;
+    for (int d = 0; d < x->n; d++) {
+        x->script[d] = (struct script){.n_instance = 1, .step = x->step[d]};
+        x->p[d] = (struct program){
+            .dev = d, .n_script = 1, .script = &x->script[d], .n_group = 1};
+    }
+    for (int i = 0; i < n_move; i++) {
+        int d = below(x, x->n), what = below(x, 10);
+        enum queue q = (enum queue)below(x, 2);
+        bool keep = lawful == 1 || (lawful == 2 && below(x, 8) > 0);
+        struct step *st;
+
+        if (x->script[d].n_step + 4 > MAX_STEP)
+            return;
+        if (what < 3) {
+            st = new_step(x, d, STEP_POST, q);
+            st->event = (struct step_event){d, x->p[d].n_event++};
+            put_guard(st, draw_guard(x));
+        } else if (what < 7) {
+            draw_wait(x, d, q, keep);
+        } else if (what < 8) {
+            draw_meeting(x, i, keep);
+        } else {
+            new_step(x, d, STEP_MERGE, q);
+        }
+    }
+}
+
+/* ---- the law, by reach --------------------------------------------------- */
+
+static bool in_run(const struct step *st, int64_t n_tok)
+{
+    return step_runs(st, 1, &(struct graph_sizes){n_tok, 1, 0, 1});
+}
+
+/* The step with which d's event is posted; NULL: none in the run. */
+static int post_of(const struct law *x, int d, int event, int64_t n_tok)
+{
+    for (int i = 0; i < x->script[d].n_step; i++)
+        if (x->step[d][i].kind == STEP_POST &&
+            x->step[d][i].event.event == event && in_run(&x->step[d][i], n_tok))
+            return i;
+    return -1;
+}
+
+/* What each step of d depends on, a bit a step, itself among them; steps that
+ * are not in the run on nothing. */
+static void reach(const struct law *x, int d, int64_t n_tok,
+                  uint64_t on[MAX_STEP])
+{
+    for (int i = 0; i < x->script[d].n_step; i++) {
+        const struct step *st = &x->step[d][i];
+        int post;
+
+        on[i] = 0;
+        if (!in_run(st, n_tok))
+            continue;
+        on[i] = (uint64_t)1 << i;
+        for (int k = 0; st->kind == STEP_WAIT && k < wait_count(&st->wait);
+             k++) {
+            struct step_event e = wait_event(&st->wait, k);
+
+            if (e.dev == d && (post = post_of(x, d, e.event, n_tok)) >= 0)
+                on[i] |= on[post];
+        }
+        for (int k = 0; k < i; k++)
+            if (on[k] && x->step[d][k].queue == st->queue)
+                on[i] |= on[k];
+    }
+}
+
+static bool waits_for_others(const struct step *st, int d)
+{
+    for (int k = 0; st->kind == STEP_WAIT && k < wait_count(&st->wait); k++)
+        if (wait_event(&st->wait, k).dev != d)
+            return true;
+    return false;
+}
+
+static bool tells(const struct step *st)
+{
+    return st->kind == STEP_POST || step_meets(st);
+}
+
+/* The first step that breaks the law, in a run of n_tok; -1: none. */
+static int breaks_law(const struct law *x, int d, int64_t n_tok)
+{
+    uint64_t on[MAX_STEP];
+
+    reach(x, d, n_tok, on);
+    for (int i = 0; i < x->script[d].n_step; i++) {
+        const struct step *st = &x->step[d][i];
+
+        if (!in_run(st, n_tok) || !(step_meets(st) || waits_for_others(st, d)))
+            continue;
+        for (int k = 0; k < i; k++)
+            if (in_run(&x->step[d][k], n_tok) && tells(&x->step[d][k]) &&
+                !(on[i] >> k & 1))
+                return i;
+    }
+    return -1;
+}
+
+/* Does a step wait for a post that is not in the run? */
+static bool waits_for_nobody(const struct law *x, int64_t n_tok)
+{
+    for (int d = 0; d < x->n; d++)
+        for (int i = 0; i < x->script[d].n_step; i++) {
+            const struct step *st = &x->step[d][i];
+
+            for (int k = 0; st->kind == STEP_WAIT && in_run(st, n_tok) &&
+                            k < wait_count(&st->wait);
+                 k++) {
+                struct step_event e = wait_event(&st->wait, k);
+
+                if (post_of(x, e.dev, e.event, n_tok) < 0)
+                    return true;
+            }
+        }
+    return false;
+}
+
+/* ---- hardware with one list of steps ------------------------------------- */
+
+struct list {
+    int n, at, step[MAX_STEP];
+};
+
+/* Steps of d in an order that queues and own events allow. */
+static void draw_list(struct law *x, int d, struct list *l)
+{
+    uint64_t on[MAX_STEP], done = 0;
+    int n = x->script[d].n_step;
+
+    reach(x, d, 1, on);
+    for (l->n = l->at = 0; l->n < n; l->n++) {
+        int n_free = 0, chosen = -1;
+
+        for (int i = 0; i < n; i++) {
+            uint64_t bit = (uint64_t)1 << i;
+
+            if (!(done & bit) && !(on[i] & ~bit & ~done) &&
+                below(x, ++n_free) == 0)
+                chosen = i;
+        }
+        assert_true(chosen >= 0);
+        done |= (uint64_t)1 << chosen;
+        l->step[l->n] = chosen;
+    }
+}
+
+/* The next step of d; NULL: it is done. */
+static const struct step *next(const struct law *x, const struct list *l, int d)
+{
+    return l[d].at < l[d].n ? &x->step[d][l[d].step[l[d].at]] : NULL;
+}
+
+static bool all_stand(const struct law *x, const struct list *l,
+                      const struct step *st)
+{
+    for (int i = 0; i < st->merge.n_peer; i++) {
+        const struct step *y = next(x, l, st->merge.peer[i]);
+
+        if (!y || !step_meets(y) || y->order != st->order)
+            return false;
+    }
+    return true;
+}
+
+/* Do all come to their end, each strictly in the order of its list? */
+static bool ends(const struct law *x, struct list *l)
+{
+    bool posted[MAX_DEV][MAX_STEP] = {{false}}, moved;
+
+    do {
+        moved = false;
+        for (int d = 0; d < x->n; d++) {
+            const struct step *st = next(x, l, d);
+
+            bool blocked = false;
+
+            for (int k = 0;
+                 st && st->kind == STEP_WAIT && k < wait_count(&st->wait);
+                 k++) {
+                struct step_event e = wait_event(&st->wait, k);
+
+                blocked |= !posted[e.dev][e.event];
+            }
+            if (!st || blocked)
+                continue;
+            if (step_meets(st) && !all_stand(x, l, st))
+                continue;
+            if (st->kind == STEP_POST)
+                posted[d][st->event.event] = true;
+            for (int i = 0; step_meets(st) && i < st->merge.n_peer; i++)
+                l[st->merge.peer[i]].at += st->merge.peer[i] != d;
+            l[d].at++;
+            moved = true;
+        }
+    } while (moved);
+    for (int d = 0; d < x->n; d++)
+        if (next(x, l, d))
+            return false;
+    return true;
+}
+
+/* ---- the check ----------------------------------------------------------- */
+
+static pl_status check(const struct program *p, int n, bool one_queue,
+                       pl_err *err)
+{
+    const struct program_device dev[MAX_DEV] = {
+        {"d0", "test", 0, true, one_queue},
+        {"d1", "test", 0, true, one_queue},
+        {"d2", "test", 0, true, one_queue},
+        {"d3", "test", 0, true, one_queue}};
+    const struct program_machine m = build_machine(dev, n);
+
+    return program_check(&m, p, err);
+}
+
+static void law_decides_who_can_run_two_queues_as_one(void **state)
+{
+    struct law *x = calloc(1, sizeof *x);
+    int n_trial = test_long() ? 20000 : 1000, n_stall = 0, n_kept = 0;
+
+    (void)state;
+    assert_non_null(x);
+    x->rng = test_seed();
+    for (int trial = 0; trial < n_trial; trial++) {
+        char where[96] = "";
+        pl_err err = {0};
+        pl_status s;
+        struct list l[MAX_DEV];
+        bool end;
+
+        draw_program(x, trial % 3);
+        for (int d = 0; d < x->n; d++)
+            draw_list(x, d, &l[d]);
+        for (int d = x->n - 1; d >= 0; d--) {
+            int i = breaks_law(x, d, 1);
+
+            if (i >= 0)
+                snprintf(where, sizeof where,
+                         "program of d%d, step %d: waits "
+                         "for another device without",
+                         d, i);
+        }
+        end = ends(x, l);
+        if (!*where && !end)
+            fail_msg("trial %d keeps the law and stands still", trial);
+        n_stall += !end;
+        n_kept += !*where;
+        assert_int_equal(check(x->p, x->n, true, &err), PL_OK);
+        s = check(x->p, x->n, false, &err);
+        if (s != (*where ? PL_BAD_ARGUMENT : PL_OK) ||
+            (*where && strncmp(err.message, where, strlen(where)) != 0))
+            fail_msg("trial %d: \"%s\" is not \"%s\"", trial, err.message,
+                     where);
+    }
+    assert_true(n_stall > n_trial / 100 && n_kept > n_trial / 4 &&
+                n_kept < n_trial * 3 / 4);
+    free(x);
+}
+
+/* Runs that lack some steps keep it, or break it, each for itself. */
+static void law_holds_in_every_kind_of_run(void **state)
+{
+    struct law *x = calloc(1, sizeof *x);
+    int n_trial = test_long() ? 20000 : 1000;
+    int n_kept = 0, n_nobody = 0, n_some = 0;
+
+    (void)state;
+    assert_non_null(x);
+    x->rng = test_seed() + 1;
+    x->few = 1;
+    for (int trial = 0; trial < n_trial; trial++) {
+        bool nobody = false, broken[2] = {false, false};
+        pl_err err = {0};
+        pl_status s;
+
+        draw_program(x, trial % 3);
+        for (int k = 0; k < 2; k++) {
+            nobody |= waits_for_nobody(x, k ? 3 : 1);
+            for (int d = 0; d < x->n; d++)
+                broken[k] |= breaks_law(x, d, k ? 3 : 1) >= 0;
+        }
+        assert_int_equal(check(x->p, x->n, true, &err) != PL_OK, nobody);
+        s = check(x->p, x->n, false, &err);
+        if ((s == PL_OK) != !(nobody || broken[0] || broken[1]))
+            fail_msg("trial %d: \"%s\"", trial, err.message);
+        n_kept += s == PL_OK;
+        n_nobody += nobody;
+        n_some += !nobody && broken[0] != broken[1];
+    }
+    assert_true(n_kept > n_trial / 8 && n_nobody > n_trial / 100 &&
+                n_some > n_trial / 50);
+    free(x);
+}
+
+/* ---- sim devices that run their queues as one ---------------------------- */
+
+/* The list that a sim device draws. */
+static void draw_merged(struct law *x, const struct program *p, struct list *l)
+{
+    const struct device_run run = {.n_instance = 1, .sizes = {{1, 1, 0, 1}}};
+    unsigned char told[MAX_STEP];
+    int step[QUEUE_COUNT][MAX_STEP];
+    struct sim_queue q[QUEUE_COUNT] = {{step[0], 0}, {step[1], 0}};
+
+    for (int i = 0; i < p->script->n_step; i++) {
+        int k = (int)p->script->step[i].queue;
+
+        step[k][q[k].n++] = i;
+    }
+    sim_merge(l->step, p->script, p->dev, &run, q, told, &x->rng);
+    l->n = p->script->n_step;
+    l->at = 0;
+}
+
+/* May step b not come before step a, which stands before it? */
+static bool is_tied(const struct program *p, int a, int b)
+{
+    const struct step *s = &p->script->step[a], *t = &p->script->step[b];
+
+    for (int k = 0; t->kind == STEP_WAIT && k < wait_count(&t->wait); k++) {
+        struct step_event e = wait_event(&t->wait, k);
+
+        if (e.dev == p->dev && s->kind == STEP_POST &&
+            s->event.event == e.event)
+            return true;
+    }
+    return s->queue == t->queue ||
+           ((step_meets(t) || waits_for_others(t, p->dev)) && tells(s));
+}
+
+/* Whatever the programs: a device that orders by its POSTs stands still for no
+ * order of the other ones. */
+static void law_sim_devices_keep_to_it(void **state)
+{
+    struct law *x = calloc(1, sizeof *x);
+    int n_trial = test_long() ? 20000 : 1000;
+
+    (void)state;
+    assert_non_null(x);
+    x->rng = test_seed() + 2;
+    for (int trial = 0; trial < n_trial; trial++) {
+        struct list l[MAX_DEV];
+
+        draw_program(x, trial % 3);
+        for (int d = 0; d < x->n; d++) {
+            int place[MAX_STEP];
+
+            draw_merged(x, &x->p[d], &l[d]);
+            memset(place, -1, sizeof place);
+            for (int i = 0; i < l[d].n; i++) {
+                assert_int_equal(place[l[d].step[i]], -1);
+                place[l[d].step[i]] = i;
+            }
+            for (int b = 0; b < l[d].n; b++)
+                for (int a = 0; a < b; a++)
+                    assert_false(is_tied(&x->p[d], a, b) &&
+                                 place[a] > place[b]);
+        }
+        if (!ends(x, l))
+            fail_msg("trial %d stands still", trial);
+    }
+    free(x);
+}
+
+/* Orders of all steps that are not in `done`. */
+static int count_orders(const struct program *p, unsigned done)
+{
+    int n = p->script->n_step, sum = 0;
+
+    if (done == (1u << n) - 1)
+        return 1;
+    for (int b = 0; b < n; b++) {
+        bool is_free = !(done >> b & 1);
+
+        for (int a = 0; a < b && is_free; a++)
+            is_free = (done >> a & 1) || !is_tied(p, a, b);
+        sum += is_free ? count_orders(p, done | 1u << b) : 0;
+    }
+    return sum;
+}
+
+static void law_sim_devices_draw_every_order(void **state)
+{
+    enum { MOST = 256 };
+    struct law x = {.rng = test_seed()};
+    struct arena a = {0};
+    const struct program *p = build_text(&a,
+                                         "programs 2\n"
+                                         "device 0\n"
+                                         "device 1\n"
+                                         "script\n"
+                                         "  1: post 0\n"
+                                         "  0: merge\n"
+                                         "  0: post 0\n"
+                                         "  0 copy: merge\n"
+                                         "  0 copy: wait 0.0\n"
+                                         "  0 copy: merge\n"
+                                         "  0: merge\n"
+                                         "  0 copy: post 1\n"
+                                         "  0: wait 0.1\n"
+                                         "  0: wait 1.0\n"
+                                         "  0 copy: merge\n",
+                                         2);
+    uint64_t seen[MOST];
+    int n = 0;
+
+    (void)state;
+    for (int i = 0; i < 200000; i++) {
+        uint64_t code = 0;
+        struct list l;
+        int k = 0;
+
+        draw_merged(&x, p, &l);
+        for (int j = 0; j < l.n; j++)
+            code = code * 16 + (uint64_t)l.step[j];
+        while (k < n && seen[k] != code)
+            k++;
+        assert_in_range(k, 0, MOST - 1);
+        if (k == n)
+            seen[n++] = code;
+    }
+    assert_in_range(n, 10, MOST);
+    assert_int_equal(n, count_orders(p, 0));
+    arena_fini(&a);
+}
+
+/* ---- what else is refused ------------------------------------------------ */
+
+/* Device 0 with a work tensor and an inbox, device 1 with both. */
+#define HEAD                                                                   \
+    "programs 2\nmax n_tok 4 n_out 4\n"                                        \
+    "device 0\n%0: f32[n_tok, 8]\n%1: f32[n_tok, 8] mail\n"                    \
+    "device 1\n%0: f32[n_tok, 8]\n%1: f32[n_tok, 8] mail\n"                    \
+    "script instances 2\n"
+
+static const struct refusal {
+    const char *text, *says; /* NULL: it is right */
+    int memory[2];           /* of the devices */
+} refusals[] = {
+    /* pushes */
+    {HEAD "0 copy: push 1.%1 <- %0 32*n_tok\n", NULL, {-1, -1}},
+    {HEAD "0 copy: push 1.%0 <- %0 32\n",
+     "elsewhere than into an inbox",
+     {0, 0}},
+    {HEAD "0 copy: push 1.%2 <- %0 32\n",
+     "elsewhere than into an inbox",
+     {0, 0}},
+    {HEAD "0 copy: push 1.%1 <- 1.%0 32\n", "what another device has", {0, 0}},
+    {HEAD "0 copy: push %1 <- %0 32\n",
+     "to a device that the set does not have",
+     {0, 0}},
+    {HEAD "0 copy: push 2.%1 <- %0 32\n",
+     "to a device that the set does not have",
+     {0, 0}},
+    {HEAD "0 copy: push 1.%1 <- %0 64*n_tok\n", "beyond its source", {0, 0}},
+    {HEAD "0 copy: push 1.%1 <- %0 32*n_tok to 4\n",
+     "beyond its result",
+     {-1, 0}},
+    {HEAD "0 copy: push 1.%1 <- %0 4 x 2(0, 128)\n",
+     "beyond its result",
+     {-1, 0}},
+    {HEAD "0 copy if n_tok ..2: push 1.%1 <- %0 64*n_tok\n", NULL, {-1, 0}},
+    {HEAD "0 copy if n_tok ..3: push 1.%1 <- %0 64*n_tok\n",
+     "beyond its source",
+     {-1, 0}},
+    /* pulls */
+    {HEAD "0 copy: pull %0 <- 1.%0 32\n", NULL, {-1, 0}},
+    {HEAD "0 copy: pull %0 <- 1.%0 32\n", "memory that is not open", {0, -1}},
+    {HEAD "0 copy: pull %0 <- 1.%1 32\n", "memory that is not open", {-1, -1}},
+    /* what a part of a value does not begin with */
+    {HEAD "0: merge %0 <- sum(%0, %1-64+) @64 16 to 64\n", NULL, {0, 0}},
+    {HEAD "0: merge %0 <- sum(%0, %1-64+) @60 16\n",
+     "beyond its source",
+     {0, 0}},
+    {HEAD "0: merge %0 <- sum(%0, %1@8-16*n_tok+) @16*n_tok 16\n",
+     NULL,
+     {0, 0}},
+    {HEAD "0: merge %0 <- sum(%0, %1-16*n_tok+) @64 16\n", NULL, {0, 0}},
+    {HEAD "0: merge %0 <- sum(%0, %1-20*n_tok+) @64 16\n",
+     "beyond its source",
+     {0, 0}},
+    {HEAD "0: merge %0 <- sum(%0, %1-64+) @16*n_tok 16\n",
+     "beyond its source",
+     {0, 0}}, /* in runs of few tokens */
+    {HEAD "0 if n_tok 4..: merge %0 <- sum(%0, %1-64+) @16*n_tok 16\n",
+     NULL,
+     {0, 0}},
+    {HEAD "0: merge %0 <- sum(%0, %1-16*n_out+) @16*n_tok 16\n",
+     "beyond its source",
+     {0, 0}},
+    /* posts that are not in the run */
+    {HEAD "0 if n_tok 3..: post 0\n1 if n_tok 3..: wait 0.0\n", NULL, {0, 0}},
+    {HEAD "0 if n_tok 2..: post 0\n1 if n_tok 3..: wait 0.0\n", NULL, {0, 0}},
+    {HEAD "0: post 0\n1 if n_out ..3: wait 0.0\n", NULL, {0, 0}},
+    {HEAD "0 if n_tok 3..: post 0\n1: wait 0.0\n", "waits for ever", {0, 0}},
+    {HEAD "0 if n_tok ..2: post 0\n1: wait 0.0\n", "waits for ever", {0, 0}},
+    {HEAD "0 if n_tok ..2: post 0\n1 if n_tok ..3: wait 0.0\n",
+     "waits for ever",
+     {0, 0}},
+    {HEAD "0 if n_tok ..2: post 0\n1 if n_out ..2: wait 0.0\n",
+     "waits for ever",
+     {0, 0}},
+    {HEAD "0 if n_tok 3..: post 0\n1 instance 1 if n_tok 3..: wait 0.0\n",
+     "waits for ever",
+     {0, 0}},
+    {HEAD "0 if n_tok 2..: merge meet 0, 1\n1: merge meet 0, 1\n",
+     "waits for ever",
+     {0, 0}},
+    {HEAD "0 if n_tok 1..: post 0\n0 if n_tok 2..: post 1\n"
+          "0 if n_tok 3..: post 2\n0 if n_tok 4..: post 3\n"
+          "0 if n_tok 5..: post 4\n0 if n_tok 6..: post 5\n",
+     "sizes than too many others",
+     {0, 0}},
+    /* the law, and what keeps it */
+    {HEAD "1: post 0\n0: post 0\n0 copy: wait 1.0\n",
+     "program of d0, step 1: waits for another device without knowing",
+     {0, 0}},
+    {HEAD "1: post 0\n0: post 0\n0 copy: wait 0.0\n0 copy: wait 1.0\n",
+     NULL,
+     {0, 0}},
+    {HEAD "0 copy: post 0\n0, 1: merge meet\n",
+     "program of d0, step 1: waits for another device without knowing",
+     {0, 0}},
+    {HEAD "1: post 0\n0 if n_tok 2..: post 0\n0 copy: wait 1.0\n",
+     "program of d0, step 1: waits for another device without knowing",
+     {0, 0}},
+    {HEAD "1: post 0\n0 instance 1: post 0\n0 copy: wait 1.0\n",
+     "program of d0, step 1: waits for another device without knowing",
+     {0, 0}},
+    {HEAD "1: post 0\n0 instance 1: post 0\n0 copy instance 1: wait 0.0\n"
+          "0 copy: wait 1.0\n",
+     NULL,
+     {0, 0}},
+};
+
+static void law_of_memory_and_guards_is_checked(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+        const struct refusal *x = &refusals[i];
+        const struct program_device dev[2] = {
+            {"d0", "test", x->memory[0], true, false},
+            {"d1", "test", x->memory[1], true, false}};
+        const struct program_machine m = build_machine(dev, 2);
+        struct arena a = {0};
+        pl_err err = {0};
+        pl_status s = program_check(&m, build_text(&a, x->text, 2), &err);
+
+        if (s != (x->says ? PL_BAD_ARGUMENT : PL_OK) ||
+            (x->says && !strstr(err.message, x->says)))
+            fail_msg("\"%s\" where \"%s\" is meant, of\n%s", err.message,
+                     x->says ? x->says : "nothing", x->text);
+        arena_fini(&a);
+    }
+}
+
+int test_program_law(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(law_decides_who_can_run_two_queues_as_one),
+        cmocka_unit_test(law_holds_in_every_kind_of_run),
+        cmocka_unit_test(law_sim_devices_keep_to_it),
+        cmocka_unit_test(law_sim_devices_draw_every_order),
+        cmocka_unit_test(law_of_memory_and_guards_is_checked),
+    };
+
+    return TEST_RUN(tests);
+}

@@ -1,0 +1,578 @@
+/* Laws of the sampler: what each filter keeps, what each penalty does, and
+ * that a seed decides everything. */
+#include "lib/support.h"
+
+#include "lib/alloc_fail.h"
+#include "sampling/exact.h"
+#include "sampling/sampling.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* No filter at all, temperature 1. */
+static struct sampling_options plain(void)
+{
+    struct sampling_options o = sampling_defaults();
+
+    o.temperature = 1;
+    o.top_k = 0;
+    o.top_p = 1;
+    o.min_p = 0;
+    return o;
+}
+
+static struct sampler *make(int32_t n_vocab, const struct sampling_options *o)
+{
+    struct sampler *s = NULL;
+    pl_err err = {0};
+
+    if (sampling_create(&s, n_vocab, o, &err) != PL_OK)
+        fail_msg("%s", err.message);
+    return s;
+}
+
+/* Which ids come up in `n` draws: how often each. */
+static void count_draws(const struct sampling_options *o, int32_t n_vocab,
+                        const float *logits, int n, int *count)
+{
+    struct sampler *s = make(n_vocab, o);
+
+    memset(count, 0, (size_t)n_vocab * sizeof *count);
+    for (int i = 0; i < n; i++) {
+        int32_t id = sampling_pick(s, logits);
+
+        assert_in_range(id, 0, n_vocab - 1);
+        count[id]++;
+    }
+    sampling_free(s);
+}
+
+static int32_t pick_once(const struct sampling_options *o, int32_t n_vocab,
+                         const float *logits)
+{
+    struct sampler *s = make(n_vocab, o);
+    int32_t id = sampling_pick(s, logits);
+
+    sampling_free(s);
+    return id;
+}
+
+/* Probabilities 0.5, 0.25, 0.15, 0.1, in another order. */
+static const float four[4] = {-1.8971200f, -0.6931472f, -2.3025851f,
+                              -1.3862944f};
+enum { P50 = 1, P25 = 3, P15 = 0, P10 = 2 };
+
+static void sampling_defaults_are_the_documented_ones(void **state)
+{
+    struct sampling_options o = sampling_defaults();
+
+    (void)state;
+    assert_true(o.temperature == 0.8f && o.top_k == 40 && o.typical == 1 &&
+                o.top_p == 0.95f && o.min_p == 0.05f);
+    assert_true(o.penalty_repeat == 1 && o.penalty_frequency == 0 &&
+                o.penalty_presence == 0);
+    assert_int_equal(o.n_bias, 0);
+}
+
+static void sampling_temperature_0_takes_the_best_lowest_id(void **state)
+{
+    static const float x[] = {1, 3, 3, -7, 3};
+    struct sampling_options o = sampling_defaults();
+
+    (void)state;
+    o.temperature = 0;
+    assert_int_equal(pick_once(&o, 5, x), 1);
+    o.top_k = 0;
+    o.top_p = 0.1f;
+    o.seed = 99;
+    assert_int_equal(pick_once(&o, 5, x), 1);
+    o.temperature = 1e-30f; /* and close to it nothing else has a chance */
+    o.top_k = 1;
+    assert_int_equal(pick_once(&o, 5, x), 1);
+}
+
+static void sampling_draws_follow_the_softmax(void **state)
+{
+    static const double p[4] = {0.15, 0.5, 0.1, 0.25};
+    struct sampling_options o = plain();
+    int count[4], n = 40000;
+    double sum = 0;
+
+    (void)state;
+    o.seed = test_seed();
+    count_draws(&o, 4, four, n, count);
+    for (int i = 0; i < 4; i++) /* 5 standard deviations */
+        assert_true(fabs(count[i] - n * p[i]) <
+                    5 * sqrt(n * p[i] * (1 - p[i])));
+    o.temperature = 2; /* probabilities go with p^(1/2) */
+    count_draws(&o, 4, four, n, count);
+    for (int i = 0; i < 4; i++)
+        sum += sqrt(p[i]);
+    for (int i = 0; i < 4; i++) {
+        double q = sqrt(p[i]) / sum;
+
+        assert_true(fabs(count[i] - n * q) < 5 * sqrt(n * q * (1 - q)));
+    }
+}
+
+static void sampling_top_k_keeps_the_k_best_lowest_ids(void **state)
+{
+    static const float x[] = {0, 1, 2, 1, 1, 2};
+    struct sampling_options o = plain();
+    int count[6];
+
+    (void)state;
+    o.top_k = 3;
+    count_draws(&o, 6, x, 4000, count);
+    assert_true(count[2] > 0 && count[5] > 0 && count[1] > 0);
+    assert_int_equal(count[0] + count[3] + count[4], 0);
+    o.top_k = 7; /* more than there are: all */
+    count_draws(&o, 6, x, 4000, count);
+    for (int i = 0; i < 6; i++)
+        assert_true(count[i] > 0);
+}
+
+static void sampling_top_p_keeps_the_smallest_set_of_that_mass(void **state)
+{
+    static const struct {
+        float p;
+        int n_kept;
+    } cases[] = {{0, 1}, {0.4f, 1}, {0.6f, 2}, {0.8f, 3}, {0.95f, 4}, {1, 4}};
+    static const int best[] = {P50, P25, P15, P10};
+    int count[4];
+
+    (void)state;
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        for (int top_k = 0; top_k <= 3; top_k += 3) { /* unsorted, sorted */
+            struct sampling_options o = plain();
+
+            o.top_p = cases[c].p;
+            o.top_k = top_k;
+            count_draws(&o, 4, four, 2000, count);
+            for (int i = 0; i < 4; i++) {
+                bool kept = i < cases[c].n_kept && (top_k == 0 || i < top_k);
+
+                /* 0.8 is 0.72 of what top-k 3 leaves: two suffice there */
+                if (top_k == 3 && cases[c].p == 0.8f)
+                    kept = i < 2;
+                assert_int_equal(count[best[i]] > 0, kept);
+            }
+        }
+    }
+}
+
+static void sampling_min_p_is_relative_to_the_best(void **state)
+{
+    struct sampling_options o = plain();
+    int count[4];
+
+    (void)state;
+    o.min_p = 0.4f; /* of 0.5: 0.2 */
+    count_draws(&o, 4, four, 2000, count);
+    assert_true(count[P50] > 0 && count[P25] > 0);
+    assert_int_equal(count[P15] + count[P10], 0);
+    o.min_p = 1;
+    count_draws(&o, 4, four, 2000, count);
+    assert_int_equal(count[P50], 2000);
+}
+
+static void sampling_typical_keeps_what_is_near_the_entropy(void **state)
+{
+    struct sampling_options o = plain();
+    int count[4];
+
+    (void)state;
+    /* The entropy is 1.208; surprises are 0.693 1.386 1.897 2.303, so they
+     * are taken in the order 0.25, 0.5, 0.15, 0.1. */
+    o.typical = 0.2f;
+    count_draws(&o, 4, four, 2000, count);
+    assert_int_equal(count[P25], 2000);
+    o.typical = 0.7f;
+    count_draws(&o, 4, four, 2000, count);
+    assert_true(count[P50] > 0 && count[P25] > 0);
+    assert_int_equal(count[P15] + count[P10], 0);
+}
+
+/* ---- the chain against a naive one -------------------------------------- */
+
+struct naive {
+    double p, key;
+    float x;
+    int32_t id;
+};
+
+static int by_key(const void *a, const void *b)
+{
+    const struct naive *x = a, *y = b;
+
+    if (x->key != y->key)
+        return x->key > y->key ? -1 : 1;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+static double softmax(struct naive *c, int n, double temperature)
+{
+    double top = -INFINITY, sum = 0;
+
+    for (int i = 0; i < n; i++)
+        top = c[i].x > top ? c[i].x : top;
+    for (int i = 0; i < n; i++)
+        sum += c[i].p = exp((c[i].x - top) / temperature);
+    for (int i = 0; i < n; i++)
+        c[i].p /= sum;
+    return sum;
+}
+
+static int keep_mass(const struct naive *c, int n, double mass)
+{
+    double sum = 0;
+
+    for (int i = 0; i < n; i++) {
+        sum += c[i].p;
+        if (sum >= mass)
+            return i + 1;
+    }
+    return n;
+}
+
+/* Every filter with a full sort and libm; the draw as documented. */
+static int32_t naive_pick(const float *x, int n,
+                          const struct sampling_options *o, double u)
+{
+    struct naive c[64];
+    double entropy = 0, top;
+    int m = 0;
+
+    for (int i = 0; i < n; i++)
+        c[i] = (struct naive){.x = x[i], .key = x[i], .id = i};
+    if (o->top_k > 0 && o->top_k < n) {
+        qsort(c, (size_t)n, sizeof *c, by_key);
+        n = o->top_k;
+    }
+    if (o->typical < 1) {
+        softmax(c, n, 1);
+        for (int i = 0; i < n; i++)
+            entropy -= c[i].p * log(c[i].p);
+        for (int i = 0; i < n; i++)
+            c[i].key = -fabs(-log(c[i].p) - entropy);
+        qsort(c, (size_t)n, sizeof *c, by_key);
+        n = keep_mass(c, n, o->typical);
+        for (int i = 0; i < n; i++)
+            c[i].key = c[i].x;
+    }
+    if (o->top_p < 1) {
+        qsort(c, (size_t)n, sizeof *c, by_key);
+        softmax(c, n, 1);
+        n = keep_mass(c, n, o->top_p);
+    }
+    softmax(c, n, 1);
+    top = 0;
+    for (int i = 0; i < n; i++)
+        top = c[i].p > top ? c[i].p : top;
+    for (int i = 0; i < n; i++)
+        if (c[i].p >= o->min_p * top)
+            c[m++] = c[i];
+    softmax(c, m, o->temperature);
+    for (int i = 0; i < m - 1; i++) {
+        if (u < c[i].p)
+            return c[i].id;
+        u -= c[i].p;
+    }
+    return c[m - 1].id;
+}
+
+static void sampling_chain_equals_a_naive_one(void **state)
+{
+    uint64_t rng = test_seed();
+
+    (void)state;
+    for (int round = 0; round < 20000; round++) {
+        struct sampling_options o = plain();
+        int n = 1 + (int)test_below(&rng, 60);
+        uint64_t seed;
+        float x[64];
+
+        o.top_k = test_below(&rng, 2) ? (int32_t)test_below(&rng, 70) : 0;
+        o.typical = test_below(&rng, 3) ? 1 : 0.5f + 0.5f * test_unit(&rng);
+        o.top_p = test_below(&rng, 2) ? 1 : 0.5f + 0.5f * test_unit(&rng);
+        o.min_p = test_below(&rng, 2) ? 0 : 0.1f + 0.1f * test_unit(&rng);
+        o.temperature = 0.05f + 1.5f * fabsf(test_unit(&rng));
+        o.seed = seed = test_random(&rng);
+        for (int i = 0; i < n; i++)
+            x[i] = 6 * test_unit(&rng);
+        assert_int_equal(pick_once(&o, n, x),
+                         naive_pick(x, n, &o, exact_uniform(&seed)));
+    }
+}
+
+/* ---- penalties and bias -------------------------------------------------- */
+
+/* Greedy over `x` after the given tokens were accepted. */
+static int32_t after(const struct sampling_options *o, int32_t n,
+                     const float *x, const int32_t *ids, int n_id)
+{
+    struct sampler *s = make(n, o);
+    int32_t id;
+
+    for (int i = 0; i < n_id; i++)
+        sampling_accept(s, ids[i]);
+    id = sampling_pick(s, x);
+    sampling_free(s);
+    return id;
+}
+
+static void sampling_penalties_change_logits_as_written(void **state)
+{
+    static const int32_t seen[] = {0, 0, 2};
+    struct sampling_options o = plain();
+    float x[3] = {2, 1, -1};
+
+    (void)state;
+    o.temperature = 0;
+    o.penalty_repeat = 2; /* 2/2 = 1: a tie, the lower id */
+    assert_int_equal(after(&o, 3, x, seen, 3), 0);
+    x[1] = 1.001f;
+    assert_int_equal(after(&o, 3, x, seen, 3), 1);
+    x[0] = -3; /* -6; -1 becomes -2 */
+    x[1] = -2.001f;
+    assert_int_equal(after(&o, 3, x, seen, 3), 2);
+    x[1] = -1.999f;
+    assert_int_equal(after(&o, 3, x, seen, 3), 1);
+
+    o.penalty_repeat = 1;
+    o.penalty_frequency = 0.25f; /* twice: 2 - 0.5 */
+    o.penalty_presence = 0.25f;  /* once */
+    x[0] = 2;
+    x[1] = 1.249f;
+    assert_int_equal(after(&o, 3, x, seen, 3), 0);
+    x[1] = 1.251f;
+    assert_int_equal(after(&o, 3, x, seen, 3), 1);
+}
+
+static void sampling_penalty_window_forgets(void **state)
+{
+    static const int32_t seen[] = {0, 1, 1, -5, 77};
+    struct sampling_options o = plain();
+    static const float x[3] = {2, 1, 1.5f};
+
+    (void)state;
+    o.temperature = 0;
+    o.penalty_presence = 10;
+    o.penalty_last_n = 3;
+    assert_int_equal(after(&o, 3, x, seen, 5), 2); /* strangers do not count */
+    o.penalty_last_n = 2;
+    assert_int_equal(after(&o, 3, x, seen, 5), 0);
+    o.penalty_last_n = 0;
+    assert_int_equal(after(&o, 3, x, seen, 5), 0);
+    o.penalty_last_n = -1;
+    assert_int_equal(after(&o, 3, x, seen, 5), 2);
+}
+
+static void sampling_bias_adds_and_forbids(void **state)
+{
+    static const struct sampling_bias up[] = {{2, 1}, {2, 1.5f}};
+    static const struct sampling_bias none[] = {{0, -INFINITY}, {1, -INFINITY}};
+    static const float x[3] = {2, 1, 0};
+    struct sampling_options o = plain();
+    int count[3];
+
+    (void)state;
+    o.temperature = 0;
+    o.bias = up;
+    o.n_bias = 1;
+    assert_int_equal(pick_once(&o, 3, x), 0);
+    o.n_bias = 2; /* both count */
+    assert_int_equal(pick_once(&o, 3, x), 2);
+    o.temperature = 1;
+    o.bias = none;
+    count_draws(&o, 3, x, 500, count);
+    assert_int_equal(count[2], 500);
+    assert_int_equal(pick_once(&o, 2, x), -1); /* nothing is left */
+    o.temperature = 0;
+    assert_int_equal(pick_once(&o, 2, x), -1);
+}
+
+static void sampling_broken_logits_are_never_drawn(void **state)
+{
+    const float x[] = {NAN, 1, -INFINITY, 2};
+    const float inf[] = {NAN, 1, INFINITY, FLT_MAX};
+    const float none[] = {NAN, NAN, -INFINITY, -INFINITY};
+    struct sampling_options o = plain();
+    int count[4];
+
+    (void)state;
+    count_draws(&o, 4, x, 500, count);
+    assert_int_equal(count[0] + count[2], 0);
+    assert_true(count[1] > 0);
+    for (int greedy = 0; greedy < 2; greedy++) {
+        o.temperature = greedy ? 0 : 1;
+        assert_int_equal(pick_once(&o, 4, none), -1);
+        assert_in_range(pick_once(&o, 4, inf), 2, 3);
+    }
+}
+
+/* ---- determinism --------------------------------------------------------- */
+
+/* Five hundred picks, each changing the logits of the next. */
+static uint64_t story(struct sampler *s)
+{
+    float x[200];
+    uint64_t hash = 0, rng = 1;
+
+    for (int i = 0; i < 500; i++) {
+        int32_t id;
+
+        for (int j = 0; j < 200; j++)
+            x[j] = 8 * test_unit(&rng);
+        id = sampling_pick(s, x);
+        sampling_accept(s, id);
+        hash = hash * 31 + (uint64_t)id;
+        rng ^= (uint64_t)id;
+    }
+    return hash;
+}
+
+static void sampling_one_seed_gives_one_text(void **state)
+{
+    struct sampling_options o = sampling_defaults();
+    struct sampler *a, *b;
+    uint64_t first;
+
+    (void)state;
+    o.seed = 42;
+    o.penalty_repeat = 1.1f;
+    a = make(200, &o);
+    b = make(200, &o);
+    first = story(a);
+    assert_int_equal(first, story(b));
+    sampling_reset(a);
+    assert_int_equal(first, story(a));
+    sampling_free(b);
+    o.seed = 43;
+    b = make(200, &o);
+    assert_int_not_equal(first, story(b));
+    sampling_free(a);
+    sampling_free(b);
+    assert_true(first ==
+                0x16b6bb896c7d5e6du); /* on this machine as on every other */
+}
+
+static void sampling_exact_functions_are_exact(void **state)
+{
+    uint64_t rng = test_seed();
+
+    (void)state;
+    for (int i = 0; i < 200000; i++) {
+        double u = exact_uniform(&rng), x = -u * (i % 2 ? 700 : 1);
+        double y = exp(u * 200 - 100);
+
+        assert_true(fabs(exact_exp(x) - exp(x)) <= 4 * DBL_EPSILON * exp(x));
+        assert_true(fabs(exact_log(y) - log(y)) <=
+                    4 * DBL_EPSILON * fmax(1, fabs(log(y))));
+    }
+    assert_true(exact_exp(0) == 1 && exact_log(1) == 0);
+    assert_true(exact_exp(-1e300) == 0 && exact_exp(-INFINITY) == 0);
+}
+
+/* ---- memory and arguments ------------------------------------------------ */
+
+static void sampling_pick_allocates_nothing(void **state)
+{
+    struct sampling_options o = sampling_defaults();
+    struct sampler *s;
+
+    (void)state;
+    o.penalty_repeat = 1.1f;
+    o.typical = 0.9f;
+    o.top_k = 0;
+    s = make(200, &o);
+    alloc_stat_reset();
+    story(s);
+    assert_int_equal(alloc_stat_get().n_call, 0);
+    sampling_free(s);
+}
+
+static void sampling_create_survives_every_failed_allocation(void **state)
+{
+    static const struct sampling_bias bias[] = {{1, 1}};
+    struct sampling_options o = sampling_defaults();
+    bool failed = true;
+
+    (void)state;
+    o.penalty_repeat = 1.1f;
+    o.bias = bias;
+    o.n_bias = 1;
+    for (int n = 1; failed; n++) {
+        struct sampler *s = NULL;
+        pl_status status;
+
+        alloc_stat_reset();
+        alloc_fail_at(n);
+        status = sampling_create(&s, 10, &o, NULL);
+        failed = alloc_fail_off();
+        assert_int_equal(status, failed ? PL_NO_MEMORY : PL_OK);
+        assert_int_equal(s == NULL, failed);
+        sampling_free(s);
+        assert_int_equal(alloc_stat_get().live_bytes, 0);
+    }
+}
+
+static void sampling_bad_options_are_named(void **state)
+{
+    static const struct sampling_bias outside[] = {{10, 1}};
+    struct sampling_options good = sampling_defaults(), o;
+    struct sampler *s;
+    pl_err err;
+
+#define BAD(field, value)                                                      \
+    do {                                                                       \
+        o = good;                                                              \
+        o.field = value;                                                       \
+        assert_int_equal(sampling_create(&s, 10, &o, &err), PL_BAD_ARGUMENT);  \
+        assert_non_null(strstr(err.message, #field));                          \
+        assert_null(s);                                                        \
+    } while (0)
+    (void)state;
+    BAD(temperature, -1);
+    BAD(temperature, NAN);
+    BAD(top_k, -1);
+    BAD(top_p, 1.5f);
+    BAD(min_p, -0.5f);
+    BAD(typical, NAN);
+    BAD(penalty_repeat, 0);
+    BAD(penalty_last_n, -2);
+    BAD(penalty_frequency, INFINITY);
+#undef BAD
+    o = good;
+    o.bias = outside;
+    o.n_bias = 1;
+    assert_int_equal(sampling_create(&s, 10, &o, &err), PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "token 10"));
+}
+
+int test_sampling(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sampling_defaults_are_the_documented_ones),
+        cmocka_unit_test(sampling_temperature_0_takes_the_best_lowest_id),
+        cmocka_unit_test(sampling_draws_follow_the_softmax),
+        cmocka_unit_test(sampling_top_k_keeps_the_k_best_lowest_ids),
+        cmocka_unit_test(sampling_top_p_keeps_the_smallest_set_of_that_mass),
+        cmocka_unit_test(sampling_min_p_is_relative_to_the_best),
+        cmocka_unit_test(sampling_typical_keeps_what_is_near_the_entropy),
+        cmocka_unit_test(sampling_chain_equals_a_naive_one),
+        cmocka_unit_test(sampling_penalties_change_logits_as_written),
+        cmocka_unit_test(sampling_penalty_window_forgets),
+        cmocka_unit_test(sampling_bias_adds_and_forbids),
+        cmocka_unit_test(sampling_broken_logits_are_never_drawn),
+        cmocka_unit_test(sampling_one_seed_gives_one_text),
+        cmocka_unit_test(sampling_exact_functions_are_exact),
+        cmocka_unit_test(sampling_pick_allocates_nothing),
+        cmocka_unit_test(sampling_create_survives_every_failed_allocation),
+        cmocka_unit_test(sampling_bad_options_are_named),
+    };
+
+    return TEST_RUN(tests);
+}

@@ -1,0 +1,968 @@
+/* Tokenizers over tiny vocabularies written here: what each kind does with a
+ * text, the stream of decoded text, and vocabularies that make no sense. */
+#include "lib/support.h"
+
+#include "gguf/gguf_write.h"
+#include "lib/alloc_fail.h"
+#include "tokenizer/pretok.h"
+#include "tokenizer/tokenizer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- tiny vocabularies --------------------------------------------------- */
+
+enum { NORMAL = 1, UNKNOWN, CONTROL, USER, UNUSED, BYTE };
+
+struct tiny {
+    char text[768][16];
+    struct gguf_str str[768];
+    int32_t type[768];
+    float score[768];
+    uint64_t n;
+    const char *merges[16]; /* up to NULL */
+    struct gguf_str merge[700];
+    uint64_t n_merge;
+    const char *model, *pre;
+};
+
+static void add(struct tiny *v, const char *text, int type, float score)
+{
+    snprintf(v->text[v->n], sizeof v->text[0], "%s", text);
+    v->str[v->n] = (struct gguf_str){v->text[v->n], strlen(text)};
+    v->type[v->n] = type;
+    v->score[v->n++] = score;
+}
+
+static void add_merge(struct tiny *v, const char *text)
+{
+    v->merge[v->n_merge++] = (struct gguf_str){text, strlen(text)};
+}
+
+/* The characters of bytes 0 .. 255 as tokens 0 .. 255. */
+static void add_byte_chars(struct tiny *v)
+{
+    int extra = 256;
+
+    for (int b = 0; b < 256; b++) {
+        bool prints = (b >= 33 && b <= 126) || (b >= 161 && b != 173);
+        int c = prints ? b : extra++;
+        char text[3] = {(char)c, 0, 0};
+
+        if (c >= 128) {
+            text[0] = (char)(0xc0 | c >> 6);
+            text[1] = (char)(0x80 | (c & 63));
+        }
+        add(v, text, NORMAL, 0);
+    }
+}
+
+static void add_byte_tokens(struct tiny *v)
+{
+    for (int b = 0; b < 256; b++) {
+        char text[8];
+
+        snprintf(text, sizeof text, "<0x%02X>", b);
+        add(v, text, BYTE, 0);
+    }
+}
+
+static struct gguf_writer *writer_of(const struct tiny *v)
+{
+    struct gguf_writer *w;
+
+    assert_int_equal(gguf_writer_create(&w, NULL), PL_OK);
+    if (v->model)
+        gguf_put_str(w, "tokenizer.ggml.model", v->model);
+    if (v->pre)
+        gguf_put_str(w, "tokenizer.ggml.pre", v->pre);
+    gguf_put_strs(w, "tokenizer.ggml.tokens", v->str, v->n);
+    gguf_put_array(w, "tokenizer.ggml.token_type", GGUF_I32, v->type, v->n);
+    gguf_put_array(w, "tokenizer.ggml.scores", GGUF_F32, v->score, v->n);
+    if (v->n_merge)
+        gguf_put_strs(w, "tokenizer.ggml.merges", v->merge, v->n_merge);
+    return w;
+}
+
+/* Saves and frees the writer and opens what it wrote. */
+static struct gguf *open_written(struct gguf_writer *w)
+{
+    const char *path = test_temp("tiny.gguf");
+    struct gguf *g = NULL;
+    pl_err err = {0};
+
+    if (gguf_writer_save(w, path, &err) != PL_OK ||
+        gguf_open(&g, path, &err) != PL_OK)
+        fail_msg("%s", err.message);
+    gguf_writer_free(w);
+    return g;
+}
+
+static struct tokenizer *create_from(struct gguf_writer *w)
+{
+    struct gguf *g = open_written(w);
+    struct tokenizer *t = NULL;
+    pl_err err = {0};
+
+    if (tokenizer_create(&t, g, &err) != PL_OK)
+        fail_msg("%s", err.message);
+    gguf_close(g); /* the tokenizer keeps nothing of it */
+    return t;
+}
+
+static struct tokenizer *create(const struct tiny *v)
+{
+    return create_from(writer_of(v));
+}
+
+/* SentencePiece: <unk> <s> </s>, the byte tokens from id 3, then words. */
+static struct tiny *tiny_spm(void)
+{
+    static struct tiny v;
+
+    memset(&v, 0, sizeof v);
+    v.model = "llama";
+    add(&v, "<unk>", UNKNOWN, 0);
+    add(&v, "<s>", CONTROL, 0);
+    add(&v, "</s>", CONTROL, 0);
+    add_byte_tokens(&v);
+    return &v;
+}
+
+static struct tiny *tiny_bpe(void)
+{
+    static struct tiny v;
+
+    memset(&v, 0, sizeof v);
+    v.model = "gpt2";
+    v.pre = "gpt-2";
+    add_byte_chars(&v);
+    return &v;
+}
+
+static struct tiny *tiny_gemma(void)
+{
+    static struct tiny v;
+
+    memset(&v, 0, sizeof v);
+    v.model = "gemma4";
+    add(&v, "<pad>", CONTROL, 0);
+    add(&v, "<eos>", CONTROL, 0);
+    add(&v, "<bos>", CONTROL, 0);
+    add_byte_tokens(&v);
+    return &v;
+}
+
+#define LOW "\xe2\x96\x81"
+
+/* ---- comparing ----------------------------------------------------------- */
+
+/* Encodes and writes the tokens' texts with '|' between into a text that
+ * lives until the next call. */
+static const char *pieces(const struct tokenizer *t, const char *text,
+                          unsigned flags)
+{
+    static char out[4096];
+    struct token_list l = {0};
+    size_t n = 0;
+
+    assert_int_equal(tokenizer_encode(t, text, strlen(text), flags, &l, NULL),
+                     PL_OK);
+    for (int64_t i = 0; i < l.n; i++) {
+        n += tokenizer_piece(t, l.id[i], TOKENIZER_SHOW_SPECIAL, out + n,
+                             sizeof out - n);
+        assert_true(n < sizeof out - 2);
+        if (i + 1 < l.n)
+            out[n++] = '|';
+    }
+    out[n] = '\0';
+    token_list_fini(&l);
+    return out;
+}
+
+static void check_round_trip(const struct tokenizer *t, const char *text,
+                             size_t len)
+{
+    struct token_list l = {0};
+    struct text_buf b = {0};
+
+    assert_int_equal(tokenizer_encode(t, text, len, 0, &l, NULL), PL_OK);
+    assert_int_equal(tokenizer_decode(t, l.id, l.n, TOKENIZER_WHOLE, &b, NULL),
+                     PL_OK);
+    assert_int_equal(b.n, len);
+    if (len)
+        assert_memory_equal(b.s, text, len);
+    token_list_fini(&l);
+    text_buf_fini(&b);
+}
+
+/* ---- SentencePiece ------------------------------------------------------- */
+
+static void tokenizer_spm_joins_by_score_then_leftmost(void **state)
+{
+    struct tiny *v = tiny_spm();
+    struct tokenizer *t;
+
+    (void)state;
+    add(v, "a", NORMAL, -10);
+    add(v, "b", NORMAL, -10);
+    add(v, "c", NORMAL, -10);
+    add(v, LOW, NORMAL, -10);
+    add(v, "ab", NORMAL, -3);
+    add(v, "bc", NORMAL, -2);
+    add(v, "aa", NORMAL, -4);
+    add(v, "abc", NORMAL, -1);
+    t = create(v);
+    assert_string_equal(pieces(t, "ab", 0), " |ab");
+    assert_string_equal(pieces(t, "abcc", 0), " |abc|c");
+    assert_string_equal(pieces(t, "bcab", 0), " |bc|ab");
+    assert_string_equal(pieces(t, "abbc", 0), " |ab|bc");
+    assert_string_equal(pieces(t, "aaa", 0), " |aa|a");
+    assert_string_equal(pieces(t, "", 0), "");
+    assert_string_equal(pieces(t, "a\xc3\xa9", 0), " |a|\xc3|\xa9");
+    tokenizer_free(t);
+}
+
+static void tokenizer_spm_without_byte_tokens_uses_unknown(void **state)
+{
+    struct tiny *v = tiny_spm();
+    struct gguf_writer *w;
+    struct tokenizer *t;
+
+    (void)state;
+    v->n = 3;
+    add(v, "a", NORMAL, -10);
+    w = writer_of(v);
+    gguf_put_bool(w, "tokenizer.ggml.add_space_prefix", false);
+    t = create_from(w);
+    assert_string_equal(pieces(t, "az", 0), "a|<unk>");
+    tokenizer_free(t);
+}
+
+static void tokenizer_finds_user_tokens_longest_first(void **state)
+{
+    struct tiny *v = tiny_spm();
+    struct tokenizer *t;
+
+    (void)state;
+    add(v, "x", NORMAL, -10);
+    add(v, LOW, NORMAL, -10);
+    add(v, LOW "x", NORMAL, -1);
+    add(v, "<u>", USER, 0);
+    add(v, "<uu>", USER, 0);
+    add(v, "><u", USER, 0);
+    t = create(v);
+    /* the text after a special token gets a blank of its own */
+    assert_string_equal(pieces(t, "x<u>x<uu>", 0), " x|<u>| x|<uu>");
+    /* equal lengths: leftmost; what it covers is gone */
+    assert_string_equal(pieces(t, "<u><u>", 0), "<u>|<u>");
+    assert_string_equal(pieces(t, "x><u>", 0), " x|><u| |>");
+    tokenizer_free(t);
+}
+
+static void tokenizer_parses_control_tokens_only_when_asked(void **state)
+{
+    struct tiny *v = tiny_spm();
+    struct gguf_writer *w;
+    struct tokenizer *t;
+
+    (void)state;
+    add(v, "x", NORMAL, -10);
+    add(v, LOW, NORMAL, -10);
+    add(v, "<|end|>", NORMAL, 0); /* ends generation, so it is control */
+    t = create(v);
+    assert_string_equal(pieces(t, "</s>", 0), " |<|/|s|>");
+    assert_string_equal(pieces(t, "x</s> x", TOKENIZER_PARSE_SPECIAL),
+                        " |x|</s>| | |x");
+    assert_string_equal(pieces(t, "<unk>", TOKENIZER_PARSE_SPECIAL), "<unk>");
+    assert_true(tokenizer_is_eog(t, tokenizer_find(t, "<|end|>", 7)));
+    assert_true(tokenizer_is_control(t, tokenizer_find(t, "<|end|>", 7)));
+    assert_true(tokenizer_is_eog(t, 2));
+    assert_false(tokenizer_is_eog(t, 1));
+    assert_false(tokenizer_is_eog(t, -1) || tokenizer_is_eog(t, 9999));
+    tokenizer_free(t);
+
+    w = writer_of(v);
+    gguf_put_str(w, "general.name", "My Phi-3 mini");
+    t = create_from(w);
+    assert_string_equal(pieces(t, "</s> \n x<s> x", TOKENIZER_PARSE_SPECIAL),
+                        "</s>| |x|<s>| | |x");
+    tokenizer_free(t);
+}
+
+static void tokenizer_adds_bos_and_eos_as_the_file_says(void **state)
+{
+    struct tiny *v = tiny_spm();
+    struct gguf_writer *w;
+    struct tokenizer *t;
+
+    (void)state;
+    add(v, "x", NORMAL, -10);
+    add(v, LOW, NORMAL, -10);
+    t = create(v);
+    assert_string_equal(pieces(t, "x", TOKENIZER_ADD_SPECIAL), "<s>| |x");
+    assert_string_equal(pieces(t, "", TOKENIZER_ADD_SPECIAL), "<s>");
+    assert_string_equal(
+        pieces(t, "<s>x", TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL),
+        "<s>|<s>| |x");
+    tokenizer_free(t);
+
+    w = writer_of(v);
+    gguf_put_bool(w, "tokenizer.ggml.add_bos_token", false);
+    gguf_put_bool(w, "tokenizer.ggml.add_eos_token", true);
+    t = create_from(w);
+    assert_string_equal(pieces(t, "x", TOKENIZER_ADD_SPECIAL), " |x|</s>");
+    tokenizer_free(t);
+
+    w = writer_of(v);
+    gguf_put_u32(w, "tokenizer.ggml.bos_token_id", 4294967295u); /* none */
+    t = create_from(w);
+    assert_int_equal(tokenizer_bos(t), -1);
+    assert_false(tokenizer_adds_bos(t));
+    assert_string_equal(pieces(t, "x", TOKENIZER_ADD_SPECIAL), " |x");
+    tokenizer_free(t);
+}
+
+static void tokenizer_bpe_bos_follows_the_pre_tokenizer(void **state)
+{
+    struct tiny *v = tiny_bpe();
+    struct tokenizer *t;
+
+    (void)state;
+    add_merge(v, "a b");
+    t = create(v);
+    assert_int_equal(tokenizer_bos(t), 11);
+    assert_false(tokenizer_adds_bos(t));
+    tokenizer_free(t);
+    v->pre = "llama3";
+    t = create(v);
+    assert_true(tokenizer_adds_bos(t));
+    tokenizer_free(t);
+    v->pre = "chatglm-bpe";
+    t = create(v);
+    assert_int_equal(tokenizer_bos(t), -1);
+    assert_int_equal(tokenizer_eos(t), 11);
+    tokenizer_free(t);
+
+    v = tiny_gemma();
+    add_merge(v, "a b");
+    {
+        struct gguf_writer *w = writer_of(v);
+
+        gguf_put_u32(w, "tokenizer.ggml.bos_token_id", 2);
+        gguf_put_bool(w, "tokenizer.ggml.add_bos_token", false);
+        t = create_from(w);
+        assert_true(tokenizer_adds_bos(t)); /* whatever the file says */
+        tokenizer_free(t);
+    }
+}
+
+/* ---- byte-pair encoding -------------------------------------------------- */
+
+static void tokenizer_bpe_joins_by_rank_then_leftmost(void **state)
+{
+    struct tiny *v = tiny_bpe();
+    struct tokenizer *t;
+
+    (void)state;
+    add(v, "bc", NORMAL, 0);
+    add(v, "ab", NORMAL, 0);
+    add(v, "aa", NORMAL, 0);
+    add(v, "abc", NORMAL, 0);
+    add(v, "xyz", NORMAL, 0);
+    add_merge(v, "b c");
+    add_merge(v, "a b");
+    add_merge(v, "a a");
+    add_merge(v, "ab c"); /* never reached: bc comes first */
+    add_merge(v, "x y");  /* "xy" is no token, but leads to one */
+    add_merge(v, "xy z");
+    t = create(v);
+    assert_string_equal(pieces(t, "abc", 0), "a|bc");
+    assert_string_equal(pieces(t, "ab", 0), "ab");
+    assert_string_equal(pieces(t, "aaa", 0), "aa|a");
+    assert_string_equal(pieces(t, "xyz", 0), "xyz");
+    assert_string_equal(pieces(t, "xy", 0), "x|y"); /* falls apart again */
+    assert_string_equal(pieces(t, "\xff\xc3(", 0), "\xff|\xc3|(");
+    tokenizer_free(t);
+    v->pre = "llama-bpe"; /* a piece that is a token needs no merge */
+    t = create(v);
+    assert_string_equal(pieces(t, "abc", 0), "abc");
+    tokenizer_free(t);
+}
+
+static void tokenizer_gemma_keeps_newline_runs_apart(void **state)
+{
+    struct tiny *v = tiny_gemma();
+    struct tokenizer *t;
+
+    (void)state;
+    add(v, "\n", NORMAL, 0);
+    add(v, "\n\n\n", NORMAL, 0);
+    add(v, "a", NORMAL, 0);
+    add(v, LOW, NORMAL, 0);
+    add(v, LOW "a", NORMAL, 0);
+    add_merge(v, LOW " a");
+    add_merge(v, "a \n"); /* newlines never meet letters */
+    t = create(v);
+    assert_string_equal(pieces(t, "a a\n\n\na\n\n", 0), "a| a|\n\n\n|a|\n|\n");
+    assert_string_equal(pieces(t, "  a\xc3\xa9", 0), " | a|\xc3|\xa9");
+    tokenizer_free(t);
+}
+
+struct part { /* of a text, or of a word that is cut in two */
+    char s[16];
+};
+
+/* Whether words[k] is a, then (where `blank`) a blank, then b. */
+static bool is_pair(const char *word, const char *a, const char *b, bool blank)
+{
+    size_t n = strlen(a);
+
+    return strncmp(word, a, n) == 0 && (!blank || word[n++] == ' ') &&
+           strcmp(word + n, b) == 0;
+}
+
+/* Joins the best pair again and again, looking at all of them each time. */
+static int naive_merge(struct part *part, int n, const struct tiny *v, bool spm)
+{
+    for (;;) {
+        int at = -1;
+        float best = 0;
+
+        for (int i = 0; i + 1 < n; i++) {
+            for (uint64_t k = 0; k < (spm ? v->n : v->n_merge); k++) {
+                float score = spm ? v->score[k] : -(float)k;
+
+                if (is_pair(spm ? v->text[k] : v->merge[k].s, part[i].s,
+                            part[i + 1].s, !spm) &&
+                    (at < 0 || score > best)) {
+                    at = i;
+                    best = score;
+                }
+            }
+        }
+        if (at < 0)
+            return n;
+        memcpy(part[at].s + strlen(part[at].s), part[at + 1].s,
+               strlen(part[at + 1].s) + 1);
+        for (int i = at + 1; i + 1 < n; i++)
+            part[i] = part[i + 1];
+        n--;
+    }
+}
+
+/* Random words over three letters as tokens or merges, random texts. */
+static void random_merges(bool spm)
+{
+    static char texts[64][16];
+    uint64_t rng = test_seed();
+
+    for (int round = 0; round < 30; round++) {
+        struct tiny *v = spm ? tiny_spm() : tiny_bpe();
+        struct tokenizer *t;
+        struct gguf_writer *w;
+
+        if (spm)
+            for (const char *c = "abc"; *c; c++)
+                add(v, (char[2]){*c, 0}, NORMAL, -100);
+        for (int i = 0; i < 40; i++) {
+            char word[8];
+            int n = 2 + (int)test_below(&rng, 5), cut;
+            bool known = false;
+
+            for (int k = 0; k < n; k++)
+                word[k] = (char)('a' + test_below(&rng, 3));
+            word[n] = '\0';
+            for (uint64_t k = 0; k < v->n; k++)
+                known = known || strcmp(v->text[k], word) == 0;
+            if (!known)
+                add(v, word, NORMAL, -(float)test_below(&rng, 6));
+            cut = 1 + (int)test_below(&rng, n - 1);
+            snprintf(texts[i], sizeof texts[i], "%.*s %s", cut, word,
+                     word + cut);
+            if (!spm)
+                add_merge(v, texts[i]);
+        }
+        w = writer_of(v);
+        gguf_put_bool(w, "tokenizer.ggml.add_space_prefix", false);
+        t = create_from(w);
+        for (int i = 0; i < 60; i++) {
+            struct part part[16];
+            char text[16], want[64] = "";
+            int n = 1 + (int)test_below(&rng, 14);
+
+            for (int k = 0; k < n; k++) {
+                text[k] = (char)('a' + test_below(&rng, 3));
+                part[k].s[0] = text[k];
+                part[k].s[1] = '\0';
+            }
+            text[n] = '\0';
+            n = naive_merge(part, n, v, spm);
+            for (int k = 0; k < n; k++) {
+                strcat(want, k ? "|" : "");
+                strcat(want, part[k].s);
+            }
+            assert_string_equal(pieces(t, text, 0), want);
+        }
+        tokenizer_free(t);
+    }
+}
+
+static void tokenizer_bpe_equals_naive_merging(void **state)
+{
+    (void)state;
+    random_merges(false);
+}
+
+static void tokenizer_spm_equals_naive_merging(void **state)
+{
+    (void)state;
+    random_merges(true);
+}
+
+/* ---- pre-tokenizers ------------------------------------------------------ */
+
+struct joined {
+    char s[512];
+    size_t n;
+};
+
+static pl_status join_piece(void *user, const char *s, size_t len, pl_err *err)
+{
+    struct joined *j = user;
+
+    (void)err;
+    if (j->n)
+        j->s[j->n++] = '|';
+    memcpy(j->s + j->n, s, len);
+    j->n += len;
+    return PL_OK;
+}
+
+static void tokenizer_pre_tokenizers_cut_as_published(void **state)
+{
+    static const struct {
+        const char *pre, *text, *want;
+    } cases[] = {
+        {"gpt-2", "I'll  go\t\tx 12", "I|'ll| | go|\t|\t|x| 12"},
+        {"command-r", "a 123  b", "a| |1|2|3| | b"},
+        {"dbrx", "1234 It'S", "123|4| It|'S"},
+        {"glm4", "a\n\n  b\r\n", "a|\n\n| | b|\r\n"},
+        {"qwen2", "1234 x", "1|2|3|4| x"},
+        {"qwen35", "e\xcc\x81t\xc3\xa9 1",
+         "e\xcc\x81t\xc3\xa9| |1"}, /* combining marks belong to words */
+        {"qwen2", "e\xcc\x81t", "e|\xcc\x81t"},
+        {"gpt-4o", "HelloWORLDs can't a//\n1234",
+         "Hello|WORLDs| can't| a|//\n|123|4"},
+        {"falcon", "x+y 12345", "x|+|y| |123|45"},
+        {"deepseek-coder", "ab cd\n12 !?", "ab| cd|\n|1|2| !?"},
+        {"deepseek-llm", "ab  cd  \n12 !", "ab| | cd|  |\n|12| !"},
+        {"deepseek-v3", "12345 _ab c\xe3\x81\x82x",
+         "123|45| _|ab| c|\xe3\x81\x82|x"},
+        /* U+180E is no white space; U+3000 is */
+        {"qwen2", "a\xe1\xa0\x8e b\xe3\x80\x80",
+         "a|\xe1\xa0\x8e| b|\xe3\x80\x80"},
+        {"gpt-2", "a\xff\xfe b\xe2\x82", "a|\xff\xfe| b|\xe2\x82"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct joined j = {.n = 0};
+        struct pretok *p;
+        pl_err err = {0};
+
+        if (pretok_create(&p, cases[i].pre, strlen(cases[i].pre), "f", &err))
+            fail_msg("%s", err.message);
+        assert_int_equal(pretok_split(p, cases[i].text, strlen(cases[i].text),
+                                      join_piece, &j, &err),
+                         PL_OK);
+        j.s[j.n] = '\0';
+        assert_string_equal(j.s, cases[i].want);
+        pretok_free(p);
+    }
+}
+
+static void tokenizer_unknown_pre_tokenizer_lists_the_known(void **state)
+{
+    struct pretok *p;
+    pl_err err;
+
+    (void)state;
+    assert_int_equal(pretok_create(&p, "gpt", 3, "model.gguf", &err),
+                     PL_UNSUPPORTED);
+    assert_null(p);
+    assert_non_null(strstr(err.message, "'gpt'"));
+    assert_non_null(strstr(err.message, "model.gguf"));
+    assert_non_null(strstr(err.message, "qwen35"));
+    assert_non_null(strstr(err.message, "deepseek-v3"));
+    assert_int_equal(pretok_create(&p, "", 0, "model.gguf", &err),
+                     PL_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "missing"));
+}
+
+/* ---- decoding ------------------------------------------------------------ */
+
+static void tokenizer_stream_gives_whole_characters_only(void **state)
+{
+    struct tiny *v = tiny_bpe();
+    struct tokenizer *t;
+    struct tokenizer_stream d;
+    struct text_buf b = {0};
+    static const struct {
+        const char *bytes, *after[4];
+    } cases[] = {
+        {"\xf0\x9f\xa6\x99", {"", "", "", "\xf0\x9f\xa6\x99"}},
+        /* what can be no character is replaced at once, one a prefix */
+        {"\xff\x80", {"\xef\xbf\xbd", "\xef\xbf\xbd\xef\xbf\xbd"}},
+        {"\xe2\x96z", {"", "", "\xef\xbf\xbdz"}},
+        {"\xe2\xe2\x96\x81",
+         {"", "\xef\xbf\xbd", "\xef\xbf\xbd", "\xef\xbf\xbd\xe2\x96\x81"}},
+        {"\xed\xa0\x80", /* a surrogate */
+         {"", "\xef\xbf\xbd\xef\xbf\xbd",
+          "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"}},
+    };
+
+    (void)state;
+    add_merge(v, "a b");
+    t = create(v);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        text_buf_fini(&b);
+        tokenizer_stream_init(&d, t, 0);
+        for (int k = 0; cases[i].bytes[k]; k++) {
+            assert_int_equal(
+                tokenizer_stream_put(&d, (unsigned char)cases[i].bytes[k], &b,
+                                     NULL),
+                PL_OK);
+            assert_string_equal(b.s, cases[i].after[k]);
+        }
+        assert_int_equal(tokenizer_stream_end(&d, &b, NULL), PL_OK);
+    }
+    text_buf_fini(&b);
+    tokenizer_stream_init(&d, t, 0);
+    assert_int_equal(tokenizer_stream_put(&d, 0xe2, &b, NULL), PL_OK);
+    assert_int_equal(tokenizer_stream_put(&d, 0x96, &b, NULL), PL_OK);
+    assert_int_equal(tokenizer_stream_put(&d, -1, &b, NULL), PL_OK);
+    assert_string_equal(b.s, "");
+    assert_int_equal(tokenizer_stream_end(&d, &b, NULL), PL_OK);
+    assert_string_equal(b.s, "\xef\xbf\xbd"); /* two bytes, one prefix */
+    text_buf_fini(&b);
+    tokenizer_free(t);
+}
+
+static void tokenizer_decoding_shows_what_each_type_should(void **state)
+{
+    struct tiny *v = tiny_spm();
+    struct tokenizer *t;
+    struct text_buf b = {0};
+    char s[32];
+    int32_t ids[8];
+    size_t n;
+
+    (void)state;
+    add(v, LOW "a" LOW, NORMAL, -1); /* 259 */
+    add(v, "u" LOW, USER, -1);       /* 260: as it is */
+    add(v, "unused", UNUSED, -1);    /* 261: nothing */
+    add(v, "<0xZZ>", BYTE, -1);      /* 262: no byte, so its text */
+    t = create(v);
+    assert_int_equal(tokenizer_piece(t, 259, 0, s, sizeof s), 3);
+    assert_memory_equal(s, " a ", 3);
+    assert_int_equal(tokenizer_piece(t, 259, 0, s, 1), 3); /* cut, counted */
+    assert_int_equal(tokenizer_piece(t, 259, 0, NULL, 0), 3);
+    assert_int_equal(tokenizer_piece(t, 260, 0, s, sizeof s), 4);
+    assert_int_equal(tokenizer_piece(t, 261, TOKENIZER_SHOW_SPECIAL, s, 32), 0);
+    assert_int_equal(tokenizer_piece(t, 3 + 'A', 0, s, sizeof s), 1);
+    assert_int_equal(s[0], 'A');
+    n = tokenizer_piece(t, 262, 0, s, sizeof s);
+    assert_int_equal(n, 6);
+    assert_int_equal(tokenizer_piece(t, 2, 0, s, sizeof s), 0);
+    assert_int_equal(tokenizer_piece(t, 2, TOKENIZER_SHOW_SPECIAL, s, 32), 4);
+    assert_int_equal(tokenizer_piece(t, 263, 0, s, sizeof s), 0);
+
+    ids[0] = 1; /* BOS gives no text: the first blank still goes */
+    ids[1] = 259;
+    ids[2] = 259;
+    assert_int_equal(tokenizer_decode(t, ids, 3, TOKENIZER_WHOLE, &b, NULL),
+                     PL_OK);
+    assert_string_equal(b.s, "a  a ");
+    text_buf_fini(&b);
+    assert_int_equal(tokenizer_decode(t, ids, 3, 0, &b, NULL), PL_OK);
+    assert_string_equal(b.s, " a  a "); /* a continuation loses nothing */
+    text_buf_fini(&b);
+    tokenizer_free(t);
+}
+
+/* ---- hostile texts ------------------------------------------------------- */
+
+static struct tokenizer *tiny_of_kind(int kind, const char *pre)
+{
+    struct tiny *v = kind == 0   ? tiny_spm()
+                     : kind == 1 ? tiny_bpe()
+                                 : tiny_gemma();
+
+    if (kind == 1) {
+        v->pre = pre;
+        add(v, "\xc4\xa0\xc4\xa0", NORMAL, 0);
+    } else {
+        add(v, LOW, NORMAL, -9);
+        add(v, LOW LOW, NORMAL, -5);
+        add(v, LOW LOW LOW LOW, NORMAL, -4);
+    }
+    add(v, "a", NORMAL, -9);
+    add(v, "aa", NORMAL, -8);
+    add(v, "aaaa", NORMAL, -7);
+    add(v, "<|a|>", USER, 0);
+    add(v, "<<<<<|", USER, 0);
+    if (kind != 0) {
+        add_merge(v, kind == 1 ? "\xc4\xa0 \xc4\xa0" : LOW " " LOW);
+        add_merge(v, "a a");
+        add_merge(v, "aa aa");
+    }
+    return create(v);
+}
+
+static void tokenizer_any_bytes_come_back(void **state)
+{
+    uint64_t rng = test_seed();
+
+    (void)state;
+    for (int kind = 0; kind < 3; kind++) {
+        struct tokenizer *t = tiny_of_kind(kind, "llama-bpe");
+
+        for (int round = 0; round < 300; round++) {
+            struct token_list l = {0};
+            char text[64], back[256];
+            size_t len = (size_t)test_below(&rng, 64), n = 0;
+
+            for (size_t i = 0; i < len; i++)
+                text[i] = (char)test_below(&rng, 256);
+            if (kind != 1) /* there U+2581 and a blank are the same */
+                for (size_t i = 0; i < len; i++)
+                    text[i] = text[i] == '\x96' ? 'x' : text[i];
+            assert_int_equal(tokenizer_encode(t, text, len, 0, &l, NULL),
+                             PL_OK);
+            for (int64_t i = 0; i < l.n; i++)
+                n += tokenizer_piece(t, l.id[i], 0, back + n, sizeof back - n);
+            if (kind == 0 && len > 0) { /* the blank it put before */
+                assert_int_equal(back[0], ' ');
+                n--;
+                memmove(back, back + 1, n);
+            }
+            assert_int_equal(n, len);
+            assert_memory_equal(back, text, len);
+            token_list_fini(&l);
+        }
+        tokenizer_free(t);
+    }
+}
+
+/* Quadratic behaviour anywhere would take hours here. */
+static void tokenizer_megabytes_of_one_character_take_no_time(void **state)
+{
+    static const char *const units[] = {
+        "a",        "A",   " ",   "\n", "\t", "7", "<", "'", "\xe4\xb8\x80",
+        "\xcc\x81", " \n", " \t", "a ", "A1",
+    };
+    static const char *const pres[] = {
+        "llama",     "gemma4",         "gpt-2",        "starcoder",
+        "llama-bpe", "qwen2",          "qwen35",       "gpt-4o",
+        "falcon",    "deepseek-coder", "deepseek-llm", "deepseek-v3",
+    };
+    enum { BYTES = 1 << 20 };
+    char *text = malloc(BYTES + 8);
+
+    (void)state;
+    assert_non_null(text);
+    for (size_t p = 0; p < sizeof pres / sizeof pres[0]; p++) {
+        struct tokenizer *t = tiny_of_kind(p == 0   ? 0
+                                           : p == 1 ? 2
+                                                    : 1,
+                                           pres[p]);
+
+        for (size_t u = 0; u < sizeof units / sizeof units[0]; u++) {
+            size_t n = strlen(units[u]), len = 0;
+
+            while (len + n <= BYTES / (test_long() ? 1 : 8)) {
+                memcpy(text + len, units[u], n);
+                len += n;
+            }
+            check_round_trip(t, text, len);
+            memcpy(text + len, "\xe4\xb8\x80", 3); /* a run that ends */
+            check_round_trip(t, text, len + 3);
+        }
+        tokenizer_free(t);
+    }
+    free(text);
+}
+
+/* ---- vocabularies that make no sense ------------------------------------- */
+
+static void expect_refusal(struct gguf_writer *w, pl_status want,
+                           const char *words)
+{
+    struct gguf *g = open_written(w);
+    struct tokenizer *t;
+    pl_err err = {0};
+
+    assert_int_equal(tokenizer_create(&t, g, &err), want);
+    assert_null(t);
+    if (!strstr(err.message, words))
+        fail_msg("'%s' does not say '%s'", err.message, words);
+    gguf_close(g);
+}
+
+static void tokenizer_contradictions_are_refused_by_name(void **state)
+{
+    struct tiny *v;
+    struct gguf_writer *w;
+
+    (void)state;
+    v = tiny_spm();
+    v->model = NULL;
+    expect_refusal(writer_of(v), PL_NOT_FOUND, "tokenizer.ggml.model");
+    v->model = "bert";
+    expect_refusal(writer_of(v), PL_UNSUPPORTED, "'bert'");
+    v->model = "llama";
+    v->type[7] = 9;
+    expect_refusal(writer_of(v), PL_BAD_FILE, "element 7 of");
+    v->n = 0;
+    expect_refusal(writer_of(v), PL_BAD_FILE, "is empty");
+
+    assert_int_equal(gguf_writer_create(&w, NULL), PL_OK);
+    gguf_put_str(w, "tokenizer.ggml.model", "llama");
+    expect_refusal(w, PL_NOT_FOUND, "tokenizer.ggml.tokens");
+    assert_int_equal(gguf_writer_create(&w, NULL), PL_OK);
+    gguf_put_str(w, "tokenizer.ggml.model", "llama");
+    gguf_put_u32(w, "tokenizer.ggml.tokens", 3);
+    expect_refusal(w, PL_BAD_FILE, "no array of strings");
+    assert_int_equal(gguf_writer_create(&w, NULL), PL_OK);
+    v = tiny_spm();
+    gguf_put_str(w, "tokenizer.ggml.model", "llama");
+    gguf_put_strs(w, "tokenizer.ggml.tokens", v->str, v->n);
+    gguf_put_array(w, "tokenizer.ggml.token_type", GGUF_I32, v->type, v->n - 1);
+    expect_refusal(w, PL_BAD_FILE, "258 elements for 259 tokens");
+    assert_int_equal(gguf_writer_create(&w, NULL), PL_OK);
+    gguf_put_str(w, "tokenizer.ggml.model", "llama");
+    gguf_put_strs(w, "tokenizer.ggml.tokens", v->str, v->n);
+    gguf_put_strs(w, "tokenizer.ggml.scores", v->str, v->n);
+    expect_refusal(w, PL_BAD_FILE, "tokenizer.ggml.scores is no number");
+
+    v = tiny_bpe();
+    expect_refusal(writer_of(v), PL_NOT_FOUND, "tokenizer.ggml.merges");
+    add_merge(v, "a b");
+    add_merge(v, "ab");
+    expect_refusal(writer_of(v), PL_BAD_FILE, "element 1 of");
+    v->pre = NULL;
+    expect_refusal(writer_of(v), PL_UNSUPPORTED, "tokenizer.ggml.pre");
+}
+
+static void tokenizer_odd_vocabularies_are_used_as_they_are(void **state)
+{
+    struct tiny *v = tiny_bpe();
+    struct tokenizer *t;
+
+    (void)state;
+    v->str['q'].len = 0; /* no token for 'q': it is dropped */
+    add(v, "", USER, 0);
+    add(v, "ab", NORMAL, 0);
+    add(v, "ab", NORMAL, 0); /* of equal tokens the last counts */
+    add_merge(v, "a b");
+    add_merge(v, "a b");
+    add_merge(v, "never seen");
+    t = create(v);
+    assert_string_equal(pieces(t, "abqc", 0), "ab|c");
+    assert_int_equal(tokenizer_find(t, "ab", 2), 258);
+    assert_int_equal(tokenizer_find(t, "", 0), -1);
+    assert_int_equal(tokenizer_n_vocab(t), 259);
+    tokenizer_free(t);
+}
+
+static void tokenizer_survives_every_failed_allocation(void **state)
+{
+    static const char text[] = "aaaa  <|a|> aa \xc3\xa9\n\n12";
+    unsigned flags = TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL;
+
+    (void)state;
+    for (int kind = 0; kind < 3; kind++) {
+        struct gguf *g;
+        bool failed = true;
+
+        tokenizer_free(tiny_of_kind(kind, "llama-bpe")); /* writes the file */
+        assert_int_equal(gguf_open(&g, test_temp("tiny.gguf"), NULL), PL_OK);
+        for (int n = 1; failed; n++) {
+            struct tokenizer *t = NULL;
+            struct token_list l = {0};
+            struct text_buf b = {0};
+            pl_status s;
+
+            alloc_stat_reset();
+            alloc_fail_at(n);
+            s = tokenizer_create(&t, g, NULL);
+            if (s == PL_OK)
+                s = tokenizer_encode(t, text, strlen(text), flags, &l, NULL);
+            if (s == PL_OK)
+                s = tokenizer_decode(t, l.id, l.n, 0, &b, NULL);
+            failed = alloc_fail_off();
+            /* compiling to machine code may fail without harm */
+            assert_true(s == PL_OK || (failed && s == PL_NO_MEMORY));
+            tokenizer_free(t);
+            token_list_fini(&l);
+            text_buf_fini(&b);
+            assert_int_equal(alloc_stat_get().live_bytes, 0);
+        }
+        gguf_close(g);
+    }
+}
+
+static void tokenizer_failed_encoding_leaves_the_list_alone(void **state)
+{
+    struct tokenizer *t = tiny_of_kind(1, "gpt-2");
+    struct token_list l = {0};
+    bool failed = true;
+
+    (void)state;
+    assert_int_equal(tokenizer_encode(t, "a", 1, 0, &l, NULL), PL_OK);
+    for (int n = 1; failed; n++) {
+        char text[300];
+        pl_status s;
+
+        memset(text, '!', sizeof text); /* more than the list holds */
+        alloc_fail_at(n);
+        s = tokenizer_encode(t, text, sizeof text, 0, &l, NULL);
+        failed = alloc_fail_off();
+        if (s != PL_OK)
+            assert_int_equal(l.n, 1);
+        assert_int_equal(l.id[0], tokenizer_find(t, "a", 1));
+        l.n = 1;
+    }
+    token_list_fini(&l);
+    tokenizer_free(t);
+}
+
+int test_tokenizer_units(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tokenizer_spm_joins_by_score_then_leftmost),
+        cmocka_unit_test(tokenizer_spm_without_byte_tokens_uses_unknown),
+        cmocka_unit_test(tokenizer_finds_user_tokens_longest_first),
+        cmocka_unit_test(tokenizer_parses_control_tokens_only_when_asked),
+        cmocka_unit_test(tokenizer_adds_bos_and_eos_as_the_file_says),
+        cmocka_unit_test(tokenizer_bpe_bos_follows_the_pre_tokenizer),
+        cmocka_unit_test(tokenizer_bpe_joins_by_rank_then_leftmost),
+        cmocka_unit_test(tokenizer_gemma_keeps_newline_runs_apart),
+        cmocka_unit_test(tokenizer_bpe_equals_naive_merging),
+        cmocka_unit_test(tokenizer_spm_equals_naive_merging),
+        cmocka_unit_test(tokenizer_pre_tokenizers_cut_as_published),
+        cmocka_unit_test(tokenizer_unknown_pre_tokenizer_lists_the_known),
+        cmocka_unit_test(tokenizer_stream_gives_whole_characters_only),
+        cmocka_unit_test(tokenizer_decoding_shows_what_each_type_should),
+        cmocka_unit_test(tokenizer_any_bytes_come_back),
+        cmocka_unit_test(tokenizer_megabytes_of_one_character_take_no_time),
+        cmocka_unit_test(tokenizer_contradictions_are_refused_by_name),
+        cmocka_unit_test(tokenizer_odd_vocabularies_are_used_as_they_are),
+        cmocka_unit_test(tokenizer_survives_every_failed_allocation),
+        cmocka_unit_test(tokenizer_failed_encoding_leaves_the_list_alone),
+    };
+
+    return TEST_RUN(tests);
+}

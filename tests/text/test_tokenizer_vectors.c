@@ -1,0 +1,145 @@
+/* The published vocabularies: every text of refs/vocab gives the ids that are
+ * published with it, and decoding gives the text back. */
+#include "lib/support.h"
+
+#include "tokenizer/tokenizer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char separator[] = "\n__ggml_vocab_test__\n";
+
+/* One line of ids; *line moves to the next. */
+static int64_t read_ids(const char **line, int32_t *id, int64_t cap)
+{
+    const char *end = strchr(*line, '\n');
+    int64_t n = 0;
+
+    assert_non_null(end);
+    for (const char *p = *line; p < end;) {
+        char *next;
+        long v = strtol(p, &next, 10);
+
+        if (next == p || next > end)
+            break;
+        assert_true(n < cap);
+        id[n++] = (int32_t)v;
+        p = next;
+    }
+    *line = end + 1;
+    return n;
+}
+
+static void check_text(const struct tokenizer *t, const char *set,
+                       const char *text, size_t len, const int32_t *want,
+                       int64_t n_want)
+{
+    struct token_list got = {0};
+    struct text_buf back = {0};
+    pl_err err;
+
+    assert_int_equal(tokenizer_encode(t, text, len, 0, &got, &err), PL_OK);
+    if (got.n != n_want ||
+        (n_want > 0 && memcmp(got.id, want, (size_t)n_want * sizeof *want))) {
+        printf("%s: '%.*s' gives", set, (int)len, text);
+        for (int64_t i = 0; i < got.n; i++)
+            printf(" %d", (int)got.id[i]);
+        printf("\nwanted");
+        for (int64_t i = 0; i < n_want; i++)
+            printf(" %d", (int)want[i]);
+        printf("\n");
+        fail();
+    }
+    assert_int_equal(
+        tokenizer_decode(t, got.id, got.n, TOKENIZER_WHOLE, &back, &err),
+        PL_OK);
+    assert_int_equal(back.n, len);
+    if (len > 0)
+        assert_memory_equal(back.s, text, len);
+    token_list_fini(&got);
+    text_buf_fini(&back);
+}
+
+/* `model` is the file with the vocabulary; `set`.inp and .out the cases. */
+static void check_set(const char *model, const char *set)
+{
+    struct tokenizer *t = NULL;
+    struct gguf *g = NULL;
+    char *in, *out;
+    size_t n_in, n_out;
+    char name[128];
+    const char *path, *line, *text, *end;
+    int32_t want[512];
+    int n = 0;
+    pl_err err = {0};
+
+    path = test_ref(model);
+    snprintf(name, sizeof name, "vocab/%s.inp", set);
+    if (!path || !test_ref(name))
+        TEST_SKIP("no %s in the reference directory", path ? name : model);
+    in = test_read(test_ref(name), &n_in);
+    snprintf(name, sizeof name, "vocab/%s.out", set);
+    out = test_read(test_ref(name), &n_out);
+    if (gguf_open(&g, path, &err) != PL_OK ||
+        tokenizer_create(&t, g, &err) != PL_OK)
+        fail_msg("%s", err.message);
+    gguf_close(g);
+
+    line = out;
+    for (text = in; text < in + n_in; text = end + strlen(separator)) {
+        int64_t n_want;
+
+        end = memmem(text, (size_t)(in + n_in - text), separator,
+                     strlen(separator));
+        assert_non_null(end);
+        n_want = read_ids(&line, want, 512);
+        check_text(t, set, text, (size_t)(end - text), want, n_want);
+        n++;
+    }
+    assert_int_equal(line - out, n_out); /* every line was used */
+    assert_true(n > 40);
+    tokenizer_free(t);
+    free(in);
+    free(out);
+}
+
+#define VOCAB(name, file)                                                      \
+    static void tokenizer_vectors_##name(void **state)                         \
+    {                                                                          \
+        (void)state;                                                           \
+        check_set("vocab/" file ".gguf", file ".gguf");                        \
+    }
+#define MODEL(name, file)                                                      \
+    static void tokenizer_vectors_##name(void **state)                         \
+    {                                                                          \
+        (void)state;                                                           \
+        check_set(file ".gguf", file);                                         \
+    }
+#define SETS                                                                   \
+    VOCAB(llama_spm, "ggml-vocab-llama-spm")                                   \
+    VOCAB(gpt2, "ggml-vocab-gpt-2")                                            \
+    VOCAB(mpt, "ggml-vocab-mpt")                                               \
+    VOCAB(starcoder, "ggml-vocab-starcoder")                                   \
+    VOCAB(refact, "ggml-vocab-refact")                                         \
+    VOCAB(deepseek_coder, "ggml-vocab-deepseek-coder")                         \
+    VOCAB(llama_bpe, "pre-llama-bpe")                                          \
+    VOCAB(qwen2, "pre-qwen2")                                                  \
+    VOCAB(qwen35, "pre-qwen35")                                                \
+    MODEL(model_llama, "llama-gqa-f32")                                        \
+    MODEL(model_gemma4, "gemma4-dense-f32")                                    \
+    MODEL(model_qwen35, "qwen35moe-f32")
+
+SETS
+
+    int
+    test_tokenizer_vectors(void)
+{
+#undef VOCAB
+#undef MODEL
+#define VOCAB(name, file) cmocka_unit_test(tokenizer_vectors_##name),
+#define MODEL(name, file) cmocka_unit_test(tokenizer_vectors_##name),
+    static const struct CMUnitTest tests[] = {SETS};
+
+    return TEST_RUN(tests);
+}
