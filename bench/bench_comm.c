@@ -139,7 +139,7 @@ static void make(struct group *g, int n, int64_t values, bool writes)
             };
         g->dev[d] = d;
         g->script[d] = (struct script){
-            .n_instance = 1, .n_step = 2 * ROUNDS + 1, .step = g->step[d]};
+            .n_micro = 1, .n_step = 2 * ROUNDS + 1, .step = g->step[d]};
         g->prog[d] = (struct program){
             .dev = d,
             .n_tensor = N_TENSOR,
@@ -184,7 +184,7 @@ struct result {
 static bool measure(struct device_set *s, const struct group *g, int n_thread,
                     double seconds, struct result *r, pl_err *err)
 {
-    struct device_run run = {.n_instance = 1, .sizes = {{.n_tok = N_TOK}}};
+    struct device_run run = {.n_micro = 1, .sizes = {{.n_tok = N_TOK}}};
     double end;
     size_t n = 0;
 
@@ -206,7 +206,7 @@ static bool measure(struct device_set *s, const struct group *g, int n_thread,
 static bool measure_run(struct device_set *s, struct group *g, double seconds,
                         struct result *r, pl_err *err)
 {
-    struct device_run run = {.n_instance = 1, .sizes = {{.n_tok = N_TOK}}};
+    struct device_run run = {.n_micro = 1, .sizes = {{.n_tok = N_TOK}}};
     double end = now_us() + seconds * 1e6;
     size_t n = 0;
 

@@ -61,10 +61,10 @@ struct cost_machine {
     int n_dev;
     const struct program *prog;     /* [n_dev] */
     const struct cost_rates *rates; /* [n_dev] */
-    /* [n_dev] worker lanes lane0 .. lane0 + n_lane - 1 of a device. Devices
-     * that share one take turns on it, in the total order. NULL, or no lanes:
-     * threads of its own. */
-    const int *lane0, *n_lane;
+    /* [n_dev] worker threads thread0 .. thread0 + n_thread - 1 of a device.
+     * Devices that share one take turns on it, in the total order. NULL, or
+     * no threads: threads of its own. */
+    const int *thread0, *n_thread;
     /* Told of each step but POST and WAIT, in the total order; may be NULL. */
     void (*seen)(void *user, const struct device_event *e);
     void *user;
@@ -79,11 +79,11 @@ struct cost_use {
     double idle_s;    /* neither queue is at work */
 };
 
-/* lane0, n_lane [l->n]: each cpu device has a lane a thread; the host those of
- * the cpu devices on its cores. */
-void cost_lanes(const struct device_list *l, int *lane0, int *n_lane);
+/* thread0, n_thread [l->n]: each cpu device has a thread a thread; the host
+ * those of the cpu devices on its cores. */
+void cost_threads(const struct device_list *l, int *thread0, int *n_thread);
 
-/* Seconds of a step of device `dev`, waiting apart; z: of its instance. */
+/* Seconds of a step of device `dev`, waiting apart; z: of its micro-batch. */
 double cost_of_step(const struct cost_machine *m, int dev, const struct step *s,
                     const struct cost_step *z);
 
@@ -92,9 +92,9 @@ double cost_of_step(const struct cost_machine *m, int dev, const struct step *s,
 double cost_of_arrival(const struct cost_machine *m, int dev,
                        const struct step *s);
 
-/* Seconds of one run of `script` with micro-batches z[n_instance]. use[n_dev]
+/* Seconds of one run of `script` with micro-batches z[n_micro]. use[n_dev]
  * may be NULL. Fails for want of memory, or if there is no such script. */
-pl_status cost_run(const struct cost_machine *m, int script, int n_instance,
+pl_status cost_run(const struct cost_machine *m, int script, int n_micro,
                    const struct cost_step *z, struct cost_use *use,
                    double *seconds, pl_err *err);
 

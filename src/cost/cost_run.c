@@ -1,5 +1,5 @@
 /* The programs played on paper. Steps are taken in the one total order of all
- * devices; a step begins when its queue, its lanes and, at a meeting, all its
+ * devices; a step begins when its queue, its threads and, at a meeting, all its
  * peers are ready, and ends after its price. Since each queue is first in,
  * first out and each wait points backward, one pass is enough: whatever a step
  * waits for has its time already.
@@ -21,12 +21,12 @@ struct span {
     double begin_s, end_s;
 };
 
-struct player {
+struct timeline {
     const struct cost_machine *m;
     int script;
     double (*queue)[QUEUE_COUNT];  /* [n_dev] when each is free */
     double (*pushed)[QUEUE_COUNT]; /* [n_dev] when all its pushes have come */
-    double *lane;
+    double *thread;
     double **event;     /* [n_dev][n_event] when it was posted */
     int *next;          /* [n_dev] the step that comes */
     struct span **span; /* [n_dev][n_step], or NULL */
@@ -43,7 +43,7 @@ struct player {
     int n_heap;
 };
 
-static const struct script *script_of(const struct player *w, int dev)
+static const struct script *script_of(const struct timeline *w, int dev)
 {
     return &w->m->prog[dev].script[w->script];
 }
@@ -55,7 +55,7 @@ static bool before(struct turn a, struct turn b)
     return a.order != b.order ? a.order < b.order : a.dev < b.dev;
 }
 
-static void sift_down(struct player *w, int i)
+static void sift_down(struct timeline *w, int i)
 {
     struct turn t = w->heap[i];
 
@@ -69,7 +69,7 @@ static void sift_down(struct player *w, int i)
     w->heap[i] = t;
 }
 
-static void line_up(struct player *w)
+static void line_up(struct timeline *w)
 {
     for (int d = 0; d < w->m->n_dev; d++)
         if (script_of(w, d)->n_step > 0)
@@ -80,7 +80,7 @@ static void line_up(struct player *w)
 }
 
 /* The device on top is one step further. */
-static void advance(struct player *w)
+static void advance(struct timeline *w)
 {
     int dev = w->heap[0].dev;
     const struct script *x = script_of(w, dev);
@@ -94,41 +94,42 @@ static void advance(struct player *w)
 
 /* ---- clocks ------------------------------------------------------------ */
 
-static int queue_of(const struct player *w, int dev, const struct step *s)
+static int queue_of(const struct timeline *w, int dev, const struct step *s)
 {
     return w->m->rates[dev].one_queue ? QUEUE_COMPUTE : (int)s->queue;
 }
 
 /* A copy queue beside the threads takes none of them. */
-static int lanes(const struct player *w, int dev, int queue, double **lane)
+static int threads(const struct timeline *w, int dev, int queue,
+                   double **thread)
 {
-    if (!w->m->lane0 || queue != QUEUE_COMPUTE)
+    if (!w->m->thread0 || queue != QUEUE_COMPUTE)
         return 0;
-    *lane = w->lane + w->m->lane0[dev];
-    return w->m->n_lane[dev];
+    *thread = w->thread + w->m->thread0[dev];
+    return w->m->n_thread[dev];
 }
 
-static double ready(const struct player *w, int dev, int queue)
+static double ready(const struct timeline *w, int dev, int queue)
 {
-    double t = w->queue[dev][queue], *lane;
+    double t = w->queue[dev][queue], *thread;
 
-    for (int n = lanes(w, dev, queue, &lane); n-- > 0;)
-        t = fmax(t, lane[n]);
+    for (int n = threads(w, dev, queue, &thread); n-- > 0;)
+        t = fmax(t, thread[n]);
     return t;
 }
 
-static void busy_until(struct player *w, int dev, int queue, double t)
+static void busy_until(struct timeline *w, int dev, int queue, double t)
 {
-    double *lane;
+    double *thread;
 
     w->queue[dev][queue] = t;
-    for (int n = lanes(w, dev, queue, &lane); n-- > 0;)
-        lane[n] = t;
+    for (int n = threads(w, dev, queue, &thread); n-- > 0;)
+        thread[n] = t;
 }
 
 /* All peers have come to the meeting. The first one asks them; all their steps
  * before it have been taken by then. */
-static double met(struct player *w, int dev, const struct step *s)
+static double met(struct timeline *w, int dev, const struct step *s)
 {
     double t = ready(w, dev, QUEUE_COMPUTE);
 
@@ -141,7 +142,7 @@ static double met(struct player *w, int dev, const struct step *s)
     return t;
 }
 
-static void play(struct player *w, int dev, const struct step *s,
+static void play(struct timeline *w, int dev, const struct step *s,
                  const struct cost_step *z)
 {
     const struct cost_machine *m = w->m;
@@ -177,7 +178,7 @@ static void play(struct player *w, int dev, const struct step *s,
 /* ---- use --------------------------------------------------------------- */
 
 /* The next step of the queue that took time, from `i` on; n_step: none. */
-static int next_span(const struct player *w, int dev, int queue, int i)
+static int next_span(const struct timeline *w, int dev, int queue, int i)
 {
     const struct script *x = script_of(w, dev);
 
@@ -187,7 +188,7 @@ static int next_span(const struct player *w, int dev, int queue, int i)
     return i;
 }
 
-static void account(const struct player *w, int dev, double seconds,
+static void account(const struct timeline *w, int dev, double seconds,
                     struct cost_use *u)
 {
     const struct script *x = script_of(w, dev);
@@ -220,7 +221,8 @@ static void account(const struct player *w, int dev, double seconds,
         fmax(0, seconds - (u->busy_s + u->message_s + u->copy_s - both));
 }
 
-/* ---- lanes -------------------------------------------------------------- */
+/* ---- threads
+ * -------------------------------------------------------------- */
 
 static bool on_cores_of(const struct device_desc *a,
                         const struct device_desc *b)
@@ -232,41 +234,41 @@ static bool on_cores_of(const struct device_desc *a,
     return false;
 }
 
-void cost_lanes(const struct device_list *l, int *lane0, int *n_lane)
+void cost_threads(const struct device_list *l, int *thread0, int *n_thread)
 {
     int n = 0;
 
     for (int d = 0; d < l->n; d++) {
         const struct device_desc *x = &l->dev[d];
 
-        lane0[d] = n;
-        n_lane[d] = x->on_cores && !x->host ? x->n_thread : 0;
-        n += n_lane[d];
+        thread0[d] = n;
+        n_thread[d] = x->on_cores && !x->host ? x->n_thread : 0;
+        n += n_thread[d];
     }
     for (int d = 0; d < l->n; d++) { /* a host: from its first to its last */
         int first = n, end = 0;
 
         for (int c = 0; l->dev[d].host && c < l->n; c++) {
-            if (n_lane[c] == 0 || l->dev[c].host ||
+            if (n_thread[c] == 0 || l->dev[c].host ||
                 !on_cores_of(&l->dev[d], &l->dev[c]))
                 continue;
-            first = lane0[c] < first ? lane0[c] : first;
-            end = lane0[c] + n_lane[c];
+            first = thread0[c] < first ? thread0[c] : first;
+            end = thread0[c] + n_thread[c];
         }
         if (first < end) {
-            lane0[d] = first;
-            n_lane[d] = end - first;
+            thread0[d] = first;
+            n_thread[d] = end - first;
         }
     }
 }
 
 /* ---- a run ------------------------------------------------------------- */
 
-static void end(struct player *w)
+static void end(struct timeline *w)
 {
     free(w->queue);
     free(w->pushed);
-    free(w->lane);
+    free(w->thread);
     if (w->event)
         free(w->event[0]);
     free(w->event);
@@ -278,20 +280,20 @@ static void end(struct player *w)
     free(w->heap);
 }
 
-static pl_status begin(struct player *w, bool use, pl_err *err)
+static pl_status begin(struct timeline *w, bool use, pl_err *err)
 {
     const struct cost_machine *m = w->m;
-    size_t n_dev = (size_t)m->n_dev + 1, n_lane = 0, n_event = 0, n_step = 0;
+    size_t n_dev = (size_t)m->n_dev + 1, n_thread = 0, n_event = 0, n_step = 0;
 
     for (int d = 0; d < m->n_dev; d++) {
-        if (m->lane0 && (size_t)(m->lane0[d] + m->n_lane[d]) > n_lane)
-            n_lane = (size_t)(m->lane0[d] + m->n_lane[d]);
+        if (m->thread0 && (size_t)(m->thread0[d] + m->n_thread[d]) > n_thread)
+            n_thread = (size_t)(m->thread0[d] + m->n_thread[d]);
         n_event += (size_t)m->prog[d].n_event;
         n_step += (size_t)script_of(w, d)->n_step;
     }
     w->queue = calloc(n_dev, sizeof *w->queue);
     w->pushed = calloc(n_dev, sizeof *w->pushed);
-    w->lane = calloc(n_lane + 1, sizeof *w->lane);
+    w->thread = calloc(n_thread + 1, sizeof *w->thread);
     w->event = calloc(n_dev, sizeof *w->event);
     w->next = calloc(n_dev, sizeof *w->next);
     w->gate = malloc(n_dev * sizeof *w->gate);
@@ -302,7 +304,7 @@ static pl_status begin(struct player *w, bool use, pl_err *err)
         w->span = calloc(n_dev, sizeof *w->span);
     if (w->span)
         w->span[0] = malloc((n_step + 1) * sizeof **w->span);
-    if (!w->queue || !w->pushed || !w->lane || !w->event || !w->event[0] ||
+    if (!w->queue || !w->pushed || !w->thread || !w->event || !w->event[0] ||
         !w->next || !w->gate || !w->heap || (use && (!w->span || !w->span[0])))
         return err_no_memory(err, "an estimate");
     for (size_t i = 0; use && i < n_step; i++)
@@ -319,11 +321,11 @@ static pl_status begin(struct player *w, bool use, pl_err *err)
     return PL_OK;
 }
 
-pl_status cost_run(const struct cost_machine *m, int script, int n_instance,
+pl_status cost_run(const struct cost_machine *m, int script, int n_micro,
                    const struct cost_step *z, struct cost_use *use,
                    double *seconds, pl_err *err)
 {
-    struct player w = {.m = m, .script = script};
+    struct timeline w = {.m = m, .script = script};
     pl_status s;
 
     *seconds = 0;
@@ -340,9 +342,9 @@ pl_status cost_run(const struct cost_machine *m, int script, int n_instance,
         int dev = w.heap[0].dev;
         const struct step *x = &script_of(&w, dev)->step[w.next[dev]];
 
-        if (x->instance < n_instance &&
-            (x->most == 0 || step_guard(x, &z[x->instance].sizes)))
-            play(&w, dev, x, &z[x->instance]);
+        if (x->micro < n_micro &&
+            (x->most == 0 || step_guard(x, &z[x->micro].sizes)))
+            play(&w, dev, x, &z[x->micro]);
         advance(&w);
     }
     for (int d = 0; d < m->n_dev; d++)
@@ -379,7 +381,7 @@ static pl_status alone(const struct cost_machine *m, const struct cost_step *z,
     for (int i = 0; i < n_script; i++) {
         double t;
 
-        if (p->script[i].n_instance > 1)
+        if (p->script[i].n_micro > 1)
             continue;
         PL_TRY(cost_run(m, i, 1, z, now, &t, err));
         if (t >= *seconds)
@@ -395,8 +397,8 @@ static pl_status alone(const struct cost_machine *m, const struct cost_step *z,
 static int find_pipeline(const struct program *p, int *n_micro)
 {
     for (int i = 0; i < p->n_script; i++)
-        if (p->script[i].n_instance > 1) {
-            *n_micro = p->script[i].n_instance;
+        if (p->script[i].n_micro > 1) {
+            *n_micro = p->script[i].n_micro;
             return i;
         }
     *n_micro = 1;
@@ -410,7 +412,7 @@ pl_status cost_tokens(const struct cost_machine *m, int64_t n_tok,
     const struct program *p = m->prog;
     int n_micro, pipeline = find_pipeline(p, &n_micro);
     struct cost_use *u = NULL;
-    struct cost_step z[PROG_MAX_INSTANCE];
+    struct cost_step z[PROG_MAX_MICRO];
     pl_status s = PL_OK;
 
     *seconds = 0;

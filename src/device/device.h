@@ -139,8 +139,8 @@ void *device_map(struct device_set *s, int dev, enum region r);
 
 struct device_run {
     int script;
-    int n_instance; /* 1 .. the script's */
-    struct graph_sizes sizes[PROG_MAX_INSTANCE];
+    int n_micro; /* 1 .. the script's */
+    struct graph_sizes sizes[PROG_MAX_MICRO];
 };
 
 /* Begins a run of every device's program; device_set_wait ends it. `run` is

@@ -424,9 +424,8 @@ void *device_map(struct device_set *s, int dev, enum region r)
 
 /* ---- runs -------------------------------------------------------------- */
 
-static pl_status check_instance(const struct device_set *s,
-                                const struct device_run *run, int k,
-                                pl_err *err)
+static pl_status check_micro(const struct device_set *s,
+                             const struct device_run *run, int k, pl_err *err)
 {
     const struct graph_sizes *z = &run->sizes[k];
 
@@ -463,13 +462,12 @@ static pl_status check_run(const struct device_set *s,
         return err_set(err, PL_BAD_ARGUMENT,
                        "script %d of the programs, which have %d", run->script,
                        p->n_script);
-    if (run->n_instance < 1 ||
-        run->n_instance > p->script[run->script].n_instance)
+    if (run->n_micro < 1 || run->n_micro > p->script[run->script].n_micro)
         return err_set(err, PL_BAD_ARGUMENT,
                        "a step of %d micro-batches; the script has 1 to %d",
-                       run->n_instance, p->script[run->script].n_instance);
-    for (int i = 0; i < run->n_instance; i++)
-        PL_TRY(check_instance(s, run, i, err));
+                       run->n_micro, p->script[run->script].n_micro);
+    for (int i = 0; i < run->n_micro; i++)
+        PL_TRY(check_micro(s, run, i, err));
     return PL_OK;
 }
 

@@ -26,7 +26,7 @@ pl_status batch_init(pl_engine *e, pl_err *err)
     const struct compiled *p = e->plan->compiled;
     size_t n = (size_t)p->max.n_tok;
 
-    e->n_micro = exec_instances(e->exec);
+    e->n_micro = exec_n_micro(e->exec);
     e->micro = calloc((size_t)e->n_micro, sizeof *e->micro);
     e->n_new = calloc((size_t)p->max.n_seq, sizeof *e->n_new);
     e->n_old = calloc((size_t)p->max.n_seq, sizeof *e->n_old);
@@ -179,7 +179,7 @@ static pl_status reserve(pl_engine *e, struct micro *m, pl_err *err)
 static pl_status run(pl_engine *e, const pl_batch *b, int n, pl_err *err)
 {
     size_t n_vocab = (size_t)e->plan->model->model->n_vocab;
-    pl_rows rows[PROG_MAX_INSTANCE] = {{0}};
+    pl_rows rows[PROG_MAX_MICRO] = {{0}};
 
     for (int k = 0; k < n; k++) {
         const struct micro *m = &e->micro[k];

@@ -45,7 +45,7 @@ static pl_status tables(pl_exec *x, pl_err *err)
 
     PL_TRY(group_tables(x, err));
     x->io = p->low->n_dev - 1;
-    x->n_instance = p->low->n_instance;
+    x->n_micro = p->low->n_micro;
     x->zeros = calloc((size_t)p->max.n_tok + 1, sizeof *x->zeros);
     x->seq = calloc((size_t)p->max.n_tok + 1, sizeof *x->seq);
     x->row = calloc((size_t)p->max.n_seq + 1, sizeof *x->row);
@@ -176,7 +176,7 @@ static const struct graph_node *node_of(const pl_exec *x, pl_tensor t)
 struct subject {
     pl_exec *x;
     pl_tensor t;
-    int instance;
+    int micro;
     struct graph_sizes sizes; /* of its micro-batch */
     bool put;
     pl_err *err;
@@ -262,8 +262,9 @@ static pl_status value_part(const struct subject *j, int64_t first, int64_t n,
 {
     pl_exec *x = j->x;
     const struct lowered *l = x->plan->low;
-    size_t at = (size_t)j->instance * (size_t)x->plan->g->n_node + (size_t)j->t;
-    int t = l->input[at] >= 0 ? l->input[at] : l->way[x->last_way].result[at];
+    size_t at = (size_t)j->micro * (size_t)x->plan->g->n_node + (size_t)j->t;
+    int t =
+        l->input[at] >= 0 ? l->input[at] : l->script[x->last_script].result[at];
     const struct prog_tensor *p;
     size_t from, bytes = 4 * (size_t)n;
 
@@ -319,22 +320,21 @@ pl_status pl_tensor_set(pl_exec *x, pl_tensor t, const void *data,
 pl_status pl_tensor_get(pl_exec *x, pl_tensor t, void *data, size_t offset,
                         size_t bytes, pl_err *err)
 {
-    return exec_get_output(x, x->last_instance, t, data, offset, bytes, err);
+    return exec_get_output(x, x->last_micro, t, data, offset, bytes, err);
 }
 
-pl_status exec_set_input(pl_exec *x, int instance, pl_tensor t,
-                         const void *data, size_t offset, size_t bytes,
-                         pl_err *err)
+pl_status exec_set_input(pl_exec *x, int micro, pl_tensor t, const void *data,
+                         size_t offset, size_t bytes, pl_err *err)
 {
-    const struct subject j = {x, t, instance, x->sizes[instance], true, err};
+    const struct subject j = {x, t, micro, x->sizes[micro], true, err};
 
     return range(&j, (unsigned char *)data, offset, bytes);
 }
 
-pl_status exec_get_output(pl_exec *x, int instance, pl_tensor t, void *data,
+pl_status exec_get_output(pl_exec *x, int micro, pl_tensor t, void *data,
                           size_t offset, size_t bytes, pl_err *err)
 {
-    const struct subject j = {x, t, instance, x->sizes[instance], false, err};
+    const struct subject j = {x, t, micro, x->sizes[micro], false, err};
 
     return range(&j, data, offset, bytes);
 }
@@ -466,33 +466,33 @@ static pl_status put_batch(pl_exec *x, int k, const pl_rows *r, int64_t *n_seq,
     return PL_OK;
 }
 
-int exec_instances(const pl_exec *x)
+int exec_n_micro(const pl_exec *x)
 {
-    return x->n_instance;
+    return x->n_micro;
 }
 
 /* Which script: the pipeline for several micro-batches, streaming for one of
  * many tokens. */
-static int choose_way(const struct compiled *p, int n, int64_t n_tok)
+static int choose_script(const struct compiled *p, int n, int64_t n_tok)
 {
     if (n > 1)
-        return p->way[WAY_PIPELINE];
-    if (p->way[WAY_STREAM] >= 0 && n_tok >= p->stream_from)
-        return p->way[WAY_STREAM];
-    return p->way[WAY_PLAIN];
+        return p->script[SCRIPT_PIPELINE];
+    if (p->script[SCRIPT_STREAM] >= 0 && n_tok >= p->stream_from)
+        return p->script[SCRIPT_STREAM];
+    return p->script[SCRIPT_PLAIN];
 }
 
 pl_status exec_steps(pl_exec *x, int n, const pl_rows *rows, pl_err *err)
 {
     const struct compiled *p = x->plan;
-    struct device_run run = {.n_instance = n};
+    struct device_run run = {.n_micro = n};
     const struct device_event *event;
 
     PL_TRY(exec_settle(x, err));
-    if (n < 1 || n > x->n_instance)
+    if (n < 1 || n > x->n_micro)
         return err_set(err, PL_BAD_ARGUMENT,
                        "%d micro-batches at once; 1 to %d are planned", n,
-                       x->n_instance);
+                       x->n_micro);
     for (int k = 0; k < n; k++) {
         PL_TRY(check_rows(x, &rows[k], err));
         PL_TRY(check_tokens(x, &rows[k], err));
@@ -505,10 +505,10 @@ pl_status exec_steps(pl_exec *x, int n, const pl_rows *rows, pl_err *err)
                                   .n_slot = p->max.n_slot};
         PL_TRY(put_batch(x, k, &rows[k], &z->n_seq, err));
     }
-    run.script = choose_way(p, n, rows->n_tok);
+    run.script = choose_script(p, n, rows->n_tok);
     memcpy(x->sizes, run.sizes, (size_t)n * sizeof *run.sizes);
-    x->last_way = run.script;
-    x->last_instance = n - 1;
+    x->last_script = run.script;
+    x->last_micro = n - 1;
     if (!x->trace)
         return device_set_run(x->set, &run, err);
     exec_trace_start(x->trace);

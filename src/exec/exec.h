@@ -17,15 +17,15 @@ struct pl_exec {
     struct compiled *plan;
     bool own_plan, has_cache;
     struct device_set *set;
-    int last_way, last_instance;                 /* of the last run */
-    struct graph_sizes sizes[PROG_MAX_INSTANCE]; /* of the last run */
+    int last_script, last_micro;              /* of the last run */
+    struct graph_sizes sizes[PROG_MAX_MICRO]; /* of the last run */
     int32_t *zeros;           /* stands in for absent tables, [n_tok] */
     int32_t *seq;             /* [n_tok] rows of its table that a step's tokens
                                  have */
     int32_t *row;             /* [n_seq] those that sequences have, or -1 */
     unsigned char *page;      /* one page of the largest cache of a device */
     int io;                   /* the device of inputs and results */
-    int n_instance;           /* most of any way */
+    int n_micro;              /* most of any script */
     struct exec_async *async; /* owned; NULL: nothing was asynchronous */
     struct exec_trace *trace; /* owned; NULL: none was asked for */
     struct arena arena;       /* owns what follows */
@@ -51,16 +51,15 @@ pl_status exec_put_rows(pl_exec *x, int node, int64_t row0, int64_t n,
 pl_status exec_get_rows(pl_exec *x, int node, int64_t row0, int64_t n,
                         void *data, pl_err *err);
 
-/* A run of up to exec_instances() micro-batches, later ones after earlier ones;
- * inputs of instance k were set by exec_set_input. The first one alone is
+/* A run of up to exec_n_micro() micro-batches, later ones after earlier ones;
+ * inputs of micro-batch k were set by exec_set_input. The first one alone is
  * pl_exec_step. */
 pl_status exec_steps(pl_exec *x, int n, const pl_rows *rows, pl_err *err);
-int exec_instances(const pl_exec *x);
-pl_status exec_set_input(pl_exec *x, int instance, pl_tensor t,
-                         const void *data, size_t offset, size_t bytes,
-                         pl_err *err);
+int exec_n_micro(const pl_exec *x);
+pl_status exec_set_input(pl_exec *x, int micro, pl_tensor t, const void *data,
+                         size_t offset, size_t bytes, pl_err *err);
 /* pl_tensor_get of an output of one of the last run's micro-batches. */
-pl_status exec_get_output(pl_exec *x, int instance, pl_tensor t, void *data,
+pl_status exec_get_output(pl_exec *x, int micro, pl_tensor t, void *data,
                           size_t offset, size_t bytes, pl_err *err);
 
 /* Waits for what was begun by pl_tensor_get_async and _set_async; tells the

@@ -91,8 +91,8 @@ static bool one_queue(const struct compiled *p, int dev)
     return p->list.dev[dev].one_queue;
 }
 
-static void say_lane(struct exec_trace *t, const char *what, int dev, int queue,
-                     const char *name)
+static void say_track(struct exec_trace *t, const char *what, int dev,
+                      int queue, const char *name)
 {
     say(t, "%s{\"name\": \"%s\", \"ph\": \"M\", \"pid\": %d, \"tid\": %d, ",
         t->any ? ",\n" : "", what, dev, queue);
@@ -135,10 +135,10 @@ pl_status exec_trace_create(struct exec_trace **out, const struct compiled *p,
     t->first_s = now();
     say(t, "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n");
     for (int d = 0; d < p->list.n; d++) {
-        say_lane(t, "process_name", d, 0, p->list.dev[d].name);
-        say_lane(t, "thread_name", d, QUEUE_COMPUTE, "compute");
+        say_track(t, "process_name", d, 0, p->list.dev[d].name);
+        say_track(t, "thread_name", d, QUEUE_COMPUTE, "compute");
         if (!one_queue(p, d))
-            say_lane(t, "thread_name", d, QUEUE_COPY, "copies");
+            say_track(t, "thread_name", d, QUEUE_COPY, "copies");
     }
     return PL_OK;
 }
@@ -227,7 +227,7 @@ static void say_event(struct exec_trace *t, const struct step *s,
                                           : tensor_of(t, s->node)->name);
         say(t, ", \"layer\": %d, ", t->layer[s->node]);
     }
-    say(t, "\"micro_batch\": %d}}", s->instance);
+    say(t, "\"micro_batch\": %d}}", s->micro);
     t->any = true;
 }
 

@@ -185,19 +185,19 @@ pl_status storage_table(const pl_exec *x, int node, bool read, struct arena *a,
 
 /* ---- moves --------------------------------------------------------------- */
 
-/* The host's rows of a group's lanes, NULL where there is none. */
-struct lanes {
+/* The host's rows of a group, NULL where there is none. */
+struct group_rows {
     const void *row[PACK_ROWS];
     int n, have; /* rows the group holds; those of the host's range */
 };
 
-static void lanes_of(const struct storage *s, int64_t piece,
-                     const struct storage_rows *r, struct lanes *out)
+static void group_rows_of(const struct storage *s, int64_t piece,
+                          const struct storage_rows *r, struct group_rows *out)
 {
     int64_t a, b, run = 0, row = 0;
 
     piece_rows(s, piece, &a, &b);
-    *out = (struct lanes){.n = (int)(b - a)};
+    *out = (struct group_rows){.n = (int)(b - a)};
     for (int64_t i = a; i < b; i++, run--, row++) {
         if (run == 0)
             row = row_at(s, i, &run);
@@ -211,12 +211,12 @@ static void lanes_of(const struct storage *s, int64_t piece,
 static void put_groups(const struct storage *s, int64_t first, int64_t n,
                        const struct storage_rows *r, unsigned char *g)
 {
-    struct lanes now, next = {.n = 0};
+    struct group_rows now, next = {.n = 0};
 
-    lanes_of(s, first, r, &now);
+    group_rows_of(s, first, r, &now);
     for (int64_t i = 1; i <= n; i++, now = next, g += s->piece_bytes) {
         if (i < n)
-            lanes_of(s, first + i, r, &next);
+            group_rows_of(s, first + i, r, &next);
         if (now.have == now.n) {
             pack_group(s->t->pack, g, now.row,
                        i < n && next.have == PACK_ROWS ? next.row : NULL);
@@ -232,9 +232,9 @@ static void get_groups(const struct storage *s, int64_t first, int64_t n,
                        const struct storage_rows *r, const unsigned char *g)
 {
     for (int64_t i = 0; i < n; i++, g += s->piece_bytes) {
-        struct lanes l;
+        struct group_rows l;
 
-        lanes_of(s, first + i, r, &l);
+        group_rows_of(s, first + i, r, &l);
         for (int k = 0; k < l.n; k++)
             if (l.row[k])
                 unpack_row(s->t->pack, g, k, (void *)l.row[k]);

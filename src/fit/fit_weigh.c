@@ -46,24 +46,24 @@ pl_status fit_seconds(const struct compiled *q, const struct cost_rates *rates,
                       int64_t n_ctx, double *seconds, pl_err *err)
 {
     size_t n = (size_t)q->list.n;
-    int *lane = calloc(2 * n + 1, sizeof *lane);
+    int *thread = calloc(2 * n + 1, sizeof *thread);
     struct cost_machine m = {.n_dev = q->list.n,
                              .prog = q->low->prog,
                              .rates = rates,
-                             .lane0 = lane};
+                             .thread0 = thread};
     int64_t n_prompt = n_ctx < FIT_PROMPT ? n_ctx : FIT_PROMPT;
     double all, token;
     pl_status s;
 
-    if (!lane)
+    if (!thread)
         return err_no_memory(err, "an estimate");
-    m.n_lane = lane + n;
-    cost_lanes(&q->list, lane, lane + n);
+    m.n_thread = thread + n;
+    cost_threads(&q->list, thread, thread + n);
     s = cost_tokens(&m, n_prompt, 0, NULL, &all, err);
     if (s == PL_OK)
         s = cost_tokens(&m, 1, n_prompt - 1, NULL, &token, err);
     if (s == PL_OK)
         *seconds = all + FIT_ANSWER * token;
-    free(lane);
+    free(thread);
     return s;
 }

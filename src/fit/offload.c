@@ -17,8 +17,8 @@ static pl_status faster(const struct compiled *q, const struct cost_machine *m,
     const struct cost_step z = {.sizes = {n, 1, q->max.n_slot, 1}};
     double plain, stream;
 
-    PL_TRY(cost_run(m, q->way[WAY_PLAIN], 1, &z, NULL, &plain, err));
-    PL_TRY(cost_run(m, q->way[WAY_STREAM], 1, &z, NULL, &stream, err));
+    PL_TRY(cost_run(m, q->script[SCRIPT_PLAIN], 1, &z, NULL, &plain, err));
+    PL_TRY(cost_run(m, q->script[SCRIPT_STREAM], 1, &z, NULL, &stream, err));
     *out = stream < plain;
     return PL_OK;
 }
@@ -30,16 +30,16 @@ pl_status fit_offload(struct compiled *q, pl_offload how, pl_err *err)
     struct calibration c;
     struct rates_basis basis;
     struct cost_rates *r;
-    int *lane;
+    int *thread;
     bool yes = true, kept;
     pl_status s = PL_OK;
 
     q->stream_from = 2;
-    if (q->way[WAY_STREAM] < 0 || how == PL_OFFLOAD_ON)
+    if (q->script[SCRIPT_STREAM] < 0 || how == PL_OFFLOAD_ON)
         return PL_OK;
     r = calloc(n, sizeof *r);
-    lane = calloc(2 * n, sizeof *lane);
-    if (!r || !lane) {
+    thread = calloc(2 * n, sizeof *thread);
+    if (!r || !thread) {
         s = err_no_memory(err, "an estimate");
         goto done;
     }
@@ -48,10 +48,10 @@ pl_status fit_offload(struct compiled *q, pl_offload how, pl_err *err)
         s = rates_known(q, kept ? &c : NULL, r, &basis, err);
     if (s != PL_OK)
         goto done;
-    cost_lanes(&q->list, lane, lane + n);
+    cost_threads(&q->list, thread, thread + n);
     m.rates = r;
-    m.lane0 = lane;
-    m.n_lane = lane + n;
+    m.thread0 = thread;
+    m.n_thread = thread + n;
     q->stream_from = q->max.n_tok + 1;
     for (int64_t t = q->max.n_tok; t > 1 && yes && s == PL_OK; t /= 2) {
         s = faster(q, &m, t, &yes, err);
@@ -60,6 +60,6 @@ pl_status fit_offload(struct compiled *q, pl_offload how, pl_err *err)
     }
 done:
     free(r);
-    free(lane);
+    free(thread);
     return s;
 }

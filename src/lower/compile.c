@@ -205,9 +205,10 @@ static void settle(const struct compiled *p, int *at)
             at[i] = p->place.of_input;
 }
 
-static pl_status add_way(struct compiled *p, struct lower_options *lo,
-                         struct lower_way *way, enum compiled_way kind,
-                         const int *home, const bool *away, pl_err *err)
+static pl_status add_script(struct compiled *p, struct lower_options *lo,
+                            struct lower_script *script,
+                            enum compiled_script kind, const int *home,
+                            const bool *away, pl_err *err)
 {
     int *at = arena_alloc(&p->arena, (size_t)p->num->n + 1, sizeof *at);
 
@@ -215,9 +216,9 @@ static pl_status add_way(struct compiled *p, struct lower_options *lo,
         return err_no_memory(err, "a plan");
     PL_TRY(place_ops(&p->place, p->num, home, away, at, err));
     settle(p, at);
-    way[lo->n_way] =
-        (struct lower_way){kind == WAY_PIPELINE ? COMPILED_PIPELINE : 1, at};
-    p->way[kind] = lo->n_way++;
+    script[lo->n_script] = (struct lower_script){
+        kind == SCRIPT_PIPELINE ? COMPILED_PIPELINE : 1, at};
+    p->script[kind] = lo->n_script++;
     return PL_OK;
 }
 
@@ -225,7 +226,7 @@ static pl_status lower_all(struct compiled *p, const pl_options *opt,
                            pl_err *err)
 {
     struct lower_options lo = {.max = p->max, .page_stride = p->page_stride};
-    struct lower_way way[WAY_COUNT];
+    struct lower_script script[SCRIPT_COUNT];
     int *home = arena_alloc(&p->arena, (size_t)p->num->n + 1, sizeof *home);
     bool *away = arena_alloc(&p->arena, (size_t)p->g->n_node + 1, 1);
     pl_status s;
@@ -235,22 +236,22 @@ static pl_status lower_all(struct compiled *p, const pl_options *opt,
         return err_no_memory(err, "a plan");
     for (int i = 0; i < p->num->n; i++)
         home[i] = p->home[p->num->node[i].node];
-    for (int k = 0; k < WAY_COUNT; k++)
-        p->way[k] = -1;
+    for (int k = 0; k < SCRIPT_COUNT; k++)
+        p->script[k] = -1;
     PL_TRY(units(p, &lo, err));
     lo.home = home;
-    lo.way = way;
-    PL_TRY(add_way(p, &lo, way, WAY_PLAIN, p->home, NULL, err));
+    lo.script = script;
+    PL_TRY(add_script(p, &lo, script, SCRIPT_PLAIN, p->home, NULL, err));
     if (pipelined(&p->place))
-        PL_TRY(add_way(p, &lo, way, WAY_PIPELINE, p->home, NULL, err));
+        PL_TRY(add_script(p, &lo, script, SCRIPT_PIPELINE, p->home, NULL, err));
     if (opt->offload == PL_OFFLOAD_OFF || find_away(p, away) == 0)
         return lower(&p->low, p->num, &lo, err);
-    PL_TRY(add_way(p, &lo, way, WAY_STREAM, p->home, away, err));
+    PL_TRY(add_script(p, &lo, script, SCRIPT_STREAM, p->home, away, err));
     s = lower(&p->low, p->num, &lo, &e);
     if (s == PL_UNSUPPORTED) {
         plan_log(opt, PL_LOG_WARN, "%s; the host computes with it", e.message);
-        p->way[WAY_STREAM] = -1;
-        lo.n_way--;
+        p->script[SCRIPT_STREAM] = -1;
+        lo.n_script--;
         s = lower(&p->low, p->num, &lo, &e);
     }
     if (s != PL_OK && err)

@@ -11,11 +11,11 @@
 #include "plan/place.h"
 
 /* What the programs' scripts are for. */
-enum compiled_way {
-    WAY_PLAIN,    /* one micro-batch; everything computed where it lives */
-    WAY_STREAM,   /* one; leaves of the host streamed to the devices */
-    WAY_PIPELINE, /* several; everything computed where it lives */
-    WAY_COUNT
+enum compiled_script {
+    SCRIPT_PLAIN,    /* one micro-batch; everything computed where it lives */
+    SCRIPT_STREAM,   /* one; leaves of the host streamed to the devices */
+    SCRIPT_PIPELINE, /* several; everything computed where it lives */
+    SCRIPT_COUNT
 };
 
 struct compiled {
@@ -27,10 +27,10 @@ struct compiled {
     enum cpu_family family; /* of kernels */
     struct numeric *num;
     struct lowered *low;
-    int way[WAY_COUNT];     /* its script, -1: there is none */
-    int64_t stream_from;    /* least tokens of a step for WAY_STREAM */
-    struct graph_sizes max; /* of one micro-batch */
-    int page_stride;        /* pages of a sequence */
+    int script[SCRIPT_COUNT]; /* its script, -1: there is none */
+    int64_t stream_from;      /* least tokens of a step for SCRIPT_STREAM */
+    struct graph_sizes max;   /* of one micro-batch */
+    int page_stride;          /* pages of a sequence */
     bool paper;
     uint64_t numeric_hash; /* of num, and of the activations' precision */
 };

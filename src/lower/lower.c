@@ -5,7 +5,7 @@
  * wait travel as one message a group, after the PARTIAL values they need have
  * been computed. Everything else is one step for all of a device's ranks.
  *
- * A way with several micro-batches is a pipeline. Its nodes fall into stages,
+ * A script with several micro-batches is a pipeline. Its nodes fall into
  * runs of nodes that one group computes; in slot t stage s works on micro-batch
  * t - s, later stages first. So a stage's operands were made in the slot
  * before, and all of a slot's stages can run at once. The order of emission is
@@ -125,63 +125,63 @@ static int find_stages(const struct lower *w, int *first)
     return n;
 }
 
-pl_status lower_order(struct lower *w, struct lowered_way *way)
+pl_status lower_order(struct lower *w, struct lowered_script *script)
 {
-    int n_instance = way->n_instance;
-    struct order *o = arena_alloc(w->a, (size_t)n_instance, sizeof *o);
+    int n_micro = script->n_micro;
+    struct order *o = arena_alloc(w->a, (size_t)n_micro, sizeof *o);
     int *first = arena_alloc(w->a, (size_t)w->num->n + 1, sizeof *first);
     size_t n = (size_t)w->num->n + 1;
     int n_stage;
 
     if (!o || !first)
         return err_no_memory(w->err, "a program");
-    for (int k = 0; k < n_instance; k++) {
+    for (int k = 0; k < n_micro; k++) {
         o[k].waits = arena_alloc(w->a, n, sizeof *o->waits);
         o[k].item = arena_alloc(w->a, n, sizeof *o->item);
         if (!o[k].waits || !o[k].item)
             return err_no_memory(w->err, "a program");
     }
-    PL_TRY(lower_io_begin(w, way));
+    PL_TRY(lower_io_begin(w, script));
     PL_TRY(lower_find_streams(w));
     n_stage = find_stages(w, first);
-    if (n_instance == 1) { /* messages may travel together over stages */
+    if (n_micro == 1) { /* messages may travel together over stages */
         for (int i = 0; i < w->num->n; i++)
             PL_TRY(one_node(w, o, i));
         return flush(w, o);
     }
-    for (int t = 0; t < n_stage + n_instance - 1; t++)
+    for (int t = 0; t < n_stage + n_micro - 1; t++)
         for (int s = n_stage - 1; s >= 0; s--) {
             int k = t - s;
 
-            if (k < 0 || k >= n_instance)
+            if (k < 0 || k >= n_micro)
                 continue;
-            w->instance = k;
+            w->micro = k;
             for (int i = first[s]; i < first[s + 1]; i++)
                 PL_TRY(one_node(w, &o[k], i));
             PL_TRY(flush(w, &o[k]));
         }
-    w->instance = 0;
+    w->micro = 0;
     return PL_OK;
 }
 
 /* Ways ------------------------------------------------------------------- */
 
-static pl_status one_way(struct lower *w, int k)
+static pl_status one_script(struct lower *w, int k)
 {
-    const struct lower_way *way = &w->opt->way[k];
-    struct lowered_way *o = &w->out->way[k];
+    const struct lower_script *script = &w->opt->script[k];
+    struct lowered_script *o = &w->out->script[k];
     size_t n = (size_t)w->num->n + 1;
 
-    w->way = k;
-    w->at = o->at = way->at;
+    w->script = k;
+    w->at = o->at = script->at;
     w->order = 0;
-    o->n_instance = way->n_instance;
+    o->n_micro = script->n_micro;
     o->message = arena_alloc(w->a, n, sizeof *o->message);
-    o->at = arena_memdup(w->a, way->at, n - 1, sizeof *way->at);
-    w->value = arena_alloc(w->a, (size_t)way->n_instance, sizeof *w->value);
+    o->at = arena_memdup(w->a, script->at, n - 1, sizeof *script->at);
+    w->value = arena_alloc(w->a, (size_t)script->n_micro, sizeof *w->value);
     if (!o->message || !o->at || !w->value)
         return err_no_memory(w->err, "a program");
-    for (int i = 0; i < way->n_instance; i++) {
+    for (int i = 0; i < script->n_micro; i++) {
         w->value[i] = arena_alloc(w->a, n, sizeof **w->value);
         if (!w->value[i])
             return err_no_memory(w->err, "a program");
@@ -253,14 +253,14 @@ static pl_status start(struct lower *w)
     size_t n_dev = (size_t)opt->n_dev, n = (size_t)w->num->n + 1;
 
     o->prog = arena_alloc(w->a, n_dev, sizeof *o->prog);
-    o->way = arena_alloc(w->a, (size_t)opt->n_way, sizeof *o->way);
+    o->script = arena_alloc(w->a, (size_t)opt->n_script, sizeof *o->script);
     o->leaf = arena_alloc(w->a, n, sizeof *o->leaf);
     w->dev = arena_alloc(w->a, n_dev, sizeof *w->dev);
     w->unit = arena_alloc(w->a, (size_t)opt->n_unit, sizeof *w->unit);
     w->peer = arena_alloc(w->a, (size_t)opt->n_group, sizeof *w->peer);
     w->held = arena_alloc(w->a, n, sizeof *w->held);
     w->region.item = arena_alloc(w->a, n, sizeof *w->region.item);
-    if (!o->prog || !o->way || !o->leaf || !w->dev || !w->unit || !w->peer ||
+    if (!o->prog || !o->script || !o->leaf || !w->dev || !w->unit || !w->peer ||
         !w->held || !w->region.item)
         return err_no_memory(w->err, "programs");
     for (int d = 0; d < opt->n_dev; d++)
@@ -268,13 +268,13 @@ static pl_status start(struct lower *w)
     for (int u = 0; u < opt->n_unit; u++) {
         w->unit[u].u = opt->unit[u];
         w->unit[u].local = u - opt->group[opt->unit[u].group].first;
-        for (int i = 0; i < PROG_MAX_INSTANCE; i++)
+        for (int i = 0; i < PROG_MAX_MICRO; i++)
             w->unit[u].told[i] = -1;
         o->prog[opt->unit[u].dev].active = u < opt->n_unit - 1;
     }
     for (int d = 0; d < opt->n_dev; d++) {
         o->prog[d].script =
-            arena_alloc(w->a, (size_t)opt->n_way, sizeof *o->prog[d].script);
+            arena_alloc(w->a, (size_t)opt->n_script, sizeof *o->prog[d].script);
         if (!o->prog[d].script)
             return err_no_memory(w->err, "programs");
     }
@@ -298,7 +298,7 @@ static pl_status finish(struct lower *w, int d)
     if (!p->tensor)
         return err_no_memory(w->err, "a program");
     p->n_tensor = v->n_tensor;
-    p->n_script = w->opt->n_way;
+    p->n_script = w->opt->n_script;
     p->n_event = v->n_event;
     p->n_group = w->opt->n_group;
     memcpy(p->bytes, v->bytes, sizeof p->bytes);
@@ -323,12 +323,12 @@ pl_status lower(struct lowered **out, const struct numeric *num,
     o->n_dev = opt->n_dev;
     o->n_group = opt->n_group;
     o->n_unit = opt->n_unit;
-    o->n_way = opt->n_way;
+    o->n_script = opt->n_script;
     s = add_io(&w, opt, &all);
     if (s == PL_OK)
         s = start(&w);
-    for (int k = 0; k < opt->n_way && s == PL_OK; k++)
-        s = one_way(&w, k);
+    for (int k = 0; k < opt->n_script && s == PL_OK; k++)
+        s = one_script(&w, k);
     for (int d = 0; d < opt->n_dev && s == PL_OK; d++)
         s = finish(&w, d);
     for (int d = 0; w.dev && d < opt->n_dev; d++) {

@@ -32,21 +32,22 @@ struct lower_device {
     unsigned char activations[PL_FORMAT_COUNT];        /* enum activations */
 };
 
-/* One way through a step: where each node is computed. A weight or cache that
+/* One script: where each node is computed. A weight or cache that
  * is read in another group than its home is streamed there. */
-struct lower_way {
-    int n_instance;
+struct lower_script {
+    int n_micro;
     const int *at; /* [num->n] group; leaves: any */
 };
 
 struct lower_options {
-    int n_dev, n_group, n_unit, n_way; /* the last device is "io": lower_io.c */
-    const struct lower_group *group;   /* [n_group] */
-    const struct lower_unit *unit;     /* [n_unit], by group */
-    const int *home;                /* [num->n] group of weights and caches */
-    const struct lower_way *way;    /* [n_way] */
-    const struct lower_device *dev; /* [n_dev] */
-    struct graph_sizes max;         /* n_slot: exact */
+    int n_dev, n_group, n_unit,
+        n_script;                    /* the last device is "io": lower_io.c */
+    const struct lower_group *group; /* [n_group] */
+    const struct lower_unit *unit;   /* [n_unit], by group */
+    const int *home;                 /* [num->n] group of weights and caches */
+    const struct lower_script *script; /* [n_script] */
+    const struct lower_device *dev;    /* [n_dev] */
+    struct graph_sizes max;            /* n_slot: exact */
     int page_stride;
 };
 
@@ -81,14 +82,14 @@ struct lowered_copy {
     bool pages;
 };
 
-struct lowered_way {
-    int n_instance;
+struct lowered_script {
+    int n_micro;
     const int *at; /* [num->n] */
     int n_message;
-    struct lowered_message *message; /* of one instance */
+    struct lowered_message *message; /* of one micro-batch */
     int n_copy;
-    struct lowered_copy *copy; /* of one instance */
-    int *result; /* [n_instance][g->n_node] tensor of "io" where a result is
+    struct lowered_copy *copy; /* of one micro-batch */
+    int *result; /* [n_micro][g->n_node] tensor of "io" where a result is
                     after the run; -1: it is none */
 };
 
@@ -100,13 +101,13 @@ struct lowered {
     const struct lower_unit *unit;
     struct program *prog;       /* [n_dev] */
     struct lowered_held **leaf; /* [num->n] of weights and caches */
-    int n_instance;             /* most micro-batches of a way */
-    int *input; /* [n_instance][g->n_node] tensor of "io" where an input is put
+    int n_micro;                /* most micro-batches of a script */
+    int *input;   /* [n_micro][g->n_node] tensor of "io" where an input is put
                    before the run; -1: it is none */
-    int *batch; /* [n_instance] tensor of "io" where the table of tokens is put
+    int *batch;   /* [n_micro] tensor of "io" where the table of tokens is put
                    (program_batch); -1: no cache, no table */
-    int n_way;  /* scripts of the programs */
-    struct lowered_way *way;
+    int n_script; /* scripts of the programs */
+    struct lowered_script *script;
 };
 
 pl_status lower(struct lowered **out, const struct numeric *num,

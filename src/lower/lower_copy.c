@@ -88,12 +88,12 @@ static pl_status carried(struct lower *w, int d, const struct transit *t)
 static pl_status transit_retire(struct lower *w, int k)
 {
     struct transit t = w->transit[k];
-    int instance = w->instance;
+    int micro = w->micro;
 
     memmove(w->transit + k, w->transit + k + 1,
             (size_t)(w->n_transit - k - 1) * sizeof t);
     w->n_transit--;
-    w->instance = t.instance; /* in the run whenever the copy is */
+    w->micro = t.micro; /* in the run whenever the copy is */
     for (int s = 0; s < t.n_src; s++) {
         int d = dev_of(w, t.src_unit[s]);
 
@@ -101,7 +101,7 @@ static pl_status transit_retire(struct lower *w, int k)
             PL_TRY(carried(w, d, &t));
         lower_use(&w->dev[d], t.src_tensor[s], w->dev[d].n_step - 1);
     }
-    w->instance = instance;
+    w->micro = micro;
     return PL_OK;
 }
 
@@ -111,7 +111,7 @@ static pl_status lend(struct lower *w, const struct held *h, int to,
                       const struct arrival *done, bool by_rank)
 {
     const struct lower_group *a = group_of(w, h->h.group);
-    struct transit t = {.from = h->h.group, .to = to, .instance = w->instance};
+    struct transit t = {.from = h->h.group, .to = to, .micro = w->micro};
     int same = 0;
 
     for (int k = w->n_transit - 1; k >= 0; k--)
@@ -361,9 +361,9 @@ static pl_status make_room(struct lower *w, int u, int *event, int *birth)
 static pl_status note_copy(struct lower *w, int i, int from, int to, bool pages,
                            const pl_dim bytes[2])
 {
-    struct lowered_way *o = &w->out->way[w->way];
+    struct lowered_script *o = &w->out->script[w->script];
 
-    if (w->instance > 0)
+    if (w->micro > 0)
         return PL_OK;
     if (!lower_grow((void **)&w->copy, o->n_copy, &w->copy_cap,
                     sizeof *w->copy))
@@ -995,7 +995,7 @@ static pl_status announce(struct lower *w, int i)
     struct held *h = lower_find(w, i, w->at[i]);
     int e;
 
-    if (w->opt->way[w->way].n_instance == 1 || !h)
+    if (w->opt->script[w->script].n_micro == 1 || !h)
         return PL_OK;
     for (int m = 0; m < g->n; m++)
         PL_TRY(ready(w, h, g->first + m, &e));

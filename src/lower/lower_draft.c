@@ -94,7 +94,7 @@ static pl_status add_tensor(struct lower *w, int d, const struct prog_tensor *t,
         return err_no_memory(w->err, "a program");
     v->tensor_cap = c;
     v->tensor[v->n_tensor] = *t;
-    v->tensor[v->n_tensor].instance = w->instance;
+    v->tensor[v->n_tensor].micro = w->micro;
     v->buffer[v->n_tensor] = buffer;
     v->inside[v->n_tensor] = inside;
     v->q8[v->n_tensor] = -1;
@@ -208,7 +208,7 @@ pl_status lower_step(struct lower *w, int d, const struct step *s)
     step_uses(s, d, v->tensor, use, &at);
     t = &v->step[v->n_step++];
     *t = *s;
-    t->instance = w->instance;
+    t->micro = w->micro;
     t->order = step_meets(s) ? s->order : w->order++;
     if (w->guard != GUARD_NONE) {
         bool few = w->guard == GUARD_FEW_TOK || w->guard == GUARD_FEW_OUT;
@@ -245,10 +245,10 @@ static pl_status post(struct lower *w, int d, enum queue q, int event)
         return err_no_memory(w->err, "a program");
     v->late[event].waits = false;
     v->late[event].queue = q;
-    v->late[event].instance = w->instance;
+    v->late[event].micro = w->micro;
     v->late[event].guard = w->guard;
-    v->late[event].number = ++v->posts[q][w->instance][w->guard].n;
-    v->posts[q][w->instance][w->guard].event = event;
+    v->late[event].number = ++v->posts[q][w->micro][w->guard].n;
+    v->posts[q][w->micro][w->guard].event = event;
     return lower_step(w, d, &s);
 }
 
@@ -260,7 +260,7 @@ pl_status lower_post(struct lower *w, int d, enum queue q, int *event)
     PL_TRY(lower_settle(w, d));
     last = v->n_step ? &v->step[v->n_step - 1] : NULL;
     if (last && last->kind == STEP_POST && last->queue == q &&
-        last->instance == w->instance &&
+        last->micro == w->micro &&
         v->late[last->event.event].guard == w->guard) {
         *event = last->event.event; /* nothing has happened since */
         return PL_OK;
@@ -277,7 +277,7 @@ pl_status lower_post_late(struct lower *w, int d, int *event)
     if (!know(v, *event))
         return err_no_memory(w->err, "a program");
     v->late[*event] = (struct late){.waits = true,
-                                    .instance = w->instance,
+                                    .micro = w->micro,
                                     .batch = w->batch,
                                     .as = -1,
                                     .queue = QUEUE_COPY};
@@ -289,19 +289,19 @@ pl_status lower_post_late(struct lower *w, int d, int *event)
 static pl_status post_now(struct lower *w, int d, int event)
 {
     struct draft *v = &w->dev[d];
-    int instance = w->instance;
+    int micro = w->micro;
     enum guard guard = w->guard;
     pl_status s;
 
-    w->instance = v->late[event].instance;
+    w->micro = v->late[event].micro;
     w->guard = GUARD_NONE;
     for (int e = v->first_late; e < event; e++)
-        if (v->late[e].waits && v->late[e].instance == w->instance) {
+        if (v->late[e].waits && v->late[e].micro == w->micro) {
             v->late[e].waits = false;
             v->late[e].as = event;
         }
     s = post(w, d, QUEUE_COPY, event);
-    w->instance = instance;
+    w->micro = micro;
     w->guard = guard;
     return s;
 }
@@ -323,17 +323,17 @@ pl_status lower_post_batch(struct lower *w, int d)
 pl_status lower_settle(struct lower *w, int d)
 {
     struct draft *v = &w->dev[d];
-    int instance = w->instance, event = v->owed;
+    int micro = w->micro, event = v->owed;
     enum guard guard = w->guard;
     pl_status s;
 
     if (event < 0)
         return PL_OK;
     v->owed = -1;
-    w->instance = v->owed_instance;
+    w->micro = v->owed_micro;
     w->guard = GUARD_NONE;
     s = post(w, d, QUEUE_COMPUTE, event);
-    w->instance = instance;
+    w->micro = micro;
     w->guard = guard;
     return s;
 }
@@ -342,11 +342,11 @@ pl_status lower_post_later(struct lower *w, int d, int *event)
 {
     struct draft *v = &w->dev[d];
 
-    if (v->owed_instance != w->instance)
+    if (v->owed_micro != w->micro)
         PL_TRY(lower_settle(w, d));
     if (v->owed < 0)
         v->owed = v->n_event++;
-    v->owed_instance = w->instance;
+    v->owed_micro = w->micro;
     *event = v->owed;
     return PL_OK;
 }
@@ -368,14 +368,14 @@ static pl_status wait_own(struct lower *w, int d, enum queue q, int event)
 {
     const struct step_event own = {d, event};
     const struct late *l = &w->dev[d].late[event];
-    int instance = w->instance;
+    int micro = w->micro;
     enum guard guard = w->guard;
     pl_status st;
 
-    w->instance = l->instance;
+    w->micro = l->micro;
     w->guard = l->guard;
     st = wait_step(w, d, q, &own, 1);
-    w->instance = instance;
+    w->micro = micro;
     w->guard = guard;
     return st;
 }
@@ -387,7 +387,7 @@ pl_status lower_link(struct lower *w, int d, enum queue q)
 
     if (w->opt->dev[d].one_queue)
         return PL_OK;
-    for (int i = 0; i < PROG_MAX_INSTANCE * GUARD_COUNT; i++) {
+    for (int i = 0; i < PROG_MAX_MICRO * GUARD_COUNT; i++) {
         int k = i / GUARD_COUNT, g = i % GUARD_COUNT;
 
         if (v->posts[other][k][g].n == v->posts[other][k][g].linked)
@@ -403,10 +403,10 @@ pl_status lower_link(struct lower *w, int d, enum queue q)
 static void note_link(struct lower *w, struct draft *v, enum queue q,
                       const struct late *l)
 {
-    if (l->queue == q || l->instance != w->instance || l->guard != w->guard)
+    if (l->queue == q || l->micro != w->micro || l->guard != w->guard)
         return;
-    if (l->number > v->posts[l->queue][l->instance][l->guard].linked)
-        v->posts[l->queue][l->instance][l->guard].linked = l->number;
+    if (l->number > v->posts[l->queue][l->micro][l->guard].linked)
+        v->posts[l->queue][l->micro][l->guard].linked = l->number;
 }
 
 pl_status lower_wait(struct lower *w, int d, enum queue q, int dev, int event)
@@ -451,10 +451,10 @@ static int owner(const struct lower *w, int i)
     return w->num->node[i].kind == NUM_OP &&
                    w->g->node[w->num->node[i].node].op == OP_weight
                ? 0
-               : w->instance;
+               : w->micro;
 }
 
-/* Of this script and instance first (streamed leaves), then for good. */
+/* Of this script and micro-batch first (streamed leaves), then for good. */
 struct held *lower_find(const struct lower *w, int i, int group)
 {
     struct held *h = NULL;

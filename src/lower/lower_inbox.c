@@ -519,6 +519,6 @@ pl_status lower_exchange(struct lower *w, int group, int n, const int *item,
     }
     w->guard = GUARD_NONE;
     for (int k = 0; k < e.g->n; k++)
-        w->unit[e.g->first + k].told[w->instance] = first[k];
+        w->unit[e.g->first + k].told[w->micro] = first[k];
     return PL_OK;
 }

@@ -34,14 +34,14 @@ struct draft {
     int n_buf, buf_cap;
     int first_tensor, n_event; /* of the script; of all scripts */
     int owed;          /* event to be posted once values have come, or -1 */
-    int owed_instance; /* which waits for them */
+    int owed_micro;    /* which waits for them */
     struct late *late; /* [n_event] of the copy queue, not yet posted */
     int late_cap, first_late; /* the first event that may be one */
     /* POSTs so far, by queue and micro-batch: the number of the last one, and
        how many the other queue is known to have waited for */
     struct {
         int n, event, linked;
-    } posts[QUEUE_COUNT][PROG_MAX_INSTANCE][GUARD_COUNT];
+    } posts[QUEUE_COUNT][PROG_MAX_MICRO][GUARD_COUNT];
     size_t bytes[REGION_COUNT];
 };
 
@@ -49,7 +49,7 @@ struct draft {
  * for it, or before copies of another batch. */
 struct late {
     bool waits; /* to be posted */
-    int instance, batch;
+    int micro, batch;
     int as;     /* another event that was posted in its place, or -1 */
     int number; /* among the posts of its queue, micro-batch and guard; 0: not
                    yet */
@@ -80,7 +80,7 @@ struct held {
 
 /* A tensor that others read until ... */
 struct lent {
-    int tensor, instance;
+    int tensor, micro;
 };
 
 struct unit {
@@ -88,7 +88,7 @@ struct unit {
     int local; /* index in its group */
     /* The last step before which peers cannot have begun to push the next
        message, by micro-batch: its POST of the last one; -1: there was none. */
-    int told[PROG_MAX_INSTANCE];
+    int told[PROG_MAX_MICRO];
     struct lent *peers; /* read in messages not yet followed by another */
     int n_peers, peers_cap;
     /* The table of tokens, by micro-batch, as far as it is here. */
@@ -96,13 +96,13 @@ struct unit {
         int tensor; /* -1: not here */
         int ready;  /* event that says to the copy queue that it is, or -1 */
         bool lent;  /* the copy queue reads it, nobody says until when */
-    } batch[PROG_MAX_INSTANCE];
+    } batch[PROG_MAX_MICRO];
 };
 
 /* A copy on its way between two groups: what it reads may be overwritten when
  * all receivers have posted. */
 struct transit {
-    int from, to, instance;
+    int from, to, micro;
     int n_src, *src_unit, *src_tensor;
     int n_done;
     struct step_event *done; /* [n_done] */
@@ -130,18 +130,18 @@ struct lower {
         int *node, *part_of, *item;
     } region;
     /* the script being written */
-    int way, instance, order;
+    int script, micro, order;
     int batch;        /* of copies that set out together */
     enum guard guard; /* of the steps that are emitted */
     int64_t few; /* rows for which a message takes one shot; 0: not known yet */
     const int *at;
-    struct held ***value; /* [n_instance][num->n] */
+    struct held ***value; /* [n_micro][num->n] */
     const int **peer; /* [n_group] devices that meet, or NULL: not made yet */
     struct transit *transit;
     int n_transit, transit_cap;
     struct stream *stream; /* streamed weights, in order of use */
     int n_stream, stream_cap, next_stream;
-    struct lowered_copy *copy; /* of instance 0 */
+    struct lowered_copy *copy; /* of micro-batch 0 */
     int copy_cap;
     pl_err *err;
 };
@@ -149,9 +149,9 @@ struct lower {
 /* ---- lower.c, lower_passes.c ------------------------------------------- */
 
 /* Emits the steps of a script, in the total order. */
-pl_status lower_order(struct lower *w, struct lowered_way *way);
+pl_status lower_order(struct lower *w, struct lowered_script *script);
 /* All passes over a script: w->value and its other tables are there. */
-pl_status lower_passes(struct lower *w, struct lowered_way *way);
+pl_status lower_passes(struct lower *w, struct lowered_script *script);
 
 /* ---- lower_draft.c ----------------------------------------------------- */
 
@@ -178,7 +178,7 @@ pl_status lower_mail(struct lower *w, int d, pl_format f, int n_dim,
 /* The same memory under other dimensions, `offset` bytes in. */
 pl_status lower_alias(struct lower *w, int d, int tensor, int n_dim,
                       const pl_dim *dim, size_t offset, int *out);
-/* Appends a step and counts its uses of buffers. Its instance and order are
+/* Appends a step and counts its uses of buffers. Its micro-batch and order are
  * the current ones; a meeting's order is given. */
 pl_status lower_step(struct lower *w, int d, const struct step *s);
 /* The buffer of `tensor` is touched at step `at`. */
@@ -241,7 +241,7 @@ void lower_place(struct draft *v, int t, enum region r, size_t bytes);
 /* Memory of "io" for inputs: for good. */
 pl_status lower_io(struct lower *w);
 /* A script begins: io has its inputs, and no results. */
-pl_status lower_io_begin(struct lower *w, struct lowered_way *o);
+pl_status lower_io_begin(struct lower *w, struct lowered_script *o);
 /* Input i in a group, with the others that are read there. */
 pl_status lower_input(struct lower *w, int i, int group);
 /* The micro-batch's table of tokens at unit u. */

@@ -77,37 +77,37 @@ static pl_dim batch_words(const struct lower *w)
 static pl_status io_batch(struct lower *w)
 {
     const pl_dim n = batch_words(w);
-    int *t = arena_alloc(w->a, (size_t)w->out->n_instance, sizeof *t);
+    int *t = arena_alloc(w->a, (size_t)w->out->n_micro, sizeof *t);
 
     if (!t)
         return err_no_memory(w->err, "a program");
     w->out->batch = t;
-    for (int k = 0; k < w->out->n_instance; k++) {
+    for (int k = 0; k < w->out->n_micro; k++) {
         t[k] = -1;
         if (!has_cache(w))
             continue;
-        w->instance = k;
+        w->micro = k;
         PL_TRY(lower_tensor(w, io_dev(w), PL_I32, 1, &n, 0, &t[k], NULL));
         lower_place(&w->dev[io_dev(w)], t[k], REGION_WORK, 4 * (size_t)n.n);
     }
-    w->instance = 0;
+    w->micro = 0;
     return PL_OK;
 }
 
 pl_status lower_io(struct lower *w)
 {
-    int n_instance = 0, n_node = w->g->n_node;
+    int n_micro = 0, n_node = w->g->n_node;
     struct draft *v = &w->dev[io_dev(w)];
 
-    for (int k = 0; k < w->opt->n_way; k++)
-        if (w->opt->way[k].n_instance > n_instance)
-            n_instance = w->opt->way[k].n_instance;
-    w->out->n_instance = n_instance;
-    w->out->input = arena_alloc(w->a, (size_t)n_instance * (size_t)n_node + 1,
+    for (int k = 0; k < w->opt->n_script; k++)
+        if (w->opt->script[k].n_micro > n_micro)
+            n_micro = w->opt->script[k].n_micro;
+    w->out->n_micro = n_micro;
+    w->out->input = arena_alloc(w->a, (size_t)n_micro * (size_t)n_node + 1,
                                 sizeof *w->out->input);
     if (!w->out->input)
         return err_no_memory(w->err, "a program");
-    for (int k = 0; k < n_instance; k++)
+    for (int k = 0; k < n_micro; k++)
         for (int i = 0; i < n_node; i++) {
             const struct graph_node *x = &w->g->node[i];
             int *t = &w->out->input[(size_t)k * (size_t)n_node + (size_t)i];
@@ -115,48 +115,47 @@ pl_status lower_io(struct lower *w)
             *t = -1;
             if (x->op != OP_input)
                 continue;
-            w->instance = k;
+            w->micro = k;
             PL_TRY(lower_tensor(w, io_dev(w), x->format, x->n_dim, x->dim, 0, t,
                                 NULL));
             lower_place(v, *t, REGION_WORK, at_most(w, x->n_dim, x->dim));
         }
-    w->instance = 0;
+    w->micro = 0;
     return io_batch(w);
 }
 
 static void forget_batches(struct unit *x)
 {
-    for (int k = 0; k < PROG_MAX_INSTANCE; k++) {
+    for (int k = 0; k < PROG_MAX_MICRO; k++) {
         x->batch[k].tensor = x->batch[k].ready = -1;
         x->batch[k].lent = false;
     }
 }
 
-pl_status lower_io_begin(struct lower *w, struct lowered_way *o)
+pl_status lower_io_begin(struct lower *w, struct lowered_script *o)
 {
     size_t n_node = (size_t)w->g->n_node;
 
-    o->result =
-        arena_alloc(w->a, (size_t)o->n_instance * n_node + 1, sizeof(int));
+    o->result = arena_alloc(w->a, (size_t)o->n_micro * n_node + 1, sizeof(int));
     if (!o->result)
         return err_no_memory(w->err, "a program");
-    for (size_t i = 0; i < (size_t)o->n_instance * n_node; i++)
+    for (size_t i = 0; i < (size_t)o->n_micro * n_node; i++)
         o->result[i] = -1;
     for (int u = 0; u < w->opt->n_unit; u++)
         forget_batches(&w->unit[u]);
-    for (int k = 0; k < o->n_instance; k++)
+    for (int k = 0; k < o->n_micro; k++)
         for (int i = 0; i < w->num->n; i++) {
             struct held *h;
 
             if (!is_input(w, i))
                 continue;
-            w->instance = k;
+            w->micro = k;
             PL_TRY(lower_hold(w, i, io_group(w), &h));
             h->h.v[0].tensor =
                 w->out
                     ->input[(size_t)k * n_node + (size_t)w->num->node[i].node];
         }
-    w->instance = 0;
+    w->micro = 0;
     return PL_OK;
 }
 
@@ -191,9 +190,8 @@ static pl_status find_inputs(struct lower *w, int first, int group,
             PL_TRY(lower_hold(w, i, group, &in->held[in->n]));
             in->num[in->n++] = i;
         }
-    in->batch =
-        w->out->batch[w->instance] >= 0 &&
-        w->unit[w->opt->group[group].first].batch[w->instance].tensor < 0;
+    in->batch = w->out->batch[w->micro] >= 0 &&
+                w->unit[w->opt->group[group].first].batch[w->micro].tensor < 0;
     return PL_OK;
 }
 
@@ -210,14 +208,14 @@ static pl_status add_batch(struct lower *w, int u, int block, size_t at,
                 {n_tok, {4, PL_N_TOK}},
                 {2 * n_tok, {4 * stride, GRAPH_N_SEQ}}};
     const pl_dim n = batch_words(w), one = {1, PL_CONST};
-    int d = w->unit[u].u.dev, *t = &w->unit[u].batch[w->instance].tensor;
+    int d = w->unit[u].u.dev, *t = &w->unit[u].batch[w->micro].tensor;
 
     PL_TRY(lower_alias(w, d, block, 1, &n, at, t));
     w->dev[d].tensor[*t].format = PL_I32;
     w->dev[d].tensor[*t].bytes = 4 * (size_t)n.n;
     for (size_t k = 0; k < sizeof part / sizeof *part; k++) {
         const struct copy_piece c = {.src_dev = io_dev(w),
-                                     .src = w->out->batch[w->instance],
+                                     .src = w->out->batch[w->micro],
                                      .src_at = 4 * part[k].word,
                                      .dst_at = (int64_t)at + 4 * part[k].word,
                                      .bytes = part[k].bytes,
@@ -302,7 +300,7 @@ pl_status lower_input(struct lower *w, int i, int group)
 
 pl_status lower_batch(struct lower *w, int u, int *tensor)
 {
-    const int *t = &w->unit[u].batch[w->instance].tensor;
+    const int *t = &w->unit[u].batch[w->micro].tensor;
 
     if (*t < 0)
         PL_TRY(lower_input(w, -1, w->unit[u].u.group));
@@ -312,10 +310,10 @@ pl_status lower_batch(struct lower *w, int u, int *tensor)
 
 pl_status lower_batch_copied(struct lower *w, int u, int *tensor, int *event)
 {
-    int *ready = &w->unit[u].batch[w->instance].ready;
+    int *ready = &w->unit[u].batch[w->micro].ready;
 
     PL_TRY(lower_batch(w, u, tensor));
-    w->unit[u].batch[w->instance].lent = true;
+    w->unit[u].batch[w->micro].lent = true;
     if (event && *ready < 0)
         PL_TRY(lower_post(w, w->unit[u].u.dev, QUEUE_COMPUTE, ready));
     if (event)
@@ -335,9 +333,8 @@ pl_status lower_result(struct lower *w, int i)
     if (!(x->output || x->keep) || x->op == OP_cache_write ||
         w->num->value[node] != i)
         return PL_OK;
-    out =
-        &w->out->way[w->way]
-             .result[(size_t)w->instance * (size_t)w->g->n_node + (size_t)node];
+    out = &w->out->script[w->script]
+               .result[(size_t)w->micro * (size_t)w->g->n_node + (size_t)node];
     /* born before the run begins, it shares its place with no other one */
     PL_TRY(lower_mail(w, io_dev(w), x->format, x->n_dim, x->dim, -1, 0, out));
     PL_TRY(lower_pieces(w, io_unit(w), w->at[i], i, i, &none, &p));

@@ -32,7 +32,7 @@ static pl_status peers_read(struct lower *w, int u, int tensor)
     if (!lower_grow((void **)&v->peers, v->n_peers, &v->peers_cap,
                     sizeof *v->peers))
         return err_no_memory(w->err, "a program");
-    v->peers[v->n_peers++] = (struct lent){tensor, w->instance};
+    v->peers[v->n_peers++] = (struct lent){tensor, w->micro};
     return PL_OK;
 }
 
@@ -46,7 +46,7 @@ static void take_back(struct lower *w, int u)
     int n = 0;
 
     for (int k = 0; k < v->n_peers; k++)
-        if (v->peers[k].instance >= w->instance)
+        if (v->peers[k].micro >= w->micro)
             lower_use(d, v->peers[k].tensor, d->n_step);
         else
             v->peers[n++] = v->peers[k];
@@ -89,7 +89,7 @@ int lower_told(const struct lower *w, int u)
 {
     int last = -1;
 
-    for (int i = 0; i <= w->instance; i++)
+    for (int i = 0; i <= w->micro; i++)
         if (w->unit[u].told[i] > last)
             last = w->unit[u].told[i];
     return last;
@@ -147,7 +147,7 @@ int lower_layer(const struct lower *w, int node)
 static void count_message(struct lower *w, int group, int n, const int *item,
                           pl_dim bytes[2])
 {
-    struct lowered_way *o = &w->out->way[w->way];
+    struct lowered_script *o = &w->out->script[w->script];
 
     bytes[0] = bytes[1] = (pl_dim){0, PL_CONST};
     for (int k = 0; k < n; k++) {
@@ -155,7 +155,7 @@ static void count_message(struct lower *w, int group, int n, const int *item,
 
         lower_add_bytes(bytes, lower_product(x->dim, 0, x->n_dim, 4));
     }
-    if (w->instance == 0)
+    if (w->micro == 0)
         o->message[o->n_message++] =
             (struct lowered_message){lower_layer(w, w->num->node[item[0]].node),
                                      group,

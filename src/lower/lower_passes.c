@@ -10,9 +10,9 @@
 /* ---- what outlives its last step ---------------------------------------- */
 
 /* What is on its way and never waited for may come until the script's end. */
-static pl_status hold_arrivals(struct lower *w, struct lowered_way *o)
+static pl_status hold_arrivals(struct lower *w, struct lowered_script *o)
 {
-    for (int k = 0; k < o->n_instance; k++)
+    for (int k = 0; k < o->n_micro; k++)
         for (int i = 0; i < w->num->n; i++)
             for (const struct held *h = w->value[k][i]; h;
                  h = (const struct held *)h->h.next)
@@ -32,7 +32,7 @@ static pl_status hold_arrivals(struct lower *w, struct lowered_way *o)
 
 /* What peers, other groups or the copy queue may still read, or copies carry
  * away. */
-static pl_status hold_lent(struct lower *w, struct lowered_way *o)
+static pl_status hold_lent(struct lower *w, struct lowered_script *o)
 {
     lower_end_copies(w);
     for (int u = 0; u < w->opt->n_unit; u++) {
@@ -42,9 +42,9 @@ static pl_status hold_lent(struct lower *w, struct lowered_way *o)
         for (int i = 0; i < x->n_peers; i++) /* no later message guards these */
             lower_use(d, x->peers[i].tensor, d->n_step);
         x->n_peers = 0;
-        for (int i = 0; i < PROG_MAX_INSTANCE; i++)
+        for (int i = 0; i < PROG_MAX_MICRO; i++)
             x->told[i] = -1;
-        for (int k = 0; k < o->n_instance; k++)
+        for (int k = 0; k < o->n_micro; k++)
             if (x->batch[k].lent)
                 lower_use(d, x->batch[k].tensor, d->n_step);
     }
@@ -53,7 +53,7 @@ static pl_status hold_lent(struct lower *w, struct lowered_way *o)
 
 /* ---- places -------------------------------------------------------------- */
 
-static pl_status place_buffers(struct lower *w, struct lowered_way *o)
+static pl_status place_buffers(struct lower *w, struct lowered_script *o)
 {
     (void)o;
     for (int d = 0; d < w->opt->n_dev; d++) {
@@ -86,12 +86,12 @@ static int by_step(const void *a, const void *b)
 
 static struct script *script_of(struct lower *w, int d)
 {
-    return (struct script *)&w->out->prog[d].script[w->way];
+    return (struct script *)&w->out->prog[d].script[w->script];
 }
 
 /* When buffers of the work region die. Those of the inbox are peers' to write
  * before anybody could tell. */
-static pl_status list_deaths(struct lower *w, struct lowered_way *o)
+static pl_status list_deaths(struct lower *w, struct lowered_script *o)
 {
     (void)o;
     for (int d = 0; d < w->opt->n_dev; d++) {
@@ -129,7 +129,7 @@ static void clear(struct draft *v)
     memset(v->posts, 0, sizeof v->posts);
 }
 
-static pl_status seal(struct lower *w, struct lowered_way *o)
+static pl_status seal(struct lower *w, struct lowered_script *o)
 {
     o->copy = arena_memdup(w->a, w->copy, (size_t)o->n_copy, sizeof *o->copy);
     if (o->n_copy && !o->copy)
@@ -138,7 +138,7 @@ static pl_status seal(struct lower *w, struct lowered_way *o)
         struct draft *v = &w->dev[d];
         struct script *s = script_of(w, d);
 
-        s->n_instance = o->n_instance;
+        s->n_micro = o->n_micro;
         s->n_step = v->n_step;
         s->step =
             arena_memdup(w->a, v->step, (size_t)v->n_step, sizeof *v->step);
@@ -154,14 +154,14 @@ static pl_status seal(struct lower *w, struct lowered_way *o)
  * that. */
 static const struct {
     const char *name;
-    pl_status (*run)(struct lower *w, struct lowered_way *o);
+    pl_status (*run)(struct lower *w, struct lowered_script *o);
 } passes[] = {
     {"order steps", lower_order},     {"hold arrivals", hold_arrivals},
     {"hold lent buffers", hold_lent}, {"place buffers", place_buffers},
     {"list deaths", list_deaths},     {"seal", seal},
 };
 
-pl_status lower_passes(struct lower *w, struct lowered_way *o)
+pl_status lower_passes(struct lower *w, struct lowered_script *o)
 {
     for (size_t i = 0; i < sizeof passes / sizeof passes[0]; i++)
         PL_TRY(passes[i].run(w, o));

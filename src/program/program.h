@@ -13,9 +13,10 @@
  * is the only choice left to run time. All share weights and caches; their
  * buffers lie over each other, since one runs at a time.
  *
- * Instances. A script works on one or more micro-batches; each of its steps and
- * each tensor whose size depends on a step belongs to one instance. A run may
- * bring fewer: then the steps of the others are passed over by all devices.
+ * Micro-batches. A script works on one or more micro-batches; each of its steps
+ * and each tensor whose size depends on a step belongs to one micro-batch. A
+ * run may bring fewer: then the steps of the others are passed over by all
+ * devices.
  *
  * Order. The steps of all devices stand in one total order (`order`). Each
  * device issues its own in that order, to a compute and a copy queue; steps of
@@ -38,9 +39,9 @@
  * POST; the peer WAITs and works on its own memory. PULL and PAGES read memory
  * that is open to the device, the host's for most.
  *
- * The last device, "io", has no kernels to run: the caller puts a run's inputs
- * into its work region, which others PULL or it PUSHes to them, and finds
- * results in its inbox. */
+ * The last device, "io", has no kernels to run: the caller puts a run's
+ * inputs into its work region, which others PULL or it PUSHes to them, and
+ * finds results in its inbox. */
 #ifndef PROGRAM_PROGRAM_H
 #define PROGRAM_PROGRAM_H
 
@@ -67,7 +68,7 @@ struct prog_tensor {
     size_t offset; /* from the region's start, multiple of 64 */
     size_t bytes;  /* at the largest sizes, for one entry */
     const struct pack *pack;
-    int instance; /* whose sizes its dimensions have */
+    int micro; /* whose sizes its dimensions have */
 };
 
 /* Two nested strided loops over runs of bytes; all in bytes, offsets from the
@@ -200,10 +201,10 @@ struct step_wait {
 struct step {
     enum step_kind kind;
     enum queue queue;
-    int order;    /* its place among the steps of all devices; what meets has
+    int order; /* its place among the steps of all devices; what meets has
                      the same */
-    int instance; /* the micro-batch it works for */
-    int node;     /* of the graph, for traces and errors; -1 if none */
+    int micro; /* the micro-batch it works for */
+    int node;  /* of the graph, for traces and errors; -1 if none */
     /* The step is in the run of a micro-batch only if so many of n_tok, or of
      * n_out, are in it; most = 0: always. */
     bool guard_out; /* n_out, else n_tok */
@@ -227,13 +228,13 @@ struct prog_death {
 };
 
 enum {
-    PROG_MAX_INSTANCE = 16,
+    PROG_MAX_MICRO = 16,
     PROG_MAX_SCRIPT = 4,
     MERGE_MAX_DEPTH = 64, /* of a stack of addends */
 };
 
 struct script {
-    int n_instance; /* most micro-batches; the same on all devices */
+    int n_micro; /* most micro-batches; the same on all devices */
     int n_step;
     const struct step *step; /* ascending order */
     int n_death;
@@ -249,7 +250,7 @@ struct program {
     const struct script *script;
     int n_event, n_group;
     size_t bytes[REGION_COUNT];
-    struct graph_sizes max; /* largest n_tok, n_out, n_seq of an instance;
+    struct graph_sizes max; /* largest n_tok, n_out, n_seq of a micro-batch;
                                n_slot as it is */
     int page_stride;        /* pages of a sequence */
 };
@@ -317,12 +318,12 @@ static inline bool step_guard(const struct step *s, const struct graph_sizes *z)
     return n >= s->least && n <= s->most;
 }
 
-/* Is it in a run of n_instance micro-batches of these sizes? */
-static inline bool step_runs(const struct step *s, int n_instance,
+/* Is it in a run of n_micro micro-batches of these sizes? */
+static inline bool step_runs(const struct step *s, int n_micro,
                              const struct graph_sizes *sizes)
 {
-    return s->instance < n_instance &&
-           (s->most == 0 || step_guard(s, &sizes[s->instance]));
+    return s->micro < n_micro &&
+           (s->most == 0 || step_guard(s, &sizes[s->micro]));
 }
 
 /* The pieces that a PUSH brings to its k-th destination. */

@@ -42,9 +42,8 @@ static pl_status check_tensors(struct check *c)
         const struct prog_tensor *t = &c->p->tensor[i];
 
         if ((unsigned)t->region >= REGION_COUNT || t->n_dim < 0 ||
-            t->n_dim > GRAPH_MAX_DIM || t->offset % 64 != 0 ||
-            t->instance < 0 || t->instance >= PROG_MAX_INSTANCE ||
-            t->offset > c->p->bytes[t->region] ||
+            t->n_dim > GRAPH_MAX_DIM || t->offset % 64 != 0 || t->micro < 0 ||
+            t->micro >= PROG_MAX_MICRO || t->offset > c->p->bytes[t->region] ||
             t->bytes > c->p->bytes[t->region] - t->offset)
             return err_set(c->err, PL_BAD_ARGUMENT,
                            "program of %s: tensor %d of %zu bytes at %zu is "
@@ -214,13 +213,13 @@ static pl_status check_merge(const struct check *c, const struct step *st,
     return PL_OK;
 }
 
-/* Does the step see the tensor's size as its own instance has it? */
+/* Does the step see the tensor's size as its own micro-batch has it? */
 static bool sized(const struct check *c, const struct step *st, int tensor)
 {
     const struct prog_tensor *t = &c->p->tensor[tensor];
 
     for (int i = 0; i < t->n_dim; i++)
-        if (t->instance != st->instance &&
+        if (t->micro != st->micro &&
             (t->dim[i].symbol == PL_N_TOK || t->dim[i].symbol == PL_N_OUT ||
              t->dim[i].symbol == GRAPH_N_SEQ))
             return false;
@@ -236,7 +235,7 @@ static pl_status check_batch(const struct check *c, const struct step *st,
     if (!has_tensor(c->p, tensor))
         return bad(c, "names a tensor that is not there");
     t = &c->p->tensor[tensor];
-    if (t->instance != st->instance)
+    if (t->micro != st->micro)
         return bad(c, "reads a tensor of another micro-batch");
     if (t->format != PL_I32 || t->q8 || t->pack ||
         (int64_t)(t->bytes / 4) < program_batch_words(c->p))
@@ -381,7 +380,7 @@ static pl_status check_meeting(const struct check *c, const struct step *st)
         if (c->m->share_threads(c->m->user, dev, c->p->dev))
             return bad(c, "meets a device whose threads are its own");
         x = meeting(c, dev, st->order);
-        if (!x || x->merge.group != m->group || x->instance != st->instance ||
+        if (!x || x->merge.group != m->group || x->micro != st->micro ||
             x->merge.n_peer != m->n_peer ||
             memcmp(x->merge.peer, m->peer,
                    (size_t)m->n_peer * sizeof *m->peer) != 0)
@@ -461,7 +460,7 @@ static pl_status check_step(const struct check *c, const struct step *st)
 {
     if ((unsigned)st->queue >= QUEUE_COUNT)
         return bad(c, "is in no queue");
-    if (st->instance < 0 || st->instance >= script_of(c, c->p->dev)->n_instance)
+    if (st->micro < 0 || st->micro >= script_of(c, c->p->dev)->n_micro)
         return bad(c, "works for a micro-batch that the script does not have");
     switch (st->kind) {
     case STEP_KERNEL:
@@ -525,8 +524,8 @@ struct play {
     int *first;               /* [n] event 0 of each device */
     int *at[QUEUE_COUNT];     /* [n] next step of each device and queue */
     unsigned char *posted;    /* [first[n]] */
-    int n_event, n_instance;  /* of the run that is played */
-    struct graph_sizes sizes[PROG_MAX_INSTANCE]; /* of it */
+    int n_event, n_micro;     /* of the run that is played */
+    struct graph_sizes sizes[PROG_MAX_MICRO]; /* of it */
 };
 
 static pl_status find_posts(struct check *c, struct play *y)
@@ -560,7 +559,7 @@ static pl_status points_backward(const struct check *c, const struct play *y,
     if (post->order >= st->order)
         return bad(c, "waits for ever: the event's post comes later in the "
                       "order of all steps");
-    if (post->instance > st->instance)
+    if (post->micro > st->micro)
         return bad(c, "waits for ever: the event's post is of a later "
                       "micro-batch, which may be absent");
     return PL_OK;
@@ -611,7 +610,7 @@ static bool advance(const struct check *c, struct play *y, int dev, int queue)
     for (; *at < x->n_step; ++*at, moved = true) {
         const struct step *st = &x->step[*at];
 
-        if (!step_runs(st, y->n_instance, y->sizes) ||
+        if (!step_runs(st, y->n_micro, y->sizes) ||
             (one ? queue != QUEUE_COMPUTE : (int)st->queue != queue))
             continue;
         if (st->kind == STEP_WAIT && !all_posted(y, &st->wait))
@@ -720,7 +719,7 @@ static pl_status keeps_law(struct check *c, const struct play *y, struct law *w)
         const struct step *st = &x->step[c->step];
         int q = (int)st->queue;
 
-        if (!step_runs(st, y->n_instance, y->sizes))
+        if (!step_runs(st, y->n_micro, y->sizes))
             continue;
         if (st->kind == STEP_WAIT ? learn(c, y, w, st) : step_meets(st))
             if (w->known[q] < w->posted[!q])
@@ -812,7 +811,7 @@ static struct graph_sizes class_sizes(const struct classes *k, int i)
                                 k->least[1][i / k->n[0]], 0, 0};
 }
 
-/* Runs of y->n_instance micro-batches, whose last one may be of another class.
+/* Runs of y->n_micro micro-batches, whose last one may be of another class.
  * So each two come together, and whether a wait has its post is a matter of
  * two. */
 static pl_status play_classes(struct check *c, const struct classes *k,
@@ -820,10 +819,9 @@ static pl_status play_classes(struct check *c, const struct classes *k,
 {
     int n = k->n[0] * k->n[1];
 
-    for (int i = 0; i < (y->n_instance > 1 ? n * n : n); i++) {
-        for (int j = 0; j < y->n_instance; j++)
-            y->sizes[j] =
-                class_sizes(k, j == y->n_instance - 1 ? i % n : i / n);
+    for (int i = 0; i < (y->n_micro > 1 ? n * n : n); i++) {
+        for (int j = 0; j < y->n_micro; j++)
+            y->sizes[j] = class_sizes(k, j == y->n_micro - 1 ? i % n : i / n);
         PL_TRY(play(c, y));
         PL_TRY(check_law(c, y));
     }
@@ -858,9 +856,8 @@ static pl_status check_waits(struct check *c)
             s = waits_point_backward(c, &y);
         if (s == PL_OK)
             s = find_classes(c, &k);
-        for (y.n_instance = 1;
-             s == PL_OK && y.n_instance <= script_of(c, 0)->n_instance;
-             y.n_instance++)
+        for (y.n_micro = 1; s == PL_OK && y.n_micro <= script_of(c, 0)->n_micro;
+             y.n_micro++)
             s = play_classes(c, &k, &y);
         if (s != PL_OK)
             goto done;
@@ -888,8 +885,8 @@ static pl_status check_scripts(struct check *c)
     for (; c->script < p->n_script; c->script++) {
         const struct script *x = &p->script[c->script];
 
-        if (x->n_instance < 1 || x->n_instance > PROG_MAX_INSTANCE ||
-            x->n_instance != first->script[c->script].n_instance)
+        if (x->n_micro < 1 || x->n_micro > PROG_MAX_MICRO ||
+            x->n_micro != first->script[c->script].n_micro)
             return bad(c, "has another number of micro-batches");
         PL_TRY(check_order(c));
     }

@@ -87,7 +87,7 @@ int64_t form_order(const struct form_order *o, int dev, const struct step *s)
         return 0;
     if (step_meets(s) && step_meets(&o->last) && dev > o->dev &&
         a->group == b->group && a->n_peer == b->n_peer &&
-        o->last.instance == s->instance &&
+        o->last.micro == s->micro &&
         (a->n_peer == 0 ||
          !memcmp(a->peer, b->peer, (size_t)a->n_peer * sizeof *a->peer)))
         return o->last.order;

@@ -211,10 +211,10 @@ static bool script(struct read *r)
         return lex_fail(&r->x, PL_BAD_ARGUMENT,
                         "a script more than the %d there may be",
                         PROG_MAX_SCRIPT);
-    if (lex_accept_word(&r->x, "instances") && !read_index(r, &n))
+    if (lex_accept_word(&r->x, "micro") && !read_index(r, &n))
         return false;
     for (int i = 0; i < r->dev.n; i++)
-        dev_at(r, i)->script[r->n_script].n_instance = n;
+        dev_at(r, i)->script[r->n_script].n_micro = n;
     r->n_script++;
     r->order = (struct form_order){0};
     return lex_need_end(&r->x);
@@ -256,7 +256,7 @@ static bool deaths(struct read *r, struct read_dev *d)
 struct who {
     int dev[FORM_MAX_WITH], n;
     enum queue queue;
-    int order, instance, node; /* order -1: not told */
+    int order, micro, node; /* order -1: not told */
     bool guard_out;
     int64_t least, most;
 };
@@ -286,13 +286,13 @@ static bool who_word(struct read *r, struct who *w)
     }
     if (lex_accept_word(&r->x, "order"))
         return read_index(r, &w->order);
-    if (lex_accept_word(&r->x, "instance"))
-        return read_index(r, &w->instance);
+    if (lex_accept_word(&r->x, "micro"))
+        return read_index(r, &w->micro);
     if (lex_accept_word(&r->x, "node"))
         return read_index(r, &w->node);
     if (lex_accept_word(&r->x, "if"))
         return guard(r, w);
-    return lex_expected(&r->x, "copy, order, instance, node, if or ':'");
+    return lex_expected(&r->x, "copy, order, micro, node, if or ':'");
 }
 
 static bool who(struct read *r, struct who *w)
@@ -328,7 +328,7 @@ static bool one_step(struct read *r, const struct who *w, int k)
         return deaths(r, at.dev);
     memset(&s, 0, sizeof s);
     s.queue = w->queue;
-    s.instance = w->instance;
+    s.micro = w->micro;
     s.node = w->node;
     s.guard_out = w->guard_out;
     s.least = w->least;

@@ -167,14 +167,14 @@ static bool tensor_word(struct read *r, struct prog_tensor *t,
         return told->offset = read_bytes(r, &t->offset);
     if (lex_accept_word(&r->x, "bytes"))
         return told->bytes = read_bytes(r, &t->bytes);
-    if (lex_accept_word(&r->x, "instance"))
-        return read_index(r, &t->instance);
+    if (lex_accept_word(&r->x, "micro"))
+        return read_index(r, &t->micro);
     if (lex_accept_word(&r->x, "q8"))
         return t->q8 = true;
     if (lex_accept_word(&r->x, "packed"))
         return packing(r, t);
     return lex_expected(&r->x, "weights, cache, work, mail, @, bytes, q8, "
-                               "instance or packed");
+                               "micro or packed");
 }
 
 bool read_tensor_line(struct read *r, struct read_dev *d)

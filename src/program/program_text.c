@@ -79,8 +79,8 @@ static void put_tensor(struct text_out *o, const struct program *p, int i)
     text_put(o, "] %s @%zu", form_regions[t->region], t->offset);
     if (t->q8)
         text_put(o, " q8");
-    if (t->instance)
-        text_put(o, " instance %d", t->instance);
+    if (t->micro)
+        text_put(o, " micro %d", t->micro);
     if (t->pack)
         put_pack(o, t);
     if (!form_tensor_bytes(t, &p->max, &bytes) || bytes != t->bytes)
@@ -151,8 +151,8 @@ static void put_head(struct text_out *o, const struct form_order *order,
     text_put(o, "  %d%s", dev, s->queue == QUEUE_COPY ? " copy" : "");
     if (form_order(order, dev, s) != s->order)
         text_put(o, " order %d", s->order);
-    if (s->instance)
-        text_put(o, " instance %d", s->instance);
+    if (s->micro)
+        text_put(o, " micro %d", s->micro);
     if (s->node != -1)
         text_put(o, " node %d", s->node);
     put_guard(o, s);
@@ -204,8 +204,8 @@ static void put_script(struct text_out *o, const struct program *p, int n_dev,
     int d;
 
     text_put(o, "script");
-    if (p->script[k].n_instance != 1)
-        text_put(o, " instances %d", p->script[k].n_instance);
+    if (p->script[k].n_micro != 1)
+        text_put(o, " micro %d", p->script[k].n_micro);
     text_put(o, "\n");
     while ((d = first_of(p, n_dev, k, at)) >= 0) {
         const struct script *x = &p[d].script[k];
@@ -254,7 +254,7 @@ static pl_status check(const struct program *p, int n_dev, pl_err *err)
         for (int k = 0; k < p->n_script; k++) {
             const struct script *x = &p[d].script[k];
 
-            if (x->n_instance != p->script[k].n_instance)
+            if (x->n_micro != p->script[k].n_micro)
                 return refuse(&p[d], -1, "it has micro-batches of its own",
                               err);
             PL_TRY(check_deaths(&p[d], x, err));

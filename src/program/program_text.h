@@ -5,12 +5,12 @@
  *   max n_tok 4 n_out 4                  # n_slot, n_seq, page_stride
  *   device 0 work 512 events 3           # idle, weights, cache, mail, groups
  *     %0: f32[n_tok, 8]
- *     %1: f32[n_tok, 8] work @128 bytes 256 instance 1
+ *     %1: f32[n_tok, 8] work @128 bytes 256 micro 1
  *     %2: q8_0[64, 32] weights packed    # f32[n_tok, 32] q8: struct q8_block
  *     %3: f32[8] mail                    # its inbox, where peers write
  *   device 1
  *     %0: f32[n_tok, 8]
- *   script instances 2
+ *   script micro 2
  *     0 node 7: %1 = scale(%0) scale=2   # %1: a tensor of the line's device
  *     0: post 0
  *     1 copy: wait 0.0                   # 0.0: event 0 of device 0
@@ -20,8 +20,8 @@
  *     0, 1: merge meet message; %0 <- sum(0.%0, 1.%0+) 16 x n_tok(32, 32)
  *
  * A step's line begins with its devices, of which each does it, and what is not
- * so: compute queue, place in the order behind the line above, instance 0,
- * node -1, in every run (`0 copy order 9 instance 1 node 7 if n_tok 2..4:`; a
+ * so: compute queue, place in the order behind the line above, micro-batch 0,
+ * node -1, in every run (`0 copy order 9 micro 1 node 7 if n_tok 2..4:`; a
  * guard says n_tok or n_out and its least and greatest, `5..` or `..4`). Then
  * stands one of
  *

@@ -21,14 +21,14 @@ int64_t plan_pair(const pl_dim sum[2], const struct graph_sizes *z)
 }
 
 const struct lowered_copy *plan_copies(const struct compiled *q,
-                                       enum compiled_way way, int *n)
+                                       enum compiled_script script, int *n)
 {
-    const struct lowered_way *w;
+    const struct lowered_script *w;
 
     *n = 0;
-    if (q->way[way] < 0)
+    if (q->script[script] < 0)
         return NULL;
-    w = &q->low->way[q->way[way]];
+    w = &q->low->script[q->script[script]];
     *n = w->n_copy;
     return w->copy;
 }
@@ -137,12 +137,12 @@ static pl_status estimate_pipeline(struct plan_facts *f, const pl_plan *p,
 {
     const struct compiled *q = p->compiled;
     struct plan_pipeline *y = &f->pipeline;
-    struct cost_step z[PROG_MAX_INSTANCE];
-    int script = q->way[WAY_PIPELINE];
+    struct cost_step z[PROG_MAX_MICRO];
+    int script = q->script[SCRIPT_PIPELINE];
 
     if (script < 0)
         return PL_OK;
-    y->n = q->low->way[script].n_instance;
+    y->n = q->low->script[script].n_micro;
     y->n_tok = p->n_ctx / y->n;
     if (y->n_tok > q->max.n_tok)
         y->n_tok = q->max.n_tok;
@@ -155,7 +155,7 @@ static pl_status estimate_pipeline(struct plan_facts *f, const pl_plan *p,
 
         z[k] = (struct cost_step){{y->n_tok, k == y->n - 1, q->max.n_slot, 1},
                                   k * y->n_tok};
-        PL_TRY(cost_run(m, q->way[WAY_PLAIN], 1, &z[k], NULL, &t, err));
+        PL_TRY(cost_run(m, q->script[SCRIPT_PLAIN], 1, &z[k], NULL, &t, err));
         y->one_by_one_s += t;
     }
     return cost_run(m, script, y->n, z, NULL, &y->seconds, err);
@@ -168,22 +168,24 @@ static pl_status estimate(struct plan_facts *f, const pl_plan *p, pl_err *err)
     size_t n = (size_t)q->list.n + 1;
     struct cost_rates *r = arena_alloc(&f->arena, n, sizeof *r);
     struct cost_use *use = arena_alloc(&f->arena, 2 * n, sizeof *use);
-    int *lane = arena_alloc(&f->arena, 2 * n, sizeof *lane);
-    struct cost_machine m = {
-        .n_dev = q->list.n, .prog = q->low->prog, .rates = r, .lane0 = lane};
+    int *thread = arena_alloc(&f->arena, 2 * n, sizeof *thread);
+    struct cost_machine m = {.n_dev = q->list.n,
+                             .prog = q->low->prog,
+                             .rates = r,
+                             .thread0 = thread};
     int64_t step = 0; /* most tokens in one */
 
-    if (!r || !use || !lane)
+    if (!r || !use || !thread)
         return err_no_memory(err, "an estimate");
     f->prefill.use = use;
     f->decode.use = use + n;
-    m.n_lane = lane + n;
-    cost_lanes(&q->list, lane, lane + n);
+    m.n_thread = thread + n;
+    cost_threads(&q->list, thread, thread + n);
     PL_TRY(find_rates(e, p, r, err));
     e->n_prompt = p->n_ctx < N_PROMPT ? p->n_ctx : N_PROMPT;
     for (int i = 0; i < m.prog->n_script; i++)
-        if (m.prog->script[i].n_instance * m.prog->max.n_tok > step)
-            step = m.prog->script[i].n_instance * m.prog->max.n_tok;
+        if (m.prog->script[i].n_micro * m.prog->max.n_tok > step)
+            step = m.prog->script[i].n_micro * m.prog->max.n_tok;
     if (e->n_prompt > step)
         e->n_prompt = step;
     e->n_past = p->n_ctx <= N_PAST ? p->n_ctx - 1 : N_PAST;
@@ -217,9 +219,9 @@ pl_status plan_facts_init(struct plan_facts *f, const pl_plan *p, pl_err *err)
             program_buffers(g) +
                 device_scratch_bytes(&q->list.dev[d], q->family, g)};
     }
-    for (int m = 0; m < q->low->way->n_message; m++)
-        f->token_bytes += plan_pair(q->low->way->message[m].bytes, &one);
-    copy = plan_copies(q, WAY_PLAIN, &n);
+    for (int m = 0; m < q->low->script->n_message; m++)
+        f->token_bytes += plan_pair(q->low->script->message[m].bytes, &one);
+    copy = plan_copies(q, SCRIPT_PLAIN, &n);
     for (int k = 0; k < n; k++)
         if (!copy[k].pages)
             f->copy_bytes += plan_pair(copy[k].bytes, &one);

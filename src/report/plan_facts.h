@@ -69,9 +69,9 @@ void plan_facts_fini(struct plan_facts *f);
 /* A sum of two parts, as messages and copies have their bytes. */
 int64_t plan_pair(const pl_dim sum[2], const struct graph_sizes *z);
 
-/* Copies of WAY_PLAIN or WAY_STREAM; *n 0: there are none. */
+/* Copies of SCRIPT_PLAIN or SCRIPT_STREAM; *n 0: there are none. */
 const struct lowered_copy *plan_copies(const struct compiled *q,
-                                       enum compiled_way way, int *n);
+                                       enum compiled_script script, int *n);
 /* "n_tok", "n_out", "both" or "step": what the bytes of a message or copy grow
  * with. */
 const char *plan_per(const pl_dim bytes[2]);

@@ -296,14 +296,14 @@ static void say_copy_kind(const struct kind_of_copy *k, const struct sink *to)
     const struct lowered_copy *c = &k->copy[k->first];
     const struct placement *y = &k->q->place;
     int layers = count_layers(y, copied_in, k), others = 0;
-    char name[2 * PLAN_NAME], way[80];
+    char name[2 * PLAN_NAME], route[80];
 
     for (int i = k->first; i < k->n; i++)
         others += k->kind[i] == k->first &&
                   (k->copy[i].from != c->from || k->copy[i].to != c->to);
-    snprintf(way, sizeof way, "%.28s to %.28s", y->group[c->from].name,
+    snprintf(route, sizeof route, "%.28s to %.28s", y->group[c->from].name,
              y->group[c->to].name);
-    sink_say(to, "  %-22s %-24s", way, copy_name(k->q, c, name));
+    sink_say(to, "  %-22s %-24s", route, copy_name(k->q, c, name));
     say_amount(to, c);
     if (layers > 0) {
         sink_say(to, ", layer%s ", layers > 1 ? "s" : "");
@@ -341,13 +341,13 @@ void plan_say_copies(const pl_plan *p, const struct plan_facts *f,
     char size[16];
     int n;
 
-    copy = plan_copies(q, WAY_PLAIN, &n);
+    copy = plan_copies(q, SCRIPT_PLAIN, &n);
     if (n > 0) {
         sink_say(to, "          %d copies between groups, %s bytes\n", n,
                  sink_size(size, (uint64_t)f->copy_bytes));
         say_list(q, copy, n, to);
     }
-    copy = plan_copies(q, WAY_STREAM, &n);
+    copy = plan_copies(q, SCRIPT_STREAM, &n);
     if (n > 0 && q->stream_from > q->max.n_tok)
         sink_say(to, "streamed  never: the host computes faster\n");
     else if (n > 0) {

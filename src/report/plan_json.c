@@ -99,14 +99,14 @@ static json_t *json_groups(const struct compiled *q)
 
 /* Bytes are those of one token, or for per "past" of one token before it. */
 static bool json_copies(json_t *all, const struct compiled *q,
-                        enum compiled_way way, const char *name)
+                        enum compiled_script script, const char *name)
 {
     const struct graph_sizes one = {1, 1, 0, 1};
     const struct lowered_copy *c;
     bool ok = true;
     int n;
 
-    c = plan_copies(q, way, &n);
+    c = plan_copies(q, script, &n);
     for (int k = 0; k < n; k++)
         ok &= append(all,
                      json_pack("{s:s, s:s, s:s, s:i, s:I, s:s, s:s}", "from",
@@ -116,16 +116,16 @@ static bool json_copies(json_t *all, const struct compiled *q,
                                "layer", c[k].layer, "bytes",
                                (json_int_t)plan_pair(c[k].bytes, &one), "per",
                                c[k].pages ? "past" : plan_per(c[k].bytes),
-                               "way", name));
+                               "script", name));
     return ok;
 }
 
 static json_t *json_all_copies(const struct compiled *q)
 {
     json_t *all = json_array();
-    bool ok = json_copies(all, q, WAY_PLAIN, "plain");
+    bool ok = json_copies(all, q, SCRIPT_PLAIN, "plain");
 
-    return if_ok(all, ok && json_copies(all, q, WAY_STREAM, "stream"));
+    return if_ok(all, ok && json_copies(all, q, SCRIPT_STREAM, "stream"));
 }
 
 static json_t *json_pipeline(const struct plan_pipeline *y)
@@ -173,8 +173,8 @@ static json_t *json_messages(const struct lowered *low)
     json_t *all = json_array();
     bool ok = true;
 
-    for (int m = 0; m < low->way->n_message; m++) {
-        const struct lowered_message *x = &low->way->message[m];
+    for (int m = 0; m < low->script->n_message; m++) {
+        const struct lowered_message *x = &low->script->message[m];
         const struct graph_sizes one = {1, 1, 0, 1};
 
         ok &= append(all, json_pack("{s:i, s:s, s:i, s:I, s:s}", "layer",
@@ -224,22 +224,23 @@ pl_status plan_print_json(const pl_plan *p, const struct plan_facts *f,
     snprintf(hash, sizeof hash, "%016" PRIx64, q->numeric_hash);
     return sink_json(
         to,
-        json_pack("{s:s, s:s, s:s, s:i, s:s, s:I, s:I, s:I, s:o, s:{s:I}, s:o, "
-                  "s:o, s:o, "
-                  "s:o, "
-                  "s:{s:i, s:I, s:o}, s:o, s:o}",
-                  "arch", pl_model_arch(p->model), "options", p->options,
-                  "numeric_hash", hash, "n_ranks", q->place.n_rank, "kernels",
-                  cpu_family_name(q->family), "n_ctx", (json_int_t)p->n_ctx,
-                  "n_ubatch", (json_int_t)q->max.n_tok, "stream_from",
-                  (json_int_t)(q->way[WAY_STREAM] >= 0 ? q->stream_from : 0),
-                  "devices", json_devices(q, f), "io", "buffers",
-                  (json_int_t)f->io_buffers, "groups", json_groups(q), "copies",
-                  json_all_copies(q), "tensors", json_tensors(q, f, OP_weight),
-                  "caches", json_tensors(q, f, OP_cache), "collectives",
-                  "per_token", q->low->way->n_message, "bytes_per_token",
-                  (json_int_t)f->token_bytes, "layers", json_messages(q->low),
-                  "estimate", json_estimate(&f->estimate), "pipeline",
-                  json_pipeline(&f->pipeline)),
+        json_pack(
+            "{s:s, s:s, s:s, s:i, s:s, s:I, s:I, s:I, s:o, s:{s:I}, s:o, "
+            "s:o, s:o, "
+            "s:o, "
+            "s:{s:i, s:I, s:o}, s:o, s:o}",
+            "arch", pl_model_arch(p->model), "options", p->options,
+            "numeric_hash", hash, "n_ranks", q->place.n_rank, "kernels",
+            cpu_family_name(q->family), "n_ctx", (json_int_t)p->n_ctx,
+            "n_ubatch", (json_int_t)q->max.n_tok, "stream_from",
+            (json_int_t)(q->script[SCRIPT_STREAM] >= 0 ? q->stream_from : 0),
+            "devices", json_devices(q, f), "io", "buffers",
+            (json_int_t)f->io_buffers, "groups", json_groups(q), "copies",
+            json_all_copies(q), "tensors", json_tensors(q, f, OP_weight),
+            "caches", json_tensors(q, f, OP_cache), "collectives", "per_token",
+            q->low->script->n_message, "bytes_per_token",
+            (json_int_t)f->token_bytes, "layers", json_messages(q->low),
+            "estimate", json_estimate(&f->estimate), "pipeline",
+            json_pipeline(&f->pipeline)),
         "the description of a plan", err);
 }

@@ -45,7 +45,7 @@ static int by_layer_t(const struct page *g, int i)
 
 static int by_layer_m(const struct page *g, int i)
 {
-    return g->p->compiled->low->way->message[i].layer + 1;
+    return g->p->compiled->low->script->message[i].layer + 1;
 }
 
 /* order[n]: indices of 0 .. n-1 by layer; first and count for each layer. */
@@ -121,7 +121,7 @@ static bool alike(const struct page *g, const struct layer *a,
 static bool send_alike(const struct page *g, const struct layer *a,
                        const struct layer *b)
 {
-    const struct lowered_message *m = g->p->compiled->low->way->message;
+    const struct lowered_message *m = g->p->compiled->low->script->message;
 
     if (a->n_message != b->n_message)
         return false;
@@ -168,18 +168,18 @@ static pl_status page_init(struct page *g, pl_err *err)
     for (int i = 0; i < g->f->n_tensor; i++)
         if (by_layer_t(g, i) >= g->n_layer)
             g->n_layer = by_layer_t(g, i) + 1;
-    for (int i = 0; i < low->way->n_message; i++)
+    for (int i = 0; i < low->script->n_message; i++)
         if (by_layer_m(g, i) >= g->n_layer)
             g->n_layer = by_layer_m(g, i) + 1;
     if (g->n_layer == 0)
         g->n_layer = 1;
     g->layer = calloc((size_t)g->n_layer, sizeof *g->layer);
     g->tensor = calloc((size_t)g->f->n_tensor + 1, sizeof *g->tensor);
-    g->message = calloc((size_t)low->way->n_message + 1, sizeof *g->message);
+    g->message = calloc((size_t)low->script->n_message + 1, sizeof *g->message);
     if (!g->layer || !g->tensor || !g->message)
         return err_no_memory(err, "the description of a plan");
     sort(g, g->f->n_tensor, g->tensor, false);
-    sort(g, low->way->n_message, g->message, true);
+    sort(g, low->script->n_message, g->message, true);
     find_kinds(g);
     return PL_OK;
 }
@@ -376,7 +376,7 @@ static void say_kind(const struct page *g, int kind)
             sink_say(g->to, "\n");
         }
         for (int k = 0; k < z->n_message; k++)
-            say_message(g, &g->p->compiled->low->way
+            say_message(g, &g->p->compiled->low->script
                                 ->message[g->message[z->first_message + k]]);
     }
 }
@@ -564,7 +564,7 @@ static void say_all(const struct page *g)
         if (g->layer[i].kind == i)
             say_kind(g, i);
     sink_say(g->to, "\ntoken     %d collectives, %s bytes\n",
-             q->low->way->n_message,
+             q->low->script->n_message,
              sink_size(size, (uint64_t)g->f->token_bytes));
     plan_say_copies(g->p, g->f, g->to);
     say_estimate(g);
@@ -614,8 +614,8 @@ void pl_plan_summary(const pl_plan *p, char *buf, size_t size)
         work += program_buffers(g) +
                 device_scratch_bytes(&q->list.dev[d], q->family, g);
     }
-    for (int m = 0; m < q->low->way->n_message; m++)
-        sent += plan_pair(q->low->way->message[m].bytes, &one);
+    for (int m = 0; m < q->low->script->n_message; m++)
+        sent += plan_pair(q->low->script->message[m].bytes, &one);
     snprintf(buf, size,
              "%d device%s, %d rank%s (%016" PRIx64
              "): weights %s, cache %s, buffers %s; %d messages, %s bytes a "
@@ -623,6 +623,6 @@ void pl_plan_summary(const pl_plan *p, char *buf, size_t size)
              compiled_devices(q), compiled_devices(q) > 1 ? "s" : "",
              q->place.n_rank, q->place.n_rank > 1 ? "s" : "", q->numeric_hash,
              sink_size(s[0], weights), sink_size(s[1], cache),
-             sink_size(s[2], work), q->low->way->n_message,
+             sink_size(s[2], work), q->low->script->n_message,
              sink_size(s[3], (uint64_t)sent));
 }

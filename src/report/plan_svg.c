@@ -1,6 +1,6 @@
-/* The plan as a picture: devices are lanes, layers are columns, tensors boxes
+/* The plan as a picture: devices are rows, layers are columns, tensors boxes
  * whose area is their bytes on that device, collectives and copies lines
- * between the lanes, in the gap behind their layer.
+ * between the rows, in the gap behind their layer.
  *
  * plan_svg_page.c says what stands where; this file only draws it. A cell is
  * tiled by kinds of tensors, one band below the other, and a band by its
@@ -114,15 +114,15 @@ static void draw_box(const struct sink *to, const struct plan_tensor *t,
 }
 
 static void draw_cell(const struct svg_page *g, const struct svg_column *c,
-                      int lane)
+                      int row)
 {
     double x = c->x, y, w = c->w;
-    uint64_t kind[SVG_KINDS], all = svg_bytes(g, c, lane, kind);
+    uint64_t kind[SVG_KINDS], all = svg_bytes(g, c, row, kind);
     char size[16];
 
     if (all == 0)
         return;
-    y = g->lane[lane].y + SVG_PAD;
+    y = g->row[row].y + SVG_PAD;
     for (int k = 0; k < SVG_KINDS; k++) {
         double h = (double)kind[k] * g->scale / w, at = x;
         char label[64];
@@ -137,7 +137,7 @@ static void draw_cell(const struct svg_page *g, const struct svg_column *c,
         }
         for (int i = 0; i < g->f->n_tensor && !named; i++) {
             const struct plan_tensor *t = &g->f->tensor[i];
-            uint64_t n = g->mean[i * g->n_lane + lane];
+            uint64_t n = g->mean[i * g->n_row + row];
             double part = (double)n / (double)kind[k] * w;
 
             if (n == 0 || svg_column_of(g, t) != c ||
@@ -159,7 +159,7 @@ static void draw_cell(const struct svg_page *g, const struct svg_column *c,
 
 /* ---- lines -------------------------------------------------------------- */
 
-static double middle(const struct svg_lane *v)
+static double middle(const struct svg_row *v)
 {
     return v->y + v->h / 2;
 }
@@ -170,18 +170,18 @@ static void draw_line(const struct svg_page *g, const struct svg_line *l)
     double y0 = 1e9, y1 = 0, x = l->x, at = 1e9;
     char size[16], label[80];
 
-    for (int i = 0; i < g->n_lane; i++)
+    for (int i = 0; i < g->n_row; i++)
         if (l->from[i] || l->to[i]) {
-            y0 = middle(&g->lane[i]) < y0 ? middle(&g->lane[i]) : y0;
-            y1 = middle(&g->lane[i]) > y1 ? middle(&g->lane[i]) : y1;
+            y0 = middle(&g->row[i]) < y0 ? middle(&g->row[i]) : y0;
+            y1 = middle(&g->row[i]) > y1 ? middle(&g->row[i]) : y1;
         }
     if (y0 > y1)
         return;
-    for (int i = 0; i < g->n_lane; i++) /* the label is where no mark is */
-        if (middle(&g->lane[i]) > y0 + 1 && middle(&g->lane[i]) < at)
-            at = middle(&g->lane[i]);
+    for (int i = 0; i < g->n_row; i++) /* the label is where no mark is */
+        if (middle(&g->row[i]) > y0 + 1 && middle(&g->row[i]) < at)
+            at = middle(&g->row[i]);
     at = (y0 + (y1 - y0 < 1 ? y0 : at)) / 2;
-    if (y1 - y0 < 1) { /* among the devices of one lane */
+    if (y1 - y0 < 1) { /* among the devices of one row */
         y0 -= 26;
         y1 += 26;
     }
@@ -189,8 +189,8 @@ static void draw_line(const struct svg_page *g, const struct svg_line *l)
              "<g stroke='%s' stroke-width='1.6' fill='%s'><path d='M%.1f "
              "%.1fV%.1f'%s/>\n",
              color, color, x, y0, y1, lines[l->kind].dash);
-    for (int i = 0; i < g->n_lane; i++) {
-        double y = middle(&g->lane[i]);
+    for (int i = 0; i < g->n_row; i++) {
+        double y = middle(&g->row[i]);
 
         if (l->to[i] && l->kind != SVG_MESSAGE)
             sink_say(g->to,
@@ -217,7 +217,7 @@ static void draw_line(const struct svg_page *g, const struct svg_line *l)
 
 /* ---- the page ----------------------------------------------------------- */
 
-static void draw_lane(const struct svg_page *g, const struct svg_lane *v)
+static void draw_row(const struct svg_page *g, const struct svg_row *v)
 {
     const struct compiled *q = g->p->compiled;
     const struct plan_device *d = &g->f->dev[v->first];
@@ -306,7 +306,7 @@ static void draw_title(const struct svg_page *g)
 
 static void draw_legend(const struct svg_page *g)
 {
-    const struct svg_lane *end = &g->lane[g->n_lane - 1];
+    const struct svg_row *end = &g->row[g->n_row - 1];
     double x = 10, y = end->y + end->h + 22, side = svg_side(g);
     char size[16], text[200];
 
@@ -364,14 +364,14 @@ static void draw(const struct svg_page *g)
              "rect{stroke-width:.6}g>rect{stroke:#fff}</style>\n");
     sink_say(g->to, "<rect width='100%%' height='100%%' fill='#fff'/>\n");
     draw_title(g);
-    for (int i = 0; i < g->n_lane; i++)
-        draw_lane(g, &g->lane[i]);
+    for (int i = 0; i < g->n_row; i++)
+        draw_row(g, &g->row[i]);
     for (int k = 0; k < g->n_column; k++) {
         const struct svg_column *c = &g->column[k];
 
         draw_column(g, c);
-        for (int i = 0; i < g->n_lane; i++) {
-            const struct svg_lane *v = &g->lane[i];
+        for (int i = 0; i < g->n_row; i++) {
+            const struct svg_row *v = &g->row[i];
 
             if (c->more || v->more)
                 continue;

@@ -16,12 +16,12 @@ enum svg_kind {
 };
 
 enum {
-    SVG_TOP = 96, /* where lanes begin, px */
-    SVG_PAD = 14, /* above a lane's boxes */
+    SVG_TOP = 96, /* where rows begin, px */
+    SVG_PAD = 14, /* above a row's boxes */
 };
 
 /* Devices first .. first + n - 1. */
-struct svg_lane {
+struct svg_row {
     int first, n;
     bool more;       /* too many: they are only counted */
     char groups[64]; /* their names */
@@ -45,7 +45,7 @@ struct svg_line {
     int n;
     uint64_t bytes;
     const char *name;
-    bool *from, *to; /* [n_lane] */
+    bool *from, *to; /* [n_row] */
     double x;
 };
 
@@ -53,14 +53,14 @@ struct svg_page {
     const pl_plan *p;
     const struct plan_facts *f;
     const struct sink *to;
-    int n_lane, n_column, n_line;
-    struct svg_lane *lane;
+    int n_row, n_column, n_line;
+    struct svg_row *row;
     struct svg_column *column;
     struct svg_line *line;
-    uint64_t *mean; /* [n_tensor][n_lane] of tensors of a column's first layer:
-                       bytes on a device of the lane, the mean of the column's
+    uint64_t *mean; /* [n_tensor][n_row] of tensors of a column's first layer:
+                       bytes on a device of the row, the mean of the column's
                        layers */
-    int *lane_of;   /* [n_dev] */
+    int *row_of;    /* [n_dev] */
     int *column_of; /* [n_layer + 2] by layer + 1 */
     bool tied;      /* the output is computed with the embedding's weight */
     bool has_kind[SVG_KINDS], has_line[SVG_LINES];
@@ -77,7 +77,7 @@ const struct svg_column *svg_column_of(const struct svg_page *g,
                                        const struct plan_tensor *t);
 /* Bytes of a cell, by kind and in all. */
 uint64_t svg_bytes(const struct svg_page *g, const struct svg_column *c,
-                   int lane, uint64_t kind[SVG_KINDS]);
+                   int row, uint64_t kind[SVG_KINDS]);
 /* Is the device of the group that runs the column? */
 bool svg_runs(const struct svg_page *g, const struct svg_column *c, int dev);
 /* Side of the square that tells the scale: a power of two of bytes. */

@@ -1,6 +1,6 @@
 /* What the picture of a plan shows, and where. Neighbouring layers that are
- * alike share a column, and neighbouring devices a lane, once there are more
- * than FEW; of very many columns or lanes the middle is left out. The scale is
+ * alike share a column, and neighbouring devices a row, once there are more
+ * than FEW; of very many columns or rows the middle is left out. The scale is
  * the largest that lets the fullest cell of a layer have CELL px of height. */
 #include "report/plan_svg.h"
 
@@ -12,9 +12,9 @@
 
 enum {
     FEW = 8,
-    MOST_LANES = 12,
+    MOST_ROWS = 12,
     MOST_COLUMNS = 20,
-    LEFT = 178, /* px of the lanes' names */
+    LEFT = 178, /* px of the rows' names */
     WIDTH = 150,
     NARROW = 84,
     BROAD = 330, /* px of columns */
@@ -72,14 +72,14 @@ const struct svg_column *svg_column_of(const struct svg_page *g,
 }
 
 uint64_t svg_bytes(const struct svg_page *g, const struct svg_column *c,
-                   int lane, uint64_t kind[SVG_KINDS])
+                   int row, uint64_t kind[SVG_KINDS])
 {
     uint64_t all = 0;
 
     memset(kind, 0, SVG_KINDS * sizeof *kind);
     for (int i = 0; i < g->f->n_tensor; i++) {
         const struct plan_tensor *t = &g->f->tensor[i];
-        uint64_t n = g->mean[i * g->n_lane + lane];
+        uint64_t n = g->mean[i * g->n_row + row];
 
         if (n == 0 || svg_column_of(g, t) != c)
             continue;
@@ -121,7 +121,7 @@ double svg_side(const struct svg_page *g)
     return sqrt(bytes * g->scale);
 }
 
-/* ---- lanes -------------------------------------------------------------- */
+/* ---- rows -------------------------------------------------------------- */
 
 static bool near(uint64_t a, uint64_t b)
 {
@@ -138,7 +138,7 @@ static bool device_alike(const struct svg_page *g, int a, int b)
     return near(x->weights, y->weights) && near(x->cache, y->cache);
 }
 
-static void name_groups(const struct svg_page *g, struct svg_lane *v)
+static void name_groups(const struct svg_page *g, struct svg_row *v)
 {
     size_t n = 0;
 
@@ -151,37 +151,37 @@ static void name_groups(const struct svg_page *g, struct svg_lane *v)
         snprintf(v->groups, sizeof v->groups, "none: idle");
 }
 
-static pl_status find_lanes(struct svg_page *g, struct arena *a, pl_err *err)
+static pl_status find_rows(struct svg_page *g, struct arena *a, pl_err *err)
 {
     int n_dev = g->f->n_dev, cut = 0;
 
-    g->lane = arena_alloc(a, (size_t)n_dev + 1, sizeof *g->lane);
-    g->lane_of = arena_alloc(a, (size_t)n_dev + 1, sizeof *g->lane_of);
-    if (!g->lane || !g->lane_of)
+    g->row = arena_alloc(a, (size_t)n_dev + 1, sizeof *g->row);
+    g->row_of = arena_alloc(a, (size_t)n_dev + 1, sizeof *g->row_of);
+    if (!g->row || !g->row_of)
         return err_no_memory(err, "a picture");
     for (int d = 0; d < n_dev; d++) {
         if (n_dev > FEW && d > 0 &&
-            device_alike(g, g->lane[g->n_lane - 1].first, d)) {
-            g->lane[g->n_lane - 1].n++;
+            device_alike(g, g->row[g->n_row - 1].first, d)) {
+            g->row[g->n_row - 1].n++;
             continue;
         }
-        g->lane[g->n_lane++] = (struct svg_lane){.first = d, .n = 1};
+        g->row[g->n_row++] = (struct svg_row){.first = d, .n = 1};
     }
-    if (g->n_lane > MOST_LANES) { /* the first and the last few stay */
-        struct svg_lane *m = &g->lane[MOST_LANES / 2];
+    if (g->n_row > MOST_ROWS) { /* the first and the last few stay */
+        struct svg_row *m = &g->row[MOST_ROWS / 2];
 
-        cut = g->n_lane - MOST_LANES;
+        cut = g->n_row - MOST_ROWS;
         for (int i = 1; i <= cut; i++)
             m->n += m[i].n;
         m->more = true;
         memmove(m + 1, m + 1 + cut,
-                (size_t)(g->n_lane - MOST_LANES / 2 - 1 - cut) * sizeof *m);
-        g->n_lane -= cut;
+                (size_t)(g->n_row - MOST_ROWS / 2 - 1 - cut) * sizeof *m);
+        g->n_row -= cut;
     }
-    for (int i = 0; i < g->n_lane; i++) {
-        name_groups(g, &g->lane[i]);
-        for (int k = 0; k < g->lane[i].n; k++)
-            g->lane_of[g->lane[i].first + k] = i;
+    for (int i = 0; i < g->n_row; i++) {
+        name_groups(g, &g->row[i]);
+        for (int k = 0; k < g->row[i].n; k++)
+            g->row_of[g->row[i].first + k] = i;
     }
     return PL_OK;
 }
@@ -198,12 +198,12 @@ static bool passes_on(const struct svg_page *g, const struct lowered_copy *c)
 }
 
 /* Copies of a layer as one number: how many of each pair of groups. */
-static int64_t copies_of(const struct svg_page *g, enum compiled_way way,
+static int64_t copies_of(const struct svg_page *g, enum compiled_script script,
                          int layer)
 {
     int64_t sum = 0;
     int n;
-    const struct lowered_copy *c = plan_copies(g->p->compiled, way, &n);
+    const struct lowered_copy *c = plan_copies(g->p->compiled, script, &n);
 
     for (int i = 0; i < n; i++)
         if (c[i].layer == layer && !passes_on(g, &c[i]))
@@ -213,7 +213,7 @@ static int64_t copies_of(const struct svg_page *g, enum compiled_way way,
 
 static int messages_of(const struct svg_page *g, int layer)
 {
-    const struct lowered_way *w = g->p->compiled->low->way;
+    const struct lowered_script *w = g->p->compiled->low->script;
     int n = 0;
 
     for (int i = 0; i < w->n_message; i++)
@@ -228,8 +228,8 @@ static bool layer_alike(const struct svg_page *g, int a, int b)
 
     if (group_of_layer(g, a) != group_of_layer(g, b) ||
         messages_of(g, a) != messages_of(g, b) ||
-        copies_of(g, WAY_PLAIN, a) != copies_of(g, WAY_PLAIN, b) ||
-        copies_of(g, WAY_STREAM, a) != copies_of(g, WAY_STREAM, b))
+        copies_of(g, SCRIPT_PLAIN, a) != copies_of(g, SCRIPT_PLAIN, b) ||
+        copies_of(g, SCRIPT_STREAM, a) != copies_of(g, SCRIPT_STREAM, b))
         return false;
     for (;; i++, k++) {
         const struct plan_tensor *t = g->f->tensor;
@@ -256,7 +256,7 @@ static bool unseen(const struct svg_page *g, int layer)
 
     for (int d = 0; d < g->f->n_dev; d++)
         if (is_member(g, group, d))
-            return g->lane[g->lane_of[d]].more;
+            return g->row[g->row_of[d]].more;
     return true;
 }
 
@@ -317,7 +317,7 @@ static int first_like(const struct svg_page *g, int i)
 static pl_status find_means(struct svg_page *g, struct arena *a, pl_err *err)
 {
     const struct plan_tensor *t = g->f->tensor;
-    size_t n = (size_t)g->f->n_tensor * (size_t)g->n_lane;
+    size_t n = (size_t)g->f->n_tensor * (size_t)g->n_row;
 
     g->mean = arena_alloc(a, n + 1, sizeof *g->mean);
     if (!g->mean)
@@ -331,26 +331,26 @@ static pl_status find_means(struct svg_page *g, struct arena *a, pl_err *err)
             continue;
         k = first_like(g, i);
         for (int d = 0; d < g->f->n_dev; d++) {
-            g->mean[k * g->n_lane + g->lane_of[d]] += t[i].bytes[d];
+            g->mean[k * g->n_row + g->row_of[d]] += t[i].bytes[d];
             c->differ |= t[i].bytes[d] != t[k].bytes[d];
         }
     }
     for (int i = 0; i < g->f->n_tensor; i++) {
         const struct svg_column *c = svg_column_of(g, &t[i]);
 
-        for (int k = 0; k < g->n_lane && c; k++)
-            g->mean[i * g->n_lane + k] /=
-                (uint64_t)g->lane[k].n * (uint64_t)(c->last - c->first + 1);
+        for (int k = 0; k < g->n_row && c; k++)
+            g->mean[i * g->n_row + k] /=
+                (uint64_t)g->row[k].n * (uint64_t)(c->last - c->first + 1);
     }
     return PL_OK;
 }
 
 /* ---- lines -------------------------------------------------------------- */
 
-static void mark(const struct svg_page *g, bool *lane, int group)
+static void mark(const struct svg_page *g, bool *row, int group)
 {
     for (int d = 0; d < g->f->n_dev; d++)
-        lane[g->lane_of[d]] |= is_member(g, group, d);
+        row[g->row_of[d]] |= is_member(g, group, d);
 }
 
 static pl_status add_line(struct svg_page *g, struct arena *a,
@@ -367,9 +367,8 @@ static pl_status add_line(struct svg_page *g, struct arena *a,
         return PL_OK;
     }
     g->line[g->n_line] = *l;
-    g->line[g->n_line].from =
-        arena_alloc(a, (size_t)g->n_lane, sizeof *l->from);
-    g->line[g->n_line].to = arena_alloc(a, (size_t)g->n_lane, sizeof *l->to);
+    g->line[g->n_line].from = arena_alloc(a, (size_t)g->n_row, sizeof *l->from);
+    g->line[g->n_line].to = arena_alloc(a, (size_t)g->n_row, sizeof *l->to);
     if (!g->line[g->n_line].from || !g->line[g->n_line].to)
         return err_no_memory(err, "a picture");
     mark(g, g->line[g->n_line].from, l->a);
@@ -405,7 +404,7 @@ static int layer_of_copy(const struct svg_page *g, const struct lowered_copy *c)
 
 static pl_status find_messages(struct svg_page *g, struct arena *a, pl_err *err)
 {
-    const struct lowered_way *w = g->p->compiled->low->way;
+    const struct lowered_script *w = g->p->compiled->low->script;
     const struct graph_sizes one = {1, 1, 0, 1};
     bool inside = false; /* a layer's was seen */
 
@@ -433,27 +432,27 @@ static pl_status find_messages(struct svg_page *g, struct arena *a, pl_err *err)
 }
 
 static pl_status find_copies(struct svg_page *g, struct arena *a,
-                             enum compiled_way way, pl_err *err)
+                             enum compiled_script script, pl_err *err)
 {
     const struct graph_sizes one = {1, 1, 0, 1};
     int n;
-    const struct lowered_copy *c = plan_copies(g->p->compiled, way, &n);
+    const struct lowered_copy *c = plan_copies(g->p->compiled, script, &n);
 
     for (int i = 0; i < n; i++) {
         bool leaf = c[i].pages || !strcmp(plan_per(c[i].bytes), "step");
         struct svg_line l = {
-            way == WAY_PLAIN ? SVG_COPY : SVG_STREAM,
+            script == SCRIPT_PLAIN ? SVG_COPY : SVG_STREAM,
             shown_in(g, layer_of_copy(g, &c[i]), passes_on(g, &c[i])),
             c[i].from,
             c[i].to,
             1,
             (uint64_t)plan_pair(c[i].bytes, &one),
-            way == WAY_PLAIN ? "copy" : "stream",
+            script == SCRIPT_PLAIN ? "copy" : "stream",
             NULL,
             NULL,
             0};
 
-        if (l.column >= 0 && (way == WAY_PLAIN || leaf))
+        if (l.column >= 0 && (script == SCRIPT_PLAIN || leaf))
             PL_TRY(add_line(g, a, &l, err));
     }
     return PL_OK;
@@ -462,19 +461,19 @@ static pl_status find_copies(struct svg_page *g, struct arena *a,
 static pl_status find_lines(struct svg_page *g, struct arena *a, pl_err *err)
 {
     const struct compiled *q = g->p->compiled;
-    int n, all = q->low->way->n_message;
+    int n, all = q->low->script->n_message;
 
-    plan_copies(q, WAY_PLAIN, &n);
+    plan_copies(q, SCRIPT_PLAIN, &n);
     all += n;
-    plan_copies(q, WAY_STREAM, &n);
+    plan_copies(q, SCRIPT_STREAM, &n);
     all += n;
     g->line = arena_alloc(a, (size_t)all + 1, sizeof *g->line);
     if (!g->line)
         return err_no_memory(err, "a picture");
     PL_TRY(find_messages(g, a, err));
-    PL_TRY(find_copies(g, a, WAY_PLAIN, err));
+    PL_TRY(find_copies(g, a, SCRIPT_PLAIN, err));
     if (q->stream_from <= q->max.n_tok)
-        PL_TRY(find_copies(g, a, WAY_STREAM, err));
+        PL_TRY(find_copies(g, a, SCRIPT_STREAM, err));
     return PL_OK;
 }
 
@@ -489,8 +488,8 @@ static double fullest(const struct svg_page *g, const struct svg_column *c)
 {
     uint64_t kind[SVG_KINDS], most = 0;
 
-    for (int i = 0; i < g->n_lane && !c->more; i++) {
-        uint64_t n = g->lane[i].more ? 0 : svg_bytes(g, c, i, kind);
+    for (int i = 0; i < g->n_row && !c->more; i++) {
+        uint64_t n = g->row[i].more ? 0 : svg_bytes(g, c, i, kind);
 
         most = n > most ? n : most;
     }
@@ -532,12 +531,12 @@ static void set_columns(struct svg_page *g)
     g->width = fmax(x + 14, 760);
 }
 
-static void set_lanes(struct svg_page *g)
+static void set_rows(struct svg_page *g)
 {
     double y = SVG_TOP;
 
-    for (int i = 0; i < g->n_lane; i++) {
-        struct svg_lane *v = &g->lane[i];
+    for (int i = 0; i < g->n_row; i++) {
+        struct svg_row *v = &g->row[i];
         double h = 0;
 
         for (int k = 0; k < g->n_column; k++) {
@@ -563,12 +562,12 @@ pl_status svg_page_init(struct svg_page *g, struct arena *a, pl_err *err)
     g->tied = true;
     for (int i = 0; i < g->f->n_tensor; i++)
         g->tied &= g->f->tensor[i].node->role != PL_ROLE_OUTPUT;
-    PL_TRY(find_lanes(g, a, err));
+    PL_TRY(find_rows(g, a, err));
     PL_TRY(find_columns(g, a, err));
     PL_TRY(find_means(g, a, err));
     PL_TRY(find_lines(g, a, err));
     set_scale(g);
     set_columns(g);
-    set_lanes(g);
+    set_rows(g);
     return PL_OK;
 }

@@ -36,7 +36,7 @@ enum { ALWAYS, N_GUARD = sizeof guards / sizeof guards[0] };
 
 /* For what a step works. */
 struct scope {
-    int script, instance, guard;
+    int script, micro, guard;
 };
 
 /* Where a value came from decides who must be waited for to read it. */
@@ -99,7 +99,7 @@ static int new_tensor(struct game *g, int d, struct scope x, enum region r)
         .region = r,
         .offset = p->bytes[r],
         .bytes = bytes,
-        .instance = x.instance,
+        .micro = x.micro,
     };
     p->bytes[r] += bytes;
     g->value[d][t].scope = x;
@@ -117,7 +117,7 @@ static struct step *new_step(struct game *g, int d, struct scope x,
         .kind = kind,
         .queue = q,
         .order = g->order++,
-        .instance = x.instance,
+        .micro = x.micro,
         .node = -1,
         .guard_out = guards[x.guard].out,
         .least = guards[x.guard].least,
@@ -161,9 +161,9 @@ static void know_all(struct game *g, int d, int script, enum queue q)
         struct scope x = p->at[i].scope;
 
         assert_int_equal(x.script, script);
-        if (!known[x.instance][ALWAYS] && !known[x.instance][x.guard])
+        if (!known[x.micro][ALWAYS] && !known[x.micro][x.guard])
             new_wait(g, d, x, q, (struct step_event){d, p->at[i].event});
-        known[x.instance][x.guard] = true;
+        known[x.micro][x.guard] = true;
     }
     p->known = p->n;
 }
@@ -188,8 +188,7 @@ static int pick(struct game *g, int d, struct scope x)
         int t = below(g, g->p[d].n_tensor);
         const struct scope *v = &g->value[d][t].scope;
 
-        if (v->instance == x.instance &&
-            (v->script < 0 || v->script == x.script) &&
+        if (v->micro == x.micro && (v->script < 0 || v->script == x.script) &&
             (v->guard == ALWAYS || v->guard == x.guard))
             return t;
     }
@@ -335,7 +334,7 @@ static void new_script(struct game *g, int c)
             meet(g, x);
     }
     for (int d = 0; d < g->n; d++) {
-        g->script[d][c].n_instance = g->n_inst[c];
+        g->script[d][c].n_micro = g->n_inst[c];
         g->script[d][c].step = g->step[d][c];
     }
 }
@@ -445,8 +444,8 @@ static void interpret(struct game *g, const struct device_run *run,
         if (first < 0)
             return;
         st = &g->script[first][run->script].step[at[first]++];
-        if (step_runs(st, run->n_instance, run->sizes))
-            interpret_step(g, first, st, run->sizes[st->instance].n_tok, c);
+        if (step_runs(st, run->n_micro, run->sizes))
+            interpret_step(g, first, st, run->sizes[st->micro].n_tok, c);
     }
 }
 
@@ -460,8 +459,8 @@ static void play(struct game *g, struct device_set *s, const char *what)
     float have[TOK * W];
     pl_err err;
 
-    run.n_instance = 1 + below(g, g->n_inst[run.script]);
-    for (int k = 0; k < run.n_instance; k++) {
+    run.n_micro = 1 + below(g, g->n_inst[run.script]);
+    for (int k = 0; k < run.n_micro; k++) {
         run.sizes[k].n_tok = below(g, TOK + 1);
         run.sizes[k].n_out = below(g, TOK + 1);
     }
@@ -493,8 +492,8 @@ static void play(struct game *g, struct device_set *s, const char *what)
             if (memcmp(have, g->data[d][t], sizeof have) != 0)
                 fail_msg("%s, script %d, %d of %d micro-batches: tensor %d of "
                          "device %d is wrong",
-                         what, run.script, run.n_instance,
-                         g->n_inst[run.script], t, d);
+                         what, run.script, run.n_micro, g->n_inst[run.script],
+                         t, d);
         }
 }
 
@@ -707,7 +706,7 @@ static const char right[] = "programs 4\n"
                             "device 2\n"
                             "  %0: f32[n_tok, 1]\n"
                             "device 3 groups 1\n"
-                            "script instances 2\n"
+                            "script micro 2\n"
                             "  0: %1 = scale(%0) scale=1\n"
                             "  0: post 0\n"
                             "  1: wait 0.0\n"
@@ -723,13 +722,12 @@ static const struct {
     {"0: post 0", "0 order 0: post 0", "order of all steps"},
     {"  0: post 0\n  1: wait 0.0\n", "  1: wait 0.0\n  0: post 0\n",
      "post comes later"},
-    {"0: post 0", "0 instance 1: post 0", "may be absent"},
+    {"0: post 0", "0 micro 1: post 0", "may be absent"},
     {"wait 0.0", "wait 0.1", "nobody posts"},
     {"0: post 0\n", "0: post 0\n  0 copy: post 0\n", "posted before"},
-    {"0: %1 =", "0 instance 2: %1 =",
-     "micro-batch that the script does not have"},
+    {"0: %1 =", "0 micro 2: %1 =", "micro-batch that the script does not have"},
     {"device 1 groups 1\n  %0: f32[n_tok, 1]",
-     "device 1 groups 1\n  %0: f32[n_tok, 1] instance 1",
+     "device 1 groups 1\n  %0: f32[n_tok, 1] micro 1",
      "of another micro-batch"},
     {"0: merge meet 0, 1", "0: merge meet 0, 1 group 1",
      "group that is not there"},
@@ -780,12 +778,12 @@ static void device_load_refuses_scripts_of_other_instances(void **state)
 {
     struct device_set *s = build_set("sim*2", 0, 0);
     struct arena a = {0};
-    struct program *p = build_text(
-        &a, "programs 2\ndevice 0\ndevice 1\nscript instances 2\n", 2);
+    struct program *p =
+        build_text(&a, "programs 2\ndevice 0\ndevice 1\nscript micro 2\n", 2);
     pl_err err;
 
     (void)state;
-    ((struct script *)p[1].script)->n_instance = 1;
+    ((struct script *)p[1].script)->n_micro = 1;
     assert_int_equal(device_set_load(s, p, &err), PL_BAD_ARGUMENT);
     assert_non_null(strstr(err.message, "another number of micro-batches"));
     device_set_free(s);
@@ -801,20 +799,20 @@ static void device_run_refuses_other_scripts(void **state)
     (void)state;
     LOAD_OK(s, build_text(&a,
                           "programs 1\nmax n_tok 4\ndevice 0\n"
-                          "script instances 2\n",
+                          "script micro 2\n",
                           1));
-    run.n_instance = 2;
+    run.n_micro = 2;
     RUN_OK(s, &run);
     run.sizes[1].n_tok = 5;
     assert_int_equal(device_set_run(s, &run, NULL), PL_BAD_ARGUMENT);
-    run.n_instance = 1;
+    run.n_micro = 1;
     RUN_OK(s, &run);
     run.script = 1;
     assert_int_equal(device_set_run(s, &run, NULL), PL_BAD_ARGUMENT);
     run.script = 0;
-    run.n_instance = 3;
+    run.n_micro = 3;
     assert_int_equal(device_set_run(s, &run, NULL), PL_BAD_ARGUMENT);
-    run.n_instance = 0;
+    run.n_micro = 0;
     assert_int_equal(device_set_run(s, &run, NULL), PL_BAD_ARGUMENT);
     device_set_free(s);
     arena_fini(&a);
@@ -827,7 +825,7 @@ static void device_loss_in_a_group_reaches_all(void **state)
 {
     struct device_options opt = {.family = CPU_GENERIC, .no_pin = true};
     uint64_t seed = test_seed();
-    struct device_run run = {.n_instance = 1};
+    struct device_run run = {.n_micro = 1};
     struct device_list l;
     struct device_set *s;
     struct game *g;

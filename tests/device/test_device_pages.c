@@ -49,7 +49,7 @@ static const char pages_pulled[] =
     PAGES_HEAD "  %0: f32[n_slot, 2, 1] cache bytes 2304\n"
                "  %1: i32[36]\n"
                "  %2: i32[35]\n"
-               "  %3: i32[36] instance 1\n"
+               "  %3: i32[36] micro 1\n"
                "script\n"
                "  1 copy: pages %0 <- 0.%0 batch %1 heads(2, -) tile 96\n"
                "  1 copy: pages %0 <- 0.%0 batch %1 heads(-, 0) tile 96\n";
@@ -316,10 +316,10 @@ static void device_guard_kills_who_leaves_its_memory(void **state)
     "  %0: f32[n_tok, 8]\n"                                                    \
     "  %1: f32[n_tok, 8]\n"                                                    \
     "  %2: f32[n_tok, 8] mail\n"                                               \
-    "script instances 2\n"                                                     \
+    "script micro 2\n"                                                         \
     "  0: %1 = scale(%0) scale=2\n"                                            \
     "  0: post 0\n"                                                            \
-    "  0 instance 1: merge\n"
+    "  0 micro 1: merge\n"
 static const char traced_pull[] = TRACE_HEAD "  1: %1 = scale(%0) scale=2\n"
                                              "  1: post 0\n"
                                              "  1 copy: wait 1.0\n"

@@ -341,7 +341,7 @@ enum { T_SUM, T_OWN, T_STAGE };              /* T_STAGE + peer */
 enum { E_READY, E_MOVED, E_MERGED, E_KIND }; /* a round */
 /* Devices meet; push into each other's inboxes; pull from memory that all of
  * them may read. */
-enum way { MEET, PUSH, PULL };
+enum transport { MEET, PUSH, PULL };
 /* What is wrong; each must show. */
 enum mistake { NO_MISTAKE, TAKEN_INBOX, EARLY_READY, NOT_AWAITED, EARLY_MOVED };
 
@@ -414,7 +414,7 @@ static void pull_round(struct rounds *r, int d, int round)
 }
 
 /* own = sum * factor; sum = all owns. */
-static void rounds_by_messages(struct rounds *r, int d, enum way way,
+static void rounds_by_messages(struct rounds *r, int d, enum transport by,
                                enum mistake m)
 {
     struct build *b = &r->b[d];
@@ -422,7 +422,7 @@ static void rounds_by_messages(struct rounds *r, int d, enum way way,
     build_tensor(b, ROUND_W);
     build_tensor(b, ROUND_W);
     for (int k = 0; k < r->n; k++) {
-        if (way == PUSH)
+        if (by == PUSH)
             build_mail(b, ROUND_W);
         else
             build_tensor(b, ROUND_W);
@@ -433,7 +433,7 @@ static void rounds_by_messages(struct rounds *r, int d, enum way way,
 
         if (round > 0) /* but for peers that pull, who are waited for next */
             build_death(b, T_OWN);
-        if (way == PULL)
+        if (by == PULL)
             await_peers(r, d, QUEUE_COMPUTE, round - 1, E_MOVED);
         if (m == EARLY_READY)
             build_post(b, QUEUE_COMPUTE, event_of(round, E_READY));
@@ -441,17 +441,17 @@ static void rounds_by_messages(struct rounds *r, int d, enum way way,
         build_death(b, T_SUM);
         if (m != EARLY_READY)
             build_post(b, QUEUE_COMPUTE, event_of(round, E_READY));
-        if (way == PULL)
+        if (by == PULL)
             pull_round(r, d, round);
         else
             push_round(r, d, round, m);
         build_wait(b, QUEUE_COMPUTE, d, event_of(round, E_MOVED));
-        if (way == PUSH && m != NOT_AWAITED)
+        if (by == PUSH && m != NOT_AWAITED)
             await_peers(r, d, QUEUE_COMPUTE, round, E_MOVED);
         st = build_merge(b, &r->item[d][0]);
         st->merge.message = true;
         st->merge.message_bytes[0] = build_per_tok(ROUND_W * 4);
-        for (int k = 0; k < r->n && way == PULL; k++)
+        for (int k = 0; k < r->n && by == PULL; k++)
             if (k != d)
                 build_death(b, T_STAGE + k);
         build_post(b, QUEUE_COMPUTE, event_of(round, E_MERGED));
@@ -480,7 +480,7 @@ static void rounds_by_meetings(struct rounds *r, int d)
     }
 }
 
-static struct rounds *rounds_new(int n, enum way way, enum mistake m)
+static struct rounds *rounds_new(int n, enum transport by, enum mistake m)
 {
     struct rounds *r = calloc(1, sizeof *r);
 
@@ -505,10 +505,10 @@ static struct rounds *rounds_new(int n, enum way way, enum mistake m)
                 .depth = build_tree(r->addend[d][k], n),
             };
         }
-        if (way == MEET)
+        if (by == MEET)
             rounds_by_meetings(r, d);
         else
-            rounds_by_messages(r, d, way, m);
+            rounds_by_messages(r, d, by, m);
     }
     r->p = build_programs(r->b, n);
     return r;
@@ -556,7 +556,7 @@ static void device_rounds_give_the_same_bits_on_all_kinds(void **state)
     static const struct {
         const char *spec;
         int n, n_thread;
-        enum way way;
+        enum transport by;
     } cases[] = {
         {"cpu*1", 1, 2, MEET},       {"cpu*2", 2, 1, MEET},
         {"cpu*3", 3, 2, MEET},       {"cpu*4", 4, 3, MEET},
@@ -575,7 +575,7 @@ static void device_rounds_give_the_same_bits_on_all_kinds(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         for (uint64_t seed = 0; seed < 5; seed++) {
-            struct rounds *r = rounds_new(cases[i].n, cases[i].way, NO_MISTAKE);
+            struct rounds *r = rounds_new(cases[i].n, cases[i].by, NO_MISTAKE);
             struct device_set *s =
                 build_set(cases[i].spec, cases[i].n_thread, seed);
 
@@ -1008,7 +1008,7 @@ static void device_failure_reaches_everybody(void **state)
     static const struct {
         const char *spec;
         int n, n_thread;
-        enum way way;
+        enum transport by;
     } cases[] = {
         {"cpu*3", 3, 2, MEET},       {"cpu*2", 2, 3, PULL},
         {"cpu*2", 2, 3, PUSH},       {"sim*3", 3, 0, PUSH},
@@ -1018,7 +1018,7 @@ static void device_failure_reaches_everybody(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct rounds *r = rounds_new(cases[i].n, cases[i].way, NO_MISTAKE);
+        struct rounds *r = rounds_new(cases[i].n, cases[i].by, NO_MISTAKE);
         struct device_set *s = build_set(cases[i].spec, cases[i].n_thread, i);
         struct device_run run = build_run(1);
 

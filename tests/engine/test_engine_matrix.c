@@ -415,8 +415,9 @@ static void run(const int *v)
     pl_engine_counters(e, &c);
     tally.copying += c.copies > 0;
     p = pl_engine_plan(e)->compiled;
-    tally.piped += p->way[WAY_PIPELINE] >= 0 && ubatches[v[P_UBATCH]] == 4;
-    tally.streamed += p->way[WAY_STREAM] >= 0 && p->stream_from <= 4;
+    tally.piped +=
+        p->script[SCRIPT_PIPELINE] >= 0 && ubatches[v[P_UBATCH]] == 4;
+    tally.streamed += p->script[SCRIPT_STREAM] >= 0 && p->stream_from <= 4;
     pl_engine_free(e);
     compare(v, got, what);
     free(got);

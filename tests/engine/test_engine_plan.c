@@ -145,7 +145,7 @@ static void check_groups(const json_t *all, const pl_plan *p)
                                 json_string_value(field(c, "to")));
         assert_true(integer(c, "bytes") > 0);
         assert_true(json_is_string(field(c, "per")));
-        assert_true(json_is_string(field(c, "way")));
+        assert_true(json_is_string(field(c, "script")));
         assert_true(integer(c, "layer") >= -1);
     }
     for (size_t i = 0; i < json_array_size(t); i++)
@@ -713,7 +713,7 @@ static void engine_plan_streams_experts_where_that_is_faster(void **state)
         snprintf(spec, sizeof spec, gpu, rows[i].link, rows[i].host);
         p = plan(m, &o);
         q = p->compiled;
-        assert_int_equal(q->way[WAY_STREAM] >= 0 &&
+        assert_int_equal(q->script[SCRIPT_STREAM] >= 0 &&
                              q->stream_from <= q->max.n_tok,
                          rows[i].streams);
         pl_plan_free(p);

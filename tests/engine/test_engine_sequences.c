@@ -202,7 +202,7 @@ static void engine_forgets_a_run_that_failed(void **state)
             engine_run_decode(&r.e, 0, FIRST, r.token, NULL);
             c = &lost->prog->script[lost->prog->n_script - 1];
             lost->fail_step = c->n_step * k / 4;
-            while (c->step[lost->fail_step].instance > 0 ||
+            while (c->step[lost->fail_step].micro > 0 ||
                    c->step[lost->fail_step].most > 0)
                 lost->fail_step--; /* others may not be in the run */
             b.token = r.token + FIRST;

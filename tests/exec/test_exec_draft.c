@@ -64,9 +64,8 @@ static void must_be(const struct scene *s, int d, const char *want)
         if (step_is_event(t))
             n += (size_t)snprintf(have + n, sizeof have - n, "%d",
                                   t->event.event);
-        if (t->instance)
-            n +=
-                (size_t)snprintf(have + n, sizeof have - n, "/%d", t->instance);
+        if (t->micro)
+            n += (size_t)snprintf(have + n, sizeof have - n, "/%d", t->micro);
     }
     assert_string_equal(have, want);
 }
@@ -116,10 +115,10 @@ static void exec_each_micro_batch_posts_for_itself(void **state)
     (void)state;
     open_scene(&s);
     pull(&s, &a);
-    s.w.instance = 1;
+    s.w.micro = 1;
     pull(&s, &b);
     assert_int_not_equal(a, b);
-    s.w.instance = 2; /* what settles it is another's */
+    s.w.micro = 2; /* what settles it is another's */
     assert_int_equal(lower_wait(&s.w, 1, QUEUE_COMPUTE, 0, b), PL_OK);
     must_be(&s, 0, "pull pull/1 post0 post1/1");
     must_be(&s, 1, "wait1/2");
@@ -146,12 +145,12 @@ static void exec_copies_are_posted_late_by_micro_batch(void **state)
     open_scene(&s);
     copy(&s, &a);
     copy(&s, &b);
-    s.w.instance = 1;
+    s.w.micro = 1;
     copy(&s, &c);
     must_be(&s, 0, "pull pull pull/1");
     assert_int_equal(lower_wait(&s.w, 1, QUEUE_COMPUTE, 0, c), PL_OK);
     must_be(&s, 0, "pull pull pull/1 post2/1");
-    s.w.instance = 0;
+    s.w.micro = 0;
     assert_int_equal(lower_wait(&s.w, 1, QUEUE_COMPUTE, 0, b), PL_OK);
     assert_int_equal(lower_wait(&s.w, 1, QUEUE_COMPUTE, 0, a), PL_OK);
     must_be(&s, 0, "pull pull pull/1 post2/1 post1");
@@ -206,7 +205,7 @@ static void exec_queues_know_of_each_other(void **state)
     assert_int_equal(s.dev[0].step[3].event.dev, 1);
     assert_int_equal(lower_wait(&s.w, 0, QUEUE_COMPUTE, 1, c), PL_OK);
     must_be(&s, 0, "post0 wait0 wait0 wait0 wait0"); /* nothing new */
-    s.w.instance = 1;
+    s.w.micro = 1;
     assert_int_equal(lower_post(&s.w, 0, QUEUE_COPY, &b), PL_OK);
     assert_int_equal(lower_wait(&s.w, 0, QUEUE_COMPUTE, 0, b), PL_OK);
     assert_int_equal(lower_wait(&s.w, 0, QUEUE_COMPUTE, 1, c), PL_OK);

@@ -37,12 +37,12 @@ static void two_a_layer(const struct compiled *p, const char *what)
         if (g->layer >= n_layer)
             n_layer = g->layer + 1;
     }
-    if (l->way->n_message != 1 + 2 * n_layer)
-        fail_msg("%s: %d messages for %d layers", what, l->way->n_message,
+    if (l->script->n_message != 1 + 2 * n_layer)
+        fail_msg("%s: %d messages for %d layers", what, l->script->n_message,
                  n_layer);
     for (int layer = -1; layer < n_layer; layer++)
         for (int k = 0; k < (layer < 0 ? 1 : 2); k++, at++) {
-            const struct lowered_message *m = &l->way->message[at];
+            const struct lowered_message *m = &l->script->message[at];
             /* behind its last attention a model needs no row but those whose
                logits are wanted */
             bool last = layer == n_layer - 1;
@@ -101,11 +101,12 @@ static void counted(const char *path, const char *name, const char *on,
 
             for (int k = from; k < from + z.n_tok; k++)
                 z.n_out += wanted[k];
-            for (int k = 0; k < p->low->way->n_message; k++)
-                bytes +=
-                    (uint64_t)dim_value(p->low->way->message[k].bytes[0], &z) +
-                    (uint64_t)dim_value(p->low->way->message[k].bytes[1], &z);
-            messages += (uint64_t)p->low->way->n_message;
+            for (int k = 0; k < p->low->script->n_message; k++)
+                bytes += (uint64_t)dim_value(
+                             p->low->script->message[k].bytes[0], &z) +
+                         (uint64_t)dim_value(
+                             p->low->script->message[k].bytes[1], &z);
+            messages += (uint64_t)p->low->script->n_message;
             steps++;
         }
     }
@@ -375,9 +376,9 @@ static void messages_go_one_way_for_any_rows(void **state)
                     counted += step_is_message(s) && s->merge.counted &&
                                step_runs(s, 1, &z);
                 }
-            if (counted != p->low->way->n_message)
+            if (counted != p->low->script->n_message)
                 fail_msg("%s: of %d messages %d are sent for %d rows", on[k],
-                         p->low->way->n_message, counted, (int)n);
+                         p->low->script->n_message, counted, (int)n);
         }
         assert_int_equal(guarded, k > 0);
         compiled_free(p);

@@ -201,9 +201,9 @@ static void pipeline_gives_each_micro_batch_its_own_bits(void **state)
         o.sim_seed = test_random(&seed);
         o.offload = PL_OFFLOAD_OFF;
         x = open_exec(&y, &o);
-        assert_int_equal(exec_instances(x),
-                         x->plan->way[WAY_PIPELINE] < 0 ? 1 : MOST);
-        for (int n = 1; n <= exec_instances(x); n++, n_run++) {
+        assert_int_equal(exec_n_micro(x),
+                         x->plan->script[SCRIPT_PIPELINE] < 0 ? 1 : MOST);
+        for (int n = 1; n <= exec_n_micro(x); n++, n_run++) {
             draw(want, n, &seed);
             memcpy(got, want, sizeof got);
             for (int k = 0; k < n; k++)

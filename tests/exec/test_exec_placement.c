@@ -66,8 +66,8 @@ static void show_placement(const struct compiled *p)
     for (int i = 0; l && i < p->num->n; i++) {
         print_message("%3d %-13s %-24s", i, num_kind_name(p->num->node[i].kind),
                       p->g->node[p->num->node[i].node].name);
-        for (int k = 0; k < l->n_way; k++)
-            print_message(" %d", l->way[k].at[i]);
+        for (int k = 0; k < l->n_script; k++)
+            print_message(" %d", l->script[k].at[i]);
         print_message("\n");
     }
 }
@@ -240,7 +240,7 @@ static pl_status replace(struct compiled *p, bool stay_home, uint64_t *seed,
     int *home = test_need((size_t)p->g->n_node, sizeof *home);
     int *of = test_need(n, sizeof *of);
     bool piped = false, together = test_below(seed, 2);
-    struct lower_way way[3];
+    struct lower_script script[3];
     pl_status s;
 
     assert_in_range(p->list.n, 1, MAX_DEV);
@@ -259,28 +259,28 @@ static pl_status replace(struct compiled *p, bool stay_home, uint64_t *seed,
         of[i] = home[p->num->node[i].node];
     for (int d = 0; d < p->list.n; d++)
         dev[d] = compiled_device(p, d);
-    way[0] = (struct lower_way){1, at[1]};
-    way[1] = (struct lower_way){1, at[2]};
-    way[2] =
-        (struct lower_way){2 + (int)test_below(seed, FEED_MAX_STEP - 1), at[0]};
+    script[0] = (struct lower_script){1, at[1]};
+    script[1] = (struct lower_script){1, at[2]};
+    script[2] = (struct lower_script){
+        2 + (int)test_below(seed, FEED_MAX_STEP - 1), at[0]};
     lowered_free(p->low);
     p->low = NULL;
     s = lower(&p->low, p->num,
               &(struct lower_options){.n_dev = p->list.n,
                                       .n_group = o.n_group,
                                       .n_unit = o.n_unit,
-                                      .n_way = piped ? 3 : 2,
+                                      .n_script = piped ? 3 : 2,
                                       .group = o.group,
                                       .unit = o.unit,
                                       .home = of,
-                                      .way = way,
+                                      .script = script,
                                       .dev = dev,
                                       .max = p->max,
                                       .page_stride = p->page_stride},
               err);
-    p->way[WAY_PLAIN] = 0;
-    p->way[WAY_STREAM] = 1;
-    p->way[WAY_PIPELINE] = piped ? 2 : -1;
+    p->script[SCRIPT_PLAIN] = 0;
+    p->script[SCRIPT_STREAM] = 1;
+    p->script[SCRIPT_PIPELINE] = piped ? 2 : -1;
     p->stream_from = 1 + test_below(seed, RANDOM_MAX_TOK + 1);
     free(at[0]);
     free(at[1]);
@@ -335,8 +335,8 @@ static bool is_told(const struct program *p, const struct script *x, int copy,
 
         if (wait->kind != STEP_WAIT || wait->queue != QUEUE_COMPUTE ||
             wait->event.dev != p->dev ||
-            (wait->instance > x->step[at].instance &&
-             wait->instance > x->step[copy].instance))
+            (wait->micro > x->step[at].micro &&
+             wait->micro > x->step[copy].micro))
             continue; /* runs may have both steps and not it */
         for (int i = copy + 1; i < w; i++)
             if (x->step[i].kind == STEP_POST &&
@@ -355,7 +355,8 @@ static void copies_are_read(struct job *j, const struct compiled *p,
     static struct touch from, to;
 
     for (int d = 0; d < p->list.n; d++)
-        for (int k = 0; k < p->low->n_way && !p->list.dev[d].one_queue; k++) {
+        for (int k = 0; k < p->low->n_script && !p->list.dev[d].one_queue;
+             k++) {
             const struct program *g = &p->low->prog[d];
             const struct script *x = &g->script[k];
 
@@ -382,13 +383,13 @@ static void copies_are_read(struct job *j, const struct compiled *p,
 
 /* ---- runs ---------------------------------------------------------------- */
 
-static void set_inputs(struct job *j, pl_exec *x, int s, int instance)
+static void set_inputs(struct job *j, pl_exec *x, int s, int micro)
 {
     pl_err err;
 
     for (int i = 0; i < j->r.n_node; i++)
         if (j->r.g->node[i].op == OP_input &&
-            exec_set_input(x, instance, i, j->f.input[s][i], 0,
+            exec_set_input(x, micro, i, j->f.input[s][i], 0,
                            4 * (size_t)feed_count(&j->f, i, s), &err) != PL_OK)
             JOB_FAIL(j, x->plan, "setting: %s", err.message);
 }
@@ -424,7 +425,7 @@ static void check_weights(struct job *j, pl_exec *x)
 }
 
 /* The first run's results are kept, the others compared with them. */
-static void read_outputs(struct job *j, pl_exec *x, int s, int instance,
+static void read_outputs(struct job *j, pl_exec *x, int s, int micro,
                          bool first)
 {
     for (int i = 0; i < j->r.n_node; i++) {
@@ -436,7 +437,7 @@ static void read_outputs(struct job *j, pl_exec *x, int s, int instance,
         if (!feed_is_read(n))
             continue;
         b = test_need(size, 1);
-        if (exec_get_output(x, instance, i, b, 0, size, &err) != PL_OK)
+        if (exec_get_output(x, micro, i, b, 0, size, &err) != PL_OK)
             JOB_FAIL(j, x->plan, "reading: %s", err.message);
         if (first) {
             j->want[s][i] = b;
@@ -451,7 +452,7 @@ static void read_outputs(struct job *j, pl_exec *x, int s, int instance,
                 JOB_FAIL(j, x->plan,
                          "%s[%zu] of step %d (micro-batch %d, script %d): "
                          "%.9g, on one device %.9g",
-                         n->name, k / 4, s, instance, x->last_way, (double)is,
+                         n->name, k / 4, s, micro, x->last_script, (double)is,
                          (double)want);
             }
         free(b);
@@ -572,7 +573,7 @@ static bool run_placed(struct job *j, bool stay_home, int *n_copy,
         JOB_FAIL(j, p, "%s", err.message);
     set_weights(j, x);
     check_weights(j, x);
-    run_steps(j, x, p->way[WAY_PIPELINE] < 0 ? 1 : exec_instances(x), false,
+    run_steps(j, x, p->script[SCRIPT_PIPELINE] < 0 ? 1 : exec_n_micro(x), false,
               seed);
     check_weights(j, x);
     pl_exec_free(x);

@@ -16,15 +16,15 @@ struct lanes {
     double end_us[MAX_DEV][QUEUE_COUNT]; /* of the last event seen */
 };
 
-static void expect(struct lanes *l, const struct compiled *p, int way,
-                   int n_instance)
+static void expect(struct lanes *l, const struct compiled *p, int script,
+                   int n_micro)
 {
     for (int d = 0; d < p->list.n; d++) {
-        const struct script *x = &p->low->prog[d].script[way];
+        const struct script *x = &p->low->prog[d].script[script];
 
         for (int i = 0; i < x->n_step; i++)
             if (x->step[i].kind != STEP_POST && x->step[i].kind != STEP_WAIT &&
-                x->step[i].instance < n_instance)
+                x->step[i].micro < n_micro)
                 l->n[d][p->list.dev[d].on_cores ? QUEUE_COMPUTE
                                                 : (int)x->step[i].queue]++;
     }
@@ -145,9 +145,9 @@ static void exec_trace_shows_every_step(void **state)
 
             memset(x->sizes, 0, sizeof x->sizes);
             engine_run_decode(&r, 0, k == 0 ? rows[i].n_tok : 1, token, NULL);
-            while (n < PROG_MAX_INSTANCE && x->sizes[n].n_tok > 0)
+            while (n < PROG_MAX_MICRO && x->sizes[n].n_tok > 0)
                 n++;
-            expect(&want, p, x->last_way, n);
+            expect(&want, p, x->last_script, n);
         }
         pl_exec_traced(r.engine->exec, &sum);
         assert_int_equal(sum.runs, 2);

@@ -153,7 +153,7 @@ static void draw(struct plan *p, uint64_t *seed)
 static void find(struct plan *p)
 {
     const struct script script = {
-        .n_instance = 1, .n_step = N_STEP, .step = p->step};
+        .n_micro = 1, .n_step = N_STEP, .step = p->step};
 
     assert_true(cpu_meetings(&script, p->tensor, 0, p->how));
 }
@@ -364,8 +364,7 @@ static void cpu_threads_meet_around_a_message_of_many_values(void **state)
             {.kind = STEP_MERGE, .merge = {.n_item = n, .item = item}},
             {.kind = STEP_KERNEL, .kernel = kernel},
         };
-        const struct script script = {
-            .n_instance = 1, .n_step = 3, .step = step};
+        const struct script script = {.n_micro = 1, .n_step = 3, .step = step};
         unsigned char how[3];
 
         for (int i = 0; i < n; i++)

@@ -198,7 +198,7 @@ static void *go(void *user)
     const struct script *c = device_script(x->dev, run);
 
     for (int i = 0; i < c->n_step; i++)
-        if (step_runs(&c->step[i], run->n_instance, run->sizes) &&
+        if (step_runs(&c->step[i], run->n_micro, run->sizes) &&
             !take(x, &c->step[i], i, turn))
             break;
     return NULL;

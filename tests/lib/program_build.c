@@ -19,7 +19,7 @@ struct build *build_new(int n, int64_t n_tok)
         b[i].p.n_script = 1;
         b[i].p.script = &b[i].script;
         b[i].p.n_group = 1;
-        b[i].script.n_instance = 1;
+        b[i].script.n_micro = 1;
         b[i].script.step = b[i].step;
         b[i].script.death = b[i].death;
         b[i].p.max = (struct graph_sizes){.n_tok = n_tok, .n_out = n_tok};
@@ -480,7 +480,7 @@ void build_put_batch(struct device_set *s, int dev, int tensor,
 struct device_run build_run(int64_t n_tok)
 {
     return (struct device_run){
-        .n_instance = 1,
+        .n_micro = 1,
         .sizes = {{.n_tok = n_tok}},
     };
 }

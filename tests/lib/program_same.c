@@ -76,7 +76,7 @@ static const char *tensor(const struct prog_tensor *p,
     SAME(region);
     SAME(offset);
     SAME(bytes);
-    SAME(instance);
+    SAME(micro);
     return pack(p->pack, q->pack);
 }
 
@@ -278,7 +278,7 @@ static const char *step(const struct step *p, const struct step *q,
     SAME(kind);
     SAME(queue);
     SAME(order);
-    SAME(instance);
+    SAME(micro);
     SAME(node);
     switch (p->kind) {
     case STEP_KERNEL:
@@ -313,7 +313,7 @@ static const char *death(const struct prog_death *p, const struct prog_death *q)
 static const char *script(const struct script *p, const struct script *q,
                           const struct program *all, int dev, int *at)
 {
-    SAME(n_instance);
+    SAME(n_micro);
     SAME(n_step);
     for (*at = 0; *at < p->n_step; ++*at)
         TRY(step(&p->step[*at], &q->step[*at], all, dev));

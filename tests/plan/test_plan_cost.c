@@ -14,14 +14,14 @@
 enum { MAX_DEV = 64, MAX_STEP = 64, MAX_TENSOR = 16, MAX_PIECE = 32 };
 
 struct paper {
-    int n_dev, order, n_instance;
+    int n_dev, order, n_micro;
     struct program prog[MAX_DEV];
     struct script script[MAX_DEV];
     struct step step[MAX_DEV][MAX_STEP];
     struct prog_tensor tensor[MAX_TENSOR];
     struct copy_piece piece[MAX_PIECE];
     struct cost_rates rates[MAX_DEV];
-    int lane0[MAX_DEV], n_lane[MAX_DEV];
+    int thread0[MAX_DEV], n_thread[MAX_DEV];
     int n_piece, everybody[MAX_DEV];
 };
 
@@ -36,8 +36,8 @@ static struct paper *paper(int n_dev)
         p->tensor[i] = (struct prog_tensor){
             .format = PL_F32, .n_dim = 1, .dim = {{i, PL_CONST}}};
     for (int d = 0; d < n_dev; d++) {
-        p->script[d] = (struct script){.n_instance = PROG_MAX_INSTANCE,
-                                       .step = p->step[d]};
+        p->script[d] =
+            (struct script){.n_micro = PROG_MAX_MICRO, .step = p->step[d]};
         p->prog[d] = (struct program){.dev = d,
                                       .active = true,
                                       .n_tensor = MAX_TENSOR,
@@ -54,13 +54,13 @@ static struct paper *paper(int n_dev)
 }
 
 static struct step *add(struct paper *p, int dev, enum step_kind kind,
-                        int instance)
+                        int micro)
 {
     struct step *s = &p->step[dev][p->script[dev].n_step++];
 
     assert_true(p->script[dev].n_step <= MAX_STEP);
     *s = (struct step){
-        .kind = kind, .order = p->order++, .instance = instance, .node = -1};
+        .kind = kind, .order = p->order++, .micro = micro, .node = -1};
     return s;
 }
 
@@ -72,34 +72,32 @@ static struct step_kernel kernel(int w)
 }
 
 /* Computes for w seconds. */
-static void work(struct paper *p, int dev, int w, int instance)
+static void work(struct paper *p, int dev, int w, int micro)
 {
-    add(p, dev, STEP_KERNEL, instance)->kernel = kernel(w);
+    add(p, dev, STEP_KERNEL, micro)->kernel = kernel(w);
 }
 
-static void post(struct paper *p, int dev, enum queue q, int event,
-                 int instance)
+static void post(struct paper *p, int dev, enum queue q, int event, int micro)
 {
-    struct step *s = add(p, dev, STEP_POST, instance);
+    struct step *s = add(p, dev, STEP_POST, micro);
 
     s->queue = q;
     s->event = (struct step_event){dev, event};
 }
 
 static void await(struct paper *p, int dev, enum queue q, int from, int event,
-                  int instance)
+                  int micro)
 {
-    struct step *s = add(p, dev, STEP_WAIT, instance);
+    struct step *s = add(p, dev, STEP_WAIT, micro);
 
     s->queue = q;
     s->event = (struct step_event){from, event};
 }
 
 /* Copies for w seconds. */
-static struct step *pull(struct paper *p, int dev, int from, int w,
-                         int instance)
+static struct step *pull(struct paper *p, int dev, int from, int w, int micro)
 {
-    struct step *s = add(p, dev, STEP_PULL, instance);
+    struct step *s = add(p, dev, STEP_PULL, micro);
     struct copy_piece *c = &p->piece[p->n_piece++];
     const pl_dim one = {1, PL_CONST};
 
@@ -126,31 +124,31 @@ static void meet(struct paper *p, int first, int n)
     }
 }
 
-static struct cost_machine machine(const struct paper *p, bool lanes)
+static struct cost_machine machine(const struct paper *p, bool threads)
 {
     return (struct cost_machine){.n_dev = p->n_dev,
                                  .prog = p->prog,
                                  .rates = p->rates,
-                                 .lane0 = lanes ? p->lane0 : NULL,
-                                 .n_lane = lanes ? p->n_lane : NULL};
+                                 .thread0 = threads ? p->thread0 : NULL,
+                                 .n_thread = threads ? p->n_thread : NULL};
 }
 
-static const struct cost_step one_token[PROG_MAX_INSTANCE] = {
+static const struct cost_step one_token[PROG_MAX_MICRO] = {
     {.sizes = {1, 1, 64, 1}}};
 
-static double run(const struct paper *p, bool lanes, int n_instance,
+static double run(const struct paper *p, bool threads, int n_micro,
                   struct cost_use *use)
 {
-    struct cost_machine m = machine(p, lanes);
+    struct cost_machine m = machine(p, threads);
     double with, without;
     pl_err err;
 
-    assert_int_equal(cost_run(&m, 0, n_instance, one_token, NULL, &with, &err),
+    assert_int_equal(cost_run(&m, 0, n_micro, one_token, NULL, &with, &err),
                      PL_OK);
     if (!use)
         return with;
-    assert_int_equal(
-        cost_run(&m, 0, n_instance, one_token, use, &without, &err), PL_OK);
+    assert_int_equal(cost_run(&m, 0, n_micro, one_token, use, &without, &err),
+                     PL_OK);
     assert_true(with == without);
     return with;
 }
@@ -220,15 +218,15 @@ static void plan_cost_copies_hide_behind_computing(void **state)
     free(p);
 }
 
-/* cpu0 has lane 0, cpu1 lane 1, the host both. */
-static void plan_cost_lanes_are_taken_in_turns(void **state)
+/* cpu0 has thread 0, cpu1 thread 1, the host both. */
+static void plan_cost_threads_are_taken_in_turns(void **state)
 {
     struct paper *p = paper(3);
 
     (void)state;
-    p->lane0[1] = 1;
-    p->n_lane[0] = p->n_lane[1] = 1;
-    p->n_lane[2] = 2;
+    p->thread0[1] = 1;
+    p->n_thread[0] = p->n_thread[1] = 1;
+    p->n_thread[2] = 2;
     work(p, 0, 3, 0); /* 0 .. 3 */
     work(p, 1, 5, 0); /* 0 .. 5 */
     work(p, 2, 2, 0); /* 5 .. 7 */
@@ -237,7 +235,7 @@ static void plan_cost_lanes_are_taken_in_turns(void **state)
     work(p, 1, 3, 0); /* 9 .. 12 */
     must_be(run(p, true, 1, NULL), 12);
     must_be(run(p, false, 1, NULL), 8);
-    /* who waits keeps its lane */
+    /* who waits keeps its thread */
     post(p, 1, QUEUE_COMPUTE, 0, 0);
     await(p, 2, QUEUE_COMPUTE, 1, 0, 0);
     work(p, 0, 1, 0);
@@ -285,13 +283,13 @@ static void plan_cost_host_spans_the_lanes_on_its_cores(void **state)
                                   {0, 5}, {5, 1}, {6, 0}, {6, 0}};
     enum { N = sizeof d / sizeof d[0] };
     struct device_list l = {.n = N, .dev = d};
-    int lane0[N], n_lane[N];
+    int thread0[N], n_thread[N];
 
     (void)state;
-    cost_lanes(&l, lane0, n_lane);
+    cost_threads(&l, thread0, n_thread);
     for (int i = 0; i < N; i++) {
-        assert_int_equal(lane0[i], want[i][0]);
-        assert_int_equal(n_lane[i], want[i][1]);
+        assert_int_equal(thread0[i], want[i][0]);
+        assert_int_equal(n_thread[i], want[i][1]);
     }
 }
 
@@ -316,8 +314,8 @@ static void plan_cost_pipeline_fills_and_drains(void **state)
     must_be(use[1].hidden_s, 3);
     must_be(run(p, false, 2, NULL), 31);
     must_be(run(p, false, 1, NULL), 21);
-    p->lane0[0] = p->lane0[1] = 0; /* one core: nothing to gain */
-    p->n_lane[0] = p->n_lane[1] = 1;
+    p->thread0[0] = p->thread0[1] = 0; /* one core: nothing to gain */
+    p->n_thread[0] = p->n_thread[1] = 1;
     must_be(run(p, true, 4, NULL), 4 * (10 + 1 + 10));
     free(p);
 }
@@ -348,9 +346,9 @@ static void plan_cost_tokens_are_dealt_as_they_are_run(void **state)
     for (int d = 0; d < 2; d++) {
         for (int k = 0; k < 2; k++)
             script[d][k] = (struct script){
-                .n_instance = 1, .step = &alone[k], .n_step = d == 0};
+                .n_micro = 1, .step = &alone[k], .n_step = d == 0};
         script[d][2] = p->script[d];
-        script[d][2].n_instance = 2;
+        script[d][2].n_micro = 2;
         p->prog[d].script = script[d];
         p->prog[d].n_script = 3;
         p->prog[d].max.n_tok = 96;
@@ -700,7 +698,7 @@ int test_plan_cost(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plan_cost_devices_overlap_until_one_waits),
         cmocka_unit_test(plan_cost_copies_hide_behind_computing),
-        cmocka_unit_test(plan_cost_lanes_are_taken_in_turns),
+        cmocka_unit_test(plan_cost_threads_are_taken_in_turns),
         cmocka_unit_test(plan_cost_host_spans_the_lanes_on_its_cores),
         cmocka_unit_test(plan_cost_pipeline_fills_and_drains),
         cmocka_unit_test(plan_cost_tokens_are_dealt_as_they_are_run),

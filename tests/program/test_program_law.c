@@ -147,7 +147,7 @@ static void draw_program(struct law *x, int lawful)
     x->n = 2 + below(x, MAX_DEV - 1);
     x->order = 0;
     for (int d = 0; d < x->n; d++) {
-        x->script[d] = (struct script){.n_instance = 1, .step = x->step[d]};
+        x->script[d] = (struct script){.n_micro = 1, .step = x->step[d]};
         x->p[d] = (struct program){
             .dev = d, .n_script = 1, .script = &x->script[d], .n_group = 1};
     }
@@ -450,7 +450,7 @@ static void law_holds_in_every_kind_of_run(void **state)
 /* The list that a sim device draws. */
 static void draw_merged(struct law *x, const struct program *p, struct list *l)
 {
-    const struct device_run run = {.n_instance = 1, .sizes = {{1, 1, 0, 1}}};
+    const struct device_run run = {.n_micro = 1, .sizes = {{1, 1, 0, 1}}};
     unsigned char told[MAX_STEP];
     int step[QUEUE_COUNT][MAX_STEP];
     struct sim_queue q[QUEUE_COUNT] = {{step[0], 0}, {step[1], 0}};
@@ -584,7 +584,7 @@ static void law_sim_devices_draw_every_order(void **state)
     "programs 2\nmax n_tok 4 n_out 4\n"                                        \
     "device 0\n%0: f32[n_tok, 8]\n%1: f32[n_tok, 8] mail\n"                    \
     "device 1\n%0: f32[n_tok, 8]\n%1: f32[n_tok, 8] mail\n"                    \
-    "script instances 2\n"
+    "script micro 2\n"
 
 static const struct refusal {
     const char *text, *says; /* NULL: it is right */
@@ -653,7 +653,7 @@ static const struct refusal {
     {HEAD "0 if n_tok ..2: post 0\n1 if n_out ..2: wait 0.0\n",
      "waits for ever",
      {0, 0}},
-    {HEAD "0 if n_tok 3..: post 0\n1 instance 1 if n_tok 3..: wait 0.0\n",
+    {HEAD "0 if n_tok 3..: post 0\n1 micro 1 if n_tok 3..: wait 0.0\n",
      "waits for ever",
      {0, 0}},
     {HEAD "0 if n_tok 2..: merge meet 0, 1\n1: merge meet 0, 1\n",
@@ -677,10 +677,10 @@ static const struct refusal {
     {HEAD "1: post 0\n0 if n_tok 2..: post 0\n0 copy: wait 1.0\n",
      "program of d0, step 1: waits for another device without knowing",
      {0, 0}},
-    {HEAD "1: post 0\n0 instance 1: post 0\n0 copy: wait 1.0\n",
+    {HEAD "1: post 0\n0 micro 1: post 0\n0 copy: wait 1.0\n",
      "program of d0, step 1: waits for another device without knowing",
      {0, 0}},
-    {HEAD "1: post 0\n0 instance 1: post 0\n0 copy instance 1: wait 0.0\n"
+    {HEAD "1: post 0\n0 micro 1: post 0\n0 copy micro 1: wait 0.0\n"
           "0 copy: wait 1.0\n",
      NULL,
      {0, 0}},

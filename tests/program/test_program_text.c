@@ -148,12 +148,12 @@ static void program_text_left_out_is_filled_in(void **state)
         "max n_tok 4 n_out 4\n"
         "device 0 weights 2304 cache 0 work 512 mail 64 events 3 groups 1\n"
         "  %0: f32[n_tok, 8] work @0\n"
-        "  %1: f32[n_tok, 8] work @128 instance 1 bytes 256\n"
+        "  %1: f32[n_tok, 8] work @128 micro 1 bytes 256\n"
         "  %2: q8_0[64, 32] weights @0 packed\n"
         "  %3: f32[8] mail @0\n"
         "device 1 weights 0 cache 0 work 128 mail 0 events 0 groups 1\n"
         "  %0: f32[n_tok, 8] work @0\n"
-        "script instances 2\n"
+        "script micro 2\n"
         "  0 node 7: %1 = scale(%0) scale=2\n"
         "  0: post 0\n"
         "  0: dies 128 @0, 256 @128\n"
@@ -290,7 +290,7 @@ static void program_text_read_by_hand_passes_the_check(void **state)
 /* What the programs of all plans together must show. */
 struct seen {
     int kind[STEP_WAIT + 1], meet, sum, tree, span, head, q8, pack, cut;
-    int death, copy_queue, instance, script, mail, skip, few, many;
+    int death, copy_queue, micro, script, mail, skip, few, many;
     int deal, to_several, at, for_several;
 };
 
@@ -298,7 +298,7 @@ static void see_step(struct seen *o, const struct step *s)
 {
     o->kind[s->kind]++;
     o->copy_queue += s->queue == QUEUE_COPY;
-    o->instance += s->instance > 0;
+    o->micro += s->micro > 0;
     o->meet += step_meets(s);
     o->few += s->most > 0 && s->most < INT64_MAX;
     o->many += s->most > 0 && s->least > 0;
@@ -341,7 +341,7 @@ static void see(struct seen *o, const struct program *p, int n_dev)
     }
 }
 
-static const pl_options ways[] = {
+static const pl_options scripts[] = {
     {.devices = "cpu"},
     {.devices = "cpu*2"},
     {.devices = "sim*3", .n_ranks = 8},
@@ -361,9 +361,9 @@ static void program_text_lowered_programs_read_back(void **state)
     struct seen o = {.meet = 0};
 
     (void)state;
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+    for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++) {
         pl_graph *g = place_model(4);
-        pl_options opt = ways[i];
+        pl_options opt = scripts[i];
         struct compiled *p;
         pl_err err;
 
@@ -383,7 +383,7 @@ static void program_text_lowered_programs_read_back(void **state)
         if (!o.kind[k])
             fail_msg("no step of kind %d", k);
     assert_true(o.meet && o.sum && o.tree && o.span && o.head && o.q8);
-    assert_true(o.pack && o.cut && o.death && o.copy_queue && o.instance);
+    assert_true(o.pack && o.cut && o.death && o.copy_queue && o.micro);
     assert_true(o.script && o.mail && o.skip && o.few && o.many);
     assert_true(o.deal && o.to_several && o.at && o.for_several);
 }
@@ -395,8 +395,8 @@ static void models_read_back(const char *path)
 
     if (pl_model_open(&m, path, &err) != PL_OK)
         fail_msg("%s", err.message);
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
-        pl_options opt = ways[i];
+    for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++) {
+        pl_options opt = scripts[i];
         pl_plan *p;
 
         opt.no_fit = opt.no_pin = true;
@@ -449,7 +449,7 @@ static void program_text_packings_read_back_chunk_by_chunk(void **state)
     uint64_t seed = test_seed();
     struct pack_span span[8];
     struct pack_chunk chunk[256];
-    struct script none = {.n_instance = 1};
+    struct script none = {.n_micro = 1};
 
     (void)state;
     for (int i = 0; i < 3000; i++) {
@@ -529,9 +529,9 @@ static void program_text_what_has_no_text_is_refused(void **state)
     p[1].n_script = 0;
     refused(p, 2, "device 1, step -1: it has scripts of its own");
     p[1].n_script = 1;
-    x->n_instance = 2;
+    x->n_micro = 2;
     refused(p, 2, "it has micro-batches of its own");
-    x->n_instance = 1;
+    x->n_micro = 1;
     d->step = 1;
     refused(p, 2, "a buffer dies out of order");
     d->step = 0;

@@ -45,7 +45,7 @@ void cpu_image_fini(struct cpu_image *m)
 
 bool cpu_image_sizes(struct cpu_image *m, const struct device_run *run)
 {
-    for (int i = 0; i < run->n_instance; i++) {
+    for (int i = 0; i < run->n_micro; i++) {
         const struct graph_sizes *z = &run->sizes[i];
 
         if (z->n_tok != m->sizes[i].n_tok || z->n_out != m->sizes[i].n_out ||
@@ -61,8 +61,8 @@ void cpu_image_resolve(struct cpu_image *m)
     const struct prog_tensor *t = m->prog->tensor;
 
     for (int i = 0; i < m->prog->n_tensor; i++)
-        if (m->resize >> t[i].instance & 1)
-            resolve(&m->tensor[i], &t[i], &m->sizes[t[i].instance]);
+        if (m->resize >> t[i].micro & 1)
+            resolve(&m->tensor[i], &t[i], &m->sizes[t[i].micro]);
     m->resize = 0;
 }
 
@@ -177,7 +177,7 @@ void cpu_image_count(const struct cpu_image *m, struct device *d,
     }
     if (step_is_copy(st))
         bytes = cpu_image_copy_bytes(m, st);
-    device_count(d, st, &m->sizes[st->instance], rows, bytes);
+    device_count(d, st, &m->sizes[st->micro], rows, bytes);
 }
 
 /* ---- scratch ----------------------------------------------------------- */

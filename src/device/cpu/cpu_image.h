@@ -25,8 +25,8 @@ struct cpu_image {
     struct device_set *set;            /* borrowed: whose memory is read */
     unsigned char *base[REGION_COUNT]; /* borrowed: the owner's allocation */
     struct cpu_tensor *tensor;         /* owned, [prog->n_tensor] */
-    uint32_t resize; /* instances whose tensors' dims must be made anew */
-    struct graph_sizes sizes[PROG_MAX_INSTANCE]; /* for which they are made */
+    uint32_t resize; /* micro-batches whose tensors' dims must be made anew */
+    struct graph_sizes sizes[PROG_MAX_MICRO]; /* for which they are made */
 };
 
 /* Sets up the image of d's program; base[] is set. image_fini takes half-made
@@ -110,8 +110,7 @@ static inline unsigned char *cpu_image_inbox(const struct cpu_image *m, int dev,
 static inline struct kernel_batch
 cpu_image_batch(const struct cpu_image *m, const struct step *st, int tensor)
 {
-    return program_batch(m->prog, m->tensor[tensor].data,
-                         &m->sizes[st->instance]);
+    return program_batch(m->prog, m->tensor[tensor].data, &m->sizes[st->micro]);
 }
 size_t cpu_merge_scratch(const struct step *st);
 double cpu_pages_bytes(const struct cpu_image *m, const struct step *st);

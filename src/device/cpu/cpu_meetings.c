@@ -8,7 +8,7 @@ struct touched {
     enum region region;
     size_t from, to;
     bool write;
-    int instance; /* of the step */
+    int micro; /* of the step */
 };
 
 struct hazards {
@@ -42,14 +42,14 @@ static bool touch(struct hazards *h, const struct touched *x)
     return true;
 }
 
-/* All threads have met before a step of this instance. Runs without it lack the
- * meeting too, so what earlier instances touched stays. */
-static void met(struct hazards *h, int instance)
+/* All threads have met before a step of this micro-batch. Runs without it
+ * lack the meeting too, so what earlier micro-batches touched stays. */
+static void met(struct hazards *h, int micro)
 {
     int n = 0;
 
     for (int i = 0; i < h->n; i++)
-        if (h->t[i].instance < instance)
+        if (h->t[i].micro < micro)
             h->t[n++] = h->t[i];
     h->n = n;
 }
@@ -59,7 +59,7 @@ enum { MAX_TOUCH = 512 };
 /* What a step touches on its own device. */
 struct reach {
     const struct prog_tensor *t;
-    int dev, instance;
+    int dev, micro;
     struct touched *x; /* [MAX_TOUCH] */
     int n;             /* more than MAX_TOUCH: too much to look at */
 };
@@ -78,16 +78,16 @@ static void add_use(void *user, const struct step_use *u)
     }
     t = &r->t[u->tensor];
     from = t->offset + u->off;
-    r->x[r->n++] = (struct touched){
-        t->region, from, from + (u->bytes ? u->bytes : t->bytes),
-        (u->access & ACCESS_WRITE) != 0, r->instance};
+    r->x[r->n++] = (struct touched){t->region, from,
+                                    from + (u->bytes ? u->bytes : t->bytes),
+                                    (u->access & ACCESS_WRITE) != 0, r->micro};
 }
 
 /* False: it touches too much to be looked at. */
 static bool touches(struct reach *r, const struct step *s)
 {
     r->n = 0;
-    r->instance = s->instance;
+    r->micro = s->micro;
     step_uses(s, r->dev, r->t, add_use, r);
     return r->n <= MAX_TOUCH;
 }
@@ -236,7 +236,7 @@ static bool any_step(struct hazards *h, const struct step *s,
     if (meet) {
         *out |= step_meets(s) ? 0 : CPU_MEET;
         if (s->most == 0) /* runs without the step lack the meeting */
-            met(h, s->instance);
+            met(h, s->micro);
     }
     for (int k = 0; k < n && ok; k++)
         ok = touch(h, &x[k]);
@@ -249,7 +249,7 @@ static unsigned char traits(const struct step *s)
     bool counted = step_is_copy(s) || step_is_message(s) ||
                    (s->kind == STEP_KERNEL && s->kernel.n_cost > 0);
 
-    return (unsigned char)((s->instance == 0 && s->most == 0 ? CPU_ALWAYS : 0) |
+    return (unsigned char)((s->micro == 0 && s->most == 0 ? CPU_ALWAYS : 0) |
                            (counted ? CPU_COUNTED : 0));
 }
 
@@ -271,7 +271,7 @@ bool cpu_meetings(const struct script *c, const struct prog_tensor *t, int dev,
             if (s->kind == STEP_POST && s->queue != QUEUE_COPY) {
                 out[i] |= CPU_MEET; /* what others wait for is complete */
                 if (s->most == 0)
-                    met(&h, s->instance);
+                    met(&h, s->micro);
             }
             continue;
         }
@@ -280,7 +280,7 @@ bool cpu_meetings(const struct script *c, const struct prog_tensor *t, int dev,
             r.n = 0;
             for (int k = REGION_CACHE; k < REGION_COUNT; k++)
                 r.x[r.n++] = (struct touched){(enum region)k, 0, SIZE_MAX, true,
-                                              s->instance};
+                                              s->micro};
         }
         ok = any_step(&h, s, r.x, r.n, everything, &out[i]) &&
              single_step(&g, s, t, r.x, r.n, everything, &out[i]);

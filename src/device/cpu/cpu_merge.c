@@ -132,7 +132,7 @@ static void reduce_run(const struct cpu_image *g, const struct merge_item *m,
 void cpu_image_merge(const struct cpu_image *g, const struct step *st,
                      void *scratch, int ith, int nth)
 {
-    const struct graph_sizes *z = &g->sizes[st->instance];
+    const struct graph_sizes *z = &g->sizes[st->micro];
 
     for (int i = 0; i < st->merge.n_item; i++) {
         const struct merge_item *m = &st->merge.item[i];
@@ -168,7 +168,7 @@ size_t cpu_merge_scratch(const struct step *st)
 void cpu_image_carry(const struct cpu_image *m, const struct step *st, int i,
                      int ith, int nth)
 {
-    const struct graph_sizes *z = &m->sizes[st->instance];
+    const struct graph_sizes *z = &m->sizes[st->micro];
     const struct push_to *to;
     const struct copy_piece *p;
     int n;
@@ -201,7 +201,7 @@ static double piece_bytes(const struct cpu_image *m, const struct step *st,
     for (int i = 0; i < n; i++) {
         struct loops l;
 
-        resolve(&l, &p[i], &m->sizes[st->instance]);
+        resolve(&l, &p[i], &m->sizes[st->micro]);
         bytes += (double)l.bytes * (double)l.n0 * (double)l.n1;
     }
     return bytes;

@@ -35,8 +35,8 @@ struct worker {
     const struct step *step;
     const unsigned char *how;        /* [n_step] see cpu_meetings.h */
     int n_step, at;                  /* next step */
-    int n_instance;                  /* of this run */
-    const struct graph_sizes *sizes; /* [n_instance] */
+    int n_micro;                     /* of this run */
+    const struct graph_sizes *sizes; /* [n_micro] */
     int fail;    /* tests: the device is lost at this step */
     bool first;  /* of the device's threads: counts */
     bool single; /* a run of one token */
@@ -198,7 +198,7 @@ static bool run_step(struct worker *w, const struct step *st)
 static const struct step *next(struct worker *w)
 {
     while (w->at < w->n_step && !(w->how[w->at] & CPU_ALWAYS) &&
-           !step_runs(&w->step[w->at], w->n_instance, w->sizes))
+           !step_runs(&w->step[w->at], w->n_micro, w->sizes))
         w->at++;
     return w->at < w->n_step ? &w->step[w->at] : NULL;
 }
@@ -259,11 +259,11 @@ static bool sit_down(struct worker *w, const struct device_bank *b,
         .step = c->step,
         .how = cpu->how[run->script],
         .n_step = c->n_step,
-        .n_instance = run->n_instance,
+        .n_micro = run->n_micro,
         .sizes = run->sizes,
         .fail = d->fail_step,
         .first = seat->ith == 0,
-        .single = c->n_instance == 1 && run->n_instance == 1 &&
+        .single = c->n_micro == 1 && run->n_micro == 1 &&
                   run->sizes[0].n_tok == 1 && run->sizes[0].n_out <= 1,
         .traces = seat->ith == 0 && device_traces(b->set),
         .guarded = device_guarded(b->set),

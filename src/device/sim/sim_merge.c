@@ -20,7 +20,7 @@ struct merging {
 
 static bool runs(const struct merging *m, const struct step *st)
 {
-    return step_runs(st, m->run->n_instance, m->run->sizes);
+    return step_runs(st, m->run->n_micro, m->run->sizes);
 }
 
 static void find_tell(const struct merging *m, struct source *q)

@@ -30,7 +30,7 @@
 
 enum { POISON = 0xFF }; /* NaN in every float format, -1 as an integer */
 
-struct lane {
+struct cursor {
     const int *step; /* of this run's script */
     int n, head;
     int hold;      /* draws for which it is left out */
@@ -55,16 +55,16 @@ struct sim_device {
     int *merged;         /* owned, [most steps of a script]: of a run that has
                             its queues as one */
     unsigned char *told; /* owned, [n_event]: room for sim_merge */
-    struct lane lane[QUEUE_COUNT]; /* one of them is empty then */
-    const struct script *script;   /* of this run */
-    unsigned char *done;           /* owned, [most steps of a script] */
-    int first_open;                /* all steps before are done */
+    struct cursor cursor[QUEUE_COUNT]; /* one of them is empty then */
+    const struct script *script;       /* of this run */
+    unsigned char *done;               /* owned, [most steps of a script] */
+    int first_open;                    /* all steps before are done */
     int last_begun;
     int death; /* next to come */
 };
 
 /* A thread and its devices. */
-struct player {
+struct sim_thread {
     uint64_t random;
     int n;
     struct sim_device *dev; /* [n] of sim.dev */
@@ -75,16 +75,16 @@ struct player {
 struct sim {
     struct device_set *set;
     struct cpu_kernels kernels;
-    struct team *team; /* owned: a member that does nothing, players */
-    int n, n_player;
-    struct sim_device *dev; /* owned */
-    struct player *player;  /* owned, [n_player] */
+    struct team *team; /* owned: a member that does nothing, threads */
+    int n, n_thread;
+    struct sim_device *dev;    /* owned */
+    struct sim_thread *thread; /* owned, [n_thread] */
     /* the run in progress */
     const struct device_run *run;
     uint64_t turn;
 };
 
-static int draw(struct player *p, int n)
+static int draw(struct sim_thread *p, int n)
 {
     return sim_draw(&p->random, n);
 }
@@ -160,13 +160,13 @@ static void close_bank(struct device_bank *b)
         pthread_mutex_destroy(&sim->dev[i].counting);
     }
     free(sim->dev);
-    free(sim->player);
+    free(sim->thread);
     free(sim);
     b->own = NULL;
 }
 
 /* One thread plays all devices; with links as many as there are cores. */
-static int count_players(const struct device_bank *b)
+static int count_threads(const struct device_bank *b)
 {
     cpu_set_t may;
     int n_core = b->n;
@@ -186,24 +186,24 @@ static int count_players(const struct device_bank *b)
 
 static void deal_devices(struct sim *sim, uint64_t seed)
 {
-    for (int k = 0; k < sim->n_player; k++) {
-        int n_part = sim->n_player == 1 ? 1 : sim->n_player / QUEUE_COUNT;
+    for (int k = 0; k < sim->n_thread; k++) {
+        int n_part = sim->n_thread == 1 ? 1 : sim->n_thread / QUEUE_COUNT;
         int part = k % n_part, queue = k / n_part;
         int from = sim->n * part / n_part, to = sim->n * (part + 1) / n_part;
 
-        sim->player[k] =
-            (struct player){.random = seed + (uint64_t)k,
-                            .n = to - from,
-                            .dev = sim->dev + from,
-                            .queues = sim->n_player == 1 ? ~0u : 1u << queue,
-                            .first = queue == 0};
+        sim->thread[k] = (struct sim_thread){
+            .random = seed + (uint64_t)k,
+            .n = to - from,
+            .dev = sim->dev + from,
+            .queues = sim->n_thread == 1 ? ~0u : 1u << queue,
+            .first = queue == 0};
     }
 }
 
-static pl_status start_players(struct device_bank *b, pl_err *err)
+static pl_status start_threads(struct device_bank *b, pl_err *err)
 {
     struct sim *sim = b->own;
-    int n = sim->n_player + 1, *core = malloc((size_t)n * sizeof *core);
+    int n = sim->n_thread + 1, *core = malloc((size_t)n * sizeof *core);
     pl_status s;
 
     if (!core)
@@ -211,7 +211,7 @@ static pl_status start_players(struct device_bank *b, pl_err *err)
     for (int i = 0; i < n; i++)
         core[i] = -1;
     s = team_create(&sim->team, n, core,
-                    sim->n_player + device_set_threads(b->set, b), err);
+                    sim->n_thread + device_set_threads(b->set, b), err);
     free(core);
     return s;
 }
@@ -225,11 +225,11 @@ static pl_status open_bank(struct device_bank *b, pl_err *err)
     if (!sim)
         return err_no_memory(err, "sim devices");
     sim->set = b->set;
-    sim->n_player = count_players(b);
+    sim->n_thread = count_threads(b);
     cpu_kernels_choose(&sim->kernels, opt);
     sim->dev = calloc((size_t)b->n, sizeof *sim->dev);
-    sim->player = calloc((size_t)sim->n_player, sizeof *sim->player);
-    if (!sim->dev || !sim->player)
+    sim->thread = calloc((size_t)sim->n_thread, sizeof *sim->thread);
+    if (!sim->dev || !sim->thread)
         return err_no_memory(err, "sim devices");
     for (int i = 0; i < b->n; i++) {
         struct device *d = device_of(b->set, b->dev[i]);
@@ -241,7 +241,7 @@ static pl_status open_bank(struct device_bank *b, pl_err *err)
         sim->n++;
     }
     deal_devices(sim, opt->sim_seed);
-    return start_players(b, err);
+    return start_threads(b, err);
 }
 
 static bool sort_queues(struct sim_queue *q, const struct script *c)
@@ -342,37 +342,39 @@ static void step_ends(struct sim_device *d, int step)
 }
 
 /* Steps that this run does not have count as done. */
-static void pass_over(const struct sim *s, struct sim_device *d, struct lane *l)
+static void pass_over(const struct sim *s, struct sim_device *d,
+                      struct cursor *l)
 {
     for (; l->head < l->n; l->head++) {
         int i = l->step[l->head];
 
-        if (step_runs(&d->script->step[i], s->run->n_instance, s->run->sizes))
+        if (step_runs(&d->script->step[i], s->run->n_micro, s->run->sizes))
             return;
         step_ends(d, i);
     }
 }
 
-/* Sorts the steps of the run into lanes. */
-static void fill_lanes(struct sim *s, struct player *p, struct sim_device *d)
+/* Sorts the steps of the run into the queues. */
+static void set_cursors(struct sim *s, struct sim_thread *p,
+                        struct sim_device *d)
 {
     const struct sim_queue *x = d->queue[s->run->script];
     bool merge = device_set_options(s->set)->sim_merge;
 
     for (int q = 0; q < QUEUE_COUNT; q++)
-        d->lane[q] = (struct lane){.step = x[q].step, .n = x[q].n};
+        d->cursor[q] = (struct cursor){.step = x[q].step, .n = x[q].n};
     if (merge) {
         sim_merge(d->merged, d->script, d->dev->prog->dev, s->run, x, d->told,
                   &p->random);
-        d->lane[QUEUE_COMPUTE] =
-            (struct lane){.step = d->merged, .n = d->script->n_step};
-        d->lane[QUEUE_COPY] = (struct lane){.step = NULL};
+        d->cursor[QUEUE_COMPUTE] =
+            (struct cursor){.step = d->merged, .n = d->script->n_step};
+        d->cursor[QUEUE_COPY] = (struct cursor){.step = NULL};
     }
     for (int q = 0; q < QUEUE_COUNT; q++)
-        pass_over(s, d, &d->lane[q]);
+        pass_over(s, d, &d->cursor[q]);
 }
 
-static void begin(struct sim *s, struct player *p, struct sim_device *d)
+static void begin(struct sim *s, struct sim_thread *p, struct sim_device *d)
 {
     const struct device_run *r = s->run;
 
@@ -382,10 +384,11 @@ static void begin(struct sim *s, struct player *p, struct sim_device *d)
     memset(d->done, 0, (size_t)d->script->n_step);
     d->first_open = d->death = 0;
     d->last_begun = -1;
-    fill_lanes(s, p, d);
+    set_cursors(s, p, d);
 }
 
-static const struct step *head(const struct sim_device *d, const struct lane *l)
+static const struct step *head(const struct sim_device *d,
+                               const struct cursor *l)
 {
     return &d->script->step[l->step[l->head]];
 }
@@ -403,7 +406,7 @@ static bool has_come(const struct sim *s, const struct step_wait *w)
 }
 
 static bool can_run(const struct sim *s, const struct sim_device *d,
-                    const struct lane *l)
+                    const struct cursor *l)
 {
     const struct step *st = head(d, l);
 
@@ -443,7 +446,7 @@ static void step_begins(struct sim_device *d, int step)
 }
 
 /* Whole, or in parts in any order. */
-static void run_kernel(struct player *p, struct sim_device *d,
+static void run_kernel(struct sim_thread *p, struct sim_device *d,
                        const struct step *st)
 {
     int part[CPU_PARTS];
@@ -460,7 +463,7 @@ static void run_kernel(struct player *p, struct sim_device *d,
 }
 
 /* Sets out: the bytes of a copy arrive when the link has brought them. */
-static void depart(struct player *p, struct sim_device *d, struct lane *l,
+static void depart(struct sim_thread *p, struct sim_device *d, struct cursor *l,
                    const struct step *st)
 {
     double t = cpu_image_copy_seconds(&d->image, st);
@@ -480,7 +483,8 @@ static void depart(struct player *p, struct sim_device *d, struct lane *l,
 }
 
 /* One piece; true when all have arrived. */
-static bool arrive(struct sim_device *d, struct lane *l, const struct step *st)
+static bool arrive(struct sim_device *d, struct cursor *l,
+                   const struct step *st)
 {
     if (l->piece < l->n_piece && st->kind != STEP_PAGES)
         cpu_image_carry(&d->image, st, l->piece, 0, 1);
@@ -491,7 +495,7 @@ static bool arrive(struct sim_device *d, struct lane *l, const struct step *st)
 }
 
 /* A step that touches memory, or a part of a copy; true when it has ended. */
-static bool work(struct player *p, struct sim_device *d, struct lane *l,
+static bool work(struct sim_thread *p, struct sim_device *d, struct cursor *l,
                  const struct step *st)
 {
     step_begins(d, l->step[l->head]);
@@ -514,8 +518,8 @@ static bool work(struct player *p, struct sim_device *d, struct lane *l,
 }
 
 /* True when the head has ended. */
-static bool run_head(struct sim *s, struct player *p, struct sim_device *d,
-                     struct lane *l, const struct step *st)
+static bool run_head(struct sim *s, struct sim_thread *p, struct sim_device *d,
+                     struct cursor *l, const struct step *st)
 {
     bool ended;
 
@@ -548,8 +552,8 @@ static bool run_head(struct sim *s, struct player *p, struct sim_device *d,
     return ended;
 }
 
-static void play_head(struct sim *s, struct player *p, struct sim_device *d,
-                      struct lane *l)
+static void play_head(struct sim *s, struct sim_thread *p, struct sim_device *d,
+                      struct cursor *l)
 {
     int i = l->step[l->head];
     const struct step *st = &d->script->step[i];
@@ -570,16 +574,16 @@ static void play_head(struct sim *s, struct player *p, struct sim_device *d,
 
 /* Draws among the queues that can run, those that are held back last. False:
  * none can. */
-static bool play_one(struct sim *s, struct player *p, bool *left)
+static bool play_one(struct sim *s, struct sim_thread *p, bool *left)
 {
     int n = 0, n_held = 0;
     struct sim_device *d = NULL, *held_d = NULL;
-    struct lane *l = NULL, *held_l = NULL;
+    struct cursor *l = NULL, *held_l = NULL;
 
     *left = false;
     for (int i = 0; i < p->n; i++)
         for (int q = 0; q < QUEUE_COUNT; q++) {
-            struct lane *x = &p->dev[i].lane[q];
+            struct cursor *x = &p->dev[i].cursor[q];
 
             if (!(p->queues >> q & 1) || x->head == x->n)
                 continue;
@@ -625,8 +629,8 @@ static void wait_a_little(int idle)
         nanosleep(&nap, NULL);
 }
 
-/* The player's devices, once they are. */
-static void make_ready(struct sim *s, struct player *p)
+/* The thread's devices, once they are. */
+static void make_ready(struct sim *s, struct sim_thread *p)
 {
     for (int i = 0; i < p->n; i++) {
         struct sim_device *d = &p->dev[i];
@@ -646,13 +650,13 @@ static void make_ready(struct sim *s, struct player *p)
 static void play(void *user, int member)
 {
     struct sim *s = user;
-    struct player *p;
+    struct sim_thread *p;
     bool left = true;
     int idle = 0;
 
     if (member == 0)
         return; /* the caller's thread, which another bank may want */
-    p = &s->player[member - 1];
+    p = &s->thread[member - 1];
     make_ready(s, p);
     while (left && !failed(s)) {
         if (play_one(s, p, &left))
