@@ -6,7 +6,7 @@
  * together rises less and less, as it does where memory sets the limit. */
 #include "cost/calibration.h"
 
-#include "base/err.h"
+#include "machine/topology.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -36,19 +36,13 @@ static void name_cpu(char *name, size_t size)
             *s = '?';
 }
 
-pl_status calibration_init(struct calibration *c, enum cpu_family f,
-                           pl_err *err)
+void calibration_init(struct calibration *c, enum cpu_family f,
+                      const struct topology *t)
 {
-    struct device_list l = {0};
-    pl_status s = device_parse(&l, "cpu*1", 0, err);
-
     memset(c, 0, sizeof *c);
     name_cpu(c->cpu, sizeof c->cpu);
     c->family = f;
-    if (s == PL_OK)
-        c->n_core = l.dev[0].n_thread;
-    device_list_free(&l);
-    return s;
+    c->n_core = t->n_core_quota < t->n_core ? t->n_core_quota : t->n_core;
 }
 
 double rates_read_bytes(int i)

@@ -37,8 +37,8 @@ void rates_sim(struct cost_rates *r, const struct cost_rates *one,
 /* ---- this machine's ------------------------------------------------------ */
 
 /* Names the machine; rates are left alone. */
-pl_status calibration_init(struct calibration *c, enum cpu_family f,
-                           pl_err *err);
+void calibration_init(struct calibration *c, enum cpu_family f,
+                      const struct topology *t);
 
 /* True if the devices have no more threads than there are cores: what a crowd
  * does was not measured. */
@@ -57,7 +57,7 @@ pl_status calibration_path(char path[CALIBRATION_PATH],
                            const struct calibration *c, pl_err *err);
 /* NOT_FOUND: there is none, or it is damaged. */
 pl_status calibration_load(struct calibration *c, enum cpu_family f,
-                           pl_err *err);
+                           const struct topology *t, pl_err *err);
 /* Makes the directory; the file is there whole or not at all. */
 pl_status calibration_save(const struct calibration *c, pl_err *err);
 /* What the file holds; NULL if memory is out. */

@@ -205,13 +205,13 @@ pl_status calibration_path(char path[CALIBRATION_PATH],
 }
 
 pl_status calibration_load(struct calibration *c, enum cpu_family f,
-                           pl_err *err)
+                           const struct topology *t, pl_err *err)
 {
     char path[CALIBRATION_PATH];
     json_t *o;
     bool ok;
 
-    PL_TRY(calibration_init(c, f, err));
+    calibration_init(c, f, t);
     PL_TRY(calibration_path(path, c, err));
     o = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
     ok = o && from_json(c, o);

@@ -15,7 +15,7 @@ pl_status rates_find(const struct compiled *q, struct calibration *c,
     pl_status s = PL_NOT_FOUND;
 
     if (!q->paper)
-        s = calibration_load(c, q->family, err);
+        s = calibration_load(c, q->family, q->list.topology, err);
     *kept = s == PL_OK;
     return s == PL_NO_MEMORY ? s : PL_OK;
 }

@@ -13,6 +13,7 @@
 #include "program/program.h"
 
 struct device_ops;  /* device_ops.h */
+struct topology;    /* machine/topology.h */
 struct cpu_kernels; /* cpu/cpu_kernel.h */
 
 /* What is known of a device before anything is opened; the plan reads this. */
@@ -56,6 +57,8 @@ struct device_list {
     bool host_described;     /* by --device-spec; not among dev[] until
                                 device_list_add_host */
     struct device_desc host;
+    const struct topology *topology; /* of this machine, held; NULL: the
+                                        devices are only described */
 };
 
 #define DEVICE_DEFAULT "cpu" /* where no devices are asked for */
@@ -80,6 +83,8 @@ pl_status device_parse(struct device_list *out, const char *spec, int n_thread,
  * above. */
 pl_status device_parse_paper(struct device_list *out, const char *spec,
                              pl_err *err);
+pl_status device_list_copy(struct device_list *out, const struct device_list *l,
+                           pl_err *err);
 void device_list_free(struct device_list *l);
 
 /* Is what `other` takes of the memory that `d` has? Devices on one node share

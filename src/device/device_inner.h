@@ -29,7 +29,8 @@ struct device_set {
     struct device *dev;       /* owned, [n] */
     struct device_bank *bank; /* owned, [n_bank] */
     struct device_options opt;
-    struct guard *guard; /* owned, NULL if not asked for */
+    const struct topology *topology; /* held */
+    struct guard *guard;             /* owned, NULL if not asked for */
     struct trace trace;
 
     /* the run in progress */

@@ -74,7 +74,6 @@ struct device_bank {
 struct device_ops {
     const char *name;    /* as -dev and --device-spec spell it */
     const char *accepts; /* how an item looks, for errors */
-    bool wants_topology; /* describe() looks at the machine's cores */
     bool works_in_wait;  /* wait() has the caller's thread compute, so this
                             kind's comes before all others'; one kind can */
 
@@ -162,6 +161,8 @@ extern const struct device_ops *const device_kinds[];
 
 struct device *device_of(struct device_set *s, int dev);
 int device_set_size(const struct device_set *s);
+/* This machine's, NULL where the list of devices has none. */
+const struct topology *device_set_topology(const struct device_set *s);
 const struct device_options *device_set_options(const struct device_set *s);
 /* Threads that the devices of other banks keep busy: with more than the machine
  * has cores none should spin for long. */

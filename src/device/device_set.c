@@ -98,6 +98,7 @@ pl_status device_set_create(struct device_set **out,
         return err_no_memory(err, "a set of devices");
     s->opt = *opt;
     s->trace.on = opt->trace;
+    s->topology = topology_keep(l->topology);
     s->shared = topology_share(sizeof *s->shared);
     if (!s->shared || !make_devices(s, l))
         st = err_no_memory(err, "a set of devices");
@@ -142,6 +143,7 @@ void device_set_free(struct device_set *s)
     device_trace_unload(s);
     device_guard_free(s->guard);
     topology_unshare(s->shared, sizeof *s->shared);
+    topology_drop(s->topology);
     free(s->dev);
     free(s);
 }
@@ -156,6 +158,11 @@ struct device *device_of(struct device_set *s, int dev)
 int device_set_size(const struct device_set *s)
 {
     return s->n;
+}
+
+const struct topology *device_set_topology(const struct device_set *s)
+{
+    return s->topology;
 }
 
 const struct device_options *device_set_options(const struct device_set *s)

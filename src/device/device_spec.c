@@ -359,19 +359,16 @@ pl_status device_parse_on(struct device_list *out, const char *spec,
 pl_status device_parse(struct device_list *out, const char *spec, int n_thread,
                        pl_err *err)
 {
-    struct topology t = {0};
-    bool cores = false;
-    pl_status s = PL_OK;
+    const struct topology *t;
+    pl_status s;
 
     *out = (struct device_list){0};
-    for (int i = 0; device_kinds[i]; i++)
-        cores |= device_kinds[i]->wants_topology &&
-                 strstr(spec, device_kinds[i]->name);
-    if (cores)
-        s = topology_load(&t, err);
+    PL_TRY(topology_open(&t, err));
+    s = device_parse_on(out, spec, n_thread, t, err);
     if (s == PL_OK)
-        s = device_parse_on(out, spec, n_thread, &t, err);
-    topology_fini(&t);
+        out->topology = t;
+    else
+        topology_drop(t);
     return s;
 }
 
@@ -405,16 +402,11 @@ pl_status device_list_add_host_on(struct device_list *l, int n_rank,
 pl_status device_list_add_host(struct device_list *l, int n_rank, int n_thread,
                                bool paper, int *first, pl_err *err)
 {
-    struct topology t;
-    pl_status s;
-
     *first = l->n;
     if (paper)
         return paper_kind()->add_host(l, n_rank, n_thread, NULL, err);
-    PL_TRY(topology_load(&t, err));
-    s = device_list_add_host_on(l, n_rank, n_thread, &t, first, err);
-    topology_fini(&t);
-    return s;
+    return device_list_add_host_on(l, n_rank, n_thread, l->topology, first,
+                                   err);
 }
 
 pl_status device_list_add_io(struct device_list *l, bool paper, pl_err *err)
@@ -443,9 +435,29 @@ pl_status device_list_add_io(struct device_list *l, bool paper, pl_err *err)
     return PL_OK;
 }
 
+pl_status device_list_copy(struct device_list *out, const struct device_list *l,
+                           pl_err *err)
+{
+    size_t n = (size_t)l->n;
+
+    *out = (struct device_list){0};
+    if (n > 0) {
+        out->dev = malloc(n * sizeof *out->dev);
+        if (!out->dev)
+            return err_no_memory(err, "the list of devices");
+        memcpy(out->dev, l->dev, n * sizeof *out->dev);
+    }
+    out->n = l->n;
+    out->host_described = l->host_described;
+    out->host = l->host;
+    out->topology = topology_keep(l->topology);
+    return PL_OK;
+}
+
 void device_list_free(struct device_list *l)
 {
     free(l->dev);
+    topology_drop(l->topology);
     *l = (struct device_list){0};
 }
 

@@ -15,7 +15,7 @@ struct device_item {
     const char *field, *end; /* the fields: between the name and the count */
     int count;               /* after '*', or 0 */
     int n_thread;            /* that were asked for; 0: one a core */
-    const struct topology *topology; /* NULL where no kind asks for it */
+    const struct topology *topology; /* NULL: devices are described */
     const char *accepted;            /* for messages */
 };
 

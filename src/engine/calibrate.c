@@ -5,29 +5,6 @@
 
 #include <math.h>
 
-/* Heads of a model of middling size. */
-static const struct rates_attention usual_heads = {
-    .n_kv = 8,
-    .n_query = 4,
-    .d_k = 128,
-    .d_v = 128,
-    .cache_k = PL_F16,
-    .cache_v = PL_F16,
-};
-
-static pl_status measure(struct cost_rates *one, enum cpu_family f, bool no_pin,
-                         int n_thread, pl_err *err)
-{
-    const struct rates_ask ask = {.devices = "cpu*1",
-                                  .n_threads = n_thread,
-                                  .no_pin = no_pin,
-                                  .family = f,
-                                  .all_formats = true,
-                                  .attention = usual_heads};
-
-    return rates_probe(&ask, one, err);
-}
-
 /* On a busy machine threads wait for processors, not for each other. Together n
  * are no slower than one alone, and none is faster for company. */
 static void keep_between(double *all, double one, double most)
@@ -59,14 +36,15 @@ static void correct(struct cost_rates *all, const struct cost_rates *one, int n)
 }
 
 pl_status calibration_measure(struct calibration *c, enum cpu_family f,
-                              bool no_pin, pl_err *err)
+                              bool no_pin, const struct topology *t,
+                              pl_err *err)
 {
-    PL_TRY(calibration_init(c, f, err));
-    PL_TRY(measure(&c->one, f, no_pin, 1, err));
+    calibration_init(c, f, t);
+    PL_TRY(probe_threads(&c->one, f, no_pin, 1, err));
     c->all = c->one;
     if (c->n_core == 1)
         return PL_OK;
-    PL_TRY(measure(&c->all, f, no_pin, c->n_core, err));
+    PL_TRY(probe_threads(&c->all, f, no_pin, c->n_core, err));
     correct(&c->all, &c->one, c->n_core);
     if (c->n_core < 4) /* two devices of one thread, both times */
         c->one.message_s = c->all.message_s =

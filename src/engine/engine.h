@@ -25,9 +25,6 @@ struct pl_plan {
     pl_format cache_k, cache_v;
     int64_t n_ctx;
     char *options; /* owned; those that reproduce it */
-    char *devices; /* owned; as in pl_options, for measuring them */
-    int n_threads;
-    bool no_pin;
 };
 
 struct pl_engine {

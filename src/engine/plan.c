@@ -5,7 +5,6 @@
 #include "fit/fit.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 pl_status pl_model_open(pl_model **out, const char *path, pl_err *err)
 {
@@ -78,13 +77,6 @@ pl_status pl_plan_create(pl_plan **out, const pl_model *m,
     p->model = m;
     p->cache_k = opt->cache_set ? opt->cache_k : PL_F16;
     p->cache_v = opt->cache_set ? opt->cache_v : PL_F16;
-    p->n_threads = opt->n_threads;
-    p->no_pin = opt->no_pin;
-    p->devices = strdup(opt->devices ? opt->devices : "cpu");
-    if (!p->devices) {
-        pl_plan_free(p);
-        return err_no_memory(err, "a plan");
-    }
     go = (struct model_graph_options){p->cache_k, p->cache_v};
     s = pl_graph_create(&p->graph, err);
     if (s == PL_OK)
@@ -110,7 +102,6 @@ void pl_plan_free(pl_plan *p)
     compiled_free(p->compiled);
     pl_graph_free(p->graph);
     free(p->options);
-    free(p->devices);
     free(p);
 }
 

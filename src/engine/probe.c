@@ -1,4 +1,4 @@
-/* How fast the devices of a plan are: a few small graphs run on them, through
+/* How fast this machine's threads are: a few small graphs run on them, through
  * the same executor as the model, so that threads, barriers, messages and
  * memory cost what they will cost.
  *
@@ -9,6 +9,8 @@
  * Threads are taken to be alike: a device has as many times a rate as it has
  * threads. Nothing here decides a bit. */
 #include "engine/probe.h"
+
+#include "exec/exec.h"
 
 #include "base/err.h"
 #include "device/team.h"
@@ -23,7 +25,6 @@
 
 enum {
     MANY = 128, /* tokens of the experiments with many */
-    MAX_FORMAT = 3,
     MAX_RUN = 200,
     MAX_CORE = 4096,
     LEAST_RUNS = 5,
@@ -33,22 +34,18 @@ enum {
     D_SMALL = 256,
     D_HEAD = 64,
     N_SLOT = 256,
-    LEAST_LAYERS = 12, /* of small matrices */
-    MOST_LAYERS = 128,
-    MOST_HEADS = 8, /* of keys and values, if devices are no more */
+    SMALL_LAYERS = 12, /* of small matrices */
 };
 /* An experiment takes the first, on a busy machine up to the second, until it
  * has been run often enough; a long one is run a few times all the same. */
 static const double slot_s = 8e-3, most_s = 24e-3;
-/* Of weights: more than the largest caches, where the model has as many. */
-static const double most_bytes = 480. * (1 << 20);
 
 /* What copies move: more than the caches of a core. */
 static const size_t copied_bytes = (size_t)32 << 20;
-static const double switch_s = 2e-6; /* of a message that was not measured */
 
 struct probe {
-    const struct rates_ask *ask;
+    enum cpu_family family;
+    bool no_pin;
     pl_options opt;
     clockid_t clock;
     int n_dev, n_thread; /* in all */
@@ -180,7 +177,7 @@ static pl_status time_run(struct trial *t, int64_t n_tok, int64_t n_past,
         .page_stride = N_SLOT / PAGE_TOKENS,
     };
     double start = now(CLOCK_MONOTONIC), end = start;
-    int patience = t->p->ask->all_formats ? 4 : 1; /* for what is kept */
+    enum { PATIENCE = 4 }; /* for what is kept */
 
     for (int i = 0; i < N_SLOT / PAGE_TOKENS; i++)
         pages[i] = i;
@@ -188,8 +185,8 @@ static pl_status time_run(struct trial *t, int64_t n_tok, int64_t n_past,
         pos[i] = (int32_t)(n_past + i);
     *seconds = INFINITY;
     for (int n = 0; n < LEAST_RUNS ||
-                    (n < MAX_RUN && end - start < most_s * patience &&
-                     (n < ENOUGH_RUNS || end - start < slot_s * patience));
+                    (n < MAX_RUN && end - start < most_s * PATIENCE &&
+                     (n < ENOUGH_RUNS || end - start < slot_s * PATIENCE));
          n++) {
         double before = now(t->p->clock);
 
@@ -267,14 +264,13 @@ static pl_tensor input(pl_graph *g, int64_t width)
 }
 
 static pl_tensor weight(pl_graph *g, const char *kind, int i, pl_format f,
-                        int64_t n_expert, int64_t rows, int64_t k, pl_role role)
+                        int64_t rows, int64_t k, pl_role role)
 {
-    const int64_t dim[3] = {n_expert, rows, k};
+    const int64_t dim[2] = {rows, k};
     char name[32];
 
     snprintf(name, sizeof name, "blk.%d.%s", i, kind);
-    return n_expert ? pl_weight(g, name, f, 3, dim, role)
-                    : pl_weight(g, name, f, 2, dim + 1, role);
+    return pl_weight(g, name, f, 2, dim, role);
 }
 
 /* n times what stands between matrices: norms of rows and heads, rope, gated
@@ -301,42 +297,30 @@ static void values_graph(pl_graph *g, int64_t d, int n)
     pl_output(g, x);
 }
 
-/* Matrices up and down; of two experts that every token takes, half as wide, if
- * the model is mostly experts. */
-static void layers_graph(const struct probe *p, pl_graph *g, pl_format f,
-                         int64_t d, int64_t ff, int n)
+/* Matrices up and down. */
+static void layers_graph(pl_graph *g, pl_format f, int64_t d, int64_t ff, int n)
 {
-    const pl_dim n_tok = {1, PL_N_TOK};
-    const pl_dim one[3] = {n_tok, constant(1), constant(d)};
-    const pl_dim two[2] = {n_tok, constant(2)};
-    pl_tensor x = input(g, d), h, ids = -1;
+    pl_tensor x = input(g, d), h;
 
-    if (p->ask->experts) {
-        ids = pl_input(g, "ids", PL_I32, 2, two);
-        pl_keep(g, ids); /* set once, for many runs */
-    }
     for (int i = 0; i < n; i++) {
         h = pl_rms_norm(g, x, -1, 1e-6f);
-        if (p->ask->experts) {
-            h = pl_expert_matmul(
-                g, pl_reshape(g, h, 3, one),
-                weight(g, "up", i, f, 2, ff / 2, d, PL_ROLE_FFN_UP_EXPS), ids);
-            h = pl_expert_down(
-                g, pl_silu(g, h),
-                weight(g, "down", i, f, 2, d, ff / 2, PL_ROLE_FFN_DOWN_EXPS),
-                ids);
-        } else {
-            h = pl_matmul(g, h,
-                          weight(g, "up", i, f, 0, ff, d, PL_ROLE_FFN_UP));
-            h = pl_matmul(g, pl_silu(g, h),
-                          weight(g, "down", i, f, 0, d, ff, PL_ROLE_FFN_DOWN));
-        }
+        h = pl_matmul(g, h, weight(g, "up", i, f, ff, d, PL_ROLE_FFN_UP));
+        h = pl_matmul(g, pl_silu(g, h),
+                      weight(g, "down", i, f, d, ff, PL_ROLE_FFN_DOWN));
         x = pl_add(g, x, h);
     }
     pl_output(g, x);
 }
 
-static void attention_graph(pl_graph *g, const struct rates_attention *a)
+/* Heads of attention: n_query read each of n_kv. */
+struct heads {
+    int64_t n_kv, n_query, d_k, d_v;
+};
+
+/* Of a model of middling size. */
+static const struct heads usual_heads = {8, 4, 128, 128};
+
+static void attention_graph(pl_graph *g, const struct heads *a)
 {
     const pl_dim n_tok = {1, PL_N_TOK};
     const pl_dim n_head = constant(a->n_kv * a->n_query);
@@ -350,9 +334,9 @@ static void attention_graph(pl_graph *g, const struct rates_attention *a)
                  (pl_dim[]){n_tok, constant(a->n_kv), constant(a->d_v)});
 
     k = pl_cache_write(
-        g, pl_cache(g, "cache_k.0", a->cache_k, a->n_kv, a->d_k, false), k);
+        g, pl_cache(g, "cache_k.0", PL_F16, a->n_kv, a->d_k, false), k);
     v = pl_cache_write(
-        g, pl_cache(g, "cache_v.0", a->cache_v, a->n_kv, a->d_v, true), v);
+        g, pl_cache(g, "cache_v.0", PL_F16, a->n_kv, a->d_v, true), v);
     pl_output(g, pl_attention(g, x, k, v, -1, 0.125f, 0, 0));
 }
 
@@ -397,7 +381,7 @@ static pl_status measure_few(struct probe *p, pl_format f)
     pl_status s = start(&t, p);
 
     if (s == PL_OK) { /* few weights, and under many tokens */
-        layers_graph(p, t.g, f, D_WIDE / 2, D_WIDE, 1);
+        layers_graph(t.g, f, D_WIDE / 2, D_WIDE, 1);
         s = trial_start(&t);
     }
     if (s == PL_OK)
@@ -423,7 +407,7 @@ static pl_status measure_memory(struct probe *p, pl_format f, double bytes)
     bytes = fmin(bytes, most_s * p->one.bytes_per_s[f] * p->n_thread);
     p->one.macs_per_s[f] = INFINITY;
     if (s == PL_OK) {
-        layers_graph(p, t.g, f, D_WIDE, D_FF, 1 + (int)(bytes / layer));
+        layers_graph(t.g, f, D_WIDE, D_FF, 1 + (int)(bytes / layer));
         s = trial_start(&t);
     }
     if (s == PL_OK)
@@ -431,32 +415,6 @@ static pl_status measure_memory(struct probe *p, pl_format f, double bytes)
     p->one.macs_per_s[f] = macs;
     trial_end(&t);
     return s;
-}
-
-/* The formats of the model's matrices; the heaviest stands for rare ones. */
-static pl_status measure_formats(struct probe *p, pl_format main)
-{
-    const double *bytes = p->ask->bytes;
-    double all = 0, part;
-
-    for (int f = 0; f < PL_FORMAT_COUNT; f++)
-        all += bytes[f];
-    part = all > 0 ? fmin(1, most_bytes / all) : 0;
-    for (int k = -1, n = 0; k < PL_FORMAT_COUNT; k++) {
-        pl_format f = k < 0 ? main : (pl_format)k;
-
-        if (k == (int)main)
-            continue;
-        if (k >= 0 && (bytes[f] < all / 10 || n == MAX_FORMAT)) {
-            p->one.bytes_per_s[f] = p->one.bytes_per_s[main];
-            p->one.macs_per_s[f] = p->one.macs_per_s[main];
-            continue;
-        }
-        PL_TRY(measure_few(p, f));
-        PL_TRY(measure_memory(p, f, bytes[f] * part));
-        n++;
-    }
-    return PL_OK;
 }
 
 /* What the format that is read fastest from caches gets where weights are more
@@ -476,7 +434,7 @@ static pl_status measure_reads(struct probe *p, int fastest)
 }
 
 /* All formats, in caches, and from memory. */
-static pl_status measure_all_formats(struct probe *p)
+static pl_status measure_formats(struct probe *p)
 {
     double *rate = p->one.bytes_per_s;
     int fastest = PL_F32;
@@ -496,19 +454,15 @@ static pl_status measure_all_formats(struct probe *p)
     return PL_OK;
 }
 
-/* Small matrices, as many as the model has bytes: what messages take, or on one
- * device what steps with matrices take beside the values. */
-static pl_status measure_messages(struct probe *p, pl_format f, double bytes,
-                                  int64_t ff)
+/* Small matrices: what messages take, or on one device what steps with matrices
+ * take beside the values. */
+static pl_status measure_messages(struct probe *p, int64_t ff)
 {
-    const struct format_info *info = format_info(f);
-    double layer = 4. * D_SMALL * D_SMALL / info->block * info->block_bytes;
-    int n = (int)fmin(MOST_LAYERS, fmax(LEAST_LAYERS, bytes / layer));
     struct trial t;
     pl_status s = start(&t, p);
 
     if (s == PL_OK) {
-        layers_graph(p, t.g, f, D_SMALL, ff, n);
+        layers_graph(t.g, PL_Q8_0, D_SMALL, ff, SMALL_LAYERS);
         s = trial_start(&t);
     }
     if (s == PL_OK && p->n_dev == 1)
@@ -523,7 +477,7 @@ static pl_status measure_messages(struct probe *p, pl_format f, double bytes,
     return s;
 }
 
-static pl_status measure_heads(struct probe *p, const struct rates_attention *a)
+static pl_status measure_heads(struct probe *p, const struct heads *a)
 {
     struct trial t;
     pl_status s = start(&t, p);
@@ -555,18 +509,14 @@ static void part_scores(double *rate, double *score_s, double w_wide,
         *score_s = 1e-15; /* next to nothing */
 }
 
-/* Heads like the model's; or, for any model, wide ones and narrow ones. */
+/* Wide heads, and narrow ones. */
 static pl_status measure_attention(struct probe *p)
 {
-    struct rates_attention a = p->ask->attention;
+    struct heads a = usual_heads;
     struct cost_rates *r = &p->one;
     double one, many, wide = (double)(a.d_k + a.d_v);
 
-    if (a.n_kv == 0) /* the model has none */
-        return PL_OK;
     PL_TRY(measure_heads(p, &a));
-    if (!p->ask->all_formats)
-        return PL_OK;
     one = r->attention_one;
     many = r->attention_many;
     a.d_k = a.d_v = D_HEAD / 2;
@@ -624,16 +574,6 @@ static pl_status measure_copies(struct probe *p)
     return s;
 }
 
-static pl_format heaviest(const struct rates_ask *ask)
-{
-    pl_format main = PL_F32;
-
-    for (int f = 0; f < PL_FORMAT_COUNT; f++)
-        if (ask->bytes[f] > ask->bytes[main])
-            main = (pl_format)f;
-    return main;
-}
-
 /* Graphs run on these devices from now on. */
 static pl_status aim(struct probe *p, const char *devices, int n_threads)
 {
@@ -652,8 +592,8 @@ static pl_status aim(struct probe *p, const char *devices, int n_threads)
             .devices = devices,
             .split_mode = PL_SPLIT_TENSOR,
             .n_threads = n_threads,
-            .no_pin = p->ask->no_pin,
-            .cpu = cpu_family_name(p->ask->family),
+            .no_pin = p->no_pin,
+            .cpu = cpu_family_name(p->family),
             .tensor_split = p->share,
             .n_tensor_split = l.n,
             .n_ubatch = MANY,
@@ -666,137 +606,40 @@ static pl_status aim(struct probe *p, const char *devices, int n_threads)
     return s;
 }
 
-static pl_status measure(struct probe *p)
-{
-    const struct rates_ask *ask = p->ask;
-    pl_format main = heaviest(ask);
-
-    PL_TRY(aim(p, ask->devices, ask->n_threads));
-    PL_TRY(measure_steps(p));
-    PL_TRY(measure_formats(p, main));
-    PL_TRY(measure_messages(p, main, ask->bytes[main], 2 * D_SMALL));
-    PL_TRY(measure_attention(p));
-    return measure_copies(p);
-}
-
 /* Messages are of two devices with half of the threads each. Both have matrices
  * as small as one alone had before, and read them from caches: what is new are
  * the messages. */
-static pl_status measure_all(struct probe *p)
+static pl_status measure(struct probe *p, int n_thread)
 {
-    const struct rates_ask *ask = p->ask;
-
-    PL_TRY(aim(p, ask->devices, ask->n_threads));
+    PL_TRY(aim(p, "cpu*1", n_thread));
     PL_TRY(measure_steps(p));
-    PL_TRY(measure_all_formats(p));
-    PL_TRY(measure_messages(p, PL_Q8_0, 0, 2 * D_SMALL));
+    PL_TRY(measure_formats(p));
+    PL_TRY(measure_messages(p, 2 * D_SMALL));
     PL_TRY(measure_attention(p));
     PL_TRY(measure_copies(p));
-    PL_TRY(aim(p, "cpu*2", ask->n_threads > 1 ? ask->n_threads / 2 : 1));
-    return measure_messages(p, PL_Q8_0, 0, 4 * D_SMALL);
+    PL_TRY(aim(p, "cpu*2", n_thread > 1 ? n_thread / 2 : 1));
+    return measure_messages(p, 4 * D_SMALL);
 }
 
-pl_status rates_probe(const struct rates_ask *ask, struct cost_rates *one,
-                      pl_err *err)
+pl_status probe_threads(struct cost_rates *one, enum cpu_family f, bool no_pin,
+                        int n_thread, pl_err *err)
 {
     struct probe *p = calloc(1, sizeof *p);
     pl_status s;
 
     if (!p)
         return err_no_memory(err, "measuring devices");
-    p->ask = ask;
+    p->family = f;
+    p->no_pin = no_pin;
     p->err = err;
-    for (int f = 0; f < PL_FORMAT_COUNT; f++)
-        p->one.bytes_per_s[f] = p->one.macs_per_s[f] = INFINITY;
+    for (int k = 0; k < PL_FORMAT_COUNT; k++)
+        p->one.bytes_per_s[k] = p->one.macs_per_s[k] = INFINITY;
     p->one.attention_one = p->one.attention_many = INFINITY;
     p->one.link_bytes_per_s = p->one.copy_bytes_per_s = INFINITY;
     p->one.one_queue = true;
-    s = ask->all_formats ? measure_all(p) : measure(p);
+    s = measure(p, n_thread);
     if (s == PL_OK)
         *one = p->one;
     free(p);
     return s;
-}
-
-/* A plan's ---------------------------------------------------------------- */
-
-/* Heads as the model's first attention has them, fewer if they are many. */
-static void ask_attention(struct rates_ask *ask, const pl_plan *plan)
-{
-    const pl_graph *g = plan->graph;
-    struct rates_attention *a = &ask->attention;
-    int64_t most = compiled_devices(plan->compiled);
-
-    most = most > MOST_HEADS ? most : MOST_HEADS;
-    for (int i = 0; i < g->n_node; i++) {
-        const struct graph_node *n = &g->node[i], *q;
-
-        if (n->op != OP_attention)
-            continue;
-        q = &g->node[n->in[0]];
-        a->n_kv = g->node[n->in[1]].dim[1].n;
-        a->n_query = q->dim[1].n / a->n_kv;
-        a->n_kv = a->n_kv < most ? a->n_kv : most;
-        a->d_k = q->dim[2].n;
-        a->d_v = n->dim[2].n;
-        a->cache_k = plan->cache_k;
-        a->cache_v = plan->cache_v;
-        return;
-    }
-}
-
-static void ask_formats(struct rates_ask *ask, const struct compiled *q)
-{
-    double all = 0, experts = 0;
-
-    for (int d = 0; d < q->list.n; d++)
-        for (int i = 0; i < q->low->prog[d].n_tensor; i++) {
-            const struct prog_tensor *t = &q->low->prog[d].tensor[i];
-
-            if (t->pack && t->region == REGION_WEIGHTS) {
-                ask->bytes[t->format] += (double)t->bytes;
-                all += (double)t->bytes;
-                experts += t->n_dim == 3 ? (double)t->bytes : 0;
-            }
-        }
-    ask->experts = experts > all / 2;
-}
-
-pl_status rates_measure(const struct pl_plan *plan, struct cost_rates *rates,
-                        pl_err *err)
-{
-    const struct compiled *q = plan->compiled;
-    struct rates_ask ask = {.devices = "cpu",
-                            .n_threads = plan->n_threads,
-                            .no_pin = plan->no_pin,
-                            .family = q->family};
-    struct cost_rates one;
-    int n_own = 0, n_sim = 0;
-
-    for (int d = 0; d < q->list.n; d++) {
-        n_own += q->list.dev[d].on_cores && !q->list.dev[d].host;
-        n_sim += !q->list.dev[d].on_cores;
-    }
-    if (n_sim > 0) { /* a thread of its own, and figures for the rest */
-        ask.devices = "cpu*1";
-        ask.n_threads = 1;
-    } else if (n_own > 0) {
-        ask.devices = plan->devices;
-    }
-    ask_formats(&ask, q);
-    ask_attention(&ask, plan);
-    PL_TRY(rates_probe(&ask, &one, err));
-    if (!(one.message_s > 0)) { /* one device was tried, and sent none */
-        one.message_s = switch_s;
-        one.link_bytes_per_s = one.copy_bytes_per_s;
-    }
-    for (int d = 0; d < q->list.n; d++) {
-        const struct device_desc *x = &q->list.dev[d];
-
-        if (!x->on_cores)
-            rates_sim(&rates[d], &one, x);
-        else
-            rates_scale(&rates[d], &one, x->n_thread);
-    }
-    return PL_OK;
 }

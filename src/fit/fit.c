@@ -9,10 +9,8 @@
 
 #include "base/err.h"
 #include "fit/fit_inner.h"
-#include "plan/plan_log.h"
 #include "quant/format.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,35 +20,31 @@ static const uint64_t most_margin = (uint64_t)1 << 52;
 
 /* ---- what is open ------------------------------------------------------ */
 
-static bool is_open(const char *s)
+static void look_at_graph(struct fit *f, bool *experts)
 {
-    return !s || strcmp(s, "auto") == 0;
-}
-
-static void look_at_graph(struct fit *f)
-{
-    const pl_graph *g = f->g;
+    const pl_graph *g = f->asked.g;
     const struct graph_sizes one = {1, 1, 1, 1};
 
+    *experts = false;
     for (int i = 0; i < g->n_node; i++) {
         const struct graph_node *n = &g->node[i];
         const struct format_info *x = format_info(n->format);
 
-        if (n->layer >= f->n_layer)
-            f->n_layer = n->layer + 1;
         if (n->op != OP_weight)
             continue;
         f->weights +=
             (uint64_t)(graph_count(n, &one) / x->block) * x->block_bytes;
-        f->may_experts |= n->role == PL_ROLE_FFN_DOWN_EXPS;
+        *experts |= n->role == PL_ROLE_FFN_DOWN_EXPS;
     }
 }
 
 static void look_at_devices(struct fit *f)
 {
-    f->known = f->list.n > 0;
-    for (int d = 0; d < f->list.n; d++) {
-        const struct device_desc *a = f->list.dev, *b = &f->list.dev[d];
+    const struct device_list *l = &f->asked.list;
+
+    f->known = l->n > 0;
+    for (int d = 0; d < l->n; d++) {
+        const struct device_desc *a = l->dev, *b = &l->dev[d];
 
         f->known &= b->memory_bytes > 0;
         f->unlike |= a->ops != b->ops || a->n_thread != b->n_thread ||
@@ -61,303 +55,236 @@ static void look_at_devices(struct fit *f)
     }
 }
 
-static void what_is_open(struct fit *f, int64_t n_ctx_train)
+/* How many plans are worth making: fewer of large graphs. */
+static int count_budget(const struct fit *f)
 {
-    const pl_options *o = f->opt;
-    int64_t work;
+    int64_t work = (int64_t)f->asked.g->n_node * (f->asked.list.n + 1);
+    int64_t n = BUDGET * (int64_t)8000 / (work > 0 ? work : 1);
 
-    f->ctx_most = COMPILED_N_CTX > o->fit_ctx ? COMPILED_N_CTX : o->fit_ctx;
-    f->ctx_least = o->fit_ctx > 0 ? o->fit_ctx : COMPILED_N_CTX;
+    return n > 16 * BUDGET    ? 16 * BUDGET
+           : n < LEAST_BUDGET ? LEAST_BUDGET
+                              : (int)n;
+}
+
+/* f->asked and these options say what may be changed. */
+static void what_is_open(struct fit *f, const pl_options *o,
+                         int64_t n_ctx_train)
+{
+    const struct intent *in = &f->asked;
+    bool some = !o->no_fit && in->list.n > 0, experts;
+
+    f->ctx_most = INTENT_N_CTX > o->fit_ctx ? INTENT_N_CTX : o->fit_ctx;
+    f->ctx_least = o->fit_ctx > 0 ? o->fit_ctx : INTENT_N_CTX;
     if (n_ctx_train > 0 && n_ctx_train < f->ctx_most)
         f->ctx_most = n_ctx_train;
     if (f->ctx_most < f->ctx_least)
         f->ctx_least = f->ctx_most;
-    look_at_graph(f);
+    look_at_graph(f, &experts);
     look_at_devices(f);
-    f->may_split = !o->tensor_split && f->list.n > 1 &&
-                   (!o->no_fit || o->split_mode == PL_SPLIT_AUTO);
-    f->may_layers = !o->no_fit && is_open(o->device_layers) && f->list.n > 0;
-    f->may_experts &= !o->no_fit && !o->host_experts && f->list.n > 0;
-    f->may_ubatch = !o->no_fit && o->n_ubatch == 0;
-    f->may_ctx = !o->no_fit && o->n_ctx == 0 && f->ctx_least < f->ctx_most;
+    f->may = (struct intent_open){
+        .mode = in->open.mode && in->list.n > 1,
+        .share =
+            in->open.share && in->list.n > 1 && (!o->no_fit || in->open.mode),
+        .layers = some && in->open.layers,
+        .experts = some && in->open.experts && experts,
+        .ubatch = !o->no_fit && in->open.ubatch,
+        .ctx = !o->no_fit && in->open.ctx && f->ctx_least < f->ctx_most,
+    };
     f->margin = o->no_fit                      ? FIT_NO_MARGIN
                 : o->fit_margin <= most_margin ? o->fit_margin
                                                : most_margin;
-    work = (int64_t)f->g->n_node * (f->list.n + 1);
-    f->budget = (int)(BUDGET * (int64_t)8000 / (work > 0 ? work : 1));
-    if (f->budget > 16 * BUDGET)
-        f->budget = 16 * BUDGET;
-    if (f->budget < LEAST_BUDGET)
-        f->budget = LEAST_BUDGET;
-}
-
-static void first_guess(struct fit *f)
-{
-    const pl_options *o = f->opt;
-    struct fit_choice *c = &f->usual;
-
-    *c = (struct fit_choice){.mode = o->split_mode,
-                             .width = o->hybrid_size,
-                             .main_device = o->main_device,
-                             .n_ranks = o->n_ranks,
-                             .n_on = -1,
-                             .n_ubatch = o->n_ubatch,
-                             .n_ctx = o->n_ctx ? o->n_ctx : f->ctx_most};
-    if (c->mode == PL_SPLIT_AUTO)
-        c->mode = f->list.n > PL_MAX_RANKS && o->n_ranks == 0 ? PL_SPLIT_LAYER
-                                                              : PL_SPLIT_TENSOR;
-}
-
-static pl_status open_fit(struct fit *f, const pl_graph *g,
-                          const pl_options *opt, int64_t n_ctx_train,
-                          pl_err *err)
-{
-    memset(f, 0, sizeof *f);
-    f->g = g;
-    f->opt = opt;
-    f->nearest_missing = INT64_MAX;
-    PL_TRY(opt->device_spec
-               ? device_parse_paper(&f->list, opt->device_spec, err)
-               : device_parse(&f->list, opt->devices ? opt->devices : "cpu",
-                              opt->n_threads, err));
-    what_is_open(f, n_ctx_train);
-    first_guess(f);
-    return PL_OK;
+    f->budget = count_budget(f);
+    f->usual = *in;
+    if (in->open.ctx)
+        f->usual.n_ctx = f->ctx_most;
 }
 
 static void close_fit(struct fit *f)
 {
+    fit_drop(f->best);
+    fit_drop(f->usual_plan);
+    fit_drop(f->nearest);
     arena_fini(&f->arena);
-    device_list_free(&f->list);
 }
 
 /* ---- the search -------------------------------------------------------- */
 
 static pl_status search(struct fit *f, pl_err *err)
 {
-    const pl_options *o = f->opt;
-    enum cpu_family family =
-        o->cpu && *o->cpu ? cpu_family_from_name(o->cpu) : cpu_family_best();
+    const struct fit_plan *usual;
     double clearly;
     pl_status s = PL_OK;
 
-    if (!o->device_spec && family != CPU_FAMILY_COUNT)
-        s = calibration_load(&f->cal, family, err);
+    if (!f->asked.paper)
+        s = calibration_load(&f->cal, f->asked.family, f->asked.list.topology,
+                             err);
     if (s == PL_NO_MEMORY)
         return s;
-    f->calibrated = !o->device_spec && s == PL_OK;
-    PL_TRY(fit_search(f, &f->usual, err));
-    clearly = o->device_spec ? 0.97 : f->calibrated ? 0.95 : 0.8;
-    if (f->usual_fits && f->best_s > clearly * f->usual_s)
-        f->best = f->usual;
+    f->calibrated = !f->asked.paper && s == PL_OK;
+    PL_TRY(fit_search(f, err));
+    usual = f->usual_plan;
+    clearly = f->asked.paper ? 0.97 : f->calibrated ? 0.95 : 0.8;
+    if (usual && f->best->seconds > clearly * usual->seconds) {
+        fit_drop(f->best);
+        f->best = fit_hold(f->usual_plan);
+    }
     return PL_OK;
 }
 
 /* ---- explanations ------------------------------------------------------ */
 
-/* What of the caller's options guess c changes, so that who adds it to them has
- * what fits. Where that is not searched for, mode and shares are told too. */
-static void say_remedy(struct fit_text *out, const struct fit *f,
-                       const struct fit *asked)
-{
-    enum { MOST = 150 }; /* letters of a message for shares */
-    const pl_options *o = asked->opt;
-    struct fit_text experts, mode = {.n = 0};
-    char layers[16];
-    pl_options p;
-
-    fit_options(f, &f->best, &experts, layers, &p);
-    fit_say_mode(&mode, &f->best, &p);
-    if (o->no_fit &&
-        (f->best.split || (o->split_mode == PL_SPLIT_AUTO && f->list.n > 1)))
-        fit_say(out, " %s", mode.n < MOST ? mode.s : "another -ts");
-    if (p.device_layers || !is_open(o->device_layers))
-        fit_say(out, " -ngl %s", p.device_layers ? p.device_layers : "all");
-    if (p.host_experts || o->host_experts)
-        fit_say(out, " -ncmoe %s", p.host_experts ? p.host_experts : "0");
-    if (p.n_ubatch > 0 || o->n_ubatch > COMPILED_N_UBATCH)
-        fit_say(out, " -ub %lld",
-                (long long)(p.n_ubatch > 0 ? p.n_ubatch : COMPILED_N_UBATCH));
-    if (f->best.n_ctx < asked->usual.n_ctx)
-        fit_say(out, " -c %lld", (long long)p.n_ctx);
-    if (out->n == 0)
-        fit_say(out, " %s", mode.n < MOST ? mode.s : "another -sm");
-}
-
 /* With less asked for: does anything fit, and what? */
-static pl_status remedy(const struct fit *f, int64_t n_ctx_train, bool shorter,
-                        struct fit_text *out, bool *found, pl_err *err)
+static pl_status remedy(const struct fit *f, const pl_options *opt,
+                        int64_t n_ctx_train, bool shorter,
+                        struct intent_text *out, bool *found, pl_err *err)
 {
-    pl_options o = *f->opt;
-    struct fit *r = malloc(sizeof *r);
+    struct fit *r = calloc(1, sizeof *r);
+    pl_options o = *opt;
     pl_status s;
 
     *found = false;
     if (!r)
         return err_no_memory(err, "an explanation");
     o.no_fit = false;
-    o.device_layers = o.host_experts = NULL;
-    o.n_ubatch = 0;
+    r->nearest = NULL;
+    r->asked = f->asked;
+    r->asked.n_on = r->asked.list.n > 0 ? r->asked.n_layer + 1 : 0;
+    r->asked.experts = NULL;
+    r->asked.n_ubatch = INTENT_N_UBATCH;
+    r->asked.open.layers = r->asked.open.experts = true;
+    r->asked.open.ubatch = true;
     if (shorter) {
-        o.n_ctx = 0;
+        r->asked.open.ctx = true;
         o.fit_ctx = 256;
     }
-    s = open_fit(r, f->g, &o, n_ctx_train, err);
-    if (s == PL_OK)
-        s = search(r, err);
-    *found = s == PL_OK && r->found;
+    what_is_open(r, &o, n_ctx_train);
+    s = search(r, err);
+    *found = s == PL_OK && r->best;
     if (*found)
-        say_remedy(out, r, f);
+        fit_say_remedy(out, &r->best->in, &f->usual, opt->no_fit);
     close_fit(r);
     free(r);
     return s;
 }
 
-static pl_status explain(struct fit *f, int64_t n_ctx_train, pl_err *err)
+static pl_status explain(const struct fit *f, const pl_options *opt,
+                         int64_t n_ctx_train, pl_err *err)
 {
-    struct fit_text *t = calloc(2, sizeof *t); /* the table; what would fit */
-    struct fit_text *experts = malloc(sizeof *experts);
-    struct compiled *q = NULL;
+    struct intent_text *t = calloc(2, sizeof *t); /* the table; what fits */
     bool found = false;
-    char layers[16];
-    pl_options o;
-    pl_status s;
+    pl_status s = PL_OK;
 
-    if (!t || !experts) {
-        s = err_no_memory(err, "an explanation");
-        goto done;
-    }
-    fit_options(f, &f->nearest, experts, layers, &o);
-    o.log = NULL;
-    s = compile_graph(&q, f->g, &o, err);
-    if (s != PL_OK)
-        goto done;
-    fit_table(t, q, f->margin, false);
+    if (!t)
+        return err_no_memory(err, "an explanation");
+    fit_table(t, f->nearest->q, f->margin, false);
     for (int shorter = 0; shorter < 2 && !found && s == PL_OK; shorter++)
-        s = remedy(f, n_ctx_train, shorter, t + 1, &found, err);
-    if (s != PL_OK)
-        goto done;
+        s = remedy(f, opt, n_ctx_train, shorter, t + 1, &found, err);
     if (t->n > 700)
         strcpy(t->s + 700, "...");
-    s = found ? err_set(err, PL_NO_DEVICE_MEMORY,
-                        "the model does not fit: %s;%.250s would fit", t->s,
-                        t[1].s)
-              : err_set(err, PL_NO_DEVICE_MEMORY,
-                        "the model does not fit: %s; use more devices, a "
-                        "smaller cache type%s or a smaller model",
-                        t->s,
-                        f->opt->no_fit || f->opt->fit_margin == 0
-                            ? ""
-                            : ", a smaller --fit-margin");
-done:
-    compiled_free(q);
-    free(experts);
+    if (s == PL_OK && found)
+        s = err_set(err, PL_NO_DEVICE_MEMORY,
+                    "the model does not fit: %s;%.250s would fit", t->s,
+                    t[1].s);
+    else if (s == PL_OK)
+        s = err_set(err, PL_NO_DEVICE_MEMORY,
+                    "the model does not fit: %s; use more devices, a smaller "
+                    "cache type%s or a smaller model",
+                    t->s,
+                    opt->no_fit || opt->fit_margin == 0
+                        ? ""
+                        : ", a smaller --fit-margin");
     free(t);
     return s;
 }
 
 /* ---- all of it --------------------------------------------------------- */
 
-/* The plan of guess c, as it would be without any search but for its text. */
-static pl_status finish(struct fit *f, const struct fit_choice *c,
-                        struct compiled *q, bool log, struct compiled **out,
-                        char **text, pl_err *err)
+/* The mode is given and its plan fits: is it as good as any? */
+static bool settled(const struct fit *f, const struct fit_plan *p)
 {
-    struct fit_text *t = calloc(2, sizeof *t); /* the options'; the experts' */
-    char layers[16];
-    pl_options o;
-    pl_status s = PL_OK;
+    bool shares = f->unlike && f->may.share && f->usual.mode != PL_SPLIT_NONE &&
+                  f->asked.list.n <= FEW;
 
-    if (!t) {
-        compiled_free(q);
-        return err_no_memory(err, "a plan");
-    }
-    fit_options(f, c, t + 1, layers, &o);
-    if (!log)
-        o.log = NULL;
-    if (!q)
-        s = compile_graph(&q, f->g, &o, err);
-    if (s == PL_OK) {
-        fit_describe(t, f, c, q);
-        *text = strdup(t->s);
-        if (!*text)
-            s = err_no_memory(err, "a plan");
-    }
-    free(t);
-    if (s == PL_OK)
-        *out = q;
-    else
-        compiled_free(q);
-    return s;
+    return p->missing == 0 && !shares;
 }
 
-static bool fits(const struct fit *f, const struct compiled *q)
+/* f->best, or why there is none. */
+static pl_status choose(struct fit *f, const pl_options *opt,
+                        int64_t n_ctx_train, bool *searched, pl_err *err)
 {
-    for (int d = 0; d < q->list.n; d++)
-        if (fit_missing(q, d, f->margin) > 0)
-            return false;
-    return true;
-}
+    struct fit_plan *p = NULL;
+    bool done = false;
 
-/* The mode is given: its plan, if that fits and shares are as good as any. */
-static pl_status at_once(struct fit *f, struct compiled **q, pl_err *err)
-{
-    struct fit_text *experts = malloc(sizeof *experts);
-    char layers[16];
-    pl_options o;
-    pl_status s;
-
-    if (!experts)
-        return err_no_memory(err, "a plan");
-    fit_options(f, &f->usual, experts, layers, &o);
-    s = compile_graph(q, f->g, &o, err);
-    free(experts);
-    if (s == PL_OK && (!fits(f, *q) ||
-                       (f->unlike && f->may_split &&
-                        f->usual.mode != PL_SPLIT_NONE && f->list.n <= FEW))) {
-        compiled_free(*q);
-        *q = NULL;
+    *searched = false;
+    if (!f->may.mode) {
+        PL_TRY(fit_consider(f, &f->usual, &p, err));
+        if (!p) {
+            if (err)
+                *err = f->why;
+            return f->failed;
+        }
+        done = settled(f, p);
+        fit_drop(p);
     }
-    return s;
+    if (!done) {
+        *searched = true;
+        PL_TRY(search(f, err));
+    }
+    if (f->best)
+        return PL_OK;
+    if (f->nearest)
+        return explain(f, opt, n_ctx_train, err);
+    if (err)
+        *err = f->why;
+    return f->failed;
 }
 
 pl_status fit_create(struct compiled **out, char **text, int64_t *n_ctx,
                      const pl_graph *g, const pl_options *opt,
                      int64_t n_ctx_train, pl_err *err)
 {
-    struct compiled *q = NULL;
-    struct fit *f = malloc(sizeof *f);
-    bool stated;
-    pl_status s;
+    struct fit *f = calloc(1, sizeof *f);
+    struct intent_text *t = calloc(1, sizeof *t);
+    bool searched = false;
+    pl_status s = PL_OK;
 
     *out = NULL;
     *text = NULL;
-    if (!f)
-        return err_no_memory(err, "a plan");
-    s = open_fit(f, g, opt, n_ctx_train, err);
-    stated = opt->split_mode != PL_SPLIT_AUTO || f->list.n < 2;
-    if (s == PL_OK && stated)
-        s = at_once(f, &q, err);
+    if (!f || !t) {
+        s = err_no_memory(err, "a plan");
+        goto done;
+    }
+    f->notes.a = &f->arena;
+    s = intent_read(&f->asked, &f->arena, g, opt, &f->notes, err);
+    if (s == PL_OK) {
+        what_is_open(f, opt, n_ctx_train);
+        s = choose(f, opt, n_ctx_train, &searched, err);
+    }
+    notes_tell(&f->notes, opt->log, opt->log_user);
     if (s != PL_OK)
         goto done;
-    if (!q)
-        s = search(f, err);
-    else
-        f->best = f->usual;
-    if (s == PL_OK && !q && !f->found)
-        s = f->nearest_missing == INT64_MAX && f->failed != PL_OK
-                ? f->failed
-                : explain(f, n_ctx_train, err);
-    if (s == f->failed && s != PL_OK && err)
-        *err = f->why;
-    if (s != PL_OK)
+    intent_print(t, &f->best->in, f->best->q->place.n_rank);
+    *text = strdup(t->s);
+    if (!*text) {
+        s = err_no_memory(err, "a plan");
         goto done;
-    *n_ctx = f->best.n_ctx;
-    s = finish(f, &f->best, q, !stated, out, text, err);
-    if (s == PL_OK && !q)
-        plan_log(opt, PL_LOG_INFO, "fit: %s", *text);
+    }
+    *n_ctx = f->best->in.n_ctx;
+    *out = f->best->q;
+    f->best->q = NULL;
+    notes_tell(&(*out)->notes, opt->log, opt->log_user);
+    if (searched && opt->log) {
+        struct notes told = {.a = &f->arena};
+
+        notes_add(&told, PL_LOG_INFO, "fit: %s", *text);
+        notes_tell(&told, opt->log, opt->log_user);
+    }
 done:
-    close_fit(f);
+    if (f) {
+        intent_free(&f->asked);
+        close_fit(f);
+    }
     free(f);
+    free(t);
     return s;
 }

@@ -32,11 +32,11 @@ static pl_status make_shares(struct fit *f, enum shares kind, int k,
     *out = NULL;
     if (kind == AS_IT_COMES)
         return PL_OK;
-    v = arena_alloc(&f->arena, (size_t)f->list.n, sizeof *v);
+    v = arena_alloc(&f->arena, (size_t)f->asked.list.n, sizeof *v);
     if (!v)
         return err_no_memory(err, "shares of devices");
     for (int d = 0; d < k; d++) {
-        const struct device_desc *x = &f->list.dev[d];
+        const struct device_desc *x = &f->asked.list.dev[d];
 
         v[d] = kind == EVEN        ? 1
                : kind == BY_MEMORY ? (double)x->memory_bytes
@@ -53,11 +53,11 @@ static bool worth_trying(const struct fit *f, enum shares kind, int k,
                          pl_split_mode mode)
 {
     if (kind == AS_IT_COMES) /* none given, it deals to all */
-        return k == f->list.n;
-    if (!f->may_split)
+        return k == f->asked.list.n;
+    if (!f->may.share)
         return false;
     if (kind == EVEN)
-        return k < f->list.n || (mode != PL_SPLIT_TENSOR && f->unlike);
+        return k < f->asked.list.n || (mode != PL_SPLIT_TENSOR && f->unlike);
     return f->unlike && (kind == BY_SPEED || f->known);
 }
 
@@ -68,57 +68,58 @@ static bool too_small(const struct fit *f, int first, int k)
     uint64_t sum = 0;
 
     for (int d = first; d < first + k; d++)
-        sum += f->list.dev[d].memory_bytes;
+        sum += f->asked.list.dev[d].memory_bytes;
     return f->known && sum < f->weights;
 }
 
 /* A guess; if it lacks memory, perhaps relieved. */
-static pl_status guess(struct fit *f, const struct fit_choice *c, bool last,
+static pl_status guess(struct fit *f, const struct intent *c, bool last,
                        double *seconds, pl_err *err)
 {
-    struct fit_try t;
+    struct fit_plan *p;
+    pl_status s = PL_OK;
 
-    if (!last) {
-        PL_TRY(fit_consider(f, c, &t, err));
-        compiled_free(t.compiled);
-        *seconds = t.seconds;
-        if (t.missing == 0 || t.missing == INT64_MAX || f->list.n > FEW ||
-            (f->found && f->n_plan > f->budget))
-            return PL_OK;
-    }
-    return fit_relieve(f, c, err);
+    PL_TRY(fit_consider(f, c, &p, err));
+    *seconds = p ? p->seconds : INFINITY;
+    if (p && p->missing > 0 &&
+        (last ||
+         (f->asked.list.n <= FEW && !(f->best && f->n_plan > f->budget))))
+        s = fit_relieve(f, p, err);
+    fit_drop(p);
+    return s;
 }
 
 /* Mode c->mode on the first k devices, with all shares. */
-static pl_status with_shares(struct fit *f, const struct fit_choice *c, int k,
+static pl_status with_shares(struct fit *f, const struct intent *c, int k,
                              bool last, double *seconds, pl_err *err)
 {
     *seconds = INFINITY;
     for (int kind = 0; kind < SHARES_COUNT; kind++) {
-        struct fit_choice x = *c;
+        struct intent x = *c;
         double s = INFINITY;
 
         if (!worth_trying(f, kind, k, c->mode))
             continue;
         if (kind != AS_IT_COMES)
-            PL_TRY(make_shares(f, kind, k, &x.split, err));
+            PL_TRY(make_shares(f, kind, k, &x.share, err));
         /* equal ranks of fewer devices; uneven shares are ranks of their own */
-        if (c->mode == PL_SPLIT_TENSOR && x.n_ranks == 0 && kind == EVEN)
-            x.n_ranks = k;
+        if (c->mode == PL_SPLIT_TENSOR && x.n_rank == 0 && kind == EVEN)
+            x.n_rank = k;
         PL_TRY(guess(f, &x, last, &s, err));
         *seconds = fmin(*seconds, s);
     }
     return PL_OK;
 }
 
-static pl_status fewer(struct fit *f, const struct fit_choice *c, pl_err *err)
+static pl_status fewer(struct fit *f, const struct intent *c, pl_err *err)
 {
     double before = INFINITY, s;
 
-    for (int k = f->list.n; k > 1; k = f->unlike && k <= FEW ? k - 1 : k / 2) {
-        if (k < f->list.n && (!f->may_split || too_small(f, 0, k)))
+    for (int k = f->asked.list.n; k > 1;
+         k = f->unlike && k <= FEW ? k - 1 : k / 2) {
+        if (k < f->asked.list.n && (!f->may.share || too_small(f, 0, k)))
             break;
-        if (c->mode == PL_SPLIT_TENSOR && c->n_ranks == 0 && k > PL_MAX_RANKS)
+        if (c->mode == PL_SPLIT_TENSOR && c->n_rank == 0 && k > PL_MAX_RANKS)
             continue;
         PL_TRY(with_shares(f, c, k, false, &s, err));
         if (s >= before && !f->unlike)
@@ -128,17 +129,17 @@ static pl_status fewer(struct fit *f, const struct fit_choice *c, pl_err *err)
     return PL_OK;
 }
 
-static pl_status alone(struct fit *f, const struct fit_choice *c, pl_err *err)
+static pl_status alone(struct fit *f, const struct intent *c, pl_err *err)
 {
-    for (int d = 0; d < f->list.n && d < FEW; d++) {
-        struct fit_choice x = *c;
+    for (int d = 0; d < f->asked.list.n && d < FEW; d++) {
+        struct intent x = *c;
         double s;
 
-        if (f->opt->main_device > 0 && f->opt->main_device != d)
+        if (f->asked.main_device > 0 && f->asked.main_device != d)
             continue; /* somebody wants that one */
         x.mode = PL_SPLIT_NONE;
         x.main_device = d;
-        if (!too_small(f, d, 1) || f->list.n <= FEW)
+        if (!too_small(f, d, 1) || f->asked.list.n <= FEW)
             PL_TRY(guess(f, &x, false, &s, err));
         if (!f->unlike)
             break;
@@ -146,32 +147,33 @@ static pl_status alone(struct fit *f, const struct fit_choice *c, pl_err *err)
     return PL_OK;
 }
 
-static pl_status hybrids(struct fit *f, const struct fit_choice *c, pl_err *err)
+static pl_status hybrids(struct fit *f, const struct intent *c, pl_err *err)
 {
     double before = INFINITY, s;
 
     /* wide groups of many devices take as long to plan as all the rest */
-    int widest = f->list.n > 16 ? 8 : PL_MAX_RANKS;
+    int widest = f->asked.list.n > 16 ? 8 : PL_MAX_RANKS;
 
-    for (int w = 2; w < f->list.n && w <= widest; w++) {
-        struct fit_choice x = *c;
+    for (int w = 2; w < f->asked.list.n && w <= widest; w++) {
+        struct intent x = *c;
 
-        if (f->list.n % w != 0 || (f->list.n > 16 && (w & (w - 1)) != 0))
+        if (f->asked.list.n % w != 0 ||
+            (f->asked.list.n > 16 && (w & (w - 1)) != 0))
             continue;
         x.mode = PL_SPLIT_HYBRID;
         x.width = w;
-        PL_TRY(with_shares(f, &x, f->list.n, false, &s, err));
-        if (s >= before && f->list.n > 16)
+        PL_TRY(with_shares(f, &x, f->asked.list.n, false, &s, err));
+        if (s >= before && f->asked.list.n > 16)
             break;
         before = s;
     }
     return PL_OK;
 }
 
-static pl_status all_modes(struct fit *f, const struct fit_choice *start,
+static pl_status all_modes(struct fit *f, const struct intent *start,
                            pl_err *err)
 {
-    struct fit_choice x = *start;
+    struct intent x = *start;
 
     PL_TRY(fewer(f, &x, err));
     PL_TRY(alone(f, &x, err));
@@ -183,19 +185,19 @@ static pl_status all_modes(struct fit *f, const struct fit_choice *start,
 }
 
 /* Nothing fits on devices alone. Of many devices one mode is relieved. */
-static pl_status last_resort(struct fit *f, const struct fit_choice *start,
+static pl_status last_resort(struct fit *f, const struct intent *start,
                              pl_err *err)
 {
-    struct fit_choice x = *start;
+    struct intent x = *start;
     double s;
 
-    if (f->list.n <= FEW) /* was tried all along */
+    if (f->asked.list.n <= FEW) /* was tried all along */
         return PL_OK;
-    PL_TRY(with_shares(f, &x, f->list.n, true, &s, err));
-    if (f->opt->split_mode != PL_SPLIT_AUTO || x.mode == PL_SPLIT_LAYER)
+    PL_TRY(with_shares(f, &x, f->asked.list.n, true, &s, err));
+    if (!f->asked.open.mode || x.mode == PL_SPLIT_LAYER)
         return PL_OK;
     x.mode = PL_SPLIT_LAYER;
-    return with_shares(f, &x, f->list.n, true, &s, err);
+    return with_shares(f, &x, f->asked.list.n, true, &s, err);
 }
 
 /* Small changes of the best guess; and where plans are cheap those of the best
@@ -203,41 +205,49 @@ static pl_status last_resort(struct fit *f, const struct fit_choice *start,
 static pl_status climb(struct fit *f, pl_err *err)
 {
     PL_TRY(fit_climb(f, err));
-    for (int mode = 0; mode <= PL_SPLIT_HYBRID && f->list.n <= FEW; mode++) {
-        const struct fit_best before = {true, f->best, f->best_s};
-        const struct fit_best from = f->of_mode[mode];
+    for (int mode = 0; mode <= PL_SPLIT_HYBRID && f->asked.list.n <= FEW;
+         mode++) {
+        struct fit_plan *before = fit_hold(f->best), *from;
+        const struct intent start = f->of_mode[mode];
+        pl_status s = PL_OK;
 
-        if (!from.found || mode == (int)before.choice.mode)
-            continue;
-        f->best = from.choice;
-        f->best_s = from.seconds;
-        PL_TRY(fit_climb(f, err));
-        if (f->best_s < before.seconds)
-            continue;
-        f->best = before.choice;
-        f->best_s = before.seconds;
+        if (f->of_mode_s[mode] > 0 && mode != (int)before->in.mode) {
+            s = fit_consider(f, &start, &from, err);
+            if (s == PL_OK && from) {
+                fit_drop(f->best);
+                f->best = from;
+                s = fit_climb(f, err);
+            }
+            if (f->best->seconds >= before->seconds) {
+                fit_drop(f->best);
+                f->best = fit_hold(before);
+            }
+        }
+        fit_drop(before);
+        PL_TRY(s);
     }
     return PL_OK;
 }
 
-pl_status fit_search(struct fit *f, const struct fit_choice *start, pl_err *err)
+pl_status fit_search(struct fit *f, pl_err *err)
 {
+    const struct intent *start = &f->usual;
+    bool any = f->asked.open.mode;
     double s;
 
-    if (f->list.n == 0)
+    if (f->asked.list.n == 0)
         PL_TRY(guess(f, start, false, &s, err));
-    else if (f->opt->split_mode == PL_SPLIT_AUTO && f->list.n > 1)
+    else if (any && f->asked.list.n > 1)
         PL_TRY(all_modes(f, start, err));
-    else if (start->mode == PL_SPLIT_NONE || f->list.n == 1)
+    else if (start->mode == PL_SPLIT_NONE || f->asked.list.n == 1)
         PL_TRY(guess(f, start, false, &s, err));
     else
-        PL_TRY(with_shares(f, start, f->list.n, false, &s, err));
-    if (f->opt->split_mode == PL_SPLIT_AUTO ||
-        f->opt->split_mode == PL_SPLIT_LAYER)
-        PL_TRY(fit_even_out(f, start, err));
-    if (!f->found)
+        PL_TRY(with_shares(f, start, f->asked.list.n, false, &s, err));
+    if (any || start->mode == PL_SPLIT_LAYER)
+        PL_TRY(fit_even_out(f, err));
+    if (!f->best)
         PL_TRY(last_resort(f, start, err));
-    if (!f->found)
+    if (!f->best)
         return PL_OK;
     PL_TRY(climb(f, err));
     return fit_stretch(f, err);

@@ -47,13 +47,14 @@ static uint64_t *expert_bytes(const struct compiled *q)
 static bool move_more(const struct fit *f, const struct compiled *q, int n,
                       const uint64_t *bytes, bool *on)
 {
-    bool *now = calloc((size_t)f->n_layer + 1, sizeof *now), moved = false;
+    bool *now = calloc((size_t)f->asked.n_layer + 1, sizeof *now),
+         moved = false;
 
     for (int d = 0; now && d < n; d++) {
         int64_t lack = fit_missing(q, d, f->margin);
 
         for (int pass = 0; pass < 2; pass++)
-            for (int l = 0; l < f->n_layer && lack > 0; l++) {
+            for (int l = 0; l < f->asked.n_layer && lack > 0; l++) {
                 uint64_t b = bytes[(size_t)l * (size_t)n + (size_t)d];
 
                 if (b == 0 || (pass == 0 ? !now[l] : on[l]))
@@ -75,7 +76,7 @@ static bool give_back(const struct fit *f, const struct compiled *q, int n,
 
     for (int d = 0; room && d < n; d++)
         room[d] = fit_missing(q, d, f->margin);
-    for (int l = f->n_layer - 1; room && l >= 0; l--) {
+    for (int l = f->asked.n_layer - 1; room && l >= 0; l--) {
         const uint64_t *b = bytes + (size_t)l * (size_t)n;
         bool fits = on[l];
 
@@ -94,49 +95,45 @@ static bool give_back(const struct fit *f, const struct compiled *q, int n,
     return back;
 }
 
-static pl_status consider_experts(struct fit *f, const struct fit_choice *c,
-                                  const bool *on, struct fit_try *t,
+static pl_status consider_experts(struct fit *f, const struct intent *in,
+                                  const bool *on, struct fit_plan **out,
                                   pl_err *err)
 {
-    struct fit_choice x = *c;
+    struct intent x = *in;
 
-    x.experts = arena_memdup(&f->arena, on, (size_t)f->n_layer + 1, sizeof *on);
+    x.experts =
+        arena_memdup(&f->arena, on, (size_t)f->asked.n_layer + 1, sizeof *on);
     if (!x.experts)
         return err_no_memory(err, "the placement of experts");
-    return fit_consider(f, &x, t, err);
+    return fit_consider(f, &x, out, err);
 }
 
-/* *fits: it was enough to move experts. */
-static pl_status experts(struct fit *f, const struct fit_choice *c, bool *fits,
+/* *fits: it was enough to move experts of p. */
+static pl_status experts(struct fit *f, struct fit_plan *p, bool *fits,
                          pl_err *err)
 {
-    bool *on = calloc((size_t)f->n_layer + 1, sizeof *on);
-    uint64_t *bytes = NULL;
-    struct fit_try t = {NULL, 0, 0};
-    int n = 0;
-    pl_status s;
+    const struct intent *in = &p->in;
+    bool *on = calloc((size_t)f->asked.n_layer + 1, sizeof *on);
+    uint64_t *bytes = expert_bytes(p->q);
+    struct fit_plan *t = fit_hold(p);
+    int n = compiled_devices(p->q);
+    pl_status s = PL_OK;
 
-    if (!on)
-        return err_no_memory(err, "the placement of experts");
-    s = fit_consider(f, c, &t, err);
-    if (s == PL_OK && t.compiled) {
-        n = compiled_devices(t.compiled);
-        bytes = expert_bytes(t.compiled);
-        s = bytes ? PL_OK : err_no_memory(err, "the placement of experts");
-    }
-    for (int i = 0; i < 8 && s == PL_OK && t.compiled && t.missing > 0; i++) {
-        bool moved = move_more(f, t.compiled, n, bytes, on);
+    if (!on || !bytes)
+        s = err_no_memory(err, "the placement of experts");
+    for (int i = 0; i < 8 && s == PL_OK && t && t->missing > 0; i++) {
+        bool moved = move_more(f, t->q, n, bytes, on);
 
-        compiled_free(t.compiled);
-        t.compiled = NULL;
+        fit_drop(t);
+        t = NULL;
         if (!moved)
             break;
-        s = consider_experts(f, c, on, &t, err);
+        s = consider_experts(f, in, on, &t, err);
     }
-    *fits = s == PL_OK && t.compiled && t.missing == 0;
-    if (*fits && give_back(f, t.compiled, n, bytes, on))
-        s = consider_experts(f, c, on, NULL, err);
-    compiled_free(t.compiled);
+    *fits = s == PL_OK && t && t->missing == 0;
+    if (*fits && give_back(f, t->q, n, bytes, on))
+        s = consider_experts(f, in, on, NULL, err);
+    fit_drop(t);
     free(bytes);
     free(on);
     return s;
@@ -144,31 +141,31 @@ static pl_status experts(struct fit *f, const struct fit_choice *c, bool *fits,
 
 /* ---- layers ------------------------------------------------------------ */
 
-static pl_status layers(struct fit *f, const struct fit_choice *c, bool all,
+static pl_status layers(struct fit *f, const struct intent *in, bool all,
                         pl_err *err)
 {
-    struct fit_choice x = *c;
-    int lo = -1, hi = f->n_layer + 1; /* of lo the devices hold their part, of
-                                         hi they do not */
+    struct intent x = *in;
+    int lo = -1, hi = f->asked.n_layer + 1; /* of lo the devices hold their
+                                               part, of hi they do not */
     bool *on;
 
     if (all) {
-        on = arena_alloc(&f->arena, (size_t)f->n_layer + 1, sizeof *on);
+        on = arena_alloc(&f->arena, (size_t)f->asked.n_layer + 1, sizeof *on);
         if (!on)
             return err_no_memory(err, "the placement of experts");
-        memset(on, 1, (size_t)f->n_layer);
+        memset(on, 1, (size_t)f->asked.n_layer);
         x.experts = on;
     }
     while (hi - lo > 1) {
-        struct fit_try t;
+        struct fit_plan *p;
         bool held;
 
         x.n_on = lo < 0 ? 0 : lo + (hi - lo) / 2;
-        PL_TRY(fit_consider(f, &x, &t, err));
-        held = t.compiled != NULL;
-        for (int d = 0; held && d < f->list.n; d++)
-            held = fit_missing(t.compiled, d, f->margin) <= 0;
-        compiled_free(t.compiled);
+        PL_TRY(fit_consider(f, &x, &p, err));
+        held = p != NULL;
+        for (int d = 0; held && d < f->asked.list.n; d++)
+            held = fit_missing(p->q, d, f->margin) <= 0;
+        fit_drop(p);
         if (held) /* if anybody lacks memory it is the host */
             lo = x.n_on;
         else
@@ -184,40 +181,56 @@ static pl_status layers(struct fit *f, const struct fit_choice *c, bool all,
 /* Something fits, and what may be better is not worth more plans. */
 static bool enough(const struct fit *f)
 {
-    return f->found && f->n_plan >= f->budget;
+    return f->best && f->n_plan >= f->budget;
 }
 
-pl_status fit_relieve(struct fit *f, const struct fit_choice *c, pl_err *err)
+/* Of one micro-batch. */
+static pl_status relieve(struct fit *f, struct fit_plan *p, pl_err *err)
 {
-    struct fit_choice x = *c;
+    bool light = false;
+
+    if (f->may.experts)
+        PL_TRY(experts(f, p, &light, err));
+    if (f->may.layers && !enough(f))
+        PL_TRY(layers(f, &p->in, false, err));
+    if (f->may.layers && f->may.experts && !light)
+        PL_TRY(layers(f, &p->in, true, err));
+    return PL_OK;
+}
+
+pl_status fit_relieve(struct fit *f, struct fit_plan *p, pl_err *err)
+{
+    struct intent x = p->in;
     int n_fit = f->n_fit;
 
     /* the least micro-batch where nothing else will do, the host alone does, or
      * plans are cheap */
-    for (int i = 0;
-         i < FIT_N_UBATCH && (i < 2 || f->n_fit == n_fit || f->best.n_on == 0 ||
-                              f->list.n <= FIT_FEW);
+    for (int i = 0; i < FIT_N_UBATCH && (i < 2 || f->n_fit == n_fit ||
+                                         (f->best && f->best->in.n_on == 0) ||
+                                         f->asked.list.n <= FIT_FEW);
          i++) {
-        struct fit_try t = {NULL, 1, INFINITY};
-        bool light = false;
+        struct fit_plan *t = fit_hold(p);
+        pl_status s = PL_OK;
+        bool fits;
 
-        if (i > 0 && (!f->may_ubatch || enough(f)))
+        if (i > 0 && (!f->may.ubatch || enough(f))) {
+            fit_drop(t);
             break;
-        x.n_ubatch = fit_ubatch(c, i);
-        if (f->may_ctx)
-            x.n_ctx = f->ctx_least;
-        if (f->may_ctx || i > 0) {
-            PL_TRY(fit_consider(f, &x, &t, err));
-            compiled_free(t.compiled);
         }
-        if (t.missing == 0)
+        x.n_ubatch = fit_ubatch(&p->in, i);
+        if (f->may.ctx)
+            x.n_ctx = f->ctx_least;
+        if (f->may.ctx || i > 0) {
+            fit_drop(t);
+            PL_TRY(fit_consider(f, &x, &t, err));
+        }
+        fits = !t || t->missing == 0;
+        if (!fits)
+            s = relieve(f, t, err);
+        fit_drop(t);
+        PL_TRY(s);
+        if (fits)
             break;
-        if (f->may_experts)
-            PL_TRY(experts(f, &x, &light, err));
-        if (f->may_layers && !enough(f))
-            PL_TRY(layers(f, &x, false, err));
-        if (f->may_layers && f->may_experts && !light)
-            PL_TRY(layers(f, &x, true, err));
     }
     return PL_OK;
 }

@@ -1,4 +1,4 @@
-/* One guess: planned for real, weighed, priced. */
+/* One guess: compiled for real, weighed, priced. */
 #include "fit/fit_inner.h"
 
 #include "base/err.h"
@@ -6,6 +6,29 @@
 
 #include <math.h>
 #include <stdlib.h>
+
+struct fit_plan *fit_hold(struct fit_plan *p)
+{
+    if (p)
+        p->n_holder++;
+    return p;
+}
+
+void fit_drop(struct fit_plan *p)
+{
+    if (!p || --p->n_holder > 0)
+        return;
+    compiled_free(p->q);
+    free(p);
+}
+
+/* *to becomes a holder of p instead. */
+static void take(struct fit_plan **to, struct fit_plan *p)
+{
+    fit_hold(p);
+    fit_drop(*to);
+    *to = p;
+}
 
 static int64_t all_missing(const struct fit *f, const struct compiled *q)
 {
@@ -35,79 +58,70 @@ static pl_status price(const struct fit *f, const struct compiled *q,
     return s;
 }
 
-/* Is it what tensor mode over all devices gives without any search? */
-static bool is_usual(const struct fit *f, const struct fit_choice *c)
+/* Is it what stands with nothing changed? */
+static bool is_usual(const struct fit *f, const struct intent *in)
 {
-    return c->mode == f->usual.mode && c->width == f->usual.width &&
-           c->split == f->usual.split && c->n_on == f->usual.n_on &&
-           c->experts == f->usual.experts && c->n_ubatch == f->usual.n_ubatch &&
-           c->n_ctx == f->usual.n_ctx;
+    const struct intent *u = &f->usual;
+
+    return in->mode == u->mode && in->width == u->width &&
+           in->share == u->share && in->n_on == u->n_on &&
+           in->experts == u->experts && in->n_ubatch == u->n_ubatch &&
+           in->n_ctx == u->n_ctx;
 }
 
-/* A longer context is worth a little. */
-static bool longer(const struct fit *f, const struct fit_choice *c)
+static void keep(struct fit *f, struct fit_plan *p)
 {
-    return c->n_ctx > f->best.n_ctx;
-}
-
-static void keep(struct fit *f, const struct fit_choice *c, double seconds)
-{
-    struct fit_best *m = &f->of_mode[c->mode];
+    int mode = p->in.mode;
+    /* a longer context is worth a little */
+    double worth = f->best && p->in.n_ctx > f->best->in.n_ctx ? 1.02 : 1;
 
     f->n_fit++;
-    if (!m->found || seconds < m->seconds)
-        *m = (struct fit_best){true, *c, seconds};
-    if (is_usual(f, c)) {
-        f->usual_fits = true;
-        f->usual_s = seconds;
+    if (!(f->of_mode_s[mode] > 0) || p->seconds < f->of_mode_s[mode]) {
+        f->of_mode[mode] = p->in;
+        f->of_mode_s[mode] = p->seconds;
     }
-    if (f->found && seconds >= f->best_s * (longer(f, c) ? 1.02 : 1))
-        return;
-    f->found = true;
-    f->best = *c;
-    f->best_s = seconds;
+    if (is_usual(f, &p->in))
+        take(&f->usual_plan, p);
+    if (!f->best || p->seconds < f->best->seconds * worth)
+        take(&f->best, p);
 }
 
-pl_status fit_consider(struct fit *f, const struct fit_choice *c,
-                       struct fit_try *t, pl_err *err)
+pl_status fit_consider(struct fit *f, const struct intent *in,
+                       struct fit_plan **out, pl_err *err)
 {
-    struct fit_try own, *x = t ? t : &own;
-    struct fit_text experts;
-    char layers[16];
-    pl_options o;
-    pl_err e;
+    struct fit_plan *p = calloc(1, sizeof *p);
     pl_status s;
+    pl_err e;
 
-    *x = (struct fit_try){NULL, INT64_MAX, INFINITY};
-    fit_options(f, c, &experts, layers, &o);
-    o.log = NULL;
+    if (out)
+        *out = NULL;
+    if (!p)
+        return err_no_memory(err, "a plan");
+    *p = (struct fit_plan){.in = *in, .n_holder = 1, .seconds = INFINITY};
     f->n_plan++;
-    s = compile_graph(&x->compiled, f->g, &o, &e);
-    if (s == PL_NO_MEMORY) {
-        if (err)
-            *err = e;
-        return s;
-    }
+    s = compile_intent(&p->q, in, &e);
     if (s != PL_OK) {
+        fit_drop(p);
+        if (s == PL_NO_MEMORY && err)
+            *err = e;
         if (f->failed == PL_OK) {
             f->failed = s;
             f->why = e;
         }
-        return PL_OK;
+        return s == PL_NO_MEMORY ? s : PL_OK;
     }
-    x->missing = all_missing(f, x->compiled);
-    if (x->missing > 0 && x->missing < f->nearest_missing) {
-        f->nearest_missing = x->missing;
-        f->nearest = *c;
-    }
-    if (x->missing == 0) {
-        s = price(f, x->compiled, &x->seconds, err);
+    p->missing = all_missing(f, p->q);
+    if (p->missing > 0) {
+        if (!f->nearest || p->missing < f->nearest->missing)
+            take(&f->nearest, p);
+    } else {
+        s = price(f, p->q, &p->seconds, err);
         if (s == PL_OK)
-            keep(f, c, x->seconds);
+            keep(f, p);
     }
-    if (!t || s != PL_OK) {
-        compiled_free(x->compiled);
-        x->compiled = NULL;
-    }
+    if (s == PL_OK && out)
+        *out = p;
+    else
+        fit_drop(p);
     return s;
 }

@@ -1,10 +1,9 @@
-/* Options to devices, groups, layouts, numeric plan, placement, programs. */
+/* An intent to devices, groups, layouts, numeric plan, placement, programs. */
 #include "lower/compile.h"
 
 #include "base/err.h"
 #include "device/device_ops.h"
 #include "device/device_spec.h"
-#include "plan/plan_log.h"
 #include "plan/roles.h"
 #include "program/cache_tile.h"
 
@@ -13,67 +12,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-static pl_status sizes(struct compiled *p, const pl_options *opt, pl_err *err)
+static void set_sizes(struct compiled *p, const struct intent *in)
 {
-    int64_t n_ctx = opt->n_ctx ? opt->n_ctx : COMPILED_N_CTX;
-    int64_t n_ub = opt->n_ubatch ? opt->n_ubatch : COMPILED_N_UBATCH;
-    int64_t n_out = opt->n_out ? opt->n_out : COMPILED_N_OUT;
-    int n_seq = opt->n_seq ? opt->n_seq : COMPILED_N_SEQ;
-
-    if (n_ctx < 1 || n_ctx > (int64_t)1 << 30)
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "a context of %" PRId64 " tokens; 1 to 2^30 are allowed",
-                       n_ctx);
-    if (n_ub < 1 || n_ub > 65536)
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "a micro-batch of %" PRId64
-                       " tokens; 1 to 65536 are allowed",
-                       n_ub);
-    if (n_out < 1 || n_out > 65536 || n_seq < 1 || n_seq > 4096)
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "%" PRId64 " rows of logits and %d sequences; 1 to "
-                       "65536 and 1 to 4096 are allowed",
-                       n_out, n_seq);
-    if (n_out > n_ub)
-        n_out = n_ub;
-    p->max.n_seq = n_seq;
-    p->max.n_slot = (n_ctx + PAGE_TOKENS - 1) / PAGE_TOKENS * PAGE_TOKENS;
+    p->max.n_seq = in->n_seq;
+    p->max.n_slot = (in->n_ctx + PAGE_TOKENS - 1) / PAGE_TOKENS * PAGE_TOKENS;
     p->page_stride = (int)(p->max.n_slot / PAGE_TOKENS);
-    p->max.n_tok = n_ub;
-    p->max.n_out = n_out;
-    return PL_OK;
-}
-
-static pl_status family(struct compiled *p, const pl_options *opt, pl_err *err)
-{
-    enum cpu_family f = opt->cpu && *opt->cpu ? cpu_family_from_name(opt->cpu)
-                                              : cpu_family_best();
-
-    if (f == CPU_FAMILY_COUNT)
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "kernel family '%s' is unknown; reference, generic, "
-                       "avx2 and avx512 are offered",
-                       opt->cpu);
-    if (!p->paper && !cpu_family_runs(f))
-        return err_set(err, PL_UNSUPPORTED,
-                       "this machine cannot run the %s kernels; its best are "
-                       "%s",
-                       opt->cpu, cpu_family_name(cpu_family_best()));
-    p->family = f;
-    return PL_OK;
+    p->max.n_tok = in->n_ubatch;
+    p->max.n_out = in->n_out < in->n_ubatch ? in->n_out : in->n_ubatch;
 }
 
 /* Threads that share cores wait for one another at every step. */
-static void warn_threads(const struct compiled *p, const pl_options *opt)
+static void warn_threads(struct compiled *p)
 {
     for (int d = 0; d < p->list.n; d++)
         if (p->list.dev[d].on_cores && !p->list.dev[d].host &&
             p->list.dev[d].n_thread > p->list.dev[d].n_core)
-            plan_log(opt, PL_LOG_WARN,
-                     "%s has %d threads on %d core%s; one a core is faster",
-                     p->list.dev[d].name, p->list.dev[d].n_thread,
-                     p->list.dev[d].n_core,
-                     p->list.dev[d].n_core == 1 ? "" : "s");
+            notes_add(&p->notes, PL_LOG_WARN,
+                      "%s has %d threads on %d core%s; one a core is faster",
+                      p->list.dev[d].name, p->list.dev[d].n_thread,
+                      p->list.dev[d].n_core,
+                      p->list.dev[d].n_core == 1 ? "" : "s");
 }
 
 void compiled_ranks(const struct compiled *p, int d, int *rank0, int *n_rank)
@@ -222,8 +180,7 @@ static pl_status add_script(struct compiled *p, struct lower_options *lo,
     return PL_OK;
 }
 
-static pl_status lower_all(struct compiled *p, const pl_options *opt,
-                           pl_err *err)
+static pl_status lower_all(struct compiled *p, pl_offload offload, pl_err *err)
 {
     struct lower_options lo = {.max = p->max, .page_stride = p->page_stride};
     struct lower_script script[SCRIPT_COUNT];
@@ -244,12 +201,13 @@ static pl_status lower_all(struct compiled *p, const pl_options *opt,
     PL_TRY(add_script(p, &lo, script, SCRIPT_PLAIN, p->home, NULL, err));
     if (pipelined(&p->place))
         PL_TRY(add_script(p, &lo, script, SCRIPT_PIPELINE, p->home, NULL, err));
-    if (opt->offload == PL_OFFLOAD_OFF || find_away(p, away) == 0)
+    if (offload == PL_OFFLOAD_OFF || find_away(p, away) == 0)
         return lower(&p->low, p->num, &lo, err);
     PL_TRY(add_script(p, &lo, script, SCRIPT_STREAM, p->home, away, err));
     s = lower(&p->low, p->num, &lo, &e);
     if (s == PL_UNSUPPORTED) {
-        plan_log(opt, PL_LOG_WARN, "%s; the host computes with it", e.message);
+        notes_add(&p->notes, PL_LOG_WARN, "%s; the host computes with it",
+                  e.message);
         p->script[SCRIPT_STREAM] = -1;
         lo.n_script--;
         s = lower(&p->low, p->num, &lo, &e);
@@ -270,9 +228,8 @@ static void say_layout(char s[16], const pl_layout *l)
 
 /* Weights are stored as those who read them need them, which may not be what
  * was asked for (leaf[] where it is not usual[]). */
-static void warn_layouts(const struct compiled *p,
-                         const pl_layout *const *usual,
-                         const pl_layout *const *leaf, const pl_options *opt)
+static void warn_layouts(struct compiled *p, const pl_layout *const *usual,
+                         const pl_layout *const *leaf)
 {
     char is[16] = "", asked[16] = "", others[32] = "";
     int first = -1, n = 0;
@@ -297,16 +254,18 @@ static void warn_layouts(const struct compiled *p,
     if (n > 1)
         snprintf(others, sizeof others, "; so with %d more", n - 1);
     if (n > 0)
-        plan_log(opt, PL_LOG_WARN,
-                 "override (-ot): %s is stored %s, not %s, since what reads it "
-                 "cannot have it so%s",
-                 p->g->node[first].name, is, asked, others);
+        notes_add(
+            &p->notes, PL_LOG_WARN,
+            "override (-ot): %s is stored %s, not %s, since what reads it "
+            "cannot have it so%s",
+            p->g->node[first].name, is, asked, others);
 }
 
-pl_status compile_graph(struct compiled **out, const pl_graph *g,
-                        const pl_options *opt, pl_err *err)
+pl_status compile_intent(struct compiled **out, const struct intent *in,
+                         pl_err *err)
 {
     struct compiled *p = calloc(1, sizeof *p);
+    const pl_graph *g = in->g;
     const pl_layout **leaf = NULL, **usual = NULL;
     size_t n = (size_t)g->n_node + 1;
     pl_status s;
@@ -315,20 +274,15 @@ pl_status compile_graph(struct compiled **out, const pl_graph *g,
     if (!p)
         return err_no_memory(err, "a plan");
     p->g = g;
-    p->paper = opt->device_spec != NULL;
+    p->notes.a = &p->arena;
+    p->paper = in->paper;
+    p->family = in->family;
+    set_sizes(p, in);
     s = pl_graph_check(g, err);
     if (s == PL_OK)
-        s = sizes(p, opt, err);
+        s = device_list_copy(&p->list, &in->list, err);
     if (s == PL_OK)
-        s = p->paper
-                ? device_parse_paper(&p->list, opt->device_spec, err)
-                : device_parse(&p->list,
-                               opt->devices ? opt->devices : DEVICE_DEFAULT,
-                               opt->n_threads, err);
-    if (s == PL_OK)
-        s = family(p, opt, err);
-    if (s == PL_OK)
-        s = place_groups(&p->place, &p->arena, &p->list, g, opt, err);
+        s = place_groups(&p->place, &p->arena, &p->list, in, err);
     if (s != PL_OK)
         goto done;
     leaf = arena_alloc(&p->arena, n, sizeof *leaf);
@@ -341,27 +295,48 @@ pl_status compile_graph(struct compiled **out, const pl_graph *g,
     s = roles_layouts(g, p->place.n_rank, p->place.share, &p->arena, leaf, err);
     memcpy(usual, leaf, n * sizeof *leaf);
     if (s == PL_OK)
-        s = place_leaves(&p->place, &p->arena, &p->list, g, opt, p->home, leaf,
-                         err);
+        s = place_leaves(&p->place, &p->arena, &p->list, in, p->home, leaf,
+                         &p->notes, err);
     if (s != PL_OK)
         goto done;
-    warn_threads(p, opt);
+    warn_threads(p);
     s = device_list_add_io(&p->list, p->paper, err);
     if (s != PL_OK)
         goto done;
     s = numeric_create(&p->num, g, p->place.n_rank, leaf, err);
     if (s != PL_OK)
         goto done;
-    warn_layouts(p, usual, leaf, opt);
+    warn_layouts(p, usual, leaf);
     p->numeric_hash =
         (p->num->hash ^ cpu_family_is_float(p->family)) * 1099511628211u;
-    s = lower_all(p, opt, err);
+    s = lower_all(p, in->offload, err);
     p->stream_from = 2;
 done:
     if (s == PL_OK)
         *out = p;
     else
         compiled_free(p);
+    return s;
+}
+
+pl_status compile_graph(struct compiled **out, const pl_graph *g,
+                        const pl_options *opt, pl_err *err)
+{
+    struct arena a = {0};
+    struct notes notes = {.a = &a};
+    struct intent in = {0};
+    pl_status s = pl_graph_check(g, err);
+
+    *out = NULL;
+    if (s == PL_OK)
+        s = intent_read(&in, &a, g, opt, &notes, err);
+    if (s == PL_OK)
+        s = compile_intent(out, &in, err);
+    notes_tell(&notes, opt->log, opt->log_user);
+    if (s == PL_OK)
+        notes_tell(&(*out)->notes, opt->log, opt->log_user);
+    intent_free(&in);
+    arena_fini(&a);
     return s;
 }
 

@@ -1,4 +1,4 @@
-/* A graph planned for groups of devices: everything short of memory.
+/* A graph compiled for groups of devices: everything short of memory.
  *
  * What can be said before anything is allocated: the devices, who carries which
  * rank in which group, the numeric plan, where everything is, the programs and
@@ -20,6 +20,7 @@ enum compiled_script {
 
 struct compiled {
     struct arena arena;
+    struct notes notes;
     const pl_graph *g;       /* borrowed */
     struct device_list list; /* the host's come last, then "io" */
     struct placement place;
@@ -41,15 +42,13 @@ static inline int compiled_devices(const struct compiled *p)
     return p->list.n - 1;
 }
 
-enum {
-    COMPILED_N_CTX = 4096, /* defaults of pl_options */
-    COMPILED_N_UBATCH = 512,
-    COMPILED_N_OUT = 64,
-    COMPILED_N_SEQ = 8,
-    COMPILED_PIPELINE = 8, /* micro-batches of a pipeline */
-};
+enum { COMPILED_PIPELINE = 8 }; /* micro-batches of a pipeline */
 
-/* opt->n_ctx 0 means COMPILED_N_CTX here. Warnings go to opt->log. */
+/* What `in` asks for. Its warnings are in notes. */
+pl_status compile_intent(struct compiled **out, const struct intent *in,
+                         pl_err *err);
+/* What `opt` asks for, what it leaves open by default; warnings go to its
+ * log. */
 pl_status compile_graph(struct compiled **out, const pl_graph *g,
                         const pl_options *opt, pl_err *err);
 void compiled_free(struct compiled *p);

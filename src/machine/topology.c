@@ -5,6 +5,7 @@
 #include "machine/topology.h"
 
 #include <hwloc.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -224,6 +225,51 @@ pl_status topology_load_synthetic(struct topology *t, const char *desc,
 {
     return load(t, desc, allowed, err);
 }
+
+/* ---- holders ------------------------------------------------------------ */
+
+/* `t` is what holders point to. */
+struct counted {
+    struct topology t;
+    atomic_int n;
+};
+
+pl_status topology_open(const struct topology **out, pl_err *err)
+{
+    struct counted *c = calloc(1, sizeof *c);
+    pl_status s;
+
+    *out = NULL;
+    if (!c)
+        return err_no_memory(err, "the machine's topology");
+    s = topology_load(&c->t, err);
+    if (s != PL_OK) {
+        free(c);
+        return s;
+    }
+    atomic_init(&c->n, 1);
+    *out = &c->t;
+    return PL_OK;
+}
+
+const struct topology *topology_keep(const struct topology *t)
+{
+    if (t)
+        atomic_fetch_add(&((struct counted *)t)->n, 1);
+    return t;
+}
+
+void topology_drop(const struct topology *t)
+{
+    struct counted *c = (struct counted *)t;
+
+    if (!c || atomic_fetch_sub(&c->n, 1) > 1)
+        return;
+    topology_fini(&c->t);
+    free(c);
+}
+
+/* ---- processors --------------------------------------------------------- */
 
 int topology_find_cpu(const struct topology *t, int os)
 {

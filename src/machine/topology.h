@@ -51,6 +51,13 @@ pl_status topology_load_synthetic(struct topology *t, const char *desc,
                                   const char *allowed, pl_err *err);
 void topology_fini(struct topology *t); /* takes zeroed and half-loaded ones */
 
+/* This machine, looked at once for all who hold it: open gives it to the first
+ * holder, each further one keeps it, and the last that drops it frees it. Any
+ * thread may. NULL may be kept and dropped. */
+pl_status topology_open(const struct topology **out, pl_err *err);
+const struct topology *topology_keep(const struct topology *t);
+void topology_drop(const struct topology *t);
+
 /* Index in cpu[] of a processor by the system's number, or -1. */
 int topology_find_cpu(const struct topology *t, int os);
 

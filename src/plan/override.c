@@ -2,7 +2,6 @@
 #include "plan/override.h"
 
 #include "base/err.h"
-#include "plan/plan_log.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -44,17 +43,17 @@ static const char *part_end(const char *s)
     }
 }
 
-pl_status override_parse(struct override_list *out, struct arena *a,
-                         const pl_options *opt, pl_err *err)
+static pl_status parse(struct intent *in, struct arena *a,
+                       const pl_options *opt, pl_err *err)
 {
+    struct override *item;
     size_t most = 0;
 
-    *out = (struct override_list){0};
     for (int i = 0; i < opt->n_overrides; i++)
         for (const char *s = opt->overrides[i]; *s; s++)
             most += *s == '=';
-    out->item = arena_alloc(a, most, sizeof *out->item);
-    if (!out->item)
+    in->override = item = arena_alloc(a, most, sizeof *item);
+    if (!item)
         return err_no_memory(err, "the list of overrides");
     for (int i = 0; i < opt->n_overrides; i++) {
         const char *s = opt->overrides[i];
@@ -68,7 +67,7 @@ pl_status override_parse(struct override_list *out, struct arena *a,
                                "override (-ot) \"%.*s\": give REGEX=WHERE, "
                                "like ffn_.*_exps=host",
                                (int)(end - s < 200 ? end - s : 200), s);
-            o = &out->item[out->n++];
+            o = &item[in->n_override++];
             o->regex = arena_strndup(a, s, (size_t)(eq - s));
             o->where = arena_strndup(a, eq + 1, (size_t)(end - eq - 1));
             if (!o->regex || !o->where)
@@ -133,7 +132,7 @@ static bool alike(const char *a, const char *b)
 }
 
 static void warn_unmatched(const struct override *o, const pl_graph *g,
-                           const pl_options *opt)
+                           struct notes *notes)
 {
     enum { NEAR = 3, SHORTEST = 3 };
     const char *near[NEAR];
@@ -165,10 +164,10 @@ static void warn_unmatched(const struct override *o, const pl_graph *g,
     for (int k = 0; k < n && at < sizeof text; k++)
         at += (size_t)snprintf(text + at, sizeof text - at, "%s%s",
                                k ? ", " : "; near it are ", near[k]);
-    plan_log(opt, PL_LOG_WARN,
-             "override (-ot) \"%.200s=%.60s\" matches no weight, or earlier "
-             "ones match them first%s",
-             o->regex, o->where, text);
+    notes_add(notes, PL_LOG_WARN,
+              "override (-ot) \"%.200s=%.60s\" matches no weight, or earlier "
+              "ones match them first%s",
+              o->regex, o->where, text);
 }
 
 /* ---- matching ---------------------------------------------------------- */
@@ -242,23 +241,31 @@ static pl_status match_one(const struct override *o, int k, const pl_graph *g,
     return s;
 }
 
-pl_status override_match(const struct override_list *l, const pl_graph *g,
-                         const pl_options *opt, int *which, pl_err *err)
+pl_status override_read(struct intent *in, struct arena *a,
+                        const pl_options *opt, struct notes *notes, pl_err *err)
 {
-    pcre2_general_context *memory =
-        pcre2_general_context_create(pcre_malloc, pcre_free, NULL);
+    pcre2_general_context *memory;
+    int *which;
     pl_status s = PL_OK;
 
+    if (opt->n_overrides == 0)
+        return PL_OK;
+    PL_TRY(parse(in, a, opt, err));
+    in->override_of = which =
+        arena_alloc(a, (size_t)in->g->n_node + 1, sizeof *which);
+    if (!which)
+        return err_no_memory(err, "the overrides");
+    memory = pcre2_general_context_create(pcre_malloc, pcre_free, NULL);
     if (!memory)
         return err_no_memory(err, "the overrides");
-    for (int i = 0; i < g->n_node; i++)
+    for (int i = 0; i < in->g->n_node; i++)
         which[i] = -1;
-    for (int k = 0; k < l->n && s == PL_OK; k++) {
+    for (int k = 0; k < in->n_override && s == PL_OK; k++) {
         int n = 0;
 
-        s = match_one(&l->item[k], k, g, memory, which, &n, err);
+        s = match_one(&in->override[k], k, in->g, memory, which, &n, err);
         if (s == PL_OK && n == 0)
-            warn_unmatched(&l->item[k], g, opt);
+            warn_unmatched(&in->override[k], in->g, notes);
     }
     pcre2_general_context_free(memory);
     return s;

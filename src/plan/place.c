@@ -1,4 +1,4 @@
-/* From options to groups of devices, and which layers each of them runs.
+/* From an intent to groups of devices, and which layers each of them runs.
  *
  * A split mode is a way to cut the list of devices into groups: one of all, one
  * of one, one a device, one every N devices. Each carries all ranks. The host,
@@ -10,7 +10,6 @@
 #include "device/device_spec.h"
 #include "plan/group.h"
 #include "plan/override.h"
-#include "plan/plan_log.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -24,54 +23,33 @@ struct cut {
     int first, n_dev, width, n_group;
 };
 
-static bool is_tensor(const pl_options *opt)
+static struct cut cut_devices(const struct intent *in)
 {
-    return opt->split_mode == PL_SPLIT_TENSOR ||
-           opt->split_mode == PL_SPLIT_AUTO;
-}
+    int n_dev = in->list.n;
+    struct cut c = {.n_dev = n_dev, .width = n_dev};
 
-static pl_status cut_devices(struct cut *c, const pl_options *opt, int n_dev,
-                             pl_err *err)
-{
-    *c = (struct cut){.n_dev = n_dev, .width = n_dev};
-    if (n_dev > 0 && (opt->main_device < 0 || opt->main_device >= n_dev))
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "the main device (-mg) is %d, but devices are numbered "
-                       "0 to %d",
-                       opt->main_device, n_dev - 1);
-    switch (opt->split_mode) {
-    case PL_SPLIT_AUTO:
-    case PL_SPLIT_TENSOR:
-        c->name = "tensor";
-        break;
+    switch (in->mode) {
     case PL_SPLIT_NONE:
-        c->first = opt->main_device;
-        c->n_dev = n_dev > 0;
-        c->width = 1;
+        c.first = in->main_device;
+        c.n_dev = n_dev > 0;
+        c.width = 1;
         break;
     case PL_SPLIT_LAYER:
-        c->name = "layer";
-        c->width = 1;
+        c.name = "layer";
+        c.width = 1;
         break;
     case PL_SPLIT_HYBRID:
-        if (opt->hybrid_size < 1)
-            return err_set(err, PL_BAD_ARGUMENT,
-                           "hybrid split over groups of %d devices; give "
-                           "hybrid:N, N devices a group, 1 or more",
-                           opt->hybrid_size);
-        c->name = "hybrid";
-        if (opt->hybrid_size < n_dev)
-            c->width = opt->hybrid_size;
+        c.name = "hybrid";
+        if (in->width < n_dev)
+            c.width = in->width;
         break;
     default:
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "split mode %d is unknown; none, layer, tensor, hybrid "
-                       "and auto are offered",
-                       (int)opt->split_mode);
+        c.name = "tensor";
+        break;
     }
-    c->numbered = c->name && strcmp(c->name, "tensor") != 0;
-    c->n_group = c->n_dev ? (c->n_dev + c->width - 1) / c->width : 0;
-    return PL_OK;
+    c.numbered = c.name && in->mode != PL_SPLIT_TENSOR;
+    c.n_group = c.n_dev ? (c.n_dev + c.width - 1) / c.width : 0;
+    return c;
 }
 
 /* Adds a group of n neighbours that carry all ranks by `split` [n] or, if that
@@ -97,51 +75,26 @@ static pl_status add_group(struct placement *p, struct arena *a,
     return PL_OK;
 }
 
-/* The ranks and their shares, from the options and the widest group. In tensor
+/* The ranks and their shares, from the intent and the widest group. In tensor
  * mode shares that are no equal ranks are the devices'. */
 static pl_status count_ranks(struct placement *p, struct arena *a,
-                             const struct cut *c, const pl_options *opt,
-                             int n_dev, pl_err *err)
+                             const struct cut *c, const struct intent *in,
+                             pl_err *err)
 {
+    int n_dev = in->list.n;
     struct group d;
 
-    if (opt->tensor_split && opt->n_tensor_split != n_dev)
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "the tensor split (-ts) has %d share%s for %d device%s; "
-                       "give one a device",
-                       opt->n_tensor_split, opt->n_tensor_split == 1 ? "" : "s",
-                       n_dev, n_dev == 1 ? "" : "s");
-    if (opt->tensor_split) /* for its checks */
-        PL_TRY(group_deal(&d, a, n_dev, 1, opt->tensor_split, n_dev, err));
-    PL_TRY(group_deal(&d, a, c->width > 0 ? c->width : 1, opt->n_ranks,
-                      is_tensor(opt) ? opt->tensor_split : NULL, n_dev, err));
+    if (in->share) /* for its checks */
+        PL_TRY(group_deal(&d, a, n_dev, 1, in->share, n_dev, err));
+    PL_TRY(group_deal(&d, a, c->width > 0 ? c->width : 1, in->n_rank,
+                      in->mode == PL_SPLIT_TENSOR ? in->share : NULL, n_dev,
+                      err));
     p->n_rank = d.n_rank;
     memcpy(p->share, d.share, sizeof p->share);
     return PL_OK;
 }
 
 /* ---- layers ------------------------------------------------------------ */
-
-/* The last *n of n_layer + 1 layers are on devices. */
-static pl_status count_layers(int *n, const pl_options *opt, int n_layer,
-                              pl_err *err)
-{
-    const char *s = opt->device_layers;
-    long v;
-
-    *n = n_layer + 1;
-    if (!s || strcmp(s, "auto") == 0 || strcmp(s, "all") == 0)
-        return PL_OK;
-    if (!*s || s[strspn(s, "0123456789")])
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "layers on devices (-ngl) \"%s\": give how many of the "
-                       "last layers, all or auto",
-                       s);
-    v = strtol(s, NULL, 10);
-    if (v < *n)
-        *n = (int)v;
-    return PL_OK;
-}
 
 void place_share_out(int n, double *weight, int64_t total, int64_t *count)
 {
@@ -174,13 +127,12 @@ void place_share_out(int n, double *weight, int64_t total, int64_t *count)
  * equals, whose output layer does least in a prompt. */
 static pl_status deal_layers(struct placement *p, struct arena *a,
                              const struct device_list *list,
-                             const pl_options *opt, int n_group, int n_on,
-                             pl_err *err)
+                             const struct intent *in, int n_group, pl_err *err)
 {
     double *weight = arena_alloc(a, (size_t)n_group, sizeof *weight);
     int64_t *count = arena_alloc(a, (size_t)n_group, sizeof *count);
-    int layer = p->n_layer + 1 - n_on, last = n_group - 1;
-    bool known = true, shared = opt->tensor_split && n_group > 1;
+    int layer = p->n_layer + 1 - in->n_on, last = n_group - 1;
+    bool known = true, shared = in->share && n_group > 1;
 
     if (!weight || !count)
         return err_no_memory(err, "the placement of layers");
@@ -193,11 +145,11 @@ static pl_status deal_layers(struct placement *p, struct arena *a,
         for (int k = 0; k < p->group[i].n; k++) {
             int d = p->member[p->group[i].first + k].dev;
 
-            weight[last - i] += shared  ? opt->tensor_split[d]
+            weight[last - i] += shared  ? in->share[d]
                                 : known ? (double)list->dev[d].memory_bytes
                                         : 1;
         }
-    place_share_out(n_group, weight, n_on, count);
+    place_share_out(n_group, weight, in->n_on, count);
     for (int l = 0; l < layer; l++)
         p->of_layer[l] = p->host;
     for (int i = 0; i < n_group; i++)
@@ -225,50 +177,31 @@ static bool is_tied(const pl_graph *g)
 
 /* ---- all of it --------------------------------------------------------- */
 
-static pl_status host_wanted(bool *wanted, struct arena *a, int n_on,
-                             const struct placement *p, const pl_options *opt,
-                             pl_err *err)
+static bool host_wanted(const struct intent *in)
 {
-    struct override_list over;
+    bool wanted =
+        in->n_on < in->n_layer + 1 || in->cache || intent_has_experts(in);
 
-    PL_TRY(override_parse(&over, a, opt, err));
-    *wanted = n_on < p->n_layer + 1 || opt->host_cache ||
-              (opt->host_experts && strcmp(opt->host_experts, "0") != 0);
-    for (int i = 0; i < over.n; i++)
-        *wanted |= override_is_host(over.item[i].where);
-    return PL_OK;
+    for (int i = 0; i < in->n_override; i++)
+        wanted |= override_is_host(in->override[i].where);
+    return wanted;
 }
 
 pl_status place_groups(struct placement *out, struct arena *a,
-                       struct device_list *list, const pl_graph *g,
-                       const pl_options *opt, pl_err *err)
+                       struct device_list *list, const struct intent *in,
+                       pl_err *err)
 {
-    struct placement p = {.host = PLACE_NOWHERE};
-    int n_dev = list->n, n_on = 0, n_room, dev = n_dev;
-    const double *split = opt->tensor_split;
-    bool host;
-    struct cut c;
+    struct placement p = {.host = PLACE_NOWHERE, .n_layer = in->n_layer};
+    const double *split = in->share;
+    bool host = host_wanted(in);
+    struct cut c = cut_devices(in);
+    int dev = list->n, n_room;
 
-    for (int i = 0; i < g->n_node; i++)
-        if (g->node[i].layer >= p.n_layer)
-            p.n_layer = g->node[i].layer + 1;
-    PL_TRY(cut_devices(&c, opt, n_dev, err));
-    PL_TRY(count_ranks(&p, a, &c, opt, n_dev, err));
-    PL_TRY(count_layers(&n_on, opt, p.n_layer, err));
-    if (n_dev == 0) {
-        if (n_on > 0 && opt->device_layers &&
-            strcmp(opt->device_layers, "auto") != 0)
-            plan_log(opt, PL_LOG_WARN,
-                     "-ngl %s has no effect: there are no devices, the host "
-                     "has all layers",
-                     opt->device_layers);
-        n_on = 0;
-    }
-    PL_TRY(host_wanted(&host, a, n_on, &p, opt, err));
+    PL_TRY(count_ranks(&p, a, &c, in, err));
     if (host)
-        PL_TRY(device_list_add_host(list, p.n_rank, opt->n_threads,
-                                    opt->device_spec != NULL, &dev, err));
-    if (is_tensor(opt) && opt->n_ranks == 0)
+        PL_TRY(device_list_add_host(list, p.n_rank, in->n_thread, in->paper,
+                                    &dev, err));
+    if (in->mode == PL_SPLIT_TENSOR && in->n_rank == 0)
         split = NULL; /* one rank a device, whatever its share */
     n_room = c.n_dev + list->n - dev;
     p.group = arena_alloc(a, (size_t)c.n_group + 1, sizeof *p.group);
@@ -293,12 +226,12 @@ pl_status place_groups(struct placement *out, struct arena *a,
         p.host = p.n_group;
         PL_TRY(add_group(&p, a, "host", dev, list->n - dev, NULL, err));
     }
-    if (n_on > 0)
-        PL_TRY(deal_layers(&p, a, list, opt, c.n_group, n_on, err));
+    if (in->n_on > 0)
+        PL_TRY(deal_layers(&p, a, list, in, c.n_group, err));
     else
         for (int l = 0; l <= p.n_layer; l++)
             p.of_layer[l] = p.host;
-    p.of_input = p.of_layer[is_tied(g) ? p.n_layer : 0];
+    p.of_input = p.of_layer[is_tied(in->g) ? p.n_layer : 0];
     *out = p;
     return PL_OK;
 }

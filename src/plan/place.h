@@ -8,8 +8,8 @@
 #ifndef PLAN_PLACE_H
 #define PLAN_PLACE_H
 
-#include "device/device.h"
 #include "layout/numeric.h"
+#include "plan/intent.h"
 
 /* A device's part in a group: consecutive ranks. */
 struct place_member {
@@ -37,20 +37,19 @@ struct placement {
     int of_input;  /* group of the token embedding */
 };
 
-/* Groups from the options: split mode, devices, -ts, --ranks, -ngl, -mg. Adds
- * the host's devices to `list` if anything may live there. n_layer: blocks of
- * the graph (highest layer of a leaf + 1). */
+/* The groups that `in` asks for. `list` begins with in->list; the host's
+ * devices are added to it if anything may live there. */
 pl_status place_groups(struct placement *out, struct arena *a,
-                       struct device_list *list, const pl_graph *g,
-                       const pl_options *opt, pl_err *err);
+                       struct device_list *list, const struct intent *in,
+                       pl_err *err);
 
 /* home[i], [g->n_node]: the group of each weight and cache, PLACE_NOWHERE for
  * other nodes (inputs go wherever they are read). want[i]: a layout asked for
  * by an override, else left as it is. Overrides that name a single device add
- * a group to *p. Patterns that match nothing are warned of through opt->log. */
+ * a group to *p. Notes: devices that stay idle. */
 pl_status place_leaves(struct placement *p, struct arena *a,
-                       const struct device_list *list, const pl_graph *g,
-                       const pl_options *opt, int *home, const pl_layout **want,
+                       const struct device_list *list, const struct intent *in,
+                       int *home, const pl_layout **want, struct notes *notes,
                        pl_err *err);
 
 /* at[i], [num->n]: the group where each node of the numeric plan is computed

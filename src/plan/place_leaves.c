@@ -7,7 +7,6 @@
 
 #include "base/err.h"
 #include "plan/override.h"
-#include "plan/plan_log.h"
 #include "quant/format.h"
 
 #include <ctype.h>
@@ -21,7 +20,7 @@ struct leaves {
     struct arena *a;
     const struct device_list *list;
     const pl_graph *g;
-    const pl_options *opt;
+    const struct intent *in;
     pl_err *err;
 };
 
@@ -42,64 +41,6 @@ int place_layer_group(const struct placement *p, const pl_graph *g, int leaf)
         if (g->node[i].layer >= 0)
             return p->of_layer[p->n_layer];
     return p->of_layer[0];
-}
-
-/* ---- experts ----------------------------------------------------------- */
-
-/* Reads a layer's number; false if there is none. Large ones are clipped. */
-static bool number(const char **s, int *v)
-{
-    int64_t n = 0;
-
-    if (!isdigit((unsigned char)**s))
-        return false;
-    for (; isdigit((unsigned char)**s); ++*s)
-        if (n < GRAPH_MAX_LAYER)
-            n = 10 * n + (**s - '0');
-    *v = n < GRAPH_MAX_LAYER ? (int)n : GRAPH_MAX_LAYER;
-    return true;
-}
-
-/* "all", "N" (the first N), "0-5,9,20-": sets on[0 .. n_layer-1]. */
-static pl_status expert_layers(const struct leaves *y, bool *on)
-{
-    const char *s = y->opt->host_experts;
-    int n_layer = y->p->n_layer, lo, hi;
-
-    if (strcmp(s, "all") == 0) {
-        memset(on, 1, (size_t)n_layer);
-        return PL_OK;
-    }
-    if (number(&s, &hi) && *s == '\0') {
-        for (int l = 0; l < hi && l < n_layer; l++)
-            on[l] = true;
-        return PL_OK;
-    }
-    for (s = y->opt->host_experts;; s++) {
-        if (!number(&s, &lo))
-            break;
-        hi = lo;
-        if (*s == '-') {
-            s++;
-            if (!number(&s, &hi))
-                hi = GRAPH_MAX_LAYER;
-        }
-        if (hi < lo || (*s != ',' && *s != '\0'))
-            break;
-        if (n_layer > 0 && lo >= n_layer)
-            return err_set(y->err, PL_BAD_ARGUMENT,
-                           "experts on the host (-ncmoe) \"%s\": the model has "
-                           "no layer %d; its layers are 0 to %d",
-                           y->opt->host_experts, lo, n_layer - 1);
-        for (int l = lo; l <= hi && l < n_layer; l++)
-            on[l] = true;
-        if (*s == '\0')
-            return PL_OK;
-    }
-    return err_set(y->err, PL_BAD_ARGUMENT,
-                   "experts on the host (-ncmoe) \"%s\": give a number of "
-                   "first layers, layers like 0-5,20- or all",
-                   y->opt->host_experts);
 }
 
 /* ---- overrides --------------------------------------------------------- */
@@ -263,31 +204,29 @@ static pl_status apply(const struct leaves *y, const struct override *o,
 static pl_status overrides(const struct leaves *y, int *home,
                            const pl_layout **want)
 {
-    struct override_list over;
+    const struct intent *in = y->in;
     struct where *where;
-    int *which;
 
-    PL_TRY(override_parse(&over, y->a, y->opt, y->err));
-    if (over.n == 0)
+    if (in->n_override == 0)
         return PL_OK;
-    where = arena_alloc(y->a, (size_t)over.n, sizeof *where);
-    which = arena_alloc(y->a, (size_t)y->g->n_node, sizeof *which);
-    if (!where || !which)
+    where = arena_alloc(y->a, (size_t)in->n_override, sizeof *where);
+    if (!where)
         return err_no_memory(y->err, "the overrides");
-    for (int i = 0; i < over.n; i++)
-        PL_TRY(read_where(y, &over.item[i], &where[i]));
-    PL_TRY(override_match(&over, y->g, y->opt, which, y->err));
-    for (int i = 0; i < y->g->n_node; i++)
-        if (which[i] >= 0)
-            PL_TRY(apply(y, &over.item[which[i]], &where[which[i]], i, home,
-                         want));
+    for (int i = 0; i < in->n_override; i++)
+        PL_TRY(read_where(y, &in->override[i], &where[i]));
+    for (int i = 0; i < y->g->n_node; i++) {
+        int k = in->override_of[i];
+
+        if (k >= 0)
+            PL_TRY(apply(y, &in->override[k], &where[k], i, home, want));
+    }
     return PL_OK;
 }
 
 /* ---- all of it --------------------------------------------------------- */
 
 /* Devices that were dealt no rank, and that no override names. */
-static void warn_idle(const struct leaves *y)
+static void warn_idle(const struct leaves *y, struct notes *notes)
 {
     const struct placement *p = y->p;
     int n_dev = 0, n_idle = 0;
@@ -304,38 +243,33 @@ static void warn_idle(const struct leaves *y)
         n_idle += member && !ranks && !y->list->dev[d].host;
     }
     if (n_idle > 0)
-        plan_log(y->opt, PL_LOG_WARN, "%d of %d devices %s idle (%d rank%s)",
-                 n_idle, n_dev,
-                 n_idle == 1 ? "carries no rank and stays"
-                             : "carry no rank and stay",
-                 p->n_rank, p->n_rank == 1 ? "" : "s");
+        notes_add(notes, PL_LOG_WARN, "%d of %d devices %s idle (%d rank%s)",
+                  n_idle, n_dev,
+                  n_idle == 1 ? "carries no rank and stays"
+                              : "carry no rank and stay",
+                  p->n_rank, p->n_rank == 1 ? "" : "s");
 }
 
 pl_status place_leaves(struct placement *p, struct arena *a,
-                       const struct device_list *list, const pl_graph *g,
-                       const pl_options *opt, int *home, const pl_layout **want,
+                       const struct device_list *list, const struct intent *in,
+                       int *home, const pl_layout **want, struct notes *notes,
                        pl_err *err)
 {
-    struct leaves y = {p, a, list, g, opt, err};
-    bool *on_host = arena_alloc(a, (size_t)p->n_layer, sizeof *on_host);
-    bool all = opt->host_experts && strcmp(opt->host_experts, "all") == 0;
+    struct leaves y = {p, a, list, in->g, in, err};
 
-    if (!on_host)
-        return err_no_memory(err, "the placement of weights");
-    if (opt->host_experts)
-        PL_TRY(expert_layers(&y, on_host));
-    for (int i = 0; i < g->n_node; i++) {
-        const struct graph_node *n = &g->node[i];
+    for (int i = 0; i < in->g->n_node; i++) {
+        const struct graph_node *n = &in->g->node[i];
+        int layer = n->layer < 0 ? p->n_layer : n->layer;
 
         home[i] = PLACE_NOWHERE;
         if (n->op != OP_weight && n->op != OP_cache)
             continue;
-        home[i] = place_layer_group(p, g, i);
-        if ((n->op == OP_cache && opt->host_cache) ||
-            (graph_is_experts(n) && (n->layer < 0 ? all : on_host[n->layer])))
+        home[i] = place_layer_group(p, in->g, i);
+        if ((n->op == OP_cache && in->cache) ||
+            (in->experts && graph_is_experts(n) && in->experts[layer]))
             home[i] = p->host;
     }
     PL_TRY(overrides(&y, home, want));
-    warn_idle(&y);
+    warn_idle(&y, notes);
     return PL_OK;
 }

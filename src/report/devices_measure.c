@@ -2,6 +2,7 @@
 #include "base/err.h"
 #include "cost/calibration.h"
 #include "engine/probe.h"
+#include "machine/topology.h"
 #include "quant/format.h"
 #include "report/sink.h"
 
@@ -64,8 +65,10 @@ pl_status pl_devices_measure(const pl_options *opt, bool json,
     struct sink to = {write, user};
     enum cpu_family f = cpu_family_best();
     char path[CALIBRATION_PATH];
+    const struct topology *t;
     struct calibration c;
     pl_err why;
+    pl_status s;
     bool kept;
 
     if (!write)
@@ -78,7 +81,10 @@ pl_status pl_devices_measure(const pl_options *opt, bool json,
                        "this machine cannot run kernels of the family '%s'; "
                        "its best are %s",
                        opt->cpu, cpu_family_name(cpu_family_best()));
-    PL_TRY(calibration_measure(&c, f, opt && opt->no_pin, err));
+    PL_TRY(topology_open(&t, err));
+    s = calibration_measure(&c, f, opt && opt->no_pin, t, err);
+    topology_drop(t);
+    PL_TRY(s);
     kept = calibration_save(&c, &why) == PL_OK &&
            calibration_path(path, &c, &why) == PL_OK;
     if (json) {

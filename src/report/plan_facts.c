@@ -6,7 +6,6 @@
 #include "cost/calibration.h"
 #include "cost/cost.h"
 #include "cost/rates.h"
-#include "engine/probe.h"
 
 #include <string.h>
 
@@ -108,27 +107,20 @@ static pl_status gather_tensors(struct plan_facts *f, const pl_plan *p,
     return PL_OK;
 }
 
-static pl_status find_rates(struct plan_estimate *e, const pl_plan *p,
+static pl_status find_rates(struct plan_estimate *e, const struct compiled *q,
                             struct cost_rates *r, pl_err *err)
 {
-    const struct compiled *q = p->compiled;
     struct rates_basis basis;
     struct calibration c;
     bool kept;
-    pl_status s;
 
     PL_TRY(rates_find(q, &c, &kept, err));
     PL_TRY(rates_known(q, kept ? &c : NULL, r, &basis, err));
     e->guessed = basis.guessed;
-    e->basis = q->paper ? PLAN_DESCRIBED : PLAN_CALIBRATED;
-    if (q->paper || basis.calibrated)
-        return PL_OK;
-    e->basis = PLAN_MEASURED;
-    s = rates_measure(p, r, err);
-    if (s == PL_OK || s == PL_NO_MEMORY)
-        return s;
-    e->basis = PLAN_ASSUMED; /* no room to try them */
-    return rates_known(q, NULL, r, &basis, err);
+    e->basis = q->paper           ? PLAN_DESCRIBED
+               : basis.calibrated ? PLAN_CALIBRATED
+                                  : PLAN_ASSUMED;
+    return PL_OK;
 }
 
 /* The pipeline full, beside the same micro-batches one after another. */
@@ -181,7 +173,7 @@ static pl_status estimate(struct plan_facts *f, const pl_plan *p, pl_err *err)
     f->decode.use = use + n;
     m.n_thread = thread + n;
     cost_threads(&q->list, thread, thread + n);
-    PL_TRY(find_rates(e, p, r, err));
+    PL_TRY(find_rates(e, q, r, err));
     e->n_prompt = p->n_ctx < N_PROMPT ? p->n_ctx : N_PROMPT;
     for (int i = 0; i < m.prog->n_script; i++)
         if (m.prog->script[i].n_micro * m.prog->max.n_tok > step)

@@ -19,7 +19,6 @@ struct plan_device {
 };
 
 enum plan_basis {
-    PLAN_MEASURED,   /* on the devices, just now */
     PLAN_CALIBRATED, /* on this machine, before: calibration.h */
     PLAN_ASSUMED,    /* constants of the kernel family */
     PLAN_DESCRIBED,  /* a description's figures */
@@ -61,8 +60,7 @@ struct plan_facts {
     struct plan_pipeline pipeline;
 };
 
-/* Measures the devices if the plan is not for paper. To be ended by
- * plan_facts_fini, also on failure. */
+/* To be ended by plan_facts_fini, also on failure. */
 pl_status plan_facts_init(struct plan_facts *f, const pl_plan *p, pl_err *err);
 void plan_facts_fini(struct plan_facts *f);
 

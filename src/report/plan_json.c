@@ -189,7 +189,6 @@ static json_t *json_messages(const struct lowered *low)
 static json_t *json_estimate(const struct plan_estimate *e)
 {
     static const char *const basis[] = {
-        [PLAN_MEASURED] = "measured",
         [PLAN_CALIBRATED] = "calibrated",
         [PLAN_ASSUMED] = "assumed",
         [PLAN_DESCRIBED] = "described",

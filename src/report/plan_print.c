@@ -467,9 +467,6 @@ static void say_estimate(const struct page *g)
              e->prefill_tps < 100, e->prefill_tps, e->n_prompt,
              e->decode_tps < 100, e->decode_tps, e->n_past);
     switch (e->basis) {
-    case PLAN_MEASURED:
-        sink_say(g->to, "          from rates measured on the devices\n");
-        break;
     case PLAN_CALIBRATED:
         sink_say(g->to,
                  "          from rates that `plait devices --measure` kept\n");
@@ -477,7 +474,8 @@ static void say_estimate(const struct page *g)
     case PLAN_ASSUMED:
         sink_say(
             g->to,
-            "          from typical rates; there was no room to measure\n");
+            "          from typical rates; `plait devices --measure` finds "
+            "this machine's\n");
         break;
     case PLAN_DESCRIBED:
         cost_described(&r, &q->list.dev[0]);

@@ -8,7 +8,7 @@
 #include "state/state_io.h"
 
 #include "base/err.h"
-#include "plan/plan_log.h"
+#include "plan/notes.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -163,22 +163,25 @@ pl_status state_match(const struct state_head *theirs,
 void state_note(const pl_engine *e, const struct state_head *theirs,
                 const struct state_head *ours, bool converted)
 {
-    const pl_options to = {.log = e->log, .log_user = e->log_user};
+    struct arena mem = {0};
+    struct notes notes = {.a = &mem};
     char a[32], b[32];
 
     if (converted)
-        plan_log(&to, PL_LOG_WARN,
-                 "the state's cache was converted from %s to %s",
-                 formats(theirs, a), formats(ours, b));
+        notes_add(&notes, PL_LOG_WARN,
+                  "the state's cache was converted from %s to %s",
+                  formats(theirs, a), formats(ours, b));
     if (theirs->n_rank != ours->n_rank)
-        plan_log(&to, PL_LOG_WARN,
-                 "the state was computed with %d rank%s, this runs with "
-                 "%d: the past keeps the bits it was computed with",
-                 theirs->n_rank, theirs->n_rank > 1 ? "s" : "", ours->n_rank);
+        notes_add(&notes, PL_LOG_WARN,
+                  "the state was computed with %d rank%s, this runs with "
+                  "%d: the past keeps the bits it was computed with",
+                  theirs->n_rank, theirs->n_rank > 1 ? "s" : "", ours->n_rank);
     else if (!converted && theirs->numeric != ours->numeric)
-        plan_log(&to, PL_LOG_WARN,
-                 "the state was computed under other numerics (%016" PRIx64
-                 ", this runs under %016" PRIx64
-                 "): the past keeps the bits it was computed with",
-                 theirs->numeric, ours->numeric);
+        notes_add(&notes, PL_LOG_WARN,
+                  "the state was computed under other numerics (%016" PRIx64
+                  ", this runs under %016" PRIx64
+                  "): the past keeps the bits it was computed with",
+                  theirs->numeric, ours->numeric);
+    notes_tell(&notes, e->log, e->log_user);
+    arena_fini(&mem);
 }

@@ -4,6 +4,7 @@
 #include "engine/probe.h"
 #include "lib/hollow_model.h"
 #include "lib/support.h"
+#include "machine/topology.h"
 #include "report/plan_facts.h"
 
 #include <dirent.h>
@@ -15,6 +16,15 @@
 #include <unistd.h>
 
 /* Every rate another number that no text of few digits holds. */
+static const struct topology *here(void)
+{
+    static const struct topology *t;
+
+    if (!t)
+        assert_int_equal(topology_open(&t, NULL), PL_OK);
+    return t;
+}
+
 static void invent(struct cost_rates *r, double from)
 {
     double *all[] = {&r->attention_one,    &r->attention_many,
@@ -37,10 +47,7 @@ static void invent(struct cost_rates *r, double from)
 
 static void make(struct calibration *c)
 {
-    pl_err err;
-
-    if (calibration_init(c, CPU_GENERIC, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    calibration_init(c, CPU_GENERIC, here());
     assert_true(c->n_core > 0 && c->cpu[0]);
     invent(&c->one, 1e9);
     invent(&c->all, 1.0 / 3e-7);
@@ -83,16 +90,19 @@ static void calibration_is_found_again(void **state)
 
     (void)state;
     make(&c);
-    assert_int_equal(calibration_load(&d, CPU_GENERIC, &err), PL_NOT_FOUND);
+    assert_int_equal(calibration_load(&d, CPU_GENERIC, here(), &err),
+                     PL_NOT_FOUND);
     assert_non_null(strstr(err.message, "--measure"));
     for (int i = 0; i < 2; i++) { /* anew, and over the last */
         if (calibration_save(&c, &err) != PL_OK)
             fail_msg("%s", err.message);
-        assert_int_equal(calibration_load(&d, CPU_GENERIC, &err), PL_OK);
+        assert_int_equal(calibration_load(&d, CPU_GENERIC, here(), &err),
+                         PL_OK);
         assert_true(equal(&c, &d));
         c.one.step_s *= 1.1;
     }
-    assert_int_equal(calibration_load(&d, CPU_AVX2, NULL), PL_NOT_FOUND);
+    assert_int_equal(calibration_load(&d, CPU_AVX2, here(), NULL),
+                     PL_NOT_FOUND);
     snprintf(sub, sizeof sub, "%s/plait", dir);
     in = opendir(sub); /* nothing is left over */
     assert_non_null(in);
@@ -118,28 +128,31 @@ static void calibration_damage_counts_as_none(void **state)
     assert_int_equal(calibration_save(&c, NULL), PL_OK);
     assert_int_equal(calibration_path(path, &c, NULL), PL_OK);
     s = test_read(path, &n);
-    assert_int_equal(calibration_load(&d, CPU_GENERIC, NULL), PL_OK);
+    assert_int_equal(calibration_load(&d, CPU_GENERIC, here(), NULL), PL_OK);
     for (size_t i = 0; i < n; i += 1 + (size_t)test_below(&seed, 80)) {
         char was = s[i];
 
         s[i] ^= (char)(1 << test_below(&seed, 7));
         write_all(path, s, n); /* what is still accepted is still the same */
-        if (calibration_load(&d, CPU_GENERIC, NULL) == PL_OK && !equal(&c, &d))
+        if (calibration_load(&d, CPU_GENERIC, here(), NULL) == PL_OK &&
+            !equal(&c, &d))
             fail_msg("byte %zu: '%c' for '%c'", i, s[i], was);
         s[i] = was;
     }
     for (size_t i = 0; i + 2 < n; i += 1 + (size_t)test_below(&seed, 300)) {
         write_all(path, s, i);
-        assert_int_equal(calibration_load(&d, CPU_GENERIC, NULL), PL_NOT_FOUND);
+        assert_int_equal(calibration_load(&d, CPU_GENERIC, here(), NULL),
+                         PL_NOT_FOUND);
     }
     free(s);
     assert_int_equal(calibration_save(&c, NULL), PL_OK); /* it heals */
-    assert_int_equal(calibration_load(&d, CPU_GENERIC, NULL), PL_OK);
+    assert_int_equal(calibration_load(&d, CPU_GENERIC, here(), NULL), PL_OK);
     c.one.value_s = INFINITY; /* no number of JSON */
     assert_int_not_equal(calibration_save(&c, NULL), PL_OK);
     c.one.value_s = -1;
     assert_int_equal(calibration_save(&c, NULL), PL_OK);
-    assert_int_equal(calibration_load(&d, CPU_GENERIC, NULL), PL_NOT_FOUND);
+    assert_int_equal(calibration_load(&d, CPU_GENERIC, here(), NULL),
+                     PL_NOT_FOUND);
 }
 
 static void calibration_of_another_machine_is_none(void **state)
@@ -160,7 +173,8 @@ static void calibration_of_another_machine_is_none(void **state)
         assert_int_equal(calibration_path(other, &c, NULL), PL_OK);
         assert_string_not_equal(other, path);
         assert_int_equal(rename(other, path), 0);
-        assert_int_equal(calibration_load(&d, CPU_GENERIC, NULL), PL_NOT_FOUND);
+        assert_int_equal(calibration_load(&d, CPU_GENERIC, here(), NULL),
+                         PL_NOT_FOUND);
     }
 }
 
@@ -175,7 +189,8 @@ static void calibration_without_a_place_is_an_error_that_says_so(void **state)
     assert_int_equal(setenv("XDG_CACHE_HOME", "/dev/null/cache", 1), 0);
     assert_int_equal(calibration_save(&c, &err), PL_IO);
     assert_non_null(strstr(err.message, "/dev/null"));
-    assert_int_equal(calibration_load(&c, CPU_GENERIC, &err), PL_NOT_FOUND);
+    assert_int_equal(calibration_load(&c, CPU_GENERIC, here(), &err),
+                     PL_NOT_FOUND);
     assert_int_equal(setenv("XDG_CACHE_HOME", "relative", 1), 0);
     assert_int_equal(setenv("HOME", "/somebody", 1), 0);
     assert_int_equal(calibration_path(path, &c, NULL), PL_OK);
@@ -184,7 +199,8 @@ static void calibration_without_a_place_is_an_error_that_says_so(void **state)
     assert_int_equal(calibration_path(path, &c, &err), PL_NOT_FOUND);
     assert_non_null(strstr(err.message, "XDG_CACHE_HOME"));
     assert_int_equal(calibration_save(&c, &err), PL_NOT_FOUND);
-    assert_int_equal(calibration_load(&c, CPU_GENERIC, &err), PL_NOT_FOUND);
+    assert_int_equal(calibration_load(&c, CPU_GENERIC, here(), &err),
+                     PL_NOT_FOUND);
 }
 
 /* ---- rates -------------------------------------------------------------- */
@@ -339,10 +355,11 @@ static void calibration_measures_this_machine(void **state)
     if (!test_long())
         TEST_SKIP("it takes seconds (PLAIT_TIER=long)");
     cache_in("real");
-    if (calibration_measure(&c, cpu_family_best(), false, &err) != PL_OK)
+    if (calibration_measure(&c, cpu_family_best(), false, here(), &err) !=
+        PL_OK)
         fail_msg("%s", err.message);
     assert_int_equal(calibration_save(&c, NULL), PL_OK); /* all finite */
-    assert_int_equal(calibration_load(&d, c.family, NULL), PL_OK);
+    assert_int_equal(calibration_load(&d, c.family, here(), NULL), PL_OK);
     assert_true(equal(&c, &d));
     assert_true(c.one.bytes_per_s[PL_Q8_0] > 1e8);
     assert_true(c.one.macs_per_s[PL_Q8_0] > 1e8);

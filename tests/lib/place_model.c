@@ -162,21 +162,35 @@ pl_status place_scene_open(struct place_scene *s, pl_graph *g, pl_options opt)
 {
     pl_status st;
 
-    *s = (struct place_scene){.opt = opt, .g = g};
-    s->opt.log = keep_warning;
-    s->opt.log_user = s;
+    *s = (struct place_scene){.g = g};
+    s->notes.a = &s->a;
     assert_int_equal(pl_graph_check(g, NULL), PL_OK);
     s->home = arena_alloc(&s->a, (size_t)g->n_node, sizeof *s->home);
     s->want = arena_alloc(&s->a, (size_t)g->n_node, sizeof *s->want);
-    st = device_parse_paper(&s->l, opt.device_spec, &s->err);
+    st = intent_read(&s->in, &s->a, g, &opt, &s->notes, &s->err);
+    notes_tell(&s->notes, keep_warning, s);
+    s->notes = (struct notes){.a = &s->a};
     if (st == PL_OK)
-        st = place_groups(&s->p, &s->a, &s->l, g, &s->opt, &s->err);
+        st = device_list_copy(&s->l, &s->in.list, &s->err);
+    if (st == PL_OK)
+        st = place_groups(&s->p, &s->a, &s->l, &s->in, &s->err);
+    return st;
+}
+
+pl_status place_scene_leaves(struct place_scene *s)
+{
+    pl_status st = place_leaves(&s->p, &s->a, &s->l, &s->in, s->home, s->want,
+                                &s->notes, &s->err);
+
+    notes_tell(&s->notes, keep_warning, s);
+    s->notes = (struct notes){.a = &s->a};
     return st;
 }
 
 void place_scene_close(struct place_scene *s)
 {
     numeric_free(s->num);
+    intent_free(&s->in);
     device_list_free(&s->l);
     pl_graph_free(s->g);
     arena_fini(&s->a);

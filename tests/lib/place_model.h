@@ -11,9 +11,10 @@
 pl_graph *place_model(int n_layer);
 
 struct place_scene {
-    pl_options opt; /* as asked, and logging into `warned` */
-    pl_graph *g;    /* owned */
+    pl_graph *g; /* owned */
     struct arena a;
+    struct notes notes;
+    struct intent in; /* owned */
     struct device_list l;
     struct placement p;
     int *home;              /* [n_node] for place_leaves */
@@ -27,6 +28,8 @@ struct place_scene {
 /* The paper devices of opt.device_spec and their groups; s->err says what is
  * wrong with these. To be closed in either case; must not move till then. */
 pl_status place_scene_open(struct place_scene *s, pl_graph *g, pl_options opt);
+/* place_leaves, into home and want. */
+pl_status place_scene_leaves(struct place_scene *s);
 void place_scene_close(struct place_scene *s);
 
 #endif

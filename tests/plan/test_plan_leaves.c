@@ -13,8 +13,7 @@ static pl_status scene_open(struct place_scene *s, int n_layer, pl_options opt)
     pl_status st = place_scene_open(s, place_model(n_layer), opt);
 
     if (st == PL_OK)
-        st = place_leaves(&s->p, &s->a, &s->l, s->g, &s->opt, s->home, s->want,
-                          &s->err);
+        st = place_scene_leaves(s);
     return st;
 }
 
@@ -265,21 +264,27 @@ static void leaves_allocation_failure_is_a_status(void **state)
     pl_options opt =
         O(.host_experts = "all", OT("attn_q=a1,output=split:0,attn_k=host"));
     pl_graph *g = place_model(1);
-    struct device_list l;
     int *at = test_malloc((size_t)g->n_node * sizeof *at);
     const pl_layout **want = test_calloc((size_t)g->n_node, sizeof *want);
 
     (void)state;
     for (int n = 1;; n++) {
         struct arena a = {0};
+        struct notes notes = {.a = &a};
+        struct device_list l = {0};
+        struct intent in = {0};
         struct placement p;
         pl_status s;
 
-        assert_int_equal(device_parse_paper(&l, opt.device_spec, NULL), PL_OK);
         alloc_fail_at(n);
-        s = place_groups(&p, &a, &l, g, &opt, NULL);
+        s = intent_read(&in, &a, g, &opt, &notes, NULL);
         if (s == PL_OK)
-            s = place_leaves(&p, &a, &l, g, &opt, at, want, NULL);
+            s = device_list_copy(&l, &in.list, NULL);
+        if (s == PL_OK)
+            s = place_groups(&p, &a, &l, &in, NULL);
+        if (s == PL_OK)
+            s = place_leaves(&p, &a, &l, &in, at, want, &notes, NULL);
+        intent_free(&in);
         device_list_free(&l);
         arena_fini(&a);
         if (!alloc_fail_off()) {

@@ -165,8 +165,7 @@ static void scene_open(struct place_scene *s, int n_layer,
     if (place_scene_open(s, place_model(n_layer), *opt) != PL_OK ||
         roles_layouts(s->g, s->p.n_rank, s->p.share, &s->a, s->want, &s->err) !=
             PL_OK ||
-        place_leaves(&s->p, &s->a, &s->l, s->g, &s->opt, s->home, s->want,
-                     &s->err) != PL_OK ||
+        place_scene_leaves(s) != PL_OK ||
         numeric_create(&s->num, s->g, s->p.n_rank, s->want, &s->err) != PL_OK)
         fail_msg("%s", s->err.message);
     s->at = arena_alloc(&s->a, (size_t)s->num->n, sizeof *s->at);
@@ -323,14 +322,17 @@ static void place_ops_of_random_graphs_have_places(void **state)
         struct placement p;
         struct numeric *num;
         struct arena a = {0};
+        struct notes notes = {.a = &a};
+        struct intent in;
         const pl_layout **leaf;
         int *home, *at;
 
         random_graph_make(&r, 2, NULL, &seed);
         leaf = arena_alloc(&a, (size_t)r.n_node, sizeof *leaf);
         home = arena_alloc(&a, (size_t)r.n_node, sizeof *home);
-        assert_int_equal(device_parse_paper(&l, opt.device_spec, NULL), PL_OK);
-        assert_int_equal(place_groups(&p, &a, &l, r.g, &opt, NULL), PL_OK);
+        assert_int_equal(intent_read(&in, &a, r.g, &opt, &notes, NULL), PL_OK);
+        assert_int_equal(device_list_copy(&l, &in.list, NULL), PL_OK);
+        assert_int_equal(place_groups(&p, &a, &l, &in, NULL), PL_OK);
         assert_int_equal(roles_layouts(r.g, 2, share, &a, leaf, NULL), PL_OK);
         assert_int_equal(numeric_create(&num, r.g, 2, leaf, NULL), PL_OK);
         for (int k = 0; k < r.n_node; k++)
@@ -352,6 +354,7 @@ static void place_ops_of_random_graphs_have_places(void **state)
                 assert_int_equal(at[k], at[num->node[k].in[1]]);
         }
         numeric_free(num);
+        intent_free(&in);
         device_list_free(&l);
         random_graph_free(&r);
         arena_fini(&a);

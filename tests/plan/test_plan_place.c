@@ -235,7 +235,9 @@ static void place_group_errors_name_value_and_remedy(void **state)
         {two, {.split_mode = 77}, "split mode 77"},
         {two, {.n_ranks = 65}, "65 ranks are asked for; 1 to 64"},
         {two, {.n_ranks = -1}, "-1 ranks are asked for; 1 to 64"},
-        {"a:1GiB:1GB/s*65", {0}, "65 devices in one group; at most 64"},
+        {"a:1GiB:1GB/s*65",
+         {.split_mode = PL_SPLIT_TENSOR},
+         "65 devices in one group; at most 64"},
         {two, {.device_layers = "-3"}, "(-ngl) \"-3\""},
         {two, {.device_layers = ""}, "(-ngl) \"\""},
         {two,
@@ -275,18 +277,22 @@ static void override_commas_of_the_expression_do_not_split(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        pl_options opt = {.overrides = &cases[i].text, .n_overrides = 1};
-        struct override_list l;
-        struct arena a = {0};
+        struct place_scene s;
         char have[256] = "";
         size_t at = 0;
 
-        assert_int_equal(override_parse(&l, &a, &opt, NULL), PL_OK);
-        for (int k = 0; k < l.n; k++)
+        assert_int_equal(
+            place_scene_open(&s, place_model(1),
+                             (pl_options){.device_spec = "cpu:1GiB:1GB/s",
+                                          .overrides = &cases[i].text,
+                                          .n_overrides = 1}),
+            PL_OK);
+        for (int k = 0; k < s.in.n_override; k++)
             at += (size_t)snprintf(have + at, sizeof have - at, "%s>%s ",
-                                   l.item[k].regex, l.item[k].where);
+                                   s.in.override[k].regex,
+                                   s.in.override[k].where);
         assert_string_equal(have, cases[i].want);
-        arena_fini(&a);
+        place_scene_close(&s);
     }
 }
 

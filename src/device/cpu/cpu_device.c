@@ -34,7 +34,7 @@ void device_cache_rows(pl_format f, int64_t d, int64_t n, const float *x,
 
 /* First touch by pinned threads is enough on one node. Without hwloc's help it
  * must be enough on several. */
-static void load_topology(const struct device_bank *b, struct topology *t)
+static bool on_several_nodes(const struct device_bank *b)
 {
     int node = -1;
 
@@ -43,12 +43,11 @@ static void load_topology(const struct device_bank *b, struct topology *t)
 
         if (d->numa_node < 0)
             continue;
-        if (node >= 0 && d->numa_node != node) {
-            topology_load(t, NULL);
-            return;
-        }
+        if (node >= 0 && d->numa_node != node)
+            return true;
         node = d->numa_node;
     }
+    return false;
 }
 
 static void close_bank(struct device_bank *b)
@@ -58,7 +57,6 @@ static void close_bank(struct device_bank *b)
     if (!c)
         return;
     team_free(c->team);
-    topology_fini(&c->topology);
     free(c->seats);
     free(c);
     b->own = NULL;
@@ -72,7 +70,7 @@ static pl_status open_bank(struct device_bank *b, pl_err *err)
     if (!c)
         return err_no_memory(err, "a set of devices");
     cpu_kernels_choose(&c->kernels, device_set_options(b->set));
-    load_topology(b, &c->topology);
+    c->topology = on_several_nodes(b) ? device_set_topology(b->set) : NULL;
     c->one_node = topology_one_node();
     return cpu_seats_fill(b, err);
 }
@@ -130,7 +128,7 @@ static pl_status load_device(struct device_bank *b, struct device *d,
                              pl_err *err)
 {
     struct cpu_bank *c = b->own;
-    const struct topology *t = c->topology.hw ? &c->topology : NULL;
+    const struct topology *t = c->topology;
     const struct program *p = d->prog;
     struct cpu_device *x = flags_new(1, sizeof *x);
 
@@ -256,7 +254,6 @@ static void wait(struct device_bank *b)
 const struct device_ops cpu_ops = {
     .name = "cpu",
     .accepts = "cpu (one a NUMA node), cpu*N, cpu:0-3+8-11",
-    .wants_topology = true,
     .works_in_wait = true,
     .describe = cpu_describe,
     .add_host = cpu_add_host,

@@ -31,9 +31,10 @@ struct cpu_seats {
 
 struct cpu_bank {
     struct cpu_kernels kernels;
-    struct topology topology; /* loaded if memory can be bound */
-    bool one_node;            /* memory is near to all cores alike */
-    struct team *team;        /* owned */
+    /* Of this machine, where its devices are on several nodes, else NULL. */
+    const struct topology *topology;
+    bool one_node;     /* memory is near to all cores alike */
+    struct team *team; /* owned */
     int n_member;
     struct cpu_seats *seats; /* owned, [n_member] */
 };

@@ -1,0 +1,135 @@
+/* What is missing, device by device, and what would fit instead. */
+#include "fit/fit_inner.h"
+
+#include "base/bytes.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- memory ------------------------------------------------------------ */
+
+/* Is the memory of d told of with an earlier device's? */
+static bool is_told(const struct device_list *l, int d)
+{
+    for (int k = 0; k < d; k++)
+        if (device_shares_memory(&l->dev[k], &l->dev[d]) &&
+            device_shares_memory(&l->dev[d], &l->dev[k]))
+            return true;
+    return false;
+}
+
+/* " with cpu1, host": whose bytes count in device d's memory too. */
+static void say_sharers(struct intent_text *t, const struct device_list *l,
+                        int d)
+{
+    enum { MOST = 3 };
+    int n = 0;
+
+    for (int k = 0; k < l->n; k++)
+        if (k != d && !l->dev[k].io &&
+            device_shares_memory(&l->dev[d], &l->dev[k]) && n++ < MOST)
+            intent_say(t, "%s %s", n == 1 ? " with" : ",", l->dev[k].name);
+    if (n > MOST)
+        intent_say(t, " and %d more", n - MOST);
+}
+
+static void say_device(struct intent_text *t, const struct compiled *q, int d,
+                       int64_t missing)
+{
+    const struct device_desc *x = &q->list.dev[d];
+    uint64_t bytes[REGION_COUNT] = {0};
+    char b[24];
+
+    for (int k = 0; k < q->list.n; k++) {
+        const struct program *p = &q->low->prog[k];
+
+        if (k != d && !device_shares_memory(x, &q->list.dev[k]))
+            continue;
+        bytes[REGION_WEIGHTS] += p->bytes[REGION_WEIGHTS];
+        bytes[REGION_CACHE] += p->bytes[REGION_CACHE];
+        bytes[REGION_WORK] +=
+            program_buffers(p) +
+            device_scratch_bytes(&q->list.dev[k], q->family, p);
+    }
+    intent_say(t, "%s", x->name);
+    if (missing > 0)
+        intent_say(t, ": needs %s more", bytes_text(b, (uint64_t)missing));
+    say_sharers(t, &q->list, d);
+    intent_say(t, " (weights %s", bytes_text(b, bytes[REGION_WEIGHTS]));
+    intent_say(t, ", cache %s", bytes_text(b, bytes[REGION_CACHE]));
+    intent_say(t, ", buffers %s", bytes_text(b, bytes[REGION_WORK]));
+    if (x->memory_bytes > 0)
+        intent_say(t, ", of %s", bytes_text(b, x->memory_bytes));
+    intent_say(t, ")");
+}
+
+void fit_table(struct intent_text *t, const struct compiled *q, uint64_t margin,
+               bool all)
+{
+    enum { MOST = 6 };
+    int n = 0;
+
+    for (int d = 0; d < q->list.n; d++) {
+        int64_t missing = fit_missing(q, d, margin);
+
+        if (is_told(&q->list, d) ||
+            (missing <= 0 && !(all && q->low->prog[d].active)))
+            continue;
+        if (n++ >= MOST)
+            continue;
+        intent_say(t, "%s", n > 1 ? "; " : "");
+        say_device(t, q, d, missing);
+    }
+    if (n > MOST)
+        intent_say(t, "; and %d device%s more", n - MOST,
+                   n - MOST == 1 ? "" : "s");
+}
+
+void fit_explain(pl_err *err, const struct compiled *q)
+{
+    struct intent_text t = {.n = 0};
+    size_t at;
+
+    if (!err)
+        return;
+    fit_table(&t, q, FIT_NO_MARGIN, true);
+    at = strlen(err->message);
+    snprintf(err->message + at, sizeof err->message - at, "; planned: %s", t.s);
+}
+
+/* ---- remedies ----------------------------------------------------------- */
+
+static bool same_experts(const struct intent *a, const struct intent *b)
+{
+    for (int l = 0; l <= a->n_layer; l++)
+        if ((a->experts && a->experts[l]) != (b->experts && b->experts[l]))
+            return false;
+    return true;
+}
+
+void fit_say_remedy(struct intent_text *out, const struct intent *in,
+                    const struct intent *asked, bool any)
+{
+    enum { MOST = 150 }; /* letters of a message for shares */
+    struct intent_text mode = {.n = 0};
+
+    intent_say_mode(&mode, in);
+    if (any &&
+        (in->share != asked->share || (asked->open.mode && asked->list.n > 1)))
+        intent_say(out, " %s", mode.n < MOST ? mode.s : "another -ts");
+    if (in->n_on != asked->n_on) {
+        intent_say(out, " -ngl ");
+        intent_say_layers(out, in);
+    }
+    if (!same_experts(in, asked)) {
+        intent_say(out, " -ncmoe ");
+        intent_say_experts(out, in);
+    }
+    if (in->n_ubatch != asked->n_ubatch)
+        intent_say(out, " -ub %" PRId64, in->n_ubatch);
+    if (in->n_ctx < asked->n_ctx)
+        intent_say(out, " -c %" PRId64, in->n_ctx);
+    if (out->n == 0)
+        intent_say(out, " %s", mode.n < MOST ? mode.s : "another -sm");
+}

@@ -1,0 +1,92 @@
+/* What is asked of a plan: pl_options, read and checked once.
+ *
+ * Where options leave something open, the usual choice stands here and `open`
+ * says so; whoever fills in what is open changes a copy (fit/fit.h). A copy is
+ * an assignment: what pointers point to belongs to the arena of the first and
+ * is not written after it was made. */
+#ifndef PLAN_INTENT_H
+#define PLAN_INTENT_H
+
+#include "device/device.h"
+#include "graph/graph.h"
+#include "plan/notes.h"
+
+enum {
+    INTENT_N_CTX = 4096, /* what pl_options of 0 mean */
+    INTENT_N_UBATCH = 512,
+    INTENT_N_OUT = 64,
+    INTENT_N_SEQ = 8,
+};
+
+/* A rule of -ot. What `where` means is known when there are groups. */
+struct override {
+    const char *regex, *where;
+};
+
+/* What the options leave to whoever plans. */
+struct intent_open {
+    bool mode, share, layers, experts, ubatch, ctx;
+};
+
+struct intent {
+    const pl_graph *g; /* borrowed */
+    int n_layer;       /* of the graph: highest layer of a leaf + 1 */
+
+    /* where */
+    struct device_list list; /* those named; owned by the first */
+    bool paper;              /* they are only described */
+    int n_thread;            /* asked for a device; 0: its cores */
+    enum cpu_family family;  /* of kernels */
+
+    /* how */
+    pl_split_mode mode;  /* not AUTO */
+    int width;           /* devices a group, of HYBRID */
+    int main_device;     /* of NONE */
+    int n_rank;          /* 0: one a device of the widest group */
+    const double *share; /* [list.n] of devices, NULL: alike */
+
+    /* what is on the host */
+    int n_on;            /* the last so many of n_layer + 1 layers are not */
+    const bool *experts; /* [n_layer + 1] of which layers; the last stands for
+                            those that belong to no layer. NULL: none */
+    bool cache;
+    int n_override;
+    const struct override *override; /* [n_override] the first that matches */
+    const int *override_of; /* [g->n_node] decides: its index, -1: none does */
+    pl_offload offload;
+
+    /* of a step */
+    int64_t n_ctx, n_ubatch, n_out;
+    int n_seq;
+
+    struct intent_open open;
+};
+
+/* *out is to be freed also after a failure. Notes: what is odd about it. */
+pl_status intent_read(struct intent *out, struct arena *a, const pl_graph *g,
+                      const pl_options *opt, struct notes *notes, pl_err *err);
+void intent_free(struct intent *in);
+/* Are there experts that it keeps on the host? */
+bool intent_has_experts(const struct intent *in);
+
+/* ---- intent_text.c ------------------------------------------------------- */
+
+/* Text as it grows; what has no room is cut off. */
+struct intent_text {
+    char s[8192];
+    size_t n;
+};
+void intent_say(struct intent_text *t, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+/* "-sm layer -ts 3,1": mode and shares. */
+void intent_say_mode(struct intent_text *t, const struct intent *in);
+/* "all", "20": layers on devices. */
+void intent_say_layers(struct intent_text *t, const struct intent *in);
+/* "all", "3" (the first so many), "0-3,7-7": layers whose experts are on the
+ * host; "0" if there are none. */
+void intent_say_experts(struct intent_text *t, const struct intent *in);
+/* The options that ask for this, nothing left open, beside those that it does
+ * not name; n_rank: ranks of its plan. */
+void intent_print(struct intent_text *t, const struct intent *in, int n_rank);
+
+#endif

@@ -1,0 +1,128 @@
+/* What planning takes: how many plans are made, and that the machine is looked
+ * at once and overrides are read once however many. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "fit/fit.h"
+#include "lib/hollow_model.h"
+#include "lib/support.h"
+#include "machine/topology.h"
+#include "plan/override.h"
+
+static struct effort {
+    int plans, topologies, overrides;
+} effort;
+
+pl_status __real_compile_intent(struct compiled **out, const struct intent *in,
+                                pl_err *err);
+pl_status __wrap_compile_intent(struct compiled **out, const struct intent *in,
+                                pl_err *err);
+pl_status __real_topology_open(const struct topology **out, pl_err *err);
+pl_status __wrap_topology_open(const struct topology **out, pl_err *err);
+pl_status __real_override_read(struct intent *in, struct arena *a,
+                               const pl_options *opt, struct notes *notes,
+                               pl_err *err);
+pl_status __wrap_override_read(struct intent *in, struct arena *a,
+                               const pl_options *opt, struct notes *notes,
+                               pl_err *err);
+
+pl_status __wrap_compile_intent(struct compiled **out, const struct intent *in,
+                                pl_err *err)
+{
+    effort.plans++;
+    return __real_compile_intent(out, in, err);
+}
+
+pl_status __wrap_topology_open(const struct topology **out, pl_err *err)
+{
+    effort.topologies++;
+    return __real_topology_open(out, err);
+}
+
+pl_status __wrap_override_read(struct intent *in, struct arena *a,
+                               const pl_options *opt, struct notes *notes,
+                               pl_err *err)
+{
+    effort.overrides++;
+    return __real_override_read(in, a, opt, notes, err);
+}
+
+static const char *const ffn_up[] = {"ffn_up=host"};
+
+static struct effort plan(pl_options opt)
+{
+    const char *path = test_file("models/fable-moe-Q8_0.gguf");
+    pl_model *m;
+    pl_plan *p;
+    pl_err err;
+
+    assert_non_null(path);
+    if (pl_model_open(&m, path, &err) != PL_OK)
+        fail_msg("%s", err.message);
+    effort = (struct effort){0};
+    if (pl_plan_create(&p, m, &opt, &err) != PL_OK)
+        fail_msg("%s", err.message);
+    pl_plan_free(p);
+    pl_model_free(m);
+    return effort;
+}
+
+static void effort_of_stated_options_is_one_plan(void **state)
+{
+    static const pl_options rows[] = {
+        {.devices = "cpu*2", .split_mode = PL_SPLIT_TENSOR},
+        {.devices = "cpu*2",
+         .split_mode = PL_SPLIT_TENSOR,
+         .overrides = ffn_up,
+         .n_overrides = 1},
+        {.devices = "sim*2", .split_mode = PL_SPLIT_LAYER, .host_cache = true},
+        {.device_spec = "gpu:1GiB:1TB/s*3", .split_mode = PL_SPLIT_TENSOR},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct effort e = plan(rows[i]);
+
+        assert_int_equal(e.plans, 1);
+        assert_int_equal(e.topologies, rows[i].devices != NULL);
+        assert_int_equal(e.overrides, 1);
+    }
+}
+
+static void effort_of_open_options_is_small(void **state)
+{
+    static const pl_options rows[] = {
+        {.devices = "cpu*2"},
+        {.devices = "cpu*2", .overrides = ffn_up, .n_overrides = 1},
+        {.devices = "cpu*4"},
+        {.devices = "sim*3,cpu"},
+        {.device_spec = "gpu:1GiB:1TB/s*8"},
+        {.device_spec = "gpu:1GiB:1TB/s,gpu:2GiB:2TB/s"},
+        {.device_spec = "gpu:1GiB:1TB/s*4,gpu:2GiB:2TB/s*2"},
+        {.device_spec = "gpu:8MiB:1TB/s,host:1GiB:50GB/s"},
+        {.device_spec = "gpu:5MiB:1TB/s*2,host:1GiB:50GB/s"},
+        {.device_spec = "gpu:4MiB:1TB/s,gpu:3MiB:1TB/s,host:1GiB:50GB/s"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct effort e = plan(rows[i]);
+
+        print_message("%s: %d plans\n",
+                      rows[i].devices ? rows[i].devices : rows[i].device_spec,
+                      e.plans);
+        assert_int_equal(e.topologies, rows[i].devices != NULL);
+        assert_int_equal(e.overrides, 1);
+    }
+}
+
+int test_engine_effort(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(effort_of_stated_options_is_one_plan),
+        cmocka_unit_test(effort_of_open_options_is_small),
+    };
+
+    return TEST_RUN(tests);
+}
