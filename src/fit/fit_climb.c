@@ -128,8 +128,7 @@ static pl_status find_work(const struct fit *f, const struct compiled *q,
 
     memset(work, 0, (size_t)n_group * sizeof *work);
     if (st == PL_OK)
-        st =
-            rates_known(q, f->calibrated ? &f->cal : NULL, r, &basis, err);
+        st = rates_known(q, f->calibrated ? &f->cal : NULL, r, &basis, err);
     for (int i = 0; i < 2 && st == PL_OK; i++) {
         int64_t n_tok = i ? 1 : FIT_PROMPT, past = i ? FIT_PROMPT : 0;
 

@@ -27,10 +27,10 @@ struct fit_plan {
     struct intent in;
     struct compiled *q;
     int n_holder;
-    int64_t missing;  /* bytes, over all devices; 0: it fits */
-    double seconds;   /* whether it fits or not; INFINITY if it cannot be
+    int64_t missing; /* bytes, over all devices; 0: it fits */
+    double seconds;  /* whether it fits or not; INFINITY if it cannot be
                          compiled */
-    double prompt_s;  /* the prompt's part */
+    double prompt_s; /* the prompt's part */
 };
 
 struct fit {

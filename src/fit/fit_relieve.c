@@ -41,8 +41,7 @@ static pl_status propose(struct fit *f, struct fit_sketch *const *k, int n,
         pl_status s;
 
         PL_TRY(find_best(k, n, &best, &r, err));
-        if (!best ||
-            (f->best && r.seconds > worth * f->best->seconds))
+        if (!best || (f->best && r.seconds > worth * f->best->seconds))
             break;
         PL_TRY(fit_sketch_intent(best, &r, &in, err));
         PL_TRY(fit_consider(f, &in, &p, err));
@@ -60,8 +59,7 @@ pl_status fit_relieve(struct fit *f, pl_err *err)
     struct intent host;
     pl_status s = PL_OK;
 
-    if (f->n_lack == 0 ||
-        (f->best && f->best->seconds <= f->lack[0]->seconds))
+    if (f->n_lack == 0 || (f->best && f->best->seconds <= f->lack[0]->seconds))
         return PL_OK;
     host = f->lack[0]->in;
     host.n_on = 0;

@@ -39,7 +39,7 @@ struct fit_sketch {
     double link_s, link_bytes_per_s; /* of a copy between device and host */
     double width;                    /* bytes of a token's copy */
     double pipelined; /* part of the sum of steps that a prompt takes */
-    double scale[2]; /* seconds that came, to those that were summed; alike */
+    double scale[2];  /* seconds that came, to those that were summed; alike */
     struct tried *tried;
 };
 
@@ -137,8 +137,7 @@ static void add_bytes(struct fit_sketch *k, const struct compiled *q)
         enum part part = graph_is_experts(x) ? EXPERTS : REST;
 
         if (row < 0)
-            row = q->home[q->num->node[i].node] ==
-                          q->place.of_layer[k->n_layer]
+            row = q->home[q->num->node[i].node] == q->place.of_layer[k->n_layer]
                       ? k->n_layer
                       : k->n_layer + 1;
         if (x->role == PL_ROLE_TOKEN_EMBD) {
@@ -151,8 +150,8 @@ static void add_bytes(struct fit_sketch *k, const struct compiled *q)
                 int d = q->low->unit[q->low->group[h->group].first + u].dev;
                 const struct program *prog = &q->low->prog[d];
 
-                k->row[row].bytes[part] += stored(prog, h->v[u].tensor) +
-                                           stored(prog, h->v[u].plain);
+                k->row[row].bytes[part] +=
+                    stored(prog, h->v[u].tensor) + stored(prog, h->v[u].plain);
             }
     }
 }
@@ -217,15 +216,16 @@ pl_status fit_sketch_make(struct fit_sketch **out, struct fit *f,
     for (int l = 0; l < k->n_layer + 2; l++)
         for (int part = 0; part < N_PART; part++)
             sum += k->row[l].dev_s[part][0];
-    k->pipelined = p->prompt_s > 0 && sum > 0
-                       ? fmin(1, p->prompt_s /
-                                     (sum * ceil(FIT_PROMPT /
-                                                 (double)p->in.n_ubatch)))
-                       : 1;
+    k->pipelined =
+        p->prompt_s > 0 && sum > 0
+            ? fmin(1, p->prompt_s /
+                          (sum * ceil(FIT_PROMPT / (double)p->in.n_ubatch)))
+            : 1;
     return PL_OK;
 }
 
-/* ---- a proposal ----------------------------------------------------------- */
+/* ---- a proposal
+ * ----------------------------------------------------------- */
 
 /* Where layers would be: frac[row * n_dev + device] of each row's bytes. */
 static pl_status spread(const struct fit_sketch *k, int n_on, double *frac,
@@ -273,8 +273,8 @@ static bool is_on(const struct fit_sketch *k, int l, int n_on)
 static double bytes_of(const struct fit_sketch *k, const struct fit_relief *r,
                        const double *frac, int d)
 {
-    double part = (double)fit_ubatch(&k->p->in, r->ubatch) /
-                  (double)k->p->in.n_ubatch;
+    double part =
+        (double)fit_ubatch(&k->p->in, r->ubatch) / (double)k->p->in.n_ubatch;
     double all = (d < k->n_dev ? k->buffers[d] : k->host_bytes) * part;
 
     for (int l = 0; l < k->n_layer + 2; l++) {
@@ -296,8 +296,7 @@ static bool fits(const struct fit_sketch *k, const struct fit_relief *r,
     const double *extra = k->extra[r->n_experts > 0];
     bool host = r->n_on <= k->n_layer || r->n_experts > 0;
 
-    if (host &&
-        bytes_of(k, r, frac, k->n_dev) + extra[k->n_dev] > k->host_room)
+    if (host && bytes_of(k, r, frac, k->n_dev) + extra[k->n_dev] > k->host_room)
         return false;
     for (int d = 0; d < k->n_dev; d++)
         if (bytes_of(k, r, frac, d) + extra[d] >
@@ -343,8 +342,7 @@ static double seconds(const struct fit_sketch *k, const struct fit_relief *r)
     double ub = (double)fit_ubatch(&k->p->in, r->ubatch);
 
     return k->scale[r->n_experts > 0] *
-           (ceil(n_prompt / ub) *
-                step_s(k, r, r->ubatch, fmin(ub, n_prompt)) +
+           (ceil(n_prompt / ub) * step_s(k, r, r->ubatch, fmin(ub, n_prompt)) +
             FIT_ANSWER * step_s(k, r, ONE_TOKEN, 1));
 }
 
