@@ -4,6 +4,7 @@
  * takes a `pl_err *` last, which may be NULL; the message names the thing, the
  * value and the remedy. Nothing here aborts, exits or prints. Objects are
  * opaque, owned by whoever created them, and freed by one call that takes NULL.
+ * Numbers are read and written with a point, whatever locale the program has.
  *
  * Shapes are written outermost first, the last dimension contiguous. */
 #ifndef PL_H

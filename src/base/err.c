@@ -1,6 +1,8 @@
 /* Status names and message formatting. */
 #include "base/err.h"
 
+#include "base/numeral.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -36,7 +38,7 @@ pl_status err_set(pl_err *err, pl_status s, const char *fmt, ...)
         return s;
     err->status = s;
     va_start(ap, fmt);
-    vsnprintf(err->message, sizeof err->message, fmt, ap);
+    numeral_vprint(err->message, sizeof err->message, fmt, ap);
     va_end(ap);
     return s;
 }

@@ -13,8 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/ascii.h"
 #include "base/bytes.h"
 #include "base/err.h"
+#include "base/numeral.h"
 
 enum { ACCEPTED = 512 };
 
@@ -57,7 +59,7 @@ pl_status device_item_bad(const struct device_item *it, pl_err *err,
     va_list ap;
 
     va_start(ap, fmt);
-    vsnprintf(what, sizeof what, fmt, ap);
+    numeral_vprint(what, sizeof what, fmt, ap);
     va_end(ap);
     return err_set(err, PL_BAD_ARGUMENT, "device \"%.*s\": %s; %s",
                    it->len < 100 ? it->len : 100, it->text, what, it->accepted);
@@ -143,7 +145,7 @@ static bool quantity(const char *s, const char *end, double *value,
         buf[len - 2] = '\0';
     if (buf[0] == '0' && (buf[1] == 'x' || buf[1] == 'X'))
         return false; /* strtod reads hexadecimal too */
-    *value = strtod(buf, &rest);
+    *value = numeral_double(buf, &rest);
     for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
         if (strcmp(rest, units[i].text) != 0)
             continue;
@@ -270,7 +272,7 @@ static pl_status cut(struct device_item *it, const char *p, pl_err *err)
         return device_item_bad(it, err, "a name of 1 to %d letters is missing",
                                (int)sizeof it->name - 1);
     for (size_t i = 0; i < n; i++)
-        if (!isalpha((unsigned char)p[i]) && p[i] != '_' && p[i] != '-')
+        if (!ascii_is_letter(p[i]) && p[i] != '_' && p[i] != '-')
             return device_item_bad(it, err, "a name has letters only, not '%c'",
                                    p[i]);
     memcpy(it->name, p, n);

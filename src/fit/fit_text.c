@@ -2,6 +2,7 @@
 #include "fit/fit_inner.h"
 
 #include "base/bytes.h"
+#include "base/numeral.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -16,7 +17,7 @@ void fit_say(struct fit_text *t, const char *fmt, ...)
     int n;
 
     va_start(ap, fmt);
-    n = vsnprintf(t->s + t->n, room, fmt, ap);
+    n = numeral_vprint(t->s + t->n, room, fmt, ap);
     va_end(ap);
     t->n += n < 0 ? 0 : (size_t)n < room ? (size_t)n : room - 1;
 }
@@ -83,8 +84,8 @@ static void say_number(struct fit_text *t, double v)
     char buf[32];
 
     for (int digits = 6; digits <= 17; digits++) {
-        snprintf(buf, sizeof buf, "%.*g", digits, v);
-        if (strtod(buf, NULL) == v)
+        numeral_print(buf, sizeof buf, "%.*g", digits, v);
+        if (numeral_double(buf, NULL) == v)
             break;
     }
     fit_say(t, "%s", buf);

@@ -18,6 +18,7 @@
 #include "gguf/gguf_parse.h"
 
 #include "base/err.h"
+#include "base/numeral.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -51,7 +52,7 @@ refuse(const struct reader *r, pl_status s, uint64_t at, const char *fmt, ...)
     va_list ap;
 
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    numeral_vprint(text, sizeof text, fmt, ap);
     va_end(ap);
     if (r->name)
         gguf_shown(name, r->name, strlen(r->name));

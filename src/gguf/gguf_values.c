@@ -7,6 +7,7 @@
 #include "gguf/gguf_parse.h"
 
 #include "base/err.h"
+#include "base/numeral.h"
 #include "quant/format.h"
 
 #include <inttypes.h>
@@ -199,7 +200,7 @@ static const char *value_text(const struct gguf_kv *kv, char buf[GGUF_SHOWN])
     else if (gguf_as_i64(kv, 0, &v))
         snprintf(buf, GGUF_SHOWN, "%" PRId64, v);
     else if (gguf_as_f64(kv, 0, &d))
-        snprintf(buf, GGUF_SHOWN, "%g", d);
+        numeral_print(buf, GGUF_SHOWN, "%g", d);
     return buf;
 }
 

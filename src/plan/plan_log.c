@@ -1,6 +1,8 @@
 /* Formats a message and hands it on. */
 #include "plan/plan_log.h"
 
+#include "base/numeral.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -12,7 +14,7 @@ void plan_log(const pl_options *opt, pl_log_level level, const char *fmt, ...)
     if (!opt->log)
         return;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    numeral_vprint(text, sizeof text, fmt, ap);
     va_end(ap);
     opt->log(opt->log_user, level, text);
 }
