@@ -48,12 +48,13 @@ static pl_status family(struct compiled *p, const pl_options *opt, pl_err *err)
 {
     enum cpu_family f = opt->cpu && *opt->cpu ? cpu_family_from_name(opt->cpu)
                                               : cpu_family_best();
+    char shown[ERR_SHOWN];
 
     if (f == CPU_FAMILY_COUNT)
         return err_set(err, PL_BAD_ARGUMENT,
                        "kernel family '%s' is unknown; reference, generic, "
                        "avx2 and avx512 are offered",
-                       opt->cpu);
+                       err_shown(shown, opt->cpu, strlen(opt->cpu)));
     if (!p->paper && !cpu_family_runs(f))
         return err_set(err, PL_UNSUPPORTED,
                        "this machine cannot run the %s kernels; its best are "

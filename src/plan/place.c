@@ -127,6 +127,7 @@ static pl_status count_layers(int *n, const pl_options *opt, int n_layer,
                               pl_err *err)
 {
     const char *s = opt->device_layers;
+    char shown[ERR_SHOWN];
     long v;
 
     *n = n_layer + 1;
@@ -136,7 +137,7 @@ static pl_status count_layers(int *n, const pl_options *opt, int n_layer,
         return err_set(err, PL_BAD_ARGUMENT,
                        "layers on devices (-ngl) \"%s\": give how many of the "
                        "last layers, all or auto",
-                       s);
+                       err_shown(shown, s, strlen(s)));
     v = strtol(s, NULL, 10);
     if (v < *n)
         *n = (int)v;

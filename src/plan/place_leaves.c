@@ -63,8 +63,10 @@ static bool number(const char **s, int *v)
 /* "all", "N" (the first N), "0-5,9,20-": sets on[0 .. n_layer-1]. */
 static pl_status expert_layers(const struct leaves *y, bool *on)
 {
-    const char *s = y->opt->host_experts;
+    const char *const asked = y->opt->host_experts;
+    const char *s = asked;
     int n_layer = y->p->n_layer, lo, hi;
+    char shown[ERR_SHOWN];
 
     if (strcmp(s, "all") == 0) {
         memset(on, 1, (size_t)n_layer);
@@ -75,7 +77,7 @@ static pl_status expert_layers(const struct leaves *y, bool *on)
             on[l] = true;
         return PL_OK;
     }
-    for (s = y->opt->host_experts;; s++) {
+    for (s = asked;; s++) {
         if (!number(&s, &lo))
             break;
         hi = lo;
@@ -90,7 +92,8 @@ static pl_status expert_layers(const struct leaves *y, bool *on)
             return err_set(y->err, PL_BAD_ARGUMENT,
                            "experts on the host (-ncmoe) \"%s\": the model has "
                            "no layer %d; its layers are 0 to %d",
-                           y->opt->host_experts, lo, n_layer - 1);
+                           err_shown(shown, asked, strlen(asked)), lo,
+                           n_layer - 1);
         for (int l = lo; l <= hi && l < n_layer; l++)
             on[l] = true;
         if (*s == '\0')
@@ -99,7 +102,7 @@ static pl_status expert_layers(const struct leaves *y, bool *on)
     return err_set(y->err, PL_BAD_ARGUMENT,
                    "experts on the host (-ncmoe) \"%s\": give a number of "
                    "first layers, layers like 0-5,20- or all",
-                   y->opt->host_experts);
+                   err_shown(shown, asked, strlen(asked)));
 }
 
 /* ---- overrides --------------------------------------------------------- */
