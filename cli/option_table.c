@@ -27,9 +27,10 @@ const struct option_row option_table[] = {
     HEADING("What to work on", ALL),
     {{"-m", "--model"}, "FILE",
      "the model, a GGUF file; of a split one, its first file",
-     PLANNED | TOKENIZE, option_set_text, AT(model), 0, 0},
+     PLANNED | TOKENIZE | INSPECT, option_set_text, AT(model), 0, 0},
     {{"-p", "--prompt"}, "TEXT",
-     "the text, with \\n, \\t, \\\\ and the like; - reads standard input",
+     "the text, with \\n, \\t, \\\\ and the like; - reads standard input, as "
+     "is done without -p and -f where text is piped in",
      RUN | PERPLEXITY | TOKENIZE, option_set_prompt, AT(prompt), 0, 0},
     {{"-f", "--file"}, "FILE",
      "the text in a file; run and perplexity drop one final newline",
@@ -41,7 +42,8 @@ const struct option_row option_table[] = {
      "them from a file", LOGITS, option_set_text, AT(tokens), 0, 0},
     {{"-o", "--output"}, "FILE",
      "where the logits go: tokens x vocabulary values, float32, "
-     "little endian", LOGITS, option_set_text, AT(output), 0, 0},
+     "little endian; - is standard output",
+     LOGITS, option_set_text, AT(output), 0, 0},
     {{"--ids"}, NULL, "print the ids alone, on one line",
      TOKENIZE, option_set_flag, AT(ids_only), 0, 0},
     {{"--no-special"}, NULL,
@@ -51,7 +53,8 @@ const struct option_row option_table[] = {
      PLAN | INSPECT | DEVICES, option_set_flag, AT(json), 0, 0},
     {{"--svg"}, "FILE",
      "draw the plan too: devices as lanes, layers as columns, tensors as "
-     "boxes, collectives and copies as lines", PLAN, option_set_text, AT(svg),
+     "boxes, collectives and copies as lines; - draws it alone, to standard "
+     "output", PLAN, option_set_text, AT(svg),
      0, 0},
     {{"--measure"}, NULL,
      "measure how fast cores, memory and messages are, and keep the figures "
