@@ -217,6 +217,10 @@ enum exit_code input_ids(const struct options *o, int32_t **ids, int64_t *n)
     int64_t bad;
 
     *ids = NULL;
+    if (from_file && s[1] == '\0')
+        return complain(o->command, EXIT_USAGE,
+                        "--tokens @: name a file behind the @, or give the "
+                        "ids themselves");
     if (from_file) {
         c = read_file(&in, o, o->tokens + 1);
         s = in.s;

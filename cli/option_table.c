@@ -18,7 +18,6 @@ enum {
 
 #define AT(member) offsetof(struct options, member)
 #define MANY       INT32_MAX
-#define ANY        1e30
 
 /* clang-format off */
 #define HEADING(text, commands) {{NULL}, NULL, text, commands, NULL, 0, 0, 0}
@@ -95,7 +94,7 @@ const struct option_row option_table[] = {
      "-1: the whole context)",
      RUN, option_set_int, AT(sampling.penalty_last_n), -1, MANY},
     {{"--repeat-penalty"}, "X", "divide logits of tokens seen (1: off)",
-     RUN, option_set_float, AT(sampling.repeat_penalty), 0.01, ANY},
+     RUN, option_set_float, AT(sampling.repeat_penalty), 0.001, 1000},
     {{"--frequency-penalty"}, "X", "subtract X times the count seen (0: off)",
      RUN, option_set_float, AT(sampling.frequency_penalty), -100, 100},
     {{"--presence-penalty"}, "X", "subtract X from tokens seen (0: off)",
@@ -114,7 +113,7 @@ const struct option_row option_table[] = {
      RUN, option_set_float, AT(sampling.min_p), 0, 1},
     {{"--temp", "--temperature"}, "X",
      "temperature (0.8; 0: always the likeliest token)",
-     RUN, option_set_float, AT(sampling.temperature), 0, ANY},
+     RUN, option_set_float, AT(sampling.temperature), 0, 1000},
     {{"-s", "--seed"}, "N",
      "seed; one seed gives one text (-1: any, printed at the end)",
      RUN, option_set_seed, AT(sampling.seed), 0, 0},

@@ -126,7 +126,7 @@ enum exit_code options_parse(struct options *o, enum command command, int argc,
         if (word[0] == '-' && word[1] != '\0') {
             enum exit_code c = take_option(o, argc, argv, &i);
 
-            if (c != EXIT_DONE)
+            if (c != EXIT_DONE || o->help)
                 return c;
         } else if (takes_word(command) && o->model == NULL) {
             o->model = word;

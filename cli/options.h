@@ -70,9 +70,9 @@ struct options {
     bool help;
 };
 
-/* Fills *o for `command` from the words after it; sets `pl.cpu` from the
- * environment. Returns EXIT_DONE, or EXIT_USAGE with the error printed.
- * options_free takes *o in both cases. */
+/* Fills *o for `command` from the words after it, as far as --help; sets
+ * `pl.cpu` from the environment. Returns EXIT_DONE, or EXIT_USAGE with the
+ * error printed. options_free takes *o in both cases. */
 enum exit_code options_parse(struct options *o, enum command command, int argc,
                              char **argv);
 void options_free(struct options *o);

@@ -177,6 +177,7 @@ static void cli_help_is_a_command_too(void **state)
         {"plait help", "plait --help"},
         {"plait help plan", "plait plan --help"},
         {"plait --help logits", "plait logits --help"},
+        {"plait run --help me -x", "plait run --help"},
     };
 
     (void)state;
@@ -309,6 +310,11 @@ static void cli_usage_errors_exit_2_and_name_option_and_remedy(void **state)
         {"plait logits " MODEL "-o x --tokens 4096", "4095"},
         {"plait perplexity " MODEL, "-f FILE"},
         {"plait inspect", "no file"},
+        {"plait inspect ''", "no file"},
+        {"plait run " MODEL "-p x --temp 1e30", "from 0 to 1000"},
+        {"plait run " MODEL "-p x --repeat-penalty 0", "from 0.001 to 1000"},
+        {"plait logits " MODEL "--tokens @ -o x", "name a file behind the @"},
+        {"plait run " MODEL "-p x -l 99999+1", "ids go from 0 to 4095"},
         {"plait tokenize -p x", "-m FILE"},
     };
 
