@@ -101,7 +101,7 @@ static enum exit_code prepare(struct measure *m)
     struct input in = {0};
     pl_err err;
     pl_status r;
-    enum exit_code c = input_text(&in, o, false, true);
+    enum exit_code c = input_prompt(&in, o);
 
     if (c == EXIT_DONE)
         c = session_open(&m->s, o);

@@ -2,8 +2,11 @@
  *
  * This is the whole public interface. What can fail returns a pl_status and
  * takes a `pl_err *` last, which may be NULL; the message names the thing, the
- * value and the remedy. Nothing here aborts, exits or prints. Objects are
+ * value and the remedy. Nothing here aborts, exits or prints (hwloc, which
+ * finds the cores, does on request or where a machine contradicts itself, and
+ * with HWLOC_HIDE_ERRORS=2 in the environment only on request). Objects are
  * opaque, owned by whoever created them, and freed by one call that takes NULL.
+ * Numbers are read and written with a point, whatever locale the program has.
  *
  * Shapes are written outermost first, the last dimension contiguous. */
 #ifndef PL_H

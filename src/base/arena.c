@@ -5,6 +5,8 @@
  * are zero as they come. */
 #include "base/arena.h"
 
+#include "base/numeral.h"
+
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -183,7 +185,7 @@ char *arena_printf(struct arena *a, const char *fmt, ...)
     char *s;
 
     va_start(ap, fmt);
-    len = vsnprintf(NULL, 0, fmt, ap);
+    len = numeral_vprint(NULL, 0, fmt, ap);
     va_end(ap);
     if (len < 0)
         return NULL;
@@ -191,7 +193,7 @@ char *arena_printf(struct arena *a, const char *fmt, ...)
     if (!s)
         return NULL;
     va_start(ap, fmt);
-    vsnprintf(s, (size_t)len + 1, fmt, ap);
+    numeral_vprint(s, (size_t)len + 1, fmt, ap);
     va_end(ap);
     return s;
 }

@@ -11,6 +11,7 @@
 #include "exec/exec_trace.h"
 
 #include "base/err.h"
+#include "base/numeral.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -48,7 +49,7 @@ static void say(struct exec_trace *t, const char *fmt, ...)
     int n;
 
     va_start(ap, fmt);
-    n = vsnprintf(buf, sizeof buf, fmt, ap);
+    n = numeral_vprint(buf, sizeof buf, fmt, ap);
     va_end(ap);
     if (n > 0 && (size_t)n < sizeof buf)
         t->write(t->user, buf, (size_t)n);

@@ -18,6 +18,7 @@
 #include "gguf/gguf_parse.h"
 
 #include "base/err.h"
+#include "base/numeral.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -47,27 +48,17 @@ struct reader {
 static pl_status __attribute__((format(printf, 4, 5)))
 refuse(const struct reader *r, pl_status s, uint64_t at, const char *fmt, ...)
 {
-    char text[512], name[GGUF_SHOWN] = "name not read";
+    char text[512], name[ERR_SHOWN] = "name not read";
     va_list ap;
 
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    numeral_vprint(text, sizeof text, fmt, ap);
     va_end(ap);
     if (r->name)
-        gguf_shown(name, r->name, strlen(r->name));
+        err_shown(name, r->name, strlen(r->name));
     return err_set(r->err, s, "%s: byte %llu: %s %llu (%s): %s", r->part->label,
                    (unsigned long long)at, r->kind, (unsigned long long)r->i,
                    name, text);
-}
-
-const char *gguf_shown(char buf[GGUF_SHOWN], const char *s, size_t len)
-{
-    size_t n = 0, room = GGUF_SHOWN - 4;
-
-    for (; n < len && n < room; n++)
-        buf[n] = s[n] >= ' ' && s[n] <= '~' ? s[n] : '?';
-    strcpy(buf + n, n < len ? "..." : "");
-    return buf;
 }
 
 size_t gguf_type_bytes(enum gguf_type t)
@@ -418,7 +409,7 @@ static pl_status check_overlap(struct reader *r, const struct gguf_tensor *t,
 {
     struct span *s;
     pl_status status = PL_OK;
-    char name[GGUF_SHOWN];
+    char name[ERR_SHOWN];
 
     if (n < 2)
         return PL_OK;
@@ -433,7 +424,7 @@ static pl_status check_overlap(struct reader *r, const struct gguf_tensor *t,
             continue;
         r->i = s[i].i;
         r->name = t[r->i].name;
-        gguf_shown(name, t[s[i - 1].i].name, strlen(t[s[i - 1].i].name));
+        err_shown(name, t[s[i - 1].i].name, strlen(t[s[i - 1].i].name));
         status = refuse(r, PL_BAD_FILE, s[i].begin,
                         "its data overlaps that of %s, which ends at byte "
                         "%llu; %s",

@@ -56,10 +56,6 @@ size_t gguf_type_bytes(enum gguf_type t);
 /* Little-endian load of 1 .. 8 bytes. */
 uint64_t gguf_load(const unsigned char *p, size_t n_bytes);
 
-/* A name as errors show it: printable ASCII, shortened to fit. */
-enum { GGUF_SHOWN = 80 };
-const char *gguf_shown(char buf[GGUF_SHOWN], const char *s, size_t len);
-
 /* Block of a tensor type id, supported by plait (*f) or not (*f is
  * PL_FORMAT_COUNT). False if the id is unknown. */
 bool gguf_format_block(uint32_t id, pl_format *f, int *block, int *block_bytes);

@@ -103,8 +103,8 @@ static pl_status check(const struct sampling_options *o, int32_t n_vocab,
         if (o->bias[i].id < 0 || o->bias[i].id >= n_vocab)
             return err_set(err, PL_BAD_ARGUMENT,
                            "sampling: a bias for token %d of a vocabulary of "
-                           "%d",
-                           (int)o->bias[i].id, (int)n_vocab);
+                           "%d; ids go from 0 to %d",
+                           (int)o->bias[i].id, (int)n_vocab, (int)n_vocab - 1);
         if (o->bias[i].bias != o->bias[i].bias)
             return err_set(err, PL_BAD_ARGUMENT,
                            "sampling: the bias of token %d is no number",
