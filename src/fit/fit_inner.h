@@ -59,9 +59,12 @@ struct fit {
 
 /* ---- fit_try.c --------------------------------------------------------- */
 
-/* Compiles a guess and, if it fits, keeps it as the best if it is. *out, if
- * `out` is not NULL, is held for the caller; NULL where the guess cannot be
+/* Compiles a guess. *out is held for the caller; NULL where it cannot be
  * compiled, which is an error only for want of memory. */
+pl_status fit_compile(struct fit *f, const struct intent *in,
+                      struct fit_plan **out, pl_err *err);
+/* The same, and if it fits it is kept as the best if it is. `out` may be
+ * NULL. */
 pl_status fit_consider(struct fit *f, const struct intent *in,
                        struct fit_plan **out, pl_err *err);
 /* Keeps a guess that lacks memory among the fastest such. */

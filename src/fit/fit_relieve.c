@@ -6,8 +6,13 @@
 #include "fit/fit_sketch.h"
 
 #include <math.h>
+#include <string.h>
 
-enum { MOST_PLANS = 5, MOST_TO_FIT = 12 }; /* the latter where none fits */
+enum {
+    MOST_PLANS = 5,
+    MOST_TO_FIT = 12, /* where none fits */
+    MOST_SHORTENED = 3,
+};
 /* What a proposal must promise to be worth a plan, beside the best guess. */
 static const double worth = 0.98;
 
@@ -52,6 +57,30 @@ static pl_status propose(struct fit *f, struct fit_sketch *const *k, int n,
     return PL_OK;
 }
 
+/* The fastest that lacked memory, with the shortest context that will do. */
+static pl_status shorten(struct fit *f, pl_err *err)
+{
+    struct fit_plan *before[FIT_SHORT];
+    int n = f->n_lack;
+    pl_status s = PL_OK;
+
+    memcpy(before, f->lack, sizeof before);
+    f->n_lack = 0;
+    for (int i = 0; i < n; i++) {
+        struct intent x = before[i]->in;
+        struct fit_plan *p = NULL;
+
+        x.n_ctx = f->ctx_least;
+        if (s == PL_OK && i < MOST_SHORTENED)
+            s = fit_consider(f, &x, &p, err);
+        if (p && p->missing > 0)
+            fit_keep_short(f, p);
+        fit_drop(p);
+        fit_drop(before[i]);
+    }
+    return s;
+}
+
 pl_status fit_relieve(struct fit *f, pl_err *err)
 {
     struct fit_sketch *k[FIT_SHORT];
@@ -61,10 +90,15 @@ pl_status fit_relieve(struct fit *f, pl_err *err)
 
     if (f->n_lack == 0 || (f->best && f->best->seconds <= f->lack[0]->seconds))
         return PL_OK;
+    if (f->may.ctx && !f->best)
+        PL_TRY(shorten(f, err));
+    if (f->n_lack == 0)
+        return PL_OK;
     host = f->lack[0]->in;
     host.n_on = 0;
     host.experts = NULL;
-    PL_TRY(fit_consider(f, &host, &h, err));
+    PL_TRY(f->may.layers ? fit_consider(f, &host, &h, err)
+                         : fit_compile(f, &host, &h, err));
     if (!h)
         return PL_OK;
     for (int i = 0; i < f->n_lack && s == PL_OK; i++)

@@ -30,12 +30,14 @@ struct fit_sketch {
     struct fit *f;
     const struct fit_plan *p, *h;
     int n_layer, n_dev;
-    struct row *row;   /* [n_layer + 2]; the output; what is before */
-    double *buffers;   /* [n_dev] of the largest micro-batch */
-    double *extra[2];  /* [n_dev + 1] bytes beyond what was summed; without and
-                          with experts away from their layers */
-    double host_bytes; /* of the host's buffers */
-    double host_room;  /* INFINITY: not known */
+    struct row *row;  /* [n_layer + 2]; the output; what is before */
+    double *buffers;  /* [n_dev] of the largest micro-batch */
+    double *extra[2]; /* [n_dev + 1] bytes beyond what was summed; without and
+                          with experts away from their layers. Mostly buffers:
+                          less in smaller micro-batches */
+    int64_t extra_ub[2];
+    double host_bytes;               /* of the host's buffers */
+    double host_room;                /* INFINITY: not known */
     double link_s, link_bytes_per_s; /* of a copy between device and host */
     double width;                    /* bytes of a token's copy */
     double pipelined; /* part of the sum of steps that a prompt takes */
@@ -170,7 +172,10 @@ static double room(const struct fit *f, const struct device_desc *x)
                     : f->margin == 0           ? (double)(x->memory_bytes / 64)
                                                : (double)f->margin;
 
-    return x->memory_bytes == 0 ? INFINITY : (double)x->memory_bytes - margin;
+    if (x->memory_bytes == 0)
+        return INFINITY;
+    /* sums are near what is held: a little is left for what they miss */
+    return (double)x->memory_bytes * (1 - 1. / 128) - margin;
 }
 
 /* What the host holds beside weights and caches. */
@@ -199,6 +204,7 @@ pl_status fit_sketch_make(struct fit_sketch **out, struct fit *f,
                              .n_layer = f->asked.n_layer,
                              .n_dev = f->asked.list.n,
                              .width = 4 * 4096,
+                             .extra_ub = {1, 1},
                              .scale = {1, 1}};
     k->row = arena_alloc(&f->arena, (size_t)k->n_layer + 2, sizeof *k->row);
     k->buffers = arena_alloc(&f->arena, (size_t)k->n_dev, sizeof(double));
@@ -294,12 +300,15 @@ static bool fits(const struct fit_sketch *k, const struct fit_relief *r,
                  const double *frac)
 {
     const double *extra = k->extra[r->n_experts > 0];
+    double ub = (double)fit_ubatch(&k->p->in, r->ubatch);
+    double part = fmin(1, ub / (double)k->extra_ub[r->n_experts > 0]);
     bool host = r->n_on <= k->n_layer || r->n_experts > 0;
 
-    if (host && bytes_of(k, r, frac, k->n_dev) + extra[k->n_dev] > k->host_room)
+    if (host &&
+        bytes_of(k, r, frac, k->n_dev) + part * extra[k->n_dev] > k->host_room)
         return false;
     for (int d = 0; d < k->n_dev; d++)
-        if (bytes_of(k, r, frac, d) + extra[d] >
+        if (bytes_of(k, r, frac, d) + part * extra[d] >
             room(k->f, &k->f->asked.list.dev[d]))
             return false;
     return true;
@@ -423,6 +432,7 @@ static void learn_bytes(struct fit_sketch *k, const struct fit_relief *r,
     double *extra = k->extra[r->n_experts > 0];
     double host = 0;
 
+    k->extra_ub[r->n_experts > 0] = fit_ubatch(&k->p->in, r->ubatch);
     for (int d = 0; d < compiled_devices(q); d++) {
         const struct device_desc *x = &q->list.dev[d];
         int64_t lack = fit_missing(q, d, k->f->margin);

@@ -100,15 +100,14 @@ void fit_keep_short(struct fit *f, struct fit_plan *p)
     f->n_lack += f->n_lack < FIT_SHORT;
 }
 
-pl_status fit_consider(struct fit *f, const struct intent *in,
-                       struct fit_plan **out, pl_err *err)
+pl_status fit_compile(struct fit *f, const struct intent *in,
+                      struct fit_plan **out, pl_err *err)
 {
     struct fit_plan *p = calloc(1, sizeof *p);
     pl_status s;
     pl_err e;
 
-    if (out)
-        *out = NULL;
+    *out = NULL;
     if (!p)
         return err_no_memory(err, "a plan");
     *p = (struct fit_plan){.in = *in, .n_holder = 1, .seconds = INFINITY};
@@ -126,13 +125,26 @@ pl_status fit_consider(struct fit *f, const struct intent *in,
     }
     p->missing = all_missing(f, p->q);
     s = price(f, p, err);
-    if (s == PL_OK && p->missing == 0)
-        keep(f, p);
-    else if (s == PL_OK && (!f->nearest || p->missing < f->nearest->missing))
-        take(&f->nearest, p);
-    if (s == PL_OK && out)
+    if (s == PL_OK)
         *out = p;
     else
         fit_drop(p);
     return s;
+}
+
+pl_status fit_consider(struct fit *f, const struct intent *in,
+                       struct fit_plan **out, pl_err *err)
+{
+    struct fit_plan *p;
+
+    PL_TRY(fit_compile(f, in, &p, err));
+    if (p && p->missing == 0)
+        keep(f, p);
+    else if (p && (!f->nearest || p->missing < f->nearest->missing))
+        take(&f->nearest, p);
+    if (out)
+        *out = p;
+    else
+        fit_drop(p);
+    return PL_OK;
 }
