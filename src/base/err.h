@@ -13,6 +13,11 @@ pl_status err_set(pl_err *err, pl_status s, const char *fmt, ...)
 /* The usual message for a failed allocation; `what` names what it was for. */
 pl_status err_no_memory(pl_err *err, const char *what);
 
+/* The usual message for a thread that could not be started; `what` is which, e
+ * what pthread_create returned. PL_NO_MEMORY where a stack finds no room, else
+ * PL_DEVICE: the system says the same of both, so room is tried. */
+pl_status err_no_thread(pl_err *err, const char *what, int e);
+
 /* Only where nothing is held; with something held, use `goto done`. */
 #define PL_TRY(call)                                                           \
     do {                                                                       \
