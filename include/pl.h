@@ -4,6 +4,9 @@
  * takes a `pl_err *` last, which may be NULL; the message names the thing, the
  * value and the remedy. Nothing here aborts, exits or prints. Objects are
  * opaque, owned by whoever created them, and freed by one call that takes NULL.
+ * In a copy of the process that fork() made, executors and engines have no
+ * threads and devices: there they may be freed, which leaves the original's
+ * alone, and nothing else.
  *
  * Shapes are written outermost first, the last dimension contiguous. */
 #ifndef PL_H
