@@ -8,6 +8,8 @@
 #include "lib/support.h"
 #include "program/program_text.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define HEAD                                                                   \
@@ -36,10 +38,9 @@
     "1: post 0\n"
 
 /* NULL: the programs are accepted. */
-static void is_refused(const char *text, bool one_queue, const char *message)
+static void check(const struct program_device dev[2], const char *text,
+                  const char *message)
 {
-    const struct program_device dev[2] = {{"a", "test", -1, false, one_queue},
-                                          {"b", "test", -1, false, one_queue}};
     const struct program_machine m = build_machine(dev, 2);
     struct arena a = {0};
     struct program *p;
@@ -54,6 +55,27 @@ static void is_refused(const char *text, bool one_queue, const char *message)
     if (message && !strstr(err.message, message))
         fail_msg("\"%s\" does not say \"%s\"", err.message, message);
     arena_fini(&a);
+}
+
+/* Of one device. */
+static void program_is(const struct program *p, const char *message)
+{
+    static const struct program_device dev = {"a", "test", 0, true, true};
+    const struct program_machine m = build_machine(&dev, 1);
+    pl_err err = {0};
+
+    if ((program_check(&m, p, &err) == PL_OK) != !message)
+        fail_msg("is %s", message ? "accepted" : err.message);
+    if (message && !strstr(err.message, message))
+        fail_msg("\"%s\" does not say \"%s\"", err.message, message);
+}
+
+static void is_refused(const char *text, bool one_queue, const char *message)
+{
+    const struct program_device dev[2] = {{"a", "test", -1, false, one_queue},
+                                          {"b", "test", -1, false, one_queue}};
+
+    check(dev, text, message);
 }
 
 static void program_check_peers_write_inboxes_only(void **state)
@@ -150,6 +172,149 @@ static void program_check_a_wait_knows_of_the_other_queue(void **state)
                false, NULL);
 }
 
+/* Of devices that share memory. */
+static void text_is(const char *text, const char *message)
+{
+    static const struct program_device dev[2] = {{"a", "test", 0, true, true},
+                                                 {"b", "test", 0, true, true}};
+
+    check(dev, text, message);
+}
+
+#define MEETS                                                                  \
+    "programs 2\n"                                                             \
+    "max n_tok 4 n_out 4\n"                                                    \
+    "device 0 groups 1\n"                                                      \
+    "%0: f32[n_tok, 8]\n"                                                      \
+    "device 1 groups 1\n"                                                      \
+    "%0: f32[n_tok, 8]\n"                                                      \
+    "script\n"
+
+static void program_check_meetings_name_each_device_once(void **state)
+{
+    static const char *const once = "do not ascend, each named once";
+
+    (void)state;
+    text_is(MEETS "0, 1: merge meet 0, 1\n", NULL);
+    text_is(MEETS "1: post 0\n0, 1: merge meet 0, 1\n0: wait 1.0\n", NULL);
+    text_is(MEETS "1 if n_tok 3..: post 0\n0, 1: merge meet 0, 1\n"
+                  "0: wait 1.0\n",
+            "waits for ever");
+    /* which it would pass over if it stepped on twice */
+    text_is(MEETS "1 if n_tok 3..: post 0\n0, 1: merge meet 0, 0, 1\n"
+                  "0: wait 1.0\n",
+            once);
+    text_is(MEETS "0, 1: merge meet 0, 0, 1\n", once);
+    text_is(MEETS "0, 1: merge meet 0, 1, 1\n", once);
+    text_is(MEETS "0, 1: merge meet 1, 0\n", once);
+    text_is(MEETS "0: merge meet 0, 0\n", once);
+    /* to name one twice harms nobody where others are named */
+    text_is(MEETS "1: post 0\n0: wait 1.0, 1.0\n", NULL);
+    text_is(MEETS "0: merge %0 <- sum(%0, %0+) 32\n", NULL);
+}
+
+static void program_check_sums_are_of_whole_floats(void **state)
+{
+    static const char *const begin = "adds floats that do not begin at one";
+
+    (void)state;
+    text_is(MEETS "0: merge %0 <- sum(%0@4) 8 to 12\n", NULL);
+    text_is(MEETS "0: merge %0 <- sum(%0) 6\n", "other than whole floats");
+    text_is(MEETS "0: merge %0 <- sum(%0@2) 8\n", begin);
+    text_is(MEETS "0: merge %0 <- sum(%0) @3 8\n", begin);
+    text_is(MEETS "0: merge %0 <- sum(%0) 8 to 3\n", begin);
+    text_is(MEETS "0: merge %0 <- sum(%0@64-2*n_tok) 8\n", begin);
+    text_is(MEETS "0: merge %0 <- sum(%0) 8 to 2*n_tok\n", begin);
+    text_is(MEETS "0: merge %0 <- sum(%0) 8 x 2(9, 8)\n", begin);
+    text_is(MEETS "0: merge %0 <- sum(%0) 8 x 2(8, 9)\n", begin);
+    text_is(MEETS "0: merge %0 <- sum(%0) 8 x 2(16, 16) x 2(8, 9)\n", begin);
+    text_is(MEETS "0: merge %0 <- %0@1 7 x 2(9, 9) to 3\n", NULL);
+}
+
+static void program_check_tensors_have_room_for_what_they_hold(void **state)
+{
+    static const char *const fit = "tensor 0 of %d bytes has other dimensions";
+    static const struct {
+        const char *tensor;
+        int bytes; /* too few; 0: enough */
+    } cases[] = {
+        {"f32[n_tok, 8] bytes 128", 0},
+        {"f32[n_tok, 8] bytes 124", 124},
+        {"f32[n_tok, 100000] bytes 64", 64},
+        {"f16[3, n_out] bytes 24", 0},
+        {"f16[3, n_out] bytes 23", 23},
+        {"f32[n_tok, 64] q8 bytes 4", 4},
+        {"q4_k[2, 100] bytes 1000", 1000},
+        {"q8_0[16, 64] weights packed", 0},
+        {"q8_0[16, 64] weights bytes 1024 packed", 1024},
+        {"q8_0[3, 16, 64] weights bytes 2176 packed", 2176},
+        {"f32[4611686018427387904, 4] bytes 64", 64},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[300], says[80];
+
+        snprintf(text, sizeof text,
+                 "programs 2\nmax n_tok 4 n_out 4\ndevice 0\n%%0: %s\n"
+                 "device 1\nscript\n",
+                 cases[i].tensor);
+        snprintf(says, sizeof says, fit,
+                 cases[i].bytes > 0 ? cases[i].bytes : 0);
+        text_is(text, cases[i].bytes ? says : NULL);
+    }
+}
+
+/* What moves towards a tensor's start as the step grows is farthest from it in
+ * small ones: of no token, or where with none nothing is touched, of one. */
+static void program_check_offsets_that_fall_are_inside_at_any_size(void **state)
+{
+    static const char *const reads = "reads beyond its source";
+    static const char *const writes = "writes beyond its result";
+    struct copy_piece l = {.src_dev = 0,
+                           .bytes = {32, PL_CONST},
+                           .n0 = {1, PL_CONST},
+                           .n1 = {1, PL_CONST}};
+    struct step_pull pull = {.out = 0, .piece = &l, .n_piece = 1};
+    static const struct {
+        int64_t at, n_bytes;
+        pl_symbol symbol;
+        int64_t falls, least, most;
+        bool fits;
+    } cases[] = {
+        {96, 32, PL_CONST, 24, 0, 0, true},
+        {100, 32, PL_CONST, 25, 0, 0, false}, /* of none */
+        {95, 32, PL_CONST, 24, 0, 0, false},  /* of all, before the start */
+        {100, 32, PL_CONST, 25, 1, 9, true},
+        {128, 32, PL_N_TOK, 32, 0, 0, true},
+        {96, 8, PL_N_TOK, 8, 0, 0, true},
+        {144, 8, PL_N_TOK, 8, 0, 0, false}, /* of one */
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (int dst = 0; dst < 2; dst++) {
+            struct build *b = build_new(1, 4);
+            struct program *p;
+            struct step *st;
+
+            build_tensor(b, 8);
+            l.src_at = dst ? 0 : cases[i].at;
+            l.dst_at = dst ? cases[i].at : 0;
+            l.src_off = (pl_dim){dst ? 0 : -cases[i].falls, PL_N_TOK};
+            l.dst_off = (pl_dim){dst ? -cases[i].falls : 0, PL_N_TOK};
+            l.bytes = (pl_dim){cases[i].n_bytes, cases[i].symbol};
+            st = build_step(b, STEP_PULL);
+            st->pull = pull;
+            st->least = cases[i].least;
+            st->most = cases[i].most;
+            p = build_programs(b, 1);
+            program_is(p, cases[i].fits ? NULL : dst ? writes : reads);
+            free(p);
+            free(b);
+        }
+}
+
 int test_program_check(void)
 {
     const struct CMUnitTest tests[] = {
@@ -159,6 +324,11 @@ int test_program_check(void)
             program_check_tables_are_whole_and_of_their_micro_batch),
         cmocka_unit_test(program_check_sequences_are_a_size),
         cmocka_unit_test(program_check_a_wait_knows_of_the_other_queue),
+        cmocka_unit_test(program_check_meetings_name_each_device_once),
+        cmocka_unit_test(program_check_sums_are_of_whole_floats),
+        cmocka_unit_test(program_check_tensors_have_room_for_what_they_hold),
+        cmocka_unit_test(
+            program_check_offsets_that_fall_are_inside_at_any_size),
     };
 
     return TEST_RUN(tests);
