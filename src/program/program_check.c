@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "program/cache_tile.h"
 #include "program/program_check.h"
+#include "program/program_check_kernel.h"
 #include "program/program_form.h"
 
 struct check {
@@ -329,10 +330,14 @@ static pl_status check_args(const struct check *c, const struct step *st)
 static pl_status check_kernel(const struct check *c, const struct step *st)
 {
     const struct step_kernel *k = &st->kernel;
+    const char *fault;
 
     if ((unsigned)k->kernel >= KERNEL_COUNT)
         return bad(c, "runs a kernel that is not there");
     PL_TRY(check_args(c, st));
+    fault = program_kernel_fault(k, c->p->tensor);
+    if (fault)
+        return bad(c, fault);
     if (!c->m->has_kernel(c->m->user, c->p->dev, k))
         return err_set(c->err, PL_UNSUPPORTED,
                        "%s has no %s kernel for %s (step %d)", c->dev->name,

@@ -23,6 +23,7 @@
     "%4: i32[9]\n"                                                             \
     "%5: f32[10]\n"                                                            \
     "%6: i32[10] micro 1\n"                                                    \
+    "%7: f32[n_tok, 2, 16]\n"                                                  \
     "device 1\n"                                                               \
     "%0: f32[n_tok, 16]\n"                                                     \
     "%1: f32[n_tok, 16] mail\n"                                                \
@@ -120,18 +121,19 @@ program_check_tables_are_whole_and_of_their_micro_batch(void **state)
     static const char *const there = "names a tensor that is not there";
 
     (void)state;
-    is_refused(HEAD "0: %2 = cache_write(%0, %3)\n", true, NULL);
-    is_refused(HEAD "0: %2 = cache_write(%0, %4)\n", true, none);
-    is_refused(HEAD "0: %2 = cache_write(%0, %5)\n", true, none);
-    is_refused(HEAD "0: %2 = cache_write(%0, -)\n", true, there);
-    is_refused(HEAD "0: %2 = cache_write(%0)\n", true, there);
-    is_refused(HEAD "0: %2 = cache_write(%0, %6)\n", true,
+    is_refused(HEAD "0: %2 = cache_write(%7, %3)\n", true, NULL);
+    is_refused(HEAD "0: %2 = cache_write(%7, %4)\n", true, none);
+    is_refused(HEAD "0: %2 = cache_write(%7, %5)\n", true, none);
+    is_refused(HEAD "0: %2 = cache_write(%7, -)\n", true, there);
+    is_refused(HEAD "0: %2 = cache_write(%7)\n", true, there);
+    is_refused(HEAD "0: %2 = cache_write(%7, %6)\n", true,
                "reads a tensor of another micro-batch");
-    is_refused(HEAD "0: %0 = attention(%0, %2, %2, -, %3)\n", true, NULL);
-    is_refused(HEAD "0: %0 = attention(%0, %2, %2, -, %4)\n", true, none);
-    is_refused(HEAD "0: %0 = attention(%0, %2, %2, %3)\n", true, there);
+    is_refused(HEAD "0: %7 = attention(%7, %2, %2, -, %3) heads(0, 1)\n", true,
+               NULL);
+    is_refused(HEAD "0: %7 = attention(%7, %2, %2, -, %4)\n", true, none);
+    is_refused(HEAD "0: %7 = attention(%7, %2, %2, %3)\n", true, there);
     is_refused(HEAD "0: pages 1.%3 <- %2 batch %4 heads(0, 1)\n", true, none);
-    is_refused(HEAD "0: pages 1.%3 <- %2 batch %7 heads(0, 1)\n", true, there);
+    is_refused(HEAD "0: pages 1.%3 <- %2 batch %9 heads(0, 1)\n", true, there);
 }
 
 /* A step may have no sequence at all, or as many as the programs allow. */
@@ -265,6 +267,113 @@ static void program_check_tensors_have_room_for_what_they_hold(void **state)
     }
 }
 
+/* A program of one kernel, whose operands stand before it. */
+static void kernel_is(const char *tensors, const char *step,
+                      const char *message)
+{
+    char text[1000];
+
+    snprintf(text, sizeof text,
+             "programs 2\nmax n_tok 4 n_out 4 n_slot 128 n_seq 1 page_stride "
+             "2\ndevice 0\n%s\ndevice 1\nscript\n0: %s\n",
+             tensors, step);
+    text_is(text, message);
+}
+
+static void program_check_kernels_take_what_goes_together(void **state)
+{
+    static const char *const form = "a format that its kernel does not read";
+    static const char *const dims = "dimensions do not go together";
+
+    (void)state;
+    kernel_is("%0: f32[n_tok, 7]\n%1: f32[n_tok, 7]", "%0 = scale(%1)", NULL);
+    kernel_is("%0: f32[n_tok, 8]\n%1: f32[n_tok, 7]", "%0 = scale(%1)", dims);
+    kernel_is("%0: f32[n_tok, 7]\n%1: f32[n_out, 7]", "%0 = scale(%1)", dims);
+    kernel_is("%0: f32[n_tok, 7]\n%1: i32[n_tok, 7]", "%0 = scale(%1)", form);
+    kernel_is("%0: f16[n_tok, 7]\n%1: f32[n_tok, 7]", "%0 = scale(%1)", form);
+    kernel_is("%0: f32[n_tok, 7]\n%1: f16[n_tok, 7]", "%0 = scale(%1)", NULL);
+    kernel_is("%0: f32[n_tok, 7]\n%1: f32[n_tok, 1]\n%2: f32[7]",
+              "%0 = add(%1, %2)", NULL);
+    kernel_is("%0: f32[n_tok, 100000]\n%1: f32[n_tok, 7]\n%2: f32[n_tok, 7]",
+              "%0 = add(%1, %2)", dims);
+    kernel_is("%0: f32[7]\n%1: f32[n_tok, 7]\n%2: f32[7]", "%0 = add(%1, %2)",
+              dims);
+    kernel_is("%0: f32[n_tok, 7]\n%1: f32[n_tok, 7]\n%2: f32[1]",
+              "%0 = rms_norm(%1, %2)", dims);
+    kernel_is("%0: f32[n_tok, 64]\n%1: f32[n_tok, 32]\n"
+              "%2: f32[64, 32] weights packed",
+              "%0 = matmul(%1, %2)", NULL);
+    kernel_is("%0: f32[n_tok, 64]\n%1: f32[n_tok, 64]\n"
+              "%2: f32[64, 32] weights packed",
+              "%0 = matmul(%1, %2)", dims);
+    kernel_is("%0: f32[n_out, 64]\n%1: f32[n_tok, 32]\n"
+              "%2: f32[64, 32] weights packed",
+              "%0 = matmul(%1, %2)", dims);
+    kernel_is("%0: f32[n_tok, 64]\n%1: f32[n_tok, 32]\n"
+              "%2: f32[64, 32] weights packed(rows 48)",
+              "%0 = matmul(%1, %2)", form);
+    kernel_is("%0: f32[n_tok, 64]\n%1: f32[n_tok, 32]\n"
+              "%2: q8_0[64, 32] weights packed\n%3: f32[n_out, 32] q8",
+              "%0 = matmul(%1, %2, %3)", dims);
+    kernel_is("%0: f32[n_tok, 64] q8\n%1: f32[n_tok, 32]", "%0 = quantize(%1)",
+              dims);
+    kernel_is("%0: f32[n_tok, 7]\n%1: f16[n_tok, 7]", "%0 = contiguous(%1)",
+              form);
+}
+
+#define TABLE "%0: f32[n_tok, 8]\n%1: f32[64, 8] weights\n%2: i32[n_tok]"
+#define PAIR  "%0: f32[n_tok, 16]\n%1: f32[n_tok, 64]"
+#define HEADS "%0: f32[n_tok, 4, 32]\n%1: f16[n_slot, 2, 32] cache\n%2: i32[10]"
+
+static void program_check_kernels_stay_inside_their_operands(void **state)
+{
+    static const char *const adds = "additions do not end in its results";
+    static const char *const part = "parts that its operand does not have";
+    static const char *const beyond = "attributes that lead beyond";
+
+    (void)state;
+    kernel_is(TABLE, "%0 = gather_rows(%1, %2) tree(0, 1+) depth 2 out 1",
+              NULL);
+    kernel_is(TABLE, "%0 = gather_rows(%1, %2) tree(0, 1+) depth 1 out 1",
+              adds);
+    kernel_is(TABLE, "%0 = gather_rows(%1, %2) tree(0, 1++) depth 9 out 1",
+              adds);
+    kernel_is(TABLE, "%0 = gather_rows(%1, %2) tree(0, 1) depth 2 out 1", adds);
+    kernel_is(TABLE, "%0 = gather_rows(%1, %2) spans(0+32{0}, 64+32@32{1})",
+              NULL);
+    kernel_is(TABLE, "%0 = gather_rows(%1, %2) spans(0+32{0}, 64+32@33{1})",
+              part);
+    kernel_is(TABLE, "%0 = gather_rows(%1, %2) spans(0+6400@100000000{0})",
+              part);
+    kernel_is(PAIR, "%0 = slice(%1) axis=1 start=48", NULL);
+    kernel_is(PAIR, "%0 = slice(%1) axis=1 start=49", beyond);
+    kernel_is(PAIR, "%0 = slice(%1) axis=1 start=-1", beyond);
+    kernel_is(PAIR, "%0 = slice(%1) axis=77", beyond);
+    kernel_is(PAIR, "%0 = slice(%1) axis=0", beyond);
+    kernel_is(PAIR, "%1 = concat(%0, %0, %0, %0) axis=1", NULL);
+    kernel_is(PAIR, "%1 = concat(%0, %0, %0) axis=1", beyond);
+    kernel_is(PAIR, "%0 = concat(%1) axis=1", beyond);
+    kernel_is("%0: f32[n_tok, 4]\n%1: f32[4, n_tok]",
+              "%0 = permute(%1) perm0=1 perm1=0", NULL);
+    kernel_is("%0: f32[n_tok, 4]\n%1: f32[n_tok, 4]",
+              "%0 = permute(%1) perm0=1 perm1=0", beyond);
+    kernel_is("%0: f32[n_tok, 4]\n%1: f32[n_tok, 4]",
+              "%0 = permute(%1) perm0=1 perm1=5", beyond);
+    kernel_is(HEADS, "%0 = attention(%0, %1, %1, -, %2) heads(0, 1, 1, 1)",
+              NULL);
+    kernel_is(HEADS, "%0 = attention(%0, %1, %1, -, %2) heads(0, 2, 1, 1)",
+              beyond);
+    kernel_is(HEADS, "%0 = attention(%0, %1, %1, -, %2)", beyond);
+    kernel_is("%0: f32[n_tok, 2, 8]\n%1: i32[n_tok]",
+              "%0 = rope(%0, %1) n_rot=8", NULL);
+    kernel_is("%0: f32[n_tok, 2, 8]\n%1: i32[n_tok]",
+              "%0 = rope(%0, %1) n_rot=10", beyond);
+    kernel_is("%0: i32[n_tok, 2]\n%1: f32[n_tok, 8]",
+              "%0 = router_topk(%1) n_group=4 n_group_used=2", NULL);
+    kernel_is("%0: i32[n_tok, 2]\n%1: f32[n_tok, 8]",
+              "%0 = router_topk(%1) n_group=100 n_group_used=2", beyond);
+}
+
 /* What moves towards a tensor's start as the step grows is farthest from it in
  * small ones: of no token, or where with none nothing is touched, of one. */
 static void program_check_offsets_that_fall_are_inside_at_any_size(void **state)
@@ -327,6 +436,8 @@ int test_program_check(void)
         cmocka_unit_test(program_check_meetings_name_each_device_once),
         cmocka_unit_test(program_check_sums_are_of_whole_floats),
         cmocka_unit_test(program_check_tensors_have_room_for_what_they_hold),
+        cmocka_unit_test(program_check_kernels_take_what_goes_together),
+        cmocka_unit_test(program_check_kernels_stay_inside_their_operands),
         cmocka_unit_test(
             program_check_offsets_that_fall_are_inside_at_any_size),
     };
