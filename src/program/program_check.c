@@ -242,6 +242,15 @@ static pl_status check_merge(const struct check *c, const struct step *st,
 {
     int top = 0, depth = 0;
 
+    if (!has_tensor(c->p, m->out))
+        return bad(c, "names a tensor that is not there");
+    for (int i = 0; m->reduce && i < m->n_addend; i++) {
+        const struct merge_addend *a = &m->addend[i];
+
+        if (a->dev < 0 || a->dev >= c->m->n_dev ||
+            !has_tensor(&c->all[a->dev], a->tensor))
+            return bad(c, "reads a tensor that is not there");
+    }
     for (int k = 0; k < m->n_piece; k++) {
         const struct copy_piece *l = &m->piece[k];
 

@@ -221,6 +221,11 @@ static void program_check_sums_are_of_whole_floats(void **state)
 
     (void)state;
     text_is(MEETS "0: merge %0 <- sum(%0@4) 8 to 12\n", NULL);
+    text_is(MEETS "0: merge %0 <- sum(%0) nothing\n", NULL);
+    text_is(MEETS "0: merge %1 <- sum(%0) nothing\n", "that is not there");
+    text_is(MEETS "0: merge %1 <- nothing\n", "that is not there");
+    text_is(MEETS "0: merge %0 <- sum(%0, %1+) nothing\n",
+            "reads a tensor that is not there");
     text_is(MEETS "0: merge %0 <- sum(%0) 6\n", "other than whole floats");
     text_is(MEETS "0: merge %0 <- sum(%0@2) 8\n", begin);
     text_is(MEETS "0: merge %0 <- sum(%0) @3 8\n", begin);
