@@ -552,8 +552,11 @@ static void with_closed_descriptors(int in_place, bool loses_one)
     int fd[2], file = in_place == 1 ? open("/dev/null", O_RDONLY) : -1;
 
     assert_true(own >= 0);
-    while (own == 0)
-        pause();
+    if (own == 0) { /* not for ever, if the case fails */
+        alarm(60);
+        for (;;)
+            pause();
+    }
     LOAD_OK(s, r->p);
     for (int d = 0; d < 2; d++) {
         fd[d] = process_of(s, d)->pidfd;

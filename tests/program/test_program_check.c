@@ -344,6 +344,9 @@ static void program_check_kernels_stay_inside_their_operands(void **state)
     kernel_is(TABLE, "%0 = gather_rows(%1, %2) tree(0, 1++) depth 9 out 1",
               adds);
     kernel_is(TABLE, "%0 = gather_rows(%1, %2) tree(0, 1) depth 2 out 1", adds);
+    kernel_is(TABLE,
+              "%0 = gather_rows(%1, %2) tree(0, 1+++, 2, 3) depth 9 out 1",
+              adds);
     kernel_is(TABLE, "%0 = gather_rows(%1, %2) spans(0+32{0}, 64+32@32{1})",
               NULL);
     kernel_is(TABLE, "%0 = gather_rows(%1, %2) spans(0+32{0}, 64+32@33{1})",
@@ -402,7 +405,8 @@ static void program_check_offsets_that_fall_are_inside_at_any_size(void **state)
         {100, 32, PL_CONST, 25, 1, 9, true},
         {128, 32, PL_N_TOK, 32, 0, 0, true},
         {96, 8, PL_N_TOK, 8, 0, 0, true},
-        {144, 8, PL_N_TOK, 8, 0, 0, false}, /* of one */
+        {152, 8, PL_N_TOK, 32, 0, 0, true},
+        {160, 8, PL_N_TOK, 32, 0, 0, false}, /* of one */
     };
 
     (void)state;
