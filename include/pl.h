@@ -7,6 +7,9 @@
  * with HWLOC_HIDE_ERRORS=2 in the environment only on request). Objects are
  * opaque, owned by whoever created them, and freed by one call that takes NULL.
  * Numbers are read and written with a point, whatever locale the program has.
+ * In a copy of the process that fork() made, executors and engines have no
+ * threads and devices: there they may be freed, which leaves the original's
+ * alone, and nothing else.
  *
  * Shapes are written outermost first, the last dimension contiguous. */
 #ifndef PL_H

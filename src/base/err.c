@@ -3,9 +3,11 @@
 
 #include "base/numeral.h"
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static const char *const names[] = {
 #define ROW(name, text) #name,
@@ -78,4 +80,40 @@ pl_status err_no_memory(pl_err *err, const char *what)
 {
     return err_set(err, PL_NO_MEMORY, "out of host memory while allocating %s",
                    what);
+}
+
+/* Is there room for a thread's stack? */
+static bool fits_stack(size_t *bytes)
+{
+    pthread_attr_t usual;
+    void *p;
+
+    *bytes = 0;
+    if (pthread_attr_init(&usual) != 0)
+        return false;
+    pthread_attr_getstacksize(&usual, bytes);
+    pthread_attr_destroy(&usual);
+    p = mmap(NULL, *bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+             -1, 0);
+    if (p == MAP_FAILED)
+        return false;
+    munmap(p, *bytes);
+    return true;
+}
+
+pl_status err_no_thread(pl_err *err, const char *what, int e)
+{
+    size_t bytes;
+
+    if (!fits_stack(&bytes))
+        return err_set(err, PL_NO_MEMORY,
+                       "%s could not be started: there is no room for its "
+                       "stack of %zu bytes; ask for fewer threads (-t), or "
+                       "raise the limit of memory (ulimit -v) or lower that "
+                       "of stacks (ulimit -s)",
+                       what, bytes);
+    return err_set(err, PL_DEVICE,
+                   "%s could not be started: %s; ask for fewer threads (-t) or "
+                   "raise the limit (ulimit -u, or the container's)",
+                   what, strerror(e));
 }

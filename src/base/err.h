@@ -18,6 +18,11 @@ pl_status err_no_memory(pl_err *err, const char *what);
 enum { ERR_SHOWN = 80 };
 const char *err_shown(char buf[ERR_SHOWN], const char *s, size_t len);
 
+/* The usual message for a thread that could not be started; `what` is which, e
+ * what pthread_create returned. PL_NO_MEMORY where a stack finds no room, else
+ * PL_DEVICE: the system says the same of both, so room is tried. */
+pl_status err_no_thread(pl_err *err, const char *what, int e);
+
 /* Only where nothing is held; with something held, use `goto done`. */
 #define PL_TRY(call)                                                           \
     do {                                                                       \

@@ -166,15 +166,20 @@ static bool quantity(const char *s, const char *end, double *value,
 
 /* ---- described devices ------------------------------------------------- */
 
+/* What is slower than its bound is a slip, and nobody would see the end of a
+ * run on it. */
 static const struct {
     const char *key;
     enum unit unit;
+    double least, most;
+    const char *bound; /* for messages */
 } figures[DEVICE_FIGURES] = {
-    [DEVICE_MEMORY] = {"memory", BYTES},
-    [DEVICE_BANDWIDTH] = {"bandwidth", BYTES_PER_S},
-    [DEVICE_FLOPS] = {"flops", PLAIN},
-    [DEVICE_LINK] = {"link", BYTES_PER_S},
-    [DEVICE_LATENCY] = {"latency", SECONDS},
+    [DEVICE_MEMORY] = {"memory", BYTES, 0, HUGE_VAL, ""},
+    [DEVICE_BANDWIDTH] = {"bandwidth", BYTES_PER_S, 1e3, HUGE_VAL,
+                          "at least 1kB/s"},
+    [DEVICE_FLOPS] = {"flops", PLAIN, 1e3, HUGE_VAL, "at least 1000"},
+    [DEVICE_LINK] = {"link", BYTES_PER_S, 1e3, HUGE_VAL, "at least 1kB/s"},
+    [DEVICE_LATENCY] = {"latency", SECONDS, 0, 10, "at most 10s"},
 };
 
 /* One field: [KEY=]NUMBER. Without a key it is the first figure of its unit
@@ -213,6 +218,10 @@ static pl_status parse_field(double *v, unsigned offered, const char *p,
         return device_item_bad(it, err, "%s must be %s, not \"%s\"",
                                figures[found].key,
                                unit_name[figures[found].unit],
+                               err_shown(shown, num, (size_t)(end - num)));
+    if (value < figures[found].least || value > figures[found].most)
+        return device_item_bad(it, err, "%s must be %s, not \"%s\"",
+                               figures[found].key, figures[found].bound,
                                err_shown(shown, num, (size_t)(end - num)));
     if (v[found] != 0)
         return device_item_bad(it, err, "%s is given twice",

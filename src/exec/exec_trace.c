@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 struct exec_trace {
     const struct compiled *p; /* borrowed */
@@ -28,6 +29,7 @@ struct exec_trace {
     struct trace_span *copy; /* owned, likewise */
     double first_s, start_s; /* when the executor, the run began */
     bool any;                /* an event was written */
+    pid_t owner;             /* the process whose runs it tells of */
     pl_traced sum;
 };
 
@@ -123,6 +125,7 @@ pl_status exec_trace_create(struct exec_trace **out, const struct compiled *p,
     t->p = p;
     t->write = write;
     t->user = user;
+    t->owner = getpid();
     t->layer = malloc(((size_t)p->g->n_node + 1) * sizeof *t->layer);
     t->busy = malloc(room * sizeof *t->busy);
     t->copy = malloc(room * sizeof *t->copy);
@@ -148,7 +151,7 @@ void exec_trace_free(struct exec_trace *t)
 {
     if (!t)
         return;
-    if (t->write)
+    if (t->write && t->owner == getpid()) /* not of a forked copy's */
         say(t, "\n]}\n");
     free(t->layer);
     free(t->busy);

@@ -11,6 +11,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 struct transfer {
     struct transfer *next;
@@ -22,6 +23,7 @@ struct transfer {
 
 struct exec_async {
     pl_exec *x;
+    pid_t owner; /* the process that has the thread */
     pthread_t thread;
     pthread_mutex_t lock; /* of all below */
     pthread_cond_t changed;
@@ -68,20 +70,23 @@ static void *run(void *user)
 static pl_status start(pl_exec *x, pl_err *err)
 {
     struct exec_async *a = calloc(1, sizeof *a);
+    int e;
 
     if (!a)
         return err_no_memory(err, "a transfer");
     a->x = x;
+    a->owner = getpid();
     a->end = &a->first;
     x->async = a; /* before the thread that looks at it */
     pthread_mutex_init(&a->lock, NULL);
     pthread_cond_init(&a->changed, NULL);
-    if (pthread_create(&a->thread, NULL, run, a)) {
+    e = pthread_create(&a->thread, NULL, run, a);
+    if (e != 0) {
         pthread_cond_destroy(&a->changed);
         pthread_mutex_destroy(&a->lock);
         free(a);
         x->async = NULL;
-        return err_set(err, PL_NO_MEMORY, "no thread for transfers");
+        return err_no_thread(err, "the thread for transfers", e);
     }
     return PL_OK;
 }
@@ -129,6 +134,11 @@ void exec_async_free(pl_exec *x)
 
     if (!a)
         return;
+    if (a->owner != getpid()) { /* a forked copy has no thread to end, and what
+                                   it was about may be half done */
+        free(a);
+        return;
+    }
     pthread_mutex_lock(&a->lock);
     a->stop = true;
     pthread_cond_broadcast(&a->changed);

@@ -4,7 +4,9 @@
 
 #include "lib/support.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/resource.h>
 
 static void base_err_every_status_has_name_and_text(void **state)
 {
@@ -76,6 +78,27 @@ static void base_err_shows_values_harmlessly(void **state)
     assert_string_equal(err_shown(buf, "", 0), "");
 }
 
+/* The system says EAGAIN of both. */
+static void base_err_no_thread_tells_memory_from_limits(void **state)
+{
+    struct rlimit was, none;
+    pl_err err;
+
+    (void)state;
+    assert_int_equal(err_no_thread(&err, "thread 1 of 3", EAGAIN), PL_DEVICE);
+    assert_non_null(strstr(err.message, "thread 1 of 3 could not be started"));
+    assert_non_null(strstr(err.message, "ulimit -u"));
+    assert_int_equal(getrlimit(RLIMIT_AS, &was), 0);
+    none = was;
+    none.rlim_cur = 1;
+    assert_int_equal(setrlimit(RLIMIT_AS, &none), 0);
+    err_no_thread(&err, "thread 1 of 3", EAGAIN);
+    assert_int_equal(setrlimit(RLIMIT_AS, &was), 0);
+    assert_int_equal(err.status, PL_NO_MEMORY);
+    assert_non_null(strstr(err.message, "no room for its stack"));
+    assert_non_null(strstr(err.message, "ulimit -v"));
+}
+
 static void base_bytes_have_the_unit_of_their_size(void **state)
 {
     static const struct {
@@ -106,6 +129,7 @@ int test_base_err(void)
         cmocka_unit_test(base_err_long_message_is_cut_and_terminated),
         cmocka_unit_test(base_err_long_message_ends_with_what_was_wrong),
         cmocka_unit_test(base_err_shows_values_harmlessly),
+        cmocka_unit_test(base_err_no_thread_tells_memory_from_limits),
         cmocka_unit_test(base_bytes_have_the_unit_of_their_size),
     };
 

@@ -299,6 +299,11 @@ static void spec_errors_name_item_and_remedy(void **state)
         {"sim:flops=3T", "\"flops\" is no figure"},
         {"sim:latency=3GB", "latency must be a time (10us), not \"3GB\""},
         {"sim:link=3GB/s:link=3GB/s", "link is given twice"},
+        {"sim:link=1e-300B/s",
+         "link must be at least 1kB/s, not \"1e-300B/s\""},
+        {"sim:999B/s", "link must be at least 1kB/s"},
+        {"sim:1e300s", "latency must be at most 10s, not \"1e300s\""},
+        {"sim:10001ms", "latency must be at most 10s"},
         {"sim:2GB:", "nothing after ':'"},
         {"sim::2GB", "no positive number"},
     };
@@ -325,6 +330,14 @@ static void spec_errors_name_item_and_remedy(void **state)
                      PL_BAD_ARGUMENT);
     assert_non_null(strstr(err.message, "bandwidth is missing"));
     assert_non_null(strstr(err.message, "accepted: NAME"));
+    assert_int_equal(device_parse_paper(&l, "gpu:1GB:1B/s", &err),
+                     PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "bandwidth must be at least 1kB/s"));
+    assert_int_equal(device_parse_paper(&l, "gpu:1GB:1GB/s:flops=1e-9", &err),
+                     PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "flops must be at least 1000"));
+    assert_int_equal(device_parse_on(&l, "sim:10s:1kB/s", 0, &t, &err), PL_OK);
+    device_list_free(&l);
     topology_fini(&t);
 }
 
