@@ -9,10 +9,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* An exec_source's: is node's tensor still in its file? */
+static pl_status check_whole(void *user, int node, pl_err *err)
+{
+    const pl_engine *e = user;
+    const struct gguf *file = e->plan->model->file;
+
+    return gguf_check_whole(
+        file, gguf_find_tensor(file, e->plan->graph->node[node].name), err);
+}
+
 static pl_status load(pl_engine *e, const pl_options *opt, pl_err *err)
 {
     const pl_graph *g = e->plan->graph;
     const void **data = calloc((size_t)g->n_node + 1, sizeof *data);
+    const struct exec_source from = {data, check_whole, e};
     pl_status s = PL_OK;
 
     if (!data)
@@ -30,7 +41,7 @@ static pl_status load(pl_engine *e, const pl_options *opt, pl_err *err)
             data[i] = t->data;
     }
     if (s == PL_OK)
-        s = exec_load(e->exec, data, opt, err);
+        s = exec_load(e->exec, &from, opt, err);
     free(data);
     return s;
 }

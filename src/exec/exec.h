@@ -71,9 +71,17 @@ void exec_async_free(pl_exec *x);
 /* Copies one page of every cache. */
 pl_status exec_copy_page(pl_exec *x, int from, int to, pl_err *err);
 
-/* Loads weights in parallel: data[node] is the whole weight of each OP_weight
- * node; others are ignored. */
-pl_status exec_load(pl_exec *x, const void *const *data, const pl_options *opt,
-                    pl_err *err);
+/* Where weights come from: data[node] is the whole weight of each OP_weight
+ * node, or NULL; others are ignored. `check` is asked, by several threads,
+ * before a part of a weight is read; NULL: nothing is asked. */
+struct exec_source {
+    const void *const *data;
+    pl_status (*check)(void *user, int node, pl_err *err);
+    void *user;
+};
+
+/* Loads weights in parallel. */
+pl_status exec_load(pl_exec *x, const struct exec_source *from,
+                    const pl_options *opt, pl_err *err);
 
 #endif
