@@ -601,9 +601,9 @@ typedef struct pl_batch {
                               if none is wanted */
 } pl_batch;
 
-/* On failure (FULL: no cache slot left) no sequence has changed. `cancel`, may
- * be NULL, is polled between steps; nonzero ends with PL_CANCELLED and the
- * sequences hold what was done. */
+/* On failure (FULL: no cache slot left; BAD_FILE: a logit that is wanted is nan
+ * or infinite) no sequence has changed. `cancel`, may be NULL, is polled between
+ * steps; nonzero ends with PL_CANCELLED and the sequences hold what was done. */
 PL_API pl_status pl_engine_decode(pl_engine *e, const pl_batch *b,
                                   const volatile int *cancel, pl_err *err);
 PL_API int64_t pl_seq_length(const pl_engine *e, int seq);
@@ -718,7 +718,7 @@ PL_API pl_status pl_sampler_create(pl_sampler **out, const pl_sampling *s,
                                    int64_t n_vocab, pl_err *err);
 PL_API void pl_sampler_free(pl_sampler *s);
 /* Chooses from logits [n_vocab] and remembers the choice for penalties; -1 if
- * all are nan or -inf. */
+ * any is nan or +inf, or all are -inf, biases included. */
 PL_API int32_t pl_sample(pl_sampler *s, const float *logits);
 /* Remembers a token that was not sampled (the prompt's). */
 PL_API void pl_sampler_accept(pl_sampler *s, int32_t id);
