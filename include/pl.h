@@ -407,7 +407,9 @@ typedef enum pl_offload {
 } pl_offload;
 
 /* Zero-initialised, or NULL in its place, gives the defaults. Strings and
- * arrays are borrowed for the call. */
+ * arrays are borrowed for the call. PL_BAD_ARGUMENT, naming the field: a
+ * negative count, NULL where a count says that there is something, an
+ * enumerator that does not exist. */
 typedef struct pl_options {
     const char *devices;        /* "cpu", "cpu*2", "cpu:0-3,cpu:4-7",
                                    "sim:2GiB:16GB/s:10us*2", "proc*2";
@@ -602,8 +604,9 @@ typedef struct pl_batch {
 } pl_batch;
 
 /* On failure (FULL: no cache slot left; BAD_FILE: a logit that is wanted is nan
- * or infinite) no sequence has changed. `cancel`, may be NULL, is polled between
- * steps; nonzero ends with PL_CANCELLED and the sequences hold what was done. */
+ * or infinite) no sequence has changed. `cancel`, may be NULL, is polled
+ * between steps; nonzero ends with PL_CANCELLED and the sequences hold what was
+ * done. */
 PL_API pl_status pl_engine_decode(pl_engine *e, const pl_batch *b,
                                   const volatile int *cancel, pl_err *err);
 PL_API int64_t pl_seq_length(const pl_engine *e, int seq);

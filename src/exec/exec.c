@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "exec/cache_io.h"
+#include "plan/options_check.h"
 #include "program/cache_tile.h"
 
 #include <inttypes.h>
@@ -127,6 +128,7 @@ pl_status pl_exec_create(pl_exec **out, const pl_graph *g,
 
     *out = NULL;
     opt = opt ? opt : &defaults;
+    PL_TRY(options_check(opt, err));
     PL_TRY(compile_graph(&p, g, opt, err));
     s = exec_create(out, p, opt, err);
     if (s == PL_OK)
