@@ -5,6 +5,15 @@
  * value and the remedy. Nothing here aborts, exits or prints. Objects are
  * opaque, owned by whoever created them, and freed by one call that takes NULL.
  *
+ * Threads: models, plans, tokenizers and graphs that nobody changes any more
+ * may be used by any number of threads at once, and any number of engines may
+ * share a model. An executor, an engine, a sampler and a detokenizer take one
+ * call at a time, from whatever thread; different ones never mind each other.
+ * An engine and the executor behind it (pl_engine_exec) count as one. A call of
+ * an engine or executor while another is under way, in another thread or around
+ * a callback, gives PL_BAD_ARGUMENT and does nothing; those that return no
+ * status must not be made then, nor may anything be freed.
+ *
  * Shapes are written outermost first, the last dimension contiguous. */
 #ifndef PL_H
 #define PL_H

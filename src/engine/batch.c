@@ -251,8 +251,8 @@ static pl_status step(pl_engine *e, const pl_batch *b, int n, pl_err *err)
     return s;
 }
 
-pl_status pl_engine_decode(pl_engine *e, const pl_batch *b,
-                           const volatile int *cancel, pl_err *err)
+static pl_status decode(pl_engine *e, const pl_batch *b,
+                        const volatile int *cancel, pl_err *err)
 {
     int64_t next = 0, row = 0;
 
@@ -270,4 +270,15 @@ pl_status pl_engine_decode(pl_engine *e, const pl_batch *b,
         PL_TRY(step(e, b, n, err));
     }
     return PL_OK;
+}
+
+pl_status pl_engine_decode(pl_engine *e, const pl_batch *b,
+                           const volatile int *cancel, pl_err *err)
+{
+    pl_status s;
+
+    PL_TRY(exec_enter(e->exec, err));
+    s = decode(e, b, cancel, err);
+    exec_leave(e->exec);
+    return s;
 }

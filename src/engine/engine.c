@@ -132,7 +132,7 @@ int64_t pl_seq_length(const pl_engine *e, int seq)
     return engine_is_seq(e, seq) ? e->kv.length[seq] : 0;
 }
 
-pl_status pl_seq_trim(pl_engine *e, int seq, int64_t n_keep, pl_err *err)
+static pl_status trim(pl_engine *e, int seq, int64_t n_keep, pl_err *err)
 {
     if (!engine_is_seq(e, seq))
         return engine_no_seq(e, seq, err);
@@ -145,9 +145,29 @@ pl_status pl_seq_trim(pl_engine *e, int seq, int64_t n_keep, pl_err *err)
     return PL_OK;
 }
 
-pl_status pl_seq_copy(pl_engine *e, int dst, int src, pl_err *err)
+static pl_status copy(pl_engine *e, int dst, int src, pl_err *err)
 {
     if (!engine_is_seq(e, dst) || !engine_is_seq(e, src))
         return engine_no_seq(e, engine_is_seq(e, dst) ? src : dst, err);
     return kv_copy(&e->kv, dst, src, engine_copy_page, e, err);
+}
+
+pl_status pl_seq_trim(pl_engine *e, int seq, int64_t n_keep, pl_err *err)
+{
+    pl_status s;
+
+    PL_TRY(exec_enter(e->exec, err));
+    s = trim(e, seq, n_keep, err);
+    exec_leave(e->exec);
+    return s;
+}
+
+pl_status pl_seq_copy(pl_engine *e, int dst, int src, pl_err *err)
+{
+    pl_status s;
+
+    PL_TRY(exec_enter(e->exec, err));
+    s = copy(e, dst, src, err);
+    exec_leave(e->exec);
+    return s;
 }

@@ -155,6 +155,21 @@ void pl_exec_free(pl_exec *x)
     free(x);
 }
 
+pl_status exec_enter(pl_exec *x, pl_err *err)
+{
+    if (!atomic_exchange_explicit(&x->busy, true, memory_order_acquire))
+        return PL_OK;
+    return err_set(err, PL_BAD_ARGUMENT,
+                   "the engine is busy in another thread, or with the call "
+                   "whose callback this is: it takes one call at a time; wait, "
+                   "or have one for each thread");
+}
+
+void exec_leave(pl_exec *x)
+{
+    atomic_store_explicit(&x->busy, false, memory_order_release);
+}
+
 /* ---- ranges ------------------------------------------------------------ */
 
 struct exec_holder exec_holder(const pl_exec *x, int num)
@@ -315,13 +330,23 @@ static pl_status range(const struct subject *j, unsigned char *data,
 pl_status pl_tensor_set(pl_exec *x, pl_tensor t, const void *data,
                         size_t offset, size_t bytes, pl_err *err)
 {
-    return exec_set_input(x, 0, t, data, offset, bytes, err);
+    pl_status s;
+
+    PL_TRY(exec_enter(x, err));
+    s = exec_set_input(x, 0, t, data, offset, bytes, err);
+    exec_leave(x);
+    return s;
 }
 
 pl_status pl_tensor_get(pl_exec *x, pl_tensor t, void *data, size_t offset,
                         size_t bytes, pl_err *err)
 {
-    return exec_get_output(x, x->last_instance, t, data, offset, bytes, err);
+    pl_status s;
+
+    PL_TRY(exec_enter(x, err));
+    s = exec_get_output(x, x->last_instance, t, data, offset, bytes, err);
+    exec_leave(x);
+    return s;
 }
 
 pl_status exec_set_input(pl_exec *x, int instance, pl_tensor t,
@@ -527,7 +552,12 @@ void pl_exec_traced(const pl_exec *x, pl_traced *out)
 
 pl_status pl_exec_step(pl_exec *x, const pl_rows *r, pl_err *err)
 {
-    return exec_steps(x, 1, r, err);
+    pl_status s;
+
+    PL_TRY(exec_enter(x, err));
+    s = exec_steps(x, 1, r, err);
+    exec_leave(x);
+    return s;
 }
 
 void pl_exec_counters(const pl_exec *x, pl_counters *out)

@@ -5,6 +5,8 @@
 #include "exec/exec_trace.h"
 #include "lower/compile.h"
 
+#include <stdatomic.h>
+
 /* The devices that hold a weight or cache. */
 struct exec_holder {
     int n;
@@ -16,6 +18,7 @@ struct exec_holder {
 struct pl_exec {
     struct compiled *plan;
     bool own_plan, has_cache;
+    atomic_bool busy; /* between exec_enter and exec_leave */
     struct device_set *set;
     int last_way, last_instance;                 /* of the last run */
     struct graph_sizes sizes[PROG_MAX_INSTANCE]; /* of the last run */
@@ -32,6 +35,12 @@ struct pl_exec {
     int **group_dev;          /* [n_group] devices of each group */
     rankset **group_ranks;    /* [n_group] */
 };
+
+/* The public calls of an executor, and of the engine that has it, stand between
+ * these; inside, only functions of this layer are called. BAD_ARGUMENT, at
+ * once: another call is under way, in another thread or around a callback. */
+pl_status exec_enter(pl_exec *x, pl_err *err);
+void exec_leave(pl_exec *x);
 
 /* Who holds weight or cache `num`; n = 0: nobody. */
 struct exec_holder exec_holder(const pl_exec *x, int num);

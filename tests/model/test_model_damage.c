@@ -233,7 +233,7 @@ static void damaged_while_open_keeps_what_was_parsed(void **state)
 
     (void)state;
     for (int i = 0; i < N; i++)
-        text[i] = (struct gguf_str){"abcdefghijklmnop" + i % 8, 8};
+        text[i] = (struct gguf_str){&"abcdefghijklmnop"[i % 8], 8};
     assert_int_equal(gguf_writer_create(&w, &err), PL_OK);
     gguf_put_strs(w, "words", text, N);
     gguf_put_tensor(w, "t", PL_F32, 1, &dim, data);
