@@ -1,6 +1,7 @@
 /* The command, run as its users run it: what it prints where, what it gives
  * back, what it says about mistakes. The engine behind it has its own tests;
  * here its results are only compared with each other. */
+#include "gguf/gguf.h"
 #include "lib/support.h"
 
 #include <errno.h>
@@ -1041,6 +1042,54 @@ static void cli_printed_options_give_the_same_plan(void **state)
     }
 }
 
+/* A copy of the model whose last norm holds `v`. */
+static void write_damaged(const char *path, float v)
+{
+    const char *model = test_file("models/fable-moe-Q8_0.gguf");
+    size_t n, at;
+    char *bytes = test_read(model, &n);
+    struct gguf *g;
+    FILE *f = fopen(path, "wb");
+
+    assert_non_null(f);
+    assert_int_equal(gguf_open(&g, model, NULL), PL_OK);
+    at = (size_t)gguf_find_tensor(g, "output_norm.weight")->offset;
+    gguf_close(g);
+    memcpy(bytes + at, &v, sizeof v);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    fclose(f);
+    free(bytes);
+}
+
+/* No figure is better than one that means nothing. */
+static void cli_perplexity_of_damage_is_an_error(void **state)
+{
+    static const struct {
+        float v;
+        const char *says;
+    } rows[] = {
+        {NAN, "nan: weights are damaged"},
+        {INFINITY, "weights are damaged"},
+        {1e9f, "the perplexity is inf"},
+    };
+
+    (void)state;
+    need_model();
+    for (int i = 0; i < 3; i++) {
+        static const char line[] =
+            "head -c 2000 models/heldout.txt >text && "
+            "plait perplexity -m damaged.gguf -f text -c 64 --chunks 1";
+        struct ran r;
+
+        write_damaged(test_temp("damaged.gguf"), rows[i].v);
+        r = sh(line);
+        must_exit(&r, 1, line);
+        must_say(&r, rows[i].says, line);
+        assert_string_equal(r.out, "");
+        ran_free(&r);
+    }
+}
+
 int test_cli(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1072,6 +1121,7 @@ int test_cli(void)
         cmocka_unit_test(cli_tokenize_pieces_join_to_the_text),
         cmocka_unit_test(cli_logits_are_tokens_times_vocabulary_floats),
         cmocka_unit_test(cli_perplexity_is_that_of_the_logits),
+        cmocka_unit_test(cli_perplexity_of_damage_is_an_error),
         cmocka_unit_test(cli_json_is_one_object_on_standard_output),
         cmocka_unit_test(cli_printed_options_give_the_same_plan),
     };

@@ -49,10 +49,11 @@ static void *run(void *user)
         }
         if (a->err.status == PL_OK) {
             pthread_mutex_unlock(&a->lock);
-            err.status = t->put ? pl_tensor_set(a->x, t->t, t->data, t->offset,
-                                                t->bytes, &err)
-                                : pl_tensor_get(a->x, t->t, t->data, t->offset,
-                                                t->bytes, &err);
+            err.status =
+                t->put ? exec_set_input(a->x, 0, t->t, t->data, t->offset,
+                                        t->bytes, &err)
+                       : exec_get_output(a->x, a->x->last_micro, t->t, t->data,
+                                         t->offset, t->bytes, &err);
             pthread_mutex_lock(&a->lock);
             if (err.status != PL_OK)
                 a->err = err;
@@ -91,8 +92,8 @@ static pl_status start(pl_exec *x, pl_err *err)
     return PL_OK;
 }
 
-static pl_status queue(pl_exec *x, pl_tensor t, void *data, size_t offset,
-                       size_t bytes, bool put, pl_err *err)
+static pl_status append(pl_exec *x, pl_tensor t, void *data, size_t offset,
+                        size_t bytes, bool put, pl_err *err)
 {
     struct transfer *q;
 
@@ -108,6 +109,17 @@ static pl_status queue(pl_exec *x, pl_tensor t, void *data, size_t offset,
     pthread_cond_broadcast(&x->async->changed);
     pthread_mutex_unlock(&x->async->lock);
     return PL_OK;
+}
+
+static pl_status queue(pl_exec *x, pl_tensor t, void *data, size_t offset,
+                       size_t bytes, bool put, pl_err *err)
+{
+    pl_status s;
+
+    PL_TRY(exec_enter(x, err));
+    s = append(x, t, data, offset, bytes, put, err);
+    exec_leave(x);
+    return s;
 }
 
 pl_status exec_settle(pl_exec *x, pl_err *err)
@@ -163,5 +175,10 @@ pl_status pl_tensor_set_async(pl_exec *x, pl_tensor t, const void *data,
 
 pl_status pl_exec_wait(pl_exec *x, pl_err *err)
 {
-    return exec_settle(x, err);
+    pl_status s;
+
+    PL_TRY(exec_enter(x, err));
+    s = exec_settle(x, err);
+    exec_leave(x);
+    return s;
 }

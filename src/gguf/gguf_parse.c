@@ -12,7 +12,8 @@
  * allocated for it. An element of a string array takes 16 bytes here and at
  * least 8 in the file; names are copied once; everything else is at most about
  * 112 bytes a key and 200 a tensor, 33 MB for the limits in gguf_parse.h. So no
- * file makes the reader allocate more than twice its size + 64 MiB.
+ * file makes the reader allocate more than twice its size + 64 MiB
+ * beside the copy of what it parses.
  *
  * Source: the GGUF specification (ggml, docs/gguf.md), versions 2 and 3. */
 #include "gguf/gguf_parse.h"
@@ -88,7 +89,7 @@ static pl_status need(const struct reader *r, uint64_t n, uint64_t bytes,
     uint64_t left = r->part->size - r->part->at;
 
     if (n <= left / bytes)
-        return PL_OK;
+        return gguf_part_copy(r->part, r->part->at + n * bytes, r->err);
     return refuse(r, PL_BAD_FILE, r->part->at,
                   "%s: %llu x %llu bytes wanted, %llu left in the file; %s",
                   what, (unsigned long long)n, (unsigned long long)bytes,
@@ -147,6 +148,7 @@ pl_status gguf_parse_header(struct gguf_part *p, pl_err *err)
         return err_set(err, PL_BAD_FILE,
                        "%s: byte 0: %zu bytes, a GGUF header has %d; %s",
                        p->label, p->size, HEADER_BYTES, DAMAGED);
+    PL_TRY(gguf_part_copy(p, HEADER_BYTES, err));
     if (memcmp(p->base, "GGUF", 4) != 0)
         return err_set(err, PL_BAD_FILE,
                        "%s: byte 0: not a GGUF file: it starts with "

@@ -26,7 +26,10 @@ struct gguf_part {
     const char *label;         /* the path's end, short enough for errors */
     const unsigned char *base; /* the whole file: mapped, or borrowed */
     size_t size;
+    size_t copied; /* of the first bytes: these are not the file's any more but
+                      a copy of them in the same place */
     bool mapped;
+    int fd; /* owned if mapped */
     uint32_t version;
     uint64_t n_kv, n_tensor; /* as the header says, checked */
     size_t alignment;
@@ -35,6 +38,10 @@ struct gguf_part {
     struct arena kv_arena;
     size_t at; /* the next byte to parse */
 };
+
+/* Makes the first n bytes, n <= size, safe from whoever shortens the file: none
+ * is looked at before. Fails if the file has become shorter. */
+pl_status gguf_part_copy(struct gguf_part *p, uint64_t n, pl_err *err);
 
 /* Magic, version and counts. Needs path, label, base, size. */
 pl_status gguf_parse_header(struct gguf_part *p, pl_err *err);

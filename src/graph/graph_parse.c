@@ -536,6 +536,11 @@ pl_status pl_graph_parse_ops(pl_graph **out, const char *text, int n_def,
     struct parse p = {.p = text, .n_def = n_def, .def = def, .err = err};
 
     *out = NULL;
+    if (n_def < 0 || (n_def > 0 && !def))
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "n_def is %d and def is %s; give as many definitions, "
+                       "or 0",
+                       n_def, def ? "there" : "NULL");
     PL_TRY(pl_graph_create(&p.g, err));
     for (p.line = 1; *p.p && p.status == PL_OK; p.line++) {
         if (!at_end(&p))
