@@ -9,8 +9,8 @@
 #include <string.h>
 
 enum {
-    MOST_PLANS = 5,
-    MOST_TO_FIT = 12, /* where none fits */
+    MOST_FITTING = 3, /* proposals that fit */
+    MOST_PLANS = 10,
     MOST_SHORTENED = 3,
 };
 /* What a proposal must promise to be worth a plan, beside the best guess. */
@@ -38,7 +38,8 @@ static pl_status find_best(struct fit_sketch *const *k, int n,
 static pl_status propose(struct fit *f, struct fit_sketch *const *k, int n,
                          pl_err *err)
 {
-    for (int i = 0; i < (f->best ? MOST_PLANS : MOST_TO_FIT); i++) {
+    for (int i = 0, fitting = 0; i < MOST_PLANS && fitting < MOST_FITTING;
+         i++) {
         struct fit_sketch *best;
         struct fit_relief r;
         struct fit_plan *p;
@@ -50,6 +51,7 @@ static pl_status propose(struct fit *f, struct fit_sketch *const *k, int n,
             break;
         PL_TRY(fit_sketch_intent(best, &r, &in, err));
         PL_TRY(fit_consider(f, &in, &p, err));
+        fitting += p && p->missing == 0;
         s = fit_sketch_learn(best, &r, p, err);
         fit_drop(p);
         PL_TRY(s);

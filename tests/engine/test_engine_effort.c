@@ -90,29 +90,34 @@ static void effort_of_stated_options_is_one_plan(void **state)
     }
 }
 
+/* Where all fits on devices, and where memory is short. */
 static void effort_of_open_options_is_small(void **state)
 {
-    static const pl_options rows[] = {
-        {.devices = "cpu*2"},
-        {.devices = "cpu*2", .overrides = ffn_up, .n_overrides = 1},
-        {.devices = "cpu*4"},
-        {.devices = "sim*3,cpu"},
-        {.device_spec = "gpu:1GiB:1TB/s*8"},
-        {.device_spec = "gpu:1GiB:1TB/s,gpu:2GiB:2TB/s"},
-        {.device_spec = "gpu:1GiB:1TB/s*4,gpu:2GiB:2TB/s*2"},
-        {.device_spec = "gpu:8MiB:1TB/s,host:1GiB:50GB/s"},
-        {.device_spec = "gpu:5MiB:1TB/s*2,host:1GiB:50GB/s"},
-        {.device_spec = "gpu:4MiB:1TB/s,gpu:3MiB:1TB/s,host:1GiB:50GB/s"},
+    static const struct {
+        pl_options o;
+        int most;
+    } rows[] = {
+        {{.devices = "cpu*2"}, 12},
+        {{.devices = "cpu*2", .overrides = ffn_up, .n_overrides = 1}, 12},
+        {{.devices = "cpu*4"}, 12},
+        {{.devices = "sim*3,cpu"}, 12},
+        {{.device_spec = "gpu:1GiB:1TB/s*8"}, 12},
+        {{.device_spec = "gpu:1GiB:1TB/s,gpu:2GiB:2TB/s"}, 12},
+        {{.device_spec = "gpu:1GiB:1TB/s*4,gpu:2GiB:2TB/s*2"}, 12},
+        {{.device_spec = "gpu:8MiB:1TB/s,host:1GiB:50GB/s"}, 12},
+        {{.device_spec = "gpu:5MiB:1TB/s*2,host:1GiB:50GB/s"}, 12},
+        {{.device_spec = "gpu:4MiB:1TB/s,gpu:3MiB:1TB/s,host:1GiB:50GB/s"}, 20},
     };
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct effort e = plan(rows[i]);
+        const pl_options *o = &rows[i].o;
+        struct effort e = plan(*o);
 
         print_message("%s: %d plans\n",
-                      rows[i].devices ? rows[i].devices : rows[i].device_spec,
-                      e.plans);
-        assert_int_equal(e.topologies, rows[i].devices != NULL);
+                      o->devices ? o->devices : o->device_spec, e.plans);
+        assert_in_range(e.plans, 1, rows[i].most);
+        assert_int_equal(e.topologies, o->devices != NULL);
         assert_int_equal(e.overrides, 1);
     }
 }
