@@ -372,7 +372,7 @@ static pl_status note_copy(struct lower *w, int i, int from, int to, bool pages,
         (struct lowered_copy){i,
                               from,
                               to,
-                              lower_layer(w, w->num->node[i].node),
+                              w->g->node[w->num->node[i].node].layer,
                               {bytes[0], bytes[1]},
                               pages};
     return PL_OK;

@@ -292,7 +292,6 @@ pl_status lower_push_piece(struct lower *w, struct lower_pieces *l,
 pl_status lower_slice(struct lower *w, int u, int i);
 /* The message of conversions item[n] of one group; their sources are ready. */
 pl_status lower_message(struct lower *w, int group, int n, const int *item);
-int lower_layer(const struct lower *w, int i);
 /* What a unit does for one conversion of a message. */
 struct lower_item {
     struct merge_item m;

@@ -132,18 +132,6 @@ static pl_status plan_item(struct lower *w, int u, int i,
     return PL_OK;
 }
 
-int lower_layer(const struct lower *w, int node)
-{
-    for (int i = node; i >= 0; i--) {
-        /* the layer of the nearest weight that the value came through */
-        const struct graph_node *y = &w->g->node[i];
-
-        if (y->op == OP_weight)
-            return y->layer;
-    }
-    return -1;
-}
-
 static void count_message(struct lower *w, int group, int n, const int *item,
                           pl_dim bytes[2])
 {
@@ -155,13 +143,16 @@ static void count_message(struct lower *w, int group, int n, const int *item,
 
         lower_add_bytes(bytes, lower_product(x->dim, 0, x->n_dim, 4));
     }
-    if (w->micro == 0)
+    if (w->micro == 0) {
+        const struct num_node *first = &w->num->node[item[0]];
+
         o->message[o->n_message++] =
-            (struct lowered_message){lower_layer(w, w->num->node[item[0]].node),
+            (struct lowered_message){w->g->node[first->node].layer,
                                      group,
-                                     w->num->node[item[0]].kind,
+                                     first->kind,
                                      n,
                                      {bytes[0], bytes[1]}};
+    }
 }
 
 /* Remote pieces are read in place. */
