@@ -8,7 +8,6 @@
 #include "lower/lower_message.h"
 
 #include "base/err.h"
-#include "graph/shape.h"
 
 #include <string.h>
 

@@ -5,7 +5,6 @@
 #include "base/err.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- what outlives its last step ---------------------------------------- */
 
