@@ -130,7 +130,7 @@ static void load(struct config *c, const char *path, int round)
         bench_die(path, err.message);
     c->create[round] = bench_now() - t;
     t = bench_now();
-    if (exec_load(x, data, &c->o, &err))
+    if (exec_load(x, &(struct exec_source){.data = data}, &c->o, &err))
         bench_die(path, err.message);
     c->weights[round] = bench_now() - t;
     c->load[round] = c->create[round] + c->weights[round];

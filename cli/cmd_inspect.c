@@ -7,7 +7,7 @@ enum exit_code cmd_inspect(const struct options *o)
     pl_err err;
     pl_status r;
 
-    if (o->model == NULL)
+    if (o->model == NULL || o->model[0] == '\0')
         return complain(o->command, EXIT_USAGE,
                         "no file; give one, like models/fable-moe-Q8_0.gguf");
     r = pl_inspect(o->model, o->json, write_out, NULL, &err);

@@ -3,15 +3,14 @@
 #include "cmd.h"
 #include "input.h"
 #include "session.h"
+#include "whole_file.h"
 
 #include <endian.h>
-#include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static bool write_floats(FILE *f, float *v, size_t n)
+static bool write_floats(struct whole_file *w, float *v, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         uint32_t bits;
@@ -20,19 +19,14 @@ static bool write_floats(FILE *f, float *v, size_t n)
         bits = htole32(bits);
         memcpy(&v[i], &bits, sizeof(bits));
     }
-    return fwrite(v, sizeof(*v), n, f) == n;
-}
-
-static enum exit_code cannot_write(const struct options *o)
-{
-    return complain(o->command, EXIT_FAILED,
-                    "writing %s: %s; the file is not whole", o->output,
-                    strerror(errno));
+    whole_write(w, (const char *)v, n * sizeof(*v));
+    return w->error == 0;
 }
 
 /* All positions, a piece at a time, so that memory is bounded by the piece. */
 static enum exit_code write_logits(struct session *s, const struct options *o,
-                                   const int32_t *ids, int64_t n, FILE *f)
+                                   const int32_t *ids, int64_t n,
+                                   struct whole_file *w)
 {
     int64_t piece = s->piece < n ? s->piece : n;
     size_t row = (size_t)s->n_vocab;
@@ -55,8 +49,8 @@ static enum exit_code write_logits(struct session *s, const struct options *o,
         r = pl_engine_decode(s->engine, &b, &term_interrupts, &err);
         if (r != PL_OK)
             c = report(o, r, &err);
-        else if (!write_floats(f, logits, (size_t)b.n * row))
-            c = cannot_write(o);
+        else if (!write_floats(w, logits, (size_t)b.n * row))
+            break; /* whole_close tells */
     }
     term_progress_end(&s->progress);
     free(logits);
@@ -82,7 +76,7 @@ enum exit_code cmd_logits(const struct options *o)
     struct session s = {0};
     int32_t *ids = NULL;
     int64_t n = 0;
-    FILE *f = NULL;
+    struct whole_file w = {0};
     enum exit_code c;
 
     if (o->tokens == NULL || o->output == NULL)
@@ -103,23 +97,15 @@ enum exit_code cmd_logits(const struct options *o)
     s.pl.n_out = s.pl.n_ubatch > 0 ? s.pl.n_ubatch : 512;
     if (s.pl.n_out > n)
         s.pl.n_out = n;
-    f = fopen(o->output, "wb");
-    if (f == NULL) {
-        c = complain(o->command, EXIT_FAILED, "opening %s: %s", o->output,
-                     strerror(errno));
-        goto done;
-    }
-    c = session_load(&s, o);
+    c = whole_open(&w, o, "-o", o->output);
+    if (c == EXIT_DONE)
+        c = session_load(&s, o);
     if (c != EXIT_DONE)
         goto done;
     term_interrupts_count(1);
-    c = write_logits(&s, o, ids, n, f);
-    if (fclose(f) != 0 && c == EXIT_DONE)
-        c = cannot_write(o);
-    f = NULL;
+    c = write_logits(&s, o, ids, n, &w);
 done:
-    if (f != NULL)
-        fclose(f);
+    c = whole_close(&w, o, c == EXIT_DONE, c);
     c = session_close(&s, c);
     free(ids);
     return c;

@@ -101,7 +101,7 @@ static enum exit_code prepare(struct measure *m)
     struct input in = {0};
     pl_err err;
     pl_status r;
-    enum exit_code c = input_text(&in, o, false, true);
+    enum exit_code c = input_prompt(&in, o);
 
     if (c == EXIT_DONE)
         c = session_open(&m->s, o);
@@ -175,8 +175,16 @@ enum exit_code cmd_perplexity(const struct options *o)
         show(&m, done, term_seconds() - start);
     }
     term_progress_end(&m.s.progress);
-    if (done > 0) {
+    if (done > 0)
         value = perplexity(&m, &error);
+    if (done > 0 && !(isfinite(value) && isfinite(error))) {
+        c = complain(
+            o->command, EXIT_FAILED,
+            "the perplexity is %g +/- %g: the model gives next to no "
+            "chance to the text's tokens; it is damaged, or of another "
+            "vocabulary",
+            value, error);
+    } else if (done > 0) {
         printf("perplexity: %.4f +/- %.4f (%" PRId64 " windows of %" PRId64
                ")\n",
                value, error, done, m.window);

@@ -6,6 +6,7 @@
 #include "cmd.h"
 #include "input.h"
 #include "session.h"
+#include "shown.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -129,11 +130,16 @@ static enum exit_code check_save(const struct options *o)
     const char *path = o->state_save;
     const char *slash = path != NULL ? strrchr(path, '/') : NULL;
     struct stat st;
+    char name[SHOWN];
     char *dir;
     bool may;
 
     if (path == NULL)
         return EXIT_DONE;
+    if (strcmp(path, "-") == 0)
+        return complain(CMD_RUN, EXIT_USAGE,
+                        "--state-save -: standard output carries the text; "
+                        "name a file");
     if (stat(path, &st) == 0)
         return S_ISREG(st.st_mode)
                    ? EXIT_DONE
@@ -141,7 +147,7 @@ static enum exit_code check_save(const struct options *o)
                               "--state-save %s: this is no regular file, which "
                               "alone can be replaced at once; give the name of "
                               "one",
-                              path);
+                              shown(name, path));
     dir =
         slash != NULL ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
     if (dir == NULL)
@@ -151,7 +157,7 @@ static enum exit_code check_save(const struct options *o)
         complain(CMD_RUN, EXIT_FAILED,
                  "--state-save %s: no file can be made there: %s; name a "
                  "directory that may be written to",
-                 path, strerror(errno));
+                 shown(name, path), strerror(errno));
     free(dir);
     return may ? EXIT_DONE : EXIT_FAILED;
 }
@@ -177,6 +183,7 @@ static enum exit_code load_state(struct run *r)
 static enum exit_code save_state(struct run *r)
 {
     const struct options *o = r->o;
+    char name[SHOWN];
     pl_status s = PL_OK;
 
     if (o->state_save == NULL)
@@ -185,7 +192,7 @@ static enum exit_code save_state(struct run *r)
         complain(CMD_RUN, EXIT_DONE,
                  "%s lacks the last token: the context of %" PRId64
                  " tokens is full",
-                 o->state_save, r->s.n_ctx);
+                 shown(name, o->state_save), r->s.n_ctx);
     } else if (r->pending >= 0) {
         term_interrupts_reset(); /* it has stopped the writing already */
         s = session_feed(&r->s, &r->pending, 1, NULL, NULL, &r->err);
@@ -361,17 +368,21 @@ static enum exit_code run_once(struct run *r)
     return stop == STOP_INTERRUPTED ? EXIT_INTERRUPTED : EXIT_DONE;
 }
 
-/* A line of standard input with its newline; false at its end, or when Ctrl-C
- * came for the second time. */
-static bool next_line(char **line, size_t *cap, ssize_t *len)
+/* A line of standard input with its newline; false at its end, when Ctrl-C came
+ * for the second time, or with *c set. */
+static bool next_line(struct input *line, const struct options *o,
+                      enum exit_code *c)
 {
     for (;;) {
         if (isatty(0) && isatty(2))
             fputs("> ", stderr);
-        *len = getline(line, cap, stdin);
-        if (*len >= 0)
+        errno = 0;
+        if (input_line(line, o, c))
             return true;
-        if (errno != EINTR || !ferror(stdin) || term_interrupts > 1)
+        if (ferror(stdin) && errno != EINTR)
+            *c = complain(CMD_RUN, EXIT_FAILED, "reading standard input: %s",
+                          strerror(errno));
+        if (!ferror(stdin) || errno != EINTR || term_interrupts > 1)
             return false;
         clearerr(stdin);
         fputs("\nCtrl-C again, or Ctrl-D, ends.\n", stderr);
@@ -381,9 +392,7 @@ static bool next_line(char **line, size_t *cap, ssize_t *len)
 static enum exit_code run_conversation(struct run *r)
 {
     enum exit_code c = EXIT_DONE;
-    char *line = NULL;
-    size_t cap = 0;
-    ssize_t len = 0;
+    struct input line = {0};
     int flags = text_flags(r);
     bool prompt = r->prompt.s != NULL;
 
@@ -395,10 +404,10 @@ static enum exit_code run_conversation(struct run *r)
                             !r->o->no_display_prompt);
             prompt = false;
         } else {
-            if (!next_line(&line, &cap, &len))
+            if (!next_line(&line, r->o, &c))
                 break;
             term_interrupts_reset();
-            stop = add_text(r, line, (size_t)len, flags, false);
+            stop = add_text(r, line.s, line.len, flags, false);
         }
         flags = PL_PARSE_SPECIAL;
         if (stop == STOP_END && r->n_prompt > 0) /* there are logits */
@@ -414,7 +423,7 @@ static enum exit_code run_conversation(struct run *r)
         if (stop == STOP_FULL || stop == STOP_FAILED || term_interrupts > 1)
             break;
     }
-    free(line);
+    input_free(&line);
     return c == EXIT_DONE && term_interrupts > 1 ? EXIT_INTERRUPTED : c;
 }
 
@@ -443,10 +452,10 @@ enum exit_code cmd_run(const struct options *o)
     enum exit_code c = EXIT_DONE;
     enum exit_code written;
 
-    if (o->prompt == NULL && o->file == NULL && !o->interactive)
+    if (o->model == NULL)
         return complain(CMD_RUN, EXIT_USAGE,
-                        "no prompt; give -p TEXT, -f FILE, -p - for standard "
-                        "input, or -i for a conversation");
+                        "no model; give one with -m FILE, like -m "
+                        "models/fable-moe-Q8_0.gguf, and a text with -p TEXT");
     if (o->interactive && ((o->prompt != NULL && strcmp(o->prompt, "-") == 0) ||
                            (o->file != NULL && strcmp(o->file, "-") == 0)))
         return complain(CMD_RUN, EXIT_USAGE,
@@ -456,10 +465,14 @@ enum exit_code cmd_run(const struct options *o)
         return complain(CMD_RUN, EXIT_USAGE,
                         "--convert: there is no state to convert; name it with "
                         "--state-load FILE");
-    if (o->prompt != NULL || o->file != NULL)
-        c = input_text(&r.prompt, o, false, true);
-    if (c == EXIT_DONE)
-        c = check_save(o);
+    if (o->state_load != NULL && strcmp(o->state_load, "-") == 0)
+        return complain(CMD_RUN, EXIT_USAGE,
+                        "--state-load -: a state comes from a file; standard "
+                        "input is /dev/stdin");
+    c = check_save(o);
+    if (c == EXIT_DONE &&
+        (!o->interactive || o->prompt != NULL || o->file != NULL))
+        c = input_prompt(&r.prompt, o);
     if (c == EXIT_DONE)
         c = prepare(&r);
     if (c == EXIT_DONE)

@@ -61,7 +61,7 @@ enum exit_code cmd_tokenize(const struct options *o)
     r = pl_tokenizer_open(&t, o->model, &err);
     if (r != PL_OK)
         return report(o, r, &err);
-    c = input_text(&in, o, true, false);
+    c = input_text(&in, o);
     if (c != EXIT_DONE)
         goto done;
     r = pl_tokenize(t, in.s, in.len,

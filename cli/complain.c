@@ -1,5 +1,6 @@
 /* What commands are called, and what they say when something is wrong. */
 #include "options.h"
+#include "shown.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,12 +19,17 @@ const char *command_name(enum command command)
 enum exit_code complain(enum command command, enum exit_code code,
                         const char *fmt, ...)
 {
+    char text[8192]; /* two paths and what is said of them */
     va_list ap;
 
-    fprintf(stderr, "plait %s: ", command_name(command));
     va_start(ap, fmt);
-    vfprintf(stderr, fmt, ap);
+    vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
+    if (command < N_COMMAND)
+        fprintf(stderr, "plait %s: ", command_name(command));
+    else
+        fputs("plait: ", stderr);
+    show(stderr, text);
     fputc('\n', stderr);
     return code;
 }

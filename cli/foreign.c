@@ -1,5 +1,6 @@
 /* Options that are none of ours: those of llama.cpp, refused by name with what
- * to use instead, and slips of the finger, answered with the nearest name.
+ * to use instead, and slips of the finger, in commands too, answered with the
+ * nearest name.
  *
  * The list is of names only, from the options llama.cpp's tools document. */
 #include "option_table.h"
@@ -165,6 +166,23 @@ static const char *nearest(enum command command, const char *name)
                 found = d;
                 best = s;
             }
+        }
+    }
+    return best;
+}
+
+const char *command_nearest(const char *word)
+{
+    const char *best = NULL;
+    int found = 3;
+
+    for (int c = 0; c < N_COMMAND; c++) {
+        const char *name = command_name((enum command)c);
+        int d = distance(word, name);
+
+        if (d < found && d < (int)strlen(name) / 2 + 1) {
+            found = d;
+            best = name;
         }
     }
     return best;

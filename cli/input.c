@@ -1,11 +1,13 @@
 /* Text and ids from the command line, a file or standard input. */
 #include "input.h"
 #include "number.h"
+#include "shown.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 void input_free(struct input *in)
 {
@@ -20,11 +22,26 @@ static enum exit_code no_memory(const struct options *o, size_t bytes)
                     bytes);
 }
 
+/* More is no text that anybody meant, but a device or the wrong file. */
+enum { MOST_MIB = 256, LINE_MIB = 16 };
+
+static enum exit_code too_much(const struct options *o, const char *name,
+                               int most_mib)
+{
+    char cut[SHOWN];
+
+    return complain(o->command, EXIT_FAILED,
+                    "%s has more than %d MiB; give a smaller text",
+                    shown(cut, name), most_mib);
+}
+
 /* All of `f`, which is called `name` in messages. */
 static enum exit_code read_all(struct input *in, const struct options *o,
                                FILE *f, const char *name)
 {
+    const size_t most = (size_t)MOST_MIB << 20;
     size_t size = 0;
+    char cut[SHOWN];
 
     do {
         size_t more = size > 0 ? size : 1 << 16;
@@ -35,17 +52,20 @@ static enum exit_code read_all(struct input *in, const struct options *o,
         in->s = s;
         size += more;
         in->len += fread(s + in->len, 1, size - in->len, f);
+        if (in->len > most)
+            return too_much(o, name, MOST_MIB);
     } while (in->len == size);
     in->s[in->len] = '\0';
     if (ferror(f))
-        return complain(o->command, EXIT_FAILED, "reading %s: %s", name,
-                        strerror(errno));
+        return complain(o->command, EXIT_FAILED, "reading %s: %s",
+                        shown(cut, name), strerror(errno));
     return EXIT_DONE;
 }
 
 static enum exit_code read_file(struct input *in, const struct options *o,
                                 const char *path)
 {
+    char cut[SHOWN];
     enum exit_code c;
     FILE *f;
 
@@ -53,8 +73,8 @@ static enum exit_code read_file(struct input *in, const struct options *o,
         return read_all(in, o, stdin, "standard input");
     f = fopen(path, "rb");
     if (f == NULL)
-        return complain(o->command, EXIT_FAILED, "opening %s: %s", path,
-                        strerror(errno));
+        return complain(o->command, EXIT_FAILED, "opening %s: %s",
+                        shown(cut, path), strerror(errno));
     c = read_all(in, o, f, path);
     fclose(f);
     return c;
@@ -94,21 +114,16 @@ static char *unescape(const char *s, size_t *len)
     return out;
 }
 
-enum exit_code input_text(struct input *in, const struct options *o,
-                          bool or_stdin, bool drop_newline)
+enum exit_code input_text(struct input *in, const struct options *o)
 {
-    bool standard = o->prompt != NULL ? strcmp(o->prompt, "-") == 0
-                                      : o->file == NULL && or_stdin;
+    bool standard =
+        o->prompt != NULL ? strcmp(o->prompt, "-") == 0 : o->file == NULL;
     enum exit_code c;
 
     *in = (struct input){0};
     if (o->prompt != NULL && o->file != NULL)
         return complain(o->command, EXIT_USAGE,
                         "-p and -f both give the text; leave one out");
-    if (o->prompt == NULL && o->file == NULL && !or_stdin)
-        return complain(o->command, EXIT_USAGE,
-                        "no text; give it with -p TEXT or -f FILE, or -p - to "
-                        "read standard input");
     if (o->prompt != NULL && !standard) {
         if (o->no_escape) {
             in->s = strdup(o->prompt);
@@ -119,29 +134,76 @@ enum exit_code input_text(struct input *in, const struct options *o,
         return in->s != NULL ? EXIT_DONE : no_memory(o, strlen(o->prompt));
     }
     c = read_file(in, o, standard ? "-" : o->file);
-    if (c != EXIT_DONE) {
+    if (c != EXIT_DONE)
         input_free(in);
-        return c;
-    }
-    if (drop_newline && in->len > 0 && in->s[in->len - 1] == '\n')
+    return c;
+}
+
+enum exit_code input_prompt(struct input *in, const struct options *o)
+{
+    bool given = o->prompt != NULL || o->file != NULL;
+    bool literal = o->prompt != NULL && strcmp(o->prompt, "-") != 0;
+    enum exit_code c = EXIT_DONE;
+
+    *in = (struct input){0};
+    if (given || !isatty(0))
+        c = input_text(in, o);
+    if (c == EXIT_DONE && !given && in->len == 0)
+        c = complain(o->command, EXIT_USAGE,
+                     "no text%s; give it with -p TEXT or -f FILE, or pipe it "
+                     "in%s",
+                     in->s != NULL ? ": standard input is empty" : "",
+                     o->command == CMD_RUN ? "; -i keeps a conversation" : "");
+    if (c == EXIT_DONE && !literal && in->len > 0 && in->s[in->len - 1] == '\n')
         in->s[--in->len] = '\0';
-    return EXIT_DONE;
+    if (c != EXIT_DONE)
+        input_free(in);
+    return c;
+}
+
+bool input_line(struct input *in, const struct options *o, enum exit_code *c)
+{
+    const size_t most = (size_t)LINE_MIB << 20;
+    size_t size = 0;
+    int ch;
+
+    input_free(in);
+    do {
+        if (in->len + 1 >= size) {
+            char *s = realloc(in->s, size = size > 0 ? 2 * size : 256);
+
+            if (s == NULL) {
+                *c = no_memory(o, size);
+                return false;
+            }
+            in->s = s;
+        }
+        ch = getchar();
+        if (ch != EOF)
+            in->s[in->len++] = (char)ch;
+        if (in->len > most) {
+            *c = too_much(o, "a line of standard input", LINE_MIB);
+            return false;
+        }
+    } while (ch != EOF && ch != '\n');
+    in->s[in->len] = '\0';
+    return in->len > 0 && !ferror(stdin);
 }
 
 /* The first word of s, at most 20 bytes of it. A file may hold anything: what
  * is no printable ASCII character shows as \xNN. */
 static const char *first_word(const char *s, size_t len, char buf[96])
 {
-    enum { SHOWN = 20 };
+    enum { MOST = 20 };
     size_t word = 0, n = 0;
 
     while (word < len && !memchr(", \t\r\n", s[word], 5))
         word++;
-    for (size_t i = 0; i < word && i < SHOWN; i++)
+    for (size_t i = 0; i < word && i < MOST; i++)
         n += (size_t)snprintf(buf + n, 96 - n,
                               s[i] >= ' ' && s[i] <= '~' ? "%c" : "\\x%02x",
                               (unsigned char)s[i]);
-    snprintf(buf + n, 96 - n, "%s", word > SHOWN ? "..." : "");
+    snprintf(buf + n, 96 - n, "%s", word > MOST ? "..." : "");
     return buf;
 }
 
@@ -155,6 +217,10 @@ enum exit_code input_ids(const struct options *o, int32_t **ids, int64_t *n)
     int64_t bad;
 
     *ids = NULL;
+    if (from_file && s[1] == '\0')
+        return complain(o->command, EXIT_USAGE,
+                        "--tokens @: name a file behind the @, or give the "
+                        "ids themselves");
     if (from_file) {
         c = read_file(&in, o, o->tokens + 1);
         s = in.s;

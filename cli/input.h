@@ -10,11 +10,17 @@ struct input {
     size_t len;
 };
 
-/* What -p or -f say; standard input where neither is given and `or_stdin`. With
- * `drop_newline` one final newline of a file or of standard input goes. */
-enum exit_code input_text(struct input *in, const struct options *o,
-                          bool or_stdin, bool drop_newline);
+/* What -p or -f say; standard input where neither is given. */
+enum exit_code input_text(struct input *in, const struct options *o);
 void input_free(struct input *in);
+
+/* What -p or -f say, without one final newline; or what is piped in, if it is
+ * not empty. */
+enum exit_code input_prompt(struct input *in, const struct options *o);
+
+/* A line of standard input, its newline too; false at its end, after a Ctrl-C,
+ * or, with a message and *c set, if it is no line that could be meant. */
+bool input_line(struct input *in, const struct options *o, enum exit_code *c);
 
 /* What --tokens says; *ids is malloc'ed. */
 enum exit_code input_ids(const struct options *o, int32_t **ids, int64_t *n);

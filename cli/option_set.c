@@ -87,10 +87,7 @@ bool option_set_float(struct options *o, const struct option_row *row,
         *(float *)field(o, row) = (float)v;
         return true;
     }
-    if (row->hi >= 1e9)
-        snprintf(want, OPTION_WANT, "a number, %g or more", row->lo);
-    else
-        snprintf(want, OPTION_WANT, "a number from %g to %g", row->lo, row->hi);
+    snprintf(want, OPTION_WANT, "a number from %g to %g", row->lo, row->hi);
     return false;
 }
 

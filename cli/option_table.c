@@ -18,7 +18,6 @@ enum {
 
 #define AT(member) offsetof(struct options, member)
 #define MANY       INT32_MAX
-#define ANY        1e30
 
 /* clang-format off */
 #define HEADING(text, commands) {{NULL}, NULL, text, commands, NULL, 0, 0, 0}
@@ -27,9 +26,10 @@ const struct option_row option_table[] = {
     HEADING("What to work on", ALL),
     {{"-m", "--model"}, "FILE",
      "the model, a GGUF file; of a split one, its first file",
-     PLANNED | TOKENIZE, option_set_text, AT(model), 0, 0},
+     PLANNED | TOKENIZE | INSPECT, option_set_text, AT(model), 0, 0},
     {{"-p", "--prompt"}, "TEXT",
-     "the text, with \\n, \\t, \\\\ and the like; - reads standard input",
+     "the text, with \\n, \\t, \\\\ and the like; - reads standard input, as "
+     "is done without -p and -f where text is piped in",
      RUN | PERPLEXITY | TOKENIZE, option_set_prompt, AT(prompt), 0, 0},
     {{"-f", "--file"}, "FILE",
      "the text in a file; run and perplexity drop one final newline",
@@ -41,7 +41,8 @@ const struct option_row option_table[] = {
      "them from a file", LOGITS, option_set_text, AT(tokens), 0, 0},
     {{"-o", "--output"}, "FILE",
      "where the logits go: tokens x vocabulary values, float32, "
-     "little endian", LOGITS, option_set_text, AT(output), 0, 0},
+     "little endian; - is standard output",
+     LOGITS, option_set_text, AT(output), 0, 0},
     {{"--ids"}, NULL, "print the ids alone, on one line",
      TOKENIZE, option_set_flag, AT(ids_only), 0, 0},
     {{"--no-special"}, NULL,
@@ -51,7 +52,8 @@ const struct option_row option_table[] = {
      PLAN | INSPECT | DEVICES, option_set_flag, AT(json), 0, 0},
     {{"--svg"}, "FILE",
      "draw the plan too: devices as lanes, layers as columns, tensors as "
-     "boxes, collectives and copies as lines", PLAN, option_set_text, AT(svg),
+     "boxes, collectives and copies as lines; - draws it alone, to standard "
+     "output", PLAN, option_set_text, AT(svg),
      0, 0},
     {{"--measure"}, NULL,
      "measure how fast cores, memory and messages are, and keep the figures "
@@ -92,7 +94,7 @@ const struct option_row option_table[] = {
      "-1: the whole context)",
      RUN, option_set_int, AT(sampling.penalty_last_n), -1, MANY},
     {{"--repeat-penalty"}, "X", "divide logits of tokens seen (1: off)",
-     RUN, option_set_float, AT(sampling.repeat_penalty), 0.01, ANY},
+     RUN, option_set_float, AT(sampling.repeat_penalty), 0.001, 1000},
     {{"--frequency-penalty"}, "X", "subtract X times the count seen (0: off)",
      RUN, option_set_float, AT(sampling.frequency_penalty), -100, 100},
     {{"--presence-penalty"}, "X", "subtract X from tokens seen (0: off)",
@@ -111,7 +113,7 @@ const struct option_row option_table[] = {
      RUN, option_set_float, AT(sampling.min_p), 0, 1},
     {{"--temp", "--temperature"}, "X",
      "temperature (0.8; 0: always the likeliest token)",
-     RUN, option_set_float, AT(sampling.temperature), 0, ANY},
+     RUN, option_set_float, AT(sampling.temperature), 0, 1000},
     {{"-s", "--seed"}, "N",
      "seed; one seed gives one text (-1: any, printed at the end)",
      RUN, option_set_seed, AT(sampling.seed), 0, 0},

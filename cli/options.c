@@ -4,6 +4,7 @@
  * (`-n -1`, `-p -`); `--name=value` is the same. No bundling of letters: many
  * of llama.cpp's names are letters after one dash. */
 #include "option_table.h"
+#include "shown.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +44,7 @@ static enum exit_code take_option(struct options *o, int argc, char **argv,
     const char *equals = strncmp(word, "--", 2) == 0 ? strchr(word, '=') : NULL;
     const char *value = NULL;
     const struct option_row *row;
-    char name[64];
+    char name[64], cut[SHOWN];
     char want[OPTION_WANT] = "";
 
     snprintf(name, sizeof(name), "%.*s",
@@ -53,7 +54,8 @@ static enum exit_code take_option(struct options *o, int argc, char **argv,
         return option_refuse(o->command, name);
     if (row->arg == NULL && equals != NULL)
         return complain(o->command, EXIT_USAGE,
-                        "%s takes no value; leave \"%s\" out", name, equals);
+                        "%s takes no value; leave \"%s\" out", name,
+                        shown(cut, equals));
     if (row->arg != NULL && equals != NULL) {
         value = equals + 1;
     } else if (row->arg != NULL) {
@@ -65,9 +67,53 @@ static enum exit_code take_option(struct options *o, int argc, char **argv,
     }
     if (!row->set(o, row, value, want))
         return complain(o->command, EXIT_USAGE, "%s %s: give %s", name,
-                        value != NULL && value[0] == '\0' ? "\"\"" : value,
+                        value != NULL && value[0] == '\0' ? "\"\""
+                                                          : shown(cut, value),
                         want);
     return EXIT_DONE;
+}
+
+/* A word that no option takes. */
+static enum exit_code refuse_word(const struct options *o, const char *word)
+{
+    size_t len = strlen(word);
+    char cut[SHOWN];
+
+    shown(cut, word);
+    if (o->model == NULL && o->command != CMD_DEVICES && len > 5 &&
+        strcmp(word + len - 5, ".gguf") == 0)
+        return complain(o->command, EXIT_USAGE,
+                        "\"%s\" has no option before it; a model goes behind "
+                        "one: -m %s",
+                        cut, cut);
+    return complain(o->command, EXIT_USAGE,
+                    "\"%s\" is one word too many; options begin with a dash, "
+                    "a text goes behind -p, and one with blanks needs quotes",
+                    cut);
+}
+
+enum command command_of_options(int argc, char **argv)
+{
+    for (int c = 0; c < N_COMMAND; c++) {
+        bool all = true;
+
+        for (int i = 0; i < argc && all; i++) {
+            char name[64];
+            const struct option_row *row;
+
+            if (argv[i][0] != '-')
+                continue;
+            snprintf(name, sizeof(name), "%.*s", (int)strcspn(argv[i], "="),
+                     argv[i]);
+            row = option_find(name);
+            all = row != NULL && (row->commands & (1u << c));
+            if (all && row->arg != NULL && strchr(argv[i], '=') == NULL)
+                i++;
+        }
+        if (all)
+            return (enum command)c;
+    }
+    return N_COMMAND;
 }
 
 enum exit_code options_parse(struct options *o, enum command command, int argc,
@@ -80,15 +126,12 @@ enum exit_code options_parse(struct options *o, enum command command, int argc,
         if (word[0] == '-' && word[1] != '\0') {
             enum exit_code c = take_option(o, argc, argv, &i);
 
-            if (c != EXIT_DONE)
+            if (c != EXIT_DONE || o->help)
                 return c;
         } else if (takes_word(command) && o->model == NULL) {
             o->model = word;
         } else {
-            return complain(command, EXIT_USAGE,
-                            "\"%s\" is one word too many; options begin with "
-                            "a dash, and text with blanks needs quotes",
-                            word);
+            return refuse_word(o, word);
         }
     }
     return EXIT_DONE;

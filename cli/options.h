@@ -70,9 +70,9 @@ struct options {
     bool help;
 };
 
-/* Fills *o for `command` from the words after it; sets `pl.cpu` from the
- * environment. Returns EXIT_DONE, or EXIT_USAGE with the error printed.
- * options_free takes *o in both cases. */
+/* Fills *o for `command` from the words after it, as far as --help; sets
+ * `pl.cpu` from the environment. Returns EXIT_DONE, or EXIT_USAGE with the
+ * error printed. options_free takes *o in both cases. */
 enum exit_code options_parse(struct options *o, enum command command, int argc,
                              char **argv);
 void options_free(struct options *o);
@@ -81,8 +81,13 @@ void options_free(struct options *o);
 void options_print(enum command command);
 
 const char *command_name(enum command command);
+/* The name that a slip of the finger away is `word`, or NULL. */
+const char *command_nearest(const char *word);
+/* The first command that has all options of these words; N_COMMAND: none. */
+enum command command_of_options(int argc, char **argv);
 
-/* "plait run: " and the message, on standard error; gives `code` back. */
+/* "plait run: " and the message, on standard error; gives `code` back. Of
+ * N_COMMAND it is "plait: ". */
 enum exit_code complain(enum command command, enum exit_code code,
                         const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

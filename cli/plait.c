@@ -1,10 +1,12 @@
 /* plait, the command: finds the command in a table, hands it its options, and
  * gives its exit code back. All it knows of the library is pl.h. */
 #include "cmd.h"
+#include "shown.h"
 #include "term.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Examples run as they stand from the root of the source tree. */
 #define EXAMPLE_RUN                                                            \
@@ -60,11 +62,81 @@ static int written(void)
     return fflush(stdout) == 0 && !ferror(stdout) ? EXIT_DONE : EXIT_FAILED;
 }
 
+static int print_version(void)
+{
+    puts("plait " PLAIT_VERSION);
+    return written();
+}
+
+static enum command command_find(const char *name)
+{
+    int c = 0;
+
+    while (c < N_COMMAND && strcmp(name, commands[c].name) != 0)
+        c++;
+    return (enum command)c;
+}
+
+/* The first word is no command: says which one is meant. */
+static int refuse(int argc, char **argv)
+{
+    const char *word = argv[0];
+    const char *near = command_nearest(word);
+    char cut[SHOWN];
+
+    shown(cut, word);
+    if (word[0] == '-') {
+        enum command c = command_of_options(argc, argv);
+
+        return complain(N_COMMAND, EXIT_USAGE,
+                        "no command before %s; %s%s%s`plait --help` lists the "
+                        "commands",
+                        cut, c < N_COMMAND ? "`plait " : "",
+                        c < N_COMMAND ? commands[c].name : "",
+                        c < N_COMMAND ? "` takes these options; " : "");
+    }
+    if (near != NULL)
+        return complain(N_COMMAND, EXIT_USAGE,
+                        "there is no command \"%s\"; did you mean `plait %s`?",
+                        cut, near);
+    if (access(word, F_OK) == 0)
+        return complain(N_COMMAND, EXIT_USAGE,
+                        "\"%s\" is a file, and no command; `plait run -m "
+                        "FILE` or `plait inspect FILE` may be meant",
+                        cut);
+    return complain(N_COMMAND, EXIT_USAGE,
+                    "there is no command \"%s\"; `plait --help` lists them",
+                    cut);
+}
+
+/* `plait help [COMMAND]`, with dashes too. */
+static int help(int argc, char **argv)
+{
+    enum command c = argc > 0 ? command_find(argv[0]) : N_COMMAND;
+
+    if (argc > 0 && c == N_COMMAND)
+        return refuse(argc, argv);
+    if (argc > 0)
+        print_command_help(c);
+    else
+        print_help();
+    return written();
+}
+
+static bool is_one_of(const char *word, const char *const *list)
+{
+    while (*list != NULL && strcmp(word, *list) != 0)
+        list++;
+    return *list != NULL;
+}
+
 int main(int argc, char **argv)
 {
+    static const char *const helps[] = {"help", "--help", "-h", "-?", NULL};
+    static const char *const versions[] = {"version", "--version", "-V", NULL};
     struct options o;
     enum exit_code code;
-    int c = 0;
+    enum command c;
 
     term_init();
     if (argc < 2) {
@@ -73,23 +145,13 @@ int main(int argc, char **argv)
               stderr);
         return EXIT_USAGE;
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
-        print_help();
-        return written();
-    }
-    if (strcmp(argv[1], "--version") == 0) {
-        puts("plait " PLAIT_VERSION);
-        return written();
-    }
-    while (c < N_COMMAND && strcmp(argv[1], commands[c].name) != 0)
-        c++;
-    if (c == N_COMMAND) {
-        fprintf(stderr,
-                "plait: there is no command \"%s\"; `plait --help` lists "
-                "them\n",
-                argv[1]);
-        return EXIT_USAGE;
-    }
+    if (is_one_of(argv[1], helps))
+        return help(argc - 2, argv + 2);
+    if (is_one_of(argv[1], versions))
+        return print_version();
+    c = command_find(argv[1]);
+    if (c == N_COMMAND)
+        return refuse(argc - 1, argv + 1);
     code = options_parse(&o, c, argc - 2, argv + 2);
     if (code == EXIT_DONE && o.help) {
         print_command_help(c);

@@ -1,5 +1,6 @@
 /* A model on devices, for commands that compute. */
 #include "session.h"
+#include "shown.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -70,6 +71,7 @@ static enum exit_code check_files(const struct options *o)
                 {"--svg", o->svg},
                 {"--state-save", o->state_save},
                 {"--trace", o->trace}};
+    char name[SHOWN];
 
     for (size_t i = 0; i < sizeof(used) / sizeof(used[0]); i++)
         for (size_t k = 0; k < i; k++)
@@ -78,7 +80,13 @@ static enum exit_code check_files(const struct options *o)
                 return complain(o->command, EXIT_USAGE,
                                 "%s %s is the file of %s too, and would "
                                 "overwrite it; name another",
-                                used[i].option, used[i].path, used[k].option);
+                                used[i].option, shown(name, used[i].path),
+                                used[k].option);
+    if (o->trace != NULL && strcmp(o->trace, "-") == 0 &&
+        o->command != CMD_LOGITS)
+        return complain(o->command, EXIT_USAGE,
+                        "--trace -: standard output is for what this command "
+                        "prints; name a file");
     return EXIT_DONE;
 }
 
@@ -117,22 +125,13 @@ enum exit_code session_open(struct session *s, const struct options *o)
 
 /* ---- trace -------------------------------------------------------------- */
 
-static void write_trace(void *user, const char *text, size_t len)
-{
-    fwrite(text, 1, len, user);
-}
-
 static enum exit_code open_trace(struct session *s)
 {
     if (s->o->trace == NULL)
         return EXIT_DONE;
-    s->trace = fopen(s->o->trace, "wb");
-    if (s->trace == NULL)
-        return complain(s->o->command, EXIT_FAILED, "opening %s: %s",
-                        s->o->trace, strerror(errno));
-    s->pl.trace = write_trace;
-    s->pl.trace_user = s->trace;
-    return EXIT_DONE;
+    s->pl.trace = whole_write;
+    s->pl.trace_user = &s->trace;
+    return whole_open(&s->trace, s->o, "--trace", s->o->trace);
 }
 
 /* "1.23 s", "4.56 ms", "0.78 us" */
@@ -187,22 +186,15 @@ enum exit_code session_load(struct session *s, const struct options *o)
 
 enum exit_code session_close(struct session *s, enum exit_code c)
 {
-    if (s->engine != NULL && s->trace != NULL)
+    bool ran = s->engine != NULL;
+
+    if (ran && s->trace.f != NULL)
         say_traced(s);
     pl_engine_free(s->engine); /* ends the trace */
     pl_model_free(s->model);
     s->engine = NULL;
     s->model = NULL;
-    if (s->trace != NULL) {
-        bool bad = ferror(s->trace) != 0;
-
-        if ((fclose(s->trace) != 0 || bad) && c == EXIT_DONE)
-            c = complain(s->o->command, EXIT_FAILED,
-                         "writing %s: %s; the trace is not whole", s->o->trace,
-                         strerror(errno));
-        s->trace = NULL;
-    }
-    return c;
+    return whole_close(&s->trace, s->o, ran, c);
 }
 
 enum exit_code session_need_words(const struct session *s,

@@ -5,8 +5,7 @@
 
 #include "options.h"
 #include "term.h"
-
-#include <stdio.h>
+#include "whole_file.h"
 
 struct session {
     pl_options pl; /* o->pl with log and progress set */
@@ -18,7 +17,7 @@ struct session {
     int64_t piece; /* tokens handed over at once */
     struct term_progress progress;
     const struct options *o;
-    FILE *trace; /* of --trace */
+    struct whole_file trace; /* of --trace */
 };
 
 /* Opens the model only: enough to plan and to tokenize. session_close takes *s

@@ -2,9 +2,12 @@
 #include "term.h"
 #include "options.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -81,10 +84,22 @@ static void on_interrupt(int sig)
     term_interrupts = term_interrupts + 1;
 }
 
+/* A descriptor that is closed would be the next file's, and messages would land
+ * in it. It gets one that fails as it did: input that cannot be read, output
+ * that cannot be written. */
+static void fill_descriptors(void)
+{
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+            (void)!open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
+}
+
 void term_init(void)
 {
     struct sigaction a = {.sa_handler = on_interrupt};
 
+    fill_descriptors();
+    setenv("HWLOC_HIDE_ERRORS", "2", 0); /* it would print */
     /* No SA_RESTART: waiting for a line must end too. */
     sigaction(SIGINT, &a, NULL);
     /* A closed pipe and a file at its limit are errors of write, told as such.

@@ -33,7 +33,7 @@ void term_interrupts_reset(void);
 extern volatile int term_interrupts;
 
 /* Ends the process with status 130 at Ctrl-C, and lets writes to a closed pipe
- * fail instead of killing it. */
+ * fail instead of killing it. Descriptors 0 to 2 are open from here on. */
 void term_init(void);
 
 double term_seconds(void); /* of a clock that only runs forward */

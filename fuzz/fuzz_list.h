@@ -5,6 +5,7 @@
 FUZZ(encode)
 FUZZ(gguf)
 FUZZ(graph)
+FUZZ(model)
 FUZZ(pretok)
 FUZZ(program)
 FUZZ(state)

@@ -2,8 +2,23 @@
  *
  * This is the whole public interface. What can fail returns a pl_status and
  * takes a `pl_err *` last, which may be NULL; the message names the thing, the
- * value and the remedy. Nothing here aborts, exits or prints. Objects are
+ * value and the remedy. Nothing here aborts, exits or prints (hwloc, which
+ * finds the cores, does on request or where a machine contradicts itself, and
+ * with HWLOC_HIDE_ERRORS=2 in the environment only on request). Objects are
  * opaque, owned by whoever created them, and freed by one call that takes NULL.
+ * Numbers are read and written with a point, whatever locale the program has.
+ * In a copy of the process that fork() made, executors and engines have no
+ * threads and devices: there they may be freed, which leaves the original's
+ * alone, and nothing else.
+ *
+ * Threads: models, plans, tokenizers and graphs that nobody changes any more
+ * may be used by any number of threads at once, and any number of engines may
+ * share a model. An executor, an engine, a sampler and a detokenizer take one
+ * call at a time, from whatever thread; different ones never mind each other.
+ * An engine and the executor behind it (pl_engine_exec) count as one. A call of
+ * an engine or executor while another is under way, in another thread or around
+ * a callback, gives PL_BAD_ARGUMENT and does nothing; those that return no
+ * status must not be made then, nor may anything be freed.
  *
  * Shapes are written outermost first, the last dimension contiguous. */
 #ifndef PL_H
@@ -412,7 +427,9 @@ typedef enum pl_offload {
 } pl_offload;
 
 /* Zero-initialised, or NULL in its place, gives the defaults. Strings and
- * arrays are borrowed for the call. */
+ * arrays are borrowed for the call. PL_BAD_ARGUMENT, naming the field: a
+ * negative count, NULL where a count says that there is something, an
+ * enumerator that does not exist. */
 typedef struct pl_options {
     const char *devices;        /* "cpu", "cpu*2", "cpu:0-3,cpu:4-7",
                                    "sim:2GiB:16GB/s:10us*2", "proc*2";
@@ -606,9 +623,10 @@ typedef struct pl_batch {
                               if none is wanted */
 } pl_batch;
 
-/* On failure (FULL: no cache slot left) no sequence has changed. `cancel`, may
- * be NULL, is polled between steps; nonzero ends with PL_CANCELLED and the
- * sequences hold what was done. */
+/* On failure (FULL: no cache slot left; BAD_FILE: a logit that is wanted is nan
+ * or infinite) no sequence has changed. `cancel`, may be NULL, is polled
+ * between steps; nonzero ends with PL_CANCELLED and the sequences hold what was
+ * done. */
 PL_API pl_status pl_engine_decode(pl_engine *e, const pl_batch *b,
                                   const volatile int *cancel, pl_err *err);
 PL_API int64_t pl_seq_length(const pl_engine *e, int seq);
@@ -723,7 +741,7 @@ PL_API pl_status pl_sampler_create(pl_sampler **out, const pl_sampling *s,
                                    int64_t n_vocab, pl_err *err);
 PL_API void pl_sampler_free(pl_sampler *s);
 /* Chooses from logits [n_vocab] and remembers the choice for penalties; -1 if
- * all are nan or -inf. */
+ * any is nan or +inf, or all are -inf, biases included. */
 PL_API int32_t pl_sample(pl_sampler *s, const float *logits);
 /* Remembers a token that was not sampled (the prompt's). */
 PL_API void pl_sampler_accept(pl_sampler *s, int32_t id);

@@ -2,8 +2,8 @@
 """check.py BUILD: the laws of the tree that no compiler knows.
 
 Layers, headers that compile alone, exported symbols, mutable globals, words
-that library code may not use, what documents name, formatting, names, line
-lengths, sizes of files. Reads what git tracks; BUILD is a built directory. Each
+that library code may not use, what depends on the locale, what documents name,
+formatting, names, line lengths, sizes of files. Reads what git tracks; BUILD is a built directory. Each
 complaint is one line, FILE:LINE: what is wrong. Exit status 1 if there is any.
 """
 import concurrent.futures
@@ -186,6 +186,27 @@ FOREIGN = re.compile('|'.join([
 UNFINISHED = re.compile('\\b(TO' 'DO|FIX' 'ME|XX' 'X|HA' 'CK)\\b')
 PRINTS = re.compile(r'\b(?:(?:abort|_?exit|quick_exit|v?printf|puts|putchar|'
                     r'perror) ?\(|stdout\b|stderr\b)')
+# What the host program's locale has a say in; base/numeral.h and base/ascii.h
+# have the same without it.
+LOCALE = re.compile(r'\b(?:strto(?:d|f|ld)|atof|vsnprintf|setlocale|setenv|'
+                    r'is(?:alnum|alpha|lower|print|space|upper)|'
+                    r'to(?:lower|upper)|strn?casecmp|strcoll) ?\(')
+FRACTION = re.compile(r'%[-+ #0]*(?:\d+|\*)?(?:\.(?:\d+|\*))?[aefgAEFG]')
+
+
+def check_locale(path):
+    for n, line in enumerate(bare(path), 1):
+        m = LOCALE.search(line)
+        if m:
+            complain(path, n, f'{m[0]}: depends on the locale; see '
+                     'base/numeral.h and base/ascii.h')
+    text = '\n'.join(lines_of(path))
+    for m in re.finditer(r'\bsnprintf\((?:"(?:\\.|[^"\\])*"|[^;"])*;', text):
+        strings = re.findall(r'"((?:\\.|[^"\\])*)"', m[0])
+        if FRACTION.search(''.join(strings)):
+            complain(path, text.count('\n', 0, m.start()) + 1,
+                     'snprintf of a fraction: use numeral_print, whose point '
+                     'no locale makes a comma')
 
 
 def check_words(files, code):
@@ -210,6 +231,8 @@ def check_words(files, code):
             if m:
                 complain(path, n, f'{m[0]}: the library neither ends the '
                          'process nor prints')
+        if path != 'src/base/numeral.c':
+            check_locale(path)
 
 
 # ---- documents -------------------------------------------------------------

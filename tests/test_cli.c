@@ -1,6 +1,7 @@
 /* The command, run as its users run it: what it prints where, what it gives
  * back, what it says about mistakes. The engine behind it has its own tests;
  * here its results are only compared with each other. */
+#include "gguf/gguf.h"
 #include "lib/support.h"
 
 #include <errno.h>
@@ -37,7 +38,7 @@ static int status_code(int status)
 }
 
 /* A shell runs `line` in a directory that has `models` as the checkout does,
- * with the command in its path. */
+ * with the command in its path and nothing to read. */
 static struct ran sh(const char *line)
 {
     static const char *dir;
@@ -58,7 +59,7 @@ static struct ran sh(const char *line)
     *strrchr(path, '/') = '\0';
     if (asprintf(&all,
                  "cd '%s' && PATH='%s':$PATH && export PATH && { %s\n} "
-                 ">'%s' 2>'%s'",
+                 "</dev/null >'%s' 2>'%s'",
                  dir, path, line, out, err) < 0)
         fail_msg("no memory");
     r.code = status_code(system(all));
@@ -157,13 +158,38 @@ static void cli_help_fits_in_80_columns_and_names_every_command(void **state)
 
 static void cli_version_is_one_line(void **state)
 {
-    struct ran r = sh("plait --version");
+    static const char *const lines[] = {"plait --version", "plait version",
+                                        "plait -V"};
 
     (void)state;
-    must_exit(&r, 0, "plait --version");
-    assert_int_equal(strncmp(r.out, "plait ", 6), 0);
-    assert_int_equal(strcspn(r.out, "\n"), r.n_out - 1);
-    ran_free(&r);
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        struct ran r = sh(lines[i]);
+
+        must_exit(&r, 0, lines[i]);
+        assert_int_equal(strncmp(r.out, "plait ", 6), 0);
+        assert_int_equal(strcspn(r.out, "\n"), r.n_out - 1);
+        ran_free(&r);
+    }
+}
+
+static void cli_help_is_a_command_too(void **state)
+{
+    static const char *const pairs[][2] = {
+        {"plait help", "plait --help"},
+        {"plait help plan", "plait plan --help"},
+        {"plait --help logits", "plait logits --help"},
+        {"plait run --help me -x", "plait run --help"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+        struct ran a = sh(pairs[i][0]), b = sh(pairs[i][1]);
+
+        must_exit(&a, 0, pairs[i][0]);
+        assert_string_equal(a.out, b.out);
+        ran_free(&a);
+        ran_free(&b);
+    }
 }
 
 /* ---- mistakes ----------------------------------------------------------- */
@@ -193,6 +219,29 @@ static void cli_usage_errors_exit_2_and_name_option_and_remedy(void **state)
     static const struct mistake list[] = {
         {"plait", "--help"},
         {"plait sing", "\"sing\""},
+        {"plait plann", "did you mean `plait plan`?"},
+        {"plait help insepct", "did you mean `plait inspect`?"},
+        {"plait models/heldout.txt", "is a file, and no command"},
+        {"plait " MODEL "-p x", "no command before -m; `plait run` takes"},
+        {"plait " MODEL "--tokens 1 -o f", "`plait logits` takes"},
+        {"plait --json " MODEL, "`plait plan` takes"},
+        {"plait -frob", "no command before -frob; `plait --help`"},
+        {"plait run models/fable-moe-Q8_0.gguf -p x",
+         "-m models/fable-moe-Q8_0.gguf"},
+        {"plait run " MODEL, "no text: standard input is empty"},
+        {"plait run " MODEL "-p x --state-save -", "name a file"},
+        {"plait run " MODEL "-p x --state-load -", "/dev/stdin"},
+        {"plait run " MODEL "-p x --trace -", "name a file"},
+        {"plait plan " MODEL "--json --svg -", "both write to standard output"},
+        {"plait logits " MODEL "--tokens 1 -o - --trace -", "file of -o"},
+        {"plait run " MODEL "-p x -dev CUDA0", "no kind \"CUDA0\""},
+        {"plait run " MODEL "-p x -dev Vulkan0,Vulkan1", "this machine has"},
+        {"plait run " MODEL "-p x -dev Metal", "accepted: cpu"},
+        {"plait run " MODEL "-p x -c $(seq -s 0 1 300)", "...: give a whole"},
+        {"plait run " MODEL "-p x -ncmoe $(seq -s x 1 300)", "...\": give a"},
+        {"plait run " MODEL "-p x -ngl \"$(printf '\\033[31m\\377')\"",
+         "-ngl \\x1b[31m\\xff: give"},
+        {"plait run " MODEL "-p x $(seq -s x 1 300)", "...\" is one word"},
         {"plait run", "-p TEXT"},
         {"plait run -p x", "-m FILE"},
         {"plait run " MODEL "-p", "-p TEXT"},
@@ -262,6 +311,11 @@ static void cli_usage_errors_exit_2_and_name_option_and_remedy(void **state)
         {"plait logits " MODEL "-o x --tokens 4096", "4095"},
         {"plait perplexity " MODEL, "-f FILE"},
         {"plait inspect", "no file"},
+        {"plait inspect ''", "no file"},
+        {"plait run " MODEL "-p x --temp 1e30", "from 0 to 1000"},
+        {"plait run " MODEL "-p x --repeat-penalty 0", "from 0.001 to 1000"},
+        {"plait logits " MODEL "--tokens @ -o x", "name a file behind the @"},
+        {"plait run " MODEL "-p x -l 99999+1", "ids go from 0 to 4095"},
         {"plait tokenize -p x", "-m FILE"},
     };
 
@@ -343,6 +397,23 @@ static void cli_failures_exit_1_and_name_the_thing(void **state)
         {"plait plan -m absent.gguf", "absent.gguf"},
         {"plait inspect absent.gguf", "absent.gguf"},
         {"plait inspect .", "."},
+        {"rm -f fifo; mkfifo fifo; timeout 20 plait inspect fifo",
+         "not a regular file"},
+        {"timeout 20 plait plan -m fifo", "not a regular file"},
+        {"timeout 20 plait run " MODEL "-p x --state-load fifo", "fifo"},
+        {"timeout 20 plait run " MODEL "-p x --state-load /dev/zero",
+         "no state"},
+        {"timeout 60 plait tokenize " MODEL "-f /dev/zero", "256 MiB"},
+        {"timeout 60 plait run " MODEL "-p - </dev/zero", "256 MiB"},
+        {"timeout 60 plait run " MODEL "-i </dev/zero", "16 MiB"},
+        {"timeout 60 plait logits " MODEL "-o x --tokens @/dev/zero",
+         "256 MiB"},
+        {"plait run " MODEL "-i <.", "reading standard input"},
+        {"plait tokenize " MODEL "<&-", "reading standard input"},
+        {"plait logits " MODEL "-o . --tokens 1", "-o .: Is a directory"},
+        {"plait plan -m $(seq -s x 1 2000)", "File name too long"},
+        {"plait run " MODEL "-f \"$(printf 'a\\033b')\"", "opening a\\x1bb:"},
+        {"HWLOC_COMPONENTS=abacus plait devices", "HWLOC_COMPONENTS=abacus"},
         {"plait inspect models/heldout.txt", "heldout.txt"},
         {"plait tokenize -m models/heldout.txt -p x", "heldout.txt"},
         {"plait run " MODEL "-f absent.txt", "absent.txt"},
@@ -368,6 +439,11 @@ static void cli_writes_that_fail_exit_1(void **state)
         "plait devices >/dev/full",
         "plait plan " MODEL ">/dev/full",
         "plait run " MODEL "-p x -n 2 >/dev/full",
+        "plait run " MODEL "-p x -n 2 >&-",
+        "plait plan " MODEL "--svg /dev/full",
+        "plait plan " MODEL "--svg - >/dev/full",
+        "plait run " MODEL "-p x -n 2 --trace /dev/full",
+        "plait logits " MODEL "--tokens 1 -o - >/dev/full",
         "plait tokenize " MODEL "-p x >/dev/full",
         "plait logits " MODEL "--tokens 1 -o /dev/full",
         "plait --help >/dev/full",
@@ -387,6 +463,84 @@ static void cli_writes_that_fail_exit_1(void **state)
         must_exit(&r, 1, list[i]);
         ran_free(&r);
     }
+}
+
+/* What was there stays when the new one cannot be written, and nothing is left
+ * of that. */
+static void cli_files_appear_whole_or_not_at_all(void **state)
+{
+#define KEPT                                                                   \
+    "; code=$?; test \"$(cat kept)\" = old || exit 98; "                       \
+    "ls kept.* >/dev/null 2>&1 && exit 99; exit $code"
+    static const char *const fails[] = {
+        "echo old >kept; (ulimit -f 8; plait logits " MODEL
+        "--tokens 1,2,3 -o kept)" KEPT,
+        "echo old >kept; plait logits " MODEL
+        "--tokens 1 -o kept -dev sim:1KiB -fit off" KEPT,
+        "echo old >kept; (ulimit -f 2; plait plan " MODEL
+        "--svg kept >/dev/null)" KEPT,
+        "echo old >kept; (ulimit -f 2; plait run " MODEL
+        "-p x -n 5 --ignore-eos --trace kept >/dev/null)" KEPT,
+    };
+#undef KEPT
+    static const char good[] =
+        "rm -f link kept; ln -s kept link && echo old >kept && chmod 640 kept "
+        "&& plait logits " MODEL "--tokens 1 -o link && test -L link && "
+        "test $(stat -c %a kept) = 640 && test $(stat -c %s kept) = 16384 && "
+        "umask 027 && plait plan " MODEL "--svg new.svg >/dev/null && "
+        "test $(stat -c %a new.svg) = 640 && grep -q '</svg>' new.svg && "
+        "plait run " MODEL "-p x -n 2 --trace new.trace >/dev/null && "
+        "test \"$(tail -c 3 new.trace | tr -d '\\n')\" = ]}";
+    struct ran r;
+
+    (void)state;
+    need_model();
+    for (size_t i = 0; i < sizeof(fails) / sizeof(fails[0]); i++) {
+        r = sh(fails[i]);
+        must_exit(&r, 1, fails[i]);
+        ran_free(&r);
+    }
+    r = sh(good);
+    must_exit(&r, 0, good);
+    ran_free(&r);
+}
+
+static void cli_dash_is_standard_output(void **state)
+{
+    static const char line[] =
+        "plait logits " MODEL "--tokens 1,2 -o named && "
+        "plait logits " MODEL "--tokens 1,2 -o - | cmp - named && "
+        "plait plan " MODEL
+        "--device-spec gpu:1GiB:1TB/s --svg named >/dev/null && "
+        "plait plan " MODEL
+        "--device-spec gpu:1GiB:1TB/s --svg - | cmp - named && test ! -e ./-";
+    struct ran r;
+
+    (void)state;
+    need_model();
+    r = sh(line);
+    must_exit(&r, 0, line);
+    ran_free(&r);
+}
+
+/* A message must not land in a file that got the number of a closed one. */
+static void cli_closed_descriptors_stay_closed(void **state)
+{
+    static const char line[] =
+        "plait run " MODEL "-p x -n 2 -s 1 --state-save a.kv >/dev/null && "
+        "plait run " MODEL
+        "-p x -n 2 -s 1 --state-save b.kv >/dev/null 2>&- && "
+        "cmp a.kv b.kv && "
+        "plait logits " MODEL "--tokens 1 -o a.bin && "
+        "plait logits " MODEL "--tokens 1 -o b.bin -v <&- >&- 2>&- && "
+        "cmp a.bin b.bin";
+    struct ran r;
+
+    (void)state;
+    need_model();
+    r = sh(line);
+    must_exit(&r, 0, line);
+    ran_free(&r);
 }
 
 /* ---- run ---------------------------------------------------------------- */
@@ -417,6 +571,20 @@ static void cli_run_prints_the_text_alone(void **state)
     ran_free(&rest);
     ran_free(&piped);
 #undef LINE
+}
+
+static void cli_run_takes_what_is_piped_in(void **state)
+{
+    struct ran given, piped;
+
+    (void)state;
+    need_model();
+    given = sh("plait run " MODEL "-p 'Once upon' -n 6 --temp 0");
+    piped = sh("echo 'Once upon' | plait run " MODEL "-n 6 --temp 0");
+    must_exit(&piped, 0, "echo | plait run");
+    assert_string_equal(given.out, piped.out);
+    ran_free(&given);
+    ran_free(&piped);
 }
 
 static void cli_run_escapes_in_p_alone(void **state)
@@ -874,12 +1042,61 @@ static void cli_printed_options_give_the_same_plan(void **state)
     }
 }
 
+/* A copy of the model whose last norm holds `v`. */
+static void write_damaged(const char *path, float v)
+{
+    const char *model = test_file("models/fable-moe-Q8_0.gguf");
+    size_t n, at;
+    char *bytes = test_read(model, &n);
+    struct gguf *g;
+    FILE *f = fopen(path, "wb");
+
+    assert_non_null(f);
+    assert_int_equal(gguf_open(&g, model, NULL), PL_OK);
+    at = (size_t)gguf_find_tensor(g, "output_norm.weight")->offset;
+    gguf_close(g);
+    memcpy(bytes + at, &v, sizeof v);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    fclose(f);
+    free(bytes);
+}
+
+/* No figure is better than one that means nothing. */
+static void cli_perplexity_of_damage_is_an_error(void **state)
+{
+    static const struct {
+        float v;
+        const char *says;
+    } rows[] = {
+        {NAN, "nan: weights are damaged"},
+        {INFINITY, "weights are damaged"},
+        {1e9f, "the perplexity is inf"},
+    };
+
+    (void)state;
+    need_model();
+    for (int i = 0; i < 3; i++) {
+        static const char line[] =
+            "head -c 2000 models/heldout.txt >text && "
+            "plait perplexity -m damaged.gguf -f text -c 64 --chunks 1";
+        struct ran r;
+
+        write_damaged(test_temp("damaged.gguf"), rows[i].v);
+        r = sh(line);
+        must_exit(&r, 1, line);
+        must_say(&r, rows[i].says, line);
+        assert_string_equal(r.out, "");
+        ran_free(&r);
+    }
+}
+
 int test_cli(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cli_every_help_has_an_example_that_works),
         cmocka_unit_test(cli_help_fits_in_80_columns_and_names_every_command),
         cmocka_unit_test(cli_version_is_one_line),
+        cmocka_unit_test(cli_help_is_a_command_too),
         cmocka_unit_test(cli_usage_errors_exit_2_and_name_option_and_remedy),
         cmocka_unit_test(cli_llama_cpp_options_are_refused_by_name),
         cmocka_unit_test(cli_takes_placement_options),
@@ -887,6 +1104,10 @@ int test_cli(void)
         cmocka_unit_test(cli_slips_are_answered_with_the_nearest_option),
         cmocka_unit_test(cli_failures_exit_1_and_name_the_thing),
         cmocka_unit_test(cli_writes_that_fail_exit_1),
+        cmocka_unit_test(cli_files_appear_whole_or_not_at_all),
+        cmocka_unit_test(cli_dash_is_standard_output),
+        cmocka_unit_test(cli_closed_descriptors_stay_closed),
+        cmocka_unit_test(cli_run_takes_what_is_piped_in),
         cmocka_unit_test(cli_run_prints_the_text_alone),
         cmocka_unit_test(cli_run_escapes_in_p_alone),
         cmocka_unit_test(cli_run_one_seed_gives_one_text),
@@ -900,6 +1121,7 @@ int test_cli(void)
         cmocka_unit_test(cli_tokenize_pieces_join_to_the_text),
         cmocka_unit_test(cli_logits_are_tokens_times_vocabulary_floats),
         cmocka_unit_test(cli_perplexity_is_that_of_the_logits),
+        cmocka_unit_test(cli_perplexity_of_damage_is_an_error),
         cmocka_unit_test(cli_json_is_one_object_on_standard_output),
         cmocka_unit_test(cli_printed_options_give_the_same_plan),
     };

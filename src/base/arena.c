@@ -1,7 +1,11 @@
 /* Chained blocks; the newest serves allocations until it is full. A request
  * larger than a quarter of a block gets a block of its own, so that no more
- * than a quarter of any block is wasted. */
+ * than a quarter of any block is wasted. An arena that has grown large takes
+ * blocks that are huge pages: one page fault in place of five hundred, and they
+ * are zero as they come. */
 #include "base/arena.h"
+
+#include "base/numeral.h"
 
 #include <stdarg.h>
 #include <stdbool.h>
@@ -9,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #if defined(__SANITIZE_ADDRESS__)
 #define ARENA_ASAN 1
@@ -27,12 +32,18 @@ enum { RED_ZONE = 16 };
 enum { RED_ZONE = 0 };
 #endif
 
-enum { ALIGN = 16, BLOCK_BYTES = 32 * 1024 };
+enum {
+    ALIGN = 16,
+    BLOCK_BYTES = 32 * 1024,
+    HUGE_BYTES = 2 << 20,       /* a huge page */
+    HUGE_FROM = 4 * HUGE_BYTES, /* bytes in use that make an arena large */
+};
 
 struct arena_block {
     struct arena_block *next;
     size_t size; /* bytes of data[] */
     size_t used;
+    bool huge; /* mapped, so zero where it was not used yet; else malloc'ed */
     _Alignas(16) unsigned char data[];
 };
 
@@ -49,7 +60,10 @@ void arena_fini(struct arena *a)
         struct arena_block *next = b->next;
 
         ASAN_UNPOISON_MEMORY_REGION(b->data, b->size);
-        free(b);
+        if (b->huge)
+            munmap(b, HUGE_BYTES);
+        else
+            free(b);
         b = next;
     }
     arena_init(a);
@@ -67,13 +81,37 @@ static struct arena_block *block_new(size_t size)
     b->next = NULL;
     b->size = size;
     b->used = 0;
+    b->huge = false;
     ASAN_POISON_MEMORY_REGION(b->data, size);
     return b;
 }
 
-/* As arena_alloc, but whatever was there before. */
-static void *take(struct arena *a, size_t n, size_t size)
+/* A block of one huge page, or an ordinary one if there is none. */
+static struct arena_block *block_huge(void)
 {
+    char *p = mmap(NULL, 2 * HUGE_BYTES, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    size_t before = -(uintptr_t)p % HUGE_BYTES;
+    struct arena_block *b;
+
+    if (p == MAP_FAILED)
+        return block_new(BLOCK_BYTES);
+    if (before > 0)
+        munmap(p, before);
+    munmap(p + before + HUGE_BYTES, HUGE_BYTES - before);
+    b = (struct arena_block *)(p + before);
+    madvise(b, HUGE_BYTES, MADV_HUGEPAGE);
+    b->size = HUGE_BYTES - sizeof *b;
+    b->huge = true;
+    ASAN_POISON_MEMORY_REGION(b->data, b->size);
+    return b;
+}
+
+/* As arena_alloc, but whatever was there before; *zero: that is nothing. */
+static void *take(struct arena *a, size_t n, size_t size, bool *zero)
+{
+    bool large = a->used_bytes >= HUGE_FROM;
+    size_t most = (large ? HUGE_BYTES : BLOCK_BYTES) / 4;
     size_t bytes, need;
     struct arena_block *b = a->head;
     void *p;
@@ -85,9 +123,11 @@ static void *take(struct arena *a, size_t n, size_t size)
     if (need == 0)
         need = ALIGN;
     if (!b || b->size - b->used < need) {
-        bool own = need > BLOCK_BYTES / 4;
+        bool own = need > most;
 
-        b = block_new(own ? need : BLOCK_BYTES);
+        b = own     ? block_new(need)
+            : large ? block_huge()
+                    : block_new(BLOCK_BYTES);
         if (!b)
             return NULL;
         if (own && a->head) { /* keep the half-filled block in front */
@@ -99,6 +139,7 @@ static void *take(struct arena *a, size_t n, size_t size)
         }
     }
     p = b->data + b->used;
+    *zero = b->huge;
     b->used += need;
     a->used_bytes += need;
     ASAN_UNPOISON_MEMORY_REGION(p, bytes);
@@ -107,14 +148,16 @@ static void *take(struct arena *a, size_t n, size_t size)
 
 void *arena_alloc(struct arena *a, size_t n, size_t size)
 {
-    void *p = take(a, n, size);
+    bool zero;
+    void *p = take(a, n, size, &zero);
 
-    return p ? memset(p, 0, n * size) : NULL;
+    return p && !zero ? memset(p, 0, n * size) : p;
 }
 
 void *arena_memdup(struct arena *a, const void *p, size_t n, size_t size)
 {
-    void *copy = take(a, n, size);
+    bool zero;
+    void *copy = take(a, n, size, &zero);
 
     if (copy && n > 0 && size > 0)
         memcpy(copy, p, n * size);
@@ -142,7 +185,7 @@ char *arena_printf(struct arena *a, const char *fmt, ...)
     char *s;
 
     va_start(ap, fmt);
-    len = vsnprintf(NULL, 0, fmt, ap);
+    len = numeral_vprint(NULL, 0, fmt, ap);
     va_end(ap);
     if (len < 0)
         return NULL;
@@ -150,7 +193,7 @@ char *arena_printf(struct arena *a, const char *fmt, ...)
     if (!s)
         return NULL;
     va_start(ap, fmt);
-    vsnprintf(s, (size_t)len + 1, fmt, ap);
+    numeral_vprint(s, (size_t)len + 1, fmt, ap);
     va_end(ap);
     return s;
 }

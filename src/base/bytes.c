@@ -1,6 +1,8 @@
 /* See bytes.h. The short form for columns of a table is the sink's. */
 #include "base/bytes.h"
 
+#include "base/numeral.h"
+
 #include <stdio.h>
 
 const char *bytes_text(char buf[24], uint64_t bytes)
@@ -11,6 +13,6 @@ const char *bytes_text(char buf[24], uint64_t bytes)
 
     for (; v >= 1024 && unit < 3; unit++)
         v /= 1024;
-    snprintf(buf, 24, "%.2f %s", v, units[unit]);
+    numeral_print(buf, 24, "%.2f %s", v, units[unit]);
     return buf;
 }

@@ -6,12 +6,22 @@
 #include "pl.h"
 
 /* Writes the printf-style message into `err` (may be NULL) and returns `s`, so
- * that a failure reads `return err_set(err, PL_BAD_FILE, "%s: ...", path);` */
+ * that a failure reads `return err_set(err, PL_BAD_FILE, "%s: ...", path);`
+ * What is too long loses its middle: it ends with what was wrong. */
 pl_status err_set(pl_err *err, pl_status s, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* The usual message for a failed allocation; `what` names what it was for. */
 pl_status err_no_memory(pl_err *err, const char *what);
+
+/* A name or a value as messages show it: printable ASCII, shortened to fit. */
+enum { ERR_SHOWN = 80 };
+const char *err_shown(char buf[ERR_SHOWN], const char *s, size_t len);
+
+/* The usual message for a thread that could not be started; `what` is which, e
+ * what pthread_create returned. PL_NO_MEMORY where a stack finds no room, else
+ * PL_DEVICE: the system says the same of both, so room is tried. */
+pl_status err_no_thread(pl_err *err, const char *what, int e);
 
 /* Only where nothing is held; with something held, use `goto done`. */
 #define PL_TRY(call)                                                           \

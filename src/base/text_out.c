@@ -1,9 +1,10 @@
 /* A buffer in front of a pl_write_fn; see text_out.h. */
 #include "base/text_out.h"
 
+#include "base/ascii.h"
 #include "base/half.h"
+#include "base/numeral.h"
 
-#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +24,7 @@ void text_put(struct text_out *o, const char *fmt, ...)
     if (sizeof o->buf - o->len < 128)
         text_flush(o);
     va_start(ap, fmt);
-    n = vsnprintf(o->buf + o->len, sizeof o->buf - o->len, fmt, ap);
+    n = numeral_vprint(o->buf + o->len, sizeof o->buf - o->len, fmt, ap);
     va_end(ap);
     if (n > 0)
         o->len += (size_t)n;
@@ -39,7 +40,7 @@ void text_put_char(struct text_out *o, char c)
 void text_put_lower(struct text_out *o, const char *s)
 {
     for (; *s; s++)
-        text_put_char(o, (char)tolower((unsigned char)*s));
+        text_put_char(o, ascii_lower(*s));
 }
 
 void text_put_float(struct text_out *o, float v)
@@ -47,8 +48,8 @@ void text_put_float(struct text_out *o, float v)
     char d[32];
 
     for (int digits = 6; digits <= 9; digits++) {
-        snprintf(d, sizeof d, "%.*g", digits, (double)v);
-        if (float_bits(strtof(d, NULL)) == float_bits(v))
+        numeral_print(d, sizeof d, "%.*g", digits, (double)v);
+        if (float_bits(numeral_float(d, NULL)) == float_bits(v))
             break;
     }
     text_put(o, "%s", d);

@@ -6,6 +6,7 @@
  * `check` is the hash of `rates` as compact JSON with sorted keys. Whatever is
  * not as it should be, down to one digit, makes the file count for nothing. */
 #include "base/err.h"
+#include "base/numeral.h"
 #include "base/replace.h"
 #include "base/version.h" /* made by the build */
 #include "cost/calibration.h"
@@ -94,8 +95,10 @@ static json_t *of_rates(const struct cost_rates *r)
 
 static bool check_of(char text[20], const json_t *rates)
 {
+    locale_t before = numeral_begin();
     char *s = json_dumps(rates, JSON_COMPACT | JSON_SORT_KEYS);
 
+    numeral_end(before);
     if (s)
         snprintf(text, 20, "%016" PRIx64, hash(s));
     free(s);
@@ -208,12 +211,15 @@ pl_status calibration_load(struct calibration *c, enum cpu_family f,
                            const struct topology *t, pl_err *err)
 {
     char path[CALIBRATION_PATH];
+    locale_t before;
     json_t *o;
     bool ok;
 
     calibration_init(c, f, t);
     PL_TRY(calibration_path(path, c, err));
+    before = numeral_begin();
     o = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
+    numeral_end(before);
     ok = o && from_json(c, o);
     json_decref(o);
     return ok ? PL_OK
@@ -226,6 +232,15 @@ pl_status calibration_load(struct calibration *c, enum cpu_family f,
 static pl_status failed(const char *path, pl_err *err)
 {
     return err_set(err, PL_IO, "%s: %s", path, strerror(errno));
+}
+
+static bool dump(const json_t *o, int fd)
+{
+    locale_t before = numeral_begin();
+    int rc = json_dumpfd(o, fd, JSON_INDENT(2));
+
+    numeral_end(before);
+    return rc == 0;
 }
 
 /* All directories above the last slash. */
@@ -255,7 +270,7 @@ pl_status calibration_save(const struct calibration *c, pl_err *err)
     o = calibration_json(c);
     if (!o)
         s = err_no_memory(err, "what was measured");
-    else if (json_dumpfd(o, r.fd, JSON_INDENT(2)) != 0)
+    else if (!dump(o, r.fd))
         s = failed(path, err);
     else
         s = replace_done(&r, err);

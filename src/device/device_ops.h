@@ -202,6 +202,9 @@ void device_count(struct device *d, const struct step *st,
 
 /* ---- timing ---- */
 double device_now(void); /* seconds, of a clock that never goes back */
+/* Sleeps until device_now() is `end`, to a few microseconds, or until *stop is
+ * set, which is looked at now and then; NULL: it never is. */
+void device_sleep(double end, const atomic_bool *stop);
 bool device_traces(const struct device_set *s);
 double device_clock(const struct device_set *s); /* since the run's start */
 /* A step of the device has ended, by device_clock(); one thread of it at a

@@ -7,14 +7,17 @@
 #include "device/device_spec.h"
 
 #include <ctype.h>
+#include <float.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/ascii.h"
 #include "base/bytes.h"
 #include "base/err.h"
+#include "base/numeral.h"
 
 enum { ACCEPTED = 512 };
 
@@ -53,14 +56,15 @@ static const struct device_ops *paper_kind(void)
 pl_status device_item_bad(const struct device_item *it, pl_err *err,
                           const char *fmt, ...)
 {
-    char what[512];
+    char what[512], shown[ERR_SHOWN];
     va_list ap;
 
     va_start(ap, fmt);
-    vsnprintf(what, sizeof what, fmt, ap);
+    numeral_vprint(what, sizeof what, fmt, ap);
     va_end(ap);
-    return err_set(err, PL_BAD_ARGUMENT, "device \"%.*s\": %s; %s",
-                   it->len < 100 ? it->len : 100, it->text, what, it->accepted);
+    return err_set(err, PL_BAD_ARGUMENT, "device \"%s\": %s; %s",
+                   err_shown(shown, it->text, (size_t)it->len), what,
+                   it->accepted);
 }
 
 pl_status device_list_append(struct device_list *l, const struct device_desc *d,
@@ -126,7 +130,8 @@ static const struct {
     {"P", 1e15, PLAIN},
 };
 
-/* Reads `s`, all of it. False if it is no positive number with a unit. */
+/* Reads `s`, all of it. False if it is no positive number with a unit; a time
+ * may be 0. */
 static bool quantity(const char *s, const char *end, double *value,
                      enum unit *unit)
 {
@@ -143,7 +148,7 @@ static bool quantity(const char *s, const char *end, double *value,
         buf[len - 2] = '\0';
     if (buf[0] == '0' && (buf[1] == 'x' || buf[1] == 'X'))
         return false; /* strtod reads hexadecimal too */
-    *value = strtod(buf, &rest);
+    *value = numeral_double(buf, &rest);
     for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
         if (strcmp(rest, units[i].text) != 0)
             continue;
@@ -153,7 +158,7 @@ static bool quantity(const char *s, const char *end, double *value,
             return false;
         if (per_s)
             *unit = BYTES_PER_S;
-        return isfinite(*value) && *value > 0 &&
+        return isfinite(*value) && (*value > 0 || *unit == SECONDS) &&
                (*unit != BYTES || *value < 0x1p63);
     }
     return false;
@@ -161,15 +166,20 @@ static bool quantity(const char *s, const char *end, double *value,
 
 /* ---- described devices ------------------------------------------------- */
 
+/* What is slower than its bound is a slip, and nobody would see the end of a
+ * run on it. */
 static const struct {
     const char *key;
     enum unit unit;
+    double least, most;
+    const char *bound; /* for messages */
 } figures[DEVICE_FIGURES] = {
-    [DEVICE_MEMORY] = {"memory", BYTES},
-    [DEVICE_BANDWIDTH] = {"bandwidth", BYTES_PER_S},
-    [DEVICE_FLOPS] = {"flops", PLAIN},
-    [DEVICE_LINK] = {"link", BYTES_PER_S},
-    [DEVICE_LATENCY] = {"latency", SECONDS},
+    [DEVICE_MEMORY] = {"memory", BYTES, 0, HUGE_VAL, ""},
+    [DEVICE_BANDWIDTH] = {"bandwidth", BYTES_PER_S, 1e3, HUGE_VAL,
+                          "at least 1kB/s"},
+    [DEVICE_FLOPS] = {"flops", PLAIN, 1e3, HUGE_VAL, "at least 1000"},
+    [DEVICE_LINK] = {"link", BYTES_PER_S, 1e3, HUGE_VAL, "at least 1kB/s"},
+    [DEVICE_LATENCY] = {"latency", SECONDS, 0, 10, "at most 10s"},
 };
 
 /* One field: [KEY=]NUMBER. Without a key it is the first figure of its unit
@@ -180,14 +190,15 @@ static pl_status parse_field(double *v, unsigned offered, const char *p,
 {
     const char *eq = memchr(p, '=', (size_t)(end - p));
     const char *num = eq ? eq + 1 : p;
+    char shown[ERR_SHOWN];
     int found = -1;
     double value;
     enum unit unit;
 
     if (!quantity(num, end, &value, &unit))
         return device_item_bad(it, err,
-                               "\"%.*s\" is no positive number with a unit",
-                               (int)(end - num), num);
+                               "\"%s\" is no positive number with a unit",
+                               err_shown(shown, num, (size_t)(end - num)));
     for (int f = 0; f < DEVICE_FIGURES && found < 0; f++) {
         if (!(offered & 1u << f))
             continue;
@@ -197,20 +208,26 @@ static pl_status parse_field(double *v, unsigned offered, const char *p,
             found = f;
     }
     if (found < 0 && eq)
-        return device_item_bad(it, err,
-                               "\"%.*s\" is no figure of such a device",
-                               (int)(eq - p), p);
+        return device_item_bad(it, err, "\"%s\" is no figure of such a device",
+                               err_shown(shown, p, (size_t)(eq - p)));
     if (found < 0)
-        return device_item_bad(it, err, "\"%.*s\", %s, is one too many",
-                               (int)(end - p), p, unit_name[unit]);
+        return device_item_bad(it, err, "\"%s\", %s, is one too many",
+                               err_shown(shown, p, (size_t)(end - p)),
+                               unit_name[unit]);
     if (figures[found].unit != unit)
-        return device_item_bad(
-            it, err, "%s must be %s, not \"%.*s\"", figures[found].key,
-            unit_name[figures[found].unit], (int)(end - num), num);
+        return device_item_bad(it, err, "%s must be %s, not \"%s\"",
+                               figures[found].key,
+                               unit_name[figures[found].unit],
+                               err_shown(shown, num, (size_t)(end - num)));
+    if (value < figures[found].least || value > figures[found].most)
+        return device_item_bad(it, err, "%s must be %s, not \"%s\"",
+                               figures[found].key, figures[found].bound,
+                               err_shown(shown, num, (size_t)(end - num)));
     if (v[found] != 0)
         return device_item_bad(it, err, "%s is given twice",
                                figures[found].key);
-    v[found] = value;
+    /* 0 stands for what is not given; the least there is adds nothing */
+    v[found] = value > 0 ? value : DBL_MIN;
     return PL_OK;
 }
 
@@ -257,8 +274,57 @@ enum { CORE_MAX = sizeof((struct device_desc *)0)->core / sizeof(int) };
 
 /* ---- items ------------------------------------------------------------- */
 
+/* Says what this machine has; the kinds that there are stand behind it. */
+static pl_status no_such_kind(const struct device_item *it, size_t n,
+                              pl_err *err)
+{
+    const struct topology *t = it->topology;
+    struct topology own = {0};
+    char shown[ERR_SHOWN], here[80] = "";
+
+    if ((!t || t->n_core == 0) && topology_load(&own, NULL) == PL_OK)
+        t = &own;
+    if (t && t->n_core > 0)
+        snprintf(here, sizeof here,
+                 "; this machine has %d core%s in %d NUMA node%s", t->n_core,
+                 t->n_core == 1 ? "" : "s", t->n_node,
+                 t->n_node == 1 ? "" : "s");
+    topology_fini(&own);
+    return device_item_bad(it, err,
+                           "there is no kind \"%s\"%s, and machines with other "
+                           "devices can only be planned for (--device-spec)",
+                           err_shown(shown, it->text, n), here);
+}
+
+/* A kind's name, or any of letters for a device that is only described. */
+static pl_status take_name(struct device_item *it, size_t n, bool paper,
+                           pl_err *err)
+{
+    const int most = (int)sizeof it->name - 1;
+
+    if (n == 0)
+        return device_item_bad(it, err, "a name of 1 to %d letters is missing",
+                               most);
+    snprintf(it->name, sizeof it->name, "%.*s", (int)n, it->text);
+    if (!paper)
+        return strlen(it->name) == n && find_kind(it->name)
+                   ? PL_OK
+                   : no_such_kind(it, n, err);
+    if (n > (size_t)most)
+        return device_item_bad(it, err, "a name has %d letters at most", most);
+    for (const char *s = it->name; *s; s++)
+        if (!ascii_is_letter(*s) && *s != '_' && *s != '-') {
+            char shown[ERR_SHOWN];
+
+            return device_item_bad(it, err, "a name has letters only, not '%s'",
+                                   err_shown(shown, s, 1));
+        }
+    return PL_OK;
+}
+
 /* Cuts the item at `p` into name, fields and count. */
-static pl_status cut(struct device_item *it, const char *p, pl_err *err)
+static pl_status cut(struct device_item *it, const char *p, bool paper,
+                     pl_err *err)
 {
     const char *end = p + it->len;
     const char *star = memchr(p, '*', (size_t)it->len);
@@ -266,15 +332,7 @@ static pl_status cut(struct device_item *it, const char *p, pl_err *err)
     const char *colon = memchr(p, ':', (size_t)(stop - p));
     size_t n = (size_t)((colon ? colon : stop) - p);
 
-    if (n == 0 || n >= sizeof it->name)
-        return device_item_bad(it, err, "a name of 1 to %d letters is missing",
-                               (int)sizeof it->name - 1);
-    for (size_t i = 0; i < n; i++)
-        if (!isalpha((unsigned char)p[i]) && p[i] != '_' && p[i] != '-')
-            return device_item_bad(it, err, "a name has letters only, not '%c'",
-                                   p[i]);
-    memcpy(it->name, p, n);
-    it->name[n] = '\0';
+    PL_TRY(take_name(it, n, paper, err));
     it->field = colon ? colon + 1 : stop;
     it->end = stop;
     if (colon && (it->field == it->end || it->end[-1] == ':'))
@@ -317,13 +375,11 @@ static pl_status parse(struct device_list *out, const char *spec, bool paper,
                                  .accepted = accepted};
         const struct device_ops *kind;
 
-        s = cut(&it, p, err);
+        s = cut(&it, p, paper, err);
         if (s != PL_OK)
             break;
         kind = paper ? paper_kind() : find_kind(it.name);
-        s = kind
-                ? kind->describe(&l, &it, err)
-                : device_item_bad(&it, err, "there is no kind \"%s\"", it.name);
+        s = kind->describe(&l, &it, err);
         p += it.len;
         if (*p++ == '\0')
             break;

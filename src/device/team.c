@@ -4,13 +4,14 @@
  * counter a last time, and the caller counts up before it asks who sleeps. */
 #include "device/team.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/err.h"
 
@@ -26,6 +27,7 @@ struct team {
     team_fn *fn;                   /* of this run; NULL: workers end */
     void *user;
     int n, n_spin;
+    pid_t owner;         /* the process that has the threads */
     int n_started;       /* threads to join */
     struct member *list; /* owned, [n] */
     pthread_mutex_t lock;
@@ -198,6 +200,7 @@ static bool shares(int n, const int *core, int n_busy)
 static pl_status start_workers(struct team *t, pl_err *err)
 {
     sigset_t all, before;
+    char which[48];
     int e = 0;
 
     sigfillset(&all); /* signals are the application's threads' business */
@@ -208,12 +211,11 @@ static pl_status start_workers(struct team *t, pl_err *err)
             t->n_started++;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (e != 0)
-        return err_set(err, PL_DEVICE,
-                       "thread %d of %d could not be started: %s; ask for "
-                       "fewer threads (-t) or raise the limit (ulimit -u)",
-                       t->n_started + 1, t->n - 1, strerror(e));
-    return PL_OK;
+    if (e == 0)
+        return PL_OK;
+    snprintf(which, sizeof which, "thread %d of %d", t->n_started + 1,
+             t->n - 1);
+    return err_no_thread(err, which, e);
 }
 
 pl_status team_create(struct team **out, int n, const int *core, int n_busy,
@@ -232,6 +234,7 @@ pl_status team_create(struct team **out, int n, const int *core, int n_busy,
         return err_no_memory(err, "threads");
     }
     t->n = n;
+    t->owner = getpid();
     t->n_spin = shares(n, core, n_busy) ? SPINS_SHARED : SPINS;
     for (int i = 0; i < n; i++)
         t->list[i] = (struct member){.team = t, .index = i, .core = core[i]};
@@ -249,12 +252,14 @@ void team_free(struct team *t)
 {
     if (!t)
         return;
-    if (t->n_started > 0)
-        start_run(t, NULL, NULL);
-    for (int i = 1; i <= t->n_started; i++)
-        pthread_join(t->list[i].thread, NULL);
-    pthread_cond_destroy(&t->wake);
-    pthread_mutex_destroy(&t->lock);
+    if (t->owner == getpid()) { /* a forked copy has no threads to end */
+        if (t->n_started > 0)
+            start_run(t, NULL, NULL);
+        for (int i = 1; i <= t->n_started; i++)
+            pthread_join(t->list[i].thread, NULL);
+        pthread_cond_destroy(&t->wake);
+        pthread_mutex_destroy(&t->lock);
+    }
     free(t->list);
     free(t);
 }

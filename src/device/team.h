@@ -18,6 +18,7 @@ typedef void team_fn(void *user, int member);
  * runs only. n_busy: threads that want to work at once, others' too. */
 pl_status team_create(struct team **out, int n, const int *core, int n_busy,
                       pl_err *err);
+/* In a forked copy of the process too, where it frees memory alone. */
 void team_free(struct team *t);
 
 /* Begins a call of fn(user, member) on all members but the first. */

@@ -10,6 +10,7 @@
 #include "plan/share.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -176,6 +177,33 @@ static pl_status reserve(pl_engine *e, struct micro *m, pl_err *err)
     return PL_OK;
 }
 
+/* The logits of wanted token i of a micro-batch: all finite? What comes out of
+ * sound weights is. */
+static pl_status check_logits(const struct micro *m, int64_t i,
+                              const float *row, size_t n, pl_err *err)
+{
+    const uint32_t infinity = 0x7f800000; /* NaNs are above, signs apart */
+    int32_t at = m->out_row[i];
+    uint32_t most = 0, v;
+    size_t k = 0;
+
+    for (; k < n; k++) {
+        memcpy(&v, &row[k], sizeof v);
+        v &= 0x7fffffff;
+        most = v > most ? v : most;
+    }
+    if (most < infinity)
+        return PL_OK;
+    for (k = 0; isfinite(row[k]);)
+        k++;
+    return err_set(err, PL_BAD_FILE,
+                   "token %" PRId64 " of the batch (sequence %d, position %d): "
+                   "logit %zu is %g: weights are damaged, or a format of "
+                   "weights or of the cache cannot hold the model's values; "
+                   "convert the model again, or try F32 for the cache",
+                   m->from[at], m->seq[at], m->position[at], k, (double)row[k]);
+}
+
 static pl_status run(pl_engine *e, const pl_batch *b, int n, pl_err *err)
 {
     size_t n_vocab = (size_t)e->plan->model->model->n_vocab;
@@ -197,11 +225,13 @@ static pl_status run(pl_engine *e, const pl_batch *b, int n, pl_err *err)
     }
     PL_TRY(exec_steps(e->exec, n, rows, err));
     for (int k = 0; k < n; k++)
-        for (int64_t i = 0; i < e->micro[k].n_out; i++)
-            PL_TRY(exec_get_output(e->exec, k, e->logits,
-                                   b->logits +
-                                       (size_t)e->micro[k].row_of[i] * n_vocab,
+        for (int64_t i = 0; i < e->micro[k].n_out; i++) {
+            float *row = b->logits + (size_t)e->micro[k].row_of[i] * n_vocab;
+
+            PL_TRY(exec_get_output(e->exec, k, e->logits, row,
                                    4 * (size_t)i * n_vocab, 4 * n_vocab, err));
+            PL_TRY(check_logits(&e->micro[k], i, row, n_vocab, err));
+        }
     return PL_OK;
 }
 
@@ -221,8 +251,8 @@ static pl_status step(pl_engine *e, const pl_batch *b, int n, pl_err *err)
     return s;
 }
 
-pl_status pl_engine_decode(pl_engine *e, const pl_batch *b,
-                           const volatile int *cancel, pl_err *err)
+static pl_status decode(pl_engine *e, const pl_batch *b,
+                        const volatile int *cancel, pl_err *err)
 {
     int64_t next = 0, row = 0;
 
@@ -240,4 +270,15 @@ pl_status pl_engine_decode(pl_engine *e, const pl_batch *b,
         PL_TRY(step(e, b, n, err));
     }
     return PL_OK;
+}
+
+pl_status pl_engine_decode(pl_engine *e, const pl_batch *b,
+                           const volatile int *cancel, pl_err *err)
+{
+    pl_status s;
+
+    PL_TRY(exec_enter(e->exec, err));
+    s = decode(e, b, cancel, err);
+    exec_leave(e->exec);
+    return s;
 }

@@ -9,10 +9,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* An exec_source's: is node's tensor still in its file? */
+static pl_status check_whole(void *user, int node, pl_err *err)
+{
+    const pl_engine *e = user;
+    const struct gguf *file = e->plan->model->file;
+
+    return gguf_check_whole(
+        file, gguf_find_tensor(file, e->plan->graph->node[node].name), err);
+}
+
 static pl_status load(pl_engine *e, const pl_options *opt, pl_err *err)
 {
     const pl_graph *g = e->plan->graph;
     const void **data = calloc((size_t)g->n_node + 1, sizeof *data);
+    const struct exec_source from = {data, check_whole, e};
     pl_status s = PL_OK;
 
     if (!data)
@@ -30,7 +41,7 @@ static pl_status load(pl_engine *e, const pl_options *opt, pl_err *err)
             data[i] = t->data;
     }
     if (s == PL_OK)
-        s = exec_load(e->exec, data, opt, err);
+        s = exec_load(e->exec, &from, opt, err);
     free(data);
     return s;
 }
@@ -121,7 +132,7 @@ int64_t pl_seq_length(const pl_engine *e, int seq)
     return engine_is_seq(e, seq) ? e->kv.length[seq] : 0;
 }
 
-pl_status pl_seq_trim(pl_engine *e, int seq, int64_t n_keep, pl_err *err)
+static pl_status trim(pl_engine *e, int seq, int64_t n_keep, pl_err *err)
 {
     if (!engine_is_seq(e, seq))
         return engine_no_seq(e, seq, err);
@@ -134,9 +145,29 @@ pl_status pl_seq_trim(pl_engine *e, int seq, int64_t n_keep, pl_err *err)
     return PL_OK;
 }
 
-pl_status pl_seq_copy(pl_engine *e, int dst, int src, pl_err *err)
+static pl_status copy(pl_engine *e, int dst, int src, pl_err *err)
 {
     if (!engine_is_seq(e, dst) || !engine_is_seq(e, src))
         return engine_no_seq(e, engine_is_seq(e, dst) ? src : dst, err);
     return kv_copy(&e->kv, dst, src, engine_copy_page, e, err);
+}
+
+pl_status pl_seq_trim(pl_engine *e, int seq, int64_t n_keep, pl_err *err)
+{
+    pl_status s;
+
+    PL_TRY(exec_enter(e->exec, err));
+    s = trim(e, seq, n_keep, err);
+    exec_leave(e->exec);
+    return s;
+}
+
+pl_status pl_seq_copy(pl_engine *e, int dst, int src, pl_err *err)
+{
+    pl_status s;
+
+    PL_TRY(exec_enter(e->exec, err));
+    s = copy(e, dst, src, err);
+    exec_leave(e->exec);
+    return s;
 }

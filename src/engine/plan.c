@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "fit/fit.h"
+#include "plan/options_check.h"
 
 #include <stdlib.h>
 
@@ -65,13 +66,15 @@ const pl_tokenizer *pl_model_tokenizer(const pl_model *m)
 pl_status pl_plan_create(pl_plan **out, const pl_model *m,
                          const pl_options *opt, pl_err *err)
 {
-    pl_plan *p = calloc(1, sizeof *p);
     const pl_options defaults = {0};
     struct model_graph_options go;
+    pl_plan *p;
     pl_status s;
 
     *out = NULL;
     opt = opt ? opt : &defaults;
+    PL_TRY(options_check(opt, err));
+    p = calloc(1, sizeof *p);
     if (!p)
         return err_no_memory(err, "a plan");
     p->model = m;

@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "sampling/sampling.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 struct pl_tokenizer {
@@ -161,10 +162,40 @@ void pl_sampling_defaults(pl_sampling *s)
     };
 }
 
+/* What can be asked before anything is copied; the rest is the sampler's. */
+static pl_status check_sampling(const pl_sampling *s, int64_t n_vocab,
+                                pl_err *err)
+{
+    if (!s)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "sampling: no options; pl_sampling_defaults has some");
+    if (n_vocab < 1 || n_vocab > INT32_MAX)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "sampling: a vocabulary of %" PRId64
+                       " tokens; 1 to 2^31 - 1 are allowed",
+                       n_vocab);
+    if (s->n_bias < 0)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "sampling: n_bias is %d; give 0 or more", s->n_bias);
+    if (s->n_bias > 0 && (!s->bias_id || !s->bias))
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "sampling: n_bias is %d and %s is NULL; give as many, "
+                       "or 0",
+                       s->n_bias, s->bias_id ? "bias" : "bias_id");
+    return PL_OK;
+}
+
 pl_status pl_sampler_create(pl_sampler **out, const pl_sampling *s,
                             int64_t n_vocab, pl_err *err)
 {
-    struct sampling_options o = {
+    struct sampling_options o;
+    struct sampling_bias *bias = NULL;
+    pl_sampler *p;
+    pl_status st;
+
+    *out = NULL;
+    PL_TRY(check_sampling(s, n_vocab, err));
+    o = (struct sampling_options){
         .seed = s->seed,
         .temperature = s->temperature,
         .top_k = s->top_k,
@@ -177,11 +208,7 @@ pl_status pl_sampler_create(pl_sampler **out, const pl_sampling *s,
         .penalty_presence = s->presence_penalty,
         .n_bias = s->n_bias,
     };
-    struct sampling_bias *bias = NULL;
-    pl_sampler *p = calloc(1, sizeof *p);
-    pl_status st;
-
-    *out = NULL;
+    p = calloc(1, sizeof *p);
     if (s->n_bias > 0)
         bias = calloc((size_t)s->n_bias, sizeof *bias);
     if (!p || (s->n_bias > 0 && !bias)) {

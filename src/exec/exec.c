@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "exec/cache_io.h"
+#include "plan/options_check.h"
 #include "program/cache_tile.h"
 
 #include <inttypes.h>
@@ -127,6 +128,7 @@ pl_status pl_exec_create(pl_exec **out, const pl_graph *g,
 
     *out = NULL;
     opt = opt ? opt : &defaults;
+    PL_TRY(options_check(opt, err));
     PL_TRY(compile_graph(&p, g, opt, err));
     s = exec_create(out, p, opt, err);
     if (s == PL_OK)
@@ -151,6 +153,21 @@ void pl_exec_free(pl_exec *x)
     free(x->page);
     arena_fini(&x->arena);
     free(x);
+}
+
+pl_status exec_enter(pl_exec *x, pl_err *err)
+{
+    if (!atomic_exchange_explicit(&x->busy, true, memory_order_acquire))
+        return PL_OK;
+    return err_set(err, PL_BAD_ARGUMENT,
+                   "the engine is busy in another thread, or with the call "
+                   "whose callback this is: it takes one call at a time; wait, "
+                   "or have one for each thread");
+}
+
+void exec_leave(pl_exec *x)
+{
+    atomic_store_explicit(&x->busy, false, memory_order_release);
 }
 
 /* ---- ranges ------------------------------------------------------------ */
@@ -314,13 +331,23 @@ static pl_status range(const struct subject *j, unsigned char *data,
 pl_status pl_tensor_set(pl_exec *x, pl_tensor t, const void *data,
                         size_t offset, size_t bytes, pl_err *err)
 {
-    return exec_set_input(x, 0, t, data, offset, bytes, err);
+    pl_status s;
+
+    PL_TRY(exec_enter(x, err));
+    s = exec_set_input(x, 0, t, data, offset, bytes, err);
+    exec_leave(x);
+    return s;
 }
 
 pl_status pl_tensor_get(pl_exec *x, pl_tensor t, void *data, size_t offset,
                         size_t bytes, pl_err *err)
 {
-    return exec_get_output(x, x->last_micro, t, data, offset, bytes, err);
+    pl_status s;
+
+    PL_TRY(exec_enter(x, err));
+    s = exec_get_output(x, x->last_micro, t, data, offset, bytes, err);
+    exec_leave(x);
+    return s;
 }
 
 pl_status exec_set_input(pl_exec *x, int micro, pl_tensor t, const void *data,
@@ -525,7 +552,12 @@ void pl_exec_traced(const pl_exec *x, pl_traced *out)
 
 pl_status pl_exec_step(pl_exec *x, const pl_rows *r, pl_err *err)
 {
-    return exec_steps(x, 1, r, err);
+    pl_status s;
+
+    PL_TRY(exec_enter(x, err));
+    s = exec_steps(x, 1, r, err);
+    exec_leave(x);
+    return s;
 }
 
 void pl_exec_counters(const pl_exec *x, pl_counters *out)

@@ -5,6 +5,8 @@
 #include "exec/exec_trace.h"
 #include "lower/compile.h"
 
+#include <stdatomic.h>
+
 /* The devices that hold a weight or cache. */
 struct exec_holder {
     int n;
@@ -16,6 +18,7 @@ struct exec_holder {
 struct pl_exec {
     struct compiled *plan;
     bool own_plan, has_cache;
+    atomic_bool busy; /* between exec_enter and exec_leave */
     struct device_set *set;
     int last_script, last_micro;              /* of the last run */
     struct graph_sizes sizes[PROG_MAX_MICRO]; /* of the last run */
@@ -32,6 +35,12 @@ struct pl_exec {
     int **group_dev;          /* [n_group] devices of each group */
     rankset **group_ranks;    /* [n_group] */
 };
+
+/* The public calls of an executor, and of the engine that has it, stand between
+ * these; inside, only functions of this layer are called. BAD_ARGUMENT, at
+ * once: another call is under way, in another thread or around a callback. */
+pl_status exec_enter(pl_exec *x, pl_err *err);
+void exec_leave(pl_exec *x);
 
 /* Who holds weight or cache `num`; n = 0: nobody. */
 struct exec_holder exec_holder(const pl_exec *x, int num);
@@ -70,9 +79,17 @@ void exec_async_free(pl_exec *x);
 /* Copies one page of every cache. */
 pl_status exec_copy_page(pl_exec *x, int from, int to, pl_err *err);
 
-/* Loads weights in parallel: data[node] is the whole weight of each OP_weight
- * node; others are ignored. */
-pl_status exec_load(pl_exec *x, const void *const *data, const pl_options *opt,
-                    pl_err *err);
+/* Where weights come from: data[node] is the whole weight of each OP_weight
+ * node, or NULL; others are ignored. `check` is asked, by several threads,
+ * before a part of a weight is read; NULL: nothing is asked. */
+struct exec_source {
+    const void *const *data;
+    pl_status (*check)(void *user, int node, pl_err *err);
+    void *user;
+};
+
+/* Loads weights in parallel. */
+pl_status exec_load(pl_exec *x, const struct exec_source *from,
+                    const pl_options *opt, pl_err *err);
 
 #endif

@@ -11,12 +11,14 @@
 #include "exec/exec_trace.h"
 
 #include "base/err.h"
+#include "base/numeral.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 struct exec_trace {
     const struct compiled *p; /* borrowed */
@@ -26,6 +28,7 @@ struct exec_trace {
     struct trace_span *copy; /* owned, likewise */
     double first_s, start_s; /* when the executor, the run began */
     bool any;                /* an event was written */
+    pid_t owner;             /* the process whose runs it tells of */
     pl_traced sum;
 };
 
@@ -47,7 +50,7 @@ static void say(struct exec_trace *t, const char *fmt, ...)
     int n;
 
     va_start(ap, fmt);
-    n = vsnprintf(buf, sizeof buf, fmt, ap);
+    n = numeral_vprint(buf, sizeof buf, fmt, ap);
     va_end(ap);
     if (n > 0 && (size_t)n < sizeof buf)
         t->write(t->user, buf, (size_t)n);
@@ -109,6 +112,7 @@ pl_status exec_trace_create(struct exec_trace **out, const struct compiled *p,
     t->p = p;
     t->write = write;
     t->user = user;
+    t->owner = getpid();
     t->busy = malloc(room * sizeof *t->busy);
     t->copy = malloc(room * sizeof *t->copy);
     if (!t->busy || !t->copy) {
@@ -132,7 +136,7 @@ void exec_trace_free(struct exec_trace *t)
 {
     if (!t)
         return;
-    if (t->write)
+    if (t->write && t->owner == getpid()) /* not of a forked copy's */
         say(t, "\n]}\n");
     free(t->busy);
     free(t->copy);

@@ -11,6 +11,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 struct transfer {
     struct transfer *next;
@@ -22,6 +23,7 @@ struct transfer {
 
 struct exec_async {
     pl_exec *x;
+    pid_t owner; /* the process that has the thread */
     pthread_t thread;
     pthread_mutex_t lock; /* of all below */
     pthread_cond_t changed;
@@ -47,10 +49,11 @@ static void *run(void *user)
         }
         if (a->err.status == PL_OK) {
             pthread_mutex_unlock(&a->lock);
-            err.status = t->put ? pl_tensor_set(a->x, t->t, t->data, t->offset,
-                                                t->bytes, &err)
-                                : pl_tensor_get(a->x, t->t, t->data, t->offset,
-                                                t->bytes, &err);
+            err.status =
+                t->put ? exec_set_input(a->x, 0, t->t, t->data, t->offset,
+                                        t->bytes, &err)
+                       : exec_get_output(a->x, a->x->last_micro, t->t, t->data,
+                                         t->offset, t->bytes, &err);
             pthread_mutex_lock(&a->lock);
             if (err.status != PL_OK)
                 a->err = err;
@@ -68,26 +71,29 @@ static void *run(void *user)
 static pl_status start(pl_exec *x, pl_err *err)
 {
     struct exec_async *a = calloc(1, sizeof *a);
+    int e;
 
     if (!a)
         return err_no_memory(err, "a transfer");
     a->x = x;
+    a->owner = getpid();
     a->end = &a->first;
     x->async = a; /* before the thread that looks at it */
     pthread_mutex_init(&a->lock, NULL);
     pthread_cond_init(&a->changed, NULL);
-    if (pthread_create(&a->thread, NULL, run, a)) {
+    e = pthread_create(&a->thread, NULL, run, a);
+    if (e != 0) {
         pthread_cond_destroy(&a->changed);
         pthread_mutex_destroy(&a->lock);
         free(a);
         x->async = NULL;
-        return err_set(err, PL_NO_MEMORY, "no thread for transfers");
+        return err_no_thread(err, "the thread for transfers", e);
     }
     return PL_OK;
 }
 
-static pl_status queue(pl_exec *x, pl_tensor t, void *data, size_t offset,
-                       size_t bytes, bool put, pl_err *err)
+static pl_status append(pl_exec *x, pl_tensor t, void *data, size_t offset,
+                        size_t bytes, bool put, pl_err *err)
 {
     struct transfer *q;
 
@@ -103,6 +109,17 @@ static pl_status queue(pl_exec *x, pl_tensor t, void *data, size_t offset,
     pthread_cond_broadcast(&x->async->changed);
     pthread_mutex_unlock(&x->async->lock);
     return PL_OK;
+}
+
+static pl_status queue(pl_exec *x, pl_tensor t, void *data, size_t offset,
+                       size_t bytes, bool put, pl_err *err)
+{
+    pl_status s;
+
+    PL_TRY(exec_enter(x, err));
+    s = append(x, t, data, offset, bytes, put, err);
+    exec_leave(x);
+    return s;
 }
 
 pl_status exec_settle(pl_exec *x, pl_err *err)
@@ -129,6 +146,11 @@ void exec_async_free(pl_exec *x)
 
     if (!a)
         return;
+    if (a->owner != getpid()) { /* a forked copy has no thread to end, and what
+                                   it was about may be half done */
+        free(a);
+        return;
+    }
     pthread_mutex_lock(&a->lock);
     a->stop = true;
     pthread_cond_broadcast(&a->changed);
@@ -153,5 +175,10 @@ pl_status pl_tensor_set_async(pl_exec *x, pl_tensor t, const void *data,
 
 pl_status pl_exec_wait(pl_exec *x, pl_err *err)
 {
-    return exec_settle(x, err);
+    pl_status s;
+
+    PL_TRY(exec_enter(x, err));
+    s = exec_settle(x, err);
+    exec_leave(x);
+    return s;
 }

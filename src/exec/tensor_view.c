@@ -31,13 +31,26 @@ struct view {
     pl_err *err;
 };
 
+static pl_status set(const struct view *v, const void *data, size_t offset,
+                     size_t bytes)
+{
+    return exec_set_input(v->x, 0, v->t, data, offset, bytes, v->err);
+}
+
+static pl_status get(const struct view *v, void *data, size_t offset,
+                     size_t bytes)
+{
+    return exec_get_output(v->x, v->x->last_micro, v->t, data, offset, bytes,
+                           v->err);
+}
+
 static pl_status store(struct view *v)
 {
     if (!v->dirty)
         return PL_OK;
     v->dirty = false;
-    return pl_tensor_set(v->x, v->t, v->window, (size_t)v->have * v->row_bytes,
-                         (size_t)v->n_have * v->row_bytes, v->err);
+    return set(v, v->window, (size_t)v->have * v->row_bytes,
+               (size_t)v->n_have * v->row_bytes);
 }
 
 /* Makes the window hold `row`. */
@@ -50,8 +63,8 @@ static pl_status load(struct view *v, int64_t row)
     v->n_have = v->last_row - v->have + 1;
     if (v->n_have > v->cap)
         v->n_have = v->cap;
-    return pl_tensor_get(v->x, v->t, v->window, (size_t)v->have * v->row_bytes,
-                         (size_t)v->n_have * v->row_bytes, v->err);
+    return get(v, v->window, (size_t)v->have * v->row_bytes,
+               (size_t)v->n_have * v->row_bytes);
 }
 
 /* n neighbouring values of one row, to or from `data`. */
@@ -90,8 +103,7 @@ static pl_status line(struct view *v, int64_t at, int64_t n, int64_t stride,
             run = run < n ? run : n;
         }
         if (v->row == 1 && v->put) /* an input: values can be set singly */
-            PL_TRY(pl_tensor_set(v->x, v->t, data, (size_t)at * v->size,
-                                 (size_t)run * v->size, v->err));
+            PL_TRY(set(v, data, (size_t)at * v->size, (size_t)run * v->size));
         else
             for (int64_t i = 0; i < run; i += v->row == 1 ? 1 : run)
                 PL_TRY(piece(v, at + i, v->row == 1 ? 1 : run,
@@ -175,8 +187,7 @@ static pl_status move(pl_exec *x, pl_tensor t, const pl_view *w, void *data,
     f = format_info(v.n->format);
     PL_TRY(bounds(w, v.n, &lo, &hi, &empty, err));
     if (empty) /* the call's other mistakes are told all the same */
-        return put ? pl_tensor_set(x, t, NULL, 0, 0, err)
-                   : pl_tensor_get(x, t, NULL, 0, 0, err);
+        return put ? set(&v, NULL, 0, 0) : get(&v, NULL, 0, 0);
     if (put && f->block > 1)
         return err_set(err, PL_UNSUPPORTED,
                        "%s: values of %s cannot be set one by one; set whole "
@@ -209,14 +220,25 @@ static pl_status move(pl_exec *x, pl_tensor t, const pl_view *w, void *data,
     return s;
 }
 
+static pl_status move_alone(pl_exec *x, pl_tensor t, const pl_view *w,
+                            void *data, bool put, pl_err *err)
+{
+    pl_status s;
+
+    PL_TRY(exec_enter(x, err));
+    s = move(x, t, w, data, put, err);
+    exec_leave(x);
+    return s;
+}
+
 pl_status pl_tensor_get_view(pl_exec *x, pl_tensor t, const pl_view *v,
                              void *data, pl_err *err)
 {
-    return move(x, t, v, data, false, err);
+    return move_alone(x, t, v, data, false, err);
 }
 
 pl_status pl_tensor_set_view(pl_exec *x, pl_tensor t, const pl_view *v,
                              const void *data, pl_err *err)
 {
-    return move(x, t, v, (unsigned char *)data, true, err);
+    return move_alone(x, t, v, (unsigned char *)data, true, err);
 }

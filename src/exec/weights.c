@@ -84,7 +84,7 @@ struct slab {
 
 struct loading {
     pl_exec *x;
-    const void *const *data;
+    const struct exec_source *from;
     struct arena arena; /* owns the tables */
     struct storage *storage;
     struct slab *slab;
@@ -131,15 +131,18 @@ static void *load_slabs(void *arg)
         const struct slab *b;
         struct storage_rows r = {.hi = INT64_MAX};
         pl_err err;
-        pl_status s;
+        pl_status s = PL_OK;
 
         if (i >= l->n_slab)
             return NULL;
         b = &l->slab[i];
-        r.data = (unsigned char *)l->data[b->s->node];
+        r.data = (unsigned char *)l->from->data[b->s->node];
         storage_fetch(b->s, b->first, b->n, &r);
-        s = storage_move(l->x, b->s, b->first, b->n, &r, true, me->staging,
-                         &err);
+        if (l->from->check)
+            s = l->from->check(l->from->user, b->s->node, &err);
+        if (s == PL_OK)
+            s = storage_move(l->x, b->s, b->first, b->n, &r, true, me->staging,
+                             &err);
         slab_done(l, b, s, &err);
     }
 }
@@ -160,7 +163,7 @@ static pl_status cut_slabs(struct loading *l, pl_err *err)
         const struct storage *s = &l->storage[i];
         size_t staging;
 
-        if (!l->data[s->node])
+        if (!l->from->data[s->node])
             continue;
         for (int64_t at = 0; at < s->n; at += s->slab)
             l->slab[l->n_slab++] =
@@ -204,10 +207,10 @@ static pl_status load_by_threads(struct loading *l, pl_err *err)
     return s;
 }
 
-pl_status exec_load(pl_exec *x, const void *const *data, const pl_options *opt,
-                    pl_err *err)
+pl_status exec_load(pl_exec *x, const struct exec_source *from,
+                    const pl_options *opt, pl_err *err)
 {
-    struct loading l = {.x = x, .data = data, .opt = opt};
+    struct loading l = {.x = x, .from = from, .opt = opt};
     pl_status s = cut_slabs(&l, err);
 
     if (s == PL_OK) {

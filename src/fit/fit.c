@@ -104,6 +104,8 @@ static void close_fit(struct fit *f)
     fit_drop(f->best);
     fit_drop(f->usual_plan);
     fit_drop(f->nearest);
+    for (int i = 0; i < f->n_lack; i++)
+        fit_drop(f->lack[i]);
     arena_fini(&f->arena);
 }
 
@@ -146,7 +148,6 @@ static pl_status remedy(const struct fit *f, const pl_options *opt,
     if (!r)
         return err_no_memory(err, "an explanation");
     o.no_fit = false;
-    r->nearest = NULL;
     r->asked = f->asked;
     r->asked.n_on = r->asked.list.n > 0 ? r->asked.n_layer + 1 : 0;
     r->asked.experts = NULL;

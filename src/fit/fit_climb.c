@@ -1,13 +1,25 @@
-/* From one guess to others beside it: layers from one group to another, experts
- * and layers between devices and the host, the micro-batch. */
+/* From one guess to others beside it: layers from one group to another, where
+ * that makes room or evens out work; and the context. */
 #include "fit/fit_inner.h"
 
 #include "base/err.h"
+#include "cost/rates.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { MOST_GROUPS = 4, CTX_STEP = 256 };
+enum { MOST_GROUPS = 16, MOST_SHIFTS = 4, MOST_LEVELS = 3, CTX_STEP = 256 };
+
+/* Groups of neighbours that a mode makes, and how many devices each has. */
+static int count_groups(const struct fit *f, const struct intent *in,
+                        int *width)
+{
+    *width = in->mode == PL_SPLIT_LAYER ? 1 : in->width;
+    if (in->mode != PL_SPLIT_LAYER && in->mode != PL_SPLIT_HYBRID)
+        return 1;
+    return f->asked.list.n % *width ? 1 : f->asked.list.n / *width;
+}
 
 /* Layers that each of the groups has. */
 static void count_layers(const struct compiled *q, int n_group, int *count)
@@ -18,205 +30,172 @@ static void count_layers(const struct compiled *q, int n_group, int *count)
             count[q->place.of_layer[l]]++;
 }
 
-/* Guess x, but one layer of group a is group b's; groups of `width` devices. */
-static pl_status shift_layer(struct fit *f, struct intent *x, const int *count,
-                             int width, int a, int b, pl_err *err)
+/* Shares that give group k of `width` devices count[k] layers. */
+static pl_status share_layers(struct fit *f, struct intent *x, const int *count,
+                              int width, pl_err *err)
 {
-    double *split =
-        arena_alloc(&f->arena, (size_t)f->asked.list.n, sizeof *split);
+    int n = f->asked.list.n;
+    double *share = arena_alloc(&f->arena, (size_t)n, sizeof *share);
 
-    if (!split)
+    if (!share)
         return err_no_memory(err, "shares of devices");
-    for (int d = 0; d < f->asked.list.n; d++)
-        split[d] = count[d / width] - (d / width == a) + (d / width == b);
-    x->share = split;
+    for (int d = 0; d < n; d++)
+        share[d] = count[d / width];
+    x->share = share;
     return PL_OK;
 }
 
 /* ---- evening out -------------------------------------------------------- */
 
-/* Device *a lacks most memory, *b has most room. False: nobody has any. */
-static bool ends(const struct fit *f, const struct compiled *q, int *a, int *b)
+/* Bytes of weights and caches that a layer takes, about. */
+static double layer_bytes(const struct compiled *q)
 {
-    int64_t most = fit_missing(q, 0, f->margin), least = most;
+    double all = 0;
 
-    *a = *b = 0;
-    for (int d = 1; d < f->asked.list.n; d++) {
-        int64_t lack = fit_missing(q, d, f->margin);
-
-        if (lack > most) {
-            most = lack;
-            *a = d;
-        }
-        if (lack < least) {
-            least = lack;
-            *b = d;
-        }
-    }
-    return least < 0;
+    for (int d = 0; d < compiled_devices(q); d++)
+        all += (double)(q->low->prog[d].bytes[REGION_WEIGHTS] +
+                        q->low->prog[d].bytes[REGION_CACHE]);
+    return all / (q->place.n_layer + 1);
 }
 
-static pl_status even_out(struct fit *f, struct intent *x, bool *fits,
-                          pl_err *err)
+/* Layers from who lacks memory to who has most room, by what p needs. False:
+ * there is no room. */
+static bool level(const struct fit *f, const struct fit_plan *p, int *count)
 {
-    int count[MOST_GROUPS], a, b;
+    int n = f->asked.list.n;
+    double lack[MOST_GROUPS], layer = layer_bytes(p->q);
 
-    for (int k = 0; k <= f->asked.n_layer && f->n_plan < f->budget; k++) {
-        struct fit_plan *p;
-        bool room;
+    count_layers(p->q, n, count);
+    for (int d = 0; d < n; d++)
+        lack[d] = (double)fit_missing(p->q, d, f->margin);
+    for (int i = 0; i <= f->asked.n_layer; i++) {
+        int a = 0, b = 0;
 
-        PL_TRY(fit_consider(f, x, &p, err));
-        *fits = p && p->missing == 0;
-        room = p && !*fits && ends(f, p->q, &a, &b);
-        if (room)
-            count_layers(p->q, f->asked.list.n, count);
-        fit_drop(p);
-        if (!room || count[a] == 0)
+        for (int d = 1; d < n; d++) {
+            a = lack[d] > lack[a] ? d : a;
+            b = lack[d] < lack[b] ? d : b;
+        }
+        if (lack[a] <= 0)
             break;
-        PL_TRY(shift_layer(f, x, count, 1, a, b, err));
+        if (lack[b] >= 0 || count[a] == 0)
+            return false;
+        count[a]--;
+        count[b]++;
+        lack[a] -= layer;
+        lack[b] += layer;
     }
-    return PL_OK;
+    return true;
 }
 
 pl_status fit_even_out(struct fit *f, pl_err *err)
 {
-    int n = f->asked.list.n;
-    bool fits = f->of_mode_s[PL_SPLIT_LAYER] > 0; /* as it comes */
+    int n = f->asked.list.n, count[MOST_GROUPS];
+    struct intent x = f->usual;
+    bool more = true;
 
-    if (!f->may.share || n < 2 || n > MOST_GROUPS)
+    if (!f->may.share || n < 2 || n > MOST_GROUPS ||
+        f->of_mode_s[PL_SPLIT_LAYER] > 0) /* fits as it comes */
         return PL_OK;
-    for (int i = 0; i < FIT_N_UBATCH && !fits && (i == 0 || f->may.ubatch);
-         i++) {
-        struct intent x = f->usual;
+    x.mode = PL_SPLIT_LAYER;
+    for (int i = 0; i < MOST_LEVELS && more; i++) {
+        struct fit_plan *p;
 
-        x.mode = PL_SPLIT_LAYER;
-        x.n_ubatch = fit_ubatch(&f->usual, i);
-        PL_TRY(even_out(f, &x, &fits, err));
+        PL_TRY(fit_consider(f, &x, &p, err));
+        if (p && p->missing > 0 && i > 0)
+            fit_keep_short(f, p);
+        more = p && p->missing > 0 && level(f, p, count);
+        fit_drop(p);
+        if (more)
+            PL_TRY(share_layers(f, &x, count, 1, err));
     }
     return PL_OK;
 }
 
 /* ---- small changes ----------------------------------------------------- */
 
-/* Is the best guess better than it was when it took `before`? */
-static bool better(const struct fit *f, double before)
+/* Seconds that each of the groups works in a prompt and its answer. */
+static pl_status find_work(const struct fit *f, const struct compiled *q,
+                           int n_group, double *work, pl_err *err)
 {
-    return f->best->seconds < before * 0.999;
+    size_t n = (size_t)q->list.n;
+    struct cost_rates *r = calloc(n, sizeof *r);
+    struct cost_use *use = calloc(n, sizeof *use);
+    struct cost_machine m = {
+        .n_dev = q->list.n, .prog = q->low->prog, .rates = r};
+    struct rates_basis basis;
+    double s[2];
+    pl_status st = r && use ? PL_OK : err_no_memory(err, "an estimate");
+
+    memset(work, 0, (size_t)n_group * sizeof *work);
+    if (st == PL_OK)
+        st = rates_known(q, f->calibrated ? &f->cal : NULL, r, &basis, err);
+    for (int i = 0; i < 2 && st == PL_OK; i++) {
+        int64_t n_tok = i ? 1 : FIT_PROMPT, past = i ? FIT_PROMPT : 0;
+
+        if (n_tok > f->usual.n_ctx)
+            n_tok = f->usual.n_ctx;
+        st = cost_tokens(&m, n_tok, past, use, &s[i], err);
+        for (int k = 0; k < n_group && st == PL_OK; k++) {
+            const struct place_group *g = &q->place.group[k];
+
+            work[k] += (i ? FIT_ANSWER : 1) *
+                       use[q->place.member[g->first].dev].busy_s;
+        }
+    }
+    free(use);
+    free(r);
+    return st;
 }
 
-/* One layer of a run to another group. */
-static pl_status shift_layers(struct fit *f, const struct compiled *q,
-                              const struct intent *base, pl_err *err)
+/* One layer of the group that works longest to others, who works least first,
+ * until that helps; then once more. */
+static pl_status shift(struct fit *f, bool *better, pl_err *err)
 {
-    int count[MOST_GROUPS], width, n_group;
-    double before = f->best->seconds;
+    struct fit_plan *p = fit_hold(f->best);
+    double before = p->seconds, work[MOST_GROUPS];
+    int width, n = count_groups(f, &p->in, &width), count[MOST_GROUPS];
+    int busy = 0;
+    pl_status s = PL_OK;
 
-    width = base->mode == PL_SPLIT_LAYER ? 1 : base->width;
-    if ((base->mode != PL_SPLIT_LAYER && base->mode != PL_SPLIT_HYBRID) ||
-        !f->may.share || f->asked.list.n % width != 0 ||
-        f->asked.list.n / width > MOST_GROUPS)
-        return PL_OK;
-    n_group = f->asked.list.n / width;
-    count_layers(q, n_group, count);
-    for (int i = 0; i < n_group * n_group && !better(f, before); i++) {
-        struct intent x = *base;
-        int a = i / n_group, b = i % n_group;
+    *better = false;
+    if (n > 1)
+        s = find_work(f, p->q, n, work, err);
+    if (s == PL_OK && n > 1)
+        count_layers(p->q, n, count);
+    for (int k = 1; k < n && s == PL_OK; k++)
+        busy = count[busy] == 0 || (count[k] > 0 && work[k] > work[busy])
+                   ? k
+                   : busy;
+    for (int i = 0; i < n - 1 && i < MOST_SHIFTS && s == PL_OK && !*better;
+         i++) {
+        struct intent x = p->in;
+        int to = -1;
 
-        if (a == b || count[a] == 0)
-            continue;
-        PL_TRY(shift_layer(f, &x, count, width, a, b, err));
-        PL_TRY(fit_consider(f, &x, NULL, err));
+        for (int k = 0; k < n; k++)
+            if (k != busy && work[k] >= 0 && (to < 0 || work[k] < work[to]))
+                to = k;
+        work[to] = -1; /* tried */
+        count[busy]--;
+        count[to]++;
+        s = share_layers(f, &x, count, width, err);
+        if (s == PL_OK)
+            s = fit_consider(f, &x, NULL, err);
+        count[busy]++;
+        count[to]--;
+        *better = f->best->seconds < before * 0.999;
     }
-    return PL_OK;
-}
-
-/* `more` experts of layers that are on devices to the host, or back. */
-static pl_status shift_experts(struct fit *f, const struct compiled *q,
-                               struct intent *x, int more, pl_err *err)
-{
-    bool *on;
-
-    if (!f->may.experts || more == 0)
-        return PL_OK;
-    on = arena_alloc(&f->arena, (size_t)f->asked.n_layer + 1, sizeof *on);
-    if (!on)
-        return err_no_memory(err, "the placement of experts");
-    if (x->experts)
-        memcpy(on, x->experts, (size_t)f->asked.n_layer + 1);
-    for (int i = 0; i < f->asked.n_layer; i++) {
-        int l = more > 0 ? i : f->asked.n_layer - 1 - i;
-
-        if (q->place.of_layer[l] == q->place.host || on[l] == (more > 0))
-            continue;
-        on[l] = more > 0;
-        x->experts = on;
-        break;
-    }
-    return PL_OK;
-}
-
-static pl_status shift_host(struct fit *f, const struct compiled *q,
-                            const struct intent *base, pl_err *err)
-{
-    static const struct {
-        int layers, experts;
-    } rows[] = {{1, 0}, {0, -1}, {1, 1}, {-1, -1}, {1, -1}, {-1, 0}, {0, 1}};
-    double before = f->best->seconds;
-
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct intent x = *base;
-
-        if ((rows[i].layers != 0 &&
-             (!f->may.layers || base->n_on > f->asked.n_layer)) ||
-            (rows[i].experts != 0 && !f->may.experts) || better(f, before))
-            continue;
-        x.n_on = base->n_on + rows[i].layers;
-        if (x.n_on > f->asked.n_layer + 1 || x.n_on < 0)
-            continue;
-        PL_TRY(shift_experts(f, q, &x, rows[i].experts, err));
-        if (x.n_on != base->n_on || x.experts != base->experts)
-            PL_TRY(fit_consider(f, &x, NULL, err));
-    }
-    return PL_OK;
-}
-
-/* Twice the micro-batch, or half of it. */
-static pl_status shift_ubatch(struct fit *f, const struct intent *base,
-                              pl_err *err)
-{
-    double before = f->best->seconds;
-
-    for (int k = 0; k < 2 && f->may.ubatch && !better(f, before); k++) {
-        struct intent x = *base;
-
-        x.n_ubatch = k ? base->n_ubatch / 2 : base->n_ubatch * 2;
-        if (x.n_ubatch >= 32 && x.n_ubatch <= INTENT_N_UBATCH)
-            PL_TRY(fit_consider(f, &x, NULL, err));
-    }
-    return PL_OK;
+    fit_drop(p);
+    return s;
 }
 
 pl_status fit_climb(struct fit *f, pl_err *err)
 {
-    double before = INFINITY;
+    bool better = true;
+    int width;
 
-    while (better(f, before) && f->n_plan < f->budget) {
-        struct fit_plan *p = fit_hold(f->best);
-        const struct intent *base = &p->in;
-        bool host = p->q->place.host >= 0;
-        pl_status s;
-
-        before = p->seconds;
-        s = shift_layers(f, p->q, base, err);
-        /* what is on the host shall be as little as fits */
-        if (s == PL_OK && host && !better(f, before))
-            s = shift_host(f, p->q, base, err);
-        if (s == PL_OK && !better(f, before) &&
-            (host || base->n_ubatch != f->usual.n_ubatch))
-            s = shift_ubatch(f, base, err);
-        fit_drop(p);
-        PL_TRY(s);
-    }
+    while (better && f->may.share && f->n_plan < f->budget &&
+           count_groups(f, &f->best->in, &width) <= MOST_GROUPS)
+        PL_TRY(shift(f, &better, err));
     return PL_OK;
 }
 

@@ -10,13 +10,16 @@
 #include "cost/calibration.h"
 #include "fit/fit.h"
 
-enum { FIT_FEW = 4 }; /* devices so few that plans of them are cheap */
+enum {
+    FIT_FEW = 4,   /* devices so few that plans of them are cheap */
+    FIT_SHORT = 8, /* guesses that lack memory, kept to be relieved */
+};
 
-/* Micro-batches that are tried: the guess's own, then smaller ones. */
-enum { FIT_N_UBATCH = 3 };
+/* Micro-batches that are tried: the guess's own, its half, and so on. */
+enum { FIT_N_UBATCH = 5 };
 static inline int64_t fit_ubatch(const struct intent *in, int i)
 {
-    return i == 0 ? in->n_ubatch : i == 1 ? 128 : 32;
+    return in->n_ubatch >> i > 0 ? in->n_ubatch >> i : 1;
 }
 
 /* A compiled guess, counted: freed when the last holder drops it. */
@@ -25,7 +28,9 @@ struct fit_plan {
     struct compiled *q;
     int n_holder;
     int64_t missing; /* bytes, over all devices; 0: it fits */
-    double seconds;  /* INFINITY if it does not fit */
+    double seconds;  /* whether it fits or not; INFINITY if it cannot be
+                         compiled */
+    double prompt_s; /* the prompt's part */
 };
 
 struct fit {
@@ -43,6 +48,9 @@ struct fit {
     struct intent usual;       /* in the mode it stands with nothing changed */
     struct fit_plan *best, *usual_plan, *nearest; /* held; NULL: none yet.
                                                      nearest: lacks the least */
+    struct fit_plan *lack[FIT_SHORT]; /* held: modes and shares that lack
+                                         memory, the fastest first */
+    int n_lack;
     struct intent of_mode[PL_SPLIT_HYBRID + 1]; /* the best of each mode, if */
     double of_mode_s[PL_SPLIT_HYBRID + 1];      /* its time is above zero */
     pl_status failed; /* of the first guess that could not be compiled */
@@ -51,11 +59,16 @@ struct fit {
 
 /* ---- fit_try.c --------------------------------------------------------- */
 
-/* Compiles a guess and, if it fits, keeps it as the best if it is. *out, if
- * `out` is not NULL, is held for the caller; NULL where the guess cannot be
+/* Compiles a guess. *out is held for the caller; NULL where it cannot be
  * compiled, which is an error only for want of memory. */
+pl_status fit_compile(struct fit *f, const struct intent *in,
+                      struct fit_plan **out, pl_err *err);
+/* The same, and if it fits it is kept as the best if it is. `out` may be
+ * NULL. */
 pl_status fit_consider(struct fit *f, const struct intent *in,
                        struct fit_plan **out, pl_err *err);
+/* Keeps a guess that lacks memory among the fastest such. */
+void fit_keep_short(struct fit *f, struct fit_plan *p);
 struct fit_plan *fit_hold(struct fit_plan *p);
 void fit_drop(struct fit_plan *p); /* takes NULL */
 
@@ -66,8 +79,8 @@ pl_status fit_search(struct fit *f, pl_err *err);
 
 /* ---- fit_relieve.c ----------------------------------------------------- */
 
-/* Guess p does not fit: moves as little as needed to the host. */
-pl_status fit_relieve(struct fit *f, struct fit_plan *p, pl_err *err);
+/* Of guesses that lack memory moves to the host what is best there. */
+pl_status fit_relieve(struct fit *f, pl_err *err);
 
 /* ---- fit_climb.c ------------------------------------------------------- */
 

@@ -16,133 +16,166 @@ enum { FEW = FIT_FEW };
 
 /* ---- shares ------------------------------------------------------------ */
 
-enum shares { AS_IT_COMES, EVEN, BY_MEMORY, BY_SPEED, SHARES_COUNT };
+enum shares { AS_IT_COMES, EVEN, BY_SPEED, BY_MEMORY, SHARES_COUNT };
 
 static double speed(const struct device_desc *d)
 {
     return d->mem_bytes_per_s > 0 ? d->mem_bytes_per_s : d->n_thread;
 }
 
-/* Whole numbers for the first k devices, nothing for the others. */
+/* Is it one of the k fastest? Earlier ones are, of devices that are alike. */
+static bool among_fastest(const struct device_list *l, int d, int k)
+{
+    int before = 0;
+
+    for (int i = 0; i < l->n; i++)
+        before += speed(&l->dev[i]) > speed(&l->dev[d]) ||
+                  (i < d && !(speed(&l->dev[i]) < speed(&l->dev[d])));
+    return before < k;
+}
+
+/* Whole numbers for the k fastest devices, nothing for the others. */
 static pl_status make_shares(struct fit *f, enum shares kind, int k,
                              const double **out, pl_err *err)
 {
+    const struct device_list *l = &f->asked.list;
     double *v, most = 0;
 
     *out = NULL;
     if (kind == AS_IT_COMES)
         return PL_OK;
-    v = arena_alloc(&f->arena, (size_t)f->asked.list.n, sizeof *v);
+    v = arena_alloc(&f->arena, (size_t)l->n, sizeof *v);
     if (!v)
         return err_no_memory(err, "shares of devices");
-    for (int d = 0; d < k; d++) {
-        const struct device_desc *x = &f->asked.list.dev[d];
+    for (int d = 0; d < l->n; d++) {
+        const struct device_desc *x = &l->dev[d];
 
+        if (k < l->n && !among_fastest(l, d, k))
+            continue;
         v[d] = kind == EVEN        ? 1
                : kind == BY_MEMORY ? (double)x->memory_bytes
                                    : speed(x);
         most = fmax(most, v[d]);
     }
-    for (int d = 0; d < k && kind != EVEN; d++)
-        v[d] = fmax(1, round(64 * v[d] / most));
+    for (int d = 0; d < l->n && kind != EVEN; d++)
+        if (v[d] > 0)
+            v[d] = fmax(1, round(64 * v[d] / most));
     *out = v;
     return PL_OK;
 }
 
+/* Of devices that are alike shares are even. Else layers are dealt by memory
+ * and ranks evenly as it comes; both by speed; and ranks by memory where
+ * nothing else fits. */
 static bool worth_trying(const struct fit *f, enum shares kind, int k,
-                         pl_split_mode mode)
+                         pl_split_mode mode, double seconds)
 {
-    if (kind == AS_IT_COMES) /* none given, it deals to all */
-        return k == f->asked.list.n;
-    if (!f->may.share)
-        return false;
-    if (kind == EVEN)
-        return k < f->asked.list.n || (mode != PL_SPLIT_TENSOR && f->unlike);
-    return f->unlike && (kind == BY_SPEED || f->known);
+    bool all = k == f->asked.list.n;
+
+    switch (kind) {
+    case AS_IT_COMES: /* none given, it deals to all */
+        return all;
+    case EVEN:
+        return f->may.share && !all && !f->unlike;
+    case BY_SPEED:
+        return f->may.share && f->unlike;
+    default:
+        return f->may.share && f->unlike && f->known &&
+               mode == PL_SPLIT_TENSOR && seconds == INFINITY;
+    }
 }
 
 /* ---- guesses ----------------------------------------------------------- */
 
-static bool too_small(const struct fit *f, int first, int k)
+/* Do the k fastest devices lack room for the weights alone? */
+static bool too_small(const struct fit *f, int k)
 {
+    const struct device_list *l = &f->asked.list;
     uint64_t sum = 0;
 
-    for (int d = first; d < first + k; d++)
-        sum += f->asked.list.dev[d].memory_bytes;
+    for (int d = 0; d < l->n; d++)
+        if (among_fastest(l, d, k))
+            sum += l->dev[d].memory_bytes;
     return f->known && sum < f->weights;
 }
 
-/* A guess; if it lacks memory, perhaps relieved. */
-static pl_status guess(struct fit *f, const struct intent *c, bool last,
-                       double *seconds, pl_err *err)
+static pl_status guess(struct fit *f, const struct intent *c, double *seconds,
+                       pl_err *err)
 {
     struct fit_plan *p;
-    pl_status s = PL_OK;
 
     PL_TRY(fit_consider(f, c, &p, err));
-    *seconds = p ? p->seconds : INFINITY;
-    if (p && p->missing > 0 &&
-        (last ||
-         (f->asked.list.n <= FEW && !(f->best && f->n_plan > f->budget))))
-        s = fit_relieve(f, p, err);
+    *seconds = p && p->missing == 0 ? p->seconds : INFINITY;
+    if (p && p->missing > 0)
+        fit_keep_short(f, p);
     fit_drop(p);
-    return s;
+    return PL_OK;
 }
 
 /* Mode c->mode on the first k devices, with all shares. */
 static pl_status with_shares(struct fit *f, const struct intent *c, int k,
-                             bool last, double *seconds, pl_err *err)
+                             double *seconds, pl_err *err)
 {
     *seconds = INFINITY;
     for (int kind = 0; kind < SHARES_COUNT; kind++) {
         struct intent x = *c;
         double s = INFINITY;
 
-        if (!worth_trying(f, kind, k, c->mode))
+        if (!worth_trying(f, kind, k, c->mode, *seconds))
             continue;
         if (kind != AS_IT_COMES)
             PL_TRY(make_shares(f, kind, k, &x.share, err));
         /* equal ranks of fewer devices; uneven shares are ranks of their own */
         if (c->mode == PL_SPLIT_TENSOR && x.n_rank == 0 && kind == EVEN)
             x.n_rank = k;
-        PL_TRY(guess(f, &x, last, &s, err));
+        PL_TRY(guess(f, &x, &s, err));
         *seconds = fmin(*seconds, s);
     }
     return PL_OK;
 }
 
+/* All devices, then fewer as long as that is faster. */
 static pl_status fewer(struct fit *f, const struct intent *c, pl_err *err)
 {
     double before = INFINITY, s;
 
     for (int k = f->asked.list.n; k > 1;
          k = f->unlike && k <= FEW ? k - 1 : k / 2) {
-        if (k < f->asked.list.n && (!f->may.share || too_small(f, 0, k)))
+        if (k < f->asked.list.n && (!f->may.share || too_small(f, k)))
             break;
         if (c->mode == PL_SPLIT_TENSOR && c->n_rank == 0 && k > PL_MAX_RANKS)
             continue;
-        PL_TRY(with_shares(f, c, k, false, &s, err));
-        if (s >= before && !f->unlike)
+        PL_TRY(with_shares(f, c, k, &s, err));
+        if (s >= before)
             break;
         before = s;
     }
     return PL_OK;
 }
 
+/* The fastest device; and where that lacks memory, the fastest with more. */
 static pl_status alone(struct fit *f, const struct intent *c, pl_err *err)
 {
-    for (int d = 0; d < f->asked.list.n && d < FEW; d++) {
-        struct intent x = *c;
-        double s;
+    const struct device_list *l = &f->asked.list;
+    uint64_t room = 0;
+    struct intent x = *c;
+    double s = INFINITY;
 
-        if (f->asked.main_device > 0 && f->asked.main_device != d)
-            continue; /* somebody wants that one */
-        x.mode = PL_SPLIT_NONE;
-        x.main_device = d;
-        if (!too_small(f, d, 1) || f->asked.list.n <= FEW)
-            PL_TRY(guess(f, &x, false, &s, err));
-        if (!f->unlike)
+    x.mode = PL_SPLIT_NONE;
+    if (x.main_device > 0) /* somebody wants that one */
+        return guess(f, &x, &s, err);
+    for (int i = 0; i < 3 && s == INFINITY; i++) {
+        int best = -1;
+
+        for (int d = 0; d < l->n; d++)
+            if ((i == 0 || l->dev[d].memory_bytes > room) &&
+                (best < 0 || speed(&l->dev[d]) > speed(&l->dev[best])))
+                best = d;
+        if (best < 0)
             break;
+        x.main_device = best;
+        room = l->dev[best].memory_bytes;
+        PL_TRY(guess(f, &x, &s, err));
     }
     return PL_OK;
 }
@@ -162,8 +195,8 @@ static pl_status hybrids(struct fit *f, const struct intent *c, pl_err *err)
             continue;
         x.mode = PL_SPLIT_HYBRID;
         x.width = w;
-        PL_TRY(with_shares(f, &x, f->asked.list.n, false, &s, err));
-        if (s >= before && f->asked.list.n > 16)
+        PL_TRY(with_shares(f, &x, f->asked.list.n, &s, err));
+        if (s >= before)
             break;
         before = s;
     }
@@ -184,71 +217,23 @@ static pl_status all_modes(struct fit *f, const struct intent *start,
     return hybrids(f, start, err);
 }
 
-/* Nothing fits on devices alone. Of many devices one mode is relieved. */
-static pl_status last_resort(struct fit *f, const struct intent *start,
-                             pl_err *err)
-{
-    struct intent x = *start;
-    double s;
-
-    if (f->asked.list.n <= FEW) /* was tried all along */
-        return PL_OK;
-    PL_TRY(with_shares(f, &x, f->asked.list.n, true, &s, err));
-    if (!f->asked.open.mode || x.mode == PL_SPLIT_LAYER)
-        return PL_OK;
-    x.mode = PL_SPLIT_LAYER;
-    return with_shares(f, &x, f->asked.list.n, true, &s, err);
-}
-
-/* Small changes of the best guess; and where plans are cheap those of the best
- * of every other mode, which may yet overtake it. */
-static pl_status climb(struct fit *f, pl_err *err)
-{
-    PL_TRY(fit_climb(f, err));
-    for (int mode = 0; mode <= PL_SPLIT_HYBRID && f->asked.list.n <= FEW;
-         mode++) {
-        struct fit_plan *before = fit_hold(f->best), *from;
-        const struct intent start = f->of_mode[mode];
-        pl_status s = PL_OK;
-
-        if (f->of_mode_s[mode] > 0 && mode != (int)before->in.mode) {
-            s = fit_consider(f, &start, &from, err);
-            if (s == PL_OK && from) {
-                fit_drop(f->best);
-                f->best = from;
-                s = fit_climb(f, err);
-            }
-            if (f->best->seconds >= before->seconds) {
-                fit_drop(f->best);
-                f->best = fit_hold(before);
-            }
-        }
-        fit_drop(before);
-        PL_TRY(s);
-    }
-    return PL_OK;
-}
-
 pl_status fit_search(struct fit *f, pl_err *err)
 {
     const struct intent *start = &f->usual;
     bool any = f->asked.open.mode;
     double s;
 
-    if (f->asked.list.n == 0)
-        PL_TRY(guess(f, start, false, &s, err));
-    else if (any && f->asked.list.n > 1)
+    if (any && f->asked.list.n > 1)
         PL_TRY(all_modes(f, start, err));
-    else if (start->mode == PL_SPLIT_NONE || f->asked.list.n == 1)
-        PL_TRY(guess(f, start, false, &s, err));
+    else if (start->mode == PL_SPLIT_NONE || f->asked.list.n <= 1)
+        PL_TRY(guess(f, start, &s, err));
     else
-        PL_TRY(with_shares(f, start, f->asked.list.n, false, &s, err));
+        PL_TRY(with_shares(f, start, f->asked.list.n, &s, err));
     if (any || start->mode == PL_SPLIT_LAYER)
         PL_TRY(fit_even_out(f, err));
-    if (!f->best)
-        PL_TRY(last_resort(f, start, err));
+    PL_TRY(fit_relieve(f, err));
     if (!f->best)
         return PL_OK;
-    PL_TRY(climb(f, err));
+    PL_TRY(fit_climb(f, err));
     return fit_stretch(f, err);
 }

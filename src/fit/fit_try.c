@@ -42,9 +42,9 @@ static int64_t all_missing(const struct fit *f, const struct compiled *q)
     return sum;
 }
 
-static pl_status price(const struct fit *f, const struct compiled *q,
-                       double *seconds, pl_err *err)
+static pl_status price(const struct fit *f, struct fit_plan *p, pl_err *err)
 {
+    const struct compiled *q = p->q;
     struct cost_rates *r = calloc((size_t)q->list.n + 1, sizeof *r);
     struct rates_basis basis;
     pl_status s;
@@ -53,7 +53,7 @@ static pl_status price(const struct fit *f, const struct compiled *q,
         return err_no_memory(err, "an estimate");
     s = rates_known(q, f->calibrated ? &f->cal : NULL, r, &basis, err);
     if (s == PL_OK)
-        s = fit_seconds(q, r, f->usual.n_ctx, seconds, err);
+        s = fit_seconds(q, r, f->usual.n_ctx, &p->seconds, &p->prompt_s, err);
     free(r);
     return s;
 }
@@ -86,15 +86,28 @@ static void keep(struct fit *f, struct fit_plan *p)
         take(&f->best, p);
 }
 
-pl_status fit_consider(struct fit *f, const struct intent *in,
-                       struct fit_plan **out, pl_err *err)
+void fit_keep_short(struct fit *f, struct fit_plan *p)
+{
+    int at = f->n_lack;
+
+    if (at == FIT_SHORT && f->lack[at - 1]->seconds <= p->seconds)
+        return;
+    if (at == FIT_SHORT)
+        fit_drop(f->lack[--at]);
+    for (; at > 0 && f->lack[at - 1]->seconds > p->seconds; at--)
+        f->lack[at] = f->lack[at - 1];
+    f->lack[at] = fit_hold(p);
+    f->n_lack += f->n_lack < FIT_SHORT;
+}
+
+pl_status fit_compile(struct fit *f, const struct intent *in,
+                      struct fit_plan **out, pl_err *err)
 {
     struct fit_plan *p = calloc(1, sizeof *p);
     pl_status s;
     pl_err e;
 
-    if (out)
-        *out = NULL;
+    *out = NULL;
     if (!p)
         return err_no_memory(err, "a plan");
     *p = (struct fit_plan){.in = *in, .n_holder = 1, .seconds = INFINITY};
@@ -111,17 +124,27 @@ pl_status fit_consider(struct fit *f, const struct intent *in,
         return s == PL_NO_MEMORY ? s : PL_OK;
     }
     p->missing = all_missing(f, p->q);
-    if (p->missing > 0) {
-        if (!f->nearest || p->missing < f->nearest->missing)
-            take(&f->nearest, p);
-    } else {
-        s = price(f, p->q, &p->seconds, err);
-        if (s == PL_OK)
-            keep(f, p);
-    }
-    if (s == PL_OK && out)
+    s = price(f, p, err);
+    if (s == PL_OK)
         *out = p;
     else
         fit_drop(p);
     return s;
+}
+
+pl_status fit_consider(struct fit *f, const struct intent *in,
+                       struct fit_plan **out, pl_err *err)
+{
+    struct fit_plan *p;
+
+    PL_TRY(fit_compile(f, in, &p, err));
+    if (p && p->missing == 0)
+        keep(f, p);
+    else if (p && (!f->nearest || p->missing < f->nearest->missing))
+        take(&f->nearest, p);
+    if (out)
+        *out = p;
+    else
+        fit_drop(p);
+    return PL_OK;
 }

@@ -43,7 +43,8 @@ int64_t fit_missing(const struct compiled *q, int d, uint64_t margin)
 /* ---- speed ------------------------------------------------------------- */
 
 pl_status fit_seconds(const struct compiled *q, const struct cost_rates *rates,
-                      int64_t n_ctx, double *seconds, pl_err *err)
+                      int64_t n_ctx, double *seconds, double *prompt_s,
+                      pl_err *err)
 {
     size_t n = (size_t)q->list.n;
     int *thread = calloc(2 * n + 1, sizeof *thread);
@@ -64,6 +65,8 @@ pl_status fit_seconds(const struct compiled *q, const struct cost_rates *rates,
         s = cost_tokens(&m, 1, n_prompt - 1, NULL, &token, err);
     if (s == PL_OK)
         *seconds = all + FIT_ANSWER * token;
+    if (s == PL_OK && prompt_s)
+        *prompt_s = all;
     free(thread);
     return s;
 }

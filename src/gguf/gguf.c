@@ -1,6 +1,13 @@
 /* Opening GGUF files: mapping, joining split sets, look-up. What the bytes mean
  * is gguf_parse.c, typed values are gguf_values.c.
  *
+ * Whoever touches a mapped page that the file has no more dies of SIGBUS, and
+ * anybody may shorten a file at any time. So all that is parsed is first read
+ * into memory that takes the mapping's place, piece by piece as the parser
+ * comes to it; addresses stay what they are. Tensors' data stays in the file:
+ * reading it (gguf_read) instead of touching it would be safe as well, but
+ * costs a load from the page cache 10 to 45 % more processor time.
+ *
  * A split set NAME-00001-of-0000N.gguf is N complete files. The first carries
  * the metadata, each carries split.no (from 0), split.count and
  * split.tensors.count (of all parts); its tensors' offsets are its own. The
@@ -11,6 +18,7 @@
 #include "base/err.h"
 #include "gguf/gguf_parse.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -22,6 +30,9 @@
 
 /* The suffix "-00001-of-00003.gguf", and how much of a path errors show. */
 enum { SUFFIX_LEN = 20, LABEL_LEN = 240, MAX_PART = 65535 };
+
+/* What is copied at once, if there is so much. */
+enum { COPY_BYTES = 1 << 20 };
 
 struct gguf {
     struct gguf_part *part; /* [n_part], owned */
@@ -39,8 +50,10 @@ _Static_assert(offsetof(struct gguf_kv, key) == 0 &&
 static void part_fini(struct gguf_part *p)
 {
     arena_fini(&p->kv_arena);
-    if (p->mapped)
+    if (p->mapped) {
         munmap((void *)p->base, p->size);
+        close(p->fd);
+    }
     free(p->path);
 }
 
@@ -92,8 +105,65 @@ static pl_status part_map(struct gguf_part *p, pl_err *err)
                         "address space",
                         p->label, p->size, strerror(errno));
     }
-    close(fd);
+    if (p->mapped)
+        p->fd = fd;
+    else
+        close(fd);
     return s;
+}
+
+static pl_status cut_short(const struct gguf_part *p, uint64_t size,
+                           pl_err *err)
+{
+    return err_set(err, PL_BAD_FILE,
+                   "%s: the file ends at byte %llu, it had %zu when it was "
+                   "opened: somebody cut it short or writes it anew; open it "
+                   "again when it is whole",
+                   p->label, (unsigned long long)size, p->size);
+}
+
+/* n bytes of the file from `at` on. */
+static pl_status read_bytes(const struct gguf_part *p, uint64_t at, void *dst,
+                            size_t n, pl_err *err)
+{
+    for (size_t done = 0; done < n;) {
+        ssize_t k =
+            pread(p->fd, (char *)dst + done, n - done, (off_t)(at + done));
+
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k < 0)
+            return err_set(err, PL_IO,
+                           "%s: cannot read byte %llu: %s; check "
+                           "the disk",
+                           p->label, (unsigned long long)(at + done),
+                           strerror(errno));
+        if (k == 0)
+            return cut_short(p, at + done, err);
+        done += (size_t)k;
+    }
+    return PL_OK;
+}
+
+pl_status gguf_part_copy(struct gguf_part *p, uint64_t n, pl_err *err)
+{
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), end;
+    unsigned char *at = (unsigned char *)p->base + p->copied;
+    size_t bytes;
+
+    if (n <= p->copied || !p->mapped)
+        return PL_OK;
+    end = n > p->copied + COPY_BYTES ? n : p->copied + COPY_BYTES;
+    end = end < p->size ? (end + page - 1) / page * page : p->size;
+    end = end < p->size ? end : p->size;
+    bytes = (size_t)(end - p->copied);
+    if (mmap(at, bytes, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+        return err_no_memory(err, "the metadata of a GGUF file");
+    PL_TRY(read_bytes(p, p->copied, at, bytes, err));
+    mprotect(at, bytes, PROT_READ);
+    p->copied = (size_t)end;
+    return PL_OK;
 }
 
 /* Maps if there is no base yet, then header and metadata. */
@@ -344,6 +414,36 @@ uint32_t gguf_version(const struct gguf *g)
 size_t gguf_alignment(const struct gguf *g)
 {
     return g->part[0].alignment;
+}
+
+pl_status gguf_read(const struct gguf *g, const struct gguf_tensor *t,
+                    size_t offset, void *dst, size_t bytes, pl_err *err)
+{
+    const struct gguf_part *p = &g->part[t->part];
+
+    assert(offset <= t->bytes && bytes <= t->bytes - offset);
+    if (p->mapped)
+        return read_bytes(p, t->offset + offset, dst, bytes, err);
+    memcpy(dst, p->base + t->offset + offset, bytes);
+    return PL_OK;
+}
+
+pl_status gguf_check_whole(const struct gguf *g, const struct gguf_tensor *t,
+                           pl_err *err)
+{
+    const struct gguf_part *p = &g->part[t->part];
+    struct stat st;
+
+    if (!p->mapped)
+        return PL_OK;
+    if (fstat(p->fd, &st) != 0)
+        return err_set(err, PL_IO,
+                       "%s: cannot ask for its size: %s; check "
+                       "the disk",
+                       p->label, strerror(errno));
+    return (uint64_t)st.st_size < p->size
+               ? cut_short(p, (uint64_t)st.st_size, err)
+               : PL_OK;
 }
 
 size_t gguf_file_bytes(const struct gguf *g)

@@ -2,11 +2,12 @@
  *
  * The reader trusts nothing: counts, lengths, offsets, alignment, duplicate
  * names and the end of the file are checked, and each error names the file,
- * the byte offset, the key or tensor, and a remedy. Files are mapped read-only;
- * strings and arrays point into the mapping, so a file that somebody shortens
- * while it is open raises SIGBUS. Beside the mapping an open file takes at most
- * twice its size + 64 MiB. This is the only layer that knows the container;
- * shapes leave it outermost first. It does not know models.
+ * the byte offset, the key or tensor, and a remedy. Metadata is copied, strings
+ * and arrays point into the copy; data of tensors is mapped read-only. Who
+ * reads data through the mapping dies of SIGBUS if somebody shortens the file;
+ * who calls gguf_read gets a status. Beside the mapping an open file takes at
+ * most three times its size + 64 MiB. This is the only layer that knows the
+ * container; shapes leave it outermost first. It does not know models.
  *
  * An open file is read-only and may be used by any number of threads. */
 #ifndef GGUF_GGUF_H
@@ -45,8 +46,8 @@ struct gguf_kv {
     const char *key; /* terminated, owned by the file */
     enum gguf_type type, elem;
     uint64_t count;
-    const unsigned char *data;   /* view into the mapping: little endian,
-                                    unaligned; of a string its length field */
+    const unsigned char *data;   /* owned by the file: little endian, unaligned;
+                                    of a string its length field */
     const struct gguf_str *strs; /* [count] if elem is a string, else NULL */
 };
 
@@ -61,7 +62,8 @@ struct gguf_tensor {
     size_t bytes;     /* in the file, for unsupported formats too */
     int part;         /* which file of a split set */
     uint64_t offset;  /* of the data, from the start of that file */
-    const void *data; /* view into the mapping; NULL if unsupported */
+    const void *data; /* view into the mapping; NULL if unsupported. Touched
+                         only after gguf_check_whole */
 };
 
 struct gguf; /* opaque */
@@ -93,6 +95,17 @@ const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, int64_t i);
 const struct gguf_kv *gguf_find(const struct gguf *g, const char *key);
 const struct gguf_tensor *gguf_find_tensor(const struct gguf *g,
                                            const char *name);
+
+/* Bytes [offset, offset + bytes) of a tensor's data, which has as many. A file
+ * that has become shorter is BAD_FILE. */
+pl_status gguf_read(const struct gguf *g, const struct gguf_tensor *t,
+                    size_t offset, void *dst, size_t bytes, pl_err *err);
+
+/* Has the file of that tensor still all the bytes that it had when it was
+ * opened? For who is about to read t->data: what is cut off while he reads
+ * still raises SIGBUS. */
+pl_status gguf_check_whole(const struct gguf *g, const struct gguf_tensor *t,
+                           pl_err *err);
 
 /* Element i of an array (or i = 0 of a scalar), converted. False if the type
  * does not fit (a string, a fraction where an integer is wanted, out of the

@@ -12,12 +12,14 @@
  * allocated for it. An element of a string array takes 16 bytes here and at
  * least 8 in the file; names are copied once; everything else is at most about
  * 112 bytes a key and 200 a tensor, 33 MB for the limits in gguf_parse.h. So no
- * file makes the reader allocate more than twice its size + 64 MiB.
+ * file makes the reader allocate more than twice its size + 64 MiB
+ * beside the copy of what it parses.
  *
  * Source: the GGUF specification (ggml, docs/gguf.md), versions 2 and 3. */
 #include "gguf/gguf_parse.h"
 
 #include "base/err.h"
+#include "base/numeral.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -47,27 +49,17 @@ struct reader {
 static pl_status __attribute__((format(printf, 4, 5)))
 refuse(const struct reader *r, pl_status s, uint64_t at, const char *fmt, ...)
 {
-    char text[512], name[GGUF_SHOWN] = "name not read";
+    char text[512], name[ERR_SHOWN] = "name not read";
     va_list ap;
 
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    numeral_vprint(text, sizeof text, fmt, ap);
     va_end(ap);
     if (r->name)
-        gguf_shown(name, r->name, strlen(r->name));
+        err_shown(name, r->name, strlen(r->name));
     return err_set(r->err, s, "%s: byte %llu: %s %llu (%s): %s", r->part->label,
                    (unsigned long long)at, r->kind, (unsigned long long)r->i,
                    name, text);
-}
-
-const char *gguf_shown(char buf[GGUF_SHOWN], const char *s, size_t len)
-{
-    size_t n = 0, room = GGUF_SHOWN - 4;
-
-    for (; n < len && n < room; n++)
-        buf[n] = s[n] >= ' ' && s[n] <= '~' ? s[n] : '?';
-    strcpy(buf + n, n < len ? "..." : "");
-    return buf;
 }
 
 size_t gguf_type_bytes(enum gguf_type t)
@@ -97,7 +89,7 @@ static pl_status need(const struct reader *r, uint64_t n, uint64_t bytes,
     uint64_t left = r->part->size - r->part->at;
 
     if (n <= left / bytes)
-        return PL_OK;
+        return gguf_part_copy(r->part, r->part->at + n * bytes, r->err);
     return refuse(r, PL_BAD_FILE, r->part->at,
                   "%s: %llu x %llu bytes wanted, %llu left in the file; %s",
                   what, (unsigned long long)n, (unsigned long long)bytes,
@@ -156,6 +148,7 @@ pl_status gguf_parse_header(struct gguf_part *p, pl_err *err)
         return err_set(err, PL_BAD_FILE,
                        "%s: byte 0: %zu bytes, a GGUF header has %d; %s",
                        p->label, p->size, HEADER_BYTES, DAMAGED);
+    PL_TRY(gguf_part_copy(p, HEADER_BYTES, err));
     if (memcmp(p->base, "GGUF", 4) != 0)
         return err_set(err, PL_BAD_FILE,
                        "%s: byte 0: not a GGUF file: it starts with "
@@ -418,7 +411,7 @@ static pl_status check_overlap(struct reader *r, const struct gguf_tensor *t,
 {
     struct span *s;
     pl_status status = PL_OK;
-    char name[GGUF_SHOWN];
+    char name[ERR_SHOWN];
 
     if (n < 2)
         return PL_OK;
@@ -433,7 +426,7 @@ static pl_status check_overlap(struct reader *r, const struct gguf_tensor *t,
             continue;
         r->i = s[i].i;
         r->name = t[r->i].name;
-        gguf_shown(name, t[s[i - 1].i].name, strlen(t[s[i - 1].i].name));
+        err_shown(name, t[s[i - 1].i].name, strlen(t[s[i - 1].i].name));
         status = refuse(r, PL_BAD_FILE, s[i].begin,
                         "its data overlaps that of %s, which ends at byte "
                         "%llu; %s",

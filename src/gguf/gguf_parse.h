@@ -26,7 +26,10 @@ struct gguf_part {
     const char *label;         /* the path's end, short enough for errors */
     const unsigned char *base; /* the whole file: mapped, or borrowed */
     size_t size;
+    size_t copied; /* of the first bytes: these are not the file's any more but
+                      a copy of them in the same place */
     bool mapped;
+    int fd; /* owned if mapped */
     uint32_t version;
     uint64_t n_kv, n_tensor; /* as the header says, checked */
     size_t alignment;
@@ -35,6 +38,10 @@ struct gguf_part {
     struct arena kv_arena;
     size_t at; /* the next byte to parse */
 };
+
+/* Makes the first n bytes, n <= size, safe from whoever shortens the file: none
+ * is looked at before. Fails if the file has become shorter. */
+pl_status gguf_part_copy(struct gguf_part *p, uint64_t n, pl_err *err);
 
 /* Magic, version and counts. Needs path, label, base, size. */
 pl_status gguf_parse_header(struct gguf_part *p, pl_err *err);
@@ -55,10 +62,6 @@ size_t gguf_type_bytes(enum gguf_type t);
 
 /* Little-endian load of 1 .. 8 bytes. */
 uint64_t gguf_load(const unsigned char *p, size_t n_bytes);
-
-/* A name as errors show it: printable ASCII, shortened to fit. */
-enum { GGUF_SHOWN = 80 };
-const char *gguf_shown(char buf[GGUF_SHOWN], const char *s, size_t len);
 
 /* Block of a tensor type id, supported by plait (*f) or not (*f is
  * PL_FORMAT_COUNT). False if the id is unknown. */

@@ -7,6 +7,7 @@
 #include "gguf/gguf_parse.h"
 
 #include "base/err.h"
+#include "base/numeral.h"
 #include "quant/format.h"
 
 #include <inttypes.h>
@@ -184,35 +185,35 @@ bool gguf_as_str(const struct gguf_kv *kv, uint64_t i, struct gguf_str *out)
 }
 
 /* The value for errors, shortened to fit. */
-static const char *value_text(const struct gguf_kv *kv, char buf[GGUF_SHOWN])
+static const char *value_text(const struct gguf_kv *kv, char buf[ERR_SHOWN])
 {
     int64_t v;
     double d;
 
     if (kv->type == GGUF_ARRAY)
-        snprintf(buf, GGUF_SHOWN, "an array of %" PRIu64 " %s", kv->count,
+        snprintf(buf, ERR_SHOWN, "an array of %" PRIu64 " %s", kv->count,
                  gguf_type_name(kv->elem));
     else if (kv->type == GGUF_STRING)
-        gguf_shown(buf, kv->strs[0].s, kv->strs[0].len);
+        err_shown(buf, kv->strs[0].s, kv->strs[0].len);
     else if (kv->type == GGUF_BOOL)
-        snprintf(buf, GGUF_SHOWN, "%s", kv->data[0] ? "true" : "false");
+        snprintf(buf, ERR_SHOWN, "%s", kv->data[0] ? "true" : "false");
     else if (gguf_as_i64(kv, 0, &v))
-        snprintf(buf, GGUF_SHOWN, "%" PRId64, v);
+        snprintf(buf, ERR_SHOWN, "%" PRId64, v);
     else if (gguf_as_f64(kv, 0, &d))
-        snprintf(buf, GGUF_SHOWN, "%g", d);
+        numeral_print(buf, ERR_SHOWN, "%g", d);
     return buf;
 }
 
 static pl_status wrong(const struct gguf_part *p, const struct gguf_kv *kv,
                        const char *expected, pl_err *err)
 {
-    char key[GGUF_SHOWN], value[GGUF_SHOWN];
+    char key[ERR_SHOWN], value[ERR_SHOWN];
 
     return err_set(err, PL_BAD_FILE,
                    "%s: byte %zu: key %s is %s (type %s) where %s is expected; "
                    "convert the model again with a current converter",
                    p->label, (size_t)(kv->data - p->base),
-                   gguf_shown(key, kv->key, strlen(kv->key)),
+                   err_shown(key, kv->key, strlen(kv->key)),
                    value_text(kv, value), gguf_type_name(kv->type), expected);
 }
 

@@ -136,14 +136,14 @@ static struct item *add(struct gguf_writer *w, struct list *list,
 {
     size_t len = strlen(name);
     struct item *items;
-    char shown[GGUF_SHOWN];
+    char shown[ERR_SHOWN];
 
     if (w->status != PL_OK)
         return NULL;
     if (len == 0 || len > GGUF_MAX_NAME) {
         w->status = err_set(&w->err, PL_BAD_ARGUMENT,
                             "%s: a name of %zu bytes, 1 to %d are allowed",
-                            gguf_shown(shown, name, len), len, GGUF_MAX_NAME);
+                            err_shown(shown, name, len), len, GGUF_MAX_NAME);
         return NULL;
     }
     items = grown(w, list->item, &list->room, list->n + 1, sizeof *items);

@@ -514,7 +514,8 @@ static bool layout_fits(const struct graph_node *n, const pl_layout *l)
     if (l->kind == PL_MIRRORED || l->kind == PL_PARTIAL)
         return true;
     if (l->kind != PL_SPLIT || l->dim < 0 || l->dim >= n->n_dim ||
-        l->n_run < 1 || l->period < 1 || n->dim[l->dim].symbol != PL_CONST)
+        l->n_run < 1 || !l->run || l->period < 1 ||
+        n->dim[l->dim].symbol != PL_CONST)
         return false;
     for (int i = 0; i < l->n_run; i++) {
         if (l->run[i].len < 1 || l->run[i].len > l->period - sum ||

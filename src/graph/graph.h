@@ -47,7 +47,7 @@ enum op op_from_name(const char *name);    /* OP_COUNT if unknown */
     X(float, freq_scale) /* rope: 1 / linear or YaRN factor */                 \
     X(float, yarn_low)   /* rope: ramp of YaRN over pair indices */            \
     X(float, yarn_high)                                                        \
-    X(float, mscale)   /* rope: factor on cos and sin, 1 without YaRN */       \
+    X(float, mscale)   /* rope: factor on cos and sin */                       \
     X(int, yarn)       /* rope: 1 = YaRN ramp in use */                        \
     X(int, n_rot)      /* rope: rotated values a head */                       \
     X(int, neox)       /* rope: pairs (i, i + n/2), else (2i, 2i + 1) */       \

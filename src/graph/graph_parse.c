@@ -4,7 +4,9 @@
  * and the word. A tensor is made by graph_make as builders do, so that nothing
  * enters that a builder would refuse; its shape and format must be those of the
  * text. Words live until their line ends. */
+#include "base/ascii.h"
 #include "base/err.h"
+#include "base/numeral.h"
 #include "graph/graph.h"
 #include "graph/graph_text.h"
 #include "graph/shape.h"
@@ -17,7 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 struct parse {
     pl_graph *g;
@@ -57,7 +58,7 @@ bad(struct parse *p, pl_status s, const char *fmt, ...)
     if (p->status != PL_OK)
         return false;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    numeral_vprint(text, sizeof text, fmt, ap);
     va_end(ap);
     p->status = err_set(p->err, s, "line %d: %s", p->line, text);
     return false;
@@ -119,7 +120,9 @@ static bool need(struct parse *p, char c)
 
 static int hex(unsigned char c)
 {
-    return isdigit(c) ? c - '0' : isxdigit(c) ? tolower(c) - 'a' + 10 : -1;
+    return isdigit(c)    ? c - '0'
+           : isxdigit(c) ? ascii_lower((char)c) - 'a' + 10
+                         : -1;
 }
 
 /* A quoted name; p stands behind the opening quote. */
@@ -187,7 +190,7 @@ static bool integer(struct parse *p, int64_t lo, int64_t hi, int64_t *out)
     skip_blanks(p);
     errno = 0;
     v = strtoll(p->p, &end, 10);
-    if (end == p->p || isspace((unsigned char)*p->p))
+    if (end == p->p || ascii_is_blank(*p->p))
         return expected(p, "an integer");
     if (errno || v < lo || v > hi)
         return bad(p, PL_BAD_ARGUMENT,
@@ -308,8 +311,8 @@ static bool read_float(struct parse *p, float *out)
     char *end;
 
     skip_blanks(p);
-    *out = strtof(p->p, &end);
-    if (end == p->p || isspace((unsigned char)*p->p))
+    *out = numeral_float(p->p, &end);
+    if (end == p->p || ascii_is_blank(*p->p))
         return expected(p, "a number");
     p->p = end;
     return true;
@@ -337,7 +340,7 @@ static bool read_role(struct parse *p, struct line *l)
 
     if (!w)
         return false;
-    while (r < PL_ROLE_COUNT && strcasecmp(graph_role_names[r], w) != 0)
+    while (r < PL_ROLE_COUNT && !ascii_same(graph_role_names[r], w))
         r++;
     if (r == PL_ROLE_COUNT)
         return bad(p, PL_BAD_ARGUMENT, "role '%.40s' is unknown", w);
@@ -532,6 +535,11 @@ pl_status pl_graph_parse_ops(pl_graph **out, const char *text, int n_def,
     struct parse p = {.p = text, .n_def = n_def, .def = def, .err = err};
 
     *out = NULL;
+    if (n_def < 0 || (n_def > 0 && !def))
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "n_def is %d and def is %s; give as many definitions, "
+                       "or 0",
+                       n_def, def ? "there" : "NULL");
     PL_TRY(pl_graph_create(&p.g, err));
     for (p.line = 1; *p.p && p.status == PL_OK; p.line++) {
         if (!at_end(&p))

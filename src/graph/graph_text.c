@@ -19,13 +19,13 @@
  * every pass can be tested by is QBE's. */
 #include "graph/graph_text.h"
 
+#include "base/ascii.h"
 #include "base/err.h"
 #include "base/half.h"
 #include "graph/graph.h"
 #include "graph/shape.h"
 #include "quant/format.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -38,7 +38,7 @@ const char *const graph_role_names[PL_ROLE_COUNT] = {
 bool graph_text_plain(char c)
 {
     return (c & 0x80) == 0 &&
-           (isalnum((unsigned char)c) || (c && strchr("._-/+", c)));
+           (ascii_is_letter_or_digit(c) || (c && strchr("._-/+", c)));
 }
 
 static void put_name(struct text_out *o, const char *name)

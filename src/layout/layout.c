@@ -237,10 +237,12 @@ bool layout_local_init(struct layout_local *out, struct arena *a,
                        const pl_layout *l, int64_t size, rankset ranks)
 {
     struct layout_part *p;
-    int n = l->kind == PL_SPLIT ? l->n_run : 1, k = 0;
+    int n = l->kind != PL_SPLIT, k = 0;
     int64_t log = 0, loc = 0;
 
     *out = (struct layout_local){.size = size};
+    for (int i = 0; l->kind == PL_SPLIT && i < l->n_run; i++)
+        n += (l->run[i].owners & ranks) != 0;
     p = arena_alloc(a, (size_t)n, sizeof *p);
     if (!p)
         return false;

@@ -182,17 +182,20 @@ static pl_status entry_of(const struct exchange *e, int j,
                    : PL_OK;
 }
 
-/* The pieces of a sum that a unit wants, p[n], from an entry of the sender into
- * the same places of a slot. */
-static pl_status staged(const struct exchange *e, const struct copy_piece *p,
-                        int n, int from, int entry,
+/* The pieces of a sum that unit k wants, p[n], from an entry of the sender into
+ * the same places of a slot. A single one is kept until all are pushed. */
+static pl_status staged(const struct exchange *e, int k,
+                        const struct copy_piece *p, int n, int from, int entry,
                         const struct copy_piece **out)
 {
-    struct copy_piece *q = arena_memdup(e->w->a, p, (size_t)n, sizeof *q);
+    struct copy_piece *q = &e->out.range[k];
 
-    if (n > 0 && !q)
+    if (n > 1)
+        q = arena_alloc(e->w->a, (size_t)n, sizeof *q);
+    if (!q)
         return err_no_memory(e->w->err, "a program");
     for (int i = 0; i < n; i++) {
+        q[i] = p[i];
         q[i].src_dev = from;
         q[i].src = entry;
         q[i].dst_off = p[i].src_off;
@@ -336,7 +339,7 @@ static pl_status push_addend(struct exchange *e, const struct shot *x, int s,
         if (range) {
             p = ranged(e, m, k, from.dev, entry);
         } else if (!same_pieces(&like, &now)) {
-            PL_TRY(staged(e, m->piece, m->n_piece, from.dev, entry, &p));
+            PL_TRY(staged(e, k, m->piece, m->n_piece, from.dev, entry, &p));
             like = now;
         }
         take_slot(e, k, b, (struct merge_addend *)&m->addend[a],

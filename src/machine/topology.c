@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/err.h"
@@ -167,6 +168,73 @@ static void read_limits(struct topology *t)
 
 /* ---- loading ----------------------------------------------------------- */
 
+static pl_status refuse_order(const char *name, const char *value,
+                              const char *why, pl_err *err)
+{
+    char shown[ERR_SHOWN];
+
+    return err_set(err, PL_DEVICE, "%s=%s: %s; unset it, it is hwloc's", name,
+                   err_shown(shown, value, strlen(value)), why);
+}
+
+/* Can hwloc begin with this component, one of HWLOC_COMPONENTS? To forbid it is
+ * how to ask whether it is there. */
+static bool is_component(hwloc_topology_t scratch, const char *name)
+{
+    const char *xml = getenv("HWLOC_XMLFILE");
+
+    if (strcmp(name, "xml") == 0)
+        return xml && hwloc_topology_set_xml(scratch, xml) == 0;
+    return strcmp(name, "synthetic") != 0 &&
+           hwloc_topology_set_components(
+               scratch, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, name) == 0;
+}
+
+static pl_status check_components(const char *list, pl_err *err)
+{
+    hwloc_topology_t scratch;
+    pl_status s = PL_OK;
+
+    if (hwloc_topology_init(&scratch) != 0)
+        return err_no_memory(err, "the machine's topology");
+    while (*list && s == PL_OK) {
+        size_t n = strcspn(list, ",");
+        char name[64];
+
+        snprintf(name, sizeof name, "%.*s", (int)(n < 63 ? n : 63), list);
+        if (strcmp(name, "stop") == 0)
+            break;
+        if (n > 0 && name[0] != '-' && !is_component(scratch, name))
+            s = refuse_order("HWLOC_COMPONENTS", name,
+                             "hwloc has no such component to begin with", err);
+        list += n + (list[n] == ',');
+    }
+    hwloc_topology_destroy(scratch);
+    return s;
+}
+
+/* hwloc follows variables of its own, and complains on standard error or waits
+ * for ever where it cannot. Those orders are refused first. What remains is
+ * printed on request only (its *_VERBOSE), or about a machine whose firmware
+ * contradicts itself, where HWLOC_HIDE_ERRORS=2 alone is of help. */
+static pl_status check_orders(pl_err *err)
+{
+    const char *components = getenv("HWLOC_COMPONENTS");
+    const char *cpuid = getenv("HWLOC_CPUID_PATH");
+    const char *xml = getenv("HWLOC_XMLFILE");
+    struct stat st;
+
+    if (cpuid)
+        return refuse_order("HWLOC_CPUID_PATH", cpuid,
+                            "it describes another processor", err);
+    if (xml && stat(xml, &st) == 0 && !S_ISREG(st.st_mode))
+        return refuse_order("HWLOC_XMLFILE", xml, "this is no regular file",
+                            err);
+    if (components)
+        PL_TRY(check_components(components, err));
+    return PL_OK;
+}
+
 static pl_status load(struct topology *t, const char *desc, const char *allowed,
                       pl_err *err)
 {
@@ -178,6 +246,9 @@ static pl_status load(struct topology *t, const char *desc, const char *allowed,
         t->hw = NULL;
         return err_no_memory(err, "the machine's topology");
     }
+    s = check_orders(err);
+    if (s != PL_OK)
+        goto done;
     if (desc && hwloc_topology_set_synthetic(t->hw, desc) != 0) {
         s = err_set(err, PL_BAD_ARGUMENT,
                     "\"%s\" is no synthetic topology of hwloc; "
@@ -186,9 +257,13 @@ static pl_status load(struct topology *t, const char *desc, const char *allowed,
         goto done;
     }
     if (hwloc_topology_load(t->hw) != 0) {
-        s = err_set(err, PL_DEVICE,
-                    "hwloc cannot read this machine's "
-                    "topology");
+        const char *xml = getenv("HWLOC_XMLFILE");
+
+        s = xml ? refuse_order("HWLOC_XMLFILE", xml, "hwloc cannot read it",
+                               err)
+                : err_set(err, PL_DEVICE,
+                          "hwloc cannot read this machine's topology; see its "
+                          "variables, HWLOC_*, in the environment");
         goto done;
     }
     /* hwloc's own variables may name another machine as well */

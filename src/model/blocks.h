@@ -30,6 +30,11 @@ pl_tensor model_weight(struct build *b, const char *base, const char *suffix,
                        pl_role role, bool optional, int n_dim,
                        const struct model_dim *dim);
 
+/* Are the values of factors, scales and the router's biases such that something
+ * can be computed with them? `g` is the model's graph. */
+pl_status model_check_values(const struct model *m, const pl_graph *g,
+                             pl_err *err);
+
 bool model_has(const struct build *b, const char *base, const char *suffix);
 
 /* `base`.scale: one value, or one an expert (*each, only if `experts`), which

@@ -90,6 +90,8 @@ pl_status model_open(struct model **out, const struct gguf *file, pl_err *err)
     if (s != PL_OK)
         goto done;
     s = model_graph(m, g, &opt, err);
+    if (s == PL_OK)
+        s = model_check_values(m, g, err);
     if (s != PL_OK)
         goto done;
     count_unused(m, g);

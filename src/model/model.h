@@ -3,7 +3,8 @@
  * model_open reads the hyper-parameters and checks every tensor that the graph
  * will name, so that a file that opens can be planned. A family is one short
  * file that puts shared blocks together (blocks.h); the table in model.c lists
- * them. No weight's data is touched here, and nothing is known of devices. */
+ * them. Of weights nothing is read but a few vectors that decide, and nothing
+ * is known of devices. */
 #ifndef MODEL_MODEL_H
 #define MODEL_MODEL_H
 

@@ -51,6 +51,19 @@ static pl_status get(const struct model *m, const char *name, int64_t def,
     return gguf_get_i64(m->file, key(m, name, &k), def, lo, hi, out, err);
 }
 
+/* A number of [1e-6, 1e6], or 0 if `zero`: some writers mean "none" by it. */
+static pl_status get_factor(const struct model *m, const char *name, double def,
+                            bool zero, double *out, pl_err *err)
+{
+    struct key k;
+
+    PL_TRY(gguf_get_f64(m->file, key(m, name, &k), def, out, err));
+    if ((zero && *out == 0) || (*out >= 1e-6 && *out <= 1e6))
+        return PL_OK;
+    return err_set(err, PL_BAD_FILE, "%s: key %s is %g, not in 1e-6 .. 1e6%s",
+                   gguf_path(m->file), k.s, *out, zero ? ", nor 0 (none)" : "");
+}
+
 /* One value for all layers or one each; def[n_layer] where the key is absent,
  * def == NULL making that an error. */
 static pl_status per_layer(struct model *m, const char *name, int64_t hi,
@@ -161,12 +174,7 @@ static pl_status read_shared(struct model *m, pl_err *err)
                        m->family->arch);
     PL_TRY(gguf_get_bool(m->file, key(m, "expert_weights_norm", &k), false,
                          &m->normalise, err));
-    PL_TRY(gguf_get_f64(m->file, key(m, "expert_weights_scale", &k), 1, &routed,
-                        err));
-    if (routed != 0 && (!(routed >= 1e-6) || routed > 1e6))
-        return err_set(err, PL_BAD_FILE,
-                       "%s: key %s is %g, neither 0 (none) nor in 1e-6 .. 1e6",
-                       path, k.s, routed);
+    PL_TRY(get_factor(m, "expert_weights_scale", 1, true, &routed, err));
     m->routed = routed == 0 ? 1 : (float)routed;
     PL_TRY(get(m, "nextn_predict_layers", 0, 0, m->n_layer - 1, &n_next, err));
     if (m->n_dense > 0)
@@ -205,7 +213,8 @@ static bool is(struct gguf_str s, const char *word)
 }
 
 /* YaRN (arXiv:2309.00071): pairs that turn often within the original context
- * keep their frequency, slow ones are interpolated, with a ramp between. */
+ * keep their frequency, slow ones are interpolated, with a ramp between; cos
+ * and sin are stretched. */
 static void set_yarn(pl_rope *r, double base, double factor, double n_ctx)
 {
     double n = r->n_rot, low, high;
@@ -215,7 +224,20 @@ static void set_yarn(pl_rope *r, double base, double factor, double n_ctx)
     r->yarn = true;
     r->yarn_low = (float)fmax(0, low);
     r->yarn_high = (float)fmin(n - 1, high);
-    r->mscale = (float)(1 + 0.1 * log(factor));
+    if (factor > 1)
+        r->mscale *= (float)(1 + 0.1 * log(factor));
+}
+
+/* What positions are divided by. rope.scale_linear is an older name of it; it
+ * counts where the newer one is absent. */
+static pl_status read_factor(const struct model *m, double *out, pl_err *err)
+{
+    const char *name = has(m, "rope.scaling.factor") ? "rope.scaling.factor"
+                                                     : "rope.scale_linear";
+
+    PL_TRY(get_factor(m, name, 1, true, out, err));
+    *out = *out == 0 ? 1 : *out;
+    return PL_OK;
 }
 
 static pl_status read_rope(struct model *m, pl_err *err)
@@ -223,7 +245,7 @@ static pl_status read_rope(struct model *m, pl_err *err)
     const char *path = gguf_path(m->file);
     struct key k;
     struct gguf_str scaling;
-    double base, factor;
+    double base, factor, stretch;
     int64_t n_rot, n_ctx;
 
     PL_TRY(get(m, "rope.dimension_count", m->d_key, 2, m->d_key, &n_rot, err));
@@ -232,23 +254,20 @@ static pl_status read_rope(struct model *m, pl_err *err)
                        path, key(m, "rope.dimension_count", &k), n_rot);
     PL_TRY(
         gguf_get_f64(m->file, key(m, "rope.freq_base", &k), 10000, &base, err));
-    if (!(base > 1) || base > 1e30)
-        return err_set(err, PL_BAD_FILE, "%s: key %s is %g, not in 1 .. 1e30",
-                       path, k.s, base);
-    PL_TRY(gguf_get_f64(m->file, key(m, "rope.scaling.factor", &k), 1, &factor,
-                        err));
-    if (factor == 0) /* written for "none" by some converters */
-        factor = 1;
-    if (!(factor >= 1e-6) || factor > 1e6)
-        return err_set(err, PL_BAD_FILE, "%s: key %s is %g, not in 1e-6 .. 1e6",
-                       path, k.s, factor);
+    if (!((float)base > 1) || base > 1e30)
+        return err_set(err, PL_BAD_FILE,
+                       "%s: key %s is %.9g, not above 1 and up to 1e30", path,
+                       k.s, base);
+    PL_TRY(read_factor(m, &factor, err));
+    /* on cos and sin, whatever the type: so q k is stretched by its square */
+    PL_TRY(get_factor(m, "rope.scaling.attn_factor", 1, false, &stretch, err));
     PL_TRY(
         gguf_get_str(m->file, key(m, "rope.scaling.type", &k), &scaling, err));
     m->rope = (pl_rope){.n_rot = (int)n_rot,
                         .neox = m->family->neox,
                         .base = (float)base,
                         .freq_scale = (float)(1 / factor),
-                        .mscale = 1};
+                        .mscale = (float)stretch};
     if (!scaling.s || is(scaling, "linear"))
         return PL_OK;
     if (is(scaling, "none")) {
@@ -277,8 +296,8 @@ pl_status model_params_read(struct model *m, pl_err *err)
     PL_TRY(need(m, "block_count", MAX_LAYER, &m->n_layer, err));
     PL_TRY(gguf_need_f64(
         m->file, key(m, "attention.layer_norm_rms_epsilon", &k), &eps, err));
-    if (!(eps >= 0) || eps > 1)
-        return err_set(err, PL_BAD_FILE, "%s: key %s is %g, not in 0 .. 1",
+    if (!(eps >= 1e-30) || eps > 1) /* 0 makes NaN of a row of zeros */
+        return err_set(err, PL_BAD_FILE, "%s: key %s is %g, not in 1e-30 .. 1",
                        gguf_path(m->file), k.s, eps);
     m->eps = (float)eps;
     PL_TRY(read_vocab(m, err));

@@ -1,5 +1,6 @@
 /* Weights by name: looked up in the file, compared with what the keys say they
- * should be, entered into the graph as leaves. */
+ * should be, entered into the graph as leaves; and the few whose values are
+ * looked at. */
 #include "model/blocks.h"
 
 #include "base/err.h"
@@ -7,8 +8,11 @@
 #include "graph/shape.h"
 #include "quant/format.h"
 
+#include <float.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* "blk.3.ffn_down.weight" */
@@ -165,4 +169,66 @@ pl_tensor model_scale(struct build *b, const char *base, bool experts,
         *each = true;
     }
     return model_weight(b, base, "scale", PL_ROLE_SCALE, false, 1, &dim);
+}
+
+/* ---- values that decide -------------------------------------------------- */
+
+/* What the values of a role may be; all are vectors. A wrong one in a matrix
+ * spoils logits, which is found out there; one of these leaves them finite and
+ * senseless, or turns all of them into NaN without saying why. */
+static const struct range {
+    pl_role role;
+    double lo, hi;
+} ranges[] = {
+    {PL_ROLE_ROPE_FREQS, 1e-6, 1e30}, /* angles are divided by them */
+    {PL_ROLE_SCALE, -FLT_MAX, FLT_MAX},
+    {PL_ROLE_ROUTER_BIAS, -INFINITY, INFINITY}, /* any number */
+};
+
+static const struct range *range_of(pl_role role)
+{
+    for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++)
+        if (ranges[i].role == role)
+            return &ranges[i];
+    return NULL;
+}
+
+static pl_status check_values(const struct model *m,
+                              const struct gguf_tensor *t,
+                              const struct range *r, pl_err *err)
+{
+    int64_t n = t->dim[t->n_dim - 1];
+    float *v = calloc((size_t)n, sizeof *v);
+    char *bytes = malloc(t->bytes);
+    pl_status s;
+
+    if (v && bytes)
+        s = gguf_read(m->file, t, 0, bytes, t->bytes, err);
+    else
+        s = err_no_memory(err, "values of a model");
+    if (s == PL_OK)
+        format_info(t->format)->decode(v, bytes, n);
+    for (int64_t i = 0; s == PL_OK && i < n; i++)
+        if (!((double)v[i] >= r->lo && (double)v[i] <= r->hi))
+            s = err_set(err, PL_BAD_FILE,
+                        "%s: %s: value %" PRId64 " is %g, not in %g .. %g; the "
+                        "file is damaged",
+                        gguf_path(m->file), t->name, i, (double)v[i], r->lo,
+                        r->hi);
+    free(v);
+    free(bytes);
+    return s;
+}
+
+pl_status model_check_values(const struct model *m, const pl_graph *g,
+                             pl_err *err)
+{
+    for (int i = 0; i < g->n_node; i++) {
+        const struct graph_node *n = &g->node[i];
+        const struct range *r = n->op == OP_weight ? range_of(n->role) : NULL;
+
+        if (r)
+            PL_TRY(check_values(m, gguf_find_tensor(m->file, n->name), r, err));
+    }
+    return PL_OK;
 }

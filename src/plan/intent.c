@@ -59,6 +59,7 @@ static pl_status read_devices(struct intent *in, const pl_options *opt,
                               pl_err *err)
 {
     const char *cpu = opt->cpu;
+    char shown[ERR_SHOWN];
 
     in->paper = opt->device_spec != NULL;
     in->n_thread = opt->n_threads;
@@ -72,7 +73,7 @@ static pl_status read_devices(struct intent *in, const pl_options *opt,
         return err_set(err, PL_BAD_ARGUMENT,
                        "kernel family '%s' is unknown; reference, generic, "
                        "avx2 and avx512 are offered",
-                       cpu);
+                       err_shown(shown, cpu, strlen(cpu)));
     if (!in->paper && !cpu_family_runs(in->family))
         return err_set(err, PL_UNSUPPORTED,
                        "this machine cannot run the %s kernels; its best are "
@@ -143,6 +144,7 @@ static pl_status read_layers(struct intent *in, const pl_options *opt,
                              struct notes *notes, pl_err *err)
 {
     const char *s = opt->device_layers;
+    char shown[ERR_SHOWN];
     long v;
 
     in->open.layers = is_open(s);
@@ -150,9 +152,9 @@ static pl_status read_layers(struct intent *in, const pl_options *opt,
     if (!in->open.layers && strcmp(s, "all") != 0) {
         if (!*s || s[strspn(s, "0123456789")])
             return err_set(err, PL_BAD_ARGUMENT,
-                           "layers on devices (-ngl) \"%.80s\": give how many "
-                           "of the last layers, all or auto",
-                           s);
+                           "layers on devices (-ngl) \"%s\": give how many of "
+                           "the last layers, all or auto",
+                           err_shown(shown, s, strlen(s)));
         v = strtol(s, NULL, 10);
         if (v < in->n_on)
             in->n_on = (int)v;
@@ -186,6 +188,7 @@ static bool number(const char **s, int *v)
 static pl_status read_ranges(const char *text, int n_layer, bool *on,
                              pl_err *err)
 {
+    char shown[ERR_SHOWN];
     int lo, hi;
 
     for (const char *s = text;; s++) {
@@ -201,18 +204,19 @@ static pl_status read_ranges(const char *text, int n_layer, bool *on,
             break;
         if (n_layer > 0 && lo >= n_layer)
             return err_set(err, PL_BAD_ARGUMENT,
-                           "experts on the host (-ncmoe) \"%.80s\": the model "
-                           "has no layer %d; its layers are 0 to %d",
-                           text, lo, n_layer - 1);
+                           "experts on the host (-ncmoe) \"%s\": the model has "
+                           "no layer %d; its layers are 0 to %d",
+                           err_shown(shown, text, strlen(text)), lo,
+                           n_layer - 1);
         for (int l = lo; l <= hi && l < n_layer; l++)
             on[l] = true;
         if (*s == '\0')
             return PL_OK;
     }
     return err_set(err, PL_BAD_ARGUMENT,
-                   "experts on the host (-ncmoe) \"%.80s\": give a number of "
+                   "experts on the host (-ncmoe) \"%s\": give a number of "
                    "first layers, layers like 0-5,20- or all",
-                   text);
+                   err_shown(shown, text, strlen(text)));
 }
 
 /* "all", "N" (the first N) or ranges. */

@@ -1,6 +1,8 @@
 /* An intent as the options that ask for it. */
 #include "plan/intent.h"
 
+#include "base/numeral.h"
+
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,7 +16,7 @@ void intent_say(struct intent_text *t, const char *fmt, ...)
     int n;
 
     va_start(ap, fmt);
-    n = vsnprintf(t->s + t->n, room, fmt, ap);
+    n = numeral_vprint(t->s + t->n, room, fmt, ap);
     va_end(ap);
     t->n += n < 0 ? 0 : (size_t)n < room ? (size_t)n : room - 1;
 }
@@ -25,8 +27,8 @@ static void say_number(struct intent_text *t, double v)
     char buf[32];
 
     for (int digits = 6; digits <= 17; digits++) {
-        snprintf(buf, sizeof buf, "%.*g", digits, v);
-        if (strtod(buf, NULL) == v)
+        numeral_print(buf, sizeof buf, "%.*g", digits, v);
+        if (numeral_double(buf, NULL) == v)
             break;
     }
     intent_say(t, "%s", buf);

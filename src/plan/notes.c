@@ -1,6 +1,8 @@
 /* A list of messages in an arena. */
 #include "plan/notes.h"
 
+#include "base/numeral.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -11,7 +13,7 @@ void notes_add(struct notes *n, pl_log_level level, const char *fmt, ...)
     va_list ap;
 
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    numeral_vprint(text, sizeof text, fmt, ap);
     va_end(ap);
     if (!x)
         return;

@@ -1,6 +1,7 @@
 /* Splitting, matching, and what to say of an override that matches nothing. */
 #include "plan/override.h"
 
+#include "base/ascii.h"
 #include "base/err.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -16,7 +17,7 @@
 static bool is_plain(const char *s, const char *end)
 {
     for (; s < end; s++)
-        if (!isalnum((unsigned char)*s) && !strchr("_-:.", *s))
+        if (!ascii_is_letter_or_digit(*s) && !strchr("_-:.", *s))
             return false;
     return true;
 }

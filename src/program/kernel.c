@@ -4,9 +4,9 @@
 #include <string.h>
 
 static const struct {
-    const char *name, *args;
+    const char *name, *args, *values;
 } table[KERNEL_COUNT] = {
-#define KERNEL(name, args) [KERNEL_##name] = {#name, args},
+#define KERNEL(name, args, values) [KERNEL_##name] = {#name, args, values},
 #include "program/kernels.def"
 #undef KERNEL
 };
@@ -86,6 +86,15 @@ bool kernel_arg_is_q8(enum kernel k, int i)
         return i == 0;
     return kernel_is_contraction(k) && kernel_access(k, i) &&
            !kernel_access(k, i + 1);
+}
+
+char kernel_values(enum kernel k, int i)
+{
+    const char *s = table[k].values;
+
+    while (i-- > 0 && s[1])
+        s++;
+    return *s;
 }
 
 bool kernel_arg_is_batch(enum kernel k, int i)

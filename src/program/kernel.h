@@ -6,7 +6,7 @@
 #include "graph/graph.h"
 
 enum kernel {
-#define KERNEL(name, args) KERNEL_##name,
+#define KERNEL(name, args, values) KERNEL_##name,
 #include "program/kernels.def"
 #undef KERNEL
     KERNEL_COUNT
@@ -50,6 +50,8 @@ bool kernel_arg_is_optional(enum kernel k, int i);
 bool kernel_is_contraction(enum kernel k);
 /* Is argument i in blocks of 8-bit values? All others are as they are. */
 bool kernel_arg_is_q8(enum kernel k, int i);
+/* The letter of what argument i may hold (kernels.def). */
+char kernel_values(enum kernel k, int i);
 /* Is argument i the micro-batch's table of tokens (program_batch)? */
 bool kernel_arg_is_batch(enum kernel k, int i);
 

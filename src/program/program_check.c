@@ -6,6 +6,8 @@
 #include "base/err.h"
 #include "program/cache_tile.h"
 #include "program/program_check.h"
+#include "program/program_check_kernel.h"
+#include "program/program_form.h"
 
 struct check {
     const struct program_machine *m;
@@ -40,6 +42,7 @@ static pl_status check_tensors(struct check *c)
     c->step = -1;
     for (int i = 0; i < c->p->n_tensor; i++) {
         const struct prog_tensor *t = &c->p->tensor[i];
+        size_t bytes;
 
         if ((unsigned)t->region >= REGION_COUNT || t->n_dim < 0 ||
             t->n_dim > GRAPH_MAX_DIM || t->offset % 64 != 0 || t->micro < 0 ||
@@ -49,6 +52,11 @@ static pl_status check_tensors(struct check *c)
                            "program of %s: tensor %d of %zu bytes at %zu is "
                            "not inside its region",
                            c->dev->name, i, t->bytes, t->offset);
+        if (!form_tensor_bytes(t, &c->p->max, &bytes) || bytes > t->bytes)
+            return err_set(c->err, PL_BAD_ARGUMENT,
+                           "program of %s: tensor %d of %zu bytes has other "
+                           "dimensions than fit in there",
+                           c->dev->name, i, t->bytes);
     }
     return PL_OK;
 }
@@ -64,21 +72,38 @@ static struct graph_sizes largest(const struct check *c, const struct step *st)
     return z;
 }
 
-/* One end of the sizes with which it runs: bit 0: the least n_tok, bit 1: the
- * least n_out, bit 2: the least n_seq, else the largest. */
+enum { CORNERS = 27 };
+
+/* One end of a size that is at least `least`: the largest, the least, and the
+ * one above it, since with none of a size nothing may be touched at all. */
+static void set_end(int64_t *n, int64_t least, int which)
+{
+    least = least > *n ? 0 : least;
+    if (which == 1)
+        *n = least;
+    else if (which == 2 && least < *n)
+        *n = least + 1;
+}
+
+/* An end of each of the sizes with which it runs; 0: the largest of all. */
 static struct graph_sizes corner(const struct check *c, const struct step *st,
                                  int which)
 {
     struct graph_sizes z = largest(c, st);
     int64_t least = st->most > 0 ? st->least : 0;
 
-    if (which & 1)
-        z.n_tok = st->guard_out || least > z.n_tok ? 0 : least;
-    if (which & 2)
-        z.n_out = !st->guard_out || least > z.n_out ? 0 : least;
-    if (which & 4)
-        z.n_seq = 0;
+    set_end(&z.n_tok, st->guard_out ? 0 : least, which % 3);
+    set_end(&z.n_out, st->guard_out ? least : 0, which / 3 % 3);
+    set_end(&z.n_seq, 0, which / 9);
     return z;
+}
+
+/* How many of them tell where something that begins at such offsets ends:
+ * counts and strides grow, so where it moves towards the start as they do, what
+ * is farthest may be at any end; else it is at the largest. */
+static int n_corner(int64_t growth)
+{
+    return growth < 0 ? CORNERS : 1;
 }
 
 /* One side of a piece, `off` more bytes in, ends inside the region. */
@@ -104,6 +129,12 @@ static bool inside(const struct program *p, const struct graph_sizes *z,
         __builtin_add_overflow(end, bytes, &end))
         return false;
     return (uint64_t)end <= p->bytes[p->tensor[tensor].region];
+}
+
+/* So many bytes, whatever the sizes. */
+static bool whole_floats(pl_dim bytes)
+{
+    return bytes.n % (int64_t)sizeof(float) == 0;
 }
 
 /* May the step read that device's memory? */
@@ -146,20 +177,27 @@ static pl_status check_source_at(const struct check *c, const struct step *st,
 static pl_status check_source(const struct check *c, const struct step *st,
                               int dev, int tensor, const struct copy_piece *l)
 {
-    const struct graph_sizes z = largest(c, st);
+    for (int i = 0; i < n_corner(l->src_off.n); i++) {
+        const struct graph_sizes z = corner(c, st, i);
 
-    return check_source_at(c, st, &z, dev, tensor, 0, l);
+        PL_TRY(check_source_at(c, st, &z, dev, tensor, 0, l));
+    }
+    return PL_OK;
 }
 
 /* Where an addend begins may fall or grow with the sizes, as the difference of
- * what the piece and it say: in between it lies between its ends. */
+ * what the piece and it say. */
 static pl_status check_addend(const struct check *c, const struct step *st,
                               const struct merge_addend *a,
                               const struct copy_piece *l)
 {
+    int n = a->skip.n != 0 ? CORNERS : n_corner(l->src_off.n);
+
     if (a->off > INT64_MAX)
         return bad(c, "reads beyond its source");
-    for (int i = 0; i < (a->skip.n != 0 ? 8 : 1); i++) {
+    if (a->off % sizeof(float) != 0 || !whole_floats(a->skip))
+        return bad(c, "adds floats that do not begin at one");
+    for (int i = 0; i < n; i++) {
         const struct graph_sizes z = corner(c, st, i);
 
         PL_TRY(check_source_at(c, st, &z, a->dev, a->tensor,
@@ -173,12 +211,29 @@ static pl_status check_result(const struct check *c, const struct step *st,
                               const struct program *p, int tensor, size_t at,
                               const struct copy_piece *l)
 {
-    const struct graph_sizes z = largest(c, st);
-
-    if (l->dst_at < 0 || at > (size_t)(INT64_MAX - l->dst_at) ||
-        !inside(p, &z, tensor, l->dst_at + (int64_t)at, l->dst_off, l->dst_s0,
-                l->dst_s1, l))
+    if (l->dst_at < 0 || at > (size_t)(INT64_MAX - l->dst_at))
         return bad(c, "writes beyond its result");
+    for (int i = 0; i < n_corner(l->dst_off.n); i++) {
+        const struct graph_sizes z = corner(c, st, i);
+
+        if (!inside(p, &z, tensor, l->dst_at + (int64_t)at, l->dst_off,
+                    l->dst_s0, l->dst_s1, l))
+            return bad(c, "writes beyond its result");
+    }
+    return PL_OK;
+}
+
+/* Of a sum: floats are added at multiples of their size alone. */
+static pl_status check_floats(const struct check *c, const struct copy_piece *l)
+{
+    if (!whole_floats(l->bytes))
+        return bad(c, "adds something other than whole floats");
+    if (l->src_at % (int64_t)sizeof(float) != 0 ||
+        l->dst_at % (int64_t)sizeof(float) != 0 || !whole_floats(l->src_off) ||
+        !whole_floats(l->dst_off) || !whole_floats(l->src_s0) ||
+        !whole_floats(l->dst_s0) || !whole_floats(l->src_s1) ||
+        !whole_floats(l->dst_s1))
+        return bad(c, "adds floats that do not begin at one");
     return PL_OK;
 }
 
@@ -187,6 +242,15 @@ static pl_status check_merge(const struct check *c, const struct step *st,
 {
     int top = 0, depth = 0;
 
+    if (!has_tensor(c->p, m->out))
+        return bad(c, "names a tensor that is not there");
+    for (int i = 0; m->reduce && i < m->n_addend; i++) {
+        const struct merge_addend *a = &m->addend[i];
+
+        if (a->dev < 0 || a->dev >= c->m->n_dev ||
+            !has_tensor(&c->all[a->dev], a->tensor))
+            return bad(c, "reads a tensor that is not there");
+    }
     for (int k = 0; k < m->n_piece; k++) {
         const struct copy_piece *l = &m->piece[k];
 
@@ -195,8 +259,7 @@ static pl_status check_merge(const struct check *c, const struct step *st,
             PL_TRY(check_source(c, st, l->src_dev, l->src, l));
             continue;
         }
-        if (l->bytes.n % (int64_t)sizeof(float) != 0)
-            return bad(c, "adds something other than whole floats");
+        PL_TRY(check_floats(c, l));
         for (int i = 0; i < m->n_addend; i++)
             PL_TRY(check_addend(c, st, &m->addend[i], l));
     }
@@ -276,10 +339,14 @@ static pl_status check_args(const struct check *c, const struct step *st)
 static pl_status check_kernel(const struct check *c, const struct step *st)
 {
     const struct step_kernel *k = &st->kernel;
+    const char *fault;
 
     if ((unsigned)k->kernel >= KERNEL_COUNT)
         return bad(c, "runs a kernel that is not there");
     PL_TRY(check_args(c, st));
+    fault = program_kernel_fault(k, c->p->tensor);
+    if (fault)
+        return bad(c, fault);
     if (!c->m->has_kernel(c->m->user, c->p->dev, k))
         return err_set(c->err, PL_UNSUPPORTED,
                        "%s has no %s kernel for %s (step %d)", c->dev->name,
@@ -374,6 +441,8 @@ static pl_status check_meeting(const struct check *c, const struct step *st)
 
         if (dev < 0 || dev >= c->m->n_dev)
             return bad(c, "meets a device that the set does not have");
+        if (i > 0 && dev <= m->peer[i - 1])
+            return bad(c, "meets devices that do not ascend, each named once");
         if (c->m->dev[dev].memory < 0 ||
             c->m->dev[dev].memory != c->dev->memory)
             return bad(c, "meets devices that share no memory");
@@ -624,7 +693,7 @@ static bool advance(const struct check *c, struct play *y, int dev, int queue)
 }
 
 /* If the device stands before a meeting as the first of its peers, and they
- * stand there too, they pass it. */
+ * stand there too, they pass it. None is there twice, as was checked. */
 static bool pass_meeting(const struct check *c, struct play *y, int dev)
 {
     const struct script *x = script_of(c, dev);

@@ -1,6 +1,12 @@
 /* The laws of programs, read once, before anything runs. A program that passes
  * cannot leave its memory, call what is not there or wait for ever; what plans
- * get wrong is a status here and not a crash later. */
+ * get wrong is a status here and not a crash later.
+ *
+ * Memory's contents are not looked at. Kernels pass over ids of rows and
+ * experts that are not there. That router_weights is given the ids that
+ * router_topk wrote, that tables of tokens name pages of the cache, and what a
+ * custom kernel does: these are for those to keep who make programs and write
+ * tables. */
 #ifndef PROGRAM_PROGRAM_CHECK_H
 #define PROGRAM_PROGRAM_CHECK_H
 
@@ -25,11 +31,11 @@ struct program_machine {
 };
 
 /* p[n_dev]. Everything that would otherwise go wrong in a run: indices, bounds
- * at the largest sizes (sizes grow with n_tok and n_out, so these hold for
- * all), missing kernels, memory that is not the device's to read or write,
- * waits that never end, and waits that hardware which runs two queues as one
- * could put before a post that somebody waits for. Errors name the device, the
- * script and the step. */
+ * at all sizes (what grows is looked at where it is largest, what may fall at
+ * every end), operands that do not go together, missing kernels, memory that is
+ * not the device's to read or write, waits that never end, and waits that
+ * hardware which runs two queues as one could put before a post that somebody
+ * waits for. Errors name the device, the script and the step. */
 pl_status program_check(const struct program_machine *m,
                         const struct program *p, pl_err *err);
 

@@ -2,6 +2,7 @@
 #include "program/program_lex.h"
 
 #include "base/err.h"
+#include "base/numeral.h"
 #include "program/program_form.h"
 
 #include <inttypes.h>
@@ -80,7 +81,7 @@ bool lex_fail(struct lex *x, pl_status s, const char *fmt, ...)
     if (x->status != PL_OK)
         return false;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    numeral_vprint(text, sizeof text, fmt, ap);
     va_end(ap);
     x->status = err_set(x->err, s, "line %d, column %d: %s", x->word_line,
                         x->word_column, text);
@@ -195,7 +196,7 @@ bool lex_float(struct lex *x, float *out)
         n++;
     memcpy(buf, x->at, (size_t)n);
     buf[n] = '\0';
-    *out = strtof(buf, &end);
+    *out = numeral_float(buf, &end);
     if (n == 0 || *end)
         return lex_expected(x, "a number");
     x->at += n;

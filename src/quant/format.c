@@ -4,7 +4,7 @@
  * lie. Then it works everywhere, and kernels make it fast. */
 #include "quant/format.h"
 
-#include <strings.h>
+#include "base/ascii.h"
 
 #include "quant/codec.h"
 #include "quant/pack.h"
@@ -113,7 +113,7 @@ pl_format format_from_name(const char *name)
 {
     int f = 0;
 
-    while (f < PL_FORMAT_COUNT && strcasecmp(formats[f].name, name) != 0)
+    while (f < PL_FORMAT_COUNT && !ascii_same(formats[f].name, name))
         f++;
     return (pl_format)f;
 }

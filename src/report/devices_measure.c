@@ -3,6 +3,7 @@
 #include "cost/calibration.h"
 #include "engine/probe.h"
 #include "machine/topology.h"
+#include "plan/options_check.h"
 #include "quant/format.h"
 #include "report/sink.h"
 
@@ -74,6 +75,8 @@ pl_status pl_devices_measure(const pl_options *opt, bool json,
     if (!write)
         return err_set(err, PL_BAD_ARGUMENT,
                        "pl_devices_measure: write must not be NULL");
+    if (opt)
+        PL_TRY(options_check(opt, err));
     if (opt && opt->cpu && *opt->cpu)
         f = cpu_family_from_name(opt->cpu);
     if (f == CPU_FAMILY_COUNT || !cpu_family_runs(f))

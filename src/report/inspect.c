@@ -6,6 +6,7 @@
  * JSON only arrays, which carry their count). */
 #include "base/bytes.h"
 #include "base/err.h"
+#include "base/numeral.h"
 #include "gguf/gguf.h"
 #include "report/sink.h"
 #include "report/state_inspect.h"
@@ -86,8 +87,9 @@ static size_t utf8_len(const char *s, size_t left)
 static void shortest(char buf[40], double v, bool is_f32)
 {
     for (int digits = 6; digits <= (is_f32 ? 9 : 17); digits++) {
-        snprintf(buf, 40, "%.*g", digits, v);
-        if (is_f32 ? strtof(buf, NULL) == (float)v : strtod(buf, NULL) == v)
+        numeral_print(buf, 40, "%.*g", digits, v);
+        if (is_f32 ? numeral_float(buf, NULL) == (float)v
+                   : numeral_double(buf, NULL) == v)
             return;
     }
 }
@@ -311,8 +313,9 @@ static json_t *json_element(const struct gguf_kv *kv, uint64_t i)
         return json_integer(v);
     gguf_as_f64(kv, i, &d);
     number_text(buf, kv, i);
-    return kv->elem != GGUF_U64 && isfinite(d) ? json_real(strtod(buf, NULL))
-                                               : json_string(buf);
+    return kv->elem != GGUF_U64 && isfinite(d)
+               ? json_real(numeral_double(buf, NULL))
+               : json_string(buf);
 }
 
 static json_t *json_kv(const struct gguf_kv *kv)

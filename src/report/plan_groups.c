@@ -1,6 +1,7 @@
 /* The plan for people, the part about groups: who is in which, what lives
  * there, what goes between them, and what each device is predicted to do.
  * What is alike is said once. */
+#include "base/numeral.h"
 #include "graph/shape.h"
 #include "report/plan_facts.h"
 #include "report/sink.h"
@@ -372,7 +373,11 @@ static const char *seconds_text(double s, char buf[16])
         s *= 1000;
         k++;
     }
-    snprintf(buf, 16, "%.*f%s", s < 9.995 ? 2 : s < 99.95 ? 1 : 0, s, unit[k]);
+    numeral_print(buf, 16, "%.*f%s",
+                  s < 9.995   ? 2
+                  : s < 99.95 ? 1
+                              : 0,
+                  s, unit[k]);
     return buf;
 }
 

@@ -8,6 +8,7 @@
 #include "report/plan_svg.h"
 
 #include "base/err.h"
+#include "base/numeral.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -296,11 +297,12 @@ static void draw_title(const struct svg_page *g)
              q->place.n_layer, n, n == 1 ? "" : "s",
              n < compiled_devices(q) ? " and the host" : "");
     say_text(g->to, 10, 24, " class='t'", text);
-    snprintf(text, sizeof text,
-             "%d rank%s, %" PRId64 " tokens of context; estimated: prompt %.0f "
-             "tokens/s, generation %.*f tokens/s",
-             q->place.n_rank, q->place.n_rank > 1 ? "s" : "", g->p->n_ctx,
-             e->prefill_tps, e->decode_tps < 100, e->decode_tps);
+    numeral_print(text, sizeof text,
+                  "%d rank%s, %" PRId64
+                  " tokens of context; estimated: prompt %.0f "
+                  "tokens/s, generation %.*f tokens/s",
+                  q->place.n_rank, q->place.n_rank > 1 ? "s" : "", g->p->n_ctx,
+                  e->prefill_tps, e->decode_tps < 100, e->decode_tps);
     say_text(g->to, 10, 42, " class='s'", text);
 }
 

@@ -2,6 +2,7 @@
 #include "report/sink.h"
 
 #include "base/err.h"
+#include "base/numeral.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -14,28 +15,37 @@ void sink_say(const struct sink *to, const char *fmt, ...)
     int n;
 
     va_start(ap, fmt);
-    n = vsnprintf(buf, sizeof buf, fmt, ap);
+    n = numeral_vprint(buf, sizeof buf, fmt, ap);
     va_end(ap);
     if (n > 0)
         to->write(to->user, buf,
                   (size_t)n < sizeof buf ? (size_t)n : sizeof buf - 1);
 }
 
+/* jansson on its way to a sink; the caller's function has its own locale. */
+struct json_way {
+    const struct sink *to;
+    locale_t before;
+};
+
 static int write_json(const char *text, size_t len, void *user)
 {
-    const struct sink *to = user;
+    const struct json_way *way = user;
 
-    to->write(to->user, text, len);
+    numeral_end(way->before);
+    way->to->write(way->to->user, text, len);
+    numeral_begin();
     return 0;
 }
 
 pl_status sink_json(const struct sink *to, json_t *all, const char *what,
                     pl_err *err)
 {
+    struct json_way way = {to, numeral_begin()};
     int rc =
-        all ? json_dump_callback(all, write_json, (void *)to, JSON_INDENT(2))
-            : -1;
+        all ? json_dump_callback(all, write_json, &way, JSON_INDENT(2)) : -1;
 
+    numeral_end(way.before);
     json_decref(all);
     if (rc != 0)
         return err_no_memory(err, what);
@@ -57,10 +67,10 @@ const char *sink_size(char buf[16], uint64_t bytes)
         v /= 1024;
         unit++;
     } while (v >= 999.5);
-    snprintf(buf, 16, "%.*f%c",
-             v < 9.995   ? 2
-             : v < 99.95 ? 1
-                         : 0,
-             v, units[unit]);
+    numeral_print(buf, 16, "%.*f%c",
+                  v < 9.995   ? 2
+                  : v < 99.95 ? 1
+                              : 0,
+                  v, units[unit]);
     return buf;
 }

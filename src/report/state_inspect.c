@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static int64_t read_file(void *user, void *data, size_t n)
 {
@@ -23,7 +24,9 @@ static int64_t read_file(void *user, void *data, size_t n)
 bool state_is(const char *path)
 {
     char b[8] = "";
-    FILE *f = fopen(path, "rb");
+    struct stat st; /* a pipe would be waited for, and could be read once */
+    bool regular = stat(path, &st) == 0 && S_ISREG(st.st_mode);
+    FILE *f = regular ? fopen(path, "rb") : NULL;
     bool is = f && fread(b, 1, sizeof b, f) == sizeof b && state_begins(b);
 
     if (f)

@@ -103,8 +103,8 @@ static pl_status check(const struct sampling_options *o, int32_t n_vocab,
         if (o->bias[i].id < 0 || o->bias[i].id >= n_vocab)
             return err_set(err, PL_BAD_ARGUMENT,
                            "sampling: a bias for token %d of a vocabulary of "
-                           "%d",
-                           (int)o->bias[i].id, (int)n_vocab);
+                           "%d; ids go from 0 to %d",
+                           (int)o->bias[i].id, (int)n_vocab, (int)n_vocab - 1);
         if (o->bias[i].bias != o->bias[i].bias)
             return err_set(err, PL_BAD_ARGUMENT,
                            "sampling: the bias of token %d is no number",
@@ -283,7 +283,18 @@ static float adjusted(const struct sampler *s, int32_t id, float logit)
     return logit;
 }
 
-/* The candidate of a token; false if it cannot be drawn: NaN, -infinity. */
+/* Is each logit a number, or -infinity? */
+static bool usable(const struct sampler *s, const float *logits)
+{
+    bool all = true;
+
+    for (int32_t i = 0; i < s->n_vocab; i++)
+        all &= logits[i] <= FLT_MAX;
+    return all;
+}
+
+/* The candidate of a token; false if it cannot be drawn: -infinity, and NaN,
+ * which a bias can make of that. */
 static bool candidate(const struct sampler *s, const float *logits, int32_t id,
                       struct cand *c)
 {
@@ -445,6 +456,8 @@ int32_t sampling_pick(struct sampler *s, const float *logits)
 {
     double u = exact_uniform(&s->state);
 
+    if (!usable(s, logits))
+        return -1;
     if (s->o.temperature == 0)
         return most_likely(s, logits);
     collect(s, logits);

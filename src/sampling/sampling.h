@@ -56,9 +56,10 @@ void sampling_reset(struct sampler *s);
  * it should count, of the prompt. Ids out of range are ignored. */
 void sampling_accept(struct sampler *s, int32_t id);
 
-/* The next token by logits[0 .. n_vocab), or -1 if no token is left: every
- * logit is -infinity or NaN, which means a broken model or a bias that forbids
- * all. Does not accept it. Advances the seed by one draw, also when greedy. */
+/* The next token by logits[0 .. n_vocab), or -1 if there is nothing to choose
+ * by: a logit is NaN or +infinity, which means a broken model, or all are
+ * -infinity, perhaps by a bias. Does not accept it. Advances the seed by one
+ * draw, also when greedy or if there is nothing. */
 int32_t sampling_pick(struct sampler *s, const float *logits);
 
 #endif

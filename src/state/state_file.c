@@ -233,10 +233,20 @@ pl_status pl_state_save_file(pl_engine *e, int seq, int64_t first, int64_t n,
     return s;
 }
 
+/* A pipe that nobody writes to is not waited for: it is empty. */
+static int open_to_read(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+    if (fd >= 0)
+        (void)fcntl(fd, F_SETFL, 0); /* one that has a writer is read */
+    return fd;
+}
+
 pl_status pl_state_restore_file(pl_engine *e, int seq, const char *path,
                                 unsigned flags, pl_err *err)
 {
-    struct file f = {.fd = open(path, O_RDONLY | O_CLOEXEC)};
+    struct file f = {.fd = open_to_read(path)};
     struct state_source from = {file_read, NULL, &f};
     pl_err why = {0};
     pl_status s;

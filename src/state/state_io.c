@@ -166,9 +166,9 @@ static pl_status write_all(struct trip *t, pl_state_write_fn *write, void *user,
     return PL_OK;
 }
 
-pl_status state_save(pl_engine *e, int seq, int64_t first, int64_t n,
-                     pl_state_write_fn *write, void *user, uint64_t *bytes,
-                     pl_err *err)
+static pl_status save(pl_engine *e, int seq, int64_t first, int64_t n,
+                      pl_state_write_fn *write, void *user, uint64_t *bytes,
+                      pl_err *err)
 {
     struct trip t;
     pl_status s = trip_open(&t, e, err);
@@ -198,6 +198,18 @@ pl_status state_save(pl_engine *e, int seq, int64_t first, int64_t n,
         s = write_all(&t, write, user, err);
 done:
     trip_close(&t);
+    return s;
+}
+
+pl_status state_save(pl_engine *e, int seq, int64_t first, int64_t n,
+                     pl_state_write_fn *write, void *user, uint64_t *bytes,
+                     pl_err *err)
+{
+    pl_status s;
+
+    PL_TRY(exec_enter(e->exec, err));
+    s = save(e, seq, first, n, write, user, bytes, err);
+    exec_leave(e->exec);
     return s;
 }
 
@@ -443,9 +455,11 @@ pl_status state_restore(pl_engine *e, int seq, const struct state_source *from,
         return err_set(err, PL_BAD_ARGUMENT,
                        "flags %#x of a restore; only PL_STATE_CONVERT is one",
                        flags);
+    PL_TRY(exec_enter(e->exec, err));
     s = trip_open(&t, e, err);
     if (s == PL_OK)
         s = restore(&t, seq, from, flags, err);
     trip_close(&t);
+    exec_leave(e->exec);
     return s;
 }

@@ -49,37 +49,39 @@ static uint64_t hash_keys(const pl_model *m)
     return sum;
 }
 
-static uint64_t hash_tensors(const pl_model *m)
+static pl_status hash_tensors(uint64_t *sum, const pl_model *m, pl_err *err)
 {
-    uint64_t sum = 0;
-
+    *sum = 0;
     for (int64_t i = 0; i < gguf_n_tensor(m->file); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(m->file, i);
         size_t n = t->bytes < SAMPLE_BYTES ? t->bytes : SAMPLE_BYTES;
         uint64_t h = hash64(t->id, t->name, strlen(t->name));
+        char sample[SAMPLE_BYTES];
 
         h = hash64(h, t->dim, (size_t)t->n_dim * sizeof *t->dim);
-        if (t->data)
-            h = hash64(h, (const char *)t->data + (t->bytes - n) / 2, n);
-        sum += h;
+        if (t->data) {
+            PL_TRY(gguf_read(m->file, t, (t->bytes - n) / 2, sample, n, err));
+            h = hash64(h, sample, n);
+        }
+        *sum += h;
     }
-    return sum;
+    return PL_OK;
 }
 
-static uint64_t fingerprint(pl_engine *e)
+static pl_status fingerprint(pl_engine *e, pl_err *err)
 {
     const pl_model *m = e->plan->model;
     uint64_t parts[2];
 
-    if (!e->fingerprint) {
-        parts[0] = hash_keys(m);
-        parts[1] = hash_tensors(m);
-        e->fingerprint = hash64(hash64(0, m->model->family->arch,
-                                       strlen(m->model->family->arch)),
-                                parts, sizeof parts) |
-                         1;
-    }
-    return e->fingerprint;
+    if (e->fingerprint)
+        return PL_OK;
+    parts[0] = hash_keys(m);
+    PL_TRY(hash_tensors(&parts[1], m, err));
+    e->fingerprint = hash64(hash64(0, m->model->family->arch,
+                                   strlen(m->model->family->arch)),
+                            parts, sizeof parts) |
+                     1;
+    return PL_OK;
 }
 
 pl_status state_describe(struct state_head *h, struct arena *a, pl_engine *e,
@@ -89,7 +91,8 @@ pl_status state_describe(struct state_head *h, struct arena *a, pl_engine *e,
     const pl_model *m = e->plan->model;
     struct gguf_str name = {0};
 
-    *h = (struct state_head){.model = fingerprint(e),
+    PL_TRY(fingerprint(e, err));
+    *h = (struct state_head){.model = e->fingerprint,
                              .numeric = e->plan->compiled->numeric_hash,
                              .n_vocab = m->model->n_vocab,
                              .n_rank = e->plan->compiled->num->n_rank};

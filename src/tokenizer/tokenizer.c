@@ -4,13 +4,13 @@
  * it in mind. Encoding is in encode_text.c, decoding in decode_text.c. */
 #include "tokenizer/tokenizer.h"
 
+#include "base/ascii.h"
 #include "base/err.h"
 #include "tokenizer/kinds.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 /* One row a tokenizer.ggml.model: what holds if the file does not say. */
 static const struct model_row {
@@ -245,8 +245,8 @@ static pl_status read_name(struct tokenizer *t, const struct gguf *g,
     PL_TRY(gguf_get_str(g, "general.name", &name, err));
     for (size_t i = 0; i + 4 <= name.len && !t->eats_blank; i++)
         t->eats_blank =
-            strncasecmp(name.s + i, "phi3", 4) == 0 ||
-            (i + 5 <= name.len && strncasecmp(name.s + i, "phi-3", 5) == 0);
+            ascii_same_start(name.s + i, "phi3", 4) ||
+            (i + 5 <= name.len && ascii_same_start(name.s + i, "phi-3", 5));
     return PL_OK;
 }
 

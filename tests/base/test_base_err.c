@@ -4,7 +4,9 @@
 
 #include "lib/support.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/resource.h>
 
 static void base_err_every_status_has_name_and_text(void **state)
 {
@@ -41,6 +43,62 @@ static void base_err_long_message_is_cut_and_terminated(void **state)
     assert_int_equal(strlen(err.message), sizeof(err.message) - 1);
 }
 
+static void base_err_long_message_ends_with_what_was_wrong(void **state)
+{
+    char text[9000];
+    pl_err err;
+
+    (void)state;
+    memset(text, 'x', sizeof(text));
+    text[4095] = '\0';
+    err_set(&err, PL_BAD_FILE, "%s: no such file", text);
+    assert_int_equal(strlen(err.message), sizeof(err.message) - 1);
+    assert_int_equal(strncmp(err.message, "xxxx", 4), 0);
+    assert_non_null(strstr(err.message, "x ... x"));
+    assert_non_null(strstr(err.message, "x: no such file"));
+    text[4095] = 'x';
+    text[8999] = '\0';
+    err_set(&err, PL_BAD_FILE, "%s", text);
+    assert_int_equal(strlen(err.message), sizeof(err.message) - 1);
+    text[sizeof(err.message) - 1] = '\0'; /* fits just so */
+    err_set(&err, PL_BAD_FILE, "%s", text);
+    assert_string_equal(err.message, text);
+}
+
+static void base_err_shows_values_harmlessly(void **state)
+{
+    char text[200], buf[ERR_SHOWN];
+
+    (void)state;
+    memset(text, 'x', sizeof(text));
+    assert_string_equal(err_shown(buf, "a\033[1m\n", 6), "a?[1m?");
+    assert_int_equal(strlen(err_shown(buf, text, 76)), 76);
+    assert_int_equal(strlen(err_shown(buf, text, 200)), 79);
+    assert_string_equal(buf + 76, "...");
+    assert_string_equal(err_shown(buf, "", 0), "");
+}
+
+/* The system says EAGAIN of both. */
+static void base_err_no_thread_tells_memory_from_limits(void **state)
+{
+    struct rlimit was, none;
+    pl_err err;
+
+    (void)state;
+    assert_int_equal(err_no_thread(&err, "thread 1 of 3", EAGAIN), PL_DEVICE);
+    assert_non_null(strstr(err.message, "thread 1 of 3 could not be started"));
+    assert_non_null(strstr(err.message, "ulimit -u"));
+    assert_int_equal(getrlimit(RLIMIT_AS, &was), 0);
+    none = was;
+    none.rlim_cur = 1;
+    assert_int_equal(setrlimit(RLIMIT_AS, &none), 0);
+    err_no_thread(&err, "thread 1 of 3", EAGAIN);
+    assert_int_equal(setrlimit(RLIMIT_AS, &was), 0);
+    assert_int_equal(err.status, PL_NO_MEMORY);
+    assert_non_null(strstr(err.message, "no room for its stack"));
+    assert_non_null(strstr(err.message, "ulimit -v"));
+}
+
 static void base_bytes_have_the_unit_of_their_size(void **state)
 {
     static const struct {
@@ -69,6 +127,9 @@ int test_base_err(void)
         cmocka_unit_test(base_err_every_status_has_name_and_text),
         cmocka_unit_test(base_err_set_formats_and_forwards),
         cmocka_unit_test(base_err_long_message_is_cut_and_terminated),
+        cmocka_unit_test(base_err_long_message_ends_with_what_was_wrong),
+        cmocka_unit_test(base_err_shows_values_harmlessly),
+        cmocka_unit_test(base_err_no_thread_tells_memory_from_limits),
         cmocka_unit_test(base_bytes_have_the_unit_of_their_size),
     };
 

@@ -2,8 +2,11 @@
 #include "lib/support.h"
 #include "machine/topology.h"
 
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "lib/alloc_fail.h"
 
@@ -199,6 +202,69 @@ static void topology_failures_are_statuses(void **state)
     topology_fini(&t); /* takes a zeroed one */
 }
 
+/* Loads this machine with a variable of hwloc's set; nothing may come on
+ * standard error. What it returned; its message is in *err. */
+static pl_status load_ordered(const char *name, const char *value, pl_err *err)
+{
+    const char *path = test_temp("stderr");
+    int before = dup(2), fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    struct topology t;
+    pl_status s;
+    size_t n;
+    char *said;
+
+    assert_true(before >= 0 && fd >= 0);
+    assert_int_equal(setenv(name, value, 1), 0);
+    fflush(stderr);
+    dup2(fd, 2);
+    s = topology_load(&t, err);
+    fflush(stderr);
+    dup2(before, 2);
+    unsetenv(name);
+    close(before);
+    close(fd);
+    said = test_read(path, &n);
+    if (n > 0)
+        fail_msg("%s=%s: hwloc says %.200s", name, value, said);
+    free(said);
+    topology_fini(&t);
+    return s;
+}
+
+static void topology_orders_of_hwloc_are_followed_or_refused(void **state)
+{
+    static const struct {
+        const char *name, *value;
+        pl_status status;
+    } list[] = {
+        {"HWLOC_XMLFILE", "/nonexistent", PL_OK},
+        {"HWLOC_XMLFILE", "/etc/passwd", PL_DEVICE},
+        {"HWLOC_XMLFILE", "/dev/zero", PL_DEVICE},
+        {"HWLOC_XMLFILE", "/", PL_DEVICE},
+        {"HWLOC_SYNTHETIC", "garbage", PL_OK},
+        {"HWLOC_SYNTHETIC", "", PL_OK},
+        {"HWLOC_FSROOT", "/nonexistent", PL_OK},
+        {"HWLOC_CPUID_PATH", "/nonexistent", PL_DEVICE},
+        {"HWLOC_COMPONENTS", "abacus", PL_DEVICE},
+        {"HWLOC_COMPONENTS", "xml", PL_DEVICE},
+        {"HWLOC_COMPONENTS", "linux,synthetic", PL_DEVICE},
+        {"HWLOC_COMPONENTS", "-abacus,,-x86,linux,stop,abacus", PL_OK},
+        {"HWLOC_COMPONENTS", "stop", PL_DEVICE},
+    };
+    pl_err err;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+        pl_status s = load_ordered(list[i].name, list[i].value, &err);
+
+        if (s != list[i].status)
+            fail_msg("%s=%s: %s, %s", list[i].name, list[i].value,
+                     pl_status_name(s), s != PL_OK ? err.message : "");
+        if (s != PL_OK)
+            assert_non_null(strstr(err.message, "HWLOC_"));
+    }
+}
+
 int test_base_topology(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -208,6 +274,7 @@ int test_base_topology(void)
         cmocka_unit_test(topology_takes_the_larger_memory_of_a_core),
         cmocka_unit_test(topology_allows_nodes_without_memory),
         cmocka_unit_test(topology_of_this_machine_has_a_core),
+        cmocka_unit_test(topology_orders_of_hwloc_are_followed_or_refused),
         cmocka_unit_test(topology_several_nodes_are_not_one),
         cmocka_unit_test(topology_fetch_changes_nothing),
         cmocka_unit_test(topology_failures_are_statuses),

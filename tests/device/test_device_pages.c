@@ -34,7 +34,7 @@ static struct device_set *set_with_host(const char *spec, int n_thread,
 
 /* ---- pages ------------------------------------------------------------- */
 
-enum { N_PAGE = 12, TILE = 96, H0 = 3, H1 = 2, STRIDE = 5, N_SEQ = 4 };
+enum { N_PAGE = 12, TILE = 256, H0 = 3, H1 = 2, STRIDE = 5, N_SEQ = 4 };
 
 /* Heads 2 and 0 of device 0's cache come to device 1 in two steps: it pulls
  * them into a cache of its own, or they are pushed into its inbox. */
@@ -42,22 +42,22 @@ enum { N_PAGE = 12, TILE = 96, H0 = 3, H1 = 2, STRIDE = 5, N_SEQ = 4 };
     "programs 2\n"                                                             \
     "max n_tok 8 n_slot 768 n_seq 4 page_stride 5\n"                           \
     "device 0\n"                                                               \
-    "  %0: f32[n_slot, 3, 1] cache bytes 3456\n"                               \
+    "  %0: f32[n_slot, 3, 1] cache\n"                                          \
     "  %1: i32[36]\n"                                                          \
     "device 1\n"
 static const char pages_pulled[] =
-    PAGES_HEAD "  %0: f32[n_slot, 2, 1] cache bytes 2304\n"
+    PAGES_HEAD "  %0: f32[n_slot, 2, 1] cache\n"
                "  %1: i32[36]\n"
                "  %2: i32[35]\n"
                "  %3: i32[36] micro 1\n"
                "script\n"
-               "  1 copy: pages %0 <- 0.%0 batch %1 heads(2, -) tile 96\n"
-               "  1 copy: pages %0 <- 0.%0 batch %1 heads(-, 0) tile 96\n";
+               "  1 copy: pages %0 <- 0.%0 batch %1 heads(2, -) tile 256\n"
+               "  1 copy: pages %0 <- 0.%0 batch %1 heads(-, 0) tile 256\n";
 static const char pages_pushed[] =
-    PAGES_HEAD "  %0: f32[n_slot, 2, 1] mail bytes 2304\n"
+    PAGES_HEAD "  %0: f32[n_slot, 2, 1] mail\n"
                "script\n"
-               "  0 copy: pages 1.%0 <- %0 batch %1 heads(2, -) tile 96\n"
-               "  0 copy: pages 1.%0 <- %0 batch %1 heads(-, 0) tile 96\n"
+               "  0 copy: pages 1.%0 <- %0 batch %1 heads(2, -) tile 256\n"
+               "  0 copy: pages 1.%0 <- %0 batch %1 heads(-, 0) tile 256\n"
                "  0 copy: post 0\n"
                "  1 copy: wait 0.0\n";
 
@@ -136,8 +136,8 @@ static void device_load_refuses_wrong_pages(void **state)
         const char *was, *is, *says; /* in pages_pulled */
     } cases[] = {
         {"heads(2, -)", "heads(3, 0)", "a head that its source does not have"},
-        {"tile 96\n", "tile 112\n", "beyond their source"},
-        {"bytes 2304", "bytes 2240", "beyond its result"},
+        {"tile 256\n", "tile 272\n", "beyond their source"},
+        {"f32[n_slot, 2, 1]", "f16[n_slot, 2, 1]", "beyond its result"},
         {"0.%0", "0.%2", "beyond their source"},
         {"batch %1", "batch %4", "names a tensor that is not there"},
         {"batch %1", "batch %0", "a table of tokens where none is"},

@@ -10,10 +10,12 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -124,7 +126,7 @@ static void device_proc_keeps_what_is_written(void **state)
 
 struct writer {
     struct device_set *s;
-    const unsigned char *v;
+    unsigned char *v;
     size_t n, ith;
 };
 
@@ -139,27 +141,26 @@ static void *write_part(void *user)
     return NULL;
 }
 
-static void device_proc_takes_writes_of_several_threads(void **state)
+static void *read_part(void *user)
 {
-    enum { N = 4000000 };
-    struct device_set *s = build_set("proc*1", 1, 0);
-    struct build *b = build_new(1, 1);
-    struct program *p;
-    unsigned char *v = test_need(N, 1), *got = test_need(N, 1);
-    uint64_t rng = test_seed();
+    const struct writer *w = user;
+
+    for (size_t at = w->ith * 1000; at + 1000 <= w->n; at += 4000)
+        if (device_read(w->s, 0, REGION_WEIGHTS, at, w->v + at, 1000, NULL) !=
+            PL_OK)
+            return user;
+    return NULL;
+}
+
+static void by_four(void *(*fn)(void *), struct device_set *s, unsigned char *v,
+                    size_t n)
+{
     pthread_t thread[4];
     struct writer w[4];
 
-    (void)state;
-    b->p.bytes[REGION_WEIGHTS] = N;
-    p = build_programs(b, 1);
-    LOAD_OK(s, p);
-    for (size_t i = 0; i < N; i++)
-        v[i] = (unsigned char)test_random(&rng);
     for (size_t i = 0; i < 4; i++) {
-        w[i] = (struct writer){s, v, N, i};
-        assert_int_equal(pthread_create(&thread[i], NULL, write_part, &w[i]),
-                         0);
+        w[i] = (struct writer){s, v, n, i};
+        assert_int_equal(pthread_create(&thread[i], NULL, fn, &w[i]), 0);
     }
     for (int i = 0; i < 4; i++) {
         void *bad;
@@ -167,7 +168,28 @@ static void device_proc_takes_writes_of_several_threads(void **state)
         pthread_join(thread[i], &bad);
         assert_null(bad);
     }
+}
+
+static void device_proc_takes_copies_of_several_threads(void **state)
+{
+    enum { N = 4000000 };
+    struct device_set *s = build_set("proc*1", 1, 0);
+    struct build *b = build_new(1, 1);
+    struct program *p;
+    unsigned char *v = test_need(N, 1), *got = test_need(N, 1);
+    uint64_t rng = test_seed();
+
+    (void)state;
+    b->p.bytes[REGION_WEIGHTS] = N;
+    p = build_programs(b, 1);
+    LOAD_OK(s, p);
+    for (size_t i = 0; i < N; i++)
+        v[i] = (unsigned char)test_random(&rng);
+    by_four(write_part, s, v, N);
     assert_int_equal(device_read(s, 0, REGION_WEIGHTS, 0, got, N, NULL), PL_OK);
+    assert_memory_equal(got, v, N);
+    memset(got, 0, N);
+    by_four(read_part, s, got, N);
     assert_memory_equal(got, v, N);
     device_set_free(s);
     free(p);
@@ -513,12 +535,113 @@ static void device_proc_minds_its_own_children(void **state)
     nothing_stayed(before);
 }
 
-/* ---- the host's end ------------------------------------------------------ */
-
 static int pidfd_of(pid_t pid)
 {
     return (int)syscall(SYS_pidfd_open, pid, 0);
 }
+
+/* The application closes the descriptors, as daemons do, and may open others in
+ * their place: files (1), or descriptors of a child of its own (2). */
+static void with_closed_descriptors(int in_place, bool loses_one)
+{
+    struct traces before = traces_now();
+    struct ring *r = ring_new(2, 10);
+    struct device_set *s = build_set("proc*2", 1, 0);
+    struct device_run run = build_run(1);
+    pid_t own = fork();
+    int fd[2], file = in_place == 1 ? open("/dev/null", O_RDONLY) : -1;
+
+    assert_true(own >= 0);
+    if (own == 0) { /* not for ever, if the case fails */
+        alarm(60);
+        for (;;)
+            pause();
+    }
+    LOAD_OK(s, r->p);
+    for (int d = 0; d < 2; d++) {
+        fd[d] = process_of(s, d)->pidfd;
+        file = in_place == 2 ? pidfd_of(own) : file;
+        close(fd[d]);
+        if (in_place)
+            assert_int_equal(dup2(file, fd[d]), fd[d]);
+        if (in_place == 2)
+            close(file);
+    }
+    ring_is_right(r, s);
+    if (loses_one) {
+        double killed = device_now();
+
+        kill(process_of(s, 1)->pid, SIGKILL);
+        while (device_set_run(s, &run, NULL) == PL_OK)
+            assert_true(device_now() < killed + SOON_S);
+    }
+    device_set_free(s);
+    assert_int_equal(kill(own, 0), 0); /* it lives */
+    assert_int_equal(waitpid(own, NULL, WNOHANG), 0);
+    for (int d = 0; d < 2 && in_place; d++)
+        assert_int_equal(close(fd[d]), 0);
+    if (in_place == 1)
+        close(file);
+    kill(own, SIGKILL);
+    assert_int_equal(waitpid(own, NULL, 0), own);
+    ring_free(r);
+    nothing_stayed(before);
+}
+
+static void device_proc_survives_closed_descriptors(void **state)
+{
+    (void)state;
+    alarm(60);
+    for (int i = 0; i < 6; i++)
+        with_closed_descriptors(i / 2, i % 2);
+    alarm(0);
+}
+
+/* ---- copies of the host -------------------------------------------------- */
+
+/* How a child that was forked just now ends. */
+static int status_of(pid_t pid)
+{
+    int how;
+
+    assert_int_equal(waitpid(pid, &how, 0), pid);
+    return WIFEXITED(how) ? WEXITSTATUS(how) : -WTERMSIG(how);
+}
+
+/* It frees what it has a copy of, and nobody notices. */
+static void device_set_is_freed_in_a_forked_copy(void **state)
+{
+    static const struct {
+        const char *spec;
+        int n;
+    } sets[] = {{"cpu*2", 2},  {"sim*2", 2},  {"sim:1GB/s:1us*2", 2},
+                {"proc*2", 2}, {"proc*2", 2}, {"cpu*1,sim,proc*1", 3}};
+    struct traces before = traces_now();
+
+    (void)state;
+    for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++) {
+        struct device_set *s = build_set(sets[i].spec, 2, 1);
+        struct ring *r = ring_new(sets[i].n, 10);
+        pid_t pid;
+
+        LOAD_OK(s, r->p);
+        ring_is_right(r, s);
+        pid = fork();
+        if (pid == 0) {
+            alarm(20);
+            device_set_free(s);
+            ring_free(r);
+            _exit(0);
+        }
+        assert_int_equal(status_of(pid), 0);
+        ring_is_right(r, s);
+        device_set_free(s);
+        ring_free(r);
+    }
+    nothing_stayed(before);
+}
+
+/* ---- the host's end ------------------------------------------------------ */
 
 /* A host that loads devices, tells their pids, and is killed. */
 static void host(int to, int from)
@@ -583,6 +706,34 @@ static void device_proc_survives_failed_allocations(void **state)
     before = traces_now();
     build_survives(&l, &opt, r->p);
     device_list_free(&l);
+    ring_free(r);
+    nothing_stayed(before);
+}
+
+/* What to do about it is said. */
+static void device_proc_without_descriptors_names_the_limit(void **state)
+{
+    struct traces before = traces_now();
+    struct ring *r = ring_new(2, 3);
+    struct device_set *s = build_set("proc*2", 1, 0);
+    struct rlimit was, few;
+    pl_status st;
+    pl_err err;
+
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+    few = was;
+    few.rlim_cur = 3;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    st = device_set_load(s, r->p, &err);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+    assert_int_equal(st, PL_DEVICE);
+    assert_non_null(
+        strstr(err.message, "proc0: its process cannot be watched"));
+    assert_non_null(strstr(err.message, "ulimit -n"));
+    LOAD_OK(s, r->p);
+    ring_is_right(r, s);
+    device_set_free(s);
     ring_free(r);
     nothing_stayed(before);
 }
@@ -680,19 +831,73 @@ static void engine_with_a_killed_process_fails(void **state)
     engine_run_close(&r);
 }
 
+/* With a thread for transfers and a trace. */
+static void engine_is_freed_in_a_forked_copy(void **state)
+{
+    static const char *const devices[] = {"cpu*2", "sim*2", "proc*2"};
+    const char *name = "models/fable-moe-Q8_0.gguf";
+    pl_options o = engine_run_options();
+    uint64_t rng = test_seed();
+    struct engine_run r;
+    int32_t token[TOKENS];
+
+    (void)state;
+    o.n_ranks = 2;
+    o.n_threads = 2;
+    o.trace = test_text_add;
+    for (int i = 0; i < 3; i++) {
+        struct test_text text = {0};
+        pl_tensor t;
+        char byte[34];
+        float *out;
+        pid_t pid;
+
+        o.devices = devices[i];
+        o.trace_user = &text;
+        engine_run_open(&r, test_file(name), name, &o);
+        engine_run_tokens(&r, &rng, TOKENS, token);
+        out = test_need((size_t)(TOKENS * r.n_vocab), sizeof *out);
+        assert_int_equal(decode_all(r.engine, token, out, r.n_vocab, NULL),
+                         PL_OK);
+        t = pl_engine_tensor(r.engine, "blk.0.attn_q.weight");
+        assert_int_equal(pl_tensor_get_async(pl_engine_exec(r.engine), t, byte,
+                                             0, sizeof byte, NULL),
+                         PL_OK);
+        assert_int_equal(pl_exec_wait(pl_engine_exec(r.engine), NULL), PL_OK);
+        pid = fork();
+        if (pid == 0) {
+            size_t said = text.n;
+
+            alarm(20);
+            pl_engine_free(r.engine);
+            _exit(text.n != said);
+        }
+        assert_int_equal(status_of(pid), 0);
+        assert_int_equal(decode_all(r.engine, token, out, r.n_vocab, NULL),
+                         PL_OK);
+        engine_run_close(&r);
+        free(out);
+        free(text.s);
+    }
+}
+
 int test_device_proc(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(device_proc_keeps_what_is_written),
-        cmocka_unit_test(device_proc_takes_writes_of_several_threads),
+        cmocka_unit_test(device_proc_takes_copies_of_several_threads),
         cmocka_unit_test(device_proc_reaches_its_peers),
         cmocka_unit_test(device_proc_leaves_signals_to_the_host),
         cmocka_unit_test(device_proc_killed_in_a_run_fails_it),
         cmocka_unit_test(device_proc_killed_over_a_copy_fails_it),
         cmocka_unit_test(device_proc_minds_its_own_children),
+        cmocka_unit_test(device_proc_survives_closed_descriptors),
+        cmocka_unit_test(device_set_is_freed_in_a_forked_copy),
         cmocka_unit_test(device_proc_ends_with_the_host),
         cmocka_unit_test(device_proc_survives_failed_allocations),
+        cmocka_unit_test(device_proc_without_descriptors_names_the_limit),
         cmocka_unit_test(engine_with_a_killed_process_fails),
+        cmocka_unit_test(engine_is_freed_in_a_forked_copy),
     };
 
     return TEST_RUN(tests);

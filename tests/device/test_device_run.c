@@ -115,7 +115,7 @@ static void device_kernels_see_the_batch(void **state)
                                        "programs 1\n"
                                        "max n_tok 7 n_seq 3 page_stride 2\n"
                                        "device 0\n"
-                                       "  %0: f32[n_tok, 4]\n"
+                                       "  %0: f32[n_tok, 1, 4]\n"
                                        "  %1: i32[20]\n"
                                        "script\n"
                                        "  0: %0 = cache_write(%0, %1)\n",

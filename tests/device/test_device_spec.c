@@ -229,6 +229,28 @@ static void spec_paper_devices_are_described(void **state)
     device_list_free(&l);
 }
 
+/* A latency of 0 is one, and not what is assumed where none is given. */
+static void spec_latency_may_be_zero(void **state)
+{
+    static const char *const specs[] = {
+        "gpu:1GiB:1TB/s:0us", "gpu:0s:1GiB:1TB/s", "gpu:1GiB:1TB/s:latency=0ms",
+        "gpu:1GiB:1TB/s:latency=0.0ns"};
+    struct device_list l;
+    pl_err err;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
+        if (device_parse_paper(&l, specs[i], &err) != PL_OK)
+            fail_msg("%s: %s", specs[i], err.message);
+        assert_true(l.dev[0].link_latency_s > 0);
+        assert_true(l.dev[0].link_latency_s < 1e-100);
+        device_list_free(&l);
+    }
+    if (device_parse_on(&l, "sim:0us*2", 0, NULL, &err) != PL_OK)
+        fail_msg("%s", err.message);
+    device_list_free(&l);
+}
+
 static void spec_errors_name_item_and_remedy(void **state)
 {
     static const struct {
@@ -243,8 +265,20 @@ static void spec_errors_name_item_and_remedy(void **state)
         {"cpu*513", "1 to 512"},
         {"cpu*99999999999", "1 to 512"},
         {"sim*500,sim*13", "more than 512"},
-        {"gpu", "no kind \"gpu\""},
-        {"cpu0", "letters only, not '0'"},
+        {"gpu", "no kind \"gpu\"; this machine has 4 cores in 1 NUMA node"},
+        {"cpu0", "no kind \"cpu0\""},
+        {"CUDA0,CUDA1", "no kind \"CUDA0\""},
+        {"Vulkan0", "--device-spec"},
+        {"ROCm0:2GiB*2", "no kind \"ROCm0\""},
+        {"a-name-of-many-letters-and-digits-0123456789", "no kind \"a-name-of"},
+        {"c\033[31mpu", "no kind \"c?[31mpu\""},
+        {"sim:2GB:0us:0us", "\"0us\", a time (10us), is one too many"},
+        {"sim:latency=0us:latency=1us", "latency is given twice"},
+        {"sim:-0us", "no positive number"},
+        {"sim:0GB/s", "no positive number"},
+        {"sim:0.00XBxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+         "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+         "xxxx...\" is no positive number"},
         {"cpu:", "nothing after ':'"},
         {"cpu:0-", "no list of cores"},
         {"cpu:a", "no list of cores"},
@@ -265,6 +299,11 @@ static void spec_errors_name_item_and_remedy(void **state)
         {"sim:flops=3T", "\"flops\" is no figure"},
         {"sim:latency=3GB", "latency must be a time (10us), not \"3GB\""},
         {"sim:link=3GB/s:link=3GB/s", "link is given twice"},
+        {"sim:link=1e-300B/s",
+         "link must be at least 1kB/s, not \"1e-300B/s\""},
+        {"sim:999B/s", "link must be at least 1kB/s"},
+        {"sim:1e300s", "latency must be at most 10s, not \"1e300s\""},
+        {"sim:10001ms", "latency must be at most 10s"},
         {"sim:2GB:", "nothing after ':'"},
         {"sim::2GB", "no positive number"},
     };
@@ -291,6 +330,14 @@ static void spec_errors_name_item_and_remedy(void **state)
                      PL_BAD_ARGUMENT);
     assert_non_null(strstr(err.message, "bandwidth is missing"));
     assert_non_null(strstr(err.message, "accepted: NAME"));
+    assert_int_equal(device_parse_paper(&l, "gpu:1GB:1B/s", &err),
+                     PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "bandwidth must be at least 1kB/s"));
+    assert_int_equal(device_parse_paper(&l, "gpu:1GB:1GB/s:flops=1e-9", &err),
+                     PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "flops must be at least 1000"));
+    assert_int_equal(device_parse_on(&l, "sim:10s:1kB/s", 0, &t, &err), PL_OK);
+    device_list_free(&l);
     topology_fini(&t);
 }
 
@@ -409,6 +456,7 @@ int test_device_spec(void)
         cmocka_unit_test(spec_threads_are_a_device),
         cmocka_unit_test(spec_sim_fields_go_by_unit),
         cmocka_unit_test(spec_paper_devices_are_described),
+        cmocka_unit_test(spec_latency_may_be_zero),
         cmocka_unit_test(spec_errors_name_item_and_remedy),
         cmocka_unit_test(spec_host_has_every_core),
         cmocka_unit_test(spec_host_may_be_described),

@@ -5,6 +5,7 @@
 
 #include "lib/support.h"
 
+#include <math.h>
 #include <string.h>
 
 static pl_exec *create(const pl_graph *g, const char *devices)
@@ -160,12 +161,60 @@ static void exec_refuses_bytes_beyond_a_tensor(void **state)
     pl_graph_free(g);
 }
 
+/* Angles that overflow give values that mean nothing, where sums may be NaN: no
+ * more. A model's factors are looked at when it is opened. */
+static void exec_rope_takes_any_factors(void **state)
+{
+    static const float factor[][2] = {{0, 1},       {NAN, INFINITY},
+                                      {-1, 1e-45f}, {1e-31f, -0.0f},
+                                      {1e38f, 1},   {-INFINITY, 1e-12f}};
+    static const int32_t pos[4] = {0, 1, 127, INT32_MAX};
+    const pl_dim token = {1, PL_N_TOK};
+    const pl_dim dim[3] = {{1, PL_N_TOK}, {2, PL_CONST}, {6, PL_CONST}};
+    const int64_t half = 2;
+
+    (void)state;
+    for (int neox = 0; neox < 2; neox++) {
+        const pl_rope rope = {.n_rot = 4, .neox = neox, .base = 10000};
+        const pl_rows rows = {4, 0, NULL, NULL, NULL, 0};
+        float x[48], y[48];
+        pl_graph *g;
+        pl_tensor in, at, f, out;
+        pl_exec *e;
+
+        for (int i = 0; i < 48; i++)
+            x[i] = (float)(i % 7) - 3;
+        assert_int_equal(pl_graph_create(&g, NULL), PL_OK);
+        in = pl_input(g, "x", PL_F32, 3, dim);
+        at = pl_input(g, "at", PL_I32, 1, &token);
+        f = pl_weight(g, "f", PL_F32, 1, &half, PL_ROLE_ROPE_FREQS);
+        out = pl_rope_apply(g, in, at, f, &rope);
+        pl_output(g, out);
+        e = create(g, "cpu");
+        for (size_t k = 0; k < sizeof factor / sizeof factor[0]; k++) {
+            assert_int_equal(pl_tensor_set(e, in, x, 0, sizeof x, NULL), PL_OK);
+            assert_int_equal(pl_tensor_set(e, at, pos, 0, sizeof pos, NULL),
+                             PL_OK);
+            assert_int_equal(pl_tensor_set(e, f, factor[k], 0, 8, NULL), PL_OK);
+            assert_int_equal(pl_exec_step(e, &rows, NULL), PL_OK);
+            assert_int_equal(pl_tensor_get(e, out, y, 0, sizeof y, NULL),
+                             PL_OK);
+            for (int i = 0; i < 48; i++) /* what is not rotated stays */
+                if (i % 6 >= 4)
+                    assert_true(y[i] == x[i]);
+        }
+        pl_exec_free(e);
+        pl_graph_free(g);
+    }
+}
+
 int test_exec_misuse(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(exec_refuses_steps_whose_pages_are_not_the_caches),
         cmocka_unit_test(exec_refuses_bytes_beyond_a_tensor),
         cmocka_unit_test(exec_keeps_matrices_dealt_out_whole),
+        cmocka_unit_test(exec_rope_takes_any_factors),
     };
 
     return TEST_RUN(tests);

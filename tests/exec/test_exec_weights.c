@@ -131,7 +131,8 @@ static void load(struct scene *s)
 {
     pl_err err;
 
-    if (exec_load(s->x, s->data, &s->o, &err) != PL_OK)
+    if (exec_load(s->x, &(struct exec_source){.data = s->data}, &s->o, &err) !=
+        PL_OK)
         fail_msg("%s: %s", s->o.devices, err.message);
 }
 
@@ -351,7 +352,9 @@ static void weights_failing_write_fails_the_load(void **state)
         alloc_stat_reset();
         write_stat_reset();
         write_fail_at(i);
-        assert_int_equal(exec_load(s.x, s.data, &s.o, &err), PL_DEVICE);
+        assert_int_equal(
+            exec_load(s.x, &(struct exec_source){.data = s.data}, &s.o, &err),
+            PL_DEVICE);
         write_fail_at(0);
         assert_int_equal(err.status, PL_DEVICE);
         assert_string_equal(err.message, "the device is gone");
@@ -359,7 +362,9 @@ static void weights_failing_write_fails_the_load(void **state)
         assert_true(write_stat_get().n_write >= i);
     }
     write_fail_at(1);
-    assert_int_equal(exec_load(s.x, s.data, &s.o, NULL), PL_DEVICE);
+    assert_int_equal(
+        exec_load(s.x, &(struct exec_source){.data = s.data}, &s.o, NULL),
+        PL_DEVICE);
     load(&s); /* nothing is spoilt */
     check_all(&s);
     scene_fini(&s);
@@ -384,7 +389,8 @@ static void weights_out_of_memory_is_a_status(void **state)
 
             alloc_stat_reset();
             alloc_fail_at(i);
-            st = exec_load(s.x, s.data, &s.o, &err);
+            st = exec_load(s.x, &(struct exec_source){.data = s.data}, &s.o,
+                           &err);
             failed = alloc_fail_off();
             assert_int_equal(st, failed ? PL_NO_MEMORY : PL_OK);
             assert_int_equal(alloc_stat_get().live_bytes, 0);

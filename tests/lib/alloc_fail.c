@@ -48,7 +48,7 @@ static struct {
 static pid_t fail_owner;
 static _Atomic int64_t n_call, live_bytes, peak_bytes, max_bytes;
 static size_t region[MAX_REGION]; /* the latest, by number */
-static int n_region;
+static atomic_int n_region;
 
 void alloc_fail_at(int64_t n)
 {
@@ -208,10 +208,10 @@ pid_t __wrap_fork(void)
 
 int alloc_device_bytes(size_t *bytes, int most)
 {
-    int n = n_region < MAX_REGION ? n_region : MAX_REGION;
+    int all = n_region, n = all < MAX_REGION ? all : MAX_REGION;
 
     n = n < most ? n : most;
     for (int i = 0; i < n; i++)
-        bytes[i] = region[(n_region - n + i) % MAX_REGION];
+        bytes[i] = region[(all - n + i) % MAX_REGION];
     return n;
 }

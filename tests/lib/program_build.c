@@ -325,7 +325,7 @@ static void toy_reverse(const struct cpu_call *c)
 static void toy_who(const struct cpu_call *c)
 {
     const struct kernel_batch *b = c->batch;
-    int64_t w = c->out.dim[1];
+    int64_t w = c->out.dim[2];
 
     for (int64_t t = c->ith; t < c->out.dim[0]; t += c->nth) {
         float *row = (float *)c->out.data + t * w;

@@ -3,6 +3,9 @@
  * plan that can be freed; nothing leaks, nothing hangs, and no more memory is
  * asked for than twice the file and 64 MiB.
  *
+ * A file may also be cut short while it is open: then loading it is refused,
+ * and what is loaded goes on.
+ *
  * test_gguf_reader.c does this to the reader alone; here damage that leaves a
  * well-formed file goes on to the model, the graph, the plan. */
 #include <inttypes.h>
@@ -12,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "gguf/gguf.h"
+#include "gguf/gguf_write.h"
 #include "lib/alloc_fail.h"
 #include "lib/engine_run.h"
 
@@ -157,11 +160,114 @@ static void damaged_header_gives_a_status_or_a_plan(void **state)
         TEST_SKIP("%d of %d models are not at hand", absent, N_NAME);
 }
 
+static void write_whole(const char *path, const struct file *f)
+{
+    FILE *out = fopen(path, "wb");
+
+    assert_non_null(out);
+    assert_int_equal(fwrite(f->byte, 1, f->n, out), f->n);
+    assert_int_equal(fclose(out), 0);
+}
+
+/* Everything that a file was asked for when it was opened is in memory; what is
+ * read later is asked for, never touched. */
+static void damaged_while_open_is_a_status(void **state)
+{
+    const char *path = test_ref(names[0]), *cut = test_temp("open.gguf");
+    pl_options o = engine_run_options();
+    struct file f;
+
+    (void)state;
+    if (!path)
+        TEST_SKIP("%s is not at hand", names[0]);
+    file_read(&f, path);
+    for (int k = 0; k < 4; k++) {
+        size_t at[] = {0, f.header / 2, f.header + 1, f.n - 1};
+        struct engine_run r = {0};
+        int32_t token[8];
+        float *before, *after;
+        uint64_t random = test_seed(), bytes;
+        pl_engine *e;
+        pl_plan *p;
+        pl_err err;
+
+        write_whole(cut, &f);
+        engine_run_open(&r, cut, names[0], &o);
+        before = test_need(16 * (size_t)r.n_vocab, sizeof *before);
+        after = before + 8 * r.n_vocab;
+        engine_run_tokens(&r, &random, 8, token);
+        engine_run_decode(&r, 0, 8, token, before);
+        assert_int_equal(truncate(cut, (off_t)at[k]), 0);
+
+        engine_run_decode(&r, 1, 8, token, after); /* it has its weights */
+        assert_memory_equal(before, after,
+                            8 * (size_t)r.n_vocab * sizeof *before);
+        assert_int_equal(pl_plan_create(&p, r.model, &o, &err), PL_OK);
+        pl_plan_free(p);
+        assert_int_equal(pl_engine_create(&e, r.model, &o, &err), PL_BAD_FILE);
+        assert_null(e);
+        assert_non_null(strstr(err.message, "open.gguf: the file ends at"));
+        if (pl_state_size(r.engine, 0, 0, -1, &bytes, &err) != PL_OK)
+            assert_non_null(strstr(err.message, "cut it short"));
+        else
+            assert_true(at[k] > f.header);
+        free(before);
+        engine_run_close(&r);
+    }
+    free(f.byte);
+}
+
+/* A vocabulary is larger than what is copied at once. */
+static void damaged_while_open_keeps_what_was_parsed(void **state)
+{
+    enum { N = 200000 };
+    const char *path = test_temp("keys.gguf");
+    struct gguf_str *text = test_need(N, sizeof *text);
+    struct gguf_writer *w;
+    struct gguf *g;
+    const struct gguf_kv *kv;
+    const int64_t dim = 4;
+    const float data[4] = {1, 2, 3, 4};
+    float v[4];
+    pl_err err;
+
+    (void)state;
+    for (int i = 0; i < N; i++)
+        text[i] = (struct gguf_str){&"abcdefghijklmnop"[i % 8], 8};
+    assert_int_equal(gguf_writer_create(&w, &err), PL_OK);
+    gguf_put_strs(w, "words", text, N);
+    gguf_put_tensor(w, "t", PL_F32, 1, &dim, data);
+    assert_int_equal(gguf_writer_save(w, path, &err), PL_OK);
+    gguf_writer_free(w);
+    assert_int_equal(gguf_open(&g, path, &err), PL_OK);
+    assert_int_equal(gguf_read(g, gguf_tensor_at(g, 0), 4, v, 8, &err), PL_OK);
+    assert_true(v[0] == 2 && v[1] == 3);
+    assert_int_equal(gguf_check_whole(g, gguf_tensor_at(g, 0), &err), PL_OK);
+    assert_int_equal(truncate(path, 0), 0);
+    kv = gguf_find(g, "words");
+    assert_non_null(kv);
+    for (int i = 0; i < N; i++) {
+        struct gguf_str s;
+
+        assert_true(gguf_as_str(kv, (uint64_t)i, &s));
+        assert_memory_equal(s.s, text[i].s, 8);
+    }
+    assert_int_equal(gguf_read(g, gguf_tensor_at(g, 0), 0, v, 16, &err),
+                     PL_BAD_FILE);
+    assert_int_equal(gguf_check_whole(g, gguf_tensor_at(g, 0), &err),
+                     PL_BAD_FILE);
+    assert_non_null(strstr(err.message, "ends at byte 0"));
+    gguf_close(g);
+    free(text);
+}
+
 int test_model_damage(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(damaged_model_cut_short_is_refused),
         cmocka_unit_test(damaged_header_gives_a_status_or_a_plan),
+        cmocka_unit_test(damaged_while_open_is_a_status),
+        cmocka_unit_test(damaged_while_open_keeps_what_was_parsed),
     };
 
     return TEST_RUN(tests);

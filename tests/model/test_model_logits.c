@@ -221,11 +221,18 @@ static float *keep(struct rewrite *w, size_t bytes)
 
 typedef void rewrite_fn(struct rewrite *w, const struct gguf_tensor *t);
 
-/* The path of `name`, rewritten. */
-static const char *rewritten(const char *name, rewrite_fn *each)
+/* A key that a rewritten model does not have, or has with another value. */
+struct other_key {
+    const char *drop, *put; /* NULL: none */
+    float v;
+};
+
+/* The path of `name`, rewritten as `out`, each tensor by `each`. */
+static const char *rewritten_as(const char *file, const char *name,
+                                const struct other_key *key, rewrite_fn *each)
 {
     const char *path = ref_file(name, "gguf");
-    const char *out = test_temp("rewritten.gguf");
+    const char *out = test_temp(file);
     struct rewrite w = {.n_data = 0};
     struct gguf *in;
     pl_err err;
@@ -236,7 +243,10 @@ static const char *rewritten(const char *name, rewrite_fn *each)
     assert_int_equal(gguf_writer_create(&w.out, &err), PL_OK);
     w.in = in;
     for (int64_t i = 0; i < gguf_n_kv(in); i++)
-        gguf_put_kv(w.out, gguf_kv_at(in, i));
+        if (!key->drop || strcmp(gguf_kv_at(in, i)->key, key->drop) != 0)
+            gguf_put_kv(w.out, gguf_kv_at(in, i));
+    if (key->put)
+        gguf_put_f32(w.out, key->put, key->v);
     for (int64_t i = 0; i < gguf_n_tensor(in); i++)
         each(&w, gguf_tensor_at(in, i));
     if (gguf_writer_save(w.out, out, &err) != PL_OK)
@@ -246,6 +256,18 @@ static const char *rewritten(const char *name, rewrite_fn *each)
         free(w.data[i]);
     gguf_close(in);
     return out;
+}
+
+static const char *rewritten(const char *name, rewrite_fn *each)
+{
+    static const struct other_key none;
+
+    return rewritten_as("rewritten.gguf", name, &none, each);
+}
+
+static void same_each(struct rewrite *w, const struct gguf_tensor *t)
+{
+    gguf_put_tensor(w->out, t->name, t->format, t->n_dim, t->dim, t->data);
 }
 
 /* blk.N.<to> from the rows of blk.N.<parts>, matrix by matrix, where `t` is the
@@ -358,12 +380,110 @@ static void model_logits_scales_give_back_what_they_divide(void **state)
     check("glm4moe-f32", rewritten("glm4moe-f32", scale_each));
 }
 
+static void same_graph(const char *name, const char *path)
+{
+    struct test_text a = {0}, b = {0};
+    struct ref r;
+
+    open_ref(&r, name, NULL);
+    assert_int_equal(pl_graph_print(r.g, test_text_add, &a, NULL), PL_OK);
+    close_ref(&r);
+    open_ref(&r, name, path);
+    assert_int_equal(pl_graph_print(r.g, test_text_add, &b, NULL), PL_OK);
+    close_ref(&r);
+    assert_string_equal(a.s, b.s);
+    free(a.s);
+    free(b.s);
+}
+
+/* Logits of the first sequences of `name`, or of its other form, after `scale`
+ * times the scores of attention. */
+static double *all_logits(const char *name, const char *path, double scale,
+                          int64_t *n)
+{
+    struct ref r;
+    double *x;
+    int64_t at = 0;
+
+    open_ref(&r, name, path);
+    for (int i = 0; i < r.g->n_node; i++)
+        if (r.g->node[i].op == OP_attention)
+            r.g->node[i].attr.scale =
+                (float)((double)r.g->node[i].attr.scale * scale);
+    x = test_need((size_t)(N_SEQ * MAX_TOK * r.m->n_vocab), sizeof *x);
+    for (int s = 0; s < N_SEQ; s++) {
+        int64_t count = r.n_tok[s] * r.m->n_vocab;
+
+        memcpy(x + at, step(&r, s, 0, r.n_tok[s]), (size_t)count * sizeof *x);
+        at += count;
+    }
+    *n = at;
+    close_ref(&r);
+    return x;
+}
+
+static double farthest(const double *a, const double *b, int64_t n)
+{
+    double max = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        max = fabs(a[i] - b[i]) <= max ? max : fabs(a[i] - b[i]);
+    return max;
+}
+
+/* All values of a head are rotated here, so cos and sin times f make scores
+ * f * f times what they were. 2 is exact, so the difference is rounding's. */
+static void model_logits_attn_factor_stretches_scores(void **state)
+{
+    static const char *const names[] = {"llama-yarn-f32", "llama-linear-f32"};
+    static const char key[] = "llama.rope.scaling.attn_factor";
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const struct other_key one = {NULL, key, 1}, two = {NULL, key, 2};
+        const char *path;
+        double *got, *want, *plain;
+        int64_t n;
+
+        same_graph(names[i],
+                   rewritten_as("one.gguf", names[i], &one, same_each));
+        path = rewritten_as("two.gguf", names[i], &two, same_each);
+        got = all_logits(names[i], path, 1, &n);
+        want = all_logits(names[i], NULL, 4, &n);
+        plain = all_logits(names[i], NULL, 1, &n);
+        if (!(farthest(got, want, n) < 1e-5))
+            fail_msg("%s: off by %g", names[i], farthest(got, want, n));
+        assert_true(farthest(got, plain, n) > 0.1);
+        free(got);
+        free(want);
+        free(plain);
+    }
+}
+
+/* The older key counts where the newer one is absent. */
+static void model_logits_scale_linear_is_the_factor(void **state)
+{
+    static const struct other_key old = {"llama.rope.scaling.factor",
+                                         "llama.rope.scale_linear", 4};
+    static const struct other_key both = {NULL, "llama.rope.scale_linear", 2};
+    static const char *const names[] = {"llama-linear-f32", "llama-yarn-f32"};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        check(names[i], rewritten_as("old.gguf", names[i], &old, same_each));
+        same_graph(names[i],
+                   rewritten_as("both.gguf", names[i], &both, same_each));
+    }
+}
+
 int test_model_logits(void)
 {
 #define ROW(id, name) cmocka_unit_test(model_logits_equal_the_reference_##id),
     static const struct CMUnitTest tests[] = {
         CASES(ROW) cmocka_unit_test(model_logits_fused_matrices_change_nothing),
         cmocka_unit_test(model_logits_scales_give_back_what_they_divide),
+        cmocka_unit_test(model_logits_attn_factor_stretches_scores),
+        cmocka_unit_test(model_logits_scale_linear_is_the_factor),
     };
 
     return TEST_RUN(tests);

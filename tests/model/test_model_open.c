@@ -506,10 +506,20 @@ static void model_open_bad_key_values_are_named(void **state)
         {"block_count", 70000, "block_count"},
         {"attention.head_count", 3, "no multiple of head_count_kv, 2"},
         {"attention.layer_norm_rms_epsilon", 1.5, "1.5"},
+        {"attention.layer_norm_rms_epsilon", 0, "1e-30 .. 1"},
+        {"attention.layer_norm_rms_epsilon", 1e-40, "1e-30 .. 1"},
+        {"attention.layer_norm_rms_epsilon", NAN, "a finite number"},
         {"rope.dimension_count", 7, "7, not even"},
         {"rope.dimension_count", 18, "rope.dimension_count"},
         {"rope.freq_base", 0.5, "0.5"},
+        {"rope.freq_base", 1.00000001, "not above 1"},
+        {"rope.freq_base", NAN, "a finite number"},
         {"rope.scaling.factor", 1e-9, "rope.scaling.factor"},
+        {"rope.scale_linear", -0.5, "rope.scale_linear is -0.5"},
+        {"rope.scaling.attn_factor", 0, "attn_factor is 0"},
+        {"rope.scaling.attn_factor", -1.5, "attn_factor is -1.5"},
+        {"rope.scaling.attn_factor", 1e7, "1e-6 .. 1e6"},
+        {"rope.scaling.attn_factor", NAN, "a finite number"},
         {"expert_count", 4, "llama.expert_used_count"},
     };
     static const struct {
@@ -560,6 +570,74 @@ static void model_open_bad_key_values_are_named(void **state)
     f.kv[find_key(&f, "feed_forward_length")].v = 1;
     f.kv[find_key(&f, "feed_forward_length")].s = "\x40\0\0";
     refused(&f, PL_BAD_FILE, "feed_forward_length has 1 values", "2 by block");
+}
+
+/* The file that `f` makes, with `v` as value i of tensor `name`. */
+static struct gguf *opened_with(const struct file *f, const char *name, int i,
+                                float v)
+{
+    struct gguf *g = opened(f);
+    FILE *out = fopen(gguf_path(g), "rb+");
+    const struct gguf_tensor *t = gguf_find_tensor(g, name);
+
+    assert_non_null(out);
+    assert_int_equal(t->format, PL_F32);
+    for (int k = 0; k < t->dim[0]; k++) { /* the others are harmless */
+        float x = k == i ? v : 1;
+
+        fseek(out, (long)(t->offset + 4 * (size_t)k), SEEK_SET);
+        assert_int_equal(fwrite(&x, 4, 1, out), 1);
+    }
+    fclose(out);
+    return g;
+}
+
+static void model_open_values_that_decide_are_named(void **state)
+{
+    static const struct {
+        const char *arch, *name;
+        int n, i;
+        float v;
+        const char *message; /* NULL: it is taken */
+    } rows[] = {
+        {"llama", "rope_freqs.weight", D / 2, 0, 0, "value 0 is 0, not in"},
+        {"llama", "rope_freqs.weight", D / 2, 7, NAN, "value 7 is nan"},
+        {"llama", "rope_freqs.weight", D / 2, 3, -NAN, "value 3 is"},
+        {"llama", "rope_freqs.weight", D / 2, 1, INFINITY, "value 1 is inf"},
+        {"llama", "rope_freqs.weight", D / 2, 2, -8, "value 2 is -8"},
+        {"llama", "rope_freqs.weight", D / 2, 2, 1e-31f, "value 2 is 1e-31"},
+        {"llama", "rope_freqs.weight", D / 2, 2, 0.25f, NULL},
+        {"llama", "rope_freqs.weight", D / 2, 2, 1e9f, NULL},
+        {"llama", "blk.1.attn_q.scale", 1, 0, NAN, "value 0 is nan"},
+        {"llama", "output.scale", 1, 0, -INFINITY, "value 0 is -inf"},
+        {"llama", "blk.1.attn_q.scale", 1, 0, -0.5f, NULL},
+        {"qwen3moe", "blk.0.ffn_up_exps.scale", EXPERT, 2, NAN, "value 2 is"},
+        {"qwen3moe", "blk.0.ffn_up_exps.scale", EXPERT, 2, 0, NULL},
+        {"glm4moe", "blk.1.exp_probs_b.bias", 0, 3, NAN, "value 3 is nan"},
+        {"glm4moe", "blk.1.exp_probs_b.bias", 0, 3, -INFINITY, NULL},
+    };
+
+    (void)state;
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        struct file f;
+        struct gguf *g;
+        struct model *m;
+        pl_err err = {PL_OK, ""};
+        pl_status s;
+
+        base(&f, rows[k].arch);
+        if (rows[k].n > 0)
+            put(&f, rows[k].name, 1, rows[k].n, 0, 0);
+        g = opened_with(&f, rows[k].name, rows[k].i, rows[k].v);
+        s = model_open(&m, g, &err);
+        if (s != (rows[k].message ? PL_BAD_FILE : PL_OK))
+            fail_msg("row %zu: %s: %s", k, pl_status_name(s), err.message);
+        if (rows[k].message && (!strstr(err.message, rows[k].message) ||
+                                !strstr(err.message, rows[k].name)))
+            fail_msg("row %zu: %s", k, err.message);
+        model_close(m);
+        gguf_close(g);
+    }
 }
 
 static void model_open_each_missing_tensor_is_named(void **state)
@@ -940,6 +1018,7 @@ int test_model_open(void)
         cmocka_unit_test(model_open_unknown_architecture_lists_the_known),
         cmocka_unit_test(model_open_each_missing_key_is_named),
         cmocka_unit_test(model_open_bad_key_values_are_named),
+        cmocka_unit_test(model_open_values_that_decide_are_named),
         cmocka_unit_test(model_open_each_missing_tensor_is_named),
         cmocka_unit_test(model_open_each_wrong_size_is_named),
         cmocka_unit_test(model_open_formats_that_cannot_be_read_are_named),

@@ -8,6 +8,8 @@
 #include "lib/support.h"
 #include "program/program_text.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define HEAD                                                                   \
@@ -21,6 +23,7 @@
     "%4: i32[9]\n"                                                             \
     "%5: f32[10]\n"                                                            \
     "%6: i32[10] micro 1\n"                                                    \
+    "%7: f32[n_tok, 2, 16]\n"                                                  \
     "device 1\n"                                                               \
     "%0: f32[n_tok, 16]\n"                                                     \
     "%1: f32[n_tok, 16] mail\n"                                                \
@@ -36,10 +39,9 @@
     "1: post 0\n"
 
 /* NULL: the programs are accepted. */
-static void is_refused(const char *text, bool one_queue, const char *message)
+static void check(const struct program_device dev[2], const char *text,
+                  const char *message)
 {
-    const struct program_device dev[2] = {{"a", "test", -1, false, one_queue},
-                                          {"b", "test", -1, false, one_queue}};
     const struct program_machine m = build_machine(dev, 2);
     struct arena a = {0};
     struct program *p;
@@ -54,6 +56,27 @@ static void is_refused(const char *text, bool one_queue, const char *message)
     if (message && !strstr(err.message, message))
         fail_msg("\"%s\" does not say \"%s\"", err.message, message);
     arena_fini(&a);
+}
+
+/* Of one device. */
+static void program_is(const struct program *p, const char *message)
+{
+    static const struct program_device dev = {"a", "test", 0, true, true};
+    const struct program_machine m = build_machine(&dev, 1);
+    pl_err err = {0};
+
+    if ((program_check(&m, p, &err) == PL_OK) != !message)
+        fail_msg("is %s", message ? "accepted" : err.message);
+    if (message && !strstr(err.message, message))
+        fail_msg("\"%s\" does not say \"%s\"", err.message, message);
+}
+
+static void is_refused(const char *text, bool one_queue, const char *message)
+{
+    const struct program_device dev[2] = {{"a", "test", -1, false, one_queue},
+                                          {"b", "test", -1, false, one_queue}};
+
+    check(dev, text, message);
 }
 
 static void program_check_peers_write_inboxes_only(void **state)
@@ -98,18 +121,19 @@ program_check_tables_are_whole_and_of_their_micro_batch(void **state)
     static const char *const there = "names a tensor that is not there";
 
     (void)state;
-    is_refused(HEAD "0: %2 = cache_write(%0, %3)\n", true, NULL);
-    is_refused(HEAD "0: %2 = cache_write(%0, %4)\n", true, none);
-    is_refused(HEAD "0: %2 = cache_write(%0, %5)\n", true, none);
-    is_refused(HEAD "0: %2 = cache_write(%0, -)\n", true, there);
-    is_refused(HEAD "0: %2 = cache_write(%0)\n", true, there);
-    is_refused(HEAD "0: %2 = cache_write(%0, %6)\n", true,
+    is_refused(HEAD "0: %2 = cache_write(%7, %3)\n", true, NULL);
+    is_refused(HEAD "0: %2 = cache_write(%7, %4)\n", true, none);
+    is_refused(HEAD "0: %2 = cache_write(%7, %5)\n", true, none);
+    is_refused(HEAD "0: %2 = cache_write(%7, -)\n", true, there);
+    is_refused(HEAD "0: %2 = cache_write(%7)\n", true, there);
+    is_refused(HEAD "0: %2 = cache_write(%7, %6)\n", true,
                "reads a tensor of another micro-batch");
-    is_refused(HEAD "0: %0 = attention(%0, %2, %2, -, %3)\n", true, NULL);
-    is_refused(HEAD "0: %0 = attention(%0, %2, %2, -, %4)\n", true, none);
-    is_refused(HEAD "0: %0 = attention(%0, %2, %2, %3)\n", true, there);
+    is_refused(HEAD "0: %7 = attention(%7, %2, %2, -, %3) heads(0, 1)\n", true,
+               NULL);
+    is_refused(HEAD "0: %7 = attention(%7, %2, %2, -, %4)\n", true, none);
+    is_refused(HEAD "0: %7 = attention(%7, %2, %2, %3)\n", true, there);
     is_refused(HEAD "0: pages 1.%3 <- %2 batch %4 heads(0, 1)\n", true, none);
-    is_refused(HEAD "0: pages 1.%3 <- %2 batch %7 heads(0, 1)\n", true, there);
+    is_refused(HEAD "0: pages 1.%3 <- %2 batch %9 heads(0, 1)\n", true, there);
 }
 
 /* A step may have no sequence at all, or as many as the programs allow. */
@@ -150,6 +174,265 @@ static void program_check_a_wait_knows_of_the_other_queue(void **state)
                false, NULL);
 }
 
+/* Of devices that share memory. */
+static void text_is(const char *text, const char *message)
+{
+    static const struct program_device dev[2] = {{"a", "test", 0, true, true},
+                                                 {"b", "test", 0, true, true}};
+
+    check(dev, text, message);
+}
+
+#define MEETS                                                                  \
+    "programs 2\n"                                                             \
+    "max n_tok 4 n_out 4\n"                                                    \
+    "device 0 groups 1\n"                                                      \
+    "%0: f32[n_tok, 8]\n"                                                      \
+    "device 1 groups 1\n"                                                      \
+    "%0: f32[n_tok, 8]\n"                                                      \
+    "script\n"
+
+static void program_check_meetings_name_each_device_once(void **state)
+{
+    static const char *const once = "do not ascend, each named once";
+
+    (void)state;
+    text_is(MEETS "0, 1: merge meet 0, 1\n", NULL);
+    text_is(MEETS "1: post 0\n0, 1: merge meet 0, 1\n0: wait 1.0\n", NULL);
+    text_is(MEETS "1 if n_tok 3..: post 0\n0, 1: merge meet 0, 1\n"
+                  "0: wait 1.0\n",
+            "waits for ever");
+    /* which it would pass over if it stepped on twice */
+    text_is(MEETS "1 if n_tok 3..: post 0\n0, 1: merge meet 0, 0, 1\n"
+                  "0: wait 1.0\n",
+            once);
+    text_is(MEETS "0, 1: merge meet 0, 0, 1\n", once);
+    text_is(MEETS "0, 1: merge meet 0, 1, 1\n", once);
+    text_is(MEETS "0, 1: merge meet 1, 0\n", once);
+    text_is(MEETS "0: merge meet 0, 0\n", once);
+    /* to name one twice harms nobody where others are named */
+    text_is(MEETS "1: post 0\n0: wait 1.0, 1.0\n", NULL);
+    text_is(MEETS "0: merge %0 <- sum(%0, %0+) 32\n", NULL);
+}
+
+static void program_check_sums_are_of_whole_floats(void **state)
+{
+    static const char *const begin = "adds floats that do not begin at one";
+
+    (void)state;
+    text_is(MEETS "0: merge %0 <- sum(%0@4) 8 to 12\n", NULL);
+    text_is(MEETS "0: merge %0 <- sum(%0) nothing\n", NULL);
+    text_is(MEETS "0: merge %1 <- sum(%0) nothing\n", "that is not there");
+    text_is(MEETS "0: merge %1 <- nothing\n", "that is not there");
+    text_is(MEETS "0: merge %0 <- sum(%0, %1+) nothing\n",
+            "reads a tensor that is not there");
+    text_is(MEETS "0: merge %0 <- sum(%0) 6\n", "other than whole floats");
+    text_is(MEETS "0: merge %0 <- sum(%0@2) 8\n", begin);
+    text_is(MEETS "0: merge %0 <- sum(%0) @3 8\n", begin);
+    text_is(MEETS "0: merge %0 <- sum(%0) 8 to 3\n", begin);
+    text_is(MEETS "0: merge %0 <- sum(%0@64-2*n_tok) 8\n", begin);
+    text_is(MEETS "0: merge %0 <- sum(%0) 8 to 2*n_tok\n", begin);
+    text_is(MEETS "0: merge %0 <- sum(%0) 8 x 2(9, 8)\n", begin);
+    text_is(MEETS "0: merge %0 <- sum(%0) 8 x 2(8, 9)\n", begin);
+    text_is(MEETS "0: merge %0 <- sum(%0) 8 x 2(16, 16) x 2(8, 9)\n", begin);
+    text_is(MEETS "0: merge %0 <- %0@1 7 x 2(9, 9) to 3\n", NULL);
+}
+
+static void program_check_tensors_have_room_for_what_they_hold(void **state)
+{
+    static const char *const fit = "tensor 0 of %d bytes has other dimensions";
+    static const struct {
+        const char *tensor;
+        int bytes; /* too few; 0: enough */
+    } cases[] = {
+        {"f32[n_tok, 8] bytes 128", 0},
+        {"f32[n_tok, 8] bytes 124", 124},
+        {"f32[n_tok, 100000] bytes 64", 64},
+        {"f16[3, n_out] bytes 24", 0},
+        {"f16[3, n_out] bytes 23", 23},
+        {"f32[n_tok, 64] q8 bytes 4", 4},
+        {"q4_k[2, 100] bytes 1000", 1000},
+        {"q8_0[16, 64] weights packed", 0},
+        {"q8_0[16, 64] weights bytes 1024 packed", 1024},
+        {"q8_0[3, 16, 64] weights bytes 2176 packed", 2176},
+        {"f32[4611686018427387904, 4] bytes 64", 64},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[300], says[80];
+
+        snprintf(text, sizeof text,
+                 "programs 2\nmax n_tok 4 n_out 4\ndevice 0\n%%0: %s\n"
+                 "device 1\nscript\n",
+                 cases[i].tensor);
+        snprintf(says, sizeof says, fit,
+                 cases[i].bytes > 0 ? cases[i].bytes : 0);
+        text_is(text, cases[i].bytes ? says : NULL);
+    }
+}
+
+/* A program of one kernel, whose operands stand before it. */
+static void kernel_is(const char *tensors, const char *step,
+                      const char *message)
+{
+    char text[1000];
+
+    snprintf(text, sizeof text,
+             "programs 2\nmax n_tok 4 n_out 4 n_slot 128 n_seq 1 page_stride "
+             "2\ndevice 0\n%s\ndevice 1\nscript\n0: %s\n",
+             tensors, step);
+    text_is(text, message);
+}
+
+static void program_check_kernels_take_what_goes_together(void **state)
+{
+    static const char *const form = "a format that its kernel does not read";
+    static const char *const dims = "dimensions do not go together";
+
+    (void)state;
+    kernel_is("%0: f32[n_tok, 7]\n%1: f32[n_tok, 7]", "%0 = scale(%1)", NULL);
+    kernel_is("%0: f32[n_tok, 8]\n%1: f32[n_tok, 7]", "%0 = scale(%1)", dims);
+    kernel_is("%0: f32[n_tok, 7]\n%1: f32[n_out, 7]", "%0 = scale(%1)", dims);
+    kernel_is("%0: f32[n_tok, 7]\n%1: i32[n_tok, 7]", "%0 = scale(%1)", form);
+    kernel_is("%0: f16[n_tok, 7]\n%1: f32[n_tok, 7]", "%0 = scale(%1)", form);
+    kernel_is("%0: f32[n_tok, 7]\n%1: f16[n_tok, 7]", "%0 = scale(%1)", NULL);
+    kernel_is("%0: f32[n_tok, 7]\n%1: f32[n_tok, 1]\n%2: f32[7]",
+              "%0 = add(%1, %2)", NULL);
+    kernel_is("%0: f32[n_tok, 100000]\n%1: f32[n_tok, 7]\n%2: f32[n_tok, 7]",
+              "%0 = add(%1, %2)", dims);
+    kernel_is("%0: f32[7]\n%1: f32[n_tok, 7]\n%2: f32[7]", "%0 = add(%1, %2)",
+              dims);
+    kernel_is("%0: f32[n_tok, 7]\n%1: f32[n_tok, 7]\n%2: f32[1]",
+              "%0 = rms_norm(%1, %2)", dims);
+    kernel_is("%0: f32[n_tok, 64]\n%1: f32[n_tok, 32]\n"
+              "%2: f32[64, 32] weights packed",
+              "%0 = matmul(%1, %2)", NULL);
+    kernel_is("%0: f32[n_tok, 64]\n%1: f32[n_tok, 64]\n"
+              "%2: f32[64, 32] weights packed",
+              "%0 = matmul(%1, %2)", dims);
+    kernel_is("%0: f32[n_out, 64]\n%1: f32[n_tok, 32]\n"
+              "%2: f32[64, 32] weights packed",
+              "%0 = matmul(%1, %2)", dims);
+    kernel_is("%0: f32[n_tok, 64]\n%1: f32[n_tok, 32]\n"
+              "%2: f32[64, 32] weights packed(rows 48)",
+              "%0 = matmul(%1, %2)", form);
+    kernel_is("%0: f32[n_tok, 64]\n%1: f32[n_tok, 32]\n"
+              "%2: q8_0[64, 32] weights packed\n%3: f32[n_out, 32] q8",
+              "%0 = matmul(%1, %2, %3)", dims);
+    kernel_is("%0: f32[n_tok, 64] q8\n%1: f32[n_tok, 32]", "%0 = quantize(%1)",
+              dims);
+    kernel_is("%0: f32[n_tok, 7]\n%1: f16[n_tok, 7]", "%0 = contiguous(%1)",
+              form);
+}
+
+#define TABLE "%0: f32[n_tok, 8]\n%1: f32[64, 8] weights\n%2: i32[n_tok]"
+#define PAIR  "%0: f32[n_tok, 16]\n%1: f32[n_tok, 64]"
+#define HEADS "%0: f32[n_tok, 4, 32]\n%1: f16[n_slot, 2, 32] cache\n%2: i32[10]"
+
+static void program_check_kernels_stay_inside_their_operands(void **state)
+{
+    static const char *const adds = "additions do not end in its results";
+    static const char *const part = "parts that its operand does not have";
+    static const char *const beyond = "attributes that lead beyond";
+
+    (void)state;
+    kernel_is(TABLE, "%0 = gather_rows(%1, %2) tree(0, 1+) depth 2 out 1",
+              NULL);
+    kernel_is(TABLE, "%0 = gather_rows(%1, %2) tree(0, 1+) depth 1 out 1",
+              adds);
+    kernel_is(TABLE, "%0 = gather_rows(%1, %2) tree(0, 1++) depth 9 out 1",
+              adds);
+    kernel_is(TABLE, "%0 = gather_rows(%1, %2) tree(0, 1) depth 2 out 1", adds);
+    kernel_is(TABLE,
+              "%0 = gather_rows(%1, %2) tree(0, 1+++, 2, 3) depth 9 out 1",
+              adds);
+    kernel_is(TABLE, "%0 = gather_rows(%1, %2) spans(0+32{0}, 64+32@32{1})",
+              NULL);
+    kernel_is(TABLE, "%0 = gather_rows(%1, %2) spans(0+32{0}, 64+32@33{1})",
+              part);
+    kernel_is(TABLE, "%0 = gather_rows(%1, %2) spans(0+6400@100000000{0})",
+              part);
+    kernel_is(PAIR, "%0 = slice(%1) axis=1 start=48", NULL);
+    kernel_is(PAIR, "%0 = slice(%1) axis=1 start=49", beyond);
+    kernel_is(PAIR, "%0 = slice(%1) axis=1 start=-1", beyond);
+    kernel_is(PAIR, "%0 = slice(%1) axis=77", beyond);
+    kernel_is(PAIR, "%0 = slice(%1) axis=0", beyond);
+    kernel_is(PAIR, "%1 = concat(%0, %0, %0, %0) axis=1", NULL);
+    kernel_is(PAIR, "%1 = concat(%0, %0, %0) axis=1", beyond);
+    kernel_is(PAIR, "%0 = concat(%1) axis=1", beyond);
+    kernel_is("%0: f32[n_tok, 4]\n%1: f32[4, n_tok]",
+              "%0 = permute(%1) perm0=1 perm1=0", NULL);
+    kernel_is("%0: f32[n_tok, 4]\n%1: f32[n_tok, 4]",
+              "%0 = permute(%1) perm0=1 perm1=0", beyond);
+    kernel_is("%0: f32[n_tok, 4]\n%1: f32[n_tok, 4]",
+              "%0 = permute(%1) perm0=1 perm1=5", beyond);
+    kernel_is(HEADS, "%0 = attention(%0, %1, %1, -, %2) heads(0, 1, 1, 1)",
+              NULL);
+    kernel_is(HEADS, "%0 = attention(%0, %1, %1, -, %2) heads(0, 2, 1, 1)",
+              beyond);
+    kernel_is(HEADS, "%0 = attention(%0, %1, %1, -, %2)", beyond);
+    kernel_is("%0: f32[n_tok, 2, 8]\n%1: i32[n_tok]",
+              "%0 = rope(%0, %1) n_rot=8", NULL);
+    kernel_is("%0: f32[n_tok, 2, 8]\n%1: i32[n_tok]",
+              "%0 = rope(%0, %1) n_rot=10", beyond);
+    kernel_is("%0: i32[n_tok, 2]\n%1: f32[n_tok, 8]",
+              "%0 = router_topk(%1) n_group=4 n_group_used=2", NULL);
+    kernel_is("%0: i32[n_tok, 2]\n%1: f32[n_tok, 8]",
+              "%0 = router_topk(%1) n_group=100 n_group_used=2", beyond);
+}
+
+/* What moves towards a tensor's start as the step grows is farthest from it in
+ * small ones: of no token, or where with none nothing is touched, of one. */
+static void program_check_offsets_that_fall_are_inside_at_any_size(void **state)
+{
+    static const char *const reads = "reads beyond its source";
+    static const char *const writes = "writes beyond its result";
+    struct copy_piece l = {.src_dev = 0,
+                           .bytes = {32, PL_CONST},
+                           .n0 = {1, PL_CONST},
+                           .n1 = {1, PL_CONST}};
+    struct step_pull pull = {.out = 0, .piece = &l, .n_piece = 1};
+    static const struct {
+        int64_t at, n_bytes;
+        pl_symbol symbol;
+        int64_t falls, least, most;
+        bool fits;
+    } cases[] = {
+        {96, 32, PL_CONST, 24, 0, 0, true},
+        {100, 32, PL_CONST, 25, 0, 0, false}, /* of none */
+        {95, 32, PL_CONST, 24, 0, 0, false},  /* of all, before the start */
+        {100, 32, PL_CONST, 25, 1, 9, true},
+        {128, 32, PL_N_TOK, 32, 0, 0, true},
+        {96, 8, PL_N_TOK, 8, 0, 0, true},
+        {152, 8, PL_N_TOK, 32, 0, 0, true},
+        {160, 8, PL_N_TOK, 32, 0, 0, false}, /* of one */
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (int dst = 0; dst < 2; dst++) {
+            struct build *b = build_new(1, 4);
+            struct program *p;
+            struct step *st;
+
+            build_tensor(b, 8);
+            l.src_at = dst ? 0 : cases[i].at;
+            l.dst_at = dst ? cases[i].at : 0;
+            l.src_off = (pl_dim){dst ? 0 : -cases[i].falls, PL_N_TOK};
+            l.dst_off = (pl_dim){dst ? -cases[i].falls : 0, PL_N_TOK};
+            l.bytes = (pl_dim){cases[i].n_bytes, cases[i].symbol};
+            st = build_step(b, STEP_PULL);
+            st->pull = pull;
+            st->least = cases[i].least;
+            st->most = cases[i].most;
+            p = build_programs(b, 1);
+            program_is(p, cases[i].fits ? NULL : dst ? writes : reads);
+            free(p);
+            free(b);
+        }
+}
+
 int test_program_check(void)
 {
     const struct CMUnitTest tests[] = {
@@ -159,6 +442,13 @@ int test_program_check(void)
             program_check_tables_are_whole_and_of_their_micro_batch),
         cmocka_unit_test(program_check_sequences_are_a_size),
         cmocka_unit_test(program_check_a_wait_knows_of_the_other_queue),
+        cmocka_unit_test(program_check_meetings_name_each_device_once),
+        cmocka_unit_test(program_check_sums_are_of_whole_floats),
+        cmocka_unit_test(program_check_tensors_have_room_for_what_they_hold),
+        cmocka_unit_test(program_check_kernels_take_what_goes_together),
+        cmocka_unit_test(program_check_kernels_stay_inside_their_operands),
+        cmocka_unit_test(
+            program_check_offsets_that_fall_are_inside_at_any_size),
     };
 
     return TEST_RUN(tests);

@@ -112,7 +112,7 @@ static pl_status listed_cores(const struct topology *t,
 {
     const char *p = it->field;
     bool *used = calloc((size_t)t->n_cpu, 1);
-    char may[200];
+    char may[200], shown[ERR_SHOWN];
     pl_status s = PL_OK;
 
     if (!used)
@@ -160,8 +160,9 @@ static pl_status listed_cores(const struct topology *t,
             list[(*n)++] = t->cpu[i];
     goto done;
 malformed:
-    s = device_item_bad(it, err, "\"%.*s\" is no list of cores like 0-3+8-11",
-                        (int)(it->end - it->field), it->field);
+    s = device_item_bad(
+        it, err, "\"%s\" is no list of cores like 0-3+8-11",
+        err_shown(shown, it->field, (size_t)(it->end - it->field)));
 done:
     free(used);
     return s;

@@ -83,14 +83,15 @@ static inline void rms_norm_run(const struct cpu_call *c)
 
 /* cos and sin of a >= 0, in double precision, good to 1e-12 for a below 2^20
  * and to float precision far beyond: x = a - k pi/2 with pi/2 in a part of 33
- * bits and the rest, then the Taylor series for |x| <= pi/4. */
+ * bits and the rest, then the Taylor series for |x| <= pi/4. Of angles that no
+ * model has, infinite ones among them, the result means nothing, or is NaN. */
 static inline void cos_sin(double a, double *cos_a, double *sin_a)
 {
     double k = (a * 0x1.45f306dc9c883p-1 + 0x1.8p52) - 0x1.8p52;
     double x = (a - k * 0x1.921fb544p+0) - k * 0x1.0b4611a626331p-34;
     double z = x * x;
     double s, c;
-    int64_t quadrant = (int64_t)k & 3;
+    int64_t quadrant = fabs(k) < 0x1p62 ? (int64_t)k & 3 : 0;
 
     s = 1.0 / 6227020800.0;
     s = s * z - 1.0 / 39916800.0;

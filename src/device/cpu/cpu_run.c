@@ -15,8 +15,6 @@
  * block, since every WAIT names a POST that stands earlier. For the same reason
  * a thread that serves several devices, a cpu and the host on the same core,
  * takes their steps in the one order of all. */
-#include <time.h>
-
 #include "device/cpu/cpu_device.h"
 #include "device/cpu/cpu_meetings.h"
 
@@ -110,24 +108,13 @@ static bool meet(struct worker *w, const struct step *st)
     return true;
 }
 
-/* A peer's link takes its time; the system's sleep is late by some 50 us, so
- * the last ones are spun. */
+/* A peer's link takes its time. */
 static void link_time(const struct worker *w, const struct step *st)
 {
-    double end = cpu_image_copy_seconds(&w->cpu->image, st), left;
+    double t = cpu_image_copy_seconds(&w->cpu->image, st);
 
-    if (end <= 0)
-        return;
-    end += device_now();
-    while ((left = end - device_now()) > 0) {
-        if (left > 2e-4) {
-            double nap = left - 1e-4;
-            struct timespec t = {(time_t)nap,
-                                 (long)((nap - (double)(time_t)nap) * 1e9)};
-
-            nanosleep(&t, NULL);
-        }
-    }
+    if (t > 0)
+        device_sleep(device_now() + t, w->failed);
 }
 
 /* A step that touches memory, part ith of nth. */

@@ -14,8 +14,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/err.h"
@@ -90,6 +88,7 @@ static pl_status open_bank(struct device_bank *b, pl_err *err)
     b->own = p;
     pthread_mutex_init(&p->lock, NULL);
     p->set = b->set;
+    p->owner = getpid();
     p->dev = calloc((size_t)b->n, sizeof *p->dev);
     p->poll = calloc((size_t)b->n, sizeof *p->poll);
     if (!p->dev || !p->poll)
@@ -145,18 +144,9 @@ static pl_status start(struct proc_bank *b, int i, int dev, pl_err *err)
     pid = fork_child(b->set, dev, p->pipe);
     if (pid < 0)
         return err_set(err, errno == ENOMEM ? PL_NO_MEMORY : PL_DEVICE,
-                       "%s: its process could not be started: %s",
-                       p->d->desc.name, strerror(errno));
-    p->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-    if (p->pidfd < 0) {
-        err_set(err, PL_DEVICE, "%s: its process cannot be watched: %s",
-                p->d->desc.name, strerror(errno));
-        kill(pid, SIGKILL);
-        waitpid(pid, NULL, 0);
-        return PL_DEVICE;
-    }
-    p->pid = pid;
-    return PL_OK;
+                       "%s: its process could not be started: %s; %s",
+                       p->d->desc.name, strerror(errno), proc_remedy(errno));
+    return proc_take(p, pid, err);
 }
 
 /* A device that is gone. */
@@ -226,17 +216,20 @@ static pl_status put(struct device *d, enum region r, size_t offset,
 static pl_status get(struct device *d, enum region r, size_t offset, void *dst,
                      size_t bytes, pl_err *err)
 {
-    const struct proc_device *p = d->own;
+    struct proc_device *p = d->own;
     const struct proc_order o = {
         .verb = PROC_READ, .region = r, .offset = offset, .bytes = bytes};
+    bool received;
 
     if (r == REGION_MAIL) {
         memcpy(dst, d->at[r] + offset, bytes);
         return PL_OK;
     }
-    if (!proc_send(&p->end, &o, sizeof o) || !proc_receive(&p->end, dst, bytes))
-        return lost(p, err);
-    return PL_OK;
+    pthread_mutex_lock(&p->turn);
+    received =
+        proc_send(&p->end, &o, sizeof o) && proc_receive(&p->end, dst, bytes);
+    pthread_mutex_unlock(&p->turn);
+    return received ? PL_OK : lost(p, err);
 }
 
 /* There is nothing to wait for, see above. */

@@ -61,9 +61,7 @@ static pl_status follow_parent(int *fd, pl_err *err)
     e = pthread_create(&thread, &small, follow, fd);
     pthread_attr_destroy(&small);
     return e == 0 ? PL_OK
-                  : err_set(err, PL_DEVICE,
-                            "a device's process cannot start a thread; raise "
-                            "the limit (ulimit -u)");
+                  : err_no_thread(err, "a thread of a device's process", e);
 }
 
 /* What a terminal or a supervisor sends to all processes of a group is the

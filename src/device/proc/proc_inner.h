@@ -44,32 +44,43 @@ struct proc_device {
     struct device *d;       /* borrowed */
     struct proc_pipe *pipe; /* owned, shared with the child */
     struct proc_end end;
-    pthread_mutex_t turn; /* of those who write: one order at a time */
+    pthread_mutex_t turn; /* of those who write or read: one at a time */
     pid_t pid;            /* 0: there is none */
-    int pidfd;            /* owned */
     bool asked;       /* it goes through a run, and will say when it is done */
     atomic_bool gone; /* its process has ended, as `how` says */
     char how[64];
+    /* ---- proc_watch.c; under the bank's lock once it is watched */
+    int pidfd; /* owned; -1: there is none */
+    long told; /* what the system says that the descriptor is of */
 };
 
 struct proc_bank {
     struct device_set *set; /* borrowed */
+    pid_t owner; /* the process that opened it; in copies of that one only
+                    memory is theirs */
     int n;
     struct proc_device *dev; /* owned, [n] in the bank's order */
     /* ---- proc_watch.c */
     struct pollfd *poll; /* owned, [n] */
     pthread_t watcher;
     bool watched;         /* the watcher runs */
-    pthread_mutex_t lock; /* over what follows, and over who becomes gone */
+    pthread_mutex_t lock; /* over descriptors, over what follows, and over who
+                             becomes gone */
     bool running;         /* a run is in progress */
 };
 
 /* ---- proc_watch.c: that a process has ended is seen at once -------------- */
 
+/* The process `pid` was just forked for the device: a descriptor of it. If
+ * there is none to be had, nothing is left of the process. */
+pl_status proc_take(struct proc_device *p, pid_t pid, pl_err *err);
 /* Starts to watch the devices, all of which have a process. */
 pl_status proc_watch(struct proc_bank *b, pl_err *err);
-/* Ends all processes there are; none is left to be waited for. */
+/* Ends all processes there are; none is left to be waited for. In a forked copy
+ * of the process that opened the bank it lets go of them. */
 void proc_end_all(struct proc_bank *b);
+/* What to do about a process that could not be started or watched: by errno. */
+const char *proc_remedy(int e);
 
 /* Around a run: a device that is gone by then, or goes in between, fails it. */
 void proc_run_begins(struct proc_bank *b);

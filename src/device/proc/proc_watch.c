@@ -1,64 +1,222 @@
 /* One thread of the parent sleeps until a device's process ends. Processes are
- * named by descriptors (pidfd), never by numbers that the system may give to
- * others, and no child of the application's is waited for. */
+ * named by descriptors (pidfd), not by numbers that the system may give to
+ * others, and no child of the application's is waited for. An application that
+ * closes what it did not open takes a descriptor away, or has another file
+ * behind its number: so it is looked at before it is used, and a new one is
+ * asked for as long as the process is there. */
 #include "device/proc/proc_inner.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/err.h"
 
 enum { BY_PIDFD = 3 }; /* P_PIDFD, which older C libraries do not name */
 
+/* ---- whose a descriptor is ---------------- */
+
+enum { UNKNOWN = 0, DEAD = -1, NO_PROCESS = -2 }; /* beside numbers */
+
+/* The process that a descriptor is of, as the system tells it. */
+static long process_of(int fd)
+{
+    static const char key[] = "\nPid:";
+    char path[48], text[512], *at;
+    ssize_t n;
+    int info;
+
+    snprintf(path, sizeof path, "/proc/self/fdinfo/%d", fd);
+    info = open(path, O_RDONLY | O_CLOEXEC);
+    if (info < 0)
+        return UNKNOWN;
+    n = read(info, text, sizeof text - 1);
+    close(info);
+    text[n > 0 ? n : 0] = '\0';
+    at = strstr(text, key);
+    return at ? strtol(at + strlen(key), NULL, 10) : NO_PROCESS;
+}
+
+/* Is the descriptor still the one that we opened? */
+static bool is_ours(const struct proc_device *p)
+{
+    long now;
+
+    if (p->pidfd < 0 || fcntl(p->pidfd, F_GETFD) < 0)
+        return false;
+    now = p->told > 0 ? process_of(p->pidfd) : UNKNOWN;
+    return now == UNKNOWN || now == DEAD || now == p->told;
+}
+
+static bool open_pidfd(struct proc_device *p)
+{
+    p->pidfd = (int)syscall(SYS_pidfd_open, p->pid, 0);
+    if (p->pidfd >= 0)
+        p->told = process_of(p->pidfd);
+    return p->pidfd >= 0;
+}
+
+/* Has a child with the device's number that was not waited for? */
+static bool has_child(const struct proc_device *p)
+{
+    siginfo_t i;
+
+    return waitid(P_PID, (id_t)p->pid, &i, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
+/* Sees to a descriptor of the process; false: there is none to be had. */
+static bool find(struct proc_device *p)
+{
+    if (is_ours(p))
+        return true;
+    p->pidfd = -1;
+    return has_child(p) && open_pidfd(p);
+}
+
+/* ---- what becomes of a process ---------------- */
+
+/* waitid() for the process. Without a descriptor its number is taken, which
+ * stays its own until it has been waited for. */
+static int await(struct proc_device *p, int how, siginfo_t *i)
+{
+    bool found = find(p);
+    int e;
+
+    memset(i, 0, sizeof *i);
+    do {
+        e = found ? waitid((idtype_t)BY_PIDFD, (id_t)p->pidfd, i, how)
+                  : waitid(P_PID, (id_t)p->pid, i, how);
+    } while (e != 0 && errno == EINTR);
+    return e;
+}
+
+static bool has_ended(struct proc_device *p)
+{
+    siginfo_t i;
+
+    return await(p, WEXITED | WNOHANG | WNOWAIT, &i) != 0 || i.si_pid != 0;
+}
+
 /* The process has ended, or is about to: nothing of it is left. If SIGCHLD is
  * ignored, or the application waits for any child, how it ended is not known.
  */
 static void reap(struct proc_device *p)
 {
-    siginfo_t i = {0};
-    int e;
+    siginfo_t i;
 
-    do {
-        e = waitid((idtype_t)BY_PIDFD, (id_t)p->pidfd, &i, WEXITED);
-    } while (e != 0 && errno == EINTR);
-    if (e != 0 || i.si_pid == 0)
+    if (await(p, WEXITED, &i) != 0 || i.si_pid == 0)
         snprintf(p->how, sizeof p->how, "its process has ended");
     else
         snprintf(p->how, sizeof p->how, "its process has ended (%s %d)",
                  i.si_code == CLD_EXITED ? "status" : "signal", i.si_status);
 }
 
+static void end(struct proc_device *p)
+{
+    if (!find(p) ||
+        syscall(SYS_pidfd_send_signal, p->pidfd, SIGKILL, NULL, 0) != 0)
+        if (has_child(p))
+            kill(p->pid, SIGKILL);
+}
+
+/* Lets go of the descriptor, if it is there to be let go of. */
+static void let_go(struct proc_device *p)
+{
+    if (is_ours(p))
+        close(p->pidfd);
+    p->pidfd = -1;
+    p->pid = 0;
+}
+
+const char *proc_remedy(int e)
+{
+    static const struct {
+        int e;
+        const char *text;
+    } known[] = {
+        {EAGAIN,
+         "raise the limit of processes (ulimit -u, or the container's)"},
+        {ENOMEM, "ask for fewer devices, or free memory"},
+        {EMFILE, "raise the limit of open files (ulimit -n)"},
+        {ENFILE, "raise the system's limit of open files (fs.file-max)"},
+        {ENOSYS, "it takes Linux 5.4: use cpu devices"},
+    };
+
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (known[i].e == e)
+            return known[i].text;
+    return "use cpu devices";
+}
+
+pl_status proc_take(struct proc_device *p, pid_t pid, pl_err *err)
+{
+    int e;
+
+    p->pid = pid;
+    if (open_pidfd(p))
+        return PL_OK;
+    e = errno;
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    p->pid = 0;
+    return err_set(err, e == ENOMEM ? PL_NO_MEMORY : PL_DEVICE,
+                   "%s: its process cannot be watched: %s; %s", p->d->desc.name,
+                   strerror(e), proc_remedy(e));
+}
+
+/* ---- the watch ---------------- */
+
+/* Under the lock. */
 static void is_gone(struct proc_bank *b, struct proc_device *p)
 {
     reap(p);
-    pthread_mutex_lock(&b->lock);
     atomic_store(&p->gone, true);
     if (b->running)
         device_fail(b->set, p->d, -1, p->how);
-    pthread_mutex_unlock(&b->lock);
     proc_pipe_wake(p->pipe);
 }
 
+/* Looks at the device that poll has told of, or at all; how many live. */
+static int look(struct proc_bank *b, bool all)
+{
+    int n = 0;
+
+    pthread_mutex_lock(&b->lock);
+    for (int i = 0; i < b->n; i++) {
+        struct proc_device *p = &b->dev[i];
+
+        if (!atomic_load(&p->gone) && (all || b->poll[i].revents != 0) &&
+            has_ended(p))
+            is_gone(b, p);
+        b->poll[i].fd = atomic_load(&p->gone) ? -1 : p->pidfd;
+        n += !atomic_load(&p->gone);
+    }
+    pthread_mutex_unlock(&b->lock);
+    return n;
+}
+
+/* Now and then it looks at all, since the application may have closed what is
+ * polled; what poll tells of without an end is not asked for at once again. */
 static void *watch(void *user)
 {
+    static const struct timespec nap = {0, 10 * 1000 * 1000};
     struct proc_bank *b = user;
+    int left = look(b, true), before;
 
-    for (int left = b->n; left > 0;) {
-        if (poll(b->poll, (nfds_t)b->n, -1) <= 0)
-            continue;
-        for (int i = 0; i < b->n; i++) {
-            if (b->poll[i].fd < 0 || b->poll[i].revents == 0)
-                continue;
-            is_gone(b, &b->dev[i]);
-            b->poll[i].fd = -1;
-            left--;
-        }
+    while (left > 0) {
+        int n = poll(b->poll, (nfds_t)b->n, 1000);
+
+        before = left;
+        left = look(b, n <= 0);
+        if (n != 0 && left == before)
+            nanosleep(&nap, NULL);
     }
     return NULL;
 }
@@ -69,36 +227,38 @@ pl_status proc_watch(struct proc_bank *b, pl_err *err)
     int e;
 
     for (int i = 0; i < b->n; i++)
-        b->poll[i] = (struct pollfd){.fd = b->dev[i].pidfd, .events = POLLIN};
+        b->poll[i] = (struct pollfd){.fd = -1, .events = POLLIN};
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     e = pthread_create(&b->watcher, NULL, watch, b);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (e != 0)
-        return err_set(err, PL_DEVICE,
-                       "the thread that watches processes could not be "
-                       "started: %s; raise the limit (ulimit -u)",
-                       strerror(e));
+        return err_no_thread(err, "the thread that watches processes", e);
     b->watched = true;
     return PL_OK;
 }
 
 void proc_end_all(struct proc_bank *b)
 {
-    for (int i = 0; i < b->n; i++)
-        if (b->dev[i].pid)
-            syscall(SYS_pidfd_send_signal, b->dev[i].pidfd, SIGKILL, NULL, 0);
-    if (b->watched)
-        pthread_join(b->watcher, NULL);
+    bool ours = b->owner == getpid();
+
+    if (ours) {
+        pthread_mutex_lock(&b->lock);
+        for (int i = 0; i < b->n; i++)
+            if (b->dev[i].pid && !atomic_load(&b->dev[i].gone))
+                end(&b->dev[i]);
+        pthread_mutex_unlock(&b->lock);
+        if (b->watched)
+            pthread_join(b->watcher, NULL);
+    }
     for (int i = 0; i < b->n; i++) {
         struct proc_device *p = &b->dev[i];
 
         if (!p->pid)
             continue;
-        if (!b->watched)
+        if (ours && !b->watched)
             reap(p);
-        close(p->pidfd);
-        p->pid = 0;
+        let_go(p);
     }
     b->watched = false;
 }

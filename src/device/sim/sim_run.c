@@ -89,22 +89,6 @@ static int draw(struct sim_thread *p, int n)
     return sim_draw(&p->random, n);
 }
 
-/* The system's sleep is late by some 50 us: the last ones are spun. */
-static void sim_sleep(double seconds)
-{
-    double end = device_now() + seconds, left;
-
-    while ((left = end - device_now()) > 0) {
-        if (left > 2e-4) {
-            double nap = left - 1e-4;
-            struct timespec t = {(time_t)nap,
-                                 (long)((nap - (double)(time_t)nap) * 1e9)};
-
-            nanosleep(&t, NULL);
-        }
-    }
-}
-
 static void link_time(const struct device_desc *d, size_t bytes)
 {
     double t = d->link_latency_s;
@@ -112,7 +96,7 @@ static void link_time(const struct device_desc *d, size_t bytes)
     if (d->link_bytes_per_s > 0)
         t += (double)bytes / d->link_bytes_per_s;
     if (t > 0)
-        sim_sleep(t);
+        device_sleep(device_now() + t, NULL);
 }
 
 /* ---- life -------------------------------------------------------------- */

@@ -1,0 +1,47 @@
+/* Letters of ASCII. What <ctype.h> and strcasecmp say of letters depends on the
+ * locale of the host program: in Turkish an I has another small letter. Digits
+ * are the same everywhere, so isdigit and isxdigit serve. */
+#ifndef BASE_ASCII_H
+#define BASE_ASCII_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+static inline char ascii_lower(char c)
+{
+    return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+}
+
+static inline bool ascii_is_letter(char c)
+{
+    return ascii_lower(c) >= 'a' && ascii_lower(c) <= 'z';
+}
+
+static inline bool ascii_is_letter_or_digit(char c)
+{
+    return ascii_is_letter(c) || (c >= '0' && c <= '9');
+}
+
+static inline bool ascii_is_blank(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+/* Are the first n characters the same but for case? A string may end before. */
+static inline bool ascii_same_start(const char *a, const char *b, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (ascii_lower(a[i]) != ascii_lower(b[i]))
+            return false;
+        if (a[i] == '\0')
+            break;
+    }
+    return true;
+}
+
+static inline bool ascii_same(const char *a, const char *b)
+{
+    return ascii_same_start(a, b, (size_t)-1);
+}
+
+#endif

@@ -1,0 +1,59 @@
+/* See numeral.h. glibc and musl keep the C locale ready: newlocale gives that
+ * one, which costs nothing and cannot fail, and freelocale leaves it alone. A
+ * system that has to make one may run out of memory; then the thread's locale
+ * stays as it is, since uselocale(0) changes nothing. */
+#include "base/numeral.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+locale_t numeral_begin(void)
+{
+    return uselocale(newlocale(LC_ALL_MASK, "C", (locale_t)0));
+}
+
+void numeral_end(locale_t before)
+{
+    locale_t used = uselocale(before);
+
+    if (used != before && used != LC_GLOBAL_LOCALE)
+        freelocale(used);
+}
+
+int numeral_vprint(char *buf, size_t size, const char *fmt, va_list ap)
+{
+    locale_t before = numeral_begin();
+    int n = vsnprintf(buf, size, fmt, ap);
+
+    numeral_end(before);
+    return n;
+}
+
+int numeral_print(char *buf, size_t size, const char *fmt, ...)
+{
+    va_list ap;
+    int n;
+
+    va_start(ap, fmt);
+    n = numeral_vprint(buf, size, fmt, ap);
+    va_end(ap);
+    return n;
+}
+
+double numeral_double(const char *s, char **end)
+{
+    locale_t before = numeral_begin();
+    double v = strtod(s, end);
+
+    numeral_end(before);
+    return v;
+}
+
+float numeral_float(const char *s, char **end)
+{
+    locale_t before = numeral_begin();
+    float v = strtof(s, end);
+
+    numeral_end(before);
+    return v;
+}

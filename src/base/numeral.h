@@ -1,0 +1,25 @@
+/* Numbers in text, written and read as the C locale does it whatever locale the
+ * host program has set: what is printed here is JSON, SVG, options and
+ * programs, and must be the same everywhere. Only the calling thread is
+ * concerned, and nothing is allocated. */
+#ifndef BASE_NUMERAL_H
+#define BASE_NUMERAL_H
+
+#include <locale.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+/* vsnprintf, snprintf, strtod and strtof of the C locale. */
+int numeral_vprint(char *buf, size_t size, const char *fmt, va_list ap)
+    __attribute__((format(printf, 3, 0)));
+int numeral_print(char *buf, size_t size, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+double numeral_double(const char *s, char **end);
+float numeral_float(const char *s, char **end);
+
+/* Around calls of other libraries that print or read numbers: the thread has
+ * the C locale in between. `before` is what begin gave. */
+locale_t numeral_begin(void);
+void numeral_end(locale_t before);
+
+#endif

@@ -1,0 +1,38 @@
+/* What moving layers and experts to the host would do, without compiling it.
+ *
+ * Learned from two plans of one mode: one with everything on devices and one
+ * with everything on the host. From each come, a layer, the seconds of its
+ * steps and the bytes of its weights and caches; sums of these say which of all
+ * ways to keep some layers and some experts on the host fit, and about how fast
+ * each is. What is chosen so is compiled before it is believed. */
+#ifndef FIT_FIT_SKETCH_H
+#define FIT_FIT_SKETCH_H
+
+#include "fit/fit_inner.h"
+
+/* A way to relieve devices: the last n_on layers stay on them, but for the
+ * experts of the first n_experts layers of the model. */
+struct fit_relief {
+    int n_on, n_experts;
+    int ubatch;     /* fit_ubatch's number */
+    double seconds; /* about; INFINITY: it does not fit */
+};
+
+struct fit_sketch; /* opaque; the arena's */
+
+/* p: on devices, h: on the host; both held while the sketch is used. */
+pl_status fit_sketch_make(struct fit_sketch **out, struct fit *f,
+                          const struct fit_plan *p, const struct fit_plan *h,
+                          pl_err *err);
+/* The fastest that fits. */
+pl_status fit_sketch_best(struct fit_sketch *k, struct fit_relief *best,
+                          pl_err *err);
+/* The intent that it means; experts are the arena's. */
+pl_status fit_sketch_intent(struct fit_sketch *k, const struct fit_relief *r,
+                            struct intent *out, pl_err *err);
+/* What came of it when it was compiled: bytes that devices lack or have left
+ * and seconds are corrected by it. */
+pl_status fit_sketch_learn(struct fit_sketch *k, const struct fit_relief *r,
+                           const struct fit_plan *p, pl_err *err);
+
+#endif

@@ -1,0 +1,403 @@
+/* The laws of kernels; see program_check_kernel.h.
+ *
+ * Which dimensions of operands are alike says the row of the op that a kernel
+ * is named after (graph/ops.def), read here for what a device has of them.
+ * Dimensions are compared as they are written, so what is alike is so at any
+ * size. What lies in memory is not looked at: ids, positions and pages are
+ * their writers' to keep. */
+#include "program/program_check_kernel.h"
+
+#include <string.h>
+
+/* ---- shapes -------------------------------------------------------------- */
+
+/* A dimension that letters stand for. */
+enum { LETTERS = 64 };
+struct shape {
+    pl_dim dim[LETTERS]; /* by letter & 63, of those in `known` */
+    uint64_t known;
+    int n_star; /* dimensions that '*' stands for, of the result */
+    pl_dim star[GRAPH_MAX_DIM];
+};
+
+static bool same(pl_dim a, pl_dim b)
+{
+    return a.n == b.n && (a.symbol == b.symbol || a.n == 0);
+}
+
+static bool is_one(pl_dim d)
+{
+    return d.n == 1 && d.symbol == PL_CONST;
+}
+
+/* Reads the next letter of an operand, 0 at its end. (gr) is the capital of its
+ * first one. */
+static int next_letter(const char **s)
+{
+    const char *p = *s;
+    int letter = 0;
+
+    while (*p == '!' || *p == '?')
+        p++;
+    if (*p == '(') {
+        letter = p[1] - 'a' + 'A';
+        p += strcspn(p, ")") + 1;
+    } else if (*p && *p != ',' && *p != '-') {
+        letter = *p++;
+    }
+    *s = p;
+    return letter;
+}
+
+static int count_letters(const char *s)
+{
+    int n = 0;
+
+    for (int c; (c = next_letter(&s)) != 0;)
+        n += c != '*';
+    return n;
+}
+
+/* Has the letter this dimension, now or already? loose: one for all will do. */
+static bool is_dim(struct shape *x, int letter, pl_dim d, bool loose)
+{
+    uint64_t bit = (uint64_t)1 << (letter & (LETTERS - 1));
+
+    if (!(x->known & bit)) {
+        x->known |= bit;
+        x->dim[letter & (LETTERS - 1)] = d;
+        return true;
+    }
+    return same(x->dim[letter & (LETTERS - 1)], d) || (loose && is_one(d));
+}
+
+/* Leading dimensions, aligned at the right. */
+static bool is_star(const struct shape *x, const pl_dim *d, int n, bool loose)
+{
+    if (n > x->n_star || (n < x->n_star && !loose))
+        return false;
+    for (int i = 0; i < n; i++)
+        if (!same(d[i], x->star[x->n_star - n + i]) && !(loose && is_one(d[i])))
+            return false;
+    return true;
+}
+
+static bool fits(struct shape *x, const char *s, const struct prog_tensor *t,
+                 bool loose)
+{
+    int lead = t->n_dim - count_letters(s), at = 0;
+    bool star = *s == '*';
+
+    if (lead < 0 || (lead > 0 && !star))
+        return false;
+    for (int c; (c = next_letter(&s)) != 0;) {
+        if (c == '*' && !is_star(x, t->dim, lead, loose))
+            return false;
+        if (c == '*')
+            at += lead;
+        else if (!is_dim(x, c, t->dim[at++], loose))
+            return false;
+    }
+    return true;
+}
+
+/* The result comes first: its letters and what '*' stands for. */
+static bool open_result(struct shape *x, const char *dims,
+                        const struct prog_tensor *t)
+{
+    const char *s = strstr(dims, "->") + 2;
+    int lead = t->n_dim - count_letters(s);
+
+    *x = (struct shape){.n_star = lead < 0 ? 0 : lead};
+    memcpy(x->star, t->dim, (size_t)x->n_star * sizeof *x->star);
+    return fits(x, s, t, false);
+}
+
+/* The row that says which dimensions are alike; NULL: code does. */
+static const char *dims_of(const struct step_kernel *k)
+{
+    enum op op = op_from_name(kernel_name(k->kernel));
+
+    if (k->kernel == KERNEL_custom)
+        return k->custom ? k->custom->def->dims : NULL;
+    if (k->kernel == KERNEL_permute || k->kernel == KERNEL_slice ||
+        k->kernel == KERNEL_concat)
+        return NULL;
+    return op < OP_COUNT ? op_info(op)->dims : "*->*";
+}
+
+/* May an operand have one of a dimension where the result has more? */
+static bool repeats(const struct step_kernel *k, const char *dims, int operand)
+{
+    return strcmp(dims, "*,*->*") == 0 || k->kernel == KERNEL_custom ||
+           k->kernel == KERNEL_contiguous ||
+           (k->kernel == KERNEL_expert_matmul && operand == 0);
+}
+
+static bool shapes_fit(const struct step_kernel *k, const struct prog_tensor *t)
+{
+    const char *dims = dims_of(k), *s = dims;
+    int first = k->arg[0].access == ACCESS_UPDATE ? 0 : 1;
+    struct shape x;
+
+    if (!dims)
+        return true;
+    if (k->arg[0].tensor < 0 || !open_result(&x, dims, &t[k->arg[0].tensor]))
+        return false;
+    for (int i = 0; *s != '-'; i++) {
+        int a = first + i < k->n_arg ? k->arg[first + i].tensor : -1;
+
+        if (a >= 0 && !fits(&x, s, &t[a], repeats(k, dims, i)))
+            return false;
+        s += strcspn(s, ",-");
+        s += *s == ',';
+    }
+    for (int i = 1; i < k->n_arg; i++) { /* as what they are blocks of */
+        const struct prog_tensor *q, *v;
+
+        if (!kernel_arg_is_q8(k->kernel, i) || k->arg[i].tensor < 0)
+            continue;
+        q = &t[k->arg[i].tensor];
+        v = &t[k->arg[1].tensor];
+        if (q->n_dim != v->n_dim)
+            return false;
+        for (int d = 0; d < q->n_dim; d++)
+            if (!same(q->dim[d], v->dim[d]))
+                return false;
+    }
+    return true;
+}
+
+/* ---- formats ------------------------------------------------------------- */
+
+static bool holds(const struct prog_tensor *t, char what)
+{
+    bool half = t->format == PL_F16 || t->format == PL_BF16;
+
+    switch (what) {
+    case 'f':
+        return t->format == PL_F32 && !t->pack;
+    case 'i':
+        return t->format == PL_I32 && !t->pack;
+    case 'n':
+        return (t->format == PL_F32 || t->format == PL_I32) && !t->pack;
+    case 'h':
+        return (t->format == PL_F32 || half) && !t->pack;
+    case 'e':
+        return (t->format == PL_F32 || t->format == PL_I32 || half) && !t->pack;
+    case 'c':
+        return (t->format == PL_F32 || t->format == PL_Q8_0 || half) &&
+               !t->pack && t->n_dim == 3;
+    case 'w': { /* as many rows as its dimensions say, of such a length */
+        const pl_dim *d = t->n_dim >= 2 ? &t->dim[t->n_dim - 2] : NULL;
+
+        return t->format != PL_I32 && d &&
+               (!t->pack || (same(d[0], (pl_dim){t->pack->n_row, PL_CONST}) &&
+                             same(d[1], (pl_dim){t->pack->k, PL_CONST})));
+    }
+    default: /* looked at elsewhere: blocks, tables */
+        return true;
+    }
+}
+
+/* Elements that are moved are as wide as those of the result. */
+static bool is_half(const struct prog_tensor *t)
+{
+    return t->format == PL_F16 || t->format == PL_BF16;
+}
+
+static bool formats_fit(const struct step_kernel *k,
+                        const struct prog_tensor *t)
+{
+    const struct prog_tensor *out = &t[k->arg[0].tensor];
+
+    for (int i = 0; i < k->n_arg; i++) {
+        int at = k->arg[i].tensor;
+        char what = kernel_values(k->kernel, i);
+
+        if (at >= 0 && (!holds(&t[at], what) ||
+                        (what == 'e' && is_half(&t[at]) != is_half(out))))
+            return false;
+    }
+    return true;
+}
+
+/* ---- trees and spans ----------------------------------------------------- */
+
+static bool tree_fits(const struct step_kernel *k)
+{
+    const struct rank_tree *x = &k->tree;
+    int top = 0, depth = 0;
+
+    for (int i = 0; i < x->n; i++) {
+        const struct rank_item *r = &x->item[i];
+
+        depth = ++top > depth ? top : depth;
+        if (r->rank < 0 || r->rank >= PL_MAX_RANKS || r->n_add < 0 ||
+            r->n_add >= top)
+            return false;
+        top -= r->n_add;
+    }
+    return depth <= x->depth && depth <= PL_MAX_RANKS &&
+           (x->n == 0 || top == x->n_out) && x->n_out >= 0 &&
+           k->out_stride % sizeof(float) == 0;
+}
+
+static bool spans_fit(const struct step_kernel *k, const struct prog_tensor *t)
+{
+    const struct prog_tensor *x;
+    pl_dim d;
+
+    if (k->n_span == 0)
+        return true;
+    if (k->kernel != KERNEL_gather_rows && k->kernel != KERNEL_sum)
+        return false;
+    x = &t[k->arg[1].tensor];
+    d = k->kernel == KERNEL_sum ? x->dim[x->n_dim - 2] : x->dim[0];
+    for (int i = 0; i < k->n_span; i++) {
+        const struct rank_span *s = &k->span[i];
+
+        if (d.symbol != PL_CONST || s->n < 0 || s->loc < 0 || s->log < 0 ||
+            s->log > INT64_MAX - s->n || s->n > d.n || s->loc > d.n - s->n ||
+            s->rank < 0 || s->rank >= PL_MAX_RANKS)
+            return false;
+    }
+    return true;
+}
+
+/* ---- attributes ---------------------------------------------------------- */
+
+static bool heads_fit(const struct step_kernel *k, const struct prog_tensor *t)
+{
+    pl_dim q = t[k->arg[0].tensor].dim[1], kv = t[k->arg[2].tensor].dim[1];
+
+    if (q.symbol != PL_CONST || kv.symbol != PL_CONST || !k->head_map)
+        return q.n == 0;
+    for (int64_t h = 0; h < q.n; h++)
+        if (k->head_map[h] < 0 || k->head_map[h] >= kv.n)
+            return false;
+    return true;
+}
+
+static bool permute_fits(const struct graph_attr *a,
+                         const struct step_kernel *k,
+                         const struct prog_tensor *t)
+{
+    const struct prog_tensor *out = &t[k->arg[0].tensor];
+    const struct prog_tensor *x = &t[k->arg[1].tensor];
+    const int p[GRAPH_MAX_DIM] = {a->perm0, a->perm1, a->perm2, a->perm3};
+    unsigned seen = 0;
+
+    for (int i = 0; i < x->n_dim; i++) {
+        if (p[i] < 0 || p[i] >= x->n_dim || seen >> p[i] & 1 ||
+            out->n_dim != x->n_dim || !same(out->dim[i], x->dim[p[i]]))
+            return false;
+        seen |= 1u << p[i];
+    }
+    return out->n_dim == x->n_dim && x->n_dim > 0;
+}
+
+/* slice, concat: all dimensions but the axis are alike. */
+static bool alike_but(int axis, const struct prog_tensor *a,
+                      const struct prog_tensor *b)
+{
+    if (axis < 0 || axis >= a->n_dim || a->n_dim != b->n_dim ||
+        a->dim[axis].symbol != PL_CONST || b->dim[axis].symbol != PL_CONST)
+        return false;
+    for (int i = 0; i < a->n_dim; i++)
+        if (i != axis && !same(a->dim[i], b->dim[i]))
+            return false;
+    return true;
+}
+
+static bool slice_fits(const struct graph_attr *a, const struct step_kernel *k,
+                       const struct prog_tensor *t)
+{
+    const struct prog_tensor *out = &t[k->arg[0].tensor];
+    const struct prog_tensor *x = &t[k->arg[1].tensor];
+
+    return alike_but(a->axis, out, x) && a->start >= 0 &&
+           out->dim[a->axis].n <= x->dim[a->axis].n &&
+           a->start <= x->dim[a->axis].n - out->dim[a->axis].n;
+}
+
+static bool concat_fits(const struct graph_attr *a, const struct step_kernel *k,
+                        const struct prog_tensor *t)
+{
+    int axis = a->axis;
+    const struct prog_tensor *out = &t[k->arg[0].tensor];
+    int64_t left;
+
+    if (axis < 0 || axis >= out->n_dim)
+        return false;
+    left = out->dim[axis].n;
+    for (int i = 1; i < k->n_arg; i++) {
+        const struct prog_tensor *x = &t[k->arg[i].tensor];
+
+        if (k->arg[i].tensor < 0 || !alike_but(axis, out, x) ||
+            x->dim[axis].n > left)
+            return false;
+        left -= x->dim[axis].n;
+    }
+    return left == 0;
+}
+
+static bool rope_fits(const struct graph_attr *a, const struct step_kernel *k,
+                      const struct prog_tensor *t)
+{
+    const struct prog_tensor *x = &t[k->arg[1].tensor];
+    const int f = k->n_arg > 3 ? k->arg[3].tensor : -1;
+
+    return a->n_rot >= 2 && a->n_rot % 2 == 0 && x->dim[2].symbol == PL_CONST &&
+           a->n_rot <= x->dim[2].n &&
+           (f < 0 || same(t[f].dim[0], (pl_dim){a->n_rot / 2, PL_CONST}));
+}
+
+static bool groups_fit(const struct graph_attr *a, const struct step_kernel *k,
+                       const struct prog_tensor *t)
+{
+    const struct prog_tensor *x = &t[k->arg[1].tensor];
+    const pl_dim *e = &x->dim[x->n_dim - 1];
+
+    return a->n_group <= 1 || (e->symbol == PL_CONST && a->n_group <= e->n);
+}
+
+static bool attributes_fit(const struct step_kernel *k,
+                           const struct prog_tensor *t)
+{
+    static const struct graph_attr none;
+    const struct graph_attr *a = k->attr ? k->attr : &none;
+
+    switch (k->kernel) {
+    case KERNEL_attention:
+        return heads_fit(k, t);
+    case KERNEL_permute:
+        return permute_fits(a, k, t);
+    case KERNEL_slice:
+        return slice_fits(a, k, t);
+    case KERNEL_concat:
+        return concat_fits(a, k, t);
+    case KERNEL_rope:
+        return rope_fits(a, k, t);
+    case KERNEL_router_topk:
+        return groups_fit(a, k, t);
+    default:
+        return true;
+    }
+}
+
+const char *program_kernel_fault(const struct step_kernel *k,
+                                 const struct prog_tensor *t)
+{
+    if (!formats_fit(k, t))
+        return "takes a tensor of a format that its kernel does not read";
+    if (!shapes_fit(k, t))
+        return "takes tensors whose dimensions do not go together";
+    if (!tree_fits(k))
+        return "its additions do not end in its results";
+    if (!spans_fit(k, t))
+        return "takes ranks' parts that its operand does not have";
+    if (!attributes_fit(k, t))
+        return "has attributes that lead beyond its operands";
+    return NULL;
+}
