@@ -18,7 +18,8 @@
  * An engine and the executor behind it (pl_engine_exec) count as one. A call of
  * an engine or executor while another is under way, in another thread or around
  * a callback, gives PL_BAD_ARGUMENT and does nothing; those that return no
- * status must not be made then, nor may anything be freed.
+ * status must not be made then, nor may anything be freed. One thing is allowed:
+ * who is given a state to write may read tensors meanwhile, on that thread.
  *
  * Shapes are written outermost first, the last dimension contiguous. */
 #ifndef PL_H

@@ -167,7 +167,27 @@ pl_status exec_enter(pl_exec *x, pl_err *err)
 
 void exec_leave(pl_exec *x)
 {
+    atomic_store_explicit(&x->lent, false, memory_order_relaxed);
     atomic_store_explicit(&x->busy, false, memory_order_release);
+}
+
+void exec_lend(pl_exec *x)
+{
+    x->lent_to = pthread_self();
+    atomic_store_explicit(&x->lent, true, memory_order_release);
+}
+
+pl_status exec_enter_reading(pl_exec *x, bool *lent, pl_err *err)
+{
+    *lent = atomic_load_explicit(&x->lent, memory_order_acquire) &&
+            pthread_equal(x->lent_to, pthread_self());
+    return *lent ? PL_OK : exec_enter(x, err);
+}
+
+void exec_leave_reading(pl_exec *x, bool lent)
+{
+    if (!lent)
+        exec_leave(x);
 }
 
 /* ---- ranges ------------------------------------------------------------ */
@@ -342,11 +362,12 @@ pl_status pl_tensor_set(pl_exec *x, pl_tensor t, const void *data,
 pl_status pl_tensor_get(pl_exec *x, pl_tensor t, void *data, size_t offset,
                         size_t bytes, pl_err *err)
 {
+    bool lent;
     pl_status s;
 
-    PL_TRY(exec_enter(x, err));
+    PL_TRY(exec_enter_reading(x, &lent, err));
     s = exec_get_output(x, x->last_micro, t, data, offset, bytes, err);
-    exec_leave(x);
+    exec_leave_reading(x, lent);
     return s;
 }
 

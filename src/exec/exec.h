@@ -5,6 +5,7 @@
 #include "exec/exec_trace.h"
 #include "lower/compile.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 /* The devices that hold a weight or cache. */
@@ -18,7 +19,9 @@ struct exec_holder {
 struct pl_exec {
     struct compiled *plan;
     bool own_plan, has_cache;
-    atomic_bool busy; /* between exec_enter and exec_leave */
+    atomic_bool busy;  /* between exec_enter and exec_leave */
+    atomic_bool lent;  /* callbacks may read meanwhile, */
+    pthread_t lent_to; /* on this thread */
     struct device_set *set;
     int last_script, last_micro;              /* of the last run */
     struct graph_sizes sizes[PROG_MAX_MICRO]; /* of the last run */
@@ -41,6 +44,11 @@ struct pl_exec {
  * once: another call is under way, in another thread or around a callback. */
 pl_status exec_enter(pl_exec *x, pl_err *err);
 void exec_leave(pl_exec *x);
+/* In between: callbacks of this call may read tensors, until exec_leave. */
+void exec_lend(pl_exec *x);
+/* As exec_enter and exec_leave, for reading alone. *lent: a callback does. */
+pl_status exec_enter_reading(pl_exec *x, bool *lent, pl_err *err);
+void exec_leave_reading(pl_exec *x, bool lent);
 
 /* Who holds weight or cache `num`; n = 0: nobody. */
 struct exec_holder exec_holder(const pl_exec *x, int num);

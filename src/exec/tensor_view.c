@@ -223,11 +223,12 @@ static pl_status move(pl_exec *x, pl_tensor t, const pl_view *w, void *data,
 static pl_status move_alone(pl_exec *x, pl_tensor t, const pl_view *w,
                             void *data, bool put, pl_err *err)
 {
+    bool lent = false;
     pl_status s;
 
-    PL_TRY(exec_enter(x, err));
+    PL_TRY(put ? exec_enter(x, err) : exec_enter_reading(x, &lent, err));
     s = move(x, t, w, data, put, err);
-    exec_leave(x);
+    exec_leave_reading(x, lent);
     return s;
 }
 

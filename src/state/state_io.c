@@ -208,6 +208,7 @@ pl_status state_save(pl_engine *e, int seq, int64_t first, int64_t n,
     pl_status s;
 
     PL_TRY(exec_enter(e->exec, err));
+    exec_lend(e->exec);
     s = save(e, seq, first, n, write, user, bytes, err);
     exec_leave(e->exec);
     return s;
