@@ -216,6 +216,11 @@ PL_API void pl_graph_free(pl_graph *g);
 /* The first error of any builder, with its message. */
 PL_API pl_status pl_graph_check(const pl_graph *g, pl_err *err);
 
+/* Tensors made from here on belong to this layer of the model, counted from 0;
+ * -1, as in a new graph: to none. Devices are given layers, and options and
+ * plans count by them. */
+PL_API void pl_layer(pl_graph *g, int layer);
+
 /* Leaves. Names are unique. An input is filled by the host before each step
  * (F32 or I32). A weight is loaded once; formats in blocks need two or three
  * dimensions, the last of whole blocks. A cache holds [slots, n_head, d_head]

@@ -24,7 +24,6 @@ struct exec_trace {
     const struct compiled *p; /* borrowed */
     pl_write_fn *write;
     void *user;
-    int *layer;              /* [n_node] owned: of the nearest weight before */
     struct trace_span *busy; /* owned: room for all events of a run */
     struct trace_span *copy; /* owned, likewise */
     double first_s, start_s; /* when the executor, the run began */
@@ -77,18 +76,6 @@ static void say_string(struct exec_trace *t, const char *s)
 
 /* ---- life --------------------------------------------------------------- */
 
-static void find_layers(struct exec_trace *t)
-{
-    const pl_graph *g = t->p->g;
-    int layer = -1;
-
-    for (int i = 0; i < g->n_node; i++) {
-        if (g->node[i].op == OP_weight)
-            layer = g->node[i].layer;
-        t->layer[i] = g->node[i].op == OP_cache ? g->node[i].layer : layer;
-    }
-}
-
 static bool one_queue(const struct compiled *p, int dev)
 {
     return p->list.dev[dev].one_queue;
@@ -126,16 +113,14 @@ pl_status exec_trace_create(struct exec_trace **out, const struct compiled *p,
     t->write = write;
     t->user = user;
     t->owner = getpid();
-    t->layer = malloc(((size_t)p->g->n_node + 1) * sizeof *t->layer);
     t->busy = malloc(room * sizeof *t->busy);
     t->copy = malloc(room * sizeof *t->copy);
-    if (!t->layer || !t->busy || !t->copy) {
+    if (!t->busy || !t->copy) {
         t->write = NULL; /* nothing was begun */
         exec_trace_free(t);
         *out = NULL;
         return err_no_memory(err, "a trace");
     }
-    find_layers(t);
     t->first_s = now();
     say(t, "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n");
     for (int d = 0; d < p->list.n; d++) {
@@ -153,7 +138,6 @@ void exec_trace_free(struct exec_trace *t)
         return;
     if (t->write && t->owner == getpid()) /* not of a forked copy's */
         say(t, "\n]}\n");
-    free(t->layer);
     free(t->busy);
     free(t->copy);
     free(t);
@@ -229,7 +213,7 @@ static void say_event(struct exec_trace *t, const struct step *s,
         say(t, "\"tensor\": ");
         say_string(t, step_is_transfer(s) ? t->p->g->node[s->node].name
                                           : tensor_of(t, s->node)->name);
-        say(t, ", \"layer\": %d, ", t->layer[s->node]);
+        say(t, ", \"layer\": %d, ", t->p->g->node[s->node].layer);
     }
     say(t, "\"micro_batch\": %d}}", s->micro);
     t->any = true;

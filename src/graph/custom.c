@@ -413,7 +413,7 @@ static const pl_op_def *keep_def(pl_graph *g, const pl_op_def *d)
 pl_tensor pl_custom(pl_graph *g, const pl_op_def *def, int n_in,
                     const pl_tensor *in)
 {
-    struct graph_node n = {.op = OP_custom, .n_in = n_in, .layer = -1};
+    struct graph_node n = {.op = OP_custom, .n_in = n_in};
 
     if (g->err.status != PL_OK)
         return -1;

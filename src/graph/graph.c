@@ -85,7 +85,10 @@ int64_t graph_count(const struct graph_node *n, const struct graph_sizes *s)
 pl_status pl_graph_create(pl_graph **out, pl_err *err)
 {
     *out = calloc(1, sizeof **out);
-    return *out ? PL_OK : err_no_memory(err, "a graph");
+    if (!*out)
+        return err_no_memory(err, "a graph");
+    (*out)->layer = -1;
+    return PL_OK;
 }
 
 void pl_graph_free(pl_graph *g)
@@ -198,10 +201,23 @@ pl_tensor graph_append(pl_graph *g, struct graph_node *n)
         g->node = p;
         g->cap = cap;
     }
+    n->layer = g->layer;
     g->node[g->n_node] = *n;
     name_insert(g->named, g->named_cap, n->name, g->n_node);
     g->n_named++;
     return g->n_node++;
+}
+
+void pl_layer(pl_graph *g, int layer)
+{
+    if (g->err.status != PL_OK)
+        return;
+    if (layer < -1 || layer >= GRAPH_MAX_LAYER)
+        graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
+                              "layer %d is outside 0 .. %d, and -1 for none",
+                              layer, GRAPH_MAX_LAYER - 1));
+    else
+        g->layer = layer;
 }
 
 /* Leaves --------------------------------------------------------------- */
@@ -212,30 +228,10 @@ static pl_status name_taken(pl_graph *g, const char *name)
                    "%s: another tensor has this name; names are unique", name);
 }
 
-/* The block that a leaf's name tells: "blk.3.", "cache_k.3"; else -1. */
-static int layer_of(const char *name)
-{
-    int64_t layer = 0;
-
-    if (!strncmp(name, "blk.", 4))
-        name += 4;
-    else if (!strncmp(name, "cache_", 6) && name[6] && name[7] == '.')
-        name += 8;
-    else
-        return -1;
-    if (*name < '0' || *name > '9')
-        return -1;
-    for (; *name >= '0' && *name <= '9' && layer < GRAPH_MAX_LAYER; name++)
-        layer = 10 * layer + (*name - '0');
-    return layer < GRAPH_MAX_LAYER && (*name == '.' || !*name) ? (int)layer
-                                                               : -1;
-}
-
 static pl_tensor leaf(pl_graph *g, enum op op, const char *name, pl_format f,
                       int n_dim, const pl_dim *dim, pl_role role)
 {
-    struct graph_node n = {
-        .op = op, .n_dim = n_dim, .format = f, .role = role, .layer = -1};
+    struct graph_node n = {.op = op, .n_dim = n_dim, .format = f, .role = role};
 
     if (g->err.status != PL_OK)
         return -1;
@@ -244,7 +240,6 @@ static pl_tensor leaf(pl_graph *g, enum op op, const char *name, pl_format f,
                           err_set(&g->err, PL_BAD_ARGUMENT, "%s %d has no name",
                                   infos[op].name, g->n_node));
     n.name = name;
-    n.layer = layer_of(name);
     if (pl_tensor_find(g, name) >= 0)
         return graph_fail(g, name_taken(g, name));
     if (n_dim < 1 || n_dim > GRAPH_MAX_DIM)
@@ -297,7 +292,7 @@ static pl_tensor make(pl_graph *g, enum op op, int n_in, const pl_tensor *in,
                       const struct graph_attr *attr, int n_given,
                       const pl_dim *given)
 {
-    struct graph_node n = {.op = op, .n_in = n_in, .attr = *attr, .layer = -1};
+    struct graph_node n = {.op = op, .n_in = n_in, .attr = *attr};
 
     if (g->err.status != PL_OK)
         return -1;

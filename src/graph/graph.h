@@ -82,7 +82,7 @@ struct graph_node {
     pl_dim dim[GRAPH_MAX_DIM]; /* outermost first */
     pl_format format;          /* F32 or I32 for values; any for leaves */
     pl_role role;              /* leaves: what the tensor is for */
-    int layer;                 /* block index of a leaf, -1 outside blocks */
+    int layer;                 /* of the model; -1: it belongs to none */
     struct graph_attr attr;
     const char *name; /* unique, never NULL; leaves: the GGUF name */
     bool output;      /* read by the host after a step */
@@ -109,6 +109,7 @@ struct pl_graph {
     struct arena arena; /* owns nodes' strings and layouts */
     struct graph_node *node;
     int n_node, cap;
+    int layer;  /* of the tensors made from here on (pl_layer) */
     int *named; /* owned: hash table of nodes by name, -1 = free */
     int n_named, named_cap;
     pl_err err; /* the first failure of a builder; status PL_OK if none */

@@ -42,7 +42,7 @@ struct line {
     pl_tensor in[GRAPH_MAX_IN];
     struct graph_attr attr;
     pl_role role;
-    int layer; /* -1: as the name says */
+    int layer; /* -1: of none */
     bool output, keep;
     bool has_want;
     pl_layout want; /* runs in the parser's arena */
@@ -356,16 +356,16 @@ static bool attribute(struct parse *p, struct line *l)
 
     if (!w || !need(p, '='))
         return false;
+    if (!strcmp(w, "layer")) {
+        if (!integer(p, 0, GRAPH_MAX_LAYER - 1, &layer))
+            return false;
+        l->layer = (int)layer;
+        return true;
+    }
     if (l->def)
         return bad(p, PL_BAD_ARGUMENT, "%.40s has no attribute '%.40s'",
                    l->def->name, w);
     if (l->op == OP_input || l->op == OP_weight || l->op == OP_cache) {
-        if (!strcmp(w, "layer")) {
-            if (!integer(p, 0, GRAPH_MAX_LAYER - 1, &layer))
-                return false;
-            l->layer = (int)layer;
-            return true;
-        }
         if (!strcmp(w, "role") && l->op == OP_weight)
             return read_role(p, l);
         if (!strcmp(w, "values") && l->op == OP_cache)
@@ -511,6 +511,7 @@ static bool tensor(struct parse *p)
     while (!at_end(p))
         if (accept(p, '!') ? !mark(p, &l) : !attribute(p, &l))
             return false;
+    pl_layer(p->g, l.layer);
     t = make(p, &l);
     if (t >= 0 && l.has_want)
         pl_want_layout(p->g, t, &l.want);
@@ -518,8 +519,6 @@ static bool tensor(struct parse *p)
         return bad(p, p->g->err.status, "%s", p->g->err.message);
     if (t < 0 || !check(p, &l, t))
         return false;
-    if (l.layer >= 0)
-        p->g->node[t].layer = l.layer;
     p->g->node[t].output = l.output;
     p->g->node[t].keep = l.keep;
     return true;

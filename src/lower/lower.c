@@ -23,24 +23,25 @@ struct order {
     bool *waits; /* [num->n] a conversion not yet sent */
     int *item;   /* those, in order */
     int n_item;
+    int *mine; /* [num->n] scratch: those of one group */
 };
 
 /* All that waits: its PARTIAL sources first, then a message for each group. */
 static pl_status flush(struct lower *w, struct order *o)
 {
-    int *mine = w->region.item, n = o->n_item;
+    int *mine = o->mine, n = o->n_item;
 
     if (n == 0)
         return PL_OK;
     o->n_item = 0;
     PL_TRY(lower_regions(w, n, o->item));
     for (int k = 0; k < n; k++) {
-        int group = w->at[o->item[k]], m = 0;
+        int group = w->script.at[o->item[k]], m = 0;
 
         if (!o->waits[o->item[k]])
             continue; /* went with an earlier one */
         for (int j = k; j < n; j++)
-            if (w->at[o->item[j]] == group) {
+            if (w->script.at[o->item[j]] == group) {
                 mine[m++] = o->item[j];
                 o->waits[o->item[j]] = false;
             }
@@ -54,19 +55,7 @@ static pl_status flush(struct lower *w, struct order *o)
 static bool is_leaf(const struct lower *w, int i)
 {
     return w->num->node[i].kind == NUM_OP &&
-           !op_info(w->g->node[w->num->node[i].node].op)->dims;
-}
-
-static pl_status slice(struct lower *w, int i)
-{
-    const struct lower_group *g = &w->opt->group[w->at[i]];
-    struct held *h;
-
-    PL_TRY(lower_fetch(w, w->num->node[i].in[0], w->at[i]));
-    PL_TRY(lower_hold(w, i, w->at[i], &h));
-    for (int m = 0; m < g->n; m++)
-        PL_TRY(lower_slice(w, g->first + m, i));
-    return PL_OK;
+           !op_info(lower_node(w, i)->op)->dims;
 }
 
 /* Does conversion i take its operand straight from another group? */
@@ -74,7 +63,7 @@ static bool crosses(const struct lower *w, int i)
 {
     int from = w->num->node[i].in[0];
 
-    return !is_leaf(w, from) && w->at[from] != w->at[i];
+    return !is_leaf(w, from) && w->script.at[from] != w->script.at[i];
 }
 
 static pl_status one_node(struct lower *w, struct order *o, int i)
@@ -93,12 +82,12 @@ static pl_status one_node(struct lower *w, struct order *o, int i)
         return lower_send(w, i);
     }
     if (x->kind == NUM_SLICE) {
-        PL_TRY(slice(w, i));
+        PL_TRY(lower_slice(w, i));
         return lower_send(w, i);
     }
     if (x->kind != NUM_OP) {
         if (is_leaf(w, x->in[0]))
-            PL_TRY(lower_fetch(w, x->in[0], w->at[i]));
+            PL_TRY(lower_fetch(w, x->in[0], w->script.at[i]));
         o->waits[i] = true;
         o->item[o->n_item++] = i;
         return PL_OK;
@@ -115,9 +104,9 @@ static int find_stages(const struct lower *w, int *first)
     int n = 0, group = -1;
 
     for (int i = 0; i < w->num->n; i++) {
-        if (is_leaf(w, i) || w->at[i] == group)
+        if (is_leaf(w, i) || w->script.at[i] == group)
             continue;
-        group = w->at[i];
+        group = w->script.at[i];
         first[n] = n ? i : 0;
         n++;
     }
@@ -138,7 +127,8 @@ pl_status lower_order(struct lower *w, struct lowered_script *script)
     for (int k = 0; k < n_micro; k++) {
         o[k].waits = arena_alloc(w->a, n, sizeof *o->waits);
         o[k].item = arena_alloc(w->a, n, sizeof *o->item);
-        if (!o[k].waits || !o[k].item)
+        o[k].mine = arena_alloc(w->a, n, sizeof *o->mine);
+        if (!o[k].waits || !o[k].item || !o[k].mine)
             return err_no_memory(w->err, "a program");
     }
     PL_TRY(lower_io_begin(w, script));
@@ -155,39 +145,55 @@ pl_status lower_order(struct lower *w, struct lowered_script *script)
 
             if (k < 0 || k >= n_micro)
                 continue;
-            w->micro = k;
+            w->now.micro = k;
             for (int i = first[s]; i < first[s + 1]; i++)
                 PL_TRY(one_node(w, &o[k], i));
             PL_TRY(flush(w, &o[k]));
         }
-    w->micro = 0;
+    w->now.micro = 0;
     return PL_OK;
 }
 
-/* Ways ------------------------------------------------------------------- */
+/* Scripts ---------------------------------------------------------------- */
 
 static pl_status one_script(struct lower *w, int k)
 {
     const struct lower_script *script = &w->opt->script[k];
     struct lowered_script *o = &w->out->script[k];
     size_t n = (size_t)w->num->n + 1;
+    struct held ***value =
+        arena_alloc(w->a, (size_t)script->n_micro, sizeof *value);
 
-    w->script = k;
-    w->at = o->at = script->at;
-    w->order = 0;
     o->n_micro = script->n_micro;
     o->message = arena_alloc(w->a, n, sizeof *o->message);
     o->at = arena_memdup(w->a, script->at, n - 1, sizeof *script->at);
-    w->value = arena_alloc(w->a, (size_t)script->n_micro, sizeof *w->value);
-    if (!o->message || !o->at || !w->value)
+    if (!o->message || !o->at || !value)
         return err_no_memory(w->err, "a program");
     for (int i = 0; i < script->n_micro; i++) {
-        w->value[i] = arena_alloc(w->a, n, sizeof **w->value);
-        if (!w->value[i])
+        value[i] = arena_alloc(w->a, n, sizeof **value);
+        if (!value[i])
             return err_no_memory(w->err, "a program");
     }
-    PL_TRY(lower_passes(w, o));
-    w->value = NULL;
+    w->script = (struct script_draft){.index = k, .at = o->at, .value = value};
+    return lower_passes(w, o);
+}
+
+/* Devices of each group. */
+static pl_status find_members(struct lower *w)
+{
+    w->members = arena_alloc(w->a, (size_t)w->opt->n_group, sizeof *w->members);
+    if (!w->members)
+        return err_no_memory(w->err, "programs");
+    for (int i = 0; i < w->opt->n_group; i++) {
+        const struct lower_group *g = lower_group(w, i);
+        int *dev = arena_alloc(w->a, (size_t)g->n + 1, sizeof *dev);
+
+        if (!dev)
+            return err_no_memory(w->err, "programs");
+        for (int k = 0; k < g->n; k++)
+            dev[k] = lower_dev(w, g->first + k);
+        w->members[i] = dev;
+    }
     return PL_OK;
 }
 
@@ -257,19 +263,16 @@ static pl_status start(struct lower *w)
     o->leaf = arena_alloc(w->a, n, sizeof *o->leaf);
     w->dev = arena_alloc(w->a, n_dev, sizeof *w->dev);
     w->unit = arena_alloc(w->a, (size_t)opt->n_unit, sizeof *w->unit);
-    w->peer = arena_alloc(w->a, (size_t)opt->n_group, sizeof *w->peer);
     w->held = arena_alloc(w->a, n, sizeof *w->held);
-    w->region.item = arena_alloc(w->a, n, sizeof *w->region.item);
-    if (!o->prog || !o->script || !o->leaf || !w->dev || !w->unit || !w->peer ||
-        !w->held || !w->region.item)
+    if (!o->prog || !o->script || !o->leaf || !w->dev || !w->unit || !w->held)
         return err_no_memory(w->err, "programs");
     for (int d = 0; d < opt->n_dev; d++)
-        w->dev[d].owed = -1;
+        lower_open_events(&w->dev[d].events);
     for (int u = 0; u < opt->n_unit; u++) {
         w->unit[u].u = opt->unit[u];
         w->unit[u].local = u - opt->group[opt->unit[u].group].first;
         for (int i = 0; i < PROG_MAX_MICRO; i++)
-            w->unit[u].told[i] = -1;
+            w->unit[u].messages.told[i] = -1;
         o->prog[opt->unit[u].dev].active = u < opt->n_unit - 1;
     }
     for (int d = 0; d < opt->n_dev; d++) {
@@ -279,6 +282,7 @@ static pl_status start(struct lower *w)
             return err_no_memory(w->err, "programs");
     }
     PL_TRY(find_users(w));
+    PL_TRY(find_members(w));
     PL_TRY(lower_presence(w));
     PL_TRY(lower_leaves(w));
     PL_TRY(lower_io(w));
@@ -299,7 +303,7 @@ static pl_status finish(struct lower *w, int d)
         return err_no_memory(w->err, "a program");
     p->n_tensor = v->n_tensor;
     p->n_script = w->opt->n_script;
-    p->n_event = v->n_event;
+    p->n_event = v->events.n;
     p->n_group = w->opt->n_group;
     memcpy(p->bytes, v->bytes, sizeof p->bytes);
     p->max = w->opt->max;
@@ -337,14 +341,9 @@ pl_status lower(struct lowered **out, const struct numeric *num,
         free(w.dev[d].buffer);
         free(w.dev[d].inside);
         free(w.dev[d].q8);
-        free(w.dev[d].late);
+        free(w.dev[d].events.event);
         free(w.dev[d].buf);
     }
-    for (int u = 0; w.unit && u < all.n_unit; u++)
-        free(w.unit[u].peers);
-    free(w.transit);
-    free(w.stream);
-    free(w.copy);
     if (s == PL_OK)
         *out = o;
     else

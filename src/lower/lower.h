@@ -65,7 +65,7 @@ struct lowered_held {
 };
 
 struct lowered_message {
-    int layer; /* of the op that made it, -1 outside */
+    int layer; /* of the first value of it, -1: of none */
     int group;
     enum num_kind kind;
     int n_item;
@@ -74,9 +74,9 @@ struct lowered_message {
 
 /* A value, weight or cache that goes from one group to another. */
 struct lowered_copy {
-    int node;     /* num node */
-    int from, to; /* groups */
-    int layer;
+    int node;        /* num node */
+    int from, to;    /* groups */
+    int layer;       /* -1: of none */
     pl_dim bytes[2]; /* moved, over all receiving devices: the sum; pages of a
                         cache: those of one token */
     bool pages;

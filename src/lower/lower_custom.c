@@ -71,8 +71,8 @@ static pl_dim bytes_of(const pl_dim *dim, int from, int to, int64_t n)
 static pl_status rank_slice(struct lower *w, int u, int i, int rank, int *in,
                             struct kernel_custom_split *s)
 {
-    const struct graph_node *x = &w->g->node[w->num->node[i].node];
-    int axis = w->num->node[i].layout->dim, n, d = w->unit[u].u.dev;
+    const struct graph_node *x = lower_node(w, i);
+    int axis = w->num->node[i].layout->dim, n, d = lower_dev(w, u);
     struct merge_item *m = arena_alloc(w->a, 1, sizeof *m);
     struct step st = {.kind = STEP_MERGE, .node = (int)(x - w->g->node)};
     pl_dim have[GRAPH_MAX_DIM], want[GRAPH_MAX_DIM];

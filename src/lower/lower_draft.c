@@ -1,5 +1,5 @@
-/* Programs while they are written: tensors, buffers, steps, events; and the
- * tables that say which group holds which value. */
+/* A device's program while it is written: tensors, the buffers that they lie
+ * in, steps. Each step tells how long the buffers live that it touches. */
 #include "lower/lower_inner.h"
 
 #include "base/err.h"
@@ -17,6 +17,23 @@ bool lower_grow(void **p, int n, int *cap, size_t size)
     q = realloc(*p, (size_t)c * size);
     if (!q)
         return false;
+    *p = q;
+    *cap = c;
+    return true;
+}
+
+bool lower_more(struct lower *w, void **p, int n, int *cap, size_t size)
+{
+    int c = *cap ? 2 * *cap : 8;
+    void *q;
+
+    if (n < *cap)
+        return true;
+    q = arena_alloc(w->a, (size_t)c, size);
+    if (!q)
+        return false;
+    if (n)
+        memcpy(q, *p, (size_t)n * size);
     *p = q;
     *cap = c;
     return true;
@@ -94,7 +111,7 @@ static pl_status add_tensor(struct lower *w, int d, const struct prog_tensor *t,
         return err_no_memory(w->err, "a program");
     v->tensor_cap = c;
     v->tensor[v->n_tensor] = *t;
-    v->tensor[v->n_tensor].micro = w->micro;
+    v->tensor[v->n_tensor].micro = w->now.micro;
     v->buffer[v->n_tensor] = buffer;
     v->inside[v->n_tensor] = inside;
     v->q8[v->n_tensor] = -1;
@@ -129,19 +146,23 @@ pl_status lower_tensor(struct lower *w, int d, pl_format f, int n_dim,
     return add_tensor(w, d, &t, b, 0, out);
 }
 
+void lower_to_inbox(struct draft *v, int t, int birth)
+{
+    struct buffer *b = &v->buf[v->buffer[t]];
+
+    b->region = v->tensor[t].region = REGION_MAIL;
+    b->birth = birth;
+}
+
 pl_status lower_mail(struct lower *w, int d, pl_format f, int n_dim,
                      const pl_dim *dim, int birth, int64_t most, int *out)
 {
     struct draft *v = &w->dev[d];
-    struct prog_tensor *t;
-    struct buffer *b;
 
     PL_TRY(lower_tensor(w, d, f, n_dim, dim, 1, out, NULL));
-    t = &v->tensor[*out];
-    b = &v->buf[v->buffer[*out]];
-    t->region = b->region = REGION_MAIL;
-    b->birth = birth;
+    lower_to_inbox(v, *out, birth);
     if (most > 0) {
+        struct prog_tensor *t = &v->tensor[*out];
         const struct graph_sizes z = {most, most, w->opt->max.n_slot,
                                       w->opt->max.n_seq};
 
@@ -149,7 +170,7 @@ pl_status lower_mail(struct lower *w, int d, pl_format f, int n_dim,
 
         if (bytes < t->bytes)
             t->bytes = bytes;
-        b->bytes = (t->bytes + 63) / 64 * 64;
+        v->buf[v->buffer[*out]].bytes = (t->bytes + 63) / 64 * 64;
     }
     return PL_OK;
 }
@@ -177,7 +198,7 @@ void lower_use(struct draft *v, int tensor, int at)
         v->buf[b].death = at;
 }
 
-/* Steps and events ------------------------------------------------------- */
+/* Steps ------------------------------------------------------------------ */
 
 struct use_at {
     struct draft *v;
@@ -208,290 +229,15 @@ pl_status lower_step(struct lower *w, int d, const struct step *s)
     step_uses(s, d, v->tensor, use, &at);
     t = &v->step[v->n_step++];
     *t = *s;
-    t->micro = w->micro;
-    t->order = step_meets(s) ? s->order : w->order++;
-    if (w->guard != GUARD_NONE) {
-        bool few = w->guard == GUARD_FEW_TOK || w->guard == GUARD_FEW_OUT;
+    t->micro = w->now.micro;
+    t->order = step_meets(s) ? s->order : w->script.order++;
+    if (w->now.guard != GUARD_NONE) {
+        bool few =
+            w->now.guard == GUARD_FEW_TOK || w->now.guard == GUARD_FEW_OUT;
 
-        t->guard_out = w->guard >= GUARD_FEW_OUT;
+        t->guard_out = w->now.guard >= GUARD_FEW_OUT;
         t->least = few ? 0 : w->few + 1;
         t->most = few ? w->few : INT64_MAX;
     }
-    return PL_OK;
-}
-
-/* Room to know of the device's events up to `event`. */
-static bool know(struct draft *v, int event)
-{
-    while (v->late_cap <= event) {
-        int cap = v->late_cap;
-
-        if (!lower_grow((void **)&v->late, cap, &v->late_cap, sizeof *v->late))
-            return false;
-        for (int i = cap; i < v->late_cap; i++)
-            v->late[i] = (struct late){.as = -1};
-    }
-    return true;
-}
-
-/* The POST itself, of the current micro-batch. */
-static pl_status post(struct lower *w, int d, enum queue q, int event)
-{
-    struct draft *v = &w->dev[d];
-    const struct step s = {
-        .kind = STEP_POST, .queue = q, .node = -1, .event = {d, event}};
-
-    if (!know(v, event))
-        return err_no_memory(w->err, "a program");
-    v->late[event].waits = false;
-    v->late[event].queue = q;
-    v->late[event].micro = w->micro;
-    v->late[event].guard = w->guard;
-    v->late[event].number = ++v->posts[q][w->micro][w->guard].n;
-    v->posts[q][w->micro][w->guard].event = event;
-    return lower_step(w, d, &s);
-}
-
-pl_status lower_post(struct lower *w, int d, enum queue q, int *event)
-{
-    struct draft *v = &w->dev[d];
-    const struct step *last;
-
-    PL_TRY(lower_settle(w, d));
-    last = v->n_step ? &v->step[v->n_step - 1] : NULL;
-    if (last && last->kind == STEP_POST && last->queue == q &&
-        last->micro == w->micro &&
-        v->late[last->event.event].guard == w->guard) {
-        *event = last->event.event; /* nothing has happened since */
-        return PL_OK;
-    }
-    *event = v->n_event++;
-    return post(w, d, q, *event);
-}
-
-pl_status lower_post_late(struct lower *w, int d, int *event)
-{
-    struct draft *v = &w->dev[d];
-
-    *event = v->n_event++;
-    if (!know(v, *event))
-        return err_no_memory(w->err, "a program");
-    v->late[*event] = (struct late){.waits = true,
-                                    .micro = w->micro,
-                                    .batch = w->batch,
-                                    .as = -1,
-                                    .queue = QUEUE_COPY};
-    return PL_OK;
-}
-
-/* Posts a late event; those before it of its micro-batch are then known too,
- * since a queue is first in, first out. */
-static pl_status post_now(struct lower *w, int d, int event)
-{
-    struct draft *v = &w->dev[d];
-    int micro = w->micro;
-    enum guard guard = w->guard;
-    pl_status s;
-
-    w->micro = v->late[event].micro;
-    w->guard = GUARD_NONE;
-    for (int e = v->first_late; e < event; e++)
-        if (v->late[e].waits && v->late[e].micro == w->micro) {
-            v->late[e].waits = false;
-            v->late[e].as = event;
-        }
-    s = post(w, d, QUEUE_COPY, event);
-    w->micro = micro;
-    w->guard = guard;
-    return s;
-}
-
-pl_status lower_post_batch(struct lower *w, int d)
-{
-    struct draft *v = &w->dev[d];
-
-    for (int e = v->n_event - 1; e >= v->first_late; e--)
-        if (e < v->late_cap && v->late[e].waits && v->late[e].batch != w->batch)
-            PL_TRY(post_now(w, d, e));
-    for (; v->first_late < v->n_event && v->first_late < v->late_cap;
-         v->first_late++)
-        if (v->late[v->first_late].waits)
-            break;
-    return PL_OK;
-}
-
-pl_status lower_settle(struct lower *w, int d)
-{
-    struct draft *v = &w->dev[d];
-    int micro = w->micro, event = v->owed;
-    enum guard guard = w->guard;
-    pl_status s;
-
-    if (event < 0)
-        return PL_OK;
-    v->owed = -1;
-    w->micro = v->owed_micro;
-    w->guard = GUARD_NONE;
-    s = post(w, d, QUEUE_COMPUTE, event);
-    w->micro = micro;
-    w->guard = guard;
-    return s;
-}
-
-pl_status lower_post_later(struct lower *w, int d, int *event)
-{
-    struct draft *v = &w->dev[d];
-
-    if (v->owed_micro != w->micro)
-        PL_TRY(lower_settle(w, d));
-    if (v->owed < 0)
-        v->owed = v->n_event++;
-    v->owed_micro = w->micro;
-    *event = v->owed;
-    return PL_OK;
-}
-
-static pl_status wait_step(struct lower *w, int d, enum queue q,
-                           const struct step_event *e, int n)
-{
-    const struct step s = {.kind = STEP_WAIT,
-                           .queue = q,
-                           .node = -1,
-                           .wait = {e[0], n - 1, n > 1 ? e + 1 : NULL}};
-
-    return lower_step(w, d, &s);
-}
-
-/* A WAIT of queue q for the device's own event, in just the runs that have its
- * POST: the queue then depends on it. */
-static pl_status wait_own(struct lower *w, int d, enum queue q, int event)
-{
-    const struct step_event own = {d, event};
-    const struct late *l = &w->dev[d].late[event];
-    int micro = w->micro;
-    enum guard guard = w->guard;
-    pl_status st;
-
-    w->micro = l->micro;
-    w->guard = l->guard;
-    st = wait_step(w, d, q, &own, 1);
-    w->micro = micro;
-    w->guard = guard;
-    return st;
-}
-
-pl_status lower_link(struct lower *w, int d, enum queue q)
-{
-    struct draft *v = &w->dev[d];
-    enum queue other = q == QUEUE_COMPUTE ? QUEUE_COPY : QUEUE_COMPUTE;
-
-    if (w->opt->dev[d].one_queue)
-        return PL_OK;
-    for (int i = 0; i < PROG_MAX_MICRO * GUARD_COUNT; i++) {
-        int k = i / GUARD_COUNT, g = i % GUARD_COUNT;
-
-        if (v->posts[other][k][g].n == v->posts[other][k][g].linked)
-            continue;
-        v->posts[other][k][g].linked = v->posts[other][k][g].n;
-        PL_TRY(wait_own(w, d, q, v->posts[other][k][g].event));
-    }
-    return PL_OK;
-}
-
-/* The device's queue waits for event l of the other one, in just the runs that
- * have it. */
-static void note_link(struct lower *w, struct draft *v, enum queue q,
-                      const struct late *l)
-{
-    if (l->queue == q || l->micro != w->micro || l->guard != w->guard)
-        return;
-    if (l->number > v->posts[l->queue][l->micro][l->guard].linked)
-        v->posts[l->queue][l->micro][l->guard].linked = l->number;
-}
-
-pl_status lower_wait(struct lower *w, int d, enum queue q, int dev, int event)
-{
-    struct draft *v = &w->dev[dev];
-    struct step_event e;
-
-    if (v->owed == event)
-        PL_TRY(lower_settle(w, dev));
-    if (event < v->late_cap && v->late[event].waits)
-        PL_TRY(post_now(w, dev, event));
-    if (event < v->late_cap && v->late[event].as >= 0)
-        event = v->late[event].as;
-    e = (struct step_event){dev, event};
-    if (dev != d)
-        PL_TRY(lower_link(w, d, q));
-    else
-        note_link(w, v, q, &v->late[event]);
-    return wait_step(w, d, q, &e, 1);
-}
-
-pl_status lower_wait_all(struct lower *w, int d, const struct step_event *e,
-                         int n)
-{
-    PL_TRY(lower_link(w, d, QUEUE_COMPUTE));
-    return wait_step(w, d, QUEUE_COMPUTE, e, n);
-}
-
-/* Who holds what --------------------------------------------------------- */
-
-static struct held *in_group(struct held *h, int group)
-{
-    while (h && h->h.group != group)
-        h = (struct held *)h->h.next;
-    return h;
-}
-
-/* The micro-batch whose value i is: a streamed weight is that of the first,
- * which is part of every run, for all. */
-static int owner(const struct lower *w, int i)
-{
-    return w->num->node[i].kind == NUM_OP &&
-                   w->g->node[w->num->node[i].node].op == OP_weight
-               ? 0
-               : w->micro;
-}
-
-/* Of this script and micro-batch first (streamed leaves), then for good. */
-struct held *lower_find(const struct lower *w, int i, int group)
-{
-    struct held *h = NULL;
-
-    if (w->value)
-        h = in_group(w->value[owner(w, i)][i], group);
-    return h ? h : in_group(w->held[i], group);
-}
-
-pl_status lower_hold(struct lower *w, int i, int group, struct held **out)
-{
-    size_t n = (size_t)w->opt->group[group].n;
-    struct held *h = arena_alloc(w->a, 1, sizeof *h);
-    struct held **first = w->value ? &w->value[owner(w, i)][i] : &w->held[i];
-
-    if (!h)
-        return err_no_memory(w->err, "a program");
-    h->h.group = group;
-    h->h.v = arena_alloc(w->a, n, sizeof *h->h.v);
-    h->ready = arena_alloc(w->a, n, sizeof *h->ready);
-    h->arrives = arena_alloc(w->a, n, sizeof *h->arrives);
-    if (!h->h.v || !h->ready || !h->arrives)
-        return err_no_memory(w->err, "a program");
-    for (size_t k = 0; k < n; k++) {
-        h->h.v[k] = (struct lowered_value){-1, -1};
-        h->ready[k] = -1;
-    }
-    if (w->num->node[i].layout->kind == PL_PARTIAL) {
-        h->sums = arena_alloc(w->a, n, sizeof *h->sums);
-        h->by_rank = arena_alloc(w->a, n, sizeof *h->by_rank);
-        if (!h->sums || !h->by_rank)
-            return err_no_memory(w->err, "a program");
-        for (size_t k = 0; k < n; k++)
-            h->sums[k].tensor = h->by_rank[k].tensor = -1;
-    }
-    h->h.next = *first ? &(*first)->h : NULL;
-    *first = h;
-    *out = h;
     return PL_OK;
 }

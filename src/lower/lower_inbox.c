@@ -1,5 +1,16 @@
-/* Messages by inboxes, in one shot or two; see lower_message.c. */
-#include "lower/lower_inner.h"
+/* Messages between devices that share no memory: by inboxes.
+ *
+ * In *one shot* each device pushes what a peer needs into that peer's inbox,
+ * posts, waits for the posts of all, and merges from its own memory. A sum of
+ * many rows over three devices or more takes *two shots*: each device sums its
+ * part of the value, a range of its elements, and pushes the result to all. The
+ * additions are the same along the same tree, so the number of rows decides at
+ * run time; what is staged does not grow with the number of devices. Peers may
+ * push the next message as soon as they have passed this one, which they do
+ * when this device has posted: a place in the inbox is its message's from the
+ * device's POST of the message before. */
+#include "lower/lower_deliver.h"
+#include "lower/lower_message.h"
 
 #include "base/err.h"
 #include "graph/shape.h"
@@ -39,7 +50,7 @@ static struct lower_item *item_of(const struct exchange *e, int k, int j)
 
 static int dev_of(const struct exchange *e, int k)
 {
-    return e->w->unit[e->g->first + k].u.dev;
+    return lower_dev(e->w, e->g->first + k);
 }
 
 static bool is_sum(const struct exchange *e, int j)
@@ -163,8 +174,7 @@ static void take_slot(const struct exchange *e, int k, struct box *b,
 static pl_status entry_of(const struct exchange *e, int j,
                           const struct merge_addend *ad, int *tensor)
 {
-    const struct graph_node *x =
-        &e->w->g->node[e->w->num->node[e->item[j]].node];
+    const struct graph_node *x = lower_node(e->w, e->item[j]);
 
     *tensor = ad->tensor;
     return ad->off ? lower_alias(e->w, ad->dev, ad->tensor, x->n_dim, x->dim,
@@ -202,8 +212,7 @@ static pl_status staged(const struct exchange *e, int k,
 /* Elements of the value for each n_tok or n_out. */
 static pl_dim elements(const struct exchange *e, int j)
 {
-    const struct graph_node *x =
-        &e->w->g->node[e->w->num->node[e->item[j]].node];
+    const struct graph_node *x = lower_node(e->w, e->item[j]);
 
     return lower_product(x->dim, 0, x->n_dim, 1);
 }
@@ -495,7 +504,7 @@ pl_status lower_exchange(struct lower *w, int group, int n, const int *item,
     struct exchange e = {.w = w,
                          .group = group,
                          .n = n,
-                         .g = &w->opt->group[group],
+                         .g = lower_group(w, group),
                          .item = item,
                          .it = it,
                          .bytes = bytes};
@@ -513,15 +522,15 @@ pl_status lower_exchange(struct lower *w, int group, int n, const int *item,
     for (int k = 0; k < e.g->n;
          k++) /* whatever follows, its POST comes later */
         first[k] = w->dev[dev_of(&e, k)].n_step;
-    w->guard = few;
+    w->now.guard = few;
     PL_TRY(shot(&e, &one));
     if (few != GUARD_NONE) {
-        w->guard = many;
+        w->now.guard = many;
         PL_TRY(shot(&e, &two));
         PL_TRY(second_shot(&e));
     }
-    w->guard = GUARD_NONE;
+    w->now.guard = GUARD_NONE;
     for (int k = 0; k < e.g->n; k++)
-        w->unit[e.g->first + k].told[w->micro] = first[k];
+        w->unit[e.g->first + k].messages.told[w->now.micro] = first[k];
     return PL_OK;
 }

@@ -1,8 +1,5 @@
-/* State shared by the files of the lowering: lower.c orders the steps and
- * closes the programs, lower_draft.c writes programs, lower_leaf.c weights
- * and caches, lower_io.c inputs and results, lower_op.c the steps of ops,
- * lower_partial.c PARTIAL regions, lower_message.c messages, lower_copy.c
- * what goes between groups. */
+/* State shared by the files of the lowering. Each says at its top what its idea
+ * is; below they stand in the order in which they are best read. */
 #ifndef LOWER_LOWER_INNER_H
 #define LOWER_LOWER_INNER_H
 
@@ -21,41 +18,61 @@ enum guard {
     GUARD_COUNT
 };
 
-/* A device's program being written. */
-struct draft {
-    struct step *step; /* of the script being written */
-    int n_step, step_cap;
-    struct prog_tensor *tensor; /* of all scripts */
-    int *buffer;    /* [n_tensor] buffer it lies in, -1 outside WORK */
-    size_t *inside; /* [n_tensor] offset in the buffer */
-    int *q8;        /* [n_tensor] its quantized form, or -1 */
-    int n_tensor, tensor_cap;
-    struct buffer *buf; /* of the script */
-    int n_buf, buf_cap;
-    int first_tensor, n_event; /* of the script; of all scripts */
-    int owed;          /* event to be posted once values have come, or -1 */
-    int owed_micro;    /* which waits for them */
-    struct late *late; /* [n_event] of the copy queue, not yet posted */
-    int late_cap, first_late; /* the first event that may be one */
-    /* POSTs so far, by queue and micro-batch: the number of the last one, and
-       how many the other queue is known to have waited for */
-    struct {
-        int n, event, linked;
-    } posts[QUEUE_COUNT][PROG_MAX_MICRO][GUARD_COUNT];
-    size_t bytes[REGION_COUNT];
+/* What the next steps are made for. Who makes some for another micro-batch in
+ * between sets it and puts it back. */
+struct cursor {
+    int micro;        /* micro-batch */
+    enum guard guard; /* the runs that have them */
 };
 
-/* An event of a copy queue is posted as late as it can be: when somebody waits
- * for it, or before copies of another batch. */
-struct late {
-    bool waits; /* to be posted */
-    int micro, batch;
+/* ---- a device's program being written ------------------------------------ */
+
+/* An event of the device. One of a copy queue is posted as late as it can be:
+ * when somebody waits for it, or before copies of another wave. */
+struct draft_event {
+    bool late; /* to be posted later */
+    int micro, wave;
     int as;     /* another event that was posted in its place, or -1 */
     int number; /* among the posts of its queue, micro-batch and guard; 0: not
                    yet */
     enum guard guard;
     enum queue queue;
 };
+
+/* POSTs so far of a queue, for one micro-batch and guard. */
+struct posts {
+    int n, event; /* how many; the last one */
+    int linked;   /* so many of them the other queue is known to wait for */
+};
+
+/* All of a device's: lower_event.c's. */
+struct draft_events {
+    int n, cap; /* of all scripts */
+    struct draft_event *event;
+    int owed;       /* to be posted once values have come, or -1 */
+    int owed_micro; /* which waits for them */
+    int first_late; /* the first event that may be one */
+    struct posts posts[QUEUE_COUNT][PROG_MAX_MICRO][GUARD_COUNT];
+};
+
+struct draft {
+    /* of all scripts */
+    struct prog_tensor *tensor;
+    int *buffer;    /* [n_tensor] buffer it lies in, -1 outside WORK */
+    size_t *inside; /* [n_tensor] offset in the buffer */
+    int *q8;        /* [n_tensor] its quantized form, or -1 */
+    int n_tensor, tensor_cap;
+    size_t bytes[REGION_COUNT];
+    /* of the script being written */
+    struct step *step;
+    int n_step, step_cap;
+    struct buffer *buf;
+    int n_buf, buf_cap;
+    int first_tensor;
+    struct draft_events events;
+};
+
+/* ---- values -------------------------------------------------------------- */
 
 /* PARTIAL addends of a unit: entries of one tensor. */
 struct addends {
@@ -78,84 +95,111 @@ struct held {
     struct arrival *arrives; /* [units] to wait for before use */
 };
 
-/* A tensor that others read until ... */
+/* ---- a device in a group ------------------------------------------------- */
+
+/* A tensor that peers read until they have taken another message. */
 struct lent {
     int tensor, micro;
+};
+
+/* What a unit has lent and told its peers by messages. */
+struct unit_messages {
+    /* The last step before which peers cannot have begun to push the next
+       message, by micro-batch: its POST of the last one; -1: there was none. */
+    int told[PROG_MAX_MICRO];
+    struct lent *lent; /* read in messages not yet followed by another */
+    int n_lent, lent_cap;
+};
+
+/* The table of tokens of a micro-batch, as far as a unit has it: lower_io.c's.
+ */
+struct unit_batch {
+    int tensor; /* -1: not here */
+    int ready;  /* event that says to the copy queue that it is, or -1 */
+    bool lent;  /* the copy queue reads it, nobody says until when */
 };
 
 struct unit {
     struct lower_unit u;
     int local; /* index in its group */
-    /* The last step before which peers cannot have begun to push the next
-       message, by micro-batch: its POST of the last one; -1: there was none. */
-    int told[PROG_MAX_MICRO];
-    struct lent *peers; /* read in messages not yet followed by another */
-    int n_peers, peers_cap;
-    /* The table of tokens, by micro-batch, as far as it is here. */
-    struct {
-        int tensor; /* -1: not here */
-        int ready;  /* event that says to the copy queue that it is, or -1 */
-        bool lent;  /* the copy queue reads it, nobody says until when */
-    } batch[PROG_MAX_MICRO];
+    struct unit_messages messages;
+    struct unit_batch batch[PROG_MAX_MICRO];
 };
 
-/* A copy on its way between two groups: what it reads may be overwritten when
- * all receivers have posted. */
-struct transit {
-    int from, to, micro;
-    int n_src, *src_unit, *src_tensor;
-    int n_done;
-    struct step_event *done; /* [n_done] */
-};
+/* ---- the lowering -------------------------------------------------------- */
 
-/* A weight read away from home. */
-struct stream {
-    int num, group, layer;
+/* The script being written. */
+struct script_draft {
+    int index;            /* among the scripts */
+    const int *at;        /* [num->n] group that computes each node */
+    struct held ***value; /* [n_micro][num->n]; NULL: no script yet */
+    int order;            /* of the next step, in the total order */
+    int wave;             /* of copies that set out together */
+    int copy_cap;         /* of the lowered script's copies */
 };
 
 struct lower {
+    /* fixed for the call */
     const struct numeric *num;
     const pl_graph *g;
-    const struct lower_options *opt;
+    const struct lower_options *opt; /* "io" is its last group and unit */
     struct lowered *out;
-    struct arena *a;    /* out's */
-    struct draft *dev;  /* [n_dev] */
-    struct unit *unit;  /* [n_unit] */
-    uint64_t *present;  /* [num->n] PARTIAL: ranks that have an addend */
-    bool *lone;         /* [num->n] a contraction no PARTIAL op reads */
-    int *user0, *user;  /* readers of node i: user[user0[i] .. user0[i + 1]) */
-    struct held **held; /* [num->n]: weights and caches */
-    struct {            /* of lower_regions, [num->n] */
-        bool *need, *exit, *kept;
-        int *node, *part_of, *item;
-    } region;
-    /* the script being written */
-    int script, micro, order;
-    int batch;        /* of copies that set out together */
-    enum guard guard; /* of the steps that are emitted */
-    int64_t few; /* rows for which a message takes one shot; 0: not known yet */
-    const int *at;
-    struct held ***value; /* [n_micro][num->n] */
-    const int **peer; /* [n_group] devices that meet, or NULL: not made yet */
-    struct transit *transit;
-    int n_transit, transit_cap;
-    struct stream *stream; /* streamed weights, in order of use */
-    int n_stream, stream_cap, next_stream;
-    struct lowered_copy *copy; /* of micro-batch 0 */
-    int copy_cap;
+    struct arena *a; /* out's */
     pl_err *err;
+    int *user0, *user;   /* readers of node i: user[user0[i] .. user0[i + 1]) */
+    const int **members; /* [n_group] devices of its units */
+    struct held **held;  /* [num->n]: weights and caches, for good */
+    uint64_t *present;   /* [num->n] PARTIAL: ranks that have an addend */
+    int64_t few; /* rows for which a message takes one shot; 0: not known yet */
+
+    struct draft *dev; /* [n_dev] */
+    struct unit *unit; /* [n_unit] */
+    struct script_draft script;
+    struct cursor now;
+
+    /* one file's own each; in w->a */
+    struct regions *regions;   /* lower_partial.c */
+    struct transits *transits; /* lower_lend.c; NULL: nothing was lent yet */
+    struct streams *streams;   /* lower_stream.c, of the script */
 };
 
-/* ---- lower.c, lower_passes.c ------------------------------------------- */
+/* The graph's node of value i. */
+static inline const struct graph_node *lower_node(const struct lower *w, int i)
+{
+    return &w->g->node[w->num->node[i].node];
+}
+
+/* Is value i the result of this op, and no conversion? */
+static inline bool lower_is(const struct lower *w, int i, enum op op)
+{
+    return w->num->node[i].kind == NUM_OP && lower_node(w, i)->op == op;
+}
+
+static inline const struct lower_group *lower_group(const struct lower *w,
+                                                    int group)
+{
+    return &w->opt->group[group];
+}
+
+/* The device of unit u. */
+static inline int lower_dev(const struct lower *w, int u)
+{
+    return w->unit[u].u.dev;
+}
+
+/* ---- lower.c, lower_passes.c --------------------------------------------- */
 
 /* Emits the steps of a script, in the total order. */
 pl_status lower_order(struct lower *w, struct lowered_script *script);
-/* All passes over a script: w->value and its other tables are there. */
+/* All passes over a script: w->script is there. */
 pl_status lower_passes(struct lower *w, struct lowered_script *script);
 
-/* ---- lower_draft.c ----------------------------------------------------- */
+/* ---- lower_draft.c ------------------------------------------------------- */
 
+/* Room for one more than the n that *p has: by realloc, to be freed; or in
+ * w->a. False: out of memory. */
 bool lower_grow(void **p, int n, int *cap, size_t size);
+bool lower_more(struct lower *w, void **p, int n, int *cap, size_t size);
 /* Value i's dimensions as unit u stores them. */
 void lower_dims(const struct lower *w, int u, int i, pl_dim *dim);
 /* How unit u stores value i's dimension `dim`. */
@@ -175,6 +219,8 @@ pl_status lower_tensor(struct lower *w, int d, pl_format f, int n_dim,
  * allows). */
 pl_status lower_mail(struct lower *w, int d, pl_format f, int n_dim,
                      const pl_dim *dim, int birth, int64_t most, int *out);
+/* Tensor t, just made, lies in the inbox, and its buffer is born at `birth`. */
+void lower_to_inbox(struct draft *v, int t, int birth);
 /* The same memory under other dimensions, `offset` bytes in. */
 pl_status lower_alias(struct lower *w, int d, int tensor, int n_dim,
                       const pl_dim *dim, size_t offset, int *out);
@@ -183,6 +229,9 @@ pl_status lower_alias(struct lower *w, int d, int tensor, int n_dim,
 pl_status lower_step(struct lower *w, int d, const struct step *s);
 /* The buffer of `tensor` is touched at step `at`. */
 void lower_use(struct draft *v, int tensor, int at);
+
+/* ---- lower_event.c ------------------------------------------------------- */
+
 /* A POST in the queue; *event is its number. */
 pl_status lower_post(struct lower *w, int d, enum queue q, int *event);
 pl_status lower_wait(struct lower *w, int d, enum queue q, int dev, int event);
@@ -197,15 +246,17 @@ pl_status lower_wait_all(struct lower *w, int d, const struct step_event *e,
 pl_status lower_post_later(struct lower *w, int d, int *event);
 pl_status lower_settle(struct lower *w, int d);
 /* The event of a POST in device d's copy queue that comes as late as it can:
- * see struct late. */
+ * see struct draft_event. */
 pl_status lower_post_late(struct lower *w, int d, int *event);
-/* Before copies of another batch enter the queue. */
-pl_status lower_post_batch(struct lower *w, int d);
+/* Before copies of another wave enter the queue. */
+pl_status lower_post_wave(struct lower *w, int d);
 /* A WAIT for another device, or a meeting, is about to follow in the queue: it
  * must depend on all that the device has posted in the other one. */
 pl_status lower_link(struct lower *w, int d, enum queue q);
+/* A draft's events before its first script, and between two. */
+void lower_open_events(struct draft_events *e);
 
-/* ---- values (lower_draft.c) -------------------------------------------- */
+/* ---- lower_held.c -------------------------------------------------------- */
 
 /* Value i in a group, NULL: not there. */
 struct held *lower_find(const struct lower *w, int i, int group);
@@ -218,6 +269,12 @@ static inline struct lowered_value *lower_value(const struct held *h,
 {
     return &h->h.v[u->local];
 }
+/* The value is about to be used at unit u. */
+pl_status lower_arrive(struct lower *w, const struct held *h, int u);
+/* The event that says that unit u has its part of the value. */
+pl_status lower_ready(struct lower *w, struct held *h, int u, int *event);
+/* The script ends: what nobody has waited for may come until then. */
+void lower_end_arrivals(struct lower *w, int n_micro);
 
 /* ---- lower_leaf.c ------------------------------------------------------ */
 
@@ -251,6 +308,8 @@ pl_status lower_batch(struct lower *w, int u, int *tensor);
 pl_status lower_batch_copied(struct lower *w, int u, int *tensor, int *event);
 /* Value i is there: to io, if the caller may want it. */
 pl_status lower_result(struct lower *w, int i);
+/* The script ends: tables of tokens that the copy queue may still read. */
+void lower_end_batches(struct lower *w, int n_micro);
 
 /* ---- lower_op.c -------------------------------------------------------- */
 
@@ -286,43 +345,16 @@ pl_status lower_pieces(struct lower *w, int u, int a, int from, int to,
 pl_status lower_push_piece(struct lower *w, struct lower_pieces *l,
                            const struct copy_piece *p);
 
-/* ---- lower_message.c --------------------------------------------------- */
+/* ---- lower_slice.c, lower_message.c -------------------------------------- */
 
-/* Slice conversion i at unit u. */
-pl_status lower_slice(struct lower *w, int u, int i);
+/* Slice conversion i, in its group. */
+pl_status lower_slice(struct lower *w, int i);
 /* The message of conversions item[n] of one group; their sources are ready. */
 pl_status lower_message(struct lower *w, int group, int n, const int *item);
-int lower_layer(const struct lower *w, int i);
-/* What a unit does for one conversion of a message. */
-struct lower_item {
-    struct merge_item m;
-    struct lower_pieces remote;
-};
-/* Do all devices of the group read each other's memory? */
-bool lower_shares(const struct lower *w, int group);
-/* The last step of unit u before which its peers cannot have begun to push the
- * next message. */
-int lower_told(const struct lower *w, int u);
-/* Unit u's MERGE of a message's conversions item[n]; *s: what is special. */
-pl_status lower_merge(struct lower *w, int u, int n, const int *item,
-                      const struct merge_item *m, const pl_dim bytes[2],
-                      struct step *s);
+/* The script ends: what peers may still read. */
+void lower_end_messages(struct lower *w);
 
-/* ---- lower_inbox.c ----------------------------------------------------- */
-
-/* The message between devices that do not share memory: it[units][n]. */
-pl_status lower_exchange(struct lower *w, int group, int n, const int *item,
-                         struct lower_item *it, const pl_dim bytes[2]);
-
-/* ---- lower_copy.c ------------------------------------------------------ */
-
-/* May device d's copies read what device `from` has? */
-bool lower_reads(const struct lower *w, int d, int from);
-/* Pieces from one device after another: by how many p[0] is followed that are
- * from its own, itself included. */
-int lower_run_of(const struct copy_piece *p, int n);
-/* The unit of a group on a device. */
-int lower_unit_of(const struct lower *w, int group, int dev);
+/* ---- lower_copy.c -------------------------------------------------------- */
 
 /* Makes value i (computed, input, weight or cache) available to group b. */
 pl_status lower_fetch(struct lower *w, int i, int b);
@@ -332,13 +364,24 @@ pl_status lower_convert_copy(struct lower *w, int j);
 pl_status lower_copy_ranks(struct lower *w, int i, int b);
 /* Value i is there: starts the copies that others will want. */
 pl_status lower_send(struct lower *w, int i);
-/* Value i is about to be used at unit u. */
-pl_status lower_arrive(struct lower *w, const struct held *h, int u);
-/* Streamed weights: finds those of the script and starts the first. */
+
+/* ---- lower_lend.c -------------------------------------------------------- */
+
+/* Value h is read by the units of group `to`, who have it when the events of
+ * `done` have come. by_rank: its addends, else its value. */
+pl_status lower_lend(struct lower *w, const struct held *h, int to,
+                     const struct arrival *done, bool by_rank);
+/* The script ends: what is still lent lives to its end. */
+void lower_end_lent(struct lower *w);
+
+/* ---- lower_stream.c, lower_pages.c --------------------------------------- */
+
+/* Finds the weights that the script streams, and starts the first. */
 pl_status lower_find_streams(struct lower *w);
 /* Weight i is about to be read in group b. */
 pl_status lower_ahead(struct lower *w, int i, int b);
-/* The script ends: what is still lent lives to its end. */
-void lower_end_copies(struct lower *w);
+/* The pages of cache value i (a cache, or what was written into it) to group
+ * b. */
+pl_status lower_stream_pages(struct lower *w, int i, int b);
 
 #endif

@@ -8,7 +8,7 @@
  * *block*: pulled by a device that reads io's memory, else pushed by io into
  * its inbox. A result goes into io's inbox as soon as it is there; nobody waits
  * for it but the run's end. */
-#include "lower/lower_inner.h"
+#include "lower/lower_deliver.h"
 
 #include "base/err.h"
 
@@ -25,12 +25,6 @@ static int io_group(const struct lower *w)
 static int io_unit(const struct lower *w)
 {
     return w->opt->n_unit - 1;
-}
-
-static bool is_input(const struct lower *w, int i)
-{
-    return w->num->node[i].kind == NUM_OP &&
-           w->g->node[w->num->node[i].node].op == OP_input;
 }
 
 static size_t at_most(const struct lower *w, int n_dim, const pl_dim *dim)
@@ -86,11 +80,11 @@ static pl_status io_batch(struct lower *w)
         t[k] = -1;
         if (!has_cache(w))
             continue;
-        w->micro = k;
+        w->now.micro = k;
         PL_TRY(lower_tensor(w, io_dev(w), PL_I32, 1, &n, 0, &t[k], NULL));
         lower_place(&w->dev[io_dev(w)], t[k], REGION_WORK, 4 * (size_t)n.n);
     }
-    w->micro = 0;
+    w->now.micro = 0;
     return PL_OK;
 }
 
@@ -115,12 +109,12 @@ pl_status lower_io(struct lower *w)
             *t = -1;
             if (x->op != OP_input)
                 continue;
-            w->micro = k;
+            w->now.micro = k;
             PL_TRY(lower_tensor(w, io_dev(w), x->format, x->n_dim, x->dim, 0, t,
                                 NULL));
             lower_place(v, *t, REGION_WORK, at_most(w, x->n_dim, x->dim));
         }
-    w->micro = 0;
+    w->now.micro = 0;
     return io_batch(w);
 }
 
@@ -147,15 +141,15 @@ pl_status lower_io_begin(struct lower *w, struct lowered_script *o)
         for (int i = 0; i < w->num->n; i++) {
             struct held *h;
 
-            if (!is_input(w, i))
+            if (!lower_is(w, i, OP_input))
                 continue;
-            w->micro = k;
+            w->now.micro = k;
             PL_TRY(lower_hold(w, i, io_group(w), &h));
             h->h.v[0].tensor =
                 w->out
                     ->input[(size_t)k * n_node + (size_t)w->num->node[i].node];
         }
-    w->micro = 0;
+    w->now.micro = 0;
     return PL_OK;
 }
 
@@ -171,7 +165,7 @@ struct inputs {
 static bool is_read(const struct lower *w, int i, int group)
 {
     for (int k = w->user0[i]; k < w->user0[i + 1]; k++)
-        if (w->at[w->user[k]] == group)
+        if (w->script.at[w->user[k]] == group)
             return true;
     return false;
 }
@@ -185,13 +179,14 @@ static pl_status find_inputs(struct lower *w, int first, int group,
     if (!in->num || !in->held)
         return err_no_memory(w->err, "a program");
     for (int i = 0; i < w->num->n; i++)
-        if (is_input(w, i) && !lower_find(w, i, group) &&
+        if (lower_is(w, i, OP_input) && !lower_find(w, i, group) &&
             (i == first || is_read(w, i, group))) {
             PL_TRY(lower_hold(w, i, group, &in->held[in->n]));
             in->num[in->n++] = i;
         }
-    in->batch = w->out->batch[w->micro] >= 0 &&
-                w->unit[w->opt->group[group].first].batch[w->micro].tensor < 0;
+    in->batch =
+        w->out->batch[w->now.micro] >= 0 &&
+        w->unit[lower_group(w, group)->first].batch[w->now.micro].tensor < 0;
     return PL_OK;
 }
 
@@ -208,14 +203,14 @@ static pl_status add_batch(struct lower *w, int u, int block, size_t at,
                 {n_tok, {4, PL_N_TOK}},
                 {2 * n_tok, {4 * stride, GRAPH_N_SEQ}}};
     const pl_dim n = batch_words(w), one = {1, PL_CONST};
-    int d = w->unit[u].u.dev, *t = &w->unit[u].batch[w->micro].tensor;
+    int d = lower_dev(w, u), *t = &w->unit[u].batch[w->now.micro].tensor;
 
     PL_TRY(lower_alias(w, d, block, 1, &n, at, t));
     w->dev[d].tensor[*t].format = PL_I32;
     w->dev[d].tensor[*t].bytes = 4 * (size_t)n.n;
     for (size_t k = 0; k < sizeof part / sizeof *part; k++) {
         const struct copy_piece c = {.src_dev = io_dev(w),
-                                     .src = w->out->batch[w->micro],
+                                     .src = w->out->batch[w->now.micro],
                                      .src_at = 4 * part[k].word,
                                      .dst_at = (int64_t)at + 4 * part[k].word,
                                      .bytes = part[k].bytes,
@@ -231,7 +226,7 @@ static pl_status add_batch(struct lower *w, int u, int block, size_t at,
 static pl_status make_block(struct lower *w, int u, const struct inputs *in,
                             bool given, int *block, struct lower_pieces *p)
 {
-    int d = w->unit[u].u.dev;
+    int d = lower_dev(w, u);
     struct lower_pieces none = {0};
     size_t at = 0;
     pl_dim size = {0, PL_CONST}, dim[GRAPH_MAX_DIM];
@@ -250,7 +245,7 @@ static pl_status make_block(struct lower *w, int u, const struct inputs *in,
     else
         PL_TRY(lower_tensor(w, d, PL_I32, 1, &size, 1, block, NULL));
     for (int k = 0; k < in->n; k++) {
-        const struct graph_node *x = &w->g->node[w->num->node[in->num[k]].node];
+        const struct graph_node *x = lower_node(w, in->num[k]);
         int *t = &in->held[k]->h.v[w->unit[u].local].tensor, first = p->n;
 
         lower_dims(w, u, in->num[k], dim);
@@ -270,7 +265,7 @@ static pl_status make_block(struct lower *w, int u, const struct inputs *in,
  * without it. */
 static pl_status bring(struct lower *w, int u, const struct inputs *in)
 {
-    int d = w->unit[u].u.dev, block, event;
+    int d = lower_dev(w, u), block, event;
     bool given = !lower_reads(w, d, io_dev(w));
     struct lower_pieces p = {0};
     struct step s = {.queue = QUEUE_COMPUTE,
@@ -289,7 +284,7 @@ static pl_status bring(struct lower *w, int u, const struct inputs *in)
 
 pl_status lower_input(struct lower *w, int i, int group)
 {
-    const struct lower_group *g = &w->opt->group[group];
+    const struct lower_group *g = lower_group(w, group);
     struct inputs in = {0};
 
     PL_TRY(find_inputs(w, i, group, &in));
@@ -300,7 +295,7 @@ pl_status lower_input(struct lower *w, int i, int group)
 
 pl_status lower_batch(struct lower *w, int u, int *tensor)
 {
-    const int *t = &w->unit[u].batch[w->micro].tensor;
+    const int *t = &w->unit[u].batch[w->now.micro].tensor;
 
     if (*t < 0)
         PL_TRY(lower_input(w, -1, w->unit[u].u.group));
@@ -310,15 +305,27 @@ pl_status lower_batch(struct lower *w, int u, int *tensor)
 
 pl_status lower_batch_copied(struct lower *w, int u, int *tensor, int *event)
 {
-    int *ready = &w->unit[u].batch[w->micro].ready;
+    int *ready = &w->unit[u].batch[w->now.micro].ready;
 
     PL_TRY(lower_batch(w, u, tensor));
-    w->unit[u].batch[w->micro].lent = true;
+    w->unit[u].batch[w->now.micro].lent = true;
     if (event && *ready < 0)
-        PL_TRY(lower_post(w, w->unit[u].u.dev, QUEUE_COMPUTE, ready));
+        PL_TRY(lower_post(w, lower_dev(w, u), QUEUE_COMPUTE, ready));
     if (event)
         *event = *ready;
     return PL_OK;
+}
+
+void lower_end_batches(struct lower *w, int n_micro)
+{
+    for (int u = 0; u < w->opt->n_unit; u++)
+        for (int k = 0; k < n_micro; k++) {
+            const struct unit_batch *x = &w->unit[u].batch[k];
+            struct draft *d = &w->dev[lower_dev(w, u)];
+
+            if (x->lent)
+                lower_use(d, x->tensor, d->n_step);
+        }
 }
 
 /* ---- results ------------------------------------------------------------- */
@@ -327,22 +334,23 @@ pl_status lower_result(struct lower *w, int i)
 {
     int node = w->num->node[i].node, *out;
     const struct graph_node *x = &w->g->node[node];
-    const struct held *h = lower_find(w, i, w->at[i]);
+    const struct held *h = lower_find(w, i, w->script.at[i]);
     struct lower_pieces none = {0}, p = {0};
 
     if (!(x->output || x->keep) || x->op == OP_cache_write ||
         w->num->value[node] != i)
         return PL_OK;
-    out = &w->out->script[w->script]
-               .result[(size_t)w->micro * (size_t)w->g->n_node + (size_t)node];
+    out = &w->out->script[w->script.index]
+               .result[(size_t)w->now.micro * (size_t)w->g->n_node +
+                       (size_t)node];
     /* born before the run begins, it shares its place with no other one */
     PL_TRY(lower_mail(w, io_dev(w), x->format, x->n_dim, x->dim, -1, 0, out));
-    PL_TRY(lower_pieces(w, io_unit(w), w->at[i], i, i, &none, &p));
+    PL_TRY(lower_pieces(w, io_unit(w), w->script.at[i], i, i, &none, &p));
     for (int k = 0, n; k < p.n; k += n) {
         int d = p.p[k].src_dev;
 
         n = lower_run_of(p.p + k, p.n - k);
-        PL_TRY(lower_arrive(w, h, lower_unit_of(w, w->at[i], d)));
+        PL_TRY(lower_arrive(w, h, lower_unit_of(w, w->script.at[i], d)));
         PL_TRY(
             push(w, d, node, (struct push_to){io_dev(w), *out, 0}, p.p + k, n));
     }

@@ -37,7 +37,7 @@ pl_status lower_spans(struct lower *w, const struct layout_local *m,
 
 pl_status lower_pack(struct lower *w, int u, int i, struct pack **out)
 {
-    const struct graph_node *x = &w->g->node[w->num->node[i].node];
+    const struct graph_node *x = lower_node(w, i);
     struct layout_local k, rows;
     struct rank_span *rs;
     struct pack_span *ps;
@@ -68,7 +68,7 @@ int64_t lower_matrices(const struct lower *w, int u, int i)
     pl_dim dim[GRAPH_MAX_DIM];
 
     lower_dims(w, u, i, dim);
-    return w->g->node[w->num->node[i].node].n_dim == 3 ? dim[0].n : 1;
+    return lower_node(w, i)->n_dim == 3 ? dim[0].n : 1;
 }
 
 void lower_place(struct draft *v, int t, enum region r, size_t bytes)
@@ -83,8 +83,8 @@ void lower_place(struct draft *v, int t, enum region r, size_t bytes)
 
 static pl_status packed_leaf(struct lower *w, int u, int i, int *tensor)
 {
-    const struct graph_node *x = &w->g->node[w->num->node[i].node];
-    int d = w->unit[u].u.dev;
+    const struct graph_node *x = lower_node(w, i);
+    int d = lower_dev(w, u);
     struct pack *p;
     pl_dim dim[GRAPH_MAX_DIM];
 
@@ -114,8 +114,8 @@ static size_t plain_bytes(const struct lower *w, const struct graph_node *x,
 
 static pl_status plain_leaf(struct lower *w, int u, int i, int *tensor)
 {
-    const struct graph_node *x = &w->g->node[w->num->node[i].node];
-    int d = w->unit[u].u.dev;
+    const struct graph_node *x = lower_node(w, i);
+    int d = lower_dev(w, u);
     pl_dim dim[GRAPH_MAX_DIM];
 
     lower_dims(w, u, i, dim);
@@ -154,8 +154,8 @@ static unsigned char *weight_uses(struct lower *w)
 static pl_status weight(struct lower *w, int u, int i, unsigned use,
                         struct lowered_value *v)
 {
-    const struct lower_device *d = &w->opt->dev[w->unit[u].u.dev];
-    pl_format f = w->g->node[w->num->node[i].node].format;
+    const struct lower_device *d = &w->opt->dev[lower_dev(w, u)];
+    pl_format f = lower_node(w, i)->format;
     bool packed = false, rows = false;
 
     for (int k = 0; k < USE_COUNT; k++)
@@ -182,7 +182,7 @@ pl_status lower_leaves(struct lower *w)
 
         if (num->node[i].kind != NUM_OP || (op != OP_weight && op != OP_cache))
             continue;
-        g = &w->opt->group[w->opt->home[i]];
+        g = lower_group(w, w->opt->home[i]);
         PL_TRY(lower_hold(w, i, w->opt->home[i], &h));
         for (int k = 0; k < g->n; k++)
             PL_TRY(op == OP_cache

@@ -61,7 +61,7 @@ static pl_status costs(struct lower *w, int u, int i, struct step_kernel *s)
         counted(&layout_mirrored, by_k ? k : rows, count);
     other = by_k ? rows : k;
     if (s->kernel == KERNEL_expert_down)
-        other *= w->g->node[w->num->node[n->in[0]].node].dim[1].n;
+        other *= lower_node(w, n->in[0])->dim[1].n;
     c = arena_alloc(w->a, (size_t)v->n_rank + 1, sizeof *c);
     if (!c)
         return err_no_memory(w->err, "a program");
@@ -83,7 +83,7 @@ static pl_status plain_spans(struct lower *w, int u, int i,
                              struct step_kernel *s)
 {
     const struct num_node *n = &w->num->node[i];
-    const struct graph_node *x = &w->g->node[w->num->node[n->in[0]].node];
+    const struct graph_node *x = lower_node(w, n->in[0]);
     struct layout_local m;
     struct rank_span *rs;
 
@@ -162,13 +162,13 @@ static pl_status contraction(struct lower *w, int u, int i, bool memo_q8,
                              struct step_kernel *k)
 {
     const struct num_node *n = &w->num->node[i];
-    pl_format f = w->g->node[w->num->node[n->in[1]].node].format;
+    pl_format f = lower_node(w, n->in[1])->format;
     int q8;
 
     PL_TRY(costs(w, u, i, k));
-    if (w->opt->dev[w->unit[u].u.dev].activations[f] == ACTIVATIONS_F32)
+    if (w->opt->dev[lower_dev(w, u)].activations[f] == ACTIVATIONS_F32)
         return PL_OK;
-    PL_TRY(quantized(w, w->unit[u].u.dev, k->arg[1].tensor, memo_q8, &q8));
+    PL_TRY(quantized(w, lower_dev(w, u), k->arg[1].tensor, memo_q8, &q8));
     k->arg[k->n_arg++] = (struct kernel_arg){q8, ACCESS_READ};
     return PL_OK;
 }
@@ -219,7 +219,7 @@ pl_status lower_op(struct lower *w, int u, int i, const int *in, int out,
         PL_TRY(slice_start(w, u, i, k));
     if (x->op == OP_custom)
         PL_TRY(lower_custom(w, u, i, k));
-    return lower_step(w, w->unit[u].u.dev, &s);
+    return lower_step(w, lower_dev(w, u), &s);
 }
 
 pl_status lower_operand(struct lower *w, int u, int i, int k, int *out)
@@ -246,8 +246,8 @@ pl_status lower_everywhere(struct lower *w, int i)
 {
     const struct num_node *n = &w->num->node[i];
     const struct graph_node *x = &w->g->node[n->node];
-    int group = w->at[i];
-    const struct lower_group *g = &w->opt->group[group];
+    int group = w->script.at[i];
+    const struct lower_group *g = lower_group(w, group);
     struct held *h;
 
     for (int k = 0; k < n->n_in; k++)
@@ -255,7 +255,7 @@ pl_status lower_everywhere(struct lower *w, int i)
             PL_TRY(lower_fetch(w, n->in[k], group));
     PL_TRY(lower_hold(w, i, group, &h));
     for (int m = 0; m < g->n; m++) {
-        int u = g->first + m, d = w->unit[u].u.dev;
+        int u = g->first + m, d = lower_dev(w, u);
         int in[GRAPH_MAX_IN] = {-1, -1, -1, -1}, *out = &h->h.v[m].tensor;
         pl_dim dim[GRAPH_MAX_DIM];
 

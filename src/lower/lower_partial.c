@@ -11,10 +11,48 @@
 
 #include <string.h>
 
+/* Of PARTIAL values; all are [num->n]. */
+struct regions {
+    bool *lone; /* a contraction that no PARTIAL op reads */
+    /* those of the conversions that are being computed */
+    bool *need, *exit, *kept;
+    int *node, *part_of;
+};
+
 static bool is_partial(const struct lower *w, int i)
 {
     return i >= 0 && w->num->node[i].kind == NUM_OP &&
            w->num->node[i].layout->kind == PL_PARTIAL;
+}
+
+/* Room for the tables, and which contractions no PARTIAL op reads. */
+static pl_status open_regions(struct lower *w)
+{
+    const struct numeric *p = w->num;
+    size_t size = (size_t)p->n + 1;
+    struct regions *x = arena_alloc(w->a, 1, sizeof *x);
+
+    if (!x)
+        return err_no_memory(w->err, "a program");
+    w->regions = x;
+    w->present = arena_alloc(w->a, size, sizeof *w->present);
+    x->lone = arena_alloc(w->a, size, sizeof *x->lone);
+    x->need = arena_alloc(w->a, size, sizeof *x->need);
+    x->exit = arena_alloc(w->a, size, sizeof *x->exit);
+    x->kept = arena_alloc(w->a, size, sizeof *x->kept);
+    x->node = arena_alloc(w->a, size, sizeof *x->node);
+    x->part_of = arena_alloc(w->a, size, sizeof *x->part_of);
+    if (!w->present || !x->lone || !x->need || !x->exit || !x->kept ||
+        !x->node || !x->part_of)
+        return err_no_memory(w->err, "a program");
+    for (int i = 0; i < p->n; i++)
+        x->lone[i] =
+            p->node[i].sum != NULL && lower_node(w, i)->op != OP_custom;
+    for (int i = 0; i < p->n; i++)
+        for (int k = 0; is_partial(w, i) && k < p->node[i].n_in; k++)
+            if (p->node[i].in[k] >= 0)
+                x->lone[p->node[i].in[k]] = false;
+    return PL_OK;
 }
 
 /* Which ranks have an addend of each PARTIAL value. A contraction has one
@@ -25,23 +63,7 @@ pl_status lower_presence(struct lower *w)
 {
     const struct numeric *p = w->num;
 
-    w->present = arena_alloc(w->a, (size_t)p->n + 1, sizeof *w->present);
-    w->lone = arena_alloc(w->a, (size_t)p->n + 1, sizeof *w->lone);
-    w->region.need = arena_alloc(w->a, (size_t)p->n + 1, 1);
-    w->region.exit = arena_alloc(w->a, (size_t)p->n + 1, 1);
-    w->region.kept = arena_alloc(w->a, (size_t)p->n + 1, 1);
-    w->region.node = arena_alloc(w->a, (size_t)p->n + 1, sizeof(int));
-    w->region.part_of = arena_alloc(w->a, (size_t)p->n + 1, sizeof(int));
-    if (!w->present || !w->lone || !w->region.need || !w->region.exit ||
-        !w->region.kept || !w->region.node || !w->region.part_of)
-        return err_no_memory(w->err, "a program");
-    for (int i = 0; i < p->n; i++)
-        w->lone[i] = p->node[i].sum != NULL &&
-                     w->g->node[p->node[i].node].op != OP_custom;
-    for (int i = 0; i < p->n; i++)
-        for (int k = 0; is_partial(w, i) && k < p->node[i].n_in; k++)
-            if (p->node[i].in[k] >= 0)
-                w->lone[p->node[i].in[k]] = false;
+    PL_TRY(open_regions(w));
     for (int i = 0; i < p->n; i++) {
         const struct num_node *n = &p->node[i];
         bool all_partial = true;
@@ -52,7 +74,7 @@ pl_status lower_presence(struct lower *w)
             for (int k = 0; k < n->sum->n_run; k++)
                 w->present[i] |= (uint64_t)1
                                  << rank_first(n->sum->run[k].owners);
-            if (!w->lone[i])
+            if (!w->regions->lone[i])
                 w->present[i] |= 1;
             continue;
         }
@@ -123,7 +145,7 @@ static pl_status rank_op(struct lower *w, int u, int i, int r, const int *in,
     static const struct graph_attr minus_one = {.scale = -1};
     const struct num_node *n = &w->num->node[i];
     const struct graph_node *x = &w->g->node[n->node];
-    int d = w->unit[u].u.dev;
+    int d = lower_dev(w, u);
 
     if (n->sum) {
         struct rank_item *item = arena_alloc(w->a, 1, sizeof *item);
@@ -169,7 +191,7 @@ static int rank_entry(const struct lower *w, int u, int i, int r)
 /* The addend of rank r of a value that was kept rank by rank. */
 static pl_status kept_entry(struct lower *w, int u, int i, int r, int *tensor)
 {
-    const struct graph_node *x = &w->g->node[w->num->node[i].node];
+    const struct graph_node *x = lower_node(w, i);
     const struct lower_unit *v = &w->unit[u].u;
     struct held *h = lower_find(w, i, v->group);
     const struct addends *a = &h->by_rank[w->unit[u].local];
@@ -183,7 +205,7 @@ static pl_status kept_entry(struct lower *w, int u, int i, int r, int *tensor)
 static pl_status open_node(struct lower *w, int u, const struct part *g, int i,
                            struct stack *st, int *tensor)
 {
-    const struct graph_node *x = &w->g->node[w->num->node[i].node];
+    const struct graph_node *x = lower_node(w, i);
     const struct lower_unit *v = &w->unit[u].u;
     struct held *h = lower_find(w, i, g->group);
     struct addends *sums = &h->sums[w->unit[u].local];
@@ -191,7 +213,7 @@ static pl_status open_node(struct lower *w, int u, const struct part *g, int i,
     int n = __builtin_popcountll(w->present[i] & v->ranks);
 
     *tensor = -1;
-    if (w->lone[i] && g->exit[i])
+    if (w->regions->lone[i] && g->exit[i])
         return PL_OK;
     if (g->kept[i] && n > 0)
         PL_TRY(lower_tensor(w, v->dev, x->format, x->n_dim, x->dim, n,
@@ -244,7 +266,8 @@ static pl_status rank_loop(struct lower *w, int u, const struct part *g)
             const struct num_node *n = &w->num->node[i];
             int in[GRAPH_MAX_IN] = {-1, -1, -1, -1};
 
-            if ((w->lone[i] && g->exit[i]) || !(w->present[i] >> r & 1))
+            if ((w->regions->lone[i] && g->exit[i]) ||
+                !(w->present[i] >> r & 1))
                 continue;
             if (g->exit[i])
                 tensor[k] = st[k].entry[st[k].top];
@@ -282,7 +305,7 @@ static pl_status rank_loop(struct lower *w, int u, const struct part *g)
         for (int k = 0; k < g->n; k++) {
             int i = g->node[k];
 
-            if (g->exit[i] && !w->lone[i] && (w->present[i] >> r & 1))
+            if (g->exit[i] && !w->regions->lone[i] && (w->present[i] >> r & 1))
                 PL_TRY(push(w, v->dev, &st[k]));
         }
     }
@@ -291,7 +314,7 @@ static pl_status rank_loop(struct lower *w, int u, const struct part *g)
 
 static pl_status run_part(struct lower *w, const struct part *g)
 {
-    const struct lower_group *gr = &w->opt->group[g->group];
+    const struct lower_group *gr = lower_group(w, g->group);
     bool loop = false;
 
     for (int k = 0; k < g->n; k++) {
@@ -302,7 +325,7 @@ static pl_status run_part(struct lower *w, const struct part *g)
             PL_TRY(lower_hold(w, g->node[k], g->group, &h));
         for (int m = 0; m < gr->n; m++)
             h->ready[m] = -1; /* computed again for another reader */
-        loop |= !w->lone[g->node[k]] || !g->exit[g->node[k]];
+        loop |= !w->regions->lone[g->node[k]] || !g->exit[g->node[k]];
         for (int j = 0; j < n->n_in; j++) {
             int y = n->in[j];
 
@@ -310,7 +333,7 @@ static pl_status run_part(struct lower *w, const struct part *g)
                 continue;
             if (!is_partial(w, y))
                 PL_TRY(lower_fetch(w, y, g->group));
-            else if (w->at[y] != g->group)
+            else if (w->script.at[y] != g->group)
                 PL_TRY(lower_copy_ranks(w, y, g->group));
         }
     }
@@ -318,7 +341,7 @@ static pl_status run_part(struct lower *w, const struct part *g)
         int u = gr->first + m;
 
         for (int k = 0; k < g->n; k++)
-            if (w->lone[g->node[k]] && g->exit[g->node[k]])
+            if (w->regions->lone[g->node[k]] && g->exit[g->node[k]])
                 PL_TRY(lone_contraction(w, u, g->node[k]));
         if (loop)
             PL_TRY(rank_loop(w, u, g));
@@ -329,9 +352,9 @@ static pl_status run_part(struct lower *w, const struct part *g)
 pl_status lower_regions(struct lower *w, int n, const int *item)
 {
     const struct numeric *p = w->num;
-    bool *need = w->region.need, *exit = w->region.exit;
-    bool *kept = w->region.kept;
-    int *node = w->region.node, *part_of = w->region.part_of;
+    bool *need = w->regions->need, *exit = w->regions->exit;
+    bool *kept = w->regions->kept;
+    int *node = w->regions->node, *part_of = w->regions->part_of;
     int last = -1, count = 0, n_part = 0;
 
     memset(need, 0, (size_t)p->n);
@@ -351,7 +374,8 @@ pl_status lower_regions(struct lower *w, int n, const int *item)
                 need[p->node[i].in[k]] = true;
     for (int i = 0; i <= last; i++)
         if (need[i]) {
-            n_part += count == 0 || w->at[i] != w->at[node[count - 1]];
+            n_part +=
+                count == 0 || w->script.at[i] != w->script.at[node[count - 1]];
             part_of[i] = n_part;
             node[count++] = i;
         }
@@ -363,7 +387,7 @@ pl_status lower_regions(struct lower *w, int n, const int *item)
                 kept[y] = true;
         }
     for (int k = 0, end; k < count; k = end) {
-        struct part g = {node + k, 0, w->at[node[k]], exit, kept};
+        struct part g = {node + k, 0, w->script.at[node[k]], exit, kept};
 
         for (end = k; end < count && part_of[node[end]] == part_of[node[k]];)
             end++;

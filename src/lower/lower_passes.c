@@ -5,49 +5,17 @@
 #include "base/err.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- what outlives its last step ---------------------------------------- */
 
-/* What is on its way and never waited for may come until the script's end. */
-static pl_status hold_arrivals(struct lower *w, struct lowered_script *o)
+/* What is on its way, and what others may still read or copy: peers, other
+ * groups, the copy queue. */
+static pl_status hold_to_end(struct lower *w, struct lowered_script *o)
 {
-    for (int k = 0; k < o->n_micro; k++)
-        for (int i = 0; i < w->num->n; i++)
-            for (const struct held *h = w->value[k][i]; h;
-                 h = (const struct held *)h->h.next)
-                for (int m = 0; m < w->opt->group[h->h.group].n; m++) {
-                    int u = w->opt->group[h->h.group].first + m;
-                    struct draft *d = &w->dev[w->unit[u].u.dev];
-
-                    if (h->arrives[m].n == 0)
-                        continue;
-                    lower_use(d, h->h.v[m].tensor, d->n_step);
-                    lower_use(d, h->h.v[m].plain, d->n_step);
-                    if (h->by_rank)
-                        lower_use(d, h->by_rank[m].tensor, d->n_step);
-                }
-    return PL_OK;
-}
-
-/* What peers, other groups or the copy queue may still read, or copies carry
- * away. */
-static pl_status hold_lent(struct lower *w, struct lowered_script *o)
-{
-    lower_end_copies(w);
-    for (int u = 0; u < w->opt->n_unit; u++) {
-        struct unit *x = &w->unit[u];
-        struct draft *d = &w->dev[x->u.dev];
-
-        for (int i = 0; i < x->n_peers; i++) /* no later message guards these */
-            lower_use(d, x->peers[i].tensor, d->n_step);
-        x->n_peers = 0;
-        for (int i = 0; i < PROG_MAX_MICRO; i++)
-            x->told[i] = -1;
-        for (int k = 0; k < o->n_micro; k++)
-            if (x->batch[k].lent)
-                lower_use(d, x->batch[k].tensor, d->n_step);
-    }
+    lower_end_arrivals(w, o->n_micro);
+    lower_end_lent(w);
+    lower_end_messages(w);
+    lower_end_batches(w, o->n_micro);
     return PL_OK;
 }
 
@@ -86,7 +54,7 @@ static int by_step(const void *a, const void *b)
 
 static struct script *script_of(struct lower *w, int d)
 {
-    return (struct script *)&w->out->prog[d].script[w->script];
+    return (struct script *)&w->out->prog[d].script[w->script.index];
 }
 
 /* When buffers of the work region die. Those of the inbox are peers' to write
@@ -122,18 +90,11 @@ static void clear(struct draft *v)
         v->buffer[t] = -1; /* another script's buffers are other ones */
     v->first_tensor = v->n_tensor;
     v->n_step = v->n_buf = 0;
-    v->owed = -1; /* nobody waits */
-    v->first_late = v->n_event;
-    for (int e = 0; e < v->late_cap; e++)
-        v->late[e].waits = false;
-    memset(v->posts, 0, sizeof v->posts);
+    lower_open_events(&v->events);
 }
 
 static pl_status seal(struct lower *w, struct lowered_script *o)
 {
-    o->copy = arena_memdup(w->a, w->copy, (size_t)o->n_copy, sizeof *o->copy);
-    if (o->n_copy && !o->copy)
-        return err_no_memory(w->err, "a program");
     for (int d = 0; d < w->opt->n_dev; d++) {
         struct draft *v = &w->dev[d];
         struct script *s = script_of(w, d);
@@ -156,9 +117,11 @@ static const struct {
     const char *name;
     pl_status (*run)(struct lower *w, struct lowered_script *o);
 } passes[] = {
-    {"order steps", lower_order},     {"hold arrivals", hold_arrivals},
-    {"hold lent buffers", hold_lent}, {"place buffers", place_buffers},
-    {"list deaths", list_deaths},     {"seal", seal},
+    {"order steps", lower_order},
+    {"hold to the end", hold_to_end},
+    {"place buffers", place_buffers},
+    {"list deaths", list_deaths},
+    {"seal", seal},
 };
 
 pl_status lower_passes(struct lower *w, struct lowered_script *o)

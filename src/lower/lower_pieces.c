@@ -186,7 +186,7 @@ pl_status lower_pieces(struct lower *w, int u, int group, int from, int to,
 {
     const struct num_node *f = &w->num->node[from], *t = &w->num->node[to];
     const struct graph_node *x = &w->g->node[t->node];
-    const struct lower_group *g = &w->opt->group[group];
+    const struct lower_group *g = lower_group(w, group);
     const struct held *h = lower_find(w, from, group);
     int a = f->layout->kind == PL_SPLIT ? f->layout->dim : -1;
     int b = t->layout->kind == PL_SPLIT ? t->layout->dim : -1;
@@ -251,7 +251,7 @@ pl_status lower_pieces(struct lower *w, int u, int group, int from, int to,
                     box.len[a].n = hi - lo;
                 }
                 PL_TRY(put_box(w, su == u ? local : remote, &box, x, src, dst,
-                               w->unit[su].u.dev, tensor));
+                               lower_dev(w, su), tensor));
             }
     }
     return PL_OK;

@@ -334,15 +334,22 @@ pl_tensor model_experts(struct build *b, pl_tensor h)
 
 /* Frame ------------------------------------------------------------------ */
 
+/* What is built from here on belongs to this layer, -1: to none. */
+static void enter_layer(struct build *b, int64_t layer)
+{
+    b->layer = layer;
+    pl_layer(b->g, (int)layer);
+}
+
 void model_head(struct build *b, pl_tensor x)
 {
     const struct model_dim vocab = {b->m->n_vocab, b->m->vocab_key};
     bool tied;
 
-    b->layer = -1;
+    x = pl_gather_rows(b->g, x, b->out_ids); /* still the last layer's */
+    enter_layer(b, -1);
     tied = !model_has(b, "output", "weight");
-    x = model_norm(b, pl_gather_rows(b->g, x, b->out_ids), "output_norm",
-                   d_model(b));
+    x = model_norm(b, x, "output_norm", d_model(b));
     pl_name(b->g, x, "result_norm");
     x = model_matmul(b, x, tied ? "token_embd" : "output",
                      tied ? PL_ROLE_TOKEN_EMBD : PL_ROLE_OUTPUT, vocab,
@@ -356,7 +363,8 @@ void model_decoder(struct build *b, const struct model_attention *o,
 {
     pl_tensor x = model_embed(b), h;
 
-    for (b->layer = 0; b->layer < b->m->n_layer; b->layer++) {
+    for (int64_t i = 0; i < b->m->n_layer; i++) {
+        enter_layer(b, i);
         h = model_norm(b, x, "attn_norm", d_model(b));
         model_name(b, h, "attn_norm");
         x = pl_add(b->g, x, model_attention(b, h, o));
@@ -364,8 +372,7 @@ void model_decoder(struct build *b, const struct model_attention *o,
         h = model_norm(b, x, ffn_norm, d_model(b));
         model_name(b, h, "ffn_norm");
         x = pl_add(b->g, x,
-                   b->layer < b->m->n_dense ? model_mlp(b, h)
-                                            : model_experts(b, h));
+                   i < b->m->n_dense ? model_mlp(b, h) : model_experts(b, h));
         model_name(b, x, "l_out");
         if (b->g->err.status != PL_OK)
             return;

@@ -388,7 +388,7 @@ static int shown_in(const struct svg_page *g, int layer, bool last)
     return !c->more && layer == (last ? c->last : c->first) ? i : -1;
 }
 
-/* A node outside the layers is the embedding's if no layer's weight is before
+/* A node outside the layers is the embedding's if no layer's node is before
  * it. */
 static int layer_of_copy(const struct svg_page *g, const struct lowered_copy *c)
 {
@@ -397,7 +397,7 @@ static int layer_of_copy(const struct svg_page *g, const struct lowered_copy *c)
     if (c->layer >= 0)
         return c->layer;
     for (int i = g->p->compiled->num->node[c->node].node; i >= 0; i--)
-        if (graph->node[i].op == OP_weight && graph->node[i].layer >= 0)
+        if (graph->node[i].layer >= 0)
             return g->p->compiled->place.n_layer;
     return -1;
 }

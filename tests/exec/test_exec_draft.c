@@ -26,14 +26,15 @@ static void open_scene(struct scene *s)
     s->w.opt = &one;
     s->w.dev = s->dev;
     s->w.err = &s->err;
-    s->dev[0].owed = s->dev[1].owed = -1;
+    lower_open_events(&s->dev[0].events);
+    lower_open_events(&s->dev[1].events);
 }
 
 static void close_scene(struct scene *s)
 {
     for (int d = 0; d < 2; d++) {
         free(s->dev[d].step);
-        free(s->dev[d].late);
+        free(s->dev[d].events.event);
     }
 }
 
@@ -115,10 +116,10 @@ static void exec_each_micro_batch_posts_for_itself(void **state)
     (void)state;
     open_scene(&s);
     pull(&s, &a);
-    s.w.micro = 1;
+    s.w.now.micro = 1;
     pull(&s, &b);
     assert_int_not_equal(a, b);
-    s.w.micro = 2; /* what settles it is another's */
+    s.w.now.micro = 2; /* what settles it is another's */
     assert_int_equal(lower_wait(&s.w, 1, QUEUE_COMPUTE, 0, b), PL_OK);
     must_be(&s, 0, "pull pull/1 post0 post1/1");
     must_be(&s, 1, "wait1/2");
@@ -145,12 +146,12 @@ static void exec_copies_are_posted_late_by_micro_batch(void **state)
     open_scene(&s);
     copy(&s, &a);
     copy(&s, &b);
-    s.w.micro = 1;
+    s.w.now.micro = 1;
     copy(&s, &c);
     must_be(&s, 0, "pull pull pull/1");
     assert_int_equal(lower_wait(&s.w, 1, QUEUE_COMPUTE, 0, c), PL_OK);
     must_be(&s, 0, "pull pull pull/1 post2/1");
-    s.w.micro = 0;
+    s.w.now.micro = 0;
     assert_int_equal(lower_wait(&s.w, 1, QUEUE_COMPUTE, 0, b), PL_OK);
     assert_int_equal(lower_wait(&s.w, 1, QUEUE_COMPUTE, 0, a), PL_OK);
     must_be(&s, 0, "pull pull pull/1 post2/1 post1");
@@ -166,13 +167,13 @@ static void exec_runs_of_few_rows_post_for_themselves(void **state)
     (void)state;
     open_scene(&s);
     s.w.few = 2;
-    s.w.guard = GUARD_FEW_TOK;
+    s.w.now.guard = GUARD_FEW_TOK;
     assert_int_equal(lower_post(&s.w, 0, QUEUE_COMPUTE, &a), PL_OK);
     assert_int_equal(lower_post(&s.w, 0, QUEUE_COMPUTE, &b), PL_OK);
     assert_int_equal(a, b);
-    s.w.guard = GUARD_MANY_TOK;
+    s.w.now.guard = GUARD_MANY_TOK;
     assert_int_equal(lower_post(&s.w, 0, QUEUE_COMPUTE, &b), PL_OK);
-    s.w.guard = GUARD_NONE;
+    s.w.now.guard = GUARD_NONE;
     assert_int_equal(lower_post(&s.w, 0, QUEUE_COMPUTE, &c), PL_OK);
     must_be(&s, 0, "post0 post1 post2");
     assert_true(a == 0 && b == 1 && c == 2);
@@ -195,9 +196,9 @@ static void exec_queues_know_of_each_other(void **state)
     s.w.few = 2;
     assert_int_equal(lower_post(&s.w, 1, QUEUE_COMPUTE, &c), PL_OK);
     assert_int_equal(lower_post(&s.w, 0, QUEUE_COPY, &a), PL_OK);
-    s.w.guard = GUARD_FEW_TOK; /* in these runs only it knows of the post */
+    s.w.now.guard = GUARD_FEW_TOK; /* in these runs only it knows of the post */
     assert_int_equal(lower_wait(&s.w, 0, QUEUE_COMPUTE, 0, a), PL_OK);
-    s.w.guard = GUARD_NONE;
+    s.w.now.guard = GUARD_NONE;
     must_be(&s, 0, "post0 wait0");
     assert_int_equal(lower_wait(&s.w, 0, QUEUE_COMPUTE, 1, c), PL_OK);
     must_be(&s, 0, "post0 wait0 wait0 wait0");
@@ -205,7 +206,7 @@ static void exec_queues_know_of_each_other(void **state)
     assert_int_equal(s.dev[0].step[3].event.dev, 1);
     assert_int_equal(lower_wait(&s.w, 0, QUEUE_COMPUTE, 1, c), PL_OK);
     must_be(&s, 0, "post0 wait0 wait0 wait0 wait0"); /* nothing new */
-    s.w.micro = 1;
+    s.w.now.micro = 1;
     assert_int_equal(lower_post(&s.w, 0, QUEUE_COPY, &b), PL_OK);
     assert_int_equal(lower_wait(&s.w, 0, QUEUE_COMPUTE, 0, b), PL_OK);
     assert_int_equal(lower_wait(&s.w, 0, QUEUE_COMPUTE, 1, c), PL_OK);

@@ -318,34 +318,36 @@ static void graph_shape_wrong_calls_are_refused(void **state)
     }
 }
 
-/* What a name tells of the block that a leaf belongs to. */
-static void graph_shape_leaf_knows_its_layer(void **state)
+/* Names say nothing of layers: a tensor's is the one that was set before it. */
+static void graph_shape_tensor_has_the_layer_that_was_set(void **state)
 {
-    static const struct {
-        const char *name;
-        int layer;
-    } rows[] = {{"blk.0.attn_q.weight", 0},
-                {"blk.61.attn_q.weight", 61},
-                {"cache_k.7", 7},
-                {"cache_v.12", 12},
-                {"token_embd.weight", -1},
-                {"blk.x.attn", -1},
-                {"blk.-3.attn", -1},
-                {"blk.65535.a", 65535},
-                {"blk.65536.a", -1},
-                {"blk.3x", -1},
-                {"cache_", -1},
-                {"blk.", -1}};
+    static const int layers[] = {-1, 0, 61, 65535, -1, 7};
     const int64_t d = 4;
     pl_graph *g;
+    char name[32];
 
     (void)state;
     assert_int_equal(pl_graph_create(&g, NULL), PL_OK);
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        pl_tensor t = pl_weight(g, rows[i].name, PL_F32, 1, &d, PL_ROLE_NORM);
+    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
+        pl_tensor t;
 
-        assert_true(t >= 0);
-        assert_int_equal(g->node[t].layer, rows[i].layer);
+        if (i > 0) /* a new graph is outside of layers */
+            pl_layer(g, layers[i]);
+        snprintf(name, sizeof name, "blk.3.w%zu", i);
+        t = pl_weight(g, name, PL_F32, 1, &d, PL_ROLE_NORM);
+        assert_int_equal(g->node[t].layer, layers[i]);
+        t = pl_silu(g, t);
+        assert_int_equal(g->node[t].layer, layers[i]);
+    }
+    for (int layer = -2; layer < 65537; layer += 65536 + 2) {
+        pl_graph *h;
+        pl_err err;
+
+        assert_int_equal(pl_graph_create(&h, NULL), PL_OK);
+        pl_layer(h, layer);
+        assert_int_equal(pl_graph_check(h, &err), PL_BAD_ARGUMENT);
+        assert_non_null(strstr(err.message, "outside 0 .. 65535"));
+        pl_graph_free(h);
     }
     pl_graph_free(g);
 }
@@ -356,7 +358,7 @@ int test_graph_shape(void)
         cmocka_unit_test(graph_shape_each_op_takes_what_fits_alone),
         cmocka_unit_test(graph_shape_first_error_stays),
         cmocka_unit_test(graph_shape_wrong_calls_are_refused),
-        cmocka_unit_test(graph_shape_leaf_knows_its_layer),
+        cmocka_unit_test(graph_shape_tensor_has_the_layer_that_was_set),
     };
 
     return TEST_RUN(tests);

@@ -66,10 +66,12 @@ static void graph_text_built_graph_prints_and_reads_back(void **state)
     (void)state;
     assert_int_equal(pl_graph_create(&g, NULL), PL_OK);
     x = pl_input(g, "x", PL_F32, 2, d);
+    pl_layer(g, 7);
     y = pl_matmul(g, x,
                   pl_weight(g, "blk.7.ffn_up.weight", PL_Q8_0, 2,
                             (const int64_t[]){128, 64}, PL_ROLE_FFN_UP));
     pl_want_layout(g, y, &l);
+    pl_layer(g, -1);
     y = pl_rms_norm(g, y, -1, 1e-6f);
     pl_name(g, y, "two words");
     pl_keep(g, y);
@@ -79,7 +81,7 @@ static void graph_text_built_graph_prints_and_reads_back(void **state)
     assert_string_equal(
         a.s, "x: f32[n_tok, 64] = input\n"
              "blk.7.ffn_up.weight: q8_0[128, 64] = weight role=ffn_up layer=7\n"
-             "t2: f32[n_tok, 128] = matmul(x, blk.7.ffn_up.weight)"
+             "t2: f32[n_tok, 128] = matmul(x, blk.7.ffn_up.weight) layer=7"
              " !want=split(1: 96{0} 32{1,2})\n"
              "\"two words\": f32[n_tok, 128] = rms_norm(t2) eps=1e-06"
              " !keep\n"
@@ -89,9 +91,11 @@ static void graph_text_built_graph_prints_and_reads_back(void **state)
     print(h, &b);
     assert_string_equal(a.s, b.s);
     assert_int_equal(h->n_node, g->n_node);
-    for (int i = 0; i < g->n_node; i++)
+    for (int i = 0; i < g->n_node; i++) {
         assert_memory_equal(&g->node[i].attr, &h->node[i].attr,
                             sizeof g->node[i].attr);
+        assert_int_equal(g->node[i].layer, h->node[i].layer);
+    }
     pl_graph_free(g);
     pl_graph_free(h);
 }

@@ -133,15 +133,17 @@ pl_graph *place_model(int n_layer)
         x);
     pl_name(m.g, x, "embd");
     for (m.layer = 0; m.layer < n_layer; m.layer++) {
+        pl_layer(m.g, m.layer);
         y = attention(&m, norm(&m, x, "attn_norm"));
         x = named(&m, pl_add(m.g, x, named(&m, y, "attn_out")), "ffn_inp");
         y = experts(&m, norm(&m, x, "ffn_norm"));
         x = named(&m, pl_add(m.g, x, named(&m, y, "moe_out")), "l_out");
     }
-    m.layer = -1;
     x = pl_gather_rows(
         m.g, x, pl_input(m.g, "out_ids", PL_I32, 1, &(pl_dim){1, PL_N_OUT}));
     pl_name(m.g, x, "x_out");
+    m.layer = -1;
+    pl_layer(m.g, -1);
     x = norm(&m, x, "output_norm");
     pl_output(m.g, matmul(&m, x, "output", PL_ROLE_OUTPUT, 256, D));
     return m.g;

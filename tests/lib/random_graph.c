@@ -94,8 +94,10 @@ static pl_tensor new_weight(struct draw *d, int n_dim, const int64_t *dim,
 {
     char name[64];
     pl_format f = matrix ? weight_format(d, dim[n_dim - 1]) : PL_F32;
+    bool named = d->roles && role != PL_ROLE_NONE;
 
-    if (d->roles && role != PL_ROLE_NONE)
+    pl_layer(d->g, named ? d->n_layer : -1);
+    if (named)
         snprintf(name, sizeof name, "blk.%d.%s", d->n_layer, part);
     else
         snprintf(name, sizeof name, "w%d", d->n_leaf++);
@@ -558,6 +560,7 @@ static pl_tensor self_attention(struct draw *d)
     }
     if (draw_below(d, 3) == 0)
         sinks = new_weight(d, 1, &h, PL_ROLE_ATTN_SINKS, "sinks", false);
+    pl_layer(d->g, d->n_layer);
     snprintf(name, sizeof name, "cache_k.%d", d->n_layer);
     ck = pl_cache(d->g, name, PL_F32, g, dk, false);
     snprintf(name, sizeof name, "cache_v.%d", d->n_layer);
@@ -781,6 +784,7 @@ void random_graph_make(struct random_graph *r, int n_rank,
         int before = d.g->n_node;
         pl_tensor x;
 
+        pl_layer(d.g, -1); /* weights with a role and caches set it */
         if (draw_below(&d, 12) == 0)
             into_pool(&d, new_value(&d));
         if (aim && tries % 3 == 1)

@@ -586,6 +586,7 @@ static void plan_cost_of_a_group_is_its_slowest_device(void **state)
         pl_tensor h = pl_rms_norm(g, x, -1, 1e-6f);
         char name[2][32];
 
+        pl_layer(g, i);
         snprintf(name[0], sizeof name[0], "blk.%d.up", i);
         snprintf(name[1], sizeof name[1], "blk.%d.down", i);
         h = pl_matmul(g, h,

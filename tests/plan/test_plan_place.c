@@ -30,6 +30,7 @@ static pl_graph *model(int n_layer, bool tied)
     for (int l = 0; l < n_layer; l++) {
         pl_tensor up, down;
 
+        pl_layer(g, l);
         snprintf(name, sizeof name, "blk.%d.ffn_norm.weight", l);
         up = pl_rms_norm(g, x, weight(g, name, 1, 64, PL_ROLE_NORM), 1e-5f);
         snprintf(name, sizeof name, "blk.%d.ffn_up.weight", l);
@@ -39,6 +40,7 @@ static pl_graph *model(int n_layer, bool tied)
                          weight(g, name, 64, 96, PL_ROLE_FFN_DOWN));
         x = pl_add(g, x, down);
     }
+    pl_layer(g, -1);
     x = pl_rms_norm(g, x, weight(g, "output_norm.weight", 1, 64, PL_ROLE_NORM),
                     1e-5f);
     x = pl_matmul(g, x,

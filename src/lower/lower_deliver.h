@@ -1,0 +1,65 @@
+/* How pieces of a value come to a device of another group: what values,
+ * streamed weights and pages of caches have in common. */
+#ifndef LOWER_LOWER_DELIVER_H
+#define LOWER_LOWER_DELIVER_H
+
+#include "lower/lower_inner.h"
+
+/* What goes to one unit. */
+struct delivery {
+    int u, node;      /* of the graph: what comes */
+    struct held *src; /* whose ready[] events are made; NULL: always ready */
+    int group;        /* that has it */
+    int free, out;    /* receiver: its inbox is free from then; its tensor */
+    struct arrival *arrives, *done;
+};
+
+/* May device d's copies read what device `from` has? */
+bool lower_reads(const struct lower *w, int d, int from);
+/* Do all devices of group b read what group a has? */
+bool lower_all_read(const struct lower *w, int a, int b);
+/* Has some device of the group no copy queue? */
+bool lower_one_queue(const struct lower *w, int group);
+enum queue lower_copy_queue(const struct lower *w, int d);
+/* Pieces from one device after another: by how many p[0] is followed that are
+ * from its own, itself included. */
+int lower_run_of(const struct copy_piece *p, int n);
+/* The unit of a group on a device. */
+int lower_unit_of(const struct lower *w, int group, int dev);
+/* Must somebody push to device d what pieces p[n] carry? */
+bool lower_is_given(const struct lower *w, int d, const struct copy_piece *p,
+                    int n);
+/* Adds what pieces p[n] carry. */
+void lower_add_pieces(pl_dim sum[2], const struct copy_piece *p, int n);
+
+/* Of value i, which group `from` has, to unit m of dst's group. */
+struct delivery lower_delivery(const struct lower *w, int i, int from,
+                               const struct held *dst, int m,
+                               struct arrival *done);
+/* y->out, a new tensor for what comes (see lower_tensor): in the inbox, free
+ * from y->free on, if it is given, else among the unit's buffers. */
+pl_status lower_room(struct lower *w, struct delivery *y, bool given,
+                     pl_format f, int n_dim, const pl_dim *dim, int entries,
+                     size_t *stride);
+/* The same for `bytes` of leaf i's local part. */
+pl_status lower_leaf_room(struct lower *w, struct delivery *y, bool given,
+                          int i, size_t bytes);
+/* Adds an event to those that must have come. */
+pl_status lower_expect(struct lower *w, struct arrival *a, int dev, int event);
+/* Unit y->u takes step[n], transfers into its tensors, when `from` has come. */
+pl_status lower_receive(struct lower *w, const struct delivery *y,
+                        const struct arrival *from, struct step *step, int n);
+/* Device s takes step x, which writes into the receiver's inbox, when it has
+ * the value, its own events of `ready` have come (-1: none), and the receiver's
+ * place is free. */
+pl_status lower_give(struct lower *w, const struct delivery *y, int s,
+                     const int ready[2], struct step *x);
+/* Brings pieces p[n] of y->src to unit y->u: pulled where it can read them,
+ * else pushed. out_bytes: see step_pull. */
+pl_status lower_deliver(struct lower *w, const struct delivery *y,
+                        const struct copy_piece *p, int n, size_t out_bytes);
+/* Value i has gone to another group: so many bytes, or pages of a cache. */
+pl_status lower_note_copy(struct lower *w, int i, int from, int to, bool pages,
+                          const pl_dim bytes[2]);
+
+#endif

@@ -1,0 +1,130 @@
+/* Streamed caches: where attention is computed away from its cache, the pages
+ * come that the step's sequences use.
+ *
+ * Which pages those are is known when a run begins, so the step that copies
+ * them (PAGES) has the table of tokens among its arguments. A receiver takes
+ * the heads that it computes with; their tiles are the same bytes on both
+ * sides. */
+#include "lower/lower_deliver.h"
+
+#include "base/err.h"
+#include "program/cache_tile.h"
+
+/* Which head of unit su's part of a cache each head of unit u's is, -1: another
+ * unit brings it, or none. got: those that somebody brings; NULL: nothing. */
+static pl_status head_source(struct lower *w, int root, int u, int su,
+                             bool *got, const int32_t **out)
+{
+    struct layout_local want, have;
+    int32_t *map;
+    int hits = 0;
+
+    *out = NULL;
+    PL_TRY(lower_local(w, u, root, 1, &want));
+    PL_TRY(lower_local(w, su, root, 1, &have));
+    map = arena_alloc(w->a, (size_t)want.local + 1, sizeof *map);
+    if (!map)
+        return err_no_memory(w->err, "a program");
+    for (int64_t h = 0; h < want.size; h++) {
+        int64_t mine = layout_local_index(&want, h);
+        int64_t its = layout_local_index(&have, h);
+
+        if (mine < 0)
+            continue;
+        map[mine] = its >= 0 && !got[mine] ? (int32_t)its : -1;
+        hits += map[mine] >= 0;
+        got[mine] |= map[mine] >= 0;
+    }
+    if (hits > 0)
+        *out = map;
+    return PL_OK;
+}
+
+/* The table of tokens for a copy that unit u does. event: see
+ * lower_batch_copied; stays as it is where there is no copy queue. */
+static pl_status table(struct lower *w, int u, int *tensor, int *event)
+{
+    return lower_copy_queue(w, lower_dev(w, u)) == QUEUE_COPY
+               ? lower_batch_copied(w, u, tensor, event)
+               : lower_batch(w, u, tensor);
+}
+
+/* The pages of cache `root`, as `y->src` has them, to unit y->u, which has
+ * n_head heads. */
+static pl_status unit_pages(struct lower *w, int root, int64_t n_head,
+                            struct delivery *y)
+{
+    const struct lower_group *a = lower_group(w, y->group);
+    const struct graph_node *x = lower_node(w, root);
+    size_t tile = cache_tile_bytes(x->format, x->dim[2].n);
+    struct step *s = arena_alloc(w->a, (size_t)a->n, sizeof *s);
+    bool *got = arena_alloc(w->a, (size_t)n_head + 1, 1);
+    struct arrival from = {0};
+    bool given = false;
+    int n = 0;
+
+    if (!s || !got)
+        return err_no_memory(w->err, "a program");
+    for (int k = 0; k < a->n; k++)
+        given |=
+            !lower_reads(w, lower_dev(w, y->u), lower_dev(w, a->first + k));
+    PL_TRY(lower_leaf_room(w, y, given, root,
+                           (size_t)(w->opt->max.n_slot / PAGE_TOKENS) *
+                               (size_t)n_head * tile));
+    for (int k = 0; k < a->n; k++) {
+        int su = a->first + k, sd = lower_dev(w, su), e[2] = {-1, -1};
+        struct step p = {.kind = STEP_PAGES};
+        const int32_t *map;
+
+        PL_TRY(head_source(w, root, y->u, su, got, &map));
+        if (!map)
+            continue;
+        p.pages = (struct step_pages){
+            .out_dev = lower_dev(w, y->u),
+            .out = y->out,
+            .src_dev = sd,
+            .src = lower_value(y->src, &w->unit[su])->tensor,
+            .map = map,
+            .tile_bytes = tile};
+        PL_TRY(lower_ready(w, y->src, su, &e[0]));
+        if (!lower_reads(w, lower_dev(w, y->u), sd)) {
+            PL_TRY(table(w, su, &p.pages.batch, &e[1]));
+            PL_TRY(lower_give(w, y, sd, e, &p));
+            continue;
+        }
+        PL_TRY(table(w, y->u, &p.pages.batch, NULL));
+        PL_TRY(lower_expect(w, &from, sd, e[0]));
+        s[n++] = p;
+    }
+    return n == 0 ? PL_OK : lower_receive(w, y, &from, s, n);
+}
+
+pl_status lower_stream_pages(struct lower *w, int i, int b)
+{
+    int root = i, a;
+    const struct graph_node *x;
+    struct held *src, *dst;
+    struct arrival done = {0};
+    pl_dim sum[2] = {{0, PL_CONST}, {0, PL_CONST}};
+
+    while (lower_node(w, root)->op == OP_cache_write)
+        root = w->num->node[root].in[0];
+    a = w->opt->home[root];
+    x = lower_node(w, root);
+    src = lower_find(w, i, a);
+    PL_TRY(lower_hold(w, i, b, &dst));
+    w->script.wave++;
+    for (int m = 0; m < lower_group(w, b)->n; m++) {
+        struct delivery y = lower_delivery(w, i, a, dst, m, &done);
+        struct layout_local want;
+
+        y.src = src;
+        PL_TRY(lower_local(w, y.u, root, 1, &want));
+        PL_TRY(unit_pages(w, root, want.local, &y));
+        dst->h.v[m].tensor = y.out;
+        lower_add_bytes(sum, (pl_dim){want.local * (int64_t)format_row_bytes(
+                                                       x->format, x->dim[2].n),
+                                      PL_CONST});
+    }
+    return lower_note_copy(w, i, a, b, true, sum);
+}

@@ -1,0 +1,289 @@
+/* Streamed weights: those that are read away from home, as experts kept on the
+ * host are in a step of many tokens.
+ *
+ * Each device gets only its slice, and of a packed weight the packed form:
+ * groups of rows and chunks of k are the same bytes on both sides, so a slice
+ * is a number of runs. The weights of a layer set out while the layer before is
+ * computed; where a device has no copy queue nothing would be hidden, and they
+ * are copied when they are needed. */
+#include "lower/lower_deliver.h"
+
+#include "base/err.h"
+
+/* A weight read away from home. */
+struct stream {
+    int num, group, layer;
+};
+
+/* In order of use. */
+struct streams {
+    struct stream *item;
+    int n, cap;
+    int next; /* the first that was not started */
+};
+
+/* ---- slices of packed weights -------------------------------------------- */
+
+static pl_status unaligned(struct lower *w, int i)
+{
+    return err_set(w->err, PL_UNSUPPORTED,
+                   "%s cannot be streamed: its slices do not begin at "
+                   "multiples of %d rows",
+                   lower_node(w, i)->name, PACK_ROWS);
+}
+
+/* Chunks of k that lie one after another on both sides. */
+struct run {
+    int64_t src, dst, bytes;
+};
+
+static int64_t chunk_bytes(const struct pack *p, const struct pack_chunk *c)
+{
+    return p->rule->sup_bytes +
+           c->n / p->rule->tile_values * (int64_t)p->rule->tile_bytes;
+}
+
+/* Finds dst's chunks of these ranks in src, from *k on, as one run; false: none
+ * is there. */
+static bool chunk_run(const struct pack *src, const struct pack *dst,
+                      rankset ranks, int *k, struct run *r)
+{
+    int s = 0;
+
+    *r = (struct run){0, 0, 0};
+    for (; *k < dst->n_chunk; ++*k) {
+        const struct pack_chunk *c = &dst->chunk[*k];
+
+        while (s < src->n_chunk && src->chunk[s].k < c->k)
+            s++;
+        if (!(ranks >> c->rank & 1) || s == src->n_chunk ||
+            src->chunk[s].k != c->k || src->chunk[s].n != c->n) {
+            if (r->bytes)
+                return true;
+            continue; /* another unit's */
+        }
+        if (r->bytes == 0)
+            *r = (struct run){(int64_t)src->chunk[s].off, (int64_t)c->off, 0};
+        else if ((int64_t)src->chunk[s].off != r->src + r->bytes ||
+                 (int64_t)c->off != r->dst + r->bytes)
+            return true;
+        r->bytes += chunk_bytes(dst, c);
+    }
+    return r->bytes > 0;
+}
+
+/* Of several units that have a part its first owner gives it. */
+static bool gives(const struct lower_unit *s, const struct layout_part *p)
+{
+    return p->owners == ~(rankset)0 || (s->ranks >> rank_first(p->owners) & 1);
+}
+
+/* Pieces of packed weight i from unit s's form to unit u's. */
+static pl_status packed_pieces(struct lower *w, int i, int s, int u,
+                               const struct pack *dst, struct lower_pieces *out)
+{
+    const struct graph_node *x = lower_node(w, i);
+    const struct held *h = lower_find(w, i, w->opt->home[i]);
+    int tensor = lower_value(h, &w->unit[s])->tensor, last = x->n_dim - 1;
+    const struct pack *src = w->dev[lower_dev(w, s)].tensor[tensor].pack;
+    struct layout_part one = {0, 0, 1, ~(rankset)0};
+    struct layout_local dr, sr, dm = {1, 1, 1, 1, 1, &one}, sm = dm;
+    const pl_layout *l = w->num->node[i].layout;
+    rankset ranks = l->kind == PL_SPLIT && l->dim == last ? w->unit[s].u.ranks
+                                                          : ~(rankset)0;
+    int64_t reps_m, reps_r;
+    struct run r;
+
+    PL_TRY(lower_local(w, u, i, last - 1, &dr));
+    PL_TRY(lower_local(w, s, i, last - 1, &sr));
+    if (x->n_dim == 3) {
+        PL_TRY(lower_local(w, u, i, 0, &dm));
+        PL_TRY(lower_local(w, s, i, 0, &sm));
+    }
+    reps_m = dm.period ? dm.size / dm.period : 0;
+    reps_r = dr.period ? dr.size / dr.period : 0;
+    for (int64_t m = 0; m < reps_m * dm.n_part; m++) {
+        const struct layout_part *pm = &dm.part[m % dm.n_part];
+        int64_t mat = m / dm.n_part * dm.period + pm->log;
+        int64_t mat_src = layout_local_index(&sm, mat);
+        int64_t mat_dst = m / dm.n_part * dm.local_period + pm->loc;
+
+        if (mat_src < 0 || !gives(&w->unit[s].u, pm))
+            continue;
+        for (int64_t q = 0; q < reps_r * dr.n_part; q++) {
+            const struct layout_part *pr = &dr.part[q % dr.n_part];
+            int64_t row = q / dr.n_part * dr.period + pr->log;
+            int64_t row_src = layout_local_index(&sr, row);
+            int64_t row_dst = q / dr.n_part * dr.local_period + pr->loc;
+
+            if (row_src < 0 || !gives(&w->unit[s].u, pr))
+                continue;
+            if (row_src % PACK_ROWS || row_dst % PACK_ROWS ||
+                (pr->n % PACK_ROWS && row_dst + pr->n != dr.local))
+                return unaligned(w, i);
+            for (int k = 0; chunk_run(src, dst, ranks, &k, &r);) {
+                const struct copy_piece p = {
+                    .src_dev = lower_dev(w, s),
+                    .src = tensor,
+                    .src_at = mat_src * (int64_t)src->matrix_bytes +
+                              row_src / PACK_ROWS * (int64_t)src->group_bytes +
+                              r.src,
+                    .dst_at = mat_dst * (int64_t)dst->matrix_bytes +
+                              row_dst / PACK_ROWS * (int64_t)dst->group_bytes +
+                              r.dst,
+                    .bytes = {r.bytes, PL_CONST},
+                    .n0 = {pm->n, PL_CONST},
+                    .src_s0 = {(int64_t)src->matrix_bytes, PL_CONST},
+                    .dst_s0 = {(int64_t)dst->matrix_bytes, PL_CONST},
+                    .n1 = {(pr->n + PACK_ROWS - 1) / PACK_ROWS, PL_CONST},
+                    .src_s1 = {(int64_t)src->group_bytes, PL_CONST},
+                    .dst_s1 = {(int64_t)dst->group_bytes, PL_CONST},
+                };
+
+                PL_TRY(lower_push_piece(w, out, &p));
+            }
+        }
+    }
+    return PL_OK;
+}
+
+/* ---- a weight ------------------------------------------------------------ */
+
+/* The packed form of weight i to unit u. Every unit of the home group gives
+ * what it has of the slice; of a weight that all have whole, one does. */
+static pl_status stream_packed(struct lower *w, int i, struct delivery *y,
+                               pl_dim sum[2])
+{
+    const struct lower_group *a = lower_group(w, y->group);
+    struct lower_pieces p = {0};
+    struct pack *pack;
+
+    PL_TRY(lower_pack(w, y->u, i, &pack));
+    for (int k = 0; k < a->n; k++)
+        if (w->num->node[i].layout->kind == PL_SPLIT ||
+            k == w->unit[y->u].local % a->n)
+            PL_TRY(packed_pieces(w, i, a->first + k, y->u, pack, &p));
+    PL_TRY(lower_leaf_room(
+        w, y, lower_is_given(w, lower_dev(w, y->u), p.p, p.n), i,
+        pack->matrix_bytes * (size_t)lower_matrices(w, y->u, i)));
+    w->dev[lower_dev(w, y->u)].tensor[y->out].pack = pack;
+    lower_add_pieces(sum, p.p, p.n);
+    return lower_deliver(w, y, p.p, p.n, 0);
+}
+
+static pl_status stream_plain(struct lower *w, int i, struct delivery *y,
+                              pl_dim sum[2])
+{
+    const struct graph_node *x = lower_node(w, i);
+    struct lower_pieces none = {0}, p = {0};
+    pl_dim dim[GRAPH_MAX_DIM];
+
+    lower_dims(w, y->u, i, dim);
+    PL_TRY(lower_pieces(w, y->u, y->group, i, i, &none, &p));
+    PL_TRY(lower_leaf_room(
+        w, y, lower_is_given(w, lower_dev(w, y->u), p.p, p.n), i,
+        format_row_bytes(x->format, 1) *
+            (size_t)dim_value(lower_product(dim, 0, x->n_dim, 1),
+                              &w->opt->max)));
+    lower_add_pieces(sum, p.p, p.n);
+    return lower_deliver(w, y, p.p, p.n, 0);
+}
+
+static pl_status stream_weight(struct lower *w, int i, int b)
+{
+    int a = w->opt->home[i];
+    const struct held *src = lower_find(w, i, a);
+    bool packed = w->dev[lower_dev(w, lower_group(w, a)->first)]
+                      .tensor[src->h.v[0].tensor]
+                      .pack != NULL;
+    bool plain = !packed || src->h.v[0].plain >= 0;
+    pl_dim sum[2] = {{0, PL_CONST}, {0, PL_CONST}};
+    struct arrival done = {0}; /* weights stay as they are */
+    struct held *dst;
+
+    if (plain && format_info(lower_node(w, i)->format)->block > 1)
+        return err_set(w->err, PL_UNSUPPORTED,
+                       "%s cannot be copied between groups: it is read value "
+                       "by value",
+                       lower_node(w, i)->name);
+    PL_TRY(lower_hold(w, i, b, &dst));
+    for (int m = 0; m < lower_group(w, b)->n; m++) {
+        struct delivery y = lower_delivery(w, i, a, dst, m, &done);
+
+        if (packed) {
+            PL_TRY(stream_packed(w, i, &y, sum));
+            dst->h.v[m].tensor = y.out;
+        }
+        if (plain) {
+            PL_TRY(stream_plain(w, i, &y, sum));
+            *(packed ? &dst->h.v[m].plain : &dst->h.v[m].tensor) = y.out;
+        }
+    }
+    return lower_note_copy(w, i, a, b, false, sum);
+}
+
+/* ---- which, and when ----------------------------------------------------- */
+
+/* Is value y, read by op i, a weight that lives elsewhere? */
+static bool is_streamed(const struct lower *w, int y, int i)
+{
+    return y >= 0 && lower_node(w, y)->op == OP_weight &&
+           w->opt->home[y] != w->script.at[i];
+}
+
+pl_status lower_find_streams(struct lower *w)
+{
+    const struct numeric *p = w->num;
+    struct streams *x = arena_alloc(w->a, 1, sizeof *x);
+
+    if (!x)
+        return err_no_memory(w->err, "a program");
+    w->streams = x;
+    for (int i = 0; i < p->n; i++)
+        for (int k = 0; p->node[i].kind == NUM_OP && k < p->node[i].n_in; k++) {
+            int y = p->node[i].in[k];
+
+            if (!is_streamed(w, y, i))
+                continue;
+            if (!lower_more(w, (void **)&x->item, x->n, &x->cap,
+                            sizeof *x->item))
+                return err_no_memory(w->err, "a program");
+            x->item[x->n++] =
+                (struct stream){y, w->script.at[i], lower_node(w, y)->layer};
+        }
+    return lower_ahead(w, -1, -1);
+}
+
+/* The first stream from k on that is of another layer than stream k. */
+static int layer_end(const struct streams *x, int k)
+{
+    int end = k;
+
+    while (end < x->n && x->item[end].layer == x->item[k].layer)
+        end++;
+    return end;
+}
+
+/* Starts the streams up to those of the layer after the one in use. */
+pl_status lower_ahead(struct lower *w, int i, int b)
+{
+    struct streams *x = w->streams;
+    int last = -1, end;
+
+    for (int k = 0; k < x->n; k++)
+        if (x->item[k].num == i && x->item[k].group == b)
+            last = k;
+    if (last >= 0 && lower_one_queue(w, b)) /* nothing would be hidden */
+        return lower_find(w, i, b) ? PL_OK : stream_weight(w, i, b);
+    end = last < 0 ? 0 : layer_end(x, last);
+    end = layer_end(x, end);
+    w->script.wave++;
+    for (int k = x->next; k < end; k++) {
+        const struct stream *s = &x->item[k];
+
+        if (!lower_one_queue(w, s->group) && !lower_find(w, s->num, s->group))
+            PL_TRY(stream_weight(w, s->num, s->group));
+        x->next = k + 1;
+    }
+    return PL_OK;
+}
