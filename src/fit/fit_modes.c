@@ -12,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { FEW = FIT_FEW };
+enum { FEW = FIT_FEW, MANY = 16 };
 
 /* ---- shares ------------------------------------------------------------ */
 
@@ -143,10 +143,31 @@ static pl_status fewer(struct fit *f, const struct intent *c, pl_err *err)
          k = f->unlike && k <= FEW ? k - 1 : k / 2) {
         if (k < f->asked.list.n && (!f->may.share || too_small(f, k)))
             break;
-        if (c->mode == PL_SPLIT_TENSOR && c->n_rank == 0 && k > PL_MAX_RANKS)
-            continue;
         PL_TRY(with_shares(f, c, k, &s, err));
         if (s >= before)
+            break;
+        before = s;
+    }
+    return PL_OK;
+}
+
+/* Of many devices few, then more as long as that is faster: plans of a tensor
+ * split over all of them take longest to make. */
+static pl_status more(struct fit *f, const struct intent *c, pl_err *err)
+{
+    int n = f->asked.list.n, halvings = 0;
+    double before = INFINITY, s;
+
+    while (f->may.share && n >> (halvings + 1) > FEW &&
+           !too_small(f, n >> (halvings + 1)))
+        halvings++;
+    for (; halvings >= 0; halvings--) {
+        int k = n >> halvings;
+
+        if (c->n_rank == 0 && k > PL_MAX_RANKS)
+            break;
+        PL_TRY(with_shares(f, c, k, &s, err));
+        if (s > before)
             break;
         before = s;
     }
@@ -185,13 +206,13 @@ static pl_status hybrids(struct fit *f, const struct intent *c, pl_err *err)
     double before = INFINITY, s;
 
     /* wide groups of many devices take as long to plan as all the rest */
-    int widest = f->asked.list.n > 16 ? 8 : PL_MAX_RANKS;
+    int widest = f->asked.list.n > MANY ? 8 : PL_MAX_RANKS;
 
     for (int w = 2; w < f->asked.list.n && w <= widest; w++) {
         struct intent x = *c;
 
         if (f->asked.list.n % w != 0 ||
-            (f->asked.list.n > 16 && (w & (w - 1)) != 0))
+            (f->asked.list.n > MANY && (w & (w - 1)) != 0))
             continue;
         x.mode = PL_SPLIT_HYBRID;
         x.width = w;
@@ -208,12 +229,11 @@ static pl_status all_modes(struct fit *f, const struct intent *start,
 {
     struct intent x = *start;
 
-    PL_TRY(fewer(f, &x, err));
+    if (x.mode == PL_SPLIT_TENSOR)
+        PL_TRY(f->asked.list.n > MANY ? more(f, &x, err) : fewer(f, &x, err));
     PL_TRY(alone(f, &x, err));
-    if (x.mode != PL_SPLIT_LAYER) {
-        x.mode = PL_SPLIT_LAYER;
-        PL_TRY(fewer(f, &x, err));
-    }
+    x.mode = PL_SPLIT_LAYER;
+    PL_TRY(fewer(f, &x, err));
     return hybrids(f, start, err);
 }
 

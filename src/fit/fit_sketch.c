@@ -51,26 +51,17 @@ struct fit_sketch {
 static int row_of(const struct fit_sketch *k, int node, int row,
                   enum part *part)
 {
-    const pl_graph *g = k->f->asked.g;
     const struct graph_node *x;
 
     *part = REST;
     if (node < 0)
         return row;
-    x = &g->node[node];
+    x = &k->f->asked.g->node[node];
     if (x->op == OP_expert_matmul || x->op == OP_expert_down)
         *part = EXPERTS;
     if (x->layer >= 0)
         return x->layer;
-    for (int i = 0; i < x->n_in; i++) {
-        const struct graph_node *y = x->in[i] < 0 ? x : &g->node[x->in[i]];
-
-        if (y->layer >= 0)
-            return y->layer;
-        if (y->role == PL_ROLE_OUTPUT)
-            return k->n_layer;
-    }
-    return row;
+    return row <= k->n_layer && row >= 0 ? k->n_layer : row;
 }
 
 /* A row's seconds are those of the device that takes longest. */
