@@ -101,6 +101,7 @@ static void what_is_open(struct fit *f, const pl_options *o,
 
 static void close_fit(struct fit *f)
 {
+    fit_drop(f->ready);
     fit_drop(f->best);
     fit_drop(f->usual_plan);
     fit_drop(f->nearest);
@@ -218,14 +219,14 @@ static pl_status choose(struct fit *f, const pl_options *opt,
 
     *searched = false;
     if (!f->may.mode) {
-        PL_TRY(fit_consider(f, &f->usual, &p, err));
+        PL_TRY(fit_compile(f, &f->usual, &p, err));
         if (!p) {
             if (err)
                 *err = f->why;
             return f->failed;
         }
         done = settled(f, p);
-        fit_drop(p);
+        *(done ? &f->best : &f->ready) = p;
     }
     if (!done) {
         *searched = true;

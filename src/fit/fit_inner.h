@@ -46,6 +46,7 @@ struct fit {
     int64_t ctx_least, ctx_most;
     int n_plan, n_fit, budget; /* plans made, that fit, that are worth it */
     struct intent usual;       /* in the mode it stands with nothing changed */
+    struct fit_plan *ready;    /* of that, compiled and not yet judged; held */
     struct fit_plan *best, *usual_plan, *nearest; /* held; NULL: none yet.
                                                      nearest: lacks the least */
     struct fit_plan *lack[FIT_SHORT]; /* held: modes and shares that lack
@@ -63,8 +64,9 @@ struct fit {
  * compiled, which is an error only for want of memory. */
 pl_status fit_compile(struct fit *f, const struct intent *in,
                       struct fit_plan **out, pl_err *err);
-/* The same, and if it fits it is kept as the best if it is. `out` may be
- * NULL. */
+/* Prices it, and keeps it as the best if it fits and is. */
+pl_status fit_judge(struct fit *f, struct fit_plan *p, pl_err *err);
+/* Both. `out` may be NULL. */
 pl_status fit_consider(struct fit *f, const struct intent *in,
                        struct fit_plan **out, pl_err *err);
 /* Keeps a guess that lacks memory among the fastest such. */

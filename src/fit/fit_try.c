@@ -108,6 +108,12 @@ pl_status fit_compile(struct fit *f, const struct intent *in,
     pl_err e;
 
     *out = NULL;
+    if (f->ready && is_usual(f, in)) {
+        free(p);
+        *out = f->ready;
+        f->ready = NULL;
+        return PL_OK;
+    }
     if (!p)
         return err_no_memory(err, "a plan");
     *p = (struct fit_plan){.in = *in, .n_holder = 1, .seconds = INFINITY};
@@ -124,27 +130,32 @@ pl_status fit_compile(struct fit *f, const struct intent *in,
         return s == PL_NO_MEMORY ? s : PL_OK;
     }
     p->missing = all_missing(f, p->q);
-    s = price(f, p, err);
-    if (s == PL_OK)
-        *out = p;
-    else
-        fit_drop(p);
-    return s;
+    *out = p;
+    return PL_OK;
+}
+
+pl_status fit_judge(struct fit *f, struct fit_plan *p, pl_err *err)
+{
+    PL_TRY(price(f, p, err));
+    if (p->missing == 0)
+        keep(f, p);
+    else if (!f->nearest || p->missing < f->nearest->missing)
+        take(&f->nearest, p);
+    return PL_OK;
 }
 
 pl_status fit_consider(struct fit *f, const struct intent *in,
                        struct fit_plan **out, pl_err *err)
 {
     struct fit_plan *p;
+    pl_status s = PL_OK;
 
     PL_TRY(fit_compile(f, in, &p, err));
-    if (p && p->missing == 0)
-        keep(f, p);
-    else if (p && (!f->nearest || p->missing < f->nearest->missing))
-        take(&f->nearest, p);
-    if (out)
+    if (p)
+        s = fit_judge(f, p, err);
+    if (s == PL_OK && out)
         *out = p;
     else
         fit_drop(p);
-    return PL_OK;
+    return s;
 }
