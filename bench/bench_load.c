@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 #include "engine/engine.h"
-#include "pl.h"
+#include "pl_graph.h"
 #include "quant/format.h"
 #include "synthetic.h"
 #include "timing.h"

@@ -64,7 +64,7 @@ static int written(void)
 
 static int print_version(void)
 {
-    puts("plait " PLAIT_VERSION);
+    printf("plait %s\n", pl_version());
     return written();
 }
 

@@ -151,7 +151,7 @@ static void say_traced(struct session *s)
     char text[24];
     pl_traced t;
 
-    pl_exec_traced(pl_engine_exec(s->engine), &t);
+    pl_engine_traced(s->engine, &t);
     fprintf(stderr, "trace: %" PRIu64 " run%s, %s", t.runs,
             t.runs == 1 ? "" : "s", seconds_text(t.seconds, text));
     if (t.copy_s > 0)

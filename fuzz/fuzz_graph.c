@@ -3,7 +3,7 @@
  *
  * Breaks off where it does not. The seeds in corpus/graph show every op, every
  * kind of leaf, marks and layouts, quoted names, and some damage. */
-#include "pl.h"
+#include "pl_graph.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -89,7 +89,7 @@ def check_layers(code):
             continue
         for n, line in enumerate(lines_of(path), 1):
             m = re.match(r'\s*#\s*include\s+"([^"]+)"', line)
-            if not m or m[1] == 'pl.h':
+            if not m or m[1] in ('pl.h', 'pl_graph.h'):
                 continue
             here = os.path.join(os.path.dirname(path), m[1])
             if os.path.isfile(here):
@@ -150,7 +150,9 @@ def check_headers(code):
 
 
 def check_symbols(build):
-    public = set(re.findall(r'\bpl_\w+', '\n'.join(bare('include/pl.h'))))
+    public = set()
+    for header in ('include/pl.h', 'include/pl_graph.h'):
+        public |= set(re.findall(r'\bpl_\w+', '\n'.join(bare(header))))
     for name, flags in (('libplait.so', ['-D']), ('libplait.a', ['-g'])):
         path = os.path.join(build, name)
         p = run('nm', '--defined-only', *flags, path)

@@ -2,6 +2,7 @@
 #include "base/err.h"
 
 #include "base/numeral.h"
+#include "base/version.h" /* made by the build */
 
 #include <pthread.h>
 #include <stdarg.h>
@@ -116,4 +117,9 @@ pl_status err_no_thread(pl_err *err, const char *what, int e)
                    "%s could not be started: %s; ask for fewer threads (-t) or "
                    "raise the limit (ulimit -u, or the container's)",
                    what, strerror(e));
+}
+
+const char *pl_version(void)
+{
+    return PLAIT_VERSION;
 }

@@ -102,6 +102,11 @@ void pl_engine_counters(const pl_engine *e, pl_counters *out)
     pl_exec_counters(e->exec, out);
 }
 
+void pl_engine_traced(const pl_engine *e, pl_traced *out)
+{
+    pl_exec_traced(e->exec, out);
+}
+
 int64_t pl_engine_n_ctx(const pl_engine *e)
 {
     return e->plan->n_ctx;

@@ -9,7 +9,7 @@
 #define GRAPH_GRAPH_H
 
 #include "base/arena.h"
-#include "pl.h"
+#include "pl_graph.h"
 
 enum op {
     OP_input,  /* filled by the host before a step */

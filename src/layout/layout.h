@@ -9,7 +9,7 @@
 #define LAYOUT_LAYOUT_H
 
 #include "base/arena.h"
-#include "pl.h"
+#include "pl_graph.h"
 
 typedef uint64_t rankset;
 

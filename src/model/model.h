@@ -10,7 +10,7 @@
 
 #include "base/arena.h"
 #include "gguf/gguf.h"
-#include "pl.h"
+#include "pl_graph.h"
 
 struct build; /* blocks.h */
 

@@ -8,7 +8,7 @@
 #ifndef PROGRAM_PROGRAM_LEX_H
 #define PROGRAM_PROGRAM_LEX_H
 
-#include "pl.h"
+#include "pl_graph.h"
 
 struct lex {
     const char *at, *end; /* the rest of the text */

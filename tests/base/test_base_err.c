@@ -5,6 +5,7 @@
 #include "lib/support.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 
@@ -121,6 +122,17 @@ static void base_bytes_have_the_unit_of_their_size(void **state)
         assert_string_equal(bytes_text(buf, rows[i].bytes), rows[i].text);
 }
 
+/* The header's macros and the library's word are of one version. */
+static void base_version_is_the_headers(void **state)
+{
+    char text[32];
+
+    (void)state;
+    snprintf(text, sizeof text, "%d.%d.%d", PL_VERSION_MAJOR, PL_VERSION_MINOR,
+             PL_VERSION_PATCH);
+    assert_string_equal(pl_version(), text);
+}
+
 int test_base_err(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -131,6 +143,7 @@ int test_base_err(void)
         cmocka_unit_test(base_err_shows_values_harmlessly),
         cmocka_unit_test(base_err_no_thread_tells_memory_from_limits),
         cmocka_unit_test(base_bytes_have_the_unit_of_their_size),
+        cmocka_unit_test(base_version_is_the_headers),
     };
 
     return TEST_RUN(tests);

@@ -2,6 +2,7 @@
  * which token's they are, and nothing has changed; once the weights are sound
  * the bits are what they were. */
 #include "lib/engine_run.h"
+#include "pl_graph.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* Options that nobody should give are refused by field, first of all. */
 #include "lib/engine_run.h"
+#include "pl_graph.h"
 
 #include <math.h>
 #include <string.h>

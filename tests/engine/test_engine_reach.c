@@ -2,6 +2,7 @@
  * are what the model computes there, and are the same on all devices; weights
  * can be read and set. */
 #include "lib/engine_run.h"
+#include "pl_graph.h"
 
 #include <math.h>
 #include <stdio.h>

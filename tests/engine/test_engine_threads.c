@@ -2,6 +2,7 @@
  * to the second one; engines of their own never meet, even over one model. The
  * thread sanitizer gives these cases their teeth. */
 #include "lib/engine_run.h"
+#include "pl_graph.h"
 
 #include <pthread.h>
 #include <sched.h>

@@ -13,6 +13,7 @@
 
 #include "gguf/gguf_write.h"
 #include "lib/engine_run.h"
+#include "pl_graph.h"
 #include "quant/format.h"
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))

@@ -1,7 +1,7 @@
 /* Graphs that no model builds and steps that lie about their tables: what is
  * wrong is refused, what is merely odd is kept, and no memory is touched that
  * is not the executor's. The sanitizer builds give these cases their teeth. */
-#include "pl.h"
+#include "pl_graph.h"
 
 #include "lib/support.h"
 

@@ -1,0 +1,380 @@
+/* plait's graphs: tensors and ops of one's own, run over several devices as if
+ * they were one; and what is behind a model's plan and engine.
+ *
+ * Who runs models needs pl.h alone, whose rules hold here too. */
+#ifndef PL_GRAPH_H
+#define PL_GRAPH_H
+
+#include "pl.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- graphs ------------------------------------------------------------ */
+
+/* A dimension: n times 1, n_tok, n_out or the number of cache slots. */
+typedef enum pl_symbol {
+    PL_CONST,
+    PL_N_TOK,  /* tokens of the step */
+    PL_N_OUT,  /* rows of the step whose results are wanted */
+    PL_N_SLOT, /* token slots of the cache, fixed when a plan is made */
+} pl_symbol;
+
+typedef struct pl_dim {
+    int64_t n;
+    pl_symbol symbol;
+} pl_dim;
+
+/* What a leaf is for. A role, never a name, decides how a tensor is split.
+ * PL_ROLE_NONE: mirrored unless a layout is asked for. */
+#define PL_ROLE_MAP(X)                                                         \
+    X(NONE)                                                                    \
+    X(TOKEN_EMBD)                                                              \
+    X(OUTPUT)                                                                  \
+    X(NORM)                                                                    \
+    X(ATTN_Q)                                                                  \
+    X(ATTN_K)                                                                  \
+    X(ATTN_V)                                                                  \
+    X(ATTN_QKV)                                                                \
+    X(ATTN_Q_BIAS)                                                             \
+    X(ATTN_K_BIAS)                                                             \
+    X(ATTN_V_BIAS)                                                             \
+    X(ATTN_QKV_BIAS)                                                           \
+    X(ATTN_SINKS)                                                              \
+    X(ATTN_OUT)                                                                \
+    X(ATTN_OUT_BIAS)                                                           \
+    X(FFN_GATE)                                                                \
+    X(FFN_UP)                                                                  \
+    X(FFN_GATE_UP)                                                             \
+    X(FFN_DOWN)                                                                \
+    X(ROUTER)                                                                  \
+    X(ROUTER_BIAS)                                                             \
+    X(FFN_GATE_EXPS)                                                           \
+    X(FFN_UP_EXPS)                                                             \
+    X(FFN_GATE_UP_EXPS)                                                        \
+    X(FFN_DOWN_EXPS)                                                           \
+    X(ROPE_FREQS)                                                              \
+    X(SCALE)                                                                   \
+    X(CACHE_K)                                                                 \
+    X(CACHE_V)
+
+typedef enum pl_role {
+#define PL_ROLE_ENUM(name) PL_ROLE_##name,
+    PL_ROLE_MAP(PL_ROLE_ENUM)
+#undef PL_ROLE_ENUM
+        PL_ROLE_COUNT
+} pl_role;
+
+/* How a group holds one logical tensor. SPLIT: dimension `dim` is tiled by
+ * runs, run i covering run[i].len indices held by the ranks in run[i].owners
+ * (bit r = rank r); the tiling repeats every `period` indices, the sum of the
+ * run lengths, which divides the dimension's size. */
+typedef enum pl_layout_kind {
+    PL_MIRRORED, /* every rank sees all values */
+    PL_PARTIAL,  /* the value is the sum of the ranks' addends */
+    PL_SPLIT,
+} pl_layout_kind;
+
+typedef struct pl_run {
+    int64_t len;
+    uint64_t owners;
+} pl_run;
+
+typedef struct pl_layout {
+    pl_layout_kind kind;
+    int dim;        /* SPLIT only, counted from the outermost */
+    int64_t period; /* SPLIT only */
+    int n_run;      /* SPLIT only */
+    const pl_run *run;
+} pl_layout;
+
+typedef struct pl_graph pl_graph; /* opaque */
+
+/* A tensor of a graph: its index, or -1 after an error. Builders accept -1 and
+ * pass it on, and the graph keeps the first error, so only pl_graph_check
+ * needs testing. */
+typedef int32_t pl_tensor;
+
+/* Expert scores from router logits. */
+typedef enum pl_gating {
+    PL_GATING_SOFTMAX,          /* over all experts */
+    PL_GATING_SIGMOID,          /* each for itself */
+    PL_GATING_SOFTMAX_SELECTED, /* over the selected ones */
+} pl_gating;
+
+typedef struct pl_rope {
+    int n_rot;        /* values of a head that are rotated; even */
+    bool neox;        /* pairs (i, i + n_rot/2), else (2i, 2i + 1) */
+    float base;       /* frequency base */
+    float freq_scale; /* 1 / factor of linear or YaRN scaling; 0 means 1 */
+    bool yarn;
+    float yarn_low, yarn_high; /* ramp over pair indices */
+    float mscale;              /* on cos and sin; 0 means 1 */
+} pl_rope;
+
+PL_API pl_status pl_graph_create(pl_graph **out, pl_err *err);
+PL_API void pl_graph_free(pl_graph *g);
+/* The first error of any builder, with its message. */
+PL_API pl_status pl_graph_check(const pl_graph *g, pl_err *err);
+
+/* Tensors made from here on belong to this layer of the model, counted from 0;
+ * -1, as in a new graph: to none. Devices are given layers, and options and
+ * plans count by them. */
+PL_API void pl_layer(pl_graph *g, int layer);
+
+/* Leaves. Names are unique. An input is filled by the host before each step
+ * (F32 or I32). A weight is loaded once; formats in blocks need two or three
+ * dimensions, the last of whole blocks. A cache holds [slots, n_head, d_head]
+ * of keys or values for attention. */
+PL_API pl_tensor pl_input(pl_graph *g, const char *name, pl_format f, int n_dim,
+                          const pl_dim *dim);
+PL_API pl_tensor pl_weight(pl_graph *g, const char *name, pl_format f,
+                           int n_dim, const int64_t *dim, pl_role role);
+PL_API pl_tensor pl_cache(pl_graph *g, const char *name, pl_format f,
+                          int64_t n_head, int64_t d_head, bool values);
+
+/* Rows of `table` [v, d] by ids [*] (I32): [*, d]. Ids out of range: zeros. */
+PL_API pl_tensor pl_gather_rows(pl_graph *g, pl_tensor table, pl_tensor ids);
+/* x [*, k] times w [n, k] (a weight): [*, n]. */
+PL_API pl_tensor pl_matmul(pl_graph *g, pl_tensor x, pl_tensor w);
+/* x [t, u or 1, k], w [e, n, k], ids [t, u]: [t, u, n], slot u by expert
+ * ids[t, u]. */
+PL_API pl_tensor pl_expert_matmul(pl_graph *g, pl_tensor x, pl_tensor w,
+                                  pl_tensor ids);
+/* x [t, u, k], w [e, n, k], ids [t, u]: [t, n], summed over slots and k,
+ * experts ascending. Router weights are multiplied into x beforehand. */
+PL_API pl_tensor pl_expert_down(pl_graph *g, pl_tensor x, pl_tensor w,
+                                pl_tensor ids);
+/* x / sqrt(mean(x^2) + eps) over the last dimension, times w [d] unless -1. */
+PL_API pl_tensor pl_rms_norm(pl_graph *g, pl_tensor x, pl_tensor w, float eps);
+/* x [t, h, d] rotated by positions pos [t] (I32); freqs [n_rot/2] divides the
+ * angles, -1 for none. */
+PL_API pl_tensor pl_rope_apply(pl_graph *g, pl_tensor x, pl_tensor pos,
+                               pl_tensor freqs, const pl_rope *rope);
+/* Stores x [t, n_head, d_head] at the step's positions; gives the cache for
+ * attention to read. */
+PL_API pl_tensor pl_cache_write(pl_graph *g, pl_tensor cache, pl_tensor x);
+/* q [t, n_head, d], caches with n_head a multiple of theirs: [t, n_head, e].
+ * Causal within each sequence; window 0 and softcap 0 mean none; sinks
+ * [n_head] or -1. */
+PL_API pl_tensor pl_attention(pl_graph *g, pl_tensor q, pl_tensor k,
+                              pl_tensor v, pl_tensor sinks, float scale,
+                              int64_t window, float softcap);
+PL_API pl_tensor pl_softmax(pl_graph *g, pl_tensor x);
+/* The n_used best experts of logits [*, e], best first, ties by lower id; bias
+ * [e] or -1 is added for the choice alone. n_group > 1: only experts of the
+ * n_group_used best groups (sum of their two best). Result I32 [*, n_used]. */
+PL_API pl_tensor pl_router_topk(pl_graph *g, pl_tensor logits, pl_tensor bias,
+                                pl_gating gating, int n_used, int n_group,
+                                int n_group_used);
+/* Weights [*, n_used] of the chosen; normalise divides by max(sum, 2^-14);
+ * then times scale. */
+PL_API pl_tensor pl_router_weights(pl_graph *g, pl_tensor logits, pl_tensor ids,
+                                   pl_gating gating, bool normalise,
+                                   float scale);
+
+/* Elementwise with broadcast (sizes 1, missing outer dimensions). */
+PL_API pl_tensor pl_add(pl_graph *g, pl_tensor a, pl_tensor b);
+PL_API pl_tensor pl_sub(pl_graph *g, pl_tensor a, pl_tensor b);
+PL_API pl_tensor pl_mul(pl_graph *g, pl_tensor a, pl_tensor b);
+PL_API pl_tensor pl_div(pl_graph *g, pl_tensor a, pl_tensor b);
+/* silu(gate) * up;  gelu(gate) * up (tanh form);  gpt-oss:
+ * (clamp(up, -limit, limit) + 1) * g * sigmoid(1.702 g),
+ * g = min(gate, limit) */
+PL_API pl_tensor pl_swiglu(pl_graph *g, pl_tensor gate, pl_tensor up);
+PL_API pl_tensor pl_geglu(pl_graph *g, pl_tensor gate, pl_tensor up);
+PL_API pl_tensor pl_swiglu_oai(pl_graph *g, pl_tensor gate, pl_tensor up,
+                               float limit);
+PL_API pl_tensor pl_scale(pl_graph *g, pl_tensor x, float factor);
+PL_API pl_tensor pl_clamp(pl_graph *g, pl_tensor x, float lo, float hi);
+PL_API pl_tensor pl_sqr(pl_graph *g, pl_tensor x);
+PL_API pl_tensor pl_sqrt(pl_graph *g, pl_tensor x);
+PL_API pl_tensor pl_exp(pl_graph *g, pl_tensor x);
+PL_API pl_tensor pl_tanh(pl_graph *g, pl_tensor x);
+PL_API pl_tensor pl_sigmoid(pl_graph *g, pl_tensor x);
+PL_API pl_tensor pl_softplus(pl_graph *g, pl_tensor x);
+PL_API pl_tensor pl_silu(pl_graph *g, pl_tensor x);
+PL_API pl_tensor pl_gelu(pl_graph *g, pl_tensor x);
+PL_API pl_tensor pl_relu(pl_graph *g, pl_tensor x);
+/* Over the second-last dimension: [*, u, d] -> [*, d]. */
+PL_API pl_tensor pl_sum(pl_graph *g, pl_tensor x);
+/* Rounds to F16 or BF16 and back to F32 values (format F32: no change). */
+PL_API pl_tensor pl_cast(pl_graph *g, pl_tensor x, pl_format f);
+PL_API pl_tensor pl_contiguous(pl_graph *g, pl_tensor x);
+PL_API pl_tensor pl_reshape(pl_graph *g, pl_tensor x, int n_dim,
+                            const pl_dim *dim);
+/* Result dimension i is x's dimension perm[i]. */
+PL_API pl_tensor pl_permute(pl_graph *g, pl_tensor x, const int *perm);
+/* len indices of `axis` from start on; not along a symbolic dimension. */
+PL_API pl_tensor pl_slice(pl_graph *g, pl_tensor x, int axis, int64_t start,
+                          int64_t len);
+PL_API pl_tensor pl_concat(pl_graph *g, int n, const pl_tensor *x, int axis);
+
+/* An op of the caller's own ------------------------------------------- */
+
+/* What is here of a split dimension: indices index .. index + n - 1 lie at
+ * at .. at + n - 1. */
+typedef struct pl_op_part {
+    int64_t index, at, n;
+} pl_op_part;
+
+/* An operand or the result as a kernel meets it: what this device holds,
+ * contiguous, the last dimension innermost. A split dimension counts what is
+ * here, and may be 0. */
+typedef struct pl_op_value {
+    void *data; /* float or int32_t; of an operand: read only. NULL: absent */
+    pl_format format; /* F32 or I32; the result: F32 */
+    int n_dim;
+    int64_t dim[4];         /* here, in this step */
+    int split;              /* the dimension that is not all here, or -1 */
+    int n_part;             /* split >= 0: what of it is here, ascending */
+    const pl_op_part *part; /* [n_part] */
+} pl_op_value;
+
+typedef struct pl_op_call {
+    void *user; /* the definition's */
+    pl_op_value out;
+    int n_in;
+    pl_op_value in[4];
+    int ith, nth; /* this thread, and how many have been called alike */
+} pl_op_call;
+
+/* Called by all nth threads of a device at once; each does its part of the
+ * work, by values of the result. Bits must not depend on nth, on the other
+ * rows, or on how much of a split dimension is here. May not fail, nor touch
+ * anything but the result; several devices call it at the same time. */
+typedef void pl_op_kernel(const pl_op_call *c);
+
+/* Which operands may be PARTIAL, a sum that is yet to be taken: none; one of a
+ * mask of operands, the others whole; or any of them. The kernel is then called
+ * once a rank with that rank's addends, and must be linear in them. PL_OP_SUM:
+ * linear in all operands at once; one that has no addend on a rank is absent
+ * there (in[i].data NULL) and counts as zeros. */
+enum { PL_OP_NONE = 0, PL_OP_SUM = 0x100, PL_OP_ONE = 0x200 };
+
+/* What an op is. dims: one letter a dimension,
+ * "td,d->td". A letter of the result may be split: then the operands that bear
+ * it are split alike, and the kernel sees parts. One that is not in the result
+ * is summed over: if it is split the kernel is called once a rank with what
+ * that rank has of it, and gives an addend. '!' behind a letter keeps it whole.
+ * '*' stands for any number of leading dimensions, aligned at the right, where
+ * an operand may have size 1 or lack some. (gr) is one dimension of size
+ * g * r, g the outer factor; it has to stand in the result as well, or be
+ * whole. '?' at an operand's end: it may be left out. n_tok, n_out: whole. */
+typedef struct pl_op_def {
+    const char *name; /* of letters, digits, "._-/+"; no op's of ours */
+    const char *dims; /* one to four operands, of up to four dimensions */
+    unsigned partial; /* PL_OP_NONE, PL_OP_SUM, PL_OP_ONE | mask */
+    pl_op_kernel *run;
+    void *user;       /* given to run; borrowed as long as graph and plans */
+    uint64_t edition; /* another number wherever run gives other bits: it
+                          enters the numeric hash, with name and row */
+} pl_op_def;
+
+/* The op on n_in operands (F32 or I32; -1: absent); its result is F32. The
+ * definition is copied; ops of one graph with one name are the same. */
+PL_API pl_tensor pl_custom(pl_graph *g, const pl_op_def *def, int n_in,
+                           const pl_tensor *in);
+
+/* Marks a result: an output is read after every step; a kept one may be. */
+PL_API void pl_output(pl_graph *g, pl_tensor x);
+PL_API void pl_keep(pl_graph *g, pl_tensor x);
+/* Asks for a layout of any tensor (copied). Caches are split by heads alone;
+ * those that one attention reads are stored alike, with every head where either
+ * was asked to have it. */
+PL_API void pl_want_layout(pl_graph *g, pl_tensor x, const pl_layout *l);
+PL_API const char *pl_tensor_name(const pl_graph *g, pl_tensor x);
+/* Names the tensor for pl_tensor_get and messages; leaves have theirs. */
+PL_API void pl_name(pl_graph *g, pl_tensor x, const char *name);
+PL_API pl_tensor pl_tensor_find(const pl_graph *g, const char *name);
+/* Number of dimensions, or -1; fills dim[4]. */
+PL_API int pl_tensor_shape(const pl_graph *g, pl_tensor x, pl_dim dim[4]);
+
+/* The text form: one line a tensor, `name: f32[n_tok, 64] = add(a, b)`, and
+ * back. */
+PL_API pl_status pl_graph_print(const pl_graph *g, pl_write_fn *write,
+                                void *user, pl_err *err);
+PL_API pl_status pl_graph_parse(pl_graph **out, const char *text, pl_err *err);
+/* The same of a text that names ops of the caller's own. */
+PL_API pl_status pl_graph_parse_ops(pl_graph **out, const char *text, int n_def,
+                                    const pl_op_def *def, pl_err *err);
+
+/* ---- running a graph --------------------------------------------------- */
+
+/* A graph planned for a group of devices, with memory of its own. */
+typedef struct pl_exec pl_exec; /* opaque */
+
+/* Plans `g` (borrowed until pl_exec_free) and allocates device memory. */
+PL_API pl_status pl_exec_create(pl_exec **out, const pl_graph *g,
+                                const pl_options *opt, pl_err *err);
+PL_API void pl_exec_free(pl_exec *x);
+
+/* Bytes of the whole logical tensor in its own format, row by row; for packed
+ * weights the format's blocks. Weights must be set before the first step. */
+PL_API pl_status pl_tensor_set(pl_exec *x, pl_tensor t, const void *data,
+                               size_t offset, size_t bytes, pl_err *err);
+/* Any byte range of a weight, a cache, an input, an output or a kept tensor;
+ * sizes that depend on the step are those of the last one. */
+PL_API pl_status pl_tensor_get(pl_exec *x, pl_tensor t, void *data,
+                               size_t offset, size_t bytes, pl_err *err);
+
+/* The same while the caller goes on: done in the order of the calls, on a
+ * thread of the executor. `data` must stay until pl_exec_wait, or until a step
+ * or another get or set has returned: those wait by themselves. The first
+ * failure is told by the call that waits; what stood behind it is not done.
+ * Wait before asking anything else of an engine. */
+PL_API pl_status pl_tensor_get_async(pl_exec *x, pl_tensor t, void *data,
+                                     size_t offset, size_t bytes, pl_err *err);
+PL_API pl_status pl_tensor_set_async(pl_exec *x, pl_tensor t, const void *data,
+                                     size_t offset, size_t bytes, pl_err *err);
+PL_API pl_status pl_exec_wait(pl_exec *x, pl_err *err);
+
+/* A strided view: index i of it is value start + sum of i_d * stride_d of the
+ * tensor, counted row by row; strides may be 0 or negative. */
+typedef struct pl_view {
+    int n_dim; /* 1 to 4 */
+    int64_t dim[4], stride[4];
+    int64_t start;
+} pl_view;
+
+/* The view's values in its own order, close together: as the tensor has them,
+ * or of formats in blocks F32. Whole rows of weights and caches are read for
+ * it; values of formats in blocks cannot be set. Of values that the view has
+ * several times the last one is set. */
+PL_API pl_status pl_tensor_get_view(pl_exec *x, pl_tensor t, const pl_view *v,
+                                    void *data, pl_err *err);
+PL_API pl_status pl_tensor_set_view(pl_exec *x, pl_tensor t, const pl_view *v,
+                                    const void *data, pl_err *err);
+
+/* Tokens of a step, in order; those of one sequence adjacent. */
+typedef struct pl_rows {
+    int64_t n_tok, n_out;
+    const int32_t *pos;   /* [n_tok] position in its sequence */
+    const int32_t *seq;   /* [n_tok] row of pages */
+    const int32_t *pages; /* [n_seq, page_stride]: page of 64 slots that holds
+                             positions 64 i .. 64 i + 63 */
+    int64_t page_stride;
+} pl_rows;
+
+/* Runs the graph once; inputs were set by pl_tensor_set. pos, seq and pages may
+ * be NULL where no cache is used. */
+PL_API pl_status pl_exec_step(pl_exec *x, const pl_rows *rows, pl_err *err);
+
+PL_API void pl_exec_traced(const pl_exec *x, pl_traced *out);
+PL_API void pl_exec_counters(const pl_exec *x, pl_counters *out);
+
+/* ---- behind a model ----------------------------------------------------- */
+
+/* The graph of a model as it is planned; lives as long as the plan. */
+PL_API const pl_graph *pl_plan_graph(const pl_plan *p);
+/* What runs it, to read and set tensors between calls of the engine (kept
+ * values are those of its last step); and a tensor by name, or -1. The engine's
+ * own: do not free it, run no step with it. */
+PL_API pl_exec *pl_engine_exec(pl_engine *e);
+PL_API pl_tensor pl_engine_tensor(const pl_engine *e, const char *name);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
