@@ -4,7 +4,9 @@
 #   make test        the tests a user runs; minutes
 #   make test-long   all of them; hours
 #   make check       layers, headers, symbols, format, words
+#   make examples    examples/, built against an installed copy, and run
 #   make bench       the benches' figures on this machine
+#   make install     headers, libraries, command, pkg-config file; PREFIX=DIR
 BUILD ?= build
 MODEL = models/fable-moe-Q8_0.gguf
 DEMO = -m $(MODEL) -dev 'cpu*2'
@@ -39,10 +41,14 @@ bench: all
 	    [ -f "$$b" ] && [ -x "$$b" ] || continue; \
 	    echo "== $${b##*/}"; "$$b" || exit 1; done
 
+examples: all
+	@scripts/examples.sh $(BUILD)
+
 install: all
+	@[ -z "$(PREFIX)" ] || meson configure $(BUILD) --prefix="$(PREFIX)"
 	@meson install -C $(BUILD)
 
 clean:
 	rm -rf $(BUILD) build-*
 
-.PHONY: all demo test test-long check bench install clean
+.PHONY: all demo test test-long check examples bench install clean

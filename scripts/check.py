@@ -13,7 +13,8 @@ import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-CODE_DIRS = ('include', 'src', 'cli', 'server', 'tests', 'bench', 'fuzz')
+CODE_DIRS = ('include', 'src', 'cli', 'server', 'tests', 'bench',
+             'fuzz', 'examples')
 AVX2 = ['-mavx2', '-mfma', '-mf16c']
 AVX512 = AVX2 + ['-mavx512f', '-mavx512bw', '-mavx512vl', '-mavx512dq',
                  '-mavx512vnni']
