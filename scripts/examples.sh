@@ -27,6 +27,6 @@ for example in examples/*.c; do
     make_one "$name"
     echo "built $name with: $(pkg-config --modversion plait)"
 done
-"$root/graph" 'cpu*2'
+"$root/own_graph" 'cpu*2'
 "$root/tale" models/fable-moe-Q8_0.gguf 'cpu*2' 'Once upon a time'
 "$(find "$root" -name plait -type f -perm -u+x)" version

@@ -1,6 +1,6 @@
 /* A graph of one's own, split over devices: y = relu(x w), w over two devices.
  *
- *   graph [DEVICES]                  graph 'cpu*2'
+ *   own_graph [DEVICES]              own_graph 'cpu*2'
  *
  * What is split is the matrix; the values come back whole. */
 #include <pl_graph.h>
@@ -10,7 +10,7 @@ enum { N_IN = 64, N_OUT = 64, N_TOKENS = 2 };
 
 static int die(const pl_err *err)
 {
-    fprintf(stderr, "graph: %s\n", err->message);
+    fprintf(stderr, "own_graph: %s\n", err->message);
     return 1;
 }
 
