@@ -141,8 +141,8 @@ typedef enum pl_split_mode {
 
 typedef enum pl_offload {
     PL_OFFLOAD_AUTO, /* whichever is estimated to be faster */
-    PL_OFFLOAD_ON,   /* weights kept on the host are streamed to devices when a
-                        step has many tokens */
+    PL_OFFLOAD_ON,   /* weights and caches kept on the host are streamed to
+                        devices in every step of two tokens or more */
     PL_OFFLOAD_OFF,  /* they are computed with on the host, always */
 } pl_offload;
 
@@ -156,7 +156,7 @@ typedef struct pl_options {
                                    NULL = "cpu" */
     const char *device_spec;    /* plan only: a machine that is not there,
                                    "gpu:24GiB:1TB/s*4"; replaces devices */
-    int n_ranks;                /* 0: one a device */
+    int n_ranks;                /* 0: one a device of the widest group */
     const double *tensor_split; /* shares, one a device; NULL: equal */
     int n_tensor_split;
     int n_threads; /* threads a device; 0: the device's cores */
@@ -181,8 +181,9 @@ typedef struct pl_options {
                             NULL: the best there is */
     int64_t n_ctx;       /* token slots of the cache; 0: 4096 or the model's
                             context, whichever is less */
-    int64_t n_ubatch;    /* most tokens a step; 0: 512 */
-    int64_t n_out;       /* most rows of logits a step; 0: 64 */
+    int64_t n_ubatch;    /* most tokens of a micro-batch; a run has one,
+                            or up to 8 in a pipeline; 0: 512 */
+    int64_t n_out;       /* most rows of logits of one; 0: 64 */
     int n_seq;           /* most sequences; 0: 8 */
     bool cache_set;      /* cache_k and cache_v are meant; else F16 */
     pl_format cache_k, cache_v; /* F16, F32, BF16 or Q8_0 */
@@ -211,7 +212,7 @@ typedef struct pl_sampler pl_sampler;
 
 enum { PL_MAX_RANKS = 64 };
 
-/* Multiply-adds and bytes a rank has really done and read since creation. */
+/* Counts since creation: work done, bytes held, what was sent. */
 typedef struct pl_counters {
     uint64_t macs[PL_MAX_RANKS]; /* of contractions, by rank; an index that
                                      several ranks own counts for the first */
@@ -224,7 +225,7 @@ typedef struct pl_counters {
     uint64_t steps;
 } pl_counters;
 
-/* What a trace has seen: zeros without. */
+/* Of what traces; zeros if no trace was asked for. */
 typedef struct pl_traced {
     uint64_t runs;
     double seconds;  /* of them */

@@ -94,7 +94,7 @@ double cost_distinct_experts(int64_t n_expert, int64_t n_used, int64_t n_tok)
 }
 
 /* Values of a tensor in this step. */
-static double values(const struct prog_tensor *t, const struct cost_step *z)
+static double values(const struct prog_tensor *t, const struct cost_micro *z)
 {
     double n = 1;
 
@@ -118,7 +118,8 @@ static double summed(const struct pack *w, const struct rank_tree *t)
 }
 
 static double contraction(const struct program *p, const struct step_kernel *s,
-                          const struct cost_rates *r, const struct cost_step *z)
+                          const struct cost_rates *r,
+                          const struct cost_micro *z)
 {
     const struct prog_tensor *x = &p->tensor[s->arg[1].tensor];
     const struct prog_tensor *w = &p->tensor[s->arg[2].tensor];
@@ -144,13 +145,13 @@ static double contraction(const struct program *p, const struct step_kernel *s,
                 macs / r->macs_per_s[w->format]);
 }
 
-static double n_seq(const struct cost_step *z)
+static double n_seq(const struct cost_micro *z)
 {
     return z->sizes.n_seq > 0 ? (double)z->sizes.n_seq : 1;
 }
 
 static double attention(const struct program *p, const struct step_kernel *s,
-                        const struct cost_rates *r, const struct cost_step *z)
+                        const struct cost_rates *r, const struct cost_micro *z)
 {
     const struct prog_tensor *q = &p->tensor[s->arg[1].tensor];
     const struct prog_tensor *out = &p->tensor[s->arg[0].tensor];
@@ -167,7 +168,7 @@ static double attention(const struct program *p, const struct step_kernel *s,
 }
 
 static double kernel(const struct program *p, const struct step_kernel *k,
-                     const struct cost_rates *r, const struct cost_step *z)
+                     const struct cost_rates *r, const struct cost_micro *z)
 {
     if (kernel_is_contraction(k->kernel))
         return contraction(p, k, r, z);
@@ -179,7 +180,8 @@ static double kernel(const struct program *p, const struct step_kernel *k,
                   z);
 }
 
-static double piece_bytes(const struct copy_piece *p, const struct cost_step *z)
+static double piece_bytes(const struct copy_piece *p,
+                          const struct cost_micro *z)
 {
     return (double)dim_value(p->bytes, &z->sizes) *
            (double)dim_value(p->n0, &z->sizes) *
@@ -188,7 +190,7 @@ static double piece_bytes(const struct copy_piece *p, const struct cost_step *z)
 
 /* Bytes that the device takes from its peers where they lie. */
 static double received(const struct program *p, const struct step_merge *s,
-                       const struct cost_step *z)
+                       const struct cost_micro *z)
 {
     double sum = 0;
 
@@ -209,7 +211,7 @@ static double received(const struct program *p, const struct step_merge *s,
 
 /* Values that an item writes, each as often as one is added to it. */
 static double merged(const struct program *p, const struct step_merge *s,
-                     const struct merge_item *it, const struct cost_step *z)
+                     const struct merge_item *it, const struct cost_micro *z)
 {
     double bytes = 0;
 
@@ -222,7 +224,7 @@ static double merged(const struct program *p, const struct step_merge *s,
 
 /* What is copied before is local here. */
 static double merge(const struct cost_machine *m, int dev,
-                    const struct step_merge *s, const struct cost_step *z)
+                    const struct step_merge *s, const struct cost_micro *z)
 {
     const struct program *p = &m->prog[dev];
     const struct cost_rates *r = &m->rates[dev];
@@ -250,7 +252,7 @@ static void take_end(struct route *w, const struct cost_rates *r)
 }
 
 static double pull(const struct cost_machine *m, int dev,
-                   const struct step_pull *s, const struct cost_step *z)
+                   const struct step_pull *s, const struct cost_micro *z)
 {
     struct route w = {0, INFINITY};
     double bytes = 0;
@@ -266,7 +268,7 @@ static double pull(const struct cost_machine *m, int dev,
 
 /* The sender's link carries what goes to each; they take it side by side. */
 static double push(const struct cost_machine *m, int dev,
-                   const struct step_push *s, const struct cost_step *z)
+                   const struct step_push *s, const struct cost_micro *z)
 {
     double all = 0, slowest = 0;
 
@@ -298,7 +300,7 @@ double cost_of_arrival(const struct cost_machine *m, int dev,
 }
 
 static double pages(const struct cost_machine *m, const struct step_pages *s,
-                    const struct cost_step *z)
+                    const struct cost_micro *z)
 {
     double n_pos = (double)z->n_past + (double)z->sizes.n_tok / n_seq(z);
     const struct prog_tensor *out = &m->prog[s->out_dev].tensor[s->out];
@@ -314,7 +316,7 @@ static double pages(const struct cost_machine *m, const struct step_pages *s,
 }
 
 double cost_of_step(const struct cost_machine *m, int dev, const struct step *s,
-                    const struct cost_step *z)
+                    const struct cost_micro *z)
 {
     const struct program *p = &m->prog[dev];
     const struct cost_rates *r = &m->rates[dev];

@@ -4,7 +4,7 @@
  * takes longer; a message or a copy its latency and its bytes over the link.
  * cost_run plays the programs with these prices, so what overlaps, waits or
  * takes turns does so as it will in a run. Rates are found by measuring
- * (engine/rates.h) or come from a description; nothing is measured here, and no
+ * (engine/probe.h) or come from a description; nothing is measured here, and no
  * estimate ever decides a bit. */
 #ifndef COST_COST_H
 #define COST_COST_H
@@ -13,7 +13,7 @@
 
 enum { COST_READS = 4 };
 
-/* Of one device. All are above zero, but for what is told. */
+/* Of one device. All are above zero unless a field says otherwise. */
 struct cost_rates {
     double bytes_per_s[PL_FORMAT_COUNT];  /* weights under one row of x */
     double macs_per_s[PL_FORMAT_COUNT];   /* weights under many rows */
@@ -32,7 +32,7 @@ struct cost_rates {
 };
 
 /* One micro-batch. */
-struct cost_step {
+struct cost_micro {
     struct graph_sizes sizes; /* n_seq share n_tok evenly; 0: one does */
     int64_t n_past; /* tokens of each sequence in the cache before the step */
 };
@@ -66,7 +66,7 @@ struct cost_machine {
      * no threads: threads of its own. */
     const int *thread0, *n_thread;
     /* Told of each step but POST and WAIT, in the total order; may be NULL. */
-    void (*seen)(void *user, const struct device_event *e);
+    void (*seen)(void *user, const struct device_timing *e);
     void *user;
 };
 
@@ -79,13 +79,13 @@ struct cost_use {
     double idle_s;    /* neither queue is at work */
 };
 
-/* thread0, n_thread [l->n]: each cpu device has a thread a thread; the host
- * those of the cpu devices on its cores. */
+/* thread0, n_thread [l->n]: each thread of a cpu device has a number of its
+ * own; the host those of the cpu devices on its cores. */
 void cost_threads(const struct device_list *l, int *thread0, int *n_thread);
 
 /* Seconds of a step of device `dev`, waiting apart; z: of its micro-batch. */
 double cost_of_step(const struct cost_machine *m, int dev, const struct step *s,
-                    const struct cost_step *z);
+                    const struct cost_micro *z);
 
 /* Seconds after its end until a PUSH has arrived, which a POST behind it waits
  * for; 0 of other steps. */
@@ -95,7 +95,7 @@ double cost_of_arrival(const struct cost_machine *m, int dev,
 /* Seconds of one run of `script` with micro-batches z[n_micro]. use[n_dev]
  * may be NULL. Fails for want of memory, or if there is no such script. */
 pl_status cost_run(const struct cost_machine *m, int script, int n_micro,
-                   const struct cost_step *z, struct cost_use *use,
+                   const struct cost_micro *z, struct cost_use *use,
                    double *seconds, pl_err *err);
 
 /* Seconds that n_tok tokens of one sequence take after n_past others, dealt as

@@ -143,7 +143,7 @@ static double met(struct timeline *w, int dev, const struct step *s)
 }
 
 static void play(struct timeline *w, int dev, const struct step *s,
-                 const struct cost_step *z)
+                 const struct cost_micro *z)
 {
     const struct cost_machine *m = w->m;
     int queue = queue_of(w, dev, s), at = w->next[dev];
@@ -172,7 +172,7 @@ static void play(struct timeline *w, int dev, const struct step *s,
     if (w->span)
         w->span[dev][at] = (struct span){begin, end};
     if (m->seen)
-        m->seen(m->user, &(struct device_event){dev, at, begin, end});
+        m->seen(m->user, &(struct device_timing){dev, at, begin, end});
 }
 
 /* ---- use --------------------------------------------------------------- */
@@ -322,7 +322,7 @@ static pl_status begin(struct timeline *w, bool use, pl_err *err)
 }
 
 pl_status cost_run(const struct cost_machine *m, int script, int n_micro,
-                   const struct cost_step *z, struct cost_use *use,
+                   const struct cost_micro *z, struct cost_use *use,
                    double *seconds, pl_err *err)
 {
     struct timeline w = {.m = m, .script = script};
@@ -370,7 +370,7 @@ static void add_use(struct cost_use *a, const struct cost_use *b)
 /* One micro-batch by whichever script for one is fastest; more than one token
  * is what others than the first are for. u: NULL, or [2 * n_dev], of which the
  * first half is told. */
-static pl_status alone(const struct cost_machine *m, const struct cost_step *z,
+static pl_status alone(const struct cost_machine *m, const struct cost_micro *z,
                        struct cost_use *u, double *seconds, pl_err *err)
 {
     const struct program *p = m->prog;
@@ -412,7 +412,7 @@ pl_status cost_tokens(const struct cost_machine *m, int64_t n_tok,
     const struct program *p = m->prog;
     int n_micro, pipeline = find_pipeline(p, &n_micro);
     struct cost_use *u = NULL;
-    struct cost_step z[PROG_MAX_MICRO];
+    struct cost_micro z[PROG_MAX_MICRO];
     pl_status s = PL_OK;
 
     *seconds = 0;
@@ -428,7 +428,7 @@ pl_status cost_tokens(const struct cost_machine *m, int64_t n_tok,
         for (; n < n_micro && n_tok > 0; n++) {
             int64_t k = n_tok < most ? n_tok : most;
 
-            z[n] = (struct cost_step){{k, 0, p->max.n_slot, 1}, n_past};
+            z[n] = (struct cost_micro){{k, 0, p->max.n_slot, 1}, n_past};
             n_tok -= k;
             n_past += k;
         }

@@ -1,5 +1,4 @@
-/* Rates that need no measuring, and how the rates of devices follow from those
- * of one thread. */
+/* The rates of a plan's devices, and what they rest on. */
 #ifndef COST_RATES_H
 #define COST_RATES_H
 

@@ -161,13 +161,14 @@ pl_status device_set_run(struct device_set *s, const struct device_run *run,
                          pl_err *err);
 
 /* What a step of the last run took, by the clock of the run's start. */
-struct device_event {
+struct device_timing {
     int dev, step; /* step of the script that ran */
     double begin_s, end_s;
 };
 /* The timed steps of the last run, by device, in the order they ended; waits
  * apart. NULL and 0 if the set was not made to trace. */
-const struct device_event *device_set_trace(const struct device_set *s, int *n);
+const struct device_timing *device_set_trace(const struct device_set *s,
+                                             int *n);
 
 /* Sums since creation; adds into *c. */
 void device_set_counters(const struct device_set *s, pl_counters *c);

@@ -8,11 +8,11 @@ struct guard; /* device_guard.c */
 
 struct trace {
     bool on;
-    struct device_event *event; /* owned, shared; room for all steps of all
+    struct device_timing *event; /* owned, shared; room for all steps of all
                                    devices, device by device; then those that
                                    ran */
-    size_t bytes;               /* of event */
-    int n;                      /* of the last run, side by side */
+    size_t bytes;                /* of event */
+    int n;                       /* of the last run, side by side */
 };
 
 /* What devices in other processes see too. */

@@ -29,7 +29,7 @@
 
 struct device_bank;
 struct device_item; /* device_spec.h */
-struct topology;    /* base/topology.h */
+struct topology;    /* machine/topology.h */
 
 /* A counter with one writer, alone on its cache lines (two, since processors
  * fetch them in pairs). It only grows: a reader waits for a value or more. */
@@ -57,8 +57,8 @@ struct device {
                                    memory as the inbox */
     size_t event_bytes;
     /* ---- counters, by device_count() and device_note() */
-    size_t first_event; /* its room in the trace */
-    int n_event;
+    size_t first_timing; /* its room in the trace */
+    int n_timing;
     uint64_t macs[PL_MAX_RANKS], messages, message_bytes, copies, copy_bytes;
 };
 

@@ -50,7 +50,7 @@ pl_status device_trace_load(struct device_set *s, pl_err *err)
         for (int k = 0; k < p->n_script; k++)
             if (p->script[k].n_step > most)
                 most = p->script[k].n_step;
-        s->dev[i].first_event = room;
+        s->dev[i].first_timing = room;
         room += (size_t)most;
     }
     device_trace_unload(s);
@@ -64,7 +64,7 @@ void device_trace_start(struct device_set *s)
     if (!s->trace.on)
         return;
     for (int i = 0; i < s->n; i++)
-        s->dev[i].n_event = 0;
+        s->dev[i].n_timing = 0;
     s->trace.n = 0;
     s->shared->start_s = device_now();
 }
@@ -82,25 +82,25 @@ bool device_traces(const struct device_set *s)
 void device_note(struct device_set *s, struct device *d, int step, double begin,
                  double end)
 {
-    s->trace.event[d->first_event + (size_t)d->n_event++] =
-        (struct device_event){(int)(d - s->dev), step, begin, end};
+    s->trace.event[d->first_timing + (size_t)d->n_timing++] =
+        (struct device_timing){(int)(d - s->dev), step, begin, end};
 }
 
 /* Moves the devices' events together. */
 void device_trace_end(struct device_set *s, bool failed)
 {
-    struct device_event *e = s->trace.event;
+    struct device_timing *e = s->trace.event;
 
     if (!s->trace.on || failed)
         return;
     for (int i = 0; i < s->n; i++) {
-        memmove(e + s->trace.n, e + s->dev[i].first_event,
-                (size_t)s->dev[i].n_event * sizeof *e);
-        s->trace.n += s->dev[i].n_event;
+        memmove(e + s->trace.n, e + s->dev[i].first_timing,
+                (size_t)s->dev[i].n_timing * sizeof *e);
+        s->trace.n += s->dev[i].n_timing;
     }
 }
 
-const struct device_event *device_set_trace(const struct device_set *s, int *n)
+const struct device_timing *device_set_trace(const struct device_set *s, int *n)
 {
     *n = s->trace.n;
     return s->trace.n > 0 ? s->trace.event : NULL;

@@ -204,7 +204,7 @@ static pl_status cost(struct trial *t, int64_t n_tok, int64_t n_past,
     const struct compiled *q = t->compiled;
     struct cost_machine m = {
         .n_dev = q->list.n, .prog = q->low->prog, .rates = p->dev};
-    struct cost_step z = {{n_tok, 1, N_SLOT, 1}, n_past};
+    struct cost_micro z = {{n_tok, 1, N_SLOT, 1}, n_past};
 
     for (int d = 0; d < q->list.n; d++)
         rates_scale(&p->dev[d], &p->one, q->list.dev[d].n_thread);

@@ -534,7 +534,7 @@ pl_status exec_steps(pl_exec *x, int n, const pl_rows *rows, pl_err *err)
 {
     const struct compiled *p = x->plan;
     struct device_run run = {.n_micro = n};
-    const struct device_event *event;
+    const struct device_timing *event;
 
     PL_TRY(exec_settle(x, err));
     if (n < 1 || n > x->n_micro)

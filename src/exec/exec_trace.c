@@ -151,7 +151,7 @@ void exec_trace_start(struct exec_trace *t)
 }
 
 static const struct step *step_of(const struct exec_trace *t, int script,
-                                  const struct device_event *e)
+                                  const struct device_timing *e)
 {
     return &t->p->low->prog[e->dev].script[script].step[e->step];
 }
@@ -197,7 +197,7 @@ static const struct graph_node *tensor_of(const struct exec_trace *t, int node)
 }
 
 static void say_event(struct exec_trace *t, const struct step *s,
-                      const struct device_event *e)
+                      const struct device_timing *e)
 {
     int queue = one_queue(t->p, e->dev) ? QUEUE_COMPUTE : (int)s->queue;
     const char *category, *name = action(t, s, &category);
@@ -286,7 +286,7 @@ static bool peers(const struct compiled *p, int a, int b)
 
 /* Events come device by device. */
 static void add_copies(struct exec_trace *t, int script,
-                       const struct device_event *event, int n)
+                       const struct device_timing *event, int n)
 {
     for (int d = 0; d < t->p->list.n; d++) {
         int n_copy = 0, n_busy = 0;
@@ -310,7 +310,7 @@ static void add_copies(struct exec_trace *t, int script,
 }
 
 void exec_trace_run(struct exec_trace *t, int script,
-                    const struct device_event *event, int n)
+                    const struct device_timing *event, int n)
 {
     double end = 0;
 

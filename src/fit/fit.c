@@ -1,7 +1,7 @@
 /* What is to be searched, and the end of it: a plan, or what is missing.
  *
  * One plan is enough where the mode is given, or there is one device, and all
- * fits. Else the search takes some dozens, fewer of large graphs; its first
+ * fits. Else the search takes some ten, fewer of large graphs; its first
  * guess is tensor split over all devices, and it stays that unless another is
  * clearly faster: by a part in thirty where the rates are a description's, in
  * twenty where they were measured, in five where they are only assumed. */

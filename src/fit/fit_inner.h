@@ -1,6 +1,7 @@
 /* What the files of fitting share: fit.c says what is to be searched and ends
  * with a plan, fit_modes.c goes through split modes and numbers of devices,
- * fit_relieve.c moves to the host what does not fit, fit_climb.c makes small
+ * fit_relieve.c moves to the host what does not fit, as fit_sketch.c proposes,
+ * fit_climb.c makes small
  * changes, fit_try.c compiles one guess and keeps the best, fit_weigh.c says
  * what it needs and how fast it is, fit_explain.c says what is missing. */
 #ifndef FIT_FIT_INNER_H
@@ -45,8 +46,8 @@ struct fit {
     struct intent_open may; /* what may be changed */
     int64_t ctx_least, ctx_most;
     int n_plan, n_fit, budget; /* plans made, that fit, that are worth it */
-    struct intent usual;       /* in the mode it stands with nothing changed */
-    struct fit_plan *ready;    /* of that, compiled and not yet judged; held */
+    struct intent usual;       /* what options and defaults ask for */
+    struct fit_plan *ready;    /* its plan, not priced yet; held */
     struct fit_plan *best, *usual_plan, *nearest; /* held; NULL: none yet.
                                                      nearest: lacks the least */
     struct fit_plan *lack[FIT_SHORT]; /* held: modes and shares that lack

@@ -92,7 +92,7 @@ static pl_status add_seconds(struct fit_sketch *k, const struct compiled *q,
             row = row_of(k, x->step[i].node, row, &part);
             for (int u = 0; u < N_STEP; u++) {
                 int64_t ub = u == ONE_TOKEN ? 1 : fit_ubatch(&k->p->in, u);
-                struct cost_step z = {{ub, 1, q->max.n_slot, 1}, 0};
+                struct cost_micro z = {{ub, 1, q->max.n_slot, 1}, 0};
 
                 if (x->step[i].most > 0 && !step_guard(&x->step[i], &z.sizes))
                     continue;

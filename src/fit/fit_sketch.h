@@ -30,8 +30,8 @@ pl_status fit_sketch_best(struct fit_sketch *k, struct fit_relief *best,
 /* The intent that it means; experts are the arena's. */
 pl_status fit_sketch_intent(struct fit_sketch *k, const struct fit_relief *r,
                             struct intent *out, pl_err *err);
-/* What came of it when it was compiled: bytes that devices lack or have left
- * and seconds are corrected by it. */
+/* What came of it when it was compiled; p NULL: it could not be. Bytes that
+ * devices lack or have left and seconds are corrected by it. */
 pl_status fit_sketch_learn(struct fit_sketch *k, const struct fit_relief *r,
                            const struct fit_plan *p, pl_err *err);
 

@@ -53,7 +53,7 @@ static inline rankset run_walk_owners(const struct run_walk *w)
 }
 
 /* Checks a layout given from outside: dimension, run lengths, period, owners
- * below n_rank and not empty; a run's cuts at multiples of `grain`. */
+ * below n_rank and not empty. size[d] is 0 where a dimension is symbolic. */
 pl_status layout_check(const pl_layout *l, int n_dim, const int64_t *size,
                        int n_rank, const char *name, pl_err *err);
 

@@ -409,7 +409,7 @@ static pl_status settle(struct pass *s, int node, bool final)
     return PL_OK;
 }
 
-/* Does reader n need the sum of its PARTIAL operand i? */
+/* Does PARTIAL operand i flow on, so that its reader needs no sum? */
 static bool flows_on(const struct choice *c, int i)
 {
     return c->result->kind == PL_PARTIAL && c->want[i]->kind == PL_PARTIAL;

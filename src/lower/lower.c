@@ -272,7 +272,7 @@ static pl_status start(struct lower *w)
         w->unit[u].u = opt->unit[u];
         w->unit[u].local = u - opt->group[opt->unit[u].group].first;
         for (int i = 0; i < PROG_MAX_MICRO; i++)
-            w->unit[u].messages.told[i] = -1;
+            w->unit[u].messages.free_from[i] = -1;
         o->prog[opt->unit[u].dev].active = u < opt->n_unit - 1;
     }
     for (int d = 0; d < opt->n_dev; d++) {

@@ -3,9 +3,10 @@
  * Lowering knows which group computes each node and which device carries which
  * ranks there, and nothing of how devices work. It orders steps, turns
  * conversions into messages and group boundaries into copies, runs the ranks of
- * a PARTIAL region one after another, places buffers by lifetime, and says
- * where threads must meet. It changes no bit: all that decides bits is in the
- * numeric plan. */
+ * a PARTIAL region one after another, and places buffers by lifetime. It
+ * changes no bit: all that decides bits is in the numeric plan.
+ *
+ * Names: lower_X is asked for, lowered_X is what comes of it. */
 #ifndef LOWER_LOWER_H
 #define LOWER_LOWER_H
 

@@ -53,7 +53,7 @@ static int dev_of(const struct exchange *e, int k)
     return lower_dev(e->w, e->g->first + k);
 }
 
-static bool is_sum(const struct exchange *e, int j)
+static bool is_all_reduce(const struct exchange *e, int j)
 {
     return e->w->num->node[e->item[j]].kind == NUM_ALL_REDUCE;
 }
@@ -155,7 +155,7 @@ static pl_status make_box(const struct exchange *e, int k,
     *b = (struct box){.slot = (bytes + 63) / 64 * 64};
     size.n = n_remote(e, k, m) * (int64_t)(b->slot / 4);
     return lower_mail(e->w, dev_of(e, k), PL_F32, 1, &size,
-                      lower_told(e->w, e->g->first + k), 0, &b->tensor);
+                      lower_free_from(e->w, e->g->first + k), 0, &b->tensor);
 }
 
 /* The addend, which comes into the next slot of the box; *at: where. */
@@ -258,7 +258,7 @@ static size_t staged_bytes(const struct exchange *e, const struct shot *x,
     pl_dim all = elements(e, j);
     size_t bytes = (size_t)dim_value((pl_dim){all.n * 4, all.symbol}, max);
 
-    if (x->ranges && is_sum(e, j))
+    if (x->ranges && is_all_reduce(e, j))
         return (size_t)dim_value(range_piece(e, j, k).bytes, max);
     if (x->most > 0) {
         size_t b = (size_t)dim_value((pl_dim){all.n * 4, all.symbol}, &few);
@@ -287,7 +287,7 @@ static pl_status open_shot(const struct exchange *e, struct shot *x)
                                  sizeof *m->addend);
         if (m->n_addend > 0 && !m->addend)
             return err_no_memory(w->err, "a program");
-        if (x->ranges && is_sum(e, j)) {
+        if (x->ranges && is_all_reduce(e, j)) {
             struct copy_piece *p = arena_alloc(w->a, 1, sizeof *p);
 
             if (!p)
@@ -323,7 +323,7 @@ static pl_status push_addend(struct exchange *e, const struct shot *x, int s,
     const struct merge_addend from = item_of(e, s, j)->m.addend[a];
     struct parcel like = {.n = -1}; /* what is in the slots as wanted */
     const struct copy_piece *p = NULL;
-    bool range = x->ranges && is_sum(e, j);
+    bool range = x->ranges && is_all_reduce(e, j);
     int entry;
 
     PL_TRY(entry_of(e, j, &from, &entry));
@@ -369,7 +369,7 @@ static pl_status push_parts(struct exchange *e, int s, int j)
     return push_all(e->w, dev_of(e, s), &e->out);
 }
 
-static pl_status tell(const struct exchange *e, int k)
+static pl_status post_pushed(const struct exchange *e, int k)
 {
     e->event[k].dev = dev_of(e, k);
     return lower_post(e->w, dev_of(e, k), QUEUE_COMPUTE, &e->event[k].event);
@@ -383,7 +383,7 @@ static pl_status new_events(struct exchange *e)
 }
 
 /* Each has pushed: posts, and waits for all. */
-static pl_status all_told(const struct exchange *e, int k)
+static pl_status wait_pushed(const struct exchange *e, int k)
 {
     return lower_wait_all(e->w, dev_of(e, k), e->event, e->g->n);
 }
@@ -403,12 +403,12 @@ static pl_status shot(struct exchange *e, struct shot *x)
             if (!m->reduce)
                 PL_TRY(push_parts(e, s, j));
         }
-        PL_TRY(tell(e, s));
+        PL_TRY(post_pushed(e, s));
     }
     for (int k = 0; k < e->g->n; k++) {
         struct step s = {.queue = QUEUE_COMPUTE};
 
-        PL_TRY(all_told(e, k));
+        PL_TRY(wait_pushed(e, k));
         PL_TRY(lower_merge(e->w, e->g->first + k, e->n, e->item,
                            x->m + k * e->n, e->bytes, &s));
     }
@@ -437,14 +437,14 @@ static pl_status second_shot(struct exchange *e)
     PL_TRY(new_events(e));
     for (int k = 0; k < e->g->n; k++) {
         for (int j = 0; j < e->n; j++)
-            if (is_sum(e, j))
+            if (is_all_reduce(e, j))
                 PL_TRY(push_sum(e, k, j));
-        PL_TRY(tell(e, k));
+        PL_TRY(post_pushed(e, k));
     }
     for (int k = 0; k < e->g->n; k++) {
         struct draft *v = &e->w->dev[dev_of(e, k)];
 
-        PL_TRY(all_told(e, k));
+        PL_TRY(wait_pushed(e, k));
         for (int j = 0; j < e->n; j++) /* peers have written it until here */
             lower_use(v, item_of(e, k, j)->m.out, v->n_step - 1);
     }
@@ -476,7 +476,7 @@ static void guards(const struct exchange *e, enum guard *few, enum guard *many)
     for (int j = 0; j < e->n && e->g->n > 2; j++) {
         pl_symbol s = elements(e, j).symbol;
 
-        if (!is_sum(e, j) || (s != PL_N_TOK && s != PL_N_OUT))
+        if (!is_all_reduce(e, j) || (s != PL_N_TOK && s != PL_N_OUT))
             continue;
         if (e->w->few == 0)
             e->w->few = few_rows(e, j);
@@ -531,6 +531,6 @@ pl_status lower_exchange(struct lower *w, int group, int n, const int *item,
     }
     w->now.guard = GUARD_NONE;
     for (int k = 0; k < e.g->n; k++)
-        w->unit[e.g->first + k].messages.told[w->now.micro] = first[k];
+        w->unit[e.g->first + k].messages.free_from[w->now.micro] = first[k];
     return PL_OK;
 }

@@ -58,7 +58,7 @@ struct draft_events {
 struct draft {
     /* of all scripts */
     struct prog_tensor *tensor;
-    int *buffer;    /* [n_tensor] buffer it lies in, -1 outside WORK */
+    int *buffer;    /* [n_tensor] its buffer; -1: weights and caches */
     size_t *inside; /* [n_tensor] offset in the buffer */
     int *q8;        /* [n_tensor] its quantized form, or -1 */
     int n_tensor, tensor_cap;
@@ -102,11 +102,13 @@ struct lent {
     int tensor, micro;
 };
 
-/* What a unit has lent and told its peers by messages. */
+/* What a unit's messages have read and written so far. */
 struct unit_messages {
-    /* The last step before which peers cannot have begun to push the next
-       message, by micro-batch: its POST of the last one; -1: there was none. */
-    int told[PROG_MAX_MICRO];
+    /* By micro-batch: the step with which the last message by inboxes began.
+       Its peers push the next one only after this one's POST, which comes
+       later, so a place in the inbox is free from there on. -1: there was
+       none. */
+    int free_from[PROG_MAX_MICRO];
     struct lent *lent; /* read in messages not yet followed by another */
     int n_lent, lent_cap;
 };
@@ -150,7 +152,8 @@ struct lower {
     const int **members; /* [n_group] devices of its units */
     struct held **held;  /* [num->n]: weights and caches, for good */
     uint64_t *present;   /* [num->n] PARTIAL: ranks that have an addend */
-    int64_t few; /* rows for which a message takes one shot; 0: not known yet */
+    int64_t few; /* most rows for which a message takes one shot: what the first
+                    sum that needs two has, then of all; 0: none did yet */
 
     struct draft *dev; /* [n_dev] */
     struct unit *unit; /* [n_unit] */

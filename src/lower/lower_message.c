@@ -30,10 +30,10 @@ static pl_status addends(struct lower *w, int from, const struct held *src,
     if (!ad)
         return err_no_memory(w->err, "a program");
     for (int k = 0; k < m->n_addend; k++) {
-        const struct addends *a = &src->sums[join[k].dev];
+        const struct addends *a = &src->sums[join[k].unit];
 
         ad[k] =
-            (struct merge_addend){.dev = w->unit[g->first + join[k].dev].u.dev,
+            (struct merge_addend){.dev = w->unit[g->first + join[k].unit].u.dev,
                                   .tensor = a->tensor,
                                   .off = (size_t)join[k].index * a->stride,
                                   .n_add = join[k].n_add};
@@ -45,13 +45,13 @@ static pl_status addends(struct lower *w, int from, const struct held *src,
 /* The last step of unit u before which its peers cannot have begun to push.
  * Only micro-batches up to this one are sure to be in the run when this one
  * is. */
-int lower_told(const struct lower *w, int u)
+int lower_free_from(const struct lower *w, int u)
 {
     int last = -1;
 
     for (int i = 0; i <= w->now.micro; i++)
-        if (w->unit[u].messages.told[i] > last)
-            last = w->unit[u].messages.told[i];
+        if (w->unit[u].messages.free_from[i] > last)
+            last = w->unit[u].messages.free_from[i];
     return last;
 }
 
@@ -72,8 +72,8 @@ static pl_status plan_item(struct lower *w, int u, int i,
     lower_dims(w, u, i, dim);
     PL_TRY(lower_pieces(w, u, group, from, i, &local, &it->remote));
     if (inbox)
-        PL_TRY(lower_mail(w, d, x->format, x->n_dim, dim, lower_told(w, u), 0,
-                          &it->m.out));
+        PL_TRY(lower_mail(w, d, x->format, x->n_dim, dim, lower_free_from(w, u),
+                          0, &it->m.out));
     else
         PL_TRY(
             lower_tensor(w, d, x->format, x->n_dim, dim, 1, &it->m.out, NULL));
@@ -206,6 +206,6 @@ void lower_end_messages(struct lower *w)
             lower_use(d, x->lent[i].tensor, d->n_step);
         x->n_lent = 0;
         for (int i = 0; i < PROG_MAX_MICRO; i++)
-            x->told[i] = -1;
+            x->free_from[i] = -1;
     }
 }

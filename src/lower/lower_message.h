@@ -16,7 +16,7 @@ pl_status lower_merge(struct lower *w, int u, int n, const int *item,
                       struct step *s);
 /* The last step of unit u before which its peers cannot have begun to push the
  * next message. */
-int lower_told(const struct lower *w, int u);
+int lower_free_from(const struct lower *w, int u);
 
 /* The message between devices that share memory: it[units][n]. */
 pl_status lower_meet(struct lower *w, int group, int n, const int *item,

@@ -15,11 +15,12 @@
 bool rank_tree_make(struct rank_tree *out, struct arena *a, int n,
                     uint64_t present, int rank0, int n_rank);
 
-/* Joins the devices' results: entry list in tree order, each with the device,
- * the index of its result there, and the additions after it. *n entries go to
- * out[], which has room for 64. Devices carry rank0[d] .. + n_rank[d]. */
+/* Joins the results of a group's n_dev units: returns how many there are, in
+ * tree order, in out[], which has room for 64: each with the unit, the index of
+ * its result there, and the additions after it. Units carry ranks rank0[d] ..
+ * rank0[d] + n_rank[d] - 1. */
 struct rank_join {
-    int dev, index, n_add;
+    int unit, index, n_add;
 };
 int rank_tree_join(struct rank_join *out, int n, uint64_t present, int n_dev,
                    const int *rank0, const int *n_rank, int *depth);

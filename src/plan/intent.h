@@ -46,7 +46,7 @@ struct intent {
     const double *share; /* [list.n] of devices, NULL: alike */
 
     /* what is on the host */
-    int n_on;            /* the last so many of n_layer + 1 layers are not */
+    int n_on;            /* layers on devices: the last n_on of n_layer + 1 */
     const bool *experts; /* [n_layer + 1] of which layers; the last stands for
                             those that belong to no layer. NULL: none */
     bool cache;

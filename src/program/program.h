@@ -141,11 +141,11 @@ struct step_merge {
     int n_item;
     const struct merge_item *item;
     bool meet;
-    int group; /* meet: counts meetings of the same devices, < n_group */
+    int group; /* meet: the group that meets, < n_group */
     int n_peer;
     const int *peer; /* meet: the devices that meet, this one among them */
     bool message;    /* a collective of a group */
-    bool counted;    /* by this device (one of those that take part) */
+    bool counted;    /* this device counts the message, its peers do not */
     pl_dim message_bytes[2]; /* logical bytes: the sum of both */
 };
 

@@ -777,9 +777,9 @@ static bool learn(const struct check *c, const struct play *y, struct law *w,
     return others;
 }
 
-/* A WAIT for another device, or a meeting, depends on every earlier POST of its
- * device, so that two queues may be run as one in any order that dependencies
- * inside the device allow: see program.h. */
+/* A WAIT for another device, or a meeting, depends on every earlier POST and
+ * meeting of its device, so that two queues may be run as one in any order
+ * that dependencies inside the device allow: see program.h. */
 static pl_status keeps_law(struct check *c, const struct play *y, struct law *w)
 {
     const struct script *x = script_of(c, c->p->dev);

@@ -129,7 +129,7 @@ static pl_status estimate_pipeline(struct plan_facts *f, const pl_plan *p,
 {
     const struct compiled *q = p->compiled;
     struct plan_pipeline *y = &f->pipeline;
-    struct cost_step z[PROG_MAX_MICRO];
+    struct cost_micro z[PROG_MAX_MICRO];
     int script = q->script[SCRIPT_PIPELINE];
 
     if (script < 0)
@@ -145,8 +145,8 @@ static pl_status estimate_pipeline(struct plan_facts *f, const pl_plan *p,
     for (int k = 0; k < y->n; k++) {
         double t;
 
-        z[k] = (struct cost_step){{y->n_tok, k == y->n - 1, q->max.n_slot, 1},
-                                  k * y->n_tok};
+        z[k] = (struct cost_micro){{y->n_tok, k == y->n - 1, q->max.n_slot, 1},
+                                   k * y->n_tok};
         PL_TRY(cost_run(m, q->script[SCRIPT_PLAIN], 1, &z[k], NULL, &t, err));
         y->one_by_one_s += t;
     }

@@ -1,4 +1,4 @@
-/* What a plan shows, gathered once for both its forms. */
+/* What a plan shows, gathered once for text, JSON and picture. */
 #ifndef REPORT_PLAN_FACTS_H
 #define REPORT_PLAN_FACTS_H
 

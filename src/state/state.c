@@ -1,5 +1,5 @@
 /* The head and the checksums of state files; see state.h for the format. Who
- * reads and writes the caches themselves is engine/state_io.c. */
+ * reads and writes the caches themselves is state/state_io.c. */
 #include "state/state.h"
 
 #include "base/err.h"

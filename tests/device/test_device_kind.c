@@ -160,7 +160,7 @@ static void kind_of_a_test_counts_as_ours_do(void **state)
         free(logits(&r, 0));
         pl_engine_counters(r.engine, &c[i]);
         for (int d = 0; d < 3; d++) {
-            const struct device_event *e;
+            const struct device_timing *e;
             int n, found = 0;
 
             e = device_set_trace(r.engine->exec->set, &n);

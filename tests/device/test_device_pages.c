@@ -334,7 +334,7 @@ static void trace_case(const char *spec, const char *text, const int step[3][2])
 {
     struct device_set *s = set_with_host(spec, 2, 0, 1, false, true);
     struct device_run run = build_run(1);
-    const struct device_event *e;
+    const struct device_timing *e;
     struct arena a = {0};
     int n;
 

@@ -875,7 +875,7 @@ static void device_pushes_overlap_their_latency(void **state)
 {
     struct device_options opt = {.family = CPU_GENERIC, .trace = true};
     struct device_run run = build_run(1);
-    const struct device_event *e;
+    const struct device_timing *e;
     struct device_list l;
     struct device_set *s;
     struct arena a = {0};

@@ -133,7 +133,7 @@ static struct cost_machine machine(const struct paper *p, bool threads)
                                  .n_thread = threads ? p->n_thread : NULL};
 }
 
-static const struct cost_step one_token[PROG_MAX_MICRO] = {
+static const struct cost_micro one_token[PROG_MAX_MICRO] = {
     {.sizes = {1, 1, 64, 1}}};
 
 static double run(const struct paper *p, bool threads, int n_micro,
@@ -397,7 +397,7 @@ static void plan_cost_meetings_take_the_last_to_come(void **state)
 
 static int64_t last_order;
 
-static void in_order(void *user, const struct device_event *e)
+static void in_order(void *user, const struct device_timing *e)
 {
     const struct paper *p = user;
     const struct step *s = &p->step[e->dev][e->step];
@@ -446,7 +446,7 @@ static void plan_cost_pages_are_those_in_use(void **state)
         .kind = STEP_PAGES,
         .pages = {.src_dev = 1, .out = 3, .map = map, .tile_bytes = 128},
     };
-    struct cost_step z = {{1, 1, 1024, 1}, 128};
+    struct cost_micro z = {{1, 1, 1024, 1}, 128};
 
     (void)state;
     p->rates[0].message_s = 7;
@@ -476,7 +476,7 @@ static void plan_cost_attention_is_paid_by_scores_and_widths(void **state)
                    .arg = {{2, ACCESS_WRITE}, {1, ACCESS_READ}},
                    .attr = &attr},
     };
-    struct cost_step z = {{1, 1, 64, 1}, 9};
+    struct cost_micro z = {{1, 1, 64, 1}, 9};
 
     (void)state;
     for (int i = 1; i <= 2; i++) { /* 3 heads of 4 and of 5 */
@@ -567,7 +567,7 @@ static int last_meeting(const struct script *c)
 static void plan_cost_of_a_group_is_its_slowest_device(void **state)
 {
     static const pl_dim dim[2] = {{1, PL_N_TOK}, {512, PL_CONST}};
-    static const struct cost_step z[1] = {{{16, 1, 4096, 1}, 100}};
+    static const struct cost_micro z[1] = {{{16, 1, 4096, 1}, 100}};
     pl_options o = {.device_spec = "gpu:1GiB:1TB/s:flops=1T:link=1GB/s:"
                                    "latency=5us:shared*3,cpu:1GiB:50GB/s:"
                                    "flops=1T:link=1GB/s:latency=9us:shared",

@@ -48,7 +48,7 @@ struct cpu_call {
     int n_span;
     const struct kernel_custom *custom; /* custom; others: NULL */
     size_t out_stride;                  /* bytes between the tree's results */
-    void *scratch; /* this thread's, cpu_op.scratch bytes, 64-aligned */
+    void *scratch; /* this thread's, cpu_entry.scratch bytes, 64-aligned */
     int ith, nth;
 };
 

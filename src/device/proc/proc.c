@@ -266,7 +266,7 @@ static void submit(struct device_bank *b)
 
 static void take_counters(struct device *d, const struct proc_done *done)
 {
-    d->n_event = done->n_event;
+    d->n_timing = done->n_timing;
     memcpy(d->macs, done->macs, sizeof d->macs);
     d->messages = done->messages;
     d->message_bytes = done->message_bytes;

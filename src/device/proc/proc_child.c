@@ -107,11 +107,11 @@ static void run(struct child *c, const struct proc_order *o)
 
     proc_receive(&c->end, &c->run, sizeof c->run);
     d->fail_step = o->fail_step;
-    d->n_event = 0;
+    d->n_timing = 0;
     device_set_adopt(c->set, &c->run, o->turn);
     cpu_ops.submit(&c->bank);
     cpu_ops.wait(&c->bank);
-    done = (struct proc_done){.n_event = d->n_event,
+    done = (struct proc_done){.n_timing = d->n_timing,
                               .messages = d->messages,
                               .message_bytes = d->message_bytes,
                               .copies = d->copies,

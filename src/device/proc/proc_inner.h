@@ -34,7 +34,7 @@ struct proc_loaded {
 
 /* The device's counters, all since it was made. */
 struct proc_done {
-    int n_event;
+    int n_timing;
     uint64_t macs[PL_MAX_RANKS], messages, message_bytes, copies, copy_bytes;
 };
 
