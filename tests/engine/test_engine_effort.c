@@ -10,7 +10,8 @@
 #include "machine/topology.h"
 #include "plan/override.h"
 
-static struct effort {
+/* Of this thread's calls. */
+static _Thread_local struct effort {
     int plans, topologies, overrides;
 } effort;
 
