@@ -85,11 +85,11 @@ int main(void)
         return 1;
     }
     thousand.n_layer = 84; /* 1,011 tensors */
-    row("plan_1011_tensors_paper1", &thousand, dir, &one, 50);
+    row("plan_1011_tensors_paper1", &thousand, dir, &one, 3);
     row("plan_400b_paper64", &hollow_400b, dir, &many, 2000);
     row("plan_400b_paper512_hybrid8", &hollow_400b, dir, &groups, 2000);
     many.split_mode = PL_SPLIT_AUTO;
-    row("plan_400b_paper64_auto", &hollow_400b, dir, &many, 2000);
+    row("plan_400b_paper64_auto", &hollow_400b, dir, &many, 500);
     rmdir(dir);
     return 0;
 }
