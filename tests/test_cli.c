@@ -94,7 +94,8 @@ static void must_say(const struct ran *r, const char *text, const char *line)
 static void need_model(void)
 {
     if (test_file("models/fable-moe-Q8_0.gguf") == NULL)
-        TEST_SKIP("models/fable-moe-Q8_0.gguf is absent");
+        fail_msg("models/fable-moe-Q8_0.gguf is absent, but belongs "
+                 "to the repository");
 }
 
 /* ---- help --------------------------------------------------------------- */

@@ -1,10 +1,10 @@
 /* What is to be searched, and the end of it: a plan, or what is missing.
  *
  * One plan is enough where the mode is given, or there is one device, and all
- * fits. Else the search takes some ten, fewer of large graphs; its first
- * guess is tensor split over all devices, and it stays that unless another is
- * clearly faster: by a part in thirty where the rates are a description's, in
- * twenty where they were measured, in five where they are only assumed. */
+ * fits. Else the search takes some ten, fewer of large graphs. Tensor split
+ * over all devices, where that was tried, stays unless another is clearly
+ * faster: by a part in thirty where the rates are a description's, in twenty
+ * where they are a calibration's, in five where they are only assumed. */
 #include "fit/fit.h"
 
 #include "base/err.h"

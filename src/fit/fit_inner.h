@@ -11,10 +11,7 @@
 #include "cost/calibration.h"
 #include "fit/fit.h"
 
-enum {
-    FIT_FEW = 4,   /* devices so few that plans of them are cheap */
-    FIT_SHORT = 8, /* guesses that lack memory, kept to be relieved */
-};
+enum { FIT_SHORT = 8 }; /* guesses that lack memory, kept to be relieved */
 
 /* Micro-batches that are tried: the guess's own, its half, and so on. */
 enum { FIT_N_UBATCH = 5 };
@@ -45,9 +42,9 @@ struct fit {
     uint64_t margin;
     struct intent_open may; /* what may be changed */
     int64_t ctx_least, ctx_most;
-    int n_plan, n_fit, budget; /* plans made, that fit, that are worth it */
-    struct intent usual;       /* what options and defaults ask for */
-    struct fit_plan *ready;    /* its plan, not priced yet; held */
+    int n_plan, budget;     /* plans made, and that are worth making */
+    struct intent usual;    /* what options and defaults ask for */
+    struct fit_plan *ready; /* its plan, not priced yet; held */
     struct fit_plan *best, *usual_plan, *nearest; /* held; NULL: none yet.
                                                      nearest: lacks the least */
     struct fit_plan *lack[FIT_SHORT]; /* held: modes and shares that lack

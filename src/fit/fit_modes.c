@@ -1,10 +1,8 @@
 /* Split modes and numbers of devices: what -sm auto goes through, or the one
  * mode that was asked for with the shares that suggest themselves.
  *
- * Of devices that are alike fewer are tried by halves, as long as that is
- * faster. What does not fit is relieved by moving some of it to the host: where
- * nothing fits as it is, and, since it is cheap there, wherever devices are
- * few. */
+ * Fewer devices are tried as long as that is faster. Guesses that lack memory
+ * are kept for fit_relieve.c. */
 #include "fit/fit_inner.h"
 
 #include "base/err.h"
@@ -12,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { FEW = FIT_FEW, MANY = 16 };
+enum { FEW = 4, MANY = 16 }; /* plans are cheap up to FEW, dear from MANY */
 
 /* ---- shares ------------------------------------------------------------ */
 

@@ -75,7 +75,6 @@ static void keep(struct fit *f, struct fit_plan *p)
     /* a longer context is worth a little */
     double worth = f->best && p->in.n_ctx > f->best->in.n_ctx ? 1.02 : 1;
 
-    f->n_fit++;
     if (!(f->of_mode_s[mode] > 0) || p->seconds < f->of_mode_s[mode]) {
         f->of_mode[mode] = p->in;
         f->of_mode_s[mode] = p->seconds;
