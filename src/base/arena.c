@@ -35,8 +35,8 @@ enum { RED_ZONE = 0 };
 enum {
     ALIGN = 16,
     BLOCK_BYTES = 32 * 1024,
-    HUGE_BYTES = 2 << 20,       /* a huge page */
-    HUGE_FROM = 4 * HUGE_BYTES, /* bytes in use that make an arena large */
+    HUGE_BYTES = 2 << 20,   /* a huge page */
+    HUGE_FROM = 256 * 1024, /* bytes in use that make an arena large */
 };
 
 struct arena_block {

@@ -10,10 +10,12 @@
 #include "layout/numeric.h"
 
 #include "base/err.h"
+#include "base/hash64.h"
 #include "layout/cut.h"
 #include "layout/rules.h"
 #include "quant/format.h"
 
+#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -617,57 +619,80 @@ static pl_status write_nodes(struct pass *s, struct writer *w)
     return PL_OK;
 }
 
-/* FNV-1a over everything that decides bits. */
-static void mix(uint64_t *h, const void *data, size_t n)
-{
-    const unsigned char *b = data;
+/* Everything that decides bits. Numbers are gathered first and mixed by the
+ * block. */
+struct mixer {
+    struct hash64 h;
+    int64_t word[64];
+    size_t n;
+};
 
-    for (size_t i = 0; i < n; i++)
-        *h = (*h ^ b[i]) * 1099511628211u;
+static void mix_flush(struct mixer *m)
+{
+    hash64_add(&m->h, m->word, m->n * sizeof m->word[0]);
+    m->n = 0;
 }
 
-static void mix_int(uint64_t *h, int64_t v)
+static void mix_int(struct mixer *m, int64_t v)
 {
-    mix(h, &v, sizeof v);
+    if (m->n == sizeof m->word / sizeof m->word[0])
+        mix_flush(m);
+    m->word[m->n++] = (int64_t)htole64((uint64_t)v);
+}
+
+/* Up to 8 bytes that are one number. */
+static void mix_bits(struct mixer *m, const void *data, size_t n)
+{
+    int64_t v = 0;
+
+    memcpy(&v, data, n);
+    mix_int(m, v);
+}
+
+static void mix_text(struct mixer *m, const char *s)
+{
+    mix_int(m, (int64_t)hash64(0, s, strlen(s)));
 }
 
 static uint64_t hash_of(const struct numeric *p)
 {
-    uint64_t h = 14695981039346656037u;
+    struct mixer m = {.n = 0};
 
-    mix_int(&h, p->n_rank);
+    hash64_init(&m.h, 0);
+    mix_int(&m, p->n_rank);
     for (int i = 0; i < p->n; i++) {
         const struct num_node *n = &p->node[i];
         const struct graph_node *x = &p->g->node[n->node];
         const pl_layout *l = n->layout;
 
-        mix_int(&h, n->kind);
-        mix_int(&h, x->op);
-        mix_int(&h, x->format);
+        mix_int(&m, n->kind);
+        mix_int(&m, x->op);
+        mix_int(&m, x->format);
         for (int k = 0; k < n->n_in; k++)
-            mix_int(&h, n->in[k]);
+            mix_int(&m, n->in[k]);
         for (int d = 0; d < x->n_dim; d++)
             if (x->dim[d].symbol != PL_N_SLOT) {
-                mix_int(&h, x->dim[d].n);
-                mix_int(&h, x->dim[d].symbol);
+                mix_int(&m, x->dim[d].n);
+                mix_int(&m, x->dim[d].symbol);
             }
-#define MIX(type, name) mix(&h, &x->attr.name, sizeof x->attr.name);
+#define MIX(type, name) mix_bits(&m, &x->attr.name, sizeof x->attr.name);
         GRAPH_ATTR_MAP(MIX)
 #undef MIX
         if (x->custom) {
-            mix(&h, x->custom->name, strlen(x->custom->name) + 1);
-            mix(&h, x->custom->dims, strlen(x->custom->dims) + 1);
-            mix_int(&h, x->custom->partial);
-            mix_int(&h, (int64_t)x->custom->edition);
+            mix_text(&m, x->custom->name);
+            mix_text(&m, x->custom->dims);
+            mix_int(&m, x->custom->partial);
+            mix_int(&m, (int64_t)x->custom->edition);
         }
-        mix_int(&h, l->kind);
-        mix_int(&h, l->kind == PL_SPLIT ? l->dim : 0);
+        mix_int(&m, l->kind);
+        mix_int(&m, l->kind == PL_SPLIT ? l->dim : 0);
         for (int k = 0; l->kind == PL_SPLIT && k < l->n_run; k++) {
-            mix_int(&h, l->run[k].len);
-            mix(&h, &l->run[k].owners, sizeof l->run[k].owners);
+            mix_int(&m, l->run[k].len);
+            mix_int(&m, (int64_t)l->run[k].owners);
         }
     }
-    return h;
+    mix_flush(&m);
+    return hash64_end(&m.h);
 }
 
 pl_status numeric_create(struct numeric **out, const pl_graph *g, int n_rank,
