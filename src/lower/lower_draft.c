@@ -114,7 +114,7 @@ static pl_status add_tensor(struct lower *w, int d, const struct prog_tensor *t,
     v->tensor[v->n_tensor].micro = w->now.micro;
     v->buffer[v->n_tensor] = buffer;
     v->inside[v->n_tensor] = inside;
-    v->q8[v->n_tensor] = -1;
+    v->q8[v->n_tensor] = (struct draft_q8){.tensor = -1};
     *out = v->n_tensor++;
     return PL_OK;
 }

@@ -55,12 +55,20 @@ struct draft_events {
     struct posts posts[QUEUE_COUNT][PROG_MAX_MICRO][GUARD_COUNT];
 };
 
+/* The quantized form of a tensor: with one scale for each chunk of the spans,
+ * or, if there are none, each block. */
+struct draft_q8 {
+    int tensor; /* -1: there is none yet */
+    int n_span;
+    const struct rank_span *span;
+};
+
 struct draft {
     /* of all scripts */
     struct prog_tensor *tensor;
-    int *buffer;    /* [n_tensor] its buffer; -1: weights and caches */
-    size_t *inside; /* [n_tensor] offset in the buffer */
-    int *q8;        /* [n_tensor] its quantized form, or -1 */
+    int *buffer;         /* [n_tensor] its buffer; -1: weights and caches */
+    size_t *inside;      /* [n_tensor] offset in the buffer */
+    struct draft_q8 *q8; /* [n_tensor] its newest quantized form */
     int n_tensor, tensor_cap;
     size_t bytes[REGION_COUNT];
     /* of the script being written */

@@ -98,9 +98,36 @@ static pl_status plain_spans(struct lower *w, int u, int i,
     return PL_OK;
 }
 
-static pl_status quantized(struct lower *w, int d, int tensor, bool memo,
-                           int *out)
+/* How a contraction wants its activations quantized: where the weight has
+ * super-blocks, with one scale for each chunk of theirs. */
+static pl_status chunk_spans(struct lower *w, int u, int weight,
+                             struct step_kernel *s)
 {
+    const struct graph_node *x = lower_node(w, weight);
+    struct layout_local k;
+    struct rank_span *rs;
+
+    if (format_info(x->format)->pack->sup == PACK_SUP_NONE)
+        return PL_OK;
+    PL_TRY(lower_local(w, u, weight, x->n_dim - 1, &k));
+    PL_TRY(lower_spans(w, &k, &rs, &s->n_span));
+    s->span = rs;
+    return PL_OK;
+}
+
+static bool is_so_quantized(const struct draft_q8 *a,
+                            const struct step_kernel *how)
+{
+    return a->tensor >= 0 && a->n_span == how->n_span &&
+           (a->n_span == 0 ||
+            !memcmp(a->span, how->span, (size_t)a->n_span * sizeof *a->span));
+}
+
+/* The quantized form of a tensor, for this weight. The last one made is kept. */
+static pl_status quantized(struct lower *w, int u, int weight, int tensor,
+                           bool memo, int *out)
+{
+    int d = lower_dev(w, u);
     struct draft *v = &w->dev[d];
     struct step s = {
         .kind = STEP_KERNEL,
@@ -112,8 +139,9 @@ static pl_status quantized(struct lower *w, int d, int tensor, bool memo,
     pl_dim dim[GRAPH_MAX_DIM];
     int n_dim = x->n_dim;
 
-    if (memo && v->q8[tensor] >= 0) {
-        *out = v->q8[tensor];
+    PL_TRY(chunk_spans(w, u, weight, &s.kernel));
+    if (memo && is_so_quantized(&v->q8[tensor], &s.kernel)) {
+        *out = v->q8[tensor].tensor;
         return PL_OK;
     }
     memcpy(dim, x->dim, sizeof dim);
@@ -124,7 +152,7 @@ static pl_status quantized(struct lower *w, int d, int tensor, bool memo,
     s.kernel.arg[0].tensor = *out;
     PL_TRY(lower_step(w, d, &s));
     if (memo)
-        v->q8[tensor] = *out;
+        v->q8[tensor] = (struct draft_q8){*out, s.kernel.n_span, s.kernel.span};
     return PL_OK;
 }
 
@@ -168,7 +196,7 @@ static pl_status contraction(struct lower *w, int u, int i, bool memo_q8,
     PL_TRY(costs(w, u, i, k));
     if (w->opt->dev[lower_dev(w, u)].activations[f] == ACTIVATIONS_F32)
         return PL_OK;
-    PL_TRY(quantized(w, lower_dev(w, u), k->arg[1].tensor, memo_q8, &q8));
+    PL_TRY(quantized(w, u, n->in[1], k->arg[1].tensor, memo_q8, &q8));
     k->arg[k->n_arg++] = (struct kernel_arg){q8, ACCESS_READ};
     return PL_OK;
 }

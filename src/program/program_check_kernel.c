@@ -246,14 +246,18 @@ static bool tree_fits(const struct step_kernel *k)
 static bool spans_fit(const struct step_kernel *k, const struct prog_tensor *t)
 {
     const struct prog_tensor *x;
+    int64_t at = 0; /* what is quantized is so without a gap */
     pl_dim d;
 
     if (k->n_span == 0)
         return true;
-    if (k->kernel != KERNEL_gather_rows && k->kernel != KERNEL_sum)
+    if (k->kernel != KERNEL_gather_rows && k->kernel != KERNEL_sum &&
+        k->kernel != KERNEL_quantize)
         return false;
     x = &t[k->arg[1].tensor];
-    d = k->kernel == KERNEL_sum ? x->dim[x->n_dim - 2] : x->dim[0];
+    d = k->kernel == KERNEL_sum        ? x->dim[x->n_dim - 2]
+        : k->kernel == KERNEL_quantize ? x->dim[x->n_dim - 1]
+                                       : x->dim[0];
     for (int i = 0; i < k->n_span; i++) {
         const struct rank_span *s = &k->span[i];
 
@@ -261,8 +265,12 @@ static bool spans_fit(const struct step_kernel *k, const struct prog_tensor *t)
             s->log > INT64_MAX - s->n || s->n > d.n || s->loc > d.n - s->n ||
             s->rank < 0 || s->rank >= PL_MAX_RANKS)
             return false;
+        if (k->kernel == KERNEL_quantize &&
+            (s->loc != at || s->n % 32 != 0 || s->log % 32 != 0))
+            return false;
+        at += s->n;
     }
-    return true;
+    return k->kernel != KERNEL_quantize || at == d.n;
 }
 
 /* ---- attributes ---------------------------------------------------------- */

@@ -11,16 +11,22 @@
 static const uint32_t tiny = 0x03800000; /* 2^-120 */
 static const uint32_t infinity = 0x7f800000;
 
-static void encode_block(struct q8_block *b, const float *x)
+static uint32_t greatest(const float *x, int64_t n)
 {
     uint32_t max = 0;
-    float scale;
 
-    for (int i = 0; i < 32; i++) {
+    for (int64_t i = 0; i < n; i++) {
         uint32_t u = float_bits(x[i]) & 0x7fffffff;
 
         max = u > max ? u : max;
     }
+    return max;
+}
+
+static void encode_block(struct q8_block *b, const float *x, uint32_t max)
+{
+    float scale;
+
     *b = (struct q8_block){0};
     if (max < tiny)
         return;
@@ -39,8 +45,13 @@ static void encode_block(struct q8_block *b, const float *x)
     }
 }
 
-void q8_encode(struct q8_block *dst, const float *src, int64_t n)
+void q8_encode(struct q8_block *dst, const float *src, int64_t n, int64_t share)
 {
-    for (; n > 0; n -= 32, src += 32)
-        encode_block(dst++, src);
+    for (; n > 0; n -= share, src += share) {
+        int64_t m = n < share ? n : share;
+        uint32_t max = greatest(src, m);
+
+        for (int64_t i = 0; i < m; i += 32)
+            encode_block(dst++, src + i, max);
+    }
 }

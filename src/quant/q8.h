@@ -1,14 +1,20 @@
-/* Activations quantized to 8 bits in blocks of 32: what integer kernels read.
+/* Activations quantized to 8 bits: what integer kernels read.
  *
  *   d = max|x| / 127;  q = x / d rounded to nearest even;  d = 0 if all are 0
  *   sum[h] = sum of q over the half-block h (16 values), for minima and biases
  *
- * A row of k values is k/32 blocks; blocks never depend on one another, so any
- * slice at a multiple of 32 quantizes to the same bits. */
+ * A row of k values is k/32 blocks. How many of them share one d is the weight's
+ * business: one each for formats of blocks of 32; for formats with super-blocks
+ * of 256, which sum whole chunks as integers, those of a chunk (quant/pack.h).
+ * The d is in every block all the same. Nothing else depends on more than the
+ * block, so any slice at a multiple of 32 that cuts no chunk quantizes to the
+ * same bits. */
 #ifndef QUANT_Q8_H
 #define QUANT_Q8_H
 
 #include <stdint.h>
+
+enum { Q8_CHUNK = 256 }; /* most values that share a scale */
 
 struct q8_block {
     float d;
@@ -16,10 +22,13 @@ struct q8_block {
     int8_t q[32];
 };
 
-/* n is a multiple of 32. The arithmetic is written so that every instruction
- * set gives the same bits: multiply by 127/max, round to nearest even. A block
- * with max|x| < 2^-120 counts as zero; one with an infinity or a NaN gets
- * d = NaN and q = 0, so that the damage shows in the result. */
-void q8_encode(struct q8_block *dst, const float *src, int64_t n);
+/* n values, every `share` of which have one scale, and what is left at the end
+ * another; both multiples of 32. The arithmetic is written so that every
+ * instruction set gives the same bits: multiply by 127/max, round to nearest
+ * even. Values of which the greatest is below 2^-120 count as zero; among which
+ * is an infinity or a NaN, they get d = NaN and q = 0, so that the damage shows
+ * in the result. */
+void q8_encode(struct q8_block *dst, const float *src, int64_t n,
+               int64_t share);
 
 #endif

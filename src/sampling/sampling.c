@@ -10,7 +10,7 @@
 #include "sampling/sampling.h"
 
 #include "base/err.h"
-#include "sampling/exact.h"
+#include "base/exact.h"
 
 #include <float.h>
 #include <math.h>

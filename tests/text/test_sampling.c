@@ -3,7 +3,7 @@
 #include "lib/support.h"
 
 #include "lib/alloc_fail.h"
-#include "sampling/exact.h"
+#include "base/exact.h"
 #include "sampling/sampling.h"
 
 #include <float.h>

@@ -7,7 +7,7 @@
  *   visible may hold anything: it is never added or multiplied in.
  *   score = chain of fmaf over the head's d values, from 0, times attr.scale;
  *   with a soft cap c, c * tanh(score / c).
- *   Inside a span of 1,024 positions the softmax runs online: with m' the
+ *   Inside a span of 256 positions the softmax runs online: with m' the
  *   maximum so far and f = exp(m - m'), l[j mod 16] and acc[e] are multiplied
  *   by f, p_j = exp(score_j - m') is added to l[j mod 16], and
  *   acc[e] = fmaf(p_j, V[j][e], acc[e]), j ascending.
@@ -29,7 +29,7 @@
 enum {
     TILE_ROWS = 64,  /* rows (token, head) a task aims at */
     DIRECT_ROWS = 8, /* up to so many read the cache's elements */
-    SPAN_BLOCKS = 1024 / PAGE_TOKENS, /* blocks a span */
+    SPAN_BLOCKS = 256 / PAGE_TOKENS, /* blocks a span */
     PAGE_LANES = PAGE_TOKENS / LANES, /* vectors a block of positions */
 };
 
@@ -368,10 +368,10 @@ static inline size_t view_init(struct view *v, const struct cpu_call *c,
     v->wide = (v->e + LANES - 1) / LANES * LANES;
     v->soft_bytes = sizeof(struct soft) + (size_t)v->wide * sizeof(float);
     v->max_rows = n_head > TILE_ROWS ? n_head : TILE_ROWS;
-    /* A token sees at most n_slot positions, so at most n_slot / 1024 + 2
+    /* A token sees at most n_slot positions, so at most n_slot / 256 + 2
      * spans; the stack holds one entry a bit, and one being pushed. */
     v->depth = 2;
-    for (int64_t n = c->in[1].dim[0] / 1024 + 2; n > 0; n /= 2)
+    for (int64_t n = c->in[1].dim[0] / (SPAN_BLOCKS * PAGE_TOKENS) + 2; n > 0; n /= 2)
         v->depth++;
     part[0] = (size_t)(v->d * PAGE_TOKENS) * sizeof(float);
     part[1] = (size_t)(v->wide * PAGE_TOKENS) * sizeof(float);

@@ -44,7 +44,9 @@ struct cpu_call {
                                 head; expert and other ops: NULL */
     struct rank_tree tree;   /* contractions */
     const struct rank_span *span; /* gather_rows: rows of the table;
-                                     sum: the summed dimension; others: NULL */
+                                     sum: the summed dimension; quantize: the
+                                     last dimension, where chunks share a
+                                     scale; others: NULL */
     int n_span;
     const struct kernel_custom *custom; /* custom; others: NULL */
     size_t out_stride;                  /* bytes between the tree's results */
@@ -65,8 +67,9 @@ struct cpu_kernels {
     enum cpu_family family;
     struct cpu_entry kernel[KERNEL_COUNT]; /* run == NULL: there is none */
     bool float_activations;                /* never wants q8 */
-    /* dst[i] = src rows quantized; n values a multiple of 32. */
-    void (*q8)(struct q8_block *dst, const float *src, int64_t n);
+    /* As q8_encode(). */
+    void (*q8)(struct q8_block *dst, const float *src, int64_t n,
+               int64_t share);
     /* out[i] = a[i] + b[i]; out may be a or b. */
     void (*add)(float *out, const float *a, const float *b, int64_t n);
 };

@@ -43,11 +43,22 @@ struct cpu_slice {
  *     msum = M0 * sum[0] + M1 * sum[1]               (formats with minima)
  *     acc  = fmaf(-(dmin * d), (float)msum, acc)
  *
- * Float weights: acc = fmaf(w, x, acc), k ascending.
+ * Formats with super-blocks: isum and msum run over the tiles of a chunk, exact
+ * in int32 (at most 256 * 128 * 32 * 127), and acc takes them once, behind the
+ * chunk; its blocks have one d.
+ *
+ * Float weights: k in segments that end at multiples of 256 of the whole row;
+ * in each s = fmaf(w, x, s), k ascending, from 0; then acc = acc + s.
  *
  * The reference family reads floats in every format and adds the double sum of
  * the slice at once. */
 typedef void cpu_slice_fn(const struct cpu_slice *s);
+
+/* Where the segment ends that index k of a whole row is in; as chunks do. */
+static inline int64_t cpu_segment_end(int64_t k)
+{
+    return (k / Q8_CHUNK + 1) * Q8_CHUNK;
+}
 
 static inline float *cpu_slice_acc(const struct cpu_slice *s, int j)
 {
@@ -77,8 +88,11 @@ void cpu_slice_generic(const struct cpu_slice *s);       /* any packed */
 void cpu_slice_plain_generic(const struct cpu_slice *s); /* any plain */
 void cpu_add_generic(float *out, const float *a, const float *b, int64_t n);
 
-/* out = in[0] in blocks of 32, by a family's encoder. */
-typedef void cpu_encode_fn(struct q8_block *dst, const float *src, int64_t n);
+/* out = in[0] in blocks of 8-bit values, by a family's encoder: blocks that each
+ * have a scale, or, where the call has spans of the last dimension, with one for
+ * each part of a span between two multiples of 256. */
+typedef void cpu_encode_fn(struct q8_block *dst, const float *src, int64_t n,
+                           int64_t share);
 void cpu_quantize(const struct cpu_call *c, cpu_encode_fn *encode);
 
 /* Rows of a table by index; the same code in every family. */

@@ -113,37 +113,42 @@ static inline __m256i lane_sums(__m256i a)
     return _mm256_hadd_epi32(a, a);
 }
 
-/* q8_encode's steps on 32 values at once. */
-static void encode_block(struct q8_block *b, const float *src)
+/* The bits of max|x|; n is a multiple of 32. */
+static inline uint32_t greatest(const float *src, int64_t n)
 {
     const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
-    const __m256 magic = _mm256_set1_ps(0x1.8p23f);
-    __m256 x[4];
-    __m256i r[4], top = _mm256_setzero_si256(), q, sum;
-    __m128i max4;
-    int32_t max;
+    __m256i top[4] = {0};
+    __m128i max;
 
+    for (int64_t i = 0; i < n; i += 32)
+        for (int j = 0; j < 4; j++)
+            top[j] = _mm256_max_epi32(
+                top[j], _mm256_and_si256(_mm256_castps_si256(
+                                             _mm256_loadu_ps(src + i + 8 * j)),
+                                         magnitude));
+    top[0] = _mm256_max_epi32(_mm256_max_epi32(top[0], top[1]),
+                              _mm256_max_epi32(top[2], top[3]));
+    max = _mm_max_epi32(_mm256_castsi256_si128(top[0]),
+                        _mm256_extracti128_si256(top[0], 1));
+    max = _mm_max_epi32(max, _mm_shuffle_epi32(max, 0x4e));
+    max = _mm_max_epi32(max, _mm_shuffle_epi32(max, 0xb1));
+    return (uint32_t)_mm_cvtsi128_si32(max);
+}
+
+/* q8_encode's steps on 32 values at once. */
+static inline void encode_block(struct q8_block *b, const float *src, float d,
+                                float by)
+{
+    const __m256 magic = _mm256_set1_ps(0x1.8p23f);
+    const __m256 scale = _mm256_set1_ps(by);
+    __m256i r[4], q, sum;
+
+    b->d = d;
     for (int i = 0; i < 4; i++) {
-        x[i] = _mm256_loadu_ps(src + 8 * i);
-        top = _mm256_max_epi32(
-            top, _mm256_and_si256(_mm256_castps_si256(x[i]), magnitude));
-    }
-    max4 = _mm_max_epi32(_mm256_castsi256_si128(top),
-                         _mm256_extracti128_si256(top, 1));
-    max4 = _mm_max_epi32(max4, _mm_shuffle_epi32(max4, 0x4e));
-    max4 = _mm_max_epi32(max4, _mm_shuffle_epi32(max4, 0xb1));
-    max = _mm_cvtsi128_si32(max4);
-    if (max < 0x03800000 || max >= 0x7f800000) { /* zero or not finite */
-        q8_encode(b, src, 32);
-        return;
-    }
-    b->d = float_from_bits((uint32_t)max) / 127;
-    for (int i = 0; i < 4; i++) {
-        __m256 scale = _mm256_set1_ps(127 / float_from_bits((uint32_t)max));
+        __m256 x = _mm256_mul_ps(_mm256_loadu_ps(src + 8 * i), scale);
 
         /* The fraction is rounded away; q is what the bits exceed magic by. */
-        x[i] = _mm256_add_ps(_mm256_mul_ps(x[i], scale), magic);
-        r[i] = _mm256_sub_epi32(_mm256_castps_si256(x[i]),
+        r[i] = _mm256_sub_epi32(_mm256_castps_si256(_mm256_add_ps(x, magic)),
                                 _mm256_castps_si256(magic));
     }
     q = _mm256_packs_epi16(_mm256_packs_epi32(r[0], r[1]),
@@ -157,10 +162,22 @@ static void encode_block(struct q8_block *b, const float *src)
     b->sum[1] = (int16_t)_mm256_extract_epi32(sum, 4);
 }
 
-static void encode(struct q8_block *dst, const float *src, int64_t n)
+static void encode(struct q8_block *dst, const float *src, int64_t n,
+                   int64_t share)
 {
-    for (; n > 0; n -= 32, src += 32)
-        encode_block(dst++, src);
+    for (; n > 0; n -= share, src += share) {
+        int64_t m = n < share ? n : share;
+        uint32_t max = greatest(src, m);
+
+        if (max < 0x03800000 || max >= 0x7f800000) { /* zero or not finite */
+            q8_encode(dst, src, m, m);
+            dst += m / 32;
+            continue;
+        }
+        for (int64_t i = 0; i < m; i += 32)
+            encode_block(dst++, src + i, float_from_bits(max) / 127,
+                         127 / float_from_bits(max));
+    }
 }
 
 static void run_quantize(const struct cpu_call *c)

@@ -5,6 +5,7 @@
 
 #include "base/half.h"
 #include "device/cpu/cpu_matmul.h"
+#include "device/cpu/cpu_ops.h"
 
 static float element(pl_format f, const void *p, int64_t i)
 {
@@ -40,23 +41,32 @@ static void lane_read(struct lane *l, const struct pack_rule *rule,
         l->level[v] = rule->table ? rule->table[code[v]] : code[v] - rule->bias;
 }
 
-static float lane_add(const struct lane *l, bool min, const struct q8_block *x,
-                      float acc)
+/* Integer sums of a tile, or of the tiles of a chunk. */
+struct sums {
+    int32_t isum, msum;
+};
+
+static void lane_add(const struct lane *l, const struct q8_block *x,
+                     struct sums *sums)
 {
     const struct pack_scales *w = &l->scale;
     int32_t half[2] = {0, 0};
-    int32_t isum, msum;
 
     for (int v = 0; v < 16; v++) {
         half[0] += l->level[v] * x->q[v];
         half[1] += l->level[16 + v] * x->q[16 + v];
     }
-    isum = w->s[0] * half[0] + w->s[1] * half[1];
-    acc = fmaf(w->d * x->d, (float)isum, acc);
-    if (!min)
-        return acc;
-    msum = w->m[0] * x->sum[0] + w->m[1] * x->sum[1];
-    return fmaf(-(w->dmin * x->d), (float)msum, acc);
+    sums->isum += w->s[0] * half[0] + w->s[1] * half[1];
+    sums->msum += w->m[0] * x->sum[0] + w->m[1] * x->sum[1];
+}
+
+static float sums_close(const struct lane *l, bool min, float d,
+                        const struct sums *sums, float acc)
+{
+    const struct pack_scales *w = &l->scale;
+
+    acc = fmaf(w->d * d, (float)sums->isum, acc);
+    return min ? fmaf(-(w->dmin * d), (float)sums->msum, acc) : acc;
 }
 
 static void chunk_quantized(const struct cpu_slice *s,
@@ -64,28 +74,39 @@ static void chunk_quantized(const struct cpu_slice *s,
 {
     const struct pack_rule *rule = s->pack->rule;
     const uint8_t *sup = s->group + c->off;
-    bool min = has_min(rule);
+    bool min = has_min(rule), whole = rule->sup != PACK_SUP_NONE;
+    int64_t n_tile = c->n / 32;
 
-    for (int64_t i = 0; i < c->n / 32; i++) {
-        const uint8_t *tile =
-            sup + rule->sup_bytes + (size_t)i * (size_t)rule->tile_bytes;
-        int64_t block = c->k_loc / 32 + i;
+    for (int r = 0; r < PACK_ROWS; r++) {
+        struct sums sums[CPU_SLICE_TOK] = {{0}};
 
-        for (int r = 0; r < PACK_ROWS; r++) {
+        for (int64_t i = 0; i < n_tile; i++) {
+            const uint8_t *tile =
+                sup + rule->sup_bytes + (size_t)i * (size_t)rule->tile_bytes;
             struct lane l;
 
             lane_read(&l, rule, sup, tile, r);
             for (int j = 0; j < s->n_tok; j++) {
+                const struct q8_block *x =
+                    (const struct q8_block *)s->x[j] + c->k_loc / 32 + i;
                 float *acc = cpu_slice_acc(s, j) + r;
 
-                *acc = lane_add(&l, min,
-                                (const struct q8_block *)s->x[j] + block, *acc);
+                lane_add(&l, x, &sums[j]);
+                if (whole && i + 1 < n_tile)
+                    continue;
+                *acc = sums_close(&l, min, x->d, &sums[j], *acc);
+                sums[j] = (struct sums){0};
             }
         }
     }
 }
 
 /* ---- floats -------------------------------------------------------------- */
+
+static int64_t min64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
 
 static void chunk_float(const struct cpu_slice *s, const struct pack_chunk *c)
 {
@@ -95,11 +116,17 @@ static void chunk_float(const struct cpu_slice *s, const struct pack_chunk *c)
         const float *x = (const float *)s->x[j] + c->k_loc;
         float *acc = cpu_slice_acc(s, j);
 
-        for (int64_t k = 0; k < c->n; k++) {
-            for (int r = 0; r < PACK_ROWS; r++)
-                acc[r] =
-                    fmaf(element(s->pack->format, tiles, k * PACK_ROWS + r),
-                         x[k], acc[r]);
+        for (int64_t k = 0, end; k < c->n; k = end) {
+            end = min64(c->n, cpu_segment_end(c->k + k) - c->k);
+            for (int r = 0; r < PACK_ROWS; r++) {
+                float sum = 0;
+
+                for (int64_t i = k; i < end; i++)
+                    sum =
+                        fmaf(element(s->pack->format, tiles, i * PACK_ROWS + r),
+                             x[i], sum);
+                acc[r] = acc[r] + sum;
+            }
         }
     }
 }
@@ -120,7 +147,7 @@ void cpu_slice_generic(const struct cpu_slice *s)
 
 /* ---- plain rows ---------------------------------------------------------- */
 
-static void span_plain(const struct cpu_slice *s, int64_t first, int64_t n)
+static void span_plain(const struct cpu_slice *s, const struct rank_span *p)
 {
     for (int j = 0; j < s->n_tok; j++) {
         const float *x = s->x[j];
@@ -128,9 +155,15 @@ static void span_plain(const struct cpu_slice *s, int64_t first, int64_t n)
         for (int r = 0; r < s->n_row; r++) {
             float acc = cpu_slice_acc(s, j)[r];
 
-            for (int64_t k = first; k < first + n; k++)
-                acc =
-                    fmaf(element(s->format, s->group, r * s->k + k), x[k], acc);
+            for (int64_t k = 0, end; k < p->n; k = end) {
+                float sum = 0;
+
+                end = min64(p->n, cpu_segment_end(p->log + k) - p->log);
+                for (int64_t i = p->loc + k; i < p->loc + end; i++)
+                    sum = fmaf(element(s->format, s->group, r * s->k + i), x[i],
+                               sum);
+                acc = acc + sum;
+            }
             cpu_slice_acc(s, j)[r] = acc;
         }
     }
@@ -139,10 +172,10 @@ static void span_plain(const struct cpu_slice *s, int64_t first, int64_t n)
 void cpu_slice_plain_generic(const struct cpu_slice *s)
 {
     if (s->n_span == 0)
-        span_plain(s, 0, s->k);
+        span_plain(s, &(struct rank_span){.n = s->k});
     for (int i = 0; i < s->n_span; i++) {
         if (s->span[i].rank == s->rank)
-            span_plain(s, s->span[i].loc, s->span[i].n);
+            span_plain(s, &s->span[i]);
     }
 }
 
@@ -163,18 +196,46 @@ static const struct cpu_matmul_isa isa = {
 
 #include "device/cpu/cpu_matmul_family_template.h"
 
+/* Parts between multiples of 256. */
+static int64_t span_parts(const struct rank_span *p)
+{
+    return p->n > 0 ? (p->log + p->n - 1) / Q8_CHUNK - p->log / Q8_CHUNK + 1
+                    : 0;
+}
+
 void cpu_quantize(const struct cpu_call *c, cpu_encode_fn *encode)
 {
     const struct cpu_tensor *x = &c->in[0];
     struct q8_block *out = c->out.data;
-    int64_t n = 1, lo, hi;
+    int64_t k = cpu_last(x), n_row = cpu_rows(x), unit = 0, n = 0;
+    struct cpu_part part;
 
-    for (int i = 0; i < x->n_dim; i++)
-        n *= x->dim[i];
-    lo = n / 32 * c->ith / c->nth;
-    hi = n / 32 * (c->ith + 1) / c->nth;
-    if (lo < hi)
-        encode(out + lo, (const float *)x->data + lo * 32, (hi - lo) * 32);
+    if (c->n_span == 0) {
+        part = cpu_part(n_row * (k / 32), 1, c->ith, c->nth);
+        encode(out + part.lo, (const float *)x->data + part.lo * 32,
+               (part.hi - part.lo) * 32, 32);
+        return;
+    }
+    for (int i = 0; i < c->n_span; i++)
+        n += span_parts(&c->span[i]);
+    part = cpu_part(n_row * n, 1, c->ith, c->nth);
+    for (int64_t row = part.lo / (n > 0 ? n : 1); row < n_row; row++) {
+        unit = row * n;
+        for (int i = 0; i < c->n_span && unit < part.hi; i++) {
+            const struct rank_span *p = &c->span[i];
+
+            for (int64_t at = 0, end; at < p->n; at = end, unit++) {
+                int64_t block = (row * k + p->loc + at) / 32;
+
+                end = min64(p->n, cpu_segment_end(p->log + at) - p->log);
+                if (unit >= part.lo && unit < part.hi)
+                    encode(out + block, (const float *)x->data + block * 32,
+                           end - at, end - at);
+            }
+        }
+        if (unit >= part.hi)
+            break;
+    }
 }
 
 static void run_quantize(const struct cpu_call *c)

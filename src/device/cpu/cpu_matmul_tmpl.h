@@ -221,12 +221,33 @@ TMPL vi tile_dot(const vu code[8], const struct scales *w, vi bias,
     return isum;
 }
 
-/* Rows W * h and on of one tile against a block of each row of activations. */
+/* Integer sums of a chunk: for each row of activations and half of the group. */
+struct sums {
+    vi isum[CPU_SLICE_TOK][HALVES], msum[CPU_SLICE_TOK][HALVES];
+};
+
+/* acc takes integer sums. */
+TMPL void sums_close(float *at, const struct scales *w, float dx, vi isum,
+                     vi msum, struct shape f)
+{
+    vf d = v_setf(dx), acc;
+
+    memcpy(&acc, at, sizeof(acc));
+    acc = v_fma(w->d * d, v_int_f(isum), acc);
+    if (has_min(f))
+        acc = v_fma(w->dmin * d, v_int_f(msum), acc);
+    memcpy(at, &acc, sizeof(acc));
+}
+
+/* Rows W * h and on of one tile against a block of each row of activations. A
+ * chunk's sums go on in `sums` and are closed with its last tile; NULL: the
+ * tile's are closed at once. */
 TMPL void tile_half(const struct cpu_slice *s, const uint8_t *sup,
-                    const uint8_t *tile, int64_t block, int h, vu table,
-                    struct shape f)
+                    const uint8_t *tile, int64_t block, int h, bool last,
+                    vu table, struct sums *sums, struct shape f)
 {
     const uint8_t *low = tile + s->pack->rule->sub_bytes + 4 * W * h;
+    bool chunk = f.sup != PACK_SUP_NONE;
     struct scales w = {0};
     vu code[8];
     vi bias;
@@ -239,16 +260,18 @@ TMPL void tile_half(const struct cpu_slice *s, const uint8_t *sup,
         bias = pair(v_set(-bias_of(f)), v_set(-bias_of(f)));
     for (int j = 0; j < s->n_tok; j++) {
         const struct q8_block *x = (const struct q8_block *)s->x[j] + block;
-        float *at = cpu_slice_acc(s, j) + W * h;
-        vf d = v_setf(x->d);
-        vf acc;
+        vi isum = tile_dot(code, &w, bias, x, f);
+        vi msum = v_set(0);
 
-        memcpy(&acc, at, sizeof(acc));
-        acc = v_fma(w.d * d, v_int_f(tile_dot(code, &w, bias, x, f)), acc);
         if (has_min(f))
-            acc = v_fma(w.dmin * d,
-                        v_int_f(v_pairs(v_set(load_dword(x->sum)), w.m)), acc);
-        memcpy(at, &acc, sizeof(acc));
+            msum = v_pairs(v_set(load_dword(x->sum)), w.m);
+        if (chunk) {
+            isum = sums->isum[j][h] += isum;
+            if (has_min(f))
+                msum = sums->msum[j][h] += msum;
+        }
+        if (!chunk || last)
+            sums_close(cpu_slice_acc(s, j) + W * h, &w, x->d, isum, msum, f);
     }
 }
 
@@ -261,13 +284,19 @@ TMPL void slice_quantized(const struct cpu_slice *s, struct shape f)
         const struct pack_chunk *c = &s->pack->chunk[i];
         const uint8_t *sup = s->group + c->off;
         const uint8_t *tile = sup + rule->sup_bytes;
+        int64_t b = c->k_loc / 32, end = (c->k_loc + c->n) / 32;
+        struct sums sums;
 
         if (c->rank != s->rank)
             continue;
-        for (int64_t b = c->k_loc / 32; b < (c->k_loc + c->n) / 32; b++) {
+        if (f.sup != PACK_SUP_NONE) {
+            memset(sums.isum, 0, (size_t)s->n_tok * sizeof sums.isum[0]);
+            memset(sums.msum, 0, (size_t)s->n_tok * sizeof sums.msum[0]);
+        }
+        for (; b < end; b++) {
             fetch(s, tile, rule->tile_bytes);
             for (int h = 0; h < HALVES; h++)
-                tile_half(s, sup, tile, b, h, table, f);
+                tile_half(s, sup, tile, b, h, b + 1 == end, table, &sums, f);
             tile += rule->tile_bytes;
         }
     }
@@ -287,7 +316,7 @@ TMPL vf float_load(const uint8_t *p, pl_format f)
     return v;
 }
 
-/* Rows of activations first .. first+n_tok-1, their accumulators in registers:
+/* Rows of activations first .. first+n_tok-1, their sums in registers:
  * n_tok <= SLICE_FLOAT_TOK is known to the compiler. */
 TMPL void float_block(const struct cpu_slice *s, const struct pack_chunk *c,
                       int first, int n_tok, pl_format f)
@@ -295,32 +324,50 @@ TMPL void float_block(const struct cpu_slice *s, const struct pack_chunk *c,
     const int size = f == PL_F32 ? 4 : 2;
     const uint8_t *tile = s->group + c->off;
     const float *x[SLICE_FLOAT_TOK];
-    vf acc[SLICE_FLOAT_TOK][HALVES];
 
 #pragma GCC unroll 8
-    for (int j = 0; j < n_tok; j++) {
+    for (int j = 0; j < n_tok; j++)
         x[j] = (const float *)s->x[first + j] + c->k_loc;
-        memcpy(acc[j], cpu_slice_acc(s, first + j), sizeof(acc[j]));
-    }
-    for (int64_t k = 0; k < c->n; k++) {
-        vf w[HALVES];
+    for (int64_t k = 0, end; k < c->n; k = end) {
+        vf sum[SLICE_FLOAT_TOK][HALVES];
 
-        if (k % 32 == 0)
-            fetch(s, tile, 32 * PACK_ROWS * size);
-#pragma GCC unroll 8
-        for (int h = 0; h < HALVES; h++)
-            w[h] = float_load(tile + h * W * size, f);
+        end = cpu_segment_end(c->k + k) - c->k;
+        end = end < c->n ? end : c->n;
 #pragma GCC unroll 8
         for (int j = 0; j < n_tok; j++) {
 #pragma GCC unroll 8
             for (int h = 0; h < HALVES; h++)
-                acc[j][h] = v_fma(w[h], v_setf(x[j][k]), acc[j][h]);
+                sum[j][h] = v_setf(0);
         }
-        tile += PACK_ROWS * size;
-    }
+        for (int64_t i = k; i < end; i++) {
+            vf w[HALVES];
+
+            if (i % 32 == 0)
+                fetch(s, tile, 32 * PACK_ROWS * size);
 #pragma GCC unroll 8
-    for (int j = 0; j < n_tok; j++)
-        memcpy(cpu_slice_acc(s, first + j), acc[j], sizeof(acc[j]));
+            for (int h = 0; h < HALVES; h++)
+                w[h] = float_load(tile + h * W * size, f);
+#pragma GCC unroll 8
+            for (int j = 0; j < n_tok; j++) {
+#pragma GCC unroll 8
+                for (int h = 0; h < HALVES; h++)
+                    sum[j][h] = v_fma(w[h], v_setf(x[j][i]), sum[j][h]);
+            }
+            tile += PACK_ROWS * size;
+        }
+#pragma GCC unroll 8
+        for (int j = 0; j < n_tok; j++) {
+            float *at = cpu_slice_acc(s, first + j);
+#pragma GCC unroll 8
+            for (int h = 0; h < HALVES; h++) {
+                vf acc;
+
+                memcpy(&acc, at + W * h, sizeof(acc));
+                acc = acc + sum[j][h];
+                memcpy(at + W * h, &acc, sizeof(acc));
+            }
+        }
+    }
 }
 
 TMPL void slice_float(const struct cpu_slice *s, pl_format f)

@@ -8,6 +8,7 @@
 #ifndef DEVICE_CPU_CPU_ROWS_TEMPLATE_H
 #define DEVICE_CPU_CPU_ROWS_TEMPLATE_H
 
+#include "base/exact.h"
 #include "device/cpu/cpu_elementwise_template.h"
 
 #include <float.h>
@@ -112,6 +113,14 @@ static inline void cos_sin(double a, double *cos_a, double *sin_a)
     *sin_a = quadrant == 0 ? s : quadrant == 1 ? c : quadrant == 2 ? -s : -c;
 }
 
+/* base^(-2/n), base > 0; of others, which no model has, it means nothing. */
+static inline double rope_step(double base, int n)
+{
+    double x = -2.0 / n * exact_log(base);
+
+    return x <= 0 ? exact_exp(x) : 1 / exact_exp(-x);
+}
+
 /* Angle of pair i at position 1:
  *   a = base^(-2i/n) / factor[i];  linear scaling: a * freq_scale;
  *   YaRN: a * freq_scale * (1 - m) + a * m, m falling from 1 to 0 between the
@@ -122,7 +131,7 @@ static inline void rope_angles(const struct cpu_call *c, double *angle)
     double scale = a->freq_scale != 0 ? (double)a->freq_scale : 1.0;
     double low = (double)a->yarn_low;
     double width = (double)a->yarn_high - low;
-    double step = pow((double)a->base, -2.0 / a->n_rot);
+    double step = rope_step((double)a->base, a->n_rot);
     double power = 1.0;
     float factor[1];
 

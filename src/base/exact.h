@@ -1,12 +1,12 @@
 /* exp, log and random numbers that are the same on every machine.
  *
  * libm's differ in the last bit from one C library to the next, which is
- * enough to make two machines draw different tokens. These use only IEEE
- * double additions, multiplications and divisions in a fixed order (the build
- * forbids contraction). Errors stay below 4 units in the last place over the
- * ranges stated, far more than sampling needs. */
-#ifndef SAMPLING_EXACT_H
-#define SAMPLING_EXACT_H
+ * enough to make two machines draw different tokens, or turn keys by different
+ * angles. These use only IEEE double additions, multiplications and divisions in
+ * a fixed order (the build forbids contraction). Errors stay below 4 units in
+ * the last place over the ranges stated. */
+#ifndef BASE_EXACT_H
+#define BASE_EXACT_H
 
 #include <stdint.h>
 #include <string.h>
