@@ -173,7 +173,7 @@ static bool tensor_word(struct read *r, struct prog_tensor *t,
         return t->q8 = true;
     if (lex_accept_word(&r->x, "packed"))
         return packing(r, t);
-    return lex_expected(&r->x, "weights, cache, work, mail, @, bytes, q8, "
+    return lex_expected(&r->x, "weights, cache, work, inbox, @, bytes, q8, "
                                "micro or packed");
 }
 

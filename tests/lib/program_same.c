@@ -262,7 +262,7 @@ static const char *pages(const struct step_pages *p, const struct step_pages *q,
     SAME(out);
     SAME(src_dev);
     SAME(src);
-    SAME(batch);
+    SAME(token_table);
     SAME(tile_bytes);
     return heads(p->map, q->map, all[p->out_dev].tensor[p->out].dim[1].n);
 }
