@@ -122,9 +122,9 @@ static void unload(struct device_set *s)
         struct device *d = &s->dev[i];
 
         topology_unshare(d->event, d->event_bytes);
-        topology_unshare(d->at[REGION_MAIL], d->bytes[REGION_MAIL]);
+        topology_unshare(d->at[REGION_INBOX], d->bytes[REGION_INBOX]);
         d->event = NULL;
-        d->at[REGION_MAIL] = NULL;
+        d->at[REGION_INBOX] = NULL;
         d->prog = NULL;
     }
     s->loaded = false;
@@ -348,10 +348,10 @@ static pl_status take_programs(struct device_set *s, const struct program *p,
         d->scratch_bytes = d->desc.ops->scratch(&d->desc, &s->opt, &p[i]);
         d->event_bytes = (size_t)p[i].n_event * sizeof *d->event;
         d->event = topology_share(d->event_bytes);
-        d->at[REGION_MAIL] = topology_share(d->bytes[REGION_MAIL]);
-        if (!d->event || !d->at[REGION_MAIL])
+        d->at[REGION_INBOX] = topology_share(d->bytes[REGION_INBOX]);
+        if (!d->event || !d->at[REGION_INBOX])
             return err_no_memory(err, "a device's inbox");
-        device_guard_region(s, d, REGION_MAIL, d->at[REGION_MAIL]);
+        device_guard_region(s, d, REGION_INBOX, d->at[REGION_INBOX]);
     }
     return check_memory(s, err);
 }

@@ -103,11 +103,11 @@ struct lowered {
     struct program *prog;       /* [n_dev] */
     struct lowered_held **leaf; /* [num->n] of weights and caches */
     int n_micro;                /* most micro-batches of a script */
-    int *input;   /* [n_micro][g->n_node] tensor of "io" where an input is put
-                   before the run; -1: it is none */
-    int *batch;   /* [n_micro] tensor of "io" where the table of tokens is put
-                   (program_batch); -1: no cache, no table */
-    int n_script; /* scripts of the programs */
+    int *input;       /* [n_micro][g->n_node] tensor of "io" where an input is
+                         put before the run; -1: it is none */
+    int *token_table; /* [n_micro] tensor of "io" where the token table is put
+                         (program_token_table); -1: no cache, no table */
+    int n_script;     /* scripts of the programs */
     struct lowered_script *script;
 };
 

@@ -150,12 +150,13 @@ void lower_to_inbox(struct draft *v, int t, int birth)
 {
     struct buffer *b = &v->buf[v->buffer[t]];
 
-    b->region = v->tensor[t].region = REGION_MAIL;
+    b->region = v->tensor[t].region = REGION_INBOX;
     b->birth = birth;
 }
 
-pl_status lower_mail(struct lower *w, int d, pl_format f, int n_dim,
-                     const pl_dim *dim, int birth, int64_t most, int *out)
+pl_status lower_inbox_tensor(struct lower *w, int d, pl_format f, int n_dim,
+                             const pl_dim *dim, int birth, int64_t most,
+                             int *out)
 {
     struct draft *v = &w->dev[d];
 

@@ -154,8 +154,9 @@ static pl_status make_box(const struct exchange *e, int k,
 
     *b = (struct box){.slot = (bytes + 63) / 64 * 64};
     size.n = n_remote(e, k, m) * (int64_t)(b->slot / 4);
-    return lower_mail(e->w, dev_of(e, k), PL_F32, 1, &size,
-                      lower_free_from(e->w, e->g->first + k), 0, &b->tensor);
+    return lower_inbox_tensor(e->w, dev_of(e, k), PL_F32, 1, &size,
+                              lower_free_from(e->w, e->g->first + k), 0,
+                              &b->tensor);
 }
 
 /* The addend, which comes into the next slot of the box; *at: where. */

@@ -121,9 +121,9 @@ struct unit_messages {
     int n_lent, lent_cap;
 };
 
-/* The table of tokens of a micro-batch, as far as a unit has it: lower_io.c's.
+/* The token table of a micro-batch, as far as a unit has it: lower_io.c's.
  */
-struct unit_batch {
+struct unit_token_table {
     int tensor; /* -1: not here */
     int ready;  /* event that says to the copy queue that it is, or -1 */
     bool lent;  /* the copy queue reads it, nobody says until when */
@@ -133,7 +133,7 @@ struct unit {
     struct lower_unit u;
     int local; /* index in its group */
     struct unit_messages messages;
-    struct unit_batch batch[PROG_MAX_MICRO];
+    struct unit_token_table token_table[PROG_MAX_MICRO];
 };
 
 /* ---- the lowering -------------------------------------------------------- */
@@ -228,8 +228,9 @@ pl_status lower_tensor(struct lower *w, int d, pl_format f, int n_dim,
 /* A tensor of device d's inbox, which peers may write from after step `birth`
  * on; at most `most` of what its dimensions count (0: as many as the program
  * allows). */
-pl_status lower_mail(struct lower *w, int d, pl_format f, int n_dim,
-                     const pl_dim *dim, int birth, int64_t most, int *out);
+pl_status lower_inbox_tensor(struct lower *w, int d, pl_format f, int n_dim,
+                             const pl_dim *dim, int birth, int64_t most,
+                             int *out);
 /* Tensor t, just made, lies in the inbox, and its buffer is born at `birth`. */
 void lower_to_inbox(struct draft *v, int t, int birth);
 /* The same memory under other dimensions, `offset` bytes in. */
@@ -312,15 +313,16 @@ pl_status lower_io(struct lower *w);
 pl_status lower_io_begin(struct lower *w, struct lowered_script *o);
 /* Input i in a group, with the others that are read there. */
 pl_status lower_input(struct lower *w, int i, int group);
-/* The micro-batch's table of tokens at unit u. */
-pl_status lower_batch(struct lower *w, int u, int *tensor);
+/* The micro-batch's token table at unit u. */
+pl_status lower_token_table(struct lower *w, int u, int *tensor);
 /* The same for a step in the device's copy queue, which comes behind *event;
  * NULL: behind all that the compute queue has now. */
-pl_status lower_batch_copied(struct lower *w, int u, int *tensor, int *event);
+pl_status lower_token_table_copied(struct lower *w, int u, int *tensor,
+                                   int *event);
 /* Value i is there: to io, if the caller may want it. */
 pl_status lower_result(struct lower *w, int i);
-/* The script ends: tables of tokens that the copy queue may still read. */
-void lower_end_batches(struct lower *w, int n_micro);
+/* The script ends: token tables that the copy queue may still read. */
+void lower_end_token_tables(struct lower *w, int n_micro);
 
 /* ---- lower_op.c -------------------------------------------------------- */
 

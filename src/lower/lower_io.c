@@ -2,9 +2,9 @@
  *
  * The last device, "io", carries no ranks. In its memory the caller puts inputs
  * before a run and finds results after it, so a run needs nothing else of the
- * host. The table that says who the tokens are (program_batch) is one more
- * input, of graphs that have a cache. A group takes all inputs that its ops
- * read when the first of them is wanted, in one transfer a device, as one
+ * host. The table that says who the tokens are (program_token_table) is one
+ * more input, of graphs that have a cache. A group takes all inputs that its
+ * ops read when the first of them is wanted, in one transfer a device, as one
  * *block*: pulled by a device that reads io's memory, else pushed by io into
  * its inbox. A result goes into io's inbox as soon as it is there; nobody waits
  * for it but the run's end. */
@@ -59,23 +59,23 @@ static bool has_cache(const struct lower *w)
 }
 
 /* Words of the table. */
-static pl_dim batch_words(const struct lower *w)
+static pl_dim token_table_words(const struct lower *w)
 {
     const struct program p = {.max = w->opt->max,
                               .page_stride = w->opt->page_stride};
 
-    return (pl_dim){program_batch_words(&p), PL_CONST};
+    return (pl_dim){program_token_table_words(&p), PL_CONST};
 }
 
 /* Room for the table of each micro-batch. */
-static pl_status io_batch(struct lower *w)
+static pl_status io_token_table(struct lower *w)
 {
-    const pl_dim n = batch_words(w);
+    const pl_dim n = token_table_words(w);
     int *t = arena_alloc(w->a, (size_t)w->out->n_micro, sizeof *t);
 
     if (!t)
         return err_no_memory(w->err, "a program");
-    w->out->batch = t;
+    w->out->token_table = t;
     for (int k = 0; k < w->out->n_micro; k++) {
         t[k] = -1;
         if (!has_cache(w))
@@ -115,14 +115,14 @@ pl_status lower_io(struct lower *w)
             lower_place(v, *t, REGION_WORK, at_most(w, x->n_dim, x->dim));
         }
     w->now.micro = 0;
-    return io_batch(w);
+    return io_token_table(w);
 }
 
-static void forget_batches(struct unit *x)
+static void forget_token_tables(struct unit *x)
 {
     for (int k = 0; k < PROG_MAX_MICRO; k++) {
-        x->batch[k].tensor = x->batch[k].ready = -1;
-        x->batch[k].lent = false;
+        x->token_table[k].tensor = x->token_table[k].ready = -1;
+        x->token_table[k].lent = false;
     }
 }
 
@@ -136,7 +136,7 @@ pl_status lower_io_begin(struct lower *w, struct lowered_script *o)
     for (size_t i = 0; i < (size_t)o->n_micro * n_node; i++)
         o->result[i] = -1;
     for (int u = 0; u < w->opt->n_unit; u++)
-        forget_batches(&w->unit[u]);
+        forget_token_tables(&w->unit[u]);
     for (int k = 0; k < o->n_micro; k++)
         for (int i = 0; i < w->num->n; i++) {
             struct held *h;
@@ -159,7 +159,7 @@ pl_status lower_io_begin(struct lower *w, struct lowered_script *o)
 struct inputs {
     int n, *num;
     struct held **held; /* there */
-    bool batch;         /* the table of tokens too */
+    bool token_table;   /* the token table too */
 };
 
 static bool is_read(const struct lower *w, int i, int group)
@@ -184,16 +184,17 @@ static pl_status find_inputs(struct lower *w, int first, int group,
             PL_TRY(lower_hold(w, i, group, &in->held[in->n]));
             in->num[in->n++] = i;
         }
-    in->batch =
-        w->out->batch[w->now.micro] >= 0 &&
-        w->unit[lower_group(w, group)->first].batch[w->now.micro].tensor < 0;
+    in->token_table =
+        w->out->token_table[w->now.micro] >= 0 &&
+        w->unit[lower_group(w, group)->first].token_table[w->now.micro].tensor <
+            0;
     return PL_OK;
 }
 
 /* The table, `at` bytes into a block of unit u. What of it has the size of the
  * step goes from its place to the same place. */
-static pl_status add_batch(struct lower *w, int u, int block, size_t at,
-                           struct lower_pieces *p)
+static pl_status add_token_table(struct lower *w, int u, int block, size_t at,
+                                 struct lower_pieces *p)
 {
     int64_t n_tok = w->opt->max.n_tok, stride = w->opt->page_stride;
     const struct {
@@ -202,15 +203,15 @@ static pl_status add_batch(struct lower *w, int u, int block, size_t at,
     } part[] = {{0, {4, PL_N_TOK}},
                 {n_tok, {4, PL_N_TOK}},
                 {2 * n_tok, {4 * stride, GRAPH_N_SEQ}}};
-    const pl_dim n = batch_words(w), one = {1, PL_CONST};
-    int d = lower_dev(w, u), *t = &w->unit[u].batch[w->now.micro].tensor;
+    const pl_dim n = token_table_words(w), one = {1, PL_CONST};
+    int d = lower_dev(w, u), *t = &w->unit[u].token_table[w->now.micro].tensor;
 
     PL_TRY(lower_alias(w, d, block, 1, &n, at, t));
     w->dev[d].tensor[*t].format = PL_I32;
     w->dev[d].tensor[*t].bytes = 4 * (size_t)n.n;
     for (size_t k = 0; k < sizeof part / sizeof *part; k++) {
         const struct copy_piece c = {.src_dev = io_dev(w),
-                                     .src = w->out->batch[w->now.micro],
+                                     .src = w->out->token_table[w->now.micro],
                                      .src_at = 4 * part[k].word,
                                      .dst_at = (int64_t)at + 4 * part[k].word,
                                      .bytes = part[k].bytes,
@@ -238,10 +239,10 @@ static pl_status make_block(struct lower *w, int u, const struct inputs *in,
         size.n += (int64_t)(at_most(w, w->g->node[n->node].n_dim, dim) + 63) /
                   64 * 16;
     }
-    if (in->batch)
-        size.n += batch_words(w).n;
+    if (in->token_table)
+        size.n += token_table_words(w).n;
     if (given)
-        PL_TRY(lower_mail(w, d, PL_I32, 1, &size, -1, 0, block));
+        PL_TRY(lower_inbox_tensor(w, d, PL_I32, 1, &size, -1, 0, block));
     else
         PL_TRY(lower_tensor(w, d, PL_I32, 1, &size, 1, block, NULL));
     for (int k = 0; k < in->n; k++) {
@@ -258,7 +259,7 @@ static pl_status make_block(struct lower *w, int u, const struct inputs *in,
             p->p[j].dst_at += (int64_t)at;
         at += (at_most(w, x->n_dim, dim) + 63) / 64 * 64;
     }
-    return in->batch ? add_batch(w, u, *block, at, p) : PL_OK;
+    return in->token_table ? add_token_table(w, u, *block, at, p) : PL_OK;
 }
 
 /* The device does not go on before its block is there: it has nothing to do
@@ -293,9 +294,9 @@ pl_status lower_input(struct lower *w, int i, int group)
     return PL_OK;
 }
 
-pl_status lower_batch(struct lower *w, int u, int *tensor)
+pl_status lower_token_table(struct lower *w, int u, int *tensor)
 {
-    const int *t = &w->unit[u].batch[w->now.micro].tensor;
+    const int *t = &w->unit[u].token_table[w->now.micro].tensor;
 
     if (*t < 0)
         PL_TRY(lower_input(w, -1, w->unit[u].u.group));
@@ -303,12 +304,13 @@ pl_status lower_batch(struct lower *w, int u, int *tensor)
     return PL_OK;
 }
 
-pl_status lower_batch_copied(struct lower *w, int u, int *tensor, int *event)
+pl_status lower_token_table_copied(struct lower *w, int u, int *tensor,
+                                   int *event)
 {
-    int *ready = &w->unit[u].batch[w->now.micro].ready;
+    int *ready = &w->unit[u].token_table[w->now.micro].ready;
 
-    PL_TRY(lower_batch(w, u, tensor));
-    w->unit[u].batch[w->now.micro].lent = true;
+    PL_TRY(lower_token_table(w, u, tensor));
+    w->unit[u].token_table[w->now.micro].lent = true;
     if (event && *ready < 0)
         PL_TRY(lower_post(w, lower_dev(w, u), QUEUE_COMPUTE, ready));
     if (event)
@@ -316,11 +318,11 @@ pl_status lower_batch_copied(struct lower *w, int u, int *tensor, int *event)
     return PL_OK;
 }
 
-void lower_end_batches(struct lower *w, int n_micro)
+void lower_end_token_tables(struct lower *w, int n_micro)
 {
     for (int u = 0; u < w->opt->n_unit; u++)
         for (int k = 0; k < n_micro; k++) {
-            const struct unit_batch *x = &w->unit[u].batch[k];
+            const struct unit_token_table *x = &w->unit[u].token_table[k];
             struct draft *d = &w->dev[lower_dev(w, u)];
 
             if (x->lent)
@@ -344,7 +346,8 @@ pl_status lower_result(struct lower *w, int i)
                .result[(size_t)w->now.micro * (size_t)w->g->n_node +
                        (size_t)node];
     /* born before the run begins, it shares its place with no other one */
-    PL_TRY(lower_mail(w, io_dev(w), x->format, x->n_dim, x->dim, -1, 0, out));
+    PL_TRY(lower_inbox_tensor(w, io_dev(w), x->format, x->n_dim, x->dim, -1, 0,
+                              out));
     PL_TRY(lower_pieces(w, io_unit(w), w->script.at[i], i, i, &none, &p));
     for (int k = 0, n; k < p.n; k += n) {
         int d = p.p[k].src_dev;

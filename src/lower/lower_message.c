@@ -72,8 +72,8 @@ static pl_status plan_item(struct lower *w, int u, int i,
     lower_dims(w, u, i, dim);
     PL_TRY(lower_pieces(w, u, group, from, i, &local, &it->remote));
     if (inbox)
-        PL_TRY(lower_mail(w, d, x->format, x->n_dim, dim, lower_free_from(w, u),
-                          0, &it->m.out));
+        PL_TRY(lower_inbox_tensor(w, d, x->format, x->n_dim, dim,
+                                  lower_free_from(w, u), 0, &it->m.out));
     else
         PL_TRY(
             lower_tensor(w, d, x->format, x->n_dim, dim, 1, &it->m.out, NULL));

@@ -167,17 +167,17 @@ static void set_args(struct step_kernel *k, const int *in, int n_in, int out)
         k->arg[k->n_arg++] = (struct kernel_arg){in[i], ACCESS_READ};
 }
 
-/* The table of tokens is the last argument of what reads it. */
-static pl_status batch_arg(struct lower *w, int u, struct step_kernel *k)
+/* The token table is the last argument of what reads it. */
+static pl_status token_table_arg(struct lower *w, int u, struct step_kernel *k)
 {
     int last = k->n_arg, tensor;
 
     while (kernel_access(k->kernel, last) &&
-           !kernel_arg_is_batch(k->kernel, last))
+           !kernel_arg_is_token_table(k->kernel, last))
         last++;
     if (!kernel_access(k->kernel, last))
         return PL_OK;
-    PL_TRY(lower_batch(w, u, &tensor));
+    PL_TRY(lower_token_table(w, u, &tensor));
     while (k->n_arg < last)
         k->arg[k->n_arg++] = (struct kernel_arg){-1, ACCESS_READ};
     k->arg[k->n_arg++] = (struct kernel_arg){tensor, ACCESS_READ};
@@ -236,7 +236,7 @@ pl_status lower_op(struct lower *w, int u, int i, const int *in, int out,
     k->tree = tree ? *tree : (struct rank_tree){1, 1, &whole_item, 1};
     k->out_stride = tree ? stride : 0;
     set_args(k, in, n->n_in, out);
-    PL_TRY(batch_arg(w, u, k));
+    PL_TRY(token_table_arg(w, u, k));
     if (kernel_is_contraction(k->kernel))
         PL_TRY(contraction(w, u, i, memo_q8, k));
     if (x->op == OP_gather_rows || x->op == OP_sum)

@@ -2,7 +2,7 @@
  * come that the step's sequences use.
  *
  * Which pages those are is known when a run begins, so the step that copies
- * them (PAGES) has the table of tokens among its arguments. A receiver takes
+ * them (PAGES) has the token table among its arguments. A receiver takes
  * the heads that it computes with; their tiles are the same bytes on both
  * sides. */
 #include "lower/lower_deliver.h"
@@ -40,13 +40,13 @@ static pl_status head_source(struct lower *w, int root, int u, int su,
     return PL_OK;
 }
 
-/* The table of tokens for a copy that unit u does. event: see
- * lower_batch_copied; stays as it is where there is no copy queue. */
+/* The token table for a copy that unit u does. event: see
+ * lower_token_table_copied; stays as it is where there is no copy queue. */
 static pl_status table(struct lower *w, int u, int *tensor, int *event)
 {
     return lower_copy_queue(w, lower_dev(w, u)) == QUEUE_COPY
-               ? lower_batch_copied(w, u, tensor, event)
-               : lower_batch(w, u, tensor);
+               ? lower_token_table_copied(w, u, tensor, event)
+               : lower_token_table(w, u, tensor);
 }
 
 /* The pages of cache `root`, as `y->src` has them, to unit y->u, which has
@@ -88,11 +88,11 @@ static pl_status unit_pages(struct lower *w, int root, int64_t n_head,
             .tile_bytes = tile};
         PL_TRY(lower_ready(w, y->src, su, &e[0]));
         if (!lower_reads(w, lower_dev(w, y->u), sd)) {
-            PL_TRY(table(w, su, &p.pages.batch, &e[1]));
+            PL_TRY(table(w, su, &p.pages.token_table, &e[1]));
             PL_TRY(lower_give(w, y, sd, e, &p));
             continue;
         }
-        PL_TRY(table(w, y->u, &p.pages.batch, NULL));
+        PL_TRY(table(w, y->u, &p.pages.token_table, NULL));
         PL_TRY(lower_expect(w, &from, sd, e[0]));
         s[n++] = p;
     }

@@ -15,7 +15,7 @@ static pl_status hold_to_end(struct lower *w, struct lowered_script *o)
     lower_end_arrivals(w, o->n_micro);
     lower_end_lent(w);
     lower_end_messages(w);
-    lower_end_batches(w, o->n_micro);
+    lower_end_token_tables(w, o->n_micro);
     return PL_OK;
 }
 
@@ -27,7 +27,7 @@ static pl_status place_buffers(struct lower *w, struct lowered_script *o)
     for (int d = 0; d < w->opt->n_dev; d++) {
         struct draft *v = &w->dev[d];
 
-        for (int r = REGION_WORK; r <= REGION_MAIL; r++) {
+        for (int r = REGION_WORK; r <= REGION_INBOX; r++) {
             size_t bytes;
 
             if (!buffers_place(v->buf, v->n_buf, (enum region)r, &bytes))

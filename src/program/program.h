@@ -51,8 +51,8 @@
 enum region {
     REGION_WEIGHTS,
     REGION_CACHE,
-    REGION_WORK, /* activations, inputs, outputs, staging */
-    REGION_MAIL, /* the inbox: the only region that peers write */
+    REGION_WORK,  /* activations, inputs, outputs, staging */
+    REGION_INBOX, /* the inbox: the only region that peers write */
     REGION_COUNT
 };
 
@@ -182,7 +182,7 @@ struct step_push {
  * numbers of pages are the same on both sides. */
 struct step_pages {
     int out_dev, out, src_dev, src;
-    int batch;          /* tensor of this device: the micro-batch's table */
+    int token_table;    /* tensor of this device: the micro-batch's table */
     const int32_t *map; /* [heads of out] */
     size_t tile_bytes;
 };
@@ -258,30 +258,30 @@ struct program {
 /* The table of a micro-batch: who its tokens are. It is a tensor like any
  * other, I32 words at places that are fixed by the largest sizes:
  * pos [max.n_tok], seq [max.n_tok], pages [max.n_seq, page_stride]. */
-static inline int64_t program_batch_words(const struct program *p)
+static inline int64_t program_token_table_words(const struct program *p)
 {
     return 2 * p->max.n_tok + p->max.n_seq * p->page_stride;
 }
 
 /* What lies at `data`, of a micro-batch of size z. */
-static inline struct kernel_batch program_batch(const struct program *p,
-                                                const void *data,
-                                                const struct graph_sizes *z)
+static inline struct token_table
+program_token_table(const struct program *p, const void *data,
+                    const struct graph_sizes *z)
 {
     const int32_t *x = data;
 
-    return (struct kernel_batch){.n_tok = z->n_tok,
-                                 .n_out = z->n_out,
-                                 .pos = x,
-                                 .seq = x + p->max.n_tok,
-                                 .pages = x + 2 * p->max.n_tok,
-                                 .page_stride = p->page_stride};
+    return (struct token_table){.n_tok = z->n_tok,
+                                .n_out = z->n_out,
+                                .pos = x,
+                                .seq = x + p->max.n_tok,
+                                .pages = x + 2 * p->max.n_tok,
+                                .page_stride = p->page_stride};
 }
 
 /* Bytes of everything but weights and caches. */
 static inline size_t program_buffers(const struct program *p)
 {
-    return p->bytes[REGION_WORK] + p->bytes[REGION_MAIL];
+    return p->bytes[REGION_WORK] + p->bytes[REGION_INBOX];
 }
 
 /* ---- what steps do, asked without a look at their kind ------------------ */

@@ -341,7 +341,7 @@ static void put_pages(struct text_out *o, const struct program *all, int n_dev,
     put_place(o, own, x->out_dev, x->out);
     text_put(o, " <- ");
     put_place(o, own, x->src_dev, x->src);
-    text_put(o, " batch %%%d", x->batch);
+    text_put(o, " table %%%d", x->token_table);
     put_heads(o, x->map, form_heads(to->tensor, to->n_tensor, x->out));
     if (x->tile_bytes != form_tile(to->tensor, to->n_tensor, x->out))
         text_put(o, " tile %zu", x->tile_bytes);

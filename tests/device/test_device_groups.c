@@ -242,7 +242,7 @@ static void carry(struct game *g, struct scope x)
     pulls = is_open(g, to, from) && below(g, 2);
     d = pulls ? to : from;
     in = pick(g, from, x);
-    out = new_tensor(g, to, x, pulls ? REGION_WORK : REGION_MAIL);
+    out = new_tensor(g, to, x, pulls ? REGION_WORK : REGION_INBOX);
     wait_for(g, d, x, q, from, in);
     piece = build_rows(from, in, 0, W * 4, 0, W * 4, W * 4);
     st = new_step(g, d, x, pulls ? STEP_PULL : STEP_PUSH, q);
@@ -358,7 +358,7 @@ static struct game *new_game(const struct device_list *l, uint64_t seed)
                                    .max = {.n_tok = TOK, .n_out = TOK}};
         for (int k = 0; k < MAX_INST; k++)
             new_tensor(g, d, (struct scope){-1, k, ALWAYS},
-                       k % 2 ? REGION_MAIL : REGION_WORK);
+                       k % 2 ? REGION_INBOX : REGION_WORK);
     }
     for (int c = 0; c < N_SCRIPT; c++)
         new_script(g, c);

@@ -86,7 +86,7 @@ static void unload(struct device_bank *b)
     for (int i = 0; i < b->n; i++) {
         struct plain_device *x = &p->dev[i];
 
-        for (int r = 0; r < REGION_MAIL; r++)
+        for (int r = 0; r < REGION_INBOX; r++)
             device_guard_dealloc(x->image.base[r], x->dev->bytes[r]);
         memset(x->image.base, 0, sizeof x->image.base);
         device_guard_dealloc(x->scratch, x->dev->scratch_bytes);
@@ -101,13 +101,13 @@ static pl_status load_device(struct plain_device *x, const struct plain_bank *p,
     struct device *d = x->dev;
     struct device_set *s = d->bank->set;
 
-    for (int r = 0; r < REGION_MAIL; r++) {
+    for (int r = 0; r < REGION_INBOX; r++) {
         x->image.base[r] = device_guard_alloc(d->bytes[r]);
         if (!x->image.base[r])
             return err_no_memory(err, "a device's regions");
         device_guard_region(s, d, (enum region)r, x->image.base[r]);
     }
-    x->image.base[REGION_MAIL] = d->at[REGION_MAIL];
+    x->image.base[REGION_INBOX] = d->at[REGION_INBOX];
     x->scratch = device_guard_alloc(d->scratch_bytes);
     if (!x->scratch)
         return err_no_memory(err, "a device's scratch");

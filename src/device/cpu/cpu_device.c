@@ -81,7 +81,7 @@ static void unload_device(struct device_set *s, struct device *d)
 {
     struct cpu_device *c = d->own;
 
-    for (int r = 0; r < REGION_MAIL; r++) {
+    for (int r = 0; r < REGION_INBOX; r++) {
         if (device_guarded(s))
             device_guard_dealloc(d->at[r], d->bytes[r]);
         else
@@ -138,7 +138,7 @@ static pl_status load_device(struct device_bank *b, struct device *d,
     x->arrived = flags_new((size_t)d->desc.n_thread, sizeof *x->arrived);
     if (!x->arrived)
         return err_no_memory(err, "a device's tables");
-    for (int r = 0; r < REGION_MAIL; r++) {
+    for (int r = 0; r < REGION_INBOX; r++) {
         d->at[r] = device_guarded(b->set)
                        ? device_guard_alloc(d->bytes[r])
                        : topology_alloc(t, d->desc.numa_node, d->bytes[r]);
@@ -147,7 +147,7 @@ static pl_status load_device(struct device_bank *b, struct device *d,
         device_guard_region(b->set, d, (enum region)r, d->at[r]);
         x->image.base[r] = d->at[r];
     }
-    x->image.base[REGION_MAIL] = d->at[REGION_MAIL];
+    x->image.base[REGION_INBOX] = d->at[REGION_INBOX];
     x->scratch = topology_alloc(t, d->desc.numa_node, d->scratch_bytes);
     if (!x->scratch)
         return not_given(d, "scratch", d->scratch_bytes, err);

@@ -1,6 +1,6 @@
-/* Slices in plain C. They are the specification: the vector families give the
- * same bits, lane by lane, and are tested against these. Written to be read,
- * not to be fast. */
+/* Jobs of contractions in plain C. They are the specification: the vector
+ * families give the same bits, lane by lane, and are tested against these.
+ * Written to be read, not to be fast. */
 #include <math.h>
 
 #include "base/half.h"
@@ -69,16 +69,16 @@ static float sums_close(const struct lane *l, bool min, float d,
     return min ? fmaf(-(w->dmin * d), (float)sums->msum, acc) : acc;
 }
 
-static void chunk_quantized(const struct cpu_slice *s,
+static void chunk_quantized(const struct cpu_panel_job *s,
                             const struct pack_chunk *c)
 {
     const struct pack_rule *rule = s->pack->rule;
-    const uint8_t *sup = s->group + c->off;
+    const uint8_t *sup = s->panel + c->off;
     bool min = has_min(rule), whole = rule->sup != PACK_SUP_NONE;
     int64_t n_tile = c->n / 32;
 
     for (int r = 0; r < PACK_ROWS; r++) {
-        struct sums sums[CPU_SLICE_TOK] = {{0}};
+        struct sums sums[CPU_PANEL_TOK] = {{0}};
 
         for (int64_t i = 0; i < n_tile; i++) {
             const uint8_t *tile =
@@ -89,7 +89,7 @@ static void chunk_quantized(const struct cpu_slice *s,
             for (int j = 0; j < s->n_tok; j++) {
                 const struct q8_block *x =
                     (const struct q8_block *)s->x[j] + c->k_loc / 32 + i;
-                float *acc = cpu_slice_acc(s, j) + r;
+                float *acc = cpu_panel_acc(s, j) + r;
 
                 lane_add(&l, x, &sums[j]);
                 if (whole && i + 1 < n_tile)
@@ -108,13 +108,14 @@ static int64_t min64(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-static void chunk_float(const struct cpu_slice *s, const struct pack_chunk *c)
+static void chunk_float(const struct cpu_panel_job *s,
+                        const struct pack_chunk *c)
 {
-    const uint8_t *tiles = s->group + c->off;
+    const uint8_t *tiles = s->panel + c->off;
 
     for (int j = 0; j < s->n_tok; j++) {
         const float *x = (const float *)s->x[j] + c->k_loc;
-        float *acc = cpu_slice_acc(s, j);
+        float *acc = cpu_panel_acc(s, j);
 
         for (int64_t k = 0, end; k < c->n; k = end) {
             end = min64(c->n, cpu_segment_end(c->k + k) - c->k);
@@ -131,7 +132,7 @@ static void chunk_float(const struct cpu_slice *s, const struct pack_chunk *c)
     }
 }
 
-void cpu_slice_generic(const struct cpu_slice *s)
+void cpu_panel_generic(const struct cpu_panel_job *s)
 {
     for (int i = 0; i < s->pack->n_chunk; i++) {
         const struct pack_chunk *c = &s->pack->chunk[i];
@@ -147,29 +148,29 @@ void cpu_slice_generic(const struct cpu_slice *s)
 
 /* ---- plain rows ---------------------------------------------------------- */
 
-static void span_plain(const struct cpu_slice *s, const struct rank_span *p)
+static void span_plain(const struct cpu_panel_job *s, const struct rank_span *p)
 {
     for (int j = 0; j < s->n_tok; j++) {
         const float *x = s->x[j];
 
         for (int r = 0; r < s->n_row; r++) {
-            float acc = cpu_slice_acc(s, j)[r];
+            float acc = cpu_panel_acc(s, j)[r];
 
             for (int64_t k = 0, end; k < p->n; k = end) {
                 float sum = 0;
 
                 end = min64(p->n, cpu_segment_end(p->log + k) - p->log);
                 for (int64_t i = p->loc + k; i < p->loc + end; i++)
-                    sum = fmaf(element(s->format, s->group, r * s->k + i), x[i],
+                    sum = fmaf(element(s->format, s->panel, r * s->k + i), x[i],
                                sum);
                 acc = acc + sum;
             }
-            cpu_slice_acc(s, j)[r] = acc;
+            cpu_panel_acc(s, j)[r] = acc;
         }
     }
 }
 
-void cpu_slice_plain_generic(const struct cpu_slice *s)
+void cpu_panel_plain_generic(const struct cpu_panel_job *s)
 {
     if (s->n_span == 0)
         span_plain(s, &(struct rank_span){.n = s->k});
@@ -188,8 +189,8 @@ void cpu_add_generic(float *out, const float *a, const float *b, int64_t n)
 }
 
 static const struct cpu_matmul_isa isa = {
-    .packed = {[0 ... PL_FORMAT_COUNT - 1] = cpu_slice_generic},
-    .plain = cpu_slice_plain_generic,
+    .packed = {[0 ... PL_FORMAT_COUNT - 1] = cpu_panel_generic},
+    .plain = cpu_panel_plain_generic,
     .q8 = true,
     .add = cpu_add_generic,
 };

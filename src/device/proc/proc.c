@@ -203,7 +203,7 @@ static pl_status put(struct device *d, enum region r, size_t offset,
         .verb = PROC_WRITE, .region = r, .offset = offset, .bytes = bytes};
     bool sent;
 
-    if (r == REGION_MAIL) {
+    if (r == REGION_INBOX) {
         memcpy(d->at[r] + offset, src, bytes);
         return PL_OK;
     }
@@ -221,7 +221,7 @@ static pl_status get(struct device *d, enum region r, size_t offset, void *dst,
         .verb = PROC_READ, .region = r, .offset = offset, .bytes = bytes};
     bool received;
 
-    if (r == REGION_MAIL) {
+    if (r == REGION_INBOX) {
         memcpy(dst, d->at[r] + offset, bytes);
         return PL_OK;
     }

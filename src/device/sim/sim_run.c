@@ -45,9 +45,9 @@ struct cursor {
 struct sim_device {
     struct cpu_image image; /* first: see cpu_image.h */
     struct device *dev;
-    unsigned char *base[REGION_MAIL]; /* owned: private memory */
-    unsigned char *scratch;           /* owned */
-    _Atomic uint64_t turn;            /* the run that it is ready for */
+    unsigned char *base[REGION_INBOX]; /* owned: private memory */
+    unsigned char *scratch;            /* owned */
+    _Atomic uint64_t turn;             /* the run that it is ready for */
     pthread_mutex_t counting; /* of the counters: both queues have copies */
     pthread_mutex_t lock;     /* of what its queues share, up to `death`, and of
                               the trace */
@@ -106,7 +106,7 @@ static void unload_device(struct device_set *set, struct sim_device *d)
     for (int k = 0; k < PROG_MAX_SCRIPT * QUEUE_COUNT; k++)
         free(d->queue[k / QUEUE_COUNT][k % QUEUE_COUNT].step);
     memset(d->queue, 0, sizeof d->queue);
-    for (int r = 0; r < REGION_MAIL; r++) {
+    for (int r = 0; r < REGION_INBOX; r++) {
         if (device_guarded(set))
             device_guard_dealloc(d->base[r], d->dev->bytes[r]);
         else
@@ -261,7 +261,7 @@ static bool make_tables(struct sim_device *d)
 
 static pl_status load_device(struct sim *sim, struct sim_device *d, pl_err *err)
 {
-    for (int r = 0; r < REGION_MAIL; r++) {
+    for (int r = 0; r < REGION_INBOX; r++) {
         size_t bytes = d->dev->bytes[r];
 
         d->base[r] = device_guarded(sim->set) ? device_guard_alloc(bytes)
@@ -274,8 +274,8 @@ static pl_status load_device(struct sim *sim, struct sim_device *d, pl_err *err)
         device_guard_region(sim->set, d->dev, (enum region)r, d->base[r]);
         d->image.base[r] = d->base[r];
     }
-    memset(d->dev->at[REGION_MAIL], POISON, d->dev->bytes[REGION_MAIL]);
-    d->image.base[REGION_MAIL] = d->dev->at[REGION_MAIL];
+    memset(d->dev->at[REGION_INBOX], POISON, d->dev->bytes[REGION_INBOX]);
+    d->image.base[REGION_INBOX] = d->dev->at[REGION_INBOX];
     d->scratch = topology_alloc(NULL, -1, d->dev->scratch_bytes);
     if (!d->scratch || !make_tables(d))
         return err_no_memory(err, "a sim device's queues");
