@@ -29,7 +29,7 @@
 enum {
     TILE_ROWS = 64,  /* rows (token, head) a task aims at */
     DIRECT_ROWS = 8, /* up to so many read the cache's elements */
-    SPAN_BLOCKS = 256 / PAGE_TOKENS, /* blocks a span */
+    SPAN_BLOCKS = 256 / PAGE_TOKENS,  /* blocks a span */
     PAGE_LANES = PAGE_TOKENS / LANES, /* vectors a block of positions */
 };
 
@@ -371,7 +371,8 @@ static inline size_t view_init(struct view *v, const struct cpu_call *c,
     /* A token sees at most n_slot positions, so at most n_slot / 256 + 2
      * spans; the stack holds one entry a bit, and one being pushed. */
     v->depth = 2;
-    for (int64_t n = c->in[1].dim[0] / (SPAN_BLOCKS * PAGE_TOKENS) + 2; n > 0; n /= 2)
+    for (int64_t n = c->in[1].dim[0] / (SPAN_BLOCKS * PAGE_TOKENS) + 2; n > 0;
+         n /= 2)
         v->depth++;
     part[0] = (size_t)(v->d * PAGE_TOKENS) * sizeof(float);
     part[1] = (size_t)(v->wide * PAGE_TOKENS) * sizeof(float);

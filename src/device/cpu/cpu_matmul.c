@@ -33,6 +33,7 @@ struct weight {
     int64_t n, n_panel; /* rows of one matrix */
     bool q8;
     cpu_panel_fn *multiply;
+    const struct cpu_gemm *gemm; /* NULL: there is none */
     void (*add)(float *out, const float *a, const float *b, int64_t n);
 };
 
@@ -62,6 +63,7 @@ static struct weight weight_of(const struct cpu_call *c,
         w.panel_bytes = t->pack->panel_bytes;
         w.multiply = isa->packed[t->format];
         w.q8 = isa->q8 && t->pack->rule->tile_values > 1;
+        w.gemm = isa->gemm[t->format];
     } else {
         w.matrix_bytes = format_row_bytes(t->format, k) * (size_t)w.n;
         w.panel_bytes = format_row_bytes(t->format, k) * PACK_ROWS;
@@ -205,9 +207,157 @@ static size_t stack_bytes(const struct cpu_call *c, int64_t n_tok)
     return (size_t)(n_tok * PACK_ROWS * depth) * sizeof(float);
 }
 
-size_t cpu_matmul_scratch(const struct cpu_call *c)
+/* ---- many rows of activations -------------------------------------------- */
+
+enum {
+    MANY_ROWS = 516,       /* most rows of activations of a batch */
+    MANY_BYTES = 2 << 20,  /* of them, arranged: about what a cache holds */
+    DOWN_BYTES = 1 << 19,  /* of accumulators that pass by the experts */
+    MANY_ROWS_A_PART = 96, /* threads share rows of weights first */
+};
+
+static int64_t n_block(const struct weight *w)
 {
-    return stack_bytes(c, CPU_PANEL_TOK);
+    return (w->n_panel + GEMM_PANELS - 1) / GEMM_PANELS;
+}
+
+/* Rows of a batch, of n. */
+static int64_t many_rows(const struct cpu_gemm *m, const struct pack *p,
+                         int64_t n)
+{
+    int64_t row = gemm_units(p) * (int64_t)m->act_bytes() / m->tok + 1;
+    int64_t most = min64(MANY_ROWS, MANY_BYTES / row);
+
+    most = most < MANY_ROWS_A_PART ? MANY_ROWS_A_PART : most;
+    return min64(n, most / m->tok * m->tok);
+}
+
+static int64_t entries(const struct cpu_call *c)
+{
+    return c->tree.depth > 1 ? c->tree.depth : 1;
+}
+
+/* A thread's memory for many rows: a stack of accumulators, then what gemm
+ * needs. */
+struct many {
+    struct gemm_work g;
+    float *acc;
+};
+
+static size_t many_init(struct many *m, const struct cpu_call *c,
+                        const struct cpu_gemm *gemm, int64_t n_row,
+                        size_t acc_bytes, void *memory)
+{
+    const struct pack *p = c->in[1].pack;
+    int64_t rows = many_rows(gemm, p, n_row);
+
+    m->acc = memory;
+    return acc_bytes +
+           gemm_work_init(&m->g, gemm, p, rows,
+                          memory ? (uint8_t *)memory + acc_bytes : NULL);
+}
+
+static size_t many_acc_bytes(const struct cpu_call *c,
+                             const struct cpu_gemm *gemm, int64_t n_row)
+{
+    return (size_t)(entries(c) * many_rows(gemm, c->in[1].pack, n_row) *
+                    GEMM_WIDTH) *
+           sizeof(float);
+}
+
+static const uint8_t *row_at(const struct rows *x, const struct pairs *p,
+                             int64_t i)
+{
+    int64_t row = p->list != NULL ? p->list[i] : i;
+
+    return x->data + (size_t)(row / p->share) * x->row_bytes;
+}
+
+/* A block against the n arranged pairs from `first` on. */
+static void many_block(const struct cpu_call *c, const struct weight *w,
+                       struct many *m, const struct pairs *p, int64_t first,
+                       int64_t n, int64_t matrix, int64_t block)
+{
+    struct stack stack = {m->acc, n * GEMM_WIDTH, 0, w->add};
+    int64_t panel = block * GEMM_PANELS, width = cpu_last(&c->out);
+    int64_t n_row = min64(GEMM_WIDTH, w->n - panel * PACK_ROWS);
+    int n_panel = (int)min64(GEMM_PANELS, w->n_panel - panel);
+
+    for (int i = 0; i < c->tree.n; i++) {
+        float *top = stack_push(&stack);
+
+        for (int64_t j = 0; j < n; j++)
+            m->g.acc[j] = top + j * GEMM_WIDTH;
+        gemm_add(&m->g, panel_at(w, matrix, panel), n_panel,
+                 c->tree.item[i].rank, n);
+        stack_fold(&stack, &c->tree.item[i]);
+    }
+    for (int e = 0; e < stack.n_entry; e++)
+        for (int64_t j = 0; j < n; j++) {
+            int64_t row = p->list != NULL ? p->list[first + j] : first + j;
+
+            memcpy(result_at(c, e) + row * width + panel * PACK_ROWS,
+                   stack.data + e * stack.n + j * GEMM_WIDTH,
+                   (size_t)n_row * sizeof(float));
+        }
+}
+
+/* Pairs first .. end-1 against blocks b0 .. b1-1 of one matrix. */
+static void many_run(const struct cpu_call *c, const struct weight *w,
+                     struct many *m, const struct rows *x,
+                     const struct pairs *p, int64_t first, int64_t end,
+                     int64_t matrix, int64_t b0, int64_t b1)
+{
+    int64_t batch = many_rows(w->gemm, c->in[1].pack, end - first);
+
+    for (int64_t i = first, n; i < end && b0 < b1; i += n) {
+        n = min64(batch, end - i);
+        for (int64_t j = 0; j < n; j++)
+            m->g.x[j] = (const struct q8_block *)row_at(x, p, i + j);
+        gemm_arrange(&m->g, n);
+        for (int64_t b = b0; b < b1; b++)
+            many_block(c, w, m, p, i, n, matrix, b);
+    }
+}
+
+/* ---- matmul -------------------------------------------------------------- */
+
+size_t cpu_matmul_scratch(const struct cpu_call *c,
+                          const struct cpu_matmul_isa *isa)
+{
+    const struct cpu_gemm *gemm = isa->gemm[c->in[1].format];
+    int64_t n = cpu_rows(&c->in[0]);
+    struct many m;
+
+    if (!gemm || !c->in[1].pack || n < GEMM_MIN_ROWS)
+        return stack_bytes(c, CPU_PANEL_TOK);
+    return stack_bytes(c, CPU_PANEL_TOK) +
+           many_init(&m, c, gemm, n, many_acc_bytes(c, gemm, n), NULL);
+}
+
+/* Threads share parts of the rows of activations and blocks, of the former as
+ * few as give each thread some. */
+static void matmul_many(const struct cpu_call *c, const struct weight *w,
+                        const struct rows *x, const struct pairs *p)
+{
+    int64_t blocks = n_block(w), n_part = 1;
+    struct cpu_part part;
+    struct many m;
+
+    many_init(&m, c, w->gemm, p->n, many_acc_bytes(c, w->gemm, p->n),
+              (uint8_t *)c->scratch + stack_bytes(c, CPU_PANEL_TOK));
+    while (n_part * blocks < 8 * c->nth &&
+           p->n / (2 * n_part) >= MANY_ROWS_A_PART)
+        n_part *= 2;
+    part = cpu_part(n_part * blocks, 1, c->ith, c->nth);
+    while (part.lo < part.hi) {
+        int64_t i = part.lo / blocks, b0 = part.lo % blocks;
+        int64_t b1 = min64(blocks, b0 + part.hi - part.lo);
+
+        many_run(c, w, &m, x, p, p->n * i / n_part, p->n * (i + 1) / n_part, 0,
+                 b0, b1);
+        part.lo += b1 - b0;
+    }
 }
 
 /* out[i, :] = W x[i, :], all leading dimensions flattened into i. Threads share
@@ -223,6 +373,10 @@ void cpu_matmul(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
 
     if (p.n == 0 || w.n == 0)
         return;
+    if (w.gemm && p.n >= GEMM_MIN_ROWS) {
+        matmul_many(c, &w, &x, &p);
+        return;
+    }
     while (batch > CPU_PANEL_TOK &&
            (p.n + batch - 1) / batch * w.n_panel < 8 * c->nth)
         batch /= 2;
@@ -284,9 +438,17 @@ static struct routing route(const struct cpu_call *c, void *memory)
     return r;
 }
 
-size_t cpu_expert_matmul_scratch(const struct cpu_call *c)
+size_t cpu_expert_matmul_scratch(const struct cpu_call *c,
+                                 const struct cpu_matmul_isa *isa)
 {
-    return stack_bytes(c, CPU_PANEL_TOK) + routing_bytes(c);
+    const struct cpu_gemm *gemm = isa->gemm[c->in[1].format];
+    size_t bytes = stack_bytes(c, CPU_PANEL_TOK) + routing_bytes(c);
+    int64_t n = cpu_count(&c->in[2]);
+    struct many m;
+
+    if (!gemm || !c->in[1].pack || n < GEMM_MIN_ROWS)
+        return bytes;
+    return bytes + many_init(&m, c, gemm, n, many_acc_bytes(c, gemm, n), NULL);
 }
 
 /* Rows of slots whose expert does not exist. */
@@ -316,16 +478,25 @@ void cpu_expert_matmul(const struct cpu_call *c,
     struct rows x = rows_of(c, w.q8);
     struct routing r =
         route(c, (uint8_t *)c->scratch + stack_bytes(c, CPU_PANEL_TOK));
-    int64_t n_expert = c->in[1].dim[0];
-    struct cpu_part part; /* in units of one pair and one panel */
+    int64_t n_expert = c->in[1].dim[0], n_pair = cpu_count(&c->in[2]), grain;
+    struct cpu_part part; /* in units of one pair and `grain` panels */
+    bool gemm = w.gemm && n_pair >= GEMM_MIN_ROWS;
+    int64_t n_unit;
+    struct many m;
 
     clear_unrouted(c);
     if (w.n == 0)
         return;
-    part = cpu_part(r.start[n_expert] * w.n_panel, 1, c->ith, c->nth);
+    if (gemm)
+        many_init(&m, c, w.gemm, n_pair, many_acc_bytes(c, w.gemm, n_pair),
+                  (uint8_t *)c->scratch + stack_bytes(c, CPU_PANEL_TOK) +
+                      routing_bytes(c));
+    grain = gemm ? GEMM_PANELS : 1;
+    n_unit = (w.n_panel + grain - 1) / grain;
+    part = cpu_part(r.start[n_expert] * n_unit, 1, c->ith, c->nth);
     for (int64_t e = 0; e < n_expert; e++) {
         int64_t n = r.start[e + 1] - r.start[e];
-        int64_t base = r.start[e] * w.n_panel;
+        int64_t base = r.start[e] * n_unit;
         struct pairs p = {
             .list = r.pair + r.start[e],
             .n = n,
@@ -333,12 +504,16 @@ void cpu_expert_matmul(const struct cpu_call *c,
         };
         int64_t g0, g1;
 
-        if (n == 0 || base + n * w.n_panel <= part.lo || base >= part.hi)
+        if (n == 0 || base + n * n_unit <= part.lo || base >= part.hi)
             continue;
-        /* A panel belongs to the thread in whose part its first unit lies. */
+        /* What lies in a thread's part with its first unit is the thread's. */
         g0 = part.lo > base ? (part.lo - base + n - 1) / n : 0;
-        g1 = min64((part.hi - base + n - 1) / n, w.n_panel);
-        pairs_run(c, &w, &s, &x, &p, 0, n, e, g0, g1);
+        g1 = min64((part.hi - base + n - 1) / n, n_unit);
+        if (gemm && n >= GEMM_MIN_ROWS)
+            many_run(c, &w, &m, &x, &p, 0, n, e, g0, g1);
+        else
+            pairs_run(c, &w, &s, &x, &p, 0, n, e, g0 * grain,
+                      min64(g1 * grain, w.n_panel));
     }
 }
 
@@ -360,9 +535,34 @@ static size_t down_bytes(const struct cpu_call *c)
     return (n + 63) & ~(size_t)63;
 }
 
-size_t cpu_expert_down_scratch(const struct cpu_call *c)
+/* Blocks whose accumulators pass by the experts together. */
+static int64_t down_blocks(const struct cpu_call *c)
 {
-    return stack_bytes(c, c->in[2].dim[0]) + down_bytes(c) + routing_bytes(c);
+    int64_t one =
+        entries(c) * c->in[2].dim[0] * GEMM_WIDTH * (int64_t)sizeof(float);
+
+    return one < DOWN_BYTES ? DOWN_BYTES / one : 1;
+}
+
+static size_t down_acc_bytes(const struct cpu_call *c)
+{
+    return (size_t)(down_blocks(c) * entries(c) * c->in[2].dim[0] *
+                    GEMM_WIDTH) *
+           sizeof(float);
+}
+
+size_t cpu_expert_down_scratch(const struct cpu_call *c,
+                               const struct cpu_matmul_isa *isa)
+{
+    const struct cpu_gemm *gemm = isa->gemm[c->in[1].format];
+    size_t bytes =
+        stack_bytes(c, c->in[2].dim[0]) + down_bytes(c) + routing_bytes(c);
+    struct many m;
+
+    if (!gemm || !c->in[1].pack || c->in[2].dim[0] < GEMM_MIN_ROWS)
+        return bytes;
+    return bytes +
+           many_init(&m, c, gemm, c->in[2].dim[0], down_acc_bytes(c), NULL);
 }
 
 static int32_t expert_of(const struct cpu_call *c, const struct down *d,
@@ -412,6 +612,109 @@ static void down_addend(const struct cpu_call *c, const struct weight *w,
     }
 }
 
+/* Whether a token has the expert twice: then its accumulator takes one after
+ * the other. */
+static bool has_twice(const struct down *d, int64_t e)
+{
+    for (int32_t i = d->r.start[e] + 1; i < d->r.start[e + 1]; i++)
+        if (d->r.token[i] == d->r.token[i - 1])
+            return true;
+    return false;
+}
+
+/* The expert of job block *j, and all its blocks, against n weight blocks from
+ * `block` on. Accumulators: [block][token][GEMM_WIDTH]. */
+static void down_jobs(const struct cpu_call *c, const struct weight *w,
+                      struct cpu_panel_job *s, const struct down *d, int64_t *j,
+                      float *acc, int64_t block, int64_t n)
+{
+    int32_t e = expert_of(c, d, d->block[*j]);
+    int64_t n_tok = c->in[2].dim[0];
+
+    for (; *j < d->n_block && expert_of(c, d, d->block[*j]) == e; ++*j) {
+        int32_t first = d->block[*j], at[CPU_PANEL_TOK];
+
+        s->n_tok = d->block[*j + 1] - first;
+        s->x = d->x + first;
+        s->at = at;
+        for (int64_t i = 0; i < n * GEMM_PANELS; i++) {
+            int64_t panel = block * GEMM_PANELS + i;
+
+            if (panel >= w->n_panel)
+                break;
+            s->acc = acc + i / GEMM_PANELS * n_tok * GEMM_WIDTH;
+            for (int t = 0; t < s->n_tok; t++)
+                at[t] = d->r.token[first + t] * GEMM_PANELS +
+                        (int32_t)(i % GEMM_PANELS);
+            panel_set(s, w, e, panel, e, panel + 1);
+            w->multiply(s);
+        }
+    }
+}
+
+/* All rows of one expert against n weight blocks from `block` on. */
+static void down_gemm(const struct cpu_call *c, const struct weight *w,
+                      struct many *m, const struct down *d, int64_t e,
+                      int32_t rank, float *acc, int64_t block, int64_t n)
+{
+    int64_t n_tok = c->in[2].dim[0], end = d->r.start[e + 1];
+    int64_t batch = many_rows(w->gemm, c->in[1].pack, n_tok);
+
+    for (int64_t i = d->r.start[e], some; i < end; i += some) {
+        some = min64(batch, end - i);
+        for (int64_t j = 0; j < some; j++)
+            m->g.x[j] = d->x[i + j];
+        gemm_arrange(&m->g, some);
+        for (int64_t b = 0; b < n; b++) {
+            int64_t panel = (block + b) * GEMM_PANELS;
+
+            for (int64_t j = 0; j < some; j++)
+                m->g.acc[j] =
+                    acc + (b * n_tok + d->r.token[i + j]) * GEMM_WIDTH;
+            gemm_add(&m->g, panel_at(w, e, panel),
+                     (int)min64(GEMM_PANELS, w->n_panel - panel), rank, some);
+        }
+    }
+}
+
+/* n weight blocks from `block` on, for all tokens. */
+static void down_many(const struct cpu_call *c, const struct weight *w,
+                      struct cpu_panel_job *s, struct many *m,
+                      const struct down *d, int64_t block, int64_t n)
+{
+    int64_t n_tok = c->in[2].dim[0];
+    struct stack stack = {m->acc, n * n_tok * GEMM_WIDTH, 0, w->add};
+
+    for (int i = 0; i < c->tree.n; i++) {
+        float *top = stack_push(&stack);
+
+        s->rank = c->tree.item[i].rank;
+        for (int64_t j = 0; j < d->n_block;) {
+            int64_t e = expert_of(c, d, d->block[j]);
+
+            if (d->r.start[e + 1] - d->r.start[e] < GEMM_MIN_ROWS ||
+                has_twice(d, e)) {
+                down_jobs(c, w, s, d, &j, top, block, n);
+                continue;
+            }
+            down_gemm(c, w, m, d, e, s->rank, top, block, n);
+            while (j < d->n_block && expert_of(c, d, d->block[j]) == e)
+                j++;
+        }
+        stack_fold(&stack, &c->tree.item[i]);
+    }
+    for (int e = 0; e < stack.n_entry; e++)
+        for (int64_t b = 0; b < n; b++) {
+            int64_t row = (block + b) * GEMM_WIDTH;
+            const float *sum =
+                stack.data + e * stack.n + b * n_tok * GEMM_WIDTH;
+
+            for (int64_t t = 0; t < n_tok; t++)
+                memcpy(result_at(c, e) + t * w->n + row, sum + t * GEMM_WIDTH,
+                       (size_t)min64(GEMM_WIDTH, w->n - row) * sizeof(float));
+        }
+}
+
 /* out[t, :] = sum over u of W[id[t, u]] x[t, u, :]: one contraction over expert
  * and k. For each rank an accumulator starts at 0 and runs over the token's
  * experts, ascending, equal ones in slot order, and inside each over the rank's
@@ -423,8 +726,22 @@ void cpu_expert_down(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
     struct rows x = rows_of(c, w.q8);
     struct down d = down_plan(c, &x);
     int64_t n_tok = c->in[2].dim[0];
-    struct cpu_part part = cpu_part(w.n_panel, 1, c->ith, c->nth);
+    struct cpu_part part;
 
+    if (w.gemm && n_tok >= GEMM_MIN_ROWS) {
+        struct many m;
+
+        many_init(&m, c, w.gemm, n_tok, down_acc_bytes(c),
+                  (uint8_t *)c->scratch + stack_bytes(c, n_tok) +
+                      down_bytes(c) + routing_bytes(c));
+        part = cpu_part(n_block(&w), 1, c->ith, c->nth);
+        for (int64_t b = part.lo, n; b < part.hi; b += n) {
+            n = min64(down_blocks(c), part.hi - b);
+            down_many(c, &w, &s, &m, &d, b, n);
+        }
+        return;
+    }
+    part = cpu_part(w.n_panel, 1, c->ith, c->nth);
     for (int64_t g = part.lo; g < part.hi; g++) {
         struct stack stack = {c->scratch, n_tok * PACK_ROWS, 0, w.add};
         int64_t n_row = min64(PACK_ROWS, w.n - g * PACK_ROWS);

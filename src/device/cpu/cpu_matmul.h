@@ -8,6 +8,7 @@
 #ifndef DEVICE_CPU_CPU_MATMUL_H
 #define DEVICE_CPU_CPU_MATMUL_H
 
+#include "device/cpu/cpu_gemm.h"
 #include "device/cpu/cpu_kernel.h"
 
 enum { CPU_PANEL_TOK = 16 }; /* most rows of activations a job takes */
@@ -69,6 +70,8 @@ static inline float *cpu_panel_acc(const struct cpu_panel_job *s, int j)
 struct cpu_matmul_isa {
     cpu_panel_fn *packed[PL_FORMAT_COUNT]; /* by the weight's format */
     cpu_panel_fn *plain;
+    const struct cpu_gemm *gemm[PL_FORMAT_COUNT]; /* for many rows of
+                                                     activations, or NULL */
     bool q8; /* quantized formats read struct q8_block, else float */
     void (*add)(float *out, const float *a, const float *b, int64_t n);
 };
@@ -80,9 +83,12 @@ void cpu_expert_matmul(const struct cpu_call *c,
 void cpu_expert_down(const struct cpu_call *c,
                      const struct cpu_matmul_isa *isa);
 
-size_t cpu_matmul_scratch(const struct cpu_call *c);
-size_t cpu_expert_matmul_scratch(const struct cpu_call *c);
-size_t cpu_expert_down_scratch(const struct cpu_call *c);
+size_t cpu_matmul_scratch(const struct cpu_call *c,
+                          const struct cpu_matmul_isa *isa);
+size_t cpu_expert_matmul_scratch(const struct cpu_call *c,
+                                 const struct cpu_matmul_isa *isa);
+size_t cpu_expert_down_scratch(const struct cpu_call *c,
+                               const struct cpu_matmul_isa *isa);
 
 /* The generic functions, for families that lack their own. */
 void cpu_panel_generic(const struct cpu_panel_job *s);       /* any packed */

@@ -102,6 +102,10 @@ v_dot(vi acc, const vu *code, const int8_t *q, int n, int max)
     return acc;
 }
 
+#include "device/cpu/cpu_unpack_tmpl.h"
+
+#define GEMM(format) NULL
+
 #include "device/cpu/cpu_matmul_tmpl.h"
 
 /* ---- activations --------------------------------------------------------- */

@@ -80,6 +80,10 @@ v_dot(vi acc, const vu *code, const int8_t *q, int n, int max)
     return acc;
 }
 
+#include "device/cpu/cpu_unpack_tmpl.h"
+
+#include "device/cpu/cpu_gemm_avx512.h"
+
 #include "device/cpu/cpu_matmul_tmpl.h"
 
 void cpu_matmul_init_avx512(struct cpu_kernels *k)

@@ -6,9 +6,19 @@ static void run_matmul(const struct cpu_call *c)
     cpu_matmul(c, &isa);
 }
 
+static size_t matmul_scratch(const struct cpu_call *c)
+{
+    return cpu_matmul_scratch(c, &isa);
+}
+
 static void run_expert_matmul(const struct cpu_call *c)
 {
     cpu_expert_matmul(c, &isa);
+}
+
+static size_t expert_matmul_scratch(const struct cpu_call *c)
+{
+    return cpu_expert_matmul_scratch(c, &isa);
 }
 
 static void run_expert_down(const struct cpu_call *c)
@@ -16,13 +26,17 @@ static void run_expert_down(const struct cpu_call *c)
     cpu_expert_down(c, &isa);
 }
 
+static size_t expert_down_scratch(const struct cpu_call *c)
+{
+    return cpu_expert_down_scratch(c, &isa);
+}
+
 static void init_ops(struct cpu_kernels *k)
 {
-    k->kernel[KERNEL_matmul] =
-        (struct cpu_entry){run_matmul, cpu_matmul_scratch};
+    k->kernel[KERNEL_matmul] = (struct cpu_entry){run_matmul, matmul_scratch};
     k->kernel[KERNEL_expert_matmul] =
-        (struct cpu_entry){run_expert_matmul, cpu_expert_matmul_scratch};
+        (struct cpu_entry){run_expert_matmul, expert_matmul_scratch};
     k->kernel[KERNEL_expert_down] =
-        (struct cpu_entry){run_expert_down, cpu_expert_down_scratch};
+        (struct cpu_entry){run_expert_down, expert_down_scratch};
     k->add = isa.add;
 }

@@ -1,52 +1,15 @@
 /* Jobs of contractions with vectors: the text of the AVX2 and AVX-512 families.
- * Included once by each; a vector lane is a weight row, so the steps are those
- * of cpu_panel_generic for W rows at a time and the bits are its bits.
- *
- * The includer defines, for its instruction set:
- *
- *   W, vi, vu, vf      lanes a vector; vectors of int32, uint32, float
- *   FLOAT_TOK    rows of activations whose accumulators fit registers
- *   WIDE_UNSIGNED      v_dot takes codes to 255; else wide ones are signed
- *   v_set, v_setf      one value in all lanes
- *   v_fma              a * b + c, rounded once
- *   v_int_f            int32 to float
- *   v_f16              W f16 in memory to float
- *   v_u16 v_u8 v_s8    W integers in memory to int32
- *   v_table            16 bytes in memory for v_lookup
- *   v_lookup           every byte c < 16 replaced by table[c]
- *   v_pairs            for each lane, the dot product of two int16 pairs
- *   v_dot              acc + for each lane the dot product of 4 n codes with
- *                      4 n bytes q, |q| <= 127; codes <= max */
-#include <stdbool.h>
-#include <string.h>
-
-#include "device/cpu/cpu_matmul.h"
-
-#define TMPL static inline __attribute__((always_inline))
+ * Included once by each, after cpu_unpack_tmpl.h; a vector lane is a weight row,
+ * so the steps are those of cpu_panel_generic for W rows at a time and the bits
+ * are its bits. GEMM(format) is the family's way with many rows of activations,
+ * or NULL. */
 
 enum {
-    HALVES = PACK_ROWS / W,
     /* Hardware streams stop at pages; a page ahead of the tile in work we fetch
      * ourselves. Measured on one core of a server with AVX-512: 4-bit formats
      * read 30 % more a second than without, 10 % more than at a quarter. */
     AHEAD = 4096,
 };
-
-TMPL vu load(const void *p)
-{
-    vu v;
-
-    memcpy(&v, p, sizeof(v));
-    return v;
-}
-
-TMPL int32_t load_dword(const void *p)
-{
-    int32_t x;
-
-    memcpy(&x, p, sizeof(x));
-    return x;
-}
 
 /* Fetches n bytes AHEAD of p, which lies in the job's panel; what would be
  * beyond it, from the panel to come. */
@@ -60,143 +23,6 @@ TMPL void fetch(const struct cpu_panel_job *s, const uint8_t *p, int n)
 }
 
 /* ---- quantized ----------------------------------------------------------- */
-
-/* What the compiler knows of a format; the same as its pack_rule. */
-struct shape {
-    int low_bits, high_bits;
-    int bias;
-    bool table;
-    enum pack_sub sub;
-    enum pack_sup sup;
-};
-
-/* The `bits` of every byte that start at bit `from`, moved to bit `to`. */
-TMPL vu bits_moved(vu v, int bits, int from, int to)
-{
-    uint32_t mask = ((1u << bits) - 1) * 0x01010101u << to;
-
-    return (to > from ? v << (to - from) : v >> (from - to)) & mask;
-}
-
-/* Dword i of the `bits`-wide plane, i = 0..7 in order of k, at bit `to`. */
-TMPL vu plane_dword(const uint8_t *plane, int bits, int i, int to)
-{
-    if (bits == 8)
-        return load(plane + 64 * i);
-    return bits_moved(load(plane + 64 * (i % bits)), bits, i / bits * bits, to);
-}
-
-/* Codes of formats with 8 bits or a table: signed, or unsigned by a bias of
- * 128; which one v_dot wants. */
-TMPL bool is_wide(struct shape f)
-{
-    return f.low_bits == 8 || f.table;
-}
-
-TMPL int bias_of(struct shape f)
-{
-    return is_wide(f) ? (WIDE_UNSIGNED ? 128 : 0) : f.bias;
-}
-
-TMPL void unpack(vu code[8], const uint8_t *low, const uint8_t *high, vu table,
-                 struct shape f)
-{
-    const vu flip = (vu)v_set((int32_t)0x80808080u);
-
-#pragma GCC unroll 8
-    for (int i = 0; i < 8; i++) {
-        code[i] = plane_dword(low, f.low_bits, i, 0);
-        if (f.high_bits > 0)
-            code[i] |= plane_dword(high, f.high_bits, i, f.low_bits);
-        if (f.table)
-            code[i] = v_lookup(table, code[i]);
-        if (f.table ? WIDE_UNSIGNED : f.low_bits == 8 && !WIDE_UNSIGNED)
-            code[i] ^= flip;
-    }
-}
-
-/* Two int16 in every lane. */
-TMPL vi pair(vi lo, vi hi)
-{
-    return (vi)(((vu)hi << 16) | ((vu)lo & 0xffff));
-}
-
-/* 2^(e-128), bits by hand; e = 255 is NaN, e < 2 are subnormal. */
-TMPL vf e8m0_half(vi e)
-{
-    vi small = e < 2, nan = e == 255; /* masks */
-    vi bits = ((e + 1) << 21 & small) | ((e - 1) << 23 & ~small);
-
-    return (vf)((v_set(0x7fc00000) & nan) | (bits & ~nan));
-}
-
-struct scales {
-    vf d, dmin;
-    vi s[2], m; /* m: the pair (M0, M1) */
-};
-
-/* Rows W * h and on. */
-TMPL void scales_read(struct scales *o, const uint8_t *sup, const uint8_t *tile,
-                      int h, struct shape f)
-{
-    const uint8_t *b = tile + W * h;
-    vi u, v;
-
-    if (f.sup != PACK_SUP_NONE)
-        o->d = v_f16(sup + 2 * W * h);
-    if (f.sup == PACK_SUP_D_DMIN)
-        o->dmin = -v_f16(sup + 2 * PACK_ROWS + 2 * W * h);
-    switch (f.sub) {
-    case PACK_SUB_NONE:
-        break;
-    case PACK_SUB_F16:
-        o->d = v_f16(tile + 2 * W * h);
-        break;
-    case PACK_SUB_F16_MIN:
-        o->d = v_f16(tile + 2 * W * h);
-        o->dmin = v_f16(tile + 2 * PACK_ROWS + 2 * W * h);
-        o->m = v_set(0x00010001);
-        break;
-    case PACK_SUB_E8M0:
-        o->d = e8m0_half(v_u8(b));
-        break;
-    case PACK_SUB_S8:
-        o->s[0] = v_s8(b);
-        break;
-    case PACK_SUB_S8X2:
-        o->s[0] = v_s8(b);
-        o->s[1] = v_s8(b + PACK_ROWS);
-        break;
-    case PACK_SUB_U8_MIN:
-        o->s[0] = v_u8(b);
-        u = v_u8(b + PACK_ROWS);
-        o->m = pair(u, u);
-        break;
-    case PACK_SUB_U8X2_MIN:
-        u = v_u8(b);
-        v = v_u8(b + PACK_ROWS);
-        o->s[0] = u & 15;
-        o->s[1] = v & 15;
-        o->m = pair(u >> 4, v >> 4);
-        break;
-    }
-}
-
-TMPL bool has_min(struct shape f)
-{
-    return f.sub == PACK_SUB_F16_MIN || f.sub == PACK_SUB_U8_MIN ||
-           f.sub == PACK_SUB_U8X2_MIN;
-}
-
-TMPL bool has_halves(struct shape f)
-{
-    return f.sub == PACK_SUB_S8X2 || f.sub == PACK_SUB_U8X2_MIN;
-}
-
-TMPL bool has_scale(struct shape f)
-{
-    return has_halves(f) || f.sub == PACK_SUB_S8 || f.sub == PACK_SUB_U8_MIN;
-}
 
 /* isum of the tile against one block. With L(c) = c - B the sum of L q is the
  * sum of c q less B times the sum of q, which the block carries. `bias` is the
@@ -391,21 +217,6 @@ TMPL void panel_float(const struct cpu_panel_job *s, pl_format f)
 
 /* ---- the family ---------------------------------------------------------- */
 
-/* format, bits low, high, bias, table, sub scales, super scales */
-#define SHAPES(X)                                                              \
-    X(Q8_0, 8, 0, 128, false, F16, NONE)                                       \
-    X(Q4_0, 4, 0, 8, false, F16, NONE)                                         \
-    X(Q4_1, 4, 0, 0, false, F16_MIN, NONE)                                     \
-    X(Q5_0, 4, 1, 16, false, F16, NONE)                                        \
-    X(Q5_1, 4, 1, 0, false, F16_MIN, NONE)                                     \
-    X(Q2_K, 2, 0, 0, false, U8X2_MIN, D_DMIN)                                  \
-    X(Q3_K, 2, 1, 4, false, S8X2, D)                                           \
-    X(Q4_K, 4, 0, 0, false, U8_MIN, D_DMIN)                                    \
-    X(Q5_K, 4, 1, 0, false, U8_MIN, D_DMIN)                                    \
-    X(Q6_K, 4, 2, 32, false, S8X2, D)                                          \
-    X(IQ4_NL, 4, 0, 0, true, F16, NONE)                                        \
-    X(IQ4_XS, 4, 0, 0, true, S8, D)                                            \
-    X(MXFP4, 4, 0, 0, true, E8M0, NONE)
 #define FLOATS(X) X(F32) X(F16) X(BF16)
 
 #define PANEL_Q(name, low, high, bias, table, sub, sup)                        \
@@ -435,9 +246,11 @@ static void add(float *out, const float *a, const float *b, int64_t n)
         out[i] = a[i] + b[i];
 }
 
-#define ENTRY(name, ...) [PL_##name] = panel_##name,
+#define ENTRY(name, ...)      [PL_##name] = panel_##name,
+#define GEMM_ENTRY(name, ...) [PL_##name] = GEMM(name),
 static const struct cpu_matmul_isa isa = {
     .packed = {SHAPES(ENTRY) FLOATS(ENTRY)},
+    .gemm = {SHAPES(GEMM_ENTRY)},
     .plain = cpu_panel_plain_generic,
     .q8 = true,
     .add = add,

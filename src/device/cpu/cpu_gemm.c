@@ -1,0 +1,90 @@
+/* A block of packed panels times arranged activations, pass by pass. */
+#include "device/cpu/cpu_gemm.h"
+
+#include <string.h>
+
+static size_t up(size_t n)
+{
+    return (n + 63) & ~(size_t)63;
+}
+
+size_t gemm_work_init(struct gemm_work *g, const struct cpu_gemm *gemm,
+                      const struct pack *pack, int64_t n_row, void *memory)
+{
+    size_t tok = (size_t)gemm->tok, n = (size_t)n_row + tok;
+    size_t unit_bytes = gemm->weight_bytes(), act_bytes = gemm->act_bytes();
+    size_t weight = GEMM_PANELS * (size_t)gemm->pass * unit_bytes;
+    size_t act = up(n / tok * (size_t)gemm_units(pack) * act_bytes);
+    size_t pointers = up(n * sizeof(void *));
+    unsigned char *at = memory;
+
+    *g = (struct gemm_work){.gemm = gemm,
+                            .pack = pack,
+                            .unit_bytes = unit_bytes,
+                            .act_bytes = act_bytes};
+    if (at) {
+        g->weight = at;
+        g->act = at + weight;
+        g->x = (const struct q8_block **)(at + weight + act);
+        g->acc = (float **)(at + weight + act + pointers);
+    }
+    return weight + act + 2 * pointers;
+}
+
+void gemm_arrange(struct gemm_work *g, int64_t n_row)
+{
+    const struct cpu_gemm *m = g->gemm;
+    size_t step = (size_t)gemm_units(g->pack) * g->act_bytes;
+
+    for (int64_t i = 0; i < n_row; i += m->tok)
+        m->arrange(g->act + (size_t)(i / m->tok) * step, g->pack, g->x + i,
+                   (int)(n_row - i < m->tok ? n_row - i : m->tok));
+}
+
+/* Units first .. end - 1. */
+static void add_units(const struct gemm_work *g, const uint8_t *panel,
+                      int n_panel, int64_t first, int64_t end, int64_t n_row)
+{
+    const struct cpu_gemm *m = g->gemm;
+    size_t step = (size_t)gemm_units(g->pack) * g->act_bytes;
+    size_t stride = (size_t)m->pass * g->unit_bytes;
+
+    for (int64_t u = first, n; u < end; u += n) {
+        n = end - u < m->pass ? end - u : m->pass;
+        for (int i = 0; i < GEMM_PANELS; i++) {
+            if (i < n_panel)
+                m->unpack(g->weight + (size_t)i * stride, g->pack,
+                          panel + (size_t)i * g->pack->panel_bytes, u, n);
+            else
+                memset(g->weight + (size_t)i * stride, 0, stride);
+        }
+        for (int64_t i = 0; i < n_row; i += m->tok)
+            m->run(
+                g->weight, stride,
+                g->act + (size_t)(i / m->tok) * step + (size_t)u * g->act_bytes,
+                g->acc + i, (int)(n_row - i < m->tok ? n_row - i : m->tok), n);
+    }
+}
+
+void gemm_add(const struct gemm_work *g, const uint8_t *panel, int n_panel,
+              int32_t rank, int64_t n_row)
+{
+    const struct pack *p = g->pack;
+    bool tiles = p->rule->sup == PACK_SUP_NONE;
+
+    for (int i = 0, end; i < p->n_chunk; i = end) {
+        const struct pack_chunk *c = &p->chunk[i];
+
+        end = i + 1;
+        if (c->rank != rank)
+            continue;
+        if (tiles) {
+            add_units(g, panel, n_panel, c->k_loc / 32, (c->k_loc + c->n) / 32,
+                      n_row);
+            continue;
+        }
+        while (end < p->n_chunk && p->chunk[end].rank == rank)
+            end++;
+        add_units(g, panel, n_panel, i, end, n_row);
+    }
+}

@@ -1,0 +1,75 @@
+/* Contractions of many rows of activations with quantized weights.
+ *
+ * A few rows cost the time to read the weights; many, that to multiply. Here
+ * the weights of two panels (quant/pack.h) are unpacked once, a *pass* of k at
+ * a time that stays in the first cache, and meet all rows of activations, which
+ * were arranged before in the order in which they are read. The accumulators of
+ * two panels and a few rows stay in registers for the length of a pass.
+ *
+ * k runs in *units*: what a format sums as integers, so 32 values, or a chunk of
+ * up to 256. A chunk that is shorter is filled up with zeros, which add exactly
+ * 0. The bits are those of a panel job (cpu_matmul.h): for each accumulator the
+ * units of a rank come in the same order. */
+#ifndef DEVICE_CPU_CPU_GEMM_H
+#define DEVICE_CPU_CPU_GEMM_H
+
+#include "device/cpu/cpu_kernel.h"
+
+enum {
+    GEMM_PANELS = 2, /* panels that are multiplied together: a *block* */
+    GEMM_WIDTH = GEMM_PANELS * PACK_ROWS, /* weight rows of a block */
+    GEMM_MIN_ROWS = 12, /* fewer rows of activations are faster by jobs */
+};
+
+/* How a family multiplies a format so. */
+struct cpu_gemm {
+    int tok;  /* rows of activations that are multiplied together */
+    int pass; /* units of a pass */
+    size_t (*weight_bytes)(void); /* of a panel's unit, unpacked; a multiple
+                                     of 64 */
+    size_t (*act_bytes)(void);    /* of a unit of `tok` rows of activations,
+                                     arranged; a multiple of 4 */
+    /* Units first .. first + n - 1 of a packed panel. */
+    void (*unpack)(void *dst, const struct pack *p, const uint8_t *panel,
+                   int64_t first, int64_t n);
+    /* All units of n rows of activations, n <= tok; the others are zeros. */
+    void (*arrange)(void *dst, const struct pack *p,
+                    const struct q8_block *const *x, int n);
+    /* acc[j][0 .. GEMM_WIDTH - 1] += n_unit units of a block times row j of n
+     * rows of activations. The second panel's units lie `stride` bytes behind
+     * the first one's. */
+    void (*run)(const void *weight, size_t stride, const void *act,
+                float *const *acc, int n, int64_t n_unit);
+};
+
+/* Units of a panel that this device has, of all ranks. */
+static inline int64_t gemm_units(const struct pack *p)
+{
+    return p->rule->sup == PACK_SUP_NONE ? p->k / 32 : p->n_chunk;
+}
+
+/* ---- the work of one thread ---------------------------------------------- */
+
+struct gemm_work {
+    const struct cpu_gemm *gemm;
+    const struct pack *pack;
+    size_t unit_bytes;         /* of a panel's unit, unpacked */
+    size_t act_bytes;          /* of a unit of tok rows of activations */
+    unsigned char *weight;     /* a pass of a block, unpacked */
+    unsigned char *act;        /* arranged activations */
+    const struct q8_block **x; /* [most rows], for gemm_arrange */
+    float **acc;               /* [most rows], for gemm_add */
+};
+
+/* Bytes that it takes for at most n_row rows of activations, and where in
+ * `memory` (64-aligned) its parts are; memory NULL: bytes alone. */
+size_t gemm_work_init(struct gemm_work *g, const struct cpu_gemm *gemm,
+                      const struct pack *pack, int64_t n_row, void *memory);
+/* w->act becomes rows w->x[0 .. n_row - 1]. */
+void gemm_arrange(struct gemm_work *g, int64_t n_row);
+/* w->acc[0 .. n_row - 1] += the rank's part of the block times w->act. `panel`
+ * is the first of n_panel packed ones, 1 or 2. */
+void gemm_add(const struct gemm_work *g, const uint8_t *panel, int n_panel,
+              int32_t rank, int64_t n_row);
+
+#endif
