@@ -295,7 +295,7 @@ static void work_init(struct work *w, uint8_t *buffer, size_t size,
         w->x[i] = (float)rand_r(&seed) / (float)RAND_MAX - 0.5f;
     for (int i = 0; i < c->n_tok * N_USED; i++)
         w->id[i] = (i % N_USED * 17 + i / N_USED * 29) % N_EXPERT;
-    w->k->q8(w->q8, w->x, rows * c->k);
+    w->k->q8(w->q8, w->x, rows * c->k, 32);
     *call = (struct cpu_call){
         .n_in = expert ? 3 : 2,
         .q8 = cpu_wants_q8(w->k, c->kernel, f) ? w->q8 : NULL,
