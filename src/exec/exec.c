@@ -194,8 +194,8 @@ void exec_leave_reading(pl_exec *x, bool lent)
 
 struct exec_holder exec_holder(const pl_exec *x, int num)
 {
-    const struct lowered_held *h =
-        num >= 0 ? lowered_leaf(x->plan->low, num) : NULL;
+    const struct lowered_placed *h =
+        num >= 0 ? lowered_stored(x->plan->low, num) : NULL;
 
     if (!h)
         return (struct exec_holder){0};
@@ -334,7 +334,7 @@ static pl_status range(const struct subject *j, unsigned char *data,
 {
     const struct graph_node *n = node_of(j->x, j->t);
 
-    PL_TRY(exec_settle(j->x, j->err));
+    PL_TRY(exec_drain(j->x, j->err));
     PL_TRY(check_range(j, offset, bytes));
     if (n->op == OP_weight)
         return widened(j, data, offset, bytes,
@@ -536,7 +536,7 @@ pl_status exec_steps(pl_exec *x, int n, const pl_rows *rows, pl_err *err)
     struct device_run run = {.n_micro = n};
     const struct device_timing *event;
 
-    PL_TRY(exec_settle(x, err));
+    PL_TRY(exec_drain(x, err));
     if (n < 1 || n > x->n_micro)
         return err_set(err, PL_BAD_ARGUMENT,
                        "%d micro-batches at once; 1 to %d are planned", n,

@@ -639,7 +639,7 @@ static int members(const char *spec, int n_thread, int n_host, bool pinned,
     }
     build_add_host(&l, n_host, pinned);
     s = build_set_of(&l, &opt);
-    n = ((const struct cpu_bank *)s->bank[0].own)->n_member;
+    n = ((const struct cpu_bank *)s->bank[0].own)->n_thread;
     for (int d = 0; d < l.n - 1; d++)
         assert_int_equal(cpu_seats_share(&s->bank[0], d, l.n - 1),
                          l.dev[d].on_cores && d < n_host);

@@ -80,7 +80,7 @@ static void device_first_thread_is_the_callers(void **state)
     cpu_set_t before, after;
 
     (void)state;
-    assert_int_equal(((const struct cpu_bank *)s->bank[0].own)->n_member, 4);
+    assert_int_equal(((const struct cpu_bank *)s->bank[0].own)->n_thread, 4);
     assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
     for (int i = 0; i < 3; i++) {
         struct device_run run = build_run(1);

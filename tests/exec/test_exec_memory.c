@@ -277,7 +277,7 @@ static int64_t cut_bytes(const struct compiled *p)
             x->layout->dim != g->n_dim - 1)
             continue;
         for (int u = 0; u < p->low->n_unit; u++) {
-            int t = lowered_leaf(p->low, i)->v[u].tensor;
+            int t = lowered_stored(p->low, i)->v[u].tensor;
 
             if (!p->low->prog[p->low->unit[u].dev].tensor[t].pack)
                 continue;

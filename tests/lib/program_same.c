@@ -113,8 +113,8 @@ static const char *item_of_tree(const struct rank_item *p,
 
 static const char *span(const struct rank_span *p, const struct rank_span *q)
 {
-    SAME(log);
-    SAME(loc);
+    SAME(logical);
+    SAME(local);
     SAME(n);
     SAME(rank);
     return NULL;

@@ -143,7 +143,7 @@ void cpu_panel_plain_generic(const struct cpu_panel_job *s)
         span_plain(s, 0, s->k);
     for (int i = 0; i < s->n_span; i++) {
         if (s->span[i].rank == s->rank)
-            span_plain(s, s->span[i].loc, s->span[i].n);
+            span_plain(s, s->span[i].local, s->span[i].n);
     }
 }
 
