@@ -196,18 +196,20 @@ pl_status lower_link(struct lower *w, int d, enum queue q)
     return PL_OK;
 }
 
-/* The device's queue waits for event l of the other one, in just the runs that
- * have it. */
-static void note_link(struct lower *w, struct draft_events *x, enum queue q,
+/* The device's queue is to wait for its own event l. False: it has waited for
+ * it, or for a later one of the same queue, in just the runs that have it. */
+static bool note_link(struct lower *w, struct draft_events *x, enum queue q,
                       const struct draft_event *l)
 {
     struct posts *p;
 
     if (l->queue == q || l->micro != w->now.micro || l->guard != w->now.guard)
-        return;
+        return true;
     p = &x->posts[l->queue][l->micro][l->guard];
-    if (l->number > p->linked)
-        p->linked = l->number;
+    if (l->number <= p->linked)
+        return false;
+    p->linked = l->number;
+    return true;
 }
 
 pl_status lower_wait(struct lower *w, int d, enum queue q, int dev, int event)
@@ -224,8 +226,8 @@ pl_status lower_wait(struct lower *w, int d, enum queue q, int dev, int event)
     e = (struct step_event){dev, event};
     if (dev != d)
         PL_TRY(lower_link(w, d, q));
-    else
-        note_link(w, x, q, &x->event[event]);
+    else if (!note_link(w, x, q, &x->event[event]))
+        return PL_OK;
     return wait_step(w, d, q, &e, 1);
 }
 
