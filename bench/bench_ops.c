@@ -99,9 +99,9 @@ static void run_attention(const struct cpu_kernels *k, const char *name,
 {
     const struct graph_attr attr = {.scale = 0.088f};
     static int32_t pos[4096], seq[4096], pages[128], head_map[N_HEAD];
-    struct kernel_batch b = {n_tok, n_tok, pos, seq, pages, 128};
+    struct token_table b = {n_tok, n_tok, pos, seq, pages, 128};
     struct cpu_call c = {
-        .n_in = 3, .attr = &attr, .batch = &b, .head_map = head_map};
+        .n_in = 3, .attr = &attr, .table = &b, .head_map = head_map};
 
     for (int i = 0; i < 128; i++)
         pages[i] = i;
@@ -124,9 +124,8 @@ static void run_cache_write(const struct cpu_kernels *k, const char *name,
     enum { N_TOK = 512 };
     const struct graph_attr attr = {.values = values};
     static int32_t pos[N_TOK], seq[N_TOK], pages[N_TOK / PAGE_TOKENS];
-    struct kernel_batch b = {N_TOK, N_TOK, pos,
-                             seq,   pages, N_TOK / PAGE_TOKENS};
-    struct cpu_call c = {.n_in = 2, .attr = &attr, .batch = &b};
+    struct token_table b = {N_TOK, N_TOK, pos, seq, pages, N_TOK / PAGE_TOKENS};
+    struct cpu_call c = {.n_in = 2, .attr = &attr, .table = &b};
 
     for (int i = 0; i < N_TOK; i++)
         pos[i] = i;

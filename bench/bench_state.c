@@ -67,7 +67,8 @@ static void fill(pl_engine *e)
         bench_die("sequence", err.message);
     kv_advance(&e->kv, 0, N_TOKEN);
     for (int i = 0; i < c.n; i++) {
-        size_t n = (size_t)(KV_PAGE * c.cache[i].n_head) * c.cache[i].row_bytes;
+        size_t n =
+            (size_t)(PAGE_TOKENS * c.cache[i].n_head) * c.cache[i].row_bytes;
 
         rows = malloc(n);
         if (!rows)
@@ -76,8 +77,9 @@ static void fill(pl_engine *e)
             x = x * 6364136223846793005u + 1442695040888963407u;
             rows[k] = (unsigned char)(x >> 56);
         }
-        for (int p = 0; p < N_TOKEN / KV_PAGE; p++)
-            if (exec_cache_write(&c, i, e->kv.table[p], 0, KV_PAGE, rows, &err))
+        for (int p = 0; p < N_TOKEN / PAGE_TOKENS; p++)
+            if (exec_cache_write(&c, i, e->kv.table[p], 0, PAGE_TOKENS, rows,
+                                 &err))
                 bench_die("sequence", err.message);
         free(rows);
     }

@@ -110,7 +110,7 @@ static pl_status check(pl_engine *e, const pl_batch *b, pl_err *err)
         return err_set(err, PL_FULL,
                        "the batch needs %d pages of %d tokens, %d of %d are "
                        "free: give a larger context or end a sequence",
-                       need, KV_PAGE, e->kv.n_free, e->kv.n_page);
+                       need, PAGE_TOKENS, e->kv.n_free, e->kv.n_page);
     return PL_OK;
 }
 

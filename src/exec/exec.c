@@ -194,8 +194,8 @@ void exec_leave_reading(pl_exec *x, bool lent)
 
 struct exec_holder exec_holder(const pl_exec *x, int num)
 {
-    const struct lowered_held *h =
-        num >= 0 ? lowered_leaf(x->plan->low, num) : NULL;
+    const struct lowered_placed *h =
+        num >= 0 ? lowered_stored(x->plan->low, num) : NULL;
 
     if (!h)
         return (struct exec_holder){0};
@@ -334,7 +334,7 @@ static pl_status range(const struct subject *j, unsigned char *data,
 {
     const struct graph_node *n = node_of(j->x, j->t);
 
-    PL_TRY(exec_settle(j->x, j->err));
+    PL_TRY(exec_drain(j->x, j->err));
     PL_TRY(check_range(j, offset, bytes));
     if (n->op == OP_weight)
         return widened(j, data, offset, bytes,
@@ -391,7 +391,7 @@ pl_status exec_get_output(pl_exec *x, int micro, pl_tensor t, void *data,
 
 /* Every page that token i may read or write is one of the cache's. Without a
  * table all tokens share one page, which only a graph with a cache minds. */
-static pl_status check_token(const pl_exec *x, const struct kernel_batch *b,
+static pl_status check_token(const pl_exec *x, const struct token_table *b,
                              const int32_t *pages, int64_t i, pl_err *err)
 {
     int32_t pos = b->pos[i], seq = b->seq[i];
@@ -435,12 +435,12 @@ static pl_status check_rows(const pl_exec *x, const pl_rows *r, pl_err *err)
 static pl_status check_tokens(const pl_exec *x, const pl_rows *r, pl_err *err)
 {
     const struct compiled *p = x->plan;
-    const struct kernel_batch b = {r->n_tok,
-                                   r->n_out,
-                                   r->pos ? r->pos : x->zeros,
-                                   r->seq ? r->seq : x->zeros,
-                                   r->pages ? r->pages : x->zeros,
-                                   r->pages ? r->page_stride : 1};
+    const struct token_table b = {r->n_tok,
+                                  r->n_out,
+                                  r->pos ? r->pos : x->zeros,
+                                  r->seq ? r->seq : x->zeros,
+                                  r->pages ? r->pages : x->zeros,
+                                  r->pages ? r->page_stride : 1};
     int32_t n_seq = 1;
 
     for (int64_t i = 0; i < r->n_tok; i++) {
@@ -456,14 +456,14 @@ static pl_status check_tokens(const pl_exec *x, const pl_rows *r, pl_err *err)
     return PL_OK;
 }
 
-/* ---- the table of tokens ------------------------------------------------- */
+/* ---- the token table ------------------------------------------------- */
 
 /* Words from `word` on of micro-batch k's table, in io's memory. */
 static pl_status put_words(pl_exec *x, int k, int64_t word, const int32_t *v,
                            int64_t n, pl_err *err)
 {
     const struct program *p = &x->plan->low->prog[x->io];
-    const struct prog_tensor *t = &p->tensor[x->plan->low->batch[k]];
+    const struct prog_tensor *t = &p->tensor[x->plan->low->token_table[k]];
 
     return device_write(x->set, x->io, t->region, t->offset + 4 * (size_t)word,
                         v, 4 * (size_t)n, err);
@@ -487,8 +487,8 @@ static int64_t number_rows(pl_exec *x, const pl_rows *r)
 }
 
 /* Puts the table of micro-batch k; *n_seq: its sequences. */
-static pl_status put_batch(pl_exec *x, int k, const pl_rows *r, int64_t *n_seq,
-                           pl_err *err)
+static pl_status put_token_table(pl_exec *x, int k, const pl_rows *r,
+                                 int64_t *n_seq, pl_err *err)
 {
     int64_t n_tok = x->plan->max.n_tok, stride = x->plan->page_stride;
     int64_t n_row = 0;
@@ -536,7 +536,7 @@ pl_status exec_steps(pl_exec *x, int n, const pl_rows *rows, pl_err *err)
     struct device_run run = {.n_micro = n};
     const struct device_timing *event;
 
-    PL_TRY(exec_settle(x, err));
+    PL_TRY(exec_drain(x, err));
     if (n < 1 || n > x->n_micro)
         return err_set(err, PL_BAD_ARGUMENT,
                        "%d micro-batches at once; 1 to %d are planned", n,
@@ -551,7 +551,7 @@ pl_status exec_steps(pl_exec *x, int n, const pl_rows *rows, pl_err *err)
         *z = (struct graph_sizes){.n_tok = rows[k].n_tok,
                                   .n_out = rows[k].n_out,
                                   .n_slot = p->max.n_slot};
-        PL_TRY(put_batch(x, k, &rows[k], &z->n_seq, err));
+        PL_TRY(put_token_table(x, k, &rows[k], &z->n_seq, err));
     }
     run.script = choose_script(p, n, rows->n_tok);
     memcpy(x->sizes, run.sizes, (size_t)n * sizeof *run.sizes);

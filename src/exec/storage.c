@@ -11,20 +11,19 @@
 
 /* The row that is the i-th of those held, and how many follow it both here and
  * there, itself among them. */
-static int64_t row_at(const struct storage *s, int64_t i, int64_t *run)
+static int64_t row_at(const struct storage *s, int64_t i, int64_t *len)
 {
     const struct layout_local *m = &s->split;
     int64_t outer = i / (m->local * s->inner), in = i % (m->local * s->inner);
     int64_t at = in / s->inner, rest = in % s->inner;
-    int64_t turn = at / m->local_period, loc = at % m->local_period;
+    int64_t rep = at / m->local_period, local = at % m->local_period;
     const struct layout_part *p = m->part;
 
-    while (loc >= p->loc + p->n)
+    while (local >= p->local + p->n)
         p++;
-    *run = (p->loc + p->n - loc) * s->inner - rest;
-    return (outer * s->size + turn * m->period + p->log + loc - p->loc) *
-               s->inner +
-           rest;
+    *len = (p->local + p->n - local) * s->inner - rest;
+    at = rep * m->period + p->logical + local - p->local;
+    return (outer * s->size + at) * s->inner + rest;
 }
 
 /* How many rows below `row` are held. */
@@ -39,7 +38,7 @@ static int64_t rows_below(const struct storage *s, int64_t row)
     return below;
 }
 
-static int64_t groups(int64_t n_row)
+static int64_t panels(int64_t n_row)
 {
     return (n_row + PACK_ROWS - 1) / PACK_ROWS;
 }
@@ -55,8 +54,8 @@ static void piece_rows(const struct storage *s, int64_t i, int64_t *a,
         *b = i + 1;
         return;
     }
-    end = (i / groups(s->n_row) + 1) * s->n_row;
-    *a = end - s->n_row + i % groups(s->n_row) * PACK_ROWS;
+    end = (i / panels(s->n_row) + 1) * s->n_row;
+    *a = end - s->n_row + i % panels(s->n_row) * PACK_ROWS;
     *b = end - *a < PACK_ROWS ? end : *a + PACK_ROWS;
 }
 
@@ -64,7 +63,7 @@ static int64_t piece_of(const struct storage *s, int64_t row_held)
 {
     if (!s->t->pack)
         return row_held;
-    return row_held / s->n_row * groups(s->n_row) +
+    return row_held / s->n_row * panels(s->n_row) +
            row_held % s->n_row / PACK_ROWS;
 }
 
@@ -97,7 +96,7 @@ static pl_status deal(struct storage *s, const struct graph_node *g,
     int last = g->n_dim - 1, dim = l->kind == PL_SPLIT ? l->dim : 0;
     int64_t outer = 1;
 
-    if (s->t->pack && dim == last) { /* groups know which part of a row it is */
+    if (s->t->pack && dim == last) { /* panels know which part of a row it is */
         l = &layout_mirrored;
         dim = 0;
     }
@@ -115,8 +114,8 @@ static pl_status deal(struct storage *s, const struct graph_node *g,
     s->piece_bytes = s->row_bytes;
     if (s->t->pack && s->n > 0) {
         s->n_row = s->t->pack->n_row;
-        s->n = s->n / s->n_row * groups(s->n_row);
-        s->piece_bytes = s->t->pack->group_bytes;
+        s->n = s->n / s->n_row * panels(s->n_row);
+        s->piece_bytes = s->t->pack->panel_bytes;
     }
     if (s->piece_bytes > 0)
         s->slab = STORAGE_SLAB / (int64_t)s->piece_bytes;
@@ -185,22 +184,22 @@ pl_status storage_table(const pl_exec *x, int node, bool read, struct arena *a,
 
 /* ---- moves --------------------------------------------------------------- */
 
-/* The host's rows of a group, NULL where there is none. */
-struct group_rows {
+/* The host's rows of a panel, NULL where there is none. */
+struct panel_rows {
     const void *row[PACK_ROWS];
-    int n, have; /* rows the group holds; those of the host's range */
+    int n, have; /* rows the panel holds; those of the host's range */
 };
 
-static void group_rows_of(const struct storage *s, int64_t piece,
-                          const struct storage_rows *r, struct group_rows *out)
+static void panel_rows_of(const struct storage *s, int64_t piece,
+                          const struct storage_rows *r, struct panel_rows *out)
 {
-    int64_t a, b, run = 0, row = 0;
+    int64_t a, b, len = 0, row = 0;
 
     piece_rows(s, piece, &a, &b);
-    *out = (struct group_rows){.n = (int)(b - a)};
-    for (int64_t i = a; i < b; i++, run--, row++) {
-        if (run == 0)
-            row = row_at(s, i, &run);
+    *out = (struct panel_rows){.n = (int)(b - a)};
+    for (int64_t i = a; i < b; i++, len--, row++) {
+        if (len == 0)
+            row = row_at(s, i, &len);
         if (row < r->lo || row >= r->hi)
             continue;
         out->row[i - a] = r->data + (size_t)(row - r->lo) * s->row_bytes;
@@ -208,17 +207,17 @@ static void group_rows_of(const struct storage *s, int64_t piece,
     }
 }
 
-static void put_groups(const struct storage *s, int64_t first, int64_t n,
+static void put_panels(const struct storage *s, int64_t first, int64_t n,
                        const struct storage_rows *r, unsigned char *g)
 {
-    struct group_rows now, next = {.n = 0};
+    struct panel_rows now, next = {.n = 0};
 
-    group_rows_of(s, first, r, &now);
+    panel_rows_of(s, first, r, &now);
     for (int64_t i = 1; i <= n; i++, now = next, g += s->piece_bytes) {
         if (i < n)
-            group_rows_of(s, first + i, r, &next);
+            panel_rows_of(s, first + i, r, &next);
         if (now.have == now.n) {
-            pack_group(s->t->pack, g, now.row,
+            pack_panel(s->t->pack, g, now.row,
                        i < n && next.have == PACK_ROWS ? next.row : NULL);
             continue;
         }
@@ -228,13 +227,13 @@ static void put_groups(const struct storage *s, int64_t first, int64_t n,
     }
 }
 
-static void get_groups(const struct storage *s, int64_t first, int64_t n,
+static void get_panels(const struct storage *s, int64_t first, int64_t n,
                        const struct storage_rows *r, const unsigned char *g)
 {
     for (int64_t i = 0; i < n; i++, g += s->piece_bytes) {
-        struct group_rows l;
+        struct panel_rows l;
 
-        group_rows_of(s, first + i, r, &l);
+        panel_rows_of(s, first + i, r, &l);
         for (int k = 0; k < l.n; k++)
             if (l.row[k])
                 unpack_row(s->t->pack, g, k, (void *)l.row[k]);
@@ -245,11 +244,11 @@ static void plain_rows(const struct storage *s, int64_t first, int64_t n,
                        const struct storage_rows *r, bool put,
                        unsigned char *at)
 {
-    for (int64_t i = first, run; i < first + n; i += run) {
-        int64_t row = row_at(s, i, &run), lo = row, hi;
+    for (int64_t i = first, len; i < first + n; i += len) {
+        int64_t row = row_at(s, i, &len), lo = row, hi;
 
-        run = run < first + n - i ? run : first + n - i;
-        hi = row + run < r->hi ? row + run : r->hi;
+        len = len < first + n - i ? len : first + n - i;
+        hi = row + len < r->hi ? row + len : r->hi;
         lo = lo < r->lo ? r->lo : lo;
         if (lo >= hi)
             continue;
@@ -266,23 +265,23 @@ static void plain_rows(const struct storage *s, int64_t first, int64_t n,
 static bool all_given(const struct storage *s, int64_t first, int64_t n,
                       const struct storage_rows *r)
 {
-    int64_t a, b, none, run;
+    int64_t a, b, none, len;
 
     piece_rows(s, first, &a, &none);
     piece_rows(s, first + n - 1, &none, &b);
-    return row_at(s, a, &run) >= r->lo && row_at(s, b - 1, &run) < r->hi;
+    return row_at(s, a, &len) >= r->lo && row_at(s, b - 1, &len) < r->hi;
 }
 
 void storage_fetch(const struct storage *s, int64_t first, int64_t n,
                    const struct storage_rows *r)
 {
-    int64_t a, b, none, run;
+    int64_t a, b, none, len;
     size_t bytes;
 
     piece_rows(s, first, &a, &none);
     piece_rows(s, first + n - 1, &none, &b);
-    a = row_at(s, a, &run);
-    b = row_at(s, b - 1, &run) + 1;
+    a = row_at(s, a, &len);
+    b = row_at(s, b - 1, &len) + 1;
     bytes = (size_t)(b - a) * s->row_bytes;
     if (bytes <= 2 * (size_t)n * s->piece_bytes)
         topology_fetch(r->data + (size_t)(a - r->lo) * s->row_bytes, bytes);
@@ -309,9 +308,9 @@ pl_status storage_move(pl_exec *x, const struct storage *s, int64_t first,
     if (!s->t->pack)
         plain_rows(s, first, n, r, put, p);
     else if (put)
-        put_groups(s, first, n, r, p);
+        put_panels(s, first, n, r, p);
     else
-        get_groups(s, first, n, r, p);
+        get_panels(s, first, n, r, p);
     if (!map && put)
         return device_write(x->set, s->dev, s->t->region, at, p, bytes, err);
     return PL_OK;

@@ -104,7 +104,7 @@ pl_status fit_even_out(struct fit *f, pl_err *err)
         if (p && p->missing > 0 && i > 0)
             fit_keep_short(f, p);
         more = p && p->missing > 0 && level(f, p, count);
-        fit_drop(p);
+        fit_unref(p);
         if (more)
             PL_TRY(share_layers(f, &x, count, 1, err));
     }
@@ -151,7 +151,7 @@ static pl_status find_work(const struct fit *f, const struct compiled *q,
  * until that helps; then once more. */
 static pl_status shift(struct fit *f, bool *better, pl_err *err)
 {
-    struct fit_plan *p = fit_hold(f->best);
+    struct fit_plan *p = fit_ref(f->best);
     double before = p->seconds, work[MOST_GROUPS];
     int width, n = count_groups(f, &p->in, &width), count[MOST_GROUPS];
     int busy = 0;
@@ -184,7 +184,7 @@ static pl_status shift(struct fit *f, bool *better, pl_err *err)
         count[to]--;
         *better = f->best->seconds < before * 0.999;
     }
-    fit_drop(p);
+    fit_unref(p);
     return s;
 }
 
@@ -209,7 +209,7 @@ pl_status fit_stretch(struct fit *f, pl_err *err)
 
         PL_TRY(fit_consider(f, &x, &p, err));
         *(p && p->missing == 0 ? &lo : &hi) = x.n_ctx;
-        fit_drop(p);
+        fit_unref(p);
         if (hi - lo <= CTX_STEP)
             break;
     }

@@ -106,7 +106,7 @@ static pl_status guess(struct fit *f, const struct intent *c, double *seconds,
     *seconds = p && p->missing == 0 ? p->seconds : INFINITY;
     if (p && p->missing > 0)
         fit_keep_short(f, p);
-    fit_drop(p);
+    fit_unref(p);
     return PL_OK;
 }
 

@@ -137,7 +137,7 @@ static void add_bytes(struct fit_sketch *k, const struct compiled *q)
             k->width = 4 * (double)x->dim[1].n;
             row = k->n_layer + 1;
         }
-        for (const struct lowered_held *h = lowered_leaf(q->low, i); h;
+        for (const struct lowered_placed *h = lowered_stored(q->low, i); h;
              h = h->next)
             for (int u = 0; u < q->low->group[h->group].n; u++) {
                 int d = q->low->unit[q->low->group[h->group].first + u].dev;

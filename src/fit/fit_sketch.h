@@ -20,7 +20,8 @@ struct fit_relief {
 
 struct fit_sketch; /* opaque; the arena's */
 
-/* p: on devices, h: on the host; both held while the sketch is used. */
+/* p: on devices, h: on the host; both with a reference while the sketch is
+ * used. */
 pl_status fit_sketch_make(struct fit_sketch **out, struct fit *f,
                           const struct fit_plan *p, const struct fit_plan *h,
                           pl_err *err);

@@ -12,9 +12,9 @@
 #include "pl_graph.h"
 
 enum op {
-    OP_input,  /* filled by the host before a step */
+    OP_input,  /* filled by the host before a run */
     OP_weight, /* loaded once */
-    OP_cache,  /* state that outlives a step: [slots, n_head, d_head] */
+    OP_cache,  /* state that outlives a run: [slots, n_head, d_head] */
 #define OP(name, dims, partial, refused) OP_##name,
 #include "graph/ops.def"
 #undef OP
@@ -85,8 +85,8 @@ struct graph_node {
     int layer;                 /* of the model; -1: it belongs to none */
     struct graph_attr attr;
     const char *name; /* unique, never NULL; leaves: the GGUF name */
-    bool output;      /* read by the host after a step */
-    bool keep;        /* readable after a step (pl_keep) */
+    bool output;      /* read by the host after a run */
+    bool keep;        /* readable after a run (pl_keep) */
     const struct pl_layout *want;   /* asked by the user, or NULL */
     const struct pl_op_def *custom; /* OP_custom: its own row and kernel; in
                                        the graph's arena */
@@ -116,10 +116,13 @@ struct pl_graph {
 };
 
 /* A dimension of programs alone, which graphs do not have: sequences of the
- * step. */
+ * run. */
 #define GRAPH_N_SEQ ((pl_symbol)(PL_N_SLOT + 1))
 
-/* Values of a dimension for actual counts. */
+/* Positions in a page of a cache, of which a sequence takes whole ones. */
+enum { PAGE_TOKENS = 64 };
+
+/* Values of a dimension for actual counts. n_slot: whole pages. */
 struct graph_sizes {
     int64_t n_tok, n_out, n_slot, n_seq;
 };

@@ -1,15 +1,13 @@
-/* Pages of the cache: who holds which 64 positions.
+/* Pages of the cache: who holds which PAGE_TOKENS positions.
  *
- * Sequences have a table from position / 64 to a page; pages are counted by
- * references, so that a copy of a sequence shares all its full pages. Only
- * numbers live here: the pages' contents are on the devices, and the caller
- * copies them when told to. */
+ * Sequences have a table from position / PAGE_TOKENS to a page; pages are
+ * counted by references, so that a copy of a sequence shares all its full
+ * pages. Only numbers live here: the pages' contents are on the devices, and
+ * the caller copies them when told to. */
 #ifndef KV_PAGES_H
 #define KV_PAGES_H
 
-#include "pl.h"
-
-enum { KV_PAGE = 64 };
+#include "graph/graph.h"
 
 /* Each sequence has a stand-in, sequence kv_stage(kv, seq), where a new past
  * can be put together before it takes the old one's place. */
@@ -31,7 +29,7 @@ typedef pl_status kv_copy_fn(void *user, int from, int to, pl_err *err);
 /* Pages that n tokens take. */
 static inline int kv_pages_of(int64_t n)
 {
-    return (int)((n + KV_PAGE - 1) / KV_PAGE);
+    return (int)((n + PAGE_TOKENS - 1) / PAGE_TOKENS);
 }
 /* Free pages that n more tokens of a sequence would take. */
 int kv_need(const struct kv_pages *kv, int seq, int64_t n);

@@ -122,7 +122,8 @@ static pl_status units(struct compiled *p, struct lower_options *lo,
     return PL_OK;
 }
 
-/* Leaves on the host whose layer is elsewhere: they could be streamed. */
+/* Weights and caches on the host whose layer is elsewhere: they could be
+ * streamed. */
 static int find_away(const struct compiled *p, bool *away)
 {
     int n = 0;
@@ -149,7 +150,7 @@ static bool pipelined(const struct placement *y)
 
 /* What is made of inputs alone lives as they do wherever it is read: with its
  * first reader. */
-static void settle(const struct compiled *p, int *at)
+static void place_rest(const struct compiled *p, int *at)
 {
     for (int i = p->num->n - 1; i >= 0; i--)
         for (int k = 0; at[i] >= 0 && k < p->num->node[i].n_in; k++) {
@@ -173,7 +174,7 @@ static pl_status add_script(struct compiled *p, struct lower_options *lo,
     if (!at)
         return err_no_memory(err, "a plan");
     PL_TRY(place_ops(&p->place, p->num, home, away, at, err));
-    settle(p, at);
+    place_rest(p, at);
     script[lo->n_script] = (struct lower_script){
         kind == SCRIPT_PIPELINE ? COMPILED_PIPELINE : 1, at};
     p->script[kind] = lo->n_script++;

@@ -150,12 +150,13 @@ void lower_to_inbox(struct draft *v, int t, int birth)
 {
     struct buffer *b = &v->buf[v->buffer[t]];
 
-    b->region = v->tensor[t].region = REGION_MAIL;
+    b->region = v->tensor[t].region = REGION_INBOX;
     b->birth = birth;
 }
 
-pl_status lower_mail(struct lower *w, int d, pl_format f, int n_dim,
-                     const pl_dim *dim, int birth, int64_t most, int *out)
+pl_status lower_inbox_tensor(struct lower *w, int d, pl_format f, int n_dim,
+                             const pl_dim *dim, int birth, int64_t most,
+                             int *out)
 {
     struct draft *v = &w->dev[d];
 
@@ -220,7 +221,7 @@ pl_status lower_step(struct lower *w, int d, const struct step *s)
     struct step *t;
 
     if (!step_is_transfer(s) && s->kind != STEP_WAIT)
-        PL_TRY(lower_settle(w, d));
+        PL_TRY(lower_post_owed(w, d));
     if (step_meets(s))
         PL_TRY(lower_link(w, d, s->queue));
     if (!lower_grow((void **)&v->step, v->n_step, &v->step_cap,

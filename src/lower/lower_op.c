@@ -19,13 +19,12 @@ static pl_status head_map(struct lower *w, int u, int i, struct step_kernel *s)
     if (!map)
         return err_no_memory(w->err, "a program");
     r = q.size / (kv.size ? kv.size : 1);
-    for (int64_t rep = 0; q.period && rep < q.size / q.period; rep++)
-        for (int p = 0; p < q.n_part; p++)
-            for (int64_t h = 0; h < q.part[p].n; h++) {
-                int64_t log = rep * q.period + q.part[p].log + h;
+    for (int64_t p = 0; p < layout_local_parts(&q); p++) {
+        struct layout_part part = layout_local_part(&q, p);
 
-                map[at++] = (int32_t)layout_local_index(&kv, log / r);
-            }
+        for (int64_t h = part.logical; h < part.logical + part.n; h++)
+            map[at++] = (int32_t)layout_local_index(&kv, h / r);
+    }
     s->head_map = map;
     return PL_OK;
 }
@@ -139,17 +138,17 @@ static void set_args(struct step_kernel *k, const int *in, int n_in, int out)
         k->arg[k->n_arg++] = (struct kernel_arg){in[i], ACCESS_READ};
 }
 
-/* The table of tokens is the last argument of what reads it. */
-static pl_status batch_arg(struct lower *w, int u, struct step_kernel *k)
+/* The token table is the last argument of what reads it. */
+static pl_status token_table_arg(struct lower *w, int u, struct step_kernel *k)
 {
     int last = k->n_arg, tensor;
 
     while (kernel_access(k->kernel, last) &&
-           !kernel_arg_is_batch(k->kernel, last))
+           !kernel_arg_is_token_table(k->kernel, last))
         last++;
     if (!kernel_access(k->kernel, last))
         return PL_OK;
-    PL_TRY(lower_batch(w, u, &tensor));
+    PL_TRY(lower_token_table(w, u, &tensor));
     while (k->n_arg < last)
         k->arg[k->n_arg++] = (struct kernel_arg){-1, ACCESS_READ};
     k->arg[k->n_arg++] = (struct kernel_arg){tensor, ACCESS_READ};
@@ -208,7 +207,7 @@ pl_status lower_op(struct lower *w, int u, int i, const int *in, int out,
     k->tree = tree ? *tree : (struct rank_tree){1, 1, &whole_item, 1};
     k->out_stride = tree ? stride : 0;
     set_args(k, in, n->n_in, out);
-    PL_TRY(batch_arg(w, u, k));
+    PL_TRY(token_table_arg(w, u, k));
     if (kernel_is_contraction(k->kernel))
         PL_TRY(contraction(w, u, i, memo_q8, k));
     if (x->op == OP_gather_rows || x->op == OP_sum)
@@ -228,7 +227,7 @@ pl_status lower_operand(struct lower *w, int u, int i, int k, int *out)
     enum op op = w->g->node[n->node].op;
     const struct unit *x = &w->unit[u];
     const struct lowered_value *y;
-    struct held *h;
+    struct placed *h;
 
     *out = -1;
     if (n->in[k] < 0)
@@ -248,12 +247,12 @@ pl_status lower_everywhere(struct lower *w, int i)
     const struct graph_node *x = &w->g->node[n->node];
     int group = w->script.at[i];
     const struct lower_group *g = lower_group(w, group);
-    struct held *h;
+    struct placed *h;
 
     for (int k = 0; k < n->n_in; k++)
         if (n->in[k] >= 0)
             PL_TRY(lower_fetch(w, n->in[k], group));
-    PL_TRY(lower_hold(w, i, group, &h));
+    PL_TRY(lower_place(w, i, group, &h));
     for (int m = 0; m < g->n; m++) {
         int u = g->first + m, d = lower_dev(w, u);
         int in[GRAPH_MAX_IN] = {-1, -1, -1, -1}, *out = &h->h.v[m].tensor;

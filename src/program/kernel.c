@@ -97,7 +97,7 @@ char kernel_values(enum kernel k, int i)
     return *s;
 }
 
-bool kernel_arg_is_batch(enum kernel k, int i)
+bool kernel_arg_is_token_table(enum kernel k, int i)
 {
     const char *s = letter(k, i);
 

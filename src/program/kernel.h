@@ -52,8 +52,8 @@ bool kernel_is_contraction(enum kernel k);
 bool kernel_arg_is_q8(enum kernel k, int i);
 /* The letter of what argument i may hold (kernels.def). */
 char kernel_values(enum kernel k, int i);
-/* Is argument i the micro-batch's table of tokens (program_batch)? */
-bool kernel_arg_is_batch(enum kernel k, int i);
+/* Is argument i the micro-batch's token table (program_token_table)? */
+bool kernel_arg_is_token_table(enum kernel k, int i);
 
 /* Contractions over a split letter: which ranks' addends to compute, and how
  * to sum them. item[] lists the device's ranks that have an addend, ascending.
@@ -74,7 +74,7 @@ struct rank_tree {
  * ascending intervals, each counted for one rank. Packed weights carry the
  * same in their chunks. */
 struct rank_span {
-    int64_t log, loc, n; /* logical start, local start, length */
+    int64_t logical, local, n; /* logical start, local start, length */
     int32_t rank;
 };
 
@@ -90,8 +90,8 @@ struct kernel_custom {
 };
 
 /* Who the tokens of a micro-batch are: a view of its table, which is a tensor
- * (program_batch); pages as cache_tile.h has them. */
-struct kernel_batch {
+ * (program_token_table); pages as cache_tile.h has them. */
+struct token_table {
     int64_t n_tok, n_out;
     const int32_t *pos;   /* [n_tok] */
     const int32_t *seq;   /* [n_tok], row of `pages`; equal ones adjacent */

@@ -8,7 +8,7 @@ const char *region_name(enum region r)
         [REGION_WEIGHTS] = "weights",
         [REGION_CACHE] = "cache",
         [REGION_WORK] = "buffers",
-        [REGION_MAIL] = "inbox",
+        [REGION_INBOX] = "inbox",
     };
 
     return (unsigned)r < REGION_COUNT ? name[r] : "?";
@@ -82,7 +82,8 @@ void step_uses(const struct step *s, int dev, const struct prog_tensor *t,
                                     ACCESS_UPDATE});
         fn(user, &(struct step_use){s->pages.src_dev, s->pages.src, 0, 0,
                                     ACCESS_READ});
-        fn(user, &(struct step_use){dev, s->pages.batch, 0, 0, ACCESS_READ});
+        fn(user,
+           &(struct step_use){dev, s->pages.token_table, 0, 0, ACCESS_READ});
         return;
     case STEP_POST:
     case STEP_WAIT:

@@ -290,8 +290,8 @@ static bool sized(const struct check *c, const struct step *st, int tensor)
 }
 
 /* Is the tensor the table of the step's micro-batch? */
-static pl_status check_batch(const struct check *c, const struct step *st,
-                             int tensor)
+static pl_status check_token_table(const struct check *c, const struct step *st,
+                                   int tensor)
 {
     const struct prog_tensor *t;
 
@@ -301,8 +301,8 @@ static pl_status check_batch(const struct check *c, const struct step *st,
     if (t->micro != st->micro)
         return bad(c, "reads a tensor of another micro-batch");
     if (t->format != PL_I32 || t->q8 || t->pack ||
-        (int64_t)(t->bytes / 4) < program_batch_words(c->p))
-        return bad(c, "reads a table of tokens where none is");
+        (int64_t)(t->bytes / 4) < program_token_table_words(c->p))
+        return bad(c, "reads a token table where none is");
     return PL_OK;
 }
 
@@ -327,8 +327,8 @@ static pl_status check_args(const struct check *c, const struct step *st)
         if (t >= 0 && c->p->tensor[t].q8 != kernel_arg_is_q8(k->kernel, i))
             return bad(c, "takes blocks of 8-bit values for values, or values "
                           "for blocks");
-        if (kernel_arg_is_batch(k->kernel, i))
-            PL_TRY(check_batch(c, st, t));
+        if (kernel_arg_is_token_table(k->kernel, i))
+            PL_TRY(check_token_table(c, st, t));
     }
     for (int i = k->n_arg; kernel_access(k->kernel, i); i++)
         if (!kernel_arg_is_optional(k->kernel, i))
@@ -400,12 +400,12 @@ static pl_status check_pages(const struct check *c, const struct step *st)
         return bad(c, "reads pages beyond their source");
     if (!page_bytes(to, x->out, x->tile_bytes))
         return bad(c, "writes pages beyond its result");
-    if (to != c->p && to->tensor[x->out].region != REGION_MAIL)
+    if (to != c->p && to->tensor[x->out].region != REGION_INBOX)
         return bad(c, "pushes elsewhere than into an inbox");
     for (int64_t h = 0; h < to->tensor[x->out].dim[1].n; h++)
         if (x->map[h] < -1 || x->map[h] >= from->tensor[x->src].dim[1].n)
             return bad(c, "reads a head that its source does not have");
-    return check_batch(c, st, x->batch);
+    return check_token_table(c, st, x->token_table);
 }
 
 /* The step with which device `dev` takes part in a meeting at `order`. */
@@ -488,7 +488,7 @@ static pl_status check_push_to(const struct check *c, const struct step *st,
     if (x->dev < 0 || x->dev >= c->m->n_dev || x->dev == c->p->dev)
         return bad(c, "pushes to a device that the set does not have");
     to = &c->all[x->dev];
-    if (!has_tensor(to, x->out) || to->tensor[x->out].region != REGION_MAIL)
+    if (!has_tensor(to, x->out) || to->tensor[x->out].region != REGION_INBOX)
         return bad(c, "pushes elsewhere than into an inbox");
     l = push_pieces(&st->push, k, &n);
     for (int i = 0; i < n; i++)

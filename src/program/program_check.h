@@ -4,7 +4,7 @@
  *
  * Memory's contents are not looked at. Kernels pass over ids of rows and
  * experts that are not there. That router_weights is given the ids that
- * router_topk wrote, that tables of tokens name pages of the cache, and what a
+ * router_topk wrote, that token tables name pages of the cache, and what a
  * custom kernel does: these are for those to keep who make programs and write
  * tables. */
 #ifndef PROGRAM_PROGRAM_CHECK_H

@@ -10,7 +10,7 @@ const char *const form_regions[REGION_COUNT] = {
     [REGION_WEIGHTS] = "weights",
     [REGION_CACHE] = "cache",
     [REGION_WORK] = "work",
-    [REGION_MAIL] = "mail",
+    [REGION_INBOX] = "inbox",
 };
 
 /* dim[0] * .. * dim[n - 1] */

@@ -145,7 +145,7 @@ static bool device_size(struct read *r, struct program *p)
         return read_index(r, &p->n_event);
     if (lex_accept_word(&r->x, "groups"))
         return read_index(r, &p->n_group);
-    return lex_expected(&r->x, "idle, weights, cache, work, mail, events or "
+    return lex_expected(&r->x, "idle, weights, cache, work, inbox, events or "
                                "groups");
 }
 

@@ -274,9 +274,9 @@ static bool pages(struct read *r, const struct read_at *at,
     if (!place(r, at, &x->out_dev, &x->out) || !arrow(r) ||
         !place(r, at, &x->src_dev, &x->src))
         return false;
-    if (!lex_accept_word(&r->x, "batch"))
-        return lex_expected(&r->x, "batch");
-    if (!read_tensor(r, &x->batch))
+    if (!lex_accept_word(&r->x, "table"))
+        return lex_expected(&r->x, "table");
+    if (!read_tensor(r, &x->token_table))
         return false;
     if (!lex_accept_word(&r->x, "heads"))
         return lex_expected(&r->x, "heads(...)");

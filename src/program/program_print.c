@@ -90,11 +90,11 @@ static void put_spans(struct text_out *o, const struct step_kernel *k)
         const struct rank_span *s = &k->span[i];
 
         put_comma(o, i);
-        text_put(o, "%" PRId64 "+%" PRId64, s->log, s->n);
-        if (s->loc != loc)
-            text_put(o, "@%" PRId64, s->loc);
+        text_put(o, "%" PRId64 "+%" PRId64, s->logical, s->n);
+        if (s->local != loc)
+            text_put(o, "@%" PRId64, s->local);
         text_put(o, "{%d}", s->rank);
-        loc = s->loc + s->n;
+        loc = s->local + s->n;
     }
     text_put_char(o, ')');
 }
@@ -341,7 +341,7 @@ static void put_pages(struct text_out *o, const struct program *all, int n_dev,
     put_place(o, own, x->out_dev, x->out);
     text_put(o, " <- ");
     put_place(o, own, x->src_dev, x->src);
-    text_put(o, " batch %%%d", x->batch);
+    text_put(o, " table %%%d", x->token_table);
     put_heads(o, x->map, form_heads(to->tensor, to->n_tensor, x->out));
     if (x->tile_bytes != form_tile(to->tensor, to->n_tensor, x->out))
         text_put(o, " tile %zu", x->tile_bytes);

@@ -3,11 +3,11 @@
  *
  *   programs 2                           # how many devices; the first line
  *   max n_tok 4 n_out 4                  # n_slot, n_seq, page_stride
- *   device 0 work 512 events 3           # idle, weights, cache, mail, groups
+ *   device 0 work 512 events 3           # idle, weights, cache, inbox, groups
  *     %0: f32[n_tok, 8]
  *     %1: f32[n_tok, 8] work @128 bytes 256 micro 1
  *     %2: q8_0[64, 32] weights packed    # f32[n_tok, 32] q8: struct q8_block
- *     %3: f32[8] mail                    # its inbox, where peers write
+ *     %3: f32[8] inbox                   # its inbox, where peers write
  *   device 1
  *     %0: f32[n_tok, 8]
  *   script micro 2
@@ -34,14 +34,14 @@
  *   pull TENSOR [bytes N] [between_groups] <- PIECES
  *   push TENSOR[@N], ... [between_groups] <- PIECES      # all to each
  *   deal TENSOR[@N], ... [between_groups] <- PIECES      # a piece each
- *   pages TENSOR <- TENSOR batch TENSOR heads(HEAD or -, ...) [tile N]
+ *   pages TENSOR <- TENSOR table TENSOR heads(HEAD or -, ...) [tile N]
  *   post EVENT | wait DEV.EVENT, ... | dies BYTES @OFFSET or TENSOR, ...
  *
  *   PIECES  nothing, or with commas between: [TENSOR][@OFF] BYTES
  *           [x N(STRIDE, STRIDE)] [x N(STRIDE, STRIDE)] [to OFF], the outer
  *           loop first, the source's stride before the result's. In a sum they
  *           name no tensor. OFF is N, DIM or N+DIM: what stays and what grows
- *           with the step; DIM is N, n_tok, n_out, n_slot, n_seq or
+ *           with the run; DIM is N, n_tok, n_out, n_slot, n_seq or
  *           N*n_tok ...
  *   packed  (rows N of N format F: K+N{RANK}, ...), as pack_init has them
  *

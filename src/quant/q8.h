@@ -4,7 +4,7 @@
  *   sum[h] = sum of q over the half-block h (16 values), for minima and biases
  *
  * A row of k values is k/32 blocks; blocks never depend on one another, so any
- * slice at a multiple of 32 quantizes to the same bits. */
+ * part at a multiple of 32 quantizes to the same bits. */
 #ifndef QUANT_Q8_H
 #define QUANT_Q8_H
 

@@ -242,7 +242,7 @@ static void carry(struct game *g, struct scope x)
     pulls = is_open(g, to, from) && below(g, 2);
     d = pulls ? to : from;
     in = pick(g, from, x);
-    out = new_tensor(g, to, x, pulls ? REGION_WORK : REGION_MAIL);
+    out = new_tensor(g, to, x, pulls ? REGION_WORK : REGION_INBOX);
     wait_for(g, d, x, q, from, in);
     piece = build_rows(from, in, 0, W * 4, 0, W * 4, W * 4);
     st = new_step(g, d, x, pulls ? STEP_PULL : STEP_PUSH, q);
@@ -358,7 +358,7 @@ static struct game *new_game(const struct device_list *l, uint64_t seed)
                                    .max = {.n_tok = TOK, .n_out = TOK}};
         for (int k = 0; k < MAX_INST; k++)
             new_tensor(g, d, (struct scope){-1, k, ALWAYS},
-                       k % 2 ? REGION_MAIL : REGION_WORK);
+                       k % 2 ? REGION_INBOX : REGION_WORK);
     }
     for (int c = 0; c < N_SCRIPT; c++)
         new_script(g, c);
@@ -639,7 +639,7 @@ static int members(const char *spec, int n_thread, int n_host, bool pinned,
     }
     build_add_host(&l, n_host, pinned);
     s = build_set_of(&l, &opt);
-    n = ((const struct cpu_bank *)s->bank[0].own)->n_member;
+    n = ((const struct cpu_bank *)s->bank[0].own)->n_thread;
     for (int d = 0; d < l.n - 1; d++)
         assert_int_equal(cpu_seats_share(&s->bank[0], d, l.n - 1),
                          l.dev[d].on_cores && d < n_host);

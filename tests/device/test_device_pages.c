@@ -51,34 +51,35 @@ static const char pages_pulled[] =
                "  %2: i32[35]\n"
                "  %3: i32[36] micro 1\n"
                "script\n"
-               "  1 copy: pages %0 <- 0.%0 batch %1 heads(2, -) tile 256\n"
-               "  1 copy: pages %0 <- 0.%0 batch %1 heads(-, 0) tile 256\n";
+               "  1 copy: pages %0 <- 0.%0 table %1 heads(2, -) tile 256\n"
+               "  1 copy: pages %0 <- 0.%0 table %1 heads(-, 0) tile 256\n";
 static const char pages_pushed[] =
-    PAGES_HEAD "  %0: f32[n_slot, 2, 1] mail\n"
+    PAGES_HEAD "  %0: f32[n_slot, 2, 1] inbox\n"
                "script\n"
-               "  0 copy: pages 1.%0 <- %0 batch %1 heads(2, -) tile 256\n"
-               "  0 copy: pages 1.%0 <- %0 batch %1 heads(-, 0) tile 256\n"
+               "  0 copy: pages 1.%0 <- %0 table %1 heads(2, -) tile 256\n"
+               "  0 copy: pages 1.%0 <- %0 table %1 heads(-, 0) tile 256\n"
                "  0 copy: post 0\n"
                "  1 copy: wait 0.0\n";
 
 /* Sequence 0 at 64 .. 66, 2 at 128 and 3 at 5; 2 shares a page with 0, and its
  * first page was given back. */
-static void fill_batch(struct device_set *s, int dev, struct device_run *run)
+static void fill_token_table(struct device_set *s, int dev,
+                             struct device_run *run)
 {
     static const int32_t pos[6] = {64, 65, 66, 128, 5, 4};
     static const int32_t seq[6] = {0, 0, 0, 2, 3, 3};
     static const int32_t pages[N_SEQ * STRIDE] = {
         4, 7, 9, 9, 9, 8, 8, 8, 8, 8, -1, 7, 11, 3, 3, 0, 6, 6, 6, 6};
 
-    const struct kernel_batch b = {6, 0, pos, seq, pages, STRIDE};
+    const struct token_table b = {6, 0, pos, seq, pages, STRIDE};
 
-    build_put_batch(s, dev, 1, &b, N_SEQ);
+    build_put_token_table(s, dev, 1, &b, N_SEQ);
     *run = build_run(6);
     run->sizes[0].n_slot = N_PAGE * PAGE_TOKENS;
     run->sizes[0].n_seq = N_SEQ;
 }
 
-static void device_pages_bring_what_the_batch_uses(void **state)
+static void device_pages_bring_what_the_tokens_use(void **state)
 {
     static const struct {
         const char *spec;
@@ -100,7 +101,7 @@ static void device_pages_bring_what_the_batch_uses(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct device_set *s = set_with_host(cases[i].spec, cases[i].n_thread,
                                              cases[i].n_host, i, i % 2, false);
-        enum region r = cases[i].pulls ? REGION_CACHE : REGION_MAIL;
+        enum region r = cases[i].pulls ? REGION_CACHE : REGION_INBOX;
         struct device_run run;
         struct arena a = {0};
         pl_counters c = {0};
@@ -112,7 +113,7 @@ static void device_pages_bring_what_the_batch_uses(void **state)
         memset(to, 0xEE, sizeof to);
         device_write(s, 0, REGION_CACHE, 0, from, sizeof from, NULL);
         device_write(s, 1, r, 0, to, sizeof to, NULL);
-        fill_batch(s, cases[i].pulls, &run);
+        fill_token_table(s, cases[i].pulls, &run);
         RUN_OK(s, &run);
         device_read(s, 1, r, 0, to, sizeof to, NULL);
         for (int page = 0; page < N_PAGE; page++)
@@ -139,20 +140,20 @@ static void device_load_refuses_wrong_pages(void **state)
         {"tile 256\n", "tile 272\n", "beyond their source"},
         {"f32[n_slot, 2, 1]", "f16[n_slot, 2, 1]", "beyond its result"},
         {"0.%0", "0.%2", "beyond their source"},
-        {"batch %1", "batch %4", "names a tensor that is not there"},
-        {"batch %1", "batch %0", "a table of tokens where none is"},
-        {"batch %1", "batch %2", "a table of tokens where none is"},
-        {"batch %1", "batch %3", "a tensor of another micro-batch"},
+        {"table %1", "table %4", "names a tensor that is not there"},
+        {"table %1", "table %0", "a token table where none is"},
+        {"table %1", "table %2", "a token table where none is"},
+        {"table %1", "table %3", "a tensor of another micro-batch"},
         {"device 0\n", "device 0\nmax n_slot 64\n", "beyond their source"},
-        {"%0 <- 0.%0 batch %1 heads(2, -)",
-         "0.%0 <- 0.%0 batch %1 heads(2, -, -)",
+        {"%0 <- 0.%0 table %1 heads(2, -)",
+         "0.%0 <- 0.%0 table %1 heads(2, -, -)",
          "reads a device that the set does not"},
         {"%0 <- 0.%0", "%0 <- %0", "reads a device that the set does not"},
         {"%0 <- 0.%0", "%0 <- 2.%0", "reads a device that the set does not"},
         {"1 copy: pages %0 <- 0.%0", "0 copy: pages 1.%0 <- %0",
          "pushes elsewhere than into an inbox"},
-        {"1 copy: pages %0 <- 0.%0 batch %1 heads(2, -)",
-         "0 copy: pages %0 <- 1.%0 batch %1 heads(0, 0, 0)",
+        {"1 copy: pages %0 <- 0.%0 table %1 heads(2, -)",
+         "0 copy: pages %0 <- 1.%0 table %1 heads(0, 0, 0)",
          "pulls from memory that is not open"},
     };
     struct device_set *s = build_set("cpu,sim", 1, 0);
@@ -204,7 +205,7 @@ static void commit_one(struct device_set *s, enum crime crime)
     if (crime == TAKES_WEIGHTS)
         image(s, 0)->tensor[0].data = image(s, 0)->base[REGION_WEIGHTS];
     if (crime == PUSHES_WORK)
-        s->dev[1].at[REGION_MAIL] = image(s, 1)->base[REGION_WORK];
+        s->dev[1].at[REGION_INBOX] = image(s, 1)->base[REGION_WORK];
 }
 
 /* Two devices: each scales its own tensor; they meet and add if they can; 0
@@ -231,7 +232,7 @@ static void commit(enum crime crime, const char *spec, int n_host)
              "  %%0: f32[n_tok, 16]\n"
              "  %%1: f32[n_tok, 16]\n"
              "  %%2: f32[n_tok, 16]\n"
-             "  %%3: f32[n_tok, 16] mail\n"
+             "  %%3: f32[n_tok, 16] inbox\n"
              "script\n"
              "  0, 1: %%1 = scale(%%0) scale=2\n"
              "  0, 1: post 0\n"
@@ -315,7 +316,7 @@ static void device_guard_kills_who_leaves_its_memory(void **state)
     "device 1\n"                                                               \
     "  %0: f32[n_tok, 8]\n"                                                    \
     "  %1: f32[n_tok, 8]\n"                                                    \
-    "  %2: f32[n_tok, 8] mail\n"                                               \
+    "  %2: f32[n_tok, 8] inbox\n"                                              \
     "script micro 2\n"                                                         \
     "  0: %1 = scale(%0) scale=2\n"                                            \
     "  0: post 0\n"                                                            \
@@ -385,7 +386,7 @@ static void device_trace_times_every_step(void **state)
 int test_device_pages(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(device_pages_bring_what_the_batch_uses),
+        cmocka_unit_test(device_pages_bring_what_the_tokens_use),
         cmocka_unit_test(device_load_refuses_wrong_pages),
         cmocka_unit_test(device_guard_kills_who_leaves_its_memory),
         cmocka_unit_test(device_trace_times_every_step),

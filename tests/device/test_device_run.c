@@ -80,7 +80,7 @@ static void device_first_thread_is_the_callers(void **state)
     cpu_set_t before, after;
 
     (void)state;
-    assert_int_equal(((const struct cpu_bank *)s->bank[0].own)->n_member, 4);
+    assert_int_equal(((const struct cpu_bank *)s->bank[0].own)->n_thread, 4);
     assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
     for (int i = 0; i < 3; i++) {
         struct device_run run = build_run(1);
@@ -97,14 +97,14 @@ static void device_first_thread_is_the_callers(void **state)
 }
 
 /* What the table of a step says reaches the kernels of every kind. */
-static void device_kernels_see_the_batch(void **state)
+static void device_kernels_see_the_token_table(void **state)
 {
     enum { TOK = 5, W = 4 };
     static const int32_t pos[TOK] = {63, 64, 65, 0, 1};
     static const int32_t seq[TOK] = {0, 0, 0, 1, 1};
     static const int32_t pages[4] = {7, 3, 11, -1};
     static const float page[TOK] = {7, 3, 3, 11, 11};
-    const struct kernel_batch b = {TOK, 0, pos, seq, pages, 2};
+    const struct token_table b = {TOK, 0, pos, seq, pages, 2};
 
     (void)state;
     for (int k = 0; k < N_KIND; k++) {
@@ -123,7 +123,7 @@ static void device_kernels_see_the_batch(void **state)
         float v[TOK * W];
 
         LOAD_OK(s, p);
-        build_put_batch(s, 0, 1, &b, 2);
+        build_put_token_table(s, 0, 1, &b, 2);
         run.sizes[0].n_seq = 2;
         RUN_OK(s, &run);
         build_get(s, 0, 0, v, TOK * W);
@@ -766,7 +766,7 @@ static void device_memory_starts_zeroed_or_poisoned(void **state)
 
         LOAD_OK(s, build_text(&a,
                               "programs 1\ndevice 0 weights 2000 cache 3145728 "
-                              "work 640 mail 320\nscript\n",
+                              "work 640 inbox 320\nscript\n",
                               1));
         for (int r = 0; r < REGION_COUNT; r++) {
             unsigned char *v = malloc(bytes[r]);
@@ -890,7 +890,7 @@ static void device_pushes_overlap_their_latency(void **state)
                           "device 0\n"
                           "  %0: f32[n_tok, 8]\n"
                           "device 1\n"
-                          "  %0: f32[n_tok, 8] mail\n"
+                          "  %0: f32[n_tok, 8] inbox\n"
                           "  %1: f32[n_tok, 8]\n"
                           "script\n"
                           "  0 copy: push 1.%0 <- %0 8\n"
@@ -1110,7 +1110,7 @@ int test_device_run(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(device_first_thread_is_the_callers), /* before runs */
         cmocka_unit_test(device_steps_see_what_other_threads_wrote),
-        cmocka_unit_test(device_kernels_see_the_batch),
+        cmocka_unit_test(device_kernels_see_the_token_table),
         cmocka_unit_test(device_quantizing_does_not_depend_on_threads),
         cmocka_unit_test(device_merge_adds_along_the_tree),
         cmocka_unit_test(device_merge_moves_columns),

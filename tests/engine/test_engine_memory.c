@@ -77,9 +77,9 @@ static void taken(const struct compiled *q, size_t *got)
         for (int d = 0; d < q->list.n; d++) {
             if (q->list.dev[d].ops != device_kinds[k])
                 continue;
-            memcpy(got + d * PARTS, own, REGION_MAIL * sizeof *own);
-            got[d * PARTS + REGION_MAIL] = raw[d * SHARED + 1];
-            got[d * PARTS + REGION_COUNT] = own[REGION_MAIL];
+            memcpy(got + d * PARTS, own, REGION_INBOX * sizeof *own);
+            got[d * PARTS + REGION_INBOX] = raw[d * SHARED + 1];
+            got[d * PARTS + REGION_COUNT] = own[REGION_INBOX];
             own += OWN;
         }
 }

@@ -542,13 +542,13 @@ static void engine_plan_bytes_are_what_is_allocated(void **state)
         assert_int_equal(f.n_dev, e->exec->set->n - 1); /* without "io" */
         assert_int_equal(f.io_buffers,
                          e->exec->set->dev[f.n_dev].bytes[REGION_WORK] +
-                             e->exec->set->dev[f.n_dev].bytes[REGION_MAIL]);
+                             e->exec->set->dev[f.n_dev].bytes[REGION_INBOX]);
         for (int d = 0; d < f.n_dev; d++) {
             const struct device *x = &e->exec->set->dev[d];
 
             assert_int_equal(x->bytes[REGION_WEIGHTS], f.dev[d].weights);
             assert_int_equal(x->bytes[REGION_CACHE], f.dev[d].cache);
-            assert_int_equal(x->bytes[REGION_WORK] + x->bytes[REGION_MAIL] +
+            assert_int_equal(x->bytes[REGION_WORK] + x->bytes[REGION_INBOX] +
                                  x->scratch_bytes,
                              f.dev[d].buffers);
         }

@@ -341,10 +341,10 @@ static void rows_of(const struct engine_run *r, int cache, int64_t n,
     out->n = (size_t)n * row;
     out->data = malloc(out->n);
     assert_non_null(out->data);
-    for (int64_t i = 0; i < n; i += KV_PAGE)
+    for (int64_t i = 0; i < n; i += PAGE_TOKENS)
         assert_int_equal(
-            exec_cache_read(&c, cache, r->engine->kv.table[i / KV_PAGE], 0,
-                            (int)(n - i < KV_PAGE ? n - i : KV_PAGE),
+            exec_cache_read(&c, cache, r->engine->kv.table[i / PAGE_TOKENS], 0,
+                            (int)(n - i < PAGE_TOKENS ? n - i : PAGE_TOKENS),
                             (char *)out->data + (size_t)i * row, NULL),
             PL_OK);
     exec_caches_close(&c);

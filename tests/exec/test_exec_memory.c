@@ -277,7 +277,7 @@ static int64_t cut_bytes(const struct compiled *p)
             x->layout->dim != g->n_dim - 1)
             continue;
         for (int u = 0; u < p->low->n_unit; u++) {
-            int t = lowered_leaf(p->low, i)->v[u].tensor;
+            int t = lowered_stored(p->low, i)->v[u].tensor;
 
             if (!p->low->prog[p->low->unit[u].dev].tensor[t].pack)
                 continue;
@@ -304,7 +304,7 @@ static int64_t padding_bytes(const struct compiled *p)
 
             if (x->pack && x->pack->n_row % PACK_ROWS)
                 n += (PACK_ROWS - x->pack->n_row % PACK_ROWS) *
-                     (int64_t)(x->pack->group_bytes / PACK_ROWS) *
+                     (int64_t)(x->pack->panel_bytes / PACK_ROWS) *
                      (x->n_dim == 3 ? x->dim[0].n : 1);
         }
     return n;

@@ -381,6 +381,27 @@ static void copies_are_read(struct job *j, const struct compiled *p,
         }
 }
 
+/* No queue waits twice in a row for what the other queue of its device has. */
+static void waits_are_new(struct job *j, const struct compiled *p)
+{
+    for (int d = 0; d < p->list.n; d++)
+        for (int k = 0; k < p->low->n_script; k++) {
+            const struct script *x = &p->low->prog[d].script[k];
+            const struct step *last[QUEUE_COUNT] = {NULL};
+
+            for (int i = 0; i < x->n_step; i++) {
+                const struct step *s = &x->step[i], *t = last[s->queue];
+
+                if (t && t->kind == STEP_WAIT && s->kind == STEP_WAIT &&
+                    t->event.dev == d && s->event.dev == d &&
+                    t->event.event == s->event.event && t->micro == s->micro)
+                    JOB_FAIL(j, p, "%s, script %d: step %d waits once more",
+                             p->list.dev[d].name, k, i);
+                last[s->queue] = s;
+            }
+        }
+}
+
 /* ---- runs ---------------------------------------------------------------- */
 
 static void set_inputs(struct job *j, pl_exec *x, int s, int micro)
@@ -565,6 +586,7 @@ static bool run_placed(struct job *j, bool stay_home, int *n_copy,
         JOB_FAIL(j, NULL, "%s", err.message);
     program_reads_back(p->low->prog, p->low->n_dev);
     copies_are_read(j, p, n_copy);
+    waits_are_new(j, p);
     if (test_below(seed, 4) == 0)
         setenv("PL_DEBUG", "guard", 1);
     s = exec_create(&x, p, &o, &err);

@@ -30,7 +30,7 @@ struct setting {
 struct scene {
     struct setting s;
     struct graph_attr attr;
-    struct kernel_batch batch;
+    struct token_table table;
     struct cpu_call call;
     int32_t pos[MAX_TOK], seq[MAX_TOK], head_map[64];
     int64_t n_page;
@@ -46,7 +46,7 @@ static char *tile(const struct scene *s, const struct cpu_tensor *cache,
                   int seq, int64_t pos, int head)
 {
     int64_t page =
-        s->batch.pages[seq * s->batch.page_stride + pos / PAGE_TOKENS];
+        s->table.pages[seq * s->table.page_stride + pos / PAGE_TOKENS];
 
     return (char *)cache->data +
            (size_t)(page * cache->dim[1] + head) * tile_bytes(cache);
@@ -60,8 +60,8 @@ static void fill(const struct scene *s, const struct cpu_tensor *cache,
     const struct graph_attr attr = {.values = values};
     int64_t n = hi - lo;
     int64_t dim[] = {n, cache->dim[1], cache->dim[2]};
-    struct kernel_batch b = s->batch;
-    struct cpu_call c = {.out = *cache, .n_in = 2, .attr = &attr, .batch = &b};
+    struct token_table b = s->table;
+    struct cpu_call c = {.out = *cache, .n_in = 2, .attr = &attr, .table = &b};
     uint64_t seed = 77 + (uint64_t)(2 * seq + values);
     int32_t *pos = malloc((size_t)n * 4 + 1);
     int32_t *row = malloc((size_t)n * 4 + 1);
@@ -110,7 +110,7 @@ static void scene_fill(struct scene *s)
 /* Deals all pages at random. */
 static void scene_pages(struct scene *s, uint64_t *seed)
 {
-    int32_t *page = (int32_t *)(uintptr_t)s->batch.pages;
+    int32_t *page = (int32_t *)(uintptr_t)s->table.pages;
 
     for (int32_t i = 0; i < s->n_page; i++) {
         int64_t j = test_below(seed, i + 1);
@@ -140,19 +140,19 @@ static void scene_init(struct scene *s, const struct setting *set,
             last = set->seq[q].first + set->seq[q].n;
     }
     assert_in_range(n_tok, 1, MAX_TOK);
-    s->batch = (struct kernel_batch){.n_tok = n_tok,
-                                     .n_out = n_tok,
-                                     .pos = s->pos,
-                                     .seq = s->seq,
-                                     .page_stride = last / PAGE_TOKENS + 2};
-    s->n_page = s->batch.page_stride * set->n_seq;
-    s->batch.pages = malloc((size_t)s->n_page * 4);
-    assert_non_null(s->batch.pages);
+    s->table = (struct token_table){.n_tok = n_tok,
+                                    .n_out = n_tok,
+                                    .pos = s->pos,
+                                    .seq = s->seq,
+                                    .page_stride = last / PAGE_TOKENS + 2};
+    s->n_page = s->table.page_stride * set->n_seq;
+    s->table.pages = malloc((size_t)s->n_page * 4);
+    assert_non_null(s->table.pages);
     scene_pages(s, seed);
 
     c->n_in = 4;
     c->attr = &s->attr;
-    c->batch = &s->batch;
+    c->table = &s->table;
     c->head_map = s->head_map;
     c->in[0] = call_tensor(
         PL_F32, 3, (const int64_t[]){n_tok, set->n_head, set->d}, 2.0f, seed);
@@ -187,7 +187,7 @@ static void scene_fini(struct scene *s)
     for (int i = 0; i < 4; i++)
         free(s->call.in[i].data);
     free(s->call.out.data);
-    free((void *)(uintptr_t)s->batch.pages);
+    free((void *)(uintptr_t)s->table.pages);
 }
 
 static void read_row(const struct scene *s, int which, int seq, int64_t pos,
@@ -349,7 +349,7 @@ static void check(const struct setting *set, uint64_t *seed)
     int n_tok, tok_step, head_step;
 
     scene_init(&s, set, seed);
-    n_tok = (int)s.batch.n_tok;
+    n_tok = (int)s.table.n_tok;
     call_all(KERNEL_attention, &s.call, s.out_bytes);
     tok_step = n_tok > 17 ? 7 : 1;
     head_step = set->n_head > 4 ? 3 : 1;
@@ -514,7 +514,7 @@ static void cpu_attention_tokens_do_not_depend_on_company(void **state)
         call_run(CPU_GENERIC, KERNEL_attention, s.call, 1);
         for (int f = CPU_GENERIC; f < CPU_FAMILY_COUNT; f++) {
             for (int t = 0; cpu_family_runs(f) && t < n; t++) {
-                struct kernel_batch b = s.batch;
+                struct token_table b = s.table;
                 struct cpu_call c = s.call;
                 float out[3 * 48];
 
@@ -523,7 +523,7 @@ static void cpu_attention_tokens_do_not_depend_on_company(void **state)
                 b.n_tok = 1;
                 b.pos += t;
                 b.seq += t;
-                c.batch = &b;
+                c.table = &b;
                 c.in[0].dim[0] = c.out.dim[0] = 1;
                 c.in[0].data = (float *)s.call.in[0].data + t * 3 * 32;
                 c.out.data = out;
@@ -551,8 +551,8 @@ static void cpu_cache_rows_are_the_format_s_encoding(void **state)
         const struct graph_attr attr = {.values = values};
         const int32_t pos[] = {62, 63, 64, 5}, seq[] = {0, 0, 0, 1};
         const int32_t pages[] = {2, 0, 1, 3};
-        struct kernel_batch b = {4, 0, pos, seq, pages, 2};
-        struct cpu_call c = {.n_in = 2, .attr = &attr, .batch = &b};
+        struct token_table b = {4, 0, pos, seq, pages, 2};
+        struct cpu_call c = {.n_in = 2, .attr = &attr, .table = &b};
         size_t bytes = cache_tile_bytes(f, D);
         size_t row_bytes = format_row_bytes(f, D);
 

@@ -189,7 +189,7 @@ int build_tensor(struct build *b, int64_t width)
 
 int build_mail(struct build *b, int64_t width)
 {
-    return new_tensor(b, width, REGION_MAIL);
+    return new_tensor(b, width, REGION_INBOX);
 }
 
 struct step *build_step(struct build *b, enum step_kind kind)
@@ -324,7 +324,7 @@ static void toy_reverse(const struct cpu_call *c)
 
 static void toy_who(const struct cpu_call *c)
 {
-    const struct kernel_batch *b = c->batch;
+    const struct token_table *b = c->table;
     int64_t w = c->out.dim[2];
 
     for (int64_t t = c->ith; t < c->out.dim[0]; t += c->nth) {
@@ -456,8 +456,8 @@ void build_survives(const struct device_list *l,
     }
 }
 
-void build_put_batch(struct device_set *s, int dev, int tensor,
-                     const struct kernel_batch *b, int64_t n_seq)
+void build_put_token_table(struct device_set *s, int dev, int tensor,
+                           const struct token_table *b, int64_t n_seq)
 {
     const struct program *p = s->dev[dev].prog;
     const struct prog_tensor *t = &p->tensor[tensor];

@@ -89,9 +89,9 @@ void build_add_host(struct device_list *l, int n_thread, bool pinned);
 void build_survives(const struct device_list *l,
                     const struct device_options *opt, const struct program *p);
 
-/* What `b` says into the table of tokens that `tensor` is. */
-void build_put_batch(struct device_set *s, int dev, int tensor,
-                     const struct kernel_batch *b, int64_t n_seq);
+/* What `b` says into the token table that `tensor` is. */
+void build_put_token_table(struct device_set *s, int dev, int tensor,
+                           const struct token_table *b, int64_t n_seq);
 
 struct device_run build_run(int64_t n_tok);
 

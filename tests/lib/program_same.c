@@ -59,7 +59,7 @@ static const char *pack(const struct pack *p, const struct pack *q)
     SAME(n_row);
     SAME(k);
     SAME(n_full);
-    SAME(group_bytes);
+    SAME(panel_bytes);
     SAME(matrix_bytes);
     SAME_ALL(n_chunk, chunk, chunk);
     return NULL;
@@ -113,8 +113,8 @@ static const char *item_of_tree(const struct rank_item *p,
 
 static const char *span(const struct rank_span *p, const struct rank_span *q)
 {
-    SAME(log);
-    SAME(loc);
+    SAME(logical);
+    SAME(local);
     SAME(n);
     SAME(rank);
     return NULL;
@@ -262,7 +262,7 @@ static const char *pages(const struct step_pages *p, const struct step_pages *q,
     SAME(out);
     SAME(src_dev);
     SAME(src);
-    SAME(batch);
+    SAME(token_table);
     SAME(tile_bytes);
     return heads(p->map, q->map, all[p->out_dev].tensor[p->out].dim[1].n);
 }

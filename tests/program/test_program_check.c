@@ -17,7 +17,7 @@
     "max n_tok 4 n_slot 128 n_seq 1 page_stride 2\n"                           \
     "device 0\n"                                                               \
     "%0: f32[n_tok, 16]\n"                                                     \
-    "%1: f32[n_tok, 16] mail\n"                                                \
+    "%1: f32[n_tok, 16] inbox\n"                                               \
     "%2: f16[n_slot, 2, 16] cache\n"                                           \
     "%3: i32[10]\n"                                                            \
     "%4: i32[9]\n"                                                             \
@@ -26,9 +26,9 @@
     "%7: f32[n_tok, 2, 16]\n"                                                  \
     "device 1\n"                                                               \
     "%0: f32[n_tok, 16]\n"                                                     \
-    "%1: f32[n_tok, 16] mail\n"                                                \
+    "%1: f32[n_tok, 16] inbox\n"                                               \
     "%2: f16[n_slot, 2, 16]\n"                                                 \
-    "%3: f16[n_slot, 2, 16] mail\n"                                            \
+    "%3: f16[n_slot, 2, 16] inbox\n"                                           \
     "%4: i32[10]\n"                                                            \
     "script\n"
 /* device 0 gives in its copy queue, and device 1 answers */
@@ -96,8 +96,8 @@ static void program_check_peers_write_inboxes_only(void **state)
     is_refused(HEAD "0: deal 1.%1, 1.%1@64 <- %0 64, %0@64 64\n", true, NULL);
     is_refused(HEAD "0: deal 1.%1, 1.%1@64 <- %0 64\n", true,
                "deals more or fewer pieces");
-    is_refused(HEAD "0: pages 1.%3 <- %2 batch %3 heads(0, 1)\n", true, NULL);
-    is_refused(HEAD "0: pages 1.%2 <- %2 batch %3 heads(0, 1)\n", true,
+    is_refused(HEAD "0: pages 1.%3 <- %2 table %3 heads(0, 1)\n", true, NULL);
+    is_refused(HEAD "0: pages 1.%2 <- %2 table %3 heads(0, 1)\n", true,
                "pushes elsewhere than into an inbox");
 }
 
@@ -106,7 +106,7 @@ static void program_check_private_memory_is_not_read(void **state)
     (void)state;
     is_refused(HEAD "1: pull %0 <- 0.%0 64*n_tok\n", true,
                "pulls from memory that is not open to it");
-    is_refused(HEAD "1: pages %2 <- 0.%2 batch %4 heads(0, 1)\n", true,
+    is_refused(HEAD "1: pages %2 <- 0.%2 table %4 heads(0, 1)\n", true,
                "pulls from memory that is not open to it");
     is_refused(HEAD "0, 1: merge meet; %0 <- sum(0.%0, 1.%0+) 64*n_tok\n", true,
                "meets devices that share no memory");
@@ -117,7 +117,7 @@ static void program_check_private_memory_is_not_read(void **state)
 static void
 program_check_tables_are_whole_and_of_their_micro_batch(void **state)
 {
-    static const char *const none = "reads a table of tokens where none is";
+    static const char *const none = "reads a token table where none is";
     static const char *const there = "names a tensor that is not there";
 
     (void)state;
@@ -132,8 +132,8 @@ program_check_tables_are_whole_and_of_their_micro_batch(void **state)
                NULL);
     is_refused(HEAD "0: %7 = attention(%7, %2, %2, -, %4)\n", true, none);
     is_refused(HEAD "0: %7 = attention(%7, %2, %2, %3)\n", true, there);
-    is_refused(HEAD "0: pages 1.%3 <- %2 batch %4 heads(0, 1)\n", true, none);
-    is_refused(HEAD "0: pages 1.%3 <- %2 batch %9 heads(0, 1)\n", true, there);
+    is_refused(HEAD "0: pages 1.%3 <- %2 table %4 heads(0, 1)\n", true, none);
+    is_refused(HEAD "0: pages 1.%3 <- %2 table %9 heads(0, 1)\n", true, there);
 }
 
 /* A step may have no sequence at all, or as many as the programs allow. */

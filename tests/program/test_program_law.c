@@ -582,8 +582,8 @@ static void law_sim_devices_draw_every_order(void **state)
 /* Device 0 with a work tensor and an inbox, device 1 with both. */
 #define HEAD                                                                   \
     "programs 2\nmax n_tok 4 n_out 4\n"                                        \
-    "device 0\n%0: f32[n_tok, 8]\n%1: f32[n_tok, 8] mail\n"                    \
-    "device 1\n%0: f32[n_tok, 8]\n%1: f32[n_tok, 8] mail\n"                    \
+    "device 0\n%0: f32[n_tok, 8]\n%1: f32[n_tok, 8] inbox\n"                   \
+    "device 1\n%0: f32[n_tok, 8]\n%1: f32[n_tok, 8] inbox\n"                   \
     "script micro 2\n"
 
 static const struct refusal {

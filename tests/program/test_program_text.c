@@ -139,19 +139,19 @@ static void program_text_left_out_is_filled_in(void **state)
              "script\n",
              "programs 1\n"
              "max n_tok 0\n"
-             "device 0 weights 0 cache 0 work 0 mail 0 events 0 groups 0\n"
+             "device 0 weights 0 cache 0 work 0 inbox 0 events 0 groups 0\n"
              "script\n",
              1);
     reads_as(
         small, /* the example of program_text.h */
         "programs 2\n"
         "max n_tok 4 n_out 4\n"
-        "device 0 weights 2304 cache 0 work 512 mail 64 events 3 groups 1\n"
+        "device 0 weights 2304 cache 0 work 512 inbox 64 events 3 groups 1\n"
         "  %0: f32[n_tok, 8] work @0\n"
         "  %1: f32[n_tok, 8] work @128 micro 1 bytes 256\n"
         "  %2: q8_0[64, 32] weights @0 packed\n"
-        "  %3: f32[8] mail @0\n"
-        "device 1 weights 0 cache 0 work 128 mail 0 events 0 groups 1\n"
+        "  %3: f32[8] inbox @0\n"
+        "device 1 weights 0 cache 0 work 128 inbox 0 events 0 groups 1\n"
         "  %0: f32[n_tok, 8] work @0\n"
         "script micro 2\n"
         "  0 node 7: %1 = scale(%0) scale=2\n"
@@ -186,13 +186,13 @@ static void program_text_left_out_is_filled_in(void **state)
         "  1: post 7\n",
         "programs 2\n"
         "max n_tok 3\n"
-        "device 0 weights 8704 cache 256 work 4096 mail 0 events 6 groups 4\n"
+        "device 0 weights 8704 cache 256 work 4096 inbox 0 events 6 groups 4\n"
         "  %0: f32[n_tok, 5] work @0\n"
         "  %1: f32[n_tok, 64] work @64 q8\n"
         "  %2: q8_0[4, 17, 64] weights @0 packed\n"
         "  %3: f16[33] cache @128\n"
         "  %4: f32[n_tok, 5] work @320\n"
-        "device 1 weights 0 cache 0 work 0 mail 0 events 8 groups 4\n"
+        "device 1 weights 0 cache 0 work 0 inbox 0 events 8 groups 4\n"
         "script\n"
         "  0: %4 = scale(%0)\n"
         "  0 node 2: post 5\n"
@@ -290,7 +290,7 @@ static void program_text_read_by_hand_passes_the_check(void **state)
 /* What the programs of all plans together must show. */
 struct seen {
     int kind[STEP_WAIT + 1], meet, sum, tree, span, head, q8, pack, cut;
-    int death, copy_queue, micro, script, mail, skip, few, many;
+    int death, copy_queue, micro, script, inbox, skip, few, many;
     int deal, to_several, at, for_several;
 };
 
@@ -327,7 +327,7 @@ static void see(struct seen *o, const struct program *p, int n_dev)
     for (int d = 0; d < n_dev; d++) {
         for (int i = 0; i < p[d].n_tensor; i++) {
             o->q8 += p[d].tensor[i].q8;
-            o->mail += p[d].tensor[i].region == REGION_MAIL;
+            o->inbox += p[d].tensor[i].region == REGION_INBOX;
             o->pack += p[d].tensor[i].pack != NULL;
             o->cut += p[d].tensor[i].pack &&
                       p[d].tensor[i].pack->k < p[d].tensor[i].pack->n_full;
@@ -384,7 +384,7 @@ static void program_text_lowered_programs_read_back(void **state)
             fail_msg("no step of kind %d", k);
     assert_true(o.meet && o.sum && o.tree && o.span && o.head && o.q8);
     assert_true(o.pack && o.cut && o.death && o.copy_queue && o.micro);
-    assert_true(o.script && o.mail && o.skip && o.few && o.many);
+    assert_true(o.script && o.inbox && o.skip && o.few && o.many);
     assert_true(o.deal && o.to_several && o.at && o.for_several);
 }
 

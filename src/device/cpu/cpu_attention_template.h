@@ -300,7 +300,7 @@ static inline void task_run(struct view *v, int64_t t0, int64_t t1,
                             int64_t n_head, float *q)
 {
     const struct cpu_call *c = v->c;
-    const struct kernel_batch *b = c->batch;
+    const struct token_table *b = c->table;
     int64_t all_heads = c->out.dim[1];
     int64_t n_kv = c->in[1].dim[1];
     int64_t n_row = 0;
@@ -417,7 +417,7 @@ static inline size_t attention_scratch(const struct cpu_call *c)
  * threads, the heads of a group are dealt out too. */
 static inline void attention_run(const struct cpu_call *c)
 {
-    const struct kernel_batch *b = c->batch;
+    const struct token_table *b = c->table;
     int64_t n_head = c->out.dim[1];
     int64_t n_kv = c->in[1].dim[1];
     int64_t task = 0;

@@ -59,7 +59,7 @@ static inline size_t cache_write_scratch(const struct cpu_call *c)
  *   tile. */
 static inline void cache_write_run(const struct cpu_call *c)
 {
-    const struct kernel_batch *b = c->batch;
+    const struct token_table *b = c->table;
     int64_t n_head = c->out.dim[1];
     int64_t d = c->out.dim[2];
     size_t tile_bytes = cache_tile_bytes(c->out.format, d);

@@ -81,7 +81,7 @@ static void unload_device(struct device_set *s, struct device *d)
 {
     struct cpu_device *c = d->own;
 
-    for (int r = 0; r < REGION_MAIL; r++) {
+    for (int r = 0; r < REGION_INBOX; r++) {
         if (device_guarded(s))
             device_guard_dealloc(d->at[r], d->bytes[r]);
         else
@@ -138,7 +138,7 @@ static pl_status load_device(struct device_bank *b, struct device *d,
     x->arrived = flags_new((size_t)d->desc.n_thread, sizeof *x->arrived);
     if (!x->arrived)
         return err_no_memory(err, "a device's tables");
-    for (int r = 0; r < REGION_MAIL; r++) {
+    for (int r = 0; r < REGION_INBOX; r++) {
         d->at[r] = device_guarded(b->set)
                        ? device_guard_alloc(d->bytes[r])
                        : topology_alloc(t, d->desc.numa_node, d->bytes[r]);
@@ -147,7 +147,7 @@ static pl_status load_device(struct device_bank *b, struct device *d,
         device_guard_region(b->set, d, (enum region)r, d->at[r]);
         x->image.base[r] = d->at[r];
     }
-    x->image.base[REGION_MAIL] = d->at[REGION_MAIL];
+    x->image.base[REGION_INBOX] = d->at[REGION_INBOX];
     x->scratch = topology_alloc(t, d->desc.numa_node, d->scratch_bytes);
     if (!x->scratch)
         return not_given(d, "scratch", d->scratch_bytes, err);
@@ -173,11 +173,11 @@ static void touch(unsigned char *p, size_t bytes, int ith, int nth)
 
 /* Weights get their pages as they are loaded, which finds the system's zeros
  * still in the caches, unless it matters who touches them. */
-static void touch_first(void *user, int member)
+static void touch_first(void *user, int thread)
 {
     struct device_bank *b = user;
     const struct cpu_bank *c = b->own;
-    const struct cpu_seats *m = &c->seats[member];
+    const struct cpu_seats *m = &c->seats[thread];
 
     for (int i = 0; i < m->n; i++) {
         const struct device *d = device_of(b->set, m->seat[i].dev);
@@ -219,30 +219,30 @@ static pl_status get(struct device *d, enum region r, size_t offset, void *dst,
 
 /* ---- a run ------------------------------------------------------------- */
 
-static void member_run(void *user, int member)
+static void thread_run(void *user, int thread)
 {
-    cpu_run(user, member);
+    cpu_run(user, thread);
 }
 
 static void submit(struct device_bank *b)
 {
     struct cpu_bank *c = b->own;
-    uint64_t turn;
-    const struct device_run *run = device_set_now(b->set, &turn);
+    uint64_t number;
+    const struct device_run *run = device_set_now(b->set, &number);
 
     for (int i = 0; i < b->n; i++) {
         struct cpu_device *x = cpu_device_of(b->set, b->dev[i]);
 
         x->ready = !cpu_image_sizes(&x->image, run);
     }
-    team_begin(c->team, member_run, b);
+    team_begin(c->team, thread_run, b);
 }
 
 static void wait(struct device_bank *b)
 {
     struct cpu_bank *c = b->own;
 
-    team_end(c->team, member_run, b);
+    team_end(c->team, thread_run, b);
     for (int i = 0; i < b->n; i++) { /* who left early may have kept the old */
         struct cpu_device *x = cpu_device_of(b->set, b->dev[i]);
 

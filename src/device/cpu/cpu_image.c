@@ -82,7 +82,7 @@ static void fill(struct cpu_call *c, const struct step_kernel *k)
 
     c->n_in = 0;
     c->q8 = NULL;
-    c->batch = NULL;
+    c->table = NULL;
     c->attr = k->attr ? k->attr : &none;
     c->head_map = k->head_map;
     c->tree = k->tree;
@@ -93,14 +93,14 @@ static void fill(struct cpu_call *c, const struct step_kernel *k)
 }
 
 /* Where argument i of a step goes in a kernel's call; NULL: it is the quantized
- * form of the first operand, or the table of tokens. A result that is updated
+ * form of the first operand, or the token table. A result that is updated
  * is the first operand too. */
 static struct cpu_tensor *place(struct cpu_call *c, const struct step_kernel *k,
                                 const struct prog_tensor *t, int i)
 {
     if (i == 0)
         return &c->out;
-    if (kernel_arg_is_batch(k->kernel, i) ||
+    if (kernel_arg_is_token_table(k->kernel, i) ||
         (k->arg[i].tensor >= 0 && t[k->arg[i].tensor].q8))
         return NULL;
     return &c->in[c->n_in++];
@@ -111,7 +111,7 @@ void cpu_image_kernel(const struct cpu_image *m, const struct step *st,
 {
     static const struct cpu_tensor absent;
     const struct step_kernel *k = &st->kernel;
-    struct kernel_batch batch;
+    struct token_table table;
     struct cpu_call c;
 
     fill(&c, k);
@@ -120,9 +120,9 @@ void cpu_image_kernel(const struct cpu_image *m, const struct step *st,
 
         if (to) {
             *to = k->arg[i].tensor >= 0 ? m->tensor[k->arg[i].tensor] : absent;
-        } else if (kernel_arg_is_batch(k->kernel, i)) {
-            batch = cpu_image_batch(m, st, k->arg[i].tensor);
-            c.batch = &batch;
+        } else if (kernel_arg_is_token_table(k->kernel, i)) {
+            table = cpu_image_token_table(m, st, k->arg[i].tensor);
+            c.table = &table;
         } else {
             c.q8 = m->tensor[k->arg[i].tensor].data;
         }

@@ -104,13 +104,15 @@ static inline unsigned char *cpu_image_inbox(const struct cpu_image *m, int dev,
 {
     const struct device *d = device_of(m->set, dev);
 
-    return d->at[REGION_MAIL] + d->prog->tensor[tensor].offset;
+    return d->at[REGION_INBOX] + d->prog->tensor[tensor].offset;
 }
 /* The table of the step's micro-batch that lies in a tensor of this device. */
-static inline struct kernel_batch
-cpu_image_batch(const struct cpu_image *m, const struct step *st, int tensor)
+static inline struct token_table
+cpu_image_token_table(const struct cpu_image *m, const struct step *st,
+                      int tensor)
 {
-    return program_batch(m->prog, m->tensor[tensor].data, &m->sizes[st->micro]);
+    return program_token_table(m->prog, m->tensor[tensor].data,
+                               &m->sizes[st->micro]);
 }
 size_t cpu_merge_scratch(const struct step *st);
 double cpu_pages_bytes(const struct cpu_image *m, const struct step *st);

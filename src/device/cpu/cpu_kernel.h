@@ -39,7 +39,7 @@ struct cpu_call {
     const struct graph_attr *attr;
     const struct q8_block *q8; /* in[0] quantized, [rows, k/32]; NULL when the
                                   family or the format wants floats */
-    const struct kernel_batch *batch; /* cache_write, attention; others: NULL */
+    const struct token_table *table; /* cache_write, attention; others: NULL */
     const int32_t *head_map; /* attention: local KV head of each local query
                                 head; expert and other ops: NULL */
     struct rank_tree tree;   /* contractions */
@@ -57,7 +57,7 @@ typedef void cpu_kernel(const struct cpu_call *c);
 struct cpu_entry {
     cpu_kernel *run;
     /* Scratch a thread needs for a call of at most these sizes (data pointers
-     * and batch unset); NULL: none. */
+     * and table unset); NULL: none. */
     size_t (*scratch)(const struct cpu_call *c);
 };
 

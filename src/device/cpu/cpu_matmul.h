@@ -2,20 +2,21 @@
  *
  * matmul, expert_matmul and expert_down differ in which rows of activations
  * meet which matrix; cpu_matmul.c knows that, and threads, token blocks and
- * rank trees. A family supplies only the innermost part, a *slice*: one rank's
- * k of one group of 16 weight rows times a few rows of activations. */
+ * rank trees. A family supplies only the innermost part, a *job*: one rank's k
+ * of one panel of 16 weight rows (quant/pack.h) times a few rows of
+ * activations. */
 #ifndef DEVICE_CPU_CPU_MATMUL_H
 #define DEVICE_CPU_CPU_MATMUL_H
 
 #include "device/cpu/cpu_kernel.h"
 
-enum { CPU_SLICE_TOK = 16 }; /* most rows of activations a slice takes */
+enum { CPU_PANEL_TOK = 16 }; /* most rows of activations a job takes */
 
-struct cpu_slice {
-    /* The weights: a group of a packed matrix, or rows of a plain one. */
+struct cpu_panel_job {
+    /* The weights: a panel of a packed matrix, or rows of a plain one. */
     const struct pack *pack;      /* NULL: plain */
-    const uint8_t *group;         /* 16 packed rows; or n_row plain ones */
-    const uint8_t *next;          /* the group read after it, to fetch early */
+    const uint8_t *panel;         /* 16 packed rows; or n_row plain ones */
+    const uint8_t *next;          /* the panel read after it, to fetch early */
     const struct rank_span *span; /* plain: whose k is whose */
     int n_span;
     int n_row;        /* plain: 1 .. 16 */
@@ -23,7 +24,7 @@ struct cpu_slice {
     pl_format format; /* plain: F32, F16 or BF16 */
     int32_t rank;     /* only this rank's k counts */
     /* The activations: n_tok rows of the local k, float or struct q8_block. */
-    int n_tok;            /* 1 .. CPU_SLICE_TOK */
+    int n_tok;            /* 1 .. CPU_PANEL_TOK */
     const void *const *x; /* [n_tok] */
     /* Activations j have 16 accumulators, one a weight row, at
      * acc + 16 * at[j]; no two of at[] are equal. */
@@ -31,7 +32,7 @@ struct cpu_slice {
     const int32_t *at; /* [n_tok] */
 };
 
-/* Adds the products of the slice to its accumulators. The definition, for one
+/* Adds the products of the job to its accumulators. The definition, for one
  * accumulator, one weight row and one row of activations:
  *
  * Quantized weights: tile by tile of 32 values, k ascending, with the tile's
@@ -46,22 +47,22 @@ struct cpu_slice {
  * Float weights: acc = fmaf(w, x, acc), k ascending.
  *
  * The reference family reads floats in every format and adds the double sum of
- * the slice at once. */
-typedef void cpu_slice_fn(const struct cpu_slice *s);
+ * the job at once. */
+typedef void cpu_panel_fn(const struct cpu_panel_job *s);
 
-static inline float *cpu_slice_acc(const struct cpu_slice *s, int j)
+static inline float *cpu_panel_acc(const struct cpu_panel_job *s, int j)
 {
     return s->acc + PACK_ROWS * (int64_t)s->at[j];
 }
 
 struct cpu_matmul_isa {
-    cpu_slice_fn *packed[PL_FORMAT_COUNT]; /* by the weight's format */
-    cpu_slice_fn *plain;
+    cpu_panel_fn *packed[PL_FORMAT_COUNT]; /* by the weight's format */
+    cpu_panel_fn *plain;
     bool q8; /* quantized formats read struct q8_block, else float */
     void (*add)(float *out, const float *a, const float *b, int64_t n);
 };
 
-/* The three ops with a family's slices. */
+/* The three ops with a family's functions for jobs. */
 void cpu_matmul(const struct cpu_call *c, const struct cpu_matmul_isa *isa);
 void cpu_expert_matmul(const struct cpu_call *c,
                        const struct cpu_matmul_isa *isa);
@@ -72,9 +73,9 @@ size_t cpu_matmul_scratch(const struct cpu_call *c);
 size_t cpu_expert_matmul_scratch(const struct cpu_call *c);
 size_t cpu_expert_down_scratch(const struct cpu_call *c);
 
-/* The generic slices, for families that lack their own. */
-void cpu_slice_generic(const struct cpu_slice *s);       /* any packed */
-void cpu_slice_plain_generic(const struct cpu_slice *s); /* any plain */
+/* The generic functions, for families that lack their own. */
+void cpu_panel_generic(const struct cpu_panel_job *s);       /* any packed */
+void cpu_panel_plain_generic(const struct cpu_panel_job *s); /* any plain */
 void cpu_add_generic(float *out, const float *a, const float *b, int64_t n);
 
 /* out = in[0] in blocks of 32, by a family's encoder. */

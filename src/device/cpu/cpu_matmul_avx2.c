@@ -1,5 +1,5 @@
 /* Contractions for CPUs with AVX2, FMA and F16C: Haswell, Zen and later. A
- * group's 16 rows are two vectors.
+ * panel's 16 rows are two vectors.
  *
  * vpmaddubsw multiplies unsigned by signed bytes and adds pairs with
  * saturation. Codes to 63 times |q| <= 127 stay clear of it, and as many
@@ -11,7 +11,7 @@
 
 #include "base/half.h"
 
-enum { W = 8, SLICE_FLOAT_TOK = 4, WIDE_UNSIGNED = 0 };
+enum { W = 8, FLOAT_TOK = 4, WIDE_UNSIGNED = 0 };
 
 typedef int32_t vi __attribute__((vector_size(4 * W), may_alias));
 typedef uint32_t vu __attribute__((vector_size(4 * W), may_alias));

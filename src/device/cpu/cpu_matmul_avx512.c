@@ -1,10 +1,10 @@
 /* Contractions for CPUs with AVX-512 F, BW, VL, DQ and VNNI: Ice Lake, Zen 4
  * and later. vpdpbusd takes unsigned codes of all 8 bits, so nothing needs a
- * second step; one vector is the 16 rows of a group. */
+ * second step; one vector is the 16 rows of a panel. */
 #include <immintrin.h>
 #include <stdint.h>
 
-enum { W = 16, SLICE_FLOAT_TOK = 8, WIDE_UNSIGNED = 1 };
+enum { W = 16, FLOAT_TOK = 8, WIDE_UNSIGNED = 1 };
 
 typedef int32_t vi __attribute__((vector_size(4 * W), may_alias));
 typedef uint32_t vu __attribute__((vector_size(4 * W), may_alias));

@@ -1,6 +1,6 @@
-/* Slices in plain C. They are the specification: the vector families give the
- * same bits, lane by lane, and are tested against these. Written to be read,
- * not to be fast. */
+/* Jobs of contractions in plain C. They are the specification: the vector
+ * families give the same bits, lane by lane, and are tested against these.
+ * Written to be read, not to be fast. */
 #include <math.h>
 
 #include "base/half.h"
@@ -59,11 +59,11 @@ static float lane_add(const struct lane *l, bool min, const struct q8_block *x,
     return fmaf(-(w->dmin * x->d), (float)msum, acc);
 }
 
-static void chunk_quantized(const struct cpu_slice *s,
+static void chunk_quantized(const struct cpu_panel_job *s,
                             const struct pack_chunk *c)
 {
     const struct pack_rule *rule = s->pack->rule;
-    const uint8_t *sup = s->group + c->off;
+    const uint8_t *sup = s->panel + c->off;
     bool min = has_min(rule);
 
     for (int64_t i = 0; i < c->n / 32; i++) {
@@ -76,7 +76,7 @@ static void chunk_quantized(const struct cpu_slice *s,
 
             lane_read(&l, rule, sup, tile, r);
             for (int j = 0; j < s->n_tok; j++) {
-                float *acc = cpu_slice_acc(s, j) + r;
+                float *acc = cpu_panel_acc(s, j) + r;
 
                 *acc = lane_add(&l, min,
                                 (const struct q8_block *)s->x[j] + block, *acc);
@@ -87,13 +87,14 @@ static void chunk_quantized(const struct cpu_slice *s,
 
 /* ---- floats -------------------------------------------------------------- */
 
-static void chunk_float(const struct cpu_slice *s, const struct pack_chunk *c)
+static void chunk_float(const struct cpu_panel_job *s,
+                        const struct pack_chunk *c)
 {
-    const uint8_t *tiles = s->group + c->off;
+    const uint8_t *tiles = s->panel + c->off;
 
     for (int j = 0; j < s->n_tok; j++) {
         const float *x = (const float *)s->x[j] + c->k_loc;
-        float *acc = cpu_slice_acc(s, j);
+        float *acc = cpu_panel_acc(s, j);
 
         for (int64_t k = 0; k < c->n; k++) {
             for (int r = 0; r < PACK_ROWS; r++)
@@ -104,7 +105,7 @@ static void chunk_float(const struct cpu_slice *s, const struct pack_chunk *c)
     }
 }
 
-void cpu_slice_generic(const struct cpu_slice *s)
+void cpu_panel_generic(const struct cpu_panel_job *s)
 {
     for (int i = 0; i < s->pack->n_chunk; i++) {
         const struct pack_chunk *c = &s->pack->chunk[i];
@@ -120,29 +121,29 @@ void cpu_slice_generic(const struct cpu_slice *s)
 
 /* ---- plain rows ---------------------------------------------------------- */
 
-static void span_plain(const struct cpu_slice *s, int64_t first, int64_t n)
+static void span_plain(const struct cpu_panel_job *s, int64_t first, int64_t n)
 {
     for (int j = 0; j < s->n_tok; j++) {
         const float *x = s->x[j];
 
         for (int r = 0; r < s->n_row; r++) {
-            float acc = cpu_slice_acc(s, j)[r];
+            float acc = cpu_panel_acc(s, j)[r];
 
             for (int64_t k = first; k < first + n; k++)
                 acc =
-                    fmaf(element(s->format, s->group, r * s->k + k), x[k], acc);
-            cpu_slice_acc(s, j)[r] = acc;
+                    fmaf(element(s->format, s->panel, r * s->k + k), x[k], acc);
+            cpu_panel_acc(s, j)[r] = acc;
         }
     }
 }
 
-void cpu_slice_plain_generic(const struct cpu_slice *s)
+void cpu_panel_plain_generic(const struct cpu_panel_job *s)
 {
     if (s->n_span == 0)
         span_plain(s, 0, s->k);
     for (int i = 0; i < s->n_span; i++) {
         if (s->span[i].rank == s->rank)
-            span_plain(s, s->span[i].loc, s->span[i].n);
+            span_plain(s, s->span[i].local, s->span[i].n);
     }
 }
 
@@ -155,8 +156,8 @@ void cpu_add_generic(float *out, const float *a, const float *b, int64_t n)
 }
 
 static const struct cpu_matmul_isa isa = {
-    .packed = {[0 ... PL_FORMAT_COUNT - 1] = cpu_slice_generic},
-    .plain = cpu_slice_plain_generic,
+    .packed = {[0 ... PL_FORMAT_COUNT - 1] = cpu_panel_generic},
+    .plain = cpu_panel_plain_generic,
     .q8 = true,
     .add = cpu_add_generic,
 };

@@ -23,8 +23,8 @@ static double dot(const float *w, const float *x, int64_t n)
 
 /* Values first .. first+n-1 of row r times every row of activations. Pieces
  * are counted from `first`, where a rank's part begins. */
-static void row_add(const struct cpu_slice *s, int r, int64_t first, int64_t n,
-                    double *sum)
+static void row_add(const struct cpu_panel_job *s, int r, int64_t first,
+                    int64_t n, double *sum)
 {
     float w[PIECE];
 
@@ -32,30 +32,30 @@ static void row_add(const struct cpu_slice *s, int r, int64_t first, int64_t n,
         int64_t len = first + n - k < PIECE ? first + n - k : PIECE;
 
         if (s->pack != NULL) {
-            pack_decode(s->pack, s->group, r, k, len, w);
+            pack_decode(s->pack, s->panel, r, k, len, w);
         } else {
             const struct format_info *f = format_info(s->format);
 
-            f->decode(w, s->group + (r * s->k + k) * f->block_bytes, len);
+            f->decode(w, s->panel + (r * s->k + k) * f->block_bytes, len);
         }
         for (int j = 0; j < s->n_tok; j++)
             sum[j] += dot(w, (const float *)s->x[j] + k, len);
     }
 }
 
-static void sums_add(const struct cpu_slice *s, int r, const double *sum)
+static void sums_add(const struct cpu_panel_job *s, int r, const double *sum)
 {
     for (int j = 0; j < s->n_tok; j++) {
-        float *acc = cpu_slice_acc(s, j) + r;
+        float *acc = cpu_panel_acc(s, j) + r;
 
         *acc = (float)((double)*acc + sum[j]);
     }
 }
 
-static void slice_packed(const struct cpu_slice *s)
+static void panel_packed(const struct cpu_panel_job *s)
 {
     for (int r = 0; r < s->n_row; r++) {
-        double sum[CPU_SLICE_TOK] = {0};
+        double sum[CPU_PANEL_TOK] = {0};
 
         for (int i = 0; i < s->pack->n_chunk; i++) {
             const struct pack_chunk *c = &s->pack->chunk[i];
@@ -67,16 +67,16 @@ static void slice_packed(const struct cpu_slice *s)
     }
 }
 
-static void slice_plain(const struct cpu_slice *s)
+static void panel_plain(const struct cpu_panel_job *s)
 {
     for (int r = 0; r < s->n_row; r++) {
-        double sum[CPU_SLICE_TOK] = {0};
+        double sum[CPU_PANEL_TOK] = {0};
 
         if (s->n_span == 0)
             row_add(s, r, 0, s->k, sum);
         for (int i = 0; i < s->n_span; i++) {
             if (s->span[i].rank == s->rank)
-                row_add(s, r, s->span[i].loc, s->span[i].n, sum);
+                row_add(s, r, s->span[i].local, s->span[i].n, sum);
         }
         sums_add(s, r, sum);
     }
@@ -85,8 +85,8 @@ static void slice_plain(const struct cpu_slice *s)
 /* ---- the family ---------------------------------------------------------- */
 
 static const struct cpu_matmul_isa isa = {
-    .packed = {[0 ... PL_FORMAT_COUNT - 1] = slice_packed},
-    .plain = slice_plain,
+    .packed = {[0 ... PL_FORMAT_COUNT - 1] = panel_packed},
+    .plain = panel_plain,
     .add = cpu_add_generic,
 };
 

@@ -1,11 +1,11 @@
-/* Slices with vectors: the text of the AVX2 and AVX-512 families. Included once
- * by each; a vector lane is a weight row, so the steps are those of
- * cpu_slice_generic for W rows at a time and the bits are its bits.
+/* Jobs of contractions with vectors: the text of the AVX2 and AVX-512 families.
+ * Included once by each; a vector lane is a weight row, so the steps are those
+ * of cpu_panel_generic for W rows at a time and the bits are its bits.
  *
  * The includer defines, for its instruction set:
  *
  *   W, vi, vu, vf      lanes a vector; vectors of int32, uint32, float
- *   SLICE_FLOAT_TOK    rows of activations whose accumulators fit registers
+ *   FLOAT_TOK    rows of activations whose accumulators fit registers
  *   WIDE_UNSIGNED      v_dot takes codes to 255; else wide ones are signed
  *   v_set, v_setf      one value in all lanes
  *   v_fma              a * b + c, rounded once
@@ -48,11 +48,11 @@ TMPL int32_t load_dword(const void *p)
     return x;
 }
 
-/* Fetches n bytes AHEAD of p, which lies in the slice's group; what would be
- * beyond it, from the group to come. */
-TMPL void fetch(const struct cpu_slice *s, const uint8_t *p, int n)
+/* Fetches n bytes AHEAD of p, which lies in the job's panel; what would be
+ * beyond it, from the panel to come. */
+TMPL void fetch(const struct cpu_panel_job *s, const uint8_t *p, int n)
 {
-    const uint8_t *end = s->group + s->pack->group_bytes;
+    const uint8_t *end = s->panel + s->pack->panel_bytes;
 
     p = end - p > AHEAD ? p + AHEAD : s->next + (AHEAD - (end - p));
     for (int i = 0; i < n; i += 64)
@@ -222,7 +222,7 @@ TMPL vi tile_dot(const vu code[8], const struct scales *w, vi bias,
 }
 
 /* Rows W * h and on of one tile against a block of each row of activations. */
-TMPL void tile_half(const struct cpu_slice *s, const uint8_t *sup,
+TMPL void tile_half(const struct cpu_panel_job *s, const uint8_t *sup,
                     const uint8_t *tile, int64_t block, int h, vu table,
                     struct shape f)
 {
@@ -239,7 +239,7 @@ TMPL void tile_half(const struct cpu_slice *s, const uint8_t *sup,
         bias = pair(v_set(-bias_of(f)), v_set(-bias_of(f)));
     for (int j = 0; j < s->n_tok; j++) {
         const struct q8_block *x = (const struct q8_block *)s->x[j] + block;
-        float *at = cpu_slice_acc(s, j) + W * h;
+        float *at = cpu_panel_acc(s, j) + W * h;
         vf d = v_setf(x->d);
         vf acc;
 
@@ -252,14 +252,14 @@ TMPL void tile_half(const struct cpu_slice *s, const uint8_t *sup,
     }
 }
 
-TMPL void slice_quantized(const struct cpu_slice *s, struct shape f)
+TMPL void panel_quantized(const struct cpu_panel_job *s, struct shape f)
 {
     const struct pack_rule *rule = s->pack->rule;
     vu table = f.table ? v_table(rule->table) : (vu)v_set(0);
 
     for (int i = 0; i < s->pack->n_chunk; i++) {
         const struct pack_chunk *c = &s->pack->chunk[i];
-        const uint8_t *sup = s->group + c->off;
+        const uint8_t *sup = s->panel + c->off;
         const uint8_t *tile = sup + rule->sup_bytes;
 
         if (c->rank != s->rank)
@@ -288,19 +288,19 @@ TMPL vf float_load(const uint8_t *p, pl_format f)
 }
 
 /* Rows of activations first .. first+n_tok-1, their accumulators in registers:
- * n_tok <= SLICE_FLOAT_TOK is known to the compiler. */
-TMPL void float_block(const struct cpu_slice *s, const struct pack_chunk *c,
+ * n_tok <= FLOAT_TOK is known to the compiler. */
+TMPL void float_block(const struct cpu_panel_job *s, const struct pack_chunk *c,
                       int first, int n_tok, pl_format f)
 {
     const int size = f == PL_F32 ? 4 : 2;
-    const uint8_t *tile = s->group + c->off;
-    const float *x[SLICE_FLOAT_TOK];
-    vf acc[SLICE_FLOAT_TOK][HALVES];
+    const uint8_t *tile = s->panel + c->off;
+    const float *x[FLOAT_TOK];
+    vf acc[FLOAT_TOK][HALVES];
 
 #pragma GCC unroll 8
     for (int j = 0; j < n_tok; j++) {
         x[j] = (const float *)s->x[first + j] + c->k_loc;
-        memcpy(acc[j], cpu_slice_acc(s, first + j), sizeof(acc[j]));
+        memcpy(acc[j], cpu_panel_acc(s, first + j), sizeof(acc[j]));
     }
     for (int64_t k = 0; k < c->n; k++) {
         vf w[HALVES];
@@ -320,10 +320,10 @@ TMPL void float_block(const struct cpu_slice *s, const struct pack_chunk *c,
     }
 #pragma GCC unroll 8
     for (int j = 0; j < n_tok; j++)
-        memcpy(cpu_slice_acc(s, first + j), acc[j], sizeof(acc[j]));
+        memcpy(cpu_panel_acc(s, first + j), acc[j], sizeof(acc[j]));
 }
 
-TMPL void slice_float(const struct cpu_slice *s, pl_format f)
+TMPL void panel_float(const struct cpu_panel_job *s, pl_format f)
 {
     for (int i = 0; i < s->pack->n_chunk; i++) {
         const struct pack_chunk *c = &s->pack->chunk[i];
@@ -331,11 +331,11 @@ TMPL void slice_float(const struct cpu_slice *s, pl_format f)
 
         if (c->rank != s->rank)
             continue;
-        for (; j + SLICE_FLOAT_TOK <= s->n_tok; j += SLICE_FLOAT_TOK)
-            float_block(s, c, j, SLICE_FLOAT_TOK, f);
-        if (s->n_tok - j >= SLICE_FLOAT_TOK / 2) {
-            float_block(s, c, j, SLICE_FLOAT_TOK / 2, f);
-            j += SLICE_FLOAT_TOK / 2;
+        for (; j + FLOAT_TOK <= s->n_tok; j += FLOAT_TOK)
+            float_block(s, c, j, FLOAT_TOK, f);
+        if (s->n_tok - j >= FLOAT_TOK / 2) {
+            float_block(s, c, j, FLOAT_TOK / 2, f);
+            j += FLOAT_TOK / 2;
         }
         for (; j < s->n_tok; j++)
             float_block(s, c, j, 1, f);
@@ -361,19 +361,19 @@ TMPL void slice_float(const struct cpu_slice *s, pl_format f)
     X(MXFP4, 4, 0, 0, true, E8M0, NONE)
 #define FLOATS(X) X(F32) X(F16) X(BF16)
 
-#define SLICE_Q(name, low, high, bias, table, sub, sup)                        \
-    static void slice_##name(const struct cpu_slice *s)                        \
+#define PANEL_Q(name, low, high, bias, table, sub, sup)                        \
+    static void panel_##name(const struct cpu_panel_job *s)                    \
     {                                                                          \
-        slice_quantized(s, (struct shape){low, high, bias, table,              \
+        panel_quantized(s, (struct shape){low, high, bias, table,              \
                                           PACK_SUB_##sub, PACK_SUP_##sup});    \
     }
-SHAPES(SLICE_Q)
-#define SLICE_F(name)                                                          \
-    static void slice_##name(const struct cpu_slice *s)                        \
+SHAPES(PANEL_Q)
+#define PANEL_F(name)                                                          \
+    static void panel_##name(const struct cpu_panel_job *s)                    \
     {                                                                          \
-        slice_float(s, PL_##name);                                             \
+        panel_float(s, PL_##name);                                             \
     }
-FLOATS(SLICE_F)
+FLOATS(PANEL_F)
 
 static void add(float *out, const float *a, const float *b, int64_t n)
 {
@@ -388,10 +388,10 @@ static void add(float *out, const float *a, const float *b, int64_t n)
         out[i] = a[i] + b[i];
 }
 
-#define ENTRY(name, ...) [PL_##name] = slice_##name,
+#define ENTRY(name, ...) [PL_##name] = panel_##name,
 static const struct cpu_matmul_isa isa = {
     .packed = {SHAPES(ENTRY) FLOATS(ENTRY)},
-    .plain = cpu_slice_plain_generic,
+    .plain = cpu_panel_plain_generic,
     .q8 = true,
     .add = add,
 };

@@ -12,7 +12,7 @@
 
 /* A walk over the pages of a micro-batch. */
 struct walk {
-    struct kernel_batch b;
+    struct token_table b;
     int64_t tok, k, last; /* next token; page of the sequence, and its last */
     int64_t row;
 };
@@ -21,7 +21,7 @@ struct walk {
  * window that were given back. */
 static int32_t next_page(struct walk *w)
 {
-    const struct kernel_batch *b = &w->b;
+    const struct token_table *b = &w->b;
 
     for (;;) {
         for (; w->k <= w->last; w->k++) {
@@ -47,8 +47,8 @@ static int32_t next_page(struct walk *w)
 
 static struct walk start(const struct cpu_image *m, const struct step *st)
 {
-    return (struct walk){.b = cpu_image_batch(m, st, st->pages.batch),
-                         .last = -1};
+    return (struct walk){
+        .b = cpu_image_token_table(m, st, st->pages.token_table), .last = -1};
 }
 
 static size_t n_head(const struct cpu_image *m, int dev, int tensor)
