@@ -228,7 +228,7 @@ static void dims(struct cpu_tensor *t, int n, int64_t a, int64_t b, int64_t c)
     t->dim[2] = c;
 }
 
-/* Random codes with small scales: rows of one group in the format's blocks,
+/* Random codes with small scales: rows of one panel in the format's blocks,
  * packed once; the buffer repeats it. */
 static void weights_fill(struct work *w, size_t size, unsigned *seed)
 {
@@ -236,7 +236,7 @@ static void weights_fill(struct work *w, size_t size, unsigned *seed)
     size_t row_bytes = format_row_bytes(w->pack.format, w->c->k);
     uint8_t *row = get(row_bytes);
 
-    memset(w->weights, 0, w->pack.group_bytes);
+    memset(w->weights, 0, w->pack.panel_bytes);
     for (int r = 0; r < PACK_ROWS; r++) {
         for (size_t i = 0; i < row_bytes; i++)
             row[i] = (uint8_t)(rand_r(seed) & 0x1f);
@@ -247,9 +247,9 @@ static void weights_fill(struct work *w, size_t size, unsigned *seed)
         }
         pack_row(&w->pack, w->weights, r, row);
     }
-    for (size_t i = w->pack.group_bytes; i + w->pack.group_bytes <= size;
-         i += w->pack.group_bytes)
-        memcpy(w->weights + i, w->weights, w->pack.group_bytes);
+    for (size_t i = w->pack.panel_bytes; i + w->pack.panel_bytes <= size;
+         i += w->pack.panel_bytes)
+        memcpy(w->weights + i, w->weights, w->pack.panel_bytes);
     free(row);
 }
 

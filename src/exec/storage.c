@@ -39,7 +39,7 @@ static int64_t rows_below(const struct storage *s, int64_t row)
     return below;
 }
 
-static int64_t groups(int64_t n_row)
+static int64_t panels(int64_t n_row)
 {
     return (n_row + PACK_ROWS - 1) / PACK_ROWS;
 }
@@ -55,8 +55,8 @@ static void piece_rows(const struct storage *s, int64_t i, int64_t *a,
         *b = i + 1;
         return;
     }
-    end = (i / groups(s->n_row) + 1) * s->n_row;
-    *a = end - s->n_row + i % groups(s->n_row) * PACK_ROWS;
+    end = (i / panels(s->n_row) + 1) * s->n_row;
+    *a = end - s->n_row + i % panels(s->n_row) * PACK_ROWS;
     *b = end - *a < PACK_ROWS ? end : *a + PACK_ROWS;
 }
 
@@ -64,7 +64,7 @@ static int64_t piece_of(const struct storage *s, int64_t row_held)
 {
     if (!s->t->pack)
         return row_held;
-    return row_held / s->n_row * groups(s->n_row) +
+    return row_held / s->n_row * panels(s->n_row) +
            row_held % s->n_row / PACK_ROWS;
 }
 
@@ -97,7 +97,7 @@ static pl_status deal(struct storage *s, const struct graph_node *g,
     int last = g->n_dim - 1, dim = l->kind == PL_SPLIT ? l->dim : 0;
     int64_t outer = 1;
 
-    if (s->t->pack && dim == last) { /* groups know which part of a row it is */
+    if (s->t->pack && dim == last) { /* panels know which part of a row it is */
         l = &layout_mirrored;
         dim = 0;
     }
@@ -115,8 +115,8 @@ static pl_status deal(struct storage *s, const struct graph_node *g,
     s->piece_bytes = s->row_bytes;
     if (s->t->pack && s->n > 0) {
         s->n_row = s->t->pack->n_row;
-        s->n = s->n / s->n_row * groups(s->n_row);
-        s->piece_bytes = s->t->pack->group_bytes;
+        s->n = s->n / s->n_row * panels(s->n_row);
+        s->piece_bytes = s->t->pack->panel_bytes;
     }
     if (s->piece_bytes > 0)
         s->slab = STORAGE_SLAB / (int64_t)s->piece_bytes;
@@ -185,19 +185,19 @@ pl_status storage_table(const pl_exec *x, int node, bool read, struct arena *a,
 
 /* ---- moves --------------------------------------------------------------- */
 
-/* The host's rows of a group, NULL where there is none. */
-struct group_rows {
+/* The host's rows of a panel, NULL where there is none. */
+struct panel_rows {
     const void *row[PACK_ROWS];
-    int n, have; /* rows the group holds; those of the host's range */
+    int n, have; /* rows the panel holds; those of the host's range */
 };
 
-static void group_rows_of(const struct storage *s, int64_t piece,
-                          const struct storage_rows *r, struct group_rows *out)
+static void panel_rows_of(const struct storage *s, int64_t piece,
+                          const struct storage_rows *r, struct panel_rows *out)
 {
     int64_t a, b, run = 0, row = 0;
 
     piece_rows(s, piece, &a, &b);
-    *out = (struct group_rows){.n = (int)(b - a)};
+    *out = (struct panel_rows){.n = (int)(b - a)};
     for (int64_t i = a; i < b; i++, run--, row++) {
         if (run == 0)
             row = row_at(s, i, &run);
@@ -208,17 +208,17 @@ static void group_rows_of(const struct storage *s, int64_t piece,
     }
 }
 
-static void put_groups(const struct storage *s, int64_t first, int64_t n,
+static void put_panels(const struct storage *s, int64_t first, int64_t n,
                        const struct storage_rows *r, unsigned char *g)
 {
-    struct group_rows now, next = {.n = 0};
+    struct panel_rows now, next = {.n = 0};
 
-    group_rows_of(s, first, r, &now);
+    panel_rows_of(s, first, r, &now);
     for (int64_t i = 1; i <= n; i++, now = next, g += s->piece_bytes) {
         if (i < n)
-            group_rows_of(s, first + i, r, &next);
+            panel_rows_of(s, first + i, r, &next);
         if (now.have == now.n) {
-            pack_group(s->t->pack, g, now.row,
+            pack_panel(s->t->pack, g, now.row,
                        i < n && next.have == PACK_ROWS ? next.row : NULL);
             continue;
         }
@@ -228,13 +228,13 @@ static void put_groups(const struct storage *s, int64_t first, int64_t n,
     }
 }
 
-static void get_groups(const struct storage *s, int64_t first, int64_t n,
+static void get_panels(const struct storage *s, int64_t first, int64_t n,
                        const struct storage_rows *r, const unsigned char *g)
 {
     for (int64_t i = 0; i < n; i++, g += s->piece_bytes) {
-        struct group_rows l;
+        struct panel_rows l;
 
-        group_rows_of(s, first + i, r, &l);
+        panel_rows_of(s, first + i, r, &l);
         for (int k = 0; k < l.n; k++)
             if (l.row[k])
                 unpack_row(s->t->pack, g, k, (void *)l.row[k]);
@@ -309,9 +309,9 @@ pl_status storage_move(pl_exec *x, const struct storage *s, int64_t first,
     if (!s->t->pack)
         plain_rows(s, first, n, r, put, p);
     else if (put)
-        put_groups(s, first, n, r, p);
+        put_panels(s, first, n, r, p);
     else
-        get_groups(s, first, n, r, p);
+        get_panels(s, first, n, r, p);
     if (!map && put)
         return device_write(x->set, s->dev, s->t->region, at, p, bytes, err);
     return PL_OK;

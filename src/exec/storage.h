@@ -2,7 +2,7 @@
  * of it, and moves between the host's rows and such a place, slab by slab.
  *
  * A storage is counted in *pieces*, which follow each other in the device's
- * memory: packed groups of 16 rows, or, of plain tensors, rows (values, where
+ * memory: panels of 16 packed rows, or, of plain tensors, rows (values, where
  * rows are cut). The host's side is counted in rows (values) of the whole
  * weight. Pieces and rows ascend together. */
 #ifndef EXEC_STORAGE_H

@@ -2,7 +2,7 @@
  * host are in a step of many tokens.
  *
  * Each device gets only its slice, and of a packed weight the packed form:
- * groups of rows and chunks of k are the same bytes on both sides, so a slice
+ * panels of rows and chunks of k are the same bytes on both sides, so a slice
  * is a number of runs. The weights of a layer set out while the layer before is
  * computed; where a device has no copy queue nothing would be hidden, and they
  * are copied when they are needed. */
@@ -126,18 +126,18 @@ static pl_status packed_pieces(struct lower *w, int i, int s, int u,
                     .src_dev = lower_dev(w, s),
                     .src = tensor,
                     .src_at = mat_src * (int64_t)src->matrix_bytes +
-                              row_src / PACK_ROWS * (int64_t)src->group_bytes +
+                              row_src / PACK_ROWS * (int64_t)src->panel_bytes +
                               r.src,
                     .dst_at = mat_dst * (int64_t)dst->matrix_bytes +
-                              row_dst / PACK_ROWS * (int64_t)dst->group_bytes +
+                              row_dst / PACK_ROWS * (int64_t)dst->panel_bytes +
                               r.dst,
                     .bytes = {r.bytes, PL_CONST},
                     .n0 = {pm->n, PL_CONST},
                     .src_s0 = {(int64_t)src->matrix_bytes, PL_CONST},
                     .dst_s0 = {(int64_t)dst->matrix_bytes, PL_CONST},
                     .n1 = {(pr->n + PACK_ROWS - 1) / PACK_ROWS, PL_CONST},
-                    .src_s1 = {(int64_t)src->group_bytes, PL_CONST},
-                    .dst_s1 = {(int64_t)dst->group_bytes, PL_CONST},
+                    .src_s1 = {(int64_t)src->panel_bytes, PL_CONST},
+                    .dst_s1 = {(int64_t)dst->panel_bytes, PL_CONST},
                 };
 
                 PL_TRY(lower_push_piece(w, out, &p));

@@ -90,7 +90,7 @@ static bool pack_make(struct read *r, struct pack *p)
     pack_init(p, p->format, n_row, 0, span, r->part.n, chunk);
     p->n_full = n_full < 0 ? p->k : n_full;
     r->part.n = 0;
-    if (__builtin_mul_overflow(p->group_bytes,
+    if (__builtin_mul_overflow(p->panel_bytes,
                                (size_t)((n_row + PACK_ROWS - 1) / PACK_ROWS),
                                &bytes) ||
         bytes > (size_t)FORM_MAX_BYTES)

@@ -36,7 +36,7 @@ quant_move quant_move_iq4_xs;
 quant_move quant_move_mxfp4;
 
 /* Packs n blocks of each of 16 rows, from byte `at` of the rows on, to `out`:
- * block by block the super scales, then the tiles, as pack.h says of a group.
+ * block by block the super scales, then the tiles, as pack.h says of a panel.
  * Of float formats it takes n times eight elements. */
 typedef void quant_weave(const uint8_t *const *row, size_t at, int n,
                          uint8_t *out);

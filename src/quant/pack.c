@@ -1,7 +1,7 @@
-/* Packing: rows in their file format to groups of 16 rows and back (pack.h).
+/* Packing: rows in their file format to panels of 16 rows and back (pack.h).
  * A row goes through struct quant_lane, 32 codes and their scales at a time,
  * so this file knows planes but no formats, and block.c formats but no planes.
- * Kernels do not call this; they read groups by their own wide loads. */
+ * Kernels do not call this; they read panels by their own wide loads. */
 #include "quant/pack.h"
 
 #include <math.h>
@@ -75,7 +75,7 @@ void pack_init(struct pack *p, pl_format f, int64_t n_row, int64_t n_full,
         .n_full = n_full,
         .n_chunk = n_chunk,
         .chunk = chunks,
-        .group_bytes = off,
+        .panel_bytes = off,
         .matrix_bytes = (size_t)((n_row + PACK_ROWS - 1) / PACK_ROWS) * off,
     };
 }
@@ -208,7 +208,7 @@ static void codes_put(const struct pack_rule *rule, uint8_t *tile, int lane,
 
 /* ---- rows ---------------------------------------------------------------- */
 
-/* A float format's row: elements PACK_ROWS apart in the group. */
+/* A float format's row: elements PACK_ROWS apart in the panel. */
 static inline void copy_strided(uint8_t *restrict dst, ptrdiff_t dst_step,
                                 const uint8_t *restrict src, ptrdiff_t src_step,
                                 int64_t n, size_t size)
@@ -217,14 +217,14 @@ static inline void copy_strided(uint8_t *restrict dst, ptrdiff_t dst_step,
         memcpy(dst + i * dst_step, src + i * src_step, size);
 }
 
-static void float_row(const struct pack *p, uint8_t *group, int lane,
+static void float_row(const struct pack *p, uint8_t *panel, int lane,
                       uint8_t *row, bool put)
 {
     int size = format_info(p->format)->block_bytes;
 
     for (int i = 0; i < p->n_chunk; i++) {
         const struct pack_chunk *c = &p->chunk[i];
-        uint8_t *in = group + c->off + lane * size, *out = row + c->k * size;
+        uint8_t *in = panel + c->off + lane * size, *out = row + c->k * size;
 
         if (size == 4 && put)
             copy_strided(in, 4 * PACK_ROWS, out, 4, c->n, 4);
@@ -237,18 +237,18 @@ static void float_row(const struct pack *p, uint8_t *group, int lane,
     }
 }
 
-void pack_row(const struct pack *p, void *group, int lane, const void *row)
+void pack_row(const struct pack *p, void *panel, int lane, const void *row)
 {
     const struct format_info *fi = format_info(p->format);
     const struct pack_rule *rule = p->rule;
 
     if (rule->tile_values == 1) {
-        float_row(p, group, lane, (uint8_t *)row, true);
+        float_row(p, panel, lane, (uint8_t *)row, true);
         return;
     }
     for (int i = 0; i < p->n_chunk; i++) {
         const struct pack_chunk *c = &p->chunk[i];
-        uint8_t *sup = (uint8_t *)group + c->off;
+        uint8_t *sup = (uint8_t *)panel + c->off;
         uint8_t *tile = sup + rule->sup_bytes;
 
         for (int64_t k = c->k; k < c->k + c->n; k += 32) {
@@ -263,7 +263,7 @@ void pack_row(const struct pack *p, void *group, int lane, const void *row)
     }
 }
 
-/* ---- groups -------------------------------------------------------------- */
+/* ---- panels -------------------------------------------------------------- */
 
 enum {
     LINE = 64,          /* of a cache */
@@ -273,7 +273,7 @@ enum {
 };
 
 /* Sixteen rows are sixteen streams, more than processors see through. So what
- * the next group needs of them is asked for while this one is packed, far
+ * the next panel needs of them is asked for while this one is packed, far
  * enough ahead to wait in the second cache, and what is written next, too. */
 static inline void fetch(const uint8_t *const *ahead, size_t at, size_t n,
                          const uint8_t *out, size_t n_out)
@@ -287,12 +287,12 @@ static inline void fetch(const uint8_t *const *ahead, size_t at, size_t n,
 
 /* Elements by eights, the rest one by one. */
 static void float_chunk(const struct pack *p, const struct pack_chunk *c,
-                        uint8_t *group, const uint8_t *const *rows,
+                        uint8_t *panel, const uint8_t *const *rows,
                         const uint8_t *const *ahead)
 {
     size_t size = (size_t)p->rule->tile_bytes / PACK_ROWS;
     size_t at = (size_t)c->k * size, end = at + (size_t)c->n * size;
-    uint8_t *out = group + c->off;
+    uint8_t *out = panel + c->off;
 
     while (end - at >= WOVEN_FLOATS * size) {
         size_t most = (end - at) / (WOVEN_FLOATS * size);
@@ -311,13 +311,13 @@ static void float_chunk(const struct pack *p, const struct pack_chunk *c,
 
 /* Blocks of one tile. */
 static void block_chunk(const struct pack *p, const struct pack_chunk *c,
-                        uint8_t *group, const uint8_t *const *rows,
+                        uint8_t *panel, const uint8_t *const *rows,
                         const uint8_t *const *ahead)
 {
     size_t at = format_row_bytes(p->format, c->k);
     size_t end = at + format_row_bytes(p->format, c->n);
     size_t block = format_row_bytes(p->format, 32);
-    uint8_t *out = group + c->off;
+    uint8_t *out = panel + c->off;
 
     while (at < end) {
         size_t most = (end - at) / block;
@@ -333,7 +333,7 @@ static void block_chunk(const struct pack *p, const struct pack_chunk *c,
 
 /* A super block; if not all of it is held, it is woven elsewhere. */
 static void super_chunk(const struct pack *p, const struct pack_chunk *c,
-                        uint8_t *group, const uint8_t *const *rows,
+                        uint8_t *panel, const uint8_t *const *rows,
                         const uint8_t *const *ahead)
 {
     const struct format_info *fi = format_info(p->format);
@@ -342,7 +342,7 @@ static void super_chunk(const struct pack *p, const struct pack_chunk *c,
     size_t at = format_row_bytes(p->format, c->k - first);
     size_t sup = (size_t)rule->sup_bytes;
     size_t bytes = (size_t)(c->n / 32 * rule->tile_bytes);
-    uint8_t *out = group + c->off, woven[WOVEN_BYTES];
+    uint8_t *out = panel + c->off, woven[WOVEN_BYTES];
 
     fetch(ahead, at, (size_t)fi->block_bytes, out, sup + bytes);
     if (c->n == fi->block) {
@@ -363,7 +363,7 @@ static bool all_there(const void *const *rows)
     return n == PACK_ROWS;
 }
 
-void pack_group(const struct pack *p, void *group, const void *const *rows,
+void pack_panel(const struct pack *p, void *panel, const void *const *rows,
                 const void *const *ahead)
 {
     const struct pack_chunk *last = p->chunk + p->n_chunk - 1;
@@ -377,32 +377,32 @@ void pack_group(const struct pack *p, void *group, const void *const *rows,
     if (p->n_chunk == 0)
         return;
     if (!p->rule->weave || !all_there(rows)) {
-        memset(group, 0, p->group_bytes);
+        memset(panel, 0, p->panel_bytes);
         for (int i = 0; i < PACK_ROWS; i++)
             if (rows[i])
-                pack_row(p, group, i, rows[i]);
+                pack_row(p, panel, i, rows[i]);
         return;
     }
     for (int i = 0; i < p->n_chunk; i++)
-        chunk(p, &p->chunk[i], group, (const uint8_t *const *)rows,
+        chunk(p, &p->chunk[i], panel, (const uint8_t *const *)rows,
               (const uint8_t *const *)ahead);
     end = last->off + (size_t)p->rule->sup_bytes +
           (size_t)(last->n / p->rule->tile_values * p->rule->tile_bytes);
-    memset((uint8_t *)group + end, 0, p->group_bytes - end);
+    memset((uint8_t *)panel + end, 0, p->panel_bytes - end);
 }
 
-void unpack_row(const struct pack *p, const void *group, int lane, void *row)
+void unpack_row(const struct pack *p, const void *panel, int lane, void *row)
 {
     const struct format_info *fi = format_info(p->format);
     const struct pack_rule *rule = p->rule;
 
     if (rule->tile_values == 1) {
-        float_row(p, (uint8_t *)group, lane, row, false);
+        float_row(p, (uint8_t *)panel, lane, row, false);
         return;
     }
     for (int i = 0; i < p->n_chunk; i++) {
         const struct pack_chunk *c = &p->chunk[i];
-        const uint8_t *sup = (const uint8_t *)group + c->off;
+        const uint8_t *sup = (const uint8_t *)panel + c->off;
         const uint8_t *tile = sup + rule->sup_bytes;
 
         for (int64_t k = c->k; k < c->k + c->n; k += 32) {
@@ -540,7 +540,7 @@ static void decode_strided(const struct format_info *fi, const uint8_t *first,
     }
 }
 
-void pack_decode(const struct pack *p, const void *group, int lane,
+void pack_decode(const struct pack *p, const void *panel, int lane,
                  int64_t k_loc, int64_t n, float *dst)
 {
     const struct format_info *fi = format_info(p->format);
@@ -550,7 +550,7 @@ void pack_decode(const struct pack *p, const void *group, int lane,
     while (n > 0) {
         int64_t at = k_loc - c->k_loc;
         int64_t run = min64(n, c->n - at);
-        const uint8_t *tile = pack_tile(p, group, c, at / rule->tile_values);
+        const uint8_t *tile = pack_tile(p, panel, c, at / rule->tile_values);
 
         if (rule->tile_values == 1) {
             decode_strided(fi, tile + lane * fi->block_bytes, run, dst);
@@ -558,7 +558,7 @@ void pack_decode(const struct pack *p, const void *group, int lane,
             float whole[32];
 
             run = min64(run, 32 - at % 32);
-            decode_tile(rule, (const uint8_t *)group + c->off, tile, lane,
+            decode_tile(rule, (const uint8_t *)panel + c->off, tile, lane,
                         whole);
             memcpy(dst, whole + at % 32, (size_t)run * sizeof *dst);
         }

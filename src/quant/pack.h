@@ -1,8 +1,8 @@
 /* Packed weights: the one in-memory form that all kernels read.
  *
- * A matrix slice [n, k] is stored in groups of 16 rows. Inside a group k runs
- * in *tiles*; one tile holds the same few k of all 16 rows, so that a vector
- * lane is a row and no kernel ever sums across lanes:
+ * A matrix slice [n, k] is stored in *panels* of 16 rows. Inside a panel k
+ * runs in *tiles*; one tile holds the same few k of all 16 rows, so that a
+ * vector lane is a row and no kernel ever sums across lanes:
  *
  *   float formats    1 value a tile: 16 elements, row 0 first
  *   quantized        32 values a tile, by the planes below
@@ -12,7 +12,7 @@
  * block inside one rank's slice is a *chunk*: [super scales][tile]...[tile].
  * A slice may begin and end at any multiple of 32 values; both sides of a cut
  * then hold the super scales. For other formats a chunk is a rank's whole
- * slice, with no header. The last group is padded with zero rows.
+ * slice, with no header. The last panel is padded with zero rows.
  *
  * One quantized tile, in this order (rows r = 0..15, values v = 0..31; "codes"
  * are the unsigned integers of the format's definition, before any bias or
@@ -86,13 +86,13 @@ struct pack_rule {
     quant_weave *weave;       /* 16 blocks to their tiles; NULL: by `move` */
 };
 
-/* One run of tiles of a packed row group. */
+/* One run of tiles of a panel. */
 struct pack_chunk {
     int64_t k;     /* first value, logical index in the whole row */
     int32_t n;     /* values (a multiple of 32 for quantized formats) */
     int32_t rank;  /* whose slice it is in a contraction; 0 if k is not split */
     int64_t k_loc; /* first value, counted inside this packed matrix */
-    size_t off;    /* bytes from the start of the group */
+    size_t off;    /* bytes from the start of the panel */
 };
 
 /* The shape of a packed matrix on one device; shared by its experts. */
@@ -104,8 +104,8 @@ struct pack {
     int64_t n_full; /* length of a whole logical row (for pack_row) */
     int n_chunk;
     const struct pack_chunk *chunk; /* ascending k_loc */
-    size_t group_bytes;             /* one group of 16 rows, multiple of 64 */
-    size_t matrix_bytes;            /* groups * group_bytes */
+    size_t panel_bytes;             /* multiple of 64 */
+    size_t matrix_bytes;            /* panels * panel_bytes */
 };
 
 /* One interval of k held by this device for one rank, in ascending k; for a
@@ -126,23 +126,23 @@ void pack_init(struct pack *p, pl_format f, int64_t n_row, int64_t n_full,
  * are. Returns the first chunk that is not of it. */
 int pack_span_at(const struct pack *p, int i, struct pack_span *out);
 
-/* Writes one row into lane 0..15 of `group`. `row` is the whole logical row in
+/* Writes one row into lane 0..15 of `panel`. `row` is the whole logical row in
  * the format's own blocks; only the blocks that p's chunks touch are read.
- * `group` must have been zeroed before its first row. Lanes share no byte, so
- * threads may pack different rows of a group at once. */
-void pack_row(const struct pack *p, void *group, int lane, const void *row);
+ * `panel` must have been zeroed before its first row. Lanes share no byte, so
+ * threads may pack different rows of a panel at once. */
+void pack_row(const struct pack *p, void *panel, int lane, const void *row);
 
-/* Writes all of a group, padding too. rows[i] is lane i's row as above, NULL: a
+/* Writes all of a panel, padding too. rows[i] is lane i's row as above, NULL: a
  * row of padding, all zeros. The same bits as 16
  * calls of pack_row, some times faster. `ahead`, or NULL, are the 16
  * rows that will be wanted next: their bytes are fetched meanwhile. */
-void pack_group(const struct pack *p, void *group, const void *const *rows,
+void pack_panel(const struct pack *p, void *panel, const void *const *rows,
                 const void *const *ahead);
 
 /* The inverse. Blocks only partly held are read-modify-written: bits of values
  * that p does not hold are left as they were; scales shared with them are
  * written. Not for two threads on one row. */
-void unpack_row(const struct pack *p, const void *group, int lane, void *row);
+void unpack_row(const struct pack *p, const void *panel, int lane, void *row);
 
 /* Scales of one row of a tile. `sup` is the chunk's start, `tile` the tile. */
 struct pack_scales {
@@ -167,14 +167,14 @@ void pack_codes(const struct pack_rule *rule, const void *tile, int lane,
 
 /* Values k_loc .. k_loc+n-1 of one row as floats, bit-equal to the format's
  * decode(). For embedding look-up, reading back and the reference kernels. */
-void pack_decode(const struct pack *p, const void *group, int lane,
+void pack_decode(const struct pack *p, const void *panel, int lane,
                  int64_t k_loc, int64_t n, float *dst);
 
 /* Tile i of a chunk: values k_loc + i * tile_values and on. */
-static inline const uint8_t *pack_tile(const struct pack *p, const void *group,
+static inline const uint8_t *pack_tile(const struct pack *p, const void *panel,
                                        const struct pack_chunk *c, int64_t i)
 {
-    return (const uint8_t *)group + c->off + p->rule->sup_bytes +
+    return (const uint8_t *)panel + c->off + p->rule->sup_bytes +
            i * p->rule->tile_bytes;
 }
 

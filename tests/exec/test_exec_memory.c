@@ -304,7 +304,7 @@ static int64_t padding_bytes(const struct compiled *p)
 
             if (x->pack && x->pack->n_row % PACK_ROWS)
                 n += (PACK_ROWS - x->pack->n_row % PACK_ROWS) *
-                     (int64_t)(x->pack->group_bytes / PACK_ROWS) *
+                     (int64_t)(x->pack->panel_bytes / PACK_ROWS) *
                      (x->n_dim == 3 ? x->dim[0].n : 1);
         }
     return n;

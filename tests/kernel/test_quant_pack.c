@@ -83,12 +83,12 @@ static void device_init(struct device *d, const struct sample *s, int first,
     assert_non_null(d->chunks);
     pack_init(&d->p, s->f, s->n_row, s->k, s->span + first, n, d->chunks);
     assert_int_equal(d->p.n_chunk, max);
-    assert_int_equal(d->p.group_bytes % 64, 0);
+    assert_int_equal(d->p.panel_bytes % 64, 0);
     /* exactly as large as stated: the sanitizer sees any byte beyond */
     d->data = calloc(1, d->p.matrix_bytes + (d->p.matrix_bytes == 0));
     assert_non_null(d->data);
     for (int64_t r = 0; r < s->n_row; r++)
-        pack_row(&d->p, d->data + (size_t)(r / 16) * d->p.group_bytes,
+        pack_row(&d->p, d->data + (size_t)(r / 16) * d->p.panel_bytes,
                  (int)(r % 16), s->rows + (size_t)r * s->row_bytes);
 }
 
@@ -137,7 +137,7 @@ static void check_inverse(const struct sample *s, uint64_t *seed)
         random_bytes(seed, row, s->row_bytes);
         for (int i = 0; i < n_dev; i++)
             unpack_row(&d[i].p,
-                       d[i].data + (size_t)(r / 16) * d[i].p.group_bytes,
+                       d[i].data + (size_t)(r / 16) * d[i].p.panel_bytes,
                        (int)(r % 16), row);
         if (memcmp(row, s->rows + (size_t)r * s->row_bytes, s->row_bytes) != 0)
             fail_msg("%s: row %d of %d, k %d, %d ranks: not what was packed",
@@ -176,7 +176,7 @@ static void check_partial(const struct sample *s, uint64_t *seed)
     device_init(&d, s, rank, 1);
     random_bytes(seed, before, s->row_bytes);
     memcpy(row, before, s->row_bytes);
-    unpack_row(&d.p, d.data + (size_t)(r / 16) * d.p.group_bytes, (int)(r % 16),
+    unpack_row(&d.p, d.data + (size_t)(r / 16) * d.p.panel_bytes, (int)(r % 16),
                row);
     for (int64_t k = 0; k < s->k; k += 32) {
         const uint8_t *source = s->rows + (size_t)r * s->row_bytes;
@@ -208,10 +208,10 @@ static void pack_inverse_leaves_what_is_not_held(void **state)
     for_all(check_partial);
 }
 
-/* ---- whole groups -------------------------------------------------------- */
+/* ---- whole panels -------------------------------------------------------- */
 
 /* Groups packed at once, over whatever was there, against rows one by one. */
-static void compare_groups(const struct device *d, const struct sample *s,
+static void compare_panels(const struct device *d, const struct sample *s,
                            uint64_t *seed)
 {
     const struct pack *p = &d->p;
@@ -230,16 +230,16 @@ static void compare_groups(const struct device *d, const struct sample *s,
             if (r + 16 < s->n_row)
                 ahead[i] = s->rows + (size_t)(r + 16) * s->row_bytes;
         }
-        pack_group(p, data + (size_t)g * p->group_bytes, rows,
+        pack_panel(p, data + (size_t)g * p->panel_bytes, rows,
                    ahead[15] ? ahead : NULL);
     }
     if (memcmp(data, d->data, p->matrix_bytes) != 0)
-        fail_msg("%s: %d rows, k %d of %d: groups differ from rows",
+        fail_msg("%s: %d rows, k %d of %d: panels differ from rows",
                  s->fi->name, (int)s->n_row, (int)p->k, (int)s->k);
     free(data);
 }
 
-static void check_groups(const struct sample *s, uint64_t *seed)
+static void check_panels(const struct sample *s, uint64_t *seed)
 {
     /* neighbouring ranks may share a device */
     for (int i = 0; i < s->n_rank;) {
@@ -247,20 +247,20 @@ static void check_groups(const struct sample *s, uint64_t *seed)
         struct device d;
 
         device_init(&d, s, i, n);
-        compare_groups(&d, s, seed);
+        compare_panels(&d, s, seed);
         device_fini(&d);
         i += n;
     }
 }
 
-static void pack_group_equals_row_by_row(void **state)
+static void pack_panel_equals_row_by_row(void **state)
 {
     (void)state;
-    for_all(check_groups);
+    for_all(check_panels);
 }
 
 /* Float formats have rows of any length. */
-static void pack_group_takes_rows_of_any_length(void **state)
+static void pack_panel_takes_rows_of_any_length(void **state)
 {
     static const pl_format formats[] = {PL_F32, PL_F16, PL_BF16};
     uint64_t seed = test_seed();
@@ -279,7 +279,7 @@ static void pack_group_takes_rows_of_any_length(void **state)
         assert_non_null(s.rows);
         random_bytes(&seed, s.rows, (size_t)s.n_row * s.row_bytes);
         device_init(&d, &s, 0, 1);
-        compare_groups(&d, &s, &seed);
+        compare_panels(&d, &s, &seed);
         device_fini(&d);
         free(s.rows);
     }
@@ -297,7 +297,7 @@ static void check_decode(const struct sample *s, uint64_t *seed)
     assert_true(want != NULL && got != NULL);
     device_init(&d, s, first, s->n_rank - first);
     for (int64_t r = 0; r < s->n_row && d.p.k > 0; r++) {
-        const uint8_t *group = d.data + (size_t)(r / 16) * d.p.group_bytes;
+        const uint8_t *panel = d.data + (size_t)(r / 16) * d.p.panel_bytes;
         int64_t at = test_below(seed, d.p.k);
         int64_t n = 1 + test_below(seed, d.p.k - at);
 
@@ -306,7 +306,7 @@ static void check_decode(const struct sample *s, uint64_t *seed)
             n = d.p.k;
         }
         s->fi->decode(want, s->rows + (size_t)r * s->row_bytes, s->k);
-        pack_decode(&d.p, group, (int)(r % 16), at, n, got);
+        pack_decode(&d.p, panel, (int)(r % 16), at, n, got);
         for (int64_t i = 0; i < n; i++) {
             float w = want[s->k - d.p.k + at + i];
 
@@ -439,16 +439,16 @@ static void check_planes(const struct sample *s, uint64_t *seed)
     int64_t k = 32 * test_below(seed, s->k / 32);
     struct pack_span whole = {0, s->k, 0};
     struct sample one = *s;
-    const uint8_t *group, *tile;
+    const uint8_t *panel, *tile;
     struct device d;
 
     one.span[0] = whole;
     device_init(&d, &one, 0, 1);
-    group = d.data + (size_t)(r / 16) * d.p.group_bytes;
+    panel = d.data + (size_t)(r / 16) * d.p.panel_bytes;
     if (rule->tile_values == 1) {
         int size = s->fi->block_bytes;
 
-        tile = pack_tile(&d.p, group, &d.p.chunk[0], k);
+        tile = pack_tile(&d.p, panel, &d.p.chunk[0], k);
         assert_memory_equal(
             tile + (r % 16) * size,
             s->rows + (size_t)r * s->row_bytes + (size_t)(k * size), size);
@@ -460,7 +460,7 @@ static void check_planes(const struct sample *s, uint64_t *seed)
         uint8_t codes[32];
 
         take_tile(s, s->rows + (size_t)r * s->row_bytes, k, &l);
-        tile = pack_tile(&d.p, group, c, (k - c->k) / 32);
+        tile = pack_tile(&d.p, panel, c, (k - c->k) / 32);
         pack_codes(rule, tile, lane, codes);
         assert_memory_equal(codes, l.c, 32);
         for (int v = 0; v < 32; v++) {
@@ -488,8 +488,8 @@ int test_quant_pack(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(pack_inverse_restores_every_byte),
         cmocka_unit_test(pack_inverse_leaves_what_is_not_held),
-        cmocka_unit_test(pack_group_equals_row_by_row),
-        cmocka_unit_test(pack_group_takes_rows_of_any_length),
+        cmocka_unit_test(pack_panel_equals_row_by_row),
+        cmocka_unit_test(pack_panel_takes_rows_of_any_length),
         cmocka_unit_test(pack_decode_equals_decode_by_bits),
         cmocka_unit_test(pack_padding_rows_are_zero),
         cmocka_unit_test(pack_chunks_keep_to_super_blocks_and_ranks),

@@ -66,13 +66,13 @@ struct weights weights_make(int fi, int64_t n_expert, int64_t n, int64_t n_full,
     memset(m.data, 0, (size_t)n_expert * m.pack.matrix_bytes);
     m.value = weights_alloc((size_t)(n_expert * n * m.k) * sizeof(float));
     for (int64_t i = 0; i < n_expert * n; i++) {
-        uint8_t *group = m.data + (size_t)(i / n) * m.pack.matrix_bytes +
-                         (size_t)(i % n / 16) * m.pack.group_bytes;
+        uint8_t *panel = m.data + (size_t)(i / n) * m.pack.matrix_bytes +
+                         (size_t)(i % n / 16) * m.pack.panel_bytes;
 
         random_row(fi, row, n_full, seed);
-        pack_row(&m.pack, group, (int)(i % n % 16), row);
+        pack_row(&m.pack, panel, (int)(i % n % 16), row);
         if (m.k > 0)
-            pack_decode(&m.pack, group, (int)(i % n % 16), 0, m.k,
+            pack_decode(&m.pack, panel, (int)(i % n % 16), 0, m.k,
                         m.value + i * m.k);
     }
     free(row);

@@ -59,7 +59,7 @@ static const char *pack(const struct pack *p, const struct pack *q)
     SAME(n_row);
     SAME(k);
     SAME(n_full);
-    SAME(group_bytes);
+    SAME(panel_bytes);
     SAME(matrix_bytes);
     SAME_ALL(n_chunk, chunk, chunk);
     return NULL;

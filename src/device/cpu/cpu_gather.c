@@ -54,7 +54,7 @@ static void row_read(const struct cpu_tensor *t, int64_t row, int64_t width,
         return;
     if (t->pack != NULL)
         pack_decode(t->pack,
-                    data + (size_t)(row / PACK_ROWS) * t->pack->group_bytes,
+                    data + (size_t)(row / PACK_ROWS) * t->pack->panel_bytes,
                     (int)(row % PACK_ROWS), 0, width, dst);
     else
         format_info(t->format)->decode(

@@ -3,7 +3,7 @@
  * summed. No arithmetic on weights happens here.
  *
  * Rows of activations go in blocks of at most 16, so that weights are unpacked
- * once a block, and blocks in batches that stay in the cache while the groups
+ * once a block, and blocks in batches that stay in the cache while the panels
  * of weight rows pass by. Neither shows in the bits: an accumulator sees one
  * row of weights and one of activations, whoever is computed beside it. */
 #include "device/cpu/cpu_matmul.h"
@@ -13,7 +13,7 @@
 #include "device/cpu/cpu_ops.h"
 
 enum {
-    BATCH = 64, /* rows of activations that pass over a group together */
+    BATCH = 64, /* rows of activations that pass over a panel together */
     /* Entries of a stack of subtree sums that are always there: enough for any
      * run of 64 ranks, which has at most 6 complete subtrees at each end. */
     MIN_DEPTH = 16,
@@ -29,8 +29,8 @@ static int64_t min64(int64_t a, int64_t b)
 /* A weight operand: the matrices of all experts. */
 struct weight {
     const uint8_t *data;
-    size_t matrix_bytes, group_bytes;
-    int64_t n, n_group; /* rows of one matrix */
+    size_t matrix_bytes, panel_bytes;
+    int64_t n, n_panel; /* rows of one matrix */
     bool q8;
     cpu_slice_fn *slice;
     void (*add)(float *out, const float *a, const float *b, int64_t n);
@@ -49,7 +49,7 @@ static struct weight weight_of(const struct cpu_call *c,
     };
     int64_t k = t->dim[t->n_dim - 1];
 
-    w.n_group = (w.n + PACK_ROWS - 1) / PACK_ROWS;
+    w.n_panel = (w.n + PACK_ROWS - 1) / PACK_ROWS;
     *s = (struct cpu_slice){
         .pack = t->pack,
         .span = c->span,
@@ -59,12 +59,12 @@ static struct weight weight_of(const struct cpu_call *c,
     };
     if (t->pack != NULL) {
         w.matrix_bytes = t->pack->matrix_bytes;
-        w.group_bytes = t->pack->group_bytes;
+        w.panel_bytes = t->pack->panel_bytes;
         w.slice = isa->packed[t->format];
         w.q8 = isa->q8 && t->pack->rule->tile_values > 1;
     } else {
         w.matrix_bytes = format_row_bytes(t->format, k) * (size_t)w.n;
-        w.group_bytes = format_row_bytes(t->format, k) * PACK_ROWS;
+        w.panel_bytes = format_row_bytes(t->format, k) * PACK_ROWS;
         w.slice = isa->plain;
     }
     return w;
@@ -86,21 +86,21 @@ static struct rows rows_of(const struct cpu_call *c, bool q8)
     return (struct rows){c->in[0].data, (size_t)k * sizeof(float)};
 }
 
-static const uint8_t *group_at(const struct weight *w, int64_t matrix,
-                               int64_t group)
+static const uint8_t *panel_at(const struct weight *w, int64_t matrix,
+                               int64_t panel)
 {
     return w->data + (size_t)matrix * w->matrix_bytes +
-           (size_t)group * w->group_bytes;
+           (size_t)panel * w->panel_bytes;
 }
 
-/* The group to work on and the one to come. */
-static void group_set(struct cpu_slice *s, const struct weight *w,
-                      int64_t matrix, int64_t group, int64_t next_matrix,
-                      int64_t next_group)
+/* The panel to work on and the one to come. */
+static void panel_set(struct cpu_slice *s, const struct weight *w,
+                      int64_t matrix, int64_t panel, int64_t next_matrix,
+                      int64_t next_panel)
 {
-    s->group = group_at(w, matrix, group);
-    s->next = group_at(w, next_matrix, min64(next_group, w->n_group - 1));
-    s->n_row = (int)min64(PACK_ROWS, w->n - group * PACK_ROWS);
+    s->panel = panel_at(w, matrix, panel);
+    s->next = panel_at(w, next_matrix, min64(next_panel, w->n_panel - 1));
+    s->n_row = (int)min64(PACK_ROWS, w->n - panel * PACK_ROWS);
 }
 
 /* ---- the tree ------------------------------------------------------------ */
@@ -146,10 +146,10 @@ struct pairs {
     int64_t share; /* result rows i use row i / share of the activations */
 };
 
-/* Result rows first .. first+s->n_tok-1 of *p against the group set in *s. */
+/* Result rows first .. first+s->n_tok-1 of *p against the panel set in *s. */
 static void block_run(const struct cpu_call *c, const struct weight *w,
                       struct cpu_slice *s, const struct rows *x,
-                      const struct pairs *p, int64_t first, int64_t group)
+                      const struct pairs *p, int64_t first, int64_t panel)
 {
     static const int32_t at[CPU_SLICE_TOK] = {0, 1, 2,  3,  4,  5,  6,  7,
                                               8, 9, 10, 11, 12, 13, 14, 15};
@@ -174,25 +174,25 @@ static void block_run(const struct cpu_call *c, const struct weight *w,
         const float *sum = stack.data + e * stack.n;
 
         for (int j = 0; j < s->n_tok; j++)
-            memcpy(result_at(c, e) + row[j] * width + group * PACK_ROWS,
+            memcpy(result_at(c, e) + row[j] * width + panel * PACK_ROWS,
                    sum + j * PACK_ROWS, (size_t)s->n_row * sizeof(float));
     }
 }
 
-/* Pairs first .. end-1 against groups g0 .. g1-1 of one matrix. */
+/* Pairs first .. end-1 against panels panel0 .. panel1-1 of one matrix. */
 static void pairs_run(const struct cpu_call *c, const struct weight *w,
                       struct cpu_slice *s, const struct rows *x,
                       const struct pairs *p, int64_t first, int64_t end,
-                      int64_t matrix, int64_t g0, int64_t g1)
+                      int64_t matrix, int64_t panel0, int64_t panel1)
 {
     for (int64_t b = first; b < end; b += BATCH) {
         int64_t stop = min64(b + BATCH, end);
 
-        for (int64_t g = g0; g < g1; g++) {
-            group_set(s, w, matrix, g, matrix, g + 1);
+        for (int64_t panel = panel0; panel < panel1; panel++) {
+            panel_set(s, w, matrix, panel, matrix, panel + 1);
             for (int64_t i = b; i < stop; i += s->n_tok) {
                 s->n_tok = (int)min64(CPU_SLICE_TOK, stop - i);
-                block_run(c, w, s, x, p, i, g);
+                block_run(c, w, s, x, p, i, panel);
             }
         }
     }
@@ -211,7 +211,7 @@ size_t cpu_matmul_scratch(const struct cpu_call *c)
 }
 
 /* out[i, :] = W x[i, :], all leading dimensions flattened into i. Threads share
- * units of one batch and one group, so few rows of weights still feed many. */
+ * units of one batch and one panel, so few rows of weights still feed many. */
 void cpu_matmul(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
 {
     struct cpu_slice s;
@@ -224,17 +224,17 @@ void cpu_matmul(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
     if (p.n == 0 || w.n == 0)
         return;
     while (batch > CPU_SLICE_TOK &&
-           (p.n + batch - 1) / batch * w.n_group < 8 * c->nth)
+           (p.n + batch - 1) / batch * w.n_panel < 8 * c->nth)
         batch /= 2;
-    part = cpu_part((p.n + batch - 1) / batch * w.n_group, 1, c->ith, c->nth);
+    part = cpu_part((p.n + batch - 1) / batch * w.n_panel, 1, c->ith, c->nth);
     while (part.lo < part.hi) {
-        int64_t b = part.lo / w.n_group;
-        int64_t g0 = part.lo % w.n_group;
-        int64_t g1 = min64(w.n_group, g0 + part.hi - part.lo);
+        int64_t b = part.lo / w.n_panel;
+        int64_t panel0 = part.lo % w.n_panel;
+        int64_t panel1 = min64(w.n_panel, panel0 + part.hi - part.lo);
 
         pairs_run(c, &w, &s, &x, &p, b * batch, min64((b + 1) * batch, p.n), 0,
-                  g0, g1);
-        part.lo += g1 - g0;
+                  panel0, panel1);
+        part.lo += panel1 - panel0;
     }
 }
 
@@ -306,7 +306,7 @@ static void clear_unrouted(const struct cpu_call *c)
 }
 
 /* out[t, u, :] = W[id[t, u]] x[t, u, :]; x may have one row a token. Threads
- * share (expert, group) units weighted by the expert's tokens. A slot with an
+ * share (expert, panel) units weighted by the expert's tokens. A slot with an
  * id out of range gives zeros. */
 void cpu_expert_matmul(const struct cpu_call *c,
                        const struct cpu_matmul_isa *isa)
@@ -317,28 +317,28 @@ void cpu_expert_matmul(const struct cpu_call *c,
     struct routing r =
         route(c, (uint8_t *)c->scratch + stack_bytes(c, CPU_SLICE_TOK));
     int64_t n_expert = c->in[1].dim[0];
-    struct cpu_part part; /* in units of one pair and one group */
+    struct cpu_part part; /* in units of one pair and one panel */
 
     clear_unrouted(c);
     if (w.n == 0)
         return;
-    part = cpu_part(r.start[n_expert] * w.n_group, 1, c->ith, c->nth);
+    part = cpu_part(r.start[n_expert] * w.n_panel, 1, c->ith, c->nth);
     for (int64_t e = 0; e < n_expert; e++) {
         int64_t n = r.start[e + 1] - r.start[e];
-        int64_t base = r.start[e] * w.n_group;
+        int64_t base = r.start[e] * w.n_panel;
         struct pairs p = {
             .list = r.pair + r.start[e],
             .n = n,
             .share = c->in[0].dim[1] == 1 ? c->in[2].dim[1] : 1,
         };
-        int64_t g0, g1;
+        int64_t panel0, panel1;
 
-        if (n == 0 || base + n * w.n_group <= part.lo || base >= part.hi)
+        if (n == 0 || base + n * w.n_panel <= part.lo || base >= part.hi)
             continue;
-        /* A group belongs to the thread in whose part its first unit lies. */
-        g0 = part.lo > base ? (part.lo - base + n - 1) / n : 0;
-        g1 = min64((part.hi - base + n - 1) / n, w.n_group);
-        pairs_run(c, &w, &s, &x, &p, 0, n, e, g0, g1);
+        /* A panel belongs to the thread in whose part its first unit lies. */
+        panel0 = part.lo > base ? (part.lo - base + n - 1) / n : 0;
+        panel1 = min64((part.hi - base + n - 1) / n, w.n_panel);
+        pairs_run(c, &w, &s, &x, &p, 0, n, e, panel0, panel1);
     }
 }
 
@@ -397,7 +397,7 @@ static struct down down_plan(const struct cpu_call *c, const struct rows *x)
  * experts, ascending. */
 static void down_addend(const struct cpu_call *c, const struct weight *w,
                         struct cpu_slice *s, const struct down *d,
-                        int64_t group)
+                        int64_t panel)
 {
     for (int64_t b = 0; b < d->n_block; b++) {
         int32_t first = d->block[b], end = d->block[b + 1];
@@ -406,8 +406,8 @@ static void down_addend(const struct cpu_call *c, const struct weight *w,
         s->n_tok = end - first;
         s->x = d->x + first;
         s->at = d->r.token + first;
-        group_set(s, w, expert_of(c, d, first), group,
-                  expert_of(c, d, last ? 0 : end), group + last);
+        panel_set(s, w, expert_of(c, d, first), panel,
+                  expert_of(c, d, last ? 0 : end), panel + last);
         w->slice(s);
     }
 }
@@ -423,23 +423,23 @@ void cpu_expert_down(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
     struct rows x = rows_of(c, w.q8);
     struct down d = down_plan(c, &x);
     int64_t n_tok = c->in[2].dim[0];
-    struct cpu_part part = cpu_part(w.n_group, 1, c->ith, c->nth);
+    struct cpu_part part = cpu_part(w.n_panel, 1, c->ith, c->nth);
 
-    for (int64_t g = part.lo; g < part.hi; g++) {
+    for (int64_t panel = part.lo; panel < part.hi; panel++) {
         struct stack stack = {c->scratch, n_tok * PACK_ROWS, 0, w.add};
-        int64_t n_row = min64(PACK_ROWS, w.n - g * PACK_ROWS);
+        int64_t n_row = min64(PACK_ROWS, w.n - panel * PACK_ROWS);
 
         for (int i = 0; i < c->tree.n; i++) {
             s.acc = stack_push(&stack);
             s.rank = c->tree.item[i].rank;
-            down_addend(c, &w, &s, &d, g);
+            down_addend(c, &w, &s, &d, panel);
             stack_fold(&stack, &c->tree.item[i]);
         }
         for (int e = 0; e < stack.n_entry; e++) {
             const float *sum = stack.data + e * stack.n;
 
             for (int64_t t = 0; t < n_tok; t++)
-                memcpy(result_at(c, e) + t * w.n + g * PACK_ROWS,
+                memcpy(result_at(c, e) + t * w.n + panel * PACK_ROWS,
                        sum + t * PACK_ROWS, (size_t)n_row * sizeof(float));
         }
     }

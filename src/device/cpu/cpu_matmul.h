@@ -3,7 +3,7 @@
  * matmul, expert_matmul and expert_down differ in which rows of activations
  * meet which matrix; cpu_matmul.c knows that, and threads, token blocks and
  * rank trees. A family supplies only the innermost part, a *slice*: one rank's
- * k of one group of 16 weight rows times a few rows of activations. */
+ * k of one panel of 16 weight rows times a few rows of activations. */
 #ifndef DEVICE_CPU_CPU_MATMUL_H
 #define DEVICE_CPU_CPU_MATMUL_H
 
@@ -12,10 +12,10 @@
 enum { CPU_SLICE_TOK = 16 }; /* most rows of activations a slice takes */
 
 struct cpu_slice {
-    /* The weights: a group of a packed matrix, or rows of a plain one. */
+    /* The weights: a panel of a packed matrix, or rows of a plain one. */
     const struct pack *pack;      /* NULL: plain */
-    const uint8_t *group;         /* 16 packed rows; or n_row plain ones */
-    const uint8_t *next;          /* the group read after it, to fetch early */
+    const uint8_t *panel;         /* 16 packed rows; or n_row plain ones */
+    const uint8_t *next;          /* the panel read after it, to fetch early */
     const struct rank_span *span; /* plain: whose k is whose */
     int n_span;
     int n_row;        /* plain: 1 .. 16 */

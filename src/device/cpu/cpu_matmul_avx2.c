@@ -1,5 +1,5 @@
 /* Contractions for CPUs with AVX2, FMA and F16C: Haswell, Zen and later. A
- * group's 16 rows are two vectors.
+ * panel's 16 rows are two vectors.
  *
  * vpmaddubsw multiplies unsigned by signed bytes and adds pairs with
  * saturation. Codes to 63 times |q| <= 127 stay clear of it, and as many

@@ -1,6 +1,6 @@
 /* Contractions for CPUs with AVX-512 F, BW, VL, DQ and VNNI: Ice Lake, Zen 4
  * and later. vpdpbusd takes unsigned codes of all 8 bits, so nothing needs a
- * second step; one vector is the 16 rows of a group. */
+ * second step; one vector is the 16 rows of a panel. */
 #include <immintrin.h>
 #include <stdint.h>
 

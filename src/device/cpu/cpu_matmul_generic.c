@@ -63,7 +63,7 @@ static void chunk_quantized(const struct cpu_slice *s,
                             const struct pack_chunk *c)
 {
     const struct pack_rule *rule = s->pack->rule;
-    const uint8_t *sup = s->group + c->off;
+    const uint8_t *sup = s->panel + c->off;
     bool min = has_min(rule);
 
     for (int64_t i = 0; i < c->n / 32; i++) {
@@ -89,7 +89,7 @@ static void chunk_quantized(const struct cpu_slice *s,
 
 static void chunk_float(const struct cpu_slice *s, const struct pack_chunk *c)
 {
-    const uint8_t *tiles = s->group + c->off;
+    const uint8_t *tiles = s->panel + c->off;
 
     for (int j = 0; j < s->n_tok; j++) {
         const float *x = (const float *)s->x[j] + c->k_loc;
@@ -130,7 +130,7 @@ static void span_plain(const struct cpu_slice *s, int64_t first, int64_t n)
 
             for (int64_t k = first; k < first + n; k++)
                 acc =
-                    fmaf(element(s->format, s->group, r * s->k + k), x[k], acc);
+                    fmaf(element(s->format, s->panel, r * s->k + k), x[k], acc);
             cpu_slice_acc(s, j)[r] = acc;
         }
     }

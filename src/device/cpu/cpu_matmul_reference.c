@@ -32,11 +32,11 @@ static void row_add(const struct cpu_slice *s, int r, int64_t first, int64_t n,
         int64_t len = first + n - k < PIECE ? first + n - k : PIECE;
 
         if (s->pack != NULL) {
-            pack_decode(s->pack, s->group, r, k, len, w);
+            pack_decode(s->pack, s->panel, r, k, len, w);
         } else {
             const struct format_info *f = format_info(s->format);
 
-            f->decode(w, s->group + (r * s->k + k) * f->block_bytes, len);
+            f->decode(w, s->panel + (r * s->k + k) * f->block_bytes, len);
         }
         for (int j = 0; j < s->n_tok; j++)
             sum[j] += dot(w, (const float *)s->x[j] + k, len);

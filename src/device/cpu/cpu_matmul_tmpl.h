@@ -48,11 +48,11 @@ TMPL int32_t load_dword(const void *p)
     return x;
 }
 
-/* Fetches n bytes AHEAD of p, which lies in the slice's group; what would be
- * beyond it, from the group to come. */
+/* Fetches n bytes AHEAD of p, which lies in the slice's panel; what would be
+ * beyond it, from the panel to come. */
 TMPL void fetch(const struct cpu_slice *s, const uint8_t *p, int n)
 {
-    const uint8_t *end = s->group + s->pack->group_bytes;
+    const uint8_t *end = s->panel + s->pack->panel_bytes;
 
     p = end - p > AHEAD ? p + AHEAD : s->next + (AHEAD - (end - p));
     for (int i = 0; i < n; i += 64)
@@ -259,7 +259,7 @@ TMPL void slice_quantized(const struct cpu_slice *s, struct shape f)
 
     for (int i = 0; i < s->pack->n_chunk; i++) {
         const struct pack_chunk *c = &s->pack->chunk[i];
-        const uint8_t *sup = s->group + c->off;
+        const uint8_t *sup = s->panel + c->off;
         const uint8_t *tile = sup + rule->sup_bytes;
 
         if (c->rank != s->rank)
@@ -293,7 +293,7 @@ TMPL void float_block(const struct cpu_slice *s, const struct pack_chunk *c,
                       int first, int n_tok, pl_format f)
 {
     const int size = f == PL_F32 ? 4 : 2;
-    const uint8_t *tile = s->group + c->off;
+    const uint8_t *tile = s->panel + c->off;
     const float *x[SLICE_FLOAT_TOK];
     vf acc[SLICE_FLOAT_TOK][HALVES];
 
