@@ -61,7 +61,8 @@ static const struct learned *learned_of(const struct fit_sketch *k,
 
 /* ---- learning ------------------------------------------------------------ */
 
-/* The row and part of a step's node, -1: it has none. `row` is that of the step before. */
+/* The row and part of a step's node, which is -1 if it has none. `row` is that
+ * of the step before. */
 static int row_of(const struct fit_sketch *k, int node, int row,
                   enum part *part)
 {
