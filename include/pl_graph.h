@@ -246,22 +246,35 @@ typedef struct pl_op_call {
  * anything but the result; several devices call it at the same time. */
 typedef void pl_op_kernel(const pl_op_call *c);
 
-/* Which operands may be PARTIAL, a sum that is yet to be taken: none; one of a
- * mask of operands, the others whole; or any of them. The kernel is then called
- * once a rank with that rank's addends, and must be linear in them. PL_OP_SUM:
- * linear in all operands at once; one that has no addend on a rank is absent
- * there (in[i].data NULL) and counts as zeros. */
+/* Which operands may be PARTIAL, that is addends, one a rank, whose sum is yet
+ * to be taken. The kernel is then called once a rank with that rank's addends.
+ *
+ *   PL_OP_NONE       none
+ *   PL_OP_ONE | m    one of those whose bits are in m, the others whole; the
+ *                    kernel must be linear in it
+ *   PL_OP_SUM        any of them; the kernel must be linear in all of them
+ *                    together. One that has no addend on a rank is absent there
+ *                    (in[i].data NULL) and counts as zeros */
 enum { PL_OP_NONE = 0, PL_OP_SUM = 0x100, PL_OP_ONE = 0x200 };
 
-/* What an op is. dims: one letter a dimension,
- * "td,d->td". A letter of the result may be split: then the operands that bear
- * it are split alike, and the kernel sees parts. One that is not in the result
- * is summed over: if it is split the kernel is called once a rank with what
- * that rank has of it, and gives an addend. '!' behind a letter keeps it whole.
- * '*' stands for any number of leading dimensions, aligned at the right, where
- * an operand may have size 1 or lack some. (gr) is one dimension of size
- * g * r, g the outer factor; it has to stand in the result as well, or be
- * whole. '?' at an operand's end: it may be left out. n_tok, n_out: whole. */
+/* What an op is. `dims` has a letter for each dimension of each operand, then
+ * of the result, outermost first: "tk,nk->tn" is a matrix product. Dimensions
+ * of one letter have one size. What may be split follows:
+ *
+ *   a letter of the result       may be split: then the operands that bear it
+ *                                are split alike, and the kernel sees parts
+ *   one that the result lacks    is summed over. If it is split, the kernel is
+ *                                called once a rank with what that rank has of
+ *                                it, and gives an addend
+ *   x!                           is never split
+ *   n_tok, n_out                 dimensions of these sizes are never split
+ *   *                            any number of leading dimensions, aligned at
+ *                                the right; an operand may lack some of them or
+ *                                have size 1 there
+ *   (gr)                         one dimension of size g * r, g the outer
+ *                                factor. The result has it too, or it is whole:
+ *                                (gr)!
+ *   ?                            at the end of an operand: it may be absent */
 typedef struct pl_op_def {
     const char *name; /* of letters, digits, "._-/+"; no op's of ours */
     const char *dims; /* one to four operands, of up to four dimensions */

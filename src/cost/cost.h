@@ -15,12 +15,16 @@ enum { COST_READS = 4 };
 
 /* Of one device. All are above zero unless a field says otherwise. */
 struct cost_rates {
-    double bytes_per_s[PL_FORMAT_COUNT];  /* weights under one row of x */
-    double macs_per_s[PL_FORMAT_COUNT];   /* weights under many rows */
-    double attention_one, attention_many; /* multiply-adds a second */
-    double score_one_s, score_many_s;     /* each score beside them; may be 0 */
-    double value_s;                       /* a value of any other op */
-    double step_s;                        /* each step of a program */
+    double bytes_per_s[PL_FORMAT_COUNT]; /* weights under one row of x */
+    double macs_per_s[PL_FORMAT_COUNT];  /* weights under many rows */
+    double attention_one;  /* multiply-adds a second under one row of queries */
+    double attention_many; /* and under many */
+    /* Seconds a score (one query, one key) of attention takes beside its
+       multiply-adds: the softmax and the like. One row of queries, and many.
+       May be 0. */
+    double score_one_s, score_many_s;
+    double value_s;          /* a value of any other op */
+    double step_s;           /* each step of a program */
     double message_s;        /* each message or copy beside its bytes */
     double link_bytes_per_s; /* of messages that are read in place */
     double copy_bytes_per_s; /* of PULL and PAGES */
@@ -99,9 +103,9 @@ pl_status cost_run(const struct cost_machine *m, int script, int n_micro,
                    double *seconds, pl_err *err);
 
 /* Seconds that n_tok tokens of one sequence take after n_past others, dealt as
- * they will be run (share.h): a pipeline's script where there is one and a run
- * has several micro-batches, else whichever script is fastest. One row of
- * logits. use[n_dev] may be NULL. */
+ * they will be run (plan/microbatch.h): a pipeline's script where there is one
+ * and a run has several micro-batches, else whichever script is fastest. One
+ * row of logits. use[n_dev] may be NULL. */
 pl_status cost_tokens(const struct cost_machine *m, int64_t n_tok,
                       int64_t n_past, struct cost_use *use, double *seconds,
                       pl_err *err);

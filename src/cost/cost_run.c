@@ -10,7 +10,7 @@
 #include "cost/cost.h"
 
 #include "base/err.h"
-#include "plan/share.h"
+#include "plan/microbatch.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -421,7 +421,7 @@ pl_status cost_tokens(const struct cost_machine *m, int64_t n_tok,
     for (int d = 0; use && d < m->n_dev; d++)
         use[d] = (struct cost_use){0};
     while (n_tok > 0 && s == PL_OK) {
-        int64_t most = plan_share(n_tok, p->max.n_tok, n_micro);
+        int64_t most = microbatch_tokens(n_tok, p->max.n_tok, n_micro);
         double t = 0;
         int n = 0;
 

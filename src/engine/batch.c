@@ -7,7 +7,7 @@
 #include "engine/engine.h"
 
 #include "base/err.h"
-#include "plan/share.h"
+#include "plan/microbatch.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -259,8 +259,8 @@ static pl_status decode(pl_engine *e, const pl_batch *b,
     PL_TRY(check(e, b, err));
     memcpy(e->n_old, e->kv.length, (size_t)e->kv.n_seq * sizeof *e->n_old);
     while (next < b->n) {
-        int64_t most =
-            plan_share(b->n - next, e->plan->compiled->max.n_tok, e->n_micro);
+        int64_t most = microbatch_tokens(
+            b->n - next, e->plan->compiled->max.n_tok, e->n_micro);
         int n = 0;
 
         if (cancel && *cancel)

@@ -13,11 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 
-_Static_assert((int)PL_OP_NONE == (int)OP_NONE &&
-                   (int)PL_OP_SUM == (int)OP_SUM &&
-                   (int)PL_OP_ONE == (int)OP_ONE,
-               "one column, two names");
-
 struct item {
     char a, b; /* a letter, or the two of a composite; '*' */
     bool whole;

@@ -12,12 +12,12 @@
 #include <string.h>
 
 static const struct op_info infos[OP_COUNT] = {
-    [OP_input] = {"input", NULL, OP_NONE, ""},
-    [OP_weight] = {"weight", NULL, OP_NONE, ""},
-    [OP_cache] = {"cache", NULL, OP_NONE, ""},
-#define NONE   OP_NONE
-#define SUM    OP_SUM
-#define ONE(m) (OP_ONE | (m))
+    [OP_input] = {"input", NULL, PL_OP_NONE, ""},
+    [OP_weight] = {"weight", NULL, PL_OP_NONE, ""},
+    [OP_cache] = {"cache", NULL, PL_OP_NONE, ""},
+#define NONE   PL_OP_NONE
+#define SUM    PL_OP_SUM
+#define ONE(m) (PL_OP_ONE | (m))
 #define OP(name, dims, partial, refused)                                       \
     [OP_##name] = {#name, dims, partial, refused},
 #include "graph/ops.def"

@@ -2,9 +2,11 @@
  *
  * A graph is an array of nodes in the order they were made, each with one
  * result; an operand is the index of an earlier node. Builder functions are
- * public (pl_graph in pl.h) and are implemented here; they check shapes at once
- * and keep the first error. The text form is in
- * graph_text.c. */
+ * public (pl_graph.h) and are implemented in graph.c; they check shapes at once
+ * and keep the first error. The text form is in graph_text.c.
+ *
+ * Short names, here and in all that reads graphs: g is a graph, n or x one of
+ * its nodes, v or i a node's index, f a format, a an arena. */
 #ifndef GRAPH_GRAPH_H
 #define GRAPH_GRAPH_H
 
@@ -21,13 +23,10 @@ enum op {
     OP_COUNT
 };
 
-/* Which operands may be PARTIAL; the low bits of ONE are the mask. */
-enum op_partial { OP_NONE = 0, OP_SUM = 0x100, OP_ONE = 0x200 };
-
 struct op_info {
     const char *name;
     const char *dims; /* NULL for leaves; "MOVE" for moving ops */
-    unsigned partial; /* enum op_partial, with the mask in the low byte */
+    unsigned partial; /* PL_OP_NONE, PL_OP_SUM or PL_OP_ONE | mask */
     const char *refused;
 };
 

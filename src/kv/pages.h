@@ -9,7 +9,7 @@
 
 #include "graph/graph.h"
 
-/* Each sequence has a stand-in, sequence kv_stage(kv, seq), where a new past
+/* Each sequence has a stand-in, sequence kv_stand_in(kv, seq), where a new past
  * can be put together before it takes the old one's place. */
 struct kv_pages {
     int n_seq, n_page, stride; /* stride: pages a sequence may have */
@@ -47,7 +47,7 @@ void kv_trim(struct kv_pages *kv, int seq, int64_t n);
 pl_status kv_copy(struct kv_pages *kv, int dst, int src, kv_copy_fn *copy,
                   void *user, pl_err *err);
 
-static inline int kv_stage(const struct kv_pages *kv, int seq)
+static inline int kv_stand_in(const struct kv_pages *kv, int seq)
 {
     return kv->n_seq + seq;
 }

@@ -3,11 +3,13 @@
  * The runs of this folder are pl_run: an interval of indices and who owns it.
  * They have nothing to do with the runs of programs.
  *
- * pl_layout (pl.h) says how a group of ranks holds one logical tensor. Layouts
- * are immutable and live in an arena. "Normal" form: neighbouring runs of equal
+ * pl_layout (pl_graph.h) says how ranks hold one logical tensor. Layouts are
+ * immutable and live in an arena. "Normal" form: neighbouring runs of equal
  * owners are merged, the period is the shortest there is (the whole size where
  * there is one run), and a split that gives everybody everything is MIRRORED.
- * Here nothing knows devices: a device is the set of ranks that it carries. */
+ * Here nothing knows devices: a device is the set of ranks that it carries.
+ *
+ * Short names: l is a layout, d a dimension, r a rank, w a walk over runs. */
 #ifndef LAYOUT_LAYOUT_H
 #define LAYOUT_LAYOUT_H
 
@@ -64,7 +66,9 @@ pl_status layout_check(const pl_layout *l, int n_dim, const int64_t *size,
 const char *layout_print(const pl_layout *l, char *buf, size_t size);
 
 /* What a device that carries `ranks` stores of a dimension: each index once,
- * ascending. One part per interval inside a period. */
+ * ascending. One part per interval inside a period. An index is *logical*
+ * where it counts in the whole tensor, *local* where it counts what is stored.
+ */
 struct layout_part {
     int64_t logical, local, n; /* logical and local start, length */
     rankset owners;

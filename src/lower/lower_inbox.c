@@ -489,8 +489,9 @@ static void guards(const struct exchange *e, enum guard *few, enum guard *many)
     }
 }
 
-/* Sums over both n_tok and n_out, or of other sizes, in one message: the guard
- * says nothing of the others' sizes. */
+/* Most rows that the message has where it takes one shot, which is how much is
+ * staged for it: those that guard `few` lets through. 0: any number, since
+ * there is no guard, or some value's rows are not the ones that it counts. */
 static int64_t most_of(const struct exchange *e, enum guard few)
 {
     pl_symbol s = few == GUARD_FEW_TOK ? PL_N_TOK : PL_N_OUT;

@@ -87,7 +87,7 @@ pl_status lower_presence(struct lower *w)
             else
                 all_partial = false;
         }
-        if (graph_partial(&w->g->node[n->node]) == OP_SUM && !all_partial)
+        if (graph_partial(&w->g->node[n->node]) == PL_OP_SUM && !all_partial)
             w->present[i] |= 1;
     }
     return PL_OK;
@@ -157,7 +157,7 @@ static pl_status rank_op(struct lower *w, int u, int i, int r, const int *in,
         item->rank = r;
         return lower_op(w, u, i, in, out, &t, 0, false);
     }
-    if (x->op != OP_custom && graph_partial(x) == OP_SUM &&
+    if (x->op != OP_custom && graph_partial(x) == PL_OP_SUM &&
         (in[0] < 0 || in[1] < 0)) {
         int a = in[0] >= 0 ? in[0] : in[1];
 
@@ -280,7 +280,8 @@ static pl_status rank_loop(struct lower *w, int u, const struct segment *g)
                 if (y < 0)
                     continue;
                 if (!is_partial(w, y)) {
-                    if (graph_partial(&w->g->node[n->node]) != OP_SUM || r == 0)
+                    if (graph_partial(&w->g->node[n->node]) != PL_OP_SUM ||
+                        r == 0)
                         PL_TRY(lower_operand(w, u, i, j, &in[j]));
                     continue;
                 }

@@ -227,7 +227,7 @@ static int builds_in(const struct trip *t, int seq, int i)
 {
     int dst = target(t, seq, i);
 
-    return t->theirs.seq[i].first > 0 ? dst : kv_stage(&t->e->kv, dst);
+    return t->theirs.seq[i].first > 0 ? dst : kv_stand_in(&t->e->kv, dst);
 }
 
 static pl_status check_seqs(const struct trip *t, int seq, pl_err *err)

@@ -119,33 +119,33 @@ static void trim(struct world *w, int seq, int64_t n)
  * another sequence; then it takes the sequence's place, or does not. */
 static void replace(struct world *w, int seq, int other, int64_t n, bool keeps)
 {
-    int stage = kv_stage(&w->kv, seq), own;
+    int stand_in = kv_stand_in(&w->kv, seq), own;
     int64_t shared = 0;
     pl_err err;
 
     if (other != seq && w->n[other] > 0) {
         shared = n < w->n[other] ? n : w->n[other] / PAGE_TOKENS * PAGE_TOKENS;
-        kv_share(&w->kv, stage, other, shared);
+        kv_share(&w->kv, stand_in, other, shared);
         n = n < shared ? shared : n;
     }
-    if (kv_reserve(&w->kv, stage, n - shared, copy_page, w, &err) != PL_OK) {
-        kv_trim(&w->kv, stage, 0);
+    if (kv_reserve(&w->kv, stand_in, n - shared, copy_page, w, &err) != PL_OK) {
+        kv_trim(&w->kv, stand_in, 0);
         return;
     }
-    kv_advance(&w->kv, stage, n - shared);
+    kv_advance(&w->kv, stand_in, n - shared);
     for (int64_t i = shared; i < n; i++)
-        w->slot[page_at(w, stage, i)][i % PAGE_TOKENS] = w->next + (int32_t)i;
+        w->slot[page_at(w, stand_in, i)][i % PAGE_TOKENS] = w->next + (int32_t)i;
     if (keeps) {
         memcpy(w->want[seq], w->want[other], (size_t)shared * sizeof(int32_t));
         for (int64_t i = shared; i < n; i++)
             w->want[seq][i] = w->next + (int32_t)i;
         w->n[seq] = n;
-        kv_swap(&w->kv, seq, stage);
+        kv_swap(&w->kv, seq, stand_in);
     }
     w->next += N_TOKEN;
-    own = kv_own(&w->kv, stage);
+    own = kv_own(&w->kv, stand_in);
     own += w->kv.n_free;
-    kv_trim(&w->kv, stage, 0);
+    kv_trim(&w->kv, stand_in, 0);
     assert_int_equal(w->kv.n_free, own);
 }
 

@@ -560,8 +560,8 @@ static void check_plan(const struct numeric *p)
         }
         if (partial) {
             assert_int_equal(n->layout->kind, PL_PARTIAL);
-            assert_true((rule & OP_SUM) ||
-                        ((rule & OP_ONE) && (partial & rule & 0xff) &&
+            assert_true((rule & PL_OP_SUM) ||
+                        ((rule & PL_OP_ONE) && (partial & rule & 0xff) &&
                          (partial & (partial - 1)) == 0));
         }
         assert_true(n->layout->kind == PL_PARTIAL || !n->sum);

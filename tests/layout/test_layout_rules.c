@@ -697,7 +697,8 @@ static void layout_rules_partial_operands_are_linear(void **state)
         bool excused = strncmp(info->refused, "PARTIAL:", 8) == 0;
 
         for (int i = 0; i < GRAPH_MAX_IN; i++) {
-            bool claimed = (info->partial & OP_ONE) && info->partial >> i & 1;
+            bool claimed =
+                (info->partial & PL_OP_ONE) && info->partial >> i & 1;
 
             if (!(may[op] >> i & 1)) {
                 if (claimed)
@@ -706,15 +707,16 @@ static void layout_rules_partial_operands_are_linear(void **state)
             }
             if (claimed && !one[op][i])
                 fail_msg("%s is not linear in operand %d", info->name, i);
-            if (!claimed && one[op][i] && !excused && !(info->partial & OP_SUM))
+            if (!claimed && one[op][i] && !excused &&
+                !(info->partial & PL_OP_SUM))
                 fail_msg("%s is linear in operand %d, and the row does not "
                          "say so",
                          info->name, i);
         }
-        if ((info->partial & OP_SUM) && !all[op])
+        if ((info->partial & PL_OP_SUM) && !all[op])
             fail_msg("%s is not linear in all operands at once", info->name);
-        if (!(info->partial & OP_SUM) && all[op] && (may[op] & (may[op] - 1)) &&
-            !excused)
+        if (!(info->partial & PL_OP_SUM) && all[op] &&
+            (may[op] & (may[op] - 1)) && !excused)
             fail_msg("%s is linear in all operands at once, and the row does "
                      "not say so",
                      info->name);

@@ -239,7 +239,8 @@ static int pick_partial(struct block *b)
         return -1;
     for (int i = 0; i < b->n_in; i++)
         if (i != b->target && takes(b, i, 'f') &&
-            ((rule & OP_SUM) || (rule >> i & 1)) && draw_below(b->d, ++n) == 0)
+            ((rule & PL_OP_SUM) || (rule >> i & 1)) &&
+            draw_below(b->d, ++n) == 0)
             found = i;
     return found;
 }

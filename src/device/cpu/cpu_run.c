@@ -140,20 +140,24 @@ static void work_slowly(const struct worker *w, const struct step *st, int ith,
         device_note(s, w->dev, w->at, begin, device_clock(s));
 }
 
+/* Must the threads meet before a step that they share? */
+static bool must_meet(const struct worker *w, const struct step *st, int how)
+{
+    if (step_meets(st)) /* devices do, and so their threads */
+        return true;
+    if (w->single)
+        return how & CPU_MEET_SINGLE;
+    return (how & CPU_MEET) || st->kind == STEP_POST;
+}
+
 /* Whoever must have come before the step has. False: the run has failed. */
 static bool gather(struct worker *w, const struct step *st, int how, bool alone)
 {
-    bool all = step_meets(st);
-
-    if (alone) {
-        if ((how & CPU_MEET_SINGLE) && !meet(w, NULL))
-            return false;
-        return !all || !w->first || meet_peers(w, st);
-    }
-    if (!all && !(how & (w->single ? CPU_MEET_SINGLE : CPU_MEET)) &&
-        (w->single || st->kind != STEP_POST))
-        return true;
-    return meet(w, all ? st : NULL);
+    if (!alone)
+        return !must_meet(w, st, how) || meet(w, step_meets(st) ? st : NULL);
+    if ((how & CPU_MEET_SINGLE) && !meet(w, NULL))
+        return false;
+    return !step_meets(st) || !w->first || meet_peers(w, st);
 }
 
 static bool run_step(struct worker *w, const struct step *st)
