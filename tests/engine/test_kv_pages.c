@@ -134,7 +134,8 @@ static void replace(struct world *w, int seq, int other, int64_t n, bool keeps)
     }
     kv_advance(&w->kv, stand_in, n - shared);
     for (int64_t i = shared; i < n; i++)
-        w->slot[page_at(w, stand_in, i)][i % PAGE_TOKENS] = w->next + (int32_t)i;
+        w->slot[page_at(w, stand_in, i)][i % PAGE_TOKENS] =
+            w->next + (int32_t)i;
     if (keeps) {
         memcpy(w->want[seq], w->want[other], (size_t)shared * sizeof(int32_t));
         for (int64_t i = shared; i < n; i++)
