@@ -86,8 +86,11 @@ static void time_round(struct config *c, int64_t n_vocab, float *logits,
 {
     int32_t id[N_PROMPT];
     uint8_t wanted[N_PROMPT] = {0};
-    pl_batch b = {
-        .n = N_PROMPT, .token = id, .wanted = wanted, .logits = logits};
+    pl_batch b = {.size = sizeof b,
+                  .n = N_PROMPT,
+                  .token = id,
+                  .wanted = wanted,
+                  .logits = logits};
     pl_err err = {0};
     double t;
 
@@ -153,7 +156,7 @@ static double token_bytes(const pl_engine *e)
     pl_counters c;
     double sum = 0;
 
-    pl_engine_counters(e, &c);
+    pl_engine_counters(e, &c, sizeof c);
     for (int r = 0; r < PL_MAX_RANKS; r++)
         sum += (double)c.weight_bytes[r];
     return sum;
@@ -176,7 +179,8 @@ static void bench(const char *name, const char *path, struct config *c, int n,
     if (!logits)
         exit(1);
     for (int i = 0; i < n; i++) {
-        pl_options o = {.devices = c[i].devices,
+        pl_options o = {.size = sizeof o,
+                        .devices = c[i].devices,
                         .n_ranks = c[i].n_ranks,
                         .n_threads = c[i].n_threads,
                         .split_mode = PL_SPLIT_TENSOR,

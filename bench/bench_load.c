@@ -157,6 +157,7 @@ static void bench(const char *name, const char *path, int rounds)
 
     read_anew(path);
     for (int i = 0; i < 2; i++) {
+        config[i].o.size = sizeof config[i].o;
         config[i].o.n_ctx = 256;
         config[i].o.n_seq = 1;
         config[i].o.n_ubatch = 32;

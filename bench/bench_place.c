@@ -35,8 +35,11 @@ static void one_round(struct row *c, int n_prompt, int64_t n_vocab,
 {
     int32_t *id = malloc((size_t)n_prompt * sizeof *id);
     uint8_t *wanted = calloc((size_t)n_prompt, 1);
-    pl_batch b = {
-        .n = n_prompt, .token = id, .wanted = wanted, .logits = logits};
+    pl_batch b = {.size = sizeof b,
+                  .n = n_prompt,
+                  .token = id,
+                  .wanted = wanted,
+                  .logits = logits};
     pl_err err = {0};
     double t;
 
@@ -114,7 +117,8 @@ static void table(const char *name, const char *path, struct row *c, int n,
 
 static pl_options two(pl_split_mode mode)
 {
-    return (pl_options){.devices = "cpu*2",
+    return (pl_options){.size = sizeof(pl_options),
+                        .devices = "cpu*2",
                         .n_threads = 1,
                         .split_mode = mode,
                         .no_fit = mode != PL_SPLIT_AUTO};

@@ -92,7 +92,8 @@ int main(int argc, char **argv)
     int rounds = argc > 2 ? atoi(argv[2]) : 9;
     double file[BENCH_MAX_ROUND], raw[BENCH_MAX_ROUND], ratio[BENCH_MAX_ROUND];
     double memory[BENCH_MAX_ROUND], back[BENCH_MAX_ROUND];
-    pl_options o = {.devices = "cpu*2",
+    pl_options o = {.size = sizeof o,
+                    .devices = "cpu*2",
                     .split_mode = PL_SPLIT_TENSOR,
                     .n_threads = 1,
                     .n_seq = 1};

@@ -57,7 +57,8 @@ static pl_status measure_window(struct measure *m, int64_t index, pl_err *err)
     /* The last position foretells a token of the next window: not scored. */
     for (int64_t i = first; i < m->window - 1 && r == PL_OK; i += ROWS) {
         int64_t n = m->window - 1 - i < ROWS ? m->window - 1 - i : ROWS;
-        pl_batch b = {.n = n, .token = ids + i, .logits = m->logits};
+        pl_batch b = {
+            .size = sizeof b, .n = n, .token = ids + i, .logits = m->logits};
 
         r = pl_engine_decode(m->s.engine, &b, &term_interrupts, err);
         for (int64_t k = 0; k < n && r == PL_OK; k++) {

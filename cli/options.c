@@ -31,7 +31,8 @@ static void set_defaults(struct options *o, enum command command)
     o->n_predict = -1;
     o->n_chunks = -1;
     o->random_seed = true;
-    pl_sampling_defaults(&o->sampling);
+    pl_options_init(&o->pl);
+    pl_sampling_init(&o->sampling);
     if (cpu != NULL && cpu[0] != '\0')
         o->pl.cpu = cpu;
 }

@@ -7,6 +7,7 @@
 #include "engine/engine.h"
 
 #include "base/err.h"
+#include "base/sized.h"
 #include "plan/microbatch.h"
 
 #include <inttypes.h>
@@ -213,7 +214,8 @@ static pl_status run(pl_engine *e, const pl_batch *b, int n, pl_err *err)
         const struct micro *m = &e->micro[k];
         size_t all = 4 * (size_t)m->n, out = 4 * (size_t)m->n_out;
 
-        rows[k] = (pl_rows){.n_tok = m->n,
+        rows[k] = (pl_rows){.size = sizeof rows[k],
+                            .n_tok = m->n,
                             .n_out = m->n_out,
                             .pos = m->position,
                             .seq = m->seq,
@@ -275,8 +277,13 @@ static pl_status decode(pl_engine *e, const pl_batch *b,
 pl_status pl_engine_decode(pl_engine *e, const pl_batch *b,
                            const volatile int *cancel, pl_err *err)
 {
+    pl_batch own = {0};
     pl_status s;
 
+    if (b->size != sizeof own) {
+        PL_TRY(sized_read(&own, sizeof own, b, "pl_batch", err));
+        b = &own;
+    }
     PL_TRY(exec_enter(e->exec, err));
     s = decode(e, b, cancel, err);
     exec_leave(e->exec);

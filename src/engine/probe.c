@@ -170,6 +170,7 @@ static pl_status time_run(struct trial *t, int64_t n_tok, int64_t n_past,
 {
     int32_t pos[MANY], pages[N_SLOT / PAGE_TOKENS];
     pl_rows rows = {
+        .size = sizeof rows,
         .n_tok = n_tok,
         .n_out = 1,
         .pos = pos,
@@ -278,7 +279,8 @@ static pl_tensor weight(pl_graph *g, const char *kind, int i, pl_format f,
 static void values_graph(pl_graph *g, int64_t d, int n)
 {
     const pl_dim n_tok = {1, PL_N_TOK};
-    const pl_rope rope = {.n_rot = D_HEAD, .neox = true, .base = 10000};
+    const pl_rope rope = {
+        .size = sizeof rope, .n_rot = D_HEAD, .neox = true, .base = 10000};
     pl_tensor x = input(g, d), pos = pl_input(g, "pos", PL_I32, 1, &n_tok);
 
     for (int i = 0; i < n; i++) {
@@ -589,6 +591,7 @@ static pl_status aim(struct probe *p, const char *devices, int n_threads)
             p->n_thread += l.dev[d].n_thread;
         }
         p->opt = (pl_options){
+            .size = sizeof p->opt,
             .devices = devices,
             .split_mode = PL_SPLIT_TENSOR,
             .n_threads = n_threads,

@@ -261,7 +261,8 @@ static pl_status read_rope(struct model *m, pl_err *err)
     PL_TRY(get_factor(m, "rope.scaling.attn_factor", 1, false, &stretch, err));
     PL_TRY(
         gguf_get_str(m->file, key(m, "rope.scaling.type", &k), &scaling, err));
-    m->rope = (pl_rope){.n_rot = (int)n_rot,
+    m->rope = (pl_rope){.size = sizeof m->rope,
+                        .n_rot = (int)n_rot,
                         .neox = m->family->neox,
                         .base = (float)base,
                         .freq_scale = (float)(1 / factor),

@@ -3,7 +3,7 @@
 #include "cost/calibration.h"
 #include "engine/probe.h"
 #include "machine/topology.h"
-#include "plan/options_check.h"
+#include "plan/options_read.h"
 #include "quant/format.h"
 #include "report/sink.h"
 
@@ -68,6 +68,7 @@ pl_status pl_devices_measure(const pl_options *opt, bool json,
     char path[CALIBRATION_PATH];
     const struct topology *t;
     struct calibration c;
+    pl_options own;
     pl_err why;
     pl_status s;
     bool kept;
@@ -75,17 +76,16 @@ pl_status pl_devices_measure(const pl_options *opt, bool json,
     if (!write)
         return err_set(err, PL_BAD_ARGUMENT,
                        "pl_devices_measure: write must not be NULL");
-    if (opt)
-        PL_TRY(options_check(opt, err));
-    if (opt && opt->cpu && *opt->cpu)
-        f = cpu_family_from_name(opt->cpu);
+    PL_TRY(options_read(&own, opt, err));
+    if (own.cpu && *own.cpu)
+        f = cpu_family_from_name(own.cpu);
     if (f == CPU_FAMILY_COUNT || !cpu_family_runs(f))
         return err_set(err, PL_UNSUPPORTED,
                        "this machine cannot run kernels of the family '%s'; "
                        "its best are %s",
-                       opt->cpu, cpu_family_name(cpu_family_best()));
+                       own.cpu, cpu_family_name(cpu_family_best()));
     PL_TRY(topology_open(&t, err));
-    s = calibration_measure(&c, f, opt && opt->no_pin, t, err);
+    s = calibration_measure(&c, f, own.no_pin, t, err);
     topology_drop(t);
     PL_TRY(s);
     kept = calibration_save(&c, &why) == PL_OK &&

@@ -158,7 +158,7 @@ static void kind_of_a_test_counts_as_ours_do(void **state)
         o.trace_user = &text;
         open_bundled(&r, &o);
         free(logits(&r, 0));
-        pl_engine_counters(r.engine, &c[i]);
+        pl_engine_counters(r.engine, &c[i], sizeof c[i]);
         for (int d = 0; d < 3; d++) {
             const struct device_timing *e;
             int n, found = 0;
@@ -195,7 +195,8 @@ static void kind_of_a_test_fails_for_all(void **state)
         for (int d = 0; d < device_set_size(set); d++)
             for (int k = 0; k < 4; k++) {
                 struct device *x = device_of(set, d);
-                const pl_batch b = {.n = 1,
+                const pl_batch b = {.size = sizeof b,
+                                    .n = 1,
                                     .token = tokens(),
                                     .seq = (int32_t[]){1},
                                     .wanted = (uint8_t[]){0}};

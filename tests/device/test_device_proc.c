@@ -749,7 +749,8 @@ static pl_status decode_all(pl_engine *e, const int32_t *token, float *out,
     static const int32_t seq[PROMPT];
 
     for (int at = 0, n = PROMPT; at < TOKENS; at += n, n = 1) {
-        pl_batch b = {.n = n,
+        pl_batch b = {.size = sizeof b,
+                      .n = n,
                       .token = token + at,
                       .seq = seq,
                       .logits = out + at * n_vocab};

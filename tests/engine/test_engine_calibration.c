@@ -320,7 +320,8 @@ static void calibration_is_what_later_plans_use(void **state)
                                    .n_vocab = 512,
                                    .format = PL_Q8_0};
     const char *path = test_temp("hollow.gguf");
-    pl_options o = {.devices = "cpu*1", .n_threads = 1, .cpu = "generic"};
+    pl_options o = {
+        .size = sizeof o, .devices = "cpu*1", .n_threads = 1, .cpu = "generic"};
     struct calibration c;
     struct plan_facts f;
     double before = 0;

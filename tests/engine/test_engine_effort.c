@@ -61,6 +61,7 @@ static struct effort plan(pl_options opt)
     assert_non_null(path);
     if (pl_model_open(&m, path, &err) != PL_OK)
         fail_msg("%s", err.message);
+    opt.size = sizeof opt;
     effort = (struct effort){0};
     if (pl_plan_create(&p, m, &opt, &err) != PL_OK)
         fail_msg("%s", err.message);

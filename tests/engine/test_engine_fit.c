@@ -60,7 +60,7 @@ static pl_model *open_model(int i)
 /* Bytes of weights, caches and buffers on one device. */
 static double all_bytes(const pl_model *m)
 {
-    pl_options o = {.device_spec = "gpu:1TiB:1TB/s"};
+    pl_options o = {.size = sizeof o, .device_spec = "gpu:1TiB:1TB/s"};
     double sum = 0;
     pl_plan *p;
 
@@ -153,6 +153,7 @@ static void read_words(struct said *s, const char *text)
 static void read_said(struct said *s, const pl_plan *p, const char *spec)
 {
     memset(s, 0, sizeof *s);
+    pl_options_init(&s->o);
     s->o.device_spec = spec;
     read_words(s, pl_plan_options(p));
 }
@@ -213,7 +214,8 @@ static void fit_fits_or_explains(void **state)
         double bytes = all_bytes(m);
 
         for (int i = 0; i < n; i++) {
-            pl_options o = {.fit_ctx = test_below(&random, 2) ? 1024 : 0};
+            pl_options o = {.size = sizeof o,
+                            .fit_ctx = test_below(&random, 2) ? 1024 : 0};
             char spec[400];
             pl_plan *p;
             pl_err err;
@@ -308,14 +310,16 @@ static void try_rest(struct best *b, pl_options o, int n_layer)
 
 static void exhaust(struct best *b, const char *spec, int n_dev, int n_layer)
 {
-    pl_options o = {.device_spec = spec, .split_mode = PL_SPLIT_TENSOR};
+    pl_options o = {
+        .size = sizeof o, .device_spec = spec, .split_mode = PL_SPLIT_TENSOR};
     double split[3];
 
     try_rest(b, o, n_layer);
     o.split_mode = PL_SPLIT_NONE;
     for (o.main_device = 0; o.main_device < n_dev; o.main_device++)
         try_rest(b, o, n_layer);
-    o = (pl_options){.device_spec = spec,
+    o = (pl_options){.size = sizeof(pl_options),
+                     .device_spec = spec,
                      .split_mode = PL_SPLIT_LAYER,
                      .tensor_split = split,
                      .n_tensor_split = n_dev};
@@ -341,7 +345,7 @@ static void fit_is_near_the_best_of_all(void **state)
         int k = (int)test_below(&random, test_long() ? 4 : 2), n_dev = 1;
         pl_model *m = open_model(k);
         struct best b = {.m = m, .seconds = INFINITY};
-        pl_options o = {0};
+        pl_options o = {.size = sizeof o};
         char spec[400];
         pl_plan *p;
         pl_err err;
@@ -378,7 +382,8 @@ static void fit_is_near_the_best_of_all(void **state)
 static void fit_off_explains_device_by_device(void **state)
 {
     pl_model *m = open_model(3);
-    pl_options o = {.device_spec = "gpu:40MiB:1TB/s,gpu:8MiB:1TB/s",
+    pl_options o = {.size = sizeof o,
+                    .device_spec = "gpu:40MiB:1TB/s,gpu:8MiB:1TB/s",
                     .split_mode = PL_SPLIT_TENSOR,
                     .no_fit = true};
     pl_plan *p;
@@ -391,7 +396,10 @@ static void fit_off_explains_device_by_device(void **state)
     assert_non_null(strstr(err.message, "gpu1: needs "));
     assert_non_null(strstr(err.message, " would fit"));
     /* who shares memory lacks it together */
-    o = (pl_options){.devices = "cpu*3", .n_ctx = 1 << 29, .no_fit = true};
+    o = (pl_options){.size = sizeof(pl_options),
+                     .devices = "cpu*3",
+                     .n_ctx = 1 << 29,
+                     .no_fit = true};
     o.split_mode = PL_SPLIT_TENSOR;
     assert_int_equal(pl_plan_create(&p, m, &o, &err), PL_NO_DEVICE_MEMORY);
     assert_non_null(strstr(err.message, "cpu0: needs "));
@@ -415,7 +423,8 @@ static void fit_with_a_margin_beyond_all_memory_is_refused(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof margin / sizeof margin[0]; i++) {
-        const pl_options o = {.device_spec =
+        const pl_options o = {.size = sizeof o,
+                              .device_spec =
                                   "gpu:80GiB:1TB/s*3,host:80GiB:50GB/s",
                               .fit_margin = margin[i]};
 
@@ -458,6 +467,7 @@ static void fit_remedies_are_true(void **state)
         pl_err err, again;
         char *end, *at;
 
+        s.o.size = sizeof s.o;
         if (pl_plan_create(&p, m, &s.o, &err) != PL_NO_DEVICE_MEMORY)
             fail_msg("row %zu fits", i);
         if (!strstr(err.message, rows[i].holds))
@@ -497,7 +507,9 @@ static void fit_takes_a_good_micro_batch(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
-        pl_options o = {.device_spec = specs[i], .split_mode = PL_SPLIT_TENSOR};
+        pl_options o = {.size = sizeof o,
+                        .device_spec = specs[i],
+                        .split_mode = PL_SPLIT_TENSOR};
         double chosen, stated;
         char what[200];
         pl_plan *p;
@@ -525,7 +537,8 @@ static void fit_keeps_what_is_stated(void **state)
     static const double shares[2] = {1, 3};
     char told[400] = "";
     pl_model *m = open_model(3);
-    pl_options o = {.device_spec = "gpu:1GiB:1TB/s*2",
+    pl_options o = {.size = sizeof o,
+                    .device_spec = "gpu:1GiB:1TB/s*2",
                     .split_mode = PL_SPLIT_LAYER,
                     .tensor_split = shares,
                     .n_tensor_split = 2,
@@ -564,7 +577,8 @@ static void fit_with_ranks_keeps_the_numbers(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
-        pl_options o = {.device_spec = specs[i], .n_ranks = 4};
+        pl_options o = {
+            .size = sizeof o, .device_spec = specs[i], .n_ranks = 4};
         pl_plan *p;
         pl_err err;
 

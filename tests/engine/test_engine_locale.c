@@ -114,7 +114,8 @@ static const char machine[] = "gpu:1.5GiB:0.5TB/s:link=16.5GB/s:latency=1.5us:"
 
 static void say_plan(struct test_text *t, const char *path)
 {
-    const pl_options o = {.device_spec = machine,
+    const pl_options o = {.size = sizeof o,
+                          .device_spec = machine,
                           .split_mode = PL_SPLIT_TENSOR,
                           .tensor_split = shares,
                           .n_tensor_split = 3,
@@ -179,7 +180,7 @@ static void say_numbers(struct test_text *t)
                           sizeof(double));
         device_list_free(&l);
     }
-    pl_sampling_defaults(&bad);
+    pl_sampling_init(&bad);
     bad.top_p = 1.5f;
     note(t, pl_sampler_create(&sampler, &bad, 10, &err), &err);
     note(t, program_parse(&p, &n, &a, program, strlen(program), &err), &err);

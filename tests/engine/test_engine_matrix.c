@@ -232,7 +232,11 @@ static void decode(pl_engine *e, const struct opened *m, int seq, int at, int n,
 {
     int32_t id[2 * MAX_TOKEN], of[2 * MAX_TOKEN];
     uint8_t wanted[2 * MAX_TOKEN];
-    pl_batch b = {.token = id, .seq = of, .wanted = wanted, .logits = out};
+    pl_batch b = {.size = sizeof b,
+                  .token = id,
+                  .seq = of,
+                  .wanted = wanted,
+                  .logits = out};
     pl_err err = {0};
 
     for (int i = at; i < at + n; i++) {
@@ -412,7 +416,7 @@ static void run(const int *v)
     got = malloc((size_t)(m->n * m->n_vocab) * sizeof *got);
     assert_non_null(got);
     use(e, m, v[P_USE], got, what);
-    pl_engine_counters(e, &c);
+    pl_engine_counters(e, &c, sizeof c);
     tally.copying += c.copies > 0;
     p = pl_engine_plan(e)->compiled;
     tally.piped +=

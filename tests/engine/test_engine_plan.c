@@ -229,7 +229,8 @@ static void engine_plan_json_adds_up(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        pl_options o = {.devices = rows[i].devices,
+        pl_options o = {.size = sizeof o,
+                        .devices = rows[i].devices,
                         .split_mode = PL_SPLIT_TENSOR,
                         .n_threads = 1,
                         .n_ranks = rows[i].n_ranks,
@@ -283,6 +284,7 @@ static void engine_plan_shows_groups_and_copies(void **state)
         json_t *all;
         pl_plan *p;
 
+        o.size = sizeof o;
         o.devices = "cpu*2";
         o.n_threads = 1;
         p = plan(m, &o);
@@ -320,7 +322,8 @@ static void engine_plan_shows_groups_and_copies(void **state)
 static void engine_plan_folds_many_groups(void **state)
 {
     pl_model *m = hollow(&hollow_400b);
-    pl_options o = {.device_spec = "gpu:96GiB:1TB/s*512",
+    pl_options o = {.size = sizeof o,
+                    .device_spec = "gpu:96GiB:1TB/s*512",
                     .split_mode = PL_SPLIT_HYBRID,
                     .hybrid_size = 8};
     pl_plan *p = plan(m, &o);
@@ -444,6 +447,7 @@ static void engine_plan_picture_shows_all(void **state)
         pl_plan *p;
         int n;
 
+        o.size = sizeof o;
         o.devices = "cpu*2";
         o.n_threads = 1;
         p = plan(m, &o);
@@ -478,9 +482,13 @@ static void engine_plan_picture_folds(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        pl_plan *p = plan(m, &rows[i].o);
-        struct test_text t = draw(p);
+        pl_options o = rows[i].o;
+        struct test_text t;
+        pl_plan *p;
 
+        o.size = sizeof o;
+        p = plan(m, &o);
+        t = draw(p);
         assert_true(check_boxes(t.s) > 0);
         assert_non_null(strstr(t.s, rows[i].says));
         assert_true(t.n < 40000);
@@ -494,7 +502,7 @@ static void engine_plan_picture_survives_each_failed_allocation(void **state)
 {
     struct hollow_model h = small_moe();
     pl_model *m = hollow(&h);
-    pl_options o = {.device_spec = "gpu:1GiB:1TB/s*2"};
+    pl_options o = {.size = sizeof o, .device_spec = "gpu:1GiB:1TB/s*2"};
     pl_plan *p = plan(m, &o);
     struct test_text t = {0};
     bool failed = true;
@@ -528,7 +536,8 @@ static void engine_plan_bytes_are_what_is_allocated(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
-        pl_options o = {.devices = devices[i],
+        pl_options o = {.size = sizeof o,
+                        .devices = devices[i],
                         .split_mode = PL_SPLIT_TENSOR,
                         .n_threads = 2,
                         .n_ubatch = 16};
@@ -566,12 +575,13 @@ static void engine_plan_messages_are_what_is_sent(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
-        pl_options o = {.devices = devices[i],
+        pl_options o = {.size = sizeof o,
+                        .devices = devices[i],
                         .split_mode = PL_SPLIT_TENSOR,
                         .n_threads = 1,
                         .n_ubatch = 16};
         pl_counters c;
-        pl_batch b = {.n = 1, .token = (const int32_t[]){5}};
+        pl_batch b = {.size = sizeof b, .n = 1, .token = (const int32_t[]){5}};
         json_t *all;
         pl_engine *e;
         pl_err err;
@@ -580,7 +590,7 @@ static void engine_plan_messages_are_what_is_sent(void **state)
             fail_msg("%s", err.message);
         b.logits = calloc((size_t)pl_model_n_vocab(m), sizeof *b.logits);
         assert_int_equal(pl_engine_decode(e, &b, NULL, &err), PL_OK);
-        pl_engine_counters(e, &c);
+        pl_engine_counters(e, &c, sizeof c);
         all = print_json(pl_engine_plan(e));
         assert_int_equal(c.messages,
                          integer(field(all, "collectives"), "per_token"));
@@ -598,7 +608,8 @@ static void engine_plan_moe_layer_sends_two_messages(void **state)
 {
     struct hollow_model h = small_moe();
     pl_model *m = hollow(&h);
-    pl_options o = {.device_spec = "gpu:96GiB:1TB/s*2",
+    pl_options o = {.size = sizeof o,
+                    .device_spec = "gpu:96GiB:1TB/s*2",
                     .split_mode = PL_SPLIT_TENSOR};
     pl_plan *p = plan(m, &o);
     json_t *all = print_json(p);
@@ -616,7 +627,9 @@ static void engine_plan_moe_layer_sends_two_messages(void **state)
 static void engine_plan_400b_on_64_paper_devices(void **state)
 {
     pl_model *m = hollow(&hollow_400b);
-    pl_options o = {.device_spec = paper64, .split_mode = PL_SPLIT_TENSOR};
+    pl_options o = {.size = sizeof o,
+                    .device_spec = paper64,
+                    .split_mode = PL_SPLIT_TENSOR};
     pl_plan *p = plan(m, &o);
     char line[400];
     struct test_text t = print(p, false);
@@ -659,7 +672,8 @@ static void engine_plan_described_figures_count(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        pl_options o = {.device_spec = rows[i].spec,
+        pl_options o = {.size = sizeof o,
+                        .device_spec = rows[i].spec,
                         .split_mode = PL_SPLIT_TENSOR};
         pl_plan *p = plan(m, &o);
         struct plan_facts f;
@@ -703,7 +717,8 @@ static void engine_plan_streams_experts_where_that_is_faster(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char spec[200];
-        pl_options o = {.device_spec = spec,
+        pl_options o = {.size = sizeof o,
+                        .device_spec = spec,
                         .split_mode = PL_SPLIT_TENSOR,
                         .host_experts = "all",
                         .n_ubatch = 16,
@@ -732,7 +747,9 @@ static void engine_plan_text_fits_a_terminal(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
-        pl_options o = {.device_spec = specs[i], .split_mode = PL_SPLIT_TENSOR};
+        pl_options o = {.size = sizeof o,
+                        .device_spec = specs[i],
+                        .split_mode = PL_SPLIT_TENSOR};
         pl_plan *p = plan(m, &o);
         struct test_text t = print(p, false);
         const char *line = strchr(t.s, '\n') + 1; /* the path may be long */
@@ -776,7 +793,10 @@ static void engine_plan_errors_name_the_option(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        assert_int_not_equal(pl_plan_create(&p, m, &rows[i].o, &err), PL_OK);
+        pl_options o = rows[i].o;
+
+        o.size = sizeof o;
+        assert_int_not_equal(pl_plan_create(&p, m, &o, &err), PL_OK);
         assert_null(p);
         if (!strstr(err.message, rows[i].says))
             fail_msg("row %zu: %s", i, err.message);
@@ -794,7 +814,7 @@ static void engine_plan_survives_each_failed_allocation(void **state)
     struct hollow_model h = small_moe();
     pl_model *m = hollow(&h);
     bool failed = true;
-    pl_options o = {.device_spec = "gpu:1GiB:1TB/s*2"};
+    pl_options o = {.size = sizeof o, .device_spec = "gpu:1GiB:1TB/s*2"};
 
     (void)state;
     for (int64_t n = 1; failed; n += test_long() ? 1 : 1 + n / 16) {

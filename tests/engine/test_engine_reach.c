@@ -215,7 +215,7 @@ static void engine_reach_a_name_of_nothing_is_refused(void **state)
         TEST_SKIP("%s is absent", model);
     assert_int_equal(pl_model_open(&m, test_file(model), NULL), PL_OK);
     for (int i = 0; i < 3; i++) {
-        const pl_options o = {.keep = &names[i], .n_keep = 1};
+        const pl_options o = {.size = sizeof o, .keep = &names[i], .n_keep = 1};
         pl_plan *p;
 
         assert_int_equal(pl_plan_create(&p, m, &o, &err), PL_NOT_FOUND);

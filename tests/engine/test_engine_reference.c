@@ -224,7 +224,8 @@ static void run_sequence(pl_engine *e, const struct ref_seq *s, int64_t n_vocab,
         assert_int_equal(pl_seq_trim(e, i, 0, &err), PL_OK);
     for (int at = 0; at < s->n;) {
         int n = at == 0 ? s->n_prompt : 1, k = 0;
-        pl_batch b = {.token = id,
+        pl_batch b = {.size = sizeof b,
+                      .token = id,
                       .seq = seq,
                       .wanted = wanted,
                       .logits = out + (int64_t)at * n_vocab};
@@ -350,6 +351,7 @@ static void run(const int *v, int only)
     int n_dev = device_values[v[P_DEVICES]].n;
     bool floats = v[P_KERNELS] == 0, uneven = v[P_SHARES] && n_dev > 1;
     pl_options o = {
+        .size = sizeof o,
         .devices = device_values[v[P_DEVICES]].spec,
         .split_mode = PL_SPLIT_TENSOR,
         .n_ranks = rank_values[v[P_RANKS]],

@@ -96,7 +96,7 @@ static void engine_rows_keep_the_order_of_the_batch(void **state)
         int64_t n[N_SEQ] = {0}, at[N], row = 0;
         struct run r;
         size_t bytes;
-        pl_batch b = {.n = N, .seq = seq, .wanted = wanted};
+        pl_batch b = {.size = sizeof b, .n = N, .seq = seq, .wanted = wanted};
 
         run_open(&r, &devices[d]);
         bytes = (size_t)r.e.n_vocab * sizeof(float);
@@ -192,7 +192,7 @@ static void engine_forgets_a_run_that_failed(void **state)
             const struct script *c;
             struct device *lost;
             struct run r;
-            pl_batch b = {.n = MORE};
+            pl_batch b = {.size = sizeof b, .n = MORE};
 
             run_open(&r, &devices[d]);
             /* not "io", which may have nothing to do */
@@ -239,7 +239,7 @@ static void engine_forgets_a_batch_that_failed(void **state)
     for (int d = 0; d < N_DEVICES - 1; d++) { /* the last one takes one run */
         int32_t seq[MORE], token[MORE];
         struct run r;
-        pl_batch b = {.n = MORE, .token = token, .seq = seq};
+        pl_batch b = {.size = sizeof b, .n = MORE, .token = token, .seq = seq};
 
         run_open_traced(&r, &devices[d], lose_the_next);
         engine_run_tokens(&r.e, &r.seed, FIRST + MORE, r.token);

@@ -144,6 +144,7 @@ static pl_options options_of(const struct config *c, uint64_t *random)
     const char *cpu = getenv("PLAIT_CPU");
     pl_options o = c->o;
 
+    o.size = sizeof o;
     if (!o.cpu && cpu && cpu[0])
         o.cpu = cpu;
     o.cache_set = true;
@@ -369,7 +370,10 @@ static void decode(pl_engine *e, const struct ref_model *m, float *out,
 
     for (int f = 0; f < COUNT(feeds); f++) {
         int32_t id[LONGEST], seq[LONGEST];
-        pl_batch b = {.token = id, .seq = seq, .logits = out + row * n_vocab};
+        pl_batch b = {.size = sizeof b,
+                      .token = id,
+                      .seq = seq,
+                      .logits = out + row * n_vocab};
         pl_err err = {0};
 
         for (int s = 0; s < 2; s++)

@@ -48,7 +48,7 @@ static void one_round(struct worker *w, float *logits)
 {
     int32_t seq[N_TOK];
     uint8_t wanted[N_TOK] = {[N_TOK - 1] = 1};
-    const pl_batch b = {N_TOK, w->token, seq, wanted, logits};
+    const pl_batch b = {sizeof b, N_TOK, w->token, seq, wanted, logits};
     pl_exec *x = pl_engine_exec(w->engine);
     pl_tensor t = pl_engine_tensor(w->engine, "output_norm.weight");
     float norm[4];
@@ -233,9 +233,10 @@ static void *intrude(void *arg)
     pl_engine *e = t->r->engine;
     pl_exec *x = pl_engine_exec(e);
     const int32_t id = 1;
-    const pl_batch b = {.n = 1, .token = &id, .wanted = (uint8_t[]){0}};
+    const pl_batch b = {
+        .size = sizeof b, .n = 1, .token = &id, .wanted = (uint8_t[]){0}};
     const pl_view v = {1, {1}, {1}, 0};
-    const pl_rows rows = {.n_tok = 1};
+    const pl_rows rows = {.size = sizeof rows, .n_tok = 1};
     pl_tensor w = pl_engine_tensor(e, "output_norm.weight");
     float f = 0;
     uint64_t n;

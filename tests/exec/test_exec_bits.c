@@ -473,7 +473,7 @@ static void bits_of_sequences_together_are_those_of_each_alone(void **state)
         while (at[0] + at[1] + at[2] + at[3] < S * N) {
             int32_t id[40], seq[40];
             int64_t row[40];
-            pl_batch b = {0, id, seq, NULL, got};
+            pl_batch b = {sizeof b, 0, id, seq, NULL, got};
             int n = 1 + (int)test_below(&random, 40);
 
             for (int i = 0; i < n; i++) {
@@ -663,7 +663,8 @@ static void tensor_bytes_are_those_that_were_set(void **state)
 
     (void)state;
     for (int d = 0; d < COUNT(devices); d++) {
-        pl_options o = {.devices = devices[d],
+        pl_options o = {.size = sizeof o,
+                        .devices = devices[d],
                         .n_ranks = 4,
                         .n_threads = 1,
                         .n_ubatch = 4,
@@ -702,7 +703,8 @@ static void tensor_pieces_compute_as_the_whole(void **state)
     for (int d = 0; d < 4; d++) {
         static const char *const devices[] = {"cpu*2", "sim*2", "cpu,sim",
                                               "proc*2"};
-        pl_options o = {.devices = devices[d],
+        pl_options o = {.size = sizeof o,
+                        .devices = devices[d],
                         .n_ranks = 4,
                         .n_threads = 1,
                         .n_ubatch = T,
@@ -720,7 +722,7 @@ static void tensor_pieces_compute_as_the_whole(void **state)
             pl_err err = {0};
             float in[T * 256];
             int32_t id[T * 2];
-            pl_rows rows = {T, T, pos, seq, pages, 2};
+            pl_rows rows = {sizeof rows, T, T, pos, seq, pages, 2};
 
             bench_build(&b);
             assert_int_equal(pl_exec_create(&x, b.g, &o, &err), PL_OK);
@@ -800,7 +802,8 @@ static void tensor_values_kept_are_readable_in_any_part(void **state)
 
     (void)state;
     for (int d = 0; d < COUNT(devices); d++) {
-        pl_options o = {.devices = devices[d],
+        pl_options o = {.size = sizeof o,
+                        .devices = devices[d],
                         .n_ranks = 4,
                         .n_threads = 1,
                         .n_ubatch = 8,
@@ -810,7 +813,7 @@ static void tensor_values_kept_are_readable_in_any_part(void **state)
         float in[8 * D], w[N * D], want[4][T * D];
         const int n_value[4] = {T * D, T * D, T * N, T * N};
         pl_tensor v[4], x, wt, lost;
-        pl_rows rows = {.n_tok = T, .n_out = 0};
+        pl_rows rows = {.size = sizeof rows, .n_tok = T, .n_out = 0};
         pl_graph *g;
         pl_exec *e;
         pl_err err = {0};

@@ -86,7 +86,8 @@ static void cache_gives_back_what_was_written(void **state)
     (void)state;
     for (int k = 0; k < 3 * N_FORMAT; k++) {
         pl_format f = formats[k % N_FORMAT];
-        pl_options o = {.devices = devices[k / N_FORMAT],
+        pl_options o = {.size = sizeof o,
+                        .devices = devices[k / N_FORMAT],
                         .n_ranks = 1 + k % 5,
                         .n_threads = 1,
                         .no_pin = true,

@@ -182,16 +182,20 @@ static void place_run(const pl_op_call *c)
 
 static float three = 3;
 
+enum { SIZE = sizeof(pl_op_def) };
 static const pl_op_def defs[] = {
-    {"hypot", "td,td->td", PL_OP_NONE, hypot_run, NULL, 0},
-    {"norm", "*d!,d!?->*d!", PL_OP_NONE, norm_run, NULL, 0},
-    {"times", "*->*", PL_OP_ONE | 1, times_run, &three, 0},
-    {"mix", "td,d->td", PL_OP_SUM, mix_run, NULL, 0},
-    {"dot", "tke,nk->ten", PL_OP_ONE | 1, dot_run, NULL, 0},
-    {"heads", "t(gr)d,gd->t(gr)d", PL_OP_NONE, heads_run, NULL, 0},
-    {"outer", "tg,tr->t(gr)", PL_OP_NONE, outer_run, NULL, 0},
-    {"place", "tnd,t->tnd", PL_OP_NONE, place_run, NULL, 0},
+    {SIZE, "hypot", "td,td->td", PL_OP_NONE, hypot_run, NULL, 0},
+    {SIZE, "norm", "*d!,d!?->*d!", PL_OP_NONE, norm_run, NULL, 0},
+    {SIZE, "times", "*->*", PL_OP_ONE | 1, times_run, &three, 0},
+    {SIZE, "mix", "td,d->td", PL_OP_SUM, mix_run, NULL, 0},
+    {SIZE, "dot", "tke,nk->ten", PL_OP_ONE | 1, dot_run, NULL, 0},
+    {SIZE, "heads", "t(gr)d,gd->t(gr)d", PL_OP_NONE, heads_run, NULL, 0},
+    {SIZE, "outer", "tg,tr->t(gr)", PL_OP_NONE, outer_run, NULL, 0},
+    {SIZE, "place", "tnd,t->tnd", PL_OP_NONE, place_run, NULL, 0},
 };
+static const pl_op_def *const def_list[] = {&defs[0], &defs[1], &defs[2],
+                                            &defs[3], &defs[4], &defs[5],
+                                            &defs[6], &defs[7]};
 enum { N_DEF = sizeof defs / sizeof *defs };
 
 /* Scenes ----------------------------------------------------------------- */
@@ -260,7 +264,7 @@ static pl_graph *read_scene(const char *text)
     pl_graph *g;
     pl_err err;
 
-    if (pl_graph_parse_ops(&g, text, N_DEF, defs, &err) != PL_OK)
+    if (pl_graph_parse_ops(&g, text, N_DEF, def_list, &err) != PL_OK)
         fail_msg("%s", err.message);
     return g;
 }
@@ -317,7 +321,7 @@ static void note(const struct numeric *p)
 static float *run(const pl_graph *g, const pl_options *o, uint64_t values,
                   bool exact, int64_t n_tok, size_t *size)
 {
-    const pl_rows rows = {.n_tok = n_tok};
+    const pl_rows rows = {.size = sizeof rows, .n_tok = n_tok};
     const struct graph_sizes z = {n_tok, 1, 0, 1};
     float *out = NULL;
     pl_exec *x;
@@ -364,7 +368,8 @@ static float *run(const pl_graph *g, const pl_options *o, uint64_t values,
 
 static pl_options options(const char *devices, int n_rank, int n_thread)
 {
-    return (pl_options){.devices = devices,
+    return (pl_options){.size = sizeof(pl_options),
+                        .devices = devices,
                         .n_ranks = n_rank,
                         .n_threads = n_thread,
                         .no_pin = true,
@@ -454,7 +459,7 @@ static void exec_custom_survives_want_of_memory(void **state)
         pl_status s;
 
         alloc_fail_at(n);
-        s = pl_graph_parse_ops(&g, scenes[3].text, N_DEF, defs, &err);
+        s = pl_graph_parse_ops(&g, scenes[3].text, N_DEF, def_list, &err);
         if (s == PL_OK) {
             split_leaves(g, 3, scenes[3].cut, false, &seed);
             s = pl_graph_check(g, &err);
@@ -492,7 +497,8 @@ static uint64_t hash_of(const pl_op_def *def)
 static void exec_custom_hash_tells_definitions_apart(void **state)
 {
     float two = 2;
-    pl_op_def def = {"times", "*->*", PL_OP_ONE | 1, times_run, &three, 0};
+    pl_op_def def = {sizeof def, "times", "*->*", PL_OP_ONE | 1,
+                     times_run,  &three,  0};
     uint64_t h = hash_of(&def);
 
     (void)state;
@@ -522,7 +528,9 @@ static void exec_custom_is_passed_before_the_sum(void **state)
         "q: f32[n_tok, 9] = matmul(x, v)\n"
         "y: f32[n_tok, 9] = both(p, q)\n"
         "z: f32[n_tok, 9] = relu(y) !output\n";
-    pl_op_def def = {"both", "td,td->td", PL_OP_SUM, mix_run, NULL, 0};
+    pl_op_def def = {sizeof def, "both", "td,td->td", PL_OP_SUM, mix_run,
+                     NULL,       0};
+    const pl_op_def *const list = &def;
 
     (void)state;
     for (int k = 0; k < 2; k++) {
@@ -531,7 +539,7 @@ static void exec_custom_is_passed_before_the_sum(void **state)
         pl_graph *g;
 
         def.partial = k ? PL_OP_SUM : PL_OP_NONE;
-        assert_int_equal(pl_graph_parse_ops(&g, text, 1, &def, NULL), PL_OK);
+        assert_int_equal(pl_graph_parse_ops(&g, text, 1, &list, NULL), PL_OK);
         assert_int_equal(numeric_create(&p, g, 2, NULL, NULL), PL_OK);
         for (int i = 0; i < p->n; i++)
             if (p->node[i].kind == NUM_ALL_REDUCE) {

@@ -46,7 +46,7 @@ static pl_status life(const char *path, const pl_options *o, bool shared,
     static const int32_t token[3] = {1, 2, 3};
     static float logits[4096];
     static const uint8_t wanted[3] = {0, 0, 1};
-    pl_batch b = {3, token, NULL, wanted, logits};
+    pl_batch b = {sizeof b, 3, token, NULL, wanted, logits};
     pl_model *m = NULL;
     pl_plan *p = NULL;
     pl_engine *e = NULL;
@@ -346,7 +346,7 @@ static void weights_take_little_more_than_their_file(void **state)
             got = resident() - got;
             p = pl_engine_plan(r.engine);
             held = planned_bytes(p->compiled, 0, REGION_WEIGHTS + 1);
-            pl_engine_counters(r.engine, &c);
+            pl_engine_counters(r.engine, &c, sizeof c);
             /* a device stores an index once, however many of its ranks own
                it: on one device nothing is replicated */
             for (int d = 1; d < p->compiled->list.n; d++)
@@ -407,7 +407,7 @@ static void steps_allocate_nothing(void **state)
         engine_run_decode(&r, 0, 2, token, logits); /* warm-up */
         alloc_stat_reset();
         for (int n = 1; n <= N; n += 13) {
-            pl_batch b = {n, token, seq, NULL, logits};
+            pl_batch b = {sizeof b, n, token, seq, NULL, logits};
 
             assert_int_equal(pl_engine_decode(r.engine, &b, NULL, &err), PL_OK);
         }
@@ -416,7 +416,7 @@ static void steps_allocate_nothing(void **state)
         for (int k = 0; k < N; k++)
             seq[k] = 3;
         {
-            pl_batch b = {N, token, seq, NULL, logits};
+            pl_batch b = {sizeof b, N, token, seq, NULL, logits};
 
             assert_int_equal(pl_engine_decode(r.engine, &b, NULL, &err), PL_OK);
         }

@@ -90,7 +90,7 @@ static void counted(const char *path, const char *name, const char *on,
     engine_run_tokens(&r, &random, MAX, token);
     for (int i = 0; i < 5; i++) {
         uint8_t wanted[MAX];
-        pl_batch b = {sizes[i], token, NULL, wanted, logits};
+        pl_batch b = {sizeof b, sizes[i], token, NULL, wanted, logits};
 
         for (int k = 0; k < sizes[i]; k++) /* all, some, none */
             wanted[k] = i == 1 || (i == 3 && k % 3 == 0) || (i == 0);
@@ -110,7 +110,7 @@ static void counted(const char *path, const char *name, const char *on,
             steps++;
         }
     }
-    pl_engine_counters(r.engine, &c);
+    pl_engine_counters(r.engine, &c, sizeof c);
     if (c.steps != steps || c.messages != messages || c.message_bytes != bytes)
         fail_msg("%s: %" PRIu64 " steps, %" PRIu64 " messages of %" PRIu64
                  " bytes were counted; %" PRIu64 ", %" PRIu64 " and %" PRIu64
@@ -256,7 +256,8 @@ static void messages_wait_for_scales_and_slots(void **state)
     (void)state;
     for (int on = 0; on < 4; on++) {
         static const char *const dev[] = {"cpu", "cpu*2", "sim*2", "cpu,sim"};
-        pl_options o = {.devices = dev[on],
+        pl_options o = {.size = sizeof o,
+                        .devices = dev[on],
                         .n_ranks = 2,
                         .n_threads = 1,
                         .n_ubatch = T,
@@ -268,7 +269,7 @@ static void messages_wait_for_scales_and_slots(void **state)
         pl_graph *g;
         pl_exec *x;
         pl_tensor in, ids, rw, res, w, s, norm, y;
-        pl_rows rows = {.n_tok = T, .n_out = T};
+        pl_rows rows = {.size = sizeof rows, .n_tok = T, .n_out = T};
         pl_counters c;
 
         assert_int_equal(pl_graph_create(&g, &err), PL_OK);
@@ -302,7 +303,7 @@ static void messages_wait_for_scales_and_slots(void **state)
         if (pl_exec_step(x, &rows, &err) != PL_OK ||
             pl_tensor_get(x, y, out, 0, sizeof out, &err) != PL_OK)
             fail_msg("%s: %s", dev[on], err.message);
-        pl_exec_counters(x, &c);
+        pl_exec_counters(x, &c, sizeof c);
         assert_int_equal(c.messages, on > 0);
         assert_int_equal(c.message_bytes, on > 0 ? 4 * D * T : 0);
         if (on == 0)
@@ -348,7 +349,8 @@ static void messages_go_one_way_for_any_rows(void **state)
     (void)state;
     for (size_t k = 0; k < sizeof on / sizeof *on; k++) {
         pl_graph *g = place_model(4);
-        pl_options o = {.devices = on[k],
+        pl_options o = {.size = sizeof o,
+                        .devices = on[k],
                         .n_ranks = 8,
                         .no_fit = true,
                         .no_pin = true,

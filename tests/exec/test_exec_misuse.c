@@ -10,7 +10,8 @@
 
 static pl_exec *create(const pl_graph *g, const char *devices)
 {
-    const pl_options o = {.devices = devices,
+    const pl_options o = {.size = sizeof o,
+                          .devices = devices,
                           .n_threads = 1,
                           .n_ubatch = 4,
                           .n_ctx = 128,
@@ -30,18 +31,19 @@ static void exec_refuses_steps_whose_pages_are_not_the_caches(void **state)
     static const int32_t zero[2] = {0}, one[2] = {1, 1}, far[2] = {5, 9000};
     static const int32_t at_70[2] = {70, 71};
     static const int32_t good[4] = {0, 1, 1, 0}, first_bad[4] = {7, 1, 1, 0};
+    enum { SIZE = sizeof(pl_rows) };
     static const struct {
         pl_rows rows;
         pl_status status;
     } cases[] = {
-        {{2, 0, at_70, zero, good, 2}, PL_OK},
-        {{2, 0, at_70, one, good, 2}, PL_OK},
-        {{2, 0, zero, NULL, NULL, 0}, PL_OK},
-        {{2, 0, at_70, zero, first_bad, 2}, PL_BAD_ARGUMENT},
-        {{2, 0, at_70, zero, good, 1}, PL_BAD_ARGUMENT},
-        {{2, 0, far, zero, good, 2}, PL_BAD_ARGUMENT},
-        {{2, 0, far, zero, NULL, 0}, PL_BAD_ARGUMENT},
-        {{2, 0, zero, one, NULL, 0}, PL_BAD_ARGUMENT},
+        {{SIZE, 2, 0, at_70, zero, good, 2}, PL_OK},
+        {{SIZE, 2, 0, at_70, one, good, 2}, PL_OK},
+        {{SIZE, 2, 0, zero, NULL, NULL, 0}, PL_OK},
+        {{SIZE, 2, 0, at_70, zero, first_bad, 2}, PL_BAD_ARGUMENT},
+        {{SIZE, 2, 0, at_70, zero, good, 1}, PL_BAD_ARGUMENT},
+        {{SIZE, 2, 0, far, zero, good, 2}, PL_BAD_ARGUMENT},
+        {{SIZE, 2, 0, far, zero, NULL, 0}, PL_BAD_ARGUMENT},
+        {{SIZE, 2, 0, zero, one, NULL, 0}, PL_BAD_ARGUMENT},
     };
     const pl_dim dim[3] = {{1, PL_N_TOK}, {1, PL_CONST}, {8, PL_CONST}};
     pl_graph *g;
@@ -175,8 +177,9 @@ static void exec_rope_takes_any_factors(void **state)
 
     (void)state;
     for (int neox = 0; neox < 2; neox++) {
-        const pl_rope rope = {.n_rot = 4, .neox = neox, .base = 10000};
-        const pl_rows rows = {4, 0, NULL, NULL, NULL, 0};
+        const pl_rope rope = {
+            .size = sizeof rope, .n_rot = 4, .neox = neox, .base = 10000};
+        const pl_rows rows = {sizeof rows, 4, 0, NULL, NULL, NULL, 0};
         float x[48], y[48];
         pl_graph *g;
         pl_tensor in, at, f, out;

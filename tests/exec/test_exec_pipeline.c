@@ -146,8 +146,8 @@ static void step(const struct graph *y, pl_exec *x, struct batch *b, int n)
     for (int k = 0; k < n; k++) {
         size_t size = 4 * (size_t)b[k].n;
 
-        rows[k] =
-            (pl_rows){b[k].n, b[k].n_out, b[k].pos, b[k].seq, pages, PAGES};
+        rows[k] = (pl_rows){sizeof(pl_rows), b[k].n, b[k].n_out, b[k].pos,
+                            b[k].seq,        pages,  PAGES};
         if (exec_set_input(x, k, y->tokens, b[k].token, 0, size, &err) ||
             exec_set_input(x, k, y->pos, b[k].pos, 0, size, &err) ||
             exec_set_input(x, k, y->out_ids, b[k].out, 0,
@@ -167,7 +167,8 @@ static void step(const struct graph *y, pl_exec *x, struct batch *b, int n)
 
 static pl_options options(int n_ranks)
 {
-    return (pl_options){.devices = "cpu",
+    return (pl_options){.size = sizeof(pl_options),
+                        .devices = "cpu",
                         .n_ranks = n_ranks,
                         .n_threads = 1,
                         .no_pin = true,

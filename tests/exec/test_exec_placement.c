@@ -511,7 +511,8 @@ static void read_caches(struct job *j, pl_exec *x, bool first)
 
 static pl_options options(const struct job *j, const char *devices)
 {
-    return (pl_options){.devices = devices,
+    return (pl_options){.size = sizeof(pl_options),
+                        .devices = devices,
                         .n_ranks = j->n_rank,
                         .n_threads = 1,
                         .no_pin = true,

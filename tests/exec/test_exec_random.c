@@ -427,7 +427,8 @@ static void run(struct job *j, enum mode mode, uint64_t *seed)
     int n_dev = 1 + (int)test_below(seed, 4);
     double share[4];
     char dev[32];
-    pl_options o = {.devices = dev,
+    pl_options o = {.size = sizeof o,
+                    .devices = dev,
                     .n_ranks = j->n_rank,
                     .n_threads = 1 + (test_below(seed, 4) == 0),
                     .no_pin = true,
@@ -467,7 +468,7 @@ static void run(struct job *j, enum mode mode, uint64_t *seed)
     for (int i = 0; i < j->r.n_node; i++)
         if (mode < FAST && is_cache(&j->r.g->node[i]))
             check_cache(j, x, i, j->f.n_step - 1);
-    pl_exec_counters(x, &c);
+    pl_exec_counters(x, &c, sizeof c);
     assert_int_equal(c.steps, j->f.n_step);
     pl_exec_free(x);
 }

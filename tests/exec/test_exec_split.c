@@ -338,7 +338,7 @@ static void run(const char *path, const char *name, const char *devices,
     add_macs(s, &(struct graph_sizes){1, 1, s->p->max.n_slot, 1});
     judge(s);
     judge_sums(s);
-    pl_engine_counters(e.engine, &c);
+    pl_engine_counters(e.engine, &c, sizeof c);
     for (int r = 0; r < n_rank; r++) {
         if (fabs((double)c.weight_bytes[r] - s->sum[BYTES][r]) > 64)
             fail_msg("%s: rank %d holds %.0f bytes, the counters say %" PRIu64,

@@ -149,7 +149,7 @@ static void exec_trace_shows_every_step(void **state)
                 n++;
             expect(&want, p, x->last_script, n);
         }
-        pl_exec_traced(r.engine->exec, &sum);
+        pl_exec_traced(r.engine->exec, &sum, sizeof sum);
         assert_int_equal(sum.runs, 2);
         assert_int_equal(sum.copy_s > 0, rows[i].copies);
         assert_true(sum.hidden_s >= 0);

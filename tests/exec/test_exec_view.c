@@ -28,7 +28,8 @@ static const char text[] =
 
 static pl_exec *create(const pl_graph *g, const char *devices)
 {
-    const pl_options o = {.devices = devices,
+    const pl_options o = {.size = sizeof o,
+                          .devices = devices,
                           .n_ranks = 3,
                           .n_threads = 1,
                           .n_ubatch = N_TOK,
@@ -77,7 +78,7 @@ static bool readable(const struct graph_node *n)
 /* Leaves of random values, and one step. */
 static void fill(pl_exec *x, const pl_graph *g, uint64_t *seed)
 {
-    const pl_rows rows = {.n_tok = N_TOK};
+    const pl_rows rows = {.size = sizeof rows, .n_tok = N_TOK};
     pl_err err;
 
     for (int t = 0; t < g->n_node; t++) {
@@ -321,7 +322,7 @@ static void exec_view_outside_is_refused(void **state)
 static void exec_async_keeps_the_order_of_the_calls(void **state)
 {
     static const char *const devices[] = {"cpu*2", "sim*3"};
-    const pl_rows rows = {.n_tok = N_TOK};
+    const pl_rows rows = {.size = sizeof rows, .n_tok = N_TOK};
     uint64_t seed = test_seed();
     pl_graph *g = graph();
     pl_tensor w = pl_tensor_find(g, "w"), z = pl_tensor_find(g, "z");
@@ -378,8 +379,9 @@ static void exec_async_tells_its_failure_once(void **state)
     assert_int_equal(pl_tensor_set(e, w, v, 0, sizeof v, &err), PL_OK);
     assert_int_equal(pl_tensor_get_async(e, w, got, 4 * 672, 4, &err), PL_OK);
     assert_int_equal(pl_tensor_set_async(e, w, got, 0, sizeof v, &err), PL_OK);
-    assert_int_equal(pl_exec_step(e, &(pl_rows){.n_tok = 1}, &err),
-                     PL_BAD_ARGUMENT);
+    assert_int_equal(
+        pl_exec_step(e, &(pl_rows){.size = sizeof(pl_rows), .n_tok = 1}, &err),
+        PL_BAD_ARGUMENT);
     assert_non_null(strstr(err.message, "w: 4 bytes from byte 2688"));
     assert_int_equal(pl_tensor_get(e, w, got, 0, sizeof v, &err), PL_OK);
     assert_memory_equal(got, v, sizeof v); /* what stood behind is not done */

@@ -96,7 +96,8 @@ static void scene_init(struct scene *s, const char *devices, uint64_t *seed)
 {
     pl_err err;
 
-    *s = (struct scene){.o = {.devices = devices,
+    *s = (struct scene){.o = {.size = sizeof s->o,
+                              .devices = devices,
                               .n_ranks = 3,
                               .n_threads = 1,
                               .n_ubatch = 4,

@@ -12,8 +12,11 @@ static void nothing(const pl_op_call *c)
 
 static pl_op_def def_of(const char *name, const char *dims, unsigned partial)
 {
-    return (pl_op_def){
-        .name = name, .dims = dims, .partial = partial, .run = nothing};
+    return (pl_op_def){.size = sizeof(pl_op_def),
+                       .name = name,
+                       .dims = dims,
+                       .partial = partial,
+                       .run = nothing};
 }
 
 /* Operands that the cases below name. */
@@ -169,11 +172,13 @@ static void graph_custom_definitions_are_checked(void **state)
     (void)state;
     for (size_t i = 0; i <= sizeof bad / sizeof *bad; i++) {
         bool null = i == sizeof bad / sizeof *bad;
+        pl_op_def def = bad[null ? 0 : i].def;
         pl_graph *g = parse("d: f32[64] = weight\n");
         pl_err err;
 
-        assert_int_equal(
-            pl_custom(g, null ? NULL : &bad[i].def, 1, (pl_tensor[]){0}), -1);
+        def.size = sizeof def;
+        assert_int_equal(pl_custom(g, null ? NULL : &def, 1, (pl_tensor[]){0}),
+                         -1);
         assert_int_equal(pl_graph_check(g, &err), PL_BAD_ARGUMENT);
         if (!strstr(err.message, null ? "needs a name" : bad[i].message))
             fail_msg("%zu: %s", i, err.message);
@@ -226,8 +231,9 @@ static void graph_custom_prints_and_reads_back(void **state)
         "y: f32[n_tok, 64] = my/norm(x, w) !keep\n"
         "z: f32[n_tok, 64] = hypot-2(x, y) !output !want=split(1: 64{0})\n"
         "u: f32[n_tok, 64] = my/norm(z)\n";
-    const pl_op_def def[] = {def_of("hypot-2", "td,td->td", 0),
-                             def_of("my/norm", "td!,d!?->td!", 0)};
+    const pl_op_def hypot = def_of("hypot-2", "td,td->td", 0);
+    const pl_op_def norm = def_of("my/norm", "td!,d!?->td!", 0);
+    const pl_op_def *const def[] = {&hypot, &norm};
     static const struct {
         const char *text, *message;
     } bad[] = {

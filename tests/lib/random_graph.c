@@ -363,14 +363,15 @@ static pl_tensor rotate(struct draw *d, pl_tensor x)
 {
     pl_dim tok = {1, PL_N_TOK};
     int64_t half;
-    pl_rope rope = {.base = 50, .neox = draw_below(d, 2)};
+    pl_rope rope = {.size = sizeof rope, .base = 50, .neox = draw_below(d, 2)};
 
     rope.n_rot = (int)(at(d, x)->dim[2].n / 2 * 2);
     if (rope.n_rot > 2 && draw_below(d, 2))
         rope.n_rot -= 2;
     half = rope.n_rot / 2;
     if (draw_below(d, 3) == 0)
-        rope = (pl_rope){rope.n_rot, rope.neox, 50, 0.5f, true, 0, 1, 1.1f};
+        rope = (pl_rope){sizeof rope, rope.n_rot, rope.neox, 50,  0.5f,
+                         true,        0,          1,         1.1f};
     return pl_rope_apply(
         d->g, x, draw_ids(d, 1, &tok, 0),
         draw_below(d, 2) ? new_weight(d, 1, &half, PL_ROLE_NONE, NULL, false)

@@ -399,6 +399,7 @@ static void models_read_back(const char *path)
         pl_options opt = scripts[i];
         pl_plan *p;
 
+        opt.size = sizeof opt;
         opt.no_fit = opt.no_pin = true;
         opt.n_threads = 1;
         if (pl_plan_create(&p, m, &opt, &err) != PL_OK)
