@@ -1,7 +1,8 @@
-/* The test binary: runs each group of tests/list.h in a child of its own and
- * adds up what the cases did.
+/* The test binary: runs each group of cases in a child of its own and adds up
+ * what they did.
  *
- * A group is one cmocka run. Its child writes into a pipe; the parent reads
+ * A group is the cases of one file, which make themselves known before main,
+ * and one cmocka run. Its child writes into a pipe; the parent reads
  * cmocka's lines, counts them, and passes on whatever else the tests print. So
  * a case that crashes, hangs, leaks or leaves the process is a failure by name
  * and the other groups still run. The last line is always
@@ -21,21 +22,15 @@
 #include <time.h>
 #include <unistd.h>
 
-#define TEST(name) int name(void);
-#include "list.h"
-#undef TEST
-
-static const struct group {
-    const char *name;
-    int (*run)(void);
-} groups[] = {
-#define TEST(name) {#name, name},
-#include "list.h"
-#undef TEST
-};
+/* The cases of one file. */
+static struct group {
+    char name[64];           /* the file's, without its folder and .c */
+    struct CMUnitTest *test; /* [n] */
+    size_t n;
+} * groups; /* [n_group] */
+static int n_group;
 
 enum {
-    N_GROUP = sizeof(groups) / sizeof(groups[0]),
     MAX_JOB = 16,
     SECONDS_SHORT = 900, /* a group may take this long in the short tier */
     SECONDS_LONG = 6 * 3600,
@@ -95,6 +90,27 @@ static double now_s(void)
 
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void test_add(const char *file, const char *law, CMUnitTestFunction run)
+{
+    const char *base = strrchr(file, '/') + 1;
+    size_t len = strcspn(base, ".");
+    struct group *g = groups + n_group - 1;
+
+    if (n_group == 0 || strlen(g->name) != len ||
+        strncmp(g->name, base, len) != 0) {
+        groups = realloc(groups, (size_t)(n_group + 1) * sizeof(*groups));
+        if (groups == NULL)
+            die(law);
+        g = groups + n_group++;
+        *g = (struct group){0};
+        snprintf(g->name, sizeof(g->name), "%.*s", (int)len, base);
+    }
+    g->test = realloc(g->test, (g->n + 1) * sizeof(*g->test));
+    if (g->test == NULL)
+        die(law);
+    g->test[g->n++] = (struct CMUnitTest){.name = law, .test_func = run};
 }
 
 static void text_add(struct text *t, const char *s, size_t n)
@@ -226,7 +242,9 @@ static void job_start(struct job *j, const struct group *g)
         close(fds[1]);
         setvbuf(stdout, NULL, _IOLBF, 0);
         cmocka_set_message_output(CM_OUTPUT_STDOUT);
-        exit(g->run() == 0 ? 0 : 1);
+        exit(_cmocka_run_group_tests(g->name, g->test, g->n, NULL, NULL) == 0
+                 ? 0
+                 : 1);
     }
     setpgid(j->pid, j->pid);
     close(fds[1]);
@@ -326,7 +344,7 @@ static void show_progress(const struct job *jobs, int n_job, int done)
         if (jobs[i].group != NULL)
             last = jobs[i].group->name;
     }
-    fprintf(stderr, "\r\033[K[%d/%d] %s", done, N_GROUP, last);
+    fprintf(stderr, "\r\033[K[%d/%d] %s", done, n_group, last);
 }
 
 static bool wanted(const char *name, char **filters, int n)
@@ -344,8 +362,8 @@ static void run_groups(char **filters, int n_filter, int n_job, bool must_run)
     int next = 0;
     int busy = 0;
 
-    while (next < N_GROUP || busy > 0) {
-        for (int i = 0; i < n_job && next < N_GROUP;) {
+    while (next < n_group || busy > 0) {
+        for (int i = 0; i < n_job && next < n_group;) {
             if (jobs[i].group != NULL) {
                 i++;
             } else if (!wanted(groups[next].name, filters, n_filter)) {
@@ -400,7 +418,7 @@ int main(int argc, char **argv)
             all.limit_s = atof(optarg);
             break;
         case 'l':
-            for (int i = 0; i < N_GROUP; i++)
+            for (int i = 0; i < n_group; i++)
                 puts(groups[i].name);
             return 0;
         default:
@@ -415,7 +433,7 @@ int main(int argc, char **argv)
     all.progress = isatty(STDERR_FILENO) && !all.verbose;
     argv += optind;
     argc -= optind;
-    for (int i = 0; i < N_GROUP; i++)
+    for (int i = 0; i < n_group; i++)
         n_match += wanted(groups[i].name, argv, argc);
     if (n_match > 0) {
         run_groups(argv, argc, n_job, true);

@@ -124,9 +124,8 @@ static void run_example(const char *help_line)
     ran_free(&help);
 }
 
-static void cli_every_help_has_an_example_that_works(void **state)
+TEST(cli_every_help_has_an_example_that_works)
 {
-    (void)state;
     need_model();
     run_example("plait --help");
     for (int i = 0; i < N_COMMANDS; i++) {
@@ -137,11 +136,10 @@ static void cli_every_help_has_an_example_that_works(void **state)
     }
 }
 
-static void cli_help_fits_in_80_columns_and_names_every_command(void **state)
+TEST(cli_help_fits_in_80_columns_and_names_every_command)
 {
     struct ran top = sh("plait --help");
 
-    (void)state;
     for (int i = 0; i < N_COMMANDS; i++) {
         char line[64];
         struct ran r;
@@ -157,12 +155,11 @@ static void cli_help_fits_in_80_columns_and_names_every_command(void **state)
     ran_free(&top);
 }
 
-static void cli_version_is_one_line(void **state)
+TEST(cli_version_is_one_line)
 {
     static const char *const lines[] = {"plait --version", "plait version",
                                         "plait -V"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         struct ran r = sh(lines[i]);
 
@@ -173,7 +170,7 @@ static void cli_version_is_one_line(void **state)
     }
 }
 
-static void cli_help_is_a_command_too(void **state)
+TEST(cli_help_is_a_command_too)
 {
     static const char *const pairs[][2] = {
         {"plait help", "plait --help"},
@@ -182,7 +179,6 @@ static void cli_help_is_a_command_too(void **state)
         {"plait run --help me -x", "plait run --help"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
         struct ran a = sh(pairs[i][0]), b = sh(pairs[i][1]);
 
@@ -215,7 +211,7 @@ static void must_refuse(const struct mistake *m, size_t n, int code)
 #define MUST_REFUSE(list, code)                                                \
     must_refuse(list, sizeof(list) / sizeof((list)[0]), code)
 
-static void cli_usage_errors_exit_2_and_name_option_and_remedy(void **state)
+TEST(cli_usage_errors_exit_2_and_name_option_and_remedy)
 {
     static const struct mistake list[] = {
         {"plait", "--help"},
@@ -320,12 +316,11 @@ static void cli_usage_errors_exit_2_and_name_option_and_remedy(void **state)
         {"plait tokenize -p x", "-m FILE"},
     };
 
-    (void)state;
     need_model();
     MUST_REFUSE(list, 2);
 }
 
-static void cli_llama_cpp_options_are_refused_by_name(void **state)
+TEST(cli_llama_cpp_options_are_refused_by_name)
 {
     static const struct mistake list[] = {
         {"plait run -kvo", "-nkvo"},
@@ -339,11 +334,10 @@ static void cli_llama_cpp_options_are_refused_by_name(void **state)
         {"plait perplexity --ppl-stride 5", "--chunks"},
     };
 
-    (void)state;
     MUST_REFUSE(list, 2);
 }
 
-static void cli_takes_placement_options(void **state)
+TEST(cli_takes_placement_options)
 {
     static const char *const list[] = {
         "plait plan " MODEL "-dev 'cpu*2' -sm tensor -mg 1 -ngl all "
@@ -352,7 +346,6 @@ static void cli_takes_placement_options(void **state)
         "--op-offload=auto --fit=off -fitc 512 -fitt 1.5GB",
     };
 
-    (void)state;
     need_model();
     for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++) {
         struct ran r = sh(list[i]);
@@ -362,14 +355,13 @@ static void cli_takes_placement_options(void **state)
     }
 }
 
-static void cli_warns_of_threads_that_share_a_core(void **state)
+TEST(cli_warns_of_threads_that_share_a_core)
 {
     static const char line[] =
         "c=$(sed -n 's/^Cpus_allowed_list:[^0-9]*\\([0-9]*\\).*/\\1/p' "
         "/proc/self/status); plait plan " MODEL "-dev cpu:$c -t 2";
     struct ran r;
 
-    (void)state;
     need_model();
     r = sh(line);
     must_exit(&r, 0, line);
@@ -377,7 +369,7 @@ static void cli_warns_of_threads_that_share_a_core(void **state)
     ran_free(&r);
 }
 
-static void cli_slips_are_answered_with_the_nearest_option(void **state)
+TEST(cli_slips_are_answered_with_the_nearest_option)
 {
     static const struct mistake list[] = {
         {"plait run --tempp 1", "did you mean --temp?"},
@@ -387,11 +379,10 @@ static void cli_slips_are_answered_with_the_nearest_option(void **state)
         {"plait run --frobnicate", "--help"},
     };
 
-    (void)state;
     MUST_REFUSE(list, 2);
 }
 
-static void cli_failures_exit_1_and_name_the_thing(void **state)
+TEST(cli_failures_exit_1_and_name_the_thing)
 {
     static const struct mistake list[] = {
         {"plait run -m absent.gguf -p x", "absent.gguf"},
@@ -428,12 +419,11 @@ static void cli_failures_exit_1_and_name_the_thing(void **state)
         {"plait run " MODEL "-p x --state-save no/such", "no/such"},
     };
 
-    (void)state;
     need_model();
     MUST_REFUSE(list, 1);
 }
 
-static void cli_writes_that_fail_exit_1(void **state)
+TEST(cli_writes_that_fail_exit_1)
 {
     static const char *const list[] = {
         "plait inspect models/fable-moe-Q8_0.gguf >/dev/full",
@@ -454,7 +444,6 @@ static void cli_writes_that_fail_exit_1(void **state)
         "ls limited.kv* >/dev/null 2>&1 && exit 99; exit $code",
     };
 
-    (void)state;
     need_model();
     if (access("/dev/full", W_OK) != 0)
         TEST_SKIP("there is no /dev/full");
@@ -468,7 +457,7 @@ static void cli_writes_that_fail_exit_1(void **state)
 
 /* What was there stays when the new one cannot be written, and nothing is left
  * of that. */
-static void cli_files_appear_whole_or_not_at_all(void **state)
+TEST(cli_files_appear_whole_or_not_at_all)
 {
 #define KEPT                                                                   \
     "; code=$?; test \"$(cat kept)\" = old || exit 98; "                       \
@@ -494,7 +483,6 @@ static void cli_files_appear_whole_or_not_at_all(void **state)
         "test \"$(tail -c 3 new.trace | tr -d '\\n')\" = ]}";
     struct ran r;
 
-    (void)state;
     need_model();
     for (size_t i = 0; i < sizeof(fails) / sizeof(fails[0]); i++) {
         r = sh(fails[i]);
@@ -506,7 +494,7 @@ static void cli_files_appear_whole_or_not_at_all(void **state)
     ran_free(&r);
 }
 
-static void cli_dash_is_standard_output(void **state)
+TEST(cli_dash_is_standard_output)
 {
     static const char line[] =
         "plait logits " MODEL "--tokens 1,2 -o named && "
@@ -517,7 +505,6 @@ static void cli_dash_is_standard_output(void **state)
         "--device-spec gpu:1GiB:1TB/s --svg - | cmp - named && test ! -e ./-";
     struct ran r;
 
-    (void)state;
     need_model();
     r = sh(line);
     must_exit(&r, 0, line);
@@ -525,7 +512,7 @@ static void cli_dash_is_standard_output(void **state)
 }
 
 /* A message must not land in a file that got the number of a closed one. */
-static void cli_closed_descriptors_stay_closed(void **state)
+TEST(cli_closed_descriptors_stay_closed)
 {
     static const char line[] =
         "plait run " MODEL "-p x -n 2 -s 1 --state-save a.kv >/dev/null && "
@@ -537,7 +524,6 @@ static void cli_closed_descriptors_stay_closed(void **state)
         "cmp a.bin b.bin";
     struct ran r;
 
-    (void)state;
     need_model();
     r = sh(line);
     must_exit(&r, 0, line);
@@ -546,13 +532,12 @@ static void cli_closed_descriptors_stay_closed(void **state)
 
 /* ---- run ---------------------------------------------------------------- */
 
-static void cli_run_prints_the_text_alone(void **state)
+TEST(cli_run_prints_the_text_alone)
 {
 #define LINE "plait run " MODEL "-p 'Once upon a time' -n 12 --temp 0"
     struct ran whole, rest, piped;
     const size_t n = strlen("Once upon a time");
 
-    (void)state;
     need_model();
     whole = sh(LINE);
     rest = sh(LINE " --no-display-prompt");
@@ -574,11 +559,10 @@ static void cli_run_prints_the_text_alone(void **state)
 #undef LINE
 }
 
-static void cli_run_takes_what_is_piped_in(void **state)
+TEST(cli_run_takes_what_is_piped_in)
 {
     struct ran given, piped;
 
-    (void)state;
     need_model();
     given = sh("plait run " MODEL "-p 'Once upon' -n 6 --temp 0");
     piped = sh("echo 'Once upon' | plait run " MODEL "-n 6 --temp 0");
@@ -588,11 +572,10 @@ static void cli_run_takes_what_is_piped_in(void **state)
     ran_free(&piped);
 }
 
-static void cli_run_escapes_in_p_alone(void **state)
+TEST(cli_run_escapes_in_p_alone)
 {
     struct ran r, raw;
 
-    (void)state;
     need_model();
     r = sh("plait run " MODEL "-p 'a\\n\\tb\\x41\\q' -n 0");
     raw = sh("plait run " MODEL "-p 'a\\n' --no-escape -n 0");
@@ -602,12 +585,11 @@ static void cli_run_escapes_in_p_alone(void **state)
     ran_free(&raw);
 }
 
-static void cli_run_one_seed_gives_one_text(void **state)
+TEST(cli_run_one_seed_gives_one_text)
 {
 #define LINE "plait run " MODEL "-p 'The king' -n 16 "
     struct ran a, b, c, d;
 
-    (void)state;
     need_model();
     a = sh(LINE "-s 7");
     b = sh(LINE "-s 7 -t 1 -ub 1");
@@ -624,12 +606,11 @@ static void cli_run_one_seed_gives_one_text(void **state)
 #undef LINE
 }
 
-static void cli_run_ends_when_the_context_is_full(void **state)
+TEST(cli_run_ends_when_the_context_is_full)
 {
     const char *line = "plait run " MODEL "-p x -c 64 --ignore-eos -s 1";
     struct ran r;
 
-    (void)state;
     need_model();
     r = sh(line);
     must_exit(&r, 0, line);
@@ -638,13 +619,12 @@ static void cli_run_ends_when_the_context_is_full(void **state)
     ran_free(&r);
 }
 
-static void cli_run_keeps_a_conversation(void **state)
+TEST(cli_run_keeps_a_conversation)
 {
     const char *line = "printf 'Once upon\\n a time\\n' | plait run " MODEL
                        "-i -n 4 --temp 0 --ignore-eos";
     struct ran r;
 
-    (void)state;
     need_model();
     r = sh(line);
     must_exit(&r, 0, line);
@@ -655,7 +635,7 @@ static void cli_run_keeps_a_conversation(void **state)
 
 /* Two runs with a state between them write what one run does; what was asked of
  * the second alone, devices and steps, does not show. */
-static void cli_run_goes_on_from_a_state(void **state)
+TEST(cli_run_goes_on_from_a_state)
 {
 #define TEMP "-n 12 --temp 0 --ignore-eos --ranks 2 "
     static const char first[] =
@@ -673,7 +653,6 @@ static void cli_run_goes_on_from_a_state(void **state)
     char *both = NULL;
     FILE *f;
 
-    (void)state;
     need_model();
     a = sh(first);
     must_exit(&a, 0, first);
@@ -702,7 +681,7 @@ static void cli_run_goes_on_from_a_state(void **state)
     ran_free(&a);
 }
 
-static void cli_plan_draws_what_it_says(void **state)
+TEST(cli_plan_draws_what_it_says)
 {
     static const char line[] = "plait plan " MODEL "-dev 'cpu*2' -sm tensor "
                                "-cmoe --svg picture";
@@ -710,7 +689,6 @@ static void cli_plan_draws_what_it_says(void **state)
     char *svg;
     size_t n;
 
-    (void)state;
     need_model();
     r = sh(line);
     must_exit(&r, 0, line);
@@ -728,7 +706,7 @@ static void cli_plan_draws_what_it_says(void **state)
     ran_free(&r);
 }
 
-static void cli_run_traces_every_device(void **state)
+TEST(cli_run_traces_every_device)
 {
     static const char line[] = "plait run " MODEL "-p x -n 3 --ignore-eos "
                                "-dev 'sim*2' -sm tensor -cmoe --trace trace";
@@ -737,7 +715,6 @@ static void cli_run_traces_every_device(void **state)
     struct ran r;
     size_t i;
 
-    (void)state;
     need_model();
     r = sh(line);
     must_exit(&r, 0, line);
@@ -796,7 +773,7 @@ static void endless(const char **argv)
     argv[3] = test_file("models/fable-moe-Q8_0.gguf");
 }
 
-static void cli_run_interrupted_exits_130_with_the_summary(void **state)
+TEST(cli_run_interrupted_exits_130_with_the_summary)
 {
     const char *argv[16];
     struct ran r = {0};
@@ -805,7 +782,6 @@ static void cli_run_interrupted_exits_130_with_the_summary(void **state)
     size_t n;
     pid_t pid;
 
-    (void)state;
     need_model();
     endless(argv);
     pid = start(&out, argv);
@@ -824,13 +800,12 @@ static void cli_run_interrupted_exits_130_with_the_summary(void **state)
     ran_free(&r);
 }
 
-static void cli_run_into_a_closed_pipe_exits_1(void **state)
+TEST(cli_run_into_a_closed_pipe_exits_1)
 {
     const char *argv[16];
     int out, status;
     pid_t pid;
 
-    (void)state;
     need_model();
     endless(argv);
     pid = start(&out, argv);
@@ -841,7 +816,7 @@ static void cli_run_into_a_closed_pipe_exits_1(void **state)
 
 /* ---- tokenize, logits, perplexity --------------------------------------- */
 
-static void cli_tokenize_pieces_join_to_the_text(void **state)
+TEST(cli_tokenize_pieces_join_to_the_text)
 {
 #define TEXT                                                                   \
     "\"It's\"\t\n\n d\xc3\xa9j\xc3\xa0 \\ \xf0\x9f\x90\x89 <|im_end|>\n"
@@ -851,7 +826,6 @@ static void cli_tokenize_pieces_join_to_the_text(void **state)
     size_t n = 0;
     FILE *f = fopen(test_temp("text"), "wb");
 
-    (void)state;
     need_model();
     fputs(TEXT, f);
     fclose(f);
@@ -886,13 +860,12 @@ static void cli_tokenize_pieces_join_to_the_text(void **state)
 #undef TEXT
 }
 
-static void cli_logits_are_tokens_times_vocabulary_floats(void **state)
+TEST(cli_logits_are_tokens_times_vocabulary_floats)
 {
     struct ran r;
     char *a, *b;
     size_t n_a, n_b;
 
-    (void)state;
     need_model();
     r = sh("plait logits " MODEL "--tokens 1,20,300,4000,5 -o a");
     must_exit(&r, 0, "logits");
@@ -926,7 +899,7 @@ static double perplexity_of(const float *logits, const int *id, int n, int v)
     return exp(sum / (n - 1 - n / 2));
 }
 
-static void cli_perplexity_is_that_of_the_logits(void **state)
+TEST(cli_perplexity_is_that_of_the_logits)
 {
     enum { N = 64, VOCAB = 4096 };
     struct ran r, ids;
@@ -937,7 +910,6 @@ static void cli_perplexity_is_that_of_the_logits(void **state)
     size_t n;
     int n_window, window;
 
-    (void)state;
     need_model();
     r = sh("head -c 2000 models/heldout.txt >text && plait perplexity " MODEL
            "-f text -c 64 --chunks 1");
@@ -979,7 +951,7 @@ static void cli_perplexity_is_that_of_the_logits(void **state)
 
 /* ---- plan, inspect, devices --------------------------------------------- */
 
-static void cli_json_is_one_object_on_standard_output(void **state)
+TEST(cli_json_is_one_object_on_standard_output)
 {
     static const struct {
         const char *line, *key;
@@ -991,7 +963,6 @@ static void cli_json_is_one_object_on_standard_output(void **state)
         {"plait devices --json", NULL},
     };
 
-    (void)state;
     need_model();
     for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++) {
         struct ran r = sh(list[i].line);
@@ -1009,7 +980,7 @@ static void cli_json_is_one_object_on_standard_output(void **state)
     }
 }
 
-static void cli_printed_options_give_the_same_plan(void **state)
+TEST(cli_printed_options_give_the_same_plan)
 {
     static const char quoted[] = "-sm tensor --op-offload on -ot ffn_up=host "
                                  "-ot \"it's [x y]=host,attn_q.w=cpu1\"";
@@ -1019,7 +990,6 @@ static void cli_printed_options_give_the_same_plan(void **state)
         "-sm auto -ngl 3 -ot 'attn_[qk].w=host'",
     };
 
-    (void)state;
     need_model();
     for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
         char line[1024];
@@ -1063,7 +1033,7 @@ static void write_damaged(const char *path, float v)
 }
 
 /* No figure is better than one that means nothing. */
-static void cli_perplexity_of_damage_is_an_error(void **state)
+TEST(cli_perplexity_of_damage_is_an_error)
 {
     static const struct {
         float v;
@@ -1074,7 +1044,6 @@ static void cli_perplexity_of_damage_is_an_error(void **state)
         {1e9f, "the perplexity is inf"},
     };
 
-    (void)state;
     need_model();
     for (int i = 0; i < 3; i++) {
         static const char line[] =
@@ -1089,43 +1058,4 @@ static void cli_perplexity_of_damage_is_an_error(void **state)
         assert_string_equal(r.out, "");
         ran_free(&r);
     }
-}
-
-int test_cli(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cli_every_help_has_an_example_that_works),
-        cmocka_unit_test(cli_help_fits_in_80_columns_and_names_every_command),
-        cmocka_unit_test(cli_version_is_one_line),
-        cmocka_unit_test(cli_help_is_a_command_too),
-        cmocka_unit_test(cli_usage_errors_exit_2_and_name_option_and_remedy),
-        cmocka_unit_test(cli_llama_cpp_options_are_refused_by_name),
-        cmocka_unit_test(cli_takes_placement_options),
-        cmocka_unit_test(cli_warns_of_threads_that_share_a_core),
-        cmocka_unit_test(cli_slips_are_answered_with_the_nearest_option),
-        cmocka_unit_test(cli_failures_exit_1_and_name_the_thing),
-        cmocka_unit_test(cli_writes_that_fail_exit_1),
-        cmocka_unit_test(cli_files_appear_whole_or_not_at_all),
-        cmocka_unit_test(cli_dash_is_standard_output),
-        cmocka_unit_test(cli_closed_descriptors_stay_closed),
-        cmocka_unit_test(cli_run_takes_what_is_piped_in),
-        cmocka_unit_test(cli_run_prints_the_text_alone),
-        cmocka_unit_test(cli_run_escapes_in_p_alone),
-        cmocka_unit_test(cli_run_one_seed_gives_one_text),
-        cmocka_unit_test(cli_run_ends_when_the_context_is_full),
-        cmocka_unit_test(cli_run_keeps_a_conversation),
-        cmocka_unit_test(cli_run_goes_on_from_a_state),
-        cmocka_unit_test(cli_plan_draws_what_it_says),
-        cmocka_unit_test(cli_run_traces_every_device),
-        cmocka_unit_test(cli_run_interrupted_exits_130_with_the_summary),
-        cmocka_unit_test(cli_run_into_a_closed_pipe_exits_1),
-        cmocka_unit_test(cli_tokenize_pieces_join_to_the_text),
-        cmocka_unit_test(cli_logits_are_tokens_times_vocabulary_floats),
-        cmocka_unit_test(cli_perplexity_is_that_of_the_logits),
-        cmocka_unit_test(cli_perplexity_of_damage_is_an_error),
-        cmocka_unit_test(cli_json_is_one_object_on_standard_output),
-        cmocka_unit_test(cli_printed_options_give_the_same_plan),
-    };
-
-    return TEST_RUN(tests);
 }

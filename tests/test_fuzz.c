@@ -197,21 +197,9 @@ static void fuzz_run(const char *name, int (*run)(const uint8_t *, size_t))
 }
 
 #define FUZZ(name)                                                             \
-    static void fuzz_##name##_survives_damage(void **state)                    \
+    TEST(fuzz_##name##_survives_damage)                                        \
     {                                                                          \
-        (void)state;                                                           \
         fuzz_run(#name, fuzz_##name);                                          \
     }
 #include "fuzz_list.h"
 #undef FUZZ
-
-int test_fuzz(void)
-{
-    static const struct CMUnitTest tests[] = {
-#define FUZZ(name) cmocka_unit_test(fuzz_##name##_survives_damage),
-#include "fuzz_list.h"
-#undef FUZZ
-    };
-
-    return TEST_RUN(tests);
-}

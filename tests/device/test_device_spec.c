@@ -25,7 +25,7 @@ static void describe(const struct device_list *l, char *buf, size_t size)
     }
 }
 
-static void spec_shares_cores_by_node(void **state)
+TEST(spec_shares_cores_by_node)
 {
     static const struct {
         const char *machine, *allowed, *spec, *want;
@@ -66,7 +66,6 @@ static void spec_shares_cores_by_node(void **state)
          "sim0@-1;sim1@-1;cpu0@0:0,1;sim2@-1"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct topology t;
         struct device_list l;
@@ -89,11 +88,10 @@ static void spec_shares_cores_by_node(void **state)
 
 /* Random machines: every device has cores, on one node where there are as many
  * devices as nodes; all cores are used where there are as many devices. */
-static void spec_uses_every_core_and_spans_no_node(void **state)
+TEST(spec_uses_every_core_and_spans_no_node)
 {
     uint64_t rng = test_seed();
 
-    (void)state;
     for (int round = 0; round < 200; round++) {
         int n_node = 1 + (int)test_below(&rng, 4);
         int n_core = 1 + (int)test_below(&rng, 9);
@@ -129,13 +127,12 @@ static void spec_uses_every_core_and_spans_no_node(void **state)
     }
 }
 
-static void spec_quota_limits_default_cores(void **state)
+TEST(spec_quota_limits_default_cores)
 {
     struct topology t;
     struct device_list l;
     char have[256];
 
-    (void)state;
     assert_int_equal(
         topology_load_synthetic(&t, "numa:2 core:8 pu:1", NULL, NULL), PL_OK);
     t.n_core_quota = 4;
@@ -149,12 +146,11 @@ static void spec_quota_limits_default_cores(void **state)
     topology_fini(&t);
 }
 
-static void spec_threads_are_a_device(void **state)
+TEST(spec_threads_are_a_device)
 {
     struct topology t;
     struct device_list l;
 
-    (void)state;
     assert_int_equal(topology_load_synthetic(&t, "core:4 pu:1", NULL, NULL),
                      PL_OK);
     assert_int_equal(device_parse_on(&l, "cpu*2,sim", 3, &t, NULL), PL_OK);
@@ -169,12 +165,11 @@ static void spec_threads_are_a_device(void **state)
     topology_fini(&t);
 }
 
-static void spec_sim_fields_go_by_unit(void **state)
+TEST(spec_sim_fields_go_by_unit)
 {
     struct device_list l;
     pl_err err;
 
-    (void)state;
     if (device_parse(&l, "sim:10us:2GiB:16GB/s*2,sim:1.5kB,sim", 0, &err) !=
         PL_OK)
         fail_msg("%s", err.message);
@@ -192,12 +187,11 @@ static void spec_sim_fields_go_by_unit(void **state)
     device_list_free(&l);
 }
 
-static void spec_paper_devices_are_described(void **state)
+TEST(spec_paper_devices_are_described)
 {
     struct device_list l;
     pl_err err;
 
-    (void)state;
     if (device_parse_paper(&l,
                            "gpu:24GiB:1TB/s*4,gpu:80GiB:3TB/s:link=64GB/s:"
                            "latency=5us:flops=400T*2,cpu:1TiB:200GB/s:50GB/s:"
@@ -230,7 +224,7 @@ static void spec_paper_devices_are_described(void **state)
 }
 
 /* A latency of 0 is one, and not what is assumed where none is given. */
-static void spec_latency_may_be_zero(void **state)
+TEST(spec_latency_may_be_zero)
 {
     static const char *const specs[] = {
         "gpu:1GiB:1TB/s:0us", "gpu:0s:1GiB:1TB/s", "gpu:1GiB:1TB/s:latency=0ms",
@@ -238,7 +232,6 @@ static void spec_latency_may_be_zero(void **state)
     struct device_list l;
     pl_err err;
 
-    (void)state;
     for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
         if (device_parse_paper(&l, specs[i], &err) != PL_OK)
             fail_msg("%s: %s", specs[i], err.message);
@@ -251,7 +244,7 @@ static void spec_latency_may_be_zero(void **state)
     device_list_free(&l);
 }
 
-static void spec_errors_name_item_and_remedy(void **state)
+TEST(spec_errors_name_item_and_remedy)
 {
     static const struct {
         const char *spec, *says;
@@ -311,7 +304,6 @@ static void spec_errors_name_item_and_remedy(void **state)
     struct device_list l;
     pl_err err;
 
-    (void)state;
     assert_int_equal(topology_load_synthetic(&t, "core:4 pu:1", NULL, NULL),
                      PL_OK);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -341,12 +333,11 @@ static void spec_errors_name_item_and_remedy(void **state)
     topology_fini(&t);
 }
 
-static void spec_allocation_failure_is_a_status(void **state)
+TEST(spec_allocation_failure_is_a_status)
 {
     struct topology t;
     struct device_list l;
 
-    (void)state;
     assert_int_equal(
         topology_load_synthetic(&t, "numa:2 core:2 pu:1", NULL, NULL), PL_OK);
     for (int n = 1;; n++) {
@@ -366,7 +357,7 @@ static void spec_allocation_failure_is_a_status(void **state)
 }
 
 /* "host@0:0,1 x2": as above and each device's threads. */
-static void spec_host_has_every_core(void **state)
+TEST(spec_host_has_every_core)
 {
     static const struct {
         const char *machine, *spec;
@@ -388,7 +379,6 @@ static void spec_host_has_every_core(void **state)
          "cpu0@0:0;cpu1@0:2;cpu2@1:4;cpu3@1:6;host0@0:0,2;host1@1:4,6", 2},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct topology t;
         struct device_list l;
@@ -418,13 +408,12 @@ static void spec_host_has_every_core(void **state)
     }
 }
 
-static void spec_host_may_be_described(void **state)
+TEST(spec_host_may_be_described)
 {
     struct device_list l;
     int first;
     pl_err err;
 
-    (void)state;
     assert_int_equal(
         device_parse_paper(&l, "host:64GiB:80GB/s,gpu:1GiB:1TB/s", NULL),
         PL_OK);
@@ -445,23 +434,4 @@ static void spec_host_may_be_described(void **state)
     assert_int_equal(device_parse_paper(&l, "host:1GiB:1GB/s*2", &err),
                      PL_BAD_ARGUMENT);
     assert_non_null(strstr(err.message, "there is one host only"));
-}
-
-int test_device_spec(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(spec_shares_cores_by_node),
-        cmocka_unit_test(spec_uses_every_core_and_spans_no_node),
-        cmocka_unit_test(spec_quota_limits_default_cores),
-        cmocka_unit_test(spec_threads_are_a_device),
-        cmocka_unit_test(spec_sim_fields_go_by_unit),
-        cmocka_unit_test(spec_paper_devices_are_described),
-        cmocka_unit_test(spec_latency_may_be_zero),
-        cmocka_unit_test(spec_errors_name_item_and_remedy),
-        cmocka_unit_test(spec_host_has_every_core),
-        cmocka_unit_test(spec_host_may_be_described),
-        cmocka_unit_test(spec_allocation_failure_is_a_status),
-    };
-
-    return TEST_RUN(tests);
 }

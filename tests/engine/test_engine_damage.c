@@ -49,7 +49,7 @@ static void set_weight(const struct engine_run *r, float v)
         PL_OK);
 }
 
-static void damage_to_logits_is_told_and_changes_nothing(void **state)
+TEST(damage_to_logits_is_told_and_changes_nothing)
 {
     static const char *const devices[] = {"cpu", "cpu*2", "sim*2"};
     static const float bad[] = {NAN, INFINITY, -INFINITY};
@@ -57,7 +57,6 @@ static void damage_to_logits_is_told_and_changes_nothing(void **state)
                                         "sequence 0, position 34", "logit 0 is",
                                         "weights are damaged"};
 
-    (void)state;
     for (int d = 0; d < 3; d++) {
         pl_options o = engine_run_options();
         struct engine_run r;
@@ -106,13 +105,4 @@ static void damage_to_logits_is_told_and_changes_nothing(void **state)
         free(got);
         engine_run_close(&r);
     }
-}
-
-int test_engine_damage(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(damage_to_logits_is_told_and_changes_nothing),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -69,7 +69,7 @@ static struct effort plan(pl_options opt)
     return effort;
 }
 
-static void effort_of_stated_options_is_one_plan(void **state)
+TEST(effort_of_stated_options_is_one_plan)
 {
     static const pl_options rows[] = {
         {.devices = "cpu*2", .split_mode = PL_SPLIT_TENSOR},
@@ -81,7 +81,6 @@ static void effort_of_stated_options_is_one_plan(void **state)
         {.device_spec = "gpu:1GiB:1TB/s*3", .split_mode = PL_SPLIT_TENSOR},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct effort e = plan(rows[i]);
 
@@ -92,7 +91,7 @@ static void effort_of_stated_options_is_one_plan(void **state)
 }
 
 /* Where all fits on devices, and where memory is short. */
-static void effort_of_open_options_is_small(void **state)
+TEST(effort_of_open_options_is_small)
 {
     static const struct {
         pl_options o;
@@ -110,7 +109,6 @@ static void effort_of_open_options_is_small(void **state)
         {{.device_spec = "gpu:4MiB:1TB/s,gpu:3MiB:1TB/s,host:1GiB:50GB/s"}, 20},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const pl_options *o = &rows[i].o;
         struct effort e = plan(*o);
@@ -121,14 +119,4 @@ static void effort_of_open_options_is_small(void **state)
         assert_int_equal(e.topologies, o->devices != NULL);
         assert_int_equal(e.overrides, 1);
     }
-}
-
-int test_engine_effort(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(effort_of_stated_options_is_one_plan),
-        cmocka_unit_test(effort_of_open_options_is_small),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -34,7 +34,7 @@ static const char *write_sample(void)
     return path;
 }
 
-static void inspect_text_shows_keys_tensors_totals(void **state)
+TEST(inspect_text_shows_keys_tensors_totals)
 {
     static const char *const wanted[] = {
         "inspect.gguf",
@@ -51,7 +51,6 @@ static void inspect_text_shows_keys_tensors_totals(void **state)
     struct test_text t = {0};
     pl_err err;
 
-    (void)state;
     if (pl_inspect(write_sample(), false, test_text_add, &t, &err) != PL_OK)
         fail_msg("%s", err.message);
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
@@ -62,14 +61,13 @@ static void inspect_text_shows_keys_tensors_totals(void **state)
     free(t.s);
 }
 
-static void inspect_json_holds_the_same(void **state)
+TEST(inspect_json_holds_the_same)
 {
     struct test_text t = {0};
     json_t *all, *part;
     json_error_t where;
     pl_err err;
 
-    (void)state;
     if (pl_inspect(write_sample(), true, test_text_add, &t, &err) != PL_OK)
         fail_msg("%s", err.message);
     all = json_loadb(t.s, t.n, 0, &where);
@@ -111,12 +109,11 @@ static void inspect_json_holds_the_same(void **state)
     free(t.s);
 }
 
-static void inspect_forwards_the_reader_s_error(void **state)
+TEST(inspect_forwards_the_reader_s_error)
 {
     struct test_text t = {0};
     pl_err err;
 
-    (void)state;
     assert_int_equal(
         pl_inspect(test_temp("absent.gguf"), false, test_text_add, &t, &err),
         PL_NOT_FOUND);
@@ -124,15 +121,4 @@ static void inspect_forwards_the_reader_s_error(void **state)
     assert_int_equal(pl_inspect(NULL, false, test_text_add, &t, &err),
                      PL_BAD_ARGUMENT);
     assert_int_equal(t.n, 0);
-}
-
-int test_engine_inspect(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(inspect_text_shows_keys_tensors_totals),
-        cmocka_unit_test(inspect_json_holds_the_same),
-        cmocka_unit_test(inspect_forwards_the_reader_s_error),
-    };
-
-    return TEST_RUN(tests);
 }

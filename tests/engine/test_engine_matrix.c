@@ -423,13 +423,12 @@ static void run(const int *v)
     free(got);
 }
 
-static void engine_placements_equal_one_device(void **state)
+TEST(engine_placements_equal_one_device)
 {
     uint64_t random = test_seed();
     struct pairs pairs;
     int v[P_COUNT];
 
-    (void)state;
     if (open_all() == 0)
         TEST_SKIP("no reference models are at hand");
     memset(&tally, 0, sizeof tally);
@@ -452,13 +451,4 @@ static void engine_placements_equal_one_device(void **state)
     assert_in_range(tally.copying, tally.runs / 2, tally.runs);
     assert_in_range(tally.piped, tally.runs / 8, tally.runs);
     assert_in_range(tally.streamed, tally.runs / 16, tally.runs);
-}
-
-int test_engine_matrix(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(engine_placements_equal_one_device),
-    };
-
-    return TEST_RUN(tests);
 }

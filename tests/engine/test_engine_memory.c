@@ -84,13 +84,12 @@ static void taken(const struct compiled *q, size_t *got)
         }
 }
 
-static void memory_of_each_device_is_as_planned(void **state)
+TEST(memory_of_each_device_is_as_planned)
 {
     pl_model *m;
     pl_err err = {0};
     int n = 0;
 
-    (void)state;
     if (!test_ref(model))
         TEST_SKIP("%s is not at hand", model);
     assert_int_equal(pl_model_open(&m, test_ref(model), &err), PL_OK);
@@ -127,13 +126,12 @@ static void memory_of_each_device_is_as_planned(void **state)
 
 /* With ever less memory a device either gets no more than it has, or there is
  * no engine; at the very size that was planned there is one. */
-static void memory_limit_of_a_device_is_never_exceeded(void **state)
+TEST(memory_limit_of_a_device_is_never_exceeded)
 {
     pl_model *m;
     pl_err err = {0};
     int ran = 0, refused = 0;
 
-    (void)state;
     if (!test_ref(model))
         TEST_SKIP("%s is not at hand", model);
     assert_int_equal(pl_model_open(&m, test_ref(model), &err), PL_OK);
@@ -179,14 +177,4 @@ static void memory_limit_of_a_device_is_never_exceeded(void **state)
     pl_model_free(m);
     print_message("%d engines within their limits, %d refused\n", ran, refused);
     assert_true(ran > 10 && refused > 5);
-}
-
-int test_engine_memory(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_of_each_device_is_as_planned),
-        cmocka_unit_test(memory_limit_of_a_device_is_never_exceeded),
-    };
-
-    return TEST_RUN(tests);
 }

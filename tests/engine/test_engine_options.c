@@ -52,7 +52,7 @@ static void sink(void *user, const char *text, size_t len)
     (void)len;
 }
 
-static void options_that_cannot_be_are_refused_by_field(void **state)
+TEST(options_that_cannot_be_are_refused_by_field)
 {
     static const char name[] = "models/fable-moe-Q8_0.gguf";
     const char *path = test_file(name);
@@ -60,7 +60,6 @@ static void options_that_cannot_be_are_refused_by_field(void **state)
     pl_model *m = NULL;
     pl_graph *g;
 
-    (void)state;
     if (path)
         assert_int_equal(pl_model_open(&m, path, NULL), PL_OK);
     assert_int_equal(pl_graph_create(&g, NULL), PL_OK);
@@ -90,7 +89,7 @@ static void options_that_cannot_be_are_refused_by_field(void **state)
         TEST_SKIP("%s is not at hand", name);
 }
 
-static void options_of_samplers_are_refused_by_field(void **state)
+TEST(options_of_samplers_are_refused_by_field)
 {
     static const int32_t id[1] = {3};
     static const float bias[1] = {1};
@@ -112,7 +111,6 @@ static void options_of_samplers_are_refused_by_field(void **state)
         {0, NULL, NULL, ((int64_t)1 << 32) + 10, "a vocabulary of 4294967306"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         pl_sampling o;
         pl_sampler *s;
@@ -133,14 +131,13 @@ static void options_of_samplers_are_refused_by_field(void **state)
 }
 
 /* Other structs of the caller's. */
-static void options_of_graphs_are_refused(void **state)
+TEST(options_of_graphs_are_refused)
 {
     const pl_dim dim[2] = {{1, PL_N_TOK}, {4, PL_CONST}};
     const pl_layout l = {PL_SPLIT, 1, 4, 1, NULL};
     pl_graph *g;
     pl_err err;
 
-    (void)state;
     assert_int_equal(pl_graph_create(&g, NULL), PL_OK);
     pl_want_layout(g, pl_input(g, "x", PL_F32, 2, dim), &l);
     assert_int_equal(pl_graph_check(g, &err), PL_BAD_ARGUMENT);
@@ -152,15 +149,4 @@ static void options_of_graphs_are_refused(void **state)
     assert_null(g);
     assert_int_equal(pl_graph_parse_ops(&g, "", -1, NULL, &err),
                      PL_BAD_ARGUMENT);
-}
-
-int test_engine_options(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(options_that_cannot_be_are_refused_by_field),
-        cmocka_unit_test(options_of_samplers_are_refused_by_field),
-        cmocka_unit_test(options_of_graphs_are_refused),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -179,11 +179,10 @@ static void one_model(int k, int step, struct count *c)
     pl_model_free(m);
 }
 
-static void engine_override_of_each_tensor_to_each_place(void **state)
+TEST(engine_override_of_each_tensor_to_each_place)
 {
     struct count c = {0};
 
-    (void)state;
     for (int k = 0; k < COUNT(models); k++)
         one_model(k, test_long() ? 1 : 9, &c);
     if (c.placed == 0)
@@ -200,7 +199,7 @@ static void keep(void *user, pl_log_level level, const char *text)
         test_text_add(user, text, strlen(text));
 }
 
-static void engine_override_tells_of_layouts_that_cannot_be(void **state)
+TEST(engine_override_tells_of_layouts_that_cannot_be)
 {
     static const struct {
         const char *override, *told;
@@ -219,7 +218,6 @@ static void engine_override_tells_of_layouts_that_cannot_be(void **state)
     };
     pl_model *m;
 
-    (void)state;
     if (!test_ref("qwen3moe-f32.gguf"))
         TEST_SKIP("no reference models are at hand");
     assert_int_equal(pl_model_open(&m, test_ref("qwen3moe-f32.gguf"), NULL),
@@ -244,14 +242,4 @@ static void engine_override_tells_of_layouts_that_cannot_be(void **state)
         free(said.s);
     }
     pl_model_free(m);
-}
-
-int test_engine_override(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(engine_override_of_each_tensor_to_each_place),
-        cmocka_unit_test(engine_override_tells_of_layouts_that_cannot_be),
-    };
-
-    return TEST_RUN(tests);
 }

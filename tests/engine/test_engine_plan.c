@@ -213,7 +213,7 @@ static void check_json(const pl_plan *p, int n_dev, bool one_group)
     json_decref(all);
 }
 
-static void engine_plan_json_adds_up(void **state)
+TEST(engine_plan_json_adds_up)
 {
     static const double uneven[3] = {2, 1, 1};
     static const struct {
@@ -227,7 +227,6 @@ static void engine_plan_json_adds_up(void **state)
     };
     pl_model *m = bundled();
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         pl_options o = {.devices = rows[i].devices,
                         .split_mode = PL_SPLIT_TENSOR,
@@ -245,7 +244,7 @@ static void engine_plan_json_adds_up(void **state)
 }
 
 /* Placements in several groups: what is copied is said, for either way. */
-static void engine_plan_shows_groups_and_copies(void **state)
+TEST(engine_plan_shows_groups_and_copies)
 {
     static const struct {
         pl_options o;
@@ -276,7 +275,6 @@ static void engine_plan_shows_groups_and_copies(void **state)
     };
     pl_model *m = bundled();
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         pl_options o = rows[i].o;
         struct test_text t;
@@ -317,7 +315,7 @@ static void engine_plan_shows_groups_and_copies(void **state)
 }
 
 /* 512 devices in groups of 8: the text is short. */
-static void engine_plan_folds_many_groups(void **state)
+TEST(engine_plan_folds_many_groups)
 {
     pl_model *m = hollow(&hollow_400b);
     pl_options o = {.device_spec = "gpu:96GiB:1TB/s*512",
@@ -327,7 +325,6 @@ static void engine_plan_folds_many_groups(void **state)
     struct test_text t = print(p, false);
     int lines = 0;
 
-    (void)state;
     for (const char *s = t.s; (s = strchr(s, '\n')); s++)
         lines++;
     if (lines > 150)
@@ -418,7 +415,7 @@ static struct test_text draw(const pl_plan *p)
     return t;
 }
 
-static void engine_plan_picture_shows_all(void **state)
+TEST(engine_plan_picture_shows_all)
 {
     static const struct {
         pl_options o;
@@ -437,7 +434,6 @@ static void engine_plan_picture_shows_all(void **state)
     };
     pl_model *m = bundled();
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         pl_options o = rows[i].o;
         struct test_text t;
@@ -461,7 +457,7 @@ static void engine_plan_picture_shows_all(void **state)
 }
 
 /* Alike layers and devices share a column and a lane. */
-static void engine_plan_picture_folds(void **state)
+TEST(engine_plan_picture_folds)
 {
     static const struct {
         pl_options o;
@@ -476,7 +472,6 @@ static void engine_plan_picture_folds(void **state)
     };
     pl_model *m = hollow(&hollow_400b);
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         pl_plan *p = plan(m, &rows[i].o);
         struct test_text t = draw(p);
@@ -490,7 +485,7 @@ static void engine_plan_picture_folds(void **state)
     pl_model_free(m);
 }
 
-static void engine_plan_picture_survives_each_failed_allocation(void **state)
+TEST(engine_plan_picture_survives_each_failed_allocation)
 {
     struct hollow_model h = small_moe();
     pl_model *m = hollow(&h);
@@ -499,7 +494,6 @@ static void engine_plan_picture_survives_each_failed_allocation(void **state)
     struct test_text t = {0};
     bool failed = true;
 
-    (void)state;
     t.s = malloc(t.cap = 1 << 20);
     for (int64_t n = 1; failed; n++) {
         pl_status s;
@@ -520,13 +514,12 @@ static void engine_plan_picture_survives_each_failed_allocation(void **state)
 }
 
 /* What the plan says is what is allocated, region by region. */
-static void engine_plan_bytes_are_what_is_allocated(void **state)
+TEST(engine_plan_bytes_are_what_is_allocated)
 {
     static const char *const devices[] = {"cpu*1", "cpu*2", "cpu*3", "sim*2",
                                           "cpu*1,sim*1"};
     pl_model *m = bundled();
 
-    (void)state;
     for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
         pl_options o = {.devices = devices[i],
                         .split_mode = PL_SPLIT_TENSOR,
@@ -559,12 +552,11 @@ static void engine_plan_bytes_are_what_is_allocated(void **state)
 }
 
 /* Messages and their bytes of one token, by the executor's counters. */
-static void engine_plan_messages_are_what_is_sent(void **state)
+TEST(engine_plan_messages_are_what_is_sent)
 {
     static const char *const devices[] = {"cpu*1", "cpu*2", "sim*3"};
     pl_model *m = bundled();
 
-    (void)state;
     for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
         pl_options o = {.devices = devices[i],
                         .split_mode = PL_SPLIT_TENSOR,
@@ -594,7 +586,7 @@ static void engine_plan_messages_are_what_is_sent(void **state)
 }
 
 /* Two messages a layer, of d_model values a token; one for the embedding. */
-static void engine_plan_moe_layer_sends_two_messages(void **state)
+TEST(engine_plan_moe_layer_sends_two_messages)
 {
     struct hollow_model h = small_moe();
     pl_model *m = hollow(&h);
@@ -604,7 +596,6 @@ static void engine_plan_moe_layer_sends_two_messages(void **state)
     json_t *all = print_json(p);
     const json_t *c = field(all, "collectives");
 
-    (void)state;
     assert_int_equal(integer(c, "per_token"), 2 * h.n_layer + 1);
     assert_int_equal(integer(c, "bytes_per_token"),
                      (2 * h.n_layer + 1) * 4 * h.d_model);
@@ -613,7 +604,7 @@ static void engine_plan_moe_layer_sends_two_messages(void **state)
     pl_model_free(m);
 }
 
-static void engine_plan_400b_on_64_paper_devices(void **state)
+TEST(engine_plan_400b_on_64_paper_devices)
 {
     pl_model *m = hollow(&hollow_400b);
     pl_options o = {.device_spec = paper64, .split_mode = PL_SPLIT_TENSOR};
@@ -622,7 +613,6 @@ static void engine_plan_400b_on_64_paper_devices(void **state)
     struct test_text t = print(p, false);
     pl_err err;
 
-    (void)state;
     check_json(p, 64, true);
     assert_non_null(strstr(t.s, "layers 0-93"));
     assert_non_null(strstr(t.s, "guessed"));
@@ -642,7 +632,7 @@ static void engine_plan_400b_on_64_paper_devices(void **state)
 
 /* Paper figures speak: twice the bandwidth helps generation, a slow link hurts
  * it, a stated figure is not guessed. */
-static void engine_plan_described_figures_count(void **state)
+TEST(engine_plan_described_figures_count)
 {
     static const struct {
         const char *spec;
@@ -657,7 +647,6 @@ static void engine_plan_described_figures_count(void **state)
     struct plan_estimate base = {0};
     pl_model *m = hollow(&hollow_400b);
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         pl_options o = {.device_spec = rows[i].spec,
                         .split_mode = PL_SPLIT_TENSOR};
@@ -685,7 +674,7 @@ static void engine_plan_described_figures_count(void **state)
 
 /* Experts on the host go to the devices in steps of many tokens if the link is
  * good for that and the host is slow, else they are computed with there. */
-static void engine_plan_streams_experts_where_that_is_faster(void **state)
+TEST(engine_plan_streams_experts_where_that_is_faster)
 {
     static const char gpu[] =
         "gpu:24GiB:1TB/s:flops=100T:link=%s:latency=5us*2,host:64GiB:%s";
@@ -700,7 +689,6 @@ static void engine_plan_streams_experts_where_that_is_faster(void **state)
     struct hollow_model h = small_moe();
     pl_model *m = hollow(&h);
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char spec[200];
         pl_options o = {.device_spec = spec,
@@ -722,7 +710,7 @@ static void engine_plan_streams_experts_where_that_is_faster(void **state)
     pl_model_free(m);
 }
 
-static void engine_plan_text_fits_a_terminal(void **state)
+TEST(engine_plan_text_fits_a_terminal)
 {
     static const char *const specs[] = {"gpu:1GiB:1TB/s", "gpu:1GiB:1TB/s*2",
                                         "gpu:1GiB:1TB/s*4",
@@ -730,7 +718,6 @@ static void engine_plan_text_fits_a_terminal(void **state)
     struct hollow_model h = small_moe();
     pl_model *m = hollow(&h);
 
-    (void)state;
     for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
         pl_options o = {.device_spec = specs[i], .split_mode = PL_SPLIT_TENSOR};
         pl_plan *p = plan(m, &o);
@@ -752,7 +739,7 @@ static void engine_plan_text_fits_a_terminal(void **state)
     pl_model_free(m);
 }
 
-static void engine_plan_errors_name_the_option(void **state)
+TEST(engine_plan_errors_name_the_option)
 {
     static const double two[2] = {1, 2}, none[2] = {0, 0};
     static const struct {
@@ -774,7 +761,6 @@ static void engine_plan_errors_name_the_option(void **state)
     pl_plan *p;
     pl_err err;
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         assert_int_not_equal(pl_plan_create(&p, m, &rows[i].o, &err), PL_OK);
         assert_null(p);
@@ -789,14 +775,13 @@ static void engine_plan_errors_name_the_option(void **state)
     pl_model_free(m);
 }
 
-static void engine_plan_survives_each_failed_allocation(void **state)
+TEST(engine_plan_survives_each_failed_allocation)
 {
     struct hollow_model h = small_moe();
     pl_model *m = hollow(&h);
     bool failed = true;
     pl_options o = {.device_spec = "gpu:1GiB:1TB/s*2"};
 
-    (void)state;
     for (int64_t n = 1; failed; n += test_long() ? 1 : 1 + n / 16) {
         pl_plan *p = NULL;
         struct plan_facts f = {0};
@@ -817,16 +802,15 @@ static void engine_plan_survives_each_failed_allocation(void **state)
     pl_model_free(m);
 }
 
-static void engine_plan_cost_counts_distinct_experts(void **state)
+TEST(engine_plan_cost_counts_distinct_experts)
 {
-    (void)state;
     assert_true(fabs(cost_distinct_experts(128, 8, 1) - 8) < 1e-9);
     assert_true(fabs(cost_distinct_experts(8, 8, 3) - 8) < 1e-9);
     assert_true(fabs(cost_distinct_experts(4, 1, 2) - 1.75) < 1e-9);
     assert_true(cost_distinct_experts(128, 8, 512) > 127.9);
 }
 
-static void engine_plan_devices_json_names_cores(void **state)
+TEST(engine_plan_devices_json_names_cores)
 {
     struct test_text t = {0};
     json_error_t je;
@@ -834,7 +818,6 @@ static void engine_plan_devices_json_names_cores(void **state)
     json_t *all;
     pl_err err;
 
-    (void)state;
     assert_int_equal(pl_devices_print(false, test_text_add, &t, &err), PL_OK);
     assert_non_null(strstr(t.s, "cpu*2"));
     t.n = 0;
@@ -850,37 +833,11 @@ static void engine_plan_devices_json_names_cores(void **state)
     free(t.s);
 }
 
-static void engine_plan_a_model_has_a_path(void **state)
+TEST(engine_plan_a_model_has_a_path)
 {
     pl_model *m = (pl_model *)state;
     pl_err err;
 
     assert_int_equal(pl_model_open(&m, NULL, &err), PL_BAD_ARGUMENT);
     assert_null(m);
-}
-
-int test_engine_plan(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(engine_plan_a_model_has_a_path),
-        cmocka_unit_test(engine_plan_json_adds_up),
-        cmocka_unit_test(engine_plan_shows_groups_and_copies),
-        cmocka_unit_test(engine_plan_folds_many_groups),
-        cmocka_unit_test(engine_plan_picture_shows_all),
-        cmocka_unit_test(engine_plan_picture_folds),
-        cmocka_unit_test(engine_plan_picture_survives_each_failed_allocation),
-        cmocka_unit_test(engine_plan_bytes_are_what_is_allocated),
-        cmocka_unit_test(engine_plan_messages_are_what_is_sent),
-        cmocka_unit_test(engine_plan_moe_layer_sends_two_messages),
-        cmocka_unit_test(engine_plan_400b_on_64_paper_devices),
-        cmocka_unit_test(engine_plan_described_figures_count),
-        cmocka_unit_test(engine_plan_streams_experts_where_that_is_faster),
-        cmocka_unit_test(engine_plan_text_fits_a_terminal),
-        cmocka_unit_test(engine_plan_errors_name_the_option),
-        cmocka_unit_test(engine_plan_survives_each_failed_allocation),
-        cmocka_unit_test(engine_plan_cost_counts_distinct_experts),
-        cmocka_unit_test(engine_plan_devices_json_names_cores),
-    };
-
-    return TEST_RUN(tests);
 }

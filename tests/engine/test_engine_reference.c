@@ -421,14 +421,13 @@ static bool another_name(const int *v)
            (!v[P_SHARES] && rank_values[v[P_RANKS]] == n_dev);
 }
 
-static void engine_agrees_with_reference_logits(void **state)
+TEST(engine_agrees_with_reference_logits)
 {
     uint64_t random = test_seed();
     int v[P_COUNT] = {0}, runs = 0, part = 0, n_part = 1, n_run = 0;
     const char *shard = getenv("PLAIT_PART"); /* "0/2": every second run */
     struct pairs pairs;
 
-    (void)state;
     read_models();
     if (n_model == 0)
         TEST_SKIP("no reference models are at hand");
@@ -463,24 +462,9 @@ static void engine_agrees_with_reference_logits(void **state)
                   n_model, n_run, n_seen);
 }
 
-static void all_reference_models_are_at_hand(void **state)
+TEST(all_reference_models_are_at_hand)
 {
-    (void)state;
     read_models();
     if (n_absent)
         TEST_SKIP("only %d models of the reference set are here", n_model);
-}
-
-int test_engine_reference(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(engine_agrees_with_reference_logits),
-        cmocka_unit_test(all_reference_models_are_at_hand),
-    };
-    int failed = TEST_RUN(tests);
-
-    for (int i = 0; i < n_model; i++)
-        free(models[i].logits);
-    free(seen);
-    return failed;
 }

@@ -127,7 +127,7 @@ static void goes_on(const struct engine_run *r, int seq, const int32_t *token,
 
 /* ---- the same bits ------------------------------------------------------- */
 
-static void state_goes_on_with_the_same_bits(void **state)
+TEST(state_goes_on_with_the_same_bits)
 {
     static const struct config configs[] = {
         {.devices = "cpu", .n_ubatch = 64, .n_ctx = 512},
@@ -155,7 +155,6 @@ static void state_goes_on_with_the_same_bits(void **state)
     enum { N = sizeof configs / sizeof configs[0] };
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int k = 0; k < N_MODEL * 3; k++) {
         int n_ranks = 1 + k / N_MODEL;
         pl_format f = formats[k % 3];
@@ -197,7 +196,7 @@ static void state_goes_on_with_the_same_bits(void **state)
 }
 
 /* A sequence is saved and taken back while another one lives. */
-static void state_leaves_other_sequences_alone(void **state)
+TEST(state_leaves_other_sequences_alone)
 {
     uint64_t seed = test_seed();
     int32_t a[MAX_TOKEN], b[MAX_TOKEN];
@@ -205,7 +204,6 @@ static void state_leaves_other_sequences_alone(void **state)
     struct state s;
     float *want_a, *want_b;
 
-    (void)state;
     open_as(&r, models[0], &plain, 2, PL_F16);
     engine_run_tokens(&r, &seed, MAX_TOKEN, a);
     engine_run_tokens(&r, &seed, MAX_TOKEN, b);
@@ -235,7 +233,7 @@ static void state_leaves_other_sequences_alone(void **state)
 
 /* Sequences that share pages fit back into the pages they had, and what the
  * state does not name is empty afterwards. */
-static void state_of_the_whole_cache_keeps_what_is_shared(void **state)
+TEST(state_of_the_whole_cache_keeps_what_is_shared)
 {
     static const struct config tight = {
         .devices = "cpu*2", .n_ubatch = 64, .n_ctx = 320}; /* 5 pages */
@@ -245,7 +243,6 @@ static void state_of_the_whole_cache_keeps_what_is_shared(void **state)
     struct state s, again;
     float *want[3];
 
-    (void)state;
     open_as(&r, models[0], &tight, 2, PL_F16);
     engine_run_tokens(&r, &seed, MAX_TOKEN, a);
     engine_run_tokens(&r, &seed, MAX_TOKEN, b);
@@ -282,7 +279,7 @@ static void state_of_the_whole_cache_keeps_what_is_shared(void **state)
 }
 
 /* Any cut: the parts, one after the other, are the whole. */
-static void state_of_a_range_goes_to_the_end(void **state)
+TEST(state_of_a_range_goes_to_the_end)
 {
     static const int64_t cuts[] = {0, 1, 63, 64, 65, 100, 128, 149, 150};
     uint64_t seed = test_seed();
@@ -291,7 +288,6 @@ static void state_of_a_range_goes_to_the_end(void **state)
     struct state all;
     float *want;
 
-    (void)state;
     open_as(&r, models[1], &plain, 3, PL_F16);
     engine_run_tokens(&r, &seed, MAX_TOKEN, token);
     want = logits_of(&r, N_MORE);
@@ -352,7 +348,7 @@ static void rows_of(const struct engine_run *r, int cache, int64_t n,
 
 /* The first layer's keys and values do not depend on the cache's format: those
  * of an F32 cache, converted, are those that were written in that format. */
-static void state_converts_as_the_cache_would(void **state)
+TEST(state_converts_as_the_cache_would)
 {
     static const pl_format formats[] = {PL_F16, PL_BF16, PL_Q8_0};
     static const char *const words[3] = {"F32/F32", "--convert"};
@@ -362,7 +358,6 @@ static void state_converts_as_the_cache_would(void **state)
     struct engine_run r;
     struct state wide, back;
 
-    (void)state;
     open_as(&r, model, &plain, 2, PL_F32);
     engine_run_tokens(&r, &seed, MAX_TOKEN, token);
     engine_run_decode(&r, 0, N_PAST, token, NULL);
@@ -411,7 +406,7 @@ static void state_converts_as_the_cache_would(void **state)
 
 /* ---- refusals ------------------------------------------------------------ */
 
-static void state_of_another_model_is_refused(void **state)
+TEST(state_of_another_model_is_refused)
 {
     static const char *const words[3] = {"another model", "qwen2", "qwen3moe"};
     static const char *const same[3] = {"another model", "llama"};
@@ -421,7 +416,6 @@ static void state_of_another_model_is_refused(void **state)
     struct engine_run r;
     struct state s;
 
-    (void)state;
     open_as(&r, models[0], &plain, 1, PL_F16);
     engine_run_decode(&r, 0, 10, token, NULL);
     s = save(&r, 0, 0, -1);
@@ -453,7 +447,7 @@ static int64_t read_once(void *user, void *data, size_t n)
     return (int64_t)n;
 }
 
-static void state_that_does_not_fit_is_refused(void **state)
+TEST(state_that_does_not_fit_is_refused)
 {
     static const struct config two = {
         .devices = "cpu", .n_ubatch = 64, .n_ctx = 128};
@@ -471,7 +465,6 @@ static void state_that_does_not_fit_is_refused(void **state)
     float *want;
     pl_err err;
 
-    (void)state;
     open_as(&r, small, &plain, 1, PL_F16);
     engine_run_tokens(&r, &seed, MAX_TOKEN, token);
     want = logits_of(&r, N_MORE);
@@ -541,7 +534,7 @@ static void note(void *user, pl_log_level level, const char *text)
     snprintf(user, 300, "%s%s", level == PL_LOG_WARN ? "warning: " : "", text);
 }
 
-static void state_of_other_ranks_is_taken_with_a_note(void **state)
+TEST(state_of_other_ranks_is_taken_with_a_note)
 {
     char said[300] = "";
     pl_options o = engine_run_options();
@@ -550,7 +543,6 @@ static void state_of_other_ranks_is_taken_with_a_note(void **state)
     struct engine_run r;
     struct state s, back, want[2], got;
 
-    (void)state;
     open_as(&r, models[0], &plain, 1, PL_F16);
     engine_run_tokens(&r, &seed, MAX_TOKEN, token);
     engine_run_decode(&r, 0, N_PAST, token, NULL);
@@ -587,7 +579,7 @@ static void state_of_other_ranks_is_taken_with_a_note(void **state)
 
 /* Every place where a state may be cut off, and bytes changed: refused, with
  * nothing changed, beside what it replaces and in its place. */
-static void state_damage_changes_nothing(void **state)
+TEST(state_damage_changes_nothing)
 {
     static const struct config tight = {
         .devices = "cpu", .n_ubatch = 64, .n_ctx = 128};
@@ -597,7 +589,6 @@ static void state_damage_changes_nothing(void **state)
     struct state s, before[2], after;
     char *copy;
 
-    (void)state;
     open_as(&r[0], small, &plain, 1, PL_Q8_0);
     open_as(&r[1], small, &tight, 1, PL_Q8_0);
     engine_run_tokens(&r[0], &seed, MAX_TOKEN, token);
@@ -660,7 +651,7 @@ static void state_damage_changes_nothing(void **state)
     free(s.data);
 }
 
-static void state_out_of_memory_changes_nothing(void **state)
+TEST(state_out_of_memory_changes_nothing)
 {
     static const struct config tight = {
         .devices = "sim", .n_ubatch = 64, .n_ctx = 128};
@@ -670,7 +661,6 @@ static void state_out_of_memory_changes_nothing(void **state)
     struct state s, wide, before, after;
     int64_t n_fail = 0;
 
-    (void)state;
     open_as(&r, small, &tight, 2, PL_F32);
     engine_run_tokens(&r, &seed, MAX_TOKEN, token);
     engine_run_decode(&r, 0, 66, token, NULL);
@@ -741,7 +731,7 @@ static struct state contents(const char *path)
     return s;
 }
 
-static void state_file_is_whole_or_as_it_was(void **state)
+TEST(state_file_is_whole_or_as_it_was)
 {
     const char *path = test_temp("saved.state"), *link = test_temp("link");
     const char *missing = test_temp("absent/saved.state");
@@ -756,7 +746,6 @@ static void state_file_is_whole_or_as_it_was(void **state)
     pl_err err;
     int n;
 
-    (void)state;
     open_as(&r, small, &plain, 2, PL_F16);
     engine_run_tokens(&r, &seed, MAX_TOKEN, token);
     want = logits_of(&r, N_MORE);
@@ -827,7 +816,7 @@ static void state_file_is_whole_or_as_it_was(void **state)
     engine_run_close(&r);
 }
 
-static void state_inspected_says_whose_it_is(void **state)
+TEST(state_inspected_says_whose_it_is)
 {
     const char *path = test_temp("inspected.state");
     struct test_text text = {0};
@@ -837,7 +826,6 @@ static void state_inspected_says_whose_it_is(void **state)
     pl_err err;
     FILE *f;
 
-    (void)state;
     open_as(&r, small, &plain, 2, PL_F16);
     engine_run_decode(&r, 1, 70, token, NULL);
     pl_seq_copy(r.engine, 2, 1, NULL);
@@ -878,7 +866,7 @@ static void forget(const struct engine_run *r, struct state *past, int n)
 }
 
 /* Each takes its past back, goes on, and puts it away again. */
-static void state_500_requests_hold_no_memory(void **state)
+TEST(state_500_requests_hold_no_memory)
 {
     enum { N_REQUEST = 500, N_WARM = 20, N_CLIENT = 3 };
     static const struct config c = {
@@ -889,7 +877,6 @@ static void state_500_requests_hold_no_memory(void **state)
     struct engine_run r;
     const char *path = test_temp("request.state");
 
-    (void)state;
     open_as(&r, small, &c, 2, PL_F16);
     engine_run_tokens(&r, &seed, MAX_TOKEN, token);
     forget(&r, past, N_CLIENT);
@@ -928,25 +915,4 @@ static void state_500_requests_hold_no_memory(void **state)
     for (int i = 0; i < N_CLIENT; i++)
         free(past[i].data);
     engine_run_close(&r);
-}
-
-int test_engine_state(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(state_goes_on_with_the_same_bits),
-        cmocka_unit_test(state_leaves_other_sequences_alone),
-        cmocka_unit_test(state_of_the_whole_cache_keeps_what_is_shared),
-        cmocka_unit_test(state_of_a_range_goes_to_the_end),
-        cmocka_unit_test(state_converts_as_the_cache_would),
-        cmocka_unit_test(state_of_another_model_is_refused),
-        cmocka_unit_test(state_that_does_not_fit_is_refused),
-        cmocka_unit_test(state_of_other_ranks_is_taken_with_a_note),
-        cmocka_unit_test(state_damage_changes_nothing),
-        cmocka_unit_test(state_out_of_memory_changes_nothing),
-        cmocka_unit_test(state_file_is_whole_or_as_it_was),
-        cmocka_unit_test(state_inspected_says_whose_it_is),
-        cmocka_unit_test(state_500_requests_hold_no_memory),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -60,7 +60,7 @@ static float *logits(const char *path, const char *name, const pl_options *o,
     return out;
 }
 
-static void bits_do_not_depend_on_the_instruction_set(void **state)
+TEST(bits_do_not_depend_on_the_instruction_set)
 {
     static const char *const names[] = {"llama3-tied-ropefreqs-f16.gguf",
                                         "llama-q-bf16.gguf",
@@ -82,7 +82,6 @@ static void bits_do_not_depend_on_the_instruction_set(void **state)
     char cannot[64] = "";
     int absent = 0;
 
-    (void)state;
     for (int f = 0; f < 2; f++) {
         const char *path = test_ref(names[0]);
         pl_options o = engine_run_options();
@@ -187,14 +186,13 @@ static const char *with_bf16_values(const char *path, const char *name,
 }
 
 /* What was compared with references as F32 then holds for BF16. */
-static void bits_of_bf16_weights_are_those_of_their_values(void **state)
+TEST(bits_of_bf16_weights_are_those_of_their_values)
 {
     static const char *const names[] = {
         "llama-yarn-f32.gguf", "qwen2-bias-f32.gguf", "qwen3moe-f32.gguf"};
     static const char *const devices[] = {"cpu", "cpu*2", "sim*3", "cpu,sim"};
     static const char *const kernels[] = {NULL, "reference", "generic"};
 
-    (void)state;
     for (int m = 0; m < COUNT(names); m++) {
         const char *path = test_ref(names[m]);
         char f32[512], bf16[512];
@@ -226,7 +224,7 @@ static void bits_of_bf16_weights_are_those_of_their_values(void **state)
     }
 }
 
-static void bits_do_not_depend_on_who_holds_the_cache(void **state)
+TEST(bits_do_not_depend_on_who_holds_the_cache)
 {
     static const pl_format formats[][2] = {
         {PL_F32, PL_F32},   {PL_F16, PL_F16},  {PL_BF16, PL_BF16},
@@ -236,7 +234,6 @@ static void bits_do_not_depend_on_who_holds_the_cache(void **state)
     static const char *const names[] = {"llama-q-q8_0.gguf",
                                         "qwen3moe-f32.gguf"};
 
-    (void)state;
     for (int m = 0; m < COUNT(names); m++)
         for (int f = 0; f < COUNT(formats); f++) {
             float *want = NULL;
@@ -270,13 +267,12 @@ static void bits_do_not_depend_on_who_holds_the_cache(void **state)
 }
 
 /* Most ranks have nothing of most matrices then. */
-static void bits_of_sixty_four_ranks_do_not_depend_on_devices(void **state)
+TEST(bits_of_sixty_four_ranks_do_not_depend_on_devices)
 {
     static const char *const devices[] = {"cpu", "cpu*3", "sim*2", "proc*2"};
     static const char *const names[] = {"llama-q-q8_0.gguf",
                                         "qwen3moe-f32.gguf"};
 
-    (void)state;
     for (int m = 0; m < COUNT(names); m++) {
         float *want = NULL;
         int64_t n_vocab;
@@ -386,11 +382,10 @@ static const char *const holders[] = {"cpu", "cpu*2", "sim*2", "cpu,sim",
 
 /* Copies share pages; each side may then go its own way, at a page's end, in
  * the middle of a page, and in a page that was shared whole. */
-static void bits_of_copies_are_those_of_fresh_sequences(void **state)
+TEST(bits_of_copies_are_those_of_fresh_sequences)
 {
     static const int partings[] = {64, 100, 128};
 
-    (void)state;
     for (int d = 0; d < COUNT(holders); d++)
         for (int p = 0; p < COUNT(partings); p++) {
             struct tale t;
@@ -420,9 +415,8 @@ static void bits_of_copies_are_those_of_fresh_sequences(void **state)
         }
 }
 
-static void bits_of_trimmed_sequences_are_those_of_fresh_ones(void **state)
+TEST(bits_of_trimmed_sequences_are_those_of_fresh_ones)
 {
-    (void)state;
     for (int d = 0; d < COUNT(holders); d++) {
         struct tale t;
         uint64_t random = test_seed();
@@ -442,11 +436,10 @@ static void bits_of_trimmed_sequences_are_those_of_fresh_ones(void **state)
 }
 
 /* Four sequences that grow at different speeds, tokens in any order. */
-static void bits_of_sequences_together_are_those_of_each_alone(void **state)
+TEST(bits_of_sequences_together_are_those_of_each_alone)
 {
     enum { S = 4, N = 60 };
 
-    (void)state;
     for (int d = 0; d < COUNT(holders); d++) {
         pl_options o = engine_run_options();
         const char *name =
@@ -656,12 +649,11 @@ static void ranges(pl_exec *x, struct bench *b, int n, uint64_t *random,
     }
 }
 
-static void tensor_bytes_are_those_that_were_set(void **state)
+TEST(tensor_bytes_are_those_that_were_set)
 {
     static const char *const devices[] = {"cpu",     "cpu*3", "sim*2",
                                           "cpu,sim", "cpu*6", "cpu,sim,proc"};
 
-    (void)state;
     for (int d = 0; d < COUNT(devices); d++) {
         pl_options o = {.devices = devices[d],
                         .n_ranks = 4,
@@ -694,11 +686,10 @@ static void tensor_bytes_are_those_that_were_set(void **state)
 
 /* A weight set piece by piece computes what one set at once does, in each of
  * the forms that it is held in. */
-static void tensor_pieces_compute_as_the_whole(void **state)
+TEST(tensor_pieces_compute_as_the_whole)
 {
     enum { T = 4 };
 
-    (void)state;
     for (int d = 0; d < 4; d++) {
         static const char *const devices[] = {"cpu*2", "sim*2", "cpu,sim",
                                               "proc*2"};
@@ -788,7 +779,7 @@ static void tensor_pieces_compute_as_the_whole(void **state)
 }
 
 /* Values that were marked, in every layout they can have. */
-static void tensor_values_kept_are_readable_in_any_part(void **state)
+TEST(tensor_values_kept_are_readable_in_any_part)
 {
     enum { T = 3, D = 96, N = 64 };
     static const pl_run owners[] = {{16, 1}, {48, 6}, {32, 8}};
@@ -798,7 +789,6 @@ static void tensor_values_kept_are_readable_in_any_part(void **state)
     const pl_dim x_dim[] = {{1, PL_N_TOK}, {D, PL_CONST}};
     const int64_t w_dim[] = {N, D};
 
-    (void)state;
     for (int d = 0; d < COUNT(devices); d++) {
         pl_options o = {.devices = devices[d],
                         .n_ranks = 4,
@@ -870,22 +860,4 @@ static void tensor_values_kept_are_readable_in_any_part(void **state)
         pl_exec_free(e);
         pl_graph_free(g);
     }
-}
-
-int test_exec_bits(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bits_do_not_depend_on_the_instruction_set),
-        cmocka_unit_test(bits_of_bf16_weights_are_those_of_their_values),
-        cmocka_unit_test(bits_do_not_depend_on_who_holds_the_cache),
-        cmocka_unit_test(bits_of_sixty_four_ranks_do_not_depend_on_devices),
-        cmocka_unit_test(bits_of_copies_are_those_of_fresh_sequences),
-        cmocka_unit_test(bits_of_trimmed_sequences_are_those_of_fresh_ones),
-        cmocka_unit_test(bits_of_sequences_together_are_those_of_each_alone),
-        cmocka_unit_test(tensor_bytes_are_those_that_were_set),
-        cmocka_unit_test(tensor_pieces_compute_as_the_whole),
-        cmocka_unit_test(tensor_values_kept_are_readable_in_any_part),
-    };
-
-    return TEST_RUN(tests);
 }

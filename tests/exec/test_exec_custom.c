@@ -414,11 +414,10 @@ static void scene(int s, int draw, uint64_t *seed)
     pl_graph_free(split);
 }
 
-static void exec_custom_split_equals_the_unsplit(void **state)
+TEST(exec_custom_split_equals_the_unsplit)
 {
     uint64_t seed = test_seed();
 
-    (void)state;
     memset(seen, 0, sizeof seen);
     seen_groups = 0;
     for (int k = 0; k < (test_long() ? 50 * N_DRAW : N_DRAW); k++)
@@ -440,12 +439,11 @@ static void exec_custom_split_equals_the_unsplit(void **state)
 }
 
 /* Whatever allocation fails, it is said, and nothing is left behind. */
-static void exec_custom_survives_want_of_memory(void **state)
+TEST(exec_custom_survives_want_of_memory)
 {
     const pl_options o = options("cpu*2", 3, 1);
     bool reached = true;
 
-    (void)state;
     for (int n = 1; reached; n++) {
         uint64_t seed = 7;
         pl_exec *x = NULL;
@@ -489,13 +487,12 @@ static uint64_t hash_of(const pl_op_def *def)
     return h;
 }
 
-static void exec_custom_hash_tells_definitions_apart(void **state)
+TEST(exec_custom_hash_tells_definitions_apart)
 {
     float two = 2;
     pl_op_def def = {"times", "*->*", PL_OP_ONE | 1, times_run, &three, 0};
     uint64_t h = hash_of(&def);
 
-    (void)state;
     def.user = &two; /* pointers differ from process to process */
     assert_true(hash_of(&def) == h);
     def.edition = 1;
@@ -512,7 +509,7 @@ static void exec_custom_hash_tells_definitions_apart(void **state)
 }
 
 /* One sum behind the op, not one before it for each operand. */
-static void exec_custom_is_passed_before_the_sum(void **state)
+TEST(exec_custom_is_passed_before_the_sum)
 {
     static const char text[] =
         "x: f32[n_tok, 16] = input !want=split(1: 8{0} 8{1})\n"
@@ -524,7 +521,6 @@ static void exec_custom_is_passed_before_the_sum(void **state)
         "z: f32[n_tok, 9] = relu(y) !output\n";
     pl_op_def def = {"both", "td,td->td", PL_OP_SUM, mix_run, NULL, 0};
 
-    (void)state;
     for (int k = 0; k < 2; k++) {
         struct numeric *p;
         int n = 0, last = -1;
@@ -543,16 +539,4 @@ static void exec_custom_is_passed_before_the_sum(void **state)
         numeric_free(p);
         pl_graph_free(g);
     }
-}
-
-int test_exec_custom(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exec_custom_split_equals_the_unsplit),
-        cmocka_unit_test(exec_custom_survives_want_of_memory),
-        cmocka_unit_test(exec_custom_hash_tells_definitions_apart),
-        cmocka_unit_test(exec_custom_is_passed_before_the_sum),
-    };
-
-    return TEST_RUN(tests);
 }

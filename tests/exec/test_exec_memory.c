@@ -115,54 +115,29 @@ static void fail_each(const char *file, pl_options o, double budget_s)
                   devices, runs, n);
 }
 
-static void memory_out_gives_a_status_on_cpu(void **state)
+TEST(memory_out_gives_a_status_on_cpu)
 {
     pl_options o = engine_run_options();
 
-    (void)state;
     o.devices = "cpu*2";
     fail_each(smallest, o, 4);
 }
 
-static void memory_out_gives_a_status_on_sim(void **state)
+TEST(memory_out_gives_a_status_on_sim)
 {
     pl_options o = engine_run_options();
 
-    (void)state;
     o.devices = "sim*2";
     fail_each(smallest, o, 4);
 }
 
 /* Allocations of the children count too; fork() is one of them. */
-static void memory_out_gives_a_status_on_proc(void **state)
+TEST(memory_out_gives_a_status_on_proc)
 {
     pl_options o = engine_run_options();
 
-    (void)state;
     o.devices = "proc*2";
     fail_each(smallest, o, 4);
-}
-
-static void memory_out_gives_a_status_in_any_placement(void **state)
-{
-    const char *override = "attn_output=sim0,ffn_norm=host,attn_v=mirrored";
-    pl_options o = engine_run_options();
-
-    (void)state;
-    o.devices = "cpu,sim*2";
-    o.split_mode = PL_SPLIT_LAYER;
-    o.host_experts = "1";
-    o.offload = PL_OFFLOAD_ON;
-    o.overrides = &override;
-    o.n_overrides = 1;
-    fail_each("llama-moe-f32.gguf", o, 4);
-    o.devices = "sim*3";
-    o.split_mode = PL_SPLIT_HYBRID;
-    o.hybrid_size = 2;
-    o.host_experts = NULL;
-    o.host_cache = true;
-    o.device_layers = "2";
-    fail_each("llama-moe-f32.gguf", o, 4);
 }
 
 /* Planned and taken ------------------------------------------------------- */
@@ -204,13 +179,12 @@ static int64_t planned_bytes(const struct compiled *p, int from, int to)
     return n;
 }
 
-static void memory_planned_is_what_is_taken(void **state)
+TEST(memory_planned_is_what_is_taken)
 {
     static const char *const devices[] = {"cpu", "cpu*3", "sim*2"};
     const char *name = "llama-wide-q4_k_m.gguf", *path = test_ref(name);
     pl_err err = {0};
 
-    (void)state;
     if (SANITIZED)
         TEST_SKIP("sanitizers take memory of their own");
     if (!path)
@@ -310,7 +284,7 @@ static int64_t padding_bytes(const struct compiled *p)
     return n;
 }
 
-static void weights_take_little_more_than_their_file(void **state)
+TEST(weights_take_little_more_than_their_file)
 {
     static const char *const refs[] = {"llama-wide-q4_k_m.gguf",
                                        "qwen3moe-wide-q4_k_m.gguf",
@@ -321,7 +295,6 @@ static void weights_take_little_more_than_their_file(void **state)
     } on[] = {{"cpu", 0}, {"cpu*2", 0}, {"cpu*3", 0}, {"cpu", 8}};
     int absent = 0;
 
-    (void)state;
     for (int i = 0; i < 5; i++) {
         const char *name = i < 3    ? refs[i]
                            : i == 3 ? "models/fable-moe-Q8_0.gguf"
@@ -372,7 +345,7 @@ static void weights_take_little_more_than_their_file(void **state)
 
 /* Steps ------------------------------------------------------------------- */
 
-static void steps_allocate_nothing(void **state)
+TEST(steps_allocate_nothing)
 {
     static const char *const devices[] = {"cpu", "cpu*3", "sim*2", "cpu,sim"};
     static const char *const names[] = {"llama-q-q8_0.gguf",
@@ -381,7 +354,6 @@ static void steps_allocate_nothing(void **state)
     int32_t token[N], seq[N];
     pl_err err = {0};
 
-    (void)state;
     for (int i = 0; i < 16; i++) {
         const char *name = names[i / 4 % 2];
         pl_options o = engine_run_options();
@@ -428,18 +400,24 @@ static void steps_allocate_nothing(void **state)
     }
 }
 
-int test_exec_memory(void)
+/* The last: it leaves a large heap behind, which would hide what is taken. */
+TEST(memory_out_gives_a_status_in_any_placement)
 {
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_out_gives_a_status_on_cpu),
-        cmocka_unit_test(memory_out_gives_a_status_on_sim),
-        cmocka_unit_test(memory_out_gives_a_status_on_proc),
-        cmocka_unit_test(memory_planned_is_what_is_taken),
-        cmocka_unit_test(weights_take_little_more_than_their_file),
-        cmocka_unit_test(steps_allocate_nothing),
-        /* leaves a large heap behind, which would hide what is taken */
-        cmocka_unit_test(memory_out_gives_a_status_in_any_placement),
-    };
+    const char *override = "attn_output=sim0,ffn_norm=host,attn_v=mirrored";
+    pl_options o = engine_run_options();
 
-    return TEST_RUN(tests);
+    o.devices = "cpu,sim*2";
+    o.split_mode = PL_SPLIT_LAYER;
+    o.host_experts = "1";
+    o.offload = PL_OFFLOAD_ON;
+    o.overrides = &override;
+    o.n_overrides = 1;
+    fail_each("llama-moe-f32.gguf", o, 4);
+    o.devices = "sim*3";
+    o.split_mode = PL_SPLIT_HYBRID;
+    o.hybrid_size = 2;
+    o.host_experts = NULL;
+    o.host_cache = true;
+    o.device_layers = "2";
+    fail_each("llama-moe-f32.gguf", o, 4);
 }

@@ -178,14 +178,13 @@ static pl_options options(int n_ranks)
                         .n_seq = N_SEQ};
 }
 
-static void pipeline_gives_each_micro_batch_its_own_bits(void **state)
+TEST(pipeline_gives_each_micro_batch_its_own_bits)
 {
     static struct batch want[MOST], got[MOST];
     uint64_t seed = test_seed();
     struct graph y;
     int n_run = 0, rounds = test_long() ? 8 : 1;
 
-    (void)state;
     make(&y, &seed);
     for (int r = 0; r < rounds * (int)(sizeof splits / sizeof *splits); r++) {
         int i = r / rounds, ranks = 2 + r % 3;
@@ -229,13 +228,4 @@ static void pipeline_gives_each_micro_batch_its_own_bits(void **state)
     pl_graph_free(y.g);
     print_message("%d runs of 1 to %d micro-batches agree\n", n_run, MOST);
     assert_true(n_run > MOST * 10);
-}
-
-int test_exec_pipeline(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pipeline_gives_each_micro_batch_its_own_bits),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -401,24 +401,12 @@ static void uneven_ranks(const char *path, const char *name)
     }
 }
 
-static void split_of_equal_ranks_is_within_a_grain(void **state)
+TEST(split_of_equal_ranks_is_within_a_grain)
 {
-    (void)state;
     each_model(equal_ranks);
 }
 
-static void split_of_uneven_ranks_is_within_a_grain(void **state)
+TEST(split_of_uneven_ranks_is_within_a_grain)
 {
-    (void)state;
     each_model(uneven_ranks);
-}
-
-int test_exec_split(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(split_of_equal_ranks_is_within_a_grain),
-        cmocka_unit_test(split_of_uneven_ranks_is_within_a_grain),
-    };
-
-    return TEST_RUN(tests);
 }

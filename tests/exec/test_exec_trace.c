@@ -90,7 +90,7 @@ static void check_events(const char *text, const struct compiled *p,
     json_decref(all);
 }
 
-static void exec_trace_shows_every_step(void **state)
+TEST(exec_trace_shows_every_step)
 {
     static const struct {
         pl_options o;
@@ -116,7 +116,6 @@ static void exec_trace_shows_every_step(void **state)
     };
     const char *path = test_file("models/fable-moe-Q8_0.gguf");
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         pl_options o = engine_run_options();
         struct test_text t = {0};
@@ -164,7 +163,7 @@ static void exec_trace_shows_every_step(void **state)
     }
 }
 
-static void exec_trace_hidden_is_what_overlaps(void **state)
+TEST(exec_trace_hidden_is_what_overlaps)
 {
     static const struct {
         struct trace_span busy[4];
@@ -187,7 +186,6 @@ static void exec_trace_hidden_is_what_overlaps(void **state)
         {{{0, 10}}, 1, {{1, 2}, {1, 2}}, 2, 2}, /* two receivers */
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct trace_span busy[4];
         double h;
@@ -200,7 +198,7 @@ static void exec_trace_hidden_is_what_overlaps(void **state)
     }
 }
 
-static void exec_trace_survives_each_failed_allocation(void **state)
+TEST(exec_trace_survives_each_failed_allocation)
 {
     const char *path = test_file("models/fable-moe-Q8_0.gguf");
     pl_options o = engine_run_options();
@@ -209,7 +207,6 @@ static void exec_trace_survives_each_failed_allocation(void **state)
     pl_model *m;
     pl_plan *p;
 
-    (void)state;
     if (!path)
         fail_msg("models/fable-moe-Q8_0.gguf is absent, but belongs "
                  "to the repository");
@@ -233,15 +230,4 @@ static void exec_trace_survives_each_failed_allocation(void **state)
     pl_plan_free(p);
     pl_model_free(m);
     free(t.s);
-}
-
-int test_exec_trace(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exec_trace_shows_every_step),
-        cmocka_unit_test(exec_trace_hidden_is_what_overlaps),
-        cmocka_unit_test(exec_trace_survives_each_failed_allocation),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -177,13 +177,12 @@ static int64_t at(const pl_view *v, int64_t k)
     return a;
 }
 
-static void exec_view_gets_what_the_whole_has_there(void **state)
+TEST(exec_view_gets_what_the_whole_has_there)
 {
     static const char *const devices[] = {"cpu", "cpu*3", "sim*2"};
     uint64_t seed = test_seed();
     pl_graph *g = graph();
 
-    (void)state;
     for (int k = 0; k < 3; k++) {
         pl_exec *x = create(g, devices[k]);
 
@@ -216,13 +215,12 @@ static void exec_view_gets_what_the_whole_has_there(void **state)
     pl_graph_free(g);
 }
 
-static void exec_view_sets_its_values_alone(void **state)
+TEST(exec_view_sets_its_values_alone)
 {
     static const char *const devices[] = {"cpu*2", "sim*3"};
     uint64_t seed = test_seed();
     pl_graph *g = graph();
 
-    (void)state;
     for (int k = 0; k < 2; k++) {
         pl_exec *x = create(g, devices[k]);
 
@@ -264,7 +262,7 @@ static void exec_view_sets_its_values_alone(void **state)
     pl_graph_free(g);
 }
 
-static void exec_view_outside_is_refused(void **state)
+TEST(exec_view_outside_is_refused)
 {
     static const struct {
         const char *name;
@@ -295,7 +293,6 @@ static void exec_view_outside_is_refused(void **state)
     uint64_t seed = test_seed();
     float out[700];
 
-    (void)state;
     fill(x, g, &seed);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         pl_err err = {0};
@@ -318,7 +315,7 @@ static void exec_view_outside_is_refused(void **state)
 
 /* Weights go up while the last step's values come down; the next step sees
  * them all, the values are those of the step before. */
-static void exec_async_keeps_the_order_of_the_calls(void **state)
+TEST(exec_async_keeps_the_order_of_the_calls)
 {
     static const char *const devices[] = {"cpu*2", "sim*3"};
     const pl_rows rows = {.n_tok = N_TOK};
@@ -327,7 +324,6 @@ static void exec_async_keeps_the_order_of_the_calls(void **state)
     pl_tensor w = pl_tensor_find(g, "w"), z = pl_tensor_find(g, "z");
     pl_tensor x = pl_tensor_find(g, "x");
 
-    (void)state;
     for (int k = 0; k < 2; k++) {
         static float put[20][N_TOK * 96], got[20][N_TOK * 96], back[7 * 96];
         pl_exec *e = create(g, devices[k]);
@@ -366,7 +362,7 @@ static void exec_async_keeps_the_order_of_the_calls(void **state)
     pl_graph_free(g);
 }
 
-static void exec_async_tells_its_failure_once(void **state)
+TEST(exec_async_tells_its_failure_once)
 {
     pl_graph *g = graph();
     pl_exec *e = create(g, "cpu*2");
@@ -374,7 +370,6 @@ static void exec_async_tells_its_failure_once(void **state)
     float v[4] = {1, 2, 3, 4}, got[4] = {0};
     pl_err err;
 
-    (void)state;
     assert_int_equal(pl_tensor_set(e, w, v, 0, sizeof v, &err), PL_OK);
     assert_int_equal(pl_tensor_get_async(e, w, got, 4 * 672, 4, &err), PL_OK);
     assert_int_equal(pl_tensor_set_async(e, w, got, 0, sizeof v, &err), PL_OK);
@@ -388,7 +383,7 @@ static void exec_async_tells_its_failure_once(void **state)
     pl_graph_free(g);
 }
 
-static void exec_view_and_async_survive_want_of_memory(void **state)
+TEST(exec_view_and_async_survive_want_of_memory)
 {
     const pl_view row = {1, {30}, {3}, 5};
     pl_graph *g = graph();
@@ -396,7 +391,6 @@ static void exec_view_and_async_survive_want_of_memory(void **state)
     unsigned char got[128];
     pl_exec *e = create(g, "cpu*2");
 
-    (void)state;
     for (int k = 0; k < 2; k++) {
         bool reached = true;
 
@@ -414,18 +408,4 @@ static void exec_view_and_async_survive_want_of_memory(void **state)
     }
     pl_exec_free(e);
     pl_graph_free(g);
-}
-
-int test_exec_view(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exec_view_gets_what_the_whole_has_there),
-        cmocka_unit_test(exec_view_sets_its_values_alone),
-        cmocka_unit_test(exec_view_outside_is_refused),
-        cmocka_unit_test(exec_async_keeps_the_order_of_the_calls),
-        cmocka_unit_test(exec_async_tells_its_failure_once),
-        cmocka_unit_test(exec_view_and_async_survive_want_of_memory),
-    };
-
-    return TEST_RUN(tests);
 }

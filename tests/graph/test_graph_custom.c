@@ -120,9 +120,8 @@ static pl_graph *parse(const char *text)
     return g;
 }
 
-static void graph_custom_rows_give_shapes_or_say_what_is_wrong(void **state)
+TEST(graph_custom_rows_give_shapes_or_say_what_is_wrong)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         pl_op_def def = def_of("my.op", cases[i].dims, cases[i].partial);
         pl_graph *g = parse(prelude);
@@ -150,7 +149,7 @@ static void graph_custom_rows_give_shapes_or_say_what_is_wrong(void **state)
     }
 }
 
-static void graph_custom_definitions_are_checked(void **state)
+TEST(graph_custom_definitions_are_checked)
 {
     static const struct {
         pl_op_def def;
@@ -166,7 +165,6 @@ static void graph_custom_definitions_are_checked(void **state)
         {{.name = "input", .dims = "d->d", .run = nothing}, "one of the libr"},
     };
 
-    (void)state;
     for (size_t i = 0; i <= sizeof bad / sizeof *bad; i++) {
         bool null = i == sizeof bad / sizeof *bad;
         pl_graph *g = parse("d: f32[64] = weight\n");
@@ -196,7 +194,7 @@ static void graph_custom_definitions_are_checked(void **state)
 }
 
 /* Else the text form could not say which is meant. */
-static void graph_custom_one_name_is_one_op(void **state)
+TEST(graph_custom_one_name_is_one_op)
 {
     char name[] = "f", dims[] = "d->d";
     pl_op_def def = def_of(name, dims, 0);
@@ -204,7 +202,6 @@ static void graph_custom_one_name_is_one_op(void **state)
     pl_tensor d = 0;
     pl_err err;
 
-    (void)state;
     d = pl_custom(g, &def, 1, &d);
     name[0] = dims[0] = 'x'; /* the graph has a copy */
     def = def_of("f", "d->d", 0);
@@ -218,7 +215,7 @@ static void graph_custom_one_name_is_one_op(void **state)
     pl_graph_free(g);
 }
 
-static void graph_custom_prints_and_reads_back(void **state)
+TEST(graph_custom_prints_and_reads_back)
 {
     static const char text[] =
         "x: f32[n_tok, 64] = input\n"
@@ -249,7 +246,6 @@ static void graph_custom_prints_and_reads_back(void **state)
     pl_graph *g;
     pl_err err;
 
-    (void)state;
     if (pl_graph_parse_ops(&g, text, 2, def, &err) != PL_OK)
         fail_msg("%s", err.message);
     print(g, &out);
@@ -264,16 +260,4 @@ static void graph_custom_prints_and_reads_back(void **state)
         if (!strstr(err.message, bad[i].message))
             fail_msg("%s, not %s", err.message, bad[i].message);
     }
-}
-
-int test_graph_custom(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(graph_custom_rows_give_shapes_or_say_what_is_wrong),
-        cmocka_unit_test(graph_custom_definitions_are_checked),
-        cmocka_unit_test(graph_custom_one_name_is_one_op),
-        cmocka_unit_test(graph_custom_prints_and_reads_back),
-    };
-
-    return TEST_RUN(tests);
 }

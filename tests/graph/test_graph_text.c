@@ -33,14 +33,13 @@ static char *every_op(void)
     return test_read(path, &n);
 }
 
-static void graph_text_every_op_reads_and_prints_the_same(void **state)
+TEST(graph_text_every_op_reads_and_prints_the_same)
 {
     static struct test_text t;
     char *s = every_op();
     pl_graph *g = parse(s);
     bool seen[OP_COUNT] = {false};
 
-    (void)state;
     print(g, &t);
     /* the first line is a comment */
     assert_string_equal(strchr(s, '\n') + 1, t.s);
@@ -53,7 +52,7 @@ static void graph_text_every_op_reads_and_prints_the_same(void **state)
     free(s);
 }
 
-static void graph_text_built_graph_prints_and_reads_back(void **state)
+TEST(graph_text_built_graph_prints_and_reads_back)
 {
     static struct test_text a, b;
     const pl_dim d[2] = {{1, PL_N_TOK}, {64, PL_CONST}};
@@ -63,7 +62,6 @@ static void graph_text_built_graph_prints_and_reads_back(void **state)
     pl_graph *g, *h;
     pl_tensor x, y;
 
-    (void)state;
     assert_int_equal(pl_graph_create(&g, NULL), PL_OK);
     x = pl_input(g, "x", PL_F32, 2, d);
     pl_layer(g, 7);
@@ -100,12 +98,11 @@ static void graph_text_built_graph_prints_and_reads_back(void **state)
     pl_graph_free(h);
 }
 
-static void graph_text_floats_survive_exactly(void **state)
+TEST(graph_text_floats_survive_exactly)
 {
     static struct test_text a;
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int i = 0; i < 2000; i++) {
         const pl_dim d = {3, PL_CONST};
         uint32_t bits = (uint32_t)test_random(&seed);
@@ -125,13 +122,12 @@ static void graph_text_floats_survive_exactly(void **state)
     }
 }
 
-static void graph_text_made_names_stay_unique(void **state)
+TEST(graph_text_made_names_stay_unique)
 {
     static struct test_text a;
     pl_graph *g = parse("t1: f32[2] = input\n");
     pl_tensor y, z;
 
-    (void)state;
     y = pl_sqr(g, 0);
     assert_string_equal(pl_tensor_name(g, y), "t1_");
     pl_name(g, y, "y");
@@ -146,7 +142,7 @@ static void graph_text_made_names_stay_unique(void **state)
     pl_graph_free(g);
 }
 
-static void graph_text_bad_line_is_named(void **state)
+TEST(graph_text_bad_line_is_named)
 {
     static const struct {
         const char *text, *message;
@@ -214,7 +210,6 @@ static void graph_text_bad_line_is_named(void **state)
         {"x: f32[2] = input # fine\n\x01", "line 2: '?' where a name"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         pl_graph *g = (pl_graph *)cases;
         pl_err err;
@@ -228,12 +223,11 @@ static void graph_text_bad_line_is_named(void **state)
     }
 }
 
-static void graph_text_out_of_memory_is_a_status(void **state)
+TEST(graph_text_out_of_memory_is_a_status)
 {
     char *s = every_op();
     bool failed = true;
 
-    (void)state;
     for (int n = 1; failed; n++) {
         pl_graph *g;
         pl_err err;
@@ -249,18 +243,4 @@ static void graph_text_out_of_memory_is_a_status(void **state)
         assert_true(n < 10000);
     }
     free(s);
-}
-
-int test_graph_text(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(graph_text_every_op_reads_and_prints_the_same),
-        cmocka_unit_test(graph_text_built_graph_prints_and_reads_back),
-        cmocka_unit_test(graph_text_floats_survive_exactly),
-        cmocka_unit_test(graph_text_made_names_stay_unique),
-        cmocka_unit_test(graph_text_bad_line_is_named),
-        cmocka_unit_test(graph_text_out_of_memory_is_a_status),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -186,12 +186,11 @@ enum { N_KERNEL = sizeof(kernels) / sizeof(kernels[0]) };
 
 /* ---- the laws ------------------------------------------------------------ */
 
-static void families_have_the_bits_of_generic(void **state)
+TEST(families_have_the_bits_of_generic)
 {
     uint64_t seed = test_seed();
     struct cpu_kernels generic, k;
 
-    (void)state;
     cpu_kernels_init(&generic, CPU_GENERIC);
     for (int i = 0; i < 6 * WEIGHTS_N_FORMAT * N_KERNEL; i++) {
         int fi = i / N_KERNEL % WEIGHTS_N_FORMAT;
@@ -216,12 +215,11 @@ static void families_have_the_bits_of_generic(void **state)
     }
 }
 
-static void threads_do_not_show(void **state)
+TEST(threads_do_not_show)
 {
     uint64_t seed = test_seed() + 1;
     struct cpu_kernels k;
 
-    (void)state;
     for (int f = 0; f < CPU_FAMILY_COUNT; f++) {
         if (!cpu_family_runs((enum cpu_family)f))
             continue;
@@ -246,12 +244,11 @@ static void threads_do_not_show(void **state)
 }
 
 /* Any run of 1 .. 32 tokens gives its rows of 33 computed at once. */
-static void n_tok_does_not_show(void **state)
+TEST(n_tok_does_not_show)
 {
     uint64_t seed = test_seed() + 2;
     struct cpu_kernels k;
 
-    (void)state;
     for (int f = 0; f < CPU_FAMILY_COUNT; f++) {
         if (!cpu_family_runs((enum cpu_family)f))
             continue;
@@ -324,12 +321,11 @@ static bool tree_sum(const struct weights_tree *t, float *const *addend, int lo,
     return a || b;
 }
 
-static void ranks_are_summed_along_the_tree(void **state)
+TEST(ranks_are_summed_along_the_tree)
 {
     uint64_t seed = test_seed() + 3;
     struct cpu_kernels k;
 
-    (void)state;
     for (int i = 0; i < 8 * N_KERNEL; i++) {
         int fi = (int)test_below(&seed, WEIGHTS_N_FORMAT);
         struct pack_span span[MAX_SPAN];
@@ -368,12 +364,11 @@ static void ranks_are_summed_along_the_tree(void **state)
 
 /* ---- the definition of the expert kernels -------------------------------- */
 
-static void expert_matmul_is_matmul_of_the_chosen(void **state)
+TEST(expert_matmul_is_matmul_of_the_chosen)
 {
     uint64_t seed = test_seed() + 10;
     struct cpu_kernels k;
 
-    (void)state;
     cpu_kernels_init(&k, cpu_family_best());
     for (int i = 0; i < WEIGHTS_N_FORMAT; i++) {
         struct scene s;
@@ -408,7 +403,7 @@ static void expert_matmul_is_matmul_of_the_chosen(void **state)
     }
 }
 
-static void expert_down_is_one_chain_over_expert_and_k(void **state)
+TEST(expert_down_is_one_chain_over_expert_and_k)
 {
     /* Token 0 takes an expert twice, token 1 one that does not exist. */
     static const int32_t id[] = {2, 0, 2, 1, 3, 0, 1, 2, 0};
@@ -429,7 +424,6 @@ static void expert_down_is_one_chain_over_expert_and_k(void **state)
     struct cpu_kernels k;
     float *got;
 
-    (void)state;
     for (int i = 0; i < N_TOK * N; i++) {
         for (int e = 0; e < N_EXPERT; e++) {
             for (int u = i / N * N_USED; u < (i / N + 1) * N_USED; u++) {
@@ -535,12 +529,11 @@ static void check_against_double(const struct cpu_kernels *k,
     free(got);
 }
 
-static void every_family_agrees_with_double(void **state)
+TEST(every_family_agrees_with_double)
 {
     uint64_t seed = test_seed() + 4;
     struct cpu_kernels k;
 
-    (void)state;
     for (int f = 0; f < CPU_FAMILY_COUNT; f++) {
         if (!cpu_family_runs((enum cpu_family)f))
             continue;
@@ -563,12 +556,11 @@ static void every_family_agrees_with_double(void **state)
 
 /* An operand that is computed, not loaded, has plain rows: the packed F32
  * result. */
-static void plain_weights_equal_packed(void **state)
+TEST(plain_weights_equal_packed)
 {
     uint64_t seed = test_seed() + 5;
     struct cpu_kernels k;
 
-    (void)state;
     for (int f = CPU_GENERIC; f < CPU_FAMILY_COUNT; f++) {
         if (!cpu_family_runs((enum cpu_family)f))
             continue;
@@ -594,20 +586,4 @@ static void plain_weights_equal_packed(void **state)
             scene_free(&s);
         }
     }
-}
-
-int test_cpu_matmul(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(families_have_the_bits_of_generic),
-        cmocka_unit_test(every_family_agrees_with_double),
-        cmocka_unit_test(threads_do_not_show),
-        cmocka_unit_test(n_tok_does_not_show),
-        cmocka_unit_test(ranks_are_summed_along_the_tree),
-        cmocka_unit_test(plain_weights_equal_packed),
-        cmocka_unit_test(expert_matmul_is_matmul_of_the_chosen),
-        cmocka_unit_test(expert_down_is_one_chain_over_expert_and_k),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -148,9 +148,8 @@ static void check_inverse(const struct sample *s, uint64_t *seed)
     free(row);
 }
 
-static void pack_inverse_restores_every_byte(void **state)
+TEST(pack_inverse_restores_every_byte)
 {
-    (void)state;
     for_all(check_inverse);
 }
 
@@ -202,9 +201,8 @@ static void check_partial(const struct sample *s, uint64_t *seed)
     free(before);
 }
 
-static void pack_inverse_leaves_what_is_not_held(void **state)
+TEST(pack_inverse_leaves_what_is_not_held)
 {
-    (void)state;
     for_all(check_partial);
 }
 
@@ -253,19 +251,17 @@ static void check_groups(const struct sample *s, uint64_t *seed)
     }
 }
 
-static void pack_group_equals_row_by_row(void **state)
+TEST(pack_group_equals_row_by_row)
 {
-    (void)state;
     for_all(check_groups);
 }
 
 /* Float formats have rows of any length. */
-static void pack_group_takes_rows_of_any_length(void **state)
+TEST(pack_group_takes_rows_of_any_length)
 {
     static const pl_format formats[] = {PL_F32, PL_F16, PL_BF16};
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int i = 0; i < 300; i++) {
         struct sample s = {.f = formats[i % 3], .n_rank = 1};
         struct device d;
@@ -321,17 +317,15 @@ static void check_decode(const struct sample *s, uint64_t *seed)
     free(got);
 }
 
-static void pack_decode_equals_decode_by_bits(void **state)
+TEST(pack_decode_equals_decode_by_bits)
 {
-    (void)state;
     for_all(check_decode);
 }
 
-static void pack_padding_rows_are_zero(void **state)
+TEST(pack_padding_rows_are_zero)
 {
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int f = 0; f < PL_FORMAT_COUNT; f++) {
         struct sample s;
         struct device d;
@@ -381,15 +375,13 @@ static void check_chunks(const struct sample *s, uint64_t *seed)
     device_fini(&d);
 }
 
-static void pack_chunks_keep_to_super_blocks_and_ranks(void **state)
+TEST(pack_chunks_keep_to_super_blocks_and_ranks)
 {
-    (void)state;
     for_all(check_chunks);
 }
 
-static void pack_whole_rows_stay_near_file_size(void **state)
+TEST(pack_whole_rows_stay_near_file_size)
 {
-    (void)state;
     for (int f = 0; f < PL_FORMAT_COUNT; f++) {
         const struct format_info *fi = format_info((pl_format)f);
         struct pack_span span = {0, 4096, 0};
@@ -477,25 +469,7 @@ static void check_planes(const struct sample *s, uint64_t *seed)
     device_fini(&d);
 }
 
-static void pack_planes_lie_as_documented(void **state)
+TEST(pack_planes_lie_as_documented)
 {
-    (void)state;
     for_all(check_planes);
-}
-
-int test_quant_pack(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pack_inverse_restores_every_byte),
-        cmocka_unit_test(pack_inverse_leaves_what_is_not_held),
-        cmocka_unit_test(pack_group_equals_row_by_row),
-        cmocka_unit_test(pack_group_takes_rows_of_any_length),
-        cmocka_unit_test(pack_decode_equals_decode_by_bits),
-        cmocka_unit_test(pack_padding_rows_are_zero),
-        cmocka_unit_test(pack_chunks_keep_to_super_blocks_and_ranks),
-        cmocka_unit_test(pack_whole_rows_stay_near_file_size),
-        cmocka_unit_test(pack_planes_lie_as_documented),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -563,14 +563,13 @@ static void check_result_letters(struct try *t)
     }
 }
 
-static void layout_rules_are_right_and_complete(void **state)
+TEST(layout_rules_are_right_and_complete)
 {
     static struct verdict v[OP_COUNT];
     static const int ranks[] = {2, 3, 5};
     uint64_t seed = test_seed();
     bool seen[OP_COUNT] = {false};
 
-    (void)state;
     memset(v, 0, sizeof v);
     for (int c = 0; c < N_CASE; c++) {
         struct try t;
@@ -663,13 +662,12 @@ static unsigned computed(const struct try *t)
     return s;
 }
 
-static void layout_rules_partial_operands_are_linear(void **state)
+TEST(layout_rules_partial_operands_are_linear)
 {
     uint64_t seed = test_seed();
     bool one[OP_COUNT][GRAPH_MAX_IN], all[OP_COUNT]; /* linear in all cases */
     unsigned may[OP_COUNT] = {0};
 
-    (void)state;
     memset(one, true, sizeof one);
     memset(all, true, sizeof all);
     for (int c = 0; c < N_CASE; c++) {
@@ -723,11 +721,10 @@ static void layout_rules_partial_operands_are_linear(void **state)
 
 /* ---- letters of composite dimensions ------------------------------------- */
 
-static void layout_rules_project_composites_index_by_index(void **state)
+TEST(layout_rules_project_composites_index_by_index)
 {
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int k = 0; k < 4000; k++) {
         int64_t g = 1 + test_below(&seed, 6), r = 1 + test_below(&seed, 6);
         int n_rank = 2 + (int)test_below(&seed, 4);
@@ -980,41 +977,22 @@ static int move_count(void)
     return test_long() ? 50000 : 3000;
 }
 
-static void layout_rules_reshape_moves_runs_where_it_can(void **state)
+TEST(layout_rules_reshape_moves_runs_where_it_can)
 {
-    (void)state;
     check_moves(OP_reshape, move_count());
 }
 
-static void layout_rules_permute_moves_runs(void **state)
+TEST(layout_rules_permute_moves_runs)
 {
-    (void)state;
     check_moves(OP_permute, move_count());
 }
 
-static void layout_rules_slice_moves_runs(void **state)
+TEST(layout_rules_slice_moves_runs)
 {
-    (void)state;
     check_moves(OP_slice, move_count());
 }
 
-static void layout_rules_concat_joins_runs(void **state)
+TEST(layout_rules_concat_joins_runs)
 {
-    (void)state;
     check_moves(OP_concat, move_count());
-}
-
-int test_layout_rules(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layout_rules_are_right_and_complete),
-        cmocka_unit_test(layout_rules_partial_operands_are_linear),
-        cmocka_unit_test(layout_rules_project_composites_index_by_index),
-        cmocka_unit_test(layout_rules_reshape_moves_runs_where_it_can),
-        cmocka_unit_test(layout_rules_permute_moves_runs),
-        cmocka_unit_test(layout_rules_slice_moves_runs),
-        cmocka_unit_test(layout_rules_concat_joins_runs),
-    };
-
-    return TEST_RUN(tests);
 }

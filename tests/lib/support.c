@@ -3,8 +3,8 @@
  * (alloc_fail.c). */
 #include "lib/support.h"
 
-#include <dirent.h>
 #include <errno.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,17 +55,18 @@ const char *test_file(const char *name)
 
 static char temp_dir[4096]; /* empty until first asked for */
 
+static int remove_one(const char *path, const struct stat *s, int kind,
+                      struct FTW *where)
+{
+    (void)s;
+    (void)kind;
+    (void)where;
+    return remove(path);
+}
+
 static void temp_remove(void)
 {
-    DIR *d = opendir(temp_dir);
-    struct dirent *e;
-
-    if (d == NULL)
-        return;
-    while ((e = readdir(d)) != NULL)
-        unlinkat(dirfd(d), e->d_name, 0);
-    closedir(d);
-    rmdir(temp_dir);
+    nftw(temp_dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 const char *test_temp(const char *name)

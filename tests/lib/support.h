@@ -69,7 +69,15 @@ void test_skip_reason(const char *fmt, ...)
 /* What TEST_SKIP prints before its reason; main.c looks for it. */
 #define TEST_SKIP_MARK "[ WHY SKIPPED ] "
 
-/* One group, named after the function that runs it. */
-#define TEST_RUN(tests) cmocka_run_group_tests_name(__func__, tests, NULL, NULL)
+/* A case, named by the law it holds; its body follows. The cases of a file are
+ * one group, named like the file, and run in the order they are written in. */
+#define TEST(law)                                                              \
+    static void law(void **state);                                             \
+    __attribute__((constructor)) static void law##_is_a_case(void)             \
+    {                                                                          \
+        test_add(__FILE__, #law, law);                                         \
+    }                                                                          \
+    static void law(void **state __attribute__((unused)))
+void test_add(const char *file, const char *law, CMUnitTestFunction run);
 
 #endif

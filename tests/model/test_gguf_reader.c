@@ -189,7 +189,7 @@ static void open_ok(struct gguf **g, const struct file *f)
 
 /* ---- well-formed files -------------------------------------------------- */
 
-static void gguf_reader_says_what_the_bytes_say(void **state)
+TEST(gguf_reader_says_what_the_bytes_say)
 {
     struct file f;
     struct gguf *g;
@@ -199,7 +199,6 @@ static void gguf_reader_says_what_the_bytes_say(void **state)
     struct gguf_str s;
     bool b;
 
-    (void)state;
     sample(&f, at);
     open_ok(&g, &f);
     assert_string_equal(gguf_path(g), "sample.gguf");
@@ -243,13 +242,12 @@ static void gguf_reader_says_what_the_bytes_say(void **state)
     free(f.data);
 }
 
-static void gguf_reader_takes_version_2(void **state)
+TEST(gguf_reader_takes_version_2)
 {
     struct file f;
     struct gguf *g;
     size_t at[N_FIELD];
 
-    (void)state;
     sample(&f, at);
     f.data[at[VERSION]] = 2;
     open_ok(&g, &f);
@@ -259,12 +257,11 @@ static void gguf_reader_takes_version_2(void **state)
     free(f.data);
 }
 
-static void gguf_reader_takes_files_without_tensors(void **state)
+TEST(gguf_reader_takes_files_without_tensors)
 {
     struct file f = {0};
     struct gguf *g;
 
-    (void)state;
     put_header(&f, 0, 1);
     put_key(&f, "k", GGUF_U8);
     put_int(&f, 200, 1);
@@ -282,7 +279,7 @@ static void gguf_reader_takes_files_without_tensors(void **state)
 }
 
 /* IQ2_XXS: 256 values in 66 bytes; plait cannot compute with it. */
-static void gguf_reader_lists_formats_it_cannot_compute_with(void **state)
+TEST(gguf_reader_lists_formats_it_cannot_compute_with)
 {
     struct file f = {0};
     struct gguf *g;
@@ -290,7 +287,6 @@ static void gguf_reader_lists_formats_it_cannot_compute_with(void **state)
     char buf[24];
     pl_err err;
 
-    (void)state;
     put_header(&f, 1, 0);
     put_str(&f, "q");
     put_int(&f, 1, 4);
@@ -328,7 +324,7 @@ static struct gguf_kv scalar(enum gguf_type t, uint64_t bits,
     return (struct gguf_kv){"k", t, t, 1, data, NULL};
 }
 
-static void gguf_values_convert_where_they_fit(void **state)
+TEST(gguf_values_convert_where_they_fit)
 {
     static const struct {
         enum gguf_type type;
@@ -353,7 +349,6 @@ static void gguf_values_convert_where_they_fit(void **state)
         {GGUF_F64, 0xc3e0000000000000, true, false, INT64_MIN, -0x1p63},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         unsigned char data[8];
         struct gguf_kv kv = scalar(rows[i].type, rows[i].bits, data);
@@ -384,7 +379,7 @@ static void expect_error(pl_status s, pl_status want, const pl_err *err,
                  pl_status_name(err->status));
 }
 
-static void gguf_look_ups_name_what_they_expect(void **state)
+TEST(gguf_look_ups_name_what_they_expect)
 {
     struct file f = {0};
     struct gguf *g;
@@ -394,7 +389,6 @@ static void gguf_look_ups_name_what_they_expect(void **state)
     bool b;
     pl_err err;
 
-    (void)state;
     put_header(&f, 0, 4);
     put_key(&f, "five", GGUF_U16);
     put_int(&f, 5, 2);
@@ -507,9 +501,8 @@ static bool names_data(const struct damage *d)
            d->error == T1_NAME;
 }
 
-static void gguf_each_malformed_field_has_its_error(void **state)
+TEST(gguf_each_malformed_field_has_its_error)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
         const struct damage *d = &damages[i];
         struct file f;
@@ -539,13 +532,12 @@ static void gguf_each_malformed_field_has_its_error(void **state)
     }
 }
 
-static void gguf_duplicate_keys_are_refused(void **state)
+TEST(gguf_duplicate_keys_are_refused)
 {
     struct file f = {0};
     struct gguf *g;
     pl_err err;
 
-    (void)state;
     put_header(&f, 0, 3);
     for (int i = 0; i < 3; i++) {
         put_key(&f, i == 1 ? "other" : "same", GGUF_U8);
@@ -556,14 +548,13 @@ static void gguf_duplicate_keys_are_refused(void **state)
     free(f.data);
 }
 
-static void gguf_counts_beyond_the_limits_are_refused(void **state)
+TEST(gguf_counts_beyond_the_limits_are_refused)
 {
     size_t size = 40u << 20; /* enough bytes for either count */
     unsigned char *data = calloc(1, size);
     struct gguf *g;
     pl_err err;
 
-    (void)state;
     assert_non_null(data);
     memcpy(data, "GGUF\3", 5);
     data[18] = 2; /* 131,072 keys */
@@ -576,14 +567,13 @@ static void gguf_counts_beyond_the_limits_are_refused(void **state)
     free(data);
 }
 
-static void gguf_things_that_are_no_files_are_refused(void **state)
+TEST(gguf_things_that_are_no_files_are_refused)
 {
     const char *empty = test_temp("empty.gguf");
     FILE *f = fopen(empty, "wb");
     struct gguf *g;
     pl_err err;
 
-    (void)state;
     assert_non_null(f);
     fclose(f);
     expect_error(gguf_open(&g, empty, &err), PL_BAD_FILE, &err, "is empty");
@@ -618,7 +608,7 @@ static unsigned char *slurp(const char *path, size_t *size)
     return data;
 }
 
-static void gguf_reference_files_open(void **state)
+TEST(gguf_reference_files_open)
 {
     static const struct {
         const char *name, *architecture;
@@ -639,7 +629,6 @@ static void gguf_reference_files_open(void **state)
     };
     int n_open = 0;
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const char *path = test_ref(rows[i].name);
         struct gguf *g;
@@ -665,13 +654,12 @@ static void gguf_reference_files_open(void **state)
         TEST_SKIP("no reference models");
 }
 
-static void gguf_vocabularies_open_without_tensors(void **state)
+TEST(gguf_vocabularies_open_without_tensors)
 {
     const char *path = test_ref("vocab/ggml-vocab-llama-spm.gguf");
     struct gguf *g;
     pl_err err;
 
-    (void)state;
     if (!path)
         TEST_SKIP("vocab/ggml-vocab-llama-spm.gguf is not among the "
                   "reference data");
@@ -711,13 +699,12 @@ static void check_memory(size_t size)
         fail_msg("%lld bytes leak", (long long)a.live_bytes);
 }
 
-static void gguf_truncated_files_are_refused(void **state)
+TEST(gguf_truncated_files_are_refused)
 {
     size_t size, header;
     unsigned char *data = reference(&size, &header);
     enum { N = 200 };
 
-    (void)state;
     for (size_t i = 0; i < 2 * N; i++) {
         /* 200 places in the file, and 200 in its header */
         size_t n = i < N ? i * size / N : (i - N) * header / N;
@@ -734,14 +721,13 @@ static void gguf_truncated_files_are_refused(void **state)
     free(data);
 }
 
-static void gguf_flipped_header_bytes_do_no_harm(void **state)
+TEST(gguf_flipped_header_bytes_do_no_harm)
 {
     size_t size, header;
     unsigned char *data = reference(&size, &header);
     uint64_t rng = test_seed();
     int n_flip = test_long() ? 100000 : 2000, n_refused = 0;
 
-    (void)state;
     for (int i = 0; i < n_flip; i++) {
         size_t at = (size_t)test_below(&rng, (int64_t)header);
         unsigned char mask = (unsigned char)(1 + test_below(&rng, 255));
@@ -763,14 +749,13 @@ static void gguf_flipped_header_bytes_do_no_harm(void **state)
 
 /* What costs the reader most per byte of file: empty strings; many short keys;
  * many small tensors. */
-static void gguf_memory_is_bounded_by_the_file(void **state)
+TEST(gguf_memory_is_bounded_by_the_file)
 {
     enum { N_STR = 4 << 20, N_DATA = 8 };
     struct file f = {0};
     struct gguf *g;
     char name[16];
 
-    (void)state;
     put_header(&f, 0, 1);
     put_key(&f, "k", GGUF_ARRAY);
     put_int(&f, GGUF_STRING, 4);
@@ -811,13 +796,12 @@ static void gguf_memory_is_bounded_by_the_file(void **state)
     free(f.data);
 }
 
-static void gguf_every_failed_allocation_is_a_status(void **state)
+TEST(gguf_every_failed_allocation_is_a_status)
 {
     struct file f;
     size_t at[N_FIELD];
     bool failed = true;
 
-    (void)state;
     sample(&f, at);
     for (int64_t n = 1; failed; n++) {
         struct gguf *g;
@@ -838,28 +822,4 @@ static void gguf_every_failed_allocation_is_a_status(void **state)
         assert_true(n < 1000);
     }
     free(f.data);
-}
-
-int test_gguf_reader(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gguf_reader_says_what_the_bytes_say),
-        cmocka_unit_test(gguf_reader_takes_version_2),
-        cmocka_unit_test(gguf_reader_takes_files_without_tensors),
-        cmocka_unit_test(gguf_reader_lists_formats_it_cannot_compute_with),
-        cmocka_unit_test(gguf_values_convert_where_they_fit),
-        cmocka_unit_test(gguf_look_ups_name_what_they_expect),
-        cmocka_unit_test(gguf_each_malformed_field_has_its_error),
-        cmocka_unit_test(gguf_duplicate_keys_are_refused),
-        cmocka_unit_test(gguf_counts_beyond_the_limits_are_refused),
-        cmocka_unit_test(gguf_things_that_are_no_files_are_refused),
-        cmocka_unit_test(gguf_reference_files_open),
-        cmocka_unit_test(gguf_vocabularies_open_without_tensors),
-        cmocka_unit_test(gguf_truncated_files_are_refused),
-        cmocka_unit_test(gguf_flipped_header_bytes_do_no_harm),
-        cmocka_unit_test(gguf_memory_is_bounded_by_the_file),
-        cmocka_unit_test(gguf_every_failed_allocation_is_a_status),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -81,14 +81,13 @@ static const char *const names[] = {"qwen2-bias-f32.gguf", "qwen3moe-f32.gguf",
                                     "glm4moe-f32.gguf", "llama-q-q4_0.gguf"};
 enum { N_NAME = sizeof names / sizeof names[0] };
 
-static void damaged_model_cut_short_is_refused(void **state)
+TEST(damaged_model_cut_short_is_refused)
 {
     const char *path = test_ref(names[0]), *cut = test_temp("cut.gguf");
     struct file f;
     FILE *out;
     char what[64];
 
-    (void)state;
     if (!path)
         TEST_SKIP("%s is not at hand", names[0]);
     file_read(&f, path);
@@ -112,13 +111,12 @@ static void damaged_model_cut_short_is_refused(void **state)
     free(f.byte);
 }
 
-static void damaged_header_gives_a_status_or_a_plan(void **state)
+TEST(damaged_header_gives_a_status_or_a_plan)
 {
     const char *bad = test_temp("flip.gguf");
     uint64_t random = test_seed();
     int plans = 0, absent = 0;
 
-    (void)state;
     for (int m = 0; m < N_NAME; m++) {
         const char *path = test_ref(names[m]);
         int n = test_long() ? N_FLIP : N_FLIP / N_NAME;
@@ -171,13 +169,12 @@ static void write_whole(const char *path, const struct file *f)
 
 /* Everything that a file was asked for when it was opened is in memory; what is
  * read later is asked for, never touched. */
-static void damaged_while_open_is_a_status(void **state)
+TEST(damaged_while_open_is_a_status)
 {
     const char *path = test_ref(names[0]), *cut = test_temp("open.gguf");
     pl_options o = engine_run_options();
     struct file f;
 
-    (void)state;
     if (!path)
         TEST_SKIP("%s is not at hand", names[0]);
     file_read(&f, path);
@@ -218,7 +215,7 @@ static void damaged_while_open_is_a_status(void **state)
 }
 
 /* A vocabulary is larger than what is copied at once. */
-static void damaged_while_open_keeps_what_was_parsed(void **state)
+TEST(damaged_while_open_keeps_what_was_parsed)
 {
     enum { N = 200000 };
     const char *path = test_temp("keys.gguf");
@@ -231,7 +228,6 @@ static void damaged_while_open_keeps_what_was_parsed(void **state)
     float v[4];
     pl_err err;
 
-    (void)state;
     for (int i = 0; i < N; i++)
         text[i] = (struct gguf_str){&"abcdefghijklmnop"[i % 8], 8};
     assert_int_equal(gguf_writer_create(&w, &err), PL_OK);
@@ -259,16 +255,4 @@ static void damaged_while_open_keeps_what_was_parsed(void **state)
     assert_non_null(strstr(err.message, "ends at byte 0"));
     gguf_close(g);
     free(text);
-}
-
-int test_model_damage(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(damaged_model_cut_short_is_refused),
-        cmocka_unit_test(damaged_header_gives_a_status_or_a_plan),
-        cmocka_unit_test(damaged_while_open_is_a_status),
-        cmocka_unit_test(damaged_while_open_keeps_what_was_parsed),
-    };
-
-    return TEST_RUN(tests);
 }

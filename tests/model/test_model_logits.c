@@ -176,29 +176,26 @@ static void check(const char *name, const char *path)
     close_ref(&r);
 }
 
-#define CASE(id, name)                                                         \
-    static void model_logits_equal_the_reference_##id(void **state)            \
+#define EQUAL(id, name)                                                        \
+    TEST(model_logits_equal_the_reference_##id)                                \
     {                                                                          \
-        (void)state;                                                           \
         check(name, NULL);                                                     \
     }
 /* One model for each path through the blocks, then formats. */
-#define CASES(X)                                                               \
-    X(llama_gqa, "llama-gqa-f32")                                              \
-    X(llama_linear, "llama-linear-f32")                                        \
-    X(llama_yarn, "llama-yarn-f32")                                            \
-    X(llama_moe, "llama-moe-f32")                                              \
-    X(llama3, "llama3-tied-ropefreqs-f16")                                     \
-    X(qwen2, "qwen2-bias-f32")                                                 \
-    X(qwen3, "qwen3-tied-f32")                                                 \
-    X(qwen3moe, "qwen3moe-f32")                                                \
-    X(glm4moe, "glm4moe-f32")                                                  \
-    X(glm4moe_scaled, "glm4moe-q-q4_k_m")                                      \
-    X(glm4moe_wide, "glm4moe-wide-q4_k_m")                                     \
-    X(llama_q8_0, "llama-q-q8_0")                                              \
-    X(qwen3moe_mxfp4, "qwen3moe-q-mxfp4_moe")                                  \
-    X(qwen3moe_wide, "qwen3moe-wide-q4_k_m")
-CASES(CASE)
+EQUAL(llama_gqa, "llama-gqa-f32")
+EQUAL(llama_linear, "llama-linear-f32")
+EQUAL(llama_yarn, "llama-yarn-f32")
+EQUAL(llama_moe, "llama-moe-f32")
+EQUAL(llama3, "llama3-tied-ropefreqs-f16")
+EQUAL(qwen2, "qwen2-bias-f32")
+EQUAL(qwen3, "qwen3-tied-f32")
+EQUAL(qwen3moe, "qwen3moe-f32")
+EQUAL(glm4moe, "glm4moe-f32")
+EQUAL(glm4moe_scaled, "glm4moe-q-q4_k_m")
+EQUAL(glm4moe_wide, "glm4moe-wide-q4_k_m")
+EQUAL(llama_q8_0, "llama-q-q8_0")
+EQUAL(qwen3moe_mxfp4, "qwen3moe-q-mxfp4_moe")
+EQUAL(qwen3moe_wide, "qwen3moe-wide-q4_k_m")
 
 /* Other forms of the same network ---------------------------------------- */
 
@@ -361,9 +358,8 @@ static void scale_each(struct rewrite *w, const struct gguf_tensor *t)
     gguf_put_tensor(w->out, name, PL_F32, 1, &n_mat, scale);
 }
 
-static void model_logits_fused_matrices_change_nothing(void **state)
+TEST(model_logits_fused_matrices_change_nothing)
 {
-    (void)state;
     check("llama-gqa-f32", rewritten("llama-gqa-f32", fuse_each));
     check("qwen2-bias-f32", rewritten("qwen2-bias-f32", fuse_each));
     check("qwen3-tied-f32", rewritten("qwen3-tied-f32", fuse_each));
@@ -371,9 +367,8 @@ static void model_logits_fused_matrices_change_nothing(void **state)
     check("glm4moe-f32", rewritten("glm4moe-f32", fuse_each));
 }
 
-static void model_logits_scales_give_back_what_they_divide(void **state)
+TEST(model_logits_scales_give_back_what_they_divide)
 {
-    (void)state;
     check("llama-moe-f32", rewritten("llama-moe-f32", scale_each));
     check("qwen2-bias-f32", rewritten("qwen2-bias-f32", scale_each));
     check("qwen3moe-f32", rewritten("qwen3moe-f32", scale_each));
@@ -433,12 +428,11 @@ static double farthest(const double *a, const double *b, int64_t n)
 
 /* All values of a head are rotated here, so cos and sin times f make scores
  * f * f times what they were. 2 is exact, so the difference is rounding's. */
-static void model_logits_attn_factor_stretches_scores(void **state)
+TEST(model_logits_attn_factor_stretches_scores)
 {
     static const char *const names[] = {"llama-yarn-f32", "llama-linear-f32"};
     static const char key[] = "llama.rope.scaling.attn_factor";
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         const struct other_key one = {NULL, key, 1}, two = {NULL, key, 2};
         const char *path;
@@ -461,30 +455,16 @@ static void model_logits_attn_factor_stretches_scores(void **state)
 }
 
 /* The older key counts where the newer one is absent. */
-static void model_logits_scale_linear_is_the_factor(void **state)
+TEST(model_logits_scale_linear_is_the_factor)
 {
     static const struct other_key old = {"llama.rope.scaling.factor",
                                          "llama.rope.scale_linear", 4};
     static const struct other_key both = {NULL, "llama.rope.scale_linear", 2};
     static const char *const names[] = {"llama-linear-f32", "llama-yarn-f32"};
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         check(names[i], rewritten_as("old.gguf", names[i], &old, same_each));
         same_graph(names[i],
                    rewritten_as("both.gguf", names[i], &both, same_each));
     }
-}
-
-int test_model_logits(void)
-{
-#define ROW(id, name) cmocka_unit_test(model_logits_equal_the_reference_##id),
-    static const struct CMUnitTest tests[] = {
-        CASES(ROW) cmocka_unit_test(model_logits_fused_matrices_change_nothing),
-        cmocka_unit_test(model_logits_scales_give_back_what_they_divide),
-        cmocka_unit_test(model_logits_attn_factor_stretches_scores),
-        cmocka_unit_test(model_logits_scale_linear_is_the_factor),
-    };
-
-    return TEST_RUN(tests);
 }
