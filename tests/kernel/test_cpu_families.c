@@ -133,10 +133,7 @@ TEST(q8_has_one_form)
         }
     }
     q8_encode(want, x, 400 * 32);
-    for (int f = 0; f < CPU_FAMILY_COUNT; f++) {
-        if (!cpu_family_runs((enum cpu_family)f))
-            continue;
-        cpu_kernels_init(&k, (enum cpu_family)f);
+    for (int f = -1; weights_next_family(&f, &k);) {
         memset(got, 0xa5, 400 * sizeof(*got));
         k.q8(got, x, 400 * 32);
         for (int b = 0; b < 400; b++) {
@@ -154,10 +151,7 @@ TEST(add_adds_in_place_too)
     uint64_t seed = test_seed() + 9;
     struct cpu_kernels k;
 
-    for (int f = 0; f < CPU_FAMILY_COUNT; f++) {
-        if (!cpu_family_runs((enum cpu_family)f))
-            continue;
-        cpu_kernels_init(&k, (enum cpu_family)f);
+    for (int f = -1; weights_next_family(&f, &k);) {
         for (int64_t n = 0; n < 70; n++) {
             float *a = weights_floats(n, &seed), *b = weights_floats(n, &seed);
             float *want = weights_alloc((size_t)n * sizeof(float));

@@ -88,15 +88,27 @@ static float *run(const struct cpu_kernels *k, const struct problem *p,
 }
 
 static void same_bits(const float *a, const float *b, int64_t n,
-                      const char *what, int fi, enum cpu_family family)
+                      const char *what, const struct problem *p,
+                      enum cpu_family family)
 {
     for (int64_t i = 0; i < n; i++) {
         if (memcmp(&a[i], &b[i], sizeof(float)) != 0)
             fail_msg("%s, %s, %s: value %d is %a, should be %a", what,
-                     format_info(weights_formats[fi].format)->name,
+                     format_info(p->w->pack.format)->name,
                      cpu_family_name(family), (int)i, (double)a[i],
                      (double)b[i]);
     }
+}
+
+/* Whether the kernel gives the bits of `want`. */
+static void must_give(const float *want, const struct cpu_kernels *k,
+                      const struct problem *p, const struct rank_tree *tree,
+                      int nth, const char *what)
+{
+    float *got = run(k, p, tree, nth);
+
+    same_bits(got, want, result_count(p) * tree->n_out, what, p, k->family);
+    free(got);
 }
 
 /* ---- slices over ranks --------------------------------------------------- */
@@ -173,6 +185,19 @@ static void scene_make(struct scene *s, int fi, enum kernel kernel,
     s->p.id = s->id;
 }
 
+/* The same of another k, of which the device holds the spans. */
+static void scene_cut(struct scene *s, int fi, int64_t k,
+                      const struct pack_span *span, int n_span, uint64_t *seed)
+{
+    struct weights w =
+        weights_make(fi, s->w.n_expert, s->w.n, k, span, n_span, seed);
+
+    weights_free(&s->w);
+    free(s->x);
+    s->w = w;
+    s->p.x = s->x = weights_floats(s->p.n_tok * s->p.x_used * k, seed);
+}
+
 static void scene_free(struct scene *s)
 {
     weights_free(&s->w);
@@ -199,16 +224,8 @@ TEST(families_have_the_bits_of_generic)
 
         scene_make(&s, fi, kernels[i % N_KERNEL], &seed);
         want = run(&generic, &s.p, &s.tree.t, 1);
-        for (int f = CPU_AVX2; f < CPU_FAMILY_COUNT; f++) {
-            float *got;
-
-            if (!cpu_family_runs((enum cpu_family)f))
-                continue;
-            cpu_kernels_init(&k, (enum cpu_family)f);
-            got = run(&k, &s.p, &s.tree.t, 1 + i % 3);
-            same_bits(got, want, result_count(&s.p) * s.tree.t.n_out, "family",
-                      fi, (enum cpu_family)f);
-            free(got);
+        for (int f = CPU_AVX2 - 1; weights_next_family(&f, &k);) {
+            must_give(want, &k, &s.p, &s.tree.t, 1 + i % 3, "family");
         }
         free(want);
         scene_free(&s);
@@ -220,23 +237,15 @@ TEST(threads_do_not_show)
     uint64_t seed = test_seed() + 1;
     struct cpu_kernels k;
 
-    for (int f = 0; f < CPU_FAMILY_COUNT; f++) {
-        if (!cpu_family_runs((enum cpu_family)f))
-            continue;
-        cpu_kernels_init(&k, (enum cpu_family)f);
+    for (int f = -1; weights_next_family(&f, &k);) {
         for (int i = 0; i < WEIGHTS_N_FORMAT * N_KERNEL; i++) {
             struct scene s;
             float *want;
 
             scene_make(&s, i / N_KERNEL, kernels[i % N_KERNEL], &seed);
             want = run(&k, &s.p, &s.tree.t, 1);
-            for (int nth = 2; nth <= 3; nth++) {
-                float *got = run(&k, &s.p, &s.tree.t, nth);
-
-                same_bits(got, want, result_count(&s.p) * s.tree.t.n_out,
-                          "threads", i / N_KERNEL, (enum cpu_family)f);
-                free(got);
-            }
+            for (int nth = 2; nth <= 3; nth++)
+                must_give(want, &k, &s.p, &s.tree.t, nth, "threads");
             free(want);
             scene_free(&s);
         }
@@ -249,10 +258,7 @@ TEST(n_tok_does_not_show)
     uint64_t seed = test_seed() + 2;
     struct cpu_kernels k;
 
-    for (int f = 0; f < CPU_FAMILY_COUNT; f++) {
-        if (!cpu_family_runs((enum cpu_family)f))
-            continue;
-        cpu_kernels_init(&k, (enum cpu_family)f);
+    for (int f = -1; weights_next_family(&f, &k);) {
         for (int i = 0; i < WEIGHTS_N_FORMAT * N_KERNEL; i++) {
             struct pack_span span = {0, 256, 0};
             struct weights w =
@@ -276,15 +282,11 @@ TEST(n_tok_does_not_show)
             all = run(&k, &p, &t.t, 1);
             row = result_count(&p) / 33;
             for (p.n_tok = 1; p.n_tok < 33; p.n_tok++) {
-                float *got;
                 int64_t at = test_below(&seed, 34 - p.n_tok);
 
                 p.x = x + at * 256 * (p.kernel == KERNEL_matmul ? 1 : 2);
                 p.id = id + at * 2;
-                got = run(&k, &p, &t.t, 1);
-                same_bits(got, all + at * row, p.n_tok * row, "n_tok",
-                          i / N_KERNEL, (enum cpu_family)f);
-                free(got);
+                must_give(all + at * row, &k, &p, &t.t, 1, "n_tok");
             }
             free(all);
             free(x);
@@ -330,7 +332,7 @@ TEST(ranks_are_summed_along_the_tree)
         int fi = (int)test_below(&seed, WEIGHTS_N_FORMAT);
         struct pack_span span[MAX_SPAN];
         struct scene s;
-        float *addend[8], *got, *want;
+        float *addend[8], *want;
         int n_rank = 1 + i / N_KERNEL;
         int64_t len;
         int n_span;
@@ -338,11 +340,8 @@ TEST(ranks_are_summed_along_the_tree)
 
         cpu_kernels_init(&k, cpu_family_best());
         scene_make(&s, fi, kernels[i % N_KERNEL], &seed);
-        weights_free(&s.w);
-        free(s.x);
         n_span = random_cut(768, n_rank, 0, n_rank, span, &empty, &seed);
-        s.w = weights_make(fi, s.w.n_expert, s.w.n, 768, span, n_span, &seed);
-        s.p.x = s.x = weights_floats(s.p.n_tok * s.p.x_used * 768, &seed);
+        scene_cut(&s, fi, 768, span, n_span, &seed);
         len = result_count(&s.p);
         for (int r = 0; r < n_rank; r++) {
             weights_tree_single(&s.tree, r);
@@ -352,12 +351,10 @@ TEST(ranks_are_summed_along_the_tree)
         assert_int_equal(s.tree.t.n_out, 1);
         want = weights_alloc((size_t)len * sizeof(float));
         assert_true(tree_sum(&s.tree, addend, 0, n_rank, len, want));
-        got = run(&k, &s.p, &s.tree.t, 2);
-        same_bits(got, want, len, "tree", fi, k.family);
+        must_give(want, &k, &s.p, &s.tree.t, 2, "tree");
         for (int r = 0; r < n_rank; r++)
             free(addend[r]);
         free(want);
-        free(got);
         scene_free(&s);
     }
 }
@@ -395,7 +392,7 @@ TEST(expert_matmul_is_matmul_of_the_chosen)
                 memset(want, 0, (size_t)(n * s.tree.t.n_out) * sizeof(float));
             for (int t = 0; t < s.tree.t.n_out; t++)
                 same_bits(got + t * result_count(&s.p) + j * n, want + t * n, n,
-                          "expert", i, k.family);
+                          "expert", &s.p, k.family);
             free(want);
         }
         free(got);
@@ -422,7 +419,6 @@ TEST(expert_down_is_one_chain_over_expert_and_k)
     float want[N_TOK * N] = {0};
     struct weights_tree t;
     struct cpu_kernels k;
-    float *got;
 
     for (int i = 0; i < N_TOK * N; i++) {
         for (int e = 0; e < N_EXPERT; e++) {
@@ -435,9 +431,7 @@ TEST(expert_down_is_one_chain_over_expert_and_k)
     }
     cpu_kernels_init(&k, cpu_family_best());
     weights_tree_single(&t, 0);
-    got = run(&k, &p, &t.t, 2);
-    same_bits(got, want, N_TOK * N, "expert_down", 0, k.family);
-    free(got);
+    must_give(want, &k, &p, &t.t, 2, "expert_down");
     free(x);
     weights_free(&w);
 }
@@ -534,20 +528,13 @@ TEST(every_family_agrees_with_double)
     uint64_t seed = test_seed() + 4;
     struct cpu_kernels k;
 
-    for (int f = 0; f < CPU_FAMILY_COUNT; f++) {
-        if (!cpu_family_runs((enum cpu_family)f))
-            continue;
-        cpu_kernels_init(&k, (enum cpu_family)f);
+    for (int f = -1; weights_next_family(&f, &k);) {
         for (int i = 0; i < WEIGHTS_N_FORMAT * N_KERNEL; i++) {
             struct pack_span span = {0, 512, 0};
             struct scene s;
 
             scene_make(&s, i / N_KERNEL, kernels[i % N_KERNEL], &seed);
-            weights_free(&s.w);
-            free(s.x);
-            s.w = weights_make(i / N_KERNEL, s.w.n_expert, s.w.n, 512, &span, 1,
-                               &seed);
-            s.p.x = s.x = weights_floats(s.p.n_tok * s.p.x_used * 512, &seed);
+            scene_cut(&s, i / N_KERNEL, 512, &span, 1, &seed);
             check_against_double(&k, &s.p, i / N_KERNEL);
             scene_free(&s);
         }
@@ -561,27 +548,18 @@ TEST(plain_weights_equal_packed)
     uint64_t seed = test_seed() + 5;
     struct cpu_kernels k;
 
-    for (int f = CPU_GENERIC; f < CPU_FAMILY_COUNT; f++) {
-        if (!cpu_family_runs((enum cpu_family)f))
-            continue;
-        cpu_kernels_init(&k, (enum cpu_family)f);
+    for (int f = CPU_GENERIC - 1; weights_next_family(&f, &k);) {
         for (int i = 0; i < N_KERNEL; i++) {
             struct pack_span span = {0, 96, 0};
             struct scene s;
-            float *got, *want;
+            float *want;
 
             scene_make(&s, 0, kernels[i], &seed);
-            weights_free(&s.w);
-            free(s.x);
-            s.w = weights_make(0, s.w.n_expert, s.w.n, 96, &span, 1, &seed);
-            s.p.x = s.x = weights_floats(s.p.n_tok * s.p.x_used * 96, &seed);
+            scene_cut(&s, 0, 96, &span, 1, &seed);
             weights_tree_single(&s.tree, 0);
             want = run(&k, &s.p, &s.tree.t, 1);
             s.p.plain = true;
-            got = run(&k, &s.p, &s.tree.t, 2);
-            same_bits(got, want, result_count(&s.p), "plain", 0,
-                      (enum cpu_family)f);
-            free(got);
+            must_give(want, &k, &s.p, &s.tree.t, 2, "plain");
             free(want);
             scene_free(&s);
         }
