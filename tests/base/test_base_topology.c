@@ -122,8 +122,7 @@ TEST(topology_of_this_machine_has_a_core)
     struct topology t;
     pl_err err;
 
-    if (topology_load(&t, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(topology_load(&t, &err), err);
     assert_true(t.here && t.n_node >= 1 && t.n_core >= 1);
     assert_in_range(t.n_core_quota, 1, t.n_core);
     for (size_t bytes = 0; bytes < 8 << 20; bytes = bytes * 3 + 100) {

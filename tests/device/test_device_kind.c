@@ -230,7 +230,7 @@ TEST(kind_of_a_test_is_asked_as_ours_are)
     pl_model *m;
     pl_engine *e;
 
-    assert_int_equal(device_parse(&l, o.devices, 0, &err), PL_OK);
+    TEST_OK(device_parse(&l, o.devices, 0, &err), err);
     assert_int_equal(l.n, 3);
     assert_string_equal(l.dev[2].name, "plain2");
     assert_true(l.dev[2].memory_bytes == (uint64_t)2 << 30);
@@ -238,9 +238,8 @@ TEST(kind_of_a_test_is_asked_as_ours_are)
     assert_int_equal(device_parse(&l, "plain:1GB/s", 0, &err), PL_BAD_ARGUMENT);
     assert_non_null(strstr(err.message, plain_ops.accepts));
     assert_non_null(test_file("models/fable-moe-Q8_0.gguf"));
-    assert_int_equal(
-        pl_model_open(&m, test_file("models/fable-moe-Q8_0.gguf"), &err),
-        PL_OK);
+    TEST_OK(pl_model_open(&m, test_file("models/fable-moe-Q8_0.gguf"), &err),
+            err);
     assert_int_equal(pl_engine_create(&e, m, &o, &err), PL_NO_DEVICE_MEMORY);
     assert_non_null(strstr(err.message, "plain0"));
     pl_model_free(m);
@@ -310,7 +309,7 @@ TEST(kind_says_what_its_kernels_read)
                          PL_OK);
         assert_int_equal(device_set_create(&s, &l, &opt, NULL), PL_OK);
         if (rows[k % COUNT(rows)].fits) {
-            assert_int_equal(device_set_load(s, p, &err), PL_OK);
+            TEST_OK(device_set_load(s, p, &err), err);
         } else {
             assert_int_equal(device_set_load(s, p, &err), PL_UNSUPPORTED);
             assert_non_null(strstr(err.message, "kernel for matmul"));

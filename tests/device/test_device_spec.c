@@ -75,8 +75,7 @@ TEST(spec_shares_cores_by_node)
         assert_int_equal(topology_load_synthetic(&t, cases[i].machine,
                                                  cases[i].allowed, NULL),
                          PL_OK);
-        if (device_parse_on(&l, cases[i].spec, 0, &t, &err) != PL_OK)
-            fail_msg("%s", err.message);
+        TEST_OK(device_parse_on(&l, cases[i].spec, 0, &t, &err), err);
         describe(&l, have, sizeof have);
         if (strcmp(have, cases[i].want) != 0)
             fail_msg("%s on %s: %s, not %s", cases[i].spec, cases[i].machine,
@@ -170,9 +169,8 @@ TEST(spec_sim_fields_go_by_unit)
     struct device_list l;
     pl_err err;
 
-    if (device_parse(&l, "sim:10us:2GiB:16GB/s*2,sim:1.5kB,sim", 0, &err) !=
-        PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(device_parse(&l, "sim:10us:2GiB:16GB/s*2,sim:1.5kB,sim", 0, &err),
+            err);
     assert_int_equal(l.n, 4);
     assert_string_equal(l.dev[3].name, "sim3");
     for (int i = 0; i < 2; i++) {
@@ -192,12 +190,13 @@ TEST(spec_paper_devices_are_described)
     struct device_list l;
     pl_err err;
 
-    if (device_parse_paper(&l,
+    TEST_OK(
+        device_parse_paper(&l,
                            "gpu:24GiB:1TB/s*4,gpu:80GiB:3TB/s:link=64GB/s:"
                            "latency=5us:flops=400T*2,cpu:1TiB:200GB/s:50GB/s:"
                            "2T:1ms",
-                           &err) != PL_OK)
-        fail_msg("%s", err.message);
+                           &err),
+        err);
     assert_int_equal(l.n, 7);
     assert_string_equal(l.dev[3].name, "gpu3");
     assert_string_equal(l.dev[4].name, "gpu4");
@@ -239,8 +238,7 @@ TEST(spec_latency_may_be_zero)
         assert_true(l.dev[0].link_latency_s < 1e-100);
         device_list_free(&l);
     }
-    if (device_parse_on(&l, "sim:0us*2", 0, NULL, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(device_parse_on(&l, "sim:0us*2", 0, NULL, &err), err);
     device_list_free(&l);
 }
 
@@ -328,7 +326,7 @@ TEST(spec_errors_name_item_and_remedy)
     assert_int_equal(device_parse_paper(&l, "gpu:1GB:1GB/s:flops=1e-9", &err),
                      PL_BAD_ARGUMENT);
     assert_non_null(strstr(err.message, "flops must be at least 1000"));
-    assert_int_equal(device_parse_on(&l, "sim:10s:1kB/s", 0, &t, &err), PL_OK);
+    TEST_OK(device_parse_on(&l, "sim:10s:1kB/s", 0, &t, &err), err);
     device_list_free(&l);
     topology_fini(&t);
 }

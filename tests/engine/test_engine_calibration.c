@@ -93,10 +93,8 @@ TEST(calibration_is_found_again)
                      PL_NOT_FOUND);
     assert_non_null(strstr(err.message, "--measure"));
     for (int i = 0; i < 2; i++) { /* anew, and over the last */
-        if (calibration_save(&c, &err) != PL_OK)
-            fail_msg("%s", err.message);
-        assert_int_equal(calibration_load(&d, CPU_GENERIC, here(), &err),
-                         PL_OK);
+        TEST_OK(calibration_save(&c, &err), err);
+        TEST_OK(calibration_load(&d, CPU_GENERIC, here(), &err), err);
         assert_true(equal(&c, &d));
         c.one.step_s *= 1.1;
     }
@@ -347,9 +345,8 @@ TEST(calibration_measures_this_machine)
     if (!test_long())
         TEST_SKIP("it takes seconds (PLAIT_TIER=long)");
     cache_in("real");
-    if (calibration_measure(&c, cpu_family_best(), false, here(), &err) !=
-        PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(calibration_measure(&c, cpu_family_best(), false, here(), &err),
+            err);
     assert_int_equal(calibration_save(&c, NULL), PL_OK); /* all finite */
     assert_int_equal(calibration_load(&d, c.family, here(), NULL), PL_OK);
     assert_true(equal(&c, &d));

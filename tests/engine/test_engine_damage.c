@@ -92,8 +92,7 @@ TEST(damage_to_logits_is_told_and_changes_nothing)
             assert_int_equal(pl_seq_length(r.engine, 1), 0);
             /* who wants no logits is not bothered */
             memset(t.wanted, 0, sizeof t.wanted);
-            assert_int_equal(pl_engine_decode(r.engine, &t.b, NULL, &err),
-                             PL_OK);
+            TEST_OK(pl_engine_decode(r.engine, &t.b, NULL, &err), err);
             t.wanted[N - 2] = t.wanted[N - 1] = 1;
             assert_int_equal(pl_seq_length(r.engine, 1), N / 2);
             empty(&r);

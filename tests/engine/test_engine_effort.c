@@ -59,11 +59,9 @@ static struct effort plan(pl_options opt)
     pl_err err;
 
     assert_non_null(path);
-    if (pl_model_open(&m, path, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_model_open(&m, path, &err), err);
     effort = (struct effort){0};
-    if (pl_plan_create(&p, m, &opt, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_plan_create(&p, m, &opt, &err), err);
     pl_plan_free(p);
     pl_model_free(m);
     return effort;

@@ -397,7 +397,7 @@ TEST(fit_off_explains_device_by_device)
     o.devices = NULL;
     o.n_ctx = 0;
     o.device_spec = "gpu:64GiB:1TB/s*2";
-    assert_int_equal(pl_plan_create(&p, m, &o, &err), PL_OK);
+    TEST_OK(pl_plan_create(&p, m, &o, &err), err);
     pl_plan_free(p);
     pl_model_free(m);
 }

@@ -92,7 +92,7 @@ TEST(memory_of_each_device_is_as_planned)
 
     if (!test_ref(model))
         TEST_SKIP("%s is not at hand", model);
-    assert_int_equal(pl_model_open(&m, test_ref(model), &err), PL_OK);
+    TEST_OK(pl_model_open(&m, test_ref(model), &err), err);
     for (int i = 0; i < COUNT(splits) * COUNT(hosts); i++) {
         pl_options o = options(i / COUNT(hosts), i % COUNT(hosts));
         size_t got[MAX_DEV * PARTS];
@@ -100,13 +100,11 @@ TEST(memory_of_each_device_is_as_planned)
         pl_engine *e;
         pl_plan *p;
 
-        if (pl_plan_create(&p, m, &o, &err) != PL_OK)
-            fail_msg("%s", err.message);
+        TEST_OK(pl_plan_create(&p, m, &o, &err), err);
         q = p->compiled;
         assert_in_range(q->list.n, 1, MAX_DEV);
         alloc_stat_reset();
-        if (pl_engine_create(&e, m, &o, &err) != PL_OK)
-            fail_msg("%s", err.message);
+        TEST_OK(pl_engine_create(&e, m, &o, &err), err);
         taken(q, got);
         for (int k = 0; k < q->list.n * PARTS; k++, n++) {
             size_t want = planned(q, k / PARTS, k % PARTS);
@@ -134,7 +132,7 @@ TEST(memory_limit_of_a_device_is_never_exceeded)
 
     if (!test_ref(model))
         TEST_SKIP("%s is not at hand", model);
-    assert_int_equal(pl_model_open(&m, test_ref(model), &err), PL_OK);
+    TEST_OK(pl_model_open(&m, test_ref(model), &err), err);
     for (int i = 0; i < 2 * 4 * 12; i++) {
         static const pl_split_mode modes[] = {PL_SPLIT_TENSOR, PL_SPLIT_LAYER,
                                               PL_SPLIT_NONE, PL_SPLIT_AUTO};

@@ -62,8 +62,7 @@ static int weights(const pl_model *m, const char **name, int most)
     pl_err err;
     int n = 0;
 
-    if (pl_plan_create(&p, m, &o, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_plan_create(&p, m, &o, &err), err);
     for (int i = 0; i < p->graph->n_node && n < most; i++)
         if (p->graph->node[i].op == OP_weight)
             name[n++] = strdup(p->graph->node[i].name);
@@ -124,8 +123,7 @@ static void one_model(int k, int step, struct count *c)
     snprintf(file, sizeof file, "%s.gguf", models[k].name);
     if (!test_ref(file))
         return;
-    if (pl_model_open(&m, test_ref(file), &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_model_open(&m, test_ref(file), &err), err);
     n = (size_t)((N + 1) * pl_model_n_vocab(m));
     want = malloc(n * sizeof *want);
     got = malloc(n * sizeof *got);

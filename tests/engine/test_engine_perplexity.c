@@ -46,9 +46,9 @@ static double perplexity_as(const char *path, const char *name, pl_options o,
     text = test_read(text_path, &len);
     o.n_ctx = o.n_ubatch = WINDOW;
     engine_run_open(&r, path, name, &o);
-    assert_int_equal(pl_tokenize(pl_model_tokenizer(r.model), text, len,
-                                 PL_ADD_SPECIAL, &id, &n_id, &err),
-                     PL_OK);
+    TEST_OK(pl_tokenize(pl_model_tokenizer(r.model), text, len, PL_ADD_SPECIAL,
+                        &id, &n_id, &err),
+            err);
     row = malloc((size_t)(ROWS * r.n_vocab) * sizeof *row);
     assert_non_null(row);
     if (n_window == 0)
@@ -57,7 +57,7 @@ static double perplexity_as(const char *path, const char *name, pl_options o,
     for (int w = 0; w < n_window; w++) {
         const int32_t *t = id + (int64_t)w * WINDOW;
 
-        assert_int_equal(pl_seq_trim(r.engine, 0, 0, &err), PL_OK);
+        TEST_OK(pl_seq_trim(r.engine, 0, 0, &err), err);
         engine_run_decode(&r, 0, WINDOW / 2, t, NULL);
         for (int i = WINDOW / 2; i < WINDOW - 1; i += ROWS) {
             int n = WINDOW - 1 - i < ROWS ? WINDOW - 1 - i : ROWS;

@@ -23,8 +23,7 @@ static pl_model *open_model(const char *path)
     pl_model *m;
     pl_err err;
 
-    if (pl_model_open(&m, path, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_model_open(&m, path, &err), err);
     return m;
 }
 
@@ -43,8 +42,7 @@ static pl_model *hollow(const struct hollow_model *shape)
     const char *path = test_temp("hollow.gguf");
     pl_err err;
 
-    if (hollow_model_write(path, shape, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(hollow_model_write(path, shape, &err), err);
     return open_model(path);
 }
 
@@ -68,8 +66,7 @@ static pl_plan *plan(const pl_model *m, const pl_options *opt)
     pl_plan *p;
     pl_err err;
 
-    if (pl_plan_create(&p, m, opt, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_plan_create(&p, m, opt, &err), err);
     return p;
 }
 
@@ -78,8 +75,7 @@ static struct test_text print(const pl_plan *p, bool json)
     struct test_text t = {0};
     pl_err err;
 
-    if (pl_plan_print(p, json, test_text_add, &t, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_plan_print(p, json, test_text_add, &t, &err), err);
     return t;
 }
 
@@ -407,8 +403,7 @@ static struct test_text draw(const pl_plan *p)
     struct test_text t = {0};
     pl_err err;
 
-    if (pl_plan_svg(p, test_text_add, &t, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_plan_svg(p, test_text_add, &t, &err), err);
     check_xml(t.s);
     assert_null(strstr(t.s, "nan"));
     assert_null(strstr(t.s, "inf"));
@@ -529,9 +524,8 @@ TEST(engine_plan_bytes_are_what_is_allocated)
         pl_engine *e;
         pl_err err;
 
-        if (pl_engine_create(&e, m, &o, &err) != PL_OK)
-            fail_msg("%s", err.message);
-        assert_int_equal(plan_facts_init(&f, pl_engine_plan(e), &err), PL_OK);
+        TEST_OK(pl_engine_create(&e, m, &o, &err), err);
+        TEST_OK(plan_facts_init(&f, pl_engine_plan(e), &err), err);
         assert_int_equal(f.n_dev, e->exec->set->n - 1); /* without "io" */
         assert_int_equal(f.io_buffers,
                          e->exec->set->dev[f.n_dev].bytes[REGION_WORK] +
@@ -568,10 +562,9 @@ TEST(engine_plan_messages_are_what_is_sent)
         pl_engine *e;
         pl_err err;
 
-        if (pl_engine_create(&e, m, &o, &err) != PL_OK)
-            fail_msg("%s", err.message);
+        TEST_OK(pl_engine_create(&e, m, &o, &err), err);
         b.logits = calloc((size_t)pl_model_n_vocab(m), sizeof *b.logits);
-        assert_int_equal(pl_engine_decode(e, &b, NULL, &err), PL_OK);
+        TEST_OK(pl_engine_decode(e, &b, NULL, &err), err);
         pl_engine_counters(e, &c);
         all = print_json(pl_engine_plan(e));
         assert_int_equal(c.messages,
@@ -818,10 +811,10 @@ TEST(engine_plan_devices_json_names_cores)
     json_t *all;
     pl_err err;
 
-    assert_int_equal(pl_devices_print(false, test_text_add, &t, &err), PL_OK);
+    TEST_OK(pl_devices_print(false, test_text_add, &t, &err), err);
     assert_non_null(strstr(t.s, "cpu*2"));
     t.n = 0;
-    assert_int_equal(pl_devices_print(true, test_text_add, &t, &err), PL_OK);
+    TEST_OK(pl_devices_print(true, test_text_add, &t, &err), err);
     all = json_loads(t.s, 0, &je);
     assert_non_null(all);
     assert_true(integer(all, "cores") >= 1);

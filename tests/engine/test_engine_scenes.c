@@ -266,13 +266,11 @@ static void save_and_read(struct watch *w, const struct engine_run *r,
     w->r = r;
     w->n = 0;
     w->n_call = 0;
-    if (pl_state_save(r->engine, 1, 0, -1, take, w, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_state_save(r->engine, 1, 0, -1, take, w, &err), err);
     assert_true(w->n_call > 0);
     engine_run_decode(r, 0, 1, token, out);
     assert_int_equal(pl_seq_trim(r->engine, 1, 0, NULL), PL_OK);
-    if (pl_state_restore_memory(r->engine, 1, w->data, w->n, 0, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_state_restore_memory(r->engine, 1, w->data, w->n, 0, &err), err);
     engine_run_decode(r, 1, 1, token, out + N_VOCAB);
 }
 

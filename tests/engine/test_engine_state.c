@@ -518,8 +518,7 @@ TEST(state_that_does_not_fit_is_refused)
     goes_on(&r, 0, token + 100, want);
     pl_seq_trim(r.engine, 0, 0, NULL);
     once = range;
-    assert_int_equal(pl_state_restore(r.engine, 0, read_once, &once, 0, &err),
-                     PL_OK);
+    TEST_OK(pl_state_restore(r.engine, 0, read_once, &once, 0, &err), err);
     assert_int_equal(once.n, 0);
     goes_on(&r, 0, token + 100, want);
     engine_run_close(&r);

@@ -288,15 +288,15 @@ TEST(threads_meet_a_busy_engine_at_every_door)
 
     engine_run_open(&r, test_file(model), model, &o);
     before = alone(&r);
-    if (pl_state_save(r.engine, 0, 0, -1, write_and_intrude, &t, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_state_save(r.engine, 0, 0, -1, write_and_intrude, &t, &err),
+            err);
     if (t.why[0])
         fail_msg("%s", t.why);
     assert_int_equal(t.n_call, 2 * 14);
     assert_int_equal(pl_seq_length(r.engine, 0), N_TOK); /* nothing was done */
-    assert_int_equal(pl_exec_wait(pl_engine_exec(r.engine), &err), PL_OK);
+    TEST_OK(pl_exec_wait(pl_engine_exec(r.engine), &err), err);
     for (int i = 0; i < N_THREAD; i++)
-        assert_int_equal(pl_seq_trim(r.engine, i, 0, &err), PL_OK);
+        TEST_OK(pl_seq_trim(r.engine, i, 0, &err), err);
     after = alone(&r);
     assert_memory_equal(
         before, after, (size_t)(N_THREAD * N_TOK * r.n_vocab) * sizeof *before);

@@ -166,7 +166,7 @@ static void world_init(struct world *w)
     pl_err err;
 
     memset(w, 0, sizeof *w);
-    assert_int_equal(kv_init(&w->kv, N_SEQ, N_PAGE, &err), PL_OK);
+    TEST_OK(kv_init(&w->kv, N_SEQ, N_PAGE, &err), err);
 }
 
 TEST(kv_sequences_read_what_they_wrote)

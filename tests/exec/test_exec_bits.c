@@ -92,7 +92,7 @@ TEST(bits_do_not_depend_on_the_instruction_set)
         if (!path)
             TEST_SKIP("no reference models are at hand");
         o.cpu = families[f];
-        assert_int_equal(pl_model_open(&m, path, &err), PL_OK);
+        TEST_OK(pl_model_open(&m, path, &err), err);
         if (pl_plan_create(&p, m, &o, &err) == PL_OK)
             pl_plan_free(p);
         else if (err.status == PL_UNSUPPORTED)
@@ -150,8 +150,8 @@ static const char *with_bf16_values(const char *path, const char *name,
     int n_kept = 0;
     pl_err err = {0};
 
-    assert_int_equal(gguf_open(&in, path, &err), PL_OK);
-    assert_int_equal(gguf_writer_create(&w, &err), PL_OK);
+    TEST_OK(gguf_open(&in, path, &err), err);
+    TEST_OK(gguf_writer_create(&w, &err), err);
     for (int64_t i = 0; i < gguf_n_kv(in); i++)
         gguf_put_kv(w, gguf_kv_at(in, i));
     for (int64_t i = 0; i < gguf_n_tensor(in); i++) {
@@ -176,8 +176,7 @@ static const char *with_bf16_values(const char *path, const char *name,
                 full[k] = from[k] & 0xffff0000;
         gguf_put_tensor(w, t->name, format, t->n_dim, t->dim, full);
     }
-    if (gguf_writer_save(w, out, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(gguf_writer_save(w, out, &err), err);
     gguf_writer_free(w);
     for (int i = 0; i < n_kept; i++)
         free(kept[i]);
@@ -349,7 +348,7 @@ static void tale_open(struct tale *t, const char *name, const char *devices,
     for (int k = 0; k < 2; k++) {
         t->row[k] = rows_new(&t->r, LENGTH);
         engine_run_decode(&t->r, 0, LENGTH, t->token[k], t->row[k]);
-        assert_int_equal(pl_seq_trim(t->r.engine, 0, 0, &err), PL_OK);
+        TEST_OK(pl_seq_trim(t->r.engine, 0, 0, &err), err);
     }
 }
 
@@ -365,16 +364,14 @@ static void trim(struct tale *t, int seq, int n)
 {
     pl_err err = {0};
 
-    if (pl_seq_trim(t->r.engine, seq, n, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_seq_trim(t->r.engine, seq, n, &err), err);
 }
 
 static void copy(struct tale *t, int dst, int src)
 {
     pl_err err = {0};
 
-    if (pl_seq_copy(t->r.engine, dst, src, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_seq_copy(t->r.engine, dst, src, &err), err);
 }
 
 static const char *const holders[] = {"cpu", "cpu*2", "sim*2", "cpu,sim",
@@ -461,7 +458,7 @@ TEST(bits_of_sequences_together_are_those_of_each_alone)
             alone[s] = rows_new(&r, N);
             engine_run_tokens(&r, &random, N, token[s]);
             engine_run_decode(&r, s, N, token[s], alone[s]);
-            assert_int_equal(pl_seq_trim(r.engine, s, 0, &err), PL_OK);
+            TEST_OK(pl_seq_trim(r.engine, s, 0, &err), err);
         }
         while (at[0] + at[1] + at[2] + at[3] < S * N) {
             int32_t id[40], seq[40];
@@ -478,8 +475,7 @@ TEST(bits_of_sequences_together_are_those_of_each_alone)
                 seq[b.n] = s;
                 row[b.n++] = at[s]++;
             }
-            if (pl_engine_decode(r.engine, &b, NULL, &err) != PL_OK)
-                fail_msg("%s", err.message);
+            TEST_OK(pl_engine_decode(r.engine, &b, NULL, &err), err);
             for (int64_t i = 0; i < b.n; i++)
                 same(got + i * r.n_vocab, alone[seq[i]] + row[i] * r.n_vocab, 1,
                      r.n_vocab, holders[d]);
@@ -641,7 +637,7 @@ static void ranges(pl_exec *x, struct bench *b, int n, uint64_t *random,
         struct shadow *s = &b->s[i];
         unsigned char byte;
 
-        assert_int_equal(pl_tensor_get(x, s->t, &byte, s->n, 0, &err), PL_OK);
+        TEST_OK(pl_tensor_get(x, s->t, &byte, s->n, 0, &err), err);
         assert_int_equal(pl_tensor_get(x, s->t, &byte, s->n, 1, &err),
                          PL_BAD_ARGUMENT);
         assert_int_equal(pl_tensor_set(x, s->t, &byte, s->n + 1, 0, &err),
@@ -714,7 +710,7 @@ TEST(tensor_pieces_compute_as_the_whole)
             pl_rows rows = {T, T, pos, seq, pages, 2};
 
             bench_build(&b);
-            assert_int_equal(pl_exec_create(&x, b.g, &o, &err), PL_OK);
+            TEST_OK(pl_exec_create(&x, b.g, &o, &err), err);
             for (int i = 0; i < b.n; i++) {
                 struct shadow *s = &b.s[i];
 
@@ -734,16 +730,15 @@ TEST(tensor_pieces_compute_as_the_whole)
             for (size_t at = 0, n; at < sizeof in; at += n) {
                 n = how ? 1 + (size_t)test_below(&cut, 50) : sizeof in;
                 n = n < sizeof in - at ? n : sizeof in - at;
-                assert_int_equal(pl_tensor_set(x, pl_tensor_find(b.g, "x"),
-                                               (char *)in + at, at, n, &err),
-                                 PL_OK);
+                TEST_OK(pl_tensor_set(x, pl_tensor_find(b.g, "x"),
+                                      (char *)in + at, at, n, &err),
+                        err);
             }
             pl_tensor_set(x, pl_tensor_find(b.g, "q"), in, 0, T * 128 * 4,
                           &err);
             pl_tensor_set(x, pl_tensor_find(b.g, "id"), id, 0, T * 4, &err);
             pl_tensor_set(x, pl_tensor_find(b.g, "ids"), id, 0, T * 8, &err);
-            if (pl_exec_step(x, &rows, &err) != PL_OK)
-                fail_msg("%s", err.message);
+            TEST_OK(pl_exec_step(x, &rows, &err), err);
             out[how] = malloc((size_t)1 << 20);
             assert_non_null(out[how]);
             n_out = 0;
@@ -761,9 +756,8 @@ TEST(tensor_pieces_compute_as_the_whole)
                 if (pl_tensor_get(x, t, out[how] + n_out, 0, 4, NULL) ||
                     pl_tensor_set(x, t, out[how], 0, 0, NULL) == PL_OK)
                     continue; /* not computed, or not marked */
-                assert_int_equal(
-                    pl_tensor_get(x, t, out[how] + n_out, 0, 4 * n, &err),
-                    PL_OK);
+                TEST_OK(pl_tensor_get(x, t, out[how] + n_out, 0, 4 * n, &err),
+                        err);
                 n_out += n;
             }
             pl_exec_free(x);
@@ -806,7 +800,7 @@ TEST(tensor_values_kept_are_readable_in_any_part)
         pl_err err = {0};
         unsigned char got[sizeof want[0]];
 
-        assert_int_equal(pl_graph_create(&g, &err), PL_OK);
+        TEST_OK(pl_graph_create(&g, &err), err);
         x = pl_input(g, "x", PL_F32, 2, x_dim);
         wt = pl_weight(g, "w", PL_F32, 2, w_dim, PL_ROLE_NONE);
         v[0] = pl_scale(g, x, 2);

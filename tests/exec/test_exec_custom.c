@@ -260,8 +260,7 @@ static pl_graph *read_scene(const char *text)
     pl_graph *g;
     pl_err err;
 
-    if (pl_graph_parse_ops(&g, text, N_DEF, defs, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_graph_parse_ops(&g, text, N_DEF, defs, &err), err);
     return g;
 }
 
@@ -324,8 +323,7 @@ static float *run(const pl_graph *g, const pl_options *o, uint64_t values,
     pl_err err;
 
     *size = 0;
-    if (pl_exec_create(&x, g, o, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_exec_create(&x, g, o, &err), err);
     note(x->plan->num);
     seen_groups += x->plan->low->n_group > 1;
     for (int i = 0; i < g->n_node; i++) {
@@ -345,8 +343,7 @@ static float *run(const pl_graph *g, const pl_options *o, uint64_t values,
             fail_msg("%s", err.message);
         free(v);
     }
-    if (pl_exec_step(x, &rows, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_exec_step(x, &rows, &err), err);
     for (int i = 0; i < g->n_node; i++) {
         size_t n = 4 * (size_t)graph_count(&g->node[i], &z);
 
@@ -354,8 +351,7 @@ static float *run(const pl_graph *g, const pl_options *o, uint64_t values,
             continue;
         out = realloc(out, *size + n);
         assert_non_null(out);
-        if (pl_tensor_get(x, i, (char *)out + *size, 0, n, &err) != PL_OK)
-            fail_msg("%s", err.message);
+        TEST_OK(pl_tensor_get(x, i, (char *)out + *size, 0, n, &err), err);
         *size += n;
     }
     pl_exec_free(x);

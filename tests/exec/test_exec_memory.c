@@ -78,10 +78,10 @@ static void fail_each(const char *file, pl_options o, double budget_s)
 
     if (!path)
         TEST_SKIP("%s is not at hand", file);
-    assert_int_equal(life(path, &o, true, &err), PL_OK); /* lazy tables */
+    TEST_OK(life(path, &o, true, &err), err); /* lazy tables */
     t = seconds();
     alloc_stat_reset();
-    assert_int_equal(life(path, &o, true, &err), PL_OK);
+    TEST_OK(life(path, &o, true, &err), err);
     n = alloc_stat_get().n_call;
     t = seconds() - t;
     assert_int_equal(alloc_stat_get().live_bytes, 0);
@@ -198,12 +198,12 @@ TEST(memory_planned_is_what_is_taken)
 
         o.devices = devices[i];
         o.n_ctx = 32768; /* so that regions outweigh tables */
-        assert_int_equal(pl_model_open(&m, path, &err), PL_OK);
-        assert_int_equal(pl_plan_create(&p, m, &o, &err), PL_OK);
+        TEST_OK(pl_model_open(&m, path, &err), err);
+        TEST_OK(pl_plan_create(&p, m, &o, &err), err);
         want = planned_bytes(p->compiled, 0, REGION_COUNT);
         malloc_trim(0); /* what was freed earlier must not go meanwhile */
         before = resident();
-        assert_int_equal(pl_engine_create(&e, m, &o, &err), PL_OK);
+        TEST_OK(pl_engine_create(&e, m, &o, &err), err);
         got = resident() - before;
         /* huge pages round up, tables and the second plan come on top */
         slack = want / 16 + (4 << 20);
@@ -381,16 +381,16 @@ TEST(steps_allocate_nothing)
         for (int n = 1; n <= N; n += 13) {
             pl_batch b = {n, token, seq, NULL, logits};
 
-            assert_int_equal(pl_engine_decode(r.engine, &b, NULL, &err), PL_OK);
+            TEST_OK(pl_engine_decode(r.engine, &b, NULL, &err), err);
         }
-        assert_int_equal(pl_seq_copy(r.engine, 3, 0, &err), PL_OK);
-        assert_int_equal(pl_seq_trim(r.engine, 3, 5, &err), PL_OK);
+        TEST_OK(pl_seq_copy(r.engine, 3, 0, &err), err);
+        TEST_OK(pl_seq_trim(r.engine, 3, 5, &err), err);
         for (int k = 0; k < N; k++)
             seq[k] = 3;
         {
             pl_batch b = {N, token, seq, NULL, logits};
 
-            assert_int_equal(pl_engine_decode(r.engine, &b, NULL, &err), PL_OK);
+            TEST_OK(pl_engine_decode(r.engine, &b, NULL, &err), err);
         }
         if (alloc_stat_get().n_call)
             fail_msg("%s on %s: %" PRId64 " allocations in steps", name,

@@ -94,7 +94,7 @@ static void counted(const char *path, const char *name, const char *on,
 
         for (int k = 0; k < sizes[i]; k++) /* all, some, none */
             wanted[k] = i == 1 || (i == 3 && k % 3 == 0) || (i == 0);
-        assert_int_equal(pl_engine_decode(r.engine, &b, NULL, &err), PL_OK);
+        TEST_OK(pl_engine_decode(r.engine, &b, NULL, &err), err);
         for (int from = 0; from < sizes[i]; from += 16) {
             struct graph_sizes z = {sizes[i] - from < 16 ? sizes[i] - from : 16,
                                     0, 0, 1};
@@ -190,8 +190,8 @@ static const char *with_scales(const char *path)
     pl_err err = {0};
     char name[64];
 
-    assert_int_equal(gguf_open(&f, path, &err), PL_OK);
-    assert_int_equal(gguf_writer_create(&w, &err), PL_OK);
+    TEST_OK(gguf_open(&f, path, &err), err);
+    TEST_OK(gguf_writer_create(&w, &err), err);
     for (int64_t i = 0; i < gguf_n_kv(f); i++)
         gguf_put_kv(w, gguf_kv_at(f, i));
     for (int64_t i = 0; i < gguf_n_tensor(f); i++) {
@@ -206,8 +206,7 @@ static const char *with_scales(const char *path)
                  (int)(strrchr(t->name, '.') - t->name), t->name);
         gguf_put_tensor(w, name, PL_F32, 1, &n, scale);
     }
-    if (gguf_writer_save(w, out, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(gguf_writer_save(w, out, &err), err);
     gguf_writer_free(w);
     gguf_close(f);
     return out;
@@ -266,7 +265,7 @@ TEST(messages_wait_for_scales_and_slots)
         pl_rows rows = {.n_tok = T, .n_out = T};
         pl_counters c;
 
-        assert_int_equal(pl_graph_create(&g, &err), PL_OK);
+        TEST_OK(pl_graph_create(&g, &err), err);
         in = pl_input(g, "x", PL_F32, 3, x_dim);
         ids = pl_input(g, "ids", PL_I32, 2, ids_dim);
         rw = pl_input(g, "weights", PL_F32, 3, rw_dim);

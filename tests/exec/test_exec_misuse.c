@@ -19,8 +19,7 @@ static pl_exec *create(const pl_graph *g, const char *devices)
     pl_exec *x;
     pl_err err;
 
-    if (pl_exec_create(&x, g, &o, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_exec_create(&x, g, &o, &err), err);
     return x;
 }
 
@@ -104,11 +103,10 @@ TEST(exec_keeps_matrices_dealt_out_whole)
         for (size_t at = 0, n; at < BYTES; at += n) {
             n = 1 + (size_t)test_below(&seed, 2000);
             n = n < BYTES - at ? n : BYTES - at;
-            if (pl_tensor_set(e, w, put + at, at, n, &err) != PL_OK)
-                fail_msg("%s", err.message);
+            TEST_OK(pl_tensor_set(e, w, put + at, at, n, &err), err);
         }
         memset(got, 0, sizeof got);
-        assert_int_equal(pl_tensor_get(e, w, got, 0, BYTES, &err), PL_OK);
+        TEST_OK(pl_tensor_get(e, w, got, 0, BYTES, &err), err);
         assert_memory_equal(got, put, BYTES);
         pl_exec_free(e);
     }

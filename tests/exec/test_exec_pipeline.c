@@ -126,8 +126,7 @@ static pl_exec *open_exec(const struct graph *y, const pl_options *o)
     pl_exec *x;
     pl_err err;
 
-    if (pl_exec_create(&x, y->g, o, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_exec_create(&x, y->g, o, &err), err);
     for (int i = 0; i < y->g->n_node; i++)
         if (y->bytes[i] &&
             pl_tensor_set(x, i, y->bytes[i], 0, weight_bytes(&y->g->node[i]),
@@ -154,8 +153,7 @@ static void step(const struct graph *y, pl_exec *x, struct batch *b, int n)
                            4 * (size_t)b[k].n_out, &err))
             fail_msg("%s", err.message);
     }
-    if (exec_steps(x, n, rows, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(exec_steps(x, n, rows, &err), err);
     memset(b[0].logits, 0xff, sizeof b[0].logits);
     for (int k = 0; k < n; k++)
         if (exec_get_output(x, k, y->logits, b[k].logits, 0,

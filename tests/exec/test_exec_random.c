@@ -689,8 +689,7 @@ TEST(exec_corners_equal_the_unsplit_evaluation)
             uint64_t s = j.seed;
             pl_err err;
 
-            if (random_graph_parse(&j.r, corners[c], &s, &err) != PL_OK)
-                fail_msg("%s", err.message);
+            TEST_OK(random_graph_parse(&j.r, corners[c], &s, &err), err);
             if (job_fill(&j, &s)) {
                 run(&j, CHECK, &s);
                 run(&j, CHECK_AGAIN, &s);

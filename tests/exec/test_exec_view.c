@@ -38,8 +38,7 @@ static pl_exec *create(const pl_graph *g, const char *devices)
     pl_exec *x;
     pl_err err;
 
-    if (pl_exec_create(&x, g, &o, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_exec_create(&x, g, &o, &err), err);
     return x;
 }
 
@@ -48,8 +47,7 @@ static pl_graph *graph(void)
     pl_graph *g;
     pl_err err;
 
-    if (pl_graph_parse(&g, text, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_graph_parse(&g, text, &err), err);
     return g;
 }
 
@@ -103,8 +101,7 @@ static void fill(pl_exec *x, const pl_graph *g, uint64_t *seed)
         free(v);
         free(b);
     }
-    if (pl_exec_step(x, &rows, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_exec_step(x, &rows, &err), err);
 }
 
 /* Values of the whole tensor as a view has them. */
@@ -329,34 +326,28 @@ TEST(exec_async_keeps_the_order_of_the_calls)
         pl_exec *e = create(g, devices[k]);
         pl_err err;
 
-        assert_int_equal(pl_exec_wait(e, &err), PL_OK); /* nothing to do */
+        TEST_OK(pl_exec_wait(e, &err), err); /* nothing to do */
         fill(e, g, &seed);
         for (int i = 0; i < 20; i++) {
             for (int j = 0; j < N_TOK * 96; j++)
                 put[i][j] = test_unit(&seed);
-            assert_int_equal(
-                pl_tensor_set_async(e, x, put[i], 0, sizeof put[i], &err),
-                PL_OK);
-            assert_int_equal(
-                pl_tensor_set_async(e, w, put[i], 4 * 96, 2 * 4 * 96, &err),
-                PL_OK);
-            if (pl_exec_step(e, &rows, &err) != PL_OK)
-                fail_msg("%s", err.message);
-            assert_int_equal(
-                pl_tensor_get_async(e, z, got[i], 0, sizeof got[i], &err),
-                PL_OK);
+            TEST_OK(pl_tensor_set_async(e, x, put[i], 0, sizeof put[i], &err),
+                    err);
+            TEST_OK(pl_tensor_set_async(e, w, put[i], 4 * 96, 2 * 4 * 96, &err),
+                    err);
+            TEST_OK(pl_exec_step(e, &rows, &err), err);
+            TEST_OK(pl_tensor_get_async(e, z, got[i], 0, sizeof got[i], &err),
+                    err);
         }
-        assert_int_equal(pl_exec_wait(e, &err), PL_OK);
-        assert_int_equal(pl_tensor_get(e, w, back, 0, sizeof back, &err),
-                         PL_OK);
+        TEST_OK(pl_exec_wait(e, &err), err);
+        TEST_OK(pl_tensor_get(e, w, back, 0, sizeof back, &err), err);
         assert_memory_equal(back + 96, put[19], 2 * 4 * 96);
         for (int i = 0; i < 20; i++)
             for (int j = 0; j < N_TOK * 96; j++)
                 assert_true(got[i][j] == (put[i][j] > 0 ? put[i][j] : 0));
         for (int i = 0; i < 20; i++) /* freed while it is busy */
-            assert_int_equal(
-                pl_tensor_get_async(e, z, got[i], 0, sizeof got[i], &err),
-                PL_OK);
+            TEST_OK(pl_tensor_get_async(e, z, got[i], 0, sizeof got[i], &err),
+                    err);
         pl_exec_free(e);
     }
     pl_graph_free(g);
@@ -370,15 +361,15 @@ TEST(exec_async_tells_its_failure_once)
     float v[4] = {1, 2, 3, 4}, got[4] = {0};
     pl_err err;
 
-    assert_int_equal(pl_tensor_set(e, w, v, 0, sizeof v, &err), PL_OK);
-    assert_int_equal(pl_tensor_get_async(e, w, got, 4 * 672, 4, &err), PL_OK);
-    assert_int_equal(pl_tensor_set_async(e, w, got, 0, sizeof v, &err), PL_OK);
+    TEST_OK(pl_tensor_set(e, w, v, 0, sizeof v, &err), err);
+    TEST_OK(pl_tensor_get_async(e, w, got, 4 * 672, 4, &err), err);
+    TEST_OK(pl_tensor_set_async(e, w, got, 0, sizeof v, &err), err);
     assert_int_equal(pl_exec_step(e, &(pl_rows){.n_tok = 1}, &err),
                      PL_BAD_ARGUMENT);
     assert_non_null(strstr(err.message, "w: 4 bytes from byte 2688"));
-    assert_int_equal(pl_tensor_get(e, w, got, 0, sizeof v, &err), PL_OK);
+    TEST_OK(pl_tensor_get(e, w, got, 0, sizeof v, &err), err);
     assert_memory_equal(got, v, sizeof v); /* what stood behind is not done */
-    assert_int_equal(pl_exec_wait(e, &err), PL_OK);
+    TEST_OK(pl_exec_wait(e, &err), err);
     pl_exec_free(e);
     pl_graph_free(g);
 }

@@ -103,8 +103,7 @@ static void scene_init(struct scene *s, const char *devices, uint64_t *seed)
                               .n_ctx = 128,
                               .n_seq = 1,
                               .no_pin = true}};
-    if (pl_graph_parse(&s->g, text, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_graph_parse(&s->g, text, &err), err);
     scene_exec(s);
     s->data = test_need((size_t)s->g->n_node, sizeof *s->data);
     for (int i = 0; i < s->g->n_node; i++) {

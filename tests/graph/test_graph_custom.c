@@ -106,8 +106,7 @@ static void print(const pl_graph *g, struct test_text *t)
     pl_err err;
 
     t->n = 0;
-    if (pl_graph_print(g, test_text_add, t, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_graph_print(g, test_text_add, t, &err), err);
 }
 
 static pl_graph *parse(const char *text)
@@ -115,8 +114,7 @@ static pl_graph *parse(const char *text)
     pl_graph *g;
     pl_err err;
 
-    if (pl_graph_parse(&g, text, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_graph_parse(&g, text, &err), err);
     return g;
 }
 
@@ -206,7 +204,7 @@ TEST(graph_custom_one_name_is_one_op)
     name[0] = dims[0] = 'x'; /* the graph has a copy */
     def = def_of("f", "d->d", 0);
     d = pl_custom(g, &def, 1, &d);
-    assert_int_equal(pl_graph_check(g, &err), PL_OK);
+    TEST_OK(pl_graph_check(g, &err), err);
     assert_ptr_equal(g->node[1].custom, g->node[2].custom);
     def.edition = 1;
     assert_int_equal(pl_custom(g, &def, 1, &d), -1);
@@ -246,8 +244,7 @@ TEST(graph_custom_prints_and_reads_back)
     pl_graph *g;
     pl_err err;
 
-    if (pl_graph_parse_ops(&g, text, 2, def, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_graph_parse_ops(&g, text, 2, def, &err), err);
     print(g, &out);
     assert_string_equal(out.s, text);
     pl_graph_free(g);

@@ -18,8 +18,7 @@ static pl_graph *parse(const char *text)
     pl_graph *g;
     pl_err err;
 
-    if (pl_graph_parse(&g, text, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_graph_parse(&g, text, &err), err);
     return g;
 }
 

@@ -58,8 +58,7 @@ static void plan(struct planned_text *t, const char *graph, int n_rank,
 {
     pl_err err;
 
-    if (make(t, graph, n_rank, share, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(make(t, graph, n_rank, share, &err), err);
 }
 
 /* "x''": the third version of x. */
@@ -606,8 +605,7 @@ TEST(layout_numeric_every_graph_has_a_lawful_plan)
             numeric_create(&p, r.g, n_rank, leaf, &err) != PL_OK)
             fail_msg("%s", err.message);
         check_plan(p);
-        assert_int_equal(numeric_create(&again, r.g, n_rank, leaf, &err),
-                         PL_OK);
+        TEST_OK(numeric_create(&again, r.g, n_rank, leaf, &err), err);
         assert_true(p->hash == again->hash);
         numeric_free(p);
         numeric_free(again);

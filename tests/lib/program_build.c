@@ -367,8 +367,7 @@ struct device_set *build_set_of(const struct device_list *l,
 
     if (!o.kernels)
         o.kernels = build_toys();
-    if (device_set_create(&s, l, &o, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(device_set_create(&s, l, &o, &err), err);
     return s;
 }
 
@@ -379,8 +378,7 @@ struct device_set *build_set_as(const char *spec, int n_thread,
     struct device_set *s;
     pl_err err;
 
-    if (device_parse(&l, spec, n_thread, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(device_parse(&l, spec, n_thread, &err), err);
     s = build_set_of(&l, opt);
     device_list_free(&l);
     return s;

@@ -57,6 +57,14 @@ struct test_text {
 void test_text_add(void *user, const char *s, size_t n);
 void test_text_show(void *user, const char *s, size_t n);
 
+/* Fails with the message of `err`, a pl_err that the call is given, unless the
+ * call returns PL_OK. */
+#define TEST_OK(call, err)                                                     \
+    do {                                                                       \
+        if ((call) != PL_OK)                                                   \
+            fail_msg("%s", (err).message);                                     \
+    } while (0)
+
 /* Ends the running case as skipped; the printf-style reason is recorded. */
 #define TEST_SKIP(...)                                                         \
     do {                                                                       \

@@ -183,8 +183,7 @@ static void open_ok(struct gguf **g, const struct file *f)
 {
     pl_err err;
 
-    if (gguf_open_memory(g, f->data, f->size, "sample.gguf", &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(gguf_open_memory(g, f->data, f->size, "sample.gguf", &err), err);
 }
 
 /* ---- well-formed files -------------------------------------------------- */
@@ -402,9 +401,9 @@ TEST(gguf_look_ups_name_what_they_expect)
     put_int(&f, 5, 1);
     open_ok(&g, &f);
 
-    assert_int_equal(gguf_get_i64(g, "five", 1, 5, 5, &v, &err), PL_OK);
+    TEST_OK(gguf_get_i64(g, "five", 1, 5, 5, &v, &err), err);
     assert_int_equal(v, 5);
-    assert_int_equal(gguf_get_i64(g, "six", 6, 0, 1, &v, &err), PL_OK);
+    TEST_OK(gguf_get_i64(g, "six", 6, 0, 1, &v, &err), err);
     assert_int_equal(v, 6);
     expect_error(gguf_get_i64(g, "five", 0, 6, 9, &v, &err), PL_BAD_FILE, &err,
                  "sample.gguf: byte 40: key five is 5 (type u16) where an "
@@ -417,7 +416,7 @@ TEST(gguf_look_ups_name_what_they_expect)
                  "an array of 1 u8");
     expect_error(gguf_get_i64(g, "text", 0, 0, 9, &v, &err), PL_BAD_FILE, &err,
                  "esc?[1m"); /* nothing reaches a terminal raw */
-    assert_int_equal(gguf_need_f64(g, "five", &d, &err), PL_OK);
+    TEST_OK(gguf_need_f64(g, "five", &d, &err), err);
     assert_true(d == 5);
     expect_error(gguf_get_f64(g, "nan", 1, &d, &err), PL_BAD_FILE, &err,
                  "a finite number");
@@ -425,7 +424,7 @@ TEST(gguf_look_ups_name_what_they_expect)
                  "missing");
     expect_error(gguf_get_bool(g, "five", false, &b, &err), PL_BAD_FILE, &err,
                  "a truth value");
-    assert_int_equal(gguf_get_str(g, "six", &s, &err), PL_OK);
+    TEST_OK(gguf_get_str(g, "six", &s, &err), err);
     assert_null(s.s);
     expect_error(gguf_get_str(g, "five", &s, &err), PL_BAD_FILE, &err,
                  "a string");
@@ -637,10 +636,8 @@ TEST(gguf_reference_files_open)
 
         if (!path)
             continue;
-        if (gguf_open(&g, path, &err) != PL_OK)
-            fail_msg("%s", err.message);
-        assert_int_equal(gguf_get_str(g, "general.architecture", &s, &err),
-                         PL_OK);
+        TEST_OK(gguf_open(&g, path, &err), err);
+        TEST_OK(gguf_get_str(g, "general.architecture", &s, &err), err);
         assert_int_equal(s.len, strlen(rows[i].architecture));
         assert_memory_equal(s.s, rows[i].architecture, s.len);
         if (rows[i].n_tensor >= 0)
@@ -663,8 +660,7 @@ TEST(gguf_vocabularies_open_without_tensors)
     if (!path)
         TEST_SKIP("vocab/ggml-vocab-llama-spm.gguf is not among the "
                   "reference data");
-    if (gguf_open(&g, path, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(gguf_open(&g, path, &err), err);
     assert_int_equal(gguf_n_tensor(g), 0);
     assert_int_equal(gguf_find(g, "tokenizer.ggml.tokens")->count, 32000);
     gguf_close(g);

@@ -46,7 +46,7 @@ static void write_part(const char *path, const struct part *p)
     float v[2][3];
     pl_err err;
 
-    assert_int_equal(gguf_writer_create(&w, &err), PL_OK);
+    TEST_OK(gguf_writer_create(&w, &err), err);
     put_u16(w, "split.no", p->no);
     put_u16(w, "split.count", p->count);
     if (p->n_tensor >= 0)
@@ -59,8 +59,7 @@ static void write_part(const char *path, const struct part *p)
             v[i][k] = (float)p->tensor[i][0];
         gguf_put_tensor(w, p->tensor[i], PL_F32, 1, &(int64_t){3}, v[i]);
     }
-    if (gguf_writer_save(w, path, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(gguf_writer_save(w, path, &err), err);
     gguf_writer_free(w);
 }
 
@@ -80,8 +79,7 @@ TEST(gguf_split_any_part_opens_the_set)
         size_t bytes = 0;
         pl_err err;
 
-        if (gguf_open(&g, part_path("set", given), &err) != PL_OK)
-            fail_msg("%s", err.message);
+        TEST_OK(gguf_open(&g, part_path("set", given), &err), err);
         assert_string_equal(gguf_path(g), part_path("set", 0));
         assert_int_equal(gguf_n_part(g), N_PART);
         assert_non_null(gguf_find(g, "first"));
@@ -178,8 +176,7 @@ TEST(gguf_split_of_one_is_a_file)
         pl_err err;
 
         write_part(part_path("whole", 1), &whole[i]);
-        if (gguf_open(&g, part_path("whole", 1), &err) != PL_OK)
-            fail_msg("%s", err.message);
+        TEST_OK(gguf_open(&g, part_path("whole", 1), &err), err);
         assert_int_equal(gguf_n_part(g), 1);
         assert_int_equal(gguf_n_tensor(g), 2);
         gguf_close(g);

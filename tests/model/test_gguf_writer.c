@@ -17,7 +17,7 @@ static struct gguf_writer *writer(void)
     struct gguf_writer *w;
     pl_err err;
 
-    assert_int_equal(gguf_writer_create(&w, &err), PL_OK);
+    TEST_OK(gguf_writer_create(&w, &err), err);
     return w;
 }
 
@@ -28,11 +28,9 @@ static struct gguf *reopen(struct gguf_writer *w, const char *name)
     struct gguf *g;
     pl_err err;
 
-    if (gguf_writer_save(w, path, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(gguf_writer_save(w, path, &err), err);
     gguf_writer_free(w);
-    if (gguf_open(&g, path, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(gguf_open(&g, path, &err), err);
     return g;
 }
 
@@ -119,8 +117,7 @@ TEST(gguf_writer_copies_a_file)
 
     if (!path)
         TEST_SKIP("llama-q-q4_0.gguf is not among the reference data");
-    if (gguf_open(&from, path, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(gguf_open(&from, path, &err), err);
     for (int64_t i = 0; i < gguf_n_kv(from); i++)
         gguf_put_kv(w, gguf_kv_at(from, i));
     for (int64_t i = 0; i < gguf_n_tensor(from); i++) {

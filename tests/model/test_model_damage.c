@@ -32,7 +32,7 @@ static void file_read(struct file *f, const char *path)
     pl_err err = {0};
 
     f->byte = test_read(path, &f->n);
-    assert_int_equal(gguf_open(&g, path, &err), PL_OK);
+    TEST_OK(gguf_open(&g, path, &err), err);
     f->header = f->n;
     for (int64_t i = 0; i < gguf_n_tensor(g); i++)
         if (gguf_tensor_at(g, i)->offset < f->header)
@@ -199,7 +199,7 @@ TEST(damaged_while_open_is_a_status)
         engine_run_decode(&r, 1, 8, token, after); /* it has its weights */
         assert_memory_equal(before, after,
                             8 * (size_t)r.n_vocab * sizeof *before);
-        assert_int_equal(pl_plan_create(&p, r.model, &o, &err), PL_OK);
+        TEST_OK(pl_plan_create(&p, r.model, &o, &err), err);
         pl_plan_free(p);
         assert_int_equal(pl_engine_create(&e, r.model, &o, &err), PL_BAD_FILE);
         assert_null(e);
@@ -230,15 +230,15 @@ TEST(damaged_while_open_keeps_what_was_parsed)
 
     for (int i = 0; i < N; i++)
         text[i] = (struct gguf_str){&"abcdefghijklmnop"[i % 8], 8};
-    assert_int_equal(gguf_writer_create(&w, &err), PL_OK);
+    TEST_OK(gguf_writer_create(&w, &err), err);
     gguf_put_strs(w, "words", text, N);
     gguf_put_tensor(w, "t", PL_F32, 1, &dim, data);
-    assert_int_equal(gguf_writer_save(w, path, &err), PL_OK);
+    TEST_OK(gguf_writer_save(w, path, &err), err);
     gguf_writer_free(w);
-    assert_int_equal(gguf_open(&g, path, &err), PL_OK);
-    assert_int_equal(gguf_read(g, gguf_tensor_at(g, 0), 4, v, 8, &err), PL_OK);
+    TEST_OK(gguf_open(&g, path, &err), err);
+    TEST_OK(gguf_read(g, gguf_tensor_at(g, 0), 4, v, 8, &err), err);
     assert_true(v[0] == 2 && v[1] == 3);
-    assert_int_equal(gguf_check_whole(g, gguf_tensor_at(g, 0), &err), PL_OK);
+    TEST_OK(gguf_check_whole(g, gguf_tensor_at(g, 0), &err), err);
     assert_int_equal(truncate(path, 0), 0);
     kv = gguf_find(g, "words");
     assert_non_null(kv);

@@ -76,11 +76,10 @@ static void open_ref(struct ref *r, const char *name, const char *path)
     if (!path || !tokens || !logits)
         TEST_SKIP("%s is absent", name);
     memset(r, 0, sizeof *r);
-    assert_int_equal(gguf_open(&r->file, path, &err), PL_OK);
-    if (model_open(&r->m, r->file, &err) != PL_OK)
-        fail_msg("%s", err.message);
-    assert_int_equal(pl_graph_create(&r->g, &err), PL_OK);
-    assert_int_equal(model_graph(r->m, r->g, &opt, &err), PL_OK);
+    TEST_OK(gguf_open(&r->file, path, &err), err);
+    TEST_OK(model_open(&r->m, r->file, &err), err);
+    TEST_OK(pl_graph_create(&r->g, &err), err);
+    TEST_OK(model_graph(r->m, r->g, &opt, &err), err);
     read_logits(r, logits, read_tokens(r, tokens));
     r->e = eval64_create(r->g, 1, MAX_TOK);
     for (int i = 0; i < r->g->n_node; i++)
@@ -236,8 +235,8 @@ static const char *rewritten_as(const char *file, const char *name,
 
     if (!path)
         TEST_SKIP("%s is absent", name);
-    assert_int_equal(gguf_open(&in, path, &err), PL_OK);
-    assert_int_equal(gguf_writer_create(&w.out, &err), PL_OK);
+    TEST_OK(gguf_open(&in, path, &err), err);
+    TEST_OK(gguf_writer_create(&w.out, &err), err);
     w.in = in;
     for (int64_t i = 0; i < gguf_n_kv(in); i++)
         if (!key->drop || strcmp(gguf_kv_at(in, i)->key, key->drop) != 0)
@@ -246,8 +245,7 @@ static const char *rewritten_as(const char *file, const char *name,
         gguf_put_f32(w.out, key->put, key->v);
     for (int64_t i = 0; i < gguf_n_tensor(in); i++)
         each(&w, gguf_tensor_at(in, i));
-    if (gguf_writer_save(w.out, out, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(gguf_writer_save(w.out, out, &err), err);
     gguf_writer_free(w.out);
     for (int i = 0; i < w.n_data; i++)
         free(w.data[i]);

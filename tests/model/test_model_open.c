@@ -20,8 +20,7 @@ static pl_graph *build(const struct model *m)
     pl_err err;
 
     assert_int_equal(pl_graph_create(&g, NULL), PL_OK);
-    if (model_graph(m, g, &f16_cache, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(model_graph(m, g, &f16_cache, &err), err);
     return g;
 }
 
@@ -140,9 +139,8 @@ TEST(model_open_reference_files_give_their_graphs)
             n_missing++;
             continue;
         }
-        assert_int_equal(gguf_open(&f, path, &err), PL_OK);
-        if (model_open(&m, f, &err) != PL_OK)
-            fail_msg("%s", err.message);
+        TEST_OK(gguf_open(&f, path, &err), err);
+        TEST_OK(model_open(&m, f, &err), err);
         assert_memory_equal(m->family->arch, refs[i], 5);
         g = build(m);
         check_graph(m, g);
@@ -162,8 +160,8 @@ static pl_graph *open_ref(const char *name, struct gguf **f, struct model **m)
 
     if (!path)
         TEST_SKIP("%s.gguf is absent", name);
-    assert_int_equal(gguf_open(f, path, &err), PL_OK);
-    assert_int_equal(model_open(m, *f, &err), PL_OK);
+    TEST_OK(gguf_open(f, path, &err), err);
+    TEST_OK(model_open(m, *f, &err), err);
     return build(*m);
 }
 
@@ -397,11 +395,9 @@ static struct gguf *opened(const struct file *f)
         if (f->t[i].n_dim > 0)
             gguf_put_tensor(w, f->t[i].name, f->t[i].format, f->t[i].n_dim,
                             f->t[i].dim, zero);
-    if (gguf_writer_save(w, path, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(gguf_writer_save(w, path, &err), err);
     gguf_writer_free(w);
-    if (gguf_open(&g, path, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(gguf_open(&g, path, &err), err);
     return g;
 }
 
@@ -429,8 +425,7 @@ static struct model *accepted(const struct file *f)
     struct model *m;
     pl_err err;
 
-    if (model_open(&m, opened(f), &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(model_open(&m, opened(f), &err), err);
     return m;
 }
 

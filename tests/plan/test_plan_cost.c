@@ -143,12 +143,10 @@ static double run(const struct paper *p, bool threads, int n_micro,
     double with, without;
     pl_err err;
 
-    assert_int_equal(cost_run(&m, 0, n_micro, one_token, NULL, &with, &err),
-                     PL_OK);
+    TEST_OK(cost_run(&m, 0, n_micro, one_token, NULL, &with, &err), err);
     if (!use)
         return with;
-    assert_int_equal(cost_run(&m, 0, n_micro, one_token, use, &without, &err),
-                     PL_OK);
+    TEST_OK(cost_run(&m, 0, n_micro, one_token, use, &without, &err), err);
     assert_true(with == without);
     return with;
 }

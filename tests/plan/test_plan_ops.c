@@ -204,8 +204,7 @@ static void must_cross(int n_layer, pl_options opt, const bool *away,
     pl_err err;
 
     scene_open(&s, n_layer, &opt);
-    if (place_ops(&s.p, s.num, s.home, away, s.at, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(place_ops(&s.p, s.num, s.home, away, s.at, &err), err);
     crossings(&s, have, sizeof have);
     assert_string_equal(have, want);
     for (int i = 0; i < s.num->n; i++) {

@@ -48,8 +48,7 @@ static void check(const struct program_device dev[2], const char *text,
     pl_err err = {0};
     int n;
 
-    if (program_parse(&p, &n, &a, text, strlen(text), &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(program_parse(&p, &n, &a, text, strlen(text), &err), err);
     assert_int_equal(n, 2);
     if ((program_check(&m, p, &err) == PL_OK) != !message)
         fail_msg("%s\nis %s", text, message ? "accepted" : err.message);

@@ -397,7 +397,7 @@ TEST(law_decides_who_can_run_two_queues_as_one)
             fail_msg("trial %d keeps the law and stands still", trial);
         n_stall += !end;
         n_kept += !*where;
-        assert_int_equal(check(x->p, x->n, true, &err), PL_OK);
+        TEST_OK(check(x->p, x->n, true, &err), err);
         s = check(x->p, x->n, false, &err);
         if (s != (*where ? PL_BAD_ARGUMENT : PL_OK) ||
             (*where && strncmp(err.message, where, strlen(where)) != 0))

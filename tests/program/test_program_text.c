@@ -23,8 +23,7 @@ static struct program *parse(struct arena *a, const char *text, int n_dev)
     pl_err err;
     int n;
 
-    if (program_parse(&p, &n, a, text, strlen(text), &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(program_parse(&p, &n, a, text, strlen(text), &err), err);
     assert_int_equal(n, n_dev);
     return p;
 }
@@ -272,8 +271,7 @@ TEST(program_text_read_by_hand_passes_the_check)
         const struct program_machine m = build_machine(dev, 2);
         pl_err err;
 
-        if (program_check(&m, p, &err) != PL_OK)
-            fail_msg("%s", err.message);
+        TEST_OK(program_check(&m, p, &err), err);
     }
     arena_fini(&a);
     free(text);
@@ -386,8 +384,7 @@ static void models_read_back(const char *path)
     pl_model *m;
     pl_err err;
 
-    if (pl_model_open(&m, path, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_model_open(&m, path, &err), err);
     for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++) {
         pl_options opt = scripts[i];
         pl_plan *p;
@@ -413,8 +410,7 @@ TEST(program_text_models_read_back)
     h.n_layer = 3;
     h.n_vocab = 1024;
     path = test_temp("hollow.gguf");
-    if (hollow_model_write(path, &h, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(hollow_model_write(path, &h, &err), err);
     models_read_back(path);
 }
 

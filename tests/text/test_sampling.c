@@ -28,8 +28,7 @@ static struct sampler *make(int32_t n_vocab, const struct sampling_options *o)
     struct sampler *s = NULL;
     pl_err err = {0};
 
-    if (sampling_create(&s, n_vocab, o, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(sampling_create(&s, n_vocab, o, &err), err);
     return s;
 }
 

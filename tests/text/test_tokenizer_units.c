@@ -105,8 +105,7 @@ static struct tokenizer *create_from(struct gguf_writer *w)
     struct tokenizer *t = NULL;
     pl_err err = {0};
 
-    if (tokenizer_create(&t, g, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(tokenizer_create(&t, g, &err), err);
     gguf_close(g); /* the tokenizer keeps nothing of it */
     return t;
 }
@@ -563,9 +562,9 @@ TEST(tokenizer_pre_tokenizers_cut_as_published)
 
         if (pretok_create(&p, cases[i].pre, strlen(cases[i].pre), "f", &err))
             fail_msg("%s", err.message);
-        assert_int_equal(pretok_split(p, cases[i].text, strlen(cases[i].text),
-                                      join_piece, &j, &err),
-                         PL_OK);
+        TEST_OK(pretok_split(p, cases[i].text, strlen(cases[i].text),
+                             join_piece, &j, &err),
+                err);
         j.s[j.n] = '\0';
         assert_string_equal(j.s, cases[i].want);
         pretok_free(p);

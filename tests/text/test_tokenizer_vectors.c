@@ -39,7 +39,7 @@ static void check_text(const struct tokenizer *t, const char *set,
     struct text_buf back = {0};
     pl_err err;
 
-    assert_int_equal(tokenizer_encode(t, text, len, 0, &got, &err), PL_OK);
+    TEST_OK(tokenizer_encode(t, text, len, 0, &got, &err), err);
     if (got.n != n_want ||
         (n_want > 0 && memcmp(got.id, want, (size_t)n_want * sizeof *want))) {
         printf("%s: '%.*s' gives", set, (int)len, text);
@@ -51,9 +51,8 @@ static void check_text(const struct tokenizer *t, const char *set,
         printf("\n");
         fail();
     }
-    assert_int_equal(
-        tokenizer_decode(t, got.id, got.n, TOKENIZER_WHOLE, &back, &err),
-        PL_OK);
+    TEST_OK(tokenizer_decode(t, got.id, got.n, TOKENIZER_WHOLE, &back, &err),
+            err);
     assert_int_equal(back.n, len);
     if (len > 0)
         assert_memory_equal(back.s, text, len);
