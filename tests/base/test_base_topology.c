@@ -177,19 +177,12 @@ TEST(topology_failures_are_statuses)
                      PL_BAD_ARGUMENT);
     assert_int_equal(topology_load_synthetic(&t, "pu:2", "5", &err), PL_DEVICE);
     assert_non_null(strstr(err.message, "taskset"));
-    for (int n = 1;; n++) {
-        pl_status s;
-
-        alloc_fail_at(n);
-        s = topology_load_synthetic(&t, "numa:2 core:2 pu:1", NULL, NULL);
-        if (!alloc_fail_off()) {
-            assert_int_equal(s, PL_OK);
-            break;
-        }
-        assert_int_equal(s, PL_NO_MEMORY);
+    for (int64_t n = 0; alloc_each(&n);) {
+        alloc_ran(
+            topology_load_synthetic(&t, "numa:2 core:2 pu:1", NULL, NULL));
+        topology_fini(&t);
+        topology_fini(&t); /* takes a zeroed one */
     }
-    topology_fini(&t);
-    topology_fini(&t); /* takes a zeroed one */
 }
 
 /* Loads this machine with a variable of hwloc's set; nothing may come on

@@ -338,19 +338,11 @@ TEST(spec_allocation_failure_is_a_status)
 
     assert_int_equal(
         topology_load_synthetic(&t, "numa:2 core:2 pu:1", NULL, NULL), PL_OK);
-    for (int n = 1;; n++) {
-        pl_status s;
-
-        alloc_fail_at(n);
-        s = device_parse_on(&l, "cpu*2,cpu:0,sim*3", 0, &t, NULL);
-        if (!alloc_fail_off()) {
-            assert_int_equal(s, PL_OK);
-            break;
-        }
-        assert_int_equal(s, PL_NO_MEMORY);
-        assert_null(l.dev);
+    for (int64_t n = 0; alloc_each(&n);) {
+        if (alloc_ran(device_parse_on(&l, "cpu*2,cpu:0,sim*3", 0, &t, NULL)))
+            assert_null(l.dev);
+        device_list_free(&l);
     }
-    device_list_free(&l);
     topology_fini(&t);
 }
 

@@ -203,7 +203,7 @@ TEST(exec_trace_survives_each_failed_allocation)
     const char *path = test_file("models/fable-moe-Q8_0.gguf");
     pl_options o = engine_run_options();
     struct test_text t = {0};
-    bool failed = true;
+    bool failed;
     pl_model *m;
     pl_plan *p;
 
@@ -213,16 +213,13 @@ TEST(exec_trace_survives_each_failed_allocation)
     assert_int_equal(pl_model_open(&m, path, NULL), PL_OK);
     assert_int_equal(pl_plan_create(&p, m, &o, NULL), PL_OK);
     t.s = malloc(t.cap = 65536);
-    for (int64_t n = 1; failed; n++) {
+    for (int64_t n = 0; alloc_each(&n);) {
         struct exec_trace *x;
-        pl_status s;
         pl_err err;
 
         t.n = 0;
-        alloc_fail_at(n);
-        s = exec_trace_create(&x, p->compiled, test_text_add, &t, &err);
-        failed = alloc_fail_off();
-        assert_int_equal(s, failed ? PL_NO_MEMORY : PL_OK);
+        failed = alloc_ran(
+            exec_trace_create(&x, p->compiled, test_text_add, &t, &err));
         assert_int_equal(x == NULL, failed);
         assert_int_equal(t.n == 0, failed);
         exec_trace_free(x);

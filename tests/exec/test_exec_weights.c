@@ -371,23 +371,15 @@ TEST(weights_out_of_memory_is_a_status)
 
     for (int k = 0; k < 2; k++) {
         int64_t failures = 0;
-        bool failed = true;
         struct scene s;
 
         scene_init(&s, devices[k], &seed);
         load(&s); /* what the C library allocates once */
-        for (int64_t i = 1; failed; i++) {
+        for (int64_t i = 0; alloc_each(&i);) {
             pl_err err = {0};
-            pl_status st;
 
-            alloc_stat_reset();
-            alloc_fail_at(i);
-            st = exec_load(s.x, &(struct exec_source){.data = s.data}, &s.o,
-                           &err);
-            failed = alloc_fail_off();
-            assert_int_equal(st, failed ? PL_NO_MEMORY : PL_OK);
-            assert_int_equal(alloc_stat_get().live_bytes, 0);
-            failures += failed;
+            failures += alloc_ran(exec_load(
+                s.x, &(struct exec_source){.data = s.data}, &s.o, &err));
         }
         assert_true(failures > k); /* staging memory is one more */
         check_all(&s);

@@ -379,16 +379,7 @@ TEST(place_ops_allocation_failure_is_a_status)
     struct place_scene s;
 
     scene_open(&s, 1, &opt);
-    for (int n = 1;; n++) {
-        pl_status st;
-
-        alloc_fail_at(n);
-        st = place_ops(&s.p, s.num, s.home, NULL, s.at, NULL);
-        if (!alloc_fail_off()) {
-            assert_int_equal(st, PL_OK);
-            break;
-        }
-        assert_int_equal(st, PL_NO_MEMORY);
-    }
+    for (int64_t n = 0; alloc_each(&n);)
+        alloc_ran(place_ops(&s.p, s.num, s.home, NULL, s.at, NULL));
     place_scene_close(&s);
 }
