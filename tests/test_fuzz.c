@@ -46,11 +46,10 @@ static double now_s(void)
 /* The target gets an exact copy, so that a sanitizer sees one byte too many. */
 static void run_one(struct target *t, const uint8_t *data, size_t n)
 {
-    uint8_t *copy = malloc(n > 0 ? n : 1);
+    uint8_t *copy = test_need(1, n > 0 ? n : 1);
     struct alloc_stat stat;
     double start = now_s();
 
-    assert_non_null(copy);
     if (n > 0)
         memcpy(copy, data, n);
     alloc_stat_reset();
@@ -92,8 +91,7 @@ static void load_corpus(struct target *t, const char *name)
         if (f != NULL && t->n_seed < MAX_SEED) {
             struct input *in = &t->seed[t->n_seed++];
 
-            in->data = malloc(MAX_BYTES);
-            assert_non_null(in->data);
+            in->data = test_need(1, MAX_BYTES);
             in->n = fread(in->data, 1, MAX_BYTES, f);
         }
         if (f != NULL)
@@ -162,13 +160,11 @@ static void fuzz_run(const char *name, int (*run)(const uint8_t *, size_t))
     double seconds = env != NULL   ? atof(env)
                      : test_long() ? SECONDS_LONG
                                    : SECONDS_SHORT;
-    struct target *t = calloc(1, sizeof(*t));
-    uint8_t *data = malloc(MAX_BYTES);
+    struct target *t = test_need(1, sizeof(*t));
+    uint8_t *data = test_need(1, MAX_BYTES);
     uint64_t rng = test_seed();
     double start;
 
-    assert_non_null(t);
-    assert_non_null(data);
     t->run = run;
     load_corpus(t, name);
     for (int i = 0; i < t->n_seed; i++) {

@@ -342,9 +342,8 @@ static void new_script(struct game *g, int c)
 /* The list is borrowed. */
 static struct game *new_game(const struct device_list *l, uint64_t seed)
 {
-    struct game *g = calloc(1, sizeof *g);
+    struct game *g = test_need(1, sizeof *g);
 
-    assert_non_null(g);
     g->rng = seed;
     g->n = l->n;
     g->l = l;

@@ -18,9 +18,8 @@ enum { N_KIND = sizeof one_of_each / sizeof one_of_each[0] };
 
 static float *floats(int64_t n)
 {
-    float *v = calloc((size_t)n, sizeof *v);
+    float *v = test_need((size_t)n, sizeof *v);
 
-    assert_non_null(v);
     return v;
 }
 
@@ -477,9 +476,8 @@ static void rounds_by_meetings(struct rounds *r, int d)
 
 static struct rounds *rounds_new(int n, enum transport by, enum mistake m)
 {
-    struct rounds *r = calloc(1, sizeof *r);
+    struct rounds *r = test_need(1, sizeof *r);
 
-    assert_non_null(r);
     r->n = n;
     r->b = build_new(n, ROUND_TOK);
     r->whole = build_rows(0, 0, 0, ROUND_W * 4, 0, ROUND_W * 4, ROUND_W * 4);
@@ -758,9 +756,8 @@ TEST(device_memory_starts_zeroed_or_poisoned)
                               "work 640 mail 320\nscript\n",
                               1));
         for (int r = 0; r < REGION_COUNT; r++) {
-            unsigned char *v = malloc(bytes[r]);
+            unsigned char *v = test_need(1, bytes[r]);
 
-            assert_non_null(v);
             assert_int_equal(
                 device_read(s, 0, (enum region)r, 0, v, bytes[r], NULL), PL_OK);
             for (size_t i = 0; i < bytes[r]; i++)

@@ -151,8 +151,7 @@ static void read_reference(struct opened *m, const char *name)
     snprintf(file, sizeof file, "%s.logits.bin", name);
     f = fopen(test_ref(file), "rb");
     assert_non_null(f);
-    m->want = malloc((size_t)(m->n * m->n_vocab) * sizeof *m->want);
-    assert_non_null(m->want);
+    m->want = test_need(1, (size_t)(m->n * m->n_vocab) * sizeof *m->want);
     fseek(f, skip * (long)(m->n_vocab * 4), SEEK_SET);
     assert_int_equal(fread(m->want, 4, (size_t)(m->n * m->n_vocab), f),
                      m->n * m->n_vocab);
@@ -409,8 +408,7 @@ static void run(const int *v)
         return;
     }
     check(s, &err, what);
-    got = malloc((size_t)(m->n * m->n_vocab) * sizeof *got);
-    assert_non_null(got);
+    got = test_need(1, (size_t)(m->n * m->n_vocab) * sizeof *got);
     use(e, m, v[P_USE], got, what);
     pl_engine_counters(e, &c);
     tally.copying += c.copies > 0;

@@ -49,8 +49,7 @@ static double perplexity_as(const char *path, const char *name, pl_options o,
     TEST_OK(pl_tokenize(pl_model_tokenizer(r.model), text, len, PL_ADD_SPECIAL,
                         &id, &n_id, &err),
             err);
-    row = malloc((size_t)(ROWS * r.n_vocab) * sizeof *row);
-    assert_non_null(row);
+    row = test_need(1, (size_t)(ROWS * r.n_vocab) * sizeof *row);
     if (n_window == 0)
         n_window = (int)(n_id / WINDOW);
     assert_in_range(n_window, 1, n_id / WINDOW);

@@ -272,10 +272,9 @@ static int top(const float *row, int64_t n)
 static void compare(const struct ref_model *m, const float *got,
                     struct measured *r)
 {
-    double *rows = malloc((size_t)m->n_row * sizeof *rows), sum = 0;
+    double *rows = test_need(1, (size_t)m->n_row * sizeof *rows), sum = 0;
     int64_t row = 0;
 
-    assert_non_null(rows);
     memset(r, 0, sizeof *r);
     r->bits = 14695981039346656037u;
     for (int s = 0; s < m->n_seq; s++)

@@ -54,11 +54,21 @@ static void restore(const struct engine_run *r, int seq, struct state s,
         fail_msg("restoring into %d: %s", seq, err.message);
 }
 
+/* Saves as these bytes. */
+static void holds(const struct engine_run *r, int seq, struct state want)
+{
+    struct state got = save(r, seq, 0, -1);
+
+    assert_int_equal(got.n, want.n);
+    assert_memory_equal(got.data, want.data, got.n);
+    free(got.data);
+}
+
 /* Fails with this status and a message that has all of the words. */
 static void refuses(const struct engine_run *r, int seq, struct state s,
                     unsigned flags, pl_status want, const char *const words[3])
 {
-    struct state before = save(r, -1, 0, -1), after;
+    struct state before = save(r, -1, 0, -1);
     pl_err err = {0};
     pl_status got =
         pl_state_restore_memory(r->engine, seq, s.data, s.n, flags, &err);
@@ -69,11 +79,8 @@ static void refuses(const struct engine_run *r, int seq, struct state s,
     for (int i = 0; i < 3 && words[i]; i++)
         if (!strstr(err.message, words[i]))
             fail_msg("no '%s' in: %s", words[i], err.message);
-    after = save(r, -1, 0, -1);
-    assert_int_equal(before.n, after.n);
-    assert_memory_equal(before.data, after.data, before.n);
+    holds(r, -1, before);
     free(before.data);
-    free(after.data);
 }
 
 struct config {
@@ -108,9 +115,8 @@ static const struct config plain = {
 
 static float *logits_of(const struct engine_run *r, int64_t n)
 {
-    float *p = malloc((size_t)(n * r->n_vocab) * sizeof *p);
+    float *p = test_need(1, (size_t)(n * r->n_vocab) * sizeof *p);
 
-    assert_non_null(p);
     return p;
 }
 
@@ -335,8 +341,7 @@ static void rows_of(const struct engine_run *r, int cache, int64_t n,
     assert_int_equal(exec_caches_open(&c, r->engine->exec, -1, NULL), PL_OK);
     row = (size_t)c.cache[cache].n_head * c.cache[cache].row_bytes;
     out->n = (size_t)n * row;
-    out->data = malloc(out->n);
-    assert_non_null(out->data);
+    out->data = test_need(1, out->n);
     for (int64_t i = 0; i < n; i += KV_PAGE)
         assert_int_equal(
             exec_cache_read(&c, cache, r->engine->kv.table[i / KV_PAGE], 0,
@@ -585,7 +590,7 @@ TEST(state_damage_changes_nothing)
     uint64_t seed = test_seed();
     int32_t token[MAX_TOKEN];
     struct engine_run r[2];
-    struct state s, before[2], after;
+    struct state s, before[2];
     char *copy;
 
     open_as(&r[0], small, &plain, 1, PL_Q8_0);
@@ -598,8 +603,7 @@ TEST(state_damage_changes_nothing)
         engine_run_decode(&r[k], 0, 100, token + 100, NULL);
         before[k] = save(&r[k], -1, 0, -1);
     }
-    copy = malloc(s.n + 1);
-    assert_non_null(copy);
+    copy = test_need(1, s.n + 1);
     for (size_t i = 0; i < s.n + 2000; i++) {
         int k = (int)(i % 2);
         size_t n = i <= s.n ? i : s.n;
@@ -614,8 +618,8 @@ TEST(state_damage_changes_nothing)
             copy[test_below(&seed, (int64_t)s.n)] ^=
                 (char)(1 + test_below(&seed, 255));
         } else {
-            exact = malloc(n + 1); /* a sanitizer sees one byte too many */
-            assert_non_null(exact);
+            exact =
+                test_need(1, n + 1); /* a sanitizer sees one byte too many */
             memcpy(exact, s.data, n);
         }
         got = pl_state_restore_memory(r[k].engine, 0, exact ? exact : copy, n,
@@ -624,10 +628,7 @@ TEST(state_damage_changes_nothing)
         if (got == PL_OK || !err.message[0])
             fail_msg("damage %zu was not noticed", i);
         if (i % 64 < 2 || i + 100 > s.n + 2000) {
-            after = save(&r[k], -1, 0, -1);
-            assert_int_equal(after.n, before[k].n);
-            assert_memory_equal(after.data, before[k].data, after.n);
-            free(after.data);
+            holds(&r[k], -1, before[k]);
         }
     }
     memcpy(copy, s.data, s.n);
@@ -636,13 +637,9 @@ TEST(state_damage_changes_nothing)
         assert_int_equal(
             pl_state_restore_memory(r[k].engine, 0, copy, s.n + 1, 0, NULL),
             PL_BAD_FILE);
-        after = save(&r[k], -1, 0, -1);
-        assert_memory_equal(after.data, before[k].data, after.n);
-        free(after.data);
+        holds(&r[k], -1, before[k]);
         restore(&r[k], 0, s, 0);
-        after = save(&r[k], 0, 0, -1);
-        assert_memory_equal(after.data, s.data, s.n);
-        free(after.data);
+        holds(&r[k], 0, s);
         free(before[k].data);
         engine_run_close(&r[k]);
     }
@@ -657,7 +654,7 @@ TEST(state_out_of_memory_changes_nothing)
     uint64_t seed = test_seed();
     int32_t token[MAX_TOKEN];
     struct engine_run r;
-    struct state s, wide, before, after;
+    struct state s, wide, before;
     int64_t n_fail = 0;
 
     open_as(&r, small, &tight, 2, PL_F32);
@@ -693,9 +690,7 @@ TEST(state_out_of_memory_changes_nothing)
             /* in place, its second half may run out with the first one gone */
             if (pl_seq_length(r.engine, 0) == 0)
                 continue;
-            after = save(&r, -1, 0, -1);
-            assert_memory_equal(after.data, before.data, before.n);
-            free(after.data);
+            holds(&r, -1, before);
         }
     }
     assert_true(n_fail > 10);

@@ -30,9 +30,8 @@ static void same(const float *a, const float *b, int64_t n, int64_t n_vocab,
 
 static float *rows_new(const struct engine_run *r, int64_t n)
 {
-    float *p = calloc((size_t)(n * r->n_vocab), sizeof *p);
+    float *p = test_need((size_t)(n * r->n_vocab), sizeof *p);
 
-    assert_non_null(p);
     return p;
 }
 
@@ -167,8 +166,7 @@ static const char *with_bf16_values(const char *path, const char *name,
         }
         assert_int_equal(t->format, PL_F32);
         assert_true(n_kept < COUNT(kept));
-        half = kept[n_kept++] = full = malloc(t->bytes);
-        assert_non_null(full);
+        half = kept[n_kept++] = full = test_need(1, t->bytes);
         for (size_t k = 0; k < n; k++)
             if (format == PL_BF16)
                 half[k] = (uint16_t)(from[k] >> 16);
@@ -611,9 +609,8 @@ static void ranges(pl_exec *x, struct bench *b, int n, uint64_t *random,
     for (int i = 0; i < n; i++) {
         struct shadow *s = &b->s[test_below(random, b->n)];
         size_t from = (size_t)test_below(random, (int64_t)s->n + 1), len;
-        unsigned char *got = malloc(s->n + 1);
+        unsigned char *got = test_need(1, s->n + 1);
 
-        assert_non_null(got);
         len = (size_t)test_below(random, (int64_t)(s->n - from) + 1);
         if (test_below(random, 2))
             len = len > 40 ? len % 40 : len;
@@ -739,8 +736,7 @@ TEST(tensor_pieces_compute_as_the_whole)
             pl_tensor_set(x, pl_tensor_find(b.g, "id"), id, 0, T * 4, &err);
             pl_tensor_set(x, pl_tensor_find(b.g, "ids"), id, 0, T * 8, &err);
             TEST_OK(pl_exec_step(x, &rows, &err), err);
-            out[how] = malloc((size_t)1 << 20);
-            assert_non_null(out[how]);
+            out[how] = test_need(1, (size_t)1 << 20);
             n_out = 0;
             for (pl_tensor t = 0;; t++) {
                 pl_dim dim[4];

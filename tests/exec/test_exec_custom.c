@@ -328,9 +328,8 @@ static float *run(const pl_graph *g, const pl_options *o, uint64_t values,
     seen_groups += x->plan->low->n_group > 1;
     for (int i = 0; i < g->n_node; i++) {
         int64_t n = graph_count(&g->node[i], &z);
-        float *v = malloc((size_t)n * sizeof *v);
+        float *v = test_need(1, (size_t)n * sizeof *v);
 
-        assert_non_null(v);
         for (int64_t k = 0; g->node[i].n_in == 0 && k < n; k++) {
             int32_t id = (int32_t)test_below(&values, 7) - 3;
 

@@ -374,8 +374,7 @@ TEST(steps_allocate_nothing)
         engine_run_tokens(&r, &random, N, token);
         for (int k = 0; k < N; k++)
             seq[k] = k % 3;
-        logits = malloc((size_t)(N * r.n_vocab) * sizeof *logits);
-        assert_non_null(logits);
+        logits = test_need(1, (size_t)(N * r.n_vocab) * sizeof *logits);
         engine_run_decode(&r, 0, 2, token, logits); /* warm-up */
         alloc_stat_reset();
         for (int n = 1; n <= N; n += 13) {

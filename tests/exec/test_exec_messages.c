@@ -85,8 +85,7 @@ static void counted(const char *path, const char *name, const char *on,
     p = pl_engine_plan(r.engine)->compiled;
     if (experts)
         two_a_layer(p, what);
-    logits = malloc((size_t)(MAX * r.n_vocab) * sizeof *logits);
-    assert_non_null(logits);
+    logits = test_need(1, (size_t)(MAX * r.n_vocab) * sizeof *logits);
     engine_run_tokens(&r, &random, MAX, token);
     for (int i = 0; i < 5; i++) {
         uint8_t wanted[MAX];

@@ -75,8 +75,7 @@ static void make(struct graph *y, uint64_t *seed)
     y->middle = pl_tensor_find(y->g, "l_out.3");
     assert_true(y->g->node[y->logits].output && y->middle >= 0);
     pl_keep(y->g, y->middle);
-    y->bytes = calloc((size_t)y->g->n_node, sizeof *y->bytes);
-    assert_non_null(y->bytes);
+    y->bytes = test_need((size_t)y->g->n_node, sizeof *y->bytes);
     for (int i = 0; i < y->g->n_node; i++) {
         const struct graph_node *n = &y->g->node[i];
         size_t size;

@@ -146,8 +146,7 @@ static void scene_init(struct scene *s, const struct setting *set,
                                      .seq = s->seq,
                                      .page_stride = last / PAGE_TOKENS + 2};
     s->n_page = s->batch.page_stride * set->n_seq;
-    s->batch.pages = malloc((size_t)s->n_page * 4);
-    assert_non_null(s->batch.pages);
+    s->batch.pages = test_need(1, (size_t)s->n_page * 4);
     scene_pages(s, seed);
 
     c->n_in = 4;

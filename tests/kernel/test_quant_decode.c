@@ -34,8 +34,7 @@ static void check_vectors(pl_format f, const char *stem)
     n = (int64_t)(values_size / sizeof(float));
     assert_true(n > 0);
     assert_int_equal(format_row_bytes(f, n), blocks_size);
-    got = malloc(values_size);
-    assert_non_null(got);
+    got = test_need(1, values_size);
     fi->decode(got, blocks, n);
     for (int64_t i = 0; i < n; i++) {
         if (memcmp(&got[i], &want[i], sizeof(float)) != 0)

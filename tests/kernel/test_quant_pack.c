@@ -45,8 +45,7 @@ static void sample_init(struct sample *s, pl_format f, uint64_t *seed)
     s->n_row = 1 + test_below(seed, 40);
     s->k = unit * (1 + test_below(seed, MAX_BLOCKS));
     s->row_bytes = format_row_bytes(f, s->k);
-    s->rows = malloc((size_t)s->n_row * s->row_bytes);
-    assert_non_null(s->rows);
+    s->rows = test_need(1, (size_t)s->n_row * s->row_bytes);
     random_bytes(seed, s->rows, (size_t)s->n_row * s->row_bytes);
 
     s->n_rank = 1 + (int)test_below(seed, MAX_RANK);
@@ -79,14 +78,12 @@ static void device_init(struct device *d, const struct sample *s, int first,
 {
     int max = pack_max_chunks(s->f, s->span + first, n);
 
-    d->chunks = malloc((size_t)(max + 1) * sizeof(*d->chunks));
-    assert_non_null(d->chunks);
+    d->chunks = test_need(1, (size_t)(max + 1) * sizeof(*d->chunks));
     pack_init(&d->p, s->f, s->n_row, s->k, s->span + first, n, d->chunks);
     assert_int_equal(d->p.n_chunk, max);
     assert_int_equal(d->p.group_bytes % 64, 0);
     /* exactly as large as stated: the sanitizer sees any byte beyond */
-    d->data = calloc(1, d->p.matrix_bytes + (d->p.matrix_bytes == 0));
-    assert_non_null(d->data);
+    d->data = test_need(1, d->p.matrix_bytes + (d->p.matrix_bytes == 0));
     for (int64_t r = 0; r < s->n_row; r++)
         pack_row(&d->p, d->data + (size_t)(r / 16) * d->p.group_bytes,
                  (int)(r % 16), s->rows + (size_t)r * s->row_bytes);
@@ -213,9 +210,8 @@ static void compare_groups(const struct device *d, const struct sample *s,
                            uint64_t *seed)
 {
     const struct pack *p = &d->p;
-    uint8_t *data = malloc(p->matrix_bytes + (p->matrix_bytes == 0));
+    uint8_t *data = test_need(1, p->matrix_bytes + (p->matrix_bytes == 0));
 
-    assert_non_null(data);
     random_bytes(seed, data, p->matrix_bytes);
     for (int64_t g = 0; g < (s->n_row + 15) / 16; g++) {
         const void *rows[16] = {NULL}, *ahead[16] = {NULL};
@@ -271,8 +267,7 @@ TEST(pack_group_takes_rows_of_any_length)
         s.k = 1 + test_below(&seed, 100);
         s.row_bytes = format_row_bytes(s.f, s.k);
         s.span[0] = (struct pack_span){0, s.k, 0};
-        s.rows = malloc((size_t)s.n_row * s.row_bytes);
-        assert_non_null(s.rows);
+        s.rows = test_need(1, (size_t)s.n_row * s.row_bytes);
         random_bytes(&seed, s.rows, (size_t)s.n_row * s.row_bytes);
         device_init(&d, &s, 0, 1);
         compare_groups(&d, &s, &seed);

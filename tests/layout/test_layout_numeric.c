@@ -599,8 +599,7 @@ TEST(layout_numeric_every_graph_has_a_lawful_plan)
         for (int i = 0; i < n_rank; i++)
             share[i] = (double)test_below(&seed, 4);
         share[test_below(&seed, n_rank)] += 1;
-        leaf = calloc((size_t)r.n_node, sizeof *leaf);
-        assert_non_null(leaf);
+        leaf = test_need((size_t)r.n_node, sizeof *leaf);
         if (roles_layouts(r.g, n_rank, share, &a, leaf, &err) != PL_OK ||
             numeric_create(&p, r.g, n_rank, leaf, &err) != PL_OK)
             fail_msg("%s", err.message);

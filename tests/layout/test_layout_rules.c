@@ -201,8 +201,7 @@ static void draw_operand(struct try *t, int i, struct eval_value *v)
         v->n *= v->dim[d];
     }
     free(v->x);
-    v->x = calloc((size_t)v->n, sizeof *v->x);
-    assert_non_null(v->x);
+    v->x = test_need((size_t)v->n, sizeof *v->x);
     for (int64_t k = 0; k < v->n; k++)
         v->x[k] = draw_value(t, i, k);
 }
@@ -259,8 +258,7 @@ static bool near(double a, double b)
 static void clone(struct eval_value *to, const struct eval_value *v)
 {
     *to = *v;
-    to->x = malloc((size_t)v->n * sizeof *v->x);
-    assert_non_null(to->x);
+    to->x = test_need(1, (size_t)v->n * sizeof *v->x);
     memcpy(to->x, v->x, (size_t)v->n * sizeof *v->x);
 }
 
@@ -879,8 +877,7 @@ static void move_owners(const struct move *m, int64_t n_tok,
         in[i].n = graph_count(x, &s);
         for (int d = 0; d < x->n_dim; d++)
             in[i].dim[d] = dim_value(x->dim[d], &s);
-        in[i].x = malloc((size_t)in[i].n * sizeof *in[i].x);
-        assert_non_null(in[i].x);
+        in[i].x = test_need(1, (size_t)in[i].n * sizeof *in[i].x);
         for (int64_t k = 0; k < in[i].n; k++)
             in[i].x[k] = m->in[i]->kind == PL_SPLIT
                              ? (double)naive_owners(

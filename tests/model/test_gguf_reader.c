@@ -550,11 +550,10 @@ TEST(gguf_duplicate_keys_are_refused)
 TEST(gguf_counts_beyond_the_limits_are_refused)
 {
     size_t size = 40u << 20; /* enough bytes for either count */
-    unsigned char *data = calloc(1, size);
+    unsigned char *data = test_need(1, size);
     struct gguf *g;
     pl_err err;
 
-    assert_non_null(data);
     memcpy(data, "GGUF\3", 5);
     data[18] = 2; /* 131,072 keys */
     expect_error(gguf_open_memory(&g, data, size, "x", &err), PL_UNSUPPORTED,
@@ -597,9 +596,8 @@ static unsigned char *slurp(const char *path, size_t *size)
     if (!f)
         return NULL;
     if (fseek(f, 0, SEEK_END) == 0 && (n = ftell(f)) > 0) {
-        data = malloc((size_t)n);
+        data = test_need(1, (size_t)n);
         rewind(f);
-        assert_non_null(data);
         assert_int_equal(fread(data, 1, (size_t)n, f), n);
         *size = (size_t)n;
     }

@@ -156,12 +156,11 @@ TEST(gguf_writer_tensors_of_every_format_read_back)
 {
     static const int64_t dim[4] = {2, 3, 1, 256};
     struct gguf_writer *w = writer();
-    unsigned char *data = malloc(6 * 256 * 4);
+    unsigned char *data = test_need(1, 6 * 256 * 4);
     int64_t rows[PL_FORMAT_COUNT] = {0};
     struct gguf *g;
     char name[32];
 
-    assert_non_null(data);
     for (int i = 0; i < 6 * 256 * 4; i++)
         data[i] = (unsigned char)(i * 7);
     for (int f = 0; f < PL_FORMAT_COUNT; f++) {

@@ -208,9 +208,8 @@ struct rewrite {
 
 static float *keep(struct rewrite *w, size_t bytes)
 {
-    float *p = malloc(bytes);
+    float *p = test_need(1, bytes);
 
-    assert_non_null(p);
     assert_true(w->n_data < 256);
     return w->data[w->n_data++] = p;
 }

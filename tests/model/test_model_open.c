@@ -927,8 +927,7 @@ TEST(model_open_flipped_bytes_give_a_status)
         n = gguf_file_bytes(f);
         n_head = gguf_tensor_at(f, 0)->offset;
         gguf_close(f);
-        data = malloc(n);
-        assert_non_null(data);
+        data = test_need(1, n);
         in = fopen(path, "rb");
         assert_non_null(in);
         assert_int_equal(fread(data, 1, n, in), n);

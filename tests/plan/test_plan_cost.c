@@ -28,9 +28,8 @@ struct paper {
 /* Tensor w is of w values. */
 static struct paper *paper(int n_dev)
 {
-    struct paper *p = calloc(1, sizeof *p);
+    struct paper *p = test_need(1, sizeof *p);
 
-    assert_non_null(p);
     p->n_dev = n_dev;
     for (int i = 0; i < MAX_TENSOR; i++)
         p->tensor[i] = (struct prog_tensor){
@@ -632,12 +631,11 @@ TEST(plan_cost_large_plans_take_no_time)
 {
     enum { N_DEV = 64, N_STEP = 5000 };
     struct paper *p = paper(N_DEV);
-    struct step *all = calloc(N_DEV * N_STEP, sizeof *all);
+    struct step *all = test_need(N_DEV * N_STEP, sizeof *all);
     struct cost_machine m = machine(p, false);
     struct timespec a, b;
     double s, took = INFINITY;
 
-    assert_non_null(all);
     for (int d = 0; d < N_DEV; d++) {
         p->script[d].step = all + d * N_STEP;
         p->script[d].n_step = N_STEP;

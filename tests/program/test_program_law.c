@@ -368,10 +368,9 @@ static pl_status check(const struct program *p, int n, bool one_queue,
 
 TEST(law_decides_who_can_run_two_queues_as_one)
 {
-    struct law *x = calloc(1, sizeof *x);
+    struct law *x = test_need(1, sizeof *x);
     int n_trial = test_long() ? 20000 : 1000, n_stall = 0, n_kept = 0;
 
-    assert_non_null(x);
     x->rng = test_seed();
     for (int trial = 0; trial < n_trial; trial++) {
         char where[96] = "";
@@ -412,11 +411,10 @@ TEST(law_decides_who_can_run_two_queues_as_one)
 /* Runs that lack some steps keep it, or break it, each for itself. */
 TEST(law_holds_in_every_kind_of_run)
 {
-    struct law *x = calloc(1, sizeof *x);
+    struct law *x = test_need(1, sizeof *x);
     int n_trial = test_long() ? 20000 : 1000;
     int n_kept = 0, n_nobody = 0, n_some = 0;
 
-    assert_non_null(x);
     x->rng = test_seed() + 1;
     x->few = 1;
     for (int trial = 0; trial < n_trial; trial++) {
@@ -483,10 +481,9 @@ static bool is_tied(const struct program *p, int a, int b)
  * order of the other ones. */
 TEST(law_sim_devices_keep_to_it)
 {
-    struct law *x = calloc(1, sizeof *x);
+    struct law *x = test_need(1, sizeof *x);
     int n_trial = test_long() ? 20000 : 1000;
 
-    assert_non_null(x);
     x->rng = test_seed() + 2;
     for (int trial = 0; trial < n_trial; trial++) {
         struct list l[MAX_DEV];

@@ -753,9 +753,8 @@ TEST(tokenizer_megabytes_of_one_character_take_no_time)
         "falcon",    "deepseek-coder", "deepseek-llm", "deepseek-v3",
     };
     enum { BYTES = 1 << 20 };
-    char *text = malloc(BYTES + 8);
+    char *text = test_need(1, BYTES + 8);
 
-    assert_non_null(text);
     for (size_t p = 0; p < sizeof pres / sizeof pres[0]; p++) {
         struct tokenizer *t = tiny_of_kind(p == 0   ? 0
                                            : p == 1 ? 2
