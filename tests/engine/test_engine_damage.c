@@ -5,7 +5,6 @@
 #include "pl_graph.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,6 @@
 /* What planning takes: how many plans are made, and that the machine is looked
  * at once and overrides are read once however many. */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "fit/fit.h"

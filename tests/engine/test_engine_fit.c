@@ -6,7 +6,6 @@
 #include "lib/hollow_model.h"
 #include "lib/support.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

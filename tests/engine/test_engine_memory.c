@@ -7,7 +7,6 @@
 #include "lib/engine_run.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "engine/engine.h"

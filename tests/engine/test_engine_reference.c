@@ -13,7 +13,6 @@
  * kernels (which decode all weights for each token) on one sequence. Limits:
  * section 3 of the reference data's README, where they were measured. */
 #include <dirent.h>
-#include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>

@@ -3,7 +3,6 @@
 #include "lib/engine_run.h"
 #include "lib/scene_model.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

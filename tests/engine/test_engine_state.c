@@ -4,7 +4,6 @@
  * "Nothing" is compared as bytes: the state of the whole cache before and
  * after. */
 #include <dirent.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,8 +4,6 @@
 #include "lib/random_layout.h"
 #include "lib/support.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MAX_SIZE = 48 };

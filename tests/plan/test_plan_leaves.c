@@ -5,7 +5,6 @@
 #include "plan/override.h"
 #include "plan/place.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static pl_status scene_open(struct place_scene *s, int n_layer, pl_options opt)
