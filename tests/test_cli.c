@@ -54,9 +54,7 @@ static struct ran sh(int code, const char *line)
     int got;
 
     if (dir == NULL) {
-        if (test_file("models/fable-moe-Q8_0.gguf") == NULL)
-            fail_msg("models/fable-moe-Q8_0.gguf is absent, but belongs "
-                     "to the repository");
+        (void)test_model(); /* it is there */
         dir = test_temp("");
         if (symlink(test_file("models"), test_temp("models")) != 0)
             fail_msg("symlink: %s", strerror(errno));
@@ -664,7 +662,7 @@ static void endless(const char **argv)
         "-n",    "-1",  "-c", "1000000", "--ignore-eos", NULL};
 
     memcpy(argv, words, sizeof(words));
-    argv[3] = test_file("models/fable-moe-Q8_0.gguf");
+    argv[3] = test_model();
 }
 
 TEST(cli_run_interrupted_exits_130_with_the_summary)
@@ -885,7 +883,7 @@ TEST(cli_printed_options_give_the_same_plan)
 /* A copy of the model whose last norm holds `v`. */
 static void write_damaged(const char *path, float v)
 {
-    const char *model = test_file("models/fable-moe-Q8_0.gguf");
+    const char *model = test_model();
     size_t n, at;
     char *bytes = test_read(model, &n);
     struct gguf *g;

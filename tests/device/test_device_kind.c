@@ -237,9 +237,7 @@ TEST(kind_of_a_test_is_asked_as_ours_are)
     device_list_free(&l);
     assert_int_equal(device_parse(&l, "plain:1GB/s", 0, &err), PL_BAD_ARGUMENT);
     assert_non_null(strstr(err.message, plain_ops.accepts));
-    assert_non_null(test_file("models/fable-moe-Q8_0.gguf"));
-    TEST_OK(pl_model_open(&m, test_file("models/fable-moe-Q8_0.gguf"), &err),
-            err);
+    TEST_OK(pl_model_open(&m, test_model(), &err), err);
     assert_int_equal(pl_engine_create(&e, m, &o, &err), PL_NO_DEVICE_MEMORY);
     assert_non_null(strstr(err.message, "plain0"));
     pl_model_free(m);

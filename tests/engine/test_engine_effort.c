@@ -52,13 +52,11 @@ static const char *const ffn_up[] = {"ffn_up=host"};
 
 static struct effort plan(pl_options opt)
 {
-    const char *path = test_file("models/fable-moe-Q8_0.gguf");
     pl_model *m;
     pl_plan *p;
     pl_err err;
 
-    assert_non_null(path);
-    TEST_OK(pl_model_open(&m, path, &err), err);
+    TEST_OK(pl_model_open(&m, test_model(), &err), err);
     effort = (struct effort){0};
     TEST_OK(pl_plan_create(&p, m, &opt, &err), err);
     pl_plan_free(p);

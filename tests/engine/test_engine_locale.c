@@ -188,7 +188,7 @@ static void say_json(struct test_text *t)
 
 static void say_all(struct test_text *t)
 {
-    const char *model = test_file("models/fable-moe-Q8_0.gguf");
+    const char *model = test_model();
     pl_err err;
 
     say_numbers(t);
@@ -220,9 +220,6 @@ static void all_is_as_under_c(const char *name)
 
 TEST(locale_does_not_show_in_what_is_printed_and_read)
 {
-    if (!test_file("models/fable-moe-Q8_0.gguf"))
-        fail_msg("models/fable-moe-Q8_0.gguf is absent, but belongs "
-                 "to the repository");
     each(all_is_as_under_c);
 }
 

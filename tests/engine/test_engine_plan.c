@@ -29,12 +29,7 @@ static pl_model *open_model(const char *path)
 
 static pl_model *bundled(void)
 {
-    const char *path = test_file("models/fable-moe-Q8_0.gguf");
-
-    if (!path)
-        fail_msg("models/fable-moe-Q8_0.gguf is absent, but belongs "
-                 "to the repository");
-    return open_model(path);
+    return open_model(test_model());
 }
 
 static pl_model *hollow(const struct hollow_model *shape)

@@ -82,14 +82,12 @@ TEST(bits_do_not_depend_on_the_instruction_set)
     int absent = 0;
 
     for (int f = 0; f < 2; f++) {
-        const char *path = test_ref(names[0]);
+        const char *path = test_ref_or_skip(names[0]);
         pl_options o = engine_run_options();
         pl_model *m;
         pl_plan *p;
         pl_err err = {0};
 
-        if (!path)
-            TEST_SKIP("no reference models are at hand");
         o.cpu = families[f];
         TEST_OK(pl_model_open(&m, path, &err), err);
         if (pl_plan_create(&p, m, &o, &err) == PL_OK)
@@ -191,11 +189,9 @@ TEST(bits_of_bf16_weights_are_those_of_their_values)
     static const char *const kernels[] = {NULL, "reference", "generic"};
 
     for (int m = 0; m < COUNT(names); m++) {
-        const char *path = test_ref(names[m]);
+        const char *path = test_ref_or_skip(names[m]);
         char f32[512], bf16[512];
 
-        if (!path)
-            TEST_SKIP("%s is not at hand", names[m]);
         snprintf(f32, sizeof f32, "%s",
                  with_bf16_values(path, "f32.gguf", PL_F32));
         snprintf(bf16, sizeof bf16, "%s",

@@ -70,14 +70,12 @@ static pl_status life(const char *path, const pl_options *o, bool shared,
  * as many n, evenly spread, as the seconds allow. */
 static void fail_each(const char *file, pl_options o, double budget_s)
 {
-    const char *path = test_ref(file), *devices = o.devices;
+    const char *path = test_ref_or_skip(file), *devices = o.devices;
     uint64_t random = test_seed();
     int64_t n, step, runs = 0;
     pl_err err;
     double t;
 
-    if (!path)
-        TEST_SKIP("%s is not at hand", file);
     TEST_OK(life(path, &o, true, &err), err); /* lazy tables */
     t = seconds();
     alloc_stat_reset();
@@ -182,13 +180,11 @@ static int64_t planned_bytes(const struct compiled *p, int from, int to)
 TEST(memory_planned_is_what_is_taken)
 {
     static const char *const devices[] = {"cpu", "cpu*3", "sim*2"};
-    const char *name = "llama-wide-q4_k_m.gguf", *path = test_ref(name);
+    const char *path = test_ref_or_skip("llama-wide-q4_k_m.gguf");
     pl_err err = {0};
 
     if (SANITIZED)
         TEST_SKIP("sanitizers take memory of their own");
-    if (!path)
-        TEST_SKIP("%s is not at hand", name);
     for (int i = 0; i < 3; i++) {
         pl_options o = engine_run_options();
         pl_model *m;

@@ -221,10 +221,7 @@ TEST(messages_with_expert_scales_are_two_a_layer)
 
         snprintf(file, sizeof file, "%s.gguf", names[i]);
         snprintf(what, sizeof what, "%s with scales", names[i]);
-        path = test_ref(file);
-        if (!path)
-            TEST_SKIP("%s is not at hand", file);
-        path = with_scales(path);
+        path = with_scales(test_ref_or_skip(file));
         for (int k = 0; k < N_DEVICES; k++)
             counted(path, what, devices[k], 0, NULL, true);
     }

@@ -373,7 +373,7 @@ static void each_model(void (*test)(const char *path, const char *name))
             snprintf(absent + strlen(absent), sizeof absent - strlen(absent),
                      " %s", names[i]);
     }
-    test(test_file("models/fable-moe-Q8_0.gguf"), "fable-moe-Q8_0.gguf");
+    test(test_model(), "fable-moe-Q8_0.gguf");
     if (absent[0])
         TEST_SKIP("not at hand:%s", absent);
 }

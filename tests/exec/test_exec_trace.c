@@ -114,7 +114,7 @@ TEST(exec_trace_shows_every_step)
          10,
          true},
     };
-    const char *path = test_file("models/fable-moe-Q8_0.gguf");
+    const char *path = test_model();
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         pl_options o = engine_run_options();
@@ -200,16 +200,13 @@ TEST(exec_trace_hidden_is_what_overlaps)
 
 TEST(exec_trace_survives_each_failed_allocation)
 {
-    const char *path = test_file("models/fable-moe-Q8_0.gguf");
+    const char *path = test_model();
     pl_options o = engine_run_options();
     struct test_text t = {0};
     bool failed;
     pl_model *m;
     pl_plan *p;
 
-    if (!path)
-        fail_msg("models/fable-moe-Q8_0.gguf is absent, but belongs "
-                 "to the repository");
     assert_int_equal(pl_model_open(&m, path, NULL), PL_OK);
     assert_int_equal(pl_plan_create(&p, m, &o, NULL), PL_OK);
     t.s = malloc(t.cap = 65536);

@@ -46,6 +46,25 @@ const char *test_ref(const char *name)
     return existing(PLAIT_SOURCE_DIR "/tests/refs", name);
 }
 
+const char *test_ref_or_skip(const char *name)
+{
+    const char *path = test_ref(name);
+
+    if (path == NULL)
+        TEST_SKIP("%s is not at hand", name);
+    return path;
+}
+
+const char *test_model(void)
+{
+    const char *path = test_file("models/fable-moe-Q8_0.gguf");
+
+    if (path == NULL)
+        fail_msg("models/fable-moe-Q8_0.gguf is absent, but belongs "
+                 "to the repository");
+    return path;
+}
+
 const char *test_file(const char *name)
 {
     return existing(PLAIT_SOURCE_DIR, name);

@@ -21,6 +21,13 @@
  * when no reference directory has it. The text lives as long as the process. */
 const char *test_ref(const char *name);
 
+/* The same, or the running case is skipped and names it. */
+const char *test_ref_or_skip(const char *name);
+
+/* Path of the bundled model, which belongs to the checkout: where it is
+ * absent, the case fails. */
+const char *test_model(void);
+
 /* Path of `name` inside the checkout ("models/heldout.txt"), or NULL. */
 const char *test_file(const char *name);
 

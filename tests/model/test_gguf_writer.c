@@ -110,13 +110,11 @@ TEST(gguf_writer_arrays_read_back)
 /* Every entry and every tensor of a reference file, copied. */
 TEST(gguf_writer_copies_a_file)
 {
-    const char *path = test_ref("llama-q-q4_0.gguf");
+    const char *path = test_ref_or_skip("llama-q-q4_0.gguf");
     struct gguf_writer *w = writer();
     struct gguf *from, *to;
     pl_err err;
 
-    if (!path)
-        TEST_SKIP("llama-q-q4_0.gguf is not among the reference data");
     TEST_OK(gguf_open(&from, path, &err), err);
     for (int64_t i = 0; i < gguf_n_kv(from); i++)
         gguf_put_kv(w, gguf_kv_at(from, i));

@@ -401,17 +401,14 @@ static void models_read_back(const char *path)
 
 TEST(program_text_models_read_back)
 {
-    const char *path = test_file("models/fable-moe-Q8_0.gguf");
     struct hollow_model h = hollow_400b; /* K-quants, cut within blocks */
     pl_err err;
 
-    if (path)
-        models_read_back(path);
+    models_read_back(test_model());
     h.n_layer = 3;
     h.n_vocab = 1024;
-    path = test_temp("hollow.gguf");
-    TEST_OK(hollow_model_write(path, &h, &err), err);
-    models_read_back(path);
+    TEST_OK(hollow_model_write(test_temp("hollow.gguf"), &h, &err), err);
+    models_read_back(test_temp("hollow.gguf"));
 }
 
 /* ---- packings ------------------------------------------------------------ */
