@@ -19,7 +19,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 /* The cases of one file. */
@@ -82,14 +81,6 @@ static void die(const char *what)
 {
     fprintf(stderr, "plait-test: %s: %s\n", what, strerror(errno));
     exit(2);
-}
-
-static double now_s(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 void test_add(const char *file, const char *law, CMUnitTestFunction run)
@@ -229,7 +220,7 @@ static void job_start(struct job *j, const struct group *g)
     if (pipe(fds) != 0)
         die("pipe");
     fflush(NULL);
-    *j = (struct job){.group = g, .fd = fds[0], .started = now_s()};
+    *j = (struct job){.group = g, .fd = fds[0], .started = test_seconds()};
     j->pid = fork();
     if (j->pid < 0)
         die("fork");
@@ -286,7 +277,7 @@ static void job_finish(struct job *j, bool must_run)
     if (j->count[SKIPPED] > 0)
         printf(", %d skipped", j->count[SKIPPED]);
     if (n > 0 || how[0] != '\0')
-        printf("  %.1f s\n", now_s() - j->started);
+        printf("  %.1f s\n", test_seconds() - j->started);
     if (j->log.s != NULL && !all.verbose)
         fputs(j->log.s, stdout);
     fflush(stdout);
@@ -319,7 +310,7 @@ static void jobs_wait(struct job *jobs, int n_job, bool must_run)
 
             if (j->group == NULL)
                 continue;
-            if (!j->timed_out && now_s() - j->started > all.limit_s) {
+            if (!j->timed_out && test_seconds() - j->started > all.limit_s) {
                 j->timed_out = true;
                 kill(-j->pid, SIGKILL);
             }

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "engine/engine.h"
 #include "lib/alloc_fail.h"
@@ -28,14 +27,6 @@
 #endif
 
 static const char smallest[] = "llama-q-q4_0.gguf";
-
-static double seconds(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* Out of memory ----------------------------------------------------------- */
 
@@ -77,11 +68,11 @@ static void fail_each(const char *file, pl_options o, double budget_s)
     double t;
 
     TEST_OK(life(path, &o, true, &err), err); /* lazy tables */
-    t = seconds();
+    t = test_seconds();
     alloc_stat_reset();
     TEST_OK(life(path, &o, true, &err), err);
     n = alloc_stat_get().n_call;
-    t = seconds() - t;
+    t = test_seconds() - t;
     assert_int_equal(alloc_stat_get().live_bytes, 0);
     assert_true(n > 100);
     step = test_long() ? 1 : 1 + (int64_t)((double)n * t / budget_s);

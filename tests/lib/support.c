@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Kept until the process ends, so that callers need not free a path. */
@@ -123,6 +124,14 @@ uint64_t test_seed(void)
         printf("PLAIT_SEED=%llu\n", (unsigned long long)seed);
     printed = true;
     return seed;
+}
+
+double test_seconds(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 /* Steele, Lea, Flood: Fast splittable pseudorandom number generators (2014). */

@@ -41,6 +41,9 @@ bool test_long(void);
 /* PLAIT_SEED, or a fixed number; printed once, since a failure needs it. */
 uint64_t test_seed(void);
 
+/* Of a clock that never goes back. */
+double test_seconds(void);
+
 /* splitmix64: the next number of a stream whose state is one word. */
 uint64_t test_random(uint64_t *state);
 /* Uniform in [0, n), n > 0, and in [-1, 1). */
