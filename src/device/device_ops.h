@@ -200,6 +200,16 @@ const atomic_bool *device_failed(const struct device_set *s);
 void device_count(struct device *d, const struct step *st,
                   const struct graph_sizes *z, int64_t rows, double bytes);
 
+/* Between two looks of a thread that waits without sleeping. */
+static inline void device_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb");
+#endif
+}
+
 /* ---- timing ---- */
 double device_now(void); /* seconds, of a clock that never goes back */
 /* Sleeps until device_now() is `end`, to a few microseconds, or until *stop is

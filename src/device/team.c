@@ -41,15 +41,6 @@ struct team_thread {
     pthread_t thread;
 };
 
-static inline void relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("isb");
-#endif
-}
-
 bool flag_wait(const struct device_flag *f, uint64_t target, int n_spin,
                const atomic_bool *stop)
 {
@@ -57,7 +48,7 @@ bool flag_wait(const struct device_flag *f, uint64_t target, int n_spin,
         if (atomic_load_explicit(&f->v, memory_order_acquire) >= target)
             return true;
         if (i < n_spin) {
-            relax();
+            device_relax();
             continue;
         }
         if (atomic_load_explicit(stop, memory_order_acquire))
@@ -110,7 +101,7 @@ static void await_run(struct team *t, uint64_t run)
         for (int i = 0; i < t->n_spin && i < 100; i++) {
             if (started(t, run))
                 return;
-            relax();
+            device_relax();
         }
         if (t->n_spin == SPINS_SHARED)
             sched_yield();

@@ -78,7 +78,7 @@ static void write_all(const char *path, const char *s, size_t n)
 
 /* ---- the file ----------------------------------------------------------- */
 
-static void calibration_is_found_again(void **state)
+TEST(calibration_is_found_again)
 {
     const char *dir = cache_in("a/deep/cache");
     char path[CALIBRATION_PATH], sub[CALIBRATION_PATH];
@@ -88,16 +88,13 @@ static void calibration_is_found_again(void **state)
     pl_err err;
     DIR *in;
 
-    (void)state;
     make(&c);
     assert_int_equal(calibration_load(&d, CPU_GENERIC, here(), &err),
                      PL_NOT_FOUND);
     assert_non_null(strstr(err.message, "--measure"));
     for (int i = 0; i < 2; i++) { /* anew, and over the last */
-        if (calibration_save(&c, &err) != PL_OK)
-            fail_msg("%s", err.message);
-        assert_int_equal(calibration_load(&d, CPU_GENERIC, here(), &err),
-                         PL_OK);
+        TEST_OK(calibration_save(&c, &err), err);
+        TEST_OK(calibration_load(&d, CPU_GENERIC, here(), &err), err);
         assert_true(equal(&c, &d));
         c.one.step_s *= 1.1;
     }
@@ -114,7 +111,7 @@ static void calibration_is_found_again(void **state)
     assert_int_equal(strncmp(path, sub, strlen(sub)), 0);
 }
 
-static void calibration_damage_counts_as_none(void **state)
+TEST(calibration_damage_counts_as_none)
 {
     char path[CALIBRATION_PATH];
     struct calibration c, d;
@@ -122,7 +119,6 @@ static void calibration_damage_counts_as_none(void **state)
     size_t n;
     char *s;
 
-    (void)state;
     cache_in("damaged");
     make(&c);
     assert_int_equal(calibration_save(&c, NULL), PL_OK);
@@ -155,12 +151,11 @@ static void calibration_damage_counts_as_none(void **state)
                      PL_NOT_FOUND);
 }
 
-static void calibration_of_another_machine_is_none(void **state)
+TEST(calibration_of_another_machine_is_none)
 {
     char path[CALIBRATION_PATH], other[CALIBRATION_PATH];
     struct calibration c, d;
 
-    (void)state;
     cache_in("other");
     make(&c);
     assert_int_equal(calibration_path(path, &c, NULL), PL_OK);
@@ -178,13 +173,12 @@ static void calibration_of_another_machine_is_none(void **state)
     }
 }
 
-static void calibration_without_a_place_is_an_error_that_says_so(void **state)
+TEST(calibration_without_a_place_is_an_error_that_says_so)
 {
     char path[CALIBRATION_PATH];
     struct calibration c;
     pl_err err;
 
-    (void)state;
     make(&c);
     assert_int_equal(setenv("XDG_CACHE_HOME", "/dev/null/cache", 1), 0);
     assert_int_equal(calibration_save(&c, &err), PL_IO);
@@ -212,7 +206,7 @@ static void near(double is, double want)
 }
 
 /* Memory for 2 threads of 8: each alone reads 10 GB/s, together 20. */
-static void calibration_gives_each_device_its_threads(void **state)
+TEST(calibration_gives_each_device_its_threads)
 {
     struct calibration c = {.n_core = 8};
     struct device_desc d[4] = {
@@ -221,7 +215,6 @@ static void calibration_gives_each_device_its_threads(void **state)
     struct cost_rates r[4];
     double last = 0;
 
-    (void)state;
     invent(&c.one, 1);
     c.one.bytes_per_s[PL_Q8_0] = 10e9;
     c.one.step_s = 1e-6;
@@ -273,7 +266,7 @@ static void calibration_gives_each_device_its_threads(void **state)
 }
 
 /* Weights are read as fast as what holds them all allows. */
-static void calibration_knows_what_caches_hold(void **state)
+TEST(calibration_knows_what_caches_hold)
 {
     static const struct {
         uint64_t mib;
@@ -289,7 +282,6 @@ static void calibration_knows_what_caches_hold(void **state)
     struct device_list l = {.n = 2, .dev = d};
     struct cost_rates r[2];
 
-    (void)state;
     invent(&c.one, 1);
     c.one.bytes_per_s[PL_Q8_0] = 100;
     c.one.bytes_per_s[PL_Q4_K] = 9;
@@ -307,7 +299,7 @@ static void calibration_knows_what_caches_hold(void **state)
     }
 }
 
-static void calibration_is_what_later_plans_use(void **state)
+TEST(calibration_is_what_later_plans_use)
 {
     const struct hollow_model h = {.n_layer = 2,
                                    .d_model = 256,
@@ -328,7 +320,6 @@ static void calibration_is_what_later_plans_use(void **state)
     pl_model *m;
     pl_plan *p;
 
-    (void)state;
     cache_in("later");
     assert_int_equal(hollow_model_write(path, &h, NULL), PL_OK);
     assert_int_equal(pl_model_open(&m, path, NULL), PL_OK);
@@ -347,18 +338,16 @@ static void calibration_is_what_later_plans_use(void **state)
     pl_model_free(m);
 }
 
-static void calibration_measures_this_machine(void **state)
+TEST(calibration_measures_this_machine)
 {
     struct calibration c, d;
     pl_err err;
 
-    (void)state;
     if (!test_long())
         TEST_SKIP("it takes seconds (PLAIT_TIER=long)");
     cache_in("real");
-    if (calibration_measure(&c, cpu_family_best(), false, here(), &err) !=
-        PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(calibration_measure(&c, cpu_family_best(), false, here(), &err),
+            err);
     assert_int_equal(calibration_save(&c, NULL), PL_OK); /* all finite */
     assert_int_equal(calibration_load(&d, c.family, here(), NULL), PL_OK);
     assert_true(equal(&c, &d));
@@ -371,20 +360,4 @@ static void calibration_measures_this_machine(void **state)
                     c.one.read_bytes_per_s[i] <= c.one.read_bytes_per_s[i - 1]);
     }
     assert_true(c.one.message_s < 0.1 && c.one.step_s < 0.1);
-}
-
-int test_engine_calibration(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(calibration_is_found_again),
-        cmocka_unit_test(calibration_damage_counts_as_none),
-        cmocka_unit_test(calibration_of_another_machine_is_none),
-        cmocka_unit_test(calibration_without_a_place_is_an_error_that_says_so),
-        cmocka_unit_test(calibration_gives_each_device_its_threads),
-        cmocka_unit_test(calibration_knows_what_caches_hold),
-        cmocka_unit_test(calibration_is_what_later_plans_use),
-        cmocka_unit_test(calibration_measures_this_machine),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -6,7 +6,6 @@
 #include "lib/hollow_model.h"
 #include "lib/support.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -203,12 +202,11 @@ static void check_longest(const pl_model *m, const pl_plan *p, const char *spec)
     pl_plan_free(longer);
 }
 
-static void fit_fits_or_explains(void **state)
+TEST(fit_fits_or_explains)
 {
     uint64_t random = test_seed();
     int n = test_long() ? 200 : 12, fitted = 0, explained = 0;
 
-    (void)state;
     for (int k = 0; k < N_MODEL; k++) {
         pl_model *m = open_model(k);
         double bytes = all_bytes(m);
@@ -333,14 +331,13 @@ static void exhaust(struct best *b, const char *spec, int n_dev, int n_layer)
         }
 }
 
-static void fit_is_near_the_best_of_all(void **state)
+TEST(fit_is_near_the_best_of_all)
 {
     uint64_t random = test_seed() + 1;
     int n = test_long() ? 60 : 4;
     int missed = 0;
     double worst = 1;
 
-    (void)state;
     for (int i = 0; i < n; i++) {
         int k = (int)test_below(&random, test_long() ? 4 : 2), n_dev = 1;
         pl_model *m = open_model(k);
@@ -379,7 +376,7 @@ static void fit_is_near_the_best_of_all(void **state)
 
 /* ---- what is said ------------------------------------------------------ */
 
-static void fit_off_explains_device_by_device(void **state)
+TEST(fit_off_explains_device_by_device)
 {
     pl_model *m = open_model(3);
     pl_options o = {.size = sizeof o,
@@ -389,7 +386,6 @@ static void fit_off_explains_device_by_device(void **state)
     pl_plan *p;
     pl_err err;
 
-    (void)state;
     assert_int_equal(pl_plan_create(&p, m, &o, &err), PL_NO_DEVICE_MEMORY);
     assert_null(p);
     assert_non_null(strstr(err.message, "gpu0: needs "));
@@ -408,20 +404,19 @@ static void fit_off_explains_device_by_device(void **state)
     o.devices = NULL;
     o.n_ctx = 0;
     o.device_spec = "gpu:64GiB:1TB/s*2";
-    assert_int_equal(pl_plan_create(&p, m, &o, &err), PL_OK);
+    TEST_OK(pl_plan_create(&p, m, &o, &err), err);
     pl_plan_free(p);
     pl_model_free(m);
 }
 
 /* No device has so much to leave free, however the sums go. */
-static void fit_with_a_margin_beyond_all_memory_is_refused(void **state)
+TEST(fit_with_a_margin_beyond_all_memory_is_refused)
 {
     static const uint64_t margin[] = {(uint64_t)1 << 62, INT64_MAX,
                                       UINT64_MAX - 1, UINT64_MAX};
     pl_model *m = open_model(0);
     pl_plan *p;
 
-    (void)state;
     for (size_t i = 0; i < sizeof margin / sizeof margin[0]; i++) {
         const pl_options o = {.size = sizeof o,
                               .device_spec =
@@ -434,7 +429,7 @@ static void fit_with_a_margin_beyond_all_memory_is_refused(void **state)
 }
 
 /* Who adds the options that are said to fit has a plan that fits. */
-static void fit_remedies_are_true(void **state)
+TEST(fit_remedies_are_true)
 {
     static const struct {
         pl_options o;
@@ -460,7 +455,6 @@ static void fit_remedies_are_true(void **state)
     };
     pl_model *m = open_model(0);
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct said s = {.o = rows[i].o};
         pl_plan *p;
@@ -494,7 +488,7 @@ static void keep_info(void *user, pl_log_level level, const char *text)
 
 /* Devices that hold all of it with a smaller step are not left idle for a
  * larger one, nor is the step smaller than it has to be. */
-static void fit_takes_a_good_micro_batch(void **state)
+TEST(fit_takes_a_good_micro_batch)
 {
     static const int64_t ub[] = {256, 128, 64, 32};
     static const char *const specs[] = {
@@ -505,7 +499,6 @@ static void fit_takes_a_good_micro_batch(void **state)
     };
     pl_model *m = open_model(0);
 
-    (void)state;
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
         pl_options o = {.size = sizeof o,
                         .device_spec = specs[i],
@@ -532,7 +525,7 @@ static void fit_takes_a_good_micro_batch(void **state)
 }
 
 /* Stated options are kept; what was chosen is told. */
-static void fit_keeps_what_is_stated(void **state)
+TEST(fit_keeps_what_is_stated)
 {
     static const double shares[2] = {1, 3};
     char told[400] = "";
@@ -548,7 +541,6 @@ static void fit_keeps_what_is_stated(void **state)
                     .n_ranks = 3};
     pl_plan *p;
 
-    (void)state;
     o.log = keep_info;
     o.log_user = told;
     assert_int_equal(pl_plan_create(&p, m, &o, NULL), PL_OK);
@@ -567,7 +559,7 @@ static void fit_keeps_what_is_stated(void **state)
 }
 
 /* With --ranks no choice changes a bit. */
-static void fit_with_ranks_keeps_the_numbers(void **state)
+TEST(fit_with_ranks_keeps_the_numbers)
 {
     static const char *const specs[] = {
         "gpu:64GiB:1TB/s", "gpu:64GiB:1TB/s*2", "gpu:8MiB:1TB/s*2",
@@ -575,7 +567,6 @@ static void fit_with_ranks_keeps_the_numbers(void **state)
     pl_model *m = open_model(3);
     uint64_t hash = 0;
 
-    (void)state;
     for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
         pl_options o = {
             .size = sizeof o, .device_spec = specs[i], .n_ranks = 4};
@@ -589,20 +580,4 @@ static void fit_with_ranks_keeps_the_numbers(void **state)
         pl_plan_free(p);
     }
     pl_model_free(m);
-}
-
-int test_engine_fit(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fit_fits_or_explains),
-        cmocka_unit_test(fit_is_near_the_best_of_all),
-        cmocka_unit_test(fit_off_explains_device_by_device),
-        cmocka_unit_test(fit_with_a_margin_beyond_all_memory_is_refused),
-        cmocka_unit_test(fit_remedies_are_true),
-        cmocka_unit_test(fit_takes_a_good_micro_batch),
-        cmocka_unit_test(fit_keeps_what_is_stated),
-        cmocka_unit_test(fit_with_ranks_keeps_the_numbers),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -54,7 +54,7 @@ static void sink(void *user, const char *text, size_t len)
     (void)len;
 }
 
-static void options_that_cannot_be_are_refused_by_field(void **state)
+TEST(options_that_cannot_be_are_refused_by_field)
 {
     static const char name[] = "models/fable-moe-Q8_0.gguf";
     const char *path = test_file(name);
@@ -62,7 +62,6 @@ static void options_that_cannot_be_are_refused_by_field(void **state)
     pl_model *m = NULL;
     pl_graph *g;
 
-    (void)state;
     if (path)
         assert_int_equal(pl_model_open(&m, path, NULL), PL_OK);
     assert_int_equal(pl_graph_create(&g, NULL), PL_OK);
@@ -93,7 +92,7 @@ static void options_that_cannot_be_are_refused_by_field(void **state)
         TEST_SKIP("%s is not at hand", name);
 }
 
-static void options_of_samplers_are_refused_by_field(void **state)
+TEST(options_of_samplers_are_refused_by_field)
 {
     static const int32_t id[1] = {3};
     static const float bias[1] = {1};
@@ -115,7 +114,6 @@ static void options_of_samplers_are_refused_by_field(void **state)
         {0, NULL, NULL, ((int64_t)1 << 32) + 10, "a vocabulary of 4294967306"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         pl_sampling o;
         pl_sampler *s;
@@ -136,14 +134,13 @@ static void options_of_samplers_are_refused_by_field(void **state)
 }
 
 /* Other structs of the caller's. */
-static void options_of_graphs_are_refused(void **state)
+TEST(options_of_graphs_are_refused)
 {
     const pl_dim dim[2] = {{1, PL_N_TOK}, {4, PL_CONST}};
     const pl_layout l = {PL_SPLIT, 1, 4, 1, NULL};
     pl_graph *g;
     pl_err err;
 
-    (void)state;
     assert_int_equal(pl_graph_create(&g, NULL), PL_OK);
     pl_want_layout(g, pl_input(g, "x", PL_F32, 2, dim), &l);
     assert_int_equal(pl_graph_check(g, &err), PL_BAD_ARGUMENT);
@@ -274,7 +271,7 @@ static void nothing(const pl_op_call *c)
 /* Every call that takes a struct with a size: with one that ends early, behind
  * which lies what must not be read; with one that has more than this library
  * knows; and with sizes that no header has given. */
-static void options_of_any_header_are_understood(void **state)
+TEST(options_of_any_header_are_understood)
 {
     static const int32_t id[1] = {1};
     static const uint8_t no[1] = {0};
@@ -307,7 +304,6 @@ static void options_of_any_header_are_understood(void **state)
     };
     struct scene s;
 
-    (void)state;
     pl_options_init(&o);
     o.n_threads = 1;
     unknown = o;
@@ -374,7 +370,7 @@ static void options_of_any_header_are_understood(void **state)
 }
 
 /* Callers of older headers get what they have room for, of newer ones zeros. */
-static void counters_fill_structs_of_any_header(void **state)
+TEST(counters_fill_structs_of_any_header)
 {
     const pl_dim dim[2] = {{1, PL_N_TOK}, {4, PL_CONST}};
     const int64_t shape[2] = {4, 4};
@@ -383,7 +379,6 @@ static void counters_fill_structs_of_any_header(void **state)
     pl_graph *g;
     pl_exec *x;
 
-    (void)state;
     assert_int_equal(pl_graph_create(&g, NULL), PL_OK);
     pl_output(g, pl_matmul(g, pl_input(g, "x", PL_F32, 2, dim),
                            pl_weight(g, "w", PL_F32, 2, shape, PL_ROLE_NONE)));
@@ -401,17 +396,4 @@ static void counters_fill_structs_of_any_header(void **state)
     }
     pl_exec_free(x);
     pl_graph_free(g);
-}
-
-int test_engine_options(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(options_that_cannot_be_are_refused_by_field),
-        cmocka_unit_test(options_of_samplers_are_refused_by_field),
-        cmocka_unit_test(options_of_graphs_are_refused),
-        cmocka_unit_test(options_of_any_header_are_understood),
-        cmocka_unit_test(counters_fill_structs_of_any_header),
-    };
-
-    return TEST_RUN(tests);
 }

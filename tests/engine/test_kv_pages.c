@@ -167,16 +167,15 @@ static void world_init(struct world *w)
     pl_err err;
 
     memset(w, 0, sizeof *w);
-    assert_int_equal(kv_init(&w->kv, N_SEQ, N_PAGE, &err), PL_OK);
+    TEST_OK(kv_init(&w->kv, N_SEQ, N_PAGE, &err), err);
 }
 
-static void kv_sequences_read_what_they_wrote(void **state)
+TEST(kv_sequences_read_what_they_wrote)
 {
     static struct world w;
     uint64_t seed = test_seed();
     int n_call = test_long() ? 200000 : 20000;
 
-    (void)state;
     world_init(&w);
     for (int k = 0; k < n_call; k++) {
         int seq = (int)test_below(&seed, N_SEQ);
@@ -207,11 +206,10 @@ static void kv_sequences_read_what_they_wrote(void **state)
 
 /* Copies share full pages; the first to write into one gets its own, and the
  * last one left writes in place. */
-static void kv_shared_page_is_copied_once(void **state)
+TEST(kv_shared_page_is_copied_once)
 {
     static struct world w;
 
-    (void)state;
     world_init(&w);
     extend(&w, 0, 2 * PAGE_TOKENS, false);
     copy(&w, 1, 0);
@@ -229,11 +227,10 @@ static void kv_shared_page_is_copied_once(void **state)
     kv_fini(&w.kv);
 }
 
-static void kv_trim_gives_pages_back(void **state)
+TEST(kv_trim_gives_pages_back)
 {
     static struct world w;
 
-    (void)state;
     world_init(&w);
     for (int64_t n = 0; n <= 3 * PAGE_TOKENS; n++) {
         extend(&w, 2, 3 * PAGE_TOKENS + 1, false);
@@ -245,15 +242,4 @@ static void kv_trim_gives_pages_back(void **state)
         check(&w);
     }
     kv_fini(&w.kv);
-}
-
-int test_kv_pages(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kv_sequences_read_what_they_wrote),
-        cmocka_unit_test(kv_shared_page_is_copied_once),
-        cmocka_unit_test(kv_trim_gives_pages_back),
-    };
-
-    return TEST_RUN(tests);
 }

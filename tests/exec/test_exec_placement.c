@@ -604,13 +604,12 @@ static bool run_placed(struct job *j, bool stay_home, int *n_copy,
     return true;
 }
 
-static void exec_random_placements_equal_one_device(void **state)
+TEST(exec_random_placements_equal_one_device)
 {
     const int enough = test_long() ? 20000 : 300;
     uint64_t seed = test_seed();
     int refused = 0, again = 0, n_copy = 0;
 
-    (void)state;
     assert_int_equal(setenv("HWLOC_SYNTHETIC", "core:2 pu:1", 1), 0);
     for (int n = 0; n < enough; n++, seed++) {
         uint64_t other = seed ^ 0x5a5a5a5a;
@@ -630,13 +629,4 @@ static void exec_random_placements_equal_one_device(void **state)
                   "home since one cannot be streamed; %d copies read buffers\n",
                   2 * enough - again, refused - again, n_copy);
     assert_in_range(again, 0, enough / 50);
-}
-
-int test_exec_placement(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exec_random_placements_equal_one_device),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -573,14 +573,13 @@ static bool complete(void)
     return wrong == 0;
 }
 
-static void exec_random_graphs_equal_the_unsplit_evaluation(void **state)
+TEST(exec_random_graphs_equal_the_unsplit_evaluation)
 {
     const int enough = test_long() ? 20000 : 2000, most = 2 * enough;
     const uint64_t low = ((uint64_t)1 << AIM_SHIFT) - 1;
     uint64_t seed = test_seed(), drawn = seed;
     int n = 0, redrawn = 0, aimed = 0;
 
-    (void)state;
     memset(seen, 0, sizeof seen);
     /* to read this machine's again for each run takes longer than the run */
     assert_int_equal(setenv("HWLOC_SYNTHETIC", "core:2 pu:1", 1), 0);
@@ -680,20 +679,18 @@ static const char *const corners[] = {
     "h: f32[n_tok, 4] = scale(e) scale=4 !output !want=mirrored\n",
 };
 
-static void exec_corners_equal_the_unsplit_evaluation(void **state)
+TEST(exec_corners_equal_the_unsplit_evaluation)
 {
     uint64_t seed = test_seed();
     int n = 0;
 
-    (void)state;
     for (size_t c = 0; c < sizeof corners / sizeof *corners; c++)
         for (int k = 0; k < 8; k++) {
             struct job j = {.n_rank = 3 + k % 2, .seed = seed++};
             uint64_t s = j.seed;
             pl_err err;
 
-            if (random_graph_parse(&j.r, corners[c], &s, &err) != PL_OK)
-                fail_msg("%s", err.message);
+            TEST_OK(random_graph_parse(&j.r, corners[c], &s, &err), err);
             if (job_fill(&j, &s)) {
                 run(&j, CHECK, &s);
                 run(&j, CHECK_AGAIN, &s);
@@ -702,14 +699,4 @@ static void exec_corners_equal_the_unsplit_evaluation(void **state)
             job_free(&j);
         }
     assert_true(n > 4 * (int)(sizeof corners / sizeof *corners));
-}
-
-int test_exec_random(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exec_corners_equal_the_unsplit_evaluation),
-        cmocka_unit_test(exec_random_graphs_equal_the_unsplit_evaluation),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -109,8 +109,7 @@ static void print(const pl_graph *g, struct test_text *t)
     pl_err err;
 
     t->n = 0;
-    if (pl_graph_print(g, test_text_add, t, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_graph_print(g, test_text_add, t, &err), err);
 }
 
 static pl_graph *parse(const char *text)
@@ -118,14 +117,12 @@ static pl_graph *parse(const char *text)
     pl_graph *g;
     pl_err err;
 
-    if (pl_graph_parse(&g, text, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_graph_parse(&g, text, &err), err);
     return g;
 }
 
-static void graph_custom_rows_give_shapes_or_say_what_is_wrong(void **state)
+TEST(graph_custom_rows_give_shapes_or_say_what_is_wrong)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         pl_op_def def = def_of("my.op", cases[i].dims, cases[i].partial);
         pl_graph *g = parse(prelude);
@@ -153,7 +150,7 @@ static void graph_custom_rows_give_shapes_or_say_what_is_wrong(void **state)
     }
 }
 
-static void graph_custom_definitions_are_checked(void **state)
+TEST(graph_custom_definitions_are_checked)
 {
     static const struct {
         pl_op_def def;
@@ -169,7 +166,6 @@ static void graph_custom_definitions_are_checked(void **state)
         {{.name = "input", .dims = "d->d", .run = nothing}, "one of the libr"},
     };
 
-    (void)state;
     for (size_t i = 0; i <= sizeof bad / sizeof *bad; i++) {
         bool null = i == sizeof bad / sizeof *bad;
         pl_op_def def = bad[null ? 0 : i].def;
@@ -201,7 +197,7 @@ static void graph_custom_definitions_are_checked(void **state)
 }
 
 /* Else the text form could not say which is meant. */
-static void graph_custom_one_name_is_one_op(void **state)
+TEST(graph_custom_one_name_is_one_op)
 {
     char name[] = "f", dims[] = "d->d";
     pl_op_def def = def_of(name, dims, 0);
@@ -209,12 +205,11 @@ static void graph_custom_one_name_is_one_op(void **state)
     pl_tensor d = 0;
     pl_err err;
 
-    (void)state;
     d = pl_custom(g, &def, 1, &d);
     name[0] = dims[0] = 'x'; /* the graph has a copy */
     def = def_of("f", "d->d", 0);
     d = pl_custom(g, &def, 1, &d);
-    assert_int_equal(pl_graph_check(g, &err), PL_OK);
+    TEST_OK(pl_graph_check(g, &err), err);
     assert_ptr_equal(g->node[1].custom, g->node[2].custom);
     def.edition = 1;
     assert_int_equal(pl_custom(g, &def, 1, &d), -1);
@@ -223,7 +218,7 @@ static void graph_custom_one_name_is_one_op(void **state)
     pl_graph_free(g);
 }
 
-static void graph_custom_prints_and_reads_back(void **state)
+TEST(graph_custom_prints_and_reads_back)
 {
     static const char text[] =
         "x: f32[n_tok, 64] = input\n"
@@ -255,9 +250,7 @@ static void graph_custom_prints_and_reads_back(void **state)
     pl_graph *g;
     pl_err err;
 
-    (void)state;
-    if (pl_graph_parse_ops(&g, text, 2, def, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_graph_parse_ops(&g, text, 2, def, &err), err);
     print(g, &out);
     assert_string_equal(out.s, text);
     pl_graph_free(g);
@@ -270,16 +263,4 @@ static void graph_custom_prints_and_reads_back(void **state)
         if (!strstr(err.message, bad[i].message))
             fail_msg("%s, not %s", err.message, bad[i].message);
     }
-}
-
-int test_graph_custom(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(graph_custom_rows_give_shapes_or_say_what_is_wrong),
-        cmocka_unit_test(graph_custom_definitions_are_checked),
-        cmocka_unit_test(graph_custom_one_name_is_one_op),
-        cmocka_unit_test(graph_custom_prints_and_reads_back),
-    };
-
-    return TEST_RUN(tests);
 }
