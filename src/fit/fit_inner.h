@@ -1,9 +1,15 @@
-/* What the files of fitting share: fit.c says what is to be searched and ends
- * with a plan, fit_modes.c goes through split modes and numbers of devices,
- * fit_relieve.c moves to the host what does not fit, as fit_sketch.c proposes,
- * fit_climb.c makes small
- * changes, fit_try.c compiles one guess and keeps the best, fit_weigh.c says
- * what it needs and how fast it is, fit_explain.c says what is missing. */
+/* What the files of fitting share.
+ *
+ *   fit.c          what is to be searched; ends with a plan
+ *   fit_modes.c    goes through split modes and numbers of devices
+ *   fit_relieve.c  moves to the host what does not fit, as fit_sketch.c says
+ *   fit_climb.c    makes small changes
+ *   fit_try.c      compiles one guess and keeps the best
+ *   fit_weigh.c    what a guess needs and how fast it is
+ *   fit_explain.c  what is missing
+ *
+ * A *guess* is an intent with nothing left open. Short names: f is the search,
+ * p a guess's plan, q that plan compiled, in or x an intent. */
 #ifndef FIT_FIT_INNER_H
 #define FIT_FIT_INNER_H
 

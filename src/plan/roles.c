@@ -5,7 +5,9 @@
  * Cuts along a quantized matrix's input fall on multiples of 32 values. What
  * does not divide evenly is dealt to the ranks that are furthest behind their
  * share of bytes so far, so that no rank is off by more than one grain in a
- * layer and the leftovers even out over the model. */
+ * layer and the leftovers even out over the model.
+ *
+ * Short names: d is all that is being dealt, y a layer, x one of its axes. */
 #include "plan/roles.h"
 
 #include "base/err.h"
@@ -15,20 +17,21 @@
 #include <math.h>
 #include <string.h>
 
+/* What a tensor's split dimension counts. */
 enum axis {
-    AXIS_NONE,
-    AXIS_Q,
-    AXIS_K,
-    AXIS_V,
-    AXIS_QKV,
-    AXIS_HEAD,
-    AXIS_KV,
-    AXIS_O,
-    AXIS_FF,
-    AXIS_FF2,
-    AXIS_EXP,
-    AXIS_EXP2,
-    AXIS_VOCAB
+    AXIS_NONE,  /* mirrored */
+    AXIS_Q,     /* values of query heads */
+    AXIS_K,     /* values of KV heads' keys */
+    AXIS_V,     /* and values */
+    AXIS_QKV,   /* all three, stacked */
+    AXIS_HEAD,  /* query heads */
+    AXIS_KV,    /* KV heads */
+    AXIS_O,     /* values of heads' results */
+    AXIS_FF,    /* feed-forward width */
+    AXIS_FF2,   /* twice that: gate, then up */
+    AXIS_EXP,   /* an expert's width */
+    AXIS_EXP2,  /* twice that */
+    AXIS_VOCAB, /* tokens of the vocabulary */
 };
 
 static const struct role_row {
