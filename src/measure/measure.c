@@ -87,7 +87,7 @@ static void layers(pl_graph *g, const struct experiment *e)
 /* Heads as a model of middling size has them. */
 static void attention(pl_graph *g, const struct experiment *e)
 {
-    enum { N_KV = 8, N_QUERY = 32, D_HEAD = 128 };
+    enum { N_KV = 8, N_QUERY = 32, D_HEAD = 64 };
     const pl_dim q[3] = {{1, PL_N_TOK}, constant(N_QUERY), constant(D_HEAD)};
     const pl_dim kv[3] = {{1, PL_N_TOK}, constant(N_KV), constant(D_HEAD)};
     pl_tensor k = pl_input(g, "k", PL_F32, 3, kv);
@@ -110,7 +110,7 @@ static const struct experiment experiments[] = {
     {layers, 1, 1, 0, AT(read_bytes_per_s), AT(read_bytes_per_s), false,
      PL_Q8_0, 64, 1024, 2048},
     {layers, 1, MANY, 0, AT(block_macs_per_s), AT(block_macs_per_s), false,
-     PL_Q4_K, 1, 1024, 2048},
+     PL_Q8_0, 1, 1024, 2048},
     {layers, 1, MANY, 0, AT(float_macs_per_s), AT(float_macs_per_s), false,
      PL_F16, 1, 1024, 2048},
     {attention, 1, MANY, N_SLOT / 2, AT(attention_macs_per_s),
@@ -192,7 +192,7 @@ static pl_status estimate(struct measuring *m, double *seconds)
     return cost_run(&machine, 0, 1, &z, NULL, seconds, m->err);
 }
 
-/* What is solved for is free at first: 0 seconds, or endlessly many a second. */
+/* What is solved for is free at first: 0 seconds, or INFINITY a second. */
 static pl_status solve(struct measuring *m, double *result)
 {
     double *rate = (double *)((char *)&m->rates + m->e->solve);
