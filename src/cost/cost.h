@@ -4,34 +4,23 @@
  * takes longer; a message or a copy its latency and its bytes over the link.
  * cost_run plays the programs with these prices, so what overlaps, waits or
  * takes turns does so as it will in a run. Rates are found by measuring
- * (engine/probe.h) or come from a description; nothing is measured here, and no
- * estimate ever decides a bit. */
+ * (measure/measure.h) or come from a description; nothing is measured here, and
+ * no estimate ever decides a bit. */
 #ifndef COST_COST_H
 #define COST_COST_H
 
 #include "device/device.h"
 
-enum { COST_READS = 4 };
-
-/* Of one device. All are above zero unless a field says otherwise. */
+/* Of one device. */
 struct cost_rates {
-    double bytes_per_s[PL_FORMAT_COUNT]; /* weights under one row of x */
-    double macs_per_s[PL_FORMAT_COUNT];  /* weights under many rows */
-    double attention_one;  /* multiply-adds a second under one row of queries */
-    double attention_many; /* and under many */
-    /* Seconds a score (one query, one key) of attention takes beside its
-       multiply-adds: the softmax and the like. One row of queries, and many.
-       May be 0. */
-    double score_one_s, score_many_s;
-    double value_s;          /* a value of any other op */
-    double step_s;           /* each step of a program */
-    double message_s;        /* each message or copy beside its bytes */
-    double link_bytes_per_s; /* of messages that are read in place */
-    double copy_bytes_per_s; /* of PULL and PAGES */
-    double run_s;            /* each run beside its steps */
-    /* calibration's: of any weights, if there are 8, 32, 128 or 512 MiB of them
-       in all; what is less is read at bytes_per_s, from caches; may be 0 */
-    double read_bytes_per_s[COST_READS];
+    double read_bytes_per_s;     /* of weights and of the KV cache */
+    double cached_bytes_per_s;   /* of values between kernels */
+    double block_macs_per_s;     /* multiply-adds: of weights in blocks, */
+    double float_macs_per_s;     /* of weights that are floats, */
+    double attention_macs_per_s; /* and of attention */
+    double step_s;               /* each step of a program beside its work */
+    double message_s;            /* each message or copy beside its bytes */
+    double link_bytes_per_s;     /* of messages and copies */
     bool one_queue; /* its threads copy too: no copy queue beside them */
 };
 

@@ -314,8 +314,6 @@ static pl_status begin(struct timeline *w, bool use, pl_err *err)
             w->event[d] = w->event[d - 1] + m->prog[d - 1].n_event;
         if (d > 0 && use)
             w->span[d] = w->span[d - 1] + script_of(w, d - 1)->n_step;
-        for (int q = 0; q < QUEUE_COUNT; q++)
-            w->queue[d][q] = m->rates[d].run_s;
         w->gate[d].order = -1;
     }
     return PL_OK;

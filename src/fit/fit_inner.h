@@ -80,6 +80,8 @@ void fit_unref(struct fit_plan *p); /* takes NULL */
 
 /* ---- fit_modes.c ------------------------------------------------------- */
 
+/* How fast a device is, beside others. */
+double fit_speed(const struct device_desc *d);
 /* Tries all that may be tried; *f says what was best. */
 pl_status fit_search(struct fit *f, pl_err *err);
 
@@ -90,8 +92,9 @@ pl_status fit_relieve(struct fit *f, pl_err *err);
 
 /* ---- fit_climb.c ------------------------------------------------------- */
 
-/* In layer mode on a few devices: layers go from who lacks memory to who has
- * most room, so that what devices can hold together they do hold. */
+/* In layer mode on a few devices: layers go from who lacks memory to the
+ * fastest that have room, so that what devices can hold together they do hold.
+ * Where devices are not alike, the fastest are filled first. */
 pl_status fit_even_out(struct fit *f, pl_err *err);
 /* Small changes of the best guess as long as they help. */
 pl_status fit_climb(struct fit *f, pl_err *err);

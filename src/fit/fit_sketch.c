@@ -126,7 +126,7 @@ static pl_status add_seconds(struct fit_sketch *k, const struct compiled *q,
     }
     if (s == PL_OK && !host) {
         k->link_s = r[0].message_s;
-        k->link_bytes_per_s = r[0].copy_bytes_per_s;
+        k->link_bytes_per_s = r[0].link_bytes_per_s;
     }
     free(sum);
     free(r);

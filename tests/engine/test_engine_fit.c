@@ -70,13 +70,13 @@ static double all_bytes(const pl_model *m)
     return sum;
 }
 
-/* A machine whose devices may hold all of `bytes`, some or hardly any. Hosts
- * are slower than devices, as they are. */
-static void draw_machine(char spec[400], uint64_t *random, double bytes,
-                         int most)
+enum { SPEC = 800 };
+
+/* A machine of n devices that may hold all of `bytes`, some or hardly any.
+ * Hosts are slower than devices, as they are. */
+static void draw_machine(char spec[SPEC], uint64_t *random, double bytes, int n,
+                         bool alike)
 {
-    int n = 1 + (int)test_below(random, most);
-    bool alike = test_below(random, 2);
     double part[4] = {0.2, 0.5, 0.9, 2.0};
     size_t at = 0;
     double mem = 1, speed = 1, link = 1;
@@ -89,12 +89,12 @@ static void draw_machine(char spec[400], uint64_t *random, double bytes,
             link = 8 << test_below(random, 4);
         }
         at += (size_t)snprintf(
-            spec + at, 400 - at,
+            spec + at, SPEC - at,
             "%sgpu:%.0fKiB:%.0fGB/s:link=%.0fGB/s:latency=5us:flops=%.0fT",
             d ? "," : "", mem / 1024, speed, link, speed / 10);
     }
     if (test_below(random, 2))
-        snprintf(spec + at, 400 - at, ",host:%.0fKiB:50GB/s",
+        snprintf(spec + at, SPEC - at, ",host:%.0fKiB:50GB/s",
                  bytes * (0.3 + 2 * (double)test_below(random, 2)) / 1024);
 }
 
@@ -214,12 +214,14 @@ TEST(fit_fits_or_explains)
         for (int i = 0; i < n; i++) {
             pl_options o = {.size = sizeof o,
                             .fit_ctx = test_below(&random, 2) ? 1024 : 0};
-            char spec[400];
+            char spec[SPEC];
             pl_plan *p;
             pl_err err;
             pl_status s;
+            int n_dev;
 
-            draw_machine(spec, &random, bytes, 4);
+            n_dev = 1 + (int)test_below(&random, 4);
+            draw_machine(spec, &random, bytes, n_dev, test_below(&random, 2));
             o.device_spec = spec;
             s = pl_plan_create(&p, m, &o, &err);
             if (s != PL_OK) {
@@ -265,21 +267,26 @@ struct best {
     int n;
 };
 
-static void try_one(struct best *b, const pl_options *o)
+/* Its seconds; INFINITY: there is no such plan. */
+static double try_one(struct best *b, const pl_options *o)
 {
+    double seconds = INFINITY;
     bool fits = true;
     pl_plan *p;
 
     if (pl_plan_create(&p, b->m, o, NULL) != PL_OK)
-        return;
+        return INFINITY;
     b->n++;
     for (int d = 0; d < p->compiled->list.n; d++)
         fits &= fit_missing(p->compiled, d, 0) <= 0;
-    if (fits && speed(p) < b->seconds) {
-        b->seconds = speed(p);
+    if (fits)
+        seconds = speed(p);
+    if (seconds < b->seconds) {
+        b->seconds = seconds;
         snprintf(b->what, sizeof b->what, "%s", pl_plan_options(p));
     }
     pl_plan_free(p);
+    return seconds;
 }
 
 /* Layers on devices, experts and micro-batches for one mode and its shares. */
@@ -339,18 +346,18 @@ TEST(fit_is_near_the_best_of_all)
     double worst = 1;
 
     for (int i = 0; i < n; i++) {
-        int k = (int)test_below(&random, test_long() ? 4 : 2), n_dev = 1;
+        int k = (int)test_below(&random, test_long() ? 4 : 2), n_dev;
         pl_model *m = open_model(k);
         struct best b = {.m = m, .seconds = INFINITY};
         pl_options o = {.size = sizeof o};
-        char spec[400];
+        char spec[SPEC];
         pl_plan *p;
         pl_err err;
         pl_status s;
 
-        draw_machine(spec, &random, all_bytes(m), test_long() && k < 2 ? 3 : 2);
-        for (const char *c = spec; (c = strstr(c, ",gpu")); c++)
-            n_dev++;
+        n_dev = 1 + (int)test_below(&random, test_long() && k < 2 ? 3 : 2);
+        draw_machine(spec, &random, all_bytes(m), n_dev,
+                     test_below(&random, 2));
         o.device_spec = spec;
         s = pl_plan_create(&p, m, &o, &err);
         exhaust(&b, spec, n_dev, (int)shape(k).n_layer);
@@ -361,6 +368,167 @@ TEST(fit_is_near_the_best_of_all)
             double part = b.seconds / speed(p);
 
             if (part < 0.95) {
+                print_message("%s: %s is at %.3f of %s\n", spec,
+                              pl_plan_options(p), part, b.what);
+                missed++;
+            }
+            worst = fmin(worst, part);
+            pl_plan_free(p);
+        }
+        pl_model_free(m);
+    }
+    print_message("%d machines, at least %.3f of the best speed\n", n, worst);
+    assert_int_equal(missed, 0);
+}
+
+/* Options of a plan that small changes lead away from. */
+struct spot {
+    pl_options o;
+    int layers, experts;
+    double share[8];
+    char text[2][16];
+};
+
+static double try_spot(struct best *b, struct spot *x, int n_dev)
+{
+    snprintf(x->text[0], sizeof x->text[0], "%d", x->layers);
+    snprintf(x->text[1], sizeof x->text[1], "%d", x->experts);
+    x->o.device_layers = x->text[0];
+    x->o.host_experts = x->experts > 0 ? x->text[1] : NULL;
+    x->o.tensor_split = x->share;
+    x->o.n_tensor_split = x->o.split_mode == PL_SPLIT_NONE ? 0 : n_dev;
+    return try_one(b, &x->o);
+}
+
+/* Any mode, on any of the devices. */
+static void draw_spot(struct spot *x, uint64_t *random, int n_dev, int n_layer)
+{
+    static const pl_split_mode mode[] = {PL_SPLIT_LAYER, PL_SPLIT_LAYER,
+                                         PL_SPLIT_TENSOR, PL_SPLIT_HYBRID,
+                                         PL_SPLIT_NONE};
+    int used[8], n = 0, from = (int)test_below(random, n_dev);
+
+    x->o.split_mode = mode[test_below(random, 5)];
+    x->o.main_device = from;
+    x->o.hybrid_size = 2;
+    x->o.n_ubatch = 512;
+    x->layers = n_layer + 1;
+    x->experts = 0;
+    for (int d = 0; d < n_dev; d++) {
+        x->share[d] = 0;
+        if (d == from || test_below(random, 2))
+            used[n++] = d;
+    }
+    for (int i = 0; i <= n_layer || i < 8 * n; i++)
+        x->share[used[test_below(random, n)]]++;
+}
+
+static void change_spot(struct spot *x, uint64_t *random, int n_dev,
+                        int n_layer)
+{
+    int a = (int)test_below(random, n_dev), b = (int)test_below(random, n_dev);
+    double part = fmin(x->share[a], 1 + (double)test_below(random, 2));
+
+    switch (test_below(random, 8)) {
+    case 0:
+        x->o.n_ubatch = 32 << test_below(random, 5);
+        break;
+    case 1:
+        x->layers = (int)test_below(random, n_layer + 2);
+        break;
+    case 2:
+        x->experts = (int)test_below(random, n_layer + 1);
+        break;
+    case 3:
+        x->o.main_device = a;
+        part = x->share[a];
+        /* fall through */
+    default:
+        x->share[a] -= part;
+        x->share[b] += part;
+    }
+}
+
+/* Small changes that help, from many places and from what was chosen. */
+static void search(struct best *b, const struct spot *chosen, const char *spec,
+                   uint64_t *random, int n_dev, int n_layer)
+{
+    enum { N_CHANGE = 80 };
+    int n_start = test_long() ? 20 : 5;
+
+    for (int i = 0; i < n_start; i++) {
+        struct spot x = *chosen, y;
+        double seconds;
+
+        x.o.device_spec = spec;
+        x.o.n_ctx = 1024;
+        x.o.no_fit = true;
+        if (i > 1)
+            draw_spot(&x, random, n_dev, n_layer);
+        seconds = try_spot(b, &x, n_dev);
+        for (int k = 0; k < N_CHANGE; k++) {
+            double t;
+
+            y = x;
+            change_spot(&y, random, n_dev, n_layer);
+            t = try_spot(b, &y, n_dev);
+            if (t <= seconds) {
+                seconds = t;
+                x = y;
+            }
+        }
+    }
+}
+
+/* More than can be tried one by one. */
+static void fit_of_many_unlike_devices_is_near_what_a_search_finds(void **state)
+{
+    uint64_t random = test_seed() + 2;
+    int n = test_long() ? 20 : 1, missed = 0;
+    double worst = 1;
+
+    (void)state;
+    for (int i = 0; i < n; i++) {
+        int k = 1 + 2 * (int)test_below(&random, 2);
+        int n_dev = 5 + (int)test_below(&random, 4);
+        int n_layer = (int)shape(k).n_layer;
+        pl_model *m = open_model(k);
+        struct best b = {.m = m, .seconds = INFINITY};
+        struct spot chosen = {.layers = n_layer + 1};
+        pl_options o = {.n_ctx = 1024};
+        char spec[SPEC];
+        struct said said;
+        pl_plan *p;
+        pl_err err;
+        pl_status s;
+
+        draw_machine(spec, &random, all_bytes(m) / 3, n_dev, false);
+        o.device_spec = spec;
+        s = pl_plan_create(&p, m, &o, &err);
+        draw_spot(&chosen, &random, n_dev, n_layer);
+        if (s == PL_OK) {
+            read_said(&said, p, spec);
+            chosen.o.split_mode = said.o.split_mode;
+            chosen.o.main_device = said.o.main_device;
+            chosen.o.hybrid_size = said.o.hybrid_size;
+            chosen.o.n_ubatch = said.o.n_ubatch;
+            if (strcmp(said.o.device_layers, "all") != 0)
+                chosen.layers = atoi(said.o.device_layers);
+            if (said.o.host_experts)
+                chosen.experts = strcmp(said.o.host_experts, "all") == 0
+                                     ? n_layer
+                                     : atoi(said.o.host_experts);
+            for (int d = 0; d < n_dev; d++)
+                chosen.share[d] = said.o.n_tensor_split > d ? said.split[d] : 1;
+        }
+        search(&b, &chosen, spec, &random, n_dev, n_layer);
+        if (s != PL_OK && b.seconds < INFINITY) {
+            print_message("%s: %s; but %s fits\n", spec, err.message, b.what);
+            missed++;
+        } else if (s == PL_OK) {
+            double part = b.seconds / speed(p);
+
+            if (part < 0.97) {
                 print_message("%s: %s is at %.3f of %s\n", spec,
                               pl_plan_options(p), part, b.what);
                 missed++;
@@ -580,4 +748,22 @@ TEST(fit_with_ranks_keeps_the_numbers)
         pl_plan_free(p);
     }
     pl_model_free(m);
+}
+
+int test_engine_fit(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fit_fits_or_explains),
+        cmocka_unit_test(fit_is_near_the_best_of_all),
+        cmocka_unit_test(
+            fit_of_many_unlike_devices_is_near_what_a_search_finds),
+        cmocka_unit_test(fit_off_explains_device_by_device),
+        cmocka_unit_test(fit_with_a_margin_beyond_all_memory_is_refused),
+        cmocka_unit_test(fit_remedies_are_true),
+        cmocka_unit_test(fit_takes_a_good_micro_batch),
+        cmocka_unit_test(fit_keeps_what_is_stated),
+        cmocka_unit_test(fit_with_ranks_keeps_the_numbers),
+    };
+
+    return TEST_RUN(tests);
 }

@@ -45,8 +45,8 @@ static struct paper *paper(int n_dev)
                                       .script = &p->script[d],
                                       .n_event = 16,
                                       .n_group = 2};
-        p->rates[d] = (struct cost_rates){
-            .value_s = 1, .link_bytes_per_s = 1, .copy_bytes_per_s = 1};
+        p->rates[d] =
+            (struct cost_rates){.cached_bytes_per_s = 8, .link_bytes_per_s = 1};
         p->everybody[d] = d;
     }
     return p;
@@ -163,21 +163,21 @@ TEST(plan_cost_devices_overlap_until_one_waits)
     struct paper *p = paper(2);
     struct cost_use use[2];
 
-    p->rates[0].run_s = p->rates[1].run_s = 0.5;
+    (void)state;
     work(p, 0, 3, 0);
     work(p, 1, 5, 0);
-    must_be(run(p, false, 1, NULL), 5.5);
+    must_be(run(p, false, 1, NULL), 5);
     post(p, 1, QUEUE_COMPUTE, 2, 0);
     await(p, 0, QUEUE_COMPUTE, 1, 2, 0);
     work(p, 0, 4, 0);
     work(p, 1, 2, 0);
-    must_be(run(p, false, 1, use), 9.5);
+    must_be(run(p, false, 1, use), 9);
     must_be(use[0].busy_s, 7);
-    must_be(use[0].idle_s, 2.5);
+    must_be(use[0].idle_s, 2);
     must_be(use[1].busy_s, 7);
-    must_be(use[1].idle_s, 2.5);
+    must_be(use[1].idle_s, 2);
     p->prog[0].active = false; /* it has no rank: nobody waits for it */
-    must_be(run(p, false, 1, NULL), 7.5);
+    must_be(run(p, false, 1, NULL), 7);
     free(p);
 }
 
@@ -201,7 +201,7 @@ TEST(plan_cost_copies_hide_behind_computing)
     must_be(use[0].idle_s, 0);
     must_be(use[1].idle_s, 12);
 
-    p->rates[1].copy_bytes_per_s = 0.5; /* the slower end counts, */
+    p->rates[1].link_bytes_per_s = 0.5; /* the slower end counts, */
     p->rates[1].message_s = 1;          /* and its latency */
     must_be(run(p, false, 1, NULL), 7 + 7 + 13);
 
@@ -449,40 +449,46 @@ TEST(plan_cost_pages_are_those_in_use)
     free(p);
 }
 
-/* Each score costs itself and a head's width of multiply-adds, for keys and for
- * values; a token sees those before it, half of its own step's, and a window at
- * most. */
-TEST(plan_cost_attention_is_paid_by_scores_and_widths)
+/* Attention takes the longer of reading the cache and multiplying; a token sees
+ * those before it, half of its own step's, and a window at most. */
+static void plan_cost_attention_reads_and_multiplies(void **state)
 {
+    static const pl_dim dim[4][3] = {
+        {{1, PL_N_TOK}, {6, PL_CONST}, {4, PL_CONST}}, /* queries */
+        {{1, PL_N_TOK}, {6, PL_CONST}, {5, PL_CONST}}, /* what comes out */
+        {{64, PL_CONST}, {3, PL_CONST}, {4, PL_CONST}},
+        {{64, PL_CONST}, {3, PL_CONST}, {5, PL_CONST}},
+    };
     struct paper *p = paper(1);
     struct cost_machine m = machine(p, false);
     struct graph_attr attr = {0};
     struct step s = {
         .kind = STEP_KERNEL,
         .kernel = {.kernel = KERNEL_attention,
-                   .n_arg = 2,
-                   .arg = {{2, ACCESS_WRITE}, {1, ACCESS_READ}},
+                   .n_arg = 4,
+                   .arg = {{2, ACCESS_WRITE},
+                           {1, ACCESS_READ},
+                           {3, ACCESS_READ},
+                           {4, ACCESS_READ}},
                    .attr = &attr},
     };
     struct cost_micro z = {{1, 1, 64, 1}, 9};
 
-    for (int i = 1; i <= 2; i++) { /* 3 heads of 4 and of 5 */
-        p->tensor[i].n_dim = 3;
-        p->tensor[i].dim[0] = (pl_dim){1, PL_N_TOK};
-        p->tensor[i].dim[1] = (pl_dim){3, PL_CONST};
-        p->tensor[i].dim[2] = (pl_dim){i == 1 ? 4 : 5, PL_CONST};
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        p->tensor[i + 1].n_dim = 3;
+        memcpy(p->tensor[i + 1].dim, dim[i], sizeof dim[i]);
     }
-    p->rates[0].attention_one = 0.5;
-    p->rates[0].attention_many = 2;
-    must_be(cost_of_step(&m, 0, &s, &z), 10 * 3 * 9 / 0.5);
-    p->rates[0].score_one_s = 100;
-    must_be(cost_of_step(&m, 0, &s, &z), 10 * 3 * (9 / 0.5 + 100));
+    p->rates[0].attention_macs_per_s = 0.5;
+    p->rates[0].read_bytes_per_s = 1000;
+    must_be(cost_of_step(&m, 0, &s, &z), 10 * 6 * 9 / 0.5);
+    p->rates[0].read_bytes_per_s = 0.1;
+    must_be(cost_of_step(&m, 0, &s, &z), 10 * 3 * 9 * 4 / 0.1);
     attr.window = 6;
-    must_be(cost_of_step(&m, 0, &s, &z), 6 * 3 * (9 / 0.5 + 100));
+    must_be(cost_of_step(&m, 0, &s, &z), 6 * 3 * 9 * 4 / 0.1);
     attr.window = 0;
-    z.sizes.n_tok = 15; /* many tokens */
-    p->rates[0].score_many_s = 10;
-    must_be(cost_of_step(&m, 0, &s, &z), 15 * 17 * 3 * (9 / 2. + 10));
+    z.sizes.n_tok = 15; /* what one reads serves all */
+    must_be(cost_of_step(&m, 0, &s, &z), 15 * 17 * 6 * 9 / 0.5);
     free(p);
 }
 
@@ -589,7 +595,7 @@ TEST(plan_cost_of_a_group_is_its_slowest_device)
 
     /* all are as fast as the last until they meet for the last time; then the
      * first goes on alone, to hand over the result */
-    sum = r[3].run_s;
+    sum = 0;
     for (int d = 3; d >= 0; d -= 3) {
         const struct script *c = &m.prog[d].script[0];
 
@@ -664,4 +670,27 @@ TEST(plan_cost_large_plans_take_no_time)
     assert_true(took < 0.3);
     free(all);
     free(p);
+}
+
+int test_plan_cost(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plan_cost_devices_overlap_until_one_waits),
+        cmocka_unit_test(plan_cost_copies_hide_behind_computing),
+        cmocka_unit_test(plan_cost_threads_are_taken_in_turns),
+        cmocka_unit_test(plan_cost_host_spans_the_lanes_on_its_cores),
+        cmocka_unit_test(plan_cost_pipeline_fills_and_drains),
+        cmocka_unit_test(plan_cost_tokens_are_dealt_as_they_are_run),
+        cmocka_unit_test(plan_cost_meetings_take_the_last_to_come),
+        cmocka_unit_test(plan_cost_tells_of_steps_in_the_total_order),
+        cmocka_unit_test(plan_cost_pages_are_those_in_use),
+        cmocka_unit_test(plan_cost_attention_reads_and_multiplies),
+        cmocka_unit_test(plan_cost_messages_are_paid_once),
+        cmocka_unit_test(plan_cost_rates_without_measuring_are_whole),
+        cmocka_unit_test(plan_cost_of_a_group_is_its_slowest_device),
+        cmocka_unit_test(plan_cost_refuses_what_is_not_there),
+        cmocka_unit_test(plan_cost_large_plans_take_no_time),
+    };
+
+    return TEST_RUN(tests);
 }
