@@ -160,7 +160,7 @@ static double token_bytes(const pl_engine *e)
 }
 
 static void bench(const char *name, const char *path, struct config *c, int n,
-                  int rounds, const struct synthetic_shape *shape,
+                  int rounds, const struct synth_shape *shape,
                   const uint64_t *buf)
 {
     pl_model *m;
@@ -233,9 +233,8 @@ int main(int argc, char **argv)
 {
     const char *dir = argc > 1 ? argv[1] : SYNTHETIC_DIR;
     int rounds = argc > 2 ? atoi(argv[2]) : 9;
-    static const pl_format formats[] = {PL_Q8_0, PL_Q4_K};
-    static const char *const names[] = {"synthetic 0.6B Q8_0",
-                                        "synthetic 0.6B Q4_K"};
+    static const char *const types[] = {"q8_0", "q4_k_m"};
+    const struct synth_shape *shape = synth_shape("qwen3-0.6b", NULL);
     uint64_t *buf = aligned_alloc(1 << 21, READ_BYTES);
     pl_err err = {0};
     struct config tale[] = {
@@ -271,11 +270,9 @@ int main(int argc, char **argv)
         };
         char path[512];
 
-        if (synthetic_model(&synthetic_0b6, formats[i], dir, path, sizeof path,
-                            &err))
+        if (synthetic_model(shape, types[i], dir, path, sizeof path, &err))
             bench_die("a synthetic model", err.message);
-        bench(names[i], path, big, 2, rounds > 5 ? 5 : rounds, &synthetic_0b6,
-              buf);
+        bench(types[i], path, big, 2, rounds > 5 ? 5 : rounds, shape, buf);
     }
     free(buf);
     return 0;
