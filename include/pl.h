@@ -432,6 +432,7 @@ PL_API pl_status pl_synth_size(const char *shape, const char *type,
  * multiply-add counts as two operations. Names are of instructions, as long as
  * the library is there. */
 typedef struct pl_limits {
+    char cpu[128]; /* the processor's name */
     int n_threads;
     double read_bytes_per_s; /* from memory no cache holds */
     int n_streams;           /* that each thread read at once, best of 1, 2, 4 */

@@ -566,7 +566,7 @@ static void cli_run_prints_the_text_alone(void **state)
     assert_true(rest.n_out > 12);
     assert_int_equal(strncmp(piped.out, "Once upon a time", n), 0);
     must_say(&whole, "generation      12 tokens", LINE);
-    must_say(&whole, "tokens/s", LINE);
+    must_say(&whole, "t/s", LINE);
     must_say(&piped, "taken as tensor", "-sm row");
     ran_free(&whole);
     ran_free(&rest);

@@ -7,6 +7,7 @@
  * is more than a core has under way. Short loops, and the best of many rounds:
  * what else the machine does only takes away. */
 #include "base/err.h"
+#include "cost/calibration.h"
 #include "device/team.h"
 #include "machine/topology.h"
 
@@ -395,6 +396,7 @@ static pl_status make_parts(struct measure *m, const struct topology *t,
 pl_status pl_limits_measure(pl_limits *out, pl_err *err)
 {
     struct measure m = {0};
+    struct calibration c;
     const struct topology *t;
     struct team *team = NULL;
     int *core = NULL;
@@ -405,7 +407,8 @@ pl_status pl_limits_measure(pl_limits *out, pl_err *err)
                        "pl_limits_measure: out must not be NULL");
     *out = (pl_limits){0};
     PL_TRY(topology_open(&t, err));
-    m.n = t->n_core_quota < t->n_core ? t->n_core_quota : t->n_core;
+    calibration_init(&c, cpu_family_best(), t);
+    m.n = c.n_core;
     core = calloc((size_t)m.n, sizeof *core);
     m.part = aligned_alloc(_Alignof(struct part), (size_t)m.n * sizeof *m.part);
     if (m.part)
@@ -415,6 +418,7 @@ pl_status pl_limits_measure(pl_limits *out, pl_err *err)
     if (s == PL_OK)
         s = team_create(&team, m.n, core, m.n, err);
     if (s == PL_OK) {
+        memcpy(out->cpu, c.cpu, sizeof out->cpu);
         out->n_threads = m.n;
         team_run(team, touch, &m);
         measure_reads(&m, team, out);
