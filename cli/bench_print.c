@@ -133,15 +133,14 @@ json_t *bench_row(const struct bench_config *c, const struct bench_set *b,
     option_of(c->plan, "-ts ", shares, sizeof(shares));
     snprintf(backend, sizeof(backend), "CPU %.30s", text(c->plan, "kernels"));
     row = json_pack(
-        "{s:s, s:s, s:f, s:f, s:s, s:i, s:s, s:i, s:s, s:s, s:s, s:s, s:f, "
-        "s:s, "
-        "s:s, s:i, s:i, s:i, s:i}",
+        "{s:s, s:s, s:I, s:I, s:s, s:i, s:s, s:i, s:s, s:s, s:s, s:s, s:i, "
+        "s:s, s:s, s:i, s:i, s:i, s:i}",
         "model_filename", m->name, "model_type", m->type, "model_size",
-        m->bytes, "model_n_params", m->n_param, "backend", backend, "n_threads",
+        (json_int_t)m->bytes, "model_n_params", (json_int_t)m->n_param, "backend", backend, "n_threads",
         n_thread, "devices", c->o.pl.devices ? c->o.pl.devices : "cpu",
         "n_devices", n_dev, "split_mode", mode, "tensor_split", shares,
         "varied", c->varied, "options", text(c->plan, "options"), "n_ubatch",
-        number(c->plan, "n_ubatch"), "type_k",
+        (int)number(c->plan, "n_ubatch"), "type_k",
         text(json_array_get(caches, 0), "format"), "type_v",
         text(json_array_get(caches, 1), "format"), "n_prompt", t->n_prompt,
         "n_gen", t->n_gen, "n_depth", t->n_depth, "n_seq", t->n_seq);

@@ -157,18 +157,36 @@ static void choose(struct options *to, const struct axes *a, int first, int end,
 
 /* ---- models ---------------------------------------------------------------- */
 
+static const char *type_of(const struct options *o)
+{
+    return o->type != NULL ? o->type : "q4_k_m";
+}
+
+/* Is there such a model? Asked of all before hours go into the first. */
+static enum exit_code check_model(const struct options *o)
+{
+    pl_model *m = NULL;
+    uint64_t bytes;
+    pl_err err;
+    pl_status r = o->shape != NULL
+                      ? pl_synth_size(o->shape, type_of(o), &bytes, &err)
+                      : pl_model_open(&m, o->model, &err);
+
+    pl_model_free(m);
+    return r == PL_OK ? EXIT_DONE : report(o, r, &err);
+}
+
 /* Writes a model of random weights into $TMPDIR, after a look at the room that
  * is there; `path` is to be removed. */
 static enum exit_code make_model(const struct options *o, char *path,
                                  size_t size, struct term_progress *progress)
 {
     const char *dir = getenv("TMPDIR");
-    const char *type = o->type != NULL ? o->type : "q4_k_m";
     uint64_t bytes;
     struct statvfs fs;
     char name[SHOWN];
     pl_err err;
-    pl_status r = pl_synth_size(o->shape, type, &bytes, &err);
+    pl_status r = pl_synth_size(o->shape, type_of(o), &bytes, &err);
     int fd;
 
     if (r != PL_OK)
@@ -191,7 +209,7 @@ static enum exit_code make_model(const struct options *o, char *path,
                         shown(name, dir), strerror(errno));
     }
     close(fd);
-    r = pl_synth_save(o->shape, type, path, term_progress, progress,
+    r = pl_synth_save(o->shape, type_of(o), path, term_progress, progress,
                       &term_interrupts, &err);
     term_progress_end(progress);
     return r == PL_OK ? EXIT_DONE : report(o, r, &err);
@@ -252,7 +270,7 @@ static enum exit_code add_rows(json_t *rows, const struct bench_config *c,
     bool ok;
 
     snprintf(name, sizeof(name), "%.40s %.30s", b->o->shape ? b->o->shape : "",
-             b->o->type ? b->o->type : "q4_k_m");
+             type_of(b->o));
     ok = bench_model_read(&m, b->o->shape != NULL ? name : b->o->model, inspect,
                           c->plan);
     for (int t = 0; t < b->n_test && ok; t++)
@@ -323,6 +341,10 @@ static enum exit_code bench_all(const struct options *o, struct bench_set *b,
                         "%" PRId64 " combinations of options; give fewer than "
                         "1000",
                         n_config);
+    for (int64_t m = 0; m < n_model && code == EXIT_DONE; m++) {
+        choose(&chosen, &a, 0, a.n_model, m, none, sizeof(none));
+        code = check_model(&chosen);
+    }
     c = calloc((size_t)n_config, sizeof(*c));
     b->o = &chosen;
     for (int64_t m = 0; m < n_model && code == EXIT_DONE; m++) {
@@ -397,8 +419,8 @@ enum exit_code cmd_synth(const struct options *o)
                             ? "no shape; give one with --shape, like qwen3-0.6b"
                             : "no file to write; give -o FILE");
     term_interrupts_count(1);
-    r = pl_synth_save(o->shape, o->type != NULL ? o->type : "q4_k_m", o->output,
-                      term_progress, &progress, &term_interrupts, &err);
+    r = pl_synth_save(o->shape, type_of(o), o->output, term_progress, &progress,
+                      &term_interrupts, &err);
     term_progress_end(&progress);
     return r == PL_OK ? EXIT_DONE : report(o, r, &err);
 }

@@ -435,7 +435,7 @@ typedef struct pl_limits {
     char cpu[128]; /* the processor's name */
     int n_threads;
     double read_bytes_per_s; /* from memory no cache holds */
-    int n_streams;           /* that each thread read at once, best of 1, 2, 4 */
+    int n_streams;           /* that a thread read at once: best of 1, 2, 4 */
     double int8_ops_per_s;   /* vectors of 8-bit integers */
     const char *int8_unit;
     double float_ops_per_s; /* vectors of float */

@@ -2,6 +2,7 @@
  * back, what it says about mistakes. The engine behind it has its own tests;
  * here its results are only compared with each other. */
 #include "gguf/gguf.h"
+#include "lib/command.h"
 #include "lib/support.h"
 
 #include <errno.h>
@@ -16,92 +17,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MODEL "-m models/fable-moe-Q8_0.gguf "
-
-/* What a command line left behind. */
-struct ran {
-    int code;        /* exit status; 128 + n after signal n */
-    char *out, *err; /* owned, terminated */
-    size_t n_out;
-};
-
-static const char *plait(void)
-{
-    const char *env = getenv("PLAIT_COMMAND");
-
-    return env != NULL && env[0] != '\0' ? env : PLAIT_COMMAND;
-}
-
-static int status_code(int status)
-{
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-/* A shell runs `line` in a directory that has `models` as the checkout does,
- * with the command in its path and nothing to read. */
-static struct ran sh(const char *line)
-{
-    static const char *dir;
-    struct ran r = {0};
-    const char *out = test_temp("out");
-    const char *err = test_temp("err");
-    char *all = NULL;
-    size_t n_err;
-    char *path = strdup(plait());
-
-    if (dir == NULL) {
-        const char *models = test_file("models");
-
-        dir = test_temp("");
-        if (models != NULL && symlink(models, test_temp("models")) != 0)
-            fail_msg("symlink: %s", strerror(errno));
-    }
-    *strrchr(path, '/') = '\0';
-    if (asprintf(&all,
-                 "cd '%s' && PATH='%s':$PATH && export PATH && { %s\n} "
-                 "</dev/null >'%s' 2>'%s'",
-                 dir, path, line, out, err) < 0)
-        fail_msg("no memory");
-    r.code = status_code(system(all));
-    r.out = test_read(out, &r.n_out);
-    r.err = test_read(err, &n_err);
-    free(all);
-    free(path);
-    return r;
-}
-
-static void ran_free(struct ran *r)
-{
-    free(r->out);
-    free(r->err);
-    *r = (struct ran){0};
-}
-
-static void must_exit(const struct ran *r, int code, const char *line)
-{
-    if (r->code != code)
-        fail_msg("%s\n  exit %d, not %d; it said: %.500s", line, r->code, code,
-                 r->err);
-}
-
-static void must_say(const struct ran *r, const char *text, const char *line)
-{
-    if (strstr(r->err, text) == NULL)
-        fail_msg("%s\n  should say \"%s\" but said: %.500s", line, text,
-                 r->err);
-}
-
-static void need_model(void)
-{
-    if (test_file("models/fable-moe-Q8_0.gguf") == NULL)
-        fail_msg("models/fable-moe-Q8_0.gguf is absent, but belongs "
-                 "to the repository");
-}
-
 /* ---- help --------------------------------------------------------------- */
 
-static const char *const commands[] = {
-    "run", "plan", "inspect", "devices", "perplexity", "logits", "tokenize"};
+static const char *const commands[] = {"run",      "plan",       "inspect",
+                                       "devices",  "perplexity", "logits",
+                                       "tokenize", "bench",      "synth"};
 enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 
 /* The line after "example:" of a help text, without its indentation. */
@@ -330,10 +250,7 @@ static void cli_llama_cpp_options_are_refused_by_name(void **state)
     static const struct mistake list[] = {
         {"plait run -kvo", "-nkvo"},
         {"plait run --no-op-offload", "--op-offload off"},
-        {"plait run -fa on", "-fa of llama.cpp"},
         {"plait run -tb 4", "-t"},
-        {"plait run --mlock", "--mlock of llama.cpp"},
-        {"plait run --numa distribute", "-dev cpu"},
         {"plait run -hf a/b", "-m"},
         {"plait run --list-devices", "plait devices"},
         {"plait perplexity --ppl-stride 5", "--chunks"},
@@ -778,7 +695,7 @@ static pid_t start(int *out, const char *const *argv)
         dup2(f, 2);
         close(ends[0]);
         close(ends[1]);
-        execv(plait(), (char *const *)argv);
+        execv(command_path(), (char *const *)argv);
         _exit(127);
     }
     close(ends[1]);
@@ -818,7 +735,7 @@ static void cli_run_interrupted_exits_130_with_the_summary(void **state)
     assert_int_equal(waitpid(pid, &status, 0), pid);
     close(out);
     r.err = test_read(test_temp("err"), &n);
-    r.code = status_code(status);
+    r.code = command_status(status);
     must_exit(&r, 130, "SIGINT");
     must_say(&r, "generation", "SIGINT");
     ran_free(&r);
@@ -836,7 +753,7 @@ static void cli_run_into_a_closed_pipe_exits_1(void **state)
     pid = start(&out, argv);
     close(out);
     assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(status_code(status), 1);
+    assert_int_equal(command_status(status), 1);
 }
 
 /* ---- tokenize, logits, perplexity --------------------------------------- */

@@ -251,7 +251,7 @@ static const struct unit amx_unit = {"none", never, plain, 2};
 
 /* ---- all cores ----------------------------------------------------------- */
 
-enum { ROUNDS = 200, LOOPS = 8000, READ_ROUNDS = 6 };
+enum { ROUNDS = 200, LOOPS = 8000, READ_ROUNDS = 12 };
 
 static const size_t part_bytes = (size_t)64 << 20,
                     least_bytes = (size_t)1 << 30;
