@@ -27,7 +27,7 @@ static double number(const json_t *o, const char *key)
     return json_number_value(json_object_get(o, key));
 }
 
-/* ---- rows ----------------------------------------------------------------- */
+/* ---- rows ---------------------------------------------------------------- */
 
 /* The word behind `option` in a plan's options, or "". */
 static void option_of(const json_t *plan, const char *option, char *buf,
@@ -136,10 +136,11 @@ json_t *bench_row(const struct bench_config *c, const struct bench_set *b,
         "{s:s, s:s, s:I, s:I, s:s, s:i, s:s, s:i, s:s, s:s, s:s, s:s, s:i, "
         "s:s, s:s, s:i, s:i, s:i, s:i}",
         "model_filename", m->name, "model_type", m->type, "model_size",
-        (json_int_t)m->bytes, "model_n_params", (json_int_t)m->n_param, "backend", backend, "n_threads",
-        n_thread, "devices", c->o.pl.devices ? c->o.pl.devices : "cpu",
-        "n_devices", n_dev, "split_mode", mode, "tensor_split", shares,
-        "varied", c->varied, "options", text(c->plan, "options"), "n_ubatch",
+        (json_int_t)m->bytes, "model_n_params", (json_int_t)m->n_param,
+        "backend", backend, "n_threads", n_thread, "devices",
+        c->o.pl.devices ? c->o.pl.devices : "cpu", "n_devices", n_dev,
+        "split_mode", mode, "tensor_split", shares, "varied", c->varied,
+        "options", text(c->plan, "options"), "n_ubatch",
         (int)number(c->plan, "n_ubatch"), "type_k",
         text(json_array_get(caches, 0), "format"), "type_v",
         text(json_array_get(caches, 1), "format"), "n_prompt", t->n_prompt,
@@ -167,7 +168,7 @@ json_t *bench_row(const struct bench_config *c, const struct bench_set *b,
     return NULL;
 }
 
-/* ---- CSV ------------------------------------------------------------------ */
+/* ---- CSV ----------------------------------------------------------------- */
 
 static void say_quoted(const char *s)
 {
@@ -215,7 +216,7 @@ static void print_csv(json_t *rows)
     }
 }
 
-/* ---- Markdown ------------------------------------------------------------- */
+/* ---- Markdown ------------------------------------------------------------ */
 
 enum { CELL = 200 };
 

@@ -151,7 +151,7 @@ enum exit_code bench_warm(struct bench_config *c, const struct bench_set *b)
     return code;
 }
 
-/* ---- where the time went -------------------------------------------------- */
+/* ---- where the time went ------------------------------------------------- */
 
 /* Adds up the events of a piece of the trace: ",\n{...},\n{...}". */
 static bool add_events(struct bench_config *c, struct bench_text *trace,

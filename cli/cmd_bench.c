@@ -20,7 +20,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-/* ---- tests ---------------------------------------------------------------- */
+/* ---- tests --------------------------------------------------------------- */
 
 /* A list, or its default. */
 static struct option_list or_default(const struct option_list *l, int v)
@@ -76,7 +76,7 @@ static enum exit_code make_tests(struct bench_set *b, const struct options *o,
     return EXIT_DONE;
 }
 
-/* ---- configurations -------------------------------------------------------- */
+/* ---- configurations ------------------------------------------------------ */
 
 /* Options with several values, those that name the model first. */
 struct axes {
@@ -155,7 +155,7 @@ static void choose(struct options *to, const struct axes *a, int first, int end,
     }
 }
 
-/* ---- models ---------------------------------------------------------------- */
+/* ---- models -------------------------------------------------------------- */
 
 static const char *type_of(const struct options *o)
 {

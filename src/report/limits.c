@@ -2,10 +2,10 @@
  * makes of them can be given as a share.
  *
  * Reading: each thread goes over a part of its own that no cache holds, in huge
- * pages, in 1, 2 or 4 streams, and touches each line once. Multiplying: loops of
- * nothing but one instruction on registers, twelve of them independent, which
- * is more than a core has under way. Short loops, and the best of many rounds:
- * what else the machine does only takes away. */
+ * pages, in 1, 2 or 4 streams, and touches each line once. Multiplying: loops
+ * of one instruction on registers, twelve of them independent, which is more
+ * than a core has under way. Loops are short, and the best of many rounds
+ * counts: what else the machine does only takes away. */
 #include "base/err.h"
 #include "cost/calibration.h"
 #include "device/team.h"
