@@ -171,16 +171,16 @@ int main(int argc, char **argv)
                 BENCH_MAX_ROUND);
         return 2;
     }
-    if (synthetic_model(&synthetic_0b6, PL_Q8_0, dir, dense, sizeof dense,
-                        &err) ||
-        synthetic_model(&synthetic_3b_a0b6, PL_Q4_K, dir, moe, sizeof moe,
-                        &err))
+    if (synthetic_model(synth_shape("qwen3-0.6b", NULL), "q8_0", dir, dense,
+                        sizeof dense, &err) ||
+        synthetic_model(synth_shape("qwen3moe-2.75b", NULL), "q4_k_m", dir, moe,
+                        sizeof moe, &err))
         bench_die("a synthetic model", err.message);
     host_experts("host experts: bundled model", tale, rounds);
-    host_experts("host experts: synthetic 3B-A0.6B Q4_K", moe, rounds);
-    pipeline("pipeline: synthetic 0.6B Q8_0", dense, rounds);
+    host_experts("host experts: qwen3moe-2.75b q4_k_m", moe, rounds);
+    pipeline("pipeline: qwen3-0.6b q8_0", dense, rounds);
     modes("modes: bundled model", tale, rounds);
-    modes("modes: synthetic 0.6B Q8_0", dense, rounds);
-    modes("modes: synthetic 3B-A0.6B Q4_K", moe, rounds);
+    modes("modes: qwen3-0.6b q8_0", dense, rounds);
+    modes("modes: qwen3moe-2.75b q4_k_m", moe, rounds);
     return 0;
 }

@@ -114,8 +114,8 @@ int main(int argc, char **argv)
     o.n_ctx = N_TOKEN;
     snprintf(path, sizeof path, "%s/saved.state", dir);
     snprintf(other, sizeof other, "%s/plain.bytes", dir);
-    if (synthetic_model(&synthetic_0b6, PL_Q4_K, dir, model, sizeof model,
-                        &err) ||
+    if (synthetic_model(synth_shape("qwen3-0.6b", NULL), "q4_k_m", dir, model,
+                        sizeof model, &err) ||
         pl_model_open(&m, model, &err) || pl_engine_create(&e, m, &o, &err))
         bench_die(dir, err.message);
     fill(e);

@@ -189,7 +189,7 @@ enum exit_code cmd_perplexity(const struct options *o)
         printf("perplexity: %.4f +/- %.4f (%" PRId64 " windows of %" PRId64
                ")\n",
                value, error, done, m.window);
-        fprintf(stderr, "%.1f tokens/s\n",
+        fprintf(stderr, "%.1f t/s\n",
                 (double)(done * m.window) / (term_seconds() - start));
         if (c == EXIT_DONE)
             c = finish_out(o);

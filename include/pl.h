@@ -449,6 +449,38 @@ PL_API pl_status pl_devices_measure(const pl_options *opt, bool json,
                                     pl_write_fn *write, void *user,
                                     pl_err *err);
 
+/* ---- how fast could it be? --------------------------------------------- */
+
+/* A model with the shape of a known one ("qwen3-8b") and random weights of a
+ * type ("q4_k_m", "q8_0", any format), written to `path`.tmp and then renamed.
+ * What is no shape or type gives PL_BAD_ARGUMENT, and the message lists those
+ * there are. `cancel` is polled as pl_engine_decode's; it and `progress` may be
+ * NULL. */
+PL_API pl_status pl_synth_save(const char *shape, const char *type,
+                               const char *path, pl_progress_fn *progress,
+                               void *user, const volatile int *cancel,
+                               pl_err *err);
+/* Bytes of its weights. */
+PL_API pl_status pl_synth_size(const char *shape, const char *type,
+                               uint64_t *bytes, pl_err *err);
+
+/* What this machine's cores do together at best, a thread on each. A
+ * multiply-add counts as two operations. Names are of instructions, as long as
+ * the library is there. */
+typedef struct pl_limits {
+    char cpu[128]; /* the processor's name */
+    int n_threads;
+    double read_bytes_per_s; /* from memory no cache holds */
+    int n_streams;           /* that a thread read at once: best of 1, 2, 4 */
+    double int8_ops_per_s;   /* vectors of 8-bit integers */
+    const char *int8_unit;
+    double float_ops_per_s; /* vectors of float */
+    const char *float_unit;
+    double amx_ops_per_s; /* tiles of 8-bit integers; 0: there are none */
+} pl_limits;
+/* Measures them, in a second or two. `size` is sizeof *out. */
+PL_API pl_status pl_limits_measure(pl_limits *out, size_t size, pl_err *err);
+
 #ifdef __cplusplus
 }
 #endif

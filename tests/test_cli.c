@@ -2,6 +2,7 @@
  * back, what it says about mistakes. The engine behind it has its own tests;
  * here its results are only compared with each other. */
 #include "gguf/gguf.h"
+#include "lib/command.h"
 #include "lib/support.h"
 
 #include <errno.h>
@@ -16,80 +17,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MODEL "-m models/fable-moe-Q8_0.gguf "
-
-/* What a command line left behind, until sixteen more have run. */
-struct ran {
-    const char *line;
-    char *out, *err; /* terminated */
-    size_t n_out;
-};
-
-static const char *plait(void)
-{
-    const char *env = getenv("PLAIT_COMMAND");
-
-    return env != NULL && env[0] != '\0' ? env : PLAIT_COMMAND;
-}
-
-static int status_code(int status)
-{
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-/* A shell runs `line` in a directory that has `models` as the checkout does,
- * with the command in its path and nothing to read; it must exit with `code`.
- */
-static struct ran sh(int code, const char *line)
-{
-    static const char *dir;
-    static struct ran kept[16];
-    static int n;
-    struct ran *r = &kept[n++ % 16];
-    const char *out = test_temp("out");
-    const char *err = test_temp("err");
-    char *all = NULL;
-    size_t n_err;
-    char *path = strdup(plait());
-    int got;
-
-    if (dir == NULL) {
-        (void)test_model(); /* it is there */
-        dir = test_temp("");
-        if (symlink(test_file("models"), test_temp("models")) != 0)
-            fail_msg("symlink: %s", strerror(errno));
-    }
-    *strrchr(path, '/') = '\0';
-    if (asprintf(&all,
-                 "cd '%s' && PATH='%s':$PATH && export PATH && { %s\n} "
-                 "</dev/null >'%s' 2>'%s'",
-                 dir, path, line, out, err) < 0)
-        fail_msg("no memory");
-    got = status_code(system(all));
-    free(all);
-    free(path);
-    free(r->out);
-    free(r->err);
-    r->line = line;
-    r->out = test_read(out, &r->n_out);
-    r->err = test_read(err, &n_err);
-    if (got != code)
-        fail_msg("%s\n  exit %d, not %d; it said: %.500s", line, got, code,
-                 r->err);
-    return *r;
-}
-
-static void must_say(struct ran r, const char *text)
-{
-    if (strstr(r.err, text) == NULL)
-        fail_msg("%s\n  should say \"%s\" but said: %.500s", r.line, text,
-                 r.err);
-}
-
 /* ---- help --------------------------------------------------------------- */
 
-static const char *const commands[] = {
-    "run", "plan", "inspect", "devices", "perplexity", "logits", "tokenize"};
+static const char *const commands[] = {"run",      "plan",       "inspect",
+                                       "devices",  "perplexity", "logits",
+                                       "tokenize", "bench",      "synth"};
 enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 
 /* The line after "example:" of a help text, without its indentation. */
@@ -297,10 +229,7 @@ TEST(cli_llama_cpp_options_are_refused_by_name)
     static const struct mistake list[] = {
         {"plait run -kvo", "-nkvo"},
         {"plait run --no-op-offload", "--op-offload off"},
-        {"plait run -fa on", "-fa of llama.cpp"},
         {"plait run -tb 4", "-t"},
-        {"plait run --mlock", "--mlock of llama.cpp"},
-        {"plait run --numa distribute", "-dev cpu"},
         {"plait run -hf a/b", "-m"},
         {"plait run --list-devices", "plait devices"},
         {"plait perplexity --ppl-stride 5", "--chunks"},
@@ -487,7 +416,7 @@ TEST(cli_run_prints_the_text_alone)
     assert_true(rest.n_out > 12);
     assert_int_equal(strncmp(piped.out, "Once upon a time", n), 0);
     must_say(whole, "generation      12 tokens");
-    must_say(whole, "tokens/s");
+    must_say(whole, "t/s");
     must_say(piped, "taken as tensor");
 #undef LINE
 }
@@ -647,7 +576,7 @@ static pid_t start(int *out, const char *const *argv)
         dup2(f, 2);
         close(ends[0]);
         close(ends[1]);
-        execv(plait(), (char *const *)argv);
+        execv(command_path(), (char *const *)argv);
         _exit(127);
     }
     close(ends[1]);
@@ -683,7 +612,7 @@ TEST(cli_run_interrupted_exits_130_with_the_summary)
         ;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     close(out);
-    assert_int_equal(status_code(status), 130);
+    assert_int_equal(command_status(status), 130);
     said = test_read(test_temp("err"), &n);
     assert_non_null(strstr(said, "generation"));
     free(said);
@@ -699,7 +628,7 @@ TEST(cli_run_into_a_closed_pipe_exits_1)
     pid = start(&out, argv);
     close(out);
     assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(status_code(status), 1);
+    assert_int_equal(command_status(status), 1);
 }
 
 /* ---- tokenize, logits, perplexity --------------------------------------- */

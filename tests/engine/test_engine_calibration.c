@@ -304,8 +304,7 @@ TEST(calibration_measures_this_machine)
     if (!test_long())
         TEST_SKIP("it takes seconds (PLAIT_TIER=long)");
     cache_in("real");
-    if (measure_machine(&c, cpu_family_best(), false, here(), &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(measure_machine(&c, cpu_family_best(), false, here(), &err), err);
     assert_int_equal(calibration_save(&c, NULL), PL_OK); /* all finite */
     assert_int_equal(calibration_load(&d, c.family, here(), NULL), PL_OK);
     assert_true(equal(&c, &d));
@@ -314,19 +313,4 @@ TEST(calibration_measures_this_machine)
             assert_true(*calibration_value(&c.one, &calibration_field[i]) >
                         1e8);
     assert_true(c.one.message_s < 0.1 && c.one.step_s < 0.1);
-}
-
-int test_engine_calibration(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(calibration_is_found_again),
-        cmocka_unit_test(calibration_damage_counts_as_none),
-        cmocka_unit_test(calibration_of_another_machine_is_none),
-        cmocka_unit_test(calibration_without_a_place_is_an_error_that_says_so),
-        cmocka_unit_test(calibration_gives_each_device_its_threads),
-        cmocka_unit_test(calibration_is_what_later_plans_use),
-        cmocka_unit_test(calibration_measures_this_machine),
-    };
-
-    return TEST_RUN(tests);
 }

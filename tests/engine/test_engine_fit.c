@@ -481,13 +481,12 @@ static void search(struct best *b, const struct spot *chosen, const char *spec,
 }
 
 /* More than can be tried one by one. */
-static void fit_of_many_unlike_devices_is_near_what_a_search_finds(void **state)
+TEST(fit_of_many_unlike_devices_is_near_what_a_search_finds)
 {
     uint64_t random = test_seed() + 2;
     int n = test_long() ? 20 : 1, missed = 0;
     double worst = 1;
 
-    (void)state;
     for (int i = 0; i < n; i++) {
         int k = 1 + 2 * (int)test_below(&random, 2);
         int n_dev = 5 + (int)test_below(&random, 4);
@@ -495,7 +494,7 @@ static void fit_of_many_unlike_devices_is_near_what_a_search_finds(void **state)
         pl_model *m = open_model(k);
         struct best b = {.m = m, .seconds = INFINITY};
         struct spot chosen = {.layers = n_layer + 1};
-        pl_options o = {.n_ctx = 1024};
+        pl_options o = {.size = sizeof o, .n_ctx = 1024};
         char spec[SPEC];
         struct said said;
         pl_plan *p;
@@ -748,22 +747,4 @@ TEST(fit_with_ranks_keeps_the_numbers)
         pl_plan_free(p);
     }
     pl_model_free(m);
-}
-
-int test_engine_fit(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fit_fits_or_explains),
-        cmocka_unit_test(fit_is_near_the_best_of_all),
-        cmocka_unit_test(
-            fit_of_many_unlike_devices_is_near_what_a_search_finds),
-        cmocka_unit_test(fit_off_explains_device_by_device),
-        cmocka_unit_test(fit_with_a_margin_beyond_all_memory_is_refused),
-        cmocka_unit_test(fit_remedies_are_true),
-        cmocka_unit_test(fit_takes_a_good_micro_batch),
-        cmocka_unit_test(fit_keeps_what_is_stated),
-        cmocka_unit_test(fit_with_ranks_keeps_the_numbers),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -20,7 +20,7 @@ enum {
 static uint64_t random_state;
 
 /* About as large as keeps a sum over 64 values near one. */
-static void fill(void *user, int64_t row, void *dst, size_t bytes)
+static bool fill(void *user, int64_t row, void *dst, size_t bytes)
 {
     (void)user;
     (void)row;
@@ -29,9 +29,10 @@ static void fill(void *user, int64_t row, void *dst, size_t bytes)
 
         memcpy((char *)dst + i, &v, 4);
     }
+    return true;
 }
 
-static void fill_norm(void *user, int64_t row, void *dst, size_t bytes)
+static bool fill_norm(void *user, int64_t row, void *dst, size_t bytes)
 {
     (void)user;
     (void)row;
@@ -40,6 +41,7 @@ static void fill_norm(void *user, int64_t row, void *dst, size_t bytes)
 
         memcpy((char *)dst + i, &v, 4);
     }
+    return true;
 }
 
 static void tensor(struct gguf_writer *w, const char *name, int n_dim,

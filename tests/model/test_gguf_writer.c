@@ -141,13 +141,14 @@ TEST(gguf_writer_copies_a_file)
     gguf_close(to);
 }
 
-static void count_rows(void *user, int64_t row, void *dst, size_t bytes)
+static bool count_rows(void *user, int64_t row, void *dst, size_t bytes)
 {
     int64_t *next = user;
 
     assert_int_equal(row, *next);
     memset(dst, (int)(row + 1), bytes);
     ++*next;
+    return true;
 }
 
 TEST(gguf_writer_tensors_of_every_format_read_back)

@@ -163,7 +163,6 @@ TEST(plan_cost_devices_overlap_until_one_waits)
     struct paper *p = paper(2);
     struct cost_use use[2];
 
-    (void)state;
     work(p, 0, 3, 0);
     work(p, 1, 5, 0);
     must_be(run(p, false, 1, NULL), 5);
@@ -451,7 +450,7 @@ TEST(plan_cost_pages_are_those_in_use)
 
 /* Attention takes the longer of reading the cache and multiplying; a token sees
  * those before it, half of its own step's, and a window at most. */
-static void plan_cost_attention_reads_and_multiplies(void **state)
+TEST(plan_cost_attention_reads_and_multiplies)
 {
     static const pl_dim dim[4][3] = {
         {{1, PL_N_TOK}, {6, PL_CONST}, {4, PL_CONST}}, /* queries */
@@ -474,7 +473,6 @@ static void plan_cost_attention_reads_and_multiplies(void **state)
     };
     struct cost_micro z = {{1, 1, 64, 1}, 9};
 
-    (void)state;
     for (int i = 0; i < 4; i++) {
         p->tensor[i + 1].n_dim = 3;
         memcpy(p->tensor[i + 1].dim, dim[i], sizeof dim[i]);
@@ -670,27 +668,4 @@ TEST(plan_cost_large_plans_take_no_time)
     assert_true(took < 0.3);
     free(all);
     free(p);
-}
-
-int test_plan_cost(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plan_cost_devices_overlap_until_one_waits),
-        cmocka_unit_test(plan_cost_copies_hide_behind_computing),
-        cmocka_unit_test(plan_cost_threads_are_taken_in_turns),
-        cmocka_unit_test(plan_cost_host_spans_the_lanes_on_its_cores),
-        cmocka_unit_test(plan_cost_pipeline_fills_and_drains),
-        cmocka_unit_test(plan_cost_tokens_are_dealt_as_they_are_run),
-        cmocka_unit_test(plan_cost_meetings_take_the_last_to_come),
-        cmocka_unit_test(plan_cost_tells_of_steps_in_the_total_order),
-        cmocka_unit_test(plan_cost_pages_are_those_in_use),
-        cmocka_unit_test(plan_cost_attention_reads_and_multiplies),
-        cmocka_unit_test(plan_cost_messages_are_paid_once),
-        cmocka_unit_test(plan_cost_rates_without_measuring_are_whole),
-        cmocka_unit_test(plan_cost_of_a_group_is_its_slowest_device),
-        cmocka_unit_test(plan_cost_refuses_what_is_not_there),
-        cmocka_unit_test(plan_cost_large_plans_take_no_time),
-    };
-
-    return TEST_RUN(tests);
 }
