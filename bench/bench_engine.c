@@ -3,9 +3,8 @@
  * Configurations of one model are timed in turns, several rounds, so that what
  * else the machine does falls on all of them alike; a figure is the median over
  * rounds and a ratio the median of the rounds' ratios. Generation is also given
- * as a share of the read bandwidth that the same number of threads reaches on a
- * buffer no cache holds, measured in the same rounds: each token reads every
- * weight once (of experts, those used).
+ * as a share of the read bandwidth of all cores, measured in the same rounds:
+ * each token reads every weight once (of experts, those used).
  *
  * The last columns are what the plan estimates for the same, over what was
  * measured. The machine is calibrated first, and that is kept in DIR.
@@ -13,63 +12,15 @@
  *   bench-engine [DIR] [ROUNDS]    DIR holds the synthetic models (written if
  *                                  absent, about 1.1 GB); build/bench */
 #include <jansson.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "pl.h"
 #include "synthetic.h"
 #include "timing.h"
 
 enum { N_PROMPT = 512, N_GEN = 32, N_PAST = 240, MAX_CONFIG = 4 };
-
-/* ---- read bandwidth ------------------------------------------------------ */
-
-enum { READ_BYTES = 1 << 30 };
-
-struct reader {
-    const uint64_t *p;
-    size_t n;
-    uint64_t sum;
-};
-
-static void *read_part(void *arg)
-{
-    struct reader *r = arg;
-    uint64_t s[4] = {0};
-
-    /* A stream of whole lines; one word of each is enough to fetch it. */
-    for (size_t i = 0; i + 32 <= r->n; i += 32) {
-        __builtin_prefetch(r->p + i + 512);
-        for (int k = 0; k < 4; k++)
-            s[k] += r->p[i + (size_t)k * 8];
-    }
-    for (int k = 0; k < 4; k++)
-        r->sum += s[k];
-    return NULL;
-}
-
-static double read_gbs(const uint64_t *buf, int n_thread)
-{
-    pthread_t t[16];
-    struct reader r[16];
-    double start = bench_now();
-
-    for (int i = 0; i < n_thread; i++) {
-        size_t n = READ_BYTES / 8 / (size_t)n_thread;
-
-        r[i] = (struct reader){buf + (size_t)i * n, n, 0};
-        if (pthread_create(&t[i], NULL, read_part, &r[i])) {
-            fprintf(stderr, "bench-engine: no thread\n");
-            exit(1);
-        }
-    }
-    for (int i = 0; i < n_thread; i++)
-        pthread_join(t[i], NULL);
-    return READ_BYTES / (bench_now() - start) * 1e-9;
-}
 
 /* ---- configurations ------------------------------------------------------ */
 
@@ -86,8 +37,11 @@ static void time_round(struct config *c, int64_t n_vocab, float *logits,
 {
     int32_t id[N_PROMPT];
     uint8_t wanted[N_PROMPT] = {0};
-    pl_batch b = {
-        .n = N_PROMPT, .token = id, .wanted = wanted, .logits = logits};
+    pl_batch b = {.size = sizeof b,
+                  .n = N_PROMPT,
+                  .token = id,
+                  .wanted = wanted,
+                  .logits = logits};
     pl_err err = {0};
     double t;
 
@@ -153,15 +107,14 @@ static double token_bytes(const pl_engine *e)
     pl_counters c;
     double sum = 0;
 
-    pl_engine_counters(e, &c);
+    pl_engine_counters(e, &c, sizeof c);
     for (int r = 0; r < PL_MAX_RANKS; r++)
         sum += (double)c.weight_bytes[r];
     return sum;
 }
 
 static void bench(const char *name, const char *path, struct config *c, int n,
-                  int rounds, const struct synthetic_shape *shape,
-                  const uint64_t *buf)
+                  int rounds, bool share_too)
 {
     pl_model *m;
     pl_err err = {0};
@@ -176,7 +129,8 @@ static void bench(const char *name, const char *path, struct config *c, int n,
     if (!logits)
         exit(1);
     for (int i = 0; i < n; i++) {
-        pl_options o = {.devices = c[i].devices,
+        pl_options o = {.size = sizeof o,
+                        .devices = c[i].devices,
                         .n_ranks = c[i].n_ranks,
                         .n_threads = c[i].n_threads,
                         .split_mode = PL_SPLIT_TENSOR,
@@ -191,8 +145,12 @@ static void bench(const char *name, const char *path, struct config *c, int n,
     for (int r = 0; r < rounds; r++) {
         for (int i = 0; i < n; i++)
             time_round(&c[(i + r) % n], n_vocab, logits, r);
-        if (shape) {
-            gbs[r] = read_gbs(buf, c[0].n_threads);
+        if (share_too) {
+            pl_limits l;
+
+            if (pl_limits_measure(&l, sizeof l, &err))
+                bench_die("the read bandwidth", err.message);
+            gbs[r] = l.read_bytes_per_s * 1e-9;
             share[r] = c[0].gen[r] * token_bytes(c[0].e) * 1e-9 / gbs[r];
         }
     }
@@ -213,7 +171,7 @@ static void bench(const char *name, const char *path, struct config *c, int n,
                c[i].plan_gen / bench_median(c[i].gen, rounds));
         pl_engine_free(c[i].e);
     }
-    if (shape)
+    if (share_too)
         printf("  generation reads %.2f of %.1f GB/s, the read bandwidth of "
                "%d threads\n",
                bench_median(share, rounds), bench_median(gbs, rounds),
@@ -233,10 +191,8 @@ int main(int argc, char **argv)
 {
     const char *dir = argc > 1 ? argv[1] : SYNTHETIC_DIR;
     int rounds = argc > 2 ? atoi(argv[2]) : 9;
-    static const pl_format formats[] = {PL_Q8_0, PL_Q4_K};
-    static const char *const names[] = {"synthetic 0.6B Q8_0",
-                                        "synthetic 0.6B Q4_K"};
-    uint64_t *buf = aligned_alloc(1 << 21, READ_BYTES);
+    static const char *const types[] = {"q8_0", "q4_k_m"};
+    const struct synth_shape *shape = synth_shape("qwen3-0.6b", NULL);
     pl_err err = {0};
     struct config tale[] = {
         {.label = "1 device x 2 threads", .devices = "cpu*1", .n_threads = 2},
@@ -248,7 +204,7 @@ int main(int argc, char **argv)
         {.label = "1 device x 1 thread", .devices = "cpu*1", .n_threads = 1},
     };
 
-    if (rounds < 1 || rounds > BENCH_MAX_ROUND || !buf) {
+    if (rounds < 1 || rounds > BENCH_MAX_ROUND) {
         fprintf(stderr, "usage: bench-engine [DIR] [ROUNDS 1..%d]\n",
                 BENCH_MAX_ROUND);
         return 2;
@@ -256,10 +212,8 @@ int main(int argc, char **argv)
     setenv("XDG_CACHE_HOME", dir, 1);
     if (pl_devices_measure(NULL, false, drop, NULL, &err) != PL_OK)
         bench_die("calibrating", err.message);
-    madvise(buf, READ_BYTES, MADV_HUGEPAGE); /* as weights lie */
-    memset(buf, 1, READ_BYTES);
     bench("bundled model, models/fable-moe-Q8_0.gguf",
-          "models/fable-moe-Q8_0.gguf", tale, 4, rounds, NULL, buf);
+          "models/fable-moe-Q8_0.gguf", tale, 4, rounds, false);
     for (int i = 0; i < 2; i++) {
         struct config big[] = {
             {.label = "1 device x 2 threads",
@@ -271,12 +225,9 @@ int main(int argc, char **argv)
         };
         char path[512];
 
-        if (synthetic_model(&synthetic_0b6, formats[i], dir, path, sizeof path,
-                            &err))
+        if (synthetic_model(shape, types[i], dir, path, sizeof path, &err))
             bench_die("a synthetic model", err.message);
-        bench(names[i], path, big, 2, rounds > 5 ? 5 : rounds, &synthetic_0b6,
-              buf);
+        bench(types[i], path, big, 2, rounds > 5 ? 5 : rounds, true);
     }
-    free(buf);
     return 0;
 }

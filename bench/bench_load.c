@@ -157,6 +157,7 @@ static void bench(const char *name, const char *path, int rounds)
 
     read_anew(path);
     for (int i = 0; i < 2; i++) {
+        config[i].o.size = sizeof config[i].o;
         config[i].o.n_ctx = 256;
         config[i].o.n_seq = 1;
         config[i].o.n_ubatch = 32;
@@ -190,9 +191,9 @@ int main(int argc, char **argv)
 {
     /* layers that make 1.2 GB */
     static const struct {
-        pl_format f;
+        const char *type;
         int n_layer;
-    } models[] = {{PL_Q8_0, 17}, {PL_Q4_K, 34}, {PL_Q6_K, 23}, {PL_F16, 9}};
+    } models[] = {{"q8_0", 17}, {"q4_k_m", 30}, {"q6_k", 22}, {"f16", 8}};
     const char *dir = argc > 1 ? argv[1] : SYNTHETIC_DIR;
     int rounds = argc > 2 ? atoi(argv[2]) : 5;
 
@@ -206,14 +207,14 @@ int main(int argc, char **argv)
            "create", "weights", "ratio");
     printf("  %-27s %5s %8s %8s %8s %8s\n", "", "", "GB/s", "GB/s", "ms", "ms");
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
-        struct synthetic_shape s = synthetic_wide;
+        struct synth_shape s = *synth_shape("llama-1.2b", NULL);
         char path[512];
         pl_err err = {0};
 
         s.n_layer = models[i].n_layer;
-        if (synthetic_model(&s, models[i].f, dir, path, sizeof path, &err))
+        if (synthetic_model(&s, models[i].type, dir, path, sizeof path, &err))
             bench_die("a synthetic model", err.message);
-        bench(format_info(models[i].f)->name, path, rounds);
+        bench(models[i].type, path, rounds);
         fflush(stdout);
     }
     return 0;

@@ -35,8 +35,11 @@ static void one_round(struct row *c, int n_prompt, int64_t n_vocab,
 {
     int32_t *id = malloc((size_t)n_prompt * sizeof *id);
     uint8_t *wanted = calloc((size_t)n_prompt, 1);
-    pl_batch b = {
-        .n = n_prompt, .token = id, .wanted = wanted, .logits = logits};
+    pl_batch b = {.size = sizeof b,
+                  .n = n_prompt,
+                  .token = id,
+                  .wanted = wanted,
+                  .logits = logits};
     pl_err err = {0};
     double t;
 
@@ -114,7 +117,8 @@ static void table(const char *name, const char *path, struct row *c, int n,
 
 static pl_options two(pl_split_mode mode)
 {
-    return (pl_options){.devices = "cpu*2",
+    return (pl_options){.size = sizeof(pl_options),
+                        .devices = "cpu*2",
                         .n_threads = 1,
                         .split_mode = mode,
                         .no_fit = mode != PL_SPLIT_AUTO};
@@ -167,16 +171,16 @@ int main(int argc, char **argv)
                 BENCH_MAX_ROUND);
         return 2;
     }
-    if (synthetic_model(&synthetic_0b6, PL_Q8_0, dir, dense, sizeof dense,
-                        &err) ||
-        synthetic_model(&synthetic_3b_a0b6, PL_Q4_K, dir, moe, sizeof moe,
-                        &err))
+    if (synthetic_model(synth_shape("qwen3-0.6b", NULL), "q8_0", dir, dense,
+                        sizeof dense, &err) ||
+        synthetic_model(synth_shape("qwen3moe-2.75b", NULL), "q4_k_m", dir, moe,
+                        sizeof moe, &err))
         bench_die("a synthetic model", err.message);
     host_experts("host experts: bundled model", tale, rounds);
-    host_experts("host experts: synthetic 3B-A0.6B Q4_K", moe, rounds);
-    pipeline("pipeline: synthetic 0.6B Q8_0", dense, rounds);
+    host_experts("host experts: qwen3moe-2.75b q4_k_m", moe, rounds);
+    pipeline("pipeline: qwen3-0.6b q8_0", dense, rounds);
     modes("modes: bundled model", tale, rounds);
-    modes("modes: synthetic 0.6B Q8_0", dense, rounds);
-    modes("modes: synthetic 3B-A0.6B Q4_K", moe, rounds);
+    modes("modes: qwen3-0.6b q8_0", dense, rounds);
+    modes("modes: qwen3moe-2.75b q4_k_m", moe, rounds);
     return 0;
 }

@@ -71,11 +71,13 @@ int main(void)
 {
     struct hollow_model thousand = hollow_400b;
     char dir[] = "/tmp/plait-bench-XXXXXX";
-    pl_options one = {.device_spec = "gpu:256GiB:1TB/s"};
+    pl_options one = {.size = sizeof one, .device_spec = "gpu:256GiB:1TB/s"};
     pl_options many = {
+        .size = sizeof many,
         .device_spec = "gpu:24GiB:1TB/s:link=64GB/s:latency=5us:flops=100T*64",
         .split_mode = PL_SPLIT_TENSOR};
     pl_options groups = {
+        .size = sizeof groups,
         .device_spec = "gpu:24GiB:1TB/s:link=64GB/s:latency=5us:flops=100T*512",
         .split_mode = PL_SPLIT_HYBRID,
         .hybrid_size = 8};

@@ -67,7 +67,8 @@ static void fill(pl_engine *e)
         bench_die("sequence", err.message);
     kv_advance(&e->kv, 0, N_TOKEN);
     for (int i = 0; i < c.n; i++) {
-        size_t n = (size_t)(KV_PAGE * c.cache[i].n_head) * c.cache[i].row_bytes;
+        size_t n =
+            (size_t)(PAGE_TOKENS * c.cache[i].n_head) * c.cache[i].row_bytes;
 
         rows = malloc(n);
         if (!rows)
@@ -76,8 +77,9 @@ static void fill(pl_engine *e)
             x = x * 6364136223846793005u + 1442695040888963407u;
             rows[k] = (unsigned char)(x >> 56);
         }
-        for (int p = 0; p < N_TOKEN / KV_PAGE; p++)
-            if (exec_cache_write(&c, i, e->kv.table[p], 0, KV_PAGE, rows, &err))
+        for (int p = 0; p < N_TOKEN / PAGE_TOKENS; p++)
+            if (exec_cache_write(&c, i, e->kv.table[p], 0, PAGE_TOKENS, rows,
+                                 &err))
                 bench_die("sequence", err.message);
         free(rows);
     }
@@ -90,7 +92,8 @@ int main(int argc, char **argv)
     int rounds = argc > 2 ? atoi(argv[2]) : 9;
     double file[BENCH_MAX_ROUND], raw[BENCH_MAX_ROUND], ratio[BENCH_MAX_ROUND];
     double memory[BENCH_MAX_ROUND], back[BENCH_MAX_ROUND];
-    pl_options o = {.devices = "cpu*2",
+    pl_options o = {.size = sizeof o,
+                    .devices = "cpu*2",
                     .split_mode = PL_SPLIT_TENSOR,
                     .n_threads = 1,
                     .n_seq = 1};
@@ -111,8 +114,8 @@ int main(int argc, char **argv)
     o.n_ctx = N_TOKEN;
     snprintf(path, sizeof path, "%s/saved.state", dir);
     snprintf(other, sizeof other, "%s/plain.bytes", dir);
-    if (synthetic_model(&synthetic_0b6, PL_Q4_K, dir, model, sizeof model,
-                        &err) ||
+    if (synthetic_model(synth_shape("qwen3-0.6b", NULL), "q4_k_m", dir, model,
+                        sizeof model, &err) ||
         pl_model_open(&m, model, &err) || pl_engine_create(&e, m, &o, &err))
         bench_die(dir, err.message);
     fill(e);

@@ -40,7 +40,8 @@ static enum exit_code write_logits(struct session *s, const struct options *o,
                         " positions; give a smaller -b",
                         piece);
     for (int64_t i = 0; i < n && c == EXIT_DONE; i += piece) {
-        pl_batch b = {.n = n - i < piece ? n - i : piece,
+        pl_batch b = {.size = sizeof b,
+                      .n = n - i < piece ? n - i : piece,
                       .token = ids + i,
                       .logits = logits};
         pl_status r;

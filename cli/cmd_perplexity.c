@@ -57,7 +57,8 @@ static pl_status measure_window(struct measure *m, int64_t index, pl_err *err)
     /* The last position foretells a token of the next window: not scored. */
     for (int64_t i = first; i < m->window - 1 && r == PL_OK; i += ROWS) {
         int64_t n = m->window - 1 - i < ROWS ? m->window - 1 - i : ROWS;
-        pl_batch b = {.n = n, .token = ids + i, .logits = m->logits};
+        pl_batch b = {
+            .size = sizeof b, .n = n, .token = ids + i, .logits = m->logits};
 
         r = pl_engine_decode(m->s.engine, &b, &term_interrupts, err);
         for (int64_t k = 0; k < n && r == PL_OK; k++) {
@@ -188,7 +189,7 @@ enum exit_code cmd_perplexity(const struct options *o)
         printf("perplexity: %.4f +/- %.4f (%" PRId64 " windows of %" PRId64
                ")\n",
                value, error, done, m.window);
-        fprintf(stderr, "%.1f tokens/s\n",
+        fprintf(stderr, "%.1f t/s\n",
                 (double)(done * m.window) / (term_seconds() - start));
         if (c == EXIT_DONE)
             c = finish_out(o);

@@ -435,11 +435,9 @@ static void summary(const struct run *r)
     fputc('\n', stderr);
     if (r->n_past > 0)
         fprintf(stderr, "state       %6" PRId64 " tokens\n", r->n_past);
-    fprintf(stderr, "prompt      %6" PRId64 " tokens %9.1f tokens/s\n",
-            r->n_prompt,
+    fprintf(stderr, "prompt      %6" PRId64 " tokens %9.1f t/s\n", r->n_prompt,
             r->prompt_s > 0.0 ? (double)r->n_prompt / r->prompt_s : 0.0);
-    fprintf(stderr, "generation  %6" PRId64 " tokens %9.1f tokens/s\n",
-            r->n_written,
+    fprintf(stderr, "generation  %6" PRId64 " tokens %9.1f t/s\n", r->n_written,
             r->written_s > 0.0 ? (double)r->n_written / r->written_s : 0.0);
     if (r->sampling.temperature > 0.0f)
         fprintf(stderr, "seed        %" PRIu64 "\n", r->sampling.seed);

@@ -1,31 +1,27 @@
-/* Options that are none of ours: those of llama.cpp, refused by name with what
- * to use instead, and slips of the finger, in commands too, answered with the
- * nearest name.
+/* Options that are none of ours: those of llama.cpp, ignored where they would
+ * change no result, else refused by name with what to use instead; and slips of
+ * the finger, in commands too, answered with the nearest name.
  *
- * The list is of names only, from the options llama.cpp's tools document. */
+ * The lists are of names only, from the options llama.cpp's tools document. */
 #include "option_table.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
 /* names split by blanks; what to do instead */
-static const struct {
+struct foreign {
     const char *names;
     const char *instead;
-} foreign[] = {
+};
+
+static const struct foreign refused[] = {
     {"-kvo --kv-offload", "it is the default; -nkvo keeps the cache on the "
                           "host"},
-    {"-tb --threads-batch", "prompt and generation use the same; -t"},
     {"-C --cpu-mask -Cr --cpu-range --cpu-strict -Cb --cpu-mask-batch -Crb "
      "--cpu-range-batch --cpu-strict-batch",
      "name the cores in -dev, like cpu:0-3"},
-    {"--numa", "-dev cpu makes one device of each NUMA node"},
     {"--prio --prio-batch", "the nearest is nice(1)"},
-    {"--poll --poll-batch", "threads spin, then yield; the nearest is -t"},
-    {"-fa --flash-attn", "attention always works that way; leave it out"},
-    {"--mlock --mmap --no-mmap -dio --direct-io -ndio --no-direct-io -lm "
-     "--load-mode",
-     "weights are read once into the devices' memory; leave it out"},
     {"--repack --no-repack -nr --no-host",
      "weights are always repacked at load; leave it out"},
     {"--no-op-offload", "use --op-offload off"},
@@ -82,7 +78,6 @@ static const struct {
      "the nearest is -v; messages go to standard error"},
     {"--perf --no-perf --show-timings --no-show-timings",
      "speeds come at the end, on standard error; leave it out"},
-    {"--warmup --no-warmup", "there is none; leave it out"},
     {"-co --color --simple-io --display-prompt",
      "the nearest is --no-display-prompt"},
     {"--ppl-stride --ppl-output-type --hellaswag --winogrande "
@@ -94,23 +89,61 @@ static const struct {
     {"--license --completion-bash", "the nearest is `plait --help`"},
 };
 
-/* The row of `foreign` that lists `name`, or -1. */
-static int find_foreign(const char *name)
+/* Options that would change no result; why, and whether they have a value. */
+static const struct ignored {
+    struct foreign f;
+    enum { NO_VALUE, VALUE, SWITCH } value;
+} ignored[] = {
+    {{"-tb --threads-batch", "prompt and generation use the same threads, -t"},
+     VALUE},
+    {{"--numa", "-dev cpu makes one device of each NUMA node"}, VALUE},
+    {{"--poll --poll-batch", "threads spin, then sleep"}, VALUE},
+    {{"-fa --flash-attn", "attention always works that way"}, SWITCH},
+    {{"--mlock --mmap --no-mmap -dio --direct-io -ndio --no-direct-io",
+      "weights are read once into the devices' memory"},
+     NO_VALUE},
+    {{"-mmp -lm --load-mode", "weights are read once into the devices' memory"},
+     VALUE},
+    {{"--warmup --no-warmup", "bench always warms up, the others never do"},
+     NO_VALUE},
+};
+enum {
+    N_REFUSED = sizeof(refused) / sizeof(refused[0]),
+    N_IGNORED = sizeof(ignored) / sizeof(ignored[0]),
+};
+
+/* Does the row list `name`? */
+static bool lists(const struct foreign *f, const char *name)
 {
     size_t len = strlen(name);
+    const char *s = f->names;
 
-    for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++) {
-        const char *s = foreign[i].names;
+    while (*s != '\0') {
+        size_t n = strcspn(s, " ");
 
-        while (*s != '\0') {
-            size_t n = strcspn(s, " ");
-
-            if (n == len && memcmp(s, name, n) == 0)
-                return (int)i;
-            s += n + (s[n] == ' ');
-        }
+        if (n == len && memcmp(s, name, n) == 0)
+            return true;
+        s += n + (s[n] == ' ');
     }
-    return -1;
+    return false;
+}
+
+static const struct ignored *find_ignored(const char *name)
+{
+    for (int i = 0; i < N_IGNORED; i++)
+        if (lists(&ignored[i].f, name))
+            return &ignored[i];
+    return NULL;
+}
+
+static const struct foreign *find_foreign(const char *name)
+{
+    const struct ignored *g = find_ignored(name);
+
+    for (int i = 0; i < N_REFUSED; i++)
+        if (lists(&refused[i], name))
+            return &refused[i];
+    return g != NULL ? &g->f : NULL;
 }
 
 static int least(int a, int b)
@@ -188,10 +221,26 @@ const char *command_nearest(const char *word)
     return best;
 }
 
+bool option_ignore(enum command command, const char *name, const char *next,
+                   int *n_word)
+{
+    static const char *const switches[] = {"on", "off", "auto", "0", "1"};
+    const struct ignored *g = find_ignored(name);
+
+    if (g == NULL || !option_find("-dev", 1u << command))
+        return false;
+    *n_word = g->value == VALUE;
+    for (int i = 0; next != NULL && g->value == SWITCH && i < 5; i++)
+        *n_word |= strcmp(next, switches[i]) == 0;
+    complain(command, EXIT_DONE, "%s of llama.cpp changes nothing here: %s",
+             name, g->f.instead);
+    return true;
+}
+
 enum exit_code option_refuse(enum command command, const char *name)
 {
-    const struct option_row *row = option_find(name);
-    int f = find_foreign(name);
+    const struct option_row *row = option_find(name, UINT_MAX);
+    const struct foreign *f = find_foreign(name);
     const char *near = nearest(command, name);
 
     if (row != NULL) {
@@ -204,10 +253,10 @@ enum exit_code option_refuse(enum command command, const char *name)
                         "lists those of this command",
                         name, command_name(c), command_name(command));
     }
-    if (f >= 0)
+    if (f != NULL)
         return complain(command, EXIT_USAGE,
                         "%s of llama.cpp is not an option here: %s", name,
-                        foreign[f].instead);
+                        f->instead);
     if (near != NULL)
         return complain(command, EXIT_USAGE,
                         "there is no option %s; did you mean %s?", name, near);

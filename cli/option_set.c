@@ -311,3 +311,43 @@ bool option_set_bias(struct options *o, const struct option_row *row,
     bias[s->n_bias++] = (float)v;
     return true;
 }
+
+/* Numbers with commas between, behind those given before. */
+bool option_set_list(struct options *o, const struct option_row *row,
+                     const char *value, char want[static OPTION_WANT])
+{
+    struct option_list *l = field(o, row);
+
+    for (;;) {
+        size_t len = strcspn(value, ",");
+        char word[16] = "";
+        int64_t v;
+
+        if (len < sizeof(word))
+            memcpy(word, value, len);
+        if (!whole(row, word, &v, want))
+            return false;
+        snprintf(want, OPTION_WANT, "at most %d numbers", OPTION_MAX_LIST);
+        if (l->n == OPTION_MAX_LIST)
+            return false;
+        l->v[l->n++] = (int)v;
+        if (value[len] == '\0')
+            return true;
+        value += len + 1;
+    }
+}
+
+bool option_set_form(struct options *o, const struct option_row *row,
+                     const char *value, char want[static OPTION_WANT])
+{
+    static const char *const words[] = {
+        [FORM_MD] = "md", [FORM_CSV] = "csv", [FORM_JSON] = "json"};
+    int form;
+
+    (void)row;
+    snprintf(want, OPTION_WANT, "md, csv or json");
+    if (!one_of(value, words, 3, &form))
+        return false;
+    o->form = (enum option_form)form;
+    return true;
+}

@@ -22,5 +22,7 @@ option_set_fn option_set_fit;
 option_set_fn option_set_bytes;
 option_set_fn option_set_cache_format;
 option_set_fn option_set_bias;
+option_set_fn option_set_list;
+option_set_fn option_set_form;
 
 #endif

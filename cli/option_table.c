@@ -12,8 +12,11 @@ enum {
     PERPLEXITY = 1 << CMD_PERPLEXITY,
     LOGITS = 1 << CMD_LOGITS,
     TOKENIZE = 1 << CMD_TOKENIZE,
-    PLANNED = RUN | PLAN | PERPLEXITY | LOGITS,
-    ALL = PLANNED | INSPECT | DEVICES | TOKENIZE,
+    BENCH = 1 << CMD_BENCH,
+    SYNTH = 1 << CMD_SYNTH,
+    ONE_RUN = RUN | PLAN | PERPLEXITY | LOGITS,
+    PLANNED = ONE_RUN | BENCH,
+    ALL = PLANNED | INSPECT | DEVICES | TOKENIZE | SYNTH,
 };
 
 #define AT(member) offsetof(struct options, member)
@@ -26,7 +29,18 @@ const struct option_row option_table[] = {
     HEADING("What to work on", ALL),
     {{"-m", "--model"}, "FILE",
      "the model, a GGUF file; of a split one, its first file",
-     PLANNED | TOKENIZE | INSPECT, option_set_text, AT(model), 0, 0},
+     PLANNED | TOKENIZE | INSPECT | OPTION_MANY, option_set_text, AT(model), 0,
+     0},
+    {{"--shape"}, "NAME",
+     "random weights in the shape of a model: qwen3-0.6b, qwen3moe-2.75b, "
+     "llama-1.2b, qwen3-8b, qwen3moe-30b; bench makes a file in $TMPDIR and "
+     "removes it",
+     BENCH | SYNTH | OPTION_COMMA, option_set_text, AT(shape), 0, 0},
+    {{"--type"}, "TYPE",
+     "their format: q4_k_m, q5_k_m, or any of GGUF's, like q8_0, f16 (q4_k_m)",
+     BENCH | SYNTH | OPTION_COMMA, option_set_text, AT(type), 0, 0},
+    {{"-o", "--output"}, "FILE", "where the model goes",
+     SYNTH, option_set_text, AT(output), 0, 0},
     {{"-p", "--prompt"}, "TEXT",
      "the text, with \\n, \\t, \\\\ and the like; - reads standard input, as "
      "is done without -p and -f where text is piped in",
@@ -60,6 +74,28 @@ const struct option_row option_table[] = {
      "for later plans", DEVICES, option_set_flag, AT(measure), 0, 0},
     {{"--chunks"}, "N", "measure the first N windows only (-1: all)",
      PERPLEXITY, option_set_int64, AT(n_chunks), -1, MANY},
+
+    HEADING("What to measure: each combination of lists, like -t 1,2, and of "
+            "options that are\ngiven again, like -dev cpu -dev cpu*2", BENCH),
+    {{"-p", "--n-prompt"}, "N", "tokens of a prompt (512; 0: none)",
+     BENCH, option_set_list, AT(n_prompt), 0, 1 << 20},
+    {{"-n", "--n-gen"}, "N", "tokens generated, one by one (128; 0: none)",
+     BENCH, option_set_list, AT(n_gen), 0, 1 << 20},
+    {{"-d", "--n-depth"}, "N", "tokens in the cache before (0)",
+     BENCH, option_set_list, AT(n_depth), 0, 1 << 20},
+    {{"-b", "--n-seq"}, "N",
+     "sequences at once: so many prompts, or a token of each (1)",
+     BENCH, option_set_list, AT(n_seq), 1, 256},
+    {{"-r", "--repetitions"}, "N", "rounds; all is measured once in each (5)",
+     BENCH, option_set_int, AT(n_round), 1, 1000},
+    {{"-o", "--output"}, "FORM",
+     "md: a table in Markdown, csv, or json, with llama-bench's keys (md)",
+     BENCH, option_set_form, AT(form), 0, 0},
+    {{"--svg"}, "FILE", "draw tokens a second over depth and over devices too",
+     BENCH, option_set_text, AT(svg), 0, 0},
+    {{"--no-limits"}, NULL,
+     "do not measure first what the machine could do at best",
+     BENCH, option_set_flag, AT(no_limits), 0, 0},
 
     HEADING("Generation", RUN),
     {{"-n", "--predict", "--n-predict"}, "N",
@@ -123,7 +159,7 @@ const struct option_row option_table[] = {
      "devices to split over: cpu (one a NUMA node), cpu*N, "
      "cpu:0-3,cpu:4-7, sim*N, sim:2GiB:16GB/s:10us*2; proc*N: as cpu*N, each "
      "a process of its own; none: the host does everything (cpu)",
-     PLANNED, option_set_text, AT(pl.devices), 0, 0},
+     PLANNED | OPTION_MANY, option_set_text, AT(pl.devices), 0, 0},
     {{"--device-spec"}, "LIST",
      "plan for a machine that is not there: gpu:24GiB:1TB/s*4; an item "
      "host:64GiB:50GB/s describes its host",
@@ -133,33 +169,33 @@ const struct option_row option_table[] = {
      "layers; tensor: every matrix is split over all devices; hybrid:N: "
      "layers over groups of N devices, matrices within a group; auto: the "
      "fastest by estimate, over as many devices as pay (auto)",
-     PLANNED, option_set_split_mode, 0, 0, 0},
+     PLANNED | OPTION_COMMA, option_set_split_mode, 0, 0, 0},
     {{"-mg", "--main-gpu"}, "N",
      "the device of -sm none, the first being 0 (0)",
      PLANNED, option_set_int, AT(pl.main_device), 0, MANY},
     {{"-ts", "--tensor-split"}, "SHARES",
      "each device's share of matrices or layers, like 3,1 (equal; layers "
      "by memory)",
-     PLANNED, option_set_shares, 0, 0, 0},
+     PLANNED | OPTION_MANY, option_set_shares, 0, 0, 0},
     {{"--ranks"}, "R",
      "equal parts the work is cut into; the bits of the results "
      "depend on R, not on the devices (one a device, by its share)",
-     PLANNED, option_set_int, AT(pl.n_ranks), 1, PL_MAX_RANKS},
+     PLANNED | OPTION_COMMA, option_set_int, AT(pl.n_ranks), 1, PL_MAX_RANKS},
     {{"-t", "--threads"}, "N",
      "threads a DEVICE (its cores); llama.cpp's -t is a total",
-     PLANNED, option_set_int, AT(pl.n_threads), 1, 256},
+     PLANNED | OPTION_COMMA, option_set_int, AT(pl.n_threads), 1, 256},
     {{"--no-pin"}, NULL, "leave threads where the system puts them",
      PLANNED, option_set_flag, AT(pl.no_pin), 0, 0},
     {{"-ngl", "--gpu-layers", "--n-gpu-layers"}, "N",
      "layers on the devices: the last N, the output counting as one; the "
      "host runs the rest; all, or auto: all that fit (auto)",
-     PLANNED, option_set_gpu_layers, AT(pl.device_layers), 0, 0},
+     PLANNED | OPTION_COMMA, option_set_gpu_layers, AT(pl.device_layers), 0, 0},
     {{"-cmoe", "--cpu-moe"}, NULL, "keep all experts on the host",
      PLANNED, option_set_all_experts, AT(pl.host_experts), 0, 0},
     {{"-ncmoe", "--n-cpu-moe"}, "LAYERS",
      "keep experts on the host: N, those of the first N layers, or "
      "layers like 0-5,20-",
-     PLANNED, option_set_text, AT(pl.host_experts), 0, 0},
+     PLANNED | OPTION_MANY, option_set_text, AT(pl.host_experts), 0, 0},
     {{"-nkvo", "--no-kv-offload"}, NULL, "keep the cache on the host",
      PLANNED, option_set_flag, AT(pl.host_cache), 0, 0},
     {{"-ot", "--override-tensor"}, "REGEX=WHERE",
@@ -171,31 +207,31 @@ const struct option_row option_table[] = {
     {{"--op-offload"}, "WHEN",
      "send weights kept on the host to the devices when a step has many "
      "tokens: on, off, auto: where that is faster (auto)",
-     PLANNED, option_set_offload, AT(pl.offload), 0, 0},
+     PLANNED | OPTION_COMMA, option_set_offload, AT(pl.offload), 0, 0},
     {{"-fit", "--fit"}, "on|off",
      "set what was left open (-ngl, -ncmoe, -ts, -ub, -c) so that all fits "
      "into memory and is fast; off: take what is asked, or say what is "
      "missing where (on)",
      PLANNED, option_set_fit, AT(pl.no_fit), 0, 0},
     {{"-fitc", "--fit-ctx"}, "N", "never fit to a shorter context (4096)",
-     PLANNED, option_set_int64, AT(pl.fit_ctx), 1, 1 << 30},
+     ONE_RUN, option_set_int64, AT(pl.fit_ctx), 1, 1 << 30},
     {{"-fitt", "--fit-margin", "--fit-target"}, "SIZE",
      "memory left free on each device, in MiB or with a unit, like 2GiB "
      "(1/64 of it)", PLANNED, option_set_bytes, AT(pl.fit_margin), 0, 0},
     {{"-c", "--ctx-size"}, "N",
      "tokens the cache holds (0: 4096 or the model's context, the "
      "lesser); perplexity: the window (512); logits: 0 is as many "
-     "as there are", PLANNED, option_set_int64, AT(pl.n_ctx), 0, 1 << 30},
+     "as there are", ONE_RUN, option_set_int64, AT(pl.n_ctx), 0, 1 << 30},
     {{"-b", "--batch-size"}, "N",
      "tokens of a prompt handed over at once (as -ub)",
-     PLANNED, option_set_int64, AT(n_batch), 1, MANY},
+     ONE_RUN, option_set_int64, AT(n_batch), 1, MANY},
     {{"-ub", "--ubatch-size"}, "N", "most tokens computed in a step (512)",
-     PLANNED, option_set_int64, AT(pl.n_ubatch), 1, 65536},
+     PLANNED | OPTION_COMMA, option_set_int64, AT(pl.n_ubatch), 1, 65536},
     {{"-ctk", "--cache-type-k"}, "FORMAT",
      "keys in the cache: f16, f32, bf16, q8_0 (f16)",
-     PLANNED, option_set_cache_format, AT(pl.cache_k), 0, 0},
+     PLANNED | OPTION_COMMA, option_set_cache_format, AT(pl.cache_k), 0, 0},
     {{"-ctv", "--cache-type-v"}, "FORMAT", "values in the cache, likewise",
-     PLANNED, option_set_cache_format, AT(pl.cache_v), 0, 0},
+     PLANNED | OPTION_COMMA, option_set_cache_format, AT(pl.cache_v), 0, 0},
     {{"--sim-seed"}, "N", "order in which sim devices take turns (0)",
      PLANNED, option_set_uint64, AT(pl.sim_seed), 0, 0},
 
@@ -211,13 +247,14 @@ const struct option_row option_table[] = {
 /* clang-format on */
 const int n_option_row = sizeof(option_table) / sizeof(option_table[0]);
 
-const struct option_row *option_find(const char *name)
+const struct option_row *option_find(const char *name, unsigned commands)
 {
     for (int i = 0; i < n_option_row; i++) {
         for (int k = 0; k < 3; k++) {
             const char *s = option_table[i].name[k];
 
-            if (s != NULL && strcmp(s, name) == 0)
+            if (s != NULL && (option_table[i].commands & commands) &&
+                strcmp(s, name) == 0)
                 return &option_table[i];
         }
     }

@@ -9,6 +9,10 @@ struct option_row;
 
 enum { OPTION_WANT = 200 };
 
+/* With bench it may be given again, and all values are measured; a list with
+ * commas is as many. */
+enum { OPTION_MANY = 1 << 29, OPTION_COMMA = 1 << 30 };
+
 /* Stores `value` (NULL for flags without one). If that cannot be, false, and
  * `want` says what would be right: "a whole number from 1 to 64". */
 typedef bool option_set_fn(struct options *o, const struct option_row *row,
@@ -18,7 +22,7 @@ struct option_row {
     const char *name[3]; /* short, long, an alias; a heading has none */
     const char *arg;     /* what --help calls the value; NULL: takes none */
     const char *help;    /* a heading: its text */
-    unsigned commands;   /* bit 1 << enum command */
+    unsigned commands;   /* bit 1 << enum command; and OPTION_MANY */
     option_set_fn *set;
     size_t offset; /* of the field in struct options */
     double lo, hi; /* range of a number */
@@ -27,8 +31,14 @@ struct option_row {
 extern const struct option_row option_table[];
 extern const int n_option_row;
 
-/* The row of a name among the options of any command, or NULL. */
-const struct option_row *option_find(const char *name);
+/* The row of a name among the options of some commands, or NULL. */
+const struct option_row *option_find(const char *name, unsigned commands);
+
+/* Is it an option of llama.cpp that would change no result here? Then that is
+ * said, and *n_word is how many of the words after it are its value; `next` is
+ * the first of them, or NULL. */
+bool option_ignore(enum command command, const char *name, const char *next,
+                   int *n_word);
 
 /* Says on standard error that `name` is no option of `command`, and which one
  * comes nearest. Always EXIT_USAGE. */

@@ -30,10 +30,39 @@ static void set_defaults(struct options *o, enum command command)
     o->command = command;
     o->n_predict = -1;
     o->n_chunks = -1;
+    o->n_round = 5;
     o->random_seed = true;
-    pl_sampling_defaults(&o->sampling);
+    pl_options_init(&o->pl);
+    pl_sampling_init(&o->sampling);
     if (cpu != NULL && cpu[0] != '\0')
         o->pl.cpu = cpu;
+}
+
+/* A value, or with bench each of several, which are kept. */
+static bool take_value(struct options *o, const struct option_row *row,
+                       const char *value, char want[static OPTION_WANT])
+{
+    if (o->command != CMD_BENCH ||
+        !(row->commands & (OPTION_MANY | OPTION_COMMA)))
+        return row->set(o, row, value, want);
+    for (;;) {
+        size_t len =
+            row->commands & OPTION_COMMA ? strcspn(value, ",") : strlen(value);
+        char *word = strndup(value, len);
+
+        snprintf(want, OPTION_WANT, "fewer values, at most %d in all",
+                 OPTION_MAX_AXIS);
+        if (word == NULL || o->n_axis == OPTION_MAX_AXIS) {
+            free(word);
+            return false;
+        }
+        o->axis[o->n_axis++] = (struct option_axis){row, word};
+        if (!row->set(o, row, word, want))
+            return false;
+        if (value[len] == '\0')
+            return true;
+        value += len + 1;
+    }
 }
 
 /* argv[*i] begins with '-'; *i moves past its value. */
@@ -49,9 +78,16 @@ static enum exit_code take_option(struct options *o, int argc, char **argv,
 
     snprintf(name, sizeof(name), "%.*s",
              equals != NULL ? (int)(equals - word) : (int)strlen(word), word);
-    row = option_find(name);
-    if (row == NULL || !(row->commands & (1u << o->command)))
-        return option_refuse(o->command, name);
+    row = option_find(name, 1u << o->command);
+    if (row == NULL) {
+        int n_word = 0;
+
+        if (!option_ignore(o->command, name,
+                           *i + 1 < argc ? argv[*i + 1] : NULL, &n_word))
+            return option_refuse(o->command, name);
+        *i += equals != NULL ? 0 : n_word;
+        return EXIT_DONE;
+    }
     if (row->arg == NULL && equals != NULL)
         return complain(o->command, EXIT_USAGE,
                         "%s takes no value; leave \"%s\" out", name,
@@ -65,7 +101,7 @@ static enum exit_code take_option(struct options *o, int argc, char **argv,
                             row->arg);
         value = argv[++*i];
     }
-    if (!row->set(o, row, value, want))
+    if (!take_value(o, row, value, want))
         return complain(o->command, EXIT_USAGE, "%s %s: give %s", name,
                         value != NULL && value[0] == '\0' ? "\"\""
                                                           : shown(cut, value),
@@ -105,8 +141,8 @@ enum command command_of_options(int argc, char **argv)
                 continue;
             snprintf(name, sizeof(name), "%.*s", (int)strcspn(argv[i], "="),
                      argv[i]);
-            row = option_find(name);
-            all = row != NULL && (row->commands & (1u << c));
+            row = option_find(name, 1u << c);
+            all = row != NULL;
             if (all && row->arg != NULL && strchr(argv[i], '=') == NULL)
                 i++;
         }
@@ -142,6 +178,9 @@ void options_free(struct options *o)
     free((int32_t *)o->sampling.bias_id);
     free((float *)o->sampling.bias);
     free((void *)o->pl.overrides);
+    for (int i = 0; i < o->n_axis; i++)
+        free(o->axis[i].value);
+    o->n_axis = 0;
     o->pl.overrides = NULL;
     o->pl.n_overrides = 0;
     o->sampling.bias_id = NULL;

@@ -1,6 +1,7 @@
 /* What the command line says: one struct that all commands share, filled from
  * one table of flags (option_table.c). llama.cpp's names keep their meaning;
- * what it has and we have not is refused by name (foreign.c).
+ * what it has and we have not is refused by name, or ignored with a note
+ * (foreign.c).
  *
  * Parsing touches neither files nor the library. */
 #ifndef CLI_OPTIONS_H
@@ -24,7 +25,9 @@ enum exit_code {
     X(DEVICES, devices, "show what this machine offers", "")                   \
     X(PERPLEXITY, perplexity, "measure a model on a text", "")                 \
     X(LOGITS, logits, "write the logits of every position", "")                \
-    X(TOKENIZE, tokenize, "turn text into token ids", "")
+    X(TOKENIZE, tokenize, "turn text into token ids", "")                      \
+    X(BENCH, bench, "measure how fast models run", "")                         \
+    X(SYNTH, synth, "write a model with random weights", "")
 
 enum command {
 #define COMMAND_ENUM(upper, lower, text, args) CMD_##upper,
@@ -33,7 +36,21 @@ enum command {
         N_COMMAND
 };
 
-enum { OPTION_MAX_DEVICES = 512 };
+enum { OPTION_MAX_DEVICES = 512, OPTION_MAX_LIST = 32, OPTION_MAX_AXIS = 64 };
+
+/* Numbers with commas between, or given one by one. */
+struct option_list {
+    int n;
+    int v[OPTION_MAX_LIST];
+};
+
+struct option_row;
+
+/* One of the values of an option that may have several (bench). */
+struct option_axis {
+    const struct option_row *row;
+    char *value; /* owned */
+};
 
 struct options {
     enum command command;
@@ -51,6 +68,15 @@ struct options {
     const char *state_load, *state_save;
     const char *trace;
     const char *svg;
+    const char *shape, *type;
+
+    /* bench: each combination of these is measured. */
+    struct option_axis axis[OPTION_MAX_AXIS]; /* in the order given */
+    int n_axis;
+    struct option_list n_prompt, n_gen, n_depth, n_seq;
+    int n_round;
+    enum option_form { FORM_MD, FORM_CSV, FORM_JSON } form;
+    bool no_limits;
 
     int64_t n_predict; /* -1: until the end */
     int64_t n_batch;   /* tokens handed to the engine at once; 0: as n_ubatch */

@@ -23,6 +23,11 @@
 #define EXAMPLE_TOKENIZE                                                       \
     "plait tokenize -m models/fable-moe-Q8_0.gguf -p \"Once upon a time\""
 
+#define EXAMPLE_BENCH                                                          \
+    "plait bench -m models/fable-moe-Q8_0.gguf -p 64 -n 32 -r 3"
+#define EXAMPLE_SYNTH                                                          \
+    "plait synth --shape qwen3-0.6b --type q4_k_m -o synthetic.gguf"
+
 /* One row a command; its example ends its help. */
 static const struct {
     const char *name, *text, *args;

@@ -151,7 +151,7 @@ static void say_traced(struct session *s)
     char text[24];
     pl_traced t;
 
-    pl_engine_traced(s->engine, &t);
+    pl_engine_traced(s->engine, &t, sizeof t);
     fprintf(stderr, "trace: %" PRIu64 " run%s, %s", t.runs,
             t.runs == 1 ? "" : "s", seconds_text(t.seconds, text));
     if (t.copy_s > 0)
@@ -224,7 +224,8 @@ pl_status session_feed(struct session *s, const int32_t *ids, int64_t n,
     }
     for (int64_t i = 0; i < n && r == PL_OK; i += piece) {
         bool last = n - i <= piece;
-        pl_batch b = {.n = last ? n - i : piece, .token = ids + i};
+        pl_batch b = {
+            .size = sizeof b, .n = last ? n - i : piece, .token = ids + i};
 
         b.wanted = wanted;
         b.logits = last ? logits : NULL;

@@ -18,9 +18,10 @@ int main(int argc, char **argv)
 {
     const pl_dim rows[2] = {{1, PL_N_TOK}, {N_IN, PL_CONST}};
     const int64_t shape[2] = {N_OUT, N_IN};
-    const pl_options opt = {.devices = argc > 1 ? argv[1] : "cpu*2",
+    const pl_options opt = {.size = sizeof opt,
+                            .devices = argc > 1 ? argv[1] : "cpu*2",
                             .split_mode = PL_SPLIT_TENSOR};
-    const pl_rows step = {.n_tok = N_TOKENS};
+    const pl_rows step = {.size = sizeof step, .n_tok = N_TOKENS};
     static float in[N_TOKENS * N_IN], matrix[N_OUT * N_IN];
     static float out[N_TOKENS * N_OUT];
     pl_graph *g = NULL;

@@ -19,7 +19,8 @@ static int die(const pl_err *err)
 
 int main(int argc, char **argv)
 {
-    pl_options opt = {.devices = argc > 2 ? argv[2] : "cpu"};
+    pl_options opt = {.size = sizeof opt,
+                      .devices = argc > 2 ? argv[2] : "cpu"};
     const char *text = argc > 3 ? argv[3] : "Once upon a time";
     pl_model *model = NULL;
     pl_engine *engine = NULL;
@@ -38,7 +39,7 @@ int main(int argc, char **argv)
     if (pl_model_open(&model, argv[1], &err) != PL_OK ||
         pl_engine_create(&engine, model, &opt, &err) != PL_OK)
         return die(&err);
-    pl_sampling_defaults(&greedy);
+    pl_sampling_init(&greedy);
     greedy.temperature = 0;
     if (pl_sampler_create(&sampler, &greedy, pl_model_n_vocab(model), &err) !=
             PL_OK ||
@@ -54,8 +55,11 @@ int main(int argc, char **argv)
     for (int i = 0; i < N_TOKENS; i++) {
         /* the prompt, then token by token; logits of the last one are wanted */
         unsigned char *wanted = calloc((size_t)n, 1);
-        pl_batch batch = {
-            .n = n, .token = ids, .wanted = wanted, .logits = logits};
+        pl_batch batch = {.size = sizeof batch,
+                          .n = n,
+                          .token = ids,
+                          .wanted = wanted,
+                          .logits = logits};
         pl_status s;
 
         if (!wanted)

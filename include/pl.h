@@ -22,6 +22,16 @@
  * status must not be made then, nor may anything be freed. One thing may be
  * done: who is given a state to write may read tensors, on that thread.
  *
+ * A program that was built for an older library runs with a newer one. A struct
+ * that the caller fills and that may grow begins with its size, as the caller's
+ * header knows it, and grows at its end. Its init function sets the size and
+ * the defaults; where these are zeros, {.size = sizeof x, ...} does so too. A
+ * field that the caller's header does not have keeps its default. A size that
+ * was never set gives PL_BAD_ARGUMENT; a field that is set and that the library
+ * does not know gives PL_UNSUPPORTED. A struct that the library fills comes
+ * with its size as an argument, as any buffer does; what the library does not
+ * know of it becomes zero. Other structs stay as they are.
+ *
  * Shapes are written outermost first, the last dimension contiguous. */
 #ifndef PL_H
 #define PL_H
@@ -29,6 +39,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -146,11 +157,12 @@ typedef enum pl_offload {
     PL_OFFLOAD_OFF,  /* they are computed with on the host, always */
 } pl_offload;
 
-/* Zero-initialised, or NULL in its place, gives the defaults. Strings and
- * arrays are borrowed for the call. PL_BAD_ARGUMENT, naming the field: a
- * negative count, NULL where a count says that there is something, an
- * enumerator that does not exist. */
+/* Zeros, or NULL in its place, are the defaults. Strings and arrays are
+ * borrowed for the call. PL_BAD_ARGUMENT, naming the field: a negative count,
+ * NULL where a count says that there is something, an enumerator that does not
+ * exist. */
 typedef struct pl_options {
+    size_t size;                /* sizeof(pl_options); see above */
     const char *devices;        /* "cpu", "cpu*2", "cpu:0-3,cpu:4-7",
                                    "sim:2GiB:16GB/s:10us*2", "proc*2";
                                    NULL = "cpu" */
@@ -201,6 +213,12 @@ typedef struct pl_options {
                            freed, which ends the text */
     void *trace_user;
 } pl_options;
+
+static inline void pl_options_init(pl_options *o)
+{
+    memset(o, 0, sizeof *o);
+    o->size = sizeof *o;
+}
 
 /* ---- models ------------------------------------------------------------ */
 
@@ -262,13 +280,16 @@ PL_API pl_status pl_engine_create(pl_engine **out, const pl_model *m,
                                   const pl_options *opt, pl_err *err);
 PL_API void pl_engine_free(pl_engine *e);
 PL_API const pl_plan *pl_engine_plan(const pl_engine *e);
-PL_API void pl_engine_counters(const pl_engine *e, pl_counters *out);
-PL_API void pl_engine_traced(const pl_engine *e, pl_traced *out);
+/* size: sizeof *out. */
+PL_API void pl_engine_counters(const pl_engine *e, pl_counters *out,
+                               size_t size);
+PL_API void pl_engine_traced(const pl_engine *e, pl_traced *out, size_t size);
 PL_API int64_t pl_engine_n_ctx(const pl_engine *e);
 
 /* Tokens for any sequences; each token goes to the end of its sequence. Cut
  * into steps by the engine. */
 typedef struct pl_batch {
+    size_t size;
     int64_t n;
     const int32_t *token;
     const int32_t *seq;    /* [n], 0 .. n_seq-1; NULL: all sequence 0 */
@@ -276,6 +297,12 @@ typedef struct pl_batch {
     float *logits;         /* [number wanted, n_vocab], in order; may be NULL
                               if none is wanted */
 } pl_batch;
+
+static inline void pl_batch_init(pl_batch *b)
+{
+    memset(b, 0, sizeof *b);
+    b->size = sizeof *b;
+}
 
 /* On failure (FULL: no cache slot left; BAD_FILE: a logit that is wanted is nan
  * or infinite) no sequence has changed. `cancel`, may be NULL, is polled
@@ -374,9 +401,10 @@ PL_API const char *pl_detokenize(pl_detokenizer *d, int32_t id);
 /* What is held back, made valid; resets. */
 PL_API const char *pl_detokenize_flush(pl_detokenizer *d);
 
-/* Zero-initialised is not the default: use pl_sampling_defaults. Applied in
- * this order. */
+/* Zeros are not the defaults: begin with pl_sampling_init. Applied in this
+ * order. */
 typedef struct pl_sampling {
+    size_t size;
     int penalty_last_n;                        /* tokens looked back at: 64 */
     float repeat_penalty;                      /* 1 = off */
     float frequency_penalty, presence_penalty; /* 0 = off */
@@ -390,7 +418,15 @@ typedef struct pl_sampling {
     float temperature; /* 0.8; 0 = greedy */
     uint64_t seed;
 } pl_sampling;
-PL_API void pl_sampling_defaults(pl_sampling *s);
+
+/* pl_sampling_init for a struct of `size` bytes. */
+PL_API void pl_sampling_init_size(pl_sampling *s, size_t size);
+static inline void pl_sampling_init(pl_sampling *s)
+{
+    pl_sampling_init_size(s, sizeof *s);
+}
+
+/* s: NULL for the defaults. */
 PL_API pl_status pl_sampler_create(pl_sampler **out, const pl_sampling *s,
                                    int64_t n_vocab, pl_err *err);
 PL_API void pl_sampler_free(pl_sampler *s);
@@ -412,6 +448,38 @@ PL_API pl_status pl_devices_print(bool json, pl_write_fn *write, void *user,
 PL_API pl_status pl_devices_measure(const pl_options *opt, bool json,
                                     pl_write_fn *write, void *user,
                                     pl_err *err);
+
+/* ---- how fast could it be? --------------------------------------------- */
+
+/* A model with the shape of a known one ("qwen3-8b") and random weights of a
+ * type ("q4_k_m", "q8_0", any format), written to `path`.tmp and then renamed.
+ * What is no shape or type gives PL_BAD_ARGUMENT, and the message lists those
+ * there are. `cancel` is polled as pl_engine_decode's; it and `progress` may be
+ * NULL. */
+PL_API pl_status pl_synth_save(const char *shape, const char *type,
+                               const char *path, pl_progress_fn *progress,
+                               void *user, const volatile int *cancel,
+                               pl_err *err);
+/* Bytes of its weights. */
+PL_API pl_status pl_synth_size(const char *shape, const char *type,
+                               uint64_t *bytes, pl_err *err);
+
+/* What this machine's cores do together at best, a thread on each. A
+ * multiply-add counts as two operations. Names are of instructions, as long as
+ * the library is there. */
+typedef struct pl_limits {
+    char cpu[128]; /* the processor's name */
+    int n_threads;
+    double read_bytes_per_s; /* from memory no cache holds */
+    int n_streams;           /* that a thread read at once: best of 1, 2, 4 */
+    double int8_ops_per_s;   /* vectors of 8-bit integers */
+    const char *int8_unit;
+    double float_ops_per_s; /* vectors of float */
+    const char *float_unit;
+    double amx_ops_per_s; /* tiles of 8-bit integers; 0: there are none */
+} pl_limits;
+/* Measures them, in a second or two. `size` is sizeof *out. */
+PL_API pl_status pl_limits_measure(pl_limits *out, size_t size, pl_err *err);
 
 #ifdef __cplusplus
 }

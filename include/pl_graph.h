@@ -104,6 +104,7 @@ typedef enum pl_gating {
 } pl_gating;
 
 typedef struct pl_rope {
+    size_t size;
     int n_rot;        /* values of a head that are rotated; even */
     bool neox;        /* pairs (i, i + n_rot/2), else (2i, 2i + 1) */
     float base;       /* frequency base */
@@ -112,6 +113,12 @@ typedef struct pl_rope {
     float yarn_low, yarn_high; /* ramp over pair indices */
     float mscale;              /* on cos and sin; 0 means 1 */
 } pl_rope;
+
+static inline void pl_rope_init(pl_rope *r)
+{
+    memset(r, 0, sizeof *r);
+    r->size = sizeof *r;
+}
 
 PL_API pl_status pl_graph_create(pl_graph **out, pl_err *err);
 PL_API void pl_graph_free(pl_graph *g);
@@ -246,23 +253,37 @@ typedef struct pl_op_call {
  * anything but the result; several devices call it at the same time. */
 typedef void pl_op_kernel(const pl_op_call *c);
 
-/* Which operands may be PARTIAL, a sum that is yet to be taken: none; one of a
- * mask of operands, the others whole; or any of them. The kernel is then called
- * once a rank with that rank's addends, and must be linear in them. PL_OP_SUM:
- * linear in all operands at once; one that has no addend on a rank is absent
- * there (in[i].data NULL) and counts as zeros. */
+/* Which operands may be PARTIAL, that is addends, one a rank, whose sum is yet
+ * to be taken. The kernel is then called once a rank with that rank's addends.
+ *
+ *   PL_OP_NONE       none
+ *   PL_OP_ONE | m    one of those whose bits are in m, the others whole; the
+ *                    kernel must be linear in it
+ *   PL_OP_SUM        any of them; the kernel must be linear in all of them
+ *                    together. One that has no addend on a rank is absent there
+ *                    (in[i].data NULL) and counts as zeros */
 enum { PL_OP_NONE = 0, PL_OP_SUM = 0x100, PL_OP_ONE = 0x200 };
 
-/* What an op is. dims: one letter a dimension,
- * "td,d->td". A letter of the result may be split: then the operands that bear
- * it are split alike, and the kernel sees parts. One that is not in the result
- * is summed over: if it is split the kernel is called once a rank with what
- * that rank has of it, and gives an addend. '!' behind a letter keeps it whole.
- * '*' stands for any number of leading dimensions, aligned at the right, where
- * an operand may have size 1 or lack some. (gr) is one dimension of size
- * g * r, g the outer factor; it has to stand in the result as well, or be
- * whole. '?' at an operand's end: it may be left out. n_tok, n_out: whole. */
+/* What an op is. `dims` has a letter for each dimension of each operand, then
+ * of the result, outermost first: "tk,nk->tn" is a matrix product. Dimensions
+ * of one letter have one size. What may be split follows:
+ *
+ *   a letter of the result       may be split: then the operands that bear it
+ *                                are split alike, and the kernel sees parts
+ *   one that the result lacks    is summed over. If it is split, the kernel is
+ *                                called once a rank with what that rank has of
+ *                                it, and gives an addend
+ *   x!                           is never split
+ *   n_tok, n_out                 dimensions of these sizes are never split
+ *   *                            any number of leading dimensions, aligned at
+ *                                the right; an operand may lack some of them or
+ *                                have size 1 there
+ *   (gr)                         one dimension of size g * r, g the outer
+ *                                factor. The result has it too, or it is whole:
+ *                                (gr)!
+ *   ?                            at the end of an operand: it may be absent */
 typedef struct pl_op_def {
+    size_t size;
     const char *name; /* of letters, digits, "._-/+"; no op's of ours */
     const char *dims; /* one to four operands, of up to four dimensions */
     unsigned partial; /* PL_OP_NONE, PL_OP_SUM, PL_OP_ONE | mask */
@@ -271,6 +292,12 @@ typedef struct pl_op_def {
     uint64_t edition; /* another number wherever run gives other bits: it
                           enters the numeric hash, with name and row */
 } pl_op_def;
+
+static inline void pl_op_def_init(pl_op_def *d)
+{
+    memset(d, 0, sizeof *d);
+    d->size = sizeof *d;
+}
 
 /* The op on n_in operands (F32 or I32; -1: absent); its result is F32. The
  * definition is copied; ops of one graph with one name are the same. */
@@ -298,7 +325,7 @@ PL_API pl_status pl_graph_print(const pl_graph *g, pl_write_fn *write,
 PL_API pl_status pl_graph_parse(pl_graph **out, const char *text, pl_err *err);
 /* The same of a text that names ops of the caller's own. */
 PL_API pl_status pl_graph_parse_ops(pl_graph **out, const char *text, int n_def,
-                                    const pl_op_def *def, pl_err *err);
+                                    const pl_op_def *const *def, pl_err *err);
 
 /* ---- running a graph --------------------------------------------------- */
 
@@ -349,6 +376,7 @@ PL_API pl_status pl_tensor_set_view(pl_exec *x, pl_tensor t, const pl_view *v,
 
 /* Tokens of a step, in order; those of one sequence adjacent. */
 typedef struct pl_rows {
+    size_t size;
     int64_t n_tok, n_out;
     const int32_t *pos;   /* [n_tok] position in its sequence */
     const int32_t *seq;   /* [n_tok] row of pages */
@@ -357,12 +385,19 @@ typedef struct pl_rows {
     int64_t page_stride;
 } pl_rows;
 
+static inline void pl_rows_init(pl_rows *r)
+{
+    memset(r, 0, sizeof *r);
+    r->size = sizeof *r;
+}
+
 /* Runs the graph once; inputs were set by pl_tensor_set. pos, seq and pages may
  * be NULL where no cache is used. */
 PL_API pl_status pl_exec_step(pl_exec *x, const pl_rows *rows, pl_err *err);
 
-PL_API void pl_exec_traced(const pl_exec *x, pl_traced *out);
-PL_API void pl_exec_counters(const pl_exec *x, pl_counters *out);
+/* size: sizeof *out. */
+PL_API void pl_exec_traced(const pl_exec *x, pl_traced *out, size_t size);
+PL_API void pl_exec_counters(const pl_exec *x, pl_counters *out, size_t size);
 
 /* ---- behind a model ----------------------------------------------------- */
 

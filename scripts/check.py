@@ -137,6 +137,10 @@ def check_headers(code):
                 '-Wall', '-Wextra', '-Werror', '-fsyntax-only', '-Iinclude',
                 '-Isrc', '-I.', '-Itests', *flags, '-x', 'c', '-',
                 stdin=f'#include "{path}"\n')
+        if not p.stderr and path.startswith('include/'):
+            p = run('clang', '-std=c++11', '-Wall', '-Wextra', '-Werror',
+                    '-fsyntax-only', '-Iinclude', '-x', 'c++', '-',
+                    stdin=f'#include "{path}"\n')
         return path, p.stderr
 
     headers = [f for f in code if f.endswith('.h') and not is_fragment(f)]

@@ -1,7 +1,8 @@
-/* The test binary: runs each group of tests/list.h in a child of its own and
- * adds up what the cases did.
+/* The test binary: runs each group of cases in a child of its own and adds up
+ * what they did.
  *
- * A group is one cmocka run. Its child writes into a pipe; the parent reads
+ * A group is the cases of one file, which make themselves known before main,
+ * and one cmocka run. Its child writes into a pipe; the parent reads
  * cmocka's lines, counts them, and passes on whatever else the tests print. So
  * a case that crashes, hangs, leaks or leaves the process is a failure by name
  * and the other groups still run. The last line is always
@@ -18,24 +19,17 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#define TEST(name) int name(void);
-#include "list.h"
-#undef TEST
-
-static const struct group {
-    const char *name;
-    int (*run)(void);
-} groups[] = {
-#define TEST(name) {#name, name},
-#include "list.h"
-#undef TEST
-};
+/* The cases of one file. */
+static struct group {
+    char name[64];           /* the file's, without its folder and .c */
+    struct CMUnitTest *test; /* [n] */
+    size_t n;
+} * groups; /* [n_group] */
+static int n_group;
 
 enum {
-    N_GROUP = sizeof(groups) / sizeof(groups[0]),
     MAX_JOB = 16,
     SECONDS_SHORT = 900, /* a group may take this long in the short tier */
     SECONDS_LONG = 6 * 3600,
@@ -89,12 +83,25 @@ static void die(const char *what)
     exit(2);
 }
 
-static double now_s(void)
+void test_add(const char *file, const char *law, CMUnitTestFunction run)
 {
-    struct timespec t;
+    const char *base = strrchr(file, '/') + 1;
+    size_t len = strcspn(base, ".");
+    struct group *g = groups + n_group - 1;
 
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    if (n_group == 0 || strlen(g->name) != len ||
+        strncmp(g->name, base, len) != 0) {
+        groups = realloc(groups, (size_t)(n_group + 1) * sizeof(*groups));
+        if (groups == NULL)
+            die(law);
+        g = groups + n_group++;
+        *g = (struct group){0};
+        snprintf(g->name, sizeof(g->name), "%.*s", (int)len, base);
+    }
+    g->test = realloc(g->test, (g->n + 1) * sizeof(*g->test));
+    if (g->test == NULL)
+        die(law);
+    g->test[g->n++] = (struct CMUnitTest){.name = law, .test_func = run};
 }
 
 static void text_add(struct text *t, const char *s, size_t n)
@@ -213,7 +220,7 @@ static void job_start(struct job *j, const struct group *g)
     if (pipe(fds) != 0)
         die("pipe");
     fflush(NULL);
-    *j = (struct job){.group = g, .fd = fds[0], .started = now_s()};
+    *j = (struct job){.group = g, .fd = fds[0], .started = test_seconds()};
     j->pid = fork();
     if (j->pid < 0)
         die("fork");
@@ -226,7 +233,9 @@ static void job_start(struct job *j, const struct group *g)
         close(fds[1]);
         setvbuf(stdout, NULL, _IOLBF, 0);
         cmocka_set_message_output(CM_OUTPUT_STDOUT);
-        exit(g->run() == 0 ? 0 : 1);
+        exit(_cmocka_run_group_tests(g->name, g->test, g->n, NULL, NULL) == 0
+                 ? 0
+                 : 1);
     }
     setpgid(j->pid, j->pid);
     close(fds[1]);
@@ -268,7 +277,7 @@ static void job_finish(struct job *j, bool must_run)
     if (j->count[SKIPPED] > 0)
         printf(", %d skipped", j->count[SKIPPED]);
     if (n > 0 || how[0] != '\0')
-        printf("  %.1f s\n", now_s() - j->started);
+        printf("  %.1f s\n", test_seconds() - j->started);
     if (j->log.s != NULL && !all.verbose)
         fputs(j->log.s, stdout);
     fflush(stdout);
@@ -301,7 +310,7 @@ static void jobs_wait(struct job *jobs, int n_job, bool must_run)
 
             if (j->group == NULL)
                 continue;
-            if (!j->timed_out && now_s() - j->started > all.limit_s) {
+            if (!j->timed_out && test_seconds() - j->started > all.limit_s) {
                 j->timed_out = true;
                 kill(-j->pid, SIGKILL);
             }
@@ -326,7 +335,7 @@ static void show_progress(const struct job *jobs, int n_job, int done)
         if (jobs[i].group != NULL)
             last = jobs[i].group->name;
     }
-    fprintf(stderr, "\r\033[K[%d/%d] %s", done, N_GROUP, last);
+    fprintf(stderr, "\r\033[K[%d/%d] %s", done, n_group, last);
 }
 
 static bool wanted(const char *name, char **filters, int n)
@@ -344,8 +353,8 @@ static void run_groups(char **filters, int n_filter, int n_job, bool must_run)
     int next = 0;
     int busy = 0;
 
-    while (next < N_GROUP || busy > 0) {
-        for (int i = 0; i < n_job && next < N_GROUP;) {
+    while (next < n_group || busy > 0) {
+        for (int i = 0; i < n_job && next < n_group;) {
             if (jobs[i].group != NULL) {
                 i++;
             } else if (!wanted(groups[next].name, filters, n_filter)) {
@@ -400,7 +409,7 @@ int main(int argc, char **argv)
             all.limit_s = atof(optarg);
             break;
         case 'l':
-            for (int i = 0; i < N_GROUP; i++)
+            for (int i = 0; i < n_group; i++)
                 puts(groups[i].name);
             return 0;
         default:
@@ -415,7 +424,7 @@ int main(int argc, char **argv)
     all.progress = isatty(STDERR_FILENO) && !all.verbose;
     argv += optind;
     argc -= optind;
-    for (int i = 0; i < N_GROUP; i++)
+    for (int i = 0; i < n_group; i++)
         n_match += wanted(groups[i].name, argv, argc);
     if (n_match > 0) {
         run_groups(argv, argc, n_job, true);

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define FUZZ(name) int fuzz_##name(const uint8_t *data, size_t n);
 #include "fuzz_list.h"
@@ -35,22 +34,13 @@ struct target {
     int64_t n_run;
 };
 
-static double now_s(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* The target gets an exact copy, so that a sanitizer sees one byte too many. */
 static void run_one(struct target *t, const uint8_t *data, size_t n)
 {
-    uint8_t *copy = malloc(n > 0 ? n : 1);
+    uint8_t *copy = test_need(1, n > 0 ? n : 1);
     struct alloc_stat stat;
-    double start = now_s();
+    double start = test_seconds();
 
-    assert_non_null(copy);
     if (n > 0)
         memcpy(copy, data, n);
     alloc_stat_reset();
@@ -61,9 +51,9 @@ static void run_one(struct target *t, const uint8_t *data, size_t n)
     if (stat.peak_bytes > (int64_t)(2 * n) + (64 << 20))
         fail_msg("run %lld: %zu bytes made it hold %lld", (long long)t->n_run,
                  n, (long long)stat.peak_bytes);
-    if (now_s() - start > SLOW_S)
+    if (test_seconds() - start > SLOW_S)
         fail_msg("run %lld: %zu bytes took %.1f s", (long long)t->n_run, n,
-                 now_s() - start);
+                 test_seconds() - start);
 }
 
 static int by_name(const struct dirent **a, const struct dirent **b)
@@ -92,8 +82,7 @@ static void load_corpus(struct target *t, const char *name)
         if (f != NULL && t->n_seed < MAX_SEED) {
             struct input *in = &t->seed[t->n_seed++];
 
-            in->data = malloc(MAX_BYTES);
-            assert_non_null(in->data);
+            in->data = test_need(1, MAX_BYTES);
             in->n = fread(in->data, 1, MAX_BYTES, f);
         }
         if (f != NULL)
@@ -162,13 +151,11 @@ static void fuzz_run(const char *name, int (*run)(const uint8_t *, size_t))
     double seconds = env != NULL   ? atof(env)
                      : test_long() ? SECONDS_LONG
                                    : SECONDS_SHORT;
-    struct target *t = calloc(1, sizeof(*t));
-    uint8_t *data = malloc(MAX_BYTES);
+    struct target *t = test_need(1, sizeof(*t));
+    uint8_t *data = test_need(1, MAX_BYTES);
     uint64_t rng = test_seed();
     double start;
 
-    assert_non_null(t);
-    assert_non_null(data);
     t->run = run;
     load_corpus(t, name);
     for (int i = 0; i < t->n_seed; i++) {
@@ -179,7 +166,7 @@ static void fuzz_run(const char *name, int (*run)(const uint8_t *, size_t))
             run_one(t, in->data, n);
         run_one(t, in->data, in->n);
     }
-    for (start = now_s(); now_s() - start < seconds;) {
+    for (start = test_seconds(); test_seconds() - start < seconds;) {
         const struct input *in = &t->seed[test_below(&rng, t->n_seed)];
         size_t n = in->n;
 
@@ -197,21 +184,9 @@ static void fuzz_run(const char *name, int (*run)(const uint8_t *, size_t))
 }
 
 #define FUZZ(name)                                                             \
-    static void fuzz_##name##_survives_damage(void **state)                    \
+    TEST(fuzz_##name##_survives_damage)                                        \
     {                                                                          \
-        (void)state;                                                           \
         fuzz_run(#name, fuzz_##name);                                          \
     }
 #include "fuzz_list.h"
 #undef FUZZ
-
-int test_fuzz(void)
-{
-    static const struct CMUnitTest tests[] = {
-#define FUZZ(name) cmocka_unit_test(fuzz_##name##_survives_damage),
-#include "fuzz_list.h"
-#undef FUZZ
-    };
-
-    return TEST_RUN(tests);
-}

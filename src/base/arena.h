@@ -1,4 +1,4 @@
-/* A growing region with one lifetime: allocate in any number, free at once.
+/* Memory that grows and has one lifetime: allocate in any number, free at once.
  *
  * Blocks come from malloc and are chained; each allocation is zeroed and
  * aligned to 16 bytes. Under ASan the gaps between allocations are poisoned.

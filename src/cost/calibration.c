@@ -8,10 +8,12 @@
 
 #include "machine/topology.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
+
+/* Weights of so many bytes in all are taken to stay in caches. */
+enum { CACHES_HOLD = 16 << 20 };
 
 static void name_cpu(char *name, size_t size)
 {
@@ -45,39 +47,25 @@ void calibration_init(struct calibration *c, enum cpu_family f,
     c->n_core = t->n_core_quota < t->n_core ? t->n_core_quota : t->n_core;
 }
 
-double rates_read_bytes(int i)
-{
-    return (double)((size_t)8 << 20 << 2 * i);
-}
+/* ---- what is measured --------------------------------------------------- */
 
-void rates_scale(struct cost_rates *r, const struct cost_rates *one, double n)
-{
-    *r = *one;
-    for (int f = 0; f < PL_FORMAT_COUNT; f++) {
-        r->bytes_per_s[f] *= n;
-        r->macs_per_s[f] *= n;
-    }
-    r->attention_one *= n;
-    r->attention_many *= n;
-    r->score_one_s /= n;
-    r->score_many_s /= n;
-    r->value_s /= n;
-    for (int i = 0; i < COST_READS; i++)
-        r->read_bytes_per_s[i] *= n;
-    r->copy_bytes_per_s *= n;
-}
+#define FIELD(name) #name, offsetof(struct cost_rates, name)
+const struct calibration_field calibration_field[CALIBRATION_FIELDS] = {
+    {FIELD(read_bytes_per_s), "reading memory, GB/s", CALIBRATION_SUM},
+    {FIELD(cached_bytes_per_s), "reading caches, GB/s", CALIBRATION_SUM},
+    {FIELD(block_macs_per_s), "weights in blocks, Gmac/s", CALIBRATION_SUM},
+    {FIELD(float_macs_per_s), "weights in floats, Gmac/s", CALIBRATION_SUM},
+    {FIELD(attention_macs_per_s), "attention, Gmac/s", CALIBRATION_SUM},
+    {FIELD(link_bytes_per_s), "messages of 2 devices, GB/s", CALIBRATION_RATE},
+    {FIELD(message_s), "  each, beside its bytes, us", CALIBRATION_SECONDS},
+    {FIELD(step_s), "a step, beside its work, us", CALIBRATION_SECONDS},
+};
+#undef FIELD
 
-void rates_sim(struct cost_rates *r, const struct cost_rates *one,
-               const struct device_desc *d)
+double *calibration_value(struct cost_rates *r,
+                          const struct calibration_field *f)
 {
-    *r = *one;
-    r->one_queue = false;
-    if (d->link_latency_s > 0)
-        r->message_s = d->link_latency_s;
-    if (d->link_bytes_per_s > 0) {
-        r->link_bytes_per_s = d->link_bytes_per_s;
-        r->copy_bytes_per_s = fmin(r->copy_bytes_per_s, d->link_bytes_per_s);
-    }
+    return (double *)((char *)r + f->at);
 }
 
 /* ---- rates -------------------------------------------------------------- */
@@ -100,83 +88,64 @@ bool calibration_covers(const struct calibration *c,
     return n[0] <= c->n_core && n[1] <= c->n_core;
 }
 
-static double seconds(double one, double all, double w)
-{
-    return one + (all - one) * w;
-}
-
-static double rate(double one, double all, double w)
-{
-    return 1 / seconds(1 / one, 1 / all, w);
-}
-
 /* A thread's among n. */
 static struct cost_rates among(const struct calibration *c, int n)
 {
-    const struct cost_rates *a = &c->one, *b = &c->all;
     double w = c->n_core > 1 ? (double)(n - 1) / (c->n_core - 1) : 0;
-    struct cost_rates r = {
-        .attention_one = rate(a->attention_one, b->attention_one, w),
-        .attention_many = rate(a->attention_many, b->attention_many, w),
-        .score_one_s = seconds(a->score_one_s, b->score_one_s, w),
-        .score_many_s = seconds(a->score_many_s, b->score_many_s, w),
-        .value_s = seconds(a->value_s, b->value_s, w),
-        .step_s = seconds(a->step_s, b->step_s, w),
-        .message_s = seconds(a->message_s, b->message_s, w),
-        .link_bytes_per_s = rate(a->link_bytes_per_s, b->link_bytes_per_s, w),
-        .copy_bytes_per_s = rate(a->copy_bytes_per_s, b->copy_bytes_per_s, w),
-        .run_s = seconds(a->run_s, b->run_s, w),
-        .one_queue = true,
-    };
+    struct cost_rates a = c->one, b = c->all, r = {.one_queue = true};
 
-    for (int f = 0; f < PL_FORMAT_COUNT; f++) {
-        r.bytes_per_s[f] = rate(a->bytes_per_s[f], b->bytes_per_s[f], w);
-        r.macs_per_s[f] = rate(a->macs_per_s[f], b->macs_per_s[f], w);
+    for (int i = 0; i < CALIBRATION_FIELDS; i++) {
+        const struct calibration_field *f = &calibration_field[i];
+        double one = *calibration_value(&a, f), all = *calibration_value(&b, f);
+
+        *calibration_value(&r, f) =
+            f->kind == CALIBRATION_SECONDS
+                ? one + (all - one) * w
+                : 1 / (1 / one + (1 / all - 1 / one) * w);
     }
-    for (int i = 0; i < COST_READS; i++)
-        r.read_bytes_per_s[i] =
-            rate(a->read_bytes_per_s[i], b->read_bytes_per_s[i], w);
     return r;
 }
 
-/* No format is read faster than so many weights are. */
-static void limit_reads(struct cost_rates *r, uint64_t weights)
+struct cost_rates calibration_times(struct cost_rates one, double n)
 {
-    double most = r->read_bytes_per_s[0];
+    for (int i = 0; i < CALIBRATION_FIELDS; i++)
+        if (calibration_field[i].kind == CALIBRATION_SUM)
+            *calibration_value(&one, &calibration_field[i]) *= n;
+    return one;
+}
 
-    for (int i = 1; i < COST_READS; i++) {
-        double from = rates_read_bytes(i - 1), to = rates_read_bytes(i);
-        double w = log((double)weights / from) / log(to / from);
+/* One thread, links as described. */
+static struct cost_rates sim(const struct calibration *c,
+                             const struct device_desc *d)
+{
+    struct cost_rates r = c->one;
 
-        if (w > 0)
-            most = rate(r->read_bytes_per_s[i - 1], r->read_bytes_per_s[i],
-                        fmin(w, 1));
-    }
-    for (int f = 0; f < PL_FORMAT_COUNT; f++)
-        r->bytes_per_s[f] = fmin(r->bytes_per_s[f], most);
+    r.one_queue = false;
+    if (d->link_latency_s > 0)
+        r.message_s = d->link_latency_s;
+    if (d->link_bytes_per_s > 0)
+        r.link_bytes_per_s = d->link_bytes_per_s;
+    return r;
 }
 
 void calibration_rates(const struct calibration *c, const struct device_list *l,
                        uint64_t weights, struct cost_rates *rates)
 {
-    struct cost_rates of[2], one = c->one; /* of cpu devices, of hosts */
     int n[2];
 
     count_threads(l, n);
-    for (int k = 0; k < 2; k++) {
-        of[k] = among(c, n[k] > 0 ? n[k] : 1);
-        limit_reads(&of[k], weights);
-    }
-    limit_reads(&one, weights);
     for (int d = 0; d < l->n; d++) {
         const struct device_desc *x = &l->dev[d];
+        int all = n[x->host] > 0 ? n[x->host] : 1;
 
         if (!x->on_cores) {
-            rates_sim(&rates[d], &one, x);
+            rates[d] = sim(c, x);
         } else {
-            rates_scale(&rates[d], &of[x->host], x->n_thread);
+            rates[d] = calibration_times(among(c, all), x->n_thread);
             /* its own threads are those that its steps meet */
             rates[d].step_s = among(c, x->n_thread).step_s;
         }
+        if (weights <= CACHES_HOLD)
+            rates[d].read_bytes_per_s = rates[d].cached_bytes_per_s;
     }
 }

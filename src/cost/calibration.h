@@ -13,7 +13,7 @@
 
 #include <jansson.h>
 
-enum { CALIBRATION_PATH = 4096 };
+enum { CALIBRATION_PATH = 4096, CALIBRATION_FIELDS = 8 };
 
 struct calibration {
     char cpu[128]; /* the processor's name */
@@ -24,21 +24,33 @@ struct calibration {
     struct cost_rates one, all;
 };
 
-/* ---- from a thread to devices -------------------------------------------- */
+/* ---- what is measured --------------------------------------------------- */
 
-/* Bytes of all weights that read_bytes_per_s[i] is of. */
-double rates_read_bytes(int i);
-/* n threads together, each with the rates of one. */
-void rates_scale(struct cost_rates *r, const struct cost_rates *one, double n);
-/* A sim device: one thread, links as described. */
-void rates_sim(struct cost_rates *r, const struct cost_rates *one,
-               const struct device_desc *d);
+struct calibration_field {
+    const char *name; /* in struct cost_rates, and in the file */
+    size_t at;        /* a double in struct cost_rates */
+    const char *what; /* it is, to be printed */
+    enum {
+        CALIBRATION_SECONDS, /* that something takes */
+        CALIBRATION_RATE,    /* so much a second */
+        CALIBRATION_SUM      /* a rate, of which n threads have n times */
+    } kind;
+};
+
+extern const struct calibration_field calibration_field[CALIBRATION_FIELDS];
+
+/* The field's value in `r`. */
+double *calibration_value(struct cost_rates *r,
+                          const struct calibration_field *f);
 
 /* ---- this machine's ------------------------------------------------------ */
 
 /* Names the machine; rates are left alone. */
 void calibration_init(struct calibration *c, enum cpu_family f,
                       const struct topology *t);
+
+/* n threads together, each with the rates of `one`. */
+struct cost_rates calibration_times(struct cost_rates one, double n);
 
 /* True if the devices have no more threads than there are cores: what a crowd
  * does was not measured. */

@@ -20,24 +20,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "quant/format.h"
-
-static const struct {
-    const char *name;
-    size_t at;
-} fields[] = {
-#define FIELD(name)                                                            \
-    {                                                                          \
-#name, offsetof(struct cost_rates, name)                               \
-    }
-    FIELD(attention_one), FIELD(attention_many),   FIELD(score_one_s),
-    FIELD(score_many_s),  FIELD(value_s),          FIELD(step_s),
-    FIELD(message_s),     FIELD(link_bytes_per_s), FIELD(copy_bytes_per_s),
-    FIELD(run_s),
-#undef FIELD
-};
-enum { N_FIELD = sizeof fields / sizeof fields[0] };
-
 /* FNV-1a */
 static uint64_t hash(const char *s)
 {
@@ -50,46 +32,19 @@ static uint64_t hash(const char *s)
 
 /* ---- JSON --------------------------------------------------------------- */
 
-static json_t *of_formats(const double *v)
+static json_t *of_rates(struct cost_rates r)
 {
     json_t *all = json_object();
 
-    for (int f = 0; f < PL_FORMAT_COUNT; f++)
-        if (json_object_set_new(all, format_info((pl_format)f)->name,
-                                json_real(v[f])) != 0) {
+    for (int i = 0; i < CALIBRATION_FIELDS && all; i++) {
+        const struct calibration_field *f = &calibration_field[i];
+
+        if (json_object_set_new(all, f->name,
+                                json_real(*calibration_value(&r, f))) != 0) {
             json_decref(all);
             return NULL;
         }
-    return all;
-}
-
-static json_t *of_reads(const double *v)
-{
-    json_t *all = json_array();
-
-    for (int i = 0; i < COST_READS; i++)
-        if (json_array_append_new(all, json_real(v[i])) != 0) {
-            json_decref(all);
-            return NULL;
-        }
-    return all;
-}
-
-static json_t *of_rates(const struct cost_rates *r)
-{
-    json_t *all =
-        json_pack("{s:o, s:o, s:o}", "bytes_per_s", of_formats(r->bytes_per_s),
-                  "macs_per_s", of_formats(r->macs_per_s), "read_bytes_per_s",
-                  of_reads(r->read_bytes_per_s));
-
-    for (int i = 0; i < N_FIELD && all; i++)
-        if (json_object_set_new(
-                all, fields[i].name,
-                json_real(*(const double *)((const char *)r + fields[i].at))) !=
-            0) {
-            json_decref(all);
-            return NULL;
-        }
+    }
     return all;
 }
 
@@ -107,8 +62,8 @@ static bool check_of(char text[20], const json_t *rates)
 
 json_t *calibration_json(const struct calibration *c)
 {
-    json_t *rates = json_pack("{s:o, s:o}", "one", of_rates(&c->one), "all",
-                              of_rates(&c->all));
+    json_t *rates = json_pack("{s:o, s:o}", "one", of_rates(c->one), "all",
+                              of_rates(c->all));
     char check[20];
 
     if (!rates || !check_of(check, rates)) {
@@ -121,36 +76,19 @@ json_t *calibration_json(const struct calibration *c)
                      check);
 }
 
-static bool is_rate(const json_t *x, double *v)
-{
-    *v = json_number_value(x);
-    return json_is_number(x) && isfinite(*v) && *v > 0;
-}
-
-static bool number(const json_t *o, const char *name, double *v)
-{
-    return is_rate(json_object_get(o, name), v);
-}
-
 static bool to_rates(struct cost_rates *r, const json_t *o)
 {
-    const json_t *bytes = json_object_get(o, "bytes_per_s");
-    const json_t *macs = json_object_get(o, "macs_per_s");
-    const json_t *read = json_object_get(o, "read_bytes_per_s");
-    bool ok = true;
+    for (int i = 0; i < CALIBRATION_FIELDS; i++) {
+        const struct calibration_field *f = &calibration_field[i];
+        const json_t *x = json_object_get(o, f->name);
+        double v = json_number_value(x);
 
-    for (int i = 0; i < COST_READS; i++)
-        ok &= is_rate(json_array_get(read, (size_t)i), &r->read_bytes_per_s[i]);
-    for (int f = 0; f < PL_FORMAT_COUNT; f++) {
-        const char *name = format_info((pl_format)f)->name;
-
-        ok &= number(bytes, name, &r->bytes_per_s[f]);
-        ok &= number(macs, name, &r->macs_per_s[f]);
+        if (!json_is_number(x) || !isfinite(v) || !(v > 0))
+            return false;
+        *calibration_value(r, f) = v;
     }
-    for (int i = 0; i < N_FIELD; i++)
-        ok &= number(o, fields[i].name, (double *)((char *)r + fields[i].at));
     r->one_queue = true;
-    return ok;
+    return true;
 }
 
 static bool says(const json_t *o, const char *name, const char *text)

@@ -1,12 +1,14 @@
 /* Rates and prices. The roofline model (Williams, Waterman, Patterson, CACM
  * 2009), a step at a time: a contraction takes the longer of reading its
- * weights and multiplying. How steps add up is cost_run.c's.
+ * weights and multiplying, attention that of reading its cache and multiplying.
+ * How steps add up is cost_run.c's.
  *
  * Experts are expected to be chosen evenly: of E, n tokens that take k each see
  * E (1 - (1 - k/E)^n). Real routers are less even, so this is a bound. */
 #include "cost/cost.h"
 
 #include "program/cache_tile.h"
+#include "quant/format.h"
 
 #include <math.h>
 
@@ -18,17 +20,12 @@ static const double launch_s = 4e-6;         /* of a kernel from a queue */
 /* What kernels reach of a device's figures. */
 static const double of_bandwidth = 0.8, of_peak = 0.4;
 
-static void fill(struct cost_rates *out, double bytes_per_s, double macs_per_s)
+static void set_work(struct cost_rates *out, double bytes_per_s,
+                     double macs_per_s)
 {
-    for (int f = 0; f < PL_FORMAT_COUNT; f++) {
-        out->bytes_per_s[f] = bytes_per_s;
-        out->macs_per_s[f] = macs_per_s;
-    }
-    out->attention_one =
-        bytes_per_s / 2; /* F16: a value read, one multiplied */
-    out->attention_many = macs_per_s;
-    out->value_s = 8 / bytes_per_s; /* read and written */
-    out->one_queue = false;
+    out->read_bytes_per_s = out->cached_bytes_per_s = bytes_per_s;
+    out->block_macs_per_s = out->float_macs_per_s = macs_per_s;
+    out->attention_macs_per_s = macs_per_s;
 }
 
 double cost_guessed_macs(const struct device_desc *d)
@@ -43,8 +40,7 @@ unsigned cost_described(struct cost_rates *out, const struct device_desc *d)
 
     *out = (struct cost_rates){.link_bytes_per_s = d->link_bytes_per_s,
                                .message_s = d->link_latency_s,
-                               .step_s = launch_s,
-                               .run_s = launch_s};
+                               .step_s = launch_s};
     if (!(macs > 0)) {
         guessed |= COST_GUESSED_FLOPS;
         macs = cost_guessed_macs(d);
@@ -57,8 +53,7 @@ unsigned cost_described(struct cost_rates *out, const struct device_desc *d)
         guessed |= COST_GUESSED_LATENCY;
         out->message_s = latency_s;
     }
-    out->copy_bytes_per_s = out->link_bytes_per_s;
-    fill(out, d->mem_bytes_per_s * of_bandwidth, macs * of_peak);
+    set_work(out, d->mem_bytes_per_s * of_bandwidth, macs * of_peak);
     return guessed;
 }
 
@@ -74,16 +69,14 @@ void cost_assumed(struct cost_rates *out, const struct device_desc *d,
     };
     static const double memcpy_bytes_per_s = 5e9;
 
-    *out = (struct cost_rates){.run_s = 10e-6};
-    fill(out, rate[f][0] * d->n_thread, rate[f][1] * d->n_thread);
-    out->attention_many /= 4; /* floats, not bytes */
+    *out = (struct cost_rates){.one_queue = d->one_queue};
+    set_work(out, rate[f][0] * d->n_thread, rate[f][1] * d->n_thread);
+    out->float_macs_per_s /= 2;
+    out->attention_macs_per_s /= 2;
     out->step_s = 1e-6;
     out->message_s = d->link_latency_s > 0 ? d->link_latency_s : 2e-6;
     out->link_bytes_per_s =
-        d->link_bytes_per_s > 0 ? d->link_bytes_per_s : rate[f][0];
-    out->copy_bytes_per_s =
         d->link_bytes_per_s > 0 ? d->link_bytes_per_s : memcpy_bytes_per_s;
-    out->one_queue = d->one_queue;
 }
 
 double cost_distinct_experts(int64_t n_expert, int64_t n_used, int64_t n_tok)
@@ -141,13 +134,25 @@ static double contraction(const struct program *p, const struct step_kernel *s,
         return 0;
     bytes = matrices * (double)w->pack->matrix_bytes * k / (double)w->pack->k;
     macs = rows * (double)w->pack->n_row * k;
-    return fmax(bytes / r->bytes_per_s[w->format],
-                macs / r->macs_per_s[w->format]);
+    return fmax(bytes / r->read_bytes_per_s,
+                macs / (format_info(w->format)->block == 1
+                            ? r->float_macs_per_s
+                            : r->block_macs_per_s));
 }
 
 static double n_seq(const struct cost_micro *z)
 {
     return z->sizes.n_seq > 0 ? (double)z->sizes.n_seq : 1;
+}
+
+/* Bytes of one position in the cache that is the kernel's operand `arg`. */
+static double position_bytes(const struct program *p,
+                             const struct step_kernel *s, int arg)
+{
+    const struct prog_tensor *c = &p->tensor[s->arg[arg].tensor];
+
+    return (double)c->dim[1].n *
+           (double)cache_tile_bytes(c->format, c->dim[2].n) / PAGE_TOKENS;
 }
 
 static double attention(const struct program *p, const struct step_kernel *s,
@@ -157,14 +162,20 @@ static double attention(const struct program *p, const struct step_kernel *s,
     const struct prog_tensor *out = &p->tensor[s->arg[0].tensor];
     double n = (double)z->sizes.n_tok / n_seq(z);
     double seen = (double)z->n_past + (n + 1) / 2; /* a token, on average */
-    double macs, scores;
+    double macs, bytes;
 
     if (s->attr && s->attr->window > 0)
         seen = fmin(seen, (double)s->attr->window);
     macs = seen * (values(q, z) + values(out, z));
-    scores = seen * values(q, z) / (double)dim_value(q->dim[2], &z->sizes);
-    return n < 8 ? macs / r->attention_one + scores * r->score_one_s
-                 : macs / r->attention_many + scores * r->score_many_s;
+    bytes =
+        seen * n_seq(z) * (position_bytes(p, s, 2) + position_bytes(p, s, 3));
+    return fmax(bytes / r->read_bytes_per_s, macs / r->attention_macs_per_s);
+}
+
+/* Most values are read once and written once. */
+static double seconds_of_values(const struct cost_rates *r, double n)
+{
+    return n * 2 * sizeof(float) / r->cached_bytes_per_s;
 }
 
 static double kernel(const struct program *p, const struct step_kernel *k,
@@ -175,9 +186,9 @@ static double kernel(const struct program *p, const struct step_kernel *k,
     if (k->kernel == KERNEL_attention)
         return attention(p, k, r, z);
     /* what is updated is written in part, as much as is put in */
-    return r->value_s *
-           values(&p->tensor[k->arg[k->arg[0].access == ACCESS_UPDATE].tensor],
-                  z);
+    return seconds_of_values(
+        r, values(&p->tensor[k->arg[k->arg[0].access == ACCESS_UPDATE].tensor],
+                  z));
 }
 
 static double piece_bytes(const struct copy_piece *p,
@@ -234,7 +245,7 @@ static double merge(const struct cost_machine *m, int dev,
     if (s->message && n_peer == 1)
         return t;
     for (int i = 0; i < s->n_item; i++)
-        t += r->value_s * merged(p, s, &s->item[i], z);
+        t += seconds_of_values(r, merged(p, s, &s->item[i], z));
     if (s->message && s->meet)
         t += r->message_s + received(p, s, z) / r->link_bytes_per_s;
     return t;
@@ -248,7 +259,7 @@ struct route {
 static void take_end(struct route *w, const struct cost_rates *r)
 {
     w->latency_s = fmax(w->latency_s, r->message_s);
-    w->bytes_per_s = fmin(w->bytes_per_s, r->copy_bytes_per_s);
+    w->bytes_per_s = fmin(w->bytes_per_s, r->link_bytes_per_s);
 }
 
 static double pull(const struct cost_machine *m, int dev,
@@ -284,7 +295,7 @@ static double push(const struct cost_machine *m, int dev,
         take_end(&w, &m->rates[s->to[k].dev]);
         slowest = fmax(slowest, bytes / w.bytes_per_s);
     }
-    return fmax(slowest, all / m->rates[dev].copy_bytes_per_s);
+    return fmax(slowest, all / m->rates[dev].link_bytes_per_s);
 }
 
 double cost_of_arrival(const struct cost_machine *m, int dev,

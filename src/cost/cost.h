@@ -4,30 +4,23 @@
  * takes longer; a message or a copy its latency and its bytes over the link.
  * cost_run plays the programs with these prices, so what overlaps, waits or
  * takes turns does so as it will in a run. Rates are found by measuring
- * (engine/probe.h) or come from a description; nothing is measured here, and no
- * estimate ever decides a bit. */
+ * (measure/measure.h) or come from a description; nothing is measured here, and
+ * no estimate ever decides a bit. */
 #ifndef COST_COST_H
 #define COST_COST_H
 
 #include "device/device.h"
 
-enum { COST_READS = 4 };
-
-/* Of one device. All are above zero unless a field says otherwise. */
+/* Of one device. */
 struct cost_rates {
-    double bytes_per_s[PL_FORMAT_COUNT];  /* weights under one row of x */
-    double macs_per_s[PL_FORMAT_COUNT];   /* weights under many rows */
-    double attention_one, attention_many; /* multiply-adds a second */
-    double score_one_s, score_many_s;     /* each score beside them; may be 0 */
-    double value_s;                       /* a value of any other op */
-    double step_s;                        /* each step of a program */
-    double message_s;        /* each message or copy beside its bytes */
-    double link_bytes_per_s; /* of messages that are read in place */
-    double copy_bytes_per_s; /* of PULL and PAGES */
-    double run_s;            /* each run beside its steps */
-    /* calibration's: of any weights, if there are 8, 32, 128 or 512 MiB of them
-       in all; what is less is read at bytes_per_s, from caches; may be 0 */
-    double read_bytes_per_s[COST_READS];
+    double read_bytes_per_s;     /* of weights and of the KV cache */
+    double cached_bytes_per_s;   /* of values between kernels */
+    double block_macs_per_s;     /* multiply-adds: of weights in blocks, */
+    double float_macs_per_s;     /* of weights that are floats, */
+    double attention_macs_per_s; /* and of attention */
+    double step_s;               /* each step of a program beside its work */
+    double message_s;            /* each message or copy beside its bytes */
+    double link_bytes_per_s;     /* of messages and copies */
     bool one_queue; /* its threads copy too: no copy queue beside them */
 };
 
@@ -99,9 +92,9 @@ pl_status cost_run(const struct cost_machine *m, int script, int n_micro,
                    double *seconds, pl_err *err);
 
 /* Seconds that n_tok tokens of one sequence take after n_past others, dealt as
- * they will be run (share.h): a pipeline's script where there is one and a run
- * has several micro-batches, else whichever script is fastest. One row of
- * logits. use[n_dev] may be NULL. */
+ * they will be run (plan/microbatch.h): a pipeline's script where there is one
+ * and a run has several micro-batches, else whichever script is fastest. One
+ * row of logits. use[n_dev] may be NULL. */
 pl_status cost_tokens(const struct cost_machine *m, int64_t n_tok,
                       int64_t n_past, struct cost_use *use, double *seconds,
                       pl_err *err);

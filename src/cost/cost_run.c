@@ -10,7 +10,7 @@
 #include "cost/cost.h"
 
 #include "base/err.h"
-#include "plan/share.h"
+#include "plan/microbatch.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -314,8 +314,6 @@ static pl_status begin(struct timeline *w, bool use, pl_err *err)
             w->event[d] = w->event[d - 1] + m->prog[d - 1].n_event;
         if (d > 0 && use)
             w->span[d] = w->span[d - 1] + script_of(w, d - 1)->n_step;
-        for (int q = 0; q < QUEUE_COUNT; q++)
-            w->queue[d][q] = m->rates[d].run_s;
         w->gate[d].order = -1;
     }
     return PL_OK;
@@ -421,7 +419,7 @@ pl_status cost_tokens(const struct cost_machine *m, int64_t n_tok,
     for (int d = 0; use && d < m->n_dev; d++)
         use[d] = (struct cost_use){0};
     while (n_tok > 0 && s == PL_OK) {
-        int64_t most = plan_share(n_tok, p->max.n_tok, n_micro);
+        int64_t most = microbatch_tokens(n_tok, p->max.n_tok, n_micro);
         double t = 0;
         int n = 0;
 

@@ -9,7 +9,7 @@
 #ifndef DEVICE_DEVICE_H
 #define DEVICE_DEVICE_H
 
-#include "device/family.h"
+#include "device/kernel_family.h"
 #include "program/program.h"
 
 struct device_ops;  /* device_ops.h */

@@ -35,7 +35,7 @@ struct device_set {
 
     /* the run in progress */
     const struct device_run *run;
-    uint64_t turn; /* its number, from 1 */
+    uint64_t run_number; /* from 1 */
     bool loaded;
     uint64_t n_run;
 };

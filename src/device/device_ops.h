@@ -146,7 +146,7 @@ struct device_ops {
     void (*wait)(struct device_bank *b);
     /* All devices of the set have ended the run; the guard is open. May be
      * NULL. */
-    void (*settle)(struct device_bank *b);
+    void (*ended)(struct device_bank *b);
 };
 
 /* The kinds that -dev and --device-spec know, NULL at the end. A program may
@@ -172,7 +172,7 @@ int device_set_threads(const struct device_set *s,
 /* The run in progress, and its number, which grows from run to run and begins
  * with 1. From submit() until all banks' wait() have returned; any thread. */
 const struct device_run *device_set_now(const struct device_set *s,
-                                        uint64_t *turn);
+                                        uint64_t *number);
 static inline const struct script *device_script(const struct device *d,
                                                  const struct device_run *run)
 {
@@ -185,7 +185,7 @@ static inline const struct script *device_script(const struct device *d,
  * next. Inboxes, events, failures and the trace are shared. */
 void device_set_inherit(struct device_set *s);
 void device_set_adopt(struct device_set *s, const struct device_run *run,
-                      uint64_t turn);
+                      uint64_t number);
 
 /* The device fails the run; the first message stays. step: of the script, -1:
  * none. Any thread, from submit() until the bank's wait() returns. */
@@ -199,6 +199,16 @@ const atomic_bool *device_failed(const struct device_set *s);
  * that has costs; bytes: what a copy moves. */
 void device_count(struct device *d, const struct step *st,
                   const struct graph_sizes *z, int64_t rows, double bytes);
+
+/* Between two looks of a thread that waits without sleeping. */
+static inline void device_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb");
+#endif
+}
 
 /* ---- timing ---- */
 double device_now(void); /* seconds, of a clock that never goes back */

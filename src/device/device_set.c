@@ -185,9 +185,9 @@ int device_set_threads(const struct device_set *s,
 }
 
 const struct device_run *device_set_now(const struct device_set *s,
-                                        uint64_t *turn)
+                                        uint64_t *number)
 {
-    *turn = s->turn;
+    *number = s->run_number;
     return s->run;
 }
 
@@ -197,10 +197,10 @@ void device_set_inherit(struct device_set *s)
 }
 
 void device_set_adopt(struct device_set *s, const struct device_run *run,
-                      uint64_t turn)
+                      uint64_t number)
 {
     s->run = run;
-    s->turn = turn;
+    s->run_number = number;
 }
 
 const atomic_bool *device_failed(const struct device_set *s)
@@ -484,7 +484,7 @@ pl_status device_set_submit(struct device_set *s, const struct device_run *run,
     PL_TRY(check_run(s, run, err));
     PL_TRY(device_flush(s, err));
     s->run = run;
-    s->turn++;
+    s->run_number++;
     atomic_store(&s->shared->failed, false);
     atomic_flag_clear(&s->shared->err_taken);
     s->shared->err.message[0] = '\0';
@@ -512,8 +512,8 @@ pl_status device_set_wait(struct device_set *s, pl_err *err)
     if (s->guard)
         device_guard_open(s);
     for (int k = 0; k < s->n_bank; k++)
-        if (s->bank[k].ops->settle)
-            s->bank[k].ops->settle(&s->bank[k]);
+        if (s->bank[k].ops->ended)
+            s->bank[k].ops->ended(&s->bank[k]);
     device_trace_end(s, atomic_load(&s->shared->failed));
     if (atomic_load(&s->shared->failed)) {
         if (err)

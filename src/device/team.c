@@ -1,4 +1,4 @@
-/* A generation counter starts a run, a count of finished members ends it; both
+/* A generation counter starts a run, a count of finished threads ends it; both
  * are spun on, so that steps that follow closely never enter the system. Sleep
  * is a condition variable: a worker says that it sleeps before it looks at the
  * counter a last time, and the caller counts up before it asks who sleeps. */
@@ -27,28 +27,19 @@ struct team {
     team_fn *fn;                   /* of this run; NULL: workers end */
     void *user;
     int n, n_spin;
-    pid_t owner;         /* the process that has the threads */
-    int n_started;       /* threads to join */
-    struct member *list; /* owned, [n] */
+    pid_t owner;              /* the process that has the threads */
+    int n_started;            /* threads to join */
+    struct team_thread *list; /* owned, [n] */
     pthread_mutex_t lock;
     pthread_cond_t wake;
     atomic_int n_asleep;
 };
 
-struct member {
+struct team_thread {
     struct team *team;
     int index, core;
     pthread_t thread;
 };
-
-static inline void relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("isb");
-#endif
-}
 
 bool flag_wait(const struct device_flag *f, uint64_t target, int n_spin,
                const atomic_bool *stop)
@@ -57,7 +48,7 @@ bool flag_wait(const struct device_flag *f, uint64_t target, int n_spin,
         if (atomic_load_explicit(&f->v, memory_order_acquire) >= target)
             return true;
         if (i < n_spin) {
-            relax();
+            device_relax();
             continue;
         }
         if (atomic_load_explicit(stop, memory_order_acquire))
@@ -110,7 +101,7 @@ static void await_run(struct team *t, uint64_t run)
         for (int i = 0; i < t->n_spin && i < 100; i++) {
             if (started(t, run))
                 return;
-            relax();
+            device_relax();
         }
         if (t->n_spin == SPINS_SHARED)
             sched_yield();
@@ -125,7 +116,7 @@ static void await_run(struct team *t, uint64_t run)
 
 static void *work(void *p)
 {
-    const struct member *m = p;
+    const struct team_thread *m = p;
     struct team *t = m->team;
 
     pin(m->core);
@@ -183,7 +174,7 @@ void team_run(struct team *t, team_fn *fn, void *user)
 
 /* ---- life -------------------------------------------------------------- */
 
-/* True if some members share a processor: two pinned to one, or more threads
+/* True if some threads share a processor: two pinned to one, or more threads
  * than the process has. */
 static bool shares(int n, const int *core, int n_busy)
 {
@@ -237,7 +228,8 @@ pl_status team_create(struct team **out, int n, const int *core, int n_busy,
     t->owner = getpid();
     t->n_spin = shares(n, core, n_busy) ? SPINS_SHARED : SPINS;
     for (int i = 0; i < n; i++)
-        t->list[i] = (struct member){.team = t, .index = i, .core = core[i]};
+        t->list[i] =
+            (struct team_thread){.team = t, .index = i, .core = core[i]};
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->wake, NULL);
     s = start_workers(t, err);

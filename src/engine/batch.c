@@ -7,7 +7,8 @@
 #include "engine/engine.h"
 
 #include "base/err.h"
-#include "plan/share.h"
+#include "base/sized.h"
+#include "plan/microbatch.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -110,7 +111,7 @@ static pl_status check(pl_engine *e, const pl_batch *b, pl_err *err)
         return err_set(err, PL_FULL,
                        "the batch needs %d pages of %d tokens, %d of %d are "
                        "free: give a larger context or end a sequence",
-                       need, KV_PAGE, e->kv.n_free, e->kv.n_page);
+                       need, PAGE_TOKENS, e->kv.n_free, e->kv.n_page);
     return PL_OK;
 }
 
@@ -213,7 +214,8 @@ static pl_status run(pl_engine *e, const pl_batch *b, int n, pl_err *err)
         const struct micro *m = &e->micro[k];
         size_t all = 4 * (size_t)m->n, out = 4 * (size_t)m->n_out;
 
-        rows[k] = (pl_rows){.n_tok = m->n,
+        rows[k] = (pl_rows){.size = sizeof rows[k],
+                            .n_tok = m->n,
                             .n_out = m->n_out,
                             .pos = m->position,
                             .seq = m->seq,
@@ -259,8 +261,8 @@ static pl_status decode(pl_engine *e, const pl_batch *b,
     PL_TRY(check(e, b, err));
     memcpy(e->n_old, e->kv.length, (size_t)e->kv.n_seq * sizeof *e->n_old);
     while (next < b->n) {
-        int64_t most =
-            plan_share(b->n - next, e->plan->compiled->max.n_tok, e->n_micro);
+        int64_t most = microbatch_tokens(
+            b->n - next, e->plan->compiled->max.n_tok, e->n_micro);
         int n = 0;
 
         if (cancel && *cancel)
@@ -275,8 +277,13 @@ static pl_status decode(pl_engine *e, const pl_batch *b,
 pl_status pl_engine_decode(pl_engine *e, const pl_batch *b,
                            const volatile int *cancel, pl_err *err)
 {
+    pl_batch own = {0};
     pl_status s;
 
+    if (b->size != sizeof own) {
+        PL_TRY(sized_read(&own, sizeof own, b, "pl_batch", err));
+        b = &own;
+    }
     PL_TRY(exec_enter(e->exec, err));
     s = decode(e, b, cancel, err);
     exec_leave(e->exec);

@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "fit/fit.h"
+#include "plan/options_read.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -49,12 +50,14 @@ static pl_status load(pl_engine *e, const pl_options *opt, pl_err *err)
 pl_status pl_engine_create(pl_engine **out, const pl_model *m,
                            const pl_options *opt, pl_err *err)
 {
-    const pl_options defaults = {0};
-    pl_engine *e = calloc(1, sizeof *e);
+    pl_options own;
+    pl_engine *e;
     pl_status s;
 
     *out = NULL;
-    opt = opt ? opt : &defaults;
+    PL_TRY(options_read(&own, opt, err));
+    opt = &own;
+    e = calloc(1, sizeof *e);
     if (!e)
         return err_no_memory(err, "an engine");
     e->log = opt->log;
@@ -97,14 +100,14 @@ const pl_plan *pl_engine_plan(const pl_engine *e)
     return e->plan;
 }
 
-void pl_engine_counters(const pl_engine *e, pl_counters *out)
+void pl_engine_counters(const pl_engine *e, pl_counters *out, size_t size)
 {
-    pl_exec_counters(e->exec, out);
+    pl_exec_counters(e->exec, out, size);
 }
 
-void pl_engine_traced(const pl_engine *e, pl_traced *out)
+void pl_engine_traced(const pl_engine *e, pl_traced *out, size_t size)
 {
-    pl_exec_traced(e->exec, out);
+    pl_exec_traced(e->exec, out, size);
 }
 
 int64_t pl_engine_n_ctx(const pl_engine *e)

@@ -3,7 +3,7 @@
 
 #include "base/err.h"
 #include "fit/fit.h"
-#include "plan/options_check.h"
+#include "plan/options_read.h"
 
 #include <stdlib.h>
 
@@ -66,14 +66,14 @@ const pl_tokenizer *pl_model_tokenizer(const pl_model *m)
 pl_status pl_plan_create(pl_plan **out, const pl_model *m,
                          const pl_options *opt, pl_err *err)
 {
-    const pl_options defaults = {0};
     struct model_graph_options go;
+    pl_options own;
     pl_plan *p;
     pl_status s;
 
     *out = NULL;
-    opt = opt ? opt : &defaults;
-    PL_TRY(options_check(opt, err));
+    PL_TRY(options_read(&own, opt, err));
+    opt = &own;
     p = calloc(1, sizeof *p);
     if (!p)
         return err_no_memory(err, "a plan");

@@ -2,6 +2,7 @@
 #include "engine/engine.h"
 
 #include "base/err.h"
+#include "base/sized.h"
 #include "sampling/sampling.h"
 
 #include <inttypes.h>
@@ -144,11 +145,12 @@ const char *pl_detokenize_flush(pl_detokenizer *d)
     return emptied(d);
 }
 
-void pl_sampling_defaults(pl_sampling *s)
+static pl_sampling defaults(void)
 {
     struct sampling_options o = sampling_defaults();
 
-    *s = (pl_sampling){
+    return (pl_sampling){
+        .size = sizeof(pl_sampling),
         .penalty_last_n = o.penalty_last_n,
         .repeat_penalty = o.penalty_repeat,
         .frequency_penalty = o.penalty_frequency,
@@ -162,13 +164,18 @@ void pl_sampling_defaults(pl_sampling *s)
     };
 }
 
+void pl_sampling_init_size(pl_sampling *s, size_t size)
+{
+    const pl_sampling own = defaults();
+
+    sized_write(s, size, &own, sizeof own);
+    s->size = size;
+}
+
 /* What can be asked before anything is copied; the rest is the sampler's. */
 static pl_status check_sampling(const pl_sampling *s, int64_t n_vocab,
                                 pl_err *err)
 {
-    if (!s)
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "sampling: no options; pl_sampling_defaults has some");
     if (n_vocab < 1 || n_vocab > INT32_MAX)
         return err_set(err, PL_BAD_ARGUMENT,
                        "sampling: a vocabulary of %" PRId64
@@ -185,15 +192,19 @@ static pl_status check_sampling(const pl_sampling *s, int64_t n_vocab,
     return PL_OK;
 }
 
-pl_status pl_sampler_create(pl_sampler **out, const pl_sampling *s,
+pl_status pl_sampler_create(pl_sampler **out, const pl_sampling *given,
                             int64_t n_vocab, pl_err *err)
 {
+    pl_sampling own = defaults();
+    const pl_sampling *s = &own;
     struct sampling_options o;
     struct sampling_bias *bias = NULL;
     pl_sampler *p;
     pl_status st;
 
     *out = NULL;
+    if (given)
+        PL_TRY(sized_read(&own, sizeof own, given, "pl_sampling", err));
     PL_TRY(check_sampling(s, n_vocab, err));
     o = (struct sampling_options){
         .seed = s->seed,

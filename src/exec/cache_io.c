@@ -32,7 +32,7 @@ static bool holder(const pl_exec *x, int node, int i, struct holder *h)
     return h->tensor->dim[1].n > 0;
 }
 
-static int n_holder(const pl_exec *x)
+static int n_ref(const pl_exec *x)
 {
     return x->plan->low->n_unit;
 }
@@ -79,7 +79,7 @@ static bool cache_init(struct exec_cache *cache, struct exec_caches *c,
                        int node)
 {
     const struct graph_node *g = &c->x->plan->g->node[node];
-    int n = n_holder(c->x);
+    int n = n_ref(c->x);
     bool *seen;
 
     *cache = (struct exec_cache){
@@ -229,11 +229,11 @@ pl_status exec_copy_page(pl_exec *x, int from, int to, pl_err *err)
 {
     const pl_graph *g = x->plan->g;
 
-    PL_TRY(exec_settle(x, err));
+    PL_TRY(exec_drain(x, err));
     for (int i = 0; i < g->n_node; i++) {
         if (g->node[i].op != OP_cache)
             continue;
-        for (int d = 0; d < n_holder(x); d++) {
+        for (int d = 0; d < n_ref(x); d++) {
             struct holder h;
             size_t n;
 

@@ -2,8 +2,9 @@
 #include "exec/exec.h"
 
 #include "base/err.h"
+#include "base/sized.h"
 #include "exec/cache_io.h"
-#include "plan/options_check.h"
+#include "plan/options_read.h"
 #include "program/cache_tile.h"
 
 #include <inttypes.h>
@@ -122,15 +123,14 @@ done:
 pl_status pl_exec_create(pl_exec **out, const pl_graph *g,
                          const pl_options *opt, pl_err *err)
 {
-    const pl_options defaults = {0};
     struct compiled *p;
+    pl_options own;
     pl_status s;
 
     *out = NULL;
-    opt = opt ? opt : &defaults;
-    PL_TRY(options_check(opt, err));
-    PL_TRY(compile_graph(&p, g, opt, err));
-    s = exec_create(out, p, opt, err);
+    PL_TRY(options_read(&own, opt, err));
+    PL_TRY(compile_graph(&p, g, &own, err));
+    s = exec_create(out, p, &own, err);
     if (s == PL_OK)
         (*out)->own_plan = true;
     else
@@ -194,8 +194,8 @@ void exec_leave_reading(pl_exec *x, bool lent)
 
 struct exec_holder exec_holder(const pl_exec *x, int num)
 {
-    const struct lowered_held *h =
-        num >= 0 ? lowered_leaf(x->plan->low, num) : NULL;
+    const struct lowered_placed *h =
+        num >= 0 ? lowered_stored(x->plan->low, num) : NULL;
 
     if (!h)
         return (struct exec_holder){0};
@@ -334,7 +334,7 @@ static pl_status range(const struct subject *j, unsigned char *data,
 {
     const struct graph_node *n = node_of(j->x, j->t);
 
-    PL_TRY(exec_settle(j->x, j->err));
+    PL_TRY(exec_drain(j->x, j->err));
     PL_TRY(check_range(j, offset, bytes));
     if (n->op == OP_weight)
         return widened(j, data, offset, bytes,
@@ -536,7 +536,7 @@ pl_status exec_steps(pl_exec *x, int n, const pl_rows *rows, pl_err *err)
     struct device_run run = {.n_micro = n};
     const struct device_timing *event;
 
-    PL_TRY(exec_settle(x, err));
+    PL_TRY(exec_drain(x, err));
     if (n < 1 || n > x->n_micro)
         return err_set(err, PL_BAD_ARGUMENT,
                        "%d micro-batches at once; 1 to %d are planned", n,
@@ -566,27 +566,35 @@ pl_status exec_steps(pl_exec *x, int n, const pl_rows *rows, pl_err *err)
     return PL_OK;
 }
 
-void pl_exec_traced(const pl_exec *x, pl_traced *out)
+void pl_exec_traced(const pl_exec *x, pl_traced *out, size_t size)
 {
-    exec_trace_sums(x->trace, out);
+    pl_traced sums;
+
+    exec_trace_sums(x->trace, &sums);
+    sized_write(out, size, &sums, sizeof sums);
 }
 
 pl_status pl_exec_step(pl_exec *x, const pl_rows *r, pl_err *err)
 {
+    pl_rows own = {0};
     pl_status s;
 
+    if (r->size != sizeof own) {
+        PL_TRY(sized_read(&own, sizeof own, r, "pl_rows", err));
+        r = &own;
+    }
     PL_TRY(exec_enter(x, err));
     s = exec_steps(x, 1, r, err);
     exec_leave(x);
     return s;
 }
 
-void pl_exec_counters(const pl_exec *x, pl_counters *out)
+void pl_exec_counters(const pl_exec *x, pl_counters *out, size_t size)
 {
     const struct compiled *p = x->plan;
+    pl_counters c = {0};
 
-    memset(out, 0, sizeof *out);
-    device_set_counters(x->set, out);
+    device_set_counters(x->set, &c);
     for (int i = 0; i < p->num->n; i++) {
         const struct num_node *n = &p->num->node[i];
         const struct graph_node *g = &p->g->node[n->node];
@@ -597,9 +605,9 @@ void pl_exec_counters(const pl_exec *x, pl_counters *out)
         bytes = (double)format_info(g->format)->block_bytes /
                 format_info(g->format)->block * (double)graph_count(g, &p->max);
         if (n->layout->kind != PL_SPLIT) {
-            out->weight_bytes[0] += (uint64_t)bytes;
+            c.weight_bytes[0] += (uint64_t)bytes;
             for (int r = 1; r < p->num->n_rank; r++)
-                out->replica_bytes[r] += (uint64_t)bytes;
+                c.replica_bytes[r] += (uint64_t)bytes;
             continue;
         }
         for (int k = 0; k < n->layout->n_run; k++) {
@@ -607,9 +615,10 @@ void pl_exec_counters(const pl_exec *x, pl_counters *out)
             double part = bytes * (double)n->layout->run[k].len /
                           (double)n->layout->period;
 
-            out->weight_bytes[rank_first(o)] += (uint64_t)part;
+            c.weight_bytes[rank_first(o)] += (uint64_t)part;
             for (o &= o - 1; o; o &= o - 1)
-                out->replica_bytes[rank_first(o)] += (uint64_t)part;
+                c.replica_bytes[rank_first(o)] += (uint64_t)part;
         }
     }
+    sized_write(out, size, &c, sizeof c);
 }

@@ -81,7 +81,7 @@ pl_status exec_get_output(pl_exec *x, int micro, pl_tensor t, void *data,
 
 /* Waits for what was begun by pl_tensor_get_async and _set_async; tells the
  * first failure. At once on the thread that does them. */
-pl_status exec_settle(pl_exec *x, pl_err *err);
+pl_status exec_drain(pl_exec *x, pl_err *err);
 void exec_async_free(pl_exec *x);
 
 /* Copies one page of every cache. */

@@ -12,12 +12,12 @@
 
 #include "base/err.h"
 #include "base/numeral.h"
+#include "device/device_ops.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 struct exec_trace {
@@ -31,14 +31,6 @@ struct exec_trace {
     pid_t owner;             /* the process whose runs it tells of */
     pl_traced sum;
 };
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static void say(struct exec_trace *t, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
@@ -121,7 +113,7 @@ pl_status exec_trace_create(struct exec_trace **out, const struct compiled *p,
         *out = NULL;
         return err_no_memory(err, "a trace");
     }
-    t->first_s = now();
+    t->first_s = device_now();
     say(t, "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n");
     for (int d = 0; d < p->list.n; d++) {
         say_track(t, "process_name", d, 0, p->list.dev[d].name);
@@ -147,7 +139,7 @@ void exec_trace_free(struct exec_trace *t)
 
 void exec_trace_start(struct exec_trace *t)
 {
-    t->start_s = now();
+    t->start_s = device_now();
 }
 
 static const struct step *step_of(const struct exec_trace *t, int script,

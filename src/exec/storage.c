@@ -11,20 +11,19 @@
 
 /* The row that is the i-th of those held, and how many follow it both here and
  * there, itself among them. */
-static int64_t row_at(const struct storage *s, int64_t i, int64_t *run)
+static int64_t row_at(const struct storage *s, int64_t i, int64_t *len)
 {
     const struct layout_local *m = &s->split;
     int64_t outer = i / (m->local * s->inner), in = i % (m->local * s->inner);
     int64_t at = in / s->inner, rest = in % s->inner;
-    int64_t turn = at / m->local_period, loc = at % m->local_period;
+    int64_t rep = at / m->local_period, local = at % m->local_period;
     const struct layout_part *p = m->part;
 
-    while (loc >= p->loc + p->n)
+    while (local >= p->local + p->n)
         p++;
-    *run = (p->loc + p->n - loc) * s->inner - rest;
-    return (outer * s->size + turn * m->period + p->log + loc - p->loc) *
-               s->inner +
-           rest;
+    *len = (p->local + p->n - local) * s->inner - rest;
+    at = rep * m->period + p->logical + local - p->local;
+    return (outer * s->size + at) * s->inner + rest;
 }
 
 /* How many rows below `row` are held. */
@@ -194,13 +193,13 @@ struct panel_rows {
 static void panel_rows_of(const struct storage *s, int64_t piece,
                           const struct storage_rows *r, struct panel_rows *out)
 {
-    int64_t a, b, run = 0, row = 0;
+    int64_t a, b, len = 0, row = 0;
 
     piece_rows(s, piece, &a, &b);
     *out = (struct panel_rows){.n = (int)(b - a)};
-    for (int64_t i = a; i < b; i++, run--, row++) {
-        if (run == 0)
-            row = row_at(s, i, &run);
+    for (int64_t i = a; i < b; i++, len--, row++) {
+        if (len == 0)
+            row = row_at(s, i, &len);
         if (row < r->lo || row >= r->hi)
             continue;
         out->row[i - a] = r->data + (size_t)(row - r->lo) * s->row_bytes;
@@ -245,11 +244,11 @@ static void plain_rows(const struct storage *s, int64_t first, int64_t n,
                        const struct storage_rows *r, bool put,
                        unsigned char *at)
 {
-    for (int64_t i = first, run; i < first + n; i += run) {
-        int64_t row = row_at(s, i, &run), lo = row, hi;
+    for (int64_t i = first, len; i < first + n; i += len) {
+        int64_t row = row_at(s, i, &len), lo = row, hi;
 
-        run = run < first + n - i ? run : first + n - i;
-        hi = row + run < r->hi ? row + run : r->hi;
+        len = len < first + n - i ? len : first + n - i;
+        hi = row + len < r->hi ? row + len : r->hi;
         lo = lo < r->lo ? r->lo : lo;
         if (lo >= hi)
             continue;
@@ -266,23 +265,23 @@ static void plain_rows(const struct storage *s, int64_t first, int64_t n,
 static bool all_given(const struct storage *s, int64_t first, int64_t n,
                       const struct storage_rows *r)
 {
-    int64_t a, b, none, run;
+    int64_t a, b, none, len;
 
     piece_rows(s, first, &a, &none);
     piece_rows(s, first + n - 1, &none, &b);
-    return row_at(s, a, &run) >= r->lo && row_at(s, b - 1, &run) < r->hi;
+    return row_at(s, a, &len) >= r->lo && row_at(s, b - 1, &len) < r->hi;
 }
 
 void storage_fetch(const struct storage *s, int64_t first, int64_t n,
                    const struct storage_rows *r)
 {
-    int64_t a, b, none, run;
+    int64_t a, b, none, len;
     size_t bytes;
 
     piece_rows(s, first, &a, &none);
     piece_rows(s, first + n - 1, &none, &b);
-    a = row_at(s, a, &run);
-    b = row_at(s, b - 1, &run) + 1;
+    a = row_at(s, a, &len);
+    b = row_at(s, b - 1, &len) + 1;
     bytes = (size_t)(b - a) * s->row_bytes;
     if (bytes <= 2 * (size_t)n * s->piece_bytes)
         topology_fetch(r->data + (size_t)(a - r->lo) * s->row_bytes, bytes);

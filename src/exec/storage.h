@@ -10,10 +10,8 @@
 
 #include "exec/exec.h"
 
-enum {
-    STORAGE_SLAB = 2 << 20
-}; /* bytes a slab has at most, unless a piece has
-                                    more */
+/* Bytes a slab has at most, unless a piece has more. */
+enum { STORAGE_SLAB = 2 << 20 };
 
 struct storage {
     int node, dev;

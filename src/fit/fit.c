@@ -101,12 +101,12 @@ static void what_is_open(struct fit *f, const pl_options *o,
 
 static void close_fit(struct fit *f)
 {
-    fit_drop(f->ready);
-    fit_drop(f->best);
-    fit_drop(f->usual_plan);
-    fit_drop(f->nearest);
+    fit_unref(f->ready);
+    fit_unref(f->best);
+    fit_unref(f->usual_plan);
+    fit_unref(f->nearest);
     for (int i = 0; i < f->n_lack; i++)
-        fit_drop(f->lack[i]);
+        fit_unref(f->lack[i]);
     arena_fini(&f->arena);
 }
 
@@ -128,8 +128,8 @@ static pl_status search(struct fit *f, pl_err *err)
     usual = f->usual_plan;
     clearly = f->asked.paper ? 0.97 : f->calibrated ? 0.95 : 0.8;
     if (usual && f->best->seconds > clearly * usual->seconds) {
-        fit_drop(f->best);
-        f->best = fit_hold(f->usual_plan);
+        fit_unref(f->best);
+        f->best = fit_ref(f->usual_plan);
     }
     return PL_OK;
 }

@@ -27,11 +27,11 @@ pl_status fit_create(struct compiled **out, char **text, int64_t *n_ctx,
  * of the plan was to hold. */
 void fit_explain(pl_err *err, const struct compiled *q);
 
-/* Seconds of the tokens above as the engine would run them, by rates[list.n],
- * and of the prompt's part (may be NULL);
- * a prompt of n_ctx if that is shorter. The plan's own context does not count:
- * plans of different ones are compared. */
 struct cost_rates;
+/* Seconds of a prompt and its answer, as above, as the engine would run them by
+ * rates[list.n], and of the prompt's part (may be NULL); a prompt of n_ctx if
+ * that is shorter. The plan's own context does not count: plans of different
+ * ones are compared. */
 pl_status fit_seconds(const struct compiled *q, const struct cost_rates *rates,
                       int64_t n_ctx, double *seconds, double *prompt_s,
                       pl_err *err);
@@ -42,7 +42,7 @@ pl_status fit_seconds(const struct compiled *q, const struct cost_rates *rates,
 #define FIT_NO_MARGIN UINT64_MAX
 int64_t fit_missing(const struct compiled *q, int d, uint64_t margin);
 
-/* Sets from how many tokens on a step streams leaves of the host. */
+/* Sets from how many tokens on a run streams the host's weights and caches. */
 pl_status fit_offload(struct compiled *q, pl_offload how, pl_err *err);
 
 #endif

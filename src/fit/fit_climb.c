@@ -58,22 +58,57 @@ static double layer_bytes(const struct compiled *q)
     return all / (q->place.n_layer + 1);
 }
 
-/* Layers from who lacks memory to who has most room, by what p needs. False:
- * there is no room. */
+/* Bytes of a device beside weights and caches, at most. */
+static double buffer_bytes(const struct compiled *q)
+{
+    double most = 0;
+
+    for (int d = 0; d < compiled_devices(q); d++) {
+        const size_t *bytes = q->low->prog[d].bytes;
+        double sum = 0;
+
+        for (int r = 0; r < REGION_COUNT; r++)
+            if (r != REGION_WEIGHTS && r != REGION_CACHE)
+                sum += (double)bytes[r];
+        most = fmax(most, sum);
+    }
+    return most;
+}
+
+/* Is device a, which lacks lack[a] bytes, a better place for a layer than b? To
+ * those with room for it go the fastest first, of these who has most. */
+static bool roomier(const struct fit *f, const double *lack, double layer,
+                    int a, int b)
+{
+    const struct device_desc *d = f->asked.list.dev;
+    bool room[2] = {lack[a] + layer <= 0, lack[b] + layer <= 0};
+
+    if (room[0] != room[1])
+        return room[0];
+    if (room[0] && fit_speed(&d[a]) != fit_speed(&d[b]))
+        return fit_speed(&d[a]) > fit_speed(&d[b]);
+    return lack[a] < lack[b];
+}
+
+/* Layers from who lacks memory to who has room, by what p needs. False: there
+ * is no room. */
 static bool level(const struct fit *f, const struct fit_plan *p, int *count)
 {
     int n = f->asked.list.n;
     double lack[MOST_GROUPS], layer = layer_bytes(p->q);
 
     count_layers(p->q, n, count);
-    for (int d = 0; d < n; d++)
+    for (int d = 0; d < n; d++) {
         lack[d] = (double)fit_missing(p->q, d, f->margin);
+        if (count[d] == 0)
+            lack[d] = fmin(0, lack[d] + buffer_bytes(p->q));
+    }
     for (int i = 0; i <= f->asked.n_layer; i++) {
         int a = 0, b = 0;
 
         for (int d = 1; d < n; d++) {
             a = lack[d] > lack[a] ? d : a;
-            b = lack[d] < lack[b] ? d : b;
+            b = roomier(f, lack, layer, d, b) ? d : b;
         }
         if (lack[a] <= 0)
             break;
@@ -81,34 +116,79 @@ static bool level(const struct fit *f, const struct fit_plan *p, int *count)
             return false;
         count[a]--;
         count[b]++;
-        lack[a] -= layer;
+        lack[a] = count[a] > 0 ? lack[a] - layer : 0; /* it is left idle */
         lack[b] += layer;
     }
     return true;
 }
 
-pl_status fit_even_out(struct fit *f, pl_err *err)
+/* Layer mode with the shares of x, and then others as long as memory lacks. */
+static pl_status even_out(struct fit *f, struct intent *x, bool keep,
+                          pl_err *err)
 {
-    int n = f->asked.list.n, count[MOST_GROUPS];
-    struct intent x = f->usual;
+    int count[MOST_GROUPS];
     bool more = true;
 
-    if (!f->may.share || n < 2 || n > MOST_GROUPS ||
-        f->of_mode_s[PL_SPLIT_LAYER] > 0) /* fits as it comes */
-        return PL_OK;
-    x.mode = PL_SPLIT_LAYER;
     for (int i = 0; i < MOST_LEVELS && more; i++) {
         struct fit_plan *p;
 
-        PL_TRY(fit_consider(f, &x, &p, err));
-        if (p && p->missing > 0 && i > 0)
+        PL_TRY(fit_consider(f, x, &p, err));
+        if (p && p->missing > 0 && (i > 0 || keep))
             fit_keep_short(f, p);
         more = p && p->missing > 0 && level(f, p, count);
-        fit_drop(p);
+        fit_unref(p);
         if (more)
-            PL_TRY(share_layers(f, &x, count, 1, err));
+            PL_TRY(share_layers(f, x, count, 1, err));
     }
     return PL_OK;
+}
+
+/* As many layers on each device as it has room for, the fastest first, by what
+ * a plan of any mode needs. False: one holds all, or together they do not. */
+static bool fill(const struct fit *f, const struct compiled *q, int *count)
+{
+    const struct device_list *l = &f->asked.list;
+    double layer = layer_bytes(q), buffers = buffer_bytes(q);
+    bool full[MOST_GROUPS] = {false};
+    int left = f->asked.n_layer + 1, n_used = 0;
+
+    memset(count, 0, (size_t)l->n * sizeof *count);
+    while (left > 0) {
+        int best = -1;
+        double room;
+
+        for (int d = 0; d < l->n; d++)
+            if (!full[d] &&
+                (best < 0 || fit_speed(&l->dev[d]) > fit_speed(&l->dev[best])))
+                best = d;
+        if (best < 0)
+            return false;
+        full[best] = true;
+        room = (double)l->dev[best].memory_bytes * 63 / 64 - buffers;
+        count[best] = (int)fmin(left, fmax(0, room / layer));
+        left -= count[best];
+        n_used += count[best] > 0;
+    }
+    return n_used > 1;
+}
+
+pl_status fit_even_out(struct fit *f, pl_err *err)
+{
+    const struct fit_plan *any = f->best ? f->best : f->nearest;
+    int n = f->asked.list.n, count[MOST_GROUPS];
+    struct intent x = f->usual;
+    bool may_fill;
+
+    if (!any || !f->may.share || n < 2 || n > MOST_GROUPS)
+        return PL_OK;
+    x.mode = PL_SPLIT_LAYER;
+    may_fill = f->unlike && f->known && fill(f, any->q, count);
+    if (!(f->of_mode_s[PL_SPLIT_LAYER] > 0)) /* none fits as it comes */
+        PL_TRY(even_out(f, &x, false, err));
+    if (!may_fill)
+        return PL_OK;
+    PL_TRY(share_layers(f, &x, count, 1, err));
+    return even_out(f, &x, true, err);
 }
 
 /* ---- small changes ----------------------------------------------------- */
@@ -151,7 +231,7 @@ static pl_status find_work(const struct fit *f, const struct compiled *q,
  * until that helps; then once more. */
 static pl_status shift(struct fit *f, bool *better, pl_err *err)
 {
-    struct fit_plan *p = fit_hold(f->best);
+    struct fit_plan *p = fit_ref(f->best);
     double before = p->seconds, work[MOST_GROUPS];
     int width, n = count_groups(f, &p->in, &width), count[MOST_GROUPS];
     int busy = 0;
@@ -184,7 +264,7 @@ static pl_status shift(struct fit *f, bool *better, pl_err *err)
         count[to]--;
         *better = f->best->seconds < before * 0.999;
     }
-    fit_drop(p);
+    fit_unref(p);
     return s;
 }
 
@@ -209,7 +289,7 @@ pl_status fit_stretch(struct fit *f, pl_err *err)
 
         PL_TRY(fit_consider(f, &x, &p, err));
         *(p && p->missing == 0 ? &lo : &hi) = x.n_ctx;
-        fit_drop(p);
+        fit_unref(p);
         if (hi - lo <= CTX_STEP)
             break;
     }

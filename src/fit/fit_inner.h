@@ -1,9 +1,15 @@
-/* What the files of fitting share: fit.c says what is to be searched and ends
- * with a plan, fit_modes.c goes through split modes and numbers of devices,
- * fit_relieve.c moves to the host what does not fit, as fit_sketch.c proposes,
- * fit_climb.c makes small
- * changes, fit_try.c compiles one guess and keeps the best, fit_weigh.c says
- * what it needs and how fast it is, fit_explain.c says what is missing. */
+/* What the files of fitting share.
+ *
+ *   fit.c          what is to be searched; ends with a plan
+ *   fit_modes.c    goes through split modes and numbers of devices
+ *   fit_relieve.c  moves to the host what does not fit, as fit_sketch.c says
+ *   fit_climb.c    makes small changes
+ *   fit_try.c      compiles one guess and keeps the best
+ *   fit_weigh.c    what a guess needs and how fast it is
+ *   fit_explain.c  what is missing
+ *
+ * A *guess* is an intent with nothing left open. Short names: f is the search,
+ * p a guess's plan, q that plan compiled, in or x an intent. */
 #ifndef FIT_FIT_INNER_H
 #define FIT_FIT_INNER_H
 
@@ -20,11 +26,11 @@ static inline int64_t fit_ubatch(const struct intent *in, int i)
     return in->n_ubatch >> i > 0 ? in->n_ubatch >> i : 1;
 }
 
-/* A compiled guess, counted: freed when the last holder drops it. */
+/* A compiled guess, counted by references: freed with the last. */
 struct fit_plan {
     struct intent in;
     struct compiled *q;
-    int n_holder;
+    int n_ref;
     int64_t missing; /* bytes, over all devices; 0: it fits */
     double seconds;  /* whether it fits or not; INFINITY if it cannot be
                          compiled */
@@ -44,10 +50,10 @@ struct fit {
     int64_t ctx_least, ctx_most;
     int n_plan, budget;     /* plans made, and that are worth making */
     struct intent usual;    /* what options and defaults ask for */
-    struct fit_plan *ready; /* its plan, not priced yet; held */
-    struct fit_plan *best, *usual_plan, *nearest; /* held; NULL: none yet.
+    struct fit_plan *ready; /* a reference to its plan, not priced yet */
+    struct fit_plan *best, *usual_plan, *nearest; /* refs; NULL: none yet.
                                                      nearest: lacks the least */
-    struct fit_plan *lack[FIT_SHORT]; /* held: modes and shares that lack
+    struct fit_plan *lack[FIT_SHORT]; /* refs: modes and shares that lack
                                          memory, the fastest first */
     int n_lack;
     struct intent of_mode[PL_SPLIT_HYBRID + 1]; /* the best of each mode, if */
@@ -58,8 +64,8 @@ struct fit {
 
 /* ---- fit_try.c --------------------------------------------------------- */
 
-/* Compiles a guess. *out is held for the caller; NULL where it cannot be
- * compiled, which is an error only for want of memory. */
+/* Compiles a guess. *out is a reference of the caller's; NULL where it cannot
+ * be compiled, which is an error only for want of memory. */
 pl_status fit_compile(struct fit *f, const struct intent *in,
                       struct fit_plan **out, pl_err *err);
 /* Prices it, and keeps it as the best if it fits and is. */
@@ -69,11 +75,13 @@ pl_status fit_consider(struct fit *f, const struct intent *in,
                        struct fit_plan **out, pl_err *err);
 /* Keeps a guess that lacks memory among the fastest such. */
 void fit_keep_short(struct fit *f, struct fit_plan *p);
-struct fit_plan *fit_hold(struct fit_plan *p);
-void fit_drop(struct fit_plan *p); /* takes NULL */
+struct fit_plan *fit_ref(struct fit_plan *p);
+void fit_unref(struct fit_plan *p); /* takes NULL */
 
 /* ---- fit_modes.c ------------------------------------------------------- */
 
+/* How fast a device is, beside others. */
+double fit_speed(const struct device_desc *d);
 /* Tries all that may be tried; *f says what was best. */
 pl_status fit_search(struct fit *f, pl_err *err);
 
@@ -84,8 +92,9 @@ pl_status fit_relieve(struct fit *f, pl_err *err);
 
 /* ---- fit_climb.c ------------------------------------------------------- */
 
-/* In layer mode on a few devices: layers go from who lacks memory to who has
- * most room, so that what devices can hold together they do hold. */
+/* In layer mode on a few devices: layers go from who lacks memory to the
+ * fastest that have room, so that what devices can hold together they do hold.
+ * Where devices are not alike, the fastest are filled first. */
 pl_status fit_even_out(struct fit *f, pl_err *err);
 /* Small changes of the best guess as long as they help. */
 pl_status fit_climb(struct fit *f, pl_err *err);

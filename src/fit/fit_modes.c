@@ -16,7 +16,7 @@ enum { FEW = 4, MANY = 16 }; /* plans are cheap up to FEW, dear from MANY */
 
 enum shares { AS_IT_COMES, EVEN, BY_SPEED, BY_MEMORY, SHARES_COUNT };
 
-static double speed(const struct device_desc *d)
+double fit_speed(const struct device_desc *d)
 {
     return d->mem_bytes_per_s > 0 ? d->mem_bytes_per_s : d->n_thread;
 }
@@ -27,8 +27,8 @@ static bool among_fastest(const struct device_list *l, int d, int k)
     int before = 0;
 
     for (int i = 0; i < l->n; i++)
-        before += speed(&l->dev[i]) > speed(&l->dev[d]) ||
-                  (i < d && !(speed(&l->dev[i]) < speed(&l->dev[d])));
+        before += fit_speed(&l->dev[i]) > fit_speed(&l->dev[d]) ||
+                  (i < d && !(fit_speed(&l->dev[i]) < fit_speed(&l->dev[d])));
     return before < k;
 }
 
@@ -52,7 +52,7 @@ static pl_status make_shares(struct fit *f, enum shares kind, int k,
             continue;
         v[d] = kind == EVEN        ? 1
                : kind == BY_MEMORY ? (double)x->memory_bytes
-                                   : speed(x);
+                                   : fit_speed(x);
         most = fmax(most, v[d]);
     }
     for (int d = 0; d < l->n && kind != EVEN; d++)
@@ -106,7 +106,7 @@ static pl_status guess(struct fit *f, const struct intent *c, double *seconds,
     *seconds = p && p->missing == 0 ? p->seconds : INFINITY;
     if (p && p->missing > 0)
         fit_keep_short(f, p);
-    fit_drop(p);
+    fit_unref(p);
     return PL_OK;
 }
 
@@ -172,28 +172,33 @@ static pl_status more(struct fit *f, const struct intent *c, pl_err *err)
     return PL_OK;
 }
 
-/* The fastest device; and where that lacks memory, the fastest with more. */
+/* The fastest device; and where that lacks memory, the fastest with more, and
+ * with room for all weights if any has that. */
 static pl_status alone(struct fit *f, const struct intent *c, pl_err *err)
 {
     const struct device_list *l = &f->asked.list;
-    uint64_t room = 0;
+    uint64_t room = 0, most = 0;
     struct intent x = *c;
     double s = INFINITY;
 
     x.mode = PL_SPLIT_NONE;
     if (x.main_device > 0) /* somebody wants that one */
         return guess(f, &x, &s, err);
+    for (int d = 0; d < l->n; d++)
+        most = l->dev[d].memory_bytes > most ? l->dev[d].memory_bytes : most;
     for (int i = 0; i < 3 && s == INFINITY; i++) {
         int best = -1;
 
         for (int d = 0; d < l->n; d++)
             if ((i == 0 || l->dev[d].memory_bytes > room) &&
-                (best < 0 || speed(&l->dev[d]) > speed(&l->dev[best])))
+                (best < 0 || fit_speed(&l->dev[d]) > fit_speed(&l->dev[best])))
                 best = d;
         if (best < 0)
             break;
         x.main_device = best;
         room = l->dev[best].memory_bytes;
+        if (room < f->weights && f->weights < most)
+            room = f->weights;
         PL_TRY(guess(f, &x, &s, err));
     }
     return PL_OK;

@@ -53,7 +53,7 @@ static pl_status propose(struct fit *f, struct fit_sketch *const *k, int n,
         PL_TRY(fit_consider(f, &in, &p, err));
         fitting += p && p->missing == 0;
         s = fit_sketch_learn(best, &r, p, err);
-        fit_drop(p);
+        fit_unref(p);
         PL_TRY(s);
     }
     return PL_OK;
@@ -77,8 +77,8 @@ static pl_status shorten(struct fit *f, pl_err *err)
             s = fit_consider(f, &x, &p, err);
         if (p && p->missing > 0)
             fit_keep_short(f, p);
-        fit_drop(p);
-        fit_drop(before[i]);
+        fit_unref(p);
+        fit_unref(before[i]);
     }
     return s;
 }
@@ -107,6 +107,6 @@ pl_status fit_relieve(struct fit *f, pl_err *err)
         s = fit_sketch_make(&k[i], f, f->lack[i], h, err);
     if (s == PL_OK)
         s = propose(f, k, f->n_lack, err);
-    fit_drop(h);
+    fit_unref(h);
     return s;
 }

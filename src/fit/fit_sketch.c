@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Seconds of a step with each micro-batch, and with one token. */
+/* Steps whose seconds are summed: one with each micro-batch that may be tried
+ * (fit_ubatch), and one of a single token. */
 enum { ONE_TOKEN = FIT_N_UBATCH, N_STEP };
 
 /* A layer is a row; so are the output and what comes before any layer. Of each
@@ -26,28 +27,42 @@ struct tried {
     struct tried *next;
 };
 
+/* What was learned from compiled plans, of those without and of those with
+ * experts away from their layers. */
+struct learned {
+    double *extra; /* [n_dev + 1] bytes that the devices, then the host, held
+                      beyond what was summed. Mostly buffers: less in smaller
+                      micro-batches than n_ubatch */
+    int64_t n_ubatch;
+    double slower; /* seconds of a plan to those that were summed */
+};
+
+/* k in all functions below. */
 struct fit_sketch {
     struct fit *f;
-    const struct fit_plan *p, *h;
+    const struct fit_plan *base; /* the plan with everything on devices */
     int n_layer, n_dev;
-    struct row *row;  /* [n_layer + 2]; the output; what is before */
-    double *buffers;  /* [n_dev] of the largest micro-batch */
-    double *extra[2]; /* [n_dev + 1] bytes beyond what was summed; without and
-                          with experts away from their layers. Mostly buffers:
-                          less in smaller micro-batches */
-    int64_t extra_ub[2];
-    double host_bytes;               /* of the host's buffers */
-    double host_room;                /* INFINITY: not known */
+    struct row *row;   /* [n_layer + 2]: layers, the output, what is before */
+    double *buffers;   /* [n_dev] bytes with the largest micro-batch */
+    double host_bytes; /* of the host's buffers */
+    double host_room;  /* bytes that the host may hold; INFINITY: not known */
     double link_s, link_bytes_per_s; /* of a copy between device and host */
-    double width;                    /* bytes of a token's copy */
+    double copy_bytes;               /* of one token in such a copy */
     double pipelined; /* part of the sum of steps that a prompt takes */
-    double scale[2];  /* seconds that came, to those that were summed; alike */
+    struct learned learned[2]; /* see there */
     struct tried *tried;
 };
 
+static const struct learned *learned_of(const struct fit_sketch *k,
+                                        const struct fit_relief *r)
+{
+    return &k->learned[r->n_experts > 0];
+}
+
 /* ---- learning ------------------------------------------------------------ */
 
-/* The row and part of a step's node. `row` is that of the step before. */
+/* The row and part of a step's node, which is -1 if it has none. `row` is that
+ * of the step before. */
 static int row_of(const struct fit_sketch *k, int node, int row,
                   enum part *part)
 {
@@ -90,27 +105,28 @@ static pl_status add_seconds(struct fit_sketch *k, const struct compiled *q,
             enum part part;
 
             row = row_of(k, x->step[i].node, row, &part);
-            for (int u = 0; u < N_STEP; u++) {
-                int64_t ub = u == ONE_TOKEN ? 1 : fit_ubatch(&k->p->in, u);
-                struct cost_micro z = {{ub, 1, q->max.n_slot, 1}, 0};
+            for (int step = 0; step < N_STEP; step++) {
+                int64_t n_ubatch =
+                    step == ONE_TOKEN ? 1 : fit_ubatch(&k->base->in, step);
+                struct cost_micro z = {{n_ubatch, 1, q->max.n_slot, 1}, 0};
 
                 if (x->step[i].most > 0 && !step_guard(&x->step[i], &z.sizes))
                     continue;
-                sum[row][part][u] += cost_of_step(&m, d, &x->step[i], &z);
+                sum[row][part][step] += cost_of_step(&m, d, &x->step[i], &z);
             }
         }
         for (size_t l = 0; l < n; l++)
             for (int part = 0; part < N_PART; part++)
-                for (int u = 0; u < N_STEP; u++) {
-                    double *to = host ? &k->row[l].host_s[part][u]
-                                      : &k->row[l].dev_s[part][u];
+                for (int step = 0; step < N_STEP; step++) {
+                    double *to = host ? &k->row[l].host_s[part][step]
+                                      : &k->row[l].dev_s[part][step];
 
-                    *to = fmax(*to, sum[l][part][u]);
+                    *to = fmax(*to, sum[l][part][step]);
                 }
     }
     if (s == PL_OK && !host) {
         k->link_s = r[0].message_s;
-        k->link_bytes_per_s = r[0].copy_bytes_per_s;
+        k->link_bytes_per_s = r[0].link_bytes_per_s;
     }
     free(sum);
     free(r);
@@ -134,10 +150,10 @@ static void add_bytes(struct fit_sketch *k, const struct compiled *q)
                       ? k->n_layer
                       : k->n_layer + 1;
         if (x->role == PL_ROLE_TOKEN_EMBD) {
-            k->width = 4 * (double)x->dim[1].n;
+            k->copy_bytes = 4 * (double)x->dim[1].n;
             row = k->n_layer + 1;
         }
-        for (const struct lowered_held *h = lowered_leaf(q->low, i); h;
+        for (const struct lowered_placed *h = lowered_stored(q->low, i); h;
              h = h->next)
             for (int u = 0; u < q->low->group[h->group].n; u++) {
                 int d = q->low->unit[q->low->group[h->group].first + u].dev;
@@ -170,7 +186,7 @@ static double room(const struct fit *f, const struct device_desc *x)
 }
 
 /* What the host holds beside weights and caches. */
-static void look_at_host(struct fit_sketch *k, const struct compiled *q)
+static void count_host(struct fit_sketch *k, const struct compiled *q)
 {
     k->host_room = 0;
     for (int d = k->n_dev; d < compiled_devices(q); d++) {
@@ -180,8 +196,8 @@ static void look_at_host(struct fit_sketch *k, const struct compiled *q)
 }
 
 pl_status fit_sketch_make(struct fit_sketch **out, struct fit *f,
-                          const struct fit_plan *p, const struct fit_plan *h,
-                          pl_err *err)
+                          const struct fit_plan *devices,
+                          const struct fit_plan *host, pl_err *err)
 {
     struct fit_sketch *k = arena_alloc(&f->arena, 1, sizeof *k);
     double sum = 0;
@@ -190,46 +206,44 @@ pl_status fit_sketch_make(struct fit_sketch **out, struct fit *f,
     if (!k)
         return err_no_memory(err, "an estimate");
     *k = (struct fit_sketch){.f = f,
-                             .p = p,
-                             .h = h,
+                             .base = devices,
                              .n_layer = f->asked.n_layer,
                              .n_dev = f->asked.list.n,
-                             .width = 4 * 4096,
-                             .extra_ub = {1, 1},
-                             .scale = {1, 1}};
+                             .copy_bytes = 4 * 4096,
+                             .learned = {{NULL, 1, 1}, {NULL, 1, 1}}};
     k->row = arena_alloc(&f->arena, (size_t)k->n_layer + 2, sizeof *k->row);
     k->buffers = arena_alloc(&f->arena, (size_t)k->n_dev, sizeof(double));
     for (int i = 0; i < 2; i++)
-        k->extra[i] =
+        k->learned[i].extra =
             arena_alloc(&f->arena, (size_t)k->n_dev + 1, sizeof(double));
-    if (!k->row || !k->buffers || !k->extra[0] || !k->extra[1])
+    if (!k->row || !k->buffers || !k->learned[0].extra || !k->learned[1].extra)
         return err_no_memory(err, "an estimate");
-    PL_TRY(add_seconds(k, p->q, false, err));
-    PL_TRY(add_seconds(k, h->q, true, err));
-    add_bytes(k, p->q);
+    PL_TRY(add_seconds(k, devices->q, false, err));
+    PL_TRY(add_seconds(k, host->q, true, err));
+    add_bytes(k, devices->q);
     for (int d = 0; d < k->n_dev; d++)
-        k->buffers[d] = buffers(p->q, d);
-    look_at_host(k, h->q);
+        k->buffers[d] = buffers(devices->q, d);
+    count_host(k, host->q);
     for (int l = 0; l < k->n_layer + 2; l++)
         for (int part = 0; part < N_PART; part++)
             sum += k->row[l].dev_s[part][0];
     k->pipelined =
-        p->prompt_s > 0 && sum > 0
-            ? fmin(1, p->prompt_s /
-                          (sum * ceil(FIT_PROMPT / (double)p->in.n_ubatch)))
+        devices->prompt_s > 0 && sum > 0
+            ? fmin(1,
+                   devices->prompt_s /
+                       (sum * ceil(FIT_PROMPT / (double)devices->in.n_ubatch)))
             : 1;
     return PL_OK;
 }
 
-/* ---- a proposal
- * ----------------------------------------------------------- */
+/* ---- a proposal ---------------------------------------------------------- */
 
-/* Where layers would be: frac[row * n_dev + device] of each row's bytes. */
-static pl_status spread(const struct fit_sketch *k, int n_on, double *frac,
-                        pl_err *err)
+/* Where layers would be: share[row * n_dev + device] of each row's bytes. */
+static pl_status find_shares(const struct fit_sketch *k, int n_on,
+                             double *share, pl_err *err)
 {
     struct arena a = {0};
-    struct intent x = k->p->in;
+    struct intent x = k->base->in;
     struct placement p;
     struct device_list list;
     pl_status s = device_list_copy(&list, &x.list, err);
@@ -237,7 +251,8 @@ static pl_status spread(const struct fit_sketch *k, int n_on, double *frac,
     x.n_on = n_on;
     if (s == PL_OK)
         s = place_groups(&p, &a, &list, &x, err);
-    memset(frac, 0, ((size_t)k->n_layer + 2) * (size_t)k->n_dev * sizeof *frac);
+    memset(share, 0,
+           ((size_t)k->n_layer + 2) * (size_t)k->n_dev * sizeof *share);
     for (int l = 0; l < k->n_layer + 2 && s == PL_OK; l++) {
         const struct place_group *g =
             &p.group[l > k->n_layer ? p.of_input : p.of_layer[l]];
@@ -250,7 +265,7 @@ static pl_status spread(const struct fit_sketch *k, int n_on, double *frac,
 
             for (int r = m->rank0; r < m->rank0 + m->n_rank; r++)
                 if (m->dev < k->n_dev)
-                    frac[l * k->n_dev + m->dev] += p.share[r] / all;
+                    share[l * k->n_dev + m->dev] += p.share[r] / all;
         }
     }
     device_list_free(&list);
@@ -259,7 +274,7 @@ static pl_status spread(const struct fit_sketch *k, int n_on, double *frac,
 }
 
 /* Is row l on devices? */
-static bool is_on(const struct fit_sketch *k, int l, int n_on)
+static bool on_devices(const struct fit_sketch *k, int l, int n_on)
 {
     if (l > k->n_layer) /* goes with the first layer */
         l = 0;
@@ -268,18 +283,18 @@ static bool is_on(const struct fit_sketch *k, int l, int n_on)
 
 /* Bytes that device d of the named ones holds; n_dev: the host. */
 static double bytes_of(const struct fit_sketch *k, const struct fit_relief *r,
-                       const double *frac, int d)
+                       const double *share, int d)
 {
-    double part =
-        (double)fit_ubatch(&k->p->in, r->ubatch) / (double)k->p->in.n_ubatch;
+    double part = (double)fit_ubatch(&k->base->in, r->ubatch) /
+                  (double)k->base->in.n_ubatch;
     double all = (d < k->n_dev ? k->buffers[d] : k->host_bytes) * part;
 
     for (int l = 0; l < k->n_layer + 2; l++) {
         const double *b = k->row[l].bytes;
-        bool on = is_on(k, l, r->n_on), away = !on || l < r->n_experts;
+        bool on = on_devices(k, l, r->n_on), away = !on || l < r->n_experts;
 
         if (d < k->n_dev)
-            all += frac[l * k->n_dev + d] *
+            all += share[l * k->n_dev + d] *
                    ((on ? b[REST] : 0) + (away ? 0 : b[EXPERTS]));
         else
             all += (on ? 0 : b[REST]) + (away ? b[EXPERTS] : 0);
@@ -288,49 +303,49 @@ static double bytes_of(const struct fit_sketch *k, const struct fit_relief *r,
 }
 
 static bool fits(const struct fit_sketch *k, const struct fit_relief *r,
-                 const double *frac)
+                 const double *share)
 {
-    const double *extra = k->extra[r->n_experts > 0];
-    double ub = (double)fit_ubatch(&k->p->in, r->ubatch);
-    double part = fmin(1, ub / (double)k->extra_ub[r->n_experts > 0]);
+    const struct learned *y = learned_of(k, r);
+    double n_ubatch = (double)fit_ubatch(&k->base->in, r->ubatch);
+    double part = fmin(1, n_ubatch / (double)y->n_ubatch);
     bool host = r->n_on <= k->n_layer || r->n_experts > 0;
 
-    if (host &&
-        bytes_of(k, r, frac, k->n_dev) + part * extra[k->n_dev] > k->host_room)
+    if (host && bytes_of(k, r, share, k->n_dev) + part * y->extra[k->n_dev] >
+                    k->host_room)
         return false;
     for (int d = 0; d < k->n_dev; d++)
-        if (bytes_of(k, r, frac, d) + part * extra[d] >
+        if (bytes_of(k, r, share, d) + part * y->extra[d] >
             room(k->f, &k->f->asked.list.dev[d]))
             return false;
     return true;
 }
 
-/* Seconds of a step of n tokens, u its number. */
-static double step_s(const struct fit_sketch *k, const struct fit_relief *r,
-                     int u, double n)
+/* Seconds of a step of n tokens; `step` is its index in dev_s. */
+static double step_seconds(const struct fit_sketch *k,
+                           const struct fit_relief *r, int step, double n)
 {
-    double copy = k->link_s + n * k->width / k->link_bytes_per_s;
-    double part = u == ONE_TOKEN ? 1 : k->pipelined, dev = 0, host = 0;
-    bool was_on = is_on(k, 0, r->n_on);
+    double copy = k->link_s + n * k->copy_bytes / k->link_bytes_per_s;
+    double part = step == ONE_TOKEN ? 1 : k->pipelined, dev = 0, host = 0;
+    bool was_on_devices = on_devices(k, 0, r->n_on);
 
     for (int l = 0; l < k->n_layer + 2; l++) {
         const struct row *x = &k->row[l];
-        bool on = is_on(k, l, r->n_on);
+        bool on = on_devices(k, l, r->n_on);
 
-        if (l <= k->n_layer && on != was_on)
+        if (l <= k->n_layer && on != was_on_devices)
             host += copy;
-        was_on = l <= k->n_layer ? on : was_on;
+        was_on_devices = l <= k->n_layer ? on : was_on_devices;
         if (!on) {
-            host += x->host_s[REST][u] + x->host_s[EXPERTS][u];
+            host += x->host_s[REST][step] + x->host_s[EXPERTS][step];
         } else if (l >= r->n_experts || !(x->bytes[EXPERTS] > 0)) {
-            dev += x->dev_s[REST][u] + x->dev_s[EXPERTS][u];
+            dev += x->dev_s[REST][step] + x->dev_s[EXPERTS][step];
         } else {
-            double away = x->host_s[EXPERTS][u] + 2 * copy;
-            double streamed =
-                x->bytes[EXPERTS] / k->link_bytes_per_s + x->dev_s[EXPERTS][u];
+            double away = x->host_s[EXPERTS][step] + 2 * copy;
+            double streamed = x->bytes[EXPERTS] / k->link_bytes_per_s +
+                              x->dev_s[EXPERTS][step];
 
-            dev += x->dev_s[REST][u];
-            host += u == ONE_TOKEN ? away : fmin(away, streamed);
+            dev += x->dev_s[REST][step];
+            host += step == ONE_TOKEN ? away : fmin(away, streamed);
         }
     }
     return dev * part + host;
@@ -339,11 +354,12 @@ static double step_s(const struct fit_sketch *k, const struct fit_relief *r,
 static double seconds(const struct fit_sketch *k, const struct fit_relief *r)
 {
     double n_prompt = fmin((double)k->f->usual.n_ctx, FIT_PROMPT);
-    double ub = (double)fit_ubatch(&k->p->in, r->ubatch);
+    double n_ubatch = (double)fit_ubatch(&k->base->in, r->ubatch);
 
-    return k->scale[r->n_experts > 0] *
-           (ceil(n_prompt / ub) * step_s(k, r, r->ubatch, fmin(ub, n_prompt)) +
-            FIT_ANSWER * step_s(k, r, ONE_TOKEN, 1));
+    return learned_of(k, r)->slower *
+           (ceil(n_prompt / n_ubatch) *
+                step_seconds(k, r, r->ubatch, fmin(n_ubatch, n_prompt)) +
+            FIT_ANSWER * step_seconds(k, r, ONE_TOKEN, 1));
 }
 
 static bool was_tried(const struct fit_sketch *k, const struct fit_relief *r)
@@ -356,18 +372,18 @@ static bool was_tried(const struct fit_sketch *k, const struct fit_relief *r)
 }
 
 /* All proposals with so many layers on devices. */
-static void look_at(const struct fit_sketch *k, int n_on, const double *frac,
+static void try_all(const struct fit_sketch *k, int n_on, const double *share,
                     struct fit_relief *best)
 {
     const struct fit *f = k->f;
     int first = k->n_layer + 1 - n_on; /* layers before are on the host */
     int last = f->may.experts && n_on > 0 ? k->n_layer : first;
 
-    for (int u = 0; u < (f->may.ubatch ? FIT_N_UBATCH : 1); u++)
+    for (int step = 0; step < (f->may.ubatch ? FIT_N_UBATCH : 1); step++)
         for (int e = first; e <= last; e++) {
-            struct fit_relief r = {n_on, e > first ? e : 0, u, INFINITY};
+            struct fit_relief r = {n_on, e > first ? e : 0, step, INFINITY};
 
-            if (was_tried(k, &r) || !fits(k, &r, frac))
+            if (was_tried(k, &r) || !fits(k, &r, share))
                 continue;
             r.seconds = seconds(k, &r);
             if (r.seconds < best->seconds)
@@ -379,20 +395,20 @@ pl_status fit_sketch_best(struct fit_sketch *k, struct fit_relief *best,
                           pl_err *err)
 {
     size_t n = ((size_t)k->n_layer + 2) * (size_t)k->n_dev + 1;
-    double *frac = malloc(n * sizeof *frac);
+    double *share = malloc(n * sizeof *share);
     pl_status s = PL_OK;
 
     *best = (struct fit_relief){.seconds = INFINITY};
-    if (!frac)
+    if (!share)
         return err_no_memory(err, "an estimate");
-    for (int on = k->p->in.n_on; on >= 0 && s == PL_OK; on--) {
-        if (on < k->p->in.n_on && !k->f->may.layers)
+    for (int on = k->base->in.n_on; on >= 0 && s == PL_OK; on--) {
+        if (on < k->base->in.n_on && !k->f->may.layers)
             break;
-        s = spread(k, on, frac, err);
+        s = find_shares(k, on, share, err);
         if (s == PL_OK)
-            look_at(k, on, frac, best);
+            try_all(k, on, share, best);
     }
-    free(frac);
+    free(share);
     return s;
 }
 
@@ -401,9 +417,9 @@ pl_status fit_sketch_intent(struct fit_sketch *k, const struct fit_relief *r,
 {
     bool *on;
 
-    *out = k->p->in;
+    *out = k->base->in;
     out->n_on = r->n_on;
-    out->n_ubatch = fit_ubatch(&k->p->in, r->ubatch);
+    out->n_ubatch = fit_ubatch(&k->base->in, r->ubatch);
     if (r->n_experts == 0)
         return PL_OK;
     out->experts = on =
@@ -418,12 +434,12 @@ pl_status fit_sketch_intent(struct fit_sketch *k, const struct fit_relief *r,
 /* What the named devices and the host turned out to hold, each with those it
  * shares memory with. */
 static void learn_bytes(struct fit_sketch *k, const struct fit_relief *r,
-                        const struct compiled *q, const double *frac)
+                        const struct compiled *q, const double *share)
 {
-    double *extra = k->extra[r->n_experts > 0];
+    struct learned *y = &k->learned[r->n_experts > 0];
     double host = 0;
 
-    k->extra_ub[r->n_experts > 0] = fit_ubatch(&k->p->in, r->ubatch);
+    y->n_ubatch = fit_ubatch(&k->base->in, r->ubatch);
     for (int d = 0; d < compiled_devices(q); d++) {
         const struct device_desc *x = &q->list.dev[d];
         int64_t lack = fit_missing(q, d, k->f->margin);
@@ -432,10 +448,10 @@ static void learn_bytes(struct fit_sketch *k, const struct fit_relief *r,
         if (d >= k->n_dev)
             host += held;
         else if (held > 0)
-            extra[d] = held - bytes_of(k, r, frac, d);
+            y->extra[d] = held - bytes_of(k, r, share, d);
     }
     if (host > 0)
-        extra[k->n_dev] = host - bytes_of(k, r, frac, k->n_dev);
+        y->extra[k->n_dev] = host - bytes_of(k, r, share, k->n_dev);
 }
 
 pl_status fit_sketch_learn(struct fit_sketch *k, const struct fit_relief *r,
@@ -443,21 +459,21 @@ pl_status fit_sketch_learn(struct fit_sketch *k, const struct fit_relief *r,
 {
     size_t n = ((size_t)k->n_layer + 2) * (size_t)k->n_dev + 1;
     struct tried *t = arena_alloc(&k->f->arena, 1, sizeof *t);
-    double *frac = malloc(n * sizeof *frac);
+    double *share = malloc(n * sizeof *share);
     pl_status s = PL_OK;
 
-    if (!t || !frac)
+    if (!t || !share)
         s = err_no_memory(err, "an estimate");
     if (s == PL_OK) {
         *t = (struct tried){*r, k->tried};
         k->tried = t;
     }
     if (s == PL_OK && p)
-        s = spread(k, r->n_on, frac, err);
+        s = find_shares(k, r->n_on, share, err);
     if (s == PL_OK && p) {
-        learn_bytes(k, r, p->q, frac);
-        k->scale[r->n_experts > 0] *= p->seconds / r->seconds;
+        learn_bytes(k, r, p->q, share);
+        k->learned[r->n_experts > 0].slower *= p->seconds / r->seconds;
     }
-    free(frac);
+    free(share);
     return s;
 }

@@ -20,10 +20,11 @@ struct fit_relief {
 
 struct fit_sketch; /* opaque; the arena's */
 
-/* p: on devices, h: on the host; both held while the sketch is used. */
+/* The plans with everything on devices and on the host; the first lives as long
+ * as the sketch is used. */
 pl_status fit_sketch_make(struct fit_sketch **out, struct fit *f,
-                          const struct fit_plan *p, const struct fit_plan *h,
-                          pl_err *err);
+                          const struct fit_plan *devices,
+                          const struct fit_plan *host, pl_err *err);
 /* The fastest that fits. */
 pl_status fit_sketch_best(struct fit_sketch *k, struct fit_relief *best,
                           pl_err *err);

@@ -7,26 +7,26 @@
 #include <math.h>
 #include <stdlib.h>
 
-struct fit_plan *fit_hold(struct fit_plan *p)
+struct fit_plan *fit_ref(struct fit_plan *p)
 {
     if (p)
-        p->n_holder++;
+        p->n_ref++;
     return p;
 }
 
-void fit_drop(struct fit_plan *p)
+void fit_unref(struct fit_plan *p)
 {
-    if (!p || --p->n_holder > 0)
+    if (!p || --p->n_ref > 0)
         return;
     compiled_free(p->q);
     free(p);
 }
 
-/* *to becomes a holder of p instead. */
+/* *to refers to p instead. */
 static void take(struct fit_plan **to, struct fit_plan *p)
 {
-    fit_hold(p);
-    fit_drop(*to);
+    fit_ref(p);
+    fit_unref(*to);
     *to = p;
 }
 
@@ -92,10 +92,10 @@ void fit_keep_short(struct fit *f, struct fit_plan *p)
     if (at == FIT_SHORT && f->lack[at - 1]->seconds <= p->seconds)
         return;
     if (at == FIT_SHORT)
-        fit_drop(f->lack[--at]);
+        fit_unref(f->lack[--at]);
     for (; at > 0 && f->lack[at - 1]->seconds > p->seconds; at--)
         f->lack[at] = f->lack[at - 1];
-    f->lack[at] = fit_hold(p);
+    f->lack[at] = fit_ref(p);
     f->n_lack += f->n_lack < FIT_SHORT;
 }
 
@@ -115,11 +115,11 @@ pl_status fit_compile(struct fit *f, const struct intent *in,
     }
     if (!p)
         return err_no_memory(err, "a plan");
-    *p = (struct fit_plan){.in = *in, .n_holder = 1, .seconds = INFINITY};
+    *p = (struct fit_plan){.in = *in, .n_ref = 1, .seconds = INFINITY};
     f->n_plan++;
     s = compile_intent(&p->q, in, &e);
     if (s != PL_OK) {
-        fit_drop(p);
+        fit_unref(p);
         if (s == PL_NO_MEMORY && err)
             *err = e;
         if (f->failed == PL_OK) {
@@ -155,6 +155,6 @@ pl_status fit_consider(struct fit *f, const struct intent *in,
     if (s == PL_OK && out)
         *out = p;
     else
-        fit_drop(p);
+        fit_unref(p);
     return s;
 }

@@ -1,4 +1,5 @@
-/* From how many tokens on a step's host leaves are streamed to the devices.
+/* From how many tokens on a run streams the host's weights and caches to the
+ * devices.
  *
  * Both ways give the same bits; the cost function says which is faster, by the
  * rates that are known without measuring: a description's, the machine's

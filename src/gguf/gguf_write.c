@@ -408,14 +408,17 @@ static pl_status write_data(FILE *f, const struct item *t, size_t alignment,
         putc(0, f);
     } else {
         void *row = malloc(t->row_bytes);
+        bool goes_on = true;
 
         if (!row)
             return err_no_memory(err, "a row of a tensor");
-        for (int64_t i = 0; i < t->n_row && !ferror(f); i++) {
-            t->fill(t->user, i, row, t->row_bytes);
+        for (int64_t i = 0; i < t->n_row && goes_on && !ferror(f); i++) {
+            goes_on = t->fill(t->user, i, row, t->row_bytes);
             fwrite(row, 1, t->row_bytes, f);
         }
         free(row);
+        if (!goes_on)
+            return err_set(err, PL_CANCELLED, "tensor %s: stopped", t->name);
     }
     write_zeros(f, padding(bytes, alignment));
     return PL_OK;

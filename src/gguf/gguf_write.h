@@ -30,8 +30,9 @@ void gguf_put_kv(struct gguf_writer *w, const struct gguf_kv *kv);
 /* dim[] outermost first. `data` is borrowed until gguf_writer_save returns;
  * its size follows from shape and format. With data == NULL, `fill` is called
  * while saving, once for each row of the last dimension in order, so that a
- * file larger than memory can be written. */
-typedef void gguf_fill_fn(void *user, int64_t row, void *dst, size_t bytes);
+ * file larger than memory can be written; false stops, and saving ends with
+ * PL_CANCELLED. */
+typedef bool gguf_fill_fn(void *user, int64_t row, void *dst, size_t bytes);
 void gguf_put_tensor(struct gguf_writer *w, const char *name, pl_format f,
                      int n_dim, const int64_t *dim, const void *data);
 void gguf_put_tensor_fill(struct gguf_writer *w, const char *name, pl_format f,

@@ -6,17 +6,13 @@
  * stands in the result too, since a cut may fall inside one index of its outer
  * factor. Whether the kernel keeps the row's promises nobody can check. */
 #include "base/err.h"
+#include "base/sized.h"
 #include "graph/graph.h"
 #include "graph/graph_text.h"
 #include "graph/shape.h"
 
 #include <stdio.h>
 #include <string.h>
-
-_Static_assert((int)PL_OP_NONE == (int)OP_NONE &&
-                   (int)PL_OP_SUM == (int)OP_SUM &&
-                   (int)PL_OP_ONE == (int)OP_ONE,
-               "one column, two names");
 
 struct item {
     char a, b; /* a letter, or the two of a composite; '*' */
@@ -367,13 +363,18 @@ static const char *check_def(const pl_op_def *d, struct row *r)
 }
 
 /* The graph's copy of the definition; NULL after an error. */
-static const pl_op_def *keep_def(pl_graph *g, const pl_op_def *d)
+static const pl_op_def *keep_def(pl_graph *g, const pl_op_def *given)
 {
+    pl_op_def own = {0}, *copy;
+    const pl_op_def *d = &own;
     const char *wrong;
     struct row r;
-    pl_op_def *copy;
 
-    if (!d || !d->name || !*d->name || !d->dims) {
+    if (given && sized_read(&own, sizeof own, given, "pl_op_def", &g->err)) {
+        graph_fail(g, g->err.status);
+        return NULL;
+    }
+    if (!d->name || !*d->name || !d->dims) {
         graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
                               "an op of your own needs a name and a row"));
         return NULL;

@@ -5,6 +5,7 @@
 #include "graph/graph.h"
 
 #include "base/err.h"
+#include "base/sized.h"
 #include "graph/shape.h"
 
 #include <stdio.h>
@@ -12,12 +13,12 @@
 #include <string.h>
 
 static const struct op_info infos[OP_COUNT] = {
-    [OP_input] = {"input", NULL, OP_NONE, ""},
-    [OP_weight] = {"weight", NULL, OP_NONE, ""},
-    [OP_cache] = {"cache", NULL, OP_NONE, ""},
-#define NONE   OP_NONE
-#define SUM    OP_SUM
-#define ONE(m) (OP_ONE | (m))
+    [OP_input] = {"input", NULL, PL_OP_NONE, ""},
+    [OP_weight] = {"weight", NULL, PL_OP_NONE, ""},
+    [OP_cache] = {"cache", NULL, PL_OP_NONE, ""},
+#define NONE   PL_OP_NONE
+#define SUM    PL_OP_SUM
+#define ONE(m) (PL_OP_ONE | (m))
 #define OP(name, dims, partial, refused)                                       \
     [OP_##name] = {#name, dims, partial, refused},
 #include "graph/ops.def"
@@ -375,19 +376,25 @@ pl_tensor pl_rms_norm(pl_graph *g, pl_tensor x, pl_tensor w, float eps)
 }
 
 pl_tensor pl_rope_apply(pl_graph *g, pl_tensor x, pl_tensor pos,
-                        pl_tensor freqs, const pl_rope *r)
+                        pl_tensor freqs, const pl_rope *rope)
 {
-    struct graph_attr a = {
-        .base = r->base,
-        .freq_scale = r->freq_scale != 0 ? r->freq_scale : 1,
-        .yarn = r->yarn,
-        .yarn_low = r->yarn_low,
-        .yarn_high = r->yarn_high,
-        .mscale = r->mscale != 0 ? r->mscale : 1,
-        .n_rot = r->n_rot,
-        .neox = r->neox,
-    };
+    pl_rope r = {0};
+    struct graph_attr a;
 
+    if (g->err.status != PL_OK)
+        return -1;
+    if (sized_read(&r, sizeof r, rope, "pl_rope", &g->err) != PL_OK)
+        return graph_fail(g, g->err.status);
+    a = (struct graph_attr){
+        .base = r.base,
+        .freq_scale = r.freq_scale != 0 ? r.freq_scale : 1,
+        .yarn = r.yarn,
+        .yarn_low = r.yarn_low,
+        .yarn_high = r.yarn_high,
+        .mscale = r.mscale != 0 ? r.mscale : 1,
+        .n_rot = r.n_rot,
+        .neox = r.neox,
+    };
     return make(g, OP_rope, 3, IN(x, pos, freqs), &a, 0, NULL);
 }
 

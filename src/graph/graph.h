@@ -2,9 +2,11 @@
  *
  * A graph is an array of nodes in the order they were made, each with one
  * result; an operand is the index of an earlier node. Builder functions are
- * public (pl_graph in pl.h) and are implemented here; they check shapes at once
- * and keep the first error. The text form is in
- * graph_text.c. */
+ * public (pl_graph.h) and are implemented in graph.c; they check shapes at once
+ * and keep the first error. The text form is in graph_text.c.
+ *
+ * Short names, here and in all that reads graphs: g is a graph, n or x one of
+ * its nodes, v or i a node's index, f a format, a an arena. */
 #ifndef GRAPH_GRAPH_H
 #define GRAPH_GRAPH_H
 
@@ -12,22 +14,19 @@
 #include "pl_graph.h"
 
 enum op {
-    OP_input,  /* filled by the host before a step */
+    OP_input,  /* filled by the host before a run */
     OP_weight, /* loaded once */
-    OP_cache,  /* state that outlives a step: [slots, n_head, d_head] */
+    OP_cache,  /* state that outlives a run: [slots, n_head, d_head] */
 #define OP(name, dims, partial, refused) OP_##name,
 #include "graph/ops.def"
 #undef OP
     OP_COUNT
 };
 
-/* Which operands may be PARTIAL; the low bits of ONE are the mask. */
-enum op_partial { OP_NONE = 0, OP_SUM = 0x100, OP_ONE = 0x200 };
-
 struct op_info {
     const char *name;
     const char *dims; /* NULL for leaves; "MOVE" for moving ops */
-    unsigned partial; /* enum op_partial, with the mask in the low byte */
+    unsigned partial; /* PL_OP_NONE, PL_OP_SUM or PL_OP_ONE | mask */
     const char *refused;
 };
 
@@ -85,8 +84,8 @@ struct graph_node {
     int layer;                 /* of the model; -1: it belongs to none */
     struct graph_attr attr;
     const char *name; /* unique, never NULL; leaves: the GGUF name */
-    bool output;      /* read by the host after a step */
-    bool keep;        /* readable after a step (pl_keep) */
+    bool output;      /* read by the host after a run */
+    bool keep;        /* readable after a run (pl_keep) */
     const struct pl_layout *want;   /* asked by the user, or NULL */
     const struct pl_op_def *custom; /* OP_custom: its own row and kernel; in
                                        the graph's arena */
@@ -116,10 +115,13 @@ struct pl_graph {
 };
 
 /* A dimension of programs alone, which graphs do not have: sequences of the
- * step. */
+ * run. */
 #define GRAPH_N_SEQ ((pl_symbol)(PL_N_SLOT + 1))
 
-/* Values of a dimension for actual counts. */
+/* Positions in a page of a cache, of which a sequence takes whole ones. */
+enum { PAGE_TOKENS = 64 };
+
+/* Values of a dimension for actual counts. n_slot: whole pages. */
 struct graph_sizes {
     int64_t n_tok, n_out, n_slot, n_seq;
 };

@@ -25,7 +25,7 @@ struct parse {
     const char *p; /* the rest of the text */
     int line;
     int n_def; /* ops of the caller's own */
-    const pl_op_def *def;
+    const pl_op_def *const *def;
     struct arena arena; /* words, until the end of the line */
     pl_err *err;
     pl_status status; /* the first failure */
@@ -414,9 +414,9 @@ static bool operation(struct parse *p, struct line *l)
         return false;
     l->op = op_from_name(w);
     for (int i = 0; i < p->n_def && l->op == OP_COUNT; i++)
-        if (p->def[i].name && !strcmp(p->def[i].name, w)) {
+        if (p->def[i]->name && !strcmp(p->def[i]->name, w)) {
             l->op = OP_custom;
-            l->def = &p->def[i];
+            l->def = p->def[i];
         }
     if (l->op == OP_COUNT || (l->op == OP_custom && !l->def))
         return bad(p, PL_BAD_ARGUMENT,
@@ -530,7 +530,7 @@ pl_status pl_graph_parse(pl_graph **out, const char *text, pl_err *err)
 }
 
 pl_status pl_graph_parse_ops(pl_graph **out, const char *text, int n_def,
-                             const pl_op_def *def, pl_err *err)
+                             const pl_op_def *const *def, pl_err *err)
 {
     struct parse p = {.p = text, .n_def = n_def, .def = def, .err = err};
 

@@ -44,7 +44,7 @@ static bool shares_last(const struct kv_pages *kv, int seq)
 {
     int64_t n = kv->length[seq];
 
-    return n % KV_PAGE && kv->refs[row(kv, seq)[n / KV_PAGE]] > 1;
+    return n % PAGE_TOKENS && kv->refs[row(kv, seq)[n / PAGE_TOKENS]] > 1;
 }
 
 int kv_need(const struct kv_pages *kv, int seq, int64_t n)
@@ -81,7 +81,7 @@ pl_status kv_reserve(struct kv_pages *kv, int seq, int64_t n, kv_copy_fn *copy,
                        "sequence %d has %" PRId64 " tokens and %" PRId64
                        " more need %d pages of %d; %d of %d are free: give a "
                        "larger context",
-                       seq, kv->length[seq], n, need, KV_PAGE, kv->n_free,
+                       seq, kv->length[seq], n, need, PAGE_TOKENS, kv->n_free,
                        kv->n_page);
     if (n > 0 && shares_last(kv, seq)) {
         int32_t old = row(kv, seq)[have - 1], page = take(kv);
@@ -125,17 +125,17 @@ pl_status kv_copy(struct kv_pages *kv, int dst, int src, kv_copy_fn *copy,
                   void *user, pl_err *err)
 {
     int64_t n = kv->length[src];
-    int full = (int)(n / KV_PAGE);
+    int full = (int)(n / PAGE_TOKENS);
 
     if (dst == src)
         return PL_OK;
     kv_trim(kv, dst, 0);
-    if (n % KV_PAGE && kv->n_free == 0)
+    if (n % PAGE_TOKENS && kv->n_free == 0)
         return err_set(err, PL_FULL,
                        "no page is free to copy sequence %d (%" PRId64
                        " tokens): give a larger context",
                        src, n);
-    if (n % KV_PAGE) {
+    if (n % PAGE_TOKENS) {
         int32_t page = take(kv);
         pl_status s = copy(user, row(kv, src)[full], page, err);
 
@@ -183,11 +183,12 @@ int64_t kv_common(const struct kv_pages *kv, int a, int b)
         kv->length[a] < kv->length[b] ? kv->length[a] : kv->length[b];
     int64_t n = 0;
 
-    while (n < least && row(kv, a)[n / KV_PAGE] == row(kv, b)[n / KV_PAGE])
-        n += KV_PAGE;
+    while (n < least &&
+           row(kv, a)[n / PAGE_TOKENS] == row(kv, b)[n / PAGE_TOKENS])
+        n += PAGE_TOKENS;
     if (n <= least)
         return n;
-    return least == kv->length[a] ? least : n - KV_PAGE;
+    return least == kv->length[a] ? least : n - PAGE_TOKENS;
 }
 
 int kv_own(const struct kv_pages *kv, int seq)

@@ -1,17 +1,15 @@
-/* Pages of the cache: who holds which 64 positions.
+/* Pages of the cache: who holds which PAGE_TOKENS positions.
  *
- * Sequences have a table from position / 64 to a page; pages are counted by
- * references, so that a copy of a sequence shares all its full pages. Only
- * numbers live here: the pages' contents are on the devices, and the caller
- * copies them when told to. */
+ * Sequences have a table from position / PAGE_TOKENS to a page; pages are
+ * counted by references, so that a copy of a sequence shares all its full
+ * pages. Only numbers live here: the pages' contents are on the devices, and
+ * the caller copies them when told to. */
 #ifndef KV_PAGES_H
 #define KV_PAGES_H
 
-#include "pl.h"
+#include "graph/graph.h"
 
-enum { KV_PAGE = 64 };
-
-/* Each sequence has a stand-in, sequence kv_stage(kv, seq), where a new past
+/* Each sequence has a stand-in, sequence kv_stand_in(kv, seq), where a new past
  * can be put together before it takes the old one's place. */
 struct kv_pages {
     int n_seq, n_page, stride; /* stride: pages a sequence may have */
@@ -31,7 +29,7 @@ typedef pl_status kv_copy_fn(void *user, int from, int to, pl_err *err);
 /* Pages that n tokens take. */
 static inline int kv_pages_of(int64_t n)
 {
-    return (int)((n + KV_PAGE - 1) / KV_PAGE);
+    return (int)((n + PAGE_TOKENS - 1) / PAGE_TOKENS);
 }
 /* Free pages that n more tokens of a sequence would take. */
 int kv_need(const struct kv_pages *kv, int seq, int64_t n);
@@ -49,7 +47,7 @@ void kv_trim(struct kv_pages *kv, int seq, int64_t n);
 pl_status kv_copy(struct kv_pages *kv, int dst, int src, kv_copy_fn *copy,
                   void *user, pl_err *err);
 
-static inline int kv_stage(const struct kv_pages *kv, int seq)
+static inline int kv_stand_in(const struct kv_pages *kv, int seq)
 {
     return kv->n_seq + seq;
 }

@@ -5,7 +5,8 @@
 #include "base/arena.h"
 #include "pl.h"
 
-/* A region: vertices 0..n-1 are PARTIAL values in graph order. */
+/* A subgraph of PARTIAL values: vertices 0..n-1 are PARTIAL values in graph
+ * order. */
 struct cut_graph {
     int n;
     int64_t *bytes; /* [n] price of reducing the value */

@@ -238,7 +238,7 @@ bool layout_local_init(struct layout_local *out, struct arena *a,
 {
     struct layout_part *p;
     int n = l->kind != PL_SPLIT, k = 0;
-    int64_t log = 0, loc = 0;
+    int64_t logical = 0, local = 0;
 
     *out = (struct layout_local){.size = size};
     for (int i = 0; l->kind == PL_SPLIT && i < l->n_run; i++)
@@ -255,16 +255,16 @@ bool layout_local_init(struct layout_local *out, struct arena *a,
     }
     for (int i = 0; i < l->n_run; i++) {
         if (l->run[i].owners & ranks) {
-            p[k++] =
-                (struct layout_part){log, loc, l->run[i].len, l->run[i].owners};
-            loc += l->run[i].len;
+            p[k++] = (struct layout_part){logical, local, l->run[i].len,
+                                          l->run[i].owners};
+            local += l->run[i].len;
         }
-        log += l->run[i].len;
+        logical += l->run[i].len;
     }
     out->n_part = k;
     out->period = l->period;
-    out->local_period = loc;
-    out->local = loc * (size / l->period);
+    out->local_period = local;
+    out->local = local * (size / l->period);
     return true;
 }
 
@@ -276,7 +276,7 @@ static int part_at(const struct layout_local *m, int64_t r)
     while (lo < hi) {
         int mid = (lo + hi) / 2;
 
-        if (m->part[mid].log <= r)
+        if (m->part[mid].logical <= r)
             lo = mid + 1;
         else
             hi = mid;
@@ -284,27 +284,27 @@ static int part_at(const struct layout_local *m, int64_t r)
     return lo - 1;
 }
 
-int64_t layout_local_index(const struct layout_local *m, int64_t log)
+int64_t layout_local_index(const struct layout_local *m, int64_t logical)
 {
-    int64_t rep = m->period ? log / m->period : 0;
-    int64_t r = log - rep * m->period;
+    int64_t rep = m->period ? logical / m->period : 0;
+    int64_t r = logical - rep * m->period;
     int i = part_at(m, r);
 
-    if (i < 0 || r >= m->part[i].log + m->part[i].n)
+    if (i < 0 || r >= m->part[i].logical + m->part[i].n)
         return -1;
-    return rep * m->local_period + m->part[i].loc + (r - m->part[i].log);
+    return rep * m->local_period + m->part[i].local + (r - m->part[i].logical);
 }
 
-int64_t layout_local_below(const struct layout_local *m, int64_t log)
+int64_t layout_local_below(const struct layout_local *m, int64_t logical)
 {
-    int64_t rep = m->period ? log / m->period : 0;
-    int64_t r = log - rep * m->period, in;
+    int64_t rep = m->period ? logical / m->period : 0;
+    int64_t r = logical - rep * m->period, in;
     int i = part_at(m, r);
 
     if (i < 0)
         return rep * m->local_period;
-    in = r - m->part[i].log;
+    in = r - m->part[i].logical;
     if (in > m->part[i].n)
         in = m->part[i].n;
-    return rep * m->local_period + m->part[i].loc + in;
+    return rep * m->local_period + m->part[i].local + in;
 }

@@ -1,10 +1,15 @@
-/* Layouts as values: compare, print, map; and the one iterator over pieces.
+/* Layouts as values: compare, print, map; and the one iterator over intervals.
  *
- * pl_layout (pl.h) says how a group of ranks holds one logical tensor. Layouts
- * are immutable and live in an arena. "Normal" form: neighbouring runs of equal
+ * The runs of this folder are pl_run: an interval of indices and who owns it.
+ * They have nothing to do with the runs of programs.
+ *
+ * pl_layout (pl_graph.h) says how ranks hold one logical tensor. Layouts are
+ * immutable and live in an arena. "Normal" form: neighbouring runs of equal
  * owners are merged, the period is the shortest there is (the whole size where
  * there is one run), and a split that gives everybody everything is MIRRORED.
- * Here nothing knows devices: a device is the set of ranks that it carries. */
+ * Here nothing knows devices: a device is the set of ranks that it carries.
+ *
+ * Short names: l is a layout, d a dimension, r a rank, w a walk over runs. */
 #ifndef LAYOUT_LAYOUT_H
 #define LAYOUT_LAYOUT_H
 
@@ -61,9 +66,11 @@ pl_status layout_check(const pl_layout *l, int n_dim, const int64_t *size,
 const char *layout_print(const pl_layout *l, char *buf, size_t size);
 
 /* What a device that carries `ranks` stores of a dimension: each index once,
- * ascending. One entry per interval inside a period. */
+ * ascending. One part per interval inside a period. An index is *logical*
+ * where it counts in the whole tensor, *local* where it counts what is stored.
+ */
 struct layout_part {
-    int64_t log, loc, n; /* logical and local start, length */
+    int64_t logical, local, n; /* logical and local start, length */
     rankset owners;
 };
 struct layout_local {
@@ -75,11 +82,26 @@ struct layout_local {
 /* l SPLIT or not (then whole). False: out of memory. */
 bool layout_local_init(struct layout_local *out, struct arena *a,
                        const pl_layout *l, int64_t size, rankset ranks);
+/* The stored intervals of all periods, ascending, and the i-th of them. */
+static inline int64_t layout_local_parts(const struct layout_local *m)
+{
+    return m->period ? m->size / m->period * m->n_part : 0;
+}
+static inline struct layout_part layout_local_part(const struct layout_local *m,
+                                                   int64_t i)
+{
+    struct layout_part p = m->part[i % m->n_part];
+    int64_t rep = i / m->n_part;
+
+    p.logical += rep * m->period;
+    p.local += rep * m->local_period;
+    return p;
+}
 /* Stored indices without building the table. */
 int64_t layout_local_size(const pl_layout *l, int64_t size, rankset ranks);
 /* Local index of a logical one, or -1 if not stored. */
-int64_t layout_local_index(const struct layout_local *m, int64_t log);
-/* Number of stored indices below `log`. */
-int64_t layout_local_below(const struct layout_local *m, int64_t log);
+int64_t layout_local_index(const struct layout_local *m, int64_t logical);
+/* Number of stored indices below `logical`. */
+int64_t layout_local_below(const struct layout_local *m, int64_t logical);
 
 #endif

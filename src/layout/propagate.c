@@ -6,7 +6,11 @@
  * cut then says where they are summed. A second pass, with the cut known,
  * settles all layouts, and a third writes nodes and conversions. Rows of
  * ops.def and move.c say what an op allows; caches alone are known here by
- * name, for they are never moved. */
+ * name, for they are never moved.
+ *
+ * Short names: s is the state of the passes, c a choice, v a graph node's
+ * index, n or x the node itself, `have` the layout that a value has, `want` the
+ * one that its reader asks for. */
 #include "layout/numeric.h"
 
 #include "base/err.h"
@@ -113,9 +117,9 @@ static bool passes(const struct pass *s, const struct graph_node *n)
     }
     if (!partial || split)
         return false;
-    if (rule & OP_SUM)
+    if (rule & PL_OP_SUM)
         return true;
-    return (rule & OP_ONE) && (partial & (partial - 1)) == 0 &&
+    return (rule & PL_OP_ONE) && (partial & (partial - 1)) == 0 &&
            (partial & rule & 0xff);
 }
 

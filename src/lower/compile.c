@@ -122,7 +122,8 @@ static pl_status units(struct compiled *p, struct lower_options *lo,
     return PL_OK;
 }
 
-/* Leaves on the host whose layer is elsewhere: they could be streamed. */
+/* Weights and caches on the host whose layer is elsewhere: they could be
+ * streamed. */
 static int find_away(const struct compiled *p, bool *away)
 {
     int n = 0;
@@ -149,7 +150,7 @@ static bool pipelined(const struct placement *y)
 
 /* What is made of inputs alone lives as they do wherever it is read: with its
  * first reader. */
-static void settle(const struct compiled *p, int *at)
+static void place_rest(const struct compiled *p, int *at)
 {
     for (int i = p->num->n - 1; i >= 0; i--)
         for (int k = 0; at[i] >= 0 && k < p->num->node[i].n_in; k++) {
@@ -173,7 +174,7 @@ static pl_status add_script(struct compiled *p, struct lower_options *lo,
     if (!at)
         return err_no_memory(err, "a plan");
     PL_TRY(place_ops(&p->place, p->num, home, away, at, err));
-    settle(p, at);
+    place_rest(p, at);
     script[lo->n_script] = (struct lower_script){
         kind == SCRIPT_PIPELINE ? COMPILED_PIPELINE : 1, at};
     p->script[kind] = lo->n_script++;
@@ -261,57 +262,89 @@ static void warn_layouts(struct compiled *p, const pl_layout *const *usual,
             p->g->node[first].name, is, asked, others);
 }
 
+/* ---- the stages ---------------------------------------------------------- */
+
+/* Of the leaves; what stages hand on beside *p. */
+struct leaf_layouts {
+    const pl_layout **leaf;  /* [n_node] */
+    const pl_layout **usual; /* [n_node] by their roles alone */
+};
+
+/* Groups of devices, and who carries which ranks. */
+static pl_status group(struct compiled *p, const struct intent *in, pl_err *err)
+{
+    PL_TRY(device_list_copy(&p->list, &in->list, err));
+    return place_groups(&p->place, &p->arena, &p->list, in, err);
+}
+
+/* Layouts of the leaves by their roles, before overrides. */
+static pl_status deal(struct compiled *p, struct leaf_layouts *y, pl_err *err)
+{
+    size_t n = (size_t)p->g->n_node + 1;
+
+    y->leaf = arena_alloc(&p->arena, n, sizeof *y->leaf);
+    y->usual = arena_alloc(&p->arena, n, sizeof *y->usual);
+    if (!y->leaf || !y->usual)
+        return err_no_memory(err, "a plan");
+    PL_TRY(roles_layouts(p->g, p->place.n_rank, p->place.share, &p->arena,
+                         y->leaf, err));
+    memcpy(y->usual, y->leaf, n * sizeof *y->leaf);
+    return PL_OK;
+}
+
+/* A home for each weight and cache; overrides of their layouts. */
+static pl_status settle_leaves(struct compiled *p, const struct intent *in,
+                               struct leaf_layouts *y, pl_err *err)
+{
+    p->home = arena_alloc(&p->arena, (size_t)p->g->n_node + 1, sizeof *p->home);
+    if (!p->home)
+        return err_no_memory(err, "a plan");
+    return place_leaves(&p->place, &p->arena, &p->list, in, p->home, y->leaf,
+                        &p->notes, err);
+}
+
+/* The numeric plan. */
+static pl_status propagate(struct compiled *p, const struct leaf_layouts *y,
+                           pl_err *err)
+{
+    PL_TRY(numeric_create(&p->num, p->g, p->place.n_rank, y->leaf, err));
+    warn_layouts(p, y->usual, y->leaf);
+    p->numeric_hash =
+        (p->num->hash ^ cpu_family_is_float(p->family)) * 1099511628211u;
+    return PL_OK;
+}
+
+static pl_status stages(struct compiled *p, const struct intent *in,
+                        pl_err *err)
+{
+    struct leaf_layouts y;
+
+    PL_TRY(pl_graph_check(p->g, err));
+    PL_TRY(group(p, in, err));
+    PL_TRY(deal(p, &y, err));
+    PL_TRY(settle_leaves(p, in, &y, err));
+    warn_threads(p);
+    PL_TRY(device_list_add_io(&p->list, p->paper, err));
+    PL_TRY(propagate(p, &y, err));
+    return lower_all(p, in->offload, err); /* placing ops first */
+}
+
 pl_status compile_intent(struct compiled **out, const struct intent *in,
                          pl_err *err)
 {
     struct compiled *p = calloc(1, sizeof *p);
-    const pl_graph *g = in->g;
-    const pl_layout **leaf = NULL, **usual = NULL;
-    size_t n = (size_t)g->n_node + 1;
     pl_status s;
 
     *out = NULL;
     if (!p)
         return err_no_memory(err, "a plan");
-    p->g = g;
+    p->g = in->g;
     p->notes.a = &p->arena;
     p->paper = in->paper;
     p->family = in->family;
-    set_sizes(p, in);
-    s = pl_graph_check(g, err);
-    if (s == PL_OK)
-        s = device_list_copy(&p->list, &in->list, err);
-    if (s == PL_OK)
-        s = place_groups(&p->place, &p->arena, &p->list, in, err);
-    if (s != PL_OK)
-        goto done;
-    leaf = arena_alloc(&p->arena, n, sizeof *leaf);
-    usual = arena_alloc(&p->arena, n, sizeof *usual);
-    p->home = arena_alloc(&p->arena, n, sizeof *p->home);
-    if (!leaf || !usual || !p->home) {
-        s = err_no_memory(err, "a plan");
-        goto done;
-    }
-    s = roles_layouts(g, p->place.n_rank, p->place.share, &p->arena, leaf, err);
-    memcpy(usual, leaf, n * sizeof *leaf);
-    if (s == PL_OK)
-        s = place_leaves(&p->place, &p->arena, &p->list, in, p->home, leaf,
-                         &p->notes, err);
-    if (s != PL_OK)
-        goto done;
-    warn_threads(p);
-    s = device_list_add_io(&p->list, p->paper, err);
-    if (s != PL_OK)
-        goto done;
-    s = numeric_create(&p->num, g, p->place.n_rank, leaf, err);
-    if (s != PL_OK)
-        goto done;
-    warn_layouts(p, usual, leaf);
-    p->numeric_hash =
-        (p->num->hash ^ cpu_family_is_float(p->family)) * 1099511628211u;
-    s = lower_all(p, in->offload, err);
     p->stream_from = 2;
-done:
+    set_sizes(p, in);
+    s = stages(p, in, err);
     if (s == PL_OK)
         *out = p;
     else

@@ -13,7 +13,8 @@
 /* What the programs' scripts are for. */
 enum compiled_script {
     SCRIPT_PLAIN,    /* one micro-batch; everything computed where it lives */
-    SCRIPT_STREAM,   /* one; leaves of the host streamed to the devices */
+    SCRIPT_STREAM,   /* one; weights and caches of the host streamed to the
+                        devices */
     SCRIPT_PIPELINE, /* several; everything computed where it lives */
     SCRIPT_COUNT
 };

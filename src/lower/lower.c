@@ -6,10 +6,11 @@
  * been computed. Everything else is one step for all of a device's ranks.
  *
  * A script with several micro-batches is a pipeline. Its nodes fall into
- * runs of nodes that one group computes; in slot t stage s works on micro-batch
- * t - s, later stages first. So a stage's operands were made in the slot
- * before, and all of a slot's stages can run at once. The order of emission is
- * the total order of steps: whatever a step waits for was emitted earlier. */
+ * *stages*: neighbours that one group computes. In tick t stage s works on
+ * micro-batch t - s, later stages first. So a stage's operands were made in the
+ * tick before, and all of a tick's stages can run at once. The order of
+ * emission is the total order of steps: whatever a step waits for was emitted
+ * earlier. */
 #include "lower/lower.h"
 
 #include "base/err.h"
@@ -34,7 +35,7 @@ static pl_status flush(struct lower *w, struct order *o)
     if (n == 0)
         return PL_OK;
     o->n_item = 0;
-    PL_TRY(lower_regions(w, n, o->item));
+    PL_TRY(lower_partial_operands(w, n, o->item));
     for (int k = 0; k < n; k++) {
         int group = w->script.at[o->item[k]], m = 0;
 
@@ -69,13 +70,13 @@ static bool crosses(const struct lower *w, int i)
 static pl_status one_node(struct lower *w, struct order *o, int i)
 {
     const struct num_node *x = &w->num->node[i];
-    bool send = false;
+    bool flush_first = false;
 
     if (is_leaf(w, i))
         return PL_OK; /* leaves lie where they are */
     for (int k = 0; k < x->n_in; k++)
-        send |= x->in[k] >= 0 && o->waits[x->in[k]];
-    if (send)
+        flush_first |= x->in[k] >= 0 && o->waits[x->in[k]];
+    if (flush_first)
         PL_TRY(flush(w, o));
     if (x->kind != NUM_OP && crosses(w, i)) {
         PL_TRY(lower_convert_copy(w, i));
@@ -98,7 +99,7 @@ static pl_status one_node(struct lower *w, struct order *o, int i)
     return lower_send(w, i);
 }
 
-/* First node of each stage; a stage is a run of nodes of one group. */
+/* First node of each stage. */
 static int find_stages(const struct lower *w, int *first)
 {
     int n = 0, group = -1;
@@ -161,7 +162,7 @@ static pl_status one_script(struct lower *w, int k)
     const struct lower_script *script = &w->opt->script[k];
     struct lowered_script *o = &w->out->script[k];
     size_t n = (size_t)w->num->n + 1;
-    struct held ***value =
+    struct placed ***value =
         arena_alloc(w->a, (size_t)script->n_micro, sizeof *value);
 
     o->n_micro = script->n_micro;
@@ -179,10 +180,11 @@ static pl_status one_script(struct lower *w, int k)
 }
 
 /* Devices of each group. */
-static pl_status find_members(struct lower *w)
+static pl_status find_group_devs(struct lower *w)
 {
-    w->members = arena_alloc(w->a, (size_t)w->opt->n_group, sizeof *w->members);
-    if (!w->members)
+    w->group_dev =
+        arena_alloc(w->a, (size_t)w->opt->n_group, sizeof *w->group_dev);
+    if (!w->group_dev)
         return err_no_memory(w->err, "programs");
     for (int i = 0; i < w->opt->n_group; i++) {
         const struct lower_group *g = lower_group(w, i);
@@ -192,7 +194,7 @@ static pl_status find_members(struct lower *w)
             return err_no_memory(w->err, "programs");
         for (int k = 0; k < g->n; k++)
             dev[k] = lower_dev(w, g->first + k);
-        w->members[i] = dev;
+        w->group_dev[i] = dev;
     }
     return PL_OK;
 }
@@ -260,11 +262,12 @@ static pl_status start(struct lower *w)
 
     o->prog = arena_alloc(w->a, n_dev, sizeof *o->prog);
     o->script = arena_alloc(w->a, (size_t)opt->n_script, sizeof *o->script);
-    o->leaf = arena_alloc(w->a, n, sizeof *o->leaf);
+    o->stored = arena_alloc(w->a, n, sizeof *o->stored);
     w->dev = arena_alloc(w->a, n_dev, sizeof *w->dev);
     w->unit = arena_alloc(w->a, (size_t)opt->n_unit, sizeof *w->unit);
-    w->held = arena_alloc(w->a, n, sizeof *w->held);
-    if (!o->prog || !o->script || !o->leaf || !w->dev || !w->unit || !w->held)
+    w->stored = arena_alloc(w->a, n, sizeof *w->stored);
+    if (!o->prog || !o->script || !o->stored || !w->dev || !w->unit ||
+        !w->stored)
         return err_no_memory(w->err, "programs");
     for (int d = 0; d < opt->n_dev; d++)
         lower_open_events(&w->dev[d].events);
@@ -282,12 +285,12 @@ static pl_status start(struct lower *w)
             return err_no_memory(w->err, "programs");
     }
     PL_TRY(find_users(w));
-    PL_TRY(find_members(w));
+    PL_TRY(find_group_devs(w));
     PL_TRY(lower_presence(w));
-    PL_TRY(lower_leaves(w));
+    PL_TRY(lower_stored(w));
     PL_TRY(lower_io(w));
     for (int i = 0; i < w->num->n; i++)
-        o->leaf[i] = w->held[i] ? &w->held[i]->h : NULL;
+        o->stored[i] = w->stored[i] ? &w->stored[i]->h : NULL;
     return PL_OK;
 }
 
@@ -359,7 +362,7 @@ void lowered_free(struct lowered *l)
     free(l);
 }
 
-const struct lowered_held *lowered_leaf(const struct lowered *l, int i)
+const struct lowered_placed *lowered_stored(const struct lowered *l, int i)
 {
-    return l->leaf[i];
+    return l->stored[i];
 }

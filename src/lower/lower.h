@@ -3,10 +3,13 @@
  * Lowering knows which group computes each node and which device carries which
  * ranks there, and nothing of how devices work. It orders steps, turns
  * conversions into messages and group boundaries into copies, runs the ranks of
- * a PARTIAL region one after another, and places buffers by lifetime. It
+ * a PARTIAL subgraph one after another, and places buffers by lifetime. It
  * changes no bit: all that decides bits is in the numeric plan.
  *
- * Names: lower_X is asked for, lowered_X is what comes of it. */
+ * Names: lower_X is asked for, lowered_X is what comes of it beside the
+ * programs. A script is told of four times: a lower_script asks for it, a
+ * script_draft (lower_inner.h) is the one being written, a lowered_script says
+ * what it sends, and the program's struct script has its steps. */
 #ifndef LOWER_LOWER_H
 #define LOWER_LOWER_H
 
@@ -33,8 +36,8 @@ struct lower_device {
     unsigned char activations[PL_FORMAT_COUNT];        /* enum activations */
 };
 
-/* One script: where each node is computed. A weight or cache that
- * is read in another group than its home is streamed there. */
+/* A script that is asked for: where each node is computed. A weight or cache
+ * that is read in another group than its home is streamed there. */
 struct lower_script {
     int n_micro;
     const int *at; /* [num->n] group; leaves: any */
@@ -58,11 +61,11 @@ struct lowered_value {
     int plain;  /* weights read as plain values too: that copy, or -1 */
 };
 
-/* A value as a group holds it. */
-struct lowered_held {
+/* A value as it lies in a group. */
+struct lowered_placed {
     int group;
-    struct lowered_value *v;   /* [units of the group] */
-    struct lowered_held *next; /* another group's */
+    struct lowered_value *v;     /* [units of the group] */
+    struct lowered_placed *next; /* another group's */
 };
 
 struct lowered_message {
@@ -83,6 +86,7 @@ struct lowered_copy {
     bool pages;
 };
 
+/* What a script of the programs exchanges, and where its results are. */
 struct lowered_script {
     int n_micro;
     const int *at; /* [num->n] */
@@ -100,9 +104,9 @@ struct lowered {
     int n_dev, n_group, n_unit;
     const struct lower_group *group;
     const struct lower_unit *unit;
-    struct program *prog;       /* [n_dev] */
-    struct lowered_held **leaf; /* [num->n] of weights and caches */
-    int n_micro;                /* most micro-batches of a script */
+    struct program *prog;           /* [n_dev] */
+    struct lowered_placed **stored; /* [num->n] of weights and caches */
+    int n_micro;                    /* most micro-batches of a script */
     int *input;       /* [n_micro][g->n_node] tensor of "io" where an input is
                          put before the run; -1: it is none */
     int *token_table; /* [n_micro] tensor of "io" where the token table is put
@@ -115,7 +119,7 @@ pl_status lower(struct lowered **out, const struct numeric *num,
                 const struct lower_options *opt, pl_err *err);
 void lowered_free(struct lowered *l);
 
-/* Who holds weight or cache i; NULL: nobody. */
-const struct lowered_held *lowered_leaf(const struct lowered *l, int i);
+/* Where weight or cache i lies; NULL: nowhere. */
+const struct lowered_placed *lowered_stored(const struct lowered *l, int i);
 
 #endif

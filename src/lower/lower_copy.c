@@ -12,7 +12,7 @@
 /* ---- values -------------------------------------------------------------- */
 
 /* All units of the group that has the value say that it is there. */
-static pl_status announce(struct lower *w, struct held *h)
+static pl_status announce(struct lower *w, struct placed *h)
 {
     const struct lower_group *g = lower_group(w, h->h.group);
     int event;
@@ -27,12 +27,12 @@ static pl_status copy_value(struct lower *w, int i, int j, int b)
 {
     int a = w->script.at[i];
     const struct graph_node *x = lower_node(w, j);
-    struct held *src = lower_find(w, i, a), *dst;
+    struct placed *src = lower_find(w, i, a), *dst;
     struct arrival done = {0};
     pl_dim sum[2] = {{0, PL_CONST}, {0, PL_CONST}};
 
     PL_TRY(announce(w, src));
-    PL_TRY(lower_hold(w, j, b, &dst));
+    PL_TRY(lower_place(w, j, b, &dst));
     w->script.wave++;
     for (int m = 0; m < lower_group(w, b)->n; m++) {
         struct delivery y = lower_delivery(w, i, a, dst, m, &done);
@@ -42,10 +42,11 @@ static pl_status copy_value(struct lower *w, int i, int j, int b)
         y.src = src;
         lower_dims(w, y.u, j, dim);
         PL_TRY(lower_pieces(w, y.u, a, i, j, &none, &p));
-        PL_TRY(lower_room(w, &y, lower_is_given(w, lower_dev(w, y.u), p.p, p.n),
+        PL_TRY(lower_room(w, &y,
+                          lower_is_pushed(w, lower_dev(w, y.u), p.p, p.n),
                           x->format, x->n_dim, dim, 1, NULL));
         dst->h.v[m].tensor = y.out;
-        lower_add_pieces(sum, p.p, p.n);
+        lower_count_pieces(sum, p.p, p.n);
         PL_TRY(lower_deliver(w, &y, p.p, p.n, 0));
     }
     PL_TRY(lower_lend(w, src, b, &done, false));
@@ -62,7 +63,7 @@ pl_status lower_convert_copy(struct lower *w, int j)
 /* The addends of unit u's ranks of PARTIAL value i, from group a, as pieces
  * into entries that lie `stride` apart. */
 static int rank_pieces(const struct lower *w, int i, int a, int u,
-                       const struct held *src, size_t stride,
+                       const struct placed *src, size_t stride,
                        struct copy_piece *p)
 {
     const struct lower_unit *v = &w->unit[u].u;
@@ -96,13 +97,13 @@ pl_status lower_copy_ranks(struct lower *w, int i, int b)
 {
     int a = w->script.at[i];
     const struct graph_node *x = lower_node(w, i);
-    struct held *src = lower_find(w, i, a), *dst;
+    struct placed *src = lower_find(w, i, a), *dst;
     struct arrival done = {0};
     pl_dim sum[2] = {{0, PL_CONST}, {0, PL_CONST}};
 
     if (lower_find(w, i, b))
         return PL_OK;
-    PL_TRY(lower_hold(w, i, b, &dst));
+    PL_TRY(lower_place(w, i, b, &dst));
     w->script.wave++;
     for (int m = 0; m < lower_group(w, b)->n; m++) {
         struct delivery y = lower_delivery(w, i, a, dst, m, &done);
@@ -117,11 +118,11 @@ pl_status lower_copy_ranks(struct lower *w, int i, int b)
         n = rank_pieces(w, i, a, y.u, src, 0, p);
         if (n == 0)
             continue;
-        PL_TRY(lower_room(w, &y, lower_is_given(w, v->dev, p, n), x->format,
+        PL_TRY(lower_room(w, &y, lower_is_pushed(w, v->dev, p, n), x->format,
                           x->n_dim, x->dim, n, &to->stride));
         to->tensor = y.out;
         rank_pieces(w, i, a, y.u, src, to->stride, p);
-        lower_add_pieces(sum, p, n);
+        lower_count_pieces(sum, p, n);
         PL_TRY(lower_deliver(w, &y, p, n, (size_t)n * to->stride));
     }
     PL_TRY(lower_lend(w, src, b, &done, true));
@@ -146,7 +147,7 @@ pl_status lower_fetch(struct lower *w, int i, int b)
 pl_status lower_send(struct lower *w, int i)
 {
     bool pipeline = w->opt->script[w->script.index].n_micro > 1;
-    struct held *h = lower_find(w, i, w->script.at[i]);
+    struct placed *h = lower_find(w, i, w->script.at[i]);
 
     PL_TRY(lower_result(w, i));
     for (int k = w->user0[i]; k < w->user0[i + 1]; k++) {

@@ -4,8 +4,8 @@
  * sees contiguous operands only. Where a letter is summed over, the step of a
  * rank is preceded by copies: one tensor an operand that bears the letter, with
  * the indices that this rank counts. What ours do inside (one call for all
- * ranks of a device, the sum along the tree) the executor then does outside,
- * as for any op in a PARTIAL region. */
+ * ranks of a device, the sum along the tree) the lowering then does outside,
+ * as for any op in a PARTIAL subgraph. */
 #include "lower/lower_inner.h"
 
 #include "base/err.h"
@@ -20,29 +20,25 @@ static pl_status parts(struct lower *w, int u, int i, int dim, int rank,
                        pl_op_part **out, int *n)
 {
     struct layout_local m;
-    int64_t reps;
     pl_op_part *p;
 
     PL_TRY(lower_local(w, u, i, dim, &m));
-    reps = m.period ? m.size / m.period : 0;
-    p = arena_alloc(w->a, (size_t)(m.n_part * reps) + 1, sizeof *p);
+    p = arena_alloc(w->a, (size_t)layout_local_parts(&m) + 1, sizeof *p);
     *n = 0;
     *out = p;
     if (!p)
         return err_no_memory(w->err, "a program");
-    for (int64_t rep = 0; rep < reps; rep++)
-        for (int k = 0; k < m.n_part; k++) {
-            pl_op_part q = {rep * m.period + m.part[k].log,
-                            rep * m.local_period + m.part[k].loc, m.part[k].n};
+    for (int64_t k = 0; k < layout_local_parts(&m); k++) {
+        struct layout_part q = layout_local_part(&m, k);
 
-            if (rank >= 0 && rank_first(m.part[k].owners) != rank)
-                continue;
-            if (*n && p[*n - 1].index + p[*n - 1].n == q.index &&
-                p[*n - 1].at + p[*n - 1].n == q.at)
-                p[*n - 1].n += q.n;
-            else
-                p[(*n)++] = q;
-        }
+        if (rank >= 0 && rank_first(q.owners) != rank)
+            continue;
+        if (*n && p[*n - 1].index + p[*n - 1].n == q.logical &&
+            p[*n - 1].at + p[*n - 1].n == q.local)
+            p[*n - 1].n += q.n;
+        else
+            p[(*n)++] = (pl_op_part){q.logical, q.local, q.n};
+    }
     return PL_OK;
 }
 
@@ -68,8 +64,8 @@ static pl_dim bytes_of(const pl_dim *dim, int from, int to, int64_t n)
 
 /* Copies what `rank` counts of value i, tensor *in at unit u, to a tensor of
  * its own, which becomes *in. */
-static pl_status rank_slice(struct lower *w, int u, int i, int rank, int *in,
-                            struct kernel_custom_split *s)
+static pl_status rank_part(struct lower *w, int u, int i, int rank, int *in,
+                           struct kernel_custom_split *s)
 {
     const struct graph_node *x = lower_node(w, i);
     int axis = w->num->node[i].layout->dim, n, d = lower_dev(w, u);
@@ -132,8 +128,8 @@ pl_status lower_custom(struct lower *w, int u, int i, struct step_kernel *s)
         if (n->in[k] < 0)
             continue;
         if (n->sum && w->num->node[n->in[k]].layout->kind == PL_SPLIT)
-            PL_TRY(rank_slice(w, u, n->in[k], s->tree.item[0].rank,
-                              &s->arg[k + 1].tensor, &c->in[k]));
+            PL_TRY(rank_part(w, u, n->in[k], s->tree.item[0].rank,
+                             &s->arg[k + 1].tensor, &c->in[k]));
         else
             PL_TRY(split_of(w, u, n->in[k], &c->in[k]));
     }

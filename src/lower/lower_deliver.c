@@ -4,7 +4,7 @@
  * post, takes its pieces, and posts that it has them. To any other the source
  * pushes into its inbox, when it has the value and the receiver has posted that
  * the place is free. Devices with a copy queue start as soon as they can, and
- * the value is waited for at its first use (lower_held.c); the others copy
+ * the value is waited for at its first use (lower_placed.c); the others copy
  * among their other steps. */
 #include "lower/lower_deliver.h"
 
@@ -49,8 +49,8 @@ enum queue lower_copy_queue(const struct lower *w, int d)
 
 /* ---- pieces -------------------------------------------------------------- */
 
-bool lower_is_given(const struct lower *w, int d, const struct copy_piece *p,
-                    int n)
+bool lower_is_pushed(const struct lower *w, int d, const struct copy_piece *p,
+                     int n)
 {
     for (int k = 0; k < n; k++)
         if (!lower_reads(w, d, p[k].src_dev))
@@ -58,7 +58,7 @@ bool lower_is_given(const struct lower *w, int d, const struct copy_piece *p,
     return false;
 }
 
-int lower_run_of(const struct copy_piece *p, int n)
+int lower_same_source(const struct copy_piece *p, int n)
 {
     int k = 1;
 
@@ -83,14 +83,14 @@ static pl_dim moved(const struct copy_piece *p)
     return lower_product(all, 0, 3, 1);
 }
 
-void lower_add_pieces(pl_dim sum[2], const struct copy_piece *p, int n)
+void lower_count_pieces(pl_dim sum[2], const struct copy_piece *p, int n)
 {
     for (int k = 0; k < n; k++)
         lower_add_bytes(sum, moved(&p[k]));
 }
 
 struct delivery lower_delivery(const struct lower *w, int i, int from,
-                               const struct held *dst, int m,
+                               const struct placed *dst, int m,
                                struct arrival *done)
 {
     return (struct delivery){.u = lower_group(w, dst->h.group)->first + m,
@@ -102,32 +102,32 @@ struct delivery lower_delivery(const struct lower *w, int i, int from,
 
 /* ---- room at the receiver ------------------------------------------------ */
 
-/* The next place of a unit's inbox is free when it has done all that it was
- * told to do so far. */
-pl_status lower_room(struct lower *w, struct delivery *y, bool given,
+/* Memory that is given out now is free when the unit has done all that it was
+ * told to do so far: its next event says so. */
+pl_status lower_room(struct lower *w, struct delivery *y, bool pushed,
                      pl_format f, int n_dim, const pl_dim *dim, int entries,
                      size_t *stride)
 {
     int d = lower_dev(w, y->u), birth;
 
-    if (given)
-        PL_TRY(lower_post(w, d, QUEUE_COMPUTE, &y->free));
+    if (pushed)
+        PL_TRY(lower_post(w, d, QUEUE_COMPUTE, &y->room));
     birth = w->dev[d].n_step - 1;
     PL_TRY(lower_tensor(w, d, f, n_dim, dim, entries, &y->out, stride));
-    if (given)
+    if (pushed)
         lower_to_inbox(&w->dev[d], y->out, birth);
     return PL_OK;
 }
 
-pl_status lower_leaf_room(struct lower *w, struct delivery *y, bool given,
-                          int i, size_t bytes)
+pl_status lower_stored_room(struct lower *w, struct delivery *y, bool pushed,
+                            int i, size_t bytes)
 {
     const struct graph_node *x = lower_node(w, i);
     const pl_dim size = {(int64_t)bytes, PL_CONST};
     struct prog_tensor *t;
     pl_dim dim[GRAPH_MAX_DIM];
 
-    PL_TRY(lower_room(w, y, given, PL_F32, 1, &size, -1, NULL));
+    PL_TRY(lower_room(w, y, pushed, PL_F32, 1, &size, -1, NULL));
     lower_dims(w, y->u, i, dim);
     t = &w->dev[lower_dev(w, y->u)].tensor[y->out];
     t->format = x->format;
@@ -178,8 +178,8 @@ static pl_status catch_up(struct lower *w, int d)
     return lower_wait(w, d, QUEUE_COPY, d, mine);
 }
 
-pl_status lower_receive(struct lower *w, const struct delivery *y,
-                        const struct arrival *from, struct step *step, int n)
+pl_status lower_pull(struct lower *w, const struct delivery *y,
+                     const struct arrival *from, struct step *step, int n)
 {
     int d = lower_dev(w, y->u), event;
     enum queue q = lower_copy_queue(w, d);
@@ -203,9 +203,9 @@ pl_status lower_receive(struct lower *w, const struct delivery *y,
     return lower_expect(w, y->done, d, event);
 }
 
-/* ---- a receiver that is given -------------------------------------------- */
+/* ---- a receiver that is pushed to ---------------------------------------- */
 
-pl_status lower_give(struct lower *w, const struct delivery *y, int s,
+pl_status lower_push(struct lower *w, const struct delivery *y, int s,
                      const int ready[2], struct step *x)
 {
     enum queue q = lower_copy_queue(w, s);
@@ -215,7 +215,7 @@ pl_status lower_give(struct lower *w, const struct delivery *y, int s,
     x->node = y->node;
     if (q == QUEUE_COPY)
         PL_TRY(lower_post_wave(w, s));
-    PL_TRY(lower_wait(w, s, q, lower_dev(w, y->u), y->free));
+    PL_TRY(lower_wait(w, s, q, lower_dev(w, y->u), y->room));
     for (int k = 0; k < 2; k++)
         if (q == QUEUE_COPY && ready[k] >= 0)
             PL_TRY(lower_wait(w, s, q, s, ready[k]));
@@ -229,8 +229,9 @@ pl_status lower_give(struct lower *w, const struct delivery *y, int s,
 }
 
 /* Device s pushes p[n], all its own. */
-static pl_status give_pieces(struct lower *w, const struct delivery *y, int s,
-                             int ready, const struct copy_piece *p, int n)
+static pl_status push_pieces_of(struct lower *w, const struct delivery *y,
+                                int s, int ready, const struct copy_piece *p,
+                                int n)
 {
     const struct push_to to = {lower_dev(w, y->u), y->out, 0};
     struct step x = {.kind = STEP_PUSH,
@@ -240,7 +241,7 @@ static pl_status give_pieces(struct lower *w, const struct delivery *y, int s,
                               .n_piece = n,
                               .between_groups = true}};
 
-    return x.push.to ? lower_give(w, y, s, (const int[2]){ready, -1}, &x)
+    return x.push.to ? lower_push(w, y, s, (const int[2]){ready, -1}, &x)
                      : err_no_memory(w->err, "a program");
 }
 
@@ -259,11 +260,11 @@ pl_status lower_deliver(struct lower *w, const struct delivery *y,
     for (int k = 0; k < n; k += len) {
         int su = lower_unit_of(w, y->group, p[k].src_dev), e = -1;
 
-        len = lower_run_of(p + k, n - k);
+        len = lower_same_source(p + k, n - k);
         if (y->src)
             PL_TRY(lower_ready(w, y->src, su, &e));
         if (!lower_reads(w, d, p[k].src_dev)) {
-            PL_TRY(give_pieces(w, y, p[k].src_dev, e, p + k, len));
+            PL_TRY(push_pieces_of(w, y, p[k].src_dev, e, p + k, len));
             continue;
         }
         if (e >= 0)
@@ -277,7 +278,7 @@ pl_status lower_deliver(struct lower *w, const struct delivery *y,
     s.pull.out_bytes = out_bytes;
     s.pull.piece = mine;
     s.pull.n_piece = n_mine;
-    return lower_receive(w, y, &from, &s, 1);
+    return lower_pull(w, y, &from, &s, 1);
 }
 
 pl_status lower_note_copy(struct lower *w, int i, int from, int to, bool pages,

@@ -7,10 +7,11 @@
 
 /* What goes to one unit. */
 struct delivery {
-    int u, node;      /* of the graph: what comes */
-    struct held *src; /* whose ready[] events are made; NULL: always ready */
-    int group;        /* that has it */
-    int free, out;    /* receiver: its inbox is free from then; its tensor */
+    int u, node;        /* of the graph: what comes */
+    struct placed *src; /* whose ready[] events are made; NULL: always ready */
+    int group;          /* that has it */
+    int room, out; /* receiver: event that says that its inbox has room; its
+                      tensor */
     struct arrival *arrives, *done;
 };
 
@@ -21,38 +22,39 @@ bool lower_all_read(const struct lower *w, int a, int b);
 /* Has some device of the group no copy queue? */
 bool lower_one_queue(const struct lower *w, int group);
 enum queue lower_copy_queue(const struct lower *w, int d);
-/* Pieces from one device after another: by how many p[0] is followed that are
- * from its own, itself included. */
-int lower_run_of(const struct copy_piece *p, int n);
+/* Pieces from one device after another: how many of p[n] have p[0]'s device,
+ * itself and those behind it. */
+int lower_same_source(const struct copy_piece *p, int n);
 /* The unit of a group on a device. */
 int lower_unit_of(const struct lower *w, int group, int dev);
 /* Must somebody push to device d what pieces p[n] carry? */
-bool lower_is_given(const struct lower *w, int d, const struct copy_piece *p,
-                    int n);
-/* Adds what pieces p[n] carry. */
-void lower_add_pieces(pl_dim sum[2], const struct copy_piece *p, int n);
+bool lower_is_pushed(const struct lower *w, int d, const struct copy_piece *p,
+                     int n);
+/* Adds the bytes that pieces p[n] carry. */
+void lower_count_pieces(pl_dim sum[2], const struct copy_piece *p, int n);
 
 /* Of value i, which group `from` has, to unit m of dst's group. */
 struct delivery lower_delivery(const struct lower *w, int i, int from,
-                               const struct held *dst, int m,
+                               const struct placed *dst, int m,
                                struct arrival *done);
-/* y->out, a new tensor for what comes (see lower_tensor): in the inbox, free
- * from y->free on, if it is given, else among the unit's buffers. */
-pl_status lower_room(struct lower *w, struct delivery *y, bool given,
+/* y->out, a new tensor for what comes (see lower_tensor): in the inbox, which
+ * has room when y->room has come, if it is pushed, else among the unit's
+ * buffers. */
+pl_status lower_room(struct lower *w, struct delivery *y, bool pushed,
                      pl_format f, int n_dim, const pl_dim *dim, int entries,
                      size_t *stride);
-/* The same for `bytes` of leaf i's local part. */
-pl_status lower_leaf_room(struct lower *w, struct delivery *y, bool given,
-                          int i, size_t bytes);
+/* The same for `bytes` of the local part of weight or cache i. */
+pl_status lower_stored_room(struct lower *w, struct delivery *y, bool pushed,
+                            int i, size_t bytes);
 /* Adds an event to those that must have come. */
 pl_status lower_expect(struct lower *w, struct arrival *a, int dev, int event);
 /* Unit y->u takes step[n], transfers into its tensors, when `from` has come. */
-pl_status lower_receive(struct lower *w, const struct delivery *y,
-                        const struct arrival *from, struct step *step, int n);
+pl_status lower_pull(struct lower *w, const struct delivery *y,
+                     const struct arrival *from, struct step *step, int n);
 /* Device s takes step x, which writes into the receiver's inbox, when it has
  * the value, its own events of `ready` have come (-1: none), and the receiver's
  * place is free. */
-pl_status lower_give(struct lower *w, const struct delivery *y, int s,
+pl_status lower_push(struct lower *w, const struct delivery *y, int s,
                      const int ready[2], struct step *x);
 /* Brings pieces p[n] of y->src to unit y->u: pulled where it can read them,
  * else pushed. out_bytes: see step_pull. */

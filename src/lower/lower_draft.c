@@ -221,7 +221,7 @@ pl_status lower_step(struct lower *w, int d, const struct step *s)
     struct step *t;
 
     if (!step_is_transfer(s) && s->kind != STEP_WAIT)
-        PL_TRY(lower_settle(w, d));
+        PL_TRY(lower_post_owed(w, d));
     if (step_meets(s))
         PL_TRY(lower_link(w, d, s->queue));
     if (!lower_grow((void **)&v->step, v->n_step, &v->step_cap,

@@ -23,7 +23,7 @@ void lower_open_events(struct draft_events *e)
 }
 
 /* Room to know of the device's events up to `event`. */
-static bool know(struct draft_events *x, int event)
+static bool grow_events(struct draft_events *x, int event)
 {
     while (x->cap <= event) {
         int cap = x->cap;
@@ -44,7 +44,7 @@ static pl_status post(struct lower *w, int d, enum queue q, int event)
         .kind = STEP_POST, .queue = q, .node = -1, .event = {d, event}};
     struct posts *p;
 
-    if (!know(x, event))
+    if (!grow_events(x, event))
         return err_no_memory(w->err, "a program");
     p = &x->posts[q][w->now.micro][w->now.guard];
     p->n++;
@@ -63,7 +63,7 @@ pl_status lower_post(struct lower *w, int d, enum queue q, int *event)
     struct draft_events *x = &w->dev[d].events;
     const struct step *last;
 
-    PL_TRY(lower_settle(w, d));
+    PL_TRY(lower_post_owed(w, d));
     last = v->n_step ? &v->step[v->n_step - 1] : NULL;
     if (last && last->kind == STEP_POST && last->queue == q &&
         last->micro == w->now.micro &&
@@ -80,7 +80,7 @@ pl_status lower_post_late(struct lower *w, int d, int *event)
     struct draft_events *x = &w->dev[d].events;
 
     *event = x->n++;
-    if (!know(x, *event))
+    if (!grow_events(x, *event))
         return err_no_memory(w->err, "a program");
     x->event[*event] = (struct draft_event){.late = true,
                                             .micro = w->now.micro,
@@ -123,7 +123,7 @@ pl_status lower_post_wave(struct lower *w, int d)
     return PL_OK;
 }
 
-pl_status lower_settle(struct lower *w, int d)
+pl_status lower_post_owed(struct lower *w, int d)
 {
     struct draft_events *x = &w->dev[d].events;
     const struct cursor was = w->now;
@@ -144,7 +144,7 @@ pl_status lower_post_later(struct lower *w, int d, int *event)
     struct draft_events *x = &w->dev[d].events;
 
     if (x->owed_micro != w->now.micro)
-        PL_TRY(lower_settle(w, d));
+        PL_TRY(lower_post_owed(w, d));
     if (x->owed < 0)
         x->owed = x->n++;
     x->owed_micro = w->now.micro;
@@ -196,18 +196,20 @@ pl_status lower_link(struct lower *w, int d, enum queue q)
     return PL_OK;
 }
 
-/* The device's queue waits for event l of the other one, in just the runs that
- * have it. */
-static void note_link(struct lower *w, struct draft_events *x, enum queue q,
+/* The device's queue is to wait for its own event l. False: it has waited for
+ * it, or for a later one of the same queue, in just the runs that have it. */
+static bool note_link(struct lower *w, struct draft_events *x, enum queue q,
                       const struct draft_event *l)
 {
     struct posts *p;
 
     if (l->queue == q || l->micro != w->now.micro || l->guard != w->now.guard)
-        return;
+        return true;
     p = &x->posts[l->queue][l->micro][l->guard];
-    if (l->number > p->linked)
-        p->linked = l->number;
+    if (l->number <= p->linked)
+        return false;
+    p->linked = l->number;
+    return true;
 }
 
 pl_status lower_wait(struct lower *w, int d, enum queue q, int dev, int event)
@@ -216,7 +218,7 @@ pl_status lower_wait(struct lower *w, int d, enum queue q, int dev, int event)
     struct step_event e;
 
     if (x->owed == event)
-        PL_TRY(lower_settle(w, dev));
+        PL_TRY(lower_post_owed(w, dev));
     if (event < x->cap && x->event[event].late)
         PL_TRY(post_now(w, dev, event));
     if (event < x->cap && x->event[event].as >= 0)
@@ -224,8 +226,8 @@ pl_status lower_wait(struct lower *w, int d, enum queue q, int dev, int event)
     e = (struct step_event){dev, event};
     if (dev != d)
         PL_TRY(lower_link(w, d, q));
-    else
-        note_link(w, x, q, &x->event[event]);
+    else if (!note_link(w, x, q, &x->event[event]))
+        return PL_OK;
     return wait_step(w, d, q, &e, 1);
 }
 

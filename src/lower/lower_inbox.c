@@ -128,11 +128,11 @@ static pl_status push_all(struct lower *w, int from, struct pushes *x)
 
 /* ---- staging ------------------------------------------------------------- */
 
-/* Unit k's inbox for the addends of one sum: a slot for each that comes from
- * elsewhere. */
-struct box {
+/* Room in unit k's inbox for the addends of one sum: an entry for each that
+ * comes from elsewhere. */
+struct staging {
     int tensor, n;
-    size_t slot; /* bytes of each */
+    size_t entry_bytes; /* bytes of each */
 };
 
 /* Addends that unit k does not have itself. */
@@ -146,24 +146,24 @@ static int n_remote(const struct exchange *e, int k, const struct merge_item *m)
 }
 
 /* bytes: of a value, or what is summed of it here, at its largest. */
-static pl_status make_box(const struct exchange *e, int k,
-                          const struct merge_item *m, size_t bytes,
-                          struct box *b)
+static pl_status make_staging(const struct exchange *e, int k,
+                              const struct merge_item *m, size_t bytes,
+                              struct staging *b)
 {
     pl_dim size = {0, PL_CONST};
 
-    *b = (struct box){.slot = (bytes + 63) / 64 * 64};
-    size.n = n_remote(e, k, m) * (int64_t)(b->slot / 4);
+    *b = (struct staging){.entry_bytes = (bytes + 63) / 64 * 64};
+    size.n = n_remote(e, k, m) * (int64_t)(b->entry_bytes / 4);
     return lower_inbox_tensor(e->w, dev_of(e, k), PL_F32, 1, &size,
                               lower_free_from(e->w, e->g->first + k), 0,
                               &b->tensor);
 }
 
-/* The addend, which comes into the next slot of the box; *at: where. */
-static void take_slot(const struct exchange *e, int k, struct box *b,
-                      struct merge_addend *ad, pl_dim skip, size_t *at)
+/* The addend, which comes into the next entry of the staging; *at: where. */
+static void take_entry(const struct exchange *e, int k, struct staging *b,
+                       struct merge_addend *ad, pl_dim skip, size_t *at)
 {
-    *at = (size_t)b->n++ * b->slot;
+    *at = (size_t)b->n++ * b->entry_bytes;
     *ad = (struct merge_addend){.dev = dev_of(e, k),
                                 .tensor = b->tensor,
                                 .off = *at,
@@ -184,7 +184,7 @@ static pl_status entry_of(const struct exchange *e, int j,
 }
 
 /* The pieces of a sum that unit k wants, p[n], from an entry of the sender into
- * the same places of a slot. A single one is kept until all are pushed. */
+ * the same places of an entry. A single one is kept until all are pushed. */
 static pl_status staged(const struct exchange *e, int k,
                         const struct copy_piece *p, int n, int from, int entry,
                         const struct copy_piece **out)
@@ -241,12 +241,12 @@ static struct copy_piece range_piece(const struct exchange *e, int j, int k)
 
 /* ---- shots ------------------------------------------------------------- */
 
-/* The boxes of a shot, [units][n], and items that read from them. ranges: of
+/* The staging of a shot, [units][n], and items that read from them. ranges: of
  * sums only each unit's own range; most: rows, 0: as many as there may be. */
 struct shot {
     bool ranges;
     int64_t most;
-    struct box *box;
+    struct staging *staging;
     struct merge_item *m;
 };
 
@@ -275,9 +275,9 @@ static pl_status open_shot(const struct exchange *e, struct shot *x)
     struct lower *w = e->w;
     size_t n = (size_t)(e->n * e->g->n) + 1;
 
-    x->box = arena_alloc(w->a, n, sizeof *x->box);
+    x->staging = arena_alloc(w->a, n, sizeof *x->staging);
     x->m = arena_alloc(w->a, n, sizeof *x->m);
-    if (!x->box || !x->m)
+    if (!x->staging || !x->m)
         return err_no_memory(w->err, "a program");
     for (int i = 0; i < e->g->n * e->n; i++) {
         struct merge_item *m = &x->m[i];
@@ -298,12 +298,14 @@ static pl_status open_shot(const struct exchange *e, struct shot *x)
             m->n_piece = p->bytes.n > 0;
         }
         if (m->reduce && m->n_piece > 0)
-            PL_TRY(make_box(e, k, m, staged_bytes(e, x, k, j), &x->box[i]));
+            PL_TRY(make_staging(e, k, m, staged_bytes(e, x, k, j),
+                                &x->staging[i]));
     }
     return PL_OK;
 }
 
-/* Unit k's range, from an entry of the sender to the beginning of a slot. */
+/* Unit k's range, from an entry of the sender to the beginning of a staged
+ * one. */
 static const struct copy_piece *ranged(const struct exchange *e,
                                        const struct merge_item *m, int k,
                                        int from, int entry)
@@ -322,7 +324,7 @@ static pl_status push_addend(struct exchange *e, const struct shot *x, int s,
                              int j, int a)
 {
     const struct merge_addend from = item_of(e, s, j)->m.addend[a];
-    struct parcel like = {.n = -1}; /* what is in the slots as wanted */
+    struct parcel like = {.n = -1}; /* what is staged as it is wanted */
     const struct copy_piece *p = NULL;
     bool range = x->ranges && is_all_reduce(e, j);
     int entry;
@@ -331,7 +333,7 @@ static pl_status push_addend(struct exchange *e, const struct shot *x, int s,
     for (int i = 1; i < e->g->n; i++) { /* each begins with its neighbour */
         int k = (s + i) % e->g->n;
         struct merge_item *m = &x->m[k * e->n + j];
-        struct box *b = &x->box[k * e->n + j];
+        struct staging *b = &x->staging[k * e->n + j];
         const struct parcel now = {.p = m->piece, .n = m->n_piece};
         size_t at;
 
@@ -343,8 +345,8 @@ static pl_status push_addend(struct exchange *e, const struct shot *x, int s,
             PL_TRY(staged(e, k, m->piece, m->n_piece, from.dev, entry, &p));
             like = now;
         }
-        take_slot(e, k, b, (struct merge_addend *)&m->addend[a],
-                  range ? range_at(e, j, k) : (pl_dim){0, PL_CONST}, &at);
+        take_entry(e, k, b, (struct merge_addend *)&m->addend[a],
+                   range ? range_at(e, j, k) : (pl_dim){0, PL_CONST}, &at);
         push_later(&e->out, dev_of(e, k), b->tensor, at, p, m->n_piece);
     }
     return push_all(e->w, from.dev, &e->out);
@@ -357,8 +359,8 @@ static pl_status push_parts(struct exchange *e, int s, int j)
         int k = (s + i) % e->g->n, n;
         const struct lower_item *it = item_of(e, k, j);
 
-        for (int b = 0; b < it->remote.n; b += n) { /* mostly one run a peer */
-            n = lower_run_of(it->remote.p + b, it->remote.n - b);
+        for (int b = 0; b < it->remote.n; b += n) { /* mostly once a peer */
+            n = lower_same_source(it->remote.p + b, it->remote.n - b);
             if (it->remote.p[b].src_dev != dev_of(e, s))
                 continue;
             if (e->out.n == e->g->n)
@@ -487,8 +489,9 @@ static void guards(const struct exchange *e, enum guard *few, enum guard *many)
     }
 }
 
-/* Sums over both n_tok and n_out, or of other sizes, in one message: the guard
- * says nothing of the others' sizes. */
+/* Most rows that the message has where it takes one shot, which is how much is
+ * staged for it: those that guard `few` lets through. 0: any number, since
+ * there is no guard, or some value's rows are not the ones that it counts. */
 static int64_t most_of(const struct exchange *e, enum guard few)
 {
     pl_symbol s = few == GUARD_FEW_TOK ? PL_N_TOK : PL_N_OUT;

@@ -22,7 +22,7 @@ enum guard {
  * between sets it and puts it back. */
 struct cursor {
     int micro;        /* micro-batch */
-    enum guard guard; /* the runs that have them */
+    enum guard guard; /* which runs have them */
 };
 
 /* ---- a device's program being written ------------------------------------ */
@@ -95,8 +95,8 @@ struct arrival {
 };
 
 /* A value as a group holds it, while its script is written. */
-struct held {
-    struct lowered_held h;
+struct placed {
+    struct lowered_placed h;
     struct addends *sums;    /* [units] PARTIAL: subtree sums to be reduced */
     struct addends *by_rank; /* [units] PARTIAL: one entry a present rank */
     int *ready;              /* [units] event that says it is there, or -1 */
@@ -121,8 +121,7 @@ struct unit_messages {
     int n_lent, lent_cap;
 };
 
-/* The token table of a micro-batch, as far as a unit has it: lower_io.c's.
- */
+/* The token table of a micro-batch, as far as a unit has it: lower_io.c's. */
 struct unit_token_table {
     int tensor; /* -1: not here */
     int ready;  /* event that says to the copy queue that it is, or -1 */
@@ -140,12 +139,12 @@ struct unit {
 
 /* The script being written. */
 struct script_draft {
-    int index;            /* among the scripts */
-    const int *at;        /* [num->n] group that computes each node */
-    struct held ***value; /* [n_micro][num->n]; NULL: no script yet */
-    int order;            /* of the next step, in the total order */
-    int wave;             /* of copies that set out together */
-    int copy_cap;         /* of the lowered script's copies */
+    int index;              /* among the scripts */
+    const int *at;          /* [num->n] group that computes each node */
+    struct placed ***value; /* [n_micro][num->n]; NULL: no script yet */
+    int order;              /* of the next step, in the total order */
+    int wave;               /* of copies that set out together */
+    int copy_cap;           /* of the lowered script's copies */
 };
 
 struct lower {
@@ -156,10 +155,10 @@ struct lower {
     struct lowered *out;
     struct arena *a; /* out's */
     pl_err *err;
-    int *user0, *user;   /* readers of node i: user[user0[i] .. user0[i + 1]) */
-    const int **members; /* [n_group] devices of its units */
-    struct held **held;  /* [num->n]: weights and caches, for good */
-    uint64_t *present;   /* [num->n] PARTIAL: ranks that have an addend */
+    int *user0, *user; /* readers of node i: user[user0[i] .. user0[i + 1]) */
+    const int **group_dev;  /* [n_group] devices of its units */
+    struct placed **stored; /* [num->n] weights and caches, for all scripts */
+    uint64_t *present;      /* [num->n] PARTIAL: ranks that have an addend */
     int64_t few; /* most rows for which a message takes one shot: what the first
                     sum that needs two has, then of all; 0: none did yet */
 
@@ -169,7 +168,7 @@ struct lower {
     struct cursor now;
 
     /* one file's own each; in w->a */
-    struct regions *regions;   /* lower_partial.c */
+    struct partials *partials; /* lower_partial.c */
     struct transits *transits; /* lower_lend.c; NULL: nothing was lent yet */
     struct streams *streams;   /* lower_stream.c, of the script */
 };
@@ -220,8 +219,11 @@ pl_dim lower_product(const pl_dim *dim, int from, int to, int64_t factor);
 /* Adds b to a sum of a constant or n_tok part and an n_out part. */
 void lower_add_bytes(pl_dim sum[2], pl_dim b);
 
-/* New tensor of device d's work region (a buffer of its own, `entries` times).
- * entries 0: outside the work region; -1: dim holds bytes, not values. */
+/* New tensor of device d, in the work region, in a buffer of its own. The
+ * buffer has room for `entries` such values one after another, *stride bytes
+ * apart (stride may be NULL); the tensor is the first of them, lower_alias()
+ * makes the others. entries 0: it has no buffer, and lower_append() says where
+ * it lies; -1: a single entry, of which dim counts bytes and not values. */
 pl_status lower_tensor(struct lower *w, int d, pl_format f, int n_dim,
                        const pl_dim *dim, int entries, int *out,
                        size_t *stride);
@@ -252,11 +254,13 @@ pl_status lower_wait(struct lower *w, int d, enum queue q, int dev, int event);
  * to keep in w->a; several devices may have the same. */
 pl_status lower_wait_all(struct lower *w, int d, const struct step_event *e,
                          int n);
-/* A POST of the compute queue that comes before the device's next step other
- * than transfers and waits, so that threads meet once for all that they pull
- * in a row. A meeting's order is taken after lower_settle(). */
+/* The event of a POST in the compute queue that the device owes: it comes
+ * before its next step other than transfers and waits, so that threads meet
+ * once for all that they pull in a row. */
 pl_status lower_post_later(struct lower *w, int d, int *event);
-pl_status lower_settle(struct lower *w, int d);
+/* Makes the POST that is owed, if one is. Comes before a meeting's order is
+ * taken. */
+pl_status lower_post_owed(struct lower *w, int d);
 /* The event of a POST in device d's copy queue that comes as late as it can:
  * see struct draft_event. */
 pl_status lower_post_late(struct lower *w, int d, int *event);
@@ -268,27 +272,27 @@ pl_status lower_link(struct lower *w, int d, enum queue q);
 /* A draft's events before its first script, and between two. */
 void lower_open_events(struct draft_events *e);
 
-/* ---- lower_held.c -------------------------------------------------------- */
+/* ---- lower_placed.c ------------------------------------------------------ */
 
 /* Value i in a group, NULL: not there. */
-struct held *lower_find(const struct lower *w, int i, int group);
-/* A new holding, all tensors -1. */
-pl_status lower_hold(struct lower *w, int i, int group, struct held **out);
+struct placed *lower_find(const struct lower *w, int i, int group);
+/* Value i in a group from now on, all its tensors -1. */
+pl_status lower_place(struct lower *w, int i, int group, struct placed **out);
 /* The tensor of value i (of a weight: packed or plain form) at unit u, which
  * must hold it. */
-static inline struct lowered_value *lower_value(const struct held *h,
+static inline struct lowered_value *lower_value(const struct placed *h,
                                                 const struct unit *u)
 {
     return &h->h.v[u->local];
 }
 /* The value is about to be used at unit u. */
-pl_status lower_arrive(struct lower *w, const struct held *h, int u);
+pl_status lower_arrive(struct lower *w, const struct placed *h, int u);
 /* The event that says that unit u has its part of the value. */
-pl_status lower_ready(struct lower *w, struct held *h, int u, int *event);
+pl_status lower_ready(struct lower *w, struct placed *h, int u, int *event);
 /* The script ends: what nobody has waited for may come until then. */
 void lower_end_arrivals(struct lower *w, int n_micro);
 
-/* ---- lower_leaf.c ------------------------------------------------------ */
+/* ---- lower_stored.c ------------------------------------------------------ */
 
 /* What operand k of this op, if it is a weight, is read for. */
 enum weight_use lower_weight_use(enum op op, int k);
@@ -297,13 +301,13 @@ enum weight_use lower_weight_use(enum op op, int k);
 pl_status lower_spans(struct lower *w, const struct layout_local *m,
                       struct rank_span **out, int *n);
 /* Weights and caches of all groups. */
-pl_status lower_leaves(struct lower *w);
+pl_status lower_stored(struct lower *w);
 /* The packed form of weight i as unit u would hold it. */
 pl_status lower_pack(struct lower *w, int u, int i, struct pack **out);
 /* Matrices of weight i that unit u holds: experts, or one. */
 int64_t lower_matrices(const struct lower *w, int u, int i);
 /* Gives tensor t, which has no buffer, the next `bytes` of a region. */
-void lower_place(struct draft *v, int t, enum region r, size_t bytes);
+void lower_append(struct draft *v, int t, enum region r, size_t bytes);
 
 /* ---- lower_io.c -------------------------------------------------------- */
 
@@ -342,8 +346,8 @@ pl_status lower_everywhere(struct lower *w, int i);
 /* ---- lower_partial.c --------------------------------------------------- */
 
 pl_status lower_presence(struct lower *w);
-/* Computes the PARTIAL operands of conversions item[n]. */
-pl_status lower_regions(struct lower *w, int n, const int *item);
+/* Computes the PARTIAL operands of conversions item[n], and what these need. */
+pl_status lower_partial_operands(struct lower *w, int n, const int *item);
 
 /* ---- lower_pieces.c ---------------------------------------------------- */
 
@@ -355,8 +359,8 @@ struct lower_pieces {
 };
 pl_status lower_pieces(struct lower *w, int u, int a, int from, int to,
                        struct lower_pieces *local, struct lower_pieces *remote);
-pl_status lower_push_piece(struct lower *w, struct lower_pieces *l,
-                           const struct copy_piece *p);
+pl_status lower_add_piece(struct lower *w, struct lower_pieces *l,
+                          const struct copy_piece *p);
 
 /* ---- lower_slice.c, lower_message.c -------------------------------------- */
 
@@ -375,14 +379,14 @@ pl_status lower_fetch(struct lower *w, int i, int b);
 pl_status lower_convert_copy(struct lower *w, int j);
 /* The addends of PARTIAL value i, rank by rank, to group b. */
 pl_status lower_copy_ranks(struct lower *w, int i, int b);
-/* Value i is there: starts the copies that others will want. */
+/* Value i is there: starts its copies to the groups that will read it. */
 pl_status lower_send(struct lower *w, int i);
 
 /* ---- lower_lend.c -------------------------------------------------------- */
 
 /* Value h is read by the units of group `to`, who have it when the events of
  * `done` have come. by_rank: its addends, else its value. */
-pl_status lower_lend(struct lower *w, const struct held *h, int to,
+pl_status lower_lend(struct lower *w, const struct placed *h, int to,
                      const struct arrival *done, bool by_rank);
 /* The script ends: what is still lent lives to its end. */
 void lower_end_lent(struct lower *w);
@@ -391,7 +395,8 @@ void lower_end_lent(struct lower *w);
 
 /* Finds the weights that the script streams, and starts the first. */
 pl_status lower_find_streams(struct lower *w);
-/* Weight i is about to be read in group b. */
+/* Weight i is about to be read in group b: it is there or on its way, and what
+ * is read next sets out ahead of its use. */
 pl_status lower_ahead(struct lower *w, int i, int b);
 /* The pages of cache value i (a cache, or what was written into it) to group
  * b. */

@@ -4,8 +4,8 @@
  * before a run and finds results after it, so a run needs nothing else of the
  * host. The table that says who the tokens are (program_token_table) is one
  * more input, of graphs that have a cache. A group takes all inputs that its
- * ops read when the first of them is wanted, in one transfer a device, as one
- * *block*: pulled by a device that reads io's memory, else pushed by io into
+ * ops read when the first of them is wanted, in one transfer a device, a
+ * *bundle*: pulled by a device that reads io's memory, else pushed by io into
  * its inbox. A result goes into io's inbox as soon as it is there; nobody waits
  * for it but the run's end. */
 #include "lower/lower_deliver.h"
@@ -82,7 +82,7 @@ static pl_status io_token_table(struct lower *w)
             continue;
         w->now.micro = k;
         PL_TRY(lower_tensor(w, io_dev(w), PL_I32, 1, &n, 0, &t[k], NULL));
-        lower_place(&w->dev[io_dev(w)], t[k], REGION_WORK, 4 * (size_t)n.n);
+        lower_append(&w->dev[io_dev(w)], t[k], REGION_WORK, 4 * (size_t)n.n);
     }
     w->now.micro = 0;
     return PL_OK;
@@ -112,7 +112,7 @@ pl_status lower_io(struct lower *w)
             w->now.micro = k;
             PL_TRY(lower_tensor(w, io_dev(w), x->format, x->n_dim, x->dim, 0, t,
                                 NULL));
-            lower_place(v, *t, REGION_WORK, at_most(w, x->n_dim, x->dim));
+            lower_append(v, *t, REGION_WORK, at_most(w, x->n_dim, x->dim));
         }
     w->now.micro = 0;
     return io_token_table(w);
@@ -139,12 +139,12 @@ pl_status lower_io_begin(struct lower *w, struct lowered_script *o)
         forget_token_tables(&w->unit[u]);
     for (int k = 0; k < o->n_micro; k++)
         for (int i = 0; i < w->num->n; i++) {
-            struct held *h;
+            struct placed *h;
 
             if (!lower_is(w, i, OP_input))
                 continue;
             w->now.micro = k;
-            PL_TRY(lower_hold(w, i, io_group(w), &h));
+            PL_TRY(lower_place(w, i, io_group(w), &h));
             h->h.v[0].tensor =
                 w->out
                     ->input[(size_t)k * n_node + (size_t)w->num->node[i].node];
@@ -158,8 +158,8 @@ pl_status lower_io_begin(struct lower *w, struct lowered_script *o)
 /* The inputs of one micro-batch that a group reads and does not have. */
 struct inputs {
     int n, *num;
-    struct held **held; /* there */
-    bool token_table;   /* the token table too */
+    struct placed **placed; /* there */
+    bool token_table;       /* the token table too */
 };
 
 static bool is_read(const struct lower *w, int i, int group)
@@ -175,13 +175,13 @@ static pl_status find_inputs(struct lower *w, int first, int group,
                              struct inputs *in)
 {
     in->num = arena_alloc(w->a, (size_t)w->num->n, sizeof *in->num);
-    in->held = arena_alloc(w->a, (size_t)w->num->n, sizeof(struct held *));
-    if (!in->num || !in->held)
+    in->placed = arena_alloc(w->a, (size_t)w->num->n, sizeof(struct placed *));
+    if (!in->num || !in->placed)
         return err_no_memory(w->err, "a program");
     for (int i = 0; i < w->num->n; i++)
         if (lower_is(w, i, OP_input) && !lower_find(w, i, group) &&
             (i == first || is_read(w, i, group))) {
-            PL_TRY(lower_hold(w, i, group, &in->held[in->n]));
+            PL_TRY(lower_place(w, i, group, &in->placed[in->n]));
             in->num[in->n++] = i;
         }
     in->token_table =
@@ -191,9 +191,9 @@ static pl_status find_inputs(struct lower *w, int first, int group,
     return PL_OK;
 }
 
-/* The table, `at` bytes into a block of unit u. What of it has the size of the
- * step goes from its place to the same place. */
-static pl_status add_token_table(struct lower *w, int u, int block, size_t at,
+/* The table, `at` bytes into a bundle of unit u. What of it has the size of the
+ * run goes from its place to the same place. */
+static pl_status add_token_table(struct lower *w, int u, int bundle, size_t at,
                                  struct lower_pieces *p)
 {
     int64_t n_tok = w->opt->max.n_tok, stride = w->opt->page_stride;
@@ -206,7 +206,7 @@ static pl_status add_token_table(struct lower *w, int u, int block, size_t at,
     const pl_dim n = token_table_words(w), one = {1, PL_CONST};
     int d = lower_dev(w, u), *t = &w->unit[u].token_table[w->now.micro].tensor;
 
-    PL_TRY(lower_alias(w, d, block, 1, &n, at, t));
+    PL_TRY(lower_alias(w, d, bundle, 1, &n, at, t));
     w->dev[d].tensor[*t].format = PL_I32;
     w->dev[d].tensor[*t].bytes = 4 * (size_t)n.n;
     for (size_t k = 0; k < sizeof part / sizeof *part; k++) {
@@ -218,14 +218,14 @@ static pl_status add_token_table(struct lower *w, int u, int block, size_t at,
                                      .n0 = one,
                                      .n1 = one};
 
-        PL_TRY(lower_push_piece(w, p, &c));
+        PL_TRY(lower_add_piece(w, p, &c));
     }
     return PL_OK;
 }
 
-/* A block of unit u: inputs one after another, then the table. */
-static pl_status make_block(struct lower *w, int u, const struct inputs *in,
-                            bool given, int *block, struct lower_pieces *p)
+/* A bundle of unit u: inputs one after another, then the table. */
+static pl_status make_bundle(struct lower *w, int u, const struct inputs *in,
+                             bool pushed, int *bundle, struct lower_pieces *p)
 {
     int d = lower_dev(w, u);
     struct lower_pieces none = {0};
@@ -241,16 +241,16 @@ static pl_status make_block(struct lower *w, int u, const struct inputs *in,
     }
     if (in->token_table)
         size.n += token_table_words(w).n;
-    if (given)
-        PL_TRY(lower_inbox_tensor(w, d, PL_I32, 1, &size, -1, 0, block));
+    if (pushed)
+        PL_TRY(lower_inbox_tensor(w, d, PL_I32, 1, &size, -1, 0, bundle));
     else
-        PL_TRY(lower_tensor(w, d, PL_I32, 1, &size, 1, block, NULL));
+        PL_TRY(lower_tensor(w, d, PL_I32, 1, &size, 1, bundle, NULL));
     for (int k = 0; k < in->n; k++) {
         const struct graph_node *x = lower_node(w, in->num[k]);
-        int *t = &in->held[k]->h.v[w->unit[u].local].tensor, first = p->n;
+        int *t = &in->placed[k]->h.v[w->unit[u].local].tensor, first = p->n;
 
         lower_dims(w, u, in->num[k], dim);
-        PL_TRY(lower_alias(w, d, *block, x->n_dim, dim, at, t));
+        PL_TRY(lower_alias(w, d, *bundle, x->n_dim, dim, at, t));
         w->dev[d].tensor[*t].format = x->format;
         w->dev[d].tensor[*t].bytes = at_most(w, x->n_dim, dim);
         PL_TRY(
@@ -259,26 +259,28 @@ static pl_status make_block(struct lower *w, int u, const struct inputs *in,
             p->p[j].dst_at += (int64_t)at;
         at += (at_most(w, x->n_dim, dim) + 63) / 64 * 64;
     }
-    return in->token_table ? add_token_table(w, u, *block, at, p) : PL_OK;
+    return in->token_table ? add_token_table(w, u, *bundle, at, p) : PL_OK;
 }
 
-/* The device does not go on before its block is there: it has nothing to do
+/* The device does not go on before its bundle is there: it has nothing to do
  * without it. */
 static pl_status bring(struct lower *w, int u, const struct inputs *in)
 {
-    int d = lower_dev(w, u), block, event;
-    bool given = !lower_reads(w, d, io_dev(w));
+    int d = lower_dev(w, u), bundle, event;
+    bool pushed = !lower_reads(w, d, io_dev(w));
     struct lower_pieces p = {0};
     struct step s = {.queue = QUEUE_COMPUTE,
                      .node = in->n ? w->num->node[in->num[0]].node : -1};
 
-    PL_TRY(make_block(w, u, in, given, &block, &p));
-    if (!given) {
+    PL_TRY(make_bundle(w, u, in, pushed, &bundle, &p));
+    if (!pushed) {
         s.kind = STEP_PULL;
-        s.pull = (struct step_pull){.out = block, .piece = p.p, .n_piece = p.n};
+        s.pull =
+            (struct step_pull){.out = bundle, .piece = p.p, .n_piece = p.n};
         return lower_step(w, d, &s);
     }
-    PL_TRY(push(w, io_dev(w), s.node, (struct push_to){d, block, 0}, p.p, p.n));
+    PL_TRY(
+        push(w, io_dev(w), s.node, (struct push_to){d, bundle, 0}, p.p, p.n));
     PL_TRY(lower_post(w, io_dev(w), QUEUE_COMPUTE, &event));
     return lower_wait(w, d, QUEUE_COMPUTE, io_dev(w), event);
 }
@@ -336,7 +338,7 @@ pl_status lower_result(struct lower *w, int i)
 {
     int node = w->num->node[i].node, *out;
     const struct graph_node *x = &w->g->node[node];
-    const struct held *h = lower_find(w, i, w->script.at[i]);
+    const struct placed *h = lower_find(w, i, w->script.at[i]);
     struct lower_pieces none = {0}, p = {0};
 
     if (!(x->output || x->keep) || x->op == OP_cache_write ||
@@ -352,7 +354,7 @@ pl_status lower_result(struct lower *w, int i)
     for (int k = 0, n; k < p.n; k += n) {
         int d = p.p[k].src_dev;
 
-        n = lower_run_of(p.p + k, p.n - k);
+        n = lower_same_source(p.p + k, p.n - k);
         PL_TRY(lower_arrive(w, h, lower_unit_of(w, w->script.at[i], d)));
         PL_TRY(
             push(w, d, node, (struct push_to){io_dev(w), *out, 0}, p.p + k, n));

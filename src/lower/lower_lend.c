@@ -69,7 +69,7 @@ static bool more(struct lower *w)
            lower_more(w, (void **)&x->item, x->n, &x->cap, sizeof *x->item);
 }
 
-pl_status lower_lend(struct lower *w, const struct held *h, int to,
+pl_status lower_lend(struct lower *w, const struct placed *h, int to,
                      const struct arrival *done, bool by_rank)
 {
     const struct lower_group *a = lower_group(w, h->h.group);

@@ -79,13 +79,14 @@ pl_status lower_meet(struct lower *w, int group, int n, const int *item,
                          .merge = {.meet = true,
                                    .group = group,
                                    .n_peer = g->n,
-                                   .peer = w->members[group]}};
+                                   .peer = w->group_dev[group]}};
 
         for (int j = 0; j < n; j++)
             m[j] = it[k * n + j].m;
         PL_TRY(lower_merge(w, u, n, item, m, bytes, &s));
         for (int j = 0; j < n; j++) {
-            struct held *x = lower_find(w, w->num->node[item[j]].in[0], group);
+            struct placed *x =
+                lower_find(w, w->num->node[item[j]].in[0], group);
             int t = x->sums ? x->sums[k].tensor : x->h.v[k].tensor;
 
             if (t >= 0) {

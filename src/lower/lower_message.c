@@ -13,7 +13,7 @@
 
 /* ---- what a unit merges -------------------------------------------------- */
 
-static pl_status addends(struct lower *w, int from, const struct held *src,
+static pl_status addends(struct lower *w, int from, const struct placed *src,
                          const struct lower_group *g, struct merge_item *m)
 {
     struct rank_join join[PL_MAX_RANKS];
@@ -151,11 +151,11 @@ static bool shares_memory(const struct lower *w, int group)
 static pl_status alone(struct lower *w, int group, int n, const int *item)
 {
     for (int k = 0; k < n; k++) {
-        const struct held *from =
+        const struct placed *from =
             lower_find(w, w->num->node[item[k]].in[0], group);
-        struct held *to;
+        struct placed *to;
 
-        PL_TRY(lower_hold(w, item[k], group, &to));
+        PL_TRY(lower_place(w, item[k], group, &to));
         if (from->sums)
             to->h.v[0].tensor = from->sums[0].tensor;
         else
@@ -169,11 +169,11 @@ pl_status lower_message(struct lower *w, int group, int n, const int *item)
     const struct lower_group *g = lower_group(w, group);
     bool share = shares_memory(w, group);
     struct lower_item *it;
-    struct held *h;
+    struct placed *h;
     pl_dim bytes[2];
 
     for (int k = 0; k < n; k++) { /* operands that came from another group */
-        struct held *x = lower_find(w, w->num->node[item[k]].in[0], group);
+        struct placed *x = lower_find(w, w->num->node[item[k]].in[0], group);
 
         for (int m = 0; x && m < g->n; m++)
             PL_TRY(lower_arrive(w, x, g->first + m));
@@ -184,14 +184,14 @@ pl_status lower_message(struct lower *w, int group, int n, const int *item)
     if (!it)
         return err_no_memory(w->err, "a program");
     for (int k = 0; k < n; k++)
-        PL_TRY(lower_hold(w, item[k], group, &h));
+        PL_TRY(lower_place(w, item[k], group, &h));
     for (int m = 0; m < g->n; m++)
         for (int k = 0; k < n; k++)
             PL_TRY(plan_item(w, g->first + m, item[k], m > 0 ? &it[k] : NULL,
                              !share, &it[m * n + k]));
     count_message(w, group, n, item, bytes);
     for (int m = 0; m < g->n; m++) /* the device's next step is the message's */
-        PL_TRY(lower_settle(w, lower_dev(w, g->first + m)));
+        PL_TRY(lower_post_owed(w, lower_dev(w, g->first + m)));
     return share ? lower_meet(w, group, n, item, it, bytes)
                  : lower_exchange(w, group, n, item, it, bytes);
 }

@@ -19,13 +19,12 @@ static pl_status head_map(struct lower *w, int u, int i, struct step_kernel *s)
     if (!map)
         return err_no_memory(w->err, "a program");
     r = q.size / (kv.size ? kv.size : 1);
-    for (int64_t rep = 0; q.period && rep < q.size / q.period; rep++)
-        for (int p = 0; p < q.n_part; p++)
-            for (int64_t h = 0; h < q.part[p].n; h++) {
-                int64_t log = rep * q.period + q.part[p].log + h;
+    for (int64_t p = 0; p < layout_local_parts(&q); p++) {
+        struct layout_part part = layout_local_part(&q, p);
 
-                map[at++] = (int32_t)layout_local_index(&kv, log / r);
-            }
+        for (int64_t h = part.logical; h < part.logical + part.n; h++)
+            map[at++] = (int32_t)layout_local_index(&kv, h / r);
+    }
     s->head_map = map;
     return PL_OK;
 }
@@ -256,7 +255,7 @@ pl_status lower_operand(struct lower *w, int u, int i, int k, int *out)
     enum op op = w->g->node[n->node].op;
     const struct unit *x = &w->unit[u];
     const struct lowered_value *y;
-    struct held *h;
+    struct placed *h;
 
     *out = -1;
     if (n->in[k] < 0)
@@ -276,12 +275,12 @@ pl_status lower_everywhere(struct lower *w, int i)
     const struct graph_node *x = &w->g->node[n->node];
     int group = w->script.at[i];
     const struct lower_group *g = lower_group(w, group);
-    struct held *h;
+    struct placed *h;
 
     for (int k = 0; k < n->n_in; k++)
         if (n->in[k] >= 0)
             PL_TRY(lower_fetch(w, n->in[k], group));
-    PL_TRY(lower_hold(w, i, group, &h));
+    PL_TRY(lower_place(w, i, group, &h));
     for (int m = 0; m < g->n; m++) {
         int u = g->first + m, d = lower_dev(w, u);
         int in[GRAPH_MAX_IN] = {-1, -1, -1, -1}, *out = &h->h.v[m].tensor;

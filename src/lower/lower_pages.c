@@ -1,5 +1,5 @@
 /* Streamed caches: where attention is computed away from its cache, the pages
- * come that the step's sequences use.
+ * come that the run's sequences use.
  *
  * Which pages those are is known when a run begins, so the step that copies
  * them (PAGES) has the token table among its arguments. A receiver takes
@@ -10,8 +10,10 @@
 #include "base/err.h"
 #include "program/cache_tile.h"
 
-/* Which head of unit su's part of a cache each head of unit u's is, -1: another
- * unit brings it, or none. got: those that somebody brings; NULL: nothing. */
+/* For each head of cache `root` that unit u has: which head of unit su's part
+ * it is, or -1 where it does not come from su. Of units that have a head the
+ * first that is asked brings it: got[u's heads] says which somebody brings
+ * already, and is brought up to date. *out NULL: su brings none. */
 static pl_status head_source(struct lower *w, int root, int u, int su,
                              bool *got, const int32_t **out)
 {
@@ -60,17 +62,17 @@ static pl_status unit_pages(struct lower *w, int root, int64_t n_head,
     struct step *s = arena_alloc(w->a, (size_t)a->n, sizeof *s);
     bool *got = arena_alloc(w->a, (size_t)n_head + 1, 1);
     struct arrival from = {0};
-    bool given = false;
+    bool pushed = false;
     int n = 0;
 
     if (!s || !got)
         return err_no_memory(w->err, "a program");
     for (int k = 0; k < a->n; k++)
-        given |=
+        pushed |=
             !lower_reads(w, lower_dev(w, y->u), lower_dev(w, a->first + k));
-    PL_TRY(lower_leaf_room(w, y, given, root,
-                           (size_t)(w->opt->max.n_slot / PAGE_TOKENS) *
-                               (size_t)n_head * tile));
+    PL_TRY(lower_stored_room(w, y, pushed, root,
+                             (size_t)(w->opt->max.n_slot / PAGE_TOKENS) *
+                                 (size_t)n_head * tile));
     for (int k = 0; k < a->n; k++) {
         int su = a->first + k, sd = lower_dev(w, su), e[2] = {-1, -1};
         struct step p = {.kind = STEP_PAGES};
@@ -89,21 +91,21 @@ static pl_status unit_pages(struct lower *w, int root, int64_t n_head,
         PL_TRY(lower_ready(w, y->src, su, &e[0]));
         if (!lower_reads(w, lower_dev(w, y->u), sd)) {
             PL_TRY(table(w, su, &p.pages.token_table, &e[1]));
-            PL_TRY(lower_give(w, y, sd, e, &p));
+            PL_TRY(lower_push(w, y, sd, e, &p));
             continue;
         }
         PL_TRY(table(w, y->u, &p.pages.token_table, NULL));
         PL_TRY(lower_expect(w, &from, sd, e[0]));
         s[n++] = p;
     }
-    return n == 0 ? PL_OK : lower_receive(w, y, &from, s, n);
+    return n == 0 ? PL_OK : lower_pull(w, y, &from, s, n);
 }
 
 pl_status lower_stream_pages(struct lower *w, int i, int b)
 {
     int root = i, a;
     const struct graph_node *x;
-    struct held *src, *dst;
+    struct placed *src, *dst;
     struct arrival done = {0};
     pl_dim sum[2] = {{0, PL_CONST}, {0, PL_CONST}};
 
@@ -112,7 +114,7 @@ pl_status lower_stream_pages(struct lower *w, int i, int b)
     a = w->opt->home[root];
     x = lower_node(w, root);
     src = lower_find(w, i, a);
-    PL_TRY(lower_hold(w, i, b, &dst));
+    PL_TRY(lower_place(w, i, b, &dst));
     w->script.wave++;
     for (int m = 0; m < lower_group(w, b)->n; m++) {
         struct delivery y = lower_delivery(w, i, a, dst, m, &done);

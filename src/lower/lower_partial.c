@@ -1,10 +1,11 @@
-/* PARTIAL regions: addends a rank.
+/* PARTIAL subgraphs: the nodes from split contractions to where sums are taken,
+ * whose values are an addend a rank.
  *
- * A contraction that is reduced at once adds its ranks in the kernel. Anything
- * longer runs once a rank, through the same scratch, each rank's result going
- * onto a stack of subtree sums. A region whose nodes live in several groups is
- * cut where the group changes; what crosses a cut is kept, and goes to another
- * group, rank by rank. */
+ * A contraction that is reduced at once adds its ranks in the kernel. A longer
+ * subgraph is computed once a rank, through the same scratch, each rank's
+ * result going onto a stack of subtree sums. One whose nodes live in several
+ * groups is cut into *segments* where the group changes; what crosses a cut is
+ * kept, and goes to the other group rank by rank. */
 #include "lower/lower_inner.h"
 
 #include "base/err.h"
@@ -12,11 +13,11 @@
 #include <string.h>
 
 /* Of PARTIAL values; all are [num->n]. */
-struct regions {
+struct partials {
     bool *lone; /* a contraction that no PARTIAL op reads */
     /* those of the conversions that are being computed */
     bool *need, *exit, *kept;
-    int *node, *part_of;
+    int *node, *segment_of;
 };
 
 static bool is_partial(const struct lower *w, int i)
@@ -26,24 +27,24 @@ static bool is_partial(const struct lower *w, int i)
 }
 
 /* Room for the tables, and which contractions no PARTIAL op reads. */
-static pl_status open_regions(struct lower *w)
+static pl_status open_partials(struct lower *w)
 {
     const struct numeric *p = w->num;
     size_t size = (size_t)p->n + 1;
-    struct regions *x = arena_alloc(w->a, 1, sizeof *x);
+    struct partials *x = arena_alloc(w->a, 1, sizeof *x);
 
     if (!x)
         return err_no_memory(w->err, "a program");
-    w->regions = x;
+    w->partials = x;
     w->present = arena_alloc(w->a, size, sizeof *w->present);
     x->lone = arena_alloc(w->a, size, sizeof *x->lone);
     x->need = arena_alloc(w->a, size, sizeof *x->need);
     x->exit = arena_alloc(w->a, size, sizeof *x->exit);
     x->kept = arena_alloc(w->a, size, sizeof *x->kept);
     x->node = arena_alloc(w->a, size, sizeof *x->node);
-    x->part_of = arena_alloc(w->a, size, sizeof *x->part_of);
+    x->segment_of = arena_alloc(w->a, size, sizeof *x->segment_of);
     if (!w->present || !x->lone || !x->need || !x->exit || !x->kept ||
-        !x->node || !x->part_of)
+        !x->node || !x->segment_of)
         return err_no_memory(w->err, "a program");
     for (int i = 0; i < p->n; i++)
         x->lone[i] =
@@ -63,7 +64,7 @@ pl_status lower_presence(struct lower *w)
 {
     const struct numeric *p = w->num;
 
-    PL_TRY(open_regions(w));
+    PL_TRY(open_partials(w));
     for (int i = 0; i < p->n; i++) {
         const struct num_node *n = &p->node[i];
         bool all_partial = true;
@@ -74,7 +75,7 @@ pl_status lower_presence(struct lower *w)
             for (int k = 0; k < n->sum->n_run; k++)
                 w->present[i] |= (uint64_t)1
                                  << rank_first(n->sum->run[k].owners);
-            if (!w->regions->lone[i])
+            if (!w->partials->lone[i])
                 w->present[i] |= 1;
             continue;
         }
@@ -86,18 +87,18 @@ pl_status lower_presence(struct lower *w)
             else
                 all_partial = false;
         }
-        if (graph_partial(&w->g->node[n->node]) == OP_SUM && !all_partial)
+        if (graph_partial(&w->g->node[n->node]) == PL_OP_SUM && !all_partial)
             w->present[i] |= 1;
     }
     return PL_OK;
 }
 
-/* Nodes of one group that stand together in a region. */
-struct part {
+/* Neighbouring nodes of a subgraph that one group computes. */
+struct segment {
     const int *node; /* ascending */
     int n, group;
     const bool *exit; /* [num->n] its value is reduced now */
-    const bool *kept; /* [num->n] read beyond the part, rank by rank */
+    const bool *kept; /* [num->n] read beyond the segment, rank by rank */
 };
 
 static pl_status lone_contraction(struct lower *w, int u, int i)
@@ -156,7 +157,7 @@ static pl_status rank_op(struct lower *w, int u, int i, int r, const int *in,
         item->rank = r;
         return lower_op(w, u, i, in, out, &t, 0, false);
     }
-    if (x->op != OP_custom && graph_partial(x) == OP_SUM &&
+    if (x->op != OP_custom && graph_partial(x) == PL_OP_SUM &&
         (in[0] < 0 || in[1] < 0)) {
         int a = in[0] >= 0 ? in[0] : in[1];
 
@@ -193,7 +194,7 @@ static pl_status kept_entry(struct lower *w, int u, int i, int r, int *tensor)
 {
     const struct graph_node *x = lower_node(w, i);
     const struct lower_unit *v = &w->unit[u].u;
-    struct held *h = lower_find(w, i, v->group);
+    struct placed *h = lower_find(w, i, v->group);
     const struct addends *a = &h->by_rank[w->unit[u].local];
 
     PL_TRY(lower_arrive(w, h, u));
@@ -201,19 +202,19 @@ static pl_status kept_entry(struct lower *w, int u, int i, int r, int *tensor)
                        (size_t)rank_entry(w, u, i, r) * a->stride, tensor);
 }
 
-/* Memory for what node k of the part gives at unit u. */
-static pl_status open_node(struct lower *w, int u, const struct part *g, int i,
-                           struct stack *st, int *tensor)
+/* Memory for what node i of the segment gives at unit u. */
+static pl_status open_node(struct lower *w, int u, const struct segment *g,
+                           int i, struct stack *st, int *tensor)
 {
     const struct graph_node *x = lower_node(w, i);
     const struct lower_unit *v = &w->unit[u].u;
-    struct held *h = lower_find(w, i, g->group);
+    struct placed *h = lower_find(w, i, g->group);
     struct addends *sums = &h->sums[w->unit[u].local];
     struct addends *kept = &h->by_rank[w->unit[u].local];
     int n = __builtin_popcountll(w->present[i] & v->ranks);
 
     *tensor = -1;
-    if (w->regions->lone[i] && g->exit[i])
+    if (w->partials->lone[i] && g->exit[i])
         return PL_OK;
     if (g->kept[i] && n > 0)
         PL_TRY(lower_tensor(w, v->dev, x->format, x->n_dim, x->dim, n,
@@ -250,7 +251,7 @@ static pl_status push(struct lower *w, int d, struct stack *st)
 }
 
 /* Runs the nodes that do not add their ranks in the kernel, rank by rank. */
-static pl_status rank_loop(struct lower *w, int u, const struct part *g)
+static pl_status rank_loop(struct lower *w, int u, const struct segment *g)
 {
     const struct lower_unit *v = &w->unit[u].u;
     struct stack *st = arena_alloc(w->a, (size_t)g->n + 1, sizeof *st);
@@ -266,7 +267,7 @@ static pl_status rank_loop(struct lower *w, int u, const struct part *g)
             const struct num_node *n = &w->num->node[i];
             int in[GRAPH_MAX_IN] = {-1, -1, -1, -1};
 
-            if ((w->regions->lone[i] && g->exit[i]) ||
+            if ((w->partials->lone[i] && g->exit[i]) ||
                 !(w->present[i] >> r & 1))
                 continue;
             if (g->exit[i])
@@ -279,7 +280,8 @@ static pl_status rank_loop(struct lower *w, int u, const struct part *g)
                 if (y < 0)
                     continue;
                 if (!is_partial(w, y)) {
-                    if (graph_partial(&w->g->node[n->node]) != OP_SUM || r == 0)
+                    if (graph_partial(&w->g->node[n->node]) != PL_OP_SUM ||
+                        r == 0)
                         PL_TRY(lower_operand(w, u, i, j, &in[j]));
                     continue;
                 }
@@ -305,27 +307,27 @@ static pl_status rank_loop(struct lower *w, int u, const struct part *g)
         for (int k = 0; k < g->n; k++) {
             int i = g->node[k];
 
-            if (g->exit[i] && !w->regions->lone[i] && (w->present[i] >> r & 1))
+            if (g->exit[i] && !w->partials->lone[i] && (w->present[i] >> r & 1))
                 PL_TRY(push(w, v->dev, &st[k]));
         }
     }
     return PL_OK;
 }
 
-static pl_status run_part(struct lower *w, const struct part *g)
+static pl_status run_segment(struct lower *w, const struct segment *g)
 {
     const struct lower_group *gr = lower_group(w, g->group);
     bool loop = false;
 
     for (int k = 0; k < g->n; k++) {
         const struct num_node *n = &w->num->node[g->node[k]];
-        struct held *h = lower_find(w, g->node[k], g->group);
+        struct placed *h = lower_find(w, g->node[k], g->group);
 
         if (!h)
-            PL_TRY(lower_hold(w, g->node[k], g->group, &h));
+            PL_TRY(lower_place(w, g->node[k], g->group, &h));
         for (int m = 0; m < gr->n; m++)
             h->ready[m] = -1; /* computed again for another reader */
-        loop |= !w->regions->lone[g->node[k]] || !g->exit[g->node[k]];
+        loop |= !w->partials->lone[g->node[k]] || !g->exit[g->node[k]];
         for (int j = 0; j < n->n_in; j++) {
             int y = n->in[j];
 
@@ -341,7 +343,7 @@ static pl_status run_part(struct lower *w, const struct part *g)
         int u = gr->first + m;
 
         for (int k = 0; k < g->n; k++)
-            if (w->regions->lone[g->node[k]] && g->exit[g->node[k]])
+            if (w->partials->lone[g->node[k]] && g->exit[g->node[k]])
                 PL_TRY(lone_contraction(w, u, g->node[k]));
         if (loop)
             PL_TRY(rank_loop(w, u, g));
@@ -349,13 +351,13 @@ static pl_status run_part(struct lower *w, const struct part *g)
     return PL_OK;
 }
 
-pl_status lower_regions(struct lower *w, int n, const int *item)
+pl_status lower_partial_operands(struct lower *w, int n, const int *item)
 {
     const struct numeric *p = w->num;
-    bool *need = w->regions->need, *exit = w->regions->exit;
-    bool *kept = w->regions->kept;
-    int *node = w->regions->node, *part_of = w->regions->part_of;
-    int last = -1, count = 0, n_part = 0;
+    bool *need = w->partials->need, *exit = w->partials->exit;
+    bool *kept = w->partials->kept;
+    int *node = w->partials->node, *segment_of = w->partials->segment_of;
+    int last = -1, count = 0, n_segment = 0;
 
     memset(need, 0, (size_t)p->n);
     memset(exit, 0, (size_t)p->n);
@@ -374,25 +376,26 @@ pl_status lower_regions(struct lower *w, int n, const int *item)
                 need[p->node[i].in[k]] = true;
     for (int i = 0; i <= last; i++)
         if (need[i]) {
-            n_part +=
+            n_segment +=
                 count == 0 || w->script.at[i] != w->script.at[node[count - 1]];
-            part_of[i] = n_part;
+            segment_of[i] = n_segment;
             node[count++] = i;
         }
     for (int k = 0; k < count; k++)
         for (int j = 0; j < p->node[node[k]].n_in; j++) {
             int y = p->node[node[k]].in[j];
 
-            if (is_partial(w, y) && part_of[y] != part_of[node[k]])
+            if (is_partial(w, y) && segment_of[y] != segment_of[node[k]])
                 kept[y] = true;
         }
     for (int k = 0, end; k < count; k = end) {
-        struct part g = {node + k, 0, w->script.at[node[k]], exit, kept};
+        struct segment g = {node + k, 0, w->script.at[node[k]], exit, kept};
 
-        for (end = k; end < count && part_of[node[end]] == part_of[node[k]];)
+        for (end = k;
+             end < count && segment_of[node[end]] == segment_of[node[k]];)
             end++;
         g.n = end - k;
-        PL_TRY(run_part(w, &g));
+        PL_TRY(run_segment(w, &g));
     }
     return PL_OK;
 }

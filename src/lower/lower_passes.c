@@ -8,9 +8,9 @@
 
 /* ---- what outlives its last step ---------------------------------------- */
 
-/* What is on its way, and what others may still read or copy: peers, other
- * groups, the copy queue. */
-static pl_status hold_to_end(struct lower *w, struct lowered_script *o)
+/* Buffers of what is on its way, and of what peers, other groups or the copy
+ * queue may still read when the script ends. */
+static pl_status live_to_end(struct lower *w, struct lowered_script *o)
 {
     lower_end_arrivals(w, o->n_micro);
     lower_end_lent(w);
@@ -57,8 +57,9 @@ static struct script *script_of(struct lower *w, int d)
     return (struct script *)&w->out->prog[d].script[w->script.index];
 }
 
-/* When buffers of the work region die. Those of the inbox are peers' to write
- * before anybody could tell. */
+/* When buffers of the work region die, for devices that poison what is dead.
+ * The inbox has no such list: peers may write a place there before this device
+ * has come to the step behind which the place is free. */
 static pl_status list_deaths(struct lower *w, struct lowered_script *o)
 {
     (void)o;
@@ -110,15 +111,16 @@ static pl_status seal(struct lower *w, struct lowered_script *o)
     return PL_OK;
 }
 
-/* Steps are only added by the first; those up to "place buffers" only say how
- * long buffers live. A pass that turns several steps into one stands before
- * that. */
+/* "order steps" alone adds steps; each tells, as it is added, until when its
+ * buffers live, and "live to the end" adds what no step tells. From "place
+ * buffers" on lifetimes are fixed, so a pass that changes steps stands before
+ * it. */
 static const struct {
     const char *name;
     pl_status (*run)(struct lower *w, struct lowered_script *o);
 } passes[] = {
     {"order steps", lower_order},
-    {"hold to the end", hold_to_end},
+    {"live to the end", live_to_end},
     {"place buffers", place_buffers},
     {"list deaths", list_deaths},
     {"seal", seal},

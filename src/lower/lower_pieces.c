@@ -1,18 +1,18 @@
 /* Strided copies that carry a value from one layout to another, in closed form
  * for any number of tokens.
  *
- * Each part that lies in one interval of the source's split and one of the
- * result's is a box; a box is a contiguous run of bytes inside loops over
- * what lies outside, and a copy_piece has two such loops, further constant
- * ones being unrolled. */
+ * What lies in one interval of the source's split dimension and in one of the
+ * result's is a box. A box is contiguous bytes inside loops over the dimensions
+ * outside; a copy_piece has two such loops, and further ones, whose counts are
+ * constant, are unrolled. */
 #include "lower/lower_inner.h"
 
 #include "base/err.h"
 
 #include <string.h>
 
-pl_status lower_push_piece(struct lower *w, struct lower_pieces *l,
-                           const struct copy_piece *p)
+pl_status lower_add_piece(struct lower *w, struct lower_pieces *l,
+                          const struct copy_piece *p)
 {
     if (l->n == l->cap) {
         int cap = l->cap ? 2 * l->cap : 4;
@@ -70,7 +70,7 @@ static pl_status emit(struct lower *w, struct lower_pieces *out,
         q.n1 = n > 1 ? l[1].n : one;
         q.src_s1 = n > 1 ? l[1].src : zero;
         q.dst_s1 = n > 1 ? l[1].dst : zero;
-        return lower_push_piece(w, out, &q);
+        return lower_add_piece(w, out, &q);
     }
     for (int i = 0; i < n; i++)
         if (l[i].n.symbol == PL_CONST && (k < 0 || l[i].n.n < l[k].n.n))
@@ -110,7 +110,7 @@ static pl_status put_box(struct lower *w, struct lower_pieces *out,
     struct loop l[GRAPH_MAX_DIM];
     pl_dim ss = {size, PL_CONST}, ds = {size, PL_CONST}; /* strides */
     int n = 0;
-    bool solid = true; /* still one contiguous run */
+    bool solid = true; /* still contiguous */
 
     p.bytes = (pl_dim){size, PL_CONST};
     p.src_off = p.dst_off = (pl_dim){0, PL_CONST};
@@ -132,21 +132,21 @@ static pl_status put_box(struct lower *w, struct lower_pieces *out,
     return emit(w, out, &p, l, n);
 }
 
-/* An interval of the source's split, and which unit gives it. */
-struct part {
-    int64_t log, n;
+/* An interval of the source's split dimension, and which unit gives it. */
+struct source {
+    int64_t at, n;
     int unit; /* -1: nobody */
 };
 
 /* The unit itself if it can, else those of the group in order. */
-static pl_status source_parts(struct lower *w, int u,
+static pl_status find_sources(struct lower *w, int u,
                               const struct lower_group *a, int from,
-                              struct part **out, int *n)
+                              struct source **out, int *n)
 {
     const struct num_node *f = &w->num->node[from];
     int64_t size = w->g->node[f->node].dim[f->layout->dim].n;
     int64_t cap = (size / f->layout->period) * f->layout->n_run;
-    struct part *p = arena_alloc(w->a, (size_t)cap + 1, sizeof *p);
+    struct source *p = arena_alloc(w->a, (size_t)cap + 1, sizeof *p);
     struct run_walk r;
 
     *n = 0;
@@ -166,7 +166,7 @@ static pl_status source_parts(struct lower *w, int u,
         if (*n && p[*n - 1].unit == unit)
             p[*n - 1].n += r.left;
         else
-            p[(*n)++] = (struct part){r.pos, r.left, unit};
+            p[(*n)++] = (struct source){r.pos, r.left, unit};
     } while (run_walk_next(&r));
     return PL_OK;
 }
@@ -181,78 +181,100 @@ static int whole_source(const struct lower *w, int u,
     return a->first + w->unit[u].local % a->n;
 }
 
+/* The two sides of a copy of the graph's value x. Dimension `a` is split in the
+ * source and `b` in the result, -1: none is. */
+struct sides {
+    const struct graph_node *x;
+    int a, b;
+    struct layout_local have, want;                /* of a; of b */
+    pl_dim src[GRAPH_MAX_DIM], dst[GRAPH_MAX_DIM]; /* dimensions as stored */
+};
+
+static int split_dim(const struct num_node *n)
+{
+    return n->layout->kind == PL_SPLIT ? n->layout->dim : -1;
+}
+
+/* How unit u stores the result, value i. */
+static pl_status open_result(struct lower *w, int u, int i, struct sides *s)
+{
+    static const struct layout_part whole = {0, 0, 0, 0};
+
+    lower_dims(w, u, i, s->dst);
+    if (s->b >= 0)
+        return lower_local(w, u, i, s->b, &s->want);
+    s->want = (struct layout_local){1, 1, 1, 1, 1, &whole};
+    return PL_OK;
+}
+
+/* How unit u stores the source, value i. */
+static pl_status open_source(struct lower *w, int u, int i, struct sides *s)
+{
+    if (w->num->node[i].layout->kind == PL_PARTIAL)
+        memcpy(s->src, s->x->dim, sizeof s->src);
+    else
+        lower_dims(w, u, i, s->src);
+    return s->a >= 0 ? lower_local(w, u, i, s->a, &s->have) : PL_OK;
+}
+
+/* What interval `from` of the source has of interval `to` of the result; false:
+ * nothing. */
+static bool cut_box(const struct sides *s, const struct source *from,
+                    const struct layout_part *to, struct box *box)
+{
+    int a = s->a, b = s->b;
+    int64_t at = from->at, end = from->at + from->n;
+
+    *box = (struct box){{0}, {0}, {{0, PL_CONST}}};
+    memcpy(box->len, s->x->dim, sizeof box->len);
+    if (b >= 0) {
+        box->src[b] = to->logical;
+        box->dst[b] = to->local;
+        box->len[b].n = to->n;
+    }
+    if (a < 0)
+        return true;
+    if (a == b) {
+        at = at > to->logical ? at : to->logical;
+        end = end < to->logical + to->n ? end : to->logical + to->n;
+    }
+    box->src[a] = layout_local_index(&s->have, at);
+    box->dst[a] = a == b ? to->local + (at - to->logical) : at;
+    box->len[a].n = end - at;
+    return at < end;
+}
+
 pl_status lower_pieces(struct lower *w, int u, int group, int from, int to,
                        struct lower_pieces *local, struct lower_pieces *remote)
 {
     const struct num_node *f = &w->num->node[from], *t = &w->num->node[to];
-    const struct graph_node *x = &w->g->node[t->node];
     const struct lower_group *g = lower_group(w, group);
-    const struct held *h = lower_find(w, from, group);
-    int a = f->layout->kind == PL_SPLIT ? f->layout->dim : -1;
-    int b = t->layout->kind == PL_SPLIT ? t->layout->dim : -1;
-    struct part whole = {0, 0, whole_source(w, u, g)}, *part = &whole;
-    struct layout_local want = {0}, have;
-    struct layout_part every = {0, 0, 0, 0};
-    int n_part = 1;
-    pl_dim src[GRAPH_MAX_DIM], dst[GRAPH_MAX_DIM];
-    int64_t reps = 1;
+    const struct placed *h = lower_find(w, from, group);
+    struct sides s = {
+        .x = &w->g->node[t->node], .a = split_dim(f), .b = split_dim(t)};
+    struct source whole = {0, 0, whole_source(w, u, g)}, *source = &whole;
+    int n = 1;
 
-    if (a >= 0)
-        PL_TRY(source_parts(w, u, g, from, &part, &n_part));
-    if (b >= 0) {
-        PL_TRY(lower_local(w, u, to, b, &want));
-        reps = want.period ? want.size / want.period : 0;
-    } else {
-        want.n_part = 1;
-        want.part = &every;
-    }
-    lower_dims(w, u, to, dst);
-    for (int s = 0; s < n_part; s++) {
+    if (s.a >= 0)
+        PL_TRY(find_sources(w, u, g, from, &source, &n));
+    PL_TRY(open_result(w, u, to, &s));
+    for (int i = 0; i < n; i++) {
+        int su = source[i].unit;
         const struct lowered_value *v;
-        int su = part[s].unit, tensor;
 
         if (su < 0)
             continue;
         v = lower_value(h, &w->unit[su]);
-        tensor = v->plain >= 0 ? v->plain : v->tensor;
-        if (f->layout->kind == PL_PARTIAL)
-            memcpy(src, x->dim, sizeof src);
-        else
-            lower_dims(w, su, from, src);
-        if (a >= 0)
-            PL_TRY(lower_local(w, su, from, a, &have));
-        for (int64_t rep = 0; rep < reps; rep++)
-            for (int k = 0; k < want.n_part; k++) {
-                int64_t log = rep * want.period + want.part[k].log;
-                int64_t loc = rep * want.local_period + want.part[k].loc;
-                int64_t n = want.part[k].n;
-                struct box box = {{0}, {0}, {{0, PL_CONST}}};
+        PL_TRY(open_source(w, su, from, &s));
+        for (int64_t k = 0; k < layout_local_parts(&s.want); k++) {
+            struct layout_part part = layout_local_part(&s.want, k);
+            struct box box;
 
-                memcpy(box.len, x->dim, sizeof box.len);
-                if (b >= 0) {
-                    box.src[b] = log;
-                    box.dst[b] = loc;
-                    box.len[b].n = n;
-                }
-                if (a >= 0 && a != b) {
-                    box.src[a] = layout_local_index(&have, part[s].log);
-                    box.dst[a] = part[s].log;
-                    box.len[a].n = part[s].n;
-                } else if (a >= 0) {
-                    int64_t lo = log > part[s].log ? log : part[s].log;
-                    int64_t hi = log + n < part[s].log + part[s].n
-                                     ? log + n
-                                     : part[s].log + part[s].n;
-
-                    if (lo >= hi)
-                        continue;
-                    box.src[a] = layout_local_index(&have, lo);
-                    box.dst[a] = loc + (lo - log);
-                    box.len[a].n = hi - lo;
-                }
-                PL_TRY(put_box(w, su == u ? local : remote, &box, x, src, dst,
-                               lower_dev(w, su), tensor));
-            }
+            if (cut_box(&s, &source[i], &part, &box))
+                PL_TRY(put_box(w, su == u ? local : remote, &box, s.x, s.src,
+                               s.dst, lower_dev(w, su),
+                               v->plain >= 0 ? v->plain : v->tensor));
+        }
     }
     return PL_OK;
 }

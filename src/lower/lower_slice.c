@@ -10,7 +10,7 @@ static pl_status unit_slice(struct lower *w, int u, int i)
     const struct num_node *n = &w->num->node[i];
     const struct graph_node *x = &w->g->node[n->node];
     int group = w->unit[u].u.group, d = lower_dev(w, u);
-    const struct held *h = lower_find(w, n->in[0], group);
+    const struct placed *h = lower_find(w, n->in[0], group);
     struct lowered_value *v = lower_value(lower_find(w, i, group), &w->unit[u]);
     struct lower_pieces local = {0}, remote = {0};
     struct step s = {.kind = STEP_MERGE, .node = n->node};
@@ -44,10 +44,10 @@ pl_status lower_slice(struct lower *w, int i)
 {
     int group = w->script.at[i];
     const struct lower_group *g = lower_group(w, group);
-    struct held *h;
+    struct placed *h;
 
     PL_TRY(lower_fetch(w, w->num->node[i].in[0], group));
-    PL_TRY(lower_hold(w, i, group, &h));
+    PL_TRY(lower_place(w, i, group, &h));
     for (int m = 0; m < g->n; m++)
         PL_TRY(unit_slice(w, g->first + m, i));
     return PL_OK;

@@ -1,11 +1,11 @@
 /* Streamed weights: those that are read away from home, as experts kept on the
  * host are in a step of many tokens.
  *
- * Each device gets only its slice, and of a packed weight the packed form:
- * groups of rows and chunks of k are the same bytes on both sides, so a slice
- * is a number of runs. The weights of a layer set out while the layer before is
- * computed; where a device has no copy queue nothing would be hidden, and they
- * are copied when they are needed. */
+ * Each device gets only its part, and of a packed weight the packed form:
+ * panels and chunks of k are the same bytes on both sides, so a part is a
+ * number of intervals of bytes. The weights of a layer set out while the layer
+ * before is computed; where a device has no copy queue nothing would be hidden,
+ * and they are copied when they are needed. */
 #include "lower/lower_deliver.h"
 
 #include "base/err.h"
@@ -22,19 +22,19 @@ struct streams {
     int next; /* the first that was not started */
 };
 
-/* ---- slices of packed weights -------------------------------------------- */
+/* ---- parts of packed weights --------------------------------------------- */
 
 static pl_status unaligned(struct lower *w, int i)
 {
     return err_set(w->err, PL_UNSUPPORTED,
-                   "%s cannot be streamed: its slices do not begin at "
+                   "%s cannot be streamed: its parts do not begin at "
                    "multiples of %d rows",
                    lower_node(w, i)->name, PACK_ROWS);
 }
 
-/* Chunks of k that lie one after another on both sides. */
-struct run {
-    int64_t src, dst, bytes;
+/* Where an interval lies on either side: of indices, or of bytes. */
+struct interval {
+    int64_t src, dst, n;
 };
 
 static int64_t chunk_bytes(const struct pack *p, const struct pack_chunk *c)
@@ -43,14 +43,14 @@ static int64_t chunk_bytes(const struct pack *p, const struct pack_chunk *c)
            c->n / p->rule->tile_values * (int64_t)p->rule->tile_bytes;
 }
 
-/* Finds dst's chunks of these ranks in src, from *k on, as one run; false: none
- * is there. */
-static bool chunk_run(const struct pack *src, const struct pack *dst,
-                      rankset ranks, int *k, struct run *r)
+/* The next of dst's chunks, from *k on, that are of these ranks, in src too,
+ * and one after another on both sides; false: there are none. */
+static bool next_chunks(const struct pack *src, const struct pack *dst,
+                        rankset ranks, int *k, struct interval *r)
 {
     int s = 0;
 
-    *r = (struct run){0, 0, 0};
+    *r = (struct interval){0, 0, 0};
     for (; *k < dst->n_chunk; ++*k) {
         const struct pack_chunk *c = &dst->chunk[*k];
 
@@ -58,89 +58,102 @@ static bool chunk_run(const struct pack *src, const struct pack *dst,
             s++;
         if (!(ranks >> c->rank & 1) || s == src->n_chunk ||
             src->chunk[s].k != c->k || src->chunk[s].n != c->n) {
-            if (r->bytes)
+            if (r->n)
                 return true;
             continue; /* another unit's */
         }
-        if (r->bytes == 0)
-            *r = (struct run){(int64_t)src->chunk[s].off, (int64_t)c->off, 0};
-        else if ((int64_t)src->chunk[s].off != r->src + r->bytes ||
-                 (int64_t)c->off != r->dst + r->bytes)
+        if (r->n == 0)
+            *r = (struct interval){(int64_t)src->chunk[s].off, (int64_t)c->off,
+                                   0};
+        else if ((int64_t)src->chunk[s].off != r->src + r->n ||
+                 (int64_t)c->off != r->dst + r->n)
             return true;
-        r->bytes += chunk_bytes(dst, c);
+        r->n += chunk_bytes(dst, c);
     }
-    return r->bytes > 0;
+    return r->n > 0;
 }
 
-/* Of several units that have a part its first owner gives it. */
-static bool gives(const struct lower_unit *s, const struct layout_part *p)
+/* The i-th interval of `want`, if unit s is to give it: of several units that
+ * have it, its first owner. */
+static bool part_from(const struct lower_unit *s,
+                      const struct layout_local *have,
+                      const struct layout_local *want, int64_t i,
+                      struct interval *out)
 {
-    return p->owners == ~(rankset)0 || (s->ranks >> rank_first(p->owners) & 1);
+    struct layout_part p = layout_local_part(want, i);
+
+    *out = (struct interval){layout_local_index(have, p.logical), p.local, p.n};
+    return out->src >= 0 &&
+           (p.owners == ~(rankset)0 || (s->ranks >> rank_first(p.owners) & 1));
 }
 
-/* Pieces of packed weight i from unit s's form to unit u's. */
+/* Some chunks of all panels of some rows of some matrices. */
+static struct copy_piece packed_piece(const struct pack *src,
+                                      const struct pack *dst,
+                                      const struct interval *matrix,
+                                      const struct interval *row,
+                                      const struct interval *chunks)
+{
+    int64_t src_matrix = (int64_t)src->matrix_bytes,
+            dst_matrix = (int64_t)dst->matrix_bytes,
+            src_panel = (int64_t)src->panel_bytes,
+            dst_panel = (int64_t)dst->panel_bytes;
+
+    return (struct copy_piece){
+        .src_at = matrix->src * src_matrix + row->src / PACK_ROWS * src_panel +
+                  chunks->src,
+        .dst_at = matrix->dst * dst_matrix + row->dst / PACK_ROWS * dst_panel +
+                  chunks->dst,
+        .bytes = {chunks->n, PL_CONST},
+        .n0 = {matrix->n, PL_CONST},
+        .src_s0 = {src_matrix, PL_CONST},
+        .dst_s0 = {dst_matrix, PL_CONST},
+        .n1 = {(row->n + PACK_ROWS - 1) / PACK_ROWS, PL_CONST},
+        .src_s1 = {src_panel, PL_CONST},
+        .dst_s1 = {dst_panel, PL_CONST},
+    };
+}
+
+/* Pieces of packed weight i from unit s's form to unit u's: by matrix, rows and
+ * chunks of k. */
 static pl_status packed_pieces(struct lower *w, int i, int s, int u,
                                const struct pack *dst, struct lower_pieces *out)
 {
     const struct graph_node *x = lower_node(w, i);
-    const struct held *h = lower_find(w, i, w->opt->home[i]);
+    const struct placed *h = lower_find(w, i, w->opt->home[i]);
     int tensor = lower_value(h, &w->unit[s])->tensor, last = x->n_dim - 1;
     const struct pack *src = w->dev[lower_dev(w, s)].tensor[tensor].pack;
     struct layout_part one = {0, 0, 1, ~(rankset)0};
-    struct layout_local dr, sr, dm = {1, 1, 1, 1, 1, &one}, sm = dm;
+    struct layout_local rows, src_rows, matrices = {1, 1, 1, 1, 1, &one},
+                                        src_matrices = matrices;
+    const struct lower_unit *su = &w->unit[s].u;
     const pl_layout *l = w->num->node[i].layout;
-    rankset ranks = l->kind == PL_SPLIT && l->dim == last ? w->unit[s].u.ranks
-                                                          : ~(rankset)0;
-    int64_t reps_m, reps_r;
-    struct run r;
+    rankset ranks =
+        l->kind == PL_SPLIT && l->dim == last ? su->ranks : ~(rankset)0;
+    struct interval matrix, row, chunks;
 
-    PL_TRY(lower_local(w, u, i, last - 1, &dr));
-    PL_TRY(lower_local(w, s, i, last - 1, &sr));
+    PL_TRY(lower_local(w, u, i, last - 1, &rows));
+    PL_TRY(lower_local(w, s, i, last - 1, &src_rows));
     if (x->n_dim == 3) {
-        PL_TRY(lower_local(w, u, i, 0, &dm));
-        PL_TRY(lower_local(w, s, i, 0, &sm));
+        PL_TRY(lower_local(w, u, i, 0, &matrices));
+        PL_TRY(lower_local(w, s, i, 0, &src_matrices));
     }
-    reps_m = dm.period ? dm.size / dm.period : 0;
-    reps_r = dr.period ? dr.size / dr.period : 0;
-    for (int64_t m = 0; m < reps_m * dm.n_part; m++) {
-        const struct layout_part *pm = &dm.part[m % dm.n_part];
-        int64_t mat = m / dm.n_part * dm.period + pm->log;
-        int64_t mat_src = layout_local_index(&sm, mat);
-        int64_t mat_dst = m / dm.n_part * dm.local_period + pm->loc;
-
-        if (mat_src < 0 || !gives(&w->unit[s].u, pm))
+    for (int64_t m = 0; m < layout_local_parts(&matrices); m++) {
+        if (!part_from(su, &src_matrices, &matrices, m, &matrix))
             continue;
-        for (int64_t q = 0; q < reps_r * dr.n_part; q++) {
-            const struct layout_part *pr = &dr.part[q % dr.n_part];
-            int64_t row = q / dr.n_part * dr.period + pr->log;
-            int64_t row_src = layout_local_index(&sr, row);
-            int64_t row_dst = q / dr.n_part * dr.local_period + pr->loc;
-
-            if (row_src < 0 || !gives(&w->unit[s].u, pr))
+        for (int64_t r = 0; r < layout_local_parts(&rows); r++) {
+            if (!part_from(su, &src_rows, &rows, r, &row))
                 continue;
-            if (row_src % PACK_ROWS || row_dst % PACK_ROWS ||
-                (pr->n % PACK_ROWS && row_dst + pr->n != dr.local))
+            if (row.src % PACK_ROWS || row.dst % PACK_ROWS ||
+                (row.n % PACK_ROWS && row.dst + row.n != rows.local))
                 return unaligned(w, i);
-            for (int k = 0; chunk_run(src, dst, ranks, &k, &r);) {
-                const struct copy_piece p = {
-                    .src_dev = lower_dev(w, s),
-                    .src = tensor,
-                    .src_at = mat_src * (int64_t)src->matrix_bytes +
-                              row_src / PACK_ROWS * (int64_t)src->panel_bytes +
-                              r.src,
-                    .dst_at = mat_dst * (int64_t)dst->matrix_bytes +
-                              row_dst / PACK_ROWS * (int64_t)dst->panel_bytes +
-                              r.dst,
-                    .bytes = {r.bytes, PL_CONST},
-                    .n0 = {pm->n, PL_CONST},
-                    .src_s0 = {(int64_t)src->matrix_bytes, PL_CONST},
-                    .dst_s0 = {(int64_t)dst->matrix_bytes, PL_CONST},
-                    .n1 = {(pr->n + PACK_ROWS - 1) / PACK_ROWS, PL_CONST},
-                    .src_s1 = {(int64_t)src->panel_bytes, PL_CONST},
-                    .dst_s1 = {(int64_t)dst->panel_bytes, PL_CONST},
-                };
+            for (int k = 0; next_chunks(src, dst, ranks, &k, &chunks);) {
+                struct copy_piece p =
+                    packed_piece(src, dst, &matrix, &row, &chunks);
 
-                PL_TRY(lower_push_piece(w, out, &p));
+                p.src_dev = lower_dev(w, s);
+                p.src = tensor;
+                PL_TRY(lower_add_piece(w, out, &p));
             }
         }
     }
@@ -150,7 +163,7 @@ static pl_status packed_pieces(struct lower *w, int i, int s, int u,
 /* ---- a weight ------------------------------------------------------------ */
 
 /* The packed form of weight i to unit u. Every unit of the home group gives
- * what it has of the slice; of a weight that all have whole, one does. */
+ * what it has of the part; of a weight that all have whole, one does. */
 static pl_status stream_packed(struct lower *w, int i, struct delivery *y,
                                pl_dim sum[2])
 {
@@ -163,11 +176,11 @@ static pl_status stream_packed(struct lower *w, int i, struct delivery *y,
         if (w->num->node[i].layout->kind == PL_SPLIT ||
             k == w->unit[y->u].local % a->n)
             PL_TRY(packed_pieces(w, i, a->first + k, y->u, pack, &p));
-    PL_TRY(lower_leaf_room(
-        w, y, lower_is_given(w, lower_dev(w, y->u), p.p, p.n), i,
+    PL_TRY(lower_stored_room(
+        w, y, lower_is_pushed(w, lower_dev(w, y->u), p.p, p.n), i,
         pack->matrix_bytes * (size_t)lower_matrices(w, y->u, i)));
     w->dev[lower_dev(w, y->u)].tensor[y->out].pack = pack;
-    lower_add_pieces(sum, p.p, p.n);
+    lower_count_pieces(sum, p.p, p.n);
     return lower_deliver(w, y, p.p, p.n, 0);
 }
 
@@ -180,33 +193,33 @@ static pl_status stream_plain(struct lower *w, int i, struct delivery *y,
 
     lower_dims(w, y->u, i, dim);
     PL_TRY(lower_pieces(w, y->u, y->group, i, i, &none, &p));
-    PL_TRY(lower_leaf_room(
-        w, y, lower_is_given(w, lower_dev(w, y->u), p.p, p.n), i,
+    PL_TRY(lower_stored_room(
+        w, y, lower_is_pushed(w, lower_dev(w, y->u), p.p, p.n), i,
         format_row_bytes(x->format, 1) *
             (size_t)dim_value(lower_product(dim, 0, x->n_dim, 1),
                               &w->opt->max)));
-    lower_add_pieces(sum, p.p, p.n);
+    lower_count_pieces(sum, p.p, p.n);
     return lower_deliver(w, y, p.p, p.n, 0);
 }
 
 static pl_status stream_weight(struct lower *w, int i, int b)
 {
     int a = w->opt->home[i];
-    const struct held *src = lower_find(w, i, a);
+    const struct placed *src = lower_find(w, i, a);
     bool packed = w->dev[lower_dev(w, lower_group(w, a)->first)]
                       .tensor[src->h.v[0].tensor]
                       .pack != NULL;
     bool plain = !packed || src->h.v[0].plain >= 0;
     pl_dim sum[2] = {{0, PL_CONST}, {0, PL_CONST}};
     struct arrival done = {0}; /* weights stay as they are */
-    struct held *dst;
+    struct placed *dst;
 
     if (plain && format_info(lower_node(w, i)->format)->block > 1)
         return err_set(w->err, PL_UNSUPPORTED,
                        "%s cannot be copied between groups: it is read value "
                        "by value",
                        lower_node(w, i)->name);
-    PL_TRY(lower_hold(w, i, b, &dst));
+    PL_TRY(lower_place(w, i, b, &dst));
     for (int m = 0; m < lower_group(w, b)->n; m++) {
         struct delivery y = lower_delivery(w, i, a, dst, m, &done);
 
@@ -254,7 +267,8 @@ pl_status lower_find_streams(struct lower *w)
     return lower_ahead(w, -1, -1);
 }
 
-/* The first stream from k on that is of another layer than stream k. */
+/* Streams stand in order of use, so those of one layer are neighbours: the
+ * first behind stream k that is of another layer. */
 static int layer_end(const struct streams *x, int k)
 {
     int end = k;
@@ -264,11 +278,14 @@ static int layer_end(const struct streams *x, int k)
     return end;
 }
 
-/* Starts the streams up to those of the layer after the one in use. */
+/* Starts the streams of the layer that weight i is of, where they have not been
+ * started yet, and of the layer after it; i = -1, when the script begins: of
+ * the first layer. All that is started by one call is one wave. Where group b
+ * has no copy queue only weight i is copied. */
 pl_status lower_ahead(struct lower *w, int i, int b)
 {
     struct streams *x = w->streams;
-    int last = -1, end;
+    int last = -1, end; /* stream of weight i; end of what is started */
 
     for (int k = 0; k < x->n; k++)
         if (x->item[k].num == i && x->item[k].group == b)

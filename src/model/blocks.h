@@ -2,7 +2,10 @@
  *
  * A builder keeps its first error in the graph and every later one passes it
  * on, so that a family reads as its equations; model_graph asks once at the
- * end. `base` is a tensor's name without "blk.N." and without ".weight". */
+ * end. `base` is a tensor's name without "blk.N." and without ".weight".
+ *
+ * Short names: b is the graph that is being built, m its model, x the values
+ * that go from layer to layer, h these after a norm. */
 #ifndef MODEL_BLOCKS_H
 #define MODEL_BLOCKS_H
 
@@ -23,6 +26,8 @@ struct model_dim {
     const char *key;
 };
 
+/* ---- weight.c ----------------------------------------------------------- */
+
 /* The weight `base`.`suffix` with the dimensions expected, checked against the
  * file; absent: -1 if optional, else an error. A second call gives the same
  * leaf. */
@@ -30,17 +35,23 @@ pl_tensor model_weight(struct build *b, const char *base, const char *suffix,
                        pl_role role, bool optional, int n_dim,
                        const struct model_dim *dim);
 
-/* Are the values of factors, scales and the router's biases such that something
- * can be computed with them? `g` is the model's graph. */
-pl_status model_check_values(const struct model *m, const pl_graph *g,
-                             pl_err *err);
-
+/* Is it in the file? */
 bool model_has(const struct build *b, const char *base, const char *suffix);
 
 /* `base`.scale: one value, or one an expert (*each, only if `experts`), which
  * multiplies what the weight yields; -1 if absent. */
 pl_tensor model_scale(struct build *b, const char *base, bool experts,
                       bool *each);
+
+/* Are the values of factors, scales and the router's biases such that something
+ * can be computed with them? `g` is the model's graph. */
+pl_status model_check_values(const struct model *m, const pl_graph *g,
+                             pl_err *err);
+
+/* ---- blocks.c ----------------------------------------------------------- */
+
+/* Names a value "name-N" after the layer; gives it back. */
+pl_tensor model_name(struct build *b, pl_tensor x, const char *name);
 
 /* x [*, in] times `base`.weight [out, in], times `base`.scale, plus
  * `base`.bias where the file has them; need_bias: it must. */
@@ -51,9 +62,6 @@ pl_tensor model_matmul(struct build *b, pl_tensor x, const char *base,
 /* x normed over its last dimension d, times `base`.weight [d]. */
 pl_tensor model_norm(struct build *b, pl_tensor x, const char *base,
                      struct model_dim d);
-
-/* Names a value "name-N" after the layer; gives it back. */
-pl_tensor model_name(struct build *b, pl_tensor x, const char *name);
 
 /* Rows of token_embd for the step's tokens: [n_tok, d_model]. */
 pl_tensor model_embed(struct build *b);
@@ -87,7 +95,8 @@ void model_head(struct build *b, pl_tensor x);
 void model_decoder(struct build *b, const struct model_attention *o,
                    const char *ffn_norm);
 
-/* The families, one file each; model.c has the table. */
+/* ---- the families, one file each; model.c has the table ------------------ */
+
 void model_llama(struct build *b);
 void model_qwen2(struct build *b);
 void model_qwen3(struct build *b); /* qwen3 and qwen3moe */

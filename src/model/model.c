@@ -13,14 +13,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* arch, rope, experts, shared, key of an expert's width, graph */
+/* arch, neox, moe, shared, key of an expert's width, graph */
 static const struct model_family families[] = {
-    {"llama", false, EXPERTS_MAYBE, false, "feed_forward_length", model_llama},
-    {"qwen2", true, EXPERTS_NEVER, false, NULL, model_qwen2},
-    {"qwen3", true, EXPERTS_NEVER, false, NULL, model_qwen3},
-    {"qwen3moe", true, EXPERTS_ALWAYS, false, "expert_feed_forward_length",
+    {"llama", false, MOE_IF_GIVEN, false, "feed_forward_length", model_llama},
+    {"qwen2", true, MOE_NEVER, false, NULL, model_qwen2},
+    {"qwen3", true, MOE_NEVER, false, NULL, model_qwen3},
+    {"qwen3moe", true, MOE_ALWAYS, false, "expert_feed_forward_length",
      model_qwen3},
-    {"glm4moe", true, EXPERTS_ALWAYS, true, "expert_feed_forward_length",
+    {"glm4moe", true, MOE_ALWAYS, true, "expert_feed_forward_length",
      model_glm4moe},
 };
 

@@ -14,14 +14,14 @@
 
 struct build; /* blocks.h */
 
-/* Where a family has experts instead of one feed-forward part. */
-enum model_experts { EXPERTS_NEVER, EXPERTS_MAYBE, EXPERTS_ALWAYS };
+/* Do a family's models have experts (MoE) in place of one feed-forward part? */
+enum model_moe { MOE_NEVER, MOE_IF_GIVEN, MOE_ALWAYS };
 
 /* One row a family. */
 struct model_family {
     const char *arch; /* general.architecture */
     bool neox;        /* rope pairs (i, i + n_rot/2), else (2i, 2i + 1) */
-    enum model_experts experts;
+    enum model_moe moe;
     bool shared; /* sigmoid router with a bias, a shared expert, leading layers
                     without experts, trailing layers that are not evaluated */
     const char *expert_width; /* key of an expert's width */

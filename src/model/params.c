@@ -187,14 +187,12 @@ static pl_status read_shared(struct model *m, pl_err *err)
 
 static pl_status read_experts(struct model *m, pl_err *err)
 {
-    enum model_experts e = m->family->experts;
-
     m->gating = PL_GATING_SOFTMAX;
     m->normalise = true;
     m->routed = 1;
-    if (e == EXPERTS_MAYBE)
+    if (m->family->moe == MOE_IF_GIVEN)
         PL_TRY(get(m, "expert_count", 0, 0, MAX_EXPERT, &m->n_expert, err));
-    if (e == EXPERTS_ALWAYS)
+    if (m->family->moe == MOE_ALWAYS)
         PL_TRY(need(m, "expert_count", MAX_EXPERT, &m->n_expert, err));
     if (m->n_expert == 0) {
         m->n_dense = m->n_layer;
@@ -263,7 +261,8 @@ static pl_status read_rope(struct model *m, pl_err *err)
     PL_TRY(get_factor(m, "rope.scaling.attn_factor", 1, false, &stretch, err));
     PL_TRY(
         gguf_get_str(m->file, key(m, "rope.scaling.type", &k), &scaling, err));
-    m->rope = (pl_rope){.n_rot = (int)n_rot,
+    m->rope = (pl_rope){.size = sizeof m->rope,
+                        .n_rot = (int)n_rot,
                         .neox = m->family->neox,
                         .base = (float)base,
                         .freq_scale = (float)(1 / factor),

@@ -209,8 +209,8 @@ static bool swap_pair(struct swap *s, int a, int b)
     return after < before;
 }
 
-/* Marks pairs of labels that meet at a value. Leaves, few bytes that many read,
- * would join every group to every other. */
+/* Marks pairs of labels that meet at a value. Weights and caches, few bytes
+ * that many read, would join every group to every other. */
 static void link_labels(struct swap *s)
 {
     const struct glue *g = s->g;
@@ -220,7 +220,7 @@ static void link_labels(struct swap *s)
     for (int i = 0; i < g->n_value; i++) {
         const struct glue_value *v = &g->value[i];
 
-        for (int k = 0; k < v->n && !v->leaf; k++) {
+        for (int k = 0; k < v->n && !v->stored; k++) {
             int x = g->label[g->reader[v->first + k]];
             int y = g->label[k > 0 ? g->reader[v->first + k - 1] : v->from];
 

@@ -12,7 +12,7 @@ struct glue_value {
     int64_t bytes; /* of one copy */
     double copies; /* that a group of many members needs */
     bool in_ranks; /* all of them, however few members there are */
-    bool leaf;     /* made before the step */
+    bool stored;   /* a weight or cache: there before the run */
 };
 
 struct glue {

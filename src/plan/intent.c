@@ -7,6 +7,7 @@
 
 #include <ctype.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -125,6 +126,7 @@ static pl_status read_shares(struct intent *in, struct arena *a,
                              const pl_options *opt, pl_err *err)
 {
     int n = opt->n_tensor_split, n_dev = in->list.n;
+    double sum = 0;
 
     in->open.share = !opt->tensor_split;
     if (!opt->tensor_split)
@@ -134,6 +136,18 @@ static pl_status read_shares(struct intent *in, struct arena *a,
                        "the tensor split (-ts) has %d share%s for %d device%s; "
                        "give one a device",
                        n, n == 1 ? "" : "s", n_dev, n_dev == 1 ? "" : "s");
+    for (int d = 0; d < n; d++) {
+        if (!(opt->tensor_split[d] >= 0) || !isfinite(opt->tensor_split[d]))
+            return err_set(err, PL_BAD_ARGUMENT,
+                           "share %d of the tensor split is %g; shares are "
+                           "zero or positive",
+                           d, opt->tensor_split[d]);
+        sum += opt->tensor_split[d];
+    }
+    if (n > 0 && !(sum > 0))
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "all shares of the tensor split are zero; give at "
+                       "least one device a positive share");
     in->share = arena_memdup(a, opt->tensor_split, (size_t)n, sizeof(double));
     return in->share ? PL_OK : err_no_memory(err, "shares of devices");
 }

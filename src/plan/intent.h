@@ -3,7 +3,11 @@
  * Where options leave something open, the usual choice stands here and `open`
  * says so; whoever fills in what is open changes a copy (fit/fit.h). A copy is
  * an assignment: what pointers point to belongs to the arena of the first and
- * is not written after it was made. */
+ * is not written after it was made.
+ *
+ * Short names, in all of planning: in is an intent, p a placement, q a compiled
+ * plan, d a device's index, l a layer's, and y whatever a file's functions work
+ * on. */
 #ifndef PLAN_INTENT_H
 #define PLAN_INTENT_H
 

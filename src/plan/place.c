@@ -8,10 +8,9 @@
 
 #include "base/err.h"
 #include "device/device_spec.h"
-#include "plan/group.h"
+#include "plan/deal.h"
 #include "plan/override.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,68 +58,52 @@ static pl_status add_group(struct placement *p, struct arena *a,
                            const double *split, pl_err *err)
 {
     struct place_group *y = &p->group[p->n_group];
-    struct group d;
-    double sum = 0;
+    double *weight = arena_alloc(a, (size_t)n, sizeof *weight), sum = 0;
+    int64_t *n_rank = arena_alloc(a, (size_t)n, sizeof *n_rank);
+    int rank0 = 0;
 
+    if (!weight || !n_rank)
+        return err_no_memory(err, "a group of devices");
     for (int i = 0; split && i < n; i++)
         sum += split[i];
-    PL_TRY(group_deal(&d, a, n, p->n_rank, sum > 0 ? split : NULL, n, err));
+    for (int i = 0; i < n; i++)
+        weight[i] = sum > 0 ? split[i] : 1;
+    deal_shares(n, weight, p->n_rank, n_rank);
     y->first = p->n_member;
     y->n = n;
     snprintf(y->name, sizeof y->name, "%s", name);
-    for (int i = 0; i < n; i++)
-        p->member[p->n_member++] = (struct place_member){
-            p->n_group, dev + i, d.rank0[i], d.n_rank_of[i]};
+    for (int i = 0; i < n; rank0 += (int)n_rank[i++])
+        p->member[p->n_member++] =
+            (struct place_member){p->n_group, dev + i, rank0, (int)n_rank[i]};
     p->n_group++;
     return PL_OK;
 }
 
 /* The ranks and their shares, from the intent and the widest group. In tensor
  * mode shares that are no equal ranks are the devices'. */
-static pl_status count_ranks(struct placement *p, struct arena *a,
-                             const struct cut *c, const struct intent *in,
-                             pl_err *err)
+static pl_status count_ranks(struct placement *p, const struct cut *c,
+                             const struct intent *in, pl_err *err)
 {
-    int n_dev = in->list.n;
-    struct group d;
+    int widest = c->width > 0 ? c->width : 1;
+    bool by_share = in->share && in->mode == PL_SPLIT_TENSOR && in->n_rank == 0;
 
-    if (in->share) /* for its checks */
-        PL_TRY(group_deal(&d, a, n_dev, 1, in->share, n_dev, err));
-    PL_TRY(group_deal(&d, a, c->width > 0 ? c->width : 1, in->n_rank,
-                      in->mode == PL_SPLIT_TENSOR ? in->share : NULL, n_dev,
-                      err));
-    p->n_rank = d.n_rank;
-    memcpy(p->share, d.share, sizeof p->share);
+    if (in->n_rank < 0 || in->n_rank > PL_MAX_RANKS)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "%d ranks are asked for; 1 to %d are allowed",
+                       in->n_rank, PL_MAX_RANKS);
+    if (in->n_rank == 0 && widest > PL_MAX_RANKS)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "%d devices in one group; at most %d take part in a "
+                       "tensor split: deal layers too (-sm hybrid:N), or give "
+                       "--ranks, and the last devices stay idle",
+                       widest, PL_MAX_RANKS);
+    p->n_rank = in->n_rank ? in->n_rank : widest;
+    for (int r = 0; r < p->n_rank; r++)
+        p->share[r] = by_share ? in->share[r] : 1;
     return PL_OK;
 }
 
 /* ---- layers ------------------------------------------------------------ */
-
-void place_share_out(int n, double *weight, int64_t total, int64_t *count)
-{
-    double sum = 0;
-    int64_t left = total;
-
-    for (int i = 0; i < n; i++)
-        sum += weight[i];
-    for (int i = 0; i < n; i++) {
-        double want = weight[i] / sum * (double)total;
-
-        count[i] = (int64_t)floor(want + 1e-9);
-        left -= count[i];
-        /* what remains of it */
-        weight[i] = weight[i] > 0 ? want - (double)count[i] : -1;
-    }
-    for (; left > 0; left--) {
-        int best = 0;
-
-        for (int i = 1; i < n; i++)
-            if (weight[i] > weight[best] + 1e-12)
-                best = i;
-        count[best]++;
-        weight[best] = -1;
-    }
-}
 
 /* Runs of layers for the groups: by the tensor split, else by memory where that
  * is known, else alike for every device. What is left over goes to the last of
@@ -149,7 +132,7 @@ static pl_status deal_layers(struct placement *p, struct arena *a,
                                 : known ? (double)list->dev[d].memory_bytes
                                         : 1;
         }
-    place_share_out(n_group, weight, in->n_on, count);
+    deal_shares(n_group, weight, in->n_on, count);
     for (int l = 0; l < layer; l++)
         p->of_layer[l] = p->host;
     for (int i = 0; i < n_group; i++)
@@ -197,7 +180,7 @@ pl_status place_groups(struct placement *out, struct arena *a,
     struct cut c = cut_devices(in);
     int dev = list->n, n_room;
 
-    PL_TRY(count_ranks(&p, a, &c, in, err));
+    PL_TRY(count_ranks(&p, &c, in, err));
     if (host)
         PL_TRY(device_list_add_host(list, p.n_rank, in->n_thread, in->paper,
                                     &dev, err));

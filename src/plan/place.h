@@ -1,10 +1,10 @@
 /* Placement: which group of devices each tensor, and so each op, belongs to.
  *
  * Split modes, experts or the cache on the host, and overrides all come down to
- * one thing: a group for every leaf. Ops run where their weight or cache lives;
- * what has neither (glue) stands where the fewest bytes are copied. Placement
- * changes no bit: every group carries all ranks with the same shares, and the
- * numeric plan knows nothing of groups. */
+ * one thing: a group for every weight and cache. Ops run where their weight or
+ * cache lives; what has neither (glue) stands where the fewest bytes are
+ * copied. Placement changes no bit: every group carries all ranks with the same
+ * shares, and the numeric plan knows nothing of groups. */
 #ifndef PLAN_PLACE_H
 #define PLAN_PLACE_H
 
@@ -53,11 +53,11 @@ pl_status place_leaves(struct placement *p, struct arena *a,
                        pl_err *err);
 
 /* at[i], [num->n]: the group where each node of the numeric plan is computed
- * (leaves: their home; a leaf's readers run there). away[graph node]: leaves
- * whose readers run in their layer's group instead, the leaf being streamed to
- * it; NULL: none. Reductions (AllReduce, ReduceScatter) stand where their
- * operand does. Other nodes without a leaf stand where the bytes copied between
- * groups are fewest. */
+ * (weights and caches: their home, where their readers run). away[graph node]:
+ * weights and caches whose readers run in their layer's group instead, to which
+ * they are streamed; NULL: none. Reductions (AllReduce, ReduceScatter) stand
+ * where their operand does. Nodes that read neither weight nor cache stand
+ * where the bytes copied between groups are fewest. */
 pl_status place_ops(const struct placement *p, const struct numeric *num,
                     const int *home, const bool *away, int *at, pl_err *err);
 

@@ -6,6 +6,7 @@
 #include "plan/place_inner.h"
 
 #include "base/err.h"
+#include "plan/deal.h"
 #include "plan/override.h"
 #include "quant/format.h"
 
@@ -148,22 +149,18 @@ static pl_status split_layout(const struct leaves *y, int leaf, int d,
 {
     const struct graph_node *n = &y->g->node[leaf];
     const struct format_info *f = format_info(n->format);
-    int n_rank = y->p->n_rank, n_run = 0;
+    int n_rank = y->p->n_rank;
     double weight[PL_MAX_RANKS];
-    int64_t count[PL_MAX_RANKS], size, left, grain = 32;
-    pl_run run[PL_MAX_RANKS];
+    int64_t count[PL_MAX_RANKS], size, grain;
 
     if (d >= n->n_dim)
         return err_set(y->err, PL_BAD_ARGUMENT,
                        "override (-ot) \"%.200s=%.60s\": %s has no dimension "
                        "%d, only 0 to %d, counted from the outermost",
                        o->regex, o->where, n->name, d, n->n_dim - 1);
-    size = left = n->dim[d].n;
-    if (f->block > 1 && d == n->n_dim - 1)
-        grain = f->grain;
-    else
-        while (grain > 1 && size / grain < n_rank)
-            grain /= 2;
+    size = n->dim[d].n;
+    grain =
+        f->block > 1 && d == n->n_dim - 1 ? f->grain : deal_grain(size, n_rank);
     if (n_rank > 1 && size <= grain)
         return err_set(y->err, PL_BAD_ARGUMENT,
                        "override (-ot) \"%.200s=%.60s\": dimension %d of %s "
@@ -171,15 +168,8 @@ static pl_status split_layout(const struct leaves *y, int leaf, int d,
                        o->regex, o->where, d, n->name, (long long)size,
                        (long long)grain);
     memcpy(weight, y->p->share, sizeof weight);
-    place_share_out(n_rank, weight, (size + grain - 1) / grain, count);
-    for (int r = 0; r < n_rank; r++) {
-        int64_t len = count[r] * grain < left ? count[r] * grain : left;
-
-        if (len > 0)
-            run[n_run++] = (pl_run){len, (rankset)1 << r};
-        left -= len;
-    }
-    *out = layout_split(y->a, d, size, n_run, run, n_rank);
+    deal_shares(n_rank, weight, (size + grain - 1) / grain, count);
+    *out = deal_layout(y->a, d, size, grain, n_rank, count);
     return *out ? PL_OK : err_no_memory(y->err, "layouts");
 }
 

@@ -166,7 +166,7 @@ static pl_status values(const struct ops *o, struct glue *y, struct arena *a,
                          : numeric_bytes(num, i, &weighed),
             .copies = copies(o, x->layout),
             .in_ranks = x->layout->kind == PL_PARTIAL,
-            .leaf = v->op == OP_weight || v->op == OP_cache,
+            .stored = v->op == OP_weight || v->op == OP_cache,
         };
         y->n_value++;
     }

@@ -5,29 +5,33 @@
  * Cuts along a quantized matrix's input fall on multiples of 32 values. What
  * does not divide evenly is dealt to the ranks that are furthest behind their
  * share of bytes so far, so that no rank is off by more than one grain in a
- * layer and the leftovers even out over the model. */
+ * layer and the leftovers even out over the model.
+ *
+ * Short names: d is all that is being dealt, y a layer, x one of its axes. */
 #include "plan/roles.h"
 
 #include "base/err.h"
+#include "plan/deal.h"
 #include "quant/format.h"
 
 #include <math.h>
 #include <string.h>
 
+/* What a tensor's split dimension counts. */
 enum axis {
-    AXIS_NONE,
-    AXIS_Q,
-    AXIS_K,
-    AXIS_V,
-    AXIS_QKV,
-    AXIS_HEAD,
-    AXIS_KV,
-    AXIS_O,
-    AXIS_FF,
-    AXIS_FF2,
-    AXIS_EXP,
-    AXIS_EXP2,
-    AXIS_VOCAB
+    AXIS_NONE,  /* mirrored */
+    AXIS_Q,     /* values of query heads */
+    AXIS_K,     /* values of KV heads' keys */
+    AXIS_V,     /* and values */
+    AXIS_QKV,   /* all three, stacked */
+    AXIS_HEAD,  /* query heads */
+    AXIS_KV,    /* KV heads */
+    AXIS_O,     /* values of heads' results */
+    AXIS_FF,    /* feed-forward width */
+    AXIS_FF2,   /* twice that: gate, then up */
+    AXIS_EXP,   /* an expert's width */
+    AXIS_EXP2,  /* twice that */
+    AXIS_VOCAB, /* tokens of the vocabulary */
 };
 
 static const struct role_row {
@@ -138,28 +142,16 @@ static void account(struct deal *d, const struct dealt *x, const int64_t *count,
 static pl_status runs(struct deal *d, struct dealt *x, const int64_t *count,
                       int64_t grain)
 {
-    pl_run run[PL_MAX_RANKS];
-    int64_t left = x->size;
-    int n = 0;
-
-    for (int r = 0; r < d->n_rank; r++) {
-        int64_t len = count[r] * grain < left ? count[r] * grain : left;
-
-        if (len > 0)
-            run[n++] = (pl_run){len, (rankset)1 << r};
-        left -= len;
-    }
-    x->l = layout_split(d->a, 0, x->size, n, run, d->n_rank);
+    x->l = deal_layout(d->a, 0, x->size, grain, d->n_rank, count);
     return x->l ? PL_OK : err_no_memory(d->err, "layouts");
 }
 
 /* A width: feed-forward, expert, vocabulary. */
 static pl_status deal_width(struct deal *d, struct dealt *x)
 {
-    int64_t grain = 32, units, count[PL_MAX_RANKS];
+    int64_t grain = x->quantized ? 32 : deal_grain(x->size, d->n_rank);
+    int64_t units, count[PL_MAX_RANKS];
 
-    while (!x->quantized && grain > 1 && x->size / grain < d->n_rank)
-        grain /= 2;
     units = (x->size + grain - 1) / grain;
     deal_units(d, units, x->bytes / (double)units, count);
     account(d, x, count, units);
@@ -388,18 +380,8 @@ pl_status roles_layouts(const pl_graph *g, int n_rank, const double *share,
     double sum = 0;
 
     memset(leaf, 0, (size_t)g->n_node * sizeof *leaf);
-    for (int r = 0; r < n_rank; r++) {
-        if (!(share[r] >= 0) || !isfinite(share[r]))
-            return err_set(err, PL_BAD_ARGUMENT,
-                           "share %d of the split is %g; shares are zero or "
-                           "positive",
-                           r, share[r]);
+    for (int r = 0; r < n_rank; r++)
         sum += share[r];
-    }
-    if (!(sum > 0))
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "all shares of the split are zero; give at least one "
-                       "device a positive share");
     for (int r = 0; r < n_rank; r++)
         d.share[r] = share[r] / sum;
     for (int i = 0; i < g->n_node; i++)

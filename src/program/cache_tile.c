@@ -71,8 +71,8 @@ static inline void turn_size(char *dst, size_t dst_ld, const char *src,
                    src + (size_t)i * src_ld + j * size, (size_t)size);
 }
 
-static void turn(void *dst, size_t dst_ld, const void *src, size_t src_ld,
-                 int64_t n_row, int64_t n_col, int size)
+static void transpose(void *dst, size_t dst_ld, const void *src, size_t src_ld,
+                      int64_t n_row, int64_t n_col, int size)
 {
     if (size == 4)
         turn_size(dst, dst_ld, src, src_ld, n_row, n_col, 4);
@@ -101,8 +101,8 @@ static void plane_read(const char *plane, int64_t all, int64_t first,
         copy(rows, ld, plane + (j0 * all + first) * size, (size_t)(all * size),
              n, width, size);
     else
-        turn(rows, ld, plane + (first * PAGE_TOKENS + j0) * size,
-             (size_t)(PAGE_TOKENS * size), width, n, size);
+        transpose(rows, ld, plane + (first * PAGE_TOKENS + j0) * size,
+                  (size_t)(PAGE_TOKENS * size), width, n, size);
 }
 
 static void plane_write(char *plane, int64_t all, int64_t first, int64_t width,
@@ -113,8 +113,8 @@ static void plane_write(char *plane, int64_t all, int64_t first, int64_t width,
         copy(plane + (j0 * all + first) * size, (size_t)(all * size), rows, ld,
              n, width, size);
     else
-        turn(plane + (first * PAGE_TOKENS + j0) * size,
-             (size_t)(PAGE_TOKENS * size), rows, ld, n, width, size);
+        transpose(plane + (first * PAGE_TOKENS + j0) * size,
+                  (size_t)(PAGE_TOKENS * size), rows, ld, n, width, size);
 }
 
 void cache_tile_read(pl_format f, int64_t d, bool values, const void *tile,

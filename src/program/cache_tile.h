@@ -15,11 +15,9 @@
 #ifndef PROGRAM_CACHE_TILE_H
 #define PROGRAM_CACHE_TILE_H
 
-#include "pl.h"
+#include "graph/graph.h"
 
 #include <stddef.h>
-
-enum { PAGE_TOKENS = 64 };
 
 size_t cache_tile_bytes(pl_format f, int64_t d);
 

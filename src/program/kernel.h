@@ -74,7 +74,7 @@ struct rank_tree {
  * ascending intervals, each counted for one rank. Packed weights carry the
  * same in their chunks. */
 struct rank_span {
-    int64_t log, loc, n; /* logical start, local start, length */
+    int64_t logical, local, n; /* logical start, local start, length */
     int32_t rank;
 };
 

@@ -1,20 +1,25 @@
-/* What one device runs: flat lists of steps over a table of local tensors.
+/* What one device does in a run: flat lists of steps over a table of local
+ * tensors.
  *
- * A program is made once, from the plan, for the largest step; sizes that
- * depend on a step are symbolic (pl_dim) and filled in when it runs. It holds
- * no pointers into device memory: tensors are offsets into regions, so it means
- * the same on every kind of device. What only one kind needs to know (where its
- * threads meet, which steps it runs as one) that kind derives from the program
- * when it is given one.
+ * A program is made once, from the plan, for the largest micro-batches; sizes
+ * that depend on a run are symbolic (pl_dim) and filled in when it begins. It
+ * holds no pointers into device memory: tensors are offsets into regions, so it
+ * means the same on every kind of device. What only one kind needs to know
+ * (where its threads meet, which steps it runs as one) that kind derives from
+ * the program when it is given one.
  *
- * Scripts. A program has one or more scripts, ways through a step that give the
- * same bits: compute with host weights on the host or stream them, one
- * micro-batch or several in a pipeline. Which one runs is told with the run and
+ * Run and step. A *run* is what one call of pl_exec_step sets going: every
+ * device goes once through its program. A *step* is an instruction of a
+ * program.
+ *
+ * Scripts. A program has one or more scripts, lists of steps that give the same
+ * bits: compute with host weights on the host or stream them, one micro-batch
+ * or several in a pipeline. Which one is taken is told with the run and
  * is the only choice left to run time. All share weights and caches; their
  * buffers lie over each other, since one runs at a time.
  *
  * Micro-batches. A script works on one or more micro-batches; each of its steps
- * and each tensor whose size depends on a step belongs to one micro-batch. A
+ * and each tensor whose size depends on a run belongs to one micro-batch. A
  * run may bring fewer: then the steps of the others are passed over by all
  * devices.
  *
@@ -71,11 +76,11 @@ struct prog_tensor {
     int micro; /* whose sizes its dimensions have */
 };
 
-/* Two nested strided loops over runs of bytes; all in bytes, offsets from the
- * start of the tensors. */
+/* Two nested strided loops over intervals of bytes; all in bytes, offsets from
+ * the start of the tensors. */
 struct copy_piece {
     int src_dev, src;        /* device in the set, tensor of its program */
-    pl_dim src_off, dst_off; /* what grows with the step */
+    pl_dim src_off, dst_off; /* what grows with the run */
     int64_t src_at, dst_at;  /* and what does not, added to it */
     pl_dim bytes;
     pl_dim n0, src_s0, dst_s0; /* outer loop: count and strides */

@@ -261,12 +261,12 @@ static bool spans_fit(const struct step_kernel *k, const struct prog_tensor *t)
     for (int i = 0; i < k->n_span; i++) {
         const struct rank_span *s = &k->span[i];
 
-        if (d.symbol != PL_CONST || s->n < 0 || s->loc < 0 || s->log < 0 ||
-            s->log > INT64_MAX - s->n || s->n > d.n || s->loc > d.n - s->n ||
-            s->rank < 0 || s->rank >= PL_MAX_RANKS)
+        if (d.symbol != PL_CONST || s->n < 0 || s->local < 0 ||
+            s->logical < 0 || s->logical > INT64_MAX - s->n || s->n > d.n ||
+            s->local > d.n - s->n || s->rank < 0 || s->rank >= PL_MAX_RANKS)
             return false;
         if (k->kernel == KERNEL_quantize &&
-            (s->loc != at || s->n % 32 != 0 || s->log % 32 != 0))
+            (s->local != at || s->n % 32 != 0 || s->logical % 32 != 0))
             return false;
         at += s->n;
     }

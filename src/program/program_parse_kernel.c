@@ -64,14 +64,14 @@ static bool span_entry(struct read *r, const struct read_at *at, void *out)
     struct rank_span *s = out;
 
     (void)at;
-    if (!lex_int(&r->x, 0, FORM_MAX_BYTES, &s->log) || !lex_need(&r->x, '+') ||
-        !lex_int(&r->x, 0, FORM_MAX_BYTES, &s->n))
+    if (!lex_int(&r->x, 0, FORM_MAX_BYTES, &s->logical) ||
+        !lex_need(&r->x, '+') || !lex_int(&r->x, 0, FORM_MAX_BYTES, &s->n))
         return false;
     if (r->part.n > 1)
-        s->loc = s[-1].loc + s[-1].n;
-    if (lex_accept(&r->x, '@') && !lex_int(&r->x, 0, FORM_MAX_BYTES, &s->loc))
+        s->local = s[-1].local + s[-1].n;
+    if (lex_accept(&r->x, '@') && !lex_int(&r->x, 0, FORM_MAX_BYTES, &s->local))
         return false;
-    if (s->loc > FORM_MAX_BYTES - s->n)
+    if (s->local > FORM_MAX_BYTES - s->n)
         return lex_fail(&r->x, PL_BAD_ARGUMENT, "the span ends too far out");
     return read_rank(r, &s->rank);
 }

@@ -90,11 +90,11 @@ static void put_spans(struct text_out *o, const struct step_kernel *k)
         const struct rank_span *s = &k->span[i];
 
         put_comma(o, i);
-        text_put(o, "%" PRId64 "+%" PRId64, s->log, s->n);
-        if (s->loc != loc)
-            text_put(o, "@%" PRId64, s->loc);
+        text_put(o, "%" PRId64 "+%" PRId64, s->logical, s->n);
+        if (s->local != loc)
+            text_put(o, "@%" PRId64, s->local);
         text_put(o, "{%d}", s->rank);
-        loc = s->loc + s->n;
+        loc = s->local + s->n;
     }
     text_put_char(o, ')');
 }

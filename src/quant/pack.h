@@ -134,9 +134,9 @@ int pack_span_at(const struct pack *p, int i, struct pack_span *out);
 void pack_row(const struct pack *p, void *panel, int lane, const void *row);
 
 /* Writes all of a panel, padding too. rows[i] is lane i's row as above, NULL: a
- * row of padding, all zeros. The same bits as 16
- * calls of pack_row, some times faster. `ahead`, or NULL, are the 16
- * rows that will be wanted next: their bytes are fetched meanwhile. */
+ * row of padding, all zeros. The same bits as 16 calls of pack_row, some times
+ * faster. `ahead`, or NULL, are the 16 rows that will be wanted next: their
+ * bytes are fetched meanwhile. */
 void pack_panel(const struct pack *p, void *panel, const void *const *rows,
                 const void *const *ahead);
 

@@ -59,7 +59,8 @@ static pl_status add_version(struct plan_facts *f, struct plan_tensor *t,
                     : arena_strdup(&f->arena, text);
     if (!t->layout)
         return err_no_memory(err, "the description of a plan");
-    for (const struct lowered_held *h = lowered_leaf(low, i); h; h = h->next)
+    for (const struct lowered_placed *h = lowered_stored(low, i); h;
+         h = h->next)
         for (int k = 0; k < low->group[h->group].n; k++) {
             int d = low->unit[low->group[h->group].first + k].dev;
 

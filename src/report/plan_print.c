@@ -462,8 +462,8 @@ static void say_estimate(const struct page *g)
     struct cost_rates r;
 
     sink_say(g->to,
-             "estimate  prompt %.*f tokens/s (a step of %" PRId64
-             "), generation %.*f tokens/s (after %" PRId64 ")\n",
+             "estimate  prompt %.*f t/s (a step of %" PRId64
+             "), generation %.*f t/s (after %" PRId64 ")\n",
              e->prefill_tps < 100, e->prefill_tps, e->n_prompt,
              e->decode_tps < 100, e->decode_tps, e->n_past);
     switch (e->basis) {

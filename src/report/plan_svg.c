@@ -300,7 +300,7 @@ static void draw_title(const struct svg_page *g)
     numeral_print(text, sizeof text,
                   "%d rank%s, %" PRId64
                   " tokens of context; estimated: prompt %.0f "
-                  "tokens/s, generation %.*f tokens/s",
+                  "t/s, generation %.*f t/s",
                   q->place.n_rank, q->place.n_rank > 1 ? "s" : "", g->p->n_ctx,
                   e->prefill_tps, e->decode_tps < 100, e->decode_tps);
     say_text(g->to, 10, 42, " class='s'", text);

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static_assert((int)STATE_CHUNK == (int)KV_PAGE, "a chunk lies in one page");
+static_assert((int)STATE_CHUNK == (int)PAGE_TOKENS, "a chunk lies in one page");
 
 /* What saving and restoring hold. */
 struct trip {
@@ -42,7 +42,7 @@ static pl_status trip_open(struct trip *t, pl_engine *e, pl_err *err)
 {
     memset(t, 0, sizeof *t);
     t->e = e;
-    PL_TRY(exec_settle(e->exec, err));
+    PL_TRY(exec_drain(e->exec, err));
     PL_TRY(state_describe(&t->ours, &t->arena, e, err));
     return exec_caches_open(&t->io, e->exec, -1, err);
 }
@@ -74,7 +74,7 @@ static pl_status trip_buffers(struct trip *t, const struct state_head *h,
 
 static int32_t page_of(const pl_engine *e, int row, int64_t pos)
 {
-    return e->kv.table[(int64_t)row * e->kv.stride + pos / KV_PAGE];
+    return e->kv.table[(int64_t)row * e->kv.stride + pos / PAGE_TOKENS];
 }
 
 /* Saving ----------------------------------------------------------------- */
@@ -142,7 +142,7 @@ static pl_status write_seq(struct trip *t, struct state_writer *w,
         int32_t page = page_of(t->e, q->id, pos);
 
         for (int c = 0; c < t->io.n; c++) {
-            PL_TRY(exec_cache_read(&t->io, c, page, (int)(pos % KV_PAGE),
+            PL_TRY(exec_cache_read(&t->io, c, page, (int)(pos % PAGE_TOKENS),
                                    (int)n, t->rows, err));
             PL_TRY(state_put(w, t->rows,
                              (size_t)n * state_row_bytes(&t->ours.cache[c]),
@@ -227,7 +227,7 @@ static int builds_in(const struct trip *t, int seq, int i)
 {
     int dst = target(t, seq, i);
 
-    return t->theirs.seq[i].first > 0 ? dst : kv_stage(&t->e->kv, dst);
+    return t->theirs.seq[i].first > 0 ? dst : kv_stand_in(&t->e->kv, dst);
 }
 
 static pl_status check_seqs(const struct trip *t, int seq, pl_err *err)
@@ -296,12 +296,12 @@ static pl_status check_pages(const struct trip *t, int seq, bool twice,
                        "%d are free, and %" PRId64 " more only once it is "
                        "known to be whole: restore it from a file or from "
                        "memory, or empty the sequence first",
-                       need, KV_PAGE, kv->n_free, kv->n_page, freed);
+                       need, PAGE_TOKENS, kv->n_free, kv->n_page, freed);
     return err_set(err, PL_FULL,
                    "the state needs %" PRId64 " pages of %d tokens; %d of %d "
                    "are free, and it replaces %" PRId64
                    ": give a larger context or end a sequence",
-                   need, KV_PAGE, kv->n_free, kv->n_page, freed);
+                   need, PAGE_TOKENS, kv->n_free, kv->n_page, freed);
 }
 
 /* A chunk of cache c, from t->rows to where it belongs. */
@@ -318,7 +318,7 @@ static pl_status put_rows(struct trip *t, int c, int row, int64_t pos,
         rows = t->own;
     }
     return exec_cache_write(&t->io, c, page_of(t->e, row, pos),
-                            (int)(pos % KV_PAGE), (int)n, rows, err);
+                            (int)(pos % PAGE_TOKENS), (int)n, rows, err);
 }
 
 /* The data of a saved sequence into sequence `row`; -1: only looked at. */

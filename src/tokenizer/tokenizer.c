@@ -102,11 +102,11 @@ static pl_status find_model(const struct model_row **out, const struct gguf *g,
     struct gguf_str name;
 
     PL_TRY(gguf_get_str(g, "tokenizer.ggml.model", &name, err));
-    if (!name.s)
+    if (!name.s || (name.len == 4 && memcmp(name.s, "none", 4) == 0))
         return err_set(err, PL_NOT_FOUND,
-                       "%s: tokenizer.ggml.model is missing: this file has no "
+                       "%s: tokenizer.ggml.model is %s: this file has no "
                        "tokenizer, give token ids instead of text",
-                       gguf_path(g));
+                       gguf_path(g), name.s ? "none" : "missing");
     for (int i = 0; i < N_MODEL; i++) {
         if (strlen(models[i].name) == name.len &&
             memcmp(models[i].name, name.s, name.len) == 0) {

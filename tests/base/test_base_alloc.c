@@ -9,9 +9,8 @@
 /* Called through a volatile pointer, or compilers drop malloc with free. */
 static void *(*volatile allocate)(size_t) = malloc;
 
-static void alloc_nth_fails_and_only_that(void **state)
+TEST(alloc_nth_fails_and_only_that)
 {
-    (void)state;
     for (int64_t n = 1; n <= 4; n++) {
         alloc_fail_at(n);
         for (int64_t i = 1; i <= 5; i++) {
@@ -27,12 +26,11 @@ static void alloc_nth_fails_and_only_that(void **state)
     assert_false(alloc_fail_off());
 }
 
-static void alloc_every_function_can_fail(void **state)
+TEST(alloc_every_function_can_fail)
 {
     void *p = NULL;
     void *volatile q;
 
-    (void)state;
     alloc_fail_at(1);
     q = calloc(3, 5);
     assert_null(q);
@@ -53,12 +51,11 @@ static void alloc_every_function_can_fail(void **state)
     assert_true(alloc_fail_off());
 }
 
-static void alloc_peak_is_what_was_held_at_once(void **state)
+TEST(alloc_peak_is_what_was_held_at_once)
 {
     struct alloc_stat s;
     void *p, *q;
 
-    (void)state;
     alloc_stat_reset();
     p = allocate(1000);
     q = allocate(2000);
@@ -71,15 +68,4 @@ static void alloc_peak_is_what_was_held_at_once(void **state)
     assert_int_equal(s.live_bytes, 0);
     assert_int_equal(s.max_bytes, 2000);
     assert_in_range(s.peak_bytes, 3000, 3100);
-}
-
-int test_base_alloc(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(alloc_nth_fails_and_only_that),
-        cmocka_unit_test(alloc_every_function_can_fail),
-        cmocka_unit_test(alloc_peak_is_what_was_held_at_once),
-    };
-
-    return TEST_RUN(tests);
 }

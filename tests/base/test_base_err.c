@@ -9,9 +9,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
-static void base_err_every_status_has_name_and_text(void **state)
+TEST(base_err_every_status_has_name_and_text)
 {
-    (void)state;
 #define ROW(name, text)                                                        \
     assert_string_equal(pl_status_name(PL_##name), #name);                     \
     assert_string_equal(pl_status_text(PL_##name), text);
@@ -21,35 +20,32 @@ static void base_err_every_status_has_name_and_text(void **state)
     assert_non_null(pl_status_text((pl_status)-1));
 }
 
-static void base_err_set_formats_and_forwards(void **state)
+TEST(base_err_set_formats_and_forwards)
 {
     pl_err err;
 
-    (void)state;
     assert_int_equal(err_set(&err, PL_IO, "%s: %d", "f", 3), PL_IO);
     assert_int_equal(err.status, PL_IO);
     assert_string_equal(err.message, "f: 3");
     assert_int_equal(err_set(NULL, PL_FULL, "x"), PL_FULL);
 }
 
-static void base_err_long_message_is_cut_and_terminated(void **state)
+TEST(base_err_long_message_is_cut_and_terminated)
 {
     char text[3000];
     pl_err err;
 
-    (void)state;
     memset(text, 'x', sizeof(text));
     text[sizeof(text) - 1] = '\0';
     err_set(&err, PL_BAD_FILE, "%s", text);
     assert_int_equal(strlen(err.message), sizeof(err.message) - 1);
 }
 
-static void base_err_long_message_ends_with_what_was_wrong(void **state)
+TEST(base_err_long_message_ends_with_what_was_wrong)
 {
     char text[9000];
     pl_err err;
 
-    (void)state;
     memset(text, 'x', sizeof(text));
     text[4095] = '\0';
     err_set(&err, PL_BAD_FILE, "%s: no such file", text);
@@ -66,11 +62,10 @@ static void base_err_long_message_ends_with_what_was_wrong(void **state)
     assert_string_equal(err.message, text);
 }
 
-static void base_err_shows_values_harmlessly(void **state)
+TEST(base_err_shows_values_harmlessly)
 {
     char text[200], buf[ERR_SHOWN];
 
-    (void)state;
     memset(text, 'x', sizeof(text));
     assert_string_equal(err_shown(buf, "a\033[1m\n", 6), "a?[1m?");
     assert_int_equal(strlen(err_shown(buf, text, 76)), 76);
@@ -80,12 +75,11 @@ static void base_err_shows_values_harmlessly(void **state)
 }
 
 /* The system says EAGAIN of both. */
-static void base_err_no_thread_tells_memory_from_limits(void **state)
+TEST(base_err_no_thread_tells_memory_from_limits)
 {
     struct rlimit was, none;
     pl_err err;
 
-    (void)state;
     assert_int_equal(err_no_thread(&err, "thread 1 of 3", EAGAIN), PL_DEVICE);
     assert_non_null(strstr(err.message, "thread 1 of 3 could not be started"));
     assert_non_null(strstr(err.message, "ulimit -u"));
@@ -100,7 +94,7 @@ static void base_err_no_thread_tells_memory_from_limits(void **state)
     assert_non_null(strstr(err.message, "ulimit -v"));
 }
 
-static void base_bytes_have_the_unit_of_their_size(void **state)
+TEST(base_bytes_have_the_unit_of_their_size)
 {
     static const struct {
         uint64_t bytes;
@@ -117,34 +111,16 @@ static void base_bytes_have_the_unit_of_their_size(void **state)
     };
     char buf[24];
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         assert_string_equal(bytes_text(buf, rows[i].bytes), rows[i].text);
 }
 
 /* The header's macros and the library's word are of one version. */
-static void base_version_is_the_headers(void **state)
+TEST(base_version_is_the_headers)
 {
     char text[32];
 
-    (void)state;
     snprintf(text, sizeof text, "%d.%d.%d", PL_VERSION_MAJOR, PL_VERSION_MINOR,
              PL_VERSION_PATCH);
     assert_string_equal(pl_version(), text);
-}
-
-int test_base_err(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(base_err_every_status_has_name_and_text),
-        cmocka_unit_test(base_err_set_formats_and_forwards),
-        cmocka_unit_test(base_err_long_message_is_cut_and_terminated),
-        cmocka_unit_test(base_err_long_message_ends_with_what_was_wrong),
-        cmocka_unit_test(base_err_shows_values_harmlessly),
-        cmocka_unit_test(base_err_no_thread_tells_memory_from_limits),
-        cmocka_unit_test(base_bytes_have_the_unit_of_their_size),
-        cmocka_unit_test(base_version_is_the_headers),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -109,9 +109,8 @@ static void is_whole_or_as_it_was(const char *dir)
     close(here);
 }
 
-static void replaced_whole_or_as_it_was(void **state)
+TEST(replaced_whole_or_as_it_was)
 {
-    (void)state;
     is_whole_or_as_it_was(test_temp("nameless"));
     names_only = true;
     is_whole_or_as_it_was(test_temp("named"));
@@ -119,13 +118,12 @@ static void replaced_whole_or_as_it_was(void **state)
 }
 
 /* Only where the file system knows files without a name, as is said. */
-static void replaced_leaves_nothing_when_killed(void **state)
+TEST(replaced_leaves_nothing_when_killed)
 {
     const char *dir = test_temp("killed"), *path = test_temp("killed/place");
     int fd, status;
     pid_t child;
 
-    (void)state;
     assert_int_equal(mkdir(dir, 0700), 0);
     fd = open(dir, O_WRONLY | O_TMPFILE, 0600);
     if (fd < 0)
@@ -145,12 +143,11 @@ static void replaced_leaves_nothing_when_killed(void **state)
     assert_int_equal(files_in(dir), 0);
 }
 
-static void replaced_says_what_cannot_be(void **state)
+TEST(replaced_says_what_cannot_be)
 {
     struct replace r;
     pl_err err;
 
-    (void)state;
     assert_int_equal(replace_open(&r, test_temp("absent/x"), &err),
                      PL_NOT_FOUND);
     assert_non_null(strstr(err.message, "absent/x"));
@@ -166,12 +163,11 @@ static void replaced_says_what_cannot_be(void **state)
     assert_int_equal(files_in(test_temp("taken")), 1);
 }
 
-static void replaced_every_failed_allocation_is_a_status(void **state)
+TEST(replaced_every_failed_allocation_is_a_status)
 {
     const char *dir = test_temp("alloc"), *path = test_temp("alloc/place");
     bool failed = true;
 
-    (void)state;
     assert_int_equal(mkdir(dir, 0700), 0);
     for (int64_t n = 1; failed; n++) {
         struct replace r;
@@ -193,16 +189,4 @@ static void replaced_every_failed_allocation_is_a_status(void **state)
         unlink(path);
     }
     names_only = false;
-}
-
-int test_base_replace(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(replaced_whole_or_as_it_was),
-        cmocka_unit_test(replaced_leaves_nothing_when_killed),
-        cmocka_unit_test(replaced_says_what_cannot_be),
-        cmocka_unit_test(replaced_every_failed_allocation_is_a_status),
-    };
-
-    return TEST_RUN(tests);
 }

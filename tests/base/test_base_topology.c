@@ -20,7 +20,7 @@ static struct topology load(const char *desc, const char *allowed)
     return t;
 }
 
-static void topology_counts_nodes_cores_and_threads(void **state)
+TEST(topology_counts_nodes_cores_and_threads)
 {
     static const struct {
         const char *desc;
@@ -34,7 +34,6 @@ static void topology_counts_nodes_cores_and_threads(void **state)
         {"pack:2 numa:2 l3:2 core:3 pu:2", 4, 24, 48},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct topology t = load(cases[i].desc, NULL);
 
@@ -55,12 +54,11 @@ static void topology_counts_nodes_cores_and_threads(void **state)
 }
 
 /* Siblings numbered apart (0 and 4), nodes interleaved. */
-static void topology_keeps_siblings_and_nodes_together(void **state)
+TEST(topology_keeps_siblings_and_nodes_together)
 {
     struct topology t =
         load("numa:2 core:2 pu:2(indexes=0,4,2,6,1,5,3,7)", NULL);
 
-    (void)state;
     assert_int_equal(t.n_core, 4);
     assert_int_equal(t.core[0].os, 0);
     assert_int_equal(t.core[1].os, 2);
@@ -72,12 +70,11 @@ static void topology_keeps_siblings_and_nodes_together(void **state)
     topology_fini(&t);
 }
 
-static void topology_shows_only_what_is_allowed(void **state)
+TEST(topology_shows_only_what_is_allowed)
 {
     char list[64];
     struct topology t = load("numa:2 core:4 pu:2", "3,5-6");
 
-    (void)state;
     assert_int_equal(t.n_node, 1);
     assert_int_equal(t.n_core, 3);
     assert_int_equal(t.n_cpu, 3);
@@ -93,12 +90,11 @@ static void topology_shows_only_what_is_allowed(void **state)
     topology_fini(&t);
 }
 
-static void topology_takes_the_larger_memory_of_a_core(void **state)
+TEST(topology_takes_the_larger_memory_of_a_core)
 {
     struct topology t = load(
         "pack:2 [numa(memory=16GiB)] [numa(memory=256GiB)] core:2 pu:1", NULL);
 
-    (void)state;
     assert_int_equal(t.n_node, 2);
     assert_int_equal(t.node[0].os, 1);
     assert_int_equal(t.node[1].os, 3);
@@ -107,12 +103,11 @@ static void topology_takes_the_larger_memory_of_a_core(void **state)
     topology_fini(&t);
 }
 
-static void topology_allows_nodes_without_memory(void **state)
+TEST(topology_allows_nodes_without_memory)
 {
     struct topology t = load("pack:2 [numa] core:2 pu:1", NULL);
     void *p;
 
-    (void)state;
     assert_int_equal(t.n_node, 2);
     assert_int_equal(t.n_core, 4);
     assert_int_equal(t.node[0].memory_bytes, 0);
@@ -122,14 +117,12 @@ static void topology_allows_nodes_without_memory(void **state)
     topology_fini(&t);
 }
 
-static void topology_of_this_machine_has_a_core(void **state)
+TEST(topology_of_this_machine_has_a_core)
 {
     struct topology t;
     pl_err err;
 
-    (void)state;
-    if (topology_load(&t, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(topology_load(&t, &err), err);
     assert_true(t.here && t.n_node >= 1 && t.n_core >= 1);
     assert_in_range(t.n_core_quota, 1, t.n_core);
     for (size_t bytes = 0; bytes < 8 << 20; bytes = bytes * 3 + 100) {
@@ -147,11 +140,10 @@ static void topology_of_this_machine_has_a_core(void **state)
     topology_fini(&t);
 }
 
-static void topology_several_nodes_are_not_one(void **state)
+TEST(topology_several_nodes_are_not_one)
 {
     struct topology t;
 
-    (void)state;
     assert_int_equal(topology_load(&t, NULL), PL_OK);
     if (topology_one_node())
         assert_int_equal(t.n_node, 1);
@@ -159,12 +151,11 @@ static void topology_several_nodes_are_not_one(void **state)
 }
 
 /* Any range, mapped or not. */
-static void topology_fetch_changes_nothing(void **state)
+TEST(topology_fetch_changes_nothing)
 {
     enum { BYTES = 3 << 20 };
     unsigned char *p = topology_alloc(NULL, -1, BYTES);
 
-    (void)state;
     assert_non_null(p);
     memset(p, 7, BYTES);
     topology_fetch(p, BYTES);
@@ -177,29 +168,21 @@ static void topology_fetch_changes_nothing(void **state)
     topology_fetch(p, BYTES);
 }
 
-static void topology_failures_are_statuses(void **state)
+TEST(topology_failures_are_statuses)
 {
     struct topology t;
     pl_err err;
 
-    (void)state;
     assert_int_equal(topology_load_synthetic(&t, "no such thing", NULL, &err),
                      PL_BAD_ARGUMENT);
     assert_int_equal(topology_load_synthetic(&t, "pu:2", "5", &err), PL_DEVICE);
     assert_non_null(strstr(err.message, "taskset"));
-    for (int n = 1;; n++) {
-        pl_status s;
-
-        alloc_fail_at(n);
-        s = topology_load_synthetic(&t, "numa:2 core:2 pu:1", NULL, NULL);
-        if (!alloc_fail_off()) {
-            assert_int_equal(s, PL_OK);
-            break;
-        }
-        assert_int_equal(s, PL_NO_MEMORY);
+    for (int64_t n = 0; alloc_each(&n);) {
+        alloc_ran(
+            topology_load_synthetic(&t, "numa:2 core:2 pu:1", NULL, NULL));
+        topology_fini(&t);
+        topology_fini(&t); /* takes a zeroed one */
     }
-    topology_fini(&t);
-    topology_fini(&t); /* takes a zeroed one */
 }
 
 /* Loads this machine with a variable of hwloc's set; nothing may come on
@@ -231,7 +214,7 @@ static pl_status load_ordered(const char *name, const char *value, pl_err *err)
     return s;
 }
 
-static void topology_orders_of_hwloc_are_followed_or_refused(void **state)
+TEST(topology_orders_of_hwloc_are_followed_or_refused)
 {
     static const struct {
         const char *name, *value;
@@ -253,7 +236,6 @@ static void topology_orders_of_hwloc_are_followed_or_refused(void **state)
     };
     pl_err err;
 
-    (void)state;
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
         pl_status s = load_ordered(list[i].name, list[i].value, &err);
 
@@ -263,22 +245,4 @@ static void topology_orders_of_hwloc_are_followed_or_refused(void **state)
         if (s != PL_OK)
             assert_non_null(strstr(err.message, "HWLOC_"));
     }
-}
-
-int test_base_topology(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(topology_counts_nodes_cores_and_threads),
-        cmocka_unit_test(topology_keeps_siblings_and_nodes_together),
-        cmocka_unit_test(topology_shows_only_what_is_allowed),
-        cmocka_unit_test(topology_takes_the_larger_memory_of_a_core),
-        cmocka_unit_test(topology_allows_nodes_without_memory),
-        cmocka_unit_test(topology_of_this_machine_has_a_core),
-        cmocka_unit_test(topology_orders_of_hwloc_are_followed_or_refused),
-        cmocka_unit_test(topology_several_nodes_are_not_one),
-        cmocka_unit_test(topology_fetch_changes_nothing),
-        cmocka_unit_test(topology_failures_are_statuses),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -51,9 +51,9 @@ fits() {
     why=
     patch -o /dev/null -s -f -F3 "$root/$file" <"$1" >"$tmp/patch.log" 2>&1 ||
         why="does not apply"
-    grep -qE "^(TEST\(|static void )$(field test "$1")[()]" "$root"/tests/*.[ch] \
-        "$root"/tests/*/*.[ch] ||
-        why="names no test"
+    test=$(field test "$1")
+    find "$root/tests" -name "$test.c" | grep -q . ||
+        grep -qrF "TEST($test)" "$root/tests" || why="names no test"
     grep -qF "| \`$2\`: $(field defect "$1") | \`$file\` |" \
         "$root/doc/defects.md" || why="is not so in doc/defects.md"
     [ -z "$why" ] || echo "STALE $2: $why"

@@ -342,9 +342,8 @@ static void new_script(struct game *g, int c)
 /* The list is borrowed. */
 static struct game *new_game(const struct device_list *l, uint64_t seed)
 {
-    struct game *g = calloc(1, sizeof *g);
+    struct game *g = test_need(1, sizeof *g);
 
-    assert_non_null(g);
     g->rng = seed;
     g->n = l->n;
     g->l = l;
@@ -542,7 +541,7 @@ static void play_setting(const struct setting *x, int n_game)
     assert_true(n_push > 0 && n_guard > 0);
 }
 
-static void device_groups_of_cpus_meet_for_themselves(void **state)
+TEST(device_groups_of_cpus_meet_for_themselves)
 {
     static const struct setting x[] = {
         {"cpu*3", 1, 0, true, false, false},
@@ -550,12 +549,11 @@ static void device_groups_of_cpus_meet_for_themselves(void **state)
         {"cpu*3", 2, 0, true, false, false},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof x / sizeof x[0]; i++)
         play_setting(&x[i], 5);
 }
 
-static void device_groups_of_all_kinds_agree(void **state)
+TEST(device_groups_of_all_kinds_agree)
 {
     static const struct setting x[] = {
         {"sim*3", 1, 0, false, false, false},
@@ -565,12 +563,11 @@ static void device_groups_of_all_kinds_agree(void **state)
         {"cpu*1,sim,proc*2", 2, 0, false, false, false},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof x / sizeof x[0]; i++)
         play_setting(&x[i], 4);
 }
 
-static void device_groups_whose_queues_are_one_agree(void **state)
+TEST(device_groups_whose_queues_are_one_agree)
 {
     static const struct setting x[] = {
         {.spec = "sim*3", .n_thread = 1, .merge = true},
@@ -587,12 +584,11 @@ static void device_groups_whose_queues_are_one_agree(void **state)
          .merge = true},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof x / sizeof x[0]; i++)
         play_setting(&x[i], 6);
 }
 
-static void device_host_takes_turns_with_the_others(void **state)
+TEST(device_host_takes_turns_with_the_others)
 {
     static const struct setting x[] = {
         {"cpu*2", 1, 2, false, false, false},
@@ -604,12 +600,11 @@ static void device_host_takes_turns_with_the_others(void **state)
         {"proc*2", 1, 2, false, false, false},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof x / sizeof x[0]; i++)
         play_setting(&x[i], 4);
 }
 
-static void device_groups_keep_to_their_memory(void **state)
+TEST(device_groups_keep_to_their_memory)
 {
     static const struct setting x[] = {
         {"cpu*3", 1, 2, false, true, false},
@@ -617,7 +612,6 @@ static void device_groups_keep_to_their_memory(void **state)
         {"cpu*1,proc*1", 1, 1, true, true, false},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof x / sizeof x[0]; i++)
         play_setting(&x[i], 2);
 }
@@ -639,7 +633,7 @@ static int members(const char *spec, int n_thread, int n_host, bool pinned,
     }
     build_add_host(&l, n_host, pinned);
     s = build_set_of(&l, &opt);
-    n = ((const struct cpu_bank *)s->bank[0].own)->n_member;
+    n = ((const struct cpu_bank *)s->bank[0].own)->n_thread;
     for (int d = 0; d < l.n - 1; d++)
         assert_int_equal(cpu_seats_share(&s->bank[0], d, l.n - 1),
                          l.dev[d].on_cores && d < n_host);
@@ -648,9 +642,8 @@ static int members(const char *spec, int n_thread, int n_host, bool pinned,
     return n;
 }
 
-static void device_host_threads_sit_on_their_cores(void **state)
+TEST(device_host_threads_sit_on_their_cores)
 {
-    (void)state;
     assert_int_equal(members("cpu*2", 1, 2, true, false), 2);
     assert_int_equal(members("cpu*2", 1, 2, false, false), 2);
     assert_int_equal(members("cpu*2", 1, 2, true, true), 2);
@@ -661,7 +654,7 @@ static void device_host_threads_sit_on_their_cores(void **state)
 }
 
 /* A host over all of the machine holds what the cpu devices hold too. */
-static void device_host_memory_limit_is_named(void **state)
+TEST(device_host_memory_limit_is_named)
 {
     struct device_options opt = {.family = CPU_GENERIC, .no_pin = true};
     struct device_list l;
@@ -669,7 +662,6 @@ static void device_host_memory_limit_is_named(void **state)
     struct arena a = {0};
     pl_err err;
 
-    (void)state;
     assert_int_equal(device_parse(&l, "cpu*1", 1, NULL), PL_OK);
     build_add_host(&l, 1, false);
     l.dev[0].memory_bytes = 0;
@@ -741,13 +733,12 @@ static const struct {
     {"0: merge meet 0, 1", "0: merge meet 0, 3", "threads are its own"},
 };
 
-static void device_load_refuses_a_wrong_order(void **state)
+TEST(device_load_refuses_a_wrong_order)
 {
     struct device_options opt = {.family = CPU_GENERIC, .no_pin = true};
     struct device_list l;
     struct device_set *s;
 
-    (void)state;
     assert_int_equal(device_parse(&l, "cpu*2,sim", 1, NULL), PL_OK);
     build_add_host(&l, 2, false);
     s = build_set_of(&l, &opt);
@@ -774,7 +765,7 @@ static void device_load_refuses_a_wrong_order(void **state)
 }
 
 /* What no text says: a device with another number of micro-batches. */
-static void device_load_refuses_scripts_of_other_instances(void **state)
+TEST(device_load_refuses_scripts_of_other_instances)
 {
     struct device_set *s = build_set("sim*2", 0, 0);
     struct arena a = {0};
@@ -782,7 +773,6 @@ static void device_load_refuses_scripts_of_other_instances(void **state)
         build_text(&a, "programs 2\ndevice 0\ndevice 1\nscript micro 2\n", 2);
     pl_err err;
 
-    (void)state;
     ((struct script *)p[1].script)->n_micro = 1;
     assert_int_equal(device_set_load(s, p, &err), PL_BAD_ARGUMENT);
     assert_non_null(strstr(err.message, "another number of micro-batches"));
@@ -790,13 +780,12 @@ static void device_load_refuses_scripts_of_other_instances(void **state)
     arena_fini(&a);
 }
 
-static void device_run_refuses_other_scripts(void **state)
+TEST(device_run_refuses_other_scripts)
 {
     struct device_set *s = build_set("cpu*1", 1, 0);
     struct device_run run = build_run(1);
     struct arena a = {0};
 
-    (void)state;
     LOAD_OK(s, build_text(&a,
                           "programs 1\nmax n_tok 4\ndevice 0\n"
                           "script micro 2\n",
@@ -821,7 +810,7 @@ static void device_run_refuses_other_scripts(void **state)
 /* ---- what fails -------------------------------------------------------- */
 
 /* Whoever is lost, wherever: the run fails on all, the next one is right. */
-static void device_loss_in_a_group_reaches_all(void **state)
+TEST(device_loss_in_a_group_reaches_all)
 {
     struct device_options opt = {.family = CPU_GENERIC, .no_pin = true};
     uint64_t seed = test_seed();
@@ -830,7 +819,6 @@ static void device_loss_in_a_group_reaches_all(void **state)
     struct device_set *s;
     struct game *g;
 
-    (void)state;
     assert_int_equal(device_parse(&l, "cpu*1,proc*1,sim", 2, NULL), PL_OK);
     build_add_host(&l, 3, false);
     s = build_set_of(&l, &opt);
@@ -851,38 +839,17 @@ static void device_loss_in_a_group_reaches_all(void **state)
 }
 
 /* Creating and loading, guarded and traced, the n-th allocation failing. */
-static void device_groups_survive_failed_allocations(void **state)
+TEST(device_groups_survive_failed_allocations)
 {
     struct device_options opt = {
         .family = CPU_GENERIC, .no_pin = true, .guard = true, .trace = true};
     struct device_list l;
     struct game *g;
 
-    (void)state;
     assert_int_equal(device_parse(&l, "cpu,sim", 1, NULL), PL_OK);
     build_add_host(&l, 2, false);
     g = new_game(&l, test_seed());
     build_survives(&l, &opt, g->p);
     device_list_free(&l);
     free_game(g);
-}
-
-int test_device_groups(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(device_host_threads_sit_on_their_cores),
-        cmocka_unit_test(device_groups_of_cpus_meet_for_themselves),
-        cmocka_unit_test(device_groups_of_all_kinds_agree),
-        cmocka_unit_test(device_groups_whose_queues_are_one_agree),
-        cmocka_unit_test(device_host_takes_turns_with_the_others),
-        cmocka_unit_test(device_groups_keep_to_their_memory),
-        cmocka_unit_test(device_host_memory_limit_is_named),
-        cmocka_unit_test(device_load_refuses_a_wrong_order),
-        cmocka_unit_test(device_load_refuses_scripts_of_other_instances),
-        cmocka_unit_test(device_run_refuses_other_scripts),
-        cmocka_unit_test(device_loss_in_a_group_reaches_all),
-        cmocka_unit_test(device_groups_survive_failed_allocations),
-    };
-
-    return TEST_RUN(tests);
 }

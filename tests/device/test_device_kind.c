@@ -77,14 +77,13 @@ static float *cpu_logits(size_t *bytes)
     return want;
 }
 
-static void kind_of_a_test_is_short(void **state)
+TEST(kind_of_a_test_is_short)
 {
     const char *path = test_file("tests/lib/kind_plain.c");
     int n_line = 0;
     size_t n;
     char *s;
 
-    (void)state;
     assert_non_null(path);
     s = test_read(path, &n);
     for (size_t i = 0; i < n; i++)
@@ -93,7 +92,7 @@ static void kind_of_a_test_is_short(void **state)
     assert_in_range(n_line, 100, 249);
 }
 
-static void kind_of_a_test_has_the_bits_of_cpu(void **state)
+TEST(kind_of_a_test_has_the_bits_of_cpu)
 {
     static const char *const devices[] = {
         "plain",     "plain*2",     "plain*3",         "cpu,plain",
@@ -113,7 +112,6 @@ static void kind_of_a_test_has_the_bits_of_cpu(void **state)
     size_t bytes;
     float *want = cpu_logits(&bytes);
 
-    (void)state;
     for (int i = 0; i < COUNT(devices) * COUNT(places); i++) {
         int k = i % COUNT(places);
         pl_options o = options(devices[i / COUNT(places)]);
@@ -142,12 +140,11 @@ static void kind_of_a_test_has_the_bits_of_cpu(void **state)
 
 /* What is done does not depend on the kind; nor is a step that is timed left
  * out. */
-static void kind_of_a_test_counts_as_ours_do(void **state)
+TEST(kind_of_a_test_counts_as_ours_do)
 {
     static const char *const devices[] = {"plain*3", "sim*3"};
     pl_counters c[2];
 
-    (void)state;
     memset(c, 0, sizeof c);
     for (int i = 0; i < 2; i++) {
         pl_options o = options(devices[i]);
@@ -158,7 +155,7 @@ static void kind_of_a_test_counts_as_ours_do(void **state)
         o.trace_user = &text;
         open_bundled(&r, &o);
         free(logits(&r, 0));
-        pl_engine_counters(r.engine, &c[i]);
+        pl_engine_counters(r.engine, &c[i], sizeof c[i]);
         for (int d = 0; d < 3; d++) {
             const struct device_timing *e;
             int n, found = 0;
@@ -177,14 +174,13 @@ static void kind_of_a_test_counts_as_ours_do(void **state)
     assert_true(c[0].copies == c[1].copies && c[0].steps == c[1].steps);
 }
 
-static void kind_of_a_test_fails_for_all(void **state)
+TEST(kind_of_a_test_fails_for_all)
 {
     static const char *const devices[] = {"plain*2", "cpu,plain,sim"};
     size_t bytes;
     float *want = cpu_logits(&bytes);
     int failed = 0;
 
-    (void)state;
     for (int i = 0; i < COUNT(devices); i++) {
         pl_options o = options(devices[i]);
         struct engine_run r;
@@ -195,7 +191,8 @@ static void kind_of_a_test_fails_for_all(void **state)
         for (int d = 0; d < device_set_size(set); d++)
             for (int k = 0; k < 4; k++) {
                 struct device *x = device_of(set, d);
-                const pl_batch b = {.n = 1,
+                const pl_batch b = {.size = sizeof b,
+                                    .n = 1,
                                     .token = tokens(),
                                     .seq = (int32_t[]){1},
                                     .wanted = (uint8_t[]){0}};
@@ -226,7 +223,7 @@ static void kind_of_a_test_fails_for_all(void **state)
     assert_true(failed > 10);
 }
 
-static void kind_of_a_test_is_asked_as_ours_are(void **state)
+TEST(kind_of_a_test_is_asked_as_ours_are)
 {
     pl_options o = options("plain:1MiB,plain:2GiB*2");
     struct device_list l;
@@ -234,31 +231,26 @@ static void kind_of_a_test_is_asked_as_ours_are(void **state)
     pl_model *m;
     pl_engine *e;
 
-    (void)state;
-    assert_int_equal(device_parse(&l, o.devices, 0, &err), PL_OK);
+    TEST_OK(device_parse(&l, o.devices, 0, &err), err);
     assert_int_equal(l.n, 3);
     assert_string_equal(l.dev[2].name, "plain2");
     assert_true(l.dev[2].memory_bytes == (uint64_t)2 << 30);
     device_list_free(&l);
     assert_int_equal(device_parse(&l, "plain:1GB/s", 0, &err), PL_BAD_ARGUMENT);
     assert_non_null(strstr(err.message, plain_ops.accepts));
-    assert_non_null(test_file("models/fable-moe-Q8_0.gguf"));
-    assert_int_equal(
-        pl_model_open(&m, test_file("models/fable-moe-Q8_0.gguf"), &err),
-        PL_OK);
+    TEST_OK(pl_model_open(&m, test_model(), &err), err);
     assert_int_equal(pl_engine_create(&e, m, &o, &err), PL_NO_DEVICE_MEMORY);
     assert_non_null(strstr(err.message, "plain0"));
     pl_model_free(m);
 }
 
-static void kind_of_a_test_allocation_failure_is_a_status(void **state)
+TEST(kind_of_a_test_allocation_failure_is_a_status)
 {
     const struct device_options opt = {.family = CPU_GENERIC};
     struct build *b = build_new(3, 4);
     struct device_list l;
     struct program *p;
 
-    (void)state;
     for (int d = 0; d < 3; d++) {
         int x = build_tensor(b + d, 16);
 
@@ -274,7 +266,7 @@ static void kind_of_a_test_allocation_failure_is_a_status(void **state)
 
 /* A contraction whose operands are in other forms than its device reads is
  * refused before it runs. */
-static void kind_says_what_its_kernels_read(void **state)
+TEST(kind_says_what_its_kernels_read)
 {
 #define HEAD                                                                   \
     "programs 1\n"                                                             \
@@ -300,7 +292,6 @@ static void kind_says_what_its_kernels_read(void **state)
     };
     static const char *const kinds[] = {"plain", "cpu*1", "sim", "proc*1"};
 
-    (void)state;
     for (int k = 0; k < COUNT(kinds) * COUNT(rows); k++) {
         const char *text = rows[k % COUNT(rows)].text;
         struct device_options opt = {.family = rows[k % COUNT(rows)].family};
@@ -317,7 +308,7 @@ static void kind_says_what_its_kernels_read(void **state)
                          PL_OK);
         assert_int_equal(device_set_create(&s, &l, &opt, NULL), PL_OK);
         if (rows[k % COUNT(rows)].fits) {
-            assert_int_equal(device_set_load(s, p, &err), PL_OK);
+            TEST_OK(device_set_load(s, p, &err), err);
         } else {
             assert_int_equal(device_set_load(s, p, &err), PL_UNSUPPORTED);
             assert_non_null(strstr(err.message, "kernel for matmul"));
@@ -327,19 +318,4 @@ static void kind_says_what_its_kernels_read(void **state)
         arena_fini(&a);
     }
 #undef HEAD
-}
-
-int test_device_kind(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kind_of_a_test_is_short),
-        cmocka_unit_test(kind_of_a_test_has_the_bits_of_cpu),
-        cmocka_unit_test(kind_of_a_test_counts_as_ours_do),
-        cmocka_unit_test(kind_of_a_test_fails_for_all),
-        cmocka_unit_test(kind_of_a_test_is_asked_as_ours_are),
-        cmocka_unit_test(kind_of_a_test_allocation_failure_is_a_status),
-        cmocka_unit_test(kind_says_what_its_kernels_read),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -79,7 +79,7 @@ static void fill_token_table(struct device_set *s, int dev,
     run->sizes[0].n_seq = N_SEQ;
 }
 
-static void device_pages_bring_what_the_tokens_use(void **state)
+TEST(device_pages_bring_what_the_tokens_use)
 {
     static const struct {
         const char *spec;
@@ -97,7 +97,6 @@ static void device_pages_bring_what_the_tokens_use(void **state)
     unsigned char from[N_PAGE * H0 * TILE], to[N_PAGE * H1 * TILE];
     uint64_t rng = test_seed();
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct device_set *s = set_with_host(cases[i].spec, cases[i].n_thread,
                                              cases[i].n_host, i, i % 2, false);
@@ -131,7 +130,7 @@ static void device_pages_bring_what_the_tokens_use(void **state)
     }
 }
 
-static void device_load_refuses_wrong_pages(void **state)
+TEST(device_load_refuses_wrong_pages)
 {
     static const struct {
         const char *was, *is, *says; /* in pages_pulled */
@@ -158,7 +157,6 @@ static void device_load_refuses_wrong_pages(void **state)
     };
     struct device_set *s = build_set("cpu,sim", 1, 0);
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct arena a = {0};
         const char *at = strstr(pages_pulled, cases[i].was);
@@ -283,7 +281,7 @@ static int end_of(enum crime crime, const char *spec, int n_host)
     return WEXITSTATUS(status);
 }
 
-static void device_guard_kills_who_leaves_its_memory(void **state)
+TEST(device_guard_kills_who_leaves_its_memory)
 {
     static const struct {
         const char *spec;
@@ -291,7 +289,6 @@ static void device_guard_kills_who_leaves_its_memory(void **state)
     } cases[] = {
         {"cpu*2", 0}, {"sim*2", 0}, {"cpu,sim", 0}, {"cpu", 2}, {"sim", 1}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         for (int crime = NONE; crime < N_CRIME; crime++) {
             int end = end_of((enum crime)crime, cases[i].spec, cases[i].n_host);
@@ -371,26 +368,13 @@ static void trace_case(const char *spec, const char *text, const int step[3][2])
     arena_fini(&a);
 }
 
-static void device_trace_times_every_step(void **state)
+TEST(device_trace_times_every_step)
 {
     static const int pull[3][2] = {{0, 0}, {1, 0}, {1, 4}};
     static const int push[3][2] = {{0, 0}, {0, 3}, {1, 1}};
 
-    (void)state;
     trace_case("cpu,sim:2ms", traced_pull, pull);
     trace_case("sim:2ms,cpu", traced_push, push);
     trace_case("sim:2ms,sim", traced_push, push);
     trace_case("sim:2ms,proc*1", traced_push, push);
-}
-
-int test_device_pages(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(device_pages_bring_what_the_tokens_use),
-        cmocka_unit_test(device_load_refuses_wrong_pages),
-        cmocka_unit_test(device_guard_kills_who_leaves_its_memory),
-        cmocka_unit_test(device_trace_times_every_step),
-    };
-
-    return TEST_RUN(tests);
 }

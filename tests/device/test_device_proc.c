@@ -67,7 +67,7 @@ static const struct proc_device *process_of(struct device_set *s, int dev)
 /* ---- the stream --------------------------------------------------------- */
 
 /* More than a stream holds, in pieces that fit nowhere. */
-static void device_proc_keeps_what_is_written(void **state)
+TEST(device_proc_keeps_what_is_written)
 {
     enum { N = 3 * PROC_RING_BYTES + 12345 };
     static const size_t piece[] = {N, 1, 4097, PROC_RING_BYTES, 777777};
@@ -78,7 +78,6 @@ static void device_proc_keeps_what_is_written(void **state)
     unsigned char *v = test_need(N, 1), *got = test_need(N, 1);
     uint64_t rng = test_seed();
 
-    (void)state;
     for (int d = 0; d < 2; d++)
         for (int r = 0; r < REGION_COUNT; r++)
             b[d].p.bytes[r] = N;
@@ -170,7 +169,7 @@ static void by_four(void *(*fn)(void *), struct device_set *s, unsigned char *v,
     }
 }
 
-static void device_proc_takes_copies_of_several_threads(void **state)
+TEST(device_proc_takes_copies_of_several_threads)
 {
     enum { N = 4000000 };
     struct device_set *s = build_set("proc*1", 1, 0);
@@ -179,7 +178,6 @@ static void device_proc_takes_copies_of_several_threads(void **state)
     unsigned char *v = test_need(N, 1), *got = test_need(N, 1);
     uint64_t rng = test_seed();
 
-    (void)state;
     b->p.bytes[REGION_WEIGHTS] = N;
     p = build_programs(b, 1);
     LOAD_OK(s, p);
@@ -283,11 +281,10 @@ static const struct {
              {"proc*4", 4, 0}};
 enum { N_MIX = sizeof mixes / sizeof mixes[0] };
 
-static void device_proc_reaches_its_peers(void **state)
+TEST(device_proc_reaches_its_peers)
 {
     struct traces before = traces_now();
 
-    (void)state;
     for (int i = 0; i < N_MIX; i++)
         for (int n_thread = 1; n_thread <= 2; n_thread++) {
             struct device_set *s = build_set(mixes[i].spec, n_thread, 1);
@@ -307,13 +304,12 @@ static void device_proc_reaches_its_peers(void **state)
 }
 
 /* What a terminal sends to all is the host's to answer. */
-static void device_proc_leaves_signals_to_the_host(void **state)
+TEST(device_proc_leaves_signals_to_the_host)
 {
     static const int sent[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
     struct device_set *s = build_set("proc*2", 1, 0);
     struct ring *r = ring_new(2, 10);
 
-    (void)state;
     LOAD_OK(s, r->p);
     for (size_t i = 0; i < sizeof sent / sizeof sent[0]; i++) {
         assert_int_equal(kill(process_of(s, 0)->pid, sent[i]), 0);
@@ -426,13 +422,12 @@ static void is_lost(struct device_set *s, int d)
 }
 
 /* During runs, and between them. */
-static void device_proc_killed_in_a_run_fails_it(void **state)
+TEST(device_proc_killed_in_a_run_fails_it)
 {
     uint64_t rng = test_seed();
     struct traces before = traces_now();
     int n = test_long() ? 1000 : 140;
 
-    (void)state;
     for (int i = 0; i < n; i++) {
         struct device_set *s = build_set(mixes[i % N_MIX].spec, 1, 1);
         struct ring *r = ring_new(mixes[i % N_MIX].n, 100);
@@ -463,14 +458,13 @@ static void device_proc_killed_in_a_run_fails_it(void **state)
 }
 
 /* While much is written to it, or read. */
-static void device_proc_killed_over_a_copy_fails_it(void **state)
+TEST(device_proc_killed_over_a_copy_fails_it)
 {
     enum { N = 8 * PROC_RING_BYTES };
     struct traces before = traces_now();
     uint64_t rng = test_seed();
     char *v = test_need(N, 1);
 
-    (void)state;
     for (int i = 0; i < 20; i++) {
         struct device_set *s = build_set("proc*1", 1, 0);
         struct build *b = build_new(1, 1);
@@ -497,7 +491,7 @@ static void device_proc_killed_over_a_copy_fails_it(void **state)
 }
 
 /* The application ignores its children, or has some of its own. */
-static void device_proc_minds_its_own_children(void **state)
+TEST(device_proc_minds_its_own_children)
 {
     struct traces before = traces_now();
     struct ring *r = ring_new(2, 10);
@@ -507,7 +501,6 @@ static void device_proc_minds_its_own_children(void **state)
     pid_t own;
     int how;
 
-    (void)state;
     signal(SIGCHLD, SIG_IGN);
     s = build_set("proc*2", 1, 0);
     LOAD_OK(s, r->p);
@@ -588,9 +581,8 @@ static void with_closed_descriptors(int in_place, bool loses_one)
     nothing_stayed(before);
 }
 
-static void device_proc_survives_closed_descriptors(void **state)
+TEST(device_proc_survives_closed_descriptors)
 {
-    (void)state;
     alarm(60);
     for (int i = 0; i < 6; i++)
         with_closed_descriptors(i / 2, i % 2);
@@ -609,7 +601,7 @@ static int status_of(pid_t pid)
 }
 
 /* It frees what it has a copy of, and nobody notices. */
-static void device_set_is_freed_in_a_forked_copy(void **state)
+TEST(device_set_is_freed_in_a_forked_copy)
 {
     static const struct {
         const char *spec;
@@ -618,7 +610,6 @@ static void device_set_is_freed_in_a_forked_copy(void **state)
                 {"proc*2", 2}, {"proc*2", 2}, {"cpu*1,sim,proc*1", 3}};
     struct traces before = traces_now();
 
-    (void)state;
     for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++) {
         struct device_set *s = build_set(sets[i].spec, 2, 1);
         struct ring *r = ring_new(sets[i].n, 10);
@@ -660,12 +651,11 @@ static void host(int to, int from)
     kill(getpid(), SIGKILL);
 }
 
-static void device_proc_ends_with_the_host(void **state)
+TEST(device_proc_ends_with_the_host)
 {
     int to[2], from[2], fd[2];
     pid_t pid, dev[2];
 
-    (void)state;
     assert_true(pipe(to) == 0 && pipe(from) == 0);
     pid = fork();
     if (pid == 0)
@@ -693,14 +683,13 @@ static void device_proc_ends_with_the_host(void **state)
 /* ---- what fails while it starts ------------------------------------------ */
 
 /* Allocations of both sides, and fork. */
-static void device_proc_survives_failed_allocations(void **state)
+TEST(device_proc_survives_failed_allocations)
 {
     struct traces before = traces_now();
     struct device_options opt = {.family = CPU_GENERIC, .trace = true};
     struct ring *r = ring_new(3, 3);
     struct device_list l;
 
-    (void)state;
     assert_int_equal(device_parse(&l, "cpu*1,proc*2", 1, NULL), PL_OK);
     alloc_fail_at(0); /* its own page is there before the count */
     before = traces_now();
@@ -711,7 +700,7 @@ static void device_proc_survives_failed_allocations(void **state)
 }
 
 /* What to do about it is said. */
-static void device_proc_without_descriptors_names_the_limit(void **state)
+TEST(device_proc_without_descriptors_names_the_limit)
 {
     struct traces before = traces_now();
     struct ring *r = ring_new(2, 3);
@@ -720,7 +709,6 @@ static void device_proc_without_descriptors_names_the_limit(void **state)
     pl_status st;
     pl_err err;
 
-    (void)state;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
     few = was;
     few.rlim_cur = 3;
@@ -749,7 +737,8 @@ static pl_status decode_all(pl_engine *e, const int32_t *token, float *out,
     static const int32_t seq[PROMPT];
 
     for (int at = 0, n = PROMPT; at < TOKENS; at += n, n = 1) {
-        pl_batch b = {.n = n,
+        pl_batch b = {.size = sizeof b,
+                      .n = n,
                       .token = token + at,
                       .seq = seq,
                       .logits = out + at * n_vocab};
@@ -790,7 +779,7 @@ static void decode_until_lost(const pl_model *m, const pl_options *o,
     free(out);
 }
 
-static void engine_with_a_killed_process_fails(void **state)
+TEST(engine_with_a_killed_process_fails)
 {
     static const char *const devices[] = {"proc*2", "cpu*1,proc*1",
                                           "cpu*1,sim,proc*1", "proc*3"};
@@ -802,7 +791,6 @@ static void engine_with_a_killed_process_fails(void **state)
     int32_t token[TOKENS];
     float *want;
 
-    (void)state;
     o.n_ranks = 2;
     engine_run_open(&r, test_file(name), name, &o);
     engine_run_tokens(&r, &rng, TOKENS, token);
@@ -832,7 +820,7 @@ static void engine_with_a_killed_process_fails(void **state)
 }
 
 /* With a thread for transfers and a trace. */
-static void engine_is_freed_in_a_forked_copy(void **state)
+TEST(engine_is_freed_in_a_forked_copy)
 {
     static const char *const devices[] = {"cpu*2", "sim*2", "proc*2"};
     const char *name = "models/fable-moe-Q8_0.gguf";
@@ -841,7 +829,6 @@ static void engine_is_freed_in_a_forked_copy(void **state)
     struct engine_run r;
     int32_t token[TOKENS];
 
-    (void)state;
     o.n_ranks = 2;
     o.n_threads = 2;
     o.trace = test_text_add;
@@ -879,26 +866,4 @@ static void engine_is_freed_in_a_forked_copy(void **state)
         free(out);
         free(text.s);
     }
-}
-
-int test_device_proc(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(device_proc_keeps_what_is_written),
-        cmocka_unit_test(device_proc_takes_copies_of_several_threads),
-        cmocka_unit_test(device_proc_reaches_its_peers),
-        cmocka_unit_test(device_proc_leaves_signals_to_the_host),
-        cmocka_unit_test(device_proc_killed_in_a_run_fails_it),
-        cmocka_unit_test(device_proc_killed_over_a_copy_fails_it),
-        cmocka_unit_test(device_proc_minds_its_own_children),
-        cmocka_unit_test(device_proc_survives_closed_descriptors),
-        cmocka_unit_test(device_set_is_freed_in_a_forked_copy),
-        cmocka_unit_test(device_proc_ends_with_the_host),
-        cmocka_unit_test(device_proc_survives_failed_allocations),
-        cmocka_unit_test(device_proc_without_descriptors_names_the_limit),
-        cmocka_unit_test(engine_with_a_killed_process_fails),
-        cmocka_unit_test(engine_is_freed_in_a_forked_copy),
-    };
-
-    return TEST_RUN(tests);
 }

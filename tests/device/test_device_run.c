@@ -18,9 +18,8 @@ enum { N_KIND = sizeof one_of_each / sizeof one_of_each[0] };
 
 static float *floats(int64_t n)
 {
-    float *v = calloc((size_t)n, sizeof *v);
+    float *v = test_need((size_t)n, sizeof *v);
 
-    assert_non_null(v);
     return v;
 }
 
@@ -35,12 +34,36 @@ static float *random_floats(int64_t n, uint64_t *rng)
 
 /* ---- threads ----------------------------------------------------------- */
 
+/* The first: threads are pinned by no run before it. */
+TEST(device_first_thread_is_the_callers)
+{
+    struct device_set *s = build_set("cpu*2", 2, 0);
+    struct arena a = {0};
+    struct program *p = build_text(
+        &a, "programs 2\nmax n_tok 1\ndevice 0\ndevice 1\nscript\n", 2);
+    cpu_set_t before, after;
+
+    assert_int_equal(((const struct cpu_bank *)s->bank[0].own)->n_thread, 4);
+    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+    for (int i = 0; i < 3; i++) {
+        struct device_run run = build_run(1);
+
+        LOAD_OK(s, p);
+        RUN_OK(s, &run);
+        nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+        RUN_OK(s, &run); /* wakes sleepers */
+    }
+    assert_int_equal(sched_getaffinity(0, sizeof after, &after), 0);
+    assert_true(CPU_EQUAL(&before, &after)); /* pinned during runs only */
+    device_set_free(s);
+    arena_fini(&a);
+}
+
 /* Reverse reads what other threads wrote one step before. */
-static void device_steps_see_what_other_threads_wrote(void **state)
+TEST(device_steps_see_what_other_threads_wrote)
 {
     enum { N = 301, STEPS = 200 };
 
-    (void)state;
     for (int n_thread = 1; n_thread <= 4; n_thread++) {
         struct device_set *s = build_set("cpu*1", n_thread, 0);
         struct build *b = build_new(1, N);
@@ -71,33 +94,8 @@ static void device_steps_see_what_other_threads_wrote(void **state)
     }
 }
 
-static void device_first_thread_is_the_callers(void **state)
-{
-    struct device_set *s = build_set("cpu*2", 2, 0);
-    struct arena a = {0};
-    struct program *p = build_text(
-        &a, "programs 2\nmax n_tok 1\ndevice 0\ndevice 1\nscript\n", 2);
-    cpu_set_t before, after;
-
-    (void)state;
-    assert_int_equal(((const struct cpu_bank *)s->bank[0].own)->n_member, 4);
-    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
-    for (int i = 0; i < 3; i++) {
-        struct device_run run = build_run(1);
-
-        LOAD_OK(s, p);
-        RUN_OK(s, &run);
-        nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
-        RUN_OK(s, &run); /* wakes sleepers */
-    }
-    assert_int_equal(sched_getaffinity(0, sizeof after, &after), 0);
-    assert_true(CPU_EQUAL(&before, &after)); /* pinned during runs only */
-    device_set_free(s);
-    arena_fini(&a);
-}
-
 /* What the table of a step says reaches the kernels of every kind. */
-static void device_kernels_see_the_token_table(void **state)
+TEST(device_kernels_see_the_token_table)
 {
     enum { TOK = 5, W = 4 };
     static const int32_t pos[TOK] = {63, 64, 65, 0, 1};
@@ -106,7 +104,6 @@ static void device_kernels_see_the_token_table(void **state)
     static const float page[TOK] = {7, 3, 3, 11, 11};
     const struct token_table b = {TOK, 0, pos, seq, pages, 2};
 
-    (void)state;
     for (int k = 0; k < N_KIND; k++) {
         struct device_set *s = build_set(one_of_each[k], 3, 5);
         struct device_run run = build_run(TOK);
@@ -137,14 +134,13 @@ static void device_kernels_see_the_token_table(void **state)
     }
 }
 
-static void device_quantizing_does_not_depend_on_threads(void **state)
+TEST(device_quantizing_does_not_depend_on_threads)
 {
     enum { TOK = 3, W = 96, N = TOK * W / 32 };
     uint64_t rng = test_seed();
     float *v = random_floats(TOK * W, &rng);
     struct q8_block want[N], have[N];
 
-    (void)state;
     q8_encode(want, v, TOK * W);
     for (int n_thread = 0; n_thread < 5; n_thread++) {
         struct device_set *s =
@@ -248,12 +244,11 @@ static void reduce_case(int n_dev, int n_thread, int per, uint64_t *rng)
     free(have);
 }
 
-static void device_merge_adds_along_the_tree(void **state)
+TEST(device_merge_adds_along_the_tree)
 {
     static const int n_dev[] = {1, 2, 3, 5, 8};
     uint64_t rng = test_seed();
 
-    (void)state;
     for (size_t i = 0; i < sizeof n_dev / sizeof n_dev[0]; i++)
         for (int n_thread = 1; n_thread <= 3; n_thread++)
             reduce_case(n_dev[i], n_thread, 1 + (int)i % 2, &rng);
@@ -317,11 +312,10 @@ static void columns_case(struct device_set *s, int64_t n_tok, uint64_t *rng)
     free(v);
 }
 
-static void device_merge_moves_columns(void **state)
+TEST(device_merge_moves_columns)
 {
     uint64_t rng = test_seed();
 
-    (void)state;
     for (int n_thread = 1; n_thread <= 3; n_thread++) {
         struct device_set *s = build_set("cpu*3", n_thread, 0);
         struct arena a = {0};
@@ -482,9 +476,8 @@ static void rounds_by_meetings(struct rounds *r, int d)
 
 static struct rounds *rounds_new(int n, enum transport by, enum mistake m)
 {
-    struct rounds *r = calloc(1, sizeof *r);
+    struct rounds *r = test_need(1, sizeof *r);
 
-    assert_non_null(r);
     r->n = n;
     r->b = build_new(n, ROUND_TOK);
     r->whole = build_rows(0, 0, 0, ROUND_W * 4, 0, ROUND_W * 4, ROUND_W * 4);
@@ -551,7 +544,7 @@ static bool rounds_right(struct rounds *r, struct device_set *s, int64_t n_tok,
     return right;
 }
 
-static void device_rounds_give_the_same_bits_on_all_kinds(void **state)
+TEST(device_rounds_give_the_same_bits_on_all_kinds)
 {
     static const struct {
         const char *spec;
@@ -572,7 +565,6 @@ static void device_rounds_give_the_same_bits_on_all_kinds(void **state)
     };
     uint64_t rng = test_seed();
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         for (uint64_t seed = 0; seed < 5; seed++) {
             struct rounds *r = rounds_new(cases[i].n, cases[i].by, NO_MISTAKE);
@@ -601,7 +593,7 @@ static struct device_set *set_merged(const char *spec, int n_thread,
 }
 
 /* Hardware may run the queues as one; dead buffers are poisoned there too. */
-static void device_rounds_do_not_need_two_queues(void **state)
+TEST(device_rounds_do_not_need_two_queues)
 {
     static const struct {
         const char *spec;
@@ -612,7 +604,6 @@ static void device_rounds_do_not_need_two_queues(void **state)
                  {"sim:1GB/s:5us*3", 3, 0}};
     uint64_t rng = test_seed();
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         for (uint64_t seed = 0; seed < 5; seed++) {
             struct rounds *r = rounds_new(cases[i].n, PUSH, NO_MISTAKE);
@@ -631,11 +622,10 @@ static void device_rounds_do_not_need_two_queues(void **state)
 
 /* Each dependency is needed, and sim devices show it soon. That a wait for the
  * device's own events is there, the check of programs sees to. */
-static void device_sim_shows_a_missing_wait(void **state)
+TEST(device_sim_shows_a_missing_wait)
 {
     uint64_t rng = test_seed();
 
-    (void)state;
     for (int m = TAKEN_INBOX; m <= EARLY_MOVED; m++) {
         bool right = true;
 
@@ -655,11 +645,10 @@ static void device_sim_shows_a_missing_wait(void **state)
 
 /* A death noted late must not hurt what has taken the place meanwhile: the
  * copy queue may be ahead of the step that carries it. */
-static void device_sim_spares_the_next_tenant(void **state)
+TEST(device_sim_spares_the_next_tenant)
 {
     enum { W = 8 };
 
-    (void)state;
     for (uint64_t seed = 0; seed < 80; seed++) {
         struct device_set *s = seed % 2 ? build_set("sim,cpu*1", 0, seed)
                                         : set_merged("sim,cpu*1", 0, seed);
@@ -746,20 +735,18 @@ static uint64_t trace_of(uint64_t seed)
     return hash;
 }
 
-static void device_sim_repeats_its_order_by_seed(void **state)
+TEST(device_sim_repeats_its_order_by_seed)
 {
-    (void)state;
     assert_true(trace_of(1) == trace_of(1));
     assert_true(trace_of(1) != trace_of(2));
 }
 
 /* ---- memory ------------------------------------------------------------ */
 
-static void device_memory_starts_zeroed_or_poisoned(void **state)
+TEST(device_memory_starts_zeroed_or_poisoned)
 {
     static const size_t bytes[REGION_COUNT] = {2000, 3 << 20, 640, 320};
 
-    (void)state;
     for (int sim = 0; sim < 2; sim++) {
         struct device_set *s = build_set(sim ? "sim" : "cpu*1", 2, 0);
         struct arena a = {0};
@@ -769,9 +756,8 @@ static void device_memory_starts_zeroed_or_poisoned(void **state)
                               "work 640 inbox 320\nscript\n",
                               1));
         for (int r = 0; r < REGION_COUNT; r++) {
-            unsigned char *v = malloc(bytes[r]);
+            unsigned char *v = test_need(1, bytes[r]);
 
-            assert_non_null(v);
             assert_int_equal(
                 device_read(s, 0, (enum region)r, 0, v, bytes[r], NULL), PL_OK);
             for (size_t i = 0; i < bytes[r]; i++)
@@ -794,12 +780,11 @@ static void device_memory_starts_zeroed_or_poisoned(void **state)
     }
 }
 
-static void device_sim_poisons_the_dead(void **state)
+TEST(device_sim_poisons_the_dead)
 {
     struct device_run run = build_run(4);
     struct arena a = {0};
 
-    (void)state;
     for (int merge = 0; merge < 2; merge++) {
         struct device_set *s =
             merge ? set_merged("sim", 0, 1) : build_set("sim", 0, 1);
@@ -827,13 +812,12 @@ static void device_sim_poisons_the_dead(void **state)
     arena_fini(&a);
 }
 
-static void device_memory_limit_is_named(void **state)
+TEST(device_memory_limit_is_named)
 {
     struct device_set *s = build_set("sim*1,sim:1GiB", 0, 0);
     struct arena a = {0};
     pl_err err;
 
-    (void)state;
     assert_int_equal(device_set_load(s,
                                      build_text(&a,
                                                 "programs 2\n"
@@ -850,28 +834,24 @@ static void device_memory_limit_is_named(void **state)
     arena_fini(&a);
 }
 
-static void device_links_take_their_time(void **state)
+TEST(device_links_take_their_time)
 {
     struct rounds *r = rounds_new(2, PUSH, NO_MISTAKE);
     struct device_set *s = build_set("sim:3ms*2", 0, 0);
     struct device_run run = build_run(1);
-    struct timespec t0, t1;
+    double start;
 
-    (void)state;
     LOAD_OK(s, r->p);
-    clock_gettime(CLOCK_MONOTONIC, &t0);
+    start = test_seconds();
     RUN_OK(s, &run);
-    clock_gettime(CLOCK_MONOTONIC, &t1);
-    assert_true((double)(t1.tv_sec - t0.tv_sec) +
-                    1e-9 * (double)(t1.tv_nsec - t0.tv_nsec) >=
-                0.003 * ROUNDS);
+    assert_true(test_seconds() - start >= 0.003 * ROUNDS);
     device_set_free(s);
     rounds_free(r);
 }
 
 /* A push leaves its queue free once its bytes have gone; that they have come,
  * its POST tells, a latency later. */
-static void device_pushes_overlap_their_latency(void **state)
+TEST(device_pushes_overlap_their_latency)
 {
     struct device_options opt = {.family = CPU_GENERIC, .trace = true};
     struct device_run run = build_run(1);
@@ -881,7 +861,6 @@ static void device_pushes_overlap_their_latency(void **state)
     struct arena a = {0};
     int n;
 
-    (void)state;
     assert_int_equal(device_parse(&l, "sim:40ms,cpu*1", 1, NULL), PL_OK);
     s = build_set_of(&l, &opt);
     LOAD_OK(s, build_text(&a,
@@ -930,7 +909,7 @@ static void refused(const struct program *p, const char *spec, pl_status want,
 #define ONE "programs 1\nmax n_tok 2\ndevice 0\n"
 #define TWO "programs 2\nmax n_tok 2\n"
 
-static void device_load_refuses_wrong_programs(void **state)
+TEST(device_load_refuses_wrong_programs)
 {
     static const struct {
         const char *spec, *says, *text;
@@ -973,7 +952,6 @@ static void device_load_refuses_wrong_programs(void **state)
          PL_BAD_ARGUMENT},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct arena a = {0};
 
@@ -984,14 +962,13 @@ static void device_load_refuses_wrong_programs(void **state)
 }
 
 /* What no text says. */
-static void device_load_refuses_arguments_of_other_kernels(void **state)
+TEST(device_load_refuses_arguments_of_other_kernels)
 {
     struct arena a = {0};
     struct program *p = build_text(
         &a, ONE "%0: f32[n_tok, 4]\nscript\n0: %0 = concat(%0)\n", 1);
     struct step_kernel *k = &((struct step *)p->script->step)->kernel;
 
-    (void)state;
     k->n_arg = KERNEL_MAX_ARG + 1; /* more than a call takes */
     refused(p, "cpu*1", PL_BAD_ARGUMENT, "too many operands");
     k->kernel = KERNEL_scale;
@@ -1003,7 +980,7 @@ static void device_load_refuses_arguments_of_other_kernels(void **state)
     arena_fini(&a);
 }
 
-static void device_failure_reaches_everybody(void **state)
+TEST(device_failure_reaches_everybody)
 {
     static const struct {
         const char *spec;
@@ -1016,7 +993,6 @@ static void device_failure_reaches_everybody(void **state)
     };
     uint64_t rng = test_seed();
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct rounds *r = rounds_new(cases[i].n, cases[i].by, NO_MISTAKE);
         struct device_set *s = build_set(cases[i].spec, cases[i].n_thread, i);
@@ -1038,14 +1014,13 @@ static void device_failure_reaches_everybody(void **state)
     }
 }
 
-static void device_run_refuses_other_sizes(void **state)
+TEST(device_run_refuses_other_sizes)
 {
     struct device_set *s = build_set("cpu*1,sim", 1, 0);
     struct device_run run = build_run(5);
     struct arena a = {0};
     pl_err err;
 
-    (void)state;
     LOAD_OK(s, build_text(&a,
                           "programs 2\nmax n_tok 4\ndevice 0\ndevice 1\n"
                           "script\n",
@@ -1063,9 +1038,8 @@ static void device_run_refuses_other_sizes(void **state)
     arena_fini(&a);
 }
 
-static void device_counts_macs_by_rank(void **state)
+TEST(device_counts_macs_by_rank)
 {
-    (void)state;
     for (int k = 0; k < N_KIND; k++) {
         struct device_set *s = build_set(one_of_each[k], 3, 0);
         struct device_run run = build_run(3);
@@ -1092,45 +1066,14 @@ static void device_counts_macs_by_rank(void **state)
 }
 
 /* Creating and loading with the n-th allocation failing. */
-static void device_allocation_failure_is_a_status(void **state)
+TEST(device_allocation_failure_is_a_status)
 {
     struct rounds *r = rounds_new(3, PUSH, NO_MISTAKE);
     struct device_options opt = {.family = CPU_GENERIC};
     struct device_list l;
 
-    (void)state;
     assert_int_equal(device_parse(&l, "cpu*2,sim", 2, NULL), PL_OK);
     build_survives(&l, &opt, r->p);
     device_list_free(&l);
     rounds_free(r);
-}
-
-int test_device_run(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(device_first_thread_is_the_callers), /* before runs */
-        cmocka_unit_test(device_steps_see_what_other_threads_wrote),
-        cmocka_unit_test(device_kernels_see_the_token_table),
-        cmocka_unit_test(device_quantizing_does_not_depend_on_threads),
-        cmocka_unit_test(device_merge_adds_along_the_tree),
-        cmocka_unit_test(device_merge_moves_columns),
-        cmocka_unit_test(device_rounds_give_the_same_bits_on_all_kinds),
-        cmocka_unit_test(device_rounds_do_not_need_two_queues),
-        cmocka_unit_test(device_sim_shows_a_missing_wait),
-        cmocka_unit_test(device_sim_spares_the_next_tenant),
-        cmocka_unit_test(device_sim_repeats_its_order_by_seed),
-        cmocka_unit_test(device_memory_starts_zeroed_or_poisoned),
-        cmocka_unit_test(device_sim_poisons_the_dead),
-        cmocka_unit_test(device_memory_limit_is_named),
-        cmocka_unit_test(device_links_take_their_time),
-        cmocka_unit_test(device_pushes_overlap_their_latency),
-        cmocka_unit_test(device_load_refuses_wrong_programs),
-        cmocka_unit_test(device_load_refuses_arguments_of_other_kernels),
-        cmocka_unit_test(device_failure_reaches_everybody),
-        cmocka_unit_test(device_run_refuses_other_sizes),
-        cmocka_unit_test(device_counts_macs_by_rank),
-        cmocka_unit_test(device_allocation_failure_is_a_status),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -25,7 +25,7 @@ static void describe(const struct device_list *l, char *buf, size_t size)
     }
 }
 
-static void spec_shares_cores_by_node(void **state)
+TEST(spec_shares_cores_by_node)
 {
     static const struct {
         const char *machine, *allowed, *spec, *want;
@@ -66,7 +66,6 @@ static void spec_shares_cores_by_node(void **state)
          "sim0@-1;sim1@-1;cpu0@0:0,1;sim2@-1"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct topology t;
         struct device_list l;
@@ -76,8 +75,7 @@ static void spec_shares_cores_by_node(void **state)
         assert_int_equal(topology_load_synthetic(&t, cases[i].machine,
                                                  cases[i].allowed, NULL),
                          PL_OK);
-        if (device_parse_on(&l, cases[i].spec, 0, &t, &err) != PL_OK)
-            fail_msg("%s", err.message);
+        TEST_OK(device_parse_on(&l, cases[i].spec, 0, &t, &err), err);
         describe(&l, have, sizeof have);
         if (strcmp(have, cases[i].want) != 0)
             fail_msg("%s on %s: %s, not %s", cases[i].spec, cases[i].machine,
@@ -89,11 +87,10 @@ static void spec_shares_cores_by_node(void **state)
 
 /* Random machines: every device has cores, on one node where there are as many
  * devices as nodes; all cores are used where there are as many devices. */
-static void spec_uses_every_core_and_spans_no_node(void **state)
+TEST(spec_uses_every_core_and_spans_no_node)
 {
     uint64_t rng = test_seed();
 
-    (void)state;
     for (int round = 0; round < 200; round++) {
         int n_node = 1 + (int)test_below(&rng, 4);
         int n_core = 1 + (int)test_below(&rng, 9);
@@ -129,13 +126,12 @@ static void spec_uses_every_core_and_spans_no_node(void **state)
     }
 }
 
-static void spec_quota_limits_default_cores(void **state)
+TEST(spec_quota_limits_default_cores)
 {
     struct topology t;
     struct device_list l;
     char have[256];
 
-    (void)state;
     assert_int_equal(
         topology_load_synthetic(&t, "numa:2 core:8 pu:1", NULL, NULL), PL_OK);
     t.n_core_quota = 4;
@@ -149,12 +145,11 @@ static void spec_quota_limits_default_cores(void **state)
     topology_fini(&t);
 }
 
-static void spec_threads_are_a_device(void **state)
+TEST(spec_threads_are_a_device)
 {
     struct topology t;
     struct device_list l;
 
-    (void)state;
     assert_int_equal(topology_load_synthetic(&t, "core:4 pu:1", NULL, NULL),
                      PL_OK);
     assert_int_equal(device_parse_on(&l, "cpu*2,sim", 3, &t, NULL), PL_OK);
@@ -169,15 +164,13 @@ static void spec_threads_are_a_device(void **state)
     topology_fini(&t);
 }
 
-static void spec_sim_fields_go_by_unit(void **state)
+TEST(spec_sim_fields_go_by_unit)
 {
     struct device_list l;
     pl_err err;
 
-    (void)state;
-    if (device_parse(&l, "sim:10us:2GiB:16GB/s*2,sim:1.5kB,sim", 0, &err) !=
-        PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(device_parse(&l, "sim:10us:2GiB:16GB/s*2,sim:1.5kB,sim", 0, &err),
+            err);
     assert_int_equal(l.n, 4);
     assert_string_equal(l.dev[3].name, "sim3");
     for (int i = 0; i < 2; i++) {
@@ -192,18 +185,18 @@ static void spec_sim_fields_go_by_unit(void **state)
     device_list_free(&l);
 }
 
-static void spec_paper_devices_are_described(void **state)
+TEST(spec_paper_devices_are_described)
 {
     struct device_list l;
     pl_err err;
 
-    (void)state;
-    if (device_parse_paper(&l,
+    TEST_OK(
+        device_parse_paper(&l,
                            "gpu:24GiB:1TB/s*4,gpu:80GiB:3TB/s:link=64GB/s:"
                            "latency=5us:flops=400T*2,cpu:1TiB:200GB/s:50GB/s:"
                            "2T:1ms",
-                           &err) != PL_OK)
-        fail_msg("%s", err.message);
+                           &err),
+        err);
     assert_int_equal(l.n, 7);
     assert_string_equal(l.dev[3].name, "gpu3");
     assert_string_equal(l.dev[4].name, "gpu4");
@@ -230,7 +223,7 @@ static void spec_paper_devices_are_described(void **state)
 }
 
 /* A latency of 0 is one, and not what is assumed where none is given. */
-static void spec_latency_may_be_zero(void **state)
+TEST(spec_latency_may_be_zero)
 {
     static const char *const specs[] = {
         "gpu:1GiB:1TB/s:0us", "gpu:0s:1GiB:1TB/s", "gpu:1GiB:1TB/s:latency=0ms",
@@ -238,7 +231,6 @@ static void spec_latency_may_be_zero(void **state)
     struct device_list l;
     pl_err err;
 
-    (void)state;
     for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
         if (device_parse_paper(&l, specs[i], &err) != PL_OK)
             fail_msg("%s: %s", specs[i], err.message);
@@ -246,12 +238,11 @@ static void spec_latency_may_be_zero(void **state)
         assert_true(l.dev[0].link_latency_s < 1e-100);
         device_list_free(&l);
     }
-    if (device_parse_on(&l, "sim:0us*2", 0, NULL, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(device_parse_on(&l, "sim:0us*2", 0, NULL, &err), err);
     device_list_free(&l);
 }
 
-static void spec_errors_name_item_and_remedy(void **state)
+TEST(spec_errors_name_item_and_remedy)
 {
     static const struct {
         const char *spec, *says;
@@ -311,7 +302,6 @@ static void spec_errors_name_item_and_remedy(void **state)
     struct device_list l;
     pl_err err;
 
-    (void)state;
     assert_int_equal(topology_load_synthetic(&t, "core:4 pu:1", NULL, NULL),
                      PL_OK);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -336,37 +326,28 @@ static void spec_errors_name_item_and_remedy(void **state)
     assert_int_equal(device_parse_paper(&l, "gpu:1GB:1GB/s:flops=1e-9", &err),
                      PL_BAD_ARGUMENT);
     assert_non_null(strstr(err.message, "flops must be at least 1000"));
-    assert_int_equal(device_parse_on(&l, "sim:10s:1kB/s", 0, &t, &err), PL_OK);
+    TEST_OK(device_parse_on(&l, "sim:10s:1kB/s", 0, &t, &err), err);
     device_list_free(&l);
     topology_fini(&t);
 }
 
-static void spec_allocation_failure_is_a_status(void **state)
+TEST(spec_allocation_failure_is_a_status)
 {
     struct topology t;
     struct device_list l;
 
-    (void)state;
     assert_int_equal(
         topology_load_synthetic(&t, "numa:2 core:2 pu:1", NULL, NULL), PL_OK);
-    for (int n = 1;; n++) {
-        pl_status s;
-
-        alloc_fail_at(n);
-        s = device_parse_on(&l, "cpu*2,cpu:0,sim*3", 0, &t, NULL);
-        if (!alloc_fail_off()) {
-            assert_int_equal(s, PL_OK);
-            break;
-        }
-        assert_int_equal(s, PL_NO_MEMORY);
-        assert_null(l.dev);
+    for (int64_t n = 0; alloc_each(&n);) {
+        if (alloc_ran(device_parse_on(&l, "cpu*2,cpu:0,sim*3", 0, &t, NULL)))
+            assert_null(l.dev);
+        device_list_free(&l);
     }
-    device_list_free(&l);
     topology_fini(&t);
 }
 
 /* "host@0:0,1 x2": as above and each device's threads. */
-static void spec_host_has_every_core(void **state)
+TEST(spec_host_has_every_core)
 {
     static const struct {
         const char *machine, *spec;
@@ -388,7 +369,6 @@ static void spec_host_has_every_core(void **state)
          "cpu0@0:0;cpu1@0:2;cpu2@1:4;cpu3@1:6;host0@0:0,2;host1@1:4,6", 2},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct topology t;
         struct device_list l;
@@ -418,13 +398,12 @@ static void spec_host_has_every_core(void **state)
     }
 }
 
-static void spec_host_may_be_described(void **state)
+TEST(spec_host_may_be_described)
 {
     struct device_list l;
     int first;
     pl_err err;
 
-    (void)state;
     assert_int_equal(
         device_parse_paper(&l, "host:64GiB:80GB/s,gpu:1GiB:1TB/s", NULL),
         PL_OK);
@@ -445,23 +424,4 @@ static void spec_host_may_be_described(void **state)
     assert_int_equal(device_parse_paper(&l, "host:1GiB:1GB/s*2", &err),
                      PL_BAD_ARGUMENT);
     assert_non_null(strstr(err.message, "there is one host only"));
-}
-
-int test_device_spec(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(spec_shares_cores_by_node),
-        cmocka_unit_test(spec_uses_every_core_and_spans_no_node),
-        cmocka_unit_test(spec_quota_limits_default_cores),
-        cmocka_unit_test(spec_threads_are_a_device),
-        cmocka_unit_test(spec_sim_fields_go_by_unit),
-        cmocka_unit_test(spec_paper_devices_are_described),
-        cmocka_unit_test(spec_latency_may_be_zero),
-        cmocka_unit_test(spec_errors_name_item_and_remedy),
-        cmocka_unit_test(spec_host_has_every_core),
-        cmocka_unit_test(spec_host_may_be_described),
-        cmocka_unit_test(spec_allocation_failure_is_a_status),
-    };
-
-    return TEST_RUN(tests);
 }

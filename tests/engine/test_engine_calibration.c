@@ -1,10 +1,10 @@
 /* What was measured is found again, whole or not at all, and gives each device
  * its due. */
 #include "cost/calibration.h"
-#include "engine/probe.h"
 #include "lib/hollow_model.h"
 #include "lib/support.h"
 #include "machine/topology.h"
+#include "measure/measure.h"
 #include "report/plan_facts.h"
 
 #include <dirent.h>
@@ -27,21 +27,9 @@ static const struct topology *here(void)
 
 static void invent(struct cost_rates *r, double from)
 {
-    double *all[] = {&r->attention_one,    &r->attention_many,
-                     &r->value_s,          &r->step_s,
-                     &r->message_s,        &r->link_bytes_per_s,
-                     &r->copy_bytes_per_s, &r->run_s,
-                     &r->score_one_s,      &r->score_many_s};
-
     memset(r, 0, sizeof *r);
-    for (int f = 0; f < PL_FORMAT_COUNT; f++) {
-        r->bytes_per_s[f] = from * sqrt(2 + f);
-        r->macs_per_s[f] = from * sqrt(102 + f);
-    }
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        *all[i] = from * sqrt(1002 + (double)i);
-    for (int i = 0; i < COST_READS; i++)
-        r->read_bytes_per_s[i] = from * sqrt(2002 + i);
+    for (int i = 0; i < CALIBRATION_FIELDS; i++)
+        *calibration_value(r, &calibration_field[i]) = from * sqrt(2 + i);
     r->one_queue = true;
 }
 
@@ -78,7 +66,7 @@ static void write_all(const char *path, const char *s, size_t n)
 
 /* ---- the file ----------------------------------------------------------- */
 
-static void calibration_is_found_again(void **state)
+TEST(calibration_is_found_again)
 {
     const char *dir = cache_in("a/deep/cache");
     char path[CALIBRATION_PATH], sub[CALIBRATION_PATH];
@@ -88,16 +76,13 @@ static void calibration_is_found_again(void **state)
     pl_err err;
     DIR *in;
 
-    (void)state;
     make(&c);
     assert_int_equal(calibration_load(&d, CPU_GENERIC, here(), &err),
                      PL_NOT_FOUND);
     assert_non_null(strstr(err.message, "--measure"));
     for (int i = 0; i < 2; i++) { /* anew, and over the last */
-        if (calibration_save(&c, &err) != PL_OK)
-            fail_msg("%s", err.message);
-        assert_int_equal(calibration_load(&d, CPU_GENERIC, here(), &err),
-                         PL_OK);
+        TEST_OK(calibration_save(&c, &err), err);
+        TEST_OK(calibration_load(&d, CPU_GENERIC, here(), &err), err);
         assert_true(equal(&c, &d));
         c.one.step_s *= 1.1;
     }
@@ -114,7 +99,7 @@ static void calibration_is_found_again(void **state)
     assert_int_equal(strncmp(path, sub, strlen(sub)), 0);
 }
 
-static void calibration_damage_counts_as_none(void **state)
+TEST(calibration_damage_counts_as_none)
 {
     char path[CALIBRATION_PATH];
     struct calibration c, d;
@@ -122,7 +107,6 @@ static void calibration_damage_counts_as_none(void **state)
     size_t n;
     char *s;
 
-    (void)state;
     cache_in("damaged");
     make(&c);
     assert_int_equal(calibration_save(&c, NULL), PL_OK);
@@ -147,20 +131,19 @@ static void calibration_damage_counts_as_none(void **state)
     free(s);
     assert_int_equal(calibration_save(&c, NULL), PL_OK); /* it heals */
     assert_int_equal(calibration_load(&d, CPU_GENERIC, here(), NULL), PL_OK);
-    c.one.value_s = INFINITY; /* no number of JSON */
+    c.one.step_s = INFINITY; /* no number of JSON */
     assert_int_not_equal(calibration_save(&c, NULL), PL_OK);
-    c.one.value_s = -1;
+    c.one.step_s = -1;
     assert_int_equal(calibration_save(&c, NULL), PL_OK);
     assert_int_equal(calibration_load(&d, CPU_GENERIC, here(), NULL),
                      PL_NOT_FOUND);
 }
 
-static void calibration_of_another_machine_is_none(void **state)
+TEST(calibration_of_another_machine_is_none)
 {
     char path[CALIBRATION_PATH], other[CALIBRATION_PATH];
     struct calibration c, d;
 
-    (void)state;
     cache_in("other");
     make(&c);
     assert_int_equal(calibration_path(path, &c, NULL), PL_OK);
@@ -178,13 +161,12 @@ static void calibration_of_another_machine_is_none(void **state)
     }
 }
 
-static void calibration_without_a_place_is_an_error_that_says_so(void **state)
+TEST(calibration_without_a_place_is_an_error_that_says_so)
 {
     char path[CALIBRATION_PATH];
     struct calibration c;
     pl_err err;
 
-    (void)state;
     make(&c);
     assert_int_equal(setenv("XDG_CACHE_HOME", "/dev/null/cache", 1), 0);
     assert_int_equal(calibration_save(&c, &err), PL_IO);
@@ -212,8 +194,9 @@ static void near(double is, double want)
 }
 
 /* Memory for 2 threads of 8: each alone reads 10 GB/s, together 20. */
-static void calibration_gives_each_device_its_threads(void **state)
+TEST(calibration_gives_each_device_its_threads)
 {
+    const uint64_t many = 1 << 30;
     struct calibration c = {.n_core = 8};
     struct device_desc d[4] = {
         {.on_cores = true, .one_queue = true, .n_thread = 1}};
@@ -221,26 +204,23 @@ static void calibration_gives_each_device_its_threads(void **state)
     struct cost_rates r[4];
     double last = 0;
 
-    (void)state;
     invent(&c.one, 1);
-    c.one.bytes_per_s[PL_Q8_0] = 10e9;
+    c.one.read_bytes_per_s = 10e9;
     c.one.step_s = 1e-6;
-    for (int i = 0; i < COST_READS; i++)
-        c.one.read_bytes_per_s[i] = 1e12;
     c.all = c.one;
-    c.all.bytes_per_s[PL_Q8_0] = 2.5e9;
+    c.all.read_bytes_per_s = 2.5e9;
     c.all.step_s = 8e-6;
     for (int n = 1; n <= 8; n++) {
         d[0].n_thread = n;
         assert_true(calibration_covers(&c, &l));
-        calibration_rates(&c, &l, 1 << 30, r);
+        calibration_rates(&c, &l, many, r);
         if (n == 1)
-            near(r->bytes_per_s[PL_Q8_0], 10e9);
-        assert_true(r->bytes_per_s[PL_Q8_0] > last);
-        last = r->bytes_per_s[PL_Q8_0];
+            near(r->read_bytes_per_s, 10e9);
+        assert_true(r->read_bytes_per_s > last);
+        last = r->read_bytes_per_s;
         near(r->step_s, n * 1e-6);
-        near(r->macs_per_s[PL_Q4_K], n * c.one.macs_per_s[PL_Q4_K]);
-        near(r->value_s, c.one.value_s / n);
+        near(r->block_macs_per_s, n * c.one.block_macs_per_s);
+        near(r->cached_bytes_per_s, n * c.one.cached_bytes_per_s);
         near(r->link_bytes_per_s, c.one.link_bytes_per_s);
         assert_true(r->one_queue);
     }
@@ -261,53 +241,23 @@ static void calibration_gives_each_device_its_threads(void **state)
                                 .link_bytes_per_s = 3,
                                 .link_latency_s = 0.25};
     assert_true(calibration_covers(&c, &l));
-    calibration_rates(&c, &l, 1 << 30, r);
-    near(r[0].bytes_per_s[PL_Q8_0], 15e9);
-    near(r[1].bytes_per_s[PL_Q8_0], 5e9);
+    calibration_rates(&c, &l, many, r);
+    near(r[0].read_bytes_per_s, 15e9);
+    near(r[1].read_bytes_per_s, 5e9);
     near(r[0].step_s, 6e-6);
-    near(r[2].bytes_per_s[PL_Q8_0], 20e9);
-    near(r[3].bytes_per_s[PL_Q8_0], 10e9);
-    near(r[3].copy_bytes_per_s, 3);
+    near(r[2].read_bytes_per_s, 20e9);
+    near(r[3].read_bytes_per_s, 10e9);
+    near(r[3].link_bytes_per_s, 3);
     near(r[3].message_s, 0.25);
     assert_false(r[3].one_queue);
+
+    /* caches hold the weights of a small model */
+    calibration_rates(&c, &l, 1 << 20, r);
+    for (int i = 0; i < l.n; i++)
+        near(r[i].read_bytes_per_s, r[i].cached_bytes_per_s);
 }
 
-/* Weights are read as fast as what holds them all allows. */
-static void calibration_knows_what_caches_hold(void **state)
-{
-    static const struct {
-        uint64_t mib;
-        double fast, slow; /* formats */
-    } rows[] = {
-        {0, 40, 9},  {8, 40, 9},   {16, 30, 9}, {32, 24, 9},
-        {64, 16, 9}, {128, 12, 9}, {512, 8, 8}, {1 << 20, 8, 8},
-    };
-    struct calibration c = {.n_core = 1};
-    struct device_desc d[2] = {
-        {.on_cores = true, .one_queue = true, .n_thread = 1},
-        {.memory = -1, .n_thread = 1}};
-    struct device_list l = {.n = 2, .dev = d};
-    struct cost_rates r[2];
-
-    (void)state;
-    invent(&c.one, 1);
-    c.one.bytes_per_s[PL_Q8_0] = 100;
-    c.one.bytes_per_s[PL_Q4_K] = 9;
-    c.one.read_bytes_per_s[0] = 40;
-    c.one.read_bytes_per_s[1] = 24;
-    c.one.read_bytes_per_s[2] = 12;
-    c.one.read_bytes_per_s[3] = 8;
-    c.all = c.one;
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        calibration_rates(&c, &l, rows[i].mib << 20, r);
-        for (int k = 0; k < 2; k++) {
-            near(r[k].bytes_per_s[PL_Q8_0], rows[i].fast);
-            near(r[k].bytes_per_s[PL_Q4_K], rows[i].slow);
-        }
-    }
-}
-
-static void calibration_is_what_later_plans_use(void **state)
+TEST(calibration_is_what_later_plans_use)
 {
     const struct hollow_model h = {.n_layer = 2,
                                    .d_model = 256,
@@ -320,14 +270,14 @@ static void calibration_is_what_later_plans_use(void **state)
                                    .n_vocab = 512,
                                    .format = PL_Q8_0};
     const char *path = test_temp("hollow.gguf");
-    pl_options o = {.devices = "cpu*1", .n_threads = 1, .cpu = "generic"};
+    pl_options o = {
+        .size = sizeof o, .devices = "cpu*1", .n_threads = 1, .cpu = "generic"};
     struct calibration c;
     struct plan_facts f;
     double before = 0;
     pl_model *m;
     pl_plan *p;
 
-    (void)state;
     cache_in("later");
     assert_int_equal(hollow_model_write(path, &h, NULL), PL_OK);
     assert_int_equal(pl_model_open(&m, path, NULL), PL_OK);
@@ -346,44 +296,21 @@ static void calibration_is_what_later_plans_use(void **state)
     pl_model_free(m);
 }
 
-static void calibration_measures_this_machine(void **state)
+TEST(calibration_measures_this_machine)
 {
     struct calibration c, d;
     pl_err err;
 
-    (void)state;
     if (!test_long())
         TEST_SKIP("it takes seconds (PLAIT_TIER=long)");
     cache_in("real");
-    if (calibration_measure(&c, cpu_family_best(), false, here(), &err) !=
-        PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(measure_machine(&c, cpu_family_best(), false, here(), &err), err);
     assert_int_equal(calibration_save(&c, NULL), PL_OK); /* all finite */
     assert_int_equal(calibration_load(&d, c.family, here(), NULL), PL_OK);
     assert_true(equal(&c, &d));
-    assert_true(c.one.bytes_per_s[PL_Q8_0] > 1e8);
-    assert_true(c.one.macs_per_s[PL_Q8_0] > 1e8);
-    assert_true(c.one.copy_bytes_per_s > 1e8);
-    for (int i = 0; i < COST_READS; i++) {
-        assert_true(c.one.read_bytes_per_s[i] > 1e8);
-        assert_true(i == 0 ||
-                    c.one.read_bytes_per_s[i] <= c.one.read_bytes_per_s[i - 1]);
-    }
+    for (int i = 0; i < CALIBRATION_FIELDS; i++)
+        if (calibration_field[i].kind == CALIBRATION_SUM)
+            assert_true(*calibration_value(&c.one, &calibration_field[i]) >
+                        1e8);
     assert_true(c.one.message_s < 0.1 && c.one.step_s < 0.1);
-}
-
-int test_engine_calibration(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(calibration_is_found_again),
-        cmocka_unit_test(calibration_damage_counts_as_none),
-        cmocka_unit_test(calibration_of_another_machine_is_none),
-        cmocka_unit_test(calibration_without_a_place_is_an_error_that_says_so),
-        cmocka_unit_test(calibration_gives_each_device_its_threads),
-        cmocka_unit_test(calibration_knows_what_caches_hold),
-        cmocka_unit_test(calibration_is_what_later_plans_use),
-        cmocka_unit_test(calibration_measures_this_machine),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -1,7 +1,6 @@
 /* What planning takes: how many plans are made, and that the machine is looked
  * at once and overrides are read once however many. */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "fit/fit.h"
@@ -53,23 +52,20 @@ static const char *const ffn_up[] = {"ffn_up=host"};
 
 static struct effort plan(pl_options opt)
 {
-    const char *path = test_file("models/fable-moe-Q8_0.gguf");
     pl_model *m;
     pl_plan *p;
     pl_err err;
 
-    assert_non_null(path);
-    if (pl_model_open(&m, path, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    opt.size = sizeof opt;
+    TEST_OK(pl_model_open(&m, test_model(), &err), err);
     effort = (struct effort){0};
-    if (pl_plan_create(&p, m, &opt, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_plan_create(&p, m, &opt, &err), err);
     pl_plan_free(p);
     pl_model_free(m);
     return effort;
 }
 
-static void effort_of_stated_options_is_one_plan(void **state)
+TEST(effort_of_stated_options_is_one_plan)
 {
     static const pl_options rows[] = {
         {.devices = "cpu*2", .split_mode = PL_SPLIT_TENSOR},
@@ -81,7 +77,6 @@ static void effort_of_stated_options_is_one_plan(void **state)
         {.device_spec = "gpu:1GiB:1TB/s*3", .split_mode = PL_SPLIT_TENSOR},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct effort e = plan(rows[i]);
 
@@ -92,7 +87,7 @@ static void effort_of_stated_options_is_one_plan(void **state)
 }
 
 /* Where all fits on devices, and where memory is short. */
-static void effort_of_open_options_is_small(void **state)
+TEST(effort_of_open_options_is_small)
 {
     static const struct {
         pl_options o;
@@ -110,7 +105,6 @@ static void effort_of_open_options_is_small(void **state)
         {{.device_spec = "gpu:4MiB:1TB/s,gpu:3MiB:1TB/s,host:1GiB:50GB/s"}, 20},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const pl_options *o = &rows[i].o;
         struct effort e = plan(*o);
@@ -121,14 +115,4 @@ static void effort_of_open_options_is_small(void **state)
         assert_int_equal(e.topologies, o->devices != NULL);
         assert_int_equal(e.overrides, 1);
     }
-}
-
-int test_engine_effort(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(effort_of_stated_options_is_one_plan),
-        cmocka_unit_test(effort_of_open_options_is_small),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -6,7 +6,6 @@
 #include "lib/hollow_model.h"
 #include "lib/support.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,7 +59,7 @@ static pl_model *open_model(int i)
 /* Bytes of weights, caches and buffers on one device. */
 static double all_bytes(const pl_model *m)
 {
-    pl_options o = {.device_spec = "gpu:1TiB:1TB/s"};
+    pl_options o = {.size = sizeof o, .device_spec = "gpu:1TiB:1TB/s"};
     double sum = 0;
     pl_plan *p;
 
@@ -71,13 +70,13 @@ static double all_bytes(const pl_model *m)
     return sum;
 }
 
-/* A machine whose devices may hold all of `bytes`, some or hardly any. Hosts
- * are slower than devices, as they are. */
-static void draw_machine(char spec[400], uint64_t *random, double bytes,
-                         int most)
+enum { SPEC = 800 };
+
+/* A machine of n devices that may hold all of `bytes`, some or hardly any.
+ * Hosts are slower than devices, as they are. */
+static void draw_machine(char spec[SPEC], uint64_t *random, double bytes, int n,
+                         bool alike)
 {
-    int n = 1 + (int)test_below(random, most);
-    bool alike = test_below(random, 2);
     double part[4] = {0.2, 0.5, 0.9, 2.0};
     size_t at = 0;
     double mem = 1, speed = 1, link = 1;
@@ -90,12 +89,12 @@ static void draw_machine(char spec[400], uint64_t *random, double bytes,
             link = 8 << test_below(random, 4);
         }
         at += (size_t)snprintf(
-            spec + at, 400 - at,
+            spec + at, SPEC - at,
             "%sgpu:%.0fKiB:%.0fGB/s:link=%.0fGB/s:latency=5us:flops=%.0fT",
             d ? "," : "", mem / 1024, speed, link, speed / 10);
     }
     if (test_below(random, 2))
-        snprintf(spec + at, 400 - at, ",host:%.0fKiB:50GB/s",
+        snprintf(spec + at, SPEC - at, ",host:%.0fKiB:50GB/s",
                  bytes * (0.3 + 2 * (double)test_below(random, 2)) / 1024);
 }
 
@@ -153,6 +152,7 @@ static void read_words(struct said *s, const char *text)
 static void read_said(struct said *s, const pl_plan *p, const char *spec)
 {
     memset(s, 0, sizeof *s);
+    pl_options_init(&s->o);
     s->o.device_spec = spec;
     read_words(s, pl_plan_options(p));
 }
@@ -202,24 +202,26 @@ static void check_longest(const pl_model *m, const pl_plan *p, const char *spec)
     pl_plan_free(longer);
 }
 
-static void fit_fits_or_explains(void **state)
+TEST(fit_fits_or_explains)
 {
     uint64_t random = test_seed();
     int n = test_long() ? 200 : 12, fitted = 0, explained = 0;
 
-    (void)state;
     for (int k = 0; k < N_MODEL; k++) {
         pl_model *m = open_model(k);
         double bytes = all_bytes(m);
 
         for (int i = 0; i < n; i++) {
-            pl_options o = {.fit_ctx = test_below(&random, 2) ? 1024 : 0};
-            char spec[400];
+            pl_options o = {.size = sizeof o,
+                            .fit_ctx = test_below(&random, 2) ? 1024 : 0};
+            char spec[SPEC];
             pl_plan *p;
             pl_err err;
             pl_status s;
+            int n_dev;
 
-            draw_machine(spec, &random, bytes, 4);
+            n_dev = 1 + (int)test_below(&random, 4);
+            draw_machine(spec, &random, bytes, n_dev, test_below(&random, 2));
             o.device_spec = spec;
             s = pl_plan_create(&p, m, &o, &err);
             if (s != PL_OK) {
@@ -265,21 +267,26 @@ struct best {
     int n;
 };
 
-static void try_one(struct best *b, const pl_options *o)
+/* Its seconds; INFINITY: there is no such plan. */
+static double try_one(struct best *b, const pl_options *o)
 {
+    double seconds = INFINITY;
     bool fits = true;
     pl_plan *p;
 
     if (pl_plan_create(&p, b->m, o, NULL) != PL_OK)
-        return;
+        return INFINITY;
     b->n++;
     for (int d = 0; d < p->compiled->list.n; d++)
         fits &= fit_missing(p->compiled, d, 0) <= 0;
-    if (fits && speed(p) < b->seconds) {
-        b->seconds = speed(p);
+    if (fits)
+        seconds = speed(p);
+    if (seconds < b->seconds) {
+        b->seconds = seconds;
         snprintf(b->what, sizeof b->what, "%s", pl_plan_options(p));
     }
     pl_plan_free(p);
+    return seconds;
 }
 
 /* Layers on devices, experts and micro-batches for one mode and its shares. */
@@ -308,14 +315,16 @@ static void try_rest(struct best *b, pl_options o, int n_layer)
 
 static void exhaust(struct best *b, const char *spec, int n_dev, int n_layer)
 {
-    pl_options o = {.device_spec = spec, .split_mode = PL_SPLIT_TENSOR};
+    pl_options o = {
+        .size = sizeof o, .device_spec = spec, .split_mode = PL_SPLIT_TENSOR};
     double split[3];
 
     try_rest(b, o, n_layer);
     o.split_mode = PL_SPLIT_NONE;
     for (o.main_device = 0; o.main_device < n_dev; o.main_device++)
         try_rest(b, o, n_layer);
-    o = (pl_options){.device_spec = spec,
+    o = (pl_options){.size = sizeof(pl_options),
+                     .device_spec = spec,
                      .split_mode = PL_SPLIT_LAYER,
                      .tensor_split = split,
                      .n_tensor_split = n_dev};
@@ -329,27 +338,26 @@ static void exhaust(struct best *b, const char *spec, int n_dev, int n_layer)
         }
 }
 
-static void fit_is_near_the_best_of_all(void **state)
+TEST(fit_is_near_the_best_of_all)
 {
     uint64_t random = test_seed() + 1;
     int n = test_long() ? 60 : 4;
     int missed = 0;
     double worst = 1;
 
-    (void)state;
     for (int i = 0; i < n; i++) {
-        int k = (int)test_below(&random, test_long() ? 4 : 2), n_dev = 1;
+        int k = (int)test_below(&random, test_long() ? 4 : 2), n_dev;
         pl_model *m = open_model(k);
         struct best b = {.m = m, .seconds = INFINITY};
-        pl_options o = {0};
-        char spec[400];
+        pl_options o = {.size = sizeof o};
+        char spec[SPEC];
         pl_plan *p;
         pl_err err;
         pl_status s;
 
-        draw_machine(spec, &random, all_bytes(m), test_long() && k < 2 ? 3 : 2);
-        for (const char *c = spec; (c = strstr(c, ",gpu")); c++)
-            n_dev++;
+        n_dev = 1 + (int)test_below(&random, test_long() && k < 2 ? 3 : 2);
+        draw_machine(spec, &random, all_bytes(m), n_dev,
+                     test_below(&random, 2));
         o.device_spec = spec;
         s = pl_plan_create(&p, m, &o, &err);
         exhaust(&b, spec, n_dev, (int)shape(k).n_layer);
@@ -373,25 +381,188 @@ static void fit_is_near_the_best_of_all(void **state)
     assert_int_equal(missed, 0);
 }
 
+/* Options of a plan that small changes lead away from. */
+struct spot {
+    pl_options o;
+    int layers, experts;
+    double share[8];
+    char text[2][16];
+};
+
+static double try_spot(struct best *b, struct spot *x, int n_dev)
+{
+    snprintf(x->text[0], sizeof x->text[0], "%d", x->layers);
+    snprintf(x->text[1], sizeof x->text[1], "%d", x->experts);
+    x->o.device_layers = x->text[0];
+    x->o.host_experts = x->experts > 0 ? x->text[1] : NULL;
+    x->o.tensor_split = x->share;
+    x->o.n_tensor_split = x->o.split_mode == PL_SPLIT_NONE ? 0 : n_dev;
+    return try_one(b, &x->o);
+}
+
+/* Any mode, on any of the devices. */
+static void draw_spot(struct spot *x, uint64_t *random, int n_dev, int n_layer)
+{
+    static const pl_split_mode mode[] = {PL_SPLIT_LAYER, PL_SPLIT_LAYER,
+                                         PL_SPLIT_TENSOR, PL_SPLIT_HYBRID,
+                                         PL_SPLIT_NONE};
+    int used[8], n = 0, from = (int)test_below(random, n_dev);
+
+    x->o.split_mode = mode[test_below(random, 5)];
+    x->o.main_device = from;
+    x->o.hybrid_size = 2;
+    x->o.n_ubatch = 512;
+    x->layers = n_layer + 1;
+    x->experts = 0;
+    for (int d = 0; d < n_dev; d++) {
+        x->share[d] = 0;
+        if (d == from || test_below(random, 2))
+            used[n++] = d;
+    }
+    for (int i = 0; i <= n_layer || i < 8 * n; i++)
+        x->share[used[test_below(random, n)]]++;
+}
+
+static void change_spot(struct spot *x, uint64_t *random, int n_dev,
+                        int n_layer)
+{
+    int a = (int)test_below(random, n_dev), b = (int)test_below(random, n_dev);
+    double part = fmin(x->share[a], 1 + (double)test_below(random, 2));
+
+    switch (test_below(random, 8)) {
+    case 0:
+        x->o.n_ubatch = 32 << test_below(random, 5);
+        break;
+    case 1:
+        x->layers = (int)test_below(random, n_layer + 2);
+        break;
+    case 2:
+        x->experts = (int)test_below(random, n_layer + 1);
+        break;
+    case 3:
+        x->o.main_device = a;
+        part = x->share[a];
+        /* fall through */
+    default:
+        x->share[a] -= part;
+        x->share[b] += part;
+    }
+}
+
+/* Small changes that help, from many places and from what was chosen. */
+static void search(struct best *b, const struct spot *chosen, const char *spec,
+                   uint64_t *random, int n_dev, int n_layer)
+{
+    enum { N_CHANGE = 80 };
+    int n_start = test_long() ? 20 : 5;
+
+    for (int i = 0; i < n_start; i++) {
+        struct spot x = *chosen, y;
+        double seconds;
+
+        x.o.device_spec = spec;
+        x.o.n_ctx = 1024;
+        x.o.no_fit = true;
+        if (i > 1)
+            draw_spot(&x, random, n_dev, n_layer);
+        seconds = try_spot(b, &x, n_dev);
+        for (int k = 0; k < N_CHANGE; k++) {
+            double t;
+
+            y = x;
+            change_spot(&y, random, n_dev, n_layer);
+            t = try_spot(b, &y, n_dev);
+            if (t <= seconds) {
+                seconds = t;
+                x = y;
+            }
+        }
+    }
+}
+
+/* More than can be tried one by one. */
+TEST(fit_of_many_unlike_devices_is_near_what_a_search_finds)
+{
+    uint64_t random = test_seed() + 2;
+    int n = test_long() ? 20 : 1, missed = 0;
+    double worst = 1;
+
+    for (int i = 0; i < n; i++) {
+        int k = 1 + 2 * (int)test_below(&random, 2);
+        int n_dev = 5 + (int)test_below(&random, 4);
+        int n_layer = (int)shape(k).n_layer;
+        pl_model *m = open_model(k);
+        struct best b = {.m = m, .seconds = INFINITY};
+        struct spot chosen = {.layers = n_layer + 1};
+        pl_options o = {.size = sizeof o, .n_ctx = 1024};
+        char spec[SPEC];
+        struct said said;
+        pl_plan *p;
+        pl_err err;
+        pl_status s;
+
+        draw_machine(spec, &random, all_bytes(m) / 3, n_dev, false);
+        o.device_spec = spec;
+        s = pl_plan_create(&p, m, &o, &err);
+        draw_spot(&chosen, &random, n_dev, n_layer);
+        if (s == PL_OK) {
+            read_said(&said, p, spec);
+            chosen.o.split_mode = said.o.split_mode;
+            chosen.o.main_device = said.o.main_device;
+            chosen.o.hybrid_size = said.o.hybrid_size;
+            chosen.o.n_ubatch = said.o.n_ubatch;
+            if (strcmp(said.o.device_layers, "all") != 0)
+                chosen.layers = atoi(said.o.device_layers);
+            if (said.o.host_experts)
+                chosen.experts = strcmp(said.o.host_experts, "all") == 0
+                                     ? n_layer
+                                     : atoi(said.o.host_experts);
+            for (int d = 0; d < n_dev; d++)
+                chosen.share[d] = said.o.n_tensor_split > d ? said.split[d] : 1;
+        }
+        search(&b, &chosen, spec, &random, n_dev, n_layer);
+        if (s != PL_OK && b.seconds < INFINITY) {
+            print_message("%s: %s; but %s fits\n", spec, err.message, b.what);
+            missed++;
+        } else if (s == PL_OK) {
+            double part = b.seconds / speed(p);
+
+            if (part < 0.97) {
+                print_message("%s: %s is at %.3f of %s\n", spec,
+                              pl_plan_options(p), part, b.what);
+                missed++;
+            }
+            worst = fmin(worst, part);
+            pl_plan_free(p);
+        }
+        pl_model_free(m);
+    }
+    print_message("%d machines, at least %.3f of the best speed\n", n, worst);
+    assert_int_equal(missed, 0);
+}
+
 /* ---- what is said ------------------------------------------------------ */
 
-static void fit_off_explains_device_by_device(void **state)
+TEST(fit_off_explains_device_by_device)
 {
     pl_model *m = open_model(3);
-    pl_options o = {.device_spec = "gpu:40MiB:1TB/s,gpu:8MiB:1TB/s",
+    pl_options o = {.size = sizeof o,
+                    .device_spec = "gpu:40MiB:1TB/s,gpu:8MiB:1TB/s",
                     .split_mode = PL_SPLIT_TENSOR,
                     .no_fit = true};
     pl_plan *p;
     pl_err err;
 
-    (void)state;
     assert_int_equal(pl_plan_create(&p, m, &o, &err), PL_NO_DEVICE_MEMORY);
     assert_null(p);
     assert_non_null(strstr(err.message, "gpu0: needs "));
     assert_non_null(strstr(err.message, "gpu1: needs "));
     assert_non_null(strstr(err.message, " would fit"));
     /* who shares memory lacks it together */
-    o = (pl_options){.devices = "cpu*3", .n_ctx = 1 << 29, .no_fit = true};
+    o = (pl_options){.size = sizeof(pl_options),
+                     .devices = "cpu*3",
+                     .n_ctx = 1 << 29,
+                     .no_fit = true};
     o.split_mode = PL_SPLIT_TENSOR;
     assert_int_equal(pl_plan_create(&p, m, &o, &err), PL_NO_DEVICE_MEMORY);
     assert_non_null(strstr(err.message, "cpu0: needs "));
@@ -400,22 +571,22 @@ static void fit_off_explains_device_by_device(void **state)
     o.devices = NULL;
     o.n_ctx = 0;
     o.device_spec = "gpu:64GiB:1TB/s*2";
-    assert_int_equal(pl_plan_create(&p, m, &o, &err), PL_OK);
+    TEST_OK(pl_plan_create(&p, m, &o, &err), err);
     pl_plan_free(p);
     pl_model_free(m);
 }
 
 /* No device has so much to leave free, however the sums go. */
-static void fit_with_a_margin_beyond_all_memory_is_refused(void **state)
+TEST(fit_with_a_margin_beyond_all_memory_is_refused)
 {
     static const uint64_t margin[] = {(uint64_t)1 << 62, INT64_MAX,
                                       UINT64_MAX - 1, UINT64_MAX};
     pl_model *m = open_model(0);
     pl_plan *p;
 
-    (void)state;
     for (size_t i = 0; i < sizeof margin / sizeof margin[0]; i++) {
-        const pl_options o = {.device_spec =
+        const pl_options o = {.size = sizeof o,
+                              .device_spec =
                                   "gpu:80GiB:1TB/s*3,host:80GiB:50GB/s",
                               .fit_margin = margin[i]};
 
@@ -425,7 +596,7 @@ static void fit_with_a_margin_beyond_all_memory_is_refused(void **state)
 }
 
 /* Who adds the options that are said to fit has a plan that fits. */
-static void fit_remedies_are_true(void **state)
+TEST(fit_remedies_are_true)
 {
     static const struct {
         pl_options o;
@@ -451,13 +622,13 @@ static void fit_remedies_are_true(void **state)
     };
     pl_model *m = open_model(0);
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct said s = {.o = rows[i].o};
         pl_plan *p;
         pl_err err, again;
         char *end, *at;
 
+        s.o.size = sizeof s.o;
         if (pl_plan_create(&p, m, &s.o, &err) != PL_NO_DEVICE_MEMORY)
             fail_msg("row %zu fits", i);
         if (!strstr(err.message, rows[i].holds))
@@ -484,7 +655,7 @@ static void keep_info(void *user, pl_log_level level, const char *text)
 
 /* Devices that hold all of it with a smaller step are not left idle for a
  * larger one, nor is the step smaller than it has to be. */
-static void fit_takes_a_good_micro_batch(void **state)
+TEST(fit_takes_a_good_micro_batch)
 {
     static const int64_t ub[] = {256, 128, 64, 32};
     static const char *const specs[] = {
@@ -495,9 +666,10 @@ static void fit_takes_a_good_micro_batch(void **state)
     };
     pl_model *m = open_model(0);
 
-    (void)state;
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
-        pl_options o = {.device_spec = specs[i], .split_mode = PL_SPLIT_TENSOR};
+        pl_options o = {.size = sizeof o,
+                        .device_spec = specs[i],
+                        .split_mode = PL_SPLIT_TENSOR};
         double chosen, stated;
         char what[200];
         pl_plan *p;
@@ -520,12 +692,13 @@ static void fit_takes_a_good_micro_batch(void **state)
 }
 
 /* Stated options are kept; what was chosen is told. */
-static void fit_keeps_what_is_stated(void **state)
+TEST(fit_keeps_what_is_stated)
 {
     static const double shares[2] = {1, 3};
     char told[400] = "";
     pl_model *m = open_model(3);
-    pl_options o = {.device_spec = "gpu:1GiB:1TB/s*2",
+    pl_options o = {.size = sizeof o,
+                    .device_spec = "gpu:1GiB:1TB/s*2",
                     .split_mode = PL_SPLIT_LAYER,
                     .tensor_split = shares,
                     .n_tensor_split = 2,
@@ -535,7 +708,6 @@ static void fit_keeps_what_is_stated(void **state)
                     .n_ranks = 3};
     pl_plan *p;
 
-    (void)state;
     o.log = keep_info;
     o.log_user = told;
     assert_int_equal(pl_plan_create(&p, m, &o, NULL), PL_OK);
@@ -554,7 +726,7 @@ static void fit_keeps_what_is_stated(void **state)
 }
 
 /* With --ranks no choice changes a bit. */
-static void fit_with_ranks_keeps_the_numbers(void **state)
+TEST(fit_with_ranks_keeps_the_numbers)
 {
     static const char *const specs[] = {
         "gpu:64GiB:1TB/s", "gpu:64GiB:1TB/s*2", "gpu:8MiB:1TB/s*2",
@@ -562,9 +734,9 @@ static void fit_with_ranks_keeps_the_numbers(void **state)
     pl_model *m = open_model(3);
     uint64_t hash = 0;
 
-    (void)state;
     for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
-        pl_options o = {.device_spec = specs[i], .n_ranks = 4};
+        pl_options o = {
+            .size = sizeof o, .device_spec = specs[i], .n_ranks = 4};
         pl_plan *p;
         pl_err err;
 
@@ -575,20 +747,4 @@ static void fit_with_ranks_keeps_the_numbers(void **state)
         pl_plan_free(p);
     }
     pl_model_free(m);
-}
-
-int test_engine_fit(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fit_fits_or_explains),
-        cmocka_unit_test(fit_is_near_the_best_of_all),
-        cmocka_unit_test(fit_off_explains_device_by_device),
-        cmocka_unit_test(fit_with_a_margin_beyond_all_memory_is_refused),
-        cmocka_unit_test(fit_remedies_are_true),
-        cmocka_unit_test(fit_takes_a_good_micro_batch),
-        cmocka_unit_test(fit_keeps_what_is_stated),
-        cmocka_unit_test(fit_with_ranks_keeps_the_numbers),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -18,7 +18,7 @@ static const char *write_sample(void)
 
     for (int i = 0; i < 100; i++)
         many[i] = i;
-    assert_int_equal(gguf_writer_create(&w, &err), PL_OK);
+    TEST_OK(gguf_writer_create(&w, &err), err);
     gguf_put_str(w, "general.name",
                  "odd \x1b[31m \xff \xc2\x9b \"q\" \xe2\x82"
                  "\xac");
@@ -28,13 +28,12 @@ static const char *write_sample(void)
     gguf_put_array(w, "many", GGUF_I32, many, 100);
     gguf_put_tensor(w, "w", PL_F32, 2, (const int64_t[]){2, 32}, v);
     gguf_put_tensor(w, "h", PL_F16, 1, (const int64_t[]){32}, v);
-    if (gguf_writer_save(w, path, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(gguf_writer_save(w, path, &err), err);
     gguf_writer_free(w);
     return path;
 }
 
-static void inspect_text_shows_keys_tensors_totals(void **state)
+TEST(inspect_text_shows_keys_tensors_totals)
 {
     static const char *const wanted[] = {
         "inspect.gguf",
@@ -51,9 +50,7 @@ static void inspect_text_shows_keys_tensors_totals(void **state)
     struct test_text t = {0};
     pl_err err;
 
-    (void)state;
-    if (pl_inspect(write_sample(), false, test_text_add, &t, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_inspect(write_sample(), false, test_text_add, &t, &err), err);
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
         if (!strstr(t.s, wanted[i]))
             fail_msg("\"%s\" is not in:\n%s", wanted[i], t.s);
@@ -62,16 +59,14 @@ static void inspect_text_shows_keys_tensors_totals(void **state)
     free(t.s);
 }
 
-static void inspect_json_holds_the_same(void **state)
+TEST(inspect_json_holds_the_same)
 {
     struct test_text t = {0};
     json_t *all, *part;
     json_error_t where;
     pl_err err;
 
-    (void)state;
-    if (pl_inspect(write_sample(), true, test_text_add, &t, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_inspect(write_sample(), true, test_text_add, &t, &err), err);
     all = json_loadb(t.s, t.n, 0, &where);
     if (!all)
         fail_msg("line %d: %s", where.line, where.text);
@@ -111,12 +106,11 @@ static void inspect_json_holds_the_same(void **state)
     free(t.s);
 }
 
-static void inspect_forwards_the_reader_s_error(void **state)
+TEST(inspect_forwards_the_reader_s_error)
 {
     struct test_text t = {0};
     pl_err err;
 
-    (void)state;
     assert_int_equal(
         pl_inspect(test_temp("absent.gguf"), false, test_text_add, &t, &err),
         PL_NOT_FOUND);
@@ -124,15 +118,4 @@ static void inspect_forwards_the_reader_s_error(void **state)
     assert_int_equal(pl_inspect(NULL, false, test_text_add, &t, &err),
                      PL_BAD_ARGUMENT);
     assert_int_equal(t.n, 0);
-}
-
-int test_engine_inspect(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(inspect_text_shows_keys_tensors_totals),
-        cmocka_unit_test(inspect_json_holds_the_same),
-        cmocka_unit_test(inspect_forwards_the_reader_s_error),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -151,8 +151,7 @@ static void read_reference(struct opened *m, const char *name)
     snprintf(file, sizeof file, "%s.logits.bin", name);
     f = fopen(test_ref(file), "rb");
     assert_non_null(f);
-    m->want = malloc((size_t)(m->n * m->n_vocab) * sizeof *m->want);
-    assert_non_null(m->want);
+    m->want = test_need(1, (size_t)(m->n * m->n_vocab) * sizeof *m->want);
     fseek(f, skip * (long)(m->n_vocab * 4), SEEK_SET);
     assert_int_equal(fread(m->want, 4, (size_t)(m->n * m->n_vocab), f),
                      m->n * m->n_vocab);
@@ -232,7 +231,11 @@ static void decode(pl_engine *e, const struct opened *m, int seq, int at, int n,
 {
     int32_t id[2 * MAX_TOKEN], of[2 * MAX_TOKEN];
     uint8_t wanted[2 * MAX_TOKEN];
-    pl_batch b = {.token = id, .seq = of, .wanted = wanted, .logits = out};
+    pl_batch b = {.size = sizeof b,
+                  .token = id,
+                  .seq = of,
+                  .wanted = wanted,
+                  .logits = out};
     pl_err err = {0};
 
     for (int i = at; i < at + n; i++) {
@@ -409,10 +412,9 @@ static void run(const int *v)
         return;
     }
     check(s, &err, what);
-    got = malloc((size_t)(m->n * m->n_vocab) * sizeof *got);
-    assert_non_null(got);
+    got = test_need(1, (size_t)(m->n * m->n_vocab) * sizeof *got);
     use(e, m, v[P_USE], got, what);
-    pl_engine_counters(e, &c);
+    pl_engine_counters(e, &c, sizeof c);
     tally.copying += c.copies > 0;
     p = pl_engine_plan(e)->compiled;
     tally.piped +=
@@ -423,13 +425,12 @@ static void run(const int *v)
     free(got);
 }
 
-static void engine_placements_equal_one_device(void **state)
+TEST(engine_placements_equal_one_device)
 {
     uint64_t random = test_seed();
     struct pairs pairs;
     int v[P_COUNT];
 
-    (void)state;
     if (open_all() == 0)
         TEST_SKIP("no reference models are at hand");
     memset(&tally, 0, sizeof tally);
@@ -452,13 +453,4 @@ static void engine_placements_equal_one_device(void **state)
     assert_in_range(tally.copying, tally.runs / 2, tally.runs);
     assert_in_range(tally.piped, tally.runs / 8, tally.runs);
     assert_in_range(tally.streamed, tally.runs / 16, tally.runs);
-}
-
-int test_engine_matrix(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(engine_placements_equal_one_device),
-    };
-
-    return TEST_RUN(tests);
 }

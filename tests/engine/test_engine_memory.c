@@ -7,7 +7,6 @@
 #include "lib/engine_run.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "engine/engine.h"
@@ -84,16 +83,13 @@ static void taken(const struct compiled *q, size_t *got)
         }
 }
 
-static void memory_of_each_device_is_as_planned(void **state)
+TEST(memory_of_each_device_is_as_planned)
 {
     pl_model *m;
     pl_err err = {0};
     int n = 0;
 
-    (void)state;
-    if (!test_ref(model))
-        TEST_SKIP("%s is not at hand", model);
-    assert_int_equal(pl_model_open(&m, test_ref(model), &err), PL_OK);
+    TEST_OK(pl_model_open(&m, test_ref_or_skip(model), &err), err);
     for (int i = 0; i < COUNT(splits) * COUNT(hosts); i++) {
         pl_options o = options(i / COUNT(hosts), i % COUNT(hosts));
         size_t got[MAX_DEV * PARTS];
@@ -101,13 +97,11 @@ static void memory_of_each_device_is_as_planned(void **state)
         pl_engine *e;
         pl_plan *p;
 
-        if (pl_plan_create(&p, m, &o, &err) != PL_OK)
-            fail_msg("%s", err.message);
+        TEST_OK(pl_plan_create(&p, m, &o, &err), err);
         q = p->compiled;
         assert_in_range(q->list.n, 1, MAX_DEV);
         alloc_stat_reset();
-        if (pl_engine_create(&e, m, &o, &err) != PL_OK)
-            fail_msg("%s", err.message);
+        TEST_OK(pl_engine_create(&e, m, &o, &err), err);
         taken(q, got);
         for (int k = 0; k < q->list.n * PARTS; k++, n++) {
             size_t want = planned(q, k / PARTS, k % PARTS);
@@ -127,16 +121,13 @@ static void memory_of_each_device_is_as_planned(void **state)
 
 /* With ever less memory a device either gets no more than it has, or there is
  * no engine; at the very size that was planned there is one. */
-static void memory_limit_of_a_device_is_never_exceeded(void **state)
+TEST(memory_limit_of_a_device_is_never_exceeded)
 {
     pl_model *m;
     pl_err err = {0};
     int ran = 0, refused = 0;
 
-    (void)state;
-    if (!test_ref(model))
-        TEST_SKIP("%s is not at hand", model);
-    assert_int_equal(pl_model_open(&m, test_ref(model), &err), PL_OK);
+    TEST_OK(pl_model_open(&m, test_ref_or_skip(model), &err), err);
     for (int i = 0; i < 2 * 4 * 12; i++) {
         static const pl_split_mode modes[] = {PL_SPLIT_TENSOR, PL_SPLIT_LAYER,
                                               PL_SPLIT_NONE, PL_SPLIT_AUTO};
@@ -179,14 +170,4 @@ static void memory_limit_of_a_device_is_never_exceeded(void **state)
     pl_model_free(m);
     print_message("%d engines within their limits, %d refused\n", ran, refused);
     assert_true(ran > 10 && refused > 5);
-}
-
-int test_engine_memory(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_of_each_device_is_as_planned),
-        cmocka_unit_test(memory_limit_of_a_device_is_never_exceeded),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -62,8 +62,7 @@ static int weights(const pl_model *m, const char **name, int most)
     pl_err err;
     int n = 0;
 
-    if (pl_plan_create(&p, m, &o, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_plan_create(&p, m, &o, &err), err);
     for (int i = 0; i < p->graph->n_node && n < most; i++)
         if (p->graph->node[i].op == OP_weight)
             name[n++] = strdup(p->graph->node[i].name);
@@ -124,8 +123,7 @@ static void one_model(int k, int step, struct count *c)
     snprintf(file, sizeof file, "%s.gguf", models[k].name);
     if (!test_ref(file))
         return;
-    if (pl_model_open(&m, test_ref(file), &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_model_open(&m, test_ref(file), &err), err);
     n = (size_t)((N + 1) * pl_model_n_vocab(m));
     want = malloc(n * sizeof *want);
     got = malloc(n * sizeof *got);
@@ -179,11 +177,10 @@ static void one_model(int k, int step, struct count *c)
     pl_model_free(m);
 }
 
-static void engine_override_of_each_tensor_to_each_place(void **state)
+TEST(engine_override_of_each_tensor_to_each_place)
 {
     struct count c = {0};
 
-    (void)state;
     for (int k = 0; k < COUNT(models); k++)
         one_model(k, test_long() ? 1 : 9, &c);
     if (c.placed == 0)
@@ -200,7 +197,7 @@ static void keep(void *user, pl_log_level level, const char *text)
         test_text_add(user, text, strlen(text));
 }
 
-static void engine_override_tells_of_layouts_that_cannot_be(void **state)
+TEST(engine_override_tells_of_layouts_that_cannot_be)
 {
     static const struct {
         const char *override, *told;
@@ -219,11 +216,8 @@ static void engine_override_tells_of_layouts_that_cannot_be(void **state)
     };
     pl_model *m;
 
-    (void)state;
-    if (!test_ref("qwen3moe-f32.gguf"))
-        TEST_SKIP("no reference models are at hand");
-    assert_int_equal(pl_model_open(&m, test_ref("qwen3moe-f32.gguf"), NULL),
-                     PL_OK);
+    assert_int_equal(
+        pl_model_open(&m, test_ref_or_skip("qwen3moe-f32.gguf"), NULL), PL_OK);
     for (int i = 0; i < COUNT(rows); i++) {
         struct test_text said = {0};
         pl_options o = options(true);
@@ -244,14 +238,4 @@ static void engine_override_tells_of_layouts_that_cannot_be(void **state)
         free(said.s);
     }
     pl_model_free(m);
-}
-
-int test_engine_override(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(engine_override_of_each_tensor_to_each_place),
-        cmocka_unit_test(engine_override_tells_of_layouts_that_cannot_be),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -46,18 +46,17 @@ static double perplexity_as(const char *path, const char *name, pl_options o,
     text = test_read(text_path, &len);
     o.n_ctx = o.n_ubatch = WINDOW;
     engine_run_open(&r, path, name, &o);
-    assert_int_equal(pl_tokenize(pl_model_tokenizer(r.model), text, len,
-                                 PL_ADD_SPECIAL, &id, &n_id, &err),
-                     PL_OK);
-    row = malloc((size_t)(ROWS * r.n_vocab) * sizeof *row);
-    assert_non_null(row);
+    TEST_OK(pl_tokenize(pl_model_tokenizer(r.model), text, len, PL_ADD_SPECIAL,
+                        &id, &n_id, &err),
+            err);
+    row = test_need(1, (size_t)(ROWS * r.n_vocab) * sizeof *row);
     if (n_window == 0)
         n_window = (int)(n_id / WINDOW);
     assert_in_range(n_window, 1, n_id / WINDOW);
     for (int w = 0; w < n_window; w++) {
         const int32_t *t = id + (int64_t)w * WINDOW;
 
-        assert_int_equal(pl_seq_trim(r.engine, 0, 0, &err), PL_OK);
+        TEST_OK(pl_seq_trim(r.engine, 0, 0, &err), err);
         engine_run_decode(&r, 0, WINDOW / 2, t, NULL);
         for (int i = WINDOW / 2; i < WINDOW - 1; i += ROWS) {
             int n = WINDOW - 1 - i < ROWS ? WINDOW - 1 - i : ROWS;
@@ -95,13 +94,12 @@ static void near(double got, double want, const char *what, const char *on)
 
 static const char bundled[] = "models/fable-moe-Q8_0.gguf";
 
-static void perplexity_is_the_same_on_any_devices(void **state)
+TEST(perplexity_is_the_same_on_any_devices)
 {
     const char *path = test_file(bundled);
     int n = test_long() ? 8 : 2;
     double want = perplexity(path, bundled, "cpu", NULL, n);
 
-    (void)state;
     for (int d = 1; d < 3; d++)
         near(perplexity(path, bundled, devices[d], NULL, n), want, bundled,
              devices[d]);
@@ -110,7 +108,7 @@ static void perplexity_is_the_same_on_any_devices(void **state)
 }
 
 /* At equal ranks a placement changes no bit, and so no digit. */
-static void perplexity_is_the_same_under_every_placement(void **state)
+TEST(perplexity_is_the_same_under_every_placement)
 {
     static const struct {
         const char *devices;
@@ -136,7 +134,6 @@ static void perplexity_is_the_same_under_every_placement(void **state)
     pl_options o = engine_run_options();
     double want;
 
-    (void)state;
     o.n_ranks = 4;
     want = perplexity_as(path, bundled, o, 1);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -157,18 +154,17 @@ static void perplexity_is_the_same_under_every_placement(void **state)
     }
 }
 
-static void perplexity_is_the_same_with_reference_kernels(void **state)
+TEST(perplexity_is_the_same_with_reference_kernels)
 {
     const char *path = test_file(bundled);
     int n = test_long() ? 8 : 1;
 
-    (void)state;
     near(perplexity(path, bundled, "cpu*2", NULL, n),
          perplexity(path, bundled, "cpu*2", "reference", n), bundled,
          "cpu*2, default kernels against reference");
 }
 
-static void perplexity_of_each_format_is_its_figure(void **state)
+TEST(perplexity_of_each_format_is_its_figure)
 {
     static const struct {
         const char *name;
@@ -178,7 +174,8 @@ static void perplexity_of_each_format_is_its_figure(void **state)
                 {"../shared/demo/fable-moe-Q4_K_M.gguf", 25.8601}};
     char absent[256] = "";
 
-    (void)state;
+    if (!test_long())
+        TEST_SKIP("the whole text takes minutes (PLAIT_TIER=long)");
     for (int i = 0; i < 3; i++) {
         const char *path = test_file(rows[i].name);
 
@@ -192,21 +189,4 @@ static void perplexity_of_each_format_is_its_figure(void **state)
     }
     if (absent[0])
         TEST_SKIP("not at hand:%s", absent);
-}
-
-int test_engine_perplexity(void)
-{
-    static const struct CMUnitTest first_windows[] = {
-        cmocka_unit_test(perplexity_is_the_same_on_any_devices),
-        cmocka_unit_test(perplexity_is_the_same_under_every_placement),
-        cmocka_unit_test(perplexity_is_the_same_with_reference_kernels),
-    };
-    static const struct CMUnitTest whole_text[] = {
-        cmocka_unit_test(perplexity_is_the_same_on_any_devices),
-        cmocka_unit_test(perplexity_is_the_same_under_every_placement),
-        cmocka_unit_test(perplexity_is_the_same_with_reference_kernels),
-        cmocka_unit_test(perplexity_of_each_format_is_its_figure),
-    };
-
-    return test_long() ? TEST_RUN(whole_text) : TEST_RUN(first_windows);
 }

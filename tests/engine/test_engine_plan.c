@@ -23,19 +23,13 @@ static pl_model *open_model(const char *path)
     pl_model *m;
     pl_err err;
 
-    if (pl_model_open(&m, path, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_model_open(&m, path, &err), err);
     return m;
 }
 
 static pl_model *bundled(void)
 {
-    const char *path = test_file("models/fable-moe-Q8_0.gguf");
-
-    if (!path)
-        fail_msg("models/fable-moe-Q8_0.gguf is absent, but belongs "
-                 "to the repository");
-    return open_model(path);
+    return open_model(test_model());
 }
 
 static pl_model *hollow(const struct hollow_model *shape)
@@ -43,8 +37,7 @@ static pl_model *hollow(const struct hollow_model *shape)
     const char *path = test_temp("hollow.gguf");
     pl_err err;
 
-    if (hollow_model_write(path, shape, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(hollow_model_write(path, shape, &err), err);
     return open_model(path);
 }
 
@@ -68,8 +61,7 @@ static pl_plan *plan(const pl_model *m, const pl_options *opt)
     pl_plan *p;
     pl_err err;
 
-    if (pl_plan_create(&p, m, opt, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_plan_create(&p, m, opt, &err), err);
     return p;
 }
 
@@ -78,8 +70,7 @@ static struct test_text print(const pl_plan *p, bool json)
     struct test_text t = {0};
     pl_err err;
 
-    if (pl_plan_print(p, json, test_text_add, &t, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_plan_print(p, json, test_text_add, &t, &err), err);
     return t;
 }
 
@@ -213,7 +204,7 @@ static void check_json(const pl_plan *p, int n_dev, bool one_group)
     json_decref(all);
 }
 
-static void engine_plan_json_adds_up(void **state)
+TEST(engine_plan_json_adds_up)
 {
     static const double uneven[3] = {2, 1, 1};
     static const struct {
@@ -227,9 +218,9 @@ static void engine_plan_json_adds_up(void **state)
     };
     pl_model *m = bundled();
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        pl_options o = {.devices = rows[i].devices,
+        pl_options o = {.size = sizeof o,
+                        .devices = rows[i].devices,
                         .split_mode = PL_SPLIT_TENSOR,
                         .n_threads = 1,
                         .n_ranks = rows[i].n_ranks,
@@ -245,7 +236,7 @@ static void engine_plan_json_adds_up(void **state)
 }
 
 /* Placements in several groups: what is copied is said, for either way. */
-static void engine_plan_shows_groups_and_copies(void **state)
+TEST(engine_plan_shows_groups_and_copies)
 {
     static const struct {
         pl_options o;
@@ -276,13 +267,13 @@ static void engine_plan_shows_groups_and_copies(void **state)
     };
     pl_model *m = bundled();
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         pl_options o = rows[i].o;
         struct test_text t;
         json_t *all;
         pl_plan *p;
 
+        o.size = sizeof o;
         o.devices = "cpu*2";
         o.n_threads = 1;
         p = plan(m, &o);
@@ -317,17 +308,17 @@ static void engine_plan_shows_groups_and_copies(void **state)
 }
 
 /* 512 devices in groups of 8: the text is short. */
-static void engine_plan_folds_many_groups(void **state)
+TEST(engine_plan_folds_many_groups)
 {
     pl_model *m = hollow(&hollow_400b);
-    pl_options o = {.device_spec = "gpu:96GiB:1TB/s*512",
+    pl_options o = {.size = sizeof o,
+                    .device_spec = "gpu:96GiB:1TB/s*512",
                     .split_mode = PL_SPLIT_HYBRID,
                     .hybrid_size = 8};
     pl_plan *p = plan(m, &o);
     struct test_text t = print(p, false);
     int lines = 0;
 
-    (void)state;
     for (const char *s = t.s; (s = strchr(s, '\n')); s++)
         lines++;
     if (lines > 150)
@@ -410,15 +401,14 @@ static struct test_text draw(const pl_plan *p)
     struct test_text t = {0};
     pl_err err;
 
-    if (pl_plan_svg(p, test_text_add, &t, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_plan_svg(p, test_text_add, &t, &err), err);
     check_xml(t.s);
     assert_null(strstr(t.s, "nan"));
     assert_null(strstr(t.s, "inf"));
     return t;
 }
 
-static void engine_plan_picture_shows_all(void **state)
+TEST(engine_plan_picture_shows_all)
 {
     static const struct {
         pl_options o;
@@ -437,13 +427,13 @@ static void engine_plan_picture_shows_all(void **state)
     };
     pl_model *m = bundled();
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         pl_options o = rows[i].o;
         struct test_text t;
         pl_plan *p;
         int n;
 
+        o.size = sizeof o;
         o.devices = "cpu*2";
         o.n_threads = 1;
         p = plan(m, &o);
@@ -461,7 +451,7 @@ static void engine_plan_picture_shows_all(void **state)
 }
 
 /* Alike layers and devices share a column and a lane. */
-static void engine_plan_picture_folds(void **state)
+TEST(engine_plan_picture_folds)
 {
     static const struct {
         pl_options o;
@@ -476,11 +466,14 @@ static void engine_plan_picture_folds(void **state)
     };
     pl_model *m = hollow(&hollow_400b);
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        pl_plan *p = plan(m, &rows[i].o);
-        struct test_text t = draw(p);
+        pl_options o = rows[i].o;
+        struct test_text t;
+        pl_plan *p;
 
+        o.size = sizeof o;
+        p = plan(m, &o);
+        t = draw(p);
         assert_true(check_boxes(t.s) > 0);
         assert_non_null(strstr(t.s, rows[i].says));
         assert_true(t.n < 40000);
@@ -490,26 +483,21 @@ static void engine_plan_picture_folds(void **state)
     pl_model_free(m);
 }
 
-static void engine_plan_picture_survives_each_failed_allocation(void **state)
+TEST(engine_plan_picture_survives_each_failed_allocation)
 {
     struct hollow_model h = small_moe();
     pl_model *m = hollow(&h);
-    pl_options o = {.device_spec = "gpu:1GiB:1TB/s*2"};
+    pl_options o = {.size = sizeof o, .device_spec = "gpu:1GiB:1TB/s*2"};
     pl_plan *p = plan(m, &o);
     struct test_text t = {0};
-    bool failed = true;
+    bool failed;
 
-    (void)state;
     t.s = malloc(t.cap = 1 << 20);
-    for (int64_t n = 1; failed; n++) {
-        pl_status s;
+    for (int64_t n = 0; alloc_each(&n);) {
         pl_err err;
 
         t.n = 0;
-        alloc_fail_at(n);
-        s = pl_plan_svg(p, test_text_add, &t, &err);
-        failed = alloc_fail_off();
-        assert_int_equal(s, failed ? PL_NO_MEMORY : PL_OK);
+        failed = alloc_ran(pl_plan_svg(p, test_text_add, &t, &err));
         assert_int_equal(t.n == 0, failed);
     }
     assert_int_equal(pl_plan_svg(NULL, test_text_add, &t, NULL),
@@ -520,15 +508,15 @@ static void engine_plan_picture_survives_each_failed_allocation(void **state)
 }
 
 /* What the plan says is what is allocated, region by region. */
-static void engine_plan_bytes_are_what_is_allocated(void **state)
+TEST(engine_plan_bytes_are_what_is_allocated)
 {
     static const char *const devices[] = {"cpu*1", "cpu*2", "cpu*3", "sim*2",
                                           "cpu*1,sim*1"};
     pl_model *m = bundled();
 
-    (void)state;
     for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
-        pl_options o = {.devices = devices[i],
+        pl_options o = {.size = sizeof o,
+                        .devices = devices[i],
                         .split_mode = PL_SPLIT_TENSOR,
                         .n_threads = 2,
                         .n_ubatch = 16};
@@ -536,9 +524,8 @@ static void engine_plan_bytes_are_what_is_allocated(void **state)
         pl_engine *e;
         pl_err err;
 
-        if (pl_engine_create(&e, m, &o, &err) != PL_OK)
-            fail_msg("%s", err.message);
-        assert_int_equal(plan_facts_init(&f, pl_engine_plan(e), &err), PL_OK);
+        TEST_OK(pl_engine_create(&e, m, &o, &err), err);
+        TEST_OK(plan_facts_init(&f, pl_engine_plan(e), &err), err);
         assert_int_equal(f.n_dev, e->exec->set->n - 1); /* without "io" */
         assert_int_equal(f.io_buffers,
                          e->exec->set->dev[f.n_dev].bytes[REGION_WORK] +
@@ -559,28 +546,27 @@ static void engine_plan_bytes_are_what_is_allocated(void **state)
 }
 
 /* Messages and their bytes of one token, by the executor's counters. */
-static void engine_plan_messages_are_what_is_sent(void **state)
+TEST(engine_plan_messages_are_what_is_sent)
 {
     static const char *const devices[] = {"cpu*1", "cpu*2", "sim*3"};
     pl_model *m = bundled();
 
-    (void)state;
     for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
-        pl_options o = {.devices = devices[i],
+        pl_options o = {.size = sizeof o,
+                        .devices = devices[i],
                         .split_mode = PL_SPLIT_TENSOR,
                         .n_threads = 1,
                         .n_ubatch = 16};
         pl_counters c;
-        pl_batch b = {.n = 1, .token = (const int32_t[]){5}};
+        pl_batch b = {.size = sizeof b, .n = 1, .token = (const int32_t[]){5}};
         json_t *all;
         pl_engine *e;
         pl_err err;
 
-        if (pl_engine_create(&e, m, &o, &err) != PL_OK)
-            fail_msg("%s", err.message);
+        TEST_OK(pl_engine_create(&e, m, &o, &err), err);
         b.logits = calloc((size_t)pl_model_n_vocab(m), sizeof *b.logits);
-        assert_int_equal(pl_engine_decode(e, &b, NULL, &err), PL_OK);
-        pl_engine_counters(e, &c);
+        TEST_OK(pl_engine_decode(e, &b, NULL, &err), err);
+        pl_engine_counters(e, &c, sizeof c);
         all = print_json(pl_engine_plan(e));
         assert_int_equal(c.messages,
                          integer(field(all, "collectives"), "per_token"));
@@ -594,17 +580,17 @@ static void engine_plan_messages_are_what_is_sent(void **state)
 }
 
 /* Two messages a layer, of d_model values a token; one for the embedding. */
-static void engine_plan_moe_layer_sends_two_messages(void **state)
+TEST(engine_plan_moe_layer_sends_two_messages)
 {
     struct hollow_model h = small_moe();
     pl_model *m = hollow(&h);
-    pl_options o = {.device_spec = "gpu:96GiB:1TB/s*2",
+    pl_options o = {.size = sizeof o,
+                    .device_spec = "gpu:96GiB:1TB/s*2",
                     .split_mode = PL_SPLIT_TENSOR};
     pl_plan *p = plan(m, &o);
     json_t *all = print_json(p);
     const json_t *c = field(all, "collectives");
 
-    (void)state;
     assert_int_equal(integer(c, "per_token"), 2 * h.n_layer + 1);
     assert_int_equal(integer(c, "bytes_per_token"),
                      (2 * h.n_layer + 1) * 4 * h.d_model);
@@ -613,16 +599,17 @@ static void engine_plan_moe_layer_sends_two_messages(void **state)
     pl_model_free(m);
 }
 
-static void engine_plan_400b_on_64_paper_devices(void **state)
+TEST(engine_plan_400b_on_64_paper_devices)
 {
     pl_model *m = hollow(&hollow_400b);
-    pl_options o = {.device_spec = paper64, .split_mode = PL_SPLIT_TENSOR};
+    pl_options o = {.size = sizeof o,
+                    .device_spec = paper64,
+                    .split_mode = PL_SPLIT_TENSOR};
     pl_plan *p = plan(m, &o);
     char line[400];
     struct test_text t = print(p, false);
     pl_err err;
 
-    (void)state;
     check_json(p, 64, true);
     assert_non_null(strstr(t.s, "layers 0-93"));
     assert_non_null(strstr(t.s, "guessed"));
@@ -642,7 +629,7 @@ static void engine_plan_400b_on_64_paper_devices(void **state)
 
 /* Paper figures speak: twice the bandwidth helps generation, a slow link hurts
  * it, a stated figure is not guessed. */
-static void engine_plan_described_figures_count(void **state)
+TEST(engine_plan_described_figures_count)
 {
     static const struct {
         const char *spec;
@@ -657,9 +644,9 @@ static void engine_plan_described_figures_count(void **state)
     struct plan_estimate base = {0};
     pl_model *m = hollow(&hollow_400b);
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        pl_options o = {.device_spec = rows[i].spec,
+        pl_options o = {.size = sizeof o,
+                        .device_spec = rows[i].spec,
                         .split_mode = PL_SPLIT_TENSOR};
         pl_plan *p = plan(m, &o);
         struct plan_facts f;
@@ -685,7 +672,7 @@ static void engine_plan_described_figures_count(void **state)
 
 /* Experts on the host go to the devices in steps of many tokens if the link is
  * good for that and the host is slow, else they are computed with there. */
-static void engine_plan_streams_experts_where_that_is_faster(void **state)
+TEST(engine_plan_streams_experts_where_that_is_faster)
 {
     static const char gpu[] =
         "gpu:24GiB:1TB/s:flops=100T:link=%s:latency=5us*2,host:64GiB:%s";
@@ -700,10 +687,10 @@ static void engine_plan_streams_experts_where_that_is_faster(void **state)
     struct hollow_model h = small_moe();
     pl_model *m = hollow(&h);
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char spec[200];
-        pl_options o = {.device_spec = spec,
+        pl_options o = {.size = sizeof o,
+                        .device_spec = spec,
                         .split_mode = PL_SPLIT_TENSOR,
                         .host_experts = "all",
                         .n_ubatch = 16,
@@ -722,7 +709,7 @@ static void engine_plan_streams_experts_where_that_is_faster(void **state)
     pl_model_free(m);
 }
 
-static void engine_plan_text_fits_a_terminal(void **state)
+TEST(engine_plan_text_fits_a_terminal)
 {
     static const char *const specs[] = {"gpu:1GiB:1TB/s", "gpu:1GiB:1TB/s*2",
                                         "gpu:1GiB:1TB/s*4",
@@ -730,9 +717,10 @@ static void engine_plan_text_fits_a_terminal(void **state)
     struct hollow_model h = small_moe();
     pl_model *m = hollow(&h);
 
-    (void)state;
     for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
-        pl_options o = {.device_spec = specs[i], .split_mode = PL_SPLIT_TENSOR};
+        pl_options o = {.size = sizeof o,
+                        .device_spec = specs[i],
+                        .split_mode = PL_SPLIT_TENSOR};
         pl_plan *p = plan(m, &o);
         struct test_text t = print(p, false);
         const char *line = strchr(t.s, '\n') + 1; /* the path may be long */
@@ -752,7 +740,7 @@ static void engine_plan_text_fits_a_terminal(void **state)
     pl_model_free(m);
 }
 
-static void engine_plan_errors_name_the_option(void **state)
+TEST(engine_plan_errors_name_the_option)
 {
     static const double two[2] = {1, 2}, none[2] = {0, 0};
     static const struct {
@@ -774,9 +762,11 @@ static void engine_plan_errors_name_the_option(void **state)
     pl_plan *p;
     pl_err err;
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        assert_int_not_equal(pl_plan_create(&p, m, &rows[i].o, &err), PL_OK);
+        pl_options o = rows[i].o;
+
+        o.size = sizeof o;
+        assert_int_not_equal(pl_plan_create(&p, m, &o, &err), PL_OK);
         assert_null(p);
         if (!strstr(err.message, rows[i].says))
             fail_msg("row %zu: %s", i, err.message);
@@ -789,14 +779,13 @@ static void engine_plan_errors_name_the_option(void **state)
     pl_model_free(m);
 }
 
-static void engine_plan_survives_each_failed_allocation(void **state)
+TEST(engine_plan_survives_each_failed_allocation)
 {
     struct hollow_model h = small_moe();
     pl_model *m = hollow(&h);
     bool failed = true;
-    pl_options o = {.device_spec = "gpu:1GiB:1TB/s*2"};
+    pl_options o = {.size = sizeof o, .device_spec = "gpu:1GiB:1TB/s*2"};
 
-    (void)state;
     for (int64_t n = 1; failed; n += test_long() ? 1 : 1 + n / 16) {
         pl_plan *p = NULL;
         struct plan_facts f = {0};
@@ -817,16 +806,15 @@ static void engine_plan_survives_each_failed_allocation(void **state)
     pl_model_free(m);
 }
 
-static void engine_plan_cost_counts_distinct_experts(void **state)
+TEST(engine_plan_cost_counts_distinct_experts)
 {
-    (void)state;
     assert_true(fabs(cost_distinct_experts(128, 8, 1) - 8) < 1e-9);
     assert_true(fabs(cost_distinct_experts(8, 8, 3) - 8) < 1e-9);
     assert_true(fabs(cost_distinct_experts(4, 1, 2) - 1.75) < 1e-9);
     assert_true(cost_distinct_experts(128, 8, 512) > 127.9);
 }
 
-static void engine_plan_devices_json_names_cores(void **state)
+TEST(engine_plan_devices_json_names_cores)
 {
     struct test_text t = {0};
     json_error_t je;
@@ -834,11 +822,10 @@ static void engine_plan_devices_json_names_cores(void **state)
     json_t *all;
     pl_err err;
 
-    (void)state;
-    assert_int_equal(pl_devices_print(false, test_text_add, &t, &err), PL_OK);
+    TEST_OK(pl_devices_print(false, test_text_add, &t, &err), err);
     assert_non_null(strstr(t.s, "cpu*2"));
     t.n = 0;
-    assert_int_equal(pl_devices_print(true, test_text_add, &t, &err), PL_OK);
+    TEST_OK(pl_devices_print(true, test_text_add, &t, &err), err);
     all = json_loads(t.s, 0, &je);
     assert_non_null(all);
     assert_true(integer(all, "cores") >= 1);
@@ -850,37 +837,11 @@ static void engine_plan_devices_json_names_cores(void **state)
     free(t.s);
 }
 
-static void engine_plan_a_model_has_a_path(void **state)
+TEST(engine_plan_a_model_has_a_path)
 {
     pl_model *m = (pl_model *)state;
     pl_err err;
 
     assert_int_equal(pl_model_open(&m, NULL, &err), PL_BAD_ARGUMENT);
     assert_null(m);
-}
-
-int test_engine_plan(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(engine_plan_a_model_has_a_path),
-        cmocka_unit_test(engine_plan_json_adds_up),
-        cmocka_unit_test(engine_plan_shows_groups_and_copies),
-        cmocka_unit_test(engine_plan_folds_many_groups),
-        cmocka_unit_test(engine_plan_picture_shows_all),
-        cmocka_unit_test(engine_plan_picture_folds),
-        cmocka_unit_test(engine_plan_picture_survives_each_failed_allocation),
-        cmocka_unit_test(engine_plan_bytes_are_what_is_allocated),
-        cmocka_unit_test(engine_plan_messages_are_what_is_sent),
-        cmocka_unit_test(engine_plan_moe_layer_sends_two_messages),
-        cmocka_unit_test(engine_plan_400b_on_64_paper_devices),
-        cmocka_unit_test(engine_plan_described_figures_count),
-        cmocka_unit_test(engine_plan_streams_experts_where_that_is_faster),
-        cmocka_unit_test(engine_plan_text_fits_a_terminal),
-        cmocka_unit_test(engine_plan_errors_name_the_option),
-        cmocka_unit_test(engine_plan_survives_each_failed_allocation),
-        cmocka_unit_test(engine_plan_cost_counts_distinct_experts),
-        cmocka_unit_test(engine_plan_devices_json_names_cores),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -5,7 +5,6 @@
 #include "pl_graph.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,13 +35,12 @@ static void read_value(struct engine_run *r, const char *name, float *out)
         fail_msg("%s: %s", name, err.message);
 }
 
-static void engine_reach_kept_values_are_those_of_the_model(void **state)
+TEST(engine_reach_kept_values_are_those_of_the_model)
 {
     static const char *const devices[] = {"cpu", "cpu*3", "sim*2"};
     static const int32_t token[N] = {1, 5, 9, 200, 3, 77, 12};
     static float first[N * D], x[N * D], y[N * D], w[D];
 
-    (void)state;
     for (int k = 0; k < 3; k++) {
         struct engine_run r;
         pl_tensor t;
@@ -88,7 +86,7 @@ static void engine_reach_kept_values_are_those_of_the_model(void **state)
 
 /* A prompt of several steps leaves the values of the last one, also where the
  * steps are micro-batches of one run. */
-static void engine_reach_kept_values_are_those_of_the_last_step(void **state)
+TEST(engine_reach_kept_values_are_those_of_the_last_step)
 {
     static const struct {
         const char *devices;
@@ -103,7 +101,6 @@ static void engine_reach_kept_values_are_those_of_the_last_step(void **state)
     int32_t token[ALL];
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int k = 0; k < 3; k++) {
         pl_options o = engine_run_options();
         struct engine_run r;
@@ -131,7 +128,7 @@ static void engine_reach_kept_values_are_those_of_the_last_step(void **state)
     }
 }
 
-static void engine_reach_sets_weights_of_a_running_model(void **state)
+TEST(engine_reach_sets_weights_of_a_running_model)
 {
     static const int32_t token[N] = {1, 5, 9, 200, 3, 77, 12};
     const pl_view last = {1, {64}, {-1}, D - 1};
@@ -141,7 +138,6 @@ static void engine_reach_sets_weights_of_a_running_model(void **state)
     pl_tensor t;
     size_t size;
 
-    (void)state;
     open_model(&r, "cpu*2", false);
     size = (size_t)(N * r.n_vocab) * sizeof(float);
     before = malloc(size);
@@ -164,7 +160,7 @@ static void engine_reach_sets_weights_of_a_running_model(void **state)
 
 /* What was begun before a copy of a sequence is in the copy: here the rows of
  * its last page, which the link takes its time to bring. */
-static void engine_reach_a_copy_waits_for_what_was_begun(void **state)
+TEST(engine_reach_a_copy_waits_for_what_was_begun)
 {
     enum { LENGTH = 70, PAGE = 64 };
     static const char *const small = "qwen2-bias-f32.gguf";
@@ -178,7 +174,6 @@ static void engine_reach_a_copy_waits_for_what_was_begun(void **state)
     pl_tensor t;
     size_t n;
 
-    (void)state;
     o.devices = "sim:200us";
     o.cache_set = true;
     o.cache_k = o.cache_v = PL_F32;
@@ -204,18 +199,17 @@ static void engine_reach_a_copy_waits_for_what_was_begun(void **state)
     engine_run_close(&r);
 }
 
-static void engine_reach_a_name_of_nothing_is_refused(void **state)
+TEST(engine_reach_a_name_of_nothing_is_refused)
 {
     static const char *const names[] = {"ffn_up-0", "token_embd.weight", ""};
     pl_model *m;
     pl_err err;
 
-    (void)state;
     if (!test_file(model))
         TEST_SKIP("%s is absent", model);
     assert_int_equal(pl_model_open(&m, test_file(model), NULL), PL_OK);
     for (int i = 0; i < 3; i++) {
-        const pl_options o = {.keep = &names[i], .n_keep = 1};
+        const pl_options o = {.size = sizeof o, .keep = &names[i], .n_keep = 1};
         pl_plan *p;
 
         assert_int_equal(pl_plan_create(&p, m, &o, &err), PL_NOT_FOUND);
@@ -223,17 +217,4 @@ static void engine_reach_a_name_of_nothing_is_refused(void **state)
         assert_non_null(strstr(err.message, "known are attn_norm-N"));
     }
     pl_model_free(m);
-}
-
-int test_engine_reach(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(engine_reach_kept_values_are_those_of_the_model),
-        cmocka_unit_test(engine_reach_kept_values_are_those_of_the_last_step),
-        cmocka_unit_test(engine_reach_sets_weights_of_a_running_model),
-        cmocka_unit_test(engine_reach_a_copy_waits_for_what_was_begun),
-        cmocka_unit_test(engine_reach_a_name_of_nothing_is_refused),
-    };
-
-    return TEST_RUN(tests);
 }

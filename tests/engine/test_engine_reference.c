@@ -13,7 +13,6 @@
  * kernels (which decode all weights for each token) on one sequence. Limits:
  * section 3 of the reference data's README, where they were measured. */
 #include <dirent.h>
-#include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -221,10 +220,11 @@ static void run_sequence(pl_engine *e, const struct ref_seq *s, int64_t n_vocab,
     pl_err err = {0};
 
     for (int i = 0; i < 2; i++)
-        assert_int_equal(pl_seq_trim(e, i, 0, &err), PL_OK);
+        TEST_OK(pl_seq_trim(e, i, 0, &err), err);
     for (int at = 0; at < s->n;) {
         int n = at == 0 ? s->n_prompt : 1, k = 0;
-        pl_batch b = {.token = id,
+        pl_batch b = {.size = sizeof b,
+                      .token = id,
                       .seq = seq,
                       .wanted = wanted,
                       .logits = out + (int64_t)at * n_vocab};
@@ -272,10 +272,9 @@ static int top(const float *row, int64_t n)
 static void compare(const struct ref_model *m, const float *got,
                     struct measured *r)
 {
-    double *rows = malloc((size_t)m->n_row * sizeof *rows), sum = 0;
+    double *rows = test_need(1, (size_t)m->n_row * sizeof *rows), sum = 0;
     int64_t row = 0;
 
-    assert_non_null(rows);
     memset(r, 0, sizeof *r);
     r->bits = 14695981039346656037u;
     for (int s = 0; s < m->n_seq; s++)
@@ -350,6 +349,7 @@ static void run(const int *v, int only)
     int n_dev = device_values[v[P_DEVICES]].n;
     bool floats = v[P_KERNELS] == 0, uneven = v[P_SHARES] && n_dev > 1;
     pl_options o = {
+        .size = sizeof o,
         .devices = device_values[v[P_DEVICES]].spec,
         .split_mode = PL_SPLIT_TENSOR,
         .n_ranks = rank_values[v[P_RANKS]],
@@ -421,14 +421,13 @@ static bool another_name(const int *v)
            (!v[P_SHARES] && rank_values[v[P_RANKS]] == n_dev);
 }
 
-static void engine_agrees_with_reference_logits(void **state)
+TEST(engine_agrees_with_reference_logits)
 {
     uint64_t random = test_seed();
     int v[P_COUNT] = {0}, runs = 0, part = 0, n_part = 1, n_run = 0;
     const char *shard = getenv("PLAIT_PART"); /* "0/2": every second run */
     struct pairs pairs;
 
-    (void)state;
     read_models();
     if (n_model == 0)
         TEST_SKIP("no reference models are at hand");
@@ -463,24 +462,9 @@ static void engine_agrees_with_reference_logits(void **state)
                   n_model, n_run, n_seen);
 }
 
-static void all_reference_models_are_at_hand(void **state)
+TEST(all_reference_models_are_at_hand)
 {
-    (void)state;
     read_models();
     if (n_absent)
         TEST_SKIP("only %d models of the reference set are here", n_model);
-}
-
-int test_engine_reference(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(engine_agrees_with_reference_logits),
-        cmocka_unit_test(all_reference_models_are_at_hand),
-    };
-    int failed = TEST_RUN(tests);
-
-    for (int i = 0; i < n_model; i++)
-        free(models[i].logits);
-    free(seen);
-    return failed;
 }

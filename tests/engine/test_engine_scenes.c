@@ -3,7 +3,6 @@
 #include "lib/engine_run.h"
 #include "lib/scene_model.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -117,18 +116,16 @@ static int scene(const struct scene_model *m, int n_ranks, const struct wish *w)
 static const struct scene_model plain = {3, 4, 2, 64, false};
 static const struct scene_model fused = {3, 4, 2, 64, true};
 
-static void scene_layer_of_which_every_tensor_is_on_the_host(void **state)
+TEST(scene_layer_of_which_every_tensor_is_on_the_host)
 {
-    (void)state;
     scene(&plain, 3, &(struct wish){.override = "blk\\.1\\.=host"});
     scene(&fused, 4, &(struct wish){.override = "blk\\.1\\.=host"});
 }
 
-static void scene_cache_on_the_host_with_split_queries(void **state)
+TEST(scene_cache_on_the_host_with_split_queries)
 {
     static const struct scene_model m = {2, 6, 2, 64, false};
 
-    (void)state;
     /* ranks cut a group of 3 */
     assert_int_equal(scene(&m, 4, &(struct wish){.cache = true}),
                      COUNT(configs));
@@ -136,31 +133,28 @@ static void scene_cache_on_the_host_with_split_queries(void **state)
     scene(&m, 4, &(struct wish){.cache = true, .experts = "all"});
 }
 
-static void scene_experts_too_narrow_for_every_device(void **state)
+TEST(scene_experts_too_narrow_for_every_device)
 {
     static const struct scene_model m = {2, 6, 3, 32, false};
     static const struct scene_model narrow = {2, 6, 3, 16, true};
 
-    (void)state;
     scene(&m, 3, &(struct wish){0});
     scene(&m, 3, &(struct wish){.experts = "all"});
     scene(&narrow, 3, &(struct wish){.experts = "1"});
 }
 
-static void scene_one_kv_head_on_four_ranks(void **state)
+TEST(scene_one_kv_head_on_four_ranks)
 {
     static const struct scene_model m = {2, 8, 1, 64, true};
 
-    (void)state;
     scene(&m, 4, &(struct wish){0});
     scene(&m, 4, &(struct wish){.cache = true});
 }
 
-static void scene_uneven_shares_with_fused_gate_up_on_the_host(void **state)
+TEST(scene_uneven_shares_with_fused_gate_up_on_the_host)
 {
     static const struct scene_model wide = {3, 4, 2, 192, true};
 
-    (void)state;
     assert_int_equal(scene(&wide, 3, &(struct wish){.experts = "all"}),
                      COUNT(configs));
     assert_int_equal(
@@ -172,7 +166,7 @@ static void scene_uneven_shares_with_fused_gate_up_on_the_host(void **state)
 /* ---- reading ------------------------------------------------------------- */
 
 /* The router's choices, backwards and one column at a time. */
-static void scene_router_view_is_read_with_experts_on_the_host(void **state)
+TEST(scene_router_view_is_read_with_experts_on_the_host)
 {
     static const char *const kept[] = {"ffn_moe_topk-*"};
     const char *path = scene_model_write(&plain);
@@ -181,7 +175,6 @@ static void scene_router_view_is_read_with_experts_on_the_host(void **state)
     int32_t token[5], want[8], got[8];
     float want_w[48], got_w[48];
 
-    (void)state;
     some_tokens(token, 5);
     for (int k = -1; k < COUNT(configs); k++) {
         pl_options o = options(k < 0 ? NULL : &configs[k], 3);
@@ -272,17 +265,15 @@ static void save_and_read(struct watch *w, const struct engine_run *r,
     w->r = r;
     w->n = 0;
     w->n_call = 0;
-    if (pl_state_save(r->engine, 1, 0, -1, take, w, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_state_save(r->engine, 1, 0, -1, take, w, &err), err);
     assert_true(w->n_call > 0);
     engine_run_decode(r, 0, 1, token, out);
     assert_int_equal(pl_seq_trim(r->engine, 1, 0, NULL), PL_OK);
-    if (pl_state_restore_memory(r->engine, 1, w->data, w->n, 0, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_state_restore_memory(r->engine, 1, w->data, w->n, 0, &err), err);
     engine_run_decode(r, 1, 1, token, out + N_VOCAB);
 }
 
-static void scene_split_tensor_is_read_while_a_sequence_is_saved(void **state)
+TEST(scene_split_tensor_is_read_while_a_sequence_is_saved)
 {
     static struct watch want, got;
     static int32_t token[LONG];
@@ -291,7 +282,6 @@ static void scene_split_tensor_is_read_while_a_sequence_is_saved(void **state)
     const char *path =
         scene_model_write(&(struct scene_model){2, 4, 2, 64, true});
 
-    (void)state;
     some_tokens(token, LONG);
     for (int k = 0; k < COUNT(which); k++) {
         const struct config *c = which[k] < 0 ? NULL : &configs[which[k]];
@@ -323,7 +313,7 @@ static void scene_split_tensor_is_read_while_a_sequence_is_saved(void **state)
 
 /* ---- many requests ------------------------------------------------------- */
 
-static void scene_requests_in_a_row_leave_nothing_behind(void **state)
+TEST(scene_requests_in_a_row_leave_nothing_behind)
 {
     const char *path = scene_model_write(&fused);
     pl_options o = options(&configs[2], 3);
@@ -332,7 +322,6 @@ static void scene_requests_in_a_row_leave_nothing_behind(void **state)
     uint64_t random = 3;
     struct engine_run r;
 
-    (void)state;
     o.host_experts = "1";
     o.host_cache = true;
     engine_run_open(&r, path, path, &o);
@@ -366,32 +355,14 @@ static void scene_requests_in_a_row_leave_nothing_behind(void **state)
 /* ---- hardware ------------------------------------------------------------ */
 
 /* As hardware may do whose queues share a channel. */
-static void scene_sim_devices_run_their_queues_as_one(void **state)
+TEST(scene_sim_devices_run_their_queues_as_one)
 {
     static const struct scene_model m = {3, 4, 2, 192, true};
 
-    (void)state;
     setenv("PL_DEBUG", "merge", 1);
     scene(&m, 4, &(struct wish){0});
     scene(&m, 4, &(struct wish){.experts = "1"});
     scene(&plain, 3, &(struct wish){.cache = true, .experts = "all"});
     scene(&fused, 4, &(struct wish){.override = "blk\\.1\\.=host"});
     unsetenv("PL_DEBUG");
-}
-
-int test_engine_scenes(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(scene_layer_of_which_every_tensor_is_on_the_host),
-        cmocka_unit_test(scene_cache_on_the_host_with_split_queries),
-        cmocka_unit_test(scene_experts_too_narrow_for_every_device),
-        cmocka_unit_test(scene_one_kv_head_on_four_ranks),
-        cmocka_unit_test(scene_uneven_shares_with_fused_gate_up_on_the_host),
-        cmocka_unit_test(scene_router_view_is_read_with_experts_on_the_host),
-        cmocka_unit_test(scene_split_tensor_is_read_while_a_sequence_is_saved),
-        cmocka_unit_test(scene_requests_in_a_row_leave_nothing_behind),
-        cmocka_unit_test(scene_sim_devices_run_their_queues_as_one),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -85,18 +85,17 @@ static void same(const struct run *r, int64_t first, int64_t n)
 }
 
 /* Tokens of several sequences mixed, some of them wanted: row by row. */
-static void engine_rows_keep_the_order_of_the_batch(void **state)
+TEST(engine_rows_keep_the_order_of_the_batch)
 {
     enum { N_SEQ = 3, N = 90 };
 
-    (void)state;
     for (int d = 0; d < N_DEVICES; d++) {
         int32_t seq[N], own[N_SEQ][N];
         uint8_t wanted[N];
         int64_t n[N_SEQ] = {0}, at[N], row = 0;
         struct run r;
         size_t bytes;
-        pl_batch b = {.n = N, .seq = seq, .wanted = wanted};
+        pl_batch b = {.size = sizeof b, .n = N, .seq = seq, .wanted = wanted};
 
         run_open(&r, &devices[d]);
         bytes = (size_t)r.e.n_vocab * sizeof(float);
@@ -123,12 +122,11 @@ static void engine_rows_keep_the_order_of_the_batch(void **state)
     }
 }
 
-static void engine_goes_on_where_a_sequence_was_cut(void **state)
+TEST(engine_goes_on_where_a_sequence_was_cut)
 {
     static const int64_t keep[] = {150, 128, 127, 65, 64, 63, 1, 0};
     enum { MORE = 20 };
 
-    (void)state;
     for (int d = 0; d < N_DEVICES; d++) {
         struct run r;
 
@@ -149,12 +147,11 @@ static void engine_goes_on_where_a_sequence_was_cut(void **state)
 
 /* A copy shares pages; either may be written into afterwards, at the end or,
  * cut, in the middle, and the other does not notice. */
-static void engine_copies_go_their_own_ways(void **state)
+TEST(engine_copies_go_their_own_ways)
 {
     static const int64_t keep[] = {150, 100, 64, 30};
     enum { FIRST = 150, MORE = 30 };
 
-    (void)state;
     for (int d = 0; d < N_DEVICES; d++)
         for (size_t k = 0; k < 2 * sizeof keep / sizeof keep[0]; k++) {
             int64_t kept = keep[k / 2];
@@ -182,17 +179,16 @@ static void engine_copies_go_their_own_ways(void **state)
 
 /* A device is lost in the middle of a run: sequences are as long as before the
  * batch, and the same tokens can be given again. */
-static void engine_forgets_a_run_that_failed(void **state)
+TEST(engine_forgets_a_run_that_failed)
 {
     enum { FIRST = 70, MORE = 90 };
 
-    (void)state;
     for (int d = 0; d < N_DEVICES; d++)
         for (int k = 0; k < 4; k++) {
             const struct script *c;
             struct device *lost;
             struct run r;
-            pl_batch b = {.n = MORE};
+            pl_batch b = {.size = sizeof b, .n = MORE};
 
             run_open(&r, &devices[d]);
             /* not "io", which may have nothing to do */
@@ -231,15 +227,14 @@ static void lose_the_next(void *user, const char *text, size_t n)
 
 /* A device is lost after the first runs of a batch: nothing is left of these
  * either, of no sequence, and what they shared is still there. */
-static void engine_forgets_a_batch_that_failed(void **state)
+TEST(engine_forgets_a_batch_that_failed)
 {
     enum { FIRST = 70, MORE = 90 };
 
-    (void)state;
     for (int d = 0; d < N_DEVICES - 1; d++) { /* the last one takes one run */
         int32_t seq[MORE], token[MORE];
         struct run r;
-        pl_batch b = {.n = MORE, .token = token, .seq = seq};
+        pl_batch b = {.size = sizeof b, .n = MORE, .token = token, .seq = seq};
 
         run_open_traced(&r, &devices[d], lose_the_next);
         engine_run_tokens(&r.e, &r.seed, FIRST + MORE, r.token);
@@ -265,17 +260,4 @@ static void engine_forgets_a_batch_that_failed(void **state)
         }
         run_close(&r);
     }
-}
-
-int test_engine_sequences(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(engine_rows_keep_the_order_of_the_batch),
-        cmocka_unit_test(engine_goes_on_where_a_sequence_was_cut),
-        cmocka_unit_test(engine_copies_go_their_own_ways),
-        cmocka_unit_test(engine_forgets_a_run_that_failed),
-        cmocka_unit_test(engine_forgets_a_batch_that_failed),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -4,7 +4,6 @@
  * "Nothing" is compared as bytes: the state of the whole cache before and
  * after. */
 #include <dirent.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,11 +53,21 @@ static void restore(const struct engine_run *r, int seq, struct state s,
         fail_msg("restoring into %d: %s", seq, err.message);
 }
 
+/* Saves as these bytes. */
+static void holds(const struct engine_run *r, int seq, struct state want)
+{
+    struct state got = save(r, seq, 0, -1);
+
+    assert_int_equal(got.n, want.n);
+    assert_memory_equal(got.data, want.data, got.n);
+    free(got.data);
+}
+
 /* Fails with this status and a message that has all of the words. */
 static void refuses(const struct engine_run *r, int seq, struct state s,
                     unsigned flags, pl_status want, const char *const words[3])
 {
-    struct state before = save(r, -1, 0, -1), after;
+    struct state before = save(r, -1, 0, -1);
     pl_err err = {0};
     pl_status got =
         pl_state_restore_memory(r->engine, seq, s.data, s.n, flags, &err);
@@ -69,11 +78,8 @@ static void refuses(const struct engine_run *r, int seq, struct state s,
     for (int i = 0; i < 3 && words[i]; i++)
         if (!strstr(err.message, words[i]))
             fail_msg("no '%s' in: %s", words[i], err.message);
-    after = save(r, -1, 0, -1);
-    assert_int_equal(before.n, after.n);
-    assert_memory_equal(before.data, after.data, before.n);
+    holds(r, -1, before);
     free(before.data);
-    free(after.data);
 }
 
 struct config {
@@ -108,9 +114,8 @@ static const struct config plain = {
 
 static float *logits_of(const struct engine_run *r, int64_t n)
 {
-    float *p = malloc((size_t)(n * r->n_vocab) * sizeof *p);
+    float *p = test_need(1, (size_t)(n * r->n_vocab) * sizeof *p);
 
-    assert_non_null(p);
     return p;
 }
 
@@ -127,7 +132,7 @@ static void goes_on(const struct engine_run *r, int seq, const int32_t *token,
 
 /* ---- the same bits ------------------------------------------------------- */
 
-static void state_goes_on_with_the_same_bits(void **state)
+TEST(state_goes_on_with_the_same_bits)
 {
     static const struct config configs[] = {
         {.devices = "cpu", .n_ubatch = 64, .n_ctx = 512},
@@ -155,7 +160,6 @@ static void state_goes_on_with_the_same_bits(void **state)
     enum { N = sizeof configs / sizeof configs[0] };
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int k = 0; k < N_MODEL * 3; k++) {
         int n_ranks = 1 + k / N_MODEL;
         pl_format f = formats[k % 3];
@@ -197,7 +201,7 @@ static void state_goes_on_with_the_same_bits(void **state)
 }
 
 /* A sequence is saved and taken back while another one lives. */
-static void state_leaves_other_sequences_alone(void **state)
+TEST(state_leaves_other_sequences_alone)
 {
     uint64_t seed = test_seed();
     int32_t a[MAX_TOKEN], b[MAX_TOKEN];
@@ -205,7 +209,6 @@ static void state_leaves_other_sequences_alone(void **state)
     struct state s;
     float *want_a, *want_b;
 
-    (void)state;
     open_as(&r, models[0], &plain, 2, PL_F16);
     engine_run_tokens(&r, &seed, MAX_TOKEN, a);
     engine_run_tokens(&r, &seed, MAX_TOKEN, b);
@@ -235,7 +238,7 @@ static void state_leaves_other_sequences_alone(void **state)
 
 /* Sequences that share pages fit back into the pages they had, and what the
  * state does not name is empty afterwards. */
-static void state_of_the_whole_cache_keeps_what_is_shared(void **state)
+TEST(state_of_the_whole_cache_keeps_what_is_shared)
 {
     static const struct config tight = {
         .devices = "cpu*2", .n_ubatch = 64, .n_ctx = 320}; /* 5 pages */
@@ -245,7 +248,6 @@ static void state_of_the_whole_cache_keeps_what_is_shared(void **state)
     struct state s, again;
     float *want[3];
 
-    (void)state;
     open_as(&r, models[0], &tight, 2, PL_F16);
     engine_run_tokens(&r, &seed, MAX_TOKEN, a);
     engine_run_tokens(&r, &seed, MAX_TOKEN, b);
@@ -282,7 +284,7 @@ static void state_of_the_whole_cache_keeps_what_is_shared(void **state)
 }
 
 /* Any cut: the parts, one after the other, are the whole. */
-static void state_of_a_range_goes_to_the_end(void **state)
+TEST(state_of_a_range_goes_to_the_end)
 {
     static const int64_t cuts[] = {0, 1, 63, 64, 65, 100, 128, 149, 150};
     uint64_t seed = test_seed();
@@ -291,7 +293,6 @@ static void state_of_a_range_goes_to_the_end(void **state)
     struct state all;
     float *want;
 
-    (void)state;
     open_as(&r, models[1], &plain, 3, PL_F16);
     engine_run_tokens(&r, &seed, MAX_TOKEN, token);
     want = logits_of(&r, N_MORE);
@@ -339,12 +340,11 @@ static void rows_of(const struct engine_run *r, int cache, int64_t n,
     assert_int_equal(exec_caches_open(&c, r->engine->exec, -1, NULL), PL_OK);
     row = (size_t)c.cache[cache].n_head * c.cache[cache].row_bytes;
     out->n = (size_t)n * row;
-    out->data = malloc(out->n);
-    assert_non_null(out->data);
-    for (int64_t i = 0; i < n; i += KV_PAGE)
+    out->data = test_need(1, out->n);
+    for (int64_t i = 0; i < n; i += PAGE_TOKENS)
         assert_int_equal(
-            exec_cache_read(&c, cache, r->engine->kv.table[i / KV_PAGE], 0,
-                            (int)(n - i < KV_PAGE ? n - i : KV_PAGE),
+            exec_cache_read(&c, cache, r->engine->kv.table[i / PAGE_TOKENS], 0,
+                            (int)(n - i < PAGE_TOKENS ? n - i : PAGE_TOKENS),
                             (char *)out->data + (size_t)i * row, NULL),
             PL_OK);
     exec_caches_close(&c);
@@ -352,7 +352,7 @@ static void rows_of(const struct engine_run *r, int cache, int64_t n,
 
 /* The first layer's keys and values do not depend on the cache's format: those
  * of an F32 cache, converted, are those that were written in that format. */
-static void state_converts_as_the_cache_would(void **state)
+TEST(state_converts_as_the_cache_would)
 {
     static const pl_format formats[] = {PL_F16, PL_BF16, PL_Q8_0};
     static const char *const words[3] = {"F32/F32", "--convert"};
@@ -362,7 +362,6 @@ static void state_converts_as_the_cache_would(void **state)
     struct engine_run r;
     struct state wide, back;
 
-    (void)state;
     open_as(&r, model, &plain, 2, PL_F32);
     engine_run_tokens(&r, &seed, MAX_TOKEN, token);
     engine_run_decode(&r, 0, N_PAST, token, NULL);
@@ -411,7 +410,7 @@ static void state_converts_as_the_cache_would(void **state)
 
 /* ---- refusals ------------------------------------------------------------ */
 
-static void state_of_another_model_is_refused(void **state)
+TEST(state_of_another_model_is_refused)
 {
     static const char *const words[3] = {"another model", "qwen2", "qwen3moe"};
     static const char *const same[3] = {"another model", "llama"};
@@ -421,7 +420,6 @@ static void state_of_another_model_is_refused(void **state)
     struct engine_run r;
     struct state s;
 
-    (void)state;
     open_as(&r, models[0], &plain, 1, PL_F16);
     engine_run_decode(&r, 0, 10, token, NULL);
     s = save(&r, 0, 0, -1);
@@ -453,7 +451,7 @@ static int64_t read_once(void *user, void *data, size_t n)
     return (int64_t)n;
 }
 
-static void state_that_does_not_fit_is_refused(void **state)
+TEST(state_that_does_not_fit_is_refused)
 {
     static const struct config two = {
         .devices = "cpu", .n_ubatch = 64, .n_ctx = 128};
@@ -471,7 +469,6 @@ static void state_that_does_not_fit_is_refused(void **state)
     float *want;
     pl_err err;
 
-    (void)state;
     open_as(&r, small, &plain, 1, PL_F16);
     engine_run_tokens(&r, &seed, MAX_TOKEN, token);
     want = logits_of(&r, N_MORE);
@@ -525,8 +522,7 @@ static void state_that_does_not_fit_is_refused(void **state)
     goes_on(&r, 0, token + 100, want);
     pl_seq_trim(r.engine, 0, 0, NULL);
     once = range;
-    assert_int_equal(pl_state_restore(r.engine, 0, read_once, &once, 0, &err),
-                     PL_OK);
+    TEST_OK(pl_state_restore(r.engine, 0, read_once, &once, 0, &err), err);
     assert_int_equal(once.n, 0);
     goes_on(&r, 0, token + 100, want);
     engine_run_close(&r);
@@ -541,7 +537,7 @@ static void note(void *user, pl_log_level level, const char *text)
     snprintf(user, 300, "%s%s", level == PL_LOG_WARN ? "warning: " : "", text);
 }
 
-static void state_of_other_ranks_is_taken_with_a_note(void **state)
+TEST(state_of_other_ranks_is_taken_with_a_note)
 {
     char said[300] = "";
     pl_options o = engine_run_options();
@@ -550,7 +546,6 @@ static void state_of_other_ranks_is_taken_with_a_note(void **state)
     struct engine_run r;
     struct state s, back, want[2], got;
 
-    (void)state;
     open_as(&r, models[0], &plain, 1, PL_F16);
     engine_run_tokens(&r, &seed, MAX_TOKEN, token);
     engine_run_decode(&r, 0, N_PAST, token, NULL);
@@ -587,17 +582,16 @@ static void state_of_other_ranks_is_taken_with_a_note(void **state)
 
 /* Every place where a state may be cut off, and bytes changed: refused, with
  * nothing changed, beside what it replaces and in its place. */
-static void state_damage_changes_nothing(void **state)
+TEST(state_damage_changes_nothing)
 {
     static const struct config tight = {
         .devices = "cpu", .n_ubatch = 64, .n_ctx = 128};
     uint64_t seed = test_seed();
     int32_t token[MAX_TOKEN];
     struct engine_run r[2];
-    struct state s, before[2], after;
+    struct state s, before[2];
     char *copy;
 
-    (void)state;
     open_as(&r[0], small, &plain, 1, PL_Q8_0);
     open_as(&r[1], small, &tight, 1, PL_Q8_0);
     engine_run_tokens(&r[0], &seed, MAX_TOKEN, token);
@@ -608,8 +602,7 @@ static void state_damage_changes_nothing(void **state)
         engine_run_decode(&r[k], 0, 100, token + 100, NULL);
         before[k] = save(&r[k], -1, 0, -1);
     }
-    copy = malloc(s.n + 1);
-    assert_non_null(copy);
+    copy = test_need(1, s.n + 1);
     for (size_t i = 0; i < s.n + 2000; i++) {
         int k = (int)(i % 2);
         size_t n = i <= s.n ? i : s.n;
@@ -624,8 +617,8 @@ static void state_damage_changes_nothing(void **state)
             copy[test_below(&seed, (int64_t)s.n)] ^=
                 (char)(1 + test_below(&seed, 255));
         } else {
-            exact = malloc(n + 1); /* a sanitizer sees one byte too many */
-            assert_non_null(exact);
+            exact =
+                test_need(1, n + 1); /* a sanitizer sees one byte too many */
             memcpy(exact, s.data, n);
         }
         got = pl_state_restore_memory(r[k].engine, 0, exact ? exact : copy, n,
@@ -634,10 +627,7 @@ static void state_damage_changes_nothing(void **state)
         if (got == PL_OK || !err.message[0])
             fail_msg("damage %zu was not noticed", i);
         if (i % 64 < 2 || i + 100 > s.n + 2000) {
-            after = save(&r[k], -1, 0, -1);
-            assert_int_equal(after.n, before[k].n);
-            assert_memory_equal(after.data, before[k].data, after.n);
-            free(after.data);
+            holds(&r[k], -1, before[k]);
         }
     }
     memcpy(copy, s.data, s.n);
@@ -646,13 +636,9 @@ static void state_damage_changes_nothing(void **state)
         assert_int_equal(
             pl_state_restore_memory(r[k].engine, 0, copy, s.n + 1, 0, NULL),
             PL_BAD_FILE);
-        after = save(&r[k], -1, 0, -1);
-        assert_memory_equal(after.data, before[k].data, after.n);
-        free(after.data);
+        holds(&r[k], -1, before[k]);
         restore(&r[k], 0, s, 0);
-        after = save(&r[k], 0, 0, -1);
-        assert_memory_equal(after.data, s.data, s.n);
-        free(after.data);
+        holds(&r[k], 0, s);
         free(before[k].data);
         engine_run_close(&r[k]);
     }
@@ -660,17 +646,16 @@ static void state_damage_changes_nothing(void **state)
     free(s.data);
 }
 
-static void state_out_of_memory_changes_nothing(void **state)
+TEST(state_out_of_memory_changes_nothing)
 {
     static const struct config tight = {
         .devices = "sim", .n_ubatch = 64, .n_ctx = 128};
     uint64_t seed = test_seed();
     int32_t token[MAX_TOKEN];
     struct engine_run r;
-    struct state s, wide, before, after;
+    struct state s, wide, before;
     int64_t n_fail = 0;
 
-    (void)state;
     open_as(&r, small, &tight, 2, PL_F32);
     engine_run_tokens(&r, &seed, MAX_TOKEN, token);
     engine_run_decode(&r, 0, 66, token, NULL);
@@ -704,9 +689,7 @@ static void state_out_of_memory_changes_nothing(void **state)
             /* in place, its second half may run out with the first one gone */
             if (pl_seq_length(r.engine, 0) == 0)
                 continue;
-            after = save(&r, -1, 0, -1);
-            assert_memory_equal(after.data, before.data, before.n);
-            free(after.data);
+            holds(&r, -1, before);
         }
     }
     assert_true(n_fail > 10);
@@ -741,7 +724,7 @@ static struct state contents(const char *path)
     return s;
 }
 
-static void state_file_is_whole_or_as_it_was(void **state)
+TEST(state_file_is_whole_or_as_it_was)
 {
     const char *path = test_temp("saved.state"), *link = test_temp("link");
     const char *missing = test_temp("absent/saved.state");
@@ -756,7 +739,6 @@ static void state_file_is_whole_or_as_it_was(void **state)
     pl_err err;
     int n;
 
-    (void)state;
     open_as(&r, small, &plain, 2, PL_F16);
     engine_run_tokens(&r, &seed, MAX_TOKEN, token);
     want = logits_of(&r, N_MORE);
@@ -827,7 +809,7 @@ static void state_file_is_whole_or_as_it_was(void **state)
     engine_run_close(&r);
 }
 
-static void state_inspected_says_whose_it_is(void **state)
+TEST(state_inspected_says_whose_it_is)
 {
     const char *path = test_temp("inspected.state");
     struct test_text text = {0};
@@ -837,7 +819,6 @@ static void state_inspected_says_whose_it_is(void **state)
     pl_err err;
     FILE *f;
 
-    (void)state;
     open_as(&r, small, &plain, 2, PL_F16);
     engine_run_decode(&r, 1, 70, token, NULL);
     pl_seq_copy(r.engine, 2, 1, NULL);
@@ -878,7 +859,7 @@ static void forget(const struct engine_run *r, struct state *past, int n)
 }
 
 /* Each takes its past back, goes on, and puts it away again. */
-static void state_500_requests_hold_no_memory(void **state)
+TEST(state_500_requests_hold_no_memory)
 {
     enum { N_REQUEST = 500, N_WARM = 20, N_CLIENT = 3 };
     static const struct config c = {
@@ -889,7 +870,6 @@ static void state_500_requests_hold_no_memory(void **state)
     struct engine_run r;
     const char *path = test_temp("request.state");
 
-    (void)state;
     open_as(&r, small, &c, 2, PL_F16);
     engine_run_tokens(&r, &seed, MAX_TOKEN, token);
     forget(&r, past, N_CLIENT);
@@ -928,25 +908,4 @@ static void state_500_requests_hold_no_memory(void **state)
     for (int i = 0; i < N_CLIENT; i++)
         free(past[i].data);
     engine_run_close(&r);
-}
-
-int test_engine_state(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(state_goes_on_with_the_same_bits),
-        cmocka_unit_test(state_leaves_other_sequences_alone),
-        cmocka_unit_test(state_of_the_whole_cache_keeps_what_is_shared),
-        cmocka_unit_test(state_of_a_range_goes_to_the_end),
-        cmocka_unit_test(state_converts_as_the_cache_would),
-        cmocka_unit_test(state_of_another_model_is_refused),
-        cmocka_unit_test(state_that_does_not_fit_is_refused),
-        cmocka_unit_test(state_of_other_ranks_is_taken_with_a_note),
-        cmocka_unit_test(state_damage_changes_nothing),
-        cmocka_unit_test(state_out_of_memory_changes_nothing),
-        cmocka_unit_test(state_file_is_whole_or_as_it_was),
-        cmocka_unit_test(state_inspected_says_whose_it_is),
-        cmocka_unit_test(state_500_requests_hold_no_memory),
-    };
-
-    return TEST_RUN(tests);
 }

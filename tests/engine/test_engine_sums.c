@@ -144,6 +144,7 @@ static pl_options options_of(const struct config *c, uint64_t *random)
     const char *cpu = getenv("PLAIT_CPU");
     pl_options o = c->o;
 
+    o.size = sizeof o;
     if (!o.cpu && cpu && cpu[0])
         o.cpu = cpu;
     o.cache_set = true;
@@ -369,7 +370,10 @@ static void decode(pl_engine *e, const struct ref_model *m, float *out,
 
     for (int f = 0; f < COUNT(feeds); f++) {
         int32_t id[LONGEST], seq[LONGEST];
-        pl_batch b = {.token = id, .seq = seq, .logits = out + row * n_vocab};
+        pl_batch b = {.size = sizeof b,
+                      .token = id,
+                      .seq = seq,
+                      .logits = out + row * n_vocab};
         pl_err err = {0};
 
         for (int s = 0; s < 2; s++)
@@ -440,14 +444,40 @@ static void name_add(struct test_text *names, const char *name, int *n)
     ++*n;
 }
 
+static void write_sums(const char *path)
+{
+    uint64_t random = test_seed();
+    FILE *f = fopen(path, "w");
+
+    if (!f)
+        fail_msg("%s: %s", path, strerror(errno));
+    find_models();
+    fputs(table_head, f);
+    for (const struct ref_model *m = models; m < models + n_model; m++)
+        for (int c = 0; m->model && c < COUNT(configs); c++) {
+            struct sum sum = run(m, &configs[c], &random);
+            char text[32];
+
+            sum_print(text, sizeof text, &sum);
+            fprintf(f, "%s %s %s\n", m->name, configs[c].name, text);
+        }
+    if (fclose(f) != 0)
+        fail_msg("%s: %s", path, strerror(errno));
+}
+
 /* ---- cases --------------------------------------------------------------- */
 
-static void logits_keep_their_sums(void **state)
+/* Or are written, where a file to write is named. */
+TEST(logits_keep_their_sums)
 {
+    const char *path = getenv("PLAIT_WRITE_SUMS");
     uint64_t random = test_seed();
     int n_sum = 0, n_with = 0, n_out = 0, n_unlike = 0;
 
-    (void)state;
+    if (path && path[0]) {
+        write_sums(path);
+        return;
+    }
     find_models();
     read_table();
     if (n_row == 0)
@@ -472,12 +502,11 @@ static void logits_keep_their_sums(void **state)
     assert_true(n_sum > 0);
 }
 
-static void all_models_with_sums_are_at_hand(void **state)
+TEST(all_models_with_sums_are_at_hand)
 {
     struct test_text names = {0};
     int n = 0;
 
-    (void)state;
     find_models();
     read_table();
     for (int i = 0; i < n_row; i++)
@@ -488,12 +517,11 @@ static void all_models_with_sums_are_at_hand(void **state)
         TEST_SKIP("%d are not:%s", n, names.s);
 }
 
-static void all_supported_models_have_sums(void **state)
+TEST(all_supported_models_have_sums)
 {
     struct test_text names = {0};
     int n = 0;
 
-    (void)state;
     find_models();
     read_table();
     for (int i = 0; i < n_model; i++)
@@ -501,54 +529,4 @@ static void all_supported_models_have_sums(void **state)
             name_add(&names, models[i].name, &n);
     if (n > 0)
         TEST_SKIP("%d have none:%s", n, names.s);
-}
-
-/* The file that is asked for, or NULL. */
-static const char *file_to_write(void)
-{
-    const char *path = getenv("PLAIT_WRITE_SUMS");
-
-    return path && path[0] ? path : NULL;
-}
-
-/* Then instead of all those. */
-static void sums_are_written(void **state)
-{
-    const char *path = file_to_write();
-    uint64_t random = test_seed();
-    FILE *f = fopen(path, "w");
-
-    (void)state;
-    if (!f)
-        fail_msg("%s: %s", path, strerror(errno));
-    find_models();
-    fputs(table_head, f);
-    for (const struct ref_model *m = models; m < models + n_model; m++)
-        for (int c = 0; m->model && c < COUNT(configs); c++) {
-            struct sum sum = run(m, &configs[c], &random);
-            char text[32];
-
-            sum_print(text, sizeof text, &sum);
-            fprintf(f, "%s %s %s\n", m->name, configs[c].name, text);
-        }
-    if (fclose(f) != 0)
-        fail_msg("%s: %s", path, strerror(errno));
-}
-
-int test_engine_sums(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(logits_keep_their_sums),
-        cmocka_unit_test(all_models_with_sums_are_at_hand),
-        cmocka_unit_test(all_supported_models_have_sums),
-    };
-    const struct CMUnitTest write[] = {
-        cmocka_unit_test(sums_are_written),
-    };
-    int failed = file_to_write() ? TEST_RUN(write) : TEST_RUN(tests);
-
-    for (int i = 0; i < n_model; i++)
-        pl_model_free(models[i].model);
-    free(table);
-    return failed;
 }

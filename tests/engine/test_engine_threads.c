@@ -48,7 +48,7 @@ static void one_round(struct worker *w, float *logits)
 {
     int32_t seq[N_TOK];
     uint8_t wanted[N_TOK] = {[N_TOK - 1] = 1};
-    const pl_batch b = {N_TOK, w->token, seq, wanted, logits};
+    const pl_batch b = {sizeof b, N_TOK, w->token, seq, wanted, logits};
     pl_exec *x = pl_engine_exec(w->engine);
     pl_tensor t = pl_engine_tensor(w->engine, "output_norm.weight");
     float norm[4];
@@ -135,11 +135,10 @@ static void workers_init(struct worker w[N_THREAD], const struct engine_run *r,
     }
 }
 
-static void threads_of_one_engine_get_right_logits_or_busy(void **state)
+TEST(threads_of_one_engine_get_right_logits_or_busy)
 {
     static const char *const devices[] = {"cpu", "cpu*2", "sim*2"};
 
-    (void)state;
     for (int d = 0; d < 3; d++) {
         pl_options o = engine_run_options();
         struct worker w[N_THREAD];
@@ -157,14 +156,13 @@ static void threads_of_one_engine_get_right_logits_or_busy(void **state)
 }
 
 /* Created at the same time, over one model. */
-static void threads_with_engines_of_their_own_get_right_logits(void **state)
+TEST(threads_with_engines_of_their_own_get_right_logits)
 {
     pl_options o = engine_run_options();
     struct worker w[N_THREAD];
     struct engine_run r;
     float *want;
 
-    (void)state;
     o.devices = "cpu*2";
     engine_run_open(&r, test_file(model), model, &o);
     want = alone(&r);
@@ -233,9 +231,10 @@ static void *intrude(void *arg)
     pl_engine *e = t->r->engine;
     pl_exec *x = pl_engine_exec(e);
     const int32_t id = 1;
-    const pl_batch b = {.n = 1, .token = &id, .wanted = (uint8_t[]){0}};
+    const pl_batch b = {
+        .size = sizeof b, .n = 1, .token = &id, .wanted = (uint8_t[]){0}};
     const pl_view v = {1, {1}, {1}, 0};
-    const pl_rows rows = {.n_tok = 1};
+    const pl_rows rows = {.size = sizeof rows, .n_tok = 1};
     pl_tensor w = pl_engine_tensor(e, "output_norm.weight");
     float f = 0;
     uint64_t n;
@@ -280,7 +279,7 @@ static bool write_and_intrude(void *user, const void *data, size_t n)
     return true;
 }
 
-static void threads_meet_a_busy_engine_at_every_door(void **state)
+TEST(threads_meet_a_busy_engine_at_every_door)
 {
     pl_options o = engine_run_options();
     struct engine_run r;
@@ -288,33 +287,21 @@ static void threads_meet_a_busy_engine_at_every_door(void **state)
     float *before, *after;
     pl_err err;
 
-    (void)state;
     engine_run_open(&r, test_file(model), model, &o);
     before = alone(&r);
-    if (pl_state_save(r.engine, 0, 0, -1, write_and_intrude, &t, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_state_save(r.engine, 0, 0, -1, write_and_intrude, &t, &err),
+            err);
     if (t.why[0])
         fail_msg("%s", t.why);
     assert_int_equal(t.n_call, 2 * 14);
     assert_int_equal(pl_seq_length(r.engine, 0), N_TOK); /* nothing was done */
-    assert_int_equal(pl_exec_wait(pl_engine_exec(r.engine), &err), PL_OK);
+    TEST_OK(pl_exec_wait(pl_engine_exec(r.engine), &err), err);
     for (int i = 0; i < N_THREAD; i++)
-        assert_int_equal(pl_seq_trim(r.engine, i, 0, &err), PL_OK);
+        TEST_OK(pl_seq_trim(r.engine, i, 0, &err), err);
     after = alone(&r);
     assert_memory_equal(
         before, after, (size_t)(N_THREAD * N_TOK * r.n_vocab) * sizeof *before);
     free(before);
     free(after);
     engine_run_close(&r);
-}
-
-int test_engine_threads(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(threads_of_one_engine_get_right_logits_or_busy),
-        cmocka_unit_test(threads_with_engines_of_their_own_get_right_logits),
-        cmocka_unit_test(threads_meet_a_busy_engine_at_every_door),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -9,12 +9,12 @@
 
 #include <string.h>
 
-enum { N_SEQ = 4, N_PAGE = 9, N_TOKEN = N_PAGE * KV_PAGE };
+enum { N_SEQ = 4, N_PAGE = 9, N_TOKEN = N_PAGE * PAGE_TOKENS };
 
 struct world {
     struct kv_pages kv;
-    int32_t slot[N_PAGE][KV_PAGE]; /* what the pages hold */
-    int32_t want[N_SEQ][N_TOKEN];  /* what the sequences should */
+    int32_t slot[N_PAGE][PAGE_TOKENS]; /* what the pages hold */
+    int32_t want[N_SEQ][N_TOKEN];      /* what the sequences should */
     int64_t n[N_SEQ];
     int n_copied;   /* pages copied so far */
     bool fail_copy; /* the next one fails */
@@ -37,7 +37,7 @@ static pl_status copy_page(void *user, int from, int to, pl_err *err)
 
 static int32_t page_at(const struct world *w, int seq, int64_t pos)
 {
-    return w->kv.table[seq * w->kv.stride + pos / KV_PAGE];
+    return w->kv.table[seq * w->kv.stride + pos / PAGE_TOKENS];
 }
 
 static void check(const struct world *w)
@@ -50,8 +50,8 @@ static void check(const struct world *w)
             int32_t p = page_at(w, s, i);
 
             assert_in_range(p, 0, N_PAGE - 1);
-            refs[p] += i % KV_PAGE == 0;
-            assert_int_equal(w->slot[p][i % KV_PAGE], w->want[s][i]);
+            refs[p] += i % PAGE_TOKENS == 0;
+            assert_int_equal(w->slot[p][i % PAGE_TOKENS], w->want[s][i]);
         }
     }
     for (int p = 0; p < N_PAGE; p++) {
@@ -70,7 +70,7 @@ static void extend(struct world *w, int seq, int64_t n, bool fails)
 {
     int need = kv_need(&w->kv, seq, n), n_free = w->kv.n_free;
     bool fits = need <= n_free &&
-                (w->n[seq] + n + KV_PAGE - 1) / KV_PAGE <= w->kv.stride;
+                (w->n[seq] + n + PAGE_TOKENS - 1) / PAGE_TOKENS <= w->kv.stride;
     pl_err err;
     pl_status s = kv_reserve(&w->kv, seq, n, copy_page, w, &err);
 
@@ -83,7 +83,7 @@ static void extend(struct world *w, int seq, int64_t n, bool fails)
     assert_true(fits);
     assert_int_equal(n_free - w->kv.n_free, need);
     for (int64_t i = w->n[seq]; i < w->n[seq] + n; i++) {
-        w->slot[page_at(w, seq, i)][i % KV_PAGE] = w->next;
+        w->slot[page_at(w, seq, i)][i % PAGE_TOKENS] = w->next;
         w->want[seq][i] = w->next++;
     }
     if (fails) {
@@ -119,33 +119,34 @@ static void trim(struct world *w, int seq, int64_t n)
  * another sequence; then it takes the sequence's place, or does not. */
 static void replace(struct world *w, int seq, int other, int64_t n, bool keeps)
 {
-    int stage = kv_stage(&w->kv, seq), own;
+    int stand_in = kv_stand_in(&w->kv, seq), own;
     int64_t shared = 0;
     pl_err err;
 
     if (other != seq && w->n[other] > 0) {
-        shared = n < w->n[other] ? n : w->n[other] / KV_PAGE * KV_PAGE;
-        kv_share(&w->kv, stage, other, shared);
+        shared = n < w->n[other] ? n : w->n[other] / PAGE_TOKENS * PAGE_TOKENS;
+        kv_share(&w->kv, stand_in, other, shared);
         n = n < shared ? shared : n;
     }
-    if (kv_reserve(&w->kv, stage, n - shared, copy_page, w, &err) != PL_OK) {
-        kv_trim(&w->kv, stage, 0);
+    if (kv_reserve(&w->kv, stand_in, n - shared, copy_page, w, &err) != PL_OK) {
+        kv_trim(&w->kv, stand_in, 0);
         return;
     }
-    kv_advance(&w->kv, stage, n - shared);
+    kv_advance(&w->kv, stand_in, n - shared);
     for (int64_t i = shared; i < n; i++)
-        w->slot[page_at(w, stage, i)][i % KV_PAGE] = w->next + (int32_t)i;
+        w->slot[page_at(w, stand_in, i)][i % PAGE_TOKENS] =
+            w->next + (int32_t)i;
     if (keeps) {
         memcpy(w->want[seq], w->want[other], (size_t)shared * sizeof(int32_t));
         for (int64_t i = shared; i < n; i++)
             w->want[seq][i] = w->next + (int32_t)i;
         w->n[seq] = n;
-        kv_swap(&w->kv, seq, stage);
+        kv_swap(&w->kv, seq, stand_in);
     }
     w->next += N_TOKEN;
-    own = kv_own(&w->kv, stage);
+    own = kv_own(&w->kv, stand_in);
     own += w->kv.n_free;
-    kv_trim(&w->kv, stage, 0);
+    kv_trim(&w->kv, stand_in, 0);
     assert_int_equal(w->kv.n_free, own);
 }
 
@@ -157,7 +158,7 @@ static void check_common(const struct world *w, int a, int b)
     while (n < w->n[a] && n < w->n[b] && page_at(w, a, n) == page_at(w, b, n))
         n++;
     if (n < w->n[a])
-        n -= n % KV_PAGE;
+        n -= n % PAGE_TOKENS;
     assert_int_equal(kv_common(&w->kv, a, b), n);
 }
 
@@ -166,16 +167,15 @@ static void world_init(struct world *w)
     pl_err err;
 
     memset(w, 0, sizeof *w);
-    assert_int_equal(kv_init(&w->kv, N_SEQ, N_PAGE, &err), PL_OK);
+    TEST_OK(kv_init(&w->kv, N_SEQ, N_PAGE, &err), err);
 }
 
-static void kv_sequences_read_what_they_wrote(void **state)
+TEST(kv_sequences_read_what_they_wrote)
 {
     static struct world w;
     uint64_t seed = test_seed();
     int n_call = test_long() ? 200000 : 20000;
 
-    (void)state;
     world_init(&w);
     for (int k = 0; k < n_call; k++) {
         int seq = (int)test_below(&seed, N_SEQ);
@@ -206,21 +206,20 @@ static void kv_sequences_read_what_they_wrote(void **state)
 
 /* Copies share full pages; the first to write into one gets its own, and the
  * last one left writes in place. */
-static void kv_shared_page_is_copied_once(void **state)
+TEST(kv_shared_page_is_copied_once)
 {
     static struct world w;
 
-    (void)state;
     world_init(&w);
-    extend(&w, 0, 2 * KV_PAGE, false);
+    extend(&w, 0, 2 * PAGE_TOKENS, false);
     copy(&w, 1, 0);
     assert_int_equal(w.kv.n_free, N_PAGE - 2);
     assert_int_equal(w.n_copied, 0);
-    trim(&w, 0, KV_PAGE + 3);
+    trim(&w, 0, PAGE_TOKENS + 3);
     assert_int_equal(kv_need(&w.kv, 0, 1), 1);
     extend(&w, 0, 1, false);
     assert_int_equal(w.n_copied, 1);
-    trim(&w, 1, KV_PAGE + 5);
+    trim(&w, 1, PAGE_TOKENS + 5);
     assert_int_equal(kv_need(&w.kv, 1, 1), 0);
     extend(&w, 1, 1, false);
     assert_int_equal(w.n_copied, 1);
@@ -228,30 +227,19 @@ static void kv_shared_page_is_copied_once(void **state)
     kv_fini(&w.kv);
 }
 
-static void kv_trim_gives_pages_back(void **state)
+TEST(kv_trim_gives_pages_back)
 {
     static struct world w;
 
-    (void)state;
     world_init(&w);
-    for (int64_t n = 0; n <= 3 * KV_PAGE; n++) {
-        extend(&w, 2, 3 * KV_PAGE + 1, false);
+    for (int64_t n = 0; n <= 3 * PAGE_TOKENS; n++) {
+        extend(&w, 2, 3 * PAGE_TOKENS + 1, false);
         assert_int_equal(w.kv.n_free, N_PAGE - 4);
         trim(&w, 2, n);
-        assert_int_equal(w.kv.n_free, N_PAGE - (n + KV_PAGE - 1) / KV_PAGE);
+        assert_int_equal(w.kv.n_free,
+                         N_PAGE - (n + PAGE_TOKENS - 1) / PAGE_TOKENS);
         trim(&w, 2, 0);
         check(&w);
     }
     kv_fini(&w.kv);
-}
-
-int test_kv_pages(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kv_sequences_read_what_they_wrote),
-        cmocka_unit_test(kv_shared_page_is_copied_once),
-        cmocka_unit_test(kv_trim_gives_pages_back),
-    };
-
-    return TEST_RUN(tests);
 }

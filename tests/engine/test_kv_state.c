@@ -11,12 +11,11 @@
 
 /* ---- checksum ------------------------------------------------------------ */
 
-static void hash64_does_not_see_portions(void **state)
+TEST(hash64_does_not_see_portions)
 {
     unsigned char data[1000];
     uint64_t seed = test_seed();
 
-    (void)state;
     for (size_t i = 0; i < sizeof data; i++)
         data[i] = (unsigned char)test_random(&seed);
     for (int k = 0; k < 2000; k++) {
@@ -35,12 +34,11 @@ static void hash64_does_not_see_portions(void **state)
     }
 }
 
-static void hash64_sees_every_change(void **state)
+TEST(hash64_sees_every_change)
 {
     unsigned char data[200] = {0};
     uint64_t last;
 
-    (void)state;
     for (size_t n = 0; n <= sizeof data; n++) {
         last = hash64(7, data, n);
         assert_int_not_equal(last, hash64(8, data, n));
@@ -56,11 +54,10 @@ static void hash64_sees_every_change(void **state)
 }
 
 /* Files outlive machines. */
-static void hash64_is_the_same_everywhere(void **state)
+TEST(hash64_is_the_same_everywhere)
 {
     unsigned char data[300];
 
-    (void)state;
     for (size_t i = 0; i < sizeof data; i++)
         data[i] = (unsigned char)(i * 7);
     assert_int_equal(hash64(0, data, 0), 0x2ce6971240d22122u);
@@ -237,13 +234,12 @@ static void stream_init(struct stream *s)
     assert_non_null(s->data);
 }
 
-static void kv_state_comes_back(void **state)
+TEST(kv_state_comes_back)
 {
     uint64_t seed = test_seed();
     struct stream s;
     struct made m;
 
-    (void)state;
     stream_init(&s);
     for (int k = 0; k < 100; k++) {
         pl_err err = {0};
@@ -256,7 +252,7 @@ static void kv_state_comes_back(void **state)
     free(s.data);
 }
 
-static void kv_state_cut_changed_or_shuffled_is_refused(void **state)
+TEST(kv_state_cut_changed_or_shuffled_is_refused)
 {
     uint64_t seed = test_seed();
     struct stream s, t;
@@ -264,7 +260,6 @@ static void kv_state_cut_changed_or_shuffled_is_refused(void **state)
     pl_err err = {0};
     size_t head, chunk;
 
-    (void)state;
     stream_init(&s);
     stream_init(&t);
     do
@@ -312,7 +307,7 @@ static void set_bytes(unsigned char *p, uint64_t v, int n)
 }
 
 /* Numbers that no writer writes, under a checksum that says they are meant. */
-static void kv_state_head_without_sense_is_refused(void **state)
+TEST(kv_state_head_without_sense_is_refused)
 {
     /* offset, bytes, value; sequences begin behind two caches */
     enum { CACHE = 160, SEQ = CACHE + 2 * 24, SUM = SEQ + 2 * 40 };
@@ -362,7 +357,6 @@ static void kv_state_head_without_sense_is_refused(void **state)
         .seq = {{4, 0, 0, 150, 0}, {5, 0, 0, 200, 128}}};
     struct stream s;
 
-    (void)state;
     m.h.cache = m.cache;
     m.h.seq = m.seq;
     stream_init(&s);
@@ -381,18 +375,4 @@ static void kv_state_head_without_sense_is_refused(void **state)
                      pl_status_name(got), err.message);
     }
     free(s.data);
-}
-
-int test_kv_state(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hash64_does_not_see_portions),
-        cmocka_unit_test(hash64_sees_every_change),
-        cmocka_unit_test(hash64_is_the_same_everywhere),
-        cmocka_unit_test(kv_state_comes_back),
-        cmocka_unit_test(kv_state_cut_changed_or_shuffled_is_refused),
-        cmocka_unit_test(kv_state_head_without_sense_is_refused),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -30,9 +30,8 @@ static void same(const float *a, const float *b, int64_t n, int64_t n_vocab,
 
 static float *rows_new(const struct engine_run *r, int64_t n)
 {
-    float *p = calloc((size_t)(n * r->n_vocab), sizeof *p);
+    float *p = test_need((size_t)(n * r->n_vocab), sizeof *p);
 
-    assert_non_null(p);
     return p;
 }
 
@@ -60,7 +59,7 @@ static float *logits(const char *path, const char *name, const pl_options *o,
     return out;
 }
 
-static void bits_do_not_depend_on_the_instruction_set(void **state)
+TEST(bits_do_not_depend_on_the_instruction_set)
 {
     static const char *const names[] = {"llama3-tied-ropefreqs-f16.gguf",
                                         "llama-q-bf16.gguf",
@@ -82,18 +81,15 @@ static void bits_do_not_depend_on_the_instruction_set(void **state)
     char cannot[64] = "";
     int absent = 0;
 
-    (void)state;
     for (int f = 0; f < 2; f++) {
-        const char *path = test_ref(names[0]);
+        const char *path = test_ref_or_skip(names[0]);
         pl_options o = engine_run_options();
         pl_model *m;
         pl_plan *p;
         pl_err err = {0};
 
-        if (!path)
-            TEST_SKIP("no reference models are at hand");
         o.cpu = families[f];
-        assert_int_equal(pl_model_open(&m, path, &err), PL_OK);
+        TEST_OK(pl_model_open(&m, path, &err), err);
         if (pl_plan_create(&p, m, &o, &err) == PL_OK)
             pl_plan_free(p);
         else if (err.status == PL_UNSUPPORTED)
@@ -151,8 +147,8 @@ static const char *with_bf16_values(const char *path, const char *name,
     int n_kept = 0;
     pl_err err = {0};
 
-    assert_int_equal(gguf_open(&in, path, &err), PL_OK);
-    assert_int_equal(gguf_writer_create(&w, &err), PL_OK);
+    TEST_OK(gguf_open(&in, path, &err), err);
+    TEST_OK(gguf_writer_create(&w, &err), err);
     for (int64_t i = 0; i < gguf_n_kv(in); i++)
         gguf_put_kv(w, gguf_kv_at(in, i));
     for (int64_t i = 0; i < gguf_n_tensor(in); i++) {
@@ -168,8 +164,7 @@ static const char *with_bf16_values(const char *path, const char *name,
         }
         assert_int_equal(t->format, PL_F32);
         assert_true(n_kept < COUNT(kept));
-        half = kept[n_kept++] = full = malloc(t->bytes);
-        assert_non_null(full);
+        half = kept[n_kept++] = full = test_need(1, t->bytes);
         for (size_t k = 0; k < n; k++)
             if (format == PL_BF16)
                 half[k] = (uint16_t)(from[k] >> 16);
@@ -177,8 +172,7 @@ static const char *with_bf16_values(const char *path, const char *name,
                 full[k] = from[k] & 0xffff0000;
         gguf_put_tensor(w, t->name, format, t->n_dim, t->dim, full);
     }
-    if (gguf_writer_save(w, out, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(gguf_writer_save(w, out, &err), err);
     gguf_writer_free(w);
     for (int i = 0; i < n_kept; i++)
         free(kept[i]);
@@ -187,20 +181,17 @@ static const char *with_bf16_values(const char *path, const char *name,
 }
 
 /* What was compared with references as F32 then holds for BF16. */
-static void bits_of_bf16_weights_are_those_of_their_values(void **state)
+TEST(bits_of_bf16_weights_are_those_of_their_values)
 {
     static const char *const names[] = {
         "llama-yarn-f32.gguf", "qwen2-bias-f32.gguf", "qwen3moe-f32.gguf"};
     static const char *const devices[] = {"cpu", "cpu*2", "sim*3", "cpu,sim"};
     static const char *const kernels[] = {NULL, "reference", "generic"};
 
-    (void)state;
     for (int m = 0; m < COUNT(names); m++) {
-        const char *path = test_ref(names[m]);
+        const char *path = test_ref_or_skip(names[m]);
         char f32[512], bf16[512];
 
-        if (!path)
-            TEST_SKIP("%s is not at hand", names[m]);
         snprintf(f32, sizeof f32, "%s",
                  with_bf16_values(path, "f32.gguf", PL_F32));
         snprintf(bf16, sizeof bf16, "%s",
@@ -226,7 +217,7 @@ static void bits_of_bf16_weights_are_those_of_their_values(void **state)
     }
 }
 
-static void bits_do_not_depend_on_who_holds_the_cache(void **state)
+TEST(bits_do_not_depend_on_who_holds_the_cache)
 {
     static const pl_format formats[][2] = {
         {PL_F32, PL_F32},   {PL_F16, PL_F16},  {PL_BF16, PL_BF16},
@@ -236,7 +227,6 @@ static void bits_do_not_depend_on_who_holds_the_cache(void **state)
     static const char *const names[] = {"llama-q-q8_0.gguf",
                                         "qwen3moe-f32.gguf"};
 
-    (void)state;
     for (int m = 0; m < COUNT(names); m++)
         for (int f = 0; f < COUNT(formats); f++) {
             float *want = NULL;
@@ -270,13 +260,12 @@ static void bits_do_not_depend_on_who_holds_the_cache(void **state)
 }
 
 /* Most ranks have nothing of most matrices then. */
-static void bits_of_sixty_four_ranks_do_not_depend_on_devices(void **state)
+TEST(bits_of_sixty_four_ranks_do_not_depend_on_devices)
 {
     static const char *const devices[] = {"cpu", "cpu*3", "sim*2", "proc*2"};
     static const char *const names[] = {"llama-q-q8_0.gguf",
                                         "qwen3moe-f32.gguf"};
 
-    (void)state;
     for (int m = 0; m < COUNT(names); m++) {
         float *want = NULL;
         int64_t n_vocab;
@@ -353,7 +342,7 @@ static void tale_open(struct tale *t, const char *name, const char *devices,
     for (int k = 0; k < 2; k++) {
         t->row[k] = rows_new(&t->r, LENGTH);
         engine_run_decode(&t->r, 0, LENGTH, t->token[k], t->row[k]);
-        assert_int_equal(pl_seq_trim(t->r.engine, 0, 0, &err), PL_OK);
+        TEST_OK(pl_seq_trim(t->r.engine, 0, 0, &err), err);
     }
 }
 
@@ -369,16 +358,14 @@ static void trim(struct tale *t, int seq, int n)
 {
     pl_err err = {0};
 
-    if (pl_seq_trim(t->r.engine, seq, n, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_seq_trim(t->r.engine, seq, n, &err), err);
 }
 
 static void copy(struct tale *t, int dst, int src)
 {
     pl_err err = {0};
 
-    if (pl_seq_copy(t->r.engine, dst, src, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_seq_copy(t->r.engine, dst, src, &err), err);
 }
 
 static const char *const holders[] = {"cpu", "cpu*2", "sim*2", "cpu,sim",
@@ -386,11 +373,10 @@ static const char *const holders[] = {"cpu", "cpu*2", "sim*2", "cpu,sim",
 
 /* Copies share pages; each side may then go its own way, at a page's end, in
  * the middle of a page, and in a page that was shared whole. */
-static void bits_of_copies_are_those_of_fresh_sequences(void **state)
+TEST(bits_of_copies_are_those_of_fresh_sequences)
 {
     static const int partings[] = {64, 100, 128};
 
-    (void)state;
     for (int d = 0; d < COUNT(holders); d++)
         for (int p = 0; p < COUNT(partings); p++) {
             struct tale t;
@@ -420,9 +406,8 @@ static void bits_of_copies_are_those_of_fresh_sequences(void **state)
         }
 }
 
-static void bits_of_trimmed_sequences_are_those_of_fresh_ones(void **state)
+TEST(bits_of_trimmed_sequences_are_those_of_fresh_ones)
 {
-    (void)state;
     for (int d = 0; d < COUNT(holders); d++) {
         struct tale t;
         uint64_t random = test_seed();
@@ -442,11 +427,10 @@ static void bits_of_trimmed_sequences_are_those_of_fresh_ones(void **state)
 }
 
 /* Four sequences that grow at different speeds, tokens in any order. */
-static void bits_of_sequences_together_are_those_of_each_alone(void **state)
+TEST(bits_of_sequences_together_are_those_of_each_alone)
 {
     enum { S = 4, N = 60 };
 
-    (void)state;
     for (int d = 0; d < COUNT(holders); d++) {
         pl_options o = engine_run_options();
         const char *name =
@@ -468,12 +452,12 @@ static void bits_of_sequences_together_are_those_of_each_alone(void **state)
             alone[s] = rows_new(&r, N);
             engine_run_tokens(&r, &random, N, token[s]);
             engine_run_decode(&r, s, N, token[s], alone[s]);
-            assert_int_equal(pl_seq_trim(r.engine, s, 0, &err), PL_OK);
+            TEST_OK(pl_seq_trim(r.engine, s, 0, &err), err);
         }
         while (at[0] + at[1] + at[2] + at[3] < S * N) {
             int32_t id[40], seq[40];
             int64_t row[40];
-            pl_batch b = {0, id, seq, NULL, got};
+            pl_batch b = {sizeof b, 0, id, seq, NULL, got};
             int n = 1 + (int)test_below(&random, 40);
 
             for (int i = 0; i < n; i++) {
@@ -485,8 +469,7 @@ static void bits_of_sequences_together_are_those_of_each_alone(void **state)
                 seq[b.n] = s;
                 row[b.n++] = at[s]++;
             }
-            if (pl_engine_decode(r.engine, &b, NULL, &err) != PL_OK)
-                fail_msg("%s", err.message);
+            TEST_OK(pl_engine_decode(r.engine, &b, NULL, &err), err);
             for (int64_t i = 0; i < b.n; i++)
                 same(got + i * r.n_vocab, alone[seq[i]] + row[i] * r.n_vocab, 1,
                      r.n_vocab, holders[d]);
@@ -622,9 +605,8 @@ static void ranges(pl_exec *x, struct bench *b, int n, uint64_t *random,
     for (int i = 0; i < n; i++) {
         struct shadow *s = &b->s[test_below(random, b->n)];
         size_t from = (size_t)test_below(random, (int64_t)s->n + 1), len;
-        unsigned char *got = malloc(s->n + 1);
+        unsigned char *got = test_need(1, s->n + 1);
 
-        assert_non_null(got);
         len = (size_t)test_below(random, (int64_t)(s->n - from) + 1);
         if (test_below(random, 2))
             len = len > 40 ? len % 40 : len;
@@ -648,7 +630,7 @@ static void ranges(pl_exec *x, struct bench *b, int n, uint64_t *random,
         struct shadow *s = &b->s[i];
         unsigned char byte;
 
-        assert_int_equal(pl_tensor_get(x, s->t, &byte, s->n, 0, &err), PL_OK);
+        TEST_OK(pl_tensor_get(x, s->t, &byte, s->n, 0, &err), err);
         assert_int_equal(pl_tensor_get(x, s->t, &byte, s->n, 1, &err),
                          PL_BAD_ARGUMENT);
         assert_int_equal(pl_tensor_set(x, s->t, &byte, s->n + 1, 0, &err),
@@ -656,14 +638,14 @@ static void ranges(pl_exec *x, struct bench *b, int n, uint64_t *random,
     }
 }
 
-static void tensor_bytes_are_those_that_were_set(void **state)
+TEST(tensor_bytes_are_those_that_were_set)
 {
     static const char *const devices[] = {"cpu",     "cpu*3", "sim*2",
                                           "cpu,sim", "cpu*6", "cpu,sim,proc"};
 
-    (void)state;
     for (int d = 0; d < COUNT(devices); d++) {
-        pl_options o = {.devices = devices[d],
+        pl_options o = {.size = sizeof o,
+                        .devices = devices[d],
                         .n_ranks = 4,
                         .n_threads = 1,
                         .n_ubatch = 4,
@@ -694,15 +676,15 @@ static void tensor_bytes_are_those_that_were_set(void **state)
 
 /* A weight set piece by piece computes what one set at once does, in each of
  * the forms that it is held in. */
-static void tensor_pieces_compute_as_the_whole(void **state)
+TEST(tensor_pieces_compute_as_the_whole)
 {
     enum { T = 4 };
 
-    (void)state;
     for (int d = 0; d < 4; d++) {
         static const char *const devices[] = {"cpu*2", "sim*2", "cpu,sim",
                                               "proc*2"};
-        pl_options o = {.devices = devices[d],
+        pl_options o = {.size = sizeof o,
+                        .devices = devices[d],
                         .n_ranks = 4,
                         .n_threads = 1,
                         .n_ubatch = T,
@@ -720,10 +702,10 @@ static void tensor_pieces_compute_as_the_whole(void **state)
             pl_err err = {0};
             float in[T * 256];
             int32_t id[T * 2];
-            pl_rows rows = {T, T, pos, seq, pages, 2};
+            pl_rows rows = {sizeof rows, T, T, pos, seq, pages, 2};
 
             bench_build(&b);
-            assert_int_equal(pl_exec_create(&x, b.g, &o, &err), PL_OK);
+            TEST_OK(pl_exec_create(&x, b.g, &o, &err), err);
             for (int i = 0; i < b.n; i++) {
                 struct shadow *s = &b.s[i];
 
@@ -743,18 +725,16 @@ static void tensor_pieces_compute_as_the_whole(void **state)
             for (size_t at = 0, n; at < sizeof in; at += n) {
                 n = how ? 1 + (size_t)test_below(&cut, 50) : sizeof in;
                 n = n < sizeof in - at ? n : sizeof in - at;
-                assert_int_equal(pl_tensor_set(x, pl_tensor_find(b.g, "x"),
-                                               (char *)in + at, at, n, &err),
-                                 PL_OK);
+                TEST_OK(pl_tensor_set(x, pl_tensor_find(b.g, "x"),
+                                      (char *)in + at, at, n, &err),
+                        err);
             }
             pl_tensor_set(x, pl_tensor_find(b.g, "q"), in, 0, T * 128 * 4,
                           &err);
             pl_tensor_set(x, pl_tensor_find(b.g, "id"), id, 0, T * 4, &err);
             pl_tensor_set(x, pl_tensor_find(b.g, "ids"), id, 0, T * 8, &err);
-            if (pl_exec_step(x, &rows, &err) != PL_OK)
-                fail_msg("%s", err.message);
-            out[how] = malloc((size_t)1 << 20);
-            assert_non_null(out[how]);
+            TEST_OK(pl_exec_step(x, &rows, &err), err);
+            out[how] = test_need(1, (size_t)1 << 20);
             n_out = 0;
             for (pl_tensor t = 0;; t++) {
                 pl_dim dim[4];
@@ -770,9 +750,8 @@ static void tensor_pieces_compute_as_the_whole(void **state)
                 if (pl_tensor_get(x, t, out[how] + n_out, 0, 4, NULL) ||
                     pl_tensor_set(x, t, out[how], 0, 0, NULL) == PL_OK)
                     continue; /* not computed, or not marked */
-                assert_int_equal(
-                    pl_tensor_get(x, t, out[how] + n_out, 0, 4 * n, &err),
-                    PL_OK);
+                TEST_OK(pl_tensor_get(x, t, out[how] + n_out, 0, 4 * n, &err),
+                        err);
                 n_out += n;
             }
             pl_exec_free(x);
@@ -788,7 +767,7 @@ static void tensor_pieces_compute_as_the_whole(void **state)
 }
 
 /* Values that were marked, in every layout they can have. */
-static void tensor_values_kept_are_readable_in_any_part(void **state)
+TEST(tensor_values_kept_are_readable_in_any_part)
 {
     enum { T = 3, D = 96, N = 64 };
     static const pl_run owners[] = {{16, 1}, {48, 6}, {32, 8}};
@@ -798,9 +777,9 @@ static void tensor_values_kept_are_readable_in_any_part(void **state)
     const pl_dim x_dim[] = {{1, PL_N_TOK}, {D, PL_CONST}};
     const int64_t w_dim[] = {N, D};
 
-    (void)state;
     for (int d = 0; d < COUNT(devices); d++) {
-        pl_options o = {.devices = devices[d],
+        pl_options o = {.size = sizeof o,
+                        .devices = devices[d],
                         .n_ranks = 4,
                         .n_threads = 1,
                         .n_ubatch = 8,
@@ -810,13 +789,13 @@ static void tensor_values_kept_are_readable_in_any_part(void **state)
         float in[8 * D], w[N * D], want[4][T * D];
         const int n_value[4] = {T * D, T * D, T * N, T * N};
         pl_tensor v[4], x, wt, lost;
-        pl_rows rows = {.n_tok = T, .n_out = 0};
+        pl_rows rows = {.size = sizeof rows, .n_tok = T, .n_out = 0};
         pl_graph *g;
         pl_exec *e;
         pl_err err = {0};
         unsigned char got[sizeof want[0]];
 
-        assert_int_equal(pl_graph_create(&g, &err), PL_OK);
+        TEST_OK(pl_graph_create(&g, &err), err);
         x = pl_input(g, "x", PL_F32, 2, x_dim);
         wt = pl_weight(g, "w", PL_F32, 2, w_dim, PL_ROLE_NONE);
         v[0] = pl_scale(g, x, 2);
@@ -870,22 +849,4 @@ static void tensor_values_kept_are_readable_in_any_part(void **state)
         pl_exec_free(e);
         pl_graph_free(g);
     }
-}
-
-int test_exec_bits(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bits_do_not_depend_on_the_instruction_set),
-        cmocka_unit_test(bits_of_bf16_weights_are_those_of_their_values),
-        cmocka_unit_test(bits_do_not_depend_on_who_holds_the_cache),
-        cmocka_unit_test(bits_of_sixty_four_ranks_do_not_depend_on_devices),
-        cmocka_unit_test(bits_of_copies_are_those_of_fresh_sequences),
-        cmocka_unit_test(bits_of_trimmed_sequences_are_those_of_fresh_ones),
-        cmocka_unit_test(bits_of_sequences_together_are_those_of_each_alone),
-        cmocka_unit_test(tensor_bytes_are_those_that_were_set),
-        cmocka_unit_test(tensor_pieces_compute_as_the_whole),
-        cmocka_unit_test(tensor_values_kept_are_readable_in_any_part),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -4,14 +4,13 @@
 
 #include "lib/support.h"
 
-static void exec_buffers_that_live_at_once_lie_apart(void **state)
+TEST(exec_buffers_that_live_at_once_lie_apart)
 {
     enum { N = 40, STEPS = 60 };
     uint64_t seed = test_seed();
     int n_trial = test_long() ? 20000 : 2000;
     size_t got = 0, least = 0;
 
-    (void)state;
     for (int trial = 0; trial < n_trial; trial++) {
         struct buffer b[N];
         size_t total = 0, peak = 0;
@@ -51,13 +50,4 @@ static void exec_buffers_that_live_at_once_lie_apart(void **state)
         least += peak;
     }
     assert_true(got < least + least / 4); /* and places are used again */
-}
-
-int test_exec_buffers(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exec_buffers_that_live_at_once_lie_apart),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -19,11 +19,10 @@ static void fill(uint64_t *seed, void *p, size_t n)
 
 /* Any span of positions, any width, rows apart: the same bytes as one position
  * after another, and no others touched. */
-static void cache_rows_equal_single_rows(void **state)
+TEST(cache_rows_equal_single_rows)
 {
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int k = 0; k < 400; k++) {
         pl_format f = formats[k % N_FORMAT];
         int64_t d = f == PL_Q8_0 ? 32 * (1 + test_below(&seed, 5))
@@ -77,16 +76,16 @@ static pl_graph *graph(pl_format f, int64_t n_head)
 
 /* Rows of any span of a page are what was last written there, in any layout;
  * pl_tensor_get, byte by byte, says the same. */
-static void cache_gives_back_what_was_written(void **state)
+TEST(cache_gives_back_what_was_written)
 {
     static const char *const devices[] = {"cpu", "cpu*2", "sim*3"};
     enum { HEADS = 3, SLOTS = 256 };
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int k = 0; k < 3 * N_FORMAT; k++) {
         pl_format f = formats[k % N_FORMAT];
-        pl_options o = {.devices = devices[k / N_FORMAT],
+        pl_options o = {.size = sizeof o,
+                        .devices = devices[k / N_FORMAT],
                         .n_ranks = 1 + k % 5,
                         .n_threads = 1,
                         .no_pin = true,
@@ -136,14 +135,4 @@ static void cache_gives_back_what_was_written(void **state)
         free(want);
         free(got);
     }
-}
-
-int test_exec_cache_io(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cache_rows_equal_single_rows),
-        cmocka_unit_test(cache_gives_back_what_was_written),
-    };
-
-    return TEST_RUN(tests);
 }

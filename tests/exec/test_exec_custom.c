@@ -8,7 +8,6 @@
 #include "lib/support.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -182,16 +181,20 @@ static void place_run(const pl_op_call *c)
 
 static float three = 3;
 
+enum { SIZE = sizeof(pl_op_def) };
 static const pl_op_def defs[] = {
-    {"hypot", "td,td->td", PL_OP_NONE, hypot_run, NULL, 0},
-    {"norm", "*d!,d!?->*d!", PL_OP_NONE, norm_run, NULL, 0},
-    {"times", "*->*", PL_OP_ONE | 1, times_run, &three, 0},
-    {"mix", "td,d->td", PL_OP_SUM, mix_run, NULL, 0},
-    {"dot", "tke,nk->ten", PL_OP_ONE | 1, dot_run, NULL, 0},
-    {"heads", "t(gr)d,gd->t(gr)d", PL_OP_NONE, heads_run, NULL, 0},
-    {"outer", "tg,tr->t(gr)", PL_OP_NONE, outer_run, NULL, 0},
-    {"place", "tnd,t->tnd", PL_OP_NONE, place_run, NULL, 0},
+    {SIZE, "hypot", "td,td->td", PL_OP_NONE, hypot_run, NULL, 0},
+    {SIZE, "norm", "*d!,d!?->*d!", PL_OP_NONE, norm_run, NULL, 0},
+    {SIZE, "times", "*->*", PL_OP_ONE | 1, times_run, &three, 0},
+    {SIZE, "mix", "td,d->td", PL_OP_SUM, mix_run, NULL, 0},
+    {SIZE, "dot", "tke,nk->ten", PL_OP_ONE | 1, dot_run, NULL, 0},
+    {SIZE, "heads", "t(gr)d,gd->t(gr)d", PL_OP_NONE, heads_run, NULL, 0},
+    {SIZE, "outer", "tg,tr->t(gr)", PL_OP_NONE, outer_run, NULL, 0},
+    {SIZE, "place", "tnd,t->tnd", PL_OP_NONE, place_run, NULL, 0},
 };
+static const pl_op_def *const def_list[] = {&defs[0], &defs[1], &defs[2],
+                                            &defs[3], &defs[4], &defs[5],
+                                            &defs[6], &defs[7]};
 enum { N_DEF = sizeof defs / sizeof *defs };
 
 /* Scenes ----------------------------------------------------------------- */
@@ -260,8 +263,7 @@ static pl_graph *read_scene(const char *text)
     pl_graph *g;
     pl_err err;
 
-    if (pl_graph_parse_ops(&g, text, N_DEF, defs, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_graph_parse_ops(&g, text, N_DEF, def_list, &err), err);
     return g;
 }
 
@@ -317,22 +319,20 @@ static void note(const struct numeric *p)
 static float *run(const pl_graph *g, const pl_options *o, uint64_t values,
                   bool exact, int64_t n_tok, size_t *size)
 {
-    const pl_rows rows = {.n_tok = n_tok};
+    const pl_rows rows = {.size = sizeof rows, .n_tok = n_tok};
     const struct graph_sizes z = {n_tok, 1, 0, 1};
     float *out = NULL;
     pl_exec *x;
     pl_err err;
 
     *size = 0;
-    if (pl_exec_create(&x, g, o, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_exec_create(&x, g, o, &err), err);
     note(x->plan->num);
     seen_groups += x->plan->low->n_group > 1;
     for (int i = 0; i < g->n_node; i++) {
         int64_t n = graph_count(&g->node[i], &z);
-        float *v = malloc((size_t)n * sizeof *v);
+        float *v = test_need(1, (size_t)n * sizeof *v);
 
-        assert_non_null(v);
         for (int64_t k = 0; g->node[i].n_in == 0 && k < n; k++) {
             int32_t id = (int32_t)test_below(&values, 7) - 3;
 
@@ -345,8 +345,7 @@ static float *run(const pl_graph *g, const pl_options *o, uint64_t values,
             fail_msg("%s", err.message);
         free(v);
     }
-    if (pl_exec_step(x, &rows, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_exec_step(x, &rows, &err), err);
     for (int i = 0; i < g->n_node; i++) {
         size_t n = 4 * (size_t)graph_count(&g->node[i], &z);
 
@@ -354,8 +353,7 @@ static float *run(const pl_graph *g, const pl_options *o, uint64_t values,
             continue;
         out = realloc(out, *size + n);
         assert_non_null(out);
-        if (pl_tensor_get(x, i, (char *)out + *size, 0, n, &err) != PL_OK)
-            fail_msg("%s", err.message);
+        TEST_OK(pl_tensor_get(x, i, (char *)out + *size, 0, n, &err), err);
         *size += n;
     }
     pl_exec_free(x);
@@ -364,7 +362,8 @@ static float *run(const pl_graph *g, const pl_options *o, uint64_t values,
 
 static pl_options options(const char *devices, int n_rank, int n_thread)
 {
-    return (pl_options){.devices = devices,
+    return (pl_options){.size = sizeof(pl_options),
+                        .devices = devices,
                         .n_ranks = n_rank,
                         .n_threads = n_thread,
                         .no_pin = true,
@@ -414,11 +413,10 @@ static void scene(int s, int draw, uint64_t *seed)
     pl_graph_free(split);
 }
 
-static void exec_custom_split_equals_the_unsplit(void **state)
+TEST(exec_custom_split_equals_the_unsplit)
 {
     uint64_t seed = test_seed();
 
-    (void)state;
     memset(seen, 0, sizeof seen);
     seen_groups = 0;
     for (int k = 0; k < (test_long() ? 50 * N_DRAW : N_DRAW); k++)
@@ -440,12 +438,11 @@ static void exec_custom_split_equals_the_unsplit(void **state)
 }
 
 /* Whatever allocation fails, it is said, and nothing is left behind. */
-static void exec_custom_survives_want_of_memory(void **state)
+TEST(exec_custom_survives_want_of_memory)
 {
     const pl_options o = options("cpu*2", 3, 1);
     bool reached = true;
 
-    (void)state;
     for (int n = 1; reached; n++) {
         uint64_t seed = 7;
         pl_exec *x = NULL;
@@ -454,7 +451,7 @@ static void exec_custom_survives_want_of_memory(void **state)
         pl_status s;
 
         alloc_fail_at(n);
-        s = pl_graph_parse_ops(&g, scenes[3].text, N_DEF, defs, &err);
+        s = pl_graph_parse_ops(&g, scenes[3].text, N_DEF, def_list, &err);
         if (s == PL_OK) {
             split_leaves(g, 3, scenes[3].cut, false, &seed);
             s = pl_graph_check(g, &err);
@@ -489,13 +486,13 @@ static uint64_t hash_of(const pl_op_def *def)
     return h;
 }
 
-static void exec_custom_hash_tells_definitions_apart(void **state)
+TEST(exec_custom_hash_tells_definitions_apart)
 {
     float two = 2;
-    pl_op_def def = {"times", "*->*", PL_OP_ONE | 1, times_run, &three, 0};
+    pl_op_def def = {sizeof def, "times", "*->*", PL_OP_ONE | 1,
+                     times_run,  &three,  0};
     uint64_t h = hash_of(&def);
 
-    (void)state;
     def.user = &two; /* pointers differ from process to process */
     assert_true(hash_of(&def) == h);
     def.edition = 1;
@@ -512,7 +509,7 @@ static void exec_custom_hash_tells_definitions_apart(void **state)
 }
 
 /* One sum behind the op, not one before it for each operand. */
-static void exec_custom_is_passed_before_the_sum(void **state)
+TEST(exec_custom_is_passed_before_the_sum)
 {
     static const char text[] =
         "x: f32[n_tok, 16] = input !want=split(1: 8{0} 8{1})\n"
@@ -522,16 +519,17 @@ static void exec_custom_is_passed_before_the_sum(void **state)
         "q: f32[n_tok, 9] = matmul(x, v)\n"
         "y: f32[n_tok, 9] = both(p, q)\n"
         "z: f32[n_tok, 9] = relu(y) !output\n";
-    pl_op_def def = {"both", "td,td->td", PL_OP_SUM, mix_run, NULL, 0};
+    pl_op_def def = {sizeof def, "both", "td,td->td", PL_OP_SUM, mix_run,
+                     NULL,       0};
+    const pl_op_def *const list = &def;
 
-    (void)state;
     for (int k = 0; k < 2; k++) {
         struct numeric *p;
         int n = 0, last = -1;
         pl_graph *g;
 
         def.partial = k ? PL_OP_SUM : PL_OP_NONE;
-        assert_int_equal(pl_graph_parse_ops(&g, text, 1, &def, NULL), PL_OK);
+        assert_int_equal(pl_graph_parse_ops(&g, text, 1, &list, NULL), PL_OK);
         assert_int_equal(numeric_create(&p, g, 2, NULL, NULL), PL_OK);
         for (int i = 0; i < p->n; i++)
             if (p->node[i].kind == NUM_ALL_REDUCE) {
@@ -543,16 +541,4 @@ static void exec_custom_is_passed_before_the_sum(void **state)
         numeric_free(p);
         pl_graph_free(g);
     }
-}
-
-int test_exec_custom(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exec_custom_split_equals_the_unsplit),
-        cmocka_unit_test(exec_custom_survives_want_of_memory),
-        cmocka_unit_test(exec_custom_hash_tells_definitions_apart),
-        cmocka_unit_test(exec_custom_is_passed_before_the_sum),
-    };
-
-    return TEST_RUN(tests);
 }

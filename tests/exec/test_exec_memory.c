@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "engine/engine.h"
 #include "lib/alloc_fail.h"
@@ -29,14 +28,6 @@
 
 static const char smallest[] = "llama-q-q4_0.gguf";
 
-static double seconds(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Out of memory ----------------------------------------------------------- */
 
 /* Opens, plans, makes an engine, decodes, frees. */
@@ -46,7 +37,7 @@ static pl_status life(const char *path, const pl_options *o, bool shared,
     static const int32_t token[3] = {1, 2, 3};
     static float logits[4096];
     static const uint8_t wanted[3] = {0, 0, 1};
-    pl_batch b = {3, token, NULL, wanted, logits};
+    pl_batch b = {sizeof b, 3, token, NULL, wanted, logits};
     pl_model *m = NULL;
     pl_plan *p = NULL;
     pl_engine *e = NULL;
@@ -70,20 +61,18 @@ static pl_status life(const char *path, const pl_options *o, bool shared,
  * as many n, evenly spread, as the seconds allow. */
 static void fail_each(const char *file, pl_options o, double budget_s)
 {
-    const char *path = test_ref(file), *devices = o.devices;
+    const char *path = test_ref_or_skip(file), *devices = o.devices;
     uint64_t random = test_seed();
     int64_t n, step, runs = 0;
     pl_err err;
     double t;
 
-    if (!path)
-        TEST_SKIP("%s is not at hand", file);
-    assert_int_equal(life(path, &o, true, &err), PL_OK); /* lazy tables */
-    t = seconds();
+    TEST_OK(life(path, &o, true, &err), err); /* lazy tables */
+    t = test_seconds();
     alloc_stat_reset();
-    assert_int_equal(life(path, &o, true, &err), PL_OK);
+    TEST_OK(life(path, &o, true, &err), err);
     n = alloc_stat_get().n_call;
-    t = seconds() - t;
+    t = test_seconds() - t;
     assert_int_equal(alloc_stat_get().live_bytes, 0);
     assert_true(n > 100);
     step = test_long() ? 1 : 1 + (int64_t)((double)n * t / budget_s);
@@ -115,54 +104,29 @@ static void fail_each(const char *file, pl_options o, double budget_s)
                   devices, runs, n);
 }
 
-static void memory_out_gives_a_status_on_cpu(void **state)
+TEST(memory_out_gives_a_status_on_cpu)
 {
     pl_options o = engine_run_options();
 
-    (void)state;
     o.devices = "cpu*2";
     fail_each(smallest, o, 4);
 }
 
-static void memory_out_gives_a_status_on_sim(void **state)
+TEST(memory_out_gives_a_status_on_sim)
 {
     pl_options o = engine_run_options();
 
-    (void)state;
     o.devices = "sim*2";
     fail_each(smallest, o, 4);
 }
 
 /* Allocations of the children count too; fork() is one of them. */
-static void memory_out_gives_a_status_on_proc(void **state)
+TEST(memory_out_gives_a_status_on_proc)
 {
     pl_options o = engine_run_options();
 
-    (void)state;
     o.devices = "proc*2";
     fail_each(smallest, o, 4);
-}
-
-static void memory_out_gives_a_status_in_any_placement(void **state)
-{
-    const char *override = "attn_output=sim0,ffn_norm=host,attn_v=mirrored";
-    pl_options o = engine_run_options();
-
-    (void)state;
-    o.devices = "cpu,sim*2";
-    o.split_mode = PL_SPLIT_LAYER;
-    o.host_experts = "1";
-    o.offload = PL_OFFLOAD_ON;
-    o.overrides = &override;
-    o.n_overrides = 1;
-    fail_each("llama-moe-f32.gguf", o, 4);
-    o.devices = "sim*3";
-    o.split_mode = PL_SPLIT_HYBRID;
-    o.hybrid_size = 2;
-    o.host_experts = NULL;
-    o.host_cache = true;
-    o.device_layers = "2";
-    fail_each("llama-moe-f32.gguf", o, 4);
 }
 
 /* Planned and taken ------------------------------------------------------- */
@@ -204,17 +168,14 @@ static int64_t planned_bytes(const struct compiled *p, int from, int to)
     return n;
 }
 
-static void memory_planned_is_what_is_taken(void **state)
+TEST(memory_planned_is_what_is_taken)
 {
     static const char *const devices[] = {"cpu", "cpu*3", "sim*2"};
-    const char *name = "llama-wide-q4_k_m.gguf", *path = test_ref(name);
+    const char *path = test_ref_or_skip("llama-wide-q4_k_m.gguf");
     pl_err err = {0};
 
-    (void)state;
     if (SANITIZED)
         TEST_SKIP("sanitizers take memory of their own");
-    if (!path)
-        TEST_SKIP("%s is not at hand", name);
     for (int i = 0; i < 3; i++) {
         pl_options o = engine_run_options();
         pl_model *m;
@@ -224,12 +185,12 @@ static void memory_planned_is_what_is_taken(void **state)
 
         o.devices = devices[i];
         o.n_ctx = 32768; /* so that regions outweigh tables */
-        assert_int_equal(pl_model_open(&m, path, &err), PL_OK);
-        assert_int_equal(pl_plan_create(&p, m, &o, &err), PL_OK);
+        TEST_OK(pl_model_open(&m, path, &err), err);
+        TEST_OK(pl_plan_create(&p, m, &o, &err), err);
         want = planned_bytes(p->compiled, 0, REGION_COUNT);
         malloc_trim(0); /* what was freed earlier must not go meanwhile */
         before = resident();
-        assert_int_equal(pl_engine_create(&e, m, &o, &err), PL_OK);
+        TEST_OK(pl_engine_create(&e, m, &o, &err), err);
         got = resident() - before;
         /* huge pages round up, tables and the second plan come on top */
         slack = want / 16 + (4 << 20);
@@ -277,7 +238,7 @@ static int64_t cut_bytes(const struct compiled *p)
             x->layout->dim != g->n_dim - 1)
             continue;
         for (int u = 0; u < p->low->n_unit; u++) {
-            int t = lowered_leaf(p->low, i)->v[u].tensor;
+            int t = lowered_stored(p->low, i)->v[u].tensor;
 
             if (!p->low->prog[p->low->unit[u].dev].tensor[t].pack)
                 continue;
@@ -310,7 +271,7 @@ static int64_t padding_bytes(const struct compiled *p)
     return n;
 }
 
-static void weights_take_little_more_than_their_file(void **state)
+TEST(weights_take_little_more_than_their_file)
 {
     static const char *const refs[] = {"llama-wide-q4_k_m.gguf",
                                        "qwen3moe-wide-q4_k_m.gguf",
@@ -321,7 +282,6 @@ static void weights_take_little_more_than_their_file(void **state)
     } on[] = {{"cpu", 0}, {"cpu*2", 0}, {"cpu*3", 0}, {"cpu", 8}};
     int absent = 0;
 
-    (void)state;
     for (int i = 0; i < 5; i++) {
         const char *name = i < 3    ? refs[i]
                            : i == 3 ? "models/fable-moe-Q8_0.gguf"
@@ -346,7 +306,7 @@ static void weights_take_little_more_than_their_file(void **state)
             got = resident() - got;
             p = pl_engine_plan(r.engine);
             held = planned_bytes(p->compiled, 0, REGION_WEIGHTS + 1);
-            pl_engine_counters(r.engine, &c);
+            pl_engine_counters(r.engine, &c, sizeof c);
             /* a device stores an index once, however many of its ranks own
                it: on one device nothing is replicated */
             for (int d = 1; d < p->compiled->list.n; d++)
@@ -372,7 +332,7 @@ static void weights_take_little_more_than_their_file(void **state)
 
 /* Steps ------------------------------------------------------------------- */
 
-static void steps_allocate_nothing(void **state)
+TEST(steps_allocate_nothing)
 {
     static const char *const devices[] = {"cpu", "cpu*3", "sim*2", "cpu,sim"};
     static const char *const names[] = {"llama-q-q8_0.gguf",
@@ -381,7 +341,6 @@ static void steps_allocate_nothing(void **state)
     int32_t token[N], seq[N];
     pl_err err = {0};
 
-    (void)state;
     for (int i = 0; i < 16; i++) {
         const char *name = names[i / 4 % 2];
         pl_options o = engine_run_options();
@@ -402,23 +361,22 @@ static void steps_allocate_nothing(void **state)
         engine_run_tokens(&r, &random, N, token);
         for (int k = 0; k < N; k++)
             seq[k] = k % 3;
-        logits = malloc((size_t)(N * r.n_vocab) * sizeof *logits);
-        assert_non_null(logits);
+        logits = test_need(1, (size_t)(N * r.n_vocab) * sizeof *logits);
         engine_run_decode(&r, 0, 2, token, logits); /* warm-up */
         alloc_stat_reset();
         for (int n = 1; n <= N; n += 13) {
-            pl_batch b = {n, token, seq, NULL, logits};
+            pl_batch b = {sizeof b, n, token, seq, NULL, logits};
 
-            assert_int_equal(pl_engine_decode(r.engine, &b, NULL, &err), PL_OK);
+            TEST_OK(pl_engine_decode(r.engine, &b, NULL, &err), err);
         }
-        assert_int_equal(pl_seq_copy(r.engine, 3, 0, &err), PL_OK);
-        assert_int_equal(pl_seq_trim(r.engine, 3, 5, &err), PL_OK);
+        TEST_OK(pl_seq_copy(r.engine, 3, 0, &err), err);
+        TEST_OK(pl_seq_trim(r.engine, 3, 5, &err), err);
         for (int k = 0; k < N; k++)
             seq[k] = 3;
         {
-            pl_batch b = {N, token, seq, NULL, logits};
+            pl_batch b = {sizeof b, N, token, seq, NULL, logits};
 
-            assert_int_equal(pl_engine_decode(r.engine, &b, NULL, &err), PL_OK);
+            TEST_OK(pl_engine_decode(r.engine, &b, NULL, &err), err);
         }
         if (alloc_stat_get().n_call)
             fail_msg("%s on %s: %" PRId64 " allocations in steps", name,
@@ -428,18 +386,24 @@ static void steps_allocate_nothing(void **state)
     }
 }
 
-int test_exec_memory(void)
+/* The last: it leaves a large heap behind, which would hide what is taken. */
+TEST(memory_out_gives_a_status_in_any_placement)
 {
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_out_gives_a_status_on_cpu),
-        cmocka_unit_test(memory_out_gives_a_status_on_sim),
-        cmocka_unit_test(memory_out_gives_a_status_on_proc),
-        cmocka_unit_test(memory_planned_is_what_is_taken),
-        cmocka_unit_test(weights_take_little_more_than_their_file),
-        cmocka_unit_test(steps_allocate_nothing),
-        /* leaves a large heap behind, which would hide what is taken */
-        cmocka_unit_test(memory_out_gives_a_status_in_any_placement),
-    };
+    const char *override = "attn_output=sim0,ffn_norm=host,attn_v=mirrored";
+    pl_options o = engine_run_options();
 
-    return TEST_RUN(tests);
+    o.devices = "cpu,sim*2";
+    o.split_mode = PL_SPLIT_LAYER;
+    o.host_experts = "1";
+    o.offload = PL_OFFLOAD_ON;
+    o.overrides = &override;
+    o.n_overrides = 1;
+    fail_each("llama-moe-f32.gguf", o, 4);
+    o.devices = "sim*3";
+    o.split_mode = PL_SPLIT_HYBRID;
+    o.hybrid_size = 2;
+    o.host_experts = NULL;
+    o.host_cache = true;
+    o.device_layers = "2";
+    fail_each("llama-moe-f32.gguf", o, 4);
 }

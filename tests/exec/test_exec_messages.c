@@ -85,16 +85,15 @@ static void counted(const char *path, const char *name, const char *on,
     p = pl_engine_plan(r.engine)->compiled;
     if (experts)
         two_a_layer(p, what);
-    logits = malloc((size_t)(MAX * r.n_vocab) * sizeof *logits);
-    assert_non_null(logits);
+    logits = test_need(1, (size_t)(MAX * r.n_vocab) * sizeof *logits);
     engine_run_tokens(&r, &random, MAX, token);
     for (int i = 0; i < 5; i++) {
         uint8_t wanted[MAX];
-        pl_batch b = {sizes[i], token, NULL, wanted, logits};
+        pl_batch b = {sizeof b, sizes[i], token, NULL, wanted, logits};
 
         for (int k = 0; k < sizes[i]; k++) /* all, some, none */
             wanted[k] = i == 1 || (i == 3 && k % 3 == 0) || (i == 0);
-        assert_int_equal(pl_engine_decode(r.engine, &b, NULL, &err), PL_OK);
+        TEST_OK(pl_engine_decode(r.engine, &b, NULL, &err), err);
         for (int from = 0; from < sizes[i]; from += 16) {
             struct graph_sizes z = {sizes[i] - from < 16 ? sizes[i] - from : 16,
                                     0, 0, 1};
@@ -110,7 +109,7 @@ static void counted(const char *path, const char *name, const char *on,
             steps++;
         }
     }
-    pl_engine_counters(r.engine, &c);
+    pl_engine_counters(r.engine, &c, sizeof c);
     if (c.steps != steps || c.messages != messages || c.message_bytes != bytes)
         fail_msg("%s: %" PRIu64 " steps, %" PRIu64 " messages of %" PRIu64
                  " bytes were counted; %" PRIu64 ", %" PRIu64 " and %" PRIu64
@@ -121,7 +120,7 @@ static void counted(const char *path, const char *name, const char *on,
     engine_run_close(&r);
 }
 
-static void messages_of_experts_are_two_a_layer(void **state)
+TEST(messages_of_experts_are_two_a_layer)
 {
     static const char *const names[] = {
         "qwen3moe-f32.gguf",         "qwen3moe-q-q4_k_m.gguf",
@@ -130,7 +129,6 @@ static void messages_of_experts_are_two_a_layer(void **state)
     enum { N = sizeof names / sizeof names[0] };
     int absent = 0;
 
-    (void)state;
     for (int i = 0; i <= N; i++) {
         const char *name = i < N ? names[i] : "models/fable-moe-Q8_0.gguf";
         const char *path = i < N ? test_ref(name) : test_file(name);
@@ -150,27 +148,25 @@ static void messages_of_experts_are_two_a_layer(void **state)
 }
 
 /* The first device may be one of those that have no rank. */
-static void messages_are_counted_whoever_is_idle(void **state)
+TEST(messages_are_counted_whoever_is_idle)
 {
     static const char *const on[] = {"cpu*3", "sim*3", "sim*2,cpu"};
     static const double split[] = {0, 1, 2};
     const char *path = test_ref("qwen3moe-f32.gguf");
 
-    (void)state;
     for (int k = 0; k < 3; k++) {
         counted(path, "qwen3moe-f32.gguf", on[k], 4, split, true);
         counted(path, "qwen3moe-f32.gguf", on[k], 0, split, true);
     }
 }
 
-static void messages_are_as_planned_in_every_family(void **state)
+TEST(messages_are_as_planned_in_every_family)
 {
     static const char *const names[] = {
         "llama-q-q8_0.gguf", "qwen2-bias-f32.gguf", "qwen3-tied-f32.gguf",
         "llama-moe-f32.gguf"};
     int absent = 0;
 
-    (void)state;
     for (int i = 0; i < 4; i++) {
         const char *path = test_ref(names[i]);
 
@@ -193,8 +189,8 @@ static const char *with_scales(const char *path)
     pl_err err = {0};
     char name[64];
 
-    assert_int_equal(gguf_open(&f, path, &err), PL_OK);
-    assert_int_equal(gguf_writer_create(&w, &err), PL_OK);
+    TEST_OK(gguf_open(&f, path, &err), err);
+    TEST_OK(gguf_writer_create(&w, &err), err);
     for (int64_t i = 0; i < gguf_n_kv(f); i++)
         gguf_put_kv(w, gguf_kv_at(f, i));
     for (int64_t i = 0; i < gguf_n_tensor(f); i++) {
@@ -209,28 +205,23 @@ static const char *with_scales(const char *path)
                  (int)(strrchr(t->name, '.') - t->name), t->name);
         gguf_put_tensor(w, name, PL_F32, 1, &n, scale);
     }
-    if (gguf_writer_save(w, out, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(gguf_writer_save(w, out, &err), err);
     gguf_writer_free(w);
     gguf_close(f);
     return out;
 }
 
-static void messages_with_expert_scales_are_two_a_layer(void **state)
+TEST(messages_with_expert_scales_are_two_a_layer)
 {
     static const char *const names[] = {"qwen3moe-f32", "glm4moe-f32"};
     char file[32], what[48];
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         const char *path;
 
         snprintf(file, sizeof file, "%s.gguf", names[i]);
         snprintf(what, sizeof what, "%s with scales", names[i]);
-        path = test_ref(file);
-        if (!path)
-            TEST_SKIP("%s is not at hand", file);
-        path = with_scales(path);
+        path = with_scales(test_ref_or_skip(file));
         for (int k = 0; k < N_DEVICES; k++)
             counted(path, what, devices[k], 0, NULL, true);
     }
@@ -239,7 +230,7 @@ static void messages_with_expert_scales_are_two_a_layer(void **state)
 /* Scales that come by reshape and row gather and are multiplied, as the
  * router's weights are, into the addends of a split contraction: the one
  * reduction waits until slots are summed and the residual is added. */
-static void messages_wait_for_scales_and_slots(void **state)
+TEST(messages_wait_for_scales_and_slots)
 {
     enum { E = 6, U = 2, D = 64, K = 96, T = 5 };
     static const int64_t w_dim[] = {E, D, K}, e_dim[] = {E}, d_dim[] = {D};
@@ -253,10 +244,10 @@ static void messages_wait_for_scales_and_slots(void **state)
     float first[T * D], out[T * D];
     pl_err err = {0};
 
-    (void)state;
     for (int on = 0; on < 4; on++) {
         static const char *const dev[] = {"cpu", "cpu*2", "sim*2", "cpu,sim"};
-        pl_options o = {.devices = dev[on],
+        pl_options o = {.size = sizeof o,
+                        .devices = dev[on],
                         .n_ranks = 2,
                         .n_threads = 1,
                         .n_ubatch = T,
@@ -268,10 +259,10 @@ static void messages_wait_for_scales_and_slots(void **state)
         pl_graph *g;
         pl_exec *x;
         pl_tensor in, ids, rw, res, w, s, norm, y;
-        pl_rows rows = {.n_tok = T, .n_out = T};
+        pl_rows rows = {.size = sizeof rows, .n_tok = T, .n_out = T};
         pl_counters c;
 
-        assert_int_equal(pl_graph_create(&g, &err), PL_OK);
+        TEST_OK(pl_graph_create(&g, &err), err);
         in = pl_input(g, "x", PL_F32, 3, x_dim);
         ids = pl_input(g, "ids", PL_I32, 2, ids_dim);
         rw = pl_input(g, "weights", PL_F32, 3, rw_dim);
@@ -302,7 +293,7 @@ static void messages_wait_for_scales_and_slots(void **state)
         if (pl_exec_step(x, &rows, &err) != PL_OK ||
             pl_tensor_get(x, y, out, 0, sizeof out, &err) != PL_OK)
             fail_msg("%s: %s", dev[on], err.message);
-        pl_exec_counters(x, &c);
+        pl_exec_counters(x, &c, sizeof c);
         assert_int_equal(c.messages, on > 0);
         assert_int_equal(c.message_bytes, on > 0 ? 4 * D * T : 0);
         if (on == 0)
@@ -341,14 +332,14 @@ static void must_fit(const struct program *all, const struct step *s,
 
 /* Where one shot or two are taken by the number of rows, each number takes one
  * of them, and has room for what it stages. */
-static void messages_go_one_way_for_any_rows(void **state)
+TEST(messages_go_one_way_for_any_rows)
 {
     static const char *const on[] = {"sim*2", "sim*3", "sim*4", "sim*5"};
 
-    (void)state;
     for (size_t k = 0; k < sizeof on / sizeof *on; k++) {
         pl_graph *g = place_model(4);
-        pl_options o = {.devices = on[k],
+        pl_options o = {.size = sizeof o,
+                        .devices = on[k],
                         .n_ranks = 8,
                         .no_fit = true,
                         .no_pin = true,
@@ -384,18 +375,4 @@ static void messages_go_one_way_for_any_rows(void **state)
         compiled_free(p);
         pl_graph_free(g);
     }
-}
-
-int test_exec_messages(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages_of_experts_are_two_a_layer),
-        cmocka_unit_test(messages_are_counted_whoever_is_idle),
-        cmocka_unit_test(messages_are_as_planned_in_every_family),
-        cmocka_unit_test(messages_with_expert_scales_are_two_a_layer),
-        cmocka_unit_test(messages_wait_for_scales_and_slots),
-        cmocka_unit_test(messages_go_one_way_for_any_rows),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -10,7 +10,8 @@
 
 static pl_exec *create(const pl_graph *g, const char *devices)
 {
-    const pl_options o = {.devices = devices,
+    const pl_options o = {.size = sizeof o,
+                          .devices = devices,
                           .n_threads = 1,
                           .n_ubatch = 4,
                           .n_ctx = 128,
@@ -19,35 +20,34 @@ static pl_exec *create(const pl_graph *g, const char *devices)
     pl_exec *x;
     pl_err err;
 
-    if (pl_exec_create(&x, g, &o, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_exec_create(&x, g, &o, &err), err);
     return x;
 }
 
 /* A step reads all pages up to a token's position, not its own alone. */
-static void exec_refuses_steps_whose_pages_are_not_the_caches(void **state)
+TEST(exec_refuses_steps_whose_pages_are_not_the_caches)
 {
     static const int32_t zero[2] = {0}, one[2] = {1, 1}, far[2] = {5, 9000};
     static const int32_t at_70[2] = {70, 71};
     static const int32_t good[4] = {0, 1, 1, 0}, first_bad[4] = {7, 1, 1, 0};
+    enum { SIZE = sizeof(pl_rows) };
     static const struct {
         pl_rows rows;
         pl_status status;
     } cases[] = {
-        {{2, 0, at_70, zero, good, 2}, PL_OK},
-        {{2, 0, at_70, one, good, 2}, PL_OK},
-        {{2, 0, zero, NULL, NULL, 0}, PL_OK},
-        {{2, 0, at_70, zero, first_bad, 2}, PL_BAD_ARGUMENT},
-        {{2, 0, at_70, zero, good, 1}, PL_BAD_ARGUMENT},
-        {{2, 0, far, zero, good, 2}, PL_BAD_ARGUMENT},
-        {{2, 0, far, zero, NULL, 0}, PL_BAD_ARGUMENT},
-        {{2, 0, zero, one, NULL, 0}, PL_BAD_ARGUMENT},
+        {{SIZE, 2, 0, at_70, zero, good, 2}, PL_OK},
+        {{SIZE, 2, 0, at_70, one, good, 2}, PL_OK},
+        {{SIZE, 2, 0, zero, NULL, NULL, 0}, PL_OK},
+        {{SIZE, 2, 0, at_70, zero, first_bad, 2}, PL_BAD_ARGUMENT},
+        {{SIZE, 2, 0, at_70, zero, good, 1}, PL_BAD_ARGUMENT},
+        {{SIZE, 2, 0, far, zero, good, 2}, PL_BAD_ARGUMENT},
+        {{SIZE, 2, 0, far, zero, NULL, 0}, PL_BAD_ARGUMENT},
+        {{SIZE, 2, 0, zero, one, NULL, 0}, PL_BAD_ARGUMENT},
     };
     const pl_dim dim[3] = {{1, PL_N_TOK}, {1, PL_CONST}, {8, PL_CONST}};
     pl_graph *g;
     pl_tensor x, k, v;
 
-    (void)state;
     assert_int_equal(pl_graph_create(&g, NULL), PL_OK);
     x = pl_input(g, "x", PL_F32, 3, dim);
     k = pl_cache_write(g, pl_cache(g, "k", PL_F32, 1, 8, false), x);
@@ -80,7 +80,7 @@ static pl_exec *without_options(const pl_graph *g)
 
 /* No op takes matrices dealt out whole, so only a layout asked for, or a role
  * that means something else, brings this about. */
-static void exec_keeps_matrices_dealt_out_whole(void **state)
+TEST(exec_keeps_matrices_dealt_out_whole)
 {
     enum { BYTES = 3 * 20 * 2 * 34 }; /* [3, 20, 64] in Q8_0 */
     const int64_t dim[3] = {3, 20, 64};
@@ -90,7 +90,6 @@ static void exec_keeps_matrices_dealt_out_whole(void **state)
     pl_graph *g;
     pl_tensor w;
 
-    (void)state;
     for (int i = 0; i < BYTES; i++)
         put[i] = (unsigned char)test_below(&seed, 256);
     assert_int_equal(pl_graph_create(&g, NULL), PL_OK);
@@ -106,11 +105,10 @@ static void exec_keeps_matrices_dealt_out_whole(void **state)
         for (size_t at = 0, n; at < BYTES; at += n) {
             n = 1 + (size_t)test_below(&seed, 2000);
             n = n < BYTES - at ? n : BYTES - at;
-            if (pl_tensor_set(e, w, put + at, at, n, &err) != PL_OK)
-                fail_msg("%s", err.message);
+            TEST_OK(pl_tensor_set(e, w, put + at, at, n, &err), err);
         }
         memset(got, 0, sizeof got);
-        assert_int_equal(pl_tensor_get(e, w, got, 0, BYTES, &err), PL_OK);
+        TEST_OK(pl_tensor_get(e, w, got, 0, BYTES, &err), err);
         assert_memory_equal(got, put, BYTES);
         pl_exec_free(e);
     }
@@ -118,7 +116,7 @@ static void exec_keeps_matrices_dealt_out_whole(void **state)
 }
 
 /* What is refused is told as it was asked, sums that overflow included. */
-static void exec_refuses_bytes_beyond_a_tensor(void **state)
+TEST(exec_refuses_bytes_beyond_a_tensor)
 {
     static const struct {
         bool set, kept; /* of the weight, else of the kept value */
@@ -137,7 +135,6 @@ static void exec_refuses_bytes_beyond_a_tensor(void **state)
     pl_graph *g;
     pl_exec *e;
 
-    (void)state;
     assert_int_equal(pl_graph_create(&g, NULL), PL_OK);
     w = pl_weight(g, "w", PL_F32, 1, dim, PL_ROLE_NORM);
     y = pl_mul(g, pl_input(g, "x", PL_F32, 2, rows), w);
@@ -163,7 +160,7 @@ static void exec_refuses_bytes_beyond_a_tensor(void **state)
 
 /* Angles that overflow give values that mean nothing, where sums may be NaN: no
  * more. A model's factors are looked at when it is opened. */
-static void exec_rope_takes_any_factors(void **state)
+TEST(exec_rope_takes_any_factors)
 {
     static const float factor[][2] = {{0, 1},       {NAN, INFINITY},
                                       {-1, 1e-45f}, {1e-31f, -0.0f},
@@ -173,10 +170,10 @@ static void exec_rope_takes_any_factors(void **state)
     const pl_dim dim[3] = {{1, PL_N_TOK}, {2, PL_CONST}, {6, PL_CONST}};
     const int64_t half = 2;
 
-    (void)state;
     for (int neox = 0; neox < 2; neox++) {
-        const pl_rope rope = {.n_rot = 4, .neox = neox, .base = 10000};
-        const pl_rows rows = {4, 0, NULL, NULL, NULL, 0};
+        const pl_rope rope = {
+            .size = sizeof rope, .n_rot = 4, .neox = neox, .base = 10000};
+        const pl_rows rows = {sizeof rows, 4, 0, NULL, NULL, NULL, 0};
         float x[48], y[48];
         pl_graph *g;
         pl_tensor in, at, f, out;
@@ -206,16 +203,4 @@ static void exec_rope_takes_any_factors(void **state)
         pl_exec_free(e);
         pl_graph_free(g);
     }
-}
-
-int test_exec_misuse(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exec_refuses_steps_whose_pages_are_not_the_caches),
-        cmocka_unit_test(exec_refuses_bytes_beyond_a_tensor),
-        cmocka_unit_test(exec_keeps_matrices_dealt_out_whole),
-        cmocka_unit_test(exec_rope_takes_any_factors),
-    };
-
-    return TEST_RUN(tests);
 }

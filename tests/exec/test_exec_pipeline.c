@@ -75,8 +75,7 @@ static void make(struct graph *y, uint64_t *seed)
     y->middle = pl_tensor_find(y->g, "l_out.3");
     assert_true(y->g->node[y->logits].output && y->middle >= 0);
     pl_keep(y->g, y->middle);
-    y->bytes = calloc((size_t)y->g->n_node, sizeof *y->bytes);
-    assert_non_null(y->bytes);
+    y->bytes = test_need((size_t)y->g->n_node, sizeof *y->bytes);
     for (int i = 0; i < y->g->n_node; i++) {
         const struct graph_node *n = &y->g->node[i];
         size_t size;
@@ -126,8 +125,7 @@ static pl_exec *open_exec(const struct graph *y, const pl_options *o)
     pl_exec *x;
     pl_err err;
 
-    if (pl_exec_create(&x, y->g, o, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_exec_create(&x, y->g, o, &err), err);
     for (int i = 0; i < y->g->n_node; i++)
         if (y->bytes[i] &&
             pl_tensor_set(x, i, y->bytes[i], 0, weight_bytes(&y->g->node[i]),
@@ -146,16 +144,15 @@ static void step(const struct graph *y, pl_exec *x, struct batch *b, int n)
     for (int k = 0; k < n; k++) {
         size_t size = 4 * (size_t)b[k].n;
 
-        rows[k] =
-            (pl_rows){b[k].n, b[k].n_out, b[k].pos, b[k].seq, pages, PAGES};
+        rows[k] = (pl_rows){sizeof(pl_rows), b[k].n, b[k].n_out, b[k].pos,
+                            b[k].seq,        pages,  PAGES};
         if (exec_set_input(x, k, y->tokens, b[k].token, 0, size, &err) ||
             exec_set_input(x, k, y->pos, b[k].pos, 0, size, &err) ||
             exec_set_input(x, k, y->out_ids, b[k].out, 0,
                            4 * (size_t)b[k].n_out, &err))
             fail_msg("%s", err.message);
     }
-    if (exec_steps(x, n, rows, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(exec_steps(x, n, rows, &err), err);
     memset(b[0].logits, 0xff, sizeof b[0].logits);
     for (int k = 0; k < n; k++)
         if (exec_get_output(x, k, y->logits, b[k].logits, 0,
@@ -167,7 +164,8 @@ static void step(const struct graph *y, pl_exec *x, struct batch *b, int n)
 
 static pl_options options(int n_ranks)
 {
-    return (pl_options){.devices = "cpu",
+    return (pl_options){.size = sizeof(pl_options),
+                        .devices = "cpu",
                         .n_ranks = n_ranks,
                         .n_threads = 1,
                         .no_pin = true,
@@ -178,14 +176,13 @@ static pl_options options(int n_ranks)
                         .n_seq = N_SEQ};
 }
 
-static void pipeline_gives_each_micro_batch_its_own_bits(void **state)
+TEST(pipeline_gives_each_micro_batch_its_own_bits)
 {
     static struct batch want[MOST], got[MOST];
     uint64_t seed = test_seed();
     struct graph y;
     int n_run = 0, rounds = test_long() ? 8 : 1;
 
-    (void)state;
     make(&y, &seed);
     for (int r = 0; r < rounds * (int)(sizeof splits / sizeof *splits); r++) {
         int i = r / rounds, ranks = 2 + r % 3;
@@ -229,13 +226,4 @@ static void pipeline_gives_each_micro_batch_its_own_bits(void **state)
     pl_graph_free(y.g);
     print_message("%d runs of 1 to %d micro-batches agree\n", n_run, MOST);
     assert_true(n_run > MOST * 10);
-}
-
-int test_exec_pipeline(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pipeline_gives_each_micro_batch_its_own_bits),
-    };
-
-    return TEST_RUN(tests);
 }

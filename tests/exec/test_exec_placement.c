@@ -381,6 +381,27 @@ static void copies_are_read(struct job *j, const struct compiled *p,
         }
 }
 
+/* No queue waits twice in a row for what the other queue of its device has. */
+static void waits_are_new(struct job *j, const struct compiled *p)
+{
+    for (int d = 0; d < p->list.n; d++)
+        for (int k = 0; k < p->low->n_script; k++) {
+            const struct script *x = &p->low->prog[d].script[k];
+            const struct step *last[QUEUE_COUNT] = {NULL};
+
+            for (int i = 0; i < x->n_step; i++) {
+                const struct step *s = &x->step[i], *t = last[s->queue];
+
+                if (t && t->kind == STEP_WAIT && s->kind == STEP_WAIT &&
+                    t->event.dev == d && s->event.dev == d &&
+                    t->event.event == s->event.event && t->micro == s->micro)
+                    JOB_FAIL(j, p, "%s, script %d: step %d waits once more",
+                             p->list.dev[d].name, k, i);
+                last[s->queue] = s;
+            }
+        }
+}
+
 /* ---- runs ---------------------------------------------------------------- */
 
 static void set_inputs(struct job *j, pl_exec *x, int s, int micro)
@@ -490,7 +511,8 @@ static void read_caches(struct job *j, pl_exec *x, bool first)
 
 static pl_options options(const struct job *j, const char *devices)
 {
-    return (pl_options){.devices = devices,
+    return (pl_options){.size = sizeof(pl_options),
+                        .devices = devices,
                         .n_ranks = j->n_rank,
                         .n_threads = 1,
                         .no_pin = true,
@@ -565,6 +587,7 @@ static bool run_placed(struct job *j, bool stay_home, int *n_copy,
         JOB_FAIL(j, NULL, "%s", err.message);
     program_reads_back(p->low->prog, p->low->n_dev);
     copies_are_read(j, p, n_copy);
+    waits_are_new(j, p);
     if (test_below(seed, 4) == 0)
         setenv("PL_DEBUG", "guard", 1);
     s = exec_create(&x, p, &o, &err);
@@ -581,13 +604,12 @@ static bool run_placed(struct job *j, bool stay_home, int *n_copy,
     return true;
 }
 
-static void exec_random_placements_equal_one_device(void **state)
+TEST(exec_random_placements_equal_one_device)
 {
     const int enough = test_long() ? 20000 : 300;
     uint64_t seed = test_seed();
     int refused = 0, again = 0, n_copy = 0;
 
-    (void)state;
     assert_int_equal(setenv("HWLOC_SYNTHETIC", "core:2 pu:1", 1), 0);
     for (int n = 0; n < enough; n++, seed++) {
         uint64_t other = seed ^ 0x5a5a5a5a;
@@ -607,13 +629,4 @@ static void exec_random_placements_equal_one_device(void **state)
                   "home since one cannot be streamed; %d copies read buffers\n",
                   2 * enough - again, refused - again, n_copy);
     assert_in_range(again, 0, enough / 50);
-}
-
-int test_exec_placement(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exec_random_placements_equal_one_device),
-    };
-
-    return TEST_RUN(tests);
 }

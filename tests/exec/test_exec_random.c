@@ -427,7 +427,8 @@ static void run(struct job *j, enum mode mode, uint64_t *seed)
     int n_dev = 1 + (int)test_below(seed, 4);
     double share[4];
     char dev[32];
-    pl_options o = {.devices = dev,
+    pl_options o = {.size = sizeof o,
+                    .devices = dev,
                     .n_ranks = j->n_rank,
                     .n_threads = 1 + (test_below(seed, 4) == 0),
                     .no_pin = true,
@@ -467,7 +468,7 @@ static void run(struct job *j, enum mode mode, uint64_t *seed)
     for (int i = 0; i < j->r.n_node; i++)
         if (mode < FAST && is_cache(&j->r.g->node[i]))
             check_cache(j, x, i, j->f.n_step - 1);
-    pl_exec_counters(x, &c);
+    pl_exec_counters(x, &c, sizeof c);
     assert_int_equal(c.steps, j->f.n_step);
     pl_exec_free(x);
 }
@@ -572,14 +573,13 @@ static bool complete(void)
     return wrong == 0;
 }
 
-static void exec_random_graphs_equal_the_unsplit_evaluation(void **state)
+TEST(exec_random_graphs_equal_the_unsplit_evaluation)
 {
     const int enough = test_long() ? 20000 : 2000, most = 2 * enough;
     const uint64_t low = ((uint64_t)1 << AIM_SHIFT) - 1;
     uint64_t seed = test_seed(), drawn = seed;
     int n = 0, redrawn = 0, aimed = 0;
 
-    (void)state;
     memset(seen, 0, sizeof seen);
     /* to read this machine's again for each run takes longer than the run */
     assert_int_equal(setenv("HWLOC_SYNTHETIC", "core:2 pu:1", 1), 0);
@@ -679,20 +679,18 @@ static const char *const corners[] = {
     "h: f32[n_tok, 4] = scale(e) scale=4 !output !want=mirrored\n",
 };
 
-static void exec_corners_equal_the_unsplit_evaluation(void **state)
+TEST(exec_corners_equal_the_unsplit_evaluation)
 {
     uint64_t seed = test_seed();
     int n = 0;
 
-    (void)state;
     for (size_t c = 0; c < sizeof corners / sizeof *corners; c++)
         for (int k = 0; k < 8; k++) {
             struct job j = {.n_rank = 3 + k % 2, .seed = seed++};
             uint64_t s = j.seed;
             pl_err err;
 
-            if (random_graph_parse(&j.r, corners[c], &s, &err) != PL_OK)
-                fail_msg("%s", err.message);
+            TEST_OK(random_graph_parse(&j.r, corners[c], &s, &err), err);
             if (job_fill(&j, &s)) {
                 run(&j, CHECK, &s);
                 run(&j, CHECK_AGAIN, &s);
@@ -701,14 +699,4 @@ static void exec_corners_equal_the_unsplit_evaluation(void **state)
             job_free(&j);
         }
     assert_true(n > 4 * (int)(sizeof corners / sizeof *corners));
-}
-
-int test_exec_random(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exec_corners_equal_the_unsplit_evaluation),
-        cmocka_unit_test(exec_random_graphs_equal_the_unsplit_evaluation),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -129,9 +129,8 @@ static void add_weight(struct split *s, const struct num_node *n,
 static void add_macs(struct split *s, const struct graph_sizes *z)
 {
     const struct compiled *p = s->p;
-    double *all = calloc((size_t)p->g->n_node, sizeof *all);
+    double *all = test_need((size_t)p->g->n_node, sizeof *all);
 
-    assert_non_null(all);
     for (int d = 0; d < p->list.n; d++)
         for (int i = 0; i < p->low->prog[d].script[0].n_step; i++) {
             const struct step *st = &p->low->prog[d].script[0].step[i];
@@ -269,9 +268,8 @@ static void judge_sums(const struct split *s)
 static void survey(struct split *s)
 {
     const struct compiled *p = s->p;
-    bool *seen = calloc((size_t)p->g->n_node, sizeof *seen);
+    bool *seen = test_need((size_t)p->g->n_node, sizeof *seen);
 
-    assert_non_null(seen);
     for (int i = 0; i < p->g->n_node; i++)
         if (p->g->node[i].op == OP_attention) {
             const struct graph_node *x = &p->g->node[i];
@@ -304,7 +302,7 @@ static void run(const char *path, const char *name, const char *devices,
     enum { N = 7 };
     pl_options o = engine_run_options();
     struct engine_run e;
-    struct split *s = calloc(1, sizeof *s);
+    struct split *s = test_need(1, sizeof *s);
     char what[160];
     uint64_t random = test_seed();
     int32_t token[N];
@@ -312,7 +310,6 @@ static void run(const char *path, const char *name, const char *devices,
     pl_counters c;
     double sum = 0;
 
-    assert_non_null(s);
     o.devices = devices;
     o.n_ranks = share ? 0 : n_rank;
     o.tensor_split = share;
@@ -329,8 +326,7 @@ static void run(const char *path, const char *name, const char *devices,
         s->share[r] = (share ? share[r] : 1) / sum;
     survey(s);
     engine_run_tokens(&e, &random, N, token);
-    logits = malloc((size_t)(N * e.n_vocab) * sizeof *logits);
-    assert_non_null(logits);
+    logits = test_need(1, (size_t)(N * e.n_vocab) * sizeof *logits);
     engine_run_decode(&e, 0, N, token, logits);
     engine_run_decode(&e, 0, 1, token, logits);
     free(logits);
@@ -338,7 +334,7 @@ static void run(const char *path, const char *name, const char *devices,
     add_macs(s, &(struct graph_sizes){1, 1, s->p->max.n_slot, 1});
     judge(s);
     judge_sums(s);
-    pl_engine_counters(e.engine, &c);
+    pl_engine_counters(e.engine, &c, sizeof c);
     for (int r = 0; r < n_rank; r++) {
         if (fabs((double)c.weight_bytes[r] - s->sum[BYTES][r]) > 64)
             fail_msg("%s: rank %d holds %.0f bytes, the counters say %" PRIu64,
@@ -377,7 +373,7 @@ static void each_model(void (*test)(const char *path, const char *name))
             snprintf(absent + strlen(absent), sizeof absent - strlen(absent),
                      " %s", names[i]);
     }
-    test(test_file("models/fable-moe-Q8_0.gguf"), "fable-moe-Q8_0.gguf");
+    test(test_model(), "fable-moe-Q8_0.gguf");
     if (absent[0])
         TEST_SKIP("not at hand:%s", absent);
 }
@@ -401,24 +397,12 @@ static void uneven_ranks(const char *path, const char *name)
     }
 }
 
-static void split_of_equal_ranks_is_within_a_grain(void **state)
+TEST(split_of_equal_ranks_is_within_a_grain)
 {
-    (void)state;
     each_model(equal_ranks);
 }
 
-static void split_of_uneven_ranks_is_within_a_grain(void **state)
+TEST(split_of_uneven_ranks_is_within_a_grain)
 {
-    (void)state;
     each_model(uneven_ranks);
-}
-
-int test_exec_split(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(split_of_equal_ranks_is_within_a_grain),
-        cmocka_unit_test(split_of_uneven_ranks_is_within_a_grain),
-    };
-
-    return TEST_RUN(tests);
 }

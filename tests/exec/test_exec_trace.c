@@ -90,7 +90,7 @@ static void check_events(const char *text, const struct compiled *p,
     json_decref(all);
 }
 
-static void exec_trace_shows_every_step(void **state)
+TEST(exec_trace_shows_every_step)
 {
     static const struct {
         pl_options o;
@@ -114,9 +114,8 @@ static void exec_trace_shows_every_step(void **state)
          10,
          true},
     };
-    const char *path = test_file("models/fable-moe-Q8_0.gguf");
+    const char *path = test_model();
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         pl_options o = engine_run_options();
         struct test_text t = {0};
@@ -149,7 +148,7 @@ static void exec_trace_shows_every_step(void **state)
                 n++;
             expect(&want, p, x->last_script, n);
         }
-        pl_exec_traced(r.engine->exec, &sum);
+        pl_exec_traced(r.engine->exec, &sum, sizeof sum);
         assert_int_equal(sum.runs, 2);
         assert_int_equal(sum.copy_s > 0, rows[i].copies);
         assert_true(sum.hidden_s >= 0);
@@ -164,7 +163,7 @@ static void exec_trace_shows_every_step(void **state)
     }
 }
 
-static void exec_trace_hidden_is_what_overlaps(void **state)
+TEST(exec_trace_hidden_is_what_overlaps)
 {
     static const struct {
         struct trace_span busy[4];
@@ -187,7 +186,6 @@ static void exec_trace_hidden_is_what_overlaps(void **state)
         {{{0, 10}}, 1, {{1, 2}, {1, 2}}, 2, 2}, /* two receivers */
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct trace_span busy[4];
         double h;
@@ -200,32 +198,25 @@ static void exec_trace_hidden_is_what_overlaps(void **state)
     }
 }
 
-static void exec_trace_survives_each_failed_allocation(void **state)
+TEST(exec_trace_survives_each_failed_allocation)
 {
-    const char *path = test_file("models/fable-moe-Q8_0.gguf");
+    const char *path = test_model();
     pl_options o = engine_run_options();
     struct test_text t = {0};
-    bool failed = true;
+    bool failed;
     pl_model *m;
     pl_plan *p;
 
-    (void)state;
-    if (!path)
-        fail_msg("models/fable-moe-Q8_0.gguf is absent, but belongs "
-                 "to the repository");
     assert_int_equal(pl_model_open(&m, path, NULL), PL_OK);
     assert_int_equal(pl_plan_create(&p, m, &o, NULL), PL_OK);
     t.s = malloc(t.cap = 65536);
-    for (int64_t n = 1; failed; n++) {
+    for (int64_t n = 0; alloc_each(&n);) {
         struct exec_trace *x;
-        pl_status s;
         pl_err err;
 
         t.n = 0;
-        alloc_fail_at(n);
-        s = exec_trace_create(&x, p->compiled, test_text_add, &t, &err);
-        failed = alloc_fail_off();
-        assert_int_equal(s, failed ? PL_NO_MEMORY : PL_OK);
+        failed = alloc_ran(
+            exec_trace_create(&x, p->compiled, test_text_add, &t, &err));
         assert_int_equal(x == NULL, failed);
         assert_int_equal(t.n == 0, failed);
         exec_trace_free(x);
@@ -233,15 +224,4 @@ static void exec_trace_survives_each_failed_allocation(void **state)
     pl_plan_free(p);
     pl_model_free(m);
     free(t.s);
-}
-
-int test_exec_trace(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exec_trace_shows_every_step),
-        cmocka_unit_test(exec_trace_hidden_is_what_overlaps),
-        cmocka_unit_test(exec_trace_survives_each_failed_allocation),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -84,12 +84,11 @@ static uint64_t by_devices(struct arena *a, const uint64_t *x, int n, int n_dev,
     return all.x[0];
 }
 
-static void exec_tree_is_one_whoever_carries_the_ranks(void **state)
+TEST(exec_tree_is_one_whoever_carries_the_ranks)
 {
     uint64_t seed = test_seed();
     int n_trial = test_long() ? 200000 : 20000;
 
-    (void)state;
     for (int trial = 0; trial < n_trial; trial++) {
         int n = 1 + (int)test_below(&seed, test_below(&seed, 2) ? 8 : 64);
         int rank0[65], n_rank[65], n_dev = 0;
@@ -105,13 +104,4 @@ static void exec_tree_is_one_whoever_carries_the_ranks(void **state)
         assert_true(by_devices(&a, x, n, n_dev, rank0, n_rank) == tree(x, n));
         arena_fini(&a);
     }
-}
-
-int test_exec_tree(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exec_tree_is_one_whoever_carries_the_ranks),
-    };
-
-    return TEST_RUN(tests);
 }

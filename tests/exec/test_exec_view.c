@@ -28,7 +28,8 @@ static const char text[] =
 
 static pl_exec *create(const pl_graph *g, const char *devices)
 {
-    const pl_options o = {.devices = devices,
+    const pl_options o = {.size = sizeof o,
+                          .devices = devices,
                           .n_ranks = 3,
                           .n_threads = 1,
                           .n_ubatch = N_TOK,
@@ -38,8 +39,7 @@ static pl_exec *create(const pl_graph *g, const char *devices)
     pl_exec *x;
     pl_err err;
 
-    if (pl_exec_create(&x, g, &o, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_exec_create(&x, g, &o, &err), err);
     return x;
 }
 
@@ -48,8 +48,7 @@ static pl_graph *graph(void)
     pl_graph *g;
     pl_err err;
 
-    if (pl_graph_parse(&g, text, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_graph_parse(&g, text, &err), err);
     return g;
 }
 
@@ -77,7 +76,7 @@ static bool readable(const struct graph_node *n)
 /* Leaves of random values, and one step. */
 static void fill(pl_exec *x, const pl_graph *g, uint64_t *seed)
 {
-    const pl_rows rows = {.n_tok = N_TOK};
+    const pl_rows rows = {.size = sizeof rows, .n_tok = N_TOK};
     pl_err err;
 
     for (int t = 0; t < g->n_node; t++) {
@@ -103,8 +102,7 @@ static void fill(pl_exec *x, const pl_graph *g, uint64_t *seed)
         free(v);
         free(b);
     }
-    if (pl_exec_step(x, &rows, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_exec_step(x, &rows, &err), err);
 }
 
 /* Values of the whole tensor as a view has them. */
@@ -177,13 +175,12 @@ static int64_t at(const pl_view *v, int64_t k)
     return a;
 }
 
-static void exec_view_gets_what_the_whole_has_there(void **state)
+TEST(exec_view_gets_what_the_whole_has_there)
 {
     static const char *const devices[] = {"cpu", "cpu*3", "sim*2"};
     uint64_t seed = test_seed();
     pl_graph *g = graph();
 
-    (void)state;
     for (int k = 0; k < 3; k++) {
         pl_exec *x = create(g, devices[k]);
 
@@ -216,13 +213,12 @@ static void exec_view_gets_what_the_whole_has_there(void **state)
     pl_graph_free(g);
 }
 
-static void exec_view_sets_its_values_alone(void **state)
+TEST(exec_view_sets_its_values_alone)
 {
     static const char *const devices[] = {"cpu*2", "sim*3"};
     uint64_t seed = test_seed();
     pl_graph *g = graph();
 
-    (void)state;
     for (int k = 0; k < 2; k++) {
         pl_exec *x = create(g, devices[k]);
 
@@ -264,7 +260,7 @@ static void exec_view_sets_its_values_alone(void **state)
     pl_graph_free(g);
 }
 
-static void exec_view_outside_is_refused(void **state)
+TEST(exec_view_outside_is_refused)
 {
     static const struct {
         const char *name;
@@ -295,7 +291,6 @@ static void exec_view_outside_is_refused(void **state)
     uint64_t seed = test_seed();
     float out[700];
 
-    (void)state;
     fill(x, g, &seed);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         pl_err err = {0};
@@ -318,55 +313,48 @@ static void exec_view_outside_is_refused(void **state)
 
 /* Weights go up while the last step's values come down; the next step sees
  * them all, the values are those of the step before. */
-static void exec_async_keeps_the_order_of_the_calls(void **state)
+TEST(exec_async_keeps_the_order_of_the_calls)
 {
     static const char *const devices[] = {"cpu*2", "sim*3"};
-    const pl_rows rows = {.n_tok = N_TOK};
+    const pl_rows rows = {.size = sizeof rows, .n_tok = N_TOK};
     uint64_t seed = test_seed();
     pl_graph *g = graph();
     pl_tensor w = pl_tensor_find(g, "w"), z = pl_tensor_find(g, "z");
     pl_tensor x = pl_tensor_find(g, "x");
 
-    (void)state;
     for (int k = 0; k < 2; k++) {
         static float put[20][N_TOK * 96], got[20][N_TOK * 96], back[7 * 96];
         pl_exec *e = create(g, devices[k]);
         pl_err err;
 
-        assert_int_equal(pl_exec_wait(e, &err), PL_OK); /* nothing to do */
+        TEST_OK(pl_exec_wait(e, &err), err); /* nothing to do */
         fill(e, g, &seed);
         for (int i = 0; i < 20; i++) {
             for (int j = 0; j < N_TOK * 96; j++)
                 put[i][j] = test_unit(&seed);
-            assert_int_equal(
-                pl_tensor_set_async(e, x, put[i], 0, sizeof put[i], &err),
-                PL_OK);
-            assert_int_equal(
-                pl_tensor_set_async(e, w, put[i], 4 * 96, 2 * 4 * 96, &err),
-                PL_OK);
-            if (pl_exec_step(e, &rows, &err) != PL_OK)
-                fail_msg("%s", err.message);
-            assert_int_equal(
-                pl_tensor_get_async(e, z, got[i], 0, sizeof got[i], &err),
-                PL_OK);
+            TEST_OK(pl_tensor_set_async(e, x, put[i], 0, sizeof put[i], &err),
+                    err);
+            TEST_OK(pl_tensor_set_async(e, w, put[i], 4 * 96, 2 * 4 * 96, &err),
+                    err);
+            TEST_OK(pl_exec_step(e, &rows, &err), err);
+            TEST_OK(pl_tensor_get_async(e, z, got[i], 0, sizeof got[i], &err),
+                    err);
         }
-        assert_int_equal(pl_exec_wait(e, &err), PL_OK);
-        assert_int_equal(pl_tensor_get(e, w, back, 0, sizeof back, &err),
-                         PL_OK);
+        TEST_OK(pl_exec_wait(e, &err), err);
+        TEST_OK(pl_tensor_get(e, w, back, 0, sizeof back, &err), err);
         assert_memory_equal(back + 96, put[19], 2 * 4 * 96);
         for (int i = 0; i < 20; i++)
             for (int j = 0; j < N_TOK * 96; j++)
                 assert_true(got[i][j] == (put[i][j] > 0 ? put[i][j] : 0));
         for (int i = 0; i < 20; i++) /* freed while it is busy */
-            assert_int_equal(
-                pl_tensor_get_async(e, z, got[i], 0, sizeof got[i], &err),
-                PL_OK);
+            TEST_OK(pl_tensor_get_async(e, z, got[i], 0, sizeof got[i], &err),
+                    err);
         pl_exec_free(e);
     }
     pl_graph_free(g);
 }
 
-static void exec_async_tells_its_failure_once(void **state)
+TEST(exec_async_tells_its_failure_once)
 {
     pl_graph *g = graph();
     pl_exec *e = create(g, "cpu*2");
@@ -374,21 +362,21 @@ static void exec_async_tells_its_failure_once(void **state)
     float v[4] = {1, 2, 3, 4}, got[4] = {0};
     pl_err err;
 
-    (void)state;
-    assert_int_equal(pl_tensor_set(e, w, v, 0, sizeof v, &err), PL_OK);
-    assert_int_equal(pl_tensor_get_async(e, w, got, 4 * 672, 4, &err), PL_OK);
-    assert_int_equal(pl_tensor_set_async(e, w, got, 0, sizeof v, &err), PL_OK);
-    assert_int_equal(pl_exec_step(e, &(pl_rows){.n_tok = 1}, &err),
-                     PL_BAD_ARGUMENT);
+    TEST_OK(pl_tensor_set(e, w, v, 0, sizeof v, &err), err);
+    TEST_OK(pl_tensor_get_async(e, w, got, 4 * 672, 4, &err), err);
+    TEST_OK(pl_tensor_set_async(e, w, got, 0, sizeof v, &err), err);
+    assert_int_equal(
+        pl_exec_step(e, &(pl_rows){.size = sizeof(pl_rows), .n_tok = 1}, &err),
+        PL_BAD_ARGUMENT);
     assert_non_null(strstr(err.message, "w: 4 bytes from byte 2688"));
-    assert_int_equal(pl_tensor_get(e, w, got, 0, sizeof v, &err), PL_OK);
+    TEST_OK(pl_tensor_get(e, w, got, 0, sizeof v, &err), err);
     assert_memory_equal(got, v, sizeof v); /* what stood behind is not done */
-    assert_int_equal(pl_exec_wait(e, &err), PL_OK);
+    TEST_OK(pl_exec_wait(e, &err), err);
     pl_exec_free(e);
     pl_graph_free(g);
 }
 
-static void exec_view_and_async_survive_want_of_memory(void **state)
+TEST(exec_view_and_async_survive_want_of_memory)
 {
     const pl_view row = {1, {30}, {3}, 5};
     pl_graph *g = graph();
@@ -396,7 +384,6 @@ static void exec_view_and_async_survive_want_of_memory(void **state)
     unsigned char got[128];
     pl_exec *e = create(g, "cpu*2");
 
-    (void)state;
     for (int k = 0; k < 2; k++) {
         bool reached = true;
 
@@ -414,18 +401,4 @@ static void exec_view_and_async_survive_want_of_memory(void **state)
     }
     pl_exec_free(e);
     pl_graph_free(g);
-}
-
-int test_exec_view(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exec_view_gets_what_the_whole_has_there),
-        cmocka_unit_test(exec_view_sets_its_values_alone),
-        cmocka_unit_test(exec_view_outside_is_refused),
-        cmocka_unit_test(exec_async_keeps_the_order_of_the_calls),
-        cmocka_unit_test(exec_async_tells_its_failure_once),
-        cmocka_unit_test(exec_view_and_async_survive_want_of_memory),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -96,15 +96,15 @@ static void scene_init(struct scene *s, const char *devices, uint64_t *seed)
 {
     pl_err err;
 
-    *s = (struct scene){.o = {.devices = devices,
+    *s = (struct scene){.o = {.size = sizeof s->o,
+                              .devices = devices,
                               .n_ranks = 3,
                               .n_threads = 1,
                               .n_ubatch = 4,
                               .n_ctx = 128,
                               .n_seq = 1,
                               .no_pin = true}};
-    if (pl_graph_parse(&s->g, text, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_graph_parse(&s->g, text, &err), err);
     scene_exec(s);
     s->data = test_need((size_t)s->g->n_node, sizeof *s->data);
     for (int i = 0; i < s->g->n_node; i++) {
@@ -163,11 +163,10 @@ static void check_all(struct scene *s)
 
 /* ---- loading ------------------------------------------------------------- */
 
-static void weights_loaded_are_read_back(void **state)
+TEST(weights_loaded_are_read_back)
 {
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int k = 0; k < N_DEVICES; k++)
         for (int n_thread = 1; n_thread < 4; n_thread += 2) {
             struct scene s;
@@ -216,11 +215,10 @@ static void put_ranges(struct scene *s, int node, uint64_t *seed)
 }
 
 /* Padding too. */
-static void weights_loaded_equal_rows_put(void **state)
+TEST(weights_loaded_equal_rows_put)
 {
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int k = 0; k < 3; k++) { /* of cpu, whose memory is zero before */
         struct scene s;
         pl_exec *loaded;
@@ -247,11 +245,10 @@ static void weights_loaded_equal_rows_put(void **state)
     }
 }
 
-static void weights_put_in_ranges_are_read_in_ranges(void **state)
+TEST(weights_put_in_ranges_are_read_in_ranges)
 {
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int k = 0; k < N_DEVICES; k++) {
         struct scene s;
 
@@ -298,7 +295,7 @@ static void progress(void *user, const char *what, uint64_t done,
 }
 
 /* One write a slab, and no reads; a storage's last slab may be small. */
-static void weights_go_to_devices_by_slabs(void **state)
+TEST(weights_go_to_devices_by_slabs)
 {
     uint64_t seed = test_seed();
     struct scene s;
@@ -309,7 +306,6 @@ static void weights_go_to_devices_by_slabs(void **state)
     int64_t slabs = 0, bytes = 0;
     int n;
 
-    (void)state;
     scene_init(&s, "sim*3", &seed);
     s.o.progress = progress;
     s.o.progress_user = &p;
@@ -335,14 +331,13 @@ static void weights_go_to_devices_by_slabs(void **state)
 
 /* ---- failures ------------------------------------------------------------ */
 
-static void weights_failing_write_fails_the_load(void **state)
+TEST(weights_failing_write_fails_the_load)
 {
     uint64_t seed = test_seed();
     struct scene s;
     struct write_stat all;
     pl_err err;
 
-    (void)state;
     scene_init(&s, "sim*3", &seed);
     write_stat_reset();
     load(&s);
@@ -370,48 +365,25 @@ static void weights_failing_write_fails_the_load(void **state)
     scene_fini(&s);
 }
 
-static void weights_out_of_memory_is_a_status(void **state)
+TEST(weights_out_of_memory_is_a_status)
 {
     static const char *const devices[] = {"cpu*2", "sim*2"};
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int k = 0; k < 2; k++) {
         int64_t failures = 0;
-        bool failed = true;
         struct scene s;
 
         scene_init(&s, devices[k], &seed);
         load(&s); /* what the C library allocates once */
-        for (int64_t i = 1; failed; i++) {
+        for (int64_t i = 0; alloc_each(&i);) {
             pl_err err = {0};
-            pl_status st;
 
-            alloc_stat_reset();
-            alloc_fail_at(i);
-            st = exec_load(s.x, &(struct exec_source){.data = s.data}, &s.o,
-                           &err);
-            failed = alloc_fail_off();
-            assert_int_equal(st, failed ? PL_NO_MEMORY : PL_OK);
-            assert_int_equal(alloc_stat_get().live_bytes, 0);
-            failures += failed;
+            failures += alloc_ran(exec_load(
+                s.x, &(struct exec_source){.data = s.data}, &s.o, &err));
         }
         assert_true(failures > k); /* staging memory is one more */
         check_all(&s);
         scene_fini(&s);
     }
-}
-
-int test_exec_weights(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(weights_loaded_are_read_back),
-        cmocka_unit_test(weights_loaded_equal_rows_put),
-        cmocka_unit_test(weights_put_in_ranges_are_read_in_ranges),
-        cmocka_unit_test(weights_go_to_devices_by_slabs),
-        cmocka_unit_test(weights_failing_write_fails_the_load),
-        cmocka_unit_test(weights_out_of_memory_is_a_status),
-    };
-
-    return TEST_RUN(tests);
 }

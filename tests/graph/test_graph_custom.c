@@ -12,8 +12,11 @@ static void nothing(const pl_op_call *c)
 
 static pl_op_def def_of(const char *name, const char *dims, unsigned partial)
 {
-    return (pl_op_def){
-        .name = name, .dims = dims, .partial = partial, .run = nothing};
+    return (pl_op_def){.size = sizeof(pl_op_def),
+                       .name = name,
+                       .dims = dims,
+                       .partial = partial,
+                       .run = nothing};
 }
 
 /* Operands that the cases below name. */
@@ -106,8 +109,7 @@ static void print(const pl_graph *g, struct test_text *t)
     pl_err err;
 
     t->n = 0;
-    if (pl_graph_print(g, test_text_add, t, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_graph_print(g, test_text_add, t, &err), err);
 }
 
 static pl_graph *parse(const char *text)
@@ -115,14 +117,12 @@ static pl_graph *parse(const char *text)
     pl_graph *g;
     pl_err err;
 
-    if (pl_graph_parse(&g, text, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_graph_parse(&g, text, &err), err);
     return g;
 }
 
-static void graph_custom_rows_give_shapes_or_say_what_is_wrong(void **state)
+TEST(graph_custom_rows_give_shapes_or_say_what_is_wrong)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         pl_op_def def = def_of("my.op", cases[i].dims, cases[i].partial);
         pl_graph *g = parse(prelude);
@@ -150,7 +150,7 @@ static void graph_custom_rows_give_shapes_or_say_what_is_wrong(void **state)
     }
 }
 
-static void graph_custom_definitions_are_checked(void **state)
+TEST(graph_custom_definitions_are_checked)
 {
     static const struct {
         pl_op_def def;
@@ -166,14 +166,15 @@ static void graph_custom_definitions_are_checked(void **state)
         {{.name = "input", .dims = "d->d", .run = nothing}, "one of the libr"},
     };
 
-    (void)state;
     for (size_t i = 0; i <= sizeof bad / sizeof *bad; i++) {
         bool null = i == sizeof bad / sizeof *bad;
+        pl_op_def def = bad[null ? 0 : i].def;
         pl_graph *g = parse("d: f32[64] = weight\n");
         pl_err err;
 
-        assert_int_equal(
-            pl_custom(g, null ? NULL : &bad[i].def, 1, (pl_tensor[]){0}), -1);
+        def.size = sizeof def;
+        assert_int_equal(pl_custom(g, null ? NULL : &def, 1, (pl_tensor[]){0}),
+                         -1);
         assert_int_equal(pl_graph_check(g, &err), PL_BAD_ARGUMENT);
         if (!strstr(err.message, null ? "needs a name" : bad[i].message))
             fail_msg("%zu: %s", i, err.message);
@@ -196,7 +197,7 @@ static void graph_custom_definitions_are_checked(void **state)
 }
 
 /* Else the text form could not say which is meant. */
-static void graph_custom_one_name_is_one_op(void **state)
+TEST(graph_custom_one_name_is_one_op)
 {
     char name[] = "f", dims[] = "d->d";
     pl_op_def def = def_of(name, dims, 0);
@@ -204,12 +205,11 @@ static void graph_custom_one_name_is_one_op(void **state)
     pl_tensor d = 0;
     pl_err err;
 
-    (void)state;
     d = pl_custom(g, &def, 1, &d);
     name[0] = dims[0] = 'x'; /* the graph has a copy */
     def = def_of("f", "d->d", 0);
     d = pl_custom(g, &def, 1, &d);
-    assert_int_equal(pl_graph_check(g, &err), PL_OK);
+    TEST_OK(pl_graph_check(g, &err), err);
     assert_ptr_equal(g->node[1].custom, g->node[2].custom);
     def.edition = 1;
     assert_int_equal(pl_custom(g, &def, 1, &d), -1);
@@ -218,7 +218,7 @@ static void graph_custom_one_name_is_one_op(void **state)
     pl_graph_free(g);
 }
 
-static void graph_custom_prints_and_reads_back(void **state)
+TEST(graph_custom_prints_and_reads_back)
 {
     static const char text[] =
         "x: f32[n_tok, 64] = input\n"
@@ -226,8 +226,9 @@ static void graph_custom_prints_and_reads_back(void **state)
         "y: f32[n_tok, 64] = my/norm(x, w) !keep\n"
         "z: f32[n_tok, 64] = hypot-2(x, y) !output !want=split(1: 64{0})\n"
         "u: f32[n_tok, 64] = my/norm(z)\n";
-    const pl_op_def def[] = {def_of("hypot-2", "td,td->td", 0),
-                             def_of("my/norm", "td!,d!?->td!", 0)};
+    const pl_op_def hypot = def_of("hypot-2", "td,td->td", 0);
+    const pl_op_def norm = def_of("my/norm", "td!,d!?->td!", 0);
+    const pl_op_def *const def[] = {&hypot, &norm};
     static const struct {
         const char *text, *message;
     } bad[] = {
@@ -249,9 +250,7 @@ static void graph_custom_prints_and_reads_back(void **state)
     pl_graph *g;
     pl_err err;
 
-    (void)state;
-    if (pl_graph_parse_ops(&g, text, 2, def, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_graph_parse_ops(&g, text, 2, def, &err), err);
     print(g, &out);
     assert_string_equal(out.s, text);
     pl_graph_free(g);
@@ -264,16 +263,4 @@ static void graph_custom_prints_and_reads_back(void **state)
         if (!strstr(err.message, bad[i].message))
             fail_msg("%s, not %s", err.message, bad[i].message);
     }
-}
-
-int test_graph_custom(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(graph_custom_rows_give_shapes_or_say_what_is_wrong),
-        cmocka_unit_test(graph_custom_definitions_are_checked),
-        cmocka_unit_test(graph_custom_one_name_is_one_op),
-        cmocka_unit_test(graph_custom_prints_and_reads_back),
-    };
-
-    return TEST_RUN(tests);
 }

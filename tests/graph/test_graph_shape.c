@@ -202,11 +202,10 @@ static const struct {
     {"y: f32[n_tok, 8, 16] = concat(h, -) axis=1", "operand 1 is missing"},
 };
 
-static void graph_shape_each_op_takes_what_fits_alone(void **state)
+TEST(graph_shape_each_op_takes_what_fits_alone)
 {
     char text[4096];
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         pl_graph *g;
         pl_err err;
@@ -226,14 +225,13 @@ static void graph_shape_each_op_takes_what_fits_alone(void **state)
 }
 
 /* An error is kept; what follows it passes it on and changes nothing. */
-static void graph_shape_first_error_stays(void **state)
+TEST(graph_shape_first_error_stays)
 {
     const pl_dim d[2] = {{1, PL_N_TOK}, {64, PL_CONST}};
     pl_graph *g;
     pl_tensor x, y;
     pl_err err;
 
-    (void)state;
     assert_int_equal(pl_graph_create(&g, NULL), PL_OK);
     x = pl_input(g, "x", PL_F32, 2, d);
     assert_int_equal(pl_input(g, "x", PL_F32, 2, d), -1);
@@ -249,7 +247,7 @@ static void graph_shape_first_error_stays(void **state)
 }
 
 /* Operands that are no tensors, counts out of range: errors, no crash. */
-static void graph_shape_wrong_calls_are_refused(void **state)
+TEST(graph_shape_wrong_calls_are_refused)
 {
     const pl_dim d[2] = {{1, PL_N_TOK}, {64, PL_CONST}};
     const pl_dim odd[1] = {{1, (pl_symbol)9}};
@@ -257,7 +255,6 @@ static void graph_shape_wrong_calls_are_refused(void **state)
     const pl_layout l = {PL_SPLIT, 1, 64, 2, run};
     pl_tensor x[5] = {0, 0, 0, 0, 0};
 
-    (void)state;
     for (int i = 0; i < 16; i++) {
         pl_graph *g;
 
@@ -319,14 +316,13 @@ static void graph_shape_wrong_calls_are_refused(void **state)
 }
 
 /* Names say nothing of layers: a tensor's is the one that was set before it. */
-static void graph_shape_tensor_has_the_layer_that_was_set(void **state)
+TEST(graph_shape_tensor_has_the_layer_that_was_set)
 {
     static const int layers[] = {-1, 0, 61, 65535, -1, 7};
     const int64_t d = 4;
     pl_graph *g;
     char name[32];
 
-    (void)state;
     assert_int_equal(pl_graph_create(&g, NULL), PL_OK);
     for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
         pl_tensor t;
@@ -350,16 +346,4 @@ static void graph_shape_tensor_has_the_layer_that_was_set(void **state)
         pl_graph_free(h);
     }
     pl_graph_free(g);
-}
-
-int test_graph_shape(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(graph_shape_each_op_takes_what_fits_alone),
-        cmocka_unit_test(graph_shape_first_error_stays),
-        cmocka_unit_test(graph_shape_wrong_calls_are_refused),
-        cmocka_unit_test(graph_shape_tensor_has_the_layer_that_was_set),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -18,8 +18,7 @@ static pl_graph *parse(const char *text)
     pl_graph *g;
     pl_err err;
 
-    if (pl_graph_parse(&g, text, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_graph_parse(&g, text, &err), err);
     return g;
 }
 
@@ -33,14 +32,13 @@ static char *every_op(void)
     return test_read(path, &n);
 }
 
-static void graph_text_every_op_reads_and_prints_the_same(void **state)
+TEST(graph_text_every_op_reads_and_prints_the_same)
 {
     static struct test_text t;
     char *s = every_op();
     pl_graph *g = parse(s);
     bool seen[OP_COUNT] = {false};
 
-    (void)state;
     print(g, &t);
     /* the first line is a comment */
     assert_string_equal(strchr(s, '\n') + 1, t.s);
@@ -53,7 +51,7 @@ static void graph_text_every_op_reads_and_prints_the_same(void **state)
     free(s);
 }
 
-static void graph_text_built_graph_prints_and_reads_back(void **state)
+TEST(graph_text_built_graph_prints_and_reads_back)
 {
     static struct test_text a, b;
     const pl_dim d[2] = {{1, PL_N_TOK}, {64, PL_CONST}};
@@ -63,7 +61,6 @@ static void graph_text_built_graph_prints_and_reads_back(void **state)
     pl_graph *g, *h;
     pl_tensor x, y;
 
-    (void)state;
     assert_int_equal(pl_graph_create(&g, NULL), PL_OK);
     x = pl_input(g, "x", PL_F32, 2, d);
     pl_layer(g, 7);
@@ -100,12 +97,11 @@ static void graph_text_built_graph_prints_and_reads_back(void **state)
     pl_graph_free(h);
 }
 
-static void graph_text_floats_survive_exactly(void **state)
+TEST(graph_text_floats_survive_exactly)
 {
     static struct test_text a;
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int i = 0; i < 2000; i++) {
         const pl_dim d = {3, PL_CONST};
         uint32_t bits = (uint32_t)test_random(&seed);
@@ -125,13 +121,12 @@ static void graph_text_floats_survive_exactly(void **state)
     }
 }
 
-static void graph_text_made_names_stay_unique(void **state)
+TEST(graph_text_made_names_stay_unique)
 {
     static struct test_text a;
     pl_graph *g = parse("t1: f32[2] = input\n");
     pl_tensor y, z;
 
-    (void)state;
     y = pl_sqr(g, 0);
     assert_string_equal(pl_tensor_name(g, y), "t1_");
     pl_name(g, y, "y");
@@ -146,7 +141,7 @@ static void graph_text_made_names_stay_unique(void **state)
     pl_graph_free(g);
 }
 
-static void graph_text_bad_line_is_named(void **state)
+TEST(graph_text_bad_line_is_named)
 {
     static const struct {
         const char *text, *message;
@@ -214,7 +209,6 @@ static void graph_text_bad_line_is_named(void **state)
         {"x: f32[2] = input # fine\n\x01", "line 2: '?' where a name"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         pl_graph *g = (pl_graph *)cases;
         pl_err err;
@@ -228,39 +222,16 @@ static void graph_text_bad_line_is_named(void **state)
     }
 }
 
-static void graph_text_out_of_memory_is_a_status(void **state)
+TEST(graph_text_out_of_memory_is_a_status)
 {
     char *s = every_op();
-    bool failed = true;
 
-    (void)state;
-    for (int n = 1; failed; n++) {
+    for (int64_t n = 0; alloc_each(&n);) {
         pl_graph *g;
         pl_err err;
-        pl_status st;
 
-        alloc_stat_reset();
-        alloc_fail_at(n);
-        st = pl_graph_parse(&g, s, &err);
-        failed = alloc_fail_off();
-        assert_int_equal(st, failed ? PL_NO_MEMORY : PL_OK);
+        alloc_ran(pl_graph_parse(&g, s, &err));
         pl_graph_free(g);
-        assert_int_equal(alloc_stat_get().live_bytes, 0);
-        assert_true(n < 10000);
     }
     free(s);
-}
-
-int test_graph_text(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(graph_text_every_op_reads_and_prints_the_same),
-        cmocka_unit_test(graph_text_built_graph_prints_and_reads_back),
-        cmocka_unit_test(graph_text_floats_survive_exactly),
-        cmocka_unit_test(graph_text_made_names_stay_unique),
-        cmocka_unit_test(graph_text_bad_line_is_named),
-        cmocka_unit_test(graph_text_out_of_memory_is_a_status),
-    };
-
-    return TEST_RUN(tests);
 }

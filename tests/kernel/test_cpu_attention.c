@@ -146,8 +146,7 @@ static void scene_init(struct scene *s, const struct setting *set,
                                     .seq = s->seq,
                                     .page_stride = last / PAGE_TOKENS + 2};
     s->n_page = s->table.page_stride * set->n_seq;
-    s->table.pages = malloc((size_t)s->n_page * 4);
-    assert_non_null(s->table.pages);
+    s->table.pages = test_need(1, (size_t)s->n_page * 4);
     scene_pages(s, seed);
 
     c->n_in = 4;
@@ -372,12 +371,11 @@ static void check(const struct setting *set, uint64_t *seed)
 
 /* ---- the cases ----------------------------------------------------------- */
 
-static void cpu_attention_equals_double_in_every_format(void **state)
+TEST(cpu_attention_equals_double_in_every_format)
 {
     static const pl_format formats[] = {PL_F32, PL_F16, PL_BF16, PL_Q8_0};
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int k = 0; k < 16; k++)
         check(&(struct setting){.n_head = 6,
                                 .n_kv = 2,
@@ -390,13 +388,12 @@ static void cpu_attention_equals_double_in_every_format(void **state)
               &seed);
 }
 
-static void cpu_attention_any_head_size(void **state)
+TEST(cpu_attention_any_head_size)
 {
     static const int size[][2] = {{4, 4},    {8, 20},   {16, 16}, {80, 80},
                                   {96, 128}, {128, 64}, {7, 33},  {256, 256}};
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int k = 0; k < 8; k++)
         check(&(struct setting){.n_head = 1 + k,
                                 .n_kv = 1 + k / 3,
@@ -409,13 +406,12 @@ static void cpu_attention_any_head_size(void **state)
               &seed);
 }
 
-static void cpu_attention_windows_cross_blocks_and_spans(void **state)
+TEST(cpu_attention_windows_cross_blocks_and_spans)
 {
     static const int window[] = {1, 2, 8, 63, 64, 65, 130, 1024, 1100};
     static const int first[] = {0, 60, 120, 1020, 1085};
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int w = 0; w < 9; w++) {
         for (int f = 0; f < 5; f++)
             check(&(struct setting){.n_head = 2,
@@ -432,12 +428,11 @@ static void cpu_attention_windows_cross_blocks_and_spans(void **state)
     }
 }
 
-static void cpu_attention_merges_spans_of_long_contexts(void **state)
+TEST(cpu_attention_merges_spans_of_long_contexts)
 {
     static const int first[] = {1023, 1024, 2047, 3000, 7200};
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int k = 0; k < 5; k++)
         check(&(struct setting){.n_head = 3,
                                 .n_kv = 1,
@@ -451,11 +446,10 @@ static void cpu_attention_merges_spans_of_long_contexts(void **state)
               &seed);
 }
 
-static void cpu_attention_softcap_and_sinks(void **state)
+TEST(cpu_attention_softcap_and_sinks)
 {
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int k = 0; k < 4; k++)
         check(&(struct setting){.n_head = 4,
                                 .n_kv = 2,
@@ -470,11 +464,10 @@ static void cpu_attention_softcap_and_sinks(void **state)
               &seed);
 }
 
-static void cpu_attention_two_sequences_in_a_batch(void **state)
+TEST(cpu_attention_two_sequences_in_a_batch)
 {
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int k = 0; k < 6; k++)
         check(&(struct setting){.n_head = 5,
                                 .n_kv = 2,
@@ -489,11 +482,10 @@ static void cpu_attention_two_sequences_in_a_batch(void **state)
 }
 
 /* n_tok = 1 .. 33: the batch gives what each token alone gives. */
-static void cpu_attention_tokens_do_not_depend_on_company(void **state)
+TEST(cpu_attention_tokens_do_not_depend_on_company)
 {
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int n = 1; n <= 33; n++) {
         struct scene s;
         size_t width;
@@ -538,13 +530,12 @@ static void cpu_attention_tokens_do_not_depend_on_company(void **state)
 
 /* ---- the cache ----------------------------------------------------------- */
 
-static void cpu_cache_rows_are_the_format_s_encoding(void **state)
+TEST(cpu_cache_rows_are_the_format_s_encoding)
 {
     static const pl_format formats[] = {PL_F32, PL_F16, PL_BF16, PL_Q8_0};
     enum { D = 96 };
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int k = 0; k < 8; k++) {
         pl_format f = formats[k % 4];
         bool values = k / 4;
@@ -603,20 +594,4 @@ static void cpu_cache_rows_are_the_format_s_encoding(void **state)
         free(c.in[1].data);
         free(c.out.data);
     }
-}
-
-int test_cpu_attention(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cpu_attention_equals_double_in_every_format),
-        cmocka_unit_test(cpu_attention_any_head_size),
-        cmocka_unit_test(cpu_attention_windows_cross_blocks_and_spans),
-        cmocka_unit_test(cpu_attention_merges_spans_of_long_contexts),
-        cmocka_unit_test(cpu_attention_softcap_and_sinks),
-        cmocka_unit_test(cpu_attention_two_sequences_in_a_batch),
-        cmocka_unit_test(cpu_attention_tokens_do_not_depend_on_company),
-        cmocka_unit_test(cpu_cache_rows_are_the_format_s_encoding),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -39,7 +39,7 @@ static float *gather(const struct cpu_kernels *k, const struct weights *w,
     return out;
 }
 
-static void gather_rows_decodes_and_pads(void **state)
+TEST(gather_rows_decodes_and_pads)
 {
     static const int32_t id[] = {3, 0, -1, 18, 19, 7, 3, INT32_MAX, INT32_MIN};
     enum { N_ID = sizeof(id) / sizeof(id[0]) };
@@ -47,7 +47,6 @@ static void gather_rows_decodes_and_pads(void **state)
     struct cpu_kernels k;
     struct weights_tree t;
 
-    (void)state;
     cpu_kernels_init(&k, cpu_family_best());
     weights_tree_single(&t, 0);
     for (int i = 0; i < 2 * WEIGHTS_N_FORMAT; i++) {
@@ -72,7 +71,7 @@ static void gather_rows_decodes_and_pads(void **state)
 
 /* Five ranks share a table of 50 rows, 10 each; the device carries 1 .. 3, and
  * also stores rows of rank 4, which another device answers for. */
-static void gather_rows_of_a_split_table(void **state)
+TEST(gather_rows_of_a_split_table)
 {
     static const struct rank_span span[] = {
         {10, 0, 10, 1}, {20, 10, 10, 2}, {30, 20, 10, 3}, {40, 30, 10, 4}};
@@ -84,7 +83,6 @@ static void gather_rows_of_a_split_table(void **state)
     struct weights_tree t;
     float *got;
 
-    (void)state;
     for (int i = 0; i < 52; i++)
         id[i] = i - 1;
     cpu_kernels_init(&k, cpu_family_best());
@@ -110,7 +108,7 @@ static void gather_rows_of_a_split_table(void **state)
 
 /* ---- activations, sums, names -------------------------------------------- */
 
-static void q8_has_one_form(void **state)
+TEST(q8_has_one_form)
 {
     static const float edge[] = {0.0f,      -0.0f,     1.0f,      0x1p-149f,
                                  0x1p-126f, 0x1p-120f, -0x1p127f, 0x1p-121f,
@@ -121,7 +119,6 @@ static void q8_has_one_form(void **state)
     struct q8_block *got = weights_alloc(400 * sizeof(*got));
     struct cpu_kernels k;
 
-    (void)state;
     for (int b = 0; b < 400; b++) {
         float size = ldexpf(1.0f, (int)test_below(&seed, 60) - 40);
 
@@ -136,10 +133,7 @@ static void q8_has_one_form(void **state)
         }
     }
     q8_encode(want, x, 400 * 32);
-    for (int f = 0; f < CPU_FAMILY_COUNT; f++) {
-        if (!cpu_family_runs((enum cpu_family)f))
-            continue;
-        cpu_kernels_init(&k, (enum cpu_family)f);
+    for (int f = -1; weights_next_family(&f, &k);) {
         memset(got, 0xa5, 400 * sizeof(*got));
         k.q8(got, x, 400 * 32);
         for (int b = 0; b < 400; b++) {
@@ -152,16 +146,12 @@ static void q8_has_one_form(void **state)
     free(got);
 }
 
-static void add_adds_in_place_too(void **state)
+TEST(add_adds_in_place_too)
 {
     uint64_t seed = test_seed() + 9;
     struct cpu_kernels k;
 
-    (void)state;
-    for (int f = 0; f < CPU_FAMILY_COUNT; f++) {
-        if (!cpu_family_runs((enum cpu_family)f))
-            continue;
-        cpu_kernels_init(&k, (enum cpu_family)f);
+    for (int f = -1; weights_next_family(&f, &k);) {
         for (int64_t n = 0; n < 70; n++) {
             float *a = weights_floats(n, &seed), *b = weights_floats(n, &seed);
             float *want = weights_alloc((size_t)n * sizeof(float));
@@ -184,11 +174,10 @@ static void add_adds_in_place_too(void **state)
     }
 }
 
-static void families_have_names(void **state)
+TEST(families_have_names)
 {
     struct cpu_kernels k;
 
-    (void)state;
     for (int f = 0; f < CPU_FAMILY_COUNT; f++)
         assert_int_equal(
             cpu_family_from_name(cpu_family_name((enum cpu_family)f)), f);
@@ -200,17 +189,4 @@ static void families_have_names(void **state)
     assert_true(cpu_wants_q8(&k, KERNEL_expert_down, PL_MXFP4));
     assert_false(cpu_wants_q8(&k, KERNEL_matmul, PL_F16));
     assert_false(cpu_wants_q8(&k, KERNEL_gather_rows, PL_Q8_0));
-}
-
-int test_cpu_families(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gather_rows_decodes_and_pads),
-        cmocka_unit_test(gather_rows_of_a_split_table),
-        cmocka_unit_test(q8_has_one_form),
-        cmocka_unit_test(add_adds_in_place_too),
-        cmocka_unit_test(families_have_names),
-    };
-
-    return TEST_RUN(tests);
 }

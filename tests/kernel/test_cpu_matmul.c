@@ -88,15 +88,27 @@ static float *run(const struct cpu_kernels *k, const struct problem *p,
 }
 
 static void same_bits(const float *a, const float *b, int64_t n,
-                      const char *what, int fi, enum cpu_family family)
+                      const char *what, const struct problem *p,
+                      enum cpu_family family)
 {
     for (int64_t i = 0; i < n; i++) {
         if (memcmp(&a[i], &b[i], sizeof(float)) != 0)
             fail_msg("%s, %s, %s: value %d is %a, should be %a", what,
-                     format_info(weights_formats[fi].format)->name,
+                     format_info(p->w->pack.format)->name,
                      cpu_family_name(family), (int)i, (double)a[i],
                      (double)b[i]);
     }
+}
+
+/* Whether the kernel gives the bits of `want`. */
+static void must_give(const float *want, const struct cpu_kernels *k,
+                      const struct problem *p, const struct rank_tree *tree,
+                      int nth, const char *what)
+{
+    float *got = run(k, p, tree, nth);
+
+    same_bits(got, want, result_count(p) * tree->n_out, what, p, k->family);
+    free(got);
 }
 
 /* ---- slices over ranks --------------------------------------------------- */
@@ -173,6 +185,19 @@ static void scene_make(struct scene *s, int fi, enum kernel kernel,
     s->p.id = s->id;
 }
 
+/* The same of another k, of which the device holds the spans. */
+static void scene_cut(struct scene *s, int fi, int64_t k,
+                      const struct pack_span *span, int n_span, uint64_t *seed)
+{
+    struct weights w =
+        weights_make(fi, s->w.n_expert, s->w.n, k, span, n_span, seed);
+
+    weights_free(&s->w);
+    free(s->x);
+    s->w = w;
+    s->p.x = s->x = weights_floats(s->p.n_tok * s->p.x_used * k, seed);
+}
+
 static void scene_free(struct scene *s)
 {
     weights_free(&s->w);
@@ -186,12 +211,11 @@ enum { N_KERNEL = sizeof(kernels) / sizeof(kernels[0]) };
 
 /* ---- the laws ------------------------------------------------------------ */
 
-static void families_have_the_bits_of_generic(void **state)
+TEST(families_have_the_bits_of_generic)
 {
     uint64_t seed = test_seed();
     struct cpu_kernels generic, k;
 
-    (void)state;
     cpu_kernels_init(&generic, CPU_GENERIC);
     for (int i = 0; i < 6 * WEIGHTS_N_FORMAT * N_KERNEL; i++) {
         int fi = i / N_KERNEL % WEIGHTS_N_FORMAT;
@@ -200,45 +224,28 @@ static void families_have_the_bits_of_generic(void **state)
 
         scene_make(&s, fi, kernels[i % N_KERNEL], &seed);
         want = run(&generic, &s.p, &s.tree.t, 1);
-        for (int f = CPU_AVX2; f < CPU_FAMILY_COUNT; f++) {
-            float *got;
-
-            if (!cpu_family_runs((enum cpu_family)f))
-                continue;
-            cpu_kernels_init(&k, (enum cpu_family)f);
-            got = run(&k, &s.p, &s.tree.t, 1 + i % 3);
-            same_bits(got, want, result_count(&s.p) * s.tree.t.n_out, "family",
-                      fi, (enum cpu_family)f);
-            free(got);
+        for (int f = CPU_AVX2 - 1; weights_next_family(&f, &k);) {
+            must_give(want, &k, &s.p, &s.tree.t, 1 + i % 3, "family");
         }
         free(want);
         scene_free(&s);
     }
 }
 
-static void threads_do_not_show(void **state)
+TEST(threads_do_not_show)
 {
     uint64_t seed = test_seed() + 1;
     struct cpu_kernels k;
 
-    (void)state;
-    for (int f = 0; f < CPU_FAMILY_COUNT; f++) {
-        if (!cpu_family_runs((enum cpu_family)f))
-            continue;
-        cpu_kernels_init(&k, (enum cpu_family)f);
+    for (int f = -1; weights_next_family(&f, &k);) {
         for (int i = 0; i < WEIGHTS_N_FORMAT * N_KERNEL; i++) {
             struct scene s;
             float *want;
 
             scene_make(&s, i / N_KERNEL, kernels[i % N_KERNEL], &seed);
             want = run(&k, &s.p, &s.tree.t, 1);
-            for (int nth = 2; nth <= 3; nth++) {
-                float *got = run(&k, &s.p, &s.tree.t, nth);
-
-                same_bits(got, want, result_count(&s.p) * s.tree.t.n_out,
-                          "threads", i / N_KERNEL, (enum cpu_family)f);
-                free(got);
-            }
+            for (int nth = 2; nth <= 3; nth++)
+                must_give(want, &k, &s.p, &s.tree.t, nth, "threads");
             free(want);
             scene_free(&s);
         }
@@ -246,16 +253,12 @@ static void threads_do_not_show(void **state)
 }
 
 /* Any run of 1 .. 32 tokens gives its rows of 33 computed at once. */
-static void n_tok_does_not_show(void **state)
+TEST(n_tok_does_not_show)
 {
     uint64_t seed = test_seed() + 2;
     struct cpu_kernels k;
 
-    (void)state;
-    for (int f = 0; f < CPU_FAMILY_COUNT; f++) {
-        if (!cpu_family_runs((enum cpu_family)f))
-            continue;
-        cpu_kernels_init(&k, (enum cpu_family)f);
+    for (int f = -1; weights_next_family(&f, &k);) {
         for (int i = 0; i < WEIGHTS_N_FORMAT * N_KERNEL; i++) {
             struct pack_span span = {0, 256, 0};
             struct weights w =
@@ -279,15 +282,11 @@ static void n_tok_does_not_show(void **state)
             all = run(&k, &p, &t.t, 1);
             row = result_count(&p) / 33;
             for (p.n_tok = 1; p.n_tok < 33; p.n_tok++) {
-                float *got;
                 int64_t at = test_below(&seed, 34 - p.n_tok);
 
                 p.x = x + at * 256 * (p.kernel == KERNEL_matmul ? 1 : 2);
                 p.id = id + at * 2;
-                got = run(&k, &p, &t.t, 1);
-                same_bits(got, all + at * row, p.n_tok * row, "n_tok",
-                          i / N_KERNEL, (enum cpu_family)f);
-                free(got);
+                must_give(all + at * row, &k, &p, &t.t, 1, "n_tok");
             }
             free(all);
             free(x);
@@ -324,17 +323,16 @@ static bool tree_sum(const struct weights_tree *t, float *const *addend, int lo,
     return a || b;
 }
 
-static void ranks_are_summed_along_the_tree(void **state)
+TEST(ranks_are_summed_along_the_tree)
 {
     uint64_t seed = test_seed() + 3;
     struct cpu_kernels k;
 
-    (void)state;
     for (int i = 0; i < 8 * N_KERNEL; i++) {
         int fi = (int)test_below(&seed, WEIGHTS_N_FORMAT);
         struct pack_span span[MAX_SPAN];
         struct scene s;
-        float *addend[8], *got, *want;
+        float *addend[8], *want;
         int n_rank = 1 + i / N_KERNEL;
         int64_t len;
         int n_span;
@@ -342,11 +340,8 @@ static void ranks_are_summed_along_the_tree(void **state)
 
         cpu_kernels_init(&k, cpu_family_best());
         scene_make(&s, fi, kernels[i % N_KERNEL], &seed);
-        weights_free(&s.w);
-        free(s.x);
         n_span = random_cut(768, n_rank, 0, n_rank, span, &empty, &seed);
-        s.w = weights_make(fi, s.w.n_expert, s.w.n, 768, span, n_span, &seed);
-        s.p.x = s.x = weights_floats(s.p.n_tok * s.p.x_used * 768, &seed);
+        scene_cut(&s, fi, 768, span, n_span, &seed);
         len = result_count(&s.p);
         for (int r = 0; r < n_rank; r++) {
             weights_tree_single(&s.tree, r);
@@ -356,24 +351,21 @@ static void ranks_are_summed_along_the_tree(void **state)
         assert_int_equal(s.tree.t.n_out, 1);
         want = weights_alloc((size_t)len * sizeof(float));
         assert_true(tree_sum(&s.tree, addend, 0, n_rank, len, want));
-        got = run(&k, &s.p, &s.tree.t, 2);
-        same_bits(got, want, len, "tree", fi, k.family);
+        must_give(want, &k, &s.p, &s.tree.t, 2, "tree");
         for (int r = 0; r < n_rank; r++)
             free(addend[r]);
         free(want);
-        free(got);
         scene_free(&s);
     }
 }
 
 /* ---- the definition of the expert kernels -------------------------------- */
 
-static void expert_matmul_is_matmul_of_the_chosen(void **state)
+TEST(expert_matmul_is_matmul_of_the_chosen)
 {
     uint64_t seed = test_seed() + 10;
     struct cpu_kernels k;
 
-    (void)state;
     cpu_kernels_init(&k, cpu_family_best());
     for (int i = 0; i < WEIGHTS_N_FORMAT; i++) {
         struct scene s;
@@ -400,7 +392,7 @@ static void expert_matmul_is_matmul_of_the_chosen(void **state)
                 memset(want, 0, (size_t)(n * s.tree.t.n_out) * sizeof(float));
             for (int t = 0; t < s.tree.t.n_out; t++)
                 same_bits(got + t * result_count(&s.p) + j * n, want + t * n, n,
-                          "expert", i, k.family);
+                          "expert", &s.p, k.family);
             free(want);
         }
         free(got);
@@ -408,7 +400,7 @@ static void expert_matmul_is_matmul_of_the_chosen(void **state)
     }
 }
 
-static void expert_down_is_one_chain_over_expert_and_k(void **state)
+TEST(expert_down_is_one_chain_over_expert_and_k)
 {
     /* Token 0 takes an expert twice, token 1 one that does not exist. */
     static const int32_t id[] = {2, 0, 2, 1, 3, 0, 1, 2, 0};
@@ -427,9 +419,7 @@ static void expert_down_is_one_chain_over_expert_and_k(void **state)
     float want[N_TOK * N] = {0};
     struct weights_tree t;
     struct cpu_kernels k;
-    float *got;
 
-    (void)state;
     for (int i = 0; i < N_TOK * N; i++) {
         for (int e = 0; e < N_EXPERT; e++) {
             for (int u = i / N * N_USED; u < (i / N + 1) * N_USED; u++) {
@@ -441,9 +431,7 @@ static void expert_down_is_one_chain_over_expert_and_k(void **state)
     }
     cpu_kernels_init(&k, cpu_family_best());
     weights_tree_single(&t, 0);
-    got = run(&k, &p, &t.t, 2);
-    same_bits(got, want, N_TOK * N, "expert_down", 0, k.family);
-    free(got);
+    must_give(want, &k, &p, &t.t, 2, "expert_down");
     free(x);
     weights_free(&w);
 }
@@ -535,26 +523,18 @@ static void check_against_double(const struct cpu_kernels *k,
     free(got);
 }
 
-static void every_family_agrees_with_double(void **state)
+TEST(every_family_agrees_with_double)
 {
     uint64_t seed = test_seed() + 4;
     struct cpu_kernels k;
 
-    (void)state;
-    for (int f = 0; f < CPU_FAMILY_COUNT; f++) {
-        if (!cpu_family_runs((enum cpu_family)f))
-            continue;
-        cpu_kernels_init(&k, (enum cpu_family)f);
+    for (int f = -1; weights_next_family(&f, &k);) {
         for (int i = 0; i < WEIGHTS_N_FORMAT * N_KERNEL; i++) {
             struct pack_span span = {0, 512, 0};
             struct scene s;
 
             scene_make(&s, i / N_KERNEL, kernels[i % N_KERNEL], &seed);
-            weights_free(&s.w);
-            free(s.x);
-            s.w = weights_make(i / N_KERNEL, s.w.n_expert, s.w.n, 512, &span, 1,
-                               &seed);
-            s.p.x = s.x = weights_floats(s.p.n_tok * s.p.x_used * 512, &seed);
+            scene_cut(&s, i / N_KERNEL, 512, &span, 1, &seed);
             check_against_double(&k, &s.p, i / N_KERNEL);
             scene_free(&s);
         }
@@ -563,51 +543,25 @@ static void every_family_agrees_with_double(void **state)
 
 /* An operand that is computed, not loaded, has plain rows: the packed F32
  * result. */
-static void plain_weights_equal_packed(void **state)
+TEST(plain_weights_equal_packed)
 {
     uint64_t seed = test_seed() + 5;
     struct cpu_kernels k;
 
-    (void)state;
-    for (int f = CPU_GENERIC; f < CPU_FAMILY_COUNT; f++) {
-        if (!cpu_family_runs((enum cpu_family)f))
-            continue;
-        cpu_kernels_init(&k, (enum cpu_family)f);
+    for (int f = CPU_GENERIC - 1; weights_next_family(&f, &k);) {
         for (int i = 0; i < N_KERNEL; i++) {
             struct pack_span span = {0, 96, 0};
             struct scene s;
-            float *got, *want;
+            float *want;
 
             scene_make(&s, 0, kernels[i], &seed);
-            weights_free(&s.w);
-            free(s.x);
-            s.w = weights_make(0, s.w.n_expert, s.w.n, 96, &span, 1, &seed);
-            s.p.x = s.x = weights_floats(s.p.n_tok * s.p.x_used * 96, &seed);
+            scene_cut(&s, 0, 96, &span, 1, &seed);
             weights_tree_single(&s.tree, 0);
             want = run(&k, &s.p, &s.tree.t, 1);
             s.p.plain = true;
-            got = run(&k, &s.p, &s.tree.t, 2);
-            same_bits(got, want, result_count(&s.p), "plain", 0,
-                      (enum cpu_family)f);
-            free(got);
+            must_give(want, &k, &s.p, &s.tree.t, 2, "plain");
             free(want);
             scene_free(&s);
         }
     }
-}
-
-int test_cpu_matmul(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(families_have_the_bits_of_generic),
-        cmocka_unit_test(every_family_agrees_with_double),
-        cmocka_unit_test(threads_do_not_show),
-        cmocka_unit_test(n_tok_does_not_show),
-        cmocka_unit_test(ranks_are_summed_along_the_tree),
-        cmocka_unit_test(plain_weights_equal_packed),
-        cmocka_unit_test(expert_matmul_is_matmul_of_the_chosen),
-        cmocka_unit_test(expert_down_is_one_chain_over_expert_and_k),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -173,13 +173,12 @@ static bool clash(const struct plan *p, int a, int b)
     return false;
 }
 
-static void cpu_threads_meet_between_steps_that_clash(void **state)
+TEST(cpu_threads_meet_between_steps_that_clash)
 {
     uint64_t seed = test_seed();
     int n_trial = test_long() ? 50000 : 5000;
     int n_meet = 0, n_free = 0;
 
-    (void)state;
     for (int trial = 0; trial < n_trial; trial++) {
         static struct plan p;
         int last = 0; /* the step before which they met last */
@@ -248,13 +247,12 @@ static int most_of(const struct step_kernel *k)
 /* The first thread does small steps alone, in order; what else clashes has a
  * meeting between. What is posted, or told to peers, is complete. When the
  * first has met peers alone, nobody goes on to a shared step without it. */
-static void cpu_threads_meet_seldom_for_a_single_token(void **state)
+TEST(cpu_threads_meet_seldom_for_a_single_token)
 {
     uint64_t seed = test_seed() + 1;
     int n_trial = test_long() ? 50000 : 5000;
     int n_all = 0, n_one = 0, n_alone = 0;
 
-    (void)state;
     for (int trial = 0; trial < n_trial; trial++) {
         static struct plan p;
 
@@ -314,14 +312,13 @@ static bool meet_in(const struct plan *p, int first, int last,
 }
 
 /* A run without a step lacks its meeting too. */
-static void cpu_threads_meet_whatever_a_run_passes_over(void **state)
+TEST(cpu_threads_meet_whatever_a_run_passes_over)
 {
     static const struct graph_sizes size[] = {
         {1, 1, 0, 1}, {1, 0, 0, 1}, {2, 0, 0, 1}, {2, 1, 0, 1}, {2, 2, 0, 1}};
     uint64_t seed = test_seed() + 2;
     int n_trial = test_long() ? 50000 : 5000;
 
-    (void)state;
     for (int trial = 0; trial < n_trial; trial++) {
         const struct graph_sizes *z = &size[trial % 5];
         static struct plan p;
@@ -344,7 +341,7 @@ static void cpu_threads_meet_whatever_a_run_passes_over(void **state)
 
 /* What a step touches is looked at only as far as a table has room; the values
  * of a long message count even where the device has no addend of its own. */
-static void cpu_threads_meet_around_a_message_of_many_values(void **state)
+TEST(cpu_threads_meet_around_a_message_of_many_values)
 {
     enum { N = 2000 };
     static struct merge_item item[N];
@@ -357,7 +354,6 @@ static void cpu_threads_meet_around_a_message_of_many_values(void **state)
         .arg = {{0, ACCESS_WRITE}},
     };
 
-    (void)state;
     for (int n = 480; n <= N; n = n < 540 ? n + 1 : n + 1460) {
         const struct step step[3] = {
             {.kind = STEP_KERNEL, .kernel = kernel},
@@ -374,16 +370,4 @@ static void cpu_threads_meet_around_a_message_of_many_values(void **state)
         assert_false(how[0] & CPU_MEET);
         assert_true((how[1] & CPU_MEET) && (how[2] & CPU_MEET));
     }
-}
-
-int test_cpu_meetings(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cpu_threads_meet_between_steps_that_clash),
-        cmocka_unit_test(cpu_threads_meet_seldom_for_a_single_token),
-        cmocka_unit_test(cpu_threads_meet_whatever_a_run_passes_over),
-        cmocka_unit_test(cpu_threads_meet_around_a_message_of_many_values),
-    };
-
-    return TEST_RUN(tests);
 }

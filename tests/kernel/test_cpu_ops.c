@@ -81,7 +81,7 @@ static const struct {
     {KERNEL_gelu, 250},  {KERNEL_relu, 0},
 };
 
-static void cpu_ops_unary_equal_double_in_every_family(void **state)
+TEST(cpu_ops_unary_equal_double_in_every_family)
 {
     static const float special[] = {0.0f,    -0.0f, 1.0f,   -1.0f,   1e-30f,
                                     -1e-30f, 88.7f, -87.4f, -100.0f, -103.97f,
@@ -90,7 +90,6 @@ static void cpu_ops_unary_equal_double_in_every_family(void **state)
     const struct graph_attr attr = {.scale = 0.37f, .lo = -1.5f, .hi = 2.25f};
     uint64_t seed = test_seed();
 
-    (void)state;
     for (size_t k = 0; k < sizeof(unaries) / sizeof(unaries[0]); k++) {
         const int64_t dim[] = {13, 331};
         struct cpu_call c = {.n_in = 1, .attr = &attr};
@@ -113,7 +112,7 @@ static void cpu_ops_unary_equal_double_in_every_family(void **state)
     }
 }
 
-static void cpu_ops_unary_keep_nan_and_limits(void **state)
+TEST(cpu_ops_unary_keep_nan_and_limits)
 {
     static const float in[] = {NAN, INFINITY, -INFINITY};
     static const struct {
@@ -130,7 +129,6 @@ static void cpu_ops_unary_keep_nan_and_limits(void **state)
     const struct graph_attr attr = {.lo = -2, .hi = 2};
     float out[3];
 
-    (void)state;
     for (size_t k = 0; k < sizeof(rows) / sizeof(rows[0]); k++) {
         for (int f = 0; f < CPU_FAMILY_COUNT; f++) {
             struct cpu_call c = {.n_in = 1, .attr = &attr};
@@ -173,7 +171,7 @@ static double ref_binary(enum kernel kernel, double x, double y,
     }
 }
 
-static void cpu_ops_binary_broadcast_as_numpy(void **state)
+TEST(cpu_ops_binary_broadcast_as_numpy)
 {
     static const struct {
         int n[2];
@@ -197,7 +195,6 @@ static void cpu_ops_binary_broadcast_as_numpy(void **state)
     const struct graph_attr attr = {.lo = -1, .hi = 1, .alpha = 1.702f};
     uint64_t seed = test_seed();
 
-    (void)state;
     for (size_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++) {
         for (int k = 0; k < 7; k++) {
             const int *nd = shapes[s].n;
@@ -240,13 +237,12 @@ static void cpu_ops_binary_broadcast_as_numpy(void **state)
     }
 }
 
-static void cpu_ops_cast_rounds_to_nearest_even(void **state)
+TEST(cpu_ops_cast_rounds_to_nearest_even)
 {
     static const pl_format formats[] = {PL_F32, PL_F16, PL_BF16};
     uint64_t seed = test_seed();
     const int64_t dim[] = {1111};
 
-    (void)state;
     for (int from = 0; from < 3; from++) {
         for (int to = 0; to < 3; to++) {
             struct cpu_call c = {.n_in = 1};
@@ -289,13 +285,12 @@ static float spec_sum_squares(const float *x, int64_t n)
     return s[0];
 }
 
-static void cpu_ops_rms_norm_equals_double_and_its_order(void **state)
+TEST(cpu_ops_rms_norm_equals_double_and_its_order)
 {
     static const pl_format formats[] = {PL_F32, PL_F16, PL_BF16};
     const struct graph_attr attr = {.eps = 1e-5f};
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int64_t d = 1; d < 300; d += d < 70 ? 1 : 37) {
         const int64_t dim[] = {3, 2, d};
         struct cpu_call c = {.n_in = 2, .attr = &attr};
@@ -326,11 +321,10 @@ static void cpu_ops_rms_norm_equals_double_and_its_order(void **state)
     }
 }
 
-static void cpu_ops_softmax_equals_double(void **state)
+TEST(cpu_ops_softmax_equals_double)
 {
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int64_t d = 1; d < 90; d++) {
         const int64_t dim[] = {5, d};
         struct cpu_call c = {.n_in = 1};
@@ -382,7 +376,7 @@ static void ref_rope(const struct graph_attr *a, const struct cpu_tensor *f,
     }
 }
 
-static void cpu_ops_rope_equals_double_at_any_position(void **state)
+TEST(cpu_ops_rope_equals_double_at_any_position)
 {
     static const struct graph_attr attrs[] = {
         {.base = 10000, .freq_scale = 1, .mscale = 1, .n_rot = 64},
@@ -407,7 +401,6 @@ static void cpu_ops_rope_equals_double_at_any_position(void **state)
     };
     uint64_t seed = test_seed();
 
-    (void)state;
     for (size_t k = 0; k < 12; k++) {
         const int64_t dim[] = {9, 3, 70};
         const int64_t n_pos = 9;
@@ -478,7 +471,7 @@ static void rows_alone(enum kernel kernel, const struct cpu_call *c,
     }
 }
 
-static void cpu_ops_rows_do_not_depend_on_company(void **state)
+TEST(cpu_ops_rows_do_not_depend_on_company)
 {
     static const bool by_token[4] = {true, false, false, false};
     static const bool both[4] = {true, true, false, false};
@@ -486,7 +479,6 @@ static void cpu_ops_rows_do_not_depend_on_company(void **state)
         .eps = 1e-6f, .base = 1e4f, .n_rot = 48, .n_used = 5, .normalise = 1};
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int64_t n = 1; n <= 33; n++) {
         const int64_t dim[] = {n, 2, 67};
         const int64_t flat[] = {n, 67};
@@ -541,12 +533,11 @@ static void ref_scores(const struct graph_attr *a, const float *x, int64_t n,
         s[i] /= sum;
 }
 
-static void cpu_ops_router_follows_the_written_rules(void **state)
+TEST(cpu_ops_router_follows_the_written_rules)
 {
     enum { E = 24, U = 5, N = 11 };
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int k = 0; k < 3 * 2 * 2 * 2; k++) {
         struct graph_attr a = {.gating = k % 3,
                                .normalise = k / 3 % 2,
@@ -617,7 +608,7 @@ static void cpu_ops_router_follows_the_written_rules(void **state)
     }
 }
 
-static void cpu_ops_router_ties_go_to_the_lowest_id(void **state)
+TEST(cpu_ops_router_ties_go_to_the_lowest_id)
 {
     static const int32_t want[] = {3, 1, 2, 5};
     float logit[] = {0, 1, 1, 2, 0, 1};
@@ -626,7 +617,6 @@ static void cpu_ops_router_ties_go_to_the_lowest_id(void **state)
     struct cpu_call c = {.n_in = 1, .attr = &a};
     int32_t id[4];
 
-    (void)state;
     c.in[0] = (struct cpu_tensor){logit, PL_F32, 2, {1, 6}, NULL};
     c.out = (struct cpu_tensor){id, PL_I32, 2, {1, 4}, NULL};
     call_all(KERNEL_router_topk, &c, sizeof(id));
@@ -640,7 +630,7 @@ static void cpu_ops_router_ties_go_to_the_lowest_id(void **state)
 
 /* ---- sum ----------------------------------------------------------------- */
 
-static void cpu_ops_sum_adds_ranks_along_the_tree(void **state)
+TEST(cpu_ops_sum_adds_ranks_along_the_tree)
 {
     /* Rows 0..8 of a dimension of 11: rank 0 has rows 0, 1, 5; rank 1 row 2;
      * rank 2 rows 3, 4, 6, 7, 8. Ranks 0 and 1 are one complete subtree. */
@@ -658,7 +648,6 @@ static void cpu_ops_sum_adds_ranks_along_the_tree(void **state)
                          .out_stride = 3 * 37 * 4};
     float *x, *y;
 
-    (void)state;
     c.in[0] = call_tensor(PL_F32, 3, in, 1.0f, &seed);
     c.out = call_tensor(PL_F32, 3, out, 1.0f, &seed);
     x = c.in[0].data;
@@ -690,12 +679,11 @@ static void cpu_ops_sum_adds_ranks_along_the_tree(void **state)
 
 /* ---- moves --------------------------------------------------------------- */
 
-static void cpu_ops_permute_follows_its_definition(void **state)
+TEST(cpu_ops_permute_follows_its_definition)
 {
     static const int64_t dim[] = {3, 4, 5, 6};
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int k = 0; k < 256; k++) {
         int p[4] = {k & 3, k >> 2 & 3, k >> 4 & 3, k >> 6 & 3};
         struct graph_attr a = {
@@ -723,13 +711,12 @@ static void cpu_ops_permute_follows_its_definition(void **state)
     }
 }
 
-static void cpu_ops_slices_concatenate_to_the_whole(void **state)
+TEST(cpu_ops_slices_concatenate_to_the_whole)
 {
     static const int64_t dim[] = {3, 10, 7};
     static const int64_t cut[] = {0, 1, 1, 3}; /* one part may be empty */
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int axis = 0; axis < 3; axis++) {
         struct graph_attr a = {.axis = axis};
         struct cpu_call s = {.n_in = 1, .attr = &a};
@@ -754,25 +741,4 @@ static void cpu_ops_slices_concatenate_to_the_whole(void **state)
         free(s.in[0].data);
         free_call(&c);
     }
-}
-
-int test_cpu_ops(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cpu_ops_unary_equal_double_in_every_family),
-        cmocka_unit_test(cpu_ops_unary_keep_nan_and_limits),
-        cmocka_unit_test(cpu_ops_binary_broadcast_as_numpy),
-        cmocka_unit_test(cpu_ops_cast_rounds_to_nearest_even),
-        cmocka_unit_test(cpu_ops_rms_norm_equals_double_and_its_order),
-        cmocka_unit_test(cpu_ops_softmax_equals_double),
-        cmocka_unit_test(cpu_ops_rope_equals_double_at_any_position),
-        cmocka_unit_test(cpu_ops_rows_do_not_depend_on_company),
-        cmocka_unit_test(cpu_ops_router_follows_the_written_rules),
-        cmocka_unit_test(cpu_ops_router_ties_go_to_the_lowest_id),
-        cmocka_unit_test(cpu_ops_sum_adds_ranks_along_the_tree),
-        cmocka_unit_test(cpu_ops_permute_follows_its_definition),
-        cmocka_unit_test(cpu_ops_slices_concatenate_to_the_whole),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -34,8 +34,7 @@ static void check_vectors(pl_format f, const char *stem)
     n = (int64_t)(values_size / sizeof(float));
     assert_true(n > 0);
     assert_int_equal(format_row_bytes(f, n), blocks_size);
-    got = malloc(values_size);
-    assert_non_null(got);
+    got = test_need(1, values_size);
     fi->decode(got, blocks, n);
     for (int64_t i = 0; i < n; i++) {
         if (memcmp(&got[i], &want[i], sizeof(float)) != 0)
@@ -47,38 +46,36 @@ static void check_vectors(pl_format f, const char *stem)
     free(got);
 }
 
-#define VECTORS(stem, format)                                                  \
-    static void quant_decode_equals_reference_##stem(void **state)             \
+#define VECTORS(law, format, stem)                                             \
+    TEST(law)                                                                  \
     {                                                                          \
-        (void)state;                                                           \
-        check_vectors(PL_##format, #stem);                                     \
+        check_vectors(PL_##format, stem);                                      \
     }
-VECTORS(f16, F16)
-VECTORS(bf16, BF16)
-VECTORS(q8_0, Q8_0)
-VECTORS(q4_0, Q4_0)
-VECTORS(q4_1, Q4_1)
-VECTORS(q5_0, Q5_0)
-VECTORS(q5_1, Q5_1)
-VECTORS(q2_k, Q2_K)
-VECTORS(q3_k, Q3_K)
-VECTORS(q4_k, Q4_K)
-VECTORS(q5_k, Q5_K)
-VECTORS(q6_k, Q6_K)
-VECTORS(iq4_nl, IQ4_NL)
-VECTORS(iq4_xs, IQ4_XS)
-VECTORS(mxfp4, MXFP4)
-VECTORS(mxfp4x, MXFP4)
+VECTORS(quant_decode_equals_reference_f16, F16, "f16")
+VECTORS(quant_decode_equals_reference_bf16, BF16, "bf16")
+VECTORS(quant_decode_equals_reference_q8_0, Q8_0, "q8_0")
+VECTORS(quant_decode_equals_reference_q4_0, Q4_0, "q4_0")
+VECTORS(quant_decode_equals_reference_q4_1, Q4_1, "q4_1")
+VECTORS(quant_decode_equals_reference_q5_0, Q5_0, "q5_0")
+VECTORS(quant_decode_equals_reference_q5_1, Q5_1, "q5_1")
+VECTORS(quant_decode_equals_reference_q2_k, Q2_K, "q2_k")
+VECTORS(quant_decode_equals_reference_q3_k, Q3_K, "q3_k")
+VECTORS(quant_decode_equals_reference_q4_k, Q4_K, "q4_k")
+VECTORS(quant_decode_equals_reference_q5_k, Q5_K, "q5_k")
+VECTORS(quant_decode_equals_reference_q6_k, Q6_K, "q6_k")
+VECTORS(quant_decode_equals_reference_iq4_nl, IQ4_NL, "iq4_nl")
+VECTORS(quant_decode_equals_reference_iq4_xs, IQ4_XS, "iq4_xs")
+VECTORS(quant_decode_equals_reference_mxfp4, MXFP4, "mxfp4")
+VECTORS(quant_decode_equals_reference_mxfp4x, MXFP4, "mxfp4x")
 
 /* The comparison itself is tests/long/quant_against_gguf_py.py; its driver was
  * built beside this program. */
-static void quant_decode_equals_gguf_python_package(void **state)
+TEST(quant_decode_equals_gguf_python_package)
 {
     const char *script = test_file("tests/long/quant_against_gguf_py.py");
     char self[4096] = "", command[9000], *slash;
     int status;
 
-    (void)state;
     if (!test_long())
         TEST_SKIP("runs in the long tier");
     assert_non_null(script);
@@ -96,12 +93,11 @@ static void quant_decode_equals_gguf_python_package(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-static void quant_decode_mxfp4_is_exact_at_every_scale(void **state)
+TEST(quant_decode_mxfp4_is_exact_at_every_scale)
 {
     static const double twice[16] = {0, 1,  2,  3,  4,  6,  8,  12,
                                      0, -1, -2, -3, -4, -6, -8, -12};
 
-    (void)state;
     for (int e = 0; e < 256; e++) {
         uint8_t block[17] = {(uint8_t)e};
         float got[32];
@@ -121,12 +117,11 @@ static void quant_decode_mxfp4_is_exact_at_every_scale(void **state)
     }
 }
 
-static void quant_decode_reads_i32_and_f32(void **state)
+TEST(quant_decode_reads_i32_and_f32)
 {
     int32_t ints[3] = {-7, 0, 1 << 24};
     float floats[2] = {-0.0f, 1e-45f}, got[3];
 
-    (void)state;
     format_info(PL_I32)->decode(got, ints, 3);
     for (int i = 0; i < 3; i++)
         assert_true(got[i] == (float)ints[i]);
@@ -141,11 +136,10 @@ static float row_scale(uint64_t *seed)
     return ldexpf(1, (int)test_below(seed, 24) - 12);
 }
 
-static void quant_encode_is_within_half_a_step(void **state)
+TEST(quant_encode_is_within_half_a_step)
 {
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int round = 0; round < 2000; round++) {
         float x[64], y[64], scale = row_scale(&seed);
         uint8_t q8[68], q4[36];
@@ -179,12 +173,11 @@ static void quant_encode_is_within_half_a_step(void **state)
     }
 }
 
-static void quant_encode_returns_what_was_decoded(void **state)
+TEST(quant_encode_returns_what_was_decoded)
 {
     static const pl_format formats[] = {PL_F32, PL_F16, PL_BF16};
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int round = 0; round < 500; round++) {
         const struct format_info *fi = format_info(formats[round % 3]);
         float x[32], y[32], scale = row_scale(&seed);
@@ -199,11 +192,10 @@ static void quant_encode_returns_what_was_decoded(void **state)
     }
 }
 
-static void quant_encode_zero_and_damage(void **state)
+TEST(quant_encode_zero_and_damage)
 {
     static const pl_format formats[] = {PL_Q8_0, PL_Q4_0};
 
-    (void)state;
     for (size_t j = 0; j < 2; j++) {
         const struct format_info *fi = format_info(formats[j]);
         float x[32] = {0}, y[32];
@@ -225,13 +217,12 @@ static void quant_encode_zero_and_damage(void **state)
     }
 }
 
-static void quant_encode_rounds_ties_to_even(void **state)
+TEST(quant_encode_rounds_ties_to_even)
 {
     float x[32] = {127, 0.5f, 1.5f, 2.5f, -0.5f, -1.5f, -2.5f, 3.5f};
     static const int8_t want[8] = {127, 0, 2, 2, 0, -2, -2, 4};
     uint8_t block[34];
 
-    (void)state;
     format_info(PL_Q8_0)->encode(block, x, 32);
     for (int i = 0; i < 8; i++)
         assert_int_equal((int8_t)block[2 + i], want[i]);
@@ -247,9 +238,8 @@ static double half_value(int h)
     return h & 0x8000 ? -v : v;
 }
 
-static void half_to_float_is_exact_for_all(void **state)
+TEST(half_to_float_is_exact_for_all)
 {
-    (void)state;
     for (int h = 0; h < 65536; h++) {
         float f = f16_to_f32((uint16_t)h);
 
@@ -267,9 +257,8 @@ static void half_to_float_is_exact_for_all(void **state)
     }
 }
 
-static void half_from_float_rounds_to_nearest_even(void **state)
+TEST(half_from_float_rounds_to_nearest_even)
 {
-    (void)state;
     /* between h and h + 1, with 65536 standing for the half above the last */
     for (int h = 0; h < 0x7c00; h++) {
         double lo = half_value(h), hi = half_value(h + 1);
@@ -284,9 +273,8 @@ static void half_from_float_rounds_to_nearest_even(void **state)
     assert_int_equal(f32_to_f16(1e-45f), 0);
 }
 
-static void bf16_rounds_to_nearest_even_for_all(void **state)
+TEST(bf16_rounds_to_nearest_even_for_all)
 {
-    (void)state;
     for (int h = 0; h < 65536; h++) {
         float f = bf16_to_f32((uint16_t)h);
 
@@ -308,9 +296,8 @@ static void bf16_rounds_to_nearest_even_for_all(void **state)
 
 /* ---- the table ----------------------------------------------------------- */
 
-static void quant_format_found_by_id_and_name(void **state)
+TEST(quant_format_found_by_id_and_name)
 {
-    (void)state;
 #define ROW(format, id)                                                        \
     assert_int_equal(format_from_id(id), PL_##format);                         \
     assert_int_equal(format_from_name(#format), PL_##format);                  \
@@ -323,39 +310,4 @@ static void quant_format_found_by_id_and_name(void **state)
     assert_int_equal(format_from_id(4), PL_FORMAT_COUNT);
     assert_int_equal(format_from_id(UINT32_MAX), PL_FORMAT_COUNT);
     assert_int_equal(format_row_bytes(PL_Q6_K, 512), 420);
-}
-
-int test_quant_decode(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(quant_decode_equals_reference_f16),
-        cmocka_unit_test(quant_decode_equals_reference_bf16),
-        cmocka_unit_test(quant_decode_equals_reference_q8_0),
-        cmocka_unit_test(quant_decode_equals_reference_q4_0),
-        cmocka_unit_test(quant_decode_equals_reference_q4_1),
-        cmocka_unit_test(quant_decode_equals_reference_q5_0),
-        cmocka_unit_test(quant_decode_equals_reference_q5_1),
-        cmocka_unit_test(quant_decode_equals_reference_q2_k),
-        cmocka_unit_test(quant_decode_equals_reference_q3_k),
-        cmocka_unit_test(quant_decode_equals_reference_q4_k),
-        cmocka_unit_test(quant_decode_equals_reference_q5_k),
-        cmocka_unit_test(quant_decode_equals_reference_q6_k),
-        cmocka_unit_test(quant_decode_equals_reference_iq4_nl),
-        cmocka_unit_test(quant_decode_equals_reference_iq4_xs),
-        cmocka_unit_test(quant_decode_equals_reference_mxfp4),
-        cmocka_unit_test(quant_decode_equals_reference_mxfp4x),
-        cmocka_unit_test(quant_decode_equals_gguf_python_package),
-        cmocka_unit_test(quant_decode_mxfp4_is_exact_at_every_scale),
-        cmocka_unit_test(quant_decode_reads_i32_and_f32),
-        cmocka_unit_test(quant_encode_is_within_half_a_step),
-        cmocka_unit_test(quant_encode_returns_what_was_decoded),
-        cmocka_unit_test(quant_encode_zero_and_damage),
-        cmocka_unit_test(quant_encode_rounds_ties_to_even),
-        cmocka_unit_test(half_to_float_is_exact_for_all),
-        cmocka_unit_test(half_from_float_rounds_to_nearest_even),
-        cmocka_unit_test(bf16_rounds_to_nearest_even_for_all),
-        cmocka_unit_test(quant_format_found_by_id_and_name),
-    };
-
-    return TEST_RUN(tests);
 }

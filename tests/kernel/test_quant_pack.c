@@ -2,7 +2,6 @@
 #include "lib/support.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,8 +44,7 @@ static void sample_init(struct sample *s, pl_format f, uint64_t *seed)
     s->n_row = 1 + test_below(seed, 40);
     s->k = unit * (1 + test_below(seed, MAX_BLOCKS));
     s->row_bytes = format_row_bytes(f, s->k);
-    s->rows = malloc((size_t)s->n_row * s->row_bytes);
-    assert_non_null(s->rows);
+    s->rows = test_need(1, (size_t)s->n_row * s->row_bytes);
     random_bytes(seed, s->rows, (size_t)s->n_row * s->row_bytes);
 
     s->n_rank = 1 + (int)test_below(seed, MAX_RANK);
@@ -79,14 +77,12 @@ static void device_init(struct device *d, const struct sample *s, int first,
 {
     int max = pack_max_chunks(s->f, s->span + first, n);
 
-    d->chunks = malloc((size_t)(max + 1) * sizeof(*d->chunks));
-    assert_non_null(d->chunks);
+    d->chunks = test_need(1, (size_t)(max + 1) * sizeof(*d->chunks));
     pack_init(&d->p, s->f, s->n_row, s->k, s->span + first, n, d->chunks);
     assert_int_equal(d->p.n_chunk, max);
     assert_int_equal(d->p.panel_bytes % 64, 0);
     /* exactly as large as stated: the sanitizer sees any byte beyond */
-    d->data = calloc(1, d->p.matrix_bytes + (d->p.matrix_bytes == 0));
-    assert_non_null(d->data);
+    d->data = test_need(1, d->p.matrix_bytes + (d->p.matrix_bytes == 0));
     for (int64_t r = 0; r < s->n_row; r++)
         pack_row(&d->p, d->data + (size_t)(r / 16) * d->p.panel_bytes,
                  (int)(r % 16), s->rows + (size_t)r * s->row_bytes);
@@ -148,9 +144,8 @@ static void check_inverse(const struct sample *s, uint64_t *seed)
     free(row);
 }
 
-static void pack_inverse_restores_every_byte(void **state)
+TEST(pack_inverse_restores_every_byte)
 {
-    (void)state;
     for_all(check_inverse);
 }
 
@@ -202,9 +197,8 @@ static void check_partial(const struct sample *s, uint64_t *seed)
     free(before);
 }
 
-static void pack_inverse_leaves_what_is_not_held(void **state)
+TEST(pack_inverse_leaves_what_is_not_held)
 {
-    (void)state;
     for_all(check_partial);
 }
 
@@ -215,9 +209,8 @@ static void compare_panels(const struct device *d, const struct sample *s,
                            uint64_t *seed)
 {
     const struct pack *p = &d->p;
-    uint8_t *data = malloc(p->matrix_bytes + (p->matrix_bytes == 0));
+    uint8_t *data = test_need(1, p->matrix_bytes + (p->matrix_bytes == 0));
 
-    assert_non_null(data);
     random_bytes(seed, data, p->matrix_bytes);
     for (int64_t g = 0; g < (s->n_row + 15) / 16; g++) {
         const void *rows[16] = {NULL}, *ahead[16] = {NULL};
@@ -253,19 +246,17 @@ static void check_panels(const struct sample *s, uint64_t *seed)
     }
 }
 
-static void pack_panel_equals_row_by_row(void **state)
+TEST(pack_panel_equals_row_by_row)
 {
-    (void)state;
     for_all(check_panels);
 }
 
 /* Float formats have rows of any length. */
-static void pack_panel_takes_rows_of_any_length(void **state)
+TEST(pack_panel_takes_rows_of_any_length)
 {
     static const pl_format formats[] = {PL_F32, PL_F16, PL_BF16};
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int i = 0; i < 300; i++) {
         struct sample s = {.f = formats[i % 3], .n_rank = 1};
         struct device d;
@@ -275,8 +266,7 @@ static void pack_panel_takes_rows_of_any_length(void **state)
         s.k = 1 + test_below(&seed, 100);
         s.row_bytes = format_row_bytes(s.f, s.k);
         s.span[0] = (struct pack_span){0, s.k, 0};
-        s.rows = malloc((size_t)s.n_row * s.row_bytes);
-        assert_non_null(s.rows);
+        s.rows = test_need(1, (size_t)s.n_row * s.row_bytes);
         random_bytes(&seed, s.rows, (size_t)s.n_row * s.row_bytes);
         device_init(&d, &s, 0, 1);
         compare_panels(&d, &s, &seed);
@@ -321,17 +311,15 @@ static void check_decode(const struct sample *s, uint64_t *seed)
     free(got);
 }
 
-static void pack_decode_equals_decode_by_bits(void **state)
+TEST(pack_decode_equals_decode_by_bits)
 {
-    (void)state;
     for_all(check_decode);
 }
 
-static void pack_padding_rows_are_zero(void **state)
+TEST(pack_padding_rows_are_zero)
 {
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int f = 0; f < PL_FORMAT_COUNT; f++) {
         struct sample s;
         struct device d;
@@ -381,15 +369,13 @@ static void check_chunks(const struct sample *s, uint64_t *seed)
     device_fini(&d);
 }
 
-static void pack_chunks_keep_to_super_blocks_and_ranks(void **state)
+TEST(pack_chunks_keep_to_super_blocks_and_ranks)
 {
-    (void)state;
     for_all(check_chunks);
 }
 
-static void pack_whole_rows_stay_near_file_size(void **state)
+TEST(pack_whole_rows_stay_near_file_size)
 {
-    (void)state;
     for (int f = 0; f < PL_FORMAT_COUNT; f++) {
         const struct format_info *fi = format_info((pl_format)f);
         struct pack_span span = {0, 4096, 0};
@@ -477,25 +463,7 @@ static void check_planes(const struct sample *s, uint64_t *seed)
     device_fini(&d);
 }
 
-static void pack_planes_lie_as_documented(void **state)
+TEST(pack_planes_lie_as_documented)
 {
-    (void)state;
     for_all(check_planes);
-}
-
-int test_quant_pack(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pack_inverse_restores_every_byte),
-        cmocka_unit_test(pack_inverse_leaves_what_is_not_held),
-        cmocka_unit_test(pack_panel_equals_row_by_row),
-        cmocka_unit_test(pack_panel_takes_rows_of_any_length),
-        cmocka_unit_test(pack_decode_equals_decode_by_bits),
-        cmocka_unit_test(pack_padding_rows_are_zero),
-        cmocka_unit_test(pack_chunks_keep_to_super_blocks_and_ranks),
-        cmocka_unit_test(pack_whole_rows_stay_near_file_size),
-        cmocka_unit_test(pack_planes_lie_as_documented),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -14,11 +14,10 @@ static void random_row(uint64_t *seed, float *x, int n)
         x[i] = test_below(seed, 8) == 0 ? 0 : scale * test_unit(seed);
 }
 
-static void quant_q8_error_is_half_a_step(void **state)
+TEST(quant_q8_error_is_half_a_step)
 {
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int round = 0; round < 5000; round++) {
         float x[32], max = 0;
         struct q8_block b;
@@ -38,11 +37,10 @@ static void quant_q8_error_is_half_a_step(void **state)
     }
 }
 
-static void quant_q8_sums_are_of_the_halves(void **state)
+TEST(quant_q8_sums_are_of_the_halves)
 {
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int round = 0; round < 5000; round++) {
         float x[32];
         struct q8_block b;
@@ -60,12 +58,11 @@ static void quant_q8_sums_are_of_the_halves(void **state)
     }
 }
 
-static void quant_q8_slices_have_the_same_bits(void **state)
+TEST(quant_q8_slices_have_the_same_bits)
 {
     enum { N = 8 };
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int round = 0; round < 500; round++) {
         float x[32 * N];
         struct q8_block whole[N], part[N];
@@ -79,25 +76,23 @@ static void quant_q8_slices_have_the_same_bits(void **state)
     }
 }
 
-static void quant_q8_rounds_ties_to_even(void **state)
+TEST(quant_q8_rounds_ties_to_even)
 {
     float x[32] = {-127, 0.5f, 1.5f, 2.5f, -0.5f, -1.5f, -2.5f, 126.5f};
     static const int8_t want[8] = {-127, 0, 2, 2, 0, -2, -2, 126};
     struct q8_block b;
 
-    (void)state;
     q8_encode(&b, x, 32);
     assert_true(b.d == 1);
     assert_memory_equal(b.q, want, sizeof(want));
 }
 
-static void quant_q8_zero_tiny_and_damaged_blocks(void **state)
+TEST(quant_q8_zero_tiny_and_damaged_blocks)
 {
     struct q8_block b;
     const struct q8_block zero = {0};
     float x[32] = {0};
 
-    (void)state;
     q8_encode(&b, x, 32);
     assert_memory_equal(&b, &zero, sizeof(b));
     x[3] = -0x1p-121f;
@@ -112,17 +107,4 @@ static void quant_q8_zero_tiny_and_damaged_blocks(void **state)
         assert_true(isnan(b.d));
         assert_memory_equal(b.q, zero.q, sizeof(b.q));
     }
-}
-
-int test_quant_q8(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(quant_q8_error_is_half_a_step),
-        cmocka_unit_test(quant_q8_sums_are_of_the_halves),
-        cmocka_unit_test(quant_q8_slices_have_the_same_bits),
-        cmocka_unit_test(quant_q8_rounds_ties_to_even),
-        cmocka_unit_test(quant_q8_zero_tiny_and_damaged_blocks),
-    };
-
-    return TEST_RUN(tests);
 }

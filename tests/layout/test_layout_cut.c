@@ -89,12 +89,11 @@ static unsigned solve(const struct region *r)
 
 /* Nearest the contractions: what lies before the cut (PARTIAL and unsummed) is
  * a subset of what lies before any other minimum cut. */
-static void layout_cut_equals_exhaustive_search(void **state)
+TEST(layout_cut_equals_exhaustive_search)
 {
     uint64_t seed = test_seed();
     int n = test_long() ? 20000 : 600;
 
-    (void)state;
     for (int t = 0; t < n; t++) {
         struct region r;
         unsigned mine, before, need;
@@ -132,11 +131,10 @@ static void layout_cut_equals_exhaustive_search(void **state)
 }
 
 /* Two addends of a residual stream: one sum, taken at the cheaper end. */
-static void layout_cut_takes_the_contraction_of_equals(void **state)
+TEST(layout_cut_takes_the_contraction_of_equals)
 {
     struct region r;
 
-    (void)state;
     memset(&r, 0, sizeof r);
     r.g = (struct cut_graph){3, r.bytes, r.born, r.needed, 2, r.from, r.to};
     for (int v = 0; v < 3; v++)
@@ -155,14 +153,13 @@ static void layout_cut_takes_the_contraction_of_equals(void **state)
 }
 
 /* A long chain: linear enough, and no recursion. */
-static void layout_cut_long_chain_is_solved(void **state)
+TEST(layout_cut_long_chain_is_solved)
 {
     enum { N = 20000 };
     struct cut_graph g = {.n = N, .n_edge = N - 1};
     bool *cut = calloc(N, sizeof *cut);
     int n = 0;
 
-    (void)state;
     g.bytes = calloc(N, sizeof *g.bytes);
     g.born = calloc(N, sizeof *g.born);
     g.needed = calloc(N, sizeof *g.needed);
@@ -189,35 +186,15 @@ static void layout_cut_long_chain_is_solved(void **state)
     free(cut);
 }
 
-static void layout_cut_out_of_memory_is_a_status(void **state)
+TEST(layout_cut_out_of_memory_is_a_status)
 {
     uint64_t seed = test_seed();
     struct region r;
-    bool failed = true;
 
-    (void)state;
     draw(&r, &seed);
-    for (int n = 1; failed; n++) {
+    for (int64_t n = 0; alloc_each(&n);) {
         bool cut[MAX_V];
-        pl_status s;
 
-        alloc_stat_reset();
-        alloc_fail_at(n);
-        s = cut_minimum(&r.g, cut, NULL);
-        failed = alloc_fail_off();
-        assert_int_equal(s, failed ? PL_NO_MEMORY : PL_OK);
-        assert_int_equal(alloc_stat_get().live_bytes, 0);
+        alloc_ran(cut_minimum(&r.g, cut, NULL));
     }
-}
-
-int test_layout_cut(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layout_cut_equals_exhaustive_search),
-        cmocka_unit_test(layout_cut_takes_the_contraction_of_equals),
-        cmocka_unit_test(layout_cut_long_chain_is_solved),
-        cmocka_unit_test(layout_cut_out_of_memory_is_a_status),
-    };
-
-    return TEST_RUN(tests);
 }

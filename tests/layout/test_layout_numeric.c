@@ -58,8 +58,7 @@ static void plan(struct planned_text *t, const char *graph, int n_rank,
 {
     pl_err err;
 
-    if (make(t, graph, n_rank, share, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(make(t, graph, n_rank, share, &err), err);
 }
 
 /* "x''": the third version of x. */
@@ -392,11 +391,10 @@ static const struct {
 };
 enum { N_TEXT = sizeof texts / sizeof *texts };
 
-static void layout_numeric_plans_read_as_expected(void **state)
+TEST(layout_numeric_plans_read_as_expected)
 {
     static char buf[1 << 14];
 
-    (void)state;
     for (int i = 0; i < N_TEXT; i++) {
         struct planned_text t;
 
@@ -482,14 +480,13 @@ static const char *const layer_tails[] = {
     "y: f32[n_tok, 64] = add(x1, es)\n",
 };
 
-static void layout_numeric_expert_layer_sums_twice(void **state)
+TEST(layout_numeric_expert_layer_sums_twice)
 {
     static const char end[] = "z: f32[n_tok, 64] = rms_norm(y) eps=1e-06 "
                               "!output\n";
     const struct graph_sizes s = {7, 1, 64, 1};
     char text[8192];
 
-    (void)state;
     for (int n_rank = 2; n_rank <= 8; n_rank++)
         for (size_t i = 0; i < sizeof layer_tails / sizeof *layer_tails; i++) {
             struct planned_text t;
@@ -560,8 +557,8 @@ static void check_plan(const struct numeric *p)
         }
         if (partial) {
             assert_int_equal(n->layout->kind, PL_PARTIAL);
-            assert_true((rule & OP_SUM) ||
-                        ((rule & OP_ONE) && (partial & rule & 0xff) &&
+            assert_true((rule & PL_OP_SUM) ||
+                        ((rule & PL_OP_ONE) && (partial & rule & 0xff) &&
                          (partial & (partial - 1)) == 0));
         }
         assert_true(n->layout->kind == PL_PARTIAL || !n->sum);
@@ -584,12 +581,11 @@ static void check_plan(const struct numeric *p)
     }
 }
 
-static void layout_numeric_every_graph_has_a_lawful_plan(void **state)
+TEST(layout_numeric_every_graph_has_a_lawful_plan)
 {
     uint64_t seed = test_seed();
     int n = test_long() ? 20000 : 1000;
 
-    (void)state;
     for (int k = 0; k < n; k++) {
         int n_rank = 1 + (int)test_below(&seed, k % 8 ? 8 : 64);
         const pl_layout **leaf;
@@ -603,14 +599,12 @@ static void layout_numeric_every_graph_has_a_lawful_plan(void **state)
         for (int i = 0; i < n_rank; i++)
             share[i] = (double)test_below(&seed, 4);
         share[test_below(&seed, n_rank)] += 1;
-        leaf = calloc((size_t)r.n_node, sizeof *leaf);
-        assert_non_null(leaf);
+        leaf = test_need((size_t)r.n_node, sizeof *leaf);
         if (roles_layouts(r.g, n_rank, share, &a, leaf, &err) != PL_OK ||
             numeric_create(&p, r.g, n_rank, leaf, &err) != PL_OK)
             fail_msg("%s", err.message);
         check_plan(p);
-        assert_int_equal(numeric_create(&again, r.g, n_rank, leaf, &err),
-                         PL_OK);
+        TEST_OK(numeric_create(&again, r.g, n_rank, leaf, &err), err);
         assert_true(p->hash == again->hash);
         numeric_free(p);
         numeric_free(again);
@@ -631,7 +625,7 @@ static uint64_t hash_of(const char *graph, int n_rank, const double *share)
     return h;
 }
 
-static void layout_numeric_hash_tells_plans_apart(void **state)
+TEST(layout_numeric_hash_tells_plans_apart)
 {
     static const double uneven[] = {3, 1};
     const char *graphs[] = {
@@ -654,7 +648,6 @@ static void layout_numeric_hash_tells_plans_apart(void **state)
     enum { N = sizeof graphs / sizeof *graphs };
     uint64_t h[N];
 
-    (void)state;
     for (int i = 0; i < N; i++) {
         h[i] = hash_of(graphs[i], 2, NULL);
         for (int k = 0; k < i; k++)
@@ -673,11 +666,10 @@ static void layout_numeric_hash_tells_plans_apart(void **state)
 
 /* Each rank's part of each weight matrix is within a grain of its share: a KV
  * group for attention, 32 values for widths. */
-static void layout_numeric_shares_are_met_within_a_grain(void **state)
+TEST(layout_numeric_shares_are_met_within_a_grain)
 {
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int k = 0; k < 300; k++) {
         int n_rank = 2 + (int)test_below(&seed, 7);
         double share[PL_MAX_RANKS], sum = 0;
@@ -716,7 +708,7 @@ static void layout_numeric_shares_are_met_within_a_grain(void **state)
 
 /* ---- refusals ------------------------------------------------------------ */
 
-static void layout_numeric_refusals_name_the_tensor(void **state)
+TEST(layout_numeric_refusals_name_the_tensor)
 {
     static const struct {
         const char *graph, *message;
@@ -727,7 +719,6 @@ static void layout_numeric_refusals_name_the_tensor(void **state)
          "w: rows of Q8_0 are cut at multiples of 32"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct planned_text t;
         pl_err err;
@@ -750,38 +741,13 @@ static void layout_numeric_refusals_name_the_tensor(void **state)
     }
 }
 
-static void layout_numeric_out_of_memory_is_a_status(void **state)
+TEST(layout_numeric_out_of_memory_is_a_status)
 {
-    bool failed = true;
-
-    (void)state;
-    for (int n = 1; failed; n++) {
+    for (int64_t n = 0; alloc_each(&n);) {
         struct planned_text t;
-        pl_status s;
         pl_err err;
 
-        alloc_stat_reset();
-        alloc_fail_at(n);
-        s = make(&t, texts[1].graph, 3, NULL, &err);
-        failed = alloc_fail_off();
-        assert_int_equal(s, failed ? PL_NO_MEMORY : PL_OK);
+        alloc_ran(make(&t, texts[1].graph, 3, NULL, &err));
         drop(&t);
-        assert_int_equal(alloc_stat_get().live_bytes, 0);
-        assert_true(n < 10000);
     }
-}
-
-int test_layout_numeric(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layout_numeric_plans_read_as_expected),
-        cmocka_unit_test(layout_numeric_expert_layer_sums_twice),
-        cmocka_unit_test(layout_numeric_every_graph_has_a_lawful_plan),
-        cmocka_unit_test(layout_numeric_hash_tells_plans_apart),
-        cmocka_unit_test(layout_numeric_shares_are_met_within_a_grain),
-        cmocka_unit_test(layout_numeric_refusals_name_the_tensor),
-        cmocka_unit_test(layout_numeric_out_of_memory_is_a_status),
-    };
-
-    return TEST_RUN(tests);
 }

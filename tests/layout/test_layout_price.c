@@ -48,11 +48,10 @@ static void want(char *buf, size_t size, int dim, int64_t first, int64_t all)
 }
 
 /* x is split along k and everybody has w: gather x, or sum y? */
-static void layout_price_gathers_what_is_smaller_than_its_sum(void **state)
+TEST(layout_price_gathers_what_is_smaller_than_its_sum)
 {
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int t = 0; t < 500; t++) {
         int64_t n = 1 + test_below(&seed, 300), k = 2 + test_below(&seed, 300);
         char x[64];
@@ -67,11 +66,10 @@ static void layout_price_gathers_what_is_smaller_than_its_sum(void **state)
 }
 
 /* x is split along k and w along n: it is x that moves, at any size. */
-static void layout_price_stores_no_weight_twice(void **state)
+TEST(layout_price_stores_no_weight_twice)
 {
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int t = 0; t < 500; t++) {
         int64_t n = 2 + test_below(&seed, 300), k = 2 + test_below(&seed, 300);
         char x[64], w[64];
@@ -84,14 +82,4 @@ static void layout_price_stores_no_weight_twice(void **state)
         assert_int_equal(m.kind[NUM_ALL_REDUCE], 0);
         assert_int_equal(m.n_weight, 1);
     }
-}
-
-int test_layout_price(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layout_price_gathers_what_is_smaller_than_its_sum),
-        cmocka_unit_test(layout_price_stores_no_weight_twice),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -201,8 +201,7 @@ static void draw_operand(struct try *t, int i, struct eval_value *v)
         v->n *= v->dim[d];
     }
     free(v->x);
-    v->x = calloc((size_t)v->n, sizeof *v->x);
-    assert_non_null(v->x);
+    v->x = test_need((size_t)v->n, sizeof *v->x);
     for (int64_t k = 0; k < v->n; k++)
         v->x[k] = draw_value(t, i, k);
 }
@@ -259,8 +258,7 @@ static bool near(double a, double b)
 static void clone(struct eval_value *to, const struct eval_value *v)
 {
     *to = *v;
-    to->x = malloc((size_t)v->n * sizeof *v->x);
-    assert_non_null(to->x);
+    to->x = test_need(1, (size_t)v->n * sizeof *v->x);
     memcpy(to->x, v->x, (size_t)v->n * sizeof *v->x);
 }
 
@@ -563,14 +561,13 @@ static void check_result_letters(struct try *t)
     }
 }
 
-static void layout_rules_are_right_and_complete(void **state)
+TEST(layout_rules_are_right_and_complete)
 {
     static struct verdict v[OP_COUNT];
     static const int ranks[] = {2, 3, 5};
     uint64_t seed = test_seed();
     bool seen[OP_COUNT] = {false};
 
-    (void)state;
     memset(v, 0, sizeof v);
     for (int c = 0; c < N_CASE; c++) {
         struct try t;
@@ -663,13 +660,12 @@ static unsigned computed(const struct try *t)
     return s;
 }
 
-static void layout_rules_partial_operands_are_linear(void **state)
+TEST(layout_rules_partial_operands_are_linear)
 {
     uint64_t seed = test_seed();
     bool one[OP_COUNT][GRAPH_MAX_IN], all[OP_COUNT]; /* linear in all cases */
     unsigned may[OP_COUNT] = {0};
 
-    (void)state;
     memset(one, true, sizeof one);
     memset(all, true, sizeof all);
     for (int c = 0; c < N_CASE; c++) {
@@ -697,7 +693,8 @@ static void layout_rules_partial_operands_are_linear(void **state)
         bool excused = strncmp(info->refused, "PARTIAL:", 8) == 0;
 
         for (int i = 0; i < GRAPH_MAX_IN; i++) {
-            bool claimed = (info->partial & OP_ONE) && info->partial >> i & 1;
+            bool claimed =
+                (info->partial & PL_OP_ONE) && info->partial >> i & 1;
 
             if (!(may[op] >> i & 1)) {
                 if (claimed)
@@ -706,15 +703,16 @@ static void layout_rules_partial_operands_are_linear(void **state)
             }
             if (claimed && !one[op][i])
                 fail_msg("%s is not linear in operand %d", info->name, i);
-            if (!claimed && one[op][i] && !excused && !(info->partial & OP_SUM))
+            if (!claimed && one[op][i] && !excused &&
+                !(info->partial & PL_OP_SUM))
                 fail_msg("%s is linear in operand %d, and the row does not "
                          "say so",
                          info->name, i);
         }
-        if ((info->partial & OP_SUM) && !all[op])
+        if ((info->partial & PL_OP_SUM) && !all[op])
             fail_msg("%s is not linear in all operands at once", info->name);
-        if (!(info->partial & OP_SUM) && all[op] && (may[op] & (may[op] - 1)) &&
-            !excused)
+        if (!(info->partial & PL_OP_SUM) && all[op] &&
+            (may[op] & (may[op] - 1)) && !excused)
             fail_msg("%s is linear in all operands at once, and the row does "
                      "not say so",
                      info->name);
@@ -723,11 +721,10 @@ static void layout_rules_partial_operands_are_linear(void **state)
 
 /* ---- letters of composite dimensions ------------------------------------- */
 
-static void layout_rules_project_composites_index_by_index(void **state)
+TEST(layout_rules_project_composites_index_by_index)
 {
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int k = 0; k < 4000; k++) {
         int64_t g = 1 + test_below(&seed, 6), r = 1 + test_below(&seed, 6);
         int n_rank = 2 + (int)test_below(&seed, 4);
@@ -882,8 +879,7 @@ static void move_owners(const struct move *m, int64_t n_tok,
         in[i].n = graph_count(x, &s);
         for (int d = 0; d < x->n_dim; d++)
             in[i].dim[d] = dim_value(x->dim[d], &s);
-        in[i].x = malloc((size_t)in[i].n * sizeof *in[i].x);
-        assert_non_null(in[i].x);
+        in[i].x = test_need(1, (size_t)in[i].n * sizeof *in[i].x);
         for (int64_t k = 0; k < in[i].n; k++)
             in[i].x[k] = m->in[i]->kind == PL_SPLIT
                              ? (double)naive_owners(
@@ -980,41 +976,22 @@ static int move_count(void)
     return test_long() ? 50000 : 3000;
 }
 
-static void layout_rules_reshape_moves_runs_where_it_can(void **state)
+TEST(layout_rules_reshape_moves_runs_where_it_can)
 {
-    (void)state;
     check_moves(OP_reshape, move_count());
 }
 
-static void layout_rules_permute_moves_runs(void **state)
+TEST(layout_rules_permute_moves_runs)
 {
-    (void)state;
     check_moves(OP_permute, move_count());
 }
 
-static void layout_rules_slice_moves_runs(void **state)
+TEST(layout_rules_slice_moves_runs)
 {
-    (void)state;
     check_moves(OP_slice, move_count());
 }
 
-static void layout_rules_concat_joins_runs(void **state)
+TEST(layout_rules_concat_joins_runs)
 {
-    (void)state;
     check_moves(OP_concat, move_count());
-}
-
-int test_layout_rules(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layout_rules_are_right_and_complete),
-        cmocka_unit_test(layout_rules_partial_operands_are_linear),
-        cmocka_unit_test(layout_rules_project_composites_index_by_index),
-        cmocka_unit_test(layout_rules_reshape_moves_runs_where_it_can),
-        cmocka_unit_test(layout_rules_permute_moves_runs),
-        cmocka_unit_test(layout_rules_slice_moves_runs),
-        cmocka_unit_test(layout_rules_concat_joins_runs),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -4,8 +4,6 @@
 #include "lib/random_layout.h"
 #include "lib/support.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MAX_SIZE = 48 };
@@ -33,11 +31,10 @@ static int64_t naive_period(const pl_layout *l, int64_t size, int n_rank)
     return size;
 }
 
-static void layout_split_gives_the_normal_form(void **state)
+TEST(layout_split_gives_the_normal_form)
 {
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int t = 0; t < 20000; t++) {
         int64_t size = 1 + test_below(&seed, t % 2 ? 12 : MAX_SIZE);
         int n_rank = 1 + (int)test_below(&seed, t % 4 ? 3 : 64);
@@ -65,12 +62,11 @@ static void layout_split_gives_the_normal_form(void **state)
     }
 }
 
-static void layout_contains_agrees_with_each_index(void **state)
+TEST(layout_contains_agrees_with_each_index)
 {
     uint64_t seed = test_seed();
     int yes = 0;
 
-    (void)state;
     for (int t = 0; t < 20000; t++) {
         int64_t size = 1 + test_below(&seed, MAX_SIZE);
         int n_rank = 1 + (int)test_below(&seed, 3);
@@ -108,21 +104,19 @@ static void layout_contains_agrees_with_each_index(void **state)
     assert_false(layout_contains(&layout_partial, &layout_mirrored, 1));
 }
 
-static void layout_contains_tells_dimensions_apart(void **state)
+TEST(layout_contains_tells_dimensions_apart)
 {
     const pl_run run[2] = {{2, 1}, {2, 2}};
     const pl_layout a = {PL_SPLIT, 0, 4, 2, run}, b = {PL_SPLIT, 1, 4, 2, run};
 
-    (void)state;
     assert_false(layout_contains(&a, &b, 4));
     assert_false(layout_equal(&a, &b));
 }
 
-static void layout_local_agrees_with_each_index(void **state)
+TEST(layout_local_agrees_with_each_index)
 {
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int t = 0; t < 10000; t++) {
         int64_t size = 1 + test_below(&seed, MAX_SIZE), stored = 0;
         int n_rank = 1 + (int)test_below(&seed, 8);
@@ -153,11 +147,10 @@ static void layout_local_agrees_with_each_index(void **state)
     }
 }
 
-static void layout_run_walk_visits_each_index_once(void **state)
+TEST(layout_run_walk_visits_each_index_once)
 {
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int t = 0; t < 5000; t++) {
         int64_t size = 1 + test_below(&seed, MAX_SIZE), at = 0;
         int n_rank = 1 + (int)test_below(&seed, 8);
@@ -180,7 +173,7 @@ static void layout_run_walk_visits_each_index_once(void **state)
 
 /* ---- checks and text ---------------------------------------------------- */
 
-static void layout_check_refuses_what_tiles_nothing(void **state)
+TEST(layout_check_refuses_what_tiles_nothing)
 {
     const pl_run ok[2] = {{2, 1}, {2, 6}}, none[2] = {{2, 1}, {2, 0}};
     const pl_run far[2] = {{2, 1}, {2, 8}}, zero[2] = {{0, 1}, {4, 2}};
@@ -205,7 +198,6 @@ static void layout_check_refuses_what_tiles_nothing(void **state)
         {{PL_SPLIT, 0, -2, 2, huge}, PL_BAD_ARGUMENT},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         pl_err err;
 
@@ -216,14 +208,13 @@ static void layout_check_refuses_what_tiles_nothing(void **state)
     }
 }
 
-static void layout_print_is_exact_and_fits(void **state)
+TEST(layout_print_is_exact_and_fits)
 {
     const pl_run run[2] = {{3, 3}, {2, 4}};
     const pl_layout l = {PL_SPLIT, 1, 5, 2, run};
     const char *all = "split(1: 3{0,1} 2{2})";
     char buf[64];
 
-    (void)state;
     assert_string_equal(layout_print(&l, buf, sizeof buf), all);
     assert_string_equal(layout_print(&layout_mirrored, buf, sizeof buf),
                         "mirrored");
@@ -236,19 +227,4 @@ static void layout_print_is_exact_and_fits(void **state)
         assert_memory_equal(buf, all, strlen(buf));
         assert_true(n > strlen(all) || strlen(buf) == n - 1);
     }
-}
-
-int test_layout_runs(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layout_split_gives_the_normal_form),
-        cmocka_unit_test(layout_contains_agrees_with_each_index),
-        cmocka_unit_test(layout_contains_tells_dimensions_apart),
-        cmocka_unit_test(layout_local_agrees_with_each_index),
-        cmocka_unit_test(layout_run_walk_visits_each_index_once),
-        cmocka_unit_test(layout_check_refuses_what_tiles_nothing),
-        cmocka_unit_test(layout_print_is_exact_and_fits),
-    };
-
-    return TEST_RUN(tests);
 }

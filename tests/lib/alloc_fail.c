@@ -8,7 +8,6 @@
 #include <malloc.h>
 #include <stdatomic.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -86,6 +85,33 @@ struct alloc_stat alloc_stat_get(void)
         .peak_bytes = peak_bytes,
         .max_bytes = max_bytes,
     };
+}
+
+static int64_t each_n; /* of alloc_each's run */
+static bool each_failed;
+
+bool alloc_each(int64_t *n)
+{
+    if (*n > 0) {
+        assert_int_equal(live_bytes, 0);
+        if (!each_failed)
+            return false;
+    }
+    each_failed = false;
+    each_n = ++*n;
+    alloc_stat_reset();
+    alloc_fail_at(each_n);
+    return true;
+}
+
+bool alloc_ran(pl_status s)
+{
+    each_failed = alloc_fail_off();
+    if (s != (each_failed ? PL_NO_MEMORY : PL_OK))
+        fail_msg("allocation %lld %s: %s", (long long)each_n,
+                 each_failed ? "failed" : "was not asked for",
+                 pl_status_name(s));
+    return each_failed;
 }
 
 static void raise_to(_Atomic int64_t *max, int64_t value)

@@ -7,6 +7,8 @@
 #ifndef TEST_ALLOC_FAIL_H
 #define TEST_ALLOC_FAIL_H
 
+#include "pl.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -27,6 +29,19 @@ bool alloc_fail_off(void);
 
 void alloc_stat_reset(void);
 struct alloc_stat alloc_stat_get(void);
+
+/* Runs a loop's body again and again; in its n-th run, n = 1, 2, ..., the n-th
+ * allocation fails, until none did. Each run ends its allocations with
+ * alloc_ran(), which takes the status of what allocated: PL_NO_MEMORY where one
+ * failed, which alloc_ran returns, and else PL_OK. After each run nothing may
+ * be held that was not held before.
+ *
+ *     for (int64_t n = 0; alloc_each(&n);) {
+ *         alloc_ran(thing_create(&t));
+ *         thing_free(t);
+ *     } */
+bool alloc_each(int64_t *n);
+bool alloc_ran(pl_status s);
 
 /* Sizes of memory asked for on behalf of devices (topology_alloc) since
  * alloc_stat_reset, in order: the last `most` of them. Returns how many. */

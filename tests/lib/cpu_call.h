@@ -26,8 +26,7 @@ static inline struct cpu_tensor call_tensor(pl_format f, int n_dim,
         t.dim[i] = dim[i];
         n *= dim[i];
     }
-    t.data = malloc((size_t)n * 4 + 1);
-    assert_non_null(t.data);
+    t.data = test_need(1, (size_t)n * 4 + 1);
     for (int64_t i = 0; i < n; i++) {
         float x = range * test_unit(seed);
 
@@ -86,8 +85,7 @@ static inline void call_all(enum kernel kernel, const struct cpu_call *c,
 
     memset(c->out.data, 0xa5, out_bytes);
     call_run(CPU_GENERIC, kernel, *c, 1);
-    other.out.data = malloc(out_bytes + 1);
-    assert_non_null(other.out.data);
+    other.out.data = test_need(1, out_bytes + 1);
     for (int f = CPU_REFERENCE; f < CPU_FAMILY_COUNT; f++) {
         if (!cpu_family_runs(f))
             continue;

@@ -15,6 +15,18 @@ const struct weights_format weights_formats[WEIGHTS_N_FORMAT] = {
     {PL_MXFP4, 0, {0}},
 };
 
+bool weights_next_family(int *f, struct cpu_kernels *k)
+{
+    for (int i = *f + 1; i < CPU_FAMILY_COUNT; i++) {
+        if (cpu_family_runs(i)) {
+            cpu_kernels_init(k, i);
+            *f = i;
+            return true;
+        }
+    }
+    return false;
+}
+
 void *weights_alloc(size_t size)
 {
     void *p = NULL;

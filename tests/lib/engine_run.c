@@ -7,7 +7,8 @@
 
 pl_options engine_run_options(void)
 {
-    return (pl_options){.devices = "cpu",
+    return (pl_options){.size = sizeof(pl_options),
+                        .devices = "cpu",
                         .split_mode = PL_SPLIT_TENSOR,
                         .n_threads = 1,
                         .no_pin = true,
@@ -42,7 +43,8 @@ void engine_run_decode(const struct engine_run *r, int seq, int64_t n,
 {
     int32_t *seqs = malloc((size_t)n * sizeof *seqs);
     uint8_t *wanted = calloc((size_t)n, 1);
-    pl_batch b = {.n = n, .token = token, .seq = seqs, .logits = out};
+    pl_batch b = {
+        .size = sizeof b, .n = n, .token = token, .seq = seqs, .logits = out};
     pl_err err = {0};
     pl_status s;
 

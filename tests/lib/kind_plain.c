@@ -147,12 +147,12 @@ static pl_status get(struct device *d, enum region r, size_t offset, void *dst,
 
 /* False: the run has failed. */
 static bool await(const struct plain_device *x, struct step_event e,
-                  uint64_t turn)
+                  uint64_t number)
 {
     const struct device_flag *f =
         &device_of(x->image.set, e.dev)->event[e.event];
 
-    while (atomic_load_explicit(&f->v, memory_order_acquire) < turn) {
+    while (atomic_load_explicit(&f->v, memory_order_acquire) < number) {
         if (atomic_load(device_failed(x->image.set)))
             return false;
         sched_yield();
@@ -162,7 +162,7 @@ static bool await(const struct plain_device *x, struct step_event e,
 
 /* False: the run has failed. */
 static bool take(struct plain_device *x, const struct step *st, int step,
-                 uint64_t turn)
+                 uint64_t number)
 {
     struct device_set *s = x->image.set;
     double begin = device_traces(s) ? device_clock(s) : 0;
@@ -172,12 +172,12 @@ static bool take(struct plain_device *x, const struct step *st, int step,
         return false;
     }
     for (int i = 0; st->kind == STEP_WAIT && i < wait_count(&st->wait); i++)
-        if (!await(x, wait_event(&st->wait, i), turn))
+        if (!await(x, wait_event(&st->wait, i), number))
             return false;
     if (st->kind == STEP_WAIT)
         return true;
     if (st->kind == STEP_POST) {
-        atomic_store_explicit(&x->dev->event[st->event.event].v, turn,
+        atomic_store_explicit(&x->dev->event[st->event.event].v, number,
                               memory_order_release);
         return true;
     }
@@ -193,13 +193,13 @@ static bool take(struct plain_device *x, const struct step *st, int step,
 static void *go(void *user)
 {
     struct plain_device *x = user;
-    uint64_t turn;
-    const struct device_run *run = device_set_now(x->image.set, &turn);
+    uint64_t number;
+    const struct device_run *run = device_set_now(x->image.set, &number);
     const struct script *c = device_script(x->dev, run);
 
     for (int i = 0; i < c->n_step; i++)
         if (step_runs(&c->step[i], run->n_micro, run->sizes) &&
-            !take(x, &c->step[i], i, turn))
+            !take(x, &c->step[i], i, number))
             break;
     return NULL;
 }
@@ -207,8 +207,8 @@ static void *go(void *user)
 static void submit(struct device_bank *b)
 {
     struct plain_bank *p = b->own;
-    uint64_t turn;
-    const struct device_run *run = device_set_now(b->set, &turn);
+    uint64_t number;
+    const struct device_run *run = device_set_now(b->set, &number);
 
     for (int i = 0; i < b->n; i++) {
         struct plain_device *x = &p->dev[i];

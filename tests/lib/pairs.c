@@ -17,8 +17,7 @@ void pairs_init(struct pairs *s, int n_param, int (*n_value)(int p))
         s->n_value[p] = n_value(p);
         s->n_total += s->n_value[p];
     }
-    s->met = calloc((size_t)s->n_total, (size_t)s->n_total);
-    assert_non_null(s->met);
+    s->met = test_need((size_t)s->n_total, (size_t)s->n_total);
 }
 
 void pairs_fini(struct pairs *s)

@@ -69,7 +69,7 @@ static pl_tensor cached(struct made *m, pl_tensor x, bool values)
 /* Four heads of 16, q, k and v apart; rope with shared frequencies. */
 static pl_tensor attention(struct made *m, pl_tensor h)
 {
-    const pl_rope rope = {.n_rot = 16, .base = 10000};
+    const pl_rope rope = {.size = sizeof rope, .n_rot = 16, .base = 10000};
     const pl_dim heads[3] = {n_tok, size(4), size(16)};
     pl_tensor q = matmul(m, h, "attn_q", PL_ROLE_ATTN_Q, 64, D);
     pl_tensor k = matmul(m, h, "attn_k", PL_ROLE_ATTN_K, 64, D);

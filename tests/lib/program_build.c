@@ -9,9 +9,8 @@
 
 struct build *build_new(int n, int64_t n_tok)
 {
-    struct build *b = calloc((size_t)n, sizeof *b);
+    struct build *b = test_need((size_t)n, sizeof *b);
 
-    assert_non_null(b);
     for (int i = 0; i < n; i++) {
         b[i].p.dev = i;
         b[i].p.active = true;
@@ -89,10 +88,9 @@ static bool order_some(struct build *b, int d, int *at, int *order, bool force)
 
 static void order_steps(struct build *b, int n)
 {
-    int *at = calloc((size_t)n, sizeof *at), order = 0;
+    int *at = test_need((size_t)n, sizeof *at), order = 0;
     bool moved;
 
-    assert_non_null(at);
     for (int d = 0; d < n; d++)
         for (int i = 0; i < b[d].script.n_step; i++) {
             struct step *st = &b[d].step[i];
@@ -115,9 +113,8 @@ static void order_steps(struct build *b, int n)
 
 struct program *build_programs(struct build *b, int n)
 {
-    struct program *p = calloc((size_t)n, sizeof *p);
+    struct program *p = test_need((size_t)n, sizeof *p);
 
-    assert_non_null(p);
     order_steps(b, n);
     for (int i = 0; i < n; i++)
         p[i] = b[i].p;
@@ -367,8 +364,7 @@ struct device_set *build_set_of(const struct device_list *l,
 
     if (!o.kernels)
         o.kernels = build_toys();
-    if (device_set_create(&s, l, &o, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(device_set_create(&s, l, &o, &err), err);
     return s;
 }
 
@@ -379,8 +375,7 @@ struct device_set *build_set_as(const char *spec, int n_thread,
     struct device_set *s;
     pl_err err;
 
-    if (device_parse(&l, spec, n_thread, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(device_parse(&l, spec, n_thread, &err), err);
     s = build_set_of(&l, opt);
     device_list_free(&l);
     return s;
@@ -498,8 +493,7 @@ void build_tree_sum(float *out, float *const *addend, int n_addend, int64_t n)
     }
     while (left * 2 < n_addend)
         left *= 2;
-    upper = calloc((size_t)n, sizeof *upper);
-    assert_non_null(upper);
+    upper = test_need((size_t)n, sizeof *upper);
     build_tree_sum(out, addend, left, n);
     build_tree_sum(upper, addend + left, n_addend - left, n);
     for (int64_t i = 0; i < n; i++)

@@ -113,8 +113,8 @@ static const char *item_of_tree(const struct rank_item *p,
 
 static const char *span(const struct rank_span *p, const struct rank_span *q)
 {
-    SAME(log);
-    SAME(loc);
+    SAME(logical);
+    SAME(local);
     SAME(n);
     SAME(rank);
     return NULL;
@@ -369,16 +369,14 @@ void program_reads_back(const struct program *p, int n_dev)
     pl_err err;
     int n;
 
-    if (program_print(p, n_dev, test_text_add, &a, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(program_print(p, n_dev, test_text_add, &a, &err), err);
     if (program_parse(&q, &n, &arena, a.s, a.n, &err) != PL_OK)
         fail_msg("%s, of\n%s", err.message, a.s);
     assert_int_equal(n, n_dev);
     what = program_difference(p, q, n);
     if (what)
         fail_msg("%s is another one, read from\n%s", what, a.s);
-    if (program_print(q, n, test_text_add, &b, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(program_print(q, n, test_text_add, &b, &err), err);
     if (a.n != b.n || memcmp(a.s, b.s, a.n))
         fail_msg("printed again, this is different:\n%s", a.s);
     free(a.s);

@@ -171,7 +171,7 @@ int aim_kinds(enum op op, int letter, int which)
             k = TO_ALL;
         } else if (letter == RANDOM_PASSES) { /* some other one is PARTIAL */
             for (int p = 0; p < n; p++)
-                if (p != i && ((partial & OP_SUM) || (partial >> p & 1)))
+                if (p != i && ((partial & PL_OP_SUM) || (partial >> p & 1)))
                     k = TO_ALL;
         } else if (letter == RANDOM_MOVED) {
             k = TO_SPLIT | (n > 1 ? TO_ALL : 0);

@@ -63,7 +63,10 @@ static pl_tensor make_rms_norm(struct draw *d, const pl_tensor *in)
 static pl_tensor make_rope(struct draw *d, const pl_tensor *in)
 {
     int64_t n = in[2] >= 0 ? 2 * last(at(d, in[2])).n : 2;
-    pl_rope rope = {.n_rot = (int)n, .neox = draw_below(d, 2), .base = 50};
+    pl_rope rope = {.size = sizeof rope,
+                    .n_rot = (int)n,
+                    .neox = draw_below(d, 2),
+                    .base = 50};
 
     return pl_rope_apply(d->g, in[0], in[1], in[2], &rope);
 }
@@ -239,7 +242,8 @@ static int pick_partial(struct block *b)
         return -1;
     for (int i = 0; i < b->n_in; i++)
         if (i != b->target && takes(b, i, 'f') &&
-            ((rule & OP_SUM) || (rule >> i & 1)) && draw_below(b->d, ++n) == 0)
+            ((rule & PL_OP_SUM) || (rule >> i & 1)) &&
+            draw_below(b->d, ++n) == 0)
             found = i;
     return found;
 }

@@ -24,9 +24,10 @@ static void draw_steps(struct random_feed *f, int most_step, uint64_t *seed)
             f->seq[s][t] = t < first ? 0 : 1;
             f->pos[s][t] = next[f->seq[s][t]]++;
         }
-        f->rows[s] = (pl_rows){n,         1 + test_below(seed, n),
-                               f->pos[s], f->seq[s],
-                               f->pages,  FEED_PAGES};
+        f->rows[s] =
+            (pl_rows){sizeof(pl_rows), n,         1 + test_below(seed, n),
+                      f->pos[s],       f->seq[s], f->pages,
+                      FEED_PAGES};
     }
     for (int i = 0; i < RANDOM_N_SEQ * FEED_PAGES; i++)
         f->pages[i] = (int32_t)test_below(seed, FEED_PAGES);

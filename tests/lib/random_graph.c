@@ -363,14 +363,15 @@ static pl_tensor rotate(struct draw *d, pl_tensor x)
 {
     pl_dim tok = {1, PL_N_TOK};
     int64_t half;
-    pl_rope rope = {.base = 50, .neox = draw_below(d, 2)};
+    pl_rope rope = {.size = sizeof rope, .base = 50, .neox = draw_below(d, 2)};
 
     rope.n_rot = (int)(at(d, x)->dim[2].n / 2 * 2);
     if (rope.n_rot > 2 && draw_below(d, 2))
         rope.n_rot -= 2;
     half = rope.n_rot / 2;
     if (draw_below(d, 3) == 0)
-        rope = (pl_rope){rope.n_rot, rope.neox, 50, 0.5f, true, 0, 1, 1.1f};
+        rope = (pl_rope){sizeof rope, rope.n_rot, rope.neox, 50,  0.5f,
+                         true,        0,          1,         1.1f};
     return pl_rope_apply(
         d->g, x, draw_ids(d, 1, &tok, 0),
         draw_below(d, 2) ? new_weight(d, 1, &half, PL_ROLE_NONE, NULL, false)
@@ -725,16 +726,14 @@ static void *make_bytes(struct draw *d, const struct graph_node *n)
     const struct format_info *f = format_info(n->format);
     int64_t k = last(n).n, c = count(n);
     size_t size = format_row_bytes(n->format, k) * (size_t)(c / k);
-    unsigned char *b = malloc(size);
+    unsigned char *b = test_need(1, size);
     float *v;
 
-    assert_non_null(b);
     if (n->format == PL_Q4_K || n->format == PL_Q6_K) {
         fill_blocks(d, n, b, size);
         return b;
     }
-    v = malloc((size_t)c * sizeof *v);
-    assert_non_null(v);
+    v = test_need(1, (size_t)c * sizeof *v);
     fill_floats(d, n, v, c, k);
     if (n->format == PL_F32)
         memcpy(b, v, size);
@@ -749,10 +748,8 @@ static void make_data(struct draw *d)
     struct random_graph *r = d->r;
 
     r->n_node = d->g->n_node;
-    r->below = calloc((size_t)r->n_node, sizeof *r->below);
-    r->bytes = calloc((size_t)r->n_node, sizeof *r->bytes);
-    assert_non_null(r->below);
-    assert_non_null(r->bytes);
+    r->below = test_need((size_t)r->n_node, sizeof *r->below);
+    r->bytes = test_need((size_t)r->n_node, sizeof *r->bytes);
     for (int i = 0; i < d->n_note; i++)
         r->below[d->note[i].t] = d->note[i].below;
     for (int i = 0; i < r->n_node; i++)

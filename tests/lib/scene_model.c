@@ -20,7 +20,7 @@ enum {
 static uint64_t random_state;
 
 /* About as large as keeps a sum over 64 values near one. */
-static void fill(void *user, int64_t row, void *dst, size_t bytes)
+static bool fill(void *user, int64_t row, void *dst, size_t bytes)
 {
     (void)user;
     (void)row;
@@ -29,9 +29,10 @@ static void fill(void *user, int64_t row, void *dst, size_t bytes)
 
         memcpy((char *)dst + i, &v, 4);
     }
+    return true;
 }
 
-static void fill_norm(void *user, int64_t row, void *dst, size_t bytes)
+static bool fill_norm(void *user, int64_t row, void *dst, size_t bytes)
 {
     (void)user;
     (void)row;
@@ -40,6 +41,7 @@ static void fill_norm(void *user, int64_t row, void *dst, size_t bytes)
 
         memcpy((char *)dst + i, &v, 4);
     }
+    return true;
 }
 
 static void tensor(struct gguf_writer *w, const char *name, int n_dim,
@@ -128,15 +130,14 @@ const char *scene_model_write(const struct scene_model *m)
     snprintf(name, sizeof name, "scene%d.gguf", n++);
     path = test_temp(name);
     random_state = test_seed();
-    assert_int_equal(gguf_writer_create(&w, &err), PL_OK);
+    TEST_OK(gguf_writer_create(&w, &err), err);
     keys(w, m);
     tensor(w, "token_embd.weight", 2, table);
     for (int64_t il = 0; il < m->n_layer; il++)
         layer(w, m, il);
     tensor(w, "output_norm.weight", 1, &table[1]);
     tensor(w, "output.weight", 2, table);
-    if (gguf_writer_save(w, path, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(gguf_writer_save(w, path, &err), err);
     gguf_writer_free(w);
     return path;
 }

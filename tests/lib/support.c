@@ -3,12 +3,13 @@
  * (alloc_fail.c). */
 #include "lib/support.h"
 
-#include <dirent.h>
 #include <errno.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Kept until the process ends, so that callers need not free a path. */
@@ -46,6 +47,25 @@ const char *test_ref(const char *name)
     return existing(PLAIT_SOURCE_DIR "/tests/refs", name);
 }
 
+const char *test_ref_or_skip(const char *name)
+{
+    const char *path = test_ref(name);
+
+    if (path == NULL)
+        TEST_SKIP("%s is not at hand", name);
+    return path;
+}
+
+const char *test_model(void)
+{
+    const char *path = test_file("models/fable-moe-Q8_0.gguf");
+
+    if (path == NULL)
+        fail_msg("models/fable-moe-Q8_0.gguf is absent, but belongs "
+                 "to the repository");
+    return path;
+}
+
 const char *test_file(const char *name)
 {
     return existing(PLAIT_SOURCE_DIR, name);
@@ -55,17 +75,18 @@ const char *test_file(const char *name)
 
 static char temp_dir[4096]; /* empty until first asked for */
 
+static int remove_one(const char *path, const struct stat *s, int kind,
+                      struct FTW *where)
+{
+    (void)s;
+    (void)kind;
+    (void)where;
+    return remove(path);
+}
+
 static void temp_remove(void)
 {
-    DIR *d = opendir(temp_dir);
-    struct dirent *e;
-
-    if (d == NULL)
-        return;
-    while ((e = readdir(d)) != NULL)
-        unlinkat(dirfd(d), e->d_name, 0);
-    closedir(d);
-    rmdir(temp_dir);
+    nftw(temp_dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 const char *test_temp(const char *name)
@@ -103,6 +124,14 @@ uint64_t test_seed(void)
         printf("PLAIT_SEED=%llu\n", (unsigned long long)seed);
     printed = true;
     return seed;
+}
+
+double test_seconds(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 /* Steele, Lea, Flood: Fast splittable pseudorandom number generators (2014). */

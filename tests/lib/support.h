@@ -21,6 +21,13 @@
  * when no reference directory has it. The text lives as long as the process. */
 const char *test_ref(const char *name);
 
+/* The same, or the running case is skipped and names it. */
+const char *test_ref_or_skip(const char *name);
+
+/* Path of the bundled model, which belongs to the checkout: where it is
+ * absent, the case fails. */
+const char *test_model(void);
+
 /* Path of `name` inside the checkout ("models/heldout.txt"), or NULL. */
 const char *test_file(const char *name);
 
@@ -33,6 +40,9 @@ bool test_long(void);
 
 /* PLAIT_SEED, or a fixed number; printed once, since a failure needs it. */
 uint64_t test_seed(void);
+
+/* Of a clock that never goes back. */
+double test_seconds(void);
 
 /* splitmix64: the next number of a stream whose state is one word. */
 uint64_t test_random(uint64_t *state);
@@ -57,6 +67,14 @@ struct test_text {
 void test_text_add(void *user, const char *s, size_t n);
 void test_text_show(void *user, const char *s, size_t n);
 
+/* Fails with the message of `err`, a pl_err that the call is given, unless the
+ * call returns PL_OK. */
+#define TEST_OK(call, err)                                                     \
+    do {                                                                       \
+        if ((call) != PL_OK)                                                   \
+            fail_msg("%s", (err).message);                                     \
+    } while (0)
+
 /* Ends the running case as skipped; the printf-style reason is recorded. */
 #define TEST_SKIP(...)                                                         \
     do {                                                                       \
@@ -69,7 +87,15 @@ void test_skip_reason(const char *fmt, ...)
 /* What TEST_SKIP prints before its reason; main.c looks for it. */
 #define TEST_SKIP_MARK "[ WHY SKIPPED ] "
 
-/* One group, named after the function that runs it. */
-#define TEST_RUN(tests) cmocka_run_group_tests_name(__func__, tests, NULL, NULL)
+/* A case, named by the law it holds; its body follows. The cases of a file are
+ * one group, named like the file, and run in the order they are written in. */
+#define TEST(law)                                                              \
+    static void law(void **state);                                             \
+    __attribute__((constructor)) static void law##_is_a_case(void)             \
+    {                                                                          \
+        test_add(__FILE__, #law, law);                                         \
+    }                                                                          \
+    static void law(void **state __attribute__((unused)))
+void test_add(const char *file, const char *law, CMUnitTestFunction run);
 
 #endif

@@ -4,7 +4,6 @@
  *
  * Whole blocks only; values are little-endian float32. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "quant/format.h"
 

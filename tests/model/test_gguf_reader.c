@@ -183,13 +183,12 @@ static void open_ok(struct gguf **g, const struct file *f)
 {
     pl_err err;
 
-    if (gguf_open_memory(g, f->data, f->size, "sample.gguf", &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(gguf_open_memory(g, f->data, f->size, "sample.gguf", &err), err);
 }
 
 /* ---- well-formed files -------------------------------------------------- */
 
-static void gguf_reader_says_what_the_bytes_say(void **state)
+TEST(gguf_reader_says_what_the_bytes_say)
 {
     struct file f;
     struct gguf *g;
@@ -199,7 +198,6 @@ static void gguf_reader_says_what_the_bytes_say(void **state)
     struct gguf_str s;
     bool b;
 
-    (void)state;
     sample(&f, at);
     open_ok(&g, &f);
     assert_string_equal(gguf_path(g), "sample.gguf");
@@ -243,13 +241,12 @@ static void gguf_reader_says_what_the_bytes_say(void **state)
     free(f.data);
 }
 
-static void gguf_reader_takes_version_2(void **state)
+TEST(gguf_reader_takes_version_2)
 {
     struct file f;
     struct gguf *g;
     size_t at[N_FIELD];
 
-    (void)state;
     sample(&f, at);
     f.data[at[VERSION]] = 2;
     open_ok(&g, &f);
@@ -259,12 +256,11 @@ static void gguf_reader_takes_version_2(void **state)
     free(f.data);
 }
 
-static void gguf_reader_takes_files_without_tensors(void **state)
+TEST(gguf_reader_takes_files_without_tensors)
 {
     struct file f = {0};
     struct gguf *g;
 
-    (void)state;
     put_header(&f, 0, 1);
     put_key(&f, "k", GGUF_U8);
     put_int(&f, 200, 1);
@@ -282,7 +278,7 @@ static void gguf_reader_takes_files_without_tensors(void **state)
 }
 
 /* IQ2_XXS: 256 values in 66 bytes; plait cannot compute with it. */
-static void gguf_reader_lists_formats_it_cannot_compute_with(void **state)
+TEST(gguf_reader_lists_formats_it_cannot_compute_with)
 {
     struct file f = {0};
     struct gguf *g;
@@ -290,7 +286,6 @@ static void gguf_reader_lists_formats_it_cannot_compute_with(void **state)
     char buf[24];
     pl_err err;
 
-    (void)state;
     put_header(&f, 1, 0);
     put_str(&f, "q");
     put_int(&f, 1, 4);
@@ -328,7 +323,7 @@ static struct gguf_kv scalar(enum gguf_type t, uint64_t bits,
     return (struct gguf_kv){"k", t, t, 1, data, NULL};
 }
 
-static void gguf_values_convert_where_they_fit(void **state)
+TEST(gguf_values_convert_where_they_fit)
 {
     static const struct {
         enum gguf_type type;
@@ -353,7 +348,6 @@ static void gguf_values_convert_where_they_fit(void **state)
         {GGUF_F64, 0xc3e0000000000000, true, false, INT64_MIN, -0x1p63},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         unsigned char data[8];
         struct gguf_kv kv = scalar(rows[i].type, rows[i].bits, data);
@@ -384,7 +378,7 @@ static void expect_error(pl_status s, pl_status want, const pl_err *err,
                  pl_status_name(err->status));
 }
 
-static void gguf_look_ups_name_what_they_expect(void **state)
+TEST(gguf_look_ups_name_what_they_expect)
 {
     struct file f = {0};
     struct gguf *g;
@@ -394,7 +388,6 @@ static void gguf_look_ups_name_what_they_expect(void **state)
     bool b;
     pl_err err;
 
-    (void)state;
     put_header(&f, 0, 4);
     put_key(&f, "five", GGUF_U16);
     put_int(&f, 5, 2);
@@ -408,9 +401,9 @@ static void gguf_look_ups_name_what_they_expect(void **state)
     put_int(&f, 5, 1);
     open_ok(&g, &f);
 
-    assert_int_equal(gguf_get_i64(g, "five", 1, 5, 5, &v, &err), PL_OK);
+    TEST_OK(gguf_get_i64(g, "five", 1, 5, 5, &v, &err), err);
     assert_int_equal(v, 5);
-    assert_int_equal(gguf_get_i64(g, "six", 6, 0, 1, &v, &err), PL_OK);
+    TEST_OK(gguf_get_i64(g, "six", 6, 0, 1, &v, &err), err);
     assert_int_equal(v, 6);
     expect_error(gguf_get_i64(g, "five", 0, 6, 9, &v, &err), PL_BAD_FILE, &err,
                  "sample.gguf: byte 40: key five is 5 (type u16) where an "
@@ -423,7 +416,7 @@ static void gguf_look_ups_name_what_they_expect(void **state)
                  "an array of 1 u8");
     expect_error(gguf_get_i64(g, "text", 0, 0, 9, &v, &err), PL_BAD_FILE, &err,
                  "esc?[1m"); /* nothing reaches a terminal raw */
-    assert_int_equal(gguf_need_f64(g, "five", &d, &err), PL_OK);
+    TEST_OK(gguf_need_f64(g, "five", &d, &err), err);
     assert_true(d == 5);
     expect_error(gguf_get_f64(g, "nan", 1, &d, &err), PL_BAD_FILE, &err,
                  "a finite number");
@@ -431,7 +424,7 @@ static void gguf_look_ups_name_what_they_expect(void **state)
                  "missing");
     expect_error(gguf_get_bool(g, "five", false, &b, &err), PL_BAD_FILE, &err,
                  "a truth value");
-    assert_int_equal(gguf_get_str(g, "six", &s, &err), PL_OK);
+    TEST_OK(gguf_get_str(g, "six", &s, &err), err);
     assert_null(s.s);
     expect_error(gguf_get_str(g, "five", &s, &err), PL_BAD_FILE, &err,
                  "a string");
@@ -507,9 +500,8 @@ static bool names_data(const struct damage *d)
            d->error == T1_NAME;
 }
 
-static void gguf_each_malformed_field_has_its_error(void **state)
+TEST(gguf_each_malformed_field_has_its_error)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
         const struct damage *d = &damages[i];
         struct file f;
@@ -539,13 +531,12 @@ static void gguf_each_malformed_field_has_its_error(void **state)
     }
 }
 
-static void gguf_duplicate_keys_are_refused(void **state)
+TEST(gguf_duplicate_keys_are_refused)
 {
     struct file f = {0};
     struct gguf *g;
     pl_err err;
 
-    (void)state;
     put_header(&f, 0, 3);
     for (int i = 0; i < 3; i++) {
         put_key(&f, i == 1 ? "other" : "same", GGUF_U8);
@@ -556,15 +547,13 @@ static void gguf_duplicate_keys_are_refused(void **state)
     free(f.data);
 }
 
-static void gguf_counts_beyond_the_limits_are_refused(void **state)
+TEST(gguf_counts_beyond_the_limits_are_refused)
 {
     size_t size = 40u << 20; /* enough bytes for either count */
-    unsigned char *data = calloc(1, size);
+    unsigned char *data = test_need(1, size);
     struct gguf *g;
     pl_err err;
 
-    (void)state;
-    assert_non_null(data);
     memcpy(data, "GGUF\3", 5);
     data[18] = 2; /* 131,072 keys */
     expect_error(gguf_open_memory(&g, data, size, "x", &err), PL_UNSUPPORTED,
@@ -576,14 +565,13 @@ static void gguf_counts_beyond_the_limits_are_refused(void **state)
     free(data);
 }
 
-static void gguf_things_that_are_no_files_are_refused(void **state)
+TEST(gguf_things_that_are_no_files_are_refused)
 {
     const char *empty = test_temp("empty.gguf");
     FILE *f = fopen(empty, "wb");
     struct gguf *g;
     pl_err err;
 
-    (void)state;
     assert_non_null(f);
     fclose(f);
     expect_error(gguf_open(&g, empty, &err), PL_BAD_FILE, &err, "is empty");
@@ -608,9 +596,8 @@ static unsigned char *slurp(const char *path, size_t *size)
     if (!f)
         return NULL;
     if (fseek(f, 0, SEEK_END) == 0 && (n = ftell(f)) > 0) {
-        data = malloc((size_t)n);
+        data = test_need(1, (size_t)n);
         rewind(f);
-        assert_non_null(data);
         assert_int_equal(fread(data, 1, (size_t)n, f), n);
         *size = (size_t)n;
     }
@@ -618,7 +605,7 @@ static unsigned char *slurp(const char *path, size_t *size)
     return data;
 }
 
-static void gguf_reference_files_open(void **state)
+TEST(gguf_reference_files_open)
 {
     static const struct {
         const char *name, *architecture;
@@ -639,7 +626,6 @@ static void gguf_reference_files_open(void **state)
     };
     int n_open = 0;
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const char *path = test_ref(rows[i].name);
         struct gguf *g;
@@ -648,10 +634,8 @@ static void gguf_reference_files_open(void **state)
 
         if (!path)
             continue;
-        if (gguf_open(&g, path, &err) != PL_OK)
-            fail_msg("%s", err.message);
-        assert_int_equal(gguf_get_str(g, "general.architecture", &s, &err),
-                         PL_OK);
+        TEST_OK(gguf_open(&g, path, &err), err);
+        TEST_OK(gguf_get_str(g, "general.architecture", &s, &err), err);
         assert_int_equal(s.len, strlen(rows[i].architecture));
         assert_memory_equal(s.s, rows[i].architecture, s.len);
         if (rows[i].n_tensor >= 0)
@@ -665,18 +649,13 @@ static void gguf_reference_files_open(void **state)
         TEST_SKIP("no reference models");
 }
 
-static void gguf_vocabularies_open_without_tensors(void **state)
+TEST(gguf_vocabularies_open_without_tensors)
 {
-    const char *path = test_ref("vocab/ggml-vocab-llama-spm.gguf");
+    const char *path = test_ref_or_skip("vocab/ggml-vocab-llama-spm.gguf");
     struct gguf *g;
     pl_err err;
 
-    (void)state;
-    if (!path)
-        TEST_SKIP("vocab/ggml-vocab-llama-spm.gguf is not among the "
-                  "reference data");
-    if (gguf_open(&g, path, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(gguf_open(&g, path, &err), err);
     assert_int_equal(gguf_n_tensor(g), 0);
     assert_int_equal(gguf_find(g, "tokenizer.ggml.tokens")->count, 32000);
     gguf_close(g);
@@ -711,13 +690,12 @@ static void check_memory(size_t size)
         fail_msg("%lld bytes leak", (long long)a.live_bytes);
 }
 
-static void gguf_truncated_files_are_refused(void **state)
+TEST(gguf_truncated_files_are_refused)
 {
     size_t size, header;
     unsigned char *data = reference(&size, &header);
     enum { N = 200 };
 
-    (void)state;
     for (size_t i = 0; i < 2 * N; i++) {
         /* 200 places in the file, and 200 in its header */
         size_t n = i < N ? i * size / N : (i - N) * header / N;
@@ -734,14 +712,13 @@ static void gguf_truncated_files_are_refused(void **state)
     free(data);
 }
 
-static void gguf_flipped_header_bytes_do_no_harm(void **state)
+TEST(gguf_flipped_header_bytes_do_no_harm)
 {
     size_t size, header;
     unsigned char *data = reference(&size, &header);
     uint64_t rng = test_seed();
     int n_flip = test_long() ? 100000 : 2000, n_refused = 0;
 
-    (void)state;
     for (int i = 0; i < n_flip; i++) {
         size_t at = (size_t)test_below(&rng, (int64_t)header);
         unsigned char mask = (unsigned char)(1 + test_below(&rng, 255));
@@ -763,14 +740,13 @@ static void gguf_flipped_header_bytes_do_no_harm(void **state)
 
 /* What costs the reader most per byte of file: empty strings; many short keys;
  * many small tensors. */
-static void gguf_memory_is_bounded_by_the_file(void **state)
+TEST(gguf_memory_is_bounded_by_the_file)
 {
     enum { N_STR = 4 << 20, N_DATA = 8 };
     struct file f = {0};
     struct gguf *g;
     char name[16];
 
-    (void)state;
     put_header(&f, 0, 1);
     put_key(&f, "k", GGUF_ARRAY);
     put_int(&f, GGUF_STRING, 4);
@@ -811,55 +787,22 @@ static void gguf_memory_is_bounded_by_the_file(void **state)
     free(f.data);
 }
 
-static void gguf_every_failed_allocation_is_a_status(void **state)
+TEST(gguf_every_failed_allocation_is_a_status)
 {
     struct file f;
     size_t at[N_FIELD];
-    bool failed = true;
 
-    (void)state;
     sample(&f, at);
-    for (int64_t n = 1; failed; n++) {
+    for (int64_t n = 0; alloc_each(&n);) {
         struct gguf *g;
         pl_err err;
-        pl_status s;
 
-        alloc_stat_reset();
-        alloc_fail_at(n);
-        s = gguf_open_memory(&g, f.data, f.size, "x", &err);
-        failed = alloc_fail_off();
-        assert_int_equal(s, failed ? PL_NO_MEMORY : PL_OK);
-        if (failed) {
+        if (alloc_ran(gguf_open_memory(&g, f.data, f.size, "x", &err))) {
             assert_int_equal(err.status, PL_NO_MEMORY);
             assert_null(g);
         }
         gguf_close(g);
         check_memory(f.size);
-        assert_true(n < 1000);
     }
     free(f.data);
-}
-
-int test_gguf_reader(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gguf_reader_says_what_the_bytes_say),
-        cmocka_unit_test(gguf_reader_takes_version_2),
-        cmocka_unit_test(gguf_reader_takes_files_without_tensors),
-        cmocka_unit_test(gguf_reader_lists_formats_it_cannot_compute_with),
-        cmocka_unit_test(gguf_values_convert_where_they_fit),
-        cmocka_unit_test(gguf_look_ups_name_what_they_expect),
-        cmocka_unit_test(gguf_each_malformed_field_has_its_error),
-        cmocka_unit_test(gguf_duplicate_keys_are_refused),
-        cmocka_unit_test(gguf_counts_beyond_the_limits_are_refused),
-        cmocka_unit_test(gguf_things_that_are_no_files_are_refused),
-        cmocka_unit_test(gguf_reference_files_open),
-        cmocka_unit_test(gguf_vocabularies_open_without_tensors),
-        cmocka_unit_test(gguf_truncated_files_are_refused),
-        cmocka_unit_test(gguf_flipped_header_bytes_do_no_harm),
-        cmocka_unit_test(gguf_memory_is_bounded_by_the_file),
-        cmocka_unit_test(gguf_every_failed_allocation_is_a_status),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -46,7 +46,7 @@ static void write_part(const char *path, const struct part *p)
     float v[2][3];
     pl_err err;
 
-    assert_int_equal(gguf_writer_create(&w, &err), PL_OK);
+    TEST_OK(gguf_writer_create(&w, &err), err);
     put_u16(w, "split.no", p->no);
     put_u16(w, "split.count", p->count);
     if (p->n_tensor >= 0)
@@ -59,8 +59,7 @@ static void write_part(const char *path, const struct part *p)
             v[i][k] = (float)p->tensor[i][0];
         gguf_put_tensor(w, p->tensor[i], PL_F32, 1, &(int64_t){3}, v[i]);
     }
-    if (gguf_writer_save(w, path, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(gguf_writer_save(w, path, &err), err);
     gguf_writer_free(w);
 }
 
@@ -70,19 +69,17 @@ static void write_set(const char *set, const struct part parts[N_PART])
         write_part(part_path(set, i), &parts[i]);
 }
 
-static void gguf_split_any_part_opens_the_set(void **state)
+TEST(gguf_split_any_part_opens_the_set)
 {
     static const char *const names[] = {"a", "b", "c", "d"};
 
-    (void)state;
     write_set("set", sample);
     for (int given = 0; given < N_PART; given++) {
         struct gguf *g;
         size_t bytes = 0;
         pl_err err;
 
-        if (gguf_open(&g, part_path("set", given), &err) != PL_OK)
-            fail_msg("%s", err.message);
+        TEST_OK(gguf_open(&g, part_path("set", given), &err), err);
         assert_string_equal(gguf_path(g), part_path("set", 0));
         assert_int_equal(gguf_n_part(g), N_PART);
         assert_non_null(gguf_find(g, "first"));
@@ -123,9 +120,8 @@ static void expect(const char *path, pl_status want, const char *text)
     assert_null(g);
 }
 
-static void gguf_split_a_missing_part_is_named(void **state)
+TEST(gguf_split_a_missing_part_is_named)
 {
-    (void)state;
     write_set("missing", sample);
     assert_int_equal(unlink(part_path("missing", 1)), 0);
     for (int given = 0; given < N_PART; given += 2)
@@ -134,7 +130,7 @@ static void gguf_split_a_missing_part_is_named(void **state)
 }
 
 /* Each row is the sample with one part replaced, opened by its first part. */
-static void gguf_split_parts_that_disagree_are_refused(void **state)
+TEST(gguf_split_parts_that_disagree_are_refused)
 {
     static const struct {
         int at;
@@ -152,7 +148,6 @@ static void gguf_split_parts_that_disagree_are_refused(void **state)
         {2, {2, 3, 4, {"c", "b"}}, "part 1 has a tensor of the same name"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         write_set("odd", sample);
         write_part(part_path("odd", rows[i].at), &rows[i].part);
@@ -160,9 +155,8 @@ static void gguf_split_parts_that_disagree_are_refused(void **state)
     }
 }
 
-static void gguf_split_a_part_must_have_its_name(void **state)
+TEST(gguf_split_a_part_must_have_its_name)
 {
-    (void)state;
     write_part(test_temp("renamed.gguf"), &sample[1]);
     expect(test_temp("renamed.gguf"), PL_BAD_FILE,
            "must end in -00002-of-00003.gguf");
@@ -172,19 +166,17 @@ static void gguf_split_a_part_must_have_its_name(void **state)
 }
 
 /* A count of one, and a file that merely has such a name, are whole files. */
-static void gguf_split_of_one_is_a_file(void **state)
+TEST(gguf_split_of_one_is_a_file)
 {
     static const struct part whole[] = {{0, 1, 2, {"a", "b"}},
                                         {-1, -1, -1, {"a", "b"}}};
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         struct gguf *g;
         pl_err err;
 
         write_part(part_path("whole", 1), &whole[i]);
-        if (gguf_open(&g, part_path("whole", 1), &err) != PL_OK)
-            fail_msg("%s", err.message);
+        TEST_OK(gguf_open(&g, part_path("whole", 1), &err), err);
         assert_int_equal(gguf_n_part(g), 1);
         assert_int_equal(gguf_n_tensor(g), 2);
         gguf_close(g);
@@ -223,11 +215,10 @@ static int descriptors(const char *name)
     return n;
 }
 
-static void gguf_split_nothing_stays_open(void **state)
+TEST(gguf_split_nothing_stays_open)
 {
     struct gguf *g;
 
-    (void)state;
     if (mappings("maps-0000") < 0)
         TEST_SKIP("there is no /proc/self/maps");
     write_set("maps", sample);
@@ -242,14 +233,13 @@ static void gguf_split_nothing_stays_open(void **state)
     assert_int_equal(descriptors("maps-0000"), 0);
 }
 
-static void gguf_split_is_refused_in_memory(void **state)
+TEST(gguf_split_is_refused_in_memory)
 {
     struct gguf *g;
     void *data;
     size_t n;
     pl_err err;
 
-    (void)state;
     write_part(part_path("memory", 0), &sample[0]);
     data = test_read(part_path("memory", 0), &n);
     assert_int_equal(gguf_open_memory(&g, data, n, "x", &err), PL_UNSUPPORTED);
@@ -257,42 +247,17 @@ static void gguf_split_is_refused_in_memory(void **state)
     free(data);
 }
 
-static void gguf_split_every_failed_allocation_is_a_status(void **state)
+TEST(gguf_split_every_failed_allocation_is_a_status)
 {
     const char *path;
-    bool failed = true;
 
-    (void)state;
     write_set("alloc", sample);
     path = part_path("alloc", 1);
-    for (int64_t n = 1; failed; n++) {
+    for (int64_t n = 0; alloc_each(&n);) {
         struct gguf *g;
         pl_err err;
-        pl_status s;
 
-        alloc_stat_reset();
-        alloc_fail_at(n);
-        s = gguf_open(&g, path, &err);
-        failed = alloc_fail_off();
-        assert_int_equal(s, failed ? PL_NO_MEMORY : PL_OK);
+        alloc_ran(gguf_open(&g, path, &err));
         gguf_close(g);
-        assert_int_equal(alloc_stat_get().live_bytes, 0);
-        assert_true(n < 1000);
     }
-}
-
-int test_gguf_split(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gguf_split_any_part_opens_the_set),
-        cmocka_unit_test(gguf_split_a_missing_part_is_named),
-        cmocka_unit_test(gguf_split_parts_that_disagree_are_refused),
-        cmocka_unit_test(gguf_split_a_part_must_have_its_name),
-        cmocka_unit_test(gguf_split_of_one_is_a_file),
-        cmocka_unit_test(gguf_split_nothing_stays_open),
-        cmocka_unit_test(gguf_split_is_refused_in_memory),
-        cmocka_unit_test(gguf_split_every_failed_allocation_is_a_status),
-    };
-
-    return TEST_RUN(tests);
 }

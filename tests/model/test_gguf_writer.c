@@ -17,7 +17,7 @@ static struct gguf_writer *writer(void)
     struct gguf_writer *w;
     pl_err err;
 
-    assert_int_equal(gguf_writer_create(&w, &err), PL_OK);
+    TEST_OK(gguf_writer_create(&w, &err), err);
     return w;
 }
 
@@ -28,15 +28,13 @@ static struct gguf *reopen(struct gguf_writer *w, const char *name)
     struct gguf *g;
     pl_err err;
 
-    if (gguf_writer_save(w, path, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(gguf_writer_save(w, path, &err), err);
     gguf_writer_free(w);
-    if (gguf_open(&g, path, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(gguf_open(&g, path, &err), err);
     return g;
 }
 
-static void gguf_writer_scalars_read_back(void **state)
+TEST(gguf_writer_scalars_read_back)
 {
     struct gguf_writer *w = writer();
     struct gguf *g;
@@ -45,7 +43,6 @@ static void gguf_writer_scalars_read_back(void **state)
     double d;
     bool b;
 
-    (void)state;
     gguf_put_u32(w, "u32", UINT32_MAX);
     gguf_put_i64(w, "i64", INT64_MIN);
     gguf_put_f32(w, "f32", FLT_MIN / 4);
@@ -75,7 +72,7 @@ static void gguf_writer_scalars_read_back(void **state)
     gguf_close(g);
 }
 
-static void gguf_writer_arrays_read_back(void **state)
+TEST(gguf_writer_arrays_read_back)
 {
     static const struct gguf_str strs[] = {{"a", 1}, {"", 0}, {"\0x", 2}};
     static const uint64_t bits[3] = {0, 0x0101010101010101, 0x3ff0000000000000};
@@ -83,7 +80,6 @@ static void gguf_writer_arrays_read_back(void **state)
     struct gguf *g;
     struct gguf_str s;
 
-    (void)state;
     gguf_put_strs(w, "strs", strs, 3);
     gguf_put_strs(w, "none", NULL, 0);
     for (int t = 0; t < GGUF_TYPE_COUNT; t++)
@@ -112,18 +108,14 @@ static void gguf_writer_arrays_read_back(void **state)
 }
 
 /* Every entry and every tensor of a reference file, copied. */
-static void gguf_writer_copies_a_file(void **state)
+TEST(gguf_writer_copies_a_file)
 {
-    const char *path = test_ref("llama-q-q4_0.gguf");
+    const char *path = test_ref_or_skip("llama-q-q4_0.gguf");
     struct gguf_writer *w = writer();
     struct gguf *from, *to;
     pl_err err;
 
-    (void)state;
-    if (!path)
-        TEST_SKIP("llama-q-q4_0.gguf is not among the reference data");
-    if (gguf_open(&from, path, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(gguf_open(&from, path, &err), err);
     for (int64_t i = 0; i < gguf_n_kv(from); i++)
         gguf_put_kv(w, gguf_kv_at(from, i));
     for (int64_t i = 0; i < gguf_n_tensor(from); i++) {
@@ -149,26 +141,25 @@ static void gguf_writer_copies_a_file(void **state)
     gguf_close(to);
 }
 
-static void count_rows(void *user, int64_t row, void *dst, size_t bytes)
+static bool count_rows(void *user, int64_t row, void *dst, size_t bytes)
 {
     int64_t *next = user;
 
     assert_int_equal(row, *next);
     memset(dst, (int)(row + 1), bytes);
     ++*next;
+    return true;
 }
 
-static void gguf_writer_tensors_of_every_format_read_back(void **state)
+TEST(gguf_writer_tensors_of_every_format_read_back)
 {
     static const int64_t dim[4] = {2, 3, 1, 256};
     struct gguf_writer *w = writer();
-    unsigned char *data = malloc(6 * 256 * 4);
+    unsigned char *data = test_need(1, 6 * 256 * 4);
     int64_t rows[PL_FORMAT_COUNT] = {0};
     struct gguf *g;
     char name[32];
 
-    (void)state;
-    assert_non_null(data);
     for (int i = 0; i < 6 * 256 * 4; i++)
         data[i] = (unsigned char)(i * 7);
     for (int f = 0; f < PL_FORMAT_COUNT; f++) {
@@ -205,14 +196,13 @@ static void gguf_writer_tensors_of_every_format_read_back(void **state)
     free(data);
 }
 
-static void gguf_writer_honours_the_alignment(void **state)
+TEST(gguf_writer_honours_the_alignment)
 {
     static const float v[5] = {1, 2, 3, 4, 5};
     static const int64_t dim[1] = {5};
     struct gguf_writer *w = writer();
     struct gguf *g;
 
-    (void)state;
     gguf_put_u32(w, "general.alignment", 4096);
     gguf_put_tensor(w, "a", PL_F32, 1, dim, v);
     gguf_put_tensor(w, "b", PL_F32, 1, dim, v);
@@ -240,7 +230,7 @@ static void expect_refusal(struct gguf_writer *w, pl_status want,
     gguf_writer_free(w);
 }
 
-static void gguf_writer_refuses_what_the_reader_would(void **state)
+TEST(gguf_writer_refuses_what_the_reader_would)
 {
     static const float v[64];
     static const struct {
@@ -259,7 +249,6 @@ static void gguf_writer_refuses_what_the_reader_would(void **state)
     };
     struct gguf_writer *w;
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         w = writer();
         gguf_put_tensor(w, bad[i].name, bad[i].format, bad[i].n_dim, bad[i].dim,
@@ -289,12 +278,11 @@ static void gguf_writer_refuses_what_the_reader_would(void **state)
     expect_refusal(w, PL_BAD_ARGUMENT, "general.alignment");
 }
 
-static void gguf_writer_says_when_a_disk_is_full(void **state)
+TEST(gguf_writer_says_when_a_disk_is_full)
 {
     struct gguf_writer *w = writer();
     pl_err err;
 
-    (void)state;
     gguf_put_u32(w, "k", 1);
     assert_int_equal(gguf_writer_save(w, "/nonexistent/x.gguf", &err), PL_IO);
     assert_non_null(strstr(err.message, "/nonexistent/x.gguf"));
@@ -305,22 +293,18 @@ static void gguf_writer_says_when_a_disk_is_full(void **state)
     gguf_writer_free(w);
 }
 
-static void gguf_writer_every_failed_allocation_is_a_status(void **state)
+TEST(gguf_writer_every_failed_allocation_is_a_status)
 {
     static const struct gguf_str strs[] = {{"a", 1}, {"b", 1}};
     static const int64_t dim[2] = {2, 32};
     const char *path = test_temp("alloc.gguf");
-    bool failed = true;
 
-    (void)state;
-    for (int64_t n = 1; failed; n++) {
+    for (int64_t n = 0; alloc_each(&n);) {
         struct gguf_writer *w;
         int64_t row = 0;
         pl_err err;
         pl_status s;
 
-        alloc_stat_reset();
-        alloc_fail_at(n);
         s = gguf_writer_create(&w, &err);
         if (s == PL_OK) {
             gguf_put_u32(w, "a", 1);
@@ -328,26 +312,7 @@ static void gguf_writer_every_failed_allocation_is_a_status(void **state)
             gguf_put_tensor_fill(w, "t", PL_Q8_0, 2, dim, count_rows, &row);
             s = gguf_writer_save(w, path, &err);
         }
-        failed = alloc_fail_off();
-        assert_int_equal(s, failed ? PL_NO_MEMORY : PL_OK);
+        alloc_ran(s);
         gguf_writer_free(w);
-        assert_int_equal(alloc_stat_get().live_bytes, 0);
-        assert_true(n < 1000);
     }
-}
-
-int test_gguf_writer(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gguf_writer_scalars_read_back),
-        cmocka_unit_test(gguf_writer_arrays_read_back),
-        cmocka_unit_test(gguf_writer_copies_a_file),
-        cmocka_unit_test(gguf_writer_tensors_of_every_format_read_back),
-        cmocka_unit_test(gguf_writer_honours_the_alignment),
-        cmocka_unit_test(gguf_writer_refuses_what_the_reader_would),
-        cmocka_unit_test(gguf_writer_says_when_a_disk_is_full),
-        cmocka_unit_test(gguf_writer_every_failed_allocation_is_a_status),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -76,11 +76,10 @@ static void open_ref(struct ref *r, const char *name, const char *path)
     if (!path || !tokens || !logits)
         TEST_SKIP("%s is absent", name);
     memset(r, 0, sizeof *r);
-    assert_int_equal(gguf_open(&r->file, path, &err), PL_OK);
-    if (model_open(&r->m, r->file, &err) != PL_OK)
-        fail_msg("%s", err.message);
-    assert_int_equal(pl_graph_create(&r->g, &err), PL_OK);
-    assert_int_equal(model_graph(r->m, r->g, &opt, &err), PL_OK);
+    TEST_OK(gguf_open(&r->file, path, &err), err);
+    TEST_OK(model_open(&r->m, r->file, &err), err);
+    TEST_OK(pl_graph_create(&r->g, &err), err);
+    TEST_OK(model_graph(r->m, r->g, &opt, &err), err);
     read_logits(r, logits, read_tokens(r, tokens));
     r->e = eval64_create(r->g, 1, MAX_TOK);
     for (int i = 0; i < r->g->n_node; i++)
@@ -176,29 +175,26 @@ static void check(const char *name, const char *path)
     close_ref(&r);
 }
 
-#define CASE(id, name)                                                         \
-    static void model_logits_equal_the_reference_##id(void **state)            \
+#define EQUAL(id, name)                                                        \
+    TEST(model_logits_equal_the_reference_##id)                                \
     {                                                                          \
-        (void)state;                                                           \
         check(name, NULL);                                                     \
     }
 /* One model for each path through the blocks, then formats. */
-#define CASES(X)                                                               \
-    X(llama_gqa, "llama-gqa-f32")                                              \
-    X(llama_linear, "llama-linear-f32")                                        \
-    X(llama_yarn, "llama-yarn-f32")                                            \
-    X(llama_moe, "llama-moe-f32")                                              \
-    X(llama3, "llama3-tied-ropefreqs-f16")                                     \
-    X(qwen2, "qwen2-bias-f32")                                                 \
-    X(qwen3, "qwen3-tied-f32")                                                 \
-    X(qwen3moe, "qwen3moe-f32")                                                \
-    X(glm4moe, "glm4moe-f32")                                                  \
-    X(glm4moe_scaled, "glm4moe-q-q4_k_m")                                      \
-    X(glm4moe_wide, "glm4moe-wide-q4_k_m")                                     \
-    X(llama_q8_0, "llama-q-q8_0")                                              \
-    X(qwen3moe_mxfp4, "qwen3moe-q-mxfp4_moe")                                  \
-    X(qwen3moe_wide, "qwen3moe-wide-q4_k_m")
-CASES(CASE)
+EQUAL(llama_gqa, "llama-gqa-f32")
+EQUAL(llama_linear, "llama-linear-f32")
+EQUAL(llama_yarn, "llama-yarn-f32")
+EQUAL(llama_moe, "llama-moe-f32")
+EQUAL(llama3, "llama3-tied-ropefreqs-f16")
+EQUAL(qwen2, "qwen2-bias-f32")
+EQUAL(qwen3, "qwen3-tied-f32")
+EQUAL(qwen3moe, "qwen3moe-f32")
+EQUAL(glm4moe, "glm4moe-f32")
+EQUAL(glm4moe_scaled, "glm4moe-q-q4_k_m")
+EQUAL(glm4moe_wide, "glm4moe-wide-q4_k_m")
+EQUAL(llama_q8_0, "llama-q-q8_0")
+EQUAL(qwen3moe_mxfp4, "qwen3moe-q-mxfp4_moe")
+EQUAL(qwen3moe_wide, "qwen3moe-wide-q4_k_m")
 
 /* Other forms of the same network ---------------------------------------- */
 
@@ -212,9 +208,8 @@ struct rewrite {
 
 static float *keep(struct rewrite *w, size_t bytes)
 {
-    float *p = malloc(bytes);
+    float *p = test_need(1, bytes);
 
-    assert_non_null(p);
     assert_true(w->n_data < 256);
     return w->data[w->n_data++] = p;
 }
@@ -239,8 +234,8 @@ static const char *rewritten_as(const char *file, const char *name,
 
     if (!path)
         TEST_SKIP("%s is absent", name);
-    assert_int_equal(gguf_open(&in, path, &err), PL_OK);
-    assert_int_equal(gguf_writer_create(&w.out, &err), PL_OK);
+    TEST_OK(gguf_open(&in, path, &err), err);
+    TEST_OK(gguf_writer_create(&w.out, &err), err);
     w.in = in;
     for (int64_t i = 0; i < gguf_n_kv(in); i++)
         if (!key->drop || strcmp(gguf_kv_at(in, i)->key, key->drop) != 0)
@@ -249,8 +244,7 @@ static const char *rewritten_as(const char *file, const char *name,
         gguf_put_f32(w.out, key->put, key->v);
     for (int64_t i = 0; i < gguf_n_tensor(in); i++)
         each(&w, gguf_tensor_at(in, i));
-    if (gguf_writer_save(w.out, out, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(gguf_writer_save(w.out, out, &err), err);
     gguf_writer_free(w.out);
     for (int i = 0; i < w.n_data; i++)
         free(w.data[i]);
@@ -361,9 +355,8 @@ static void scale_each(struct rewrite *w, const struct gguf_tensor *t)
     gguf_put_tensor(w->out, name, PL_F32, 1, &n_mat, scale);
 }
 
-static void model_logits_fused_matrices_change_nothing(void **state)
+TEST(model_logits_fused_matrices_change_nothing)
 {
-    (void)state;
     check("llama-gqa-f32", rewritten("llama-gqa-f32", fuse_each));
     check("qwen2-bias-f32", rewritten("qwen2-bias-f32", fuse_each));
     check("qwen3-tied-f32", rewritten("qwen3-tied-f32", fuse_each));
@@ -371,9 +364,8 @@ static void model_logits_fused_matrices_change_nothing(void **state)
     check("glm4moe-f32", rewritten("glm4moe-f32", fuse_each));
 }
 
-static void model_logits_scales_give_back_what_they_divide(void **state)
+TEST(model_logits_scales_give_back_what_they_divide)
 {
-    (void)state;
     check("llama-moe-f32", rewritten("llama-moe-f32", scale_each));
     check("qwen2-bias-f32", rewritten("qwen2-bias-f32", scale_each));
     check("qwen3moe-f32", rewritten("qwen3moe-f32", scale_each));
@@ -433,12 +425,11 @@ static double farthest(const double *a, const double *b, int64_t n)
 
 /* All values of a head are rotated here, so cos and sin times f make scores
  * f * f times what they were. 2 is exact, so the difference is rounding's. */
-static void model_logits_attn_factor_stretches_scores(void **state)
+TEST(model_logits_attn_factor_stretches_scores)
 {
     static const char *const names[] = {"llama-yarn-f32", "llama-linear-f32"};
     static const char key[] = "llama.rope.scaling.attn_factor";
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         const struct other_key one = {NULL, key, 1}, two = {NULL, key, 2};
         const char *path;
@@ -461,30 +452,16 @@ static void model_logits_attn_factor_stretches_scores(void **state)
 }
 
 /* The older key counts where the newer one is absent. */
-static void model_logits_scale_linear_is_the_factor(void **state)
+TEST(model_logits_scale_linear_is_the_factor)
 {
     static const struct other_key old = {"llama.rope.scaling.factor",
                                          "llama.rope.scale_linear", 4};
     static const struct other_key both = {NULL, "llama.rope.scale_linear", 2};
     static const char *const names[] = {"llama-linear-f32", "llama-yarn-f32"};
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         check(names[i], rewritten_as("old.gguf", names[i], &old, same_each));
         same_graph(names[i],
                    rewritten_as("both.gguf", names[i], &both, same_each));
     }
-}
-
-int test_model_logits(void)
-{
-#define ROW(id, name) cmocka_unit_test(model_logits_equal_the_reference_##id),
-    static const struct CMUnitTest tests[] = {
-        CASES(ROW) cmocka_unit_test(model_logits_fused_matrices_change_nothing),
-        cmocka_unit_test(model_logits_scales_give_back_what_they_divide),
-        cmocka_unit_test(model_logits_attn_factor_stretches_scores),
-        cmocka_unit_test(model_logits_scale_linear_is_the_factor),
-    };
-
-    return TEST_RUN(tests);
 }

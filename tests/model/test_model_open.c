@@ -20,8 +20,7 @@ static pl_graph *build(const struct model *m)
     pl_err err;
 
     assert_int_equal(pl_graph_create(&g, NULL), PL_OK);
-    if (model_graph(m, g, &f16_cache, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(model_graph(m, g, &f16_cache, &err), err);
     return g;
 }
 
@@ -125,11 +124,10 @@ static void check_graph(const struct model *m, const pl_graph *g)
                      m->n_dense * 7 + n_moe * (m->n_shared ? 8 : 5) + 1);
 }
 
-static void model_open_reference_files_give_their_graphs(void **state)
+TEST(model_open_reference_files_give_their_graphs)
 {
     int n_missing = 0;
 
-    (void)state;
     for (size_t i = 0; i < sizeof refs / sizeof *refs; i++) {
         const char *path = ref_path(refs[i]);
         struct gguf *f;
@@ -141,9 +139,8 @@ static void model_open_reference_files_give_their_graphs(void **state)
             n_missing++;
             continue;
         }
-        assert_int_equal(gguf_open(&f, path, &err), PL_OK);
-        if (model_open(&m, f, &err) != PL_OK)
-            fail_msg("%s", err.message);
+        TEST_OK(gguf_open(&f, path, &err), err);
+        TEST_OK(model_open(&m, f, &err), err);
         assert_memory_equal(m->family->arch, refs[i], 5);
         g = build(m);
         check_graph(m, g);
@@ -163,8 +160,8 @@ static pl_graph *open_ref(const char *name, struct gguf **f, struct model **m)
 
     if (!path)
         TEST_SKIP("%s.gguf is absent", name);
-    assert_int_equal(gguf_open(f, path, &err), PL_OK);
-    assert_int_equal(model_open(m, *f, &err), PL_OK);
+    TEST_OK(gguf_open(f, path, &err), err);
+    TEST_OK(model_open(m, *f, &err), err);
     return build(*m);
 }
 
@@ -185,14 +182,13 @@ static const struct graph_node *first(const pl_graph *g, enum op op)
 }
 
 /* n_rot 32, base 10000, factor 4, 32 positions: c(32) < 0, c(1) = 2.83. */
-static void model_open_yarn_ramp_follows_the_formula(void **state)
+TEST(model_open_yarn_ramp_follows_the_formula)
 {
     struct gguf *f;
     struct model *m;
     pl_graph *g = open_ref("llama-yarn-f32", &f, &m);
     const struct graph_attr *a = &first(g, OP_rope)->attr;
 
-    (void)state;
     assert_int_equal(a->yarn, 1);
     assert_int_equal(a->neox, 0);
     assert_int_equal(a->n_rot, 32);
@@ -204,7 +200,7 @@ static void model_open_yarn_ramp_follows_the_formula(void **state)
     close_ref(g, f, m);
 }
 
-static void model_open_tied_embedding_is_one_leaf(void **state)
+TEST(model_open_tied_embedding_is_one_leaf)
 {
     struct gguf *f;
     struct model *m;
@@ -212,7 +208,6 @@ static void model_open_tied_embedding_is_one_leaf(void **state)
     const struct graph_node *embd = node(g, "token_embd.weight");
     const struct graph_node *rope = first(g, OP_rope);
 
-    (void)state;
     assert_int_equal(embd->role, PL_ROLE_TOKEN_EMBD);
     assert_ptr_equal(&g->node[first(g, OP_gather_rows)->in[0]], embd);
     assert_ptr_equal(&g->node[node(g, "logits")->in[1]], embd);
@@ -400,11 +395,9 @@ static struct gguf *opened(const struct file *f)
         if (f->t[i].n_dim > 0)
             gguf_put_tensor(w, f->t[i].name, f->t[i].format, f->t[i].n_dim,
                             f->t[i].dim, zero);
-    if (gguf_writer_save(w, path, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(gguf_writer_save(w, path, &err), err);
     gguf_writer_free(w);
-    if (gguf_open(&g, path, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(gguf_open(&g, path, &err), err);
     return g;
 }
 
@@ -432,8 +425,7 @@ static struct model *accepted(const struct file *f)
     struct model *m;
     pl_err err;
 
-    if (model_open(&m, opened(f), &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(model_open(&m, opened(f), &err), err);
     return m;
 }
 
@@ -447,11 +439,10 @@ static const char *const archs[] = {"llama", "qwen2", "qwen3", "qwen3moe",
                                     "glm4moe"};
 enum { N_ARCH = sizeof archs / sizeof archs[0] };
 
-static void model_open_unknown_architecture_lists_the_known(void **state)
+TEST(model_open_unknown_architecture_lists_the_known)
 {
     struct file f;
 
-    (void)state;
     base(&f, "gpt9\n");
     refused(&f, PL_UNSUPPORTED, "'gpt9?'",
             "llama, qwen2, qwen3, qwen3moe, glm4moe");
@@ -459,14 +450,13 @@ static void model_open_unknown_architecture_lists_the_known(void **state)
     refused(&f, PL_BAD_FILE, "general.architecture", "llama, qwen2, qwen3");
 }
 
-static void model_open_each_missing_key_is_named(void **state)
+TEST(model_open_each_missing_key_is_named)
 {
     static const char *const needed[] = {"context_length", "embedding_length",
                                          "block_count", "attention.head_count",
                                          "attention.layer_norm_rms_epsilon"};
     struct file f;
 
-    (void)state;
     for (size_t a = 0; a < N_ARCH; a++)
         for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
             base(&f, archs[a]);
@@ -495,7 +485,7 @@ static void model_open_each_missing_key_is_named(void **state)
     refused(&f, PL_BAD_FILE, "blk.0.ffn_gate_inp.weight is missing", "glm4moe");
 }
 
-static void model_open_bad_key_values_are_named(void **state)
+TEST(model_open_bad_key_values_are_named)
 {
     static const struct {
         const char *key;
@@ -538,7 +528,6 @@ static void model_open_bad_key_values_are_named(void **state)
     };
     struct file f;
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         base(&f, "llama");
         for (int k = 0; k < f.n_kv; k++)
@@ -592,7 +581,7 @@ static struct gguf *opened_with(const struct file *f, const char *name, int i,
     return g;
 }
 
-static void model_open_values_that_decide_are_named(void **state)
+TEST(model_open_values_that_decide_are_named)
 {
     static const struct {
         const char *arch, *name;
@@ -617,7 +606,6 @@ static void model_open_values_that_decide_are_named(void **state)
         {"glm4moe", "blk.1.exp_probs_b.bias", 0, 3, -INFINITY, NULL},
     };
 
-    (void)state;
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
         struct file f;
         struct gguf *g;
@@ -640,12 +628,11 @@ static void model_open_values_that_decide_are_named(void **state)
     }
 }
 
-static void model_open_each_missing_tensor_is_named(void **state)
+TEST(model_open_each_missing_tensor_is_named)
 {
     struct file f, damaged;
     char message[100];
 
-    (void)state;
     for (size_t a = 0; a < N_ARCH; a++) {
         base(&f, archs[a]);
         for (int i = 0; i < f.n_t; i++) {
@@ -660,12 +647,11 @@ static void model_open_each_missing_tensor_is_named(void **state)
     }
 }
 
-static void model_open_each_wrong_size_is_named(void **state)
+TEST(model_open_each_wrong_size_is_named)
 {
     struct file f, damaged;
     char message[100];
 
-    (void)state;
     for (size_t a = 0; a < N_ARCH; a++) {
         base(&f, archs[a]);
         for (int i = 0; i < f.n_t; i++)
@@ -695,11 +681,10 @@ static void model_open_each_wrong_size_is_named(void **state)
             "[32, 64] expected");
 }
 
-static void model_open_formats_that_cannot_be_read_are_named(void **state)
+TEST(model_open_formats_that_cannot_be_read_are_named)
 {
     struct file f;
 
-    (void)state;
     base(&f, "llama");
     find(&f, "blk.0.attn_norm.weight")->format = PL_Q8_0;
     refused(&f, PL_UNSUPPORTED, "blk.0.attn_norm.weight is stored as Q8_0",
@@ -714,13 +699,12 @@ static void model_open_formats_that_cannot_be_read_are_named(void **state)
     put_back(accepted(&f));
 }
 
-static void model_open_fused_weights_are_cut_apart(void **state)
+TEST(model_open_fused_weights_are_cut_apart)
 {
     struct file f;
     struct model *m;
     pl_graph *g;
 
-    (void)state;
     base(&f, "qwen2");
     for (int i = 0; i < f.n_t; i++)
         if (strstr(f.t[i].name, "attn_q.") || strstr(f.t[i].name, "attn_k.") ||
@@ -762,14 +746,13 @@ static void model_open_fused_weights_are_cut_apart(void **state)
     put_back(m);
 }
 
-static void model_open_scales_multiply_products(void **state)
+TEST(model_open_scales_multiply_products)
 {
     struct file f;
     struct model *m;
     pl_graph *g;
     int n_mul;
 
-    (void)state;
     base(&f, "qwen3moe");
     m = accepted(&f);
     g = build(m);
@@ -805,12 +788,11 @@ static void model_open_scales_multiply_products(void **state)
             "1 by");
 }
 
-static void model_open_counts_tensors_that_nothing_reads(void **state)
+TEST(model_open_counts_tensors_that_nothing_reads)
 {
     struct file f;
     struct model *m;
 
-    (void)state;
     base(&f, "llama");
     put(&f, "blk.0.attn_rot_embd.weight", 1, 8, 0, 0);
     put(&f, "blk.9.attn_norm.weight", 1, 8, 0, 0);
@@ -821,13 +803,12 @@ static void model_open_counts_tensors_that_nothing_reads(void **state)
 }
 
 /* block_count has them in it. */
-static void model_open_next_token_layers_are_left_out(void **state)
+TEST(model_open_next_token_layers_are_left_out)
 {
     struct file f;
     struct model *m;
     pl_graph *g;
 
-    (void)state;
     base(&f, "glm4moe");
     f.kv[find_key(&f, "block_count")].v = 4;
     key(&f, "nextn_predict_layers", 2);
@@ -844,14 +825,13 @@ static void model_open_next_token_layers_are_left_out(void **state)
 }
 
 /* The router's keys and their defaults; norms of heads come together. */
-static void model_open_router_follows_its_keys(void **state)
+TEST(model_open_router_follows_its_keys)
 {
     struct file f;
     struct model *m;
     pl_graph *g;
     const struct graph_node *w;
 
-    (void)state;
     base(&f, "glm4moe");
     m = accepted(&f);
     g = build(m);
@@ -881,14 +861,13 @@ static void model_open_router_follows_its_keys(void **state)
 }
 
 /* Sizes may differ from layer to layer. */
-static void model_open_arrays_give_each_layer_its_sizes(void **state)
+TEST(model_open_arrays_give_each_layer_its_sizes)
 {
     static const uint32_t ff[2] = {FF, 96}, kv[2] = {KV, 4};
     struct file f;
     struct model *m;
     pl_graph *g;
 
-    (void)state;
     base(&f, "llama");
     f.kv[find_key(&f, "feed_forward_length")].type = 'a';
     f.kv[find_key(&f, "feed_forward_length")].v = 2;
@@ -909,7 +888,7 @@ static void model_open_arrays_give_each_layer_its_sizes(void **state)
     put_back(m);
 }
 
-static void model_open_cache_that_does_not_fit_is_refused(void **state)
+TEST(model_open_cache_that_does_not_fit_is_refused)
 {
     const struct model_graph_options q8 = {PL_Q8_0, PL_F16};
     struct file f;
@@ -917,7 +896,6 @@ static void model_open_cache_that_does_not_fit_is_refused(void **state)
     pl_graph *g;
     pl_err err;
 
-    (void)state;
     base(&f, "llama");
     m = accepted(&f);
     assert_int_equal(pl_graph_create(&g, NULL), PL_OK);
@@ -929,14 +907,13 @@ static void model_open_cache_that_does_not_fit_is_refused(void **state)
 
 /* Bytes of metadata and tensor lists changed at random: a status, a message,
  * and a graph whenever the file still opens. */
-static void model_open_flipped_bytes_give_a_status(void **state)
+TEST(model_open_flipped_bytes_give_a_status)
 {
     static const char *const names[] = {"llama-yarn-f32", "qwen2-bias-f32",
                                         "qwen3moe-f32", "glm4moe-f32"};
     const int n_flip = test_long() ? 20000 : 700;
     uint64_t seed = test_seed();
 
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *path = ref_path(names[i]);
         struct gguf *f;
@@ -950,8 +927,7 @@ static void model_open_flipped_bytes_give_a_status(void **state)
         n = gguf_file_bytes(f);
         n_head = gguf_tensor_at(f, 0)->offset;
         gguf_close(f);
-        data = malloc(n);
-        assert_non_null(data);
+        data = test_need(1, n);
         in = fopen(path, "rb");
         assert_non_null(in);
         assert_int_equal(fread(data, 1, n, in), n);
@@ -977,61 +953,27 @@ static void model_open_flipped_bytes_give_a_status(void **state)
     }
 }
 
-static void model_open_out_of_memory_is_a_status(void **state)
+TEST(model_open_out_of_memory_is_a_status)
 {
     struct file f;
     struct gguf *g;
-    bool failed = true;
 
-    (void)state;
     base(&f, "glm4moe");
     g = opened(&f);
-    for (int n = 1; failed; n++) {
+    for (int64_t n = 0; alloc_each(&n);) {
         struct model *m;
         pl_graph *graph = NULL;
         pl_err err;
         pl_status s;
 
-        alloc_stat_reset();
-        alloc_fail_at(n);
         s = model_open(&m, g, &err);
         if (s == PL_OK)
             s = pl_graph_create(&graph, &err);
         if (s == PL_OK)
             s = model_graph(m, graph, &f16_cache, &err);
-        failed = alloc_fail_off();
-        assert_int_equal(s, failed ? PL_NO_MEMORY : PL_OK);
+        alloc_ran(s);
         pl_graph_free(graph);
         model_close(m);
-        assert_int_equal(alloc_stat_get().live_bytes, 0);
-        assert_true(n < 10000);
     }
     gguf_close(g);
-}
-
-int test_model_open(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(model_open_reference_files_give_their_graphs),
-        cmocka_unit_test(model_open_yarn_ramp_follows_the_formula),
-        cmocka_unit_test(model_open_tied_embedding_is_one_leaf),
-        cmocka_unit_test(model_open_unknown_architecture_lists_the_known),
-        cmocka_unit_test(model_open_each_missing_key_is_named),
-        cmocka_unit_test(model_open_bad_key_values_are_named),
-        cmocka_unit_test(model_open_values_that_decide_are_named),
-        cmocka_unit_test(model_open_each_missing_tensor_is_named),
-        cmocka_unit_test(model_open_each_wrong_size_is_named),
-        cmocka_unit_test(model_open_formats_that_cannot_be_read_are_named),
-        cmocka_unit_test(model_open_fused_weights_are_cut_apart),
-        cmocka_unit_test(model_open_scales_multiply_products),
-        cmocka_unit_test(model_open_counts_tensors_that_nothing_reads),
-        cmocka_unit_test(model_open_next_token_layers_are_left_out),
-        cmocka_unit_test(model_open_router_follows_its_keys),
-        cmocka_unit_test(model_open_arrays_give_each_layer_its_sizes),
-        cmocka_unit_test(model_open_cache_that_does_not_fit_is_refused),
-        cmocka_unit_test(model_open_flipped_bytes_give_a_status),
-        cmocka_unit_test(model_open_out_of_memory_is_a_status),
-    };
-
-    return TEST_RUN(tests);
 }

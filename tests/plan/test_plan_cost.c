@@ -28,9 +28,8 @@ struct paper {
 /* Tensor w is of w values. */
 static struct paper *paper(int n_dev)
 {
-    struct paper *p = calloc(1, sizeof *p);
+    struct paper *p = test_need(1, sizeof *p);
 
-    assert_non_null(p);
     p->n_dev = n_dev;
     for (int i = 0; i < MAX_TENSOR; i++)
         p->tensor[i] = (struct prog_tensor){
@@ -46,8 +45,8 @@ static struct paper *paper(int n_dev)
                                       .script = &p->script[d],
                                       .n_event = 16,
                                       .n_group = 2};
-        p->rates[d] = (struct cost_rates){
-            .value_s = 1, .link_bytes_per_s = 1, .copy_bytes_per_s = 1};
+        p->rates[d] =
+            (struct cost_rates){.cached_bytes_per_s = 8, .link_bytes_per_s = 1};
         p->everybody[d] = d;
     }
     return p;
@@ -143,12 +142,10 @@ static double run(const struct paper *p, bool threads, int n_micro,
     double with, without;
     pl_err err;
 
-    assert_int_equal(cost_run(&m, 0, n_micro, one_token, NULL, &with, &err),
-                     PL_OK);
+    TEST_OK(cost_run(&m, 0, n_micro, one_token, NULL, &with, &err), err);
     if (!use)
         return with;
-    assert_int_equal(cost_run(&m, 0, n_micro, one_token, use, &without, &err),
-                     PL_OK);
+    TEST_OK(cost_run(&m, 0, n_micro, one_token, use, &without, &err), err);
     assert_true(with == without);
     return with;
 }
@@ -161,36 +158,33 @@ static void must_be(double is, double want)
 
 /* ---- clocks ------------------------------------------------------------- */
 
-static void plan_cost_devices_overlap_until_one_waits(void **state)
+TEST(plan_cost_devices_overlap_until_one_waits)
 {
     struct paper *p = paper(2);
     struct cost_use use[2];
 
-    (void)state;
-    p->rates[0].run_s = p->rates[1].run_s = 0.5;
     work(p, 0, 3, 0);
     work(p, 1, 5, 0);
-    must_be(run(p, false, 1, NULL), 5.5);
+    must_be(run(p, false, 1, NULL), 5);
     post(p, 1, QUEUE_COMPUTE, 2, 0);
     await(p, 0, QUEUE_COMPUTE, 1, 2, 0);
     work(p, 0, 4, 0);
     work(p, 1, 2, 0);
-    must_be(run(p, false, 1, use), 9.5);
+    must_be(run(p, false, 1, use), 9);
     must_be(use[0].busy_s, 7);
-    must_be(use[0].idle_s, 2.5);
+    must_be(use[0].idle_s, 2);
     must_be(use[1].busy_s, 7);
-    must_be(use[1].idle_s, 2.5);
+    must_be(use[1].idle_s, 2);
     p->prog[0].active = false; /* it has no rank: nobody waits for it */
-    must_be(run(p, false, 1, NULL), 7.5);
+    must_be(run(p, false, 1, NULL), 7);
     free(p);
 }
 
-static void plan_cost_copies_hide_behind_computing(void **state)
+TEST(plan_cost_copies_hide_behind_computing)
 {
     struct paper *p = paper(2);
     struct cost_use use[2];
 
-    (void)state;
     work(p, 0, 2, 0);
     pull(p, 0, 1, 3, 0);
     post(p, 0, QUEUE_COPY, 0, 0);
@@ -206,7 +200,7 @@ static void plan_cost_copies_hide_behind_computing(void **state)
     must_be(use[0].idle_s, 0);
     must_be(use[1].idle_s, 12);
 
-    p->rates[1].copy_bytes_per_s = 0.5; /* the slower end counts, */
+    p->rates[1].link_bytes_per_s = 0.5; /* the slower end counts, */
     p->rates[1].message_s = 1;          /* and its latency */
     must_be(run(p, false, 1, NULL), 7 + 7 + 13);
 
@@ -219,11 +213,10 @@ static void plan_cost_copies_hide_behind_computing(void **state)
 }
 
 /* cpu0 has thread 0, cpu1 thread 1, the host both. */
-static void plan_cost_threads_are_taken_in_turns(void **state)
+TEST(plan_cost_threads_are_taken_in_turns)
 {
     struct paper *p = paper(3);
 
-    (void)state;
     p->thread0[1] = 1;
     p->n_thread[0] = p->n_thread[1] = 1;
     p->n_thread[2] = 2;
@@ -243,7 +236,7 @@ static void plan_cost_threads_are_taken_in_turns(void **state)
     free(p);
 }
 
-static void plan_cost_host_spans_the_lanes_on_its_cores(void **state)
+TEST(plan_cost_host_spans_the_lanes_on_its_cores)
 {
     struct device_desc d[] = {
         {.on_cores = true,
@@ -285,7 +278,6 @@ static void plan_cost_host_spans_the_lanes_on_its_cores(void **state)
     struct device_list l = {.n = N, .dev = d};
     int thread0[N], n_thread[N];
 
-    (void)state;
     cost_threads(&l, thread0, n_thread);
     for (int i = 0; i < N; i++) {
         assert_int_equal(thread0[i], want[i][0]);
@@ -294,12 +286,11 @@ static void plan_cost_host_spans_the_lanes_on_its_cores(void **state)
 }
 
 /* Four micro-batches over two stages: 4 + 1 stage times. */
-static void plan_cost_pipeline_fills_and_drains(void **state)
+TEST(plan_cost_pipeline_fills_and_drains)
 {
     struct paper *p = paper(2);
     struct cost_use use[2];
 
-    (void)state;
     for (int i = 0; i < 4; i++) {
         work(p, 0, 10, i);
         post(p, 0, QUEUE_COMPUTE, i, i);
@@ -323,7 +314,7 @@ static void plan_cost_pipeline_fills_and_drains(void **state)
 /* Scripts of one micro-batch compute all on one device, for 3 and for 2 a
  * token; the pipeline's passes what the first has made for 1 a token on to the
  * second, which takes 2. */
-static void plan_cost_tokens_are_dealt_as_they_are_run(void **state)
+TEST(plan_cost_tokens_are_dealt_as_they_are_run)
 {
     const struct step alone[2] = {{.kernel = kernel(4)}, {.kernel = kernel(5)}};
     struct paper *p = paper(2);
@@ -332,7 +323,6 @@ static void plan_cost_tokens_are_dealt_as_they_are_run(void **state)
     struct script script[2][3];
     double s;
 
-    (void)state;
     p->tensor[1].dim[0] = (pl_dim){1, PL_N_TOK};
     p->tensor[4].dim[0] = (pl_dim){3, PL_N_TOK};
     p->tensor[5].dim[0] = (pl_dim){2, PL_N_TOK};
@@ -374,11 +364,10 @@ static void plan_cost_tokens_are_dealt_as_they_are_run(void **state)
     free(p);
 }
 
-static void plan_cost_meetings_take_the_last_to_come(void **state)
+TEST(plan_cost_meetings_take_the_last_to_come)
 {
     struct paper *p = paper(4);
 
-    (void)state;
     for (int d = 0; d < 4; d++)
         p->rates[d].step_s = 1;
     p->rates[1].step_s = 3;
@@ -411,14 +400,13 @@ static void in_order(void *user, const struct device_timing *e)
                                        : s->pull.piece->bytes.n);
 }
 
-static void plan_cost_tells_of_steps_in_the_total_order(void **state)
+TEST(plan_cost_tells_of_steps_in_the_total_order)
 {
     struct paper *p = paper(3);
     struct cost_machine m = machine(p, false);
     uint64_t seed = test_seed();
     double s;
 
-    (void)state;
     for (int i = 0; i < 24; i++) {
         int d = (int)test_below(&seed, 3);
 
@@ -437,7 +425,7 @@ static void plan_cost_tells_of_steps_in_the_total_order(void **state)
 
 /* ---- prices ------------------------------------------------------------- */
 
-static void plan_cost_pages_are_those_in_use(void **state)
+TEST(plan_cost_pages_are_those_in_use)
 {
     static const int32_t map[4] = {2, -1, 0, -1};
     struct paper *p = paper(2);
@@ -448,7 +436,6 @@ static void plan_cost_pages_are_those_in_use(void **state)
     };
     struct cost_micro z = {{1, 1, 1024, 1}, 128};
 
-    (void)state;
     p->rates[0].message_s = 7;
     p->tensor[3].n_dim = 3;
     p->tensor[3].dim[1] = (pl_dim){4, PL_CONST};
@@ -461,47 +448,51 @@ static void plan_cost_pages_are_those_in_use(void **state)
     free(p);
 }
 
-/* Each score costs itself and a head's width of multiply-adds, for keys and for
- * values; a token sees those before it, half of its own step's, and a window at
- * most. */
-static void plan_cost_attention_is_paid_by_scores_and_widths(void **state)
+/* Attention takes the longer of reading the cache and multiplying; a token sees
+ * those before it, half of its own step's, and a window at most. */
+TEST(plan_cost_attention_reads_and_multiplies)
 {
+    static const pl_dim dim[4][3] = {
+        {{1, PL_N_TOK}, {6, PL_CONST}, {4, PL_CONST}}, /* queries */
+        {{1, PL_N_TOK}, {6, PL_CONST}, {5, PL_CONST}}, /* what comes out */
+        {{64, PL_CONST}, {3, PL_CONST}, {4, PL_CONST}},
+        {{64, PL_CONST}, {3, PL_CONST}, {5, PL_CONST}},
+    };
     struct paper *p = paper(1);
     struct cost_machine m = machine(p, false);
     struct graph_attr attr = {0};
     struct step s = {
         .kind = STEP_KERNEL,
         .kernel = {.kernel = KERNEL_attention,
-                   .n_arg = 2,
-                   .arg = {{2, ACCESS_WRITE}, {1, ACCESS_READ}},
+                   .n_arg = 4,
+                   .arg = {{2, ACCESS_WRITE},
+                           {1, ACCESS_READ},
+                           {3, ACCESS_READ},
+                           {4, ACCESS_READ}},
                    .attr = &attr},
     };
     struct cost_micro z = {{1, 1, 64, 1}, 9};
 
-    (void)state;
-    for (int i = 1; i <= 2; i++) { /* 3 heads of 4 and of 5 */
-        p->tensor[i].n_dim = 3;
-        p->tensor[i].dim[0] = (pl_dim){1, PL_N_TOK};
-        p->tensor[i].dim[1] = (pl_dim){3, PL_CONST};
-        p->tensor[i].dim[2] = (pl_dim){i == 1 ? 4 : 5, PL_CONST};
+    for (int i = 0; i < 4; i++) {
+        p->tensor[i + 1].n_dim = 3;
+        memcpy(p->tensor[i + 1].dim, dim[i], sizeof dim[i]);
     }
-    p->rates[0].attention_one = 0.5;
-    p->rates[0].attention_many = 2;
-    must_be(cost_of_step(&m, 0, &s, &z), 10 * 3 * 9 / 0.5);
-    p->rates[0].score_one_s = 100;
-    must_be(cost_of_step(&m, 0, &s, &z), 10 * 3 * (9 / 0.5 + 100));
+    p->rates[0].attention_macs_per_s = 0.5;
+    p->rates[0].read_bytes_per_s = 1000;
+    must_be(cost_of_step(&m, 0, &s, &z), 10 * 6 * 9 / 0.5);
+    p->rates[0].read_bytes_per_s = 0.1;
+    must_be(cost_of_step(&m, 0, &s, &z), 10 * 3 * 9 * 4 / 0.1);
     attr.window = 6;
-    must_be(cost_of_step(&m, 0, &s, &z), 6 * 3 * (9 / 0.5 + 100));
+    must_be(cost_of_step(&m, 0, &s, &z), 6 * 3 * 9 * 4 / 0.1);
     attr.window = 0;
-    z.sizes.n_tok = 15; /* many tokens */
-    p->rates[0].score_many_s = 10;
-    must_be(cost_of_step(&m, 0, &s, &z), 15 * 17 * 3 * (9 / 2. + 10));
+    z.sizes.n_tok = 15; /* what one reads serves all */
+    must_be(cost_of_step(&m, 0, &s, &z), 15 * 17 * 6 * 9 / 0.5);
     free(p);
 }
 
 /* A message costs its latency and what a device takes from its peers; alone a
  * device has nothing to send. Copied beforehand it costs but the merging. */
-static void plan_cost_messages_are_paid_once(void **state)
+TEST(plan_cost_messages_are_paid_once)
 {
     const pl_dim one = {1, PL_CONST};
     struct copy_piece c[2] = {{.src_dev = 0, .bytes = {8, PL_CONST}},
@@ -519,7 +510,6 @@ static void plan_cost_messages_are_paid_once(void **state)
                   .item = &item},
     };
 
-    (void)state;
     c[0].n0 = c[0].n1 = c[1].n0 = c[1].n1 = one;
     p->rates[0].message_s = 100;
     p->rates[0].step_s = 0.5;
@@ -533,7 +523,7 @@ static void plan_cost_messages_are_paid_once(void **state)
 
 /* Every rate is set, whatever was there before; those that are not known count
  * for nothing. */
-static void plan_cost_rates_without_measuring_are_whole(void **state)
+TEST(plan_cost_rates_without_measuring_are_whole)
 {
     const struct device_desc paper_device = {.described = true,
                                              .mem_bytes_per_s = 1e12};
@@ -541,7 +531,6 @@ static void plan_cost_rates_without_measuring_are_whole(void **state)
         .on_cores = true, .one_queue = true, .n_thread = 2};
     struct cost_rates r[2][2];
 
-    (void)state;
     for (int k = 0; k < 2; k++) {
         memset(r[k], k ? 0xFF : 0x42, sizeof r[k]);
         cost_described(&r[k][0], &paper_device);
@@ -564,7 +553,7 @@ static int last_meeting(const struct script *c)
 
 /* Devices of one group go in lockstep: where one is slower in all, a run
  * takes as long as its steps, one after another. */
-static void plan_cost_of_a_group_is_its_slowest_device(void **state)
+TEST(plan_cost_of_a_group_is_its_slowest_device)
 {
     static const pl_dim dim[2] = {{1, PL_N_TOK}, {512, PL_CONST}};
     static const struct cost_micro z[1] = {{{16, 1, 4096, 1}, 100}};
@@ -578,7 +567,6 @@ static void plan_cost_of_a_group_is_its_slowest_device(void **state)
     double sum, s;
     pl_tensor x;
 
-    (void)state;
     assert_int_equal(pl_graph_create(&g, NULL), PL_OK);
     x = pl_input(g, "x", PL_F32, 2, dim);
     for (int i = 0; i < 3; i++) {
@@ -605,7 +593,7 @@ static void plan_cost_of_a_group_is_its_slowest_device(void **state)
 
     /* all are as fast as the last until they meet for the last time; then the
      * first goes on alone, to hand over the result */
-    sum = r[3].run_s;
+    sum = 0;
     for (int d = 3; d >= 0; d -= 3) {
         const struct script *c = &m.prog[d].script[0];
 
@@ -624,46 +612,34 @@ static void plan_cost_of_a_group_is_its_slowest_device(void **state)
 
 /* ---- limits ------------------------------------------------------------- */
 
-static void plan_cost_refuses_what_is_not_there(void **state)
+TEST(plan_cost_refuses_what_is_not_there)
 {
     struct paper *p = paper(2);
     struct cost_machine m = machine(p, false);
     struct cost_use use[2];
-    bool failed = true;
     double s;
     pl_err err;
 
-    (void)state;
     work(p, 0, 1, 0);
     assert_int_equal(cost_run(&m, 1, 1, one_token, NULL, &s, &err),
                      PL_BAD_ARGUMENT);
     assert_int_equal(cost_run(&m, -1, 1, one_token, NULL, &s, NULL),
                      PL_BAD_ARGUMENT);
-    for (int64_t n = 1; failed; n++) {
-        pl_status r;
-
-        alloc_stat_reset();
-        alloc_fail_at(n);
-        r = cost_run(&m, 0, 1, one_token, use, &s, &err);
-        failed = alloc_fail_off();
-        assert_int_equal(r, failed ? PL_NO_MEMORY : PL_OK);
-        assert_int_equal(alloc_stat_get().live_bytes, 0);
-    }
+    for (int64_t n = 0; alloc_each(&n);)
+        alloc_ran(cost_run(&m, 0, 1, one_token, use, &s, &err));
     free(p);
 }
 
 /* 64 devices of 5,000 steps, a meeting every 20: a model of 120 layers. */
-static void plan_cost_large_plans_take_no_time(void **state)
+TEST(plan_cost_large_plans_take_no_time)
 {
     enum { N_DEV = 64, N_STEP = 5000 };
     struct paper *p = paper(N_DEV);
-    struct step *all = calloc(N_DEV * N_STEP, sizeof *all);
+    struct step *all = test_need(N_DEV * N_STEP, sizeof *all);
     struct cost_machine m = machine(p, false);
     struct timespec a, b;
     double s, took = INFINITY;
 
-    (void)state;
-    assert_non_null(all);
     for (int d = 0; d < N_DEV; d++) {
         p->script[d].step = all + d * N_STEP;
         p->script[d].n_step = N_STEP;
@@ -692,27 +668,4 @@ static void plan_cost_large_plans_take_no_time(void **state)
     assert_true(took < 0.3);
     free(all);
     free(p);
-}
-
-int test_plan_cost(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plan_cost_devices_overlap_until_one_waits),
-        cmocka_unit_test(plan_cost_copies_hide_behind_computing),
-        cmocka_unit_test(plan_cost_threads_are_taken_in_turns),
-        cmocka_unit_test(plan_cost_host_spans_the_lanes_on_its_cores),
-        cmocka_unit_test(plan_cost_pipeline_fills_and_drains),
-        cmocka_unit_test(plan_cost_tokens_are_dealt_as_they_are_run),
-        cmocka_unit_test(plan_cost_meetings_take_the_last_to_come),
-        cmocka_unit_test(plan_cost_tells_of_steps_in_the_total_order),
-        cmocka_unit_test(plan_cost_pages_are_those_in_use),
-        cmocka_unit_test(plan_cost_attention_is_paid_by_scores_and_widths),
-        cmocka_unit_test(plan_cost_messages_are_paid_once),
-        cmocka_unit_test(plan_cost_rates_without_measuring_are_whole),
-        cmocka_unit_test(plan_cost_of_a_group_is_its_slowest_device),
-        cmocka_unit_test(plan_cost_refuses_what_is_not_there),
-        cmocka_unit_test(plan_cost_large_plans_take_no_time),
-    };
-
-    return TEST_RUN(tests);
 }

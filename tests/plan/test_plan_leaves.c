@@ -5,7 +5,6 @@
 #include "plan/override.h"
 #include "plan/place.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static pl_status scene_open(struct place_scene *s, int n_layer, pl_options opt)
@@ -55,9 +54,8 @@ static void must_be_at(pl_options opt, const char *const (*want)[2])
 #define OT(text) .overrides = (const char *[]){text}, .n_overrides = 1
 #define LAYERS   .split_mode = PL_SPLIT_LAYER
 
-static void leaves_live_with_their_layer(void **state)
+TEST(leaves_live_with_their_layer)
 {
-    (void)state;
     MUST_BE_AT(O(LAYERS), {"token_embd.weight", "layer0"},
                {"rope_freqs.weight", "layer0"},
                {"blk.0.attn_q.weight", "layer0"}, {"cache_k.1", "layer0"},
@@ -69,9 +67,8 @@ static void leaves_live_with_their_layer(void **state)
                {"output_norm.weight", "tensor"}, {"output.weight", "tensor"});
 }
 
-static void leaves_of_experts_and_caches_move_to_the_host(void **state)
+TEST(leaves_of_experts_and_caches_move_to_the_host)
 {
-    (void)state;
     MUST_BE_AT(O(.host_experts = "all"), {"blk.0.ffn_up_exps.weight", "host"},
                {"blk.2.ffn_down_exps.weight", "host"},
                {"blk.2.ffn_gate_inp.weight", "tensor"},
@@ -90,12 +87,11 @@ static void leaves_of_experts_and_caches_move_to_the_host(void **state)
                {"cache_v.2", "host"}, {"blk.0.attn_k.weight", "tensor"});
 }
 
-static void leaves_follow_the_first_override_that_matches(void **state)
+TEST(leaves_follow_the_first_override_that_matches)
 {
     static const char *const several[] = {"1\\.attn_q=a1",
                                           "attn_[qk]=host,q=a0"};
 
-    (void)state;
     MUST_BE_AT(O(OT("blk\\.[0-9]{1,2}\\.ffn_(up|down)_exps=CPU")),
                {"blk.0.ffn_up_exps.weight", "host"},
                {"blk.0.ffn_gate_exps.weight", "tensor"});
@@ -113,13 +109,12 @@ static void leaves_follow_the_first_override_that_matches(void **state)
                {"blk.1.attn_k.weight", "host"});
 }
 
-static void leaves_of_one_device_get_a_group_with_all_ranks(void **state)
+TEST(leaves_of_one_device_get_a_group_with_all_ranks)
 {
     struct place_scene s;
     pl_options opt = O(.n_ranks = 5, OT("attn_q=a1,attn_k=a1,attn_v=a0"));
     int n = 0;
 
-    (void)state;
     assert_int_equal(scene_open(&s, 1, opt), PL_OK);
     assert_int_equal(s.p.n_group, 3);
     for (int i = 0; i < s.p.n_group; i++) {
@@ -138,7 +133,7 @@ static void leaves_of_one_device_get_a_group_with_all_ranks(void **state)
     place_scene_close(&s);
 }
 
-static void leaves_take_the_layouts_asked_for(void **state)
+TEST(leaves_take_the_layouts_asked_for)
 {
     static const struct {
         const char *text, *leaf, *want;
@@ -156,7 +151,6 @@ static void leaves_take_the_layouts_asked_for(void **state)
          2},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const char *text = cases[i].text;
         pl_options opt = O(.n_ranks = cases[i].n_ranks, .overrides = &text,
@@ -177,12 +171,11 @@ static void leaves_take_the_layouts_asked_for(void **state)
     }
 }
 
-static void leaves_warn_of_overrides_that_match_nothing(void **state)
+TEST(leaves_warn_of_overrides_that_match_nothing)
 {
     struct place_scene s;
     pl_options opt = O(OT("ffn_upp_exps=host,zzz=host,attn_q=host,attn_q=a0"));
 
-    (void)state;
     assert_int_equal(scene_open(&s, 3, opt), PL_OK);
     assert_non_null(
         strstr(s.warned, "\"ffn_upp_exps=host\" matches no weight"));
@@ -194,7 +187,7 @@ static void leaves_warn_of_overrides_that_match_nothing(void **state)
     place_scene_close(&s);
 }
 
-static void leaves_warn_of_idle_devices(void **state)
+TEST(leaves_warn_of_idle_devices)
 {
     const struct {
         pl_options opt;
@@ -211,7 +204,6 @@ static void leaves_warn_of_idle_devices(void **state)
         {{.split_mode = PL_SPLIT_LAYER}, ""},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         pl_options opt = rows[i].opt;
         struct place_scene s;
@@ -223,7 +215,7 @@ static void leaves_warn_of_idle_devices(void **state)
     }
 }
 
-static void leaf_errors_name_value_and_remedy(void **state)
+TEST(leaf_errors_name_value_and_remedy)
 {
     const struct {
         pl_options opt;
@@ -247,7 +239,6 @@ static void leaf_errors_name_value_and_remedy(void **state)
         {O(.host_experts = "0-1,7-"), "the model has no layer 7; its layers"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct place_scene s;
 
@@ -259,7 +250,7 @@ static void leaf_errors_name_value_and_remedy(void **state)
     }
 }
 
-static void leaves_allocation_failure_is_a_status(void **state)
+TEST(leaves_allocation_failure_is_a_status)
 {
     pl_options opt =
         O(.host_experts = "all", OT("attn_q=a1,output=split:0,attn_k=host"));
@@ -267,8 +258,7 @@ static void leaves_allocation_failure_is_a_status(void **state)
     int *at = test_malloc((size_t)g->n_node * sizeof *at);
     const pl_layout **want = test_calloc((size_t)g->n_node, sizeof *want);
 
-    (void)state;
-    for (int n = 1;; n++) {
+    for (int64_t n = 0; alloc_each(&n);) {
         struct arena a = {0};
         struct notes notes = {.a = &a};
         struct device_list l = {0};
@@ -276,7 +266,6 @@ static void leaves_allocation_failure_is_a_status(void **state)
         struct placement p;
         pl_status s;
 
-        alloc_fail_at(n);
         s = intent_read(&in, &a, g, &opt, &notes, NULL);
         if (s == PL_OK)
             s = device_list_copy(&l, &in.list, NULL);
@@ -284,33 +273,12 @@ static void leaves_allocation_failure_is_a_status(void **state)
             s = place_groups(&p, &a, &l, &in, NULL);
         if (s == PL_OK)
             s = place_leaves(&p, &a, &l, &in, at, want, &notes, NULL);
+        alloc_ran(s);
         intent_free(&in);
         device_list_free(&l);
         arena_fini(&a);
-        if (!alloc_fail_off()) {
-            assert_int_equal(s, PL_OK);
-            break;
-        }
-        assert_int_equal(s, PL_NO_MEMORY);
     }
     test_free(at);
     test_free(want);
     pl_graph_free(g);
-}
-
-int test_plan_leaves(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(leaves_live_with_their_layer),
-        cmocka_unit_test(leaves_of_experts_and_caches_move_to_the_host),
-        cmocka_unit_test(leaves_follow_the_first_override_that_matches),
-        cmocka_unit_test(leaves_of_one_device_get_a_group_with_all_ranks),
-        cmocka_unit_test(leaves_take_the_layouts_asked_for),
-        cmocka_unit_test(leaves_warn_of_overrides_that_match_nothing),
-        cmocka_unit_test(leaves_warn_of_idle_devices),
-        cmocka_unit_test(leaf_errors_name_value_and_remedy),
-        cmocka_unit_test(leaves_allocation_failure_is_a_status),
-    };
-
-    return TEST_RUN(tests);
 }

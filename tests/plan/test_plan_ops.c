@@ -89,7 +89,7 @@ static int64_t exhausted(struct drawn *d)
 
 /* Each member of a group takes a copy where none has a part of it; addends of
  * ranks come all, however few members there are. */
-static void glue_copies_are_paid_for_each_member(void **state)
+TEST(glue_copies_are_paid_for_each_member)
 {
     static const int width[] = {1, 2, 4};
     struct glue g = {.n_label = 3, .width = width};
@@ -97,7 +97,6 @@ static void glue_copies_are_paid_for_each_member(void **state)
     struct glue_value parts = {.bytes = 10, .copies = 1.5};
     struct glue_value ranks = {.bytes = 10, .copies = 4, .in_ranks = true};
 
-    (void)state;
     assert_int_equal(glue_cost_to(&g, &whole, 0), 10);
     assert_int_equal(glue_cost_to(&g, &whole, 1), 20);
     assert_int_equal(glue_cost_to(&g, &whole, 2), 40);
@@ -106,11 +105,10 @@ static void glue_copies_are_paid_for_each_member(void **state)
     assert_int_equal(glue_cost_to(&g, &ranks, 0), 40);
 }
 
-static void glue_of_two_groups_costs_the_minimum(void **state)
+TEST(glue_of_two_groups_costs_the_minimum)
 {
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int i = 0; i < 400; i++) {
         struct drawn d;
         int64_t best, have;
@@ -124,13 +122,12 @@ static void glue_of_two_groups_costs_the_minimum(void **state)
 }
 
 /* Swaps may end in a local minimum; seldom, and never far off. */
-static void glue_of_many_groups_is_near_the_minimum(void **state)
+TEST(glue_of_many_groups_is_near_the_minimum)
 {
     uint64_t seed = test_seed();
     int worse = 0, n = 150;
     int64_t sum = 0, least = 0;
 
-    (void)state;
     for (int i = 0; i < n; i++) {
         struct drawn d;
         int64_t best, have;
@@ -207,8 +204,7 @@ static void must_cross(int n_layer, pl_options opt, const bool *away,
     pl_err err;
 
     scene_open(&s, n_layer, &opt);
-    if (place_ops(&s.p, s.num, s.home, away, s.at, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(place_ops(&s.p, s.num, s.home, away, s.at, &err), err);
     crossings(&s, have, sizeof have);
     assert_string_equal(have, want);
     for (int i = 0; i < s.num->n; i++) {
@@ -227,18 +223,16 @@ static void must_cross(int n_layer, pl_options opt, const bool *away,
 
 static const char two[] = "a:1GiB:1GB/s*2", four[] = "a:1GiB:1GB/s*4";
 
-static void place_one_group_copies_nothing(void **state)
+TEST(place_one_group_copies_nothing)
 {
-    (void)state;
     must_cross(2, (pl_options){.device_spec = two}, NULL, "");
     must_cross(2, (pl_options){.device_spec = "none"}, NULL, "");
     must_cross(2, (pl_options){.device_spec = two, .device_layers = "0"}, NULL,
                "");
 }
 
-static void place_layer_mode_crosses_once_a_boundary(void **state)
+TEST(place_layer_mode_crosses_once_a_boundary)
 {
-    (void)state;
     must_cross(4,
                (pl_options){.device_spec = two, .split_mode = PL_SPLIT_LAYER},
                NULL, "l_out.1:0>1 ");
@@ -254,9 +248,8 @@ static void place_layer_mode_crosses_once_a_boundary(void **state)
                "l_out.2:1>0 ");
 }
 
-static void place_experts_on_the_host_cross_with_activations(void **state)
+TEST(place_experts_on_the_host_cross_with_activations)
 {
-    (void)state;
     must_cross(1,
                (pl_options){.device_spec = two,
                             .split_mode = PL_SPLIT_NONE,
@@ -273,20 +266,18 @@ static void place_experts_on_the_host_cross_with_activations(void **state)
                "l_out.1:0>1 ");
 }
 
-static void place_a_cache_on_the_host_crosses_with_q_k_v(void **state)
+TEST(place_a_cache_on_the_host_crosses_with_q_k_v)
 {
-    (void)state;
     must_cross(1, (pl_options){.device_spec = two, .host_cache = true}, NULL,
                "k_rope.0:0>1 v.0:0>1 q_rope.0:0>1 kqv.0:1>0 ");
 }
 
-static void place_away_leaves_are_read_in_their_layers_group(void **state)
+TEST(place_away_leaves_are_read_in_their_layers_group)
 {
     pl_options opt = {.device_spec = two, .host_experts = "all"};
     struct place_scene s;
     bool *away;
 
-    (void)state;
     scene_open(&s, 1, &opt);
     away = calloc((size_t)s.g->n_node, sizeof *away);
     for (int i = 0; i < s.g->n_node; i++)
@@ -307,7 +298,7 @@ static void place_away_leaves_are_read_in_their_layers_group(void **state)
 
 /* Any graph, leaves strewn over three groups: every op has a place,
  * leaves that of their home, and products that of their weight. */
-static void place_ops_of_random_graphs_have_places(void **state)
+TEST(place_ops_of_random_graphs_have_places)
 {
     uint64_t seed = test_seed();
     pl_options opt = {.device_spec = "a:1GiB:1GB/s*3",
@@ -315,7 +306,6 @@ static void place_ops_of_random_graphs_have_places(void **state)
                       .n_ranks = 2};
     static const double share[] = {1, 2};
 
-    (void)state;
     for (int i = 0; i < 100; i++) {
         struct random_graph r;
         struct device_list l;
@@ -361,7 +351,7 @@ static void place_ops_of_random_graphs_have_places(void **state)
     }
 }
 
-static void place_ops_of_a_large_model_take_little_time(void **state)
+TEST(place_ops_of_a_large_model_take_little_time)
 {
     pl_options opt = {.device_spec = "a:80GiB:1TB/s*512",
                       .split_mode = PL_SPLIT_HYBRID,
@@ -371,7 +361,6 @@ static void place_ops_of_a_large_model_take_little_time(void **state)
     struct place_scene s;
     double seconds;
 
-    (void)state;
     scene_open(&s, 120, &opt);
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t0);
     assert_int_equal(place_ops(&s.p, s.num, s.home, NULL, s.at, NULL), PL_OK);
@@ -384,42 +373,13 @@ static void place_ops_of_a_large_model_take_little_time(void **state)
     place_scene_close(&s);
 }
 
-static void place_ops_allocation_failure_is_a_status(void **state)
+TEST(place_ops_allocation_failure_is_a_status)
 {
     pl_options opt = {.device_spec = two, .host_experts = "all"};
     struct place_scene s;
 
-    (void)state;
     scene_open(&s, 1, &opt);
-    for (int n = 1;; n++) {
-        pl_status st;
-
-        alloc_fail_at(n);
-        st = place_ops(&s.p, s.num, s.home, NULL, s.at, NULL);
-        if (!alloc_fail_off()) {
-            assert_int_equal(st, PL_OK);
-            break;
-        }
-        assert_int_equal(st, PL_NO_MEMORY);
-    }
+    for (int64_t n = 0; alloc_each(&n);)
+        alloc_ran(place_ops(&s.p, s.num, s.home, NULL, s.at, NULL));
     place_scene_close(&s);
-}
-
-int test_plan_ops(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(glue_copies_are_paid_for_each_member),
-        cmocka_unit_test(glue_of_two_groups_costs_the_minimum),
-        cmocka_unit_test(glue_of_many_groups_is_near_the_minimum),
-        cmocka_unit_test(place_one_group_copies_nothing),
-        cmocka_unit_test(place_layer_mode_crosses_once_a_boundary),
-        cmocka_unit_test(place_experts_on_the_host_cross_with_activations),
-        cmocka_unit_test(place_a_cache_on_the_host_crosses_with_q_k_v),
-        cmocka_unit_test(place_away_leaves_are_read_in_their_layers_group),
-        cmocka_unit_test(place_ops_of_random_graphs_have_places),
-        cmocka_unit_test(place_ops_of_a_large_model_take_little_time),
-        cmocka_unit_test(place_ops_allocation_failure_is_a_status),
-    };
-
-    return TEST_RUN(tests);
 }

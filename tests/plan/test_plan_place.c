@@ -95,7 +95,7 @@ struct asked {
 
 static const char two[] = "a:1GiB:1GB/s*2", four[] = "a:1GiB:1GB/s*4";
 
-static void place_groups_follow_the_options(void **state)
+TEST(place_groups_follow_the_options)
 {
     static const char big[] = "a:1GiB:1GB/s,b:3GiB:1GB/s,host:9GiB:1GB/s";
     const struct asked asked[] = {
@@ -158,7 +158,6 @@ static void place_groups_follow_the_options(void **state)
         {"none", {.n_ranks = 2}, "host(host:0-1) 0,0,0,0"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
         struct place_scene s;
         pl_options opt = asked[i].opt;
@@ -177,30 +176,28 @@ static void place_groups_follow_the_options(void **state)
     }
 }
 
-static void place_shares_of_a_tensor_split_are_the_ranks(void **state)
+TEST(place_shares_of_a_tensor_split_are_the_ranks)
 {
     pl_options opt = {.device_spec = two, SPLIT(3, 1)};
     struct place_scene s;
 
-    (void)state;
     assert_int_equal(place_scene_open(&s, model(1, false), opt), PL_OK);
     assert_true(s.p.share[0] == 3 * s.p.share[1]);
     place_scene_close(&s);
 }
 
-static void place_a_tied_embedding_goes_with_the_output(void **state)
+TEST(place_a_tied_embedding_goes_with_the_output)
 {
     pl_options opt = {.device_spec = two, .split_mode = PL_SPLIT_LAYER};
     struct place_scene s;
 
-    (void)state;
     assert_int_equal(place_scene_open(&s, model(3, true), opt), PL_OK);
     assert_int_equal(s.p.of_layer[0], 0);
     assert_int_equal(s.p.of_input, 1);
     place_scene_close(&s);
 }
 
-static void place_layers_on_no_devices_are_warned_of(void **state)
+TEST(place_layers_on_no_devices_are_warned_of)
 {
     static const struct {
         const char *layers, *warned;
@@ -212,7 +209,6 @@ static void place_layers_on_no_devices_are_warned_of(void **state)
                 {"2", "-ngl 2 has no effect: there are no devices, the host "
                       "has all layers\n"}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         pl_options opt = {.device_spec = "none",
                           .device_layers = rows[i].layers};
@@ -224,7 +220,7 @@ static void place_layers_on_no_devices_are_warned_of(void **state)
     }
 }
 
-static void place_group_errors_name_value_and_remedy(void **state)
+TEST(place_group_errors_name_value_and_remedy)
 {
     const struct asked asked[] = {
         {two, {SPLIT(1, 2, 3)}, "3 shares for 2 devices"},
@@ -247,7 +243,6 @@ static void place_group_errors_name_value_and_remedy(void **state)
          "(-ot) \"x\": give REGEX=WHERE"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
         struct place_scene s;
         pl_options opt = asked[i].opt;
@@ -264,7 +259,7 @@ static void place_group_errors_name_value_and_remedy(void **state)
 
 /* ---- overrides ---------------------------------------------------------- */
 
-static void override_commas_of_the_expression_do_not_split(void **state)
+TEST(override_commas_of_the_expression_do_not_split)
 {
     static const struct {
         const char *text, *want;
@@ -277,7 +272,6 @@ static void override_commas_of_the_expression_do_not_split(void **state)
         {"a=b=host", "a=b>host "},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct place_scene s;
         char have[256] = "";
@@ -296,18 +290,4 @@ static void override_commas_of_the_expression_do_not_split(void **state)
         assert_string_equal(have, cases[i].want);
         place_scene_close(&s);
     }
-}
-
-int test_plan_place(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(place_groups_follow_the_options),
-        cmocka_unit_test(place_shares_of_a_tensor_split_are_the_ranks),
-        cmocka_unit_test(place_a_tied_embedding_goes_with_the_output),
-        cmocka_unit_test(place_layers_on_no_devices_are_warned_of),
-        cmocka_unit_test(place_group_errors_name_value_and_remedy),
-        cmocka_unit_test(override_commas_of_the_expression_do_not_split),
-    };
-
-    return TEST_RUN(tests);
 }

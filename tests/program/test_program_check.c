@@ -48,8 +48,7 @@ static void check(const struct program_device dev[2], const char *text,
     pl_err err = {0};
     int n;
 
-    if (program_parse(&p, &n, &a, text, strlen(text), &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(program_parse(&p, &n, &a, text, strlen(text), &err), err);
     assert_int_equal(n, 2);
     if ((program_check(&m, p, &err) == PL_OK) != !message)
         fail_msg("%s\nis %s", text, message ? "accepted" : err.message);
@@ -79,9 +78,8 @@ static void is_refused(const char *text, bool one_queue, const char *message)
     check(dev, text, message);
 }
 
-static void program_check_peers_write_inboxes_only(void **state)
+TEST(program_check_peers_write_inboxes_only)
 {
-    (void)state;
     is_refused(HEAD "0: push 1.%1 <- %0 64*n_tok\n", true, NULL);
     is_refused(HEAD "0: push 1.%0 <- %0 64*n_tok\n", true,
                "program of a, step 0: pushes elsewhere than into an inbox");
@@ -101,9 +99,8 @@ static void program_check_peers_write_inboxes_only(void **state)
                "pushes elsewhere than into an inbox");
 }
 
-static void program_check_private_memory_is_not_read(void **state)
+TEST(program_check_private_memory_is_not_read)
 {
-    (void)state;
     is_refused(HEAD "1: pull %0 <- 0.%0 64*n_tok\n", true,
                "pulls from memory that is not open to it");
     is_refused(HEAD "1: pages %2 <- 0.%2 table %4 heads(0, 1)\n", true,
@@ -114,13 +111,11 @@ static void program_check_private_memory_is_not_read(void **state)
                "reads a peer's memory without a meeting");
 }
 
-static void
-program_check_tables_are_whole_and_of_their_micro_batch(void **state)
+TEST(program_check_tables_are_whole_and_of_their_micro_batch)
 {
     static const char *const none = "reads a token table where none is";
     static const char *const there = "names a tensor that is not there";
 
-    (void)state;
     is_refused(HEAD "0: %2 = cache_write(%7, %3)\n", true, NULL);
     is_refused(HEAD "0: %2 = cache_write(%7, %4)\n", true, none);
     is_refused(HEAD "0: %2 = cache_write(%7, %5)\n", true, none);
@@ -137,9 +132,8 @@ program_check_tables_are_whole_and_of_their_micro_batch(void **state)
 }
 
 /* A step may have no sequence at all, or as many as the programs allow. */
-static void program_check_sequences_are_a_size(void **state)
+TEST(program_check_sequences_are_a_size)
 {
-    (void)state;
     is_refused(HEAD "0: push 1.%1 <- %0 4*n_seq to 8444\n", true, NULL);
     is_refused(HEAD "0: push 1.%1 <- %0 8*n_seq to 8444\n", true,
                "writes beyond its result");
@@ -148,12 +142,11 @@ static void program_check_sequences_are_a_size(void **state)
                "reads beyond its source");
 }
 
-static void program_check_a_wait_knows_of_the_other_queue(void **state)
+TEST(program_check_a_wait_knows_of_the_other_queue)
 {
     static const char *const unknown =
         "without knowing of all that its other queue has posted";
 
-    (void)state;
     is_refused(HEAD GIVES "0: wait 1.0\n", true, NULL);
     is_refused(HEAD GIVES "0: wait 1.0\n", false, unknown);
     is_refused(HEAD GIVES "0: wait 0.0\n0: wait 1.0\n", false, NULL);
@@ -192,11 +185,10 @@ static void text_is(const char *text, const char *message)
     "%0: f32[n_tok, 8]\n"                                                      \
     "script\n"
 
-static void program_check_meetings_name_each_device_once(void **state)
+TEST(program_check_meetings_name_each_device_once)
 {
     static const char *const once = "do not ascend, each named once";
 
-    (void)state;
     text_is(MEETS "0, 1: merge meet 0, 1\n", NULL);
     text_is(MEETS "1: post 0\n0, 1: merge meet 0, 1\n0: wait 1.0\n", NULL);
     text_is(MEETS "1 if n_tok 3..: post 0\n0, 1: merge meet 0, 1\n"
@@ -215,11 +207,10 @@ static void program_check_meetings_name_each_device_once(void **state)
     text_is(MEETS "0: merge %0 <- sum(%0, %0+) 32\n", NULL);
 }
 
-static void program_check_sums_are_of_whole_floats(void **state)
+TEST(program_check_sums_are_of_whole_floats)
 {
     static const char *const begin = "adds floats that do not begin at one";
 
-    (void)state;
     text_is(MEETS "0: merge %0 <- sum(%0@4) 8 to 12\n", NULL);
     text_is(MEETS "0: merge %0 <- sum(%0) nothing\n", NULL);
     text_is(MEETS "0: merge %1 <- sum(%0) nothing\n", "that is not there");
@@ -238,7 +229,7 @@ static void program_check_sums_are_of_whole_floats(void **state)
     text_is(MEETS "0: merge %0 <- %0@1 7 x 2(9, 9) to 3\n", NULL);
 }
 
-static void program_check_tensors_have_room_for_what_they_hold(void **state)
+TEST(program_check_tensors_have_room_for_what_they_hold)
 {
     static const char *const fit = "tensor 0 of %d bytes has other dimensions";
     static const struct {
@@ -258,7 +249,6 @@ static void program_check_tensors_have_room_for_what_they_hold(void **state)
         {"f32[4611686018427387904, 4] bytes 64", 64},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char text[300], says[80];
 
@@ -285,12 +275,11 @@ static void kernel_is(const char *tensors, const char *step,
     text_is(text, message);
 }
 
-static void program_check_kernels_take_what_goes_together(void **state)
+TEST(program_check_kernels_take_what_goes_together)
 {
     static const char *const form = "a format that its kernel does not read";
     static const char *const dims = "dimensions do not go together";
 
-    (void)state;
     kernel_is("%0: f32[n_tok, 7]\n%1: f32[n_tok, 7]", "%0 = scale(%1)", NULL);
     kernel_is("%0: f32[n_tok, 8]\n%1: f32[n_tok, 7]", "%0 = scale(%1)", dims);
     kernel_is("%0: f32[n_tok, 7]\n%1: f32[n_out, 7]", "%0 = scale(%1)", dims);
@@ -330,13 +319,12 @@ static void program_check_kernels_take_what_goes_together(void **state)
 #define PAIR  "%0: f32[n_tok, 16]\n%1: f32[n_tok, 64]"
 #define HEADS "%0: f32[n_tok, 4, 32]\n%1: f16[n_slot, 2, 32] cache\n%2: i32[10]"
 
-static void program_check_kernels_stay_inside_their_operands(void **state)
+TEST(program_check_kernels_stay_inside_their_operands)
 {
     static const char *const adds = "additions do not end in its results";
     static const char *const part = "parts that its operand does not have";
     static const char *const beyond = "attributes that lead beyond";
 
-    (void)state;
     kernel_is(TABLE, "%0 = gather_rows(%1, %2) tree(0, 1+) depth 2 out 1",
               NULL);
     kernel_is(TABLE, "%0 = gather_rows(%1, %2) tree(0, 1+) depth 1 out 1",
@@ -384,7 +372,7 @@ static void program_check_kernels_stay_inside_their_operands(void **state)
 
 /* What moves towards a tensor's start as the step grows is farthest from it in
  * small ones: of no token, or where with none nothing is touched, of one. */
-static void program_check_offsets_that_fall_are_inside_at_any_size(void **state)
+TEST(program_check_offsets_that_fall_are_inside_at_any_size)
 {
     static const char *const reads = "reads beyond its source";
     static const char *const writes = "writes beyond its result";
@@ -409,7 +397,6 @@ static void program_check_offsets_that_fall_are_inside_at_any_size(void **state)
         {160, 8, PL_N_TOK, 32, 0, 0, false}, /* of one */
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         for (int dst = 0; dst < 2; dst++) {
             struct build *b = build_new(1, 4);
@@ -431,25 +418,4 @@ static void program_check_offsets_that_fall_are_inside_at_any_size(void **state)
             free(p);
             free(b);
         }
-}
-
-int test_program_check(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(program_check_peers_write_inboxes_only),
-        cmocka_unit_test(program_check_private_memory_is_not_read),
-        cmocka_unit_test(
-            program_check_tables_are_whole_and_of_their_micro_batch),
-        cmocka_unit_test(program_check_sequences_are_a_size),
-        cmocka_unit_test(program_check_a_wait_knows_of_the_other_queue),
-        cmocka_unit_test(program_check_meetings_name_each_device_once),
-        cmocka_unit_test(program_check_sums_are_of_whole_floats),
-        cmocka_unit_test(program_check_tensors_have_room_for_what_they_hold),
-        cmocka_unit_test(program_check_kernels_take_what_goes_together),
-        cmocka_unit_test(program_check_kernels_stay_inside_their_operands),
-        cmocka_unit_test(
-            program_check_offsets_that_fall_are_inside_at_any_size),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -366,13 +366,11 @@ static pl_status check(const struct program *p, int n, bool one_queue,
     return program_check(&m, p, err);
 }
 
-static void law_decides_who_can_run_two_queues_as_one(void **state)
+TEST(law_decides_who_can_run_two_queues_as_one)
 {
-    struct law *x = calloc(1, sizeof *x);
+    struct law *x = test_need(1, sizeof *x);
     int n_trial = test_long() ? 20000 : 1000, n_stall = 0, n_kept = 0;
 
-    (void)state;
-    assert_non_null(x);
     x->rng = test_seed();
     for (int trial = 0; trial < n_trial; trial++) {
         char where[96] = "";
@@ -398,7 +396,7 @@ static void law_decides_who_can_run_two_queues_as_one(void **state)
             fail_msg("trial %d keeps the law and stands still", trial);
         n_stall += !end;
         n_kept += !*where;
-        assert_int_equal(check(x->p, x->n, true, &err), PL_OK);
+        TEST_OK(check(x->p, x->n, true, &err), err);
         s = check(x->p, x->n, false, &err);
         if (s != (*where ? PL_BAD_ARGUMENT : PL_OK) ||
             (*where && strncmp(err.message, where, strlen(where)) != 0))
@@ -411,14 +409,12 @@ static void law_decides_who_can_run_two_queues_as_one(void **state)
 }
 
 /* Runs that lack some steps keep it, or break it, each for itself. */
-static void law_holds_in_every_kind_of_run(void **state)
+TEST(law_holds_in_every_kind_of_run)
 {
-    struct law *x = calloc(1, sizeof *x);
+    struct law *x = test_need(1, sizeof *x);
     int n_trial = test_long() ? 20000 : 1000;
     int n_kept = 0, n_nobody = 0, n_some = 0;
 
-    (void)state;
-    assert_non_null(x);
     x->rng = test_seed() + 1;
     x->few = 1;
     for (int trial = 0; trial < n_trial; trial++) {
@@ -483,13 +479,11 @@ static bool is_tied(const struct program *p, int a, int b)
 
 /* Whatever the programs: a device that orders by its POSTs stands still for no
  * order of the other ones. */
-static void law_sim_devices_keep_to_it(void **state)
+TEST(law_sim_devices_keep_to_it)
 {
-    struct law *x = calloc(1, sizeof *x);
+    struct law *x = test_need(1, sizeof *x);
     int n_trial = test_long() ? 20000 : 1000;
 
-    (void)state;
-    assert_non_null(x);
     x->rng = test_seed() + 2;
     for (int trial = 0; trial < n_trial; trial++) {
         struct list l[MAX_DEV];
@@ -532,7 +526,7 @@ static int count_orders(const struct program *p, unsigned done)
     return sum;
 }
 
-static void law_sim_devices_draw_every_order(void **state)
+TEST(law_sim_devices_draw_every_order)
 {
     enum { MOST = 256 };
     struct law x = {.rng = test_seed()};
@@ -557,7 +551,6 @@ static void law_sim_devices_draw_every_order(void **state)
     uint64_t seen[MOST];
     int n = 0;
 
-    (void)state;
     for (int i = 0; i < 200000; i++) {
         uint64_t code = 0;
         struct list l;
@@ -686,9 +679,8 @@ static const struct refusal {
      {0, 0}},
 };
 
-static void law_of_memory_and_guards_is_checked(void **state)
+TEST(law_of_memory_and_guards_is_checked)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
         const struct refusal *x = &refusals[i];
         const struct program_device dev[2] = {
@@ -705,17 +697,4 @@ static void law_of_memory_and_guards_is_checked(void **state)
                      x->says ? x->says : "nothing", x->text);
         arena_fini(&a);
     }
-}
-
-int test_program_law(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(law_decides_who_can_run_two_queues_as_one),
-        cmocka_unit_test(law_holds_in_every_kind_of_run),
-        cmocka_unit_test(law_sim_devices_keep_to_it),
-        cmocka_unit_test(law_sim_devices_draw_every_order),
-        cmocka_unit_test(law_of_memory_and_guards_is_checked),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -10,7 +10,7 @@
 
 #define HEAD "programs 2\ndevice 0\n%0: f32[2, 3, 4]\ndevice 1\nscript\n"
 
-static void program_parse_mistakes_are_named(void **state)
+TEST(program_parse_mistakes_are_named)
 {
     static const struct {
         const char *text, *message;
@@ -143,7 +143,6 @@ static void program_parse_mistakes_are_named(void **state)
         {HEAD "0: post 1\r\n\t\x01", "line 7, column 2: '?' where a step or"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct program *p = (struct program *)cases;
         struct arena a = {0};
@@ -162,41 +161,21 @@ static void program_parse_mistakes_are_named(void **state)
     }
 }
 
-static void program_parse_out_of_memory_is_a_status(void **state)
+TEST(program_parse_out_of_memory_is_a_status)
 {
     const char *path = test_file("fuzz/corpus/program/every_kind.txt");
     size_t len;
     char *s = test_read(path, &len);
-    bool failed = true;
 
-    (void)state;
-    for (int n = 1; failed; n++) {
+    for (int64_t n = 0; alloc_each(&n);) {
         struct arena a = {0};
         struct program *p;
         pl_err err;
-        pl_status st;
         int n_dev;
 
-        alloc_stat_reset();
-        alloc_fail_at(n);
-        st = program_parse(&p, &n_dev, &a, s, len, &err);
-        failed = alloc_fail_off();
-        assert_int_equal(st, failed ? PL_NO_MEMORY : PL_OK);
-        if (failed)
+        if (alloc_ran(program_parse(&p, &n_dev, &a, s, len, &err)))
             assert_null(p);
         arena_fini(&a);
-        assert_int_equal(alloc_stat_get().live_bytes, 0);
-        assert_true(n < 10000);
     }
     free(s);
-}
-
-int test_program_parse(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(program_parse_mistakes_are_named),
-        cmocka_unit_test(program_parse_out_of_memory_is_a_status),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -23,8 +23,7 @@ static struct program *parse(struct arena *a, const char *text, int n_dev)
     pl_err err;
     int n;
 
-    if (program_parse(&p, &n, a, text, strlen(text), &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(program_parse(&p, &n, a, text, strlen(text), &err), err);
     assert_int_equal(n, n_dev);
     return p;
 }
@@ -58,7 +57,7 @@ static char *seed_text(const char *name)
 
 /* ---- the form ------------------------------------------------------------ */
 
-static void program_text_every_kind_reads_and_prints_the_same(void **state)
+TEST(program_text_every_kind_reads_and_prints_the_same)
 {
     char *strict = seed_text("every_kind.txt"), *loose = seed_text("loose.txt");
     const char *text = strchr(strict, '\n') + 1; /* behind a comment */
@@ -66,7 +65,6 @@ static void program_text_every_kind_reads_and_prints_the_same(void **state)
     struct arena a = {0};
     struct program *p = parse(&a, strict, 3);
 
-    (void)state;
     reads_as(strict, text, 3);
     reads_as(loose, text, 3);
     for (int d = 0; d < 3; d++)
@@ -90,14 +88,13 @@ static void program_text_every_kind_reads_and_prints_the_same(void **state)
 
 /* One digit of the text after another is made another one: the text changes
  * when and only when the programs do. */
-static void program_text_other_programs_have_another_text(void **state)
+TEST(program_text_other_programs_have_another_text)
 {
     char *s = seed_text("every_kind.txt"), *text = strchr(s, '\n') + 1;
     struct arena a = {0};
     struct program *p = parse(&a, text, 3);
     int n_other = 0;
 
-    (void)state;
     for (char *c = text; *c; c++) {
         struct test_text t = {0};
         struct arena b = {0};
@@ -129,11 +126,10 @@ static void program_text_other_programs_have_another_text(void **state)
     free(s);
 }
 
-static void program_text_left_out_is_filled_in(void **state)
+TEST(program_text_left_out_is_filled_in)
 {
     char *small = seed_text("small.txt");
 
-    (void)state;
     reads_as("programs 1\n"
              "device 0\n"
              "script\n",
@@ -207,7 +203,7 @@ static void program_text_left_out_is_filled_in(void **state)
 }
 
 /* Places in the order: one a step, one a meeting, those that are told. */
-static void program_text_order_is_that_of_lines(void **state)
+TEST(program_text_order_is_that_of_lines)
 {
     static const int want[2][6] = {{0, 2, 9, 11, 12, 15},
                                    {1, 2, 10, 13, 14, 15}};
@@ -229,7 +225,6 @@ static void program_text_order_is_that_of_lines(void **state)
                               "  1, 0: merge meet\n",
                               2);
 
-    (void)state;
     for (int d = 0; d < 2; d++) {
         assert_int_equal(p[d].script->n_step, 6);
         for (int i = 0; i < 6; i++)
@@ -240,7 +235,7 @@ static void program_text_order_is_that_of_lines(void **state)
 }
 
 /* What each device of a line reads of its own is its own. */
-static void program_text_devices_of_a_line_are_each_their_own(void **state)
+TEST(program_text_devices_of_a_line_are_each_their_own)
 {
     struct arena a = {0};
     struct program *p =
@@ -251,7 +246,6 @@ static void program_text_devices_of_a_line_are_each_their_own(void **state)
     const struct step_merge *m[2] = {&p[0].script->step->merge,
                                      &p[2].script->step->merge};
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         assert_int_equal(m[i]->item->piece[0].src_dev, 2 * i);
         assert_int_equal(m[i]->item->piece[1].src_dev, 1);
@@ -264,13 +258,12 @@ static void program_text_devices_of_a_line_are_each_their_own(void **state)
 
 /* ---- laws ---------------------------------------------------------------- */
 
-static void program_text_read_by_hand_passes_the_check(void **state)
+TEST(program_text_read_by_hand_passes_the_check)
 {
     char *text = seed_text("valid.txt");
     struct arena a = {0};
     struct program *p = parse(&a, text, 2);
 
-    (void)state;
     for (int memory = -1; memory < 1; memory++) {
         const struct program_device dev[2] = {
             {"a", "test", memory, true, false},
@@ -278,8 +271,7 @@ static void program_text_read_by_hand_passes_the_check(void **state)
         const struct program_machine m = build_machine(dev, 2);
         pl_err err;
 
-        if (program_check(&m, p, &err) != PL_OK)
-            fail_msg("%s", err.message);
+        TEST_OK(program_check(&m, p, &err), err);
     }
     arena_fini(&a);
     free(text);
@@ -356,11 +348,10 @@ static const pl_options scripts[] = {
     {.device_spec = "gpu:4GiB:1TB/s*5"},
 };
 
-static void program_text_lowered_programs_read_back(void **state)
+TEST(program_text_lowered_programs_read_back)
 {
     struct seen o = {.meet = 0};
 
-    (void)state;
     for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++) {
         pl_graph *g = place_model(4);
         pl_options opt = scripts[i];
@@ -393,12 +384,12 @@ static void models_read_back(const char *path)
     pl_model *m;
     pl_err err;
 
-    if (pl_model_open(&m, path, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(pl_model_open(&m, path, &err), err);
     for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++) {
         pl_options opt = scripts[i];
         pl_plan *p;
 
+        opt.size = sizeof opt;
         opt.no_fit = opt.no_pin = true;
         opt.n_threads = 1;
         if (pl_plan_create(&p, m, &opt, &err) != PL_OK)
@@ -409,21 +400,16 @@ static void models_read_back(const char *path)
     pl_model_free(m);
 }
 
-static void program_text_models_read_back(void **state)
+TEST(program_text_models_read_back)
 {
-    const char *path = test_file("models/fable-moe-Q8_0.gguf");
     struct hollow_model h = hollow_400b; /* K-quants, cut within blocks */
     pl_err err;
 
-    (void)state;
-    if (path)
-        models_read_back(path);
+    models_read_back(test_model());
     h.n_layer = 3;
     h.n_vocab = 1024;
-    path = test_temp("hollow.gguf");
-    if (hollow_model_write(path, &h, &err) != PL_OK)
-        fail_msg("%s", err.message);
-    models_read_back(path);
+    TEST_OK(hollow_model_write(test_temp("hollow.gguf"), &h, &err), err);
+    models_read_back(test_temp("hollow.gguf"));
 }
 
 /* ---- packings ------------------------------------------------------------ */
@@ -444,14 +430,13 @@ static int draw_spans(struct pack_span *s, int most, int grain, uint64_t *seed)
 }
 
 /* Spans merge where that gives the same chunks, and only there. */
-static void program_text_packings_read_back_chunk_by_chunk(void **state)
+TEST(program_text_packings_read_back_chunk_by_chunk)
 {
     uint64_t seed = test_seed();
     struct pack_span span[8];
     struct pack_chunk chunk[256];
     struct script none = {.n_micro = 1};
 
-    (void)state;
     for (int i = 0; i < 3000; i++) {
         pl_format f = (pl_format)test_below(&seed, PL_I32);
         int grain = format_info(f)->pack->tile_values;
@@ -473,7 +458,7 @@ static void program_text_packings_read_back_chunk_by_chunk(void **state)
     }
 }
 
-static void program_text_spans_of_a_packing_are_merged(void **state)
+TEST(program_text_spans_of_a_packing_are_merged)
 {
     static const struct pack_span span[4] = {
         {0, 160, 0}, {160, 96, 0}, {256, 512, 0}, {768, 32, 1}};
@@ -481,7 +466,6 @@ static void program_text_spans_of_a_packing_are_merged(void **state)
     struct pack_span s;
     struct pack p;
 
-    (void)state;
     pack_init(&p, PL_Q4_K, 16, 1024, span, 4, chunk);
     assert_int_equal(p.n_chunk, 5); /* 160, 96, 256, 256, 32 */
     assert_int_equal(pack_span_at(&p, 0, &s), 1);
@@ -509,7 +493,7 @@ static void refused(const struct program *p, int n_dev, const char *message)
     assert_null(t.s);
 }
 
-static void program_text_what_has_no_text_is_refused(void **state)
+TEST(program_text_what_has_no_text_is_refused)
 {
     struct arena a = {0};
     struct program *p = parse(&a,
@@ -520,7 +504,6 @@ static void program_text_what_has_no_text_is_refused(void **state)
     struct step *s = (struct step *)x->step;
     struct prog_death *d = (struct prog_death *)x->death;
 
-    (void)state;
     program_reads_back(p, 2);
     refused(p, 0, "too many devices or scripts");
     p[1].dev = 0;
@@ -554,7 +537,7 @@ static void program_text_what_has_no_text_is_refused(void **state)
 }
 
 /* An op of the caller's own is seen, and cannot be read. */
-static void program_text_custom_kernels_are_printed_only(void **state)
+TEST(program_text_custom_kernels_are_printed_only)
 {
     static const pl_op_part part = {8, 0, 4};
     static const pl_op_def def = {.name = "my_op"};
@@ -570,7 +553,6 @@ static void program_text_custom_kernels_are_printed_only(void **state)
     pl_err err;
     int n;
 
-    (void)state;
     k->kernel = KERNEL_custom;
     k->custom = &custom;
     assert_int_equal(program_print(p, 1, test_text_add, &t, NULL), PL_OK);
@@ -579,24 +561,4 @@ static void program_text_custom_kernels_are_printed_only(void **state)
     assert_int_equal(program_parse(&p, &n, &a, t.s, t.n, &err), PL_UNSUPPORTED);
     free(t.s);
     arena_fini(&a);
-}
-
-int test_program_text(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(program_text_every_kind_reads_and_prints_the_same),
-        cmocka_unit_test(program_text_other_programs_have_another_text),
-        cmocka_unit_test(program_text_left_out_is_filled_in),
-        cmocka_unit_test(program_text_order_is_that_of_lines),
-        cmocka_unit_test(program_text_devices_of_a_line_are_each_their_own),
-        cmocka_unit_test(program_text_read_by_hand_passes_the_check),
-        cmocka_unit_test(program_text_lowered_programs_read_back),
-        cmocka_unit_test(program_text_models_read_back),
-        cmocka_unit_test(program_text_packings_read_back_chunk_by_chunk),
-        cmocka_unit_test(program_text_spans_of_a_packing_are_merged),
-        cmocka_unit_test(program_text_what_has_no_text_is_refused),
-        cmocka_unit_test(program_text_custom_kernels_are_printed_only),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -28,8 +28,7 @@ static struct sampler *make(int32_t n_vocab, const struct sampling_options *o)
     struct sampler *s = NULL;
     pl_err err = {0};
 
-    if (sampling_create(&s, n_vocab, o, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(sampling_create(&s, n_vocab, o, &err), err);
     return s;
 }
 
@@ -64,11 +63,10 @@ static const float four[4] = {-1.8971200f, -0.6931472f, -2.3025851f,
                               -1.3862944f};
 enum { P50 = 1, P25 = 3, P15 = 0, P10 = 2 };
 
-static void sampling_defaults_are_the_documented_ones(void **state)
+TEST(sampling_defaults_are_the_documented_ones)
 {
     struct sampling_options o = sampling_defaults();
 
-    (void)state;
     assert_true(o.temperature == 0.8f && o.top_k == 40 && o.typical == 1 &&
                 o.top_p == 0.95f && o.min_p == 0.05f);
     assert_true(o.penalty_repeat == 1 && o.penalty_frequency == 0 &&
@@ -76,12 +74,11 @@ static void sampling_defaults_are_the_documented_ones(void **state)
     assert_int_equal(o.n_bias, 0);
 }
 
-static void sampling_temperature_0_takes_the_best_lowest_id(void **state)
+TEST(sampling_temperature_0_takes_the_best_lowest_id)
 {
     static const float x[] = {1, 3, 3, -7, 3};
     struct sampling_options o = sampling_defaults();
 
-    (void)state;
     o.temperature = 0;
     assert_int_equal(pick_once(&o, 5, x), 1);
     o.top_k = 0;
@@ -93,14 +90,13 @@ static void sampling_temperature_0_takes_the_best_lowest_id(void **state)
     assert_int_equal(pick_once(&o, 5, x), 1);
 }
 
-static void sampling_draws_follow_the_softmax(void **state)
+TEST(sampling_draws_follow_the_softmax)
 {
     static const double p[4] = {0.15, 0.5, 0.1, 0.25};
     struct sampling_options o = plain();
     int count[4], n = 40000;
     double sum = 0;
 
-    (void)state;
     o.seed = test_seed();
     count_draws(&o, 4, four, n, count);
     for (int i = 0; i < 4; i++) /* 5 standard deviations */
@@ -117,13 +113,12 @@ static void sampling_draws_follow_the_softmax(void **state)
     }
 }
 
-static void sampling_top_k_keeps_the_k_best_lowest_ids(void **state)
+TEST(sampling_top_k_keeps_the_k_best_lowest_ids)
 {
     static const float x[] = {0, 1, 2, 1, 1, 2};
     struct sampling_options o = plain();
     int count[6];
 
-    (void)state;
     o.top_k = 3;
     count_draws(&o, 6, x, 4000, count);
     assert_true(count[2] > 0 && count[5] > 0 && count[1] > 0);
@@ -134,7 +129,7 @@ static void sampling_top_k_keeps_the_k_best_lowest_ids(void **state)
         assert_true(count[i] > 0);
 }
 
-static void sampling_top_p_keeps_the_smallest_set_of_that_mass(void **state)
+TEST(sampling_top_p_keeps_the_smallest_set_of_that_mass)
 {
     static const struct {
         float p;
@@ -143,7 +138,6 @@ static void sampling_top_p_keeps_the_smallest_set_of_that_mass(void **state)
     static const int best[] = {P50, P25, P15, P10};
     int count[4];
 
-    (void)state;
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
         for (int top_k = 0; top_k <= 3; top_k += 3) { /* unsorted, sorted */
             struct sampling_options o = plain();
@@ -163,12 +157,11 @@ static void sampling_top_p_keeps_the_smallest_set_of_that_mass(void **state)
     }
 }
 
-static void sampling_min_p_is_relative_to_the_best(void **state)
+TEST(sampling_min_p_is_relative_to_the_best)
 {
     struct sampling_options o = plain();
     int count[4];
 
-    (void)state;
     o.min_p = 0.4f; /* of 0.5: 0.2 */
     count_draws(&o, 4, four, 2000, count);
     assert_true(count[P50] > 0 && count[P25] > 0);
@@ -178,12 +171,11 @@ static void sampling_min_p_is_relative_to_the_best(void **state)
     assert_int_equal(count[P50], 2000);
 }
 
-static void sampling_typical_keeps_what_is_near_the_entropy(void **state)
+TEST(sampling_typical_keeps_what_is_near_the_entropy)
 {
     struct sampling_options o = plain();
     int count[4];
 
-    (void)state;
     /* The entropy is 1.208; surprises are 0.693 1.386 1.897 2.303, so they
      * are taken in the order 0.25, 0.5, 0.15, 0.1. */
     o.typical = 0.2f;
@@ -283,11 +275,10 @@ static int32_t naive_pick(const float *x, int n,
     return c[m - 1].id;
 }
 
-static void sampling_chain_equals_a_naive_one(void **state)
+TEST(sampling_chain_equals_a_naive_one)
 {
     uint64_t rng = test_seed();
 
-    (void)state;
     for (int round = 0; round < 20000; round++) {
         struct sampling_options o = plain();
         int n = 1 + (int)test_below(&rng, 60);
@@ -323,13 +314,12 @@ static int32_t after(const struct sampling_options *o, int32_t n,
     return id;
 }
 
-static void sampling_penalties_change_logits_as_written(void **state)
+TEST(sampling_penalties_change_logits_as_written)
 {
     static const int32_t seen[] = {0, 0, 2};
     struct sampling_options o = plain();
     float x[3] = {2, 1, -1};
 
-    (void)state;
     o.temperature = 0;
     o.penalty_repeat = 2; /* 2/2 = 1: a tie, the lower id */
     assert_int_equal(after(&o, 3, x, seen, 3), 0);
@@ -351,13 +341,12 @@ static void sampling_penalties_change_logits_as_written(void **state)
     assert_int_equal(after(&o, 3, x, seen, 3), 1);
 }
 
-static void sampling_penalty_window_forgets(void **state)
+TEST(sampling_penalty_window_forgets)
 {
     static const int32_t seen[] = {0, 1, 1, -5, 77};
     struct sampling_options o = plain();
     static const float x[3] = {2, 1, 1.5f};
 
-    (void)state;
     o.temperature = 0;
     o.penalty_presence = 10;
     o.penalty_last_n = 3;
@@ -370,7 +359,7 @@ static void sampling_penalty_window_forgets(void **state)
     assert_int_equal(after(&o, 3, x, seen, 5), 2);
 }
 
-static void sampling_bias_adds_and_forbids(void **state)
+TEST(sampling_bias_adds_and_forbids)
 {
     static const struct sampling_bias up[] = {{2, 1}, {2, 1.5f}};
     static const struct sampling_bias none[] = {{0, -INFINITY}, {1, -INFINITY}};
@@ -378,7 +367,6 @@ static void sampling_bias_adds_and_forbids(void **state)
     struct sampling_options o = plain();
     int count[3];
 
-    (void)state;
     o.temperature = 0;
     o.bias = up;
     o.n_bias = 1;
@@ -394,7 +382,7 @@ static void sampling_bias_adds_and_forbids(void **state)
     assert_int_equal(pick_once(&o, 2, x), -1);
 }
 
-static void sampling_broken_logits_are_never_drawn(void **state)
+TEST(sampling_broken_logits_are_never_drawn)
 {
     const float x[] = {-INFINITY, 1, -INFINITY, 2};
     const float none[] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
@@ -405,7 +393,6 @@ static void sampling_broken_logits_are_never_drawn(void **state)
     struct sampling_options o = plain();
     int count[4];
 
-    (void)state;
     count_draws(&o, 4, x, 500, count);
     assert_int_equal(count[0] + count[2], 0);
     assert_true(count[1] > 0);
@@ -438,13 +425,12 @@ static uint64_t story(struct sampler *s)
     return hash;
 }
 
-static void sampling_one_seed_gives_one_text(void **state)
+TEST(sampling_one_seed_gives_one_text)
 {
     struct sampling_options o = sampling_defaults();
     struct sampler *a, *b;
     uint64_t first;
 
-    (void)state;
     o.seed = 42;
     o.penalty_repeat = 1.1f;
     a = make(200, &o);
@@ -463,11 +449,10 @@ static void sampling_one_seed_gives_one_text(void **state)
                 0x16b6bb896c7d5e6du); /* on this machine as on every other */
 }
 
-static void sampling_exact_functions_are_exact(void **state)
+TEST(sampling_exact_functions_are_exact)
 {
     uint64_t rng = test_seed();
 
-    (void)state;
     for (int i = 0; i < 200000; i++) {
         double u = exact_uniform(&rng), x = -u * (i % 2 ? 700 : 1);
         double y = exp(u * 200 - 100);
@@ -482,12 +467,11 @@ static void sampling_exact_functions_are_exact(void **state)
 
 /* ---- memory and arguments ------------------------------------------------ */
 
-static void sampling_pick_allocates_nothing(void **state)
+TEST(sampling_pick_allocates_nothing)
 {
     struct sampling_options o = sampling_defaults();
     struct sampler *s;
 
-    (void)state;
     o.penalty_repeat = 1.1f;
     o.typical = 0.9f;
     o.top_k = 0;
@@ -498,32 +482,25 @@ static void sampling_pick_allocates_nothing(void **state)
     sampling_free(s);
 }
 
-static void sampling_create_survives_every_failed_allocation(void **state)
+TEST(sampling_create_survives_every_failed_allocation)
 {
     static const struct sampling_bias bias[] = {{1, 1}};
     struct sampling_options o = sampling_defaults();
-    bool failed = true;
+    bool failed;
 
-    (void)state;
     o.penalty_repeat = 1.1f;
     o.bias = bias;
     o.n_bias = 1;
-    for (int n = 1; failed; n++) {
+    for (int64_t n = 0; alloc_each(&n);) {
         struct sampler *s = NULL;
-        pl_status status;
 
-        alloc_stat_reset();
-        alloc_fail_at(n);
-        status = sampling_create(&s, 10, &o, NULL);
-        failed = alloc_fail_off();
-        assert_int_equal(status, failed ? PL_NO_MEMORY : PL_OK);
+        failed = alloc_ran(sampling_create(&s, 10, &o, NULL));
         assert_int_equal(s == NULL, failed);
         sampling_free(s);
-        assert_int_equal(alloc_stat_get().live_bytes, 0);
     }
 }
 
-static void sampling_bad_options_are_named(void **state)
+TEST(sampling_bad_options_are_named)
 {
     static const struct sampling_bias outside[] = {{10, 1}};
     struct sampling_options good = sampling_defaults(), o;
@@ -538,7 +515,6 @@ static void sampling_bad_options_are_named(void **state)
         assert_non_null(strstr(err.message, #field));                          \
         assert_null(s);                                                        \
     } while (0)
-    (void)state;
     BAD(temperature, -1);
     BAD(temperature, NAN);
     BAD(top_k, -1);
@@ -554,29 +530,4 @@ static void sampling_bad_options_are_named(void **state)
     o.n_bias = 1;
     assert_int_equal(sampling_create(&s, 10, &o, &err), PL_BAD_ARGUMENT);
     assert_non_null(strstr(err.message, "token 10"));
-}
-
-int test_sampling(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sampling_defaults_are_the_documented_ones),
-        cmocka_unit_test(sampling_temperature_0_takes_the_best_lowest_id),
-        cmocka_unit_test(sampling_draws_follow_the_softmax),
-        cmocka_unit_test(sampling_top_k_keeps_the_k_best_lowest_ids),
-        cmocka_unit_test(sampling_top_p_keeps_the_smallest_set_of_that_mass),
-        cmocka_unit_test(sampling_min_p_is_relative_to_the_best),
-        cmocka_unit_test(sampling_typical_keeps_what_is_near_the_entropy),
-        cmocka_unit_test(sampling_chain_equals_a_naive_one),
-        cmocka_unit_test(sampling_penalties_change_logits_as_written),
-        cmocka_unit_test(sampling_penalty_window_forgets),
-        cmocka_unit_test(sampling_bias_adds_and_forbids),
-        cmocka_unit_test(sampling_broken_logits_are_never_drawn),
-        cmocka_unit_test(sampling_one_seed_gives_one_text),
-        cmocka_unit_test(sampling_exact_functions_are_exact),
-        cmocka_unit_test(sampling_pick_allocates_nothing),
-        cmocka_unit_test(sampling_create_survives_every_failed_allocation),
-        cmocka_unit_test(sampling_bad_options_are_named),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -105,8 +105,7 @@ static struct tokenizer *create_from(struct gguf_writer *w)
     struct tokenizer *t = NULL;
     pl_err err = {0};
 
-    if (tokenizer_create(&t, g, &err) != PL_OK)
-        fail_msg("%s", err.message);
+    TEST_OK(tokenizer_create(&t, g, &err), err);
     gguf_close(g); /* the tokenizer keeps nothing of it */
     return t;
 }
@@ -199,12 +198,11 @@ static void check_round_trip(const struct tokenizer *t, const char *text,
 
 /* ---- SentencePiece ------------------------------------------------------- */
 
-static void tokenizer_spm_joins_by_score_then_leftmost(void **state)
+TEST(tokenizer_spm_joins_by_score_then_leftmost)
 {
     struct tiny *v = tiny_spm();
     struct tokenizer *t;
 
-    (void)state;
     add(v, "a", NORMAL, -10);
     add(v, "b", NORMAL, -10);
     add(v, "c", NORMAL, -10);
@@ -224,13 +222,12 @@ static void tokenizer_spm_joins_by_score_then_leftmost(void **state)
     tokenizer_free(t);
 }
 
-static void tokenizer_spm_without_byte_tokens_uses_unknown(void **state)
+TEST(tokenizer_spm_without_byte_tokens_uses_unknown)
 {
     struct tiny *v = tiny_spm();
     struct gguf_writer *w;
     struct tokenizer *t;
 
-    (void)state;
     v->n = 3;
     add(v, "a", NORMAL, -10);
     w = writer_of(v);
@@ -240,12 +237,11 @@ static void tokenizer_spm_without_byte_tokens_uses_unknown(void **state)
     tokenizer_free(t);
 }
 
-static void tokenizer_finds_user_tokens_longest_first(void **state)
+TEST(tokenizer_finds_user_tokens_longest_first)
 {
     struct tiny *v = tiny_spm();
     struct tokenizer *t;
 
-    (void)state;
     add(v, "x", NORMAL, -10);
     add(v, LOW, NORMAL, -10);
     add(v, LOW "x", NORMAL, -1);
@@ -261,13 +257,12 @@ static void tokenizer_finds_user_tokens_longest_first(void **state)
     tokenizer_free(t);
 }
 
-static void tokenizer_parses_control_tokens_only_when_asked(void **state)
+TEST(tokenizer_parses_control_tokens_only_when_asked)
 {
     struct tiny *v = tiny_spm();
     struct gguf_writer *w;
     struct tokenizer *t;
 
-    (void)state;
     add(v, "x", NORMAL, -10);
     add(v, LOW, NORMAL, -10);
     add(v, "<|end|>", NORMAL, 0); /* ends generation, so it is control */
@@ -291,13 +286,12 @@ static void tokenizer_parses_control_tokens_only_when_asked(void **state)
     tokenizer_free(t);
 }
 
-static void tokenizer_adds_bos_and_eos_as_the_file_says(void **state)
+TEST(tokenizer_adds_bos_and_eos_as_the_file_says)
 {
     struct tiny *v = tiny_spm();
     struct gguf_writer *w;
     struct tokenizer *t;
 
-    (void)state;
     add(v, "x", NORMAL, -10);
     add(v, LOW, NORMAL, -10);
     t = create(v);
@@ -324,12 +318,11 @@ static void tokenizer_adds_bos_and_eos_as_the_file_says(void **state)
     tokenizer_free(t);
 }
 
-static void tokenizer_bpe_bos_follows_the_pre_tokenizer(void **state)
+TEST(tokenizer_bpe_bos_follows_the_pre_tokenizer)
 {
     struct tiny *v = tiny_bpe();
     struct tokenizer *t;
 
-    (void)state;
     add_merge(v, "a b");
     t = create(v);
     assert_int_equal(tokenizer_bos(t), 11);
@@ -360,12 +353,11 @@ static void tokenizer_bpe_bos_follows_the_pre_tokenizer(void **state)
 
 /* ---- byte-pair encoding -------------------------------------------------- */
 
-static void tokenizer_bpe_joins_by_rank_then_leftmost(void **state)
+TEST(tokenizer_bpe_joins_by_rank_then_leftmost)
 {
     struct tiny *v = tiny_bpe();
     struct tokenizer *t;
 
-    (void)state;
     add(v, "bc", NORMAL, 0);
     add(v, "ab", NORMAL, 0);
     add(v, "aa", NORMAL, 0);
@@ -391,12 +383,11 @@ static void tokenizer_bpe_joins_by_rank_then_leftmost(void **state)
     tokenizer_free(t);
 }
 
-static void tokenizer_gemma_keeps_newline_runs_apart(void **state)
+TEST(tokenizer_gemma_keeps_newline_runs_apart)
 {
     struct tiny *v = tiny_gemma();
     struct tokenizer *t;
 
-    (void)state;
     add(v, "\n", NORMAL, 0);
     add(v, "\n\n\n", NORMAL, 0);
     add(v, "a", NORMAL, 0);
@@ -509,15 +500,13 @@ static void random_merges(bool spm)
     }
 }
 
-static void tokenizer_bpe_equals_naive_merging(void **state)
+TEST(tokenizer_bpe_equals_naive_merging)
 {
-    (void)state;
     random_merges(false);
 }
 
-static void tokenizer_spm_equals_naive_merging(void **state)
+TEST(tokenizer_spm_equals_naive_merging)
 {
-    (void)state;
     random_merges(true);
 }
 
@@ -540,7 +529,7 @@ static pl_status join_piece(void *user, const char *s, size_t len, pl_err *err)
     return PL_OK;
 }
 
-static void tokenizer_pre_tokenizers_cut_as_published(void **state)
+TEST(tokenizer_pre_tokenizers_cut_as_published)
 {
     static const struct {
         const char *pre, *text, *want;
@@ -566,7 +555,6 @@ static void tokenizer_pre_tokenizers_cut_as_published(void **state)
         {"gpt-2", "a\xff\xfe b\xe2\x82", "a|\xff\xfe| b|\xe2\x82"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct joined j = {.n = 0};
         struct pretok *p;
@@ -574,21 +562,20 @@ static void tokenizer_pre_tokenizers_cut_as_published(void **state)
 
         if (pretok_create(&p, cases[i].pre, strlen(cases[i].pre), "f", &err))
             fail_msg("%s", err.message);
-        assert_int_equal(pretok_split(p, cases[i].text, strlen(cases[i].text),
-                                      join_piece, &j, &err),
-                         PL_OK);
+        TEST_OK(pretok_split(p, cases[i].text, strlen(cases[i].text),
+                             join_piece, &j, &err),
+                err);
         j.s[j.n] = '\0';
         assert_string_equal(j.s, cases[i].want);
         pretok_free(p);
     }
 }
 
-static void tokenizer_unknown_pre_tokenizer_lists_the_known(void **state)
+TEST(tokenizer_unknown_pre_tokenizer_lists_the_known)
 {
     struct pretok *p;
     pl_err err;
 
-    (void)state;
     assert_int_equal(pretok_create(&p, "gpt", 3, "model.gguf", &err),
                      PL_UNSUPPORTED);
     assert_null(p);
@@ -603,7 +590,7 @@ static void tokenizer_unknown_pre_tokenizer_lists_the_known(void **state)
 
 /* ---- decoding ------------------------------------------------------------ */
 
-static void tokenizer_stream_gives_whole_characters_only(void **state)
+TEST(tokenizer_stream_gives_whole_characters_only)
 {
     struct tiny *v = tiny_bpe();
     struct tokenizer *t;
@@ -623,7 +610,6 @@ static void tokenizer_stream_gives_whole_characters_only(void **state)
           "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"}},
     };
 
-    (void)state;
     add_merge(v, "a b");
     t = create(v);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -650,7 +636,7 @@ static void tokenizer_stream_gives_whole_characters_only(void **state)
     tokenizer_free(t);
 }
 
-static void tokenizer_decoding_shows_what_each_type_should(void **state)
+TEST(tokenizer_decoding_shows_what_each_type_should)
 {
     struct tiny *v = tiny_spm();
     struct tokenizer *t;
@@ -659,7 +645,6 @@ static void tokenizer_decoding_shows_what_each_type_should(void **state)
     int32_t ids[8];
     size_t n;
 
-    (void)state;
     add(v, LOW "a" LOW, NORMAL, -1); /* 259 */
     add(v, "u" LOW, USER, -1);       /* 260: as it is */
     add(v, "unused", UNUSED, -1);    /* 261: nothing */
@@ -721,11 +706,10 @@ static struct tokenizer *tiny_of_kind(int kind, const char *pre)
     return create(v);
 }
 
-static void tokenizer_any_bytes_come_back(void **state)
+TEST(tokenizer_any_bytes_come_back)
 {
     uint64_t rng = test_seed();
 
-    (void)state;
     for (int kind = 0; kind < 3; kind++) {
         struct tokenizer *t = tiny_of_kind(kind, "llama-bpe");
 
@@ -757,7 +741,7 @@ static void tokenizer_any_bytes_come_back(void **state)
 }
 
 /* Quadratic behaviour anywhere would take hours here. */
-static void tokenizer_megabytes_of_one_character_take_no_time(void **state)
+TEST(tokenizer_megabytes_of_one_character_take_no_time)
 {
     static const char *const units[] = {
         "a",        "A",   " ",   "\n", "\t", "7", "<", "'", "\xe4\xb8\x80",
@@ -769,10 +753,8 @@ static void tokenizer_megabytes_of_one_character_take_no_time(void **state)
         "falcon",    "deepseek-coder", "deepseek-llm", "deepseek-v3",
     };
     enum { BYTES = 1 << 20 };
-    char *text = malloc(BYTES + 8);
+    char *text = test_need(1, BYTES + 8);
 
-    (void)state;
-    assert_non_null(text);
     for (size_t p = 0; p < sizeof pres / sizeof pres[0]; p++) {
         struct tokenizer *t = tiny_of_kind(p == 0   ? 0
                                            : p == 1 ? 2
@@ -811,12 +793,11 @@ static void expect_refusal(struct gguf_writer *w, pl_status want,
     gguf_close(g);
 }
 
-static void tokenizer_contradictions_are_refused_by_name(void **state)
+TEST(tokenizer_contradictions_are_refused_by_name)
 {
     struct tiny *v;
     struct gguf_writer *w;
 
-    (void)state;
     v = tiny_spm();
     v->model = NULL;
     expect_refusal(writer_of(v), PL_NOT_FOUND, "tokenizer.ggml.model");
@@ -856,12 +837,11 @@ static void tokenizer_contradictions_are_refused_by_name(void **state)
     expect_refusal(writer_of(v), PL_UNSUPPORTED, "tokenizer.ggml.pre");
 }
 
-static void tokenizer_odd_vocabularies_are_used_as_they_are(void **state)
+TEST(tokenizer_odd_vocabularies_are_used_as_they_are)
 {
     struct tiny *v = tiny_bpe();
     struct tokenizer *t;
 
-    (void)state;
     v->str['q'].len = 0; /* no token for 'q': it is dropped */
     add(v, "", USER, 0);
     add(v, "ab", NORMAL, 0);
@@ -877,12 +857,11 @@ static void tokenizer_odd_vocabularies_are_used_as_they_are(void **state)
     tokenizer_free(t);
 }
 
-static void tokenizer_survives_every_failed_allocation(void **state)
+TEST(tokenizer_survives_every_failed_allocation)
 {
     static const char text[] = "aaaa  <|a|> aa \xc3\xa9\n\n12";
     unsigned flags = TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL;
 
-    (void)state;
     for (int kind = 0; kind < 3; kind++) {
         struct gguf *g;
         bool failed = true;
@@ -914,13 +893,12 @@ static void tokenizer_survives_every_failed_allocation(void **state)
     }
 }
 
-static void tokenizer_failed_encoding_leaves_the_list_alone(void **state)
+TEST(tokenizer_failed_encoding_leaves_the_list_alone)
 {
     struct tokenizer *t = tiny_of_kind(1, "gpt-2");
     struct token_list l = {0};
     bool failed = true;
 
-    (void)state;
     assert_int_equal(tokenizer_encode(t, "a", 1, 0, &l, NULL), PL_OK);
     for (int n = 1; failed; n++) {
         char text[300];
@@ -937,32 +915,4 @@ static void tokenizer_failed_encoding_leaves_the_list_alone(void **state)
     }
     token_list_fini(&l);
     tokenizer_free(t);
-}
-
-int test_tokenizer_units(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tokenizer_spm_joins_by_score_then_leftmost),
-        cmocka_unit_test(tokenizer_spm_without_byte_tokens_uses_unknown),
-        cmocka_unit_test(tokenizer_finds_user_tokens_longest_first),
-        cmocka_unit_test(tokenizer_parses_control_tokens_only_when_asked),
-        cmocka_unit_test(tokenizer_adds_bos_and_eos_as_the_file_says),
-        cmocka_unit_test(tokenizer_bpe_bos_follows_the_pre_tokenizer),
-        cmocka_unit_test(tokenizer_bpe_joins_by_rank_then_leftmost),
-        cmocka_unit_test(tokenizer_gemma_keeps_newline_runs_apart),
-        cmocka_unit_test(tokenizer_bpe_equals_naive_merging),
-        cmocka_unit_test(tokenizer_spm_equals_naive_merging),
-        cmocka_unit_test(tokenizer_pre_tokenizers_cut_as_published),
-        cmocka_unit_test(tokenizer_unknown_pre_tokenizer_lists_the_known),
-        cmocka_unit_test(tokenizer_stream_gives_whole_characters_only),
-        cmocka_unit_test(tokenizer_decoding_shows_what_each_type_should),
-        cmocka_unit_test(tokenizer_any_bytes_come_back),
-        cmocka_unit_test(tokenizer_megabytes_of_one_character_take_no_time),
-        cmocka_unit_test(tokenizer_contradictions_are_refused_by_name),
-        cmocka_unit_test(tokenizer_odd_vocabularies_are_used_as_they_are),
-        cmocka_unit_test(tokenizer_survives_every_failed_allocation),
-        cmocka_unit_test(tokenizer_failed_encoding_leaves_the_list_alone),
-    };
-
-    return TEST_RUN(tests);
 }

@@ -39,7 +39,7 @@ static void check_text(const struct tokenizer *t, const char *set,
     struct text_buf back = {0};
     pl_err err;
 
-    assert_int_equal(tokenizer_encode(t, text, len, 0, &got, &err), PL_OK);
+    TEST_OK(tokenizer_encode(t, text, len, 0, &got, &err), err);
     if (got.n != n_want ||
         (n_want > 0 && memcmp(got.id, want, (size_t)n_want * sizeof *want))) {
         printf("%s: '%.*s' gives", set, (int)len, text);
@@ -51,9 +51,8 @@ static void check_text(const struct tokenizer *t, const char *set,
         printf("\n");
         fail();
     }
-    assert_int_equal(
-        tokenizer_decode(t, got.id, got.n, TOKENIZER_WHOLE, &back, &err),
-        PL_OK);
+    TEST_OK(tokenizer_decode(t, got.id, got.n, TOKENIZER_WHOLE, &back, &err),
+            err);
     assert_int_equal(back.n, len);
     if (len > 0)
         assert_memory_equal(back.s, text, len);
@@ -105,41 +104,24 @@ static void check_set(const char *model, const char *set)
 }
 
 #define VOCAB(name, file)                                                      \
-    static void tokenizer_vectors_##name(void **state)                         \
+    TEST(tokenizer_vectors_##name)                                             \
     {                                                                          \
-        (void)state;                                                           \
         check_set("vocab/" file ".gguf", file ".gguf");                        \
     }
 #define MODEL(name, file)                                                      \
-    static void tokenizer_vectors_##name(void **state)                         \
+    TEST(tokenizer_vectors_##name)                                             \
     {                                                                          \
-        (void)state;                                                           \
         check_set(file ".gguf", file);                                         \
     }
-#define SETS                                                                   \
-    VOCAB(llama_spm, "ggml-vocab-llama-spm")                                   \
-    VOCAB(gpt2, "ggml-vocab-gpt-2")                                            \
-    VOCAB(mpt, "ggml-vocab-mpt")                                               \
-    VOCAB(starcoder, "ggml-vocab-starcoder")                                   \
-    VOCAB(refact, "ggml-vocab-refact")                                         \
-    VOCAB(deepseek_coder, "ggml-vocab-deepseek-coder")                         \
-    VOCAB(llama_bpe, "pre-llama-bpe")                                          \
-    VOCAB(qwen2, "pre-qwen2")                                                  \
-    VOCAB(qwen35, "pre-qwen35")                                                \
-    MODEL(model_llama, "llama-gqa-f32")                                        \
-    MODEL(model_gemma4, "gemma4-dense-f32")                                    \
-    MODEL(model_qwen35, "qwen35moe-f32")
-
-SETS
-
-    int
-    test_tokenizer_vectors(void)
-{
-#undef VOCAB
-#undef MODEL
-#define VOCAB(name, file) cmocka_unit_test(tokenizer_vectors_##name),
-#define MODEL(name, file) cmocka_unit_test(tokenizer_vectors_##name),
-    static const struct CMUnitTest tests[] = {SETS};
-
-    return TEST_RUN(tests);
-}
+VOCAB(llama_spm, "ggml-vocab-llama-spm")
+VOCAB(gpt2, "ggml-vocab-gpt-2")
+VOCAB(mpt, "ggml-vocab-mpt")
+VOCAB(starcoder, "ggml-vocab-starcoder")
+VOCAB(refact, "ggml-vocab-refact")
+VOCAB(deepseek_coder, "ggml-vocab-deepseek-coder")
+VOCAB(llama_bpe, "pre-llama-bpe")
+VOCAB(qwen2, "pre-qwen2")
+VOCAB(qwen35, "pre-qwen35")
+MODEL(model_llama, "llama-gqa-f32")
+MODEL(model_gemma4, "gemma4-dense-f32")
+MODEL(model_qwen35, "qwen35moe-f32")

@@ -173,11 +173,11 @@ static void touch(unsigned char *p, size_t bytes, int ith, int nth)
 
 /* Weights get their pages as they are loaded, which finds the system's zeros
  * still in the caches, unless it matters who touches them. */
-static void touch_first(void *user, int member)
+static void touch_first(void *user, int thread)
 {
     struct device_bank *b = user;
     const struct cpu_bank *c = b->own;
-    const struct cpu_seats *m = &c->seats[member];
+    const struct cpu_seats *m = &c->seats[thread];
 
     for (int i = 0; i < m->n; i++) {
         const struct device *d = device_of(b->set, m->seat[i].dev);
@@ -219,30 +219,30 @@ static pl_status get(struct device *d, enum region r, size_t offset, void *dst,
 
 /* ---- a run ------------------------------------------------------------- */
 
-static void member_run(void *user, int member)
+static void thread_run(void *user, int thread)
 {
-    cpu_run(user, member);
+    cpu_run(user, thread);
 }
 
 static void submit(struct device_bank *b)
 {
     struct cpu_bank *c = b->own;
-    uint64_t turn;
-    const struct device_run *run = device_set_now(b->set, &turn);
+    uint64_t number;
+    const struct device_run *run = device_set_now(b->set, &number);
 
     for (int i = 0; i < b->n; i++) {
         struct cpu_device *x = cpu_device_of(b->set, b->dev[i]);
 
         x->ready = !cpu_image_sizes(&x->image, run);
     }
-    team_begin(c->team, member_run, b);
+    team_begin(c->team, thread_run, b);
 }
 
 static void wait(struct device_bank *b)
 {
     struct cpu_bank *c = b->own;
 
-    team_end(c->team, member_run, b);
+    team_end(c->team, thread_run, b);
     for (int i = 0; i < b->n; i++) { /* who left early may have kept the old */
         struct cpu_device *x = cpu_device_of(b->set, b->dev[i]);
 

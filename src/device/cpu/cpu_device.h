@@ -18,8 +18,8 @@ struct cpu_device {
     struct device_flag met, released;
 };
 
-/* What a member of the team does: threads of a device, of the host, of both;
- * the first also what "io" has to do. */
+/* What a thread of the team does: the work of a thread of a device, of one of
+ * the host, of both; the first also what "io" has to do. */
 enum { CPU_SEATS = 3 };
 struct cpu_seat {
     int dev, ith; /* device of the set, thread of it */
@@ -33,10 +33,10 @@ struct cpu_bank {
     struct cpu_kernels kernels;
     /* Of this machine, where its devices are on several nodes, else NULL. */
     const struct topology *topology;
-    bool one_node;     /* memory is near to all cores alike */
-    struct team *team; /* owned */
-    int n_member;
-    struct cpu_seats *seats; /* owned, [n_member] */
+    bool one_node;           /* memory is near to all cores alike */
+    struct team *team;       /* owned */
+    int n_thread;            /* of the team */
+    struct cpu_seats *seats; /* owned, [n_thread] */
 };
 
 static inline struct cpu_device *cpu_device_of(struct device_set *s, int dev)
@@ -44,14 +44,14 @@ static inline struct cpu_device *cpu_device_of(struct device_set *s, int dev)
     return device_of(s, dev)->own;
 }
 
-/* cpu_seats.c: deals the threads of all devices to members of a team, and
- * starts it. */
+/* cpu_seats.c: deals the threads of all devices to those of a team, and starts
+ * it. */
 pl_status cpu_seats_fill(struct device_bank *b, pl_err *err);
 /* True if a thread of the one is a thread of the other too. */
 bool cpu_seats_share(const struct device_bank *b, int dev_a, int dev_b);
 
-/* cpu_run.c: a member of the team goes through the scripts of its devices. */
-void cpu_run(struct device_bank *b, int member);
+/* cpu_run.c: a thread of the team goes through the scripts of its devices. */
+void cpu_run(struct device_bank *b, int thread);
 
 /* cpu_describe.c: the cores that items of -dev strings mean. */
 pl_status cpu_describe(struct device_list *l, const struct device_item *it,

@@ -38,8 +38,8 @@ static struct place place_of(const struct cpu_call *c, int64_t id)
     for (int i = 0; i < c->n_span; i++) {
         const struct rank_span *s = &c->span[i];
 
-        if (id >= s->log && id < s->log + s->n)
-            return (struct place){s->loc + id - s->log,
+        if (id >= s->logical && id < s->logical + s->n)
+            return (struct place){s->local + id - s->logical,
                                   entry_of(&c->tree, s->rank)};
     }
     return (struct place){0, -1};

@@ -16,7 +16,7 @@
 #ifndef DEVICE_CPU_CPU_KERNEL_H
 #define DEVICE_CPU_CPU_KERNEL_H
 
-#include "device/family.h"
+#include "device/kernel_family.h"
 #include "program/cache_tile.h"
 #include "program/kernel.h"
 #include "quant/pack.h"

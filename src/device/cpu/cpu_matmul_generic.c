@@ -159,8 +159,8 @@ static void span_plain(const struct cpu_panel_job *s, const struct rank_span *p)
             for (int64_t k = 0, end; k < p->n; k = end) {
                 float sum = 0;
 
-                end = min64(p->n, cpu_segment_end(p->log + k) - p->log);
-                for (int64_t i = p->loc + k; i < p->loc + end; i++)
+                end = min64(p->n, cpu_segment_end(p->logical + k) - p->logical);
+                for (int64_t i = p->local + k; i < p->local + end; i++)
                     sum = fmaf(element(s->format, s->panel, r * s->k + i), x[i],
                                sum);
                 acc = acc + sum;
@@ -200,7 +200,7 @@ static const struct cpu_matmul_isa isa = {
 /* Parts between multiples of 256. */
 static int64_t span_parts(const struct rank_span *p)
 {
-    return p->n > 0 ? (p->log + p->n - 1) / Q8_CHUNK - p->log / Q8_CHUNK + 1
+    return p->n > 0 ? (p->logical + p->n - 1) / Q8_CHUNK - p->logical / Q8_CHUNK + 1
                     : 0;
 }
 
@@ -226,9 +226,9 @@ void cpu_quantize(const struct cpu_call *c, cpu_encode_fn *encode)
             const struct rank_span *p = &c->span[i];
 
             for (int64_t at = 0, end; at < p->n; at = end, unit++) {
-                int64_t block = (row * k + p->loc + at) / 32;
+                int64_t block = (row * k + p->local + at) / 32;
 
-                end = min64(p->n, cpu_segment_end(p->log + at) - p->log);
+                end = min64(p->n, cpu_segment_end(p->logical + at) - p->logical);
                 if (unit >= part.lo && unit < part.hi)
                     encode(out + block, (const float *)x->data + block * 32,
                            end - at, end - at);

@@ -76,7 +76,7 @@ static void panel_plain(const struct cpu_panel_job *s)
             row_add(s, r, 0, s->k, sum);
         for (int i = 0; i < s->n_span; i++) {
             if (s->span[i].rank == s->rank)
-                row_add(s, r, s->span[i].loc, s->span[i].n, sum);
+                row_add(s, r, s->span[i].local, s->span[i].n, sum);
         }
         sums_add(s, r, sum);
     }

@@ -1,10 +1,10 @@
 /* Moving and adding bytes: collectives over shared memory, local copies, pulls.
  *
- * A piece is two nested loops over runs of bytes. Threads divide a piece by its
- * bytes, in whole cache lines, wherever runs begin. Sums go block by block: a
- * block of every addend passes through the tree while it is in the cache, so
- * the order of additions is the tree's and nothing is stored but the stack's
- * blocks. */
+ * A piece is two nested loops over intervals of bytes. Threads divide a piece
+ * by its bytes, in whole cache lines, wherever intervals begin. Sums go block
+ * by block: a block of every addend passes through the tree while it is in the
+ * cache, so the order of additions is the tree's and nothing is stored but the
+ * stack's blocks. */
 #include <math.h>
 #include <string.h>
 

@@ -430,7 +430,7 @@ static inline lanes sum_rows(const struct cpu_call *c, int32_t rank,
         const struct rank_span *span = &c->span[i];
 
         for (int64_t u = 0; span->rank == rank && u < span->n; u++)
-            s = lanes_add(s, lanes_load_n(x + (span->loc + u) * d, n));
+            s = lanes_add(s, lanes_load_n(x + (span->local + u) * d, n));
     }
     return s;
 }

@@ -28,7 +28,7 @@ struct worker {
     const atomic_bool *failed;
     uint64_t run; /* its number */
     int ith, nth, n_spin;
-    uint64_t turn; /* meetings of the device's threads so far */
+    uint64_t n_met; /* meetings of the device's threads so far */
     void *scratch;
     const struct step *step;
     const unsigned char *how;        /* [n_step] see cpu_meetings.h */
@@ -86,25 +86,25 @@ static bool meet(struct worker *w, const struct step *st)
 {
     struct cpu_device *d = w->cpu;
 
-    w->turn++;
+    w->n_met++;
     if (!st && w->nth <= FEW) {
-        raise(&d->arrived[w->ith], w->turn);
+        raise(&d->arrived[w->ith], w->n_met);
         for (int i = 0; i < w->nth; i++)
-            if (i != w->ith && !await(w, &d->arrived[i], w->turn))
+            if (i != w->ith && !await(w, &d->arrived[i], w->n_met))
                 return false;
         return true;
     }
     if (w->ith > 0) {
-        raise(&d->arrived[w->ith], w->turn);
-        return await(w, &d->released, w->turn);
+        raise(&d->arrived[w->ith], w->n_met);
+        return await(w, &d->released, w->n_met);
     }
     for (int i = 1; i < w->nth; i++)
-        if (!await(w, &d->arrived[i], w->turn))
+        if (!await(w, &d->arrived[i], w->n_met))
             return false;
     if (st && !meet_peers(w, st))
         return false;
     if (w->nth > 1)
-        raise(&d->released, w->turn);
+        raise(&d->released, w->n_met);
     return true;
 }
 
@@ -140,20 +140,24 @@ static void work_slowly(const struct worker *w, const struct step *st, int ith,
         device_note(s, w->dev, w->at, begin, device_clock(s));
 }
 
+/* Must the threads meet before a step that they share? */
+static bool must_meet(const struct worker *w, const struct step *st, int how)
+{
+    if (step_meets(st)) /* devices do, and so their threads */
+        return true;
+    if (w->single)
+        return how & CPU_MEET_SINGLE;
+    return (how & CPU_MEET) || st->kind == STEP_POST;
+}
+
 /* Whoever must have come before the step has. False: the run has failed. */
 static bool gather(struct worker *w, const struct step *st, int how, bool alone)
 {
-    bool all = step_meets(st);
-
-    if (alone) {
-        if ((how & CPU_MEET_SINGLE) && !meet(w, NULL))
-            return false;
-        return !all || !w->first || meet_peers(w, st);
-    }
-    if (!all && !(how & (w->single ? CPU_MEET_SINGLE : CPU_MEET)) &&
-        (w->single || st->kind != STEP_POST))
-        return true;
-    return meet(w, all ? st : NULL);
+    if (!alone)
+        return !must_meet(w, st, how) || meet(w, step_meets(st) ? st : NULL);
+    if ((how & CPU_MEET_SINGLE) && !meet(w, NULL))
+        return false;
+    return !step_meets(st) || !w->first || meet_peers(w, st);
 }
 
 static bool run_step(struct worker *w, const struct step *st)
@@ -241,7 +245,7 @@ static bool sit_down(struct worker *w, const struct device_bank *b,
         .ith = seat->ith,
         .nth = d->desc.n_thread,
         .n_spin = team_spins(bank->team),
-        .turn = number << 32,
+        .n_met = number << 32,
         .scratch = cpu->scratch + (size_t)seat->ith * cpu->scratch_stride,
         .step = c->step,
         .how = cpu->how[run->script],
@@ -262,10 +266,10 @@ static bool sit_down(struct worker *w, const struct device_bank *b,
     return meet(w, NULL);
 }
 
-void cpu_run(struct device_bank *b, int member)
+void cpu_run(struct device_bank *b, int thread)
 {
     const struct cpu_bank *bank = b->own;
-    const struct cpu_seats *m = &bank->seats[member];
+    const struct cpu_seats *m = &bank->seats[thread];
     struct worker w[CPU_SEATS];
     const struct step *st;
     int n = 0;

@@ -1,12 +1,12 @@
-/* Which member of the team serves which threads.
+/* Which thread of the team does the work of which threads of devices.
  *
- * Each thread of a cpu device gets a member of its own. The threads of a host
- * device sit with those on their cores, so that two groups on the same cores
- * never spin against each other: with the member pinned to the same core, or,
- * where cpu devices are not pinned, with the next one. A thread for which there
- * is none gets a member of its own. No member serves two hosts: they are one
- * group, and could not meet. "io" is the caller's thread's, the first
- * member. */
+ * Each thread of a cpu device gets one of the team's to itself. The threads of
+ * a host device sit with those on their cores, so that two groups on the same
+ * cores never spin against each other: with the thread pinned to the same core,
+ * or, where cpu devices are not pinned, with the next one. A host's thread for
+ * which there is none gets one of its own. No thread serves two hosts: they are
+ * one group, and could not meet. "io" is the caller's thread's, the first of
+ * the team. */
 #include <stdlib.h>
 
 #include "base/err.h"
@@ -27,7 +27,7 @@ static bool is_host(const struct device_bank *b, int dev)
     return device_of(b->set, dev)->desc.host;
 }
 
-/* A member for a host's thread among the first n, or n. */
+/* A thread of the team's first n for one of a host, or n. */
 static int beside(const struct device_bank *b, const int *core, int n, int want)
 {
     const struct cpu_bank *c = b->own;
@@ -39,8 +39,8 @@ static int beside(const struct device_bank *b, const int *core, int n, int want)
     return n;
 }
 
-/* Seats for the threads of hosts or of the others, after n members; how many
- * members there are then. */
+/* Seats for the threads of hosts or of the others, after n of the team's; how
+ * many these are then. */
 static int seat_devices(struct device_bank *b, int *core, int n, bool host,
                         bool no_pin)
 {
@@ -63,7 +63,7 @@ static int seat_devices(struct device_bank *b, int *core, int n, bool host,
     return n;
 }
 
-/* How many members there are with the one that serves "io". */
+/* How many of the team's there are with the one that serves "io". */
 static int seat_io(struct device_bank *b, int *core, int n)
 {
     struct cpu_bank *bank = b->own;
@@ -95,7 +95,7 @@ pl_status cpu_seats_fill(struct device_bank *b, pl_err *err)
     n = seat_devices(b, core, 0, false, no_pin);
     n = seat_devices(b, core, n, true, no_pin);
     n = seat_io(b, core, n);
-    c->n_member = n;
+    c->n_thread = n;
     st = team_create(&c->team, n, core, n + device_set_threads(b->set, b), err);
     free(core);
     return st;
@@ -113,7 +113,7 @@ bool cpu_seats_share(const struct device_bank *b, int dev_a, int dev_b)
 {
     const struct cpu_bank *c = b->own;
 
-    for (int i = 0; dev_a != dev_b && i < c->n_member; i++)
+    for (int i = 0; dev_a != dev_b && i < c->n_thread; i++)
         if (serves(&c->seats[i], dev_a) && serves(&c->seats[i], dev_b))
             return true;
     return false;

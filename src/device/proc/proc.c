@@ -71,7 +71,7 @@ static void close_bank(struct device_bank *b)
     if (!p)
         return;
     for (int i = 0; i < p->n; i++)
-        pthread_mutex_destroy(&p->dev[i].turn);
+        pthread_mutex_destroy(&p->dev[i].stream);
     pthread_mutex_destroy(&p->lock);
     free(p->poll);
     free(p->dev);
@@ -95,7 +95,7 @@ static pl_status open_bank(struct device_bank *b, pl_err *err)
         return err_no_memory(err, "a set of devices");
     p->n = b->n;
     for (int i = 0; i < p->n; i++)
-        pthread_mutex_init(&p->dev[i].turn, NULL);
+        pthread_mutex_init(&p->dev[i].stream, NULL);
     return PL_OK;
 }
 
@@ -207,9 +207,9 @@ static pl_status put(struct device *d, enum region r, size_t offset,
         memcpy(d->at[r] + offset, src, bytes);
         return PL_OK;
     }
-    pthread_mutex_lock(&p->turn);
+    pthread_mutex_lock(&p->stream);
     sent = proc_send(&p->end, &o, sizeof o) && proc_send(&p->end, src, bytes);
-    pthread_mutex_unlock(&p->turn);
+    pthread_mutex_unlock(&p->stream);
     return sent ? PL_OK : lost(p, err);
 }
 
@@ -225,10 +225,10 @@ static pl_status get(struct device *d, enum region r, size_t offset, void *dst,
         memcpy(dst, d->at[r] + offset, bytes);
         return PL_OK;
     }
-    pthread_mutex_lock(&p->turn);
+    pthread_mutex_lock(&p->stream);
     received =
         proc_send(&p->end, &o, sizeof o) && proc_receive(&p->end, dst, bytes);
-    pthread_mutex_unlock(&p->turn);
+    pthread_mutex_unlock(&p->stream);
     return received ? PL_OK : lost(p, err);
 }
 
@@ -243,10 +243,10 @@ static pl_status flush(struct device *d, pl_err *err)
 /* ---- a run ----------------------------------------------------------- */
 
 static bool send_run(const struct proc_device *p, const struct device_run *run,
-                     uint64_t turn)
+                     uint64_t number)
 {
     const struct proc_order o = {
-        .verb = PROC_RUN, .turn = turn, .fail_step = p->d->fail_step};
+        .verb = PROC_RUN, .run_number = number, .fail_step = p->d->fail_step};
 
     return proc_send(&p->end, &o, sizeof o) &&
            proc_send(&p->end, run, sizeof *run);
@@ -255,13 +255,13 @@ static bool send_run(const struct proc_device *p, const struct device_run *run,
 static void submit(struct device_bank *b)
 {
     struct proc_bank *p = b->own;
-    uint64_t turn;
-    const struct device_run *run = device_set_now(b->set, &turn);
+    uint64_t number;
+    const struct device_run *run = device_set_now(b->set, &number);
 
     proc_run_begins(p);
     for (int i = 0; i < p->n; i++)
         p->dev[i].asked = !atomic_load(device_failed(b->set)) &&
-                          send_run(&p->dev[i], run, turn);
+                          send_run(&p->dev[i], run, number);
 }
 
 static void take_counters(struct device *d, const struct proc_done *done)

@@ -108,7 +108,7 @@ static void run(struct child *c, const struct proc_order *o)
     proc_receive(&c->end, &c->run, sizeof c->run);
     d->fail_step = o->fail_step;
     d->n_timing = 0;
-    device_set_adopt(c->set, &c->run, o->turn);
+    device_set_adopt(c->set, &c->run, o->run_number);
     cpu_ops.submit(&c->bank);
     cpu_ops.wait(&c->bank);
     done = (struct proc_done){.n_timing = d->n_timing,

@@ -23,8 +23,8 @@ struct proc_order {
     enum proc_verb verb;
     enum region region; /* WRITE, READ */
     size_t offset, bytes;
-    uint64_t turn; /* RUN: its number */
-    int fail_step; /* RUN: the device's */
+    uint64_t run_number; /* RUN */
+    int fail_step;       /* RUN: the device's */
 };
 
 struct proc_loaded {
@@ -44,8 +44,8 @@ struct proc_device {
     struct device *d;       /* borrowed */
     struct proc_pipe *pipe; /* owned, shared with the child */
     struct proc_end end;
-    pthread_mutex_t turn; /* of those who write or read: one at a time */
-    pid_t pid;            /* 0: there is none */
+    pthread_mutex_t stream; /* held by who writes or reads: one at a time */
+    pid_t pid;              /* 0: there is none */
     bool asked;       /* it goes through a run, and will say when it is done */
     atomic_bool gone; /* its process has ended, as `how` says */
     char how[64];

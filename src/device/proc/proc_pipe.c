@@ -3,6 +3,8 @@
  * asks who sleeps. */
 #include "device/proc/proc_pipe.h"
 
+#include "device/device_ops.h"
+
 #include <limits.h>
 #include <linux/futex.h>
 #include <sched.h>
@@ -14,15 +16,6 @@ enum {
     CHUNK = 64 << 10, /* told to the other side at once */
     LOOKS = 100,      /* between two looks at the clock */
 };
-
-static inline void relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("isb");
-#endif
-}
 
 static void wake(struct proc_stream *s)
 {
@@ -52,7 +45,7 @@ static bool look(const struct proc_end *e, const struct device_flag *f,
         for (int i = 0; i < LOOKS; i++) {
             if (over(e, f, target))
                 return true;
-            relax();
+            device_relax();
         }
         if (e->shares)
             sched_yield();

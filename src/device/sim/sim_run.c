@@ -47,7 +47,7 @@ struct sim_device {
     struct device *dev;
     unsigned char *base[REGION_INBOX]; /* owned: private memory */
     unsigned char *scratch;            /* owned */
-    _Atomic uint64_t turn;             /* the run that it is ready for */
+    _Atomic uint64_t run_number;       /* the run that it is ready for */
     pthread_mutex_t counting; /* of the counters: both queues have copies */
     pthread_mutex_t lock;     /* of what its queues share, up to `death`, and of
                               the trace */
@@ -75,13 +75,13 @@ struct sim_thread {
 struct sim {
     struct device_set *set;
     struct cpu_kernels kernels;
-    struct team *team; /* owned: a member that does nothing, threads */
+    struct team *team; /* owned: the caller's, which does nothing, threads */
     int n, n_thread;
     struct sim_device *dev;    /* owned */
     struct sim_thread *thread; /* owned, [n_thread] */
     /* the run in progress */
     const struct device_run *run;
-    uint64_t turn;
+    uint64_t run_number;
 };
 
 static int draw(struct sim_thread *p, int n)
@@ -383,7 +383,7 @@ static bool has_come(const struct sim *s, const struct step_wait *w)
         struct step_event e = wait_event(w, i);
 
         if (atomic_load_explicit(&device_of(s->set, e.dev)->event[e.event].v,
-                                 memory_order_acquire) < s->turn)
+                                 memory_order_acquire) < s->run_number)
             return false;
     }
     return true;
@@ -510,7 +510,7 @@ static bool run_head(struct sim *s, struct sim_thread *p, struct sim_device *d,
     if (st->kind == STEP_WAIT)
         return true;
     if (st->kind == STEP_POST) {
-        atomic_store_explicit(&d->dev->event[st->event.event].v, s->turn,
+        atomic_store_explicit(&d->dev->event[st->event.event].v, s->run_number,
                               memory_order_release);
         return true;
     }
@@ -621,26 +621,28 @@ static void make_ready(struct sim *s, struct sim_thread *p)
 
         if (p->first) {
             begin(s, p, d);
-            atomic_store_explicit(&d->turn, s->turn, memory_order_release);
+            atomic_store_explicit(&d->run_number, s->run_number,
+                                  memory_order_release);
         }
         for (int idle = 0;
-             atomic_load_explicit(&d->turn, memory_order_acquire) < s->turn &&
+             atomic_load_explicit(&d->run_number, memory_order_acquire) <
+                 s->run_number &&
              !failed(s);
              idle++)
             wait_a_little(idle);
     }
 }
 
-static void play(void *user, int member)
+static void play(void *user, int thread)
 {
     struct sim *s = user;
     struct sim_thread *p;
     bool left = true;
     int idle = 0;
 
-    if (member == 0)
+    if (thread == 0)
         return; /* the caller's thread, which another bank may want */
-    p = &s->thread[member - 1];
+    p = &s->thread[thread - 1];
     make_ready(s, p);
     while (left && !failed(s)) {
         if (play_one(s, p, &left))
@@ -654,7 +656,7 @@ static void submit(struct device_bank *b)
 {
     struct sim *s = b->own;
 
-    s->run = device_set_now(b->set, &s->turn);
+    s->run = device_set_now(b->set, &s->run_number);
     team_begin(s->team, play, s);
 }
 
@@ -665,7 +667,7 @@ static void wait(struct device_bank *b)
     team_end(s->team, play, s);
 }
 
-static void settle(struct device_bank *b)
+static void ended(struct device_bank *b)
 {
     struct sim *s = b->own;
 
@@ -719,5 +721,5 @@ const struct device_ops sim_ops = {
     .read = get,
     .submit = submit,
     .wait = wait,
-    .settle = settle,
+    .ended = ended,
 };

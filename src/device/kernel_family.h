@@ -1,8 +1,8 @@
 /* Families of kernels that this machine's processors have. Devices whose memory
  * is the host's and those that borrow its kernels run them; all but `reference`
  * give the same bits. */
-#ifndef DEVICE_FAMILY_H
-#define DEVICE_FAMILY_H
+#ifndef DEVICE_KERNEL_FAMILY_H
+#define DEVICE_KERNEL_FAMILY_H
 
 #include "pl.h"
 

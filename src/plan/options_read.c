@@ -1,7 +1,8 @@
 /* Tables of the fields of pl_options, one a kind of mistake. */
-#include "plan/options_check.h"
+#include "plan/options_read.h"
 
 #include "base/err.h"
+#include "base/sized.h"
 
 #include <inttypes.h>
 #include <stddef.h>
@@ -107,7 +108,7 @@ static pl_status check_enums(const pl_options *opt, pl_err *err)
     return PL_OK;
 }
 
-pl_status options_check(const pl_options *opt, pl_err *err)
+static pl_status check(const pl_options *opt, pl_err *err)
 {
     PL_TRY(check_counts(opt, err));
     if (opt->n_tensor_split > 0 && !opt->tensor_split)
@@ -115,4 +116,13 @@ pl_status options_check(const pl_options *opt, pl_err *err)
     PL_TRY(check_strings("overrides", opt->n_overrides, opt->overrides, err));
     PL_TRY(check_strings("keep", opt->n_keep, opt->keep, err));
     return check_enums(opt, err);
+}
+
+pl_status options_read(pl_options *own, const pl_options *given, pl_err *err)
+{
+    *own = (pl_options){.size = sizeof *own};
+    if (!given)
+        return PL_OK;
+    PL_TRY(sized_read(own, sizeof *own, given, "pl_options", err));
+    return check(own, err);
 }

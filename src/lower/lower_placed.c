@@ -1,5 +1,5 @@
-/* Values as groups hold them: which group has which, where it lies, and what
- * says that it is there.
+/* Values placed in groups: which group has which, where it lies, and what says
+ * that it is there.
  *
  * A unit that has computed its part posts an event, once, when somebody asks.
  * A value that comes from elsewhere arrives: the unit waits for it before its
@@ -8,38 +8,39 @@
 
 #include "base/err.h"
 
-/* ---- who holds what ------------------------------------------------------ */
+/* ---- who has what -------------------------------------------------------- */
 
-static struct held *in_group(struct held *h, int group)
+static struct placed *in_group(struct placed *h, int group)
 {
     while (h && h->h.group != group)
-        h = (struct held *)h->h.next;
+        h = (struct placed *)h->h.next;
     return h;
 }
 
 /* The micro-batch whose value i is: a streamed weight is that of the first,
  * which is part of every run, for all. */
-static int owner(const struct lower *w, int i)
+static int micro_of(const struct lower *w, int i)
 {
     return lower_is(w, i, OP_weight) ? 0 : w->now.micro;
 }
 
-/* Of this script and micro-batch first (streamed leaves), then for good. */
-struct held *lower_find(const struct lower *w, int i, int group)
+/* This script's and micro-batch's own first (of weights and caches: those that
+ * it streams), then what lies there for all scripts. */
+struct placed *lower_find(const struct lower *w, int i, int group)
 {
-    struct held *h = NULL;
+    struct placed *h = NULL;
 
     if (w->script.value)
-        h = in_group(w->script.value[owner(w, i)][i], group);
-    return h ? h : in_group(w->held[i], group);
+        h = in_group(w->script.value[micro_of(w, i)][i], group);
+    return h ? h : in_group(w->stored[i], group);
 }
 
-pl_status lower_hold(struct lower *w, int i, int group, struct held **out)
+pl_status lower_place(struct lower *w, int i, int group, struct placed **out)
 {
     size_t n = (size_t)lower_group(w, group)->n;
-    struct held *h = arena_alloc(w->a, 1, sizeof *h);
-    struct held **first =
-        w->script.value ? &w->script.value[owner(w, i)][i] : &w->held[i];
+    struct placed *h = arena_alloc(w->a, 1, sizeof *h);
+    struct placed **first =
+        w->script.value ? &w->script.value[micro_of(w, i)][i] : &w->stored[i];
 
     if (!h)
         return err_no_memory(w->err, "a program");
@@ -69,8 +70,8 @@ pl_status lower_hold(struct lower *w, int i, int group, struct held **out)
 
 /* ---- when it is there ---------------------------------------------------- */
 
-/* What unit m of its group holds of the value lives until step `at`. */
-static void use_held(struct draft *d, const struct held *h, int m, int at)
+/* What unit m of its group has of the value lives until step `at`. */
+static void use_placed(struct draft *d, const struct placed *h, int m, int at)
 {
     lower_use(d, h->h.v[m].tensor, at);
     lower_use(d, h->h.v[m].plain, at);
@@ -79,7 +80,7 @@ static void use_held(struct draft *d, const struct held *h, int m, int at)
 }
 
 /* Until the waits the memory is the copy's, whether or not anybody reads it. */
-pl_status lower_arrive(struct lower *w, const struct held *h, int u)
+pl_status lower_arrive(struct lower *w, const struct placed *h, int u)
 {
     int m = w->unit[u].local;
     struct arrival a = h->arrives[m];
@@ -89,12 +90,12 @@ pl_status lower_arrive(struct lower *w, const struct held *h, int u)
     for (int i = 0; i < a.n; i++) {
         PL_TRY(lower_wait(w, lower_dev(w, u), QUEUE_COMPUTE, a.event[i].dev,
                           a.event[i].event));
-        use_held(d, h, m, d->n_step - 1);
+        use_placed(d, h, m, d->n_step - 1);
     }
     return PL_OK;
 }
 
-pl_status lower_ready(struct lower *w, struct held *h, int u, int *event)
+pl_status lower_ready(struct lower *w, struct placed *h, int u, int *event)
 {
     int *e = &h->ready[w->unit[u].local];
 
@@ -109,13 +110,13 @@ void lower_end_arrivals(struct lower *w, int n_micro)
 {
     for (int k = 0; k < n_micro; k++)
         for (int i = 0; i < w->num->n; i++)
-            for (const struct held *h = w->script.value[k][i]; h;
-                 h = (const struct held *)h->h.next)
+            for (const struct placed *h = w->script.value[k][i]; h;
+                 h = (const struct placed *)h->h.next)
                 for (int m = 0; m < lower_group(w, h->h.group)->n; m++) {
                     int u = lower_group(w, h->h.group)->first + m;
                     struct draft *d = &w->dev[lower_dev(w, u)];
 
                     if (h->arrives[m].n > 0)
-                        use_held(d, h, m, d->n_step);
+                        use_placed(d, h, m, d->n_step);
                 }
 }

@@ -16,22 +16,20 @@ enum weight_use lower_weight_use(enum op op, int k)
 pl_status lower_spans(struct lower *w, const struct layout_local *m,
                       struct rank_span **out, int *n)
 {
-    int64_t reps = m->period ? m->size / m->period : 0;
-    struct rank_span *s =
-        arena_alloc(w->a, (size_t)(m->n_part * reps) + 1, sizeof *s);
+    int64_t n_part = layout_local_parts(m);
+    struct rank_span *s = arena_alloc(w->a, (size_t)n_part + 1, sizeof *s);
 
-    *n = 0;
+    *n = (int)n_part;
     *out = s;
     if (!s)
         return err_no_memory(w->err, "a program");
-    for (int64_t rep = 0; rep < reps; rep++)
-        for (int i = 0; i < m->n_part; i++)
-            s[(*n)++] = (struct rank_span){
-                rep * m->period + m->part[i].log,
-                rep * m->local_period + m->part[i].loc, m->part[i].n,
-                m->n_part == 1 && m->part[i].owners == ~(rankset)0
-                    ? 0
-                    : rank_first(m->part[i].owners)};
+    for (int64_t i = 0; i < n_part; i++) {
+        struct layout_part p = layout_local_part(m, i);
+        bool whole = m->n_part == 1 && p.owners == ~(rankset)0;
+
+        s[i] = (struct rank_span){p.logical, p.local, p.n,
+                                  whole ? 0 : rank_first(p.owners)};
+    }
     return PL_OK;
 }
 
@@ -52,7 +50,7 @@ pl_status lower_pack(struct lower *w, int u, int i, struct pack **out)
     if (!p || !ps)
         return err_no_memory(w->err, "a program");
     for (int s = 0; s < n_span; s++)
-        ps[s] = (struct pack_span){rs[s].log, rs[s].n, rs[s].rank};
+        ps[s] = (struct pack_span){rs[s].logical, rs[s].n, rs[s].rank};
     chunks =
         arena_alloc(w->a, (size_t)pack_max_chunks(x->format, ps, n_span) + 1,
                     sizeof *chunks);
@@ -71,7 +69,7 @@ int64_t lower_matrices(const struct lower *w, int u, int i)
     return lower_node(w, i)->n_dim == 3 ? dim[0].n : 1;
 }
 
-void lower_place(struct draft *v, int t, enum region r, size_t bytes)
+void lower_append(struct draft *v, int t, enum region r, size_t bytes)
 {
     struct prog_tensor *pt = &v->tensor[t];
 
@@ -81,7 +79,7 @@ void lower_place(struct draft *v, int t, enum region r, size_t bytes)
     v->bytes[r] += (bytes + 63) / 64 * 64;
 }
 
-static pl_status packed_leaf(struct lower *w, int u, int i, int *tensor)
+static pl_status packed_form(struct lower *w, int u, int i, int *tensor)
 {
     const struct graph_node *x = lower_node(w, i);
     int d = lower_dev(w, u);
@@ -92,8 +90,8 @@ static pl_status packed_leaf(struct lower *w, int u, int i, int *tensor)
     lower_dims(w, u, i, dim);
     PL_TRY(lower_tensor(w, d, x->format, x->n_dim, dim, 0, tensor, NULL));
     w->dev[d].tensor[*tensor].pack = p;
-    lower_place(&w->dev[d], *tensor, REGION_WEIGHTS,
-                p->matrix_bytes * (size_t)lower_matrices(w, u, i));
+    lower_append(&w->dev[d], *tensor, REGION_WEIGHTS,
+                 p->matrix_bytes * (size_t)lower_matrices(w, u, i));
     return PL_OK;
 }
 
@@ -112,7 +110,7 @@ static size_t plain_bytes(const struct lower *w, const struct graph_node *x,
                : 0;
 }
 
-static pl_status plain_leaf(struct lower *w, int u, int i, int *tensor)
+static pl_status plain_form(struct lower *w, int u, int i, int *tensor)
 {
     const struct graph_node *x = lower_node(w, i);
     int d = lower_dev(w, u);
@@ -120,9 +118,9 @@ static pl_status plain_leaf(struct lower *w, int u, int i, int *tensor)
 
     lower_dims(w, u, i, dim);
     PL_TRY(lower_tensor(w, d, x->format, x->n_dim, dim, 0, tensor, NULL));
-    lower_place(&w->dev[d], *tensor,
-                x->op == OP_cache ? REGION_CACHE : REGION_WEIGHTS,
-                plain_bytes(w, x, dim));
+    lower_append(&w->dev[d], *tensor,
+                 x->op == OP_cache ? REGION_CACHE : REGION_WEIGHTS,
+                 plain_bytes(w, x, dim));
     return PL_OK;
 }
 
@@ -164,11 +162,11 @@ static pl_status weight(struct lower *w, int u, int i, unsigned use,
         rows |= (use >> k & 1) && d->packing[f][k] == PACKING_ROWS &&
                 !(packed && k == USE_LOOKUP);
     if (packed)
-        PL_TRY(packed_leaf(w, u, i, &v->tensor));
-    return rows ? plain_leaf(w, u, i, packed ? &v->plain : &v->tensor) : PL_OK;
+        PL_TRY(packed_form(w, u, i, &v->tensor));
+    return rows ? plain_form(w, u, i, packed ? &v->plain : &v->tensor) : PL_OK;
 }
 
-pl_status lower_leaves(struct lower *w)
+pl_status lower_stored(struct lower *w)
 {
     const struct numeric *num = w->num;
     unsigned char *use = weight_uses(w);
@@ -178,15 +176,15 @@ pl_status lower_leaves(struct lower *w)
     for (int i = 0; i < num->n; i++) {
         enum op op = w->g->node[num->node[i].node].op;
         const struct lower_group *g;
-        struct held *h;
+        struct placed *h;
 
         if (num->node[i].kind != NUM_OP || (op != OP_weight && op != OP_cache))
             continue;
         g = lower_group(w, w->opt->home[i]);
-        PL_TRY(lower_hold(w, i, w->opt->home[i], &h));
+        PL_TRY(lower_place(w, i, w->opt->home[i], &h));
         for (int k = 0; k < g->n; k++)
             PL_TRY(op == OP_cache
-                       ? plain_leaf(w, g->first + k, i, &h->h.v[k].tensor)
+                       ? plain_form(w, g->first + k, i, &h->h.v[k].tensor)
                        : weight(w, g->first + k, i, use[i], &h->h.v[k]));
     }
     return PL_OK;

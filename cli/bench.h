@@ -1,0 +1,106 @@
+/* plait bench in parts: what is measured (cmd_bench.c), how (bench_run.c), what
+ * would be the most (bench_limit.c), and the forms of what comes out
+ * (bench_print.c, bench_svg.c).
+ *
+ * A *test* is a prompt of so many tokens, or so many generated one by one, in a
+ * number of sequences, behind a number of tokens that are in the cache already.
+ * A *configuration* is a model under one choice of all options. What comes out
+ * is a row for each configuration and test: a JSON object, from which all forms
+ * are made. */
+#ifndef CLI_BENCH_H
+#define CLI_BENCH_H
+
+#include "options.h"
+#include "session.h"
+
+#include <jansson.h>
+
+struct bench_test {
+    int n_prompt, n_gen; /* one of them is 0 */
+    int n_depth, n_seq;
+    int seq0; /* the first of its sequences; those of other depths are others */
+};
+
+/* Text that grows; a pl_write_fn's user. */
+struct bench_text {
+    char *s; /* owned, terminated; NULL while empty */
+    size_t n;
+    bool failed; /* memory ran out */
+};
+void bench_text_add(void *text, const char *s, size_t n);
+/* What it says as JSON, to be released; NULL if it is none. Empties it. */
+json_t *bench_text_json(struct bench_text *text);
+
+/* ---- bench_limit.c ------------------------------------------------------- */
+
+/* What a model has that must be read and multiplied. */
+struct bench_model {
+    const char *name; /* as it was asked for; borrowed */
+    char type[64];    /* "qwen3 Q8_0": family, most frequent format */
+    double bytes;     /* of all weights */
+    double n_param;
+    double used; /* experts used, of all; 1: there are none */
+    int n_expert;
+    double weight[2]; /* bytes that every step reads; of experts */
+    double int8[3];   /* multiply-adds of a token with quantized weights: by */
+    double flt[3];    /* all, by all experts, for a row of logits; others */
+    double cache;     /* bytes of a token in the cache */
+    double attention; /* multiply-adds of a token with one in the cache */
+};
+
+/* From what pl_inspect and the plan say; false: no memory. */
+bool bench_model_read(struct bench_model *m, const char *name, json_t *inspect,
+                      json_t *plan);
+/* The most tokens a second that `l` allows in a test. */
+double bench_limit(const struct bench_model *m, const struct bench_test *t,
+                   const pl_limits *l);
+
+/* ---- bench_run.c --------------------------------------------------------- */
+
+/* Shares of the time of a run: computing, waiting for others (and adding what
+ * they sent), copying between groups. */
+struct bench_share {
+    double compute, wait, copy;
+};
+
+struct bench_config {
+    struct options o; /* with one value of each */
+    char varied[200]; /* of what no column shows: "-ub 128 -ctk q8_0" */
+    struct session s;
+    json_t *plan;              /* owned */
+    double *seconds;           /* [n_test][n_round], owned */
+    int n_dev;                 /* devices, the host's too */
+    struct bench_share *share; /* [n_test][n_dev], owned */
+};
+
+/* What all configurations have in common. */
+struct bench_set {
+    const struct options *o;
+    const struct bench_test *test;
+    int n_test;
+    int n_seq;     /* sequences of all tests */
+    int64_t n_ctx; /* and their tokens in the cache */
+    struct term_progress progress;
+};
+
+/* Opens the engine; a configuration's session is open. */
+enum exit_code bench_open(struct bench_config *c, const struct bench_set *b,
+                          struct bench_text *trace);
+/* Fills caches and runs each test once. */
+enum exit_code bench_warm(struct bench_config *c, const struct bench_set *b);
+/* Runs a test once; n_gen at most `most`. */
+enum exit_code bench_time(struct bench_config *c, const struct bench_test *t,
+                          int most, double *seconds);
+/* Opens the engine once more, with a trace, and finds c->share. */
+enum exit_code bench_trace(struct bench_config *c, const struct bench_set *b);
+
+/* ---- bench_print.c, bench_svg.c ------------------------------------------ */
+
+/* A row: seconds[n_round] of test `i`; NULL: no memory. l: NULL, or limits. */
+json_t *bench_row(const struct bench_config *c, const struct bench_set *b,
+                  int i, const struct bench_model *m, const pl_limits *l);
+enum exit_code bench_print(const struct options *o, json_t *rows,
+                           const pl_limits *l);
+enum exit_code bench_draw(const struct options *o, json_t *rows);
+
+#endif

@@ -1,0 +1,144 @@
+/* The most that a machine allows: a roofline. A step takes at least as long as
+ * reading each byte once that it needs, and at least as long as multiplying.
+ * Roles and formats come from the plan, bytes from the file. Activations are
+ * not counted: they stay in caches. */
+#include "bench.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool is_float(const char *format)
+{
+    return strcmp(format, "F32") == 0 || strcmp(format, "F16") == 0 ||
+           strcmp(format, "BF16") == 0;
+}
+
+static double number(const json_t *o, const char *key)
+{
+    return json_number_value(json_object_get(o, key));
+}
+
+static const char *text(const json_t *o, const char *key)
+{
+    const char *s = json_string_value(json_object_get(o, key));
+
+    return s != NULL ? s : "";
+}
+
+/* Bytes of a value in a cache, which has one of four formats. */
+static double cache_bytes(const char *format)
+{
+    return strcmp(format, "F32") == 0    ? 4
+           : strcmp(format, "Q8_0") == 0 ? 34 / 32.
+                                         : 2;
+}
+
+static void read_tensor(struct bench_model *m, const json_t *t, double bytes,
+                        bool tied)
+{
+    const json_t *shape = json_object_get(t, "shape");
+    const char *role = text(t, "role");
+    size_t n_dim = json_array_size(shape), len = strlen(role);
+    bool expert = len > 5 && strcmp(role + len - 5, "_exps") == 0;
+    bool table = strcmp(role, "token_embd") == 0;
+    double values = n_dim > 1;
+
+    if (table && !tied)
+        return; /* of it a step reads a few rows */
+    for (size_t i = 0; i < n_dim; i++)
+        values *= json_number_value(json_array_get(shape, i));
+    m->weight[expert] += bytes;
+    (is_float(text(t, "format"))
+         ? m->flt
+         : m->int8)[expert                             ? 1
+                    : table || !strcmp(role, "output") ? 2
+                                                       : 0] += values;
+    if (expert)
+        m->n_expert = (int)json_integer_value(json_array_get(shape, 0));
+    if (strcmp(role, "attn_out") == 0) /* scores, then values */
+        m->attention += 2 * json_number_value(json_array_get(shape, 1));
+}
+
+static void name_type(struct bench_model *m, const json_t *totals,
+                      const char *arch)
+{
+    const char *format, *most = "";
+    json_t *v;
+    double bytes = 0;
+
+    json_object_foreach(json_object_get(totals, "types"), format, v)
+    {
+        if (number(v, "bytes") <= bytes)
+            continue;
+        bytes = number(v, "bytes");
+        most = format;
+    }
+    snprintf(m->type, sizeof(m->type), "%.30s %.30s", arch, most);
+}
+
+bool bench_model_read(struct bench_model *m, const char *name, json_t *inspect,
+                      json_t *plan)
+{
+    const json_t *totals = json_object_get(inspect, "totals");
+    const char *arch = text(plan, "arch");
+    json_t *bytes = json_object(), *t;
+    char key[128];
+    size_t i;
+    bool tied = true;
+
+    *m = (struct bench_model){.name = name, .used = 1};
+    m->bytes = number(totals, "bytes");
+    m->n_param = number(totals, "values");
+    name_type(m, totals, arch);
+    json_array_foreach(json_object_get(inspect, "tensors"), i, t)
+    {
+        if (json_object_set(bytes, text(t, "name"),
+                            json_object_get(t, "bytes")) != 0) {
+            json_decref(bytes);
+            return false;
+        }
+    }
+    json_array_foreach(json_object_get(plan, "tensors"), i, t) tied &=
+        strcmp(text(t, "role"), "output") != 0;
+    json_array_foreach(json_object_get(plan, "tensors"), i, t)
+        read_tensor(m, t, number(bytes, text(t, "name")), tied);
+    json_array_foreach(json_object_get(plan, "caches"), i, t)
+    {
+        const json_t *shape = json_object_get(t, "shape");
+
+        m->cache += json_number_value(json_array_get(shape, 1)) *
+                    json_number_value(json_array_get(shape, 2)) *
+                    cache_bytes(text(t, "format"));
+    }
+    snprintf(key, sizeof(key), "%.60s.expert_used_count", arch);
+    if (m->n_expert > 0)
+        m->used =
+            number(json_object_get(json_object_get(inspect, "metadata"), key),
+                   "value") /
+            m->n_expert;
+    json_decref(bytes);
+    return true;
+}
+
+double bench_limit(const struct bench_model *m, const struct bench_test *t,
+                   const pl_limits *l)
+{
+    double n_seq = t->n_seq, n_tok = t->n_prompt > 0 ? t->n_prompt : t->n_gen;
+    double tokens = n_seq * n_tok, steps = t->n_gen > 0 ? n_tok : 1;
+    double rows = n_seq * (t->n_gen > 0 ? n_tok : 1);
+    double past = t->n_depth + (n_tok + 1) / 2; /* the mean, with itself */
+    /* Experts that tokens choose at random, of all. */
+    double met = 1 - pow(1 - m->used, tokens / steps);
+    double read = steps * (m->weight[0] + met * m->weight[1]) +
+                  steps * n_seq * past * m->cache;
+    double int8 =
+        tokens * (m->int8[0] + m->used * m->int8[1]) + rows * m->int8[2];
+    double flt = tokens * (m->flt[0] + m->used * m->flt[1]) + rows * m->flt[2] +
+                 tokens * past * m->attention;
+    double read_s = read / l->read_bytes_per_s;
+    double multiply_s =
+        2 * int8 / l->int8_ops_per_s + 2 * flt / l->float_ops_per_s;
+
+    return tokens / fmax(read_s, multiply_s);
+}

@@ -1,0 +1,440 @@
+/* Rows as JSON objects, and the forms made of them: JSON itself, CSV of its
+ * scalars, a table in Markdown. Keys that llama-bench has are called as there.
+ */
+#include "bench.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static const char *text(const json_t *o, const char *key)
+{
+    const char *s = json_string_value(json_object_get(o, key));
+
+    return s != NULL ? s : "";
+}
+
+static double number(const json_t *o, const char *key)
+{
+    return json_number_value(json_object_get(o, key));
+}
+
+/* ---- rows ---------------------------------------------------------------- */
+
+/* The word behind `option` in a plan's options, or "". */
+static void option_of(const json_t *plan, const char *option, char *buf,
+                      size_t size)
+{
+    const char *s = strstr(text(plan, "options"), option);
+
+    if (s != NULL)
+        s += strlen(option);
+    snprintf(buf, size, "%.*s", s ? (int)strcspn(s, " ") : 0, s ? s : "");
+}
+
+static bool is_host(const json_t *device)
+{
+    return strcmp(text(device, "name"), "host") == 0;
+}
+
+/* Mean, standard deviation, median, least and most of n values, under keys that
+ * end like `unit`; and the values. */
+static bool add_samples(json_t *row, const char *unit, double *v, int n)
+{
+    json_t *all = json_array();
+    double sum = 0, squares = 0;
+    char key[24];
+    bool ok = true;
+
+#define ADD(name, value)                                                       \
+    (snprintf(key, sizeof(key), "%s_%s", name, unit),                          \
+     ok &= json_object_set_new(row, key, value) == 0)
+    for (int i = 0; i < n; i++) {
+        sum += v[i];
+        ok &= json_array_append_new(all, json_real(v[i])) == 0;
+    }
+    for (int i = 0; i < n; i++)
+        squares += (v[i] - sum / n) * (v[i] - sum / n);
+    ADD("avg", json_real(sum / n));
+    ADD("stddev", json_real(n > 1 ? sqrt(squares / (n - 1)) : 0));
+    qsort(v, (size_t)n, sizeof(*v), by_value);
+    ADD("median", json_real((v[n / 2] + v[(n - 1) / 2]) / 2));
+    ADD("min", json_real(v[0]));
+    ADD("max", json_real(v[n - 1]));
+    ADD("samples", all);
+#undef ADD
+    return ok;
+}
+
+/* Of the devices, and their mean. */
+static bool add_shares(json_t *row, const struct bench_config *c, int test)
+{
+    const struct bench_share *s = c->share + test * c->n_dev;
+    json_t *all = json_array(), *d;
+    struct bench_share mean = {0};
+    bool ok = true;
+    size_t i;
+
+    json_array_foreach(json_object_get(c->plan, "devices"), i, d)
+    {
+        mean.compute += s[i].compute / c->n_dev;
+        mean.wait += s[i].wait / c->n_dev;
+        mean.copy += s[i].copy / c->n_dev;
+        ok &=
+            json_array_append_new(
+                all, json_pack("{s:s, s:f, s:f, s:f}", "name", text(d, "name"),
+                               "compute_share", s[i].compute, "wait_share",
+                               s[i].wait, "copy_share", s[i].copy)) == 0;
+    }
+    return json_object_set_new(row, "compute_share", json_real(mean.compute)) ==
+               0 &&
+           json_object_set_new(row, "wait_share", json_real(mean.wait)) == 0 &&
+           json_object_set_new(row, "copy_share", json_real(mean.copy)) == 0 &&
+           json_object_set_new(row, "device_shares", all) == 0 && ok;
+}
+
+static json_t *json_limits(const pl_limits *l)
+{
+    return json_pack(
+        "{s:s, s:i, s:f, s:i, s:f, s:s, s:f, s:s, s:f}", "cpu_info", l->cpu,
+        "n_cores", l->n_threads, "read_bytes_per_s", l->read_bytes_per_s,
+        "read_streams", l->n_streams, "int8_ops_per_s", l->int8_ops_per_s,
+        "int8_unit", l->int8_unit, "float_ops_per_s", l->float_ops_per_s,
+        "float_unit", l->float_unit, "amx_ops_per_s", l->amx_ops_per_s);
+}
+
+json_t *bench_row(const struct bench_config *c, const struct bench_set *b,
+                  int i, const struct bench_model *m, const pl_limits *l)
+{
+    const struct bench_test *t = &b->test[i];
+    const int n = b->o->n_round;
+    double tokens = (double)t->n_seq * (t->n_prompt + t->n_gen);
+    double *v = malloc((size_t)n * sizeof(*v));
+    char mode[24], shares[200], backend[40];
+    int n_thread = 0, n_dev = 0;
+    json_t *row, *caches = json_object_get(c->plan, "caches"), *d;
+    size_t k;
+    bool ok = v != NULL;
+
+    json_array_foreach(json_object_get(c->plan, "devices"), k, d)
+    {
+        n_thread += is_host(d) && k > 0 ? 0 : (int)number(d, "threads");
+        n_dev += !is_host(d) || k == 0;
+    }
+    option_of(c->plan, "-sm ", mode, sizeof(mode));
+    option_of(c->plan, "-ts ", shares, sizeof(shares));
+    snprintf(backend, sizeof(backend), "CPU %.30s", text(c->plan, "kernels"));
+    row = json_pack(
+        "{s:s, s:s, s:I, s:I, s:s, s:i, s:s, s:i, s:s, s:s, s:s, s:s, s:i, "
+        "s:s, s:s, s:i, s:i, s:i, s:i}",
+        "model_filename", m->name, "model_type", m->type, "model_size",
+        (json_int_t)m->bytes, "model_n_params", (json_int_t)m->n_param,
+        "backend", backend, "n_threads", n_thread, "devices",
+        c->o.pl.devices ? c->o.pl.devices : "cpu", "n_devices", n_dev,
+        "split_mode", mode, "tensor_split", shares, "varied", c->varied,
+        "options", text(c->plan, "options"), "n_ubatch",
+        (int)number(c->plan, "n_ubatch"), "type_k",
+        text(json_array_get(caches, 0), "format"), "type_v",
+        text(json_array_get(caches, 1), "format"), "n_prompt", t->n_prompt,
+        "n_gen", t->n_gen, "n_depth", t->n_depth, "n_seq", t->n_seq);
+    for (int r = 0; r < n && ok; r++)
+        v[r] = tokens / c->seconds[i * n + r];
+    ok = ok && add_samples(row, "ts", v, n);
+    for (int r = 0; r < n && ok; r++)
+        v[r] = c->seconds[i * n + r] * 1e9;
+    ok = ok && add_samples(row, "ns", v, n);
+    ok = ok && add_shares(row, c, i);
+    if (ok && l != NULL) {
+        double limit = bench_limit(m, t, l);
+
+        ok = json_object_set_new(row, "limit_ts", json_real(limit)) == 0 &&
+             json_object_set_new(row, "limit_share",
+                                 json_real(number(row, "median_ts") / limit)) ==
+                 0 &&
+             json_object_update_new(row, json_limits(l)) == 0;
+    }
+    free(v);
+    if (ok)
+        return row;
+    json_decref(row);
+    return NULL;
+}
+
+/* ---- CSV ----------------------------------------------------------------- */
+
+static void say_quoted(const char *s)
+{
+    putchar('"');
+    for (; *s != '\0'; s++) {
+        if (*s == '"')
+            putchar('"');
+        putchar(*s);
+    }
+    putchar('"');
+}
+
+/* Keys of the first row that are no lists: all rows have the same. */
+static void print_csv(json_t *rows)
+{
+    json_t *row, *v;
+    const char *key;
+    size_t i;
+    bool first = true;
+
+    json_object_foreach(json_array_get(rows, 0), key, v)
+    {
+        if (json_is_array(v))
+            continue;
+        printf(first ? "" : ",");
+        say_quoted(key);
+        first = false;
+    }
+    printf("\n");
+    json_array_foreach(rows, i, row)
+    {
+        first = true;
+        json_object_foreach(row, key, v)
+        {
+            char buf[40];
+
+            if (json_is_array(v))
+                continue;
+            snprintf(buf, sizeof(buf), "%.17g", json_number_value(v));
+            printf(first ? "" : ",");
+            say_quoted(json_is_string(v) ? json_string_value(v) : buf);
+            first = false;
+        }
+        printf("\n");
+    }
+}
+
+/* ---- Markdown ------------------------------------------------------------ */
+
+enum { CELL = 200 };
+
+/* "12.3", with no more than four digits. */
+static void figure(char *buf, double v)
+{
+    snprintf(buf, CELL, "%.*f", v < 10 ? 2 : v < 1000 ? 1 : 0, v);
+}
+
+static void cell_model(char *buf, const json_t *r)
+{
+    const char *name = text(r, "model_filename"), *slash = strrchr(name, '/');
+
+    snprintf(buf, CELL, "%.190s", slash != NULL ? slash + 1 : name);
+}
+
+static void cell_size(char *buf, const json_t *r)
+{
+    double mib = number(r, "model_size") / 0x1p20;
+
+    snprintf(buf, CELL, mib < 1024 ? "%.2f MiB" : "%.2f GiB",
+             mib < 1024 ? mib : mib / 1024);
+}
+
+static void cell_params(char *buf, const json_t *r)
+{
+    double n = number(r, "model_n_params");
+
+    snprintf(buf, CELL, n < 1e9 ? "%.2f M" : "%.2f B",
+             n < 1e9 ? n / 1e6 : n / 1e9);
+}
+
+static void cell_backend(char *buf, const json_t *r)
+{
+    snprintf(buf, CELL, "%s", text(r, "backend"));
+}
+
+static void cell_threads(char *buf, const json_t *r)
+{
+    snprintf(buf, CELL, "%.0f", number(r, "n_threads"));
+}
+
+static void cell_devices(char *buf, const json_t *r)
+{
+    snprintf(buf, CELL, "%.190s", text(r, "devices"));
+}
+
+static void cell_split(char *buf, const json_t *r)
+{
+    const char *shares = text(r, "tensor_split");
+
+    snprintf(buf, CELL, "%s%s%.150s", text(r, "split_mode"),
+             shares[0] != '\0' ? " " : "", shares);
+}
+
+static void cell_varied(char *buf, const json_t *r)
+{
+    snprintf(buf, CELL, "%.190s", text(r, "varied"));
+}
+
+static void cell_test(char *buf, const json_t *r)
+{
+    double p = number(r, "n_prompt"), g = number(r, "n_gen");
+    double d = number(r, "n_depth"), s = number(r, "n_seq");
+    int n =
+        snprintf(buf, CELL, "%s %.0f", p > 0 ? "prompt" : "generation", p + g);
+
+    if (s > 1)
+        n += snprintf(buf + n, CELL - (size_t)n, " x %.0f", s);
+    if (d > 0)
+        snprintf(buf + n, CELL - (size_t)n, " @ %.0f", d);
+}
+
+static void cell_speed(char *buf, const json_t *r)
+{
+    figure(buf, number(r, "median_ts"));
+}
+
+static void cell_spread(char *buf, const json_t *r)
+{
+    char lo[CELL], hi[CELL];
+
+    figure(lo, number(r, "min_ts"));
+    figure(hi, number(r, "max_ts"));
+    snprintf(buf, CELL, "%.40s to %.40s", lo, hi);
+}
+
+static void percent(char *buf, const json_t *r, const char *key)
+{
+    if (json_object_get(r, key) == NULL)
+        snprintf(buf, CELL, "-");
+    else
+        snprintf(buf, CELL, "%.0f %%", 100 * number(r, key));
+}
+
+static void cell_limit(char *buf, const json_t *r)
+{
+    percent(buf, r, "limit_share");
+}
+
+/* "97 %", and of several devices each: "97, 95 %". */
+static void shares(char *buf, const json_t *r, const char *key)
+{
+    json_t *all = json_object_get(r, "device_shares"), *d;
+    size_t i, n = 0;
+
+    if (json_array_size(all) > 8) { /* they would fill the page */
+        percent(buf, r, key);
+        return;
+    }
+    json_array_foreach(all, i, d) n += (size_t)snprintf(
+        buf + n, CELL - n, "%s%.0f", i > 0 ? ", " : "", 100 * number(d, key));
+    snprintf(buf + n, CELL - n, " %%");
+}
+
+static void cell_compute(char *buf, const json_t *r)
+{
+    shares(buf, r, "compute_share");
+}
+
+static void cell_wait(char *buf, const json_t *r)
+{
+    shares(buf, r, "wait_share");
+}
+
+static void cell_copy(char *buf, const json_t *r)
+{
+    shares(buf, r, "copy_share");
+}
+
+static const struct column {
+    const char *title;
+    void (*cell)(char *buf, const json_t *row); /* buf[CELL] */
+    bool right;                                 /* aligned so */
+} columns[] = {
+    {"model", cell_model, false},    {"size", cell_size, true},
+    {"params", cell_params, true},   {"backend", cell_backend, false},
+    {"threads", cell_threads, true}, {"devices", cell_devices, false},
+    {"split", cell_split, false},    {"options", cell_varied, false},
+    {"test", cell_test, false},      {"t/s", cell_speed, true},
+    {"spread", cell_spread, true},   {"% of limit", cell_limit, true},
+    {"compute", cell_compute, true}, {"wait", cell_wait, true},
+    {"copies", cell_copy, true},
+};
+enum { N_COLUMN = sizeof(columns) / sizeof(columns[0]) };
+
+/* The widest cell; 0 if a column says nothing in all rows. */
+static int width_of(const struct column *c, json_t *rows)
+{
+    size_t width = 0, i;
+    json_t *row;
+    char buf[CELL];
+
+    json_array_foreach(rows, i, row)
+    {
+        c->cell(buf, row);
+        if (strlen(buf) > width)
+            width = strlen(buf);
+    }
+    return width > 0 && width < strlen(c->title) ? (int)strlen(c->title)
+                                                 : (int)width;
+}
+
+static void print_md(json_t *rows, const pl_limits *l)
+{
+    int width[N_COLUMN];
+    char buf[CELL];
+    json_t *row;
+    size_t k;
+
+    if (l != NULL) {
+        printf("%s, %d cores; at best together:\n\n"
+               "* read %.1f GB/s, %d streams a thread\n"
+               "* multiply %.3g Tops/s of int8 (%s), %.3g Tops/s of float "
+               "(%s)\n",
+               l->cpu, l->n_threads, l->read_bytes_per_s * 1e-9, l->n_streams,
+               l->int8_ops_per_s * 1e-12, l->int8_unit,
+               l->float_ops_per_s * 1e-12, l->float_unit);
+        if (l->amx_ops_per_s > 0)
+            printf("* AMX, which no limit counts: %.3g Tops/s of int8\n",
+                   l->amx_ops_per_s * 1e-12);
+        printf("\n");
+    }
+    for (int i = 0; i < N_COLUMN; i++)
+        width[i] = width_of(&columns[i], rows);
+    for (int i = 0; i < N_COLUMN; i++)
+        if (width[i] > 0)
+            printf(columns[i].right ? "| %*s " : "| %-*s ", width[i],
+                   columns[i].title);
+    printf("|\n");
+    for (int i = 0; i < N_COLUMN; i++) {
+        if (width[i] == 0)
+            continue;
+        printf("| ");
+        for (int j = 0; j < width[i] - columns[i].right; j++)
+            putchar('-');
+        printf(columns[i].right ? ": " : " ");
+    }
+    printf("|\n");
+    json_array_foreach(rows, k, row)
+    {
+        for (int i = 0; i < N_COLUMN; i++) {
+            columns[i].cell(buf, row);
+            if (width[i] > 0)
+                printf(columns[i].right ? "| %*s " : "| %-*s ", width[i], buf);
+        }
+        printf("|\n");
+    }
+}
+
+enum exit_code bench_print(const struct options *o, json_t *rows,
+                           const pl_limits *l)
+{
+    if (o->form == FORM_MD)
+        print_md(rows, l);
+    else if (o->form == FORM_CSV)
+        print_csv(rows);
+    else if (json_dumpf(rows, stdout, JSON_INDENT(2)) == 0)
+        putchar('\n');
+    return finish_out(o);
+}

@@ -1,0 +1,212 @@
+/* Tokens a second as a picture: prompt above, generation below, over depth on
+ * the left, over devices on the right. A line joins the rows that differ in
+ * nothing else. */
+#include "bench.h"
+#include "whole_file.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { WIDE = 460, HIGH = 300, LEFT = 60, TOP = 40, RIGHT = 20, BOTTOM = 110 };
+
+static double number(const json_t *o, const char *key)
+{
+    return json_number_value(json_object_get(o, key));
+}
+
+static void say(struct whole_file *w, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void say(struct whole_file *w, const char *fmt, ...)
+{
+    char buf[600];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(buf, sizeof(buf), fmt, ap);
+    va_end(ap);
+    whole_write(w, buf, strlen(buf));
+}
+
+static void say_text(struct whole_file *w, const char *s)
+{
+    for (; *s != '\0'; s++)
+        if (*s == '<' || *s == '>' || *s == '&')
+            say(w, *s == '<' ? "&lt;" : *s == '>' ? "&gt;" : "&amp;");
+        else if ((unsigned char)*s >= ' ')
+            whole_write(w, s, 1);
+}
+
+/* A panel's rows: with a prompt or without. */
+static bool in_panel(const json_t *row, bool prompt)
+{
+    return (number(row, "n_prompt") > 0) == prompt;
+}
+
+/* What tells a line from others: all that is chosen but `x`, and with devices
+ * what follows from them. */
+static void line_name(char *buf, size_t size, const json_t *row, const char *x)
+{
+    static const char *const keys[] = {
+        "model_filename", "split_mode", "tensor_split", "devices",  "varied",
+        "n_threads",      "n_depth",    "n_seq",        "n_prompt", "n_gen"};
+    static const char *const units[] = {
+        "", "", "", "", "", " threads", " deep", " seq", " tok", " tok"};
+    bool over_devices = strcmp(x, "n_devices") == 0;
+    size_t n = 0;
+
+    buf[0] = '\0';
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]) && n < size; i++) {
+        const json_t *v = json_object_get(row, keys[i]);
+        const char *s = json_string_value(v);
+        const char *slash = s != NULL && i == 0 ? strrchr(s, '/') : NULL;
+
+        if (strcmp(keys[i], x) == 0 || (over_devices && i > 1 && i < 4) ||
+            (over_devices && strcmp(keys[i], "n_threads") == 0))
+            continue;
+        if (s != NULL && s[0] != '\0')
+            n += (size_t)snprintf(buf + n, size - n, "%s%s", n ? ", " : "",
+                                  slash != NULL ? slash + 1 : s);
+        else if (json_number_value(v) > 0)
+            n += (size_t)snprintf(buf + n, size - n, ", %.0f%s",
+                                  json_number_value(v), units[i]);
+    }
+}
+
+/* 1, 2 or 5 times a power of ten, so that a handful fit into `most`. */
+static double tick(double most)
+{
+    double p = pow(10, floor(log10(most / 4)));
+
+    return most / 4 < 2 * p ? p : most / 4 < 5 * p ? 2 * p : 5 * p;
+}
+
+struct panel {
+    struct whole_file *w;
+    json_t *rows;
+    const char *x;
+    bool prompt;
+    double x0, y0, most_x, most_y;
+};
+
+static double at_x(const struct panel *p, double v)
+{
+    return p->x0 + LEFT + v / p->most_x * (WIDE - LEFT - RIGHT);
+}
+
+static double at_y(const struct panel *p, double v)
+{
+    return p->y0 + HIGH - BOTTOM - v / p->most_y * (HIGH - TOP - BOTTOM);
+}
+
+static void draw_axes(const struct panel *p)
+{
+    double x = at_x(p, 0), y = at_y(p, 0);
+
+    say(p->w, "<text x='%.1f' y='%.1f'>%s: t/s over %s</text>\n", x,
+        p->y0 + TOP - 20, p->prompt ? "prompt" : "generation",
+        strcmp(p->x, "n_depth") == 0 ? "depth" : "devices");
+    say(p->w, "<path d='M%.1f %.1f V%.1f H%.1f' class='axis'/>\n", x,
+        at_y(p, p->most_y), y, at_x(p, p->most_x));
+    for (double v = 0; v <= p->most_y; v += tick(p->most_y))
+        say(p->w, "<text x='%.1f' y='%.1f' text-anchor='end'>%g</text>\n",
+            x - 6, at_y(p, v) + 4, v);
+    for (double v = 0; v <= p->most_x; v += fmax(tick(p->most_x), 1))
+        say(p->w, "<text x='%.1f' y='%.1f' text-anchor='middle'>%g</text>\n",
+            at_x(p, v), y + 16, v);
+}
+
+/* All rows of the line that row `first` begins. */
+static void draw_line(const struct panel *p, size_t first, int index)
+{
+    static const char *const colours[] = {"#0072b2", "#d55e00", "#009e73",
+                                          "#cc79a7", "#56b4e9", "#e69f00"};
+    const char *colour = colours[index % 6];
+    char name[300], other[300];
+    json_t *row;
+    double before_x = 0, before_y = 0;
+
+    line_name(name, sizeof(name), json_array_get(p->rows, first), p->x);
+    for (size_t i = first; i < json_array_size(p->rows); i++) {
+        double x, y;
+
+        row = json_array_get(p->rows, i);
+        line_name(other, sizeof(other), row, p->x);
+        if (!in_panel(row, p->prompt) || strcmp(name, other) != 0)
+            continue;
+        x = at_x(p, number(row, p->x));
+        y = at_y(p, number(row, "median_ts"));
+        if (i > first)
+            say(p->w, "<path d='M%.1f %.1f L%.1f %.1f' stroke='%s'/>\n",
+                before_x, before_y, x, y, colour);
+        say(p->w, "<circle cx='%.1f' cy='%.1f' r='3' fill='%s'/>\n", x, y,
+            colour);
+        before_x = x;
+        before_y = y;
+    }
+    if (index > 4)
+        return; /* no room for more names */
+    say(p->w, "<text x='%.1f' y='%.1f' fill='%s'>", p->x0 + LEFT,
+        p->y0 + HIGH - BOTTOM + 36 + 14 * index, colour);
+    say_text(p->w, name);
+    say(p->w, "</text>\n");
+}
+
+/* Is it the first row of its line? */
+static bool begins(const struct panel *p, size_t i)
+{
+    char name[300], other[300];
+
+    line_name(name, sizeof(name), json_array_get(p->rows, i), p->x);
+    for (size_t k = 0; k < i; k++) {
+        line_name(other, sizeof(other), json_array_get(p->rows, k), p->x);
+        if (in_panel(json_array_get(p->rows, k), p->prompt) &&
+            strcmp(name, other) == 0)
+            return false;
+    }
+    return true;
+}
+
+static void draw_panel(struct panel p)
+{
+    json_t *row;
+    size_t i;
+    int n = 0;
+
+    p.most_x = p.most_y = 1;
+    json_array_foreach(p.rows, i, row)
+    {
+        if (!in_panel(row, p.prompt))
+            continue;
+        p.most_x = fmax(p.most_x, number(row, p.x));
+        p.most_y = fmax(p.most_y, number(row, "median_ts"));
+    }
+    draw_axes(&p);
+    json_array_foreach(p.rows, i, row) if (in_panel(row, p.prompt) &&
+                                           begins(&p, i)) draw_line(&p, i, n++);
+}
+
+enum exit_code bench_draw(const struct options *o, json_t *rows)
+{
+    struct whole_file w;
+    enum exit_code c = whole_open(&w, o, "--svg", o->svg);
+
+    if (c != EXIT_DONE)
+        return c;
+    say(&w,
+        "<svg xmlns='http://www.w3.org/2000/svg' width='%d' height='%d' "
+        "viewBox='0 0 %d %d'>\n<style>text{font:12px sans-serif}"
+        "path{fill:none}.axis{stroke:#888}</style>\n",
+        2 * WIDE, 2 * HIGH, 2 * WIDE, 2 * HIGH);
+    for (int i = 0; i < 4; i++)
+        draw_panel((struct panel){.w = &w,
+                                  .rows = rows,
+                                  .x = i % 2 == 0 ? "n_depth" : "n_devices",
+                                  .prompt = i < 2,
+                                  .x0 = i % 2 * WIDE,
+                                  .y0 = i / 2 * HIGH});
+    say(&w, "</svg>\n");
+    return whole_close(&w, o, true, c);
+}

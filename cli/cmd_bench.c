@@ -1,0 +1,426 @@
+/* plait bench: how fast models run here, under all combinations of what is
+ * given several times; and plait synth, which writes a model with random
+ * weights.
+ *
+ * Rounds go over all configurations of a model in turn, so that what else the
+ * machine does falls on all alike; where their weights would need more than
+ * half of the memory that is free, over as many as do not. What is measured
+ * last, once, is where the time went: noting that takes time itself. */
+#include "bench.h"
+#include "cmd.h"
+#include "option_table.h"
+#include "shown.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+/* ---- tests --------------------------------------------------------------- */
+
+/* A list, or its default. */
+static struct option_list or_default(const struct option_list *l, int v)
+{
+    return l->n > 0 ? *l : (struct option_list){1, {v}};
+}
+
+static int most(const struct option_list *l)
+{
+    int m = 0;
+
+    for (int i = 0; i < l->n; i++)
+        m = l->v[i] > m ? l->v[i] : m;
+    return m;
+}
+
+/* All tests. Each depth has sequences of its own. */
+static enum exit_code make_tests(struct bench_set *b, const struct options *o,
+                                 struct bench_test **list)
+{
+    const struct option_list p = or_default(&o->n_prompt, 512);
+    const struct option_list g = or_default(&o->n_gen, 128);
+    const struct option_list d = or_default(&o->n_depth, 0);
+    const struct option_list s = or_default(&o->n_seq, 1);
+    enum { PAGE = 64 };
+    struct bench_test *t =
+        calloc((size_t)(p.n + g.n) * (size_t)d.n * (size_t)s.n, sizeof(*t));
+    int longest = most(&p) > most(&g) ? most(&p) : most(&g);
+
+    *list = t;
+    b->test = t;
+    if (t == NULL)
+        return complain(CMD_BENCH, EXIT_FAILED, "no memory for the tests");
+    for (int i = 0; i < d.n; i++) {
+        int64_t pages = (d.v[i] + longest) / PAGE + 1;
+
+        for (int k = 0; k < s.n; k++)
+            for (int j = 0; j < p.n + g.n; j++) {
+                int n = j < p.n ? p.v[j] : g.v[j - p.n];
+
+                if (n > 0)
+                    t[b->n_test++] =
+                        (struct bench_test){j < p.n ? n : 0, j < p.n ? 0 : n,
+                                            d.v[i], s.v[k], b->n_seq};
+            }
+        b->n_seq += most(&s);
+        b->n_ctx += pages * PAGE * most(&s);
+    }
+    if (b->n_test == 0)
+        return complain(CMD_BENCH, EXIT_USAGE,
+                        "-p 0 -n 0: nothing is left to measure; give one of "
+                        "them a number of tokens");
+    return EXIT_DONE;
+}
+
+/* ---- configurations ------------------------------------------------------ */
+
+/* Options with several values, those that name the model first. */
+struct axes {
+    const struct option_row *row[OPTION_MAX_AXIS];
+    int count[OPTION_MAX_AXIS];
+    int n, n_model; /* rows; those of the model */
+};
+
+static bool of_model(const struct option_row *r)
+{
+    return r->offset == offsetof(struct options, model) ||
+           r->offset == offsetof(struct options, shape) ||
+           r->offset == offsetof(struct options, type);
+}
+
+static void find_axes(struct axes *a, const struct options *o)
+{
+    *a = (struct axes){0};
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < o->n_axis; i++) {
+            int k = 0;
+
+            if (of_model(o->axis[i].row) != (pass == 0))
+                continue;
+            while (k < a->n && a->row[k] != o->axis[i].row)
+                k++;
+            if (k == a->n)
+                a->row[a->n++] = o->axis[i].row;
+            a->count[k]++;
+        }
+        if (pass == 0)
+            a->n_model = a->n;
+    }
+}
+
+/* Combinations of rows first .. end-1; the last row changes fastest. */
+static int64_t combinations(const struct axes *a, int first, int end)
+{
+    int64_t n = 1;
+
+    for (int i = first; i < end && n < INT32_MAX; i++)
+        n *= a->count[i];
+    return n;
+}
+
+/* Is there a column for it anyway? */
+static bool has_column(const struct option_row *r)
+{
+    static const char *const names[] = {"-t", "-dev", "-sm", "-ts"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strcmp(r->name[0], names[i]) == 0)
+            return true;
+    return of_model(r);
+}
+
+/* Sets rows first .. end-1 as combination `index` has them; those of several
+ * values that have no column are added to `varied`. */
+static void choose(struct options *to, const struct axes *a, int first, int end,
+                   int64_t index, char *varied, size_t size)
+{
+    for (int i = end - 1; i >= first; i--) {
+        int64_t k = index % a->count[i];
+        char want[OPTION_WANT];
+
+        index /= a->count[i];
+        for (int j = 0; j < to->n_axis; j++)
+            if (to->axis[j].row == a->row[i] && k-- == 0) {
+                size_t n = strlen(varied);
+
+                a->row[i]->set(to, a->row[i], to->axis[j].value, want);
+                if (a->count[i] > 1 && !has_column(a->row[i]))
+                    snprintf(varied + n, size - n, "%s%s %s", n ? " " : "",
+                             a->row[i]->name[0], to->axis[j].value);
+            }
+    }
+}
+
+/* ---- models -------------------------------------------------------------- */
+
+static const char *type_of(const struct options *o)
+{
+    return o->type != NULL ? o->type : "q4_k_m";
+}
+
+/* Is there such a model? Asked of all before hours go into the first. */
+static enum exit_code check_model(const struct options *o)
+{
+    pl_model *m = NULL;
+    uint64_t bytes;
+    pl_err err;
+    pl_status r = o->shape != NULL
+                      ? pl_synth_size(o->shape, type_of(o), &bytes, &err)
+                      : pl_model_open(&m, o->model, &err);
+
+    pl_model_free(m);
+    return r == PL_OK ? EXIT_DONE : report(o, r, &err);
+}
+
+/* Writes a model of random weights into $TMPDIR, after a look at the room that
+ * is there; `path` is to be removed. */
+static enum exit_code make_model(const struct options *o, char *path,
+                                 size_t size, struct term_progress *progress)
+{
+    const char *dir = getenv("TMPDIR");
+    uint64_t bytes;
+    struct statvfs fs;
+    char name[SHOWN];
+    pl_err err;
+    pl_status r = pl_synth_size(o->shape, type_of(o), &bytes, &err);
+    int fd;
+
+    if (r != PL_OK)
+        return report(o, r, &err);
+    if (dir == NULL || dir[0] == '\0')
+        dir = "/tmp";
+    if (statvfs(dir, &fs) == 0 && bytes > fs.f_bavail * fs.f_frsize)
+        return complain(CMD_BENCH, EXIT_FAILED,
+                        "the model has %.1f GB, but %s only room for %.1f GB; "
+                        "set TMPDIR to a directory with more",
+                        (double)bytes * 1e-9, shown(name, dir),
+                        (double)(fs.f_bavail * fs.f_frsize) * 1e-9);
+    snprintf(path, size, "%s/plait-bench-XXXXXX", dir);
+    fd = mkstemp(path);
+    if (fd < 0) {
+        path[0] = '\0';
+        return complain(CMD_BENCH, EXIT_FAILED,
+                        "no file can be made in %s: %s; set TMPDIR to a "
+                        "directory that may be written to",
+                        shown(name, dir), strerror(errno));
+    }
+    close(fd);
+    r = pl_synth_save(o->shape, type_of(o), path, term_progress, progress,
+                      &term_interrupts, &err);
+    term_progress_end(progress);
+    return r == PL_OK ? EXIT_DONE : report(o, r, &err);
+}
+
+static double free_memory(void)
+{
+    FILE *f = fopen("/proc/meminfo", "r");
+    char line[128];
+    double kb = 0;
+
+    while (f != NULL && fgets(line, sizeof(line), f) != NULL)
+        if (strncmp(line, "MemAvailable:", 13) == 0)
+            kb = strtod(line + 13, NULL);
+    if (f != NULL)
+        fclose(f);
+    return kb > 0 ? kb * 1024 : 4e9;
+}
+
+/* Measures configurations side by side, then frees their engines. */
+static enum exit_code measure(struct bench_config *c, int n,
+                              struct bench_set *b)
+{
+    enum exit_code code = EXIT_DONE;
+    int rounds = b->o->n_round;
+    uint64_t done = 0, total = (uint64_t)rounds * (uint64_t)(b->n_test * n);
+
+    for (int i = 0; i < n && code == EXIT_DONE; i++) {
+        code = bench_open(&c[i], b, NULL);
+        if (code == EXIT_DONE)
+            code = bench_warm(&c[i], b);
+    }
+    for (int r = 0; r < rounds; r++)
+        for (int t = 0; t < b->n_test; t++)
+            for (int i = 0; i < n && code == EXIT_DONE; i++) {
+                struct bench_config *x = &c[(i + r) % n];
+
+                term_progress(&b->progress, "measuring", done++, total);
+                code = bench_time(x, &b->test[t], INT32_MAX,
+                                  &x->seconds[t * rounds + r]);
+            }
+    term_progress_end(&b->progress);
+    for (int i = 0; i < n; i++) {
+        pl_engine_free(c[i].s.engine);
+        c[i].s.engine = NULL;
+    }
+    for (int i = 0; i < n && code == EXIT_DONE; i++)
+        code = bench_trace(&c[i], b);
+    return code;
+}
+
+static enum exit_code add_rows(json_t *rows, const struct bench_config *c,
+                               const struct bench_set *b, json_t *inspect,
+                               const pl_limits *l)
+{
+    char name[80];
+    struct bench_model m;
+    bool ok;
+
+    snprintf(name, sizeof(name), "%.40s %.30s", b->o->shape ? b->o->shape : "",
+             type_of(b->o));
+    ok = bench_model_read(&m, b->o->shape != NULL ? name : b->o->model, inspect,
+                          c->plan);
+    for (int t = 0; t < b->n_test && ok; t++)
+        ok = json_array_append_new(rows, bench_row(c, b, t, &m, l)) == 0;
+    return ok ? EXIT_DONE
+              : complain(CMD_BENCH, EXIT_FAILED, "no memory for the results");
+}
+
+/* All configurations c[n] of a model; their options are chosen. */
+static enum exit_code bench_model(struct bench_config *c, int n,
+                                  struct bench_set *b, const pl_limits *l,
+                                  json_t *rows)
+{
+    struct bench_text text = {0};
+    char path[4096] = "";
+    enum exit_code code = EXIT_DONE;
+    json_t *inspect = NULL;
+    int at_once = 1;
+
+    if (b->o->shape != NULL)
+        code = make_model(b->o, path, sizeof(path), &b->progress);
+    for (int i = 0; i < n && code == EXIT_DONE; i++) {
+        if (path[0] != '\0')
+            c[i].o.model = path;
+        code = session_open(&c[i].s, &c[i].o);
+    }
+    if (code == EXIT_DONE) {
+        pl_err err;
+        pl_status r =
+            pl_inspect(c[0].o.model, true, bench_text_add, &text, &err);
+
+        inspect = bench_text_json(&text);
+        if (r != PL_OK)
+            code = report(b->o, r, &err);
+    }
+    if (path[0] != '\0')
+        unlink(path); /* the sessions have it open */
+    if (code == EXIT_DONE) {
+        double bytes = json_number_value(
+            json_object_get(json_object_get(inspect, "totals"), "bytes"));
+        double fit = free_memory() / 2 / (bytes + 1);
+
+        at_once = fit >= n ? n : fit > 1 ? (int)fit : 1;
+    }
+    for (int i = 0; i < n && code == EXIT_DONE; i += at_once)
+        code = measure(c + i, n - i < at_once ? n - i : at_once, b);
+    for (int i = 0; i < n && code == EXIT_DONE; i++)
+        code = add_rows(rows, &c[i], b, inspect, l);
+    json_decref(inspect);
+    return code;
+}
+
+static enum exit_code bench_all(const struct options *o, struct bench_set *b,
+                                const pl_limits *l, json_t *rows)
+{
+    struct axes a;
+    int64_t n_model, n_config;
+    struct bench_config *c;
+    struct options chosen = *o;
+    char none[1] = "";
+    enum exit_code code = EXIT_DONE;
+
+    find_axes(&a, o);
+    n_model = combinations(&a, 0, a.n_model);
+    n_config = combinations(&a, a.n_model, a.n);
+    if (n_config > 1000)
+        return complain(CMD_BENCH, EXIT_USAGE,
+                        "%" PRId64 " combinations of options; give fewer than "
+                        "1000",
+                        n_config);
+    for (int64_t m = 0; m < n_model && code == EXIT_DONE; m++) {
+        choose(&chosen, &a, 0, a.n_model, m, none, sizeof(none));
+        code = check_model(&chosen);
+    }
+    c = calloc((size_t)n_config, sizeof(*c));
+    b->o = &chosen;
+    for (int64_t m = 0; m < n_model && code == EXIT_DONE; m++) {
+        choose(&chosen, &a, 0, a.n_model, m, none, sizeof(none));
+        for (int64_t i = 0; c != NULL && i < n_config; i++) {
+            c[i] = (struct bench_config){.o = chosen};
+            choose(&c[i].o, &a, a.n_model, a.n, i, c[i].varied,
+                   sizeof(c[i].varied));
+            c[i].seconds = calloc((size_t)b->n_test * (size_t)o->n_round,
+                                  sizeof(*c[i].seconds));
+            if (c[i].seconds == NULL)
+                code = EXIT_FAILED;
+        }
+        if (c == NULL || code != EXIT_DONE)
+            code = complain(CMD_BENCH, EXIT_FAILED, "no memory for results");
+        else
+            code = bench_model(c, (int)n_config, b, l, rows);
+        for (int64_t i = 0; c != NULL && i < n_config; i++) {
+            code = session_close(&c[i].s, code);
+            json_decref(c[i].plan);
+            free(c[i].share);
+            free(c[i].seconds);
+        }
+    }
+    free(c);
+    return code;
+}
+
+enum exit_code cmd_bench(const struct options *o)
+{
+    struct bench_set b = {.o = o};
+    struct bench_test *tests = NULL;
+    json_t *rows = json_array();
+    pl_limits limits;
+    pl_err err;
+    enum exit_code c;
+
+    if (o->model == NULL && o->shape == NULL)
+        return complain(CMD_BENCH, EXIT_USAGE,
+                        "no model; give a file with -m FILE, or --shape "
+                        "qwen3-0.6b for one with random weights");
+    if (o->model != NULL && (o->shape != NULL || o->type != NULL))
+        return complain(CMD_BENCH, EXIT_USAGE,
+                        "-m names a file, and %s a model with random weights; "
+                        "leave one out",
+                        o->shape != NULL ? "--shape" : "--type");
+    c = make_tests(&b, o, &tests);
+    if (c == EXIT_DONE && !o->no_limits &&
+        pl_limits_measure(&limits, sizeof limits, &err) != PL_OK)
+        c = report(o, err.status, &err);
+    term_interrupts_count(1);
+    if (c == EXIT_DONE)
+        c = bench_all(o, &b, o->no_limits ? NULL : &limits, rows);
+    if (c == EXIT_DONE)
+        c = bench_print(o, rows, o->no_limits ? NULL : &limits);
+    if (c == EXIT_DONE && o->svg != NULL)
+        c = bench_draw(o, rows);
+    json_decref(rows);
+    free(tests);
+    return c;
+}
+
+enum exit_code cmd_synth(const struct options *o)
+{
+    struct term_progress progress = {0};
+    pl_err err;
+    pl_status r;
+
+    if (o->shape == NULL || o->output == NULL)
+        return complain(CMD_SYNTH, EXIT_USAGE, "%s; see `plait synth --help`",
+                        o->shape == NULL
+                            ? "no shape; give one with --shape, like qwen3-0.6b"
+                            : "no file to write; give -o FILE");
+    term_interrupts_count(1);
+    r = pl_synth_save(o->shape, type_of(o), o->output, term_progress, &progress,
+                      &term_interrupts, &err);
+    term_progress_end(&progress);
+    return r == PL_OK ? EXIT_DONE : report(o, r, &err);
+}

@@ -1,0 +1,48 @@
+/* Copies between structs of two versions of one header: their common fields are
+ * their first bytes. */
+#include "base/sized.h"
+
+#include "base/err.h"
+
+#include <string.h>
+
+/* Fields are aligned to words at most, so sizes are whole words. The smallest
+ * struct has one field beside its size. What is larger than any struct of ours
+ * will be has never been set. */
+enum {
+    WORD = sizeof(size_t),
+    LEAST = 2 * WORD,
+    MOST = 1 << 16,
+};
+
+pl_status sized_read(void *own, size_t known, const void *given,
+                     const char *name, pl_err *err)
+{
+    const char *from = given;
+    size_t size;
+
+    memcpy(&size, given, sizeof size);
+    if (size < LEAST || size > MOST || size % WORD != 0)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "%s: its size is %zu; call %s_init, or begin it with "
+                       "{.size = sizeof(%s)}",
+                       name, size, name, name);
+    for (size_t i = known; i < size; i++)
+        if (from[i] != 0)
+            return err_set(err, PL_UNSUPPORTED,
+                           "%s: byte %zu is set, of which this library (%s) "
+                           "knows %zu: the program was built for a newer one; "
+                           "link that, or leave its new fields 0",
+                           name, i, pl_version(), known);
+    memcpy(own, given, size < known ? size : known);
+    memcpy(own, &known, sizeof known);
+    return PL_OK;
+}
+
+void sized_write(void *out, size_t size, const void *own, size_t known)
+{
+    size_t n = size < known ? size : known;
+
+    memcpy(out, own, n);
+    memset((char *)out + n, 0, size - n);
+}

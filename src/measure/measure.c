@@ -1,0 +1,298 @@
+/* How fast this machine's threads are: a few small graphs run on them, through
+ * the same executor as the model, so that threads, barriers, messages and
+ * memory cost what they will cost.
+ *
+ * Each experiment finds one rate. What a run costs grows evenly with the time
+ * that the rate stands for, so that time is what was measured beyond the rest,
+ * divided by how often it counts. Threads are taken to be alike: a device has
+ * as many times a rate as it has threads. Nothing here decides a bit. */
+#include "measure/measure.h"
+
+#include "base/err.h"
+#include "exec/exec.h"
+#include "program/cache_tile.h"
+#include "quant/format.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    MANY = 128, /* tokens of the experiments with many */
+    N_SLOT = 256,
+    LEAST_RUNS = 3,
+    MOST_RUNS = 200,
+};
+/* An experiment is run until it has taken so long. */
+static const double enough_s = 0.2;
+
+struct experiment {
+    void (*build)(pl_graph *g, const struct experiment *e);
+    int n_dev;
+    int64_t n_tok, n_past;
+    size_t solve, keep; /* fields of struct cost_rates: which is solved for,
+                           and which then has the result */
+    bool rest; /* what experiments before it found counts; else it is too little
+                  to, or overlaps */
+    /* of layers: matrices [ff, d] and back */
+    pl_format format;
+    int64_t n_layer, d, ff;
+};
+
+struct measuring {
+    pl_options opt;
+    const struct experiment *e;
+    pl_graph *g;
+    struct compiled *compiled;
+    pl_exec *x;
+    struct cost_rates rates; /* of one thread; what is not known is free */
+    pl_err *err;
+};
+
+/* ---- graphs ------------------------------------------------------------- */
+
+static pl_dim constant(int64_t n)
+{
+    return (pl_dim){n, PL_CONST};
+}
+
+static pl_tensor weight(pl_graph *g, const char *kind, int64_t layer,
+                        pl_format f, int64_t rows, int64_t k, pl_role role)
+{
+    const int64_t dim[2] = {rows, k};
+    char name[32];
+
+    snprintf(name, sizeof name, "blk.%d.%s", (int)layer, kind);
+    return pl_weight(g, name, f, 2, dim, role);
+}
+
+static void layers(pl_graph *g, const struct experiment *e)
+{
+    const pl_dim dim[2] = {{1, PL_N_TOK}, constant(e->d)};
+    pl_tensor x = pl_input(g, "x", PL_F32, 2, dim), h;
+
+    for (int64_t i = 0; i < e->n_layer; i++) {
+        h = pl_rms_norm(g, x, -1, 1e-6f);
+        h = pl_matmul(
+            g, h, weight(g, "up", i, e->format, e->ff, e->d, PL_ROLE_FFN_UP));
+        h = pl_matmul(
+            g, pl_silu(g, h),
+            weight(g, "down", i, e->format, e->d, e->ff, PL_ROLE_FFN_DOWN));
+        x = pl_add(g, x, h);
+    }
+    pl_output(g, x);
+}
+
+/* Heads as a model of middling size has them. */
+static void attention(pl_graph *g, const struct experiment *e)
+{
+    enum { N_KV = 8, N_QUERY = 32, D_HEAD = 64 };
+    const pl_dim q[3] = {{1, PL_N_TOK}, constant(N_QUERY), constant(D_HEAD)};
+    const pl_dim kv[3] = {{1, PL_N_TOK}, constant(N_KV), constant(D_HEAD)};
+    pl_tensor k = pl_input(g, "k", PL_F32, 3, kv);
+    pl_tensor v = pl_input(g, "v", PL_F32, 3, kv);
+
+    k = pl_cache_write(
+        g, pl_cache(g, "cache_k.0", e->format, N_KV, D_HEAD, false), k);
+    v = pl_cache_write(
+        g, pl_cache(g, "cache_v.0", e->format, N_KV, D_HEAD, true), v);
+    pl_output(g, pl_attention(g, pl_input(g, "q", PL_F32, 3, q), k, v, -1,
+                              0.125f, 0, 0));
+}
+
+/* ---- experiments -------------------------------------------------------- */
+
+#define AT(field) offsetof(struct cost_rates, field)
+static const struct experiment experiments[] = {
+    {layers, 1, 1, 0, AT(read_bytes_per_s), AT(cached_bytes_per_s), false,
+     PL_Q4_K, 3, 1024, 2048},
+    {layers, 1, 1, 0, AT(read_bytes_per_s), AT(read_bytes_per_s), false,
+     PL_Q8_0, 64, 1024, 2048},
+    {layers, 1, MANY, 0, AT(block_macs_per_s), AT(block_macs_per_s), false,
+     PL_Q8_0, 1, 1024, 2048},
+    {layers, 1, MANY, 0, AT(float_macs_per_s), AT(float_macs_per_s), false,
+     PL_F16, 1, 1024, 2048},
+    {attention, 1, MANY, N_SLOT / 2, AT(attention_macs_per_s),
+     AT(attention_macs_per_s), false, PL_F16, 0, 0, 0},
+    {layers, 1, 1, 0, AT(step_s), AT(step_s), true, PL_Q4_K, 24, 256, 256},
+    {layers, 2, 1, 0, AT(message_s), AT(message_s), true, PL_Q4_K, 12, 256,
+     1024},
+    {layers, 2, MANY, 0, AT(link_bytes_per_s), AT(link_bytes_per_s), true,
+     PL_Q4_K, 12, 256, 1024},
+};
+enum { N_EXPERIMENT = sizeof experiments / sizeof experiments[0] };
+
+/* Bytes that make a format's scales and values numbers like a model's: products
+ * near the least that a float can be take many times as long. Memory that was
+ * never written would be read from one page. */
+static void fill_weights(struct measuring *m)
+{
+    const struct compiled *q = m->compiled;
+    int harmless = format_info(m->e->format)->block == 1 ? 0x3c : 0x11;
+
+    for (int d = 0; d < q->list.n; d++) {
+        size_t n = q->low->prog[d].bytes[REGION_WEIGHTS];
+        void *w = n ? device_map(m->x->set, d, REGION_WEIGHTS) : NULL;
+
+        if (w)
+            memset(w, harmless, n);
+    }
+}
+
+static double now(clockid_t clock)
+{
+    struct timespec t;
+
+    clock_gettime(clock, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* The least seconds of a run. The caller's thread is one of those that work;
+ * while it works or waits awake its clock leaves out what else the machine
+ * does. */
+static pl_status time_run(struct measuring *m, double *seconds)
+{
+    int32_t pos[MANY], pages[N_SLOT / PAGE_TOKENS];
+    pl_rows rows = {
+        .n_tok = m->e->n_tok,
+        .n_out = 1,
+        .pos = pos,
+        .pages = pages,
+        .page_stride = N_SLOT / PAGE_TOKENS,
+    };
+    double start = now(CLOCK_MONOTONIC), end = start;
+
+    for (int i = 0; i < N_SLOT / PAGE_TOKENS; i++)
+        pages[i] = i;
+    for (int64_t i = 0; i < m->e->n_tok; i++)
+        pos[i] = (int32_t)(m->e->n_past + i);
+    *seconds = INFINITY;
+    for (int n = 0; n < LEAST_RUNS || (n < MOST_RUNS && end - start < enough_s);
+         n++) {
+        double before = now(CLOCK_THREAD_CPUTIME_ID);
+
+        PL_TRY(pl_exec_step(m->x, &rows, m->err));
+        *seconds = fmin(*seconds, now(CLOCK_THREAD_CPUTIME_ID) - before);
+        end = now(CLOCK_MONOTONIC);
+    }
+    return PL_OK;
+}
+
+static pl_status estimate(struct measuring *m, double *seconds)
+{
+    const struct compiled *q = m->compiled;
+    struct cost_rates r[DEVICE_MAX];
+    struct cost_machine machine = {
+        .n_dev = q->list.n, .prog = q->low->prog, .rates = r};
+    struct cost_micro z = {{m->e->n_tok, 1, N_SLOT, 1}, m->e->n_past};
+
+    for (int d = 0; d < q->list.n; d++)
+        r[d] = calibration_times(m->rates, q->list.dev[d].n_thread);
+    return cost_run(&machine, 0, 1, &z, NULL, seconds, m->err);
+}
+
+/* What is solved for is free at first: 0 seconds, or INFINITY a second. */
+static pl_status solve(struct measuring *m, double *result)
+{
+    double *rate = (double *)((char *)&m->rates + m->e->solve);
+    double measured, known, count, seconds;
+    bool of_seconds = *rate == 0;
+
+    PL_TRY(time_run(m, &measured));
+    PL_TRY(estimate(m, &known));
+    *rate = 1;
+    PL_TRY(estimate(m, &count));
+    seconds = fmax(measured - known, measured / 10) / (count - known);
+    *result = of_seconds ? seconds : 1 / seconds;
+    return PL_OK;
+}
+
+static pl_status run(struct measuring *m, double *result)
+{
+    pl_status s = pl_graph_create(&m->g, m->err);
+
+    if (s == PL_OK) {
+        m->e->build(m->g, m->e);
+        s = compile_graph(&m->compiled, m->g, &m->opt, m->err);
+    }
+    if (s == PL_OK)
+        s = exec_create(&m->x, m->compiled, &m->opt, m->err);
+    if (s == PL_OK) {
+        fill_weights(m);
+        s = solve(m, result);
+    }
+    pl_exec_free(m->x);
+    compiled_free(m->compiled);
+    pl_graph_free(m->g);
+    return s;
+}
+
+/* Rates of one of n_thread threads while all of them work; messages are of two
+ * devices that share them. */
+static pl_status measure_threads(struct cost_rates *one, enum cpu_family f,
+                                 bool no_pin, int n_thread, pl_err *err)
+{
+    const struct cost_rates nothing_costs = {
+        .read_bytes_per_s = INFINITY,
+        .cached_bytes_per_s = INFINITY,
+        .block_macs_per_s = INFINITY,
+        .float_macs_per_s = INFINITY,
+        .attention_macs_per_s = INFINITY,
+        .link_bytes_per_s = INFINITY,
+        .one_queue = true,
+    };
+
+    *one = nothing_costs;
+    for (int i = 0; i < N_EXPERIMENT; i++) {
+        const struct experiment *e = &experiments[i];
+        bool pair = e->n_dev == 2;
+        int n = pair && n_thread > 1 ? n_thread / 2 : n_thread;
+        struct measuring m = {
+            .opt = {.devices = pair ? "cpu*2" : "cpu*1",
+                    .split_mode = PL_SPLIT_TENSOR,
+                    .n_threads = n,
+                    .no_pin = no_pin,
+                    .cpu = cpu_family_name(f),
+                    .n_ubatch = MANY,
+                    .n_ctx = N_SLOT,
+                    .n_seq = 1},
+            .e = e,
+            .rates = nothing_costs,
+            .err = err,
+        };
+
+        if (e->rest) { /* few weights, which caches hold */
+            m.rates = *one;
+            m.rates.read_bytes_per_s = one->cached_bytes_per_s;
+        }
+        PL_TRY(run(&m, (double *)((char *)one + e->keep)));
+    }
+    return PL_OK;
+}
+
+/* On a busy machine threads wait for processors, not for each other. Together n
+ * are no slower than one alone, and none is faster for company. */
+static void correct(struct cost_rates *all, struct cost_rates one, int n)
+{
+    for (int i = 0; i < CALIBRATION_FIELDS; i++) {
+        const struct calibration_field *f = &calibration_field[i];
+        double *v = calibration_value(all, f),
+               alone = *calibration_value(&one, f);
+
+        if (f->kind == CALIBRATION_SUM)
+            *v = fmin(fmax(*v, alone / n), alone);
+        else if (f->kind == CALIBRATION_SECONDS)
+            *v = fmax(*v, alone);
+    }
+}
+
+pl_status measure_machine(struct calibration *c, enum cpu_family f, bool no_pin,
+                          const struct topology *t, pl_err *err)
+{
+    calibration_init(c, f, t);
+    PL_TRY(measure_threads(&c->one, f, no_pin, 1, err));
+    PL_TRY(measure_threads(&c->all, f, no_pin, c->n_core, err));
+    correct(&c->all, c->one, c->n_core);
+    return PL_OK;
+}

@@ -1,0 +1,312 @@
+/* Shapes, types, and the files made of them. */
+#include "synth/synth.h"
+
+#include "base/ascii.h"
+#include "base/err.h"
+#include "quant/format.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* name, family; layers, width, heads, KV heads, head; feed-forward width,
+ * experts, used; vocabulary, tied. The two last are as published in the models'
+ * config.json; "tiny" is for tests. */
+static const struct synth_shape shapes[] = {
+    {"qwen3-0.6b", "qwen3", 28, 1024, 16, 8, 128, 3072, 0, 0, 102400, true},
+    {"qwen3moe-2.75b", "qwen3moe", 24, 1024, 16, 4, 128, 512, 64, 8, 102400,
+     false},
+    {"llama-1.2b", "llama", 16, 2048, 32, 8, 64, 8192, 0, 0, 102400, true},
+    {"qwen3-8b", "qwen3", 36, 4096, 32, 8, 128, 12288, 0, 0, 151936, false},
+    {"qwen3moe-30b", "qwen3moe", 48, 2048, 32, 4, 128, 768, 128, 8, 151936,
+     false},
+    {"tiny", "qwen3moe", 2, 256, 4, 2, 64, 256, 4, 2, 512, false},
+};
+enum { N_SHAPE = sizeof shapes / sizeof shapes[0], N_SHOWN = N_SHAPE - 1 };
+
+/* Types of which no format has the name. */
+static const struct synth_type mixed[] = {
+    {"q4_k_m", PL_Q4_K, PL_Q6_K, PL_Q6_K},
+    {"q5_k_m", PL_Q5_K, PL_Q6_K, PL_Q6_K},
+};
+enum { N_MIXED = sizeof mixed / sizeof mixed[0] };
+
+/* " a, b" behind what is in buf. */
+static void list(char *buf, size_t size, const char *name)
+{
+    size_t n = strlen(buf);
+
+    snprintf(buf + n, size - n, "%s%s", n ? ", " : "", name);
+}
+
+const struct synth_shape *synth_shape(const char *name, pl_err *err)
+{
+    char all[200] = "", given[ERR_SHOWN];
+
+    for (int i = 0; name && i < N_SHAPE; i++)
+        if (strcmp(name, shapes[i].name) == 0)
+            return &shapes[i];
+    for (int i = 0; i < N_SHOWN; i++)
+        list(all, sizeof all, shapes[i].name);
+    if (!name)
+        name = "";
+    err_set(err, PL_BAD_ARGUMENT, "no shape \"%s\"; there are %s",
+            err_shown(given, name, strlen(name)), all);
+    return NULL;
+}
+
+pl_status synth_type(struct synth_type *t, const char *name, pl_err *err)
+{
+    char all[300] = "", given[ERR_SHOWN], low[16];
+    pl_format f = format_from_name(name ? name : "");
+
+    for (int i = 0; name && i < N_MIXED; i++)
+        if (ascii_same(name, mixed[i].name)) {
+            *t = mixed[i];
+            return PL_OK;
+        }
+    if (f < PL_FORMAT_COUNT && format_info(f)->pack) {
+        bool keeps = format_info(f)->block == 1 || f == PL_Q8_0;
+
+        *t = (struct synth_type){format_info(f)->name, f, f,
+                                 keeps ? f : PL_Q6_K};
+        return PL_OK;
+    }
+    for (int i = 0; i < N_MIXED; i++)
+        list(all, sizeof all, mixed[i].name);
+    for (int i = 0; i < PL_FORMAT_COUNT; i++) {
+        size_t n = 0;
+
+        for (const char *s = format_info((pl_format)i)->name; *s; s++)
+            low[n++] = (char)ascii_lower(*s);
+        low[n] = 0;
+        if (format_info((pl_format)i)->pack)
+            list(all, sizeof all, low);
+    }
+    if (!name)
+        name = "";
+    return err_set(err, PL_BAD_ARGUMENT, "no type \"%s\"; there are %s",
+                   err_shown(given, name, strlen(name)), all);
+}
+
+/* ---- tensors ------------------------------------------------------------- */
+
+struct writer {
+    const struct synth_shape *shape;
+    struct gguf_writer *w; /* NULL: only `total` is wanted */
+    bool hole;
+    struct filled *filled; /* [n], one a tensor, alive until saved */
+    int n;
+    const struct synth_watch *watch;
+    uint64_t done, total; /* bytes */
+};
+
+struct filled {
+    struct synth_fill fill;
+    struct writer *w;
+};
+
+static bool fill(void *user, int64_t row, void *dst, size_t bytes)
+{
+    struct filled *f = user;
+    struct writer *w = f->w;
+    uint64_t before = w->done;
+
+    (void)row;
+    synth_fill_row(&f->fill, dst, bytes);
+    w->done += bytes;
+    if (before >> 20 != w->done >> 20 && w->watch && w->watch->progress)
+        w->watch->progress(w->watch->user, "writing random weights", w->done,
+                           w->total);
+    return !(w->watch && w->watch->cancel && *w->watch->cancel);
+}
+
+/* A matrix whose rows are no whole blocks has Q8_0. */
+static void tensor(struct writer *w, const char *name, pl_format f, int n_dim,
+                   const int64_t *dim)
+{
+    struct filled *x;
+    int64_t n_row = 1, width = dim[n_dim - 1];
+
+    if (width % format_info(f)->block)
+        f = PL_Q8_0;
+    for (int i = 0; i < n_dim - 1; i++)
+        n_row *= dim[i];
+    w->total += (uint64_t)n_row * format_row_bytes(f, width);
+    if (!w->w)
+        return;
+    if (w->hole) {
+        gguf_put_tensor_hole(w->w, name, f, n_dim, dim);
+        return;
+    }
+    x = &w->filled[w->n++];
+    x->w = w;
+    if (n_dim == 1)
+        synth_fill_norm(&x->fill, (uint64_t)w->n);
+    else /* sums of `width` products stay as large as what they are made of */
+        synth_fill_init(&x->fill, f, 1 / sqrt((double)width), (uint64_t)w->n);
+    gguf_put_tensor_fill(w->w, name, f, n_dim, dim, fill, x);
+}
+
+/* Does a layer have the format of more bits? llama.cpp's rule: the first and
+ * the last eighth, and each third layer between. */
+static bool more_bits(int64_t i, int64_t n)
+{
+    return i < n / 8 || i >= 7 * n / 8 || (i - n / 8) % 3 == 2;
+}
+
+static void layer(struct writer *w, const struct synth_type *t, int64_t il)
+{
+    const struct synth_shape *s = w->shape;
+    const int64_t d = s->d_model, q = s->n_head * s->d_head;
+    const int64_t kv = s->n_head_kv * s->d_head, ff = s->d_ff, e = s->n_expert;
+    const pl_format most = t->most;
+    const pl_format some = more_bits(il, s->n_layer) ? t->some : most;
+    const bool moe = e > 0, normed = strcmp(s->arch, "llama") != 0;
+    const struct {
+        const char *name;
+        bool there;
+        pl_format format;
+        int n_dim;
+        int64_t dim[3];
+    } rows[] = {
+        {"attn_norm", true, PL_F32, 1, {d}},
+        {"attn_q", true, most, 2, {q, d}},
+        {"attn_k", true, most, 2, {kv, d}},
+        {"attn_v", true, some, 2, {kv, d}},
+        {"attn_q_norm", normed, PL_F32, 1, {s->d_head}},
+        {"attn_k_norm", normed, PL_F32, 1, {s->d_head}},
+        {"attn_output", true, most, 2, {d, q}},
+        {"ffn_norm", true, PL_F32, 1, {d}},
+        {"ffn_gate", !moe, most, 2, {ff, d}},
+        {"ffn_up", !moe, most, 2, {ff, d}},
+        {"ffn_down", !moe, some, 2, {d, ff}},
+        {"ffn_gate_inp", moe, PL_F32, 2, {e, d}},
+        {"ffn_gate_exps", moe, most, 3, {e, ff, d}},
+        {"ffn_up_exps", moe, most, 3, {e, ff, d}},
+        {"ffn_down_exps", moe, some, 3, {e, d, ff}},
+    };
+    char name[64];
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        snprintf(name, sizeof name, "blk.%" PRId64 ".%s.weight", il,
+                 rows[i].name);
+        if (rows[i].there)
+            tensor(w, name, rows[i].format, rows[i].n_dim, rows[i].dim);
+    }
+}
+
+static void tensors(struct writer *w, const struct synth_type *t)
+{
+    const struct synth_shape *s = w->shape;
+    const int64_t table[2] = {s->n_vocab, s->d_model};
+
+    tensor(w, "token_embd.weight", s->tied ? t->output : t->most, 2, table);
+    for (int64_t il = 0; il < s->n_layer; il++)
+        layer(w, t, il);
+    tensor(w, "output_norm.weight", PL_F32, 1, &s->d_model);
+    if (!s->tied)
+        tensor(w, "output.weight", t->output, 2, table);
+}
+
+/* ---- files --------------------------------------------------------------- */
+
+static void keys(struct gguf_writer *w, const struct synth_shape *s)
+{
+    const struct {
+        const char *key;
+        int64_t value;
+    } rows[] = {
+        {"context_length", 32768},
+        {"embedding_length", s->d_model},
+        {"block_count", s->n_layer},
+        {"feed_forward_length", s->d_ff},
+        {"attention.head_count", s->n_head},
+        {"attention.head_count_kv", s->n_head_kv},
+        {"attention.key_length", s->d_head},
+        {"attention.value_length", s->d_head},
+        {"rope.dimension_count", s->d_head},
+        {"vocab_size", s->n_vocab},
+        {"expert_count", s->n_expert},
+        {"expert_used_count", s->n_used},
+        {"expert_feed_forward_length", s->n_expert ? s->d_ff : 0},
+    };
+    char key[64];
+
+    gguf_put_str(w, "general.architecture", s->arch);
+    gguf_put_str(w, "general.name", s->name);
+    gguf_put_str(w, "tokenizer.ggml.model", "none");
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        snprintf(key, sizeof key, "%s.%s", s->arch, rows[i].key);
+        if (rows[i].value > 0)
+            gguf_put_u32(w, key, (uint32_t)rows[i].value);
+    }
+    snprintf(key, sizeof key, "%s.attention.layer_norm_rms_epsilon", s->arch);
+    gguf_put_f32(w, key, 1e-6f);
+    snprintf(key, sizeof key, "%s.rope.freq_base", s->arch);
+    gguf_put_f32(w, key, 1e6f);
+}
+
+uint64_t synth_bytes(const struct synth_shape *s, const struct synth_type *t)
+{
+    struct writer w = {.shape = s};
+
+    tensors(&w, t);
+    return w.total;
+}
+
+pl_status synth_save(const struct synth_shape *s, const struct synth_type *t,
+                     const char *path, bool hole,
+                     const struct synth_watch *watch, pl_err *err)
+{
+    enum { A_LAYER = 15, OUTSIDE = 3 };
+    struct writer w = {.shape = s, .hole = hole, .watch = watch};
+    pl_status status;
+
+    w.filled = calloc((size_t)s->n_layer * A_LAYER + OUTSIDE, sizeof *w.filled);
+    if (!w.filled)
+        return err_no_memory(err, "a synthetic model");
+    status = gguf_writer_create(&w.w, err);
+    if (status == PL_OK) {
+        keys(w.w, s);
+        tensors(&w, t);
+        status = gguf_writer_save(w.w, path, err);
+    }
+    gguf_writer_free(w.w);
+    free(w.filled);
+    return status;
+}
+
+/* ---- what is offered outside --------------------------------------------- */
+
+pl_status pl_synth_size(const char *shape, const char *type, uint64_t *bytes,
+                        pl_err *err)
+{
+    const struct synth_shape *s = synth_shape(shape, err);
+    struct synth_type t;
+
+    if (!s)
+        return PL_BAD_ARGUMENT;
+    PL_TRY(synth_type(&t, type, err));
+    *bytes = synth_bytes(s, &t);
+    return PL_OK;
+}
+
+pl_status pl_synth_save(const char *shape, const char *type, const char *path,
+                        pl_progress_fn *progress, void *user,
+                        const volatile int *cancel, pl_err *err)
+{
+    const struct synth_shape *s = synth_shape(shape, err);
+    const struct synth_watch watch = {progress, user, cancel};
+    struct synth_type t;
+
+    if (!s)
+        return PL_BAD_ARGUMENT;
+    PL_TRY(synth_type(&t, type, err));
+    if (!path)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "pl_synth_save: path must not be NULL");
+    return synth_save(s, &t, path, false, &watch, err);
+}

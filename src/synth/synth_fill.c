@@ -1,0 +1,139 @@
+/* Random weights in a format's own blocks: all bits are drawn, then the block's
+ * own scales are set, so that filling is as fast as writing. What the scales
+ * must be follows from decoding a few blocks whose scale is known. */
+#include "synth/synth.h"
+
+#include "base/half.h"
+#include "quant/format.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Where blocks keep their scales: d, and what is added or, in K-quants,
+ * subtracted. Half the range of codes makes up for codes that have no sign, so
+ * that values have a mean of zero: `middle` times d. */
+static const struct place {
+    pl_format format;
+    int at, min_at, bytes;
+    float middle;
+} places[] = {
+    {PL_Q8_0, 0, -1, 2, 0},     {PL_Q4_0, 0, -1, 2, 0},
+    {PL_Q4_1, 0, 2, 2, -7.5f},  {PL_Q5_0, 0, -1, 2, 0},
+    {PL_Q5_1, 0, 2, 2, -15.5f}, {PL_Q2_K, 80, 82, 2, 1.5f},
+    {PL_Q3_K, 108, -1, 2, 0},   {PL_Q4_K, 0, 2, 2, 7.5f},
+    {PL_Q5_K, 0, 2, 2, 15.5f},  {PL_Q6_K, 208, -1, 2, 0},
+    {PL_IQ4_NL, 0, -1, 2, 0},   {PL_IQ4_XS, 0, -1, 2, 0},
+    {PL_MXFP4, 0, -1, 1, 0},
+};
+
+/* Source: SplitMix64, Steele, Lea and Flood 2014. */
+static uint64_t draw(uint64_t *s)
+{
+    uint64_t z = *s += 0x9E3779B97F4A7C15;
+
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
+    return z ^ (z >> 31);
+}
+
+static void set_half(unsigned char p[2], float v)
+{
+    uint16_t h = f32_to_f16(v);
+
+    p[0] = (unsigned char)h;
+    p[1] = (unsigned char)(h >> 8);
+}
+
+static void set_scale(struct synth_scale *s, const struct place *p, double d)
+{
+    *s = (struct synth_scale){
+        .at = p->at, .min_at = p->min_at, .bytes = p->bytes};
+    if (p->bytes == 1) { /* an exponent of two, less 127 */
+        s->d[0] = (unsigned char)(127 + (int)lrint(log2(d)));
+    } else {
+        set_half(s->d, (float)d);
+        set_half(s->dmin, p->middle * (float)d);
+    }
+}
+
+/* Root mean square of what blocks hold as their scales stand. */
+static double measured(struct synth_fill f)
+{
+    enum { BLOCKS = 64, MOST_BYTES = 256, MOST_VALUES = 256 };
+    const struct format_info *fi = format_info(f.format);
+    unsigned char block[MOST_BYTES];
+    float v[MOST_VALUES];
+    double sum = 0;
+
+    for (int i = 0; i < BLOCKS; i++) {
+        synth_fill_row(&f, block, (size_t)fi->block_bytes);
+        fi->decode(v, block, fi->block);
+        for (int k = 0; k < fi->block; k++)
+            sum += (double)v[k] * v[k];
+    }
+    return sqrt(sum / BLOCKS / fi->block);
+}
+
+/* A float between 2^e and 2^(e+1) of either sign, so about 1.5 times 2^e. */
+static void set_float(struct synth_fill *f, double size)
+{
+    uint32_t e = (uint32_t)(127 + (int)lrint(log2(size / 1.5)));
+
+    if (f->format == PL_F16) {
+        f->sign_and_mantissa = 0x83ff83ff;
+        f->exponent = (e - 112) << 10 | (e - 112) << 26;
+    } else if (f->format == PL_BF16) {
+        f->sign_and_mantissa = 0x807f807f;
+        f->exponent = e << 7 | e << 23;
+    } else {
+        f->sign_and_mantissa = 0x807fffff;
+        f->exponent = e << 23;
+    }
+}
+
+void synth_fill_init(struct synth_fill *f, pl_format format, double size,
+                     uint64_t seed)
+{
+    *f = (struct synth_fill){.format = format, .random = seed << 32};
+    if (format_info(format)->block == 1)
+        set_float(f, size);
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        if (places[i].format != format)
+            continue;
+        set_scale(&f->scale, &places[i], 1);
+        set_scale(&f->scale, &places[i], size / measured(*f));
+    }
+}
+
+void synth_fill_norm(struct synth_fill *f, uint64_t seed)
+{
+    *f = (struct synth_fill){.format = PL_F32,
+                             .random = seed << 32,
+                             .sign_and_mantissa = 0x000fffff,
+                             .exponent = 127u << 23};
+}
+
+void synth_fill_row(struct synth_fill *f, void *dst, size_t bytes)
+{
+    const struct format_info *fi = format_info(f->format);
+    const struct synth_scale *s = &f->scale;
+    unsigned char *b = dst;
+    uint64_t mask = f->sign_and_mantissa | (uint64_t)f->sign_and_mantissa << 32;
+    uint64_t set = f->exponent | (uint64_t)f->exponent << 32;
+
+    if (fi->block > 1) {
+        mask = UINT64_MAX;
+        set = 0;
+    }
+    for (size_t i = 0; i < bytes; i += 8) {
+        uint64_t v = (draw(&f->random) & mask) | set;
+
+        memcpy(b + i, &v, bytes - i < 8 ? bytes - i : 8);
+    }
+    for (size_t i = 0; fi->block > 1 && i < bytes;
+         i += (size_t)fi->block_bytes) {
+        memcpy(b + i + s->at, s->d, (size_t)s->bytes);
+        if (s->min_at >= 0)
+            memcpy(b + i + s->min_at, s->dmin, 2);
+    }
+}

@@ -1,0 +1,298 @@
+/* plait bench and plait synth as their users run them, and the script that
+ * compares with llama.cpp. How fast anything is, no test asks. */
+#include "lib/command.h"
+#include "lib/support.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define QUICK " --no-limits -r 2 -p 8 -n 4 "
+#define TINY  "plait bench --shape tiny" QUICK
+
+static double number(const json_t *row, const char *key)
+{
+    json_t *v = json_object_get(row, key);
+
+    if (!json_is_number(v))
+        fail_msg("%s is no number", key);
+    return json_number_value(v);
+}
+
+static const char *text(const json_t *row, const char *key)
+{
+    json_t *v = json_object_get(row, key);
+
+    if (!json_is_string(v))
+        fail_msg("%s is no string", key);
+    return json_string_value(v);
+}
+
+/* The rows that `line` prints as JSON, to be released. */
+static json_t *rows(const char *line)
+{
+    struct ran r = sh(0, line);
+    json_t *all;
+    all = json_loads(r.out, 0, NULL);
+    if (!json_is_array(all))
+        fail_msg("%s\n  should print a list but did: %.300s", line, r.out);
+    return all;
+}
+
+TEST(bench_json_has_the_keys_of_llama_bench)
+{
+    static const char *const texts[] = {
+        "model_filename", "model_type", "backend",  "type_k",
+        "type_v",         "split_mode", "cpu_info", "int8_unit"};
+    static const char *const numbers[] = {
+        "model_size",       "model_n_params", "n_threads",
+        "n_ubatch",         "n_prompt",       "n_gen",
+        "n_depth",          "n_seq",          "avg_ts",
+        "stddev_ts",        "avg_ns",         "stddev_ns",
+        "median_ts",        "min_ts",         "max_ts",
+        "limit_ts",         "limit_share",    "compute_share",
+        "wait_share",       "copy_share",     "n_devices",
+        "read_bytes_per_s", "int8_ops_per_s", "n_cores",
+        "amx_ops_per_s",    "float_ops_per_s"};
+    json_t *all, *row;
+    size_t i;
+
+    all = rows("plait bench " MODEL "-r 3 -p 8 -n 4 -o json");
+    assert_int_equal(json_array_size(all), 2);
+    json_array_foreach(all, i, row)
+    {
+        json_t *samples = json_object_get(row, "samples_ts");
+        double sum = 0;
+
+        for (size_t k = 0; k < sizeof texts / sizeof texts[0]; k++)
+            assert_true(strlen(text(row, texts[k])) > 0);
+        for (size_t k = 0; k < sizeof numbers / sizeof numbers[0]; k++)
+            assert_true(isfinite(number(row, numbers[k])));
+        assert_int_equal(json_array_size(samples), 3);
+        for (size_t k = 0; k < 3; k++)
+            sum += json_number_value(json_array_get(samples, k));
+        assert_true(fabs(sum / 3 / number(row, "avg_ts") - 1) < 1e-9);
+        assert_true(number(row, "min_ts") <= number(row, "median_ts"));
+        assert_true(number(row, "median_ts") <= number(row, "max_ts"));
+        assert_true(fabs(number(row, "median_ts") / number(row, "limit_ts") -
+                         number(row, "limit_share")) < 1e-9);
+        assert_true(number(row, "compute_share") > 0);
+        assert_true(fabs(number(row, "compute_share") +
+                         number(row, "wait_share") + number(row, "copy_share") -
+                         1) < 1e-6);
+    }
+    json_decref(all);
+}
+
+/* Every combination is there once, and no two rows are the same. */
+TEST(bench_lists_multiply_out)
+{
+    json_t *all = rows("plait bench --shape tiny --type q8_0,f16 --no-limits "
+                       "-r 1 -p 8,3 -n 4 -d 0,70 -b 1,2 -dev cpu -dev 'cpu*2' "
+                       "-ctk f16,q8_0 -o json");
+    size_t n = json_array_size(all);
+
+    assert_int_equal(n, 2 * 3 * 2 * 2 * 2 * 2);
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < i; k++) {
+            static const char *const texts[] = {"model_filename", "devices",
+                                                "varied", "type_k"};
+            static const char *const numbers[] = {"n_prompt", "n_gen",
+                                                  "n_depth", "n_seq"};
+            json_t *a = json_array_get(all, i), *b = json_array_get(all, k);
+            bool same = true;
+
+            for (int j = 0; j < 4; j++)
+                same &= !strcmp(text(a, texts[j]), text(b, texts[j])) &&
+                        number(a, numbers[j]) == number(b, numbers[j]);
+            assert_false(same);
+        }
+    json_decref(all);
+}
+
+static int count(const char *s, const char *word)
+{
+    int n = 0;
+
+    for (; (s = strstr(s, word)) != NULL; s += strlen(word))
+        n++;
+    return n;
+}
+
+TEST(bench_tables_have_as_many_cells_in_each_line)
+{
+    struct ran md = sh(0, TINY "-d 0,5 -dev 'cpu*2'"),
+               csv = sh(0, TINY "-o csv");
+    char *line, *rest = md.out;
+    int columns = 0, lines = 0;
+
+    assert_non_null(strstr(md.out, "generation 4 @ 5"));
+    while ((line = strsep(&rest, "\n")) != NULL && line[0] == '|') {
+        if (lines++ == 0)
+            columns = count(line, "|");
+        assert_int_equal(count(line, "|"), columns);
+        assert_int_equal(strlen(line), strlen(md.out));
+    }
+    assert_int_equal(lines, 2 + 4);
+    rest = csv.out;
+    columns = 0;
+    for (lines = 0; (line = strsep(&rest, "\n")) && line[0]; lines++) {
+        if (lines == 0)
+            columns = count(line, "\",\"");
+        assert_int_equal(count(line, "\",\""), columns);
+    }
+    assert_int_equal(lines, 1 + 2);
+}
+
+/* Each start of an element has its end. */
+TEST(bench_svg_is_well_formed)
+{
+    struct ran r = sh(0, TINY "-d 0,70 -dev cpu -dev 'cpu*2' --svg b.svg "
+                              ">/dev/null && cat b.svg");
+
+    assert_int_equal(strncmp(r.out, "<svg ", 5), 0);
+    assert_string_equal(r.out + r.n_out - 7, "</svg>\n");
+    assert_int_equal(count(r.out, "<text"), count(r.out, "</text>"));
+    assert_int_equal(count(r.out, "<"), count(r.out, ">"));
+    assert_int_equal(count(r.out, "<circle"), 2 * 8); /* rows, two panels */
+    assert_null(strstr(r.out, "nan"));
+}
+
+/* Nothing is left where the models were. */
+TEST(bench_removes_its_models)
+{
+    static const char *const line =
+        "mkdir t && TMPDIR=t " TINY ">/dev/null && rmdir t";
+
+    (void)sh(0, line);
+}
+
+TEST(bench_mistakes_name_the_value_and_the_remedy)
+{
+    static const struct {
+        const char *line, *says;
+        int code;
+    } list[] = {
+        {"plait bench", "--shape qwen3-0.6b", 2},
+        {"plait bench " MODEL "--shape tiny", "leave one out", 2},
+        {"plait bench --shape qwen9", "no shape \"qwen9\"; there are qwen3", 2},
+        {"plait bench --shape tiny --type q9", "no type \"q9\"; there are", 2},
+        {"plait bench --shape tiny,qwen9", "\"qwen9\"", 2},
+        {TINY "-p 0 -n 0 -p x", "-p x: give a whole number", 2},
+        {"plait bench --shape tiny -p 0 -n 0", "nothing is left", 2},
+        {TINY "-b 0", "from 1 to", 2},
+        {TINY "-t 1,,2", "whole number", 2},
+        {TINY "-o xml", "md, csv or json", 2},
+        {TINY "-c 5", "-c is an option of `plait run`", 2},
+        {"plait bench -m nothing.gguf", "nothing.gguf", 1},
+        {"TMPDIR=/nowhere " TINY, "set TMPDIR", 1},
+        {"plait synth --shape tiny", "give -o FILE", 2},
+        {"plait synth -o x.gguf", "--shape", 2},
+        {"plait synth --shape tiny -o no/where.gguf", "no/where.gguf", 1},
+    };
+
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+        struct ran r = sh(list[i].code, list[i].line);
+        must_say(r, list[i].says);
+    }
+}
+
+/* All types open, and their logits are numbers of ordinary size. */
+TEST(synth_models_of_every_type_compute)
+{
+    static const char *const types[] = {
+        "f32",  "f16",    "bf16",   "q8_0",  "q4_0",   "q4_1",
+        "q5_0", "q5_1",   "q2_k",   "q3_k",  "q4_k",   "q5_k",
+        "q6_k", "iq4_nl", "iq4_xs", "mxfp4", "Q4_K_M", "q5_k_m"};
+
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        enum { N_VOCAB = 512, N_TOKEN = 3 };
+        char line[300];
+        double sum = 0;
+        struct ran r;
+
+        snprintf(line, sizeof line,
+                 "plait synth --shape tiny --type %s -o x.gguf && "
+                 "plait inspect x.gguf >&2 && plait logits -m x.gguf --tokens "
+                 "1,2,3 -o -",
+                 types[i]);
+        r = sh(0, line);
+        must_say(r, "tiny");
+        assert_int_equal(r.n_out, N_VOCAB * N_TOKEN * sizeof(float));
+        for (size_t k = 0; k < r.n_out; k += sizeof(float)) {
+            float v;
+
+            memcpy(&v, r.out + k, sizeof v);
+            sum += v * v;
+        }
+        sum = sqrt(sum / (N_VOCAB * N_TOKEN));
+        if (!(sum > 0.3 && sum < 3))
+            fail_msg("%s: logits of about %g, 1 is meant", types[i], sum);
+    }
+}
+
+/* In the layers where llama.cpp has it, and in the output. */
+TEST(synth_q4_k_m_has_more_bits_where_llama_cpp_has)
+{
+    struct ran r = sh(0, "plait synth --shape qwen3-0.6b -o x.gguf && "
+                         "plait inspect x.gguf && rm x.gguf");
+    int more = 0;
+
+    for (int i = 0; i < 28; i++) {
+        char name[64];
+        const char *s;
+        bool six;
+
+        snprintf(name, sizeof name, "blk.%d.ffn_down.weight", i);
+        s = strstr(r.out, name);
+        assert_non_null(s);
+        six = strcspn(s, "\n") > (size_t)(strstr(s, "Q6_K") - s);
+        assert_int_equal(six, i < 3 || i >= 24 || (i - 3) % 3 == 2);
+        more += six;
+    }
+    assert_int_equal(more, 14);
+}
+
+/* Options that would change nothing are passed over with a note, their values
+ * too, by every command that takes options of a model. */
+TEST(cli_llama_cpp_options_without_effect_are_ignored)
+{
+    static const char *const lines[] = {
+        "plait plan " MODEL "-fa on --no-mmap >/dev/null",
+        "plait plan " MODEL "-fa --mlock -tb 4 >/dev/null",
+        "plait plan " MODEL "--flash-attn=off --numa distribute >/dev/null",
+        "plait logits " MODEL "--tokens 1 -o x --poll 50 --no-warmup",
+        TINY "-fa 1 -mmp 0 >/dev/null",
+    };
+
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        struct ran r = sh(0, lines[i]);
+        must_say(r, "of llama.cpp changes nothing here: ");
+    }
+}
+
+/* bench/compare.py against a llama-bench that always says the same. */
+TEST(compare_prints_ratios)
+{
+    const char *script = test_file("bench/compare.py");
+    char line[1000];
+    struct ran r;
+
+    if (script == NULL || system("python3 -c '' 2>/dev/null") != 0)
+        skip();
+    snprintf(line, sizeof line,
+             "printf '%%s\\n' '#!/bin/sh' 'echo \"[{\\\"n_prompt\\\": 8, "
+             "\\\"n_gen\\\": 0, \\\"n_depth\\\": 0, \\\"avg_ts\\\": 1e-3}, "
+             "{\\\"n_prompt\\\": 0, \\\"n_gen\\\": 4, \\\"avg_ts\\\": 2e9}]\"' "
+             ">fake && chmod +x fake && python3 '%s' "
+             "models/fable-moe-Q8_0.gguf -p 8 -n 4 -r 2 --plait '%s' "
+             "--llama-bench ./fake",
+             script, command_path());
+    r = sh(0, line);
+    assert_non_null(strstr(r.out, "| prompt 8 |"));
+    assert_non_null(strstr(r.out, "| generation 4 |"));
+    assert_non_null(strstr(r.out, "| 2000000000.0 | 0.00 |"));
+}
