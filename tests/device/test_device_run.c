@@ -141,7 +141,7 @@ TEST(device_quantizing_does_not_depend_on_threads)
     float *v = random_floats(TOK * W, &rng);
     struct q8_block want[N], have[N];
 
-    q8_encode(want, v, TOK * W);
+    q8_encode(want, v, TOK * W, 32);
     for (int n_thread = 0; n_thread < 5; n_thread++) {
         struct device_set *s =
             build_set(n_thread ? "cpu*1" : "sim", n_thread, 0);

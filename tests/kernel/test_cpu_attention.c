@@ -11,7 +11,7 @@
 
 #include <math.h>
 
-enum { MAX_TOK = 80 };
+enum { MAX_TOK = 80, SPAN = 256 };
 
 /* A setting; zeros mean: F32 caches, no window, no soft cap. */
 struct setting {
@@ -304,8 +304,8 @@ static void spec_tree(const struct scene *s, int t, int h, int64_t first,
     float m, fa, fb;
 
     if (n == 1) {
-        spec_span(s, t, h, lo > first * 1024 ? lo : first * 1024,
-                  hi < (first + 1) * 1024 ? hi : (first + 1) * 1024, o);
+        spec_span(s, t, h, lo > first * SPAN ? lo : first * SPAN,
+                  hi < (first + 1) * SPAN ? hi : (first + 1) * SPAN, o);
         return;
     }
     while (2 * left < n)
@@ -330,7 +330,7 @@ static void check_bits(const struct scene *s, int t, int h)
     int64_t lo = s->s.window > 0 && hi > s->s.window ? hi - s->s.window : 0;
     struct spec o;
 
-    spec_tree(s, t, h, lo / 1024, (hi - 1) / 1024 - lo / 1024 + 1, lo, hi, &o);
+    spec_tree(s, t, h, lo / SPAN, (hi - 1) / SPAN - lo / SPAN + 1, lo, hi, &o);
     for (int w = 8; w > 0; w /= 2) {
         for (int i = 0; i < w; i++)
             o.l[i] = o.l[i] + o.l[i + w];
@@ -408,7 +408,7 @@ TEST(cpu_attention_any_head_size)
 
 TEST(cpu_attention_windows_cross_blocks_and_spans)
 {
-    static const int window[] = {1, 2, 8, 63, 64, 65, 130, 1024, 1100};
+    static const int window[] = {1, 2, 8, 63, 64, 65, 130, 256, 1100};
     static const int first[] = {0, 60, 120, 1020, 1085};
     uint64_t seed = test_seed();
 
@@ -430,7 +430,7 @@ TEST(cpu_attention_windows_cross_blocks_and_spans)
 
 TEST(cpu_attention_merges_spans_of_long_contexts)
 {
-    static const int first[] = {1023, 1024, 2047, 3000, 7200};
+    static const int first[] = {255, 256, 1023, 3000, 7200};
     uint64_t seed = test_seed();
 
     for (int k = 0; k < 5; k++)

@@ -132,13 +132,15 @@ TEST(q8_has_one_form)
                 x[b * 32 + i] = edge[test_below(&seed, 8)] * (i < b / 8);
         }
     }
-    q8_encode(want, x, 400 * 32);
-    for (int f = -1; weights_next_family(&f, &k);) {
-        memset(got, 0xa5, 400 * sizeof(*got));
-        k.q8(got, x, 400 * 32);
-        for (int b = 0; b < 400; b++) {
-            if (memcmp(&got[b], &want[b], sizeof(got[b])) != 0)
-                fail_msg("%s: block %d differs", cpu_family_name(k.family), b);
+    for (int share = 32; share <= 256; share += 32) {
+        q8_encode(want, x, 400 * 32, share);
+        for (int f = -1; weights_next_family(&f, &k);) {
+            memset(got, 0xa5, 400 * sizeof(*got));
+            k.q8(got, x, 400 * 32, share);
+            for (int b = 0; b < 400; b++)
+                if (memcmp(&got[b], &want[b], sizeof(got[b])) != 0)
+                    fail_msg("%s, a scale for %d: block %d differs",
+                             cpu_family_name(k.family), share, b);
         }
     }
     free(x);

@@ -32,6 +32,22 @@ static int64_t result_count(const struct problem *p)
            (p->kernel == KERNEL_expert_matmul ? p->n_used : 1);
 }
 
+/* Rows of activations as the weight wants them: one scale a block, or one for
+ * what meets a chunk. */
+static void quantize(const struct cpu_kernels *k, const struct pack *p,
+                     const float *x, int64_t n_row, struct q8_block *q8)
+{
+    for (int64_t row = 0; row < n_row; row++) {
+        for (int i = 0; i < p->n_chunk; i++) {
+            const struct pack_chunk *c = &p->chunk[i];
+            int64_t at = row * p->k + c->k_loc;
+
+            k->q8(q8 + at / 32, x + at, c->n,
+                  p->rule->sup == PACK_SUP_NONE ? 32 : c->n);
+        }
+    }
+}
+
 /* Runs the kernel on nth threads, one after another; owned by the caller. */
 static float *run(const struct cpu_kernels *k, const struct problem *p,
                   const struct rank_tree *tree, int nth)
@@ -76,7 +92,7 @@ static float *run(const struct cpu_kernels *k, const struct problem *p,
         c.in[1].data = p->plain ? (void *)w->value : w->data;
         c.in[2].data = (void *)p->id;
         if (!p->plain && cpu_wants_q8(k, p->kernel, w->pack.format)) {
-            k->q8(q8, p->x, rows * w->k);
+            quantize(k, &w->pack, p->x, rows, q8);
             c.q8 = q8;
             c.in[0].data = NULL; /* may not be read */
         }
@@ -423,9 +439,13 @@ TEST(expert_down_is_one_chain_over_expert_and_k)
     for (int i = 0; i < N_TOK * N; i++) {
         for (int e = 0; e < N_EXPERT; e++) {
             for (int u = i / N * N_USED; u < (i / N + 1) * N_USED; u++) {
+                float segment = 0;
+
                 for (int j = 0; j < K && id[u] == e; j++)
-                    want[i] = fmaf(w.value[(e * N + i % N) * K + j],
-                                   x[u * K + j], want[i]);
+                    segment = fmaf(w.value[(e * N + i % N) * K + j],
+                                   x[u * K + j], segment);
+                if (id[u] == e)
+                    want[i] += segment;
             }
         }
     }
@@ -463,17 +483,15 @@ static float *as_read(const struct cpu_kernels *k, const struct problem *p,
                       int64_t n)
 {
     float *y = weights_alloc((size_t)n * sizeof(float));
+    struct q8_block *b = weights_alloc((size_t)n / 32 * sizeof(*b));
 
     memcpy(y, p->x, (size_t)n * sizeof(float));
-    if (!cpu_wants_q8(k, p->kernel, p->w->pack.format))
-        return y;
-    for (int64_t i = 0; i < n; i += 32) {
-        struct q8_block b;
-
-        k->q8(&b, p->x + i, 32);
-        for (int j = 0; j < 32; j++)
-            y[i + j] = b.d * (float)b.q[j];
+    if (cpu_wants_q8(k, p->kernel, p->w->pack.format)) {
+        quantize(k, &p->w->pack, p->x, n / p->w->k, b);
+        for (int64_t i = 0; i < n; i++)
+            y[i] = b[i / 32].d * (float)b[i / 32].q[i % 32];
     }
+    free(b);
     return y;
 }
 
