@@ -68,8 +68,7 @@ static void bench_json_has_the_keys_of_llama_bench(void **state)
     need_model();
     all = rows("plait bench " MODEL "-r 3 -p 8 -n 4 -o json");
     assert_int_equal(json_array_size(all), 2);
-    json_array_foreach(all, i, row)
-    {
+    json_array_foreach (all, i, row) {
         json_t *samples = json_object_get(row, "samples_ts");
         double sum = 0;
 
