@@ -375,12 +375,12 @@ static void print_md(json_t *rows, const pl_limits *l)
 
     if (l != NULL) {
         printf("%s, %d cores; at best together:\n\n"
-               "* read %.1f GB/s, %d streams a thread\n"
+               "* read %.1f GB/s, %d stream%s a thread\n"
                "* multiply %.3g Tops/s of int8 (%s), %.3g Tops/s of float "
                "(%s)\n",
                l->cpu, l->n_threads, l->read_bytes_per_s * 1e-9, l->n_streams,
-               l->int8_ops_per_s * 1e-12, l->int8_unit,
-               l->float_ops_per_s * 1e-12, l->float_unit);
+               l->n_streams > 1 ? "s" : "", l->int8_ops_per_s * 1e-12,
+               l->int8_unit, l->float_ops_per_s * 1e-12, l->float_unit);
         if (l->amx_ops_per_s > 0)
             printf("* AMX, which no limit counts: %.3g Tops/s of int8\n",
                    l->amx_ops_per_s * 1e-12);

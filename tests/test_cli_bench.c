@@ -92,6 +92,44 @@ static void bench_json_has_the_keys_of_llama_bench(void **state)
     json_decref(all);
 }
 
+/* A token of a dense model reads all weights, but for the embedding's where the
+ * output has its own, and at the start next to nothing of the cache. */
+static void limit_is_that_of_reading(const char *file, const char *unread)
+{
+    const char *model = test_file(file);
+    char line[1000];
+    struct ran r;
+    json_t *all, *about, *t, *row;
+    double bytes = 0, share;
+    size_t i;
+
+    snprintf(line, sizeof line, "plait inspect --json '%s'", model);
+    r = sh(line);
+    must_exit(&r, 0, line);
+    about = json_loads(r.out, 0, NULL);
+    json_array_foreach (json_object_get(about, "tensors"), i, t)
+        if (strcmp(text(t, "name"), unread) != 0)
+            bytes += number(t, "bytes");
+    snprintf(line, sizeof line, "plait bench -r 1 -p 0 -n 1 -o json -m '%s'",
+             model);
+    all = rows(line);
+    row = json_array_get(all, 0);
+    share = number(row, "limit_ts") * bytes / number(row, "read_bytes_per_s");
+    if (!(share > 0.95 && share <= 1))
+        fail_msg("%s: the limit reads %g times the weights", file, 1 / share);
+    json_decref(about);
+    json_decref(all);
+    ran_free(&r);
+}
+
+static void bench_limit_is_that_of_reading(void **state)
+{
+    (void)state;
+    limit_is_that_of_reading("tests/refs/llama-q-q8_0.gguf", "none");
+    limit_is_that_of_reading("tests/refs/llama-wide-q4_k_m.gguf",
+                             "token_embd.weight");
+}
+
 /* Every combination is there once, and no two rows are the same. */
 static void bench_lists_multiply_out(void **state)
 {
@@ -337,6 +375,7 @@ int test_cli_bench(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bench_json_has_the_keys_of_llama_bench),
+        cmocka_unit_test(bench_limit_is_that_of_reading),
         cmocka_unit_test(bench_lists_multiply_out),
         cmocka_unit_test(bench_tables_have_as_many_cells_in_each_line),
         cmocka_unit_test(bench_svg_is_well_formed),
