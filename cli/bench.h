@@ -31,6 +31,10 @@ void bench_text_add(void *text, const char *s, size_t n);
 /* What it says as JSON, to be released; NULL if it is none. Empties it. */
 json_t *bench_text_json(struct bench_text *text);
 
+/* A value of an object; 0 or "" if there is none. */
+double bench_number(const json_t *o, const char *key);
+const char *bench_word(const json_t *o, const char *key);
+
 /* ---- bench_limit.c ------------------------------------------------------- */
 
 /* What a model has that must be read and multiplied. */
@@ -41,9 +45,10 @@ struct bench_model {
     double n_param;
     double used; /* experts used, of all; 1: there are none */
     int n_expert;
-    double weight[2]; /* bytes that every step reads; of experts */
-    double int8[3];   /* multiply-adds of a token with quantized weights: by */
-    double flt[3];    /* all, by all experts, for a row of logits; others */
+    double weight[2]; /* bytes that every step reads; of all experts */
+    /* Multiply-adds of a token with quantized weights, and with floats: with
+     * what every token needs, with all experts, for a row of logits. */
+    double int8[3], flt[3];
     double cache;     /* bytes of a token in the cache */
     double attention; /* multiply-adds of a token with one in the cache */
 };

@@ -8,22 +8,22 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool is_float(const char *format)
-{
-    return strcmp(format, "F32") == 0 || strcmp(format, "F16") == 0 ||
-           strcmp(format, "BF16") == 0;
-}
-
-static double number(const json_t *o, const char *key)
+double bench_number(const json_t *o, const char *key)
 {
     return json_number_value(json_object_get(o, key));
 }
 
-static const char *text(const json_t *o, const char *key)
+const char *bench_word(const json_t *o, const char *key)
 {
     const char *s = json_string_value(json_object_get(o, key));
 
     return s != NULL ? s : "";
+}
+
+static bool is_float(const char *format)
+{
+    return strcmp(format, "F32") == 0 || strcmp(format, "F16") == 0 ||
+           strcmp(format, "BF16") == 0;
 }
 
 /* Bytes of a value in a cache, which has one of four formats. */
@@ -38,22 +38,20 @@ static void read_tensor(struct bench_model *m, const json_t *t, double bytes,
                         bool tied)
 {
     const json_t *shape = json_object_get(t, "shape");
-    const char *role = text(t, "role");
+    const char *role = bench_word(t, "role");
     size_t n_dim = json_array_size(shape), len = strlen(role);
     bool expert = len > 5 && strcmp(role + len - 5, "_exps") == 0;
     bool table = strcmp(role, "token_embd") == 0;
-    double values = n_dim > 1;
+    bool output = table || strcmp(role, "output") == 0;
+    double *macs = is_float(bench_word(t, "format")) ? m->flt : m->int8;
+    double values = n_dim > 1; /* of a matrix */
 
     if (table && !tied)
         return; /* of it a step reads a few rows */
     for (size_t i = 0; i < n_dim; i++)
         values *= json_number_value(json_array_get(shape, i));
     m->weight[expert] += bytes;
-    (is_float(text(t, "format"))
-         ? m->flt
-         : m->int8)[expert                             ? 1
-                    : table || !strcmp(role, "output") ? 2
-                                                       : 0] += values;
+    macs[output ? 2 : expert] += values;
     if (expert)
         m->n_expert = (int)json_integer_value(json_array_get(shape, 0));
     if (strcmp(role, "attn_out") == 0) /* scores, then values */
@@ -67,11 +65,10 @@ static void name_type(struct bench_model *m, const json_t *totals,
     json_t *v;
     double bytes = 0;
 
-    json_object_foreach(json_object_get(totals, "types"), format, v)
-    {
-        if (number(v, "bytes") <= bytes)
+    json_object_foreach (json_object_get(totals, "types"), format, v) {
+        if (bench_number(v, "bytes") <= bytes)
             continue;
-        bytes = number(v, "bytes");
+        bytes = bench_number(v, "bytes");
         most = format;
     }
     snprintf(m->type, sizeof(m->type), "%.30s %.30s", arch, most);
@@ -81,42 +78,40 @@ bool bench_model_read(struct bench_model *m, const char *name, json_t *inspect,
                       json_t *plan)
 {
     const json_t *totals = json_object_get(inspect, "totals");
-    const char *arch = text(plan, "arch");
+    const char *arch = bench_word(plan, "arch");
     json_t *bytes = json_object(), *t;
     char key[128];
     size_t i;
     bool tied = true;
 
     *m = (struct bench_model){.name = name, .used = 1};
-    m->bytes = number(totals, "bytes");
-    m->n_param = number(totals, "values");
+    m->bytes = bench_number(totals, "bytes");
+    m->n_param = bench_number(totals, "values");
     name_type(m, totals, arch);
-    json_array_foreach(json_object_get(inspect, "tensors"), i, t)
-    {
-        if (json_object_set(bytes, text(t, "name"),
+    json_array_foreach (json_object_get(inspect, "tensors"), i, t) {
+        if (json_object_set(bytes, bench_word(t, "name"),
                             json_object_get(t, "bytes")) != 0) {
             json_decref(bytes);
             return false;
         }
     }
-    json_array_foreach(json_object_get(plan, "tensors"), i, t) tied &=
-        strcmp(text(t, "role"), "output") != 0;
-    json_array_foreach(json_object_get(plan, "tensors"), i, t)
-        read_tensor(m, t, number(bytes, text(t, "name")), tied);
-    json_array_foreach(json_object_get(plan, "caches"), i, t)
-    {
+    json_array_foreach (json_object_get(plan, "tensors"), i, t)
+        tied &= strcmp(bench_word(t, "role"), "output") != 0;
+    json_array_foreach (json_object_get(plan, "tensors"), i, t)
+        read_tensor(m, t, bench_number(bytes, bench_word(t, "name")), tied);
+    json_array_foreach (json_object_get(plan, "caches"), i, t) {
         const json_t *shape = json_object_get(t, "shape");
 
         m->cache += json_number_value(json_array_get(shape, 1)) *
                     json_number_value(json_array_get(shape, 2)) *
-                    cache_bytes(text(t, "format"));
+                    cache_bytes(bench_word(t, "format"));
     }
     snprintf(key, sizeof(key), "%.60s.expert_used_count", arch);
     if (m->n_expert > 0)
-        m->used =
-            number(json_object_get(json_object_get(inspect, "metadata"), key),
-                   "value") /
-            m->n_expert;
+        m->used = bench_number(json_object_get(
+                                   json_object_get(inspect, "metadata"), key),
+                               "value") /
+                  m->n_expert;
     json_decref(bytes);
     return true;
 }

@@ -15,25 +15,13 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static const char *text(const json_t *o, const char *key)
-{
-    const char *s = json_string_value(json_object_get(o, key));
-
-    return s != NULL ? s : "";
-}
-
-static double number(const json_t *o, const char *key)
-{
-    return json_number_value(json_object_get(o, key));
-}
-
 /* ---- rows ---------------------------------------------------------------- */
 
 /* The word behind `option` in a plan's options, or "". */
 static void option_of(const json_t *plan, const char *option, char *buf,
                       size_t size)
 {
-    const char *s = strstr(text(plan, "options"), option);
+    const char *s = strstr(bench_word(plan, "options"), option);
 
     if (s != NULL)
         s += strlen(option);
@@ -42,7 +30,7 @@ static void option_of(const json_t *plan, const char *option, char *buf,
 
 static bool is_host(const json_t *device)
 {
-    return strcmp(text(device, "name"), "host") == 0;
+    return strcmp(bench_word(device, "name"), "host") == 0;
 }
 
 /* Mean, standard deviation, median, least and most of n values, under keys that
@@ -83,16 +71,15 @@ static bool add_shares(json_t *row, const struct bench_config *c, int test)
     bool ok = true;
     size_t i;
 
-    json_array_foreach(json_object_get(c->plan, "devices"), i, d)
-    {
+    json_array_foreach (json_object_get(c->plan, "devices"), i, d) {
         mean.compute += s[i].compute / c->n_dev;
         mean.wait += s[i].wait / c->n_dev;
         mean.copy += s[i].copy / c->n_dev;
-        ok &=
-            json_array_append_new(
-                all, json_pack("{s:s, s:f, s:f, s:f}", "name", text(d, "name"),
-                               "compute_share", s[i].compute, "wait_share",
-                               s[i].wait, "copy_share", s[i].copy)) == 0;
+        ok &= json_array_append_new(
+                  all, json_pack("{s:s, s:f, s:f, s:f}", "name",
+                                 bench_word(d, "name"), "compute_share",
+                                 s[i].compute, "wait_share", s[i].wait,
+                                 "copy_share", s[i].copy)) == 0;
     }
     return json_object_set_new(row, "compute_share", json_real(mean.compute)) ==
                0 &&
@@ -124,14 +111,14 @@ json_t *bench_row(const struct bench_config *c, const struct bench_set *b,
     size_t k;
     bool ok = v != NULL;
 
-    json_array_foreach(json_object_get(c->plan, "devices"), k, d)
-    {
-        n_thread += is_host(d) && k > 0 ? 0 : (int)number(d, "threads");
+    json_array_foreach (json_object_get(c->plan, "devices"), k, d) {
+        n_thread += is_host(d) && k > 0 ? 0 : (int)bench_number(d, "threads");
         n_dev += !is_host(d) || k == 0;
     }
     option_of(c->plan, "-sm ", mode, sizeof(mode));
     option_of(c->plan, "-ts ", shares, sizeof(shares));
-    snprintf(backend, sizeof(backend), "CPU %.30s", text(c->plan, "kernels"));
+    snprintf(backend, sizeof(backend), "CPU %.30s",
+             bench_word(c->plan, "kernels"));
     row = json_pack(
         "{s:s, s:s, s:I, s:I, s:s, s:i, s:s, s:i, s:s, s:s, s:s, s:s, s:i, "
         "s:s, s:s, s:i, s:i, s:i, s:i}",
@@ -140,11 +127,12 @@ json_t *bench_row(const struct bench_config *c, const struct bench_set *b,
         "backend", backend, "n_threads", n_thread, "devices",
         c->o.pl.devices ? c->o.pl.devices : "cpu", "n_devices", n_dev,
         "split_mode", mode, "tensor_split", shares, "varied", c->varied,
-        "options", text(c->plan, "options"), "n_ubatch",
-        (int)number(c->plan, "n_ubatch"), "type_k",
-        text(json_array_get(caches, 0), "format"), "type_v",
-        text(json_array_get(caches, 1), "format"), "n_prompt", t->n_prompt,
-        "n_gen", t->n_gen, "n_depth", t->n_depth, "n_seq", t->n_seq);
+        "options", bench_word(c->plan, "options"), "n_ubatch",
+        (int)bench_number(c->plan, "n_ubatch"), "type_k",
+        bench_word(json_array_get(caches, 0), "format"), "type_v",
+        bench_word(json_array_get(caches, 1), "format"), "n_prompt",
+        t->n_prompt, "n_gen", t->n_gen, "n_depth", t->n_depth, "n_seq",
+        t->n_seq);
     for (int r = 0; r < n && ok; r++)
         v[r] = tokens / c->seconds[i * n + r];
     ok = ok && add_samples(row, "ts", v, n);
@@ -156,9 +144,9 @@ json_t *bench_row(const struct bench_config *c, const struct bench_set *b,
         double limit = bench_limit(m, t, l);
 
         ok = json_object_set_new(row, "limit_ts", json_real(limit)) == 0 &&
-             json_object_set_new(row, "limit_share",
-                                 json_real(number(row, "median_ts") / limit)) ==
-                 0 &&
+             json_object_set_new(
+                 row, "limit_share",
+                 json_real(bench_number(row, "median_ts") / limit)) == 0 &&
              json_object_update_new(row, json_limits(l)) == 0;
     }
     free(v);
@@ -189,8 +177,7 @@ static void print_csv(json_t *rows)
     size_t i;
     bool first = true;
 
-    json_object_foreach(json_array_get(rows, 0), key, v)
-    {
+    json_object_foreach (json_array_get(rows, 0), key, v) {
         if (json_is_array(v))
             continue;
         printf(first ? "" : ",");
@@ -198,11 +185,9 @@ static void print_csv(json_t *rows)
         first = false;
     }
     printf("\n");
-    json_array_foreach(rows, i, row)
-    {
+    json_array_foreach (rows, i, row) {
         first = true;
-        json_object_foreach(row, key, v)
-        {
+        json_object_foreach (row, key, v) {
             char buf[40];
 
             if (json_is_array(v))
@@ -228,14 +213,15 @@ static void figure(char *buf, double v)
 
 static void cell_model(char *buf, const json_t *r)
 {
-    const char *name = text(r, "model_filename"), *slash = strrchr(name, '/');
+    const char *name = bench_word(r, "model_filename"),
+               *slash = strrchr(name, '/');
 
     snprintf(buf, CELL, "%.190s", slash != NULL ? slash + 1 : name);
 }
 
 static void cell_size(char *buf, const json_t *r)
 {
-    double mib = number(r, "model_size") / 0x1p20;
+    double mib = bench_number(r, "model_size") / 0x1p20;
 
     snprintf(buf, CELL, mib < 1024 ? "%.2f MiB" : "%.2f GiB",
              mib < 1024 ? mib : mib / 1024);
@@ -243,7 +229,7 @@ static void cell_size(char *buf, const json_t *r)
 
 static void cell_params(char *buf, const json_t *r)
 {
-    double n = number(r, "model_n_params");
+    double n = bench_number(r, "model_n_params");
 
     snprintf(buf, CELL, n < 1e9 ? "%.2f M" : "%.2f B",
              n < 1e9 ? n / 1e6 : n / 1e9);
@@ -251,36 +237,36 @@ static void cell_params(char *buf, const json_t *r)
 
 static void cell_backend(char *buf, const json_t *r)
 {
-    snprintf(buf, CELL, "%s", text(r, "backend"));
+    snprintf(buf, CELL, "%s", bench_word(r, "backend"));
 }
 
 static void cell_threads(char *buf, const json_t *r)
 {
-    snprintf(buf, CELL, "%.0f", number(r, "n_threads"));
+    snprintf(buf, CELL, "%.0f", bench_number(r, "n_threads"));
 }
 
 static void cell_devices(char *buf, const json_t *r)
 {
-    snprintf(buf, CELL, "%.190s", text(r, "devices"));
+    snprintf(buf, CELL, "%.190s", bench_word(r, "devices"));
 }
 
 static void cell_split(char *buf, const json_t *r)
 {
-    const char *shares = text(r, "tensor_split");
+    const char *shares = bench_word(r, "tensor_split");
 
-    snprintf(buf, CELL, "%s%s%.150s", text(r, "split_mode"),
+    snprintf(buf, CELL, "%s%s%.150s", bench_word(r, "split_mode"),
              shares[0] != '\0' ? " " : "", shares);
 }
 
 static void cell_varied(char *buf, const json_t *r)
 {
-    snprintf(buf, CELL, "%.190s", text(r, "varied"));
+    snprintf(buf, CELL, "%.190s", bench_word(r, "varied"));
 }
 
 static void cell_test(char *buf, const json_t *r)
 {
-    double p = number(r, "n_prompt"), g = number(r, "n_gen");
-    double d = number(r, "n_depth"), s = number(r, "n_seq");
+    double p = bench_number(r, "n_prompt"), g = bench_number(r, "n_gen");
+    double d = bench_number(r, "n_depth"), s = bench_number(r, "n_seq");
     int n =
         snprintf(buf, CELL, "%s %.0f", p > 0 ? "prompt" : "generation", p + g);
 
@@ -292,15 +278,15 @@ static void cell_test(char *buf, const json_t *r)
 
 static void cell_speed(char *buf, const json_t *r)
 {
-    figure(buf, number(r, "median_ts"));
+    figure(buf, bench_number(r, "median_ts"));
 }
 
 static void cell_spread(char *buf, const json_t *r)
 {
     char lo[CELL], hi[CELL];
 
-    figure(lo, number(r, "min_ts"));
-    figure(hi, number(r, "max_ts"));
+    figure(lo, bench_number(r, "min_ts"));
+    figure(hi, bench_number(r, "max_ts"));
     snprintf(buf, CELL, "%.40s to %.40s", lo, hi);
 }
 
@@ -309,7 +295,7 @@ static void percent(char *buf, const json_t *r, const char *key)
     if (json_object_get(r, key) == NULL)
         snprintf(buf, CELL, "-");
     else
-        snprintf(buf, CELL, "%.0f %%", 100 * number(r, key));
+        snprintf(buf, CELL, "%.0f %%", 100 * bench_number(r, key));
 }
 
 static void cell_limit(char *buf, const json_t *r)
@@ -327,8 +313,9 @@ static void shares(char *buf, const json_t *r, const char *key)
         percent(buf, r, key);
         return;
     }
-    json_array_foreach(all, i, d) n += (size_t)snprintf(
-        buf + n, CELL - n, "%s%.0f", i > 0 ? ", " : "", 100 * number(d, key));
+    json_array_foreach (all, i, d)
+        n += (size_t)snprintf(buf + n, CELL - n, "%s%.0f", i > 0 ? ", " : "",
+                              100 * bench_number(d, key));
     snprintf(buf + n, CELL - n, " %%");
 }
 
@@ -370,8 +357,7 @@ static int width_of(const struct column *c, json_t *rows)
     json_t *row;
     char buf[CELL];
 
-    json_array_foreach(rows, i, row)
-    {
+    json_array_foreach (rows, i, row) {
         c->cell(buf, row);
         if (strlen(buf) > width)
             width = strlen(buf);
@@ -389,12 +375,12 @@ static void print_md(json_t *rows, const pl_limits *l)
 
     if (l != NULL) {
         printf("%s, %d cores; at best together:\n\n"
-               "* read %.1f GB/s, %d streams a thread\n"
+               "* read %.1f GB/s, %d stream%s a thread\n"
                "* multiply %.3g Tops/s of int8 (%s), %.3g Tops/s of float "
                "(%s)\n",
                l->cpu, l->n_threads, l->read_bytes_per_s * 1e-9, l->n_streams,
-               l->int8_ops_per_s * 1e-12, l->int8_unit,
-               l->float_ops_per_s * 1e-12, l->float_unit);
+               l->n_streams > 1 ? "s" : "", l->int8_ops_per_s * 1e-12,
+               l->int8_unit, l->float_ops_per_s * 1e-12, l->float_unit);
         if (l->amx_ops_per_s > 0)
             printf("* AMX, which no limit counts: %.3g Tops/s of int8\n",
                    l->amx_ops_per_s * 1e-12);
@@ -416,8 +402,7 @@ static void print_md(json_t *rows, const pl_limits *l)
         printf(columns[i].right ? ": " : " ");
     }
     printf("|\n");
-    json_array_foreach(rows, k, row)
-    {
+    json_array_foreach (rows, k, row) {
         for (int i = 0; i < N_COLUMN; i++) {
             columns[i].cell(buf, row);
             if (width[i] > 0)

@@ -166,8 +166,7 @@ static bool add_events(struct bench_config *c, struct bench_text *trace,
         bench_text_add(&all, trace->s + skip, trace->n - skip);
     bench_text_add(&all, "]", 1);
     events = bench_text_json(&all);
-    json_array_foreach(events, i, e)
-    {
+    json_array_foreach (events, i, e) {
         json_int_t dev = json_integer_value(json_object_get(e, "pid"));
         const char *what = json_string_value(json_object_get(e, "cat"));
         double part =

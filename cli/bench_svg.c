@@ -11,11 +11,6 @@
 
 enum { WIDE = 460, HIGH = 300, LEFT = 60, TOP = 40, RIGHT = 20, BOTTOM = 110 };
 
-static double number(const json_t *o, const char *key)
-{
-    return json_number_value(json_object_get(o, key));
-}
-
 static void say(struct whole_file *w, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -42,7 +37,7 @@ static void say_text(struct whole_file *w, const char *s)
 /* A panel's rows: with a prompt or without. */
 static bool in_panel(const json_t *row, bool prompt)
 {
-    return (number(row, "n_prompt") > 0) == prompt;
+    return (bench_number(row, "n_prompt") > 0) == prompt;
 }
 
 /* What tells a line from others: all that is chosen but `x`, and with devices
@@ -136,8 +131,8 @@ static void draw_line(const struct panel *p, size_t first, int index)
         line_name(other, sizeof(other), row, p->x);
         if (!in_panel(row, p->prompt) || strcmp(name, other) != 0)
             continue;
-        x = at_x(p, number(row, p->x));
-        y = at_y(p, number(row, "median_ts"));
+        x = at_x(p, bench_number(row, p->x));
+        y = at_y(p, bench_number(row, "median_ts"));
         if (i > first)
             say(p->w, "<path d='M%.1f %.1f L%.1f %.1f' stroke='%s'/>\n",
                 before_x, before_y, x, y, colour);
@@ -176,16 +171,16 @@ static void draw_panel(struct panel p)
     int n = 0;
 
     p.most_x = p.most_y = 1;
-    json_array_foreach(p.rows, i, row)
-    {
+    json_array_foreach (p.rows, i, row) {
         if (!in_panel(row, p.prompt))
             continue;
-        p.most_x = fmax(p.most_x, number(row, p.x));
-        p.most_y = fmax(p.most_y, number(row, "median_ts"));
+        p.most_x = fmax(p.most_x, bench_number(row, p.x));
+        p.most_y = fmax(p.most_y, bench_number(row, "median_ts"));
     }
     draw_axes(&p);
-    json_array_foreach(p.rows, i, row) if (in_panel(row, p.prompt) &&
-                                           begins(&p, i)) draw_line(&p, i, n++);
+    json_array_foreach (p.rows, i, row)
+        if (in_panel(row, p.prompt) && begins(&p, i))
+            draw_line(&p, i, n++);
 }
 
 enum exit_code bench_draw(const struct options *o, json_t *rows)

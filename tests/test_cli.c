@@ -545,8 +545,7 @@ TEST(cli_run_traces_every_device)
     assert_non_null(all);
     events = json_is_array(all) ? all : json_object_get(all, "traceEvents");
     assert_true(json_array_size(events) > 0);
-    json_array_foreach(events, i, e)
-    {
+    json_array_foreach (events, i, e) {
         json_int_t pid = json_integer_value(json_object_get(e, "pid"));
 
         assert_true(json_is_string(json_object_get(e, "name")));

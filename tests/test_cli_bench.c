@@ -2,6 +2,7 @@
  * compares with llama.cpp. How fast anything is, no test asks. */
 #include "lib/command.h"
 #include "lib/support.h"
+#include "quant/format.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -35,8 +36,7 @@ static const char *text(const json_t *row, const char *key)
 static json_t *rows(const char *line)
 {
     struct ran r = sh(0, line);
-    json_t *all;
-    all = json_loads(r.out, 0, NULL);
+    json_t *all = json_loads(r.out, 0, NULL);
     if (!json_is_array(all))
         fail_msg("%s\n  should print a list but did: %.300s", line, r.out);
     return all;
@@ -62,8 +62,7 @@ TEST(bench_json_has_the_keys_of_llama_bench)
 
     all = rows("plait bench " MODEL "-r 3 -p 8 -n 4 -o json");
     assert_int_equal(json_array_size(all), 2);
-    json_array_foreach(all, i, row)
-    {
+    json_array_foreach (all, i, row) {
         json_t *samples = json_object_get(row, "samples_ts");
         double sum = 0;
 
@@ -85,6 +84,41 @@ TEST(bench_json_has_the_keys_of_llama_bench)
                          1) < 1e-6);
     }
     json_decref(all);
+}
+
+/* A token of a dense model reads all weights, but for the embedding's where the
+ * output has its own, and at the start next to nothing of the cache. */
+static void limit_is_that_of_reading(const char *file, const char *unread)
+{
+    const char *model = test_file(file);
+    char line[1000];
+    struct ran r;
+    json_t *all, *about, *t, *row;
+    double bytes = 0, share;
+    size_t i;
+
+    snprintf(line, sizeof line, "plait inspect --json '%s'", model);
+    r = sh(0, line);
+    about = json_loads(r.out, 0, NULL);
+    json_array_foreach (json_object_get(about, "tensors"), i, t)
+        if (strcmp(text(t, "name"), unread) != 0)
+            bytes += number(t, "bytes");
+    snprintf(line, sizeof line, "plait bench -r 1 -p 0 -n 1 -o json -m '%s'",
+             model);
+    all = rows(line);
+    row = json_array_get(all, 0);
+    share = number(row, "limit_ts") * bytes / number(row, "read_bytes_per_s");
+    if (!(share > 0.95 && share <= 1))
+        fail_msg("%s: the limit reads %g times the weights", file, 1 / share);
+    json_decref(about);
+    json_decref(all);
+}
+
+TEST(bench_limit_is_that_of_reading)
+{
+    limit_is_that_of_reading("tests/refs/llama-q-q8_0.gguf", "none");
+    limit_is_that_of_reading("tests/refs/llama-wide-q4_k_m.gguf",
+                             "token_embd.weight");
 }
 
 /* Every combination is there once, and no two rows are the same. */
@@ -196,6 +230,7 @@ TEST(bench_mistakes_name_the_value_and_the_remedy)
 
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
         struct ran r = sh(list[i].code, list[i].line);
+
         must_say(r, list[i].says);
     }
 }
@@ -203,22 +238,22 @@ TEST(bench_mistakes_name_the_value_and_the_remedy)
 /* All types open, and their logits are numbers of ordinary size. */
 TEST(synth_models_of_every_type_compute)
 {
-    static const char *const types[] = {
-        "f32",  "f16",    "bf16",   "q8_0",  "q4_0",   "q4_1",
-        "q5_0", "q5_1",   "q2_k",   "q3_k",  "q4_k",   "q5_k",
-        "q6_k", "iq4_nl", "iq4_xs", "mxfp4", "Q4_K_M", "q5_k_m"};
-
-    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+    for (int f = -2; f < PL_FORMAT_COUNT; f++) {
         enum { N_VOCAB = 512, N_TOKEN = 3 };
         char line[300];
+        const char *type = f == -2   ? "Q4_K_M"
+                           : f == -1 ? "q5_k_m"
+                                     : format_info((pl_format)f)->name;
         double sum = 0;
         struct ran r;
 
+        if (f == PL_I32)
+            continue;
         snprintf(line, sizeof line,
                  "plait synth --shape tiny --type %s -o x.gguf && "
                  "plait inspect x.gguf >&2 && plait logits -m x.gguf --tokens "
                  "1,2,3 -o -",
-                 types[i]);
+                 type);
         r = sh(0, line);
         must_say(r, "tiny");
         assert_int_equal(r.n_out, N_VOCAB * N_TOKEN * sizeof(float));
@@ -230,7 +265,7 @@ TEST(synth_models_of_every_type_compute)
         }
         sum = sqrt(sum / (N_VOCAB * N_TOKEN));
         if (!(sum > 0.3 && sum < 3))
-            fail_msg("%s: logits of about %g, 1 is meant", types[i], sum);
+            fail_msg("%s: logits of about %g, 1 is meant", type, sum);
     }
 }
 
@@ -270,6 +305,7 @@ TEST(cli_llama_cpp_options_without_effect_are_ignored)
 
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         struct ran r = sh(0, lines[i]);
+
         must_say(r, "of llama.cpp changes nothing here: ");
     }
 }
