@@ -28,6 +28,10 @@ enum num_kind {
 
 const char *num_kind_name(enum num_kind k);
 
+/* The edition of doc/numerics.md: it grows when an order of operations changes,
+ * and every hash depends on it. */
+enum { NUMERIC_ORDER = 2 };
+
 struct num_node {
     enum num_kind kind;
     int node; /* graph node: of the op, or whose value is converted */

@@ -662,7 +662,7 @@ static uint64_t hash_of(const struct numeric *p)
 {
     struct mixer m = {.n = 0};
 
-    hash64_init(&m.h, 0);
+    hash64_init(&m.h, NUMERIC_ORDER);
     mix_int(&m, p->n_rank);
     for (int i = 0; i < p->n; i++) {
         const struct num_node *n = &p->node[i];
