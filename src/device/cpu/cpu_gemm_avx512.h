@@ -323,8 +323,6 @@ TMPL void gemm_deal(uint8_t *dst, const struct pack *p,
 
 /* ---- products ------------------------------------------------------------ */
 
-#define UNROLL _Pragma("GCC unroll 8")
-
 TMPL __m512i get(const uint8_t *p)
 {
     return _mm512_load_si512((const void *)p);

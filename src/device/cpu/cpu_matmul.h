@@ -11,13 +11,20 @@
 #include "device/cpu/cpu_gemm.h"
 #include "device/cpu/cpu_kernel.h"
 
-enum { CPU_PANEL_TOK = 16 }; /* most rows of activations a job takes */
+enum {
+    CPU_PANEL_TOK = 16, /* most rows of activations a job takes */
+    /* Panels of a job of at most CPU_FEW_TOK rows: reading several at a time
+       keeps the memory busy. */
+    CPU_FEW_PANELS = 4,
+    CPU_FEW_TOK = 8,
+};
 
 struct cpu_panel_job {
     /* The weights: a panel of a packed matrix, or rows of a plain one. */
-    const struct pack *pack;      /* NULL: plain */
-    const uint8_t *panel;         /* 16 packed rows; or n_row plain ones */
-    const uint8_t *next;          /* the panel read after it, to fetch early */
+    const struct pack *pack; /* NULL: plain */
+    const uint8_t *panel;    /* 16 packed rows; or n_row plain ones */
+    int n_panel;             /* packed: how many, one behind the other */
+    const uint8_t *next;     /* the panel read after them, to fetch early */
     const struct rank_span *span; /* plain: whose k is whose */
     int n_span;
     int n_row;        /* plain: 1 .. 16 */
@@ -27,9 +34,10 @@ struct cpu_panel_job {
     /* The activations: n_tok rows of the local k, float or struct q8_block. */
     int n_tok;            /* 1 .. CPU_PANEL_TOK */
     const void *const *x; /* [n_tok] */
-    /* Activations j have 16 accumulators, one a weight row, at
-     * acc + 16 * at[j]; no two of at[] are equal. */
+    /* Activations j have 16 accumulators a panel, one a weight row, at
+     * acc + width * at[j]; no two of at[] are equal. */
     float *acc;
+    int64_t width;
     const int32_t *at; /* [n_tok] */
 };
 
@@ -64,7 +72,23 @@ static inline int64_t cpu_segment_end(int64_t k)
 
 static inline float *cpu_panel_acc(const struct cpu_panel_job *s, int j)
 {
-    return s->acc + PACK_ROWS * (int64_t)s->at[j];
+    return s->acc + s->width * (int64_t)s->at[j];
+}
+
+/* Panel i of a job, alone. */
+static inline struct cpu_panel_job cpu_panel_of(const struct cpu_panel_job *s,
+                                                int i)
+{
+    struct cpu_panel_job one = *s;
+
+    if (s->n_panel > 1) {
+        one.panel += (size_t)i * s->pack->panel_bytes;
+        one.next =
+            i + 1 < s->n_panel ? one.panel + s->pack->panel_bytes : s->next;
+        one.acc += PACK_ROWS * i;
+        one.n_panel = 1;
+    }
+    return one;
 }
 
 struct cpu_matmul_isa {

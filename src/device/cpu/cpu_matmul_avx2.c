@@ -72,6 +72,11 @@ static inline vi v_pairs(vi a, vi b)
     return (vi)_mm256_madd_epi16((__m256i)a, (__m256i)b);
 }
 
+static inline vi v_fold(vi acc, vi a, vi b)
+{
+    return acc + v_pairs(a, b & 0xffff);
+}
+
 static inline __m256i pair_sums(vu code, const int8_t *q, int max)
 {
     int32_t x;

@@ -65,6 +65,12 @@ static inline vi v_pairs(vi a, vi b)
     return (vi)_mm512_madd_epi16((__m512i)a, (__m512i)b);
 }
 
+static inline vi v_fold(vi acc, vi a, vi b)
+{
+    return (vi)_mm512_dpwssd_epi32((__m512i)acc, (__m512i)a,
+                                   (__m512i)(b & 0xffff));
+}
+
 static inline __attribute__((always_inline)) vi
 v_dot(vi acc, const vu *code, const int8_t *q, int n, int max)
 {

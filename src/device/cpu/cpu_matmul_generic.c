@@ -132,17 +132,21 @@ static void chunk_float(const struct cpu_panel_job *s,
     }
 }
 
-void cpu_panel_generic(const struct cpu_panel_job *s)
+void cpu_panel_generic(const struct cpu_panel_job *all)
 {
-    for (int i = 0; i < s->pack->n_chunk; i++) {
-        const struct pack_chunk *c = &s->pack->chunk[i];
+    for (int p = 0; p < all->n_panel; p++) {
+        const struct cpu_panel_job s = cpu_panel_of(all, p);
 
-        if (c->rank != s->rank)
-            continue;
-        if (s->pack->rule->tile_values == 1)
-            chunk_float(s, c);
-        else
-            chunk_quantized(s, c);
+        for (int i = 0; i < s.pack->n_chunk; i++) {
+            const struct pack_chunk *c = &s.pack->chunk[i];
+
+            if (c->rank != s.rank)
+                continue;
+            if (s.pack->rule->tile_values == 1)
+                chunk_float(&s, c);
+            else
+                chunk_quantized(&s, c);
+        }
     }
 }
 
@@ -200,8 +204,9 @@ static const struct cpu_matmul_isa isa = {
 /* Parts between multiples of 256. */
 static int64_t span_parts(const struct rank_span *p)
 {
-    return p->n > 0 ? (p->logical + p->n - 1) / Q8_CHUNK - p->logical / Q8_CHUNK + 1
-                    : 0;
+    return p->n > 0
+               ? (p->logical + p->n - 1) / Q8_CHUNK - p->logical / Q8_CHUNK + 1
+               : 0;
 }
 
 void cpu_quantize(const struct cpu_call *c, cpu_encode_fn *encode)
@@ -228,7 +233,8 @@ void cpu_quantize(const struct cpu_call *c, cpu_encode_fn *encode)
             for (int64_t at = 0, end; at < p->n; at = end, unit++) {
                 int64_t block = (row * k + p->local + at) / 32;
 
-                end = min64(p->n, cpu_segment_end(p->logical + at) - p->logical);
+                end =
+                    min64(p->n, cpu_segment_end(p->logical + at) - p->logical);
                 if (unit >= part.lo && unit < part.hi)
                     encode(out + block, (const float *)x->data + block * 32,
                            end - at, end - at);

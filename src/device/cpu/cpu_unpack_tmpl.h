@@ -15,6 +15,8 @@
  *   v_table            16 bytes in memory for v_lookup
  *   v_lookup           every byte c < 16 replaced by table[c]
  *   v_pairs            for each lane, the dot product of two int16 pairs
+ *   v_fold             acc + a * b, a and b int32 of the size of int16, b >= 0
+ *                      or not
  *   v_dot              acc + for each lane the dot product of 4 n codes with
  *                      4 n bytes q, |q| <= 127; codes <= max */
 #include <stdbool.h>
@@ -22,7 +24,8 @@
 
 #include "device/cpu/cpu_matmul.h"
 
-#define TMPL static inline __attribute__((always_inline))
+#define UNROLL _Pragma("GCC unroll 8")
+#define TMPL   static inline __attribute__((always_inline))
 
 enum { HALVES = PACK_ROWS / W };
 
