@@ -87,9 +87,9 @@ void test_add(const char *file, const char *law, CMUnitTestFunction run)
 {
     const char *base = strrchr(file, '/') + 1;
     size_t len = strcspn(base, ".");
-    struct group *g = groups + n_group - 1;
+    struct group *g = n_group > 0 ? groups + n_group - 1 : NULL;
 
-    if (n_group == 0 || strlen(g->name) != len ||
+    if (g == NULL || strlen(g->name) != len ||
         strncmp(g->name, base, len) != 0) {
         groups = realloc(groups, (size_t)(n_group + 1) * sizeof(*groups));
         if (groups == NULL)
