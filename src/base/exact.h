@@ -2,9 +2,9 @@
  *
  * libm's differ in the last bit from one C library to the next, which is
  * enough to make two machines draw different tokens, or turn keys by different
- * angles. These use only IEEE double additions, multiplications and divisions in
- * a fixed order (the build forbids contraction). Errors stay below 4 units in
- * the last place over the ranges stated. */
+ * angles. These use only IEEE double additions, multiplications and divisions
+ * in a fixed order (the build forbids contraction). Errors stay below 4 units
+ * in the last place over the ranges stated. */
 #ifndef BASE_EXACT_H
 #define BASE_EXACT_H
 

@@ -122,7 +122,7 @@ static bool is_so_quantized(const struct draft_q8 *a,
             !memcmp(a->span, how->span, (size_t)a->n_span * sizeof *a->span));
 }
 
-/* The quantized form of a tensor, for this weight. The last one made is kept. */
+/* The quantized form of a tensor, for this weight. The newest one is kept. */
 static pl_status quantized(struct lower *w, int u, int weight, int tensor,
                            bool memo, int *out)
 {

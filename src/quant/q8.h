@@ -3,9 +3,9 @@
  *   d = max|x| / 127;  q = x / d rounded to nearest even;  d = 0 if all are 0
  *   sum[h] = sum of q over the half-block h (16 values), for minima and biases
  *
- * A row of k values is k/32 blocks. How many of them share one d is the weight's
- * business: one each for formats of blocks of 32; for formats with super-blocks
- * of 256, which sum whole chunks as integers, those of a chunk (quant/pack.h).
+ * A row of k values is k/32 blocks. How many of them share one d is up to the
+ * weight: formats of blocks of 32 want one each; formats with super-blocks of
+ * 256 sum whole chunks as integers and want one a chunk (quant/pack.h).
  * The d is in every block all the same. Nothing else depends on more than the
  * block, so any slice at a multiple of 32 that cuts no chunk quantizes to the
  * same bits. */

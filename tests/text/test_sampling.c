@@ -2,8 +2,8 @@
  * that a seed decides everything. */
 #include "lib/support.h"
 
-#include "lib/alloc_fail.h"
 #include "base/exact.h"
+#include "lib/alloc_fail.h"
 #include "sampling/sampling.h"
 
 #include <float.h>

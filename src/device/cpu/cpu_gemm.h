@@ -6,10 +6,10 @@
  * were arranged before in the order in which they are read. The accumulators of
  * two panels and a few rows stay in registers for the length of a pass.
  *
- * k runs in *units*: what a format sums as integers, so 32 values, or a chunk of
- * up to 256. A chunk that is shorter is filled up with zeros, which add exactly
- * 0. The bits are those of a panel job (cpu_matmul.h): for each accumulator the
- * units of a rank come in the same order. */
+ * k runs in *units*: what a format sums as integers, so 32 values, or a chunk
+ * of up to 256. A chunk that is shorter is filled up with zeros, which add
+ * exactly 0. The bits are those of a panel job (cpu_matmul.h): for each
+ * accumulator the units of a rank come in the same order. */
 #ifndef DEVICE_CPU_CPU_GEMM_H
 #define DEVICE_CPU_CPU_GEMM_H
 

@@ -95,15 +95,14 @@ static const uint8_t *panel_at(const struct weight *w, int64_t matrix,
            (size_t)panel * w->panel_bytes;
 }
 
-/* The n panels to work on and the one to come. */
+/* The panel to work on and the one to come. */
 static void panel_set(struct cpu_panel_job *s, const struct weight *w,
-                      int64_t matrix, int64_t panel, int n, int64_t next_matrix,
+                      int64_t matrix, int64_t panel, int64_t next_matrix,
                       int64_t next_panel)
 {
     s->panel = panel_at(w, matrix, panel);
-    s->n_panel = n;
     s->next = panel_at(w, next_matrix, min64(next_panel, w->n_panel - 1));
-    s->n_row = (int)min64(PACK_ROWS * n, w->n - panel * PACK_ROWS);
+    s->n_row = (int)min64(PACK_ROWS, w->n - panel * PACK_ROWS);
 }
 
 /* ---- the tree ------------------------------------------------------------ */
@@ -156,8 +155,7 @@ static void block_run(const struct cpu_call *c, const struct weight *w,
 {
     static const int32_t at[CPU_PANEL_TOK] = {0, 1, 2,  3,  4,  5,  6,  7,
                                               8, 9, 10, 11, 12, 13, 14, 15};
-    struct stack stack = {c->scratch, s->n_tok * PACK_ROWS * s->n_panel, 0,
-                          w->add};
+    struct stack stack = {c->scratch, s->n_tok * PACK_ROWS, 0, w->add};
     const void *x_row[CPU_PANEL_TOK];
     int64_t row[CPU_PANEL_TOK];
     int64_t width = cpu_last(&c->out);
@@ -168,7 +166,6 @@ static void block_run(const struct cpu_call *c, const struct weight *w,
     }
     s->x = x_row;
     s->at = at;
-    s->width = PACK_ROWS * s->n_panel;
     for (int i = 0; i < c->tree.n; i++) {
         s->acc = stack_push(&stack);
         s->rank = c->tree.item[i].rank;
@@ -180,7 +177,7 @@ static void block_run(const struct cpu_call *c, const struct weight *w,
 
         for (int j = 0; j < s->n_tok; j++)
             memcpy(result_at(c, e) + row[j] * width + panel * PACK_ROWS,
-                   sum + j * s->width, (size_t)s->n_row * sizeof(float));
+                   sum + j * PACK_ROWS, (size_t)s->n_row * sizeof(float));
     }
 }
 
@@ -192,12 +189,9 @@ static void pairs_run(const struct cpu_call *c, const struct weight *w,
 {
     for (int64_t b = first; b < end; b += BATCH) {
         int64_t stop = min64(b + BATCH, end);
-        bool few = c->in[1].pack && stop - b <= CPU_FEW_TOK;
 
-        for (int64_t g = g0; g < g1; g += s->n_panel) {
-            int n = (int)(few ? min64(CPU_FEW_PANELS, g1 - g) : 1);
-
-            panel_set(s, w, matrix, g, n, matrix, g + n);
+        for (int64_t g = g0; g < g1; g++) {
+            panel_set(s, w, matrix, g, matrix, g + 1);
             for (int64_t i = b; i < stop; i += s->n_tok) {
                 s->n_tok = (int)min64(CPU_PANEL_TOK, stop - i);
                 block_run(c, w, s, x, p, i, g);
@@ -211,12 +205,6 @@ static size_t stack_bytes(const struct cpu_call *c, int64_t n_tok)
     int depth = c->tree.depth > MIN_DEPTH ? c->tree.depth : MIN_DEPTH;
 
     return (size_t)(n_tok * PACK_ROWS * depth) * sizeof(float);
-}
-
-/* For any job. */
-static size_t job_bytes(const struct cpu_call *c)
-{
-    return stack_bytes(c, CPU_FEW_TOK * CPU_FEW_PANELS);
 }
 
 /* ---- many rows of activations -------------------------------------------- */
@@ -342,8 +330,8 @@ size_t cpu_matmul_scratch(const struct cpu_call *c,
     struct many m;
 
     if (!gemm || !c->in[1].pack || n < GEMM_MIN_ROWS)
-        return job_bytes(c);
-    return job_bytes(c) +
+        return stack_bytes(c, CPU_PANEL_TOK);
+    return stack_bytes(c, CPU_PANEL_TOK) +
            many_init(&m, c, gemm, n, many_acc_bytes(c, gemm, n), NULL);
 }
 
@@ -357,7 +345,7 @@ static void matmul_many(const struct cpu_call *c, const struct weight *w,
     struct many m;
 
     many_init(&m, c, w->gemm, p->n, many_acc_bytes(c, w->gemm, p->n),
-              (uint8_t *)c->scratch + job_bytes(c));
+              (uint8_t *)c->scratch + stack_bytes(c, CPU_PANEL_TOK));
     while (n_part * blocks < 8 * c->nth &&
            p->n / (2 * n_part) >= MANY_ROWS_A_PART)
         n_part *= 2;
@@ -454,7 +442,7 @@ size_t cpu_expert_matmul_scratch(const struct cpu_call *c,
                                  const struct cpu_matmul_isa *isa)
 {
     const struct cpu_gemm *gemm = isa->gemm[c->in[1].format];
-    size_t bytes = job_bytes(c) + routing_bytes(c);
+    size_t bytes = stack_bytes(c, CPU_PANEL_TOK) + routing_bytes(c);
     int64_t n = cpu_count(&c->in[2]);
     struct many m;
 
@@ -488,7 +476,8 @@ void cpu_expert_matmul(const struct cpu_call *c,
     struct cpu_panel_job s;
     struct weight w = weight_of(c, isa, &s);
     struct rows x = rows_of(c, w.q8);
-    struct routing r = route(c, (uint8_t *)c->scratch + job_bytes(c));
+    struct routing r =
+        route(c, (uint8_t *)c->scratch + stack_bytes(c, CPU_PANEL_TOK));
     int64_t n_expert = c->in[1].dim[0], n_pair = cpu_count(&c->in[2]), grain;
     struct cpu_part part; /* in units of one pair and `grain` panels */
     bool gemm = w.gemm && n_pair >= GEMM_MIN_ROWS;
@@ -500,7 +489,8 @@ void cpu_expert_matmul(const struct cpu_call *c,
         return;
     if (gemm)
         many_init(&m, c, w.gemm, n_pair, many_acc_bytes(c, w.gemm, n_pair),
-                  (uint8_t *)c->scratch + job_bytes(c) + routing_bytes(c));
+                  (uint8_t *)c->scratch + stack_bytes(c, CPU_PANEL_TOK) +
+                      routing_bytes(c));
     grain = gemm ? GEMM_PANELS : 1;
     n_unit = (w.n_panel + grain - 1) / grain;
     part = cpu_part(r.start[n_expert] * n_unit, 1, c->ith, c->nth);
@@ -545,13 +535,6 @@ static size_t down_bytes(const struct cpu_call *c)
     return (n + 63) & ~(size_t)63;
 }
 
-static size_t down_stack_bytes(const struct cpu_call *c)
-{
-    int64_t n_tok = c->in[2].dim[0];
-
-    return stack_bytes(c, n_tok * (n_tok <= CPU_FEW_TOK ? CPU_FEW_PANELS : 1));
-}
-
 /* Blocks whose accumulators pass by the experts together. */
 static int64_t down_blocks(const struct cpu_call *c)
 {
@@ -572,7 +555,8 @@ size_t cpu_expert_down_scratch(const struct cpu_call *c,
                                const struct cpu_matmul_isa *isa)
 {
     const struct cpu_gemm *gemm = isa->gemm[c->in[1].format];
-    size_t bytes = down_stack_bytes(c) + down_bytes(c) + routing_bytes(c);
+    size_t bytes =
+        stack_bytes(c, c->in[2].dim[0]) + down_bytes(c) + routing_bytes(c);
     struct many m;
 
     if (!gemm || !c->in[1].pack || c->in[2].dim[0] < GEMM_MIN_ROWS)
@@ -589,7 +573,7 @@ static int32_t expert_of(const struct cpu_call *c, const struct down *d,
 
 static struct down down_plan(const struct cpu_call *c, const struct rows *x)
 {
-    uint8_t *memory = (uint8_t *)c->scratch + down_stack_bytes(c);
+    uint8_t *memory = (uint8_t *)c->scratch + stack_bytes(c, c->in[2].dim[0]);
     int64_t n_pair = cpu_count(&c->in[2]);
     struct down d = {.r = route(c, memory + down_bytes(c))};
     int32_t n = d.r.start[c->in[1].dim[0]];
@@ -613,7 +597,7 @@ static struct down down_plan(const struct cpu_call *c, const struct rows *x)
  * experts, ascending. */
 static void down_addend(const struct cpu_call *c, const struct weight *w,
                         struct cpu_panel_job *s, const struct down *d,
-                        int64_t panel, int n_panel)
+                        int64_t panel)
 {
     for (int64_t b = 0; b < d->n_block; b++) {
         int32_t first = d->block[b], end = d->block[b + 1];
@@ -622,9 +606,8 @@ static void down_addend(const struct cpu_call *c, const struct weight *w,
         s->n_tok = end - first;
         s->x = d->x + first;
         s->at = d->r.token + first;
-        panel_set(s, w, expert_of(c, d, first), panel, n_panel,
-                  expert_of(c, d, last ? 0 : end),
-                  panel + (last ? n_panel : 0));
+        panel_set(s, w, expert_of(c, d, first), panel,
+                  expert_of(c, d, last ? 0 : end), panel + last);
         w->multiply(s);
     }
 }
@@ -649,18 +632,21 @@ static void down_jobs(const struct cpu_call *c, const struct weight *w,
     int64_t n_tok = c->in[2].dim[0];
 
     for (; *j < d->n_block && expert_of(c, d, d->block[*j]) == e; ++*j) {
-        int32_t first = d->block[*j];
+        int32_t first = d->block[*j], at[CPU_PANEL_TOK];
 
         s->n_tok = d->block[*j + 1] - first;
         s->x = d->x + first;
-        s->at = d->r.token + first;
-        s->width = GEMM_WIDTH;
-        for (int64_t i = 0; i < n; i++) {
-            int64_t panel = (block + i) * GEMM_PANELS;
-            int n_panel = (int)min64(GEMM_PANELS, w->n_panel - panel);
+        s->at = at;
+        for (int64_t i = 0; i < n * GEMM_PANELS; i++) {
+            int64_t panel = block * GEMM_PANELS + i;
 
-            s->acc = acc + i * n_tok * GEMM_WIDTH;
-            panel_set(s, w, e, panel, n_panel, e, panel + n_panel);
+            if (panel >= w->n_panel)
+                break;
+            s->acc = acc + i / GEMM_PANELS * n_tok * GEMM_WIDTH;
+            for (int t = 0; t < s->n_tok; t++)
+                at[t] = d->r.token[first + t] * GEMM_PANELS +
+                        (int32_t)(i % GEMM_PANELS);
+            panel_set(s, w, e, panel, e, panel + 1);
             w->multiply(s);
         }
     }
@@ -739,15 +725,15 @@ void cpu_expert_down(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
     struct weight w = weight_of(c, isa, &s);
     struct rows x = rows_of(c, w.q8);
     struct down d = down_plan(c, &x);
-    int64_t n_tok = c->in[2].dim[0], few;
+    int64_t n_tok = c->in[2].dim[0];
     struct cpu_part part;
 
     if (w.gemm && n_tok >= GEMM_MIN_ROWS) {
         struct many m;
 
         many_init(&m, c, w.gemm, n_tok, down_acc_bytes(c),
-                  (uint8_t *)c->scratch + down_stack_bytes(c) + down_bytes(c) +
-                      routing_bytes(c));
+                  (uint8_t *)c->scratch + stack_bytes(c, n_tok) +
+                      down_bytes(c) + routing_bytes(c));
         part = cpu_part(n_block(&w), 1, c->ith, c->nth);
         for (int64_t b = part.lo, n; b < part.hi; b += n) {
             n = min64(down_blocks(c), part.hi - b);
@@ -756,19 +742,14 @@ void cpu_expert_down(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
         return;
     }
     part = cpu_part(w.n_panel, 1, c->ith, c->nth);
-    few = c->in[1].pack && n_tok <= CPU_FEW_TOK ? CPU_FEW_PANELS : 1;
-    for (int64_t g = part.lo, n; g < part.hi; g += n) {
-        struct stack stack;
-        int64_t n_row;
+    for (int64_t g = part.lo; g < part.hi; g++) {
+        struct stack stack = {c->scratch, n_tok * PACK_ROWS, 0, w.add};
+        int64_t n_row = min64(PACK_ROWS, w.n - g * PACK_ROWS);
 
-        n = min64(few, part.hi - g);
-        n_row = min64(PACK_ROWS * n, w.n - g * PACK_ROWS);
-        s.width = PACK_ROWS * n;
-        stack = (struct stack){c->scratch, n_tok * s.width, 0, w.add};
         for (int i = 0; i < c->tree.n; i++) {
             s.acc = stack_push(&stack);
             s.rank = c->tree.item[i].rank;
-            down_addend(c, &w, &s, &d, g, (int)n);
+            down_addend(c, &w, &s, &d, g);
             stack_fold(&stack, &c->tree.item[i]);
         }
         for (int e = 0; e < stack.n_entry; e++) {
@@ -776,7 +757,7 @@ void cpu_expert_down(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
 
             for (int64_t t = 0; t < n_tok; t++)
                 memcpy(result_at(c, e) + t * w.n + g * PACK_ROWS,
-                       sum + t * s.width, (size_t)n_row * sizeof(float));
+                       sum + t * PACK_ROWS, (size_t)n_row * sizeof(float));
         }
     }
 }

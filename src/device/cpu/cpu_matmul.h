@@ -11,20 +11,13 @@
 #include "device/cpu/cpu_gemm.h"
 #include "device/cpu/cpu_kernel.h"
 
-enum {
-    CPU_PANEL_TOK = 16, /* most rows of activations a job takes */
-    /* Panels of a job of at most CPU_FEW_TOK rows: reading several at a time
-       keeps the memory busy. */
-    CPU_FEW_PANELS = 4,
-    CPU_FEW_TOK = 8,
-};
+enum { CPU_PANEL_TOK = 16 }; /* most rows of activations a job takes */
 
 struct cpu_panel_job {
     /* The weights: a panel of a packed matrix, or rows of a plain one. */
-    const struct pack *pack; /* NULL: plain */
-    const uint8_t *panel;    /* 16 packed rows; or n_row plain ones */
-    int n_panel;             /* packed: how many, one behind the other */
-    const uint8_t *next;     /* the panel read after them, to fetch early */
+    const struct pack *pack;      /* NULL: plain */
+    const uint8_t *panel;         /* 16 packed rows; or n_row plain ones */
+    const uint8_t *next;          /* the panel read after it, to fetch early */
     const struct rank_span *span; /* plain: whose k is whose */
     int n_span;
     int n_row;        /* plain: 1 .. 16 */
@@ -34,10 +27,9 @@ struct cpu_panel_job {
     /* The activations: n_tok rows of the local k, float or struct q8_block. */
     int n_tok;            /* 1 .. CPU_PANEL_TOK */
     const void *const *x; /* [n_tok] */
-    /* Activations j have 16 accumulators a panel, one a weight row, at
-     * acc + width * at[j]; no two of at[] are equal. */
+    /* Activations j have 16 accumulators, one a weight row, at
+     * acc + 16 * at[j]; no two of at[] are equal. */
     float *acc;
-    int64_t width;
     const int32_t *at; /* [n_tok] */
 };
 
@@ -72,23 +64,7 @@ static inline int64_t cpu_segment_end(int64_t k)
 
 static inline float *cpu_panel_acc(const struct cpu_panel_job *s, int j)
 {
-    return s->acc + s->width * (int64_t)s->at[j];
-}
-
-/* Panel i of a job, alone. */
-static inline struct cpu_panel_job cpu_panel_of(const struct cpu_panel_job *s,
-                                                int i)
-{
-    struct cpu_panel_job one = *s;
-
-    if (s->n_panel > 1) {
-        one.panel += (size_t)i * s->pack->panel_bytes;
-        one.next =
-            i + 1 < s->n_panel ? one.panel + s->pack->panel_bytes : s->next;
-        one.acc += PACK_ROWS * i;
-        one.n_panel = 1;
-    }
-    return one;
+    return s->acc + PACK_ROWS * (int64_t)s->at[j];
 }
 
 struct cpu_matmul_isa {
@@ -119,9 +95,9 @@ void cpu_panel_generic(const struct cpu_panel_job *s);       /* any packed */
 void cpu_panel_plain_generic(const struct cpu_panel_job *s); /* any plain */
 void cpu_add_generic(float *out, const float *a, const float *b, int64_t n);
 
-/* out = in[0] in blocks of 8-bit values, by a family's encoder: blocks that each
- * have a scale, or, where the call has spans of the last dimension, with one for
- * each part of a span between two multiples of 256. */
+/* out = in[0] in blocks of 8-bit values, by a family's encoder: with a scale
+ * for each block, or, where the call has spans of the last dimension, for each
+ * part of a span between two multiples of 256. */
 typedef void cpu_encode_fn(struct q8_block *dst, const float *src, int64_t n,
                            int64_t share);
 void cpu_quantize(const struct cpu_call *c, cpu_encode_fn *encode);

@@ -132,21 +132,17 @@ static void chunk_float(const struct cpu_panel_job *s,
     }
 }
 
-void cpu_panel_generic(const struct cpu_panel_job *all)
+void cpu_panel_generic(const struct cpu_panel_job *s)
 {
-    for (int p = 0; p < all->n_panel; p++) {
-        const struct cpu_panel_job s = cpu_panel_of(all, p);
+    for (int i = 0; i < s->pack->n_chunk; i++) {
+        const struct pack_chunk *c = &s->pack->chunk[i];
 
-        for (int i = 0; i < s.pack->n_chunk; i++) {
-            const struct pack_chunk *c = &s.pack->chunk[i];
-
-            if (c->rank != s.rank)
-                continue;
-            if (s.pack->rule->tile_values == 1)
-                chunk_float(&s, c);
-            else
-                chunk_quantized(&s, c);
-        }
+        if (c->rank != s->rank)
+            continue;
+        if (s->pack->rule->tile_values == 1)
+            chunk_float(s, c);
+        else
+            chunk_quantized(s, c);
     }
 }
 

@@ -52,19 +52,18 @@ static void sums_add(const struct cpu_panel_job *s, int r, const double *sum)
     }
 }
 
-static void panel_packed(const struct cpu_panel_job *all)
+static void panel_packed(const struct cpu_panel_job *s)
 {
-    for (int r = 0; r < all->n_row; r++) {
-        const struct cpu_panel_job s = cpu_panel_of(all, r / PACK_ROWS);
+    for (int r = 0; r < s->n_row; r++) {
         double sum[CPU_PANEL_TOK] = {0};
 
-        for (int i = 0; i < s.pack->n_chunk; i++) {
-            const struct pack_chunk *c = &s.pack->chunk[i];
+        for (int i = 0; i < s->pack->n_chunk; i++) {
+            const struct pack_chunk *c = &s->pack->chunk[i];
 
-            if (c->rank == s.rank)
-                row_add(&s, r % PACK_ROWS, c->k_loc, c->n, sum);
+            if (c->rank == s->rank)
+                row_add(s, r, c->k_loc, c->n, sum);
         }
-        sums_add(&s, r % PACK_ROWS, sum);
+        sums_add(s, r, sum);
     }
 }
 

@@ -1,13 +1,14 @@
 /* Jobs of contractions with vectors: the text of the AVX2 and AVX-512 families.
- * Included once by each, after cpu_unpack_tmpl.h; a vector lane is a weight row,
- * so the steps are those of cpu_panel_generic for W rows at a time and the bits
- * are its bits. GEMM(format) is the family's way with many rows of activations,
- * or NULL. */
+ * Included once by each, after cpu_unpack_tmpl.h; a vector lane is a weight
+ * row, so the steps are those of cpu_panel_generic for W rows at a time and the
+ * bits are its bits. GEMM(format) is the family's way with many rows of
+ * activations, or NULL. */
 
 enum {
-    /* Hardware streams stop at pages; so far ahead of the tile in work we fetch
-     * ourselves. */
-    AHEAD = 2048,
+    /* Hardware streams stop at pages; a page ahead of the tile in work we fetch
+     * ourselves. Measured on one core of a server with AVX-512: 4-bit formats
+     * read 30 % more a second than without, 10 % more than at a quarter. */
+    AHEAD = 4096,
 };
 
 /* Fetches n bytes AHEAD of p, which lies in the job's panel; what would be
@@ -62,7 +63,7 @@ TMPL vi tile_dot(const vu code[8], const struct scales *w, vi bias,
     return isum;
 }
 
-/* Integer sums of a chunk: for each row of activations and half of the panel. */
+/* Integer sums of a chunk, for each row of activations and half of the panel */
 struct sums {
     vi isum[CPU_PANEL_TOK][HALVES], msum[CPU_PANEL_TOK][HALVES];
 };
@@ -116,8 +117,8 @@ TMPL void tile_half(const struct cpu_panel_job *s, const uint8_t *sup,
     }
 }
 
-/* One panel; any number of rows of activations. */
-TMPL void one_quantized(const struct cpu_panel_job *s, vu table, struct shape f)
+/* Any number of rows of activations. */
+TMPL void more_rows(const struct cpu_panel_job *s, vu table, struct shape f)
 {
     const struct pack_rule *rule = s->pack->rule;
 
@@ -145,175 +146,148 @@ TMPL void one_quantized(const struct cpu_panel_job *s, vu table, struct shape f)
 
 /* ---- a few rows of activations ------------------------------------------- */
 
-/* n_panel panels and n_tok rows of activations, both known to the compiler: a
- * tile of each panel in turn, so that as many streams of memory are read. Sums
- * of integers stay in registers over a chunk, those of floats over all of it. */
+enum { FEW = 8 };
+
+/* n_tok rows of activations, a number known to the compiler: sums of integers
+ * stay in registers over a chunk, those of floats over all of k. */
 struct few {
     const struct cpu_panel_job *s;
-    const struct q8_block *x[CPU_FEW_TOK];
-    float *acc[CPU_FEW_TOK];
+    const struct q8_block *x[FEW];
+    float *acc[FEW];
     vu table;
 };
 
-/* Tile i of the chunk, of each panel. */
+/* Tile i of the chunk. */
 TMPL void few_tile(const struct few *w, const struct pack_chunk *c, int64_t i,
-                   vi isum[][CPU_FEW_PANELS][HALVES],
-                   vf acc[][CPU_FEW_PANELS][HALVES], const int n_panel,
-                   const int n_tok, struct shape f)
+                   vi isum[FEW][HALVES], vf acc[FEW][HALVES], const int n_tok,
+                   struct shape f)
 {
     const struct pack_rule *rule = w->s->pack->rule;
     const int64_t block = c->k_loc / 32 + i;
+    const uint8_t *sup = w->s->panel + c->off;
+    const uint8_t *tile =
+        sup + rule->sup_bytes + (size_t)i * (size_t)rule->tile_bytes;
 
-    UNROLL for (int p = 0; p < n_panel; p++)
+    fetch(w->s, tile, rule->tile_bytes);
+    UNROLL for (int h = 0; h < HALVES; h++)
     {
-        const uint8_t *sup =
-            w->s->panel + c->off + (size_t)p * w->s->pack->panel_bytes;
-        const uint8_t *tile =
-            sup + rule->sup_bytes + (size_t)i * (size_t)rule->tile_bytes;
+        const uint8_t *low = tile + rule->sub_bytes + 4 * W * h;
+        struct scales k = {0};
+        vi one = v_set(-bias_of(f));
+        vu code[8];
+        vi bias;
 
-        for (int z = 0; z < rule->tile_bytes; z += 64)
-            __builtin_prefetch(tile + AHEAD + z);
-        UNROLL for (int h = 0; h < HALVES; h++)
+        unpack(code, low, low + 64 * f.low_bits, w->table, f);
+        scales_read(&k, sup, tile, h, f);
+        bias =
+            has_halves(f) ? pair(k.s[0] * one, k.s[1] * one) : pair(one, one);
+        UNROLL for (int t = 0; t < n_tok; t++)
         {
-            const uint8_t *low = tile + rule->sub_bytes + 4 * W * h;
-            struct scales k = {0};
-            vi one = v_set(-bias_of(f));
-            vu code[8];
-            vi bias;
+            const struct q8_block *x = w->x[t] + block;
+            vi sum = tile_dot(code, &k, bias, x, f);
 
-            unpack(code, low, low + 64 * f.low_bits, w->table, f);
-            scales_read(&k, sup, tile, h, f);
-            bias = has_halves(f) ? pair(k.s[0] * one, k.s[1] * one)
-                                 : pair(one, one);
-            UNROLL for (int t = 0; t < n_tok; t++)
-            {
-                const struct q8_block *x = w->x[t] + block;
-                vi sum = tile_dot(code, &k, bias, x, f);
-
-                if (f.sup != PACK_SUP_NONE) {
-                    isum[t][p][h] += sum;
-                    continue;
-                }
-                acc[t][p][h] =
-                    v_fma(k.d * v_setf(x->d), v_int_f(sum), acc[t][p][h]);
-                if (has_min(f))
-                    acc[t][p][h] =
-                        v_fma(k.dmin * v_setf(x->d),
-                              v_int_f(v_pairs(v_set(load_dword(x->sum)), k.m)),
-                              acc[t][p][h]);
+            if (f.sup != PACK_SUP_NONE) {
+                isum[t][h] += sum;
+                continue;
             }
+            acc[t][h] = v_fma(k.d * v_setf(x->d), v_int_f(sum), acc[t][h]);
+            if (has_min(f))
+                acc[t][h] =
+                    v_fma(k.dmin * v_setf(x->d),
+                          v_int_f(v_pairs(v_set(load_dword(x->sum)), k.m)),
+                          acc[t][h]);
         }
     }
 }
 
 /* The chunk's integer sums join the accumulators; its minima are summed now. */
 TMPL void few_close(const struct few *w, const struct pack_chunk *c,
-                    vi isum[][CPU_FEW_PANELS][HALVES], const int n_panel,
-                    const int n_tok, struct shape f)
+                    vi isum[FEW][HALVES], const int n_tok, struct shape f)
 {
     const struct pack_rule *rule = w->s->pack->rule;
     const int64_t block = c->k_loc / 32;
+    const uint8_t *sup = w->s->panel + c->off;
 
-    UNROLL for (int p = 0; p < n_panel; p++)
+    UNROLL for (int h = 0; h < HALVES; h++)
     {
-        const uint8_t *sup =
-            w->s->panel + c->off + (size_t)p * w->s->pack->panel_bytes;
+        vi msum[FEW];
+        struct scales k = {0};
 
-        UNROLL for (int h = 0; h < HALVES; h++)
-        {
-            vi msum[CPU_FEW_TOK];
-            struct scales k = {0};
-
-            UNROLL for (int t = 0; t < n_tok; t++) msum[t] = v_set(0);
-            for (int64_t i = 0; has_min(f) && i < c->n / 32; i++) {
-                scales_read(&k, sup,
-                            sup + rule->sup_bytes +
-                                (size_t)i * (size_t)rule->tile_bytes,
-                            h, f);
-                UNROLL for (int t = 0; t < n_tok; t++) msum[t] +=
-                    v_pairs(v_set(load_dword(w->x[t][block + i].sum)), k.m);
-            }
-            if (!has_min(f))
-                k.d = v_f16(sup + 2 * W * h);
-            UNROLL for (int t = 0; t < n_tok; t++)
-                sums_close(w->acc[t] + PACK_ROWS * p + W * h, &k,
-                           w->x[t][block].d, isum[t][p][h], msum[t], f);
+        UNROLL for (int t = 0; t < n_tok; t++) msum[t] = v_set(0);
+        for (int64_t i = 0; has_min(f) && i < c->n / 32; i++) {
+            scales_read(&k, sup,
+                        sup + rule->sup_bytes +
+                            (size_t)i * (size_t)rule->tile_bytes,
+                        h, f);
+            UNROLL for (int t = 0; t < n_tok; t++) msum[t] +=
+                v_pairs(v_set(load_dword(w->x[t][block + i].sum)), k.m);
         }
+        if (!has_min(f))
+            k.d = v_f16(sup + 2 * W * h);
+        UNROLL for (int t = 0; t < n_tok; t++) sums_close(
+            w->acc[t] + W * h, &k, w->x[t][block].d, isum[t][h], msum[t], f);
     }
 }
 
-TMPL void few_quantized(const struct few *w, const int n_panel, const int n_tok,
-                        struct shape f)
+TMPL void few_chunks(const struct few *w, const int n_tok, struct shape f)
 {
     const struct cpu_panel_job *s = w->s;
     const bool chunks = f.sup != PACK_SUP_NONE;
 
     for (int i = 0; i < s->pack->n_chunk; i++) {
         const struct pack_chunk *c = &s->pack->chunk[i];
-        vi isum[CPU_FEW_TOK][CPU_FEW_PANELS][HALVES];
-        vf acc[CPU_FEW_TOK][CPU_FEW_PANELS][HALVES];
+        vi isum[FEW][HALVES];
+        vf acc[FEW][HALVES];
 
         if (c->rank != s->rank)
             continue;
         UNROLL for (int t = 0; t < n_tok; t++)
-            UNROLL for (int p = 0; p < n_panel; p++)
-                UNROLL for (int h = 0; h < HALVES; h++)
+            UNROLL for (int h = 0; h < HALVES; h++)
         {
-            isum[t][p][h] = v_set(0);
-            if (!chunks)
-                acc[t][p][h] = (vf)load(w->acc[t] + PACK_ROWS * p + W * h);
+            isum[t][h] = v_set(0);
+            acc[t][h] = (vf)load(w->acc[t] + W * h);
         }
         for (int64_t k = 0; k < c->n / 32; k++)
-            few_tile(w, c, k, isum, acc, n_panel, n_tok, f);
+            few_tile(w, c, k, isum, acc, n_tok, f);
         if (chunks) {
-            few_close(w, c, isum, n_panel, n_tok, f);
+            few_close(w, c, isum, n_tok, f);
             continue;
         }
         UNROLL for (int t = 0; t < n_tok; t++)
-            UNROLL for (int p = 0; p < n_panel; p++)
-                UNROLL for (int h = 0; h < HALVES; h++)
-                    memcpy(w->acc[t] + PACK_ROWS * p + W * h, &acc[t][p][h],
-                           sizeof acc[t][p][h]);
+            UNROLL for (int h = 0; h < HALVES; h++)
+                memcpy(w->acc[t] + W * h, &acc[t][h], sizeof acc[t][h]);
     }
 }
 
-/* Rows first .. first + n - 1, of n_tok that are computed: the others are the
- * first one again, and go nowhere. */
-TMPL void few_rows(struct few *w, int first, int n, const int n_panel,
-                   const int n_tok, struct shape f)
+/* All rows of the job, of n_tok that are computed: the others are the first one
+ * again, and go nowhere. */
+TMPL void few_rows(const struct cpu_panel_job *s, vu table, const int n_tok,
+                   struct shape f)
 {
-    float nowhere[PACK_ROWS * CPU_FEW_PANELS] = {0};
+    float nowhere[PACK_ROWS] = {0};
+    struct few w = {.s = s, .table = table};
 
     for (int t = 0; t < n_tok; t++) {
-        w->x[t] = w->s->x[first + (t < n ? t : 0)];
-        w->acc[t] = t < n ? cpu_panel_acc(w->s, first + t) : nowhere;
+        w.x[t] = s->x[t < s->n_tok ? t : 0];
+        w.acc[t] = t < s->n_tok ? cpu_panel_acc(s, t) : nowhere;
     }
-    few_quantized(w, n_panel, n_tok, f);
+    few_chunks(&w, n_tok, f);
 }
 
 TMPL void panel_quantized(const struct cpu_panel_job *s, struct shape f)
 {
     vu table = f.table ? v_table(s->pack->rule->table) : (vu)v_set(0);
-    struct few w = {.s = s, .table = table};
 
-    if (s->n_panel == CPU_FEW_PANELS && s->n_tok <= 4) {
-        if (s->n_tok == 1)
-            few_rows(&w, 0, 1, CPU_FEW_PANELS, 1, f);
-        else if (s->n_tok == 2)
-            few_rows(&w, 0, 2, CPU_FEW_PANELS, 2, f);
-        else
-            few_rows(&w, 0, s->n_tok, CPU_FEW_PANELS, 4, f);
-        return;
-    }
-    for (int p = 0; p < s->n_panel; p++) {
-        const struct cpu_panel_job one = cpu_panel_of(s, p);
-
-        w.s = &one;
-        if (s->n_tok > 2 && s->n_tok <= CPU_FEW_TOK)
-            few_rows(&w, 0, s->n_tok, 1, CPU_FEW_TOK, f);
-        else
-            one_quantized(&one, table, f);
-    }
+    if (s->n_tok == 1)
+        few_rows(s, table, 1, f);
+    else if (s->n_tok == 2)
+        few_rows(s, table, 2, f);
+    else if (s->n_tok <= 4)
+        few_rows(s, table, 4, f);
+    else if (s->n_tok <= FEW)
+        few_rows(s, table, FEW, f);
+    else
+        more_rows(s, table, f);
 }
 
 /* ---- floats -------------------------------------------------------------- */
@@ -384,7 +358,7 @@ TMPL void float_block(const struct cpu_panel_job *s, const struct pack_chunk *c,
     }
 }
 
-TMPL void one_float(const struct cpu_panel_job *s, pl_format f)
+TMPL void panel_float(const struct cpu_panel_job *s, pl_format f)
 {
     for (int i = 0; i < s->pack->n_chunk; i++) {
         const struct pack_chunk *c = &s->pack->chunk[i];
@@ -400,15 +374,6 @@ TMPL void one_float(const struct cpu_panel_job *s, pl_format f)
         }
         for (; j < s->n_tok; j++)
             float_block(s, c, j, 1, f);
-    }
-}
-
-TMPL void panel_float(const struct cpu_panel_job *s, pl_format f)
-{
-    for (int p = 0; p < s->n_panel; p++) {
-        const struct cpu_panel_job one = cpu_panel_of(s, p);
-
-        one_float(&one, f);
     }
 }
 

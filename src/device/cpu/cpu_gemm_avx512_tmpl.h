@@ -109,7 +109,7 @@ TMPL int unit_size(struct shape f)
  *
  *   tiles    uint32 x[8][TOK]; float d[TOK]; [float sum[TOK]]
  *   chunks   uint32 x[8][8][TOK]; float d[TOK];
- *            [int16 pairs, sums of two tiles [4][TOK], or of halves [8][TOK]] */
+ *            [int16 pairs, sums of two tiles [4][TOK] or of halves [8][TOK]] */
 enum { TOK4 = 4 * TOK };
 
 TMPL int act_d(struct shape f)
