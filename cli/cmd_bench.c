@@ -377,7 +377,7 @@ enum exit_code cmd_bench(const struct options *o)
 {
     struct bench_set b = {.o = o};
     struct bench_test *tests = NULL;
-    json_t *rows = json_array();
+    json_t *rows;
     pl_limits limits;
     pl_err err;
     enum exit_code c;
@@ -391,6 +391,7 @@ enum exit_code cmd_bench(const struct options *o)
                         "-m names a file, and %s a model with random weights; "
                         "leave one out",
                         o->shape != NULL ? "--shape" : "--type");
+    rows = json_array();
     c = make_tests(&b, o, &tests);
     if (c == EXIT_DONE && !o->no_limits &&
         pl_limits_measure(&limits, sizeof limits, &err) != PL_OK)
