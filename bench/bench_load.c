@@ -146,9 +146,10 @@ static void bench(const char *name, const char *path, int rounds)
 {
     struct config config[] = {
         {.label = "1 device x 2 threads",
-         .o = {.devices = "cpu*1", .n_threads = 2}},
+         .o = {.size = sizeof(pl_options), .devices = "cpu*1", .n_threads = 2}},
         {.label = "2 devices x 1 thread",
-         .o = {.devices = "cpu*2",
+         .o = {.size = sizeof(pl_options),
+               .devices = "cpu*2",
                .n_threads = 1,
                .split_mode = PL_SPLIT_TENSOR}},
     };

@@ -155,6 +155,7 @@ static pl_status time_run(struct measuring *m, double *seconds)
 {
     int32_t pos[MANY], pages[N_SLOT / PAGE_TOKENS];
     pl_rows rows = {
+        .size = sizeof rows,
         .n_tok = m->e->n_tok,
         .n_out = 1,
         .pos = pos,
@@ -249,7 +250,8 @@ static pl_status measure_threads(struct cost_rates *one, enum cpu_family f,
         bool pair = e->n_dev == 2;
         int n = pair && n_thread > 1 ? n_thread / 2 : n_thread;
         struct measuring m = {
-            .opt = {.devices = pair ? "cpu*2" : "cpu*1",
+            .opt = {.size = sizeof(pl_options),
+                    .devices = pair ? "cpu*2" : "cpu*1",
                     .split_mode = PL_SPLIT_TENSOR,
                     .n_threads = n,
                     .no_pin = no_pin,
