@@ -37,6 +37,7 @@ static json_t *rows(const char *line)
 {
     struct ran r = sh(0, line);
     json_t *all = json_loads(r.out, 0, NULL);
+
     if (!json_is_array(all))
         fail_msg("%s\n  should print a list but did: %.300s", line, r.out);
     return all;

@@ -289,6 +289,20 @@ static double try_one(struct best *b, const pl_options *o)
     return seconds;
 }
 
+/* Whether the plan's speed is less than this part of the best one's. */
+static bool misses(const pl_plan *p, const char *spec, const struct best *b,
+                   double least, double *worst)
+{
+    double part = b->seconds / speed(p);
+
+    *worst = fmin(*worst, part);
+    if (part >= least)
+        return false;
+    print_message("%s: %s is at %.3f of %s\n", spec, pl_plan_options(p), part,
+                  b->what);
+    return true;
+}
+
 /* Layers on devices, experts and micro-batches for one mode and its shares. */
 static void try_rest(struct best *b, pl_options o, int n_layer)
 {
@@ -365,14 +379,7 @@ TEST(fit_is_near_the_best_of_all)
             print_message("%s: %s; but %s fits\n", spec, err.message, b.what);
             missed++;
         } else if (s == PL_OK) {
-            double part = b.seconds / speed(p);
-
-            if (part < 0.95) {
-                print_message("%s: %s is at %.3f of %s\n", spec,
-                              pl_plan_options(p), part, b.what);
-                missed++;
-            }
-            worst = fmin(worst, part);
+            missed += misses(p, spec, &b, 0.95, &worst);
             pl_plan_free(p);
         }
         pl_model_free(m);
@@ -525,14 +532,7 @@ TEST(fit_of_many_unlike_devices_is_near_what_a_search_finds)
             print_message("%s: %s; but %s fits\n", spec, err.message, b.what);
             missed++;
         } else if (s == PL_OK) {
-            double part = b.seconds / speed(p);
-
-            if (part < 0.97) {
-                print_message("%s: %s is at %.3f of %s\n", spec,
-                              pl_plan_options(p), part, b.what);
-                missed++;
-            }
-            worst = fmin(worst, part);
+            missed += misses(p, spec, &b, 0.97, &worst);
             pl_plan_free(p);
         }
         pl_model_free(m);

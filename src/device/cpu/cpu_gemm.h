@@ -18,7 +18,7 @@
 enum {
     GEMM_PANELS = 2, /* panels that are multiplied together: a *block* */
     GEMM_WIDTH = GEMM_PANELS * PACK_ROWS, /* weight rows of a block */
-    GEMM_MIN_ROWS = 12, /* fewer rows of activations are faster by jobs */
+    GEMM_MIN_ROWS = 12, /* fewer rows of activations go by jobs */
 };
 
 /* How a family multiplies a format so. */

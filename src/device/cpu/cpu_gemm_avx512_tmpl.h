@@ -138,7 +138,7 @@ TMPL void put(uint8_t *dst, vi v)
     _mm512_store_si512((void *)dst, (__m512i)v);
 }
 
-/* The codes and what the folds' chains begin at; n = 0: nothing is there. */
+/* The lifted codes, what the folds' chains begin at, and scales. */
 TMPL void unpack_tile(uint8_t *dst, const uint8_t *low, const struct scales *w,
                       vu table, struct shape f)
 {

@@ -148,6 +148,11 @@ struct pairs {
     int64_t share; /* result rows i use row i / share of the activations */
 };
 
+static int64_t pair_row(const struct pairs *p, int64_t i)
+{
+    return p->list != NULL ? p->list[i] : i;
+}
+
 /* Result rows first .. first+s->n_tok-1 of *p against the panel set in *s. */
 static void block_run(const struct cpu_call *c, const struct weight *w,
                       struct cpu_panel_job *s, const struct rows *x,
@@ -161,7 +166,7 @@ static void block_run(const struct cpu_call *c, const struct weight *w,
     int64_t width = cpu_last(&c->out);
 
     for (int j = 0; j < s->n_tok; j++) {
-        row[j] = p->list != NULL ? p->list[first + j] : first + j;
+        row[j] = pair_row(p, first + j);
         x_row[j] = x->data + (size_t)(row[j] / p->share) * x->row_bytes;
     }
     s->x = x_row;
@@ -268,9 +273,7 @@ static size_t many_acc_bytes(const struct cpu_call *c,
 static const uint8_t *row_at(const struct rows *x, const struct pairs *p,
                              int64_t i)
 {
-    int64_t row = p->list != NULL ? p->list[i] : i;
-
-    return x->data + (size_t)(row / p->share) * x->row_bytes;
+    return x->data + (size_t)(pair_row(p, i) / p->share) * x->row_bytes;
 }
 
 /* A block against the n arranged pairs from `first` on. */
@@ -294,7 +297,7 @@ static void many_block(const struct cpu_call *c, const struct weight *w,
     }
     for (int e = 0; e < stack.n_entry; e++)
         for (int64_t j = 0; j < n; j++) {
-            int64_t row = p->list != NULL ? p->list[first + j] : first + j;
+            int64_t row = pair_row(p, first + j);
 
             memcpy(result_at(c, e) + row * width + panel * PACK_ROWS,
                    stack.data + e * stack.n + j * GEMM_WIDTH,

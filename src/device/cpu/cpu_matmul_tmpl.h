@@ -63,7 +63,7 @@ TMPL vi tile_dot(const vu code[8], const struct scales *w, vi bias,
     return isum;
 }
 
-/* Integer sums of a chunk, for each row of activations and half of the panel */
+/* Integer sums of a chunk, a row of activations and half of the panel each. */
 struct sums {
     vi isum[CPU_PANEL_TOK][HALVES], msum[CPU_PANEL_TOK][HALVES];
 };
@@ -82,8 +82,8 @@ TMPL void sums_close(float *at, const struct scales *w, float dx, vi isum,
 }
 
 /* Rows W * h and on of one tile against a block of each row of activations. A
- * chunk's sums go on in `sums` and are closed with its last tile; NULL: the
- * tile's are closed at once. */
+ * chunk's sums go on in `sums` and are closed with its last tile; of formats
+ * without super-blocks each tile's are closed at once. */
 TMPL void tile_half(const struct cpu_panel_job *s, const uint8_t *sup,
                     const uint8_t *tile, int64_t block, int h, bool last,
                     vu table, struct sums *sums, struct shape f)

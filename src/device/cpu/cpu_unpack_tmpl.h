@@ -5,7 +5,7 @@
  * The includer defines, for its instruction set:
  *
  *   W, vi, vu, vf      lanes a vector; vectors of int32, uint32, float
- *   FLOAT_TOK    rows of activations whose accumulators fit registers
+ *   FLOAT_TOK          rows of activations whose accumulators fit registers
  *   WIDE_UNSIGNED      v_dot takes codes to 255; else wide ones are signed
  *   v_set, v_setf      one value in all lanes
  *   v_fma              a * b + c, rounded once
@@ -15,8 +15,7 @@
  *   v_table            16 bytes in memory for v_lookup
  *   v_lookup           every byte c < 16 replaced by table[c]
  *   v_pairs            for each lane, the dot product of two int16 pairs
- *   v_fold             acc + a * b, a and b int32 of the size of int16, b >= 0
- *                      or not
+ *   v_fold             acc + a * b, for a and b that an int16 can hold
  *   v_dot              acc + for each lane the dot product of 4 n codes with
  *                      4 n bytes q, |q| <= 127; codes <= max */
 #include <stdbool.h>
