@@ -5,9 +5,9 @@
  * vpmaddubsw multiplies unsigned codes with signed activations and adds pairs;
  * as many of its results are added in 16 bits as cannot overflow, then one
  * vpmaddwd multiplies them by the scale, which is 1 where tiles have one of
- * their own, and widens. Levels are codes less a bias, so the bias times the sum
- * of the activations comes off: an integer too. Wide codes (8 bits, tables) are
- * signed: the sign moves to the activations first.
+ * their own, and widens. Levels are codes less a bias, so the bias times the
+ * sum of the activations comes off: an integer too. Wide codes (8 bits, tables)
+ * are signed: the sign moves to the activations first.
  *
  * All of it is exact, so it is the sum that cpu_matmul.h defines. */
 

@@ -1,6 +1,6 @@
 /* A family's table of struct cpu_gemm, GEMM(format): the formats of SHAPES with
- * its gemm_unpack, gemm_deal, gemm_products, unit_size and act_size. Included at
- * the end of its cpu_gemm_*_tmpl.h. */
+ * its gemm_unpack, gemm_deal, gemm_products, unit_size and act_size. Included
+ * at the end of its cpu_gemm_*_tmpl.h. */
 
 /* ---- the formats --------------------------------------------------------- */
 
