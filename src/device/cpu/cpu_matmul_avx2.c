@@ -109,7 +109,7 @@ v_dot(vi acc, const vu *code, const int8_t *q, int n, int max)
 
 #include "device/cpu/cpu_unpack_tmpl.h"
 
-#define GEMM(format) NULL
+#include "device/cpu/cpu_gemm_avx2_tmpl.h"
 
 #include "device/cpu/cpu_matmul_tmpl.h"
 

@@ -1,0 +1,55 @@
+/* A family's table of struct cpu_gemm, GEMM(format): the formats of SHAPES with
+ * its gemm_unpack, gemm_deal, gemm_products, unit_size and act_size. Included
+ * at the end of its cpu_gemm_*_tmpl.h. */
+
+/* ---- the formats --------------------------------------------------------- */
+
+#define GEMM_OF(name, low, high, bias, table, sub, sup)                        \
+    enum {                                                                     \
+        pass_##name = PACK_SUP_##sup == PACK_SUP_NONE ? TILE_PASS : CHUNK_PASS \
+    };                                                                         \
+    static size_t weight_bytes_##name(void)                                    \
+    {                                                                          \
+        return (size_t)unit_size((struct shape){                               \
+            low, high, bias, table, PACK_SUB_##sub, PACK_SUP_##sup});          \
+    }                                                                          \
+    static size_t act_bytes_##name(void)                                       \
+    {                                                                          \
+        return (size_t)act_size((struct shape){                                \
+            low, high, bias, table, PACK_SUB_##sub, PACK_SUP_##sup});          \
+    }                                                                          \
+    static void unpack_##name(void *dst, const struct pack *p,                 \
+                              const uint8_t *panel, int64_t first, int64_t n)  \
+    {                                                                          \
+        gemm_unpack(dst, p, panel, first, n,                                   \
+                    (struct shape){low, high, bias, table, PACK_SUB_##sub,     \
+                                   PACK_SUP_##sup});                           \
+    }                                                                          \
+    static void arrange_##name(void *dst, const struct pack *p,                \
+                               const struct q8_block *const *x, int n)         \
+    {                                                                          \
+        gemm_deal(dst, p, x, n,                                                \
+                  (struct shape){low, high, bias, table, PACK_SUB_##sub,       \
+                                 PACK_SUP_##sup});                             \
+    }                                                                          \
+    static void run_##name(const void *weight, size_t stride, const void *act, \
+                           float *const *acc, int n, int64_t n_unit)           \
+    {                                                                          \
+        gemm_products(weight, stride, act, acc, n, n_unit,                     \
+                      (struct shape){low, high, bias, table, PACK_SUB_##sub,   \
+                                     PACK_SUP_##sup});                         \
+    }
+SHAPES(GEMM_OF)
+
+#define GEMM_ROW(name, ...)                                                    \
+    [PL_##name] = {                                                            \
+        .tok = TOK,                                                            \
+        .pass = pass_##name,                                                   \
+        .weight_bytes = weight_bytes_##name,                                   \
+        .act_bytes = act_bytes_##name,                                         \
+        .unpack = unpack_##name,                                               \
+        .arrange = arrange_##name,                                             \
+        .run = run_##name,                                                     \
+    },
+static const struct cpu_gemm gemm_table[PL_FORMAT_COUNT] = {SHAPES(GEMM_ROW)};
+#define GEMM(format) &gemm_table[PL_##format]
