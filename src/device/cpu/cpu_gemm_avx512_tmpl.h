@@ -201,6 +201,9 @@ TMPL void gemm_unpack(uint8_t *dst, const struct pack *p, const uint8_t *panel,
 {
     const struct pack_rule *rule = p->rule;
     vu table = f.table ? v_table(rule->table) : (vu)v_set(0);
+    const int ahead =
+        has_chunks(f) ? CHUNK_PASS * (rule->sup_bytes + 8 * rule->tile_bytes)
+                      : TILE_PASS * rule->tile_bytes;
 
     for (int64_t u = first; u < first + n; u++, dst += unit_size(f)) {
         const uint8_t *sup =
@@ -218,10 +221,9 @@ TMPL void gemm_unpack(uint8_t *dst, const struct pack *p, const uint8_t *panel,
                         tile + rule->sub_bytes, &w, table, f);
             if (has_chunks(f))
                 unpack_sums(dst, &w, i, f);
-            __builtin_prefetch(tile + 2048);
-            __builtin_prefetch(tile + 2048 + 64);
-            __builtin_prefetch(tile + 2048 + 128);
-            __builtin_prefetch(tile + 2048 + 192);
+            /* the pass behind this one arrives while it is multiplied */
+            for (int b = 0; b < rule->tile_bytes; b += 64)
+                __builtin_prefetch(tile + ahead + b, 0, 2);
         }
         put(dst, (vi)w.d);
         if (has_min(f))
