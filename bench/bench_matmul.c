@@ -31,6 +31,7 @@ static const struct bench_case {
     {KERNEL_matmul, 4096, 4096, 1},
     {KERNEL_matmul, 4096, 4096, 4},
     {KERNEL_matmul, 4096, 4096, 64},
+    {KERNEL_matmul, 1024, 1024, 512},
     {KERNEL_matmul, 1024, 3072, 1},
     {KERNEL_matmul, 256, 256, 1},
     {KERNEL_matmul, 256, 256, 64},

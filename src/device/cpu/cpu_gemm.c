@@ -25,7 +25,7 @@ size_t gemm_work_init(struct gemm_work *g, const struct cpu_gemm *gemm,
     if (at) {
         g->weight = at;
         g->act = at + weight;
-        g->x = (const struct q8_block **)(at + weight + act);
+        g->x = (const void **)(at + weight + act);
         g->acc = (float **)(at + weight + act + pointers);
     }
     return weight + act + 2 * pointers;
@@ -70,21 +70,14 @@ void gemm_add(const struct gemm_work *g, const uint8_t *panel, int n_panel,
               int32_t rank, int64_t n_row)
 {
     const struct pack *p = g->pack;
-    bool tiles = p->rule->sup == PACK_SUP_NONE;
+    int64_t unit = 0, end;
 
-    for (int i = 0, end; i < p->n_chunk; i = end) {
-        const struct pack_chunk *c = &p->chunk[i];
+    for (int i = 0; i < p->n_chunk; unit = end) {
+        int32_t of = p->chunk[i].rank;
 
-        end = i + 1;
-        if (c->rank != rank)
-            continue;
-        if (tiles) {
-            add_units(g, panel, n_panel, c->k_loc / 32, (c->k_loc + c->n) / 32,
-                      n_row);
-            continue;
-        }
-        while (end < p->n_chunk && p->chunk[end].rank == rank)
-            end++;
-        add_units(g, panel, n_panel, i, end, n_row);
+        for (end = unit; i < p->n_chunk && p->chunk[i].rank == of; i++)
+            end += gemm_chunk_units(p, &p->chunk[i]);
+        if (of == rank)
+            add_units(g, panel, n_panel, unit, end, n_row);
     }
 }

@@ -1,4 +1,4 @@
-/* Contractions of many rows of activations with quantized weights.
+/* Contractions of many rows of activations with packed weights.
  *
  * A few rows cost the time to read the weights; many, that to multiply. Here
  * the weights of two panels (quant/pack.h) are unpacked once, a *pass* of k at
@@ -7,9 +7,10 @@
  * two panels and a few rows stay in registers for the length of a pass.
  *
  * k runs in *units*: what a format sums as integers, so 32 values, or a chunk
- * of up to 256. A chunk that is shorter is filled up with zeros, which add
- * exactly 0. The bits are those of a panel job (cpu_matmul.h): for each
- * accumulator the units of a rank come in the same order. */
+ * of up to 256; of float formats a segment of up to 256. A unit that is shorter
+ * is filled up with zeros, which add exactly 0. The bits are those of a panel
+ * job (cpu_matmul.h): for each accumulator the units of a rank come in the same
+ * order. */
 #ifndef DEVICE_CPU_CPU_GEMM_H
 #define DEVICE_CPU_CPU_GEMM_H
 
@@ -33,8 +34,8 @@ struct cpu_gemm {
     void (*unpack)(void *dst, const struct pack *p, const uint8_t *panel,
                    int64_t first, int64_t n);
     /* All units of n rows of activations, n <= tok; the others are zeros. */
-    void (*arrange)(void *dst, const struct pack *p,
-                    const struct q8_block *const *x, int n);
+    void (*arrange)(void *dst, const struct pack *p, const void *const *x,
+                    int n);
     /* acc[j][0 .. GEMM_WIDTH - 1] += n_unit units of a block times row j of n
      * rows of activations. The second panel's units lie `stride` bytes behind
      * the first one's. */
@@ -42,10 +43,22 @@ struct cpu_gemm {
                 float *const *acc, int n, int64_t n_unit);
 };
 
+static inline int64_t gemm_chunk_units(const struct pack *p,
+                                       const struct pack_chunk *c)
+{
+    if (p->rule->tile_values == 1) /* segments */
+        return (c->k + c->n - 1) / Q8_CHUNK - c->k / Q8_CHUNK + 1;
+    return p->rule->sup == PACK_SUP_NONE ? c->n / 32 : 1;
+}
+
 /* Units of a panel that this device has, of all ranks. */
 static inline int64_t gemm_units(const struct pack *p)
 {
-    return p->rule->sup == PACK_SUP_NONE ? p->k / 32 : p->n_chunk;
+    int64_t n = 0;
+
+    for (int i = 0; i < p->n_chunk; i++)
+        n += gemm_chunk_units(p, &p->chunk[i]);
+    return n;
 }
 
 /* ---- the work of one thread ---------------------------------------------- */
@@ -53,12 +66,13 @@ static inline int64_t gemm_units(const struct pack *p)
 struct gemm_work {
     const struct cpu_gemm *gemm;
     const struct pack *pack;
-    size_t unit_bytes;         /* of a panel's unit, unpacked */
-    size_t act_bytes;          /* of a unit of tok rows of activations */
-    unsigned char *weight;     /* a pass of a block, unpacked */
-    unsigned char *act;        /* arranged activations */
-    const struct q8_block **x; /* [most rows], for gemm_arrange */
-    float **acc;               /* [most rows], for gemm_add */
+    size_t unit_bytes;     /* of a panel's unit, unpacked */
+    size_t act_bytes;      /* of a unit of tok rows of activations */
+    unsigned char *weight; /* a pass of a block, unpacked */
+    unsigned char *act;    /* arranged activations */
+    const void **x; /* [most rows] struct q8_block, or float where weights
+                              are; for gemm_arrange */
+    float **acc;    /* [most rows], for gemm_add */
 };
 
 /* Bytes that it takes for at most n_row rows of activations, and where in

@@ -169,8 +169,8 @@ TMPL void deal_dwords(uint8_t *dst, const __m128i x[TOK])
     _mm_storeu_si128((__m128i *)(dst + 3 * TOK4), _mm_unpackhi_epi64(c, d));
 }
 
-TMPL void gemm_deal(uint8_t *dst, const struct pack *p,
-                    const struct q8_block *const *x, int n, struct shape f)
+TMPL void gemm_deal(uint8_t *dst, const struct pack *p, const void *const *x,
+                    int n, struct shape f)
 {
     static const struct q8_block none;
     int64_t n_unit = gemm_units(p);
@@ -186,7 +186,8 @@ TMPL void gemm_deal(uint8_t *dst, const struct pack *p,
             __m128i q[TOK];
 
             for (int t = 0; t < TOK; t++) {
-                b[t] = t < n ? x[t] + block + i : &none;
+                b[t] =
+                    t < n ? (const struct q8_block *)x[t] + block + i : &none;
                 memcpy(dst + act_sums(f) + i * TOK4 + 4 * t, b[t]->sum, 4);
                 memcpy(dst + act_d(f) + 4 * t, &b[t]->d, 4);
             }

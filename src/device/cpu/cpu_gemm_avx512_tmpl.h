@@ -201,6 +201,9 @@ TMPL void gemm_unpack(uint8_t *dst, const struct pack *p, const uint8_t *panel,
 {
     const struct pack_rule *rule = p->rule;
     vu table = f.table ? v_table(rule->table) : (vu)v_set(0);
+    const int ahead =
+        has_chunks(f) ? CHUNK_PASS * (rule->sup_bytes + 8 * rule->tile_bytes)
+                      : TILE_PASS * rule->tile_bytes;
 
     for (int64_t u = first; u < first + n; u++, dst += unit_size(f)) {
         const uint8_t *sup =
@@ -218,10 +221,9 @@ TMPL void gemm_unpack(uint8_t *dst, const struct pack *p, const uint8_t *panel,
                         tile + rule->sub_bytes, &w, table, f);
             if (has_chunks(f))
                 unpack_sums(dst, &w, i, f);
-            __builtin_prefetch(tile + 2048);
-            __builtin_prefetch(tile + 2048 + 64);
-            __builtin_prefetch(tile + 2048 + 128);
-            __builtin_prefetch(tile + 2048 + 192);
+            /* the pass behind this one arrives while it is multiplied */
+            for (int b = 0; b < rule->tile_bytes; b += 64)
+                __builtin_prefetch(tile + ahead + b, 0, 2);
         }
         put(dst, (vi)w.d);
         if (has_min(f))
@@ -273,19 +275,21 @@ TMPL void put_dword(uint8_t *dst, int32_t v)
 }
 
 /* Tile i of the unit. */
-TMPL void arrange_tile(uint8_t *unit, const struct q8_block *const *x,
-                       int64_t block, int i, int n, struct shape f)
+TMPL void arrange_tile(uint8_t *unit, const void *const *x, int64_t block,
+                       int i, int n, struct shape f)
 {
+    static const struct q8_block none;
+    const struct q8_block *b[TOK];
     __m256i q[TOK];
 
 #pragma GCC unroll 6
-    for (int t = 0; t < TOK; t++)
-        q[t] = t < n ? _mm256_loadu_si256((const __m256i *)x[t][block].q)
-                     : _mm256_setzero_si256();
+    for (int t = 0; t < TOK; t++) {
+        b[t] = t < n ? (const struct q8_block *)x[t] + block : &none;
+        q[t] = _mm256_loadu_si256((const __m256i *)b[t]->q);
+    }
     deal_dwords(unit + i * 8 * TOK4, q);
     for (int t = 0; has_min(f) && t < TOK; t++) {
-        int lo = t < n ? x[t][block].sum[0] : 0;
-        int hi = t < n ? x[t][block].sum[1] : 0;
+        int lo = b[t]->sum[0], hi = b[t]->sum[1];
         uint8_t *sums = unit + act_sums(f) + 4 * t;
         int16_t half[2] = {(int16_t)lo, (int16_t)hi};
         int16_t both = (int16_t)(lo + hi);
@@ -300,8 +304,8 @@ TMPL void arrange_tile(uint8_t *unit, const struct q8_block *const *x,
     }
 }
 
-TMPL void gemm_deal(uint8_t *dst, const struct pack *p,
-                    const struct q8_block *const *x, int n, struct shape f)
+TMPL void gemm_deal(uint8_t *dst, const struct pack *p, const void *const *x,
+                    int n, struct shape f)
 {
     int64_t n_unit = gemm_units(p);
 
@@ -314,7 +318,7 @@ TMPL void gemm_deal(uint8_t *dst, const struct pack *p,
         for (int i = 0; i < n_tile; i++)
             arrange_tile(dst, x, block + i, i, n, f);
         for (int t = 0; t < TOK; t++) {
-            float d = t < n ? x[t][block].d : 0;
+            float d = t < n ? ((const struct q8_block *)x[t])[block].d : 0;
 
             memcpy(dst + act_d(f) + 4 * t, &d, sizeof d);
         }

@@ -1,6 +1,7 @@
 /* A family's table of struct cpu_gemm, GEMM(format): the formats of SHAPES with
- * its gemm_unpack, gemm_deal, gemm_products, unit_size and act_size. Included
- * at the end of its cpu_gemm_*_tmpl.h. */
+ * its gemm_unpack, gemm_deal, gemm_products, unit_size and act_size, and those
+ * of FLOATS. Included at the end of its cpu_gemm_*_tmpl.h. */
+#include "device/cpu/cpu_gemm_float_tmpl.h"
 
 /* ---- the formats --------------------------------------------------------- */
 
@@ -26,7 +27,7 @@
                                    PACK_SUP_##sup});                           \
     }                                                                          \
     static void arrange_##name(void *dst, const struct pack *p,                \
-                               const struct q8_block *const *x, int n)         \
+                               const void *const *x, int n)                    \
     {                                                                          \
         gemm_deal(dst, p, x, n,                                                \
                   (struct shape){low, high, bias, table, PACK_SUB_##sub,       \
@@ -51,5 +52,6 @@ SHAPES(GEMM_OF)
         .arrange = arrange_##name,                                             \
         .run = run_##name,                                                     \
     },
-static const struct cpu_gemm gemm_table[PL_FORMAT_COUNT] = {SHAPES(GEMM_ROW)};
+static const struct cpu_gemm gemm_table[PL_FORMAT_COUNT] = {
+    SHAPES(GEMM_ROW) FLOATS(SEGMENT_ROW)};
 #define GEMM(format) &gemm_table[PL_##format]

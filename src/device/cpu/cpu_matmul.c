@@ -316,7 +316,7 @@ static void many_run(const struct cpu_call *c, const struct weight *w,
     for (int64_t i = first, n; i < end && b0 < b1; i += n) {
         n = min64(batch, end - i);
         for (int64_t j = 0; j < n; j++)
-            m->g.x[j] = (const struct q8_block *)row_at(x, p, i + j);
+            m->g.x[j] = row_at(x, p, i + j);
         gemm_arrange(&m->g, n);
         for (int64_t b = b0; b < b1; b++)
             many_block(c, w, m, p, i, n, matrix, b);

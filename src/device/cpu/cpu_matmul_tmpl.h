@@ -292,18 +292,6 @@ TMPL void panel_quantized(const struct cpu_panel_job *s, struct shape f)
 
 /* ---- floats -------------------------------------------------------------- */
 
-TMPL vf float_load(const uint8_t *p, pl_format f)
-{
-    vf v;
-
-    if (f == PL_F16)
-        return v_f16(p);
-    if (f == PL_BF16)
-        return (vf)((vu)v_u16(p) << 16);
-    memcpy(&v, p, sizeof(v));
-    return v;
-}
-
 /* Rows of activations first .. first+n_tok-1, their sums in registers:
  * n_tok <= FLOAT_TOK is known to the compiler. */
 TMPL void float_block(const struct cpu_panel_job *s, const struct pack_chunk *c,
@@ -379,8 +367,6 @@ TMPL void panel_float(const struct cpu_panel_job *s, pl_format f)
 
 /* ---- the family ---------------------------------------------------------- */
 
-#define FLOATS(X) X(F32) X(F16) X(BF16)
-
 #define PANEL_Q(name, low, high, bias, table, sub, sup)                        \
     static void panel_##name(const struct cpu_panel_job *s)                    \
     {                                                                          \
@@ -412,7 +398,7 @@ static void add(float *out, const float *a, const float *b, int64_t n)
 #define GEMM_ENTRY(name, ...) [PL_##name] = GEMM(name),
 static const struct cpu_matmul_isa isa = {
     .packed = {SHAPES(ENTRY) FLOATS(ENTRY)},
-    .gemm = {SHAPES(GEMM_ENTRY)},
+    .gemm = {SHAPES(GEMM_ENTRY) FLOATS(GEMM_ENTRY)},
     .plain = cpu_panel_plain_generic,
     .q8 = true,
     .add = add,

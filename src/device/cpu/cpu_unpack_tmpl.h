@@ -198,3 +198,19 @@ TMPL bool has_scale(struct shape f)
     X(IQ4_NL, 4, 0, 0, true, F16, NONE)                                        \
     X(IQ4_XS, 4, 0, 0, true, S8, D)                                            \
     X(MXFP4, 4, 0, 0, true, E8M0, NONE)
+
+/* ---- floats -------------------------------------------------------------- */
+
+TMPL vf float_load(const uint8_t *p, pl_format f)
+{
+    vf v;
+
+    if (f == PL_F16)
+        return v_f16(p);
+    if (f == PL_BF16)
+        return (vf)((vu)v_u16(p) << 16);
+    memcpy(&v, p, sizeof(v));
+    return v;
+}
+
+#define FLOATS(X) X(F32) X(F16) X(BF16)

@@ -1,0 +1,171 @@
+/* Many rows of activations times float weights: 32 rows of weights times six of
+ * activations, two vectors of weights at a time, so that the 12 sums stay in
+ * registers. Included by cpu_gemm_formats_tmpl.h; the same text for all
+ * families of vectors.
+ *
+ * A unit is a segment (cpu_matmul.h). Its weights become f32 once and meet all
+ * rows of activations: float [256][16] a panel. Activations lie as
+ * float [256][SEGMENT_TOK]. A segment that is shorter is filled up with zeros:
+ * s + 0 * 0 is s, but for a sum of -0, and an accumulator, which begins at 0,
+ * takes both zeros alike. */
+
+enum {
+    SEGMENT_TOK = 6,
+    SEGMENT_WEIGHTS = Q8_CHUNK * PACK_ROWS * 4, /* bytes */
+    SEGMENT_ACTS = Q8_CHUNK * SEGMENT_TOK * 4,
+};
+
+static size_t segment_weight_bytes(void)
+{
+    return SEGMENT_WEIGHTS;
+}
+
+static size_t segment_act_bytes(void)
+{
+    return SEGMENT_ACTS;
+}
+
+/* Values first .. first + n - 1 of a chunk. */
+struct segment {
+    const struct pack_chunk *chunk;
+    int64_t first, n;
+};
+
+/* Segment u of a packed matrix. */
+static struct segment segment_at(const struct pack *p, int64_t u)
+{
+    const struct pack_chunk *c = p->chunk;
+    int64_t k, end;
+
+    for (; u >= gemm_chunk_units(p, c); c++)
+        u -= gemm_chunk_units(p, c);
+    k = (c->k / Q8_CHUNK + u) * Q8_CHUNK;
+    end = k + Q8_CHUNK < c->k + c->n ? k + Q8_CHUNK : c->k + c->n;
+    k = k > c->k ? k : c->k;
+    return (struct segment){c, k - c->k, end - k};
+}
+
+TMPL void segments_unpack(uint8_t *dst, const struct pack *p,
+                          const uint8_t *panel, int64_t first, int64_t n,
+                          pl_format f)
+{
+    const int size = f == PL_F32 ? 4 : 2;
+
+    for (int64_t u = first; u < first + n; u++, dst += SEGMENT_WEIGHTS) {
+        struct segment s = segment_at(p, u);
+        int64_t n_value = s.n * PACK_ROWS;
+        const uint8_t *src =
+            panel + s.chunk->off + (size_t)(s.first * PACK_ROWS * size);
+
+        for (int64_t i = 0; i < n_value; i += W) {
+            vf v = float_load(src + i * size, f);
+
+            /* the segment behind it arrives while this one is multiplied */
+            if (i * size % 64 == 0)
+                __builtin_prefetch(src + (n_value + i) * size);
+            memcpy(dst + 4 * i, &v, sizeof v);
+        }
+        memset(dst + 4 * n_value, 0, SEGMENT_WEIGHTS - 4 * (size_t)n_value);
+    }
+}
+
+static void segments_deal(void *dst, const struct pack *p, const void *const *x,
+                          int n)
+{
+    static const float none[Q8_CHUNK];
+    int64_t n_unit = gemm_units(p);
+    float *to = dst;
+
+    for (int64_t u = 0; u < n_unit; u++, to += Q8_CHUNK * SEGMENT_TOK) {
+        struct segment s = segment_at(p, u);
+        int64_t k = s.chunk->k_loc + s.first;
+        const float *from[SEGMENT_TOK];
+
+        for (int t = 0; t < SEGMENT_TOK; t++)
+            from[t] = t < n ? (const float *)x[t] + k : none;
+        for (int64_t i = 0; i < s.n; i++)
+            UNROLL for (int t = 0; t < SEGMENT_TOK; t++)
+                to[i * SEGMENT_TOK + t] = from[t][i];
+        memset(to + s.n * SEGMENT_TOK, 0,
+               (size_t)((Q8_CHUNK - s.n) * SEGMENT_TOK) * sizeof(float));
+    }
+}
+
+/* Two vectors of weight rows, `step` bytes apart, whose accumulators lie there
+ * from at[t]. */
+TMPL void run_segments(const uint8_t *w, size_t step, const float *x,
+                       float *const *at, int64_t n_unit, const int n_tok)
+{
+    for (int64_t u = 0; u < n_unit; u++) {
+        vf sum[SEGMENT_TOK][2];
+
+        UNROLL for (int t = 0; t < n_tok; t++) sum[t][0] = sum[t][1] =
+            v_setf(0);
+#pragma GCC unroll 4
+        for (int i = 0; i < Q8_CHUNK; i++) {
+            const vf w0 = (vf)load(w + 64 * i);
+            const vf w1 = (vf)load(w + 64 * i + step);
+
+            UNROLL for (int t = 0; t < n_tok; t++)
+            {
+                const vf v = v_setf(x[i * SEGMENT_TOK + t]);
+
+                sum[t][0] = v_fma(w0, v, sum[t][0]);
+                sum[t][1] = v_fma(w1, v, sum[t][1]);
+            }
+        }
+        UNROLL for (int t = 0; t < n_tok; t++)
+            UNROLL for (int g = 0; g < 2; g++)
+        {
+            float *acc = at[t] + W * g;
+            vf v = (vf)load(acc) + sum[t][g];
+
+            memcpy(acc, &v, sizeof v);
+        }
+        w += SEGMENT_WEIGHTS;
+        x += Q8_CHUNK * SEGMENT_TOK;
+    }
+}
+
+static void segments_products(const void *weight, size_t stride,
+                              const void *act, float *const *acc, int n,
+                              int64_t n_unit)
+{
+    float nowhere[GEMM_WIDTH] = {0};
+
+    for (int row = 0; row < GEMM_WIDTH; row += 2 * W) {
+        const uint8_t *w = (const uint8_t *)weight +
+                           (size_t)(row / PACK_ROWS) * stride +
+                           4 * (row % PACK_ROWS);
+        size_t step = HALVES > 1 ? 4 * W : stride;
+        float *at[SEGMENT_TOK];
+
+        for (int t = 0; t < SEGMENT_TOK; t++)
+            at[t] = t < n ? acc[t] + row : nowhere;
+        if (n > 4)
+            run_segments(w, step, act, at, n_unit, SEGMENT_TOK);
+        else if (n > 2)
+            run_segments(w, step, act, at, n_unit, 4);
+        else
+            run_segments(w, step, act, at, n_unit, 2);
+    }
+}
+
+#define SEGMENT_UNPACK(name)                                                   \
+    static void unpack_##name(void *dst, const struct pack *p,                 \
+                              const uint8_t *panel, int64_t first, int64_t n)  \
+    {                                                                          \
+        segments_unpack(dst, p, panel, first, n, PL_##name);                   \
+    }
+FLOATS(SEGMENT_UNPACK)
+
+#define SEGMENT_ROW(name)                                                      \
+    [PL_##name] = {                                                            \
+        .tok = SEGMENT_TOK,                                                    \
+        .pass = 1,                                                             \
+        .weight_bytes = segment_weight_bytes,                                  \
+        .act_bytes = segment_act_bytes,                                        \
+        .unpack = unpack_##name,                                               \
+        .arrange = segments_deal,                                              \
+        .run = segments_products,                                              \
+    },
