@@ -16,7 +16,7 @@
  *
  * All of it is exact, so it is the sum that cpu_matmul.h defines. */
 
-enum { TOK = 6, TILE_PASS = 16, CHUNK_PASS = 2 };
+enum { TOK = 6, TILE_PASS = 96, CHUNK_PASS = 12 };
 
 /* ---- shapes -------------------------------------------------------------- */
 
