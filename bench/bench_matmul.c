@@ -33,6 +33,8 @@ static const struct bench_case {
     {KERNEL_matmul, 4096, 4096, 64},
     {KERNEL_matmul, 1024, 1024, 512},
     {KERNEL_matmul, 1024, 3072, 1},
+    {KERNEL_matmul, 1024, 3072, 512},
+    {KERNEL_matmul, 3072, 1024, 512},
     {KERNEL_matmul, 256, 256, 1},
     {KERNEL_matmul, 256, 256, 64},
     {KERNEL_expert_matmul, 768, 2048, 1},

@@ -41,9 +41,11 @@ void gemm_arrange(struct gemm_work *g, int64_t n_row)
                    (int)(n_row - i < m->tok ? n_row - i : m->tok));
 }
 
-/* Units first .. end - 1. */
+/* Units first .. end - 1. Accumulators are made 0 a few rows at a time, where
+ * they are about to be used: they may lie far apart. */
 static void add_units(const struct gemm_work *g, const uint8_t *panel,
-                      int n_panel, int64_t first, int64_t end, int64_t n_row)
+                      int n_panel, int64_t first, int64_t end, int64_t n_row,
+                      bool fresh)
 {
     const struct cpu_gemm *m = g->gemm;
     size_t step = (size_t)gemm_units(g->pack) * g->act_bytes;
@@ -58,16 +60,22 @@ static void add_units(const struct gemm_work *g, const uint8_t *panel,
             else
                 memset(g->weight + (size_t)i * stride, 0, stride);
         }
-        for (int64_t i = 0; i < n_row; i += m->tok)
-            m->run(
-                g->weight, stride,
-                g->act + (size_t)(i / m->tok) * step + (size_t)u * g->act_bytes,
-                g->acc + i, (int)(n_row - i < m->tok ? n_row - i : m->tok), n);
+        for (int64_t i = 0; i < n_row; i += m->tok) {
+            int some = (int)(n_row - i < m->tok ? n_row - i : m->tok);
+
+            for (int j = 0; fresh && j < some; j++)
+                memset(g->acc[i + j], 0, GEMM_WIDTH * sizeof(float));
+            m->run(g->weight, stride,
+                   g->act + (size_t)(i / m->tok) * step +
+                       (size_t)u * g->act_bytes,
+                   g->acc + i, some, n);
+        }
+        fresh = false;
     }
 }
 
 void gemm_add(const struct gemm_work *g, const uint8_t *panel, int n_panel,
-              int32_t rank, int64_t n_row)
+              int32_t rank, int64_t n_row, bool fresh)
 {
     const struct pack *p = g->pack;
     int64_t unit = 0, end;
@@ -77,7 +85,11 @@ void gemm_add(const struct gemm_work *g, const uint8_t *panel, int n_panel,
 
         for (end = unit; i < p->n_chunk && p->chunk[i].rank == of; i++)
             end += gemm_chunk_units(p, &p->chunk[i]);
-        if (of == rank)
-            add_units(g, panel, n_panel, unit, end, n_row);
+        if (of != rank)
+            continue;
+        add_units(g, panel, n_panel, unit, end, n_row, fresh);
+        fresh = false;
     }
+    for (int64_t j = 0; fresh && j < n_row; j++) /* the rank has nothing */
+        memset(g->acc[j], 0, GEMM_WIDTH * sizeof(float));
 }

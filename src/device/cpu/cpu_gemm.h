@@ -82,8 +82,9 @@ size_t gemm_work_init(struct gemm_work *g, const struct cpu_gemm *gemm,
 /* w->act becomes rows w->x[0 .. n_row - 1]. */
 void gemm_arrange(struct gemm_work *g, int64_t n_row);
 /* w->acc[0 .. n_row - 1] += the rank's part of the block times w->act. `panel`
- * is the first of n_panel packed ones, 1 or 2. */
+ * is the first of n_panel packed ones, 1 or 2. `fresh`: they begin at 0,
+ * whatever they hold. */
 void gemm_add(const struct gemm_work *g, const uint8_t *panel, int n_panel,
-              int32_t rank, int64_t n_row);
+              int32_t rank, int64_t n_row, bool fresh);
 
 #endif

@@ -16,7 +16,7 @@
  *
  * All of it is exact, so it is the sum that cpu_matmul.h defines. */
 
-enum { TOK = 6, TILE_PASS = 16, CHUNK_PASS = 2 };
+enum { TOK = 6, TILE_PASS = 96, CHUNK_PASS = 12 };
 
 /* ---- shapes -------------------------------------------------------------- */
 
@@ -201,9 +201,11 @@ TMPL void gemm_unpack(uint8_t *dst, const struct pack *p, const uint8_t *panel,
 {
     const struct pack_rule *rule = p->rule;
     vu table = f.table ? v_table(rule->table) : (vu)v_set(0);
-    const int ahead =
-        has_chunks(f) ? CHUNK_PASS * (rule->sup_bytes + 8 * rule->tile_bytes)
-                      : TILE_PASS * rule->tile_bytes;
+    const size_t pass = has_chunks(f) ? CHUNK_PASS : TILE_PASS;
+    const size_t unit =
+        (size_t)(rule->sup_bytes + (has_chunks(f) ? 8 : 1) * rule->tile_bytes);
+    const size_t ahead =
+        n < (int64_t)pass ? GEMM_PANELS * p->panel_bytes : pass * unit;
 
     for (int64_t u = first; u < first + n; u++, dst += unit_size(f)) {
         const uint8_t *sup =
@@ -221,7 +223,8 @@ TMPL void gemm_unpack(uint8_t *dst, const struct pack *p, const uint8_t *panel,
                         tile + rule->sub_bytes, &w, table, f);
             if (has_chunks(f))
                 unpack_sums(dst, &w, i, f);
-            /* the pass behind this one arrives while it is multiplied */
+            /* What comes next, this panel's next pass or the next block,
+             * arrives while this is multiplied. */
             for (int b = 0; b < rule->tile_bytes; b += 64)
                 __builtin_prefetch(tile + ahead + b, 0, 2);
         }

@@ -115,12 +115,16 @@ struct stack {
     void (*add)(float *out, const float *a, const float *b, int64_t n);
 };
 
+/* A new entry, with what it happens to hold. */
+static float *stack_take(struct stack *s)
+{
+    return s->data + s->n_entry++ * s->n;
+}
+
 /* A new entry, all 0. */
 static float *stack_push(struct stack *s)
 {
-    float *top = s->data + s->n_entry++ * s->n;
-
-    return memset(top, 0, (size_t)s->n * sizeof(float));
+    return memset(stack_take(s), 0, (size_t)s->n * sizeof(float));
 }
 
 /* The newest entry is the addend of `item`: what it completes is summed. */
@@ -276,33 +280,41 @@ static const uint8_t *row_at(const struct rows *x, const struct pairs *p,
     return x->data + (size_t)(pair_row(p, i) / p->share) * x->row_bytes;
 }
 
-/* A block against the n arranged pairs from `first` on. */
+/* Where result row i of the tree's entry e has the panel. */
+static float *out_at(const struct cpu_call *c, const struct pairs *p, int64_t i,
+                     int e, int64_t panel)
+{
+    return result_at(c, e) + pair_row(p, i) * cpu_last(&c->out) +
+           panel * PACK_ROWS;
+}
+
+/* A block against the n arranged pairs from `first` on. One rank's sums of a
+ * whole block are formed where the result is. */
 static void many_block(const struct cpu_call *c, const struct weight *w,
                        struct many *m, const struct pairs *p, int64_t first,
                        int64_t n, int64_t matrix, int64_t block)
 {
     struct stack stack = {m->acc, n * GEMM_WIDTH, 0, w->add};
-    int64_t panel = block * GEMM_PANELS, width = cpu_last(&c->out);
+    int64_t panel = block * GEMM_PANELS;
     int64_t n_row = min64(GEMM_WIDTH, w->n - panel * PACK_ROWS);
     int n_panel = (int)min64(GEMM_PANELS, w->n_panel - panel);
+    bool direct = c->tree.n == 1 && n_row == GEMM_WIDTH;
 
     for (int i = 0; i < c->tree.n; i++) {
-        float *top = stack_push(&stack);
+        float *top = stack_take(&stack);
 
         for (int64_t j = 0; j < n; j++)
-            m->g.acc[j] = top + j * GEMM_WIDTH;
+            m->g.acc[j] = direct ? out_at(c, p, first + j, 0, panel)
+                                 : top + j * GEMM_WIDTH;
         gemm_add(&m->g, panel_at(w, matrix, panel), n_panel,
-                 c->tree.item[i].rank, n);
+                 c->tree.item[i].rank, n, true);
         stack_fold(&stack, &c->tree.item[i]);
     }
-    for (int e = 0; e < stack.n_entry; e++)
-        for (int64_t j = 0; j < n; j++) {
-            int64_t row = pair_row(p, first + j);
-
-            memcpy(result_at(c, e) + row * width + panel * PACK_ROWS,
+    for (int e = 0; e < stack.n_entry && !direct; e++)
+        for (int64_t j = 0; j < n; j++)
+            memcpy(out_at(c, p, first + j, e, panel),
                    stack.data + e * stack.n + j * GEMM_WIDTH,
                    (size_t)n_row * sizeof(float));
-        }
 }
 
 /* Pairs first .. end-1 against blocks b0 .. b1-1 of one matrix. */
@@ -675,7 +687,8 @@ static void down_gemm(const struct cpu_call *c, const struct weight *w,
                 m->g.acc[j] =
                     acc + (b * n_tok + d->r.token[i + j]) * GEMM_WIDTH;
             gemm_add(&m->g, panel_at(w, e, panel),
-                     (int)min64(GEMM_PANELS, w->n_panel - panel), rank, some);
+                     (int)min64(GEMM_PANELS, w->n_panel - panel), rank, some,
+                     false);
         }
     }
 }
