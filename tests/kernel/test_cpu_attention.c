@@ -11,7 +11,7 @@
 
 #include <math.h>
 
-enum { MAX_TOK = 80, SPAN = 256 };
+enum { MAX_TOK = 100, SPAN = 256 };
 
 /* A setting; zeros mean: F32 caches, no window, no soft cap. */
 struct setting {
@@ -404,6 +404,35 @@ TEST(cpu_attention_any_head_size)
                                 .n_seq = 1,
                                 .seq = {{61, 5}}},
               &seed);
+}
+
+/* Any number of query heads a KV head; so few tokens that the cache's own
+ * elements are read, one more than that, and more than a tile has; their
+ * positions cross blocks and a span. */
+TEST(cpu_attention_any_number_of_rows)
+{
+    static const pl_format formats[] = {PL_F16, PL_F32, PL_BF16, PL_Q8_0};
+    static const int first[] = {250, 0, 63, 180};
+    static const int d[] = {16, 20, 7, 32}, e[] = {33, 16, 20, 64};
+    uint64_t seed = test_seed();
+
+    for (int n = 1; n <= 8; n++) {
+        const int n_tok[] = {1, 8 / n + 1, 7, 96 / n + 1};
+
+        for (int k = 0; k < 4; k++)
+            check(
+                &(struct setting){.n_head = n,
+                                  .n_kv = 1,
+                                  .d = d[(n + k) % 4],
+                                  .e = e[(n + k) % 4],
+                                  .key = formats[(n + k) % 4],
+                                  .value = formats[(n + k) % 4],
+                                  .window = (n + k) % 3 == 0 ? 70 : 0,
+                                  .sinks = n % 2,
+                                  .n_seq = 1,
+                                  .seq = {{first[(n / 2 + k) % 4], n_tok[k]}}},
+                &seed);
+    }
 }
 
 TEST(cpu_attention_windows_cross_blocks_and_spans)

@@ -19,7 +19,9 @@
  * So a token's bits depend on its own query and cache alone. What is ours to
  * choose is the work: a task is a tile of consecutive tokens of one sequence
  * and the query heads of one KV head, whose blocks of K and V are converted to
- * float once for all its rows.
+ * float once for all its rows. Of a block all scores come first, then all
+ * probabilities, then all sums, so that first its keys and then its values stay
+ * in the processor's first cache.
  * Source: online softmax, arXiv:1805.02867. */
 #ifndef DEVICE_CPU_CPU_ATTENTION_TEMPLATE_H
 #define DEVICE_CPU_CPU_ATTENTION_TEMPLATE_H
@@ -27,10 +29,9 @@
 #include "device/cpu/cpu_cache_template.h"
 
 enum {
-    TILE_ROWS = 64,  /* rows (token, head) a task aims at */
+    TILE_ROWS = 96,  /* rows (token, head) a tile aims at */
     DIRECT_ROWS = 8, /* up to so many read the cache's elements */
-    SPAN_BLOCKS = 256 / PAGE_TOKENS,  /* blocks a span */
-    PAGE_LANES = PAGE_TOKENS / LANES, /* vectors a block of positions */
+    SPAN_BLOCKS = 256 / PAGE_TOKENS, /* blocks a span */
 };
 
 /* ---- one row's softmax --------------------------------------------------- */
@@ -64,9 +65,9 @@ struct view {
     int depth;            /* states on a row's stack */
     float *keys, *values; /* converted tiles */
     float *key_scale, *value_scale;
-    float *p; /* [4][64] scores, then probabilities */
+    float *p; /* [max_rows][64] scores, then probabilities */
     struct row *row;
-    char *soft; /* the rows' states, depth + 1 each */
+    struct soft *soft; /* the rows' states, depth + 1 each */
     int32_t *head;
     int64_t max_rows;
 };
@@ -87,14 +88,11 @@ static inline void times(float *x, int64_t n, lanes f)
 static inline void soft_merge(struct soft *a, struct soft *b, int64_t wide)
 {
     float m = a->m > b->m ? a->m : b->m;
-    float f[LANES] = {a->m - m, b->m - m};
+    lanes fa = lanes_exp(lanes_set(a->m - m));
+    lanes fb = lanes_exp(lanes_set(b->m - m));
     float *x = soft_acc(a);
     const float *y = soft_acc(b);
-    lanes fa, fb;
 
-    lanes_store(f, lanes_exp(lanes_load(f)));
-    fa = lanes_set(f[0]);
-    fb = lanes_set(f[1]);
     a->m = m;
     lanes_store(
         a->l, lanes_fma(lanes_load(b->l), fb, lanes_mul(lanes_load(a->l), fa)));
@@ -104,75 +102,119 @@ static inline void soft_merge(struct soft *a, struct soft *b, int64_t wide)
 }
 
 static inline struct soft *soft_at(const struct view *v, struct soft *base,
-                                   int i)
+                                   int64_t i)
 {
     return (struct soft *)((char *)base + (size_t)i * v->soft_bytes);
 }
 
-/* Pushes the open span; as a binary counter carries, so spans merge. */
+/* Puts the open span onto the stack; as a binary counter carries, so spans
+ * merge. */
 static inline void span_close(const struct view *v, struct row *r)
 {
+    struct soft *s = r->now;
+
     if (!r->open)
         return;
-    memcpy(soft_at(v, r->done, r->n_done++), r->now, v->soft_bytes);
     r->open = false;
     r->n_span++;
     for (int32_t n = r->n_span; n % 2 == 0; n /= 2) {
         r->n_done--;
-        soft_merge(soft_at(v, r->done, r->n_done - 1),
-                   soft_at(v, r->done, r->n_done), v->wide);
+        soft_merge(soft_at(v, r->done, r->n_done), s, v->wide);
+        s = soft_at(v, r->done, r->n_done);
     }
+    if (s == r->now)
+        memcpy(soft_at(v, r->done, r->n_done), s, v->soft_bytes);
+    r->n_done++;
 }
 
-/* Scores s[64] of a block, visible in r->lo .. r->hi - 1, become p[64] (0 where
- * not visible), and the state takes their sum. */
-static inline void soft_block(const struct view *v, struct row *r, float *s)
+static inline bool sees(const struct row *r)
 {
-    const struct graph_attr *a = v->c->attr;
-    struct soft *o = r->now;
-    lanes scale = lanes_set(a->scale);
+    return r->lo < r->hi;
+}
+
+/* Lanes that are left of 0 .. 15 when i is their first. */
+static inline int clamp_lane(int i)
+{
+    return i < 0 ? 0 : i > LANES ? LANES : i;
+}
+
+/* Makes sums of products s[64] scores, -infinity where r does not see; returns
+ * the greatest. */
+static inline float soft_top(const struct view *v, const struct row *r,
+                             float *s)
+{
+    lanes scale = lanes_set(v->c->attr->scale);
+    lanes cap = lanes_set(v->c->attr->softcap);
     lanes top = lanes_set(-INFINITY);
-    lanes x[PAGE_LANES];
-    lanes l;
-    float m;
+    bool all = r->lo == 0 && r->hi == PAGE_TOKENS;
 
 #pragma GCC unroll 4
-    for (int i = 0; i < PAGE_LANES; i++) {
-        int lo = r->lo - i * LANES;
-        int hi = r->hi - i * LANES;
+    for (int i = 0; i < PAGE_TOKENS; i += LANES)
+        lanes_store(s + i, lanes_mul(lanes_load(s + i), scale));
+    for (int i = 0; v->c->attr->softcap != 0 && i < PAGE_TOKENS; i += LANES) {
+        lanes x = lanes_div(lanes_load(s + i), cap);
 
-        lo = lo < 0 ? 0 : lo > LANES ? LANES : lo;
-        hi = hi < 0 ? 0 : hi > LANES ? LANES : hi;
-        x[i] = lanes_mul(lanes_load(s + i * LANES), scale);
-        if (a->softcap != 0)
-            x[i] = lanes_mul(lanes_tanh(lanes_div(x[i], lanes_set(a->softcap))),
-                             lanes_set(a->softcap));
-        x[i] = lanes_range(x[i], lo, hi, -INFINITY);
-        top = lanes_max(x[i], top);
+        lanes_store(s + i, lanes_mul(lanes_tanh(x), cap));
     }
-    m = lanes_top(top);
-    if (!r->open) {
-        r->open = true;
-        o->m = m;
-        memset(o->l, 0, sizeof(o->l));
-        memset(soft_acc(o), 0, (size_t)v->wide * sizeof(float));
-    } else if (o->m >= m) {
-        m = o->m; /* the factor would be exp(0), exactly 1 */
-    } else {
-        lanes f = lanes_exp(lanes_set(o->m - m));
-
-        lanes_store(o->l, lanes_mul(lanes_load(o->l), f));
-        times(soft_acc(o), v->wide, f);
-        o->m = m;
-    }
-    l = lanes_load(o->l);
+    for (int i = 0; !all && i < PAGE_TOKENS; i += LANES)
+        lanes_store(s + i, lanes_range(lanes_load(s + i), clamp_lane(r->lo - i),
+                                       clamp_lane(r->hi - i), -INFINITY));
 #pragma GCC unroll 4
-    for (int i = 0; i < PAGE_LANES; i++) {
-        x[i] = lanes_exp(lanes_sub(x[i], lanes_set(m)));
-        l = lanes_add(l, x[i]);
-        lanes_store(s + i * LANES, x[i]);
+    for (int i = 0; i < PAGE_TOKENS; i += LANES)
+        top = lanes_max(lanes_load(s + i), top);
+    return lanes_top(top);
+}
+
+/* Sums of products p[n][64] of a block become probabilities (0 where a row
+ * does not see), and the states of n rows, at most 16, take their sums. No step
+ * of one row waits for another's. */
+static inline void soft_rows(const struct view *v, struct row *row, int64_t n,
+                             float *p)
+{
+    float f[LANES] = {0};
+
+    for (int64_t k = 0; k < n; k++) {
+        struct soft *o = row[k].now;
+        float m;
+
+        if (!sees(&row[k]))
+            continue;
+        m = soft_top(v, &row[k], p + k * PAGE_TOKENS);
+        if (!row[k].open) {
+            row[k].open = true;
+            o->m = m;
+            lanes_store(o->l, lanes_set(0));
+            for (int64_t i = 0; i < v->wide; i += LANES)
+                lanes_store(soft_acc(o) + i, lanes_set(0));
+        }
+        if (m > o->m) {
+            f[k] = o->m - m;
+            o->m = m;
+        }
     }
-    lanes_store(o->l, l);
+    lanes_store(f, lanes_exp(lanes_load(f)));
+    for (int64_t k = 0; k < n; k++) {
+        float *s = p + k * PAGE_TOKENS;
+        struct soft *o = row[k].now;
+        lanes m, l;
+
+        if (!sees(&row[k]))
+            continue;
+        m = lanes_set(o->m);
+        l = lanes_load(o->l);
+        if (f[k] < 1) {
+            l = lanes_mul(l, lanes_set(f[k]));
+            times(soft_acc(o), v->wide, lanes_set(f[k]));
+        }
+#pragma GCC unroll 4
+        for (int i = 0; i < PAGE_TOKENS; i += LANES) {
+            lanes x = lanes_exp(lanes_sub(lanes_load(s + i), m));
+
+            l = lanes_add(l, x);
+            lanes_store(s + i, x);
+        }
+        lanes_store(o->l, l);
+    }
 }
 
 /* Merges what is left from the top down, adds the sink, divides. */
@@ -184,16 +226,12 @@ static inline void row_finish(const struct view *v, struct row *r)
     float sum;
     int64_t i = 0;
 
-    if (r->open && r->n_span == 0) {
-        o = r->now;
-    } else {
-        span_close(v, r);
-        while (r->n_done > 1) {
-            r->n_done--;
-            soft_merge(soft_at(v, r->done, r->n_done - 1),
-                       soft_at(v, r->done, r->n_done), v->wide);
-        }
-        o = r->done;
+    o = r->open ? r->now : soft_at(v, r->done, --r->n_done);
+    while (r->n_done > 0) {
+        struct soft *lower = soft_at(v, r->done, --r->n_done);
+
+        soft_merge(lower, o, v->wide);
+        o = lower;
     }
     sum = lanes_sum(lanes_load(o->l));
     if (sink->data != NULL) {
@@ -212,41 +250,92 @@ static inline void row_finish(const struct view *v, struct row *r)
 
 /* ---- one task ------------------------------------------------------------ */
 
-/* acc += p V for 1 to 4 rows. What all of them see is done together; what only
- * some see, before it (windows) and behind it (causal), row by row. */
-static inline void add_values(const struct view *v, struct row *const *row,
-                              int n, const float *p,
-                              const struct operand *values)
+/* The next rows from *i on that see anything of the block: at most as many as
+ * one pass takes. Returns their number, 0 at the end; *i is the first. */
+static inline int next_group(const struct view *v, int64_t n_row, int64_t *i)
 {
-    int64_t step = n > 1 ? soft_acc(row[1]->now) - soft_acc(row[0]->now) : 0;
-    int lo = 0;
-    int hi = PAGE_TOKENS;
+    int n = 0;
 
-    for (int i = 0; i < n; i++) {
-        lo = row[i]->lo > lo ? row[i]->lo : lo;
-        hi = row[i]->hi < hi ? row[i]->hi : hi;
-    }
-    if (lo >= hi) /* nothing in common: then each row by itself */
-        lo = hi = PAGE_TOKENS;
-    for (int i = 0; i < n; i++)
-        chain_rows(1, p + i * PAGE_TOKENS, PAGE_TOKENS, values, row[i]->lo,
-                   row[i]->hi < lo ? row[i]->hi : lo, soft_acc(row[i]->now), 0,
-                   v->wide);
-    chain_rows(n, p, PAGE_TOKENS, values, lo, hi, soft_acc(row[0]->now), step,
-               v->wide);
-    for (int i = 0; i < n; i++)
-        chain_rows(1, p + i * PAGE_TOKENS, PAGE_TOKENS, values, hi, row[i]->hi,
-                   soft_acc(row[i]->now), 0, v->wide);
+    while (*i < n_row && !sees(&v->row[*i]))
+        (*i)++;
+    while (*i + n < n_row && n < CHAIN_ROWS && sees(&v->row[*i + n]))
+        n++;
+    return n;
 }
 
-/* One block of 64 positions for all rows; K and V are its tiles. */
+/* p = q K for the n rows from `first`, in the vectors of positions that any of
+ * them sees. */
+static inline void add_scores(const struct view *v, int64_t first, int n,
+                              const struct operand *keys)
+{
+    const struct row *row = v->row + first;
+    int lo = PAGE_TOKENS;
+    int hi = 0;
+
+    for (int i = 0; i < n; i++) {
+        lo = row[i].lo < lo ? row[i].lo : lo;
+        hi = row[i].hi > hi ? row[i].hi : hi;
+    }
+    chain_rows(n, &(struct product){.a = row->q,
+                                    .lda = v->d,
+                                    .b = keys,
+                                    .hi = v->d,
+                                    .c = v->p + first * PAGE_TOKENS,
+                                    .ldc = PAGE_TOKENS,
+                                    .first = lo / LANES * LANES,
+                                    .end = (hi + LANES - 1) / LANES * LANES,
+                                    .from_zero = true});
+}
+
+/* acc += p V for the n rows from `first`. What all of them see is done
+ * together; what only some see, before it (windows) and behind it (causal), row
+ * by row. */
+static inline void add_values(const struct view *v, int64_t first, int n,
+                              const struct operand *values)
+{
+    const struct row *row = v->row + first;
+    struct product all = {.a = v->p + first * PAGE_TOKENS,
+                          .lda = PAGE_TOKENS,
+                          .b = values,
+                          .lo = 0,
+                          .hi = PAGE_TOKENS,
+                          .c = soft_acc(row->now),
+                          .ldc = (int64_t)(v->soft_bytes / sizeof(float)),
+                          .end = v->wide};
+    struct product one = all;
+
+    for (int i = 0; i < n; i++) {
+        all.lo = row[i].lo > all.lo ? row[i].lo : all.lo;
+        all.hi = row[i].hi < all.hi ? row[i].hi : all.hi;
+    }
+    if (all.lo >= all.hi) /* nothing in common: then each row by itself */
+        all.lo = all.hi = PAGE_TOKENS;
+    for (int i = 0; i < n; i++, one.a += one.lda, one.c += one.ldc) {
+        one.lo = row[i].lo;
+        one.hi = row[i].hi < all.lo ? row[i].hi : all.lo;
+        chain_rows(1, &one);
+    }
+    chain_rows(n, &all);
+    for (int i = n - 1; i >= 0; i--) {
+        one.a -= one.lda;
+        one.c -= one.ldc;
+        one.lo = all.hi;
+        one.hi = row[i].hi;
+        chain_rows(1, &one);
+    }
+}
+
+/* One block of 64 positions for all rows: its tiles of K and V, then those of
+ * the block that follows. */
 static inline void block_run(const struct view *v, int64_t n_row, int64_t block,
-                             const void *key_tile, const void *value_tile)
+                             const char *const key_tile[2],
+                             const char *const value_tile[2])
 {
     const struct cpu_call *c = v->c;
     struct operand keys, values;
     int lo = PAGE_TOKENS;
     int hi = 0;
+    int n;
 
     for (int64_t i = 0; i < n_row; i++) {
         struct row *r = &v->row[i];
@@ -264,34 +353,21 @@ static inline void block_run(const struct view *v, int64_t n_row, int64_t block,
     }
     if (lo >= hi)
         return;
-    keys = operand_open(c->in[1].format, false, key_tile, v->d, PAGE_TOKENS,
-                        v->key_scale);
-    values = operand_open(c->in[2].format, true, value_tile, PAGE_TOKENS, v->e,
-                          v->value_scale);
+    keys = operand_open(c->in[1].format, false, key_tile[0], key_tile[1], v->d,
+                        PAGE_TOKENS, v->key_scale);
+    values = operand_open(c->in[2].format, true, value_tile[0], value_tile[1],
+                          PAGE_TOKENS, v->e, v->value_scale);
     if (n_row > DIRECT_ROWS)
         operand_convert(&keys, 0, v->d, PAGE_TOKENS, v->keys);
+    for (int64_t i = 0; (n = next_group(v, n_row, &i)) > 0; i += n)
+        add_scores(v, i, n, &keys);
+    for (int64_t i = 0; i < n_row; i += LANES)
+        soft_rows(v, v->row + i, n_row - i < LANES ? n_row - i : LANES,
+                  v->p + i * PAGE_TOKENS);
     if (n_row > DIRECT_ROWS || v->wide != v->e)
         operand_convert(&values, lo, hi, v->wide, v->values);
-    for (int64_t i = 0; i < n_row;) {
-        struct row *some[4];
-        float *p = v->p;
-        int n = 0;
-
-        /* neighbours that see anything of the block */
-        while (i < n_row && v->row[i].lo >= v->row[i].hi)
-            i++;
-        while (i < n_row && n < 4 && v->row[i].lo < v->row[i].hi)
-            some[n++] = &v->row[i++];
-        if (n == 0)
-            break;
-        for (int k = 0; k < n * PAGE_TOKENS; k += LANES)
-            lanes_store(p + k, lanes_set(0));
-        chain_rows(n, some[0]->q, v->d, &keys, 0, v->d, p, PAGE_TOKENS,
-                   PAGE_TOKENS);
-        for (int k = 0; k < n; k++)
-            soft_block(v, some[k], p + k * PAGE_TOKENS);
-        add_values(v, some, n, p, &values);
-    }
+    for (int64_t i = 0; (n = next_group(v, n_row, &i)) > 0; i += n)
+        add_values(v, i, n, &values);
 }
 
 /* Tokens t0 .. t1 - 1 of one sequence, `n_head` query heads of one KV head. */
@@ -315,16 +391,15 @@ static inline void task_run(struct view *v, int64_t t0, int64_t t1,
             struct row *r = &v->row[n_row];
             int64_t window = c->attr->window;
 
-            *r = (struct row){
-                .now = (struct soft *)(v->soft + (size_t)n_row * v->soft_bytes),
-                .done = (struct soft *)(v->soft + (size_t)(v->max_rows +
-                                                           n_row * v->depth) *
-                                                      v->soft_bytes),
-                .q = q + n_row * v->d,
-                .out = (float *)c->out.data + (t * all_heads + head[i]) * v->e,
-                .last = b->pos[t],
-                .head = head[i],
-            };
+            r->now = soft_at(v, v->soft, n_row);
+            r->done = soft_at(v, v->soft, v->max_rows + n_row * v->depth);
+            r->q = q + n_row * v->d;
+            r->out = (float *)c->out.data + (t * all_heads + head[i]) * v->e;
+            r->first = 0;
+            r->last = b->pos[t];
+            r->head = head[i];
+            r->n_span = r->n_done = 0;
+            r->open = false;
             if (window > 0 && r->last >= window)
                 r->first = r->last - window + 1;
             memcpy(q + n_row * v->d,
@@ -337,16 +412,21 @@ static inline void task_run(struct view *v, int64_t t0, int64_t t1,
     }
     for (int64_t block = first / PAGE_TOKENS; block <= last / PAGE_TOKENS;
          block++) {
-        size_t tile;
+        const char *key_tile[2], *value_tile[2];
 
         if (block % SPAN_BLOCKS == 0) {
             for (int64_t i = 0; i < n_row; i++)
                 span_close(v, &v->row[i]);
         }
-        tile = (size_t)(pages[block] * n_kv + kv_head);
-        block_run(v, n_row, block,
-                  (const char *)c->in[1].data + tile * key_bytes,
-                  (const char *)c->in[2].data + tile * value_bytes);
+        for (int i = 0; i < 2; i++) { /* behind the last block: itself */
+            int64_t page = pages[block + (block < last / PAGE_TOKENS ? i : 0)];
+
+            key_tile[i] = (const char *)c->in[1].data +
+                          (size_t)(page * n_kv + kv_head) * key_bytes;
+            value_tile[i] = (const char *)c->in[2].data +
+                            (size_t)(page * n_kv + kv_head) * value_bytes;
+        }
+        block_run(v, n_row, block, key_tile, value_tile);
     }
     for (int64_t i = 0; i < n_row; i++)
         row_finish(v, &v->row[i]);
@@ -376,7 +456,7 @@ static inline size_t view_init(struct view *v, const struct cpu_call *c,
         v->depth++;
     part[0] = (size_t)(v->d * PAGE_TOKENS) * sizeof(float);
     part[1] = (size_t)(v->wide * PAGE_TOKENS) * sizeof(float);
-    part[2] = 4 * PAGE_TOKENS * sizeof(float);
+    part[2] = (size_t)(v->max_rows * PAGE_TOKENS) * sizeof(float);
     part[3] = (size_t)(v->max_rows * v->d) * sizeof(float);
     part[4] = (size_t)v->max_rows * sizeof(struct row);
     part[5] = (size_t)(v->max_rows * (v->depth + 1)) * v->soft_bytes;
@@ -392,7 +472,7 @@ static inline size_t view_init(struct view *v, const struct cpu_call *c,
     v->p = (float *)p[2];
     *q = (float *)p[3];
     v->row = (struct row *)p[4];
-    v->soft = p[5];
+    v->soft = (struct soft *)p[5];
     v->head = (int32_t *)p[6];
     v->key_scale = (float *)p[7];
     v->value_scale = (float *)p[8];
@@ -409,52 +489,67 @@ static inline size_t attention_scratch(const struct cpu_call *c)
     return view_init(&v, &call, &q);
 }
 
+/* Positions that token t sees: what its rows cost. */
+static inline int64_t cost(const struct cpu_call *c, int64_t t)
+{
+    int64_t n = c->table->pos[t] + 1;
+
+    return c->attr->window > 0 && n > c->attr->window ? c->attr->window : n;
+}
+
 /*   q     [n_tok, n_head, d]      f32, RoPE applied
  *   k, v  [n_slot, n_kv, d or e]  caches, this step's rows written
  *   sinks [n_head] or absent
  *   out   [n_tok, n_head, e]
  *
- * Query head h reads KV head head_map[h]. When there are fewer tasks than
- * threads, the heads of a group are dealt out too. */
+ * Query head h reads KV head head_map[h]. Rows are put in a line, by KV head,
+ * then by token, and each thread takes a stretch of the line that costs as much
+ * as the others'. When there are fewer tokens than threads, the heads of a
+ * group are dealt out too. */
 static inline void attention_run(const struct cpu_call *c)
 {
     const struct token_table *b = c->table;
     int64_t n_head = c->out.dim[1];
     int64_t n_kv = c->in[1].dim[1];
-    int64_t task = 0;
+    int64_t n_part = b->n_tok * n_kv >= c->nth ? 1 : (c->nth + n_kv - 1) / n_kv;
+    int64_t total = 0;
+    int64_t at = 0; /* twice the cost of what lies before in the line */
+    int64_t from, to;
     struct view v;
     float *q;
 
     view_init(&v, c, &q);
+    for (int64_t t = 0; t < b->n_tok; t++)
+        total += 2 * n_head * cost(c, t);
+    from = total / c->nth * c->ith;
+    to = c->ith + 1 < c->nth ? from + total / c->nth : total;
     for (int64_t kv = 0; kv < n_kv; kv++) {
         int64_t n = 0;
-        int64_t n_tok, n_part;
 
         for (int64_t h = 0; h < n_head; h++) {
             if (c->head_map[h] == kv)
                 v.head[n++] = (int32_t)h;
         }
-        if (n == 0)
-            continue;
-        /* two tasks a thread at least, so that causal ones even out */
-        n_tok = n < TILE_ROWS ? TILE_ROWS / n : 1;
-        if (c->nth > 1 && n_tok > b->n_tok * n_kv / (2 * c->nth))
-            n_tok = b->n_tok * n_kv / (2 * c->nth);
-        n_tok = n_tok > 0 ? n_tok : 1;
-        n_part = b->n_tok * n_kv >= c->nth ? 1 : (c->nth + n_kv - 1) / n_kv;
-        n_part = n_part < n ? n_part : n;
-        for (int64_t t = 0, end; t < b->n_tok; t = end) {
-            end = t + 1;
-            while (end < b->n_tok && end - t < n_tok &&
-                   b->seq[end] == b->seq[t])
-                end++;
-            for (int64_t i = 0; i < n_part; i++, task++) {
-                int64_t lo = n * i / n_part;
-                int64_t hi = n * (i + 1) / n_part;
+        for (int64_t i = 0; i < n_part; i++) {
+            int64_t lo = n * i / n_part;
+            int64_t rows = n * (i + 1) / n_part - lo; /* a token */
+            int64_t t = 0;
 
-                if (task % c->nth == c->ith)
-                    task_run(&v, t, end, kv, v.head + lo, hi - lo, q);
+            for (int64_t end = 0; end < b->n_tok && rows > 0; end++) {
+                int64_t half = rows * cost(c, end);
+                bool mine = at + half >= from && at + half < to;
+
+                at += 2 * half;
+                if (end > t && (!mine || b->seq[end] != b->seq[t] ||
+                                (end - t + 1) * rows > TILE_ROWS)) {
+                    task_run(&v, t, end, kv, v.head + lo, rows, q);
+                    t = end;
+                }
+                if (!mine)
+                    t = end + 1;
             }
+            if (t < b->n_tok && rows > 0)
+                task_run(&v, t, b->n_tok, kv, v.head + lo, rows, q);
         }
     }
 }

@@ -92,6 +92,7 @@ struct operand {
     int64_t ld;         /* elements a row */
     const float *scale; /* q8_0: [d/32][64] or [64][e/32] */
     int64_t ld_scale;
+    ptrdiff_t ahead; /* bytes from here to the tile that is read next */
 };
 
 /* Sixteen values of row i from column `col`; `kind` is a constant. */
@@ -117,12 +118,31 @@ LANES_INLINE lanes operand_load(enum kind kind, const struct operand *o,
     }
 }
 
-/* Opens a tile of `n` rows (the first scale bytes included) of `ld` values. */
-static inline struct operand operand_open(pl_format f, bool values,
-                                          const void *tile, int64_t n,
-                                          int64_t ld, float *scale)
+/* Asks for what lies at row i, from column `col`, of the tile that is read
+ * next. It lies on other pages of memory, where processors do not look ahead by
+ * themselves. */
+LANES_INLINE void operand_prefetch(enum kind kind, const struct operand *o,
+                                   int64_t i, int64_t col, int n_vec)
 {
-    struct operand o = {.kind = KIND_F32, .x = tile, .ld = ld};
+    int64_t size = kind == KIND_F32                        ? 4
+                   : kind == KIND_F16 || kind == KIND_BF16 ? 2
+                                                           : 1;
+    const char *p = (const char *)o->x + (i * o->ld + col) * size + o->ahead;
+
+    for (int64_t b = 0; b < n_vec * LANES * size; b += 64)
+        __builtin_prefetch(p + b, 0, 2);
+}
+
+/* Opens a tile of `n` rows (the first scale bytes included) of `ld` values;
+ * `next` is read after it. */
+static inline struct operand operand_open(pl_format f, bool values,
+                                          const void *tile, const void *next,
+                                          int64_t n, int64_t ld, float *scale)
+{
+    struct operand o = {.kind = KIND_F32,
+                        .x = tile,
+                        .ld = ld,
+                        .ahead = (const char *)next - (const char *)tile};
 
     if (f == PL_F16) {
         o.kind = KIND_F16;
@@ -132,6 +152,8 @@ static inline struct operand operand_open(pl_format f, bool values,
         int64_t n_scale = n * ld / Q8_SIZE;
 
         o.kind = values ? KIND_Q8_VALUES : KIND_Q8_KEYS;
+        for (int64_t b = 0; b < 2 * n_scale; b += 64)
+            __builtin_prefetch((const char *)next + b, 0, 2);
         from_f16(scale, tile, n_scale);
         o.x = (const uint16_t *)tile + n_scale;
         o.scale = scale;
@@ -140,12 +162,16 @@ static inline struct operand operand_open(pl_format f, bool values,
     return o;
 }
 
-LANES_INLINE void convert(enum kind kind, const struct operand *o, int64_t lo,
-                          int64_t hi, float *buf)
+LANES_INLINE void convert(enum kind kind, const struct operand *from,
+                          int64_t lo, int64_t hi, float *buf)
 {
+    const struct operand o = *from;
+
     for (int64_t i = lo; i < hi; i++) {
-        for (int64_t c = 0; c < o->ld; c += LANES)
-            lanes_store(buf + i * o->ld + c, operand_load(kind, o, i, c));
+        operand_prefetch(kind, &o, i, 0, (int)(o.ld / LANES));
+#pragma GCC unroll 4
+        for (int64_t c = 0; c < o.ld; c += LANES)
+            lanes_store(buf + i * o.ld + c, operand_load(kind, &o, i, c));
     }
 }
 
@@ -183,7 +209,8 @@ static inline void operand_convert(struct operand *o, int64_t lo, int64_t hi,
 
 /* ---- chains of fused multiply-adds --------------------------------------- */
 
-/* What is multiplied: a [n_row][lda] by rows lo .. hi - 1 of b into c. */
+/* What is multiplied: a [n_row][lda] by rows lo .. hi - 1 of b into columns
+ * first .. end - 1 of c, both multiples of 16. */
 struct product {
     const float *a;
     int64_t lda;
@@ -191,105 +218,122 @@ struct product {
     int64_t lo, hi;
     float *c;
     int64_t ldc;
+    int64_t first, end;
+    bool from_zero; /* c is written only; else it is added to */
 };
 
+enum { CHAIN_ROWS = 6, CHAIN_VECS = 8 }; /* most rows, most vectors a row */
+
 /* c[r][col + 0 .. 16 n_vec - 1] = fmaf chain over i of a[r][i] * b[i][.], from
- * c. kind, n_row and n_vec are constants where this is inlined. */
+ * c or 0, for n_row rows from `row`. kind, n_row and n_vec are constants where
+ * this is inlined. */
 LANES_INLINE void chain(enum kind kind, int n_row, int n_vec,
-                        const struct product *p, int64_t col)
+                        const struct product *p, int row, int64_t col)
 {
     const struct operand b = *p->b;
-    const float *a = p->a;
-    float *c = p->c + col;
-    lanes s[4][4];
+    const float *a = p->a + row * p->lda;
+    float *c = p->c + row * p->ldc + col;
+    lanes s[CHAIN_ROWS][CHAIN_VECS];
 
-#pragma GCC unroll 4
-    for (int r = 0; r < n_row; r++) {
-#pragma GCC unroll 4
-        for (int v = 0; v < n_vec; v++)
-            s[r][v] = lanes_load(c + r * p->ldc + v * LANES);
+    if (p->from_zero) {
+#pragma GCC unroll 6
+        for (int r = 0; r < n_row; r++) {
+#pragma GCC unroll 8
+            for (int v = 0; v < n_vec; v++)
+                s[r][v] = lanes_set(0);
+        }
+    } else {
+#pragma GCC unroll 6
+        for (int r = 0; r < n_row; r++) {
+#pragma GCC unroll 8
+            for (int v = 0; v < n_vec; v++)
+                s[r][v] = lanes_load(c + r * p->ldc + v * LANES);
+        }
     }
     for (int64_t i = p->lo; i < p->hi; i++) {
-        lanes x[4];
+        lanes x[CHAIN_VECS];
 
-#pragma GCC unroll 4
+        if (kind != KIND_F32)
+            operand_prefetch(kind, &b, i, col, n_vec);
+#pragma GCC unroll 8
         for (int v = 0; v < n_vec; v++)
             x[v] = operand_load(kind, &b, i, col + v * LANES);
-#pragma GCC unroll 4
+#pragma GCC unroll 6
         for (int r = 0; r < n_row; r++) {
             lanes y = lanes_set(a[r * p->lda + i]);
 
-#pragma GCC unroll 4
+#pragma GCC unroll 8
             for (int v = 0; v < n_vec; v++)
                 s[r][v] = lanes_fma(y, x[v], s[r][v]);
         }
     }
-#pragma GCC unroll 4
+#pragma GCC unroll 6
     for (int r = 0; r < n_row; r++) {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int v = 0; v < n_vec; v++)
             lanes_store(c + r * p->ldc + v * LANES, s[r][v]);
     }
 }
 
+/* Vectors a row whose sums fit registers, beside those of b and one of a. With
+ * AVX-512 six rows have 24 sums: 10 loads for 24 multiply-adds, so that the two
+ * units which multiply are the limit. */
 #ifdef LANES_AVX512
-enum { VECS_OF_4 = 4, VECS_OF_2 = 4 }; /* vectors a row that fit registers */
+enum { VECS_OF_6 = 4, VECS_OF_4 = 4, VECS_OF_2 = 8, VECS_OF_1 = 8 };
 #else
-enum { VECS_OF_4 = 1, VECS_OF_2 = 2 };
+enum { VECS_OF_6 = 1, VECS_OF_4 = 1, VECS_OF_2 = 2, VECS_OF_1 = 4 };
 #endif
 
-/* All columns, `wide` of them, a multiple of 16; n_row is 4, 2 or 1. */
-LANES_INLINE void chain_kind(enum kind kind, int n_row, const struct product *p,
-                             int64_t wide)
+/* All columns, `most` vectors at a time; returns n_row. */
+LANES_INLINE int chain_columns(enum kind kind, int n_row, int most,
+                               const struct product *p, int row)
 {
-    int64_t i = 0;
+    int64_t i = p->first;
 
-    if (n_row == 4) {
-        for (; i + VECS_OF_4 * LANES <= wide; i += VECS_OF_4 * LANES)
-            chain(kind, 4, VECS_OF_4, p, i);
-        for (; i < wide; i += LANES)
-            chain(kind, 4, 1, p, i);
-    } else if (n_row == 2) {
-        for (; i + VECS_OF_2 * LANES <= wide; i += VECS_OF_2 * LANES)
-            chain(kind, 2, VECS_OF_2, p, i);
-        for (; i < wide; i += LANES)
-            chain(kind, 2, 1, p, i);
-    } else {
-        for (; i + 4 * LANES <= wide; i += 4 * LANES)
-            chain(kind, 1, 4, p, i);
-        for (; i < wide; i += LANES)
-            chain(kind, 1, 1, p, i);
+#pragma GCC unroll 4
+    for (int n_vec = most; n_vec > 0; n_vec /= 2) {
+        for (; i + n_vec * LANES <= p->end; i += n_vec * LANES)
+            chain(kind, n_row, n_vec, p, row, i);
     }
+    return n_row;
 }
 
-/* 1 to 4 rows of a, rows lo .. hi - 1 of b; nothing if there are none. */
-static inline void chain_rows(int n_row, const float *a, int64_t lda,
-                              const struct operand *b, int64_t lo, int64_t hi,
-                              float *c, int64_t ldc, int64_t wide)
+/* All columns of n_row rows from `row`, or of as many as one pass takes;
+ * returns how many. */
+LANES_INLINE int chain_pass(enum kind kind, int n_row, const struct product *p,
+                            int row)
 {
-    while (lo < hi && n_row > 0) {
-        struct product p = {a, lda, b, lo, hi, c, ldc};
-        int n = n_row == 3 ? 2 : n_row;
+    if (n_row >= 6)
+        return chain_columns(kind, 6, VECS_OF_6, p, row);
+    if (n_row >= 4)
+        return chain_columns(kind, 4, VECS_OF_4, p, row);
+    if (n_row >= 2)
+        return chain_columns(kind, 2, VECS_OF_2, p, row);
+    return chain_columns(kind, 1, VECS_OF_1, p, row);
+}
 
-        switch (b->kind) {
+/* All n_row rows; nothing if there are none, of a or of b. */
+static inline void chain_rows(int n_row, const struct product *p)
+{
+    if (p->lo >= p->hi)
+        return;
+    for (int r = 0; r < n_row;) {
+        switch (p->b->kind) {
         case KIND_F16:
-            chain_kind(KIND_F16, n, &p, wide);
+            r += chain_pass(KIND_F16, n_row - r, p, r);
             break;
         case KIND_BF16:
-            chain_kind(KIND_BF16, n, &p, wide);
+            r += chain_pass(KIND_BF16, n_row - r, p, r);
             break;
         case KIND_Q8_KEYS:
-            chain_kind(KIND_Q8_KEYS, n, &p, wide);
+            r += chain_pass(KIND_Q8_KEYS, n_row - r, p, r);
             break;
         case KIND_Q8_VALUES:
-            chain_kind(KIND_Q8_VALUES, n, &p, wide);
+            r += chain_pass(KIND_Q8_VALUES, n_row - r, p, r);
             break;
         default:
-            chain_kind(KIND_F32, n, &p, wide);
+            r += chain_pass(KIND_F32, n_row - r, p, r);
         }
-        n_row -= n;
-        a += n * lda;
-        c += n * ldc;
     }
 }
 

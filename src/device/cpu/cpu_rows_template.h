@@ -82,35 +82,61 @@ static inline void rms_norm_run(const struct cpu_call *c)
 
 /* ---- RoPE ---------------------------------------------------------------- */
 
-/* cos and sin of a >= 0, in double precision, good to 1e-12 for a below 2^20
- * and to float precision far beyond: x = a - k pi/2 with pi/2 in a part of 33
- * bits and the rest, then the Taylor series for |x| <= pi/4. Of angles that no
- * model has, infinite ones among them, the result means nothing, or is NaN. */
-static inline void cos_sin(double a, double *cos_a, double *sin_a)
-{
-    double k = (a * 0x1.45f306dc9c883p-1 + 0x1.8p52) - 0x1.8p52;
-    double x = (a - k * 0x1.921fb544p+0) - k * 0x1.0b4611a626331p-34;
-    double z = x * x;
-    double s, c;
-    int64_t quadrant = fabs(k) < 0x1p62 ? (int64_t)k & 3 : 0;
+/* Doubles in a vector of cos_sin(); the compiler makes of it what the
+ * instruction set has. */
+enum { DOUBLES = 8 };
+typedef double doubles __attribute__((vector_size(DOUBLES * sizeof(double))));
+typedef uint64_t double_bits
+    __attribute__((vector_size(DOUBLES * sizeof(double))));
+typedef float half_lanes __attribute__((vector_size(DOUBLES * sizeof(float))));
 
-    s = 1.0 / 6227020800.0;
-    s = s * z - 1.0 / 39916800.0;
+/* cos and sin of a = angle * pos, a >= 0, times mscale, for 8 angles.
+ *
+ * In double precision, good to 1e-12 for a below 2^20 and to float precision
+ * far beyond: x = a - k pi/2 with pi/2 in a part of 33 bits and the rest, then
+ * the Taylor series for |x| <= pi/4. Adding 1.5 * 2^52 rounds, and leaves k in
+ * the low bits, whose last two are the quadrant. Of angles that no model has,
+ * infinite ones among them, the result means nothing, or is NaN. */
+static inline void cos_sin(const double *angle, double pos, double mscale,
+                           float *co, float *si)
+{
+    doubles a, k, x, z, s, c;
+    double_bits quadrant, odd, cos_bits, sin_bits;
+    half_lanes f;
+
+    memcpy(&a, angle, sizeof(a));
+    a = a * pos;
+    k = a * 0x1.45f306dc9c883p-1 + 0x1.8p52;
+    memcpy(&quadrant, &k, sizeof(k));
+    k = k - 0x1.8p52;
+    x = (a - k * 0x1.921fb544p+0) - k * 0x1.0b4611a626331p-34;
+    z = x * x;
+    s = z * (1.0 / 6227020800.0) - 1.0 / 39916800.0;
     s = s * z + 1.0 / 362880.0;
     s = s * z - 1.0 / 5040.0;
     s = s * z + 1.0 / 120.0;
     s = s * z - 1.0 / 6.0;
     s = s * z * x + x;
-    c = -1.0 / 87178291200.0;
-    c = c * z + 1.0 / 479001600.0;
+    c = z * (-1.0 / 87178291200.0) + 1.0 / 479001600.0;
     c = c * z - 1.0 / 3628800.0;
     c = c * z + 1.0 / 40320.0;
     c = c * z - 1.0 / 720.0;
     c = c * z + 1.0 / 24.0;
     c = c * z - 0.5;
     c = c * z + 1.0;
-    *cos_a = quadrant == 0 ? c : quadrant == 1 ? -s : quadrant == 2 ? -c : s;
-    *sin_a = quadrant == 0 ? s : quadrant == 1 ? c : quadrant == 2 ? -s : -c;
+    /* odd quadrants exchange them; signs are + - - + and + + - - */
+    odd = 0 - (quadrant & 1);
+    memcpy(&cos_bits, &c, sizeof(c));
+    memcpy(&sin_bits, &s, sizeof(s));
+    odd = odd & (cos_bits ^ sin_bits);
+    cos_bits = cos_bits ^ odd ^ ((quadrant + 1) & 2) << 62;
+    sin_bits = sin_bits ^ odd ^ (quadrant & 2) << 62;
+    memcpy(&c, &cos_bits, sizeof(c));
+    memcpy(&s, &sin_bits, sizeof(s));
+    f = __builtin_convertvector(c * mscale, half_lanes);
+    memcpy(co, &f, sizeof(f));
+    f = __builtin_convertvector(s * mscale, half_lanes);
+    memcpy(si, &f, sizeof(f));
 }
 
 /* base^(-2/n), base > 0; of others, which no model has, it means nothing. */
@@ -121,7 +147,7 @@ static inline double rope_step(double base, int n)
     return x <= 0 ? exact_exp(x) : 1 / exact_exp(-x);
 }
 
-/* Angle of pair i at position 1:
+/* Angle of pair i at position 1, and 0 up to a whole number of vectors:
  *   a = base^(-2i/n) / factor[i];  linear scaling: a * freq_scale;
  *   YaRN: a * freq_scale * (1 - m) + a * m, m falling from 1 to 0 between the
  *   pairs yarn_low and yarn_high. */
@@ -153,6 +179,8 @@ static inline void rope_angles(const struct cpu_call *c, double *angle)
         angle[i] = t;
         power *= step;
     }
+    for (int i = a->n_rot / 2; i % DOUBLES != 0; i++)
+        angle[i] = 0;
 }
 
 /* Rotates one head; dst may be x. Neither form fuses. */
@@ -187,9 +215,33 @@ static inline void rope_pairs(float *dst, const float *x, const float *co,
     }
 }
 
+/* Angles, cosines and sines: [n_rot], rounded up to whole vectors. */
+static inline int64_t rope_width(const struct cpu_call *c)
+{
+    int64_t grain = 2 * DOUBLES;
+
+    return (c->attr->n_rot + grain - 1) / grain * grain;
+}
+
 static inline size_t rope_scratch(const struct cpu_call *c)
 {
-    return (size_t)c->attr->n_rot * (sizeof(double) + 2 * sizeof(float));
+    return (size_t)rope_width(c) * (sizeof(double) + 2 * sizeof(float));
+}
+
+/* cos and sin of a token's pairs, as rope_neox() or rope_pairs() reads them. */
+static inline void rope_token(const struct graph_attr *a, const double *angle,
+                              int32_t pos, float *co, float *si)
+{
+    double mscale = a->mscale != 0 ? (double)a->mscale : 1.0;
+    int half = a->n_rot / 2;
+
+    for (int j = 0; j < half; j += DOUBLES)
+        cos_sin(angle + j, pos, mscale, co + j, si + j);
+    for (int j = half - 1; !a->neox && j >= 0; j--) {
+        co[2 * j] = co[2 * j + 1] = co[j];
+        si[2 * j + 1] = si[j];
+        si[2 * j] = -si[2 * j + 1];
+    }
 }
 
 /*   x [n_tok, n_head, d], pos [n_tok], factors [n_rot/2] or absent
@@ -202,10 +254,9 @@ static inline void rope_run(const struct cpu_call *c)
     int64_t d = c->out.dim[2];
     int64_t n_head = c->out.dim[1];
     struct cpu_part p = cpu_part(c->out.dim[0] * n_head, 1, c->ith, c->nth);
-    double mscale = a->mscale != 0 ? (double)a->mscale : 1.0;
     double *angle = c->scratch;
-    float *co = (float *)(angle + a->n_rot);
-    float *si = co + a->n_rot;
+    float *co = (float *)(angle + rope_width(c));
+    float *si = co + rope_width(c);
     int64_t tok = -1;
 
     if (p.lo < p.hi)
@@ -216,20 +267,7 @@ static inline void rope_run(const struct cpu_call *c)
 
         if (i / n_head != tok) {
             tok = i / n_head;
-            for (int j = 0; j < a->n_rot / 2; j++) {
-                double cd, sd;
-
-                cos_sin(((const int32_t *)c->in[1].data)[tok] * angle[j], &cd,
-                        &sd);
-                if (a->neox) {
-                    co[j] = (float)(cd * mscale);
-                    si[j] = (float)(sd * mscale);
-                } else {
-                    co[2 * j] = co[2 * j + 1] = (float)(cd * mscale);
-                    si[2 * j + 1] = (float)(sd * mscale);
-                    si[2 * j] = -si[2 * j + 1];
-                }
-            }
+            rope_token(a, angle, ((const int32_t *)c->in[1].data)[tok], co, si);
         }
         if (a->neox)
             rope_neox(out, x, co, si, a->n_rot / 2);
