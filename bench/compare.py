@@ -87,8 +87,7 @@ class PackageSide:
         self.lib, self.o = lib, o
         self.quiet = lib.llama_log_callback(lambda level, text, user: None)
         lib.llama_log_set(self.quiet, None)
-        longest = max(numbers(o.p) + numbers(o.n))
-        room = max(numbers(o.d)) + longest
+        room = max(numbers(o.d)) + max(numbers(o.p) + numbers(o.n))
         c = lib.llama_context_default_params()
         c.n_ctx = room
         c.n_batch = c.n_ubatch = BATCH
@@ -102,8 +101,7 @@ class PackageSide:
         self.memory = lib.llama_get_memory(self.context)
         n = lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(self.model))
         self.ids = (ctypes.c_int32 * room)(*(i * 7919 % n for i in range(room)))
-        self.feed(min(longest, BATCH), BATCH)  # warms up
-        self.feed(1, 1)
+        self.feed(min(room, BATCH), BATCH)  # warms up
 
     def feed(self, n, most):
         """Adds n tokens, at most so many at once."""
