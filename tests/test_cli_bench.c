@@ -311,7 +311,8 @@ TEST(cli_llama_cpp_options_without_effect_are_ignored)
     }
 }
 
-/* bench/compare.py against a llama-bench that always says the same. */
+/* bench/compare.py with a llama-bench, then two plaits, that always say the
+ * same. */
 TEST(compare_prints_ratios)
 {
     const char *script = test_file("bench/compare.py");
@@ -332,4 +333,13 @@ TEST(compare_prints_ratios)
     assert_non_null(strstr(r.out, "| prompt 8 |"));
     assert_non_null(strstr(r.out, "| generation 4 |"));
     assert_non_null(strstr(r.out, "| 2000000000.0 | 0.00 |"));
+    snprintf(line, sizeof line,
+             "python3 '%s' one.gguf two.gguf -p 8 -n 4 -r 2 --plait ./fake "
+             "--plait-b ./fake",
+             script);
+    r = sh(0, line);
+    assert_non_null(strstr(r.out, "| plait b t/s |"));
+    assert_non_null(strstr(r.out, "| one.gguf | generation 4 | 2000000000.0 "
+                                  "| 2000000000.0 | 1.00 |"));
+    assert_non_null(strstr(r.out, "| two.gguf | prompt 8 |"));
 }

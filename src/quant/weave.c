@@ -25,7 +25,7 @@ struct quad {
     dwords a, b, c, d;
 };
 
-static const uint32_t low4 = 0x0F0F0F0F, low2 = 0x03030303, low1 = 0x01010101;
+static const uint32_t low4 = 0x0F0F0F0F;
 
 INLINE dwords load(const uint8_t *p)
 {
@@ -65,6 +65,15 @@ INLINE void store4(uint8_t *plane, dwords a, dwords b, dwords c, dwords d)
     store(plane + PLANE, b);
     store(plane + 2 * PLANE, c);
     store(plane + 3 * PLANE, d);
+}
+
+/* To the same place of four tiles, `step` bytes apart. */
+INLINE void store_tiles(uint8_t *p, int step, struct quad x)
+{
+    store(p, x.a);
+    store(p + step, x.b);
+    store(p + 2 * step, x.c);
+    store(p + 3 * step, x.d);
 }
 
 /* A perfect shuffle of four vectors: the first two and the last two take turns.
@@ -231,14 +240,15 @@ void quant_weave_mxfp4(const uint8_t *const *row, size_t at, int n,
 
 /* ---- super blocks -------------------------------------------------------- */
 
-INLINE dwords low_nibbles(dwords x, dwords y)
+/* Bits of *x, moved right by `shift`, and bits of *y change places where `mask`
+ * has ones. Source: Knuth, The Art of Computer Programming, 7.1.3, delta swap.
+ */
+INLINE void exchange(dwords *x, dwords *y, int shift, uint32_t mask)
 {
-    return (x & low4) | (y & low4) << 4;
-}
+    dwords differ = ((*x >> shift) ^ *y) & mask;
 
-INLINE dwords high_nibbles(dwords x, dwords y)
-{
-    return (x >> 4 & low4) | (y & ~low4);
+    *x ^= differ << shift;
+    *y ^= differ;
 }
 
 /* Two tiles share 32 bytes: one has the low nibbles, the other, `next` bytes
@@ -249,10 +259,12 @@ INLINE void nibble_tiles(const uint8_t *const *row, size_t at, uint8_t *plane,
 {
     struct quad x = load4(row, at), y = load4(row, at + 16);
 
-    store4(plane, low_nibbles(x.a, y.a), low_nibbles(x.b, y.b),
-           low_nibbles(x.c, y.c), low_nibbles(x.d, y.d));
-    store4(plane + next, high_nibbles(x.a, y.a), high_nibbles(x.b, y.b),
-           high_nibbles(x.c, y.c), high_nibbles(x.d, y.d));
+    exchange(&x.a, &y.a, 4, low4);
+    exchange(&x.b, &y.b, 4, low4);
+    exchange(&x.c, &y.c, 4, low4);
+    exchange(&x.d, &y.d, 4, low4);
+    store4(plane, x.a, x.b, x.c, x.d);
+    store4(plane + next, y.a, y.b, y.c, y.d);
 }
 
 /* d, dmin and the 6-bit S and M of eight tiles: to the super scales and to
@@ -293,13 +305,21 @@ void quant_weave_q4_k(const uint8_t *const *row, size_t at, int n, uint8_t *out)
     }
 }
 
-/* Bit t of eight dwords' bytes: bit k of a byte is from dword k. */
-INLINE dwords fifth_bits(struct quad x, struct quad y, int t)
+/* Bit t of dword k of the eight in x and y becomes bit k of dword t. */
+INLINE void transpose_bits(struct quad *x, struct quad *y)
 {
-    return (x.a >> t & low1) | (x.b >> t & low1) << 1 | (x.c >> t & low1) << 2 |
-           (x.d >> t & low1) << 3 | (y.a >> t & low1) << 4 |
-           (y.b >> t & low1) << 5 | (y.c >> t & low1) << 6 |
-           (y.d >> t & low1) << 7;
+    exchange(&x->a, &y->a, 4, low4);
+    exchange(&x->b, &y->b, 4, low4);
+    exchange(&x->c, &y->c, 4, low4);
+    exchange(&x->d, &y->d, 4, low4);
+    exchange(&x->a, &x->c, 2, 0x33333333);
+    exchange(&x->b, &x->d, 2, 0x33333333);
+    exchange(&y->a, &y->c, 2, 0x33333333);
+    exchange(&y->b, &y->d, 2, 0x33333333);
+    exchange(&x->a, &x->b, 1, 0x55555555);
+    exchange(&x->c, &x->d, 1, 0x55555555);
+    exchange(&y->a, &y->b, 1, 0x55555555);
+    exchange(&y->c, &y->d, 1, 0x55555555);
 }
 
 void quant_weave_q5_k(const uint8_t *const *row, size_t at, int n, uint8_t *out)
@@ -313,8 +333,9 @@ void quant_weave_q5_k(const uint8_t *const *row, size_t at, int n, uint8_t *out)
             struct quad x = load4(row + 4 * i, at + 16);
             struct quad y = load4(row + 4 * i, at + 32);
 
-            for (int t = 0; t < 8; t++)
-                store(plane + TILE * t + 4 * PLANE, fifth_bits(x, y, t));
+            transpose_bits(&x, &y);
+            store_tiles(plane + 4 * PLANE, TILE, x);
+            store_tiles(plane + 4 * TILE + 4 * PLANE, TILE, y);
             for (int t = 0; t < 8; t += 2)
                 nibble_tiles(row + 4 * i, at + 48 + (size_t)(16 * t),
                              plane + TILE * t, TILE);
@@ -338,11 +359,13 @@ INLINE void scales_q6_k(const uint8_t *const *row, size_t at, uint8_t *sup,
     }
 }
 
-/* Bits 2t and on of four dwords' bytes: bits 2k and on are from dword k. */
-INLINE dwords top_bits(dwords a, dwords b, dwords c, dwords d, int t)
+/* Bits 2t and 2t + 1 of dword k become bits 2k and 2k + 1 of dword t. */
+INLINE void transpose_pairs(struct quad *x)
 {
-    return (a >> 2 * t & low2) | (b >> 2 * t & low2) << 2 |
-           (c >> 2 * t & low2) << 4 | (d >> 2 * t & low2) << 6;
+    exchange(&x->a, &x->c, 4, low4);
+    exchange(&x->b, &x->d, 4, low4);
+    exchange(&x->a, &x->b, 2, 0x33333333);
+    exchange(&x->c, &x->d, 2, 0x33333333);
 }
 
 /* Half a block: 64 bytes have tiles 0 and 1 in their low nibbles, 2 and 3 in
@@ -352,12 +375,12 @@ INLINE void half_q6_k(const uint8_t *const *row, size_t low, size_t high,
 {
     struct quad x = load4(row, high), y = load4(row, high + 16);
 
-    for (int t = 0; t < 4; t++) {
-        uint8_t *top = plane + step * t + 4 * PLANE;
+    struct quad even = {x.a, x.c, y.a, y.c}, odd = {x.b, x.d, y.b, y.d};
 
-        store(top, top_bits(x.a, x.c, y.a, y.c, t));
-        store(top + PLANE, top_bits(x.b, x.d, y.b, y.d, t));
-    }
+    transpose_pairs(&even);
+    transpose_pairs(&odd);
+    store_tiles(plane + 4 * PLANE, step, even);
+    store_tiles(plane + 5 * PLANE, step, odd);
     nibble_tiles(row, low, plane, 2 * step);
     nibble_tiles(row, low + 32, plane + step, 2 * step);
 }
