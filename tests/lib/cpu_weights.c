@@ -1,5 +1,6 @@
 /* Random weights and trees (cpu_weights.h). */
 #include "lib/cpu_weights.h"
+#include "lib/tiles_plain.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,12 @@ bool weights_next_family(int *f, struct cpu_kernels *k)
             return true;
         }
     }
-    return false;
+    if (*f == CPU_FAMILY_COUNT)
+        return false;
+    *f = CPU_FAMILY_COUNT;
+    cpu_kernels_init(k, CPU_GENERIC);
+    tiles_plain_init(k);
+    return true;
 }
 
 void *weights_alloc(size_t size)

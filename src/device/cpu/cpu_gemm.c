@@ -31,6 +31,18 @@ size_t gemm_work_init(struct gemm_work *g, const struct cpu_gemm *gemm,
     return weight + act + 2 * pointers;
 }
 
+void gemm_begin(const struct gemm_work *g)
+{
+    if (g->gemm->begin)
+        g->gemm->begin(g->pack);
+}
+
+void gemm_end(const struct gemm_work *g)
+{
+    if (g->gemm->end)
+        g->gemm->end();
+}
+
 void gemm_arrange(struct gemm_work *g, int64_t n_row)
 {
     const struct cpu_gemm *m = g->gemm;
@@ -58,11 +70,8 @@ static void add_units(const struct gemm_work *g, const uint8_t *panel,
             else
                 memset(g->weight + (size_t)i * stride, 0, stride);
         }
-        for (int64_t i = 0; i < n_row; i += m->tok)
-            m->run(
-                g->weight, stride,
-                g->act + (size_t)(i / m->tok) * step + (size_t)u * g->act_bytes,
-                g->acc + i, (int)(n_row - i < m->tok ? n_row - i : m->tok), n);
+        m->run(g->weight, stride, g->act + (size_t)u * g->act_bytes, step,
+               g->acc, n_row, n);
     }
 }
 

@@ -481,15 +481,17 @@ TMPL void run_chunks(const uint8_t *w, size_t stride, const uint8_t *x,
     }
 }
 
-TMPL void gemm_products(const void *w, size_t stride, const void *x,
-                        float *const *acc, int n, int64_t n_unit,
-                        struct shape f)
+TMPL void gemm_products(const uint8_t *w, size_t stride, const uint8_t *x,
+                        size_t x_step, float *const *acc, int64_t n_row,
+                        int64_t n_unit, struct shape f)
 {
     float nowhere[GEMM_WIDTH] = {0};
-    float *at[TOK];
 
-    for (int t = 0; t < TOK; t++)
-        at[t] = t < n ? acc[t] : nowhere;
+    for (; n_row > 0; n_row -= TOK, acc += TOK, x += x_step) {
+        float *at[TOK];
+
+        for (int t = 0; t < TOK; t++)
+            at[t] = t < n_row ? acc[t] : nowhere;
 #define RUN(n_tok)                                                             \
     do {                                                                       \
         if (has_chunks(f))                                                     \
@@ -497,13 +499,14 @@ TMPL void gemm_products(const void *w, size_t stride, const void *x,
         else                                                                   \
             run_tiles(w, stride, x, at, n_unit, n_tok, f);                     \
     } while (0)
-    if (n > 4)
-        RUN(6);
-    else if (n > 2)
-        RUN(4);
-    else
-        RUN(2);
+        if (n_row > 4)
+            RUN(6);
+        else if (n_row > 2)
+            RUN(4);
+        else
+            RUN(2);
 #undef RUN
+    }
 }
 
 #include "device/cpu/cpu_gemm_formats_tmpl.h"

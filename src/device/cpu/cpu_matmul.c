@@ -353,6 +353,7 @@ static void matmul_many(const struct cpu_call *c, const struct weight *w,
            p->n / (2 * n_part) >= MANY_ROWS_A_PART)
         n_part *= 2;
     part = cpu_part(n_part * blocks, 1, c->ith, c->nth);
+    gemm_begin(&m.g);
     while (part.lo < part.hi) {
         int64_t i = part.lo / blocks, b0 = part.lo % blocks;
         int64_t b1 = min64(blocks, b0 + part.hi - part.lo);
@@ -361,6 +362,7 @@ static void matmul_many(const struct cpu_call *c, const struct weight *w,
                  b0, b1);
         part.lo += b1 - b0;
     }
+    gemm_end(&m.g);
 }
 
 /* out[i, :] = W x[i, :], all leading dimensions flattened into i. Threads share
@@ -490,10 +492,12 @@ void cpu_expert_matmul(const struct cpu_call *c,
     clear_unrouted(c);
     if (w.n == 0)
         return;
-    if (gemm)
+    if (gemm) {
         many_init(&m, c, w.gemm, n_pair, many_acc_bytes(c, w.gemm, n_pair),
                   (uint8_t *)c->scratch + stack_bytes(c, CPU_PANEL_TOK) +
                       routing_bytes(c));
+        gemm_begin(&m.g);
+    }
     grain = gemm ? GEMM_PANELS : 1;
     n_unit = (w.n_panel + grain - 1) / grain;
     part = cpu_part(r.start[n_expert] * n_unit, 1, c->ith, c->nth);
@@ -518,6 +522,8 @@ void cpu_expert_matmul(const struct cpu_call *c,
             pairs_run(c, &w, &s, &x, &p, 0, n, e, g0 * grain,
                       min64(g1 * grain, w.n_panel));
     }
+    if (gemm)
+        gemm_end(&m.g);
 }
 
 /* ---- expert_down --------------------------------------------------------- */
@@ -738,10 +744,12 @@ void cpu_expert_down(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
                   (uint8_t *)c->scratch + stack_bytes(c, n_tok) +
                       down_bytes(c) + routing_bytes(c));
         part = cpu_part(n_block(&w), 1, c->ith, c->nth);
+        gemm_begin(&m.g);
         for (int64_t b = part.lo, n; b < part.hi; b += n) {
             n = min64(down_blocks(c), part.hi - b);
             down_many(c, &w, &s, &m, &d, b, n);
         }
+        gemm_end(&m.g);
         return;
     }
     part = cpu_part(w.n_panel, 1, c->ith, c->nth);
