@@ -1,3 +1,6 @@
+/* Tiles and vectors in plain C, and the kernels of AMX with them. A tile that
+ * is used without a shape, or with another one than the product wants, fails
+ * the running case. */
 #include "lib/tiles_plain.h"
 
 #include <math.h>
@@ -100,7 +103,7 @@ static inline vi v_pairs_add(vi acc, vi a, vi b)
     return acc;
 }
 
-/* ---- tiles, as cpu_tiles.h has them -------------------------------------- */
+/* ---- tiles, as cpu_tiles_amx.h has them ---------------------------------- */
 
 /* Rows that are loaded, and their bytes, by number; 0: the thread has none. */
 static _Thread_local struct {
@@ -168,20 +171,12 @@ static void tile_dot(int sum, int a, int b)
 
 #include "device/cpu/cpu_gemm_amx_tmpl.h"
 
-#define FLOATS(X)             X(F32) X(F16) X(BF16)
-#define ENTRY(name, ...)      [PL_##name] = cpu_panel_generic,
-#define GEMM_ENTRY(name, ...) [PL_##name] = GEMM(name),
-static const struct cpu_matmul_isa isa = {
-    .packed = {SHAPES(ENTRY) FLOATS(ENTRY)},
-    .gemm = {SHAPES(GEMM_ENTRY)},
-    .plain = cpu_panel_plain_generic,
-    .q8 = true,
-    .add = cpu_add_generic,
-};
+static const struct cpu_matmul_isa isa = {&cpu_jobs_generic, gemm_table};
 
-#include "device/cpu/cpu_matmul_family_template.h"
+#include "device/cpu/cpu_matmul_ops_template.h"
 
 void tiles_plain_init(struct cpu_kernels *k)
 {
     init_ops(k);
+    k->kernel_set = KERNEL_SET_AMX;
 }

@@ -1,10 +1,13 @@
 /* Many rows of activations with AMX int8: 32 of them times two panels. Included
- * by cpu_matmul_amx.c with the processor's tiles (cpu_tiles.h) and by the tests
- * with tiles in plain C.
+ * by cpu_matmul_amx.c with the processor's tiles (cpu_tiles_amx.h) and by the
+ * tests with tiles in plain C.
  *
  * tdpbssd multiplies 16 rows of activations with 16 rows of weights over 64
  * values of k, bytes with bytes, both signed, and adds to 16 x 16 sums. A
  * panel's tile has the order of its second operand as it is.
+ *
+ * Beside what cpu_unpack_tmpl.h names, the includer defines v_pairs_add(acc, a,
+ * b), acc + v_pairs(a, b).
  *
  * Formats with super-blocks: the product S L(c) of scale and level takes up to
  * 14 bits, so it is cut into two *planes* of bytes, the low 7 bits and what
@@ -15,9 +18,9 @@
  * While a step's products run, the sums of the step before go into the
  * accumulators, two rows behind each product: one after the other they would
  * take 1.2 to 1.45 times as long (measured with a prototype on a server of the
- * Sapphire Rapids kind). It carries over all rows of activations, and that is
- * why a pass is one chunk: its planes, of two panels, are half of the first
- * cache.
+ * Sapphire Rapids kind). That goes on from one 32 rows to the next, so a pass
+ * may be as short as a chunk: its planes, of two panels, are a third of the
+ * first cache. How fast this text is was not measured: it never ran on AMX.
  *
  * Other formats have a float scale every 32 values: a product over 32, sums
  * stored, then 16 accumulators in registers take them, while the next product
@@ -266,7 +269,7 @@ struct step {
     const uint8_t *panel[2]; /* whose planes: the first, or one each */
     const uint8_t *x;        /* an arranged unit */
     float *const *acc;       /* [n] */
-    int n;                   /* rows of activations */
+    int64_t n;               /* rows of activations */
     int to; /* where in a row of accumulators the first panel's begin */
 };
 
@@ -282,8 +285,8 @@ TMPL vf float_at(const uint8_t *p)
 }
 
 /* The accumulators of a panel and row t of activations take the chunk. */
-TMPL void take_chunk(float *acc, const uint8_t *panel, const uint8_t *x, int t,
-                     vi isum, struct shape f)
+TMPL void take_chunk(float *acc, const uint8_t *panel, const uint8_t *x,
+                     int64_t t, vi isum, struct shape f)
 {
     const uint8_t *sums = x + act_sums(f) + t * sums_size(f);
     vf d = float_at(x + act_d(f) + 4 * t);
@@ -304,10 +307,10 @@ TMPL void take_chunk(float *acc, const uint8_t *panel, const uint8_t *x, int t,
 }
 
 /* Rows t and t + 1 of a finished step. */
-TMPL void take_rows(const struct step *s, const step_sums sum, int t,
+TMPL void take_rows(const struct step *s, const step_sums sum, int64_t t,
                     struct shape f)
 {
-    for (int end = t + 2; t < end; t++) {
+    for (int64_t end = t + 2; t < end; t++) {
         vi first, second;
 
         if (t >= s->n)
@@ -381,7 +384,7 @@ TMPL void run_chunks(const uint8_t *w, size_t stride, const uint8_t *x,
                     .panel = {at, at + stride},
                     .x = x + u * act_size(f),
                     .acc = acc + i,
-                    .n = (int)(n_row - i < TOK ? n_row - i : TOK),
+                    .n = n_row - i < TOK ? n_row - i : TOK,
                     .to = g * PACK_ROWS,
                 };
 

@@ -1,7 +1,7 @@
-/* A family's table of struct cpu_gemm, GEMM(format): the formats of SHAPES with
- * its gemm_unpack, gemm_deal, gemm_products, unit_size and act_size. Included
- * at the end of its cpu_gemm_*_tmpl.h. GEMM_STATE, if defined, sets .begin and
- * .end. */
+/* gemm_table, struct cpu_gemm by format: the formats of SHAPES with the
+ * gemm_unpack, gemm_deal, gemm_products, unit_size and act_size of the
+ * cpu_gemm_*_tmpl.h that includes this at its end. GEMM_STATE, if defined, sets
+ * .begin and .end. */
 
 /* ---- the formats --------------------------------------------------------- */
 
@@ -56,4 +56,3 @@ SHAPES(GEMM_OF)
                    .run = run_##name,                                          \
                    GEMM_STATE},
 static const struct cpu_gemm gemm_table[PL_FORMAT_COUNT] = {SHAPES(GEMM_ROW)};
-#define GEMM(format) &gemm_table[PL_##format]

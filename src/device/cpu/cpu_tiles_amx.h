@@ -3,8 +3,8 @@
  * tile_dot(0 .. 3, 4 or 5, 6 or 7): each of 16 rows of the second operand, of k
  * bytes, times each of 16 columns of the third, whose rows hold 4 bytes of each
  * column; added to 16 rows of 16 int32. Numbers are literals. */
-#ifndef DEVICE_CPU_CPU_TILES_H
-#define DEVICE_CPU_CPU_TILES_H
+#ifndef DEVICE_CPU_CPU_TILES_AMX_H
+#define DEVICE_CPU_CPU_TILES_AMX_H
 
 #include <immintrin.h>
 #include <stdint.h>
