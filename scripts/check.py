@@ -18,6 +18,7 @@ CODE_DIRS = ('include', 'src', 'cli', 'server', 'tests', 'bench',
 AVX2 = ['-mavx2', '-mfma', '-mf16c']
 AVX512 = AVX2 + ['-mavx512f', '-mavx512bw', '-mavx512vl', '-mavx512dq',
                  '-mavx512vnni']
+AMX = AVX512 + ['-mamx-tile', '-mamx-int8']
 MOST_BYTES = 12 << 20  # the bundled model has 10
 complaints = []
 
@@ -131,8 +132,8 @@ def check_kinds(code):
 
 def check_headers(code):
     def alone(path):
-        flags = (AVX512 if 'avx512' in path else AVX2 if 'avx2' in path
-                 else [])
+        flags = (AMX if 'amx' in path else AVX512 if 'avx512' in path
+                 else AVX2 if 'avx2' in path else [])
         p = run(os.environ.get('CC', 'gcc'), '-std=gnu17', '-D_GNU_SOURCE',
                 '-Wall', '-Wextra', '-Werror', '-fsyntax-only', '-Iinclude',
                 '-Isrc', '-I.', '-Itests', *flags, '-x', 'c', '-',

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/half.h"
+#include "lib/tiles_plain.h"
 
 const struct weights_format weights_formats[WEIGHTS_N_FORMAT] = {
     {PL_F32, 0, {0}},    {PL_F16, 0, {0}},     {PL_BF16, 0, {0}},
@@ -15,16 +16,21 @@ const struct weights_format weights_formats[WEIGHTS_N_FORMAT] = {
     {PL_MXFP4, 0, {0}},
 };
 
-bool weights_next_family(int *f, struct cpu_kernels *k)
+bool weights_next_kernel_set(int *f, struct cpu_kernels *k)
 {
-    for (int i = *f + 1; i < CPU_FAMILY_COUNT; i++) {
-        if (cpu_family_runs(i)) {
+    for (int i = *f + 1; i < KERNEL_SET_COUNT; i++) {
+        if (kernel_set_runs(i)) {
             cpu_kernels_init(k, i);
             *f = i;
             return true;
         }
     }
-    return false;
+    if (*f == KERNEL_SET_COUNT)
+        return false;
+    *f = KERNEL_SET_COUNT;
+    cpu_kernels_init(k, KERNEL_SET_GENERIC);
+    tiles_plain_init(k);
+    return true;
 }
 
 void *weights_alloc(size_t size)

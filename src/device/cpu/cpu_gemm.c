@@ -31,6 +31,18 @@ size_t gemm_work_init(struct gemm_work *g, const struct cpu_gemm *gemm,
     return weight + act + 2 * pointers;
 }
 
+void gemm_begin(const struct gemm_work *g)
+{
+    if (g->gemm->begin)
+        g->gemm->begin(g->pack);
+}
+
+void gemm_end(const struct gemm_work *g)
+{
+    if (g->gemm->end)
+        g->gemm->end();
+}
+
 void gemm_arrange(struct gemm_work *g, int64_t n_row)
 {
     const struct cpu_gemm *m = g->gemm;
@@ -41,8 +53,7 @@ void gemm_arrange(struct gemm_work *g, int64_t n_row)
                    (int)(n_row - i < m->tok ? n_row - i : m->tok));
 }
 
-/* Units first .. end - 1. Accumulators are made 0 a few rows at a time, where
- * they are about to be used: they may lie far apart. */
+/* Units first .. end - 1. */
 static void add_units(const struct gemm_work *g, const uint8_t *panel,
                       int n_panel, int64_t first, int64_t end, int64_t n_row,
                       bool fresh)
@@ -60,16 +71,8 @@ static void add_units(const struct gemm_work *g, const uint8_t *panel,
             else
                 memset(g->weight + (size_t)i * stride, 0, stride);
         }
-        for (int64_t i = 0; i < n_row; i += m->tok) {
-            int some = (int)(n_row - i < m->tok ? n_row - i : m->tok);
-
-            for (int j = 0; fresh && j < some; j++)
-                memset(g->acc[i + j], 0, GEMM_WIDTH * sizeof(float));
-            m->run(g->weight, stride,
-                   g->act + (size_t)(i / m->tok) * step +
-                       (size_t)u * g->act_bytes,
-                   g->acc + i, some, n);
-        }
+        m->run(g->weight, stride, g->act + (size_t)u * g->act_bytes, step,
+               g->acc, n_row, n, fresh);
         fresh = false;
     }
 }
@@ -90,6 +93,6 @@ void gemm_add(const struct gemm_work *g, const uint8_t *panel, int n_panel,
         add_units(g, panel, n_panel, unit, end, n_row, fresh);
         fresh = false;
     }
-    for (int64_t j = 0; fresh && j < n_row; j++) /* the rank has nothing */
-        memset(g->acc[j], 0, GEMM_WIDTH * sizeof(float));
+    if (fresh) /* the rank has nothing */
+        gemm_fresh(g->acc, n_row);
 }

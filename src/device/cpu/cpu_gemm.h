@@ -14,6 +14,8 @@
 #ifndef DEVICE_CPU_CPU_GEMM_H
 #define DEVICE_CPU_CPU_GEMM_H
 
+#include <string.h>
+
 #include "device/cpu/cpu_kernel.h"
 
 enum {
@@ -22,7 +24,7 @@ enum {
     GEMM_MIN_ROWS = 12, /* fewer rows of activations go by jobs */
 };
 
-/* How a family multiplies a format so. */
+/* How an instruction set multiplies a format so. */
 struct cpu_gemm {
     int tok;  /* rows of activations that are multiplied together */
     int pass; /* units of a pass */
@@ -36,11 +38,18 @@ struct cpu_gemm {
     /* All units of n rows of activations, n <= tok; the others are zeros. */
     void (*arrange)(void *dst, const struct pack *p, const void *const *x,
                     int n);
-    /* acc[j][0 .. GEMM_WIDTH - 1] += n_unit units of a block times row j of n
-     * rows of activations. The second panel's units lie `stride` bytes behind
-     * the first one's. */
+    /* acc[j][0 .. GEMM_WIDTH - 1] += n_unit units of a block times row j of
+     * n_row rows of activations. The second panel's units lie `stride` bytes
+     * behind the first one's; those of every `tok` rows of activations
+     * `act_step` behind those of the rows before. `fresh`: acc begins at 0,
+     * whatever it holds. */
     void (*run)(const void *weight, size_t stride, const void *act,
-                float *const *acc, int n, int64_t n_unit);
+                size_t act_step, float *const *acc, int64_t n_row,
+                int64_t n_unit, bool fresh);
+    /* A thread calls begin before it runs units of an op, and end after it.
+     * NULL: there is nothing to do. */
+    void (*begin)(const struct pack *p);
+    void (*end)(void);
 };
 
 static inline int64_t gemm_chunk_units(const struct pack *p,
@@ -61,6 +70,13 @@ static inline int64_t gemm_units(const struct pack *p)
     return n;
 }
 
+/* n accumulators become 0. */
+static inline void gemm_fresh(float *const *acc, int64_t n)
+{
+    for (int64_t j = 0; j < n; j++)
+        memset(acc[j], 0, GEMM_WIDTH * sizeof(float));
+}
+
 /* ---- the work of one thread ---------------------------------------------- */
 
 struct gemm_work {
@@ -79,6 +95,9 @@ struct gemm_work {
  * `memory` (64-aligned) its parts are; memory NULL: bytes alone. */
 size_t gemm_work_init(struct gemm_work *g, const struct cpu_gemm *gemm,
                       const struct pack *pack, int64_t n_row, void *memory);
+/* Around all calls of gemm_add() of an op. */
+void gemm_begin(const struct gemm_work *g);
+void gemm_end(const struct gemm_work *g);
 /* w->act becomes rows w->x[0 .. n_row - 1]. */
 void gemm_arrange(struct gemm_work *g, int64_t n_row);
 /* w->acc[0 .. n_row - 1] += the rank's part of the block times w->act. `panel`

@@ -291,24 +291,29 @@ TMPL void run_half(const uint8_t *w, const uint8_t *x, float *const *at,
         memcpy(at[t], &acc[t], sizeof acc[t]);
 }
 
-TMPL void gemm_products(const uint8_t *w, size_t stride, const void *x,
-                        float *const *acc, int n, int64_t n_unit,
-                        struct shape f)
+TMPL void gemm_products(const uint8_t *w, size_t stride, const uint8_t *x,
+                        size_t x_step, float *const *acc, int64_t n_row,
+                        int64_t n_unit, bool fresh, struct shape f)
 {
     float nowhere[GEMM_WIDTH] = {0};
 
-    for (int g = 0; g < GEMM_PANELS; g++)
-        for (int h = 0; h < HALVES; h++) {
-            const uint8_t *from = w + (size_t)g * stride + 4 * W * h;
-            float *at[TOK];
+    for (; n_row > 0; n_row -= TOK, acc += TOK, x += x_step) {
+        if (fresh)
+            gemm_fresh(acc, n_row < TOK ? n_row : TOK);
+        for (int g = 0; g < GEMM_PANELS; g++)
+            for (int h = 0; h < HALVES; h++) {
+                const uint8_t *from = w + (size_t)g * stride + 4 * W * h;
+                float *at[TOK];
 
-            for (int t = 0; t < TOK; t++)
-                at[t] = (t < n ? acc[t] : nowhere) + PACK_ROWS * g + W * h;
-            if (n > 2)
-                run_half(from, x, at, n_unit, TOK, f);
-            else
-                run_half(from, x, at, n_unit, 2, f);
-        }
+                for (int t = 0; t < TOK; t++)
+                    at[t] =
+                        (t < n_row ? acc[t] : nowhere) + PACK_ROWS * g + W * h;
+                if (n_row > 2)
+                    run_half(from, x, at, n_unit, TOK, f);
+                else
+                    run_half(from, x, at, n_unit, 2, f);
+            }
+    }
 }
 
 #include "device/cpu/cpu_gemm_formats_tmpl.h"

@@ -1,6 +1,6 @@
 /* Many rows of activations with AVX-512 VNNI: two panels times six rows, the 12
  * sums of integers and the 12 of floats in registers. Included by
- * cpu_matmul_avx512.c.
+ * cpu_matmul_avx512_vnni.c.
  *
  * vpdpbusd multiplies unsigned with signed bytes. Activations are the unsigned
  * ones, q + 128; weights are *lifted* codes, c - lift. A chain of products
@@ -488,15 +488,19 @@ TMPL void run_chunks(const uint8_t *w, size_t stride, const uint8_t *x,
     }
 }
 
-TMPL void gemm_products(const void *w, size_t stride, const void *x,
-                        float *const *acc, int n, int64_t n_unit,
-                        struct shape f)
+TMPL void gemm_products(const uint8_t *w, size_t stride, const uint8_t *x,
+                        size_t x_step, float *const *acc, int64_t n_row,
+                        int64_t n_unit, bool fresh, struct shape f)
 {
     float nowhere[GEMM_WIDTH] = {0};
-    float *at[TOK];
 
-    for (int t = 0; t < TOK; t++)
-        at[t] = t < n ? acc[t] : nowhere;
+    for (; n_row > 0; n_row -= TOK, acc += TOK, x += x_step) {
+        float *at[TOK];
+
+        if (fresh) /* a few at a time: they may lie far apart */
+            gemm_fresh(acc, n_row < TOK ? n_row : TOK);
+        for (int t = 0; t < TOK; t++)
+            at[t] = t < n_row ? acc[t] : nowhere;
 #define RUN(n_tok)                                                             \
     do {                                                                       \
         if (has_chunks(f))                                                     \
@@ -504,13 +508,14 @@ TMPL void gemm_products(const void *w, size_t stride, const void *x,
         else                                                                   \
             run_tiles(w, stride, x, at, n_unit, n_tok, f);                     \
     } while (0)
-    if (n > 4)
-        RUN(6);
-    else if (n > 2)
-        RUN(4);
-    else
-        RUN(2);
+        if (n_row > 4)
+            RUN(6);
+        else if (n_row > 2)
+            RUN(4);
+        else
+            RUN(2);
 #undef RUN
+    }
 }
 
 #include "device/cpu/cpu_gemm_formats_tmpl.h"

@@ -127,9 +127,9 @@ TMPL void run_segments(const uint8_t *w, size_t step, const float *x,
     }
 }
 
-static void segments_products(const void *weight, size_t stride,
-                              const void *act, float *const *acc, int n,
-                              int64_t n_unit)
+/* n <= SEGMENT_TOK rows of activations. */
+static void segments_block(const void *weight, size_t stride, const void *act,
+                           float *const *acc, int64_t n, int64_t n_unit)
 {
     float nowhere[GEMM_WIDTH] = {0};
 
@@ -148,6 +148,21 @@ static void segments_products(const void *weight, size_t stride,
             run_segments(w, step, act, at, n_unit, 4);
         else
             run_segments(w, step, act, at, n_unit, 2);
+    }
+}
+
+static void segments_products(const void *weight, size_t stride,
+                              const void *act, size_t act_step,
+                              float *const *acc, int64_t n_row, int64_t n_unit,
+                              bool fresh)
+{
+    const uint8_t *x = act;
+
+    for (int64_t n; n_row > 0; n_row -= n, acc += n, x += act_step) {
+        n = n_row < SEGMENT_TOK ? n_row : SEGMENT_TOK;
+        if (fresh)
+            gemm_fresh(acc, n);
+        segments_block(weight, stride, x, acc, n, n_unit);
     }
 }
 

@@ -1,6 +1,7 @@
-/* A family's table of struct cpu_gemm, GEMM(format): the formats of SHAPES with
- * its gemm_unpack, gemm_deal, gemm_products, unit_size and act_size, and those
- * of FLOATS. Included at the end of its cpu_gemm_*_tmpl.h. */
+/* gemm_table, struct cpu_gemm by format: the formats of SHAPES with the
+ * gemm_unpack, gemm_deal, gemm_products, unit_size and act_size of the
+ * cpu_gemm_*_tmpl.h that includes this at its end. GEMM_STATE, if defined, sets
+ * .begin and .end. Float formats come from cpu_gemm_float_tmpl.h. */
 #include "device/cpu/cpu_gemm_float_tmpl.h"
 
 /* ---- the formats --------------------------------------------------------- */
@@ -34,24 +35,27 @@
                                  PACK_SUP_##sup});                             \
     }                                                                          \
     static void run_##name(const void *weight, size_t stride, const void *act, \
-                           float *const *acc, int n, int64_t n_unit)           \
+                           size_t act_step, float *const *acc, int64_t n_row,  \
+                           int64_t n_unit, bool fresh)                         \
     {                                                                          \
-        gemm_products(weight, stride, act, acc, n, n_unit,                     \
+        gemm_products(weight, stride, act, act_step, acc, n_row, n_unit,       \
+                      fresh,                                                   \
                       (struct shape){low, high, bias, table, PACK_SUB_##sub,   \
                                      PACK_SUP_##sup});                         \
     }
 SHAPES(GEMM_OF)
 
+#ifndef GEMM_STATE
+#define GEMM_STATE
+#endif
 #define GEMM_ROW(name, ...)                                                    \
-    [PL_##name] = {                                                            \
-        .tok = TOK,                                                            \
-        .pass = pass_##name,                                                   \
-        .weight_bytes = weight_bytes_##name,                                   \
-        .act_bytes = act_bytes_##name,                                         \
-        .unpack = unpack_##name,                                               \
-        .arrange = arrange_##name,                                             \
-        .run = run_##name,                                                     \
-    },
+    [PL_##name] = {.tok = TOK,                                                 \
+                   .pass = pass_##name,                                        \
+                   .weight_bytes = weight_bytes_##name,                        \
+                   .act_bytes = act_bytes_##name,                              \
+                   .unpack = unpack_##name,                                    \
+                   .arrange = arrange_##name,                                  \
+                   .run = run_##name,                                          \
+                   GEMM_STATE},
 static const struct cpu_gemm gemm_table[PL_FORMAT_COUNT] = {
     SHAPES(GEMM_ROW) FLOATS(SEGMENT_ROW)};
-#define GEMM(format) &gemm_table[PL_##format]

@@ -1,6 +1,6 @@
-/* The three contractions over any family's jobs: which rows of activations
- * meet which matrix, how work is dealt to threads, and how rank addends are
- * summed. No arithmetic on weights happens here.
+/* The three contractions over any instruction set's jobs: which rows of
+ * activations meet which matrix, how work is dealt to threads, and how rank
+ * addends are summed. No arithmetic on weights happens here.
  *
  * Rows of activations go in blocks of at most 16, so that weights are unpacked
  * once a block, and blocks in batches that stay in the cache while the panels
@@ -37,6 +37,13 @@ struct weight {
     void (*add)(float *out, const float *a, const float *b, int64_t n);
 };
 
+/* How many rows of activations meet weights of a format; NULL: as few do. */
+static const struct cpu_gemm *gemm_of(const struct cpu_matmul_isa *isa,
+                                      pl_format f)
+{
+    return isa->gemm && isa->gemm[f].run ? &isa->gemm[f] : NULL;
+}
+
 /* The weight in[1], and in *s what is common to all jobs of the call. */
 static struct weight weight_of(const struct cpu_call *c,
                                const struct cpu_matmul_isa *isa,
@@ -46,7 +53,7 @@ static struct weight weight_of(const struct cpu_call *c,
     struct weight w = {
         .data = t->data,
         .n = t->dim[t->n_dim - 2],
-        .add = isa->add,
+        .add = isa->jobs->add,
     };
     int64_t k = t->dim[t->n_dim - 1];
 
@@ -61,13 +68,13 @@ static struct weight weight_of(const struct cpu_call *c,
     if (t->pack != NULL) {
         w.matrix_bytes = t->pack->matrix_bytes;
         w.panel_bytes = t->pack->panel_bytes;
-        w.multiply = isa->packed[t->format];
-        w.q8 = isa->q8 && t->pack->rule->tile_values > 1;
-        w.gemm = isa->gemm[t->format];
+        w.multiply = isa->jobs->packed[t->format];
+        w.q8 = isa->jobs->q8 && t->pack->rule->tile_values > 1;
+        w.gemm = gemm_of(isa, t->format);
     } else {
         w.matrix_bytes = format_row_bytes(t->format, k) * (size_t)w.n;
         w.panel_bytes = format_row_bytes(t->format, k) * PACK_ROWS;
-        w.multiply = isa->plain;
+        w.multiply = isa->jobs->plain;
     }
     return w;
 }
@@ -340,7 +347,7 @@ static void many_run(const struct cpu_call *c, const struct weight *w,
 size_t cpu_matmul_scratch(const struct cpu_call *c,
                           const struct cpu_matmul_isa *isa)
 {
-    const struct cpu_gemm *gemm = isa->gemm[c->in[1].format];
+    const struct cpu_gemm *gemm = gemm_of(isa, c->in[1].format);
     int64_t n = cpu_rows(&c->in[0]);
     struct many m;
 
@@ -365,6 +372,7 @@ static void matmul_many(const struct cpu_call *c, const struct weight *w,
            p->n / (2 * n_part) >= MANY_ROWS_A_PART)
         n_part *= 2;
     part = cpu_part(n_part * blocks, 1, c->ith, c->nth);
+    gemm_begin(&m.g);
     while (part.lo < part.hi) {
         int64_t i = part.lo / blocks, b0 = part.lo % blocks;
         int64_t b1 = min64(blocks, b0 + part.hi - part.lo);
@@ -373,6 +381,7 @@ static void matmul_many(const struct cpu_call *c, const struct weight *w,
                  b0, b1);
         part.lo += b1 - b0;
     }
+    gemm_end(&m.g);
 }
 
 /* out[i, :] = W x[i, :], all leading dimensions flattened into i. Threads share
@@ -456,7 +465,7 @@ static struct routing route(const struct cpu_call *c, void *memory)
 size_t cpu_expert_matmul_scratch(const struct cpu_call *c,
                                  const struct cpu_matmul_isa *isa)
 {
-    const struct cpu_gemm *gemm = isa->gemm[c->in[1].format];
+    const struct cpu_gemm *gemm = gemm_of(isa, c->in[1].format);
     size_t bytes = stack_bytes(c, CPU_PANEL_TOK) + routing_bytes(c);
     int64_t n = cpu_count(&c->in[2]);
     struct many m;
@@ -502,10 +511,12 @@ void cpu_expert_matmul(const struct cpu_call *c,
     clear_unrouted(c);
     if (w.n == 0)
         return;
-    if (gemm)
+    if (gemm) {
         many_init(&m, c, w.gemm, n_pair, many_acc_bytes(c, w.gemm, n_pair),
                   (uint8_t *)c->scratch + stack_bytes(c, CPU_PANEL_TOK) +
                       routing_bytes(c));
+        gemm_begin(&m.g);
+    }
     grain = gemm ? GEMM_PANELS : 1;
     n_unit = (w.n_panel + grain - 1) / grain;
     part = cpu_part(r.start[n_expert] * n_unit, 1, c->ith, c->nth);
@@ -530,6 +541,8 @@ void cpu_expert_matmul(const struct cpu_call *c,
             pairs_run(c, &w, &s, &x, &p, 0, n, e, g0 * grain,
                       min64(g1 * grain, w.n_panel));
     }
+    if (gemm)
+        gemm_end(&m.g);
 }
 
 /* ---- expert_down --------------------------------------------------------- */
@@ -569,7 +582,7 @@ static size_t down_acc_bytes(const struct cpu_call *c)
 size_t cpu_expert_down_scratch(const struct cpu_call *c,
                                const struct cpu_matmul_isa *isa)
 {
-    const struct cpu_gemm *gemm = isa->gemm[c->in[1].format];
+    const struct cpu_gemm *gemm = gemm_of(isa, c->in[1].format);
     size_t bytes =
         stack_bytes(c, c->in[2].dim[0]) + down_bytes(c) + routing_bytes(c);
     struct many m;
@@ -751,10 +764,12 @@ void cpu_expert_down(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
                   (uint8_t *)c->scratch + stack_bytes(c, n_tok) +
                       down_bytes(c) + routing_bytes(c));
         part = cpu_part(n_block(&w), 1, c->ith, c->nth);
+        gemm_begin(&m.g);
         for (int64_t b = part.lo, n; b < part.hi; b += n) {
             n = min64(down_blocks(c), part.hi - b);
             down_many(c, &w, &s, &m, &d, b, n);
         }
+        gemm_end(&m.g);
         return;
     }
     part = cpu_part(w.n_panel, 1, c->ith, c->nth);

@@ -111,6 +111,7 @@ v_dot(vi acc, const vu *code, const int8_t *q, int n, int max)
 
 #include "device/cpu/cpu_gemm_avx2_tmpl.h"
 
+#define JOBS cpu_jobs_avx2
 #include "device/cpu/cpu_matmul_tmpl.h"
 
 /* ---- activations --------------------------------------------------------- */

@@ -1,8 +1,8 @@
-/* Jobs of contractions with vectors: the text of the AVX2 and AVX-512 families.
- * Included once by each, after cpu_unpack_tmpl.h; a vector lane is a weight
- * row, so the steps are those of cpu_panel_generic for W rows at a time and the
- * bits are its bits. GEMM(format) is the family's way with many rows of
- * activations, or NULL. */
+/* Jobs of contractions with vectors, one text for all instruction sets.
+ * Included by each cpu_matmul_*.c, after cpu_unpack_tmpl.h; a vector lane is a
+ * weight row, so the steps are those of cpu_panel_generic for W rows at a time
+ * and the bits are its bits. JOBS is what the set's jobs are called,
+ * gemm_table its ways with many rows of activations. */
 
 enum {
     /* Hardware streams stop at pages; a page ahead of the tile in work we fetch
@@ -365,7 +365,7 @@ TMPL void panel_float(const struct cpu_panel_job *s, pl_format f)
     }
 }
 
-/* ---- the family ---------------------------------------------------------- */
+/* ---- the table ----------------------------------------------------------- */
 
 #define PANEL_Q(name, low, high, bias, table, sub, sup)                        \
     static void panel_##name(const struct cpu_panel_job *s)                    \
@@ -394,14 +394,13 @@ static void add(float *out, const float *a, const float *b, int64_t n)
         out[i] = a[i] + b[i];
 }
 
-#define ENTRY(name, ...)      [PL_##name] = panel_##name,
-#define GEMM_ENTRY(name, ...) [PL_##name] = GEMM(name),
-static const struct cpu_matmul_isa isa = {
+#define ENTRY(name, ...) [PL_##name] = panel_##name,
+const struct cpu_jobs JOBS = {
     .packed = {SHAPES(ENTRY) FLOATS(ENTRY)},
-    .gemm = {SHAPES(GEMM_ENTRY) FLOATS(GEMM_ENTRY)},
     .plain = cpu_panel_plain_generic,
     .q8 = true,
     .add = add,
 };
+static const struct cpu_matmul_isa isa = {&JOBS, gemm_table};
 
-#include "device/cpu/cpu_matmul_family_template.h"
+#include "device/cpu/cpu_matmul_ops_template.h"

@@ -1,10 +1,12 @@
-/* Contractions for CPUs with AVX-512 F, BW, VL, DQ and VNNI: Ice Lake, Zen 4
- * and later. vpdpbusd takes unsigned codes of all 8 bits, so nothing needs a
- * second step; one vector is the 16 rows of a panel. */
+/* The vectors of cpu_unpack_tmpl.h with AVX-512 F, BW, VL, DQ and VNNI: one is
+ * the 16 rows of a panel. Included once by a file of kernels. */
+#ifndef DEVICE_CPU_CPU_VECTORS_AVX512_H
+#define DEVICE_CPU_CPU_VECTORS_AVX512_H
+
 #include <immintrin.h>
 #include <stdint.h>
 
-enum { W = 16, FLOAT_TOK = 8, WIDE_UNSIGNED = 1 };
+enum { W = 16 };
 
 typedef int32_t vi __attribute__((vector_size(4 * W), may_alias));
 typedef uint32_t vu __attribute__((vector_size(4 * W), may_alias));
@@ -71,28 +73,10 @@ static inline vi v_fold(vi acc, vi a, vi b)
                                    (__m512i)(b & 0xffff));
 }
 
-static inline __attribute__((always_inline)) vi
-v_dot(vi acc, const vu *code, const int8_t *q, int n, int max)
+/* acc + v_pairs(a, b) */
+static inline vi v_pairs_add(vi acc, vi a, vi b)
 {
-    (void)max;
-#pragma GCC unroll 8
-    for (int i = 0; i < n; i++) {
-        int32_t x;
-
-        __builtin_memcpy(&x, q + 4 * i, sizeof(x));
-        acc = (vi)_mm512_dpbusd_epi32((__m512i)acc, (__m512i)code[i],
-                                      _mm512_set1_epi32(x));
-    }
-    return acc;
+    return (vi)_mm512_dpwssd_epi32((__m512i)acc, (__m512i)a, (__m512i)b);
 }
 
-#include "device/cpu/cpu_unpack_tmpl.h"
-
-#include "device/cpu/cpu_gemm_avx512_tmpl.h"
-
-#include "device/cpu/cpu_matmul_tmpl.h"
-
-void cpu_matmul_init_avx512(struct cpu_kernels *k)
-{
-    init_ops(k);
-}
+#endif

@@ -1,4 +1,4 @@
-/* The three contractions of one family, for the file that defines its
+/* The three contractions of one instruction set, for the file that defines its
  * `static const struct cpu_matmul_isa isa` and then includes this. */
 
 static void run_matmul(const struct cpu_call *c)
@@ -38,5 +38,5 @@ static void init_ops(struct cpu_kernels *k)
         (struct cpu_entry){run_expert_matmul, expert_matmul_scratch};
     k->kernel[KERNEL_expert_down] =
         (struct cpu_entry){run_expert_down, expert_down_scratch};
-    k->add = isa.add;
+    k->add = isa.jobs->add;
 }

@@ -1,0 +1,488 @@
+/* Many rows of activations with AMX int8: 32 of them times two panels. Included
+ * by cpu_matmul_amx.c with the processor's tiles (cpu_tiles_amx.h) and by the
+ * tests with tiles in plain C.
+ *
+ * tdpbssd multiplies 16 rows of activations with 16 rows of weights over 64
+ * values of k, bytes with bytes, both signed, and adds to 16 x 16 sums. A
+ * panel's tile has the order of its second operand as it is.
+ *
+ * Beside what cpu_unpack_tmpl.h names, the includer defines v_pairs_add(acc, a,
+ * b), acc + v_pairs(a, b).
+ *
+ * Formats with super-blocks: the product S L(c) of scale and level takes up to
+ * 14 bits, so it is cut into two *planes* of bytes, the low 7 bits and what
+ * lies above them, and isum = sum(low) + 128 sum(high). A chunk is 4 products
+ * a plane and one conversion to float. Q2_K and Q3_K fit one plane: then a step
+ * multiplies one panel each where it would multiply one plane each.
+ *
+ * While a step's products run, the sums of the step before go into the
+ * accumulators, two rows behind each product: one after the other they would
+ * take 1.2 to 1.45 times as long (measured with a prototype on a server of the
+ * Sapphire Rapids kind). That goes on from one 32 rows to the next, so a pass
+ * may be as short as a chunk: its planes, of two panels, are a third of the
+ * first cache. How fast this text is was not measured: it never ran on AMX.
+ *
+ * Other formats have a float scale every 32 values: a product over 32, sums
+ * stored, then 16 accumulators in registers take them, while the next product
+ * runs. */
+
+enum { TOK = 32, TILE_ROWS = 16, TILE_PASS = 16, CHUNK_PASS = 1 };
+
+typedef int8_t vb __attribute__((vector_size(64), may_alias));
+typedef int16_t vh __attribute__((vector_size(64), may_alias));
+typedef uint16_t vuh __attribute__((vector_size(64), may_alias));
+
+#define UNROLL16 _Pragma("GCC unroll 16")
+
+/* ---- shapes -------------------------------------------------------------- */
+
+TMPL bool has_chunks(struct shape f)
+{
+    return f.sup != PACK_SUP_NONE;
+}
+
+TMPL int planes_of(struct shape f)
+{
+    return has_chunks(f) && f.low_bits + f.high_bits > 3 ? 2 : 1;
+}
+
+/* S L(c) of Q3_K is -124 .. 128: what stands in its plane is less by 1. */
+TMPL int owed_of(struct shape f)
+{
+    return has_chunks(f) && planes_of(f) == 1 && f.bias != 0 ? 1 : 0;
+}
+
+TMPL bool has_half_min(struct shape f)
+{
+    return f.sub == PACK_SUB_U8X2_MIN;
+}
+
+/* An unpacked unit of a panel: head, then codes, all of 16 rows.
+ *
+ *   tiles    float d, [float m]; int8 c[8][64]
+ *   chunks   float d, [float -dmin], [int16 pairs M, of two tiles [4] or of two
+ *            halves [8]]; int8 plane[planes][8 tiles][8][64] */
+enum {
+    ROW16 = 64,             /* bytes of 16 dwords */
+    TILE_BYTES = 8 * ROW16, /* a plane of a tile */
+    PLANE_BYTES = 8 * TILE_BYTES,
+    PRODUCT_BYTES = 16 * ROW16, /* what a product over 64 values reads */
+};
+
+TMPL int head_m(struct shape f)
+{
+    return ROW16 * (has_min(f) ? 2 : 1);
+}
+
+TMPL int head_bytes(struct shape f)
+{
+    if (!has_chunks(f) || !has_min(f))
+        return head_m(f);
+    return head_m(f) + ROW16 * (has_half_min(f) ? 8 : 4);
+}
+
+TMPL int unit_size(struct shape f)
+{
+    return head_bytes(f) +
+           (has_chunks(f) ? planes_of(f) * PLANE_BYTES : TILE_BYTES);
+}
+
+/* A unit of arranged activations:
+ *
+ *   tiles    int8 q[TOK][32]; float d[TOK]; [float sum[TOK]]
+ *   chunks   int8 q[TOK / 16][4][16][64]; float d[TOK];
+ *            [int16 sum[TOK][8], of tiles, or [TOK][8][2], of halves;
+ *            or int32 sum[TOK] for what is owed] */
+TMPL int act_at(int row, int tile, struct shape f)
+{
+    if (!has_chunks(f))
+        return 32 * row;
+    return (row / TILE_ROWS * 4 + tile / 2) * PRODUCT_BYTES +
+           row % TILE_ROWS * 64 + tile % 2 * 32;
+}
+
+TMPL int act_d(struct shape f)
+{
+    return TOK * (has_chunks(f) ? 256 : 32);
+}
+
+TMPL int act_sums(struct shape f)
+{
+    return act_d(f) + 4 * TOK;
+}
+
+/* Bytes of a row's sums. */
+TMPL int sums_size(struct shape f)
+{
+    if (has_chunks(f) && has_min(f))
+        return has_half_min(f) ? 32 : 16;
+    return has_min(f) || owed_of(f) != 0 ? 4 : 0;
+}
+
+TMPL int act_size(struct shape f)
+{
+    return act_sums(f) + TOK * sums_size(f);
+}
+
+/* ---- unpacking ----------------------------------------------------------- */
+
+TMPL void put(void *dst, vi v)
+{
+    memcpy(dst, &v, sizeof v);
+}
+
+/* The even bytes of a and b, the latter at odd places. */
+TMPL vi weave_bytes(vh a, vh b)
+{
+    return (vi)(((vuh)a & 255) | (vuh)b << 8);
+}
+
+/* The codes of a tile; of a chunk's, its part of each plane. */
+TMPL void unpack_tile(uint8_t *dst, const uint8_t *low, const struct scales *w,
+                      vu table, struct shape f)
+{
+    vu code[8];
+
+    unpack(code, low, low + 64 * f.low_bits, table, f);
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++, dst += ROW16) {
+        vh c = (vh)code[i], s, even, odd;
+
+        if (!is_wide(f))
+            c = (vh)((vb)c - (int8_t)f.bias);
+        if (!has_chunks(f)) {
+            put(dst, (vi)c);
+            continue;
+        }
+        s = (vh)w->s[has_halves(f) ? i / 4 : 0];
+        s = (vh)pair((vi)s, (vi)s);
+        even = ((vh)((vuh)c << 8) >> 8) * s;
+        odd = (c >> 8) * s;
+        if (planes_of(f) == 1) {
+            put(dst, weave_bytes(even - (int16_t)owed_of(f),
+                                 odd - (int16_t)owed_of(f)));
+        } else {
+            put(dst, weave_bytes(even & 127, odd & 127));
+            put(dst + PLANE_BYTES, weave_bytes(even >> 7, odd >> 7));
+        }
+    }
+}
+
+/* The minima of tile i of a chunk. */
+TMPL void unpack_minima(uint8_t *head, const struct scales *w, int i,
+                        struct shape f)
+{
+    uint8_t *m = head + head_m(f) + ROW16 * (has_half_min(f) ? i : i / 2);
+
+    if (has_half_min(f))
+        put(m, w->m);
+    else if (i % 2 == 0)
+        put(m, w->m & 0xffff);
+    else
+        put(m, (vi)load(m) | (vi)((vu)w->m << 16));
+}
+
+TMPL void gemm_unpack(uint8_t *dst, const struct pack *p, const uint8_t *panel,
+                      int64_t first, int64_t n, struct shape f)
+{
+    const struct pack_rule *rule = p->rule;
+    vu table = f.table ? v_table(rule->table) : (vu)v_set(0);
+
+    for (int64_t u = first; u < first + n; u++, dst += unit_size(f)) {
+        const uint8_t *sup =
+            panel + (has_chunks(f) ? p->chunk[u].off
+                                   : (size_t)u * (size_t)rule->tile_bytes);
+        const uint8_t *tile = sup + rule->sup_bytes;
+        int n_tile = has_chunks(f) ? p->chunk[u].n / 32 : 1;
+        struct scales w = {0};
+
+        if (has_chunks(f) && n_tile < 8)
+            memset(dst, 0, (size_t)unit_size(f));
+        for (int i = 0; i < n_tile; i++, tile += rule->tile_bytes) {
+            scales_read(&w, sup, tile, 0, f);
+            unpack_tile(dst + head_bytes(f) + i * TILE_BYTES,
+                        tile + rule->sub_bytes, &w, table, f);
+            if (has_chunks(f) && has_min(f))
+                unpack_minima(dst, &w, i, f);
+            __builtin_prefetch(tile + 2048);
+            __builtin_prefetch(tile + 2048 + 64);
+            __builtin_prefetch(tile + 2048 + 128);
+            __builtin_prefetch(tile + 2048 + 192);
+        }
+        put(dst, (vi)w.d);
+        if (has_min(f))
+            put(dst + ROW16, (vi)w.dmin);
+    }
+}
+
+/* ---- activations --------------------------------------------------------- */
+
+/* Row t of the unit. */
+TMPL void arrange_row(uint8_t *unit, const struct q8_block *x, int t,
+                      int n_tile, struct shape f)
+{
+    uint8_t *sums = unit + act_sums(f) + t * sums_size(f);
+    int32_t all = 0;
+
+    memcpy(unit + act_d(f) + 4 * t, &x->d, sizeof x->d);
+    for (int i = 0; i < n_tile; i++) {
+        int16_t both = (int16_t)(x[i].sum[0] + x[i].sum[1]);
+
+        memcpy(unit + act_at(t, i, f), x[i].q, sizeof x[i].q);
+        all += both;
+        if (has_chunks(f) && has_half_min(f))
+            memcpy(sums + 4 * i, x[i].sum, sizeof x[i].sum);
+        else if (has_chunks(f) && has_min(f))
+            memcpy(sums + 2 * i, &both, sizeof both);
+    }
+    if (!has_chunks(f) && has_min(f)) {
+        float sum = (float)all;
+
+        memcpy(sums, &sum, sizeof sum);
+    }
+    if (owed_of(f) != 0)
+        memcpy(sums, &all, sizeof all);
+}
+
+TMPL void gemm_deal(uint8_t *dst, const struct pack *p, const void *const *x,
+                    int n, struct shape f)
+{
+    int64_t n_unit = gemm_units(p);
+
+    for (int64_t u = 0; u < n_unit; u++, dst += act_size(f)) {
+        int64_t block = has_chunks(f) ? p->chunk[u].k_loc / 32 : u;
+        int n_tile = has_chunks(f) ? p->chunk[u].n / 32 : 1;
+
+        if (n < TOK || (has_chunks(f) && n_tile < 8))
+            memset(dst, 0, (size_t)act_size(f));
+        for (int t = 0; t < n; t++)
+            arrange_row(dst, (const struct q8_block *)x[t] + block, t, n_tile,
+                        f);
+    }
+}
+
+/* ---- products of chunks -------------------------------------------------- */
+
+/* A chunk of at most TOK rows of activations times one panel of two planes, or
+ * times two panels of one. */
+struct step {
+    const uint8_t *plane[2];
+    const uint8_t *panel[2]; /* whose planes: the first, or one each */
+    const uint8_t *x;        /* an arranged unit */
+    float *const *acc;       /* [n] */
+    int64_t n;               /* rows of activations */
+    int to; /* where in a row of accumulators the first panel's begin */
+};
+
+/* Sums of a step: by plane, or panel; row of activations; row of weights. */
+typedef int32_t step_sums[2][TOK][PACK_ROWS];
+
+TMPL vf float_at(const uint8_t *p)
+{
+    float x;
+
+    memcpy(&x, p, sizeof x);
+    return v_setf(x);
+}
+
+/* The accumulators of a panel and row t of activations take the chunk. */
+TMPL void take_chunk(float *acc, const uint8_t *panel, const uint8_t *x,
+                     int64_t t, vi isum, struct shape f)
+{
+    const uint8_t *sums = x + act_sums(f) + t * sums_size(f);
+    vf d = float_at(x + act_d(f) + 4 * t);
+    vf sum = (vf)load(acc);
+
+    if (owed_of(f) != 0)
+        isum += v_set(load_dword(sums)) * owed_of(f);
+    sum = v_fma((vf)load(panel) * d, v_int_f(isum), sum);
+    if (has_min(f)) {
+        vi msum = v_set(0);
+
+        UNROLL for (int i = 0; i < sums_size(f) / 4; i++) msum =
+            v_pairs_add(msum, v_set(load_dword(sums + 4 * i)),
+                        (vi)load(panel + head_m(f) + ROW16 * i));
+        sum = v_fma((vf)load(panel + ROW16) * d, v_int_f(msum), sum);
+    }
+    put(acc, (vi)sum);
+}
+
+/* Rows t and t + 1 of a finished step. */
+TMPL void take_rows(const struct step *s, const step_sums sum, int64_t t,
+                    struct shape f)
+{
+    for (int64_t end = t + 2; t < end; t++) {
+        vi first, second;
+
+        if (t >= s->n)
+            continue;
+        first = (vi)load(sum[0][t]);
+        second = (vi)load(sum[1][t]);
+        if (planes_of(f) == 2) {
+            take_chunk(s->acc[t] + s->to, s->panel[0], s->x, t,
+                       first + (vi)((vu)second << 7), f);
+        } else {
+            take_chunk(s->acc[t], s->panel[0], s->x, t, first, f);
+            take_chunk(s->acc[t] + PACK_ROWS, s->panel[1], s->x, t, second, f);
+        }
+    }
+}
+
+/* The products of a step, and between them the sums of the one before. */
+TMPL void run_step(const struct step *s, const struct step *before,
+                   step_sums sum, struct shape f)
+{
+    const bool both = s->n > TILE_ROWS; /* halves of the activations */
+
+    tile_zero(0);
+    tile_zero(1);
+    tile_zero(2);
+    tile_zero(3);
+#pragma GCC unroll 1
+    for (int i = 0; i < 4; i++) {
+        const uint8_t *x = s->x + i * PRODUCT_BYTES;
+
+        tile_load(4, x, 64);
+        tile_load(6, s->plane[0] + i * PRODUCT_BYTES, 64);
+        tile_dot(0, 4, 6);
+        take_rows(before, sum, 8 * i, f);
+        if (both) {
+            tile_load(5, x + 4 * PRODUCT_BYTES, 64);
+            tile_dot(1, 5, 6);
+        }
+        take_rows(before, sum, 8 * i + 2, f);
+        tile_load(7, s->plane[1] + i * PRODUCT_BYTES, 64);
+        tile_dot(2, 4, 7);
+        take_rows(before, sum, 8 * i + 4, f);
+        if (both)
+            tile_dot(3, 5, 7);
+        take_rows(before, sum, 8 * i + 6, f);
+    }
+    tile_store(0, sum[0][0], 64);
+    tile_store(2, sum[1][0], 64);
+    if (both) {
+        tile_store(1, sum[0][TILE_ROWS], 64);
+        tile_store(3, sum[1][TILE_ROWS], 64);
+    }
+}
+
+TMPL void run_chunks(const uint8_t *w, size_t stride, const uint8_t *x,
+                     size_t x_step, float *const *acc, int64_t n_row,
+                     int64_t n_unit, struct shape f)
+{
+    _Alignas(64) step_sums sum;
+    struct step before = {.n = 0};
+
+    for (int64_t i = 0; i < n_row; i += TOK, x += x_step)
+        for (int64_t u = 0; u < n_unit; u++)
+            for (int g = 0; g < planes_of(f); g++) {
+                const uint8_t *at =
+                    w + (size_t)g * stride + (size_t)u * unit_size(f);
+                const uint8_t *plane = at + head_bytes(f);
+                struct step s = {
+                    .plane = {plane, plane + (planes_of(f) == 2 ? PLANE_BYTES
+                                                                : stride)},
+                    .panel = {at, at + stride},
+                    .x = x + u * act_size(f),
+                    .acc = acc + i,
+                    .n = n_row - i < TOK ? n_row - i : TOK,
+                    .to = g * PACK_ROWS,
+                };
+
+                run_step(&s, &before, sum, f);
+                before = s;
+            }
+    for (int t = 0; t < TOK; t += 2)
+        take_rows(&before, sum, t, f);
+}
+
+/* ---- products of tiles --------------------------------------------------- */
+
+/* The accumulators of a panel and 16 rows of activations take a tile. `x_d` are
+ * the rows' scales in an arranged unit. */
+TMPL void take_tile(vf acc[TILE_ROWS], int32_t sum[TILE_ROWS][PACK_ROWS],
+                    const uint8_t *w, const uint8_t *x_d, struct shape f)
+{
+    UNROLL16 for (int t = 0; t < TILE_ROWS; t++)
+    {
+        vf d = float_at(x_d + 4 * t);
+
+        acc[t] = v_fma((vf)load(w) * d, v_int_f((vi)load(sum[t])), acc[t]);
+        if (has_min(f))
+            acc[t] = v_fma((vf)load(w + ROW16) * d,
+                           float_at(x_d + 4 * TOK + 4 * t), acc[t]);
+    }
+}
+
+/* One panel times 16 rows of activations; x is the half of a unit's. */
+TMPL void run_tiles(const uint8_t *w, const uint8_t *x, const uint8_t *x_d,
+                    float *const at[TILE_ROWS], int64_t n_unit, struct shape f)
+{
+    _Alignas(64) int32_t sum[2][TILE_ROWS][PACK_ROWS];
+    vf acc[TILE_ROWS];
+
+    UNROLL16 for (int t = 0; t < TILE_ROWS; t++) acc[t] = (vf)load(at[t]);
+    for (int64_t u = 0; u < n_unit; u++) {
+        if (u % 2 == 0) {
+            tile_zero(0);
+            tile_load(4, x, 32);
+            tile_load(6, w + head_bytes(f), 64);
+            tile_dot(0, 4, 6);
+            tile_store(0, sum[0], 64);
+        } else {
+            tile_zero(1);
+            tile_load(5, x, 32);
+            tile_load(7, w + head_bytes(f), 64);
+            tile_dot(1, 5, 7);
+            tile_store(1, sum[1], 64);
+        }
+        if (u > 0)
+            take_tile(acc, sum[(u - 1) % 2], w - unit_size(f),
+                      x_d - act_size(f), f);
+        w += unit_size(f);
+        x += act_size(f);
+        x_d += act_size(f);
+    }
+    take_tile(acc, sum[(n_unit - 1) % 2], w - unit_size(f), x_d - act_size(f),
+              f);
+    UNROLL16 for (int t = 0; t < TILE_ROWS; t++) put(at[t], (vi)acc[t]);
+}
+
+/* ---- all rows ------------------------------------------------------------ */
+
+TMPL void gemm_products(const uint8_t *w, size_t stride, const uint8_t *x,
+                        size_t x_step, float *const *acc, int64_t n_row,
+                        int64_t n_unit, bool fresh, struct shape f)
+{
+    float nowhere[PACK_ROWS] = {0};
+
+    if (fresh)
+        gemm_fresh(acc, n_row);
+    if (has_chunks(f)) {
+        run_chunks(w, stride, x, x_step, acc, n_row, n_unit, f);
+        return;
+    }
+    for (int64_t i = 0; i < n_row; i += TILE_ROWS) {
+        const uint8_t *unit = x + (size_t)(i / TOK) * x_step;
+        int first = (int)(i % TOK);
+
+        for (int g = 0; g < GEMM_PANELS; g++) {
+            float *at[TILE_ROWS];
+
+            for (int t = 0; t < TILE_ROWS; t++)
+                at[t] = i + t < n_row ? acc[i + t] + PACK_ROWS * g : nowhere;
+            run_tiles(w + (size_t)g * stride, unit + act_at(first, 0, f),
+                      unit + act_d(f) + 4 * first, at, n_unit, f);
+        }
+    }
+}
+
+/* What the format's products read and write: 16 rows each, of 64 bytes but for
+ * activations over 32 values. */
+static void begin_tiles(const struct pack *p)
+{
+    tiles_begin(p->rule->sup == PACK_SUP_NONE ? 32 : 64);
+}
+
+#define GEMM_STATE .begin = begin_tiles, .end = tiles_end,
+#include "device/cpu/cpu_gemm_formats_tmpl.h"

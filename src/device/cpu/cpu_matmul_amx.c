@@ -1,0 +1,19 @@
+/* Contractions for CPUs with AMX int8, of the Sapphire Rapids kind and later:
+ * few rows of activations as with AVX-512 VNNI, many with tiles. */
+#include "device/cpu/cpu_tiles_amx.h"
+#include "device/cpu/cpu_vectors_avx512.h"
+
+enum { WIDE_UNSIGNED = 0 };
+
+#include "device/cpu/cpu_unpack_tmpl.h"
+
+#include "device/cpu/cpu_gemm_amx_tmpl.h"
+
+static const struct cpu_matmul_isa isa = {&cpu_jobs_avx512_vnni, gemm_table};
+
+#include "device/cpu/cpu_matmul_ops_template.h"
+
+void cpu_matmul_init_amx(struct cpu_kernels *k)
+{
+    init_ops(k);
+}

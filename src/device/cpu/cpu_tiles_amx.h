@@ -1,0 +1,52 @@
+/* The tile registers of AMX, 0 to 7, for products of signed bytes.
+ *
+ * tile_dot(0 .. 3, 4 or 5, 6 or 7): each of 16 rows of the second operand, of k
+ * bytes, times each of 16 columns of the third, whose rows hold 4 bytes of each
+ * column; added to 16 rows of 16 int32. Numbers are literals. */
+#ifndef DEVICE_CPU_CPU_TILES_AMX_H
+#define DEVICE_CPU_CPU_TILES_AMX_H
+
+#include <immintrin.h>
+#include <stdint.h>
+
+/* What ldtilecfg reads. Source: Intel's manual, volume 1, 18.3. */
+struct tile_shapes {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t n_row[16];
+};
+
+/* The thread has tiles for k bytes, 32 or 64, until tiles_end(): a thread that
+ * has them saves 8 KiB whenever the system takes its processor away. */
+static inline void tiles_begin(int k)
+{
+    static const struct tile_shapes shapes[] = {
+        {.palette = 1,
+         .row_bytes = {64, 64, 64, 64, 32, 32, 64, 64},
+         .n_row = {16, 16, 16, 16, 16, 16, 8, 8}},
+        {.palette = 1,
+         .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64},
+         .n_row = {16, 16, 16, 16, 16, 16, 16, 16}},
+    };
+
+    _Static_assert(sizeof shapes[0] == 64, "what ldtilecfg reads");
+    _tile_loadconfig(&shapes[k / 64]);
+}
+
+static inline void tiles_end(void)
+{
+    _tile_release();
+}
+
+/* GCC 12 does not say that a load reads memory; so what is written before it
+ * and read after it stays there. */
+#define tile_load(tile, from, stride)                                          \
+    do {                                                                       \
+        __asm__ volatile("" ::: "memory");                                     \
+        _tile_loadd(tile, from, stride);                                       \
+    } while (0)
+#define tile_zero(tile)              _tile_zero(tile)
+#define tile_dot(sum, a, b)          _tile_dpbssd(sum, a, b)
+#define tile_store(tile, to, stride) _tile_stored(tile, to, stride)
+
+#endif
