@@ -108,7 +108,7 @@ typedef void cpu_encode_fn(struct q8_block *dst, const float *src, int64_t n,
 void cpu_quantize(const struct cpu_call *c, cpu_encode_fn *encode);
 
 /* Jobs of kernel sets, for others that stand on them. */
-extern const struct cpu_jobs cpu_jobs_generic, cpu_jobs_avx2,
+extern const struct cpu_jobs cpu_jobs_generic, cpu_jobs_avx2, cpu_jobs_avx_vnni,
     cpu_jobs_avx512_vnni;
 
 /* Rows of a table by index; the same code in every kernel set. */
@@ -118,6 +118,7 @@ void cpu_gather_rows(const struct cpu_call *c);
 void cpu_matmul_init_reference(struct cpu_kernels *k);
 void cpu_matmul_init_generic(struct cpu_kernels *k);
 void cpu_matmul_init_avx2(struct cpu_kernels *k);
+void cpu_matmul_init_avx_vnni(struct cpu_kernels *k);
 void cpu_matmul_init_avx512_vnni(struct cpu_kernels *k);
 void cpu_matmul_init_amx(struct cpu_kernels *k);
 

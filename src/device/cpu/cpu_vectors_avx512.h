@@ -11,6 +11,7 @@ enum { W = 16 };
 typedef int32_t vi __attribute__((vector_size(4 * W), may_alias));
 typedef uint32_t vu __attribute__((vector_size(4 * W), may_alias));
 typedef float vf __attribute__((vector_size(4 * W), may_alias));
+typedef int8_t vb __attribute__((vector_size(4 * W), may_alias));
 
 static inline vi v_set(int32_t x)
 {
@@ -65,12 +66,6 @@ static inline vu v_lookup(vu table, vu code)
 static inline vi v_pairs(vi a, vi b)
 {
     return (vi)_mm512_madd_epi16((__m512i)a, (__m512i)b);
-}
-
-static inline vi v_fold(vi acc, vi a, vi b)
-{
-    return (vi)_mm512_dpwssd_epi32((__m512i)acc, (__m512i)a,
-                                   (__m512i)(b & 0xffff));
 }
 
 /* acc + v_pairs(a, b) */
