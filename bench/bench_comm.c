@@ -231,7 +231,7 @@ static bool bench(int n_dev, int n_thread, int64_t values, double seconds,
 {
     static struct group g;
     struct cpu_kernels kernels;
-    struct device_options opt = {.family = cpu_family_best(),
+    struct device_options opt = {.kernel_set = kernel_set_best(),
                                  .kernels = &kernels};
     struct device_list l = {0};
     struct device_set *s = NULL;
@@ -239,7 +239,7 @@ static bool bench(int n_dev, int n_thread, int64_t values, double seconds,
     char spec[32];
     bool ok = false;
 
-    cpu_kernels_init(&kernels, opt.family);
+    cpu_kernels_init(&kernels, opt.kernel_set);
     kernels.kernel[KERNEL_contiguous] = (struct cpu_entry){.run = fill};
     snprintf(spec, sizeof spec, "cpu*%d", n_dev);
     if (device_parse(&l, spec, n_thread, err) != PL_OK ||

@@ -409,7 +409,7 @@ static void case_run(struct team *team, const struct cpu_kernels *k, int n_rank,
 }
 
 static const char usage[] =
-    "usage: bench-matmul [-t THREADS] [-r RANKS] [-f FAMILY] [-b MIB] [-s S] "
+    "usage: bench-matmul [-t THREADS] [-r RANKS] [-f SET] [-b MIB] [-s S] "
     "[FILTER]\n"
     "Cases whose name contains FILTER: median and least time, weights read a\n"
     "second, their share of the memory's read bandwidth, multiply-adds a "
@@ -421,10 +421,11 @@ static const char usage[] =
 int main(int argc, char **argv)
 {
     static struct team team = {.nth = 2, .seconds = 0.3};
-    enum cpu_family family = cpu_family_best();
+    enum kernel_set set = kernel_set_best();
     struct cpu_kernels k;
     size_t size = (size_t)512 << 20;
     uint8_t *buffer;
+    bool known = true;
     int n_rank = 1;
     int o;
 
@@ -434,7 +435,7 @@ int main(int argc, char **argv)
         else if (o == 'r')
             n_rank = atoi(optarg);
         else if (o == 'f')
-            family = cpu_family_from_name(optarg);
+            known = kernel_set_find(&set, optarg, false, NULL) == PL_OK;
         else if (o == 'b')
             size = (size_t)atoi(optarg) << 20;
         else if (o == 's')
@@ -444,14 +445,13 @@ int main(int argc, char **argv)
     }
     if (team.nth < 1 || team.nth > MAX_THREAD || n_rank < 1 ||
         n_rank > MAX_RANK || (n_rank & (n_rank - 1)) != 0 ||
-        size < (size_t)32 << 20 || family == CPU_FAMILY_COUNT ||
-        !cpu_family_runs(family))
+        size < (size_t)32 << 20 || !known)
         return fputs(usage, stderr), 2;
-    cpu_kernels_init(&k, family);
+    cpu_kernels_init(&k, set);
     buffer = get(size);
     memset(buffer, 1, size);
-    printf("family %s, read bandwidth %.2f GB/s on %d threads\n",
-           cpu_family_name(family), memory_bandwidth(&team, buffer, size),
+    printf("kernels %s, read bandwidth %.2f GB/s on %d threads\n",
+           kernel_set_name(set), memory_bandwidth(&team, buffer, size),
            team.nth);
     for (int c = 0; c < N_CASE; c++) {
         for (int f = 0; f < N_FORMAT; f++)

@@ -1,4 +1,4 @@
-/* Times kernels that contract no weights, on one thread: `bench-ops [family
+/* Times kernels that contract no weights, on one thread: `bench-ops [kernel set
  * [text]]`, only the cases whose name contains the text.
  *
  * One row a case: the median and the least of some runs in microseconds of CPU
@@ -165,19 +165,18 @@ static void run_rows(const struct cpu_kernels *k, const char *name,
 
 int main(int argc, char **argv)
 {
-    enum cpu_family f =
-        argc > 1 ? cpu_family_from_name(argv[1]) : cpu_family_best();
+    enum kernel_set set;
     struct cpu_kernels k;
+    pl_err err;
 
-    if (f == CPU_FAMILY_COUNT || !cpu_family_runs(f)) {
-        fprintf(stderr, "bench-ops: this machine has no family '%s'\n",
-                argv[1]);
+    if (kernel_set_find(&set, argc > 1 ? argv[1] : NULL, false, &err)) {
+        fprintf(stderr, "bench-ops: %s\n", err.message);
         return 2;
     }
     if (argc > 2)
         only = argv[2];
-    cpu_kernels_init(&k, f);
-    printf("%-32s %13s %13s\n", cpu_family_name(f), "median", "least");
+    cpu_kernels_init(&k, set);
+    printf("%-32s %13s %13s\n", kernel_set_name(set), "median", "least");
     run_rows(&k, "rms_norm_1x1024", KERNEL_rms_norm, 1, 1024);
     run_rows(&k, "rms_norm_512x1024", KERNEL_rms_norm, 512, 1024);
     run_rows(&k, "swiglu_1x3072", KERNEL_swiglu, 1, 3072);

@@ -38,12 +38,12 @@ static void name_cpu(char *name, size_t size)
             *s = '?';
 }
 
-void calibration_init(struct calibration *c, enum cpu_family f,
+void calibration_init(struct calibration *c, enum kernel_set set,
                       const struct topology *t)
 {
     memset(c, 0, sizeof *c);
     name_cpu(c->cpu, sizeof c->cpu);
-    c->family = f;
+    c->kernel_set = set;
     c->n_core = t->n_core_quota < t->n_core ? t->n_core_quota : t->n_core;
 }
 

@@ -4,7 +4,7 @@
  * times are estimated alike.
  *
  * Kept in $XDG_CACHE_HOME/plait, else ~/.cache/plait, in a file a processor,
- * number of cores, kernel family and version. A file that is damaged counts as
+ * number of cores, kernel set and version. A file that is damaged counts as
  * none. */
 #ifndef COST_CALIBRATION_H
 #define COST_CALIBRATION_H
@@ -18,7 +18,7 @@ enum { CALIBRATION_PATH = 4096, CALIBRATION_FIELDS = 8 };
 struct calibration {
     char cpu[128]; /* the processor's name */
     int n_core;
-    enum cpu_family family;
+    enum kernel_set kernel_set;
     /* Of a thread while 1 and while n_core are at work. Messages: of two
      * devices that share these threads, at least one each. */
     struct cost_rates one, all;
@@ -46,7 +46,7 @@ double *calibration_value(struct cost_rates *r,
 /* ---- this machine's ------------------------------------------------------ */
 
 /* Names the machine; rates are left alone. */
-void calibration_init(struct calibration *c, enum cpu_family f,
+void calibration_init(struct calibration *c, enum kernel_set set,
                       const struct topology *t);
 
 /* n threads together, each with the rates of `one`. */
@@ -68,7 +68,7 @@ void calibration_rates(const struct calibration *c, const struct device_list *l,
 pl_status calibration_path(char path[CALIBRATION_PATH],
                            const struct calibration *c, pl_err *err);
 /* NOT_FOUND: there is none, or it is damaged. */
-pl_status calibration_load(struct calibration *c, enum cpu_family f,
+pl_status calibration_load(struct calibration *c, enum kernel_set set,
                            const struct topology *t, pl_err *err);
 /* Makes the directory; the file is there whole or not at all. */
 pl_status calibration_save(const struct calibration *c, pl_err *err);

@@ -1,6 +1,6 @@
 /* The calibration's file:
  *
- *   {"plait": version, "cpu": name, "cores": n, "kernels": family,
+ *   {"plait": version, "cpu": name, "cores": n, "kernels": kernel set,
  *    "rates": {"one": {...}, "all": {...}}, "check": "0123456789abcdef"}
  *
  * `check` is the hash of `rates` as compact JSON with sorted keys. Whatever is
@@ -72,7 +72,7 @@ json_t *calibration_json(const struct calibration *c)
     }
     return json_pack("{s:s, s:s, s:i, s:s, s:o, s:s}", "plait", PLAIT_VERSION,
                      "cpu", c->cpu, "cores", c->n_core, "kernels",
-                     cpu_family_name(c->family), "rates", rates, "check",
+                     kernel_set_name(c->kernel_set), "rates", rates, "check",
                      check);
 }
 
@@ -106,7 +106,7 @@ static bool from_json(struct calibration *c, const json_t *o)
 
     return rates && check_of(check, rates) && says(o, "check", check) &&
            says(o, "plait", PLAIT_VERSION) && says(o, "cpu", c->cpu) &&
-           says(o, "kernels", cpu_family_name(c->family)) &&
+           says(o, "kernels", kernel_set_name(c->kernel_set)) &&
            json_integer_value(json_object_get(o, "cores")) == c->n_core &&
            to_rates(&c->one, json_object_get(rates, "one")) &&
            to_rates(&c->all, json_object_get(rates, "all"));
@@ -140,12 +140,12 @@ pl_status calibration_path(char path[CALIBRATION_PATH],
 
     PL_TRY(directory(path, err));
     snprintf(key, sizeof key, "%s|%d|%s|%s", c->cpu, c->n_core,
-             cpu_family_name(c->family), PLAIT_VERSION);
+             kernel_set_name(c->kernel_set), PLAIT_VERSION);
     snprintf(path + strlen(path), 64, "/rates-%016" PRIx64 ".json", hash(key));
     return PL_OK;
 }
 
-pl_status calibration_load(struct calibration *c, enum cpu_family f,
+pl_status calibration_load(struct calibration *c, enum kernel_set set,
                            const struct topology *t, pl_err *err)
 {
     char path[CALIBRATION_PATH];
@@ -153,7 +153,7 @@ pl_status calibration_load(struct calibration *c, enum cpu_family f,
     json_t *o;
     bool ok;
 
-    calibration_init(c, f, t);
+    calibration_init(c, set, t);
     PL_TRY(calibration_path(path, c, err));
     before = numeral_begin();
     o = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);

@@ -58,19 +58,20 @@ unsigned cost_described(struct cost_rates *out, const struct device_desc *d)
 }
 
 void cost_assumed(struct cost_rates *out, const struct device_desc *d,
-                  enum cpu_family f)
+                  enum kernel_set set)
 {
     /* of one thread of a server of 2023: bytes, multiply-adds a second */
-    static const double rate[CPU_FAMILY_COUNT][2] = {
-        [CPU_REFERENCE] = {0.5e9, 0.5e9},
-        [CPU_GENERIC] = {1e9, 1e9},
-        [CPU_AVX2] = {8e9, 30e9},
-        [CPU_AVX512] = {8e9, 60e9},
+    static const double rate[KERNEL_SET_COUNT][2] = {
+        [KERNEL_SET_REFERENCE] = {0.5e9, 0.5e9},
+        [KERNEL_SET_GENERIC] = {1e9, 1e9},
+        [KERNEL_SET_AVX2] = {8e9, 30e9},
+        [KERNEL_SET_AVX512] = {8e9, 30e9},
+        [KERNEL_SET_AVX512_VNNI] = {8e9, 60e9},
     };
     static const double memcpy_bytes_per_s = 5e9;
 
     *out = (struct cost_rates){.one_queue = d->one_queue};
-    set_work(out, rate[f][0] * d->n_thread, rate[f][1] * d->n_thread);
+    set_work(out, rate[set][0] * d->n_thread, rate[set][1] * d->n_thread);
     out->float_macs_per_s /= 2;
     out->attention_macs_per_s /= 2;
     out->step_s = 1e-6;

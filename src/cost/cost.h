@@ -43,7 +43,7 @@ double cost_guessed_macs(const struct device_desc *d);
 
 /* Rates of a cpu or sim device that was not measured. */
 void cost_assumed(struct cost_rates *out, const struct device_desc *d,
-                  enum cpu_family f);
+                  enum kernel_set set);
 
 /* Experts that n_tok tokens are expected to meet, each choosing n_used of
  * n_expert, all alike. */

@@ -1,5 +1,5 @@
 /* Rates that need no measuring: a description's, those of this machine's
- * calibration, or what is typical of a kernel family. */
+ * calibration, or what is typical of a kernel set. */
 #include "cost/rates.h"
 
 #include "base/err.h"
@@ -15,7 +15,7 @@ pl_status rates_find(const struct compiled *q, struct calibration *c,
     pl_status s = PL_NOT_FOUND;
 
     if (!q->paper)
-        s = calibration_load(c, q->family, q->list.topology, err);
+        s = calibration_load(c, q->kernel_set, q->list.topology, err);
     *kept = s == PL_OK;
     return s == PL_NO_MEMORY ? s : PL_OK;
 }
@@ -40,7 +40,7 @@ pl_status rates_known(const struct compiled *q, const struct calibration *c,
         if (l.dev[d].described)
             guessed = cost_described(&r[d], &l.dev[d]);
         else
-            cost_assumed(&r[d], &l.dev[d], q->family);
+            cost_assumed(&r[d], &l.dev[d], q->kernel_set);
         basis->guessed |= l.dev[d].io ? 0 : guessed;
         /* threads of devices that the plan leaves idle hinder nobody */
         if (!q->low->prog[d].active && !l.dev[d].host)

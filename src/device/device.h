@@ -9,7 +9,7 @@
 #ifndef DEVICE_DEVICE_H
 #define DEVICE_DEVICE_H
 
-#include "device/kernel_family.h"
+#include "device/kernel_set.h"
 #include "program/program.h"
 
 struct device_ops;  /* device_ops.h */
@@ -93,7 +93,7 @@ bool device_shares_memory(const struct device_desc *d,
                           const struct device_desc *other);
 
 /* Scratch bytes a device needs beside its regions (all its threads). */
-size_t device_scratch_bytes(const struct device_desc *d, enum cpu_family f,
+size_t device_scratch_bytes(const struct device_desc *d, enum kernel_set set,
                             const struct program *p);
 
 /* Rows of a cache as a step would write them: x [n, d] floats, row i of `rows`
@@ -103,8 +103,8 @@ void device_cache_rows(pl_format f, int64_t d, int64_t n, const float *x,
 
 struct device_options {
     bool no_pin;
-    enum cpu_family family;
-    const struct cpu_kernels *kernels; /* tests: in place of the family's;
+    enum kernel_set kernel_set;
+    const struct cpu_kernels *kernels; /* tests: in place of the kernel set's;
                                           borrowed */
     uint64_t sim_seed;
     bool guard; /* tests: one step at a time, and no page of another device can

@@ -25,12 +25,12 @@ static pl_status check_list(const struct device_list *l,
                            "%s is only described (--device-spec): it can be "
                            "planned for, not run on",
                            l->dev[i].name);
-    if (!cpu_family_runs(opt->family))
+    if (!kernel_set_runs(opt->kernel_set))
         return err_set(err, PL_UNSUPPORTED,
-                       "this machine cannot run the %s kernels; %s is its "
-                       "best family",
-                       cpu_family_name(opt->family),
-                       cpu_family_name(cpu_family_best()));
+                       "this machine cannot run the kernels %s; %s are its "
+                       "best",
+                       kernel_set_name(opt->kernel_set),
+                       kernel_set_name(kernel_set_best()));
     return PL_OK;
 }
 
@@ -241,10 +241,10 @@ void device_count(struct device *d, const struct step *st,
     }
 }
 
-size_t device_scratch_bytes(const struct device_desc *d, enum cpu_family f,
+size_t device_scratch_bytes(const struct device_desc *d, enum kernel_set set,
                             const struct program *p)
 {
-    const struct device_options opt = {.family = f};
+    const struct device_options opt = {.kernel_set = set};
 
     return d->ops->scratch(d, &opt, p);
 }
@@ -323,7 +323,7 @@ static pl_status check_programs(struct device_set *s, const struct program *p,
         return err_no_memory(err, "the check of programs");
     for (int i = 0; i < s->n; i++)
         d[i] = (struct program_device){
-            s->dev[i].desc.name, cpu_family_name(s->opt.family),
+            s->dev[i].desc.name, kernel_set_name(s->opt.kernel_set),
             s->dev[i].desc.memory, s->dev[i].desc.reads,
             s->dev[i].desc.one_queue};
     m.dev = d;

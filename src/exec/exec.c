@@ -89,7 +89,7 @@ pl_status exec_create(pl_exec **out, struct compiled *p, const pl_options *opt,
     struct device_options dopt = {.no_pin = opt->no_pin,
                                   .guard = debug_asks("guard"),
                                   .sim_merge = debug_asks("merge"),
-                                  .family = p->family,
+                                  .kernel_set = p->kernel_set,
                                   .sim_seed = opt->sim_seed,
                                   .trace = opt->trace != NULL};
     pl_exec *x = calloc(1, sizeof *x);

@@ -119,8 +119,8 @@ static pl_status search(struct fit *f, pl_err *err)
     pl_status s = PL_OK;
 
     if (!f->asked.paper)
-        s = calibration_load(&f->cal, f->asked.family, f->asked.list.topology,
-                             err);
+        s = calibration_load(&f->cal, f->asked.kernel_set,
+                             f->asked.list.topology, err);
     if (s == PL_NO_MEMORY)
         return s;
     f->calibrated = !f->asked.paper && s == PL_OK;

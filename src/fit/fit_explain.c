@@ -50,7 +50,7 @@ static void say_device(struct intent_text *t, const struct compiled *q, int d,
         bytes[REGION_CACHE] += p->bytes[REGION_CACHE];
         bytes[REGION_WORK] +=
             program_buffers(p) +
-            device_scratch_bytes(&q->list.dev[k], q->family, p);
+            device_scratch_bytes(&q->list.dev[k], q->kernel_set, p);
     }
     intent_say(t, "%s", x->name);
     if (missing > 0)

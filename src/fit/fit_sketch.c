@@ -170,7 +170,7 @@ static double buffers(const struct compiled *q, int d)
     const struct program *p = &q->low->prog[d];
 
     return (double)(program_buffers(p) +
-                    device_scratch_bytes(&q->list.dev[d], q->family, p));
+                    device_scratch_bytes(&q->list.dev[d], q->kernel_set, p));
 }
 
 static double room(const struct fit *f, const struct device_desc *x)

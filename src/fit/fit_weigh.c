@@ -16,7 +16,7 @@
 static uint64_t needed(const struct compiled *q, int d)
 {
     const struct program *p = &q->low->prog[d];
-    uint64_t n = device_scratch_bytes(&q->list.dev[d], q->family, p);
+    uint64_t n = device_scratch_bytes(&q->list.dev[d], q->kernel_set, p);
 
     for (int r = 0; r < REGION_COUNT; r++)
         n += p->bytes[r];

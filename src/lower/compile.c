@@ -55,7 +55,7 @@ void compiled_ranks(const struct compiled *p, int d, int *rank0, int *n_rank)
 
 struct lower_device compiled_device(const struct compiled *p, int d)
 {
-    const struct device_options opt = {.family = p->family};
+    const struct device_options opt = {.kernel_set = p->kernel_set};
     const struct device_desc *x = &p->list.dev[d];
     struct lower_device y = {
         .memory = x->memory, .one_queue = x->one_queue, .reads = x->reads};
@@ -310,7 +310,7 @@ static pl_status propagate(struct compiled *p, const struct leaf_layouts *y,
     PL_TRY(numeric_create(&p->num, p->g, p->place.n_rank, y->leaf, err));
     warn_layouts(p, y->usual, y->leaf);
     p->numeric_hash =
-        (p->num->hash ^ cpu_family_is_float(p->family)) * 1099511628211u;
+        (p->num->hash ^ kernel_set_is_float(p->kernel_set)) * 1099511628211u;
     return PL_OK;
 }
 
@@ -341,7 +341,7 @@ pl_status compile_intent(struct compiled **out, const struct intent *in,
     p->g = in->g;
     p->notes.a = &p->arena;
     p->paper = in->paper;
-    p->family = in->family;
+    p->kernel_set = in->kernel_set;
     p->stream_from = 2;
     set_sizes(p, in);
     s = stages(p, in, err);

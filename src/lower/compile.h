@@ -26,7 +26,7 @@ struct compiled {
     struct device_list list; /* the host's come last, then "io" */
     struct placement place;
     int *home; /* [g->n_node] group of weights and caches, else -1 */
-    enum cpu_family family; /* of kernels */
+    enum kernel_set kernel_set;
     struct numeric *num;
     struct lowered *low;
     int script[SCRIPT_COUNT]; /* its script, -1: there is none */

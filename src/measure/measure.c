@@ -231,7 +231,7 @@ static pl_status run(struct measuring *m, double *result)
 
 /* Rates of one of n_thread threads while all of them work; messages are of two
  * devices that share them. */
-static pl_status measure_threads(struct cost_rates *one, enum cpu_family f,
+static pl_status measure_threads(struct cost_rates *one, enum kernel_set set,
                                  bool no_pin, int n_thread, pl_err *err)
 {
     const struct cost_rates nothing_costs = {
@@ -255,7 +255,7 @@ static pl_status measure_threads(struct cost_rates *one, enum cpu_family f,
                     .split_mode = PL_SPLIT_TENSOR,
                     .n_threads = n,
                     .no_pin = no_pin,
-                    .cpu = cpu_family_name(f),
+                    .cpu = kernel_set_name(set),
                     .n_ubatch = MANY,
                     .n_ctx = N_SLOT,
                     .n_seq = 1},
@@ -289,12 +289,12 @@ static void correct(struct cost_rates *all, struct cost_rates one, int n)
     }
 }
 
-pl_status measure_machine(struct calibration *c, enum cpu_family f, bool no_pin,
-                          const struct topology *t, pl_err *err)
+pl_status measure_machine(struct calibration *c, enum kernel_set set,
+                          bool no_pin, const struct topology *t, pl_err *err)
 {
-    calibration_init(c, f, t);
-    PL_TRY(measure_threads(&c->one, f, no_pin, 1, err));
-    PL_TRY(measure_threads(&c->all, f, no_pin, c->n_core, err));
+    calibration_init(c, set, t);
+    PL_TRY(measure_threads(&c->one, set, no_pin, 1, err));
+    PL_TRY(measure_threads(&c->all, set, no_pin, c->n_core, err));
     correct(&c->all, c->one, c->n_core);
     return PL_OK;
 }

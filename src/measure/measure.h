@@ -5,7 +5,7 @@
 #include "cost/calibration.h"
 
 /* Fills in the rates, in a few seconds. */
-pl_status measure_machine(struct calibration *c, enum cpu_family f, bool no_pin,
-                          const struct topology *t, pl_err *err);
+pl_status measure_machine(struct calibration *c, enum kernel_set set,
+                          bool no_pin, const struct topology *t, pl_err *err);
 
 #endif

@@ -59,9 +59,6 @@ static pl_status read_sizes(struct intent *in, const pl_options *opt,
 static pl_status read_devices(struct intent *in, const pl_options *opt,
                               pl_err *err)
 {
-    const char *cpu = opt->cpu;
-    char shown[ERR_SHOWN];
-
     in->paper = opt->device_spec != NULL;
     in->n_thread = opt->n_threads;
     PL_TRY(in->paper
@@ -69,18 +66,7 @@ static pl_status read_devices(struct intent *in, const pl_options *opt,
                : device_parse(&in->list,
                               opt->devices ? opt->devices : DEVICE_DEFAULT,
                               opt->n_threads, err));
-    in->family = cpu && *cpu ? cpu_family_from_name(cpu) : cpu_family_best();
-    if (in->family == CPU_FAMILY_COUNT)
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "kernel family '%s' is unknown; reference, generic, "
-                       "avx2 and avx512 are offered",
-                       err_shown(shown, cpu, strlen(cpu)));
-    if (!in->paper && !cpu_family_runs(in->family))
-        return err_set(err, PL_UNSUPPORTED,
-                       "this machine cannot run the %s kernels; its best are "
-                       "%s",
-                       cpu, cpu_family_name(cpu_family_best()));
-    return PL_OK;
+    return kernel_set_find(&in->kernel_set, opt->cpu, in->paper, err);
 }
 
 static pl_status read_mode(struct intent *in, const pl_options *opt,

@@ -40,7 +40,7 @@ struct intent {
     struct device_list list; /* those named; owned by the first */
     bool paper;              /* they are only described */
     int n_thread;            /* asked for a device; 0: its cores */
-    enum cpu_family family;  /* of kernels */
+    enum kernel_set kernel_set;
 
     /* how */
     pl_split_mode mode;  /* not AUTO */

@@ -26,7 +26,7 @@ pl_status pl_devices_measure(const pl_options *opt, bool json,
                              pl_write_fn *write, void *user, pl_err *err)
 {
     struct sink to = {write, user};
-    enum cpu_family f = cpu_family_best();
+    enum kernel_set set;
     char path[CALIBRATION_PATH];
     const struct topology *t;
     struct calibration c;
@@ -39,15 +39,9 @@ pl_status pl_devices_measure(const pl_options *opt, bool json,
         return err_set(err, PL_BAD_ARGUMENT,
                        "pl_devices_measure: write must not be NULL");
     PL_TRY(options_read(&own, opt, err));
-    if (own.cpu && *own.cpu)
-        f = cpu_family_from_name(own.cpu);
-    if (f == CPU_FAMILY_COUNT || !cpu_family_runs(f))
-        return err_set(err, PL_UNSUPPORTED,
-                       "this machine cannot run kernels of the family '%s'; "
-                       "its best are %s",
-                       own.cpu, cpu_family_name(cpu_family_best()));
+    PL_TRY(kernel_set_find(&set, own.cpu, false, err));
     PL_TRY(topology_open(&t, err));
-    s = measure_machine(&c, f, own.no_pin, t, err);
+    s = measure_machine(&c, set, own.no_pin, t, err);
     topology_drop(t);
     PL_TRY(s);
     kept = calibration_save(&c, &why) == PL_OK &&
@@ -63,7 +57,7 @@ pl_status pl_devices_measure(const pl_options *opt, bool json,
         return sink_json(&to, o, "what was measured", err);
     }
     sink_say(&to, "processor  %s\ncores      %d\nkernels    %s\n", c.cpu,
-             c.n_core, cpu_family_name(f));
+             c.n_core, kernel_set_name(set));
     say_rates(&to, &c);
     if (kept)
         sink_say(&to, "\nkept for later plans in %.400s\n", path);

@@ -63,10 +63,10 @@ static void print_text(const struct sink *to, const struct topology *t,
         sink_say(to, "  node %-3d %d cores, %s bytes\n", t->node[i].os,
                  t->node[i].n_core, sink_size(size, t->node[i].memory_bytes));
     sink_say(to, "kernels  ");
-    for (int f = 0; f < CPU_FAMILY_COUNT; f++)
-        if (cpu_family_runs(f))
-            sink_say(to, " %s%s", cpu_family_name(f),
-                     f == (int)cpu_family_best() ? " (used)" : "");
+    for (int f = 0; f < KERNEL_SET_COUNT; f++)
+        if (kernel_set_runs(f))
+            sink_say(to, " %s%s", kernel_set_name(f),
+                     f == (int)kernel_set_best() ? " (used)" : "");
     sink_say(to, "\n");
     for (int i = 0; i < N_EXAMPLE; i++)
         say_example(to, examples[i], &l[i]);
@@ -93,9 +93,9 @@ static json_t *json_kernels(void)
     json_t *all = json_array();
     bool ok = true;
 
-    for (int f = 0; f < CPU_FAMILY_COUNT; f++)
-        if (cpu_family_runs(f))
-            ok &= json_array_append_new(all, json_string(cpu_family_name(f))) ==
+    for (int f = 0; f < KERNEL_SET_COUNT; f++)
+        if (kernel_set_runs(f))
+            ok &= json_array_append_new(all, json_string(kernel_set_name(f))) ==
                   0;
     if (ok)
         return all;
@@ -160,7 +160,7 @@ pl_status pl_devices_print(bool json, pl_write_fn *write, void *user,
                                 "quota", t.n_core_quota, "processors", cpus,
                                 "memory", (json_int_t)t.memory_bytes, "kernels",
                                 json_kernels(), "best",
-                                cpu_family_name(cpu_family_best()), "devices",
+                                kernel_set_name(kernel_set_best()), "devices",
                                 json_examples(l)),
                       "the description of this machine", err);
     } else if (s == PL_OK) {

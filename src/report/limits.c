@@ -10,6 +10,7 @@
 #include "base/sized.h"
 #include "cost/calibration.h"
 #include "device/team.h"
+#include "machine/cpu_features.h"
 #include "machine/topology.h"
 
 #include <stdlib.h>
@@ -100,25 +101,22 @@ static void mul_xmm(long n)
 
 static bool has_avx2(void)
 {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    return cpu_features() & CPU_AVX2;
 }
 
 static bool has_avx512(void)
 {
-    return __builtin_cpu_supports("avx512f");
+    return cpu_features() & CPU_AVX512;
 }
 
 static bool has_vnni(void)
 {
-    return has_avx512() && __builtin_cpu_supports("avx512vnni");
+    return cpu_features() & CPU_AVX512_VNNI;
 }
 
 static bool has_avx_vnni(void)
 {
-    unsigned a = 0, b = 0, c = 0, d = 0;
-
-    return has_avx2() && __get_cpuid_count(7, 1, &a, &b, &c, &d) &&
-           (a >> 4 & 1);
+    return cpu_features() & CPU_AVX_VNNI;
 }
 
 /* AMX: the system has to be asked for the tiles' state. Source: Intel's
@@ -409,7 +407,7 @@ pl_status pl_limits_measure(pl_limits *out, size_t size, pl_err *err)
         return err_set(err, PL_BAD_ARGUMENT,
                        "pl_limits_measure: out must not be NULL");
     PL_TRY(topology_open(&t, err));
-    calibration_init(&c, cpu_family_best(), t);
+    calibration_init(&c, kernel_set_best(), t);
     m.n = c.n_core;
     core = calloc((size_t)m.n, sizeof *core);
     m.part = aligned_alloc(_Alignof(struct part), (size_t)m.n * sizeof *m.part);

@@ -210,7 +210,7 @@ pl_status plan_facts_init(struct plan_facts *f, const pl_plan *p, pl_err *err)
         f->dev[d] = (struct plan_device){
             g->bytes[REGION_WEIGHTS], g->bytes[REGION_CACHE],
             program_buffers(g) +
-                device_scratch_bytes(&q->list.dev[d], q->family, g)};
+                device_scratch_bytes(&q->list.dev[d], q->kernel_set, g)};
     }
     for (int m = 0; m < q->low->script->n_message; m++)
         f->token_bytes += plan_pair(q->low->script->message[m].bytes, &one);

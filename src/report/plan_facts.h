@@ -20,7 +20,7 @@ struct plan_device {
 
 enum plan_basis {
     PLAN_CALIBRATED, /* on this machine, before: calibration.h */
-    PLAN_ASSUMED,    /* constants of the kernel family */
+    PLAN_ASSUMED,    /* constants of the kernel set */
     PLAN_DESCRIBED,  /* a description's figures */
 };
 

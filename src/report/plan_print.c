@@ -545,7 +545,7 @@ static void say_all(const struct page *g)
              "sequence%s; steps of %" PRId64 " tokens, %" PRId64 " logits\n\n",
              q->numeric_hash, q->place.n_rank, q->place.n_rank > 1 ? "s" : "",
              q->paper ? "" : ", kernels ",
-             q->paper ? "" : cpu_family_name(q->family), g->p->n_ctx,
+             q->paper ? "" : kernel_set_name(q->kernel_set), g->p->n_ctx,
              format_info(g->p->cache_k)->name, format_info(g->p->cache_v)->name,
              (int)q->max.n_seq, q->max.n_seq > 1 ? "s" : "", q->max.n_tok,
              q->max.n_out);
@@ -610,7 +610,7 @@ void pl_plan_summary(const pl_plan *p, char *buf, size_t size)
         weights += g->bytes[REGION_WEIGHTS];
         cache += g->bytes[REGION_CACHE];
         work += program_buffers(g) +
-                device_scratch_bytes(&q->list.dev[d], q->family, g);
+                device_scratch_bytes(&q->list.dev[d], q->kernel_set, g);
     }
     for (int m = 0; m < q->low->script->n_message; m++)
         sent += plan_pair(q->low->script->message[m].bytes, &one);

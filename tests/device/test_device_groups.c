@@ -509,7 +509,7 @@ static void play_setting(const struct setting *x, int n_game)
 
     for (int i = 0; i < n_game; i++) {
         uint64_t seed = test_random(&rng);
-        struct device_options opt = {.family = CPU_GENERIC,
+        struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC,
                                      .sim_seed = seed,
                                      .no_pin = x->no_pin,
                                      .guard = x->guard,
@@ -621,7 +621,8 @@ TEST(device_groups_keep_to_their_memory)
 static int members(const char *spec, int n_thread, int n_host, bool pinned,
                    bool no_pin)
 {
-    struct device_options opt = {.family = CPU_GENERIC, .no_pin = no_pin};
+    struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC,
+                                 .no_pin = no_pin};
     struct device_list l;
     struct device_set *s;
     int n;
@@ -656,7 +657,8 @@ TEST(device_host_threads_sit_on_their_cores)
 /* A host over all of the machine holds what the cpu devices hold too. */
 TEST(device_host_memory_limit_is_named)
 {
-    struct device_options opt = {.family = CPU_GENERIC, .no_pin = true};
+    struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC,
+                                 .no_pin = true};
     struct device_list l;
     struct device_set *s;
     struct arena a = {0};
@@ -735,7 +737,8 @@ static const struct {
 
 TEST(device_load_refuses_a_wrong_order)
 {
-    struct device_options opt = {.family = CPU_GENERIC, .no_pin = true};
+    struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC,
+                                 .no_pin = true};
     struct device_list l;
     struct device_set *s;
 
@@ -812,7 +815,8 @@ TEST(device_run_refuses_other_scripts)
 /* Whoever is lost, wherever: the run fails on all, the next one is right. */
 TEST(device_loss_in_a_group_reaches_all)
 {
-    struct device_options opt = {.family = CPU_GENERIC, .no_pin = true};
+    struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC,
+                                 .no_pin = true};
     uint64_t seed = test_seed();
     struct device_run run = {.n_micro = 1};
     struct device_list l;
@@ -841,8 +845,10 @@ TEST(device_loss_in_a_group_reaches_all)
 /* Creating and loading, guarded and traced, the n-th allocation failing. */
 TEST(device_groups_survive_failed_allocations)
 {
-    struct device_options opt = {
-        .family = CPU_GENERIC, .no_pin = true, .guard = true, .trace = true};
+    struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC,
+                                 .no_pin = true,
+                                 .guard = true,
+                                 .trace = true};
     struct device_list l;
     struct game *g;
 

@@ -246,7 +246,7 @@ TEST(kind_of_a_test_is_asked_as_ours_are)
 
 TEST(kind_of_a_test_allocation_failure_is_a_status)
 {
-    const struct device_options opt = {.family = CPU_GENERIC};
+    const struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC};
     struct build *b = build_new(3, 4);
     struct device_list l;
     struct program *p;
@@ -281,20 +281,20 @@ TEST(kind_says_what_its_kernels_read)
     "0: %3 = quantize(%0)\n"
     static const struct {
         const char *text;
-        enum cpu_family family;
+        enum kernel_set set;
         bool fits;
     } rows[] = {
-        {HEAD "0: %4 = matmul(%0, %1, %3)\n", CPU_GENERIC, true},
-        {HEAD "0: %4 = matmul(%0, %1)\n", CPU_GENERIC, false},
-        {HEAD "0: %4 = matmul(%0, %2, %3)\n", CPU_GENERIC, false},
-        {HEAD "0: %4 = matmul(%0, %1, %3)\n", CPU_REFERENCE, false},
-        {HEAD "0: %4 = matmul(%0, %1)\n", CPU_REFERENCE, true},
+        {HEAD "0: %4 = matmul(%0, %1, %3)\n", KERNEL_SET_GENERIC, true},
+        {HEAD "0: %4 = matmul(%0, %1)\n", KERNEL_SET_GENERIC, false},
+        {HEAD "0: %4 = matmul(%0, %2, %3)\n", KERNEL_SET_GENERIC, false},
+        {HEAD "0: %4 = matmul(%0, %1, %3)\n", KERNEL_SET_REFERENCE, false},
+        {HEAD "0: %4 = matmul(%0, %1)\n", KERNEL_SET_REFERENCE, true},
     };
     static const char *const kinds[] = {"plain", "cpu*1", "sim", "proc*1"};
 
     for (int k = 0; k < COUNT(kinds) * COUNT(rows); k++) {
         const char *text = rows[k % COUNT(rows)].text;
-        struct device_options opt = {.family = rows[k % COUNT(rows)].family};
+        struct device_options opt = {.kernel_set = rows[k % COUNT(rows)].set};
         struct device_list l;
         struct device_set *s;
         struct program *p;

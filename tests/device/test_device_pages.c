@@ -16,7 +16,7 @@ static struct device_set *set_with_host(const char *spec, int n_thread,
                                         int n_host, uint64_t seed, bool guard,
                                         bool trace)
 {
-    struct device_options opt = {.family = CPU_GENERIC,
+    struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC,
                                  .sim_seed = seed,
                                  .no_pin = true,
                                  .guard = guard,

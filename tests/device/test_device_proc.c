@@ -686,7 +686,8 @@ TEST(device_proc_ends_with_the_host)
 TEST(device_proc_survives_failed_allocations)
 {
     struct traces before = traces_now();
-    struct device_options opt = {.family = CPU_GENERIC, .trace = true};
+    struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC,
+                                 .trace = true};
     struct ring *r = ring_new(3, 3);
     struct device_list l;
 

@@ -587,7 +587,7 @@ static struct device_set *set_merged(const char *spec, int n_thread,
                                      uint64_t seed)
 {
     const struct device_options opt = {
-        .family = CPU_GENERIC, .sim_seed = seed, .sim_merge = true};
+        .kernel_set = KERNEL_SET_GENERIC, .sim_seed = seed, .sim_merge = true};
 
     return build_set_as(spec, n_thread, &opt);
 }
@@ -701,8 +701,9 @@ static void trace_kernel(const struct cpu_call *c)
 static uint64_t trace_of(uint64_t seed)
 {
     struct cpu_kernels kernels = *build_toys();
-    struct device_options opt = {
-        .family = CPU_GENERIC, .kernels = &kernels, .sim_seed = seed};
+    struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC,
+                                 .kernels = &kernels,
+                                 .sim_seed = seed};
     struct build *b = build_new(4, 1);
     struct device_run run = build_run(1);
     struct device_list l;
@@ -853,7 +854,8 @@ TEST(device_links_take_their_time)
  * its POST tells, a latency later. */
 TEST(device_pushes_overlap_their_latency)
 {
-    struct device_options opt = {.family = CPU_GENERIC, .trace = true};
+    struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC,
+                                 .trace = true};
     struct device_run run = build_run(1);
     const struct device_timing *e;
     struct device_list l;
@@ -1069,7 +1071,7 @@ TEST(device_counts_macs_by_rank)
 TEST(device_allocation_failure_is_a_status)
 {
     struct rounds *r = rounds_new(3, PUSH, NO_MISTAKE);
-    struct device_options opt = {.family = CPU_GENERIC};
+    struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC};
     struct device_list l;
 
     assert_int_equal(device_parse(&l, "cpu*2,sim", 2, NULL), PL_OK);

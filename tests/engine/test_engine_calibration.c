@@ -35,7 +35,7 @@ static void invent(struct cost_rates *r, double from)
 
 static void make(struct calibration *c)
 {
-    calibration_init(c, CPU_GENERIC, here());
+    calibration_init(c, KERNEL_SET_GENERIC, here());
     assert_true(c->n_core > 0 && c->cpu[0]);
     invent(&c->one, 1e9);
     invent(&c->all, 1.0 / 3e-7);
@@ -77,16 +77,16 @@ TEST(calibration_is_found_again)
     DIR *in;
 
     make(&c);
-    assert_int_equal(calibration_load(&d, CPU_GENERIC, here(), &err),
+    assert_int_equal(calibration_load(&d, KERNEL_SET_GENERIC, here(), &err),
                      PL_NOT_FOUND);
     assert_non_null(strstr(err.message, "--measure"));
     for (int i = 0; i < 2; i++) { /* anew, and over the last */
         TEST_OK(calibration_save(&c, &err), err);
-        TEST_OK(calibration_load(&d, CPU_GENERIC, here(), &err), err);
+        TEST_OK(calibration_load(&d, KERNEL_SET_GENERIC, here(), &err), err);
         assert_true(equal(&c, &d));
         c.one.step_s *= 1.1;
     }
-    assert_int_equal(calibration_load(&d, CPU_AVX2, here(), NULL),
+    assert_int_equal(calibration_load(&d, KERNEL_SET_AVX2, here(), NULL),
                      PL_NOT_FOUND);
     snprintf(sub, sizeof sub, "%s/plait", dir);
     in = opendir(sub); /* nothing is left over */
@@ -112,30 +112,32 @@ TEST(calibration_damage_counts_as_none)
     assert_int_equal(calibration_save(&c, NULL), PL_OK);
     assert_int_equal(calibration_path(path, &c, NULL), PL_OK);
     s = test_read(path, &n);
-    assert_int_equal(calibration_load(&d, CPU_GENERIC, here(), NULL), PL_OK);
+    assert_int_equal(calibration_load(&d, KERNEL_SET_GENERIC, here(), NULL),
+                     PL_OK);
     for (size_t i = 0; i < n; i += 1 + (size_t)test_below(&seed, 80)) {
         char was = s[i];
 
         s[i] ^= (char)(1 << test_below(&seed, 7));
         write_all(path, s, n); /* what is still accepted is still the same */
-        if (calibration_load(&d, CPU_GENERIC, here(), NULL) == PL_OK &&
+        if (calibration_load(&d, KERNEL_SET_GENERIC, here(), NULL) == PL_OK &&
             !equal(&c, &d))
             fail_msg("byte %zu: '%c' for '%c'", i, s[i], was);
         s[i] = was;
     }
     for (size_t i = 0; i + 2 < n; i += 1 + (size_t)test_below(&seed, 300)) {
         write_all(path, s, i);
-        assert_int_equal(calibration_load(&d, CPU_GENERIC, here(), NULL),
+        assert_int_equal(calibration_load(&d, KERNEL_SET_GENERIC, here(), NULL),
                          PL_NOT_FOUND);
     }
     free(s);
     assert_int_equal(calibration_save(&c, NULL), PL_OK); /* it heals */
-    assert_int_equal(calibration_load(&d, CPU_GENERIC, here(), NULL), PL_OK);
+    assert_int_equal(calibration_load(&d, KERNEL_SET_GENERIC, here(), NULL),
+                     PL_OK);
     c.one.step_s = INFINITY; /* no number of JSON */
     assert_int_not_equal(calibration_save(&c, NULL), PL_OK);
     c.one.step_s = -1;
     assert_int_equal(calibration_save(&c, NULL), PL_OK);
-    assert_int_equal(calibration_load(&d, CPU_GENERIC, here(), NULL),
+    assert_int_equal(calibration_load(&d, KERNEL_SET_GENERIC, here(), NULL),
                      PL_NOT_FOUND);
 }
 
@@ -150,13 +152,13 @@ TEST(calibration_of_another_machine_is_none)
     for (int i = 0; i < 3; i++) {
         make(&c);
         c.n_core += i == 0;
-        c.family = i == 1 ? CPU_AVX2 : c.family;
+        c.kernel_set = i == 1 ? KERNEL_SET_AVX2 : c.kernel_set;
         c.cpu[0] ^= i == 2;
         assert_int_equal(calibration_save(&c, NULL), PL_OK);
         assert_int_equal(calibration_path(other, &c, NULL), PL_OK);
         assert_string_not_equal(other, path);
         assert_int_equal(rename(other, path), 0);
-        assert_int_equal(calibration_load(&d, CPU_GENERIC, here(), NULL),
+        assert_int_equal(calibration_load(&d, KERNEL_SET_GENERIC, here(), NULL),
                          PL_NOT_FOUND);
     }
 }
@@ -171,7 +173,7 @@ TEST(calibration_without_a_place_is_an_error_that_says_so)
     assert_int_equal(setenv("XDG_CACHE_HOME", "/dev/null/cache", 1), 0);
     assert_int_equal(calibration_save(&c, &err), PL_IO);
     assert_non_null(strstr(err.message, "/dev/null"));
-    assert_int_equal(calibration_load(&c, CPU_GENERIC, here(), &err),
+    assert_int_equal(calibration_load(&c, KERNEL_SET_GENERIC, here(), &err),
                      PL_NOT_FOUND);
     assert_int_equal(setenv("XDG_CACHE_HOME", "relative", 1), 0);
     assert_int_equal(setenv("HOME", "/somebody", 1), 0);
@@ -181,7 +183,7 @@ TEST(calibration_without_a_place_is_an_error_that_says_so)
     assert_int_equal(calibration_path(path, &c, &err), PL_NOT_FOUND);
     assert_non_null(strstr(err.message, "XDG_CACHE_HOME"));
     assert_int_equal(calibration_save(&c, &err), PL_NOT_FOUND);
-    assert_int_equal(calibration_load(&c, CPU_GENERIC, here(), &err),
+    assert_int_equal(calibration_load(&c, KERNEL_SET_GENERIC, here(), &err),
                      PL_NOT_FOUND);
 }
 
@@ -302,9 +304,9 @@ TEST(calibration_measures_this_machine)
     pl_err err;
 
     cache_in("real");
-    TEST_OK(measure_machine(&c, cpu_family_best(), false, here(), &err), err);
+    TEST_OK(measure_machine(&c, kernel_set_best(), false, here(), &err), err);
     assert_int_equal(calibration_save(&c, NULL), PL_OK); /* all finite */
-    assert_int_equal(calibration_load(&d, c.family, here(), NULL), PL_OK);
+    assert_int_equal(calibration_load(&d, c.kernel_set, here(), NULL), PL_OK);
     assert_true(equal(&c, &d));
     if (!test_long())
         return; /* how fast it is asks for a machine that does nothing else */

@@ -58,9 +58,10 @@ static pl_options options(int split, int host)
 /* What part r of device d takes by the plan; r = REGION_COUNT: scratch. */
 static size_t planned(const struct compiled *p, int d, int r)
 {
-    return r < REGION_COUNT ? p->low->prog[d].bytes[r]
-                            : device_scratch_bytes(&p->list.dev[d], p->family,
-                                                   &p->low->prog[d]);
+    return r < REGION_COUNT
+               ? p->low->prog[d].bytes[r]
+               : device_scratch_bytes(&p->list.dev[d], p->kernel_set,
+                                      &p->low->prog[d]);
 }
 
 /* What each device has taken: first the flags and the inbox of each in turn,

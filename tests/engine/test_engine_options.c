@@ -197,7 +197,7 @@ static pl_status measure(struct scene *s, const void *given, pl_err *err)
     pl_status st = pl_devices_measure(given, false, sink, NULL, err);
 
     (void)s;
-    return strstr(err->message, "of the family 'none'") ? PL_OK : st;
+    return strstr(err->message, "kernel set 'none'") ? PL_OK : st;
 }
 
 static pl_status create_sampler(struct scene *s, const void *given, pl_err *err)

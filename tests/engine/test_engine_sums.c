@@ -8,8 +8,8 @@
  * the logits are right is asked elsewhere (test_engine_reference.c).
  *
  * Threads and the order in which simulated devices interleave follow from
- * PLAIT_SEED, the kernels from PLAIT_CPU (any family but reference) where the
- * configuration does not name them: neither may show in a sum.
+ * PLAIT_SEED, the kernel set from PLAIT_CPU (any but reference) where the
+ * configuration does not name it: neither may show in a sum.
  *
  *   PLAIT_WRITE_SUMS=FILE build/plait-test test_engine_sums
  *

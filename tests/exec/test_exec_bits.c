@@ -13,6 +13,7 @@
 
 #include "gguf/gguf_write.h"
 #include "lib/engine_run.h"
+#include "lib/kernel_sets.h"
 #include "pl_graph.h"
 #include "quant/format.h"
 
@@ -76,28 +77,9 @@ TEST(bits_do_not_depend_on_the_instruction_set)
                                         "qwen3moe-q-mxfp4_moe.gguf",
                                         "glm4moe-q-q4_k_m.gguf",
                                         "llama-yarn-f32.gguf"};
-    static const char *const families[] = {"avx2", "avx512"};
     static const int ranks[] = {1, 3};
-    char cannot[64] = "";
     int absent = 0;
 
-    for (int f = 0; f < 2; f++) {
-        const char *path = test_ref_or_skip(names[0]);
-        pl_options o = engine_run_options();
-        pl_model *m;
-        pl_plan *p;
-        pl_err err = {0};
-
-        o.cpu = families[f];
-        TEST_OK(pl_model_open(&m, path, &err), err);
-        if (pl_plan_create(&p, m, &o, &err) == PL_OK)
-            pl_plan_free(p);
-        else if (err.status == PL_UNSUPPORTED)
-            strcat(strcat(cannot, " "), families[f]);
-        else
-            fail_msg("%s", err.message);
-        pl_model_free(m);
-    }
     for (int i = 0; i < COUNT(names); i++) {
         const char *path = test_ref(names[i]);
 
@@ -113,26 +95,25 @@ TEST(bits_do_not_depend_on_the_instruction_set)
             o.cpu = "generic";
             o.n_ranks = ranks[k];
             want = logits(path, names[i], &o, &n_vocab);
-            for (int f = 0; f < 2; f++) {
+            for (int f = KERNEL_SET_GENERIC + 1; f < KERNEL_SET_COUNT; f++) {
                 float *got;
                 char what[128];
 
-                if (strstr(cannot, families[f]))
+                if (!kernel_set_runs(f))
                     continue;
-                o.cpu = families[f];
+                o.cpu = kernel_set_name(f);
                 got = logits(path, names[i], &o, &n_vocab);
                 snprintf(what, sizeof what, "%s, %d ranks, %s", names[i],
-                         ranks[k], families[f]);
+                         ranks[k], o.cpu);
                 same(got, want, 43, n_vocab, what);
                 free(got);
             }
             free(want);
         }
     }
-    if (cannot[0])
-        TEST_SKIP("this machine does not run%s", cannot);
     if (absent)
         TEST_SKIP("%d of %d models are not at hand", absent, COUNT(names));
+    kernel_sets_skip_absent();
 }
 
 /* The model with its matrices' values cut to those of BF16, stored as F32 or as

@@ -162,7 +162,7 @@ static int64_t planned_bytes(const struct compiled *p, int from, int to)
         for (int r = from; r < to; r++)
             n += (int64_t)p->low->prog[d].bytes[r];
         if (to == REGION_COUNT)
-            n += (int64_t)device_scratch_bytes(&p->list.dev[d], p->family,
+            n += (int64_t)device_scratch_bytes(&p->list.dev[d], p->kernel_set,
                                                &p->low->prog[d]);
     }
     return n;

@@ -160,7 +160,7 @@ TEST(messages_are_counted_whoever_is_idle)
     }
 }
 
-TEST(messages_are_as_planned_in_every_family)
+TEST(messages_are_as_planned_in_every_kernel_set)
 {
     static const char *const names[] = {
         "llama-q-q8_0.gguf", "qwen2-bias-f32.gguf", "qwen3-tied-f32.gguf",

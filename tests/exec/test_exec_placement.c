@@ -33,7 +33,7 @@ struct job {
     int n_rank;
     unsigned char **want[FEED_MAX_STEP]; /* [n_node] outputs; owned */
     unsigned char **cache; /* [n_node] after the last step; owned */
-    const char *family;
+    const char *kernels;
     uint64_t seed; /* that made it */
 };
 
@@ -89,13 +89,13 @@ static size_t slot_bytes(const struct graph_node *n)
 
 static void job_make(struct job *j, uint64_t seed)
 {
-    static const char *const families[] = {"reference", "generic", NULL};
+    static const char *const kernels[] = {"reference", "generic", NULL};
     uint64_t s = seed;
 
     memset(j, 0, sizeof *j);
     j->seed = seed;
     j->n_rank = 1 + (int)test_below(&s, 8);
-    j->family = families[test_below(&s, 3)];
+    j->kernels = kernels[test_below(&s, 3)];
     random_graph_make(&j->r, j->n_rank, NULL, &s);
     feed_make(&j->f, &j->r, FEED_MAX_STEP, &s);
     j->cache = test_need((size_t)j->r.n_node, sizeof *j->cache);
@@ -518,7 +518,7 @@ static pl_options options(const struct job *j, const char *devices)
                         .no_pin = true,
                         .no_fit = true,
                         .split_mode = PL_SPLIT_NONE,
-                        .cpu = j->family,
+                        .cpu = j->kernels,
                         .n_ctx = FEED_N_CTX,
                         .n_ubatch = RANDOM_MAX_TOK,
                         .n_out = RANDOM_MAX_TOK,

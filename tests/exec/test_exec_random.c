@@ -422,7 +422,7 @@ static void read_all(struct job *j, pl_exec *x, int s, enum mode mode,
 /* One run on some devices; the second compares bits with the first. */
 static void run(struct job *j, enum mode mode, uint64_t *seed)
 {
-    static const char *const families[] = {"reference", "generic", NULL};
+    static const char *const kernel_sets[] = {"reference", "generic", NULL};
     static const char *const kinds[] = {"cpu", "sim", "proc"};
     int n_dev = 1 + (int)test_below(seed, 4);
     double share[4];
@@ -432,10 +432,10 @@ static void run(struct job *j, enum mode mode, uint64_t *seed)
                     .n_ranks = j->n_rank,
                     .n_threads = 1 + (test_below(seed, 4) == 0),
                     .no_pin = true,
-                    .cpu = mode >= FAST ? families[1 + j->seed % 2]
+                    .cpu = mode >= FAST ? kernel_sets[1 + j->seed % 2]
                            : j->r.quantized || j->r.exact
                                ? "reference"
-                               : families[j->seed % 3],
+                               : kernel_sets[j->seed % 3],
                     .n_ctx = FEED_N_CTX,
                     .n_ubatch = RANDOM_MAX_TOK,
                     .n_out = RANDOM_MAX_TOK,

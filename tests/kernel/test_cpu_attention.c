@@ -1,5 +1,5 @@
 /* Attention and its cache against a naive softmax in double, and against
- * itself: families, threads, company, page numbers.
+ * itself: kernel sets, threads, company, page numbers.
  *
  * Whatever a token may not see is NaN in the cache: slots never written, keys
  * behind its position (unless other tokens of the batch need them), keys before
@@ -81,7 +81,7 @@ static void fill(const struct scene *s, const struct cpu_tensor *cache,
     b.n_tok = n;
     b.pos = pos;
     b.seq = row;
-    call_run(CPU_GENERIC, KERNEL_cache_write, c, 2);
+    call_run(KERNEL_SET_GENERIC, KERNEL_cache_write, c, 2);
     free(c.in[1].data);
     free(pos);
     free(row);
@@ -363,7 +363,7 @@ static void check(const struct setting *set, uint64_t *seed)
     memcpy(first, s.call.out.data, s.out_bytes);
     scene_pages(&s, seed);
     scene_fill(&s);
-    call_run(cpu_family_best(), KERNEL_attention, s.call, 2);
+    call_run(kernel_set_best(), KERNEL_attention, s.call, 2);
     assert_memory_equal(s.call.out.data, first, s.out_bytes);
     free(first);
     scene_fini(&s);
@@ -503,14 +503,14 @@ TEST(cpu_attention_tokens_do_not_depend_on_company)
                               .seq = {{20 * n, (n + 1) / 2}, {1000, n / 2}}},
             &seed);
         width = s.out_bytes / (size_t)n;
-        call_run(CPU_GENERIC, KERNEL_attention, s.call, 1);
-        for (int f = CPU_GENERIC; f < CPU_FAMILY_COUNT; f++) {
-            for (int t = 0; cpu_family_runs(f) && t < n; t++) {
+        call_run(KERNEL_SET_GENERIC, KERNEL_attention, s.call, 1);
+        for (int f = KERNEL_SET_GENERIC; f < KERNEL_SET_COUNT; f++) {
+            for (int t = 0; kernel_set_runs(f) && t < n; t++) {
                 struct token_table b = s.table;
                 struct cpu_call c = s.call;
                 float out[3 * 48];
 
-                if (f == CPU_GENERIC && n % 8 != 0)
+                if (f == KERNEL_SET_GENERIC && n % 8 != 0)
                     continue; /* slow, and equal to the others above */
                 b.n_tok = 1;
                 b.pos += t;

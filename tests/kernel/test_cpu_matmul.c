@@ -1,6 +1,6 @@
-/* Contractions on the CPU: every format in every family this machine runs.
+/* Contractions on the CPU: every format in every kernel set this machine runs.
  *
- * generic is the specification and the fast families must have its bits;
+ * generic is the specification and the fast kernel sets must have its bits;
  * generic and reference are held to a double computation, so nothing rests on
  * itself. Buffers are as long as they must be and no longer, so a sanitizer
  * sees every step beyond. */
@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "lib/cpu_weights.h"
+#include "lib/kernel_sets.h"
 
 enum { MAX_SPAN = 16 };
 
@@ -105,14 +106,13 @@ static float *run(const struct cpu_kernels *k, const struct problem *p,
 
 static void same_bits(const float *a, const float *b, int64_t n,
                       const char *what, const struct problem *p,
-                      enum cpu_family family)
+                      enum kernel_set set)
 {
     for (int64_t i = 0; i < n; i++) {
         if (memcmp(&a[i], &b[i], sizeof(float)) != 0)
             fail_msg("%s, %s, %s: value %d is %a, should be %a", what,
-                     format_info(p->w->pack.format)->name,
-                     cpu_family_name(family), (int)i, (double)a[i],
-                     (double)b[i]);
+                     format_info(p->w->pack.format)->name, kernel_set_name(set),
+                     (int)i, (double)a[i], (double)b[i]);
     }
 }
 
@@ -123,7 +123,7 @@ static void must_give(const float *want, const struct cpu_kernels *k,
 {
     float *got = run(k, p, tree, nth);
 
-    same_bits(got, want, result_count(p) * tree->n_out, what, p, k->family);
+    same_bits(got, want, result_count(p) * tree->n_out, what, p, k->kernel_set);
     free(got);
 }
 
@@ -227,12 +227,12 @@ enum { N_KERNEL = sizeof(kernels) / sizeof(kernels[0]) };
 
 /* ---- the laws ------------------------------------------------------------ */
 
-TEST(families_have_the_bits_of_generic)
+TEST(kernel_sets_have_the_bits_of_generic)
 {
     uint64_t seed = test_seed();
     struct cpu_kernels generic, k;
 
-    cpu_kernels_init(&generic, CPU_GENERIC);
+    cpu_kernels_init(&generic, KERNEL_SET_GENERIC);
     for (int i = 0; i < 6 * WEIGHTS_N_FORMAT * N_KERNEL; i++) {
         int fi = i / N_KERNEL % WEIGHTS_N_FORMAT;
         struct scene s;
@@ -240,12 +240,13 @@ TEST(families_have_the_bits_of_generic)
 
         scene_make(&s, fi, kernels[i % N_KERNEL], &seed);
         want = run(&generic, &s.p, &s.tree.t, 1);
-        for (int f = CPU_AVX2 - 1; weights_next_family(&f, &k);) {
-            must_give(want, &k, &s.p, &s.tree.t, 1 + i % 3, "family");
+        for (int f = KERNEL_SET_GENERIC; weights_next_kernel_set(&f, &k);) {
+            must_give(want, &k, &s.p, &s.tree.t, 1 + i % 3, "kernel set");
         }
         free(want);
         scene_free(&s);
     }
+    kernel_sets_skip_absent();
 }
 
 TEST(threads_do_not_show)
@@ -253,7 +254,7 @@ TEST(threads_do_not_show)
     uint64_t seed = test_seed() + 1;
     struct cpu_kernels k;
 
-    for (int f = -1; weights_next_family(&f, &k);) {
+    for (int f = -1; weights_next_kernel_set(&f, &k);) {
         for (int i = 0; i < WEIGHTS_N_FORMAT * N_KERNEL; i++) {
             struct scene s;
             float *want;
@@ -274,7 +275,7 @@ TEST(n_tok_does_not_show)
     uint64_t seed = test_seed() + 2;
     struct cpu_kernels k;
 
-    for (int f = -1; weights_next_family(&f, &k);) {
+    for (int f = -1; weights_next_kernel_set(&f, &k);) {
         for (int i = 0; i < WEIGHTS_N_FORMAT * N_KERNEL; i++) {
             struct pack_span span = {0, 256, 0};
             struct weights w =
@@ -354,7 +355,7 @@ TEST(ranks_are_summed_along_the_tree)
         int n_span;
         uint64_t empty;
 
-        cpu_kernels_init(&k, cpu_family_best());
+        cpu_kernels_init(&k, kernel_set_best());
         scene_make(&s, fi, kernels[i % N_KERNEL], &seed);
         n_span = random_cut(768, n_rank, 0, n_rank, span, &empty, &seed);
         scene_cut(&s, fi, 768, span, n_span, &seed);
@@ -382,7 +383,7 @@ TEST(expert_matmul_is_matmul_of_the_chosen)
     uint64_t seed = test_seed() + 10;
     struct cpu_kernels k;
 
-    cpu_kernels_init(&k, cpu_family_best());
+    cpu_kernels_init(&k, kernel_set_best());
     for (int i = 0; i < WEIGHTS_N_FORMAT; i++) {
         struct scene s;
         float *got;
@@ -408,7 +409,7 @@ TEST(expert_matmul_is_matmul_of_the_chosen)
                 memset(want, 0, (size_t)(n * s.tree.t.n_out) * sizeof(float));
             for (int t = 0; t < s.tree.t.n_out; t++)
                 same_bits(got + t * result_count(&s.p) + j * n, want + t * n, n,
-                          "expert", &s.p, k.family);
+                          "expert", &s.p, k.kernel_set);
             free(want);
         }
         free(got);
@@ -449,7 +450,7 @@ TEST(expert_down_is_one_chain_over_expert_and_k)
             }
         }
     }
-    cpu_kernels_init(&k, cpu_family_best());
+    cpu_kernels_init(&k, kernel_set_best());
     weights_tree_single(&t, 0);
     must_give(want, &k, &p, &t.t, 2, "expert_down");
     free(x);
@@ -496,8 +497,9 @@ static float *as_read(const struct cpu_kernels *k, const struct problem *p,
 }
 
 /* All of k on one rank; every result against a double computation on the
- * decoded weights and the activations as the family reads them. Rounding stays
- * below 2^-23 for each addition, at most k + 8 of them, times the scale. */
+ * decoded weights and the activations as the kernel set reads them. Rounding
+ * stays below 2^-23 for each addition, at most k + 8 of them, times the
+ * scale. */
 static void check_against_double(const struct cpu_kernels *k,
                                  const struct problem *p, int fi)
 {
@@ -532,21 +534,21 @@ static void check_against_double(const struct cpu_kernels *k,
         }
         if (!(fabs((double)got[i] - want) <=
               0x1p-23 * (double)(w->k + 8) * scale))
-            fail_msg("kernel %d, %s, %s: value %d is %.9g, should be %.9g",
-                     (int)p->kernel,
-                     format_info(weights_formats[fi].format)->name,
-                     cpu_family_name(k->family), (int)i, (double)got[i], want);
+            fail_msg(
+                "kernel %d, %s, %s: value %d is %.9g, should be %.9g",
+                (int)p->kernel, format_info(weights_formats[fi].format)->name,
+                kernel_set_name(k->kernel_set), (int)i, (double)got[i], want);
     }
     free(x);
     free(got);
 }
 
-TEST(every_family_agrees_with_double)
+TEST(every_kernel_set_agrees_with_double)
 {
     uint64_t seed = test_seed() + 4;
     struct cpu_kernels k;
 
-    for (int f = -1; weights_next_family(&f, &k);) {
+    for (int f = -1; weights_next_kernel_set(&f, &k);) {
         for (int i = 0; i < WEIGHTS_N_FORMAT * N_KERNEL; i++) {
             struct pack_span span = {0, 512, 0};
             struct scene s;
@@ -566,7 +568,7 @@ TEST(plain_weights_equal_packed)
     uint64_t seed = test_seed() + 5;
     struct cpu_kernels k;
 
-    for (int f = CPU_GENERIC - 1; weights_next_family(&f, &k);) {
+    for (int f = KERNEL_SET_REFERENCE; weights_next_kernel_set(&f, &k);) {
         for (int i = 0; i < N_KERNEL; i++) {
             struct pack_span span = {0, 96, 0};
             struct scene s;

@@ -1,5 +1,5 @@
 /* Every kernel of cpu_ops.h but attention against a naive evaluation in double,
- * and against itself: families, threads, company of other rows. */
+ * and against itself: kernel sets, threads, company of other rows. */
 #include "base/half.h"
 #include "lib/cpu_call.h"
 
@@ -81,7 +81,7 @@ static const struct {
     {KERNEL_gelu, 250},  {KERNEL_relu, 0},
 };
 
-TEST(cpu_ops_unary_equal_double_in_every_family)
+TEST(cpu_ops_unary_equal_double_in_every_kernel_set)
 {
     static const float special[] = {0.0f,    -0.0f, 1.0f,   -1.0f,   1e-30f,
                                     -1e-30f, 88.7f, -87.4f, -100.0f, -103.97f,
@@ -130,10 +130,10 @@ TEST(cpu_ops_unary_keep_nan_and_limits)
     float out[3];
 
     for (size_t k = 0; k < sizeof(rows) / sizeof(rows[0]); k++) {
-        for (int f = 0; f < CPU_FAMILY_COUNT; f++) {
+        for (int f = 0; f < KERNEL_SET_COUNT; f++) {
             struct cpu_call c = {.n_in = 1, .attr = &attr};
 
-            if (!cpu_family_runs(f))
+            if (!kernel_set_runs(f))
                 continue;
             c.in[0] = c.out =
                 (struct cpu_tensor){.format = PL_F32, .n_dim = 1, .dim = {3}};
@@ -426,10 +426,10 @@ TEST(cpu_ops_rope_equals_double_at_any_position)
             for (int i = 0; i < 70; i++)
                 close_to(call_value(&c.out, r * 70 + i), want[i], 2e-7, 1.5);
         }
-        for (int f = 0; f < CPU_FAMILY_COUNT; f++) { /* in place */
+        for (int f = 0; f < KERNEL_SET_COUNT; f++) { /* in place */
             struct cpu_call in = c;
 
-            if (!cpu_family_runs(f))
+            if (!kernel_set_runs(f))
                 continue;
             in.in[0].data = malloc((size_t)count(&c.out) * 4);
             memcpy(in.in[0].data, c.in[0].data, (size_t)count(&c.out) * 4);
@@ -449,8 +449,8 @@ static void rows_alone(enum kernel kernel, const struct cpu_call *c,
 {
     int64_t width = count(&c->out) / n_tok;
 
-    for (int f = 0; f < CPU_FAMILY_COUNT; f++) {
-        for (int64_t t = 0; cpu_family_runs(f) && t < n_tok; t++) {
+    for (int f = 0; f < KERNEL_SET_COUNT; f++) {
+        for (int64_t t = 0; kernel_set_runs(f) && t < n_tok; t++) {
             struct cpu_call one = *c;
 
             for (int i = 0; i < c->n_in; i++) {
@@ -489,28 +489,28 @@ TEST(cpu_ops_rows_do_not_depend_on_company)
         c.in[0] = call_tensor(PL_F32, 3, dim, 2.0f, &seed);
         c.in[1] = call_tensor(PL_F32, 1, &d, 2.0f, &seed);
         c.out = call_tensor(PL_F32, 3, dim, 2.0f, &seed);
-        call_run(CPU_GENERIC, KERNEL_rms_norm, c, 1);
+        call_run(KERNEL_SET_GENERIC, KERNEL_rms_norm, c, 1);
         rows_alone(KERNEL_rms_norm, &c, n, by_token);
-        call_run(CPU_GENERIC, KERNEL_mul, c, 1);
+        call_run(KERNEL_SET_GENERIC, KERNEL_mul, c, 1);
         rows_alone(KERNEL_mul, &c, n, by_token);
-        call_run(CPU_GENERIC, KERNEL_softmax, c, 1);
+        call_run(KERNEL_SET_GENERIC, KERNEL_softmax, c, 1);
         rows_alone(KERNEL_softmax, &c, n, by_token);
         free(c.in[1].data);
         c.in[1] = call_tensor(PL_I32, 1, &n, 1.0f, &seed);
         for (int64_t i = 0; i < n; i++)
             ((int32_t *)c.in[1].data)[i] = (int32_t)(1000 * i);
-        call_run(CPU_GENERIC, KERNEL_rope, c, 1);
+        call_run(KERNEL_SET_GENERIC, KERNEL_rope, c, 1);
         rows_alone(KERNEL_rope, &c, n, both);
         free_call(&c);
 
         c.in[0] = call_tensor(PL_F32, 2, flat, 2.0f, &seed);
         c.in[1] = (struct cpu_tensor){0};
         c.out = call_tensor(PL_I32, 2, used, 1.0f, &seed);
-        call_run(CPU_GENERIC, KERNEL_router_topk, c, 1);
+        call_run(KERNEL_SET_GENERIC, KERNEL_router_topk, c, 1);
         rows_alone(KERNEL_router_topk, &c, n, by_token);
         c.in[1] = c.out;
         c.out = call_tensor(PL_F32, 2, used, 1.0f, &seed);
-        call_run(CPU_GENERIC, KERNEL_router_weights, c, 1);
+        call_run(KERNEL_SET_GENERIC, KERNEL_router_weights, c, 1);
         rows_alone(KERNEL_router_weights, &c, n, both);
         free_call(&c);
     }

@@ -1,7 +1,7 @@
 /* Calling CPU kernels from tests: tensors on the heap, any number of threads
  * one after another (they share nothing but the result), scratch of exactly
- * the size asked for, and one law for all: every family that runs here, with
- * 1, 2, 3 and 7 threads, gives the bits of plain C with one. */
+ * the size asked for, and one law for all: every kernel set that runs here,
+ * with 1, 2, 3 and 7 threads, gives the bits of plain C with one. */
 #ifndef TEST_CPU_CALL_H
 #define TEST_CPU_CALL_H
 
@@ -50,7 +50,7 @@ static inline double call_value(const struct cpu_tensor *t, int64_t i)
     return (double)((float *)t->data)[i];
 }
 
-static inline void call_run(enum cpu_family f, enum kernel kernel,
+static inline void call_run(enum kernel_set set, enum kernel kernel,
                             struct cpu_call c, int nth)
 {
     static const char mark[16] = "end of scratch.";
@@ -59,7 +59,7 @@ static inline void call_run(enum cpu_family f, enum kernel kernel,
     size_t n;
     char *scratch;
 
-    cpu_kernels_init(&k, f);
+    cpu_kernels_init(&k, set);
     assert_non_null(e->run);
     n = e->scratch ? e->scratch(&c) : 0;
     scratch = aligned_alloc(64, (n + sizeof(mark) + 63) / 64 * 64);
@@ -75,7 +75,7 @@ static inline void call_run(enum cpu_family f, enum kernel kernel,
     free(scratch);
 }
 
-/* Runs plain C into c.out.data (out_bytes), then holds all families and
+/* Runs plain C into c.out.data (out_bytes), then holds all kernel sets and
  * thread counts to its bits. */
 static inline void call_all(enum kernel kernel, const struct cpu_call *c,
                             size_t out_bytes)
@@ -84,10 +84,10 @@ static inline void call_all(enum kernel kernel, const struct cpu_call *c,
     struct cpu_call other = *c;
 
     memset(c->out.data, 0xa5, out_bytes);
-    call_run(CPU_GENERIC, kernel, *c, 1);
+    call_run(KERNEL_SET_GENERIC, kernel, *c, 1);
     other.out.data = test_need(1, out_bytes + 1);
-    for (int f = CPU_REFERENCE; f < CPU_FAMILY_COUNT; f++) {
-        if (!cpu_family_runs(f))
+    for (int f = KERNEL_SET_REFERENCE; f < KERNEL_SET_COUNT; f++) {
+        if (!kernel_set_runs(f))
             continue;
         for (int i = 0; i < 4; i++) {
             memset(other.out.data, 0xa5, out_bytes);

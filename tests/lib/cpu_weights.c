@@ -15,10 +15,10 @@ const struct weights_format weights_formats[WEIGHTS_N_FORMAT] = {
     {PL_MXFP4, 0, {0}},
 };
 
-bool weights_next_family(int *f, struct cpu_kernels *k)
+bool weights_next_kernel_set(int *f, struct cpu_kernels *k)
 {
-    for (int i = *f + 1; i < CPU_FAMILY_COUNT; i++) {
-        if (cpu_family_runs(i)) {
+    for (int i = *f + 1; i < KERNEL_SET_COUNT; i++) {
+        if (kernel_set_runs(i)) {
             cpu_kernels_init(k, i);
             *f = i;
             return true;

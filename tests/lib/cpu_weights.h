@@ -16,9 +16,9 @@ struct weights_format {
 };
 extern const struct weights_format weights_formats[WEIGHTS_N_FORMAT];
 
-/* Steps *f, from -1 or a family, to the next that runs here and fills *k with
- * its kernels; false: there is none. */
-bool weights_next_family(int *f, struct cpu_kernels *k);
+/* Steps *f, from -1 or a kernel set, to the next that runs here and fills *k
+ * with its kernels; false: there is none. */
+bool weights_next_kernel_set(int *f, struct cpu_kernels *k);
 
 /* 64-aligned, filled with rubbish, freed with free(). */
 void *weights_alloc(size_t size);

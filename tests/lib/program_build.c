@@ -345,7 +345,7 @@ struct cpu_kernels *build_toys(void)
 {
     static struct cpu_kernels k;
 
-    cpu_kernels_init(&k, CPU_GENERIC);
+    cpu_kernels_init(&k, KERNEL_SET_GENERIC);
     k.kernel[KERNEL_scale] = (struct cpu_entry){.run = toy_scale};
     k.kernel[KERNEL_add] = (struct cpu_entry){.run = toy_add};
     k.kernel[KERNEL_contiguous] = (struct cpu_entry){.run = toy_reverse};
@@ -385,7 +385,8 @@ struct device_set *build_set(const char *spec, int n_thread, uint64_t seed)
 {
     return build_set_as(
         spec, n_thread,
-        &(struct device_options){.family = CPU_GENERIC, .sim_seed = seed});
+        &(struct device_options){.kernel_set = KERNEL_SET_GENERIC,
+                                 .sim_seed = seed});
 }
 
 static bool has_kernel(void *user, int dev, const struct step_kernel *k)

@@ -534,7 +534,7 @@ TEST(plan_cost_rates_without_measuring_are_whole)
     for (int k = 0; k < 2; k++) {
         memset(r[k], k ? 0xFF : 0x42, sizeof r[k]);
         cost_described(&r[k][0], &paper_device);
-        cost_assumed(&r[k][1], &cpu, CPU_AVX2);
+        cost_assumed(&r[k][1], &cpu, KERNEL_SET_AVX2);
     }
     for (int i = 0; i < 2; i++) /* up to its padding */
         assert_memory_equal(&r[0][i], &r[1][i],

@@ -1,4 +1,4 @@
-/* Attention over the paged cache. Included once a family by cpu_ops_template.h.
+/* Attention over the paged cache. Included by cpu_ops_template.h.
  *
  * The order of every sum, for one token t and one query head:
  *

@@ -1,5 +1,5 @@
 /* The paged cache as kernels see it: writing rows of it, and multiplying by its
- * tiles. Included once a family by cpu_ops_template.h.
+ * tiles. Included by cpu_ops_template.h.
  *
  * A value of the cache is one float, whatever its format: chains are the same
  * whether they read the cache's own elements or a converted copy. */

@@ -1,77 +1,108 @@
-/* Which families this machine runs, and the table of each: generic C fills it,
- * then each instruction set overwrites what it does better, oldest first. */
+/* The kernel sets, and the table of kernels of each: generic C fills it, then
+ * each set that it stands on overwrites what that does better. */
+#include <stdio.h>
 #include <string.h>
 
+#include "base/err.h"
 #include "device/cpu/cpu_kernel.h"
 #include "device/cpu/cpu_matmul.h"
 #include "device/cpu/cpu_ops.h"
+#include "machine/cpu_features.h"
 
-static const char *const names[CPU_FAMILY_COUNT] = {
-    [CPU_REFERENCE] = "reference",
-    [CPU_GENERIC] = "generic",
-    [CPU_AVX2] = "avx2",
-    [CPU_AVX512] = "avx512",
+#ifdef __x86_64__
+#define X86(init) init
+#else
+#define X86(init) NULL
+#endif
+
+/* A set stands on each one before it that needs none but its features. */
+static const struct {
+    const char *name;
+    unsigned needs;                        /* enum cpu_feature */
+    void (*ops)(struct cpu_kernels *k);    /* what reads no weights; NULL: as
+                                             the sets it stands on */
+    void (*matmul)(struct cpu_kernels *k); /* contractions; NULL: the same */
+} sets[KERNEL_SET_COUNT] = {
+    [KERNEL_SET_REFERENCE] = {"reference", 0, NULL, NULL},
+    [KERNEL_SET_GENERIC] = {"generic", 0, cpu_ops_init_generic,
+                            cpu_matmul_init_generic},
+    [KERNEL_SET_AVX2] = {"avx2", CPU_AVX2, X86(cpu_ops_init_avx2),
+                         X86(cpu_matmul_init_avx2)},
+    [KERNEL_SET_AVX512] = {"avx512", CPU_AVX2 | CPU_AVX512,
+                           X86(cpu_ops_init_avx512), NULL},
+    [KERNEL_SET_AVX512_VNNI] = {"avx512_vnni",
+                                CPU_AVX2 | CPU_AVX512 | CPU_AVX512_VNNI, NULL,
+                                X86(cpu_matmul_init_avx512_vnni)},
 };
 
-const char *cpu_family_name(enum cpu_family f)
+const char *kernel_set_name(enum kernel_set set)
 {
-    return names[f];
+    return sets[set].name;
 }
 
-enum cpu_family cpu_family_from_name(const char *name)
+bool kernel_set_runs(enum kernel_set set)
 {
-    int f = 0;
-
-    while (f < CPU_FAMILY_COUNT && strcmp(names[f], name) != 0)
-        f++;
-    return (enum cpu_family)f;
+    return (sets[set].needs & ~cpu_features()) == 0;
 }
 
-bool cpu_family_runs(enum cpu_family f)
+enum kernel_set kernel_set_best(void)
 {
-    if (f == CPU_REFERENCE || f == CPU_GENERIC)
-        return true;
-#ifdef __x86_64__
-    /* Every CPU with AVX2 also has F16C, which clang 14 cannot ask for. */
-    __builtin_cpu_init();
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
-        return false;
-    if (f == CPU_AVX2)
-        return true;
-    return f == CPU_AVX512 && __builtin_cpu_supports("avx512f") &&
-           __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl") &&
-           __builtin_cpu_supports("avx512dq") &&
-           __builtin_cpu_supports("avx512vnni");
-#else
-    return false;
-#endif
+    int set = KERNEL_SET_COUNT - 1;
+
+    while (!kernel_set_runs(set))
+        set--;
+    return set;
 }
 
-enum cpu_family cpu_family_best(void)
+/* Their names, those that run here or all: "a, b, c". */
+static const char *list_sets(char *text, size_t size, bool all)
 {
-    if (cpu_family_runs(CPU_AVX512))
-        return CPU_AVX512;
-    return cpu_family_runs(CPU_AVX2) ? CPU_AVX2 : CPU_GENERIC;
+    size_t n = 0;
+
+    for (int i = 0; i < KERNEL_SET_COUNT; i++)
+        if (all || kernel_set_runs(i))
+            n += (size_t)snprintf(text + n, size - n, "%s%s", n ? ", " : "",
+                                  sets[i].name);
+    return text;
 }
 
-void cpu_kernels_init(struct cpu_kernels *k, enum cpu_family f)
+pl_status kernel_set_find(enum kernel_set *out, const char *name, bool any,
+                          pl_err *err)
 {
-    *k = (struct cpu_kernels){.family = f};
-    cpu_ops_init_generic(k);
-    cpu_matmul_init_generic(k);
-    if (f == CPU_REFERENCE)
+    char list[256], shown[ERR_SHOWN];
+    int set = 0;
+
+    *out = kernel_set_best();
+    if (!name || !*name)
+        return PL_OK;
+    while (set < KERNEL_SET_COUNT && strcmp(sets[set].name, name) != 0)
+        set++;
+    if (set == KERNEL_SET_COUNT)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "kernel set '%s' is unknown; there are %s",
+                       err_shown(shown, name, strlen(name)),
+                       list_sets(list, sizeof list, true));
+    if (!any && !kernel_set_runs(set))
+        return err_set(err, PL_UNSUPPORTED,
+                       "this machine cannot run the kernels %s; it runs %s",
+                       name, list_sets(list, sizeof list, false));
+    *out = set;
+    return PL_OK;
+}
+
+void cpu_kernels_init(struct cpu_kernels *k, enum kernel_set set)
+{
+    *k = (struct cpu_kernels){.kernel_set = set};
+    for (int i = KERNEL_SET_GENERIC; i < KERNEL_SET_COUNT; i++) {
+        if ((sets[i].needs & ~sets[set].needs) != 0)
+            continue;
+        if (sets[i].ops)
+            sets[i].ops(k);
+        if (sets[i].matmul)
+            sets[i].matmul(k);
+    }
+    if (set == KERNEL_SET_REFERENCE)
         cpu_matmul_init_reference(k);
-#ifdef __x86_64__
-    if (f < CPU_AVX2)
-        return;
-    cpu_ops_init_avx2(k);
-    cpu_matmul_init_avx2(k);
-    if (f < CPU_AVX512)
-        return;
-    cpu_ops_init_avx512(k);
-    cpu_matmul_init_avx512(k);
-#endif
 }
 
 bool cpu_wants_q8(const struct cpu_kernels *k, enum kernel kernel,

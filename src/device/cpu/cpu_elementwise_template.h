@@ -1,5 +1,5 @@
-/* Elementwise ops: unary, binary with broadcasting, casts. Included once a
- * family by cpu_ops_template.h.
+/* Elementwise ops: unary, binary with broadcasting, casts. Included by
+ * cpu_ops_template.h.
  *
  * Every value depends on its operands' values alone, so how the elements are
  * cut into vectors, chunks and threads cannot show. Operands may be F32, F16 or

@@ -1,5 +1,5 @@
 /* Rows of a table by index: embedding look-up, and expert scales. One form for
- * every family, since it only decodes: each value is the format's own. */
+ * every kernel set, since it only decodes: each value is the format's own. */
 #include <string.h>
 
 #include "device/cpu/cpu_matmul.h"

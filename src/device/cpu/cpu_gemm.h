@@ -21,7 +21,7 @@ enum {
     GEMM_MIN_ROWS = 12, /* fewer rows of activations go by jobs */
 };
 
-/* How a family multiplies a format so. */
+/* How an instruction set multiplies a format so. */
 struct cpu_gemm {
     int tok;  /* rows of activations that are multiplied together */
     int pass; /* units of a pass */

@@ -1,6 +1,6 @@
 /* Many rows of activations with AVX-512 VNNI: two panels times six rows, the 12
  * sums of integers and the 12 of floats in registers. Included by
- * cpu_matmul_avx512.c.
+ * cpu_matmul_avx512_vnni.c.
  *
  * vpdpbusd multiplies unsigned with signed bytes. Activations are the unsigned
  * ones, q + 128; weights are *lifted* codes, c - lift. A chain of products

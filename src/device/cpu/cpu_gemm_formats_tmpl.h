@@ -1,6 +1,6 @@
-/* A family's table of struct cpu_gemm, GEMM(format): the formats of SHAPES with
- * its gemm_unpack, gemm_deal, gemm_products, unit_size and act_size. Included
- * at the end of its cpu_gemm_*_tmpl.h. */
+/* A table of struct cpu_gemm, GEMM(format): the formats of SHAPES with the
+ * gemm_unpack, gemm_deal, gemm_products, unit_size and act_size of the
+ * cpu_gemm_*_tmpl.h that includes this at its end. */
 
 /* ---- the formats --------------------------------------------------------- */
 

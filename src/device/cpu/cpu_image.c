@@ -242,8 +242,9 @@ enum activations cpu_image_activations(const struct device_desc *d,
                                        pl_format f)
 {
     const struct cpu_kernels k = {
-        .float_activations = opt->kernels ? opt->kernels->float_activations
-                                          : cpu_family_is_float(opt->family)};
+        .float_activations = opt->kernels
+                                 ? opt->kernels->float_activations
+                                 : kernel_set_is_float(opt->kernel_set)};
 
     (void)d;
     return cpu_wants_q8(&k, KERNEL_matmul, f) ? ACTIVATIONS_Q8

@@ -16,7 +16,7 @@ static inline void cpu_kernels_choose(struct cpu_kernels *k,
     if (opt->kernels)
         *k = *opt->kernels;
     else
-        cpu_kernels_init(k, opt->family);
+        cpu_kernels_init(k, opt->kernel_set);
 }
 
 struct cpu_image {
@@ -41,7 +41,7 @@ bool cpu_image_sizes(struct cpu_image *m, const struct device_run *run);
 /* Fills in dims for the sizes of a run; sizes hold for it from here on. */
 void cpu_image_resolve(struct cpu_image *m);
 
-/* Has the family of a set's options this kernel? As device_ops.has_kernel. */
+/* Has the kernel set of these options this kernel? As device_ops.has_kernel. */
 bool cpu_image_has_kernel(const struct device_desc *d,
                           const struct device_options *opt,
                           const struct step_kernel *k,

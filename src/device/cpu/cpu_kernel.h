@@ -1,4 +1,5 @@
-/* Kernels of CPU devices: one function a kernel, one table a family.
+/* Kernels of CPU devices: one function a kernel, one table a
+ * kernel set.
  *
  * All operands are contiguous, in this device's memory, and hold this device's
  * part only: dim[] are local sizes for this step (a split dimension counts what
@@ -9,14 +10,13 @@
  *
  * Bits. Each kernel's order of operations is part of its definition, written
  * at its generic form, and does not depend on nth, on local sizes, on how
- * many tokens are computed together, or on the family: generic, AVX2 and
- * AVX-512 give the same bits (no reassociation, FMA exactly where the
- * generic form calls fmaf). `reference` has float activations and its own
- * bits. */
+ * many tokens are computed together, or on the kernel set: all give the same
+ * bits (no reassociation, FMA exactly where the generic form calls fmaf).
+ * `reference` has float activations and its own bits. */
 #ifndef DEVICE_CPU_CPU_KERNEL_H
 #define DEVICE_CPU_CPU_KERNEL_H
 
-#include "device/kernel_family.h"
+#include "device/kernel_set.h"
 #include "program/cache_tile.h"
 #include "program/kernel.h"
 #include "quant/pack.h"
@@ -38,7 +38,7 @@ struct cpu_call {
     int n_in;
     const struct graph_attr *attr;
     const struct q8_block *q8; /* in[0] quantized, [rows, k/32]; NULL when the
-                                  family or the format wants floats */
+                                  kernel set or the format wants floats */
     const struct token_table *table; /* cache_write, attention; others: NULL */
     const int32_t *head_map; /* attention: local KV head of each local query
                                 head; expert and other ops: NULL */
@@ -64,7 +64,7 @@ struct cpu_entry {
 };
 
 struct cpu_kernels {
-    enum cpu_family family;
+    enum kernel_set kernel_set;
     struct cpu_entry kernel[KERNEL_COUNT]; /* run == NULL: there is none */
     bool float_activations;                /* never wants q8 */
     /* As q8_encode(). */
@@ -74,8 +74,8 @@ struct cpu_kernels {
     void (*add)(float *out, const float *a, const float *b, int64_t n);
 };
 
-/* Fills the table: generic first, each instruction set overwrites. */
-void cpu_kernels_init(struct cpu_kernels *k, enum cpu_family f);
+/* Fills the table, whether or not this machine runs the set. */
+void cpu_kernels_init(struct cpu_kernels *k, enum kernel_set set);
 
 /* True if the kernel with this weight format reads quantized activations. */
 bool cpu_wants_q8(const struct cpu_kernels *k, enum kernel kernel,

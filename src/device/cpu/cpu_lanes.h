@@ -1,6 +1,6 @@
 /* Sixteen floats at a time, with the same bits on every instruction set.
  *
- * The family is what the including file is compiled for: AVX-512, AVX2 with FMA
+ * It is the one that the including file is compiled for: AVX-512, AVX2 with FMA
  * and F16C, or plain C, whose loops are the specification. Every operation
  * rounds once as its plain form does; min and max return the second operand
  * when the comparison fails (equal or NaN), as x86 does. Not a vector library:

@@ -1,6 +1,6 @@
-/* The three contractions over any family's jobs: which rows of activations
- * meet which matrix, how work is dealt to threads, and how rank addends are
- * summed. No arithmetic on weights happens here.
+/* The three contractions over any instruction set's jobs: which rows of
+ * activations meet which matrix, how work is dealt to threads, and how rank
+ * addends are summed. No arithmetic on weights happens here.
  *
  * Rows of activations go in blocks of at most 16, so that weights are unpacked
  * once a block, and blocks in batches that stay in the cache while the panels

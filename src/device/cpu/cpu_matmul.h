@@ -1,9 +1,10 @@
-/* Contractions with weights: what the families share and what each supplies.
+/* Contractions with weights: what instruction sets share and what each
+ * supplies.
  *
  * matmul, expert_matmul and expert_down differ in which rows of activations
  * meet which matrix; cpu_matmul.c knows that, and threads, token blocks and
- * rank trees. A family supplies only the innermost part, a *job*: one rank's k
- * of one panel of 16 weight rows (quant/pack.h) times a few rows of
+ * rank trees. An instruction set supplies only the innermost part, a *job*: one
+ * rank's k of one panel of 16 weight rows (quant/pack.h) times a few rows of
  * activations. */
 #ifndef DEVICE_CPU_CPU_MATMUL_H
 #define DEVICE_CPU_CPU_MATMUL_H
@@ -52,8 +53,8 @@ struct cpu_panel_job {
  * Float weights: k in segments that end at multiples of 256 of the whole row;
  * in each s = fmaf(w, x, s), k ascending, from 0; then acc = acc + s.
  *
- * The reference family reads floats in every format and adds the double sum of
- * the job at once. */
+ * The kernel set `reference` reads floats in every format and adds the double
+ * sum of the job at once. */
 typedef void cpu_panel_fn(const struct cpu_panel_job *s);
 
 /* Where the segment ends that index k of a whole row is in; as chunks do. */
@@ -76,7 +77,7 @@ struct cpu_matmul_isa {
     void (*add)(float *out, const float *a, const float *b, int64_t n);
 };
 
-/* The three ops with a family's functions for jobs. */
+/* The three ops with an instruction set's functions for jobs. */
 void cpu_matmul(const struct cpu_call *c, const struct cpu_matmul_isa *isa);
 void cpu_expert_matmul(const struct cpu_call *c,
                        const struct cpu_matmul_isa *isa);
@@ -90,25 +91,25 @@ size_t cpu_expert_matmul_scratch(const struct cpu_call *c,
 size_t cpu_expert_down_scratch(const struct cpu_call *c,
                                const struct cpu_matmul_isa *isa);
 
-/* The generic functions, for families that lack their own. */
+/* In plain C, for who lacks better. */
 void cpu_panel_generic(const struct cpu_panel_job *s);       /* any packed */
 void cpu_panel_plain_generic(const struct cpu_panel_job *s); /* any plain */
 void cpu_add_generic(float *out, const float *a, const float *b, int64_t n);
 
-/* out = in[0] in blocks of 8-bit values, by a family's encoder: with a scale
- * for each block, or, where the call has spans of the last dimension, for each
- * part of a span between two multiples of 256. */
+/* out = in[0] in blocks of 8-bit values, by the given encoder: with a scale for
+ * each block, or, where the call has spans of the last dimension, for each part
+ * of a span between two multiples of 256. */
 typedef void cpu_encode_fn(struct q8_block *dst, const float *src, int64_t n,
                            int64_t share);
 void cpu_quantize(const struct cpu_call *c, cpu_encode_fn *encode);
 
-/* Rows of a table by index; the same code in every family. */
+/* Rows of a table by index; the same code in every kernel set. */
 void cpu_gather_rows(const struct cpu_call *c);
 
-/* Each puts its functions into the table, generic first. */
+/* Each puts its functions into the table (cpu_dispatch.c). */
 void cpu_matmul_init_reference(struct cpu_kernels *k);
 void cpu_matmul_init_generic(struct cpu_kernels *k);
 void cpu_matmul_init_avx2(struct cpu_kernels *k);
-void cpu_matmul_init_avx512(struct cpu_kernels *k);
+void cpu_matmul_init_avx512_vnni(struct cpu_kernels *k);
 
 #endif

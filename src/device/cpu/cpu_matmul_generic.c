@@ -1,5 +1,5 @@
-/* Jobs of contractions in plain C. They are the specification: the vector
- * families give the same bits, lane by lane, and are tested against these.
+/* Jobs of contractions in plain C. They are the specification: vectors
+ * give the same bits, lane by lane, and are tested against these.
  * Written to be read, not to be fast. */
 #include <math.h>
 
@@ -180,7 +180,7 @@ void cpu_panel_plain_generic(const struct cpu_panel_job *s)
     }
 }
 
-/* ---- the family ---------------------------------------------------------- */
+/* ---- the table ----------------------------------------------------------- */
 
 void cpu_add_generic(float *out, const float *a, const float *b, int64_t n)
 {
@@ -195,7 +195,7 @@ static const struct cpu_matmul_isa isa = {
     .add = cpu_add_generic,
 };
 
-#include "device/cpu/cpu_matmul_family_template.h"
+#include "device/cpu/cpu_matmul_ops_template.h"
 
 /* Parts between multiples of 256. */
 static int64_t span_parts(const struct rank_span *p)

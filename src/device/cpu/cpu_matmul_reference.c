@@ -1,6 +1,6 @@
-/* The reference family: weights decoded by their definition, activations as
- * floats, sums in double. Nearer to exact arithmetic than the others and with
- * bits of its own; it too depends on nothing but ranks. */
+/* The kernel set `reference`: weights decoded by their definition, activations
+ * as floats, sums in double. Nearer to exact arithmetic than the others and
+ * with bits of its own; it too depends on nothing but ranks. */
 #include "base/half.h"
 #include "device/cpu/cpu_matmul.h"
 
@@ -82,7 +82,7 @@ static void panel_plain(const struct cpu_panel_job *s)
     }
 }
 
-/* ---- the family ---------------------------------------------------------- */
+/* ---- the table ----------------------------------------------------------- */
 
 static const struct cpu_matmul_isa isa = {
     .packed = {[0 ... PL_FORMAT_COUNT - 1] = panel_packed},
@@ -90,7 +90,7 @@ static const struct cpu_matmul_isa isa = {
     .add = cpu_add_generic,
 };
 
-#include "device/cpu/cpu_matmul_family_template.h"
+#include "device/cpu/cpu_matmul_ops_template.h"
 
 void cpu_matmul_init_reference(struct cpu_kernels *k)
 {

@@ -1,7 +1,7 @@
-/* Jobs of contractions with vectors: the text of the AVX2 and AVX-512 families.
- * Included once by each, after cpu_unpack_tmpl.h; a vector lane is a weight
- * row, so the steps are those of cpu_panel_generic for W rows at a time and the
- * bits are its bits. GEMM(format) is the family's way with many rows of
+/* Jobs of contractions with vectors, one text for all instruction sets.
+ * Included by each cpu_matmul_*.c, after cpu_unpack_tmpl.h; a vector lane is a
+ * weight row, so the steps are those of cpu_panel_generic for W rows at a time
+ * and the bits are its bits. GEMM(format) is the way with many rows of
  * activations, or NULL. */
 
 enum {
@@ -377,7 +377,7 @@ TMPL void panel_float(const struct cpu_panel_job *s, pl_format f)
     }
 }
 
-/* ---- the family ---------------------------------------------------------- */
+/* ---- the table ----------------------------------------------------------- */
 
 #define FLOATS(X) X(F32) X(F16) X(BF16)
 
@@ -418,4 +418,4 @@ static const struct cpu_matmul_isa isa = {
     .add = add,
 };
 
-#include "device/cpu/cpu_matmul_family_template.h"
+#include "device/cpu/cpu_matmul_ops_template.h"

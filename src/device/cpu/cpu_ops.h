@@ -6,13 +6,12 @@
 
 #include "device/cpu/cpu_kernel.h"
 
-/* Each fills its ops' entries of the table; the first serves CPU_REFERENCE
- * too. The latter two exist on x86-64 only. */
+/* Each fills its ops' entries of the table (cpu_dispatch.c). */
 void cpu_ops_init_generic(struct cpu_kernels *k);
 void cpu_ops_init_avx2(struct cpu_kernels *k);
 void cpu_ops_init_avx512(struct cpu_kernels *k);
 
-/* The ops that only move bytes, and custom; one form serves all families. */
+/* The ops that only move bytes, and custom; one form serves all kernel sets. */
 void cpu_move_init(struct cpu_kernels *k);
 
 /* Calls the kernel of an op of the caller's own (pl_custom). */
@@ -26,7 +25,7 @@ void cpu_cache_read_row(pl_format f, int64_t d, bool values, const void *tile,
                         int j, void *row);
 void cpu_cache_write_row(pl_format f, int64_t d, bool values, void *tile, int j,
                          const void *row);
-/* d floats as a row of a cache, as cache_write has it; any family gives the
+/* d floats as a row of a cache, as cache_write has it; any kernel set gives the
  * same bytes. */
 void cpu_cache_encode_row(pl_format f, void *row, const float *x, int64_t d);
 

@@ -1,6 +1,5 @@
 /* Ops on rows of the last dimension: RMSNorm, RoPE, softmax, routers, and the
- * sum over the dimension before it. Included once a family by
- * cpu_ops_template.h.
+ * sum over the dimension before it. Included by cpu_ops_template.h.
  *
  * A row is one thread's, and its sums run over lanes i mod 16 (RMSNorm: i mod
  * 64) in ascending order, then along a fixed tree: they depend on the row and

@@ -1,6 +1,6 @@
 /* What contractions with vectors have in common: packed weights to codes and
- * scales. Included once by a family, before cpu_gemm_tmpl.h and
- * cpu_matmul_tmpl.h; a vector lane is a weight row.
+ * scales. Included by each cpu_matmul_*.c, before its
+ * cpu_gemm_*_tmpl.h and cpu_matmul_tmpl.h; a vector lane is a weight row.
  *
  * The includer defines, for its instruction set:
  *

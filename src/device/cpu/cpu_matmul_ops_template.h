@@ -1,4 +1,4 @@
-/* The three contractions of one family, for the file that defines its
+/* The three contractions of one instruction set, for the file that defines its
  * `static const struct cpu_matmul_isa isa` and then includes this. */
 
 static void run_matmul(const struct cpu_call *c)

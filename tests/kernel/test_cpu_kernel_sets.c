@@ -1,4 +1,4 @@
-/* What stands beside the contractions in a family's table: rows by index,
+/* What stands beside the contractions in a kernel set's table: rows by index,
  * activations to 8 bits, sums, names. */
 #include "lib/support.h"
 
@@ -47,7 +47,7 @@ TEST(gather_rows_decodes_and_pads)
     struct cpu_kernels k;
     struct weights_tree t;
 
-    cpu_kernels_init(&k, cpu_family_best());
+    cpu_kernels_init(&k, kernel_set_best());
     weights_tree_single(&t, 0);
     for (int i = 0; i < 2 * WEIGHTS_N_FORMAT; i++) {
         /* The device holds values 32 .. 95 and 160 .. 255 of each row. */
@@ -85,7 +85,7 @@ TEST(gather_rows_of_a_split_table)
 
     for (int i = 0; i < 52; i++)
         id[i] = i - 1;
-    cpu_kernels_init(&k, cpu_family_best());
+    cpu_kernels_init(&k, kernel_set_best());
     weights_tree_make(&t, 5, 1, 4, 0);
     assert_int_equal(t.t.n_out, 2); /* {1}, {2, 3} */
     got = gather(&k, &w, false, id, 52, span, 4, &t.t, 2);
@@ -134,13 +134,13 @@ TEST(q8_has_one_form)
     }
     for (int share = 32; share <= 256; share += 32) {
         q8_encode(want, x, 400 * 32, share);
-        for (int f = -1; weights_next_family(&f, &k);) {
+        for (int f = -1; weights_next_kernel_set(&f, &k);) {
             memset(got, 0xa5, 400 * sizeof(*got));
             k.q8(got, x, 400 * 32, share);
             for (int b = 0; b < 400; b++)
                 if (memcmp(&got[b], &want[b], sizeof(got[b])) != 0)
                     fail_msg("%s, a scale for %d: block %d differs",
-                             cpu_family_name(k.family), share, b);
+                             kernel_set_name(k.kernel_set), share, b);
         }
     }
     free(x);
@@ -153,7 +153,7 @@ TEST(add_adds_in_place_too)
     uint64_t seed = test_seed() + 9;
     struct cpu_kernels k;
 
-    for (int f = -1; weights_next_family(&f, &k);) {
+    for (int f = -1; weights_next_kernel_set(&f, &k);) {
         for (int64_t n = 0; n < 70; n++) {
             float *a = weights_floats(n, &seed), *b = weights_floats(n, &seed);
             float *want = weights_alloc((size_t)n * sizeof(float));
@@ -176,19 +176,54 @@ TEST(add_adds_in_place_too)
     }
 }
 
-TEST(families_have_names)
+TEST(kernel_sets_have_names)
 {
     struct cpu_kernels k;
+    enum kernel_set set;
+    pl_err err;
 
-    for (int f = 0; f < CPU_FAMILY_COUNT; f++)
-        assert_int_equal(
-            cpu_family_from_name(cpu_family_name((enum cpu_family)f)), f);
-    assert_int_equal(cpu_family_from_name("sse"), CPU_FAMILY_COUNT);
-    assert_true(cpu_family_runs(cpu_family_best()));
-    cpu_kernels_init(&k, CPU_REFERENCE);
+    for (int f = 0; f < KERNEL_SET_COUNT; f++) {
+        const char *name = kernel_set_name((enum kernel_set)f);
+        pl_status s = kernel_set_find(&set, name, false, &err);
+
+        if (kernel_set_runs((enum kernel_set)f))
+            TEST_OK(s, err);
+        else
+            assert_int_equal(s, PL_UNSUPPORTED);
+        TEST_OK(kernel_set_find(&set, name, true, &err), err);
+        assert_int_equal(set, f);
+    }
+    assert_int_equal(kernel_set_find(&set, "sse", true, &err), PL_BAD_ARGUMENT);
+    assert_string_equal(err.message,
+                        "kernel set 'sse' is unknown; there are reference, "
+                        "generic, avx2, avx512, avx512_vnni");
+    TEST_OK(kernel_set_find(&set, "", false, &err), err);
+    assert_int_equal(set, kernel_set_best());
+    assert_true(kernel_set_runs(set));
+    cpu_kernels_init(&k, KERNEL_SET_REFERENCE);
     assert_false(cpu_wants_q8(&k, KERNEL_matmul, PL_Q4_K));
-    cpu_kernels_init(&k, cpu_family_best());
+    cpu_kernels_init(&k, kernel_set_best());
     assert_true(cpu_wants_q8(&k, KERNEL_expert_down, PL_MXFP4));
     assert_false(cpu_wants_q8(&k, KERNEL_matmul, PL_F16));
     assert_false(cpu_wants_q8(&k, KERNEL_gather_rows, PL_Q8_0));
+}
+
+/* A processor with AVX-512 but not VNNI has the ops of the one and the
+ * contractions of what is below. */
+TEST(kernel_sets_stand_on_those_that_need_less)
+{
+    struct cpu_kernels generic, avx2, avx512, vnni;
+
+    cpu_kernels_init(&generic, KERNEL_SET_GENERIC);
+    cpu_kernels_init(&avx2, KERNEL_SET_AVX2);
+    cpu_kernels_init(&avx512, KERNEL_SET_AVX512);
+    cpu_kernels_init(&vnni, KERNEL_SET_AVX512_VNNI);
+    for (int i = 0; i < KERNEL_COUNT; i++) {
+        cpu_kernel *run = avx512.kernel[i].run;
+
+        assert_true(run == (kernel_is_contraction((enum kernel)i)
+                                ? avx2.kernel[i].run
+                                : vnni.kernel[i].run));
+        assert_true((run == NULL) == (generic.kernel[i].run == NULL));
+    }
 }

@@ -92,7 +92,7 @@ v_dot(vi acc, const vu *code, const int8_t *q, int n, int max)
 
 #include "device/cpu/cpu_matmul_tmpl.h"
 
-void cpu_matmul_init_avx512(struct cpu_kernels *k)
+void cpu_matmul_init_avx512_vnni(struct cpu_kernels *k)
 {
     init_ops(k);
 }

@@ -1,0 +1,38 @@
+/* Features of processors, as the processor itself and the system name them. */
+#include "machine/cpu_features.h"
+
+#if defined(__x86_64__)
+
+#include <cpuid.h>
+
+unsigned cpu_features(void)
+{
+    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0, has = 0;
+
+    /* Every CPU with AVX2 also has F16C, which clang 14 cannot ask for. */
+    __builtin_cpu_init();
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
+        return 0;
+    has = CPU_AVX2;
+    /* AVX-VNNI neither: bit 4 of this leaf, Intel's manual, volume 2, CPUID */
+    if (__get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax >> 4 & 1))
+        has |= CPU_AVX_VNNI;
+    if (!__builtin_cpu_supports("avx512f") ||
+        !__builtin_cpu_supports("avx512bw") ||
+        !__builtin_cpu_supports("avx512vl") ||
+        !__builtin_cpu_supports("avx512dq"))
+        return has;
+    has |= CPU_AVX512;
+    if (__builtin_cpu_supports("avx512vnni"))
+        has |= CPU_AVX512_VNNI;
+    return has;
+}
+
+#else
+
+unsigned cpu_features(void)
+{
+    return 0;
+}
+
+#endif

@@ -1,0 +1,16 @@
+/* What the processors of this machine have beyond their baseline, and the
+ * system lets a process use. */
+#ifndef MACHINE_CPU_FEATURES_H
+#define MACHINE_CPU_FEATURES_H
+
+/* Bits of a set of features. */
+enum cpu_feature {
+    CPU_AVX2 = 1 << 0,        /* with FMA and F16C: Haswell, Zen and later */
+    CPU_AVX512 = 1 << 1,      /* F, BW, VL and DQ: Skylake-X, Zen 4 and later */
+    CPU_AVX512_VNNI = 1 << 2, /* Cascade Lake, Zen 4 and later */
+    CPU_AVX_VNNI = 1 << 3,    /* 256 bits: Alder Lake, Zen 5 and later */
+};
+
+unsigned cpu_features(void);
+
+#endif
