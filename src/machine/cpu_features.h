@@ -9,6 +9,9 @@ enum cpu_feature {
     CPU_AVX512 = 1 << 1,      /* F, BW, VL and DQ: Skylake-X, Zen 4 and later */
     CPU_AVX512_VNNI = 1 << 2, /* Cascade Lake, Zen 4 and later */
     CPU_AVX_VNNI = 1 << 3,    /* 256 bits: Alder Lake, Zen 5 and later */
+    CPU_NEON = 1 << 4,        /* every AArch64 that runs Linux */
+    CPU_DOTPROD = 1 << 5,     /* SDOT: Cortex-A76, Neoverse N1 and later */
+    CPU_I8MM = 1 << 6,        /* SMMLA: Cortex-X2, Neoverse V1 and later */
 };
 
 unsigned cpu_features(void);

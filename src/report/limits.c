@@ -21,8 +21,6 @@
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-#elif defined(__aarch64__)
-#include <sys/auxv.h>
 #endif
 
 static double seconds(void)
@@ -201,7 +199,7 @@ static void fmla(long n)
 
 static bool has_dot(void)
 {
-    return getauxval(AT_HWCAP) >> 20 & 1; /* HWCAP_ASIMDDP */
+    return cpu_features() & CPU_DOTPROD;
 }
 
 static bool always(void)

@@ -111,5 +111,8 @@ void cpu_matmul_init_reference(struct cpu_kernels *k);
 void cpu_matmul_init_generic(struct cpu_kernels *k);
 void cpu_matmul_init_avx2(struct cpu_kernels *k);
 void cpu_matmul_init_avx512_vnni(struct cpu_kernels *k);
+void cpu_matmul_init_neon(struct cpu_kernels *k);
+void cpu_matmul_init_dotprod(struct cpu_kernels *k);
+void cpu_matmul_init_i8mm(struct cpu_kernels *k);
 
 #endif

@@ -1,0 +1,4 @@
+/* Contractions for AArch64 CPUs with I8MM (Neoverse V1,
+ * Cortex-X2, Apple M2). */
+#define CPU_MATMUL_INIT cpu_matmul_init_i8mm
+#include "device/cpu/cpu_matmul_neon_tmpl.h"
