@@ -16,7 +16,7 @@ enum kernel_set {
     KERNEL_SET_AVX2,
     KERNEL_SET_AVX512,
     KERNEL_SET_AVX512_VNNI,
-    KERNEL_SET_NEON,
+    KERNEL_SET_NEON, /* from here on AArch64's */
     KERNEL_SET_DOTPROD,
     KERNEL_SET_I8MM,
     KERNEL_SET_COUNT
