@@ -1,6 +1,6 @@
-/* Many rows of activations with SDOT, or SMMLA where I8MM is there: eight weight
- * rows times four rows of activations, their sums in registers. Included by
- * cpu_matmul_neon_tmpl.h.
+/* Many rows of activations with SDOT, or SMMLA where I8MM is there: eight
+ * weight rows times four rows of activations, their sums in registers. Included
+ * by cpu_matmul_neon_tmpl.h.
  *
  * Both take signed bytes, so what is unpacked are levels, codes less the bias.
  * SDOT multiplies a dword of four weight rows with one of a row of activations;
@@ -59,8 +59,8 @@ TMPL int unit_size(struct shape f)
 }
 
 /* A unit of arranged activations: int8 x[tiles][128], a tile's dwords [8][TOK]
- * for SDOT, its values [4][TOK][8] for SMMLA; float d[TOK]; int16 sums of halves
- * [tiles][TOK][2]. */
+ * for SDOT, its values [4][TOK][8] for SMMLA; float d[TOK]; int16 sums of
+ * halves [tiles][TOK][2]. */
 enum { TOK4 = 4 * TOK };
 
 TMPL int act_d(struct shape f)

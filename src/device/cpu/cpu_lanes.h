@@ -1,8 +1,8 @@
 /* Sixteen floats at a time, with the same bits on every instruction set.
  *
  * It is the one that the including file is compiled for: AVX-512, AVX2 with FMA
- * and F16C, or plain C, whose loops are the specification. NEON, which is in the
- * base of AArch64, is asked for by defining LANES_NEON. Every operation
+ * and F16C, or plain C, whose loops are the specification. NEON, which is in
+ * the base of AArch64, is asked for by defining LANES_NEON. Every operation
  * rounds once as its plain form does; min and max return the second operand
  * when the comparison fails (equal or NaN), as x86 does. Not a vector library:
  * only what the kernels of this folder use. */
