@@ -65,6 +65,7 @@ void cost_assumed(struct cost_rates *out, const struct device_desc *d,
         [KERNEL_SET_REFERENCE] = {0.5e9, 0.5e9},
         [KERNEL_SET_GENERIC] = {1e9, 1e9},
         [KERNEL_SET_AVX2] = {8e9, 30e9},
+        [KERNEL_SET_AVX_VNNI] = {8e9, 50e9},
         [KERNEL_SET_AVX512] = {8e9, 30e9},
         [KERNEL_SET_AVX512_VNNI] = {8e9, 60e9},
         /* by the width of their instructions; not measured */

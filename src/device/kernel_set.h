@@ -14,6 +14,7 @@ enum kernel_set {
     KERNEL_SET_REFERENCE, /* plain C, float activations; no set stands on it */
     KERNEL_SET_GENERIC,   /* plain C: the specification */
     KERNEL_SET_AVX2,
+    KERNEL_SET_AVX_VNNI,
     KERNEL_SET_AVX512,
     KERNEL_SET_AVX512_VNNI,
     KERNEL_SET_NEON, /* from here on AArch64's */

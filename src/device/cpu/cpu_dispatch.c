@@ -33,6 +33,8 @@ static const struct {
                             cpu_matmul_init_generic},
     [KERNEL_SET_AVX2] = {"avx2", CPU_AVX2, X86(cpu_ops_init_avx2),
                          X86(cpu_matmul_init_avx2)},
+    [KERNEL_SET_AVX_VNNI] = {"avx_vnni", CPU_AVX2 | CPU_AVX_VNNI, NULL,
+                             X86(cpu_matmul_init_avx_vnni)},
     [KERNEL_SET_AVX512] = {"avx512", CPU_AVX2 | CPU_AVX512,
                            X86(cpu_ops_init_avx512), NULL},
     [KERNEL_SET_AVX512_VNNI] = {"avx512_vnni",

@@ -11,7 +11,7 @@
  *
  * All of it is exact, so it is the sum that cpu_matmul.h defines. */
 
-enum { TOK = 4, TILE_PASS = 16, CHUNK_PASS = 2 };
+enum { TILE_PASS = 16, CHUNK_PASS = 2 };
 
 /* ---- shapes -------------------------------------------------------------- */
 
@@ -155,20 +155,6 @@ TMPL void gemm_unpack(uint8_t *dst, const struct pack *p, const uint8_t *panel,
 
 /* ---- activations --------------------------------------------------------- */
 
-/* Four dwords of each of four rows to [4][TOK]. */
-TMPL void deal_dwords(uint8_t *dst, const __m128i x[TOK])
-{
-    __m128i a = _mm_unpacklo_epi32(x[0], x[1]);
-    __m128i b = _mm_unpacklo_epi32(x[2], x[3]);
-    __m128i c = _mm_unpackhi_epi32(x[0], x[1]);
-    __m128i d = _mm_unpackhi_epi32(x[2], x[3]);
-
-    _mm_storeu_si128((__m128i *)dst, _mm_unpacklo_epi64(a, b));
-    _mm_storeu_si128((__m128i *)(dst + TOK4), _mm_unpackhi_epi64(a, b));
-    _mm_storeu_si128((__m128i *)(dst + 2 * TOK4), _mm_unpacklo_epi64(c, d));
-    _mm_storeu_si128((__m128i *)(dst + 3 * TOK4), _mm_unpackhi_epi64(c, d));
-}
-
 TMPL void gemm_deal(uint8_t *dst, const struct pack *p,
                     const struct q8_block *const *x, int n, struct shape f)
 {
@@ -183,18 +169,15 @@ TMPL void gemm_deal(uint8_t *dst, const struct pack *p,
             memset(dst, 0, (size_t)act_size(f));
         for (int i = 0; i < n_tile; i++) {
             const struct q8_block *b[TOK];
-            __m128i q[TOK];
+            __m256i q[TOK];
 
             for (int t = 0; t < TOK; t++) {
                 b[t] = t < n ? x[t] + block + i : &none;
                 memcpy(dst + act_sums(f) + i * TOK4 + 4 * t, b[t]->sum, 4);
                 memcpy(dst + act_d(f) + 4 * t, &b[t]->d, 4);
+                q[t] = _mm256_loadu_si256((const __m256i *)b[t]->q);
             }
-            for (int k = 0; k < 2; k++) {
-                for (int t = 0; t < TOK; t++)
-                    q[t] = _mm_loadu_si128((const __m128i *)b[t]->q + k);
-                deal_dwords(dst + (8 * i + 4 * k) * TOK4, q);
-            }
+            deal_dwords(dst + 8 * i * TOK4, q);
         }
     }
 }

@@ -110,6 +110,7 @@ void cpu_gather_rows(const struct cpu_call *c);
 void cpu_matmul_init_reference(struct cpu_kernels *k);
 void cpu_matmul_init_generic(struct cpu_kernels *k);
 void cpu_matmul_init_avx2(struct cpu_kernels *k);
+void cpu_matmul_init_avx_vnni(struct cpu_kernels *k);
 void cpu_matmul_init_avx512_vnni(struct cpu_kernels *k);
 void cpu_matmul_init_neon(struct cpu_kernels *k);
 void cpu_matmul_init_dotprod(struct cpu_kernels *k);

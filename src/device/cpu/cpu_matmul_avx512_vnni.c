@@ -4,11 +4,12 @@
 #include <immintrin.h>
 #include <stdint.h>
 
-enum { W = 16, FLOAT_TOK = 8, WIDE_UNSIGNED = 1 };
+enum { W = 16, FLOAT_TOK = 8, WIDE_UNSIGNED = 1, TOK = 6 };
 
 typedef int32_t vi __attribute__((vector_size(4 * W), may_alias));
 typedef uint32_t vu __attribute__((vector_size(4 * W), may_alias));
 typedef float vf __attribute__((vector_size(4 * W), may_alias));
+typedef int8_t vb __attribute__((vector_size(4 * W), may_alias));
 
 static inline vi v_set(int32_t x)
 {
@@ -65,30 +66,55 @@ static inline vi v_pairs(vi a, vi b)
     return (vi)_mm512_madd_epi16((__m512i)a, (__m512i)b);
 }
 
-static inline vi v_fold(vi acc, vi a, vi b)
+static inline vi v_pairs_add(vi acc, vi a, vi b)
 {
-    return (vi)_mm512_dpwssd_epi32((__m512i)acc, (__m512i)a,
-                                   (__m512i)(b & 0xffff));
+    return (vi)_mm512_dpwssd_epi32((__m512i)acc, (__m512i)a, (__m512i)b);
 }
 
-static inline __attribute__((always_inline)) vi
-v_dot(vi acc, const vu *code, const int8_t *q, int n, int max)
+static inline vi v_dot4(vi acc, vi u, vi s)
 {
-    (void)max;
-#pragma GCC unroll 8
-    for (int i = 0; i < n; i++) {
-        int32_t x;
-
-        __builtin_memcpy(&x, q + 4 * i, sizeof(x));
-        acc = (vi)_mm512_dpbusd_epi32((__m512i)acc, (__m512i)code[i],
-                                      _mm512_set1_epi32(x));
-    }
-    return acc;
+    return (vi)_mm512_dpbusd_epi32((__m512i)acc, (__m512i)u, (__m512i)s);
 }
+
+/* Dwords 0 .. 7 of each row of activations to [8][TOK]. */
+static inline void deal_dwords(uint8_t *dst, const __m256i x[TOK])
+{
+    /* Where dword i of the result comes from: of rows 0 to 3, 32 of them in two
+     * vectors, and of rows 4 and 5, 16 in a third. */
+#define FROM(i)   ((i) % 6 < 4 ? (i) % 6 * 8 + (i) / 6 : 0)
+#define FROM45(i) ((i) % 6 < 4 ? (i) % 16 : 16 + ((i) % 6 - 4) * 8 + (i) / 6)
+#define SIXTEEN(f, i)                                                          \
+    f(i), f(i + 1), f(i + 2), f(i + 3), f(i + 4), f(i + 5), f(i + 6),          \
+        f(i + 7), f(i + 8), f(i + 9), f(i + 10), f(i + 11), f(i + 12),         \
+        f(i + 13), f(i + 14), f(i + 15)
+    const __m512i x01 =
+        _mm512_inserti64x4(_mm512_castsi256_si512(x[0]), x[1], 1);
+    const __m512i x23 =
+        _mm512_inserti64x4(_mm512_castsi256_si512(x[2]), x[3], 1);
+    const __m512i x45 =
+        _mm512_inserti64x4(_mm512_castsi256_si512(x[4]), x[5], 1);
+#define DEAL(i)                                                                \
+    do {                                                                       \
+        __m512i v = _mm512_permutex2var_epi32(                                 \
+            x01, (__m512i)(vi){SIXTEEN(FROM, i)}, x23);                        \
+        v = _mm512_permutex2var_epi32(v, (__m512i)(vi){SIXTEEN(FROM45, i)},    \
+                                      x45);                                    \
+        _mm512_storeu_si512((void *)(dst + 4 * (i)), v);                       \
+    } while (0)
+    DEAL(0);
+    DEAL(16);
+    DEAL(32);
+#undef DEAL
+#undef SIXTEEN
+#undef FROM45
+#undef FROM
+}
+
+#include "device/cpu/cpu_vnni_tmpl.h"
 
 #include "device/cpu/cpu_unpack_tmpl.h"
 
-#include "device/cpu/cpu_gemm_avx512_tmpl.h"
+#include "device/cpu/cpu_gemm_vnni_tmpl.h"
 
 #include "device/cpu/cpu_matmul_tmpl.h"
 

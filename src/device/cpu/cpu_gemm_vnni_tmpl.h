@@ -1,6 +1,7 @@
-/* Many rows of activations with AVX-512 VNNI: two panels times six rows, the 12
- * sums of integers and the 12 of floats in registers. Included by
- * cpu_matmul_avx512_vnni.c.
+/* Many rows of activations with VNNI: two vectors of weight rows times TOK rows
+ * of activations, a number that the includer defines. In 512 bits these are two
+ * panels times six, and the 12 sums of integers and the 12 of floats are in
+ * registers; in 256 one panel times four, and only the 8 of integers are.
  *
  * vpdpbusd multiplies unsigned with signed bytes. Activations are the unsigned
  * ones, q + 128; weights are *lifted* codes, c - lift. A chain of products
@@ -16,7 +17,7 @@
  *
  * All of it is exact, so it is the sum that cpu_matmul.h defines. */
 
-enum { TOK = 6, TILE_PASS = 16, CHUNK_PASS = 2 };
+enum { VECTORS = 2, TILE_PASS = 16, CHUNK_PASS = 2 };
 
 /* ---- shapes -------------------------------------------------------------- */
 
@@ -135,35 +136,38 @@ TMPL int act_size(struct shape f)
 
 TMPL void put(uint8_t *dst, vi v)
 {
-    _mm512_store_si512((void *)dst, (__m512i)v);
+    memcpy(dst, &v, sizeof v);
 }
 
-/* The lifted codes, what the folds' chains begin at, and scales. */
+/* The lifted codes, what the folds' chains begin at, and scales, of rows W * h
+ * and on; dst and low are those of row 0. */
 TMPL void unpack_tile(uint8_t *dst, const uint8_t *low, const struct scales *w,
-                      vu table, struct shape f)
+                      int h, vu table, struct shape f)
 {
-    const __m512i ones = _mm512_set1_epi8((char)128);
+    const vi flip = v_set((int32_t)0x80808080u);
     const int n = 8 / folds_of(f);
     const int32_t scale_mask = is_folded(f) ? 0xffff : -1;
     vu code[8];
 
+    dst += 4 * W * h;
+    low += 4 * W * h;
     unpack(code, low, low + 64 * f.low_bits, table, f);
 #pragma GCC unroll 4
     for (int i = 0; i < folds_of(f); i++) {
-        __m512i sum = _mm512_setzero_si512();
+        vi sum = v_set(0);
 
 #pragma GCC unroll 8
         for (int j = n * i; j < n * i + n; j++) {
-            __m512i c = (__m512i)code[j];
+            vi c = (vi)code[j];
 
             if (is_wide(f))
-                c = _mm512_xor_si512(c, ones);
+                c ^= flip;
             else if (lift_of(f) != 0)
-                c = _mm512_sub_epi8(c, _mm512_set1_epi8((char)lift_of(f)));
-            put(dst + tile_codes(f) + ROW16 * j, (vi)c);
-            sum = _mm512_dpbusd_epi32(sum, ones, c);
+                c = (vi)((vb)c - (int8_t)lift_of(f));
+            put(dst + tile_codes(f) + ROW16 * j, c);
+            sum = v_dot4(sum, flip, c);
         }
-        put(dst + ROW16 * i, -(vi)sum);
+        put(dst + ROW16 * i, -sum);
     }
     if (!has_chunks(f))
         return;
@@ -172,12 +176,13 @@ TMPL void unpack_tile(uint8_t *dst, const uint8_t *low, const struct scales *w,
         put(dst + tile_scale(f) + ROW16, w->s[1] & scale_mask);
 }
 
-/* What a chunk's head has of tile i. */
-TMPL void unpack_sums(uint8_t *head, const struct scales *w, int i,
+/* What a chunk's head has of rows W * h and on of tile i. */
+TMPL void unpack_sums(uint8_t *head, const struct scales *w, int i, int h,
                       struct shape f)
 {
-    uint8_t *owed = head + head_owed(f) + ROW16 * (i / 2);
-    uint8_t *m = head + head_m(f) + ROW16 * (has_half_min(f) ? i : i / 2);
+    uint8_t *at = head + 4 * W * h;
+    uint8_t *owed = at + head_owed(f) + ROW16 * (i / 2);
+    uint8_t *m = at + head_m(f) + ROW16 * (has_half_min(f) ? i : i / 2);
     int to = i % 2 * 16;
     vi before = v_set(0);
 
@@ -208,80 +213,46 @@ TMPL void gemm_unpack(uint8_t *dst, const struct pack *p, const uint8_t *panel,
                                    : (size_t)u * (size_t)rule->tile_bytes);
         const uint8_t *tile = sup + rule->sup_bytes;
         int n_tile = has_chunks(f) ? p->chunk[u].n / 32 : 1;
-        struct scales w = {0};
 
         if (has_chunks(f) && n_tile < 8)
             memset(dst, 0, (size_t)unit_size(f));
         for (int i = 0; i < n_tile; i++, tile += rule->tile_bytes) {
-            scales_read(&w, sup, tile, 0, f);
-            unpack_tile(dst + head_bytes(f) + i * tile_size(f),
-                        tile + rule->sub_bytes, &w, table, f);
-            if (has_chunks(f))
-                unpack_sums(dst, &w, i, f);
+#pragma GCC unroll 2
+            for (int h = 0; h < HALVES; h++) {
+                struct scales w = {0};
+
+                scales_read(&w, sup, tile, h, f);
+                unpack_tile(dst + head_bytes(f) + i * tile_size(f),
+                            tile + rule->sub_bytes, &w, h, table, f);
+                if (has_chunks(f))
+                    unpack_sums(dst, &w, i, h, f);
+                put(dst + 4 * W * h, (vi)w.d);
+                if (has_min(f))
+                    put(dst + ROW16 + 4 * W * h, (vi)w.dmin);
+            }
             __builtin_prefetch(tile + 2048);
             __builtin_prefetch(tile + 2048 + 64);
             __builtin_prefetch(tile + 2048 + 128);
             __builtin_prefetch(tile + 2048 + 192);
         }
-        put(dst, (vi)w.d);
-        if (has_min(f))
-            put(dst + ROW16, (vi)w.dmin);
     }
 }
 
 /* ---- activations --------------------------------------------------------- */
 
-/* Dwords 0 .. 7 of six rows to [8][6]. */
-TMPL void deal_dwords(uint8_t *dst, const __m256i x[TOK])
-{
-    /* Where dword i of the result comes from: of rows 0 to 3, 32 of them in two
-     * vectors, and of rows 4 and 5, 16 in a third. */
-#define FROM(i)   ((i) % 6 < 4 ? (i) % 6 * 8 + (i) / 6 : 0)
-#define FROM45(i) ((i) % 6 < 4 ? (i) % 16 : 16 + ((i) % 6 - 4) * 8 + (i) / 6)
-#define SIXTEEN(f, i)                                                          \
-    f(i), f(i + 1), f(i + 2), f(i + 3), f(i + 4), f(i + 5), f(i + 6),          \
-        f(i + 7), f(i + 8), f(i + 9), f(i + 10), f(i + 11), f(i + 12),         \
-        f(i + 13), f(i + 14), f(i + 15)
-    const __m512i flip = _mm512_set1_epi8((char)128);
-    const __m512i x01 =
-        _mm512_inserti64x4(_mm512_castsi256_si512(x[0]), x[1], 1);
-    const __m512i x23 =
-        _mm512_inserti64x4(_mm512_castsi256_si512(x[2]), x[3], 1);
-    const __m512i x45 =
-        _mm512_inserti64x4(_mm512_castsi256_si512(x[4]), x[5], 1);
-#define DEAL(i)                                                                \
-    do {                                                                       \
-        __m512i v = _mm512_permutex2var_epi32(                                 \
-            x01, (__m512i)(vi){SIXTEEN(FROM, i)}, x23);                        \
-        v = _mm512_permutex2var_epi32(v, (__m512i)(vi){SIXTEEN(FROM45, i)},    \
-                                      x45);                                    \
-        _mm512_storeu_si512((void *)(dst + 4 * (i)),                           \
-                            _mm512_xor_si512(v, flip));                        \
-    } while (0)
-    DEAL(0);
-    DEAL(16);
-    DEAL(32);
-#undef DEAL
-#undef SIXTEEN
-#undef FROM45
-#undef FROM
-}
-
-TMPL void put_dword(uint8_t *dst, int32_t v)
-{
-    memcpy(dst, &v, sizeof v);
-}
-
 /* Tile i of the unit. */
 TMPL void arrange_tile(uint8_t *unit, const struct q8_block *const *x,
                        int64_t block, int i, int n, struct shape f)
 {
+    const __m256i flip = _mm256_set1_epi8((char)128);
     __m256i q[TOK];
 
 #pragma GCC unroll 6
-    for (int t = 0; t < TOK; t++)
-        q[t] = t < n ? _mm256_loadu_si256((const __m256i *)x[t][block].q)
-                     : _mm256_setzero_si256();
+    for (int t = 0; t < TOK; t++) {
+        q[t] = flip;
+        if (t < n)
+            q[t] ^= _mm256_loadu_si256((const __m256i *)x[t][block].q);
+    }
     deal_dwords(unit + i * 8 * TOK4, q);
     for (int t = 0; has_min(f) && t < TOK; t++) {
         int lo = t < n ? x[t][block].sum[0] : 0;
@@ -323,88 +294,82 @@ TMPL void gemm_deal(uint8_t *dst, const struct pack *p,
 
 /* ---- products ------------------------------------------------------------ */
 
-TMPL __m512i get(const uint8_t *p)
+TMPL vi get(const uint8_t *p)
 {
-    return _mm512_load_si512((const void *)p);
+    return (vi)load(p);
 }
 
-TMPL __m512i dword_at(const uint8_t *p)
+TMPL vi dword_at(const uint8_t *p)
 {
-    return _mm512_set1_epi32(load_dword(p));
+    return v_set(load_dword(p));
 }
 
-TMPL __m512 float_at(const uint8_t *p)
-{
-    return _mm512_castsi512_ps(dword_at(p));
-}
-
-/* dot[t][g] = the chain over dwords first .. first + n - 1 of a tile. */
-TMPL void chain(__m512i dot[TOK][GEMM_PANELS], const uint8_t *init,
-                const uint8_t *codes, const uint8_t *x, size_t stride,
-                int first, int n, const int n_tok)
+/* dot[t][g] = the chain over dwords first .. first + n - 1 of a tile, g being
+ * one of VECTORS, whose unpacked weights are `step` bytes apart. */
+TMPL void chain(vi dot[TOK][VECTORS], const uint8_t *init, const uint8_t *codes,
+                const uint8_t *x, size_t step, int first, int n,
+                const int n_tok)
 {
     UNROLL for (int t = 0; t < n_tok; t++)
-        UNROLL for (int g = 0; g < GEMM_PANELS; g++) dot[t][g] =
-            get(init + (size_t)g * stride);
+        UNROLL for (int g = 0; g < VECTORS; g++) dot[t][g] =
+            get(init + (size_t)g * step);
     UNROLL for (int i = first; i < first + n; i++)
     {
-        __m512i w[GEMM_PANELS];
+        vi w[VECTORS];
 
-        UNROLL for (int g = 0; g < GEMM_PANELS; g++) w[g] =
-            get(codes + ROW16 * i + (size_t)g * stride);
+        UNROLL for (int g = 0; g < VECTORS; g++) w[g] =
+            get(codes + ROW16 * i + (size_t)g * step);
         UNROLL for (int t = 0; t < n_tok; t++)
         {
-            __m512i v = dword_at(x + i * TOK4 + 4 * t);
+            vi v = dword_at(x + i * TOK4 + 4 * t);
 
-            UNROLL for (int g = 0; g < GEMM_PANELS; g++) dot[t][g] =
-                _mm512_dpbusd_epi32(dot[t][g], v, w[g]);
+            UNROLL for (int g = 0; g < VECTORS; g++) dot[t][g] =
+                v_dot4(dot[t][g], v, w[g]);
         }
     }
 }
 
-TMPL void run_tiles(const uint8_t *w, size_t stride, const uint8_t *x,
+TMPL void run_tiles(const uint8_t *w, size_t step, const uint8_t *x,
                     float *const *at, int64_t n_unit, const int n_tok,
                     struct shape f)
 {
-    __m512 acc[TOK][GEMM_PANELS];
+    vf acc[TOK][VECTORS];
 
     UNROLL for (int t = 0; t < n_tok; t++)
-        UNROLL for (int g = 0; g < GEMM_PANELS; g++) acc[t][g] =
-            _mm512_loadu_ps(at[t] + W * g);
+        UNROLL for (int g = 0; g < VECTORS; g++) acc[t][g] =
+            (vf)load(at[t] + W * g);
     for (int64_t u = 0; u < n_unit; u++) {
-        __m512i dot[TOK][GEMM_PANELS];
+        vi dot[TOK][VECTORS];
 
         chain(dot, w + head_bytes(f), w + head_bytes(f) + tile_codes(f), x,
-              stride, 0, 8, n_tok);
+              step, 0, 8, n_tok);
         UNROLL for (int t = 0; t < n_tok; t++)
         {
-            __m512 d = float_at(x + act_d(f) + 4 * t);
+            vf d = (vf)dword_at(x + act_d(f) + 4 * t);
 
-            UNROLL for (int g = 0; g < GEMM_PANELS; g++)
+            UNROLL for (int g = 0; g < VECTORS; g++)
             {
-                const uint8_t *wg = w + (size_t)g * stride;
+                const uint8_t *wg = w + (size_t)g * step;
 
-                acc[t][g] = _mm512_fmadd_ps(
-                    _mm512_mul_ps(d, _mm512_castsi512_ps(get(wg))),
-                    _mm512_cvtepi32_ps(dot[t][g]), acc[t][g]);
+                acc[t][g] =
+                    v_fma(d * (vf)get(wg), v_int_f(dot[t][g]), acc[t][g]);
                 if (has_min(f))
-                    acc[t][g] = _mm512_fmadd_ps(
-                        _mm512_mul_ps(d, _mm512_castsi512_ps(get(wg + ROW16))),
-                        float_at(x + act_sums(f) + 4 * t), acc[t][g]);
+                    acc[t][g] =
+                        v_fma(d * (vf)get(wg + ROW16),
+                              (vf)dword_at(x + act_sums(f) + 4 * t), acc[t][g]);
             }
         }
         w += unit_size(f);
         x += act_size(f);
     }
     UNROLL for (int t = 0; t < n_tok; t++)
-        UNROLL for (int g = 0; g < GEMM_PANELS; g++)
-            _mm512_storeu_ps(at[t] + W * g, acc[t][g]);
+        UNROLL for (int g = 0; g < VECTORS; g++)
+            memcpy(at[t] + W * g, &acc[t][g], sizeof acc[t][g]);
 }
 
 /* isum of the tile i joins isum[][]. */
-TMPL void add_tile(__m512i isum[TOK][GEMM_PANELS], const uint8_t *tile,
-                   size_t stride, const uint8_t *x, const int n_tok,
-                   struct shape f)
+TMPL void add_tile(vi isum[TOK][VECTORS], const uint8_t *tile, size_t step,
+                   const uint8_t *x, const int n_tok, struct shape f)
 {
     const int n = 8 / folds_of(f);
 
@@ -412,68 +377,67 @@ TMPL void add_tile(__m512i isum[TOK][GEMM_PANELS], const uint8_t *tile,
     {
         const uint8_t *scale =
             tile + tile_scale(f) + (has_halves(f) ? ROW16 * (i * n / 4) : 0);
-        __m512i dot[TOK][GEMM_PANELS];
+        vi dot[TOK][VECTORS];
 
-        chain(dot, tile + ROW16 * i, tile + tile_codes(f), x, stride, n * i, n,
+        chain(dot, tile + ROW16 * i, tile + tile_codes(f), x, step, n * i, n,
               n_tok);
-        UNROLL for (int g = 0; g < GEMM_PANELS; g++)
+        UNROLL for (int g = 0; g < VECTORS; g++)
         {
-            __m512i s = get(scale + (size_t)g * stride);
+            vi s = get(scale + (size_t)g * step);
 
-            UNROLL for (int t = 0; t < n_tok; t++) isum[t][g] =
-                is_folded(f)
-                    ? _mm512_dpwssd_epi32(isum[t][g], dot[t][g], s)
-                    : _mm512_add_epi32(isum[t][g],
-                                       _mm512_mullo_epi32(dot[t][g], s));
+            UNROLL for (int t = 0; t < n_tok; t++)
+            {
+                if (is_folded(f))
+                    isum[t][g] = v_pairs_add(isum[t][g], dot[t][g], s);
+                else
+                    isum[t][g] += dot[t][g] * s;
+            }
         }
     }
 }
 
-TMPL __m512i pairs_sum(const uint8_t *w, const uint8_t *x, int n)
+TMPL vi pairs_sum(const uint8_t *w, const uint8_t *x, int n)
 {
-    __m512i v = _mm512_setzero_si512();
+    vi v = v_set(0);
 
     UNROLL for (int i = 0; i < n; i++) v =
-        _mm512_dpwssd_epi32(v, dword_at(x + i * TOK4), get(w + ROW16 * i));
+        v_pairs_add(v, dword_at(x + i * TOK4), get(w + ROW16 * i));
     return v;
 }
 
-TMPL void run_chunks(const uint8_t *w, size_t stride, const uint8_t *x,
+TMPL void run_chunks(const uint8_t *w, size_t step, const uint8_t *x,
                      float *const *at, int64_t n_unit, const int n_tok,
                      struct shape f)
 {
     for (int64_t u = 0; u < n_unit; u++) {
-        __m512i isum[TOK][GEMM_PANELS];
+        vi isum[TOK][VECTORS];
 
         UNROLL for (int t = 0; t < n_tok; t++)
-            UNROLL for (int g = 0; g < GEMM_PANELS; g++) isum[t][g] =
-                owed_of(f) ? pairs_sum(w + (size_t)g * stride + head_owed(f),
+            UNROLL for (int g = 0; g < VECTORS; g++) isum[t][g] =
+                owed_of(f) ? pairs_sum(w + (size_t)g * step + head_owed(f),
                                        x + act_sums(f) + 4 * t, 4)
-                           : _mm512_setzero_si512();
+                           : v_set(0);
 #pragma GCC unroll 1
         for (int i = 0; i < 8; i++)
-            add_tile(isum, w + head_bytes(f) + i * tile_size(f), stride,
+            add_tile(isum, w + head_bytes(f) + i * tile_size(f), step,
                      x + i * 8 * TOK4, n_tok, f);
         UNROLL for (int t = 0; t < n_tok; t++)
         {
-            __m512 d = float_at(x + act_d(f) + 4 * t);
+            vf d = (vf)dword_at(x + act_d(f) + 4 * t);
 
-            UNROLL for (int g = 0; g < GEMM_PANELS; g++)
+            UNROLL for (int g = 0; g < VECTORS; g++)
             {
-                const uint8_t *wg = w + (size_t)g * stride;
-                __m512 acc = _mm512_loadu_ps(at[t] + W * g);
+                const uint8_t *wg = w + (size_t)g * step;
+                vf acc = (vf)load(at[t] + W * g);
 
-                acc = _mm512_fmadd_ps(
-                    _mm512_mul_ps(d, _mm512_castsi512_ps(get(wg))),
-                    _mm512_cvtepi32_ps(isum[t][g]), acc);
+                acc = v_fma(d * (vf)get(wg), v_int_f(isum[t][g]), acc);
                 if (has_min(f))
-                    acc = _mm512_fmadd_ps(
-                        _mm512_mul_ps(d, _mm512_castsi512_ps(get(wg + ROW16))),
-                        _mm512_cvtepi32_ps(pairs_sum(wg + head_m(f),
-                                                     x + act_sums(f) + 4 * t,
-                                                     has_half_min(f) ? 8 : 4)),
-                        acc);
-                _mm512_storeu_ps(at[t] + W * g, acc);
+                    acc = v_fma(d * (vf)get(wg + ROW16),
+                                v_int_f(pairs_sum(wg + head_m(f),
+                                                  x + act_sums(f) + 4 * t,
+                                                  has_half_min(f) ? 8 : 4)),
+                                acc);
+                memcpy(at[t] + W * g, &acc, sizeof acc);
             }
         }
         w += unit_size(f);
@@ -481,29 +445,34 @@ TMPL void run_chunks(const uint8_t *w, size_t stride, const uint8_t *x,
     }
 }
 
-TMPL void gemm_products(const void *w, size_t stride, const void *x,
+TMPL void gemm_products(const uint8_t *w, size_t stride, const void *x,
                         float *const *acc, int n, int64_t n_unit,
                         struct shape f)
 {
+    const size_t step = HALVES == 1 ? stride : 4 * W; /* to the next vector */
     float nowhere[GEMM_WIDTH] = {0};
-    float *at[TOK];
 
-    for (int t = 0; t < TOK; t++)
-        at[t] = t < n ? acc[t] : nowhere;
+    for (int row = 0; row < GEMM_WIDTH; row += VECTORS * W) {
+        const uint8_t *from = w + (size_t)(row / PACK_ROWS) * stride;
+        float *at[TOK];
+
+        for (int t = 0; t < TOK; t++)
+            at[t] = (t < n ? acc[t] : nowhere) + row;
 #define RUN(n_tok)                                                             \
     do {                                                                       \
         if (has_chunks(f))                                                     \
-            run_chunks(w, stride, x, at, n_unit, n_tok, f);                    \
+            run_chunks(from, step, x, at, n_unit, n_tok, f);                   \
         else                                                                   \
-            run_tiles(w, stride, x, at, n_unit, n_tok, f);                     \
+            run_tiles(from, step, x, at, n_unit, n_tok, f);                    \
     } while (0)
-    if (n > 4)
-        RUN(6);
-    else if (n > 2)
-        RUN(4);
-    else
-        RUN(2);
+        if (TOK > 4 && n > 4)
+            RUN(TOK);
+        else if (n > 2)
+            RUN(4);
+        else
+            RUN(2);
 #undef RUN
+    }
 }
 
 #include "device/cpu/cpu_gemm_formats_tmpl.h"

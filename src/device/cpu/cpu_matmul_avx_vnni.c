@@ -1,0 +1,28 @@
+/* Contractions for CPUs with AVX-VNNI, which is VNNI in 256 bits: Alder Lake and
+ * later, which have no AVX-512, and Zen 5. A panel's 16 rows are two vectors. */
+#include "device/cpu/cpu_ymm_tmpl.h"
+
+enum { WIDE_UNSIGNED = 1 };
+
+static inline vi v_pairs_add(vi acc, vi a, vi b)
+{
+    return (vi)_mm256_dpwssd_avx_epi32((__m256i)acc, (__m256i)a, (__m256i)b);
+}
+
+static inline vi v_dot4(vi acc, vi u, vi s)
+{
+    return (vi)_mm256_dpbusd_avx_epi32((__m256i)acc, (__m256i)u, (__m256i)s);
+}
+
+#include "device/cpu/cpu_vnni_tmpl.h"
+
+#include "device/cpu/cpu_unpack_tmpl.h"
+
+#include "device/cpu/cpu_gemm_vnni_tmpl.h"
+
+#include "device/cpu/cpu_matmul_tmpl.h"
+
+void cpu_matmul_init_avx_vnni(struct cpu_kernels *k)
+{
+    init_ops(k);
+}

@@ -1,0 +1,25 @@
+/* v_fold and v_dot of cpu_unpack_tmpl.h, for instruction sets with VNNI. The
+ * includer has defined its vectors, and
+ *
+ *   v_dot4        for each lane, acc + the dot product of four unsigned bytes u
+ *                 with four signed ones s
+ *   v_pairs_add   acc + v_pairs(a, b) */
+
+static inline vi v_fold(vi acc, vi a, vi b)
+{
+    return v_pairs_add(acc, a, b & 0xffff);
+}
+
+static inline __attribute__((always_inline)) vi
+v_dot(vi acc, const vu *code, const int8_t *q, int n, int max)
+{
+    (void)max; /* codes have all 8 bits */
+#pragma GCC unroll 8
+    for (int i = 0; i < n; i++) {
+        int32_t x;
+
+        __builtin_memcpy(&x, q + 4 * i, sizeof(x));
+        acc = v_dot4(acc, (vi)code[i], v_set(x));
+    }
+    return acc;
+}
