@@ -1,5 +1,6 @@
 #!/bin/sh
-# Builds the tests for AArch64 and runs those of the kernels under qemu-user.
+# Builds the tests for AArch64 and runs those of the kernels, and of the bits of
+# whole models, under qemu-user.
 #
 #   tests/long/arm64.sh [BUILD]        BUILD: where to; default build-arm64
 #
@@ -74,5 +75,10 @@ tests() { # tests PROCESSOR PART...
 unset PLAIT_TIER # an emulator takes long enough for the short one
 tests max test_cpu_attention test_cpu_kernel_sets test_cpu_matmul \
     test_cpu_ops test_quant_ || exit 1
+# whole models: the sums are those of x86-64
+PLAIT_REFS=$here/tests/refs
+export PLAIT_REFS
+tests max bits_do_not_depend_on_the_instruction_set logits_keep_their_sums ||
+    exit 1
 tests neoverse-n1 test_cpu_kernel_sets test_cpu_matmul test_cpu_ops || exit 1
 tests cortex-a72 test_cpu_kernel_sets test_cpu_matmul test_cpu_ops || exit 1
