@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """check.py BUILD: the laws of the tree that no compiler knows.
 
-Layers, headers that compile alone, exported symbols, mutable globals, words
-that library code may not use, what depends on the locale, what documents name,
-formatting, names, line lengths, sizes of files. Reads what git tracks; BUILD is a built directory. Each
-complaint is one line, FILE:LINE: what is wrong. Exit status 1 if there is any.
+Layers, headers that compile alone, kernels of AArch64, exported symbols, mutable
+globals, words that library code may not use, what depends on the locale, what
+documents name, formatting, names, line lengths, sizes of files. Reads what git
+tracks; BUILD is a built directory. Each complaint is one line, FILE:LINE: what is
+wrong. Exit status 1 if there is any.
 """
 import concurrent.futures
 import os
@@ -19,6 +20,9 @@ AVX2 = ['-mavx2', '-mfma', '-mf16c']
 AVX512 = AVX2 + ['-mavx512f', '-mavx512bw', '-mavx512vl', '-mavx512dq',
                  '-mavx512vnni']
 AMX = AVX512 + ['-mamx-tile', '-mamx-int8']
+ARM64 = {'neon': 'armv8-a', 'dotprod': 'armv8.2-a+dotprod',
+         'i8mm': 'armv8.2-a+dotprod+i8mm'}  # -march of a kernel set's files
+ARM64_HEADERS = '/usr/aarch64-linux-gnu/include'  # libc6-dev-arm64-cross
 MOST_BYTES = 12 << 20  # the bundled model has 10
 complaints = []
 
@@ -153,6 +157,24 @@ def check_headers(code):
                 complain(m[1], m[2], f'{m[3]} ({path} must compile alone)')
             elif said:
                 complain(path, 1, said.split('\n')[0])
+
+
+def check_arm64(code):
+    """The kernels of AArch64 compile, where its C library's headers are."""
+    if not os.path.isdir(ARM64_HEADERS):
+        print(f'check: no {ARM64_HEADERS}, the kernels of AArch64 are not '
+              'compiled')
+        return
+    for path in code:
+        m = re.search(r'/cpu/cpu_\w+_(neon|dotprod|i8mm)\.c$', path)
+        if not m:
+            continue
+        p = run('clang', '--target=aarch64-linux-gnu', f'-march={ARM64[m[1]]}',
+                '-std=gnu17', '-D_GNU_SOURCE', '-Wall', '-Wextra', '-Wshadow',
+                '-Wvla', '-Werror', '-fsyntax-only', '-Iinclude', '-Isrc',
+                '-isystem', ARM64_HEADERS, path)
+        if p.returncode != 0:
+            complain(path, 1, f'does not compile for AArch64: {p.stderr}')
 
 
 def check_symbols(build):
@@ -329,6 +351,7 @@ def main():
     check_layers(code)
     check_kinds(code)
     check_headers(code)
+    check_arm64(code)
     check_symbols(build)
     check_globals(build)
     check_words(files, code)

@@ -18,6 +18,9 @@ enum kernel_set {
     KERNEL_SET_AVX512,
     KERNEL_SET_AVX512_VNNI,
     KERNEL_SET_AMX,
+    KERNEL_SET_NEON, /* from here on AArch64's */
+    KERNEL_SET_DOTPROD,
+    KERNEL_SET_I8MM,
     KERNEL_SET_COUNT
 };
 

@@ -46,6 +46,21 @@ unsigned cpu_features(void)
     return has;
 }
 
+#elif defined(__aarch64__)
+
+#include <sys/auxv.h>
+
+unsigned cpu_features(void)
+{
+    unsigned has = CPU_NEON;
+
+    if (getauxval(AT_HWCAP) & HWCAP_ASIMDDP)
+        has |= CPU_DOTPROD;
+    if (getauxval(AT_HWCAP2) & HWCAP2_I8MM)
+        has |= CPU_I8MM;
+    return has;
+}
+
 #else
 
 unsigned cpu_features(void)

@@ -10,6 +10,9 @@ enum cpu_feature {
     CPU_AVX512_VNNI = 1 << 2, /* Cascade Lake, Zen 4 and later */
     CPU_AVX_VNNI = 1 << 3,    /* 256 bits: Alder Lake, Zen 5 and later */
     CPU_AMX_INT8 = 1 << 4,    /* Sapphire Rapids and later */
+    CPU_NEON = 1 << 5,        /* every AArch64 that runs Linux */
+    CPU_DOTPROD = 1 << 6,     /* SDOT: Cortex-A76, Neoverse N1 and later */
+    CPU_I8MM = 1 << 7,        /* SMMLA: Cortex-X2, Neoverse V1 and later */
 };
 
 /* Where there is AMX, asks the system for its registers first: from then on

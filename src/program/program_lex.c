@@ -68,7 +68,7 @@ static int word_length(const struct lex *x, const char *s, int n)
 {
     int k = 0;
 
-    while (k < n && s + k < x->end && !(s[k] >= 0 && s[k] <= ' '))
+    while (k < n && s + k < x->end && (unsigned char)s[k] > ' ')
         k++;
     return k;
 }

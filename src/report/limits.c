@@ -17,10 +17,6 @@
 #include <string.h>
 #include <time.h>
 
-#if defined(__aarch64__)
-#include <sys/auxv.h>
-#endif
-
 static double seconds(void)
 {
     struct timespec t;
@@ -174,7 +170,8 @@ static const struct unit amx_unit = {"tdpbssd", has_amx, amx, 4 * 32768 / 12.};
     __asm__ volatile("1:\n" TWELVE(one) "subs %0,%0,#1\nb.ne 1b\n"             \
                      : "+r"(n)::"v0", "v1", "v2", "v3", "v4", "v5", "v6",      \
                        "v7", "v8", "v9", "v10", "v11", "v12", "v13", "cc")
-#define SDOT(i) ".arch_extension dotprod\nsdot v" #i ".4s,v12.16b,v13.16b\n"
+/* sdot v<i>.4s,v12.16b,v13.16b, for assemblers that are told of older CPUs */
+#define SDOT(i) ".inst 0x4e8d9580+" #i "\n"
 #define FMLA(i) "fmla v" #i ".4s,v12.4s,v13.4s\n"
 
 static void sdot(long n)
@@ -189,7 +186,7 @@ static void fmla(long n)
 
 static bool has_dot(void)
 {
-    return getauxval(AT_HWCAP) >> 20 & 1; /* HWCAP_ASIMDDP */
+    return cpu_features() & CPU_DOTPROD;
 }
 
 static bool always(void)

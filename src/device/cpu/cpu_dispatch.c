@@ -14,6 +14,11 @@
 #else
 #define X86(init) NULL
 #endif
+#ifdef __aarch64__
+#define ARM64(init) init
+#else
+#define ARM64(init) NULL
+#endif
 
 /* A set stands on each one before it that needs none but its features. */
 static const struct {
@@ -38,6 +43,12 @@ static const struct {
     [KERNEL_SET_AMX] = {"amx",
                         CPU_AVX2 | CPU_AVX512 | CPU_AVX512_VNNI | CPU_AMX_INT8,
                         NULL, X86(cpu_matmul_init_amx)},
+    [KERNEL_SET_NEON] = {"neon", CPU_NEON, ARM64(cpu_ops_init_neon),
+                         ARM64(cpu_matmul_init_neon)},
+    [KERNEL_SET_DOTPROD] = {"dotprod", CPU_NEON | CPU_DOTPROD, NULL,
+                            ARM64(cpu_matmul_init_dotprod)},
+    [KERNEL_SET_I8MM] = {"i8mm", CPU_NEON | CPU_DOTPROD | CPU_I8MM, NULL,
+                         ARM64(cpu_matmul_init_i8mm)},
 };
 
 const char *kernel_set_name(enum kernel_set set)

@@ -1,7 +1,8 @@
 /* Sixteen floats at a time, with the same bits on every instruction set.
  *
  * It is the one that the including file is compiled for: AVX-512, AVX2 with FMA
- * and F16C, or plain C, whose loops are the specification. Every operation
+ * and F16C, or plain C, whose loops are the specification. NEON, which is in
+ * the base of AArch64, is asked for by defining LANES_NEON. Every operation
  * rounds once as its plain form does; min and max return the second operand
  * when the comparison fails (equal or NaN), as x86 does. Not a vector library:
  * only what the kernels of this folder use. */
@@ -335,6 +336,204 @@ LANES_INLINE void lanes_to_f16(uint16_t *p, lanes a)
                      _mm256_cvtps_ph(a.b, _MM_FROUND_TO_NEAREST_INT));
 }
 
+#elif defined(LANES_NEON)
+#include <arm_neon.h>
+
+typedef struct {
+    float32x4_t a, b, c, d;
+} lanes;
+
+/* f of the quarters of one, two or three operands. */
+#define LANES_MAP1(f, x) ((lanes){f((x).a), f((x).b), f((x).c), f((x).d)})
+#define LANES_MAP2(f, x, y)                                                    \
+    ((lanes){f((x).a, (y).a), f((x).b, (y).b), f((x).c, (y).c),                \
+             f((x).d, (y).d)})
+#define LANES_MAP3(f, x, y, z)                                                 \
+    ((lanes){f((x).a, (y).a, (z).a), f((x).b, (y).b, (z).b),                   \
+             f((x).c, (y).c, (z).c), f((x).d, (y).d, (z).d)})
+
+LANES_INLINE lanes lanes_set(float x)
+{
+    float32x4_t v = vdupq_n_f32(x);
+
+    return (lanes){v, v, v, v};
+}
+
+LANES_INLINE lanes lanes_load(const float *p)
+{
+    return (lanes){vld1q_f32(p), vld1q_f32(p + 4), vld1q_f32(p + 8),
+                   vld1q_f32(p + 12)};
+}
+
+LANES_INLINE void lanes_store(float *p, lanes a)
+{
+    vst1q_f32(p, a.a);
+    vst1q_f32(p + 4, a.b);
+    vst1q_f32(p + 8, a.c);
+    vst1q_f32(p + 12, a.d);
+}
+
+LANES_INLINE lanes lanes_load_n(const float *p, int64_t n)
+{
+    float x[LANES] = {0};
+
+    memcpy(x, p, (size_t)n * sizeof(float));
+    return lanes_load(x);
+}
+
+LANES_INLINE void lanes_store_n(float *p, lanes a, int64_t n)
+{
+    float x[LANES];
+
+    lanes_store(x, a);
+    memcpy(p, x, (size_t)n * sizeof(float));
+}
+
+LANES_INLINE lanes lanes_add(lanes a, lanes b)
+{
+    return LANES_MAP2(vaddq_f32, a, b);
+}
+
+LANES_INLINE lanes lanes_sub(lanes a, lanes b)
+{
+    return LANES_MAP2(vsubq_f32, a, b);
+}
+
+LANES_INLINE lanes lanes_mul(lanes a, lanes b)
+{
+    return LANES_MAP2(vmulq_f32, a, b);
+}
+
+LANES_INLINE lanes lanes_div(lanes a, lanes b)
+{
+    return LANES_MAP2(vdivq_f32, a, b);
+}
+
+LANES_INLINE lanes lanes_fma(lanes a, lanes b, lanes c)
+{
+    return LANES_MAP3(vfmaq_f32, c, a, b); /* the addend comes first */
+}
+
+/* fmin and fmax of this instruction set treat NaN otherwise. */
+LANES_INLINE float32x4_t lanes_min_quarter(float32x4_t a, float32x4_t b)
+{
+    return vbslq_f32(vcltq_f32(a, b), a, b);
+}
+
+LANES_INLINE float32x4_t lanes_max_quarter(float32x4_t a, float32x4_t b)
+{
+    return vbslq_f32(vcgtq_f32(a, b), a, b);
+}
+
+LANES_INLINE lanes lanes_min(lanes a, lanes b)
+{
+    return LANES_MAP2(lanes_min_quarter, a, b);
+}
+
+LANES_INLINE lanes lanes_max(lanes a, lanes b)
+{
+    return LANES_MAP2(lanes_max_quarter, a, b);
+}
+
+LANES_INLINE lanes lanes_sqrt(lanes a)
+{
+    return LANES_MAP1(vsqrtq_f32, a);
+}
+
+LANES_INLINE lanes lanes_abs(lanes a)
+{
+    return LANES_MAP1(vabsq_f32, a);
+}
+
+LANES_INLINE float32x4_t lanes_copysign_quarter(float32x4_t a, float32x4_t sign)
+{
+    return vbslq_f32(vdupq_n_u32(0x80000000u), sign, a);
+}
+
+LANES_INLINE lanes lanes_copysign(lanes a, lanes sign)
+{
+    return LANES_MAP2(lanes_copysign_quarter, a, sign);
+}
+
+LANES_INLINE lanes lanes_swap_pairs(lanes a)
+{
+    return LANES_MAP1(vrev64q_f32, a);
+}
+
+LANES_INLINE float32x4_t lanes_range_quarter(float32x4_t a, int base, int lo,
+                                             int hi, float other)
+{
+    int32x4_t i = vaddq_s32((int32x4_t){0, 1, 2, 3}, vdupq_n_s32(base));
+    uint32x4_t m =
+        vandq_u32(vcgeq_s32(i, vdupq_n_s32(lo)), vcltq_s32(i, vdupq_n_s32(hi)));
+
+    return vbslq_f32(m, a, vdupq_n_f32(other));
+}
+
+LANES_INLINE lanes lanes_range(lanes a, int lo, int hi, float other)
+{
+    return (lanes){lanes_range_quarter(a.a, 0, lo, hi, other),
+                   lanes_range_quarter(a.b, 4, lo, hi, other),
+                   lanes_range_quarter(a.c, 8, lo, hi, other),
+                   lanes_range_quarter(a.d, 12, lo, hi, other)};
+}
+
+LANES_INLINE float32x4_t lanes_pow2_quarter(float32x4_t n)
+{
+    uint32x4_t t = vreinterpretq_u32_f32(vaddq_f32(n, vdupq_n_f32(0x1.8p23f)));
+
+    return vreinterpretq_f32_u32(
+        vaddq_u32(vshlq_n_u32(t, 23), vdupq_n_u32(0x3f800000)));
+}
+
+LANES_INLINE lanes lanes_pow2(lanes n)
+{
+    return LANES_MAP1(lanes_pow2_quarter, n);
+}
+
+LANES_INLINE float32x4_t lanes_from_f16_quarter(const uint16_t *p)
+{
+    return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
+}
+
+LANES_INLINE lanes lanes_from_f16(const uint16_t *p)
+{
+    return (lanes){lanes_from_f16_quarter(p), lanes_from_f16_quarter(p + 4),
+                   lanes_from_f16_quarter(p + 8),
+                   lanes_from_f16_quarter(p + 12)};
+}
+
+LANES_INLINE float32x4_t lanes_from_bf16_quarter(const uint16_t *p)
+{
+    return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16));
+}
+
+LANES_INLINE lanes lanes_from_bf16(const uint16_t *p)
+{
+    return (lanes){lanes_from_bf16_quarter(p), lanes_from_bf16_quarter(p + 4),
+                   lanes_from_bf16_quarter(p + 8),
+                   lanes_from_bf16_quarter(p + 12)};
+}
+
+LANES_INLINE lanes lanes_from_s8(const int8_t *p)
+{
+    int8x16_t q = vld1q_s8(p);
+    int16x8_t low = vmovl_s8(vget_low_s8(q)), high = vmovl_high_s8(q);
+
+    return (lanes){vcvtq_f32_s32(vmovl_s16(vget_low_s16(low))),
+                   vcvtq_f32_s32(vmovl_high_s16(low)),
+                   vcvtq_f32_s32(vmovl_s16(vget_low_s16(high))),
+                   vcvtq_f32_s32(vmovl_high_s16(high))};
+}
+
+LANES_INLINE void lanes_to_f16(uint16_t *p, lanes a)
+{
+    vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(a.a)));
+    vst1_u16(p + 4, vreinterpret_u16_f16(vcvt_f16_f32(a.b)));
+    vst1_u16(p + 8, vreinterpret_u16_f16(vcvt_f16_f32(a.c)));
+    vst1_u16(p + 12, vreinterpret_u16_f16(vcvt_f16_f32(a.d)));
+}
+
 #else /* plain C: the specification */
 
 typedef struct {
@@ -523,6 +722,23 @@ LANES_INLINE float lanes_top(lanes a)
 
     q = _mm_max_ps(q, _mm_movehl_ps(q, q));
     return _mm_cvtss_f32(_mm_max_ss(q, _mm_movehdup_ps(q)));
+}
+#elif defined(LANES_NEON)
+LANES_INLINE float lanes_sum(lanes a)
+{
+    float32x4_t q = vaddq_f32(vaddq_f32(a.a, a.c), vaddq_f32(a.b, a.d));
+
+    q = vaddq_f32(q, vextq_f32(q, q, 2));
+    return vgetq_lane_f32(q, 0) + vgetq_lane_f32(q, 1);
+}
+
+LANES_INLINE float lanes_top(lanes a)
+{
+    float32x4_t q = lanes_max_quarter(lanes_max_quarter(a.a, a.c),
+                                      lanes_max_quarter(a.b, a.d));
+
+    q = lanes_max_quarter(q, vextq_f32(q, q, 2));
+    return vgetq_lane_f32(lanes_max_quarter(q, vextq_f32(q, q, 1)), 0);
 }
 #else
 LANES_INLINE float lanes_sum(lanes a)

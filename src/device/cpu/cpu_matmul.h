@@ -121,5 +121,8 @@ void cpu_matmul_init_avx2(struct cpu_kernels *k);
 void cpu_matmul_init_avx_vnni(struct cpu_kernels *k);
 void cpu_matmul_init_avx512_vnni(struct cpu_kernels *k);
 void cpu_matmul_init_amx(struct cpu_kernels *k);
+void cpu_matmul_init_neon(struct cpu_kernels *k);
+void cpu_matmul_init_dotprod(struct cpu_kernels *k);
+void cpu_matmul_init_i8mm(struct cpu_kernels *k);
 
 #endif

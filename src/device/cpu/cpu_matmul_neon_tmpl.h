@@ -1,0 +1,215 @@
+/* Contractions for AArch64, for the instructions that the including file is
+ * compiled for: NEON alone, with DotProd, with I8MM too. CPU_MATMUL_INIT is the
+ * name of the function that puts them into a table, JOBS that of the jobs.
+ *
+ * A panel's 16 rows are four vectors. Codes are signed bytes, -128 .. 127. SDOT
+ * of DotProd multiplies four of them and adds to an int32. Without it products
+ * are int16, and as many as fit are added before widening. */
+#include <arm_neon.h>
+#include <stdint.h>
+
+#include "base/half.h"
+
+enum { W = 4, FLOAT_TOK = 4, WIDE_UNSIGNED = 0 };
+
+typedef int32_t vi __attribute__((vector_size(4 * W), may_alias));
+typedef uint32_t vu __attribute__((vector_size(4 * W), may_alias));
+typedef float vf __attribute__((vector_size(4 * W), may_alias));
+
+static inline vi v_set(int32_t x)
+{
+    return (vi)vdupq_n_s32(x);
+}
+
+static inline vf v_setf(float x)
+{
+    return (vf)vdupq_n_f32(x);
+}
+
+static inline vf v_fma(vf a, vf b, vf c)
+{
+    return (vf)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+}
+
+static inline vf v_int_f(vi a)
+{
+    return (vf)vcvtq_f32_s32((int32x4_t)a);
+}
+
+static inline vf v_f16(const void *p)
+{
+    return (vf)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
+}
+
+static inline vi v_u16(const void *p)
+{
+    return (vi)vmovl_u16(vld1_u16(p));
+}
+
+/* Four bytes in the low half. */
+static inline uint8x8_t load4(const void *p)
+{
+    uint32_t x;
+
+    __builtin_memcpy(&x, p, sizeof(x));
+    return vreinterpret_u8_u32(vdup_n_u32(x));
+}
+
+static inline vi v_u8(const void *p)
+{
+    return (vi)vmovl_u16(vget_low_u16(vmovl_u8(load4(p))));
+}
+
+static inline vi v_s8(const void *p)
+{
+    int8x8_t v = vreinterpret_s8_u8(load4(p));
+
+    return (vi)vmovl_s16(vget_low_s16(vmovl_s8(v)));
+}
+
+static inline vu v_table(const int8_t *p)
+{
+    return (vu)vld1q_s8(p);
+}
+
+static inline vu v_lookup(vu table, vu code)
+{
+    return (vu)vqtbl1q_u8((uint8x16_t)table, (uint8x16_t)code);
+}
+
+static inline vi v_pairs(vi a, vi b)
+{
+    int16x8_t x = (int16x8_t)a, y = (int16x8_t)b;
+
+    return (vi)vpaddq_s32(vmull_s16(vget_low_s16(x), vget_low_s16(y)),
+                          vmull_high_s16(x, y));
+}
+
+static inline vi v_fold(vi acc, vi a, vi b)
+{
+    return acc + a * b;
+}
+
+#ifdef __ARM_FEATURE_DOTPROD
+
+static inline __attribute__((always_inline)) vi
+v_dot(vi acc, const vu *code, const int8_t *q, int n, int max)
+{
+    (void)max;
+#pragma GCC unroll 2
+    for (int i = 0; i < n; i += 4) {
+        int8x16_t x = vld1q_s8(q + 4 * i);
+        int32x4_t a = (int32x4_t)acc;
+
+        a = vdotq_laneq_s32(a, (int8x16_t)code[i], x, 0);
+        a = vdotq_laneq_s32(a, (int8x16_t)code[i + 1], x, 1);
+        a = vdotq_laneq_s32(a, (int8x16_t)code[i + 2], x, 2);
+        acc = (vi)vdotq_laneq_s32(a, (int8x16_t)code[i + 3], x, 3);
+    }
+    return acc;
+}
+
+#else
+
+/* Of two rows each: products that are next to one another belong to one row. */
+static inline __attribute__((always_inline)) vi
+v_dot(vi acc, const vu *code, const int8_t *q, int n, int max)
+{
+    const int fit = INT16_MAX / (127 * (max < 255 ? max : 128));
+    int32x4_t wide[2] = {vdupq_n_s32(0), vdupq_n_s32(0)};
+    int16x8_t sum[2] = {vdupq_n_s16(0), vdupq_n_s16(0)};
+
+#pragma GCC unroll 8
+    for (int i = 0; i < n; i++) {
+        int8x16_t c = (int8x16_t)code[i];
+        int8x16_t x = vreinterpretq_s8_s32(
+            vld1q_dup_s32((const int32_t *)(const void *)(q + 4 * i)));
+
+        sum[0] = vmlal_s8(sum[0], vget_low_s8(c), vget_low_s8(x));
+        sum[1] = vmlal_high_s8(sum[1], c, x);
+        if ((i + 1) % fit == 0 || i + 1 == n) {
+            wide[0] = vpadalq_s16(wide[0], sum[0]);
+            wide[1] = vpadalq_s16(wide[1], sum[1]);
+            sum[0] = sum[1] = vdupq_n_s16(0);
+        }
+    }
+    return acc + (vi)vpaddq_s32(wide[0], wide[1]);
+}
+
+#endif
+
+#include "device/cpu/cpu_unpack_tmpl.h"
+
+#ifdef __ARM_FEATURE_DOTPROD
+#include "device/cpu/cpu_gemm_neon_tmpl.h"
+#else
+#include "device/cpu/cpu_gemm_float_tmpl.h"
+static const struct cpu_gemm gemm_table[PL_FORMAT_COUNT] = {
+    FLOATS(SEGMENT_ROW)};
+#endif
+
+#include "device/cpu/cpu_matmul_tmpl.h"
+
+/* ---- activations --------------------------------------------------------- */
+
+/* The bits of max|x|; n is a multiple of 32. */
+static inline uint32_t greatest(const float *src, int64_t n)
+{
+    uint32x4_t top[4] = {0};
+
+    for (int64_t i = 0; i < n; i += 16)
+        for (int j = 0; j < 4; j++)
+            top[j] = vmaxq_u32(top[j], vreinterpretq_u32_f32(vabsq_f32(
+                                           vld1q_f32(src + i + 4 * j))));
+    return vmaxvq_u32(
+        vmaxq_u32(vmaxq_u32(top[0], top[1]), vmaxq_u32(top[2], top[3])));
+}
+
+/* q8_encode's steps on 16 values at once; returns their sum. */
+static inline int16_t encode_half(int8_t *q, const float *src, float by)
+{
+    int16x4_t r[4];
+    int8x16_t v;
+
+    for (int i = 0; i < 4; i++)
+        r[i] = vmovn_s32(
+            vcvtnq_s32_f32(vmulq_f32(vld1q_f32(src + 4 * i), vdupq_n_f32(by))));
+    v = vcombine_s8(vmovn_s16(vcombine_s16(r[0], r[1])),
+                    vmovn_s16(vcombine_s16(r[2], r[3])));
+    vst1q_s8(q, v);
+    return vaddlvq_s8(v);
+}
+
+static void encode(struct q8_block *dst, const float *src, int64_t n,
+                   int64_t share)
+{
+    for (; n > 0; n -= share, src += share) {
+        int64_t m = n < share ? n : share;
+        uint32_t max = greatest(src, m);
+
+        if (max < 0x03800000 || max >= 0x7f800000) { /* zero or not finite */
+            q8_encode(dst, src, m, m);
+            dst += m / 32;
+            continue;
+        }
+        for (int64_t i = 0; i < m; i += 32, dst++) {
+            float by = 127 / float_from_bits(max);
+
+            dst->d = float_from_bits(max) / 127;
+            dst->sum[0] = encode_half(dst->q, src + i, by);
+            dst->sum[1] = encode_half(dst->q + 16, src + i + 16, by);
+        }
+    }
+}
+
+static void run_quantize(const struct cpu_call *c)
+{
+    cpu_quantize(c, encode);
+}
+
+void CPU_MATMUL_INIT(struct cpu_kernels *k)
+{
+    init_ops(k);
+    k->kernel[KERNEL_quantize] = (struct cpu_entry){run_quantize, NULL};
+    k->q8 = encode;
+}
