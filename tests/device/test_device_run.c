@@ -170,6 +170,90 @@ TEST(device_quantizing_does_not_depend_on_threads)
     free(v);
 }
 
+/* Runs `text`, whose tensors 0 .. n - 1 are f32[n_tok, 512] and whose two
+ * weights f32[512, 512] follow; out: all of the former, one after another. */
+static void run_products(const char *text, int n, int n_thread, int n_tok,
+                         const float *w, const float *x, float *out)
+{
+    enum { N = 512 };
+    struct cpu_kernels k;
+    const struct device_options opt = {.kernels = &k};
+    struct device_set *s;
+    struct device_run run = build_run(n_tok);
+    struct arena a = {0};
+    struct program *p = build_text(&a, text, 1);
+
+    cpu_kernels_init(&k, KERNEL_SET_GENERIC);
+    s = build_set_as("cpu*1", n_thread, &opt);
+    LOAD_OK(s, p);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(device_write(s, 0, REGION_WEIGHTS,
+                                      p->tensor[n + i].offset, w + i * N * N,
+                                      sizeof(float[N * N]), NULL),
+                         PL_OK);
+    for (int r = 0; r < 2; r++) {
+        build_put(s, 0, 0, x, n_tok * N);
+        for (int t = 1; t < n; t++) /* not what will be there */
+            build_put(s, 0, t, w, n_tok * N);
+        RUN_OK(s, &run);
+    }
+    for (int t = 0; t < n; t++)
+        build_get(s, 0, t, out + t * n_tok * N, n_tok * N);
+    device_set_free(s);
+    arena_fini(&a);
+}
+
+/* Threads help each other anew behind each meeting, with as many steps as there
+ * are: what was taken of one is not missing in another. */
+TEST(device_threads_help_in_every_stretch)
+{
+    enum { N = 512, TENSORS = 7, MAX = 20 };
+    static const char text[] = "programs 1\n"
+                               "max n_tok 20\n"
+                               "device 0\n"
+                               "  %0: f32[n_tok, 512]\n"
+                               "  %1: f32[n_tok, 512]\n"
+                               "  %2: f32[n_tok, 512]\n"
+                               "  %3: f32[n_tok, 512]\n"
+                               "  %4: f32[n_tok, 512]\n"
+                               "  %5: f32[n_tok, 512]\n"
+                               "  %6: f32[n_tok, 512]\n"
+                               "  %7: f32[512, 512] weights packed\n"
+                               "  %8: f32[512, 512] weights packed\n"
+                               "script\n"
+                               "  0: %1 = matmul(%0, %7, -)\n"
+                               "  0: %2 = matmul(%0, %8, -)\n"
+                               "  0: %3 = matmul(%1, %7, -)\n"
+                               "  0: %4 = matmul(%2, %8, -)\n"
+                               "  0: %5 = matmul(%3, %7, -)\n"
+                               "  0: %0 = matmul(%4, %8, -)\n"
+                               "  0: %1 = matmul(%5, %7, -)\n"
+                               "  0: %2 = matmul(%5, %8, -)\n"
+                               "  0: %3 = matmul(%0, %7, -)\n"
+                               "  0: %4 = matmul(%0, %8, -)\n"
+                               "  0: %6 = matmul(%5, %8, -)\n"
+                               "  0: %6 = matmul(%1, %7, -)\n";
+    uint64_t rng = test_seed();
+    float *w = random_floats(2 * N * N, &rng);
+    float *x = random_floats(MAX * N, &rng);
+    float *want = floats(TENSORS * MAX * N), *have = floats(TENSORS * MAX * N);
+
+    for (int i = 0; i < 2 * N * N; i++)
+        w[i] /= 16;
+    for (int n_tok = 1; n_tok <= MAX; n_tok += n_tok < 3 ? 1 : 17) {
+        run_products(text, TENSORS, 1, n_tok, w, x, want);
+        for (int n_thread = 2; n_thread <= 6; n_thread++) {
+            run_products(text, TENSORS, n_thread, n_tok, w, x, have);
+            assert_memory_equal(have, want,
+                                (size_t)n_tok * sizeof(float[TENSORS * N]));
+        }
+    }
+    free(w);
+    free(x);
+    free(want);
+    free(have);
+}
+
 /* ---- merging over shared memory ---------------------------------------- */
 
 /* Every device holds `per` addends [n_tok, W]; all are summed on all. */

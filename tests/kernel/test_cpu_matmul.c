@@ -13,7 +13,7 @@
 #include "lib/cpu_weights.h"
 #include "lib/kernel_sets.h"
 
-enum { MAX_SPAN = 16 };
+enum { MAX_SPAN = 16, MAX_THREAD = 3 };
 
 /* ---- calls --------------------------------------------------------------- */
 
@@ -49,7 +49,8 @@ static void quantize(const struct cpu_kernels *k, const struct pack *p,
     }
 }
 
-/* Runs the kernel on nth threads, one after another; owned by the caller. */
+/* Runs the kernel on nth threads, one after another, so that the first ones
+ * help those who come later with all they can; owned by the caller. */
 static float *run(const struct cpu_kernels *k, const struct problem *p,
                   const struct rank_tree *tree, int nth)
 {
@@ -60,12 +61,16 @@ static float *run(const struct cpu_kernels *k, const struct problem *p,
     float *out = weights_alloc((size_t)(count * tree->n_out) * sizeof(float));
     struct q8_block *q8 =
         weights_alloc((size_t)(rows * w->k / 32) * sizeof(*q8));
+    struct cpu_taken taken[MAX_THREAD] = {0};
     struct cpu_call c = {
         .n_in = p->kernel == KERNEL_matmul ? 2 : 3,
         .tree = *tree,
         .out_stride = (size_t)count * sizeof(float),
         .nth = nth,
+        .taken = taken,
     };
+
+    assert_true(nth <= MAX_THREAD);
 
     c.in[1].format = p->plain ? PL_F32 : w->pack.format;
     c.in[1].pack = p->plain ? NULL : &w->pack;
@@ -182,8 +187,9 @@ static void scene_make(struct scene *s, int fi, enum kernel kernel,
     int n_span = random_cut(n_full, n_rank, first, end, span, &empty, seed);
     int64_t n_expert = kernel == KERNEL_matmul ? 1 : 1 + test_below(seed, 6);
 
-    s->w = weights_make(fi, n_expert, 1 + test_below(seed, 40), n_full, span,
-                        n_span, seed);
+    s->w = weights_make(fi, n_expert,
+                        1 + test_below(seed, test_below(seed, 4) ? 40 : 200),
+                        n_full, span, n_span, seed);
     weights_tree_make(&s->tree, n_rank, first, end, empty);
     s->p = (struct problem){
         .kernel = kernel,

@@ -182,7 +182,7 @@ static bool take(struct plain_device *x, const struct step *st, int step,
         return true;
     }
     device_guard_enter(s, x->dev, st);
-    cpu_image_step(&x->image, st, x->scratch, 0, 1);
+    cpu_image_step(&x->image, st, x->scratch, 0, 1, NULL);
     device_guard_leave(s);
     if (device_traces(s))
         device_note(s, x->dev, step, begin, device_clock(s));

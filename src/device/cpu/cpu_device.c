@@ -95,6 +95,7 @@ static void unload_device(struct device_set *s, struct device *d)
     for (int k = 0; k < PROG_MAX_SCRIPT; k++)
         free(c->how[k]);
     free(c->arrived);
+    free(c->taken);
     free(c);
     d->own = NULL;
 }
@@ -136,7 +137,9 @@ static pl_status load_device(struct device_bank *b, struct device *d,
     if (!x)
         return err_no_memory(err, "a device's tables");
     x->arrived = flags_new((size_t)d->desc.n_thread, sizeof *x->arrived);
-    if (!x->arrived)
+    x->taken =
+        flags_new((size_t)d->desc.n_thread, 2 * CPU_HELPED * sizeof *x->taken);
+    if (!x->arrived || !x->taken)
         return err_no_memory(err, "a device's tables");
     for (int r = 0; r < REGION_INBOX; r++) {
         d->at[r] = device_guarded(b->set)

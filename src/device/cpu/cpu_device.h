@@ -16,7 +16,11 @@ struct cpu_device {
     /* who has arrived at which meeting; see cpu_run.c */
     struct device_flag *arrived; /* owned, [n_thread] */
     struct device_flag met, released;
+    struct cpu_taken *taken; /* owned, [2, CPU_HELPED, n_thread]; likewise */
 };
+
+/* Steps between two meetings in which threads help each other. */
+enum { CPU_HELPED = 4 };
 
 /* What a thread of the team does: the work of a thread of a device, of one of
  * the host, of both; the first also what "io" has to do. */

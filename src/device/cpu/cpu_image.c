@@ -107,7 +107,7 @@ static struct cpu_tensor *place(struct cpu_call *c, const struct step_kernel *k,
 }
 
 void cpu_image_kernel(const struct cpu_image *m, const struct step *st,
-                      void *scratch, int ith, int nth)
+                      void *scratch, int ith, int nth, struct cpu_taken *taken)
 {
     static const struct cpu_tensor absent;
     const struct step_kernel *k = &st->kernel;
@@ -134,15 +134,16 @@ void cpu_image_kernel(const struct cpu_image *m, const struct step *st,
     c.scratch = scratch;
     c.ith = ith;
     c.nth = nth;
+    c.taken = taken;
     m->kernels->kernel[k->kernel].run(&c);
 }
 
 void cpu_image_step(const struct cpu_image *m, const struct step *st,
-                    void *scratch, int ith, int nth)
+                    void *scratch, int ith, int nth, struct cpu_taken *taken)
 {
     switch (st->kind) {
     case STEP_KERNEL:
-        cpu_image_kernel(m, st, scratch, ith, nth);
+        cpu_image_kernel(m, st, scratch, ith, nth, taken);
         break;
     case STEP_MERGE:
         cpu_image_merge(m, st, scratch, ith, nth);

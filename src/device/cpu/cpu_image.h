@@ -62,12 +62,13 @@ enum { CPU_PARTS = 3 };
 size_t cpu_image_parts_scratch(const struct device_options *opt,
                                const struct program *p);
 
-/* Of any step that touches memory, the part ith of nth. */
+/* Of any step that touches memory, the part ith of nth. taken: of a kernel, see
+ * cpu_call. */
 void cpu_image_step(const struct cpu_image *m, const struct step *st,
-                    void *scratch, int ith, int nth);
+                    void *scratch, int ith, int nth, struct cpu_taken *taken);
 /* The same for those who do more by kind of step. */
 void cpu_image_kernel(const struct cpu_image *m, const struct step *st,
-                      void *scratch, int ith, int nth);
+                      void *scratch, int ith, int nth, struct cpu_taken *taken);
 void cpu_image_merge(const struct cpu_image *m, const struct step *st,
                      void *scratch, int ith, int nth);
 /* Piece i of a PULL, or what a PUSH brings to its i-th destination. */

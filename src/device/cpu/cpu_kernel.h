@@ -4,9 +4,9 @@
  * All operands are contiguous, in this device's memory, and hold this device's
  * part only: dim[] are local sizes for this step (a split dimension counts what
  * the device's ranks own, and may be 0). Work is divided over threads inside
- * the kernel by ith/nth; threads meet before a step that needs what another one
- * did (cpu_meetings.h). Kernels cannot fail, allocate nothing and read no
- * global state.
+ * the kernel by ith/nth (cpu_deal.h); threads meet before a step that needs
+ * what another one did (cpu_meetings.h). Kernels cannot fail, allocate nothing
+ * and read no global state.
  *
  * Bits. Each kernel's order of operations is part of its definition, written
  * at its generic form, and does not depend on nth, on local sizes, on how
@@ -15,6 +15,8 @@
  * `reference` has float activations and its own bits. */
 #ifndef DEVICE_CPU_CPU_KERNEL_H
 #define DEVICE_CPU_CPU_KERNEL_H
+
+#include <stdatomic.h>
 
 #include "device/kernel_set.h"
 #include "program/cache_tile.h"
@@ -30,6 +32,12 @@ struct cpu_tensor {
     int n_dim;
     int64_t dim[GRAPH_MAX_DIM];
     const struct pack *pack; /* NULL for plain tensors */
+};
+
+/* How much of a thread's part of a step is taken, by the thread or by others
+ * that help it; alone on its cache lines, as a device_flag is. */
+struct cpu_taken {
+    _Alignas(128) _Atomic int64_t n;
 };
 
 struct cpu_call {
@@ -52,6 +60,7 @@ struct cpu_call {
     size_t out_stride;                  /* bytes between the tree's results */
     void *scratch; /* this thread's, cpu_entry.scratch bytes, 64-aligned */
     int ith, nth;
+    struct cpu_taken *taken; /* [nth] NULL: threads do not help each other */
 };
 
 typedef void cpu_kernel(const struct cpu_call *c);

@@ -258,6 +258,9 @@ static int64_t entries(const struct cpu_call *c)
 struct many {
     struct gemm_work g;
     float *acc;
+    /* What is arranged: n pairs from `first` on of a list. */
+    const int32_t *list;
+    int64_t first, n;
 };
 
 static size_t many_init(struct many *m, const struct cpu_call *c,
@@ -268,6 +271,7 @@ static size_t many_init(struct many *m, const struct cpu_call *c,
     int64_t rows = many_rows(gemm, p, n_row);
 
     m->acc = memory;
+    m->n = 0;
     return acc_bytes +
            gemm_work_init(&m->g, gemm, p, rows,
                           memory ? (uint8_t *)memory + acc_bytes : NULL);
@@ -285,6 +289,20 @@ static const uint8_t *row_at(const struct rows *x, const struct pairs *p,
                              int64_t i)
 {
     return x->data + (size_t)(pair_row(p, i) / p->share) * x->row_bytes;
+}
+
+/* Arranges n pairs from `first` on, unless they are. */
+static void many_arrange(struct many *m, const struct rows *x,
+                         const struct pairs *p, int64_t first, int64_t n)
+{
+    if (m->list == p->list && m->first == first && m->n == n)
+        return;
+    for (int64_t j = 0; j < n; j++)
+        m->g.x[j] = row_at(x, p, first + j);
+    gemm_arrange(&m->g, n);
+    m->list = p->list;
+    m->first = first;
+    m->n = n;
 }
 
 /* Where result row i of the tree's entry e has the panel. */
@@ -334,9 +352,7 @@ static void many_run(const struct cpu_call *c, const struct weight *w,
 
     for (int64_t i = first, n; i < end && b0 < b1; i += n) {
         n = min64(batch, end - i);
-        for (int64_t j = 0; j < n; j++)
-            m->g.x[j] = row_at(x, p, i + j);
-        gemm_arrange(&m->g, n);
+        many_arrange(m, x, p, i, n);
         for (int64_t b = b0; b < b1; b++)
             many_block(c, w, m, p, i, n, matrix, b);
     }
@@ -362,7 +378,9 @@ size_t cpu_matmul_scratch(const struct cpu_call *c,
 static void matmul_many(const struct cpu_call *c, const struct weight *w,
                         const struct rows *x, const struct pairs *p)
 {
-    int64_t blocks = n_block(w), n_part = 1;
+    int64_t batch = many_rows(w->gemm, c->in[1].pack, p->n), rows;
+    int64_t blocks = n_block(w), n_part = (p->n + batch - 1) / batch;
+    struct cpu_deal deal;
     struct cpu_part part;
     struct many m;
 
@@ -371,16 +389,20 @@ static void matmul_many(const struct cpu_call *c, const struct weight *w,
     while (n_part * blocks < 8 * c->nth &&
            p->n / (2 * n_part) >= MANY_ROWS_A_PART)
         n_part *= 2;
-    part = cpu_part(n_part * blocks, 1, c->ith, c->nth);
+    rows = (p->n + n_part - 1) / n_part;
+    rows = (rows + w->gemm->tok - 1) / w->gemm->tok * w->gemm->tok;
+    n_part = (p->n + rows - 1) / rows;
+    deal = cpu_deal(c, n_part * blocks, 1);
     gemm_begin(&m.g);
-    while (part.lo < part.hi) {
-        int64_t i = part.lo / blocks, b0 = part.lo % blocks;
-        int64_t b1 = min64(blocks, b0 + part.hi - part.lo);
+    while (cpu_deal_next(&deal, &part))
+        while (part.lo < part.hi) {
+            int64_t i = part.lo / blocks, b0 = part.lo % blocks;
+            int64_t b1 = min64(blocks, b0 + part.hi - part.lo);
 
-        many_run(c, w, &m, x, p, p->n * i / n_part, p->n * (i + 1) / n_part, 0,
-                 b0, b1);
-        part.lo += b1 - b0;
-    }
+            many_run(c, w, &m, x, p, i * rows, min64((i + 1) * rows, p->n), 0,
+                     b0, b1);
+            part.lo += b1 - b0;
+        }
     gemm_end(&m.g);
 }
 
@@ -393,6 +415,7 @@ void cpu_matmul(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
     struct rows x = rows_of(c, w.q8);
     struct pairs p = {.n = cpu_rows(&c->in[0]), .share = 1};
     int64_t batch = BATCH;
+    struct cpu_deal deal;
     struct cpu_part part;
 
     if (p.n == 0 || w.n == 0)
@@ -404,16 +427,17 @@ void cpu_matmul(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
     while (batch > CPU_PANEL_TOK &&
            (p.n + batch - 1) / batch * w.n_panel < 8 * c->nth)
         batch /= 2;
-    part = cpu_part((p.n + batch - 1) / batch * w.n_panel, 1, c->ith, c->nth);
-    while (part.lo < part.hi) {
-        int64_t b = part.lo / w.n_panel;
-        int64_t g0 = part.lo % w.n_panel;
-        int64_t g1 = min64(w.n_panel, g0 + part.hi - part.lo);
+    deal = cpu_deal(c, (p.n + batch - 1) / batch * w.n_panel, 1);
+    while (cpu_deal_next(&deal, &part))
+        while (part.lo < part.hi) {
+            int64_t b = part.lo / w.n_panel;
+            int64_t g0 = part.lo % w.n_panel;
+            int64_t g1 = min64(w.n_panel, g0 + part.hi - part.lo);
 
-        pairs_run(c, &w, &s, &x, &p, b * batch, min64((b + 1) * batch, p.n), 0,
-                  g0, g1);
-        part.lo += g1 - g0;
-    }
+            pairs_run(c, &w, &s, &x, &p, b * batch, min64((b + 1) * batch, p.n),
+                      0, g0, g1);
+            part.lo += g1 - g0;
+        }
 }
 
 /* ---- experts ------------------------------------------------------------- */
@@ -491,6 +515,48 @@ static void clear_unrouted(const struct cpu_call *c)
     }
 }
 
+/* Panels that an expert's rows meet together. m: NULL where all are few. */
+static int64_t expert_grain(const struct many *m)
+{
+    return m ? GEMM_PANELS : 1;
+}
+
+static int64_t expert_units(const struct weight *w, const struct many *m)
+{
+    return (w->n_panel + expert_grain(m) - 1) / expert_grain(m);
+}
+
+/* A part in units of one pair and expert_grain() panels. */
+static void expert_part(const struct cpu_call *c, const struct weight *w,
+                        struct cpu_panel_job *s, struct many *m,
+                        const struct rows *x, const struct routing *r,
+                        struct cpu_part part)
+{
+    int64_t grain = expert_grain(m), n_unit = expert_units(w, m);
+
+    for (int64_t e = 0; e < c->in[1].dim[0]; e++) {
+        int64_t n = r->start[e + 1] - r->start[e];
+        int64_t base = r->start[e] * n_unit;
+        struct pairs p = {
+            .list = r->pair + r->start[e],
+            .n = n,
+            .share = c->in[0].dim[1] == 1 ? c->in[2].dim[1] : 1,
+        };
+        int64_t g0, g1;
+
+        if (n == 0 || base + n * n_unit <= part.lo || base >= part.hi)
+            continue;
+        /* What lies in the part with its first unit is the part's. */
+        g0 = part.lo > base ? (part.lo - base + n - 1) / n : 0;
+        g1 = min64((part.hi - base + n - 1) / n, n_unit);
+        if (m && n >= GEMM_MIN_ROWS)
+            many_run(c, w, m, x, &p, 0, n, e, g0, g1);
+        else
+            pairs_run(c, w, s, x, &p, 0, n, e, g0 * grain,
+                      min64(g1 * grain, w->n_panel));
+    }
+}
+
 /* out[t, u, :] = W[id[t, u]] x[t, u, :]; x may have one row a token. Threads
  * share (expert, panel) units weighted by the expert's tokens. A slot with an
  * id out of range gives zeros. */
@@ -502,47 +568,26 @@ void cpu_expert_matmul(const struct cpu_call *c,
     struct rows x = rows_of(c, w.q8);
     struct routing r =
         route(c, (uint8_t *)c->scratch + stack_bytes(c, CPU_PANEL_TOK));
-    int64_t n_expert = c->in[1].dim[0], n_pair = cpu_count(&c->in[2]), grain;
-    struct cpu_part part; /* in units of one pair and `grain` panels */
-    bool gemm = w.gemm && n_pair >= GEMM_MIN_ROWS;
-    int64_t n_unit;
-    struct many m;
+    int64_t n_expert = c->in[1].dim[0], n_pair = cpu_count(&c->in[2]);
+    struct many memory, *m = NULL;
+    struct cpu_deal deal;
+    struct cpu_part part;
 
     clear_unrouted(c);
     if (w.n == 0)
         return;
-    if (gemm) {
-        many_init(&m, c, w.gemm, n_pair, many_acc_bytes(c, w.gemm, n_pair),
+    if (w.gemm && n_pair >= GEMM_MIN_ROWS) {
+        m = &memory;
+        many_init(m, c, w.gemm, n_pair, many_acc_bytes(c, w.gemm, n_pair),
                   (uint8_t *)c->scratch + stack_bytes(c, CPU_PANEL_TOK) +
                       routing_bytes(c));
-        gemm_begin(&m.g);
+        gemm_begin(&m->g);
     }
-    grain = gemm ? GEMM_PANELS : 1;
-    n_unit = (w.n_panel + grain - 1) / grain;
-    part = cpu_part(r.start[n_expert] * n_unit, 1, c->ith, c->nth);
-    for (int64_t e = 0; e < n_expert; e++) {
-        int64_t n = r.start[e + 1] - r.start[e];
-        int64_t base = r.start[e] * n_unit;
-        struct pairs p = {
-            .list = r.pair + r.start[e],
-            .n = n,
-            .share = c->in[0].dim[1] == 1 ? c->in[2].dim[1] : 1,
-        };
-        int64_t g0, g1;
-
-        if (n == 0 || base + n * n_unit <= part.lo || base >= part.hi)
-            continue;
-        /* What lies in a thread's part with its first unit is the thread's. */
-        g0 = part.lo > base ? (part.lo - base + n - 1) / n : 0;
-        g1 = min64((part.hi - base + n - 1) / n, n_unit);
-        if (gemm && n >= GEMM_MIN_ROWS)
-            many_run(c, &w, &m, &x, &p, 0, n, e, g0, g1);
-        else
-            pairs_run(c, &w, &s, &x, &p, 0, n, e, g0 * grain,
-                      min64(g1 * grain, w.n_panel));
-    }
-    if (gemm)
-        gemm_end(&m.g);
+    deal = cpu_deal(c, r.start[n_expert] * expert_units(&w, m), 1);
+    while (cpu_deal_next(&deal, &part))
+        expert_part(c, &w, &s, m, &x, &r, part);
+    if (m)
+        gemm_end(&m->g);
 }
 
 /* ---- expert_down --------------------------------------------------------- */
@@ -744,6 +789,28 @@ static void down_many(const struct cpu_call *c, const struct weight *w,
         }
 }
 
+/* One panel, for all tokens. */
+static void down_panel(const struct cpu_call *c, const struct weight *w,
+                       struct cpu_panel_job *s, const struct down *d,
+                       int64_t panel)
+{
+    int64_t n_tok = c->in[2].dim[0];
+    int64_t n_row = min64(PACK_ROWS, w->n - panel * PACK_ROWS);
+    struct stack stack = {c->scratch, n_tok * PACK_ROWS, 0, w->add};
+
+    for (int i = 0; i < c->tree.n; i++) {
+        s->acc = stack_push(&stack);
+        s->rank = c->tree.item[i].rank;
+        down_addend(c, w, s, d, panel);
+        stack_fold(&stack, &c->tree.item[i]);
+    }
+    for (int e = 0; e < stack.n_entry; e++)
+        for (int64_t t = 0; t < n_tok; t++)
+            memcpy(result_at(c, e) + t * w->n + panel * PACK_ROWS,
+                   stack.data + e * stack.n + t * PACK_ROWS,
+                   (size_t)n_row * sizeof(float));
+}
+
 /* out[t, :] = sum over u of W[id[t, u]] x[t, u, :]: one contraction over expert
  * and k. For each rank an accumulator starts at 0 and runs over the token's
  * experts, ascending, equal ones in slot order, and inside each over the rank's
@@ -755,6 +822,7 @@ void cpu_expert_down(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
     struct rows x = rows_of(c, w.q8);
     struct down d = down_plan(c, &x);
     int64_t n_tok = c->in[2].dim[0];
+    struct cpu_deal deal;
     struct cpu_part part;
 
     if (w.gemm && n_tok >= GEMM_MIN_ROWS) {
@@ -772,23 +840,8 @@ void cpu_expert_down(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
         gemm_end(&m.g);
         return;
     }
-    part = cpu_part(w.n_panel, 1, c->ith, c->nth);
-    for (int64_t g = part.lo; g < part.hi; g++) {
-        struct stack stack = {c->scratch, n_tok * PACK_ROWS, 0, w.add};
-        int64_t n_row = min64(PACK_ROWS, w.n - g * PACK_ROWS);
-
-        for (int i = 0; i < c->tree.n; i++) {
-            s.acc = stack_push(&stack);
-            s.rank = c->tree.item[i].rank;
-            down_addend(c, &w, &s, &d, g);
-            stack_fold(&stack, &c->tree.item[i]);
-        }
-        for (int e = 0; e < stack.n_entry; e++) {
-            const float *sum = stack.data + e * stack.n;
-
-            for (int64_t t = 0; t < n_tok; t++)
-                memcpy(result_at(c, e) + t * w.n + g * PACK_ROWS,
-                       sum + t * PACK_ROWS, (size_t)n_row * sizeof(float));
-        }
-    }
+    deal = cpu_deal(c, w.n_panel, 1);
+    while (cpu_deal_next(&deal, &part))
+        for (int64_t g = part.lo; g < part.hi; g++)
+            down_panel(c, &w, &s, &d, g);
 }

@@ -4,7 +4,7 @@
 #ifndef DEVICE_CPU_CPU_OPS_H
 #define DEVICE_CPU_CPU_OPS_H
 
-#include "device/cpu/cpu_kernel.h"
+#include "device/cpu/cpu_deal.h"
 
 /* Each fills its ops' entries of the table (cpu_dispatch.c). */
 void cpu_ops_init_generic(struct cpu_kernels *k);
@@ -29,24 +29,6 @@ void cpu_cache_write_row(pl_format f, int64_t d, bool values, void *tile, int j,
 /* d floats as a row of a cache, as cache_write has it; any kernel set gives the
  * same bytes. */
 void cpu_cache_encode_row(pl_format f, void *row, const float *x, int64_t d);
-
-/* The part of n items that thread ith of nth takes, cut at multiples of
- * `grain`. */
-struct cpu_part {
-    int64_t lo, hi;
-};
-static inline struct cpu_part cpu_part(int64_t n, int64_t grain, int ith,
-                                       int nth)
-{
-    int64_t g = (n + grain - 1) / grain;
-    struct cpu_part p = {g * ith / nth * grain, g * (ith + 1) / nth * grain};
-
-    if (p.hi > n)
-        p.hi = n;
-    if (p.lo > n)
-        p.lo = n;
-    return p;
-}
 
 /* Values of a tensor; rows of its last dimension. */
 static inline int64_t cpu_count(const struct cpu_tensor *t)

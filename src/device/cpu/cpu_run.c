@@ -7,6 +7,13 @@
  * in the time one cache line takes to cross. Flags count up, run after run:
  * nothing is ever reset, and a run that failed leaves nothing behind.
  *
+ * Between two meetings threads help each other with contractions (cpu_deal.h).
+ * What is taken of whose part is counted step by step, stretch by stretch in
+ * one of two sets of counters in turn. Behind a meeting nobody looks any more
+ * at the set of the stretch before it: each thread sets its own counters there
+ * to 0, and all have done so when they meet again. In the first stretch of a
+ * run, before any meeting, they do not help.
+ *
  * A single token leaves little to share between contractions: its small steps
  * are the first thread's alone, which neither waits for the others between them
  * nor has them wait.
@@ -29,6 +36,7 @@ struct worker {
     uint64_t run; /* its number */
     int ith, nth, n_spin;
     uint64_t n_met; /* meetings of the device's threads so far */
+    int n_helped;   /* steps since the last one that have counters */
     void *scratch;
     const struct step *step;
     const unsigned char *how;        /* [n_step] see cpu_meetings.h */
@@ -80,13 +88,37 @@ static bool meet_peers(const struct worker *w, const struct step *st)
     return true;
 }
 
-/* The threads of the device, and of all that meet in step `st` if there is one.
- * False: the run has failed. */
-static bool meet(struct worker *w, const struct step *st)
+/* The counters, [nth], of the k-th step that threads help with in this stretch
+ * or in the next. */
+static struct cpu_taken *taken_at(const struct worker *w, bool next, int k)
+{
+    int set = (int)(w->n_met & 1) ^ next;
+
+    return w->cpu->taken + (set * CPU_HELPED + k) * w->nth;
+}
+
+/* The thread's own, for the next stretch. */
+static void taken_clear(const struct worker *w, bool next)
+{
+    for (int k = 0; k < CPU_HELPED; k++)
+        atomic_store_explicit(&taken_at(w, next, k)[w->ith].n, 0,
+                              memory_order_relaxed);
+}
+
+/* For the kernel of this step, which all threads share. */
+static struct cpu_taken *taken_of(struct worker *w, const struct step *st)
+{
+    if ((uint32_t)w->n_met == 0 || w->n_helped == CPU_HELPED ||
+        st->kind != STEP_KERNEL || !kernel_is_contraction(st->kernel.kernel))
+        return NULL;
+    return taken_at(w, false, w->n_helped++);
+}
+
+/* See meet(). */
+static bool come_together(struct worker *w, const struct step *st)
 {
     struct cpu_device *d = w->cpu;
 
-    w->n_met++;
     if (!st && w->nth <= FEW) {
         raise(&d->arrived[w->ith], w->n_met);
         for (int i = 0; i < w->nth; i++)
@@ -108,6 +140,18 @@ static bool meet(struct worker *w, const struct step *st)
     return true;
 }
 
+/* The threads of the device, and of all that meet in step `st` if there is one.
+ * False: the run has failed. */
+static bool meet(struct worker *w, const struct step *st)
+{
+    w->n_met++;
+    w->n_helped = 0;
+    if (!come_together(w, st))
+        return false;
+    taken_clear(w, true);
+    return true;
+}
+
 /* A peer's link takes its time. */
 static void link_time(const struct worker *w, const struct step *st)
 {
@@ -118,14 +162,14 @@ static void link_time(const struct worker *w, const struct step *st)
 }
 
 /* A step that touches memory, part ith of nth. */
-static void work(const struct worker *w, const struct step *st, int ith,
-                 int nth)
+static void work(struct worker *w, const struct step *st, int ith, int nth)
 {
-    cpu_image_step(&w->cpu->image, st, w->scratch, ith, nth);
+    cpu_image_step(&w->cpu->image, st, w->scratch, ith, nth,
+                   nth > 1 ? taken_of(w, st) : NULL);
 }
 
 /* As work(), watched. */
-static void work_slowly(const struct worker *w, const struct step *st, int ith,
+static void work_slowly(struct worker *w, const struct step *st, int ith,
                         int nth)
 {
     struct device_set *s = w->set;
@@ -259,7 +303,11 @@ static bool sit_down(struct worker *w, const struct device_bank *b,
         .traces = seat->ith == 0 && device_traces(b->set),
         .guarded = device_guarded(b->set),
     };
-    if (cpu->ready || d->prog->n_tensor == 0)
+    if (d->prog->n_tensor == 0)
+        return true;
+    taken_clear(w, false);
+    taken_clear(w, true);
+    if (cpu->ready)
         return true;
     if (w->first)
         cpu_image_resolve(&cpu->image);

@@ -443,7 +443,7 @@ static void run_kernel(struct sim_thread *p, struct sim_device *d,
         part[k] = i;
     }
     for (int i = 0; i < n; i++)
-        cpu_image_kernel(&d->image, st, d->scratch, part[i], n);
+        cpu_image_kernel(&d->image, st, d->scratch, part[i], n, NULL);
 }
 
 /* Sets out: the bytes of a copy arrive when the link has brought them. */
