@@ -2,7 +2,8 @@
  *
  * Weights are cycled through a buffer that no cache holds, as a model's layers
  * are, and the read bandwidth is measured in the same run, on the same buffer
- * and threads; only the ratio of the two travels between machines. One row a
+ * and threads, as is what threads multiply at best; only the ratios travel
+ * between machines. One row a
  * case: OP_FORMAT_ROWSxK_nTOKENS_tTHREADS. Allocates and draws weights itself;
  * knows nothing of models. */
 #include <getopt.h>
@@ -30,6 +31,7 @@ static const struct bench_case {
 } cases[] = {
     {KERNEL_matmul, 4096, 4096, 1},
     {KERNEL_matmul, 4096, 4096, 4},
+    {KERNEL_matmul, 4096, 4096, 8},
     {KERNEL_matmul, 4096, 4096, 64},
     {KERNEL_matmul, 1024, 1024, 512},
     {KERNEL_matmul, 1024, 3072, 1},
@@ -46,8 +48,11 @@ static const struct bench_case {
 };
 enum { N_CASE = sizeof(cases) / sizeof(cases[0]) };
 
-static const pl_format formats[] = {PL_Q8_0, PL_Q4_0, PL_Q4_K, PL_Q5_K,
-                                    PL_Q6_K, PL_F16,  PL_BF16, PL_F32};
+/* Not MXFP4: weights are random bytes, and half of its scales would then be
+ * subnormal or beyond float. */
+static const pl_format formats[] = {
+    PL_Q8_0, PL_Q4_0, PL_Q5_0,   PL_IQ4_NL, PL_Q2_K, PL_Q3_K, PL_Q4_K,
+    PL_Q5_K, PL_Q6_K, PL_IQ4_XS, PL_F16,    PL_BF16, PL_F32};
 enum { N_FORMAT = sizeof(formats) / sizeof(formats[0]) };
 
 static double now_us(void)
@@ -382,9 +387,12 @@ static double memory_bandwidth(struct team *team, const void *buffer,
 }
 
 static void case_run(struct team *team, const struct cpu_kernels *k, int n_rank,
-                     uint8_t *buffer, size_t size, const struct bench_case *c,
-                     pl_format f, const char *filter)
+                     const pl_limits *limits, uint8_t *buffer, size_t size,
+                     const struct bench_case *c, pl_format f,
+                     const char *filter)
 {
+    double peak = format_info(f)->block > 1 ? limits->int8_ops_per_s
+                                            : limits->float_ops_per_s;
     struct work *w;
     char name[96];
     double median, gbs, memory;
@@ -400,9 +408,11 @@ static void case_run(struct team *team, const struct cpu_kernels *k, int n_rank,
         team_run(team, work_job, w);
         median = team->us[team->n_run / 2];
         gbs = bytes_read(w) / median * 1e-3;
-        printf("%-38s %9.1f %9.1f us %7.2f GB/s %4.0f %% %8.1f Gmac/s\n", name,
-               median, team->us[0], gbs, 100 * gbs / memory,
-               products(c) / median * 1e-3);
+        peak *= 0.5e-6 * team->nth / limits->n_threads; /* multiply-adds a us */
+        printf("%-38s %9.1f %9.1f us %7.2f GB/s %4.0f %% %8.1f Gmac/s "
+               "%4.0f %%\n",
+               name, median, team->us[0], gbs, 100 * gbs / memory,
+               products(c) / median * 1e-3, 100 * products(c) / median / peak);
     } else {
         printf("%-38s needs a larger -b\n", name);
     }
@@ -416,7 +426,9 @@ static const char usage[] =
     "[FILTER]\n"
     "Cases whose name contains FILTER: median and least time, weights read a\n"
     "second, their share of the memory's read bandwidth, multiply-adds a "
-    "second.\n"
+    "second,\n"
+    "their share of what so many threads multiply at best: 8-bit integers by\n"
+    "vectors, or floats where weights are floats.\n"
     "  -r  cut k over this many ranks, a power of two (1)\n"
     "  -b  buffer the weights are cycled through (512); beyond all caches\n"
     "  -s  time for each case (0.3)\n";
@@ -426,6 +438,8 @@ int main(int argc, char **argv)
     static struct team team = {.nth = 2, .seconds = 0.3};
     enum kernel_set set = kernel_set_best();
     struct cpu_kernels k;
+    pl_limits limits;
+    pl_err err;
     size_t size = (size_t)512 << 20;
     uint8_t *buffer;
     bool known = true;
@@ -450,6 +464,8 @@ int main(int argc, char **argv)
         n_rank > MAX_RANK || (n_rank & (n_rank - 1)) != 0 ||
         size < (size_t)32 << 20 || !known)
         return fputs(usage, stderr), 2;
+    if (pl_limits_measure(&limits, sizeof limits, &err) != PL_OK)
+        return fprintf(stderr, "bench-matmul: %s\n", err.message), 1;
     cpu_kernels_init(&k, set);
     buffer = get(size);
     memset(buffer, 1, size);
@@ -458,8 +474,8 @@ int main(int argc, char **argv)
            team.nth);
     for (int c = 0; c < N_CASE; c++) {
         for (int f = 0; f < N_FORMAT; f++)
-            case_run(&team, &k, n_rank, buffer, size, &cases[c], formats[f],
-                     optind < argc ? argv[optind] : "");
+            case_run(&team, &k, n_rank, &limits, buffer, size, &cases[c],
+                     formats[f], optind < argc ? argv[optind] : "");
     }
     free(buffer);
     return 0;
