@@ -151,13 +151,17 @@ pl_status calibration_load(struct calibration *c, enum kernel_set set,
     char path[CALIBRATION_PATH];
     locale_t before;
     json_t *o;
-    bool ok;
+    bool ok, full;
 
     calibration_init(c, set, t);
     PL_TRY(calibration_path(path, c, err));
     before = numeral_begin();
+    errno = 0;
     o = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
+    full = !o && errno == ENOMEM;
     numeral_end(before);
+    if (full)
+        return err_no_memory(err, "the measurement of this machine");
     ok = o && from_json(c, o);
     json_decref(o);
     return ok ? PL_OK
