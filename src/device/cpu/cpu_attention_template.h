@@ -511,13 +511,16 @@ static inline void attention_run(const struct cpu_call *c)
     const struct token_table *b = c->table;
     int64_t n_head = c->out.dim[1];
     int64_t n_kv = c->in[1].dim[1];
-    int64_t n_part = b->n_tok * n_kv >= c->nth ? 1 : (c->nth + n_kv - 1) / n_kv;
-    int64_t total = 0;
+    int64_t n_part = 1, total = 0;
     int64_t at = 0; /* twice the cost of what lies before in the line */
     int64_t from, to;
     struct view v;
     float *q;
 
+    if (n_kv == 0)
+        return;
+    if (b->n_tok * n_kv < c->nth)
+        n_part = (c->nth + n_kv - 1) / n_kv;
     view_init(&v, c, &q);
     for (int64_t t = 0; t < b->n_tok; t++)
         total += 2 * n_head * cost(c, t);
