@@ -339,6 +339,36 @@ TEST(cpu_threads_meet_whatever_a_run_passes_over)
     }
 }
 
+/* Steps that no run of a single token has change nothing in one: the others
+ * are done alone, or met before, as if they were not there. */
+TEST(cpu_threads_of_a_single_token_know_no_steps_of_many)
+{
+    uint64_t seed = test_seed() + 3;
+    int n_trial = test_long() ? 50000 : 5000;
+
+    for (int trial = 0; trial < n_trial; trial++) {
+        static struct plan all, single;
+        struct script some = {.n_micro = 1, .step = single.step};
+
+        draw(&all, &seed);
+        for (int s = 0; s < N_STEP; s++) {
+            if (test_below(&seed, 4) == 0) {
+                all.step[s].least = 2;
+                all.step[s].most = INT64_MAX;
+            } else {
+                single.step[some.n_step++] = all.step[s];
+            }
+        }
+        find(&all);
+        assert_true(cpu_meetings(&some, all.tensor, 0, single.how));
+        for (int s = 0, k = 0; s < N_STEP; s++)
+            if (all.step[s].least < 2)
+                assert_int_equal(all.how[s] & (CPU_ALONE | CPU_MEET_SINGLE),
+                                 single.how[k++] &
+                                     (CPU_ALONE | CPU_MEET_SINGLE));
+    }
+}
+
 /* What a step touches is looked at only as far as a table has room; the values
  * of a long message count even where the device has no addend of its own. */
 TEST(cpu_threads_meet_around_a_message_of_many_values)
