@@ -113,6 +113,21 @@ static double token_bytes(const pl_engine *e)
     return sum;
 }
 
+/* The best of a dozen goes, in bytes a second. */
+static double read_bandwidth(void)
+{
+    pl_meter *m;
+    pl_limits l;
+    pl_err err = {0};
+
+    if (pl_meter_create(&m, &err))
+        bench_die("the read bandwidth", err.message);
+    for (int i = 0; i < 12; i++)
+        pl_meter_measure(m, &l, sizeof l);
+    pl_meter_free(m);
+    return l.read_bytes_per_s;
+}
+
 static void bench(const char *name, const char *path, struct config *c, int n,
                   int rounds, bool share_too)
 {
@@ -146,11 +161,7 @@ static void bench(const char *name, const char *path, struct config *c, int n,
         for (int i = 0; i < n; i++)
             time_round(&c[(i + r) % n], n_vocab, logits, r);
         if (share_too) {
-            pl_limits l;
-
-            if (pl_limits_measure(&l, sizeof l, &err))
-                bench_die("the read bandwidth", err.message);
-            gbs[r] = l.read_bytes_per_s * 1e-9;
+            gbs[r] = read_bandwidth() * 1e-9;
             share[r] = c[0].gen[r] * token_bytes(c[0].e) * 1e-9 / gbs[r];
         }
     }

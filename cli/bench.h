@@ -56,9 +56,12 @@ struct bench_model {
 /* From what pl_inspect and the plan say; false: no memory. */
 bool bench_model_read(struct bench_model *m, const char *name, json_t *inspect,
                       json_t *plan);
-/* The most tokens a second that `l` allows in a test. */
-double bench_limit(const struct bench_model *m, const struct bench_test *t,
-                   const pl_limits *l);
+/* What a test must do at least; a multiply-add counts as two operations. */
+struct bench_work {
+    double read_bytes, int8_ops, float_ops;
+};
+struct bench_work bench_work(const struct bench_model *m,
+                             const struct bench_test *t);
 
 /* ---- bench_run.c --------------------------------------------------------- */
 
@@ -86,6 +89,10 @@ struct bench_set {
     int n_seq;     /* sequences of all tests */
     int64_t n_ctx; /* and their tokens in the cache */
     struct term_progress progress;
+    pl_meter *meter;   /* owned; NULL: --no-limits */
+    pl_limits limits;  /* what it has measured so far */
+    double start;      /* when it was made, by term_seconds */
+    double in_meter_s; /* seconds in making it and measuring */
 };
 
 /* Opens the engine; a configuration's session is open. */
@@ -101,9 +108,11 @@ enum exit_code bench_trace(struct bench_config *c, const struct bench_set *b);
 
 /* ---- bench_print.c, bench_svg.c ------------------------------------------ */
 
-/* A row: seconds[n_round] of test `i`; NULL: no memory. l: NULL, or limits. */
+/* A row: seconds[n_round] of test `i`, and its work; NULL: no memory. */
 json_t *bench_row(const struct bench_config *c, const struct bench_set *b,
-                  int i, const struct bench_model *m, const pl_limits *l);
+                  int i, const struct bench_model *m);
+/* Adds the limits to all rows, and their share of them; false: no memory. */
+bool bench_add_limits(json_t *rows, const pl_limits *l);
 enum exit_code bench_print(const struct options *o, json_t *rows,
                            const pl_limits *l);
 enum exit_code bench_draw(const struct options *o, json_t *rows);

@@ -1,5 +1,6 @@
-/* The most that a machine allows: a roofline. A step takes at least as long as
- * reading each byte once that it needs, and at least as long as multiplying.
+/* What a test must read and multiply, from which the most that a machine allows
+ * follows: a roofline. A step takes at least as long as reading each byte once
+ * that it needs, and at least as long as multiplying.
  * Roles and formats come from the plan, bytes from the file. Activations are
  * not counted: they stay in caches. */
 #include "bench.h"
@@ -116,8 +117,8 @@ bool bench_model_read(struct bench_model *m, const char *name, json_t *inspect,
     return true;
 }
 
-double bench_limit(const struct bench_model *m, const struct bench_test *t,
-                   const pl_limits *l)
+struct bench_work bench_work(const struct bench_model *m,
+                             const struct bench_test *t)
 {
     double n_seq = t->n_seq, n_tok = t->n_prompt > 0 ? t->n_prompt : t->n_gen;
     double tokens = n_seq * n_tok, steps = t->n_gen > 0 ? n_tok : 1;
@@ -131,9 +132,6 @@ double bench_limit(const struct bench_model *m, const struct bench_test *t,
         tokens * (m->int8[0] + m->used * m->int8[1]) + rows * m->int8[2];
     double flt = tokens * (m->flt[0] + m->used * m->flt[1]) + rows * m->flt[2] +
                  tokens * past * m->attention;
-    double read_s = read / l->read_bytes_per_s;
-    double multiply_s =
-        2 * int8 / l->int8_ops_per_s + 2 * flt / l->float_ops_per_s;
 
-    return tokens / fmax(read_s, multiply_s);
+    return (struct bench_work){read, 2 * int8, 2 * flt};
 }

@@ -99,10 +99,11 @@ static json_t *json_limits(const pl_limits *l)
 }
 
 json_t *bench_row(const struct bench_config *c, const struct bench_set *b,
-                  int i, const struct bench_model *m, const pl_limits *l)
+                  int i, const struct bench_model *m)
 {
     const struct bench_test *t = &b->test[i];
     const int n = b->o->n_round;
+    const struct bench_work work = bench_work(m, t);
     double tokens = (double)t->n_seq * (t->n_prompt + t->n_gen);
     double *v = malloc((size_t)n * sizeof(*v));
     char mode[24], shares[200], backend[40];
@@ -121,7 +122,7 @@ json_t *bench_row(const struct bench_config *c, const struct bench_set *b,
              bench_word(c->plan, "kernels"));
     row = json_pack(
         "{s:s, s:s, s:I, s:I, s:s, s:i, s:s, s:i, s:s, s:s, s:s, s:s, s:i, "
-        "s:s, s:s, s:i, s:i, s:i, s:i}",
+        "s:s, s:s, s:i, s:i, s:i, s:i, s:f, s:f, s:f}",
         "model_filename", m->name, "model_type", m->type, "model_size",
         (json_int_t)m->bytes, "model_n_params", (json_int_t)m->n_param,
         "backend", backend, "n_threads", n_thread, "devices",
@@ -132,7 +133,8 @@ json_t *bench_row(const struct bench_config *c, const struct bench_set *b,
         bench_word(json_array_get(caches, 0), "format"), "type_v",
         bench_word(json_array_get(caches, 1), "format"), "n_prompt",
         t->n_prompt, "n_gen", t->n_gen, "n_depth", t->n_depth, "n_seq",
-        t->n_seq);
+        t->n_seq, "read_bytes", work.read_bytes, "int8_ops", work.int8_ops,
+        "float_ops", work.float_ops);
     for (int r = 0; r < n && ok; r++)
         v[r] = tokens / c->seconds[i * n + r];
     ok = ok && add_samples(row, "ts", v, n);
@@ -140,20 +142,35 @@ json_t *bench_row(const struct bench_config *c, const struct bench_set *b,
         v[r] = c->seconds[i * n + r] * 1e9;
     ok = ok && add_samples(row, "ns", v, n);
     ok = ok && add_shares(row, c, i);
-    if (ok && l != NULL) {
-        double limit = bench_limit(m, t, l);
-
-        ok = json_object_set_new(row, "limit_ts", json_real(limit)) == 0 &&
-             json_object_set_new(
-                 row, "limit_share",
-                 json_real(bench_number(row, "median_ts") / limit)) == 0 &&
-             json_object_update_new(row, json_limits(l)) == 0;
-    }
     free(v);
     if (ok)
         return row;
     json_decref(row);
     return NULL;
+}
+
+bool bench_add_limits(json_t *rows, const pl_limits *l)
+{
+    json_t *row;
+    size_t i;
+    bool ok = true;
+
+    json_array_foreach (rows, i, row) {
+        double tokens =
+            bench_number(row, "n_seq") *
+            (bench_number(row, "n_prompt") + bench_number(row, "n_gen"));
+        double read_s = bench_number(row, "read_bytes") / l->read_bytes_per_s;
+        double multiply_s = bench_number(row, "int8_ops") / l->int8_ops_per_s +
+                            bench_number(row, "float_ops") / l->float_ops_per_s;
+        double limit = tokens / fmax(read_s, multiply_s);
+
+        ok &= json_object_set_new(row, "limit_ts", json_real(limit)) == 0 &&
+              json_object_set_new(
+                  row, "limit_share",
+                  json_real(bench_number(row, "median_ts") / limit)) == 0 &&
+              json_object_update_new(row, json_limits(l)) == 0;
+    }
+    return ok;
 }
 
 /* ---- CSV ----------------------------------------------------------------- */

@@ -65,8 +65,11 @@ static void line_name(char *buf, size_t size, const json_t *row, const char *x)
             n += (size_t)snprintf(buf + n, size - n, "%s%s", n ? ", " : "",
                                   slash != NULL ? slash + 1 : s);
         else if (json_number_value(v) > 0)
-            n += (size_t)snprintf(buf + n, size - n, ", %.0f%s",
-                                  json_number_value(v), units[i]);
+            n += (size_t)snprintf(
+                buf + n, size - n, ", %.0f%s", json_number_value(v),
+                strcmp(units[i], " threads") == 0 && json_number_value(v) == 1
+                    ? " thread"
+                    : units[i]);
     }
 }
 

@@ -4,8 +4,10 @@
  *
  * Rounds go over all configurations of a model in turn, so that what else the
  * machine does falls on all alike; where their weights would need more than
- * half of the memory that is free, over as many as do not. What is measured
- * last, once, is where the time went: noting that takes time itself. */
+ * half of the memory that is free, over as many as do not. The machine's limits
+ * are measured before them and again between them, and the best counts. What
+ * is measured last, once, is where the time went: noting that takes time
+ * itself. */
 #include "bench.h"
 #include "cmd.h"
 #include "option_table.h"
@@ -155,6 +157,37 @@ static void choose(struct options *to, const struct axes *a, int first, int end,
     }
 }
 
+/* ---- limits -------------------------------------------------------------- */
+
+/* Makes the meter and measures twice, so that there is something even where
+ * rounds are short. */
+static enum exit_code begin_limits(struct bench_set *b)
+{
+    enum { FIRST = 2 };
+    pl_err err;
+    pl_status r;
+
+    b->start = term_seconds();
+    r = pl_meter_create(&b->meter, &err);
+    if (r != PL_OK)
+        return report(b->o, r, &err);
+    for (int i = 0; i < FIRST; i++)
+        pl_meter_measure(b->meter, &b->limits, sizeof b->limits);
+    b->in_meter_s = term_seconds() - b->start;
+    return EXIT_DONE;
+}
+
+/* Measures once more, unless a twelfth of the time went into that already. */
+static void renew_limits(struct bench_set *b)
+{
+    double now = term_seconds();
+
+    if (b->meter == NULL || b->in_meter_s > (now - b->start) / 12)
+        return;
+    pl_meter_measure(b->meter, &b->limits, sizeof b->limits);
+    b->in_meter_s += term_seconds() - now;
+}
+
 /* ---- models -------------------------------------------------------------- */
 
 static const char *type_of(const struct options *o)
@@ -248,6 +281,7 @@ static enum exit_code measure(struct bench_config *c, int n,
                 struct bench_config *x = &c[(i + r) % n];
 
                 term_progress(&b->progress, "measuring", done++, total);
+                renew_limits(b);
                 code = bench_time(x, &b->test[t], INT32_MAX,
                                   &x->seconds[t * rounds + r]);
             }
@@ -262,8 +296,7 @@ static enum exit_code measure(struct bench_config *c, int n,
 }
 
 static enum exit_code add_rows(json_t *rows, const struct bench_config *c,
-                               const struct bench_set *b, json_t *inspect,
-                               const pl_limits *l)
+                               const struct bench_set *b, json_t *inspect)
 {
     char name[80];
     struct bench_model m;
@@ -274,15 +307,14 @@ static enum exit_code add_rows(json_t *rows, const struct bench_config *c,
     ok = bench_model_read(&m, b->o->shape != NULL ? name : b->o->model, inspect,
                           c->plan);
     for (int t = 0; t < b->n_test && ok; t++)
-        ok = json_array_append_new(rows, bench_row(c, b, t, &m, l)) == 0;
+        ok = json_array_append_new(rows, bench_row(c, b, t, &m)) == 0;
     return ok ? EXIT_DONE
               : complain(CMD_BENCH, EXIT_FAILED, "no memory for the results");
 }
 
 /* All configurations c[n] of a model; their options are chosen. */
 static enum exit_code bench_model(struct bench_config *c, int n,
-                                  struct bench_set *b, const pl_limits *l,
-                                  json_t *rows)
+                                  struct bench_set *b, json_t *rows)
 {
     struct bench_text text = {0};
     char path[4096] = "";
@@ -318,13 +350,13 @@ static enum exit_code bench_model(struct bench_config *c, int n,
     for (int i = 0; i < n && code == EXIT_DONE; i += at_once)
         code = measure(c + i, n - i < at_once ? n - i : at_once, b);
     for (int i = 0; i < n && code == EXIT_DONE; i++)
-        code = add_rows(rows, &c[i], b, inspect, l);
+        code = add_rows(rows, &c[i], b, inspect);
     json_decref(inspect);
     return code;
 }
 
 static enum exit_code bench_all(const struct options *o, struct bench_set *b,
-                                const pl_limits *l, json_t *rows)
+                                json_t *rows)
 {
     struct axes a;
     int64_t n_model, n_config;
@@ -361,7 +393,7 @@ static enum exit_code bench_all(const struct options *o, struct bench_set *b,
         if (c == NULL || code != EXIT_DONE)
             code = complain(CMD_BENCH, EXIT_FAILED, "no memory for results");
         else
-            code = bench_model(c, (int)n_config, b, l, rows);
+            code = bench_model(c, (int)n_config, b, rows);
         for (int64_t i = 0; c != NULL && i < n_config; i++) {
             code = session_close(&c[i].s, code);
             json_decref(c[i].plan);
@@ -378,8 +410,7 @@ enum exit_code cmd_bench(const struct options *o)
     struct bench_set b = {.o = o};
     struct bench_test *tests = NULL;
     json_t *rows;
-    pl_limits limits;
-    pl_err err;
+    const pl_limits *limits = o->no_limits ? NULL : &b.limits;
     enum exit_code c;
 
     if (o->model == NULL && o->shape == NULL)
@@ -393,14 +424,16 @@ enum exit_code cmd_bench(const struct options *o)
                         o->shape != NULL ? "--shape" : "--type");
     rows = json_array();
     c = make_tests(&b, o, &tests);
-    if (c == EXIT_DONE && !o->no_limits &&
-        pl_limits_measure(&limits, sizeof limits, &err) != PL_OK)
-        c = report(o, err.status, &err);
+    if (c == EXIT_DONE && limits != NULL)
+        c = begin_limits(&b);
     term_interrupts_count(1);
     if (c == EXIT_DONE)
-        c = bench_all(o, &b, o->no_limits ? NULL : &limits, rows);
+        c = bench_all(o, &b, rows);
+    pl_meter_free(b.meter);
+    if (c == EXIT_DONE && limits != NULL && !bench_add_limits(rows, limits))
+        c = complain(CMD_BENCH, EXIT_FAILED, "no memory for the results");
     if (c == EXIT_DONE)
-        c = bench_print(o, rows, o->no_limits ? NULL : &limits);
+        c = bench_print(o, rows, limits);
     if (c == EXIT_DONE && o->svg != NULL)
         c = bench_draw(o, rows);
     json_decref(rows);

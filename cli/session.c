@@ -43,11 +43,25 @@ enum exit_code finish_out(const struct options *o)
 
 /* ---- open and close ----------------------------------------------------- */
 
+/* Has this warning been given? `plait bench` opens many engines alike. */
+static bool was_said(const char *text)
+{
+    static char *said[32]; /* more are given each time */
+    size_t i = 0;
+
+    for (; i < sizeof(said) / sizeof(said[0]) && said[i] != NULL; i++)
+        if (strcmp(said[i], text) == 0)
+            return true;
+    if (i < sizeof(said) / sizeof(said[0]))
+        said[i] = strdup(text);
+    return false;
+}
+
 static void log_quiet(void *user, pl_log_level level, const char *text)
 {
     const struct options *o = user;
 
-    if (level >= PL_LOG_WARN || o->verbose)
+    if (o->verbose || (level >= PL_LOG_WARN && !was_said(text)))
         complain(o->command, EXIT_DONE, "%s", text);
 }
 

@@ -478,8 +478,16 @@ typedef struct pl_limits {
     const char *float_unit;
     double amx_ops_per_s; /* tiles of 8-bit integers; 0: there are none */
 } pl_limits;
-/* Measures them, in a second or two. `size` is sizeof *out. */
-PL_API pl_status pl_limits_measure(pl_limits *out, size_t size, pl_err *err);
+/* What measures them: a thread a core, and of memory 64 MiB a core, at least
+ * 1 GiB, but no more than an eighth of the machine's. Not for two threads of
+ * the caller's at once. */
+typedef struct pl_meter pl_meter;
+PL_API pl_status pl_meter_create(pl_meter **out, pl_err *err);
+PL_API void pl_meter_free(pl_meter *m);
+/* Measures for some hundredths of a second. *out, `size` being sizeof *out, is
+ * the best of all calls so far. What else the machine does only takes away, so
+ * calls at several times come nearer to what there is. */
+PL_API void pl_meter_measure(pl_meter *m, pl_limits *out, size_t size);
 
 #ifdef __cplusplus
 }

@@ -251,14 +251,25 @@ TEST(cli_takes_placement_options)
         sh(0, list[i]);
 }
 
+/* Once, however many devices and engines it is true of. */
 TEST(cli_warns_of_threads_that_share_a_core)
 {
+#define WARNINGS " 2>&1 | grep -c 'share a core'; "
     static const char line[] =
         "c=$(sed -n 's/^Cpus_allowed_list:[^0-9]*\\([0-9]*\\).*/\\1/p' "
-        "/proc/self/status); plait plan " MODEL "-dev cpu:$c -t 2";
+        "/proc/self/status); "
+        "plait plan " MODEL "-dev cpu:$c -t 1" WARNINGS "plait plan " MODEL
+        "-dev cpu:$c,cpu:$c -t 2" WARNINGS
+        "plait bench --shape tiny --no-limits -r 1 -p 2 -n 2 -dev cpu:$c "
+        "-t 1,2 -ctk f16,q8_0" WARNINGS "plait plan " MODEL
+        "-dev cpu:$c -t 2 >/dev/null";
+#undef WARNINGS
     struct ran r = sh(0, line);
 
-    must_say(r, "2 threads on 1 core;");
+    assert_string_equal(r.out, "0\n1\n1\n");
+    must_say(r, "-t 2: cpu");
+    must_say(r, " has 1 core, and threads that share a core wait for one "
+                "another; give -t 1 or less");
 }
 
 TEST(cli_slips_are_answered_with_the_nearest_option)

@@ -49,15 +49,16 @@ TEST(bench_json_has_the_keys_of_llama_bench)
         "model_filename", "model_type", "backend",  "type_k",
         "type_v",         "split_mode", "cpu_info", "int8_unit"};
     static const char *const numbers[] = {
-        "model_size",       "model_n_params", "n_threads",
-        "n_ubatch",         "n_prompt",       "n_gen",
-        "n_depth",          "n_seq",          "avg_ts",
-        "stddev_ts",        "avg_ns",         "stddev_ns",
-        "median_ts",        "min_ts",         "max_ts",
-        "limit_ts",         "limit_share",    "compute_share",
-        "wait_share",       "copy_share",     "n_devices",
-        "read_bytes_per_s", "int8_ops_per_s", "n_cores",
-        "amx_ops_per_s",    "float_ops_per_s"};
+        "model_size",       "model_n_params",  "n_threads",
+        "n_ubatch",         "n_prompt",        "n_gen",
+        "n_depth",          "n_seq",           "avg_ts",
+        "stddev_ts",        "avg_ns",          "stddev_ns",
+        "median_ts",        "min_ts",          "max_ts",
+        "limit_ts",         "limit_share",     "compute_share",
+        "wait_share",       "copy_share",      "n_devices",
+        "read_bytes_per_s", "int8_ops_per_s",  "n_cores",
+        "amx_ops_per_s",    "float_ops_per_s", "read_bytes",
+        "int8_ops",         "float_ops"};
     json_t *all, *row;
     size_t i;
 
@@ -194,6 +195,9 @@ TEST(bench_svg_is_well_formed)
     assert_int_equal(count(r.out, "<"), count(r.out, ">"));
     assert_int_equal(count(r.out, "<circle"), 2 * 8); /* rows, two panels */
     assert_null(strstr(r.out, "nan"));
+    r = sh(0, TINY "-t 1,2 --svg b.svg >/dev/null && cat b.svg");
+    assert_non_null(strstr(r.out, ", 1 thread,"));
+    assert_non_null(strstr(r.out, ", 2 threads,"));
 }
 
 /* Nothing is left where the models were. */

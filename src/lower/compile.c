@@ -21,17 +21,25 @@ static void set_sizes(struct compiled *p, const struct intent *in)
     p->max.n_out = in->n_out < in->n_ubatch ? in->n_out : in->n_ubatch;
 }
 
-/* Threads that share cores wait for one another at every step. */
+/* Threads that share cores wait for one another at every step. Of all devices
+ * the one with fewest cores is named: what it needs is right for all. */
 static void warn_threads(struct compiled *p)
 {
-    for (int d = 0; d < p->list.n; d++)
-        if (p->list.dev[d].on_cores && !p->list.dev[d].host &&
-            p->list.dev[d].n_thread > p->list.dev[d].n_core)
-            notes_add(&p->notes, PL_LOG_WARN,
-                      "%s has %d threads on %d core%s; one a core is faster",
-                      p->list.dev[d].name, p->list.dev[d].n_thread,
-                      p->list.dev[d].n_core,
-                      p->list.dev[d].n_core == 1 ? "" : "s");
+    const struct device_desc *least = NULL;
+
+    for (int i = 0; i < p->list.n; i++) {
+        const struct device_desc *d = &p->list.dev[i];
+
+        if (d->on_cores && !d->host && d->n_thread > d->n_core &&
+            (!least || d->n_core < least->n_core))
+            least = d;
+    }
+    if (least)
+        notes_add(&p->notes, PL_LOG_WARN,
+                  "-t %d: %s has %d core%s, and threads that share a core wait "
+                  "for one another; give -t %d or less",
+                  least->n_thread, least->name, least->n_core,
+                  least->n_core == 1 ? "" : "s", least->n_core);
 }
 
 void compiled_ranks(const struct compiled *p, int d, int *rank0, int *n_rank)

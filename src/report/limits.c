@@ -1,11 +1,10 @@
-/* pl_limits_measure: what the cores could do at best, so that what a model
- * makes of them can be given as a share.
+/* pl_meter: what the cores could do at best, so that what a model makes of them
+ * can be given as a share.
  *
  * Reading: each thread goes over a part of its own that no cache holds, in huge
  * pages, in 1, 2 or 4 streams, and touches each line once. Multiplying: loops
  * of one instruction on registers, twelve of them independent, which is more
- * than a core has under way. Loops are short, and the best of many rounds
- * counts: what else the machine does only takes away. */
+ * than a core has under way. Loops are short, and the best of all counts. */
 #include "base/err.h"
 #include "base/sized.h"
 #include "cost/calibration.h"
@@ -236,7 +235,7 @@ static const struct unit amx_unit = {"none", never, plain, 2};
 
 /* ---- all cores ----------------------------------------------------------- */
 
-enum { ROUNDS = 200, LOOPS = 8000, READ_ROUNDS = 12 };
+enum { ROUNDS = 100, LOOPS = 8000 };
 
 static const size_t part_bytes = (size_t)64 << 20,
                     least_bytes = (size_t)1 << 30;
@@ -247,17 +246,19 @@ struct part {
     uint64_t sum;         /* so that reading cannot be left out */
 };
 
-struct measure {
-    int n;
-    struct part *part; /* [n] */
-    size_t bytes;      /* of a part */
-    const struct unit *unit;
-    int streams;
+struct pl_meter {
+    int n;                   /* cores */
+    struct part *part;       /* owned, [n] */
+    size_t bytes;            /* of a part */
+    struct team *team;       /* owned; a thread a core */
+    const struct unit *unit; /* that the threads use now */
+    int streams;             /* that they read now */
+    pl_limits best;          /* so far */
 };
 
 static void multiply(void *user, int member)
 {
-    struct measure *m = user;
+    pl_meter *m = user;
     double start = seconds();
 
     m->unit->run(LOOPS);
@@ -265,21 +266,17 @@ static void multiply(void *user, int member)
 }
 
 /* Operations a second of all threads, each while the others work. */
-static double best_rate(struct measure *m, struct team *team,
-                        const struct unit *u)
+static void measure_unit(pl_meter *m, const struct unit *u, double *best)
 {
-    double best = 0;
-
     m->unit = u;
     for (int r = 0; r < ROUNDS; r++) {
         double sum = 0;
 
-        team_run(team, multiply, m);
+        team_run(m->team, multiply, m);
         for (int i = 0; i < m->n; i++)
             sum += m->part[i].rate;
-        best = sum > best ? sum : best;
+        *best = sum > *best ? sum : *best;
     }
-    return best;
 }
 
 /* A line is fetched whole when one word of it is read. */
@@ -304,7 +301,7 @@ read_streams(const char *p, size_t bytes, const int n)
 
 static void read_part(void *user, int member)
 {
-    struct measure *m = user;
+    pl_meter *m = user;
     struct part *x = &m->part[member];
 
     x->sum += m->streams == 1   ? read_streams(x->p, m->bytes, 1)
@@ -314,24 +311,23 @@ static void read_part(void *user, int member)
 
 static void touch(void *user, int member)
 {
-    struct measure *m = user;
+    pl_meter *m = user;
 
     memset(m->part[member].p, member + 1, m->bytes);
 }
 
-static void measure_reads(struct measure *m, struct team *team, pl_limits *out)
+static void measure_reads(pl_meter *m)
 {
-    for (int r = 0; r < READ_ROUNDS; r++)
-        for (m->streams = 1; m->streams <= 4; m->streams *= 2) {
-            double start = seconds(), rate;
+    for (m->streams = 1; m->streams <= 4; m->streams *= 2) {
+        double start = seconds(), rate;
 
-            team_run(team, read_part, m);
-            rate = (double)m->bytes * m->n / (seconds() - start);
-            if (rate > out->read_bytes_per_s) {
-                out->read_bytes_per_s = rate;
-                out->n_streams = m->streams;
-            }
+        team_run(m->team, read_part, m);
+        rate = (double)m->bytes * m->n / (seconds() - start);
+        if (rate > m->best.read_bytes_per_s) {
+            m->best.read_bytes_per_s = rate;
+            m->best.n_streams = m->streams;
         }
+    }
 }
 
 /* The first of the list that this processor has. */
@@ -342,22 +338,22 @@ static const struct unit *first(const struct unit *u)
     return u;
 }
 
-static void measure_units(struct measure *m, struct team *team, pl_limits *out)
+static void measure_units(pl_meter *m)
 {
     const struct unit *i = first(int8_units), *f = first(float_units);
 
-    out->int8_unit = i->name;
-    out->int8_ops_per_s = best_rate(m, team, i);
-    out->float_unit = f->name;
-    out->float_ops_per_s = best_rate(m, team, f);
+    m->best.int8_unit = i->name;
+    measure_unit(m, i, &m->best.int8_ops_per_s);
+    m->best.float_unit = f->name;
+    measure_unit(m, f, &m->best.float_ops_per_s);
     if (amx_unit.there())
-        out->amx_ops_per_s = best_rate(m, team, &amx_unit);
+        measure_unit(m, &amx_unit, &m->best.amx_ops_per_s);
 }
 
 /* Parts lie with their threads' cores; together they are an eighth of the
  * memory at most. */
-static pl_status make_parts(struct measure *m, const struct topology *t,
-                            int *core, pl_err *err)
+static pl_status make_parts(pl_meter *m, const struct topology *t, int *core,
+                            pl_err *err)
 {
     size_t all = part_bytes * (size_t)m->n;
 
@@ -378,43 +374,60 @@ static pl_status make_parts(struct measure *m, const struct topology *t,
     return PL_OK;
 }
 
-pl_status pl_limits_measure(pl_limits *out, size_t size, pl_err *err)
+pl_status pl_meter_create(pl_meter **out, pl_err *err)
 {
-    pl_limits own = {0};
-    struct measure m = {0};
     struct calibration c;
     const struct topology *t;
-    struct team *team = NULL;
     int *core = NULL;
+    pl_meter *m;
     pl_status s;
 
     if (!out)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "pl_limits_measure: out must not be NULL");
+                       "pl_meter_create: out must not be NULL");
+    *out = NULL;
     PL_TRY(topology_open(&t, err));
     calibration_init(&c, kernel_set_best(), t);
-    m.n = c.n_core;
-    core = calloc((size_t)m.n, sizeof *core);
-    m.part = aligned_alloc(_Alignof(struct part), (size_t)m.n * sizeof *m.part);
-    if (m.part)
-        memset(m.part, 0, (size_t)m.n * sizeof *m.part);
-    s = core && m.part ? make_parts(&m, t, core, err)
-                       : err_no_memory(err, "measuring limits");
-    if (s == PL_OK)
-        s = team_create(&team, m.n, core, m.n, err);
-    if (s == PL_OK) {
-        memcpy(own.cpu, c.cpu, sizeof own.cpu);
-        own.n_threads = m.n;
-        team_run(team, touch, &m);
-        measure_reads(&m, team, &own);
-        measure_units(&m, team, &own);
+    m = calloc(1, sizeof *m);
+    core = calloc((size_t)c.n_core, sizeof *core);
+    if (m)
+        m->part = aligned_alloc(_Alignof(struct part),
+                                (size_t)c.n_core * sizeof *m->part);
+    if (m && m->part) {
+        m->n = c.n_core;
+        memset(m->part, 0, (size_t)m->n * sizeof *m->part);
     }
-    team_free(team);
-    for (int i = 0; m.part && i < m.n; i++)
-        topology_free(m.part[i].p, m.bytes);
-    free(m.part);
+    s = core && m && m->part ? make_parts(m, t, core, err)
+                             : err_no_memory(err, "measuring limits");
+    if (s == PL_OK)
+        s = team_create(&m->team, m->n, core, m->n, err);
+    if (s == PL_OK) {
+        memcpy(m->best.cpu, c.cpu, sizeof m->best.cpu);
+        m->best.n_threads = m->n;
+        team_run(m->team, touch, m);
+        *out = m;
+    } else {
+        pl_meter_free(m);
+    }
     free(core);
     topology_drop(t);
-    sized_write(out, size, &own, sizeof own);
     return s;
+}
+
+void pl_meter_free(pl_meter *m)
+{
+    if (!m)
+        return;
+    team_free(m->team);
+    for (int i = 0; i < m->n; i++)
+        topology_free(m->part[i].p, m->bytes);
+    free(m->part);
+    free(m);
+}
+
+void pl_meter_measure(pl_meter *m, pl_limits *out, size_t size)
+{
+    measure_reads(m);
+    measure_units(m);
+    sized_write(out, size, &m->best, sizeof m->best);
 }
