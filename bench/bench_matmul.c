@@ -439,6 +439,7 @@ int main(int argc, char **argv)
     enum kernel_set set = kernel_set_best();
     struct cpu_kernels k;
     pl_limits limits;
+    pl_meter *meter;
     pl_err err;
     size_t size = (size_t)512 << 20;
     uint8_t *buffer;
@@ -464,8 +465,11 @@ int main(int argc, char **argv)
         n_rank > MAX_RANK || (n_rank & (n_rank - 1)) != 0 ||
         size < (size_t)32 << 20 || !known)
         return fputs(usage, stderr), 2;
-    if (pl_limits_measure(&limits, sizeof limits, &err) != PL_OK)
+    if (pl_meter_create(&meter, &err) != PL_OK)
         return fprintf(stderr, "bench-matmul: %s\n", err.message), 1;
+    for (int i = 0; i < 4; i++)
+        pl_meter_measure(meter, &limits, sizeof limits);
+    pl_meter_free(meter);
     cpu_kernels_init(&k, set);
     buffer = get(size);
     memset(buffer, 1, size);

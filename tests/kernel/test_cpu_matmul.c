@@ -13,7 +13,9 @@
 #include "lib/cpu_weights.h"
 #include "lib/kernel_sets.h"
 
-enum { MAX_SPAN = 16, MAX_THREAD = 3 };
+/* Every kernel set that has gemm takes it for a matmul of MOST_TOK / 2 tokens,
+ * and for one of a few it takes jobs. */
+enum { MAX_SPAN = 16, MAX_THREAD = 3, MOST_TOK = 64 };
 
 /* ---- calls --------------------------------------------------------------- */
 
@@ -173,6 +175,20 @@ struct scene {
     int32_t *id;
 };
 
+/* Ids of experts, and two that no expert has. A token's are random, or follow
+ * one another: then many tokens share an expert, and few have one twice. */
+static void draw_experts(int32_t *id, const struct problem *p, int64_t n_expert,
+                         uint64_t *seed)
+{
+    bool any = test_below(seed, 2) == 0;
+
+    for (int64_t i = 0; i < p->n_tok * p->n_used; i++) {
+        id[i] = (int32_t)test_below(seed, n_expert + 2) - 1;
+        if (!any && i % p->n_used > 0)
+            id[i] = (int32_t)((id[i - 1] + 2) % (n_expert + 2)) - 1;
+    }
+}
+
 static void scene_make(struct scene *s, int fi, enum kernel kernel,
                        uint64_t *seed)
 {
@@ -194,15 +210,14 @@ static void scene_make(struct scene *s, int fi, enum kernel kernel,
     s->p = (struct problem){
         .kernel = kernel,
         .w = &s->w,
-        .n_tok = 1 + test_below(seed, 33),
+        .n_tok = 1 + test_below(seed, MOST_TOK),
         .n_used = 1 + test_below(seed, 4),
     };
     s->p.x_used =
         kernel == KERNEL_expert_matmul && test_below(seed, 2) ? 1 : s->p.n_used;
     s->x = weights_floats(s->p.n_tok * s->p.x_used * s->w.k, seed);
     s->id = weights_alloc((size_t)(s->p.n_tok * s->p.n_used) * sizeof(int32_t));
-    for (int64_t i = 0; i < s->p.n_tok * s->p.n_used; i++)
-        s->id[i] = (int32_t)test_below(seed, n_expert + 2) - 1;
+    draw_experts(s->id, &s->p, n_expert, seed);
     s->p.x = s->x;
     s->p.id = s->id;
 }
@@ -275,7 +290,7 @@ TEST(threads_do_not_show)
     }
 }
 
-/* Any run of 1 .. 32 tokens gives its rows of 33 computed at once. */
+/* Any run of fewer tokens gives its rows of MOST_TOK computed at once. */
 TEST(n_tok_does_not_show)
 {
     uint64_t seed = test_seed() + 2;
@@ -286,26 +301,27 @@ TEST(n_tok_does_not_show)
             struct pack_span span = {0, 256, 0};
             struct weights w =
                 weights_make(i / N_KERNEL, 3, 17, 256, &span, 1, &seed);
-            float *x = weights_floats(33 * 2 * 256, &seed);
-            int32_t id[33 * 2];
+            float *x = weights_floats(MOST_TOK * 2 * 256, &seed);
+            int32_t id[MOST_TOK * 2];
             struct problem p = {.kernel = kernels[i % N_KERNEL],
                                 .w = &w,
                                 .x = x,
                                 .id = id,
-                                .n_tok = 33,
+                                .n_tok = MOST_TOK,
                                 .n_used = 2,
                                 .x_used = 2};
             struct weights_tree t;
             float *all;
             int64_t row;
 
-            for (int j = 0; j < 66; j++)
+            for (int j = 0; j < MOST_TOK * 2; j++)
                 id[j] = (int32_t)test_below(&seed, 3);
             weights_tree_single(&t, 0);
             all = run(&k, &p, &t.t, 1);
-            row = result_count(&p) / 33;
-            for (p.n_tok = 1; p.n_tok < 33; p.n_tok++) {
-                int64_t at = test_below(&seed, 34 - p.n_tok);
+            row = result_count(&p) / MOST_TOK;
+            for (p.n_tok = 1; p.n_tok < MOST_TOK;
+                 p.n_tok += 1 + test_below(&seed, 6)) {
+                int64_t at = test_below(&seed, MOST_TOK + 1 - p.n_tok);
 
                 p.x = x + at * 256 * (p.kernel == KERNEL_matmul ? 1 : 2);
                 p.id = id + at * 2;

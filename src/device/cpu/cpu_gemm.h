@@ -21,13 +21,13 @@
 enum {
     GEMM_PANELS = 2, /* panels that are multiplied together: a *block* */
     GEMM_WIDTH = GEMM_PANELS * PACK_ROWS, /* weight rows of a block */
-    GEMM_MIN_ROWS = 12, /* fewer rows of activations go by jobs */
 };
 
 /* How an instruction set multiplies a format so. */
 struct cpu_gemm {
-    int tok;  /* rows of activations that are multiplied together */
-    int pass; /* units of a pass */
+    int tok;      /* rows of activations that are multiplied together */
+    int min_rows; /* fewer of them go by jobs */
+    int pass;     /* units of a pass */
     size_t (*weight_bytes)(void); /* of a panel's unit, unpacked; a multiple
                                      of 64 */
     size_t (*act_bytes)(void);    /* of a unit of `tok` rows of activations,

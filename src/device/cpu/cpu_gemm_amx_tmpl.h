@@ -26,7 +26,14 @@
  * stored, then 16 accumulators in registers take them, while the next product
  * runs. */
 
-enum { TOK = 32, TILE_ROWS = 16, TILE_PASS = 16, CHUNK_PASS = 1 };
+/* MIN_ROWS is a guess, half of TOK: not measured. */
+enum {
+    TOK = 32,
+    MIN_ROWS = 16,
+    TILE_ROWS = 16,
+    TILE_PASS = 16,
+    CHUNK_PASS = 1
+};
 
 typedef int8_t vb __attribute__((vector_size(64), may_alias));
 typedef int16_t vh __attribute__((vector_size(64), may_alias));

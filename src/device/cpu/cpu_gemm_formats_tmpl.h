@@ -1,7 +1,8 @@
 /* gemm_table, struct cpu_gemm by format: the formats of SHAPES with the
  * gemm_unpack, gemm_deal, gemm_products, unit_size and act_size of the
- * cpu_gemm_*_tmpl.h that includes this at its end. GEMM_STATE, if defined, sets
- * .begin and .end. Float formats come from cpu_gemm_float_tmpl.h. */
+ * cpu_gemm_*_tmpl.h that includes this at its end, and its TOK and
+ * MIN_ROWS as .tok and .min_rows. GEMM_STATE, if defined, sets .begin and .end.
+ * Float formats come from cpu_gemm_float_tmpl.h. */
 #include "device/cpu/cpu_gemm_float_tmpl.h"
 
 /* ---- the formats --------------------------------------------------------- */
@@ -50,6 +51,7 @@ SHAPES(GEMM_OF)
 #endif
 #define GEMM_ROW(name, ...)                                                    \
     [PL_##name] = {.tok = TOK,                                                 \
+                   .min_rows = MIN_ROWS,                                       \
                    .pass = pass_##name,                                        \
                    .weight_bytes = weight_bytes_##name,                        \
                    .act_bytes = act_bytes_##name,                              \

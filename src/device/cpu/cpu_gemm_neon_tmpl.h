@@ -9,7 +9,8 @@
  *
  * All of it is exact, so it is the sum that cpu_matmul.h defines. */
 
-enum { TOK = 4, TILE_PASS = 16, CHUNK_PASS = 2 };
+/* MIN_ROWS is a guess: not measured. */
+enum { TOK = 4, MIN_ROWS = 16, TILE_PASS = 16, CHUNK_PASS = 2 };
 
 /* ---- shapes -------------------------------------------------------------- */
 

@@ -367,7 +367,7 @@ size_t cpu_matmul_scratch(const struct cpu_call *c,
     int64_t n = cpu_rows(&c->in[0]);
     struct many m;
 
-    if (!gemm || !c->in[1].pack || n < GEMM_MIN_ROWS)
+    if (!gemm || !c->in[1].pack || n < gemm->min_rows)
         return stack_bytes(c, CPU_PANEL_TOK);
     return stack_bytes(c, CPU_PANEL_TOK) +
            many_init(&m, c, gemm, n, many_acc_bytes(c, gemm, n), NULL);
@@ -420,7 +420,7 @@ void cpu_matmul(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
 
     if (p.n == 0 || w.n == 0)
         return;
-    if (w.gemm && p.n >= GEMM_MIN_ROWS) {
+    if (w.gemm && p.n >= w.gemm->min_rows) {
         matmul_many(c, &w, &x, &p);
         return;
     }
@@ -494,7 +494,7 @@ size_t cpu_expert_matmul_scratch(const struct cpu_call *c,
     int64_t n = cpu_count(&c->in[2]);
     struct many m;
 
-    if (!gemm || !c->in[1].pack || n < GEMM_MIN_ROWS)
+    if (!gemm || !c->in[1].pack || n < gemm->min_rows)
         return bytes;
     return bytes + many_init(&m, c, gemm, n, many_acc_bytes(c, gemm, n), NULL);
 }
@@ -549,7 +549,7 @@ static void expert_part(const struct cpu_call *c, const struct weight *w,
         /* What lies in the part with its first unit is the part's. */
         g0 = part.lo > base ? (part.lo - base + n - 1) / n : 0;
         g1 = min64((part.hi - base + n - 1) / n, n_unit);
-        if (m && n >= GEMM_MIN_ROWS)
+        if (m && n >= w->gemm->min_rows)
             many_run(c, w, m, x, &p, 0, n, e, g0, g1);
         else
             pairs_run(c, w, s, x, &p, 0, n, e, g0 * grain,
@@ -576,7 +576,7 @@ void cpu_expert_matmul(const struct cpu_call *c,
     clear_unrouted(c);
     if (w.n == 0)
         return;
-    if (w.gemm && n_pair >= GEMM_MIN_ROWS) {
+    if (w.gemm && n_pair >= w.gemm->min_rows) {
         m = &memory;
         many_init(m, c, w.gemm, n_pair, many_acc_bytes(c, w.gemm, n_pair),
                   (uint8_t *)c->scratch + stack_bytes(c, CPU_PANEL_TOK) +
@@ -632,7 +632,7 @@ size_t cpu_expert_down_scratch(const struct cpu_call *c,
         stack_bytes(c, c->in[2].dim[0]) + down_bytes(c) + routing_bytes(c);
     struct many m;
 
-    if (!gemm || !c->in[1].pack || c->in[2].dim[0] < GEMM_MIN_ROWS)
+    if (!gemm || !c->in[1].pack || c->in[2].dim[0] < gemm->min_rows)
         return bytes;
     return bytes +
            many_init(&m, c, gemm, c->in[2].dim[0], down_acc_bytes(c), NULL);
@@ -766,7 +766,7 @@ static void down_many(const struct cpu_call *c, const struct weight *w,
         for (int64_t j = 0; j < d->n_block;) {
             int64_t e = expert_of(c, d, d->block[j]);
 
-            if (d->r.start[e + 1] - d->r.start[e] < GEMM_MIN_ROWS ||
+            if (d->r.start[e + 1] - d->r.start[e] < w->gemm->min_rows ||
                 has_twice(d, e)) {
                 down_jobs(c, w, s, d, &j, top, block, n);
                 continue;
@@ -825,7 +825,7 @@ void cpu_expert_down(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
     struct cpu_deal deal;
     struct cpu_part part;
 
-    if (w.gemm && n_tok >= GEMM_MIN_ROWS) {
+    if (w.gemm && n_tok >= w.gemm->min_rows) {
         struct many m;
 
         many_init(&m, c, w.gemm, n_tok, down_acc_bytes(c),

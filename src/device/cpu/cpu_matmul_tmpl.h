@@ -292,18 +292,20 @@ TMPL void panel_quantized(const struct cpu_panel_job *s, struct shape f)
 
 /* ---- floats -------------------------------------------------------------- */
 
-/* Rows of activations first .. first+n_tok-1, their sums in registers:
- * n_tok <= FLOAT_TOK is known to the compiler. */
+/* Rows of activations first .. first+n-1. n_tok of them are computed, a number
+ * known to the compiler, with their sums in registers: those beyond n are the
+ * first one again, and go nowhere. */
 TMPL void float_block(const struct cpu_panel_job *s, const struct pack_chunk *c,
-                      int first, int n_tok, pl_format f)
+                      int first, int n, int n_tok, pl_format f)
 {
     const int size = f == PL_F32 ? 4 : 2;
     const uint8_t *tile = s->panel + c->off;
     const float *x[FLOAT_TOK];
+    float nowhere[PACK_ROWS] = {0};
 
 #pragma GCC unroll 8
     for (int j = 0; j < n_tok; j++)
-        x[j] = (const float *)s->x[first + j] + c->k_loc;
+        x[j] = (const float *)s->x[first + (j < n ? j : 0)] + c->k_loc;
     for (int64_t k = 0, end; k < c->n; k = end) {
         vf sum[FLOAT_TOK][HALVES];
 
@@ -333,7 +335,7 @@ TMPL void float_block(const struct cpu_panel_job *s, const struct pack_chunk *c,
         }
 #pragma GCC unroll 8
         for (int j = 0; j < n_tok; j++) {
-            float *at = cpu_panel_acc(s, first + j);
+            float *at = j < n ? cpu_panel_acc(s, first + j) : nowhere;
 #pragma GCC unroll 8
             for (int h = 0; h < HALVES; h++) {
                 vf acc;
@@ -350,18 +352,20 @@ TMPL void panel_float(const struct cpu_panel_job *s, pl_format f)
 {
     for (int i = 0; i < s->pack->n_chunk; i++) {
         const struct pack_chunk *c = &s->pack->chunk[i];
-        int j = 0;
 
         if (c->rank != s->rank)
             continue;
-        for (; j + FLOAT_TOK <= s->n_tok; j += FLOAT_TOK)
-            float_block(s, c, j, FLOAT_TOK, f);
-        if (s->n_tok - j >= FLOAT_TOK / 2) {
-            float_block(s, c, j, FLOAT_TOK / 2, f);
-            j += FLOAT_TOK / 2;
+        for (int j = 0, n; j < s->n_tok; j += n) {
+            n = s->n_tok - j < FLOAT_TOK ? s->n_tok - j : FLOAT_TOK;
+            if (n == 1)
+                float_block(s, c, j, n, 1, f);
+            else if (n == 2)
+                float_block(s, c, j, n, 2, f);
+            else if (n <= 4)
+                float_block(s, c, j, n, 4, f);
+            else
+                float_block(s, c, j, n, FLOAT_TOK, f);
         }
-        for (; j < s->n_tok; j++)
-            float_block(s, c, j, 1, f);
     }
 }
 
