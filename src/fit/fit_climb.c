@@ -183,8 +183,14 @@ pl_status fit_even_out(struct fit *f, pl_err *err)
         return PL_OK;
     x.mode = PL_SPLIT_LAYER;
     may_fill = f->unlike && f->known && fill(f, any->q, count);
-    if (!(f->of_mode_s[PL_SPLIT_LAYER] > 0)) /* none fits as it comes */
+    /* none fits as it comes; shorter micro-batches leave more room for layers */
+    for (int i = 0; i < FIT_N_UBATCH && !(f->of_mode_s[PL_SPLIT_LAYER] > 0);
+         i += f->may.ubatch ? 2 : FIT_N_UBATCH) {
+        x.share = f->usual.share;
+        x.n_ubatch = fit_ubatch(&f->usual, i);
         PL_TRY(even_out(f, &x, false, err));
+    }
+    x.n_ubatch = f->usual.n_ubatch;
     if (!may_fill)
         return PL_OK;
     PL_TRY(share_layers(f, &x, count, 1, err));
