@@ -119,12 +119,12 @@ static void run_attention(const struct cpu_kernels *k, const char *name,
 }
 
 static void run_cache_write(const struct cpu_kernels *k, const char *name,
-                            pl_format f, bool values)
+                            pl_format f, bool values, int n_tok)
 {
     enum { N_TOK = 512 };
     const struct graph_attr attr = {.values = values};
     static int32_t pos[N_TOK], seq[N_TOK], pages[N_TOK / PAGE_TOKENS];
-    struct token_table b = {N_TOK, N_TOK, pos, seq, pages, N_TOK / PAGE_TOKENS};
+    struct token_table b = {n_tok, n_tok, pos, seq, pages, N_TOK / PAGE_TOKENS};
     struct cpu_call c = {.n_in = 2, .attr = &attr, .table = &b};
 
     for (int i = 0; i < N_TOK; i++)
@@ -132,10 +132,10 @@ static void run_cache_write(const struct cpu_kernels *k, const char *name,
     for (int i = 0; i < N_TOK / PAGE_TOKENS; i++)
         pages[i] = i;
     c.out = cache(f, N_TOK);
-    c.in[1] = tensor(N_TOK, N_KV, D);
+    c.in[1] = tensor(n_tok, N_KV, D);
     run(k, name, KERNEL_cache_write, c,
-        (double)N_TOK * N_KV * D * 4 +
-            (double)cache_tile_bytes(f, D) * N_KV * N_TOK / PAGE_TOKENS);
+        (double)n_tok * N_KV * D * 4 +
+            (double)cache_tile_bytes(f, D) * N_KV * n_tok / PAGE_TOKENS);
 }
 
 static void run_rows(const struct cpu_kernels *k, const char *name,
@@ -184,9 +184,10 @@ int main(int argc, char **argv)
     run_rows(&k, "add_512x1024", KERNEL_add, 512, 1024);
     run_rows(&k, "rope_1x2048", KERNEL_rope, 1, 2048);
     run_rows(&k, "rope_512x2048", KERNEL_rope, 512, 2048);
-    run_cache_write(&k, "cache_write_f16_keys_512", PL_F16, false);
-    run_cache_write(&k, "cache_write_f16_values_512", PL_F16, true);
-    run_cache_write(&k, "cache_write_q8_0_keys_512", PL_Q8_0, false);
+    run_cache_write(&k, "cache_write_f16_keys_1", PL_F16, false, 1);
+    run_cache_write(&k, "cache_write_f16_keys_512", PL_F16, false, 512);
+    run_cache_write(&k, "cache_write_f16_values_512", PL_F16, true, 512);
+    run_cache_write(&k, "cache_write_q8_0_keys_512", PL_Q8_0, false, 512);
     run_attention(&k, "attention_f16_decode_c512", PL_F16, 1, 512);
     run_attention(&k, "attention_f16_decode_c4096", PL_F16, 1, 4096);
     run_attention(&k, "attention_q8_0_decode_c512", PL_Q8_0, 1, 512);

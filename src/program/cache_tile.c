@@ -65,10 +65,12 @@ static inline void turn_size(char *dst, size_t dst_ld, const char *src,
         for (int64_t i = 0; i < row; i += n)
             turn_block(dst + (size_t)j * dst_ld + i * size, dst_ld,
                        src + (size_t)i * src_ld + j * size, src_ld, size);
-    for (int64_t i = 0; i < n_row; i++)
+    for (int64_t i = 0; i < n_row; i++) {
+#pragma GCC unroll 4
         for (int64_t j = i < row ? col : 0; j < n_col; j++)
             memcpy(dst + (size_t)j * dst_ld + i * size,
                    src + (size_t)i * src_ld + j * size, (size_t)size);
+    }
 }
 
 static void transpose(void *dst, size_t dst_ld, const void *src, size_t src_ld,

@@ -624,3 +624,57 @@ TEST(cpu_cache_rows_are_the_format_s_encoding)
         free(c.out.data);
     }
 }
+
+/* Tokens that lie side by side are written at once: any number of them, behind
+ * others of their sequence, across pages, and with gaps between. */
+TEST(cpu_cache_takes_any_run_of_tokens)
+{
+    static const pl_format formats[] = {PL_F32, PL_F16, PL_BF16, PL_Q8_0};
+    enum { D = 32, HEADS = 2, MOST = 70 };
+    static const int32_t pages[] = {2, 0, 1, 3, 5, 4};
+    uint64_t seed = test_seed();
+
+    for (int k = 0; k < 64; k++) {
+        pl_format f = formats[k % 4];
+        const struct graph_attr attr = {.values = k / 4 % 2};
+        int n_tok = 1 + (int)test_below(&seed, MOST);
+        int cut = (int)test_below(&seed, n_tok + 1); /* second sequence */
+        int gap = (int)test_below(&seed, n_tok + 1);
+        int32_t pos[MOST], seq[MOST];
+        struct token_table b = {n_tok, 0, pos, seq, pages, 3};
+        struct cpu_call c = {.n_in = 2, .attr = &attr, .table = &b};
+        size_t bytes = cache_tile_bytes(f, D);
+        size_t row_bytes = format_row_bytes(f, D);
+        int32_t at[2] = {(int32_t)test_below(&seed, 2 * PAGE_TOKENS - 16),
+                         (int32_t)test_below(&seed, 2 * PAGE_TOKENS - 16)};
+
+        for (int t = 0; t < n_tok; t++) {
+            seq[t] = t >= cut;
+            at[seq[t]] += t == gap ? 5 : 0;
+            pos[t] = at[seq[t]]++;
+        }
+        c.in[1] = call_tensor(PL_F32, 3, (const int64_t[]){n_tok, HEADS, D},
+                              3.0f, &seed);
+        c.out = (struct cpu_tensor){test_need(6 * HEADS, bytes),
+                                    f,
+                                    3,
+                                    {6 * PAGE_TOKENS, HEADS, D},
+                                    NULL};
+        c.in[0] = c.out;
+        call_all(KERNEL_cache_write, &c, 6 * HEADS * bytes);
+        for (int i = 0; i < n_tok * HEADS; i++) {
+            int t = i / HEADS;
+            int page = pages[seq[t] * 3 + pos[t] / PAGE_TOKENS];
+            char want[4 * D], row[4 * D];
+
+            cpu_cache_encode_row(f, want, (float *)c.in[1].data + i * D, D);
+            cpu_cache_read_row(f, D, attr.values,
+                               (char *)c.out.data +
+                                   (size_t)(page * HEADS + i % HEADS) * bytes,
+                               pos[t] % PAGE_TOKENS, row);
+            assert_memory_equal(row, want, row_bytes);
+        }
+        free(c.in[1].data);
+        free(c.out.data);
+    }
+}

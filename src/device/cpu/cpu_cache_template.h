@@ -49,14 +49,30 @@ static inline void to_row(pl_format f, void *row, const float *x, int64_t d)
     }
 }
 
+enum { CACHE_RUN = 16 }; /* most tokens that are written at once */
+
 static inline size_t cache_write_scratch(const struct cpu_call *c)
 {
-    return (size_t)cpu_last(&c->out) * sizeof(float);
+    return CACHE_RUN * (size_t)cpu_last(&c->out) * sizeof(float);
+}
+
+/* How many tokens from t on, `most` at most, lie side by side in a tile. */
+static inline int cache_run(const struct token_table *b, int64_t t,
+                            int64_t most)
+{
+    int room = PAGE_TOKENS - b->pos[t] % PAGE_TOKENS;
+    int n = 1;
+
+    while (n < most && n < room && b->seq[t + n] == b->seq[t] &&
+           b->pos[t + n] == b->pos[t] + n)
+        n++;
+    return n;
 }
 
 /*   cache [n_slot, n_head, d], x [n_tok, n_head, d]: each token's row goes to
  *   the slot its position has. Threads take heads first, so that few share a
- *   tile. */
+ *   tile. Keys lie transposed there, and single ones are stored one by one:
+ *   neighbouring tokens are converted and then written together. */
 static inline void cache_write_run(const struct cpu_call *c)
 {
     const struct token_table *b = c->table;
@@ -64,19 +80,25 @@ static inline void cache_write_run(const struct cpu_call *c)
     int64_t d = c->out.dim[2];
     size_t tile_bytes = cache_tile_bytes(c->out.format, d);
     struct cpu_part p = cpu_part(b->n_tok * n_head, 1, c->ith, c->nth);
+    int n;
 
-    for (int64_t i = p.lo; i < p.hi; i++) {
+    for (int64_t i = p.lo; i < p.hi; i += n) {
         int64_t h = i / b->n_tok;
         int64_t t = i % b->n_tok;
+        size_t row_bytes = format_row_bytes(c->out.format, d);
+        int64_t most = p.hi - i < b->n_tok - t ? p.hi - i : b->n_tok - t;
         int64_t page =
             b->pages[b->seq[t] * b->page_stride + b->pos[t] / PAGE_TOKENS];
         char *tile =
             (char *)c->out.data + (size_t)(page * n_head + h) * tile_bytes;
 
-        to_row(c->out.format, c->scratch,
-               (const float *)c->in[1].data + (t * n_head + h) * d, d);
-        cpu_cache_write_row(c->out.format, d, c->attr->values, tile,
-                            b->pos[t] % PAGE_TOKENS, c->scratch);
+        n = cache_run(b, t, most < CACHE_RUN ? most : CACHE_RUN);
+        for (int r = 0; r < n; r++)
+            to_row(c->out.format, (char *)c->scratch + (size_t)r * row_bytes,
+                   (const float *)c->in[1].data + ((t + r) * n_head + h) * d,
+                   d);
+        cache_tile_write(c->out.format, d, c->attr->values, tile,
+                         b->pos[t] % PAGE_TOKENS, n, c->scratch, row_bytes);
     }
 }
 

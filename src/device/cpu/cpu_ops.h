@@ -21,7 +21,7 @@ void cpu_custom_run(const struct cpu_call *c);
 /* One row (position j = 0 .. 63 of a page, one head) of a cache tile to and
  * from the format's own bytes, format_row_bytes(f, d) of them: elements, or
  * for q8_0 blocks of an f16 scale and 32 signed bytes. `values` tells a tile
- * of values from one of keys. For cache_write, state files and tests. */
+ * of values from one of keys. For tests; others use program/cache_tile.h. */
 void cpu_cache_read_row(pl_format f, int64_t d, bool values, const void *tile,
                         int j, void *row);
 void cpu_cache_write_row(pl_format f, int64_t d, bool values, void *tile, int j,
