@@ -102,17 +102,17 @@ void fit_keep_short(struct fit *f, struct fit_plan *p)
 pl_status fit_compile(struct fit *f, const struct intent *in,
                       struct fit_plan **out, pl_err *err)
 {
-    struct fit_plan *p = calloc(1, sizeof *p);
+    struct fit_plan *p;
     pl_status s;
     pl_err e;
 
     *out = NULL;
     if (f->ready && is_usual(f, in)) {
-        free(p);
         *out = f->ready;
         f->ready = NULL;
         return PL_OK;
     }
+    p = calloc(1, sizeof *p);
     if (!p)
         return err_no_memory(err, "a plan");
     *p = (struct fit_plan){.in = *in, .n_ref = 1, .seconds = INFINITY};
