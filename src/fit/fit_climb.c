@@ -183,9 +183,10 @@ pl_status fit_even_out(struct fit *f, pl_err *err)
         return PL_OK;
     x.mode = PL_SPLIT_LAYER;
     may_fill = f->unlike && f->known && fill(f, any->q, count);
-    /* none fits as it comes; shorter micro-batches leave more room for layers */
-    for (int i = 0; i < FIT_N_UBATCH && !(f->of_mode_s[PL_SPLIT_LAYER] > 0);
-         i += f->may.ubatch ? 2 : FIT_N_UBATCH) {
+    /* none fits as it comes; a shorter micro-batch leaves more room for layers */
+    for (int i = 0; i <= (f->unlike && f->may.ubatch ? 2 : 0) &&
+                    !(f->of_mode_s[PL_SPLIT_LAYER] > 0);
+         i += 2) {
         x.share = f->usual.share;
         x.n_ubatch = fit_ubatch(&f->usual, i);
         PL_TRY(even_out(f, &x, false, err));
