@@ -183,7 +183,7 @@ pl_status fit_even_out(struct fit *f, pl_err *err)
         return PL_OK;
     x.mode = PL_SPLIT_LAYER;
     may_fill = f->unlike && f->known && fill(f, any->q, count);
-    /* none fits as it comes; a shorter micro-batch leaves more room for layers */
+    /* none fits as it comes; a shorter micro-batch leaves room for more */
     for (int i = 0; i <= (f->unlike && f->may.ubatch ? 2 : 0) &&
                     !(f->of_mode_s[PL_SPLIT_LAYER] > 0);
          i += 2) {
