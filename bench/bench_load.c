@@ -116,25 +116,30 @@ static void load(struct config *c, const char *path, int round)
     pl_plan *p;
     pl_exec *x;
     pl_err err = {0};
+    struct exec_parts *weight;
     const void **data;
     double t;
 
     if (pl_model_open(&m, path, &err) || pl_plan_create(&p, m, &c->o, &err))
         bench_die(path, err.message);
+    weight = calloc((size_t)p->graph->n_node, sizeof *weight);
     data = calloc((size_t)p->graph->n_node, sizeof *data);
-    for (int i = 0; data && i < p->graph->n_node; i++)
-        if (p->graph->node[i].op == OP_weight)
+    for (int i = 0; weight && data && i < p->graph->n_node; i++)
+        if (p->graph->node[i].op == OP_weight) {
             data[i] = gguf_find_tensor(m->file, p->graph->node[i].name)->data;
+            weight[i] = (struct exec_parts){1, &data[i]};
+        }
     t = bench_now();
-    if (!data || exec_create(&x, p->compiled, &c->o, &err))
+    if (!weight || !data || exec_create(&x, p->compiled, &c->o, &err))
         bench_die(path, err.message);
     c->create[round] = bench_now() - t;
     t = bench_now();
-    if (exec_load(x, &(struct exec_source){.data = data}, &c->o, &err))
+    if (exec_load(x, &(struct exec_source){.weight = weight}, &c->o, &err))
         bench_die(path, err.message);
     c->weights[round] = bench_now() - t;
     c->load[round] = c->create[round] + c->weights[round];
     free(data);
+    free(weight);
     pl_exec_free(x);
     pl_plan_free(p);
     pl_model_free(m);

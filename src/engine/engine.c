@@ -10,40 +10,57 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An exec_source's: is node's tensor still in its file? */
-static pl_status check_whole(void *user, int node, pl_err *err)
+/* An exec_source's: is the part still in its file? */
+static pl_status check_whole(void *user, int node, int64_t part, pl_err *err)
 {
     const pl_engine *e = user;
-    const struct gguf *file = e->plan->model->file;
+    const struct model *m = e->plan->model->model;
 
     return gguf_check_whole(
-        file, gguf_find_tensor(file, e->plan->graph->node[node].name), err);
+        m->file, model_weight_part(m, e->plan->graph->node[node].name, part),
+        err);
+}
+
+/* Where the file has a weight. */
+static pl_status find_parts(const struct model *m, const char *name,
+                            struct arena *a, struct exec_parts *out,
+                            pl_err *err)
+{
+    int64_t n = model_weight_parts(m, name);
+    const void **data = arena_alloc(a, (size_t)n + 1, sizeof *data);
+
+    if (!data)
+        return err_no_memory(err, "loading weights");
+    for (int64_t i = 0; i < n; i++) {
+        const struct gguf_tensor *t = model_weight_part(m, name, i);
+
+        data[i] = t ? t->data : NULL;
+        if (!data[i])
+            return err_set(err, PL_BAD_FILE, "%s: tensor %s has no data",
+                           gguf_path(m->file), t ? t->name : name);
+    }
+    *out = (struct exec_parts){n, data};
+    return PL_OK;
 }
 
 static pl_status load(pl_engine *e, const pl_options *opt, pl_err *err)
 {
     const pl_graph *g = e->plan->graph;
-    const void **data = calloc((size_t)g->n_node + 1, sizeof *data);
-    const struct exec_source from = {data, check_whole, e};
-    pl_status s = PL_OK;
+    struct arena a = {0};
+    struct exec_parts *weight =
+        arena_alloc(&a, (size_t)g->n_node + 1, sizeof *weight);
+    const struct exec_source from = {weight, check_whole, e};
+    pl_status s = weight ? PL_OK : err_no_memory(err, "loading weights");
 
-    if (!data)
-        return err_no_memory(err, "loading weights");
     for (int i = 0; i < g->n_node && s == PL_OK; i++) {
-        const struct gguf_tensor *t;
-
-        if (g->node[i].op != OP_weight)
-            continue;
-        t = gguf_find_tensor(e->plan->model->file, g->node[i].name);
-        if (!t || !t->data)
-            s = err_set(err, PL_BAD_FILE, "%s: tensor %s has no data",
-                        gguf_path(e->plan->model->file), g->node[i].name);
-        else
-            data[i] = t->data;
+        weight[i].n = 0;
+        if (g->node[i].op == OP_weight)
+            s = find_parts(e->plan->model->model, g->node[i].name, &a,
+                           &weight[i], err);
     }
     if (s == PL_OK)
         s = exec_load(e->exec, &from, opt, err);
-    free(data);
+    arena_fini(&a);
     return s;
 }
 

@@ -87,12 +87,19 @@ void exec_async_free(pl_exec *x);
 /* Copies one page of every cache. */
 pl_status exec_copy_page(pl_exec *x, int from, int to, pl_err *err);
 
-/* Where weights come from: data[node] is the whole weight of each OP_weight
- * node, or NULL; others are ignored. `check` is asked, by several threads,
- * before a part of a weight is read; NULL: nothing is asked. */
+/* Where a weight is: in n *parts* of equally many rows, each of which is in one
+ * piece. Most weights are one part; where files have a tensor an expert, each
+ * is one. n = 0: it is nowhere, and stays as it is. */
+struct exec_parts {
+    int64_t n;
+    const void *const *data; /* [n] */
+};
+/* Where weights come from, of each OP_weight node; others are ignored. `check`
+ * is asked, by several threads, before a part is read; NULL: nothing is asked.
+ */
 struct exec_source {
-    const void *const *data;
-    pl_status (*check)(void *user, int node, pl_err *err);
+    const struct exec_parts *weight; /* [nodes of the graph] */
+    pl_status (*check)(void *user, int node, int64_t part, pl_err *err);
     void *user;
 };
 

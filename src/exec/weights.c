@@ -80,6 +80,7 @@ enum { LOAD_THREADS = 64 };
 struct slab {
     const struct storage *s;
     int64_t first, n;
+    int64_t part; /* which the pieces are in */
 };
 
 struct loading {
@@ -121,6 +122,21 @@ static void slab_done(struct loading *l, const struct slab *b, pl_status s,
     pthread_mutex_unlock(&l->lock);
 }
 
+/* The host's rows of a part. */
+static struct storage_rows part_rows(const struct loading *l,
+                                     const struct storage *s, int64_t part)
+{
+    const struct graph_node *g = &l->x->plan->g->node[s->node];
+    const struct exec_parts *from = &l->from->weight[s->node];
+    int64_t n_row = 1;
+
+    for (int i = 0; i < g->n_dim - 1; i++)
+        n_row *= g->dim[i].n;
+    n_row /= from->n;
+    return rows_of(l->x, s, part * n_row, n_row,
+                   (unsigned char *)from->data[part]);
+}
+
 static void *load_slabs(void *arg)
 {
     struct loader *me = arg;
@@ -129,21 +145,31 @@ static void *load_slabs(void *arg)
     for (;;) {
         int i = atomic_fetch_add(&l->next, 1);
         const struct slab *b;
-        struct storage_rows r = {.hi = INT64_MAX};
+        struct storage_rows r;
         pl_err err;
         pl_status s = PL_OK;
 
         if (i >= l->n_slab)
             return NULL;
         b = &l->slab[i];
-        r.data = (unsigned char *)l->from->data[b->s->node];
+        r = part_rows(l, b->s, b->part);
         storage_fetch(b->s, b->first, b->n, &r);
         if (l->from->check)
-            s = l->from->check(l->from->user, b->s->node, &err);
+            s = l->from->check(l->from->user, b->s->node, b->part, &err);
         if (s == PL_OK)
             s = storage_move(l->x, b->s, b->first, b->n, &r, true, me->staging,
                              &err);
         slab_done(l, b, s, &err);
+    }
+}
+
+/* Cuts pieces [first, end), which are in a part, into slabs. */
+static void cut_part(struct loading *l, const struct storage *s, int64_t part,
+                     int64_t first, int64_t end)
+{
+    for (int64_t n; first < end; first += n) {
+        n = end - first < s->slab ? end - first : s->slab;
+        l->slab[l->n_slab++] = (struct slab){s, first, n, part};
     }
 }
 
@@ -155,7 +181,8 @@ static pl_status cut_slabs(struct loading *l, pl_err *err)
     PL_TRY(storage_table(l->x, -1, false, &l->arena, &l->storage, &l->n_storage,
                          err));
     for (int i = 0; i < l->n_storage; i++)
-        n += (l->storage[i].n + l->storage[i].slab - 1) / l->storage[i].slab;
+        n += (l->storage[i].n + l->storage[i].slab - 1) / l->storage[i].slab +
+             l->from->weight[l->storage[i].node].n;
     l->slab = arena_alloc(&l->arena, (size_t)n + 1, sizeof *l->slab);
     if (!l->slab)
         return err_no_memory(err, "loading weights");
@@ -163,11 +190,15 @@ static pl_status cut_slabs(struct loading *l, pl_err *err)
         const struct storage *s = &l->storage[i];
         size_t staging;
 
-        if (!l->from->data[s->node])
+        if (l->from->weight[s->node].n == 0)
             continue;
-        for (int64_t at = 0; at < s->n; at += s->slab)
-            l->slab[l->n_slab++] =
-                (struct slab){s, at, s->n - at < s->slab ? s->n - at : s->slab};
+        for (int64_t p = 0; p < l->from->weight[s->node].n; p++) {
+            struct storage_rows r = part_rows(l, s, p);
+            int64_t first, end;
+
+            storage_pieces(s, r.lo, r.hi, &first, &end);
+            cut_part(l, s, p, first, end);
+        }
         l->total += (uint64_t)s->n * s->piece_bytes;
         staging = storage_staging(l->x, s, s->n < s->slab ? s->n : s->slab);
         if (staging > l->staging_bytes)

@@ -55,6 +55,12 @@ struct model {
 pl_status model_open(struct model **out, const struct gguf *file, pl_err *err);
 void model_close(struct model *m);
 
+/* The tensors of the file that a weight of the graph is in, one behind the
+ * other: one, or one an expert. 0 and NULL: there are none. */
+int64_t model_weight_parts(const struct model *m, const char *name);
+const struct gguf_tensor *model_weight_part(const struct model *m,
+                                            const char *name, int64_t part);
+
 struct model_graph_options {
     pl_format cache_k, cache_v;
 };

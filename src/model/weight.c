@@ -117,6 +117,66 @@ static pl_status check_format(struct build *b, const struct gguf_tensor *t,
                    gguf_format_name(t->id, id), known);
 }
 
+/* Files may have each expert's matrix under a name of its own:
+ * "blk.3.ffn_up.5.weight" is of "blk.3.ffn_up_exps.weight". */
+static const char *expert_name(const char *stacked, int64_t expert,
+                               struct name *n)
+{
+    static const char mark[] = "_exps.";
+    const char *at = strstr(stacked, mark);
+
+    n->s[0] = '\0';
+    if (at)
+        snprintf(n->s, sizeof n->s, "%.*s.%" PRId64 ".%s", (int)(at - stacked),
+                 stacked, expert, at + strlen(mark));
+    return n->s;
+}
+
+int64_t model_weight_parts(const struct model *m, const char *name)
+{
+    struct name n;
+
+    if (gguf_find_tensor(m->file, name))
+        return 1;
+    return gguf_find_tensor(m->file, expert_name(name, 0, &n)) ? m->n_expert
+                                                               : 0;
+}
+
+const struct gguf_tensor *model_weight_part(const struct model *m,
+                                            const char *name, int64_t part)
+{
+    const struct gguf_tensor *t = gguf_find_tensor(m->file, name);
+    struct name n;
+
+    return t ? t : gguf_find_tensor(m->file, expert_name(name, part, &n));
+}
+
+/* All experts' matrices are as the first one is. */
+static pl_status compare_experts(struct build *b, const char *name, int n_dim,
+                                 const int64_t *dim,
+                                 const struct model_dim *want)
+{
+    const struct gguf_tensor *first = model_weight_part(b->m, name, 0);
+    struct name n;
+
+    for (int64_t i = 0; i < b->m->n_expert; i++) {
+        const struct gguf_tensor *t = model_weight_part(b->m, name, i);
+        char have[24], other[24];
+
+        if (!t)
+            return missing(b, expert_name(name, i, &n), n_dim - 1, dim + 1);
+        PL_TRY(compare(b, t, n_dim - 1, dim + 1, want + 1));
+        if (t->id != first->id)
+            return err_set(
+                &b->g->err, PL_UNSUPPORTED,
+                "%s: %s is stored as %s, %s as %s; the experts of a layer must "
+                "be stored alike, convert the model again",
+                gguf_path(b->m->file), t->name, gguf_format_name(t->id, have),
+                first->name, gguf_format_name(first->id, other));
+    }
+    return PL_OK;
+}
+
 pl_tensor model_weight(struct build *b, const char *base, const char *suffix,
                        pl_role role, bool optional, int n_dim,
                        const struct model_dim *want)
@@ -126,6 +186,7 @@ pl_tensor model_weight(struct build *b, const char *base, const char *suffix,
     const struct gguf_tensor *t;
     int64_t dim[GRAPH_MAX_DIM];
     pl_tensor leaf;
+    int64_t parts;
 
     if (b->g->err.status != PL_OK)
         return -1;
@@ -134,13 +195,16 @@ pl_tensor model_weight(struct build *b, const char *base, const char *suffix,
         return leaf;
     for (int i = 0; i < n_dim; i++)
         dim[i] = want[i].n;
-    t = gguf_find_tensor(b->m->file, name);
-    if (!t) {
+    parts = model_weight_parts(b->m, name);
+    if (parts == 0) {
         if (!optional)
             missing(b, name, n_dim, dim);
         return -1;
     }
-    if (compare(b, t, n_dim, dim, want) != PL_OK ||
+    t = model_weight_part(b->m, name, 0);
+    if ((gguf_find_tensor(b->m->file, name)
+             ? compare(b, t, n_dim, dim, want)
+             : compare_experts(b, name, n_dim, dim, want)) != PL_OK ||
         check_format(b, t, n_dim) != PL_OK)
         return -1;
     return pl_weight(b->g, name, t->format, n_dim, dim, role);

@@ -198,6 +198,66 @@ TEST(bits_of_bf16_weights_are_those_of_their_values)
     }
 }
 
+/* The model with a tensor for each expert, as the first files of Mixtral had
+ * them, last ones first. */
+static const char *with_experts_apart(const char *path)
+{
+    const char *out = test_temp("apart.gguf");
+    struct gguf *in;
+    struct gguf_writer *w;
+    pl_err err = {0};
+
+    TEST_OK(gguf_open(&in, path, &err), err);
+    TEST_OK(gguf_writer_create(&w, &err), err);
+    for (int64_t i = 0; i < gguf_n_kv(in); i++)
+        gguf_put_kv(w, gguf_kv_at(in, i));
+    for (int64_t i = gguf_n_tensor(in) - 1; i >= 0; i--) {
+        const struct gguf_tensor *t = gguf_tensor_at(in, i);
+        const char *mark = strstr(t->name, "_exps.");
+        int64_t n = mark ? t->dim[0] : 1;
+        size_t bytes = t->bytes / (size_t)n;
+
+        for (int64_t e = n - 1; e >= 0; e--) {
+            char name[96];
+
+            snprintf(name, sizeof name, "%s", t->name);
+            if (mark)
+                snprintf(name, sizeof name, "%.*s.%d.weight",
+                         (int)(mark - t->name), t->name, (int)e);
+            gguf_put_tensor(w, name, t->format, t->n_dim - (mark != NULL),
+                            t->dim + (mark != NULL),
+                            (const char *)t->data + (size_t)e * bytes);
+        }
+    }
+    TEST_OK(gguf_writer_save(w, out, &err), err);
+    gguf_writer_free(w);
+    gguf_close(in);
+    return out;
+}
+
+TEST(bits_do_not_depend_on_how_files_hold_experts)
+{
+    static const char *const devices[] = {"cpu", "cpu*3", "sim*2", "cpu,sim"};
+    const char *path = test_file("models/fable-moe-Q8_0.gguf");
+    const char *apart = with_experts_apart(path);
+
+    for (int d = 0; d < COUNT(devices); d++)
+        for (int host = 0; host < 2; host++) {
+            pl_options o = engine_run_options();
+            int64_t n_vocab;
+            float *want, *got;
+
+            o.devices = devices[d];
+            o.n_ranks = 3;
+            o.host_experts = host ? "all" : NULL;
+            want = logits(path, devices[d], &o, &n_vocab);
+            got = logits(apart, devices[d], &o, &n_vocab);
+            same(got, want, 43, n_vocab, devices[d]);
+            free(got);
+            free(want);
+        }
+}
+
 TEST(bits_do_not_depend_on_who_holds_the_cache)
 {
     static const pl_format formats[][2] = {

@@ -53,7 +53,8 @@ struct scene {
     pl_graph *g;
     pl_exec *x;
     pl_options o;
-    const void **data; /* [n_node] owned */
+    const void **data;       /* [n_node] owned */
+    struct exec_parts *part; /* [n_node] owned: the same, each in one part */
 };
 
 static int64_t rows_of(const struct graph_node *n)
@@ -107,6 +108,7 @@ static void scene_init(struct scene *s, const char *devices, uint64_t *seed)
     TEST_OK(pl_graph_parse(&s->g, text, &err), err);
     scene_exec(s);
     s->data = test_need((size_t)s->g->n_node, sizeof *s->data);
+    s->part = test_need((size_t)s->g->n_node, sizeof *s->part);
     for (int i = 0; i < s->g->n_node; i++) {
         const struct graph_node *n = &s->g->node[i];
         unsigned char *b;
@@ -115,6 +117,7 @@ static void scene_init(struct scene *s, const char *devices, uint64_t *seed)
             continue;
         s->data[i] = b = test_need(bytes_of(n), 1);
         random_bytes(seed, b, bytes_of(n));
+        s->part[i] = (struct exec_parts){1, &s->data[i]};
     }
 }
 
@@ -123,6 +126,7 @@ static void scene_fini(struct scene *s)
     pl_exec_free(s->x);
     for (int i = 0; i < s->g->n_node; i++)
         free((void *)s->data[i]);
+    free(s->part);
     free(s->data);
     pl_graph_free(s->g);
 }
@@ -131,8 +135,8 @@ static void load(struct scene *s)
 {
     pl_err err;
 
-    if (exec_load(s->x, &(struct exec_source){.data = s->data}, &s->o, &err) !=
-        PL_OK)
+    if (exec_load(s->x, &(struct exec_source){.weight = s->part}, &s->o,
+                  &err) != PL_OK)
         fail_msg("%s: %s", s->o.devices, err.message);
 }
 
@@ -329,6 +333,51 @@ TEST(weights_go_to_devices_by_slabs)
     scene_fini(&s);
 }
 
+/* A stack's matrices lie apart, each for itself. */
+TEST(weights_in_parts_are_put_together)
+{
+    static const char *const devices[] = {"cpu", "cpu*2", "sim*3"};
+    uint64_t seed = test_seed();
+
+    for (int k = 0; k < 3; k++) {
+        struct exec_parts *whole, *apart;
+        struct scene s;
+        int n_apart = 0;
+
+        scene_init(&s, devices[k], &seed);
+        whole = s.part;
+        apart = test_need((size_t)s.g->n_node, sizeof *apart);
+        for (int i = 0; i < s.g->n_node; i++) {
+            const struct graph_node *g = &s.g->node[i];
+            size_t bytes;
+            const void **data;
+
+            if (g->op != OP_weight)
+                continue;
+            apart[i].n = g->n_dim == 3 ? g->dim[0].n : 1;
+            n_apart += apart[i].n > 1;
+            bytes = bytes_of(g) / (size_t)apart[i].n;
+            apart[i].data = data = test_need((size_t)apart[i].n, sizeof *data);
+            for (int64_t p = 0; p < apart[i].n; p++)
+                data[p] =
+                    memcpy(test_need(bytes, 1),
+                           (const char *)s.data[i] + (size_t)p * bytes, bytes);
+        }
+        assert_true(n_apart > 1);
+        s.part = apart;
+        load(&s);
+        check_all(&s);
+        s.part = whole;
+        for (int i = 0; i < s.g->n_node; i++) {
+            for (int64_t p = 0; p < apart[i].n; p++)
+                free((void *)apart[i].data[p]);
+            free((void *)apart[i].data);
+        }
+        free(apart);
+        scene_fini(&s);
+    }
+}
+
 /* ---- failures ------------------------------------------------------------ */
 
 TEST(weights_failing_write_fails_the_load)
@@ -348,7 +397,7 @@ TEST(weights_failing_write_fails_the_load)
         write_stat_reset();
         write_fail_at(i);
         assert_int_equal(
-            exec_load(s.x, &(struct exec_source){.data = s.data}, &s.o, &err),
+            exec_load(s.x, &(struct exec_source){.weight = s.part}, &s.o, &err),
             PL_DEVICE);
         write_fail_at(0);
         assert_int_equal(err.status, PL_DEVICE);
@@ -358,7 +407,7 @@ TEST(weights_failing_write_fails_the_load)
     }
     write_fail_at(1);
     assert_int_equal(
-        exec_load(s.x, &(struct exec_source){.data = s.data}, &s.o, NULL),
+        exec_load(s.x, &(struct exec_source){.weight = s.part}, &s.o, NULL),
         PL_DEVICE);
     load(&s); /* nothing is spoilt */
     check_all(&s);
@@ -380,7 +429,7 @@ TEST(weights_out_of_memory_is_a_status)
             pl_err err = {0};
 
             failures += alloc_ran(exec_load(
-                s.x, &(struct exec_source){.data = s.data}, &s.o, &err));
+                s.x, &(struct exec_source){.weight = s.part}, &s.o, &err));
         }
         assert_true(failures > k); /* staging memory is one more */
         check_all(&s);

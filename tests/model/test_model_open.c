@@ -628,6 +628,40 @@ TEST(model_open_values_that_decide_are_named)
     }
 }
 
+TEST(model_open_experts_in_tensors_of_their_own)
+{
+    struct file f;
+    struct model *m;
+    int stacked, first;
+
+    base(&f, "qwen3moe");
+    for (stacked = 0; strcmp(f.t[stacked].name, "blk.0.ffn_up_exps.weight");)
+        stacked++;
+    first = f.n_t;
+    for (int e = 0; e < EXPERT; e++) {
+        char name[48];
+
+        snprintf(name, sizeof name, "blk.0.ffn_up.%d.weight", e);
+        put(&f, name, 2, f.t[stacked].dim[1], f.t[stacked].dim[2], 0);
+    }
+    f.t[stacked].n_dim = 0;
+    m = accepted(&f);
+    assert_int_equal(model_weight_parts(m, "blk.0.ffn_up_exps.weight"), EXPERT);
+    assert_int_equal(model_weight_parts(m, "blk.1.ffn_up_exps.weight"), 1);
+    assert_int_equal(model_weight_parts(m, "blk.2.ffn_up_exps.weight"), 0);
+    assert_string_equal(
+        model_weight_part(m, "blk.0.ffn_up_exps.weight", 2)->name,
+        "blk.0.ffn_up.2.weight");
+    put_back(m);
+    f.t[first + 2].format = PL_F16;
+    refused(&f, PL_UNSUPPORTED, "blk.0.ffn_up.2.weight is stored as F16",
+            "must be stored alike");
+    f.t[first + 2].dim[0]++;
+    refused(&f, PL_BAD_FILE, "blk.0.ffn_up.2.weight", "rows in the file");
+    f.t[first + 2].n_dim = 0;
+    refused(&f, PL_BAD_FILE, "blk.0.ffn_up.2.weight is missing", "qwen3moe");
+}
+
 TEST(model_open_each_missing_tensor_is_named)
 {
     struct file f, damaged;
