@@ -17,16 +17,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_EXPR = 6 };
-
 struct rule {
     const char *names; /* with blanks between */
     bool takes_whole, adds_bos, lacks_bos;
-    const char *expr[MAX_EXPR];
+    const char *expr[PRETOK_MAX_EXPR];
 };
 
-/* White_Space of Unicode's PropList, for use inside brackets. */
-#define WS "\\p{Z}\\t-\\r\\x{85}"
+#define WS PRETOK_SPACE
 /* \s+(?!\S): all blanks of a run but the one a word takes along. */
 #define BLANKS "[" WS "]+(?![^" WS "])"
 #define SHORT  "'s|'t|'re|'ve|'m|'ll|'d"
@@ -159,8 +156,8 @@ static const struct rule rules[] = {
     {.names = "tiny_aya cohere2moe",
      .expr =
          {/* numbers that stand alone are cut from their end */
-          "(?<!\\p{Nd})\\p{Nd}++(?![\\p{L}\\p{M}\\p{Pc}])", LEADING("\\p{Nd}"),
-          GPT4O("\\p{N}{1,3}")}},
+          "(?<!\\p{Nd})\\p{Nd}++(?![\\p{L}\\p{M}\\p{N}\\p{Pc}])",
+          LEADING("\\p{Nd}"), GPT4O("\\p{N}{1,3}")}},
     {.names = "superbpe",
      .expr = {"\\p{N}+", LEADING("\\p{Nd}") "|\\p{Nd}{3}"}},
     {.names = "minicpm5",
@@ -194,7 +191,7 @@ struct pretok {
     const struct rule *rule;
     pcre2_general_context *memory;
     int n_code;
-    pcre2_code *code[MAX_EXPR]; /* read-only once compiled */
+    pcre2_code *code[PRETOK_MAX_EXPR]; /* read-only once compiled */
 };
 
 static void *pcre_malloc(size_t size, void *user)
@@ -252,16 +249,14 @@ static pl_status find_rule(const struct rule **out, const char *name,
                    where, (int)(len < 64 ? len : 64), name, known);
 }
 
-pl_status pretok_create(struct pretok **out, const char *name, size_t len,
-                        const char *where, pl_err *err)
+static pl_status create(struct pretok **out, const struct rule *rule,
+                        const char *const *expr, int n_expr, pl_err *err)
 {
-    const struct rule *rule = NULL;
     pcre2_compile_context *cc = NULL;
     struct pretok *p;
     pl_status s = PL_OK;
 
     *out = NULL;
-    PL_TRY(find_rule(&rule, name, len, where, err));
     p = calloc(1, sizeof *p);
     if (!p)
         return err_no_memory(err, "a pre-tokenizer");
@@ -273,13 +268,12 @@ pl_status pretok_create(struct pretok **out, const char *name, size_t len,
         s = err_no_memory(err, "a pre-tokenizer");
         goto done;
     }
-    for (int i = 0; i < MAX_EXPR && rule->expr[i]; i++) {
+    for (int i = 0; i < n_expr && expr[i]; i++) {
         int code;
         PCRE2_SIZE at;
 
-        p->code[i] =
-            pcre2_compile((PCRE2_SPTR)rule->expr[i], PCRE2_ZERO_TERMINATED,
-                          PCRE2_UTF, &code, &at, cc);
+        p->code[i] = pcre2_compile((PCRE2_SPTR)expr[i], PCRE2_ZERO_TERMINATED,
+                                   PCRE2_UTF, &code, &at, cc);
         if (!p->code[i]) {
             PCRE2_UCHAR why[128] = "";
 
@@ -287,10 +281,9 @@ pl_status pretok_create(struct pretok **out, const char *name, size_t len,
             s = code == PCRE2_ERROR_HEAP_FAILED
                     ? err_no_memory(err, "a regular expression")
                     : err_set(err, PL_UNSUPPORTED,
-                              "expression %d of pre-tokenizer '%.*s' does not "
+                              "a pre-tokenizer's expression '%.64s' does not "
                               "compile at %zu: %s; PCRE2 needs Unicode support",
-                              i, (int)(len < 64 ? len : 64), name, (size_t)at,
-                              (const char *)why);
+                              expr[i], (size_t)at, (const char *)why);
             goto done;
         }
         p->n_code = i + 1;
@@ -303,6 +296,24 @@ done:
     pcre2_compile_context_free(cc);
     pretok_free(p);
     return s;
+}
+
+pl_status pretok_create(struct pretok **out, const char *name, size_t len,
+                        const char *where, pl_err *err)
+{
+    const struct rule *rule = NULL;
+
+    *out = NULL;
+    PL_TRY(find_rule(&rule, name, len, where, err));
+    return create(out, rule, rule->expr, PRETOK_MAX_EXPR, err);
+}
+
+pl_status pretok_create_own(struct pretok **out, const char *const *expr,
+                            int n_expr, pl_err *err)
+{
+    static const struct rule own = {.names = ""};
+
+    return create(out, &own, expr, n_expr, err);
 }
 
 void pretok_free(struct pretok *p)
@@ -375,20 +386,21 @@ static pl_status next_match(const struct splitter *c, int stage, const char *s,
 }
 
 static pl_status split(const struct splitter *c, int stage, const char *s,
-                       size_t len, pl_err *err)
+                       size_t len, int by, pl_err *err)
 {
     size_t at = 0;
 
     if (stage == c->p->n_code)
-        return c->piece(c->user, s, len, err);
+        return c->piece(c->user, s, len, by, err);
     while (at < len) {
         size_t begin, end;
 
         PL_TRY(next_match(c, stage, s, len, at, &begin, &end, err));
         if (begin > at)
-            PL_TRY(split(c, stage + 1, s + at, begin - at, err));
+            PL_TRY(split(c, stage + 1, s + at, begin - at, by, err));
         if (end > begin)
-            PL_TRY(split(c, stage + 1, s + begin, end - begin, err));
+            PL_TRY(split(c, stage + 1, s + begin, end - begin,
+                         by < 0 ? stage : by, err));
         at = end;
     }
     return PL_OK;
@@ -431,8 +443,8 @@ pl_status pretok_split(const struct pretok *p, const char *s, size_t len,
         int valid;
         size_t n = valid_run(s + at, len - at, &valid);
 
-        status =
-            valid ? split(&c, 0, s + at, n, err) : piece(user, s + at, n, err);
+        status = valid ? split(&c, 0, s + at, n, -1, err)
+                       : piece(user, s + at, n, -1, err);
         at += n;
     }
 done:
