@@ -27,11 +27,12 @@ static bool is_cut(const struct token *t)
 
 /* ---- the map of characters ----------------------------------------------- */
 
-/* In the file: 4 bytes: the size of a double-array trie (Aoe 1989, as packed by Yata's
- * Darts-clone) of 4-byte units, little endian; then texts, each ended by a zero
- * byte. A unit: bits 0-7 and 31 its label, bit 8 whether a text ends here, the
- * offset of its children from bit 10 on, shifted by 8 more if bit 9 is set. The
- * unit that holds a value has bit 31 set; the rest is where its text begins. */
+/* In the file: 4 bytes, the size of a double-array trie (Aoe 1989, as packed by
+ * Yata's Darts-clone) of 4-byte units, little endian; then texts, each ended by
+ * a zero byte. A unit: bits 0-7 and 31 are its label, bit 8 says whether a text
+ * ends here, from bit 10 on stands how far off its children are, times 256 if
+ * bit 9 is set. The unit that holds a value has bit 31 set; the rest is where
+ * its text begins. */
 
 static uint32_t read_u32(const unsigned char *p)
 {
