@@ -124,9 +124,10 @@ static pl_status push_merged(struct encoder *e, merge_pair_fn *pair,
     return PL_OK;
 }
 
-/* Symbols are the characters of the text; stray bytes are their own. */
-static pl_status merge_chars(struct encoder *e, const char *s, size_t len,
-                             merge_pair_fn *pair, pl_err *err)
+/* Symbols are the characters of a text without a cut; stray bytes are their
+ * own. */
+static pl_status merge_word(struct encoder *e, const char *s, size_t len,
+                            merge_pair_fn *pair, pl_err *err)
 {
     e->text = s;
     PL_TRY(merger_reserve(&e->merger, len, err));
@@ -141,6 +142,23 @@ static pl_status merge_chars(struct encoder *e, const char *s, size_t len,
         at += n;
     }
     return push_merged(e, pair, err);
+}
+
+/* A text with its blanks as U+2581. No token reaches from a word into the
+ * blanks after it in most vocabularies: then words are merged one by one, which
+ * gives the same and stays in the caches that are near. */
+static pl_status merge_chars(struct encoder *e, const char *s, size_t len,
+                             merge_pair_fn *pair, pl_err *err)
+{
+    size_t from = 0;
+
+    for (size_t at = 1; at < len && e->t->cuts_words; at++) {
+        if (!vocab_blank_after_word(s, len, at))
+            continue;
+        PL_TRY(merge_word(e, s + from, at - from, pair, err));
+        from = at;
+    }
+    return merge_word(e, s + from, len - from, pair, err);
 }
 
 /* One piece of the pre-tokenizer; symbols are its bytes. */

@@ -35,6 +35,8 @@ struct tokenizer {
     struct vocab vocab;
     struct pretok *pretok;     /* owned; KIND_BPE and KIND_WORDPIECE */
     struct pretok *clean;      /* owned; KIND_WORDPIECE, before `pretok` */
+    bool cuts_words;           /* KIND_SPM and KIND_GEMMA: no symbol has a
+                                  blank after a word */
     bool strips_marks, lowers; /* KIND_WORDPIECE */
     struct char_map map;       /* KIND_UNIGRAM from here */
     double unknown_score;      /* of a character that is no token */

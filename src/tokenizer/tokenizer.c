@@ -171,6 +171,15 @@ static pl_status read_blanks(struct tokenizer *t, const struct gguf *g,
     return PL_OK;
 }
 
+static bool blanks_begin_symbols(const struct vocab *v)
+{
+    for (int32_t i = 0; i < v->n_symbol; i++)
+        for (uint32_t at = 1; at < v->token[i].len; at++)
+            if (vocab_blank_after_word(v->token[i].s, v->token[i].len, at))
+                return false;
+    return true;
+}
+
 static struct token *named(struct tokenizer *t, const char *text)
 {
     int32_t id = vocab_find(&t->vocab, text, strlen(text));
@@ -367,6 +376,8 @@ pl_status tokenizer_create(struct tokenizer **out, const struct gguf *g,
     s = vocab_init(&t->vocab, g, err);
     if (s == PL_OK && (t->kind == KIND_BPE || t->kind == KIND_GEMMA))
         s = vocab_read_merges(&t->vocab, g, err);
+    if (s == PL_OK && (t->kind == KIND_SPM || t->kind == KIND_GEMMA))
+        t->cuts_words = blanks_begin_symbols(&t->vocab);
     if (s == PL_OK && t->kind == KIND_WORDPIECE)
         s = wordpiece_create(t, g, err);
     if (s == PL_OK && t->kind == KIND_UNIGRAM)

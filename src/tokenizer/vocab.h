@@ -10,6 +10,8 @@
 #include "base/arena.h"
 #include "gguf/gguf.h"
 
+#include <string.h>
+
 /* Numbers as in tokenizer.ggml.token_type. */
 enum token_type {
     TOKEN_NORMAL = 1,
@@ -65,6 +67,14 @@ int32_t vocab_find(const struct vocab *v, const char *s, size_t len);
 
 /* The same over tokens and symbols. */
 int32_t vocab_find_symbol(const struct vocab *v, const char *s, size_t len);
+
+/* Whether U+2581, a blank, stands at s + at and something else before it. */
+static inline bool vocab_blank_after_word(const char *s, size_t len, size_t at)
+{
+    return s[at] == '\xe2' && len - at >= 3 &&
+           memcmp(s + at, "\xe2\x96\x81", 3) == 0 && at > 0 &&
+           (at < 3 || memcmp(s + at - 3, "\xe2\x96\x81", 3) != 0);
+}
 
 /* The tokens that a text begins with, from the shortest to the longest. */
 struct vocab_walk {

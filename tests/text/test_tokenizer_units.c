@@ -255,6 +255,13 @@ TEST(tokenizer_spm_joins_by_score_then_leftmost)
     assert_string_equal(pieces(t, "aaa", 0), " |aa|a");
     assert_string_equal(pieces(t, "", 0), "");
     assert_string_equal(pieces(t, "a\xc3\xa9", 0), " |a|\xc3|\xa9");
+    assert_string_equal(pieces(t, "ab  ab", 0), " |ab| | |ab");
+    tokenizer_free(t);
+    add(v, "b" LOW, NORMAL, -2); /* a token reaches out of its word */
+    add(v, LOW LOW, NORMAL, -2);
+    t = create(v);
+    assert_string_equal(pieces(t, "ab ab", 0), " |a|b |ab");
+    assert_string_equal(pieces(t, "c  ab", 0), " |c|  |ab");
     tokenizer_free(t);
 }
 
