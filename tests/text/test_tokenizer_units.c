@@ -4,6 +4,7 @@
 
 #include "gguf/gguf_write.h"
 #include "lib/alloc_fail.h"
+#include "tokenizer/letters.h"
 #include "tokenizer/pretok.h"
 #include "tokenizer/tokenizer.h"
 
@@ -969,6 +970,69 @@ static struct tokenizer *tiny_of_kind(int kind, const char *pre)
     return create(v);
 }
 
+static const struct {
+    int kind;
+    const char *pre;
+} kinds[] = {
+    {SPM, ""},
+    {GEMMA, ""},
+    {WORDPIECE, ""},
+    {UNIGRAM, ""},
+    {BPE, "gpt-2"},
+    {BPE, "starcoder"},
+    {BPE, "llama-bpe"},
+    {BPE, "qwen2"},
+    {BPE, "qwen35"},
+    {BPE, "gpt-4o"},
+    {BPE, "falcon"},
+    {BPE, "deepseek-coder"},
+    {BPE, "deepseek-llm"},
+    {BPE, "deepseek-v3"},
+    {BPE, "kimi-k2"},
+    {BPE, "tekken"},
+    {BPE, "afmoe"},
+    {BPE, "tiny_aya"},
+    {BPE, "superbpe"},
+    {BPE, "exaone-moe"},
+    {BPE, "jais-2"},
+    {BPE, "youtu"},
+    {BPE, "chameleon"},
+    {BPE, "viking"},
+};
+
+/* Characters of all planes, most of them of the first ones. */
+static size_t random_text(uint64_t *rng, char *out, int n)
+{
+    size_t len = 0;
+
+    for (int i = 0; i < n; i++) {
+        uint32_t c = (uint32_t)test_below(rng, 1 << (6 + test_below(rng, 16)));
+
+        if (c > 0x10ffff || (c >= 0xd800 && c < 0xe000) || c == 0x2581)
+            c = ' ';
+        len += letter_write(c, out + len);
+    }
+    return len;
+}
+
+TEST(tokenizer_any_characters_come_back)
+{
+    uint64_t rng = test_seed();
+
+    for (size_t p = 0; p < sizeof kinds / sizeof kinds[0]; p++) {
+        struct tokenizer *t = tiny_of_kind(kinds[p].kind, kinds[p].pre);
+        bool lossless = kinds[p].kind != WORDPIECE;
+
+        for (int i = 0; lossless && i < (test_long() ? 10000 : 100); i++) {
+            char text[4 * 64];
+
+            check_round_trip(
+                t, text, random_text(&rng, text, (int)test_below(&rng, 64)));
+        }
+        tokenizer_free(t);
+    }
+}
+
 TEST(tokenizer_any_bytes_come_back)
 {
     uint64_t rng = test_seed();
@@ -1009,35 +1073,6 @@ TEST(tokenizer_megabytes_of_one_character_take_no_time)
     static const char *const units[] = {
         "a",        "A",   " ",   "\n", "\t", "7", "<", "'", "\xe4\xb8\x80",
         "\xcc\x81", " \n", " \t", "a ", "A1",
-    };
-    static const struct {
-        int kind;
-        const char *pre;
-    } kinds[] = {
-        {SPM, ""},
-        {GEMMA, ""},
-        {WORDPIECE, ""},
-        {UNIGRAM, ""},
-        {BPE, "gpt-2"},
-        {BPE, "starcoder"},
-        {BPE, "llama-bpe"},
-        {BPE, "qwen2"},
-        {BPE, "qwen35"},
-        {BPE, "gpt-4o"},
-        {BPE, "falcon"},
-        {BPE, "deepseek-coder"},
-        {BPE, "deepseek-llm"},
-        {BPE, "deepseek-v3"},
-        {BPE, "kimi-k2"},
-        {BPE, "tekken"},
-        {BPE, "afmoe"},
-        {BPE, "tiny_aya"},
-        {BPE, "superbpe"},
-        {BPE, "exaone-moe"},
-        {BPE, "jais-2"},
-        {BPE, "youtu"},
-        {BPE, "chameleon"},
-        {BPE, "viking"},
     };
     enum { BYTES = 1 << 20 };
     char *text = test_need(1, BYTES + 8);
