@@ -1,6 +1,6 @@
 /* Any bytes as a text, over a small vocabulary of each kind: the tokens' bytes
- * together are the text, and a stream gives the same as decoding at once. The
- * first byte chooses the kind and the flags. */
+ * together are the text where the kind loses nothing, and a stream gives the
+ * same as decoding at once. The first byte chooses the kind and the flags. */
 #include "tokenizer/tokenizer.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@ static void require(bool ok)
         __builtin_trap();
 }
 
-/* ---- three vocabularies, written as GGUF into memory ------------------- */
+/* ---- a vocabulary a kind, written as GGUF into memory ------------------ */
 
 struct bytes {
     unsigned char s[24 * 1024];
@@ -62,22 +62,34 @@ struct kind {
     const char *model;
     const char *words[10]; /* up to NULL; the last two are special */
     const char *merges[8];
+    bool loses; /* case, blanks or what is not UTF-8 */
 };
 
 static const struct kind kinds[] = {
     {"llama",
      {LOW, "a", "b", "ab", LOW "a", LOW LOW, "\xc3\xa9", "aba", "<|x|>", "<u>"},
-     {NULL}},
+     {NULL},
+     false},
     {"gpt2",
      {"ab", "aba", G G, G "a", "aa", "bb", "\xc4\x8a\xc4\x8a", "aab", "<|x|>",
       "<u>"},
      {"a b", G " " G, G " a", "ab a", "a a", "b b", "aa b",
-      "\xc4\x8a \xc4\x8a"}},
+      "\xc4\x8a \xc4\x8a"},
+     false},
     {"gemma4",
      {LOW, "a", "b", "ab", LOW "a", LOW LOW, "\n\n", "\xc3\xa9", "<|x|>",
       "<u>"},
      {"a b", LOW " a", LOW " " LOW, "\n \n", "b a", "ba b", "\xc3\xa9 a",
-      "a ab"}},
+      "a ab"},
+     false},
+    {"bert",
+     {LOW, "a", "b", LOW "ab", "bb", "aba", LOW "!", "e", "<|x|>", "<u>"},
+     {NULL},
+     true},
+    {"t5",
+     {LOW, "a", "b", "ab", LOW "a", "aba", "\xc3\xa9", LOW LOW, "<|x|>", "<u>"},
+     {NULL},
+     true},
 };
 
 enum { N_KIND = sizeof kinds / sizeof kinds[0], N_WORD = 10, N_MERGE = 8 };
@@ -211,7 +223,8 @@ int fuzz_encode(const uint8_t *data, size_t n)
     if (!t[which])
         t[which] = make(&kinds[which]);
     if (tokenizer_encode(t[which], text, n, flags, &ids, NULL) == PL_OK) {
-        check_bytes(t[which], &ids, text, n);
+        if (!kinds[which].loses)
+            check_bytes(t[which], &ids, text, n);
         check_stream(t[which], &ids, TOKENIZER_WHOLE);
         check_stream(t[which], &ids, TOKENIZER_SHOW_SPECIAL);
     }

@@ -10,7 +10,10 @@ int fuzz_pretok(const uint8_t *data, size_t n);
 static const char *const names[] = {
     "gpt-2",     "mpt",    "starcoder",    "refact",      "command-r",
     "llama-bpe", "glm4",   "qwen2",        "qwen35",      "deepseek-coder",
-    "gpt-4o",    "falcon", "deepseek-llm", "deepseek-v3",
+    "gpt-4o",    "falcon", "deepseek-llm", "deepseek-v3", "tekken",
+    "kimi-k2",   "afmoe",  "youtu",        "tiny_aya",    "superbpe",
+    "minicpm5",  "laguna", "seed-coder",   "exaone-moe",  "jais-2",
+    "bloom",     "viking", "chameleon",    "default",
 };
 enum { N_NAME = sizeof(names) / sizeof(names[0]) };
 
@@ -25,11 +28,13 @@ struct joined {
     size_t at;
 };
 
-static pl_status take(void *user, const char *s, size_t len, pl_err *err)
+static pl_status take(void *user, const char *s, size_t len, int by,
+                      pl_err *err)
 {
     struct joined *j = user;
 
     (void)err;
+    require(by >= -1 && by < PRETOK_MAX_EXPR);
     require(len > 0 && s == j->s + j->at);
     j->at += len;
     return PL_OK;

@@ -2,7 +2,7 @@
  * larger than a quarter of a block gets a block of its own, so that no more
  * than a quarter of any block is wasted. An arena that has grown large takes
  * blocks that are huge pages: one page fault in place of five hundred, and they
- * are zero as they come. */
+ * are zero as they come. So does a request of a huge page or more. */
 #include "base/arena.h"
 
 #include "base/numeral.h"
@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #if defined(__SANITIZE_ADDRESS__)
 #define ARENA_ASAN 1
@@ -61,7 +62,7 @@ void arena_fini(struct arena *a)
 
         ASAN_UNPOISON_MEMORY_REGION(b->data, b->size);
         if (b->huge)
-            munmap(b, HUGE_BYTES);
+            munmap(b, sizeof *b + b->size);
         else
             free(b);
         b = next;
@@ -86,22 +87,29 @@ static struct arena_block *block_new(size_t size)
     return b;
 }
 
-/* A block of one huge page, or an ordinary one if there is none. */
-static struct arena_block *block_huge(void)
+/* A block of `bytes` in all on huge pages, as many as fit it whole; an ordinary
+ * one of `size` if there are none. */
+static struct arena_block *block_huge(size_t bytes, size_t size)
 {
-    char *p = mmap(NULL, 2 * HUGE_BYTES, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    size_t before = -(uintptr_t)p % HUGE_BYTES;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), before, after;
     struct arena_block *b;
+    char *p;
 
+    if (bytes > SIZE_MAX - HUGE_BYTES - page)
+        return NULL;
+    bytes = (bytes + page - 1) / page * page;
+    p = mmap(NULL, bytes + HUGE_BYTES, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
-        return block_new(BLOCK_BYTES);
+        return block_new(size);
+    before = -(uintptr_t)p % HUGE_BYTES;
+    after = HUGE_BYTES - before;
     if (before > 0)
         munmap(p, before);
-    munmap(p + before + HUGE_BYTES, HUGE_BYTES - before);
+    munmap(p + before + bytes, after);
     b = (struct arena_block *)(p + before);
-    madvise(b, HUGE_BYTES, MADV_HUGEPAGE);
-    b->size = HUGE_BYTES - sizeof *b;
+    madvise(b, bytes, MADV_HUGEPAGE);
+    b->size = bytes - sizeof *b;
     b->huge = true;
     ASAN_POISON_MEMORY_REGION(b->data, b->size);
     return b;
@@ -125,9 +133,10 @@ static void *take(struct arena *a, size_t n, size_t size, bool *zero)
     if (!b || b->size - b->used < need) {
         bool own = need > most;
 
-        b = own     ? block_new(need)
-            : large ? block_huge()
-                    : block_new(BLOCK_BYTES);
+        b = need >= HUGE_BYTES ? block_huge(sizeof *b + need, need)
+            : own              ? block_new(need)
+            : large            ? block_huge(HUGE_BYTES, BLOCK_BYTES)
+                               : block_new(BLOCK_BYTES);
         if (!b)
             return NULL;
         if (own && a->head) { /* keep the half-filled block in front */

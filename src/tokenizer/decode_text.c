@@ -1,6 +1,7 @@
 /* Tokens to text: the bytes of one token, and a stream of valid UTF-8. */
+#include "tokenizer/encoder.h"
+
 #include "base/err.h"
-#include "tokenizer/kinds.h"
 #include "tokenizer/utf8.h"
 
 #include <stdlib.h>
@@ -85,8 +86,7 @@ void text_buf_fini(struct text_buf *b)
     memset(b, 0, sizeof *b);
 }
 
-/* Room for n more bytes and the terminator. */
-static pl_status text_buf_reserve(struct text_buf *b, size_t n, pl_err *err)
+pl_status text_buf_reserve(struct text_buf *b, size_t n, pl_err *err)
 {
     size_t want = b->n + n + 1, cap = b->cap < 64 ? 64 : b->cap;
     char *s;
@@ -134,7 +134,7 @@ pl_status tokenizer_stream_put(struct tokenizer_stream *d, int32_t id,
     tokenizer_piece(d->t, id, d->flags, p + held, n - held);
     raw = p;
     if ((d->flags & TOKENIZER_WHOLE) && n > 0) { /* the first with a text */
-        if (d->t->adds_blank && d->t->vocab.token[id].type == TOKEN_NORMAL &&
+        if (d->t->drops_blank && d->t->vocab.token[id].type == TOKEN_NORMAL &&
             raw[0] == ' ')
             at = 1;
         d->flags &= ~(unsigned)TOKENIZER_WHOLE;

@@ -4,25 +4,14 @@
  * cut into pieces and merged as the kind of vocabulary asks. A symbol that is
  * no token when merging ends is written as bytes. No step looks at a position
  * more often than there are lengths of special tokens. */
+#include "tokenizer/encoder.h"
+
+#include "base/ascii.h"
 #include "base/err.h"
-#include "tokenizer/kinds.h"
-#include "tokenizer/merge.h"
 #include "tokenizer/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* U+2581 stands for a blank in the vocabularies of KIND_SPM and KIND_GEMMA. */
-static const char low_line[3] = {'\xe2', '\x96', '\x81'};
-
-/* One call of tokenizer_encode. */
-struct encoder {
-    const struct tokenizer *t;
-    struct token_list *out;
-    struct merger merger;
-    const char *text; /* what the merger's symbols point into */
-    char *mapped;     /* owned; a piece as the vocabulary spells it */
-};
 
 void token_list_fini(struct token_list *l)
 {
@@ -30,8 +19,12 @@ void token_list_fini(struct token_list *l)
     memset(l, 0, sizeof *l);
 }
 
-static pl_status push(struct token_list *l, int32_t id, pl_err *err)
+pl_status encoder_push(struct encoder *e, int32_t id, pl_err *err)
 {
+    struct token_list *l = e->out;
+
+    if (id < 0)
+        return PL_OK;
     if (l->n == l->cap) {
         int64_t cap = l->cap < 64 ? 64 : 2 * l->cap;
         int32_t *p = realloc(l->id, (size_t)cap * sizeof *p);
@@ -55,8 +48,7 @@ static pl_status push_bytes(struct encoder *e, const char *s, size_t len,
 
         if (id < 0 || id >= t->vocab.n_token)
             id = t->unknown;
-        if (id >= 0)
-            PL_TRY(push(e->out, id, err));
+        PL_TRY(encoder_push(e, id, err));
     }
     return PL_OK;
 }
@@ -102,7 +94,7 @@ static pl_status push_symbol(struct encoder *e, const struct merge_sym *s,
     const char *p = e->text + s->start, *end = p + s->len;
 
     if (s->id >= 0 && s->id < e->t->vocab.n_token)
-        return push(e->out, s->id, err);
+        return encoder_push(e, s->id, err);
     if (e->t->kind == KIND_BPE)
         return push_bytes(e, p, s->len, err);
     while (p < end) {
@@ -111,7 +103,7 @@ static pl_status push_symbol(struct encoder *e, const struct merge_sym *s,
         int32_t id = valid ? vocab_find(&e->t->vocab, p, n) : -1;
 
         if (id >= 0)
-            PL_TRY(push(e->out, id, err));
+            PL_TRY(encoder_push(e, id, err));
         else
             PL_TRY(push_bytes(e, p, n, err));
         p += n;
@@ -132,9 +124,10 @@ static pl_status push_merged(struct encoder *e, merge_pair_fn *pair,
     return PL_OK;
 }
 
-/* Symbols are the characters of the text; stray bytes are their own. */
-static pl_status merge_chars(struct encoder *e, const char *s, size_t len,
-                             merge_pair_fn *pair, pl_err *err)
+/* Symbols are the characters of a text without a cut; stray bytes are their
+ * own. */
+static pl_status merge_word(struct encoder *e, const char *s, size_t len,
+                            merge_pair_fn *pair, pl_err *err)
 {
     e->text = s;
     PL_TRY(merger_reserve(&e->merger, len, err));
@@ -151,12 +144,31 @@ static pl_status merge_chars(struct encoder *e, const char *s, size_t len,
     return push_merged(e, pair, err);
 }
 
+/* A text with its blanks as U+2581. No token reaches from a word into the
+ * blanks after it in most vocabularies: then words are merged one by one, which
+ * gives the same and stays in the caches that are near. */
+static pl_status merge_chars(struct encoder *e, const char *s, size_t len,
+                             merge_pair_fn *pair, pl_err *err)
+{
+    size_t from = 0;
+
+    for (size_t at = 1; at < len && e->t->cuts_words; at++) {
+        if (!vocab_blank_after_word(s, len, at))
+            continue;
+        PL_TRY(merge_word(e, s + from, at - from, pair, err));
+        from = at;
+    }
+    return merge_word(e, s + from, len - from, pair, err);
+}
+
 /* One piece of the pre-tokenizer; symbols are its bytes. */
-static pl_status bpe_piece(void *user, const char *s, size_t len, pl_err *err)
+static pl_status bpe_piece(void *user, const char *s, size_t len, int by,
+                           pl_err *err)
 {
     struct encoder *e = user;
     const struct vocab *v = &e->t->vocab;
 
+    (void)by;
     if (e->mapped && len <= v->max_len) {
         size_t n = 0;
         int32_t id;
@@ -165,7 +177,7 @@ static pl_status bpe_piece(void *user, const char *s, size_t len, pl_err *err)
             n += (size_t)bpe_char_of_byte((unsigned char)s[i], e->mapped + n);
         id = vocab_find(v, e->mapped, n);
         if (id >= 0)
-            return push(e->out, id, err);
+            return encoder_push(e, id, err);
     }
     e->text = s;
     PL_TRY(merger_reserve(&e->merger, len, err));
@@ -245,7 +257,7 @@ static pl_status encode_gemma(struct encoder *e, const char *s, size_t len,
             ;
         id = newline ? vocab_find(&e->t->vocab, text + at, n) : -1;
         if (id >= 0)
-            status = push(e->out, id, err);
+            status = encoder_push(e, id, err);
         else
             status = merge_chars(e, text + at, n, join_by_merge, err);
     }
@@ -263,6 +275,10 @@ static pl_status encode_plain(struct encoder *e, const char *s, size_t len,
         return encode_spm(e, s, len, err);
     case KIND_BPE:
         return encode_bpe(e, s, len, err);
+    case KIND_WORDPIECE:
+        return wordpiece_encode(e, s, len, err);
+    case KIND_UNIGRAM:
+        return unigram_encode(e, s, len, err);
     case KIND_GEMMA:
         break;
     }
@@ -310,9 +326,20 @@ static bool eats_blank_after(const struct tokenizer *t, const char *s,
     return t->eats_blank;
 }
 
-static bool is_ascii_space(char c)
+/* How many bytes of the n at s stay where a text of `more` bytes, which begins
+ * with a special token, follows: white space before some tokens goes. */
+static size_t kept_before(const struct tokenizer *t, const char *s, size_t n,
+                          size_t more)
 {
-    return c == ' ' || (c >= '\t' && c <= '\r');
+    const struct token *k;
+
+    if (t->eats_before < 0)
+        return n;
+    k = &t->vocab.token[t->eats_before];
+    if (more >= k->len && memcmp(s + n, k->s, k->len) == 0)
+        while (n > 0 && ascii_is_blank(s[n - 1]))
+            n--;
+    return n;
 }
 
 static pl_status encode_marked(struct encoder *e, const char *s, size_t len,
@@ -327,13 +354,14 @@ static pl_status encode_marked(struct encoder *e, const char *s, size_t len,
         for (n = 1; at + n < len && mark[at + n] == more; n++)
             ;
         if (mark[at] == FREE) {
-            PL_TRY(encode_plain(e, s + at, n, err));
+            PL_TRY(encode_plain(
+                e, s + at, kept_before(e->t, s + at, n, len - at - n), err));
             continue;
         }
-        PL_TRY(push(e->out, vocab_find(&e->t->vocab, s + at, n), err));
+        PL_TRY(encoder_push(e, vocab_find(&e->t->vocab, s + at, n), err));
         if (parse && eats_blank_after(e->t, s + at, n))
             while (at + n < len && mark[at + n] == FREE &&
-                   is_ascii_space(s[at + n]))
+                   ascii_is_blank(s[at + n]))
                 n++;
     }
     return PL_OK;
@@ -372,14 +400,15 @@ pl_status tokenizer_encode(const struct tokenizer *t, const char *text,
                        "a text of %zu bytes; at most %d are encoded at once",
                        len, INT32_MAX / 4);
     if (special && tokenizer_adds_bos(t))
-        s = push(out, t->bos, err);
+        s = encoder_push(&e, t->bos, err);
     if (s == PL_OK)
         s = encode_text(&e, text, len, flags & TOKENIZER_PARSE_SPECIAL, err);
     if (s == PL_OK && special && tokenizer_adds_eos(t))
-        s = push(out, t->eos, err);
+        s = encoder_push(&e, t->eos, err);
     if (s != PL_OK)
         out->n = before;
     merger_fini(&e.merger);
+    text_buf_fini(&e.normal);
     free(e.mapped);
     return s;
 }

@@ -6,7 +6,13 @@
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/vocab.h"
 
-enum tokenizer_kind { KIND_SPM, KIND_BPE, KIND_GEMMA };
+enum tokenizer_kind {
+    KIND_SPM,
+    KIND_BPE,
+    KIND_GEMMA,
+    KIND_WORDPIECE,
+    KIND_UNIGRAM
+};
 
 /* The tokens that are searched in a text before anything else: their lengths,
  * longest first, and which bytes they begin and end with. */
@@ -16,16 +22,33 @@ struct special_set {
     bool first[256], last[256];
 };
 
+/* What starts of a text are replaced by; see unigram.c. */
+struct char_map {
+    const unsigned char *unit; /* a view of the vocabulary's arena, [n_unit]
+                                  of 4 bytes */
+    const char *text;          /* the same; ends with a zero byte */
+    size_t n_unit, n_text;
+};
+
 struct tokenizer {
     enum tokenizer_kind kind;
     struct vocab vocab;
-    struct pretok *pretok;     /* owned; KIND_BPE only */
+    struct pretok *pretok;     /* owned; KIND_BPE and KIND_WORDPIECE */
+    struct pretok *clean;      /* owned; KIND_WORDPIECE, before `pretok` */
+    bool cuts_words;           /* KIND_SPM and KIND_GEMMA: no symbol has a
+                                  blank after a word */
+    bool strips_marks, lowers; /* KIND_WORDPIECE */
+    struct char_map map;       /* KIND_UNIGRAM from here */
+    double unknown_score;      /* of a character that is no token */
+    bool joins_blanks;         /* white space is one blank before a word */
     int32_t byte_id[256];      /* KIND_BPE: the symbol of the byte's character;
                               else: the token "<0xXX>" or the byte itself */
     int32_t bos, eos, unknown; /* -1: none */
     bool adds_bos, adds_eos;
-    bool adds_blank; /* before a text and after each special token */
-    bool eats_blank; /* phi-3: after special tokens that were parsed */
+    bool adds_blank;     /* before a text and after each special token */
+    bool drops_blank;    /* decoding drops the one before a text */
+    bool eats_blank;     /* phi-3: after special tokens that were parsed */
+    int32_t eats_before; /* the token before which white space goes, or -1 */
     /* user-defined ones alone; and with control and unknown tokens */
     struct special_set user, all;
 };

@@ -17,41 +17,53 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_EXPR = 6 };
-
 struct rule {
     const char *names; /* with blanks between */
     bool takes_whole, adds_bos, lacks_bos;
-    const char *expr[MAX_EXPR];
+    const char *expr[PRETOK_MAX_EXPR];
 };
 
-/* White_Space of Unicode's PropList, for use inside brackets. */
-#define WS "\\p{Z}\\t-\\r\\x{85}"
+#define WS PRETOK_SPACE
 /* \s+(?!\S): all blanks of a run but the one a word takes along. */
 #define BLANKS "[" WS "]+(?![^" WS "])"
 #define SHORT  "'s|'t|'re|'ve|'m|'ll|'d"
+/* What most expressions end with: newlines with the white space before them,
+ * other white space. */
+#define SPACES "|[" WS "]*[\\r\\n]+|" BLANKS "|[" WS "]+"
 
 #define GPT2   SHORT "| ?\\p{L}+| ?\\p{N}+| ?[^" WS "\\p{L}\\p{N}]+|" BLANKS
 #define LLAMA3(number)                                                         \
     "(?i:" SHORT ")|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" number "| ?[^" WS          \
-    "\\p{L}\\p{N}]+[\\r\\n]*|[" WS "]*[\\r\\n]+|" BLANKS "|[" WS "]+"
+    "\\p{L}\\p{N}]+[\\r\\n]*" SPACES
 #define QWEN35                                                                 \
     "(?i:" SHORT ")|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}"              \
-    "| ?[^" WS "\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|[" WS "]*[\\r\\n]+|" BLANKS      \
-    "|[" WS "]+"
+    "| ?[^" WS "\\p{L}\\p{M}\\p{N}]+[\\r\\n]*" SPACES
 #define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 #define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
-#define GPT4O                                                                  \
-    "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+(?i:" SHORT ")?"                \
-    "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER "*(?i:" SHORT ")?"               \
-    "|\\p{N}{1,3}| ?[^" WS "\\p{L}\\p{N}]+[\\r\\n/]*|[" WS "]*[\\r\\n]+"       \
-    "|" BLANKS "|[" WS "]+"
+/* Words by their case: `tail` may follow each, `more` ends what is neither
+ * letter nor number. */
+#define CASES(upper, lower, tail, number, more)                                \
+    "[^\\r\\n\\p{L}\\p{N}]?" upper "*" lower "+" tail                          \
+    "|[^\\r\\n\\p{L}\\p{N}]?" upper "+" lower "*" tail "|" number "| ?[^" WS   \
+    "\\p{L}\\p{N}]+" more SPACES
+#define GPT4O(number)                                                          \
+    CASES(UPPER, LOWER, "(?i:" SHORT ")?", number, "[\\r\\n/]*")
+/* The same two classes without Han characters, as what they are not. */
+#define UPPER_NO_HAN "[^\\p{Ll}\\p{N}\\p{P}\\p{S}\\p{Z}\\p{C}\\p{Han}]"
+#define LOWER_NO_HAN "[^\\p{Lu}\\p{Lt}\\p{N}\\p{P}\\p{S}\\p{Z}\\p{C}\\p{Han}]"
 #define DEEPSEEK_V3                                                            \
     "[!-/:-@\\[-`{-~][A-Za-z]+"                                                \
-    "|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*"  \
-    "|[" WS "]*[\\r\\n]+|" BLANKS "|[" WS "]+"
+    "|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "                           \
+    "?[\\p{P}\\p{S}]+[\\r\\n]*" SPACES
+/* Of a piece that is all digits, the one or two before the threes. Looked for
+ * at its start only, so that a long piece is read once. */
+#define LEADING(digit) "\\A" digit "{1,2}(?=(?:" digit "{3})*+\\z)"
 /* U+4E00-9FA5, U+0800-4E00 and U+AC00-D7FF as the models list them. */
-#define CJK "[\\x{800}-\\x{9fa5}\\x{ac00}-\\x{d7ff}]+"
+#define CJK  "[\\x{800}-\\x{9fa5}\\x{ac00}-\\x{d7ff}]+"
+#define KANA "\\x{4e00}-\\x{9fa5}\\x{3040}-\\x{30ff}"
+#define BLOOM                                                                  \
+    " ?[^" WS "(|.,!?\\x{2026}\\x{3002}\\x{ff0c}\\x{3001}\\x{964}\\x{6d4}"     \
+    "\\x{60c})]+"
 
 /* Letters of the scripts with case that DeepSeek LLM lists one by one. */
 #define CASED                                                                  \
@@ -81,10 +93,11 @@ struct rule {
 
 static const struct rule rules[] = {
     {.names = "gpt-2 mpt olmo jais trillion granite-docling exaone4 phi-2 "
-              "gigachat a.x-4.0 mellum modern-bert jina-es jina-de "
-              "jina-v2-es jina-v2-de",
+              "gigachat a.x-4.0 mellum modern-bert roberta-bpe jina-es "
+              "jina-de jina-v1-en jina-v2-es jina-v2-de jina-v2-code",
      .expr = {GPT2}},
-    {.names = "starcoder refact command-r smollm codeshell exaone minerva-7b",
+    {.names = "starcoder refact command-r smollm codeshell exaone minerva-7b "
+              "mellum2",
      .expr = {"\\p{N}", GPT2}},
     {.names = "llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 "
               "lfm2 jina-v5-nano",
@@ -95,10 +108,22 @@ static const struct rule rules[] = {
     {.names = "glm4 chatglm-bpe",
      .lacks_bos = true,
      .expr = {LLAMA3("\\p{N}{1,3}")}},
-    {.names = "qwen2 deepseek-r1-qwen kormo megrez stablelm2",
+    {.names = "qwen2 deepseek-r1-qwen kormo megrez f2llmv2 stablelm2 hunyuan "
+              "solar-open grok-2 bailingmoe bailingmoe2 llada-moe",
      .expr = {LLAMA3("\\p{N}")}},
     {.names = "qwen35", .expr = {QWEN35}},
-    {.names = "gpt-4o llama4 kanana2 talkie", .expr = {GPT4O}},
+    {.names = "gpt-4o llama4 kanana2 talkie minimax-m2",
+     .expr = {GPT4O("\\p{N}{1,3}")}},
+    {.names = "granite-embed-multi-97m",
+     .takes_whole = true,
+     .expr = {GPT4O("\\p{N}{1,3}")}},
+    {.names = "tekken",
+     .takes_whole = true,
+     .adds_bos = true,
+     .expr = {CASES(UPPER, LOWER, "", "\\p{N}", "[\\r\\n/]*")}},
+    {.names = "kimi-k2",
+     .expr = {"\\p{Han}+|" CASES(UPPER_NO_HAN, LOWER_NO_HAN, "(?i:" SHORT ")?",
+                                 "\\p{N}{1,3}", "[\\r\\n]*")}},
     {.names = "falcon",
      .expr = {"[\\p{P}$+<=>^~|`]+", GPT2, "[0-9][0-9][0-9]"}},
     {.names = "deepseek-coder",
@@ -110,16 +135,63 @@ static const struct rule rules[] = {
               "\\x{2018}-\\x{201f}\\x{3000}-\\x{3002}]+",
               /* \s+$, but tried at the start of a run only */
               "(?<![" WS "])[" WS "]++\\z", CJK, "\\p{N}+"}},
-    {.names = "deepseek-v3",
-     .expr = {"\\p{N}{1,3}", "[\\x{4e00}-\\x{9fa5}\\x{3040}-\\x{30ff}]+",
+    {.names = "deepseek-v3 hunyuan-dense joyai-llm hy_v4",
+     .expr = {"\\p{N}{1,3}", "[" KANA "]+", DEEPSEEK_V3}},
+    {.names = "afmoe",
+     .expr = {"\\p{N}+", LEADING("\\p{N}") "|\\p{N}{3}",
+              /* ideographs, kana, and the scripts of south-east Asia */
+              "[\\x{4e00}-\\x{9fff}\\x{3400}-\\x{4dbf}\\x{f900}-\\x{faff}"
+              "\\x{3040}-\\x{30ff}\\x{ff65}-\\x{ff9f}\\x{2f00}-\\x{2fd5}"
+              "\\x{e00}-\\x{eff}\\x{1780}-\\x{17ff}\\x{1000}-\\x{109f}"
+              "\\x{aa60}-\\x{aa7f}\\x{a9e0}-\\x{a9ff}\\x{ac00}-\\x{d7af}"
+              "\\x{1100}-\\x{11ff}]+",
               DEEPSEEK_V3}},
+    {.names = "youtu",
+     .takes_whole = true,
+     .expr = {"[\\x{ac00}-\\x{d7a3}\\x{3131}-\\x{318e}]+"
+              "|[\\x{ff01}\\x{2026}\\x{201c}\\x{201d}\\x{2018}\\x{2019}"
+              "\\x{2014}\\x{ff1a}\\x{ff1b}\\x{ff0c}\\x{3001}-\\x{303f}"
+              "\\x{fe30}-\\x{fe4f}]+|[\\x{3105}-\\x{312f}]+|[" KANA "]+",
+              GPT4O("\\p{N}")}},
+    {.names = "tiny_aya cohere2moe",
+     .expr =
+         {/* numbers that stand alone are cut from their end */
+          "(?<!\\p{Nd})\\p{Nd}++(?![\\p{L}\\p{M}\\p{N}\\p{Pc}])",
+          LEADING("\\p{Nd}"), GPT4O("\\p{N}{1,3}")}},
+    {.names = "superbpe",
+     .expr = {"\\p{N}+", LEADING("\\p{Nd}") "|\\p{Nd}{3}"}},
+    {.names = "minicpm5",
+     .takes_whole = true,
+     .expr = {"\\p{N}{1,3}", LLAMA3("\\p{N}+")}},
+    {.names = "laguna", .expr = {"\\n+", LLAMA3("\\p{N}")}},
+    {.names = "seed-coder",
+     .expr = {"(?i:" SHORT ")|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^" WS
+              "\\p{L}\\p{N}]+" SPACES}},
+    {.names = "exaone-moe",
+     .expr = {"(?i:" SHORT ")|[^\\r\\n\\p{L}\\p{N}]?\\p{L}[\\p{L}\\p{M}]*+"
+              "(?: \\p{L}[\\p{L}\\p{M}]*+)*+|\\p{N}| ?[^" WS
+              "\\p{L}\\p{N}]+[\\r\\n/]?" SPACES}},
+    {.names = "jais-2",
+     .expr = {"(?i:" SHORT ")|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^" WS
+              "\\p{L}\\p{N}]+[\\r\\n]*|[" WS "]*[\\r\\n]+"
+              "|(?:[" WS "]{512}|[" WS "]{256}|[" WS "]{128}|[" WS "]{64}"
+              "|[" WS "]{32}|[" WS "]{16}|[" WS "]{8}|[" WS "]{4}"
+              "|[" WS "]{1,2})(?![^" WS "])|[" WS "]"}},
+    {.names = "poro-chat bloom gpt3-finnish", .expr = {BLOOM}},
+    {.names = "viking", .expr = {BLOOM, "\\p{N}"}},
+    {.names = "chameleon",
+     .adds_bos = true,
+     .expr = {"<sentinel:[0-9]+>", "IMGIMG[A-I]{1,4}Z", "[\\t\\n]|    |  ",
+              "\\p{N}", "[\\p{P}!-/:-@\\[-`{-~]", GPT2}},
+    {.names = "default",
+     .expr = {"[\\p{P}$+<=>^~|]+", GPT2, "\\p{N}+", "[0-9][0-9][0-9]"}},
 };
 
 struct pretok {
     const struct rule *rule;
     pcre2_general_context *memory;
     int n_code;
-    pcre2_code *code[MAX_EXPR]; /* read-only once compiled */
+    pcre2_code *code[PRETOK_MAX_EXPR]; /* read-only once compiled */
 };
 
 static void *pcre_malloc(size_t size, void *user)
@@ -150,7 +222,7 @@ static bool has_name(const char *names, const char *name, size_t len)
 static pl_status find_rule(const struct rule **out, const char *name,
                            size_t len, const char *where, pl_err *err)
 {
-    char known[768];
+    char known[1536];
     size_t used = 0;
 
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
@@ -177,16 +249,14 @@ static pl_status find_rule(const struct rule **out, const char *name,
                    where, (int)(len < 64 ? len : 64), name, known);
 }
 
-pl_status pretok_create(struct pretok **out, const char *name, size_t len,
-                        const char *where, pl_err *err)
+static pl_status create(struct pretok **out, const struct rule *rule,
+                        const char *const *expr, int n_expr, pl_err *err)
 {
-    const struct rule *rule = NULL;
     pcre2_compile_context *cc = NULL;
     struct pretok *p;
     pl_status s = PL_OK;
 
     *out = NULL;
-    PL_TRY(find_rule(&rule, name, len, where, err));
     p = calloc(1, sizeof *p);
     if (!p)
         return err_no_memory(err, "a pre-tokenizer");
@@ -198,13 +268,12 @@ pl_status pretok_create(struct pretok **out, const char *name, size_t len,
         s = err_no_memory(err, "a pre-tokenizer");
         goto done;
     }
-    for (int i = 0; i < MAX_EXPR && rule->expr[i]; i++) {
+    for (int i = 0; i < n_expr && expr[i]; i++) {
         int code;
         PCRE2_SIZE at;
 
-        p->code[i] =
-            pcre2_compile((PCRE2_SPTR)rule->expr[i], PCRE2_ZERO_TERMINATED,
-                          PCRE2_UTF, &code, &at, cc);
+        p->code[i] = pcre2_compile((PCRE2_SPTR)expr[i], PCRE2_ZERO_TERMINATED,
+                                   PCRE2_UTF, &code, &at, cc);
         if (!p->code[i]) {
             PCRE2_UCHAR why[128] = "";
 
@@ -212,10 +281,9 @@ pl_status pretok_create(struct pretok **out, const char *name, size_t len,
             s = code == PCRE2_ERROR_HEAP_FAILED
                     ? err_no_memory(err, "a regular expression")
                     : err_set(err, PL_UNSUPPORTED,
-                              "expression %d of pre-tokenizer '%.*s' does not "
+                              "a pre-tokenizer's expression '%.64s' does not "
                               "compile at %zu: %s; PCRE2 needs Unicode support",
-                              i, (int)(len < 64 ? len : 64), name, (size_t)at,
-                              (const char *)why);
+                              expr[i], (size_t)at, (const char *)why);
             goto done;
         }
         p->n_code = i + 1;
@@ -228,6 +296,24 @@ done:
     pcre2_compile_context_free(cc);
     pretok_free(p);
     return s;
+}
+
+pl_status pretok_create(struct pretok **out, const char *name, size_t len,
+                        const char *where, pl_err *err)
+{
+    const struct rule *rule = NULL;
+
+    *out = NULL;
+    PL_TRY(find_rule(&rule, name, len, where, err));
+    return create(out, rule, rule->expr, PRETOK_MAX_EXPR, err);
+}
+
+pl_status pretok_create_own(struct pretok **out, const char *const *expr,
+                            int n_expr, pl_err *err)
+{
+    static const struct rule own = {.names = ""};
+
+    return create(out, &own, expr, n_expr, err);
 }
 
 void pretok_free(struct pretok *p)
@@ -300,20 +386,21 @@ static pl_status next_match(const struct splitter *c, int stage, const char *s,
 }
 
 static pl_status split(const struct splitter *c, int stage, const char *s,
-                       size_t len, pl_err *err)
+                       size_t len, int by, pl_err *err)
 {
     size_t at = 0;
 
     if (stage == c->p->n_code)
-        return c->piece(c->user, s, len, err);
+        return c->piece(c->user, s, len, by, err);
     while (at < len) {
         size_t begin, end;
 
         PL_TRY(next_match(c, stage, s, len, at, &begin, &end, err));
         if (begin > at)
-            PL_TRY(split(c, stage + 1, s + at, begin - at, err));
+            PL_TRY(split(c, stage + 1, s + at, begin - at, by, err));
         if (end > begin)
-            PL_TRY(split(c, stage + 1, s + begin, end - begin, err));
+            PL_TRY(split(c, stage + 1, s + begin, end - begin,
+                         by < 0 ? stage : by, err));
         at = end;
     }
     return PL_OK;
@@ -356,8 +443,8 @@ pl_status pretok_split(const struct pretok *p, const char *s, size_t len,
         int valid;
         size_t n = valid_run(s + at, len - at, &valid);
 
-        status =
-            valid ? split(&c, 0, s + at, n, err) : piece(user, s + at, n, err);
+        status = valid ? split(&c, 0, s + at, n, -1, err)
+                       : piece(user, s + at, n, -1, err);
         at += n;
     }
 done:

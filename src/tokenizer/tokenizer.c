@@ -1,27 +1,33 @@
 /* Creating a tokenizer from a file's metadata, and questions about it.
  *
  * The defaults for absent keys are llama.cpp's, since files are written with
- * it in mind. Encoding is in encode_text.c, decoding in decode_text.c. */
+ * it in mind. Encoding is in encode_text.c, wordpiece.c and unigram.c, decoding
+ * in decode_text.c. */
 #include "tokenizer/tokenizer.h"
 
 #include "base/ascii.h"
 #include "base/err.h"
-#include "tokenizer/kinds.h"
+#include "tokenizer/encoder.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* One row a tokenizer.ggml.model: what holds if the file does not say. */
+/* One row a tokenizer.ggml.model: what holds if the file does not say, and
+ * which tokens stand around a text. */
 static const struct model_row {
     const char *name;
     enum tokenizer_kind kind;
-    bool adds_bos, adds_blank;
+    bool adds_bos, adds_eos, adds_blank;
     int32_t bos, eos, unknown;
+    const char *bos_key, *eos_key; /* of tokenizer.ggml. */
 } models[] = {
-    {"llama", KIND_SPM, true, true, 1, 2, 0},
-    {"gpt2", KIND_BPE, false, false, 11, 11, -1},
-    {"gemma4", KIND_GEMMA, true, false, -1, -1, -1},
+    {"llama", KIND_SPM, true, false, true, 1, 2, 0, "bos", "eos"},
+    {"gpt2", KIND_BPE, false, false, false, 11, 11, -1, "bos", "eos"},
+    {"gemma4", KIND_GEMMA, true, false, false, -1, -1, -1, "bos", "eos"},
+    {"bert", KIND_WORDPIECE, true, true, false, 101, 102, 100, "cls",
+     "seperator"}, /* spelled so in files */
+    {"t5", KIND_UNIGRAM, false, true, false, -1, 1, 2, "bos", "eos"},
 };
 
 enum { N_MODEL = sizeof models / sizeof models[0] };
@@ -48,9 +54,27 @@ static const char *const eog_texts[] = {
     "<|flush|>",
     "<|calls|>",
     "<end_of_utterance>",
+    "[e~[",
     /* U+FF5C, U+2581: fullwidth bars, low lines */
     ("<\xef\xbd\x9c"
      "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"),
+};
+
+/* Control tokens of code models, whatever the file calls them. */
+static const char *const control_texts[] = {
+    "<|fim_prefix|>",  "<|fim_suffix|>",  "<|fim_middle|>",  "<|fim_pad|>",
+    "<fim_prefix>",    "<fim_suffix>",    "<fim_middle>",    "<fim_pad>",
+    "<fim-prefix>",    "<fim-suffix>",    "<fim-middle>",    "<fim-pad>",
+    "<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>", "<|repo_name|>",
+    "<|fim_repo|>",    "<|file_sep|>",
+};
+
+/* Tokens that structure a gpt-oss message: part of the text. */
+static const char *const shown_texts[] = {
+    "<|channel|>",
+    "<|message|>",
+    "<|start|>",
+    "<|constrain|>",
 };
 
 int bpe_char_of_byte(unsigned byte, char out[2])
@@ -116,63 +140,118 @@ static pl_status find_model(const struct model_row **out, const struct gguf *g,
     }
     return err_set(err, PL_UNSUPPORTED,
                    "%s: tokenizer.ggml.model '%.*s' is not supported; llama, "
-                   "gpt2 and gemma4 are",
+                   "gpt2, gemma4, bert and t5 are",
                    gguf_path(g), (int)(name.len < 64 ? name.len : 64), name.s);
 }
 
-/* An id of the file, or `def`; one that is no token (some files write -1 or
- * 4294967295 for "none") is -1. */
+/* tokenizer.ggml.NAME_token_id of the file, or `def`; one that is no token
+ * (some files write -1 or 4294967295 for "none") is -1. */
 static int32_t read_id(const struct tokenizer *t, const struct gguf *g,
-                       const char *key, int32_t def)
+                       const char *name, int32_t def)
 {
-    const struct gguf_kv *kv = gguf_find(g, key);
+    const struct gguf_kv *kv;
+    char key[64];
     int64_t id = def;
 
+    snprintf(key, sizeof key, "tokenizer.ggml.%s_token_id", name);
+    kv = gguf_find(g, key);
     if (kv && !gguf_as_i64(kv, 0, &id))
         id = -1;
     return id >= 0 && id < t->vocab.n_token ? (int32_t)id : -1;
 }
 
+static pl_status read_blanks(struct tokenizer *t, const struct gguf *g,
+                             const struct model_row *row, pl_err *err)
+{
+    if (t->kind == KIND_SPM || t->kind == KIND_UNIGRAM)
+        PL_TRY(gguf_get_bool(g, "tokenizer.ggml.add_space_prefix",
+                             row->adds_blank, &t->adds_blank, err));
+    t->drops_blank =
+        t->adds_blank || t->joins_blanks || t->kind == KIND_WORDPIECE;
+    return PL_OK;
+}
+
+static bool blanks_begin_symbols(const struct vocab *v)
+{
+    for (int32_t i = 0; i < v->n_symbol; i++)
+        for (uint32_t at = 1; at < v->token[i].len; at++)
+            if (vocab_blank_after_word(v->token[i].s, v->token[i].len, at))
+                return false;
+    return true;
+}
+
+static struct token *named(struct tokenizer *t, const char *text)
+{
+    int32_t id = vocab_find(&t->vocab, text, strlen(text));
+
+    return id >= 0 ? &t->vocab.token[id] : NULL;
+}
+
+/* What tokens are, beside what the file says; as llama.cpp has it. */
+static void correct_types(struct tokenizer *t)
+{
+    struct token *k, *end = named(t, "<|end|>"), *s = named(t, "</s>");
+
+    for (size_t i = 0; i < sizeof control_texts / sizeof control_texts[0]; i++)
+        if ((k = named(t, control_texts[i])))
+            k->type = TOKEN_CONTROL;
+    for (size_t i = 0; i < sizeof eog_texts / sizeof eog_texts[0]; i++) {
+        if ((k = named(t, eog_texts[i]))) {
+            k->type = TOKEN_CONTROL;
+            k->eog = true;
+        }
+    }
+    for (size_t i = 0; i < sizeof shown_texts / sizeof shown_texts[0]; i++)
+        if ((k = named(t, shown_texts[i])))
+            k->type = TOKEN_USER;
+    /* gpt-oss and solar-open go on after the end of a message */
+    if (end && ((named(t, "<|return|>") && named(t, "<|call|>")) ||
+                (named(t, "<|flush|>") &&
+                 (named(t, "<|call|>") || named(t, "<|calls|>"))))) {
+        end->type = TOKEN_USER;
+        end->eog = false;
+    }
+    /* gemma4 has it for struck-out text */
+    if (s && named(t, "<|tool_response>")) {
+        s->type = TOKEN_NORMAL;
+        s->eog = false;
+    }
+}
+
 static pl_status read_specials(struct tokenizer *t, const struct gguf *g,
                                const struct model_row *row, pl_err *err)
 {
+    static const char *const eog_keys[] = {"eos", "eot", "eom"};
     bool adds_bos = row->adds_bos;
-    int32_t bos = row->bos, id;
+    int32_t bos = row->bos;
 
-    if (t->pretok) {
+    if (t->kind == KIND_BPE) {
         adds_bos = adds_bos || pretok_adds_bos(t->pretok);
         if (pretok_lacks_bos(t->pretok))
             bos = -1;
     }
-    t->bos = read_id(t, g, "tokenizer.ggml.bos_token_id", bos);
-    t->eos = read_id(t, g, "tokenizer.ggml.eos_token_id", row->eos);
-    t->unknown = read_id(t, g, "tokenizer.ggml.unknown_token_id", row->unknown);
+    t->bos = read_id(t, g, row->bos_key, bos);
+    t->eos = read_id(t, g, row->eos_key, row->eos);
+    t->unknown = read_id(t, g, "unknown", row->unknown);
     PL_TRY(gguf_get_bool(g, "tokenizer.ggml.add_bos_token", adds_bos,
                          &t->adds_bos, err));
-    PL_TRY(gguf_get_bool(g, "tokenizer.ggml.add_eos_token", false, &t->adds_eos,
-                         err));
-    if (t->kind == KIND_GEMMA)
-        t->adds_bos = true; /* early files of this kind say false, wrongly */
-    t->adds_blank = false;
-    if (row->adds_blank)
-        PL_TRY(gguf_get_bool(g, "tokenizer.ggml.add_space_prefix", true,
-                             &t->adds_blank, err));
+    PL_TRY(gguf_get_bool(g, "tokenizer.ggml.add_eos_token", row->adds_eos,
+                         &t->adds_eos, err));
+    /* early files of gemma4 say false, wrongly */
+    if (t->kind == KIND_GEMMA || t->kind == KIND_WORDPIECE)
+        t->adds_bos = true;
+    if (t->kind == KIND_WORDPIECE)
+        t->adds_eos = true;
 
-    for (size_t i = 0; i < sizeof eog_texts / sizeof eog_texts[0]; i++) {
-        id = vocab_find(&t->vocab, eog_texts[i], strlen(eog_texts[i]));
-        if (id >= 0) {
-            t->vocab.token[id].eog = true;
-            t->vocab.token[id].type = TOKEN_CONTROL;
-        }
-    }
+    correct_types(t);
     if (t->eos >= 0)
         t->vocab.token[t->eos].eog = true;
-    id = read_id(t, g, "tokenizer.ggml.eot_token_id", -1);
-    if (id >= 0)
-        t->vocab.token[id].eog = true;
-    id = read_id(t, g, "tokenizer.ggml.eom_token_id", -1);
-    if (id >= 0)
-        t->vocab.token[id].eog = true;
+    for (size_t i = 0; i < sizeof eog_keys / sizeof eog_keys[0]; i++) {
+        int32_t id = read_id(t, g, eog_keys[i], -1);
+
+        if (id >= 0)
+            t->vocab.token[id].eog = true;
+    }
     return PL_OK;
 }
 
@@ -189,7 +268,7 @@ static void read_bytes(struct tokenizer *t)
         }
         n = snprintf(text, sizeof text, "<0x%02X>", b);
         t->byte_id[b] = vocab_find(&t->vocab, text, (size_t)n);
-        if (t->byte_id[b] < 0) {
+        if (t->byte_id[b] < 0 && t->kind != KIND_UNIGRAM) {
             text[0] = (char)b;
             t->byte_id[b] = vocab_find(&t->vocab, text, 1);
         }
@@ -233,20 +312,42 @@ static pl_status read_set(struct special_set *set, const struct vocab *v,
     return PL_OK;
 }
 
-/* phi-3 drops white space after special tokens; nothing in the file but the
- * model's name says so. */
-static pl_status read_name(struct tokenizer *t, const struct gguf *g,
-                           pl_err *err)
+static bool contains(struct gguf_str s, const char *part)
 {
-    struct gguf_str name;
+    size_t n = strlen(part);
 
+    for (size_t i = 0; i + n <= s.len; i++)
+        if (ascii_same_start(s.s + i, part, n))
+            return true;
+    return false;
+}
+
+/* White space that goes with special tokens. Nothing in a file but names says
+ * so: phi-3 drops what follows them, some encoders what is before a mask. */
+static pl_status read_strips(struct tokenizer *t, const struct gguf *g,
+                             pl_err *err)
+{
+    static const struct {
+        const char *key, *part, *text;
+    } before[] = {
+        {"tokenizer.ggml.pre", "jina-v2-", "<mask>"},
+        {"general.architecture", "nomic-bert-moe", "<mask>"},
+        {"general.architecture", "jina-bert-v3", "<mask>"},
+        {"general.name", "modern-bert", "[MASK]"},
+    };
+    struct gguf_str value;
+
+    t->eats_before = -1;
+    for (size_t i = 0; i < sizeof before / sizeof before[0]; i++) {
+        PL_TRY(gguf_get_str(g, before[i].key, &value, err));
+        if (contains(value, before[i].part))
+            t->eats_before =
+                vocab_find(&t->vocab, before[i].text, strlen(before[i].text));
+    }
     if (t->kind != KIND_SPM)
         return PL_OK;
-    PL_TRY(gguf_get_str(g, "general.name", &name, err));
-    for (size_t i = 0; i + 4 <= name.len && !t->eats_blank; i++)
-        t->eats_blank =
-            ascii_same_start(name.s + i, "phi3", 4) ||
-            (i + 5 <= name.len && ascii_same_start(name.s + i, "phi-3", 5));
+    PL_TRY(gguf_get_str(g, "general.name", &value, err));
+    t->eats_blank = contains(value, "phi3") || contains(value, "phi-3");
     return PL_OK;
 }
 
@@ -273,12 +374,20 @@ pl_status tokenizer_create(struct tokenizer **out, const struct gguf *g,
             goto done;
     }
     s = vocab_init(&t->vocab, g, err);
-    if (s == PL_OK && t->kind != KIND_SPM)
+    if (s == PL_OK && (t->kind == KIND_BPE || t->kind == KIND_GEMMA))
         s = vocab_read_merges(&t->vocab, g, err);
+    if (s == PL_OK && (t->kind == KIND_SPM || t->kind == KIND_GEMMA))
+        t->cuts_words = blanks_begin_symbols(&t->vocab);
+    if (s == PL_OK && t->kind == KIND_WORDPIECE)
+        s = wordpiece_create(t, g, err);
+    if (s == PL_OK && t->kind == KIND_UNIGRAM)
+        s = unigram_create(t, g, err);
+    if (s == PL_OK)
+        s = read_blanks(t, g, row, err);
     if (s == PL_OK)
         s = read_specials(t, g, row, err);
     if (s == PL_OK)
-        s = read_name(t, g, err);
+        s = read_strips(t, g, err);
     if (s == PL_OK)
         s = read_set(&t->user, &t->vocab, false, err);
     if (s == PL_OK)
@@ -298,6 +407,7 @@ void tokenizer_free(struct tokenizer *t)
     if (!t)
         return;
     pretok_free(t->pretok);
+    pretok_free(t->clean);
     vocab_fini(&t->vocab);
     free(t->user.len);
     free(t->all.len);

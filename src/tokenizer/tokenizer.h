@@ -1,9 +1,9 @@
 /* Text to tokens and back, as the vocabulary inside a GGUF file says.
  *
- * Three kinds: "llama" (SentencePiece with byte fallback), "gpt2" (byte-level
- * BPE behind a pre-tokenizer) and "gemma4" (BPE over characters). Any
- * architecture will do, and a file without tensors. WordPiece ("bert") and
- * others are refused by name. A chat template is not our business.
+ * Five kinds: "llama" (SentencePiece with byte fallback), "gpt2" (byte-level
+ * BPE behind a pre-tokenizer), "gemma4" (BPE over characters), "bert"
+ * (WordPiece) and "t5" (Unigram). Any architecture will do, and a file without
+ * tensors. Others are refused by name. A chat template is not our business.
  *
  * A tokenizer never changes once created: threads may share it. */
 #ifndef TOKENIZER_TOKENIZER_H
@@ -55,9 +55,10 @@ enum tokenizer_flag {
 };
 
 /* Appends the tokens of text[0 .. len), which may hold any bytes: what is not
- * UTF-8 is kept byte by byte. A byte for which the vocabulary has no token
- * becomes the unknown token, or nothing if there is none. Time O(n log n). On
- * failure `out` is as it was. */
+ * UTF-8 is kept byte by byte, but WordPiece drops it and Unigram takes it for
+ * U+FFFD. A byte for which the vocabulary has no token becomes the unknown
+ * token, or nothing if there is none. Time O(n log n). On failure `out` is as
+ * it was. */
 pl_status tokenizer_encode(const struct tokenizer *t, const char *text,
                            size_t len, unsigned flags, struct token_list *out,
                            pl_err *err);

@@ -10,20 +10,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define VOCAB_NO_PAIR UINT64_MAX
-
 /* Tokens and merges each; so that ids of symbols fit an int32_t. */
 enum { VOCAB_MAX = 1 << 28 };
 
-/* FNV-1a (Fowler, Noll, Vo), finished by a multiplication so that the low
- * bits depend on every byte. */
+/* FNV-1a (Fowler, Noll, Vo), byte after byte; finished by a multiplication so
+ * that the low bits depend on every byte. */
+#define HASH_START 0xcbf29ce484222325u
+
+static uint64_t hash_more(uint64_t h, char c)
+{
+    return (h ^ (unsigned char)c) * 0x100000001b3u;
+}
+
+static uint32_t hash_end(uint64_t h)
+{
+    return (uint32_t)((h * 0x9e3779b97f4a7c15u) >> 32);
+}
+
 static uint32_t hash_text(const char *s, size_t len)
 {
-    uint64_t h = 0xcbf29ce484222325u;
+    uint64_t h = HASH_START;
 
     for (size_t i = 0; i < len; i++)
-        h = (h ^ (unsigned char)s[i]) * 0x100000001b3u;
-    return (uint32_t)((h * 0x9e3779b97f4a7c15u) >> 32);
+        h = hash_more(h, s[i]);
+    return hash_end(h);
 }
 
 static uint32_t hash_pair(uint64_t pair)
@@ -33,18 +43,70 @@ static uint32_t hash_pair(uint64_t pair)
 }
 
 /* The slot that holds this text, or the empty one where it belongs. */
-static uint32_t *slot_of(const struct vocab *v, const char *s, size_t len)
+static struct vocab_slot *slot_of(const struct vocab *v, uint32_t hash,
+                                  const char *s, size_t len)
 {
     uint32_t mask = v->n_slot - 1;
 
-    for (uint32_t i = hash_text(s, len) & mask;; i = (i + 1) & mask) {
-        const struct token *t;
+    for (uint32_t i = hash & mask;; i = (i + 1) & mask) {
+        struct vocab_slot *slot = &v->slot[i];
 
-        if (v->slot[i] == 0)
-            return &v->slot[i];
-        t = &v->token[v->slot[i] - 1];
-        if (t->len == len && memcmp(t->s, s, len) == 0)
-            return &v->slot[i];
+        if (slot->id1 == 0)
+            return slot;
+        if (slot->hash == hash) {
+            const struct token *t = &v->token[slot->id1 - 1];
+
+            if (t->len == len && memcmp(t->s, s, len) == 0)
+                return slot;
+        }
+    }
+}
+
+static int32_t find_hashed(const struct vocab *v, uint32_t hash, const char *s,
+                           size_t len)
+{
+    return (int32_t)slot_of(v, hash, s, len)->id1 - 1;
+}
+
+static void fetch_slot(const struct vocab *v, uint32_t hash)
+{
+    __builtin_prefetch(&v->slot[hash & (v->n_slot - 1)]);
+}
+
+/* What the slot that was fetched points to. */
+static void fetch_token(const struct vocab *v, uint32_t hash)
+{
+    uint32_t id1 = v->slot[hash & (v->n_slot - 1)].id1;
+
+    if (id1 != 0)
+        __builtin_prefetch(&v->token[id1 - 1]);
+}
+
+/* Enters tokens from..to-1 into the table of texts; of equal ones the last
+ * counts. The table is far larger than the caches that are near, so slots are
+ * asked for some tokens before they are needed. */
+static void enter(struct vocab *v, int32_t from, int32_t to)
+{
+    enum { AT_ONCE = 16 };
+    uint32_t hash[AT_ONCE];
+
+    for (int32_t n; from < to; from += n) {
+        const struct token *t = &v->token[from];
+
+        n = to - from < AT_ONCE ? to - from : AT_ONCE;
+        for (int32_t i = 0; i < n; i++) {
+            hash[i] = hash_text(t[i].s, t[i].len);
+            fetch_slot(v, hash[i]);
+        }
+        for (int32_t i = 0; i < n; i++) {
+            struct vocab_slot *slot;
+
+            if (t[i].len == 0)
+                continue;
+            slot = slot_of(v, hash[i], t[i].s, t[i].len);
+            v->has_same = v->has_same || slot->id1 != 0;
+            *slot = (struct vocab_slot){(uint32_t)(from + i) + 1, hash[i]};
+        }
     }
 }
 
@@ -52,7 +114,7 @@ int32_t vocab_find_symbol(const struct vocab *v, const char *s, size_t len)
 {
     if (len == 0 || len > v->max_len)
         return -1;
-    return (int32_t)*slot_of(v, s, len) - 1;
+    return find_hashed(v, hash_text(s, len), s, len);
 }
 
 int32_t vocab_find(const struct vocab *v, const char *s, size_t len)
@@ -62,35 +124,54 @@ int32_t vocab_find(const struct vocab *v, const char *s, size_t len)
     return id < v->n_token ? id : -1;
 }
 
+void vocab_walk_init(const struct vocab *v, struct vocab_walk *w, const char *s,
+                     size_t n)
+{
+    *w = (struct vocab_walk){
+        .s = s, .n = n < v->max_len ? n : v->max_len, .hash = HASH_START};
+}
+
+int32_t vocab_walk_next(const struct vocab *v, struct vocab_walk *w)
+{
+    while (w->len < w->n) {
+        int32_t id;
+
+        w->hash = hash_more(w->hash, w->s[w->len++]);
+        id = find_hashed(v, hash_end(w->hash), w->s, w->len);
+        if (id >= 0 && id < v->n_token)
+            return id;
+    }
+    return -1;
+}
+
 /* Makes room for n more entries, keeping the text table at most half full. */
 static pl_status reserve(struct vocab *v, int32_t n, pl_err *err)
 {
     int64_t want = (int64_t)v->n_symbol + n;
 
     if (want > v->cap) {
-        int64_t cap = want > 2 * (int64_t)v->cap ? want : 2 * (int64_t)v->cap;
-        struct token *t = realloc(v->token, (size_t)cap * sizeof *t);
+        int64_t cap = want + want / 8;
+        struct token *t = arena_alloc(&v->memory, (size_t)cap, sizeof *t);
 
         if (!t)
             return err_no_memory(err, "the vocabulary");
+        if (v->n_symbol > 0)
+            memcpy(t, v->token, (size_t)v->n_symbol * sizeof *t);
         v->token = t;
         v->cap = (int32_t)cap;
     }
     if (2 * want > v->n_slot) {
         uint32_t n_slot = v->n_slot ? v->n_slot : 16;
-        uint32_t *slot;
+        struct vocab_slot *slot;
 
         while (n_slot < 2 * want)
             n_slot *= 2;
-        slot = calloc(n_slot, sizeof *slot);
+        slot = arena_alloc(&v->memory, n_slot, sizeof *slot);
         if (!slot)
             return err_no_memory(err, "the vocabulary's table");
-        free(v->slot);
         v->slot = slot;
         v->n_slot = n_slot;
-        for (int32_t i = 0; i < v->n_symbol; i++)
-            if (v->token[i].len > 0)
-                *slot_of(v, v->token[i].s, v->token[i].len) = (uint32_t)i + 1;
+        enter(v, 0, v->n_symbol);
     }
     return PL_OK;
 }
@@ -176,7 +257,7 @@ pl_status vocab_init(struct vocab *v, const struct gguf *g, pl_err *err)
     char *text;
 
     memset(v, 0, sizeof *v);
-    arena_init(&v->text);
+    arena_init(&v->memory);
     PL_TRY(need_strs(g, "tokenizer.ggml.tokens", &kv, err));
     if (kv->count == 0)
         return err_set(err, PL_BAD_FILE, "%s: tokenizer.ggml.tokens is empty",
@@ -189,7 +270,7 @@ pl_status vocab_init(struct vocab *v, const struct gguf *g, pl_err *err)
                            "%s: token %llu has %zu bytes, too many",
                            gguf_path(g), (unsigned long long)i, len);
     }
-    text = arena_alloc(&v->text, bytes, 1);
+    text = arena_alloc(&v->memory, bytes, 1);
     if (!text)
         return err_no_memory(err, "the vocabulary's texts");
     PL_TRY(reserve(v, (int32_t)kv->count, err));
@@ -203,32 +284,29 @@ pl_status vocab_init(struct vocab *v, const struct gguf *g, pl_err *err)
         text += t->len;
         if (t->len > v->max_len)
             v->max_len = t->len;
-        *slot_of(v, t->s, t->len) = (uint32_t)i + 1; /* the last one wins */
     }
     v->n_token = v->n_symbol = (int32_t)kv->count;
+    enter(v, 0, v->n_token);
     return read_columns(v, g, err);
 }
 
 void vocab_fini(struct vocab *v)
 {
-    arena_fini(&v->text);
-    free(v->token);
-    free(v->slot);
-    free(v->merge);
+    arena_fini(&v->memory);
     memset(v, 0, sizeof *v);
 }
 
 /* The id of this text, which becomes a symbol if it is not known. */
-static pl_status intern(struct vocab *v, const char *s, size_t len, int32_t *id,
-                        pl_err *err)
+static pl_status intern(struct vocab *v, uint32_t hash, const char *s,
+                        size_t len, int32_t *id, pl_err *err)
 {
     char *copy;
 
-    *id = vocab_find_symbol(v, s, len);
+    *id = find_hashed(v, hash, s, len);
     if (*id >= 0)
         return PL_OK;
     PL_TRY(reserve(v, 1, err));
-    copy = arena_memdup(&v->text, s, len, 1);
+    copy = arena_memdup(&v->memory, s, len, 1);
     if (!copy)
         return err_no_memory(err, "the text of a merge");
     *id = v->n_symbol++;
@@ -236,22 +314,29 @@ static pl_status intern(struct vocab *v, const char *s, size_t len, int32_t *id,
         (struct token){.s = copy, .len = (uint32_t)len, .type = TOKEN_UNUSED};
     if (len > v->max_len)
         v->max_len = (uint32_t)len;
-    *slot_of(v, copy, len) = (uint32_t)*id + 1;
+    enter(v, *id, *id + 1);
     return PL_OK;
+}
+
+/* Where the search for a pair begins, and the slot that holds it or the empty
+ * one where it belongs. */
+static struct vocab_merge *first_slot(const struct vocab *v, uint64_t pair)
+{
+    return &v->merge[hash_pair(pair) & (v->n_merge_slot - 1)];
 }
 
 static struct vocab_merge *merge_slot(const struct vocab *v, uint64_t pair)
 {
-    uint32_t mask = v->n_merge_slot - 1, i = hash_pair(pair) & mask;
+    struct vocab_merge *m = first_slot(v, pair);
 
-    while (v->merge[i].pair != VOCAB_NO_PAIR && v->merge[i].pair != pair)
-        i = (i + 1) & mask;
-    return &v->merge[i];
+    while (m->pair != 0 && m->pair != pair)
+        m = m + 1 < v->merge + v->n_merge_slot ? m + 1 : v->merge;
+    return m;
 }
 
 static uint64_t pair_of(int32_t left, int32_t right)
 {
-    return (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+    return ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) + 1;
 }
 
 const struct vocab_merge *vocab_find_merge(const struct vocab *v, int32_t left,
@@ -262,32 +347,110 @@ const struct vocab_merge *vocab_find_merge(const struct vocab *v, int32_t left,
     if (v->n_merge_slot == 0 || left < 0 || right < 0)
         return NULL;
     m = merge_slot(v, pair_of(left, right));
-    return m->pair == VOCAB_NO_PAIR ? NULL : m;
+    return m->pair == 0 ? NULL : m;
 }
+
+/* A merge while its parts are looked up. */
+struct sides {
+    const char *left, *right;
+    uint32_t n_left, n_right, hash_left, hash_right;
+    struct vocab_merge merge;
+};
 
 /* "left right": the blank is searched from the second byte on, so that a
  * blank may itself be the left side. */
-static pl_status add_merge(struct vocab *v, const struct gguf *g, uint64_t i,
-                           struct gguf_str m, char *join, pl_err *err)
+static pl_status read_sides(struct sides *m, const struct gguf *g, uint64_t i,
+                            struct gguf_str s, pl_err *err)
 {
-    const char *blank = m.len > 2 ? memchr(m.s + 1, ' ', m.len - 1) : NULL;
-    size_t n_left = blank ? (size_t)(blank - m.s) : 0;
-    int32_t left, right, joined;
-    struct vocab_merge *slot;
+    const char *blank = s.len > 2 ? memchr(s.s + 1, ' ', s.len - 1) : NULL;
+    const char *end = s.s + s.len;
 
-    if (!blank || n_left + 1 >= m.len)
+    if (!blank || blank + 1 == end)
         return err_set(err, PL_BAD_FILE,
                        "%s: element %llu of tokenizer.ggml.merges is not two "
                        "texts with a blank between: convert the model again",
                        gguf_path(g), (unsigned long long)i);
-    memcpy(join, m.s, n_left);
-    memcpy(join + n_left, blank + 1, m.len - n_left - 1);
-    PL_TRY(intern(v, m.s, n_left, &left, err));
-    PL_TRY(intern(v, blank + 1, m.len - n_left - 1, &right, err));
-    PL_TRY(intern(v, join, m.len - 1, &joined, err));
-    slot = merge_slot(v, pair_of(left, right));
-    if (slot->pair == VOCAB_NO_PAIR) /* of equal merges the first counts */
-        *slot = (struct vocab_merge){pair_of(left, right), (int32_t)i, joined};
+    m->left = s.s;
+    m->right = blank + 1;
+    m->n_left = (uint32_t)(blank - s.s);
+    m->n_right = (uint32_t)(end - m->right);
+    m->hash_left = hash_text(m->left, m->n_left);
+    m->hash_right = hash_text(m->right, m->n_right);
+    m->merge.rank = (int32_t)i;
+    return PL_OK;
+}
+
+/* Whether this token is the two sides joined. */
+static bool is_joined(const struct vocab *v, int32_t id, const struct sides *m)
+{
+    const struct token *t = &v->token[id];
+
+    return id < v->n_token && !v->has_same &&
+           t->len == (size_t)m->n_left + m->n_right &&
+           memcmp(t->s, m->left, m->n_left) == 0 &&
+           memcmp(t->s + m->n_left, m->right, m->n_right) == 0;
+}
+
+/* Finds the ids of a merge. `before` is what the merge before it made: most
+ * vocabularies have their tokens in the order of their merges, which saves a
+ * look-up. */
+static pl_status find_sides(struct vocab *v, struct sides *m, char *join,
+                            int32_t before, pl_err *err)
+{
+    int32_t left, right, joined = before + 1;
+
+    PL_TRY(intern(v, m->hash_left, m->left, m->n_left, &left, err));
+    PL_TRY(intern(v, m->hash_right, m->right, m->n_right, &right, err));
+    if (!is_joined(v, joined, m)) {
+        size_t n = (size_t)m->n_left + m->n_right;
+
+        memcpy(join, m->left, m->n_left);
+        memcpy(join + m->n_left, m->right, m->n_right);
+        PL_TRY(intern(v, hash_text(join, n), join, n, &joined, err));
+    }
+    m->merge.pair = pair_of(left, right);
+    m->merge.joined = joined;
+    return PL_OK;
+}
+
+/* Merges go through four stages, AHEAD of them apart, each of which asks for
+ * the memory that the next one reads: else most of the time would go into
+ * waiting for it. */
+static pl_status add_merges(struct vocab *v, const struct gguf *g,
+                            const struct gguf_kv *kv, char *join, pl_err *err)
+{
+    enum { AHEAD = 8, N_RING = 4 * AHEAD };
+    struct sides ring[N_RING];
+    int32_t joined = -1;
+
+    for (uint64_t i = 0; i < kv->count + 3 * AHEAD; i++) {
+        struct sides *m = &ring[i % N_RING];
+
+        if (i < kv->count) {
+            PL_TRY(read_sides(m, g, i, kv->strs[i], err));
+            fetch_slot(v, m->hash_left);
+            fetch_slot(v, m->hash_right);
+        }
+        if (i >= AHEAD && i < kv->count + AHEAD) {
+            m = &ring[(i - AHEAD) % N_RING];
+            fetch_token(v, m->hash_left);
+            fetch_token(v, m->hash_right);
+        }
+        if (i >= 2 * AHEAD && i < kv->count + 2 * AHEAD) {
+            m = &ring[(i - 2 * AHEAD) % N_RING];
+            PL_TRY(find_sides(v, m, join, joined, err));
+            joined = m->merge.joined;
+            __builtin_prefetch(first_slot(v, m->merge.pair));
+        }
+        if (i >= 3 * AHEAD) {
+            struct vocab_merge *slot;
+
+            m = &ring[(i - 3 * AHEAD) % N_RING];
+            slot = merge_slot(v, m->merge.pair);
+            if (slot->pair == 0) /* of equal ones the first */
+                *slot = m->merge;
+        }
+    }
     return PL_OK;
 }
 
@@ -297,17 +460,15 @@ pl_status vocab_read_merges(struct vocab *v, const struct gguf *g, pl_err *err)
     uint32_t n_slot = 16;
     size_t longest = 1;
     char *join;
-    pl_status s = PL_OK;
+    pl_status s;
 
     PL_TRY(need_strs(g, "tokenizer.ggml.merges", &kv, err));
     while (n_slot / 3 * 2 < kv->count)
         n_slot *= 2;
-    v->merge = malloc(n_slot * sizeof *v->merge);
+    v->merge = arena_alloc(&v->memory, n_slot, sizeof *v->merge);
     if (!v->merge)
         return err_no_memory(err, "the table of merges");
     v->n_merge_slot = n_slot;
-    for (uint32_t i = 0; i < n_slot; i++)
-        v->merge[i].pair = VOCAB_NO_PAIR;
     for (uint64_t i = 0; i < kv->count; i++)
         if (kv->strs[i].len > longest)
             longest = kv->strs[i].len;
@@ -317,8 +478,7 @@ pl_status vocab_read_merges(struct vocab *v, const struct gguf *g, pl_err *err)
     join = malloc(longest);
     if (!join)
         return err_no_memory(err, "a merge");
-    for (uint64_t i = 0; i < kv->count && s == PL_OK; i++)
-        s = add_merge(v, g, i, kv->strs[i], join, err);
+    s = add_merges(v, g, kv, join, err);
     free(join);
     return s;
 }

@@ -1,0 +1,39 @@
+/* What the kinds of tokenizers share while they encode; for the files of this
+ * layer only. */
+#ifndef TOKENIZER_ENCODER_H
+#define TOKENIZER_ENCODER_H
+
+#include "tokenizer/kinds.h"
+#include "tokenizer/merge.h"
+
+/* U+2581 stands for a blank in all vocabularies but those of KIND_BPE. */
+static const char low_line[3] = {'\xe2', '\x96', '\x81'};
+
+/* One call of tokenizer_encode. */
+struct encoder {
+    const struct tokenizer *t;
+    struct token_list *out;
+    struct merger merger;
+    const char *text;       /* what the merger's symbols point into */
+    char *mapped;           /* owned; a piece as the vocabulary spells it */
+    struct text_buf normal; /* a text as the model normalises it */
+};
+
+/* Appends a token; nothing if id is -1. */
+pl_status encoder_push(struct encoder *e, int32_t id, pl_err *err);
+
+/* Room for n more bytes and a terminator. */
+pl_status text_buf_reserve(struct text_buf *b, size_t n, pl_err *err);
+
+/* Each kind reads what it alone needs of the file, and encodes a text without
+ * special tokens. */
+pl_status wordpiece_create(struct tokenizer *t, const struct gguf *g,
+                           pl_err *err);
+pl_status wordpiece_encode(struct encoder *e, const char *s, size_t len,
+                           pl_err *err);
+pl_status unigram_create(struct tokenizer *t, const struct gguf *g,
+                         pl_err *err);
+pl_status unigram_encode(struct encoder *e, const char *s, size_t len,
+                         pl_err *err);
+
+#endif
