@@ -109,6 +109,16 @@ PL_API const char *pl_status_text(pl_status s);
     X(IQ4_NL, 20)                                                              \
     X(IQ4_XS, 23)                                                              \
     X(MXFP4, 39)                                                               \
+    X(IQ1_S, 19)                                                               \
+    X(IQ1_M, 29)                                                               \
+    X(IQ2_XXS, 16)                                                             \
+    X(IQ2_XS, 17)                                                              \
+    X(IQ2_S, 22)                                                               \
+    X(IQ3_XXS, 18)                                                             \
+    X(IQ3_S, 21)                                                               \
+    X(TQ1_0, 34)                                                               \
+    X(TQ2_0, 35)                                                               \
+    X(NVFP4, 40)                                                               \
     X(I32, 26)
 
 typedef enum pl_format {

@@ -2,39 +2,7 @@
  * directions (block.h). No arithmetic on values happens here; decode.c and
  * pack.c do that. The layouts are those of GGUF's quantized tensors. Blocks
  * are little-endian, as are the machines that plait runs on. */
-#include "quant/block.h"
-
-#include <string.h>
-
-/* One bit field for each of n values: bits shift.. of b[i] are bits at.. of
- * c[i]; mask is the width in ones. A get adds to c, which starts at zero. */
-static inline void bits(uint8_t *restrict b, int n, int shift, unsigned mask,
-                        uint8_t *restrict c, int at, bool put)
-{
-    if (!put) {
-        for (int i = 0; i < n; i++)
-            c[i] |= (uint8_t)((b[i] >> shift & mask) << at);
-        return;
-    }
-    for (int i = 0; i < n; i++)
-        b[i] =
-            (uint8_t)((b[i] & ~(mask << shift)) | (c[i] >> at & mask) << shift);
-}
-
-/* The same for one scale. */
-static inline void scale(uint8_t *b, int shift, unsigned mask, uint16_t *s,
-                         int at, bool put)
-{
-    if (put)
-        *b = (uint8_t)((*b & ~(mask << shift)) | (*s >> at & mask) << shift);
-    else
-        *s |= (uint16_t)((*b >> shift & mask) << at);
-}
-
-static inline void half(uint8_t *b, uint16_t *s, bool put)
-{
-    memcpy(put ? (void *)b : (void *)s, put ? (void *)s : (void *)b, 2);
-}
+#include "quant/block_bits.h"
 
 /* A 6-bit scale is stored with 32 added; a lane holds the signed byte. */
 static inline uint16_t signed_scale(uint16_t s, bool put)
@@ -220,4 +188,71 @@ void quant_move_iq4_xs(void *block, int t, struct quant_lane *l, bool put)
     if (!put)
         l->sub[0] = signed_scale(s, false);
     nibbles(b + 8 + 16 * t, l->c, put);
+}
+
+/* u8 d[4] (UE4M3), one for 16 values each; qs[32]: 8 bytes for 16 values, the
+ * low nibbles first. */
+void quant_move_nvfp4(void *block, int t, struct quant_lane *l, bool put)
+{
+    uint8_t *b = block;
+
+    for (int h = 0; h < 2; h++) {
+        uint8_t *qs = b + 4 + 8 * (2 * t + h);
+
+        scale(b + 2 * t + h, 0, 255, &l->sub[h], 0, put);
+        bits(qs, 8, 0, 15, l->c + 16 * h, 0, put);
+        bits(qs, 8, 4, 15, l->c + 16 * h + 8, 0, put);
+    }
+}
+
+/* qs[64]; f16 d. */
+void quant_move_tq2_0(void *block, int t, struct quant_lane *l, bool put)
+{
+    uint8_t *b = block;
+
+    bits(b + 32 * (t / 4), 32, 2 * (t % 4), 3, l->c, 0, put);
+    half(b + 64, &l->sup[0], put);
+}
+
+/* Five codes of 0 .. 2 are the digits of a number to base 3 below 243. A byte
+ * is that number * 256 / 243, rounded up, so that a multiplication by 3 brings
+ * the next digit, the highest first, into what overflows. `n_digit` is 5, or 4
+ * where the last digit is always 0; digit `at` is code *c. */
+static void digit(uint8_t *b, int n_digit, int at, uint8_t *c, bool put)
+{
+    static const uint8_t power[5] = {1, 3, 9, 27, 81};
+    unsigned number = 0;
+
+    if (!put) {
+        *c = (uint8_t)((uint8_t)(*b * power[at]) * 3 >> 8);
+        return;
+    }
+    for (int i = 0; i < 5; i++) {
+        uint8_t other = 0;
+
+        if (i < n_digit)
+            digit(b, n_digit, i, &other, false);
+        number = number * 3 + (i == at ? *c : other);
+    }
+    *b = (uint8_t)((number * 256 + 242) / 243);
+}
+
+/* qs[32]: digit t of byte i is value 32 t + i, t = 0 .. 4; qs[16]: digit n of
+ * byte i is value 160 + 16 n + i; qh[4]: value 240 + 4 n + i, n = 0 .. 3;
+ * f16 d. */
+void quant_move_tq1_0(void *block, int t, struct quant_lane *l, bool put)
+{
+    uint8_t *b = block;
+
+    for (int i = 0; i < 32; i++) {
+        int v = 32 * t + i;
+
+        if (v < 160)
+            digit(b + i, 5, t, &l->c[i], put);
+        else if (v < 240)
+            digit(b + 32 + v % 16, 5, v / 16 - 10, &l->c[i], put);
+        else
+            digit(b + 48 + v % 4, 4, (v - 240) / 4, &l->c[i], put);
+    }
+    half(b + 52, &l->sup[0], put);
 }

@@ -18,8 +18,10 @@ struct quant_lane {
 };
 
 /* Moves tile t (0 .. block/32 - 1) of `block` to *l, or back if `put`. A put
- * changes no bit of the block but those of the tile's codes, its sub scales and
- * the block's super scales; a get writes nothing to the block. */
+ * changes nothing in the block but the tile's codes, its sub scales and the
+ * block's super scales; a get writes nothing to the block. What was moved out
+ * and back is the same bytes, but for TQ1_0: of two bytes that stand for the
+ * same five codes, the one that encoders write. */
 typedef void quant_move(void *block, int t, struct quant_lane *l, bool put);
 
 quant_move quant_move_q8_0;
@@ -34,6 +36,17 @@ quant_move quant_move_q5_k;
 quant_move quant_move_q6_k;
 quant_move quant_move_iq4_xs;
 quant_move quant_move_mxfp4;
+quant_move quant_move_nvfp4;
+quant_move quant_move_tq1_0;
+quant_move quant_move_tq2_0;
+/* In block_grid.c. */
+quant_move quant_move_iq1_s;
+quant_move quant_move_iq1_m;
+quant_move quant_move_iq2_xxs;
+quant_move quant_move_iq2_xs;
+quant_move quant_move_iq2_s;
+quant_move quant_move_iq3_xxs;
+quant_move quant_move_iq3_s;
 
 /* Packs n blocks of each of 16 rows, from byte `at` of the rows on, to `out`:
  * block by block the super scales, then the tiles, as pack.h says of a panel.

@@ -19,7 +19,17 @@
     X(Q6_K, q6_k)                                                              \
     X(IQ4_NL, iq4_nl)                                                          \
     X(IQ4_XS, iq4_xs)                                                          \
-    X(MXFP4, mxfp4)
+    X(MXFP4, mxfp4)                                                            \
+    X(IQ1_S, iq1_s)                                                            \
+    X(IQ1_M, iq1_m)                                                            \
+    X(IQ2_XXS, iq2_xxs)                                                        \
+    X(IQ2_XS, iq2_xs)                                                          \
+    X(IQ2_S, iq2_s)                                                            \
+    X(IQ3_XXS, iq3_xxs)                                                        \
+    X(IQ3_S, iq3_s)                                                            \
+    X(TQ1_0, tq1_0)                                                            \
+    X(TQ2_0, tq2_0)                                                            \
+    X(NVFP4, nvfp4)
 
 #define CODEC_DECODE(format, name)                                             \
     void quant_decode_##name(float *dst, const void *src, int64_t n);

@@ -17,6 +17,17 @@ static const int8_t nonlinear4[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
 static const int8_t e2m1_doubled[16] = {0, 1,  2,  3,  4,  6,  8,  12,
                                         0, -1, -2, -3, -4, -6, -8, -12};
 
+/* The levels of formats with a table of groups: magnitudes, then the same with
+ * a minus. In units of an eighth of what the definition has, as their scale is
+ * (PACK_SUP_D_8TH). Codes of 3, or of 3 and 7, do not occur. */
+static const int8_t grid2[16] = {8, 25, 43, 0, -8, -25, -43, 0};
+static const int8_t grid3_xxs[16] = {8,  24,  40,  56,  72,  88,  104,  124,
+                                     -8, -24, -40, -56, -72, -88, -104, -124};
+static const int8_t grid3_s[16] = {8,  24,  40,  56,  72,  88,  104,  120,
+                                   -8, -24, -40, -56, -72, -88, -104, -120};
+/* -1, 0 and 1, shifted by an eighth up, then down. */
+static const int8_t grid1_m[16] = {-7, 1, 9, 0, -9, -1, 7, 0};
+
 enum {
     SUB_BYTES_NONE = 0,
     SUB_BYTES_F16 = 2 * PACK_ROWS,
@@ -26,8 +37,11 @@ enum {
     SUB_BYTES_S8X2 = 2 * PACK_ROWS,
     SUB_BYTES_U8_MIN = 2 * PACK_ROWS,
     SUB_BYTES_U8X2_MIN = 2 * PACK_ROWS,
+    SUB_BYTES_ODD4X2 = PACK_ROWS,
+    SUB_BYTES_UE4M3X2 = 2 * PACK_ROWS,
     SUP_BYTES_NONE = 0,
     SUP_BYTES_D = 2 * PACK_ROWS,
+    SUP_BYTES_D_8TH = 2 * PACK_ROWS,
     SUP_BYTES_D_DMIN = 4 * PACK_ROWS,
 };
 
@@ -85,6 +99,26 @@ static const struct format_info formats[PL_FORMAT_COUNT] = {
         TILE32(4, 0, S8, D, 0, nonlinear4, iq4_xs, NULL)},
     [PL_MXFP4] = {"MXFP4", 32, 17, 32, quant_decode_mxfp4, NULL,
         TILE32(4, 0, E8M0, NONE, 0, e2m1_doubled, mxfp4, quant_weave_mxfp4)},
+    [PL_IQ1_S] = {"IQ1_S", 256, 50, 32, quant_decode_iq1_s, NULL,
+        TILE32(2, 0, U8_MIN, D_8TH, 0, NULL, iq1_s, NULL)},
+    [PL_IQ1_M] = {"IQ1_M", 256, 56, 32, quant_decode_iq1_m, NULL,
+        TILE32(2, 1, ODD4X2, D_8TH, 0, grid1_m, iq1_m, NULL)},
+    [PL_IQ2_XXS] = {"IQ2_XXS", 256, 66, 32, quant_decode_iq2_xxs, NULL,
+        TILE32(2, 1, ODD4X2, D_8TH, 0, grid2, iq2_xxs, NULL)},
+    [PL_IQ2_XS] = {"IQ2_XS", 256, 74, 32, quant_decode_iq2_xs, NULL,
+        TILE32(2, 1, ODD4X2, D_8TH, 0, grid2, iq2_xs, NULL)},
+    [PL_IQ2_S] = {"IQ2_S", 256, 82, 32, quant_decode_iq2_s, NULL,
+        TILE32(2, 1, ODD4X2, D_8TH, 0, grid2, iq2_s, NULL)},
+    [PL_IQ3_XXS] = {"IQ3_XXS", 256, 98, 32, quant_decode_iq3_xxs, NULL,
+        TILE32(4, 0, ODD4X2, D_8TH, 0, grid3_xxs, iq3_xxs, NULL)},
+    [PL_IQ3_S] = {"IQ3_S", 256, 110, 32, quant_decode_iq3_s, NULL,
+        TILE32(4, 0, ODD4X2, D_8TH, 0, grid3_s, iq3_s, NULL)},
+    [PL_TQ1_0] = {"TQ1_0", 256, 54, 32, quant_decode_tq1_0, NULL,
+        TILE32(2, 0, NONE, D, 1, NULL, tq1_0, NULL)},
+    [PL_TQ2_0] = {"TQ2_0", 256, 66, 32, quant_decode_tq2_0, NULL,
+        TILE32(2, 0, NONE, D, 1, NULL, tq2_0, NULL)},
+    [PL_NVFP4] = {"NVFP4", 64, 36, 32, quant_decode_nvfp4, NULL,
+        TILE32(4, 0, UE4M3X2, NONE, 0, e2m1_doubled, nvfp4, NULL)},
     [PL_I32] = {"I32", 1, 4, 1, quant_decode_i32, NULL, NULL},
 };
 /* clang-format on */

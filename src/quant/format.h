@@ -13,7 +13,7 @@ struct pack_rule; /* pack.h */
 
 struct format_info {
     const char *name; /* "Q4_K" */
-    int block;        /* values a block: 1, 32 or 256 */
+    int block;        /* values a block: 1, 32, 64 or 256 */
     int block_bytes;
     int grain; /* smallest run of values along a row that a split may cut out:
                   32 for all weight formats, 1 for I32 */

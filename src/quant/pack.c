@@ -429,27 +429,49 @@ static float e8m0_half(unsigned e)
     return float_from_bits(e < 2 ? 0x00200000u << e : (e - 1) << 23);
 }
 
+/* Half an unsigned E4M3 number (OCP FP8, without its sign): with the doubled
+ * table, the scale that is meant. 127 is a NaN there and 0 in GGUF, which does
+ * not look at the highest bit otherwise. */
+static float ue4m3_half(unsigned x)
+{
+    unsigned e = x >> 3 & 15, m = x & 7;
+
+    if (x == 127)
+        return 0;
+    return e == 0 ? (float)m * 0x1p-10f
+                  : float_from_bits((e + 119) << 23 | m << 20);
+}
+
+static void set_d(struct pack_scales *s, float d)
+{
+    s->d[0] = s->d[1] = d;
+}
+
 void pack_lane_scales(const struct pack_rule *rule, const struct quant_lane *l,
                       struct pack_scales *out)
 {
     *out = (struct pack_scales){
-        .d = f16_to_f32(l->sup[0]),
         .dmin = f16_to_f32(l->sup[1]),
         .s = {1, 1},
     };
+    set_d(out, f16_to_f32(l->sup[0]));
+    if (rule->sup == PACK_SUP_D_8TH) {
+        set_d(out, out->d[0] * 0.125f);
+        out->dmin = out->d[0];
+    }
     switch (rule->sub) {
     case PACK_SUB_NONE:
         break;
     case PACK_SUB_F16_MIN: /* + m is - (-m) */
         out->dmin = -f16_to_f32(l->sub[1]);
         out->m[0] = out->m[1] = 1;
-        out->d = f16_to_f32(l->sub[0]);
+        set_d(out, f16_to_f32(l->sub[0]));
         break;
     case PACK_SUB_F16:
-        out->d = f16_to_f32(l->sub[0]);
+        set_d(out, f16_to_f32(l->sub[0]));
         break;
     case PACK_SUB_E8M0:
-        out->d = e8m0_half(l->sub[0]);
+        set_d(out, e8m0_half(l->sub[0]));
         break;
     case PACK_SUB_S8:
         out->s[0] = out->s[1] = (int8_t)l->sub[0];
@@ -468,6 +490,14 @@ void pack_lane_scales(const struct pack_rule *rule, const struct quant_lane *l,
             out->m[h] = l->sub[h] >> 4;
         }
         break;
+    case PACK_SUB_ODD4X2:
+        out->s[0] = 2 * (l->sub[0] & 15) + 1;
+        out->s[1] = 2 * (l->sub[0] >> 4) + 1;
+        break;
+    case PACK_SUB_UE4M3X2:
+        out->d[0] = ue4m3_half(l->sub[0]);
+        out->d[1] = ue4m3_half(l->sub[1]);
+        break;
     }
 }
 
@@ -484,12 +514,16 @@ void pack_values(const struct pack_rule *rule, const struct pack_scales *s,
                  const uint8_t *c, float *dst)
 {
     for (int h = 0; h < 2; h++) {
-        float ds = s->d * (float)s->s[h], dm = s->dmin * (float)s->m[h];
+        float ds = s->d[h] * (float)s->s[h], dm = s->dmin * (float)s->m[h];
 
         for (int v = 16 * h; v < 16 * h + 16; v++) {
             int level = rule->table ? rule->table[c[v]] : c[v] - rule->bias;
 
-            dst[v] = ds * (float)level - dm;
+            /* The sum in integers is another only where d is infinite. */
+            if (rule->sup == PACK_SUP_D_8TH)
+                dst[v] = s->d[h] * (float)(s->s[h] * level - s->m[h]);
+            else
+                dst[v] = ds * (float)level - dm;
         }
     }
 }

@@ -7,9 +7,9 @@
  *   float formats    1 value a tile: 16 elements, row 0 first
  *   quantized        32 values a tile, by the planes below
  *
- * Formats with super-blocks of 256 (K-quants, IQ4_XS) keep their super scales
- * in front of the tiles they serve. A maximal run of tiles that shares a super
- * block inside one rank's part of k is a *chunk*: [super
+ * Formats with super-blocks of 256 (K-quants, TQ, IQ but IQ4_NL) keep their
+ * super scales in front of the tiles they serve. A maximal run of tiles that
+ * shares a super block inside one rank's part of k is a *chunk*: [super
  * scales][tile]...[tile]. A part may begin and end at any multiple of 32
  * values; both sides of a cut then hold the super scales. For other formats a
  * chunk is a rank's whole part, with no header. The last panel is padded with
@@ -38,12 +38,22 @@
  *
  * The value of code c in row r, value v of a tile (h = v / 16):
  *
- *      value = d * S[h] * L(c)  -  dmin * M[h]
+ *      value = d[h] * S[h] * L(c)  -  dmin * M[h]
  *
  * with L(c) an integer: c - bias, or table[c]; S and M the integers given by
- * the sub scales (1 where the format has none), d and dmin floats. pack_scales
- * gives them for a row; it is what the generic kernels and the reference use.
- * Every packing has an inverse: unpack_row restores the format's own bytes. */
+ * the sub scales (1 where the format has none), d and dmin floats; d[0] = d[1]
+ * but in NVFP4. pack_scales gives them for a row; it is what the generic
+ * kernels and the reference use. Every packing has an inverse: unpack_row
+ * restores the format's own bytes (TQ1_0: block.h).
+ *
+ * A panel takes the bytes that the format does, with these exceptions. IQ1, IQ2
+ * and IQ3 name eight or four codes at once by their place in a table of up to
+ * 2048; looked up when they are packed, codes have 2 bits in IQ1_S, 3 in IQ1_M
+ * and IQ2, 4 in IQ3. TQ1_0's digits to base 3 become codes of 2 bits.
+ *
+ *      bits a value   IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S IQ3_XXS IQ3_S TQ1_0
+ *      in the file     1.56  1.75    2.06   2.31  2.56    3.06  3.44  1.69
+ *      packed          2.56  3.31    3.31   3.31  3.31    4.31  4.31  2.06 */
 #ifndef QUANT_PACK_H
 #define QUANT_PACK_H
 
@@ -56,19 +66,23 @@ enum { PACK_ROWS = 16 };
 enum pack_sup {
     PACK_SUP_NONE,
     PACK_SUP_D,      /* u16 d[16] (f16) */
+    PACK_SUP_D_8TH,  /* the same, of which d and dmin are an eighth */
     PACK_SUP_D_DMIN, /* u16 d[16], u16 dmin[16] (f16) */
 };
 
 /* Sub scales of a tile. */
 enum pack_sub {
-    PACK_SUB_NONE,
+    PACK_SUB_NONE,     /* TQ1_0, TQ2_0 */
     PACK_SUB_F16,      /* u16 d[16]: Q8_0, Q4_0, Q5_0, IQ4_NL */
     PACK_SUB_F16_MIN,  /* u16 d[16], u16 m[16]; value = d*c + m: Q4_1, Q5_1 */
     PACK_SUB_E8M0,     /* u8 e[16]: MXFP4; d = 2^(e-128) with L = 2F */
     PACK_SUB_S8,       /* s8 sc[16]: IQ4_XS */
     PACK_SUB_S8X2,     /* s8 sc[2][16], one for each half h: Q6_K, Q3_K */
-    PACK_SUB_U8_MIN,   /* u8 sc[16], u8 m[16]: Q4_K, Q5_K */
+    PACK_SUB_U8_MIN,   /* u8 sc[16], u8 m[16]: Q4_K, Q5_K, IQ1_S */
     PACK_SUB_U8X2_MIN, /* u8 s[2][16]: low nibble S[h], high one M[h]: Q2_K */
+    PACK_SUB_ODD4X2,   /* u8 s[16]: S[h] = 2 s + 1, of the low nibble and the
+                          high one: IQ1_M, IQ2, IQ3 */
+    PACK_SUB_UE4M3X2,  /* u8 d[2][16]: NVFP4; a float d[h] for each half */
 };
 
 /* How a format is packed; a column of the format table. */
@@ -147,14 +161,15 @@ void unpack_row(const struct pack *p, const void *panel, int lane, void *row);
 
 /* Scales of one row of a tile. `sup` is the chunk's start, `tile` the tile. */
 struct pack_scales {
-    float d, dmin; /* dmin 0 where the format has no minimum */
-    int s[2], m[2];
+    float d[2], dmin;
+    int s[2], m[2]; /* m 0 where the format has no minimum */
 };
 void pack_scales(const struct pack_rule *rule, const void *sup,
                  const void *tile, int lane, struct pack_scales *out);
 
 /* The float value of each of a tile's 32 codes: d * S * L(c) - dmin * M, with
- * d * S rounded first, then the product, then the difference. */
+ * d * S rounded first, then the product, then the difference. Of formats with
+ * eighths all of that is exact. */
 void pack_values(const struct pack_rule *rule, const struct pack_scales *s,
                  const uint8_t *c, float *dst);
 

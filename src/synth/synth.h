@@ -57,7 +57,8 @@ struct synth_fill {
      * values are about as large as asked for. */
     struct synth_scale {
         int at, min_at;        /* byte of the block; -1: there is none */
-        unsigned char d[2];    /* bytes of d, or of an exponent alone, */
+        unsigned char d[8];    /* bytes of d, in whatever form, */
+        unsigned char keep[8]; /* the bits that are not d's among them, */
         unsigned char dmin[2]; /* and of the least value's factor */
         int bytes;             /* of d */
     } scale;

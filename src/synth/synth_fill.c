@@ -14,16 +14,22 @@
  * that values have a mean of zero: `middle` times d. */
 static const struct place {
     pl_format format;
-    int at, min_at, bytes;
+    int at, min_at;
+    enum { HALF, E8M0, UE4M3X4, NIBBLES } form; /* of d */
     float middle;
 } places[] = {
-    {PL_Q8_0, 0, -1, 2, 0},     {PL_Q4_0, 0, -1, 2, 0},
-    {PL_Q4_1, 0, 2, 2, -7.5f},  {PL_Q5_0, 0, -1, 2, 0},
-    {PL_Q5_1, 0, 2, 2, -15.5f}, {PL_Q2_K, 80, 82, 2, 1.5f},
-    {PL_Q3_K, 108, -1, 2, 0},   {PL_Q4_K, 0, 2, 2, 7.5f},
-    {PL_Q5_K, 0, 2, 2, 15.5f},  {PL_Q6_K, 208, -1, 2, 0},
-    {PL_IQ4_NL, 0, -1, 2, 0},   {PL_IQ4_XS, 0, -1, 2, 0},
-    {PL_MXFP4, 0, -1, 1, 0},
+    {PL_Q8_0, 0, -1, HALF, 0},      {PL_Q4_0, 0, -1, HALF, 0},
+    {PL_Q4_1, 0, 2, HALF, -7.5f},   {PL_Q5_0, 0, -1, HALF, 0},
+    {PL_Q5_1, 0, 2, HALF, -15.5f},  {PL_Q2_K, 80, 82, HALF, 1.5f},
+    {PL_Q3_K, 108, -1, HALF, 0},    {PL_Q4_K, 0, 2, HALF, 7.5f},
+    {PL_Q5_K, 0, 2, HALF, 15.5f},   {PL_Q6_K, 208, -1, HALF, 0},
+    {PL_IQ4_NL, 0, -1, HALF, 0},    {PL_IQ4_XS, 0, -1, HALF, 0},
+    {PL_MXFP4, 0, -1, E8M0, 0},     {PL_IQ1_S, 0, -1, HALF, 0},
+    {PL_IQ1_M, 48, -1, NIBBLES, 0}, {PL_IQ2_XXS, 0, -1, HALF, 0},
+    {PL_IQ2_XS, 0, -1, HALF, 0},    {PL_IQ2_S, 0, -1, HALF, 0},
+    {PL_IQ3_XXS, 0, -1, HALF, 0},   {PL_IQ3_S, 0, -1, HALF, 0},
+    {PL_TQ1_0, 52, -1, HALF, 0},    {PL_TQ2_0, 64, -1, HALF, 0},
+    {PL_NVFP4, 0, -1, UE4M3X4, 0},
 };
 
 /* Source: SplitMix64, Steele, Lea and Flood 2014. */
@@ -44,15 +50,43 @@ static void set_half(unsigned char p[2], float v)
     p[1] = (unsigned char)(h >> 8);
 }
 
+/* The nearest unsigned E4M3 number that is not 0. */
+static unsigned char ue4m3(double d)
+{
+    int e = (int)floor(log2(d));
+    long x =
+        e < -6 ? lrint(ldexp(d, 9)) : 8 * (e + 7) + lrint(ldexp(d, 3 - e)) - 8;
+
+    return (unsigned char)(x < 1 ? 1 : x > 126 ? 126 : x);
+}
+
 static void set_scale(struct synth_scale *s, const struct place *p, double d)
 {
-    *s = (struct synth_scale){
-        .at = p->at, .min_at = p->min_at, .bytes = p->bytes};
-    if (p->bytes == 1) { /* an exponent of two, less 127 */
+    unsigned char half[2];
+
+    *s = (struct synth_scale){.at = p->at, .min_at = p->min_at, .bytes = 2};
+    set_half(half, (float)d);
+    set_half(s->dmin, p->middle * (float)d);
+    switch (p->form) {
+    case HALF:
+        memcpy(s->d, half, sizeof half);
+        break;
+    case E8M0: /* an exponent of two, less 127 */
         s->d[0] = (unsigned char)(127 + (int)lrint(log2(d)));
-    } else {
-        set_half(s->d, (float)d);
-        set_half(s->dmin, p->middle * (float)d);
+        s->bytes = 1;
+        break;
+    case UE4M3X4: /* four of them, of 4 bits of exponent and 3 of fraction */
+        memset(s->d, ue4m3(d), 4);
+        s->bytes = 4;
+        break;
+    case NIBBLES: /* the highest of four words */
+        for (int i = 0; i < 4; i++) {
+            s->d[2 * i + 1] = (unsigned char)(half[i / 2] >> 4 * (i % 2) << 4);
+            s->keep[2 * i] = 0xff;
+            s->keep[2 * i + 1] = 0x0f;
+        }
+        s->bytes = 8;
+        break;
     }
 }
 
@@ -128,11 +162,17 @@ void synth_fill_row(struct synth_fill *f, void *dst, size_t bytes)
     for (size_t i = 0; i < bytes; i += 8) {
         uint64_t v = (draw(&f->random) & mask) | set;
 
+        if (f->format == PL_TQ2_0) /* has no code 3 */
+            v &= ~((v & 0x5555555555555555) << 1);
         memcpy(b + i, &v, bytes - i < 8 ? bytes - i : 8);
     }
     for (size_t i = 0; fi->block > 1 && i < bytes;
          i += (size_t)fi->block_bytes) {
-        memcpy(b + i + s->at, s->d, (size_t)s->bytes);
+        for (size_t j = 0; j < (size_t)s->bytes; j++) {
+            unsigned char *p = b + i + s->at + j;
+
+            *p = (unsigned char)((*p & s->keep[j]) | s->d[j]);
+        }
         if (s->min_at >= 0)
             memcpy(b + i + s->min_at, s->dmin, 2);
     }

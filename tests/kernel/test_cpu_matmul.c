@@ -193,8 +193,9 @@ static void scene_make(struct scene *s, int fi, enum kernel kernel,
                        uint64_t *seed)
 {
     int block = format_info(weights_formats[fi].format)->block;
+    int64_t unit = block > 32 ? block : 32;
     int64_t n_full = block == 256 ? 256 * (1 + test_below(seed, 3))
-                                  : 32 * (1 + test_below(seed, 20));
+                                  : unit * (1 + test_below(seed, 20));
     int n_rank = 1 + (int)test_below(seed, 8);
     int first = (int)test_below(seed, n_rank);
     int end = first + 1 + (int)test_below(seed, n_rank - first);

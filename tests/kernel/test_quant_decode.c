@@ -23,12 +23,11 @@ static void check_vectors(pl_format f, const char *stem)
     size_t blocks_size, values_size;
     int64_t n;
 
-    snprintf(name, sizeof(name), "quant/%s.blocks.bin", stem);
-    blocks_path = test_ref(name);
-    snprintf(name, sizeof(name), "quant/%s.f32.bin", stem);
-    values_path = test_ref(name);
-    if (blocks_path == NULL || values_path == NULL)
-        TEST_SKIP("no reference quant/%s.*.bin", stem);
+    snprintf(name, sizeof(name), "tests/refs/quant/%s.blocks.bin", stem);
+    blocks_path = test_file(name);
+    snprintf(name, sizeof(name), "tests/refs/quant/%s.f32.bin", stem);
+    values_path = test_file(name);
+    assert_true(blocks_path && values_path);
     blocks = test_read(blocks_path, &blocks_size);
     want = test_read(values_path, &values_size);
     n = (int64_t)(values_size / sizeof(float));
@@ -67,6 +66,16 @@ VECTORS(quant_decode_equals_reference_iq4_nl, IQ4_NL, "iq4_nl")
 VECTORS(quant_decode_equals_reference_iq4_xs, IQ4_XS, "iq4_xs")
 VECTORS(quant_decode_equals_reference_mxfp4, MXFP4, "mxfp4")
 VECTORS(quant_decode_equals_reference_mxfp4x, MXFP4, "mxfp4x")
+VECTORS(quant_decode_equals_reference_iq1_s, IQ1_S, "iq1_s")
+VECTORS(quant_decode_equals_reference_iq1_m, IQ1_M, "iq1_m")
+VECTORS(quant_decode_equals_reference_iq2_xxs, IQ2_XXS, "iq2_xxs")
+VECTORS(quant_decode_equals_reference_iq2_xs, IQ2_XS, "iq2_xs")
+VECTORS(quant_decode_equals_reference_iq2_s, IQ2_S, "iq2_s")
+VECTORS(quant_decode_equals_reference_iq3_xxs, IQ3_XXS, "iq3_xxs")
+VECTORS(quant_decode_equals_reference_iq3_s, IQ3_S, "iq3_s")
+VECTORS(quant_decode_equals_reference_tq1_0, TQ1_0, "tq1_0")
+VECTORS(quant_decode_equals_reference_tq2_0, TQ2_0, "tq2_0")
+VECTORS(quant_decode_equals_reference_nvfp4, NVFP4, "nvfp4")
 
 /* The comparison itself is tests/long/quant_against_gguf_py.py; its driver was
  * built beside this program. */

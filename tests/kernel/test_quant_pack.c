@@ -33,6 +33,19 @@ struct sample {
     struct pack_span span[MAX_RANK]; /* some may be empty */
 };
 
+/* Of bytes that stand for the same codes, the one that comes back. */
+static void as_encoders_write(struct sample *s)
+{
+    for (int64_t i = 0; i < s->n_row * s->k / s->fi->block; i++)
+        for (int t = 0; t < s->fi->block / 32; t++) {
+            uint8_t *block = s->rows + (size_t)i * (size_t)s->fi->block_bytes;
+            struct quant_lane l = {0};
+
+            s->fi->pack->move(block, t, &l, false);
+            s->fi->pack->move(block, t, &l, true);
+        }
+}
+
 static void sample_init(struct sample *s, pl_format f, uint64_t *seed)
 {
     int64_t cut[MAX_RANK + 1];
@@ -46,6 +59,8 @@ static void sample_init(struct sample *s, pl_format f, uint64_t *seed)
     s->row_bytes = format_row_bytes(f, s->k);
     s->rows = test_need(1, (size_t)s->n_row * s->row_bytes);
     random_bytes(seed, s->rows, (size_t)s->n_row * s->row_bytes);
+    if (f == PL_TQ1_0)
+        as_encoders_write(s);
 
     s->n_rank = 1 + (int)test_below(seed, MAX_RANK);
     cut[0] = 0;
@@ -374,6 +389,25 @@ TEST(pack_chunks_keep_to_super_blocks_and_ranks)
     for_all(check_chunks);
 }
 
+/* Formats that are packed wider, and the bits a value that pack.h states. */
+static bool is_near_stated(pl_format f, size_t bytes)
+{
+    static const struct {
+        pl_format format;
+        double bits;
+    } stated[] = {
+        {PL_IQ1_S, 2.56},  {PL_IQ1_M, 3.31},   {PL_IQ2_XXS, 3.31},
+        {PL_IQ2_XS, 3.31}, {PL_IQ2_S, 3.31},   {PL_IQ3_XXS, 4.31},
+        {PL_IQ3_S, 4.31},  {PL_TQ1_0, 2.0625},
+    };
+
+    for (size_t i = 0; i < sizeof stated / sizeof stated[0]; i++)
+        if (stated[i].format == f)
+            return fabs(8 * (double)bytes / (160 * 4096) - stated[i].bits) <
+                   0.01;
+    return false;
+}
+
 TEST(pack_whole_rows_stay_near_file_size)
 {
     for (int f = 0; f < PL_FORMAT_COUNT; f++) {
@@ -390,7 +424,8 @@ TEST(pack_whole_rows_stay_near_file_size)
         ratio = (double)p.matrix_bytes /
                 (160.0 * (double)format_row_bytes((pl_format)f, 4096));
         assert_true(ratio >= 1);
-        assert_true(ratio <= (f == PL_Q3_K ? 1.04 : 1.03));
+        assert_true(ratio <= (f == PL_Q3_K ? 1.04 : 1.03) ||
+                    is_near_stated((pl_format)f, p.matrix_bytes));
     }
 }
 

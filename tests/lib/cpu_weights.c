@@ -8,12 +8,15 @@
 #include "lib/tiles_plain.h"
 
 const struct weights_format weights_formats[WEIGHTS_N_FORMAT] = {
-    {PL_F32, 0, {0}},    {PL_F16, 0, {0}},     {PL_BF16, 0, {0}},
-    {PL_Q8_0, 1, {0}},   {PL_Q4_0, 1, {0}},    {PL_Q4_1, 2, {0, 2}},
-    {PL_Q5_0, 1, {0}},   {PL_Q5_1, 2, {0, 2}}, {PL_Q2_K, 2, {80, 82}},
-    {PL_Q3_K, 1, {108}}, {PL_Q4_K, 2, {0, 2}}, {PL_Q5_K, 2, {0, 2}},
-    {PL_Q6_K, 1, {208}}, {PL_IQ4_NL, 1, {0}},  {PL_IQ4_XS, 1, {0}},
-    {PL_MXFP4, 0, {0}},
+    {PL_F32, 0, {0}},     {PL_F16, 0, {0}},     {PL_BF16, 0, {0}},
+    {PL_Q8_0, 1, {0}},    {PL_Q4_0, 1, {0}},    {PL_Q4_1, 2, {0, 2}},
+    {PL_Q5_0, 1, {0}},    {PL_Q5_1, 2, {0, 2}}, {PL_Q2_K, 2, {80, 82}},
+    {PL_Q3_K, 1, {108}},  {PL_Q4_K, 2, {0, 2}}, {PL_Q5_K, 2, {0, 2}},
+    {PL_Q6_K, 1, {208}},  {PL_IQ4_NL, 1, {0}},  {PL_IQ4_XS, 1, {0}},
+    {PL_MXFP4, 0, {0}},   {PL_IQ1_S, 1, {0}},   {PL_IQ1_M, 0, {0}},
+    {PL_IQ2_XXS, 1, {0}}, {PL_IQ2_XS, 1, {0}},  {PL_IQ2_S, 1, {0}},
+    {PL_IQ3_XXS, 1, {0}}, {PL_IQ3_S, 1, {0}},   {PL_TQ1_0, 1, {52}},
+    {PL_TQ2_0, 1, {64}},  {PL_NVFP4, 0, {0}},
 };
 
 bool weights_next_kernel_set(int *f, struct cpu_kernels *k)
@@ -61,6 +64,15 @@ static void random_row(int fi, uint8_t *row, int64_t n, uint64_t *seed)
             info->encode(row, &x, 1);
         if (f == PL_MXFP4)
             row[0] = (uint8_t)(120 + test_below(seed, 8));
+        if (f == PL_NVFP4) /* now and then a scale below all exponents */
+            for (int i = 0; i < 4; i++)
+                row[i] = (uint8_t)test_below(seed, 30);
+        if (f == PL_IQ1_M) { /* a nibble of d in each of four words */
+            half = f32_to_f16(0.01f * test_unit(seed));
+            for (int i = 0; i < 4; i++)
+                row[49 + 2 * i] = (uint8_t)((row[49 + 2 * i] & 15) |
+                                            (half >> 4 * i & 15) << 4);
+        }
         for (int i = 0; i < weights_formats[fi].n_half; i++) {
             half = f32_to_f16(0.01f * test_unit(seed));
             memcpy(row + weights_formats[fi].at[i], &half, 2);

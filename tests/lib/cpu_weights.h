@@ -9,7 +9,7 @@
 #include "device/cpu/cpu_kernel.h"
 
 /* Formats of weights, and where a block's f16 scales lie. */
-enum { WEIGHTS_N_FORMAT = 16 };
+enum { WEIGHTS_N_FORMAT = 26 };
 struct weights_format {
     pl_format format;
     int n_half, at[2];

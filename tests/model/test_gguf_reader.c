@@ -277,7 +277,7 @@ TEST(gguf_reader_takes_files_without_tensors)
     free(f.data);
 }
 
-/* IQ2_XXS: 256 values in 66 bytes; plait cannot compute with it. */
+/* Q1_0: 128 values in 18 bytes; plait cannot compute with it. */
 TEST(gguf_reader_lists_formats_it_cannot_compute_with)
 {
     struct file f = {0};
@@ -290,22 +290,23 @@ TEST(gguf_reader_lists_formats_it_cannot_compute_with)
     put_str(&f, "q");
     put_int(&f, 1, 4);
     put_int(&f, 512, 8);
-    put_int(&f, 16, 4);
+    put_int(&f, 41, 4);
     put_int(&f, 0, 8);
     pad(&f, 32);
-    for (int i = 0; i < 132; i++)
+    for (int i = 0; i < 72; i++)
         put_int(&f, 1, 1);
     open_ok(&g, &f);
     t = gguf_find_tensor(g, "q");
     assert_int_equal(t->format, PL_FORMAT_COUNT);
-    assert_int_equal(t->id, 16);
-    assert_int_equal(t->bytes, 132);
+    assert_int_equal(t->id, 41);
+    assert_int_equal(t->bytes, 72);
     assert_null(t->data);
     gguf_close(g);
     /* and its range is checked */
     assert_int_equal(gguf_open_memory(&g, f.data, f.size - 1, "x", &err),
                      PL_BAD_FILE);
     free(f.data);
+    assert_string_equal(gguf_format_name(41, buf), "Q1_0");
     assert_string_equal(gguf_format_name(16, buf), "IQ2_XXS");
     assert_string_equal(gguf_format_name(12, buf), "Q4_K");
     assert_string_equal(gguf_format_name(99, buf), "type 99");

@@ -12,8 +12,8 @@
  * Formats with super-blocks: the product S L(c) of scale and level takes up to
  * 14 bits, so it is cut into two *planes* of bytes, the low 7 bits and what
  * lies above them, and isum = sum(low) + 128 sum(high). A chunk is 4 products
- * a plane and one conversion to float. Q2_K and Q3_K fit one plane: then a step
- * multiplies one panel each where it would multiply one plane each.
+ * a plane and one conversion to float. Q2_K, Q3_K and TQ fit one plane: then a
+ * step multiplies one panel each where it would multiply one plane each.
  *
  * While a step's products run, the sums of the step before go into the
  * accumulators, two rows behind each product: one after the other they would
@@ -50,10 +50,14 @@ TMPL bool has_chunks(struct shape f)
 
 TMPL int planes_of(struct shape f)
 {
-    return has_chunks(f) && f.low_bits + f.high_bits > 3 ? 2 : 1;
+    bool wide =
+        f.low_bits + f.high_bits > 3 || f.table || f.sub == PACK_SUB_U8_MIN;
+
+    return has_chunks(f) && wide ? 2 : 1;
 }
 
-/* S L(c) of Q3_K is -124 .. 128: what stands in its plane is less by 1. */
+/* S L(c) of Q3_K is -124 .. 128: what stands in its plane is less by 1; also
+ * in that of TQ, which has a bias too. */
 TMPL int owed_of(struct shape f)
 {
     return has_chunks(f) && planes_of(f) == 1 && f.bias != 0 ? 1 : 0;
@@ -491,5 +495,6 @@ static void begin_tiles(const struct pack *p)
     tiles_begin(p->rule->sup == PACK_SUP_NONE ? 32 : 64);
 }
 
-#define GEMM_STATE .begin = begin_tiles, .end = tiles_end,
+#define GEMM_TWO_D(X) /* a product over 16 values would waste the tiles */
+#define GEMM_STATE    .begin = begin_tiles, .end = tiles_end,
 #include "device/cpu/cpu_gemm_formats_tmpl.h"

@@ -37,7 +37,7 @@ TMPL int fit_of(struct shape f)
 
 /* An unpacked unit of a panel, all of 16 rows:
  *
- *   float d, [float -dmin]; tiles of
+ *   float d, [float -dmin, or d of the second half]; tiles of
  *       [int16 pairs (S, S) [1 or 2]], [int16 pairs -bias (S0, S1)],
  *       [int16 pairs (M0, M1)], int8 c[8][64]
  *
@@ -46,7 +46,7 @@ enum { ROW16 = 64 }; /* bytes of 16 dwords */
 
 TMPL int head_bytes(struct shape f)
 {
-    return ROW16 * (has_min(f) ? 2 : 1);
+    return ROW16 * (has_min(f) || has_two_d(f) ? 2 : 1);
 }
 
 TMPL int tile_bias(struct shape f)
@@ -149,6 +149,8 @@ TMPL void gemm_unpack(uint8_t *dst, const struct pack *p, const uint8_t *panel,
                 put(dst + 4 * W * h, (vi)w.d);
                 if (has_min(f))
                     put(dst + ROW16 + 4 * W * h, (vi)w.dmin);
+                if (has_two_d(f))
+                    put(dst + ROW16 + 4 * W * h, (vi)w.d1);
             }
     }
 }
@@ -227,7 +229,7 @@ TMPL void run_half(const uint8_t *w, const uint8_t *x, float *const *at,
 
     UNROLL for (int t = 0; t < n_tok; t++) acc[t] = (vf)load(at[t]);
     for (int64_t u = 0; u < n_unit; u++) {
-        vi isum[TOK], msum[TOK];
+        vi isum[TOK], msum[TOK]; /* msum: or the second half's isum */
 
         UNROLL for (int t = 0; t < n_tok; t++) isum[t] = msum[t] = v_set(0);
 #pragma GCC unroll 1
@@ -241,8 +243,9 @@ TMPL void run_half(const uint8_t *w, const uint8_t *x, float *const *at,
 
                 if (has_chunks(f))
                     scale = get(tile + (has_halves(f) && k >= 4 ? ROW16 : 0));
-                add_fold(isum, tile + tile_codes(f), x + i * 8 * TOK4, scale, k,
-                         fit, n_tok, f);
+                add_fold(has_two_d(f) && k >= 4 ? msum : isum,
+                         tile + tile_codes(f), x + i * 8 * TOK4, scale, k, fit,
+                         n_tok, f);
             }
             UNROLL for (int t = 0; t < n_tok; t++)
             {
@@ -263,7 +266,7 @@ TMPL void run_half(const uint8_t *w, const uint8_t *x, float *const *at,
             vf d = (vf)v_set(load_dword(x + act_d(f) + 4 * t));
 
             acc[t] = v_fma((vf)get(w) * d, v_int_f(isum[t]), acc[t]);
-            if (has_min(f))
+            if (has_min(f) || has_two_d(f))
                 acc[t] =
                     v_fma((vf)get(w + ROW16) * d, v_int_f(msum[t]), acc[t]);
         }

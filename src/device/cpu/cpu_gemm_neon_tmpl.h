@@ -26,7 +26,7 @@ TMPL int tiles_of(struct shape f)
 
 /* An unpacked unit of a panel, all of 16 rows:
  *
- *   float d, [float -dmin]; tiles of
+ *   float d, [float -dmin, or d of the second half]; tiles of
  *       [int32 S [1 or 2]], [int16 pairs (M0, M1)], int8 level[512]
  *
  * What a format has one of for all tiles, S = 1 and M = 1, is not stored.
@@ -36,7 +36,7 @@ enum { ROW16 = 64 }; /* bytes of 16 dwords */
 
 TMPL int head_bytes(struct shape f)
 {
-    return ROW16 * (has_min(f) ? 2 : 1);
+    return ROW16 * (has_min(f) || has_two_d(f) ? 2 : 1);
 }
 
 TMPL int tile_m(struct shape f)
@@ -232,6 +232,8 @@ TMPL void gemm_unpack(uint8_t *dst, const struct pack *p, const uint8_t *panel,
                 put(dst + 4 * W * h, (vi)w.d);
                 if (has_min(f))
                     put(dst + ROW16 + 4 * W * h, (vi)w.dmin);
+                if (has_two_d(f))
+                    put(dst + ROW16 + 4 * W * h, (vi)w.d1);
             }
     }
 }
@@ -311,7 +313,7 @@ TMPL void run_rows(const uint8_t *w, const uint8_t *l, const uint8_t *x,
     UNROLL for (int t = 0; t < TOK; t++) UNROLL for (int h = 0; h < ROWS; h++)
         acc[t][h] = (vf)load(at[t] + W * h);
     for (int64_t u = 0; u < n_unit; u++) {
-        vi isum[TOK][ROWS];
+        vi isum[TOK][ROWS], second[TOK][ROWS];
 
         if (has_chunks(f)) {
             UNROLL for (int t = 0; t < TOK; t++)
@@ -332,10 +334,16 @@ TMPL void run_rows(const uint8_t *w, const uint8_t *l, const uint8_t *x,
         } else {
             int32x4_t dot[TOK][ROWS];
 
-            dots(dot, l, x, 0, 8);
+            dots(dot, l, x, 0, has_two_d(f) ? 4 : 8);
             UNROLL for (int t = 0; t < TOK; t++)
                 UNROLL for (int h = 0; h < ROWS; h++) isum[t][h] =
                     (vi)dot[t][h];
+            if (has_two_d(f)) {
+                dots(dot, l, x, 4, 4);
+                UNROLL for (int t = 0; t < TOK; t++)
+                    UNROLL for (int h = 0; h < ROWS; h++) second[t][h] =
+                        (vi)dot[t][h];
+            }
         }
         UNROLL for (int t = 0; t < TOK; t++)
             UNROLL for (int h = 0; h < ROWS; h++)
@@ -344,6 +352,9 @@ TMPL void run_rows(const uint8_t *w, const uint8_t *l, const uint8_t *x,
             vf d = (vf)v_set(load_dword(x + act_d(f) + 4 * t));
 
             acc[t][h] = v_fma((vf)get(wh) * d, v_int_f(isum[t][h]), acc[t][h]);
+            if (has_two_d(f))
+                acc[t][h] = v_fma((vf)get(wh + ROW16) * d,
+                                  v_int_f(second[t][h]), acc[t][h]);
             if (has_min(f))
                 acc[t][h] = v_fma((vf)get(wh + ROW16) * d,
                                   v_int_f(minima(wh + head_bytes(f) + tile_m(f),

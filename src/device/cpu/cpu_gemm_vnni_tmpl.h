@@ -12,8 +12,8 @@
  * 16 or 32 values with one scale sum up to an int16. So vpdpwssd with (S, 0)
  * multiplies them by the scale and adds them to the chunk's sum at once. What
  * the lift took off beyond the format's own bias comes back as
- * (lift - bias) S times the sum of q: two tiles by one vpdpwssd. IQ4_XS, whose
- * levels are too large, is multiplied by 32-bit integers.
+ * (lift - bias) S times the sum of q: two tiles by one vpdpwssd. Formats
+ * with a table, whose levels are too large, are multiplied by 32-bit integers.
  *
  * All of it is exact, so it is the sum that cpu_matmul.h defines. */
 
@@ -49,9 +49,11 @@ TMPL bool is_folded(struct shape f)
 TMPL int folds_of(struct shape f)
 {
     if (!is_folded(f))
-        return 1;
+        return has_halves(f) || has_two_d(f) ? 2 : 1;
     if (f.sub == PACK_SUB_U8_MIN)
         return f.high_bits ? 2 : 1;
+    if (!has_halves(f))
+        return 1;
     return f.low_bits + f.high_bits == 6 ? 4 : 2;
 }
 
@@ -62,7 +64,8 @@ TMPL bool has_half_min(struct shape f)
 
 /* An unpacked unit of a panel: head, then tiles, all of 16 rows.
  *
- *   tiles    float d, [float m]; int32 init; int8 c[8][64]
+ *   tiles    float d, [float m, or d of the second half]; int32 init [folds];
+ *            int8 c[8][64]
  *   chunks   float d, [float -dmin], [int16 pairs owed S of two tiles [4]],
  *            [int16 pairs M, of two tiles [4] or of two halves [8]]; 8 tiles of
  *            int32 init [folds], int32 S [1 or 2], int8 c[8][64] */
@@ -70,7 +73,7 @@ enum { ROW16 = 64 }; /* bytes of 16 dwords */
 
 TMPL int head_owed(struct shape f)
 {
-    return ROW16 * (has_min(f) ? 2 : 1);
+    return ROW16 * (has_min(f) || has_two_d(f) ? 2 : 1);
 }
 
 TMPL int head_m(struct shape f)
@@ -234,6 +237,8 @@ TMPL void gemm_unpack(uint8_t *dst, const struct pack *p, const uint8_t *panel,
                 put(dst + 4 * W * h, (vi)w.d);
                 if (has_min(f))
                     put(dst + ROW16 + 4 * W * h, (vi)w.dmin);
+                if (has_two_d(f))
+                    put(dst + ROW16 + 4 * W * h, (vi)w.d1);
             }
             /* What comes next, this panel's next pass or the next block,
              * arrives while this is multiplied. */
@@ -338,30 +343,36 @@ TMPL void run_tiles(const uint8_t *w, size_t step, const uint8_t *x,
                     float *const *at, int64_t n_unit, const int n_tok,
                     struct shape f)
 {
+    const int n = 8 / folds_of(f);
     vf acc[TOK][VECTORS];
 
     UNROLL for (int t = 0; t < n_tok; t++)
         UNROLL for (int g = 0; g < VECTORS; g++) acc[t][g] =
             (vf)load(at[t] + W * g);
     for (int64_t u = 0; u < n_unit; u++) {
-        vi dot[TOK][VECTORS];
+        const uint8_t *tile = w + head_bytes(f);
 
-        chain(dot, w + head_bytes(f), w + head_bytes(f) + tile_codes(f), x,
-              step, 0, 8, n_tok);
-        UNROLL for (int t = 0; t < n_tok; t++)
+        UNROLL for (int i = 0; i < folds_of(f); i++)
         {
-            vf d = (vf)dword_at(x + act_d(f) + 4 * t);
+            vi dot[TOK][VECTORS];
 
-            UNROLL for (int g = 0; g < VECTORS; g++)
+            chain(dot, tile + ROW16 * i, tile + tile_codes(f), x, step, n * i,
+                  n, n_tok);
+            UNROLL for (int t = 0; t < n_tok; t++)
             {
-                const uint8_t *wg = w + (size_t)g * step;
+                vf d = (vf)dword_at(x + act_d(f) + 4 * t);
 
-                acc[t][g] =
-                    v_fma(d * (vf)get(wg), v_int_f(dot[t][g]), acc[t][g]);
-                if (has_min(f))
-                    acc[t][g] =
-                        v_fma(d * (vf)get(wg + ROW16),
-                              (vf)dword_at(x + act_sums(f) + 4 * t), acc[t][g]);
+                UNROLL for (int g = 0; g < VECTORS; g++)
+                {
+                    const uint8_t *wg = w + (size_t)g * step;
+
+                    acc[t][g] = v_fma(d * (vf)get(wg + ROW16 * i),
+                                      v_int_f(dot[t][g]), acc[t][g]);
+                    if (has_min(f))
+                        acc[t][g] = v_fma(d * (vf)get(wg + ROW16),
+                                          (vf)dword_at(x + act_sums(f) + 4 * t),
+                                          acc[t][g]);
+                }
             }
         }
         w += unit_size(f);

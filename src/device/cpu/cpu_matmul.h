@@ -46,6 +46,11 @@ struct cpu_panel_job {
  *     msum = M0 * sum[0] + M1 * sum[1]               (formats with minima)
  *     acc  = fmaf(-(dmin * d), (float)msum, acc)
  *
+ * NVFP4 has d_w for each half of a tile, and acc takes the halves in turn:
+ *
+ *     acc  = fmaf(d_w[0] * d, (float)sum of L(c) q over the first 16, acc)
+ *     acc  = fmaf(d_w[1] * d, (float)the same over the last 16, acc)
+ *
  * Formats with super-blocks: isum and msum run over the tiles of a chunk, exact
  * in int32 (at most 256 * 128 * 32 * 127), and acc takes them once, behind the
  * chunk; its blocks have one d.

@@ -18,6 +18,12 @@ static float element(pl_format f, const void *p, int64_t i)
 
 /* ---- quantized ----------------------------------------------------------- */
 
+/* Has a tile a float scale for each half? */
+static bool has_two_d(const struct pack_rule *rule)
+{
+    return rule->sub == PACK_SUB_UE4M3X2;
+}
+
 static bool has_min(const struct pack_rule *rule)
 {
     return rule->sub == PACK_SUB_F16_MIN || rule->sub == PACK_SUB_U8_MIN ||
@@ -41,13 +47,14 @@ static void lane_read(struct lane *l, const struct pack_rule *rule,
         l->level[v] = rule->table ? rule->table[code[v]] : code[v] - rule->bias;
 }
 
-/* Integer sums of a tile, or of the tiles of a chunk. */
+/* Integer sums of a tile, or of the tiles of a chunk. Where halves have a float
+ * scale each, msum is the second half's isum. */
 struct sums {
     int32_t isum, msum;
 };
 
-static void lane_add(const struct lane *l, const struct q8_block *x,
-                     struct sums *sums)
+static void lane_add(const struct lane *l, const struct pack_rule *rule,
+                     const struct q8_block *x, struct sums *sums)
 {
     const struct pack_scales *w = &l->scale;
     int32_t half[2] = {0, 0};
@@ -56,17 +63,24 @@ static void lane_add(const struct lane *l, const struct q8_block *x,
         half[0] += l->level[v] * x->q[v];
         half[1] += l->level[16 + v] * x->q[16 + v];
     }
+    if (has_two_d(rule)) {
+        sums->isum = half[0];
+        sums->msum = half[1];
+        return;
+    }
     sums->isum += w->s[0] * half[0] + w->s[1] * half[1];
     sums->msum += w->m[0] * x->sum[0] + w->m[1] * x->sum[1];
 }
 
-static float sums_close(const struct lane *l, bool min, float d,
-                        const struct sums *sums, float acc)
+static float sums_close(const struct lane *l, const struct pack_rule *rule,
+                        float d, const struct sums *sums, float acc)
 {
     const struct pack_scales *w = &l->scale;
 
-    acc = fmaf(w->d * d, (float)sums->isum, acc);
-    return min ? fmaf(-(w->dmin * d), (float)sums->msum, acc) : acc;
+    acc = fmaf(w->d[0] * d, (float)sums->isum, acc);
+    if (has_two_d(rule))
+        return fmaf(w->d[1] * d, (float)sums->msum, acc);
+    return has_min(rule) ? fmaf(-(w->dmin * d), (float)sums->msum, acc) : acc;
 }
 
 static void chunk_quantized(const struct cpu_panel_job *s,
@@ -74,7 +88,7 @@ static void chunk_quantized(const struct cpu_panel_job *s,
 {
     const struct pack_rule *rule = s->pack->rule;
     const uint8_t *sup = s->panel + c->off;
-    bool min = has_min(rule), whole = rule->sup != PACK_SUP_NONE;
+    bool whole = rule->sup != PACK_SUP_NONE;
     int64_t n_tile = c->n / 32;
 
     for (int r = 0; r < PACK_ROWS; r++) {
@@ -91,10 +105,10 @@ static void chunk_quantized(const struct cpu_panel_job *s,
                     (const struct q8_block *)s->x[j] + c->k_loc / 32 + i;
                 float *acc = cpu_panel_acc(s, j) + r;
 
-                lane_add(&l, x, &sums[j]);
+                lane_add(&l, rule, x, &sums[j]);
                 if (whole && i + 1 < n_tile)
                     continue;
-                *acc = sums_close(&l, min, x->d, &sums[j], *acc);
+                *acc = sums_close(&l, rule, x->d, &sums[j], *acc);
                 sums[j] = (struct sums){0};
             }
         }

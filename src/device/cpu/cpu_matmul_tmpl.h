@@ -63,12 +63,37 @@ TMPL vi tile_dot(const vu code[8], const struct scales *w, vi bias,
     return isum;
 }
 
+/* The sum of half h of the tile, where halves have float scales. */
+TMPL vi half_dot(const vu code[8], const struct q8_block *x, int h,
+                 struct shape f)
+{
+    return v_dot(v_set(-bias_of(f) * x->sum[h]), code + 4 * h, x->q + 16 * h, 4,
+                 255);
+}
+
+/* acc + the tile, where it has float scales of its own. */
+TMPL vf tile_close(vf acc, const vu code[8], const struct scales *w, vi bias,
+                   const struct q8_block *x, struct shape f)
+{
+    vf d = v_setf(x->d);
+
+    if (has_two_d(f)) {
+        acc = v_fma(w->d * d, v_int_f(half_dot(code, x, 0, f)), acc);
+        return v_fma(w->d1 * d, v_int_f(half_dot(code, x, 1, f)), acc);
+    }
+    acc = v_fma(w->d * d, v_int_f(tile_dot(code, w, bias, x, f)), acc);
+    if (has_min(f))
+        acc = v_fma(w->dmin * d,
+                    v_int_f(v_pairs(v_set(load_dword(x->sum)), w->m)), acc);
+    return acc;
+}
+
 /* Integer sums of a chunk, a row of activations and half of the panel each. */
 struct sums {
     vi isum[CPU_PANEL_TOK][HALVES], msum[CPU_PANEL_TOK][HALVES];
 };
 
-/* acc takes integer sums. */
+/* acc takes the integer sums of a chunk. */
 TMPL void sums_close(float *at, const struct scales *w, float dx, vi isum,
                      vi msum, struct shape f)
 {
@@ -89,7 +114,6 @@ TMPL void tile_half(const struct cpu_panel_job *s, const uint8_t *sup,
                     vu table, struct sums *sums, struct shape f)
 {
     const uint8_t *low = tile + s->pack->rule->sub_bytes + 4 * W * h;
-    bool chunk = f.sup != PACK_SUP_NONE;
     struct scales w = {0};
     vu code[8];
     vi bias;
@@ -102,18 +126,19 @@ TMPL void tile_half(const struct cpu_panel_job *s, const uint8_t *sup,
         bias = pair(v_set(-bias_of(f)), v_set(-bias_of(f)));
     for (int j = 0; j < s->n_tok; j++) {
         const struct q8_block *x = (const struct q8_block *)s->x[j] + block;
-        vi isum = tile_dot(code, &w, bias, x, f);
-        vi msum = v_set(0);
+        float *at = cpu_panel_acc(s, j) + W * h;
 
-        if (has_min(f))
-            msum = v_pairs(v_set(load_dword(x->sum)), w.m);
-        if (chunk) {
-            isum = sums->isum[j][h] += isum;
-            if (has_min(f))
-                msum = sums->msum[j][h] += msum;
+        if (f.sup == PACK_SUP_NONE) {
+            vf acc = tile_close((vf)load(at), code, &w, bias, x, f);
+
+            memcpy(at, &acc, sizeof acc);
+            continue;
         }
-        if (!chunk || last)
-            sums_close(cpu_panel_acc(s, j) + W * h, &w, x->d, isum, msum, f);
+        sums->isum[j][h] += tile_dot(code, &w, bias, x, f);
+        if (has_min(f))
+            sums->msum[j][h] += v_pairs(v_set(load_dword(x->sum)), w.m);
+        if (last)
+            sums_close(at, &w, x->d, sums->isum[j][h], sums->msum[j][h], f);
     }
 }
 
@@ -184,18 +209,11 @@ TMPL void few_tile(const struct few *w, const struct pack_chunk *c, int64_t i,
         UNROLL for (int t = 0; t < n_tok; t++)
         {
             const struct q8_block *x = w->x[t] + block;
-            vi sum = tile_dot(code, &k, bias, x, f);
 
-            if (f.sup != PACK_SUP_NONE) {
-                isum[t][h] += sum;
-                continue;
-            }
-            acc[t][h] = v_fma(k.d * v_setf(x->d), v_int_f(sum), acc[t][h]);
-            if (has_min(f))
-                acc[t][h] =
-                    v_fma(k.dmin * v_setf(x->d),
-                          v_int_f(v_pairs(v_set(load_dword(x->sum)), k.m)),
-                          acc[t][h]);
+            if (f.sup != PACK_SUP_NONE)
+                isum[t][h] += tile_dot(code, &k, bias, x, f);
+            else
+                acc[t][h] = tile_close(acc[t][h], code, &k, bias, x, f);
         }
     }
 }
@@ -222,8 +240,8 @@ TMPL void few_close(const struct few *w, const struct pack_chunk *c,
             UNROLL for (int t = 0; t < n_tok; t++) msum[t] +=
                 v_pairs(v_set(load_dword(w->x[t][block + i].sum)), k.m);
         }
-        if (!has_min(f))
-            k.d = v_f16(sup + 2 * W * h);
+        if (!has_min(f)) /* d alone: the first tile's scales are there */
+            scales_read(&k, sup, sup + rule->sup_bytes, h, f);
         UNROLL for (int t = 0; t < n_tok; t++) sums_close(
             w->acc[t] + W * h, &k, w->x[t][block].d, isum[t][h], msum[t], f);
     }
@@ -378,6 +396,7 @@ TMPL void panel_float(const struct cpu_panel_job *s, pl_format f)
                                           PACK_SUB_##sub, PACK_SUP_##sup});    \
     }
 SHAPES(PANEL_Q)
+SHAPES_TWO_D(PANEL_Q)
 #define PANEL_F(name)                                                          \
     static void panel_##name(const struct cpu_panel_job *s)                    \
     {                                                                          \
@@ -398,9 +417,10 @@ static void add(float *out, const float *a, const float *b, int64_t n)
         out[i] = a[i] + b[i];
 }
 
-#define ENTRY(name, ...) [PL_##name] = panel_##name,
+#define ENTRY(name, ...)       [PL_##name] = panel_##name,
+#define ENTRY_AS(format, name) [PL_##format] = panel_##name,
 const struct cpu_jobs JOBS = {
-    .packed = {SHAPES(ENTRY) FLOATS(ENTRY)},
+    .packed = {SHAPES(ENTRY) SHAPES_TWO_D(ENTRY) ALIKE(ENTRY_AS) FLOATS(ENTRY)},
     .plain = cpu_panel_plain_generic,
     .q8 = true,
     .add = add,

@@ -115,8 +115,20 @@ TMPL vf e8m0_half(vi e)
     return (vf)((v_set(0x7fc00000) & nan) | (bits & ~nan));
 }
 
+/* Half an unsigned E4M3 number, bits by hand; 127 is 0. */
+TMPL vf ue4m3_half(vi x)
+{
+    vi magnitude = x & 127, small = magnitude < 8, none = x == 127; /* masks */
+    const vi one = v_set(1 << 23), least = v_set(120 << 23);
+    /* Below 8 there is no exponent: 2^-7 more than is meant. */
+    vf v = (vf)((magnitude << 20) + v_set(119 << 23) + (one & small));
+
+    return (vf)((vi)(v - (vf)(least & small)) & ~none);
+}
+
 struct scales {
     vf d, dmin;
+    vf d1;      /* of the second half; d then is the first one's */
     vi s[2], m; /* m: the pair (M0, M1) */
 };
 
@@ -131,8 +143,13 @@ TMPL void scales_read(struct scales *o, const uint8_t *sup, const uint8_t *tile,
         o->d = v_f16(sup + 2 * W * h);
     if (f.sup == PACK_SUP_D_DMIN)
         o->dmin = -v_f16(sup + 2 * PACK_ROWS + 2 * W * h);
+    if (f.sup == PACK_SUP_D_8TH) {
+        o->d = o->d * v_setf(0.125f);
+        o->dmin = -o->d;
+    }
     switch (f.sub) {
     case PACK_SUB_NONE:
+        o->s[0] = v_set(1);
         break;
     case PACK_SUB_F16:
         o->d = v_f16(tile + 2 * W * h);
@@ -164,6 +181,15 @@ TMPL void scales_read(struct scales *o, const uint8_t *sup, const uint8_t *tile,
         o->s[1] = v & 15;
         o->m = pair(u >> 4, v >> 4);
         break;
+    case PACK_SUB_ODD4X2:
+        u = v_u8(b);
+        o->s[0] = ((u & 15) << 1) + 1;
+        o->s[1] = ((u >> 4) << 1) + 1;
+        break;
+    case PACK_SUB_UE4M3X2:
+        o->d = ue4m3_half(v_u8(b));
+        o->d1 = ue4m3_half(v_u8(b + PACK_ROWS));
+        break;
     }
 }
 
@@ -175,7 +201,14 @@ TMPL bool has_min(struct shape f)
 
 TMPL bool has_halves(struct shape f)
 {
-    return f.sub == PACK_SUB_S8X2 || f.sub == PACK_SUB_U8X2_MIN;
+    return f.sub == PACK_SUB_S8X2 || f.sub == PACK_SUB_U8X2_MIN ||
+           f.sub == PACK_SUB_ODD4X2;
+}
+
+/* A float scale for each half? */
+TMPL bool has_two_d(struct shape f)
+{
+    return f.sub == PACK_SUB_UE4M3X2;
 }
 
 TMPL bool has_scale(struct shape f)
@@ -197,7 +230,22 @@ TMPL bool has_scale(struct shape f)
     X(Q6_K, 4, 2, 32, false, S8X2, D)                                          \
     X(IQ4_NL, 4, 0, 0, true, F16, NONE)                                        \
     X(IQ4_XS, 4, 0, 0, true, S8, D)                                            \
-    X(MXFP4, 4, 0, 0, true, E8M0, NONE)
+    X(MXFP4, 4, 0, 0, true, E8M0, NONE)                                        \
+    X(IQ1_S, 2, 0, 0, false, U8_MIN, D_8TH)                                    \
+    X(IQ2_S, 2, 1, 0, true, ODD4X2, D_8TH)                                     \
+    X(IQ3_S, 4, 0, 0, true, ODD4X2, D_8TH)                                     \
+    X(TQ2_0, 2, 0, 1, false, NONE, D)
+
+/* The same with two float scales a tile. */
+#define SHAPES_TWO_D(X) X(NVFP4, 4, 0, 0, true, UE4M3X2, NONE)
+
+/* format, the one of SHAPES that is packed like it */
+#define ALIKE(X)                                                               \
+    X(IQ1_M, IQ2_S)                                                            \
+    X(IQ2_XXS, IQ2_S)                                                          \
+    X(IQ2_XS, IQ2_S)                                                           \
+    X(IQ3_XXS, IQ3_S)                                                          \
+    X(TQ1_0, TQ2_0)
 
 /* ---- floats -------------------------------------------------------------- */
 

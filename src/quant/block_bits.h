@@ -1,0 +1,40 @@
+/* Fields of a block and where they go in a lane, either way (block.h): what the
+ * functions of block.c and block_grid.c are made of. */
+#ifndef QUANT_BLOCK_BITS_H
+#define QUANT_BLOCK_BITS_H
+
+#include "quant/block.h"
+
+#include <string.h>
+
+/* One bit field for each of n values: bits shift.. of b[i] are bits at.. of
+ * c[i]; mask is the width in ones. A get adds to c, which starts at zero. */
+static inline void bits(uint8_t *restrict b, int n, int shift, unsigned mask,
+                        uint8_t *restrict c, int at, bool put)
+{
+    if (!put) {
+        for (int i = 0; i < n; i++)
+            c[i] |= (uint8_t)((b[i] >> shift & mask) << at);
+        return;
+    }
+    for (int i = 0; i < n; i++)
+        b[i] =
+            (uint8_t)((b[i] & ~(mask << shift)) | (c[i] >> at & mask) << shift);
+}
+
+/* The same for one scale. */
+static inline void scale(uint8_t *b, int shift, unsigned mask, uint16_t *s,
+                         int at, bool put)
+{
+    if (put)
+        *b = (uint8_t)((*b & ~(mask << shift)) | (*s >> at & mask) << shift);
+    else
+        *s |= (uint16_t)((*b >> shift & mask) << at);
+}
+
+static inline void half(uint8_t *b, uint16_t *s, bool put)
+{
+    memcpy(put ? (void *)b : (void *)s, put ? (void *)s : (void *)b, 2);
+}
+
+#endif

@@ -1,0 +1,271 @@
+/* Where each bit of IQ1, IQ2 and IQ3 lies, in both directions (block.h).
+ *
+ * These formats store an index for a *group* of eight codes, or of four in IQ3,
+ * which a table (grid.h) turns into codes. Values have a sign each, which a
+ * lane holds as the code's highest bit. */
+#include "quant/block_bits.h"
+#include "quant/grid.h"
+
+struct grid {
+    const uint16_t *entry; /* [n], ascending */
+    int n;
+    int width; /* bits from one code of an entry to the next */
+    int sign;  /* the bit of a lane's code that is its sign */
+};
+
+static const struct grid iq1 = {quant_grid_iq1, 2048, 2, 2};
+static const struct grid iq2_xxs = {quant_grid_iq2_xxs, 256, 2, 2};
+static const struct grid iq2_xs = {quant_grid_iq2_xs, 512, 2, 2};
+static const struct grid iq2_s = {quant_grid_iq2_s, 1024, 2, 2};
+static const struct grid iq3_xxs = {quant_grid_iq3_xxs, 256, 4, 3};
+static const struct grid iq3_s = {quant_grid_iq3_s, 512, 4, 3};
+
+/* The last entry that is not above `entry`: the same one, of codes that came
+ * from the table. */
+static unsigned find(const struct grid *g, unsigned entry)
+{
+    int lo = 0, hi = g->n - 1;
+
+    while (lo < hi) {
+        int mid = (lo + hi + 1) / 2;
+
+        if (g->entry[mid] <= entry)
+            lo = mid;
+        else
+            hi = mid - 1;
+    }
+    return (unsigned)lo;
+}
+
+/* The codes of a group from its index and its signs, the first one's in the
+ * lowest bit, */
+static inline void group_get(const struct grid *g, unsigned index,
+                             unsigned signs, uint8_t *c)
+{
+    const unsigned mask = (1u << g->sign) - 1;
+
+    for (int i = 0; i < 16 / g->width; i++)
+        c[i] = (uint8_t)((g->entry[index] >> g->width * i & mask) |
+                         (signs >> i & 1) << g->sign);
+}
+
+/* and back. */
+static inline void group_put(const struct grid *g, unsigned *index,
+                             unsigned *signs, const uint8_t *c)
+{
+    const unsigned mask = (1u << g->sign) - 1;
+    unsigned entry = 0;
+
+    for (int i = 0; i < 16 / g->width; i++) {
+        entry |= (c[i] & mask) << g->width * i;
+        *signs |= (unsigned)(c[i] >> g->sign & 1) << i;
+    }
+    *index = find(g, entry);
+}
+
+/* A field of a word of `bytes` at b, `mask` its width in ones, is bits at.. of
+ * *v. A get adds to *v, which starts at zero. */
+static inline void part(uint8_t *b, size_t bytes, int shift, unsigned mask,
+                        unsigned *v, int at, bool put)
+{
+    uint32_t word = 0;
+
+    memcpy(&word, b, bytes);
+    if (!put) {
+        *v |= (word >> shift & mask) << at;
+        return;
+    }
+    word = (word & ~(mask << shift)) | (*v >> at & mask) << shift;
+    memcpy(b, &word, bytes);
+}
+
+/* Seven of eight signs, of which an even number are minus. */
+static inline void even_signs(uint8_t *b, size_t bytes, int shift,
+                              unsigned *signs, bool put)
+{
+    unsigned x;
+
+    part(b, bytes, shift, 127, signs, 0, put);
+    x = *signs ^ *signs >> 4;
+    x ^= x >> 2;
+    x ^= x >> 1;
+    if (!put)
+        *signs |= (x & 1) << 7;
+}
+
+/* f16 d; u8 qs[32]; u16 qh[8]. A tile has four groups: 8 bits of an index in
+ * qs, 3 in qh, which has above them 3 bits s and one that is set if codes are
+ * shifted down. value = d (2 s + 1) (code - 1 +- 1/8), so that in eighths
+ * S = 8 (2 s + 1), and M = 7 (2 s + 1), or 9 (2 s + 1) if down. */
+void quant_move_iq1_s(void *block, int t, struct quant_lane *l, bool put)
+{
+    uint8_t *b = block, *qh = b + 34 + 2 * t;
+    unsigned s = l->sub[0] / 16u, down = l->sub[1] > l->sub[0];
+
+    half(b, &l->sup[0], put);
+    part(qh, 2, 12, 7, &s, 0, put);
+    part(qh, 2, 15, 1, &down, 0, put);
+    if (!put) {
+        l->sub[0] = (uint16_t)(8 * (2 * s + 1));
+        l->sub[1] = (uint16_t)((down ? 9 : 7) * (2 * s + 1));
+    }
+    for (int i = 0; i < 4; i++) {
+        unsigned index = 0, none = 0;
+
+        if (put)
+            group_put(&iq1, &index, &none, l->c + 8 * i);
+        part(b + 2 + 4 * t + i, 1, 0, 255, &index, 0, put);
+        part(qh, 2, 3 * i, 7, &index, 8, put);
+        if (!put)
+            group_get(&iq1, index, none, l->c + 8 * i);
+    }
+}
+
+/* u8 qs[32], qh[16]; u16 sc[4]. A group has a nibble of qh: 3 bits of its index
+ * and one that is set if its codes are shifted down, a code's sign here. Four
+ * scales of 3 bits a word of sc; the words' upper 4 bits are d's. */
+void quant_move_iq1_m(void *block, int t, struct quant_lane *l, bool put)
+{
+    uint8_t *b = block, *sc = b + 48;
+    unsigned d = l->sup[0], s = l->sub[0];
+
+    for (int i = 0; i < 4; i++)
+        part(sc + 2 * i, 2, 12, 15, &d, 4 * i, put);
+    for (int h = 0; h < 2; h++)
+        part(sc + t / 2 * 2, 2, 6 * (t % 2) + 3 * h, 7, &s, 4 * h, put);
+    l->sup[0] = (uint16_t)d;
+    l->sub[0] = (uint16_t)s;
+    for (int i = 0; i < 4; i++) {
+        uint8_t *qh = b + 32 + 2 * t + i / 2;
+        unsigned index = 0, signs = 0, down;
+
+        if (put)
+            group_put(&iq1, &index, &signs, l->c + 8 * i);
+        down = signs & 1;
+        part(b + 4 * t + i, 1, 0, 255, &index, 0, put);
+        part(qh, 1, i % 2 * 4, 7, &index, 8, put);
+        part(qh, 1, i % 2 * 4 + 3, 1, &down, 0, put);
+        if (!put)
+            group_get(&iq1, index, down ? 255 : 0, l->c + 8 * i);
+    }
+}
+
+/* One scale for both halves, bits shift.. of a word. */
+static inline void one_scale(uint8_t *b, size_t bytes, int shift,
+                             struct quant_lane *l, bool put)
+{
+    unsigned s = l->sub[0] & 15;
+
+    part(b, bytes, shift, 15, &s, 0, put);
+    l->sub[0] = (uint16_t)(s | s << 4);
+}
+
+/* f16 d; 8 times {u8 qs[4]; u32 w}. A word has four times 7 signs and a scale
+ * of 4 bits. */
+void quant_move_iq2_xxs(void *block, int t, struct quant_lane *l, bool put)
+{
+    uint8_t *b = block, *qs = b + 2 + 8 * t;
+
+    half(b, &l->sup[0], put);
+    one_scale(qs + 4, 4, 28, l, put);
+    for (int i = 0; i < 4; i++) {
+        unsigned index = 0, signs = 0;
+
+        if (put)
+            group_put(&iq2_xxs, &index, &signs, l->c + 8 * i);
+        part(qs + i, 1, 0, 255, &index, 0, put);
+        even_signs(qs + 4, 4, 7 * i, &signs, put);
+        if (!put)
+            group_get(&iq2_xxs, index, signs, l->c + 8 * i);
+    }
+}
+
+/* f16 d; u16 qs[32]; u8 sc[8]. A word has an index of 9 bits and 7 signs, sc a
+ * nibble a half. */
+void quant_move_iq2_xs(void *block, int t, struct quant_lane *l, bool put)
+{
+    uint8_t *b = block;
+
+    half(b, &l->sup[0], put);
+    scale(b + 66 + t, 0, 255, &l->sub[0], 0, put);
+    for (int i = 0; i < 4; i++) {
+        uint8_t *qs = b + 2 + 8 * t + 2 * i;
+        unsigned index = 0, signs = 0;
+
+        if (put)
+            group_put(&iq2_xs, &index, &signs, l->c + 8 * i);
+        part(qs, 2, 0, 511, &index, 0, put);
+        even_signs(qs, 2, 9, &signs, put);
+        if (!put)
+            group_get(&iq2_xs, index, signs, l->c + 8 * i);
+    }
+}
+
+/* f16 d; u8 qs[32], signs[32], qh[8], sc[8]. A group has 8 bits of its index in
+ * qs and 2 in qh, sc a nibble a half. */
+void quant_move_iq2_s(void *block, int t, struct quant_lane *l, bool put)
+{
+    uint8_t *b = block;
+
+    half(b, &l->sup[0], put);
+    scale(b + 74 + t, 0, 255, &l->sub[0], 0, put);
+    for (int i = 0; i < 4; i++) {
+        unsigned index = 0, signs = 0;
+
+        if (put)
+            group_put(&iq2_s, &index, &signs, l->c + 8 * i);
+        part(b + 2 + 4 * t + i, 1, 0, 255, &index, 0, put);
+        part(b + 34 + 4 * t + i, 1, 0, 255, &signs, 0, put);
+        part(b + 66 + t, 1, 2 * i, 3, &index, 8, put);
+        if (!put)
+            group_get(&iq2_s, index, signs, l->c + 8 * i);
+    }
+}
+
+/* f16 d; u8 qs[64]; u32 w[8], of which each has four times 7 signs and a scale
+ * of 4 bits. Signs go by eight, two groups. */
+void quant_move_iq3_xxs(void *block, int t, struct quant_lane *l, bool put)
+{
+    uint8_t *b = block, *w = b + 66 + 4 * t;
+
+    half(b, &l->sup[0], put);
+    one_scale(w, 4, 28, l, put);
+    for (int i = 0; i < 4; i++) {
+        uint8_t *qs = b + 2 + 8 * t + 2 * i, *c = l->c + 8 * i;
+        unsigned index[2] = {0, 0}, low = 0, high = 0, signs;
+
+        if (put) {
+            group_put(&iq3_xxs, &index[0], &low, c);
+            group_put(&iq3_xxs, &index[1], &high, c + 4);
+        }
+        signs = low | high << 4;
+        part(qs, 1, 0, 255, &index[0], 0, put);
+        part(qs + 1, 1, 0, 255, &index[1], 0, put);
+        even_signs(w, 4, 7 * i, &signs, put);
+        if (!put) {
+            group_get(&iq3_xxs, index[0], signs, c);
+            group_get(&iq3_xxs, index[1], signs >> 4, c + 4);
+        }
+    }
+}
+
+/* f16 d; u8 qs[64], qh[8], signs[32], sc[4]. A group has 8 bits of its index in
+ * qs and one in qh, a tile a nibble of sc. */
+void quant_move_iq3_s(void *block, int t, struct quant_lane *l, bool put)
+{
+    uint8_t *b = block;
+
+    half(b, &l->sup[0], put);
+    one_scale(b + 106 + t / 2, 1, t % 2 * 4, l, put);
+    for (int i = 0; i < 8; i++) {
+        unsigned index = 0, signs = 0;
+
+        if (put)
+            group_put(&iq3_s, &index, &signs, l->c + 4 * i);
+        part(b + 2 + 8 * t + i, 1, 0, 255, &index, 0, put);
+        part(b + 66 + t, 1, i, 1, &index, 8, put);
+        part(b + 74 + 4 * t + i / 2, 1, i % 2 * 4, 15, &signs, 0, put);
+        if (!put)
+            group_get(&iq3_s, index, signs, l->c + 4 * i);
+    }
+}
