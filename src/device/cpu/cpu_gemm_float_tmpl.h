@@ -76,7 +76,6 @@ TMPL void segments_unpack(uint8_t *dst, const struct pack *p,
 static void segments_deal(void *dst, const struct pack *p, const void *const *x,
                           int n)
 {
-    static const float none[Q8_CHUNK];
     int64_t n_unit = gemm_units(p);
     float *to = dst;
 
@@ -86,7 +85,7 @@ static void segments_deal(void *dst, const struct pack *p, const void *const *x,
         const float *from[SEGMENT_TOK];
 
         for (int t = 0; t < SEGMENT_TOK; t++)
-            from[t] = t < n ? (const float *)x[t] + k : none;
+            from[t] = (const float *)x[t < n ? t : 0] + k;
         for (int64_t i = 0; i < s.n; i++)
             UNROLL for (int t = 0; t < SEGMENT_TOK; t++)
                 to[i * SEGMENT_TOK + t] = from[t][i];

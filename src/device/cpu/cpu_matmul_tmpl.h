@@ -89,7 +89,6 @@ TMPL void tile_half(const struct cpu_panel_job *s, const uint8_t *sup,
                     vu table, struct sums *sums, struct shape f)
 {
     const uint8_t *low = tile + s->pack->rule->sub_bytes + 4 * W * h;
-    bool chunk = f.sup != PACK_SUP_NONE;
     struct scales w = {0};
     vu code[8];
     vi bias;
@@ -107,12 +106,12 @@ TMPL void tile_half(const struct cpu_panel_job *s, const uint8_t *sup,
 
         if (has_min(f))
             msum = v_pairs(v_set(load_dword(x->sum)), w.m);
-        if (chunk) {
+        if (has_chunks(f)) {
             isum = sums->isum[j][h] += isum;
             if (has_min(f))
                 msum = sums->msum[j][h] += msum;
         }
-        if (!chunk || last)
+        if (!has_chunks(f) || last)
             sums_close(cpu_panel_acc(s, j) + W * h, &w, x->d, isum, msum, f);
     }
 }
@@ -131,7 +130,7 @@ TMPL void more_rows(const struct cpu_panel_job *s, vu table, struct shape f)
 
         if (c->rank != s->rank)
             continue;
-        if (f.sup != PACK_SUP_NONE) {
+        if (has_chunks(f)) {
             memset(sums.isum, 0, (size_t)s->n_tok * sizeof sums.isum[0]);
             memset(sums.msum, 0, (size_t)s->n_tok * sizeof sums.msum[0]);
         }
@@ -186,7 +185,7 @@ TMPL void few_tile(const struct few *w, const struct pack_chunk *c, int64_t i,
             const struct q8_block *x = w->x[t] + block;
             vi sum = tile_dot(code, &k, bias, x, f);
 
-            if (f.sup != PACK_SUP_NONE) {
+            if (has_chunks(f)) {
                 isum[t][h] += sum;
                 continue;
             }
@@ -232,7 +231,6 @@ TMPL void few_close(const struct few *w, const struct pack_chunk *c,
 TMPL void few_chunks(const struct few *w, const int n_tok, struct shape f)
 {
     const struct cpu_panel_job *s = w->s;
-    const bool chunks = f.sup != PACK_SUP_NONE;
 
     for (int i = 0; i < s->pack->n_chunk; i++) {
         const struct pack_chunk *c = &s->pack->chunk[i];
@@ -249,7 +247,7 @@ TMPL void few_chunks(const struct few *w, const int n_tok, struct shape f)
         }
         for (int64_t k = 0; k < c->n / 32; k++)
             few_tile(w, c, k, isum, acc, n_tok, f);
-        if (chunks) {
+        if (has_chunks(f)) {
             few_close(w, c, isum, n_tok, f);
             continue;
         }
@@ -276,7 +274,7 @@ TMPL void few_rows(const struct cpu_panel_job *s, vu table, const int n_tok,
 
 TMPL void panel_quantized(const struct cpu_panel_job *s, struct shape f)
 {
-    vu table = f.table ? v_table(s->pack->rule->table) : (vu)v_set(0);
+    vu table = table_of(s->pack->rule, f);
 
     if (s->n_tok == 1)
         few_rows(s, table, 1, f);
@@ -371,11 +369,10 @@ TMPL void panel_float(const struct cpu_panel_job *s, pl_format f)
 
 /* ---- the table ----------------------------------------------------------- */
 
-#define PANEL_Q(name, low, high, bias, table, sub, sup)                        \
+#define PANEL_Q(name, ...)                                                     \
     static void panel_##name(const struct cpu_panel_job *s)                    \
     {                                                                          \
-        panel_quantized(s, (struct shape){low, high, bias, table,              \
-                                          PACK_SUB_##sub, PACK_SUP_##sup});    \
+        panel_quantized(s, shape_##name);                                      \
     }
 SHAPES(PANEL_Q)
 #define PANEL_F(name)                                                          \
