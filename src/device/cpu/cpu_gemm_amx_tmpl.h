@@ -41,8 +41,6 @@ typedef int8_t vb __attribute__((vector_size(64), may_alias));
 typedef int16_t vh __attribute__((vector_size(64), may_alias));
 typedef uint16_t vuh __attribute__((vector_size(64), may_alias));
 
-#define UNROLL16 _Pragma("GCC unroll 16")
-
 /* ---- shapes -------------------------------------------------------------- */
 
 TMPL int planes_of(struct shape f)
@@ -127,7 +125,7 @@ TMPL void unpack_planes(uint8_t *dst, const uint8_t *low,
     vu code[8];
 
     unpack(code, low, low + 64 * f.low_bits, table, f);
-#pragma GCC unroll 8
+    UNROLL
     for (int i = 0; i < 8; i++, dst += ROW16) {
         vh c = (vh)code[i], s, even, odd;
 
@@ -237,9 +235,10 @@ TMPL void take_chunk(float *acc, const uint8_t *panel, const uint8_t *x,
     if (has_min(f)) {
         vi msum = v_set(0);
 
-        UNROLL for (int i = 0; i < sums_size(f) / 4; i++) msum =
-            v_pairs_add(msum, v_set(load_dword(sums + 4 * i)),
-                        (vi)load(panel + head_m(f) + ROW16 * i));
+        UNROLL
+        for (int i = 0; i < sums_size(f) / 4; i++)
+            msum = v_pairs_add(msum, v_set(load_dword(sums + 4 * i)),
+                               (vi)load(panel + head_m(f) + ROW16 * i));
         sum = v_fma((vf)load(panel + ROW16) * d, v_int_f(msum), sum);
     }
     put(acc, (vi)sum);
@@ -341,8 +340,8 @@ TMPL void run_chunks(const uint8_t *w, size_t stride, const uint8_t *x,
 TMPL void take_tile(vf acc[TILE_ROWS], int32_t sum[TILE_ROWS][PACK_ROWS],
                     const uint8_t *w, const uint8_t *x_d, struct shape f)
 {
-    UNROLL16 for (int t = 0; t < TILE_ROWS; t++)
-    {
+    UNROLL
+    for (int t = 0; t < TILE_ROWS; t++) {
         vf d = float_at(x_d + 4 * t);
 
         acc[t] = v_fma((vf)load(w) * d, v_int_f((vi)load(sum[t])), acc[t]);
@@ -359,7 +358,9 @@ TMPL void run_tiles(const uint8_t *w, const uint8_t *x, const uint8_t *x_d,
     _Alignas(64) int32_t sum[2][TILE_ROWS][PACK_ROWS];
     vf acc[TILE_ROWS];
 
-    UNROLL16 for (int t = 0; t < TILE_ROWS; t++) acc[t] = (vf)load(at[t]);
+    UNROLL
+    for (int t = 0; t < TILE_ROWS; t++)
+        acc[t] = (vf)load(at[t]);
     for (int64_t u = 0; u < n_unit; u++) {
         if (u % 2 == 0) {
             tile_zero(0);
@@ -383,7 +384,9 @@ TMPL void run_tiles(const uint8_t *w, const uint8_t *x, const uint8_t *x_d,
     }
     take_tile(acc, sum[(n_unit - 1) % 2], w - unit_size(f), x_d - act_size(f),
               f);
-    UNROLL16 for (int t = 0; t < TILE_ROWS; t++) put(at[t], (vi)acc[t]);
+    UNROLL
+    for (int t = 0; t < TILE_ROWS; t++)
+        put(at[t], (vi)acc[t]);
 }
 
 /* ---- all rows ------------------------------------------------------------ */

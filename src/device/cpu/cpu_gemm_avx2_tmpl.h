@@ -118,13 +118,13 @@ TMPL void add_fold(vi isum[TOK], const uint8_t *codes, const uint8_t *x,
 {
     __m256i sum[TOK];
 
-    UNROLL for (int i = first; i < first + n; i++)
-    {
+    UNROLL
+    for (int i = first; i < first + n; i++) {
         const __m256i c = (__m256i)get(codes + ROW16 * i);
         const __m256i size = _mm256_abs_epi8(c);
 
-        UNROLL for (int t = 0; t < n_tok; t++)
-        {
+        UNROLL
+        for (int t = 0; t < n_tok; t++) {
             __m256i v = _mm256_set1_epi32(load_dword(x + i * TOK4 + 4 * t));
 
             v = is_wide(f) ? _mm256_maddubs_epi16(size, _mm256_sign_epi8(v, c))
@@ -134,8 +134,9 @@ TMPL void add_fold(vi isum[TOK], const uint8_t *codes, const uint8_t *x,
             __asm__("" : "+x"(sum[t]));
         }
     }
-    UNROLL for (int t = 0; t < n_tok; t++) isum[t] +=
-        v_pairs((vi)sum[t], scale);
+    UNROLL
+    for (int t = 0; t < n_tok; t++)
+        isum[t] += v_pairs((vi)sum[t], scale);
 }
 
 /* Rows W * h and on of a panel, whose unpacked units begin at w, and so many of
@@ -146,18 +147,22 @@ TMPL void run_half(const uint8_t *w, const uint8_t *x, float *const *at,
     const int fit = fit_of(f);
     vf acc[TOK];
 
-    UNROLL for (int t = 0; t < n_tok; t++) acc[t] = (vf)load(at[t]);
+    UNROLL
+    for (int t = 0; t < n_tok; t++)
+        acc[t] = (vf)load(at[t]);
     for (int64_t u = 0; u < n_unit; u++) {
         vi isum[TOK], msum[TOK];
 
-        UNROLL for (int t = 0; t < n_tok; t++) isum[t] = msum[t] = v_set(0);
+        UNROLL
+        for (int t = 0; t < n_tok; t++)
+            isum[t] = msum[t] = v_set(0);
 #pragma GCC unroll 1
         for (int i = 0; i < tiles_of(f); i++) {
             const uint8_t *tile = w + head_bytes(f) + i * tile_size(f);
             const uint8_t *sums = x + act_sums(f) + i * TOK4;
 
-            UNROLL for (int k = 0; k < 8; k += fit)
-            {
+            UNROLL
+            for (int k = 0; k < 8; k += fit) {
                 vi scale = v_set(0x00010001);
 
                 if (has_chunks(f))
@@ -165,8 +170,8 @@ TMPL void run_half(const uint8_t *w, const uint8_t *x, float *const *at,
                 add_fold(isum, tile + tile_codes(f), x + i * 8 * TOK4, scale, k,
                          fit, n_tok, f);
             }
-            UNROLL for (int t = 0; t < n_tok; t++)
-            {
+            UNROLL
+            for (int t = 0; t < n_tok; t++) {
                 vi s = v_set(load_dword(sums + 4 * t));
                 vi minus = v_set(-bias_of(f));
 
@@ -179,8 +184,8 @@ TMPL void run_half(const uint8_t *w, const uint8_t *x, float *const *at,
                                                         : v_set(0x00010001));
             }
         }
-        UNROLL for (int t = 0; t < n_tok; t++)
-        {
+        UNROLL
+        for (int t = 0; t < n_tok; t++) {
             vf d = (vf)v_set(load_dword(x + act_d(f) + 4 * t));
 
             acc[t] = v_fma((vf)get(w) * d, v_int_f(isum[t]), acc[t]);
@@ -191,7 +196,8 @@ TMPL void run_half(const uint8_t *w, const uint8_t *x, float *const *at,
         w += unit_size(f);
         x += act_size(f);
     }
-    UNROLL for (int t = 0; t < n_tok; t++)
+    UNROLL
+    for (int t = 0; t < n_tok; t++)
         memcpy(at[t], &acc[t], sizeof acc[t]);
 }
 

@@ -36,7 +36,7 @@ TMPL void gemm_unpack(uint8_t *dst, const struct pack *p, const uint8_t *panel,
         if (at.n_tile < tiles_of(f))
             memset(dst, 0, (size_t)unit_size(f));
         for (int i = 0; i < at.n_tile; i++, tile += rule->tile_bytes) {
-#pragma GCC unroll 4
+            UNROLL
             for (int h = 0; h < HALVES; h++) {
                 struct scales w = {0};
 

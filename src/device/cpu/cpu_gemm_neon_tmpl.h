@@ -90,28 +90,36 @@ TMPL void dots(int32x4_t dot[TOK][ROWS], const uint8_t *levels,
 {
     int32x4_t sum[2 * ROWS][TOK / 2]; /* of two rows by two */
 
-    UNROLL for (int r = 0; r < 2 * ROWS; r++)
-        UNROLL for (int p = 0; p < TOK / 2; p++) sum[r][p] = vdupq_n_s32(0);
-    UNROLL for (int i = first / 2; i < (first + n) / 2; i++)
-    {
+    UNROLL
+    for (int r = 0; r < 2 * ROWS; r++) {
+        UNROLL
+        for (int p = 0; p < TOK / 2; p++)
+            sum[r][p] = vdupq_n_s32(0);
+    }
+    UNROLL
+    for (int i = first / 2; i < (first + n) / 2; i++) {
         int8x16_t v[TOK / 2];
 
-        UNROLL for (int p = 0; p < TOK / 2; p++) v[p] =
-            vreinterpretq_s8_u8(vld1q_u8(x + 2 * TOK4 * i + 16 * p));
-        UNROLL for (int r = 0; r < 2 * ROWS; r++)
-        {
+        UNROLL
+        for (int p = 0; p < TOK / 2; p++)
+            v[p] = vreinterpretq_s8_u8(vld1q_u8(x + 2 * TOK4 * i + 16 * p));
+        UNROLL
+        for (int r = 0; r < 2 * ROWS; r++) {
             int8x16_t c =
                 vreinterpretq_s8_u8(vld1q_u8(levels + 2 * ROW16 * i + 16 * r));
 
-            UNROLL for (int p = 0; p < TOK / 2; p++) sum[r][p] =
-                vmmlaq_s32(sum[r][p], c, v[p]);
+            UNROLL
+            for (int p = 0; p < TOK / 2; p++)
+                sum[r][p] = vmmlaq_s32(sum[r][p], c, v[p]);
         }
     }
-    UNROLL for (int h = 0; h < ROWS; h++)
-        UNROLL for (int p = 0; p < TOK / 2; p++)
-    {
-        dot[2 * p][h] = vuzp1q_s32(sum[2 * h][p], sum[2 * h + 1][p]);
-        dot[2 * p + 1][h] = vuzp2q_s32(sum[2 * h][p], sum[2 * h + 1][p]);
+    UNROLL
+    for (int h = 0; h < ROWS; h++) {
+        UNROLL
+        for (int p = 0; p < TOK / 2; p++) {
+            dot[2 * p][h] = vuzp1q_s32(sum[2 * h][p], sum[2 * h + 1][p]);
+            dot[2 * p + 1][h] = vuzp2q_s32(sum[2 * h][p], sum[2 * h + 1][p]);
+        }
     }
 }
 
@@ -137,14 +145,18 @@ TMPL void deal_values(uint8_t *dst, const struct q8_block *const x[TOK],
 TMPL void dots(int32x4_t dot[TOK][ROWS], const uint8_t *levels,
                const uint8_t *x, int first, int n)
 {
-    UNROLL for (int t = 0; t < TOK; t++) UNROLL for (int h = 0; h < ROWS; h++)
-        dot[t][h] = vdupq_n_s32(0);
-    UNROLL for (int i = first; i < first + n; i++)
-    {
+    UNROLL
+    for (int t = 0; t < TOK; t++) {
+        UNROLL
+        for (int h = 0; h < ROWS; h++)
+            dot[t][h] = vdupq_n_s32(0);
+    }
+    UNROLL
+    for (int i = first; i < first + n; i++) {
         int8x16_t v = vreinterpretq_s8_u8(vld1q_u8(x + TOK4 * i));
 
-        UNROLL for (int h = 0; h < ROWS; h++)
-        {
+        UNROLL
+        for (int h = 0; h < ROWS; h++) {
             int8x16_t c = vreinterpretq_s8_u8(
                 vld1q_u8(levels + ROW16 * i + VECTOR_LEVELS * h));
 
@@ -167,9 +179,12 @@ TMPL void unpack_tile(uint8_t *unit, int i, int h, const uint8_t *low,
     vu code[8];
 
     unpack(code, low, low + 64 * f.low_bits, table, f);
-    UNROLL for (int j = 0; j < 8; j++) code[j] =
-        (vu)vsubq_s8((int8x16_t)code[j], vdupq_n_s8((int8_t)bias_of(f)));
-    UNROLL for (int j = 0; j < 8; j += 2)
+    UNROLL
+    for (int j = 0; j < 8; j++)
+        code[j] =
+            (vu)vsubq_s8((int8x16_t)code[j], vdupq_n_s8((int8_t)bias_of(f)));
+    UNROLL
+    for (int j = 0; j < 8; j += 2)
         put_levels(dst + tile_levels(f), code + j, h, j);
     dst += 4 * W * h;
     if (!has_chunks(f))
@@ -201,12 +216,13 @@ TMPL void add_scaled(vi isum[TOK][ROWS], const uint8_t *levels,
     int32x4_t dot[TOK][ROWS];
 
     dots(dot, levels, x, first, n);
-    UNROLL for (int h = 0; h < ROWS; h++)
-    {
+    UNROLL
+    for (int h = 0; h < ROWS; h++) {
         int32x4_t s = (int32x4_t)get(scale + 4 * W * h);
 
-        UNROLL for (int t = 0; t < TOK; t++) isum[t][h] =
-            (vi)vmlaq_s32((int32x4_t)isum[t][h], dot[t][h], s);
+        UNROLL
+        for (int t = 0; t < TOK; t++)
+            isum[t][h] = (vi)vmlaq_s32((int32x4_t)isum[t][h], dot[t][h], s);
     }
 }
 
@@ -216,9 +232,11 @@ TMPL vi minima(const uint8_t *m, const uint8_t *sums, struct shape f)
 {
     vi sum = v_set(0);
 
-    UNROLL for (int i = 0; i < tiles_of(f); i++) sum +=
-        v_pairs(v_set(load_dword(sums + i * TOK4)),
-                has_chunks(f) ? get(m + i * tile_size(f)) : v_set(0x00010001));
+    UNROLL
+    for (int i = 0; i < tiles_of(f); i++)
+        sum += v_pairs(v_set(load_dword(sums + i * TOK4)),
+                       has_chunks(f) ? get(m + i * tile_size(f))
+                                     : v_set(0x00010001));
     return sum;
 }
 
@@ -230,14 +248,22 @@ TMPL void run_rows(const uint8_t *w, const uint8_t *l, const uint8_t *x,
 {
     vf acc[TOK][ROWS];
 
-    UNROLL for (int t = 0; t < TOK; t++) UNROLL for (int h = 0; h < ROWS; h++)
-        acc[t][h] = (vf)load(at[t] + W * h);
+    UNROLL
+    for (int t = 0; t < TOK; t++) {
+        UNROLL
+        for (int h = 0; h < ROWS; h++)
+            acc[t][h] = (vf)load(at[t] + W * h);
+    }
     for (int64_t u = 0; u < n_unit; u++) {
         vi isum[TOK][ROWS];
 
         if (has_chunks(f)) {
-            UNROLL for (int t = 0; t < TOK; t++)
-                UNROLL for (int h = 0; h < ROWS; h++) isum[t][h] = v_set(0);
+            UNROLL
+            for (int t = 0; t < TOK; t++) {
+                UNROLL
+                for (int h = 0; h < ROWS; h++)
+                    isum[t][h] = v_set(0);
+            }
 #pragma GCC unroll 1
             for (int i = 0; i < 8; i++) {
                 const uint8_t *tile = w + head_bytes(f) + i * tile_size(f);
@@ -255,29 +281,40 @@ TMPL void run_rows(const uint8_t *w, const uint8_t *l, const uint8_t *x,
             int32x4_t dot[TOK][ROWS];
 
             dots(dot, l, x, 0, 8);
-            UNROLL for (int t = 0; t < TOK; t++)
-                UNROLL for (int h = 0; h < ROWS; h++) isum[t][h] =
-                    (vi)dot[t][h];
+            UNROLL
+            for (int t = 0; t < TOK; t++) {
+                UNROLL
+                for (int h = 0; h < ROWS; h++)
+                    isum[t][h] = (vi)dot[t][h];
+            }
         }
-        UNROLL for (int t = 0; t < TOK; t++)
-            UNROLL for (int h = 0; h < ROWS; h++)
-        {
-            const uint8_t *wh = w + 4 * W * h;
-            vf d = (vf)v_set(load_dword(x + act_d(f) + 4 * t));
+        UNROLL
+        for (int t = 0; t < TOK; t++) {
+            UNROLL
+            for (int h = 0; h < ROWS; h++) {
+                const uint8_t *wh = w + 4 * W * h;
+                vf d = (vf)v_set(load_dword(x + act_d(f) + 4 * t));
 
-            acc[t][h] = v_fma((vf)get(wh) * d, v_int_f(isum[t][h]), acc[t][h]);
-            if (has_min(f))
-                acc[t][h] = v_fma((vf)get(wh + ROW16) * d,
-                                  v_int_f(minima(wh + head_bytes(f) + tile_m(f),
-                                                 x + act_sums(f) + 4 * t, f)),
-                                  acc[t][h]);
+                acc[t][h] =
+                    v_fma((vf)get(wh) * d, v_int_f(isum[t][h]), acc[t][h]);
+                if (has_min(f))
+                    acc[t][h] =
+                        v_fma((vf)get(wh + ROW16) * d,
+                              v_int_f(minima(wh + head_bytes(f) + tile_m(f),
+                                             x + act_sums(f) + 4 * t, f)),
+                              acc[t][h]);
+            }
         }
         w += unit_size(f);
         l += unit_size(f);
         x += act_size(f);
     }
-    UNROLL for (int t = 0; t < TOK; t++) UNROLL for (int h = 0; h < ROWS; h++)
-        memcpy(at[t] + W * h, &acc[t][h], sizeof acc[t][h]);
+    UNROLL
+    for (int t = 0; t < TOK; t++) {
+        UNROLL
+        for (int h = 0; h < ROWS; h++)
+            memcpy(at[t] + W * h, &acc[t][h], sizeof acc[t][h]);
+    }
 }
 
 TMPL void gemm_products(const uint8_t *w, size_t stride, const uint8_t *x,

@@ -122,11 +122,11 @@ TMPL void unpack_codes(uint8_t *dst, const uint8_t *low, const struct scales *w,
     vu code[8];
 
     unpack(code, low, low + 64 * f.low_bits, table, f);
-#pragma GCC unroll 4
+    UNROLL
     for (int i = 0; i < folds_of(f); i++) {
         vi sum = v_set(0);
 
-#pragma GCC unroll 8
+        UNROLL
         for (int j = n * i; j < n * i + n; j++) {
             vi c = (vi)code[j];
 
@@ -187,7 +187,7 @@ TMPL void deal_tile(uint8_t *unit, const struct q8_block *const x[TOK],
     const __m256i flip = _mm256_set1_epi8((char)128);
     __m256i q[TOK];
 
-#pragma GCC unroll 6
+    UNROLL
     for (int t = 0; t < TOK; t++)
         q[t] = _mm256_loadu_si256((const __m256i *)x[t][block].q) ^ flip;
     deal_dwords(unit + i * 8 * TOK4, q);
@@ -213,21 +213,26 @@ TMPL void chain(vi dot[TOK][VECTORS], const uint8_t *init, const uint8_t *codes,
                 const uint8_t *x, size_t step, int first, int n,
                 const int n_tok)
 {
-    UNROLL for (int t = 0; t < n_tok; t++)
-        UNROLL for (int g = 0; g < VECTORS; g++) dot[t][g] =
-            get(init + (size_t)g * step);
-    UNROLL for (int i = first; i < first + n; i++)
-    {
+    UNROLL
+    for (int t = 0; t < n_tok; t++) {
+        UNROLL
+        for (int g = 0; g < VECTORS; g++)
+            dot[t][g] = get(init + (size_t)g * step);
+    }
+    UNROLL
+    for (int i = first; i < first + n; i++) {
         vi w[VECTORS];
 
-        UNROLL for (int g = 0; g < VECTORS; g++) w[g] =
-            get(codes + ROW16 * i + (size_t)g * step);
-        UNROLL for (int t = 0; t < n_tok; t++)
-        {
+        UNROLL
+        for (int g = 0; g < VECTORS; g++)
+            w[g] = get(codes + ROW16 * i + (size_t)g * step);
+        UNROLL
+        for (int t = 0; t < n_tok; t++) {
             vi v = dword_at(x + i * TOK4 + 4 * t);
 
-            UNROLL for (int g = 0; g < VECTORS; g++) dot[t][g] =
-                v_dot4(dot[t][g], v, w[g]);
+            UNROLL
+            for (int g = 0; g < VECTORS; g++)
+                dot[t][g] = v_dot4(dot[t][g], v, w[g]);
         }
     }
 }
@@ -238,20 +243,23 @@ TMPL void run_tiles(const uint8_t *w, size_t step, const uint8_t *x,
 {
     vf acc[TOK][VECTORS];
 
-    UNROLL for (int t = 0; t < n_tok; t++)
-        UNROLL for (int g = 0; g < VECTORS; g++) acc[t][g] =
-            (vf)load(at[t] + W * g);
+    UNROLL
+    for (int t = 0; t < n_tok; t++) {
+        UNROLL
+        for (int g = 0; g < VECTORS; g++)
+            acc[t][g] = (vf)load(at[t] + W * g);
+    }
     for (int64_t u = 0; u < n_unit; u++) {
         vi dot[TOK][VECTORS];
 
         chain(dot, w + head_bytes(f), w + head_bytes(f) + tile_codes(f), x,
               step, 0, 8, n_tok);
-        UNROLL for (int t = 0; t < n_tok; t++)
-        {
+        UNROLL
+        for (int t = 0; t < n_tok; t++) {
             vf d = (vf)dword_at(x + act_d(f) + 4 * t);
 
-            UNROLL for (int g = 0; g < VECTORS; g++)
-            {
+            UNROLL
+            for (int g = 0; g < VECTORS; g++) {
                 const uint8_t *wg = w + (size_t)g * step;
 
                 acc[t][g] =
@@ -265,9 +273,12 @@ TMPL void run_tiles(const uint8_t *w, size_t step, const uint8_t *x,
         w += unit_size(f);
         x += act_size(f);
     }
-    UNROLL for (int t = 0; t < n_tok; t++)
-        UNROLL for (int g = 0; g < VECTORS; g++)
+    UNROLL
+    for (int t = 0; t < n_tok; t++) {
+        UNROLL
+        for (int g = 0; g < VECTORS; g++)
             memcpy(at[t] + W * g, &acc[t][g], sizeof acc[t][g]);
+    }
 }
 
 /* isum of the tile i joins isum[][]. */
@@ -276,20 +287,20 @@ TMPL void add_tile(vi isum[TOK][VECTORS], const uint8_t *tile, size_t step,
 {
     const int n = 8 / folds_of(f);
 
-    UNROLL for (int i = 0; i < folds_of(f); i++)
-    {
+    UNROLL
+    for (int i = 0; i < folds_of(f); i++) {
         const uint8_t *scale =
             tile + tile_scale(f) + (has_halves(f) ? ROW16 * (i * n / 4) : 0);
         vi dot[TOK][VECTORS];
 
         chain(dot, tile + ROW16 * i, tile + tile_codes(f), x, step, n * i, n,
               n_tok);
-        UNROLL for (int g = 0; g < VECTORS; g++)
-        {
+        UNROLL
+        for (int g = 0; g < VECTORS; g++) {
             vi s = get(scale + (size_t)g * step);
 
-            UNROLL for (int t = 0; t < n_tok; t++)
-            {
+            UNROLL
+            for (int t = 0; t < n_tok; t++) {
                 if (is_folded(f))
                     isum[t][g] = v_pairs_add(isum[t][g], dot[t][g], s);
                 else
@@ -303,8 +314,9 @@ TMPL vi pairs_sum(const uint8_t *w, const uint8_t *x, int n)
 {
     vi v = v_set(0);
 
-    UNROLL for (int i = 0; i < n; i++) v =
-        v_pairs_add(v, dword_at(x + i * TOK4), get(w + ROW16 * i));
+    UNROLL
+    for (int i = 0; i < n; i++)
+        v = v_pairs_add(v, dword_at(x + i * TOK4), get(w + ROW16 * i));
     return v;
 }
 
@@ -315,21 +327,25 @@ TMPL void run_chunks(const uint8_t *w, size_t step, const uint8_t *x,
     for (int64_t u = 0; u < n_unit; u++) {
         vi isum[TOK][VECTORS];
 
-        UNROLL for (int t = 0; t < n_tok; t++)
-            UNROLL for (int g = 0; g < VECTORS; g++) isum[t][g] =
-                owed_of(f) ? pairs_sum(w + (size_t)g * step + head_owed(f),
-                                       x + act_sums(f) + 4 * t, 4)
-                           : v_set(0);
+        UNROLL
+        for (int t = 0; t < n_tok; t++) {
+            UNROLL
+            for (int g = 0; g < VECTORS; g++)
+                isum[t][g] =
+                    owed_of(f) ? pairs_sum(w + (size_t)g * step + head_owed(f),
+                                           x + act_sums(f) + 4 * t, 4)
+                               : v_set(0);
+        }
 #pragma GCC unroll 1
         for (int i = 0; i < 8; i++)
             add_tile(isum, w + head_bytes(f) + i * tile_size(f), step,
                      x + i * 8 * TOK4, n_tok, f);
-        UNROLL for (int t = 0; t < n_tok; t++)
-        {
+        UNROLL
+        for (int t = 0; t < n_tok; t++) {
             vf d = (vf)dword_at(x + act_d(f) + 4 * t);
 
-            UNROLL for (int g = 0; g < VECTORS; g++)
-            {
+            UNROLL
+            for (int g = 0; g < VECTORS; g++) {
                 const uint8_t *wg = w + (size_t)g * step;
                 vf acc = (vf)load(at[t] + W * g);
 

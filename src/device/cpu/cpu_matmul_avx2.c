@@ -34,7 +34,7 @@ v_dot(vi acc, const vu *code, const int8_t *q, int n, int max)
     const int fit = max < 255 ? INT16_MAX / (2 * 127 * max) : 1;
     __m256i sum = _mm256_setzero_si256();
 
-#pragma GCC unroll 8
+    UNROLL
     for (int i = 0; i < n; i++) {
         sum = _mm256_add_epi16(sum, pair_sums(code[i], q + 4 * i, max));
         if ((i + 1) % fit == 0 || i + 1 == n) {

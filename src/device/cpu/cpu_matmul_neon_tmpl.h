@@ -8,6 +8,8 @@
 #include <arm_neon.h>
 #include <stdint.h>
 
+#include "base/unroll.h"
+
 enum { W = 4, FLOAT_TOK = 4, WIDE_UNSIGNED = 0 };
 
 typedef int32_t vi __attribute__((vector_size(4 * W), may_alias));
@@ -94,7 +96,7 @@ static inline __attribute__((always_inline)) vi
 v_dot(vi acc, const vu *code, const int8_t *q, int n, int max)
 {
     (void)max;
-#pragma GCC unroll 2
+    UNROLL
     for (int i = 0; i < n; i += 4) {
         int8x16_t x = vld1q_s8(q + 4 * i);
         int32x4_t a = (int32x4_t)acc;
@@ -117,7 +119,7 @@ v_dot(vi acc, const vu *code, const int8_t *q, int n, int max)
     int32x4_t wide[2] = {vdupq_n_s32(0), vdupq_n_s32(0)};
     int16x8_t sum[2] = {vdupq_n_s16(0), vdupq_n_s16(0)};
 
-#pragma GCC unroll 8
+    UNROLL
     for (int i = 0; i < n; i++) {
         int8x16_t c = (int8x16_t)code[i];
         int8x16_t x = vreinterpretq_s8_s32(

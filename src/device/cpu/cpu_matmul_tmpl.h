@@ -168,8 +168,8 @@ TMPL void few_tile(const struct few *w, const struct pack_chunk *c, int64_t i,
         sup + rule->sup_bytes + (size_t)i * (size_t)rule->tile_bytes;
 
     fetch(w->s, tile, rule->tile_bytes);
-    UNROLL for (int h = 0; h < HALVES; h++)
-    {
+    UNROLL
+    for (int h = 0; h < HALVES; h++) {
         const uint8_t *low = tile + rule->sub_bytes + 4 * W * h;
         struct scales k = {0};
         vi one = v_set(-bias_of(f));
@@ -180,8 +180,8 @@ TMPL void few_tile(const struct few *w, const struct pack_chunk *c, int64_t i,
         scales_read(&k, sup, tile, h, f);
         bias =
             has_halves(f) ? pair(k.s[0] * one, k.s[1] * one) : pair(one, one);
-        UNROLL for (int t = 0; t < n_tok; t++)
-        {
+        UNROLL
+        for (int t = 0; t < n_tok; t++) {
             const struct q8_block *x = w->x[t] + block;
             vi sum = tile_dot(code, &k, bias, x, f);
 
@@ -207,24 +207,30 @@ TMPL void few_close(const struct few *w, const struct pack_chunk *c,
     const int64_t block = c->k_loc / 32;
     const uint8_t *sup = w->s->panel + c->off;
 
-    UNROLL for (int h = 0; h < HALVES; h++)
-    {
+    UNROLL
+    for (int h = 0; h < HALVES; h++) {
         vi msum[FEW];
         struct scales k = {0};
 
-        UNROLL for (int t = 0; t < n_tok; t++) msum[t] = v_set(0);
+        UNROLL
+        for (int t = 0; t < n_tok; t++)
+            msum[t] = v_set(0);
         for (int64_t i = 0; has_min(f) && i < c->n / 32; i++) {
             scales_read(&k, sup,
                         sup + rule->sup_bytes +
                             (size_t)i * (size_t)rule->tile_bytes,
                         h, f);
-            UNROLL for (int t = 0; t < n_tok; t++) msum[t] +=
-                v_pairs(v_set(load_dword(w->x[t][block + i].sum)), k.m);
+            UNROLL
+            for (int t = 0; t < n_tok; t++)
+                msum[t] +=
+                    v_pairs(v_set(load_dword(w->x[t][block + i].sum)), k.m);
         }
         if (!has_min(f))
             k.d = v_f16(sup + 2 * W * h);
-        UNROLL for (int t = 0; t < n_tok; t++) sums_close(
-            w->acc[t] + W * h, &k, w->x[t][block].d, isum[t][h], msum[t], f);
+        UNROLL
+        for (int t = 0; t < n_tok; t++)
+            sums_close(w->acc[t] + W * h, &k, w->x[t][block].d, isum[t][h],
+                       msum[t], f);
     }
 }
 
@@ -239,11 +245,13 @@ TMPL void few_chunks(const struct few *w, const int n_tok, struct shape f)
 
         if (c->rank != s->rank)
             continue;
-        UNROLL for (int t = 0; t < n_tok; t++)
-            UNROLL for (int h = 0; h < HALVES; h++)
-        {
-            isum[t][h] = v_set(0);
-            acc[t][h] = (vf)load(w->acc[t] + W * h);
+        UNROLL
+        for (int t = 0; t < n_tok; t++) {
+            UNROLL
+            for (int h = 0; h < HALVES; h++) {
+                isum[t][h] = v_set(0);
+                acc[t][h] = (vf)load(w->acc[t] + W * h);
+            }
         }
         for (int64_t k = 0; k < c->n / 32; k++)
             few_tile(w, c, k, isum, acc, n_tok, f);
@@ -251,9 +259,12 @@ TMPL void few_chunks(const struct few *w, const int n_tok, struct shape f)
             few_close(w, c, isum, n_tok, f);
             continue;
         }
-        UNROLL for (int t = 0; t < n_tok; t++)
-            UNROLL for (int h = 0; h < HALVES; h++)
+        UNROLL
+        for (int t = 0; t < n_tok; t++) {
+            UNROLL
+            for (int h = 0; h < HALVES; h++)
                 memcpy(w->acc[t] + W * h, &acc[t][h], sizeof acc[t][h]);
+        }
     }
 }
 
@@ -301,7 +312,7 @@ TMPL void float_block(const struct cpu_panel_job *s, const struct pack_chunk *c,
     const float *x[FLOAT_TOK];
     float nowhere[PACK_ROWS] = {0};
 
-#pragma GCC unroll 8
+    UNROLL
     for (int j = 0; j < n_tok; j++)
         x[j] = (const float *)s->x[first + (j < n ? j : 0)] + c->k_loc;
     for (int64_t k = 0, end; k < c->n; k = end) {
@@ -309,9 +320,9 @@ TMPL void float_block(const struct cpu_panel_job *s, const struct pack_chunk *c,
 
         end = cpu_segment_end(c->k + k) - c->k;
         end = end < c->n ? end : c->n;
-#pragma GCC unroll 8
+        UNROLL
         for (int j = 0; j < n_tok; j++) {
-#pragma GCC unroll 8
+            UNROLL
             for (int h = 0; h < HALVES; h++)
                 sum[j][h] = v_setf(0);
         }
@@ -320,21 +331,21 @@ TMPL void float_block(const struct cpu_panel_job *s, const struct pack_chunk *c,
 
             if (i % 32 == 0)
                 fetch(s, tile, 32 * PACK_ROWS * size);
-#pragma GCC unroll 8
+            UNROLL
             for (int h = 0; h < HALVES; h++)
                 w[h] = float_load(tile + h * W * size, f);
-#pragma GCC unroll 8
+            UNROLL
             for (int j = 0; j < n_tok; j++) {
-#pragma GCC unroll 8
+                UNROLL
                 for (int h = 0; h < HALVES; h++)
                     sum[j][h] = v_fma(w[h], v_setf(x[j][i]), sum[j][h]);
             }
             tile += PACK_ROWS * size;
         }
-#pragma GCC unroll 8
+        UNROLL
         for (int j = 0; j < n_tok; j++) {
             float *at = j < n ? cpu_panel_acc(s, first + j) : nowhere;
-#pragma GCC unroll 8
+            UNROLL
             for (int h = 0; h < HALVES; h++) {
                 vf acc;
 

@@ -21,10 +21,10 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "base/unroll.h"
 #include "device/cpu/cpu_matmul.h"
 
-#define UNROLL _Pragma("GCC unroll 8")
-#define TMPL   static inline __attribute__((always_inline))
+#define TMPL static inline __attribute__((always_inline))
 
 enum { HALVES = PACK_ROWS / W };
 
@@ -120,7 +120,7 @@ TMPL void unpack(vu code[8], const uint8_t *low, const uint8_t *high, vu table,
 {
     const vu flip = (vu)v_set((int32_t)0x80808080u);
 
-#pragma GCC unroll 8
+    UNROLL
     for (int i = 0; i < 8; i++) {
         code[i] = plane_dword(low, f.low_bits, i, 0);
         if (f.high_bits > 0)
