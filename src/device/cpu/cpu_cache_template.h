@@ -6,6 +6,7 @@
 #ifndef DEVICE_CPU_CPU_CACHE_TEMPLATE_H
 #define DEVICE_CPU_CPU_CACHE_TEMPLATE_H
 
+#include "base/unroll.h"
 #include "device/cpu/cpu_elementwise_template.h"
 
 enum { Q8_SIZE = 32 }; /* values a block of q8_0 */
@@ -258,16 +259,16 @@ LANES_INLINE void chain(enum kind kind, int n_row, int n_vec,
     lanes s[CHAIN_ROWS][CHAIN_VECS];
 
     if (p->from_zero) {
-#pragma GCC unroll 6
+        UNROLL
         for (int r = 0; r < n_row; r++) {
-#pragma GCC unroll 8
+            UNROLL
             for (int v = 0; v < n_vec; v++)
                 s[r][v] = lanes_set(0);
         }
     } else {
-#pragma GCC unroll 6
+        UNROLL
         for (int r = 0; r < n_row; r++) {
-#pragma GCC unroll 8
+            UNROLL
             for (int v = 0; v < n_vec; v++)
                 s[r][v] = lanes_load(c + r * p->ldc + v * LANES);
         }
@@ -277,21 +278,21 @@ LANES_INLINE void chain(enum kind kind, int n_row, int n_vec,
 
         if (kind != KIND_F32)
             operand_prefetch(kind, &b, i, col, n_vec);
-#pragma GCC unroll 8
+        UNROLL
         for (int v = 0; v < n_vec; v++)
             x[v] = operand_load(kind, &b, i, col + v * LANES);
-#pragma GCC unroll 6
+        UNROLL
         for (int r = 0; r < n_row; r++) {
             lanes y = lanes_set(a[r * p->lda + i]);
 
-#pragma GCC unroll 8
+            UNROLL
             for (int v = 0; v < n_vec; v++)
                 s[r][v] = lanes_fma(y, x[v], s[r][v]);
         }
     }
-#pragma GCC unroll 6
+    UNROLL
     for (int r = 0; r < n_row; r++) {
-#pragma GCC unroll 8
+        UNROLL
         for (int v = 0; v < n_vec; v++)
             lanes_store(c + r * p->ldc + v * LANES, s[r][v]);
     }
@@ -312,7 +313,7 @@ LANES_INLINE int chain_columns(enum kind kind, int n_row, int most,
 {
     int64_t i = p->first;
 
-#pragma GCC unroll 4
+    UNROLL
     for (int n_vec = most; n_vec > 0; n_vec /= 2) {
         for (; i + n_vec * LANES <= p->end; i += n_vec * LANES)
             chain(kind, n_row, n_vec, p, row, i);

@@ -35,7 +35,8 @@ struct cpu_gemm {
     /* Units first .. first + n - 1 of a packed panel. */
     void (*unpack)(void *dst, const struct pack *p, const uint8_t *panel,
                    int64_t first, int64_t n);
-    /* All units of n rows of activations, n <= tok; the others are zeros. */
+    /* All units of n rows of activations, 1 <= n <= tok; the others are the
+     * first one again. */
     void (*arrange)(void *dst, const struct pack *p, const void *const *x,
                     int n);
     /* acc[j][0 .. GEMM_WIDTH - 1] += n_unit units of a block times row j of

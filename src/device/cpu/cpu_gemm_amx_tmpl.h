@@ -35,18 +35,13 @@ enum {
     CHUNK_PASS = 1
 };
 
+#include "device/cpu/cpu_gemm_units_tmpl.h"
+
 typedef int8_t vb __attribute__((vector_size(64), may_alias));
 typedef int16_t vh __attribute__((vector_size(64), may_alias));
 typedef uint16_t vuh __attribute__((vector_size(64), may_alias));
 
-#define UNROLL16 _Pragma("GCC unroll 16")
-
 /* ---- shapes -------------------------------------------------------------- */
-
-TMPL bool has_chunks(struct shape f)
-{
-    return f.sup != PACK_SUP_NONE;
-}
 
 TMPL int planes_of(struct shape f)
 {
@@ -63,18 +58,12 @@ TMPL int owed_of(struct shape f)
     return has_chunks(f) && planes_of(f) == 1 && f.bias != 0 ? 1 : 0;
 }
 
-TMPL bool has_half_min(struct shape f)
-{
-    return f.sub == PACK_SUB_U8X2_MIN;
-}
-
 /* An unpacked unit of a panel: head, then codes, all of 16 rows.
  *
  *   tiles    float d, [float m]; int8 c[8][64]
  *   chunks   float d, [float -dmin], [int16 pairs M, of two tiles [4] or of two
  *            halves [8]]; int8 plane[planes][8 tiles][8][64] */
 enum {
-    ROW16 = 64,             /* bytes of 16 dwords */
     TILE_BYTES = 8 * ROW16, /* a plane of a tile */
     PLANE_BYTES = 8 * TILE_BYTES,
     PRODUCT_BYTES = 16 * ROW16, /* what a product over 64 values reads */
@@ -112,16 +101,6 @@ TMPL int act_at(int row, int tile, struct shape f)
            row % TILE_ROWS * 64 + tile % 2 * 32;
 }
 
-TMPL int act_d(struct shape f)
-{
-    return TOK * (has_chunks(f) ? 256 : 32);
-}
-
-TMPL int act_sums(struct shape f)
-{
-    return act_d(f) + 4 * TOK;
-}
-
 /* Bytes of a row's sums. */
 TMPL int sums_size(struct shape f)
 {
@@ -137,11 +116,6 @@ TMPL int act_size(struct shape f)
 
 /* ---- unpacking ----------------------------------------------------------- */
 
-TMPL void put(void *dst, vi v)
-{
-    memcpy(dst, &v, sizeof v);
-}
-
 /* The even bytes of a and b, the latter at odd places. */
 TMPL vi weave_bytes(vh a, vh b)
 {
@@ -149,13 +123,13 @@ TMPL vi weave_bytes(vh a, vh b)
 }
 
 /* The codes of a tile; of a chunk's, its part of each plane. */
-TMPL void unpack_tile(uint8_t *dst, const uint8_t *low, const struct scales *w,
-                      vu table, struct shape f)
+TMPL void unpack_planes(uint8_t *dst, const uint8_t *low,
+                        const struct scales *w, vu table, struct shape f)
 {
     vu code[8];
 
     unpack(code, low, low + 64 * f.low_bits, table, f);
-#pragma GCC unroll 8
+    UNROLL
     for (int i = 0; i < 8; i++, dst += ROW16) {
         vh c = (vh)code[i], s, even, odd;
 
@@ -193,82 +167,37 @@ TMPL void unpack_minima(uint8_t *head, const struct scales *w, int i,
         put(m, (vi)load(m) | (vi)((vu)w->m << 16));
 }
 
-TMPL void gemm_unpack(uint8_t *dst, const struct pack *p, const uint8_t *panel,
-                      int64_t first, int64_t n, struct shape f)
+TMPL void unpack_tile(uint8_t *unit, int i, int h, const uint8_t *low,
+                      const struct scales *w, vu table, struct shape f)
 {
-    const struct pack_rule *rule = p->rule;
-    vu table = f.table ? v_table(rule->table) : (vu)v_set(0);
-
-    for (int64_t u = first; u < first + n; u++, dst += unit_size(f)) {
-        const uint8_t *sup =
-            panel + (has_chunks(f) ? p->chunk[u].off
-                                   : (size_t)u * (size_t)rule->tile_bytes);
-        const uint8_t *tile = sup + rule->sup_bytes;
-        int n_tile = has_chunks(f) ? p->chunk[u].n / 32 : 1;
-        struct scales w = {0};
-
-        if (has_chunks(f) && n_tile < 8)
-            memset(dst, 0, (size_t)unit_size(f));
-        for (int i = 0; i < n_tile; i++, tile += rule->tile_bytes) {
-            scales_read(&w, sup, tile, 0, f);
-            unpack_tile(dst + head_bytes(f) + i * TILE_BYTES,
-                        tile + rule->sub_bytes, &w, table, f);
-            if (has_chunks(f) && has_min(f))
-                unpack_minima(dst, &w, i, f);
-            __builtin_prefetch(tile + 2048);
-            __builtin_prefetch(tile + 2048 + 64);
-            __builtin_prefetch(tile + 2048 + 128);
-            __builtin_prefetch(tile + 2048 + 192);
-        }
-        put(dst, (vi)w.d);
-        if (has_min(f))
-            put(dst + ROW16, (vi)w.dmin);
-    }
+    (void)h; /* 0: a vector is all rows */
+    unpack_planes(unit + head_bytes(f) + i * TILE_BYTES, low, w, table, f);
+    if (has_chunks(f) && has_min(f))
+        unpack_minima(unit, w, i, f);
 }
 
 /* ---- activations --------------------------------------------------------- */
 
-/* Row t of the unit. */
-TMPL void arrange_row(uint8_t *unit, const struct q8_block *x, int t,
-                      int n_tile, struct shape f)
+TMPL void deal_tile(uint8_t *unit, const struct q8_block *const x[TOK],
+                    int64_t block, int i, struct shape f)
 {
-    uint8_t *sums = unit + act_sums(f) + t * sums_size(f);
-    int32_t all = 0;
+    for (int t = 0; t < TOK; t++) {
+        uint8_t *sums = unit + act_sums(f) + t * sums_size(f);
+        int32_t all = x[t][block].sum[0] + x[t][block].sum[1];
+        int16_t both = (int16_t)all;
+        float sum = both;
 
-    memcpy(unit + act_d(f) + 4 * t, &x->d, sizeof x->d);
-    for (int i = 0; i < n_tile; i++) {
-        int16_t both = (int16_t)(x[i].sum[0] + x[i].sum[1]);
-
-        memcpy(unit + act_at(t, i, f), x[i].q, sizeof x[i].q);
-        all += both;
-        if (has_chunks(f) && has_half_min(f))
-            memcpy(sums + 4 * i, x[i].sum, sizeof x[i].sum);
-        else if (has_chunks(f) && has_min(f))
+        memcpy(unit + act_at(t, i, f), x[t][block].q, sizeof x[t][block].q);
+        if (!has_chunks(f) && has_min(f))
+            memcpy(sums, &sum, sizeof sum);
+        else if (has_half_min(f))
+            memcpy(sums + 4 * i, x[t][block].sum, sizeof x[t][block].sum);
+        else if (has_min(f))
             memcpy(sums + 2 * i, &both, sizeof both);
-    }
-    if (!has_chunks(f) && has_min(f)) {
-        float sum = (float)all;
-
-        memcpy(sums, &sum, sizeof sum);
-    }
-    if (owed_of(f) != 0)
-        memcpy(sums, &all, sizeof all);
-}
-
-TMPL void gemm_deal(uint8_t *dst, const struct pack *p, const void *const *x,
-                    int n, struct shape f)
-{
-    int64_t n_unit = gemm_units(p);
-
-    for (int64_t u = 0; u < n_unit; u++, dst += act_size(f)) {
-        int64_t block = has_chunks(f) ? p->chunk[u].k_loc / 32 : u;
-        int n_tile = has_chunks(f) ? p->chunk[u].n / 32 : 1;
-
-        if (n < TOK || (has_chunks(f) && n_tile < 8))
-            memset(dst, 0, (size_t)act_size(f));
-        for (int t = 0; t < n; t++)
-            arrange_row(dst, (const struct q8_block *)x[t] + block, t, n_tile,
-                        f);
+        if (owed_of(f) != 0) {
+            all += i > 0 ? load_dword(sums) : 0;
+            memcpy(sums, &all, sizeof all);
+        }
     }
 }
 
@@ -310,9 +239,10 @@ TMPL void take_chunk(float *acc, const uint8_t *panel, const uint8_t *x,
     if (has_min(f)) {
         vi msum = v_set(0);
 
-        UNROLL for (int i = 0; i < sums_size(f) / 4; i++) msum =
-            v_pairs_add(msum, v_set(load_dword(sums + 4 * i)),
-                        (vi)load(panel + head_m(f) + ROW16 * i));
+        UNROLL
+        for (int i = 0; i < sums_size(f) / 4; i++)
+            msum = v_pairs_add(msum, v_set(load_dword(sums + 4 * i)),
+                               (vi)load(panel + head_m(f) + ROW16 * i));
         sum = v_fma((vf)load(panel + ROW16) * d, v_int_f(msum), sum);
     }
     put(acc, (vi)sum);
@@ -414,8 +344,8 @@ TMPL void run_chunks(const uint8_t *w, size_t stride, const uint8_t *x,
 TMPL void take_tile(vf acc[TILE_ROWS], int32_t sum[TILE_ROWS][PACK_ROWS],
                     const uint8_t *w, const uint8_t *x_d, struct shape f)
 {
-    UNROLL16 for (int t = 0; t < TILE_ROWS; t++)
-    {
+    UNROLL
+    for (int t = 0; t < TILE_ROWS; t++) {
         vf d = float_at(x_d + 4 * t);
 
         acc[t] = v_fma((vf)load(w) * d, v_int_f((vi)load(sum[t])), acc[t]);
@@ -432,7 +362,9 @@ TMPL void run_tiles(const uint8_t *w, const uint8_t *x, const uint8_t *x_d,
     _Alignas(64) int32_t sum[2][TILE_ROWS][PACK_ROWS];
     vf acc[TILE_ROWS];
 
-    UNROLL16 for (int t = 0; t < TILE_ROWS; t++) acc[t] = (vf)load(at[t]);
+    UNROLL
+    for (int t = 0; t < TILE_ROWS; t++)
+        acc[t] = (vf)load(at[t]);
     for (int64_t u = 0; u < n_unit; u++) {
         if (u % 2 == 0) {
             tile_zero(0);
@@ -456,7 +388,9 @@ TMPL void run_tiles(const uint8_t *w, const uint8_t *x, const uint8_t *x_d,
     }
     take_tile(acc, sum[(n_unit - 1) % 2], w - unit_size(f), x_d - act_size(f),
               f);
-    UNROLL16 for (int t = 0; t < TILE_ROWS; t++) put(at[t], (vi)acc[t]);
+    UNROLL
+    for (int t = 0; t < TILE_ROWS; t++)
+        put(at[t], (vi)acc[t]);
 }
 
 /* ---- all rows ------------------------------------------------------------ */

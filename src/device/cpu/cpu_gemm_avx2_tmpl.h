@@ -11,19 +11,11 @@
  *
  * All of it is exact, so it is the sum that cpu_matmul.h defines. */
 
+#include "device/cpu/cpu_gemm_units_tmpl.h"
+
 enum { TILE_PASS = 16, CHUNK_PASS = 2 };
 
 /* ---- shapes -------------------------------------------------------------- */
-
-TMPL bool has_chunks(struct shape f)
-{
-    return f.sup != PACK_SUP_NONE;
-}
-
-TMPL int tiles_of(struct shape f)
-{
-    return has_chunks(f) ? 8 : 1;
-}
 
 /* Dwords of codes whose products are added in 16 bits. */
 TMPL int fit_of(struct shape f)
@@ -42,8 +34,6 @@ TMPL int fit_of(struct shape f)
  *       [int16 pairs (M0, M1)], int8 c[8][64]
  *
  * What a format has one of for all tiles, S = 1 and M = 1, is not stored. */
-enum { ROW16 = 64 }; /* bytes of 16 dwords */
-
 TMPL int head_bytes(struct shape f)
 {
     return ROW16 * (has_min(f) || has_two_d(f) ? 2 : 1);
@@ -76,18 +66,6 @@ TMPL int unit_size(struct shape f)
 
 /* A unit of arranged activations: int8 x[tiles][8][TOK][4]; float d[TOK];
  * int16 sums of halves [tiles][TOK][2]. */
-enum { TOK4 = 4 * TOK };
-
-TMPL int act_d(struct shape f)
-{
-    return tiles_of(f) * 8 * TOK4;
-}
-
-TMPL int act_sums(struct shape f)
-{
-    return act_d(f) + TOK4;
-}
-
 TMPL int act_size(struct shape f)
 {
     return act_sums(f) + tiles_of(f) * TOK4;
@@ -95,23 +73,16 @@ TMPL int act_size(struct shape f)
 
 /* ---- unpacking ----------------------------------------------------------- */
 
-TMPL void put(uint8_t *dst, vi v)
+TMPL void unpack_tile(uint8_t *unit, int i, int h, const uint8_t *low,
+                      const struct scales *w, vu table, struct shape f)
 {
-    memcpy(dst, &v, sizeof v);
-}
-
-/* Rows W * h and on of a tile. */
-TMPL void unpack_half(uint8_t *dst, const uint8_t *low, const struct scales *w,
-                      int h, vu table, struct shape f)
-{
+    uint8_t *dst = unit + head_bytes(f) + i * tile_size(f) + 4 * W * h;
     vi minus = v_set(-bias_of(f));
     vu code[8];
 
-    low += 4 * W * h;
-    dst += 4 * W * h;
     unpack(code, low, low + 64 * f.low_bits, table, f);
-    for (int i = 0; i < 8; i++)
-        put(dst + tile_codes(f) + ROW16 * i, (vi)code[i]);
+    for (int j = 0; j < 8; j++)
+        put(dst + tile_codes(f) + ROW16 * j, (vi)code[j]);
     if (!has_chunks(f))
         return;
     put(dst, pair(w->s[0], w->s[0]));
@@ -124,73 +95,21 @@ TMPL void unpack_half(uint8_t *dst, const uint8_t *low, const struct scales *w,
         put(dst + tile_m(f), w->m);
 }
 
-TMPL void gemm_unpack(uint8_t *dst, const struct pack *p, const uint8_t *panel,
-                      int64_t first, int64_t n, struct shape f)
-{
-    const struct pack_rule *rule = p->rule;
-    vu table = f.table ? v_table(rule->table) : (vu)v_set(0);
-
-    for (int64_t u = first; u < first + n; u++, dst += unit_size(f)) {
-        const uint8_t *sup =
-            panel + (has_chunks(f) ? p->chunk[u].off
-                                   : (size_t)u * (size_t)rule->tile_bytes);
-        const uint8_t *tile = sup + rule->sup_bytes;
-        int n_tile = has_chunks(f) ? p->chunk[u].n / 32 : 1;
-
-        if (n_tile < tiles_of(f))
-            memset(dst, 0, (size_t)unit_size(f));
-        for (int i = 0; i < n_tile; i++, tile += rule->tile_bytes)
-            for (int h = 0; h < HALVES; h++) {
-                struct scales w = {0};
-
-                scales_read(&w, sup, tile, h, f);
-                unpack_half(dst + head_bytes(f) + i * tile_size(f),
-                            tile + rule->sub_bytes, &w, h, table, f);
-                put(dst + 4 * W * h, (vi)w.d);
-                if (has_min(f))
-                    put(dst + ROW16 + 4 * W * h, (vi)w.dmin);
-                if (has_two_d(f))
-                    put(dst + ROW16 + 4 * W * h, (vi)w.d1);
-            }
-    }
-}
-
 /* ---- activations --------------------------------------------------------- */
 
-TMPL void gemm_deal(uint8_t *dst, const struct pack *p, const void *const *x,
-                    int n, struct shape f)
+TMPL void deal_tile(uint8_t *unit, const struct q8_block *const x[TOK],
+                    int64_t block, int i, struct shape f)
 {
-    static const struct q8_block none;
-    int64_t n_unit = gemm_units(p);
+    __m256i q[TOK];
 
-    for (int64_t u = 0; u < n_unit; u++, dst += act_size(f)) {
-        int64_t block = has_chunks(f) ? p->chunk[u].k_loc / 32 : u;
-        int n_tile = has_chunks(f) ? p->chunk[u].n / 32 : 1;
-
-        if (n_tile < tiles_of(f))
-            memset(dst, 0, (size_t)act_size(f));
-        for (int i = 0; i < n_tile; i++) {
-            const struct q8_block *b[TOK];
-            __m256i q[TOK];
-
-            for (int t = 0; t < TOK; t++) {
-                b[t] =
-                    t < n ? (const struct q8_block *)x[t] + block + i : &none;
-                memcpy(dst + act_sums(f) + i * TOK4 + 4 * t, b[t]->sum, 4);
-                memcpy(dst + act_d(f) + 4 * t, &b[t]->d, 4);
-                q[t] = _mm256_loadu_si256((const __m256i *)b[t]->q);
-            }
-            deal_dwords(dst + 8 * i * TOK4, q);
-        }
+    for (int t = 0; t < TOK; t++) {
+        memcpy(unit + act_sums(f) + i * TOK4 + 4 * t, x[t][block].sum, 4);
+        q[t] = _mm256_loadu_si256((const __m256i *)x[t][block].q);
     }
+    deal_dwords(unit + i * 8 * TOK4, q);
 }
 
 /* ---- products ------------------------------------------------------------ */
-
-TMPL vi get(const uint8_t *p)
-{
-    return (vi)load(p);
-}
 
 /* isum[t] += the products of dwords first .. first + n - 1 of half a panel's
  * tile, times the scale. */
@@ -199,13 +118,13 @@ TMPL void add_fold(vi isum[TOK], const uint8_t *codes, const uint8_t *x,
 {
     __m256i sum[TOK];
 
-    UNROLL for (int i = first; i < first + n; i++)
-    {
+    UNROLL
+    for (int i = first; i < first + n; i++) {
         const __m256i c = (__m256i)get(codes + ROW16 * i);
         const __m256i size = _mm256_abs_epi8(c);
 
-        UNROLL for (int t = 0; t < n_tok; t++)
-        {
+        UNROLL
+        for (int t = 0; t < n_tok; t++) {
             __m256i v = _mm256_set1_epi32(load_dword(x + i * TOK4 + 4 * t));
 
             v = is_wide(f) ? _mm256_maddubs_epi16(size, _mm256_sign_epi8(v, c))
@@ -215,8 +134,9 @@ TMPL void add_fold(vi isum[TOK], const uint8_t *codes, const uint8_t *x,
             __asm__("" : "+x"(sum[t]));
         }
     }
-    UNROLL for (int t = 0; t < n_tok; t++) isum[t] +=
-        v_pairs((vi)sum[t], scale);
+    UNROLL
+    for (int t = 0; t < n_tok; t++)
+        isum[t] += v_pairs((vi)sum[t], scale);
 }
 
 /* Rows W * h and on of a panel, whose unpacked units begin at w, and so many of
@@ -227,18 +147,22 @@ TMPL void run_half(const uint8_t *w, const uint8_t *x, float *const *at,
     const int fit = fit_of(f);
     vf acc[TOK];
 
-    UNROLL for (int t = 0; t < n_tok; t++) acc[t] = (vf)load(at[t]);
+    UNROLL
+    for (int t = 0; t < n_tok; t++)
+        acc[t] = (vf)load(at[t]);
     for (int64_t u = 0; u < n_unit; u++) {
         vi isum[TOK], msum[TOK]; /* msum: or the second half's isum */
 
-        UNROLL for (int t = 0; t < n_tok; t++) isum[t] = msum[t] = v_set(0);
+        UNROLL
+        for (int t = 0; t < n_tok; t++)
+            isum[t] = msum[t] = v_set(0);
 #pragma GCC unroll 1
         for (int i = 0; i < tiles_of(f); i++) {
             const uint8_t *tile = w + head_bytes(f) + i * tile_size(f);
             const uint8_t *sums = x + act_sums(f) + i * TOK4;
 
-            UNROLL for (int k = 0; k < 8; k += fit)
-            {
+            UNROLL
+            for (int k = 0; k < 8; k += fit) {
                 vi scale = v_set(0x00010001);
 
                 if (has_chunks(f))
@@ -247,8 +171,8 @@ TMPL void run_half(const uint8_t *w, const uint8_t *x, float *const *at,
                          tile + tile_codes(f), x + i * 8 * TOK4, scale, k, fit,
                          n_tok, f);
             }
-            UNROLL for (int t = 0; t < n_tok; t++)
-            {
+            UNROLL
+            for (int t = 0; t < n_tok; t++) {
                 vi s = v_set(load_dword(sums + 4 * t));
                 vi minus = v_set(-bias_of(f));
 
@@ -261,8 +185,8 @@ TMPL void run_half(const uint8_t *w, const uint8_t *x, float *const *at,
                                                         : v_set(0x00010001));
             }
         }
-        UNROLL for (int t = 0; t < n_tok; t++)
-        {
+        UNROLL
+        for (int t = 0; t < n_tok; t++) {
             vf d = (vf)v_set(load_dword(x + act_d(f) + 4 * t));
 
             acc[t] = v_fma((vf)get(w) * d, v_int_f(isum[t]), acc[t]);
@@ -273,7 +197,8 @@ TMPL void run_half(const uint8_t *w, const uint8_t *x, float *const *at,
         w += unit_size(f);
         x += act_size(f);
     }
-    UNROLL for (int t = 0; t < n_tok; t++)
+    UNROLL
+    for (int t = 0; t < n_tok; t++)
         memcpy(at[t], &acc[t], sizeof acc[t]);
 }
 

@@ -76,7 +76,6 @@ TMPL void segments_unpack(uint8_t *dst, const struct pack *p,
 static void segments_deal(void *dst, const struct pack *p, const void *const *x,
                           int n)
 {
-    static const float none[Q8_CHUNK];
     int64_t n_unit = gemm_units(p);
     float *to = dst;
 
@@ -86,10 +85,12 @@ static void segments_deal(void *dst, const struct pack *p, const void *const *x,
         const float *from[SEGMENT_TOK];
 
         for (int t = 0; t < SEGMENT_TOK; t++)
-            from[t] = t < n ? (const float *)x[t] + k : none;
-        for (int64_t i = 0; i < s.n; i++)
-            UNROLL for (int t = 0; t < SEGMENT_TOK; t++)
+            from[t] = (const float *)x[t < n ? t : 0] + k;
+        for (int64_t i = 0; i < s.n; i++) {
+            UNROLL
+            for (int t = 0; t < SEGMENT_TOK; t++)
                 to[i * SEGMENT_TOK + t] = from[t][i];
+        }
         memset(to + s.n * SEGMENT_TOK, 0,
                (size_t)((Q8_CHUNK - s.n) * SEGMENT_TOK) * sizeof(float));
     }
@@ -103,28 +104,31 @@ TMPL void run_segments(const uint8_t *w, size_t step, const float *x,
     for (int64_t u = 0; u < n_unit; u++) {
         vf sum[SEGMENT_TOK][2];
 
-        UNROLL for (int t = 0; t < n_tok; t++) sum[t][0] = sum[t][1] =
-            v_setf(0);
+        UNROLL
+        for (int t = 0; t < n_tok; t++)
+            sum[t][0] = sum[t][1] = v_setf(0);
 #pragma GCC unroll 4
         for (int i = 0; i < Q8_CHUNK; i++) {
             const vf w0 = (vf)load(w + 64 * i);
             const vf w1 = (vf)load(w + 64 * i + step);
 
-            UNROLL for (int t = 0; t < n_tok; t++)
-            {
+            UNROLL
+            for (int t = 0; t < n_tok; t++) {
                 const vf v = v_setf(x[i * SEGMENT_TOK + t]);
 
                 sum[t][0] = v_fma(w0, v, sum[t][0]);
                 sum[t][1] = v_fma(w1, v, sum[t][1]);
             }
         }
-        UNROLL for (int t = 0; t < n_tok; t++)
-            UNROLL for (int g = 0; g < 2; g++)
-        {
-            float *acc = at[t] + W * g;
-            vf v = (vf)load(acc) + sum[t][g];
+        UNROLL
+        for (int t = 0; t < n_tok; t++) {
+            UNROLL
+            for (int g = 0; g < 2; g++) {
+                float *acc = at[t] + W * g;
+                vf v = (vf)load(acc) + sum[t][g];
 
-            memcpy(acc, &v, sizeof v);
+                memcpy(acc, &v, sizeof v);
+            }
         }
         w += SEGMENT_WEIGHTS;
         x += Q8_CHUNK * SEGMENT_TOK;

@@ -1,10 +1,85 @@
-/* gemm_table, struct cpu_gemm by format: the formats of SHAPES with the
- * gemm_unpack, gemm_deal, gemm_products, unit_size and act_size of the
- * cpu_gemm_*_tmpl.h that includes this at its end, and its TOK and
- * MIN_ROWS as .tok and .min_rows. GEMM_STATE, if defined, sets .begin and .end;
- * GEMM_TWO_D(X), if defined, is empty where formats of SHAPES_TWO_D go by jobs.
+/* gemm_table, struct cpu_gemm by format. Included at the end of each
+ * cpu_gemm_*_tmpl.h, which defines
+ *
+ *   TOK, MIN_ROWS          .tok and .min_rows
+ *   TILE_PASS, CHUNK_PASS  .pass of formats without and with super-blocks
+ *   unit_size, act_size    bytes of a panel's unit, and of arranged activations
+ *   unpack_tile            rows W * h and on of tile i of a unit, from the
+ *                          scales and the low plane of them; `float d, [float
+ *                          dmin, or d of the second half]`, which each unit
+ *                          begins with, aside
+ *   deal_tile              tile i of a unit of TOK rows of activations, which
+ *                          is a block of each, `d` aside
+ *   gemm_products          .run
+ *   GEMM_STATE             .begin and .end, where there are any
+ *   GEMM_TWO_D(X)          nothing, where formats of SHAPES_TWO_D go by jobs
+ *
  * Float formats come from cpu_gemm_float_tmpl.h. */
 #include "device/cpu/cpu_gemm_float_tmpl.h"
+
+/* ---- weights ------------------------------------------------------------- */
+
+TMPL void gemm_unpack(uint8_t *dst, const struct pack *p, const uint8_t *panel,
+                      int64_t first, int64_t n, struct shape f)
+{
+    const struct pack_rule *rule = p->rule;
+    const vu table = table_of(rule, f);
+    const size_t pass = has_chunks(f) ? CHUNK_PASS : TILE_PASS;
+    const size_t unit =
+        (size_t)(rule->sup_bytes + tiles_of(f) * rule->tile_bytes);
+    const size_t ahead =
+        n < (int64_t)pass ? GEMM_PANELS * p->panel_bytes : pass * unit;
+
+    for (int64_t u = first; u < first + n; u++, dst += unit_size(f)) {
+        const struct gemm_unit at = gemm_unit_at(p, u, f);
+        const uint8_t *sup = panel + at.off;
+        const uint8_t *tile = sup + rule->sup_bytes;
+
+        if (at.n_tile < tiles_of(f))
+            memset(dst, 0, (size_t)unit_size(f));
+        for (int i = 0; i < at.n_tile; i++, tile += rule->tile_bytes) {
+            UNROLL
+            for (int h = 0; h < HALVES; h++) {
+                struct scales w = {0};
+
+                scales_read(&w, sup, tile, h, f);
+                unpack_tile(dst, i, h, tile + rule->sub_bytes + 4 * W * h, &w,
+                            table, f);
+                put(dst + 4 * W * h, (vi)w.d);
+                if (has_min(f))
+                    put(dst + ROW16 + 4 * W * h, (vi)w.dmin);
+                if (has_two_d(f))
+                    put(dst + ROW16 + 4 * W * h, (vi)w.d1);
+            }
+            /* What comes next, this panel's next pass or the next block,
+             * arrives while this is multiplied. */
+            for (int b = 0; b < rule->tile_bytes; b += 64)
+                __builtin_prefetch(tile + ahead + b, 0, 2);
+        }
+    }
+}
+
+/* ---- activations --------------------------------------------------------- */
+
+TMPL void gemm_deal(uint8_t *dst, const struct pack *p, const void *const *x,
+                    int n, struct shape f)
+{
+    const struct q8_block *row[TOK];
+    int64_t n_unit = gemm_units(p);
+
+    for (int t = 0; t < TOK; t++)
+        row[t] = x[t < n ? t : 0];
+    for (int64_t u = 0; u < n_unit; u++, dst += act_size(f)) {
+        const struct gemm_unit at = gemm_unit_at(p, u, f);
+
+        if (at.n_tile < tiles_of(f))
+            memset(dst, 0, (size_t)act_size(f));
+        for (int t = 0; t < TOK; t++)
+            memcpy(dst + act_d(f) + 4 * t, &row[t][at.block].d, 4);
+        for (int i = 0; i < at.n_tile; i++)
+            deal_tile(dst, row, at.block + i, i, f);
+    }
+}
 
 /* ---- the formats --------------------------------------------------------- */
 
@@ -14,36 +89,28 @@
     };                                                                         \
     static size_t weight_bytes_##name(void)                                    \
     {                                                                          \
-        return (size_t)unit_size((struct shape){                               \
-            low, high, bias, table, PACK_SUB_##sub, PACK_SUP_##sup});          \
+        return (size_t)unit_size(shape_##name);                                \
     }                                                                          \
     static size_t act_bytes_##name(void)                                       \
     {                                                                          \
-        return (size_t)act_size((struct shape){                                \
-            low, high, bias, table, PACK_SUB_##sub, PACK_SUP_##sup});          \
+        return (size_t)act_size(shape_##name);                                 \
     }                                                                          \
     static void unpack_##name(void *dst, const struct pack *p,                 \
                               const uint8_t *panel, int64_t first, int64_t n)  \
     {                                                                          \
-        gemm_unpack(dst, p, panel, first, n,                                   \
-                    (struct shape){low, high, bias, table, PACK_SUB_##sub,     \
-                                   PACK_SUP_##sup});                           \
+        gemm_unpack(dst, p, panel, first, n, shape_##name);                    \
     }                                                                          \
     static void arrange_##name(void *dst, const struct pack *p,                \
                                const void *const *x, int n)                    \
     {                                                                          \
-        gemm_deal(dst, p, x, n,                                                \
-                  (struct shape){low, high, bias, table, PACK_SUB_##sub,       \
-                                 PACK_SUP_##sup});                             \
+        gemm_deal(dst, p, x, n, shape_##name);                                 \
     }                                                                          \
     static void run_##name(const void *weight, size_t stride, const void *act, \
                            size_t act_step, float *const *acc, int64_t n_row,  \
                            int64_t n_unit, bool fresh)                         \
     {                                                                          \
         gemm_products(weight, stride, act, act_step, acc, n_row, n_unit,       \
-                      fresh,                                                   \
-                      (struct shape){low, high, bias, table, PACK_SUB_##sub,   \
-                                     PACK_SUP_##sup});                         \
+                      fresh, shape_##name);                                    \
     }
 #ifndef GEMM_TWO_D
 #define GEMM_TWO_D(X) SHAPES_TWO_D(X)

@@ -12,17 +12,9 @@
 /* MIN_ROWS is a guess: not measured. */
 enum { TOK = 4, MIN_ROWS = 16, TILE_PASS = 16, CHUNK_PASS = 2 };
 
+#include "device/cpu/cpu_gemm_units_tmpl.h"
+
 /* ---- shapes -------------------------------------------------------------- */
-
-TMPL bool has_chunks(struct shape f)
-{
-    return f.sup != PACK_SUP_NONE;
-}
-
-TMPL int tiles_of(struct shape f)
-{
-    return has_chunks(f) ? 8 : 1;
-}
 
 /* An unpacked unit of a panel, all of 16 rows:
  *
@@ -32,8 +24,6 @@ TMPL int tiles_of(struct shape f)
  * What a format has one of for all tiles, S = 1 and M = 1, is not stored.
  * Levels: a tile's dwords [8][16 rows] for SDOT, its values [4][16 rows][8] for
  * SMMLA. */
-enum { ROW16 = 64 }; /* bytes of 16 dwords */
-
 TMPL int head_bytes(struct shape f)
 {
     return ROW16 * (has_min(f) || has_two_d(f) ? 2 : 1);
@@ -62,18 +52,6 @@ TMPL int unit_size(struct shape f)
 /* A unit of arranged activations: int8 x[tiles][128], a tile's dwords [8][TOK]
  * for SDOT, its values [4][TOK][8] for SMMLA; float d[TOK]; int16 sums of
  * halves [tiles][TOK][2]. */
-enum { TOK4 = 4 * TOK };
-
-TMPL int act_d(struct shape f)
-{
-    return tiles_of(f) * 8 * TOK4;
-}
-
-TMPL int act_sums(struct shape f)
-{
-    return act_d(f) + TOK4;
-}
-
 TMPL int act_size(struct shape f)
 {
     return act_sums(f) + tiles_of(f) * TOK4;
@@ -98,11 +76,12 @@ TMPL void put_levels(uint8_t *levels, const vu code[2], int h, int i)
 }
 
 /* 32 values of each of four rows to their places. */
-TMPL void deal_tile(uint8_t *dst, const struct q8_block *const b[TOK])
+TMPL void deal_values(uint8_t *dst, const struct q8_block *const x[TOK],
+                      int64_t block)
 {
     for (int i = 0; i < 4; i++)
         for (int t = 0; t < TOK; t++)
-            memcpy(dst + 8 * (TOK * i + t), b[t]->q + 8 * i, 8);
+            memcpy(dst + 8 * (TOK * i + t), x[t][block].q + 8 * i, 8);
 }
 
 /* dot[t][h] = the products of dwords first .. first + n - 1 of a tile. */
@@ -111,28 +90,36 @@ TMPL void dots(int32x4_t dot[TOK][ROWS], const uint8_t *levels,
 {
     int32x4_t sum[2 * ROWS][TOK / 2]; /* of two rows by two */
 
-    UNROLL for (int r = 0; r < 2 * ROWS; r++)
-        UNROLL for (int p = 0; p < TOK / 2; p++) sum[r][p] = vdupq_n_s32(0);
-    UNROLL for (int i = first / 2; i < (first + n) / 2; i++)
-    {
+    UNROLL
+    for (int r = 0; r < 2 * ROWS; r++) {
+        UNROLL
+        for (int p = 0; p < TOK / 2; p++)
+            sum[r][p] = vdupq_n_s32(0);
+    }
+    UNROLL
+    for (int i = first / 2; i < (first + n) / 2; i++) {
         int8x16_t v[TOK / 2];
 
-        UNROLL for (int p = 0; p < TOK / 2; p++) v[p] =
-            vreinterpretq_s8_u8(vld1q_u8(x + 2 * TOK4 * i + 16 * p));
-        UNROLL for (int r = 0; r < 2 * ROWS; r++)
-        {
+        UNROLL
+        for (int p = 0; p < TOK / 2; p++)
+            v[p] = vreinterpretq_s8_u8(vld1q_u8(x + 2 * TOK4 * i + 16 * p));
+        UNROLL
+        for (int r = 0; r < 2 * ROWS; r++) {
             int8x16_t c =
                 vreinterpretq_s8_u8(vld1q_u8(levels + 2 * ROW16 * i + 16 * r));
 
-            UNROLL for (int p = 0; p < TOK / 2; p++) sum[r][p] =
-                vmmlaq_s32(sum[r][p], c, v[p]);
+            UNROLL
+            for (int p = 0; p < TOK / 2; p++)
+                sum[r][p] = vmmlaq_s32(sum[r][p], c, v[p]);
         }
     }
-    UNROLL for (int h = 0; h < ROWS; h++)
-        UNROLL for (int p = 0; p < TOK / 2; p++)
-    {
-        dot[2 * p][h] = vuzp1q_s32(sum[2 * h][p], sum[2 * h + 1][p]);
-        dot[2 * p + 1][h] = vuzp2q_s32(sum[2 * h][p], sum[2 * h + 1][p]);
+    UNROLL
+    for (int h = 0; h < ROWS; h++) {
+        UNROLL
+        for (int p = 0; p < TOK / 2; p++) {
+            dot[2 * p][h] = vuzp1q_s32(sum[2 * h][p], sum[2 * h + 1][p]);
+            dot[2 * p + 1][h] = vuzp2q_s32(sum[2 * h][p], sum[2 * h + 1][p]);
+        }
     }
 }
 
@@ -147,24 +134,29 @@ TMPL void put_levels(uint8_t *levels, const vu code[2], int h, int i)
            sizeof code[1]);
 }
 
-TMPL void deal_tile(uint8_t *dst, const struct q8_block *const b[TOK])
+TMPL void deal_values(uint8_t *dst, const struct q8_block *const x[TOK],
+                      int64_t block)
 {
     for (int i = 0; i < 8; i++)
         for (int t = 0; t < TOK; t++)
-            memcpy(dst + 4 * (TOK * i + t), b[t]->q + 4 * i, 4);
+            memcpy(dst + 4 * (TOK * i + t), x[t][block].q + 4 * i, 4);
 }
 
 TMPL void dots(int32x4_t dot[TOK][ROWS], const uint8_t *levels,
                const uint8_t *x, int first, int n)
 {
-    UNROLL for (int t = 0; t < TOK; t++) UNROLL for (int h = 0; h < ROWS; h++)
-        dot[t][h] = vdupq_n_s32(0);
-    UNROLL for (int i = first; i < first + n; i++)
-    {
+    UNROLL
+    for (int t = 0; t < TOK; t++) {
+        UNROLL
+        for (int h = 0; h < ROWS; h++)
+            dot[t][h] = vdupq_n_s32(0);
+    }
+    UNROLL
+    for (int i = first; i < first + n; i++) {
         int8x16_t v = vreinterpretq_s8_u8(vld1q_u8(x + TOK4 * i));
 
-        UNROLL for (int h = 0; h < ROWS; h++)
-        {
+        UNROLL
+        for (int h = 0; h < ROWS; h++) {
             int8x16_t c = vreinterpretq_s8_u8(
                 vld1q_u8(levels + ROW16 * i + VECTOR_LEVELS * h));
 
@@ -180,23 +172,20 @@ TMPL void dots(int32x4_t dot[TOK][ROWS], const uint8_t *levels,
 
 /* ---- unpacking ----------------------------------------------------------- */
 
-TMPL void put(uint8_t *dst, vi v)
+TMPL void unpack_tile(uint8_t *unit, int i, int h, const uint8_t *low,
+                      const struct scales *w, vu table, struct shape f)
 {
-    memcpy(dst, &v, sizeof v);
-}
-
-/* Rows W * h and on of a tile. */
-TMPL void unpack_rows(uint8_t *dst, const uint8_t *low, const struct scales *w,
-                      int h, vu table, struct shape f)
-{
+    uint8_t *dst = unit + head_bytes(f) + i * tile_size(f);
     vu code[8];
 
-    low += 4 * W * h;
     unpack(code, low, low + 64 * f.low_bits, table, f);
-    UNROLL for (int i = 0; i < 8; i++) code[i] =
-        (vu)vsubq_s8((int8x16_t)code[i], vdupq_n_s8((int8_t)bias_of(f)));
-    UNROLL for (int i = 0; i < 8; i += 2)
-        put_levels(dst + tile_levels(f), code + i, h, i);
+    UNROLL
+    for (int j = 0; j < 8; j++)
+        code[j] =
+            (vu)vsubq_s8((int8x16_t)code[j], vdupq_n_s8((int8_t)bias_of(f)));
+    UNROLL
+    for (int j = 0; j < 8; j += 2)
+        put_levels(dst + tile_levels(f), code + j, h, j);
     dst += 4 * W * h;
     if (!has_chunks(f))
         return;
@@ -207,71 +196,17 @@ TMPL void unpack_rows(uint8_t *dst, const uint8_t *low, const struct scales *w,
         put(dst + tile_m(f), w->m);
 }
 
-TMPL void gemm_unpack(uint8_t *dst, const struct pack *p, const uint8_t *panel,
-                      int64_t first, int64_t n, struct shape f)
-{
-    const struct pack_rule *rule = p->rule;
-    vu table = f.table ? v_table(rule->table) : (vu)v_set(0);
-
-    for (int64_t u = first; u < first + n; u++, dst += unit_size(f)) {
-        const uint8_t *sup =
-            panel + (has_chunks(f) ? p->chunk[u].off
-                                   : (size_t)u * (size_t)rule->tile_bytes);
-        const uint8_t *tile = sup + rule->sup_bytes;
-        int n_tile = has_chunks(f) ? p->chunk[u].n / 32 : 1;
-
-        if (n_tile < tiles_of(f))
-            memset(dst, 0, (size_t)unit_size(f));
-        for (int i = 0; i < n_tile; i++, tile += rule->tile_bytes)
-            for (int h = 0; h < HALVES; h++) {
-                struct scales w = {0};
-
-                scales_read(&w, sup, tile, h, f);
-                unpack_rows(dst + head_bytes(f) + i * tile_size(f),
-                            tile + rule->sub_bytes, &w, h, table, f);
-                put(dst + 4 * W * h, (vi)w.d);
-                if (has_min(f))
-                    put(dst + ROW16 + 4 * W * h, (vi)w.dmin);
-                if (has_two_d(f))
-                    put(dst + ROW16 + 4 * W * h, (vi)w.d1);
-            }
-    }
-}
-
 /* ---- activations --------------------------------------------------------- */
 
-TMPL void gemm_deal(uint8_t *dst, const struct pack *p, const void *const *x,
-                    int n, struct shape f)
+TMPL void deal_tile(uint8_t *unit, const struct q8_block *const x[TOK],
+                    int64_t block, int i, struct shape f)
 {
-    static const struct q8_block none;
-    int64_t n_unit = gemm_units(p);
-
-    for (int64_t u = 0; u < n_unit; u++, dst += act_size(f)) {
-        int64_t block = has_chunks(f) ? p->chunk[u].k_loc / 32 : u;
-        int n_tile = has_chunks(f) ? p->chunk[u].n / 32 : 1;
-
-        if (n_tile < tiles_of(f))
-            memset(dst, 0, (size_t)act_size(f));
-        for (int i = 0; i < n_tile; i++) {
-            const struct q8_block *b[TOK];
-
-            for (int t = 0; t < TOK; t++) {
-                b[t] =
-                    t < n ? (const struct q8_block *)x[t] + block + i : &none;
-                memcpy(dst + act_sums(f) + i * TOK4 + 4 * t, b[t]->sum, 4);
-                memcpy(dst + act_d(f) + 4 * t, &b[t]->d, 4);
-            }
-            deal_tile(dst + i * 8 * TOK4, b);
-        }
-    }
+    for (int t = 0; t < TOK; t++)
+        memcpy(unit + act_sums(f) + i * TOK4 + 4 * t, x[t][block].sum, 4);
+    deal_values(unit + i * 8 * TOK4, x, block);
 }
 
 /* ---- products ------------------------------------------------------------ */
-
-TMPL vi get(const uint8_t *p)
-{
-    return (vi)load(p);
-}
 
 /* isum[t][h] += the products of dwords first .. first + n - 1 of a tile, times
  * the scale. */
@@ -281,12 +216,13 @@ TMPL void add_scaled(vi isum[TOK][ROWS], const uint8_t *levels,
     int32x4_t dot[TOK][ROWS];
 
     dots(dot, levels, x, first, n);
-    UNROLL for (int h = 0; h < ROWS; h++)
-    {
+    UNROLL
+    for (int h = 0; h < ROWS; h++) {
         int32x4_t s = (int32x4_t)get(scale + 4 * W * h);
 
-        UNROLL for (int t = 0; t < TOK; t++) isum[t][h] =
-            (vi)vmlaq_s32((int32x4_t)isum[t][h], dot[t][h], s);
+        UNROLL
+        for (int t = 0; t < TOK; t++)
+            isum[t][h] = (vi)vmlaq_s32((int32x4_t)isum[t][h], dot[t][h], s);
     }
 }
 
@@ -296,9 +232,11 @@ TMPL vi minima(const uint8_t *m, const uint8_t *sums, struct shape f)
 {
     vi sum = v_set(0);
 
-    UNROLL for (int i = 0; i < tiles_of(f); i++) sum +=
-        v_pairs(v_set(load_dword(sums + i * TOK4)),
-                has_chunks(f) ? get(m + i * tile_size(f)) : v_set(0x00010001));
+    UNROLL
+    for (int i = 0; i < tiles_of(f); i++)
+        sum += v_pairs(v_set(load_dword(sums + i * TOK4)),
+                       has_chunks(f) ? get(m + i * tile_size(f))
+                                     : v_set(0x00010001));
     return sum;
 }
 
@@ -310,14 +248,22 @@ TMPL void run_rows(const uint8_t *w, const uint8_t *l, const uint8_t *x,
 {
     vf acc[TOK][ROWS];
 
-    UNROLL for (int t = 0; t < TOK; t++) UNROLL for (int h = 0; h < ROWS; h++)
-        acc[t][h] = (vf)load(at[t] + W * h);
+    UNROLL
+    for (int t = 0; t < TOK; t++) {
+        UNROLL
+        for (int h = 0; h < ROWS; h++)
+            acc[t][h] = (vf)load(at[t] + W * h);
+    }
     for (int64_t u = 0; u < n_unit; u++) {
         vi isum[TOK][ROWS], second[TOK][ROWS];
 
         if (has_chunks(f)) {
-            UNROLL for (int t = 0; t < TOK; t++)
-                UNROLL for (int h = 0; h < ROWS; h++) isum[t][h] = v_set(0);
+            UNROLL
+            for (int t = 0; t < TOK; t++) {
+                UNROLL
+                for (int h = 0; h < ROWS; h++)
+                    isum[t][h] = v_set(0);
+            }
 #pragma GCC unroll 1
             for (int i = 0; i < 8; i++) {
                 const uint8_t *tile = w + head_bytes(f) + i * tile_size(f);
@@ -335,38 +281,52 @@ TMPL void run_rows(const uint8_t *w, const uint8_t *l, const uint8_t *x,
             int32x4_t dot[TOK][ROWS];
 
             dots(dot, l, x, 0, has_two_d(f) ? 4 : 8);
-            UNROLL for (int t = 0; t < TOK; t++)
-                UNROLL for (int h = 0; h < ROWS; h++) isum[t][h] =
-                    (vi)dot[t][h];
+            UNROLL
+            for (int t = 0; t < TOK; t++) {
+                UNROLL
+                for (int h = 0; h < ROWS; h++)
+                    isum[t][h] = (vi)dot[t][h];
+            }
             if (has_two_d(f)) {
                 dots(dot, l, x, 4, 4);
-                UNROLL for (int t = 0; t < TOK; t++)
-                    UNROLL for (int h = 0; h < ROWS; h++) second[t][h] =
-                        (vi)dot[t][h];
+                UNROLL
+                for (int t = 0; t < TOK; t++) {
+                    UNROLL
+                    for (int h = 0; h < ROWS; h++)
+                        second[t][h] = (vi)dot[t][h];
+                }
             }
         }
-        UNROLL for (int t = 0; t < TOK; t++)
-            UNROLL for (int h = 0; h < ROWS; h++)
-        {
-            const uint8_t *wh = w + 4 * W * h;
-            vf d = (vf)v_set(load_dword(x + act_d(f) + 4 * t));
+        UNROLL
+        for (int t = 0; t < TOK; t++) {
+            UNROLL
+            for (int h = 0; h < ROWS; h++) {
+                const uint8_t *wh = w + 4 * W * h;
+                vf d = (vf)v_set(load_dword(x + act_d(f) + 4 * t));
 
-            acc[t][h] = v_fma((vf)get(wh) * d, v_int_f(isum[t][h]), acc[t][h]);
-            if (has_two_d(f))
-                acc[t][h] = v_fma((vf)get(wh + ROW16) * d,
-                                  v_int_f(second[t][h]), acc[t][h]);
-            if (has_min(f))
-                acc[t][h] = v_fma((vf)get(wh + ROW16) * d,
-                                  v_int_f(minima(wh + head_bytes(f) + tile_m(f),
-                                                 x + act_sums(f) + 4 * t, f)),
-                                  acc[t][h]);
+                acc[t][h] =
+                    v_fma((vf)get(wh) * d, v_int_f(isum[t][h]), acc[t][h]);
+                if (has_two_d(f))
+                    acc[t][h] = v_fma((vf)get(wh + ROW16) * d,
+                                      v_int_f(second[t][h]), acc[t][h]);
+                if (has_min(f))
+                    acc[t][h] =
+                        v_fma((vf)get(wh + ROW16) * d,
+                              v_int_f(minima(wh + head_bytes(f) + tile_m(f),
+                                             x + act_sums(f) + 4 * t, f)),
+                              acc[t][h]);
+            }
         }
         w += unit_size(f);
         l += unit_size(f);
         x += act_size(f);
     }
-    UNROLL for (int t = 0; t < TOK; t++) UNROLL for (int h = 0; h < ROWS; h++)
-        memcpy(at[t] + W * h, &acc[t][h], sizeof acc[t][h]);
+    UNROLL
+    for (int t = 0; t < TOK; t++) {
+        UNROLL
+        for (int h = 0; h < ROWS; h++)
+            memcpy(at[t] + W * h, &acc[t][h], sizeof acc[t][h]);
+    }
 }
 
 TMPL void gemm_products(const uint8_t *w, size_t stride, const uint8_t *x,

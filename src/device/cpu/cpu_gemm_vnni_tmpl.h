@@ -17,14 +17,11 @@
  *
  * All of it is exact, so it is the sum that cpu_matmul.h defines. */
 
+#include "device/cpu/cpu_gemm_units_tmpl.h"
+
 enum { VECTORS = 2, TILE_PASS = 96, CHUNK_PASS = 12 };
 
 /* ---- shapes -------------------------------------------------------------- */
-
-TMPL bool has_chunks(struct shape f)
-{
-    return f.sup != PACK_SUP_NONE;
-}
 
 TMPL int lift_of(struct shape f)
 {
@@ -57,11 +54,6 @@ TMPL int folds_of(struct shape f)
     return f.low_bits + f.high_bits == 6 ? 4 : 2;
 }
 
-TMPL bool has_half_min(struct shape f)
-{
-    return f.sub == PACK_SUB_U8X2_MIN;
-}
-
 /* An unpacked unit of a panel: head, then tiles, all of 16 rows.
  *
  *   tiles    float d, [float m, or d of the second half]; int32 init [folds];
@@ -69,8 +61,6 @@ TMPL bool has_half_min(struct shape f)
  *   chunks   float d, [float -dmin], [int16 pairs owed S of two tiles [4]],
  *            [int16 pairs M, of two tiles [4] or of two halves [8]]; 8 tiles of
  *            int32 init [folds], int32 S [1 or 2], int8 c[8][64] */
-enum { ROW16 = 64 }; /* bytes of 16 dwords */
-
 TMPL int head_owed(struct shape f)
 {
     return ROW16 * (has_min(f) || has_two_d(f) ? 2 : 1);
@@ -106,7 +96,7 @@ TMPL int tile_size(struct shape f)
 
 TMPL int unit_size(struct shape f)
 {
-    return head_bytes(f) + (has_chunks(f) ? 8 : 1) * tile_size(f);
+    return head_bytes(f) + tiles_of(f) * tile_size(f);
 }
 
 /* A unit of arranged activations:
@@ -114,18 +104,6 @@ TMPL int unit_size(struct shape f)
  *   tiles    uint32 x[8][TOK]; float d[TOK]; [float sum[TOK]]
  *   chunks   uint32 x[8][8][TOK]; float d[TOK];
  *            [int16 pairs, sums of two tiles [4][TOK] or of halves [8][TOK]] */
-enum { TOK4 = 4 * TOK };
-
-TMPL int act_d(struct shape f)
-{
-    return (has_chunks(f) ? 64 : 8) * TOK4;
-}
-
-TMPL int act_sums(struct shape f)
-{
-    return act_d(f) + TOK4;
-}
-
 TMPL int act_size(struct shape f)
 {
     if (!has_min(f))
@@ -137,29 +115,21 @@ TMPL int act_size(struct shape f)
 
 /* ---- unpacking ----------------------------------------------------------- */
 
-TMPL void put(uint8_t *dst, vi v)
-{
-    memcpy(dst, &v, sizeof v);
-}
-
-/* The lifted codes, what the folds' chains begin at, and scales, of rows W * h
- * and on; dst and low are those of row 0. */
-TMPL void unpack_tile(uint8_t *dst, const uint8_t *low, const struct scales *w,
-                      int h, vu table, struct shape f)
+/* The lifted codes of a tile, what the folds' chains begin at, and scales. */
+TMPL void unpack_codes(uint8_t *dst, const uint8_t *low, const struct scales *w,
+                       vu table, struct shape f)
 {
     const vi flip = v_set((int32_t)0x80808080u);
     const int n = 8 / folds_of(f);
     const int32_t scale_mask = is_folded(f) ? 0xffff : -1;
     vu code[8];
 
-    dst += 4 * W * h;
-    low += 4 * W * h;
     unpack(code, low, low + 64 * f.low_bits, table, f);
-#pragma GCC unroll 4
+    UNROLL
     for (int i = 0; i < folds_of(f); i++) {
         vi sum = v_set(0);
 
-#pragma GCC unroll 8
+        UNROLL
         for (int j = n * i; j < n * i + n; j++) {
             vi c = (vi)code[j];
 
@@ -179,13 +149,12 @@ TMPL void unpack_tile(uint8_t *dst, const uint8_t *low, const struct scales *w,
         put(dst + tile_scale(f) + ROW16, w->s[1] & scale_mask);
 }
 
-/* What a chunk's head has of rows W * h and on of tile i. */
-TMPL void unpack_sums(uint8_t *head, const struct scales *w, int i, int h,
+/* What a chunk's head has of tile i. */
+TMPL void unpack_sums(uint8_t *head, const struct scales *w, int i,
                       struct shape f)
 {
-    uint8_t *at = head + 4 * W * h;
-    uint8_t *owed = at + head_owed(f) + ROW16 * (i / 2);
-    uint8_t *m = at + head_m(f) + ROW16 * (has_half_min(f) ? i : i / 2);
+    uint8_t *owed = head + head_owed(f) + ROW16 * (i / 2);
+    uint8_t *m = head + head_m(f) + ROW16 * (has_half_min(f) ? i : i / 2);
     int to = i % 2 * 16;
     vi before = v_set(0);
 
@@ -204,115 +173,42 @@ TMPL void unpack_sums(uint8_t *head, const struct scales *w, int i, int h,
     put(m, before | (vi)((vu)(w->m & 0xffff) << to));
 }
 
-TMPL void gemm_unpack(uint8_t *dst, const struct pack *p, const uint8_t *panel,
-                      int64_t first, int64_t n, struct shape f)
+TMPL void unpack_tile(uint8_t *unit, int i, int h, const uint8_t *low,
+                      const struct scales *w, vu table, struct shape f)
 {
-    const struct pack_rule *rule = p->rule;
-    vu table = f.table ? v_table(rule->table) : (vu)v_set(0);
-    const size_t pass = has_chunks(f) ? CHUNK_PASS : TILE_PASS;
-    const size_t unit =
-        (size_t)(rule->sup_bytes + (has_chunks(f) ? 8 : 1) * rule->tile_bytes);
-    const size_t ahead =
-        n < (int64_t)pass ? GEMM_PANELS * p->panel_bytes : pass * unit;
-
-    for (int64_t u = first; u < first + n; u++, dst += unit_size(f)) {
-        const uint8_t *sup =
-            panel + (has_chunks(f) ? p->chunk[u].off
-                                   : (size_t)u * (size_t)rule->tile_bytes);
-        const uint8_t *tile = sup + rule->sup_bytes;
-        int n_tile = has_chunks(f) ? p->chunk[u].n / 32 : 1;
-
-        if (has_chunks(f) && n_tile < 8)
-            memset(dst, 0, (size_t)unit_size(f));
-        for (int i = 0; i < n_tile; i++, tile += rule->tile_bytes) {
-#pragma GCC unroll 2
-            for (int h = 0; h < HALVES; h++) {
-                struct scales w = {0};
-
-                scales_read(&w, sup, tile, h, f);
-                unpack_tile(dst + head_bytes(f) + i * tile_size(f),
-                            tile + rule->sub_bytes, &w, h, table, f);
-                if (has_chunks(f))
-                    unpack_sums(dst, &w, i, h, f);
-                put(dst + 4 * W * h, (vi)w.d);
-                if (has_min(f))
-                    put(dst + ROW16 + 4 * W * h, (vi)w.dmin);
-                if (has_two_d(f))
-                    put(dst + ROW16 + 4 * W * h, (vi)w.d1);
-            }
-            /* What comes next, this panel's next pass or the next block,
-             * arrives while this is multiplied. */
-            for (int b = 0; b < rule->tile_bytes; b += 64)
-                __builtin_prefetch(tile + ahead + b, 0, 2);
-        }
-    }
+    unit += 4 * W * h;
+    unpack_codes(unit + head_bytes(f) + i * tile_size(f), low, w, table, f);
+    if (has_chunks(f))
+        unpack_sums(unit, w, i, f);
 }
 
 /* ---- activations --------------------------------------------------------- */
 
-/* Tile i of the unit. */
-TMPL void arrange_tile(uint8_t *unit, const void *const *x, int64_t block,
-                       int i, int n, struct shape f)
+TMPL void deal_tile(uint8_t *unit, const struct q8_block *const x[TOK],
+                    int64_t block, int i, struct shape f)
 {
-    static const struct q8_block none;
-    const struct q8_block *b[TOK];
     const __m256i flip = _mm256_set1_epi8((char)128);
     __m256i q[TOK];
 
-#pragma GCC unroll 6
-    for (int t = 0; t < TOK; t++) {
-        b[t] = t < n ? (const struct q8_block *)x[t] + block : &none;
-        q[t] = _mm256_loadu_si256((const __m256i *)b[t]->q) ^ flip;
-    }
+    UNROLL
+    for (int t = 0; t < TOK; t++)
+        q[t] = _mm256_loadu_si256((const __m256i *)x[t][block].q) ^ flip;
     deal_dwords(unit + i * 8 * TOK4, q);
     for (int t = 0; has_min(f) && t < TOK; t++) {
-        int lo = b[t]->sum[0], hi = b[t]->sum[1];
         uint8_t *sums = unit + act_sums(f) + 4 * t;
-        int16_t half[2] = {(int16_t)lo, (int16_t)hi};
-        int16_t both = (int16_t)(lo + hi);
-        float sum = (float)(lo + hi);
+        int16_t both = (int16_t)(x[t][block].sum[0] + x[t][block].sum[1]);
+        float sum = both;
 
         if (!has_chunks(f))
             memcpy(sums, &sum, sizeof sum);
         else if (has_half_min(f))
-            memcpy(sums + i * TOK4, half, sizeof half);
+            memcpy(sums + i * TOK4, x[t][block].sum, sizeof x[t][block].sum);
         else
             memcpy(sums + i / 2 * TOK4 + i % 2 * 2, &both, sizeof both);
     }
 }
 
-TMPL void gemm_deal(uint8_t *dst, const struct pack *p, const void *const *x,
-                    int n, struct shape f)
-{
-    int64_t n_unit = gemm_units(p);
-
-    for (int64_t u = 0; u < n_unit; u++, dst += act_size(f)) {
-        int64_t block = has_chunks(f) ? p->chunk[u].k_loc / 32 : u;
-        int n_tile = has_chunks(f) ? p->chunk[u].n / 32 : 1;
-
-        if (has_chunks(f) && n_tile < 8)
-            memset(dst, 0, (size_t)act_size(f));
-        for (int i = 0; i < n_tile; i++)
-            arrange_tile(dst, x, block + i, i, n, f);
-        for (int t = 0; t < TOK; t++) {
-            float d = t < n ? ((const struct q8_block *)x[t])[block].d : 0;
-
-            memcpy(dst + act_d(f) + 4 * t, &d, sizeof d);
-        }
-    }
-}
-
 /* ---- products ------------------------------------------------------------ */
-
-TMPL vi get(const uint8_t *p)
-{
-    return (vi)load(p);
-}
-
-TMPL vi dword_at(const uint8_t *p)
-{
-    return v_set(load_dword(p));
-}
 
 /* dot[t][g] = the chain over dwords first .. first + n - 1 of a tile, g being
  * one of VECTORS, whose unpacked weights are `step` bytes apart. */
@@ -320,21 +216,26 @@ TMPL void chain(vi dot[TOK][VECTORS], const uint8_t *init, const uint8_t *codes,
                 const uint8_t *x, size_t step, int first, int n,
                 const int n_tok)
 {
-    UNROLL for (int t = 0; t < n_tok; t++)
-        UNROLL for (int g = 0; g < VECTORS; g++) dot[t][g] =
-            get(init + (size_t)g * step);
-    UNROLL for (int i = first; i < first + n; i++)
-    {
+    UNROLL
+    for (int t = 0; t < n_tok; t++) {
+        UNROLL
+        for (int g = 0; g < VECTORS; g++)
+            dot[t][g] = get(init + (size_t)g * step);
+    }
+    UNROLL
+    for (int i = first; i < first + n; i++) {
         vi w[VECTORS];
 
-        UNROLL for (int g = 0; g < VECTORS; g++) w[g] =
-            get(codes + ROW16 * i + (size_t)g * step);
-        UNROLL for (int t = 0; t < n_tok; t++)
-        {
+        UNROLL
+        for (int g = 0; g < VECTORS; g++)
+            w[g] = get(codes + ROW16 * i + (size_t)g * step);
+        UNROLL
+        for (int t = 0; t < n_tok; t++) {
             vi v = dword_at(x + i * TOK4 + 4 * t);
 
-            UNROLL for (int g = 0; g < VECTORS; g++) dot[t][g] =
-                v_dot4(dot[t][g], v, w[g]);
+            UNROLL
+            for (int g = 0; g < VECTORS; g++)
+                dot[t][g] = v_dot4(dot[t][g], v, w[g]);
         }
     }
 }
@@ -346,24 +247,27 @@ TMPL void run_tiles(const uint8_t *w, size_t step, const uint8_t *x,
     const int n = 8 / folds_of(f);
     vf acc[TOK][VECTORS];
 
-    UNROLL for (int t = 0; t < n_tok; t++)
-        UNROLL for (int g = 0; g < VECTORS; g++) acc[t][g] =
-            (vf)load(at[t] + W * g);
+    UNROLL
+    for (int t = 0; t < n_tok; t++) {
+        UNROLL
+        for (int g = 0; g < VECTORS; g++)
+            acc[t][g] = (vf)load(at[t] + W * g);
+    }
     for (int64_t u = 0; u < n_unit; u++) {
         const uint8_t *tile = w + head_bytes(f);
 
-        UNROLL for (int i = 0; i < folds_of(f); i++)
-        {
+        UNROLL
+        for (int i = 0; i < folds_of(f); i++) {
             vi dot[TOK][VECTORS];
 
             chain(dot, tile + ROW16 * i, tile + tile_codes(f), x, step, n * i,
                   n, n_tok);
-            UNROLL for (int t = 0; t < n_tok; t++)
-            {
+            UNROLL
+            for (int t = 0; t < n_tok; t++) {
                 vf d = (vf)dword_at(x + act_d(f) + 4 * t);
 
-                UNROLL for (int g = 0; g < VECTORS; g++)
-                {
+                UNROLL
+                for (int g = 0; g < VECTORS; g++) {
                     const uint8_t *wg = w + (size_t)g * step;
 
                     acc[t][g] = v_fma(d * (vf)get(wg + ROW16 * i),
@@ -378,9 +282,12 @@ TMPL void run_tiles(const uint8_t *w, size_t step, const uint8_t *x,
         w += unit_size(f);
         x += act_size(f);
     }
-    UNROLL for (int t = 0; t < n_tok; t++)
-        UNROLL for (int g = 0; g < VECTORS; g++)
+    UNROLL
+    for (int t = 0; t < n_tok; t++) {
+        UNROLL
+        for (int g = 0; g < VECTORS; g++)
             memcpy(at[t] + W * g, &acc[t][g], sizeof acc[t][g]);
+    }
 }
 
 /* isum of the tile i joins isum[][]. */
@@ -389,20 +296,20 @@ TMPL void add_tile(vi isum[TOK][VECTORS], const uint8_t *tile, size_t step,
 {
     const int n = 8 / folds_of(f);
 
-    UNROLL for (int i = 0; i < folds_of(f); i++)
-    {
+    UNROLL
+    for (int i = 0; i < folds_of(f); i++) {
         const uint8_t *scale =
             tile + tile_scale(f) + (has_halves(f) ? ROW16 * (i * n / 4) : 0);
         vi dot[TOK][VECTORS];
 
         chain(dot, tile + ROW16 * i, tile + tile_codes(f), x, step, n * i, n,
               n_tok);
-        UNROLL for (int g = 0; g < VECTORS; g++)
-        {
+        UNROLL
+        for (int g = 0; g < VECTORS; g++) {
             vi s = get(scale + (size_t)g * step);
 
-            UNROLL for (int t = 0; t < n_tok; t++)
-            {
+            UNROLL
+            for (int t = 0; t < n_tok; t++) {
                 if (is_folded(f))
                     isum[t][g] = v_pairs_add(isum[t][g], dot[t][g], s);
                 else
@@ -416,8 +323,9 @@ TMPL vi pairs_sum(const uint8_t *w, const uint8_t *x, int n)
 {
     vi v = v_set(0);
 
-    UNROLL for (int i = 0; i < n; i++) v =
-        v_pairs_add(v, dword_at(x + i * TOK4), get(w + ROW16 * i));
+    UNROLL
+    for (int i = 0; i < n; i++)
+        v = v_pairs_add(v, dword_at(x + i * TOK4), get(w + ROW16 * i));
     return v;
 }
 
@@ -428,21 +336,25 @@ TMPL void run_chunks(const uint8_t *w, size_t step, const uint8_t *x,
     for (int64_t u = 0; u < n_unit; u++) {
         vi isum[TOK][VECTORS];
 
-        UNROLL for (int t = 0; t < n_tok; t++)
-            UNROLL for (int g = 0; g < VECTORS; g++) isum[t][g] =
-                owed_of(f) ? pairs_sum(w + (size_t)g * step + head_owed(f),
-                                       x + act_sums(f) + 4 * t, 4)
-                           : v_set(0);
+        UNROLL
+        for (int t = 0; t < n_tok; t++) {
+            UNROLL
+            for (int g = 0; g < VECTORS; g++)
+                isum[t][g] =
+                    owed_of(f) ? pairs_sum(w + (size_t)g * step + head_owed(f),
+                                           x + act_sums(f) + 4 * t, 4)
+                               : v_set(0);
+        }
 #pragma GCC unroll 1
         for (int i = 0; i < 8; i++)
             add_tile(isum, w + head_bytes(f) + i * tile_size(f), step,
                      x + i * 8 * TOK4, n_tok, f);
-        UNROLL for (int t = 0; t < n_tok; t++)
-        {
+        UNROLL
+        for (int t = 0; t < n_tok; t++) {
             vf d = (vf)dword_at(x + act_d(f) + 4 * t);
 
-            UNROLL for (int g = 0; g < VECTORS; g++)
-            {
+            UNROLL
+            for (int g = 0; g < VECTORS; g++) {
                 const uint8_t *wg = w + (size_t)g * step;
                 vf acc = (vf)load(at[t] + W * g);
 

@@ -6,8 +6,6 @@
  * results as int16 holds are added before widening. Wide codes are signed here,
  * -128 .. 127: |c| goes in as the unsigned factor, the sign moves to q, and a
  * pair is at most 2 * 128 * 127 = 32512. */
-#include "base/half.h"
-
 #include "device/cpu/cpu_ymm_tmpl.h"
 
 enum { WIDE_UNSIGNED = 0 };
@@ -36,7 +34,7 @@ v_dot(vi acc, const vu *code, const int8_t *q, int n, int max)
     const int fit = max < 255 ? INT16_MAX / (2 * 127 * max) : 1;
     __m256i sum = _mm256_setzero_si256();
 
-#pragma GCC unroll 8
+    UNROLL
     for (int i = 0; i < n; i++) {
         sum = _mm256_add_epi16(sum, pair_sums(code[i], q + 4 * i, max));
         if ((i + 1) % fit == 0 || i + 1 == n) {
@@ -86,14 +84,12 @@ static inline uint32_t greatest(const float *src, int64_t n)
 }
 
 /* q8_encode's steps on 32 values at once. */
-static inline void encode_block(struct q8_block *b, const float *src, float d,
-                                float by)
+static inline void encode_block(struct q8_block *b, const float *src, float by)
 {
     const __m256 magic = _mm256_set1_ps(0x1.8p23f);
     const __m256 scale = _mm256_set1_ps(by);
     __m256i r[4], q, sum;
 
-    b->d = d;
     for (int i = 0; i < 4; i++) {
         __m256 x = _mm256_mul_ps(_mm256_loadu_ps(src + 8 * i), scale);
 
@@ -112,32 +108,10 @@ static inline void encode_block(struct q8_block *b, const float *src, float d,
     b->sum[1] = (int16_t)_mm256_extract_epi32(sum, 4);
 }
 
-static void encode(struct q8_block *dst, const float *src, int64_t n,
-                   int64_t share)
-{
-    for (; n > 0; n -= share, src += share) {
-        int64_t m = n < share ? n : share;
-        uint32_t max = greatest(src, m);
-
-        if (max < 0x03800000 || max >= 0x7f800000) { /* zero or not finite */
-            q8_encode(dst, src, m, m);
-            dst += m / 32;
-            continue;
-        }
-        for (int64_t i = 0; i < m; i += 32)
-            encode_block(dst++, src + i, float_from_bits(max) / 127,
-                         127 / float_from_bits(max));
-    }
-}
-
-static void run_quantize(const struct cpu_call *c)
-{
-    cpu_quantize(c, encode);
-}
+#include "device/cpu/cpu_quantize_tmpl.h"
 
 void cpu_matmul_init_avx2(struct cpu_kernels *k)
 {
     init_ops(k);
-    k->kernel[KERNEL_quantize] = (struct cpu_entry){run_quantize, NULL};
-    k->q8 = encode;
+    init_quantize(k);
 }

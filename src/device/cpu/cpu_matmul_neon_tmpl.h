@@ -8,7 +8,7 @@
 #include <arm_neon.h>
 #include <stdint.h>
 
-#include "base/half.h"
+#include "base/unroll.h"
 
 enum { W = 4, FLOAT_TOK = 4, WIDE_UNSIGNED = 0 };
 
@@ -96,7 +96,7 @@ static inline __attribute__((always_inline)) vi
 v_dot(vi acc, const vu *code, const int8_t *q, int n, int max)
 {
     (void)max;
-#pragma GCC unroll 2
+    UNROLL
     for (int i = 0; i < n; i += 4) {
         int8x16_t x = vld1q_s8(q + 4 * i);
         int32x4_t a = (int32x4_t)acc;
@@ -119,7 +119,7 @@ v_dot(vi acc, const vu *code, const int8_t *q, int n, int max)
     int32x4_t wide[2] = {vdupq_n_s32(0), vdupq_n_s32(0)};
     int16x8_t sum[2] = {vdupq_n_s16(0), vdupq_n_s16(0)};
 
-#pragma GCC unroll 8
+    UNROLL
     for (int i = 0; i < n; i++) {
         int8x16_t c = (int8x16_t)code[i];
         int8x16_t x = vreinterpretq_s8_s32(
@@ -180,36 +180,16 @@ static inline int16_t encode_half(int8_t *q, const float *src, float by)
     return vaddlvq_s8(v);
 }
 
-static void encode(struct q8_block *dst, const float *src, int64_t n,
-                   int64_t share)
+static inline void encode_block(struct q8_block *b, const float *src, float by)
 {
-    for (; n > 0; n -= share, src += share) {
-        int64_t m = n < share ? n : share;
-        uint32_t max = greatest(src, m);
-
-        if (max < 0x03800000 || max >= 0x7f800000) { /* zero or not finite */
-            q8_encode(dst, src, m, m);
-            dst += m / 32;
-            continue;
-        }
-        for (int64_t i = 0; i < m; i += 32, dst++) {
-            float by = 127 / float_from_bits(max);
-
-            dst->d = float_from_bits(max) / 127;
-            dst->sum[0] = encode_half(dst->q, src + i, by);
-            dst->sum[1] = encode_half(dst->q + 16, src + i + 16, by);
-        }
-    }
+    b->sum[0] = encode_half(b->q, src, by);
+    b->sum[1] = encode_half(b->q + 16, src + 16, by);
 }
 
-static void run_quantize(const struct cpu_call *c)
-{
-    cpu_quantize(c, encode);
-}
+#include "device/cpu/cpu_quantize_tmpl.h"
 
 void CPU_MATMUL_INIT(struct cpu_kernels *k)
 {
     init_ops(k);
-    k->kernel[KERNEL_quantize] = (struct cpu_entry){run_quantize, NULL};
-    k->q8 = encode;
+    init_quantize(k);
 }

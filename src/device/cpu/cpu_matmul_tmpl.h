@@ -128,7 +128,7 @@ TMPL void tile_half(const struct cpu_panel_job *s, const uint8_t *sup,
         const struct q8_block *x = (const struct q8_block *)s->x[j] + block;
         float *at = cpu_panel_acc(s, j) + W * h;
 
-        if (f.sup == PACK_SUP_NONE) {
+        if (!has_chunks(f)) {
             vf acc = tile_close((vf)load(at), code, &w, bias, x, f);
 
             memcpy(at, &acc, sizeof acc);
@@ -156,7 +156,7 @@ TMPL void more_rows(const struct cpu_panel_job *s, vu table, struct shape f)
 
         if (c->rank != s->rank)
             continue;
-        if (f.sup != PACK_SUP_NONE) {
+        if (has_chunks(f)) {
             memset(sums.isum, 0, (size_t)s->n_tok * sizeof sums.isum[0]);
             memset(sums.msum, 0, (size_t)s->n_tok * sizeof sums.msum[0]);
         }
@@ -194,8 +194,8 @@ TMPL void few_tile(const struct few *w, const struct pack_chunk *c, int64_t i,
         sup + rule->sup_bytes + (size_t)i * (size_t)rule->tile_bytes;
 
     fetch(w->s, tile, rule->tile_bytes);
-    UNROLL for (int h = 0; h < HALVES; h++)
-    {
+    UNROLL
+    for (int h = 0; h < HALVES; h++) {
         const uint8_t *low = tile + rule->sub_bytes + 4 * W * h;
         struct scales k = {0};
         vi one = v_set(-bias_of(f));
@@ -206,11 +206,11 @@ TMPL void few_tile(const struct few *w, const struct pack_chunk *c, int64_t i,
         scales_read(&k, sup, tile, h, f);
         bias =
             has_halves(f) ? pair(k.s[0] * one, k.s[1] * one) : pair(one, one);
-        UNROLL for (int t = 0; t < n_tok; t++)
-        {
+        UNROLL
+        for (int t = 0; t < n_tok; t++) {
             const struct q8_block *x = w->x[t] + block;
 
-            if (f.sup != PACK_SUP_NONE)
+            if (has_chunks(f))
                 isum[t][h] += tile_dot(code, &k, bias, x, f);
             else
                 acc[t][h] = tile_close(acc[t][h], code, &k, bias, x, f);
@@ -226,31 +226,36 @@ TMPL void few_close(const struct few *w, const struct pack_chunk *c,
     const int64_t block = c->k_loc / 32;
     const uint8_t *sup = w->s->panel + c->off;
 
-    UNROLL for (int h = 0; h < HALVES; h++)
-    {
+    UNROLL
+    for (int h = 0; h < HALVES; h++) {
         vi msum[FEW];
         struct scales k = {0};
 
-        UNROLL for (int t = 0; t < n_tok; t++) msum[t] = v_set(0);
+        UNROLL
+        for (int t = 0; t < n_tok; t++)
+            msum[t] = v_set(0);
         for (int64_t i = 0; has_min(f) && i < c->n / 32; i++) {
             scales_read(&k, sup,
                         sup + rule->sup_bytes +
                             (size_t)i * (size_t)rule->tile_bytes,
                         h, f);
-            UNROLL for (int t = 0; t < n_tok; t++) msum[t] +=
-                v_pairs(v_set(load_dword(w->x[t][block + i].sum)), k.m);
+            UNROLL
+            for (int t = 0; t < n_tok; t++)
+                msum[t] +=
+                    v_pairs(v_set(load_dword(w->x[t][block + i].sum)), k.m);
         }
         if (!has_min(f)) /* d alone: the first tile's scales are there */
             scales_read(&k, sup, sup + rule->sup_bytes, h, f);
-        UNROLL for (int t = 0; t < n_tok; t++) sums_close(
-            w->acc[t] + W * h, &k, w->x[t][block].d, isum[t][h], msum[t], f);
+        UNROLL
+        for (int t = 0; t < n_tok; t++)
+            sums_close(w->acc[t] + W * h, &k, w->x[t][block].d, isum[t][h],
+                       msum[t], f);
     }
 }
 
 TMPL void few_chunks(const struct few *w, const int n_tok, struct shape f)
 {
     const struct cpu_panel_job *s = w->s;
-    const bool chunks = f.sup != PACK_SUP_NONE;
 
     for (int i = 0; i < s->pack->n_chunk; i++) {
         const struct pack_chunk *c = &s->pack->chunk[i];
@@ -259,21 +264,26 @@ TMPL void few_chunks(const struct few *w, const int n_tok, struct shape f)
 
         if (c->rank != s->rank)
             continue;
-        UNROLL for (int t = 0; t < n_tok; t++)
-            UNROLL for (int h = 0; h < HALVES; h++)
-        {
-            isum[t][h] = v_set(0);
-            acc[t][h] = (vf)load(w->acc[t] + W * h);
+        UNROLL
+        for (int t = 0; t < n_tok; t++) {
+            UNROLL
+            for (int h = 0; h < HALVES; h++) {
+                isum[t][h] = v_set(0);
+                acc[t][h] = (vf)load(w->acc[t] + W * h);
+            }
         }
         for (int64_t k = 0; k < c->n / 32; k++)
             few_tile(w, c, k, isum, acc, n_tok, f);
-        if (chunks) {
+        if (has_chunks(f)) {
             few_close(w, c, isum, n_tok, f);
             continue;
         }
-        UNROLL for (int t = 0; t < n_tok; t++)
-            UNROLL for (int h = 0; h < HALVES; h++)
+        UNROLL
+        for (int t = 0; t < n_tok; t++) {
+            UNROLL
+            for (int h = 0; h < HALVES; h++)
                 memcpy(w->acc[t] + W * h, &acc[t][h], sizeof acc[t][h]);
+        }
     }
 }
 
@@ -294,7 +304,7 @@ TMPL void few_rows(const struct cpu_panel_job *s, vu table, const int n_tok,
 
 TMPL void panel_quantized(const struct cpu_panel_job *s, struct shape f)
 {
-    vu table = f.table ? v_table(s->pack->rule->table) : (vu)v_set(0);
+    vu table = table_of(s->pack->rule, f);
 
     if (s->n_tok == 1)
         few_rows(s, table, 1, f);
@@ -321,7 +331,7 @@ TMPL void float_block(const struct cpu_panel_job *s, const struct pack_chunk *c,
     const float *x[FLOAT_TOK];
     float nowhere[PACK_ROWS] = {0};
 
-#pragma GCC unroll 8
+    UNROLL
     for (int j = 0; j < n_tok; j++)
         x[j] = (const float *)s->x[first + (j < n ? j : 0)] + c->k_loc;
     for (int64_t k = 0, end; k < c->n; k = end) {
@@ -329,9 +339,9 @@ TMPL void float_block(const struct cpu_panel_job *s, const struct pack_chunk *c,
 
         end = cpu_segment_end(c->k + k) - c->k;
         end = end < c->n ? end : c->n;
-#pragma GCC unroll 8
+        UNROLL
         for (int j = 0; j < n_tok; j++) {
-#pragma GCC unroll 8
+            UNROLL
             for (int h = 0; h < HALVES; h++)
                 sum[j][h] = v_setf(0);
         }
@@ -340,21 +350,21 @@ TMPL void float_block(const struct cpu_panel_job *s, const struct pack_chunk *c,
 
             if (i % 32 == 0)
                 fetch(s, tile, 32 * PACK_ROWS * size);
-#pragma GCC unroll 8
+            UNROLL
             for (int h = 0; h < HALVES; h++)
                 w[h] = float_load(tile + h * W * size, f);
-#pragma GCC unroll 8
+            UNROLL
             for (int j = 0; j < n_tok; j++) {
-#pragma GCC unroll 8
+                UNROLL
                 for (int h = 0; h < HALVES; h++)
                     sum[j][h] = v_fma(w[h], v_setf(x[j][i]), sum[j][h]);
             }
             tile += PACK_ROWS * size;
         }
-#pragma GCC unroll 8
+        UNROLL
         for (int j = 0; j < n_tok; j++) {
             float *at = j < n ? cpu_panel_acc(s, first + j) : nowhere;
-#pragma GCC unroll 8
+            UNROLL
             for (int h = 0; h < HALVES; h++) {
                 vf acc;
 
@@ -389,11 +399,10 @@ TMPL void panel_float(const struct cpu_panel_job *s, pl_format f)
 
 /* ---- the table ----------------------------------------------------------- */
 
-#define PANEL_Q(name, low, high, bias, table, sub, sup)                        \
+#define PANEL_Q(name, ...)                                                     \
     static void panel_##name(const struct cpu_panel_job *s)                    \
     {                                                                          \
-        panel_quantized(s, (struct shape){low, high, bias, table,              \
-                                          PACK_SUB_##sub, PACK_SUP_##sup});    \
+        panel_quantized(s, shape_##name);                                      \
     }
 SHAPES(PANEL_Q)
 SHAPES_TWO_D(PANEL_Q)

@@ -21,10 +21,10 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "base/unroll.h"
 #include "device/cpu/cpu_matmul.h"
 
-#define UNROLL _Pragma("GCC unroll 8")
-#define TMPL   static inline __attribute__((always_inline))
+#define TMPL static inline __attribute__((always_inline))
 
 enum { HALVES = PACK_ROWS / W };
 
@@ -55,6 +55,39 @@ struct shape {
     enum pack_sup sup;
 };
 
+TMPL bool has_chunks(struct shape f)
+{
+    return f.sup != PACK_SUP_NONE;
+}
+
+TMPL bool has_min(struct shape f)
+{
+    return f.sub == PACK_SUB_F16_MIN || f.sub == PACK_SUB_U8_MIN ||
+           f.sub == PACK_SUB_U8X2_MIN;
+}
+
+TMPL bool has_half_min(struct shape f)
+{
+    return f.sub == PACK_SUB_U8X2_MIN;
+}
+
+TMPL bool has_halves(struct shape f)
+{
+    return f.sub == PACK_SUB_S8X2 || f.sub == PACK_SUB_U8X2_MIN ||
+           f.sub == PACK_SUB_ODD4X2;
+}
+
+/* A float scale for each half? */
+TMPL bool has_two_d(struct shape f)
+{
+    return f.sub == PACK_SUB_UE4M3X2;
+}
+
+TMPL bool has_scale(struct shape f)
+{
+    return has_halves(f) || f.sub == PACK_SUB_S8 || f.sub == PACK_SUB_U8_MIN;
+}
+
 /* The `bits` of every byte that start at bit `from`, moved to bit `to`. */
 TMPL vu bits_moved(vu v, int bits, int from, int to)
 {
@@ -83,12 +116,18 @@ TMPL int bias_of(struct shape f)
     return is_wide(f) ? (WIDE_UNSIGNED ? 128 : 0) : f.bias;
 }
 
+/* What a format's codes stand for, if it has a table. */
+TMPL vu table_of(const struct pack_rule *rule, struct shape f)
+{
+    return f.table ? v_table(rule->table) : (vu)v_set(0);
+}
+
 TMPL void unpack(vu code[8], const uint8_t *low, const uint8_t *high, vu table,
                  struct shape f)
 {
     const vu flip = (vu)v_set((int32_t)0x80808080u);
 
-#pragma GCC unroll 8
+    UNROLL
     for (int i = 0; i < 8; i++) {
         code[i] = plane_dword(low, f.low_bits, i, 0);
         if (f.high_bits > 0)
@@ -139,7 +178,7 @@ TMPL void scales_read(struct scales *o, const uint8_t *sup, const uint8_t *tile,
     const uint8_t *b = tile + W * h;
     vi u, v;
 
-    if (f.sup != PACK_SUP_NONE)
+    if (has_chunks(f))
         o->d = v_f16(sup + 2 * W * h);
     if (f.sup == PACK_SUP_D_DMIN)
         o->dmin = -v_f16(sup + 2 * PACK_ROWS + 2 * W * h);
@@ -193,29 +232,6 @@ TMPL void scales_read(struct scales *o, const uint8_t *sup, const uint8_t *tile,
     }
 }
 
-TMPL bool has_min(struct shape f)
-{
-    return f.sub == PACK_SUB_F16_MIN || f.sub == PACK_SUB_U8_MIN ||
-           f.sub == PACK_SUB_U8X2_MIN;
-}
-
-TMPL bool has_halves(struct shape f)
-{
-    return f.sub == PACK_SUB_S8X2 || f.sub == PACK_SUB_U8X2_MIN ||
-           f.sub == PACK_SUB_ODD4X2;
-}
-
-/* A float scale for each half? */
-TMPL bool has_two_d(struct shape f)
-{
-    return f.sub == PACK_SUB_UE4M3X2;
-}
-
-TMPL bool has_scale(struct shape f)
-{
-    return has_halves(f) || f.sub == PACK_SUB_S8 || f.sub == PACK_SUB_U8_MIN;
-}
-
 /* format, bits low, high, bias, table, sub scales, super scales */
 #define SHAPES(X)                                                              \
     X(Q8_0, 8, 0, 128, false, F16, NONE)                                       \
@@ -246,6 +262,13 @@ TMPL bool has_scale(struct shape f)
     X(IQ2_XS, IQ2_S)                                                           \
     X(IQ3_XXS, IQ3_S)                                                          \
     X(TQ1_0, TQ2_0)
+
+#define SHAPE(name, low, high, bias, table, sub, sup)                          \
+    static const struct shape shape_##name = {                                 \
+        low, high, bias, table, PACK_SUB_##sub, PACK_SUP_##sup};
+SHAPES(SHAPE)
+SHAPES_TWO_D(SHAPE)
+#undef SHAPE
 
 /* ---- floats -------------------------------------------------------------- */
 

@@ -4,6 +4,7 @@
  *   v_dot4        for each lane, acc + the dot product of four unsigned bytes u
  *                 with four signed ones s
  *   v_pairs_add   acc + v_pairs(a, b) */
+#include "base/unroll.h"
 
 static inline vi v_fold(vi acc, vi a, vi b)
 {
@@ -14,7 +15,7 @@ static inline __attribute__((always_inline)) vi
 v_dot(vi acc, const vu *code, const int8_t *q, int n, int max)
 {
     (void)max; /* codes have all 8 bits */
-#pragma GCC unroll 8
+    UNROLL
     for (int i = 0; i < n; i++) {
         int32_t x;
 

@@ -3,6 +3,8 @@
 #include <immintrin.h>
 #include <stdint.h>
 
+#include "base/unroll.h"
+
 /* MIN_ROWS: with AVX2 on Zen 5 jobs and gemm took equal times at 32 rows of
  * formats with 4 bits, and beyond 48 of Q8_0, Q5_1, Q6_K and IQ4_XS, before
  * gemm got 5 to 10 % faster. Not measured with AVX-VNNI. */
@@ -80,7 +82,7 @@ static inline void deal_dwords(uint8_t *dst, const __m256i x[TOK])
         _mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b),
         _mm256_unpacklo_epi64(c, d), _mm256_unpackhi_epi64(c, d)};
 
-#pragma GCC unroll 4
+    UNROLL
     for (int i = 0; i < 4; i++) {
         __m128i *low = (__m128i *)dst + i;
 
