@@ -62,13 +62,14 @@ static enum exit_code read_all(struct input *in, const struct options *o,
     return EXIT_DONE;
 }
 
-static enum exit_code read_file(struct input *in, const struct options *o,
-                                const char *path)
+enum exit_code input_file(struct input *in, const struct options *o,
+                          const char *path)
 {
     char cut[SHOWN];
     enum exit_code c;
     FILE *f;
 
+    *in = (struct input){0};
     if (strcmp(path, "-") == 0)
         return read_all(in, o, stdin, "standard input");
     f = fopen(path, "rb");
@@ -133,7 +134,7 @@ enum exit_code input_text(struct input *in, const struct options *o)
         }
         return in->s != NULL ? EXIT_DONE : no_memory(o, strlen(o->prompt));
     }
-    c = read_file(in, o, standard ? "-" : o->file);
+    c = input_file(in, o, standard ? "-" : o->file);
     if (c != EXIT_DONE)
         input_free(in);
     return c;
@@ -222,7 +223,7 @@ enum exit_code input_ids(const struct options *o, int32_t **ids, int64_t *n)
                         "--tokens @: name a file behind the @, or give the "
                         "ids themselves");
     if (from_file) {
-        c = read_file(&in, o, o->tokens + 1);
+        c = input_file(&in, o, o->tokens + 1);
         s = in.s;
         len = in.len;
     }

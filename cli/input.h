@@ -14,6 +14,10 @@ struct input {
 enum exit_code input_text(struct input *in, const struct options *o);
 void input_free(struct input *in);
 
+/* All of a file; "-" is standard input. */
+enum exit_code input_file(struct input *in, const struct options *o,
+                          const char *path);
+
 /* What -p or -f say, without one final newline; or what is piped in, if it is
  * not empty. */
 enum exit_code input_prompt(struct input *in, const struct options *o);

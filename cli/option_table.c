@@ -12,11 +12,12 @@ enum {
     PERPLEXITY = 1 << CMD_PERPLEXITY,
     LOGITS = 1 << CMD_LOGITS,
     TOKENIZE = 1 << CMD_TOKENIZE,
+    RENDER = 1 << CMD_RENDER,
     BENCH = 1 << CMD_BENCH,
     SYNTH = 1 << CMD_SYNTH,
     ONE_RUN = RUN | PLAN | PERPLEXITY | LOGITS,
     PLANNED = ONE_RUN | BENCH,
-    ALL = PLANNED | INSPECT | DEVICES | TOKENIZE | SYNTH,
+    ALL = PLANNED | INSPECT | DEVICES | TOKENIZE | RENDER | SYNTH,
 };
 
 #define AT(member) offsetof(struct options, member)
@@ -29,8 +30,8 @@ const struct option_row option_table[] = {
     HEADING("What to work on", ALL),
     {{"-m", "--model"}, "FILE",
      "the model, a GGUF file; of a split one, its first file",
-     PLANNED | TOKENIZE | INSPECT | OPTION_MANY, option_set_text, AT(model), 0,
-     0},
+     PLANNED | TOKENIZE | RENDER | INSPECT | OPTION_MANY, option_set_text,
+     AT(model), 0, 0},
     {{"--shape"}, "NAME",
      "random weights in the shape of a model: qwen3-0.6b, qwen3moe-2.75b, "
      "llama-1.2b, qwen3-8b, qwen3moe-30b; bench makes a file in $TMPDIR and "
@@ -62,6 +63,20 @@ const struct option_row option_table[] = {
     {{"--no-special"}, NULL,
      "add no BOS or EOS, and take <|...|> in the text as text",
      TOKENIZE, option_set_flag, AT(no_special), 0, 0},
+    {{"--template"}, "FILE",
+     "a chat template in place of the model's own; the model still gives the "
+     "special tokens", RENDER, option_set_text, AT(chat_template), 0, 0},
+    {{"--messages"}, "FILE",
+     "the conversation: a JSON list of objects with role and content; - reads "
+     "standard input", RENDER, option_set_text, AT(messages), 0, 0},
+    {{"--tools"}, "FILE", "the tools the model may call: a JSON list",
+     RENDER, option_set_text, AT(tools), 0, 0},
+    {{"--kwargs"}, "JSON",
+     "more variables of the template, like '{\"enable_thinking\": false}'",
+     RENDER, option_set_text, AT(kwargs), 0, 0},
+    {{"--no-generation-prompt"}, NULL,
+     "end with the last message, not where the answer begins",
+     RENDER, option_set_flag, AT(no_generation_prompt), 0, 0},
     {{"--json"}, NULL, "JSON instead of tables",
      PLAN | INSPECT | DEVICES, option_set_flag, AT(json), 0, 0},
     {{"--svg"}, "FILE",

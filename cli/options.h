@@ -26,6 +26,7 @@ enum exit_code {
     X(PERPLEXITY, perplexity, "measure a model on a text", "")                 \
     X(LOGITS, logits, "write the logits of every position", "")                \
     X(TOKENIZE, tokenize, "turn text into token ids", "")                      \
+    X(RENDER, render, "show the prompt that a chat template makes", "")        \
     X(BENCH, bench, "measure how fast models run", "")                         \
     X(SYNTH, synth, "write a model with random weights", "")
 
@@ -65,6 +66,7 @@ struct options {
     const char *file;
     const char *output;
     const char *tokens; /* ids or @FILE */
+    const char *chat_template, *messages, *tools, *kwargs;
     const char *state_load, *state_save;
     const char *trace;
     const char *svg;
@@ -90,6 +92,7 @@ struct options {
     bool no_escape;
     bool no_special;
     bool ids_only;
+    bool no_generation_prompt;
     bool json;
     bool measure;
     bool verbose;

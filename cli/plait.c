@@ -22,7 +22,9 @@
     "plait logits -m models/fable-moe-Q8_0.gguf --tokens 1,2,3 -o logits.bin"
 #define EXAMPLE_TOKENIZE                                                       \
     "plait tokenize -m models/fable-moe-Q8_0.gguf -p \"Once upon a time\""
-
+#define EXAMPLE_RENDER                                                         \
+    "echo '[{\"role\": \"user\", \"content\": \"Hi\"}]' | plait render "       \
+    "-m models/fable-moe-Q8_0.gguf --messages -"
 #define EXAMPLE_BENCH                                                          \
     "plait bench -m models/fable-moe-Q8_0.gguf -p 64 -n 32 -r 3"
 #define EXAMPLE_SYNTH                                                          \

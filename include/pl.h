@@ -12,10 +12,11 @@
  * threads and devices: there they may be freed, which leaves the original's
  * alone, and nothing else.
  *
- * Threads: models, plans, tokenizers and graphs that nobody changes any more
- * may be used by any number of threads at once, and any number of engines may
- * share a model. An executor, an engine, a sampler and a detokenizer take one
- * call at a time, from whatever thread; different ones never mind each other.
+ * Threads: models, plans, tokenizers, templates and graphs that nobody changes
+ * any more may be used by any number of threads at once, and any number of
+ * engines may share a model. An executor, an engine, a sampler and a
+ * detokenizer take one call at a time, from whatever thread; different ones
+ * never mind each other.
  * An engine and the executor behind it (pl_engine_exec) count as one. A call of
  * an engine or executor while another is under way, in another thread or around
  * a callback, gives PL_BAD_ARGUMENT and does nothing; those that return no
@@ -237,6 +238,7 @@ typedef struct pl_plan pl_plan;     /* what would happen */
 typedef struct pl_engine pl_engine; /* weights and cache on devices */
 typedef struct pl_tokenizer pl_tokenizer;
 typedef struct pl_sampler pl_sampler;
+typedef struct pl_template pl_template; /* messages to a prompt */
 
 enum { PL_MAX_RANKS = 64 };
 
@@ -410,6 +412,50 @@ PL_API void pl_detokenizer_free(pl_detokenizer *d);
 PL_API const char *pl_detokenize(pl_detokenizer *d, int32_t id);
 /* What is held back, made valid; resets. */
 PL_API const char *pl_detokenize_flush(pl_detokenizer *d);
+
+/* ---- chat -------------------------------------------------------------- */
+
+/* A chat template turns a list of messages into the prompt that a model was
+ * trained on: Jinja, with what Hugging Face adds and sets. It comes with the
+ * file and may do what it likes, within bounds: 2 * 10^7 steps, 64 MiB of text.
+ *
+ * text, len: the template; NULL: the file's own, tokenizer.chat_template, and
+ * beside it tokenizer.chat_template.tool_use, which is taken where tools are
+ * given. path: any GGUF with a vocabulary, whose special tokens the template
+ * sees as bos_token, eos_token and the like; NULL, with a text: there are none.
+ * PL_NOT_FOUND: the file has no template; PL_BAD_FILE, PL_UNSUPPORTED: the
+ * template is none, or has what is not supported, in that line. */
+PL_API pl_status pl_template_create(pl_template **out, const char *text,
+                                    size_t len, const char *path, pl_err *err);
+PL_API void pl_template_free(pl_template *t);
+
+/* What it is to render, as JSON texts. */
+typedef struct pl_conversation {
+    size_t size;
+    const char *messages; /* a list of objects with "role" and "content" */
+    const char *tools;    /* a list; NULL: none */
+    const char *extra;    /* more variables of the template, which replace those
+                             of the same name: {"enable_thinking": false};
+                             NULL: none */
+    bool no_generation_prompt; /* the text ends with the last message, and not
+                                  where the model's answer begins */
+    int64_t now; /* seconds since 1970, for dates; 0: the clock's */
+} pl_conversation;
+
+static inline void pl_conversation_init(pl_conversation *c)
+{
+    memset(c, 0, sizeof *c);
+    c->size = sizeof *c;
+}
+
+/* *text is malloc'ed and terminated; the caller frees it. len may be NULL.
+ * PL_BAD_ARGUMENT: a text is no JSON, or the template refuses the conversation:
+ * the message is its own. */
+PL_API pl_status pl_template_render(const pl_template *t,
+                                    const pl_conversation *c, char **text,
+                                    size_t *len, pl_err *err);
+
+/* ---- sampling ---------------------------------------------------------- */
 
 /* Zeros are not the defaults: begin with pl_sampling_init. Applied in this
  * order. */

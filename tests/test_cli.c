@@ -19,9 +19,9 @@
 
 /* ---- help --------------------------------------------------------------- */
 
-static const char *const commands[] = {"run",      "plan",       "inspect",
-                                       "devices",  "perplexity", "logits",
-                                       "tokenize", "bench",      "synth"};
+static const char *const commands[] = {
+    "run",    "plan",     "inspect", "devices", "perplexity",
+    "logits", "tokenize", "render",  "bench",   "synth"};
 enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 
 /* The line after "example:" of a help text, without its indentation. */
@@ -219,6 +219,8 @@ TEST(cli_usage_errors_exit_2_and_name_option_and_remedy)
         {"plait logits " MODEL "--tokens @ -o x", "name a file behind the @"},
         {"plait run " MODEL "-p x -l 99999+1", "ids go from 0 to 4095"},
         {"plait tokenize -p x", "-m FILE"},
+        {"plait render --messages x", "-m FILE"},
+        {"plait render " MODEL, "--messages FILE"},
     };
 
     MUST_REFUSE(list, 2);
@@ -639,6 +641,39 @@ TEST(cli_run_into_a_closed_pipe_exits_1)
     close(out);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(command_status(status), 1);
+}
+
+/* ---- render ------------------------------------------------------------- */
+
+TEST(cli_render_prints_the_prompt_and_nothing_else)
+{
+    struct ran r = sh(0, "printf '%s' '{{ bos_token }}{{ messages[0].content "
+                         "}}{% if tools %}T{% endif %}{{ x }}' >t.jinja && "
+                         "echo '[{\"role\": \"user\", \"content\": \"é\"}]' "
+                         ">m.json && echo '[{}]' >tools.json && plait render "
+                         "--template t.jinja --messages m.json --tools "
+                         "tools.json --kwargs '{\"x\": [1, 2.0]}'");
+
+    assert_string_equal(r.out, "éT[1, 2.0]");
+    assert_string_equal(r.err, "");
+    r = sh(0, "echo '[{\"role\": \"user\", \"content\": \"Hi\"}]' | plait "
+              "render " MODEL "--messages - --no-generation-prompt");
+    assert_string_equal(r.out, "<|im_start|>user\nHi<|im_end|>\n");
+}
+
+TEST(cli_render_fails_where_the_template_raises)
+{
+    static const struct mistake list[] = {
+        {"echo '{{ raise_exception(\"no images\") }}' >t.jinja; echo '[]' | "
+         "plait render --template t.jinja --messages -",
+         "template line 1: no images"},
+        {"echo '{% if x %}' >t.jinja; echo '[]' | plait render --template "
+         "t.jinja --messages -",
+         "\"endif\" is awaited"},
+        {"echo '[' | plait render " MODEL "--messages -", "messages: no JSON"},
+    };
+
+    MUST_REFUSE(list, 1);
 }
 
 /* ---- tokenize, logits, perplexity --------------------------------------- */

@@ -1,0 +1,75 @@
+/* plait render: a conversation to the prompt that a model would see, byte for
+ * byte as its chat template makes it. */
+#include "cmd.h"
+#include "input.h"
+#include "session.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A JSON text in a file, which holds no zero byte. */
+static enum exit_code json_file(struct input *in, const struct options *o,
+                                const char *option, const char *path)
+{
+    enum exit_code c = input_file(in, o, path);
+
+    if (c == EXIT_DONE && strlen(in->s) != in->len)
+        c = complain(o->command, EXIT_FAILED,
+                     "%s: a zero byte is no part of JSON", option);
+    return c;
+}
+
+static pl_status render(const struct options *o, const struct input *form,
+                        const pl_conversation *conversation, pl_err *err)
+{
+    pl_template *t = NULL;
+    char *text = NULL;
+    size_t len = 0;
+    pl_status s = pl_template_create(&t, form->s, form->len, o->model, err);
+
+    if (s == PL_OK)
+        s = pl_template_render(t, conversation, &text, &len, err);
+    if (s == PL_OK)
+        write_out(NULL, text, len);
+    free(text);
+    pl_template_free(t);
+    return s;
+}
+
+enum exit_code cmd_render(const struct options *o)
+{
+    struct input form = {0}, messages = {0}, tools = {0};
+    pl_conversation conversation;
+    enum exit_code c = EXIT_DONE;
+    pl_err err;
+    pl_status s;
+
+    if (o->model == NULL && o->chat_template == NULL)
+        return complain(o->command, EXIT_USAGE,
+                        "no model; give a GGUF file with -m FILE, or a "
+                        "template with --template FILE");
+    if (o->messages == NULL)
+        return complain(o->command, EXIT_USAGE,
+                        "no conversation; give one with --messages FILE");
+    if (o->chat_template != NULL)
+        c = input_file(&form, o, o->chat_template);
+    if (c == EXIT_DONE)
+        c = json_file(&messages, o, "--messages", o->messages);
+    if (c == EXIT_DONE && o->tools != NULL)
+        c = json_file(&tools, o, "--tools", o->tools);
+    if (c == EXIT_DONE) {
+        pl_conversation_init(&conversation);
+        conversation.messages = messages.s;
+        conversation.tools = tools.s;
+        conversation.extra = o->kwargs;
+        conversation.no_generation_prompt = o->no_generation_prompt;
+        s = render(o, &form, &conversation, &err);
+        c = s == PL_OK ? finish_out(o)
+                       : complain(o->command, EXIT_FAILED, "%s", err.message);
+    }
+    input_free(&form);
+    input_free(&messages);
+    input_free(&tools);
+    return c;
+}

@@ -1,0 +1,463 @@
+/* Text of a template to tokens. Whitespace that "-" and the settings take away
+ * is gone afterwards; so are comments and the marks of {% raw %}. */
+#include "chat/syntax.h"
+
+#include "base/ascii.h"
+#include "base/err.h"
+#include "base/numeral.h"
+#include "chat/unicode.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <string.h>
+
+enum { MAX_NESTED = 1000 }; /* open brackets */
+
+struct lexer {
+    struct arena *arena;
+    const char *s; /* [len], newlines are \n */
+    size_t len, at;
+    int line;
+    bool line_starts; /* the last piece ended with a newline */
+    struct token *token;
+    size_t n, cap;
+    char open[MAX_NESTED]; /* closing brackets that are awaited */
+    int n_open;
+    pl_err *err;
+};
+
+static pl_status bad(struct lexer *l, const char *what)
+{
+    return err_set(l->err, PL_BAD_FILE, "template line %d: %s", l->line, what);
+}
+
+static pl_status no_memory(pl_err *err)
+{
+    return err_no_memory(err, "a chat template");
+}
+
+static pl_status add(struct lexer *l, struct token t)
+{
+    if (l->n == l->cap) {
+        size_t cap = l->cap > 0 ? 2 * l->cap : 256;
+        struct token *token = arena_alloc(l->arena, cap, sizeof *token);
+
+        if (!token)
+            return no_memory(l->err);
+        if (l->n > 0)
+            memcpy(token, l->token, l->n * sizeof *token);
+        l->token = token;
+        l->cap = cap;
+    }
+    t.line = l->line;
+    l->token[l->n++] = t;
+    return PL_OK;
+}
+
+static pl_status add_string(struct lexer *l, enum token_kind kind,
+                            const char *s, size_t len)
+{
+    struct string *v = string_view(l->arena, s, len);
+
+    if (!v)
+        return no_memory(l->err);
+    string_hash(v);
+    return add(l, (struct token){.kind = kind, .value = value_str(v)});
+}
+
+/* Moves on to `to`, counting lines. */
+static void go_to(struct lexer *l, size_t to)
+{
+    for (; l->at < to; l->at++)
+        l->line += l->s[l->at] == '\n';
+    if (to > 0)
+        l->line_starts = l->s[to - 1] == '\n';
+}
+
+static size_t skip_space(const struct lexer *l, size_t at)
+{
+    return at + unicode_space_first(l->s + at, l->len - at);
+}
+
+static bool at_text(const struct lexer *l, size_t at, const char *text)
+{
+    size_t n = strlen(text);
+
+    return l->len - at >= n && memcmp(l->s + at, text, n) == 0;
+}
+
+static bool is_sign(const struct lexer *l, size_t at)
+{
+    return at < l->len && (l->s[at] == '-' || l->s[at] == '+');
+}
+
+/* Behind the mark `end`, "%}" or "#}", that stands at `at` with its sign; 0:
+ * there is none. What the sign or the settings take away is skipped too. */
+static size_t behind_end(const struct lexer *l, size_t at, const char *end)
+{
+    bool trim = at < l->len && l->s[at] == '-';
+    bool keep = at < l->len && l->s[at] == '+';
+
+    if (trim || keep)
+        at++;
+    if (at > l->len || !at_text(l, at, end))
+        return 0;
+    at += 2;
+    if (trim)
+        return skip_space(l, at);
+    return !keep && at < l->len && l->s[at] == '\n' ? at + 1 : at;
+}
+
+/* `word` after a "{%" at `at` with its sign; gives the place behind, or 0. */
+static size_t behind_word(const struct lexer *l, size_t at, const char *word)
+{
+    at += 2;
+    at = skip_space(l, is_sign(l, at) ? at + 1 : at);
+    return at_text(l, at, word) ? skip_space(l, at + strlen(word)) : 0;
+}
+
+/* Adds text up to the mark at `mark`, without what the mark takes away. */
+static pl_status add_data(struct lexer *l, size_t mark)
+{
+    const char *s = l->s + l->at;
+    size_t n = mark - l->at, line = n;
+    char sign = mark + 2 < l->len ? l->s[mark + 2] : '\0';
+
+    if (sign == '-') {
+        n -= unicode_space_last(s, n);
+    } else if (sign != '+' && l->s[mark + 1] != '{') {
+        while (line > 0 && s[line - 1] != '\n')
+            line--;
+        if ((line > 0 || l->line_starts) &&
+            unicode_space_first(s + line, n - line) == n - line)
+            n = line;
+    }
+    if (n > 0)
+        PL_TRY(add_string(l, T_DATA, s, n));
+    go_to(l, mark);
+    return PL_OK;
+}
+
+/* The text of {% raw %}, whose own mark ends at `at`. */
+static pl_status lex_raw(struct lexer *l, size_t at)
+{
+    go_to(l, at);
+    for (size_t mark = at; mark + 1 < l->len; mark++) {
+        size_t end, behind;
+
+        if (!at_text(l, mark, "{%"))
+            continue;
+        end = behind_word(l, mark, "endraw");
+        behind = end > 0 ? behind_end(l, end, "%}") : 0;
+        if (behind > 0) {
+            PL_TRY(add_data(l, mark));
+            go_to(l, behind);
+            return PL_OK;
+        }
+    }
+    return bad(l, "{% raw %} has no {% endraw %}");
+}
+
+static pl_status lex_comment(struct lexer *l)
+{
+    for (size_t at = l->at + 2 + is_sign(l, l->at + 2); at < l->len; at++) {
+        size_t behind = behind_end(l, at, "#}");
+
+        if (behind > 0) {
+            go_to(l, behind);
+            return PL_OK;
+        }
+    }
+    return bad(l, "a comment has no end");
+}
+
+static bool is_word(char c)
+{
+    return ascii_is_letter_or_digit(c) || c == '_' || (unsigned char)c >= 0x80;
+}
+
+/* How many characters at `at` are digits, with single underscores between. */
+static size_t digits(const struct lexer *l, size_t at)
+{
+    size_t n = 0;
+
+    while (at + n < l->len &&
+           (isdigit((unsigned char)l->s[at + n]) ||
+            (n > 0 && l->s[at + n] == '_' && at + n + 1 < l->len &&
+             isdigit((unsigned char)l->s[at + n + 1]))))
+        n++;
+    return n;
+}
+
+/* Length of a float at l->at, or 0. */
+static size_t float_length(const struct lexer *l)
+{
+    size_t n = digits(l, l->at), more;
+    bool is_float = false;
+
+    if (n == 0 || (l->at > 0 && l->s[l->at - 1] == '.'))
+        return 0;
+    if (l->at + n < l->len && l->s[l->at + n] == '.' &&
+        (more = digits(l, l->at + n + 1)) > 0) {
+        n += 1 + more;
+        is_float = true;
+    }
+    if (l->at + n < l->len && ascii_lower(l->s[l->at + n]) == 'e') {
+        size_t sign = is_sign(l, l->at + n + 1);
+
+        more = digits(l, l->at + n + 1 + sign);
+        if (more > 0)
+            return n + 1 + sign + more;
+    }
+    return is_float ? n : 0;
+}
+
+static int digit_value(char c)
+{
+    c = ascii_lower(c);
+    return isdigit((unsigned char)c)     ? c - '0'
+           : ascii_is_letter_or_digit(c) ? c - 'a' + 10
+                                         : 99;
+}
+
+static pl_status lex_number(struct lexer *l)
+{
+    size_t n = float_length(l), i = 0;
+    char text[64];
+    int64_t v = 0;
+    int base = 10;
+
+    if (n > 0) {
+        size_t k = 0;
+
+        for (size_t j = 0; j < n && k + 1 < sizeof text; j++)
+            if (l->s[l->at + j] != '_')
+                text[k++] = l->s[l->at + j];
+        text[k] = '\0';
+        go_to(l, l->at + n);
+        return add(l, (struct token){
+                          .kind = T_NUMBER,
+                          .value = value_float(numeral_double(text, NULL))});
+    }
+    n = digits(l, l->at);
+    if (l->s[l->at] == '0') {
+        char c = l->at + 1 < l->len ? ascii_lower(l->s[l->at + 1]) : '\0';
+
+        base = c == 'b' ? 2 : c == 'o' ? 8 : c == 'x' ? 16 : 10;
+        i = base != 10 ? 2 : 0;
+        if (base != 10)
+            for (n = 2;
+                 l->at + n < l->len && (digit_value(l->s[l->at + n]) < base ||
+                                        l->s[l->at + n] == '_');)
+                n++;
+    }
+    for (; i < n; i++) {
+        if (l->s[l->at + i] == '_')
+            continue;
+        if (__builtin_mul_overflow(v, base, &v) ||
+            __builtin_add_overflow(v, digit_value(l->s[l->at + i]), &v))
+            return bad(l, "an integer has more than 64 bits");
+    }
+    go_to(l, l->at + n);
+    return add(l, (struct token){.kind = T_NUMBER, .value = value_int(v)});
+}
+
+/* One escape of a string, s[0] being behind the backslash; `out` gets its
+ * bytes, *used says how many of s it took. 0: there is no such. */
+static size_t unescape_one(const char *s, size_t len, char *out, size_t *used)
+{
+    static const char from[] = "\\'\"abfnrtv", to[] = "\\'\"\a\b\f\n\r\t\v";
+    const char *p = memchr(from, s[0], sizeof from - 1);
+    uint32_t c = 0;
+    size_t n = s[0] == 'x' ? 2 : s[0] == 'u' ? 4 : s[0] == 'U' ? 8 : 0, i;
+
+    *used = 1;
+    if (s[0] == '\n')
+        return 0;
+    if (p) {
+        out[0] = to[p - from];
+        return 1;
+    }
+    if (n > 0) {
+        for (i = 1; i <= n && i < len && digit_value(s[i]) < 16; i++)
+            c = c << 4 | (uint32_t)digit_value(s[i]);
+        *used = i;
+        return i > n ? unicode_put(out, c) : 0;
+    }
+    if (s[0] >= '0' && s[0] <= '7') {
+        for (i = 0; i < 3 && i < len && s[i] >= '0' && s[i] <= '7'; i++)
+            c = c << 3 | (uint32_t)(s[i] - '0');
+        *used = i;
+        return unicode_put(out, c);
+    }
+    out[0] = '\\'; /* of any other character the backslash stays */
+    out[1] = s[0];
+    return 2;
+}
+
+static pl_status lex_string(struct lexer *l)
+{
+    char quote = l->s[l->at];
+    size_t end = l->at + 1, n = 0;
+    char *out;
+    pl_status s;
+
+    while (end < l->len && l->s[end] != quote)
+        end += l->s[end] == '\\' ? 2 : 1;
+    if (end >= l->len)
+        return bad(l, "a string has no end");
+    out = arena_alloc(l->arena, end - l->at, 1);
+    if (!out)
+        return no_memory(l->err);
+    for (size_t i = l->at + 1; i < end; i++) {
+        size_t used, k;
+
+        if (l->s[i] != '\\') {
+            out[n++] = l->s[i];
+            continue;
+        }
+        k = unescape_one(l->s + i + 1, end - i - 1, out + n, &used);
+        if (k == 0 && l->s[i + 1] != '\n')
+            return bad(l, "a string has an escape that is no character");
+        n += k;
+        i += used;
+    }
+    s = add_string(l, T_STRING, out, n);
+    go_to(l, end + 1);
+    return s;
+}
+
+static pl_status lex_operator(struct lexer *l)
+{
+    static const char *const two[] = {"//", "**", "==", "!=", ">=", "<="};
+    static const char one[] = "+-/*%~[](){}><=.:|,;";
+    static const char opening[] = "([{", closing[] = ")]}";
+    struct token t = {.kind = T_OPERATOR};
+    const char *p;
+    char c = l->s[l->at];
+
+    for (size_t i = 0; i < sizeof two / sizeof two[0]; i++)
+        if (at_text(l, l->at, two[i]))
+            memcpy(t.op, two[i], 2);
+    if (t.op[0] == '\0' && c != '\0' && strchr(one, c))
+        t.op[0] = c;
+    if (t.op[0] == '\0')
+        return bad(l, "a character that is no part of an expression");
+    p = strchr(opening, c);
+    if (p) {
+        if (l->n_open == MAX_NESTED)
+            return bad(l, "too many brackets are open");
+        l->open[l->n_open++] = closing[p - opening];
+    } else if (strchr(closing, c)) {
+        if (l->n_open == 0 || l->open[--l->n_open] != c)
+            return bad(l, "a bracket closes that was not opened");
+    }
+    PL_TRY(add(l, t));
+    go_to(l, l->at + strlen(t.op));
+    return PL_OK;
+}
+
+/* Behind the end of the tag if it ends here, else 0. */
+static size_t behind_tag(const struct lexer *l, bool print)
+{
+    if (l->n_open > 0)
+        return 0;
+    if (!print)
+        return behind_end(l, l->at, "%}");
+    if (at_text(l, l->at, "-}}"))
+        return skip_space(l, l->at + 3);
+    return at_text(l, l->at, "}}") ? l->at + 2 : 0;
+}
+
+/* The tokens of a tag, both marks included. */
+static pl_status lex_tag(struct lexer *l, bool print)
+{
+    PL_TRY(
+        add(l, (struct token){.kind = print ? T_PRINT_BEGIN : T_BLOCK_BEGIN}));
+    go_to(l, l->at + 2 + is_sign(l, l->at + 2));
+    l->n_open = 0;
+    for (;;) {
+        size_t behind;
+        char c;
+
+        go_to(l, skip_space(l, l->at));
+        if (l->at == l->len)
+            return bad(l, print ? "{{ has no }}" : "{% has no %}");
+        behind = behind_tag(l, print);
+        if (behind > 0) {
+            PL_TRY(add(
+                l, (struct token){.kind = print ? T_PRINT_END : T_BLOCK_END}));
+            go_to(l, behind);
+            return PL_OK;
+        }
+        c = l->s[l->at];
+        if (isdigit((unsigned char)c)) {
+            PL_TRY(lex_number(l));
+        } else if (is_word(c)) {
+            size_t end = l->at;
+
+            while (end < l->len && is_word(l->s[end]))
+                end++;
+            PL_TRY(add_string(l, T_NAME, l->s + l->at, end - l->at));
+            go_to(l, end);
+        } else if (c == '\'' || c == '"') {
+            PL_TRY(lex_string(l));
+        } else {
+            PL_TRY(lex_operator(l));
+        }
+    }
+}
+
+/* The text with \n for each newline, without a last one. */
+static pl_status normalize(struct lexer *l, const char *text, size_t len)
+{
+    char *s = arena_alloc(l->arena, len, 1);
+
+    if (!s)
+        return no_memory(l->err);
+    for (size_t i = 0; i < len; i++) {
+        s[l->len++] = text[i] == '\r' ? '\n' : text[i];
+        if (text[i] == '\r' && i + 1 < len && text[i + 1] == '\n')
+            i++;
+    }
+    if (l->len > 0 && s[l->len - 1] == '\n')
+        l->len--;
+    l->s = s;
+    return PL_OK;
+}
+
+pl_status lex_template(struct arena *a, const char *text, size_t len,
+                       struct token **out, size_t *n, pl_err *err)
+{
+    struct lexer l = {.arena = a, .line = 1, .line_starts = true, .err = err};
+
+    PL_TRY(normalize(&l, text, len));
+    while (l.at < l.len) {
+        size_t mark = l.at, raw = 0;
+
+        while (mark < l.len &&
+               !(l.s[mark] == '{' && mark + 1 < l.len &&
+                 (l.s[mark + 1] == '{' || l.s[mark + 1] == '%' ||
+                  l.s[mark + 1] == '#')))
+            mark++;
+        if (mark == l.len) {
+            PL_TRY(add_string(&l, T_DATA, l.s + l.at, mark - l.at));
+            break;
+        }
+        PL_TRY(add_data(&l, mark));
+        if (l.s[mark + 1] == '%')
+            raw = behind_word(&l, mark, "raw");
+        if (raw > 0 && at_text(&l, raw, "-%}"))
+            PL_TRY(lex_raw(&l, skip_space(&l, raw + 3)));
+        else if (raw > 0 && at_text(&l, raw, "%}"))
+            PL_TRY(lex_raw(&l, raw + 2));
+        else if (l.s[mark + 1] == '#')
+            PL_TRY(lex_comment(&l));
+        else
+            PL_TRY(lex_tag(&l, l.s[mark + 1] == '{'));
+    }
+    PL_TRY(add(&l, (struct token){.kind = T_END}));
+    *out = l.token;
+    *n = l.n;
+    return PL_OK;
+}

@@ -1,0 +1,1059 @@
+/* Methods of strings, dicts, lists and loops. */
+#include "chat/strings.h"
+
+#include "base/err.h"
+#include "chat/unicode.h"
+
+#include <ctype.h>
+#include <string.h>
+
+/* ---- helpers ----------------------------------------------------------- */
+
+pl_status items_add(struct render *r, struct items *l, struct value v)
+{
+    if (l->n == l->cap) {
+        size_t cap = l->cap > 0 ? 2 * l->cap : 8;
+        struct value *item;
+
+        PL_TRY(render_alloc(r, cap, sizeof *item, &item));
+        if (l->n > 0)
+            memcpy(item, l->item, l->n * sizeof *item);
+        l->item = item;
+        l->cap = cap;
+    }
+    l->item[l->n++] = v;
+    return render_spend(r, 1);
+}
+
+pl_status items_add_view(struct render *r, struct items *l, const char *s,
+                         size_t len)
+{
+    struct value v;
+
+    PL_TRY(render_view(r, s, len, &v));
+    return items_add(r, l, v);
+}
+
+pl_status items_list(struct render *r, const struct items *l, struct list **out)
+{
+    PL_TRY(render_list(r, 0, out));
+    if (l->n > 0)
+        **out = (struct list){l->n, l->item};
+    return PL_OK;
+}
+
+pl_status items_take(struct render *r, const struct items *l,
+                     enum value_kind kind, struct value *out)
+{
+    out->kind = (uint8_t)kind;
+    return items_list(r, l, &out->list);
+}
+
+pl_status need_string(struct render *r, struct value v, struct string **out)
+{
+    *out = NULL;
+    if (v.kind == V_UNDEFINED)
+        return render_undefined(r, v);
+    if (v.kind != V_STR)
+        return render_fail(r, PL_BAD_ARGUMENT, "a string is needed, not a %s",
+                           value_kind_name(v.kind));
+    *out = v.str;
+    return PL_OK;
+}
+
+pl_status get_int(struct render *r, struct value v, int64_t usual, int64_t *out)
+{
+    *out = usual;
+    if (v.kind == V_ABSENT)
+        return PL_OK;
+    if (v.kind == V_UNDEFINED)
+        return render_undefined(r, v);
+    if (v.kind != V_INT && v.kind != V_BOOL)
+        return render_fail(r, PL_BAD_ARGUMENT, "an integer is needed, not a %s",
+                           value_kind_name(v.kind));
+    *out = value_as_int(v);
+    return PL_OK;
+}
+
+/* ---- cases ------------------------------------------------------------- */
+
+static bool starts_word(uint32_t before, enum string_case to)
+{
+    if (to == CASE_TITLE)
+        return !unicode_is_letter(before);
+    return before == '-' || before == '(' || before == '{' || before == '[' ||
+           before == '<' || unicode_is_space(before);
+}
+
+static uint32_t cased(uint32_t c, enum string_case to, bool first,
+                      uint32_t before)
+{
+    uint32_t lower;
+
+    switch (to) {
+    case CASE_LOWER:
+        return unicode_lower(c);
+    case CASE_UPPER:
+        return unicode_upper(c);
+    case CASE_SWAP:
+        lower = unicode_lower(c);
+        return lower != c ? lower : unicode_upper(c);
+    case CASE_CAPITAL:
+        return first ? unicode_upper(c) : unicode_lower(c);
+    default:
+        return first || starts_word(before, to) ? unicode_upper(c)
+                                                : unicode_lower(c);
+    }
+}
+
+enum { SHARP_S = 0xdf }; /* two letters where it is large */
+
+pl_status string_case(struct render *r, const struct string *s,
+                      enum string_case to, struct value *out)
+{
+    size_t from = r->n_out;
+    uint32_t before = 0;
+
+    PL_TRY(render_spend(r, s->len / 16));
+    for (size_t at = 0; at < s->len;) {
+        uint32_t c;
+        size_t len = unicode_get(s->s + at, s->len - at, &c);
+
+        if (c == SHARP_S && cased('s', to, at == 0, before) == 'S')
+            PL_TRY(render_puts(r, to == CASE_UPPER || to == CASE_SWAP ? "SS"
+                                                                      : "Ss"));
+        else
+            PL_TRY(render_put_char(r, cased(c, to, at == 0, before)));
+        before = c;
+        at += len;
+    }
+    return render_take(r, from, out);
+}
+
+bool string_has_case(const struct string *s, bool upper)
+{
+    bool any = false;
+
+    for (size_t at = 0; at < s->len;) {
+        uint32_t c;
+
+        at += unicode_get(s->s + at, s->len - at, &c);
+        if (upper ? unicode_lower(c) != c : unicode_upper(c) != c)
+            any = true;
+        else if (upper ? unicode_upper(c) != c : unicode_lower(c) != c)
+            return false;
+    }
+    return any;
+}
+
+/* ---- strip, replace, lines --------------------------------------------- */
+
+/* Bytes of characters out of `chars` that s begins with. */
+static size_t span_first(const char *s, size_t n, const struct string *chars)
+{
+    size_t at = 0;
+
+    while (at < n) {
+        uint32_t c;
+        size_t len = unicode_get(s + at, n - at, &c);
+
+        if (!memmem(chars->s, chars->len, s + at, len))
+            break;
+        at += len;
+    }
+    return at;
+}
+
+/* Bytes of such characters that s ends with. */
+static size_t span_last(const char *s, size_t n, const struct string *chars)
+{
+    size_t end = n;
+
+    while (end > 0) {
+        size_t at = end - 1;
+
+        while (at > 0 && end - at < 4 && ((unsigned char)s[at] & 0xc0) == 0x80)
+            at--;
+        if (!memmem(chars->s, chars->len, s + at, end - at))
+            break;
+        end = at;
+    }
+    return n - end;
+}
+
+pl_status string_strip(struct render *r, const struct string *s,
+                       const struct string *chars, bool left, bool right,
+                       struct value *out)
+{
+    size_t first = 0, n = s->len;
+
+    if (left)
+        first =
+            chars ? span_first(s->s, n, chars) : unicode_space_first(s->s, n);
+    n -= first;
+    if (right)
+        n -= chars ? span_last(s->s + first, n, chars)
+                   : unicode_space_last(s->s + first, n);
+    return render_view(r, s->s + first, n, out);
+}
+
+pl_status string_replace(struct render *r, const struct string *s,
+                         const struct string *from, const struct string *to,
+                         int64_t most, struct value *out)
+{
+    size_t mark = r->n_out, at = 0;
+
+    PL_TRY(render_spend(r, s->len / 16));
+    for (; most != 0 && at <= s->len; most -= most > 0) {
+        const char *found =
+            from->len == 0 ? s->s + at
+                           : memmem(s->s + at, s->len - at, from->s, from->len);
+        size_t to_found;
+        uint32_t c;
+
+        if (!found)
+            break;
+        to_found = (size_t)(found - s->s) - at;
+        PL_TRY(render_put(r, s->s + at, to_found));
+        PL_TRY(render_put(r, to->s, to->len));
+        at += to_found + from->len;
+        if (from->len > 0)
+            continue;
+        if (at == s->len) /* an empty one is found once more at the end */
+            break;
+        to_found = unicode_get(s->s + at, s->len - at, &c);
+        PL_TRY(render_put(r, s->s + at, to_found));
+        at += to_found;
+    }
+    PL_TRY(render_put(r, s->s + at, s->len - at));
+    return render_take(r, mark, out);
+}
+
+static bool ends_line(uint32_t c)
+{
+    return (c >= '\n' && c <= '\r') || (c >= 0x1c && c <= 0x1e) || c == 0x85 ||
+           c == 0x2028 || c == 0x2029;
+}
+
+pl_status string_lines(struct render *r, const struct string *s, bool ends,
+                       struct items *out)
+{
+    size_t start = 0, at = 0;
+
+    while (at < s->len) {
+        uint32_t c;
+        size_t len = unicode_get(s->s + at, s->len - at, &c);
+
+        if (!ends_line(c)) {
+            at += len;
+            continue;
+        }
+        if (c == '\r' && at + 1 < s->len && s->s[at + 1] == '\n')
+            len = 2;
+        PL_TRY(items_add_view(r, out, s->s + start,
+                              at - start + (ends ? len : 0)));
+        at += len;
+        start = at;
+    }
+    if (start < s->len)
+        PL_TRY(items_add_view(r, out, s->s + start, s->len - start));
+    return render_spend(r, s->len / 16);
+}
+
+/* ---- methods of strings ------------------------------------------------ */
+
+static pl_status upper(struct render *r, const struct call *c,
+                       struct value *out)
+{
+    return string_case(r, c->self.str, CASE_UPPER, out);
+}
+
+static pl_status lower(struct render *r, const struct call *c,
+                       struct value *out)
+{
+    return string_case(r, c->self.str, CASE_LOWER, out);
+}
+
+static pl_status capitalize(struct render *r, const struct call *c,
+                            struct value *out)
+{
+    return string_case(r, c->self.str, CASE_CAPITAL, out);
+}
+
+static pl_status title(struct render *r, const struct call *c,
+                       struct value *out)
+{
+    return string_case(r, c->self.str, CASE_TITLE, out);
+}
+
+static pl_status swapcase(struct render *r, const struct call *c,
+                          struct value *out)
+{
+    return string_case(r, c->self.str, CASE_SWAP, out);
+}
+
+static pl_status strip_sides(struct render *r, const struct call *c, bool left,
+                             bool right, struct value *out)
+{
+    struct string *chars = NULL;
+
+    if (c->arg[0].kind != V_ABSENT && c->arg[0].kind != V_NONE)
+        PL_TRY(need_string(r, c->arg[0], &chars));
+    return string_strip(r, c->self.str, chars, left, right, out);
+}
+
+static pl_status strip(struct render *r, const struct call *c,
+                       struct value *out)
+{
+    return strip_sides(r, c, true, true, out);
+}
+
+static pl_status lstrip(struct render *r, const struct call *c,
+                        struct value *out)
+{
+    return strip_sides(r, c, true, false, out);
+}
+
+static pl_status rstrip(struct render *r, const struct call *c,
+                        struct value *out)
+{
+    return strip_sides(r, c, false, true, out);
+}
+
+/* self[start:end] by the arguments i and i + 1, and the character where it
+ * begins. */
+static pl_status part_of_self(struct render *r, const struct call *c, int i,
+                              struct string **out, int64_t *first)
+{
+    struct value part[3] = {c->arg[i], c->arg[i + 1], value_none()}, v;
+
+    *out = c->self.str;
+    *first = 0;
+    if (part[0].kind == V_ABSENT)
+        return PL_OK;
+    if (part[1].kind == V_ABSENT)
+        part[1] = value_none();
+    PL_TRY(value_slice(r, c->self, part, &v));
+    *out = v.str;
+    if (part[0].kind == V_NONE)
+        return PL_OK;
+    *first = value_as_int(part[0]);
+    if (*first < 0) {
+        int64_t n;
+
+        PL_TRY(value_length(r, c->self, &n));
+        *first = *first + n < 0 ? 0 : *first + n;
+    }
+    return PL_OK;
+}
+
+static bool has_end(const struct string *s, const struct string *end,
+                    bool first)
+{
+    return s->len >= end->len && memcmp(first ? s->s : s->s + s->len - end->len,
+                                        end->s, end->len) == 0;
+}
+
+/* The argument may be a tuple, of which any will do. */
+static pl_status has_any_end(struct render *r, const struct call *c, bool first,
+                             struct value *out)
+{
+    struct list one = {1, (struct value *)&c->arg[0]};
+    const struct list *l = c->arg[0].kind == V_TUPLE ? c->arg[0].list : &one;
+    struct string *s;
+    int64_t start;
+
+    *out = value_bool(false);
+    PL_TRY(part_of_self(r, c, 1, &s, &start));
+    for (size_t i = 0; i < l->n; i++) {
+        struct string *end;
+
+        PL_TRY(need_string(r, l->item[i], &end));
+        out->truth |= has_end(s, end, first);
+    }
+    return PL_OK;
+}
+
+static pl_status startswith(struct render *r, const struct call *c,
+                            struct value *out)
+{
+    return has_any_end(r, c, true, out);
+}
+
+static pl_status endswith(struct render *r, const struct call *c,
+                          struct value *out)
+{
+    return has_any_end(r, c, false, out);
+}
+
+static pl_status remove_end(struct render *r, const struct call *c, bool first,
+                            struct value *out)
+{
+    const struct string *s = c->self.str;
+    struct string *end;
+    size_t n;
+
+    PL_TRY(need_string(r, c->arg[0], &end));
+    n = has_end(s, end, first) ? end->len : 0;
+    return render_view(r, s->s + (first ? n : 0), s->len - n, out);
+}
+
+static pl_status removeprefix(struct render *r, const struct call *c,
+                              struct value *out)
+{
+    return remove_end(r, c, true, out);
+}
+
+static pl_status removesuffix(struct render *r, const struct call *c,
+                              struct value *out)
+{
+    return remove_end(r, c, false, out);
+}
+
+/* The last place of `part` in s[0 .. n). */
+static const char *find_last(const char *s, size_t n, const struct string *part)
+{
+    for (size_t at = n - part->len + 1; n >= part->len && at-- > 0;)
+        if (memcmp(s + at, part->s, part->len) == 0)
+            return s + at;
+    return NULL;
+}
+
+/* The next piece of whitespace-separated text, from the right if `last`. */
+static bool next_word(const char **s, size_t *n, bool last, const char **word,
+                      size_t *len)
+{
+    size_t at = 0;
+    uint32_t c;
+
+    if (last) {
+        *n -= unicode_space_last(*s, *n);
+        at = *n;
+        while (at > 0 && unicode_space_last(*s, at) == 0)
+            at--;
+    } else {
+        size_t skip = unicode_space_first(*s, *n);
+
+        *s += skip;
+        *n -= skip;
+        while (at < *n) {
+            size_t k = unicode_get(*s + at, *n - at, &c);
+
+            if (unicode_is_space(c))
+                break;
+            at += k;
+        }
+    }
+    if (*n == 0)
+        return false;
+    *word = last ? *s + at : *s;
+    *len = last ? *n - at : at;
+    *s += last ? 0 : at;
+    *n -= *len;
+    return true;
+}
+
+static pl_status split_words(struct render *r, const struct string *self,
+                             int64_t most, bool last, struct items *out)
+{
+    const char *s = self->s, *word;
+    size_t n = self->len, len;
+
+    for (; most != 0 && next_word(&s, &n, last, &word, &len); most -= most > 0)
+        PL_TRY(items_add_view(r, out, word, len));
+    if (last)
+        n -= unicode_space_last(s, n);
+    else {
+        size_t skip = unicode_space_first(s, n);
+
+        s += skip;
+        n -= skip;
+    }
+    return n > 0 ? items_add_view(r, out, s, n) : PL_OK;
+}
+
+static pl_status split_at(struct render *r, const struct string *self,
+                          const struct string *sep, int64_t most, bool last,
+                          struct items *out)
+{
+    const char *s = self->s, *found;
+    size_t n = self->len;
+
+    for (; most != 0; most -= most > 0) {
+        size_t rest;
+
+        found = last ? find_last(s, n, sep) : memmem(s, n, sep->s, sep->len);
+        if (!found)
+            break;
+        rest = (size_t)(s + n - found) - sep->len;
+        if (last) {
+            PL_TRY(items_add_view(r, out, found + sep->len, rest));
+            n = (size_t)(found - s);
+        } else {
+            PL_TRY(items_add_view(r, out, s, (size_t)(found - s)));
+            s = found + sep->len;
+            n = rest;
+        }
+    }
+    return items_add_view(r, out, s, n);
+}
+
+static pl_status split_self(struct render *r, const struct call *c, bool last,
+                            struct value *out)
+{
+    struct items l = {0};
+    struct string *sep;
+    int64_t most;
+
+    PL_TRY(get_int(r, c->arg[1], -1, &most));
+    PL_TRY(render_spend(r, c->self.str->len / 16));
+    if (c->arg[0].kind == V_ABSENT || c->arg[0].kind == V_NONE) {
+        PL_TRY(split_words(r, c->self.str, most, last, &l));
+    } else {
+        PL_TRY(need_string(r, c->arg[0], &sep));
+        if (sep->len == 0)
+            return render_fail(r, PL_BAD_ARGUMENT, "empty separator");
+        PL_TRY(split_at(r, c->self.str, sep, most, last, &l));
+    }
+    for (size_t i = 0; last && i < l.n / 2; i++) {
+        struct value v = l.item[i];
+
+        l.item[i] = l.item[l.n - 1 - i];
+        l.item[l.n - 1 - i] = v;
+    }
+    return items_take(r, &l, V_LIST, out);
+}
+
+static pl_status split(struct render *r, const struct call *c,
+                       struct value *out)
+{
+    return split_self(r, c, false, out);
+}
+
+static pl_status rsplit(struct render *r, const struct call *c,
+                        struct value *out)
+{
+    return split_self(r, c, true, out);
+}
+
+static pl_status partition_at(struct render *r, const struct call *c, bool last,
+                              struct value *out)
+{
+    const struct string *s = c->self.str;
+    struct items l = {0};
+    struct string *sep;
+    const char *found;
+
+    PL_TRY(need_string(r, c->arg[0], &sep));
+    if (sep->len == 0)
+        return render_fail(r, PL_BAD_ARGUMENT, "empty separator");
+    found = last ? find_last(s->s, s->len, sep)
+                 : memmem(s->s, s->len, sep->s, sep->len);
+    if (found) {
+        size_t n = (size_t)(found - s->s);
+
+        PL_TRY(items_add_view(r, &l, s->s, n));
+        PL_TRY(items_add(r, &l, c->arg[0]));
+        n += sep->len;
+        PL_TRY(items_add_view(r, &l, s->s + n, s->len - n));
+    } else {
+        for (int i = 0; i < 3; i++)
+            PL_TRY(
+                items_add_view(r, &l, s->s, i == (last ? 2 : 0) ? s->len : 0));
+    }
+    return items_take(r, &l, V_TUPLE, out);
+}
+
+static pl_status partition(struct render *r, const struct call *c,
+                           struct value *out)
+{
+    return partition_at(r, c, false, out);
+}
+
+static pl_status rpartition(struct render *r, const struct call *c,
+                            struct value *out)
+{
+    return partition_at(r, c, true, out);
+}
+
+static pl_status splitlines(struct render *r, const struct call *c,
+                            struct value *out)
+{
+    struct items l = {0};
+
+    PL_TRY(string_lines(r, c->self.str, value_truth(c->arg[0]), &l));
+    return items_take(r, &l, V_LIST, out);
+}
+
+static pl_status replace(struct render *r, const struct call *c,
+                         struct value *out)
+{
+    struct string *from, *to;
+    int64_t most;
+
+    PL_TRY(need_string(r, c->arg[0], &from));
+    PL_TRY(need_string(r, c->arg[1], &to));
+    PL_TRY(get_int(r, c->arg[2], -1, &most));
+    return string_replace(r, c->self.str, from, to, most, out);
+}
+
+/* The character where the argument is found, or -1. */
+static pl_status find_in(struct render *r, const struct call *c, bool last,
+                         struct value *out)
+{
+    struct string *part, *s;
+    const char *found;
+    int64_t first;
+
+    PL_TRY(need_string(r, c->arg[0], &part));
+    PL_TRY(part_of_self(r, c, 1, &s, &first));
+    found = last ? find_last(s->s, s->len, part)
+                 : memmem(s->s, s->len, part->s, part->len);
+    *out = value_int(-1);
+    if (found)
+        *out = value_int(first +
+                         (int64_t)unicode_count(s->s, (size_t)(found - s->s)));
+    return render_spend(r, s->len / 16);
+}
+
+static pl_status find(struct render *r, const struct call *c, struct value *out)
+{
+    return find_in(r, c, false, out);
+}
+
+static pl_status rfind(struct render *r, const struct call *c,
+                       struct value *out)
+{
+    return find_in(r, c, true, out);
+}
+
+static pl_status index_in(struct render *r, const struct call *c, bool last,
+                          struct value *out)
+{
+    PL_TRY(find_in(r, c, last, out));
+    return out->i >= 0 ? PL_OK
+                       : render_fail(r, PL_BAD_ARGUMENT, "substring not found");
+}
+
+static pl_status string_index(struct render *r, const struct call *c,
+                              struct value *out)
+{
+    return index_in(r, c, false, out);
+}
+
+static pl_status string_rindex(struct render *r, const struct call *c,
+                               struct value *out)
+{
+    return index_in(r, c, true, out);
+}
+
+static pl_status string_count(struct render *r, const struct call *c,
+                              struct value *out)
+{
+    struct string *part, *s;
+    const char *at;
+    int64_t first, n = 0;
+
+    PL_TRY(need_string(r, c->arg[0], &part));
+    PL_TRY(part_of_self(r, c, 1, &s, &first));
+    if (part->len == 0)
+        n = (int64_t)unicode_count(s->s, s->len) + 1;
+    else
+        for (at = s->s; (at = memmem(at, (size_t)(s->s + s->len - at), part->s,
+                                     part->len));
+             at += part->len)
+            n++;
+    *out = value_int(n);
+    return render_spend(r, s->len / 16);
+}
+
+static pl_status join(struct render *r, const struct call *c, struct value *out)
+{
+    size_t from = r->n_out;
+    struct list l;
+
+    PL_TRY(value_items(r, c->arg[0], &l));
+    for (size_t i = 0; i < l.n; i++) {
+        struct string *s;
+
+        PL_TRY(need_string(r, l.item[i], &s));
+        if (i > 0)
+            PL_TRY(render_put(r, c->self.str->s, c->self.str->len));
+        PL_TRY(render_put(r, s->s, s->len));
+        PL_TRY(render_spend(r, 1));
+    }
+    return render_take(r, from, out);
+}
+
+static pl_status format(struct render *r, const struct call *c,
+                        struct value *out)
+{
+    return format_braces(r, c->self.str, c->args, out);
+}
+
+/* Fills up to `width` characters: `left` of what is missing before it. */
+static pl_status justify(struct render *r, const struct string *s,
+                         int64_t width, const struct string *fill,
+                         int (*left)(int64_t more, int64_t width),
+                         struct value *out)
+{
+    int64_t n = (int64_t)unicode_count(s->s, s->len);
+    int64_t more = width > n ? width - n : 0, before;
+    size_t from = r->n_out;
+
+    if (fill && unicode_count(fill->s, fill->len) != 1)
+        return render_fail(r, PL_BAD_ARGUMENT,
+                           "the fill must be one character");
+    if (more > (64 << 20))
+        return render_fail(r, PL_FULL, "a text of more than 64 MiB");
+    PL_TRY(render_spend(r, (uint64_t)more));
+    before = left(more, width);
+    for (int64_t i = 0; i <= more; i++) {
+        if (i == before)
+            PL_TRY(render_put(r, s->s, s->len));
+        if (i < more)
+            PL_TRY(render_put(r, fill ? fill->s : " ", fill ? fill->len : 1));
+    }
+    return render_take(r, from, out);
+}
+
+static int none_left(int64_t more, int64_t width)
+{
+    (void)more;
+    (void)width;
+    return 0;
+}
+
+static int all_left(int64_t more, int64_t width)
+{
+    (void)width;
+    return (int)more;
+}
+
+/* As CPython has it: the odd blank goes left where the width is odd. */
+static int half_left(int64_t more, int64_t width)
+{
+    return (int)(more / 2 + (more & width & 1));
+}
+
+pl_status string_center(struct render *r, const struct string *s, int64_t width,
+                        const struct string *fill, struct value *out)
+{
+    return justify(r, s, width, fill, half_left, out);
+}
+
+static pl_status justify_self(struct render *r, const struct call *c,
+                              int (*left)(int64_t, int64_t), struct value *out)
+{
+    struct string *fill = NULL;
+    int64_t width;
+
+    PL_TRY(get_int(r, c->arg[0], 0, &width));
+    if (c->arg[1].kind != V_ABSENT)
+        PL_TRY(need_string(r, c->arg[1], &fill));
+    return justify(r, c->self.str, width, fill, left, out);
+}
+
+static pl_status center(struct render *r, const struct call *c,
+                        struct value *out)
+{
+    return justify_self(r, c, half_left, out);
+}
+
+static pl_status ljust(struct render *r, const struct call *c,
+                       struct value *out)
+{
+    return justify_self(r, c, none_left, out);
+}
+
+static pl_status rjust(struct render *r, const struct call *c,
+                       struct value *out)
+{
+    return justify_self(r, c, all_left, out);
+}
+
+/* Zeros behind a sign. */
+static pl_status zfill(struct render *r, const struct call *c,
+                       struct value *out)
+{
+    static const struct string zero = {.s = "0", .len = 1, .ascii = true};
+    const struct string *s = c->self.str;
+    bool sign = s->len > 0 && (s->s[0] == '-' || s->s[0] == '+');
+    size_t from = r->n_out;
+    struct value digits;
+    int64_t width;
+
+    PL_TRY(get_int(r, c->arg[0], 0, &width));
+    PL_TRY(render_view(r, s->s + sign, s->len - sign, &digits));
+    PL_TRY(justify(r, digits.str, width - sign, &zero, all_left, &digits));
+    PL_TRY(render_put(r, s->s, sign));
+    PL_TRY(render_put(r, digits.str->s, digits.str->len));
+    return render_take(r, from, out);
+}
+
+/* Are there characters, and all of a class? */
+static pl_status all_are(const struct call *c, bool (*is)(uint32_t),
+                         struct value *out)
+{
+    const struct string *s = c->self.str;
+    bool all = s->len > 0;
+
+    for (size_t at = 0; at < s->len && all;) {
+        uint32_t ch;
+
+        at += unicode_get(s->s + at, s->len - at, &ch);
+        all = is(ch);
+    }
+    *out = value_bool(all);
+    return PL_OK;
+}
+
+static bool is_digit(uint32_t c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static bool is_letter_or_digit(uint32_t c)
+{
+    return is_digit(c) || unicode_is_letter(c);
+}
+
+static pl_status isdigit_(struct render *r, const struct call *c,
+                          struct value *out)
+{
+    (void)r;
+    return all_are(c, is_digit, out);
+}
+
+static pl_status isalpha_(struct render *r, const struct call *c,
+                          struct value *out)
+{
+    (void)r;
+    return all_are(c, unicode_is_letter, out);
+}
+
+static pl_status isalnum_(struct render *r, const struct call *c,
+                          struct value *out)
+{
+    (void)r;
+    return all_are(c, is_letter_or_digit, out);
+}
+
+static pl_status isspace_(struct render *r, const struct call *c,
+                          struct value *out)
+{
+    (void)r;
+    return all_are(c, unicode_is_space, out);
+}
+
+static pl_status isupper_(struct render *r, const struct call *c,
+                          struct value *out)
+{
+    (void)r;
+    *out = value_bool(string_has_case(c->self.str, true));
+    return PL_OK;
+}
+
+static pl_status islower_(struct render *r, const struct call *c,
+                          struct value *out)
+{
+    (void)r;
+    *out = value_bool(string_has_case(c->self.str, false));
+    return PL_OK;
+}
+
+const struct builtin builtin_string_methods[] = {
+    {"upper", "", 0, upper},
+    {"lower", "", 0, lower},
+    {"casefold", "", 0, lower},
+    {"capitalize", "", 0, capitalize},
+    {"title", "", 0, title},
+    {"swapcase", "", 0, swapcase},
+    {"strip", "chars", 0, strip},
+    {"lstrip", "chars", 0, lstrip},
+    {"rstrip", "chars", 0, rstrip},
+    {"startswith", "prefix start end", 1, startswith},
+    {"endswith", "suffix start end", 1, endswith},
+    {"removeprefix", "prefix", 1, removeprefix},
+    {"removesuffix", "suffix", 1, removesuffix},
+    {"split", "sep maxsplit", 0, split},
+    {"rsplit", "sep maxsplit", 0, rsplit},
+    {"splitlines", "keepends", 0, splitlines},
+    {"partition", "sep", 1, partition},
+    {"rpartition", "sep", 1, rpartition},
+    {"replace", "old new count", 2, replace},
+    {"find", "sub start end", 1, find},
+    {"rfind", "sub start end", 1, rfind},
+    {"index", "sub start end", 1, string_index},
+    {"rindex", "sub start end", 1, string_rindex},
+    {"count", "sub start end", 1, string_count},
+    {"join", "iterable", 1, join},
+    {"format", "*", 0, format},
+    {"center", "width fillchar", 1, center},
+    {"ljust", "width fillchar", 1, ljust},
+    {"rjust", "width fillchar", 1, rjust},
+    {"zfill", "width", 1, zfill},
+    {"isdigit", "", 0, isdigit_},
+    {"isdecimal", "", 0, isdigit_},
+    {"isnumeric", "", 0, isdigit_},
+    {"isalpha", "", 0, isalpha_},
+    {"isalnum", "", 0, isalnum_},
+    {"isspace", "", 0, isspace_},
+    {"isupper", "", 0, isupper_},
+    {"islower", "", 0, islower_},
+    {0},
+};
+
+/* ---- methods of dicts and lists ---------------------------------------- */
+
+static pl_status dict_get(struct render *r, const struct call *c,
+                          struct value *out)
+{
+    struct value *found = NULL;
+
+    (void)r;
+    if (value_is_key(c->arg[0]))
+        found = dict_find(c->self.dict, c->arg[0]);
+    *out = found                        ? *found
+           : c->arg[1].kind != V_ABSENT ? c->arg[1]
+                                        : value_none();
+    return PL_OK;
+}
+
+static pl_status dict_view(struct render *r, const struct dict *d,
+                           enum view what, struct value *out)
+{
+    struct list *l;
+
+    PL_TRY(render_list(r, d->n, &l));
+    for (size_t i = 0; i < d->n; i++) {
+        struct list *pair;
+
+        if (what != VIEW_ITEMS) {
+            l->item[i] = what == VIEW_KEYS ? d->pair[i].key : d->pair[i].value;
+            continue;
+        }
+        PL_TRY(render_list(r, 2, &pair));
+        pair->item[0] = d->pair[i].key;
+        pair->item[1] = d->pair[i].value;
+        l->item[i] = (struct value){.kind = V_TUPLE, .list = pair};
+    }
+    *out = (struct value){.kind = V_VIEW, .sub = (uint8_t)what, .list = l};
+    return render_spend(r, d->n);
+}
+
+static pl_status dict_keys(struct render *r, const struct call *c,
+                           struct value *out)
+{
+    return dict_view(r, c->self.dict, VIEW_KEYS, out);
+}
+
+static pl_status dict_values(struct render *r, const struct call *c,
+                             struct value *out)
+{
+    return dict_view(r, c->self.dict, VIEW_VALUES, out);
+}
+
+static pl_status dict_items(struct render *r, const struct call *c,
+                            struct value *out)
+{
+    return dict_view(r, c->self.dict, VIEW_ITEMS, out);
+}
+
+/* What never changes is its own copy. */
+static pl_status copy(struct render *r, const struct call *c, struct value *out)
+{
+    (void)r;
+    *out = c->self;
+    return PL_OK;
+}
+
+/* Rows without a function are methods that would change what they are called
+ * on: they hide a key of the same name, and are undefined. */
+const struct builtin builtin_dict_methods[] = {
+    {"get", "key default", 1, dict_get},
+    {"keys", "", 0, dict_keys},
+    {"values", "", 0, dict_values},
+    {"items", "", 0, dict_items},
+    {"copy", "", 0, copy},
+    {"clear", "", 0, NULL},
+    {"pop", "", 0, NULL},
+    {"popitem", "", 0, NULL},
+    {"setdefault", "", 0, NULL},
+    {"update", "", 0, NULL},
+    {0},
+};
+
+static pl_status list_count(struct render *r, const struct call *c,
+                            struct value *out)
+{
+    const struct list *l = c->self.list;
+
+    *out = value_int(0);
+    for (size_t i = 0; i < l->n; i++) {
+        bool same;
+
+        PL_TRY(value_equal(r, l->item[i], c->arg[0], &same));
+        out->i += same;
+    }
+    return PL_OK;
+}
+
+static pl_status list_index(struct render *r, const struct call *c,
+                            struct value *out)
+{
+    const struct list *l = c->self.list;
+
+    for (size_t i = 0; i < l->n; i++) {
+        bool same;
+
+        PL_TRY(value_equal(r, l->item[i], c->arg[0], &same));
+        if (same) {
+            *out = value_int((int64_t)i);
+            return PL_OK;
+        }
+    }
+    return render_fail(r, PL_BAD_ARGUMENT, "the value is not in the list");
+}
+
+const struct builtin builtin_list_methods[] = {
+    {"count", "value", 1, list_count},
+    {"index", "value", 1, list_index},
+    {"copy", "", 0, copy},
+    {0},
+};
+
+/* ---- methods of loops -------------------------------------------------- */
+
+static pl_status cycle(struct render *r, const struct call *c,
+                       struct value *out)
+{
+    if (c->args->n == 0)
+        return render_fail(r, PL_BAD_ARGUMENT, "no items for cycling given");
+    *out = c->args->value[c->self.loop->at % (size_t)c->args->n];
+    return PL_OK;
+}
+
+/* Differs what it is given from what it was given last? */
+static pl_status changed(struct render *r, const struct call *c,
+                         struct value *out)
+{
+    struct loop *loop = c->self.loop;
+    struct items now = {0};
+    struct value v;
+    bool same;
+
+    for (int i = 0; i < c->args->n; i++)
+        PL_TRY(items_add(r, &now, c->args->value[i]));
+    PL_TRY(items_take(r, &now, V_TUPLE, &v));
+    PL_TRY(value_equal(r, loop->last, v, &same));
+    loop->last = v;
+    *out = value_bool(!same);
+    return PL_OK;
+}
+
+const struct builtin builtin_loop_methods[] = {
+    {"cycle", "*", 0, cycle},
+    {"changed", "*", 0, changed},
+    {0},
+};

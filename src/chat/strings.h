@@ -1,0 +1,53 @@
+/* What methods and filters do with strings alike. For chat/ alone. */
+#ifndef CHAT_STRINGS_H
+#define CHAT_STRINGS_H
+
+#include "chat/render.h"
+
+/* A list that grows. */
+struct items {
+    struct value *item;
+    size_t n, cap;
+};
+pl_status items_add(struct render *r, struct items *l, struct value v);
+pl_status items_add_view(struct render *r, struct items *l, const char *s,
+                         size_t len);
+pl_status items_list(struct render *r, const struct items *l,
+                     struct list **out);
+pl_status items_take(struct render *r, const struct items *l,
+                     enum value_kind kind, struct value *out);
+
+enum string_case {
+    CASE_LOWER,
+    CASE_UPPER,
+    CASE_SWAP,
+    CASE_CAPITAL, /* the first character large, the others small */
+    CASE_TITLE,   /* likewise of each word: letters in a row */
+    CASE_HEADING, /* likewise of each word: what blanks, dashes and opening
+                     brackets part */
+};
+pl_status string_case(struct render *r, const struct string *s,
+                      enum string_case to, struct value *out);
+/* Has it letters with a case, and all of them this one? */
+bool string_has_case(const struct string *s, bool upper);
+
+/* chars: NULL: whitespace. */
+pl_status string_strip(struct render *r, const struct string *s,
+                       const struct string *chars, bool left, bool right,
+                       struct value *out);
+/* The first `most` times; negative: all. */
+pl_status string_replace(struct render *r, const struct string *s,
+                         const struct string *from, const struct string *to,
+                         int64_t most, struct value *out);
+pl_status string_lines(struct render *r, const struct string *s, bool ends,
+                       struct items *out);
+/* Blanks on both sides up to `width` characters. */
+pl_status string_center(struct render *r, const struct string *s, int64_t width,
+                        const struct string *fill, struct value *out);
+
+/* What is given must be of the kind; what is not given has its default. */
+pl_status need_string(struct render *r, struct value v, struct string **out);
+pl_status get_int(struct render *r, struct value v, int64_t usual,
+                  int64_t *out);
+
+#endif

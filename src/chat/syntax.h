@@ -1,0 +1,130 @@
+/* A template as a tree, and how it is made of text: lex.c cuts the text into
+ * tokens, parse.c puts these together.
+ *
+ * The language is Jinja's with the settings of Hugging Face's templates:
+ * blocks lose the newline behind them and the blanks before them, loops know
+ * break and continue, and {% generation %} marks text without changing it.
+ * There is no inheritance, import or include, no {% call %}, no recursive loop,
+ * and no * or ** before an argument: these are refused by name.
+ *
+ * Two things differ from jinja2, which templates of models do not use: a string
+ * that went through `safe` or `escape` is a string like any other, and a
+ * variable is seen up to the place where one of its name is set, while jinja2
+ * takes some of these for undefined.
+ *
+ * Source: the grammar as the package jinja2 3.1 reads it. */
+#ifndef CHAT_SYNTAX_H
+#define CHAT_SYNTAX_H
+
+#include "chat/value.h"
+
+/* Most levels that statements and expressions of a template may nest. */
+enum { SYNTAX_MAX_DEPTH = 200 };
+
+enum token_kind {
+    T_END, /* of the template */
+    T_DATA,
+    T_PRINT_BEGIN, /* {{ */
+    T_PRINT_END,
+    T_BLOCK_BEGIN, /* {% */
+    T_BLOCK_END,
+    T_NAME,
+    T_STRING,
+    T_NUMBER,
+    T_OPERATOR,
+};
+
+struct token {
+    enum token_kind kind;
+    int line;
+    struct value value; /* of data, names, strings, numbers */
+    char op[3];         /* terminated */
+};
+
+/* *out: [*n], the last is T_END; all in `a`. `text` is borrowed as long as the
+ * tokens are used. PL_BAD_FILE: no template, and why. */
+pl_status lex_template(struct arena *a, const char *text, size_t len,
+                       struct token **out, size_t *n, pl_err *err);
+
+/* Children a, b, c and kid[] by kind; "block" is a node of N_BLOCK, "?" says
+ * that it may be NULL. */
+enum node_kind {
+    /* statements */
+    N_BLOCK,     /* kid: statements */
+    N_DATA,      /* value */
+    N_PRINT,     /* a */
+    N_IF,        /* kid: condition, block, condition, block ...; a: else? */
+    N_FOR,       /* a: target, b: iterable, c: filter?, kid: body, else? */
+    N_SET,       /* a: target, b: value */
+    N_SET_BLOCK, /* a: target, b: filters? (of N_HOLE), kid: body */
+    N_FILTERED,  /* b: filters (of N_HOLE), kid: body */
+    N_SCOPE,     /* kid: body, then targets and values in turn (with) */
+    N_MACRO,     /* sym, kid: body; par */
+    N_BREAK,
+    N_CONTINUE,
+    /* expressions */
+    N_CONST, /* value */
+    N_NAME,  /* sym, value: its text */
+    N_HOLE,  /* what a filter of a block is given */
+    N_LIST,  /* kid */
+    N_TUPLE,
+    N_DICT,      /* kid: key, value, key, value ... */
+    N_ATTRIBUTE, /* a, value: the name; as a target: of the namespace a */
+    N_ITEM,      /* a, b: the index */
+    N_SLICE,     /* a, kid: first?, behind the last?, step? */
+    N_CALL,      /* a, kid, word */
+    N_FILTER,    /* a, kid, word, builtin?, value: its name */
+    N_TEST,      /* likewise */
+    N_NOT,       /* a */
+    N_NEGATE,
+    N_PLUS,
+    N_AND, /* a, b */
+    N_OR,
+    N_ADD,
+    N_SUBTRACT,
+    N_MULTIPLY,
+    N_DIVIDE,
+    N_DIVIDE_DOWN,
+    N_REMAINDER,
+    N_POWER,
+    N_JOIN,        /* kid: a ~ b ~ c */
+    N_COMPARE,     /* kid: first, second, ...; op: [n_kid - 1] */
+    N_CONDITIONAL, /* a if b else c? */
+};
+
+enum comparison { IS_EQ, IS_NE, IS_LT, IS_LE, IS_GT, IS_GE, IS_IN, IS_NOT_IN };
+
+/* An argument given by name, or a macro's parameter. */
+struct word {
+    struct string *name;
+    int sym;
+    struct node *value; /* a parameter's default, or NULL */
+};
+
+struct node {
+    enum node_kind kind;
+    int line;
+    int sym; /* of a name: its number among the template's */
+    struct node *a, *b, *c;
+    struct node **kid;
+    struct word *word;
+    int n_kid, n_word;
+    const uint8_t *op;
+    const struct builtin *builtin;
+    struct value value;
+};
+
+/* Names are numbered in the order of their first use; `loop` is 0. */
+enum { SYM_LOOP };
+
+struct syntax {
+    struct node *root;
+    struct dict *name; /* to numbers; n is how many there are */
+};
+
+/* All in `a`; every string's hash is computed, so that threads may share them.
+ * PL_BAD_FILE: it is no template; PL_UNSUPPORTED: it uses what is refused. */
+pl_status parse_template(struct arena *a, const char *text, size_t len,
+                         struct syntax *out, pl_err *err);
+
+#endif

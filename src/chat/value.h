@@ -1,0 +1,170 @@
+/* Values of the template language: what Python's are, as far as a template can
+ * tell.
+ *
+ * Lists, tuples and dicts never change once they are made, as the sandbox of
+ * Hugging Face has it; so they are shared and not copied. Only the attributes
+ * of a namespace, and how far an iterator has come, change. Everything lives in
+ * the arena of whoever made it and is freed with that. Integers have 64 bits;
+ * a result that needs more is an error. */
+#ifndef CHAT_VALUE_H
+#define CHAT_VALUE_H
+
+#include "base/arena.h"
+#include "pl.h"
+
+/* kind, Python's name of the type. */
+#define VALUE_KIND_MAP(X)                                                      \
+    X(ABSENT, "absent") /* no value: of an argument that is not given */       \
+    X(UNDEFINED, "Undefined")                                                  \
+    X(NONE, "None")                                                            \
+    X(BOOL, "bool")                                                            \
+    X(INT, "int")                                                              \
+    X(FLOAT, "float")                                                          \
+    X(STR, "str object")                                                       \
+    X(LIST, "list object")                                                     \
+    X(TUPLE, "tuple object")                                                   \
+    X(DICT, "dict object")                                                     \
+    X(VIEW, "dict view") /* dict.keys(), .values(), .items(), as a list */     \
+    X(ITER, "generator") /* gives its items once */                            \
+    X(RANGE, "range object")                                                   \
+    X(NAMESPACE, "namespace object")                                           \
+    X(LOOP, "loop")                                                            \
+    X(MACRO, "macro")                                                          \
+    X(METHOD, "method")                                                        \
+    X(FUNCTION, "function")                                                    \
+    X(JOINER, "joiner")
+
+enum value_kind {
+#define VALUE_KIND_ENUM(name, text) V_##name,
+    VALUE_KIND_MAP(VALUE_KIND_ENUM)
+#undef VALUE_KIND_ENUM
+};
+
+/* UTF-8, any bytes. */
+struct string {
+    const char *s; /* [len], not terminated */
+    size_t len;
+    uint32_t hash; /* 0: not computed yet */
+    bool ascii;    /* bytes are characters */
+};
+
+struct value {
+    uint8_t kind;
+    uint8_t sub; /* of a view: what of the dict; of what is undefined: the kind
+                    that lacks it, V_ABSENT: there is no such variable */
+    union {
+        bool truth;
+        int64_t i;
+        double f;
+        struct string *str; /* of what is undefined: its name, or NULL */
+        struct list *list;  /* of lists, tuples, views */
+        struct dict *dict;  /* of namespaces too */
+        struct iter *iter;
+        struct range *range;
+        struct loop *loop;
+        struct macro *macro;
+        struct method *method;
+        const struct builtin *function;
+        struct joiner *joiner;
+    };
+};
+
+enum view { VIEW_KEYS, VIEW_VALUES, VIEW_ITEMS };
+
+struct list {
+    size_t n;
+    struct value *item; /* [n], never NULL */
+};
+
+struct pair {
+    struct value key, value;
+};
+
+/* In the order in which keys came first. */
+struct dict {
+    size_t n, cap;
+    struct pair *pair;         /* [n] of [cap] */
+    uint32_t *slot, slot_mask; /* pairs by hash, numbered from 1; NULL: few */
+};
+
+struct iter {
+    struct list list;
+    size_t at; /* items before it are gone */
+};
+
+struct range {
+    int64_t first, end, step, n; /* n of them, as the others say */
+};
+
+struct joiner {
+    struct string *sep;
+    bool used;
+};
+
+static inline struct value value_none(void)
+{
+    return (struct value){.kind = V_NONE};
+}
+
+static inline struct value value_bool(bool b)
+{
+    return (struct value){.kind = V_BOOL, .truth = b};
+}
+
+static inline struct value value_int(int64_t i)
+{
+    return (struct value){.kind = V_INT, .i = i};
+}
+
+static inline struct value value_float(double f)
+{
+    return (struct value){.kind = V_FLOAT, .f = f};
+}
+
+static inline struct value value_str(struct string *s)
+{
+    return (struct value){.kind = V_STR, .str = s};
+}
+
+/* Is it a bool, an int or a float? Python computes with all three. */
+static inline bool value_is_number(struct value v)
+{
+    return v.kind == V_BOOL || v.kind == V_INT || v.kind == V_FLOAT;
+}
+
+/* Of a bool or an int. */
+static inline int64_t value_as_int(struct value v)
+{
+    return v.kind == V_BOOL ? v.truth : v.i;
+}
+
+/* Of a number. */
+static inline double value_as_float(struct value v)
+{
+    return v.kind == V_FLOAT ? v.f : (double)value_as_int(v);
+}
+
+/* As messages name it: "str object", "None". */
+const char *value_kind_name(enum value_kind kind);
+bool value_truth(struct value v);
+
+/* What follows returns NULL, or false, when memory is out. */
+
+/* `s` is borrowed as long as the string is used. */
+struct string *string_view(struct arena *a, const char *s, size_t len);
+struct string *string_copy(struct arena *a, const char *s, size_t len);
+uint32_t string_hash(struct string *s); /* never 0 */
+bool string_equal(struct string *a, struct string *b);
+bool string_is(const struct string *s, const char *text);
+
+struct list *list_create(struct arena *a, size_t n);
+struct dict *dict_create(struct arena *a, size_t cap);
+/* Strings, numbers and None are keys; the value of a key that is there is
+ * replaced. */
+bool dict_put(struct arena *a, struct dict *d, struct value key,
+              struct value value);
+/* NULL: it has no such key. */
+struct value *dict_find(const struct dict *d, struct value key);
+bool value_is_key(struct value v);
+
+#endif

@@ -1,0 +1,163 @@
+/* Chat templates of pl.h: which one of a file's, and what variables it sees. */
+#include "chat/template.h"
+
+#include "base/err.h"
+#include "base/sized.h"
+#include "engine/engine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+/* One row a special token: its key in a file, its name in templates. */
+static const struct {
+    const char *key, *name;
+} specials[] = {
+    {"tokenizer.ggml.bos_token_id", "bos_token"},
+    {"tokenizer.ggml.eos_token_id", "eos_token"},
+    {"tokenizer.ggml.unknown_token_id", "unk_token"},
+    {"tokenizer.ggml.seperator_token_id", "sep_token"}, /* so it is spelt */
+    {"tokenizer.ggml.padding_token_id", "pad_token"},
+    {"tokenizer.ggml.cls_token_id", "cls_token"},
+    {"tokenizer.ggml.mask_token_id", "mask_token"},
+};
+enum { N_SPECIAL = sizeof specials / sizeof specials[0] };
+
+struct pl_template {
+    struct chat_template *usual, *tool_use;  /* owned; NULL: there is none */
+    struct chat_variable special[N_SPECIAL]; /* texts owned */
+    int n_special;
+};
+
+static pl_status read_special(pl_template *t, const struct gguf *g, int i,
+                              pl_err *err)
+{
+    const struct gguf_kv *id = gguf_find(g, specials[i].key);
+    const struct gguf_kv *tokens = gguf_find(g, "tokenizer.ggml.tokens");
+    struct chat_variable *v = &t->special[t->n_special];
+    struct gguf_str s;
+    int64_t at;
+
+    if (!id || !tokens || !gguf_as_i64(id, 0, &at) || at < 0 ||
+        !gguf_as_str(tokens, (uint64_t)at, &s))
+        return PL_OK;
+    *v = (struct chat_variable){
+        .name = specials[i].name, .s = strndup(s.s, s.len), .len = s.len};
+    if (!v->s)
+        return err_no_memory(err, "a special token");
+    t->n_special++;
+    return PL_OK;
+}
+
+static pl_status read_template(struct chat_template **out, const struct gguf *g,
+                               const char *key, pl_err *err)
+{
+    struct gguf_str text;
+    pl_err why;
+    pl_status s;
+
+    PL_TRY(gguf_get_str(g, key, &text, err));
+    if (!text.s)
+        return PL_OK;
+    s = chat_template_create(out, text.s, text.len, &why);
+    return s == PL_OK
+               ? s
+               : err_set(err, s, "%s: %s: %s", gguf_path(g), key, why.message);
+}
+
+/* From the file what is not given as text. */
+static pl_status read_file(pl_template *t, const struct gguf *g, bool own,
+                           pl_err *err)
+{
+    for (int i = 0; i < N_SPECIAL; i++)
+        PL_TRY(read_special(t, g, i, err));
+    if (!own)
+        return PL_OK;
+    PL_TRY(read_template(&t->usual, g, "tokenizer.chat_template", err));
+    PL_TRY(read_template(&t->tool_use, g, "tokenizer.chat_template.tool_use",
+                         err));
+    if (!t->usual && !t->tool_use)
+        return err_set(err, PL_NOT_FOUND,
+                       "%s has no chat template (tokenizer.chat_template); "
+                       "give one as text",
+                       gguf_path(g));
+    return PL_OK;
+}
+
+pl_status pl_template_create(pl_template **out, const char *text, size_t len,
+                             const char *path, pl_err *err)
+{
+    pl_template *t = calloc(1, sizeof *t);
+    struct gguf *g = NULL;
+    pl_status s = PL_OK;
+
+    *out = NULL;
+    if (!t)
+        return err_no_memory(err, "a chat template");
+    if (!text && !path)
+        s = err_set(err, PL_BAD_ARGUMENT,
+                    "pl_template_create: neither a text nor a file is given");
+    if (s == PL_OK && text)
+        s = chat_template_create(&t->usual, text, len, err);
+    if (s == PL_OK && path)
+        s = gguf_open(&g, path, err);
+    if (s == PL_OK && path)
+        s = read_file(t, g, !text, err);
+    gguf_close(g);
+    if (s == PL_OK)
+        *out = t;
+    else
+        pl_template_free(t);
+    return s;
+}
+
+void pl_template_free(pl_template *t)
+{
+    if (!t)
+        return;
+    chat_template_free(t->usual);
+    chat_template_free(t->tool_use);
+    for (int i = 0; i < t->n_special; i++)
+        free((char *)t->special[i].s);
+    free(t);
+}
+
+static struct chat_variable json(const char *name, const char *s)
+{
+    return (struct chat_variable){name, s, strlen(s), true};
+}
+
+pl_status pl_template_render(const pl_template *t, const pl_conversation *given,
+                             char **text, size_t *len, pl_err *err)
+{
+    pl_conversation c = {.size = sizeof c};
+    struct chat_variable var[N_SPECIAL + 5];
+    const struct chat_template *chosen;
+    size_t n_text;
+    int n = t->n_special;
+    pl_status s;
+
+    *text = NULL;
+    PL_TRY(sized_read(&c, sizeof c, given, "pl_conversation", err));
+    if (!c.messages)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "pl_conversation: messages is NULL; give a JSON list");
+    chosen = c.tools && t->tool_use ? t->tool_use : t->usual;
+    if (!chosen)
+        return err_set(err, PL_NOT_FOUND,
+                       "the file has a chat template for tools alone, "
+                       "tokenizer.chat_template.tool_use; give tools");
+    memcpy(var, t->special, (size_t)n * sizeof var[0]);
+    var[n++] = json("messages", c.messages);
+    var[n++] = json("tools", c.tools ? c.tools : "null");
+    var[n++] = json("documents", "null");
+    var[n++] = json("add_generation_prompt",
+                    c.no_generation_prompt ? "false" : "true");
+    if (c.extra)
+        var[n++] = json(NULL, c.extra);
+    s = chat_template_render(chosen, var, n, c.now ? c.now : time(NULL),
+                             &chat_usual_limits, text, &n_text, err);
+    if (s == PL_OK && len)
+        *len = n_text;
+    return s;
+}

@@ -1,0 +1,205 @@
+/* Chat templates: what is refused, with the line; and that nothing a template
+ * does goes beyond its bounds. That texts are right is test_chat_reference's.
+ */
+#include "chat/template.h"
+#include "lib/alloc_fail.h"
+#include "lib/support.h"
+
+#include <pl.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Renders with these limits; the text is the caller's, NULL if it fails. */
+static char *render_within(const char *form, const char *variables,
+                           const struct chat_limits *limits, pl_err *err)
+{
+    const struct chat_variable var = {NULL, variables, strlen(variables), true};
+    struct chat_template *t = NULL;
+    char *text = NULL;
+    size_t len;
+
+    err->status = PL_OK;
+    if (chat_template_create(&t, form, strlen(form), err) == PL_OK)
+        chat_template_render(t, &var, 1, 0, limits, &text, &len, err);
+    chat_template_free(t);
+    return text;
+}
+
+static void must_fail(const char *form, pl_status status, const char *part)
+{
+    pl_err err;
+    char *text = render_within(form, "{\"d\": {\"a\": 1}, \"s\": \"x\"}",
+                               &chat_usual_limits, &err);
+
+    if (text)
+        fail_msg("%s gave \"%s\"", form, text);
+    if (err.status != status || !strstr(err.message, part))
+        fail_msg("%s: %s: %s", form, pl_status_name(err.status), err.message);
+}
+
+static void must_give(const char *form, const char *want)
+{
+    pl_err err;
+    char *text = render_within(form, "{\"d\": {\"a\": 1}, \"s\": \"x\"}",
+                               &chat_usual_limits, &err);
+
+    if (!text)
+        fail_msg("%s: %s", form, err.message);
+    assert_string_equal(text, want);
+    free(text);
+}
+
+TEST(chat_errors_name_the_line)
+{
+    must_fail("a\n\n{% if x %}", PL_BAD_FILE, "line 3: the template ends");
+    must_fail("{{ 1 +\n\n }}", PL_BAD_FILE, "line 3: \"}}\" where an expr");
+    must_fail("{{ 'a }}", PL_BAD_FILE, "a string has no end");
+    must_fail("\n{# x", PL_BAD_FILE, "line 2: a comment has no end");
+    must_fail("{% raw %}", PL_BAD_FILE, "no {% endraw %}");
+    must_fail("{{ (1] }}", PL_BAD_FILE, "a bracket closes");
+    must_fail("{{ 99999999999999999999 }}", PL_BAD_FILE, "64 bits");
+    must_fail("{% for 1 in x %}{% endfor %}", PL_BAD_FILE, "assigned");
+    must_fail("{% break %}", PL_BAD_FILE, "stands in no loop");
+    must_fail("{% extends 'x' %}", PL_UNSUPPORTED, "\"extends\" is not");
+    must_fail("{% nonsense %}", PL_BAD_FILE, "\"nonsense\" where a tag");
+    must_fail("{{ f(*x) }}", PL_UNSUPPORTED, "before an argument");
+    must_fail("\n{{ s|nonsense }}", PL_UNSUPPORTED, "line 2: there is no fil");
+    must_fail("{{ s is nonsense }}", PL_UNSUPPORTED, "no test \"nonsense\"");
+    must_fail("\n\n{{ x.y }}", PL_BAD_ARGUMENT, "line 3: 'x' is undefined");
+    must_fail("{{ d.b.c }}", PL_BAD_ARGUMENT,
+              "'dict object' has no attribute 'b'");
+    must_fail("{{ s + 1 }}", PL_BAD_ARGUMENT, "\"+\" does not go with");
+    must_fail("{{ [1].append(2) }}", PL_BAD_ARGUMENT, "'append'");
+    must_fail("{{ 9223372036854775807 + 1 }}", PL_UNSUPPORTED, "64 bits");
+    must_fail("{{ 1 // 0 }}", PL_BAD_ARGUMENT, "division by zero");
+    must_fail("{% macro m(a) %}{% endmacro %}{{ m(1, 2) }}", PL_BAD_ARGUMENT,
+              "\"m\" takes 1 arguments, not 2");
+    must_fail("{{ range(100001) }}", PL_FULL, "more than 100000 items");
+    must_fail("\n{{ raise_exception('no ' ~ s) }}", PL_BAD_ARGUMENT,
+              "template line 2: no x");
+}
+
+TEST(chat_templates_see_what_python_would_show)
+{
+    must_give("{{ [1, 1.0, 1e16, 1e-5, 0.1, -0.0, 123456789.125] }}",
+              "[1, 1.0, 1e+16, 1e-05, 0.1, -0.0, 123456789.125]");
+    must_give("{{ ['a', \"it's\", '\\n\\t\\x01é', none, true] }}",
+              "['a', \"it's\", '\\n\\t\\x01é', None, True]");
+    must_give("{{ missing }}{{ d.b }}|{{ d.get('b') }}", "|None");
+    must_give("{% for x in [] %}{% else %}none{% endfor %}", "none");
+    must_give("{% set ns = namespace(n=0) %}{% for i in range(5) if i is odd "
+              "%}{% set ns.n = ns.n + i * loop.index %}{% endfor %}{{ ns.n }}",
+              "7");
+    must_give("a\n  {% if true %}\n  b\n  {%- endif %} c\n", "a\n  b c");
+    must_give("{{ strftime_now('%Y') }}{{ 'é'.upper() }}{{ '東京'[1:] }}",
+              "1970É京");
+    must_give("{% generation %}{{ s }}{% endgeneration %}", "x");
+}
+
+TEST(chat_templates_that_do_not_end_are_stopped)
+{
+    static const char many[] =
+        "{% set l = range(999)|list %}{% for a in l %}{% for b in l %}"
+        "{% for c in l %}{% endfor %}{% endfor %}{% endfor %}";
+    static const char deep[] = "{% macro m(x) %}{{ m(x) }}{% endmacro %}"
+                               "{{ m(1) }}";
+    static const char nested[] =
+        "{% set n = namespace(l=[]) %}{% for i in range(9999) %}"
+        "{% set n.l = [n.l] %}{% endfor %}{{ n.l }}";
+    static const char round[] =
+        "{% set n = namespace() %}{% set n.n = n %}{{ n }}";
+    static const char doubled[] =
+        "{% set n = namespace(s='x') %}{% for i in range(99) %}"
+        "{% set n.s = n.s + n.s %}{% endfor %}";
+
+    must_fail(many, PL_FULL, "more steps");
+    must_fail(deep, PL_FULL, "nest too deeply");
+    must_fail(nested, PL_FULL, "nest too deeply");
+    must_fail(round, PL_FULL, "nest too deeply");
+    must_fail(doubled, PL_FULL, "more memory");
+    must_fail("{{ 'x' * 10 ** 12 }}", PL_FULL, "more memory");
+    must_fail("{% set x = 'x' * 9999 %}{% for i in range(9999) %}{{ x }}"
+              "{% endfor %}",
+              PL_FULL, "longer than");
+    must_fail("{{ '%99999999d' % 1 }}", PL_FULL, "width");
+}
+
+TEST(chat_templates_nest_within_bounds_only)
+{
+    enum { N = 100000 };
+    static const char *const opens[] = {"(", "[", "not ", "-", "{1:"};
+    char *form = test_need(1, 8 * N);
+    pl_err err;
+
+    for (size_t k = 0; k < sizeof opens / sizeof opens[0]; k++) {
+        strcpy(form, "{{ ");
+        for (size_t i = 0, at = 3; i < N; i++, at += strlen(opens[k]))
+            strcpy(form + at, opens[k]);
+        assert_null(render_within(form, "{}", &chat_usual_limits, &err));
+        assert_int_equal(err.status, PL_BAD_FILE);
+    }
+    free(form);
+}
+
+TEST(chat_limits_are_exact)
+{
+    struct chat_limits l = chat_usual_limits;
+    pl_err err;
+    char *text;
+
+    l.output_bytes = 6; /* the end of the string counts */
+    text = render_within("abcde", "{}", &l, &err);
+    assert_string_equal(text, "abcde");
+    free(text);
+    assert_null(render_within("abcdef", "{}", &l, &err));
+    assert_int_equal(err.status, PL_FULL);
+    l = chat_usual_limits;
+    l.steps = 2; /* the block and its text */
+    text = render_within("abcdef", "{}", &l, &err);
+    assert_non_null(text);
+    free(text);
+    l.steps = 1;
+    assert_null(render_within("abcdef", "{}", &l, &err));
+    assert_int_equal(err.status, PL_FULL);
+    l = chat_usual_limits;
+    l.depth = 1;
+    assert_null(render_within("abcdef", "{}", &l, &err));
+    assert_int_equal(err.status, PL_FULL);
+}
+
+TEST(chat_variables_must_be_json)
+{
+    pl_err err;
+
+    assert_null(render_within("x", "[1", &chat_usual_limits, &err));
+    assert_int_equal(err.status, PL_BAD_ARGUMENT);
+    assert_null(render_within("x", "[1]", &chat_usual_limits, &err));
+    assert_int_equal(err.status, PL_BAD_ARGUMENT);
+    assert_null(render_within("x", "{\"a\": 99999999999999999999}",
+                              &chat_usual_limits, &err));
+    assert_int_equal(err.status, PL_BAD_ARGUMENT);
+}
+
+TEST(chat_allocation_failures_leave_nothing)
+{
+    static const char form[] =
+        "{% macro m(x) %}{{ x|upper }}{% endmacro %}{% for i in l %}"
+        "{{ m(i ~ 'ab' * 5000)[::2]|tojson(indent=2) }}{% endfor %}"
+        "{{ dict(a=1, b=l|sort(reverse=true)) }}{{ '%5s' % 1 }}";
+    static const char variables[] = "{\"l\": [\"b\", \"a\"]}";
+    const struct chat_variable var = {NULL, variables, strlen(variables), true};
+
+    for (int64_t n = 0; alloc_each(&n);) {
+        struct chat_template *t;
+        char *text = NULL;
+        size_t len;
+        pl_status s = chat_template_create(&t, form, strlen(form), NULL);
+
+        if (s == PL_OK)
+            s = chat_template_render(t, &var, 1, 0, &chat_usual_limits, &text,
+                                     &len, NULL);
+        alloc_ran(s);
+        free(text);
+        chat_template_free(t);
+    }
+}
