@@ -62,7 +62,7 @@ static void fill(pl_engine *e)
     uint64_t x = 1;
     pl_err err = {0};
 
-    if (kv_reserve(&e->kv, 0, N_TOKEN, NULL, NULL, &err) ||
+    if (kv_reserve(&e->kv, 0, N_TOKEN, true, NULL, NULL, &err) ||
         exec_caches_open(&c, e->exec, -1, &err))
         bench_die("sequence", err.message);
     kv_advance(&e->kv, 0, N_TOKEN);
@@ -78,8 +78,8 @@ static void fill(pl_engine *e)
             rows[k] = (unsigned char)(x >> 56);
         }
         for (int p = 0; p < N_TOKEN / PAGE_TOKENS; p++)
-            if (exec_cache_write(&c, i, e->kv.table[p], 0, PAGE_TOKENS, rows,
-                                 &err))
+            if (exec_cache_write(&c, i, e->kv.pool[0].table[p], 0, PAGE_TOKENS,
+                                 rows, &err))
                 bench_die("sequence", err.message);
         free(rows);
     }

@@ -317,13 +317,17 @@ static inline void pl_batch_init(pl_batch *b)
 }
 
 /* On failure (FULL: no cache slot left; BAD_FILE: a logit that is wanted is nan
- * or infinite) no sequence has changed. `cancel`, may be NULL, is polled
- * between steps; nonzero ends with PL_CANCELLED and the sequences hold what was
- * done. */
+ * or infinite) no sequence has changed; but one whose model has windows, and
+ * which grew by more than they go back, holds what was done (pl_seq_length).
+ * `cancel`, may be NULL, is polled between steps; nonzero ends with
+ * PL_CANCELLED and the sequences hold what was done. */
 PL_API pl_status pl_engine_decode(pl_engine *e, const pl_batch *b,
                                   const volatile int *cancel, pl_err *err);
 PL_API int64_t pl_seq_length(const pl_engine *e, int seq);
-/* Keeps the first n_keep tokens; a sequence is emptied by n_keep = 0. */
+/* Keeps the first n_keep tokens; a sequence is emptied by n_keep = 0. Where a
+ * model has windows it goes back 64 tokens at least from where it was longest,
+ * and not beyond what they still hold (NOT_FOUND, which names the least
+ * length). */
 PL_API pl_status pl_seq_trim(pl_engine *e, int seq, int64_t n_keep,
                              pl_err *err);
 /* dst (emptied first) becomes a copy of src; full pages are shared. */

@@ -13,12 +13,18 @@ extern "C" {
 
 /* ---- graphs ------------------------------------------------------------ */
 
-/* A dimension: n times 1, n_tok, n_out or the number of cache slots. */
+/* Caches that keep the same tokens make a pool: all of them, or the last W of
+ * each sequence. A graph has so many pools at most, in the order in which its
+ * caches ask for them. */
+enum { PL_MAX_POOL = 4 };
+
+/* A dimension: n times 1, n_tok, n_out or the slots of a pool. */
 typedef enum pl_symbol {
     PL_CONST,
     PL_N_TOK,  /* tokens of the step */
     PL_N_OUT,  /* rows of the step whose results are wanted */
-    PL_N_SLOT, /* token slots of the cache, fixed when a plan is made */
+    PL_N_SLOT, /* token slots of pool 0, fixed when a plan is made; of pool i:
+                  PL_N_SLOT + i */
 } pl_symbol;
 
 typedef struct pl_dim {
@@ -133,13 +139,15 @@ PL_API void pl_layer(pl_graph *g, int layer);
 /* Leaves. Names are unique. An input is filled by the host before each step
  * (F32 or I32). A weight is loaded once; formats in blocks need two or three
  * dimensions, the last of whole blocks. A cache holds [slots, n_head, d_head]
- * of keys or values for attention. */
+ * of keys or values for attention: of all tokens, or, window > 0, of those that
+ * an attention with such a window still sees. */
 PL_API pl_tensor pl_input(pl_graph *g, const char *name, pl_format f, int n_dim,
                           const pl_dim *dim);
 PL_API pl_tensor pl_weight(pl_graph *g, const char *name, pl_format f,
                            int n_dim, const int64_t *dim, pl_role role);
 PL_API pl_tensor pl_cache(pl_graph *g, const char *name, pl_format f,
-                          int64_t n_head, int64_t d_head, bool values);
+                          int64_t n_head, int64_t d_head, bool values,
+                          int64_t window);
 
 /* Rows of `table` [v, d] by ids [*] (I32): [*, d]. Ids out of range: zeros. */
 PL_API pl_tensor pl_gather_rows(pl_graph *g, pl_tensor table, pl_tensor ids);
@@ -378,10 +386,12 @@ PL_API pl_status pl_tensor_set_view(pl_exec *x, pl_tensor t, const pl_view *v,
 typedef struct pl_rows {
     size_t size;
     int64_t n_tok, n_out;
-    const int32_t *pos;   /* [n_tok] position in its sequence */
-    const int32_t *seq;   /* [n_tok] row of pages */
-    const int32_t *pages; /* [n_seq, page_stride]: page of 64 slots that holds
-                             positions 64 i .. 64 i + 63 */
+    const int32_t *pos; /* [n_tok] position in its sequence */
+    const int32_t *seq; /* [n_tok] row of pages */
+    /* Of each pool, [n_seq, page_stride]: page of 64 slots that holds positions
+     * 64 i .. 64 i + 63. Of a pool with a window only those of positions that
+     * the tokens see are looked at. */
+    const int32_t *pages[PL_MAX_POOL];
     int64_t page_stride;
 } pl_rows;
 

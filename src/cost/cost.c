@@ -323,14 +323,17 @@ static double pages(const struct cost_machine *m, const struct step_pages *s,
     double n_pos = (double)z->n_past + (double)z->sizes.n_tok / n_seq(z);
     const struct prog_tensor *out = &m->prog[s->out_dev].tensor[s->out];
     struct route w = {0, INFINITY};
+    double n_page =
+        fmin(n_seq(z) * ceil(n_pos / PAGE_TOKENS),
+             (double)dim_value(out->dim[0], &z->sizes) / PAGE_TOKENS);
     int n_head = 0;
 
     take_end(&w, &m->rates[s->out_dev]);
     take_end(&w, &m->rates[s->src_dev]);
     for (int64_t h = 0; h < out->dim[1].n; h++)
         n_head += s->map[h] >= 0;
-    return w.latency_s + n_seq(z) * ceil(n_pos / PAGE_TOKENS) * n_head *
-                             (double)s->tile_bytes / w.bytes_per_s;
+    return w.latency_s +
+           n_page * n_head * (double)s->tile_bytes / w.bytes_per_s;
 }
 
 double cost_of_step(const struct cost_machine *m, int dev, const struct step *s,

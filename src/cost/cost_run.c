@@ -426,7 +426,8 @@ pl_status cost_tokens(const struct cost_machine *m, int64_t n_tok,
         for (; n < n_micro && n_tok > 0; n++) {
             int64_t k = n_tok < most ? n_tok : most;
 
-            z[n] = (struct cost_micro){{k, 0, p->max.n_slot, 1}, n_past};
+            z[n] =
+                (struct cost_micro){graph_sizes_of(&p->max, k, 0, 1), n_past};
             n_tok -= k;
             n_past += k;
         }

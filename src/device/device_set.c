@@ -440,14 +440,15 @@ static pl_status check_micro(const struct device_set *s,
         const struct program *p = s->dev[i].prog;
 
         if (z->n_tok < 0 || z->n_tok > p->max.n_tok || z->n_out < 0 ||
-            z->n_out > p->max.n_out || z->n_slot != p->max.n_slot)
+            z->n_out > p->max.n_out)
             return err_set(err, PL_BAD_ARGUMENT,
-                           "a step of %lld tokens, %lld outputs and %lld "
-                           "slots; the programs are made for %lld, %lld and "
-                           "%lld",
+                           "a step of %lld tokens and %lld outputs; the "
+                           "programs are made for %lld and %lld",
                            (long long)z->n_tok, (long long)z->n_out,
-                           (long long)z->n_slot, (long long)p->max.n_tok,
-                           (long long)p->max.n_out, (long long)p->max.n_slot);
+                           (long long)p->max.n_tok, (long long)p->max.n_out);
+        if (memcmp(z->n_slot, p->max.n_slot, sizeof z->n_slot) != 0)
+            return err_set(err, PL_BAD_ARGUMENT,
+                           "a step with other slots than the programs have");
         if (z->n_seq < 0 || z->n_seq > p->max.n_seq)
             return err_set(err, PL_BAD_ARGUMENT,
                            "a step of %lld sequences; the programs are made "

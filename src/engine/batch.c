@@ -27,12 +27,14 @@ pl_status batch_init(pl_engine *e, pl_err *err)
 {
     const struct compiled *p = e->plan->compiled;
     size_t n = (size_t)p->max.n_tok;
+    int n_page[PL_MAX_POOL];
 
     e->n_micro = exec_n_micro(e->exec);
     e->micro = calloc((size_t)e->n_micro, sizeof *e->micro);
     e->n_new = calloc((size_t)p->max.n_seq, sizeof *e->n_new);
     e->n_old = calloc((size_t)p->max.n_seq, sizeof *e->n_old);
-    if (!e->micro || !e->n_new || !e->n_old)
+    e->n_run = calloc((size_t)p->max.n_seq, sizeof *e->n_run);
+    if (!e->micro || !e->n_new || !e->n_old || !e->n_run)
         return err_no_memory(err, "an engine");
     for (int k = 0; k < e->n_micro; k++) {
         struct micro *m = &e->micro[k];
@@ -47,7 +49,10 @@ pl_status batch_init(pl_engine *e, pl_err *err)
             !m->row_of)
             return err_no_memory(err, "an engine");
     }
-    return kv_init(&e->kv, (int)p->max.n_seq, p->page_stride, err);
+    for (int k = 0; k < e->plan->graph->n_pool; k++)
+        n_page[k] = (int)(p->max.n_slot[k] / PAGE_TOKENS);
+    return kv_init(&e->kv, (int)p->max.n_seq, p->page_stride, e->plan->graph,
+                   n_page, err);
 }
 
 void batch_fini(pl_engine *e)
@@ -63,6 +68,7 @@ void batch_fini(pl_engine *e)
     free(e->micro);
     free(e->n_new);
     free(e->n_old);
+    free(e->n_run);
 }
 
 static int seq_of(const pl_batch *b, int64_t i)
@@ -70,11 +76,29 @@ static int seq_of(const pl_batch *b, int64_t i)
     return b->seq ? b->seq[i] : 0;
 }
 
+/* Pages for all of the batch; what windows need of them, a run at a time, is
+ * always there. */
+static pl_status check_room(const pl_engine *e, pl_err *err)
+{
+    for (int k = 0; k < e->kv.n_pool; k++) {
+        const struct kv_pool *p = &e->kv.pool[k];
+        int need = 0;
+
+        for (int s = 0; s < e->kv.n_seq && p->window == 0; s++)
+            need += kv_need(&e->kv, k, s, e->n_new[s], false);
+        if (need > p->n_free)
+            return err_set(err, PL_FULL,
+                           "the batch needs %d pages of %d tokens, %d of %d "
+                           "are free: give a larger context or end a sequence",
+                           need, PAGE_TOKENS, p->n_free, p->n_page);
+    }
+    return PL_OK;
+}
+
 static pl_status check(pl_engine *e, const pl_batch *b, pl_err *err)
 {
     const struct compiled *p = e->plan->compiled;
     int64_t n_vocab = e->plan->model->model->n_vocab;
-    int need = 0;
 
     if (b->n < 0 || (b->n > 0 && !b->token))
         return err_set(err, PL_BAD_ARGUMENT, "a batch of %" PRId64 " tokens%s",
@@ -99,7 +123,6 @@ static pl_status check(pl_engine *e, const pl_batch *b, pl_err *err)
     for (int s = 0; s < p->max.n_seq; s++) {
         int64_t have = e->kv.length[s];
 
-        need += kv_need(&e->kv, s, e->n_new[s]);
         if (e->n_new[s] && have + e->n_new[s] > e->plan->n_ctx)
             return err_set(err, PL_FULL,
                            "sequence %d has %" PRId64 " tokens; %" PRId64
@@ -107,12 +130,7 @@ static pl_status check(pl_engine *e, const pl_batch *b, pl_err *err)
                            ": give a larger one",
                            s, have, e->n_new[s], e->plan->n_ctx);
     }
-    if (need > e->kv.n_free)
-        return err_set(err, PL_FULL,
-                       "the batch needs %d pages of %d tokens, %d of %d are "
-                       "free: give a larger context or end a sequence",
-                       need, PAGE_TOKENS, e->kv.n_free, e->kv.n_page);
-    return PL_OK;
+    return check_room(e, err);
 }
 
 /* Tokens [*next, ..), at most `most`, make a micro-batch, grouped by sequence;
@@ -172,7 +190,7 @@ static pl_status reserve(pl_engine *e, struct micro *m, pl_err *err)
 
         for (len = 0; i + len < m->n && m->seq[i + len] == s; len++)
             m->position[i + len] = (int32_t)(e->kv.length[s] + len);
-        PL_TRY(kv_reserve(&e->kv, s, len, engine_copy_page, e, err));
+        PL_TRY(kv_reserve(&e->kv, s, len, false, engine_copy_page, e, err));
         kv_advance(&e->kv, s, len);
     }
     return PL_OK;
@@ -219,8 +237,9 @@ static pl_status run(pl_engine *e, const pl_batch *b, int n, pl_err *err)
                             .n_out = m->n_out,
                             .pos = m->position,
                             .seq = m->seq,
-                            .pages = e->kv.table,
                             .page_stride = e->kv.stride};
+        for (int i = 0; i < e->kv.n_pool; i++)
+            rows[k].pages[i] = e->kv.pool[i].table;
         PL_TRY(exec_set_input(e->exec, k, e->ids, m->token, 0, all, err));
         PL_TRY(exec_set_input(e->exec, k, e->pos, m->position, 0, all, err));
         PL_TRY(exec_set_input(e->exec, k, e->out_ids, m->out_row, 0, out, err));
@@ -238,18 +257,24 @@ static pl_status run(pl_engine *e, const pl_batch *b, int n, pl_err *err)
 }
 
 /* One run of n micro-batches; if it fails sequences are what they were before
- * the batch. */
+ * the batch or, where their windows have moved on, before the run. */
 static pl_status step(pl_engine *e, const pl_batch *b, int n, pl_err *err)
 {
     pl_status s = PL_OK;
+
+    memcpy(e->n_run, e->kv.length, (size_t)e->kv.n_seq * sizeof *e->n_run);
 
     for (int k = 0; k < n && s == PL_OK; k++)
         s = reserve(e, &e->micro[k], err);
     if (s == PL_OK)
         s = run(e, b, n, err);
-    for (int k = 0; k < e->kv.n_seq && s != PL_OK; k++)
-        if (e->kv.length[k] > e->n_old[k])
+    for (int k = 0; k < e->kv.n_seq; k++)
+        if (s == PL_OK)
+            kv_settle(&e->kv, k);
+        else if (e->n_old[k] == 0 || e->n_old[k] >= kv_least(&e->kv, k))
             kv_trim(&e->kv, k, e->n_old[k]);
+        else
+            kv_trim(&e->kv, k, e->n_run[k]);
     return s;
 }
 

@@ -132,11 +132,11 @@ int64_t pl_engine_n_ctx(const pl_engine *e)
     return e->plan->n_ctx;
 }
 
-pl_status engine_copy_page(void *user, int from, int to, pl_err *err)
+pl_status engine_copy_page(void *user, int pool, int from, int to, pl_err *err)
 {
     pl_engine *e = user;
 
-    return exec_copy_page(e->exec, from, to, err);
+    return exec_copy_page(e->exec, pool, from, to, err);
 }
 
 /* Sequences -------------------------------------------------------------- */
@@ -166,6 +166,12 @@ static pl_status trim(pl_engine *e, int seq, int64_t n_keep, pl_err *err)
                        "%" PRId64 " tokens of sequence %d are to be kept; it "
                        "has %" PRId64,
                        n_keep, seq, e->kv.length[seq]);
+    if (n_keep > 0 && n_keep < kv_least(&e->kv, seq))
+        return err_set(err, PL_NOT_FOUND,
+                       "%" PRId64 " tokens of sequence %d are to be kept; its "
+                       "windows have given up what the last of them see: keep "
+                       "%" PRId64 " or more, or none",
+                       n_keep, seq, kv_least(&e->kv, seq));
     kv_trim(&e->kv, seq, n_keep);
     return PL_OK;
 }

@@ -30,7 +30,7 @@ struct pl_plan {
 struct pl_engine {
     pl_plan *plan;
     pl_exec *exec;
-    struct kv_pages kv;
+    struct kv kv;
     pl_log_fn *log;
     void *log_user;
     uint64_t fingerprint; /* of the model, for states; 0: not made yet */
@@ -39,6 +39,7 @@ struct pl_engine {
     struct micro *micro; /* owned, [n_micro] */
     int64_t *n_new;      /* owned, [n_seq] tokens a sequence gets */
     int64_t *n_old;      /* owned, [n_seq] lengths before a batch */
+    int64_t *n_run;      /* owned, [n_seq] lengths before its last run */
 };
 
 /* batch.c: tables for batches, the cache's pages. */
@@ -48,7 +49,7 @@ void batch_fini(pl_engine *e);
 /* Marks what opt->keep names. NOT_FOUND: a pattern that names nothing. */
 pl_status engine_keep(pl_graph *g, const pl_options *opt, pl_err *err);
 /* A kv_copy_fn; `user` is the engine. */
-pl_status engine_copy_page(void *user, int from, int to, pl_err *err);
+pl_status engine_copy_page(void *user, int pool, int from, int to, pl_err *err);
 bool engine_is_seq(const pl_engine *e, int seq);
 /* Fails: there is no such sequence. */
 pl_status engine_no_seq(const pl_engine *e, int seq, pl_err *err);

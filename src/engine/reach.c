@@ -7,10 +7,10 @@
 #include <fnmatch.h>
 #include <string.h>
 
-static bool is_value(const struct graph_node *n)
+static bool is_value(const pl_graph *g, int i)
 {
-    return n->op != OP_input && n->op != OP_weight && n->op != OP_cache &&
-           n->op != OP_cache_write;
+    return g->node[i].op != OP_input && g->node[i].op != OP_weight &&
+           graph_memory(g, i) < 0;
 }
 
 pl_status engine_keep(pl_graph *g, const pl_options *opt, pl_err *err)
@@ -20,8 +20,7 @@ pl_status engine_keep(pl_graph *g, const pl_options *opt, pl_err *err)
         bool any = false;
 
         for (int i = 0; i < g->n_node; i++)
-            if (is_value(&g->node[i]) &&
-                fnmatch(pattern, g->node[i].name, 0) == 0) {
+            if (is_value(g, i) && fnmatch(pattern, g->node[i].name, 0) == 0) {
                 pl_keep(g, i);
                 any = true;
             }

@@ -117,7 +117,7 @@ pl_status exec_caches_open(struct exec_caches *c, pl_exec *x, int node,
     for (int i = 0; i < g->n_node; i++) {
         struct exec_cache *k = &c->cache[c->n];
 
-        if (g->node[i].op != OP_cache || (node >= 0 && node != i))
+        if (g->node[i].op != OP_memory || (node >= 0 && node != i))
             continue;
         if (!cache_init(k, c, i))
             return err_no_memory(err, "tables of the cache");
@@ -225,13 +225,13 @@ pl_status exec_cache_slots(pl_exec *x, int node, int64_t slot0, int64_t n,
 
 /* Pages ------------------------------------------------------------------ */
 
-pl_status exec_copy_page(pl_exec *x, int from, int to, pl_err *err)
+pl_status exec_copy_page(pl_exec *x, int pool, int from, int to, pl_err *err)
 {
     const pl_graph *g = x->plan->g;
 
     PL_TRY(exec_drain(x, err));
     for (int i = 0; i < g->n_node; i++) {
-        if (g->node[i].op != OP_cache)
+        if (g->node[i].op != OP_memory || dim_pool(g->node[i].dim[0]) != pool)
             continue;
         for (int d = 0; d < n_ref(x); d++) {
             struct holder h;

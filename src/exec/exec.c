@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "base/sized.h"
 #include "exec/cache_io.h"
+#include "kv/pages.h"
 #include "plan/options_read.h"
 #include "program/cache_tile.h"
 
@@ -56,8 +57,7 @@ static pl_status tables(pl_exec *x, pl_err *err)
     for (int i = 0; i < g->n_node; i++) {
         const struct graph_node *n = &g->node[i];
 
-        x->has_cache |= n->op == OP_cache;
-        if (n->op == OP_cache &&
+        if (n->op == OP_memory &&
             n->dim[1].n * (int64_t)cache_tile_bytes(n->format, n->dim[2].n) >
                 (int64_t)page)
             page =
@@ -224,7 +224,7 @@ static size_t tensor_bytes(const struct subject *j, const struct graph_node *n)
     struct graph_sizes s = j->sizes;
     int64_t row = dim_value(n->dim[n->n_dim - 1], &s);
 
-    s.n_slot = j->x->plan->max.n_slot;
+    memcpy(s.n_slot, j->x->plan->max.n_slot, sizeof s.n_slot);
     if (format_info(n->format)->block == 1)
         return format_row_bytes(n->format, 1) * (size_t)graph_count(n, &s);
     return row ? format_row_bytes(n->format, row) *
@@ -242,7 +242,7 @@ static pl_status check_range(const struct subject *j, size_t offset,
     if (!n)
         return err_set(err, PL_NOT_FOUND, "tensor %d is none of this graph's",
                        (int)j->t);
-    if (n->op != OP_weight && n->op != OP_cache && n->op != OP_input &&
+    if (n->op != OP_weight && n->op != OP_memory && n->op != OP_input &&
         (j->put || !(n->output || n->keep)))
         return err_set(err, PL_BAD_ARGUMENT, "%s: %s", n->name,
                        j->put
@@ -340,7 +340,7 @@ static pl_status range(const struct subject *j, unsigned char *data,
         return widened(j, data, offset, bytes,
                        format_row_bytes(n->format, n->dim[n->n_dim - 1].n),
                        weight_part);
-    if (n->op == OP_cache)
+    if (n->op == OP_memory)
         return widened(j, data, offset, bytes,
                        (size_t)n->dim[1].n *
                            format_row_bytes(n->format, n->dim[2].n),
@@ -389,31 +389,47 @@ pl_status exec_get_output(pl_exec *x, int micro, pl_tensor t, void *data,
 
 /* Steps ------------------------------------------------------------------ */
 
-/* Every page that token i may read or write is one of the cache's. Without a
- * table all tokens share one page, which only a graph with a cache minds. */
-static pl_status check_token(const pl_exec *x, const struct token_table *b,
-                             const int32_t *pages, int64_t i, pl_err *err)
+/* Every page of a pool that token i may read or write is one of the pool's. */
+static pl_status check_pages(const pl_exec *x, const struct token_table *b,
+                             int pool, int64_t i, pl_err *err)
 {
     int32_t pos = b->pos[i], seq = b->seq[i];
-    int64_t n_page = x->plan->max.n_slot / PAGE_TOKENS;
-    int64_t from = 0;
+    int64_t n_page = x->plan->max.n_slot[pool] / PAGE_TOKENS;
+    int64_t from = kv_first_seen(x->plan->g->pool[pool].window, pos);
 
-    if (seq < 0 || seq >= x->plan->max.n_seq || pos < 0 ||
-        ((pages || x->has_cache) && pos / PAGE_TOKENS >= b->page_stride) ||
-        (!pages && x->has_cache && seq > 0))
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "token %" PRId64 " of the step: position %d of "
-                       "sequence %d has no page in the table",
-                       i, pos, seq);
-    if (i > 0 && b->seq[i - 1] == seq && b->pos[i - 1] <= pos)
+    if (i > 0 && b->seq[i - 1] == seq && b->pos[i - 1] <= pos &&
+        b->pos[i - 1] / PAGE_TOKENS > from)
         from = b->pos[i - 1] / PAGE_TOKENS; /* those before were looked at */
-    for (int64_t k = from; pages && k <= pos / PAGE_TOKENS; k++) {
-        int32_t page = pages[seq * b->page_stride + k];
+    for (int64_t k = from; k <= pos / PAGE_TOKENS; k++) {
+        int32_t page = b->pages[seq * b->page_stride + k];
 
         if (page < 0 || page >= n_page)
             return err_set(err, PL_BAD_ARGUMENT,
                            "token %" PRId64 " of the step: page %d of %" PRId64,
                            i, page, n_page);
+    }
+    return PL_OK;
+}
+
+/* Without a table all tokens share one page, which only a graph with a cache
+ * minds. */
+static pl_status check_token(const pl_exec *x, const pl_rows *r,
+                             struct token_table *b, int64_t i, pl_err *err)
+{
+    int32_t pos = b->pos[i], seq = b->seq[i];
+    int n_pool = x->plan->g->n_pool;
+    bool table = r->pages[0] != NULL;
+
+    if (seq < 0 || seq >= x->plan->max.n_seq || pos < 0 ||
+        ((table || n_pool > 0) && pos / PAGE_TOKENS >= b->page_stride) ||
+        (!table && n_pool > 0 && seq > 0))
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "token %" PRId64 " of the step: position %d of "
+                       "sequence %d has no page in the table",
+                       i, pos, seq);
+    for (int k = 0; k < n_pool && table; k++) {
+        b->pages = r->pages[k];
+        PL_TRY(check_pages(x, b, k, i, err));
     }
     return PL_OK;
 }
@@ -435,20 +451,25 @@ static pl_status check_rows(const pl_exec *x, const pl_rows *r, pl_err *err)
 static pl_status check_tokens(const pl_exec *x, const pl_rows *r, pl_err *err)
 {
     const struct compiled *p = x->plan;
-    const struct token_table b = {r->n_tok,
-                                  r->n_out,
-                                  r->pos ? r->pos : x->zeros,
-                                  r->seq ? r->seq : x->zeros,
-                                  r->pages ? r->pages : x->zeros,
-                                  r->pages ? r->page_stride : 1};
+    struct token_table b = {.n_tok = r->n_tok,
+                            .n_out = r->n_out,
+                            .pos = r->pos ? r->pos : x->zeros,
+                            .seq = r->seq ? r->seq : x->zeros,
+                            .page_stride = r->pages[0] ? r->page_stride : 1};
     int32_t n_seq = 1;
 
+    for (int k = 1; k < p->g->n_pool; k++)
+        if (!r->pages[k] != !r->pages[0])
+            return err_set(err, PL_BAD_ARGUMENT,
+                           "a step with tables of pages for some of %d pools "
+                           "of caches; give one for each",
+                           p->g->n_pool);
     for (int64_t i = 0; i < r->n_tok; i++) {
-        PL_TRY(check_token(x, &b, r->pages, i, err));
+        PL_TRY(check_token(x, r, &b, i, err));
         if (b.seq[i] >= n_seq)
             n_seq = b.seq[i] + 1;
     }
-    if (r->pages && (r->page_stride < 0 || r->page_stride > p->page_stride))
+    if (r->pages[0] && (r->page_stride < 0 || r->page_stride > p->page_stride))
         return err_set(err, PL_BAD_ARGUMENT,
                        "a step of %d sequences of %" PRId64 " pages; the "
                        "programs are made for %" PRId64 " of %d",
@@ -486,31 +507,43 @@ static int64_t number_rows(pl_exec *x, const pl_rows *r)
     return n;
 }
 
+/* The pages of a pool, for the table of micro-batch k. */
+static pl_status put_pages(pl_exec *x, int k, const pl_rows *r, int64_t n_seq,
+                           int pool, pl_err *err)
+{
+    int64_t at = program_pages_word(&x->plan->low->prog[x->io], pool);
+    int64_t n_row = 0;
+
+    if (!r->pages[pool]) /* all have the first page */
+        return put_words(x, k, at, x->zeros, 1, err);
+    for (int64_t i = 0; i < r->n_tok && n_row < n_seq; i++) {
+        int32_t seq = r->seq ? r->seq[i] : 0;
+
+        if (r->seq && x->seq[i] < n_row)
+            continue;
+        PL_TRY(put_words(x, k, at + n_row * x->plan->page_stride,
+                         r->pages[pool] + seq * r->page_stride, r->page_stride,
+                         err));
+        n_row++;
+    }
+    return PL_OK;
+}
+
 /* Puts the table of micro-batch k; *n_seq: its sequences. */
 static pl_status put_token_table(pl_exec *x, int k, const pl_rows *r,
                                  int64_t *n_seq, pl_err *err)
 {
-    int64_t n_tok = x->plan->max.n_tok, stride = x->plan->page_stride;
-    int64_t n_row = 0;
+    int64_t n_tok = x->plan->max.n_tok;
 
     *n_seq = 1;
-    if (!x->has_cache)
+    if (x->plan->g->n_pool == 0)
         return PL_OK;
     if (r->seq)
         *n_seq = number_rows(x, r);
     PL_TRY(put_words(x, k, 0, r->pos ? r->pos : x->zeros, r->n_tok, err));
     PL_TRY(put_words(x, k, n_tok, r->seq ? x->seq : x->zeros, r->n_tok, err));
-    if (!r->pages) /* all have the first page */
-        return put_words(x, k, 2 * n_tok, x->zeros, 1, err);
-    for (int64_t i = 0; i < r->n_tok && n_row < *n_seq; i++) {
-        int32_t seq = r->seq ? r->seq[i] : 0;
-
-        if (r->seq && x->seq[i] < n_row)
-            continue;
-        PL_TRY(put_words(x, k, 2 * n_tok + n_row * stride,
-                         r->pages + seq * r->page_stride, r->page_stride, err));
-        n_row++;
-    }
+    for (int i = 0; i < x->plan->g->n_pool; i++)
+        PL_TRY(put_pages(x, k, r, *n_seq, i, err));
     return PL_OK;
 }
 
@@ -548,9 +581,7 @@ pl_status exec_steps(pl_exec *x, int n, const pl_rows *rows, pl_err *err)
     for (int k = 0; k < n; k++) {
         struct graph_sizes *z = &run.sizes[k];
 
-        *z = (struct graph_sizes){.n_tok = rows[k].n_tok,
-                                  .n_out = rows[k].n_out,
-                                  .n_slot = p->max.n_slot};
+        *z = graph_sizes_of(&p->max, rows[k].n_tok, rows[k].n_out, 1);
         PL_TRY(put_token_table(x, k, &rows[k], &z->n_seq, err));
     }
     run.script = choose_script(p, n, rows->n_tok);

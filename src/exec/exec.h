@@ -18,7 +18,7 @@ struct exec_holder {
 
 struct pl_exec {
     struct compiled *plan;
-    bool own_plan, has_cache;
+    bool own_plan;
     atomic_bool busy;  /* between exec_enter and exec_leave */
     atomic_bool lent;  /* callbacks may read meanwhile, */
     pthread_t lent_to; /* on this thread */
@@ -84,8 +84,8 @@ pl_status exec_get_output(pl_exec *x, int micro, pl_tensor t, void *data,
 pl_status exec_drain(pl_exec *x, pl_err *err);
 void exec_async_free(pl_exec *x);
 
-/* Copies one page of every cache. */
-pl_status exec_copy_page(pl_exec *x, int from, int to, pl_err *err);
+/* Copies one page of every cache of a pool. */
+pl_status exec_copy_page(pl_exec *x, int pool, int from, int to, pl_err *err);
 
 /* Where a weight is: in n *parts* of equally many rows, each of which is in one
  * piece. Most weights are one part; where files have a tensor an expert, each

@@ -195,7 +195,7 @@ static pl_status move(pl_exec *x, pl_tensor t, const pl_view *w, void *data,
                        v.n->name, f->name);
     v.row = 1;
     v.row_bytes = v.size = 4;
-    if (v.n->op == OP_weight || v.n->op == OP_cache) {
+    if (v.n->op == OP_weight || v.n->op == OP_memory) {
         v.row = v.n->dim[v.n->n_dim - 1].n;
         v.row_bytes = format_row_bytes(v.n->format, v.row);
         v.size = f->block == 1 ? format_row_bytes(v.n->format, 1) : 4;

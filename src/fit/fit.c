@@ -23,7 +23,7 @@ static const uint64_t most_margin = (uint64_t)1 << 52;
 static void look_at_graph(struct fit *f, bool *experts)
 {
     const pl_graph *g = f->asked.g;
-    const struct graph_sizes one = {1, 1, 1, 1};
+    const struct graph_sizes one = {1, 1, 1, {1, 1, 1, 1}};
 
     *experts = false;
     for (int i = 0; i < g->n_node; i++) {

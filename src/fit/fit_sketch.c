@@ -108,7 +108,8 @@ static pl_status add_seconds(struct fit_sketch *k, const struct compiled *q,
             for (int step = 0; step < N_STEP; step++) {
                 int64_t n_ubatch =
                     step == ONE_TOKEN ? 1 : fit_ubatch(&k->base->in, step);
-                struct cost_micro z = {{n_ubatch, 1, q->max.n_slot, 1}, 0};
+                struct cost_micro z = {graph_sizes_of(&q->max, n_ubatch, 1, 1),
+                                       0};
 
                 if (x->step[i].most > 0 && !step_guard(&x->step[i], &z.sizes))
                     continue;

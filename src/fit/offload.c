@@ -15,7 +15,7 @@
 static pl_status faster(const struct compiled *q, const struct cost_machine *m,
                         int64_t n, bool *out, pl_err *err)
 {
-    const struct cost_micro z = {.sizes = {n, 1, q->max.n_slot, 1}};
+    const struct cost_micro z = {.sizes = graph_sizes_of(&q->max, n, 1, 1)};
     double plain, stream;
 
     PL_TRY(cost_run(m, q->script[SCRIPT_PLAIN], 1, &z, NULL, &plain, err));

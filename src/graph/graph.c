@@ -13,19 +13,23 @@
 #include <string.h>
 
 static const struct op_info infos[OP_COUNT] = {
-    [OP_input] = {"input", NULL, PL_OP_NONE, ""},
-    [OP_weight] = {"weight", NULL, PL_OP_NONE, ""},
-    [OP_cache] = {"cache", NULL, PL_OP_NONE, ""},
+    [OP_input] = {"input", NULL, PL_OP_NONE, -1, ""},
+    [OP_weight] = {"weight", NULL, PL_OP_NONE, -1, ""},
+    [OP_memory] = {"memory", NULL, PL_OP_NONE, -1, ""},
 #define NONE   PL_OP_NONE
 #define SUM    PL_OP_SUM
 #define ONE(m) (PL_OP_ONE | (m))
-#define OP(name, dims, partial, refused)                                       \
-    [OP_##name] = {#name, dims, partial, refused},
+#define NEW    (-1)
+#define IN(i)  (i)
+#define OP(name, dims, partial, result, refused)                               \
+    [OP_##name] = {#name, dims, partial, result, refused},
 #include "graph/ops.def"
 #undef OP
 #undef NONE
 #undef SUM
 #undef ONE
+#undef NEW
+#undef IN
 };
 
 const struct op_info *op_info(enum op op)
@@ -41,6 +45,13 @@ const char *graph_dims(const struct graph_node *n)
 unsigned graph_partial(const struct graph_node *n)
 {
     return n->custom ? n->custom->partial : infos[n->op].partial;
+}
+
+int graph_memory(const pl_graph *g, int i)
+{
+    for (int up; (up = infos[g->node[i].op].updates) >= 0;)
+        i = g->node[i].in[up];
+    return g->node[i].op == OP_memory ? i : -1;
 }
 
 const char *graph_op_name(const struct graph_node *n)
@@ -62,13 +73,13 @@ int64_t dim_value(pl_dim d, const struct graph_sizes *s)
 {
     if (d.symbol == GRAPH_N_SEQ) /* no enumerator */
         return d.n * s->n_seq;
+    if (dim_pool(d) >= 0)
+        return d.n * s->n_slot[dim_pool(d)];
     switch (d.symbol) {
     case PL_N_TOK:
         return d.n * s->n_tok;
     case PL_N_OUT:
         return d.n * s->n_out;
-    case PL_N_SLOT:
-        return d.n * s->n_slot;
     default:
         return d.n;
     }
@@ -272,15 +283,47 @@ pl_tensor pl_weight(pl_graph *g, const char *name, pl_format f, int n_dim,
     return leaf(g, OP_weight, name, f, n_dim, d, role);
 }
 
+/* The pool of memories that keep the last `window` tokens; a new one, if there
+ * is none yet. */
+static int pool_of(pl_graph *g, int64_t window)
+{
+    int k = 0;
+
+    while (k < g->n_pool && g->pool[k].window != window)
+        k++;
+    if (k == PL_MAX_POOL)
+        return -1;
+    if (k == g->n_pool)
+        g->pool[g->n_pool++].window = window;
+    return k;
+}
+
 pl_tensor pl_cache(pl_graph *g, const char *name, pl_format f, int64_t n_head,
-                   int64_t d_head, bool values)
+                   int64_t d_head, bool values, int64_t window)
 {
     pl_dim d[3] = {{1, PL_N_SLOT}, {n_head, PL_CONST}, {d_head, PL_CONST}};
-    pl_tensor t = leaf(g, OP_cache, name, f, 3, d,
-                       values ? PL_ROLE_CACHE_V : PL_ROLE_CACHE_K);
+    int pool;
+    pl_tensor t;
 
-    if (t >= 0)
+    if (g->err.status != PL_OK)
+        return -1;
+    if (window < 0 || window > INT32_MAX)
+        return graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
+                                     "%s: a window of %lld tokens", name,
+                                     (long long)window));
+    pool = pool_of(g, window);
+    if (pool < 0)
+        return graph_fail(g, err_set(&g->err, PL_UNSUPPORTED,
+                                     "%s: a window of %lld; caches of one "
+                                     "graph may have %d different ones",
+                                     name, (long long)window, PL_MAX_POOL));
+    d[0].symbol = (pl_symbol)(PL_N_SLOT + pool);
+    t = leaf(g, OP_memory, name, f, 3, d,
+             values ? PL_ROLE_CACHE_V : PL_ROLE_CACHE_K);
+    if (t >= 0) {
         g->node[t].attr.values = values;
+        g->node[t].attr.window = window;
+    }
     return t;
 }
 
@@ -549,14 +592,14 @@ void pl_want_layout(pl_graph *g, pl_tensor x, const pl_layout *l)
                               n->name));
         return;
     }
-    if (n->op == OP_cache_write) {
+    if (infos[n->op].updates >= 0) {
         graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
                               "%s: what is written lies where the cache is; "
                               "ask %s for a layout",
-                              n->name, g->node[n->in[0]].name));
+                              n->name, g->node[graph_memory(g, x)].name));
         return;
     }
-    if (n->op == OP_cache && l->kind == PL_SPLIT && l->dim != 1) {
+    if (n->op == OP_memory && l->kind == PL_SPLIT && l->dim != 1) {
         graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
                               "%s: a cache is split by heads; ask for a split "
                               "of dimension 1, not %d",
@@ -599,7 +642,7 @@ void pl_name(pl_graph *g, pl_tensor x, const char *name)
     if (!n || g->err.status != PL_OK || !strcmp(n->name, name))
         return;
     if (!*name || n->op == OP_input || n->op == OP_weight ||
-        n->op == OP_cache) {
+        n->op == OP_memory) {
         graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
                               *name ? "%s: a leaf keeps the name it was made "
                                       "with"

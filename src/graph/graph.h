@@ -16,8 +16,8 @@
 enum op {
     OP_input,  /* filled by the host before a run */
     OP_weight, /* loaded once */
-    OP_cache,  /* state that outlives a run: [slots, n_head, d_head] */
-#define OP(name, dims, partial, refused) OP_##name,
+    OP_memory, /* what outlives a run: a cache [slots, n_head, d_head] */
+#define OP(name, dims, partial, result, refused) OP_##name,
 #include "graph/ops.def"
 #undef OP
     OP_COUNT
@@ -27,6 +27,7 @@ struct op_info {
     const char *name;
     const char *dims; /* NULL for leaves; "MOVE" for moving ops */
     unsigned partial; /* PL_OP_NONE, PL_OP_SUM or PL_OP_ONE | mask */
+    int updates; /* the operand that the result is, written into; -1: none */
     const char *refused;
 };
 
@@ -50,7 +51,7 @@ enum op op_from_name(const char *name);    /* OP_COUNT if unknown */
     X(int, yarn)       /* rope: 1 = YaRN ramp in use */                        \
     X(int, n_rot)      /* rope: rotated values a head */                       \
     X(int, neox)       /* rope: pairs (i, i + n/2), else (2i, 2i + 1) */       \
-    X(int64_t, window) /* attention: 0 = none */                               \
+    X(int64_t, window) /* attention, memory: 0 = none */                       \
     X(int, n_used)     /* router_topk */                                       \
     X(int, gating)     /* router_*: enum pl_gating */                          \
     X(int, normalise)  /* router_weights: divide by max(sum, 2^-14) */         \
@@ -63,7 +64,7 @@ enum op op_from_name(const char *name);    /* OP_COUNT if unknown */
     X(int, perm2)                                                              \
     X(int, perm3)                                                              \
     X(int, format) /* cast: enum pl_format */                                  \
-    X(int, values) /* cache: 1 = holds values, 0 = keys */
+    X(int, values) /* memory: 1 = holds values, 0 = keys */
 
 struct graph_attr {
 #define GRAPH_ATTR_FIELD(type, name) type name;
@@ -104,27 +105,60 @@ static inline bool graph_is_experts(const struct graph_node *n)
            n->role == PL_ROLE_FFN_DOWN_EXPS;
 }
 
+/* Memories that keep the same tokens: they have as many slots, and pages with
+ * the same numbers. */
+struct graph_pool {
+    int64_t window; /* tokens that are kept, the last ones; 0: all */
+};
+
 struct pl_graph {
     struct arena arena; /* owns nodes' strings and layouts */
     struct graph_node *node;
     int n_node, cap;
+    int n_pool;
+    struct graph_pool pool[PL_MAX_POOL];
     int layer;  /* of the tensors made from here on (pl_layer) */
     int *named; /* owned: hash table of nodes by name, -1 = free */
     int n_named, named_cap;
     pl_err err; /* the first failure of a builder; status PL_OK if none */
 };
 
+/* The memory that node i is, or is after ops wrote into it; -1: it is none. */
+int graph_memory(const pl_graph *g, int i);
+
 /* A dimension of programs alone, which graphs do not have: sequences of the
  * run. */
-#define GRAPH_N_SEQ ((pl_symbol)(PL_N_SLOT + 1))
+#define GRAPH_N_SEQ ((pl_symbol)(PL_N_SLOT + PL_MAX_POOL))
+
+/* The pool whose slots a dimension counts, or -1. */
+static inline int dim_pool(pl_dim d)
+{
+    int k = (int)d.symbol - (int)PL_N_SLOT;
+
+    return k >= 0 && k < PL_MAX_POOL ? k : -1;
+}
 
 /* Positions in a page of a cache, of which a sequence takes whole ones. */
 enum { PAGE_TOKENS = 64 };
 
-/* Values of a dimension for actual counts. n_slot: whole pages. */
+/* Values of a dimension for actual counts. n_slot: of each pool, whole pages;
+ * 0: there is no such pool. */
 struct graph_sizes {
-    int64_t n_tok, n_out, n_slot, n_seq;
+    int64_t n_tok, n_out, n_seq;
+    int64_t n_slot[PL_MAX_POOL];
 };
+/* A step of so much, with the slots of `max`. */
+static inline struct graph_sizes graph_sizes_of(const struct graph_sizes *max,
+                                                int64_t n_tok, int64_t n_out,
+                                                int64_t n_seq)
+{
+    struct graph_sizes z = *max;
+
+    z.n_tok = n_tok;
+    z.n_out = n_out;
+    z.n_seq = n_seq;
+    return z;
+}
 int64_t dim_value(pl_dim d, const struct graph_sizes *s);
 /* Product of all dimensions. */
 int64_t graph_count(const struct graph_node *n, const struct graph_sizes *s);

@@ -204,9 +204,6 @@ static bool integer(struct parse *p, int64_t lo, int64_t hi, int64_t *out)
 /* "n_tok", "64", "4*n_tok" */
 static bool dimension(struct parse *p, pl_dim *d)
 {
-    static const char *const names[] = {
-        [PL_N_TOK] = "n_tok", [PL_N_OUT] = "n_out", [PL_N_SLOT] = "n_slot"};
-
     *d = (pl_dim){1, PL_CONST};
     skip_blanks(p);
     if (isdigit((unsigned char)*p->p)) {
@@ -216,10 +213,10 @@ static bool dimension(struct parse *p, pl_dim *d)
             return true;
     }
     skip_blanks(p);
-    for (int i = PL_N_TOK; i <= PL_N_SLOT; i++) {
-        size_t n = strlen(names[i]);
+    for (int i = PL_N_TOK; i < (int)GRAPH_N_SEQ; i++) {
+        size_t n = strlen(dim_symbols[i]);
 
-        if (!strncmp(p->p, names[i], n) && !graph_text_plain(p->p[n])) {
+        if (!strncmp(p->p, dim_symbols[i], n) && !graph_text_plain(p->p[n])) {
             p->p += n;
             d->symbol = (pl_symbol)i;
             return true;
@@ -365,11 +362,13 @@ static bool attribute(struct parse *p, struct line *l)
     if (l->def)
         return bad(p, PL_BAD_ARGUMENT, "%.40s has no attribute '%.40s'",
                    l->def->name, w);
-    if (l->op == OP_input || l->op == OP_weight || l->op == OP_cache) {
+    if (l->op == OP_input || l->op == OP_weight || l->op == OP_memory) {
         if (!strcmp(w, "role") && l->op == OP_weight)
             return read_role(p, l);
-        if (!strcmp(w, "values") && l->op == OP_cache)
+        if (!strcmp(w, "values") && l->op == OP_memory)
             return read_int(p, &l->attr.values);
+        if (!strcmp(w, "window") && l->op == OP_memory)
+            return read_int64(p, &l->attr.window);
         return bad(p, PL_BAD_ARGUMENT, "%s has no attribute '%.40s'",
                    op_info(l->op)->name, w);
     }
@@ -423,7 +422,7 @@ static bool operation(struct parse *p, struct line *l)
                    "operation '%.40s' is unknown; one of your own needs its "
                    "definition (pl_graph_parse_ops)",
                    w);
-    if (l->op == OP_input || l->op == OP_weight || l->op == OP_cache)
+    if (l->op == OP_input || l->op == OP_weight || l->op == OP_memory)
         return true;
     if (!need(p, '('))
         return false;
@@ -461,13 +460,13 @@ static pl_tensor make(struct parse *p, const struct line *l)
         return pl_input(p->g, l->name, l->format, l->n_dim, l->dim);
     case OP_weight:
         return pl_weight(p->g, l->name, l->format, l->n_dim, dim, l->role);
-    case OP_cache:
+    case OP_memory:
         if (l->n_dim != 3) {
             bad(p, PL_BAD_ARGUMENT, "a cache is [n_slot, n_head, d_head]");
             return -1;
         }
         return pl_cache(p->g, l->name, l->format, dim[1], dim[2],
-                        l->attr.values);
+                        l->attr.values, l->attr.window);
     default:
         t = l->def ? pl_custom(p->g, l->def, l->n_in, l->in)
                    : graph_make(p->g, l->op, l->n_in, l->in, &l->attr,

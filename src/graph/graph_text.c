@@ -2,7 +2,8 @@
  *
  *   x: f32[n_tok, 64] = input
  *   w: q8_0[128, 64] = weight role=ffn_up layer=0
- *   k: f16[n_slot, 4, 32] = cache values=0
+ *   k: f16[n_slot, 4, 32] = memory values=0
+ *   m: f16[n_slot1, 4, 32] = memory values=0 window=64
  *   y: f32[n_tok, 128] = matmul(x, w) layer=0 !output
  *   z: f32[n_tok, 128] = rms_norm(y) eps=1e-06 !want=split(1: 96{0} 32{1,2})
  *
@@ -126,7 +127,7 @@ static void put_node(struct text_out *o, const pl_graph *g,
     }
     if (n->n_in > 0)
         text_put(o, ")");
-    if (n->op == OP_cache && !n->attr.values)
+    if (n->op == OP_memory && !n->attr.values)
         text_put(o, " values=0");
     graph_put_attr(o, &n->attr);
     if (n->op == OP_weight && n->role != PL_ROLE_NONE) {

@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "quant/format.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -38,20 +39,24 @@ static bool is_one(pl_dim d)
 
 static bool is_dim(pl_dim d)
 {
-    return d.n >= 1 && (unsigned)d.symbol <= PL_N_SLOT;
+    return d.n >= 1 && (unsigned)d.symbol < GRAPH_N_SEQ;
 }
+
+const char *const dim_symbols[GRAPH_N_SEQ + 1] = {
+    [PL_N_TOK] = "n_tok",        [PL_N_OUT] = "n_out",
+    [PL_N_SLOT] = "n_slot",      [PL_N_SLOT + 1] = "n_slot1",
+    [PL_N_SLOT + 2] = "n_slot2", [PL_N_SLOT + 3] = "n_slot3",
+    [GRAPH_N_SEQ] = "n_seq"};
+static_assert(PL_MAX_POOL == 4, "each pool's slots have a name");
 
 const char *dim_print(pl_dim d, char buf[32])
 {
-    static const char *const names[] = {"", "n_tok", "n_out", "n_slot",
-                                        "n_seq"};
-
     if (d.symbol == PL_CONST)
         snprintf(buf, 32, "%" PRId64, d.n);
     else if (d.n == 1)
-        snprintf(buf, 32, "%s", names[d.symbol]);
+        snprintf(buf, 32, "%s", dim_symbols[d.symbol]);
     else
-        snprintf(buf, 32, "%" PRId64 "*%s", d.n, names[d.symbol]);
+        snprintf(buf, 32, "%" PRId64 "*%s", d.n, dim_symbols[d.symbol]);
     return buf;
 }
 
@@ -215,8 +220,6 @@ static bool shape_cache_write(struct shape *s)
 {
     const struct graph_node *c = s->in[0], *x = s->in[1];
 
-    if (c->op != OP_cache)
-        return fail(s, "the first operand must be a cache");
     if (!x || x->n_dim != 3 || !dim_equal(x->dim[1], c->dim[1]) ||
         !dim_equal(x->dim[2], c->dim[2]))
         return fail(s, "x must be [t, n_head, d_head] of the cache");
@@ -226,20 +229,17 @@ static bool shape_cache_write(struct shape *s)
     return like(s, c);
 }
 
-static bool is_cache(const struct graph_node *x, bool values)
-{
-    return x && (x->op == OP_cache || x->op == OP_cache_write) &&
-           x->attr.values == values;
-}
-
 static bool shape_attention(struct shape *s)
 {
     const struct graph_node *q = s->in[0], *k = s->in[1], *v = s->in[2];
     const struct graph_node *sinks = s->in[3];
+    int64_t kept = s->g->pool[dim_pool(k->dim[0])].window;
     pl_dim d[3];
 
-    if (!is_cache(k, false) || !is_cache(v, true))
+    if (k->attr.values || !v->attr.values)
         return fail(s, "keys and values must be caches of those kinds");
+    if (k->dim[0].symbol != v->dim[0].symbol)
+        return fail(s, "keys and values must be kept for as many tokens");
     if (q->n_dim != 3 || !dim_equal(q->dim[2], k->dim[2]))
         return fail(s, "q must be [t, n_head, d] with the keys' d");
     if (q->dim[0].symbol != PL_N_TOK || q->dim[0].n != 1)
@@ -250,6 +250,8 @@ static bool shape_attention(struct shape *s)
         return fail(s, "sinks must be [n_head]");
     if (s->n->attr.window < 0)
         return fail(s, "the window must not be negative");
+    if (kept > 0 && (s->n->attr.window == 0 || s->n->attr.window > kept))
+        return fail(s, "the caches keep fewer tokens than it sees");
     memcpy(d, q->dim, sizeof d);
     d[2] = v->dim[2];
     return result(s, 3, d);
@@ -467,7 +469,7 @@ static bool shape_custom(struct shape *s)
 #define shape_contiguous same
 
 static bool (*const shapes[OP_COUNT])(struct shape *) = {
-#define OP(name, dims, partial, refused) [OP_##name] = shape_##name,
+#define OP(name, dims, partial, result, refused) [OP_##name] = shape_##name,
 #include "graph/ops.def"
 #undef OP
 };
@@ -517,6 +519,24 @@ static bool weight_fits(struct shape *s, int i)
                    "first");
 }
 
+/* Operand i of the row begins with slots where a memory is wanted. What is
+ * written into is what no op has written into before. */
+static bool memory_fits(struct shape *s, int i)
+{
+    const struct op_info *op = op_info(s->n->op);
+    const char *d = op->dims;
+
+    for (int k = 0; k < i && *d; d++)
+        k += *d == ',';
+    if (*d == 's' && graph_memory(s->g, s->n->in[i]) < 0)
+        return fail(s, "a memory is wanted where a value is given");
+    if (*d != 's' && graph_memory(s->g, s->n->in[i]) >= 0)
+        return fail(s, "a memory is given where a value is wanted");
+    if (op->updates == i && s->in[i]->op != OP_memory)
+        return fail(s, "this memory has been written into before");
+    return true;
+}
+
 bool shape_infer(const pl_graph *g, struct graph_node *n, pl_err *err)
 {
     struct shape s = {.g = g, .n = n, .err = err};
@@ -544,11 +564,8 @@ bool shape_infer(const pl_graph *g, struct graph_node *n, pl_err *err)
             return false;
         }
         s.in[i] = &g->node[n->in[i]];
-        if (s.in[i]->op == OP_cache_write && n->op != OP_attention)
-            return fail(&s, "only attention reads a written cache");
-        if (s.in[i]->op == OP_cache && n->op != OP_attention &&
-            n->op != OP_cache_write)
-            return fail(&s, "only attention and cache_write take a cache");
+        if (!memory_fits(&s, i))
+            return false;
         if (s.in[i]->format == PL_I32 && n->op != OP_reshape &&
             n->op != OP_custom &&
             !(i > 0 && (n->op == OP_gather_rows || n->op == OP_rope ||
@@ -563,8 +580,8 @@ bool shape_infer(const pl_graph *g, struct graph_node *n, pl_err *err)
         n->format = s.in[0]->format == PL_I32 ? PL_I32 : PL_F32;
     if (!shapes[n->op](&s))
         return false;
-    if (n->op == OP_cache_write)
-        n->format = s.in[0]->format;
+    if (op_info(n->op)->updates >= 0)
+        n->format = s.in[op_info(n->op)->updates]->format;
     for (int i = 0; i < n->n_dim; i++) {
         if (n->dim[i].n < 1)
             return fail(&s, "a dimension of size 0");
@@ -595,6 +612,11 @@ bool shape_leaf(const struct graph_node *n, pl_err *err)
             return false;
         }
         n_symbol += n->dim[i].symbol != PL_CONST;
+        if (dim_pool(n->dim[i]) >= 0 && n->op != OP_memory) {
+            err_set(err, PL_BAD_ARGUMENT, "%s: only memories have slots",
+                    n->name);
+            return false;
+        }
     }
     if (n_symbol > 1) {
         err_set(err, PL_BAD_ARGUMENT, "%s: more than one symbolic dimension",
@@ -605,7 +627,7 @@ bool shape_leaf(const struct graph_node *n, pl_err *err)
         err_set(err, PL_BAD_ARGUMENT,
                 "%s: rows of %" PRId64 " values; %s needs a multiple of %d%s",
                 n->name, last(n).n, format_info(n->format)->name, block,
-                n->op == OP_cache ? "; give the cache another format" : "");
+                n->op == OP_memory ? "; give the cache another format" : "");
         return false;
     }
     if (block > 1 && (n->n_dim < 2 || n->n_dim > 3)) {
@@ -619,7 +641,7 @@ bool shape_leaf(const struct graph_node *n, pl_err *err)
         err_set(err, PL_BAD_ARGUMENT, "%s: inputs are F32 or I32", n->name);
         return false;
     }
-    if (n->op == OP_cache && n->format != PL_F32 && n->format != PL_F16 &&
+    if (n->op == OP_memory && n->format != PL_F32 && n->format != PL_F16 &&
         n->format != PL_BF16 && n->format != PL_Q8_0) {
         err_set(err, PL_UNSUPPORTED,
                 "%s: a cache of %s; F32, F16, BF16 and Q8_0 are offered",

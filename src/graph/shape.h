@@ -15,6 +15,8 @@ bool shape_infer(const pl_graph *g, struct graph_node *n, pl_err *err);
 bool custom_shape(const pl_graph *g, struct graph_node *n, pl_err *err);
 
 bool dim_equal(pl_dim a, pl_dim b);
+/* "n_tok", "n_slot1": a symbol's name. */
+extern const char *const dim_symbols[GRAPH_N_SEQ + 1];
 /* "n_tok", "64", "4*n_tok" into buf; returns buf. */
 const char *dim_print(pl_dim d, char buf[32]);
 

@@ -1,4 +1,4 @@
-/* A free stack and reference counts; see pages.h. */
+/* A free stack and reference counts a pool; see pages.h. */
 #include "kv/pages.h"
 
 #include "base/err.h"
@@ -7,195 +7,350 @@
 #include <stdlib.h>
 #include <string.h>
 
-pl_status kv_init(struct kv_pages *kv, int n_seq, int n_page, pl_err *err)
+static pl_status pool_init(struct kv_pool *p, int n_seq, int stride, int n_page,
+                           int64_t window, pl_err *err)
 {
-    *kv = (struct kv_pages){.n_seq = n_seq, .n_page = n_page, .stride = n_page};
-    kv->table =
-        calloc(2 * (size_t)n_seq * (size_t)n_page + 1, sizeof *kv->table);
-    kv->length = calloc(2 * (size_t)n_seq + 1, sizeof *kv->length);
-    kv->refs = calloc((size_t)n_page + 1, sizeof *kv->refs);
-    kv->free = calloc((size_t)n_page + 1, sizeof *kv->free);
-    if (!kv->table || !kv->length || !kv->refs || !kv->free) {
-        kv_fini(kv);
+    size_t n_row = 2 * (size_t)n_seq, n = n_row * (size_t)stride;
+
+    *p = (struct kv_pool){.window = window, .n_page = n_page};
+    p->table = malloc((n + 1) * sizeof *p->table);
+    p->first = calloc(n_row + 1, sizeof *p->first);
+    p->refs = calloc((size_t)n_page + 1, sizeof *p->refs);
+    p->free = calloc((size_t)n_page + 1, sizeof *p->free);
+    if (!p->table || !p->first || !p->refs || !p->free)
         return err_no_memory(err, "the cache's page tables");
-    }
+    for (size_t i = 0; i < n; i++)
+        p->table[i] = -1;
     for (int i = 0; i < n_page; i++)
-        kv->free[i] = n_page - 1 - i;
-    kv->n_free = n_page;
+        p->free[i] = n_page - 1 - i;
+    p->n_free = n_page;
     return PL_OK;
 }
 
-void kv_fini(struct kv_pages *kv)
+pl_status kv_init(struct kv *kv, int n_seq, int stride, const pl_graph *g,
+                  const int *n_page, pl_err *err)
 {
-    free(kv->table);
+    pl_status s = PL_OK;
+
+    *kv = (struct kv){.n_seq = n_seq, .stride = stride};
+    kv->length = calloc(2 * (size_t)n_seq + 1, sizeof *kv->length);
+    if (!kv->length)
+        return err_no_memory(err, "the cache's page tables");
+    while (kv->n_pool < g->n_pool && s == PL_OK) {
+        int k = kv->n_pool++;
+
+        s = pool_init(&kv->pool[k], n_seq, stride, n_page[k], g->pool[k].window,
+                      err);
+    }
+    if (s != PL_OK)
+        kv_fini(kv);
+    return s;
+}
+
+void kv_fini(struct kv *kv)
+{
+    for (int k = 0; k < kv->n_pool; k++) {
+        free(kv->pool[k].table);
+        free(kv->pool[k].first);
+        free(kv->pool[k].refs);
+        free(kv->pool[k].free);
+    }
     free(kv->length);
-    free(kv->refs);
-    free(kv->free);
     memset(kv, 0, sizeof *kv);
 }
 
-static int32_t *row(const struct kv_pages *kv, int seq)
+int kv_pages_planned(int64_t window, int stride, int64_t n_seq, int64_t n_run)
 {
-    return kv->table + (int64_t)seq * kv->stride;
+    /* The tokens that are kept, the first and the last page of them in part;
+     * of new ones each sequence may begin a page. */
+    int64_t kept = (window - 1 + KV_BACK + PAGE_TOKENS - 2) / PAGE_TOKENS + 1;
+    int64_t begun = n_seq < n_run ? n_seq : n_run;
+    int64_t n =
+        n_seq * kept + (n_run + begun * (PAGE_TOKENS - 1)) / PAGE_TOKENS;
+
+    return window == 0 || n > stride ? stride : (int)n;
+}
+
+static int32_t *row(const struct kv *kv, const struct kv_pool *p, int seq)
+{
+    return p->table + (int64_t)seq * kv->stride;
+}
+
+/* The first page that n more tokens need to be there. */
+static int first_needed(const struct kv_pool *p, int64_t length, int64_t n,
+                        bool past)
+{
+    return kv_first_seen(p->window, past ? length + n : length);
 }
 
 /* Is the page that the next token goes into shared? */
-static bool shares_last(const struct kv_pages *kv, int seq)
+static bool shares_last(const struct kv *kv, const struct kv_pool *p, int seq)
 {
     int64_t n = kv->length[seq];
 
-    return n % PAGE_TOKENS && kv->refs[row(kv, seq)[n / PAGE_TOKENS]] > 1;
+    return n % PAGE_TOKENS && p->refs[row(kv, p, seq)[n / PAGE_TOKENS]] > 1;
 }
 
-int kv_need(const struct kv_pages *kv, int seq, int64_t n)
+int kv_need(const struct kv *kv, int pool, int seq, int64_t n, bool past)
 {
+    const struct kv_pool *p = &kv->pool[pool];
+    int have = kv_pages_of(kv->length[seq]);
+    int from = first_needed(p, kv->length[seq], n, past);
+
     if (n == 0)
         return 0;
-    return kv_pages_of(kv->length[seq] + n) - kv_pages_of(kv->length[seq]) +
-           shares_last(kv, seq);
+    return kv_pages_of(kv->length[seq] + n) - (from > have ? from : have) +
+           (from < have && shares_last(kv, p, seq));
 }
 
-static int32_t take(struct kv_pages *kv)
+static int32_t take(struct kv_pool *p)
 {
-    int32_t p = kv->free[--kv->n_free];
+    int32_t page = p->free[--p->n_free];
 
-    kv->refs[p] = 1;
-    return p;
+    p->refs[page] = 1;
+    return page;
 }
 
-static void drop(struct kv_pages *kv, int32_t page)
+static void drop(struct kv_pool *p, int32_t *page)
 {
-    if (--kv->refs[page] == 0)
-        kv->free[kv->n_free++] = page;
+    if (*page >= 0 && --p->refs[*page] == 0)
+        p->free[p->n_free++] = *page;
+    *page = -1;
 }
 
-pl_status kv_reserve(struct kv_pages *kv, int seq, int64_t n, kv_copy_fn *copy,
-                     void *user, pl_err *err)
+/* A last page of its own, with the contents of the shared one. */
+static pl_status own_last(struct kv *kv, int pool, int seq, kv_copy_fn *copy,
+                          void *user, pl_err *err)
+{
+    struct kv_pool *p = &kv->pool[pool];
+    int32_t *last = &row(kv, p, seq)[kv->length[seq] / PAGE_TOKENS];
+    int32_t page = take(p);
+    pl_status s = copy(user, pool, *last, page, err);
+
+    drop(p, s == PL_OK ? last : &page);
+    if (s == PL_OK)
+        *last = page;
+    return s;
+}
+
+pl_status kv_reserve(struct kv *kv, int seq, int64_t n, bool past,
+                     kv_copy_fn *copy, void *user, pl_err *err)
 {
     int have = kv_pages_of(kv->length[seq]);
     int want = kv_pages_of(kv->length[seq] + n);
-    int need = kv_need(kv, seq, n);
 
-    if (need > kv->n_free || want > kv->stride)
-        return err_set(err, PL_FULL,
-                       "sequence %d has %" PRId64 " tokens and %" PRId64
-                       " more need %d pages of %d; %d of %d are free: give a "
-                       "larger context",
-                       seq, kv->length[seq], n, need, PAGE_TOKENS, kv->n_free,
-                       kv->n_page);
-    if (n > 0 && shares_last(kv, seq)) {
-        int32_t old = row(kv, seq)[have - 1], page = take(kv);
-        pl_status s = copy(user, old, page, err);
+    for (int k = 0; k < kv->n_pool; k++) {
+        const struct kv_pool *p = &kv->pool[k];
+        int need = kv_need(kv, k, seq, n, past);
 
-        if (s != PL_OK) {
-            drop(kv, page);
-            return s;
-        }
-        drop(kv, old);
-        row(kv, seq)[have - 1] = page;
+        if (need > p->n_free || want > kv->stride)
+            return err_set(err, PL_FULL,
+                           "sequence %d has %" PRId64 " tokens and %" PRId64
+                           " more need %d pages of %d; %d of %d are free: give "
+                           "a larger context",
+                           seq, kv->length[seq], n, need, PAGE_TOKENS,
+                           p->n_free, p->n_page);
     }
-    for (int i = have; i < want; i++)
-        row(kv, seq)[i] = take(kv);
+    for (int k = 0; k < kv->n_pool && n > 0; k++) { /* all that can fail */
+        const struct kv_pool *p = &kv->pool[k];
+
+        if (first_needed(p, kv->length[seq], n, past) < have &&
+            shares_last(kv, p, seq))
+            PL_TRY(own_last(kv, k, seq, copy, user, err));
+    }
+    for (int k = 0; k < kv->n_pool; k++) {
+        struct kv_pool *p = &kv->pool[k];
+        int from = first_needed(p, kv->length[seq], n, past);
+
+        for (int i = from > have ? from : have; i < want; i++)
+            row(kv, p, seq)[i] = take(p);
+    }
     return PL_OK;
 }
 
-void kv_unreserve(struct kv_pages *kv, int seq, int64_t n)
+/* Gives up the pages from .. end - 1 of a sequence. */
+static void drop_range(struct kv *kv, struct kv_pool *p, int seq, int from,
+                       int end)
 {
-    int end = kv_pages_of(kv->length[seq] + n);
-
-    for (int i = kv_pages_of(kv->length[seq]); i < end; i++)
-        drop(kv, row(kv, seq)[i]);
+    for (int i = from; i < end; i++)
+        drop(p, &row(kv, p, seq)[i]);
 }
 
-void kv_advance(struct kv_pages *kv, int seq, int64_t n)
+void kv_unreserve(struct kv *kv, int seq, int64_t n)
+{
+    for (int k = 0; k < kv->n_pool; k++)
+        drop_range(kv, &kv->pool[k], seq, kv_pages_of(kv->length[seq]),
+                   kv_pages_of(kv->length[seq] + n));
+}
+
+void kv_advance(struct kv *kv, int seq, int64_t n)
 {
     kv->length[seq] += n;
 }
 
-void kv_trim(struct kv_pages *kv, int seq, int64_t n)
+void kv_settle(struct kv *kv, int seq)
 {
-    int have = kv_pages_of(kv->length[seq]);
+    for (int k = 0; k < kv->n_pool; k++) {
+        struct kv_pool *p = &kv->pool[k];
+        int keep = kv_first_kept(p->window, kv->length[seq]);
+        int from = kv_pages_of(kv->length[seq]);
 
-    for (int i = kv_pages_of(n); i < have; i++)
-        drop(kv, row(kv, seq)[i]);
+        if (p->window == 0)
+            continue;
+        if (keep < p->first[seq])
+            keep = p->first[seq];
+        /* A past that was put there whole lacks what nobody sees. */
+        while (from > keep && row(kv, p, seq)[from - 1] >= 0)
+            from--;
+        drop_range(kv, p, seq, p->first[seq], from);
+        p->first[seq] = from;
+    }
+}
+
+int64_t kv_least(const struct kv *kv, int seq)
+{
+    int64_t n = 0;
+
+    for (int k = 0; k < kv->n_pool; k++) {
+        const struct kv_pool *p = &kv->pool[k];
+        int64_t least = (int64_t)p->first[seq] * PAGE_TOKENS + p->window - 1;
+
+        if (p->first[seq] > 0 && least > n)
+            n = least;
+    }
+    return n;
+}
+
+void kv_trim(struct kv *kv, int seq, int64_t n)
+{
+    for (int k = 0; k < kv->n_pool; k++) {
+        struct kv_pool *p = &kv->pool[k];
+        int from = kv_pages_of(n);
+
+        drop_range(kv, p, seq, from > p->first[seq] ? from : p->first[seq],
+                   kv_pages_of(kv->length[seq]));
+        if (n == 0)
+            p->first[seq] = 0;
+    }
     kv->length[seq] = n;
 }
 
-pl_status kv_copy(struct kv_pages *kv, int dst, int src, kv_copy_fn *copy,
-                  void *user, pl_err *err)
+/* dst has no pages; it gets those of src before page `end`. */
+static void share(struct kv *kv, struct kv_pool *p, int dst, int src, int end)
+{
+    p->first[dst] = p->first[src] < end ? p->first[src] : end;
+    for (int i = p->first[dst]; i < end; i++) {
+        int32_t page = row(kv, p, src)[i];
+
+        row(kv, p, dst)[i] = page;
+        if (page >= 0)
+            p->refs[page]++;
+    }
+}
+
+pl_status kv_copy(struct kv *kv, int dst, int src, kv_copy_fn *copy, void *user,
+                  pl_err *err)
 {
     int64_t n = kv->length[src];
     int full = (int)(n / PAGE_TOKENS);
+    pl_status s = PL_OK;
+    int k;
 
     if (dst == src)
         return PL_OK;
     kv_trim(kv, dst, 0);
-    if (n % PAGE_TOKENS && kv->n_free == 0)
-        return err_set(err, PL_FULL,
-                       "no page is free to copy sequence %d (%" PRId64
-                       " tokens): give a larger context",
-                       src, n);
-    if (n % PAGE_TOKENS) {
-        int32_t page = take(kv);
-        pl_status s = copy(user, row(kv, src)[full], page, err);
+    for (k = 0; n % PAGE_TOKENS && k < kv->n_pool && s == PL_OK; k++) {
+        struct kv_pool *p = &kv->pool[k];
+        int32_t *page = &row(kv, p, dst)[full];
 
-        if (s != PL_OK) {
-            drop(kv, page);
-            return s;
+        if (p->n_free == 0) {
+            s = err_set(err, PL_FULL,
+                        "no page is free to copy sequence %d (%" PRId64
+                        " tokens): give a larger context",
+                        src, n);
+            break;
         }
-        row(kv, dst)[full] = page;
+        *page = take(p);
+        s = copy(user, k, row(kv, p, src)[full], *page, err);
     }
-    for (int i = 0; i < full; i++) {
-        row(kv, dst)[i] = row(kv, src)[i];
-        kv->refs[row(kv, dst)[i]]++;
+    if (s != PL_OK) {
+        for (k = 0; k < kv->n_pool; k++)
+            drop(&kv->pool[k], &row(kv, &kv->pool[k], dst)[full]);
+        return s;
     }
+    for (k = 0; k < kv->n_pool; k++)
+        share(kv, &kv->pool[k], dst, src, full);
     kv->length[dst] = n;
     return PL_OK;
 }
 
-void kv_share(struct kv_pages *kv, int dst, int src, int64_t n)
+void kv_share(struct kv *kv, int dst, int src, int64_t n)
 {
-    for (int i = 0; i < kv_pages_of(n); i++) {
-        row(kv, dst)[i] = row(kv, src)[i];
-        kv->refs[row(kv, dst)[i]]++;
-    }
+    for (int k = 0; k < kv->n_pool; k++)
+        share(kv, &kv->pool[k], dst, src, kv_pages_of(n));
     kv->length[dst] = n;
 }
 
-void kv_swap(struct kv_pages *kv, int a, int b)
+void kv_swap(struct kv *kv, int a, int b)
 {
     int na = kv_pages_of(kv->length[a]), nb = kv_pages_of(kv->length[b]);
     int64_t length = kv->length[a];
 
-    for (int i = 0; i < na || i < nb; i++) {
-        int32_t page = row(kv, a)[i];
+    for (int k = 0; k < kv->n_pool; k++) {
+        struct kv_pool *p = &kv->pool[k];
+        int32_t first = p->first[a];
 
-        row(kv, a)[i] = row(kv, b)[i];
-        row(kv, b)[i] = page;
+        for (int i = 0; i < na || i < nb; i++) {
+            int32_t page = row(kv, p, a)[i];
+
+            row(kv, p, a)[i] = row(kv, p, b)[i];
+            row(kv, p, b)[i] = page;
+        }
+        p->first[a] = p->first[b];
+        p->first[b] = first;
     }
     kv->length[a] = kv->length[b];
     kv->length[b] = length;
 }
 
-int64_t kv_common(const struct kv_pages *kv, int a, int b)
+/* Is position n of `a` and `b` in one page, where it must be? */
+static bool common_at(const struct kv *kv, int a, int b, int64_t n)
+{
+    for (int k = 0; k < kv->n_pool; k++) {
+        const struct kv_pool *p = &kv->pool[k];
+        int64_t i = n / PAGE_TOKENS;
+
+        if (i < kv_first_seen(p->window, kv->length[a]))
+            continue;
+        if (i < kv_first_seen(p->window, kv->length[b]) ||
+            row(kv, p, a)[i] != row(kv, p, b)[i])
+            return false;
+    }
+    return kv->n_pool > 0;
+}
+
+int64_t kv_common(const struct kv *kv, int a, int b)
 {
     int64_t least =
         kv->length[a] < kv->length[b] ? kv->length[a] : kv->length[b];
     int64_t n = 0;
 
-    while (n < least &&
-           row(kv, a)[n / PAGE_TOKENS] == row(kv, b)[n / PAGE_TOKENS])
+    while (n < least && common_at(kv, a, b, n))
         n += PAGE_TOKENS;
     if (n <= least)
         return n;
     return least == kv->length[a] ? least : n - PAGE_TOKENS;
 }
 
-int kv_own(const struct kv_pages *kv, int seq)
+int kv_own(const struct kv *kv, int pool, int seq)
 {
+    const struct kv_pool *p = &kv->pool[pool];
     int n = 0;
 
-    for (int i = 0; i < kv_pages_of(kv->length[seq]); i++)
-        n += kv->refs[row(kv, seq)[i]] == 1;
+    for (int i = p->first[seq]; i < kv_pages_of(kv->length[seq]); i++) {
+        int32_t page = row(kv, p, seq)[i];
+
+        n += page >= 0 && p->refs[page] == 1;
+    }
     return n;
 }

@@ -1,64 +1,111 @@
-/* Pages of the cache: who holds which PAGE_TOKENS positions.
+/* Pages of caches: who holds which PAGE_TOKENS positions.
  *
- * Sequences have a table from position / PAGE_TOKENS to a page; pages are
- * counted by references, so that a copy of a sequence shares all its full
- * pages. Only numbers live here: the pages' contents are on the devices, and
- * the caller copies them when told to. */
+ * Caches that keep the same tokens make a pool, whose pages have numbers of
+ * their own. In each pool a sequence has a table from position / PAGE_TOKENS to
+ * a page; pages are counted by references, so that a copy of a sequence shares
+ * all its full pages. A pool with a window gives up the pages that no later
+ * token sees. Only numbers live here: the pages' contents are on the devices,
+ * and the caller copies them when told to. */
 #ifndef KV_PAGES_H
 #define KV_PAGES_H
 
 #include "graph/graph.h"
 
-/* Each sequence has a stand-in, sequence kv_stand_in(kv, seq), where a new past
- * can be put together before it takes the old one's place. */
-struct kv_pages {
-    int n_seq, n_page, stride; /* stride: pages a sequence may have */
-    int32_t *table;            /* owned, [2 * n_seq, stride] */
-    int64_t *length;           /* owned, [2 * n_seq] tokens held */
-    int32_t *refs;             /* owned, [n_page] */
-    int32_t *free;             /* owned, [n_page] stack of free pages */
+/* A sequence holds the pages first .. kv_pages_of(length) - 1 of its row; those
+ * before are -1. */
+struct kv_pool {
+    int64_t window; /* tokens that a token sees, itself among them; 0: all */
+    int n_page;
+    int32_t *table; /* owned, [2 * n_seq, stride] */
+    int32_t *first; /* owned, [2 * n_seq] */
+    int32_t *refs;  /* owned, [n_page] */
+    int32_t *free;  /* owned, [n_page] stack of free pages */
     int n_free;
 };
 
-pl_status kv_init(struct kv_pages *kv, int n_seq, int n_page, pl_err *err);
-void kv_fini(struct kv_pages *kv);
+/* Each sequence has a stand-in, sequence kv_stand_in(kv, seq), where a new past
+ * can be put together before it takes the old one's place. */
+struct kv {
+    int n_seq, stride; /* stride: pages a sequence may have */
+    int64_t *length;   /* owned, [2 * n_seq] tokens held */
+    int n_pool;
+    struct kv_pool pool[PL_MAX_POOL];
+};
 
-/* Copies the contents of page `from` to page `to` on all devices. */
-typedef pl_status kv_copy_fn(void *user, int from, int to, pl_err *err);
+/* n_page: of each of the graph's pools. */
+pl_status kv_init(struct kv *kv, int n_seq, int stride, const pl_graph *g,
+                  const int *n_page, pl_err *err);
+void kv_fini(struct kv *kv);
+
+/* Copies the contents of page `from` of a pool to page `to` on all devices. */
+typedef pl_status kv_copy_fn(void *user, int pool, int from, int to,
+                             pl_err *err);
 
 /* Pages that n tokens take. */
 static inline int kv_pages_of(int64_t n)
 {
     return (int)((n + PAGE_TOKENS - 1) / PAGE_TOKENS);
 }
-/* Free pages that n more tokens of a sequence would take. */
-int kv_need(const struct kv_pages *kv, int seq, int64_t n);
+/* The first page that a token at position n sees. */
+static inline int kv_first_seen(int64_t window, int64_t n)
+{
+    return window > 0 && n >= window ? (int)((n - window + 1) / PAGE_TOKENS)
+                                     : 0;
+}
+/* Tokens by which a sequence can be trimmed that was not trimmed before. */
+enum { KV_BACK = PAGE_TOKENS };
+/* The first page that is kept of n tokens. */
+static inline int kv_first_kept(int64_t window, int64_t n)
+{
+    return kv_first_seen(window, n > KV_BACK ? n - KV_BACK : 0);
+}
+/* Pages that a pool needs, where `stride` are a context: with a window, what
+ * n_seq sequences keep and what n_run tokens more of some of them take. */
+int kv_pages_planned(int64_t window, int stride, int64_t n_seq, int64_t n_run);
+
+/* Free pages of a pool that n more tokens of a sequence would take. `past`:
+ * they are all in the past when the next one comes, so that windows skip what
+ * that one does not see. */
+int kv_need(const struct kv *kv, int pool, int seq, int64_t n, bool past);
 /* Makes room for n more tokens; a shared page that would be written is copied
  * first. FULL, with nothing changed, if pages are short. */
-pl_status kv_reserve(struct kv_pages *kv, int seq, int64_t n, kv_copy_fn *copy,
-                     void *user, pl_err *err);
+pl_status kv_reserve(struct kv *kv, int seq, int64_t n, bool past,
+                     kv_copy_fn *copy, void *user, pl_err *err);
 /* Gives reserved pages back: the n tokens did not come. */
-void kv_unreserve(struct kv_pages *kv, int seq, int64_t n);
+void kv_unreserve(struct kv *kv, int seq, int64_t n);
 /* The reserved tokens are there now. */
-void kv_advance(struct kv_pages *kv, int seq, int64_t n);
-/* Keeps the first n tokens (n at most the length), and no page beyond. */
-void kv_trim(struct kv_pages *kv, int seq, int64_t n);
+void kv_advance(struct kv *kv, int seq, int64_t n);
+/* The run in which they came is over: windows give up what they do not keep. */
+void kv_settle(struct kv *kv, int seq);
+/* The least length, 0 apart, that a sequence can be trimmed to: what the tokens
+ * behind it see is still held. */
+int64_t kv_least(const struct kv *kv, int seq);
+/* Keeps the first n tokens, and no page beyond; n is 0, or from kv_least to the
+ * length. */
+void kv_trim(struct kv *kv, int seq, int64_t n);
 /* dst, emptied, becomes src; a partly filled last page is copied. */
-pl_status kv_copy(struct kv_pages *kv, int dst, int src, kv_copy_fn *copy,
-                  void *user, pl_err *err);
+pl_status kv_copy(struct kv *kv, int dst, int src, kv_copy_fn *copy, void *user,
+                  pl_err *err);
 
-static inline int kv_stand_in(const struct kv_pages *kv, int seq)
+static inline int kv_stand_in(const struct kv *kv, int seq)
 {
     return kv->n_seq + seq;
 }
 /* dst, which is empty, gets the first n tokens of src, in the same pages. */
-void kv_share(struct kv_pages *kv, int dst, int src, int64_t n);
+void kv_share(struct kv *kv, int dst, int src, int64_t n);
 /* Two sequences change places. */
-void kv_swap(struct kv_pages *kv, int a, int b);
+void kv_swap(struct kv *kv, int a, int b);
 /* Tokens at the beginning of `a` that are in pages of `b` too: whole pages, or
- * all of `a`. */
-int64_t kv_common(const struct kv_pages *kv, int a, int b);
-/* Pages that would be free if the sequence were emptied. */
-int kv_own(const struct kv_pages *kv, int seq);
+ * all of `a`. With windows: what the tokens behind `a` see of them is among
+ * what those behind `b` see. */
+int64_t kv_common(const struct kv *kv, int a, int b);
+/* Pages of a pool that would be free if the sequence were emptied. */
+int kv_own(const struct kv *kv, int pool, int seq);
+
+static inline int32_t kv_page(const struct kv *kv, int pool, int seq,
+                              int64_t pos)
+{
+    return kv->pool[pool].table[(int64_t)seq * kv->stride + pos / PAGE_TOKENS];
+}
 
 #endif

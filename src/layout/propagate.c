@@ -23,7 +23,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct graph_sizes numeric_reference_sizes = {512, 1, 512, 1};
+const struct graph_sizes numeric_reference_sizes = {
+    512, 1, 1, {512, 512, 512, 512}};
 
 static const char *const kind_names[] = {
 #define ROW(name, text) text,
@@ -62,11 +63,6 @@ static int64_t bytes_of(const pl_graph *g, int i)
     return 4 * graph_count(&g->node[i], &numeric_reference_sizes);
 }
 
-static bool holds_cache(const struct graph_node *n)
-{
-    return n->op == OP_cache || n->op == OP_cache_write;
-}
-
 /* Does the layout cut a row where no packing can: inside 32 values? */
 static bool cuts_blocks(const struct graph_node *x, const pl_layout *l)
 {
@@ -93,10 +89,12 @@ static int64_t price(const struct pass *s, const struct graph_node *n, int i,
 
     if (have->kind == PL_PARTIAL)
         return bytes_of(s->g, n->in[i]);
-    if (holds_cache(x))
-        return n->op == OP_cache_write ? (layout_equal(have, want) ? 0 : NEVER)
-               : layout_contains(have, want, size) ? 0
-                                                   : NEVER;
+    if (graph_memory(s->g, n->in[i]) >= 0)
+        return (op_info(n->op)->updates == i
+                    ? layout_equal(have, want)
+                    : layout_contains(have, want, size))
+                   ? 0
+                   : NEVER;
     if (layout_contains(have, want, size))
         return 0;
     return x->op == OP_weight ? LAST_RESORT : bytes_of(s->g, n->in[i]);
@@ -299,14 +297,6 @@ static pl_status leaf_layout(struct pass *s, int node, const pl_layout **out)
     return *out ? PL_OK : err_no_memory(s->err, "layouts");
 }
 
-/* The cache behind an operand of attention. */
-static int cache_of(const pl_graph *g, int i)
-{
-    while (g->node[i].op == OP_cache_write)
-        i = g->node[i].in[0];
-    return i;
-}
-
 /* Each rank has what it has under `a` or under `b`, both of `size` heads. */
 static const pl_layout *either(struct pass *s, int64_t size, const pl_layout *a,
                                const pl_layout *b)
@@ -333,34 +323,50 @@ static const pl_layout *either(struct pass *s, int64_t size, const pl_layout *a,
     return layout_split(s->a, 1, size, (int)size, run, s->p->n_rank);
 }
 
-/* Attention finds a head's keys and its values at one place, and a cache is
- * never moved: caches that are read together are stored alike, so that each
- * rank has the heads that any of them was asked to give it. */
-static pl_status settle_caches(struct pass *s)
+/* The memory behind operand i of a node; -1: it has no such operand, or that is
+ * no memory. */
+static int memory_of(const pl_graph *g, const struct graph_node *n, int i)
+{
+    return i < n->n_in && n->in[i] >= 0 ? graph_memory(g, n->in[i]) : -1;
+}
+
+/* Memories k and w hold the heads that either of them was asked to hold. */
+static pl_status hold_alike(struct pass *s, int k, int w, bool *changed)
+{
+    if (layout_equal(s->held[k], s->held[w]))
+        return PL_OK;
+    s->held[k] = either(s, s->g->node[k].dim[1].n, s->held[k], s->held[w]);
+    if (!s->held[k])
+        return err_no_memory(s->err, "layouts");
+    s->held[w] = s->held[k];
+    *changed = true;
+    return PL_OK;
+}
+
+/* An op finds a head's keys and its values at one place, and a memory is never
+ * moved: those that are read together are stored alike, so that each rank has
+ * the heads that any of them was asked to give it. */
+static pl_status settle_memories(struct pass *s)
 {
     const pl_graph *g = s->g;
     bool changed = true;
 
     for (int v = 0; v < g->n_node; v++)
-        if (g->node[v].op == OP_cache)
+        if (g->node[v].op == OP_memory)
             PL_TRY(leaf_layout(s, v, &s->held[v]));
     while (changed) { /* owners are only ever added */
         changed = false;
         for (int v = 0; v < g->n_node; v++) {
             const struct graph_node *n = &g->node[v];
-            int k, w;
+            int first = -1;
 
-            if (n->op != OP_attention)
-                continue;
-            k = cache_of(g, n->in[1]);
-            w = cache_of(g, n->in[2]);
-            if (layout_equal(s->held[k], s->held[w]))
-                continue;
-            s->held[k] = either(s, g->node[k].dim[1].n, s->held[k], s->held[w]);
-            if (!s->held[k])
-                return err_no_memory(s->err, "layouts");
-            s->held[w] = s->held[k];
-            changed = true;
+            for (int i = 0; i < n->n_in; i++) {
+                int k = memory_of(g, n, i);
+
+                if (k >= 0 && first >= 0)
+                    PL_TRY(hold_alike(s, first, k, &changed));
+                first = first < 0 ? k : first;
+            }
         }
     }
     return PL_OK;
@@ -372,7 +378,7 @@ static pl_status choose(struct pass *s, int node)
     struct choice *c = &s->choice[node];
     const char *dims = op_info(n->op)->dims;
 
-    if (n->op == OP_cache) {
+    if (n->op == OP_memory) {
         c->result = s->held[node];
         return PL_OK;
     }
@@ -675,7 +681,7 @@ static uint64_t hash_of(const struct numeric *p)
         for (int k = 0; k < n->n_in; k++)
             mix_int(&m, n->in[k]);
         for (int d = 0; d < x->n_dim; d++)
-            if (x->dim[d].symbol != PL_N_SLOT) {
+            if (dim_pool(x->dim[d]) < 0) {
                 mix_int(&m, x->dim[d].n);
                 mix_int(&m, x->dim[d].symbol);
             }
@@ -731,7 +737,7 @@ pl_status numeric_create(struct numeric **out, const pl_graph *g, int n_rank,
         st = err_no_memory(err, "the numeric plan");
         goto done;
     }
-    st = settle_caches(&s);
+    st = settle_memories(&s);
     for (int v = 0; v < g->n_node && st == PL_OK; v++) {
         st = choose(&s, v);
         if (st == PL_OK)

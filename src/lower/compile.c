@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "device/device_ops.h"
 #include "device/device_spec.h"
+#include "kv/pages.h"
 #include "plan/roles.h"
 #include "program/cache_tile.h"
 
@@ -15,8 +16,7 @@
 static void set_sizes(struct compiled *p, const struct intent *in)
 {
     p->max.n_seq = in->n_seq;
-    p->max.n_slot = (in->n_ctx + PAGE_TOKENS - 1) / PAGE_TOKENS * PAGE_TOKENS;
-    p->page_stride = (int)(p->max.n_slot / PAGE_TOKENS);
+    p->page_stride = kv_pages_of(in->n_ctx);
     p->max.n_tok = in->n_ubatch;
     p->max.n_out = in->n_out < in->n_ubatch ? in->n_out : in->n_ubatch;
 }
@@ -142,7 +142,7 @@ static int find_away(const struct compiled *p, bool *away)
         away[i] =
             p->home[i] >= 0 && p->home[i] == p->place.host && x->layer >= 0 &&
             p->place.of_layer[x->layer] != p->place.host &&
-            (x->op == OP_cache || (x->op == OP_weight && graph_is_experts(x)));
+            (x->op == OP_memory || (x->op == OP_weight && graph_is_experts(x)));
         n += away[i];
     }
     return n;
@@ -170,6 +170,17 @@ static void place_rest(const struct compiled *p, int *at)
     for (int i = 0; i < p->num->n; i++)
         if (at[i] < 0)
             at[i] = p->place.of_input;
+}
+
+/* Slots of each pool, for the largest run. */
+static void set_slots(struct compiled *p)
+{
+    int64_t n = (pipelined(&p->place) ? COMPILED_PIPELINE : 1) * p->max.n_tok;
+
+    for (int k = 0; k < p->g->n_pool; k++)
+        p->max.n_slot[k] =
+            PAGE_TOKENS * kv_pages_planned(p->g->pool[k].window, p->page_stride,
+                                           p->max.n_seq, n);
 }
 
 static pl_status add_script(struct compiled *p, struct lower_options *lo,
@@ -329,6 +340,7 @@ static pl_status stages(struct compiled *p, const struct intent *in,
 
     PL_TRY(pl_graph_check(p->g, err));
     PL_TRY(group(p, in, err));
+    set_slots(p);
     PL_TRY(deal(p, &y, err));
     PL_TRY(settle_leaves(p, in, &y, err));
     warn_threads(p);

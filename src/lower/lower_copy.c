@@ -139,7 +139,8 @@ pl_status lower_fetch(struct lower *w, int i, int b)
         return PL_OK;
     if (lower_is(w, i, OP_input))
         return lower_input(w, i, b);
-    if (lower_is(w, i, OP_cache) || lower_is(w, i, OP_cache_write))
+    if (w->num->node[i].kind == NUM_OP &&
+        graph_memory(w->g, w->num->node[i].node) >= 0)
         return lower_stream_pages(w, i, b);
     return copy_value(w, i, i, b);
 }

@@ -164,9 +164,8 @@ pl_status lower_inbox_tensor(struct lower *w, int d, pl_format f, int n_dim,
     lower_to_inbox(v, *out, birth);
     if (most > 0) {
         struct prog_tensor *t = &v->tensor[*out];
-        const struct graph_sizes z = {most, most, w->opt->max.n_slot,
-                                      w->opt->max.n_seq};
-
+        const struct graph_sizes z =
+            graph_sizes_of(&w->opt->max, most, most, w->opt->max.n_seq);
         size_t bytes = (size_t)dim_value(lower_product(dim, 0, n_dim, 4), &z);
 
         if (bytes < t->bytes)

@@ -255,7 +255,8 @@ static size_t staged_bytes(const struct exchange *e, const struct shot *x,
                            int k, int j)
 {
     const struct graph_sizes *max = &e->w->opt->max;
-    const struct graph_sizes few = {x->most, x->most, max->n_slot, max->n_seq};
+    const struct graph_sizes few =
+        graph_sizes_of(max, x->most, x->most, max->n_seq);
     pl_dim all = elements(e, j);
     size_t bytes = (size_t)dim_value((pl_dim){all.n * 4, all.symbol}, max);
 

@@ -50,14 +50,6 @@ static pl_status push(struct lower *w, int d, int node, struct push_to to,
 
 /* ---- io's own memory ----------------------------------------------------- */
 
-static bool has_cache(const struct lower *w)
-{
-    for (int i = 0; i < w->g->n_node; i++)
-        if (w->g->node[i].op == OP_cache)
-            return true;
-    return false;
-}
-
 /* Words of the table. */
 static pl_dim token_table_words(const struct lower *w)
 {
@@ -78,7 +70,7 @@ static pl_status io_token_table(struct lower *w)
     w->out->token_table = t;
     for (int k = 0; k < w->out->n_micro; k++) {
         t[k] = -1;
-        if (!has_cache(w))
+        if (w->g->n_pool == 0)
             continue;
         w->now.micro = k;
         PL_TRY(lower_tensor(w, io_dev(w), PL_I32, 1, &n, 0, &t[k], NULL));
@@ -196,25 +188,23 @@ static pl_status find_inputs(struct lower *w, int first, int group,
 static pl_status add_token_table(struct lower *w, int u, int bundle, size_t at,
                                  struct lower_pieces *p)
 {
-    int64_t n_tok = w->opt->max.n_tok, stride = w->opt->page_stride;
-    const struct {
-        int64_t word;
-        pl_dim bytes;
-    } part[] = {{0, {4, PL_N_TOK}},
-                {n_tok, {4, PL_N_TOK}},
-                {2 * n_tok, {4 * stride, GRAPH_N_SEQ}}};
+    const struct program q = {.max = w->opt->max,
+                              .page_stride = w->opt->page_stride};
     const pl_dim n = token_table_words(w), one = {1, PL_CONST};
     int d = lower_dev(w, u), *t = &w->unit[u].token_table[w->now.micro].tensor;
 
     PL_TRY(lower_alias(w, d, bundle, 1, &n, at, t));
     w->dev[d].tensor[*t].format = PL_I32;
     w->dev[d].tensor[*t].bytes = 4 * (size_t)n.n;
-    for (size_t k = 0; k < sizeof part / sizeof *part; k++) {
+    for (int k = 0; k < 2 + w->g->n_pool; k++) { /* pos, seq, pages */
+        int64_t word = k < 2 ? k * q.max.n_tok : program_pages_word(&q, k - 2);
+        pl_dim bytes = k < 2 ? (pl_dim){4, PL_N_TOK}
+                             : (pl_dim){4 * q.page_stride, GRAPH_N_SEQ};
         const struct copy_piece c = {.src_dev = io_dev(w),
                                      .src = w->out->token_table[w->now.micro],
-                                     .src_at = 4 * part[k].word,
-                                     .dst_at = (int64_t)at + 4 * part[k].word,
-                                     .bytes = part[k].bytes,
+                                     .src_at = 4 * word,
+                                     .dst_at = (int64_t)at + 4 * word,
+                                     .bytes = bytes,
                                      .n0 = one,
                                      .n1 = one};
 
@@ -341,7 +331,7 @@ pl_status lower_result(struct lower *w, int i)
     const struct placed *h = lower_find(w, i, w->script.at[i]);
     struct lower_pieces none = {0}, p = {0};
 
-    if (!(x->output || x->keep) || x->op == OP_cache_write ||
+    if (!(x->output || x->keep) || graph_memory(w->g, node) >= 0 ||
         w->num->value[node] != i)
         return PL_OK;
     out = &w->out->script[w->script.index]

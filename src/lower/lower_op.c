@@ -293,8 +293,8 @@ pl_status lower_everywhere(struct lower *w, int i)
             PL_TRY(lower_alias(w, d, in[0], x->n_dim, dim, 0, out));
             continue;
         }
-        if (x->op == OP_cache_write)
-            *out = in[0];
+        if (op_info(x->op)->updates >= 0)
+            *out = in[op_info(x->op)->updates];
         else
             PL_TRY(lower_tensor(w, d, x->format, x->n_dim, dim, 1, out, NULL));
         PL_TRY(lower_op(w, u, i, in, *out, NULL, 0, true));

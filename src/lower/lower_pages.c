@@ -70,9 +70,10 @@ static pl_status unit_pages(struct lower *w, int root, int64_t n_head,
     for (int k = 0; k < a->n; k++)
         pushed |=
             !lower_reads(w, lower_dev(w, y->u), lower_dev(w, a->first + k));
-    PL_TRY(lower_stored_room(w, y, pushed, root,
-                             (size_t)(w->opt->max.n_slot / PAGE_TOKENS) *
-                                 (size_t)n_head * tile));
+    PL_TRY(lower_stored_room(
+        w, y, pushed, root,
+        (size_t)(dim_value(x->dim[0], &w->opt->max) / PAGE_TOKENS) *
+            (size_t)n_head * tile));
     for (int k = 0; k < a->n; k++) {
         int su = a->first + k, sd = lower_dev(w, su), e[2] = {-1, -1};
         struct step p = {.kind = STEP_PAGES};
@@ -109,8 +110,8 @@ pl_status lower_stream_pages(struct lower *w, int i, int b)
     struct arrival done = {0};
     pl_dim sum[2] = {{0, PL_CONST}, {0, PL_CONST}};
 
-    while (lower_node(w, root)->op == OP_cache_write)
-        root = w->num->node[root].in[0];
+    while (op_info(lower_node(w, root)->op)->updates >= 0)
+        root = w->num->node[root].in[op_info(lower_node(w, root)->op)->updates];
     a = w->opt->home[root];
     x = lower_node(w, root);
     src = lower_find(w, i, a);

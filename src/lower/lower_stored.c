@@ -102,9 +102,9 @@ static size_t plain_bytes(const struct lower *w, const struct graph_node *x,
     int64_t row = dim[x->n_dim - 1].n;
 
     memcpy(shape.dim, dim, sizeof shape.dim);
-    if (x->op == OP_cache)
-        return (size_t)(w->opt->max.n_slot / PAGE_TOKENS) * (size_t)dim[1].n *
-               cache_tile_bytes(x->format, dim[2].n);
+    if (x->op == OP_memory)
+        return (size_t)(dim_value(dim[0], &w->opt->max) / PAGE_TOKENS) *
+               (size_t)dim[1].n * cache_tile_bytes(x->format, dim[2].n);
     return row ? format_row_bytes(x->format, row) *
                      (size_t)(graph_count(&shape, &w->opt->max) / row)
                : 0;
@@ -119,7 +119,7 @@ static pl_status plain_form(struct lower *w, int u, int i, int *tensor)
     lower_dims(w, u, i, dim);
     PL_TRY(lower_tensor(w, d, x->format, x->n_dim, dim, 0, tensor, NULL));
     lower_append(&w->dev[d], *tensor,
-                 x->op == OP_cache ? REGION_CACHE : REGION_WEIGHTS,
+                 x->op == OP_memory ? REGION_CACHE : REGION_WEIGHTS,
                  plain_bytes(w, x, dim));
     return PL_OK;
 }
@@ -178,12 +178,12 @@ pl_status lower_stored(struct lower *w)
         const struct lower_group *g;
         struct placed *h;
 
-        if (num->node[i].kind != NUM_OP || (op != OP_weight && op != OP_cache))
+        if (num->node[i].kind != NUM_OP || (op != OP_weight && op != OP_memory))
             continue;
         g = lower_group(w, w->opt->home[i]);
         PL_TRY(lower_place(w, i, w->opt->home[i], &h));
         for (int k = 0; k < g->n; k++)
-            PL_TRY(op == OP_cache
+            PL_TRY(op == OP_memory
                        ? plain_form(w, g->first + k, i, &h->h.v[k].tensor)
                        : weight(w, g->first + k, i, use[i], &h->h.v[k]));
     }

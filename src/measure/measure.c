@@ -94,9 +94,9 @@ static void attention(pl_graph *g, const struct experiment *e)
     pl_tensor v = pl_input(g, "v", PL_F32, 3, kv);
 
     k = pl_cache_write(
-        g, pl_cache(g, "cache_k.0", e->format, N_KV, D_HEAD, false), k);
+        g, pl_cache(g, "cache_k.0", e->format, N_KV, D_HEAD, false, 0), k);
     v = pl_cache_write(
-        g, pl_cache(g, "cache_v.0", e->format, N_KV, D_HEAD, true), v);
+        g, pl_cache(g, "cache_v.0", e->format, N_KV, D_HEAD, true, 0), v);
     pl_output(g, pl_attention(g, pl_input(g, "q", PL_F32, 3, q), k, v, -1,
                               0.125f, 0, 0));
 }
@@ -159,7 +159,7 @@ static pl_status time_run(struct measuring *m, double *seconds)
         .n_tok = m->e->n_tok,
         .n_out = 1,
         .pos = pos,
-        .pages = pages,
+        .pages = {pages},
         .page_stride = N_SLOT / PAGE_TOKENS,
     };
     double start = now(CLOCK_MONOTONIC), end = start;
@@ -186,7 +186,8 @@ static pl_status estimate(struct measuring *m, double *seconds)
     struct cost_rates r[DEVICE_MAX];
     struct cost_machine machine = {
         .n_dev = q->list.n, .prog = q->low->prog, .rates = r};
-    struct cost_micro z = {{m->e->n_tok, 1, N_SLOT, 1}, m->e->n_past};
+    struct cost_micro z = {graph_sizes_of(&q->max, m->e->n_tok, 1, 1),
+                           m->e->n_past};
 
     for (int d = 0; d < q->list.n; d++)
         r[d] = calibration_times(m->rates, q->list.dev[d].n_thread);

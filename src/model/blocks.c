@@ -169,7 +169,7 @@ static pl_tensor cached(struct build *b, pl_tensor x, bool values)
     return pl_cache_write(b->g,
                           pl_cache(b->g, name, values ? b->cache_v : b->cache_k,
                                    m->n_head_kv[b->layer],
-                                   values ? m->d_value : m->d_key, values),
+                                   values ? m->d_value : m->d_key, values, 0),
                           x);
 }
 

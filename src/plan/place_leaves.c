@@ -252,10 +252,10 @@ pl_status place_leaves(struct placement *p, struct arena *a,
         int layer = n->layer < 0 ? p->n_layer : n->layer;
 
         home[i] = PLACE_NOWHERE;
-        if (n->op != OP_weight && n->op != OP_cache)
+        if (n->op != OP_weight && n->op != OP_memory)
             continue;
         home[i] = place_layer_group(p, in->g, i);
-        if ((n->op == OP_cache && in->cache) ||
+        if ((n->op == OP_memory && in->cache) ||
             (in->experts && graph_is_experts(n) && in->experts[layer]))
             home[i] = p->host;
     }

@@ -13,7 +13,7 @@
 
 /* Values are weighed at a full micro-batch. Few of its rows want logits, but of
  * a step that writes text each one does: taken together, one in eight. */
-static const struct graph_sizes weighed = {512, 64, 512, 1};
+static const struct graph_sizes weighed = {512, 64, 1, {512, 512, 512, 512}};
 
 struct ops {
     const struct placement *p;
@@ -24,14 +24,6 @@ struct ops {
     int *root;        /* [num->n] node that it stands with */
     int *same;        /* [num->n] node whose value it is: reshapes */
 };
-
-/* The cache that a graph value stands for, or -1. */
-static int cache_of(const pl_graph *g, int v)
-{
-    while (g->node[v].op == OP_cache_write)
-        v = g->node[v].in[0];
-    return g->node[v].op == OP_cache ? v : -1;
-}
 
 static int64_t leaf_bytes(const struct graph_node *n)
 {
@@ -51,7 +43,7 @@ static int bound(const struct ops *o, int i)
 {
     const struct num_node *n = &o->num->node[i];
     const struct graph_node *x = &o->g->node[n->node];
-    int cache = cache_of(o->g, n->node), best = -1;
+    int cache = graph_memory(o->g, n->node), best = -1;
 
     if (x->op == OP_input)
         return PLACE_NOWHERE;
@@ -66,7 +58,7 @@ static int bound(const struct ops *o, int i)
 
         if (leaf < 0)
             continue;
-        cache = cache_of(o->g, leaf);
+        cache = graph_memory(o->g, leaf);
         if (cache >= 0)
             return stands(o, cache);
         /* all layers share the frequencies: too few bytes to draw an op */
@@ -161,12 +153,12 @@ static pl_status values(const struct ops *o, struct glue *y, struct arena *a,
             .from = o->root[i],
             .first = first[i],
             .n = kept,
-            .bytes = v->op == OP_weight || v->op == OP_cache
+            .bytes = v->op == OP_weight || v->op == OP_memory
                          ? leaf_bytes(v)
                          : numeric_bytes(num, i, &weighed),
             .copies = copies(o, x->layout),
             .in_ranks = x->layout->kind == PL_PARTIAL,
-            .stored = v->op == OP_weight || v->op == OP_cache,
+            .stored = v->op == OP_weight || v->op == OP_memory,
         };
         y->n_value++;
     }

@@ -289,10 +289,8 @@ static void survey(struct deal *d)
         int64_t size = n->n_dim > row->dim ? n->dim[row->dim].n : 0;
 
         if (n->op == OP_attention) {
-            int k = n->in[1];
+            int k = graph_memory(d->g, n->in[1]);
 
-            while (d->g->node[k].op == OP_cache_write)
-                k = d->g->node[k].in[0];
             y = &d->layer[d->g->node[k].layer + 1];
             y->n_head = n->dim[1].n;
             y->n_kv = d->g->node[k].dim[1].n;
@@ -405,7 +403,7 @@ pl_status roles_layouts(const pl_graph *g, int n_rank, const double *share,
             PL_TRY(deal_width(&d, &y->exp));
     }
     for (int i = 0; i < g->n_node; i++)
-        if (g->node[i].op == OP_weight || g->node[i].op == OP_cache)
+        if (g->node[i].op == OP_weight || g->node[i].op == OP_memory)
             PL_TRY(leaf_layout(&d, &g->node[i], &leaf[i]));
     return PL_OK;
 }

@@ -30,9 +30,9 @@ enum kernel kernel_of_op(enum op op)
     static const unsigned char of[OP_COUNT] = {
         [OP_input] = KERNEL_COUNT,
         [OP_weight] = KERNEL_COUNT,
-        [OP_cache] = KERNEL_COUNT,
-#define KERNEL_reshape                   KERNEL_COUNT
-#define OP(name, dims, partial, refused) [OP_##name] = KERNEL_##name,
+        [OP_memory] = KERNEL_COUNT,
+#define KERNEL_reshape                           KERNEL_COUNT
+#define OP(name, dims, partial, result, refused) [OP_##name] = KERNEL_##name,
 #include "graph/ops.def"
 #undef OP
 #undef KERNEL_reshape

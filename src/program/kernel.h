@@ -52,6 +52,11 @@ bool kernel_is_contraction(enum kernel k);
 bool kernel_arg_is_q8(enum kernel k, int i);
 /* The letter of what argument i may hold (kernels.def). */
 char kernel_values(enum kernel k, int i);
+/* Is argument i a memory? Those of one kernel are of one pool. */
+static inline bool kernel_arg_is_memory(enum kernel k, int i)
+{
+    return kernel_values(k, i) == 'c';
+}
 /* Is argument i the micro-batch's token table (program_token_table)? */
 bool kernel_arg_is_token_table(enum kernel k, int i);
 
@@ -90,7 +95,8 @@ struct kernel_custom {
 };
 
 /* Who the tokens of a micro-batch are: a view of its table, which is a tensor
- * (program_token_table); pages as cache_tile.h has them. */
+ * (program_token_table), with the pages of one pool, as cache_tile.h has
+ * them. */
 struct token_table {
     int64_t n_tok, n_out;
     const int32_t *pos;   /* [n_tok] */

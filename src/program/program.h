@@ -180,7 +180,7 @@ struct step_push {
     bool between_groups; /* counts as a copy; else it is part of a message */
 };
 
-/* For every page that the micro-batch's sequences use, head h of tensor `out`
+/* For every page that the micro-batch's sequences use, head h of cache `out`
  * of device out_dev from head map[h] (-1: another step brings it) of tensor
  * `src` of device src_dev; one of them is this device, and what is not its own
  * to write is in its owner's inbox. Tiles of tile_bytes, [page, head]; the
@@ -257,21 +257,36 @@ struct program {
     size_t bytes[REGION_COUNT];
     struct graph_sizes max; /* largest n_tok, n_out, n_seq of a micro-batch;
                                n_slot as it is */
-    int page_stride;        /* pages of a sequence */
+    int page_stride;        /* entries of a sequence in a table of pages */
 };
+
+/* Pools of memories that there are: the first so many. */
+static inline int program_pools(const struct graph_sizes *max)
+{
+    int n = 0;
+
+    while (n < PL_MAX_POOL && max->n_slot[n] > 0)
+        n++;
+    return n;
+}
 
 /* The table of a micro-batch: who its tokens are. It is a tensor like any
  * other, I32 words at places that are fixed by the largest sizes:
- * pos [max.n_tok], seq [max.n_tok], pages [max.n_seq, page_stride]. */
+ * pos [max.n_tok], seq [max.n_tok], and for each pool of memories
+ * pages [max.n_seq, page_stride]. */
+static inline int64_t program_pages_word(const struct program *p, int pool)
+{
+    return 2 * p->max.n_tok + pool * p->max.n_seq * p->page_stride;
+}
 static inline int64_t program_token_table_words(const struct program *p)
 {
-    return 2 * p->max.n_tok + p->max.n_seq * p->page_stride;
+    return program_pages_word(p, program_pools(&p->max));
 }
 
-/* What lies at `data`, of a micro-batch of size z. */
+/* What lies at `data`, of a micro-batch of size z, with the pages of a pool. */
 static inline struct token_table
 program_token_table(const struct program *p, const void *data,
-                    const struct graph_sizes *z)
+                    const struct graph_sizes *z, int pool)
 {
     const int32_t *x = data;
 
@@ -279,8 +294,14 @@ program_token_table(const struct program *p, const void *data,
                                 .n_out = z->n_out,
                                 .pos = x,
                                 .seq = x + p->max.n_tok,
-                                .pages = x + 2 * p->max.n_tok,
+                                .pages = x + program_pages_word(p, pool),
                                 .page_stride = p->page_stride};
+}
+
+/* The pool whose pages a tensor has, or -1: it is no memory. */
+static inline int prog_tensor_pool(const struct prog_tensor *t)
+{
+    return t->n_dim > 0 ? dim_pool(t->dim[0]) : -1;
 }
 
 /* Bytes of everything but weights and caches. */

@@ -289,6 +289,14 @@ static bool sized(const struct check *c, const struct step *st, int tensor)
     return true;
 }
 
+/* Is it a memory of a pool that the program has? */
+static bool is_memory(const struct program *p, const struct prog_tensor *t)
+{
+    int pool = prog_tensor_pool(t);
+
+    return pool >= 0 && pool < program_pools(&p->max) && t->dim[0].n == 1;
+}
+
 /* Is the tensor the table of the step's micro-batch? */
 static pl_status check_token_table(const struct check *c, const struct step *st,
                                    int tensor)
@@ -309,6 +317,7 @@ static pl_status check_token_table(const struct check *c, const struct step *st,
 static pl_status check_args(const struct check *c, const struct step *st)
 {
     const struct step_kernel *k = &st->kernel;
+    int pool = -1;
 
     if (k->n_arg < 1 || k->n_arg > KERNEL_MAX_ARG)
         return bad(c, "has no result, or too many operands");
@@ -329,6 +338,12 @@ static pl_status check_args(const struct check *c, const struct step *st)
                           "for blocks");
         if (kernel_arg_is_token_table(k->kernel, i))
             PL_TRY(check_token_table(c, st, t));
+        if (t < 0 || !kernel_arg_is_memory(k->kernel, i))
+            continue;
+        if (!is_memory(c->p, &c->p->tensor[t]) ||
+            (pool >= 0 && prog_tensor_pool(&c->p->tensor[t]) != pool))
+            return bad(c, "takes memories that have no pages, or others");
+        pool = prog_tensor_pool(&c->p->tensor[t]);
     }
     for (int i = k->n_arg; kernel_access(k->kernel, i); i++)
         if (!kernel_arg_is_optional(k->kernel, i))
@@ -368,12 +383,14 @@ static pl_status check_kernel(const struct check *c, const struct step *st)
 static size_t page_bytes(const struct program *p, int tensor, size_t tile)
 {
     const struct prog_tensor *t;
-    int64_t n_page = p->max.n_slot / PAGE_TOKENS;
+    int64_t n_page;
     size_t room, page;
 
-    if (!has_tensor(p, tensor) || tile == 0)
+    if (!has_tensor(p, tensor) || tile == 0 ||
+        !is_memory(p, &p->tensor[tensor]))
         return 0;
     t = &p->tensor[tensor];
+    n_page = dim_value(t->dim[0], &p->max) / PAGE_TOKENS;
     room = p->bytes[t->region] - t->offset;
     if (t->n_dim != 3 || t->dim[1].symbol != PL_CONST || t->dim[1].n < 0 ||
         __builtin_mul_overflow(tile, (size_t)t->dim[1].n, &page) ||
@@ -386,6 +403,7 @@ static pl_status check_pages(const struct check *c, const struct step *st)
 {
     const struct step_pages *x = &st->pages;
     const struct program *from, *to;
+    pl_dim src, out;
 
     if (x->src_dev < 0 || x->src_dev >= c->m->n_dev || x->out_dev < 0 ||
         x->out_dev >= c->m->n_dev ||
@@ -395,11 +413,15 @@ static pl_status check_pages(const struct check *c, const struct step *st)
     to = &c->all[x->out_dev];
     if (!reads(c, st, x->src_dev))
         return bad(c, "pulls from memory that is not open to it");
-    if (from->max.n_slot != to->max.n_slot ||
-        !page_bytes(from, x->src, x->tile_bytes))
+    if (!page_bytes(from, x->src, x->tile_bytes))
         return bad(c, "reads pages beyond their source");
     if (!page_bytes(to, x->out, x->tile_bytes))
         return bad(c, "writes pages beyond its result");
+    src = from->tensor[x->src].dim[0];
+    out = to->tensor[x->out].dim[0];
+    if (src.symbol != out.symbol ||
+        dim_value(src, &from->max) != dim_value(out, &to->max))
+        return bad(c, "reads pages beyond their source");
     if (to != c->p && to->tensor[x->out].region != REGION_INBOX)
         return bad(c, "pushes elsewhere than into an inbox");
     for (int64_t h = 0; h < to->tensor[x->out].dim[1].n; h++)
@@ -876,8 +898,8 @@ static pl_status find_classes(struct check *c, struct classes *k)
 
 static struct graph_sizes class_sizes(const struct classes *k, int i)
 {
-    return (struct graph_sizes){k->least[0][i % k->n[0]],
-                                k->least[1][i / k->n[0]], 0, 0};
+    return (struct graph_sizes){.n_tok = k->least[0][i % k->n[0]],
+                                .n_out = k->least[1][i / k->n[0]]};
 }
 
 /* Runs of y->n_micro micro-batches, whose last one may be of another class.

@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/numeral.h"
+#include "graph/shape.h"
 #include "program/program_form.h"
 
 #include <inttypes.h>
@@ -205,10 +206,6 @@ bool lex_float(struct lex *x, float *out)
 
 bool lex_dim(struct lex *x, pl_dim *out)
 {
-    static const char *const names[] = {[PL_N_TOK] = "n_tok",
-                                        [PL_N_OUT] = "n_out",
-                                        [PL_N_SLOT] = "n_slot",
-                                        [GRAPH_N_SEQ] = "n_seq"};
     char c = lex_peek(x);
     bool factor = c == '-' || is_digit(c);
     struct lex first;
@@ -226,7 +223,7 @@ bool lex_dim(struct lex *x, pl_dim *out)
                         out->n, INT32_MAX);
     }
     for (int i = PL_N_TOK; i <= (int)GRAPH_N_SEQ; i++)
-        if (lex_accept_word(x, names[i])) {
+        if (lex_accept_word(x, dim_symbols[i])) {
             out->symbol = (pl_symbol)i;
             return true;
         }

@@ -7,6 +7,7 @@
 #include "program/program_text.h"
 
 #include "base/err.h"
+#include "graph/shape.h"
 #include "program/program_read.h"
 
 #include <inttypes.h>
@@ -101,15 +102,23 @@ static bool sizes(struct read *r, struct program *p)
 {
     struct lex *x = &r->x;
 
-    do {
-        int64_t *size = lex_accept_word(x, "n_tok")    ? &p->max.n_tok
-                        : lex_accept_word(x, "n_out")  ? &p->max.n_out
-                        : lex_accept_word(x, "n_slot") ? &p->max.n_slot
-                        : lex_accept_word(x, "n_seq")  ? &p->max.n_seq
-                                                       : NULL;
+    int64_t *const size[GRAPH_N_SEQ + 1] = {
+        [PL_N_TOK] = &p->max.n_tok,
+        [PL_N_OUT] = &p->max.n_out,
+        [PL_N_SLOT] = &p->max.n_slot[0],
+        [PL_N_SLOT + 1] = &p->max.n_slot[1],
+        [PL_N_SLOT + 2] = &p->max.n_slot[2],
+        [PL_N_SLOT + 3] = &p->max.n_slot[3],
+        [GRAPH_N_SEQ] = &p->max.n_seq,
+    };
 
-        if (size) {
-            if (!lex_int(x, 0, INT32_MAX, size))
+    do {
+        int i = PL_N_TOK;
+
+        while (i <= (int)GRAPH_N_SEQ && !lex_accept_word(x, dim_symbols[i]))
+            i++;
+        if (i <= (int)GRAPH_N_SEQ) {
+            if (!lex_int(x, 0, INT32_MAX, size[i]))
                 return false;
         } else if (lex_accept_word(x, "page_stride")) {
             if (!read_index(r, &p->page_stride))

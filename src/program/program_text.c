@@ -93,24 +93,21 @@ static void put_tensor(struct text_out *o, const struct program *p, int i)
 static void put_max(struct text_out *o, const struct program *p,
                     const struct program *common)
 {
-    const struct {
-        const char *name;
-        int64_t is, was;
-    } size[] = {
-        {"n_tok", p->max.n_tok, common->max.n_tok},
-        {"n_out", p->max.n_out, common->max.n_out},
-        {"n_slot", p->max.n_slot, common->max.n_slot},
-        {"n_seq", p->max.n_seq, common->max.n_seq},
-        {"page_stride", p->page_stride, common->page_stride},
-    };
     bool any = false;
 
-    for (size_t i = 0; i < sizeof size / sizeof *size; i++)
-        if (size[i].is != size[i].was) {
-            text_put(o, "%s %s %" PRId64, any ? "" : "max", size[i].name,
-                     size[i].is);
-            any = true;
-        }
+    for (int i = PL_N_TOK; i <= (int)GRAPH_N_SEQ; i++) {
+        const pl_dim one = {1, (pl_symbol)i};
+        int64_t is = dim_value(one, &p->max);
+
+        if (is == dim_value(one, &common->max))
+            continue;
+        text_put(o, "%s %s %" PRId64, any ? "" : "max", dim_symbols[i], is);
+        any = true;
+    }
+    if (p->page_stride != common->page_stride) {
+        text_put(o, "%s page_stride %d", any ? "" : "max", p->page_stride);
+        any = true;
+    }
     if (any)
         text_put(o, "\n");
 }

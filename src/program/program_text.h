@@ -41,8 +41,8 @@
  *           [x N(STRIDE, STRIDE)] [x N(STRIDE, STRIDE)] [to OFF], the outer
  *           loop first, the source's stride before the result's. In a sum they
  *           name no tensor. OFF is N, DIM or N+DIM: what stays and what grows
- *           with the run; DIM is N, n_tok, n_out, n_slot, n_seq or
- *           N*n_tok ...
+ *           with the run; DIM is N, n_tok, n_out, n_slot, n_slot1 ...
+ *           (of the other pools), n_seq or N*n_tok ...
  *   packed  (rows N of N format F: K+N{RANK}, ...), as pack_init has them
  *
  * with as many '+' behind an entry of a tree or a sum as additions follow it,

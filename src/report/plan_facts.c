@@ -72,7 +72,7 @@ static pl_status add_version(struct plan_facts *f, struct plan_tensor *t,
 
 static bool is_stored(const struct graph_node *n)
 {
-    return n->op == OP_weight || n->op == OP_cache;
+    return n->op == OP_weight || n->op == OP_memory;
 }
 
 static pl_status gather_tensors(struct plan_facts *f, const pl_plan *p,
@@ -146,8 +146,8 @@ static pl_status estimate_pipeline(struct plan_facts *f, const pl_plan *p,
     for (int k = 0; k < y->n; k++) {
         double t;
 
-        z[k] = (struct cost_micro){{y->n_tok, k == y->n - 1, q->max.n_slot, 1},
-                                   k * y->n_tok};
+        z[k] = (struct cost_micro){
+            graph_sizes_of(&q->max, y->n_tok, k == y->n - 1, 1), k * y->n_tok};
         PL_TRY(cost_run(m, q->script[SCRIPT_PLAIN], 1, &z[k], NULL, &t, err));
         y->one_by_one_s += t;
     }
@@ -194,7 +194,7 @@ static pl_status estimate(struct plan_facts *f, const pl_plan *p, pl_err *err)
 pl_status plan_facts_init(struct plan_facts *f, const pl_plan *p, pl_err *err)
 {
     const struct compiled *q = p->compiled;
-    const struct graph_sizes one = {1, 1, q->max.n_slot, 1};
+    const struct graph_sizes one = graph_sizes_of(&q->max, 1, 1, 1);
     const struct lowered_copy *copy;
     int n;
 

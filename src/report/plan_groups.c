@@ -239,7 +239,7 @@ static const char *copy_name(const struct compiled *q,
     for (const struct graph_node *x = n;;) { /* back to a leaf's reader */
         for (int k = 0; k < x->n_in; k++)
             if (x->in[k] >= 0 && (q->g->node[x->in[k]].op == OP_weight ||
-                                  q->g->node[x->in[k]].op == OP_cache)) {
+                                  q->g->node[x->in[k]].op == OP_memory)) {
                 snprintf(buf, 2 * PLAN_NAME, "%s (%s)", graph_op_name(n),
                          plan_short_name(q->g->node[x->in[k]].name, name));
                 return buf;
@@ -278,7 +278,7 @@ static bool copied_in(const void *what, int layer)
 
 static void say_amount(const struct sink *to, const struct lowered_copy *c)
 {
-    const struct graph_sizes one = {1, 1, 0, 1};
+    const struct graph_sizes one = {.n_tok = 1, .n_out = 1, .n_seq = 1};
     char size[16];
 
     sink_size(size, (uint64_t)plan_pair(c->bytes, &one));

@@ -2,6 +2,7 @@
 #include "report/plan_facts.h"
 
 #include "cost/cost.h"
+#include "graph/shape.h"
 #include "plan/roles.h"
 #include "report/sink.h"
 
@@ -101,7 +102,7 @@ static json_t *json_groups(const struct compiled *q)
 static bool json_copies(json_t *all, const struct compiled *q,
                         enum compiled_script script, const char *name)
 {
-    const struct graph_sizes one = {1, 1, 0, 1};
+    const struct graph_sizes one = {.n_tok = 1, .n_out = 1, .n_seq = 1};
     const struct lowered_copy *c;
     bool ok = true;
     int n;
@@ -143,9 +144,10 @@ static json_t *json_tensor(const struct compiled *q, const struct plan_facts *f,
     bool ok = true;
 
     for (int i = 0; i < t->node->n_dim; i++)
-        ok &= append(shape, t->node->dim[i].symbol == PL_N_SLOT
-                                ? json_string("n_slot")
-                                : json_integer(t->node->dim[i].n));
+        ok &=
+            append(shape, dim_pool(t->node->dim[i]) >= 0
+                              ? json_string(dim_symbols[t->node->dim[i].symbol])
+                              : json_integer(t->node->dim[i].n));
     for (int d = 0; d < f->n_dev; d++)
         ok &= append(bytes, json_integer((json_int_t)t->bytes[d]));
     return json_pack("{s:s, s:s, s:i, s:s, s:s, s:o, s:s, s:o}", "name",
@@ -175,7 +177,7 @@ static json_t *json_messages(const struct lowered *low)
 
     for (int m = 0; m < low->script->n_message; m++) {
         const struct lowered_message *x = &low->script->message[m];
-        const struct graph_sizes one = {1, 1, 0, 1};
+        const struct graph_sizes one = {.n_tok = 1, .n_out = 1, .n_seq = 1};
 
         ok &= append(all, json_pack("{s:i, s:s, s:i, s:I, s:s}", "layer",
                                     x->layer, "kind", num_kind_name(x->kind),
@@ -236,7 +238,7 @@ pl_status plan_print_json(const pl_plan *p, const struct plan_facts *f,
             "devices", json_devices(q, f), "io", "buffers",
             (json_int_t)f->io_buffers, "groups", json_groups(q), "copies",
             json_all_copies(q), "tensors", json_tensors(q, f, OP_weight),
-            "caches", json_tensors(q, f, OP_cache), "collectives", "per_token",
+            "caches", json_tensors(q, f, OP_memory), "collectives", "per_token",
             q->low->script->n_message, "bytes_per_token",
             (json_int_t)f->token_bytes, "layers", json_messages(q->low),
             "estimate", json_estimate(&f->estimate), "pipeline",

@@ -220,8 +220,9 @@ static const char *shape_text(const struct graph_node *n, char buf[64])
     size_t len = 0;
 
     for (int d = 0; d < n->n_dim; d++)
-        if (n->dim[d].symbol == PL_N_SLOT)
-            len += (size_t)snprintf(buf + len, 64 - len, "[n_slot");
+        if (dim_pool(n->dim[d]) >= 0)
+            len += (size_t)snprintf(buf + len, 64 - len, "[%s",
+                                    dim_symbols[n->dim[d].symbol]);
         else
             len += (size_t)snprintf(buf + len, 64 - len, "%s%" PRId64,
                                     d ? ", " : "[", n->dim[d].n);
@@ -268,7 +269,7 @@ static void say_tensor(const struct page *g, const struct plan_tensor *t)
 
 static void say_message(const struct page *g, const struct lowered_message *m)
 {
-    const struct graph_sizes one = {1, 1, 0, 1};
+    const struct graph_sizes one = {.n_tok = 1, .n_out = 1, .n_seq = 1};
     char size[16];
 
     const char *plus = "";
@@ -599,7 +600,7 @@ pl_status pl_plan_print(const pl_plan *p, bool json, pl_write_fn *write,
 void pl_plan_summary(const pl_plan *p, char *buf, size_t size)
 {
     const struct compiled *q = p->compiled;
-    const struct graph_sizes one = {1, 1, q->max.n_slot, 1};
+    const struct graph_sizes one = graph_sizes_of(&q->max, 1, 1, 1);
     uint64_t weights = 0, cache = 0, work = 0;
     int64_t sent = 0;
     char s[4][16];

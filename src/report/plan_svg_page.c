@@ -405,7 +405,7 @@ static int layer_of_copy(const struct svg_page *g, const struct lowered_copy *c)
 static pl_status find_messages(struct svg_page *g, struct arena *a, pl_err *err)
 {
     const struct lowered_script *w = g->p->compiled->low->script;
-    const struct graph_sizes one = {1, 1, 0, 1};
+    const struct graph_sizes one = {.n_tok = 1, .n_out = 1, .n_seq = 1};
     bool inside = false; /* a layer's was seen */
 
     for (int i = 0; i < w->n_message; i++) {
@@ -434,7 +434,7 @@ static pl_status find_messages(struct svg_page *g, struct arena *a, pl_err *err)
 static pl_status find_copies(struct svg_page *g, struct arena *a,
                              enum compiled_script script, pl_err *err)
 {
-    const struct graph_sizes one = {1, 1, 0, 1};
+    const struct graph_sizes one = {.n_tok = 1, .n_out = 1, .n_seq = 1};
     int n;
     const struct lowered_copy *c = plan_copies(g->p->compiled, script, &n);
 

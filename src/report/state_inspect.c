@@ -39,16 +39,18 @@ static pl_status read_data(struct state_reader *r, const struct state_head *h,
                            pl_err *err)
 {
     unsigned char piece[16384];
-    uint64_t row = 0;
     int64_t n;
 
-    for (int i = 0; i < h->n_cache; i++)
-        row += state_row_bytes(&h->cache[i]);
     for (int i = 0; i < h->n_seq; i++) {
         const struct state_seq *q = &h->seq[i];
 
         for (int64_t pos = q->first + q->n_like; (n = state_chunk(q, pos)) > 0;
              pos += n) {
+            uint64_t row = 0;
+
+            for (int c = 0; c < h->n_cache; c++)
+                if (state_has(&h->cache[c], q, pos))
+                    row += state_row_bytes(&h->cache[c]);
             for (uint64_t left = row * (uint64_t)n; left > 0;) {
                 size_t k = left < sizeof piece ? (size_t)left : sizeof piece;
 
@@ -99,11 +101,12 @@ static json_t *json_caches(const struct state_head *h)
         const struct state_cache *c = &h->cache[i];
 
         if (json_array_append_new(
-                all, json_pack("{s:i, s:s, s:s, s:I, s:I}", "layer", c->layer,
-                               "holds", c->values ? "values" : "keys", "type",
-                               format_info(c->format)->name, "n_head",
+                all, json_pack("{s:i, s:s, s:s, s:I, s:I, s:I}", "layer",
+                               c->layer, "holds", c->values ? "values" : "keys",
+                               "type", format_info(c->format)->name, "n_head",
                                (json_int_t)c->n_head, "d_head",
-                               (json_int_t)c->d_head)) != 0) {
+                               (json_int_t)c->d_head, "window",
+                               (json_int_t)c->window)) != 0) {
             json_decref(all);
             return NULL;
         }

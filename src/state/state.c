@@ -3,6 +3,7 @@
 #include "state/state.h"
 
 #include "base/err.h"
+#include "kv/pages.h"
 #include "quant/format.h"
 
 #include <endian.h>
@@ -14,7 +15,7 @@ static const char magic[8] = {'p', 'l', 'a', 'i', 't', 'k', 'v', 0x1a};
 
 enum {
     FIXED_BYTES = 160,
-    CACHE_BYTES = 24,
+    CACHE_BYTES = 32,
     SEQ_BYTES = 40,
     SUM_BYTES = 8,
     MAX_HEADS = 1 << 16,
@@ -54,19 +55,36 @@ int64_t state_chunk(const struct state_seq *s, int64_t pos)
     return (end < s->first + s->n ? end : s->first + s->n) - pos;
 }
 
+/* The first position of a sequence that is there of a cache: before its end. */
+static int64_t first_there(const struct state_cache *c,
+                           const struct state_seq *s)
+{
+    return (int64_t)kv_first_seen(c->window, s->first + s->n) * STATE_CHUNK;
+}
+
+bool state_has(const struct state_cache *c, const struct state_seq *s,
+               int64_t pos)
+{
+    return pos >= first_there(c, s);
+}
+
 uint64_t state_bytes(const struct state_head *h)
 {
-    uint64_t row = 0, all = state_head_bytes(h);
+    uint64_t all = state_head_bytes(h);
 
-    for (int i = 0; i < h->n_cache; i++)
-        row += state_row_bytes(&h->cache[i]);
     for (int i = 0; i < h->n_seq; i++) {
         const struct state_seq *s = &h->seq[i];
         int64_t from = s->first + s->n_like, end = s->first + s->n;
 
         if (from >= end)
             continue;
-        all += row * (uint64_t)(end - from);
+        for (int k = 0; k < h->n_cache; k++) {
+            const struct state_cache *c = &h->cache[k];
+            int64_t there = first_there(c, s);
+
+            there = there > from ? there : from;
+            all += state_row_bytes(c) * (uint64_t)(end - there);
+        }
         all += SUM_BYTES *
                (uint64_t)((end - 1) / STATE_CHUNK - from / STATE_CHUNK + 1);
     }
@@ -174,6 +192,7 @@ pl_status state_put_head(struct state_writer *w, const struct state_head *h,
         p = put4(p, ids[c->format]);
         p = put4(p, (uint64_t)c->n_head);
         p = put8(p, (uint64_t)c->d_head);
+        p = put8(p, (uint64_t)c->window);
     }
     for (int i = 0; i < h->n_seq; i++) {
         const struct state_seq *q = &h->seq[i];
@@ -265,19 +284,23 @@ static pl_status get_cache(const unsigned char **p, struct state_cache *c,
                            pl_err *err)
 {
     uint32_t values, id, n_head;
-    uint64_t d_head;
+    uint64_t d_head, window;
 
     c->layer = (int32_t)get4(p);
     values = get4(p);
     id = get4(p);
     n_head = get4(p);
     d_head = get8(p);
+    window = get8(p);
     c->values = values;
     c->format = format_from_id(id);
     c->n_head = n_head;
     c->d_head = (int64_t)d_head;
+    c->window = (int64_t)window;
     if (c->layer < -1 || values > 1)
         return senseless(err, "a cache of layer", c->layer);
+    if (window > INT32_MAX)
+        return senseless(err, "a cache of window", c->window);
     if (c->format != PL_F16 && c->format != PL_F32 && c->format != PL_BF16 &&
         c->format != PL_Q8_0)
         return senseless(err, "a cache of format", id);
@@ -310,6 +333,12 @@ static pl_status get_seq(const unsigned char **p, struct state_head *h, int i,
         return senseless(err, "sequence", id);
     *s = (struct state_seq){(int)id, (int)like, (int64_t)first, (int64_t)n,
                             (int64_t)n_like};
+    for (int k = 0; k < h->n_cache; k++) {
+        int64_t from = first_there(&h->cache[k], s);
+
+        if (from < s->n_like && from < first_there(&h->cache[k], &h->seq[like]))
+            return senseless(err, "positions that no sequence has:", from);
+    }
     return PL_OK;
 }
 
@@ -330,8 +359,12 @@ static pl_status get_fixed(struct state_reader *r, struct state_head *h,
     version = get4(&p);
     if (version != STATE_VERSION)
         return err_set(err, PL_UNSUPPORTED,
-                       "a state of version %" PRIu32 "; version %d is read",
-                       version, STATE_VERSION);
+                       "a state of version %" PRIu32 "; version %d is read%s",
+                       version, STATE_VERSION,
+                       version < STATE_VERSION
+                           ? ", older ones do not tell which tokens a cache "
+                             "keeps: compute it anew"
+                           : "");
     PL_TRY(state_get(r, b + sizeof magic + 4, FIXED_BYTES - sizeof magic - 4,
                      err));
     bytes = get4(&p);

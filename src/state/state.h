@@ -4,7 +4,7 @@
  * pages; what is in the caches is opaque here. All numbers are little endian.
  *
  *   head    0   8  "plaitkv" and a byte 0x1a
- *           8   4  version, 1
+ *           8   4  version, 2
  *          12   4  bytes of the head
  *          16   8  fingerprint of the model: what decides what is cached
  *          24   8  hash of the numeric plan that computed it
@@ -15,12 +15,16 @@
  *          52   4  n_seq
  *          56   8  0
  *          64  96  the model's name, for messages: ASCII, then 0
- *         160      n_cache times 24, in the order of the data:
+ *         160      n_cache times 32, in the order of the data:
  *                     0  4  layer
  *                     4  4  0 keys, 1 values
  *                     8  4  GGUF id of the format
  *                    12  4  heads
  *                    16  8  values of a head
+ *                    24  8  window: of each sequence those positions are there
+ *                           that a token behind its end sees, of so many; and
+ *                           what stands before them back to a multiple of 64.
+ *                           0: all
  *                  n_seq times 40, ids ascending:
  *                     0  4  id
  *                     4  4  like: record of an earlier sequence, or its own
@@ -28,13 +32,14 @@
  *                    16  8  n, positions
  *                    24  8  n_like: so many positions at the beginning are
  *                           those of `like` and not said again: a multiple of
- *                           64, or n
+ *                           64, or n; `like` has those of them that are there
  *                    32  8  0
  *                  8  checksum
  *   chunk   for each sequence, from position first + n_like on, up to the next
  *           multiple of 64 or the sequence's end:
- *                  for each cache: rows [positions, n_head, d_head], each
- *                  head's values in the cache's own format
+ *                  for each cache that has these positions: rows
+ *                  [positions, n_head, d_head], each head's values in the
+ *                  cache's own format
  *                  8  checksum
  *
  * Checksums are hash64 of the bytes since the last one, seeded by that; so the
@@ -51,7 +56,7 @@
 #include "pl.h"
 
 enum {
-    STATE_VERSION = 1,
+    STATE_VERSION = 2,
     STATE_CHUNK = 64, /* positions */
     STATE_NAME = 96,
     STATE_MAX_CACHE = 1 << 17,
@@ -62,7 +67,7 @@ struct state_cache {
     int layer;
     bool values;
     pl_format format;
-    int64_t n_head, d_head;
+    int64_t n_head, d_head, window;
 };
 
 struct state_seq {
@@ -93,6 +98,11 @@ size_t state_row_bytes(const struct state_cache *c);
 
 /* Positions of the chunk that begins at `pos` of a sequence; 0 at its end. */
 int64_t state_chunk(const struct state_seq *s, int64_t pos);
+
+/* Is position `pos` of a sequence among those that are there of a cache? All of
+ * a chunk are, or none. */
+bool state_has(const struct state_cache *c, const struct state_seq *s,
+               int64_t pos);
 
 /* Writing ---------------------------------------------------------------- */
 

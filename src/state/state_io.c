@@ -72,37 +72,37 @@ static pl_status trip_buffers(struct trip *t, const struct state_head *h,
     return PL_OK;
 }
 
-static int32_t page_of(const pl_engine *e, int row, int64_t pos)
+/* The page with a position of cache c. */
+static int32_t page_of(const struct trip *t, int c, int row, int64_t pos)
 {
-    return e->kv.table[(int64_t)row * e->kv.stride + pos / PAGE_TOKENS];
+    return kv_page(&t->e->kv, dim_pool(t->io.cache[c].g->dim[0]), row, pos);
 }
 
 /* Saving ----------------------------------------------------------------- */
 
-/* The positions of a sequence that its caches still have: all, since no kind
- * of cache that is built gives any up. */
-static void held(const pl_engine *e, int seq, int64_t *first, int64_t *end)
-{
-    *first = 0;
-    *end = e->kv.length[seq];
-}
-
 static pl_status one_seq(struct trip *t, int seq, int64_t first, int64_t n,
                          pl_err *err)
 {
-    int64_t from, end;
+    int64_t end;
 
     if (!engine_is_seq(t->e, seq))
         return engine_no_seq(t->e, seq, err);
-    held(t->e, seq, &from, &end);
-    if (first < from || first > end || n > end - first)
+    end = t->e->kv.length[seq];
+    if (first < 0 || first > end || n > end - first)
         return err_set(err, PL_BAD_ARGUMENT,
                        "%" PRId64 " positions from %" PRId64
                        " on of sequence %d are to be saved (-1: all); it has "
-                       "%" PRId64 " from %" PRId64 " on",
-                       n < 0 ? -1 : n, first, seq, end - from, from);
+                       "%" PRId64,
+                       n < 0 ? -1 : n, first, seq, end);
     if (n < 0)
         n = end - first;
+    if (n > 0 && first + n < kv_least(&t->e->kv, seq))
+        return err_set(err, PL_NOT_FOUND,
+                       "%" PRId64 " positions from %" PRId64
+                       " on of sequence %d are to be saved; its windows have "
+                       "given up what a token behind them sees: save up to "
+                       "position %" PRId64 " or further",
+                       n, first, seq, kv_least(&t->e->kv, seq) - 1);
     t->ours.seq[0] = (struct state_seq){seq, 0, first, n, 0};
     t->ours.n_seq = 1;
     return PL_OK;
@@ -139,11 +139,12 @@ static pl_status write_seq(struct trip *t, struct state_writer *w,
 
     for (int64_t pos = q->first + q->n_like; (n = state_chunk(q, pos)) > 0;
          pos += n) {
-        int32_t page = page_of(t->e, q->id, pos);
-
         for (int c = 0; c < t->io.n; c++) {
-            PL_TRY(exec_cache_read(&t->io, c, page, (int)(pos % PAGE_TOKENS),
-                                   (int)n, t->rows, err));
+            if (!state_has(&t->ours.cache[c], q, pos))
+                continue;
+            PL_TRY(exec_cache_read(&t->io, c, page_of(t, c, q->id, pos),
+                                   (int)(pos % PAGE_TOKENS), (int)n, t->rows,
+                                   err));
             PL_TRY(state_put(w, t->rows,
                              (size_t)n * state_row_bytes(&t->ours.cache[c]),
                              err));
@@ -268,27 +269,45 @@ static pl_status check_seqs(const struct trip *t, int seq, pl_err *err)
     return PL_OK;
 }
 
-/* Are there pages for it beside what it replaces? If only in its place, and it
- * can be read twice: *in_place. */
-static pl_status check_pages(const struct trip *t, int seq, bool twice,
-                             bool *in_place, pl_err *err)
+/* Pages of a pool that it takes beside what it replaces, or in its place: those
+ * that are freed by it. */
+static int64_t count_pages(const struct trip *t, int seq, int pool,
+                           int64_t *freed)
 {
     const struct state_head *h = &t->theirs;
-    const struct kv_pages *kv = &t->e->kv;
-    int64_t need = 0, freed = h->whole ? kv->n_page - kv->n_free : 0;
+    const struct kv *kv = &t->e->kv;
+    const struct kv_pool *p = &kv->pool[pool];
+    int64_t need = 0;
 
+    *freed = h->whole ? p->n_page - p->n_free : 0;
     for (int i = 0; i < h->n_seq; i++) {
         const struct state_seq *q = &h->seq[i];
+        int from = kv_first_seen(p->window, q->n);
 
+        if (from < kv_pages_of(q->n_like))
+            from = kv_pages_of(q->n_like);
         if (q->first > 0)
-            need += kv_need(kv, target(t, seq, i), q->n);
+            need += kv_need(kv, pool, target(t, seq, i), q->n, true);
         else
-            need += kv_pages_of(q->n) - kv_pages_of(q->n_like);
+            need += kv_pages_of(q->n) - from;
         if (q->first == 0 && !h->whole)
-            freed += kv_own(kv, target(t, seq, i));
+            *freed += kv_own(kv, pool, target(t, seq, i));
     }
-    *in_place = need > kv->n_free;
-    if (!*in_place || (twice && need <= kv->n_free + freed))
+    return need;
+}
+
+/* Are there pages of a pool for it beside what it replaces? If only in its
+ * place, and it can be read twice: *in_place. */
+static pl_status check_pool(const struct trip *t, int seq, bool twice, int pool,
+                            bool *in_place, pl_err *err)
+{
+    const struct kv_pool *kv = &t->e->kv.pool[pool];
+    int64_t freed, need = count_pages(t, seq, pool, &freed);
+
+    if (need <= kv->n_free)
+        return PL_OK;
+    *in_place = true;
+    if (twice && need <= kv->n_free + freed)
         return PL_OK;
     if (need <= kv->n_free + freed)
         return err_set(err, PL_FULL,
@@ -304,6 +323,15 @@ static pl_status check_pages(const struct trip *t, int seq, bool twice,
                    need, PAGE_TOKENS, kv->n_free, kv->n_page, freed);
 }
 
+static pl_status check_pages(const struct trip *t, int seq, bool twice,
+                             bool *in_place, pl_err *err)
+{
+    *in_place = false;
+    for (int k = 0; k < t->e->kv.n_pool; k++)
+        PL_TRY(check_pool(t, seq, twice, k, in_place, err));
+    return PL_OK;
+}
+
 /* A chunk of cache c, from t->rows to where it belongs. */
 static pl_status put_rows(struct trip *t, int c, int row, int64_t pos,
                           int64_t n, pl_err *err)
@@ -317,7 +345,7 @@ static pl_status put_rows(struct trip *t, int c, int row, int64_t pos,
         exec_cache_encode(&t->io, c, (int)n, t->wide, t->own);
         rows = t->own;
     }
-    return exec_cache_write(&t->io, c, page_of(t->e, row, pos),
+    return exec_cache_write(&t->io, c, page_of(t, c, row, pos),
                             (int)(pos % PAGE_TOKENS), (int)n, rows, err);
 }
 
@@ -330,6 +358,8 @@ static pl_status read_seq(struct trip *t, struct state_reader *r,
     for (int64_t pos = q->first + q->n_like; (n = state_chunk(q, pos)) > 0;
          pos += n) {
         for (int c = 0; c < t->io.n; c++) {
+            if (!state_has(&t->theirs.cache[c], q, pos))
+                continue;
             PL_TRY(state_get(r, t->rows,
                              (size_t)n * state_row_bytes(&t->theirs.cache[c]),
                              err));
@@ -347,7 +377,7 @@ static pl_status build(struct trip *t, int seq, struct state_reader *r,
                        const struct state_source *from, pl_err *err)
 {
     const struct state_head *h = &t->theirs;
-    struct kv_pages *kv = &t->e->kv;
+    struct kv *kv = &t->e->kv;
     int n_built = 0;
     pl_status s = PL_OK;
 
@@ -358,7 +388,7 @@ static pl_status build(struct trip *t, int seq, struct state_reader *r,
 
         if (q->n_like > 0)
             kv_share(kv, row, builds_in(t, seq, q->like), q->n_like);
-        s = kv_reserve(kv, row, n, engine_copy_page, t->e, err);
+        s = kv_reserve(kv, row, n, true, engine_copy_page, t->e, err);
         if (s != PL_OK)
             break;
         n_built++;
@@ -381,6 +411,8 @@ static pl_status build(struct trip *t, int seq, struct state_reader *r,
         } else if (i < n_built) {
             kv_unreserve(kv, row, q->n);
         }
+        if (s == PL_OK)
+            kv_settle(kv, target(t, seq, i));
     }
     return s;
 }
@@ -390,7 +422,7 @@ static pl_status build(struct trip *t, int seq, struct state_reader *r,
 static void empty(const struct trip *t, int seq, bool replaced)
 {
     const struct state_head *h = &t->theirs;
-    struct kv_pages *kv = &t->e->kv;
+    struct kv *kv = &t->e->kv;
 
     for (int k = 0, i = 0; k < kv->n_seq; k++) {
         bool named;

@@ -109,9 +109,10 @@ pl_status state_describe(struct state_head *h, struct arena *a, pl_engine *e,
     for (int i = 0; i < g->n_node; i++) {
         const struct graph_node *n = &g->node[i];
 
-        if (n->op == OP_cache)
+        if (n->op == OP_memory)
             h->cache[h->n_cache++] = (struct state_cache){
-                n->layer, n->attr.values, n->format, n->dim[1].n, n->dim[2].n};
+                n->layer,    n->attr.values, n->format,
+                n->dim[1].n, n->dim[2].n,    n->attr.window};
     }
     return PL_OK;
 }
@@ -124,7 +125,8 @@ static bool same_shapes(const struct state_head *a, const struct state_head *b)
         same = a->cache[i].layer == b->cache[i].layer &&
                a->cache[i].values == b->cache[i].values &&
                a->cache[i].n_head == b->cache[i].n_head &&
-               a->cache[i].d_head == b->cache[i].d_head;
+               a->cache[i].d_head == b->cache[i].d_head &&
+               a->cache[i].window == b->cache[i].window;
     return same;
 }
 

@@ -75,7 +75,7 @@ static void fill_token_table(struct device_set *s, int dev,
 
     build_put_token_table(s, dev, 1, &b, N_SEQ);
     *run = build_run(6);
-    run->sizes[0].n_slot = N_PAGE * PAGE_TOKENS;
+    run->sizes[0].n_slot[0] = N_PAGE * PAGE_TOKENS;
     run->sizes[0].n_seq = N_SEQ;
 }
 

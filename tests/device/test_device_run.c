@@ -110,9 +110,10 @@ TEST(device_kernels_see_the_token_table)
         struct arena a = {0};
         struct program *p = build_text(&a,
                                        "programs 1\n"
-                                       "max n_tok 7 n_seq 3 page_stride 2\n"
+                                       "max n_tok 7 n_slot 64 n_seq 3 "
+                                       "page_stride 2\n"
                                        "device 0\n"
-                                       "  %0: f32[n_tok, 1, 4]\n"
+                                       "  %0: f32[n_slot, 1, 4]\n"
                                        "  %1: i32[20]\n"
                                        "script\n"
                                        "  0: %0 = cache_write(%0, %1)\n",
@@ -122,6 +123,7 @@ TEST(device_kernels_see_the_token_table)
         LOAD_OK(s, p);
         build_put_token_table(s, 0, 1, &b, 2);
         run.sizes[0].n_seq = 2;
+        run.sizes[0].n_slot[0] = 64;
         RUN_OK(s, &run);
         build_get(s, 0, 0, v, TOK * W);
         for (int i = 0; i < TOK; i++) {

@@ -256,7 +256,8 @@ static double speed(const pl_plan *p)
 
     for (int d = 0; d < q->list.n; d++)
         cost_described(&r[d], &q->list.dev[d]);
-    assert_int_equal(fit_seconds(q, r, q->max.n_slot, &s, NULL, NULL), PL_OK);
+    assert_int_equal(fit_seconds(q, r, q->max.n_slot[0], &s, NULL, NULL),
+                     PL_OK);
     return s;
 }
 

@@ -100,6 +100,17 @@ struct made {
     struct state_seq seq[MAX_SEQ];
 };
 
+/* The first position of a sequence that is there of a cache. */
+static int64_t first_there(const struct state_cache *c,
+                           const struct state_seq *q)
+{
+    int64_t pos = 0;
+
+    while (!state_has(c, q, pos))
+        pos++;
+    return pos;
+}
+
 static void make_head(struct made *m, uint64_t *seed)
 {
     static const pl_format formats[] = {PL_F32, PL_F16, PL_BF16, PL_Q8_0};
@@ -116,9 +127,12 @@ static void make_head(struct made *m, uint64_t *seed)
                                .cache = m->cache,
                                .seq = m->seq};
     for (int i = 0; i < m->h.n_cache; i++)
-        m->cache[i] = (struct state_cache){i / 2, i % 2, formats[i % 4],
+        m->cache[i] = (struct state_cache){i / 2,
+                                           i % 2,
+                                           formats[i % 4],
                                            1 + test_below(seed, 3),
-                                           32 * (1 + test_below(seed, 2))};
+                                           32 * (1 + test_below(seed, 2)),
+                                           i % 3 ? 0 : test_below(seed, 200)};
     for (int i = 0; i < m->h.n_seq; i++) {
         struct state_seq *q = &m->seq[i];
         int like = (int)test_below(seed, i + 1);
@@ -132,6 +146,12 @@ static void make_head(struct made *m, uint64_t *seed)
             q->n_like = q->n < m->seq[like].n ? q->n : m->seq[like].n;
             if (q->n_like < q->n)
                 q->n_like -= q->n_like % STATE_CHUNK;
+            for (int c = 0; c < m->h.n_cache; c++)
+                if (q->n_like > 0 &&
+                    state_has(&m->cache[c], q, q->n_like - 1) &&
+                    !state_has(&m->cache[c], &m->seq[like],
+                               first_there(&m->cache[c], q)))
+                    q->n_like = 0;
         }
     }
 }
@@ -158,7 +178,8 @@ static void write_made(const struct made *m, struct stream *s)
             assert_true(n <= STATE_CHUNK);
             assert_int_equal(p / STATE_CHUNK, (p + n - 1) / STATE_CHUNK);
             for (int c = 0; c < m->h.n_cache; c++)
-                for (int64_t i = 0; i < n; i++) {
+                for (int64_t i = 0;
+                     i < n && state_has(&m->cache[c], &m->seq[q], p); i++) {
                     size_t bytes = state_row_bytes(&m->cache[c]);
 
                     for (size_t k = 0; k < bytes; k++)
@@ -198,6 +219,7 @@ static pl_status read_all(struct stream *s, const struct made *m, pl_err *err)
             assert_int_equal(h.cache[i].format, m->cache[i].format);
             assert_int_equal(h.cache[i].n_head, m->cache[i].n_head);
             assert_int_equal(h.cache[i].d_head, m->cache[i].d_head);
+            assert_int_equal(h.cache[i].window, m->cache[i].window);
         }
         for (int i = 0; i < h.n_seq; i++) {
             assert_int_equal(h.seq[i].id, m->seq[i].id);
@@ -211,7 +233,9 @@ static pl_status read_all(struct stream *s, const struct made *m, pl_err *err)
         for (int64_t p = h.seq[q].first + h.seq[q].n_like;
              got == PL_OK && (n = state_chunk(&h.seq[q], p)) > 0; p += n) {
             for (int c = 0; c < h.n_cache; c++)
-                for (int64_t i = 0; i < n && got == PL_OK; i++) {
+                for (int64_t i = 0; i < n && got == PL_OK &&
+                                    state_has(&h.cache[c], &h.seq[q], p);
+                     i++) {
                     size_t bytes = state_row_bytes(&h.cache[c]);
 
                     assert_true(bytes <= sizeof row);
@@ -310,14 +334,15 @@ static void set_bytes(unsigned char *p, uint64_t v, int n)
 TEST(kv_state_head_without_sense_is_refused)
 {
     /* offset, bytes, value; sequences begin behind two caches */
-    enum { CACHE = 160, SEQ = CACHE + 2 * 24, SUM = SEQ + 2 * 40 };
+    enum { CACHE = 160, SEQ = CACHE + 2 * 32, SUM = SEQ + 2 * 40 };
     static const struct {
         int at, n;
         uint64_t v;
         pl_status want;
     } bad[] = {
         {0, 1, 'P', PL_BAD_FILE},
-        {8, 4, 2, PL_UNSUPPORTED},
+        {8, 4, 1, PL_UNSUPPORTED},
+        {8, 4, 3, PL_UNSUPPORTED},
         {12, 4, 0, PL_BAD_FILE},
         {12, 4, SUM, PL_BAD_FILE},
         {40, 4, 0, PL_BAD_FILE},
@@ -335,7 +360,8 @@ TEST(kv_state_head_without_sense_is_refused)
         {CACHE + 12, 4, UINT32_MAX, PL_BAD_FILE},
         {CACHE + 16, 8, 0, PL_BAD_FILE},
         {CACHE + 16, 8, UINT64_MAX, PL_BAD_FILE},
-        {CACHE + 24 + 16, 8, 33, PL_BAD_FILE}, /* Q8_0 has blocks of 32 */
+        {CACHE + 24, 8, (uint64_t)1 << 31, PL_BAD_FILE},
+        {CACHE + 32 + 16, 8, 33, PL_BAD_FILE}, /* Q8_0 has blocks of 32 */
         {SEQ, 4, UINT32_MAX, PL_BAD_FILE},
         {SEQ, 4, 5, PL_BAD_FILE}, /* the next one's too */
         {SEQ + 4, 4, 1, PL_BAD_FILE},
@@ -353,7 +379,7 @@ TEST(kv_state_head_without_sense_is_refused)
     };
     struct made m = {
         .h = {.n_rank = 1, .n_cache = 2, .n_seq = 2},
-        .cache = {{0, false, PL_F16, 1, 32}, {0, true, PL_Q8_0, 1, 32}},
+        .cache = {{0, false, PL_F16, 1, 32, 0}, {0, true, PL_Q8_0, 1, 32, 0}},
         .seq = {{4, 0, 0, 150, 0}, {5, 0, 0, 200, 128}}};
     struct stream s;
 

@@ -627,7 +627,7 @@ static void bench_build(struct bench *b)
 
             snprintf(nm, sizeof name[0], "cache.%s.%s",
                      format_info(caches[f])->name, i ? "v" : "k");
-            c[i] = pl_cache(b->g, nm, caches[f], 4, 32, i == 1);
+            c[i] = pl_cache(b->g, nm, caches[f], 4, 32, i == 1, 0);
             shadow(b, c[i], 128 * 4 * format_row_bytes(caches[f], 32), nm);
         }
         k = pl_cache_write(b->g, c[0], qx);
@@ -743,7 +743,7 @@ TEST(tensor_pieces_compute_as_the_whole)
             pl_err err = {0};
             float in[T * 256];
             int32_t id[T * 2];
-            pl_rows rows = {sizeof rows, T, T, pos, seq, pages, 2};
+            pl_rows rows = {sizeof rows, T, T, pos, seq, {pages}, 2};
 
             bench_build(&b);
             TEST_OK(pl_exec_create(&x, b.g, &o, &err), err);

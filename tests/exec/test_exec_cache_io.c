@@ -67,8 +67,8 @@ static pl_graph *graph(pl_format f, int64_t n_head)
 
     assert_int_equal(pl_graph_create(&g, NULL), PL_OK);
     x = pl_input(g, "x", PL_F32, 3, dim);
-    k = pl_cache_write(g, pl_cache(g, "k", f, n_head, 32, false), x);
-    v = pl_cache_write(g, pl_cache(g, "v", f, n_head, 32, true), x);
+    k = pl_cache_write(g, pl_cache(g, "k", f, n_head, 32, false, 0), x);
+    v = pl_cache_write(g, pl_cache(g, "v", f, n_head, 32, true, 0), x);
     pl_output(g, pl_attention(g, x, k, v, -1, 1.0f, 0, 0));
     assert_int_equal(pl_graph_check(g, NULL), PL_OK);
     return g;

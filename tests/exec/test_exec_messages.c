@@ -95,8 +95,8 @@ static void counted(const char *path, const char *name, const char *on,
             wanted[k] = i == 1 || (i == 3 && k % 3 == 0) || (i == 0);
         TEST_OK(pl_engine_decode(r.engine, &b, NULL, &err), err);
         for (int from = 0; from < sizes[i]; from += 16) {
-            struct graph_sizes z = {sizes[i] - from < 16 ? sizes[i] - from : 16,
-                                    0, 0, 1};
+            struct graph_sizes z = {
+                sizes[i] - from < 16 ? sizes[i] - from : 16, 0, 1, {0}};
 
             for (int k = from; k < from + z.n_tok; k++)
                 z.n_out += wanted[k];
@@ -354,7 +354,7 @@ TEST(messages_go_one_way_for_any_rows)
         if (compile_graph(&p, g, &o, &err) != PL_OK)
             fail_msg("%s: %s", on[k], err.message);
         for (int64_t n = 1; n <= 64; n++) {
-            const struct graph_sizes z = {n, n, 0, 1};
+            const struct graph_sizes z = {n, n, 1, {0}};
             int counted = 0;
 
             for (int d = 0; d < p->low->n_dev; d++)

@@ -35,14 +35,14 @@ TEST(exec_refuses_steps_whose_pages_are_not_the_caches)
         pl_rows rows;
         pl_status status;
     } cases[] = {
-        {{SIZE, 2, 0, at_70, zero, good, 2}, PL_OK},
-        {{SIZE, 2, 0, at_70, one, good, 2}, PL_OK},
-        {{SIZE, 2, 0, zero, NULL, NULL, 0}, PL_OK},
-        {{SIZE, 2, 0, at_70, zero, first_bad, 2}, PL_BAD_ARGUMENT},
-        {{SIZE, 2, 0, at_70, zero, good, 1}, PL_BAD_ARGUMENT},
-        {{SIZE, 2, 0, far, zero, good, 2}, PL_BAD_ARGUMENT},
-        {{SIZE, 2, 0, far, zero, NULL, 0}, PL_BAD_ARGUMENT},
-        {{SIZE, 2, 0, zero, one, NULL, 0}, PL_BAD_ARGUMENT},
+        {{SIZE, 2, 0, at_70, zero, {good}, 2}, PL_OK},
+        {{SIZE, 2, 0, at_70, one, {good}, 2}, PL_OK},
+        {{SIZE, 2, 0, zero, NULL, {NULL}, 0}, PL_OK},
+        {{SIZE, 2, 0, at_70, zero, {first_bad}, 2}, PL_BAD_ARGUMENT},
+        {{SIZE, 2, 0, at_70, zero, {good}, 1}, PL_BAD_ARGUMENT},
+        {{SIZE, 2, 0, far, zero, {good}, 2}, PL_BAD_ARGUMENT},
+        {{SIZE, 2, 0, far, zero, {NULL}, 0}, PL_BAD_ARGUMENT},
+        {{SIZE, 2, 0, zero, one, {NULL}, 0}, PL_BAD_ARGUMENT},
     };
     const pl_dim dim[3] = {{1, PL_N_TOK}, {1, PL_CONST}, {8, PL_CONST}};
     pl_graph *g;
@@ -50,8 +50,8 @@ TEST(exec_refuses_steps_whose_pages_are_not_the_caches)
 
     assert_int_equal(pl_graph_create(&g, NULL), PL_OK);
     x = pl_input(g, "x", PL_F32, 3, dim);
-    k = pl_cache_write(g, pl_cache(g, "k", PL_F32, 1, 8, false), x);
-    v = pl_cache_write(g, pl_cache(g, "v", PL_F32, 1, 8, true), x);
+    k = pl_cache_write(g, pl_cache(g, "k", PL_F32, 1, 8, false, 0), x);
+    v = pl_cache_write(g, pl_cache(g, "v", PL_F32, 1, 8, true, 0), x);
     pl_output(g, pl_attention(g, x, k, v, -1, 1.0f, 0, 0.0f));
     for (int d = 0; d < 2; d++) {
         pl_exec *e = create(g, d ? "sim*2" : "cpu*2");
@@ -173,7 +173,7 @@ TEST(exec_rope_takes_any_factors)
     for (int neox = 0; neox < 2; neox++) {
         const pl_rope rope = {
             .size = sizeof rope, .n_rot = 4, .neox = neox, .base = 10000};
-        const pl_rows rows = {sizeof rows, 4, 0, NULL, NULL, NULL, 0};
+        const pl_rows rows = {.size = sizeof rows, .n_tok = 4};
         float x[48], y[48];
         pl_graph *g;
         pl_tensor in, at, f, out;

@@ -57,7 +57,7 @@ struct graph {
 
 static size_t weight_bytes(const struct graph_node *n)
 {
-    const struct graph_sizes one = {1, 1, 1, 1};
+    const struct graph_sizes one = {1, 1, 1, {1}};
     int64_t row = n->dim[n->n_dim - 1].n;
 
     return format_row_bytes(n->format, row) *
@@ -144,8 +144,8 @@ static void step(const struct graph *y, pl_exec *x, struct batch *b, int n)
     for (int k = 0; k < n; k++) {
         size_t size = 4 * (size_t)b[k].n;
 
-        rows[k] = (pl_rows){sizeof(pl_rows), b[k].n, b[k].n_out, b[k].pos,
-                            b[k].seq,        pages,  PAGES};
+        rows[k] = (pl_rows){sizeof(pl_rows), b[k].n,  b[k].n_out, b[k].pos,
+                            b[k].seq,        {pages}, PAGES};
         if (exec_set_input(x, k, y->tokens, b[k].token, 0, size, &err) ||
             exec_set_input(x, k, y->pos, b[k].pos, 0, size, &err) ||
             exec_set_input(x, k, y->out_ids, b[k].out, 0,

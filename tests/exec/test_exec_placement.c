@@ -169,7 +169,7 @@ static int cache_of(const pl_graph *g, int v)
 {
     while (g->node[v].op == OP_cache_write)
         v = g->node[v].in[0];
-    return g->node[v].op == OP_cache ? v : -1;
+    return g->node[v].op == OP_memory ? v : -1;
 }
 
 static bool overlap(const struct groups *o, int a, int b)
@@ -248,7 +248,7 @@ static pl_status replace(struct compiled *p, bool stay_home, uint64_t *seed,
     do {
         for (int i = 0; i < p->g->n_node; i++) {
             home[i] = (int)test_below(seed, o.n_group);
-            if (together && p->g->node[i].op == OP_cache)
+            if (together && p->g->node[i].op == OP_memory)
                 home[i] = o.n_group - 1;
         }
         together = true; /* if this one will not do */
@@ -488,7 +488,7 @@ static void read_caches(struct job *j, pl_exec *x, bool first)
         unsigned char *b;
         pl_err err;
 
-        if (n->op != OP_cache)
+        if (n->op != OP_memory)
             continue;
         b = test_need(FEED_N_CTX, row);
         if (pl_tensor_get(x, i, b, 0, FEED_N_CTX * row, &err) != PL_OK)

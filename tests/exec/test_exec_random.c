@@ -43,7 +43,7 @@ struct job {
 
 static bool is_cache(const struct graph_node *n)
 {
-    return n->op == OP_cache;
+    return n->op == OP_memory;
 }
 
 static double as_double(const struct graph_node *n, const unsigned char *b,

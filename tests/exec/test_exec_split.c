@@ -282,7 +282,7 @@ static void survey(struct split *s)
         const struct num_node *n = &p->num->node[i];
         const struct graph_node *g = &p->g->node[n->node];
 
-        if (n->kind != NUM_OP || (g->op != OP_weight && g->op != OP_cache))
+        if (n->kind != NUM_OP || (g->op != OP_weight && g->op != OP_memory))
             continue;
         if (seen[n->node])
             fail_msg("%s: %s is held twice", s->what, g->name);
@@ -330,8 +330,8 @@ static void run(const char *path, const char *name, const char *devices,
     engine_run_decode(&e, 0, N, token, logits);
     engine_run_decode(&e, 0, 1, token, logits);
     free(logits);
-    add_macs(s, &(struct graph_sizes){N, N, s->p->max.n_slot, 1});
-    add_macs(s, &(struct graph_sizes){1, 1, s->p->max.n_slot, 1});
+    add_macs(s, &(struct graph_sizes){N, N, 1, {0}});
+    add_macs(s, &(struct graph_sizes){1, 1, 1, {0}});
     judge(s);
     judge_sums(s);
     pl_engine_counters(e.engine, &c, sizeof c);

@@ -18,8 +18,8 @@ static const char text[] =
     "w3: f16[3, 5, 96] = weight !want=split(1: 2{0} 1{1} 2{2})\n"
     "q: q8_0[40, 96] = weight role=ffn_up !want=split(1: 32{0} 64{2})\n"
     "k4: q4_k[9, 512] = weight !want=split(0: 3{0} 3{1} 3{2})\n"
-    "ck: f16[n_slot, 3, 32] = cache !want=split(1: 1{0} 2{1})\n"
-    "c8: q8_0[n_slot, 2, 32] = cache\n"
+    "ck: f16[n_slot, 3, 32] = memory !want=split(1: 1{0} 2{1})\n"
+    "c8: q8_0[n_slot, 2, 32] = memory\n"
     "y: f32[n_tok, 40] = matmul(x, q) !keep\n"
     "z: f32[n_tok, 96] = relu(x) !keep !want=split(1: 90{1} 6{2})\n"
     "g: f32[n_tok, 512] = gather_rows(k4, i) !output\n"
@@ -54,7 +54,7 @@ static pl_graph *graph(void)
 
 static int64_t values_of(const struct graph_node *n)
 {
-    const struct graph_sizes z = {N_TOK, 1, N_SLOT, 1};
+    const struct graph_sizes z = {N_TOK, 1, 1, {N_SLOT}};
 
     return graph_count(n, &z);
 }

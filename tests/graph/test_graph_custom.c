@@ -31,7 +31,7 @@ static const char prelude[] = "td: f32[n_tok, 64] = input\n"
                               "q: q8_0[4, 64] = weight\n"
                               "hw: f16[64] = weight\n"
                               "b: f32[2, 1, 64] = input\n"
-                              "c: f32[n_slot, 3, 16] = cache\n"
+                              "c: f32[n_slot, 3, 16] = memory\n"
                               "x4: f32[2, 3, 4, 5] = input\n";
 
 /* What the op of this row gives for these operands: the line without its name,
@@ -70,7 +70,7 @@ static const struct {
     {"*,a->*a", 0, {"x4", "d"}, "!my.op: the result has 5 dimensions"},
     {"nd->n", 0, {"q"}, "!a quantized weight is read by matmul"},
     {"d->d", 0, {"hw"}, "!a half-precision weight must be cast to F32"},
-    {"sgd->sgd", 0, {"c"}, "!only attention and cache_write take a cache"},
+    {"sgd->sgd", 0, {"c"}, "!a memory is given where a value is wanted"},
     {"td->td", PL_OP_SUM, {"ti"}, "!my.op: ti is I32; PL_OP_SUM is for"},
     /* rows */
     {"", 0, {"td"}, "!row '': an operand without dimensions"},

@@ -36,9 +36,9 @@ static const char prelude[] = "ids: i32[n_tok] = input\n"
                               "w: q4_0[128, 64] = weight\n"
                               "wf: f16[128, 64] = weight\n"
                               "w3: q8_0[4, 32, 64] = weight\n"
-                              "ck: f16[n_slot, 2, 16] = cache\n"
-                              "cv: f16[n_slot, 2, 32] = cache values=1\n"
-                              "ck3: f16[n_slot, 3, 16] = cache\n"
+                              "ck: f16[n_slot, 2, 16] = memory\n"
+                              "cv: f16[n_slot, 2, 32] = memory values=1\n"
+                              "ck3: f16[n_slot, 3, 16] = memory\n"
                               "r: f32[n_tok, 8] = input\n"
                               "b8: f32[8] = weight\n"
                               "kw: f16[n_slot, 2, 16] = cache_write(ck, kh)\n";
@@ -57,8 +57,8 @@ static const struct {
     {"y: f32[8388608, 8388609] = input", "y: dimension 1 is 8388609; sizes"},
     {"y: q8_0[3] = input", "rows of 3 values"},
     {"y: bf16[32] = input", "y: inputs are F32 or I32"},
-    {"y: q4_0[n_slot, 2, 32] = cache", "y: a cache of Q4_0; F32, F16, BF16"},
-    {"y: q8_0[n_slot, 2, 48] = cache", "a multiple of 32; give the cache"},
+    {"y: q4_0[n_slot, 2, 32] = memory", "y: a cache of Q4_0; F32, F16, BF16"},
+    {"y: q8_0[n_slot, 2, 48] = memory", "a multiple of 32; give the cache"},
     /* any op */
     {"y: f32[n_tok] = sqr(ids)", "an I32 operand where values are wanted"},
     {"y: f32[64] = sqr(qv)", "a quantized weight is read by matmul and"},
@@ -68,8 +68,8 @@ static const struct {
     {"y: f32[128, 64] = softmax(wf)", "a half-precision weight must be cast"},
     {"y: f32[64, 128] = permute(wf) perm0=1", "a half-precision weight must"},
     {"y: f32[128, 64] = silu(wf)", NULL},
-    {"y: f32[n_slot, 2, 16] = sqr(ck)", "only attention and cache_write"},
-    {"y: f32[n_slot, 2, 16] = sqr(kw)", "only attention reads a written"},
+    {"y: f32[n_slot, 2, 16] = sqr(ck)", "a memory is given where a value"},
+    {"y: f32[n_slot, 2, 16] = sqr(kw)", "a memory is given where a value"},
     {"y: f32[64] = input()", "'()' where"},
     /* gather_rows */
     {"y: f32[n_tok, 64] = gather_rows(w, ids)", NULL},
@@ -120,14 +120,14 @@ static const struct {
     /* cache_write */
     {"y: f16[n_slot, 2, 32] = cache_write(cv, vh)", NULL},
     {"y: f16[n_slot, 2, 32] = cache_write(cv, kh)", "[t, n_head, d_head] of"},
-    {"y: f32[n_tok, 2, 32] = cache_write(vh, vh)", "must be a cache"},
+    {"y: f32[n_tok, 2, 32] = cache_write(vh, vh)", "a memory is wanted"},
     {"y: f16[n_slot, 2, 16] = cache_write(ck, kh2)", "one row a token"},
-    {"y: f16[n_slot, 2, 16] = cache_write(kw, kh)", "only attention reads"},
+    {"y: f16[n_slot, 2, 16] = cache_write(kw, kh)", "has been written into"},
     /* attention */
     {"y: f32[n_tok, 4, 32] = attention(h, kw, cv)", NULL},
     {"y: f32[n_tok, 4, 32] = attention(h, ck, cv, v4) window=8", NULL},
     {"y: f32[n_tok, 4, 32] = attention(h, cv, ck)", "caches of those kinds"},
-    {"y: f32[n_tok, 4, 32] = attention(h, kh, vh)", "caches of those kinds"},
+    {"y: f32[n_tok, 4, 32] = attention(h, kh, vh)", "a memory is wanted"},
     {"y: f32[n_tok, 2, 32] = attention(vh, ck, cv)", "with the keys' d"},
     {"y: f32[n_out, 4, 32] = attention(oh, ck, cv)", "one row a token"},
     {"y: f32[n_tok, 4, 32] = attention(h, ck3, cv)", "must be a multiple of"},

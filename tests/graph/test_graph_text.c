@@ -163,8 +163,8 @@ TEST(graph_text_bad_line_is_named)
         {"w: q4_0[33] = weight", "line 1: w: rows of 33 values"},
         {"w: f32[3] = weight role=boss", "line 1: role 'boss' is unknown"},
         {"w: f32[n_tok] = weight", "line 1: dimension 0 of 'w' is n_tok, 1"},
-        {"c: f32[n_slot, 3] = cache", "line 1: a cache is [n_slot,"},
-        {"c: f32[4, 3, 2] = cache", "line 1: dimension 0 of 'c' is 4, n_slot"},
+        {"c: f32[n_slot, 3] = memory", "line 1: a cache is [n_slot,"},
+        {"c: f32[4, 3, 2] = memory", "line 1: dimension 0 of 'c' is 4, n_slot"},
         {"y: f32[1] = sqr(x)", "line 1: operand 'x' is no tensor above"},
         {"x: f32[2] = input\ny: f32[2] = sqr(x, x)",
          "line 2: sqr: 2 operands, where 1 to 1 are wanted"},
@@ -192,10 +192,10 @@ TEST(graph_text_bad_line_is_named)
          "line 2: '4294967296' is outside"},
         {"x: f32[2] = input !best", "line 1: mark '!best'"},
         {"x: f32[2] = input !want=whole", "line 1: layout 'whole'"},
-        {"c: f16[n_slot, 2, 8] = cache !want=split(2: 4{0} 4{1})\n",
+        {"c: f16[n_slot, 2, 8] = memory !want=split(2: 4{0} 4{1})\n",
          "line 1: c: a cache is split by heads; ask for a split of dimension "
          "1"},
-        {"c: f16[n_slot, 2, 8] = cache values=0\nx: f32[n_tok, 2, 8] = input\n"
+        {"c: f16[n_slot, 2, 8] = memory values=0\nx: f32[n_tok, 2, 8] = input\n"
          "w: f16[n_slot, 2, 8] = cache_write(c, x) !want=split(1: 1{0} 1{1})\n",
          "line 3: w: what is written lies where the cache is; ask c"},
         {"x: f32[4, n_tok] = input !want=split(0: 2{0} 2{1})\n",

@@ -209,7 +209,7 @@ TEST(cpu_threads_meet_between_steps_that_clash)
     assert_true(n_meet > n_trial && n_free > n_trial);
 }
 
-static const struct graph_sizes one = {1, 1, 0, 1};
+static const struct graph_sizes one = {1, 1, 1, {0}};
 
 /* In a run of a single token: do all threads meet before a step of first + 1
  * to last? */
@@ -314,8 +314,11 @@ static bool meet_in(const struct plan *p, int first, int last,
 /* A run without a step lacks its meeting too. */
 TEST(cpu_threads_meet_whatever_a_run_passes_over)
 {
-    static const struct graph_sizes size[] = {
-        {1, 1, 0, 1}, {1, 0, 0, 1}, {2, 0, 0, 1}, {2, 1, 0, 1}, {2, 2, 0, 1}};
+    static const struct graph_sizes size[] = {{1, 1, 1, {0}},
+                                              {1, 0, 1, {0}},
+                                              {2, 0, 1, {0}},
+                                              {2, 1, 1, {0}},
+                                              {2, 2, 1, {0}}};
     uint64_t seed = test_seed() + 2;
     int n_trial = test_long() ? 50000 : 5000;
 

@@ -145,8 +145,8 @@ static const struct {
      "vh: f32[n_tok, 2, 8] = reshape(v)\n"
      "qr: f32[n_tok, 8, 8] = rope(qh, pos) base=10000 n_rot=8\n"
      "kr: f32[n_tok, 2, 8] = rope(kh, pos) base=10000 n_rot=8\n"
-     "cache_k.0: f16[n_slot, 2, 8] = cache values=0\n"
-     "cache_v.0: f16[n_slot, 2, 8] = cache values=1\n"
+     "cache_k.0: f16[n_slot, 2, 8] = memory values=0\n"
+     "cache_v.0: f16[n_slot, 2, 8] = memory values=1\n"
      "ck: f16[n_slot, 2, 8] = cache_write(cache_k.0, kr)\n"
      "cv: f16[n_slot, 2, 8] = cache_write(cache_v.0, vh) values=1\n"
      "att: f32[n_tok, 8, 8] = attention(qr, ck, cv) scale=0.35\n"
@@ -247,8 +247,8 @@ static const struct {
      "qh: f32[n_tok, 8, 8] = reshape(q)\n"
      "kh: f32[n_tok, 4, 8] = reshape(k)\n"
      "vh: f32[n_tok, 4, 8] = reshape(v)\n"
-     "cache_k.0: f16[n_slot, 4, 8] = cache values=0\n"
-     "cache_v.0: f16[n_slot, 4, 8] = cache values=1\n"
+     "cache_k.0: f16[n_slot, 4, 8] = memory values=0\n"
+     "cache_v.0: f16[n_slot, 4, 8] = memory values=1\n"
      "ck: f16[n_slot, 4, 8] = cache_write(cache_k.0, kh)\n"
      "cv: f16[n_slot, 4, 8] = cache_write(cache_v.0, vh) values=1\n"
      "att: f32[n_tok, 8, 8] = attention(qh, ck, cv) scale=0.35 !output\n",
@@ -346,8 +346,8 @@ static const struct {
     /* a split that gives everybody everything is none */
     {2,
      "q: f32[n_tok, 6, 4] = input !want=split(1: 3{0} 3{1})\n"
-     "cache_k: f32[n_slot, 1, 4] = cache values=0 !want=split(1: 1{0,1})\n"
-     "cache_v: f32[n_slot, 1, 4] = cache values=1 !want=split(1: 1{0,1})\n"
+     "cache_k: f32[n_slot, 1, 4] = memory values=0 !want=split(1: 1{0,1})\n"
+     "cache_v: f32[n_slot, 1, 4] = memory values=1 !want=split(1: 1{0,1})\n"
      "att: f32[n_tok, 6, 4] = attention(q, cache_k, cache_v) scale=0.5 "
      "!output\n",
      "q: split(1: 3{0} 3{1})\n"
@@ -356,8 +356,8 @@ static const struct {
     {3,
      "q: f32[n_tok, 4, 4] = input\n"
      "x: f32[n_tok, 2, 4] = input\n"
-     "k: f32[n_slot, 2, 4] = cache values=0 !want=split(1: 1{0} 1{1})\n"
-     "v: f32[n_slot, 2, 4] = cache values=1 !want=split(1: 1{0,2} 1{2})\n"
+     "k: f32[n_slot, 2, 4] = memory values=0 !want=split(1: 1{0} 1{1})\n"
+     "v: f32[n_slot, 2, 4] = memory values=1 !want=split(1: 1{0,2} 1{2})\n"
      "w: f32[n_slot, 2, 4] = cache_write(v, x) values=1\n"
      "a: f32[n_tok, 4, 4] = attention(q, k, w) scale=0.5 !output\n",
      "k: split(1: 1{0,2} 1{1,2})\n"
@@ -369,9 +369,9 @@ static const struct {
     /* also through a cache that two attentions share */
     {3,
      "q: f32[n_tok, 2, 4] = input\n"
-     "k: f32[n_slot, 2, 4] = cache values=0 !want=split(1: 1{0} 1{1})\n"
-     "l: f32[n_slot, 2, 4] = cache values=0 !want=split(1: 1{0} 1{2})\n"
-     "v: f32[n_slot, 2, 4] = cache values=1 !want=split(1: 1{0} 1{1})\n"
+     "k: f32[n_slot, 2, 4] = memory values=0 !want=split(1: 1{0} 1{1})\n"
+     "l: f32[n_slot, 2, 4] = memory values=0 !want=split(1: 1{0} 1{2})\n"
+     "v: f32[n_slot, 2, 4] = memory values=1 !want=split(1: 1{0} 1{1})\n"
      "a: f32[n_tok, 2, 4] = attention(q, k, v) scale=0.5 !output\n"
      "b: f32[n_tok, 2, 4] = attention(q, l, v) scale=0.5 !output\n",
      "k: split(1: 1{0} 1{1,2})\n"
@@ -383,8 +383,8 @@ static const struct {
     /* and mirrored if either is to be */
     {2,
      "q: f32[n_tok, 2, 4] = input !want=split(1: 1{1} 1{0})\n"
-     "k: f32[n_slot, 2, 4] = cache values=0 !want=split(1: 1{0} 1{1})\n"
-     "v: f32[n_slot, 2, 4] = cache values=1 !want=mirrored\n"
+     "k: f32[n_slot, 2, 4] = memory values=0 !want=split(1: 1{0} 1{1})\n"
+     "v: f32[n_slot, 2, 4] = memory values=1 !want=mirrored\n"
      "a: f32[n_tok, 2, 4] = attention(q, k, v) scale=0.5 !output\n",
      "q: split(1: 1{1} 1{0})\n"
      "a: split(1: 1{1} 1{0}) = attention(q, k, v)\n"},
@@ -425,8 +425,8 @@ static const char layer_head[] =
     "kn: f32[n_tok, 4, 8] = rms_norm(kh, blk.0.qn) eps=1e-06\n"
     "qr: f32[n_tok, 8, 8] = rope(qn, pos) base=10000 n_rot=8 neox=1\n"
     "kr: f32[n_tok, 4, 8] = rope(kn, pos) base=10000 n_rot=8 neox=1\n"
-    "cache_k.0: f16[n_slot, 4, 8] = cache values=0\n"
-    "cache_v.0: f16[n_slot, 4, 8] = cache values=1\n"
+    "cache_k.0: f16[n_slot, 4, 8] = memory values=0\n"
+    "cache_v.0: f16[n_slot, 4, 8] = memory values=1\n"
     "ck: f16[n_slot, 4, 8] = cache_write(cache_k.0, kr)\n"
     "cv: f16[n_slot, 4, 8] = cache_write(cache_v.0, vh) values=1\n"
     "att: f32[n_tok, 8, 8] = attention(qr, ck, cv) scale=0.35\n"
@@ -484,7 +484,7 @@ TEST(layout_numeric_expert_layer_sums_twice)
 {
     static const char end[] = "z: f32[n_tok, 64] = rms_norm(y) eps=1e-06 "
                               "!output\n";
-    const struct graph_sizes s = {7, 1, 64, 1};
+    const struct graph_sizes s = {7, 1, 1, {64}};
     char text[8192];
 
     for (int n_rank = 2; n_rank <= 8; n_rank++)

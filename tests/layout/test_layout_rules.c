@@ -59,24 +59,24 @@ static const char *const cases[] = {
     "y: f32[n_tok, 4, 6] = rope(x, p, f) base=100 n_rot=4 yarn=1"
     " yarn_low=0 yarn_high=1 mscale=1.25\n"
     "z: f32[n_tok, 4, 6] = rope(x, p, f) base=100 n_rot=4 neox=1\n",
-    "c: f32[n_slot, 4, 6] = cache values=0\nx: f32[n_tok, 4, 6] = input\n"
+    "c: f32[n_slot, 4, 6] = memory values=0\nx: f32[n_tok, 4, 6] = input\n"
     "y: f32[n_slot, 4, 6] = cache_write(c, x)\n",
-    "c: f16[n_slot, 5, 6] = cache values=1\nx: f32[n_tok, 5, 6] = input\n"
+    "c: f16[n_slot, 5, 6] = memory values=1\nx: f32[n_tok, 5, 6] = input\n"
     "y: f16[n_slot, 5, 6] = cache_write(c, x) values=1\n",
-    "q: f32[n_tok, 6, 4] = input\nk: f32[n_slot, 3, 4] = cache values=0\n"
-    "v: f32[n_slot, 3, 5] = cache values=1\n"
+    "q: f32[n_tok, 6, 4] = input\nk: f32[n_slot, 3, 4] = memory values=0\n"
+    "v: f32[n_slot, 3, 5] = memory values=1\n"
     "y: f32[n_tok, 6, 5] = attention(q, k, v) scale=0.5\n"
     "z: f32[n_tok, 6, 5] = attention(q, k, v) scale=0.5 window=2\n"
     "u: f32[n_tok, 6, 5] = attention(q, k, v) scale=2 softcap=1.5\n",
-    "q: f32[n_tok, 8, 4] = input\nk: f32[n_slot, 2, 4] = cache values=0\n"
-    "v: f32[n_slot, 2, 3] = cache values=1\ns: f32[8] = weight\n"
+    "q: f32[n_tok, 8, 4] = input\nk: f32[n_slot, 2, 4] = memory values=0\n"
+    "v: f32[n_slot, 2, 3] = memory values=1\ns: f32[8] = weight\n"
     "y: f32[n_tok, 8, 3] = attention(q, k, v, s) scale=0.5 window=2\n"
     "z: f32[n_tok, 8, 3] = attention(q, k, v, s) scale=0.5\n",
-    "q: f32[n_tok, 5, 4] = input\nk: f32[n_slot, 5, 4] = cache values=0\n"
-    "v: f32[n_slot, 5, 4] = cache values=1\n"
+    "q: f32[n_tok, 5, 4] = input\nk: f32[n_slot, 5, 4] = memory values=0\n"
+    "v: f32[n_slot, 5, 4] = memory values=1\n"
     "y: f32[n_tok, 5, 4] = attention(q, k, v) scale=0.5\n",
-    "q: f32[n_tok, 4, 3] = input\nk: f32[n_slot, 1, 3] = cache values=0\n"
-    "v: f32[n_slot, 1, 2] = cache values=1\n"
+    "q: f32[n_tok, 4, 3] = input\nk: f32[n_slot, 1, 3] = memory values=0\n"
+    "v: f32[n_slot, 1, 2] = memory values=1\n"
     "y: f32[n_tok, 4, 2] = attention(q, k, v) scale=0.5\n",
     "x: f32[4, 5, 6] = input\ny: f32[4, 5, 6] = softmax(x)\n",
     "x: f32[5, 6] = input\nb: f32[6] = weight\n"
@@ -192,7 +192,7 @@ static void try_init(struct try *t, const char *text, uint64_t *seed)
 
 static void draw_operand(struct try *t, int i, struct eval_value *v)
 {
-    const struct graph_sizes s = {N_TOK, 1, N_SEQ * MAX_POS, N_SEQ};
+    const struct graph_sizes s = {N_TOK, 1, N_SEQ, {N_SEQ * MAX_POS}};
 
     v->n_dim = operand(t, i)->n_dim;
     v->n = 1;
@@ -652,7 +652,7 @@ static unsigned computed(const struct try *t)
 
     for (int i = 0; i < t->n->n_in; i++)
         if (has(t, i) && operand(t, i)->format != PL_I32 &&
-            operand(t, i)->op != OP_cache &&
+            operand(t, i)->op != OP_memory &&
             !(i == 1 && operand(t, i)->op == OP_weight &&
               (t->n->op == OP_matmul || t->n->op == OP_expert_matmul ||
                t->n->op == OP_expert_down)))
@@ -870,7 +870,7 @@ static void move_owners(const struct move *m, int64_t n_tok,
                         struct eval_value *out)
 {
     struct eval_value in[GRAPH_MAX_IN] = {{0}};
-    const struct graph_sizes s = {n_tok, 1, 1, 1};
+    const struct graph_sizes s = {n_tok, 1, 1, {1}};
 
     for (int i = 0; i < m->n->n_in; i++) {
         const struct graph_node *x = &m->g->node[m->n->in[i]];

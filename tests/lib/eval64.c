@@ -688,8 +688,12 @@ static void sizes(const struct eval64 *e, int node,
                   const struct eval_rows *rows, int64_t *dim)
 {
     const struct graph_node *n = &e->g->node[node];
-    struct graph_sizes s = {rows ? rows->n_tok : 0, rows ? rows->n_out : 0,
-                            e->n_seq * e->max_pos, e->n_seq};
+    struct graph_sizes s = {.n_tok = rows ? rows->n_tok : 0,
+                            .n_out = rows ? rows->n_out : 0,
+                            .n_seq = e->n_seq};
+
+    for (int k = 0; k < PL_MAX_POOL; k++) /* windows keep all here */
+        s.n_slot[k] = e->n_seq * e->max_pos;
 
     for (int d = 0; d < n->n_dim; d++)
         dim[d] = dim_value(n->dim[d], &s);
@@ -703,7 +707,7 @@ struct eval64 *eval64_create(const pl_graph *g, int64_t n_seq, int64_t max_pos)
         .g = g, .n_seq = n_seq, .max_pos = max_pos, .gap = INFINITY};
     e->value = test_need((size_t)g->n_node, sizeof *e->value);
     for (int i = 0; i < g->n_node; i++)
-        if (g->node[i].op == OP_cache) {
+        if (g->node[i].op == OP_memory) {
             int64_t dim[GRAPH_MAX_DIM];
 
             sizes(e, i, NULL, dim);

@@ -63,7 +63,8 @@ static pl_tensor cached(struct made *m, pl_tensor x, bool values)
     char name[32];
 
     snprintf(name, sizeof name, "cache_%c.%d", values ? 'v' : 'k', m->layer);
-    return pl_cache_write(m->g, pl_cache(m->g, name, PL_F16, 4, 16, values), x);
+    return pl_cache_write(m->g, pl_cache(m->g, name, PL_F16, 4, 16, values, 0),
+                          x);
 }
 
 /* Four heads of 16, q, k and v apart; rope with shared frequencies. */

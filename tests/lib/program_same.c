@@ -334,7 +334,8 @@ static const char *program(const struct program *p, const struct program *q)
         SAME(bytes[r]);
     SAME(max.n_tok);
     SAME(max.n_out);
-    SAME(max.n_slot);
+    for (int i = 0; i < PL_MAX_POOL; i++)
+        SAME(max.n_slot[i]);
     SAME(max.n_seq);
     SAME(page_stride);
     return NULL;

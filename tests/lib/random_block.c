@@ -178,8 +178,8 @@ static pl_tensor make_concat(struct draw *d, const pl_tensor *in)
 }
 
 static make_fn *const makers[OP_COUNT] = {
-#define make_custom                      NULL /* no aim is about it */
-#define OP(name, dims, partial, refused) [OP_##name] = make_##name,
+#define make_custom                              NULL /* no aim is about it */
+#define OP(name, dims, partial, result, refused) [OP_##name] = make_##name,
 #include "graph/ops.def"
 #undef OP
 #undef make_custom
@@ -446,7 +446,7 @@ static pl_tensor cached(struct block *b, int i, bool values)
     pl_tensor c;
 
     snprintf(name, sizeof name, "aimed_cache%d", d->n_leaf++);
-    c = pl_cache(d->g, name, PL_F32, b->size['g'], b->dim[i][2].n, values);
+    c = pl_cache(d->g, name, PL_F32, b->size['g'], b->dim[i][2].n, values, 0);
     b->cache[values] = c;
     return c;
 }

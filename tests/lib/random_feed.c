@@ -26,7 +26,7 @@ static void draw_steps(struct random_feed *f, int most_step, uint64_t *seed)
         }
         f->rows[s] =
             (pl_rows){sizeof(pl_rows), n,         1 + test_below(seed, n),
-                      f->pos[s],       f->seq[s], f->pages,
+                      f->pos[s],       f->seq[s], {f->pages},
                       FEED_PAGES};
     }
     for (int i = 0; i < RANDOM_N_SEQ * FEED_PAGES; i++)
@@ -83,8 +83,10 @@ void feed_free(struct random_feed *f)
 
 int64_t feed_count(const struct random_feed *f, int node, int s)
 {
-    const struct graph_sizes z = {f->rows[s].n_tok, f->rows[s].n_out,
-                                  RANDOM_N_SEQ * RANDOM_MAX_POS, RANDOM_N_SEQ};
+    const struct graph_sizes z = {f->rows[s].n_tok,
+                                  f->rows[s].n_out,
+                                  RANDOM_N_SEQ,
+                                  {RANDOM_N_SEQ * RANDOM_MAX_POS}};
 
     return graph_count(&f->r->g->node[node], &z);
 }

@@ -34,7 +34,7 @@ static pl_dim last(const struct graph_node *n)
 
 static int64_t count(const struct graph_node *n)
 {
-    const struct graph_sizes one = {1, 1, 1, 1};
+    const struct graph_sizes one = {1, 1, 1, {1, 1, 1, 1}};
 
     return graph_count(n, &one);
 }
@@ -563,9 +563,9 @@ static pl_tensor self_attention(struct draw *d)
         sinks = new_weight(d, 1, &h, PL_ROLE_ATTN_SINKS, "sinks", false);
     pl_layer(d->g, d->n_layer);
     snprintf(name, sizeof name, "cache_k.%d", d->n_layer);
-    ck = pl_cache(d->g, name, PL_F32, g, dk, false);
+    ck = pl_cache(d->g, name, PL_F32, g, dk, false, 0);
     snprintf(name, sizeof name, "cache_v.%d", d->n_layer);
-    cv = pl_cache(d->g, name, PL_F32, g, dv, true);
+    cv = pl_cache(d->g, name, PL_F32, g, dv, true, 0);
     y = pl_attention(d->g, q, pl_cache_write(d->g, ck, k),
                      pl_cache_write(d->g, cv, v), sinks, 1 / sqrtf((float)dk),
                      draw_below(d, 3) ? 0 : 1 + draw_below(d, 6),
@@ -675,7 +675,7 @@ static void want(struct draw *d, pl_tensor x)
         pl_want_layout(d->g, x, &layout_mirrored);
         return;
     }
-    if (n->op == OP_cache) { /* keys and values may differ */
+    if (n->op == OP_memory) { /* keys and values may differ */
         want_split(d, x, 1, 1);
         return;
     }

@@ -99,8 +99,8 @@ static void check_graph(const struct model *m, const pl_graph *g)
         const struct graph_node *n = &g->node[i];
         const struct gguf_tensor *t;
 
-        n_cache += n->op == OP_cache;
-        if (n->op == OP_cache) {
+        n_cache += n->op == OP_memory;
+        if (n->op == OP_memory) {
             assert_int_equal(n->format, PL_F16);
             assert_int_equal(n->dim[1].n, m->n_head_kv[n->layer]);
             assert_int_equal(n->dim[2].n,

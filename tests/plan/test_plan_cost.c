@@ -133,7 +133,7 @@ static struct cost_machine machine(const struct paper *p, bool threads)
 }
 
 static const struct cost_micro one_token[PROG_MAX_MICRO] = {
-    {.sizes = {1, 1, 64, 1}}};
+    {.sizes = {1, 1, 1, {64}}}};
 
 static double run(const struct paper *p, bool threads, int n_micro,
                   struct cost_use *use)
@@ -434,10 +434,11 @@ TEST(plan_cost_pages_are_those_in_use)
         .kind = STEP_PAGES,
         .pages = {.src_dev = 1, .out = 3, .map = map, .tile_bytes = 128},
     };
-    struct cost_micro z = {{1, 1, 1024, 1}, 128};
+    struct cost_micro z = {{1, 1, 1, {1024}}, 128};
 
     p->rates[0].message_s = 7;
     p->tensor[3].n_dim = 3;
+    p->tensor[3].dim[0] = (pl_dim){1, PL_N_SLOT};
     p->tensor[3].dim[1] = (pl_dim){4, PL_CONST};
     must_be(cost_of_step(&m, 0, &s, &z), 7 + 3 * 2 * 128);
     z.n_past = 127;
@@ -445,6 +446,8 @@ TEST(plan_cost_pages_are_those_in_use)
     z.sizes.n_tok = 4; /* a token each */
     z.sizes.n_seq = 4;
     must_be(cost_of_step(&m, 0, &s, &z), 7 + 4 * 2 * 2 * 128);
+    z.sizes.n_slot[0] = 5 * PAGE_TOKENS; /* a window has no more */
+    must_be(cost_of_step(&m, 0, &s, &z), 7 + 5 * 2 * 128);
     free(p);
 }
 
@@ -471,7 +474,7 @@ TEST(plan_cost_attention_reads_and_multiplies)
                            {4, ACCESS_READ}},
                    .attr = &attr},
     };
-    struct cost_micro z = {{1, 1, 64, 1}, 9};
+    struct cost_micro z = {{1, 1, 1, {64}}, 9};
 
     for (int i = 0; i < 4; i++) {
         p->tensor[i + 1].n_dim = 3;
@@ -556,7 +559,7 @@ static int last_meeting(const struct script *c)
 TEST(plan_cost_of_a_group_is_its_slowest_device)
 {
     static const pl_dim dim[2] = {{1, PL_N_TOK}, {512, PL_CONST}};
-    static const struct cost_micro z[1] = {{{16, 1, 4096, 1}, 100}};
+    static const struct cost_micro z[1] = {{{16, 1, 1, {4096}}, 100}};
     pl_options o = {.device_spec = "gpu:1GiB:1TB/s:flops=1T:link=1GB/s:"
                                    "latency=5us:shared*3,cpu:1GiB:50GB/s:"
                                    "flops=1T:link=1GB/s:latency=9us:shared",

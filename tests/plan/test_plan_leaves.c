@@ -37,7 +37,8 @@ static void must_be_at(pl_options opt, const char *const (*want)[2])
             fail_msg("%s is at %s, not %s", (*want)[0], home(&s, (*want)[0]),
                      (*want)[1]);
     for (int i = 0; i < s.g->n_node; i++) {
-        bool leaf = s.g->node[i].op == OP_weight || s.g->node[i].op == OP_cache;
+        bool leaf =
+            s.g->node[i].op == OP_weight || s.g->node[i].op == OP_memory;
 
         assert_int_equal(s.home[i] == PLACE_NOWHERE, !leaf);
     }

@@ -289,7 +289,7 @@ TEST(place_away_leaves_are_read_in_their_layers_group)
     scene_open(&s, 1, &opt);
     away = calloc((size_t)s.g->n_node, sizeof *away);
     for (int i = 0; i < s.g->n_node; i++)
-        away[i] = s.g->node[i].op == OP_cache;
+        away[i] = s.g->node[i].op == OP_memory;
     place_scene_close(&s);
     /* writes go to the cache, attention reads it from afar */
     must_cross(1, opt, away, "k_rope.0:0>1 v.0:0>1 t18:1>0 t21:1>0 ");
@@ -327,7 +327,7 @@ TEST(place_ops_of_random_graphs_have_places)
         assert_int_equal(numeric_create(&num, r.g, 2, leaf, NULL), PL_OK);
         for (int k = 0; k < r.n_node; k++)
             home[k] =
-                r.g->node[k].op == OP_weight || r.g->node[k].op == OP_cache
+                r.g->node[k].op == OP_weight || r.g->node[k].op == OP_memory
                     ? (int)test_below(&seed, 3)
                     : PLACE_NOWHERE;
         at = arena_alloc(&a, (size_t)num->n, sizeof *at);

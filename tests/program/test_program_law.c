@@ -177,7 +177,7 @@ static void draw_program(struct law *x, int lawful)
 
 static bool in_run(const struct step *st, int64_t n_tok)
 {
-    return step_runs(st, 1, &(struct graph_sizes){n_tok, 1, 0, 1});
+    return step_runs(st, 1, &(struct graph_sizes){n_tok, 1, 1, {0}});
 }
 
 /* The step with which d's event is posted; NULL: none in the run. */
@@ -446,7 +446,7 @@ TEST(law_holds_in_every_kind_of_run)
 /* The list that a sim device draws. */
 static void draw_merged(struct law *x, const struct program *p, struct list *l)
 {
-    const struct device_run run = {.n_micro = 1, .sizes = {{1, 1, 0, 1}}};
+    const struct device_run run = {.n_micro = 1, .sizes = {{1, 1, 1, {0}}}};
     unsigned char told[MAX_STEP];
     int step[QUEUE_COUNT][MAX_STEP];
     struct sim_queue q[QUEUE_COUNT] = {{step[0], 0}, {step[1], 0}};

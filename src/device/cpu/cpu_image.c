@@ -49,7 +49,8 @@ bool cpu_image_sizes(struct cpu_image *m, const struct device_run *run)
         const struct graph_sizes *z = &run->sizes[i];
 
         if (z->n_tok != m->sizes[i].n_tok || z->n_out != m->sizes[i].n_out ||
-            z->n_slot != m->sizes[i].n_slot || z->n_seq != m->sizes[i].n_seq)
+            z->n_seq != m->sizes[i].n_seq ||
+            memcmp(z->n_slot, m->sizes[i].n_slot, sizeof z->n_slot) != 0)
             m->resize |= (uint32_t)1 << i;
         m->sizes[i] = *z;
     }
@@ -111,6 +112,7 @@ void cpu_image_kernel(const struct cpu_image *m, const struct step *st,
 {
     static const struct cpu_tensor absent;
     const struct step_kernel *k = &st->kernel;
+    const struct prog_tensor *memory = NULL; /* one of those it works on */
     struct token_table table;
     struct cpu_call c;
 
@@ -118,10 +120,12 @@ void cpu_image_kernel(const struct cpu_image *m, const struct step *st,
     for (int i = 0; i < k->n_arg; i++) {
         struct cpu_tensor *to = place(&c, k, m->prog->tensor, i);
 
+        if (kernel_arg_is_memory(k->kernel, i))
+            memory = &m->prog->tensor[k->arg[i].tensor];
         if (to) {
             *to = k->arg[i].tensor >= 0 ? m->tensor[k->arg[i].tensor] : absent;
         } else if (kernel_arg_is_token_table(k->kernel, i)) {
-            table = cpu_image_token_table(m, st, k->arg[i].tensor);
+            table = cpu_image_token_table(m, st, k->arg[i].tensor, memory);
             c.table = &table;
         } else {
             c.q8 = m->tensor[k->arg[i].tensor].data;

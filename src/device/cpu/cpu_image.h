@@ -107,13 +107,14 @@ static inline unsigned char *cpu_image_inbox(const struct cpu_image *m, int dev,
 
     return d->at[REGION_INBOX] + d->prog->tensor[tensor].offset;
 }
-/* The table of the step's micro-batch that lies in a tensor of this device. */
+/* The table of the step's micro-batch that lies in a tensor of this device,
+ * with the pages of memory `of`. */
 static inline struct token_table
 cpu_image_token_table(const struct cpu_image *m, const struct step *st,
-                      int tensor)
+                      int tensor, const struct prog_tensor *of)
 {
     return program_token_table(m->prog, m->tensor[tensor].data,
-                               &m->sizes[st->micro]);
+                               &m->sizes[st->micro], prog_tensor_pool(of));
 }
 size_t cpu_merge_scratch(const struct step *st);
 double cpu_pages_bytes(const struct cpu_image *m, const struct step *st);

@@ -100,7 +100,7 @@ enum { FEW_VALUES = 4096, FEW_MACS = 16384 };
 /* Of a run of a single token. */
 static int64_t values(const struct prog_tensor *t)
 {
-    const struct graph_sizes one = {1, 1, 1, 1};
+    const struct graph_sizes one = {1, 1, 1, {1, 1, 1, 1}};
     int64_t n = 1;
 
     for (int i = 0; i < t->n_dim; i++)
@@ -128,7 +128,7 @@ static bool kernel_is_small(const struct step_kernel *k,
 
 static bool is_small(const struct step *s, const struct prog_tensor *t)
 {
-    const struct graph_sizes one = {1, 1, 1, 1};
+    const struct graph_sizes one = {1, 1, 1, {1, 1, 1, 1}};
     int64_t n = 0;
 
     switch (s->kind) {
@@ -178,7 +178,8 @@ static void singles_meet(struct singles *g)
  * is the step? */
 static int single_runs(const struct step *s)
 {
-    const struct graph_sizes with = {1, 1, 1, 1}, without = {1, 0, 1, 1};
+    const struct graph_sizes with = {1, 1, 1, {1, 1, 1, 1}};
+    const struct graph_sizes without = {1, 0, 1, {1, 1, 1, 1}};
 
     if (s->most == 0)
         return 2;

@@ -45,10 +45,18 @@ static int32_t next_page(struct walk *w)
     }
 }
 
+/* What of the memory comes to where it goes. */
+static const struct prog_tensor *memory(const struct cpu_image *m,
+                                        const struct step *st)
+{
+    return &device_of(m->set, st->pages.out_dev)->prog->tensor[st->pages.out];
+}
+
 static struct walk start(const struct cpu_image *m, const struct step *st)
 {
     return (struct walk){
-        .b = cpu_image_token_table(m, st, st->pages.token_table), .last = -1};
+        .b = cpu_image_token_table(m, st, st->pages.token_table, memory(m, st)),
+        .last = -1};
 }
 
 static size_t n_head(const struct cpu_image *m, int dev, int tensor)
@@ -66,7 +74,8 @@ void cpu_image_pages(const struct cpu_image *m, const struct step *st, int ith,
                             : cpu_image_inbox(m, x->out_dev, x->out);
     size_t n_to = n_head(m, x->out_dev, x->out);
     size_t n_from = n_head(m, x->src_dev, x->src);
-    int64_t n_page = m->prog->max.n_slot / PAGE_TOKENS;
+    int64_t n_page =
+        dim_value(memory(m, st)->dim[0], &m->prog->max) / PAGE_TOKENS;
     struct walk w = start(m, st);
 
     for (int32_t page; (page = next_page(&w)) >= 0;) {
