@@ -7,7 +7,6 @@
 #include "graph/graph.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 
 static const struct pl_dim n_tok = {1, PL_N_TOK};
@@ -17,7 +16,7 @@ static pl_dim size(int64_t n)
     return (pl_dim){n, PL_CONST};
 }
 
-static struct model_dim d_model(const struct build *b)
+struct model_dim model_width(const struct build *b)
 {
     return (struct model_dim){b->m->d_model, "embedding_length"};
 }
@@ -25,6 +24,12 @@ static struct model_dim d_model(const struct build *b)
 static struct model_dim d_key(const struct build *b)
 {
     return (struct model_dim){b->m->d_key, "attention.key_length"};
+}
+
+void model_layer(struct build *b, int64_t layer)
+{
+    b->layer = layer;
+    pl_layer(b->g, (int)layer);
 }
 
 pl_tensor model_name(struct build *b, pl_tensor x, const char *name)
@@ -105,7 +110,7 @@ pl_tensor model_norm(struct build *b, pl_tensor x, const char *base,
 static pl_tensor embedding(struct build *b)
 {
     const struct model_dim dim[2] = {{b->m->n_vocab, b->m->vocab_key},
-                                     d_model(b)};
+                                     model_width(b)};
 
     return model_weight(b, "token_embd", "weight", PL_ROLE_TOKEN_EMBD, false, 2,
                         dim);
@@ -139,15 +144,18 @@ static struct qkv project(struct build *b, pl_tensor h, bool bias)
     struct qkv x;
 
     if (fused) { /* rows: all of q, all of k, all of v */
-        x.v = model_matmul(b, h, "attn_qkv", PL_ROLE_ATTN_QKV, all, d_model(b),
-                           bias);
+        x.v = model_matmul(b, h, "attn_qkv", PL_ROLE_ATTN_QKV, all,
+                           model_width(b), bias);
         x.q = pl_slice(b->g, x.v, 1, 0, n_q);
         x.k = pl_slice(b->g, x.v, 1, n_q, n_k);
         x.v = pl_slice(b->g, x.v, 1, n_q + n_k, n_v);
     } else {
-        x.q = model_matmul(b, h, "attn_q", PL_ROLE_ATTN_Q, q, d_model(b), bias);
-        x.k = model_matmul(b, h, "attn_k", PL_ROLE_ATTN_K, k, d_model(b), bias);
-        x.v = model_matmul(b, h, "attn_v", PL_ROLE_ATTN_V, v, d_model(b), bias);
+        x.q = model_matmul(b, h, "attn_q", PL_ROLE_ATTN_Q, q, model_width(b),
+                           bias);
+        x.k = model_matmul(b, h, "attn_k", PL_ROLE_ATTN_K, k, model_width(b),
+                           bias);
+        x.v = model_matmul(b, h, "attn_v", PL_ROLE_ATTN_V, v, model_width(b),
+                           bias);
     }
     return x;
 }
@@ -156,6 +164,12 @@ static struct qkv project(struct build *b, pl_tensor h, bool bias)
 static pl_tensor heads(struct build *b, pl_tensor x, int64_t n, int64_t d)
 {
     return pl_reshape(b->g, x, 3, (pl_dim[]){n_tok, size(n), size(d)});
+}
+
+/* How many tokens the layer's attention sees; 0: all. */
+static int64_t window(const struct build *b)
+{
+    return b->m->window ? b->m->window[b->layer] : 0;
 }
 
 /* A layer's half of the cache, with this step's x written. */
@@ -169,7 +183,8 @@ static pl_tensor cached(struct build *b, pl_tensor x, bool values)
     return pl_cache_write(b->g,
                           pl_cache(b->g, name, values ? b->cache_v : b->cache_k,
                                    m->n_head_kv[b->layer],
-                                   values ? m->d_value : m->d_key, values, 0),
+                                   values ? m->d_value : m->d_key, values,
+                                   window(b)),
                           x);
 }
 
@@ -190,6 +205,7 @@ pl_tensor model_attention(struct build *b, pl_tensor h,
     const int64_t n_head_kv = m->n_head_kv[b->layer];
     const struct model_dim width = {n_head * m->d_value,
                                     "attention.head_count * value_length"};
+    const pl_rope *rope = window(b) > 0 ? &m->rope_window : &m->rope;
     struct qkv x = project(b, h, o->bias);
     pl_tensor q = heads(b, x.q, n_head, m->d_key);
     pl_tensor k = heads(b, x.k, n_head_kv, m->d_key);
@@ -199,15 +215,14 @@ pl_tensor model_attention(struct build *b, pl_tensor h,
         q = model_norm(b, q, "attn_q_norm", d_key(b));
         k = model_norm(b, k, "attn_k_norm", d_key(b));
     }
-    q = pl_rope_apply(b->g, q, b->pos, o->freqs, &m->rope);
-    k = pl_rope_apply(b->g, k, b->pos, o->freqs, &m->rope);
+    q = pl_rope_apply(b->g, q, b->pos, o->freqs, rope);
+    k = pl_rope_apply(b->g, k, b->pos, o->freqs, rope);
     k = cached(b, k, false);
     v = cached(b, v, true);
-    y = pl_attention(b->g, q, k, v, -1, (float)(1 / sqrt((double)m->d_key)), 0,
-                     0);
+    y = pl_attention(b->g, q, k, v, -1, m->query_scale, window(b), 0);
     y = pl_reshape(b->g, y, 2, (pl_dim[]){n_tok, size(width.n)});
     model_name(b, y, "kqv_out");
-    return model_matmul(b, y, "attn_output", PL_ROLE_ATTN_OUT, d_model(b),
+    return model_matmul(b, y, "attn_output", PL_ROLE_ATTN_OUT, model_width(b),
                         width, false);
 }
 
@@ -244,10 +259,10 @@ static struct width d_shared(const struct build *b)
 }
 
 /* ffn_gate, ffn_up and ffn_down, each name with `suffix`. */
-static pl_tensor mlp(struct build *b, pl_tensor h, const char *suffix,
-                     struct width ff)
+static pl_tensor mlp(struct build *b, pl_tensor h, model_glu *glu,
+                     const char *suffix, struct width ff)
 {
-    const struct model_dim e = d_model(b);
+    const struct model_dim e = model_width(b);
     char gate_name[32], up_name[32], both[32], down[32];
     pl_tensor gate, up;
 
@@ -264,13 +279,13 @@ static pl_tensor mlp(struct build *b, pl_tensor h, const char *suffix,
             model_matmul(b, h, gate_name, PL_ROLE_FFN_GATE, ff.one, e, false);
         up = model_matmul(b, h, up_name, PL_ROLE_FFN_UP, ff.one, e, false);
     }
-    return model_matmul(b, pl_swiglu(b->g, gate, up), down, PL_ROLE_FFN_DOWN, e,
+    return model_matmul(b, glu(b->g, gate, up), down, PL_ROLE_FFN_DOWN, e,
                         ff.one, false);
 }
 
-pl_tensor model_mlp(struct build *b, pl_tensor h)
+pl_tensor model_mlp(struct build *b, pl_tensor h, model_glu *glu)
 {
-    return mlp(b, h, "", d_ff(b));
+    return mlp(b, h, glu, "", d_ff(b));
 }
 
 static pl_tensor expert_weight(struct build *b, const char *base, pl_role role,
@@ -286,7 +301,7 @@ static pl_tensor expert_matmul(struct build *b, pl_tensor x, pl_tensor ids,
                                const char *base, pl_role role,
                                struct model_dim out)
 {
-    pl_tensor w = expert_weight(b, base, role, out, d_model(b));
+    pl_tensor w = expert_weight(b, base, role, out, model_width(b));
 
     return scaled_by_expert(b, pl_expert_matmul(b->g, x, w, ids), base, ids);
 }
@@ -295,7 +310,7 @@ pl_tensor model_experts(struct build *b, pl_tensor h)
 {
     const struct model *m = b->m;
     const struct width ff = d_expert(b);
-    const struct model_dim e = d_model(b);
+    const struct model_dim e = model_width(b);
     const struct model_dim n_expert = {m->n_expert, "expert_count"};
     const int used = (int)m->n_expert_used;
     pl_tensor logits =
@@ -328,18 +343,12 @@ pl_tensor model_experts(struct build *b, pl_tensor h)
     x = pl_mul(b->g, pl_swiglu(b->g, gate, up), w);
     w = expert_weight(b, "ffn_down_exps", PL_ROLE_FFN_DOWN_EXPS, e, ff.one);
     x = pl_expert_down(b->g, x, w, ids);
-    return m->n_shared > 0 ? pl_add(b->g, x, mlp(b, h, "_shexp", d_shared(b)))
-                           : x;
+    return m->n_shared > 0
+               ? pl_add(b->g, x, mlp(b, h, pl_swiglu, "_shexp", d_shared(b)))
+               : x;
 }
 
 /* Frame ------------------------------------------------------------------ */
-
-/* What is built from here on belongs to this layer, -1: to none. */
-static void enter_layer(struct build *b, int64_t layer)
-{
-    b->layer = layer;
-    pl_layer(b->g, (int)layer);
-}
 
 void model_head(struct build *b, pl_tensor x)
 {
@@ -347,13 +356,17 @@ void model_head(struct build *b, pl_tensor x)
     bool tied;
 
     x = pl_gather_rows(b->g, x, b->out_ids); /* still the last layer's */
-    enter_layer(b, -1);
+    model_layer(b, -1);
     tied = !model_has(b, "output", "weight");
-    x = model_norm(b, x, "output_norm", d_model(b));
+    x = model_norm(b, x, "output_norm", model_width(b));
     pl_name(b->g, x, "result_norm");
     x = model_matmul(b, x, tied ? "token_embd" : "output",
                      tied ? PL_ROLE_TOKEN_EMBD : PL_ROLE_OUTPUT, vocab,
-                     d_model(b), false);
+                     model_width(b), false);
+    if (b->m->softcap > 0) {
+        x = pl_tanh(b->g, pl_scale(b->g, x, 1 / b->m->softcap));
+        x = pl_scale(b->g, x, b->m->softcap);
+    }
     pl_name(b->g, x, "logits");
     pl_output(b->g, x);
 }
@@ -364,15 +377,16 @@ void model_decoder(struct build *b, const struct model_attention *o,
     pl_tensor x = model_embed(b), h;
 
     for (int64_t i = 0; i < b->m->n_layer; i++) {
-        enter_layer(b, i);
-        h = model_norm(b, x, "attn_norm", d_model(b));
+        model_layer(b, i);
+        h = model_norm(b, x, "attn_norm", model_width(b));
         model_name(b, h, "attn_norm");
         x = pl_add(b->g, x, model_attention(b, h, o));
         model_name(b, x, "ffn_inp");
-        h = model_norm(b, x, ffn_norm, d_model(b));
+        h = model_norm(b, x, ffn_norm, model_width(b));
         model_name(b, h, "ffn_norm");
         x = pl_add(b->g, x,
-                   i < b->m->n_dense ? model_mlp(b, h) : model_experts(b, h));
+                   i < b->m->n_dense ? model_mlp(b, h, pl_swiglu)
+                                     : model_experts(b, h));
         model_name(b, x, "l_out");
         if (b->g->err.status != PL_OK)
             return;

@@ -50,6 +50,12 @@ pl_status model_check_values(const struct model *m, const pl_graph *g,
 
 /* ---- blocks.c ----------------------------------------------------------- */
 
+/* What is built from here on belongs to this layer, -1: to none. */
+void model_layer(struct build *b, int64_t layer);
+
+/* The width of what goes from layer to layer. */
+struct model_dim model_width(const struct build *b);
+
 /* Names a value "name-N" after the layer; gives it back. */
 pl_tensor model_name(struct build *b, pl_tensor x, const char *name);
 
@@ -80,8 +86,10 @@ struct model_attention {
 pl_tensor model_attention(struct build *b, pl_tensor h,
                           const struct model_attention *o);
 
-/* down(silu(gate h) * up h); gate and up may be fused in ffn_gate_up. */
-pl_tensor model_mlp(struct build *b, pl_tensor h);
+/* What joins gate and up: pl_swiglu, pl_geglu. */
+typedef pl_tensor model_glu(pl_graph *g, pl_tensor gate, pl_tensor up);
+/* down(glu(gate h, up h)); gate and up may be fused in ffn_gate_up. */
+pl_tensor model_mlp(struct build *b, pl_tensor h, model_glu *glu);
 /* The same by the best n_expert_used experts of h, each with its weight, and
  * then by the shared expert, where there is one: the sum of both. */
 pl_tensor model_experts(struct build *b, pl_tensor h);
@@ -101,5 +109,7 @@ void model_llama(struct build *b);
 void model_qwen2(struct build *b);
 void model_qwen3(struct build *b); /* qwen3 and qwen3moe */
 void model_glm4moe(struct build *b);
+pl_status model_gemma3_read(struct model *m, pl_err *err);
+void model_gemma3(struct build *b);
 
 #endif

@@ -13,15 +13,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* arch, neox, moe, shared, key of an expert's width, graph */
+/* arch, neox, moe, shared, key of an expert's width, read, graph */
 static const struct model_family families[] = {
-    {"llama", false, MOE_IF_GIVEN, false, "feed_forward_length", model_llama},
-    {"qwen2", true, MOE_NEVER, false, NULL, model_qwen2},
-    {"qwen3", true, MOE_NEVER, false, NULL, model_qwen3},
-    {"qwen3moe", true, MOE_ALWAYS, false, "expert_feed_forward_length",
+    {"llama", false, MOE_IF_GIVEN, false, "feed_forward_length", NULL,
+     model_llama},
+    {"qwen2", true, MOE_NEVER, false, NULL, NULL, model_qwen2},
+    {"qwen3", true, MOE_NEVER, false, NULL, NULL, model_qwen3},
+    {"qwen3moe", true, MOE_ALWAYS, false, "expert_feed_forward_length", NULL,
      model_qwen3},
-    {"glm4moe", true, MOE_ALWAYS, true, "expert_feed_forward_length",
+    {"glm4moe", true, MOE_ALWAYS, true, "expert_feed_forward_length", NULL,
      model_glm4moe},
+    {"gemma3", true, MOE_NEVER, false, NULL, model_gemma3_read, model_gemma3},
 };
 
 enum { N_FAMILY = sizeof families / sizeof families[0] };

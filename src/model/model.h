@@ -13,6 +13,7 @@
 #include "pl_graph.h"
 
 struct build; /* blocks.h */
+struct model;
 
 /* Do a family's models have experts (MoE) in place of one feed-forward part? */
 enum model_moe { MOE_NEVER, MOE_IF_GIVEN, MOE_ALWAYS };
@@ -25,6 +26,8 @@ struct model_family {
     bool shared; /* sigmoid router with a bias, a shared expert, leading layers
                     without experts, trailing layers that are not evaluated */
     const char *expert_width; /* key of an expert's width */
+    /* Keys beside those of all families; NULL: there are none. */
+    pl_status (*read)(struct model *m, pl_err *err);
     void (*graph)(struct build *b);
 };
 
@@ -47,8 +50,14 @@ struct model {
     float routed;   /* and then this factor */
     float eps;
     pl_rope rope;
-    int64_t n_unused;   /* tensors of the file that the graph does not read */
-    const char *unused; /* the first one's name, view into the file; or NULL */
+    const int64_t
+        *window;         /* [n_layer] tokens that attention sees, 0: all; NULL:
+                              all in every layer */
+    pl_rope rope_window; /* of layers with a window */
+    float query_scale;   /* of attention's scores */
+    float softcap;       /* of logits: c tanh(x / c); 0: none */
+    int64_t n_unused;    /* tensors of the file that the graph does not read */
+    const char *unused;  /* the first one's name, view into the file; or NULL */
 };
 
 /* Reads and checks; `file` is borrowed. On failure *out is NULL. */

@@ -17,47 +17,44 @@ enum {
     MAX_EXPERT = 1 << 16,
 };
 
-/* "llama.block_count" */
-struct key {
-    char s[96];
-};
-
-static const char *key(const struct model *m, const char *name, struct key *k)
+const char *params_key(const struct model *m, const char *name,
+                       struct params_key *k)
 {
     snprintf(k->s, sizeof k->s, "%s.%s", m->family->arch, name);
     return k->s;
 }
 
-static bool has(const struct model *m, const char *name)
+static bool params_has(const struct model *m, const char *name)
 {
-    struct key k;
+    struct params_key k;
 
-    return gguf_find(m->file, key(m, name, &k)) != NULL;
+    return gguf_find(m->file, params_key(m, name, &k)) != NULL;
 }
 
-static pl_status need(const struct model *m, const char *name, int64_t hi,
-                      int64_t *out, pl_err *err)
+static pl_status params_need(const struct model *m, const char *name,
+                             int64_t hi, int64_t *out, pl_err *err)
 {
-    struct key k;
+    struct params_key k;
 
-    return gguf_need_i64(m->file, key(m, name, &k), 1, hi, out, err);
+    return gguf_need_i64(m->file, params_key(m, name, &k), 1, hi, out, err);
 }
 
-static pl_status get(const struct model *m, const char *name, int64_t def,
+pl_status params_get(const struct model *m, const char *name, int64_t def,
                      int64_t lo, int64_t hi, int64_t *out, pl_err *err)
 {
-    struct key k;
+    struct params_key k;
 
-    return gguf_get_i64(m->file, key(m, name, &k), def, lo, hi, out, err);
+    return gguf_get_i64(m->file, params_key(m, name, &k), def, lo, hi, out,
+                        err);
 }
 
 /* A number of [1e-6, 1e6], or 0 if `zero`: some writers mean "none" by it. */
 static pl_status get_factor(const struct model *m, const char *name, double def,
                             bool zero, double *out, pl_err *err)
 {
-    struct key k;
+    struct params_key k;
 
-    PL_TRY(gguf_get_f64(m->file, key(m, name, &k), def, out, err));
+    PL_TRY(gguf_get_f64(m->file, params_key(m, name, &k), def, out, err));
     if ((zero && *out == 0) || (*out >= 1e-6 && *out <= 1e6))
         return PL_OK;
     return err_set(err, PL_BAD_FILE, "%s: key %s is %g, not in 1e-6 .. 1e6%s",
@@ -69,8 +66,8 @@ static pl_status get_factor(const struct model *m, const char *name, double def,
 static pl_status per_layer(struct model *m, const char *name, int64_t hi,
                            const int64_t *def, const int64_t **out, pl_err *err)
 {
-    struct key k;
-    const struct gguf_kv *kv = gguf_find(m->file, key(m, name, &k));
+    struct params_key k;
+    const struct gguf_kv *kv = gguf_find(m->file, params_key(m, name, &k));
     int64_t *v;
 
     *out = def;
@@ -81,7 +78,7 @@ static pl_status per_layer(struct model *m, const char *name, int64_t hi,
         return err_no_memory(err, "hyper-parameters");
     *out = v;
     if (!kv || kv->type != GGUF_ARRAY) {
-        PL_TRY(need(m, name, hi, &v[0], err));
+        PL_TRY(params_need(m, name, hi, &v[0], err));
         for (int64_t i = 1; i < m->n_layer; i++)
             v[i] = v[0];
         return PL_OK;
@@ -114,14 +111,14 @@ static pl_status read_vocab(struct model *m, pl_err *err)
         return PL_OK;
     }
     m->vocab_key = "vocab_size";
-    return get(m, "vocab_size", t && t->n_dim == 2 ? t->dim[0] : 1, 1,
-               MAX_WIDTH, &m->n_vocab, err);
+    return params_get(m, "vocab_size", t && t->n_dim == 2 ? t->dim[0] : 1, 1,
+                      MAX_WIDTH, &m->n_vocab, err);
 }
 
 static pl_status read_attention(struct model *m, pl_err *err)
 {
     int64_t def;
-    struct key k;
+    struct params_key k;
 
     PL_TRY(
         per_layer(m, "attention.head_count", MAX_HEAD, NULL, &m->n_head, err));
@@ -133,17 +130,20 @@ static pl_status read_attention(struct model *m, pl_err *err)
                            "%s: layer %" PRId64 ": %s is %" PRId64
                            ", no multiple of head_count_kv, %" PRId64,
                            gguf_path(m->file), i,
-                           key(m, "attention.head_count", &k), m->n_head[i],
-                           m->n_head_kv[i]);
+                           params_key(m, "attention.head_count", &k),
+                           m->n_head[i], m->n_head_kv[i]);
     def = m->d_model / m->n_head[0];
-    if (!has(m, "attention.key_length") && m->d_model % m->n_head[0])
+    if (!params_has(m, "attention.key_length") && m->d_model % m->n_head[0])
         return err_set(err, PL_BAD_FILE,
                        "%s: key %s is missing, and embedding_length, %" PRId64
                        ", is no multiple of head_count, %" PRId64,
-                       gguf_path(m->file), key(m, "attention.key_length", &k),
-                       m->d_model, m->n_head[0]);
-    PL_TRY(get(m, "attention.key_length", def, 1, MAX_HEAD, &m->d_key, err));
-    return get(m, "attention.value_length", def, 1, MAX_HEAD, &m->d_value, err);
+                       gguf_path(m->file),
+                       params_key(m, "attention.key_length", &k), m->d_model,
+                       m->n_head[0]);
+    PL_TRY(params_get(m, "attention.key_length", def, 1, MAX_HEAD, &m->d_key,
+                      err));
+    return params_get(m, "attention.value_length", def, 1, MAX_HEAD,
+                      &m->d_value, err);
 }
 
 /* Keys of families with a shared expert; their defaults are those that writers
@@ -151,32 +151,34 @@ static pl_status read_attention(struct model *m, pl_err *err)
 static pl_status read_shared(struct model *m, pl_err *err)
 {
     const char *path = gguf_path(m->file);
-    struct key k;
+    struct params_key k;
     int64_t gating, n_group, n_next;
     double routed;
 
-    PL_TRY(get(m, "leading_dense_block_count", 0, 0, m->n_layer, &m->n_dense,
-               err));
-    PL_TRY(need(m, "expert_shared_count", MAX_EXPERT, &m->n_shared, err));
-    PL_TRY(get(m, "expert_gating_func", 2, 0, INT32_MAX, &gating, err));
+    PL_TRY(params_get(m, "leading_dense_block_count", 0, 0, m->n_layer,
+                      &m->n_dense, err));
+    PL_TRY(
+        params_need(m, "expert_shared_count", MAX_EXPERT, &m->n_shared, err));
+    PL_TRY(params_get(m, "expert_gating_func", 2, 0, INT32_MAX, &gating, err));
     if (gating != 2)
         return err_set(err, PL_UNSUPPORTED,
                        "%s: key %s is %" PRId64 "; for %s only 2, sigmoid, is "
                        "supported",
-                       path, key(m, "expert_gating_func", &k), gating,
+                       path, params_key(m, "expert_gating_func", &k), gating,
                        m->family->arch);
     m->gating = PL_GATING_SIGMOID;
-    PL_TRY(get(m, "expert_group_count", 1, 0, INT32_MAX, &n_group, err));
+    PL_TRY(params_get(m, "expert_group_count", 1, 0, INT32_MAX, &n_group, err));
     if (n_group > 1)
         return err_set(err, PL_UNSUPPORTED,
                        "%s: key %s is %" PRId64 "; for %s only 1 is supported",
-                       path, key(m, "expert_group_count", &k), n_group,
+                       path, params_key(m, "expert_group_count", &k), n_group,
                        m->family->arch);
-    PL_TRY(gguf_get_bool(m->file, key(m, "expert_weights_norm", &k), false,
-                         &m->normalise, err));
+    PL_TRY(gguf_get_bool(m->file, params_key(m, "expert_weights_norm", &k),
+                         false, &m->normalise, err));
     PL_TRY(get_factor(m, "expert_weights_scale", 1, true, &routed, err));
     m->routed = routed == 0 ? 1 : (float)routed;
-    PL_TRY(get(m, "nextn_predict_layers", 0, 0, m->n_layer - 1, &n_next, err));
+    PL_TRY(params_get(m, "nextn_predict_layers", 0, 0, m->n_layer - 1, &n_next,
+                      err));
     if (m->n_dense > 0)
         PL_TRY(per_layer(m, "feed_forward_length", MAX_WIDTH, NULL, &m->d_ff,
                          err));
@@ -191,15 +193,17 @@ static pl_status read_experts(struct model *m, pl_err *err)
     m->normalise = true;
     m->routed = 1;
     if (m->family->moe == MOE_IF_GIVEN)
-        PL_TRY(get(m, "expert_count", 0, 0, MAX_EXPERT, &m->n_expert, err));
+        PL_TRY(
+            params_get(m, "expert_count", 0, 0, MAX_EXPERT, &m->n_expert, err));
     if (m->family->moe == MOE_ALWAYS)
-        PL_TRY(need(m, "expert_count", MAX_EXPERT, &m->n_expert, err));
+        PL_TRY(params_need(m, "expert_count", MAX_EXPERT, &m->n_expert, err));
     if (m->n_expert == 0) {
         m->n_dense = m->n_layer;
         return per_layer(m, "feed_forward_length", MAX_WIDTH, NULL, &m->d_ff,
                          err);
     }
-    PL_TRY(need(m, "expert_used_count", m->n_expert, &m->n_expert_used, err));
+    PL_TRY(params_need(m, "expert_used_count", m->n_expert, &m->n_expert_used,
+                       err));
     PL_TRY(per_layer(m, m->family->expert_width, MAX_WIDTH, NULL, &m->d_expert,
                      err));
     return m->family->shared ? read_shared(m, err) : PL_OK;
@@ -230,37 +234,47 @@ static void set_yarn(pl_rope *r, double base, double factor, double n_ctx)
  * counts where the newer one is absent. */
 static pl_status read_factor(const struct model *m, double *out, pl_err *err)
 {
-    const char *name = has(m, "rope.scaling.factor") ? "rope.scaling.factor"
-                                                     : "rope.scale_linear";
+    const char *name = params_has(m, "rope.scaling.factor")
+                           ? "rope.scaling.factor"
+                           : "rope.scale_linear";
 
     PL_TRY(get_factor(m, name, 1, true, out, err));
     *out = *out == 0 ? 1 : *out;
     return PL_OK;
 }
 
+pl_status params_rope_base(const struct model *m, const char *name, double *out,
+                           pl_err *err)
+{
+    struct params_key k;
+
+    PL_TRY(gguf_get_f64(m->file, params_key(m, name, &k), 10000, out, err));
+    if ((float)*out > 1 && *out <= 1e30)
+        return PL_OK;
+    return err_set(err, PL_BAD_FILE,
+                   "%s: key %s is %.9g, not above 1 and up to 1e30",
+                   gguf_path(m->file), k.s, *out);
+}
+
 static pl_status read_rope(struct model *m, pl_err *err)
 {
     const char *path = gguf_path(m->file);
-    struct key k;
+    struct params_key k;
     struct gguf_str scaling;
     double base, factor, stretch;
     int64_t n_rot, n_ctx;
 
-    PL_TRY(get(m, "rope.dimension_count", m->d_key, 2, m->d_key, &n_rot, err));
+    PL_TRY(params_get(m, "rope.dimension_count", m->d_key, 2, m->d_key, &n_rot,
+                      err));
     if (n_rot % 2)
         return err_set(err, PL_BAD_FILE, "%s: key %s is %" PRId64 ", not even",
-                       path, key(m, "rope.dimension_count", &k), n_rot);
-    PL_TRY(
-        gguf_get_f64(m->file, key(m, "rope.freq_base", &k), 10000, &base, err));
-    if (!((float)base > 1) || base > 1e30)
-        return err_set(err, PL_BAD_FILE,
-                       "%s: key %s is %.9g, not above 1 and up to 1e30", path,
-                       k.s, base);
+                       path, params_key(m, "rope.dimension_count", &k), n_rot);
+    PL_TRY(params_rope_base(m, "rope.freq_base", &base, err));
     PL_TRY(read_factor(m, &factor, err));
     /* on cos and sin, whatever the type: so q k is stretched by its square */
     PL_TRY(get_factor(m, "rope.scaling.attn_factor", 1, false, &stretch, err));
-    PL_TRY(
-        gguf_get_str(m->file, key(m, "rope.scaling.type", &k), &scaling, err));
+    PL_TRY(gguf_get_str(m->file, params_key(m, "rope.scaling.type", &k),
+                        &scaling, err));
     m->rope = (pl_rope){.size = sizeof m->rope,
                         .n_rot = (int)n_rot,
                         .neox = m->family->neox,
@@ -279,22 +293,23 @@ static pl_status read_rope(struct model *m, pl_err *err)
                        "supported",
                        path, k.s, (int)(scaling.len < 40 ? scaling.len : 40),
                        scaling.s);
-    PL_TRY(get(m, "rope.scaling.original_context_length", m->n_ctx_train, 1,
-               MAX_WIDTH, &n_ctx, err));
+    PL_TRY(params_get(m, "rope.scaling.original_context_length", m->n_ctx_train,
+                      1, MAX_WIDTH, &n_ctx, err));
     set_yarn(&m->rope, base, factor, (double)n_ctx);
     return PL_OK;
 }
 
 pl_status model_params_read(struct model *m, pl_err *err)
 {
-    struct key k;
+    struct params_key k;
     double eps;
 
-    PL_TRY(need(m, "context_length", INT32_MAX, &m->n_ctx_train, err));
-    PL_TRY(need(m, "embedding_length", MAX_WIDTH, &m->d_model, err));
-    PL_TRY(need(m, "block_count", MAX_LAYER, &m->n_layer, err));
-    PL_TRY(gguf_need_f64(
-        m->file, key(m, "attention.layer_norm_rms_epsilon", &k), &eps, err));
+    PL_TRY(params_need(m, "context_length", INT32_MAX, &m->n_ctx_train, err));
+    PL_TRY(params_need(m, "embedding_length", MAX_WIDTH, &m->d_model, err));
+    PL_TRY(params_need(m, "block_count", MAX_LAYER, &m->n_layer, err));
+    PL_TRY(gguf_need_f64(m->file,
+                         params_key(m, "attention.layer_norm_rms_epsilon", &k),
+                         &eps, err));
     if (!(eps >= 1e-30) || eps > 1) /* 0 makes NaN of a row of zeros */
         return err_set(err, PL_BAD_FILE, "%s: key %s is %g, not in 1e-30 .. 1",
                        gguf_path(m->file), k.s, eps);
@@ -302,5 +317,7 @@ pl_status model_params_read(struct model *m, pl_err *err)
     PL_TRY(read_vocab(m, err));
     PL_TRY(read_attention(m, err));
     PL_TRY(read_experts(m, err));
-    return read_rope(m, err);
+    PL_TRY(read_rope(m, err));
+    m->query_scale = (float)(1 / sqrt((double)m->d_key));
+    return m->family->read ? m->family->read(m, err) : PL_OK;
 }

@@ -52,6 +52,7 @@ static const struct {
     {"qwen3moe-f32", true},      {"glm4moe-f32", true},
     {"llama-q-q4_0", false},     {"qwen3moe-q-q4_k_m", false},
     {"glm4moe-q-q4_k_m", false}, {"qwen3moe-wide-q4_k_m", false},
+    {"gemma3-swa-f32", true},
 };
 static const char *const kernels[] = {"reference", NULL};
 static const int ranks[] = {2, 3, 4};
@@ -148,8 +149,7 @@ static void read_reference(struct opened *m, const char *name)
     for (int i = 0; i < m->n; i++)
         assert_int_equal(fscanf(f, "%d", &m->token[i]), 1);
     fclose(f);
-    snprintf(file, sizeof file, "%s.logits.bin", name);
-    f = fopen(test_ref(file), "rb");
+    f = fopen(test_ref_logits(name), "rb");
     assert_non_null(f);
     m->want = test_need(1, (size_t)(m->n * m->n_vocab) * sizeof *m->want);
     fseek(f, skip * (long)(m->n_vocab * 4), SEEK_SET);

@@ -73,7 +73,7 @@ static bool ours(const char *name)
 {
     return !strncmp(name, "llama", 5) || !strncmp(name, "qwen2-", 6) ||
            !strncmp(name, "qwen3-", 6) || !strncmp(name, "qwen3moe", 8) ||
-           !strncmp(name, "glm4moe", 7);
+           !strncmp(name, "glm4moe", 7) || !strncmp(name, "gemma3-", 7);
 }
 
 static void read_json(struct ref_model *m, const char *base)
@@ -126,8 +126,7 @@ static void read_model(const char *dir, const char *file)
         m->n_row += s->n;
     }
     fclose(f);
-    snprintf(path, sizeof path, "%s.logits.bin", base);
-    m->logits = test_read(path, &n);
+    m->logits = test_read(test_ref_logits(m->name), &n);
     m->n_vocab = (int64_t)(n / 4) / m->n_row;
     read_json(m, base);
     n_model++;

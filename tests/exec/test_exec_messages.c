@@ -120,12 +120,13 @@ static void counted(const char *path, const char *name, const char *on,
     engine_run_close(&r);
 }
 
-TEST(messages_of_experts_are_two_a_layer)
+TEST(messages_are_two_a_layer)
 {
     static const char *const names[] = {
         "qwen3moe-f32.gguf",         "qwen3moe-q-q4_k_m.gguf",
         "qwen3moe-wide-q4_k_m.gguf", "glm4moe-f32.gguf",
-        "glm4moe-q-q4_k_m.gguf",     "glm4moe-wide-q4_k_m.gguf"};
+        "glm4moe-q-q4_k_m.gguf",     "glm4moe-wide-q4_k_m.gguf",
+        "gemma3-swa-f32.gguf"};
     enum { N = sizeof names / sizeof names[0] };
     int absent = 0;
 

@@ -324,7 +324,7 @@ static void toy_who(const struct cpu_call *c)
     const struct token_table *b = c->table;
     int64_t w = c->out.dim[2];
 
-    for (int64_t t = c->ith; t < c->out.dim[0]; t += c->nth) {
+    for (int64_t t = c->ith; t < b->n_tok; t += c->nth) {
         float *row = (float *)c->out.data + t * w;
         int64_t page = b->seq[t] * b->page_stride + b->pos[t] / PAGE_TOKENS;
 

@@ -56,6 +56,19 @@ const char *test_ref_or_skip(const char *name)
     return path;
 }
 
+const char *test_ref_logits(const char *name)
+{
+    char file[128];
+    const char *path;
+
+    snprintf(file, sizeof file, "%s.f64.logits.bin", name);
+    path = test_ref(file);
+    if (path != NULL)
+        return path;
+    snprintf(file, sizeof file, "%s.logits.bin", name);
+    return test_ref(file);
+}
+
 const char *test_model(void)
 {
     const char *path = test_file("models/fable-moe-Q8_0.gguf");

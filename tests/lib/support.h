@@ -24,6 +24,10 @@ const char *test_ref(const char *name);
 /* The same, or the running case is skipped and names it. */
 const char *test_ref_or_skip(const char *name);
 
+/* Path of the reference logits of model `name`, or NULL: those of the equations
+ * in double where there are such, else another engine's. */
+const char *test_ref_logits(const char *name);
+
 /* Path of the bundled model, which belongs to the checkout: where it is
  * absent, the case fails. */
 const char *test_model(void);

@@ -69,7 +69,7 @@ static void open_ref(struct ref *r, const char *name, const char *path)
 {
     const struct model_graph_options opt = {PL_F32, PL_F32};
     const char *tokens = ref_file(name, "tokens.txt");
-    const char *logits = ref_file(name, "logits.bin");
+    const char *logits = test_ref_logits(name);
     pl_err err;
 
     path = path ? path : ref_file(name, "gguf");
@@ -192,6 +192,7 @@ EQUAL(qwen2, "qwen2-bias-f32")
 EQUAL(qwen3, "qwen3-tied-f32")
 EQUAL(qwen3moe, "qwen3moe-f32")
 EQUAL(glm4moe, "glm4moe-f32")
+EQUAL(gemma3, "gemma3-swa-f32")
 EQUAL(glm4moe_scaled, "glm4moe-q-q4_k_m")
 EQUAL(glm4moe_wide, "glm4moe-wide-q4_k_m")
 EQUAL(llama_q8_0, "llama-q-q8_0")

@@ -306,6 +306,7 @@ static void base(struct file *f, const char *arch)
 {
     bool glm = !strcmp(arch, "glm4moe");
     bool moe = !strcmp(arch, "qwen3moe") || glm;
+    bool gemma = !strcmp(arch, "gemma3");
 
     memset(f, 0, sizeof *f);
     f->arch = arch;
@@ -342,7 +343,11 @@ static void base(struct file *f, const char *arch)
             put_layer(f, i, "attn_k.bias", 1, KV * D, 0, 0);
             put_layer(f, i, "attn_v.bias", 1, KV * D, 0, 0);
         }
-        if (!strncmp(arch, "qwen3", 5)) {
+        if (gemma) {
+            put_layer(f, i, "post_attention_norm.weight", 1, E, 0, 0);
+            put_layer(f, i, "post_ffw_norm.weight", 1, E, 0, 0);
+        }
+        if (!strncmp(arch, "qwen3", 5) || gemma) {
             put_layer(f, i, "attn_q_norm.weight", 1, D, 0, 0);
             put_layer(f, i, "attn_k_norm.weight", 1, D, 0, 0);
         }
@@ -435,8 +440,8 @@ static void put_back(struct model *m)
     model_close(m);
 }
 
-static const char *const archs[] = {"llama", "qwen2", "qwen3", "qwen3moe",
-                                    "glm4moe"};
+static const char *const archs[] = {"llama",    "qwen2",   "qwen3",
+                                    "qwen3moe", "glm4moe", "gemma3"};
 enum { N_ARCH = sizeof archs / sizeof archs[0] };
 
 TEST(model_open_unknown_architecture_lists_the_known)

@@ -1,0 +1,78 @@
+/* gemma3: five layers of six see a window of the last tokens, with a RoPE of
+ * their own base and unscaled; each head of q and k is normed before RoPE, and
+ * what a part of a layer adds is normed too:
+ *
+ *   x = sqrt(d_model) embedding
+ *   x += norm(attention(norm(x)));  x += norm(down(gelu(gate h) * up h)), h the
+ *   norm of x
+ *
+ * The largest one, of 62 layers, scales scores by its width a head, not by the
+ * length of its heads. Source: arXiv:2503.19786. */
+#include "base/err.h"
+#include "graph/graph.h"
+#include "model/blocks.h"
+#include "model/params.h"
+
+#include <math.h>
+
+enum { MAX_WINDOW = 1 << 30, PATTERN = 6, LAYERS_OF_27B = 62 };
+
+pl_status model_gemma3_read(struct model *m, pl_err *err)
+{
+    struct params_key k;
+    int64_t width, pattern, *window;
+    double base, softcap;
+
+    PL_TRY(params_get(m, "attention.sliding_window", 0, 0, MAX_WINDOW, &width,
+                      err));
+    PL_TRY(params_get(m, "attention.sliding_window_pattern", PATTERN, 1,
+                      INT32_MAX, &pattern, err));
+    PL_TRY(params_rope_base(m, "rope.freq_base_swa", &base, err));
+    PL_TRY(gguf_get_f64(m->file, params_key(m, "final_logit_softcapping", &k),
+                        0, &softcap, err));
+    if (softcap != 0 && !(softcap >= 1e-3 && softcap <= 1e6))
+        return err_set(err, PL_BAD_FILE,
+                       "%s: key %s is %g, not in 1e-3 .. 1e6, nor 0 (none)",
+                       gguf_path(m->file), k.s, softcap);
+    window = arena_alloc(&m->arena, (size_t)m->n_layer, sizeof *window);
+    if (!window)
+        return err_no_memory(err, "hyper-parameters");
+    for (int64_t i = 0; i < m->n_layer; i++)
+        window[i] = i % pattern < pattern - 1 ? width : 0;
+    m->window = window;
+    m->rope_window = (pl_rope){.size = sizeof m->rope_window,
+                               .n_rot = m->rope.n_rot,
+                               .neox = m->rope.neox,
+                               .base = (float)base,
+                               .freq_scale = 1,
+                               .mscale = 1};
+    m->softcap = (float)softcap;
+    if (m->n_layer == LAYERS_OF_27B)
+        m->query_scale =
+            (float)(1 / sqrt((double)m->d_model / (double)m->n_head[0]));
+    return PL_OK;
+}
+
+void model_gemma3(struct build *b)
+{
+    const struct model_attention o = {.qk_norm = QK_NORM_ALWAYS, .freqs = -1};
+    const struct model_dim e = model_width(b);
+    pl_tensor x = pl_scale(b->g, model_embed(b), (float)sqrt((double)e.n)), h;
+
+    for (int64_t i = 0; i < b->m->n_layer; i++) {
+        model_layer(b, i);
+        h = model_norm(b, x, "attn_norm", e);
+        model_name(b, h, "attn_norm");
+        h = model_attention(b, h, &o);
+        x = pl_add(b->g, x, model_norm(b, h, "post_attention_norm", e));
+        model_name(b, x, "ffn_inp");
+        h = model_norm(b, x, "ffn_norm", e);
+        model_name(b, h, "ffn_norm");
+        h = model_mlp(b, h, pl_geglu);
+        x = pl_add(b->g, x, model_norm(b, h, "post_ffw_norm", e));
+        model_name(b, x, "l_out");
+        if (b->g->err.status != PL_OK)
+            return;
+    }
+    model_head(b, x);
+}
