@@ -72,6 +72,7 @@ TEST(chat_errors_name_the_line)
     must_fail("{{ s + 1 }}", PL_BAD_ARGUMENT, "\"+\" does not go with");
     must_fail("{{ [1].append(2) }}", PL_BAD_ARGUMENT, "'append'");
     must_fail("{{ 9223372036854775807 + 1 }}", PL_UNSUPPORTED, "64 bits");
+    must_fail("{{ 9223372036854775807|round(-1) }}", PL_UNSUPPORTED, "64");
     must_fail("{{ 1 // 0 }}", PL_BAD_ARGUMENT, "division by zero");
     must_fail("{% macro m(a) %}{% endmacro %}{{ m(1, 2) }}", PL_BAD_ARGUMENT,
               "\"m\" takes 1 arguments, not 2");
