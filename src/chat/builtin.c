@@ -100,6 +100,9 @@ pl_status builtin_run(struct render *r, const struct builtin *b,
 {
     struct call c = {.self = self, .args = args};
 
+    PL_TRY(render_look(r, self));
+    for (int i = 0; i < args->n + args->n_word; i++)
+        PL_TRY(render_look(r, args->value[i]));
     if (strcmp(b->params, "*") != 0)
         PL_TRY(bind(r, b, args, &c));
     return b->run(r, &c, out);

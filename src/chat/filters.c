@@ -421,6 +421,10 @@ static pl_status round_to(struct render *r, const struct call *c,
     if (!up && !down) {
         double f = round_common(value_as_float(v), (int)digits);
 
+        if (v.kind != V_FLOAT && !(fabs(f) < 0x1p63))
+            return render_fail(r, PL_UNSUPPORTED,
+                               "an integer has more than the supported 64 "
+                               "bits");
         *out = v.kind == V_FLOAT ? value_float(f) : value_int((int64_t)f);
         return PL_OK;
     }

@@ -149,23 +149,25 @@ bool string_has_case(const struct string *s, bool upper)
 /* ---- strip, replace, lines --------------------------------------------- */
 
 /* Bytes of characters out of `chars` that s begins with. */
-static size_t span_first(const char *s, size_t n, const struct string *chars)
+static pl_status span_first(struct render *r, const char *s, size_t n,
+                            const struct string *chars, size_t *span)
 {
-    size_t at = 0;
+    size_t len;
 
-    while (at < n) {
+    for (*span = 0; *span < n; *span += len) {
         uint32_t c;
-        size_t len = unicode_get(s + at, n - at, &c);
 
-        if (!memmem(chars->s, chars->len, s + at, len))
+        len = unicode_get(s + *span, n - *span, &c);
+        PL_TRY(render_spend(r, 1 + chars->len / 64));
+        if (!memmem(chars->s, chars->len, s + *span, len))
             break;
-        at += len;
     }
-    return at;
+    return PL_OK;
 }
 
 /* Bytes of such characters that s ends with. */
-static size_t span_last(const char *s, size_t n, const struct string *chars)
+static pl_status span_last(struct render *r, const char *s, size_t n,
+                           const struct string *chars, size_t *span)
 {
     size_t end = n;
 
@@ -174,26 +176,31 @@ static size_t span_last(const char *s, size_t n, const struct string *chars)
 
         while (at > 0 && end - at < 4 && ((unsigned char)s[at] & 0xc0) == 0x80)
             at--;
+        PL_TRY(render_spend(r, 1 + chars->len / 64));
         if (!memmem(chars->s, chars->len, s + at, end - at))
             break;
         end = at;
     }
-    return n - end;
+    *span = n - end;
+    return PL_OK;
 }
 
 pl_status string_strip(struct render *r, const struct string *s,
                        const struct string *chars, bool left, bool right,
                        struct value *out)
 {
-    size_t first = 0, n = s->len;
+    size_t first = 0, last = 0, n = s->len;
 
-    if (left)
-        first =
-            chars ? span_first(s->s, n, chars) : unicode_space_first(s->s, n);
+    if (left && chars)
+        PL_TRY(span_first(r, s->s, n, chars, &first));
+    else if (left)
+        first = unicode_space_first(s->s, n);
     n -= first;
-    if (right)
-        n -= chars ? span_last(s->s + first, n, chars)
-                   : unicode_space_last(s->s + first, n);
+    if (right && chars)
+        PL_TRY(span_last(r, s->s + first, n, chars, &last));
+    else if (right)
+        last = unicode_space_last(s->s + first, n);
+    n -= last;
     return render_view(r, s->s + first, n, out);
 }
 
@@ -410,13 +417,24 @@ static pl_status removesuffix(struct render *r, const struct call *c,
     return remove_end(r, c, false, out);
 }
 
-/* The last place of `part` in s[0 .. n). */
-static const char *find_last(const char *s, size_t n, const struct string *part)
+/* The first or last place of `part` in s[0 .. n), or NULL. */
+static pl_status find_part(struct render *r, const char *s, size_t n,
+                           const struct string *part, bool last,
+                           const char **found)
 {
-    for (size_t at = n - part->len + 1; n >= part->len && at-- > 0;)
-        if (memcmp(s + at, part->s, part->len) == 0)
-            return s + at;
-    return NULL;
+    *found = last ? NULL : memmem(s, n, part->s, part->len);
+    if (!last || n < part->len)
+        return PL_OK;
+    for (size_t at = n - part->len + 1; at-- > 0;) {
+        if (part->len > 0 && s[at] != part->s[0])
+            continue;
+        PL_TRY(render_spend(r, 1 + part->len / 64));
+        if (memcmp(s + at, part->s, part->len) == 0) {
+            *found = s + at;
+            return PL_OK;
+        }
+    }
+    return PL_OK;
 }
 
 /* The next piece of whitespace-separated text, from the right if `last`. */
@@ -482,7 +500,7 @@ static pl_status split_at(struct render *r, const struct string *self,
     for (; most != 0; most -= most > 0) {
         size_t rest;
 
-        found = last ? find_last(s, n, sep) : memmem(s, n, sep->s, sep->len);
+        PL_TRY(find_part(r, s, n, sep, last, &found));
         if (!found)
             break;
         rest = (size_t)(s + n - found) - sep->len;
@@ -547,8 +565,7 @@ static pl_status partition_at(struct render *r, const struct call *c, bool last,
     PL_TRY(need_string(r, c->arg[0], &sep));
     if (sep->len == 0)
         return render_fail(r, PL_BAD_ARGUMENT, "empty separator");
-    found = last ? find_last(s->s, s->len, sep)
-                 : memmem(s->s, s->len, sep->s, sep->len);
+    PL_TRY(find_part(r, s->s, s->len, sep, last, &found));
     if (found) {
         size_t n = (size_t)(found - s->s);
 
@@ -607,8 +624,7 @@ static pl_status find_in(struct render *r, const struct call *c, bool last,
 
     PL_TRY(need_string(r, c->arg[0], &part));
     PL_TRY(part_of_self(r, c, 1, &s, &first));
-    found = last ? find_last(s->s, s->len, part)
-                 : memmem(s->s, s->len, part->s, part->len);
+    PL_TRY(find_part(r, s->s, s->len, part, last, &found));
     *out = value_int(-1);
     if (found)
         *out = value_int(first +

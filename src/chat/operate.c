@@ -83,6 +83,7 @@ pl_status value_equal(struct render *r, struct value a, struct value b,
                       bool *out)
 {
     PL_TRY(render_spend(r, 1));
+    PL_TRY(render_look(r, a));
     PL_TRY(render_deeper(r));
     PL_TRY(equal_inner(r, a, b, out));
     r->left.depth++;
@@ -128,6 +129,7 @@ pl_status value_less(struct render *r, struct value a, struct value b,
                      bool *out)
 {
     PL_TRY(render_spend(r, 1));
+    PL_TRY(render_look(r, a));
     PL_TRY(render_deeper(r));
     PL_TRY(less_inner(r, a, b, out));
     r->left.depth++;
@@ -140,6 +142,8 @@ pl_status value_contains(struct render *r, struct value all, struct value part,
     struct list l;
 
     *out = false;
+    PL_TRY(render_look(r, all));
+    PL_TRY(render_look(r, part));
     if (all.kind == V_STR) {
         if (part.kind != V_STR)
             return render_fail(r, PL_BAD_ARGUMENT,
@@ -147,7 +151,7 @@ pl_status value_contains(struct render *r, struct value all, struct value part,
                                value_kind_name(part.kind));
         *out = memmem(all.str->s, all.str->len, part.str->s, part.str->len) !=
                NULL;
-        return render_spend(r, all.str->len / 64);
+        return PL_OK;
     }
     if (all.kind == V_DICT) {
         if (part.kind == V_LIST || part.kind == V_DICT)
@@ -692,6 +696,7 @@ pl_status value_item(struct render *r, struct value of, struct value index,
 
     if (of.kind == V_UNDEFINED)
         return render_undefined(r, of);
+    PL_TRY(render_look(r, index));
     if (is_int(index) && (is_sequence(of) || of.kind == V_RANGE))
         return item_at(r, of, value_as_int(index), out);
     if (of.kind == V_DICT && value_is_key(index)) {

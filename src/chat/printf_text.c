@@ -141,6 +141,7 @@ static pl_status put_text(struct render *r, struct value v,
         PL_TRY(put_repr(r, v));
     else
         PL_TRY(put_str(r, v));
+    PL_TRY(render_spend(r, (r->n_out - from) / 64));
     if (f->precision >= 0)
         r->n_out = from + unicode_offset(r->out + from, r->n_out - from,
                                          (size_t)f->precision);

@@ -47,6 +47,11 @@ pl_status render_spend(struct render *r, uint64_t steps)
     return PL_OK;
 }
 
+pl_status render_look(struct render *r, struct value v)
+{
+    return v.kind == V_STR ? render_spend(r, v.str->len / 64) : PL_OK;
+}
+
 pl_status render_deeper(struct render *r)
 {
     if (r->left.depth == 0)

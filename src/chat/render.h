@@ -67,6 +67,8 @@ pl_status render_undefined(struct render *r, struct value v);
 /* ---- bounds ------------------------------------------------------------ */
 
 pl_status render_spend(struct render *r, uint64_t steps);
+/* Before the bytes of `v`, if it is a string, are looked at. */
+pl_status render_look(struct render *r, struct value v);
 /* One level down; on the way back `r->left.depth++`. */
 pl_status render_deeper(struct render *r);
 /* Zeroed, freed with the render. */

@@ -36,15 +36,18 @@ static pl_status read_special(pl_template *t, const struct gguf *g, int i,
     const struct gguf_kv *tokens = gguf_find(g, "tokenizer.ggml.tokens");
     struct chat_variable *v = &t->special[t->n_special];
     struct gguf_str s;
+    char *copy;
     int64_t at;
 
     if (!id || !tokens || !gguf_as_i64(id, 0, &at) || at < 0 ||
         !gguf_as_str(tokens, (uint64_t)at, &s))
         return PL_OK;
-    *v = (struct chat_variable){
-        .name = specials[i].name, .s = strndup(s.s, s.len), .len = s.len};
-    if (!v->s)
+    copy = malloc(s.len + 1); /* a token may hold zero bytes, or none at all */
+    if (!copy)
         return err_no_memory(err, "a special token");
+    memcpy(copy, s.s, s.len);
+    *v = (struct chat_variable){
+        .name = specials[i].name, .s = copy, .len = s.len};
     t->n_special++;
     return PL_OK;
 }

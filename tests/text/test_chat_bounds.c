@@ -6,6 +6,7 @@
 #include "lib/support.h"
 
 #include <pl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,6 +72,7 @@ TEST(chat_errors_name_the_line)
     must_fail("{{ s + 1 }}", PL_BAD_ARGUMENT, "\"+\" does not go with");
     must_fail("{{ [1].append(2) }}", PL_BAD_ARGUMENT, "'append'");
     must_fail("{{ 9223372036854775807 + 1 }}", PL_UNSUPPORTED, "64 bits");
+    must_fail("{{ 9223372036854775807|round(-1) }}", PL_UNSUPPORTED, "64");
     must_fail("{{ 1 // 0 }}", PL_BAD_ARGUMENT, "division by zero");
     must_fail("{% macro m(a) %}{% endmacro %}{{ m(1, 2) }}", PL_BAD_ARGUMENT,
               "\"m\" takes 1 arguments, not 2");
@@ -122,6 +124,92 @@ TEST(chat_templates_that_do_not_end_are_stopped)
               "{% endfor %}",
               PL_FULL, "longer than");
     must_fail("{{ '%99999999d' % 1 }}", PL_FULL, "width");
+}
+
+/* Each of these looks at a megabyte or more, 99,999 times, or once for each of
+ * its bytes. */
+TEST(chat_steps_count_the_bytes_looked_at)
+{
+    static const char *const looks[] = {
+        "a == b",
+        "a < b",
+        "d[a]",
+        "a in d",
+        "a in [b]",
+        "\"%.0s\" % a",
+        "a|wordcount",
+        "a is lower",
+        "a.startswith(b)",
+        "a.isalpha()",
+        "a.strip(a)",
+        "a.strip('y' ~ a)",
+        "a.rfind('y' ~ a)",
+        "a.rfind(a[:500000] ~ 'y')",
+    };
+    struct chat_limits l = chat_usual_limits;
+    char form[400];
+    pl_err err;
+
+    l.steps /= 20;
+    for (size_t i = 0; i < sizeof looks / sizeof looks[0]; i++) {
+        snprintf(form, sizeof form,
+                 "{%% set a = ('x' * 1000) * 1000 %%}"
+                 "{%% set b = ('x' * 1000) * 1000 %%}{%% set d = {b: 1} %%}"
+                 "{%% for i in range(99999) %%}{%% set y = %s %%}"
+                 "{%% endfor %%}",
+                 looks[i]);
+        if (render_within(form, "{}", &l, &err))
+            fail_msg("%s comes to its end", looks[i]);
+        assert_int_equal(err.status, PL_FULL);
+    }
+}
+
+static void put_int(FILE *f, uint64_t v, int n_bytes)
+{
+    for (int i = 0; i < n_bytes; i++)
+        fputc((int)(v >> 8 * i & 0xff), f);
+}
+
+static void put_bytes(FILE *f, const char *s, size_t n)
+{
+    put_int(f, n, 8);
+    assert_int_equal(fwrite(s, 1, n, f), n);
+}
+
+TEST(chat_special_tokens_may_hold_zero_bytes)
+{
+    static const char tokens[] = "tokenizer.ggml.tokens";
+    static const char bos[] = "tokenizer.ggml.bos_token_id";
+    const char *path = test_temp("zero_token.gguf");
+    pl_conversation c;
+    pl_template *t;
+    pl_err err;
+    char *text;
+    size_t len;
+    FILE *f = fopen(path, "wb");
+
+    assert_non_null(f);
+    fputs("GGUF", f);
+    put_int(f, 3, 4); /* the version */
+    put_int(f, 0, 8); /* tensors */
+    put_int(f, 2, 8); /* keys */
+    put_bytes(f, tokens, strlen(tokens));
+    put_int(f, 9, 4); /* an array */
+    put_int(f, 8, 4); /* of strings */
+    put_int(f, 1, 8);
+    put_bytes(f, "a\0bcdefghijklmnopqrstuvwxyz", 27);
+    put_bytes(f, bos, strlen(bos));
+    put_int(f, 4, 4); /* uint32 */
+    put_int(f, 0, 4);
+    assert_int_equal(fclose(f), 0);
+    TEST_OK(pl_template_create(&t, "{{ bos_token }}", 15, path, &err), err);
+    pl_conversation_init(&c);
+    c.messages = "[]";
+    TEST_OK(pl_template_render(t, &c, &text, &len, &err), err);
+    assert_int_equal(len, 27);
+    assert_memory_equal(text, "a\0bcdefghijklmnopqrstuvwxyz", 27);
+    free(text);
+    pl_template_free(t);
 }
 
 TEST(chat_templates_nest_within_bounds_only)
