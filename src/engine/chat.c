@@ -130,6 +130,18 @@ static struct chat_variable json(const char *name, const char *s)
     return (struct chat_variable){name, s, strlen(s), true};
 }
 
+/* What else is wrong with it is told by who reads it. */
+static pl_status check_list(const char *name, const char *s, pl_err *err)
+{
+    s += strspn(s, " \t\r\n");
+    if (*s == '[')
+        return PL_OK;
+    return err_set(err, PL_BAD_ARGUMENT,
+                   "%s: '%.20s' is no JSON list; give [...], an object for "
+                   "each",
+                   name, s);
+}
+
 pl_status pl_template_render(const pl_template *t, const pl_conversation *given,
                              char **text, size_t *len, pl_err *err)
 {
@@ -144,7 +156,10 @@ pl_status pl_template_render(const pl_template *t, const pl_conversation *given,
     PL_TRY(sized_read(&c, sizeof c, given, "pl_conversation", err));
     if (!c.messages)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "pl_conversation: messages is NULL; give a JSON list");
+                       "messages is NULL; give a JSON list");
+    PL_TRY(check_list("messages", c.messages, err));
+    if (c.tools)
+        PL_TRY(check_list("tools", c.tools, err));
     chosen = c.tools && t->tool_use ? t->tool_use : t->usual;
     if (!chosen)
         return err_set(err, PL_NOT_FOUND,

@@ -212,6 +212,30 @@ TEST(chat_special_tokens_may_hold_zero_bytes)
     pl_template_free(t);
 }
 
+TEST(chat_conversations_are_lists)
+{
+    static const char *const wrong[] = {NULL, "", "{}", "\"a\"", " null", "7"};
+    pl_template *t;
+    pl_conversation c;
+    char *text;
+    pl_err err;
+
+    TEST_OK(pl_template_create(&t, "{{ tools }}", 11, NULL, &err), err);
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        pl_conversation_init(&c);
+        c.messages = wrong[i];
+        assert_int_equal(pl_template_render(t, &c, &text, NULL, &err),
+                         PL_BAD_ARGUMENT);
+        assert_non_null(strstr(err.message, "messages"));
+        c.messages = "\n[]";
+        c.tools = wrong[i];
+        assert_int_equal(pl_template_render(t, &c, &text, NULL, &err),
+                         wrong[i] ? PL_BAD_ARGUMENT : PL_OK);
+        free(text);
+    }
+    pl_template_free(t);
+}
+
 TEST(chat_templates_nest_within_bounds_only)
 {
     enum { N = 100000 };
