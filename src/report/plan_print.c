@@ -109,7 +109,7 @@ static bool alike(const struct page *g, const struct layer *a,
                    plan_short_name(y->node->name, t)) != 0)
             return false;
         for (int d = 0; d < x->node->n_dim; d++)
-            if (x->node->dim[d].n != y->node->dim[d].n)
+            if (!dim_equal(x->node->dim[d], y->node->dim[d]))
                 return false;
         *same &=
             !strcmp(x->layout, y->layout) &&

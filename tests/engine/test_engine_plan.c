@@ -308,6 +308,27 @@ TEST(engine_plan_shows_groups_and_copies)
 }
 
 /* 512 devices in groups of 8: the text is short. */
+/* Layers that keep a window only are told from those that keep all. */
+TEST(engine_plan_shows_layers_with_windows)
+{
+    pl_model *m = open_model(test_ref_or_skip("gemma3-swa-f32.gguf"));
+    pl_options o;
+    pl_plan *p;
+    struct test_text t;
+
+    pl_options_init(&o);
+    o.devices = "cpu*2";
+    o.n_ctx = 2048;
+    p = plan(m, &o);
+    t = print(p, false);
+    assert_non_null(strstr(t.s, "layers 0-4, 6\n"));
+    assert_non_null(strstr(t.s, "[n_slot, 2, 32]"));
+    assert_non_null(strstr(t.s, "[n_slot1, 2, 32]"));
+    free(t.s);
+    pl_plan_free(p);
+    pl_model_free(m);
+}
+
 TEST(engine_plan_folds_many_groups)
 {
     pl_model *m = hollow(&hollow_400b);
