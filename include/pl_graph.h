@@ -60,6 +60,9 @@ typedef struct pl_dim {
     X(FFN_UP_EXPS)                                                             \
     X(FFN_GATE_UP_EXPS)                                                        \
     X(FFN_DOWN_EXPS)                                                           \
+    X(FFN_GATE_EXPS_BIAS)                                                      \
+    X(FFN_UP_EXPS_BIAS)                                                        \
+    X(FFN_DOWN_EXPS_BIAS)                                                      \
     X(ROPE_FREQS)                                                              \
     X(SCALE)                                                                   \
     X(CACHE_K)                                                                 \

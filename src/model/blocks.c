@@ -78,6 +78,9 @@ static pl_role bias_role(pl_role weight)
         {PL_ROLE_ATTN_QKV, PL_ROLE_ATTN_QKV_BIAS},
         {PL_ROLE_ATTN_OUT, PL_ROLE_ATTN_OUT_BIAS},
         {PL_ROLE_ROUTER, PL_ROLE_ROUTER_BIAS},
+        {PL_ROLE_FFN_GATE_EXPS, PL_ROLE_FFN_GATE_EXPS_BIAS},
+        {PL_ROLE_FFN_UP_EXPS, PL_ROLE_FFN_UP_EXPS_BIAS},
+        {PL_ROLE_FFN_DOWN_EXPS, PL_ROLE_FFN_DOWN_EXPS_BIAS},
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
@@ -205,11 +208,12 @@ pl_tensor model_attention(struct build *b, pl_tensor h,
     const int64_t n_head_kv = m->n_head_kv[b->layer];
     const struct model_dim width = {n_head * m->d_value,
                                     "attention.head_count * value_length"};
+    const struct model_dim heads_q = {n_head, "attention.head_count"};
     const pl_rope *rope = window(b) > 0 ? &m->rope_window : &m->rope;
     struct qkv x = project(b, h, o->bias);
     pl_tensor q = heads(b, x.q, n_head, m->d_key);
     pl_tensor k = heads(b, x.k, n_head_kv, m->d_key);
-    pl_tensor v = heads(b, x.v, n_head_kv, m->d_value), y;
+    pl_tensor v = heads(b, x.v, n_head_kv, m->d_value), y, sinks = -1;
 
     if (normed(b, o)) {
         q = model_norm(b, q, "attn_q_norm", d_key(b));
@@ -219,7 +223,10 @@ pl_tensor model_attention(struct build *b, pl_tensor h,
     k = pl_rope_apply(b->g, k, b->pos, o->freqs, rope);
     k = cached(b, k, false);
     v = cached(b, v, true);
-    y = pl_attention(b->g, q, k, v, -1, m->query_scale, window(b), 0);
+    if (o->sinks)
+        sinks = model_weight(b, "attn_sinks", "weight", PL_ROLE_ATTN_SINKS,
+                             false, 1, &heads_q);
+    y = pl_attention(b->g, q, k, v, sinks, m->query_scale, window(b), 0);
     y = pl_reshape(b->g, y, 2, (pl_dim[]){n_tok, size(width.n)});
     model_name(b, y, "kqv_out");
     return model_matmul(b, y, "attn_output", PL_ROLE_ATTN_OUT, model_width(b),
@@ -296,17 +303,31 @@ static pl_tensor expert_weight(struct build *b, const char *base, pl_role role,
     return model_weight(b, base, "weight", role, false, 3, dim);
 }
 
+/* `base`.bias of each slot's expert, [n_tok, n_used, out]; -1: there is none. */
+static pl_tensor expert_bias(struct build *b, const char *base, pl_role role,
+                             struct model_dim out, pl_tensor ids)
+{
+    const struct model_dim dim[2] = {{b->m->n_expert, "expert_count"}, out};
+    pl_tensor bias =
+        model_weight(b, base, "bias", bias_role(role), true, 2, dim);
+
+    return bias < 0 ? -1 : pl_gather_rows(b->g, bias, ids);
+}
+
 /* x [n_tok, 1, in] by the experts ids [n_tok, n_used]: [n_tok, n_used, out] */
 static pl_tensor expert_matmul(struct build *b, pl_tensor x, pl_tensor ids,
                                const char *base, pl_role role,
                                struct model_dim out)
 {
     pl_tensor w = expert_weight(b, base, role, out, model_width(b));
+    pl_tensor y =
+        scaled_by_expert(b, pl_expert_matmul(b->g, x, w, ids), base, ids);
+    pl_tensor bias = expert_bias(b, base, role, out, ids);
 
-    return scaled_by_expert(b, pl_expert_matmul(b->g, x, w, ids), base, ids);
+    return bias < 0 ? y : pl_add(b->g, y, bias);
 }
 
-pl_tensor model_experts(struct build *b, pl_tensor h)
+pl_tensor model_experts(struct build *b, pl_tensor h, model_glu *glu)
 {
     const struct model *m = b->m;
     const struct width ff = d_expert(b);
@@ -323,7 +344,7 @@ pl_tensor model_experts(struct build *b, pl_tensor h)
     pl_tensor w = pl_router_weights(b->g, logits, ids, m->gating, m->normalise,
                                     m->routed);
     pl_tensor x = pl_reshape(b->g, h, 3, (pl_dim[]){n_tok, size(1), size(e.n)});
-    pl_tensor gate, up;
+    pl_tensor gate, up, weight, of_result;
 
     model_name(b, ids, "ffn_moe_topk");
     if (model_has(b, "ffn_gate_up_exps", "weight")) { /* rows: gate, then up */
@@ -337,14 +358,18 @@ pl_tensor model_experts(struct build *b, pl_tensor h)
         up = expert_matmul(b, x, ids, "ffn_up_exps", PL_ROLE_FFN_UP_EXPS,
                            ff.one);
     }
-    /* What scales an expert's result scales its hidden values as well. */
     w = pl_reshape(b->g, w, 3, (pl_dim[]){n_tok, size(used), size(1)});
-    w = scaled_by_expert(b, w, "ffn_down_exps", ids);
-    x = pl_mul(b->g, pl_swiglu(b->g, gate, up), w);
-    w = expert_weight(b, "ffn_down_exps", PL_ROLE_FFN_DOWN_EXPS, e, ff.one);
-    x = pl_expert_down(b->g, x, w, ids);
+    /* What scales an expert's result scales its hidden values as well. */
+    weight = scaled_by_expert(b, w, "ffn_down_exps", ids);
+    x = pl_mul(b->g, glu(b->g, gate, up), weight);
+    weight =
+        expert_weight(b, "ffn_down_exps", PL_ROLE_FFN_DOWN_EXPS, e, ff.one);
+    x = pl_expert_down(b->g, x, weight, ids);
+    of_result = expert_bias(b, "ffn_down_exps", PL_ROLE_FFN_DOWN_EXPS, e, ids);
+    if (of_result >= 0)
+        x = pl_add(b->g, x, pl_sum(b->g, pl_mul(b->g, of_result, w)));
     return m->n_shared > 0
-               ? pl_add(b->g, x, mlp(b, h, pl_swiglu, "_shexp", d_shared(b)))
+               ? pl_add(b->g, x, mlp(b, h, glu, "_shexp", d_shared(b)))
                : x;
 }
 
@@ -372,7 +397,7 @@ void model_head(struct build *b, pl_tensor x)
 }
 
 void model_decoder(struct build *b, const struct model_attention *o,
-                   const char *ffn_norm)
+                   const char *ffn_norm, model_glu *glu)
 {
     pl_tensor x = model_embed(b), h;
 
@@ -385,8 +410,8 @@ void model_decoder(struct build *b, const struct model_attention *o,
         h = model_norm(b, x, ffn_norm, model_width(b));
         model_name(b, h, "ffn_norm");
         x = pl_add(b->g, x,
-                   i < b->m->n_dense ? model_mlp(b, h, pl_swiglu)
-                                     : model_experts(b, h));
+                   i < b->m->n_dense ? model_mlp(b, h, glu)
+                                     : model_experts(b, h, glu));
         model_name(b, x, "l_out");
         if (b->g->err.status != PL_OK)
             return;

@@ -78,6 +78,7 @@ enum model_qk_norm { QK_NORM_NEVER, QK_NORM_IF_GIVEN, QK_NORM_ALWAYS };
 struct model_attention {
     bool bias; /* q, k and v must have biases */
     enum model_qk_norm qk_norm;
+    bool sinks;      /* a value a head joins its softmax: attn_sinks */
     pl_tensor freqs; /* [n_rot / 2], divide rope's angles, or -1 */
 };
 
@@ -92,7 +93,7 @@ typedef pl_tensor model_glu(pl_graph *g, pl_tensor gate, pl_tensor up);
 pl_tensor model_mlp(struct build *b, pl_tensor h, model_glu *glu);
 /* The same by the best n_expert_used experts of h, each with its weight, and
  * then by the shared expert, where there is one: the sum of both. */
-pl_tensor model_experts(struct build *b, pl_tensor h);
+pl_tensor model_experts(struct build *b, pl_tensor h, model_glu *glu);
 
 /* Picks the rows wanted, norms them, multiplies by output.weight or, where
  * embeddings are tied, token_embd.weight: logits, marked as output. */
@@ -101,7 +102,7 @@ void model_head(struct build *b, pl_tensor x);
 /* All of a network whose layers are x += attention(attn_norm x);
  * x += mlp or experts(ffn_norm x). `ffn_norm` is that tensor's name. */
 void model_decoder(struct build *b, const struct model_attention *o,
-                   const char *ffn_norm);
+                   const char *ffn_norm, model_glu *glu);
 
 /* ---- the families, one file each; model.c has the table ------------------ */
 
@@ -111,5 +112,7 @@ void model_qwen3(struct build *b); /* qwen3 and qwen3moe */
 void model_glm4moe(struct build *b);
 pl_status model_gemma3_read(struct model *m, pl_err *err);
 void model_gemma3(struct build *b);
+pl_status model_gptoss_read(struct model *m, pl_err *err);
+void model_gptoss(struct build *b);
 
 #endif

@@ -15,16 +15,14 @@
 
 #include <math.h>
 
-enum { MAX_WINDOW = 1 << 30, PATTERN = 6, LAYERS_OF_27B = 62 };
+enum { PATTERN = 6, LAYERS_OF_27B = 62 };
 
 pl_status model_gemma3_read(struct model *m, pl_err *err)
 {
     struct params_key k;
-    int64_t width, pattern, *window;
+    int64_t pattern;
     double base, softcap;
 
-    PL_TRY(params_get(m, "attention.sliding_window", 0, 0, MAX_WINDOW, &width,
-                      err));
     PL_TRY(params_get(m, "attention.sliding_window_pattern", PATTERN, 1,
                       INT32_MAX, &pattern, err));
     PL_TRY(params_rope_base(m, "rope.freq_base_swa", &base, err));
@@ -34,12 +32,7 @@ pl_status model_gemma3_read(struct model *m, pl_err *err)
         return err_set(err, PL_BAD_FILE,
                        "%s: key %s is %g, not in 1e-3 .. 1e6, nor 0 (none)",
                        gguf_path(m->file), k.s, softcap);
-    window = arena_alloc(&m->arena, (size_t)m->n_layer, sizeof *window);
-    if (!window)
-        return err_no_memory(err, "hyper-parameters");
-    for (int64_t i = 0; i < m->n_layer; i++)
-        window[i] = i % pattern < pattern - 1 ? width : 0;
-    m->window = window;
+    PL_TRY(params_windows(m, pattern, err));
     m->rope_window = (pl_rope){.size = sizeof m->rope_window,
                                .n_rot = m->rope.n_rot,
                                .neox = m->rope.neox,

@@ -16,5 +16,5 @@ void model_glm4moe(struct build *b)
     const struct model_attention o = {
         .bias = true, .qk_norm = QK_NORM_IF_GIVEN, .freqs = -1};
 
-    model_decoder(b, &o, "post_attention_norm");
+    model_decoder(b, &o, "post_attention_norm", pl_swiglu);
 }

@@ -12,5 +12,5 @@ void model_llama(struct build *b)
         .freqs = model_weight(b, "rope_freqs", "weight", PL_ROLE_ROPE_FREQS,
                               true, 1, &half)};
 
-    model_decoder(b, &o, "ffn_norm");
+    model_decoder(b, &o, "ffn_norm", pl_swiglu);
 }

@@ -243,6 +243,21 @@ static pl_status read_factor(const struct model *m, double *out, pl_err *err)
     return PL_OK;
 }
 
+pl_status params_windows(struct model *m, int64_t pattern, pl_err *err)
+{
+    int64_t width, *window;
+
+    PL_TRY(params_get(m, "attention.sliding_window", 0, 0, MAX_WIDTH, &width,
+                      err));
+    window = arena_alloc(&m->arena, (size_t)m->n_layer, sizeof *window);
+    if (!window)
+        return err_no_memory(err, "hyper-parameters");
+    for (int64_t i = 0; i < m->n_layer; i++)
+        window[i] = i % pattern < pattern - 1 ? width : 0;
+    m->window = window;
+    return PL_OK;
+}
+
 pl_status params_rope_base(const struct model *m, const char *name, double *out,
                            pl_err *err)
 {

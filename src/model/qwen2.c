@@ -6,5 +6,5 @@ void model_qwen2(struct build *b)
 {
     const struct model_attention o = {.bias = true, .freqs = -1};
 
-    model_decoder(b, &o, "ffn_norm");
+    model_decoder(b, &o, "ffn_norm", pl_swiglu);
 }

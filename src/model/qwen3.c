@@ -7,5 +7,5 @@ void model_qwen3(struct build *b)
 {
     const struct model_attention o = {.qk_norm = QK_NORM_ALWAYS, .freqs = -1};
 
-    model_decoder(b, &o, "ffn_norm");
+    model_decoder(b, &o, "ffn_norm", pl_swiglu);
 }

@@ -48,11 +48,12 @@ static const struct {
     const char *name;
     bool floats; /* every weight */
 } models[] = {
-    {"llama-yarn-f32", true},    {"qwen3-tied-f32", true},
-    {"qwen3moe-f32", true},      {"glm4moe-f32", true},
-    {"llama-q-q4_0", false},     {"qwen3moe-q-q4_k_m", false},
-    {"glm4moe-q-q4_k_m", false}, {"qwen3moe-wide-q4_k_m", false},
-    {"gemma3-swa-f32", true},
+    {"llama-yarn-f32", true},     {"qwen3-tied-f32", true},
+    {"qwen3moe-f32", true},       {"glm4moe-f32", true},
+    {"llama-q-q4_0", false},      {"qwen3moe-q-q4_k_m", false},
+    {"glm4moe-q-q4_k_m", false},  {"qwen3moe-wide-q4_k_m", false},
+    {"gemma3-swa-f32", true},     {"gptoss-f32", true},
+    {"gptoss-mxfp4-q8_0", false},
 };
 static const char *const kernels[] = {"reference", NULL};
 static const int ranks[] = {2, 3, 4};

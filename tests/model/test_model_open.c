@@ -305,7 +305,8 @@ static void drop(struct file *f, const char *name)
 static void base(struct file *f, const char *arch)
 {
     bool glm = !strcmp(arch, "glm4moe");
-    bool moe = !strcmp(arch, "qwen3moe") || glm;
+    bool oss = !strcmp(arch, "gpt-oss");
+    bool moe = !strcmp(arch, "qwen3moe") || glm || oss;
     bool gemma = !strcmp(arch, "gemma3");
 
     memset(f, 0, sizeof *f);
@@ -338,7 +339,7 @@ static void base(struct file *f, const char *arch)
         put_layer(f, i, "attn_k.weight", 2, KV * D, E, 0);
         put_layer(f, i, "attn_v.weight", 2, KV * D, E, 0);
         put_layer(f, i, "attn_output.weight", 2, E, H * D, 0);
-        if (!strcmp(arch, "qwen2") || glm) {
+        if (!strcmp(arch, "qwen2") || glm || oss) {
             put_layer(f, i, "attn_q.bias", 1, H * D, 0, 0);
             put_layer(f, i, "attn_k.bias", 1, KV * D, 0, 0);
             put_layer(f, i, "attn_v.bias", 1, KV * D, 0, 0);
@@ -351,7 +352,10 @@ static void base(struct file *f, const char *arch)
             put_layer(f, i, "attn_q_norm.weight", 1, D, 0, 0);
             put_layer(f, i, "attn_k_norm.weight", 1, D, 0, 0);
         }
-        put_layer(f, i, glm ? "post_attention_norm.weight" : "ffn_norm.weight",
+        if (oss)
+            put_layer(f, i, "attn_sinks.weight", 1, H, 0, 0);
+        put_layer(f, i,
+                  glm || oss ? "post_attention_norm.weight" : "ffn_norm.weight",
                   1, E, 0, 0);
         if (moe && !(glm && i == 0)) {
             put_layer(f, i, "ffn_gate_inp.weight", 2, EXPERT, E, 0);
@@ -440,8 +444,8 @@ static void put_back(struct model *m)
     model_close(m);
 }
 
-static const char *const archs[] = {"llama",    "qwen2",   "qwen3",
-                                    "qwen3moe", "glm4moe", "gemma3"};
+static const char *const archs[] = {"llama",   "qwen2",  "qwen3",  "qwen3moe",
+                                    "glm4moe", "gemma3", "gpt-oss"};
 enum { N_ARCH = sizeof archs / sizeof archs[0] };
 
 TEST(model_open_unknown_architecture_lists_the_known)

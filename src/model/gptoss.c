@@ -1,0 +1,30 @@
+/* gpt-oss: llama with biases everywhere, experts' too, and a sink a head, which
+ * takes part in its softmax and adds nothing. Every other layer, the first one
+ * among them, sees a window of the last tokens. The softmax of the router runs
+ * over the chosen experts alone, whose hidden values are
+ *
+ *   (up + 1) gate / (1 + e^(-1.702 gate)),  gate at most 7, up in -7 .. 7.
+ *
+ * Source: the model card of gpt-oss, arXiv:2508.10925. */
+#include "model/blocks.h"
+#include "model/params.h"
+
+pl_status model_gptoss_read(struct model *m, pl_err *err)
+{
+    m->gating = PL_GATING_SOFTMAX_SELECTED;
+    m->normalise = false;
+    m->rope_window = m->rope;
+    return params_windows(m, 2, err);
+}
+
+static pl_tensor glu(pl_graph *g, pl_tensor gate, pl_tensor up)
+{
+    return pl_swiglu_oai(g, gate, up, 7);
+}
+
+void model_gptoss(struct build *b)
+{
+    const struct model_attention o = {.bias = true, .sinks = true, .freqs = -1};
+
+    model_decoder(b, &o, "post_attention_norm", glu);
+}
