@@ -303,7 +303,7 @@ static pl_tensor expert_weight(struct build *b, const char *base, pl_role role,
     return model_weight(b, base, "weight", role, false, 3, dim);
 }
 
-/* `base`.bias of each slot's expert, [n_tok, n_used, out]; -1: there is none. */
+/* `base`.bias of each slot's expert, [n_tok, n_used, out]; -1: none. */
 static pl_tensor expert_bias(struct build *b, const char *base, pl_role role,
                              struct model_dim out, pl_tensor ids)
 {

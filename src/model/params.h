@@ -18,8 +18,8 @@ const char *params_key(const struct model *m, const char *name,
 /* An integer of lo .. hi; def where the key is absent. */
 pl_status params_get(const struct model *m, const char *name, int64_t def,
                      int64_t lo, int64_t hi, int64_t *out, pl_err *err);
-/* m->window: of each `pattern` layers all but the last see as many tokens as the
- * key attention.sliding_window says; all see all where it is absent. */
+/* m->window: of each `pattern` layers all but the last see as many tokens as
+ * the key attention.sliding_window says; all see all where it is absent. */
 pl_status params_windows(struct model *m, int64_t pattern, pl_err *err);
 /* A base of RoPE's angles; 10000 where the key is absent. */
 pl_status params_rope_base(const struct model *m, const char *name, double *out,
