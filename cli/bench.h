@@ -11,6 +11,7 @@
 #define CLI_BENCH_H
 
 #include "options.h"
+#include "pl_graph.h"
 #include "session.h"
 
 #include <jansson.h>
@@ -49,8 +50,13 @@ struct bench_model {
     /* Multiply-adds of a token with quantized weights, and with floats: with
      * what every token needs, with all experts, for a row of logits. */
     double int8[3], flt[3];
-    double cache;     /* bytes of a token in the cache */
-    double attention; /* multiply-adds of a token with one in the cache */
+    /* Of layers whose attention sees as many tokens. */
+    struct bench_memory {
+        double window;    /* 0: all */
+        double cache;     /* bytes of a token in the cache */
+        double attention; /* multiply-adds of a token with one in the cache */
+    } memory[PL_MAX_POOL];
+    int n_memory;
 };
 
 /* From what pl_inspect and the plan say; false: no memory. */

@@ -35,17 +35,53 @@ static double cache_bytes(const char *format)
                                          : 2;
 }
 
+/* A model has no more windows than pools. */
+static struct bench_memory *memory_of(struct bench_model *m, double window)
+{
+    int i = 0;
+
+    while (i < m->n_memory && m->memory[i].window != window)
+        i++;
+    if (i == m->n_memory && i < PL_MAX_POOL)
+        m->memory[m->n_memory++].window = window;
+    return &m->memory[i < PL_MAX_POOL ? i : PL_MAX_POOL - 1];
+}
+
+/* The memory of a layer's cache. */
+static struct bench_memory *memory_at(struct bench_model *m, json_t *caches,
+                                      double layer)
+{
+    json_t *t;
+    size_t i;
+
+    json_array_foreach (caches, i, t)
+        if (bench_number(t, "layer") == layer)
+            return memory_of(m, bench_number(t, "window"));
+    return memory_of(m, 0);
+}
+
+static void read_cache(struct bench_model *m, const json_t *t)
+{
+    const json_t *shape = json_object_get(t, "shape");
+
+    memory_of(m, bench_number(t, "window"))->cache +=
+        json_number_value(json_array_get(shape, 1)) *
+        json_number_value(json_array_get(shape, 2)) *
+        cache_bytes(bench_word(t, "format"));
+}
+
 static void read_tensor(struct bench_model *m, const json_t *t, double bytes,
-                        bool tied)
+                        bool tied, json_t *caches)
 {
     const json_t *shape = json_object_get(t, "shape");
     const char *role = bench_word(t, "role");
-    size_t n_dim = json_array_size(shape), len = strlen(role);
-    bool expert = len > 5 && strcmp(role + len - 5, "_exps") == 0;
+    size_t n_dim = json_array_size(shape);
+    bool expert = strstr(role, "_exps") != NULL;
+    bool bias = strstr(role, "_bias") != NULL;
     bool table = strcmp(role, "token_embd") == 0;
     bool output = table || strcmp(role, "output") == 0;
     double *macs = is_float(bench_word(t, "format")) ? m->flt : m->int8;
-    double values = n_dim > 1; /* of a matrix */
+    double values = n_dim > 1 && !bias; /* of a matrix */
 
     if (table && !tied)
         return; /* of it a step reads a few rows */
@@ -56,7 +92,8 @@ static void read_tensor(struct bench_model *m, const json_t *t, double bytes,
     if (expert)
         m->n_expert = (int)json_integer_value(json_array_get(shape, 0));
     if (strcmp(role, "attn_out") == 0) /* scores, then values */
-        m->attention += 2 * json_number_value(json_array_get(shape, 1));
+        memory_at(m, caches, bench_number(t, "layer"))->attention +=
+            2 * json_number_value(json_array_get(shape, 1));
 }
 
 static void name_type(struct bench_model *m, const json_t *totals,
@@ -80,6 +117,7 @@ bool bench_model_read(struct bench_model *m, const char *name, json_t *inspect,
 {
     const json_t *totals = json_object_get(inspect, "totals");
     const char *arch = bench_word(plan, "arch");
+    json_t *caches = json_object_get(plan, "caches");
     json_t *bytes = json_object(), *t;
     char key[128];
     size_t i;
@@ -98,15 +136,11 @@ bool bench_model_read(struct bench_model *m, const char *name, json_t *inspect,
     }
     json_array_foreach (json_object_get(plan, "tensors"), i, t)
         tied &= strcmp(bench_word(t, "role"), "output") != 0;
+    json_array_foreach (caches, i, t)
+        read_cache(m, t);
     json_array_foreach (json_object_get(plan, "tensors"), i, t)
-        read_tensor(m, t, bench_number(bytes, bench_word(t, "name")), tied);
-    json_array_foreach (json_object_get(plan, "caches"), i, t) {
-        const json_t *shape = json_object_get(t, "shape");
-
-        m->cache += json_number_value(json_array_get(shape, 1)) *
-                    json_number_value(json_array_get(shape, 2)) *
-                    cache_bytes(bench_word(t, "format"));
-    }
+        read_tensor(m, t, bench_number(bytes, bench_word(t, "name")), tied,
+                    caches);
     snprintf(key, sizeof(key), "%.60s.expert_used_count", arch);
     if (m->n_expert > 0)
         m->used = bench_number(json_object_get(
@@ -117,21 +151,33 @@ bool bench_model_read(struct bench_model *m, const char *name, json_t *inspect,
     return true;
 }
 
+/* Tokens that each of n sees behind `depth` others, itself among them. */
+static double mean_seen(double depth, double n, double window)
+{
+    double growing = window == 0 ? n : fmin(n, fmax(0, window - depth));
+
+    return (growing * (depth + (growing + 1) / 2) + (n - growing) * window) / n;
+}
+
 struct bench_work bench_work(const struct bench_model *m,
                              const struct bench_test *t)
 {
     double n_seq = t->n_seq, n_tok = t->n_prompt > 0 ? t->n_prompt : t->n_gen;
     double tokens = n_seq * n_tok, steps = t->n_gen > 0 ? n_tok : 1;
     double rows = n_seq * (t->n_gen > 0 ? n_tok : 1);
-    double past = t->n_depth + (n_tok + 1) / 2; /* the mean, with itself */
     /* Experts that tokens choose at random, of all. */
     double met = 1 - pow(1 - m->used, tokens / steps);
-    double read = steps * (m->weight[0] + met * m->weight[1]) +
-                  steps * n_seq * past * m->cache;
+    double read = steps * (m->weight[0] + met * m->weight[1]);
     double int8 =
         tokens * (m->int8[0] + m->used * m->int8[1]) + rows * m->int8[2];
-    double flt = tokens * (m->flt[0] + m->used * m->flt[1]) + rows * m->flt[2] +
-                 tokens * past * m->attention;
+    double flt = tokens * (m->flt[0] + m->used * m->flt[1]) + rows * m->flt[2];
 
+    for (int i = 0; i < m->n_memory; i++) {
+        const struct bench_memory *x = &m->memory[i];
+        double seen = mean_seen(t->n_depth, n_tok, x->window);
+
+        read += steps * n_seq * seen * x->cache;
+        flt += tokens * seen * x->attention;
+    }
     return (struct bench_work){read, 2 * int8, 2 * flt};
 }

@@ -123,6 +123,23 @@ TEST(bench_limit_is_that_of_reading)
                              "token_embd.weight");
 }
 
+/* Of 7 layers one sees all tokens, behind which the others are far: a token
+ * more costs 2 heads of 32 keys and as many values, in F16. */
+TEST(bench_limit_knows_windows)
+{
+    char line[1000];
+    json_t *all;
+
+    snprintf(line, sizeof line,
+             "plait bench" QUICK "-d 100,200 -o json -m '%s'",
+             test_ref_or_skip("gemma3-swa-f32.gguf"));
+    all = rows(line);
+    assert_true(fabs(number(json_array_get(all, 3), "read_bytes") -
+                     number(json_array_get(all, 1), "read_bytes") -
+                     4 * 100 * 2. * 2 * 32 * 2) < 1e-6);
+    json_decref(all);
+}
+
 /* Every combination is there once, and no two rows are the same. */
 TEST(bench_lists_multiply_out)
 {

@@ -140,7 +140,7 @@ static json_t *json_pipeline(const struct plan_pipeline *y)
 static json_t *json_tensor(const struct compiled *q, const struct plan_facts *f,
                            const struct plan_tensor *t)
 {
-    json_t *shape = json_array(), *bytes = json_array();
+    json_t *shape = json_array(), *bytes = json_array(), *all;
     bool ok = true;
 
     for (int i = 0; i < t->node->n_dim; i++)
@@ -150,12 +150,16 @@ static json_t *json_tensor(const struct compiled *q, const struct plan_facts *f,
                               : json_integer(t->node->dim[i].n));
     for (int d = 0; d < f->n_dev; d++)
         ok &= append(bytes, json_integer((json_int_t)t->bytes[d]));
-    return json_pack("{s:s, s:s, s:i, s:s, s:s, s:o, s:s, s:o}", "name",
-                     t->node->name, "role", role_name(t->node->role), "layer",
-                     t->node->layer, "group", q->place.group[t->group].name,
-                     "format", format_info(t->node->format)->name, "shape",
-                     if_ok(shape, ok), "layout", t->layout, "bytes",
-                     if_ok(bytes, ok));
+    all = json_pack("{s:s, s:s, s:i, s:s, s:s, s:o, s:s, s:o}", "name",
+                    t->node->name, "role", role_name(t->node->role), "layer",
+                    t->node->layer, "group", q->place.group[t->group].name,
+                    "format", format_info(t->node->format)->name, "shape",
+                    if_ok(shape, ok), "layout", t->layout, "bytes",
+                    if_ok(bytes, ok));
+    if (t->node->op == OP_memory)
+        ok = json_object_set_new(all, "window",
+                                 json_integer(t->node->attr.window)) == 0;
+    return if_ok(all, ok);
 }
 
 static json_t *json_tensors(const struct compiled *q,
