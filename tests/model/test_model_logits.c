@@ -64,6 +64,21 @@ static void read_logits(struct ref *r, const char *path, int n_row)
                      (size_t)n_row * (size_t)r->m->n_vocab * sizeof *r->logits);
 }
 
+/* All parts of a weight, one behind the other. */
+static void set_weight(struct ref *r, int node)
+{
+    const char *name = r->g->node[node].name;
+    int64_t n = model_weight_parts(r->m, name);
+    size_t bytes = model_weight_part(r->m, name, 0)->bytes;
+    char *all = test_need((size_t)n, bytes);
+
+    for (int64_t i = 0; i < n; i++)
+        memcpy(all + (size_t)i * bytes, model_weight_part(r->m, name, i)->data,
+               bytes);
+    eval64_weight(r->e, node, all);
+    free(all);
+}
+
 /* `path`: a file of the same network in another form, or NULL. */
 static void open_ref(struct ref *r, const char *name, const char *path)
 {
@@ -82,12 +97,9 @@ static void open_ref(struct ref *r, const char *name, const char *path)
     TEST_OK(model_graph(r->m, r->g, &opt, &err), err);
     read_logits(r, logits, read_tokens(r, tokens));
     r->e = eval64_create(r->g, 1, MAX_TOK);
-    for (int i = 0; i < r->g->n_node; i++) {
-        const struct graph_node *n = &r->g->node[i];
-
-        if (n->op == OP_weight)
-            eval64_weight(r->e, i, model_weight_part(r->m, n->name, 0)->data);
-    }
+    for (int i = 0; i < r->g->n_node; i++)
+        if (r->g->node[i].op == OP_weight)
+            set_weight(r, i);
 }
 
 static void close_ref(struct ref *r)
