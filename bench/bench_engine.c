@@ -45,7 +45,7 @@ static void time_round(struct config *c, int64_t n_vocab, float *logits,
     pl_err err = {0};
     double t;
 
-    if (pl_seq_trim(c->e, 0, 0, &err))
+    if (pl_seq_trim(c->e, 0, 0, NULL, &err))
         bench_die(c->label, err.message);
     for (int i = 0; i < N_PROMPT; i++)
         id[i] = (int32_t)((i * 2654435761u) % (uint32_t)n_vocab);
@@ -54,7 +54,7 @@ static void time_round(struct config *c, int64_t n_vocab, float *logits,
     if (pl_engine_decode(c->e, &b, NULL, &err))
         bench_die(c->label, err.message);
     c->prompt[round] = N_PROMPT / (bench_now() - t);
-    if (pl_seq_trim(c->e, 0, N_PAST, &err)) /* plans estimate after 256 */
+    if (pl_seq_trim(c->e, 0, N_PAST, NULL, &err)) /* plans estimate after 256 */
         bench_die(c->label, err.message);
     b.n = 1;
     b.wanted = NULL;

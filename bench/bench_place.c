@@ -45,7 +45,7 @@ static void one_round(struct row *c, int n_prompt, int64_t n_vocab,
 
     if (!id || !wanted)
         exit(1);
-    if (pl_seq_trim(c->e, 0, 0, &err))
+    if (pl_seq_trim(c->e, 0, 0, NULL, &err))
         bench_die(c->label, err.message);
     for (int i = 0; i < n_prompt; i++)
         id[i] = (int32_t)(((unsigned)i * 2654435761u) % (uint32_t)n_vocab);
@@ -54,7 +54,7 @@ static void one_round(struct row *c, int n_prompt, int64_t n_vocab,
     if (pl_engine_decode(c->e, &b, NULL, &err))
         bench_die(c->label, err.message);
     c->prompt[round] = n_prompt / (bench_now() - t);
-    if (pl_seq_trim(c->e, 0, N_PAST, &err))
+    if (pl_seq_trim(c->e, 0, N_PAST, NULL, &err))
         bench_die(c->label, err.message);
     b.n = 1;
     b.wanted = NULL;

@@ -106,7 +106,7 @@ enum exit_code bench_time(struct bench_config *c, const struct bench_test *t,
         r = feed(c, t->seq0, t->n_seq, 1, logits, &err);
     *seconds = term_seconds() - start;
     for (int i = 0; i < t->n_seq && r == PL_OK; i++)
-        r = pl_seq_trim(c->s.engine, t->seq0 + i, t->n_depth, &err);
+        r = pl_seq_trim(c->s.engine, t->seq0 + i, t->n_depth, NULL, &err);
     free(logits);
     return r == PL_OK ? EXIT_DONE : report(&c->o, r, &err);
 }

@@ -48,7 +48,7 @@ static pl_status measure_window(struct measure *m, int64_t index, pl_err *err)
 {
     const int64_t first = m->window / 2;
     int32_t *ids = m->ids + index * m->window;
-    pl_status r = pl_seq_trim(m->s.engine, 0, 0, err);
+    pl_status r = pl_seq_trim(m->s.engine, 0, 0, NULL, err);
 
     if (m->bos >= 0)
         ids[0] = m->bos;

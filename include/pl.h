@@ -208,6 +208,8 @@ typedef struct pl_options {
                             or up to 8 in a pipeline; 0: 512 */
     int64_t n_out;       /* most rows of logits of one; 0: 64 */
     int n_seq;           /* most sequences; 0: 8 */
+    int n_checkpoint;    /* of recurrent models: past states, of all sequences,
+                            that are kept to go back to; 0: 4 */
     bool cache_set;      /* cache_k and cache_v are meant; else F16 */
     pl_format cache_k, cache_v; /* F16, F32, BF16 or Q8_0 */
     const char *const *keep;    /* names of a model's intermediate values that
@@ -317,19 +319,22 @@ static inline void pl_batch_init(pl_batch *b)
 }
 
 /* On failure (FULL: no cache slot left; BAD_FILE: a logit that is wanted is nan
- * or infinite) no sequence has changed; but one whose model has windows, and
- * which grew by more than they go back, holds what was done (pl_seq_length).
+ * or infinite) no sequence has changed; but one that cannot go back so far
+ * (pl_seq_trim) holds what was done (pl_seq_length).
  * `cancel`, may be NULL, is polled between steps; nonzero ends with
  * PL_CANCELLED and the sequences hold what was done. */
 PL_API pl_status pl_engine_decode(pl_engine *e, const pl_batch *b,
                                   const volatile int *cancel, pl_err *err);
 PL_API int64_t pl_seq_length(const pl_engine *e, int seq);
-/* Keeps the first n_keep tokens; a sequence is emptied by n_keep = 0. Where a
- * model has windows it goes back 64 tokens at least from where it was longest,
- * and not beyond what they still hold (NOT_FOUND, which names the least
- * length). */
+/* Keeps the first n_keep tokens; a sequence is emptied by n_keep = 0. Models
+ * that hold less than their whole past cannot go back to every length: windows
+ * go back by 64 tokens at least, recurrent models to where a batch of several
+ * tokens began or ended and to every 4,096th token or so, of which the last
+ * n_checkpoint are held. Then the nearest length below is kept and *kept says
+ * so; without `kept` nothing is trimmed (NOT_FOUND, which names that length).
+ */
 PL_API pl_status pl_seq_trim(pl_engine *e, int seq, int64_t n_keep,
-                             pl_err *err);
+                             int64_t *kept, pl_err *err);
 /* dst (emptied first) becomes a copy of src; full pages are shared. */
 PL_API pl_status pl_seq_copy(pl_engine *e, int dst, int src, pl_err *err);
 

@@ -13,9 +13,9 @@ extern "C" {
 
 /* ---- graphs ------------------------------------------------------------ */
 
-/* Caches that keep the same tokens make a pool: all of them, or the last W of
- * each sequence. A graph has so many pools at most, in the order in which its
- * caches ask for them. */
+/* Memories with the same rule make a pool: caches of all tokens, of the last W
+ * of each sequence, or states. A graph has so many pools at most, in the order
+ * in which its memories ask for them. */
 enum { PL_MAX_POOL = 4 };
 
 /* A dimension: n times 1, n_tok, n_out or the slots of a pool. */
@@ -65,8 +65,15 @@ typedef struct pl_dim {
     X(FFN_DOWN_EXPS_BIAS)                                                      \
     X(ROPE_FREQS)                                                              \
     X(SCALE)                                                                   \
+    X(ATTN_GATE)  /* a value of each of the heads' results */                  \
+    X(CONV)       /* taps of channels: q, k and v of a delta net */            \
+    X(DELTA_GATE) /* a row or a value a value head */                          \
+    X(DELTA_GATES) /* rows of two such gates: key head after key head, those   \
+                      of its value heads of the one, then of the other */      \
     X(CACHE_K)                                                                 \
-    X(CACHE_V)
+    X(CACHE_V)                                                                 \
+    X(STATE)      /* a state a value head */                                   \
+    X(CONV_STATE) /* a state a channel */
 
 typedef enum pl_role {
 #define PL_ROLE_ENUM(name) PL_ROLE_##name,
@@ -151,6 +158,10 @@ PL_API pl_tensor pl_weight(pl_graph *g, const char *name, pl_format f,
 PL_API pl_tensor pl_cache(pl_graph *g, const char *name, pl_format f,
                           int64_t n_head, int64_t d_head, bool values,
                           int64_t window);
+/* A state [slots, n_head, d_head] (F32), a slot a sequence, which the op that
+ * reads it brings up to date with each token. Role STATE or CONV_STATE. */
+PL_API pl_tensor pl_state(pl_graph *g, const char *name, int64_t n_head,
+                          int64_t d_head, pl_role role);
 
 /* Rows of `table` [v, d] by ids [*] (I32): [*, d]. Ids out of range: zeros. */
 PL_API pl_tensor pl_gather_rows(pl_graph *g, pl_tensor table, pl_tensor ids);
@@ -179,6 +190,22 @@ PL_API pl_tensor pl_cache_write(pl_graph *g, pl_tensor cache, pl_tensor x);
 PL_API pl_tensor pl_attention(pl_graph *g, pl_tensor q, pl_tensor k,
                               pl_tensor v, pl_tensor sinks, float scale,
                               int64_t window, float softcap);
+/* Causal convolution of each channel of x [t, c] with its taps w [c, n], the
+ * last of which meets the token itself; SiLU of it, if `silu`: [t, c]. The
+ * state [slots, c, n - 1] holds the inputs of the tokens before. */
+PL_API pl_tensor pl_short_conv(pl_graph *g, pl_tensor x, pl_tensor w,
+                               pl_tensor state, bool silu);
+/* Gated delta net: q and k [t, n_key, d], v [t, n_head, e], decay and beta
+ * [t, n_head], the state [slots, n_head, d * e], a matrix M [d, e] a head:
+ *
+ *   k, q divided by max(their Euclidean norm, eps)
+ *   M = exp(decay) M;  M += k (beta (v - M^T k))^T;  result M^T q / sqrt(d)
+ *
+ * token after token: [t, n_head, e]. Head h has the key head
+ * h / (n_head / n_key) or, tiled, h % n_key. Source: arXiv:2412.06464. */
+PL_API pl_tensor pl_delta_net(pl_graph *g, pl_tensor q, pl_tensor k,
+                              pl_tensor v, pl_tensor decay, pl_tensor beta,
+                              pl_tensor state, float eps, bool tiled);
 PL_API pl_tensor pl_softmax(pl_graph *g, pl_tensor x);
 /* The n_used best experts of logits [*, e], best first, ties by lower id; bias
  * [e] or -1 is added for the choice alone. n_group > 1: only experts of the
@@ -393,7 +420,10 @@ typedef struct pl_rows {
     const int32_t *seq; /* [n_tok] row of pages */
     /* Of each pool, [n_seq, page_stride]: page of 64 slots that holds positions
      * 64 i .. 64 i + 63. Of a pool with a window only those of positions that
-     * the tokens see are looked at. */
+     * the tokens see are looked at. Of the pool of states three words a
+     * sequence: the slot with its state before the position in the third word,
+     * which the run's tokens begin at, and the slot, this or another, where the
+     * state behind them is written. */
     const int32_t *pages[PL_MAX_POOL];
     int64_t page_stride;
 } pl_rows;

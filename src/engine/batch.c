@@ -50,7 +50,8 @@ pl_status batch_init(pl_engine *e, pl_err *err)
             return err_no_memory(err, "an engine");
     }
     for (int k = 0; k < e->plan->graph->n_pool; k++)
-        n_page[k] = (int)(p->max.n_slot[k] / PAGE_TOKENS);
+        n_page[k] =
+            (int)(p->max.n_slot[k] / pool_page_slots(&e->plan->graph->pool[k]));
     return kv_init(&e->kv, (int)p->max.n_seq, p->page_stride, e->plan->graph,
                    n_page, err);
 }
@@ -256,8 +257,21 @@ static pl_status run(pl_engine *e, const pl_batch *b, int n, pl_err *err)
     return PL_OK;
 }
 
+/* Recurrent models go back to where a batch of several tokens began or ended,
+ * which is where turns do, and every so many tokens of a long one. */
+enum { CHECKPOINT_EVERY = 4096 };
+
+static void checkpoint(pl_engine *e, int seq)
+{
+    int64_t n = e->kv.length[seq];
+
+    if ((e->n_new[seq] > 1 && n == e->n_old[seq] + e->n_new[seq]) ||
+        n / CHECKPOINT_EVERY != e->n_run[seq] / CHECKPOINT_EVERY)
+        kv_checkpoint(&e->kv, seq);
+}
+
 /* One run of n micro-batches; if it fails sequences are what they were before
- * the batch or, where their windows have moved on, before the run. */
+ * the batch or, where that is no longer held, before the run. */
 static pl_status step(pl_engine *e, const pl_batch *b, int n, pl_err *err)
 {
     pl_status s = PL_OK;
@@ -269,12 +283,14 @@ static pl_status step(pl_engine *e, const pl_batch *b, int n, pl_err *err)
     if (s == PL_OK)
         s = run(e, b, n, err);
     for (int k = 0; k < e->kv.n_seq; k++)
-        if (s == PL_OK)
+        if (s == PL_OK) {
             kv_settle(&e->kv, k);
-        else if (e->n_old[k] == 0 || e->n_old[k] >= kv_least(&e->kv, k))
+            checkpoint(e, k);
+        } else if (kv_nearest(&e->kv, k, e->n_old[k]) == e->n_old[k]) {
             kv_trim(&e->kv, k, e->n_old[k]);
-        else
+        } else {
             kv_trim(&e->kv, k, e->n_run[k]);
+        }
     return s;
 }
 
@@ -285,6 +301,9 @@ static pl_status decode(pl_engine *e, const pl_batch *b,
 
     PL_TRY(check(e, b, err));
     memcpy(e->n_old, e->kv.length, (size_t)e->kv.n_seq * sizeof *e->n_old);
+    for (int k = 0; k < e->kv.n_seq; k++)
+        if (e->n_new[k] > 1)
+            kv_checkpoint(&e->kv, k);
     while (next < b->n) {
         int64_t most = microbatch_tokens(
             b->n - next, e->plan->compiled->max.n_tok, e->n_micro);

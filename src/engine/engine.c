@@ -157,8 +157,11 @@ int64_t pl_seq_length(const pl_engine *e, int seq)
     return engine_is_seq(e, seq) ? e->kv.length[seq] : 0;
 }
 
-static pl_status trim(pl_engine *e, int seq, int64_t n_keep, pl_err *err)
+static pl_status trim(pl_engine *e, int seq, int64_t n_keep, int64_t *kept,
+                      pl_err *err)
 {
+    int64_t nearest;
+
     if (!engine_is_seq(e, seq))
         return engine_no_seq(e, seq, err);
     if (n_keep < 0 || n_keep > e->kv.length[seq])
@@ -166,13 +169,16 @@ static pl_status trim(pl_engine *e, int seq, int64_t n_keep, pl_err *err)
                        "%" PRId64 " tokens of sequence %d are to be kept; it "
                        "has %" PRId64,
                        n_keep, seq, e->kv.length[seq]);
-    if (n_keep > 0 && n_keep < kv_least(&e->kv, seq))
+    nearest = kv_nearest(&e->kv, seq, n_keep);
+    if (nearest < n_keep && !kept)
         return err_set(err, PL_NOT_FOUND,
-                       "%" PRId64 " tokens of sequence %d are to be kept; its "
-                       "windows have given up what the last of them see: keep "
-                       "%" PRId64 " or more, or none",
-                       n_keep, seq, kv_least(&e->kv, seq));
-    kv_trim(&e->kv, seq, n_keep);
+                       "%" PRId64 " tokens of sequence %d are to be kept; what "
+                       "goes on behind them, of its windows or states, is no "
+                       "longer held: %" PRId64 " can be kept",
+                       n_keep, seq, nearest);
+    kv_trim(&e->kv, seq, nearest);
+    if (kept)
+        *kept = nearest;
     return PL_OK;
 }
 
@@ -183,12 +189,13 @@ static pl_status copy(pl_engine *e, int dst, int src, pl_err *err)
     return kv_copy(&e->kv, dst, src, engine_copy_page, e, err);
 }
 
-pl_status pl_seq_trim(pl_engine *e, int seq, int64_t n_keep, pl_err *err)
+pl_status pl_seq_trim(pl_engine *e, int seq, int64_t n_keep, int64_t *kept,
+                      pl_err *err)
 {
     pl_status s;
 
     PL_TRY(exec_enter(e->exec, err));
-    s = trim(e, seq, n_keep, err);
+    s = trim(e, seq, n_keep, kept, err);
     exec_leave(e->exec);
     return s;
 }

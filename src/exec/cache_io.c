@@ -87,8 +87,10 @@ static bool cache_init(struct exec_cache *cache, struct exec_caches *c,
         .g = g,
         .n_head = g->dim[1].n,
         .d_head = g->dim[2].n,
+        .page_slots =
+            pool_page_slots(&c->x->plan->g->pool[dim_pool(g->dim[0])]),
         .row_bytes = format_row_bytes(g->format, g->dim[2].n),
-        .tile_bytes = cache_tile_bytes(g->format, g->dim[2].n)};
+        .tile_bytes = memory_tile_bytes(g)};
     cache->part = arena_alloc(&c->arena, (size_t)n, sizeof *cache->part);
     seen = arena_alloc(&c->arena, (size_t)cache->n_head, sizeof *seen);
     if (!cache->part || !seen)
@@ -210,9 +212,10 @@ pl_status exec_cache_slots(pl_exec *x, int node, int64_t slot0, int64_t n,
     pl_status s = exec_caches_open(&c, x, node, err);
 
     for (int64_t i = slot0, len; i < slot0 + n && s == PL_OK; i += len) {
-        int64_t page = i / PAGE_TOKENS, slot = i % PAGE_TOKENS;
+        int page_slots = c.cache[0].page_slots;
+        int64_t page = i / page_slots, slot = i % page_slots;
 
-        len = PAGE_TOKENS - slot;
+        len = page_slots - slot;
         if (len > slot0 + n - i)
             len = slot0 + n - i;
         s = put ? exec_cache_write(&c, 0, page, (int)slot, (int)len, at, err)
@@ -239,8 +242,7 @@ pl_status exec_copy_page(pl_exec *x, int pool, int from, int to, pl_err *err)
 
             if (!holder(x, i, d, &h))
                 continue;
-            n = (size_t)h.tensor->dim[1].n *
-                cache_tile_bytes(g->node[i].format, g->node[i].dim[2].n);
+            n = (size_t)h.tensor->dim[1].n * memory_tile_bytes(&g->node[i]);
             PL_TRY(device_read(x->set, h.dev, REGION_CACHE,
                                h.tensor->offset + (size_t)from * n, x->page, n,
                                err));

@@ -1,7 +1,7 @@
 /* Caches as the host sees them: rows in logical order, whatever devices and
  * ranks hold them.
  *
- * A page is 64 slots. Rows are [n, n_head, d_head] in the cache's own format,
+ * A page is 64 slots, of a state one. Rows are [n, n_head, d_head] in the cache's own format,
  * format_row_bytes(format, d_head) each; heads that several devices store are
  * read from the first and written to all. */
 #ifndef EXEC_CACHE_IO_H
@@ -15,6 +15,7 @@ struct exec_cache {
     int node;
     const struct graph_node *g;
     int64_t n_head, d_head;
+    int page_slots;               /* rows of a page */
     size_t row_bytes, tile_bytes; /* of one head: a row, a page */
     int n_part;
     struct cache_part *part;
@@ -35,7 +36,7 @@ pl_status exec_caches_open(struct exec_caches *c, pl_exec *x, int node,
                            pl_err *err);
 void exec_caches_close(struct exec_caches *c);
 
-/* n slots of a page of cache i, slot0 + n <= 64. Not during a step. */
+/* n slots of a page of cache i, slot0 + n <= page_slots. Not during a step. */
 pl_status exec_cache_read(struct exec_caches *c, int i, int64_t page, int slot0,
                           int n, void *rows, pl_err *err);
 pl_status exec_cache_write(struct exec_caches *c, int i, int64_t page,

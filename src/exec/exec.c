@@ -49,7 +49,7 @@ static pl_status tables(pl_exec *x, pl_err *err)
     PL_TRY(group_tables(x, err));
     x->io = p->low->n_dev - 1;
     x->n_micro = p->low->n_micro;
-    x->zeros = calloc((size_t)p->max.n_tok + 1, sizeof *x->zeros);
+    x->zeros = calloc((size_t)p->max.n_tok + STATE_WORDS, sizeof *x->zeros);
     x->seq = calloc((size_t)p->max.n_tok + 1, sizeof *x->seq);
     x->row = calloc((size_t)p->max.n_seq + 1, sizeof *x->row);
     if (!x->zeros || !x->seq || !x->row)
@@ -58,10 +58,8 @@ static pl_status tables(pl_exec *x, pl_err *err)
         const struct graph_node *n = &g->node[i];
 
         if (n->op == OP_memory &&
-            n->dim[1].n * (int64_t)cache_tile_bytes(n->format, n->dim[2].n) >
-                (int64_t)page)
-            page =
-                (size_t)n->dim[1].n * cache_tile_bytes(n->format, n->dim[2].n);
+            (size_t)n->dim[1].n * memory_tile_bytes(n) > page)
+            page = (size_t)n->dim[1].n * memory_tile_bytes(n);
     }
     x->page = malloc(page);
     return x->page ? PL_OK : err_no_memory(err, "an executor");
@@ -389,14 +387,49 @@ pl_status exec_get_output(pl_exec *x, int micro, pl_tensor t, void *data,
 
 /* Steps ------------------------------------------------------------------ */
 
+/* The slots of token i's state are two of the pool's, and it follows on the
+ * token before: states are brought up to date token after token. */
+static pl_status check_state(const struct token_table *b, int64_t n_slot,
+                             int64_t i, pl_err *err)
+{
+    const int32_t *w = b->pages + b->seq[i] * b->page_stride;
+    int32_t pos = b->pos[i];
+    bool first = i == 0 || b->seq[i - 1] != b->seq[i];
+
+    if (b->page_stride < STATE_WORDS || w[STATE_WRITTEN] < 0 ||
+        w[STATE_WRITTEN] >= n_slot ||
+        (first && pos > 0 && pos == w[STATE_AT] &&
+         (w[STATE_READ] < 0 || w[STATE_READ] >= n_slot)))
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "token %" PRId64 " of the step: the state of its "
+                       "sequence has no slot among %" PRId64,
+                       i, n_slot);
+    if (first ? pos < w[STATE_AT] : pos != b->pos[i - 1] + 1)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "token %" PRId64 " of the step is at position %d, which "
+                       "does not follow on what the state of its sequence "
+                       "holds: give a sequence's tokens in order",
+                       i, pos);
+    for (int64_t k = first ? i - 1 : -1; k >= 0; k--)
+        if (b->seq[k] == b->seq[i])
+            return err_set(err, PL_BAD_ARGUMENT,
+                           "token %" PRId64 " of the step: those of sequence "
+                           "%d are not side by side",
+                           i, b->seq[i]);
+    return PL_OK;
+}
+
 /* Every page of a pool that token i may read or write is one of the pool's. */
 static pl_status check_pages(const pl_exec *x, const struct token_table *b,
                              int pool, int64_t i, pl_err *err)
 {
     int32_t pos = b->pos[i], seq = b->seq[i];
-    int64_t n_page = x->plan->max.n_slot[pool] / PAGE_TOKENS;
-    int64_t from = kv_first_seen(x->plan->g->pool[pool].window, pos);
+    const struct graph_pool *rule = &x->plan->g->pool[pool];
+    int64_t n_page = x->plan->max.n_slot[pool] / pool_page_slots(rule);
+    int64_t from = kv_first_seen(rule->window, pos);
 
+    if (rule->state)
+        return check_state(b, n_page, i, err);
     if (i > 0 && b->seq[i - 1] == seq && b->pos[i - 1] <= pos &&
         b->pos[i - 1] / PAGE_TOKENS > from)
         from = b->pos[i - 1] / PAGE_TOKENS; /* those before were looked at */
@@ -515,7 +548,8 @@ static pl_status put_pages(pl_exec *x, int k, const pl_rows *r, int64_t n_seq,
     int64_t n_row = 0;
 
     if (!r->pages[pool]) /* all have the first page */
-        return put_words(x, k, at, x->zeros, 1, err);
+        return put_words(x, k, at, x->zeros,
+                         x->plan->g->pool[pool].state ? STATE_WORDS : 1, err);
     for (int64_t i = 0; i < r->n_tok && n_row < n_seq; i++) {
         int32_t seq = r->seq ? r->seq[i] : 0;
 

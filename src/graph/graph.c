@@ -8,19 +8,21 @@
 #include "base/sized.h"
 #include "graph/shape.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const struct op_info infos[OP_COUNT] = {
-    [OP_input] = {"input", NULL, PL_OP_NONE, -1, ""},
-    [OP_weight] = {"weight", NULL, PL_OP_NONE, -1, ""},
-    [OP_memory] = {"memory", NULL, PL_OP_NONE, -1, ""},
-#define NONE   PL_OP_NONE
-#define SUM    PL_OP_SUM
-#define ONE(m) (PL_OP_ONE | (m))
-#define NEW    (-1)
-#define IN(i)  (i)
+    [OP_input] = {"input", NULL, PL_OP_NONE, -1, true, ""},
+    [OP_weight] = {"weight", NULL, PL_OP_NONE, -1, true, ""},
+    [OP_memory] = {"memory", NULL, PL_OP_NONE, -1, true, ""},
+#define NONE    PL_OP_NONE
+#define SUM     PL_OP_SUM
+#define ONE(m)  (PL_OP_ONE | (m))
+#define NEW     -1, true
+#define IN(i)   i, false
+#define WITH(i) i, true
 #define OP(name, dims, partial, result, refused)                               \
     [OP_##name] = {#name, dims, partial, result, refused},
 #include "graph/ops.def"
@@ -30,6 +32,7 @@ static const struct op_info infos[OP_COUNT] = {
 #undef ONE
 #undef NEW
 #undef IN
+#undef WITH
 };
 
 const struct op_info *op_info(enum op op)
@@ -49,8 +52,8 @@ unsigned graph_partial(const struct graph_node *n)
 
 int graph_memory(const pl_graph *g, int i)
 {
-    for (int up; (up = infos[g->node[i].op].updates) >= 0;)
-        i = g->node[i].in[up];
+    while (!infos[g->node[i].op].is_new)
+        i = g->node[i].in[infos[g->node[i].op].updates];
     return g->node[i].op == OP_memory ? i : -1;
 }
 
@@ -283,19 +286,43 @@ pl_tensor pl_weight(pl_graph *g, const char *name, pl_format f, int n_dim,
     return leaf(g, OP_weight, name, f, n_dim, d, role);
 }
 
-/* The pool of memories that keep the last `window` tokens; a new one, if there
- * is none yet. */
-static int pool_of(pl_graph *g, int64_t window)
+/* The pool of memories with this rule; a new one, if there is none yet. */
+static int pool_of(pl_graph *g, bool state, int64_t window)
 {
     int k = 0;
 
-    while (k < g->n_pool && g->pool[k].window != window)
+    while (k < g->n_pool &&
+           (g->pool[k].state != state || g->pool[k].window != window))
         k++;
     if (k == PL_MAX_POOL)
         return -1;
     if (k == g->n_pool)
-        g->pool[g->n_pool++].window = window;
+        g->pool[g->n_pool++] = (struct graph_pool){state, window};
     return k;
+}
+
+pl_tensor pl_state(pl_graph *g, const char *name, int64_t n_head,
+                   int64_t d_head, pl_role role)
+{
+    pl_dim d[3] = {{1, PL_N_SLOT}, {n_head, PL_CONST}, {d_head, PL_CONST}};
+    int pool;
+    pl_tensor t;
+
+    if (g->err.status != PL_OK)
+        return -1;
+    pool = pool_of(g, true, 0);
+    if (pool < 0)
+        return graph_fail(g, err_set(&g->err, PL_UNSUPPORTED,
+                                     "%s: a state; memories of one graph may "
+                                     "have %d different rules",
+                                     name, PL_MAX_POOL));
+    d[0].symbol = (pl_symbol)(PL_N_SLOT + pool);
+    t = leaf(g, OP_memory, name, PL_F32, 3, d, role);
+    if (t >= 0) {
+        g->node[t].attr.state = 1;
+        g->node[t].attr.values = 1; /* rows lie as they are */
+    }
+    return t;
 }
 
 pl_tensor pl_cache(pl_graph *g, const char *name, pl_format f, int64_t n_head,
@@ -311,7 +338,7 @@ pl_tensor pl_cache(pl_graph *g, const char *name, pl_format f, int64_t n_head,
         return graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
                                      "%s: a window of %lld tokens", name,
                                      (long long)window));
-    pool = pool_of(g, window);
+    pool = pool_of(g, false, window);
     if (pool < 0)
         return graph_fail(g, err_set(&g->err, PL_UNSUPPORTED,
                                      "%s: a window of %lld; caches of one "
@@ -448,6 +475,26 @@ pl_tensor pl_attention(pl_graph *g, pl_tensor q, pl_tensor k, pl_tensor v,
     return make(g, OP_attention, 4, IN(q, k, v, sinks),
                 ATTR(.scale = scale, .window = window, .softcap = softcap), 0,
                 NULL);
+}
+
+pl_tensor pl_short_conv(pl_graph *g, pl_tensor x, pl_tensor w, pl_tensor state,
+                        bool silu)
+{
+    return make(g, OP_short_conv, 3, IN(x, w, state), ATTR(.silu = silu), 0,
+                NULL);
+}
+
+pl_tensor pl_delta_net(pl_graph *g, pl_tensor q, pl_tensor k, pl_tensor v,
+                       pl_tensor decay, pl_tensor beta, pl_tensor state,
+                       float eps, bool tiled)
+{
+    int64_t d = q >= 0 && q < g->n_node && g->node[q].n_dim == 3
+                    ? g->node[q].dim[2].n
+                    : 1;
+
+    return make(g, tiled ? OP_delta_net_tiled : OP_delta_net, 6,
+                IN(q, k, v, decay, beta, state),
+                ATTR(.eps = eps, .scale = 1 / sqrtf((float)d)), 0, NULL);
 }
 
 pl_tensor pl_router_topk(pl_graph *g, pl_tensor logits, pl_tensor bias,
@@ -592,7 +639,7 @@ void pl_want_layout(pl_graph *g, pl_tensor x, const pl_layout *l)
                               n->name));
         return;
     }
-    if (infos[n->op].updates >= 0) {
+    if (!infos[n->op].is_new) {
         graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
                               "%s: what is written lies where the cache is; "
                               "ask %s for a layout",

@@ -16,7 +16,8 @@
 enum op {
     OP_input,  /* filled by the host before a run */
     OP_weight, /* loaded once */
-    OP_memory, /* what outlives a run: a cache [slots, n_head, d_head] */
+    OP_memory, /* what outlives a run: a cache, or a state a sequence,
+                  [slots, n_head, d_head] */
 #define OP(name, dims, partial, result, refused) OP_##name,
 #include "graph/ops.def"
 #undef OP
@@ -27,7 +28,8 @@ struct op_info {
     const char *name;
     const char *dims; /* NULL for leaves; "MOVE" for moving ops */
     unsigned partial; /* PL_OP_NONE, PL_OP_SUM or PL_OP_ONE | mask */
-    int updates; /* the operand that the result is, written into; -1: none */
+    int updates;      /* the operand that is written into, a memory; -1: none */
+    bool is_new;      /* the result is not that operand */
     const char *refused;
 };
 
@@ -37,7 +39,7 @@ enum op op_from_name(const char *name);    /* OP_COUNT if unknown */
 /* Parameters of ops: one flat record; an op reads the fields its comment names
  * and leaves the others zero. type, name, ops that read it. */
 #define GRAPH_ATTR_MAP(X)                                                      \
-    X(float, eps)        /* rms_norm; */                                       \
+    X(float, eps)        /* rms_norm; delta_net: of the norms of q and k */    \
     X(float, scale)      /* scale: factor; attention: of scores; router: c */  \
     X(float, softcap)    /* attention: 0 = none */                             \
     X(float, lo)         /* clamp; swiglu_oai: -limit of up */                 \
@@ -64,7 +66,9 @@ enum op op_from_name(const char *name);    /* OP_COUNT if unknown */
     X(int, perm2)                                                              \
     X(int, perm3)                                                              \
     X(int, format) /* cast: enum pl_format */                                  \
-    X(int, values) /* memory: 1 = holds values, 0 = keys */
+    X(int, values) /* memory: 1 = holds values, 0 = keys */                    \
+    X(int, state)  /* memory: 1 = a slot holds a sequence's state */           \
+    X(int, silu)   /* short_conv: 1 = SiLU of the result */
 
 struct graph_attr {
 #define GRAPH_ATTR_FIELD(type, name) type name;
@@ -72,7 +76,7 @@ struct graph_attr {
 #undef GRAPH_ATTR_FIELD
 };
 
-enum { GRAPH_MAX_IN = 4, GRAPH_MAX_DIM = 4, GRAPH_MAX_LAYER = 65536 };
+enum { GRAPH_MAX_IN = 6, GRAPH_MAX_DIM = 4, GRAPH_MAX_LAYER = 65536 };
 
 struct graph_node {
     enum op op;
@@ -105,9 +109,11 @@ static inline bool graph_is_experts(const struct graph_node *n)
            n->role == PL_ROLE_FFN_DOWN_EXPS;
 }
 
-/* Memories that keep the same tokens: they have as many slots, and pages with
- * the same numbers. */
+/* Memories with the same rule: they have as many slots, and pages with the same
+ * numbers. */
 struct graph_pool {
+    bool state;     /* a page is one slot, which holds a sequence's state after
+                       its last token; else the rule is: */
     int64_t window; /* tokens that are kept, the last ones; 0: all */
 };
 
@@ -140,6 +146,17 @@ static inline int dim_pool(pl_dim d)
 
 /* Positions in a page of a cache, of which a sequence takes whole ones. */
 enum { PAGE_TOKENS = 64 };
+
+static inline int pool_page_slots(const struct graph_pool *p)
+{
+    return p->state ? 1 : PAGE_TOKENS;
+}
+
+/* The words of a sequence's row in the table of a pool of states. A run's first
+ * token of a sequence, at position STATE_AT, goes on from the state in slot
+ * STATE_READ, or from zeros at position 0; all others go on from slot
+ * STATE_WRITTEN, where each micro-batch leaves the state after its last one. */
+enum { STATE_READ, STATE_WRITTEN, STATE_AT, STATE_WORDS };
 
 /* Values of a dimension for actual counts. n_slot: of each pool, whole pages;
  * 0: there is no such pool. */

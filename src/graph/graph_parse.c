@@ -363,7 +363,10 @@ static bool attribute(struct parse *p, struct line *l)
         return bad(p, PL_BAD_ARGUMENT, "%.40s has no attribute '%.40s'",
                    l->def->name, w);
     if (l->op == OP_input || l->op == OP_weight || l->op == OP_memory) {
-        if (!strcmp(w, "role") && l->op == OP_weight)
+        if (!strcmp(w, "state") && l->op == OP_memory)
+            return read_int(p, &l->attr.state);
+        if (!strcmp(w, "role") &&
+            (l->op == OP_weight || (l->op == OP_memory && l->attr.state)))
             return read_role(p, l);
         if (!strcmp(w, "values") && l->op == OP_memory)
             return read_int(p, &l->attr.values);
@@ -462,9 +465,11 @@ static pl_tensor make(struct parse *p, const struct line *l)
         return pl_weight(p->g, l->name, l->format, l->n_dim, dim, l->role);
     case OP_memory:
         if (l->n_dim != 3) {
-            bad(p, PL_BAD_ARGUMENT, "a cache is [n_slot, n_head, d_head]");
+            bad(p, PL_BAD_ARGUMENT, "a memory is [n_slot, n_head, d_head]");
             return -1;
         }
+        if (l->attr.state)
+            return pl_state(p->g, l->name, dim[1], dim[2], l->role);
         return pl_cache(p->g, l->name, l->format, dim[1], dim[2],
                         l->attr.values, l->attr.window);
     default:

@@ -220,6 +220,8 @@ static bool shape_cache_write(struct shape *s)
 {
     const struct graph_node *c = s->in[0], *x = s->in[1];
 
+    if (c->attr.state)
+        return fail(s, "a state is written by its op alone");
     if (!x || x->n_dim != 3 || !dim_equal(x->dim[1], c->dim[1]) ||
         !dim_equal(x->dim[2], c->dim[2]))
         return fail(s, "x must be [t, n_head, d_head] of the cache");
@@ -236,7 +238,7 @@ static bool shape_attention(struct shape *s)
     int64_t kept = s->g->pool[dim_pool(k->dim[0])].window;
     pl_dim d[3];
 
-    if (k->attr.values || !v->attr.values)
+    if (k->attr.values || !v->attr.values || v->attr.state)
         return fail(s, "keys and values must be caches of those kinds");
     if (k->dim[0].symbol != v->dim[0].symbol)
         return fail(s, "keys and values must be kept for as many tokens");
@@ -255,6 +257,59 @@ static bool shape_attention(struct shape *s)
     memcpy(d, q->dim, sizeof d);
     d[2] = v->dim[2];
     return result(s, 3, d);
+}
+
+/* Are the rows those of a step's tokens, and the memory a state? */
+static bool is_state_of(struct shape *s, const struct graph_node *x,
+                        const struct graph_node *state)
+{
+    if (x->dim[0].symbol != PL_N_TOK || x->dim[0].n != 1)
+        return fail(s, "x must have one row a token of the step");
+    if (!state->attr.state)
+        return fail(s, "the memory must be a state, not a cache");
+    return true;
+}
+
+static bool shape_short_conv(struct shape *s)
+{
+    const struct graph_node *x = s->in[0], *w = s->in[1], *state = s->in[2];
+
+    if (x->n_dim != 2 || w->n_dim != 2 || !dim_equal(w->dim[0], x->dim[1]) ||
+        w->dim[1].symbol != PL_CONST)
+        return fail(s, "x must be [t, c] and the taps [c, n]");
+    if (w->format != PL_F32)
+        return fail(s, "taps must be F32: cast them first");
+    if (w->dim[1].n < 2 || !dim_equal(state->dim[1], x->dim[1]) ||
+        state->dim[2].n != w->dim[1].n - 1)
+        return fail(s, "the state must be [slots, c, taps - 1]");
+    return is_state_of(s, x, state) && like(s, x);
+}
+
+static bool shape_delta_net(struct shape *s)
+{
+    const struct graph_node *q = s->in[0], *k = s->in[1], *v = s->in[2];
+    const struct graph_node *state = s->in[5];
+
+    if (q->n_dim != 3 || k->n_dim != 3 || v->n_dim != 3)
+        return fail(s, "q, k and v must be [t, n_head, d]");
+    for (int i = 0; i < 3; i++)
+        if (!dim_equal(q->dim[i], k->dim[i]))
+            return fail(s, "q and k must have one shape");
+    if (!dim_equal(q->dim[0], v->dim[0]) || v->dim[1].n % q->dim[1].n)
+        return fail(s, "the heads of v must be a multiple of k's");
+    for (int i = 3; i < 5; i++)
+        if (s->in[i]->n_dim != 2 || !dim_equal(s->in[i]->dim[0], v->dim[0]) ||
+            !dim_equal(s->in[i]->dim[1], v->dim[1]))
+            return fail(s, "decay and beta must be [t, n_head] of v's heads");
+    if (!dim_equal(state->dim[1], v->dim[1]) ||
+        state->dim[2].n != k->dim[2].n * v->dim[2].n)
+        return fail(s, "the state must be [slots, n_head, d_k * d_v]");
+    return is_state_of(s, v, state) && like(s, v);
+}
+
+static bool shape_delta_net_tiled(struct shape *s)
+{
+    return shape_delta_net(s);
 }
 
 static bool shape_softmax(struct shape *s)
@@ -580,7 +635,7 @@ bool shape_infer(const pl_graph *g, struct graph_node *n, pl_err *err)
         n->format = s.in[0]->format == PL_I32 ? PL_I32 : PL_F32;
     if (!shapes[n->op](&s))
         return false;
-    if (op_info(n->op)->updates >= 0)
+    if (!op_info(n->op)->is_new)
         n->format = s.in[op_info(n->op)->updates]->format;
     for (int i = 0; i < n->n_dim; i++) {
         if (n->dim[i].n < 1)

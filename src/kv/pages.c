@@ -1,18 +1,21 @@
-/* A free stack and reference counts a pool; see pages.h. */
+/* A free stack and reference counts a pool; see pages.h. Pools of states are
+ * states.c. */
 #include "kv/pages.h"
 
 #include "base/err.h"
+#include "kv/states.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 static pl_status pool_init(struct kv_pool *p, int n_seq, int stride, int n_page,
-                           int64_t window, pl_err *err)
+                           const struct graph_pool *rule, pl_err *err)
 {
     size_t n_row = 2 * (size_t)n_seq, n = n_row * (size_t)stride;
 
-    *p = (struct kv_pool){.window = window, .n_page = n_page};
+    *p = (struct kv_pool){
+        .state = rule->state, .window = rule->window, .n_page = n_page};
     p->table = malloc((n + 1) * sizeof *p->table);
     p->first = calloc(n_row + 1, sizeof *p->first);
     p->refs = calloc((size_t)n_page + 1, sizeof *p->refs);
@@ -32,16 +35,19 @@ pl_status kv_init(struct kv *kv, int n_seq, int stride, const pl_graph *g,
 {
     pl_status s = PL_OK;
 
-    *kv = (struct kv){.n_seq = n_seq, .stride = stride};
+    *kv = (struct kv){.n_seq = n_seq, .stride = stride, .states = -1};
     kv->length = calloc(2 * (size_t)n_seq + 1, sizeof *kv->length);
     if (!kv->length)
         return err_no_memory(err, "the cache's page tables");
     while (kv->n_pool < g->n_pool && s == PL_OK) {
         int k = kv->n_pool++;
 
-        s = pool_init(&kv->pool[k], n_seq, stride, n_page[k], g->pool[k].window,
-                      err);
+        s = pool_init(&kv->pool[k], n_seq, stride, n_page[k], &g->pool[k], err);
+        if (g->pool[k].state)
+            kv->states = k;
     }
+    if (s == PL_OK)
+        s = states_init(kv, err);
     if (s != PL_OK)
         kv_fini(kv);
     return s;
@@ -56,6 +62,7 @@ void kv_fini(struct kv *kv)
         free(kv->pool[k].free);
     }
     free(kv->length);
+    free(kv->checkpoint);
     memset(kv, 0, sizeof *kv);
 }
 
@@ -73,7 +80,7 @@ int kv_pages_planned(int64_t window, int stride, int64_t n_seq, int64_t n_run)
 
 static int32_t *row(const struct kv *kv, const struct kv_pool *p, int seq)
 {
-    return p->table + (int64_t)seq * kv->stride;
+    return kv_row(kv, p, seq);
 }
 
 /* The first page that n more tokens need to be there. */
@@ -97,13 +104,13 @@ int kv_need(const struct kv *kv, int pool, int seq, int64_t n, bool past)
     int have = kv_pages_of(kv->length[seq]);
     int from = first_needed(p, kv->length[seq], n, past);
 
-    if (n == 0)
+    if (n == 0 || p->state)
         return 0;
     return kv_pages_of(kv->length[seq] + n) - (from > have ? from : have) +
            (from < have && shares_last(kv, p, seq));
 }
 
-static int32_t take(struct kv_pool *p)
+int32_t kv_take(struct kv_pool *p)
 {
     int32_t page = p->free[--p->n_free];
 
@@ -111,7 +118,7 @@ static int32_t take(struct kv_pool *p)
     return page;
 }
 
-static void drop(struct kv_pool *p, int32_t *page)
+void kv_drop(struct kv_pool *p, int32_t *page)
 {
     if (*page >= 0 && --p->refs[*page] == 0)
         p->free[p->n_free++] = *page;
@@ -124,10 +131,10 @@ static pl_status own_last(struct kv *kv, int pool, int seq, kv_copy_fn *copy,
 {
     struct kv_pool *p = &kv->pool[pool];
     int32_t *last = &row(kv, p, seq)[kv->length[seq] / PAGE_TOKENS];
-    int32_t page = take(p);
+    int32_t page = kv_take(p);
     pl_status s = copy(user, pool, *last, page, err);
 
-    drop(p, s == PL_OK ? last : &page);
+    kv_drop(p, s == PL_OK ? last : &page);
     if (s == PL_OK)
         *last = page;
     return s;
@@ -151,10 +158,11 @@ pl_status kv_reserve(struct kv *kv, int seq, int64_t n, bool past,
                            seq, kv->length[seq], n, need, PAGE_TOKENS,
                            p->n_free, p->n_page);
     }
+    PL_TRY(states_reserve(kv, seq, err));
     for (int k = 0; k < kv->n_pool && n > 0; k++) { /* all that can fail */
         const struct kv_pool *p = &kv->pool[k];
 
-        if (first_needed(p, kv->length[seq], n, past) < have &&
+        if (!p->state && first_needed(p, kv->length[seq], n, past) < have &&
             shares_last(kv, p, seq))
             PL_TRY(own_last(kv, k, seq, copy, user, err));
     }
@@ -162,8 +170,10 @@ pl_status kv_reserve(struct kv *kv, int seq, int64_t n, bool past,
         struct kv_pool *p = &kv->pool[k];
         int from = first_needed(p, kv->length[seq], n, past);
 
+        if (p->state)
+            continue;
         for (int i = from > have ? from : have; i < want; i++)
-            row(kv, p, seq)[i] = take(p);
+            row(kv, p, seq)[i] = kv_take(p);
     }
     return PL_OK;
 }
@@ -172,8 +182,8 @@ pl_status kv_reserve(struct kv *kv, int seq, int64_t n, bool past,
 static void drop_range(struct kv *kv, struct kv_pool *p, int seq, int from,
                        int end)
 {
-    for (int i = from; i < end; i++)
-        drop(p, &row(kv, p, seq)[i]);
+    for (int i = from; i < end && !p->state; i++)
+        kv_drop(p, &row(kv, p, seq)[i]);
 }
 
 void kv_unreserve(struct kv *kv, int seq, int64_t n)
@@ -181,6 +191,7 @@ void kv_unreserve(struct kv *kv, int seq, int64_t n)
     for (int k = 0; k < kv->n_pool; k++)
         drop_range(kv, &kv->pool[k], seq, kv_pages_of(kv->length[seq]),
                    kv_pages_of(kv->length[seq] + n));
+    states_unreserve(kv, seq);
 }
 
 void kv_advance(struct kv *kv, int seq, int64_t n)
@@ -205,6 +216,7 @@ void kv_settle(struct kv *kv, int seq)
         drop_range(kv, p, seq, p->first[seq], from);
         p->first[seq] = from;
     }
+    states_settle(kv, seq);
 }
 
 int64_t kv_least(const struct kv *kv, int seq)
@@ -221,6 +233,12 @@ int64_t kv_least(const struct kv *kv, int seq)
     return n;
 }
 
+int64_t kv_nearest(const struct kv *kv, int seq, int64_t n)
+{
+    n = states_nearest(kv, seq, n);
+    return n >= kv_least(kv, seq) ? n : 0;
+}
+
 void kv_trim(struct kv *kv, int seq, int64_t n)
 {
     for (int k = 0; k < kv->n_pool; k++) {
@@ -233,11 +251,14 @@ void kv_trim(struct kv *kv, int seq, int64_t n)
             p->first[seq] = 0;
     }
     kv->length[seq] = n;
+    states_trim(kv, seq, n);
 }
 
 /* dst has no pages; it gets those of src before page `end`. */
 static void share(struct kv *kv, struct kv_pool *p, int dst, int src, int end)
 {
+    if (p->state)
+        return;
     p->first[dst] = p->first[src] < end ? p->first[src] : end;
     for (int i = p->first[dst]; i < end; i++) {
         int32_t page = row(kv, p, src)[i];
@@ -263,6 +284,8 @@ pl_status kv_copy(struct kv *kv, int dst, int src, kv_copy_fn *copy, void *user,
         struct kv_pool *p = &kv->pool[k];
         int32_t *page = &row(kv, p, dst)[full];
 
+        if (p->state)
+            continue;
         if (p->n_free == 0) {
             s = err_set(err, PL_FULL,
                         "no page is free to copy sequence %d (%" PRId64
@@ -270,17 +293,18 @@ pl_status kv_copy(struct kv *kv, int dst, int src, kv_copy_fn *copy, void *user,
                         src, n);
             break;
         }
-        *page = take(p);
+        *page = kv_take(p);
         s = copy(user, k, row(kv, p, src)[full], *page, err);
     }
     if (s != PL_OK) {
         for (k = 0; k < kv->n_pool; k++)
-            drop(&kv->pool[k], &row(kv, &kv->pool[k], dst)[full]);
+            drop_range(kv, &kv->pool[k], dst, full, full + 1);
         return s;
     }
     for (k = 0; k < kv->n_pool; k++)
         share(kv, &kv->pool[k], dst, src, full);
     kv->length[dst] = n;
+    states_copy(kv, dst, src);
     return PL_OK;
 }
 
@@ -300,7 +324,7 @@ void kv_swap(struct kv *kv, int a, int b)
         struct kv_pool *p = &kv->pool[k];
         int32_t first = p->first[a];
 
-        for (int i = 0; i < na || i < nb; i++) {
+        for (int i = 0; !p->state && (i < na || i < nb); i++) {
             int32_t page = row(kv, p, a)[i];
 
             row(kv, p, a)[i] = row(kv, p, b)[i];
@@ -311,6 +335,7 @@ void kv_swap(struct kv *kv, int a, int b)
     }
     kv->length[a] = kv->length[b];
     kv->length[b] = length;
+    states_swap(kv, a, b);
 }
 
 /* Is position n of `a` and `b` in one page, where it must be? */
@@ -320,7 +345,7 @@ static bool common_at(const struct kv *kv, int a, int b, int64_t n)
         const struct kv_pool *p = &kv->pool[k];
         int64_t i = n / PAGE_TOKENS;
 
-        if (i < kv_first_seen(p->window, kv->length[a]))
+        if (p->state || i < kv_first_seen(p->window, kv->length[a]))
             continue;
         if (i < kv_first_seen(p->window, kv->length[b]) ||
             row(kv, p, a)[i] != row(kv, p, b)[i])
@@ -347,7 +372,8 @@ int kv_own(const struct kv *kv, int pool, int seq)
     const struct kv_pool *p = &kv->pool[pool];
     int n = 0;
 
-    for (int i = p->first[seq]; i < kv_pages_of(kv->length[seq]); i++) {
+    for (int i = p->first[seq]; i < kv_pages_of(kv->length[seq]) && !p->state;
+         i++) {
         int32_t page = row(kv, p, seq)[i];
 
         n += page >= 0 && p->refs[page] == 1;

@@ -5,15 +5,23 @@
  * a page; pages are counted by references, so that a copy of a sequence shares
  * all its full pages. A pool with a window gives up the pages that no later
  * token sees. Only numbers live here: the pages' contents are on the devices,
- * and the caller copies them when told to. */
+ * and the caller copies them when told to.
+ *
+ * In a pool of states a sequence has one slot, which holds its state after its
+ * last token. A run reads that slot and writes another, which takes its place
+ * when the run is over: so a run that fails has changed nothing. Slots are
+ * counted too: copies share one, and a checkpoint keeps a past one, to which
+ * the sequence can be trimmed. */
 #ifndef KV_PAGES_H
 #define KV_PAGES_H
 
 #include "graph/graph.h"
 
 /* A sequence holds the pages first .. kv_pages_of(length) - 1 of its row; those
- * before are -1. */
+ * before are -1. Of states its row has STATE_WORDS words (graph.h), slots that
+ * it does not hold being -1. */
 struct kv_pool {
+    bool state;
     int64_t window; /* tokens that a token sees, itself among them; 0: all */
     int n_page;
     int32_t *table; /* owned, [2 * n_seq, stride] */
@@ -23,13 +31,26 @@ struct kv_pool {
     int n_free;
 };
 
+/* The state that a sequence was in after n tokens. */
+struct kv_checkpoint {
+    int seq;
+    int64_t n;
+    int32_t slot;
+    uint64_t used;
+};
+
 /* Each sequence has a stand-in, sequence kv_stand_in(kv, seq), where a new past
  * can be put together before it takes the old one's place. */
 struct kv {
-    int n_seq, stride; /* stride: pages a sequence may have */
+    int n_seq, stride; /* stride: words of a row */
     int64_t *length;   /* owned, [2 * n_seq] tokens held */
     int n_pool;
     struct kv_pool pool[PL_MAX_POOL];
+
+    int states; /* the pool of states, -1: there is none */
+    int n_checkpoint, max_checkpoint;
+    struct kv_checkpoint *checkpoint; /* owned, [max_checkpoint] */
+    uint64_t clock;                   /* counts uses of checkpoints */
 };
 
 /* n_page: of each of the graph's pools. */
@@ -63,6 +84,13 @@ static inline int kv_first_kept(int64_t window, int64_t n)
  * n_seq sequences keep and what n_run tokens more of some of them take. */
 int kv_pages_planned(int64_t window, int stride, int64_t n_seq, int64_t n_run);
 
+/* Slots of a pool of states: of each sequence the one that is read and the one
+ * that is written, and what is left is for checkpoints. */
+static inline int kv_states_planned(int64_t n_seq, int n_checkpoint)
+{
+    return (int)(2 * n_seq) + n_checkpoint;
+}
+
 /* Free pages of a pool that n more tokens of a sequence would take. `past`:
  * they are all in the past when the next one comes, so that windows skip what
  * that one does not see. */
@@ -77,11 +105,17 @@ void kv_unreserve(struct kv *kv, int seq, int64_t n);
 void kv_advance(struct kv *kv, int seq, int64_t n);
 /* The run in which they came is over: windows give up what they do not keep. */
 void kv_settle(struct kv *kv, int seq);
-/* The least length, 0 apart, that a sequence can be trimmed to: what the tokens
- * behind it see is still held. */
+/* Keeps the state that a sequence is in, to go back to, until its slot is
+ * needed; the longest unused go first. Nothing where there are no states. */
+void kv_checkpoint(struct kv *kv, int seq);
+/* The least length, 0 apart, at which windows hold what the tokens behind it
+ * see. */
 int64_t kv_least(const struct kv *kv, int seq);
-/* Keeps the first n tokens, and no page beyond; n is 0, or from kv_least to the
- * length. */
+/* The greatest length of at most n that a sequence can be trimmed to: what the
+ * tokens behind it see is still held, and so is the state there. */
+int64_t kv_nearest(const struct kv *kv, int seq, int64_t n);
+/* Keeps the first n tokens, and no page beyond; kv_nearest() must be n, or be
+ * the length before a run that failed. */
 void kv_trim(struct kv *kv, int seq, int64_t n);
 /* dst, emptied, becomes src; a partly filled last page is copied. */
 pl_status kv_copy(struct kv *kv, int dst, int src, kv_copy_fn *copy, void *user,
@@ -107,5 +141,10 @@ static inline int32_t kv_page(const struct kv *kv, int pool, int seq,
 {
     return kv->pool[pool].table[(int64_t)seq * kv->stride + pos / PAGE_TOKENS];
 }
+
+/* The slot with the state after n tokens, which is kept (kv_nearest). */
+int32_t kv_state(const struct kv *kv, int seq, int64_t n);
+/* The slot that a sequence's next state is written to; it was reserved. */
+int32_t kv_state_written(const struct kv *kv, int seq);
 
 #endif

@@ -17,6 +17,10 @@ static void set_sizes(struct compiled *p, const struct intent *in)
 {
     p->max.n_seq = in->n_seq;
     p->page_stride = kv_pages_of(in->n_ctx);
+    for (int k = 0; k < p->g->n_pool; k++)
+        if (p->g->pool[k].state && p->page_stride < STATE_WORDS)
+            p->page_stride = STATE_WORDS;
+    p->n_checkpoint = in->n_checkpoint;
     p->max.n_tok = in->n_ubatch;
     p->max.n_out = in->n_out < in->n_ubatch ? in->n_out : in->n_ubatch;
 }
@@ -179,8 +183,11 @@ static void set_slots(struct compiled *p)
 
     for (int k = 0; k < p->g->n_pool; k++)
         p->max.n_slot[k] =
-            PAGE_TOKENS * kv_pages_planned(p->g->pool[k].window, p->page_stride,
-                                           p->max.n_seq, n);
+            pool_page_slots(&p->g->pool[k]) *
+            (p->g->pool[k].state
+                 ? kv_states_planned(p->max.n_seq, p->n_checkpoint)
+                 : kv_pages_planned(p->g->pool[k].window, p->page_stride,
+                                    p->max.n_seq, n));
 }
 
 static pl_status add_script(struct compiled *p, struct lower_options *lo,

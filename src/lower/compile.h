@@ -32,6 +32,7 @@ struct compiled {
     int script[SCRIPT_COUNT]; /* its script, -1: there is none */
     int64_t stream_from;      /* least tokens of a step for SCRIPT_STREAM */
     struct graph_sizes max;   /* of one micro-batch */
+    int n_checkpoint;         /* states that sequences can go back to */
     int page_stride;          /* entries of a sequence in a table of pages */
     bool paper;
     uint64_t numeric_hash; /* of num, and of the activations' precision */

@@ -6,15 +6,18 @@
 
 #include <string.h>
 
-static pl_status head_map(struct lower *w, int u, int i, struct step_kernel *s)
+/* Arguments are the op's operands behind the result. */
+static pl_status head_map(struct lower *w, int u, int i, int many, int few,
+                          struct step_kernel *s)
 {
     const struct num_node *n = &w->num->node[i];
+    bool tiled = w->g->node[n->node].op == OP_delta_net_tiled;
     struct layout_local q, kv;
     int64_t r, at = 0;
     int32_t *map;
 
-    PL_TRY(lower_local(w, u, n->in[0], 1, &q));
-    PL_TRY(lower_local(w, u, n->in[1], 1, &kv));
+    PL_TRY(lower_local(w, u, n->in[many - 1], 1, &q));
+    PL_TRY(lower_local(w, u, n->in[few - 1], 1, &kv));
     map = arena_alloc(w->a, (size_t)q.local + 1, sizeof *map);
     if (!map)
         return err_no_memory(w->err, "a program");
@@ -23,7 +26,8 @@ static pl_status head_map(struct lower *w, int u, int i, struct step_kernel *s)
         struct layout_part part = layout_local_part(&q, p);
 
         for (int64_t h = part.logical; h < part.logical + part.n; h++)
-            map[at++] = (int32_t)layout_local_index(&kv, h / r);
+            map[at++] =
+                (int32_t)layout_local_index(&kv, tiled ? h % kv.size : h / r);
     }
     s->head_map = map;
     return PL_OK;
@@ -163,7 +167,8 @@ static void set_args(struct step_kernel *k, const int *in, int n_in, int out)
 
     k->arg[k->n_arg++] = (struct kernel_arg){out, first};
     for (int i = first == ACCESS_UPDATE; i < n_in; i++)
-        k->arg[k->n_arg++] = (struct kernel_arg){in[i], ACCESS_READ};
+        k->arg[k->n_arg++] =
+            (struct kernel_arg){in[i], kernel_access(k->kernel, k->n_arg)};
 }
 
 /* The token table is the last argument of what reads it. */
@@ -229,6 +234,7 @@ pl_status lower_op(struct lower *w, int u, int i, const int *in, int out,
     const struct graph_node *x = &w->g->node[n->node];
     struct step s = {.kind = STEP_KERNEL, .node = n->node};
     struct step_kernel *k = &s.kernel;
+    int many, few;
 
     k->kernel = kernel_of_op(x->op);
     k->attr = &x->attr;
@@ -240,8 +246,8 @@ pl_status lower_op(struct lower *w, int u, int i, const int *in, int out,
         PL_TRY(contraction(w, u, i, memo_q8, k));
     if (x->op == OP_gather_rows || x->op == OP_sum)
         PL_TRY(plain_spans(w, u, i, k));
-    if (x->op == OP_attention)
-        PL_TRY(head_map(w, u, i, k));
+    if (kernel_maps_heads(k->kernel, &many, &few))
+        PL_TRY(head_map(w, u, i, many, few, k));
     if (x->op == OP_slice)
         PL_TRY(slice_start(w, u, i, k));
     if (x->op == OP_custom)
@@ -283,9 +289,10 @@ pl_status lower_everywhere(struct lower *w, int i)
     PL_TRY(lower_place(w, i, group, &h));
     for (int m = 0; m < g->n; m++) {
         int u = g->first + m, d = lower_dev(w, u);
-        int in[GRAPH_MAX_IN] = {-1, -1, -1, -1}, *out = &h->h.v[m].tensor;
+        int in[GRAPH_MAX_IN], *out = &h->h.v[m].tensor;
         pl_dim dim[GRAPH_MAX_DIM];
 
+        memset(in, -1, sizeof in); /* absent */
         for (int k = 0; k < n->n_in; k++)
             PL_TRY(lower_operand(w, u, i, k, &in[k]));
         lower_dims(w, u, i, dim);
@@ -293,7 +300,7 @@ pl_status lower_everywhere(struct lower *w, int i)
             PL_TRY(lower_alias(w, d, in[0], x->n_dim, dim, 0, out));
             continue;
         }
-        if (op_info(x->op)->updates >= 0)
+        if (!op_info(x->op)->is_new)
             *out = in[op_info(x->op)->updates];
         else
             PL_TRY(lower_tensor(w, d, x->format, x->n_dim, dim, 1, out, NULL));

@@ -110,7 +110,7 @@ pl_status lower_stream_pages(struct lower *w, int i, int b)
     struct arrival done = {0};
     pl_dim sum[2] = {{0, PL_CONST}, {0, PL_CONST}};
 
-    while (op_info(lower_node(w, root)->op)->updates >= 0)
+    while (!op_info(lower_node(w, root)->op)->is_new)
         root = w->num->node[root].in[op_info(lower_node(w, root)->op)->updates];
     a = w->opt->home[root];
     x = lower_node(w, root);

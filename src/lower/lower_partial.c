@@ -107,9 +107,10 @@ static pl_status lone_contraction(struct lower *w, int u, int i)
     const struct graph_node *x = &w->g->node[n->node];
     const struct lower_unit *v = &w->unit[u].u;
     struct addends *sums = &lower_find(w, i, v->group)->sums[w->unit[u].local];
-    int in[GRAPH_MAX_IN] = {-1, -1, -1, -1};
+    int in[GRAPH_MAX_IN];
     struct rank_tree t;
 
+    memset(in, -1, sizeof in); /* absent */
     if (!rank_tree_make(&t, w->a, w->num->n_rank, w->present[i], v->rank0,
                         v->n_rank))
         return err_no_memory(w->err, "a program");
@@ -265,8 +266,9 @@ static pl_status rank_loop(struct lower *w, int u, const struct segment *g)
         for (int k = 0; k < g->n; k++) {
             int i = g->node[k];
             const struct num_node *n = &w->num->node[i];
-            int in[GRAPH_MAX_IN] = {-1, -1, -1, -1};
+            int in[GRAPH_MAX_IN];
 
+            memset(in, -1, sizeof in); /* absent */
             if ((w->partials->lone[i] && g->exit[i]) ||
                 !(w->present[i] >> r & 1))
                 continue;

@@ -103,8 +103,9 @@ static size_t plain_bytes(const struct lower *w, const struct graph_node *x,
 
     memcpy(shape.dim, dim, sizeof shape.dim);
     if (x->op == OP_memory)
-        return (size_t)(dim_value(dim[0], &w->opt->max) / PAGE_TOKENS) *
-               (size_t)dim[1].n * cache_tile_bytes(x->format, dim[2].n);
+        return (size_t)(dim_value(dim[0], &w->opt->max) /
+                        pool_page_slots(&w->g->pool[dim_pool(dim[0])])) *
+               (size_t)dim[1].n * memory_tile_bytes(x);
     return row ? format_row_bytes(x->format, row) *
                      (size_t)(graph_count(&shape, &w->opt->max) / row)
                : 0;

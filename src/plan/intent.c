@@ -35,6 +35,8 @@ static pl_status read_sizes(struct intent *in, const pl_options *opt,
     in->n_ubatch = opt->n_ubatch ? opt->n_ubatch : INTENT_N_UBATCH;
     in->n_out = opt->n_out ? opt->n_out : INTENT_N_OUT;
     in->n_seq = opt->n_seq ? opt->n_seq : INTENT_N_SEQ;
+    in->n_checkpoint =
+        opt->n_checkpoint ? opt->n_checkpoint : INTENT_N_CHECKPOINT;
     if (in->n_ctx < 1 || in->n_ctx > (int64_t)1 << 30)
         return err_set(err, PL_BAD_ARGUMENT,
                        "a context of %" PRId64 " tokens; 1 to 2^30 are allowed",
@@ -49,6 +51,10 @@ static pl_status read_sizes(struct intent *in, const pl_options *opt,
                        "%" PRId64 " rows of logits and %d sequences; 1 to "
                        "65536 and 1 to 4096 are allowed",
                        in->n_out, in->n_seq);
+    if (in->n_checkpoint > 4096)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "%d checkpoints; up to 4096 are allowed",
+                       in->n_checkpoint);
     in->open.ctx = opt->n_ctx == 0;
     in->open.ubatch = opt->n_ubatch == 0;
     return PL_OK;

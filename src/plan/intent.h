@@ -20,6 +20,7 @@ enum {
     INTENT_N_UBATCH = 512,
     INTENT_N_OUT = 64,
     INTENT_N_SEQ = 8,
+    INTENT_N_CHECKPOINT = 4,
 };
 
 /* A rule of -ot. What `where` means is known when there are groups. */
@@ -61,7 +62,7 @@ struct intent {
 
     /* of a step */
     int64_t n_ctx, n_ubatch, n_out;
-    int n_seq;
+    int n_seq, n_checkpoint;
 
     struct intent_open open;
 };

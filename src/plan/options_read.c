@@ -20,7 +20,7 @@ struct field {
 static const struct field ints[] = {
     FIELD(n_ranks),     FIELD(n_tensor_split), FIELD(n_threads),
     FIELD(hybrid_size), FIELD(main_device),    FIELD(n_overrides),
-    FIELD(n_seq),       FIELD(n_keep),
+    FIELD(n_seq),       FIELD(n_keep),         FIELD(n_checkpoint),
 };
 static const struct field wide_ints[] = {
     FIELD(fit_ctx),

@@ -59,8 +59,9 @@ static int bound(const struct ops *o, int i)
         if (leaf < 0)
             continue;
         cache = graph_memory(o->g, leaf);
-        if (cache >= 0)
-            return stands(o, cache);
+        if (cache >= 0) /* what is written into is never away */
+            return op_info(x->op)->updates == k ? o->home[cache]
+                                                : stands(o, cache);
         /* all layers share the frequencies: too few bytes to draw an op */
         if (o->g->node[leaf].op == OP_weight &&
             o->g->node[leaf].role != PL_ROLE_ROPE_FREQS &&

@@ -6,6 +6,8 @@
  * section 7.1.3, transposes bits that way). */
 #include "program/cache_tile.h"
 
+#include "quant/format.h"
+
 #include <string.h>
 
 enum { Q8_BLOCK = 32, Q8_BYTES = 34 }; /* f16 scale, 32 signed bytes */
@@ -20,6 +22,13 @@ size_t cache_tile_bytes(pl_format f, int64_t d)
     default:
         return (size_t)d * PAGE_TOKENS * 2;
     }
+}
+
+size_t memory_tile_bytes(const struct graph_node *memory)
+{
+    return memory->attr.state
+               ? format_row_bytes(memory->format, memory->dim[2].n)
+               : cache_tile_bytes(memory->format, memory->dim[2].n);
 }
 
 /* The upper part of each `2 * bits` of *a for the lower part of *b's. */

@@ -21,6 +21,9 @@
 
 size_t cache_tile_bytes(pl_format f, int64_t d);
 
+/* Bytes of one head of a page: a tile of a cache, or a row of a state. */
+size_t memory_tile_bytes(const struct graph_node *memory);
+
 /* Rows of positions j0 .. j0 + n - 1 of a tile, j0 + n <= PAGE_TOKENS, to and
  * from the format's own bytes: format_row_bytes(f, d) each, `stride` bytes
  * apart; elements, or for q8_0 blocks of an f16 scale and 32 signed bytes.

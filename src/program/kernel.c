@@ -32,10 +32,12 @@ enum kernel kernel_of_op(enum op op)
         [OP_weight] = KERNEL_COUNT,
         [OP_memory] = KERNEL_COUNT,
 #define KERNEL_reshape                           KERNEL_COUNT
+#define KERNEL_delta_net_tiled                   KERNEL_delta_net
 #define OP(name, dims, partial, result, refused) [OP_##name] = KERNEL_##name,
 #include "graph/ops.def"
 #undef OP
 #undef KERNEL_reshape
+#undef KERNEL_delta_net_tiled
     };
 
     return (unsigned)op < OP_COUNT ? (enum kernel)of[op] : KERNEL_COUNT;
@@ -95,6 +97,13 @@ char kernel_values(enum kernel k, int i)
     while (i-- > 0 && s[1])
         s++;
     return *s;
+}
+
+bool kernel_maps_heads(enum kernel k, int *many, int *few)
+{
+    *many = k == KERNEL_attention ? 1 : k == KERNEL_delta_net ? 3 : -1;
+    *few = k == KERNEL_attention ? 2 : 1;
+    return *many >= 0;
 }
 
 bool kernel_arg_is_token_table(enum kernel k, int i)

@@ -55,8 +55,11 @@ char kernel_values(enum kernel k, int i);
 /* Is argument i a memory? Those of one kernel are of one pool. */
 static inline bool kernel_arg_is_memory(enum kernel k, int i)
 {
-    return kernel_values(k, i) == 'c';
+    return kernel_values(k, i) == 'c' || kernel_values(k, i) == 's';
 }
+/* Do several heads of argument *many go with one of argument *few? Steps say
+ * which: head_map. */
+bool kernel_maps_heads(enum kernel k, int *many, int *few);
 /* Is argument i the micro-batch's token table (program_token_table)? */
 bool kernel_arg_is_token_table(enum kernel k, int i);
 

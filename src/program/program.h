@@ -136,7 +136,8 @@ struct step_kernel {
     const struct rank_span *span; /* gather_rows: rows of the table; sum: the
                                      summed dimension; others: none */
     int n_span;
-    const int32_t *head_map; /* attention: local KV head of each query head */
+    const int32_t *head_map; /* kernel_maps_heads(): of each local head of the
+                                many, the local one of the few */
     const struct kernel_custom *custom; /* custom */
     int n_cost;
     const struct kernel_cost *cost;

@@ -188,6 +188,8 @@ static bool holds(const struct prog_tensor *t, char what)
     case 'c':
         return (t->format == PL_F32 || t->format == PL_Q8_0 || half) &&
                !t->pack && t->n_dim == 3;
+    case 's':
+        return t->format == PL_F32 && !t->pack && t->n_dim == 3;
     case 'w': { /* as many rows as its dimensions say, of such a length */
         const pl_dim *d = t->n_dim >= 2 ? &t->dim[t->n_dim - 2] : NULL;
 
@@ -277,14 +279,33 @@ static bool spans_fit(const struct step_kernel *k, const struct prog_tensor *t)
 
 static bool heads_fit(const struct step_kernel *k, const struct prog_tensor *t)
 {
-    pl_dim q = t[k->arg[0].tensor].dim[1], kv = t[k->arg[2].tensor].dim[1];
+    pl_dim q, kv;
+    int many, few;
 
+    if (!kernel_maps_heads(k->kernel, &many, &few))
+        return true;
+    q = t[k->arg[many].tensor].dim[1];
+    kv = t[k->arg[few].tensor].dim[1];
     if (q.symbol != PL_CONST || kv.symbol != PL_CONST || !k->head_map)
         return q.n == 0;
     for (int64_t h = 0; h < q.n; h++)
         if (k->head_map[h] < 0 || k->head_map[h] >= kv.n)
             return false;
     return true;
+}
+
+/* A head's state is a matrix of its key's values by its value's; a channel's,
+ * its taps but one. */
+static bool state_fits(const struct step_kernel *k, const struct prog_tensor *t)
+{
+    bool delta = k->kernel == KERNEL_delta_net;
+    pl_dim d = t[k->arg[delta ? 6 : 3].tensor].dim[2];
+    pl_dim a = t[k->arg[2].tensor].dim[delta ? 2 : 1];
+    pl_dim b = delta ? t[k->arg[3].tensor].dim[2] : (pl_dim){1, PL_CONST};
+
+    return a.symbol == PL_CONST && b.symbol == PL_CONST && a.n > 0 && b.n > 0 &&
+           a.n <= INT32_MAX && b.n <= INT32_MAX &&
+           same(d, (pl_dim){delta ? a.n * b.n : a.n - 1, PL_CONST});
 }
 
 static bool permute_fits(const struct graph_attr *a,
@@ -379,6 +400,10 @@ static bool attributes_fit(const struct step_kernel *k,
     switch (k->kernel) {
     case KERNEL_attention:
         return heads_fit(k, t);
+    case KERNEL_delta_net:
+        return heads_fit(k, t) && state_fits(k, t);
+    case KERNEL_short_conv:
+        return state_fits(k, t);
     case KERNEL_permute:
         return permute_fits(a, k, t);
     case KERNEL_slice:

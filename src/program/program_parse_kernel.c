@@ -124,6 +124,7 @@ static bool kernel_word(struct read *r, const struct read_at *at,
                         struct step_kernel *k, struct graph_attr *a)
 {
     struct lex *x = &r->x;
+    int many, few;
 
     if (lex_accept_word(x, "stride"))
         return read_bytes(r, &k->out_stride);
@@ -133,8 +134,9 @@ static bool kernel_word(struct read *r, const struct read_at *at,
         return read_index(r, &k->tree.n_out);
     if (lex_accept_word(x, "depth"))
         return read_index(r, &k->tree.depth);
-    if (k->kernel == KERNEL_attention && lex_accept_word(x, "heads"))
-        return read_heads(r, at, at->dev, k->arg[1].tensor, &k->head_map);
+    if (kernel_maps_heads(k->kernel, &many, &few) && many < k->n_arg &&
+        lex_accept_word(x, "heads"))
+        return read_heads(r, at, at->dev, k->arg[many].tensor, &k->head_map);
     if (lex_accept_word(x, "spans")) {
         if (!read_entries(r, at, span_entry, sizeof *k->span))
             return false;

@@ -138,10 +138,17 @@ static void put_custom(struct text_out *o, const struct step_kernel *k)
     put_custom_split(o, "out", 0, &c->out);
 }
 
-/* Query heads of an attention, -1 if unknown. */
-static int64_t query_heads(const struct program *p, const struct step_kernel *k)
+/* Heads that a kernel's map is of; 0: it has none; -1: unknown. */
+static int64_t mapped_heads(const struct program *p,
+                            const struct step_kernel *k)
 {
-    return form_heads(p->tensor, p->n_tensor, k->arg[1].tensor);
+    int many, few;
+
+    if (!kernel_maps_heads(k->kernel, &many, &few) || !k->head_map)
+        return 0;
+    return many < k->n_arg
+               ? form_heads(p->tensor, p->n_tensor, k->arg[many].tensor)
+               : -1;
 }
 
 static void put_kernel(struct text_out *o, const struct program *p,
@@ -160,8 +167,8 @@ static void put_kernel(struct text_out *o, const struct program *p,
         text_put(o, " stride %zu", k->out_stride);
     put_tree(o, k);
     put_spans(o, k);
-    if (k->kernel == KERNEL_attention && k->head_map && query_heads(p, k) > 0)
-        put_heads(o, k->head_map, query_heads(p, k));
+    if (mapped_heads(p, k) > 0)
+        put_heads(o, k->head_map, mapped_heads(p, k));
     put_costs(o, k);
     if (k->kernel == KERNEL_custom)
         put_custom(o, k);
@@ -399,9 +406,8 @@ static const char *kernel_oddity(const struct program *p,
     for (int i = 0; i < k->tree.n; i++)
         if (odd_sum(k->tree.item[i].n_add))
             return "its tree has too many additions";
-    if (k->kernel == KERNEL_attention && k->head_map &&
-        (k->n_arg < 2 || query_heads(p, k) < 0))
-        return "its query heads cannot be counted";
+    if (mapped_heads(p, k) < 0)
+        return "the heads of its map cannot be counted";
     return NULL;
 }
 

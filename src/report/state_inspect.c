@@ -46,12 +46,12 @@ static pl_status read_data(struct state_reader *r, const struct state_head *h,
 
         for (int64_t pos = q->first + q->n_like; (n = state_chunk(q, pos)) > 0;
              pos += n) {
-            uint64_t row = 0;
+            uint64_t left = 0;
 
             for (int c = 0; c < h->n_cache; c++)
-                if (state_has(&h->cache[c], q, pos))
-                    row += state_row_bytes(&h->cache[c]);
-            for (uint64_t left = row * (uint64_t)n; left > 0;) {
+                left += state_row_bytes(&h->cache[c]) *
+                        (uint64_t)state_rows(&h->cache[c], q, pos);
+            while (left > 0) {
                 size_t k = left < sizeof piece ? (size_t)left : sizeof piece;
 
                 PL_TRY(state_get(r, piece, k, err));
@@ -67,10 +67,11 @@ static void print_text(const char *path, const struct state_head *h,
                        const struct sink *to)
 {
     char bytes[16], row[16];
-    uint64_t position = 0;
+    uint64_t position = 0, state = 0;
 
     for (int i = 0; i < h->n_cache; i++)
-        position += state_row_bytes(&h->cache[i]);
+        *(h->cache[i].state ? &state : &position) +=
+            state_row_bytes(&h->cache[i]);
     sink_say(to, "state      %.400s\n", path);
     sink_say(to, "           %s bytes, whole: every checksum holds\n",
              sink_size(bytes, state_bytes(h)));
@@ -79,6 +80,9 @@ static void print_text(const char *path, const struct state_head *h,
              h->n_rank, h->n_rank > 1 ? "s" : "");
     sink_say(to, "cache      %d tensors, %s bytes a position\n", h->n_cache,
              sink_size(row, position));
+    if (state > 0)
+        sink_say(to, "states     %s bytes a sequence\n",
+                 sink_size(row, state));
     sink_say(to, "sequences  %d%s\n", h->n_seq,
              h->whole ? ", the whole cache" : "");
     for (int i = 0; i < h->n_seq; i++) {
@@ -102,7 +106,9 @@ static json_t *json_caches(const struct state_head *h)
 
         if (json_array_append_new(
                 all, json_pack("{s:i, s:s, s:s, s:I, s:I, s:I}", "layer",
-                               c->layer, "holds", c->values ? "values" : "keys",
+                               c->layer, "holds", c->state    ? "state"
+                               : c->values ? "values"
+                                           : "keys",
                                "type", format_info(c->format)->name, "n_head",
                                (json_int_t)c->n_head, "d_head",
                                (json_int_t)c->d_head, "window",

@@ -20,7 +20,8 @@ enum {
     SUM_BYTES = 8,
     MAX_HEADS = 1 << 16,
     MAX_WIDTH = 1 << 16,
-    MAX_ROW = 1 << 20, /* values of one position of a cache */
+    MAX_ROW = 1 << 20,   /* values of one position of a cache */
+    MAX_STATE = 1 << 26, /* values of a state */
     FLAG_WHOLE = 1,
 };
 
@@ -62,10 +63,14 @@ static int64_t first_there(const struct state_cache *c,
     return (int64_t)kv_first_seen(c->window, s->first + s->n) * STATE_CHUNK;
 }
 
-bool state_has(const struct state_cache *c, const struct state_seq *s,
-               int64_t pos)
+int64_t state_rows(const struct state_cache *c, const struct state_seq *s,
+                   int64_t pos)
 {
-    return pos >= first_there(c, s);
+    int64_t n = state_chunk(s, pos);
+
+    if (c->state)
+        return n > 0 && pos + n == s->first + s->n;
+    return pos >= first_there(c, s) ? n : 0;
 }
 
 uint64_t state_bytes(const struct state_head *h)
@@ -83,7 +88,7 @@ uint64_t state_bytes(const struct state_head *h)
             int64_t there = first_there(c, s);
 
             there = there > from ? there : from;
-            all += state_row_bytes(c) * (uint64_t)(end - there);
+            all += state_row_bytes(c) * (uint64_t)(c->state ? 1 : end - there);
         }
         all += SUM_BYTES *
                (uint64_t)((end - 1) / STATE_CHUNK - from / STATE_CHUNK + 1);
@@ -188,7 +193,7 @@ pl_status state_put_head(struct state_writer *w, const struct state_head *h,
         const struct state_cache *c = &h->cache[i];
 
         p = put4(p, (uint64_t)c->layer);
-        p = put4(p, c->values);
+        p = put4(p, c->state ? 2 : c->values);
         p = put4(p, ids[c->format]);
         p = put4(p, (uint64_t)c->n_head);
         p = put8(p, (uint64_t)c->d_head);
@@ -283,21 +288,22 @@ static pl_status senseless(pl_err *err, const char *what, int64_t v)
 static pl_status get_cache(const unsigned char **p, struct state_cache *c,
                            pl_err *err)
 {
-    uint32_t values, id, n_head;
+    uint32_t holds, id, n_head;
     uint64_t d_head, window;
 
     c->layer = (int32_t)get4(p);
-    values = get4(p);
+    holds = get4(p);
     id = get4(p);
     n_head = get4(p);
     d_head = get8(p);
     window = get8(p);
-    c->values = values;
+    c->values = holds > 0;
+    c->state = holds == 2;
     c->format = format_from_id(id);
     c->n_head = n_head;
     c->d_head = (int64_t)d_head;
     c->window = (int64_t)window;
-    if (c->layer < -1 || values > 1)
+    if (c->layer < -1 || holds > 2)
         return senseless(err, "a cache of layer", c->layer);
     if (window > INT32_MAX)
         return senseless(err, "a cache of window", c->window);
@@ -306,7 +312,10 @@ static pl_status get_cache(const unsigned char **p, struct state_cache *c,
         return senseless(err, "a cache of format", id);
     if (n_head < 1 || n_head > MAX_HEADS)
         return senseless(err, "heads of a cache:", n_head);
-    if (d_head < 1 || d_head > MAX_WIDTH || d_head * n_head > MAX_ROW ||
+    if (c->state && (window != 0 || c->format != PL_F32))
+        return senseless(err, "a state of format", id);
+    if (d_head < 1 || d_head > MAX_WIDTH ||
+        d_head * n_head > (c->state ? MAX_STATE : MAX_ROW) ||
         d_head % (uint64_t)format_info(c->format)->block != 0)
         return senseless(err, "values of a head:", (int64_t)d_head);
     return PL_OK;
@@ -336,6 +345,8 @@ static pl_status get_seq(const unsigned char **p, struct state_head *h, int i,
     for (int k = 0; k < h->n_cache; k++) {
         int64_t from = first_there(&h->cache[k], s);
 
+        if (h->cache[k].state && n > 0 && n_like == n)
+            return senseless(err, "a sequence without a state:", id);
         if (from < s->n_like && from < first_there(&h->cache[k], &h->seq[like]))
             return senseless(err, "positions that no sequence has:", from);
     }

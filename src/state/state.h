@@ -17,7 +17,9 @@
  *          64  96  the model's name, for messages: ASCII, then 0
  *         160      n_cache times 32, in the order of the data:
  *                     0  4  layer
- *                     4  4  0 keys, 1 values
+ *                     4  4  0 keys, 1 values, 2 a state, which has one row:
+ *                           that after the sequence's last position, among the
+ *                           rows of that position's chunk
  *                     8  4  GGUF id of the format
  *                    12  4  heads
  *                    16  8  values of a head
@@ -32,7 +34,8 @@
  *                    16  8  n, positions
  *                    24  8  n_like: so many positions at the beginning are
  *                           those of `like` and not said again: a multiple of
- *                           64, or n; `like` has those of them that are there
+ *                           64, or, where there are no states, n; `like` has
+ *                           those of them that are there
  *                    32  8  0
  *                  8  checksum
  *   chunk   for each sequence, from position first + n_like on, up to the next
@@ -65,7 +68,7 @@ enum {
 
 struct state_cache {
     int layer;
-    bool values;
+    bool values, state; /* neither: keys */
     pl_format format;
     int64_t n_head, d_head, window;
 };
@@ -93,16 +96,16 @@ bool state_begins(const char b[8]);
 size_t state_head_bytes(const struct state_head *h);
 uint64_t state_bytes(const struct state_head *h);
 
-/* Bytes that one position of a cache takes. */
+/* Bytes of a row: of one position of a cache, or of a state. */
 size_t state_row_bytes(const struct state_cache *c);
 
 /* Positions of the chunk that begins at `pos` of a sequence; 0 at its end. */
 int64_t state_chunk(const struct state_seq *s, int64_t pos);
 
-/* Is position `pos` of a sequence among those that are there of a cache? All of
- * a chunk are, or none. */
-bool state_has(const struct state_cache *c, const struct state_seq *s,
-               int64_t pos);
+/* Rows of a cache in the chunk that begins at `pos` of a sequence: one a
+ * position, or none of them; of a state one in the last chunk. */
+int64_t state_rows(const struct state_cache *c, const struct state_seq *s,
+                   int64_t pos);
 
 /* Writing ---------------------------------------------------------------- */
 

@@ -58,24 +58,34 @@ static pl_status trip_buffers(struct trip *t, const struct state_head *h,
         size_t n = state_row_bytes(c), k = state_row_bytes(&t->ours.cache[i]);
         size_t v = (size_t)(c->n_head * c->d_head);
 
-        rows = n > rows ? n : rows;
-        own = k > own ? k : own;
-        wide = v > wide ? v : wide;
+        size_t most = c->state ? 1 : STATE_CHUNK;
+
+        rows = most * n > rows ? most * n : rows;
+        own = most * k > own ? most * k : own;
+        wide = most * v > wide ? most * v : wide;
     }
-    t->rows = calloc(STATE_CHUNK, rows);
+    t->rows = calloc(rows, 1);
     if (t->convert) {
-        t->own = malloc(STATE_CHUNK * own);
-        t->wide = malloc(STATE_CHUNK * wide * sizeof *t->wide);
+        t->own = malloc(own);
+        t->wide = malloc(wide * sizeof *t->wide);
     }
     if (!t->rows || (t->convert && (!t->own || !t->wide)))
         return err_no_memory(err, "rows of the cache");
     return PL_OK;
 }
 
-/* The page with a position of cache c. */
-static int32_t page_of(const struct trip *t, int c, int row, int64_t pos)
+/* Where the rows of a chunk of cache c lie. */
+struct state_place {
+    int32_t page;
+    int slot;
+};
+
+static struct state_place place_of(const struct trip *t, int c, int row,
+                                   int64_t pos)
 {
-    return kv_page(&t->e->kv, dim_pool(t->io.cache[c].g->dim[0]), row, pos);
+    return (struct state_place){
+        kv_page(&t->e->kv, dim_pool(t->io.cache[c].g->dim[0]), row, pos),
+        (int)(pos % PAGE_TOKENS)};
 }
 
 /* Saving ----------------------------------------------------------------- */
@@ -96,13 +106,14 @@ static pl_status one_seq(struct trip *t, int seq, int64_t first, int64_t n,
                        n < 0 ? -1 : n, first, seq, end);
     if (n < 0)
         n = end - first;
-    if (n > 0 && first + n < kv_least(&t->e->kv, seq))
+    if (n > 0 && kv_nearest(&t->e->kv, seq, first + n) < first + n)
         return err_set(err, PL_NOT_FOUND,
                        "%" PRId64 " positions from %" PRId64
-                       " on of sequence %d are to be saved; its windows have "
-                       "given up what a token behind them sees: save up to "
-                       "position %" PRId64 " or further",
-                       n, first, seq, kv_least(&t->e->kv, seq) - 1);
+                       " on of sequence %d are to be saved; what goes on "
+                       "behind them, of its windows or states, is no longer "
+                       "held: save up to position %" PRId64 ", or to its end",
+                       n, first, seq,
+                       kv_nearest(&t->e->kv, seq, first + n) - 1);
     t->ours.seq[0] = (struct state_seq){seq, 0, first, n, 0};
     t->ours.n_seq = 1;
     return PL_OK;
@@ -123,6 +134,8 @@ static void all_seqs(struct trip *t)
         for (int i = 0; i < h->n_seq; i++) {
             int64_t n = kv_common(&t->e->kv, s, h->seq[i].id);
 
+            if (n == q->n && t->e->kv.states >= 0) /* the state is to be told */
+                n = (n - 1) / STATE_CHUNK * STATE_CHUNK;
             if (n > q->n_like) {
                 q->like = i;
                 q->n_like = n;
@@ -140,13 +153,18 @@ static pl_status write_seq(struct trip *t, struct state_writer *w,
     for (int64_t pos = q->first + q->n_like; (n = state_chunk(q, pos)) > 0;
          pos += n) {
         for (int c = 0; c < t->io.n; c++) {
-            if (!state_has(&t->ours.cache[c], q, pos))
+            int64_t k = state_rows(&t->ours.cache[c], q, pos);
+            struct state_place at = {
+                kv_state(&t->e->kv, q->id, q->first + q->n), 0};
+
+            if (k == 0)
                 continue;
-            PL_TRY(exec_cache_read(&t->io, c, page_of(t, c, q->id, pos),
-                                   (int)(pos % PAGE_TOKENS), (int)n, t->rows,
+            if (!t->ours.cache[c].state)
+                at = place_of(t, c, q->id, pos);
+            PL_TRY(exec_cache_read(&t->io, c, at.page, at.slot, (int)k, t->rows,
                                    err));
             PL_TRY(state_put(w, t->rows,
-                             (size_t)n * state_row_bytes(&t->ours.cache[c]),
+                             (size_t)k * state_row_bytes(&t->ours.cache[c]),
                              err));
         }
         PL_TRY(state_put_sum(w, err));
@@ -327,8 +345,9 @@ static pl_status check_pages(const struct trip *t, int seq, bool twice,
                              bool *in_place, pl_err *err)
 {
     *in_place = false;
-    for (int k = 0; k < t->e->kv.n_pool; k++)
-        PL_TRY(check_pool(t, seq, twice, k, in_place, err));
+    for (int k = 0; k < t->e->kv.n_pool; k++) /* slots of states suffice */
+        if (k != t->e->kv.states)
+            PL_TRY(check_pool(t, seq, twice, k, in_place, err));
     return PL_OK;
 }
 
@@ -337,6 +356,9 @@ static pl_status put_rows(struct trip *t, int c, int row, int64_t pos,
                           int64_t n, pl_err *err)
 {
     const struct state_cache *from = &t->theirs.cache[c];
+    struct state_place at =
+        from->state ? (struct state_place){kv_state_written(&t->e->kv, row), 0}
+                    : place_of(t, c, row, pos);
     const void *rows = t->rows;
 
     if (from->format != t->ours.cache[c].format) {
@@ -345,8 +367,7 @@ static pl_status put_rows(struct trip *t, int c, int row, int64_t pos,
         exec_cache_encode(&t->io, c, (int)n, t->wide, t->own);
         rows = t->own;
     }
-    return exec_cache_write(&t->io, c, page_of(t, c, row, pos),
-                            (int)(pos % PAGE_TOKENS), (int)n, rows, err);
+    return exec_cache_write(&t->io, c, at.page, at.slot, (int)n, rows, err);
 }
 
 /* The data of a saved sequence into sequence `row`; -1: only looked at. */
@@ -358,13 +379,15 @@ static pl_status read_seq(struct trip *t, struct state_reader *r,
     for (int64_t pos = q->first + q->n_like; (n = state_chunk(q, pos)) > 0;
          pos += n) {
         for (int c = 0; c < t->io.n; c++) {
-            if (!state_has(&t->theirs.cache[c], q, pos))
+            int64_t k = state_rows(&t->theirs.cache[c], q, pos);
+
+            if (k == 0)
                 continue;
             PL_TRY(state_get(r, t->rows,
-                             (size_t)n * state_row_bytes(&t->theirs.cache[c]),
+                             (size_t)k * state_row_bytes(&t->theirs.cache[c]),
                              err));
             if (row >= 0)
-                PL_TRY(put_rows(t, c, row, pos, n, err));
+                PL_TRY(put_rows(t, c, row, pos, k, err));
         }
         PL_TRY(state_get_sum(r, err));
     }

@@ -110,9 +110,14 @@ pl_status state_describe(struct state_head *h, struct arena *a, pl_engine *e,
         const struct graph_node *n = &g->node[i];
 
         if (n->op == OP_memory)
-            h->cache[h->n_cache++] = (struct state_cache){
-                n->layer,    n->attr.values, n->format,
-                n->dim[1].n, n->dim[2].n,    n->attr.window};
+            h->cache[h->n_cache++] =
+                (struct state_cache){.layer = n->layer,
+                                     .values = n->attr.values,
+                                     .state = n->attr.state,
+                                     .format = n->format,
+                                     .n_head = n->dim[1].n,
+                                     .d_head = n->dim[2].n,
+                                     .window = n->attr.window};
     }
     return PL_OK;
 }
@@ -124,6 +129,7 @@ static bool same_shapes(const struct state_head *a, const struct state_head *b)
     for (int i = 0; same && i < a->n_cache; i++)
         same = a->cache[i].layer == b->cache[i].layer &&
                a->cache[i].values == b->cache[i].values &&
+               a->cache[i].state == b->cache[i].state &&
                a->cache[i].n_head == b->cache[i].n_head &&
                a->cache[i].d_head == b->cache[i].d_head &&
                a->cache[i].window == b->cache[i].window;
@@ -136,7 +142,9 @@ static const char *formats(const struct state_head *h, char buf[32])
     const char *k = "?", *v = "?";
 
     for (int i = h->n_cache - 1; i >= 0; i--)
-        *(h->cache[i].values ? &v : &k) = format_info(h->cache[i].format)->name;
+        if (!h->cache[i].state)
+            *(h->cache[i].values ? &v : &k) =
+                format_info(h->cache[i].format)->name;
     snprintf(buf, 32, "%s/%s", k, v);
     return buf;
 }

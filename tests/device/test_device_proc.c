@@ -748,7 +748,7 @@ static pl_status decode_all(pl_engine *e, const int32_t *token, float *out,
         if (s != PL_OK)
             return s;
     }
-    return pl_seq_trim(e, 0, 0, err);
+    return pl_seq_trim(e, 0, 0, NULL, err);
 }
 
 /* Decodes until a device is lost; logits that come are right. */

@@ -34,7 +34,7 @@ static void turns_init(struct turns *t, const struct engine_run *r, float *out)
 static void empty(const struct engine_run *r)
 {
     for (int s = 0; s < N_SEQ; s++)
-        assert_int_equal(pl_seq_trim(r->engine, s, 0, NULL), PL_OK);
+        assert_int_equal(pl_seq_trim(r->engine, s, 0, NULL, NULL), PL_OK);
 }
 
 /* The first value of a norm before the output. */

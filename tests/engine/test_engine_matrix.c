@@ -267,7 +267,7 @@ static void use(pl_engine *e, const struct opened *m, int how, float *out,
 
             check(pl_state_save_memory(e, seq, 0, -1, &data, &size, &err), &err,
                   what);
-            check(pl_seq_trim(e, seq, 0, &err), &err, what);
+            check(pl_seq_trim(e, seq, 0, NULL, &err), &err, what);
             seq = how == 2 ? 0 : seq + 1;
             check(pl_state_restore_memory(e, seq, data, size, 0, &err), &err,
                   what);

@@ -56,7 +56,7 @@ static double perplexity_as(const char *path, const char *name, pl_options o,
     for (int w = 0; w < n_window; w++) {
         const int32_t *t = id + (int64_t)w * WINDOW;
 
-        TEST_OK(pl_seq_trim(r.engine, 0, 0, &err), err);
+        TEST_OK(pl_seq_trim(r.engine, 0, 0, NULL, &err), err);
         engine_run_decode(&r, 0, WINDOW / 2, t, NULL);
         for (int i = WINDOW / 2; i < WINDOW - 1; i += ROWS) {
             int n = WINDOW - 1 - i < ROWS ? WINDOW - 1 - i : ROWS;

@@ -220,7 +220,7 @@ static void run_sequence(pl_engine *e, const struct ref_seq *s, int64_t n_vocab,
     pl_err err = {0};
 
     for (int i = 0; i < 2; i++)
-        TEST_OK(pl_seq_trim(e, i, 0, &err), err);
+        TEST_OK(pl_seq_trim(e, i, 0, NULL, &err), err);
     for (int at = 0; at < s->n;) {
         int n = at == 0 ? s->n_prompt : 1, k = 0;
         pl_batch b = {.size = sizeof b,

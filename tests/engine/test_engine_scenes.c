@@ -268,7 +268,7 @@ static void save_and_read(struct watch *w, const struct engine_run *r,
     TEST_OK(pl_state_save(r->engine, 1, 0, -1, take, w, &err), err);
     assert_true(w->n_call > 0);
     engine_run_decode(r, 0, 1, token, out);
-    assert_int_equal(pl_seq_trim(r->engine, 1, 0, NULL), PL_OK);
+    assert_int_equal(pl_seq_trim(r->engine, 1, 0, NULL, NULL), PL_OK);
     TEST_OK(pl_state_restore_memory(r->engine, 1, w->data, w->n, 0, &err), err);
     engine_run_decode(r, 1, 1, token, out + N_VOCAB);
 }
@@ -334,11 +334,11 @@ TEST(scene_requests_in_a_row_leave_nothing_behind)
         pl_err err;
 
         some_tokens(token, 8);
-        assert_int_equal(pl_seq_trim(r.engine, seq, 0, NULL), PL_OK);
+        assert_int_equal(pl_seq_trim(r.engine, seq, 0, NULL, NULL), PL_OK);
         engine_run_decode(&r, seq, 1 + test_below(&random, 8), token, out);
         if (pl_state_save_memory(r.engine, seq, 0, -1, &data, &n, &err) !=
                 PL_OK ||
-            pl_seq_trim(r.engine, seq, 0, &err) != PL_OK ||
+            pl_seq_trim(r.engine, seq, 0, NULL, &err) != PL_OK ||
             pl_state_restore_memory(r.engine, seq, data, n, 0, &err) != PL_OK)
             fail_msg("request %d: %s", i, err.message);
         free(data);

@@ -64,7 +64,7 @@ static void run_close(struct run *r)
 
 static void trim(struct run *r, int seq, int64_t n)
 {
-    assert_int_equal(pl_seq_trim(r->e.engine, seq, n, NULL), PL_OK);
+    assert_int_equal(pl_seq_trim(r->e.engine, seq, n, NULL, NULL), PL_OK);
     assert_int_equal(pl_seq_length(r->e.engine, seq), n);
 }
 

@@ -215,9 +215,9 @@ TEST(state_leaves_other_sequences_alone)
     want_a = logits_of(&r, N_MORE);
     want_b = logits_of(&r, N_MORE);
     engine_run_decode(&r, 3, N_PAST + N_MORE, b, NULL);
-    pl_seq_trim(r.engine, 3, N_PAST, NULL);
+    pl_seq_trim(r.engine, 3, N_PAST, NULL, NULL);
     engine_run_decode(&r, 3, N_MORE, b + N_PAST, want_b);
-    pl_seq_trim(r.engine, 3, 0, NULL);
+    pl_seq_trim(r.engine, 3, 0, NULL, NULL);
     for (int i = 0; i < 5; i++) { /* in turns */
         engine_run_decode(&r, 0, 30, a + 30 * i, NULL);
         engine_run_decode(&r, 1, 30, b + 30 * i, NULL);
@@ -254,7 +254,7 @@ TEST(state_of_the_whole_cache_keeps_what_is_shared)
     engine_run_decode(&r, 1, N_PAST, a, NULL); /* 3 pages, 2 of them full */
     assert_int_equal(pl_seq_copy(r.engine, 3, 1, NULL), PL_OK);
     assert_int_equal(pl_seq_copy(r.engine, 0, 3, NULL), PL_OK);
-    pl_seq_trim(r.engine, 3, 128, NULL);
+    pl_seq_trim(r.engine, 3, 128, NULL, NULL);
     engine_run_decode(&r, 3, 10, b, NULL);
     s = save(&r, -1, 0, -1);
     for (int i = 0; i < 3; i++)
@@ -263,8 +263,8 @@ TEST(state_of_the_whole_cache_keeps_what_is_shared)
     engine_run_decode(&r, 1, N_MORE, a + N_PAST, want[1]);
     engine_run_decode(&r, 3, N_MORE, b + 10, want[2]);
     assert_int_equal(r.engine->kv.pool[0].n_free, 0);
-    pl_seq_trim(r.engine, 0, 0, NULL);
-    pl_seq_trim(r.engine, 1, 0, NULL);
+    pl_seq_trim(r.engine, 0, 0, NULL, NULL);
+    pl_seq_trim(r.engine, 1, 0, NULL, NULL);
     engine_run_decode(&r, 2, 50, b, NULL);
     restore(&r, -1, s, 0); /* in place: the pages are too few for both */
     assert_int_equal(pl_seq_length(r.engine, 2), 0);
@@ -309,13 +309,13 @@ TEST(state_of_a_range_goes_to_the_end)
         assert_int_equal(pl_seq_length(r.engine, 1), cuts[i]);
         if (cuts[i] > 0) { /* a copy shares the page that is written into */
             assert_int_equal(pl_seq_copy(r.engine, 2, 1, NULL), PL_OK);
-            pl_seq_trim(r.engine, 2, cuts[i] - 1, NULL);
+            pl_seq_trim(r.engine, 2, cuts[i] - 1, NULL, NULL);
         }
         restore(&r, 1, b, 0);
         if (cuts[i] > 0 && cuts[i] < N_PAST)
             refuses(&r, 1, b, 0, PL_BAD_ARGUMENT, words);
         goes_on(&r, 1, token + N_PAST, want);
-        pl_seq_trim(r.engine, 1, N_PAST, NULL);
+        pl_seq_trim(r.engine, 1, N_PAST, NULL, NULL);
         pl_seq_copy(r.engine, 0, 1, NULL);
         back = save(&r, 0, 0, -1);
         assert_memory_equal(back.data, all.data, all.n);
@@ -376,7 +376,7 @@ TEST(state_converts_as_the_cache_would)
         for (int i = 0; i < 2; i++)
             rows_of(&r, i, N_PAST, &want[i]);
         refuses(&r, 0, wide, 0, PL_BAD_ARGUMENT, words);
-        pl_seq_trim(r.engine, 0, 0, NULL);
+        pl_seq_trim(r.engine, 0, 0, NULL, NULL);
         engine_run_decode(&r, 0, 3, token + N_PAST, NULL);
         restore(&r, 0, wide, PL_STATE_CONVERT);
         for (int i = 0; i < 2; i++) {
@@ -478,7 +478,7 @@ TEST(state_that_does_not_fit_is_refused)
     all = save(&r, -1, 0, -1);
     one = save(&r, 3, 0, -1);
     range = save(&r, 3, 0, 100);
-    pl_seq_trim(r.engine, 3, 100, NULL);
+    pl_seq_trim(r.engine, 3, 100, NULL, NULL);
     engine_run_decode(&r, 3, N_MORE, token + 100, want);
     assert_int_equal(pl_state_save(r.engine, 3, 121, -1, NULL, NULL, &err),
                      PL_BAD_ARGUMENT);
@@ -521,7 +521,7 @@ TEST(state_that_does_not_fit_is_refused)
     assert_int_equal(pl_seq_length(r.engine, 0), 100);
     restore(&r, 0, range, 0);
     goes_on(&r, 0, token + 100, want);
-    pl_seq_trim(r.engine, 0, 0, NULL);
+    pl_seq_trim(r.engine, 0, 0, NULL, NULL);
     once = range;
     TEST_OK(pl_state_restore(r.engine, 0, read_once, &once, 0, &err), err);
     assert_int_equal(once.n, 0);
@@ -599,7 +599,7 @@ TEST(state_damage_changes_nothing)
     engine_run_decode(&r[0], 0, 66, token, NULL);
     s = save(&r[0], 0, 0, -1);
     for (int k = 0; k < 2; k++) {
-        pl_seq_trim(r[k].engine, 0, 0, NULL);
+        pl_seq_trim(r[k].engine, 0, 0, NULL, NULL);
         engine_run_decode(&r[k], 0, 100, token + 100, NULL);
         before[k] = save(&r[k], -1, 0, -1);
     }
@@ -852,7 +852,7 @@ TEST(state_inspected_says_whose_it_is)
 static void forget(const struct engine_run *r, struct state *past, int n)
 {
     for (int i = 0; i < 4; i++)
-        pl_seq_trim(r->engine, i, 0, NULL);
+        pl_seq_trim(r->engine, i, 0, NULL, NULL);
     for (int i = 0; i < n; i++) {
         free(past[i].data);
         past[i] = save(r, i, 0, -1);
@@ -895,12 +895,12 @@ TEST(state_500_requests_hold_no_memory)
             restore(&r, seq, past[i], 0);
         }
         if (pl_seq_length(r.engine, seq) > 90)
-            pl_seq_trim(r.engine, seq, 0, NULL);
+            pl_seq_trim(r.engine, seq, 0, NULL, NULL);
         engine_run_decode(&r, seq, n, token + n, NULL);
         free(past[i].data);
         past[i] = save(&r, seq, 0, -1);
         if (k % 7 == 0)
-            pl_seq_trim(r.engine, seq, 0, NULL);
+            pl_seq_trim(r.engine, seq, 0, NULL, NULL);
     }
     forget(&r, past, N_CLIENT);
     assert_int_equal(alloc_stat_get().live_bytes, 0);

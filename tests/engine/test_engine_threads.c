@@ -56,7 +56,7 @@ static void one_round(struct worker *w, float *logits)
 
     for (int i = 0; i < N_TOK; i++)
         seq[i] = w->seq;
-    while (busy(w, pl_seq_trim(w->engine, w->seq, 0, &err), &err))
+    while (busy(w, pl_seq_trim(w->engine, w->seq, 0, NULL, &err), &err))
         ;
     while (busy(w, pl_engine_decode(w->engine, &b, NULL, &err), &err))
         ;
@@ -243,7 +243,7 @@ static void *intrude(void *arg)
 #define BUSY(call) must_be_busy(t, call, &err, #call)
 #define LENT(call) must_be_lent(t, call, &err, #call)
     BUSY(pl_engine_decode(e, &b, NULL, &err));
-    BUSY(pl_seq_trim(e, 0, 0, &err));
+    BUSY(pl_seq_trim(e, 0, 0, NULL, &err));
     BUSY(pl_seq_copy(e, 1, 0, &err));
     BUSY(pl_state_size(e, 0, 0, -1, &n, &err));
     BUSY(pl_state_save(e, 0, 0, -1, write_nothing, NULL, &err));
@@ -297,7 +297,7 @@ TEST(threads_meet_a_busy_engine_at_every_door)
     assert_int_equal(pl_seq_length(r.engine, 0), N_TOK); /* nothing was done */
     TEST_OK(pl_exec_wait(pl_engine_exec(r.engine), &err), err);
     for (int i = 0; i < N_THREAD; i++)
-        TEST_OK(pl_seq_trim(r.engine, i, 0, &err), err);
+        TEST_OK(pl_seq_trim(r.engine, i, 0, NULL, &err), err);
     after = alone(&r);
     assert_memory_equal(
         before, after, (size_t)(N_THREAD * N_TOK * r.n_vocab) * sizeof *before);

@@ -236,7 +236,7 @@ static void check_common(const struct world *w, int a, int b)
 
 static void world_init(struct world *w)
 {
-    const pl_graph g = {.n_pool = N_POOL, .pool = {{0}, {WINDOW}}};
+    const pl_graph g = {.n_pool = N_POOL, .pool = {{.window = 0}, {.window = WINDOW}}};
     pl_err err;
 
     memset(w, 0, sizeof *w);
@@ -328,7 +328,7 @@ TEST(kv_windows_hold_what_they_keep_and_a_run)
     uint64_t seed = test_seed();
 
     for (size_t i = 0; i < sizeof windows / sizeof *windows; i++) {
-        const pl_graph g = {.n_pool = 1, .pool = {{windows[i]}}};
+        const pl_graph g = {.n_pool = 1, .pool = {{.window = windows[i]}}};
         int64_t n_run = 1 + test_below(&seed, 200);
         int n_page = kv_pages_planned(windows[i], STRIDE, N_SEQ, n_run);
         struct kv kv;

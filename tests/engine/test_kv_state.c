@@ -106,7 +106,7 @@ static int64_t first_there(const struct state_cache *c,
 {
     int64_t pos = 0;
 
-    while (!state_has(c, q, pos))
+    while (state_chunk(q, pos) > 0 && !state_rows(c, q, pos))
         pos++;
     return pos;
 }
@@ -127,12 +127,13 @@ static void make_head(struct made *m, uint64_t *seed)
                                .cache = m->cache,
                                .seq = m->seq};
     for (int i = 0; i < m->h.n_cache; i++)
-        m->cache[i] = (struct state_cache){i / 2,
-                                           i % 2,
-                                           formats[i % 4],
-                                           1 + test_below(seed, 3),
-                                           32 * (1 + test_below(seed, 2)),
-                                           i % 3 ? 0 : test_below(seed, 200)};
+        m->cache[i] = (struct state_cache){
+            .layer = i / 2,
+            .values = i % 2,
+            .format = formats[i % 4],
+            .n_head = 1 + test_below(seed, 3),
+            .d_head = 32 * (1 + test_below(seed, 2)),
+            .window = i % 3 ? 0 : test_below(seed, 200)};
     for (int i = 0; i < m->h.n_seq; i++) {
         struct state_seq *q = &m->seq[i];
         int like = (int)test_below(seed, i + 1);

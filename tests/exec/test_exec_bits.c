@@ -383,7 +383,7 @@ static void tale_open(struct tale *t, const char *name, const char *devices,
     for (int k = 0; k < 2; k++) {
         t->row[k] = rows_new(&t->r, LENGTH);
         engine_run_decode(&t->r, 0, LENGTH, t->token[k], t->row[k]);
-        TEST_OK(pl_seq_trim(t->r.engine, 0, 0, &err), err);
+        TEST_OK(pl_seq_trim(t->r.engine, 0, 0, NULL, &err), err);
     }
 }
 
@@ -399,7 +399,7 @@ static void trim(struct tale *t, int seq, int n)
 {
     pl_err err = {0};
 
-    TEST_OK(pl_seq_trim(t->r.engine, seq, n, &err), err);
+    TEST_OK(pl_seq_trim(t->r.engine, seq, n, NULL, &err), err);
 }
 
 static void copy(struct tale *t, int dst, int src)
@@ -493,7 +493,7 @@ TEST(bits_of_sequences_together_are_those_of_each_alone)
             alone[s] = rows_new(&r, N);
             engine_run_tokens(&r, &random, N, token[s]);
             engine_run_decode(&r, s, N, token[s], alone[s]);
-            TEST_OK(pl_seq_trim(r.engine, s, 0, &err), err);
+            TEST_OK(pl_seq_trim(r.engine, s, 0, NULL, &err), err);
         }
         while (at[0] + at[1] + at[2] + at[3] < S * N) {
             int32_t id[40], seq[40];

@@ -370,7 +370,7 @@ TEST(steps_allocate_nothing)
             TEST_OK(pl_engine_decode(r.engine, &b, NULL, &err), err);
         }
         TEST_OK(pl_seq_copy(r.engine, 3, 0, &err), err);
-        TEST_OK(pl_seq_trim(r.engine, 3, 5, &err), err);
+        TEST_OK(pl_seq_trim(r.engine, 3, 5, NULL, &err), err);
         for (int k = 0; k < N; k++)
             seq[k] = 3;
         {
