@@ -76,7 +76,7 @@ tests() { # tests PROCESSOR PART...
 }
 unset PLAIT_TIER # an emulator takes long enough for the short one
 tests max test_cpu_attention test_cpu_kernel_sets test_cpu_matmul \
-    test_cpu_ops test_quant_ || exit 1
+    test_cpu_ops test_cpu_recurrent test_quant_ || exit 1
 # whole models: the sums are those of x86-64
 PLAIT_REFS=$here/tests/refs
 export PLAIT_REFS

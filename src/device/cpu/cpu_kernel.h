@@ -18,6 +18,7 @@
 
 #include <stdatomic.h>
 
+#include "device/cpu/cpu_recurrent.h"
 #include "device/kernel_set.h"
 #include "program/cache_tile.h"
 #include "program/kernel.h"
@@ -81,6 +82,8 @@ struct cpu_kernels {
                int64_t share);
     /* out[i] = a[i] + b[i]; out may be a or b. */
     void (*add)(float *out, const float *a, const float *b, int64_t n);
+    cpu_short_conv_fn *short_conv;
+    cpu_delta_net_fn *delta_net;
 };
 
 /* Fills the table, whether or not this machine runs the set. */

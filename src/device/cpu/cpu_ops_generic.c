@@ -6,3 +6,15 @@ void cpu_cache_encode_row(pl_format f, void *row, const float *x, int64_t d)
 {
     to_row(f, row, x, d);
 }
+
+size_t cpu_short_conv_scratch(const struct cpu_short_conv *a)
+{
+    return (size_t)(a->n_tap * CONV_CHANNELS) * sizeof(float);
+}
+
+size_t cpu_delta_net_scratch(const struct cpu_delta_net *a)
+{
+    struct delta x;
+
+    return delta_init(&x, a, NULL);
+}

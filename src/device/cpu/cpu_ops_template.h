@@ -5,7 +5,9 @@
 #define DEVICE_CPU_CPU_OPS_TEMPLATE_H
 
 #include "device/cpu/cpu_attention_template.h"
+#include "device/cpu/cpu_delta_net_template.h"
 #include "device/cpu/cpu_rows_template.h"
+#include "device/cpu/cpu_short_conv_template.h"
 
 #ifndef CPU_OPS_INIT
 #define CPU_OPS_INIT cpu_ops_init_generic
@@ -47,6 +49,8 @@ void CPU_OPS_INIT(struct cpu_kernels *k)
     k->kernel[KERNEL_##name] = (struct cpu_entry){name##_run, need};
     CPU_OPS_MAP(CPU_OPS_ENTRY)
 #undef CPU_OPS_ENTRY
+    k->short_conv = short_conv_channels;
+    k->delta_net = delta_net_items;
     cpu_move_init(k);
 }
 

@@ -1,0 +1,325 @@
+/* The gated delta net (cpu_recurrent.h). Included by cpu_ops_template.h.
+ *
+ * A value head has a matrix M [d_k, d_v] that it reads by query and corrects
+ * by key. With S = d_k and all products and sums rounded as written, a token
+ * does this:
+ *
+ *   kn[d] = k[d] * (1 / max(sqrt(sum of k^2), eps)), the sum as RMSNorm has
+ *           it; qn[d] likewise
+ *   gamma = exp(g)
+ *   pk[e] = sum over d of M[d][e] * kn[d]
+ *   pq[e] = sum over d of M[d][e] * qn[d]
+ *   kq    = sum over d of kn[d] * qn[d]
+ *   u[e]  = beta * (v[e] - gamma * pk[e])
+ *   out[e]  = fmaf(kq, u[e], gamma * pq[e]) * (1 / sqrt(S))
+ *   M[d][e] = fmaf(kn[d], u[e], gamma * M[d][e])
+ *
+ * A sum over d is four chains of fmaf from 0, chain j over d = j, j + 4, ..
+ * ascending: (c0 + c1) + (c2 + c3).
+ *
+ * This is M = gamma M; u = beta (v - M^T k); M = M + k u^T; out = M^T q /
+ * sqrt(S), with both products of a token taken from the M before it. So the
+ * update by one token and the products of the next are one pass over M: a
+ * load, a store and four operations an element. No column needs another one: a
+ * block of columns stays in the first cache while all tokens pass. Keys and
+ * queries are normed once for all value heads and blocks of a key head.
+ * Source: gated delta rule, arXiv:2412.06464. */
+#ifndef DEVICE_CPU_CPU_DELTA_NET_TEMPLATE_H
+#define DEVICE_CPU_CPU_DELTA_NET_TEMPLATE_H
+
+#include "base/unroll.h"
+#include "device/cpu/cpu_recurrent.h"
+#include "device/cpu/cpu_rows_template.h"
+
+#include <string.h>
+
+enum {
+    DELTA_TOKENS = 64, /* normed at a time; a multiple of 16 */
+    DELTA_CHAINS = 4,
+    DELTA_VECTORS = 2, /* of columns in a pass, at most */
+};
+
+/* What a thread works on. Rows of keys and queries are d_k apart. */
+struct delta {
+    const struct cpu_delta_net *a;
+    float *kn, *qn; /* [DELTA_TOKENS, d_k] */
+    float *kq;      /* [DELTA_TOKENS] their products */
+    float *gamma;   /* [DELTA_TOKENS] of a value head */
+    float *m;       /* [d_k, CPU_DELTA_COLUMNS] a block of M */
+    int64_t tok, n; /* the tokens in kn, qn, kq */
+};
+
+/* Rows of a block of M, to read or to write; a step of 0: all are one. */
+struct delta_rows {
+    const float *row;
+    int64_t step;
+};
+struct delta_dst {
+    float *row;
+    int64_t step;
+};
+
+/* A token of a pass: its normed key, and what goes with it. */
+struct delta_token {
+    const float *kn, *qn;
+    lanes gamma;
+    lanes u[DELTA_VECTORS];                     /* for updates */
+    lanes pk[DELTA_VECTORS], pq[DELTA_VECTORS]; /* products */
+};
+
+/* One pass over w vectors of columns: M is updated by token `now` on its way
+ * from src to dst, and its products with token `next` are taken. */
+LANES_INLINE void delta_pass(int64_t d_k, struct delta_rows src,
+                             struct delta_dst dst,
+                             const struct delta_token *now,
+                             struct delta_token *next, const int w)
+{
+    lanes pk[DELTA_CHAINS][DELTA_VECTORS];
+    lanes pq[DELTA_CHAINS][DELTA_VECTORS];
+
+    UNROLL
+    for (int j = 0; j < DELTA_CHAINS; j++) {
+        lanes ck[DELTA_VECTORS], cq[DELTA_VECTORS];
+
+        UNROLL
+        for (int i = 0; i < w; i++)
+            ck[i] = cq[i] = lanes_set(0);
+        for (int64_t d = j; d < d_k; d += DELTA_CHAINS) {
+            UNROLL
+            for (int i = 0; i < w; i++) {
+                lanes m = lanes_load(src.row + d * src.step + i * LANES);
+
+                if (now) {
+                    m = lanes_fma(lanes_set(now->kn[d]), now->u[i],
+                                  lanes_mul(now->gamma, m));
+                    lanes_store(dst.row + d * dst.step + i * LANES, m);
+                }
+                if (next) {
+                    ck[i] = lanes_fma(m, lanes_set(next->kn[d]), ck[i]);
+                    cq[i] = lanes_fma(m, lanes_set(next->qn[d]), cq[i]);
+                }
+            }
+        }
+        UNROLL
+        for (int i = 0; i < w; i++) {
+            pk[j][i] = ck[i];
+            pq[j][i] = cq[i];
+        }
+    }
+    if (!next)
+        return;
+    UNROLL
+    for (int i = 0; i < w; i++) {
+        next->pk[i] = lanes_add(lanes_add(pk[0][i], pk[1][i]),
+                                lanes_add(pk[2][i], pk[3][i]));
+        next->pq[i] = lanes_add(lanes_add(pq[0][i], pq[1][i]),
+                                lanes_add(pq[2][i], pq[3][i]));
+    }
+}
+
+/* Token t of the thread's tokens gets ready to take its products. */
+LANES_INLINE void delta_begin(const struct delta *x, int64_t t,
+                              struct delta_token *k)
+{
+    k->kn = x->kn + t * x->a->d_k;
+    k->qn = x->qn + t * x->a->d_k;
+    k->gamma = lanes_set(x->gamma[t]);
+}
+
+/* Token t has its products: what it writes, and what it updates M with. */
+LANES_INLINE void delta_end(const struct delta *x, int64_t t, int64_t head,
+                            int64_t col, int64_t n, struct delta_token *k,
+                            const int w)
+{
+    const struct cpu_delta_net *a = x->a;
+    int64_t at = (x->tok + t) * a->v_stride + head * a->d_v + col;
+    int64_t to = (x->tok + t) * a->out_stride + head * a->d_v + col;
+    lanes beta = lanes_set(a->beta[(x->tok + t) * a->beta_stride + head]);
+    lanes scale = lanes_set(1.0f / sqrtf((float)a->d_k));
+    lanes kq = lanes_set(x->kq[t]);
+
+    UNROLL
+    for (int i = 0; i < w; i++) {
+        int64_t m = n - i * LANES < LANES ? n - i * LANES : LANES;
+        lanes v = lanes_load_n(a->v + at + i * LANES, m);
+        lanes o = lanes_mul(k->gamma, k->pq[i]);
+
+        v = lanes_sub(v, lanes_mul(k->gamma, k->pk[i]));
+        k->u[i] = lanes_mul(beta, v);
+        o = lanes_mul(lanes_fma(kq, k->u[i], o), scale);
+        lanes_store_n(a->out + to + i * LANES, o, m);
+    }
+}
+
+/* Copies n columns of M. */
+static inline void delta_copy(const struct delta *x, struct delta_rows src,
+                              struct delta_dst dst, int64_t n)
+{
+    for (int64_t d = 0; d < x->a->d_k; d++)
+        memcpy(dst.row + d * dst.step, src.row + d * src.step,
+               (size_t)n * sizeof(float));
+}
+
+/* The thread's tokens pass over n columns of a value head, from `col` on: w
+ * vectors, the last one of which may be there in part only. */
+LANES_INLINE void delta_columns(const struct delta *x, int64_t head,
+                                int64_t col, int64_t n, const int w)
+{
+    static const float zeros[DELTA_VECTORS * LANES];
+    const struct cpu_delta_net *a = x->a;
+    const float *in = x->tok > 0 ? a->state_out : a->state_in;
+    int64_t at = head * a->d_k * a->d_v + col;
+    struct delta_rows m = {x->m, w * LANES};
+    struct delta_dst block = {x->m, m.step};
+    struct delta_rows src = {zeros, 0};
+    struct delta_dst state = {a->state_out + at, a->d_v};
+    struct delta_dst dst = state;
+    struct delta_token now, next;
+
+    if (in != NULL)
+        src = (struct delta_rows){in + at, a->d_v};
+    if (n < w * LANES) {
+        memset(x->m, 0, (size_t)(a->d_k * m.step) * sizeof(float));
+        delta_copy(x, src, block, n);
+        src = m;
+        dst = block;
+    }
+    delta_begin(x, 0, &next);
+    delta_pass(a->d_k, src, dst, NULL, &next, w);
+    delta_end(x, 0, head, col, n, &next, w);
+    for (int64_t t = 1; t < x->n; t++) {
+        now = next;
+        delta_begin(x, t, &next);
+        delta_pass(a->d_k, src, block, &now, &next, w);
+        delta_end(x, t, head, col, n, &next, w);
+        src = m;
+    }
+    delta_pass(a->d_k, src, dst, &next, NULL, w);
+    if (n < w * LANES)
+        delta_copy(x, m, state, n);
+}
+
+/* Norms the thread's tokens' keys and queries of a key head. */
+static inline void delta_norm(const struct delta *x, int64_t head)
+{
+    const struct cpu_delta_net *a = x->a;
+
+    for (int64_t t = 0; t < x->n; t++) {
+        const float *from[2] = {
+            a->k + (x->tok + t) * a->k_stride + head * a->d_k,
+            a->q + (x->tok + t) * a->q_stride + head * a->d_k};
+        float *to[2] = {x->kn + t * a->d_k, x->qn + t * a->d_k};
+        float c[DELTA_CHAINS] = {0};
+
+        for (int i = 0; i < 2; i++) {
+            float norm = sqrtf(sum_squares(from[i], a->d_k));
+            lanes s = lanes_set(1.0f / (norm > a->eps ? norm : a->eps));
+
+            for (int64_t d = 0; d < a->d_k; d += LANES) {
+                int64_t m = a->d_k - d < LANES ? a->d_k - d : LANES;
+
+                lanes_store_n(to[i] + d,
+                              lanes_mul(lanes_load_n(from[i] + d, m), s), m);
+            }
+        }
+        for (int64_t d = 0; d < a->d_k; d++)
+            c[d % DELTA_CHAINS] = fmaf(to[0][d], to[1][d], c[d % DELTA_CHAINS]);
+        x->kq[t] = (c[0] + c[1]) + (c[2] + c[3]);
+    }
+}
+
+/* The decay of the thread's tokens in a value head. */
+static inline void delta_decay(const struct delta *x, int64_t head)
+{
+    const struct cpu_delta_net *a = x->a;
+
+    for (int64_t t = 0; t < x->n; t++)
+        x->gamma[t] = a->g[(x->tok + t) * a->g_stride + head];
+    for (int64_t t = 0; t < x->n; t += LANES) {
+        int64_t m = x->n - t < LANES ? x->n - t : LANES;
+
+        lanes_store_n(x->gamma + t, lanes_exp(lanes_load_n(x->gamma + t, m)),
+                      m);
+    }
+}
+
+/* The thread's tokens pass over the items lo .. hi - 1 of a key head. */
+static inline void delta_items(const struct delta *x, int64_t key_head,
+                               int64_t lo, int64_t hi)
+{
+    const struct cpu_delta_net *a = x->a;
+    int64_t n_block = cpu_delta_net_blocks(a);
+    int64_t item = 0;
+
+    delta_norm(x, key_head);
+    for (int64_t head = 0; head < a->n_head_v; head++) {
+        if (a->head_map[head] != key_head)
+            continue;
+        if (item < hi && item + n_block > lo)
+            delta_decay(x, head);
+        for (int64_t i = 0; i < n_block; i++, item++) {
+            int64_t end = (i + 1) * CPU_DELTA_COLUMNS;
+
+            if (item < lo || item >= hi)
+                continue;
+            end = end < a->d_v ? end : a->d_v;
+            for (int64_t c = i * CPU_DELTA_COLUMNS; c < end;) {
+                int64_t n = end - c;
+
+                if (n > LANES && DELTA_VECTORS > 1) {
+                    n = n < 2 * LANES ? n : 2 * LANES;
+                    delta_columns(x, head, c, n, 2);
+                } else {
+                    n = n < LANES ? n : LANES;
+                    delta_columns(x, head, c, n, 1);
+                }
+                c += n;
+            }
+        }
+    }
+}
+
+/* Lays the scratch out; returns its size. */
+static inline size_t delta_init(struct delta *x, const struct cpu_delta_net *a,
+                                void *scratch)
+{
+    int64_t n = a->n_tok < DELTA_TOKENS ? a->n_tok : DELTA_TOKENS;
+    int64_t count[] = {a->d_k * CPU_DELTA_COLUMNS, n * a->d_k, n * a->d_k, n,
+                       n};
+    float **part[] = {&x->m, &x->kn, &x->qn, &x->kq, &x->gamma};
+    size_t at = 0;
+
+    *x = (struct delta){.a = a};
+    for (size_t i = 0; i < sizeof(part) / sizeof(part[0]); i++) {
+        *part[i] = scratch != NULL ? (float *)((char *)scratch + at) : NULL;
+        at += ((size_t)count[i] * sizeof(float) + 63) / 64 * 64;
+    }
+    return at;
+}
+
+/* Items go by key head, then by value head, then by block. */
+static void delta_net_items(const struct cpu_delta_net *a, int64_t first,
+                            int64_t n, void *scratch)
+{
+    int64_t at = 0; /* items of the key heads before */
+    struct delta x;
+
+    delta_init(&x, a, scratch);
+    for (int64_t key_head = 0; key_head < a->n_head_k; key_head++) {
+        int64_t n_item = 0;
+        int64_t lo, hi;
+
+        for (int64_t head = 0; head < a->n_head_v; head++)
+            n_item += (a->head_map[head] == key_head) * cpu_delta_net_blocks(a);
+        lo = first > at ? first - at : 0;
+        hi = first + n - at < n_item ? first + n - at : n_item;
+        at += n_item;
+        for (x.tok = 0; lo < hi && x.tok < a->n_tok; x.tok += x.n) {
+            x.n = a->n_tok - x.tok < DELTA_TOKENS ? a->n_tok - x.tok
+                                                  : DELTA_TOKENS;
+            delta_items(&x, key_head, lo, hi);
+        }
+    }
+}
+
+#endif
