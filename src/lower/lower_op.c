@@ -166,8 +166,8 @@ static void set_args(struct step_kernel *k, const int *in, int n_in, int out)
     enum access first = kernel_access(k->kernel, 0);
 
     k->arg[k->n_arg++] = (struct kernel_arg){out, first};
-    for (int i = first == ACCESS_UPDATE; i < n_in; i++)
-        k->arg[k->n_arg++] =
+    for (int i = first == ACCESS_UPDATE; i < n_in; i++, k->n_arg++)
+        k->arg[k->n_arg] =
             (struct kernel_arg){in[i], kernel_access(k->kernel, k->n_arg)};
 }
 

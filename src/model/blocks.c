@@ -131,10 +131,13 @@ struct qkv {
     pl_tensor q, k, v;
 };
 
-static struct qkv project(struct build *b, pl_tensor h, bool bias)
+static struct qkv project(struct build *b, pl_tensor h,
+                          const struct model_attention *o)
 {
     const struct model *m = b->m;
-    const int64_t n_q = m->n_head[b->layer] * m->d_key;
+    const bool bias = o->bias;
+    const int64_t n_q =
+        m->n_head[b->layer] * (m->d_key + (o->gate ? m->d_value : 0));
     const int64_t n_k = m->n_head_kv[b->layer] * m->d_key;
     const int64_t n_v = m->n_head_kv[b->layer] * m->d_value;
     const struct model_dim q = {n_q, "attention.head_count * key_length"};
@@ -210,11 +213,16 @@ pl_tensor model_attention(struct build *b, pl_tensor h,
                                     "attention.head_count * value_length"};
     const struct model_dim heads_q = {n_head, "attention.head_count"};
     const pl_rope *rope = window(b) > 0 ? &m->rope_window : &m->rope;
-    struct qkv x = project(b, h, o->bias);
-    pl_tensor q = heads(b, x.q, n_head, m->d_key);
+    struct qkv x = project(b, h, o);
+    pl_tensor q = heads(b, x.q, n_head, m->d_key + (o->gate ? m->d_value : 0));
+    pl_tensor gate = -1;
     pl_tensor k = heads(b, x.k, n_head_kv, m->d_key);
     pl_tensor v = heads(b, x.v, n_head_kv, m->d_value), y, sinks = -1;
 
+    if (o->gate) { /* rows of a head: its query, then its gate */
+        gate = pl_slice(b->g, q, 2, m->d_key, m->d_value);
+        q = pl_slice(b->g, q, 2, 0, m->d_key);
+    }
     if (normed(b, o)) {
         q = model_norm(b, q, "attn_q_norm", d_key(b));
         k = model_norm(b, k, "attn_k_norm", d_key(b));
@@ -227,6 +235,8 @@ pl_tensor model_attention(struct build *b, pl_tensor h,
         sinks = model_weight(b, "attn_sinks", "weight", PL_ROLE_ATTN_SINKS,
                              false, 1, &heads_q);
     y = pl_attention(b->g, q, k, v, sinks, m->query_scale, window(b), 0);
+    if (o->gate)
+        y = pl_mul(b->g, y, pl_sigmoid(b->g, gate));
     y = pl_reshape(b->g, y, 2, (pl_dim[]){n_tok, size(width.n)});
     model_name(b, y, "kqv_out");
     return model_matmul(b, y, "attn_output", PL_ROLE_ATTN_OUT, model_width(b),
@@ -260,6 +270,10 @@ static struct width d_shared(const struct build *b)
 {
     int64_t n = b->m->n_shared * b->m->d_expert[b->layer];
 
+    if (b->m->d_shared > 0)
+        return (struct width){
+            {b->m->d_shared, "expert_shared_feed_forward_length"},
+            {2 * b->m->d_shared, "twice the shared expert's width"}};
     return (struct width){
         {n, "expert_shared_count * expert_feed_forward_length"},
         {2 * n, "twice the shared expert's width"}};
@@ -327,6 +341,19 @@ static pl_tensor expert_matmul(struct build *b, pl_tensor x, pl_tensor ids,
     return bias < 0 ? y : pl_add(b->g, y, bias);
 }
 
+/* The expert that serves every token. */
+static pl_tensor shared_expert(struct build *b, pl_tensor h, model_glu *glu)
+{
+    pl_tensor y = mlp(b, h, glu, "_shexp", d_shared(b)), gate;
+
+    if (!b->m->shared_gate)
+        return y;
+    gate = model_matmul(b, h, "ffn_gate_inp_shexp", PL_ROLE_ROUTER,
+                        (struct model_dim){1, "one shared expert"},
+                        model_width(b), false);
+    return pl_mul(b->g, y, pl_sigmoid(b->g, gate));
+}
+
 pl_tensor model_experts(struct build *b, pl_tensor h, model_glu *glu)
 {
     const struct model *m = b->m;
@@ -368,8 +395,8 @@ pl_tensor model_experts(struct build *b, pl_tensor h, model_glu *glu)
     of_result = expert_bias(b, "ffn_down_exps", PL_ROLE_FFN_DOWN_EXPS, e, ids);
     if (of_result >= 0)
         x = pl_add(b->g, x, pl_sum(b->g, pl_mul(b->g, of_result, w)));
-    return m->n_shared > 0
-               ? pl_add(b->g, x, mlp(b, h, glu, "_shexp", d_shared(b)))
+    return m->n_shared > 0 || m->d_shared > 0
+               ? pl_add(b->g, x, shared_expert(b, h, glu))
                : x;
 }
 
@@ -405,7 +432,10 @@ void model_decoder(struct build *b, const struct model_attention *o,
         model_layer(b, i);
         h = model_norm(b, x, "attn_norm", model_width(b));
         model_name(b, h, "attn_norm");
-        x = pl_add(b->g, x, model_attention(b, h, o));
+        x = pl_add(b->g, x,
+                   b->m->recurrent && b->m->recurrent[i]
+                       ? model_delta_net(b, h)
+                       : model_attention(b, h, o));
         model_name(b, x, "ffn_inp");
         h = model_norm(b, x, ffn_norm, model_width(b));
         model_name(b, h, "ffn_norm");

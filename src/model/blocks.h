@@ -28,7 +28,7 @@ struct model_dim {
 
 /* ---- weight.c ----------------------------------------------------------- */
 
-/* The weight `base`.`suffix` with the dimensions expected, checked against the
+/* The weight `base`.`suffix`, or `base` where that is NULL, with the dimensions expected, checked against the
  * file; absent: -1 if optional, else an error. A second call gives the same
  * leaf. */
 pl_tensor model_weight(struct build *b, const char *base, const char *suffix,
@@ -78,6 +78,7 @@ enum model_qk_norm { QK_NORM_NEVER, QK_NORM_IF_GIVEN, QK_NORM_ALWAYS };
 struct model_attention {
     bool bias; /* q, k and v must have biases */
     enum model_qk_norm qk_norm;
+    bool gate;       /* of each head's values in attn_q half are a gate */
     bool sinks;      /* a value a head joins its softmax: attn_sinks */
     pl_tensor freqs; /* [n_rot / 2], divide rope's angles, or -1 */
 };
@@ -86,6 +87,9 @@ struct model_attention {
  * its output matrix: [n_tok, d_model]. q, k and v may be fused in attn_qkv. */
 pl_tensor model_attention(struct build *b, pl_tensor h,
                           const struct model_attention *o);
+
+/* delta.c: the same by a gated delta net, through the layer's states. */
+pl_tensor model_delta_net(struct build *b, pl_tensor h);
 
 /* What joins gate and up: pl_swiglu, pl_geglu. */
 typedef pl_tensor model_glu(pl_graph *g, pl_tensor gate, pl_tensor up);
@@ -99,7 +103,7 @@ pl_tensor model_experts(struct build *b, pl_tensor h, model_glu *glu);
  * embeddings are tied, token_embd.weight: logits, marked as output. */
 void model_head(struct build *b, pl_tensor x);
 
-/* All of a network whose layers are x += attention(attn_norm x);
+/* All of a network whose layers are x += attention or delta net(attn_norm x);
  * x += mlp or experts(ffn_norm x). `ffn_norm` is that tensor's name. */
 void model_decoder(struct build *b, const struct model_attention *o,
                    const char *ffn_norm, model_glu *glu);
@@ -114,5 +118,8 @@ pl_status model_gemma3_read(struct model *m, pl_err *err);
 void model_gemma3(struct build *b);
 pl_status model_gptoss_read(struct model *m, pl_err *err);
 void model_gptoss(struct build *b);
+pl_status model_qwen35_read(struct model *m, pl_err *err);
+pl_status model_qwen3next_read(struct model *m, pl_err *err);
+void model_qwen35(struct build *b); /* qwen35, qwen35moe and qwen3next */
 
 #endif

@@ -26,6 +26,11 @@ static const struct model_family families[] = {
     {"gemma3", true, MOE_NEVER, false, NULL, model_gemma3_read, model_gemma3},
     {"gpt-oss", true, MOE_ALWAYS, false, "expert_feed_forward_length",
      model_gptoss_read, model_gptoss},
+    {"qwen35", true, MOE_NEVER, false, NULL, model_qwen35_read, model_qwen35},
+    {"qwen35moe", true, MOE_ALWAYS, false, "expert_feed_forward_length",
+     model_qwen35_read, model_qwen35},
+    {"qwen3next", true, MOE_ALWAYS, false, "expert_feed_forward_length",
+     model_qwen3next_read, model_qwen35},
 };
 
 enum { N_FAMILY = sizeof families / sizeof families[0] };

@@ -31,6 +31,13 @@ struct model_family {
     void (*graph)(struct build *b);
 };
 
+/* A gated delta net's heads, all of one width: value heads, of which several
+ * share a key head; and the taps of the convolution before it. */
+struct model_delta {
+    int64_t n_key, n_value, d_head, n_tap;
+    bool neighbours; /* neighbours share; else heads that are n_key apart */
+};
+
 struct model {
     const struct gguf *file; /* borrowed until model_close */
     const struct model_family *family;
@@ -45,14 +52,19 @@ struct model {
     int64_t n_expert, n_expert_used;   /* 0: no experts */
     const int64_t *d_expert;           /* [n_layer], of one; NULL: none */
     int64_t n_shared;                  /* experts that serve every token */
+    int64_t d_shared; /* their width; 0: n_shared times that of the others */
+    bool shared_gate; /* they are weighed by a sigmoid of their own */
     pl_gating gating;
     bool normalise; /* weights of the chosen experts sum to one, */
     float routed;   /* and then this factor */
     float eps;
     pl_rope rope;
     const int64_t
-        *window;         /* [n_layer] tokens that attention sees, 0: all; NULL:
+        *window; /* [n_layer] tokens that attention sees, 0: all; NULL:
                               all in every layer */
+    const bool *recurrent; /* [n_layer] has a delta net in place of attention;
+                              NULL: none has */
+    struct model_delta delta;
     pl_rope rope_window; /* of layers with a window */
     float query_scale;   /* of attention's scores */
     float softcap;       /* of logits: c tanh(x / c); 0: none */
@@ -79,6 +91,7 @@ struct model_graph_options {
  *   ids, pos   I32 [n_tok]   inputs: tokens and their positions
  *   out_ids    I32 [n_out]   input: the rows whose logits are wanted
  *   cache_k.N, cache_v.N     [n_slot, n_head_kv, d_head], N the layer
+ *   state.N, conv_state.N    of layers with a delta net
  *   weights                  by their names in the file, formats as there
  *   logits     F32 [n_out, n_vocab], marked as output
  *

@@ -31,8 +31,8 @@ static bool params_has(const struct model *m, const char *name)
     return gguf_find(m->file, params_key(m, name, &k)) != NULL;
 }
 
-static pl_status params_need(const struct model *m, const char *name,
-                             int64_t hi, int64_t *out, pl_err *err)
+pl_status params_need(const struct model *m, const char *name, int64_t hi,
+                      int64_t *out, pl_err *err)
 {
     struct params_key k;
 

@@ -23,11 +23,14 @@ struct name {
 static const char *full_name(const struct build *b, const char *base,
                              const char *suffix, struct name *n)
 {
+    const char *dot = suffix ? "." : "";
+
+    suffix = suffix ? suffix : "";
     if (b->layer < 0)
-        snprintf(n->s, sizeof n->s, "%s.%s", base, suffix);
+        snprintf(n->s, sizeof n->s, "%s%s%s", base, dot, suffix);
     else
-        snprintf(n->s, sizeof n->s, "blk.%" PRId64 ".%s.%s", b->layer, base,
-                 suffix);
+        snprintf(n->s, sizeof n->s, "blk.%" PRId64 ".%s%s%s", b->layer, base,
+                 dot, suffix);
     return n->s;
 }
 

@@ -20,13 +20,10 @@
 /* What a tensor's split dimension counts. */
 enum axis {
     AXIS_NONE,  /* mirrored */
-    AXIS_Q,     /* values of query heads */
-    AXIS_K,     /* values of KV heads' keys */
-    AXIS_V,     /* and values */
-    AXIS_QKV,   /* all three, stacked */
-    AXIS_HEAD,  /* query heads */
-    AXIS_KV,    /* KV heads */
-    AXIS_O,     /* values of heads' results */
+    AXIS_HEAD,  /* heads, as many values each as there are */
+    AXIS_KV,    /* the fewer heads that several of those share */
+    AXIS_QKV,   /* q, k and v, stacked */
+    AXIS_GATES, /* of each KV head a value of its heads, then another one */
     AXIS_FF,    /* feed-forward width */
     AXIS_FF2,   /* twice that: gate, then up */
     AXIS_EXP,   /* an expert's width */
@@ -43,16 +40,16 @@ static const struct role_row {
     [PL_ROLE_TOKEN_EMBD] = {"token_embd", AXIS_VOCAB, 0},
     [PL_ROLE_OUTPUT] = {"output", AXIS_VOCAB, 0},
     [PL_ROLE_NORM] = {"norm", AXIS_NONE, 0},
-    [PL_ROLE_ATTN_Q] = {"attn_q", AXIS_Q, 0},
-    [PL_ROLE_ATTN_K] = {"attn_k", AXIS_K, 0},
-    [PL_ROLE_ATTN_V] = {"attn_v", AXIS_V, 0},
+    [PL_ROLE_ATTN_Q] = {"attn_q", AXIS_HEAD, 0},
+    [PL_ROLE_ATTN_K] = {"attn_k", AXIS_KV, 0},
+    [PL_ROLE_ATTN_V] = {"attn_v", AXIS_KV, 0},
     [PL_ROLE_ATTN_QKV] = {"attn_qkv", AXIS_QKV, 0},
-    [PL_ROLE_ATTN_Q_BIAS] = {"attn_q_bias", AXIS_Q, 0},
-    [PL_ROLE_ATTN_K_BIAS] = {"attn_k_bias", AXIS_K, 0},
-    [PL_ROLE_ATTN_V_BIAS] = {"attn_v_bias", AXIS_V, 0},
+    [PL_ROLE_ATTN_Q_BIAS] = {"attn_q_bias", AXIS_HEAD, 0},
+    [PL_ROLE_ATTN_K_BIAS] = {"attn_k_bias", AXIS_KV, 0},
+    [PL_ROLE_ATTN_V_BIAS] = {"attn_v_bias", AXIS_KV, 0},
     [PL_ROLE_ATTN_QKV_BIAS] = {"attn_qkv_bias", AXIS_QKV, 0},
     [PL_ROLE_ATTN_SINKS] = {"attn_sinks", AXIS_HEAD, 0},
-    [PL_ROLE_ATTN_OUT] = {"attn_out", AXIS_O, 1},
+    [PL_ROLE_ATTN_OUT] = {"attn_out", AXIS_HEAD, 1},
     [PL_ROLE_ATTN_OUT_BIAS] = {"attn_out_bias", AXIS_NONE, 0},
     [PL_ROLE_FFN_GATE] = {"ffn_gate", AXIS_FF, 0},
     [PL_ROLE_FFN_UP] = {"ffn_up", AXIS_FF, 0},
@@ -69,8 +66,14 @@ static const struct role_row {
     [PL_ROLE_FFN_DOWN_EXPS_BIAS] = {"ffn_down_exps_bias", AXIS_NONE, 0},
     [PL_ROLE_ROPE_FREQS] = {"rope_freqs", AXIS_NONE, 0},
     [PL_ROLE_SCALE] = {"scale", AXIS_NONE, 0},
+    [PL_ROLE_ATTN_GATE] = {"attn_gate", AXIS_HEAD, 0},
+    [PL_ROLE_CONV] = {"conv", AXIS_QKV, 0},
+    [PL_ROLE_DELTA_GATE] = {"delta_gate", AXIS_HEAD, 0},
+    [PL_ROLE_DELTA_GATES] = {"delta_gates", AXIS_GATES, 0},
     [PL_ROLE_CACHE_K] = {"cache_k", AXIS_KV, 1},
     [PL_ROLE_CACHE_V] = {"cache_v", AXIS_KV, 1},
+    [PL_ROLE_STATE] = {"state", AXIS_HEAD, 1},
+    [PL_ROLE_CONV_STATE] = {"conv_state", AXIS_QKV, 1},
 };
 
 const char *role_name(pl_role r)
@@ -86,8 +89,12 @@ struct dealt {
     const pl_layout *l; /* dim unused; MIRRORED if one rank has it all */
 };
 
+/* Heads: of attention, query heads and KV heads; of a delta net, value heads
+ * and key heads. */
 struct layer {
-    int64_t n_head, n_kv, d_k, d_v; /* 0: no attention seen */
+    int64_t n_head, n_kv, d_k, d_v; /* 0: neither was seen */
+    bool delta; /* a delta net: q and k are those of the fewer heads */
+    bool tiled; /* head h has KV head h % n_kv, else neighbours share one */
     struct dealt head, kv, ff, exp;
 };
 
@@ -171,7 +178,7 @@ static pl_status deal_heads(struct deal *d, struct layer *y)
     int64_t r = y->n_head / y->n_kv;
     int64_t block = y->head.quantized ? 32 : 1;
     int64_t uq = block / gcd(block, y->d_v); /* query heads a unit */
-    int64_t uk = block / gcd(block, y->d_v * r);
+    int64_t uk = block / gcd(block, y->tiled ? y->d_v : y->d_v * r);
     int64_t nq = (y->n_head + uq - 1) / uq, nk = (y->n_kv + uk - 1) / uk;
     int64_t cq[PL_MAX_RANKS], ck[PL_MAX_RANKS];
     bool by_kv = true;
@@ -189,7 +196,10 @@ static pl_status deal_heads(struct deal *d, struct layer *y)
         for (int i = 0; i < d->n_rank; i++)
             ck[i] *= uk;
         PL_TRY(runs(d, &y->kv, ck, 1));
-        return runs(d, &y->head, ck, r);
+        if (!y->tiled)
+            return runs(d, &y->head, ck, r);
+        y->head.l = y->kv.l; /* over and over */
+        return PL_OK;
     }
     account(d, &y->head, cq, nq);
     PL_TRY(runs(d, &y->head, cq, uq));
@@ -205,7 +215,7 @@ static pl_status deal_heads(struct deal *d, struct layer *y)
     run_walk_first(&w, y->head.l, y->n_head);
     do {
         for (int64_t h = w.pos; h < w.pos + w.left; h++)
-            kv[h / r].owners |= run_walk_owners(&w);
+            kv[y->tiled ? h % y->n_kv : h / r].owners |= run_walk_owners(&w);
     } while (run_walk_next(&w));
     y->kv.l = layout_split(d->a, 0, y->n_kv, (int)y->n_kv, kv, d->n_rank);
     return y->kv.l ? PL_OK : err_no_memory(d->err, "layouts");
@@ -229,12 +239,51 @@ static pl_status place(const struct deal *d, const pl_layout *l, int dim,
     return *out ? PL_OK : err_no_memory(d->err, "layouts");
 }
 
+/* The same, of a dimension that n heads divide among them. */
+static pl_status place_heads(const struct deal *d, const pl_layout *l,
+                             int64_t n, int dim, int64_t size,
+                             const pl_layout **out)
+{
+    *out = NULL;
+    return n > 0 && size % n == 0 ? place(d, l, dim, size, size / n, out)
+                                  : PL_OK;
+}
+
+/* Two values a head: of each KV head those of its heads of one kind, then of
+ * the other. */
+static pl_status place_gates(const struct deal *d, const struct layer *y,
+                             int dim, int64_t size, const pl_layout **out)
+{
+    int64_t r = y->n_kv ? y->n_head / y->n_kv : 0;
+    pl_run *run;
+    struct run_walk w;
+
+    *out = NULL;
+    if (!y->n_head || y->head.l->kind != PL_SPLIT || size != 2 * y->n_head)
+        return PL_OK;
+    run = arena_alloc(d->a, (size_t)size, sizeof *run);
+    if (!run)
+        return err_no_memory(d->err, "layouts");
+    run_walk_first(&w, y->head.l, y->n_head);
+    do {
+        for (int64_t h = w.pos; h < w.pos + w.left; h++) {
+            int64_t at = h / r * 2 * r + h % r;
+
+            run[at] = run[at + r] = (pl_run){1, run_walk_owners(&w)};
+        }
+    } while (run_walk_next(&w));
+    *out = layout_split(d->a, dim, size, (int)size, run, d->n_rank);
+    return *out ? PL_OK : err_no_memory(d->err, "layouts");
+}
+
 /* q, k and v stacked: three segments. */
-static pl_status place_qkv(const struct deal *d, const struct layer *y,
+static pl_status place_qkv(const struct deal *d, const struct layer *y, int dim,
                            int64_t size, const pl_layout **out)
 {
-    const pl_layout *part[3] = {y->head.l, y->kv.l, y->kv.l};
-    int64_t n[3] = {y->n_head, y->n_kv, y->n_kv};
+    const pl_layout *head = y->head.l, *kv = y->kv.l;
+    const pl_layout *part[3] = {y->delta ? kv : head, kv, y->delta ? head : kv};
+    int64_t n[3] = {y->delta ? y->n_kv : y->n_head, y->n_kv,
+                    y->delta ? y->n_head : y->n_kv};
     int64_t scale[3] = {y->d_k, y->d_k, y->d_v};
     int k = 0, cap = 0;
     pl_run *run;
@@ -243,7 +292,7 @@ static pl_status place_qkv(const struct deal *d, const struct layer *y,
     if (!y->n_head || part[0]->kind != PL_SPLIT ||
         size != n[0] * scale[0] + n[1] * scale[1] + n[2] * scale[2])
         return PL_OK;
-    cap = (int)(y->n_head + 2 * y->n_kv);
+    cap = (int)(2 * y->n_head + 2 * y->n_kv);
     run = arena_alloc(d->a, (size_t)cap, sizeof *run);
     if (!run)
         return err_no_memory(d->err, "layouts");
@@ -259,7 +308,7 @@ static pl_status place_qkv(const struct deal *d, const struct layer *y,
             run[k++] = (pl_run){w.left * scale[i], run_walk_owners(&w)};
         while (run_walk_next(&w));
     }
-    *out = layout_split(d->a, 0, size, k, run, d->n_rank);
+    *out = layout_split(d->a, dim, size, k, run, d->n_rank);
     return *out ? PL_OK : err_no_memory(d->err, "layouts");
 }
 
@@ -282,7 +331,25 @@ static void add(struct dealt *x, const struct graph_node *n, int64_t size,
     x->quantized |= input && format_info(n->format)->block > 1;
 }
 
-/* Sizes of all axes, from the leaves and the attention nodes. */
+/* The heads of a layer, which a node's operands and result show. Where they
+ * live goes by the layer whose memory it is. */
+static void survey_heads(struct deal *d, const struct graph_node *n)
+{
+    const struct graph_node *node = d->g->node;
+    bool delta = n->op == OP_delta_net || n->op == OP_delta_net_tiled;
+    int memory = graph_memory(d->g, n->in[delta ? 5 : 1]);
+    const struct graph_node *k = &node[delta ? n->in[0] : memory];
+    struct layer *y = &d->layer[node[memory].layer + 1];
+
+    y->delta = delta;
+    y->tiled = n->op == OP_delta_net_tiled;
+    y->n_head = n->dim[1].n;
+    y->n_kv = k->dim[1].n;
+    y->d_k = k->dim[2].n;
+    y->d_v = n->dim[2].n;
+}
+
+/* Sizes of all axes, from the leaves and the nodes with heads. */
 static void survey(struct deal *d)
 {
     for (int i = 0; i < d->g->n_node; i++) {
@@ -291,27 +358,17 @@ static void survey(struct deal *d)
         const struct role_row *row = &rows[n->role];
         int64_t size = n->n_dim > row->dim ? n->dim[row->dim].n : 0;
 
-        if (n->op == OP_attention) {
-            int k = graph_memory(d->g, n->in[1]);
-
-            y = &d->layer[d->g->node[k].layer + 1];
-            y->n_head = n->dim[1].n;
-            y->n_kv = d->g->node[k].dim[1].n;
-            y->d_k = d->g->node[k].dim[2].n;
-            y->d_v = n->dim[2].n;
-        }
+        if (n->op == OP_attention || n->op == OP_delta_net ||
+            n->op == OP_delta_net_tiled)
+            survey_heads(d, n);
         if (n->op != OP_weight || size == 0)
             continue;
         switch (row->axis) {
-        case AXIS_Q:
-        case AXIS_K:
-        case AXIS_V:
-        case AXIS_QKV:
         case AXIS_HEAD:
-            add(&y->head, n, 0, false);
-            break;
-        case AXIS_O:
-            add(&y->head, n, 0, true);
+        case AXIS_KV:
+        case AXIS_QKV:
+        case AXIS_GATES:
+            add(&y->head, n, 0, row->dim == 1);
             break;
         case AXIS_FF:
             add(&y->ff, n, size, row->dim == 1);
@@ -346,20 +403,14 @@ static pl_status leaf_layout(const struct deal *d, const struct graph_node *n,
     if (size == 0)
         return PL_OK;
     switch (row->axis) {
-    case AXIS_Q:
-        return place(d, y->head.l, row->dim, size, y->d_k, out);
-    case AXIS_K:
-        return place(d, y->kv.l, row->dim, size, y->d_k, out);
-    case AXIS_V:
-        return place(d, y->kv.l, row->dim, size, y->d_v, out);
-    case AXIS_QKV:
-        return place_qkv(d, y, size, out);
     case AXIS_HEAD:
-        return place(d, y->head.l, row->dim, size, 1, out);
+        return place_heads(d, y->head.l, y->n_head, row->dim, size, out);
     case AXIS_KV:
-        return place(d, y->kv.l, row->dim, size, 1, out);
-    case AXIS_O:
-        return place(d, y->head.l, row->dim, size, y->d_v, out);
+        return place_heads(d, y->kv.l, y->n_kv, row->dim, size, out);
+    case AXIS_QKV:
+        return place_qkv(d, y, row->dim, size, out);
+    case AXIS_GATES:
+        return place_gates(d, y, row->dim, size, out);
     case AXIS_FF:
     case AXIS_FF2:
         return place(d, y->ff.l, row->dim, size, 1, out);

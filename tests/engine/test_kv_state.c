@@ -127,13 +127,13 @@ static void make_head(struct made *m, uint64_t *seed)
                                .cache = m->cache,
                                .seq = m->seq};
     for (int i = 0; i < m->h.n_cache; i++)
-        m->cache[i] = (struct state_cache){
-            .layer = i / 2,
-            .values = i % 2,
-            .format = formats[i % 4],
-            .n_head = 1 + test_below(seed, 3),
-            .d_head = 32 * (1 + test_below(seed, 2)),
-            .window = i % 3 ? 0 : test_below(seed, 200)};
+        m->cache[i] =
+            (struct state_cache){.layer = i / 2,
+                                 .values = i % 2,
+                                 .format = formats[i % 4],
+                                 .n_head = 1 + test_below(seed, 3),
+                                 .d_head = 32 * (1 + test_below(seed, 2)),
+                                 .window = i % 3 ? 0 : test_below(seed, 200)};
     for (int i = 0; i < m->h.n_seq; i++) {
         struct state_seq *q = &m->seq[i];
         int like = (int)test_below(seed, i + 1);
@@ -149,9 +149,9 @@ static void make_head(struct made *m, uint64_t *seed)
                 q->n_like -= q->n_like % STATE_CHUNK;
             for (int c = 0; c < m->h.n_cache; c++)
                 if (q->n_like > 0 &&
-                    state_has(&m->cache[c], q, q->n_like - 1) &&
-                    !state_has(&m->cache[c], &m->seq[like],
-                               first_there(&m->cache[c], q)))
+                    state_rows(&m->cache[c], q, q->n_like - 1) &&
+                    !state_rows(&m->cache[c], &m->seq[like],
+                                first_there(&m->cache[c], q)))
                     q->n_like = 0;
         }
     }
@@ -180,7 +180,7 @@ static void write_made(const struct made *m, struct stream *s)
             assert_int_equal(p / STATE_CHUNK, (p + n - 1) / STATE_CHUNK);
             for (int c = 0; c < m->h.n_cache; c++)
                 for (int64_t i = 0;
-                     i < n && state_has(&m->cache[c], &m->seq[q], p); i++) {
+                     i < n && state_rows(&m->cache[c], &m->seq[q], p); i++) {
                     size_t bytes = state_row_bytes(&m->cache[c]);
 
                     for (size_t k = 0; k < bytes; k++)
@@ -235,7 +235,7 @@ static pl_status read_all(struct stream *s, const struct made *m, pl_err *err)
              got == PL_OK && (n = state_chunk(&h.seq[q], p)) > 0; p += n) {
             for (int c = 0; c < h.n_cache; c++)
                 for (int64_t i = 0; i < n && got == PL_OK &&
-                                    state_has(&h.cache[c], &h.seq[q], p);
+                                    state_rows(&h.cache[c], &h.seq[q], p);
                      i++) {
                     size_t bytes = state_row_bytes(&h.cache[c]);
 

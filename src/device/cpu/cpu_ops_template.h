@@ -5,9 +5,8 @@
 #define DEVICE_CPU_CPU_OPS_TEMPLATE_H
 
 #include "device/cpu/cpu_attention_template.h"
-#include "device/cpu/cpu_delta_net_template.h"
+#include "device/cpu/cpu_recurrent_template.h"
 #include "device/cpu/cpu_rows_template.h"
-#include "device/cpu/cpu_short_conv_template.h"
 
 #ifndef CPU_OPS_INIT
 #define CPU_OPS_INIT cpu_ops_init_generic
@@ -19,6 +18,8 @@
     X(rope, rope_scratch)                                                      \
     X(cache_write, cache_write_scratch)                                        \
     X(attention, attention_scratch)                                            \
+    X(short_conv, short_conv_scratch)                                          \
+    X(delta_net, delta_net_scratch)                                            \
     X(softmax, NULL)                                                           \
     X(router_topk, router_scratch)                                             \
     X(router_weights, router_scratch)                                          \
