@@ -179,10 +179,16 @@ static pl_tensor make_concat(struct draw *d, const pl_tensor *in)
 
 static make_fn *const makers[OP_COUNT] = {
 #define make_custom                              NULL /* no aim is about it */
+#define make_short_conv                          NULL
+#define make_delta_net                           NULL
+#define make_delta_net_tiled                     NULL
 #define OP(name, dims, partial, result, refused) [OP_##name] = make_##name,
 #include "graph/ops.def"
 #undef OP
 #undef make_custom
+#undef make_short_conv
+#undef make_delta_net
+#undef make_delta_net_tiled
 };
 
 /* ---- a block ------------------------------------------------------------- */
