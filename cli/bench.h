@@ -51,6 +51,8 @@ struct bench_model {
      * what every token needs, with all experts, for a row of logits. */
     double int8[3], flt[3];
     /* Of layers whose attention sees as many tokens. */
+    double state; /* values of a sequence's states, which each step reads and
+                     writes */
     struct bench_memory {
         double window;    /* 0: all */
         double cache;     /* bytes of a token in the cache */

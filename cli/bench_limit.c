@@ -47,7 +47,7 @@ static struct bench_memory *memory_of(struct bench_model *m, double window)
     return &m->memory[i < PL_MAX_POOL ? i : PL_MAX_POOL - 1];
 }
 
-/* The memory of a layer's cache. */
+/* The memory of a layer's cache; NULL: it has a state. */
 static struct bench_memory *memory_at(struct bench_model *m, json_t *caches,
                                       double layer)
 {
@@ -56,18 +56,23 @@ static struct bench_memory *memory_at(struct bench_model *m, json_t *caches,
 
     json_array_foreach (caches, i, t)
         if (bench_number(t, "layer") == layer)
-            return memory_of(m, bench_number(t, "window"));
+            return json_is_true(json_object_get(t, "state"))
+                       ? NULL
+                       : memory_of(m, bench_number(t, "window"));
     return memory_of(m, 0);
 }
 
 static void read_cache(struct bench_model *m, const json_t *t)
 {
     const json_t *shape = json_object_get(t, "shape");
+    double values = json_number_value(json_array_get(shape, 1)) *
+                    json_number_value(json_array_get(shape, 2));
 
-    memory_of(m, bench_number(t, "window"))->cache +=
-        json_number_value(json_array_get(shape, 1)) *
-        json_number_value(json_array_get(shape, 2)) *
-        cache_bytes(bench_word(t, "format"));
+    if (json_is_true(json_object_get(t, "state")))
+        m->state += values;
+    else
+        memory_of(m, bench_number(t, "window"))->cache +=
+            values * cache_bytes(bench_word(t, "format"));
 }
 
 static void read_tensor(struct bench_model *m, const json_t *t, double bytes,
@@ -80,6 +85,7 @@ static void read_tensor(struct bench_model *m, const json_t *t, double bytes,
     bool bias = strstr(role, "_bias") != NULL;
     bool table = strcmp(role, "token_embd") == 0;
     bool output = table || strcmp(role, "output") == 0;
+    struct bench_memory *memory;
     double *macs = is_float(bench_word(t, "format")) ? m->flt : m->int8;
     double values = n_dim > 1 && !bias; /* of a matrix */
 
@@ -91,9 +97,11 @@ static void read_tensor(struct bench_model *m, const json_t *t, double bytes,
     macs[output ? 2 : expert] += values;
     if (expert)
         m->n_expert = (int)json_integer_value(json_array_get(shape, 0));
-    if (strcmp(role, "attn_out") == 0) /* scores, then values */
-        memory_at(m, caches, bench_number(t, "layer"))->attention +=
-            2 * json_number_value(json_array_get(shape, 1));
+    if (strcmp(role, "attn_out") != 0)
+        return;
+    memory = memory_at(m, caches, bench_number(t, "layer"));
+    if (memory) /* scores, then values */
+        memory->attention += 2 * json_number_value(json_array_get(shape, 1));
 }
 
 static void name_type(struct bench_model *m, const json_t *totals,
@@ -172,6 +180,10 @@ struct bench_work bench_work(const struct bench_model *m,
         tokens * (m->int8[0] + m->used * m->int8[1]) + rows * m->int8[2];
     double flt = tokens * (m->flt[0] + m->used * m->flt[1]) + rows * m->flt[2];
 
+    /* Of each value of a state: it decays, takes a product with key and with
+     * query, and is updated. */
+    read += steps * n_seq * 2 * sizeof(float) * m->state;
+    flt += tokens * 4 * m->state;
     for (int i = 0; i < m->n_memory; i++) {
         const struct bench_memory *x = &m->memory[i];
         double seen = mean_seen(t->n_depth, n_tok, x->window);

@@ -242,6 +242,9 @@ const struct option_row option_table[] = {
      ONE_RUN, option_set_int64, AT(n_batch), 1, MANY},
     {{"-ub", "--ubatch-size"}, "N", "most tokens computed in a step (512)",
      PLANNED | OPTION_COMMA, option_set_int64, AT(pl.n_ubatch), 1, 65536},
+    {{"--checkpoints"}, "N",
+     "recurrent models: past states that are kept to go back to, of all "
+     "sequences (4)", PLANNED, option_set_int, AT(pl.n_checkpoint), 1, 4096},
     {{"-ctk", "--cache-type-k"}, "FORMAT",
      "keys in the cache: f16, f32, bf16, q8_0 (f16)",
      PLANNED | OPTION_COMMA, option_set_cache_format, AT(pl.cache_k), 0, 0},

@@ -179,6 +179,17 @@ static double attention(const struct program *p, const struct step_kernel *s,
     return fmax(bytes / r->read_bytes_per_s, macs / r->attention_macs_per_s);
 }
 
+/* A step reads and writes each sequence's state, and each token multiplies each
+ * of its values four times: decay, key, query, update. */
+static double recurrent(const struct prog_tensor *state,
+                        const struct cost_rates *r, const struct cost_micro *z)
+{
+    double n = (double)state->dim[1].n * (double)state->dim[2].n;
+
+    return fmax(n_seq(z) * n * 2 * sizeof(float) / r->read_bytes_per_s,
+                (double)z->sizes.n_tok * n * 4 / r->attention_macs_per_s);
+}
+
 /* Most values are read once and written once. */
 static double seconds_of_values(const struct cost_rates *r, double n)
 {
@@ -192,6 +203,8 @@ static double kernel(const struct program *p, const struct step_kernel *k,
         return contraction(p, k, r, z);
     if (k->kernel == KERNEL_attention)
         return attention(p, k, r, z);
+    if (k->kernel == KERNEL_delta_net)
+        return recurrent(&p->tensor[k->arg[6].tensor], r, z);
     /* what is updated is written in part, as much as is put in */
     return seconds_of_values(
         r, values(&p->tensor[k->arg[k->arg[0].access == ACCESS_UPDATE].tensor],

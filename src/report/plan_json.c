@@ -158,7 +158,9 @@ static json_t *json_tensor(const struct compiled *q, const struct plan_facts *f,
                     if_ok(bytes, ok));
     if (t->node->op == OP_memory)
         ok = json_object_set_new(all, "window",
-                                 json_integer(t->node->attr.window)) == 0;
+                                 json_integer(t->node->attr.window)) == 0 &&
+             json_object_set_new(all, "state",
+                                 json_boolean(t->node->attr.state)) == 0;
     return if_ok(all, ok);
 }
 
