@@ -19,19 +19,21 @@
 
 /* What a tensor's split dimension counts. */
 enum axis {
-    AXIS_NONE,  /* mirrored */
-    AXIS_Q,     /* values of query heads */
-    AXIS_K,     /* values of KV heads' keys */
-    AXIS_V,     /* and values */
-    AXIS_QKV,   /* all three, stacked */
-    AXIS_HEAD,  /* query heads */
-    AXIS_KV,    /* KV heads */
-    AXIS_O,     /* values of heads' results */
-    AXIS_FF,    /* feed-forward width */
-    AXIS_FF2,   /* twice that: gate, then up */
-    AXIS_EXP,   /* an expert's width */
-    AXIS_EXP2,  /* twice that */
-    AXIS_VOCAB, /* tokens of the vocabulary */
+    AXIS_NONE,       /* mirrored */
+    AXIS_Q,          /* values of query heads */
+    AXIS_K,          /* values of KV heads' keys */
+    AXIS_V,          /* and values */
+    AXIS_QKV,        /* all three, stacked */
+    AXIS_HEAD,       /* query heads */
+    AXIS_KV,         /* KV heads */
+    AXIS_O,          /* values of heads' results */
+    AXIS_FF,         /* feed-forward width */
+    AXIS_FF2,        /* twice that: gate, then up */
+    AXIS_EXP,        /* an expert's width */
+    AXIS_EXP2,       /* twice that */
+    AXIS_VOCAB,      /* tokens of the vocabulary */
+    AXIS_PER_LAYER,  /* what a token brings to a layer */
+    AXIS_PER_LAYERS, /* the same for all layers, one behind the other */
 };
 
 static const struct role_row {
@@ -67,6 +69,10 @@ static const struct role_row {
     [PL_ROLE_FFN_GATE_EXPS_BIAS] = {"ffn_gate_exps_bias", AXIS_EXP, 1},
     [PL_ROLE_FFN_UP_EXPS_BIAS] = {"ffn_up_exps_bias", AXIS_EXP, 1},
     [PL_ROLE_FFN_DOWN_EXPS_BIAS] = {"ffn_down_exps_bias", AXIS_NONE, 0},
+    [PL_ROLE_PER_LAYER_EMBD] = {"per_layer_embd", AXIS_PER_LAYERS, 1},
+    [PL_ROLE_PER_LAYER_PROJ] = {"per_layer_proj", AXIS_PER_LAYERS, 0},
+    [PL_ROLE_PER_LAYER_GATE] = {"per_layer_gate", AXIS_PER_LAYER, 0},
+    [PL_ROLE_PER_LAYER_OUT] = {"per_layer_out", AXIS_PER_LAYER, 1},
     [PL_ROLE_ROPE_FREQS] = {"rope_freqs", AXIS_NONE, 0},
     [PL_ROLE_SCALE] = {"scale", AXIS_NONE, 0},
     [PL_ROLE_CACHE_K] = {"cache_k", AXIS_KV, 1},
@@ -87,6 +93,8 @@ struct dealt {
 };
 
 struct layer {
+    int heads; /* the layer with whose heads its own are dealt: where the cache
+                  lives that it reads */
     int64_t n_head, n_kv, d_k, d_v; /* 0: no attention seen */
     struct dealt head, kv, ff, exp;
 };
@@ -100,6 +108,7 @@ struct deal {
     struct layer *layer;         /* [n_layer + 1]; 0 = outside blocks */
     int n_layer;
     struct dealt vocab[2];
+    struct dealt per_layer; /* alike in all, as one table has it for all */
     pl_err *err;
 };
 
@@ -282,23 +291,43 @@ static void add(struct dealt *x, const struct graph_node *n, int64_t size,
     x->quantized |= input && format_info(n->format)->block > 1;
 }
 
-/* Sizes of all axes, from the leaves and the attention nodes. */
+/* Which layers read the caches of others: their heads are dealt as one. */
+static void find_heads(struct deal *d)
+{
+    for (int i = 0; i <= d->n_layer; i++)
+        d->layer[i].heads = i;
+    for (int i = 0; i < d->g->n_node; i++) {
+        const struct graph_node *n = &d->g->node[i];
+
+        if (n->op == OP_attention)
+            d->layer[n->layer + 1].heads =
+                d->g->node[graph_memory(d->g, n->in[1])].layer + 1;
+    }
+}
+
+static struct layer *heads_of(const struct deal *d, int layer)
+{
+    return &d->layer[d->layer[layer + 1].heads];
+}
+
+/* Sizes of all axes, from the leaves and the attention nodes. Layers that read
+ * one cache may have different numbers of query heads: what is dealt is then
+ * units of as many as divide all of them. */
 static void survey(struct deal *d)
 {
     for (int i = 0; i < d->g->n_node; i++) {
         const struct graph_node *n = &d->g->node[i];
-        struct layer *y = &d->layer[n->layer + 1];
+        struct layer *y = &d->layer[n->layer + 1], *h = heads_of(d, n->layer);
         const struct role_row *row = &rows[n->role];
         int64_t size = n->n_dim > row->dim ? n->dim[row->dim].n : 0;
 
         if (n->op == OP_attention) {
             int k = graph_memory(d->g, n->in[1]);
 
-            y = &d->layer[d->g->node[k].layer + 1];
-            y->n_head = n->dim[1].n;
-            y->n_kv = d->g->node[k].dim[1].n;
-            y->d_k = d->g->node[k].dim[2].n;
-            y->d_v = n->dim[2].n;
+            h->n_head = gcd(h->n_head, n->dim[1].n);
+            h->n_kv = d->g->node[k].dim[1].n;
+            h->d_k = d->g->node[k].dim[2].n;
+            h->d_v = n->dim[2].n;
         }
         if (n->op != OP_weight || size == 0)
             continue;
@@ -308,10 +337,10 @@ static void survey(struct deal *d)
         case AXIS_V:
         case AXIS_QKV:
         case AXIS_HEAD:
-            add(&y->head, n, 0, false);
+            add(&h->head, n, 0, false);
             break;
         case AXIS_O:
-            add(&y->head, n, 0, true);
+            add(&h->head, n, 0, true);
             break;
         case AXIS_FF:
             add(&y->ff, n, size, row->dim == 1);
@@ -329,10 +358,22 @@ static void survey(struct deal *d)
             add(&d->vocab[d->vocab[0].size && d->vocab[0].size != size], n,
                 size, false);
             break;
+        case AXIS_PER_LAYERS:
+            add(&d->per_layer, n, 0, row->dim == 1);
+            break;
+        case AXIS_PER_LAYER:
+            add(&d->per_layer, n, size, row->dim == 1);
+            break;
         default:
             break;
         }
     }
+}
+
+/* How many of `size` values belong to each of n heads. */
+static int64_t each(int64_t size, int64_t n)
+{
+    return n > 0 && size % n == 0 ? size / n : 1;
 }
 
 static pl_status leaf_layout(const struct deal *d, const struct graph_node *n,
@@ -340,6 +381,7 @@ static pl_status leaf_layout(const struct deal *d, const struct graph_node *n,
 {
     const struct role_row *row = &rows[n->role];
     const struct layer *y = &d->layer[n->layer + 1];
+    const struct layer *h = heads_of(d, n->layer);
     int64_t size = n->n_dim > row->dim ? n->dim[row->dim].n : 0;
 
     *out = NULL;
@@ -347,19 +389,15 @@ static pl_status leaf_layout(const struct deal *d, const struct graph_node *n,
         return PL_OK;
     switch (row->axis) {
     case AXIS_Q:
-        return place(d, y->head.l, row->dim, size, y->d_k, out);
-    case AXIS_K:
-        return place(d, y->kv.l, row->dim, size, y->d_k, out);
-    case AXIS_V:
-        return place(d, y->kv.l, row->dim, size, y->d_v, out);
-    case AXIS_QKV:
-        return place_qkv(d, y, size, out);
     case AXIS_HEAD:
-        return place(d, y->head.l, row->dim, size, 1, out);
-    case AXIS_KV:
-        return place(d, y->kv.l, row->dim, size, 1, out);
     case AXIS_O:
-        return place(d, y->head.l, row->dim, size, y->d_v, out);
+        return place(d, h->head.l, row->dim, size, each(size, h->n_head), out);
+    case AXIS_K:
+    case AXIS_V:
+    case AXIS_KV:
+        return place(d, h->kv.l, row->dim, size, each(size, h->n_kv), out);
+    case AXIS_QKV:
+        return place_qkv(d, h, size, out);
     case AXIS_FF:
     case AXIS_FF2:
         return place(d, y->ff.l, row->dim, size, 1, out);
@@ -369,6 +407,9 @@ static pl_status leaf_layout(const struct deal *d, const struct graph_node *n,
     case AXIS_VOCAB:
         return place(d, d->vocab[d->vocab[0].size != size].l, row->dim, size, 1,
                      out);
+    case AXIS_PER_LAYER:
+    case AXIS_PER_LAYERS:
+        return place(d, d->per_layer.l, row->dim, size, 1, out);
     default:
         return PL_OK;
     }
@@ -391,10 +432,13 @@ pl_status roles_layouts(const pl_graph *g, int n_rank, const double *share,
     d.layer = arena_alloc(a, (size_t)d.n_layer + 1, sizeof *d.layer);
     if (!d.layer)
         return err_no_memory(err, "a table of layers");
+    find_heads(&d);
     survey(&d);
     for (int i = 0; i < 2; i++)
         if (d.vocab[i].size)
             PL_TRY(deal_width(&d, &d.vocab[i]));
+    if (d.per_layer.size)
+        PL_TRY(deal_width(&d, &d.per_layer));
     for (int i = 0; i <= d.n_layer; i++) {
         struct layer *y = &d.layer[i];
 
