@@ -45,15 +45,18 @@ struct model {
     int64_t n_vocab, n_ctx_train, d_model;
     int64_t n_layer;                   /* those that are evaluated */
     const char *vocab_key;             /* where n_vocab comes from */
-    int64_t d_key, d_value;            /* of a head */
     const int64_t *n_head, *n_head_kv; /* [n_layer] */
+    const int64_t *d_key, *d_value;    /* [n_layer], of a head */
+    int64_t n_shared_kv;               /* trailing layers that read the cache of
+                                          an earlier one and have none */
     int64_t n_dense;                   /* leading layers without experts */
-    const int64_t *d_ff;               /* [n_layer]; NULL if n_dense is 0 */
+    const int64_t *d_ff;               /* [n_layer]; NULL: none */
     int64_t n_expert, n_expert_used;   /* 0: no experts */
     const int64_t *d_expert;           /* [n_layer], of one; NULL: none */
     int64_t n_shared;                  /* experts that serve every token */
-    int64_t d_shared; /* their width; 0: n_shared times that of the others */
-    bool shared_gate; /* they are weighed by a sigmoid of their own */
+    int64_t d_shared;    /* their width; 0: n_shared times that of the others */
+    bool shared_gate;    /* they are weighed by a sigmoid of their own */
+    int64_t d_per_layer; /* of what a token brings to each layer; 0: nothing */
     pl_gating gating;
     bool normalise; /* weights of the chosen experts sum to one, */
     float routed;   /* and then this factor */

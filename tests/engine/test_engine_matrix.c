@@ -53,7 +53,8 @@ static const struct {
     {"llama-q-q4_0", false},      {"qwen3moe-q-q4_k_m", false},
     {"glm4moe-q-q4_k_m", false},  {"qwen3moe-wide-q4_k_m", false},
     {"gemma3-swa-f32", true},     {"gptoss-f32", true},
-    {"gptoss-mxfp4-q8_0", false},
+    {"gptoss-mxfp4-q8_0", false}, {"gemma4-ple-sharedkv-f32", true},
+    {"gemma4-moe-f32", true},     {"gemma4-moe-q-q4_k_m", false},
 };
 static const char *const kernels[] = {"reference", NULL};
 static const int ranks[] = {2, 3, 4};

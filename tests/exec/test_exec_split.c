@@ -14,7 +14,10 @@
  *   query heads, attention output       one KV head with its query heads, or
  *       as many as make their output whole blocks of 32 where that is quantized
  *   K and V                             the same KV heads; shared by ranks, one
- *       more, since a shared head counts for its first owner alone */
+ *       more, since a shared head counts for its first owner alone. A single KV
+ *       head is everybody's
+ *   what tokens bring to layers         as feed-forward, but alike in all
+ *       layers, since one table has it for all of them */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -25,12 +28,20 @@
 #include "lib/engine_run.h"
 #include "plan/roles.h"
 
-enum part { PART_Q, PART_KV, PART_FF, PART_EXP, PART_VOCAB, PART_COUNT };
+enum part {
+    PART_Q,
+    PART_KV,
+    PART_FF,
+    PART_EXP,
+    PART_VOCAB,
+    PART_PER_LAYER,
+    PART_COUNT
+};
 #define NONE PART_COUNT
 
 static const char *const part_names[PART_COUNT] = {
-    "query heads", "KV heads", "feed-forward or shared expert", "experts",
-    "vocabulary"};
+    "query heads", "KV heads",   "feed-forward or shared expert",
+    "experts",     "vocabulary", "what tokens bring to layers"};
 
 /* The part of a layer that a weight belongs to, and which of its dimensions,
  * from the last, counts the part's indices. */
@@ -57,10 +68,18 @@ static enum part part_of(pl_role r, int *from_last)
         return PART_EXP;
     case PL_ROLE_FFN_GATE_EXPS:
     case PL_ROLE_FFN_UP_EXPS:
+    case PL_ROLE_FFN_GATE_UP_EXPS:
         return PART_EXP;
     case PL_ROLE_TOKEN_EMBD:
     case PL_ROLE_OUTPUT:
         return PART_VOCAB;
+    case PL_ROLE_PER_LAYER_EMBD:
+    case PL_ROLE_PER_LAYER_OUT:
+        *from_last = 0;
+        return PART_PER_LAYER;
+    case PL_ROLE_PER_LAYER_PROJ:
+    case PL_ROLE_PER_LAYER_GATE:
+        return PART_PER_LAYER;
     default:
         return NONE;
     }
@@ -83,7 +102,7 @@ struct split {
     struct amount a[MEASURES][MAX_LAYER + 1][PART_COUNT];
     int64_t size[MAX_LAYER + 1][PART_COUNT];
     bool blocks[MAX_LAYER + 1][PART_COUNT]; /* cut along a quantized row */
-    int64_t n_head, n_kv, d_head;
+    int64_t n_head[MAX_LAYER + 1], n_kv[MAX_LAYER + 1], d_head[MAX_LAYER + 1];
     double sum[MEASURES][PL_MAX_RANKS]; /* of all, for the counters */
 };
 
@@ -100,7 +119,8 @@ static void add_weight(struct split *s, const struct num_node *n,
 
     if (n->layout->kind != PL_SPLIT) {
         s->sum[BYTES][0] += bytes;
-        if (g->n_dim > 1 && g->role != PL_ROLE_ROUTER)
+        if (g->n_dim > 1 && g->role != PL_ROLE_ROUTER &&
+            !(part == PART_KV && s->n_kv[g->layer + 1] == 1))
             fail_msg("%s: %s is not split", s->what, g->name);
         return;
     }
@@ -120,7 +140,8 @@ static void add_weight(struct split *s, const struct num_node *n,
         return;
     a->total += bytes;
     assert_int_equal(n->layout->dim, g->n_dim - 1 - from_last);
-    s->size[g->layer + 1][part] = g->dim[g->n_dim - 1 - from_last].n;
+    s->size[g->layer + 1][part] = n->layout->period; /* of one, where several
+                                                        are stacked */
     s->blocks[g->layer + 1][part] |=
         from_last == 0 && format_info(g->format)->block > 1;
 }
@@ -186,20 +207,21 @@ static int64_t gcd(int64_t a, int64_t b)
 static double grain(const struct split *s, int layer, enum part part)
 {
     int64_t size = s->size[layer][part], unit = 32;
-    int64_t r = s->n_head / s->n_kv;
 
     if (part == PART_Q || part == PART_KV) {
+        int64_t r = s->n_head[layer] / s->n_kv[layer];
         int64_t heads = r; /* of a KV head */
 
         if (s->blocks[layer][PART_Q]) {
-            int64_t g = 32 / gcd(32, s->d_head * r);
+            int64_t g = 32 / gcd(32, s->d_head[layer] * r);
 
             heads = g * r;
         }
-        return (double)(heads + (part == PART_KV && s->n_kv < s->p->num->n_rank
-                                     ? r
-                                     : 0)) /
-               (double)s->n_head;
+        return (double)(heads +
+                        (part == PART_KV && s->n_kv[layer] < s->p->num->n_rank
+                             ? r
+                             : 0)) /
+               (double)s->n_head[layer];
     }
     while (!s->blocks[layer][part] && unit > 1 &&
            size / unit < s->p->num->n_rank)
@@ -228,11 +250,28 @@ static void judge(const struct split *s)
             }
 }
 
+/* The part that all layers have alike, as if it were one: how far each rank is
+ * off. Gives its grain. */
+static double per_layer_off(const struct split *s, double *off)
+{
+    double most = 0;
+
+    for (int layer = 0; layer <= MAX_LAYER; layer++) {
+        const struct amount *a = &s->a[BYTES][layer][PART_PER_LAYER];
+
+        if (a->total > 0)
+            most += grain(s, layer, PART_PER_LAYER) * a->total;
+        for (int r = 0; r < s->p->num->n_rank; r++)
+            off[r] += a->rank[r] - s->share[r] * a->total;
+    }
+    return most;
+}
+
 /* Leftovers of a layer's parts do not add up, nor do those of layers: bytes
  * that only one rank owns stay within the largest grain. */
 static void judge_sums(const struct split *s)
 {
-    double off[PL_MAX_RANKS] = {0}, most = 0;
+    double off[PL_MAX_RANKS] = {0}, most = per_layer_off(s, off);
 
     for (int layer = 0; layer <= MAX_LAYER; layer++) {
         double here[PL_MAX_RANKS] = {0}, largest = 0;
@@ -242,7 +281,8 @@ static void judge_sums(const struct split *s)
             double g =
                 a->total > 0 ? grain(s, layer, (enum part)part) * a->total : 0;
 
-            if (part == PART_KV && s->n_kv < s->p->num->n_rank)
+            if ((part == PART_KV && s->n_kv[layer] < s->p->num->n_rank) ||
+                part == PART_PER_LAYER)
                 continue;
             largest = g > largest ? g : largest;
             for (int r = 0; r < s->p->num->n_rank; r++)
@@ -274,9 +314,9 @@ static void survey(struct split *s)
         if (p->g->node[i].op == OP_attention) {
             const struct graph_node *x = &p->g->node[i];
 
-            s->n_head = x->dim[1].n;
-            s->d_head = x->dim[2].n;
-            s->n_kv = p->g->node[x->in[1]].dim[1].n;
+            s->n_head[x->layer + 1] = x->dim[1].n;
+            s->d_head[x->layer + 1] = x->dim[2].n;
+            s->n_kv[x->layer + 1] = p->g->node[x->in[1]].dim[1].n;
         }
     for (int i = 0; i < p->num->n; i++) {
         const struct num_node *n = &p->num->node[i];
@@ -290,7 +330,7 @@ static void survey(struct split *s)
         assert_true(g->layer < MAX_LAYER);
         if (g->op == OP_weight)
             add_weight(s, n, g);
-        else if (n->layout->kind != PL_SPLIT)
+        else if (n->layout->kind != PL_SPLIT && s->n_kv[g->layer + 1] > 1)
             fail_msg("%s: %s is not split", s->what, g->name);
     }
     free(seen);
@@ -356,7 +396,8 @@ static const char *const names[] = {
     "qwen3moe-f32.gguf",        "qwen3moe-q-q4_k_m.gguf",
     "qwen3moe-q-q8_0.gguf",     "qwen3moe-wide-q4_k_m.gguf",
     "glm4moe-f32.gguf",         "glm4moe-q-q4_k_m.gguf",
-    "glm4moe-wide-q4_k_m.gguf",
+    "glm4moe-wide-q4_k_m.gguf", "gemma4-dense-f32.gguf",
+    "gemma4-moe-f32.gguf",      "gemma4-ple-sharedkv-f32.gguf",
 };
 
 /* One model of each family is always there; the others are named. */
