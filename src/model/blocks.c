@@ -131,6 +131,13 @@ struct qkv {
     pl_tensor q, k, v;
 };
 
+/* Of the three biases none comes alone. */
+static bool biased(const struct build *b)
+{
+    return model_has(b, "attn_q", "bias") || model_has(b, "attn_k", "bias") ||
+           model_has(b, "attn_v", "bias");
+}
+
 static struct qkv project(struct build *b, pl_tensor h, bool bias)
 {
     const struct model *m = b->m;
@@ -153,6 +160,7 @@ static struct qkv project(struct build *b, pl_tensor h, bool bias)
         x.k = pl_slice(b->g, x.v, 1, n_q, n_k);
         x.v = pl_slice(b->g, x.v, 1, n_q + n_k, n_v);
     } else {
+        bias |= biased(b);
         x.q = model_matmul(b, h, "attn_q", PL_ROLE_ATTN_Q, q, model_width(b),
                            bias);
         x.k = model_matmul(b, h, "attn_k", PL_ROLE_ATTN_K, k, model_width(b),

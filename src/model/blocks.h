@@ -76,7 +76,7 @@ pl_tensor model_embed(struct build *b);
 enum model_qk_norm { QK_NORM_NEVER, QK_NORM_IF_GIVEN, QK_NORM_ALWAYS };
 
 struct model_attention {
-    bool bias; /* q, k and v must have biases */
+    bool bias; /* q, k and v must have biases, not only may */
     enum model_qk_norm qk_norm;
     bool sinks;      /* a value a head joins its softmax: attn_sinks */
     pl_tensor freqs; /* [n_rot / 2], divide rope's angles, or -1 */

@@ -316,6 +316,7 @@ MODELS = [
      dict(GLM, use_qk_norm=True, routed_scaling_factor=2.5)),
     ('glm4moe-air', 'glm4moe',
      dict(GLM, first_k_dense_replace=2, n_shared_experts=2)),
+    ('glm4moe-plain', 'glm4moe', dict(GLM, attention_bias=False)),
     ('gemma3', 'gemma3',
      dict(num_hidden_layers=7, sliding_window=8, query_pre_attn_scalar=16)),
     ('gemma3-linear', 'gemma3',
