@@ -97,7 +97,7 @@ TEST(engine_agrees_with_transformers)
     status = system(command);
     assert_true(WIFEXITED(status));
     if (WEXITSTATUS(status) == 77)
-        TEST_SKIP("Python lacks torch, transformers, gguf or numpy");
+        TEST_SKIP("Python lacks torch, transformers (5), gguf or numpy");
     assert_int_equal(WEXITSTATUS(status), 0);
     snprintf(command, sizeof command, "%s/models.txt", folder);
     f = fopen(command, "r");
