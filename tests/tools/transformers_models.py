@@ -174,10 +174,9 @@ def neighbours(name, heads):
 
 
 LLAMA = {
-    'self_attn.q_proj.weight': neighbours('attn_q.weight',
-                                          'num_attention_heads'),
-    'self_attn.k_proj.weight': neighbours('attn_k.weight',
-                                          'num_key_value_heads'),
+    f'self_attn.{x}_proj.{end}': neighbours(f'attn_{x}.{end}', heads)
+    for x, heads in (('q', 'num_attention_heads'), ('k', 'num_key_value_heads'))
+    for end in ('weight', 'bias')
 }
 
 
@@ -538,6 +537,7 @@ MODELS = [
      dict(tie_word_embeddings=True,
           **rope('llama3', 500000.0, factor=8.0, low_freq_factor=1.0,
                  high_freq_factor=4.0, original_max_position_embeddings=32))),
+    ('llama-bias', 'llama', dict(attention_bias=True, mlp_bias=True)),
     ('mixtral', 'mixtral',
      dict(num_local_experts=5, num_experts_per_tok=2, sliding_window=None)),
     ('qwen2', 'qwen2', dict(tie_word_embeddings=True)),
