@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """transformers_models.py DIR [SEED [NAME...]]: small models of random weights,
-and the logits that the package `transformers` computes of them in float32, for
+and the logits that the package `transformers` computes of them in float64 (but
+for what it rounds to float32 on the way), for
 tests/engine/test_engine_transformers.c.
 
 Writes into DIR, for each model NAME of the table at the end (or those named)
@@ -485,7 +486,7 @@ def make_model(family, c, rng):
         for name, x in m.state_dict().items():
             y = random_tensor(rng, name, tuple(x.shape), family.offset)
             x.copy_(torch.from_numpy(np.asarray(y, np.float32)))
-    return m.float().eval()
+    return m.double().eval()
 
 
 def write_model(path, family, c, m):
