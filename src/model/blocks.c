@@ -132,6 +132,13 @@ struct qkv {
     pl_tensor q, k, v;
 };
 
+/* Of the three biases none comes alone. */
+static bool biased(const struct build *b)
+{
+    return model_has(b, "attn_q", "bias") || model_has(b, "attn_k", "bias") ||
+           model_has(b, "attn_v", "bias");
+}
+
 static struct qkv project(struct build *b, pl_tensor h,
                           const struct model_attention *o)
 {
@@ -150,24 +157,25 @@ static struct qkv project(struct build *b, pl_tensor h,
         model_has(b, "attn_qkv", "weight") && !model_has(b, "attn_q", "weight");
     const bool v_is_k =
         o->v_is_k && n_k == n_v && !model_has(b, "attn_v", "weight");
+    const bool bias = o->bias || (!fused && biased(b));
     struct qkv x = {-1, -1, -1};
 
     if (fused) { /* rows: all of q, all of k, all of v */
         x.v = model_matmul(b, h, "attn_qkv", PL_ROLE_ATTN_QKV, all,
-                           model_width(b), o->bias);
+                           model_width(b), bias);
         x.q = pl_slice(b->g, x.v, 1, 0, n_q);
         x.k = pl_slice(b->g, x.v, 1, n_q, n_k);
         x.v = pl_slice(b->g, x.v, 1, n_q + n_k, n_v);
     } else {
         x.q = model_matmul(b, h, "attn_q", PL_ROLE_ATTN_Q, q, model_width(b),
-                           o->bias);
+                           bias);
         if (o->kv)
             return x;
         x.k = model_matmul(b, h, "attn_k", PL_ROLE_ATTN_K, k, model_width(b),
-                           o->bias);
+                           bias);
         x.v = v_is_k ? x.k
                      : model_matmul(b, h, "attn_v", PL_ROLE_ATTN_V, v,
-                                    model_width(b), o->bias);
+                                    model_width(b), bias);
     }
     return x;
 }

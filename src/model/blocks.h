@@ -82,7 +82,7 @@ pl_tensor model_embed(struct build *b);
 enum model_qk_norm { QK_NORM_NEVER, QK_NORM_IF_GIVEN, QK_NORM_ALWAYS };
 
 struct model_attention {
-    bool bias; /* q, k and v must have biases */
+    bool bias; /* q, k and v must have biases, not only may */
     enum model_qk_norm qk_norm;
     bool gate;       /* of each head's values in attn_q half are a gate */
     bool v_norm;     /* each head of v is normed, without a weight */

@@ -24,7 +24,7 @@ struct model_family {
     bool neox;        /* rope pairs (i, i + n_rot/2), else (2i, 2i + 1) */
     enum model_moe moe;
     bool shared; /* sigmoid router with a bias, a shared expert, leading layers
-                    without experts, trailing layers that are not evaluated */
+                    without experts */
     const char *expert_width; /* key of an expert's width */
     /* Keys beside those of all families; NULL: there are none. */
     pl_status (*read)(struct model *m, pl_err *err);
@@ -44,6 +44,7 @@ struct model {
     struct arena arena; /* owns the arrays below */
     int64_t n_vocab, n_ctx_train, d_model;
     int64_t n_layer;                   /* those that are evaluated */
+    int64_t n_next;                    /* behind them, of further tokens */
     const char *vocab_key;             /* where n_vocab comes from */
     const int64_t *n_head, *n_head_kv; /* [n_layer] */
     const int64_t *d_key, *d_value;    /* [n_layer], of a head */

@@ -164,7 +164,7 @@ static pl_status read_shared(struct model *m, pl_err *err)
 {
     const char *path = gguf_path(m->file);
     struct params_key k;
-    int64_t gating, n_group, n_next;
+    int64_t gating, n_group;
     double routed;
 
     PL_TRY(params_get(m, "leading_dense_block_count", 0, 0, m->n_layer,
@@ -189,13 +189,9 @@ static pl_status read_shared(struct model *m, pl_err *err)
                          false, &m->normalise, err));
     PL_TRY(get_factor(m, "expert_weights_scale", 1, true, &routed, err));
     m->routed = routed == 0 ? 1 : (float)routed;
-    PL_TRY(params_get(m, "nextn_predict_layers", 0, 0, m->n_layer - 1, &n_next,
-                      err));
     if (m->n_dense > 0)
         PL_TRY(params_per_layer(m, "feed_forward_length", MAX_WIDTH, NULL,
                                 &m->d_ff, err));
-    /* block_count has them in it: the last thing here that goes by it */
-    m->n_layer -= n_next;
     return PL_OK;
 }
 
@@ -402,6 +398,9 @@ pl_status model_params_read(struct model *m, pl_err *err)
     PL_TRY(params_need(m, "context_length", INT32_MAX, &m->n_ctx_train, err));
     PL_TRY(params_need(m, "embedding_length", MAX_WIDTH, &m->d_model, err));
     PL_TRY(params_need(m, "block_count", MAX_LAYER, &m->n_layer, err));
+    PL_TRY(params_get(m, "nextn_predict_layers", 0, 0, m->n_layer - 1,
+                      &m->n_next, err));
+    m->n_layer -= m->n_next; /* block_count has them in it, at the end */
     PL_TRY(gguf_need_f64(m->file,
                          params_key(m, "attention.layer_norm_rms_epsilon", &k),
                          &eps, err));

@@ -918,24 +918,57 @@ TEST(model_open_counts_tensors_that_nothing_reads)
     put_back(m);
 }
 
-/* block_count has them in it. */
+/* Of any family; block_count has them in it. */
 TEST(model_open_next_token_layers_are_left_out)
 {
     struct file f;
     struct model *m;
     pl_graph *g;
 
+    for (int a = 0; a < N_ARCH; a++) {
+        base(&f, archs[a]);
+        f.kv[find_key(&f, "block_count")].v = 4;
+        key(&f, "nextn_predict_layers", 2);
+        put(&f, "blk.2.attn_norm.weight", 1, E, 0, 0);
+        put(&f, "blk.2.nextn.eh_proj.weight", 2, E, 2 * E, 0);
+        put(&f, "blk.3.nextn.enorm.weight", 1, E, 0, 0);
+        m = accepted(&f);
+        assert_int_equal(m->n_layer, 2);
+        assert_int_equal(m->n_next, 2);
+        assert_int_equal(m->n_unused, 3);
+        g = build(m);
+        assert_int_equal(count_op(g, OP_attention), 2);
+        pl_graph_free(g);
+        put_back(m);
+    }
+}
+
+/* Some models of this family have no biases. */
+TEST(model_open_glm4moe_takes_biases_where_given)
+{
+    static const char *const names[] = {"attn_q.bias", "attn_k.bias",
+                                        "attn_v.bias"};
+    struct file f;
+    struct model *m;
+    pl_graph *g;
+    int n_add;
+
     base(&f, "glm4moe");
-    f.kv[find_key(&f, "block_count")].v = 4;
-    key(&f, "nextn_predict_layers", 2);
-    put(&f, "blk.2.attn_norm.weight", 1, E, 0, 0);
-    put(&f, "blk.2.nextn.eh_proj.weight", 2, E, 2 * E, 0);
-    put(&f, "blk.3.nextn.enorm.weight", 1, E, 0, 0);
     m = accepted(&f);
-    assert_int_equal(m->n_layer, 2);
-    assert_int_equal(m->n_unused, 3);
     g = build(m);
-    assert_int_equal(count_op(g, OP_attention), 2);
+    n_add = count_op(g, OP_add);
+    pl_graph_free(g);
+    put_back(m);
+    for (int layer = 0; layer < 2; layer++)
+        for (int i = 0; i < 3; i++) {
+            char name[48];
+
+            snprintf(name, sizeof name, "blk.%d.%s", layer, names[i]);
+            drop(&f, name);
+        }
+    m = accepted(&f);
+    g = build(m);
+    assert_int_equal(count_op(g, OP_add), n_add - 2 * 3);
     pl_graph_free(g);
     put_back(m);
 }
