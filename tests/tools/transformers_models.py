@@ -529,6 +529,14 @@ def rope(kind, theta=10000.0, **parameters):
                                  **parameters})
 
 
+GEMMA4_SIZES = dict(layer_types=['sliding_attention', 'full_attention',
+                                 'sliding_attention', 'sliding_attention',
+                                 'full_attention'],
+                    num_hidden_layers=5, sliding_window=8, head_dim=8,
+                    global_head_dim=32, num_attention_heads=4,
+                    final_logit_softcapping=5.0, hidden_size_per_layer_input=0,
+                    vocab_size_per_layer_input=N_VOCAB)
+
 MODELS = [
     ('llama', 'llama', dict()),
     ('llama-linear', 'llama', rope('linear', factor=4.0)),
@@ -568,6 +576,14 @@ MODELS = [
           sliding_window=8, rms_norm_eps=1e-5,
           **rope('yarn', 150000.0, factor=8.0, truncate=True,
                  original_max_position_embeddings=32))),
+    ('gemma4', 'gemma4', GEMMA4_SIZES),
+    ('gemma4-moe', 'gemma4',
+     dict(GEMMA4_SIZES, enable_moe_block=True, num_experts=6, top_k_experts=2,
+          moe_intermediate_size=24, attention_k_eq_v=True,
+          num_global_key_value_heads=1)),
+    ('gemma4-shared', 'gemma4',
+     dict(GEMMA4_SIZES, hidden_size_per_layer_input=8, num_kv_shared_layers=3,
+          use_double_wide_mlp=True)),
 ]
 
 
