@@ -536,6 +536,9 @@ GEMMA4_SIZES = dict(layer_types=['sliding_attention', 'full_attention',
                     global_head_dim=32, num_attention_heads=4,
                     final_logit_softcapping=5.0, hidden_size_per_layer_input=0,
                     vocab_size_per_layer_input=N_VOCAB)
+DELTA_SIZES = dict(num_hidden_layers=5, full_attention_interval=2,
+                   linear_key_head_dim=16, linear_value_head_dim=16,
+                   linear_num_key_heads=2, linear_num_value_heads=6)
 
 MODELS = [
     ('llama', 'llama', dict()),
@@ -584,6 +587,11 @@ MODELS = [
     ('gemma4-shared', 'gemma4',
      dict(GEMMA4_SIZES, hidden_size_per_layer_input=8, num_kv_shared_layers=3,
           use_double_wide_mlp=True)),
+    ('qwen35', 'qwen35', DELTA_SIZES),
+    ('qwen35moe', 'qwen35moe',
+     dict(DELTA_SIZES, **MOE, shared_expert_intermediate_size=40)),
+    ('qwen3next', 'qwen3next',
+     dict(DELTA_SIZES, **MOE, shared_expert_intermediate_size=40)),
 ]
 
 
