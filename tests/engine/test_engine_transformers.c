@@ -22,7 +22,7 @@ static double difference(const struct engine_run *r, int64_t n,
     double most = 0;
     pl_err err = {0};
 
-    TEST_OK(pl_seq_trim(r->engine, 0, 0, &err), err);
+    TEST_OK(pl_seq_trim(r->engine, 0, 0, NULL, &err), err);
     for (int64_t i = 0; i < n; i += at_once)
         engine_run_decode(r, 0, at_once, id + i, got + i * r->n_vocab);
     for (int64_t i = 0; i < n * r->n_vocab; i++) {

@@ -202,19 +202,19 @@ FAMILIES['qwen3moe'] = Family(
 
 # ---- glm4moe ----------------------------------------------------------------
 
-SIGMOID = 2
+SOFTMAX, SIGMOID = 1, 2
 ROUTED = {
     **EXPERTS,
     'mlp.gate.e_score_correction_bias': renamed('exp_probs_b.bias'),
 }
 
 
-def routed_keys(c):
+def routed_keys(c, gating=SIGMOID):
     return {
         **expert_keys(c, c.moe_intermediate_size),
         'expert_shared_count': c.n_shared_experts,
         'leading_dense_block_count': c.first_k_dense_replace,
-        'expert_gating_func': SIGMOID,
+        'expert_gating_func': gating,
         'expert_group_count': c.n_group,
         'expert_group_used_count': c.topk_group,
         'expert_weights_scale': c.routed_scaling_factor,
@@ -430,7 +430,7 @@ def latent(c, x):
             'attn_v_b.weight': x[:, n:]}
 
 
-def latent_keys(c):
+def latent_keys(c, gating=SIGMOID):
     d, d_rope = c.kv_lora_rank, c.qk_rope_head_dim
     k = {
         'attention.head_count_kv': 1,
@@ -441,7 +441,7 @@ def latent_keys(c):
         'attention.kv_lora_rank': d,
         'attention.q_lora_rank': c.q_lora_rank or 0,
         'rope.dimension_count': d_rope,
-        **routed_keys(c),
+        **routed_keys(c, gating),
     }
     if 'mscale_all_dim' in c.rope_parameters:
         k['rope.scaling.yarn_log_multiplier'] = \
@@ -458,6 +458,8 @@ LATENT_NAMES = {
     'self_attn.kv_a_layernorm': 'attn_kv_a_norm',
 }
 LATENT = {**ROUTED, 'self_attn.kv_b_proj.weight': latent}
+FAMILIES['deepseek_v2'] = Family('deepseek2', 'DeepseekV2', LATENT_NAMES,
+                                 LATENT, lambda c: latent_keys(c, SOFTMAX))
 FAMILIES['deepseek_v3'] = Family('deepseek2', 'DeepseekV3', LATENT_NAMES,
                                  LATENT, latent_keys)
 
@@ -529,6 +531,21 @@ def rope(kind, theta=10000.0, **parameters):
                                  **parameters})
 
 
+GEMMA4_SIZES = dict(layer_types=['sliding_attention', 'full_attention',
+                                 'sliding_attention', 'sliding_attention',
+                                 'full_attention'],
+                    num_hidden_layers=5, sliding_window=8, head_dim=8,
+                    global_head_dim=32, num_attention_heads=4,
+                    final_logit_softcapping=5.0, hidden_size_per_layer_input=0,
+                    vocab_size_per_layer_input=N_VOCAB)
+DELTA_SIZES = dict(num_hidden_layers=5, full_attention_interval=2,
+                   linear_key_head_dim=16, linear_value_head_dim=16,
+                   linear_num_key_heads=2, linear_num_value_heads=6)
+LATENT_SIZES = dict(GLM, attention_bias=False, q_lora_rank=20, kv_lora_rank=24,
+                    qk_rope_head_dim=8, head_dim=8, qk_nope_head_dim=16,
+                    v_head_dim=12, num_key_value_heads=6, n_group=1,
+                    topk_group=1, first_k_dense_replace=1)
+
 MODELS = [
     ('llama', 'llama', dict()),
     ('llama-linear', 'llama', rope('linear', factor=4.0)),
@@ -567,6 +584,29 @@ MODELS = [
      dict(num_hidden_layers=4, num_local_experts=6, num_experts_per_tok=2,
           sliding_window=8, rms_norm_eps=1e-5,
           **rope('yarn', 150000.0, factor=8.0, truncate=True,
+                 original_max_position_embeddings=32))),
+    ('gemma4', 'gemma4', GEMMA4_SIZES),
+    ('gemma4-moe', 'gemma4',
+     dict(GEMMA4_SIZES, enable_moe_block=True, num_experts=6, top_k_experts=2,
+          moe_intermediate_size=24, attention_k_eq_v=True,
+          num_global_key_value_heads=1)),
+    ('gemma4-shared', 'gemma4',
+     dict(GEMMA4_SIZES, hidden_size_per_layer_input=8, num_kv_shared_layers=3,
+          use_double_wide_mlp=True)),
+    ('qwen35', 'qwen35', DELTA_SIZES),
+    ('qwen35moe', 'qwen35moe',
+     dict(DELTA_SIZES, **MOE, shared_expert_intermediate_size=40)),
+    ('qwen3next', 'qwen3next',
+     dict(DELTA_SIZES, **MOE, shared_expert_intermediate_size=40)),
+    ('deepseek-v2', 'deepseek_v2',
+     dict(LATENT_SIZES, q_lora_rank=None, norm_topk_prob=False,
+          routed_scaling_factor=1.5)),
+    ('deepseek-v3', 'deepseek_v3', LATENT_SIZES),
+    ('deepseek-groups', 'deepseek_v3',
+     dict(LATENT_SIZES, n_group=3, topk_group=2)),
+    ('deepseek-yarn', 'deepseek_v3',
+     dict(LATENT_SIZES,
+          **rope('yarn', factor=8.0, mscale=1.0, mscale_all_dim=1.0,
                  original_max_position_embeddings=32))),
 ]
 
