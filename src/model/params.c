@@ -63,8 +63,9 @@ static int64_t *layers_alloc(struct model *m, pl_err *err)
     return v;
 }
 
-pl_status params_per_layer(struct model *m, const char *name, int64_t hi,
-                           const int64_t *def, const int64_t **out, pl_err *err)
+static pl_status per_layer(struct model *m, const char *name, int64_t lo,
+                           int64_t hi, const int64_t *def, const int64_t **out,
+                           pl_err *err)
 {
     struct params_key k;
     const struct gguf_kv *kv = gguf_find(m->file, params_key(m, name, &k));
@@ -89,13 +90,19 @@ pl_status params_per_layer(struct model *m, const char *name, int64_t hi,
                        " by block_count; the file is damaged",
                        gguf_path(m->file), k.s, kv->count, m->n_layer);
     for (int64_t i = 0; i < m->n_layer; i++)
-        if (!gguf_as_i64(kv, (uint64_t)i, &v[i]) || v[i] < 1 || v[i] > hi)
+        if (!gguf_as_i64(kv, (uint64_t)i, &v[i]) || v[i] < lo || v[i] > hi)
             return err_set(err, PL_BAD_FILE,
                            "%s: key %s: value %" PRId64
-                           " is no integer of 1 .. %" PRId64
+                           " is no integer of %" PRId64 " .. %" PRId64
                            "; the file is damaged",
-                           gguf_path(m->file), k.s, i, hi);
+                           gguf_path(m->file), k.s, i, lo, hi);
     return PL_OK;
+}
+
+pl_status params_per_layer(struct model *m, const char *name, int64_t hi,
+                           const int64_t *def, const int64_t **out, pl_err *err)
+{
+    return per_layer(m, name, 1, hi, def, out, err);
 }
 
 static pl_status read_vocab(struct model *m, pl_err *err)
@@ -136,10 +143,10 @@ static pl_status read_attention(struct model *m, pl_err *err)
 
     PL_TRY(params_per_layer(m, "attention.head_count", MAX_HEAD, NULL,
                             &m->n_head, err));
-    PL_TRY(params_per_layer(m, "attention.head_count_kv", MAX_HEAD, m->n_head,
-                            &m->n_head_kv, err));
+    PL_TRY(per_layer(m, "attention.head_count_kv", 0, MAX_HEAD, m->n_head,
+                     &m->n_head_kv, err));
     for (int64_t i = 0; i < m->n_layer; i++)
-        if (m->n_head[i] % m->n_head_kv[i])
+        if (m->n_head_kv[i] > 0 && m->n_head[i] % m->n_head_kv[i])
             return err_set(err, PL_BAD_FILE,
                            "%s: layer %" PRId64 ": %s is %" PRId64
                            ", no multiple of head_count_kv, %" PRId64,
@@ -413,5 +420,14 @@ pl_status model_params_read(struct model *m, pl_err *err)
     PL_TRY(read_experts(m, err));
     PL_TRY(read_rope(m, err));
     m->query_scale = (float)(1 / sqrt((double)m->d_key[0]));
-    return m->family->read ? m->family->read(m, err) : PL_OK;
+    if (m->family->read)
+        PL_TRY(m->family->read(m, err));
+    for (int64_t i = 0; i < m->n_layer; i++)
+        if (m->n_head_kv[i] == 0 && !(m->recurrent && m->recurrent[i]))
+            return err_set(err, PL_BAD_FILE,
+                           "%s: key %s: layer %" PRId64
+                           " attends and has 0 KV heads; 1 or more are needed",
+                           gguf_path(m->file),
+                           params_key(m, "attention.head_count_kv", &k), i);
+    return PL_OK;
 }

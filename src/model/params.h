@@ -23,9 +23,6 @@ struct params_key {
 };
 const char *params_key(const struct model *m, const char *name,
                        struct params_key *k);
-/* An integer of 1 .. hi, which must be there. */
-pl_status params_need(const struct model *m, const char *name, int64_t hi,
-                      int64_t *out, pl_err *err);
 /* An integer of lo .. hi; def where the key is absent. */
 pl_status params_get(const struct model *m, const char *name, int64_t def,
                      int64_t lo, int64_t hi, int64_t *out, pl_err *err);
