@@ -10,12 +10,14 @@
 #include "device/cpu/cpu_kernel.h"
 #include "device/cpu/cpu_ops.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 static const char *only = "";
+static double peak; /* operations of floats a second, one thread */
 
 enum { N_RUN = 41, N_HEAD = 16, N_KV = 8, D = 128 };
 
@@ -67,27 +69,55 @@ static struct cpu_tensor cache(pl_format f, int64_t n_slot)
     return t;
 }
 
+/* Calls f(arg, i), i = 0, 1, ..; what a call computes and moves: so many
+ * operations, each fused or not, of so many floats, 0 where they do not count.
+ */
+static void measure(const char *name, void (*f)(void *arg, int i), void *arg,
+                    double bytes, double ops)
+{
+    double us[N_RUN];
+
+    f(arg, 0);
+    for (int i = 0; i < N_RUN; i++) {
+        double t = now_us();
+
+        f(arg, i + 1);
+        us[i] = now_us() - t;
+    }
+    qsort(us, N_RUN, sizeof(us[0]), by_value);
+    printf("%-32s %10.1f us %10.1f us %8.1f GB/s", name, us[N_RUN / 2], us[0],
+           bytes / us[N_RUN / 2] * 1e-3);
+    if (ops > 0)
+        printf(" %7.1f Gop/s %4.0f %%", ops / us[N_RUN / 2] * 1e-3,
+               100 * ops / us[N_RUN / 2] * 1e6 / peak);
+    printf("\n");
+}
+
+struct job {
+    cpu_kernel *run;
+    struct cpu_call c;
+};
+
+static void job_run(void *arg, int i)
+{
+    struct job *j = arg;
+
+    (void)i;
+    j->run(&j->c);
+}
+
 static void run(const struct cpu_kernels *k, const char *name,
                 enum kernel kernel, struct cpu_call c, double bytes)
 {
     const struct cpu_entry *e = &k->kernel[kernel];
-    double us[N_RUN];
+    struct job job = {e->run, c};
 
     if (strstr(name, only) == NULL)
         goto done;
-    c.nth = 1;
-    c.scratch = memory((e->scratch ? e->scratch(&c) : 0) + 64);
-    e->run(&c);
-    for (int i = 0; i < N_RUN; i++) {
-        double t = now_us();
-
-        e->run(&c);
-        us[i] = now_us() - t;
-    }
-    qsort(us, N_RUN, sizeof(us[0]), by_value);
-    printf("%-32s %10.1f us %10.1f us %8.1f GB/s\n", name, us[N_RUN / 2], us[0],
-           bytes / us[N_RUN / 2] * 1e-3);
-    free(c.scratch);
+    job.c.nth = 1;
+    job.c.scratch = memory((e->scratch ? e->scratch(&c) : 0) + 64);
+    measure(name, job_run, &job, bytes, 0);
+    free(job.c.scratch);
 done:
     for (int i = 0; i < GRAPH_MAX_IN; i++)
         free(c.in[i].data);
@@ -163,10 +193,134 @@ static void run_rows(const struct cpu_kernels *k, const char *name,
         kernel == KERNEL_rms_norm || kernel == KERNEL_rope ? 2 * n : 3 * n);
 }
 
+/* ---- recurrent layers ---------------------------------------------------- */
+
+/* Qwen3-Next has 16 key heads and 32 value heads; its convolution goes over
+ * all of q, k and v. Runs take their states in turn, so that those of one
+ * token find them where a model's do: in memory. */
+enum { NET_K = 16, NET_V = 32, NET_CHANNELS = (2 * NET_K + NET_V) * D };
+enum { NET_SLOTS = 24, NET_STATE = NET_V * D * D };
+
+struct net_job {
+    const struct cpu_kernels *k;
+    struct cpu_delta_net a;
+    float *state; /* [NET_SLOTS, NET_STATE] */
+    void *scratch;
+};
+
+static void net_run(void *arg, int i)
+{
+    struct net_job *j = arg;
+
+    j->a.state_in = j->state + (int64_t)i % NET_SLOTS * NET_STATE;
+    j->a.state_out = j->state + (int64_t)(i + 1) % NET_SLOTS * NET_STATE;
+    j->k->delta_net(&j->a, 0, cpu_delta_net_items(&j->a), j->scratch);
+}
+
+static void run_delta_net(const struct cpu_kernels *k, const char *name,
+                          int64_t n_tok)
+{
+    static int32_t map[NET_V];
+    struct cpu_tensor qkv = tensor(n_tok, 1, NET_CHANNELS);
+    struct cpu_tensor gate = tensor(n_tok, 2, NET_V);
+    struct cpu_tensor out = tensor(n_tok, NET_V, D);
+    struct cpu_tensor state = tensor(NET_SLOTS, NET_V, D * D);
+    float *x = qkv.data, *g = gate.data;
+    struct net_job job = {
+        .k = k,
+        .state = state.data,
+        .a = {.n_tok = n_tok,
+              .n_head_k = NET_K,
+              .n_head_v = NET_V,
+              .d_k = D,
+              .d_v = D,
+              .head_map = map,
+              .q = x,
+              .k = x + NET_K * D,
+              .v = x + 2 * NET_K * D,
+              .g = g,
+              .beta = g + NET_V,
+              .q_stride = NET_CHANNELS,
+              .k_stride = NET_CHANNELS,
+              .v_stride = NET_CHANNELS,
+              .g_stride = 2 * NET_V,
+              .beta_stride = 2 * NET_V,
+              .eps = 1e-6f,
+              .out = out.data,
+              .out_stride = NET_V * D},
+    };
+
+    for (int i = 0; i < NET_V; i++)
+        map[i] = i % NET_K;
+    for (int64_t i = 0; i < n_tok * 2 * NET_V; i++)
+        g[i] = -fabsf(g[i]);
+    job.scratch = memory(cpu_delta_net_scratch(&job.a));
+    if (strstr(name, only) != NULL)
+        measure(name, net_run, &job,
+                4.0 * (2.0 * NET_STATE +
+                       (double)n_tok * (NET_CHANNELS + NET_V * D)),
+                4.0 * NET_STATE * (double)n_tok);
+    free(job.scratch);
+    free(qkv.data);
+    free(gate.data);
+    free(out.data);
+    free(state.data);
+}
+
+struct conv_job {
+    const struct cpu_kernels *k;
+    struct cpu_short_conv a;
+    void *scratch;
+};
+
+static void conv_run(void *arg, int i)
+{
+    struct conv_job *j = arg;
+
+    (void)i;
+    j->k->short_conv(&j->a, 0, NET_CHANNELS, j->scratch);
+}
+
+static void run_short_conv(const struct cpu_kernels *k, const char *name,
+                           int64_t n_tok)
+{
+    enum { N_TAP = 4 };
+    struct cpu_tensor x = tensor(n_tok, 1, NET_CHANNELS);
+    struct cpu_tensor out = tensor(n_tok, 1, NET_CHANNELS);
+    struct cpu_tensor w = tensor(1, NET_CHANNELS, N_TAP);
+    struct cpu_tensor state = tensor(1, N_TAP - 1, NET_CHANNELS);
+    struct conv_job job = {
+        .k = k,
+        .a = {.n_tok = n_tok,
+              .n_channel = NET_CHANNELS,
+              .n_tap = N_TAP,
+              .x = x.data,
+              .x_stride = NET_CHANNELS,
+              .w = w.data,
+              .state_in = state.data,
+              .state_out = state.data,
+              .out = out.data,
+              .out_stride = NET_CHANNELS,
+              .silu = true},
+    };
+
+    job.scratch = memory(cpu_short_conv_scratch(&job.a));
+    if (strstr(name, only) != NULL)
+        measure(name, conv_run, &job,
+                4.0 * NET_CHANNELS * (2.0 * (double)n_tok + 10), 0);
+    free(job.scratch);
+    free(x.data);
+    free(out.data);
+    free(w.data);
+    free(state.data);
+}
+
 int main(int argc, char **argv)
 {
     enum kernel_set set;
     struct cpu_kernels k;
+    pl_limits limits;
+    pl_meter *meter;
     pl_err err;
 
     if (kernel_set_find(&set, argc > 1 ? argv[1] : NULL, false, &err)) {
@@ -175,6 +329,14 @@ int main(int argc, char **argv)
     }
     if (argc > 2)
         only = argv[2];
+    if (pl_meter_create(&meter, &err)) {
+        fprintf(stderr, "bench-ops: %s\n", err.message);
+        return 1;
+    }
+    for (int i = 0; i < 4; i++)
+        pl_meter_measure(meter, &limits, sizeof limits);
+    pl_meter_free(meter);
+    peak = 0.5 * limits.float_ops_per_s / limits.n_threads;
     cpu_kernels_init(&k, set);
     printf("%-32s %13s %13s\n", kernel_set_name(set), "median", "least");
     run_rows(&k, "rms_norm_1x1024", KERNEL_rms_norm, 1, 1024);
@@ -193,5 +355,9 @@ int main(int argc, char **argv)
     run_attention(&k, "attention_q8_0_decode_c512", PL_Q8_0, 1, 512);
     run_attention(&k, "attention_q8_0_decode_c4096", PL_Q8_0, 1, 4096);
     run_attention(&k, "attention_f16_prefill_512", PL_F16, 512, 512);
+    run_delta_net(&k, "delta_net_decode", 1);
+    run_delta_net(&k, "delta_net_prefill_512", 512);
+    run_short_conv(&k, "short_conv_1x8192", 1);
+    run_short_conv(&k, "short_conv_512x8192", 512);
     return 0;
 }

@@ -68,11 +68,13 @@ struct delta_token {
 };
 
 /* One pass over w vectors of columns: M is updated by token `now` on its way
- * from src to dst, and its products with token `next` are taken. */
+ * from src to dst, and its products with token `next` are taken. Asks for as
+ * many floats of `ahead`, where it is given. */
 LANES_INLINE void delta_pass(int64_t d_k, struct delta_rows src,
                              struct delta_dst dst,
                              const struct delta_token *now,
-                             struct delta_token *next, const int w)
+                             struct delta_token *next, const float *ahead,
+                             const int w)
 {
     lanes pk[DELTA_CHAINS][DELTA_VECTORS];
     lanes pq[DELTA_CHAINS][DELTA_VECTORS];
@@ -85,18 +87,23 @@ LANES_INLINE void delta_pass(int64_t d_k, struct delta_rows src,
         for (int i = 0; i < w; i++)
             ck[i] = cq[i] = lanes_set(0);
         for (int64_t d = j; d < d_k; d += DELTA_CHAINS) {
+            lanes update = lanes_set(now ? now->kn[d] : 0);
+            lanes kn = lanes_set(next ? next->kn[d] : 0);
+            lanes qn = lanes_set(next ? next->qn[d] : 0);
+
             UNROLL
             for (int i = 0; i < w; i++) {
                 lanes m = lanes_load(src.row + d * src.step + i * LANES);
 
+                if (ahead)
+                    __builtin_prefetch(ahead + (d * w + i) * LANES, 0, 2);
                 if (now) {
-                    m = lanes_fma(lanes_set(now->kn[d]), now->u[i],
-                                  lanes_mul(now->gamma, m));
+                    m = lanes_fma(update, now->u[i], lanes_mul(now->gamma, m));
                     lanes_store(dst.row + d * dst.step + i * LANES, m);
                 }
                 if (next) {
-                    ck[i] = lanes_fma(m, lanes_set(next->kn[d]), ck[i]);
-                    cq[i] = lanes_fma(m, lanes_set(next->qn[d]), cq[i]);
+                    ck[i] = lanes_fma(m, kn, ck[i]);
+                    cq[i] = lanes_fma(m, qn, cq[i]);
                 }
             }
         }
@@ -114,6 +121,24 @@ LANES_INLINE void delta_pass(int64_t d_k, struct delta_rows src,
                                 lanes_add(pk[2][i], pk[3][i]));
         next->pq[i] = lanes_add(lanes_add(pq[0][i], pq[1][i]),
                                 lanes_add(pq[2][i], pq[3][i]));
+    }
+}
+
+/* Asks for what token t reads and writes in w vectors of columns; its rows are
+ * pages apart, where no hardware looks ahead. */
+LANES_INLINE void delta_fetch(const struct delta *x, int64_t t, int64_t head,
+                              int64_t col, const int w)
+{
+    const struct cpu_delta_net *a = x->a;
+    int64_t at = head * a->d_v + col;
+
+    if (t >= x->n)
+        return;
+    UNROLL
+    for (int i = 0; i < w; i++) {
+        __builtin_prefetch(a->v + (x->tok + t) * a->v_stride + at + i * LANES);
+        __builtin_prefetch(
+            a->out + (x->tok + t) * a->out_stride + at + i * LANES, 1);
     }
 }
 
@@ -174,6 +199,7 @@ LANES_INLINE void delta_columns(const struct delta *x, int64_t head,
     struct delta_rows src = {zeros, 0};
     struct delta_dst state = {a->state_out + at, a->d_v};
     struct delta_dst dst = state;
+    const float *read_ahead = NULL, *write_ahead = NULL;
     struct delta_token now, next;
 
     if (in != NULL)
@@ -183,20 +209,44 @@ LANES_INLINE void delta_columns(const struct delta *x, int64_t head,
         delta_copy(x, src, block, n);
         src = m;
         dst = block;
+    } else if (head + 1 < a->n_head_v) {
+        /* This block's share of the next head's state, which is not in the
+         * caches where a run is short. */
+        int64_t ahead = (head + 1) * a->d_k * a->d_v + a->d_k * col;
+
+        read_ahead = in != NULL ? in + ahead : NULL;
+        write_ahead = a->state_out + ahead;
     }
     delta_begin(x, 0, &next);
-    delta_pass(a->d_k, src, dst, NULL, &next, w);
+    delta_pass(a->d_k, src, dst, NULL, &next, read_ahead, w);
     delta_end(x, 0, head, col, n, &next, w);
     for (int64_t t = 1; t < x->n; t++) {
         now = next;
+        delta_fetch(x, t + 2, head, col, w);
         delta_begin(x, t, &next);
-        delta_pass(a->d_k, src, block, &now, &next, w);
+        delta_pass(a->d_k, src, block, &now, &next, NULL, w);
         delta_end(x, t, head, col, n, &next, w);
         src = m;
     }
-    delta_pass(a->d_k, src, dst, &next, NULL, w);
+    delta_pass(a->d_k, src, dst, &next, NULL, write_ahead, w);
     if (n < w * LANES)
         delta_copy(x, m, state, n);
+}
+
+/* The four chains of two rows. */
+static inline float delta_product(const float *x, const float *y, int64_t n)
+{
+    float c[DELTA_CHAINS] = {0};
+    int64_t d = 0;
+
+    for (; d + DELTA_CHAINS <= n; d += DELTA_CHAINS) {
+        UNROLL
+        for (int j = 0; j < DELTA_CHAINS; j++)
+            c[j] = fmaf(x[d + j], y[d + j], c[j]);
+    }
+    for (int j = 0; d + j < n; j++)
+        c[j] = fmaf(x[d + j], y[d + j], c[j]);
+    return (c[0] + c[1]) + (c[2] + c[3]);
 }
 
 /* Norms the thread's tokens' keys and queries of a key head. */
@@ -209,22 +259,21 @@ static inline void delta_norm(const struct delta *x, int64_t head)
             a->k + (x->tok + t) * a->k_stride + head * a->d_k,
             a->q + (x->tok + t) * a->q_stride + head * a->d_k};
         float *to[2] = {x->kn + t * a->d_k, x->qn + t * a->d_k};
-        float c[DELTA_CHAINS] = {0};
-
         for (int i = 0; i < 2; i++) {
+            const float *ahead = from[i] + 2 * (i ? a->q_stride : a->k_stride);
             float norm = sqrtf(sum_squares(from[i], a->d_k));
             lanes s = lanes_set(1.0f / (norm > a->eps ? norm : a->eps));
 
             for (int64_t d = 0; d < a->d_k; d += LANES) {
                 int64_t m = a->d_k - d < LANES ? a->d_k - d : LANES;
 
+                if (t + 2 < x->n)
+                    __builtin_prefetch(ahead + d);
                 lanes_store_n(to[i] + d,
                               lanes_mul(lanes_load_n(from[i] + d, m), s), m);
             }
         }
-        for (int64_t d = 0; d < a->d_k; d++)
-            c[d % DELTA_CHAINS] = fmaf(to[0][d], to[1][d], c[d % DELTA_CHAINS]);
-        x->kq[t] = (c[0] + c[1]) + (c[2] + c[3]);
+        x->kq[t] = delta_product(to[0], to[1], a->d_k);
     }
 }
 

@@ -72,6 +72,11 @@ static inline void conv_block(const struct cpu_short_conv *a, int64_t first,
             int64_t m = n - c < LANES ? n - c : LANES;
             lanes y = conv_add(before, c, m, w, lanes_set(0));
 
+            if (t + 1 < a->n_tok) {
+                __builtin_prefetch(a->x + (t + 1) * a->x_stride + first + c);
+                __builtin_prefetch(out + a->out_stride + c, 1);
+            }
+
             y = conv_add(run, c, m, w + before.n * CONV_CHANNELS, y);
             if (a->silu)
                 y = lanes_silu(y);
