@@ -2,6 +2,8 @@
  *
  * Attention is split by KV head where every rank that gets query heads gets a
  * KV head of its own, else by query head, K and V then having several owners.
+ * Layers that read one cache are dealt as one, so that no query goes far. What
+ * tokens bring to layers (per-layer embeddings) is dealt once for all layers.
  * Cuts along a quantized matrix's input fall on multiples of 32 values. What
  * does not divide evenly is dealt to the ranks that are furthest behind their
  * share of bytes so far, so that no rank is off by more than one grain in a
