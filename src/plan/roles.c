@@ -240,6 +240,14 @@ static pl_status place(const struct deal *d, const pl_layout *l, int dim,
     return *out ? PL_OK : err_no_memory(d->err, "layouts");
 }
 
+/* The same where the units of `l` are n heads. */
+static pl_status place_heads(const struct deal *d, const pl_layout *l, int dim,
+                             int64_t size, int64_t n, const pl_layout **out)
+{
+    return n > 0 && size % n == 0 ? place(d, l, dim, size, size / n, out)
+                                  : PL_OK;
+}
+
 /* q, k and v stacked: three segments. */
 static pl_status place_qkv(const struct deal *d, const struct layer *y,
                            int64_t size, const pl_layout **out)
@@ -325,9 +333,11 @@ static void survey(struct deal *d)
 
         if (n->op == OP_attention) {
             int k = graph_memory(d->g, n->in[1]);
+            int64_t n_kv = d->g->node[k].dim[1].n;
 
-            h->n_head = gcd(h->n_head, n->dim[1].n);
-            h->n_kv = d->g->node[k].dim[1].n;
+            /* of caches that differ within a layer the last one counts */
+            h->n_head = gcd(n_kv == h->n_kv ? h->n_head : 0, n->dim[1].n);
+            h->n_kv = n_kv;
             h->d_k = d->g->node[k].dim[2].n;
             h->d_v = n->dim[2].n;
         }
@@ -372,12 +382,6 @@ static void survey(struct deal *d)
     }
 }
 
-/* How many of `size` values belong to each of n heads. */
-static int64_t each(int64_t size, int64_t n)
-{
-    return n > 0 && size % n == 0 ? size / n : 1;
-}
-
 static pl_status leaf_layout(const struct deal *d, const struct graph_node *n,
                              const pl_layout **out)
 {
@@ -393,11 +397,11 @@ static pl_status leaf_layout(const struct deal *d, const struct graph_node *n,
     case AXIS_Q:
     case AXIS_HEAD:
     case AXIS_O:
-        return place(d, h->head.l, row->dim, size, each(size, h->n_head), out);
+        return place_heads(d, h->head.l, row->dim, size, h->n_head, out);
     case AXIS_K:
     case AXIS_V:
     case AXIS_KV:
-        return place(d, h->kv.l, row->dim, size, each(size, h->n_kv), out);
+        return place_heads(d, h->kv.l, row->dim, size, h->n_kv, out);
     case AXIS_QKV:
         return place_qkv(d, h, size, out);
     case AXIS_FF:

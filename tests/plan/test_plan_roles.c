@@ -18,7 +18,7 @@ static pl_tensor weight(pl_graph *g, int layer, const char *part, pl_format f,
 /* One attention of n_head heads, through caches of its own if kv[0] < 0, else
  * through kv's. */
 static pl_tensor layer(pl_graph *g, int i, pl_tensor x, int64_t n_head,
-                       pl_format out, pl_tensor kv[2])
+                       int64_t n_kv, pl_format out, pl_tensor kv[2])
 {
     static const char *const part[2] = {"k", "v"};
     const pl_dim t = {1, PL_N_TOK}, d = {D_HEAD, PL_CONST};
@@ -32,10 +32,10 @@ static pl_tensor layer(pl_graph *g, int i, pl_tensor x, int64_t n_head,
 
         snprintf(name, sizeof name, "cache_%s.%d", part[k], i);
         kv[k] = pl_matmul(g, x,
-                          weight(g, i, part[k], PL_F32, N_KV * D_HEAD, D,
+                          weight(g, i, part[k], PL_F32, n_kv * D_HEAD, D,
                                  k ? PL_ROLE_ATTN_V : PL_ROLE_ATTN_K));
-        kv[k] = pl_reshape(g, kv[k], 3, (pl_dim[]){t, {N_KV, PL_CONST}, d});
-        kv[k] = pl_cache_write(g, pl_cache(g, name, PL_F32, N_KV, D_HEAD, k, 0),
+        kv[k] = pl_reshape(g, kv[k], 3, (pl_dim[]){t, {n_kv, PL_CONST}, d});
+        kv[k] = pl_cache_write(g, pl_cache(g, name, PL_F32, n_kv, D_HEAD, k, 0),
                                kv[k]);
     }
     q = pl_reshape(g, q, 3, (pl_dim[]){t, {n_head, PL_CONST}, d});
@@ -110,7 +110,7 @@ TEST(roles_deal_heads_with_the_cache_they_read)
             x = pl_input(g, "x", PL_F32, 2, dim);
             for (int i = 0; i < N_LAYER; i++) {
                 kv[i][0] = kv[i][1] = -1;
-                x = layer(g, i, x, n_head[i], i % 2 ? PL_Q8_0 : PL_F32,
+                x = layer(g, i, x, n_head[i], N_KV, i % 2 ? PL_Q8_0 : PL_F32,
                           kv[of[i]]);
             }
             TEST_OK(pl_graph_check(g, &err), err);
@@ -123,4 +123,31 @@ TEST(roles_deal_heads_with_the_cache_they_read)
             arena_fini(&a);
             pl_graph_free(g);
         }
+}
+
+/* In a layer, or outside of all, anything may stand. */
+TEST(roles_of_heads_that_do_not_go_together)
+{
+    for (int n_rank = 2; n_rank <= 8; n_rank++) {
+        const pl_dim dim[2] = {{1, PL_N_TOK}, {D, PL_CONST}};
+        pl_tensor x, kv[3][2] = {{-1, -1}, {-1, -1}, {-1, -1}};
+        const double share[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+        const pl_layout **leaf;
+        struct arena a = {0};
+        pl_graph *g;
+        pl_err err;
+
+        assert_int_equal(pl_graph_create(&g, &err), PL_OK);
+        x = pl_input(g, "x", PL_F32, 2, dim);
+        x = layer(g, 0, x, 8, 4, PL_F32, kv[0]);
+        x = layer(g, 1, x, 6, 3, PL_F32, kv[1]);
+        layer(g, 2, x, 4, 2, PL_F32, kv[2]);
+        for (int i = 0; i < g->n_node; i++)
+            g->node[i].layer = -1;
+        TEST_OK(pl_graph_check(g, &err), err);
+        leaf = arena_alloc(&a, (size_t)g->n_node, sizeof *leaf);
+        TEST_OK(roles_layouts(g, n_rank, share, &a, leaf, &err), err);
+        arena_fini(&a);
+        pl_graph_free(g);
+    }
 }
