@@ -47,18 +47,19 @@ static struct bench_memory *memory_of(struct bench_model *m, double window)
     return &m->memory[i < PL_MAX_POOL ? i : PL_MAX_POOL - 1];
 }
 
-/* The memory of a layer's cache; NULL: it has a state. */
+/* The memory that a layer's attention reads; NULL: it has a state. */
 static struct bench_memory *memory_at(struct bench_model *m, json_t *caches,
                                       double layer)
 {
-    json_t *t;
-    size_t i;
+    json_t *t, *reader;
+    size_t i, k;
 
     json_array_foreach (caches, i, t)
-        if (bench_number(t, "layer") == layer)
-            return json_is_true(json_object_get(t, "state"))
-                       ? NULL
-                       : memory_of(m, bench_number(t, "window"));
+        json_array_foreach (json_object_get(t, "readers"), k, reader)
+            if (json_number_value(reader) == layer)
+                return json_is_true(json_object_get(t, "state"))
+                           ? NULL
+                           : memory_of(m, bench_number(t, "window"));
     return memory_of(m, 0);
 }
 
@@ -86,10 +87,11 @@ static void read_tensor(struct bench_model *m, const json_t *t, double bytes,
     bool table = strcmp(role, "token_embd") == 0;
     bool output = table || strcmp(role, "output") == 0;
     struct bench_memory *memory;
+    bool rows = (table && !tied) || strcmp(role, "per_layer_embd") == 0;
     double *macs = is_float(bench_word(t, "format")) ? m->flt : m->int8;
     double values = n_dim > 1 && !bias; /* of a matrix */
 
-    if (table && !tied)
+    if (rows)
         return; /* of it a step reads a few rows */
     for (size_t i = 0; i < n_dim; i++)
         values *= json_number_value(json_array_get(shape, i));

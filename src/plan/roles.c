@@ -2,6 +2,8 @@
  *
  * Attention is split by KV head where every rank that gets query heads gets a
  * KV head of its own, else by query head, K and V then having several owners.
+ * Layers that read one cache are dealt as one, so that no query goes far. What
+ * tokens bring to layers (per-layer embeddings) is dealt once for all layers.
  * Cuts along a quantized matrix's input fall on multiples of 32 values. What
  * does not divide evenly is dealt to the ranks that are furthest behind their
  * share of bytes so far, so that no rank is off by more than one grain in a
@@ -248,12 +250,10 @@ static pl_status place(const struct deal *d, const pl_layout *l, int dim,
     return *out ? PL_OK : err_no_memory(d->err, "layouts");
 }
 
-/* The same, of a dimension that n heads divide among them. */
-static pl_status place_heads(const struct deal *d, const pl_layout *l,
-                             int64_t n, int dim, int64_t size,
-                             const pl_layout **out)
+/* The same where the units of `l` are n heads. */
+static pl_status place_heads(const struct deal *d, const pl_layout *l, int dim,
+                             int64_t size, int64_t n, const pl_layout **out)
 {
-    *out = NULL;
     return n > 0 && size % n == 0 ? place(d, l, dim, size, size / n, out)
                                   : PL_OK;
 }
@@ -387,7 +387,8 @@ static void survey_heads(const struct deal *d, const struct graph_node *n,
     h->delta = n->op != OP_attention;
     h->tiled = n->op == OP_delta_net_tiled;
     k = &d->g->node[h->delta ? n->in[0] : memory];
-    h->n_head = gcd(h->n_head, n->dim[1].n);
+    /* of caches that differ within a layer the last one counts */
+    h->n_head = gcd(k->dim[1].n == h->n_kv ? h->n_head : 0, n->dim[1].n);
     h->n_kv = k->dim[1].n;
     h->d_k = k->dim[2].n;
     h->d_v = n->dim[2].n;
@@ -453,9 +454,9 @@ static pl_status leaf_layout(const struct deal *d, const struct graph_node *n,
         return PL_OK;
     switch (row->axis) {
     case AXIS_HEAD:
-        return place_heads(d, h->head.l, h->n_head, row->dim, size, out);
+        return place_heads(d, h->head.l, row->dim, size, h->n_head, out);
     case AXIS_KV:
-        return place_heads(d, h->kv.l, h->n_kv, row->dim, size, out);
+        return place_heads(d, h->kv.l, row->dim, size, h->n_kv, out);
     case AXIS_QKV:
         return place_qkv(d, h, row->dim, size, out);
     case AXIS_GATES:

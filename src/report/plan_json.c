@@ -137,6 +137,30 @@ static json_t *json_pipeline(const struct plan_pipeline *y)
                                  y->seconds, "one_by_one_s", y->one_by_one_s);
 }
 
+/* The layers that read a memory, each once. */
+static json_t *json_readers(const struct compiled *q,
+                            const struct graph_node *memory)
+{
+    const pl_graph *g = q->g;
+    json_t *all = json_array();
+    int last = -2; /* nodes stand in the order of layers */
+    bool ok = true;
+
+    for (int i = 0; i < g->n_node; i++) {
+        const struct graph_node *n = &g->node[i];
+
+        for (int k = 0; k < n->n_in && n->layer != last; k++) {
+            int m = n->in[k] < 0 ? -1 : graph_memory(g, n->in[k]);
+
+            if (m < 0 || &g->node[m] != memory || graph_memory(g, i) >= 0)
+                continue;
+            last = n->layer;
+            ok &= append(all, json_integer(last));
+        }
+    }
+    return if_ok(all, ok);
+}
+
 static json_t *json_tensor(const struct compiled *q, const struct plan_facts *f,
                            const struct plan_tensor *t)
 {
@@ -160,7 +184,8 @@ static json_t *json_tensor(const struct compiled *q, const struct plan_facts *f,
         ok = json_object_set_new(all, "window",
                                  json_integer(t->node->attr.window)) == 0 &&
              json_object_set_new(all, "state",
-                                 json_boolean(t->node->attr.state)) == 0;
+                                 json_boolean(t->node->attr.state)) == 0 &&
+             json_object_set_new(all, "readers", json_readers(q, t->node)) == 0;
     return if_ok(all, ok);
 }
 

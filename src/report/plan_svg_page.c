@@ -28,6 +28,7 @@ enum svg_kind svg_kind(const struct graph_node *n)
 {
     switch (n->role) {
     case PL_ROLE_TOKEN_EMBD:
+    case PL_ROLE_PER_LAYER_EMBD:
     case PL_ROLE_OUTPUT:
         return SVG_EMBEDDING;
     case PL_ROLE_ATTN_Q:

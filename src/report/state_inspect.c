@@ -81,8 +81,7 @@ static void print_text(const char *path, const struct state_head *h,
     sink_say(to, "cache      %d tensors, %s bytes a position\n", h->n_cache,
              sink_size(row, position));
     if (state > 0)
-        sink_say(to, "states     %s bytes a sequence\n",
-                 sink_size(row, state));
+        sink_say(to, "states     %s bytes a sequence\n", sink_size(row, state));
     sink_say(to, "sequences  %d%s\n", h->n_seq,
              h->whole ? ", the whole cache" : "");
     for (int i = 0; i < h->n_seq; i++) {
@@ -106,7 +105,8 @@ static json_t *json_caches(const struct state_head *h)
 
         if (json_array_append_new(
                 all, json_pack("{s:i, s:s, s:s, s:I, s:I, s:I}", "layer",
-                               c->layer, "holds", c->state    ? "state"
+                               c->layer, "holds",
+                               c->state    ? "state"
                                : c->values ? "values"
                                            : "keys",
                                "type", format_info(c->format)->name, "n_head",

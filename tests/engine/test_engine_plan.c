@@ -307,7 +307,6 @@ TEST(engine_plan_shows_groups_and_copies)
     pl_model_free(m);
 }
 
-/* 512 devices in groups of 8: the text is short. */
 /* Layers that keep a window only are told from those that keep all. */
 TEST(engine_plan_shows_layers_with_windows)
 {
@@ -329,6 +328,48 @@ TEST(engine_plan_shows_layers_with_windows)
     pl_model_free(m);
 }
 
+/* Three layers of six read the caches of others and have no bytes of theirs. */
+TEST(engine_plan_counts_a_shared_cache_once)
+{
+    pl_model *m = open_model(test_ref_or_skip("gemma4-ple-sharedkv-f32.gguf"));
+    pl_options o = {.size = sizeof o, .devices = "cpu*2", .n_ctx = 2048};
+    pl_plan *p = plan(m, &o);
+    const struct compiled *c = p->compiled;
+    struct test_text t = print(p, false);
+    static const char *const readers[] = {"[0]", "[1, 3, 4]", "[2, 5]"};
+    json_t *all, *want;
+    size_t bytes = 0, region = 0;
+    int n = 0;
+
+    for (int i = 0; i < c->g->n_node; i++)
+        if (c->g->node[i].op == OP_memory) {
+            bytes += (size_t)graph_count(&c->g->node[i], &c->max) * 2;
+            n++;
+        }
+    assert_int_equal(n, 2 * 3);
+    for (int d = 0; d < 2; d++)
+        region += c->low->prog[d].bytes[REGION_CACHE];
+    assert_int_equal(region, 2 * bytes); /* one KV head: both devices have it */
+    n = 0;
+    for (const char *s = t.s; (s = strstr(s, "cache_k  ")); s++)
+        n++;
+    assert_int_equal(n, 2); /* of layers 0-1 and of layer 2 */
+    assert_non_null(strstr(t.s, "layers 3-4\n"));
+    free(t.s);
+    all = print_json(p);
+    for (int i = 0; i < 6; i++) {
+        const json_t *x = json_array_get(field(all, "caches"), (size_t)i);
+
+        want = json_loads(readers[i / 2], 0, NULL);
+        assert_true(json_equal(field(x, "readers"), want));
+        json_decref(want);
+    }
+    json_decref(all);
+    pl_plan_free(p);
+    pl_model_free(m);
+}
+
+/* 512 devices in groups of 8: the text is short. */
 TEST(engine_plan_folds_many_groups)
 {
     pl_model *m = hollow(&hollow_400b);

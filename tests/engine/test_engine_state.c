@@ -17,10 +17,10 @@
 #include "lib/alloc_fail.h"
 #include "lib/engine_run.h"
 
-static const char *const models[] = {"qwen2-bias-f32.gguf",
-                                     "qwen3moe-f32.gguf"};
+static const char *const models[] = {"qwen2-bias-f32.gguf", "qwen3moe-f32.gguf",
+                                     "gemma4-ple-sharedkv-f32.gguf"};
 static const char *const small = "llama-q-q4_0.gguf";
-enum { N_MODEL = 2, N_PAST = 150, N_MORE = 20, MAX_TOKEN = 400 };
+enum { N_MODEL = 3, N_PAST = 150, N_MORE = 20, MAX_TOKEN = 400 };
 
 /* ---- helpers ------------------------------------------------------------- */
 
@@ -159,15 +159,20 @@ TEST(state_goes_on_with_the_same_bits)
     static const pl_format formats[] = {PL_F16, PL_F32, PL_BF16};
     enum { N = sizeof configs / sizeof configs[0] };
     uint64_t seed = test_seed();
+    int absent = 0;
 
     for (int k = 0; k < N_MODEL * 3; k++) {
         int n_ranks = 1 + k / N_MODEL;
-        pl_format f = formats[k % 3];
+        pl_format f = formats[(k + n_ranks) % 3];
         int32_t token[MAX_TOKEN], other[MAX_TOKEN];
         struct state s[N];
         float *want = NULL;
         struct engine_run r;
 
+        if (!test_ref(models[k % N_MODEL])) {
+            absent++;
+            continue;
+        }
         for (int i = 0; i < N; i++) {
             open_as(&r, models[k % N_MODEL], &configs[i], n_ranks, f);
             if (i == 0) {
@@ -198,6 +203,8 @@ TEST(state_goes_on_with_the_same_bits)
             free(s[i].data);
         free(want);
     }
+    if (absent)
+        TEST_SKIP("%d of %d models are not at hand", absent / 3, N_MODEL);
 }
 
 /* A sequence is saved and taken back while another one lives. */

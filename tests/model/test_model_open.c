@@ -1147,7 +1147,8 @@ TEST(model_open_cache_that_does_not_fit_is_refused)
 TEST(model_open_flipped_bytes_give_a_status)
 {
     static const char *const names[] = {"llama-yarn-f32", "qwen2-bias-f32",
-                                        "qwen3moe-f32", "glm4moe-f32"};
+                                        "qwen3moe-f32", "glm4moe-f32",
+                                        "gemma4-ple-sharedkv-f32"};
     const int n_flip = test_long() ? 20000 : 700;
     uint64_t seed = test_seed();
 
@@ -1190,12 +1191,12 @@ TEST(model_open_flipped_bytes_give_a_status)
     }
 }
 
-TEST(model_open_out_of_memory_is_a_status)
+static void out_of_memory(const char *arch)
 {
     struct file f;
     struct gguf *g;
 
-    base(&f, "glm4moe");
+    base(&f, arch);
     g = opened(&f);
     for (int64_t n = 0; alloc_each(&n);) {
         struct model *m;
@@ -1213,4 +1214,10 @@ TEST(model_open_out_of_memory_is_a_status)
         model_close(m);
     }
     gguf_close(g);
+}
+
+TEST(model_open_out_of_memory_is_a_status)
+{
+    out_of_memory("glm4moe");
+    out_of_memory("gemma4");
 }
