@@ -38,7 +38,7 @@ enum op op_from_name(const char *name);    /* OP_COUNT if unknown */
  * and leaves the others zero. type, name, ops that read it. */
 #define GRAPH_ATTR_MAP(X)                                                      \
     X(float, eps)        /* rms_norm; */                                       \
-    X(float, scale)      /* scale: factor; attention: of scores; router: c */  \
+    X(float, scale)      /* scale: factor; *attention: of scores; router: c */ \
     X(float, softcap)    /* attention: 0 = none */                             \
     X(float, lo)         /* clamp; swiglu_oai: -limit of up */                 \
     X(float, hi)         /* clamp; swiglu_oai: limit */                        \
@@ -63,8 +63,9 @@ enum op op_from_name(const char *name);    /* OP_COUNT if unknown */
     X(int, perm1)                                                              \
     X(int, perm2)                                                              \
     X(int, perm3)                                                              \
-    X(int, format) /* cast: enum pl_format */                                  \
-    X(int, values) /* memory: 1 = holds values, 0 = keys */
+    X(int, format)      /* cast: enum pl_format */                             \
+    X(int, values)      /* memory: 1 = holds values, 0 = keys */               \
+    X(int64_t, d_value) /* latent_attention */
 
 struct graph_attr {
 #define GRAPH_ATTR_FIELD(type, name) type name;
@@ -103,6 +104,13 @@ static inline bool graph_is_experts(const struct graph_node *n)
     return n->role == PL_ROLE_FFN_GATE_EXPS || n->role == PL_ROLE_FFN_UP_EXPS ||
            n->role == PL_ROLE_FFN_GATE_UP_EXPS ||
            n->role == PL_ROLE_FFN_DOWN_EXPS;
+}
+
+/* Does it multiply by matrices, its operand 1, that may have any format? */
+static inline bool graph_is_contraction(enum op op)
+{
+    return op == OP_matmul || op == OP_head_matmul || op == OP_expert_matmul ||
+           op == OP_expert_down;
 }
 
 /* Memories that keep the same tokens: they have as many slots, and pages with

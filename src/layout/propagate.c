@@ -605,7 +605,8 @@ static pl_status write_nodes(struct pass *s, struct writer *w)
             n.in[i] = -1;
             if (x->in[i] >= 0)
                 PL_TRY(version(w, x->in[i], c->want[i],
-                               x->op == OP_attention && (i == 1 || i == 2),
+                               memory_of(g, x, i) >= 0 &&
+                                   op_info(x->op)->updates < 0,
                                &n.in[i]));
         }
         PL_TRY(put(w, &n, &made));

@@ -51,6 +51,11 @@ static const struct role_row {
     [PL_ROLE_ATTN_K_BIAS] = {"attn_k_bias", AXIS_K, 0},
     [PL_ROLE_ATTN_V_BIAS] = {"attn_v_bias", AXIS_V, 0},
     [PL_ROLE_ATTN_QKV_BIAS] = {"attn_qkv_bias", AXIS_QKV, 0},
+    [PL_ROLE_ATTN_Q_A] = {"attn_q_a", AXIS_NONE, 0},
+    [PL_ROLE_ATTN_KV_A] = {"attn_kv_a", AXIS_NONE, 0},
+    [PL_ROLE_ATTN_KV_B] = {"attn_kv_b", AXIS_Q, 0},
+    [PL_ROLE_ATTN_K_B] = {"attn_k_b", AXIS_HEAD, 0},
+    [PL_ROLE_ATTN_V_B] = {"attn_v_b", AXIS_HEAD, 0},
     [PL_ROLE_ATTN_SINKS] = {"attn_sinks", AXIS_HEAD, 0},
     [PL_ROLE_ATTN_OUT] = {"attn_out", AXIS_O, 1},
     [PL_ROLE_ATTN_OUT_BIAS] = {"attn_out_bias", AXIS_NONE, 0},
@@ -88,6 +93,7 @@ struct dealt {
 
 struct layer {
     int64_t n_head, n_kv, d_k, d_v; /* 0: no attention seen */
+    int64_t n_out; /* the output matrix's inputs; 0: not seen */
     struct dealt head, kv, ff, exp;
 };
 
@@ -170,8 +176,9 @@ static pl_status deal_heads(struct deal *d, struct layer *y)
 {
     int64_t r = y->n_head / y->n_kv;
     int64_t block = y->head.quantized ? 32 : 1;
-    int64_t uq = block / gcd(block, y->d_v); /* query heads a unit */
-    int64_t uk = block / gcd(block, y->d_v * r);
+    int64_t d_out = y->n_out ? y->n_out / y->n_head : y->d_v;
+    int64_t uq = block / gcd(block, d_out); /* query heads a unit */
+    int64_t uk = block / gcd(block, d_out * r);
     int64_t nq = (y->n_head + uq - 1) / uq, nk = (y->n_kv + uk - 1) / uk;
     int64_t cq[PL_MAX_RANKS], ck[PL_MAX_RANKS];
     bool by_kv = true;
@@ -211,14 +218,16 @@ static pl_status deal_heads(struct deal *d, struct layer *y)
     return y->kv.l ? PL_OK : err_no_memory(d->err, "layouts");
 }
 
-/* The layout `l` (in units) put on a dimension, each index worth `scale`. */
+/* The layout `l` of `units` put on a dimension of `size`, which has as many
+ * values of each. */
 static pl_status place(const struct deal *d, const pl_layout *l, int dim,
-                       int64_t size, int64_t scale, const pl_layout **out)
+                       int64_t size, int64_t units, const pl_layout **out)
 {
+    int64_t scale = units ? size / units : 0;
     pl_run *run;
 
     *out = NULL;
-    if (!l || l->kind != PL_SPLIT || size % (l->period * scale))
+    if (!l || l->kind != PL_SPLIT || scale == 0 || size % (l->period * scale))
         return PL_OK;
     run = arena_alloc(d->a, (size_t)l->n_run, sizeof *run);
     if (!run)
@@ -291,7 +300,7 @@ static void survey(struct deal *d)
         const struct role_row *row = &rows[n->role];
         int64_t size = n->n_dim > row->dim ? n->dim[row->dim].n : 0;
 
-        if (n->op == OP_attention) {
+        if (n->op == OP_attention || n->op == OP_latent_attention) {
             int k = graph_memory(d->g, n->in[1]);
 
             y = &d->layer[d->g->node[k].layer + 1];
@@ -311,6 +320,7 @@ static void survey(struct deal *d)
             add(&y->head, n, 0, false);
             break;
         case AXIS_O:
+            y->n_out = size;
             add(&y->head, n, 0, true);
             break;
         case AXIS_FF:
@@ -347,28 +357,26 @@ static pl_status leaf_layout(const struct deal *d, const struct graph_node *n,
         return PL_OK;
     switch (row->axis) {
     case AXIS_Q:
-        return place(d, y->head.l, row->dim, size, y->d_k, out);
+    case AXIS_O:
+        return place(d, y->head.l, row->dim, size, y->n_head, out);
     case AXIS_K:
-        return place(d, y->kv.l, row->dim, size, y->d_k, out);
     case AXIS_V:
-        return place(d, y->kv.l, row->dim, size, y->d_v, out);
+        return place(d, y->kv.l, row->dim, size, y->n_kv, out);
     case AXIS_QKV:
         return place_qkv(d, y, size, out);
     case AXIS_HEAD:
-        return place(d, y->head.l, row->dim, size, 1, out);
+        return place(d, y->head.l, row->dim, size, y->n_head, out);
     case AXIS_KV:
-        return place(d, y->kv.l, row->dim, size, 1, out);
-    case AXIS_O:
-        return place(d, y->head.l, row->dim, size, y->d_v, out);
+        return place(d, y->kv.l, row->dim, size, y->n_kv, out);
     case AXIS_FF:
     case AXIS_FF2:
-        return place(d, y->ff.l, row->dim, size, 1, out);
+        return place(d, y->ff.l, row->dim, size, size, out);
     case AXIS_EXP:
     case AXIS_EXP2:
-        return place(d, y->exp.l, row->dim, size, 1, out);
+        return place(d, y->exp.l, row->dim, size, size, out);
     case AXIS_VOCAB:
-        return place(d, d->vocab[d->vocab[0].size != size].l, row->dim, size, 1,
-                     out);
+        return place(d, d->vocab[d->vocab[0].size != size].l, row->dim, size,
+                     size, out);
     default:
         return PL_OK;
     }

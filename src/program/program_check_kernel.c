@@ -287,6 +287,16 @@ static bool heads_fit(const struct step_kernel *k, const struct prog_tensor *t)
     return true;
 }
 
+/* A head's values are the first ones of its keys. */
+static bool latent_fits(const struct step_kernel *k,
+                        const struct prog_tensor *t)
+{
+    const pl_dim *e = &t[k->arg[0].tensor].dim[2];
+    const pl_dim *d = &t[k->arg[2].tensor].dim[2];
+
+    return e->symbol == PL_CONST && d->symbol == PL_CONST && e->n <= d->n;
+}
+
 static bool permute_fits(const struct graph_attr *a,
                          const struct step_kernel *k,
                          const struct prog_tensor *t)
@@ -379,6 +389,8 @@ static bool attributes_fit(const struct step_kernel *k,
     switch (k->kernel) {
     case KERNEL_attention:
         return heads_fit(k, t);
+    case KERNEL_latent_attention:
+        return heads_fit(k, t) && latent_fits(k, t);
     case KERNEL_permute:
         return permute_fits(a, k, t);
     case KERNEL_slice:

@@ -133,7 +133,7 @@ static bool kernel_word(struct read *r, const struct read_at *at,
         return read_index(r, &k->tree.n_out);
     if (lex_accept_word(x, "depth"))
         return read_index(r, &k->tree.depth);
-    if (k->kernel == KERNEL_attention && lex_accept_word(x, "heads"))
+    if (kernel_is_attention(k->kernel) && lex_accept_word(x, "heads"))
         return read_heads(r, at, at->dev, k->arg[1].tensor, &k->head_map);
     if (lex_accept_word(x, "spans")) {
         if (!read_entries(r, at, span_entry, sizeof *k->span))

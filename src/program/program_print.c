@@ -160,7 +160,7 @@ static void put_kernel(struct text_out *o, const struct program *p,
         text_put(o, " stride %zu", k->out_stride);
     put_tree(o, k);
     put_spans(o, k);
-    if (k->kernel == KERNEL_attention && k->head_map && query_heads(p, k) > 0)
+    if (kernel_is_attention(k->kernel) && k->head_map && query_heads(p, k) > 0)
         put_heads(o, k->head_map, query_heads(p, k));
     put_costs(o, k);
     if (k->kernel == KERNEL_custom)
@@ -399,7 +399,7 @@ static const char *kernel_oddity(const struct program *p,
     for (int i = 0; i < k->tree.n; i++)
         if (odd_sum(k->tree.item[i].n_add))
             return "its tree has too many additions";
-    if (k->kernel == KERNEL_attention && k->head_map &&
+    if (kernel_is_attention(k->kernel) && k->head_map &&
         (k->n_arg < 2 || query_heads(p, k) < 0))
         return "its query heads cannot be counted";
     return NULL;

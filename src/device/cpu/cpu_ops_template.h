@@ -17,6 +17,7 @@
     X(rope, rope_scratch)                                                      \
     X(cache_write, cache_write_scratch)                                        \
     X(attention, attention_scratch)                                            \
+    X(latent_attention, latent_attention_scratch)                              \
     X(softmax, NULL)                                                           \
     X(router_topk, router_scratch)                                             \
     X(router_weights, router_scratch)                                          \
