@@ -114,5 +114,7 @@ pl_status model_gemma3_read(struct model *m, pl_err *err);
 void model_gemma3(struct build *b);
 pl_status model_gptoss_read(struct model *m, pl_err *err);
 void model_gptoss(struct build *b);
+pl_status model_deepseek2_read(struct model *m, pl_err *err);
+void model_deepseek2(struct build *b);
 
 #endif

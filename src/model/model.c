@@ -26,6 +26,8 @@ static const struct model_family families[] = {
     {"gemma3", true, MOE_NEVER, false, NULL, model_gemma3_read, model_gemma3},
     {"gpt-oss", true, MOE_ALWAYS, false, "expert_feed_forward_length",
      model_gptoss_read, model_gptoss},
+    {"deepseek2", false, MOE_ALWAYS, true, "expert_feed_forward_length",
+     model_deepseek2_read, model_deepseek2},
 };
 
 enum { N_FAMILY = sizeof families / sizeof families[0] };

@@ -23,7 +23,7 @@ struct model_family {
     const char *arch; /* general.architecture */
     bool neox;        /* rope pairs (i, i + n_rot/2), else (2i, 2i + 1) */
     enum model_moe moe;
-    bool shared; /* sigmoid router with a bias, a shared expert, leading layers
+    bool shared; /* routers as the keys say, a shared expert, leading layers
                     without experts, trailing layers that are not evaluated */
     const char *expert_width; /* key of an expert's width */
     /* Keys beside those of all families; NULL: there are none. */
@@ -45,10 +45,13 @@ struct model {
     int64_t n_expert, n_expert_used;   /* 0: no experts */
     const int64_t *d_expert;           /* [n_layer], of one; NULL: none */
     int64_t n_shared;                  /* experts that serve every token */
+    int64_t n_group, n_group_used; /* of experts, to choose from; 0, 1: none */
     pl_gating gating;
     bool normalise; /* weights of the chosen experts sum to one, */
     float routed;   /* and then this factor */
     float eps;
+    int64_t q_rank, kv_rank; /* of latent attention; q_rank 0: q has none */
+    bool latent;             /* its cache holds latents */
     pl_rope rope;
     const int64_t
         *window;         /* [n_layer] tokens that attention sees, 0: all; NULL:

@@ -123,11 +123,11 @@ static void counted(const char *path, const char *name, const char *on,
 TEST(messages_are_two_a_layer)
 {
     static const char *const names[] = {
-        "qwen3moe-f32.gguf",          "qwen3moe-q-q4_k_m.gguf",
-        "qwen3moe-wide-q4_k_m.gguf",  "glm4moe-f32.gguf",
-        "glm4moe-q-q4_k_m.gguf",      "glm4moe-wide-q4_k_m.gguf",
-        "gemma3-swa-f32.gguf",        "gptoss-f32.gguf",
-        "gptoss-wide-mxfp4-q8_0.gguf"};
+        "qwen3moe-f32.gguf",           "qwen3moe-q-q4_k_m.gguf",
+        "qwen3moe-wide-q4_k_m.gguf",   "glm4moe-f32.gguf",
+        "glm4moe-q-q4_k_m.gguf",       "glm4moe-wide-q4_k_m.gguf",
+        "gemma3-swa-f32.gguf",         "gptoss-f32.gguf",
+        "gptoss-wide-mxfp4-q8_0.gguf", "deepseek2-mla-f32.gguf"};
     enum { N = sizeof names / sizeof names[0] };
     int absent = 0;
 

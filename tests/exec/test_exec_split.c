@@ -1,11 +1,12 @@
 /* Really split: no rank is idle, none holds or computes what others should.
  *
  * For models of every family, 2 to 8 ranks and equal and uneven shares, each
- * weight matrix but the router is split, and K and V also where there are fewer
- * KV heads than ranks. What a rank holds and multiplies, replicas apart, is
- * then within a grain of its share, in each layer; the figures by layer come
- * from the numeric plan and the programs, and their sums must be those that the
- * engine's counters give after real steps.
+ * weight matrix but the router and those that make latents is split, and K and
+ * V also where there are fewer KV heads than ranks; a latent is every rank's.
+ * What a rank holds and multiplies, replicas apart, is then within a grain of
+ * its share, in each layer; the figures by layer come from the numeric plan and
+ * the programs, and their sums must be those that the engine's counters give
+ * after real steps.
  *
  * Grains. The least that can change hands is
  *   feed-forward, experts, vocabulary   32 indices, what a block of quantized
@@ -42,6 +43,11 @@ static enum part part_of(pl_role r, int *from_last)
         *from_last = 0;
         return PART_Q;
     case PL_ROLE_ATTN_Q:
+    case PL_ROLE_ATTN_KV_B:
+        return PART_Q;
+    case PL_ROLE_ATTN_K_B:
+    case PL_ROLE_ATTN_V_B:
+        *from_last = 2;
         return PART_Q;
     case PL_ROLE_ATTN_K:
     case PL_ROLE_ATTN_V:
@@ -100,7 +106,8 @@ static void add_weight(struct split *s, const struct num_node *n,
 
     if (n->layout->kind != PL_SPLIT) {
         s->sum[BYTES][0] += bytes;
-        if (g->n_dim > 1 && g->role != PL_ROLE_ROUTER)
+        if (g->n_dim > 1 && g->role != PL_ROLE_ROUTER &&
+            g->role != PL_ROLE_ATTN_Q_A && g->role != PL_ROLE_ATTN_KV_A)
             fail_msg("%s: %s is not split", s->what, g->name);
         return;
     }
@@ -145,7 +152,7 @@ static void add_macs(struct split *s, const struct graph_sizes *z)
             x = &p->g->node[st->node];
             w = &p->g->node[x->in[1]];
             part = part_of(w->role, &from_last);
-            for (int k = 0; k < x->n_dim - 1; k++)
+            for (int k = 0; k < kernel_cost_dims(kernel->kernel, x->n_dim); k++)
                 rows *= (double)dim_value(x->dim[k], z);
             for (int k = 0; k < kernel->n_cost; k++) {
                 double macs = (double)kernel->cost[k].macs * rows;
@@ -164,8 +171,7 @@ static void add_macs(struct split *s, const struct graph_sizes *z)
         const struct graph_node *w = x->n_in > 1 ? &p->g->node[x->in[1]] : NULL;
         double want;
 
-        if (x->op != OP_matmul && x->op != OP_expert_matmul &&
-            x->op != OP_expert_down)
+        if (!graph_is_contraction(x->op))
             continue;
         want = (double)graph_count(x, z) * (double)w->dim[w->n_dim - 1].n;
         if (x->op == OP_expert_down)
@@ -277,6 +283,8 @@ static void survey(struct split *s)
             s->n_head = x->dim[1].n;
             s->d_head = x->dim[2].n;
             s->n_kv = p->g->node[x->in[1]].dim[1].n;
+        } else if (p->g->node[i].op == OP_latent_attention) {
+            s->n_head = s->n_kv = p->g->node[i].dim[1].n;
         }
     for (int i = 0; i < p->num->n; i++) {
         const struct num_node *n = &p->num->node[i];
@@ -290,7 +298,7 @@ static void survey(struct split *s)
         assert_true(g->layer < MAX_LAYER);
         if (g->op == OP_weight)
             add_weight(s, n, g);
-        else if (n->layout->kind != PL_SPLIT)
+        else if (n->layout->kind != PL_SPLIT && g->dim[1].n > 1)
             fail_msg("%s: %s is not split", s->what, g->name);
     }
     free(seen);
@@ -356,7 +364,7 @@ static const char *const names[] = {
     "qwen3moe-f32.gguf",        "qwen3moe-q-q4_k_m.gguf",
     "qwen3moe-q-q8_0.gguf",     "qwen3moe-wide-q4_k_m.gguf",
     "glm4moe-f32.gguf",         "glm4moe-q-q4_k_m.gguf",
-    "glm4moe-wide-q4_k_m.gguf",
+    "glm4moe-wide-q4_k_m.gguf", "deepseek2-mla-f32.gguf",
 };
 
 /* One model of each family is always there; the others are named. */
