@@ -243,7 +243,7 @@ const struct option_row option_table[] = {
     {{"-ub", "--ubatch-size"}, "N", "most tokens computed in a step (512)",
      PLANNED | OPTION_COMMA, option_set_int64, AT(pl.n_ubatch), 1, 65536},
     {{"-ctk", "--cache-type-k"}, "FORMAT",
-     "keys in the cache: f16, f32, bf16, q8_0 (f16)",
+     "keys or latents in the cache: f16, f32, bf16, q8_0 (f16)",
      PLANNED | OPTION_COMMA, option_set_cache_format, AT(pl.cache_k), 0, 0},
     {{"-ctv", "--cache-type-v"}, "FORMAT", "values in the cache, likewise",
      PLANNED | OPTION_COMMA, option_set_cache_format, AT(pl.cache_v), 0, 0},

@@ -1,5 +1,5 @@
-/* deepseek2 (DeepSeek V2, V3 and R1, Kimi K2): multi-head latent attention. Of a
- * token one latent c is kept, and one rotated key r, for all heads:
+/* deepseek2 (DeepSeek V2, V3 and R1, Kimi K2): multi-head latent attention. Of
+ * a token one latent c is kept, and one rotated key r, for all heads:
  *
  *   (c, r) = kv_a h,  c = norm(c),  r = rope(r)
  *   (q_n, q_r) = a head of q_b norm(q_a h), or of q h;  q_r = rope(q_r)
@@ -26,9 +26,10 @@
 
 enum { MAX_RANK = 1 << 20, MAX_HEAD_WIDTH = 1 << 16 };
 
-/* YaRN stretches scores, and not cos and sin: by the square of 1 + l ln(factor),
- * where l is the key yarn_log_multiplier, a tenth of the original model's
- * mscale_all_dim. Files without it have meant different things over time.
+/* YaRN stretches scores, and not cos and sin: by the square of
+ * 1 + l ln(factor), where l is the key yarn_log_multiplier, a tenth of the
+ * original model's mscale_all_dim. Files without it have meant different things
+ * over time.
  * Source: llama.cpp, discussion 7416 and pull request 17945. */
 static pl_status read_yarn(struct model *m, pl_err *err)
 {

@@ -82,6 +82,7 @@ struct model_graph_options {
  *   ids, pos   I32 [n_tok]   inputs: tokens and their positions
  *   out_ids    I32 [n_out]   input: the rows whose logits are wanted
  *   cache_k.N, cache_v.N     [n_slot, n_head_kv, d_head], N the layer
+ *   cache_kv.N               [n_slot, 1, d], in their place: latents
  *   weights                  by their names in the file, formats as there
  *   logits     F32 [n_out, n_vocab], marked as output
  *
