@@ -90,6 +90,7 @@ static void read_tensor(struct bench_model *m, const json_t *t, double bytes,
     bool rows = (table && !tied) || strcmp(role, "per_layer_embd") == 0;
     double *macs = is_float(bench_word(t, "format")) ? m->flt : m->int8;
     double values = n_dim > 1 && !bias; /* of a matrix */
+    double wide = 0; /* what a token multiplies with one in the cache */
 
     if (rows)
         return; /* of it a step reads a few rows */
@@ -99,11 +100,17 @@ static void read_tensor(struct bench_model *m, const json_t *t, double bytes,
     macs[output ? 2 : expert] += values;
     if (expert)
         m->n_expert = (int)json_integer_value(json_array_get(shape, 0));
-    if (strcmp(role, "attn_out") != 0)
+    if (strcmp(role, "attn_out") == 0)
+        wide = json_number_value(json_array_get(shape, 1));
+    if (strcmp(role, "attn_v_b") == 0) /* what it makes values of, latents */
+        wide = json_number_value(json_array_get(shape, 0)) *
+               (json_number_value(json_array_get(shape, 2)) -
+                json_number_value(json_array_get(shape, 1)));
+    if (wide == 0)
         return;
     memory = memory_at(m, caches, bench_number(t, "layer"));
     if (memory) /* scores, then values */
-        memory->attention += 2 * json_number_value(json_array_get(shape, 1));
+        memory->attention += 2 * wide;
 }
 
 static void name_type(struct bench_model *m, const json_t *totals,

@@ -247,7 +247,7 @@ const struct option_row option_table[] = {
      "recurrent models: past states that are kept to go back to, of all "
      "sequences (4)", PLANNED, option_set_int, AT(pl.n_checkpoint), 1, 4096},
     {{"-ctk", "--cache-type-k"}, "FORMAT",
-     "keys in the cache: f16, f32, bf16, q8_0 (f16)",
+     "keys or latents in the cache: f16, f32, bf16, q8_0 (f16)",
      PLANNED | OPTION_COMMA, option_set_cache_format, AT(pl.cache_k), 0, 0},
     {{"-ctv", "--cache-type-v"}, "FORMAT", "values in the cache, likewise",
      PLANNED | OPTION_COMMA, option_set_cache_format, AT(pl.cache_v), 0, 0},

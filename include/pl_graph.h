@@ -47,6 +47,11 @@ typedef struct pl_dim {
     X(ATTN_K_BIAS)                                                             \
     X(ATTN_V_BIAS)                                                             \
     X(ATTN_QKV_BIAS)                                                           \
+    X(ATTN_Q_A)                                                                \
+    X(ATTN_KV_A)                                                               \
+    X(ATTN_KV_B)                                                               \
+    X(ATTN_K_B)                                                                \
+    X(ATTN_V_B)                                                                \
     X(ATTN_SINKS)                                                              \
     X(ATTN_OUT)                                                                \
     X(ATTN_OUT_BIAS)                                                           \
@@ -171,6 +176,8 @@ PL_API pl_tensor pl_state(pl_graph *g, const char *name, int64_t n_head,
 PL_API pl_tensor pl_gather_rows(pl_graph *g, pl_tensor table, pl_tensor ids);
 /* x [*, k] times w [n, k] (a weight): [*, n]. */
 PL_API pl_tensor pl_matmul(pl_graph *g, pl_tensor x, pl_tensor w);
+/* x [t, h, k], w [h, n, k] (a weight): [t, h, n], each head by its matrix. */
+PL_API pl_tensor pl_head_matmul(pl_graph *g, pl_tensor x, pl_tensor w);
 /* x [t, u or 1, k], w [e, n, k], ids [t, u]: [t, u, n], slot u by expert
  * ids[t, u]. */
 PL_API pl_tensor pl_expert_matmul(pl_graph *g, pl_tensor x, pl_tensor w,
@@ -194,6 +201,11 @@ PL_API pl_tensor pl_cache_write(pl_graph *g, pl_tensor cache, pl_tensor x);
 PL_API pl_tensor pl_attention(pl_graph *g, pl_tensor q, pl_tensor k,
                               pl_tensor v, pl_tensor sinks, float scale,
                               int64_t window, float softcap);
+/* The same over latents: one cache (of values) [slots, n_head, d_head] holds
+ * the keys, and the first d_value of a key are its values. The result is
+ * [t, n_head, d_value]. */
+PL_API pl_tensor pl_latent_attention(pl_graph *g, pl_tensor q, pl_tensor cache,
+                                     int64_t d_value, float scale);
 /* Causal convolution of each channel of x [t, c] with its taps w [c, n], the
  * last of which meets the token itself; SiLU of it, if `silu`: [t, c]. The
  * state [slots, c, n - 1] holds the inputs of the tokens before. */

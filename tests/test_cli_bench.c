@@ -141,6 +141,26 @@ TEST(bench_limit_knows_windows)
     json_decref(all);
 }
 
+/* A token more costs each of 2 layers a latent of 80 values, in F16, and 64
+ * multiply-adds for each of 4 heads, twice. */
+TEST(bench_limit_knows_latents)
+{
+    char line[1000];
+    json_t *all, *deep, *flat;
+
+    snprintf(line, sizeof line,
+             "plait bench" QUICK "-d 100,200 -o json -m '%s'",
+             test_ref_or_skip("deepseek2-mla-f32.gguf"));
+    all = rows(line);
+    deep = json_array_get(all, 3);
+    flat = json_array_get(all, 1);
+    assert_true(fabs(number(deep, "read_bytes") - number(flat, "read_bytes") -
+                     4 * 100 * 2. * 80 * 2) < 1e-6);
+    assert_true(fabs(number(deep, "float_ops") - number(flat, "float_ops") -
+                     4 * 100 * 2. * 2 * 2 * 4 * 64) < 1e-6);
+    json_decref(all);
+}
+
 /* Every combination is there once, and no two rows are the same. */
 TEST(bench_lists_multiply_out)
 {

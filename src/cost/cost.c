@@ -129,8 +129,10 @@ static double contraction(const struct program *p, const struct step_kernel *s,
         return 0;
     k = summed(w->pack, &s->tree);
     rows = values(x, z) / (double)dim_value(x->dim[x->n_dim - 1], &z->sizes);
-    if (s->kernel !=
-        KERNEL_matmul) { /* x [t, 1 or u, k], w [e, n, k], ids [t, u] */
+    if (s->kernel == KERNEL_head_matmul) { /* x [t, h, k], w [h, n, k] */
+        matrices = (double)w->dim[0].n;
+    } else if (s->kernel !=
+               KERNEL_matmul) { /* x [t, 1 or u, k], w [e, n, k], ids [t, u] */
         const struct prog_tensor *ids = &p->tensor[s->arg[3].tensor];
 
         rows = values(ids, z);
@@ -174,8 +176,10 @@ static double attention(const struct program *p, const struct step_kernel *s,
     if (s->attr && s->attr->window > 0)
         seen = fmin(seen, (double)s->attr->window);
     macs = seen * (values(q, z) + values(out, z));
-    bytes =
-        seen * n_seq(z) * (position_bytes(p, s, 2) + position_bytes(p, s, 3));
+    bytes = position_bytes(p, s, 2);
+    if (s->kernel == KERNEL_attention)
+        bytes += position_bytes(p, s, 3);
+    bytes *= seen * n_seq(z);
     return fmax(bytes / r->read_bytes_per_s, macs / r->attention_macs_per_s);
 }
 
@@ -201,7 +205,7 @@ static double kernel(const struct program *p, const struct step_kernel *k,
 {
     if (kernel_is_contraction(k->kernel))
         return contraction(p, k, r, z);
-    if (k->kernel == KERNEL_attention)
+    if (kernel_is_attention(k->kernel))
         return attention(p, k, r, z);
     if (k->kernel == KERNEL_delta_net)
         return recurrent(&p->tensor[k->arg[6].tensor], r, z);

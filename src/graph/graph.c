@@ -410,6 +410,7 @@ pl_tensor graph_make(pl_graph *g, enum op op, int n_in, const pl_tensor *in,
 
 BINARY(gather_rows)
 BINARY(matmul)
+BINARY(head_matmul)
 BINARY(cache_write)
 BINARY(add)
 BINARY(sub)
@@ -475,6 +476,13 @@ pl_tensor pl_attention(pl_graph *g, pl_tensor q, pl_tensor k, pl_tensor v,
     return make(g, OP_attention, 4, IN(q, k, v, sinks),
                 ATTR(.scale = scale, .window = window, .softcap = softcap), 0,
                 NULL);
+}
+
+pl_tensor pl_latent_attention(pl_graph *g, pl_tensor q, pl_tensor cache,
+                              int64_t d_value, float scale)
+{
+    return make(g, OP_latent_attention, 2, IN(q, cache),
+                ATTR(.scale = scale, .d_value = d_value), 0, NULL);
 }
 
 pl_tensor pl_short_conv(pl_graph *g, pl_tensor x, pl_tensor w, pl_tensor state,

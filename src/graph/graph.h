@@ -40,7 +40,7 @@ enum op op_from_name(const char *name);    /* OP_COUNT if unknown */
  * and leaves the others zero. type, name, ops that read it. */
 #define GRAPH_ATTR_MAP(X)                                                      \
     X(float, eps)        /* rms_norm; delta_net: of the norms of q and k */    \
-    X(float, scale)      /* scale: factor; attention: of scores; router: c */  \
+    X(float, scale)      /* scale: factor; *attention: of scores; router: c */ \
     X(float, softcap)    /* attention: 0 = none */                             \
     X(float, lo)         /* clamp; swiglu_oai: -limit of up */                 \
     X(float, hi)         /* clamp; swiglu_oai: limit */                        \
@@ -65,10 +65,11 @@ enum op op_from_name(const char *name);    /* OP_COUNT if unknown */
     X(int, perm1)                                                              \
     X(int, perm2)                                                              \
     X(int, perm3)                                                              \
-    X(int, format) /* cast: enum pl_format */                                  \
-    X(int, values) /* memory: 1 = holds values, 0 = keys */                    \
-    X(int, state)  /* memory: 1 = a slot holds a sequence's state */           \
-    X(int, silu)   /* short_conv: 1 = SiLU of the result */
+    X(int, format)      /* cast: enum pl_format */                             \
+    X(int, values)      /* memory: 1 = holds values, 0 = keys */               \
+    X(int, state)       /* memory: 1 = a slot holds a sequence's state */      \
+    X(int, silu)        /* short_conv: 1 = SiLU of the result */               \
+    X(int64_t, d_value) /* latent_attention */
 
 struct graph_attr {
 #define GRAPH_ATTR_FIELD(type, name) type name;
@@ -107,6 +108,13 @@ static inline bool graph_is_experts(const struct graph_node *n)
     return n->role == PL_ROLE_FFN_GATE_EXPS || n->role == PL_ROLE_FFN_UP_EXPS ||
            n->role == PL_ROLE_FFN_GATE_UP_EXPS ||
            n->role == PL_ROLE_FFN_DOWN_EXPS;
+}
+
+/* Does it multiply by matrices, its operand 1, that may have any format? */
+static inline bool graph_is_contraction(enum op op)
+{
+    return op == OP_matmul || op == OP_head_matmul || op == OP_expert_matmul ||
+           op == OP_expert_down;
 }
 
 /* Memories with the same rule: they have as many slots, and pages with the same

@@ -140,6 +140,25 @@ static bool shape_matmul(struct shape *s)
     return result(s, x->n_dim, d);
 }
 
+static bool shape_head_matmul(struct shape *s)
+{
+    const struct graph_node *x = s->in[0], *w = s->in[1];
+    pl_dim d[3];
+
+    if (x->n_dim != 3)
+        return fail(s, "x needs dimensions [t, h, k]");
+    if (!is_packed_weight(w) || w->n_dim != 3)
+        return fail(s, "the second operand must be a weight [h, n, k]");
+    if (!dim_equal(x->dim[1], w->dim[0]))
+        return fail(s, "the numbers of heads differ");
+    if (!dim_equal(x->dim[2], w->dim[2]))
+        return fail(s, "the last dimensions differ");
+    d[0] = x->dim[0];
+    d[1] = x->dim[1];
+    d[2] = w->dim[1];
+    return result(s, 3, d);
+}
+
 static bool expert_operands(struct shape *s)
 {
     const struct graph_node *x = s->in[0], *w = s->in[1], *ids = s->in[2];
@@ -231,6 +250,19 @@ static bool shape_cache_write(struct shape *s)
     return like(s, c);
 }
 
+/* Of queries against a cache of keys: which heads and rows fit. */
+static bool queries_fit(struct shape *s)
+{
+    const struct graph_node *q = s->in[0], *k = s->in[1];
+
+    if (q->n_dim != 3 || !dim_equal(q->dim[2], k->dim[2]))
+        return fail(s, "q must be [t, n_head, d] with the keys' d");
+    if (q->dim[0].symbol != PL_N_TOK || q->dim[0].n != 1)
+        return fail(s, "q must have one row a token of the step");
+    return q->dim[1].n % k->dim[1].n == 0 ||
+           fail(s, "the heads of q must be a multiple of the cache's");
+}
+
 static bool shape_attention(struct shape *s)
 {
     const struct graph_node *q = s->in[0], *k = s->in[1], *v = s->in[2];
@@ -242,12 +274,10 @@ static bool shape_attention(struct shape *s)
         return fail(s, "keys and values must be caches of those kinds");
     if (k->dim[0].symbol != v->dim[0].symbol)
         return fail(s, "keys and values must be kept for as many tokens");
-    if (q->n_dim != 3 || !dim_equal(q->dim[2], k->dim[2]))
-        return fail(s, "q must be [t, n_head, d] with the keys' d");
-    if (q->dim[0].symbol != PL_N_TOK || q->dim[0].n != 1)
-        return fail(s, "q must have one row a token of the step");
-    if (!dim_equal(k->dim[1], v->dim[1]) || q->dim[1].n % k->dim[1].n)
-        return fail(s, "the heads of q must be a multiple of the cache's");
+    if (!queries_fit(s))
+        return false;
+    if (!dim_equal(k->dim[1], v->dim[1]))
+        return fail(s, "keys and values must have as many heads");
     if (sinks && (sinks->n_dim != 1 || !dim_equal(sinks->dim[0], q->dim[1])))
         return fail(s, "sinks must be [n_head]");
     if (s->n->attr.window < 0)
@@ -256,6 +286,24 @@ static bool shape_attention(struct shape *s)
         return fail(s, "the caches keep fewer tokens than it sees");
     memcpy(d, q->dim, sizeof d);
     d[2] = v->dim[2];
+    return result(s, 3, d);
+}
+
+static bool shape_latent_attention(struct shape *s)
+{
+    const struct graph_node *q = s->in[0], *k = s->in[1];
+    pl_dim d[3];
+
+    if (!k->attr.values)
+        return fail(s, "latents must be in a cache of values");
+    if (s->g->pool[dim_pool(k->dim[0])].window > 0)
+        return fail(s, "the cache keeps fewer tokens than it sees");
+    if (!queries_fit(s))
+        return false;
+    if (s->n->attr.d_value < 1 || s->n->attr.d_value > k->dim[2].n)
+        return fail(s, "d_value must be at least 1 and at most the cache's d");
+    memcpy(d, q->dim, sizeof d);
+    d[2].n = s->n->attr.d_value;
     return result(s, 3, d);
 }
 
@@ -555,10 +603,8 @@ static bool weight_fits(struct shape *s, int i)
     enum op op = s->n->op;
     pl_format f = s->in[i]->format;
     const char *dims = op_info(op)->dims;
-    bool matrix = op == OP_gather_rows
-                      ? i == 0
-                      : i == 1 && (op == OP_matmul || op == OP_expert_matmul ||
-                                   op == OP_expert_down);
+    bool matrix =
+        op == OP_gather_rows ? i == 0 : i == 1 && graph_is_contraction(op);
     bool widens = i > 0 ? strcmp(dims, "MOVE") != 0
                         : op != OP_contiguous && (!strcmp(dims, "*->*") ||
                                                   !strcmp(dims, "*,*->*"));

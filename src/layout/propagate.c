@@ -605,7 +605,7 @@ static pl_status write_nodes(struct pass *s, struct writer *w)
             n.in[i] = -1;
             if (x->in[i] >= 0)
                 PL_TRY(version(w, x->in[i], c->want[i],
-                               graph_memory(g, x->in[i]) >= 0 &&
+                               memory_of(g, x, i) >= 0 &&
                                    op_info(x->op)->updates != i,
                                &n.in[i]));
         }

@@ -52,17 +52,20 @@ static pl_status costs(struct lower *w, int u, int i, struct step_kernel *s)
     const struct num_node *wt = &w->num->node[n->in[1]];
     const struct graph_node *x = &w->g->node[wt->node];
     const struct lower_unit *v = &w->unit[u].u;
-    int64_t k = x->dim[x->n_dim - 1].n, rows = x->dim[x->n_dim - 2].n;
-    int64_t count[PL_MAX_RANKS], other;
+    const bool heads = s->kernel == KERNEL_head_matmul;
+    const bool by_k = n->sum != NULL;
+    int64_t count[PL_MAX_RANKS], other = 1;
     struct kernel_cost *c;
-    bool by_k = n->sum != NULL;
-    int m = 0;
+    int m = 0, split = x->n_dim - (by_k ? 1 : 2);
 
-    counted(wt->layout, by_k ? k : rows, count);
-    if (wt->layout->kind == PL_SPLIT &&
-        wt->layout->dim != x->n_dim - (by_k ? 1 : 2))
-        counted(&layout_mirrored, by_k ? k : rows, count);
-    other = by_k ? rows : k;
+    if (heads && !by_k && wt->layout->kind == PL_SPLIT && wt->layout->dim == 0)
+        split = 0;
+    if (wt->layout->kind == PL_SPLIT && wt->layout->dim != split)
+        counted(&layout_mirrored, x->dim[split].n, count);
+    else
+        counted(wt->layout, x->dim[split].n, count);
+    for (int d = heads ? 0 : x->n_dim - 2; d < x->n_dim; d++)
+        other *= d == split ? 1 : x->dim[d].n;
     if (s->kernel == KERNEL_expert_down)
         other *= lower_node(w, n->in[0])->dim[1].n;
     c = arena_alloc(w->a, (size_t)v->n_rank + 1, sizeof *c);

@@ -8,7 +8,7 @@
 
 enum weight_use lower_weight_use(enum op op, int k)
 {
-    if (op == OP_matmul || op == OP_expert_matmul || op == OP_expert_down)
+    if (graph_is_contraction(op))
         return k == 1 ? USE_CONTRACTION : USE_VALUES;
     return op == OP_gather_rows && k == 0 ? USE_LOOKUP : USE_VALUES;
 }

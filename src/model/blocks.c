@@ -397,11 +397,13 @@ pl_tensor model_experts(struct build *b, pl_tensor h, pl_tensor logits,
     const struct model_dim e = model_width(b);
     const struct model_dim n_expert = {m->n_expert, "expert_count"};
     const int used = (int)m->n_expert_used;
-    pl_tensor bias = m->family->shared ? model_weight(b, "exp_probs_b", "bias",
-                                                      PL_ROLE_ROUTER_BIAS,
-                                                      false, 1, &n_expert)
-                                       : -1;
-    pl_tensor ids = pl_router_topk(b->g, logits, bias, m->gating, used, 0, 0);
+    pl_tensor bias =
+        m->family->shared
+            ? model_weight(b, "exp_probs_b", "bias", PL_ROLE_ROUTER_BIAS,
+                           m->gating != PL_GATING_SIGMOID, 1, &n_expert)
+            : -1;
+    pl_tensor ids = pl_router_topk(b->g, logits, bias, m->gating, used,
+                                   (int)m->n_group, (int)m->n_group_used);
     pl_tensor w = pl_router_weights(b->g, logits, ids, m->gating, m->normalise,
                                     m->routed);
     pl_tensor x = pl_reshape(b->g, h, 3, (pl_dim[]){n_tok, size(1), size(e.n)});

@@ -137,5 +137,7 @@ void model_gptoss(struct build *b);
 pl_status model_qwen35_read(struct model *m, pl_err *err);
 pl_status model_qwen3next_read(struct model *m, pl_err *err);
 void model_qwen35(struct build *b); /* qwen35, qwen35moe and qwen3next */
+pl_status model_deepseek2_read(struct model *m, pl_err *err);
+void model_deepseek2(struct build *b);
 
 #endif

@@ -33,6 +33,8 @@ static const struct model_family families[] = {
      model_qwen35_read, model_qwen35},
     {"qwen3next", true, MOE_ALWAYS, false, "expert_feed_forward_length",
      model_qwen3next_read, model_qwen35},
+    {"deepseek2", false, MOE_ALWAYS, true, "expert_feed_forward_length",
+     model_deepseek2_read, model_deepseek2},
 };
 
 enum { N_FAMILY = sizeof families / sizeof families[0] };

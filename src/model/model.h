@@ -23,7 +23,7 @@ struct model_family {
     const char *arch; /* general.architecture */
     bool neox;        /* rope pairs (i, i + n_rot/2), else (2i, 2i + 1) */
     enum model_moe moe;
-    bool shared; /* sigmoid router with a bias, a shared expert, leading layers
+    bool shared; /* routers as the keys say, a shared expert, leading layers
                     without experts */
     const char *expert_width; /* key of an expert's width */
     /* Keys beside those of all families; NULL: there are none. */
@@ -58,10 +58,13 @@ struct model {
     int64_t d_shared;    /* their width; 0: n_shared times that of the others */
     bool shared_gate;    /* they are weighed by a sigmoid of their own */
     int64_t d_per_layer; /* of what a token brings to each layer; 0: nothing */
+    int64_t n_group, n_group_used; /* of experts, to choose from; 0, 1: none */
     pl_gating gating;
     bool normalise; /* weights of the chosen experts sum to one, */
     float routed;   /* and then this factor */
     float eps;
+    int64_t q_rank, kv_rank; /* of latent attention; q_rank 0: q has none */
+    bool latent;             /* its cache holds latents */
     pl_rope rope;
     const int64_t
         *window; /* [n_layer] tokens that attention sees, 0: all; NULL:
@@ -95,6 +98,7 @@ struct model_graph_options {
  *   ids, pos   I32 [n_tok]   inputs: tokens and their positions
  *   out_ids    I32 [n_out]   input: the rows whose logits are wanted
  *   cache_k.N, cache_v.N     [n_slot, n_head_kv, d_head], N the layer
+ *   cache_kv.N               [n_slot, 1, d], in their place: latents
  *   state.N, conv_state.N    of layers with a delta net
  *   weights                  by their names in the file, formats as there
  *   logits     F32 [n_out, n_vocab], marked as output

@@ -122,7 +122,7 @@ static pl_status read_vocab(struct model *m, pl_err *err)
                       MAX_WIDTH, &m->n_vocab, err);
 }
 
-static pl_status head_width(struct model *m, const char *name, int64_t def,
+pl_status params_head_width(struct model *m, const char *name, int64_t def,
                             const int64_t **out, pl_err *err)
 {
     int64_t *v = layers_alloc(m, err);
@@ -161,8 +161,32 @@ static pl_status read_attention(struct model *m, pl_err *err)
                        gguf_path(m->file),
                        params_key(m, "attention.key_length", &k), m->d_model,
                        m->n_head[0]);
-    PL_TRY(head_width(m, "attention.key_length", def, &m->d_key, err));
-    return head_width(m, "attention.value_length", def, &m->d_value, err);
+    PL_TRY(params_head_width(m, "attention.key_length", def, &m->d_key, err));
+    return params_head_width(m, "attention.value_length", def, &m->d_value,
+                             err);
+}
+
+/* Which experts the router may choose from: those of the best groups. */
+static pl_status read_groups(struct model *m, pl_err *err)
+{
+    struct params_key k;
+
+    PL_TRY(params_get(m, "expert_group_count", 1, 0, m->n_expert, &m->n_group,
+                      err));
+    if (m->n_group <= 1)
+        return PL_OK;
+    PL_TRY(params_get(m, "expert_group_used_count", m->n_group, 1, m->n_group,
+                      &m->n_group_used, err));
+    if (m->n_expert % m->n_group || m->n_expert < 2 * m->n_group ||
+        m->n_expert / m->n_group * m->n_group_used < m->n_expert_used)
+        return err_set(
+            err, PL_BAD_FILE,
+            "%s: key %s is %" PRId64 ": %" PRId64
+            " experts do not make groups of two or more, of which %" PRId64
+            " hold %" PRId64,
+            gguf_path(m->file), params_key(m, "expert_group_count", &k),
+            m->n_group, m->n_expert, m->n_group_used, m->n_expert_used);
+    return PL_OK;
 }
 
 /* Keys of families with a shared expert; their defaults are those that writers
@@ -171,7 +195,7 @@ static pl_status read_shared(struct model *m, pl_err *err)
 {
     const char *path = gguf_path(m->file);
     struct params_key k;
-    int64_t gating, n_group;
+    int64_t gating;
     double routed;
 
     PL_TRY(params_get(m, "leading_dense_block_count", 0, 0, m->n_layer,
@@ -179,19 +203,14 @@ static pl_status read_shared(struct model *m, pl_err *err)
     PL_TRY(
         params_need(m, "expert_shared_count", MAX_EXPERT, &m->n_shared, err));
     PL_TRY(params_get(m, "expert_gating_func", 2, 0, INT32_MAX, &gating, err));
-    if (gating != 2)
+    if (gating != 1 && gating != 2)
         return err_set(err, PL_UNSUPPORTED,
-                       "%s: key %s is %" PRId64 "; for %s only 2, sigmoid, is "
-                       "supported",
+                       "%s: key %s is %" PRId64 "; for %s only 1, softmax, and "
+                       "2, sigmoid, are supported",
                        path, params_key(m, "expert_gating_func", &k), gating,
                        m->family->arch);
-    m->gating = PL_GATING_SIGMOID;
-    PL_TRY(params_get(m, "expert_group_count", 1, 0, INT32_MAX, &n_group, err));
-    if (n_group > 1)
-        return err_set(err, PL_UNSUPPORTED,
-                       "%s: key %s is %" PRId64 "; for %s only 1 is supported",
-                       path, params_key(m, "expert_group_count", &k), n_group,
-                       m->family->arch);
+    m->gating = gating == 1 ? PL_GATING_SOFTMAX : PL_GATING_SIGMOID;
+    PL_TRY(read_groups(m, err));
     PL_TRY(gguf_get_bool(m->file, params_key(m, "expert_weights_norm", &k),
                          false, &m->normalise, err));
     PL_TRY(get_factor(m, "expert_weights_scale", 1, true, &routed, err));

@@ -34,6 +34,9 @@ pl_status params_need(const struct model *m, const char *name, int64_t hi,
 pl_status params_per_layer(struct model *m, const char *name, int64_t hi,
                            const int64_t *def, const int64_t **out,
                            pl_err *err);
+/* The same for a width of heads, of all layers. */
+pl_status params_head_width(struct model *m, const char *name, int64_t def,
+                            const int64_t **out, pl_err *err);
 /* m->window: of each `pattern` layers all but the last see as many tokens as
  * the key attention.sliding_window says; all see all where it is absent. */
 pl_status params_windows(struct model *m, int64_t pattern, pl_err *err);

@@ -52,6 +52,11 @@ static const struct role_row {
     [PL_ROLE_ATTN_K_BIAS] = {"attn_k_bias", AXIS_KV, 0},
     [PL_ROLE_ATTN_V_BIAS] = {"attn_v_bias", AXIS_KV, 0},
     [PL_ROLE_ATTN_QKV_BIAS] = {"attn_qkv_bias", AXIS_QKV, 0},
+    [PL_ROLE_ATTN_Q_A] = {"attn_q_a", AXIS_NONE, 0},
+    [PL_ROLE_ATTN_KV_A] = {"attn_kv_a", AXIS_NONE, 0},
+    [PL_ROLE_ATTN_KV_B] = {"attn_kv_b", AXIS_HEAD, 0},
+    [PL_ROLE_ATTN_K_B] = {"attn_k_b", AXIS_HEAD, 0},
+    [PL_ROLE_ATTN_V_B] = {"attn_v_b", AXIS_HEAD, 0},
     [PL_ROLE_ATTN_SINKS] = {"attn_sinks", AXIS_HEAD, 0},
     [PL_ROLE_ATTN_OUT] = {"attn_out", AXIS_HEAD, 1},
     [PL_ROLE_ATTN_OUT_BIAS] = {"attn_out_bias", AXIS_NONE, 0},
@@ -103,8 +108,9 @@ struct layer {
     int heads; /* the layer with whose heads its own are dealt: where the memory
                   lives that it reads */
     int64_t n_head, n_kv, d_k, d_v; /* 0: neither was seen */
-    bool delta; /* a delta net: q and k are those of the fewer heads */
-    bool tiled; /* head h has KV head h % n_kv, else neighbours share one */
+    int64_t n_out; /* the output matrix's inputs; 0: not seen */
+    bool delta;    /* a delta net: q and k are those of the fewer heads */
+    bool tiled;    /* head h has KV head h % n_kv, else neighbours share one */
     struct dealt head, kv, ff, exp;
 };
 
@@ -188,8 +194,9 @@ static pl_status deal_heads(struct deal *d, struct layer *y)
 {
     int64_t r = y->n_head / y->n_kv;
     int64_t block = y->head.quantized ? 32 : 1;
-    int64_t uq = block / gcd(block, y->d_v); /* query heads a unit */
-    int64_t uk = block / gcd(block, y->tiled ? y->d_v : y->d_v * r);
+    int64_t d_out = y->n_out ? y->n_out / y->n_head : y->d_v;
+    int64_t uq = block / gcd(block, d_out); /* query heads a unit */
+    int64_t uk = block / gcd(block, y->tiled ? d_out : d_out * r);
     int64_t nq = (y->n_head + uq - 1) / uq, nk = (y->n_kv + uk - 1) / uk;
     int64_t cq[PL_MAX_RANKS], ck[PL_MAX_RANKS];
     bool by_kv = true;
@@ -232,14 +239,16 @@ static pl_status deal_heads(struct deal *d, struct layer *y)
     return y->kv.l ? PL_OK : err_no_memory(d->err, "layouts");
 }
 
-/* The layout `l` (in units) put on a dimension, each index worth `scale`. */
+/* The layout `l` of `units` put on a dimension of `size`, which has as many
+ * values of each. */
 static pl_status place(const struct deal *d, const pl_layout *l, int dim,
-                       int64_t size, int64_t scale, const pl_layout **out)
+                       int64_t size, int64_t units, const pl_layout **out)
 {
+    int64_t scale = units ? size / units : 0;
     pl_run *run;
 
     *out = NULL;
-    if (!l || l->kind != PL_SPLIT || size % (l->period * scale))
+    if (!l || l->kind != PL_SPLIT || scale == 0 || size % (l->period * scale))
         return PL_OK;
     run = arena_alloc(d->a, (size_t)l->n_run, sizeof *run);
     if (!run)
@@ -254,12 +263,12 @@ static pl_status place(const struct deal *d, const pl_layout *l, int dim,
 static pl_status place_heads(const struct deal *d, const pl_layout *l, int dim,
                              int64_t size, int64_t n, const pl_layout **out)
 {
-    return n > 0 && size % n == 0 ? place(d, l, dim, size, size / n, out)
-                                  : PL_OK;
+    return n > 0 && size % n == 0 ? place(d, l, dim, size, n, out) : PL_OK;
 }
 
 /* Two values a head: of each KV head those of its heads of one kind, then of
- * the other. */
+ * the other. They are few: where a rank has some of a KV head's heads alone all
+ * have all of them, as no layout says what slices of them would be. */
 static pl_status place_gates(const struct deal *d, const struct layer *y,
                              int dim, int64_t size, const pl_layout **out)
 {
@@ -270,18 +279,17 @@ static pl_status place_gates(const struct deal *d, const struct layer *y,
     *out = NULL;
     if (!y->n_head || y->head.l->kind != PL_SPLIT || size != 2 * y->n_head)
         return PL_OK;
-    run = arena_alloc(d->a, (size_t)size, sizeof *run);
+    run = arena_alloc(d->a, (size_t)y->n_kv, sizeof *run);
     if (!run)
         return err_no_memory(d->err, "layouts");
     run_walk_first(&w, y->head.l, y->n_head);
     do {
-        for (int64_t h = w.pos; h < w.pos + w.left; h++) {
-            int64_t at = h / r * 2 * r + h % r;
-
-            run[at] = run[at + r] = (pl_run){1, run_walk_owners(&w)};
-        }
+        if (w.pos % r || w.left % r)
+            return PL_OK;
+        for (int64_t k = w.pos / r; k < (w.pos + w.left) / r; k++)
+            run[k] = (pl_run){2 * r, run_walk_owners(&w)};
     } while (run_walk_next(&w));
-    *out = layout_split(d->a, dim, size, (int)size, run, d->n_rank);
+    *out = layout_split(d->a, dim, size, (int)y->n_kv, run, d->n_rank);
     return *out ? PL_OK : err_no_memory(d->err, "layouts");
 }
 
@@ -345,6 +353,7 @@ static int memory_of_heads(const pl_graph *g, const struct graph_node *n)
 {
     switch (n->op) {
     case OP_attention:
+    case OP_latent_attention:
         return graph_memory(g, n->in[1]);
     case OP_delta_net:
     case OP_delta_net_tiled:
@@ -384,8 +393,8 @@ static void survey_heads(const struct deal *d, const struct graph_node *n,
 
     if (memory < 0)
         return;
-    h->delta = n->op != OP_attention;
     h->tiled = n->op == OP_delta_net_tiled;
+    h->delta = h->tiled || n->op == OP_delta_net;
     k = &d->g->node[h->delta ? n->in[0] : memory];
     /* of caches that differ within a layer the last one counts */
     h->n_head = gcd(k->dim[1].n == h->n_kv ? h->n_head : 0, n->dim[1].n);
@@ -411,6 +420,8 @@ static void survey(struct deal *d)
         case AXIS_KV:
         case AXIS_QKV:
         case AXIS_GATES:
+            if (row->dim == 1)
+                h->n_out = size;
             add(&h->head, n, 0, row->dim == 1);
             break;
         case AXIS_FF:
@@ -463,16 +474,16 @@ static pl_status leaf_layout(const struct deal *d, const struct graph_node *n,
         return place_gates(d, h, row->dim, size, out);
     case AXIS_FF:
     case AXIS_FF2:
-        return place(d, y->ff.l, row->dim, size, 1, out);
+        return place(d, y->ff.l, row->dim, size, size, out);
     case AXIS_EXP:
     case AXIS_EXP2:
-        return place(d, y->exp.l, row->dim, size, 1, out);
+        return place(d, y->exp.l, row->dim, size, size, out);
     case AXIS_VOCAB:
-        return place(d, d->vocab[d->vocab[0].size != size].l, row->dim, size, 1,
-                     out);
+        return place(d, d->vocab[d->vocab[0].size != size].l, row->dim, size,
+                     size, out);
     case AXIS_PER_LAYER:
     case AXIS_PER_LAYERS:
-        return place(d, d->per_layer.l, row->dim, size, 1, out);
+        return place(d, d->per_layer.l, row->dim, size, size, out);
     default:
         return PL_OK;
     }

@@ -78,8 +78,13 @@ bool kernel_arg_is_optional(enum kernel k, int i)
 
 bool kernel_is_contraction(enum kernel k)
 {
-    return k == KERNEL_matmul || k == KERNEL_expert_matmul ||
-           k == KERNEL_expert_down;
+    return k == KERNEL_matmul || k == KERNEL_head_matmul ||
+           k == KERNEL_expert_matmul || k == KERNEL_expert_down;
+}
+
+bool kernel_is_attention(enum kernel k)
+{
+    return k == KERNEL_attention || k == KERNEL_latent_attention;
 }
 
 bool kernel_arg_is_q8(enum kernel k, int i)

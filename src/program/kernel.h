@@ -48,6 +48,9 @@ bool kernel_arg_is_optional(enum kernel k, int i);
  * then: result, activations, weight, what chooses experts if it does, and the
  * quantized activations. */
 bool kernel_is_contraction(enum kernel k);
+/* Does it read caches by the step's tokens, each query head a KV head of its
+ * own? */
+bool kernel_is_attention(enum kernel k);
 /* Is argument i in blocks of 8-bit values? All others are as they are. */
 bool kernel_arg_is_q8(enum kernel k, int i);
 /* The letter of what argument i may hold (kernels.def). */
@@ -109,10 +112,15 @@ struct token_table {
 };
 
 /* Multiply-adds of a contraction, for the counters: macs times the product of
- * the result's dimensions but the last, for each rank. */
+ * the result's leading dimensions, for each rank. */
 struct kernel_cost {
     int32_t rank;
-    int64_t macs; /* a row */
+    int64_t macs; /* a row; of head_matmul a token, of all its heads */
 };
+/* How many of the result's n_dim dimensions these are. */
+static inline int kernel_cost_dims(enum kernel k, int n_dim)
+{
+    return n_dim - (k == KERNEL_head_matmul ? 2 : 1);
+}
 
 #endif

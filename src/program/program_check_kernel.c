@@ -294,6 +294,16 @@ static bool heads_fit(const struct step_kernel *k, const struct prog_tensor *t)
     return true;
 }
 
+/* A head's values are the first ones of its keys. */
+static bool latent_fits(const struct step_kernel *k,
+                        const struct prog_tensor *t)
+{
+    const pl_dim *e = &t[k->arg[0].tensor].dim[2];
+    const pl_dim *d = &t[k->arg[2].tensor].dim[2];
+
+    return e->symbol == PL_CONST && d->symbol == PL_CONST && e->n <= d->n;
+}
+
 /* A head's state is a matrix of its key's values by its value's; a channel's,
  * its taps but one. */
 static bool state_fits(const struct step_kernel *k, const struct prog_tensor *t)
@@ -400,6 +410,8 @@ static bool attributes_fit(const struct step_kernel *k,
     switch (k->kernel) {
     case KERNEL_attention:
         return heads_fit(k, t);
+    case KERNEL_latent_attention:
+        return heads_fit(k, t) && latent_fits(k, t);
     case KERNEL_delta_net:
         return heads_fit(k, t) && state_fits(k, t);
     case KERNEL_short_conv:

@@ -136,16 +136,16 @@ static bool same_shapes(const struct state_head *a, const struct state_head *b)
     return same;
 }
 
-/* "F16/Q8_0", of the first layer's keys and values. */
+/* "F16/Q8_0", of the first layer's keys and values; of latents "F16". */
 static const char *formats(const struct state_head *h, char buf[32])
 {
-    const char *k = "?", *v = "?";
+    const char *k = NULL, *v = "?";
 
     for (int i = h->n_cache - 1; i >= 0; i--)
         if (!h->cache[i].state)
             *(h->cache[i].values ? &v : &k) =
                 format_info(h->cache[i].format)->name;
-    snprintf(buf, 32, "%s/%s", k, v);
+    snprintf(buf, 32, "%s%s%s", k ? k : "", k ? "/" : "", v);
     return buf;
 }
 

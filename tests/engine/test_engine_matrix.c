@@ -47,14 +47,23 @@ enum param {
 static const struct {
     const char *name;
     bool floats; /* every weight */
+    bool odd;    /* its caches' rows are no blocks of Q8_0 */
 } models[] = {
-    {"llama-yarn-f32", true},     {"qwen3-tied-f32", true},
-    {"qwen3moe-f32", true},       {"glm4moe-f32", true},
-    {"llama-q-q4_0", false},      {"qwen3moe-q-q4_k_m", false},
-    {"glm4moe-q-q4_k_m", false},  {"qwen3moe-wide-q4_k_m", false},
-    {"gemma3-swa-f32", true},     {"gptoss-f32", true},
-    {"gptoss-mxfp4-q8_0", false}, {"gemma4-ple-sharedkv-f32", true},
-    {"gemma4-moe-f32", true},     {"gemma4-moe-q-q4_k_m", false},
+    {"llama-yarn-f32", true, false},
+    {"qwen3-tied-f32", true, false},
+    {"qwen3moe-f32", true, false},
+    {"glm4moe-f32", true, false},
+    {"llama-q-q4_0", false, false},
+    {"qwen3moe-q-q4_k_m", false, false},
+    {"glm4moe-q-q4_k_m", false, false},
+    {"qwen3moe-wide-q4_k_m", false, false},
+    {"gemma3-swa-f32", true, false},
+    {"gptoss-f32", true, false},
+    {"gptoss-mxfp4-q8_0", false, false},
+    {"gemma4-ple-sharedkv-f32", true, false},
+    {"gemma4-moe-f32", true, false},
+    {"gemma4-moe-q-q4_k_m", false, false},
+    {"deepseek2-mla-f32", true, true},
 };
 static const char *const kernels[] = {"reference", NULL};
 static const int ranks[] = {2, 3, 4};
@@ -197,6 +206,13 @@ static void close_all(void)
 
 /* ---- runs ---------------------------------------------------------------- */
 
+static pl_format cache_of(const int *v)
+{
+    pl_format f = caches[v[P_CACHE]];
+
+    return f == PL_Q8_0 && models[v[P_MODEL]].odd ? PL_F16 : f;
+}
+
 static const char *second_pattern(const int *v)
 {
     return patterns[(v[P_PATTERN] + NEXT_PATTERN) % COUNT(patterns)];
@@ -209,7 +225,7 @@ static void describe(const int *v, char *s, size_t n)
              "%s%s --ranks %d -ctk %s -sm %s -dev %s -ts '%s' -ngl %s -ncmoe "
              "%s%s -ot '%s=%s,%s=%s' offload %d, %s, -ub %d -t %d%s",
              models[v[P_MODEL]].name, v[P_KERNELS] ? "" : " (reference)",
-             ranks[v[P_RANKS]], format_info(caches[v[P_CACHE]])->name,
+             ranks[v[P_RANKS]], format_info(cache_of(v))->name,
              modes[v[P_MODE]].name, devices[v[P_DEVICES]].spec,
              shares[v[P_SHARES]],
              layers[v[P_LAYERS]] ? layers[v[P_LAYERS]] : "auto",
@@ -285,7 +301,7 @@ static pl_options base_options(const int *v)
     o.cpu = kernels[v[P_KERNELS]];
     o.n_ranks = ranks[v[P_RANKS]];
     o.cache_set = true;
-    o.cache_k = o.cache_v = caches[v[P_CACHE]];
+    o.cache_k = o.cache_v = cache_of(v);
     return o;
 }
 

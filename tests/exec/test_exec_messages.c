@@ -154,7 +154,8 @@ TEST(messages_are_two_a_layer)
         {"gemma4-dense-f32.gguf", 1},
         {"gemma4-ple-sharedkv-f32.gguf", 1},
         {"gemma4-moe-f32.gguf", 2}, /* experts and others are normed apart */
-        {"gemma4-moe-wide-q4_k_m.gguf", 2}};
+        {"gemma4-moe-wide-q4_k_m.gguf", 2},
+        {"deepseek2-mla-f32.gguf", 1}};
     enum { N = sizeof models / sizeof models[0] };
     int absent = 0;
 

@@ -239,7 +239,8 @@ static int letter_of(const struct numeric *p, const struct num_node *n)
             continue;
         if (moves)
             return RANDOM_MOVED;
-        if (x->op == OP_attention && i == 0 && cuts_heads(p, n))
+        if ((x->op == OP_attention || x->op == OP_latent_attention) && i == 0 &&
+            cuts_heads(p, n))
             return 'r';
         a = l.in[i][in->dim].a;
         if (a)

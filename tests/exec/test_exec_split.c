@@ -1,11 +1,12 @@
 /* Really split: no rank is idle, none holds or computes what others should.
  *
  * For models of every family, 2 to 8 ranks and equal and uneven shares, each
- * weight matrix but the router is split, and K and V also where there are fewer
- * KV heads than ranks. What a rank holds and multiplies, replicas apart, is
- * then within a grain of its share, in each layer; the figures by layer come
- * from the numeric plan and the programs, and their sums must be those that the
- * engine's counters give after real steps.
+ * weight matrix but the router and those that make latents is split, and K and
+ * V also where there are fewer KV heads than ranks; a latent is every rank's.
+ * What a rank holds and multiplies, replicas apart, is then within a grain of
+ * its share, in each layer; the figures by layer come from the numeric plan and
+ * the programs, and their sums must be those that the engine's counters give
+ * after real steps.
  *
  * Grains. The least that can change hands is
  *   feed-forward, experts, vocabulary   32 indices, what a block of quantized
@@ -53,6 +54,11 @@ static enum part part_of(pl_role r, int *from_last)
         *from_last = 0;
         return PART_Q;
     case PL_ROLE_ATTN_Q:
+    case PL_ROLE_ATTN_KV_B:
+        return PART_Q;
+    case PL_ROLE_ATTN_K_B:
+    case PL_ROLE_ATTN_V_B:
+        *from_last = 2;
         return PART_Q;
     case PL_ROLE_ATTN_K:
     case PL_ROLE_ATTN_V:
@@ -120,6 +126,7 @@ static void add_weight(struct split *s, const struct num_node *n,
     if (n->layout->kind != PL_SPLIT) {
         s->sum[BYTES][0] += bytes;
         if (g->n_dim > 1 && g->role != PL_ROLE_ROUTER &&
+            g->role != PL_ROLE_ATTN_Q_A && g->role != PL_ROLE_ATTN_KV_A &&
             !(part == PART_KV && s->n_kv[g->layer + 1] == 1))
             fail_msg("%s: %s is not split", s->what, g->name);
         return;
@@ -166,7 +173,7 @@ static void add_macs(struct split *s, const struct graph_sizes *z)
             x = &p->g->node[st->node];
             w = &p->g->node[x->in[1]];
             part = part_of(w->role, &from_last);
-            for (int k = 0; k < x->n_dim - 1; k++)
+            for (int k = 0; k < kernel_cost_dims(kernel->kernel, x->n_dim); k++)
                 rows *= (double)dim_value(x->dim[k], z);
             for (int k = 0; k < kernel->n_cost; k++) {
                 double macs = (double)kernel->cost[k].macs * rows;
@@ -185,8 +192,7 @@ static void add_macs(struct split *s, const struct graph_sizes *z)
         const struct graph_node *w = x->n_in > 1 ? &p->g->node[x->in[1]] : NULL;
         double want;
 
-        if (x->op != OP_matmul && x->op != OP_expert_matmul &&
-            x->op != OP_expert_down)
+        if (!graph_is_contraction(x->op))
             continue;
         want = (double)graph_count(x, z) * (double)w->dim[w->n_dim - 1].n;
         if (x->op == OP_expert_down)
@@ -317,6 +323,10 @@ static void survey(struct split *s)
             s->n_head[x->layer + 1] = x->dim[1].n;
             s->d_head[x->layer + 1] = x->dim[2].n;
             s->n_kv[x->layer + 1] = p->g->node[x->in[1]].dim[1].n;
+        } else if (p->g->node[i].op == OP_latent_attention) {
+            const struct graph_node *x = &p->g->node[i];
+
+            s->n_head[x->layer + 1] = s->n_kv[x->layer + 1] = x->dim[1].n;
         }
     for (int i = 0; i < p->num->n; i++) {
         const struct num_node *n = &p->num->node[i];
@@ -330,7 +340,7 @@ static void survey(struct split *s)
         assert_true(g->layer < MAX_LAYER);
         if (g->op == OP_weight)
             add_weight(s, n, g);
-        else if (n->layout->kind != PL_SPLIT && s->n_kv[g->layer + 1] > 1)
+        else if (n->layout->kind != PL_SPLIT && g->dim[1].n > 1)
             fail_msg("%s: %s is not split", s->what, g->name);
     }
     free(seen);
@@ -398,6 +408,7 @@ static const char *const names[] = {
     "glm4moe-f32.gguf",         "glm4moe-q-q4_k_m.gguf",
     "glm4moe-wide-q4_k_m.gguf", "gemma4-dense-f32.gguf",
     "gemma4-moe-f32.gguf",      "gemma4-ple-sharedkv-f32.gguf",
+    "deepseek2-mla-f32.gguf",
 };
 
 /* One model of each family is always there; the others are named. */

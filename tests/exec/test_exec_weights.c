@@ -27,6 +27,10 @@ static const char text[] =
     "b: bf16[48, 96] = weight !want=split(1: 64{0} 32{1})\n"
     "m: mxfp4[5, 17, 96] = weight !want=split(0: 2{1} 3{2})\n"
     "m4: q4_0[4, 33, 96] = weight !want=split(1: 16{0} 1{1} 16{2})\n"
+    "h: f32[n_tok, 5, 96] = input\n"
+    "h8: q8_0[5, 17, 96] = weight !want=split(0: 2{1} 1{0} 2{2})\n"
+    "hk: q6_k[5, 19, 256] = weight !want=split(2: 96{1} 160{2})\n"
+    "hx: f32[n_tok, 5, 256] = input\n"
     "both: f32[96, 96] = weight\n"
     "n: f32[1024] = weight !want=split(0: 1000{1} 24{2})\n"
     "p: f32[6, 10, 12] = weight !want=split(1: 1{0} 3{1} 1{2})\n"
@@ -41,6 +45,8 @@ static const char text[] =
     "o6: f32[n_tok, 48] = matmul(s, b) !output\n"
     "o7: f32[n_tok, 2, 17] = expert_matmul(e, m, i) !output\n"
     "o8: f32[n_tok, 2, 33] = expert_matmul(e, m4, i) !output\n"
+    "o11: f32[n_tok, 5, 17] = head_matmul(h, h8) !output\n"
+    "o12: f32[n_tok, 5, 19] = head_matmul(hx, hk) !output\n"
     "o9: f32[n_tok, 96] = matmul(s, both) !output\n"
     "o10: f32[96, 96] = relu(both) !output\n";
 

@@ -36,6 +36,7 @@ static const char prelude[] = "ids: i32[n_tok] = input\n"
                               "w: q4_0[128, 64] = weight\n"
                               "wf: f16[128, 64] = weight\n"
                               "w3: q8_0[4, 32, 64] = weight\n"
+                              "w2: q8_0[2, 32, 64] = weight\n"
                               "ck: f16[n_slot, 2, 16] = memory\n"
                               "cv: f16[n_slot, 2, 32] = memory values=1\n"
                               "ck3: f16[n_slot, 3, 16] = memory\n"
@@ -88,6 +89,12 @@ static const struct {
     {"y: f32[n_tok, 128] = matmul(x, w3)", "must be a weight [n, k]"},
     {"y: f32[n_tok, 4, 128] = matmul(h, w)", "the last dimensions differ"},
     {"y: f32[n_tok, 128] = matmul(x)", "1 operands, where 2 to 2 are"},
+    /* head_matmul */
+    {"y: f32[n_tok, 2, 32] = head_matmul(x3, w2)", NULL},
+    {"y: f32[n_tok, 2, 32] = head_matmul(x, w2)", "x needs dimensions [t, h"},
+    {"y: f32[n_tok, 2, 32] = head_matmul(x3, w)", "a weight [h, n, k]"},
+    {"y: f32[n_tok, 2, 32] = head_matmul(x1, w2)", "numbers of heads differ"},
+    {"y: f32[n_tok, 2, 32] = head_matmul(kh, w2)", "last dimensions differ"},
     /* experts */
     {"y: f32[n_tok, 2, 32] = expert_matmul(x3, w3, ids2)", NULL},
     {"y: f32[n_tok, 3, 32] = expert_matmul(x1, w3, ids3)", NULL},
@@ -133,6 +140,13 @@ static const struct {
     {"y: f32[n_tok, 4, 32] = attention(h, ck3, cv)", "must be a multiple of"},
     {"y: f32[n_tok, 4, 32] = attention(h, ck, cv, v8)", "sinks must be"},
     {"y: f32[n_tok, 4, 32] = attention(h, ck, cv) window=-1", "negative"},
+    /* latent_attention */
+    {"y: f32[n_tok, 2, 24] = latent_attention(vh, cv) d_value=24", NULL},
+    {"y: f32[n_tok, 2, 32] = latent_attention(vh, cv) d_value=32", NULL},
+    {"y: f32[n_tok, 4, 8] = latent_attention(h, ck) d_value=8", "of values"},
+    {"y: f32[n_tok, 4, 8] = latent_attention(h, cv) d_value=8", "the keys' d"},
+    {"y: f32[n_tok, 2, 33] = latent_attention(vh, cv) d_value=33", "at most"},
+    {"y: f32[n_tok, 2, 1] = latent_attention(vh, cv)", "must be at least 1"},
     /* softmax, router */
     {"y: f32[n_tok, 64] = softmax(x)", NULL},
     {"y: f32[64, n_tok] = softmax(t)", "the last dimension must be constant"},

@@ -16,6 +16,7 @@ enum { MAX_TOK = 100, SPAN = 256 };
 /* A setting; zeros mean: F32 caches, no window, no soft cap. */
 struct setting {
     int n_head, n_kv, d, e;
+    bool latent; /* the values are the first e of a key's d */
     pl_format key, value;
     int window;
     float softcap;
@@ -50,6 +51,11 @@ static char *tile(const struct scene *s, const struct cpu_tensor *cache,
 
     return (char *)cache->data +
            (size_t)(page * cache->dim[1] + head) * tile_bytes(cache);
+}
+
+static enum kernel kernel_of(const struct setting *s)
+{
+    return s->latent ? KERNEL_latent_attention : KERNEL_attention;
 }
 
 /* Writes positions lo .. hi - 1 of a sequence through the kernel, `values`
@@ -97,12 +103,12 @@ static int64_t first_seen(const struct setting *s, int seq)
 
 static void scene_fill(struct scene *s)
 {
-    for (int i = 1; i < 3; i++) {
+    for (int i = 1; i < (s->s.latent ? 2 : 3); i++) {
         struct cpu_tensor *t = &s->call.in[i];
 
         memset(t->data, 0xff, (size_t)(s->n_page * t->dim[1]) * tile_bytes(t));
         for (int q = 0; q < s->s.n_seq; q++)
-            fill(s, t, i == 2, q, first_seen(&s->s, q),
+            fill(s, t, i == 2 || s->s.latent, q, first_seen(&s->s, q),
                  s->s.seq[q].first + s->s.seq[q].n);
     }
 }
@@ -149,7 +155,8 @@ static void scene_init(struct scene *s, const struct setting *set,
     s->table.pages = test_need(1, (size_t)s->n_page * 4);
     scene_pages(s, seed);
 
-    c->n_in = 4;
+    c->n_in = set->latent ? 2 : 4;
+    s->attr.d_value = set->latent ? set->e : 0;
     c->attr = &s->attr;
     c->table = &s->table;
     c->head_map = s->head_map;
@@ -157,15 +164,17 @@ static void scene_init(struct scene *s, const struct setting *set,
         PL_F32, 3, (const int64_t[]){n_tok, set->n_head, set->d}, 2.0f, seed);
     c->in[1] = (struct cpu_tensor){
         NULL, set->key, 3, {s->n_page * PAGE_TOKENS, set->n_kv, set->d}, NULL};
-    c->in[2] = (struct cpu_tensor){NULL,
-                                   set->value,
-                                   3,
-                                   {s->n_page * PAGE_TOKENS, set->n_kv, set->e},
-                                   NULL};
+    if (!set->latent)
+        c->in[2] =
+            (struct cpu_tensor){NULL,
+                                set->value,
+                                3,
+                                {s->n_page * PAGE_TOKENS, set->n_kv, set->e},
+                                NULL};
     if (set->sinks)
         c->in[3] =
             call_tensor(PL_F32, 1, (const int64_t[]){set->n_head}, 3.0f, seed);
-    for (int i = 1; i < 3; i++) {
+    for (int i = 1; i < (set->latent ? 2 : 3); i++) {
         c->in[i].data = aligned_alloc(64, (size_t)(s->n_page * set->n_kv) *
                                               tile_bytes(&c->in[i]));
         assert_non_null(c->in[i].data);
@@ -189,13 +198,14 @@ static void scene_fini(struct scene *s)
     free((void *)(uintptr_t)s->table.pages);
 }
 
+/* A key or its value; of latents both are one. */
 static void read_row(const struct scene *s, int which, int seq, int64_t pos,
                      int head, float *x)
 {
-    const struct cpu_tensor *t = &s->call.in[which];
+    const struct cpu_tensor *t = &s->call.in[s->s.latent ? 1 : which];
     char raw[4 * 512];
 
-    cpu_cache_read_row(t->format, t->dim[2], which == 2,
+    cpu_cache_read_row(t->format, t->dim[2], which == 2 || s->s.latent,
                        tile(s, t, seq, pos, head), (int)(pos % PAGE_TOKENS),
                        raw);
     format_info(t->format)->decode(x, raw, t->dim[2]);
@@ -349,7 +359,7 @@ static void check(const struct setting *set, uint64_t *seed)
 
     scene_init(&s, set, seed);
     n_tok = (int)s.table.n_tok;
-    call_all(KERNEL_attention, &s.call, s.out_bytes);
+    call_all(kernel_of(set), &s.call, s.out_bytes);
     tok_step = n_tok > 17 ? 7 : 1;
     head_step = set->n_head > 4 ? 3 : 1;
     for (int t = 0; t < n_tok; t += tok_step) {
@@ -363,7 +373,7 @@ static void check(const struct setting *set, uint64_t *seed)
     memcpy(first, s.call.out.data, s.out_bytes);
     scene_pages(&s, seed);
     scene_fill(&s);
-    call_run(kernel_set_best(), KERNEL_attention, s.call, 2);
+    call_run(kernel_set_best(), kernel_of(set), s.call, 2);
     assert_memory_equal(s.call.out.data, first, s.out_bytes);
     free(first);
     scene_fini(&s);
@@ -508,6 +518,36 @@ TEST(cpu_attention_two_sequences_in_a_batch)
                                 .n_seq = 2,
                                 .seq = {{k * 30, 1 + 7 * k}, {200, 1 + k}}},
               &seed);
+}
+
+/* Of any width and format, a value as wide as its key or narrower, by any
+ * number of query heads; positions that cross blocks and a span; two sequences.
+ */
+TEST(cpu_latent_attention_equals_double_in_every_format)
+{
+    static const pl_format formats[] = {PL_F32, PL_F16, PL_BF16, PL_Q8_0};
+    static const int size[][2] = {{96, 64}, {20, 20}, {32, 7}, {48, 32},
+                                  {7, 3},   {32, 32}, {64, 1}, {288, 256}};
+    static const int first[] = {0, 60, 250, 1020};
+    uint64_t seed = test_seed();
+
+    for (int k = 0; k < 32; k++) {
+        int wide = k / 4;
+        pl_format f = formats[k % 4];
+
+        if (f == PL_Q8_0 && size[wide][0] % 32 != 0)
+            f = PL_F16;
+        check(&(struct setting){.n_head = 1 + k % 7 * 3,
+                                .n_kv = 1 + (k % 5 == 0 && k % 7 > 0),
+                                .d = size[wide][0],
+                                .e = size[wide][1],
+                                .latent = true,
+                                .key = f,
+                                .n_seq = 1 + k % 2,
+                                .seq = {{first[k / 2 % 4], 1 + 5 * (k % 3)},
+                                        {30 + k, 1 + k}}},
+              &seed);
+    }
 }
 
 /* n_tok = 1 .. 33: the batch gives what each token alone gives. */

@@ -23,7 +23,7 @@ struct problem {
     enum kernel kernel;
     const struct weights *w;
     const float *x;    /* [n_tok, k] or [n_tok, x_used, k] */
-    const int32_t *id; /* [n_tok, n_used] */
+    const int32_t *id; /* [n_tok, n_used]; of heads: token by token all */
     int64_t n_tok, n_used, x_used;
     bool plain; /* weights as plain F32 rows */
 };
@@ -32,7 +32,9 @@ struct problem {
 static int64_t result_count(const struct problem *p)
 {
     return p->n_tok * p->w->n *
-           (p->kernel == KERNEL_expert_matmul ? p->n_used : 1);
+           (p->kernel == KERNEL_expert_matmul || p->kernel == KERNEL_head_matmul
+                ? p->n_used
+                : 1);
 }
 
 /* Rows of activations as the weight wants them: one scale a block, or one for
@@ -65,7 +67,10 @@ static float *run(const struct cpu_kernels *k, const struct problem *p,
         weights_alloc((size_t)(rows * w->k / 32) * sizeof(*q8));
     struct cpu_taken taken[MAX_THREAD] = {0};
     struct cpu_call c = {
-        .n_in = p->kernel == KERNEL_matmul ? 2 : 3,
+        .n_in =
+            p->kernel == KERNEL_expert_matmul || p->kernel == KERNEL_expert_down
+                ? 3
+                : 2,
         .tree = *tree,
         .out_stride = (size_t)count * sizeof(float),
         .nth = nth,
@@ -84,11 +89,12 @@ static float *run(const struct cpu_kernels *k, const struct problem *p,
     } else {
         weights_dims(&c.in[0], 3, p->n_tok, p->x_used, w->k);
         weights_dims(&c.in[1], 3, w->n_expert, w->n, w->k);
-        weights_dims(&c.in[2], 2, p->n_tok, p->n_used, 0);
-        if (p->kernel == KERNEL_expert_matmul)
-            weights_dims(&c.out, 3, p->n_tok, p->n_used, w->n);
-        else
+        if (c.n_in == 3)
+            weights_dims(&c.in[2], 2, p->n_tok, p->n_used, 0);
+        if (p->kernel == KERNEL_expert_down)
             weights_dims(&c.out, 2, p->n_tok, w->n, 0);
+        else
+            weights_dims(&c.out, 3, p->n_tok, p->n_used, w->n);
     }
     for (c.ith = 0; c.ith < nth; c.ith++) {
         /* Sized before any pointer is known, as the plan does. */
@@ -98,7 +104,7 @@ static float *run(const struct cpu_kernels *k, const struct problem *p,
         c.out.data = out;
         c.in[0].data = (void *)p->x;
         c.in[1].data = p->plain ? (void *)w->value : w->data;
-        c.in[2].data = (void *)p->id;
+        c.in[2].data = c.n_in == 3 ? (void *)p->id : NULL;
         if (!p->plain && cpu_wants_q8(k, p->kernel, w->pack.format)) {
             quantize(k, &w->pack, p->x, rows, q8);
             c.q8 = q8;
@@ -183,6 +189,10 @@ static void draw_experts(int32_t *id, const struct problem *p, int64_t n_expert,
     bool any = test_below(seed, 2) == 0;
 
     for (int64_t i = 0; i < p->n_tok * p->n_used; i++) {
+        if (p->kernel == KERNEL_head_matmul) {
+            id[i] = (int32_t)(i % p->n_used);
+            continue;
+        }
         id[i] = (int32_t)test_below(seed, n_expert + 2) - 1;
         if (!any && i % p->n_used > 0)
             id[i] = (int32_t)((id[i - 1] + 2) % (n_expert + 2)) - 1;
@@ -212,7 +222,8 @@ static void scene_make(struct scene *s, int fi, enum kernel kernel,
         .kernel = kernel,
         .w = &s->w,
         .n_tok = 1 + test_below(seed, MOST_TOK),
-        .n_used = 1 + test_below(seed, 4),
+        .n_used =
+            kernel == KERNEL_head_matmul ? n_expert : 1 + test_below(seed, 4),
     };
     s->p.x_used =
         kernel == KERNEL_expert_matmul && test_below(seed, 2) ? 1 : s->p.n_used;
@@ -243,8 +254,8 @@ static void scene_free(struct scene *s)
     free(s->id);
 }
 
-static const enum kernel kernels[] = {KERNEL_matmul, KERNEL_expert_matmul,
-                                      KERNEL_expert_down};
+static const enum kernel kernels[] = {KERNEL_matmul, KERNEL_head_matmul,
+                                      KERNEL_expert_matmul, KERNEL_expert_down};
 enum { N_KERNEL = sizeof(kernels) / sizeof(kernels[0]) };
 
 /* ---- the laws ------------------------------------------------------------ */
@@ -300,8 +311,10 @@ TEST(n_tok_does_not_show)
     for (int f = -1; weights_next_kernel_set(&f, &k);) {
         for (int i = 0; i < WEIGHTS_N_FORMAT * N_KERNEL; i++) {
             struct pack_span span = {0, 256, 0};
+            int64_t n_expert =
+                kernels[i % N_KERNEL] == KERNEL_head_matmul ? 2 : 3;
             struct weights w =
-                weights_make(i / N_KERNEL, 3, 17, 256, &span, 1, &seed);
+                weights_make(i / N_KERNEL, n_expert, 17, 256, &span, 1, &seed);
             float *x = weights_floats(MOST_TOK * 2 * 256, &seed);
             int32_t id[MOST_TOK * 2];
             struct problem p = {.kernel = kernels[i % N_KERNEL],
@@ -401,9 +414,9 @@ TEST(ranks_are_summed_along_the_tree)
 
 /* ---- the definition of the expert kernels -------------------------------- */
 
-TEST(expert_matmul_is_matmul_of_the_chosen)
+/* Every row of the result is a matmul by the matrix of its head or expert. */
+static void is_matmul_of_the_chosen(enum kernel kernel, uint64_t seed)
 {
-    uint64_t seed = test_seed() + 10;
     struct cpu_kernels k;
 
     cpu_kernels_init(&k, kernel_set_best());
@@ -412,7 +425,7 @@ TEST(expert_matmul_is_matmul_of_the_chosen)
         float *got;
         int64_t n;
 
-        scene_make(&s, i, KERNEL_expert_matmul, &seed);
+        scene_make(&s, i, kernel, &seed);
         got = run(&k, &s.p, &s.tree.t, 2);
         n = s.w.n;
         for (int64_t j = 0; j < s.p.n_tok * s.p.n_used; j++) {
@@ -438,6 +451,16 @@ TEST(expert_matmul_is_matmul_of_the_chosen)
         free(got);
         scene_free(&s);
     }
+}
+
+TEST(expert_matmul_is_matmul_of_the_chosen)
+{
+    is_matmul_of_the_chosen(KERNEL_expert_matmul, test_seed() + 10);
+}
+
+TEST(head_matmul_is_matmul_of_each_head)
+{
+    is_matmul_of_the_chosen(KERNEL_head_matmul, test_seed() + 12);
 }
 
 TEST(expert_down_is_one_chain_over_expert_and_k)
@@ -541,10 +564,9 @@ static void check_against_double(const struct cpu_kernels *k,
         if (p->kernel == KERNEL_matmul) {
             want = exact_dot(w->value + n * w->k, x + row * w->k, w->k, &scale);
         } else {
-            int64_t first =
-                p->kernel == KERNEL_expert_matmul ? row : row * p->n_used;
-            int64_t end =
-                p->kernel == KERNEL_expert_matmul ? row + 1 : first + p->n_used;
+            bool down = p->kernel == KERNEL_expert_down;
+            int64_t first = down ? row * p->n_used : row;
+            int64_t end = down ? first + p->n_used : row + 1;
 
             for (int64_t j = first; j < end; j++) {
                 int64_t xj = p->x_used == 1 ? j / p->n_used : j;

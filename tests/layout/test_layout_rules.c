@@ -37,6 +37,10 @@ static const char *const cases[] = {
     "y: f32[2, 3, 6] = matmul(x, w)\n",
     "x: f32[n_tok, 8] = input\nw: f32[5, 8] = weight\n"
     "y: f32[n_tok, 5] = matmul(x, w)\n",
+    "x: f32[4, 3, 5] = input\nw: f32[3, 6, 5] = weight\n"
+    "y: f32[4, 3, 6] = head_matmul(x, w)\n",
+    "x: f32[n_tok, 5, 4] = input\nw: f32[5, 3, 4] = weight\n"
+    "y: f32[n_tok, 5, 3] = head_matmul(x, w)\n",
     "x: f32[4, 3, 5] = input\nw: f32[3, 6, 5] = weight\ni: i32[4, 3] = input\n"
     "y: f32[4, 3, 6] = expert_matmul(x, w, i)\n",
     "x: f32[4, 1, 5] = input\nw: f32[3, 6, 5] = weight\ni: i32[4, 3] = input\n"
@@ -78,6 +82,11 @@ static const char *const cases[] = {
     "q: f32[n_tok, 4, 3] = input\nk: f32[n_slot, 1, 3] = memory values=0\n"
     "v: f32[n_slot, 1, 2] = memory values=1\n"
     "y: f32[n_tok, 4, 2] = attention(q, k, v) scale=0.5\n",
+    "q: f32[n_tok, 6, 5] = input\nk: f32[n_slot, 3, 5] = memory values=1\n"
+    "y: f32[n_tok, 6, 3] = latent_attention(q, k) scale=0.5 d_value=3\n"
+    "z: f32[n_tok, 6, 5] = latent_attention(q, k) scale=2 d_value=5\n",
+    "q: f32[n_tok, 4, 3] = input\nk: f32[n_slot, 1, 3] = memory values=1\n"
+    "y: f32[n_tok, 4, 2] = latent_attention(q, k) scale=0.5 d_value=2\n",
     "x: f32[4, 5, 6] = input\ny: f32[4, 5, 6] = softmax(x)\n",
     "x: f32[5, 6] = input\nb: f32[6] = weight\n"
     "y: i32[5, 2] = router_topk(x, b) n_used=2\n"
@@ -654,8 +663,7 @@ static unsigned computed(const struct try *t)
         if (has(t, i) && operand(t, i)->format != PL_I32 &&
             operand(t, i)->op != OP_memory &&
             !(i == 1 && operand(t, i)->op == OP_weight &&
-              (t->n->op == OP_matmul || t->n->op == OP_expert_matmul ||
-               t->n->op == OP_expert_down)))
+              graph_is_contraction(t->n->op)))
             s |= 1u << i;
     return s;
 }

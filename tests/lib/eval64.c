@@ -99,6 +99,18 @@ static void matmul(const struct eval_value *in, struct eval_value *out)
             out->x[r * n + j] = dot(in[0].x + r * k, in[1].x + j * k, k);
 }
 
+static void head_matmul(const struct eval_value *in, struct eval_value *out)
+{
+    int64_t h = in[1].dim[0], n = in[1].dim[1], k = in[1].dim[2];
+    int64_t dim[3] = {in[0].dim[0], h, n};
+
+    shape(out, 3, dim);
+    for (int64_t r = 0; r < dim[0] * h; r++)
+        for (int64_t j = 0; j < n; j++)
+            out->x[r * n + j] =
+                dot(in[0].x + r * k, in[1].x + (r % h * n + j) * k, k);
+}
+
 /* Row j of expert `id` times x; 0 for no expert. */
 static double expert(const struct eval_value *w, double id, int64_t j,
                      const double *x)
@@ -249,6 +261,25 @@ static void attention(const struct graph_attr *a, const struct eval_value *in,
                         p[u] / sum * in[2].x[((base + u) * g + kv) * e + k];
         }
     free(p);
+}
+
+/* The first d_value of each head's d are its values. */
+static void latent_attention(const struct graph_attr *a,
+                             const struct eval_value *in,
+                             const struct eval_rows *rows,
+                             struct eval_value *out)
+{
+    struct eval_value both[GRAPH_MAX_IN] = {in[0], in[1], in[1]};
+    int64_t d = in[1].dim[2], e = a->d_value, n = in[1].n / d;
+    double *v = test_need((size_t)(n * e) + 1, sizeof *v);
+
+    for (int64_t i = 0; i < n * e; i++)
+        v[i] = in[1].x[i / e * d + i % e];
+    both[2].x = v;
+    both[2].n = n * e;
+    both[2].dim[2] = e;
+    attention(a, both, rows, out);
+    free(v);
 }
 
 /* ---- choosing experts ---------------------------------------------------- */
@@ -631,6 +662,9 @@ void eval64_op(const struct graph_node *n, const struct eval_value *in,
     case OP_matmul:
         matmul(in, out);
         break;
+    case OP_head_matmul:
+        head_matmul(in, out);
+        break;
     case OP_expert_matmul:
         expert_matmul(in, out);
         break;
@@ -648,6 +682,9 @@ void eval64_op(const struct graph_node *n, const struct eval_value *in,
         break;
     case OP_attention:
         attention(a, in, rows, out);
+        break;
+    case OP_latent_attention:
+        latent_attention(a, in, rows, out);
         break;
     case OP_softmax:
         softmax(in, out);

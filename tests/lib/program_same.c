@@ -148,7 +148,7 @@ static const char *kernel(const struct step_kernel *p,
     SAME(out_stride);
     SAME_ALL(n_span, span, span);
     SAME_ALL(n_cost, cost, cost);
-    return p->kernel == KERNEL_attention
+    return kernel_is_attention(p->kernel)
                ? heads(p->head_map, q->head_map, t[p->arg[1].tensor].dim[1].n)
                : NULL;
 }

@@ -61,12 +61,14 @@ static const struct {
 } ops[OP_COUNT] = {
     [OP_gather_rows] = {"fi", true},
     [OP_matmul] = {"fw", true},
+    [OP_head_matmul] = {"fw", true},
     [OP_expert_matmul] = {"fwi", true},
     [OP_expert_down] = {"fwi", true},
     [OP_rms_norm] = {"ff", false},
     [OP_rope] = {"fif", false},
     [OP_cache_write] = {"cf", false},
     [OP_attention] = {"fccf", false},
+    [OP_latent_attention] = {"fc", false},
     [OP_softmax] = {"f", false},
     [OP_router_topk] = {"ff", false},
     [OP_router_weights] = {"fi", false},
@@ -123,7 +125,10 @@ static const struct {
 } excuses[] = {
     {OP_cache_write, 't', ANY, "the rows are the step's, a symbolic size"},
     {OP_attention, 't', ANY, "the rows are the step's, a symbolic size"},
+    {OP_latent_attention, 't', ANY, "the rows are the step's, a symbolic size"},
     {OP_matmul, 'k', TO_ALL, "both operands have all of k: no broadcast"},
+    {OP_head_matmul, 'k', TO_ALL, "both operands have all of k: no broadcast"},
+    {OP_head_matmul, 'h', TO_ALL, "both operands have all heads"},
     {OP_expert_matmul, 'k', KIND(ALL_REDUCE),
      "x has all of k: no broadcast; ids are no sum"},
     {OP_expert_matmul, 't', TO_ALL, "x and ids have the same rows"},
@@ -133,6 +138,8 @@ static const struct {
     {OP_cache_write, 'g', TO_ALL, "x has all heads of the cache"},
     {OP_attention, 'g', TO_ALL, "queries and sinks have all heads"},
     {OP_attention, 'r', TO_ALL, "queries and sinks have all heads"},
+    {OP_latent_attention, 'g', TO_ALL, "queries have all heads"},
+    {OP_latent_attention, 'r', TO_ALL, "queries have all heads"},
     {OP_router_weights, '*', TO_ALL, "logits and ids have the same rows"},
 };
 

@@ -38,8 +38,8 @@ static pl_dim last(const struct graph_node *n)
 /* clang-format off */
 ONE(sqr) ONE(sqrt) ONE(exp) ONE(tanh) ONE(sigmoid) ONE(softplus)
 ONE(silu) ONE(gelu) ONE(relu) ONE(sum) ONE(contiguous) ONE(softmax)
-TWO(gather_rows) TWO(matmul) TWO(add) TWO(sub) TWO(mul) TWO(div)
-TWO(swiglu) TWO(geglu) TWO(cache_write)
+TWO(gather_rows) TWO(matmul) TWO(head_matmul)
+TWO(add) TWO(sub) TWO(mul) TWO(div) TWO(swiglu) TWO(geglu) TWO(cache_write)
 /* clang-format on */
 #undef ONE
 #undef TWO
@@ -76,6 +76,14 @@ static pl_tensor make_attention(struct draw *d, const pl_tensor *in)
     return pl_attention(d->g, in[0], in[1], in[2], in[3], 0.5f,
                         draw_below(d, 3) ? 0 : 1 + draw_below(d, 6),
                         draw_below(d, 3) ? 0 : 2.0f);
+}
+
+static pl_tensor make_latent_attention(struct draw *d, const pl_tensor *in)
+{
+    int64_t n = last(at(d, in[1])).n;
+
+    return pl_latent_attention(d->g, in[0], in[1], 1 + draw_below(d, (int)n),
+                               0.5f);
 }
 
 static pl_tensor make_router_topk(struct draw *d, const pl_tensor *in)
@@ -275,7 +283,8 @@ static void pick_sizes(struct block *b)
         b->size['d'] = 2 * b->size['f'] + draw_below(d, 3);
     b->t = (pl_dim){1, PL_N_TOK};
     if ((b->a->letter == 't' || ids || draw_below(d, 3) == 0) &&
-        b->a->op != OP_attention && b->a->op != OP_cache_write)
+        b->a->op != OP_attention && b->a->op != OP_latent_attention &&
+        b->a->op != OP_cache_write)
         b->t = constant(b->size['t']);
     b->n_lead = draw_below(d, 3);
     b->n_lead += b->n_lead == 0 && (b->a->letter == '*' || ids);
@@ -482,8 +491,8 @@ static void make_operand(struct block *b, int i)
         return;
     }
     if (takes(b, i, 'c')) {
-        x = cached(b, i, i == 2);
-        b->in[i] = b->src[i] = b->a->op == OP_attention ? written(b, x) : x;
+        x = cached(b, i, i == 2 || b->a->op == OP_latent_attention);
+        b->in[i] = b->src[i] = b->a->op == OP_cache_write ? x : written(b, x);
         return;
     }
     if (i == b->partial || (i == b->target && (1 << b->a->kind & SUMS))) {

@@ -211,6 +211,7 @@ EQUAL(gemma4_moe, "gemma4-moe-f32")
 EQUAL(gemma4_moe_wide, "gemma4-moe-wide-q4_k_m")
 EQUAL(gptoss, "gptoss-f32")
 EQUAL(gptoss_mxfp4, "gptoss-mxfp4-q8_0")
+EQUAL(deepseek2, "deepseek2-mla-f32")
 EQUAL(glm4moe_scaled, "glm4moe-q-q4_k_m")
 EQUAL(glm4moe_wide, "glm4moe-wide-q4_k_m")
 EQUAL(llama_q8_0, "llama-q-q8_0")
@@ -241,11 +242,23 @@ typedef void rewrite_fn(struct rewrite *w, const struct gguf_tensor *t);
 struct other_key {
     const char *drop, *put; /* NULL: none */
     float v;
+    bool whole;       /* v is an integer */
+    const char *text; /* put in place of v, or NULL */
 };
 
-/* The path of `name`, rewritten as `out`, each tensor by `each`. */
-static const char *rewritten_as(const char *file, const char *name,
-                                const struct other_key *key, rewrite_fn *each)
+static bool drops(const struct other_key *key, int n_key, const char *name)
+{
+    for (int i = 0; i < n_key; i++)
+        if (key[i].drop && !strcmp(key[i].drop, name))
+            return true;
+    return false;
+}
+
+/* The path of `name`, rewritten as `out` with other keys, each tensor by
+ * `each`. */
+static const char *rewritten_keys(const char *file, const char *name,
+                                  const struct other_key *key, int n_key,
+                                  rewrite_fn *each)
 {
     const char *path = ref_file(name, "gguf");
     const char *out = test_temp(file);
@@ -259,10 +272,16 @@ static const char *rewritten_as(const char *file, const char *name,
     TEST_OK(gguf_writer_create(&w.out, &err), err);
     w.in = in;
     for (int64_t i = 0; i < gguf_n_kv(in); i++)
-        if (!key->drop || strcmp(gguf_kv_at(in, i)->key, key->drop) != 0)
+        if (!drops(key, n_key, gguf_kv_at(in, i)->key))
             gguf_put_kv(w.out, gguf_kv_at(in, i));
-    if (key->put)
-        gguf_put_f32(w.out, key->put, key->v);
+    for (int i = 0; i < n_key; i++) {
+        if (key[i].put && key[i].text)
+            gguf_put_str(w.out, key[i].put, key[i].text);
+        else if (key[i].put && key[i].whole)
+            gguf_put_u32(w.out, key[i].put, (uint32_t)key[i].v);
+        else if (key[i].put)
+            gguf_put_f32(w.out, key[i].put, key[i].v);
+    }
     for (int64_t i = 0; i < gguf_n_tensor(in); i++)
         each(&w, gguf_tensor_at(in, i));
     TEST_OK(gguf_writer_save(w.out, out, &err), err);
@@ -273,11 +292,15 @@ static const char *rewritten_as(const char *file, const char *name,
     return out;
 }
 
+static const char *rewritten_as(const char *file, const char *name,
+                                const struct other_key *key, rewrite_fn *each)
+{
+    return rewritten_keys(file, name, key, 1, each);
+}
+
 static const char *rewritten(const char *name, rewrite_fn *each)
 {
-    static const struct other_key none;
-
-    return rewritten_as("rewritten.gguf", name, &none, each);
+    return rewritten_keys("rewritten.gguf", name, NULL, 0, each);
 }
 
 static void same_each(struct rewrite *w, const struct gguf_tensor *t)
@@ -446,7 +469,8 @@ static double *all_logits(const char *name, const char *path, double scale,
 
     open_ref(&r, name, path);
     for (int i = 0; i < r.g->n_node; i++)
-        if (r.g->node[i].op == OP_attention)
+        if (r.g->node[i].op == OP_attention ||
+            r.g->node[i].op == OP_latent_attention)
             r.g->node[i].attr.scale =
                 (float)((double)r.g->node[i].attr.scale * scale);
     x = test_need((size_t)(N_SEQ * MAX_TOK * r.m->n_vocab), sizeof *x);
@@ -478,7 +502,8 @@ TEST(model_logits_attn_factor_stretches_scores)
     static const char key[] = "llama.rope.scaling.attn_factor";
 
     for (int i = 0; i < 2; i++) {
-        const struct other_key one = {NULL, key, 1}, two = {NULL, key, 2};
+        const struct other_key one = {.put = key, .v = 1};
+        const struct other_key two = {.put = key, .v = 2};
         const char *path;
         double *got, *want, *plain;
         int64_t n;
@@ -501,9 +526,11 @@ TEST(model_logits_attn_factor_stretches_scores)
 /* The older key counts where the newer one is absent. */
 TEST(model_logits_scale_linear_is_the_factor)
 {
-    static const struct other_key old = {"llama.rope.scaling.factor",
-                                         "llama.rope.scale_linear", 4};
-    static const struct other_key both = {NULL, "llama.rope.scale_linear", 2};
+    static const struct other_key old = {.drop = "llama.rope.scaling.factor",
+                                         .put = "llama.rope.scale_linear",
+                                         .v = 4};
+    static const struct other_key both = {.put = "llama.rope.scale_linear",
+                                          .v = 2};
     static const char *const names[] = {"llama-linear-f32", "llama-yarn-f32"};
 
     for (int i = 0; i < 2; i++) {
@@ -511,4 +538,88 @@ TEST(model_logits_scale_linear_is_the_factor)
         same_graph(names[i],
                    rewritten_as("both.gguf", names[i], &both, same_each));
     }
+}
+
+/* attn_k_b [head][c][k] and attn_v_b [head][v][c] as the rows of one matrix: of
+ * each head first those for keys, then those for values. */
+static void kv_b_each(struct rewrite *w, const struct gguf_tensor *t)
+{
+    const char *at = strstr(t->name, "attn_k_b");
+    const struct gguf_tensor *v;
+    const float *from = (const float *)t->data, *values;
+    int64_t n_head, n_c, n_k, n_v, dim[2];
+    char name[96];
+    float *to;
+
+    if (strstr(t->name, "attn_v_b"))
+        return;
+    if (!at) {
+        same_each(w, t);
+        return;
+    }
+    snprintf(name, sizeof name, "%.*sattn_v_b.weight", (int)(at - t->name),
+             t->name);
+    v = gguf_find_tensor(w->in, name);
+    assert_non_null(v);
+    values = (const float *)v->data;
+    n_head = t->dim[0];
+    n_c = t->dim[1];
+    n_k = t->dim[2];
+    n_v = v->dim[1];
+    dim[0] = n_head * (n_k + n_v);
+    dim[1] = n_c;
+    to = keep(w, t->bytes + v->bytes);
+    snprintf(name, sizeof name, "%.*sattn_kv_b.weight", (int)(at - t->name),
+             t->name);
+    gguf_put_tensor(w->out, name, PL_F32, 2, dim, to);
+    for (int64_t h = 0; h < n_head; h++) {
+        for (int64_t i = 0; i < n_k * n_c; i++)
+            *to++ = from[(h * n_c + i % n_c) * n_k + i / n_c];
+        memcpy(to, values + h * n_v * n_c, (size_t)(n_v * n_c) * sizeof *to);
+        to += n_v * n_c;
+    }
+}
+
+TEST(model_logits_latents_and_keys_of_heads_are_alike)
+{
+    static const char name[] = "deepseek2-mla-f32";
+    static const struct other_key keys[] = {
+        {.drop = "deepseek2.attention.key_length_mla"},
+        {.drop = "deepseek2.attention.value_length_mla"},
+        {"deepseek2.attention.key_length", "deepseek2.attention.key_length", 48,
+         true, NULL},
+        {"deepseek2.attention.value_length", "deepseek2.attention.value_length",
+         32, true, NULL},
+        {"deepseek2.attention.head_count_kv",
+         "deepseek2.attention.head_count_kv", 4, true, NULL},
+    };
+
+    check(name, rewritten_keys("kv_b.gguf", name, keys, 5, kv_b_each));
+}
+
+/* YaRN by a factor of 2 with yarn_log_multiplier l makes scores (1 + l ln 2)^2
+ * times what they are, and leaves cos and sin their size. A context so long
+ * that no pair is interpolated shows that alone. */
+TEST(model_logits_yarn_of_latents_stretches_scores)
+{
+    static const char name[] = "deepseek2-mla-f32";
+    static const struct other_key keys[] = {
+        {.put = "deepseek2.rope.scaling.type", .text = "yarn"},
+        {.put = "deepseek2.rope.scaling.factor", .v = 2},
+        {.put = "deepseek2.rope.scaling.yarn_log_multiplier", .v = 0.5f},
+        {.put = "deepseek2.rope.scaling.original_context_length",
+         .v = 100000000,
+         .whole = true},
+    };
+    const double stretch = 1 + 0.5 * log(2);
+    const char *path = rewritten_keys("yarn.gguf", name, keys, 4, same_each);
+    double *got, *want;
+    int64_t n;
+
+    got = all_logits(name, path, 1, &n);
+    want = all_logits(name, NULL, stretch * stretch, &n);
+    if (!(farthest(got, want, n) < 1e-5))
+        fail_msg("off by %g", farthest(got, want, n));
+    free(got);
+    free(want);
 }

@@ -58,6 +58,7 @@ static const char *const refs[] = {
     "qwen3moe-q-q8_0",   "qwen3moe-wide-q4_k_m", "qwen3moe-wide-q5_k_m",
     "glm4moe-f32",       "glm4moe-q-q4_k_m",     "glm4moe-wide-q4_k_m",
     "gemma4-dense-f32",  "gemma4-moe-f32",       "gemma4-ple-sharedkv-f32",
+    "deepseek2-mla-f32",
 };
 
 static const char *ref_path(const char *name)
@@ -126,8 +127,10 @@ static void check_graph(const struct model *m, const pl_graph *g)
         if (n->op == OP_memory) {
             assert_int_equal(n->format, PL_F16);
             assert_int_equal(n->dim[1].n, m->n_head_kv[n->layer]);
-            assert_int_equal(n->dim[2].n, n->attr.values ? m->d_value[n->layer]
-                                                         : m->d_key[n->layer]);
+            assert_int_equal(n->dim[2].n, m->latent ? m->kv_rank + m->rope.n_rot
+                                          : n->attr.values
+                                              ? m->d_value[n->layer]
+                                              : m->d_key[n->layer]);
         }
         if (n->op != OP_weight)
             continue;
@@ -139,11 +142,16 @@ static void check_graph(const struct model *m, const pl_graph *g)
         for (int d = 0; d < n->n_dim; d++)
             assert_int_equal(n->dim[d].n, t->dim[d]);
     }
-    assert_int_equal(n_cache, 2 * (m->n_layer - m->n_shared_kv));
-    assert_int_equal(count_op(g, OP_attention), m->n_layer);
+    assert_int_equal(n_cache,
+                     (m->latent ? 1 : 2) * (m->n_layer - m->n_shared_kv));
+    assert_int_equal(
+        count_op(g, m->latent ? OP_latent_attention : OP_attention),
+        m->n_layer);
     assert_true(n_moe >= 0 && (m->n_expert > 0) == (n_moe > 0));
     assert_int_equal(count_op(g, OP_expert_down), n_moe);
     assert_int_equal(count_op(g, OP_matmul), n_matmul(m));
+    assert_int_equal(count_op(g, OP_head_matmul),
+                     m->latent ? 2 * m->n_layer : 0);
 }
 
 TEST(model_open_reference_files_give_their_graphs)
@@ -270,7 +278,10 @@ enum {
     VOCAB = 40,
     EXPERT = 4,
     D_WINDOW = 8,
-    PER_LAYER = 12
+    PER_LAYER = 12,
+    Q_RANK = 20,
+    KV_RANK = 24,
+    ROT = 6
 };
 
 static const uint32_t window_first[2] = {1, 0};
@@ -340,7 +351,9 @@ static void base(struct file *f, const char *arch)
 {
     bool glm = !strcmp(arch, "glm4moe");
     bool oss = !strcmp(arch, "gpt-oss");
-    bool moe = !strcmp(arch, "qwen3moe") || glm || oss;
+    bool mla = !strcmp(arch, "deepseek2");
+    bool shared = glm || mla;
+    bool moe = !strcmp(arch, "qwen3moe") || shared || oss;
     bool gemma4 = !strcmp(arch, "gemma4"); /* experts beside the others, and
                                               what tokens bring to layers */
     bool gemma = !strcmp(arch, "gemma3") || gemma4;
@@ -375,7 +388,15 @@ static void base(struct file *f, const char *arch)
         key(f, "expert_count", EXPERT);
         key(f, "expert_used_count", 2);
     }
-    if (glm) {
+    if (mla) {
+        key(f, "attention.key_length_mla", D);
+        key(f, "attention.value_length_mla", D);
+        key(f, "attention.q_lora_rank", Q_RANK);
+        key(f, "attention.kv_lora_rank", KV_RANK);
+        key(f, "rope.dimension_count", ROT);
+        key(f, "expert_gating_func", 2);
+    }
+    if (shared) {
         key(f, "feed_forward_length", DENSE);
         key(f, "leading_dense_block_count", 1);
         key(f, "expert_shared_count", 2);
@@ -384,9 +405,19 @@ static void base(struct file *f, const char *arch)
         const int64_t d = gemma4 && i == 0 ? D_WINDOW : D;
 
         put_layer(f, i, "attn_norm.weight", 1, E, 0, 0);
-        put_layer(f, i, "attn_q.weight", 2, H * d, E, 0);
-        put_layer(f, i, "attn_k.weight", 2, KV * d, E, 0);
-        put_layer(f, i, "attn_v.weight", 2, KV * d, E, 0);
+        if (mla) {
+            put_layer(f, i, "attn_q_a.weight", 2, Q_RANK, E, 0);
+            put_layer(f, i, "attn_q_a_norm.weight", 1, Q_RANK, 0, 0);
+            put_layer(f, i, "attn_q_b.weight", 2, H * D, Q_RANK, 0);
+            put_layer(f, i, "attn_kv_a_mqa.weight", 2, KV_RANK + ROT, E, 0);
+            put_layer(f, i, "attn_kv_a_norm.weight", 1, KV_RANK, 0, 0);
+            put_layer(f, i, "attn_k_b.weight", 3, H, KV_RANK, D - ROT);
+            put_layer(f, i, "attn_v_b.weight", 3, H, D, KV_RANK);
+        } else {
+            put_layer(f, i, "attn_q.weight", 2, H * d, E, 0);
+            put_layer(f, i, "attn_k.weight", 2, KV * d, E, 0);
+            put_layer(f, i, "attn_v.weight", 2, KV * d, E, 0);
+        }
         put_layer(f, i, "attn_output.weight", 2, E, H * d, 0);
         if (!strcmp(arch, "qwen2") || glm || oss) {
             put_layer(f, i, "attn_q.bias", 1, H * d, 0, 0);
@@ -406,13 +437,13 @@ static void base(struct file *f, const char *arch)
         put_layer(f, i,
                   glm || oss ? "post_attention_norm.weight" : "ffn_norm.weight",
                   1, E, 0, 0);
-        if (moe && !(glm && i == 0)) {
+        if (moe && !(shared && i == 0)) {
             put_layer(f, i, "ffn_gate_inp.weight", 2, EXPERT, E, 0);
             put_layer(f, i, "ffn_gate_exps.weight", 3, EXPERT, FF, E);
             put_layer(f, i, "ffn_up_exps.weight", 3, EXPERT, FF, E);
             put_layer(f, i, "ffn_down_exps.weight", 3, EXPERT, E, FF);
         } else {
-            int64_t ff = glm ? DENSE : FF;
+            int64_t ff = shared ? DENSE : FF;
 
             put_layer(f, i, "ffn_gate.weight", 2, ff, E, 0);
             put_layer(f, i, "ffn_up.weight", 2, ff, E, 0);
@@ -431,7 +462,7 @@ static void base(struct file *f, const char *arch)
             put_layer(f, i, "proj.weight", 2, E, PER_LAYER, 0);
             put_layer(f, i, "post_norm.weight", 1, E, 0, 0);
         }
-        if (glm && i > 0) {
+        if (shared && i > 0) {
             put_layer(f, i, "exp_probs_b.bias", 1, EXPERT, 0, 0);
             put_layer(f, i, "ffn_gate_shexp.weight", 2, 2 * FF, E, 0);
             put_layer(f, i, "ffn_up_shexp.weight", 2, 2 * FF, E, 0);
@@ -506,8 +537,9 @@ static void put_back(struct model *m)
     model_close(m);
 }
 
-static const char *const archs[] = {"llama",   "qwen2",  "qwen3",  "qwen3moe",
-                                    "glm4moe", "gemma3", "gemma4", "gpt-oss"};
+static const char *const archs[] = {"llama",    "qwen2",   "qwen3",
+                                    "qwen3moe", "glm4moe", "gemma3",
+                                    "gemma4",   "gpt-oss", "deepseek2"};
 enum { N_ARCH = sizeof archs / sizeof archs[0] };
 
 TEST(model_open_unknown_architecture_lists_the_known)
@@ -600,14 +632,45 @@ TEST(model_open_bad_key_values_are_named)
     } glm[] = {
         {"leading_dense_block_count", 3, PL_BAD_FILE, "3"},
         {"expert_shared_count", 0, PL_BAD_FILE, "0"},
-        {"expert_gating_func", 1, PL_UNSUPPORTED, "only 2, sigmoid"},
-        {"expert_group_count", 4, PL_UNSUPPORTED, "only 1"},
+        {"expert_gating_func", 3, PL_UNSUPPORTED, "only 1, softmax, and 2,"},
+        {"expert_group_count", 3, PL_BAD_FILE, "do not make groups"},
+        {"expert_group_count", 4, PL_BAD_FILE, "do not make groups"},
+        {"expert_group_count", 5, PL_BAD_FILE, "5"},
         {"expert_weights_scale", -2.5, PL_BAD_FILE, "-2.5"},
         {"expert_weights_norm", 7, PL_BAD_FILE, "7"},
         {"nextn_predict_layers", 2, PL_BAD_FILE, "2"},
     };
+    static const struct {
+        const char *key;
+        double v;
+        pl_status status;
+        const char *message;
+    } deepseek[] = {
+        {"attention.kv_lora_rank", 0, PL_BAD_FILE, "0"},
+        {"attention.key_length_mla", 0, PL_BAD_FILE, "one is missing"},
+        {"attention.key_length_mla", ROT, PL_BAD_FILE,
+         "attention.key_length_mla or"},
+        {"attention.temperature_scale", 0.1, PL_UNSUPPORTED, "only 0"},
+        {"rope.scaling.yarn_log_multiplier", 0, PL_UNSUPPORTED, "or missing"},
+        {"rope.scaling.yarn_log_multiplier", -0.5, PL_UNSUPPORTED, "is -0.5"},
+        {"rope.scaling.yarn_log_multiplier", NAN, PL_BAD_FILE, "a finite"},
+    };
     struct file f;
 
+    for (size_t i = 0; i < sizeof deepseek / sizeof *deepseek; i++) {
+        base(&f, "deepseek2");
+        for (int k = 0; k < f.n_kv; k++)
+            if (!strcmp(f.kv[k].name + 10, deepseek[i].key))
+                f.kv[k].type = 0;
+        key(&f, deepseek[i].key, deepseek[i].v);
+        if (strstr(deepseek[i].key, "yarn")) {
+            key(&f, "rope.scaling.factor", 4);
+            key(&f, "rope.scaling.type", 0);
+            f.kv[f.n_kv - 1].type = 's';
+            f.kv[f.n_kv - 1].s = "yarn";
+        }
+        refused(&f, deepseek[i].status, deepseek[i].key, deepseek[i].message);
+    }
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         base(&f, "llama");
         for (int k = 0; k < f.n_kv; k++)
@@ -813,6 +876,41 @@ TEST(model_open_formats_that_cannot_be_read_are_named)
     find(&f, "blk.0.attn_norm.weight")->format = PL_BF16;
     find(&f, "blk.0.attn_q.weight")->format = PL_Q4_0;
     put_back(accepted(&f));
+}
+
+/* Without the key of its gating a router is a softmax, which needs no bias; a
+ * model may have no matrices between its queries' two. */
+TEST(model_open_latents_with_plain_queries_and_softmax)
+{
+    const struct graph_attr *a;
+    struct file f;
+    struct model *m;
+    pl_graph *g;
+
+    base(&f, "deepseek2");
+    drop_key(&f, "expert_gating_func");
+    drop_key(&f, "attention.q_lora_rank");
+    drop(&f, "blk.1.exp_probs_b.bias");
+    key(&f, "expert_group_count", 2);
+    key(&f, "expert_group_used_count", 1);
+    for (int i = 0; i < 2; i++) {
+        drop(&f, i ? "blk.1.attn_q_a.weight" : "blk.0.attn_q_a.weight");
+        drop(&f, i ? "blk.1.attn_q_b.weight" : "blk.0.attn_q_b.weight");
+        drop(&f,
+             i ? "blk.1.attn_q_a_norm.weight" : "blk.0.attn_q_a_norm.weight");
+        put_layer(&f, i, "attn_q.weight", 2, H * D, E, 0);
+    }
+    m = accepted(&f);
+    g = build(m);
+    a = &first(g, OP_router_topk)->attr;
+    assert_int_equal(m->n_unused, 0);
+    assert_int_equal(a->gating, PL_GATING_SOFTMAX);
+    assert_int_equal(a->n_group, 2);
+    assert_int_equal(a->n_group_used, 1);
+    assert_int_equal(first(g, OP_router_topk)->n_in, 1);
+    assert_int_equal(node(g, "blk.1.attn_q.weight")->role, PL_ROLE_ATTN_Q);
+    pl_graph_free(g);
+    put_back(m);
 }
 
 TEST(model_open_fused_weights_are_cut_apart)

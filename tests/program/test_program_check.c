@@ -360,6 +360,12 @@ TEST(program_check_kernels_stay_inside_their_operands)
     kernel_is(HEADS, "%0 = attention(%0, %1, %1, -, %2) heads(0, 2, 1, 1)",
               beyond);
     kernel_is(HEADS, "%0 = attention(%0, %1, %1, -, %2)", beyond);
+    kernel_is(HEADS "\n%3: f32[n_tok, 4, 32]",
+              "%3 = latent_attention(%0, %1, %2) heads(0, 1, 1, 0)", NULL);
+    kernel_is(HEADS "\n%3: f32[n_tok, 4, 33]",
+              "%3 = latent_attention(%0, %1, %2) heads(0, 1, 1, 0)", beyond);
+    kernel_is(HEADS "\n%3: f32[n_tok, 4, 32]",
+              "%3 = latent_attention(%0, %1, %2) heads(0, 1, 2, 0)", beyond);
     kernel_is("%0: f32[n_tok, 2, 8]\n%1: i32[n_tok]",
               "%0 = rope(%0, %1) n_rot=8", NULL);
     kernel_is("%0: f32[n_tok, 2, 8]\n%1: i32[n_tok]",

@@ -22,6 +22,10 @@
  * float once for all its rows. Of a block all scores come first, then all
  * probabilities, then all sums, so that first its keys and then its values stay
  * in the processor's first cache.
+ *
+ * Latent attention is the same, with the first e of a key's d values for V. A
+ * position's values lie side by side there, as values do elsewhere; so scores
+ * are computed with the rows of queries side by side, and then turned.
  * Source: online softmax, arXiv:1805.02867. */
 #ifndef DEVICE_CPU_CPU_ATTENTION_TEMPLATE_H
 #define DEVICE_CPU_CPU_ATTENTION_TEMPLATE_H
@@ -47,7 +51,7 @@ struct soft {
 struct row {
     struct soft *now;    /* the open span */
     struct soft *done;   /* stack of merged spans, `depth` of them */
-    const float *q;      /* [d] */
+    const float *q;      /* [d]; latent: of all rows together, [d][rows] */
     float *out;          /* [e] */
     int64_t first, last; /* visible positions */
     int32_t head;
@@ -57,15 +61,23 @@ struct row {
     bool open;
 };
 
+static inline int64_t up_to_lanes(int64_t n)
+{
+    return (n + LANES - 1) / LANES * LANES;
+}
+
 /* What a task reads all the time. */
 struct view {
     const struct cpu_call *c;
-    int64_t d, e, wide;
+    bool latent;
+    int64_t d, e, wide;   /* wide: e, as a multiple of 16 */
+    int64_t wide_d;       /* and d */
     size_t soft_bytes;    /* a state with its acc */
     int depth;            /* states on a row's stack */
     float *keys, *values; /* converted tiles */
     float *key_scale, *value_scale;
-    float *p; /* [max_rows][64] scores, then probabilities */
+    float *p;      /* [max_rows][64] scores, then probabilities */
+    float *turned; /* latent: [64][rows] scores */
     struct row *row;
     struct soft *soft; /* the rows' states, depth + 1 each */
     int32_t *head;
@@ -287,6 +299,29 @@ static inline void add_scores(const struct view *v, int64_t first, int n,
                                     .from_zero = true});
 }
 
+/* p = q K for all rows at the positions lo .. hi - 1, of floats. */
+static inline void add_latent_scores(const struct view *v, int64_t n_row,
+                                     int lo, int hi,
+                                     const struct operand *latents)
+{
+    int64_t rows = up_to_lanes(n_row);
+    struct operand q = {.kind = KIND_F32, .x = v->row[0].q, .ld = rows};
+
+    chain_rows(hi - lo, &(struct product){.a = (const float *)latents->x +
+                                               lo * latents->ld,
+                                          .lda = latents->ld,
+                                          .b = &q,
+                                          .hi = v->d,
+                                          .c = v->turned + lo * rows,
+                                          .ldc = rows,
+                                          .end = rows,
+                                          .from_zero = true});
+    for (int64_t i = 0; i < n_row; i++) {
+        for (int u = lo; u < hi; u++)
+            v->p[i * PAGE_TOKENS + u] = v->turned[u * rows + i];
+    }
+}
+
 /* acc += p V for the n rows from `first`. What all of them see is done
  * together; what only some see, before it (windows) and behind it (causal), row
  * by row. */
@@ -353,18 +388,25 @@ static inline void block_run(const struct view *v, int64_t n_row, int64_t block,
     }
     if (lo >= hi)
         return;
-    keys = operand_open(c->in[1].format, false, key_tile[0], key_tile[1], v->d,
-                        PAGE_TOKENS, v->key_scale);
-    values = operand_open(c->in[2].format, true, value_tile[0], value_tile[1],
-                          PAGE_TOKENS, v->e, v->value_scale);
-    if (n_row > DIRECT_ROWS)
-        operand_convert(&keys, 0, v->d, PAGE_TOKENS, v->keys);
-    for (int64_t i = 0; (n = next_group(v, n_row, &i)) > 0; i += n)
-        add_scores(v, i, n, &keys);
+    if (v->latent) {
+        values = operand_open(c->in[1].format, true, key_tile[0], key_tile[1],
+                              PAGE_TOKENS, v->d, v->key_scale);
+        operand_convert(&values, lo, hi, v->wide_d, v->keys);
+        add_latent_scores(v, n_row, lo, hi, &values);
+    } else {
+        keys = operand_open(c->in[1].format, false, key_tile[0], key_tile[1],
+                            v->d, PAGE_TOKENS, v->key_scale);
+        values = operand_open(c->in[2].format, true, value_tile[0],
+                              value_tile[1], PAGE_TOKENS, v->e, v->value_scale);
+        if (n_row > DIRECT_ROWS)
+            operand_convert(&keys, 0, v->d, PAGE_TOKENS, v->keys);
+        for (int64_t i = 0; (n = next_group(v, n_row, &i)) > 0; i += n)
+            add_scores(v, i, n, &keys);
+    }
     for (int64_t i = 0; i < n_row; i += LANES)
         soft_rows(v, v->row + i, n_row - i < LANES ? n_row - i : LANES,
                   v->p + i * PAGE_TOKENS);
-    if (n_row > DIRECT_ROWS || v->wide != v->e)
+    if (!v->latent && (n_row > DIRECT_ROWS || v->wide != v->e))
         operand_convert(&values, lo, hi, v->wide, v->values);
     for (int64_t i = 0; (n = next_group(v, n_row, &i)) > 0; i += n)
         add_values(v, i, n, &values);
@@ -383,17 +425,21 @@ static inline void task_run(struct view *v, int64_t t0, int64_t t1,
     int64_t first = INT64_MAX;
     int64_t last = -1;
     size_t key_bytes = cache_tile_bytes(c->in[1].format, v->d);
-    size_t value_bytes = cache_tile_bytes(c->in[2].format, v->e);
+    size_t value_bytes =
+        v->latent ? 0 : cache_tile_bytes(c->in[2].format, v->e);
+    int64_t rows = up_to_lanes((t1 - t0) * n_head);
     const int32_t *pages = b->pages + b->seq[t0] * b->page_stride;
 
     for (int64_t t = t0; t < t1; t++) {
         for (int64_t i = 0; i < n_head; i++, n_row++) {
             struct row *r = &v->row[n_row];
+            const float *x =
+                (const float *)c->in[0].data + (t * all_heads + head[i]) * v->d;
             int64_t window = c->attr->window;
 
             r->now = soft_at(v, v->soft, n_row);
             r->done = soft_at(v, v->soft, v->max_rows + n_row * v->depth);
-            r->q = q + n_row * v->d;
+            r->q = v->latent ? q : q + n_row * v->d;
             r->out = (float *)c->out.data + (t * all_heads + head[i]) * v->e;
             r->first = 0;
             r->last = b->pos[t];
@@ -402,10 +448,10 @@ static inline void task_run(struct view *v, int64_t t0, int64_t t1,
             r->open = false;
             if (window > 0 && r->last >= window)
                 r->first = r->last - window + 1;
-            memcpy(q + n_row * v->d,
-                   (const float *)c->in[0].data +
-                       (t * all_heads + head[i]) * v->d,
-                   (size_t)v->d * sizeof(float));
+            if (!v->latent)
+                memcpy(q + n_row * v->d, x, (size_t)v->d * sizeof(float));
+            for (int64_t k = 0; v->latent && k < v->d; k++)
+                q[k * rows + n_row] = x[k];
             first = r->first < first ? r->first : first;
             last = r->last > last ? r->last : last;
         }
@@ -423,8 +469,10 @@ static inline void task_run(struct view *v, int64_t t0, int64_t t1,
 
             key_tile[i] = (const char *)c->in[1].data +
                           (size_t)(page * n_kv + kv_head) * key_bytes;
-            value_tile[i] = (const char *)c->in[2].data +
-                            (size_t)(page * n_kv + kv_head) * value_bytes;
+            value_tile[i] =
+                v->latent ? NULL
+                          : (const char *)c->in[2].data +
+                                (size_t)(page * n_kv + kv_head) * value_bytes;
         }
         block_run(v, n_row, block, key_tile, value_tile);
     }
@@ -436,16 +484,18 @@ static inline void task_run(struct view *v, int64_t t0, int64_t t1,
 
 /* Lays the scratch out; returns its size. `v` gets the pointers. */
 static inline size_t view_init(struct view *v, const struct cpu_call *c,
-                               float **q)
+                               bool latent, float **q)
 {
     char *base = c->scratch;
     int64_t n_head = c->out.dim[1];
     size_t at = 0;
-    size_t part[9];
-    char *p[9];
+    size_t part[10];
+    char *p[10];
 
-    *v = (struct view){.c = c, .d = c->in[1].dim[2], .e = c->in[2].dim[2]};
-    v->wide = (v->e + LANES - 1) / LANES * LANES;
+    *v = (struct view){
+        .c = c, .latent = latent, .d = c->in[1].dim[2], .e = c->out.dim[2]};
+    v->wide = up_to_lanes(v->e);
+    v->wide_d = up_to_lanes(v->d);
     v->soft_bytes = sizeof(struct soft) + (size_t)v->wide * sizeof(float);
     v->max_rows = n_head > TILE_ROWS ? n_head : TILE_ROWS;
     /* A token sees at most n_slot positions, so at most n_slot / 256 + 2
@@ -454,16 +504,18 @@ static inline size_t view_init(struct view *v, const struct cpu_call *c,
     for (int64_t n = c->in[1].dim[0] / (SPAN_BLOCKS * PAGE_TOKENS) + 2; n > 0;
          n /= 2)
         v->depth++;
-    part[0] = (size_t)(v->d * PAGE_TOKENS) * sizeof(float);
-    part[1] = (size_t)(v->wide * PAGE_TOKENS) * sizeof(float);
+    part[0] = (size_t)(v->wide_d * PAGE_TOKENS) * sizeof(float);
+    part[1] = latent ? 0 : (size_t)(v->wide * PAGE_TOKENS) * sizeof(float);
     part[2] = (size_t)(v->max_rows * PAGE_TOKENS) * sizeof(float);
-    part[3] = (size_t)(v->max_rows * v->d) * sizeof(float);
+    part[3] = (size_t)(up_to_lanes(v->max_rows) * v->d) * sizeof(float);
     part[4] = (size_t)v->max_rows * sizeof(struct row);
     part[5] = (size_t)(v->max_rows * (v->depth + 1)) * v->soft_bytes;
     part[6] = (size_t)n_head * sizeof(int32_t);
     part[7] = (size_t)(v->d * PAGE_TOKENS / Q8_SIZE) * sizeof(float);
     part[8] = (size_t)(v->e * PAGE_TOKENS / Q8_SIZE) * sizeof(float);
-    for (int i = 0; i < 9; i++) {
+    part[9] = (size_t)(latent ? up_to_lanes(v->max_rows) * PAGE_TOKENS : 0) *
+              sizeof(float);
+    for (int i = 0; i < 10; i++) {
         p[i] = base != NULL ? base + at : NULL;
         at += (part[i] + 63) / 64 * 64;
     }
@@ -476,17 +528,28 @@ static inline size_t view_init(struct view *v, const struct cpu_call *c,
     v->head = (int32_t *)p[6];
     v->key_scale = (float *)p[7];
     v->value_scale = (float *)p[8];
+    v->turned = (float *)p[9];
     return at;
 }
 
-static inline size_t attention_scratch(const struct cpu_call *c)
+static inline size_t scratch_of(const struct cpu_call *c, bool latent)
 {
     struct cpu_call call = *c;
     struct view v;
     float *q;
 
     call.scratch = NULL;
-    return view_init(&v, &call, &q);
+    return view_init(&v, &call, latent, &q);
+}
+
+static inline size_t attention_scratch(const struct cpu_call *c)
+{
+    return scratch_of(c, false);
+}
+
+static inline size_t latent_attention_scratch(const struct cpu_call *c)
+{
+    return scratch_of(c, true);
 }
 
 /* Positions that token t sees: what its rows cost. */
@@ -498,7 +561,8 @@ static inline int64_t cost(const struct cpu_call *c, int64_t t)
 }
 
 /*   q     [n_tok, n_head, d]      f32, RoPE applied
- *   k, v  [n_slot, n_kv, d or e]  caches, this step's rows written
+ *   k, v  [n_slot, n_kv, d or e]  caches, this step's rows written; latent: one
+ *                                 [n_slot, n_kv, d] is both
  *   sinks [n_head] or absent
  *   out   [n_tok, n_head, e]
  *
@@ -506,7 +570,7 @@ static inline int64_t cost(const struct cpu_call *c, int64_t t)
  * then by token, and each thread takes a stretch of the line that costs as much
  * as the others'. When there are fewer tokens than threads, the heads of a
  * group are dealt out too. */
-static inline void attention_run(const struct cpu_call *c)
+static void attend(const struct cpu_call *c, bool latent)
 {
     const struct token_table *b = c->table;
     int64_t n_head = c->out.dim[1];
@@ -521,7 +585,7 @@ static inline void attention_run(const struct cpu_call *c)
         return;
     if (b->n_tok * n_kv < c->nth)
         n_part = (c->nth + n_kv - 1) / n_kv;
-    view_init(&v, c, &q);
+    view_init(&v, c, latent, &q);
     for (int64_t t = 0; t < b->n_tok; t++)
         total += 2 * n_head * cost(c, t);
     from = total / c->nth * c->ith;
@@ -555,6 +619,16 @@ static inline void attention_run(const struct cpu_call *c)
                 task_run(&v, t, b->n_tok, kv, v.head + lo, rows, q);
         }
     }
+}
+
+static inline void attention_run(const struct cpu_call *c)
+{
+    attend(c, false);
+}
+
+static inline void latent_attention_run(const struct cpu_call *c)
+{
+    attend(c, true);
 }
 
 #endif

@@ -178,7 +178,7 @@ void cpu_image_count(const struct cpu_image *m, struct device *d,
     if (st->kind == STEP_KERNEL && st->kernel.n_cost > 0) {
         const struct cpu_tensor *out = &m->tensor[st->kernel.arg[0].tensor];
 
-        rows = count(out, out->n_dim - 1);
+        rows = count(out, kernel_cost_dims(st->kernel.kernel, out->n_dim));
     }
     if (step_is_copy(st))
         bytes = cpu_image_copy_bytes(m, st);

@@ -1,4 +1,4 @@
-/* The three contractions over any instruction set's jobs: which rows of
+/* The contractions over any instruction set's jobs: which rows of
  * activations meet which matrix, how work is dealt to threads, and how rank
  * addends are summed. No arithmetic on weights happens here.
  *
@@ -26,7 +26,7 @@ static int64_t min64(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* A weight operand: the matrices of all experts. */
+/* A weight operand: the matrices of all heads or experts. */
 struct weight {
     const uint8_t *data;
     size_t matrix_bytes, panel_bytes;
@@ -440,18 +440,18 @@ void cpu_matmul(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
         }
 }
 
-/* ---- experts ------------------------------------------------------------- */
+/* ---- heads and experts --------------------------------------------------- */
 
-/* Who goes where: pairs t * n_used + u sorted by expert, else as they were. */
+/* Who goes where: pairs t * n_used + u sorted by expert, else as they were. A
+ * head is the expert of one pair a token. */
 struct routing {
     int32_t *start; /* [n_expert + 1] */
     int32_t *pair;  /* [start[n_expert]] */
     int32_t *token; /* [start[n_expert]] pair / n_used */
 };
 
-static size_t routing_bytes(const struct cpu_call *c)
+static size_t routing_bytes(const struct cpu_call *c, int64_t n_pair)
 {
-    int64_t n_pair = cpu_count(&c->in[2]);
     size_t n = (size_t)(c->in[1].dim[0] + 2 + 2 * n_pair) * sizeof(int32_t);
 
     return (n + 63) & ~(size_t)63;
@@ -486,17 +486,52 @@ static struct routing route(const struct cpu_call *c, void *memory)
     return r;
 }
 
+/* Token t's pair t * n_head + h goes to head h. */
+static struct routing route_heads(const struct cpu_call *c, void *memory)
+{
+    int64_t n_head = c->in[1].dim[0], n_tok = c->in[0].dim[0];
+    struct routing r = {.start = memory};
+
+    r.pair = r.start + n_head + 2;
+    r.token = r.pair + n_tok * n_head;
+    for (int64_t h = 0; h <= n_head; h++)
+        r.start[h] = (int32_t)(h * n_tok);
+    for (int64_t h = 0; h < n_head; h++) {
+        for (int64_t t = 0; t < n_tok; t++) {
+            r.pair[h * n_tok + t] = (int32_t)(t * n_head + h);
+            r.token[h * n_tok + t] = (int32_t)t;
+        }
+    }
+    return r;
+}
+
+/* Of n_pair pairs, of which one matrix meets `most` at most. */
+static size_t routed_scratch(const struct cpu_call *c,
+                             const struct cpu_matmul_isa *isa, int64_t n_pair,
+                             int64_t most)
+{
+    const struct cpu_gemm *gemm = gemm_of(isa, c->in[1].format);
+    size_t bytes = stack_bytes(c, CPU_PANEL_TOK) + routing_bytes(c, n_pair);
+    struct many m;
+
+    if (!gemm || !c->in[1].pack || most < gemm->min_rows)
+        return bytes;
+    return bytes +
+           many_init(&m, c, gemm, most, many_acc_bytes(c, gemm, most), NULL);
+}
+
+size_t cpu_head_matmul_scratch(const struct cpu_call *c,
+                               const struct cpu_matmul_isa *isa)
+{
+    return routed_scratch(c, isa, cpu_rows(&c->in[0]), c->in[0].dim[0]);
+}
+
 size_t cpu_expert_matmul_scratch(const struct cpu_call *c,
                                  const struct cpu_matmul_isa *isa)
 {
-    const struct cpu_gemm *gemm = gemm_of(isa, c->in[1].format);
-    size_t bytes = stack_bytes(c, CPU_PANEL_TOK) + routing_bytes(c);
-    int64_t n = cpu_count(&c->in[2]);
-    struct many m;
+    int64_t n_pair = cpu_count(&c->in[2]);
 
-    if (!gemm || !c->in[1].pack || n < gemm->min_rows)
-        return bytes;
-    return bytes + many_init(&m, c, gemm, n, many_acc_bytes(c, gemm, n), NULL);
+    return routed_scratch(c, isa, n_pair, n_pair);
 }
 
 /* Rows of slots whose expert does not exist. */
@@ -526,11 +561,12 @@ static int64_t expert_units(const struct weight *w, const struct many *m)
     return (w->n_panel + expert_grain(m) - 1) / expert_grain(m);
 }
 
-/* A part in units of one pair and expert_grain() panels. */
+/* A part in units of one pair and expert_grain() panels; `share` pairs use one
+ * row of the activations. */
 static void expert_part(const struct cpu_call *c, const struct weight *w,
                         struct cpu_panel_job *s, struct many *m,
                         const struct rows *x, const struct routing *r,
-                        struct cpu_part part)
+                        int64_t share, struct cpu_part part)
 {
     int64_t grain = expert_grain(m), n_unit = expert_units(w, m);
 
@@ -540,7 +576,7 @@ static void expert_part(const struct cpu_call *c, const struct weight *w,
         struct pairs p = {
             .list = r->pair + r->start[e],
             .n = n,
-            .share = c->in[0].dim[1] == 1 ? c->in[2].dim[1] : 1,
+            .share = share,
         };
         int64_t g0, g1;
 
@@ -557,37 +593,57 @@ static void expert_part(const struct cpu_call *c, const struct weight *w,
     }
 }
 
-/* out[t, u, :] = W[id[t, u]] x[t, u, :]; x may have one row a token. Threads
- * share (expert, panel) units weighted by the expert's tokens. A slot with an
- * id out of range gives zeros. */
-void cpu_expert_matmul(const struct cpu_call *c,
-                       const struct cpu_matmul_isa *isa)
+/* Every pair against its matrix. Threads share (matrix, panel) units weighted
+ * by the matrix's pairs. Of n_pair pairs one matrix meets `most` at most. */
+static void routed_run(const struct cpu_call *c,
+                       const struct cpu_matmul_isa *isa,
+                       const struct routing *r, int64_t n_pair, int64_t most,
+                       int64_t share)
 {
     struct cpu_panel_job s;
     struct weight w = weight_of(c, isa, &s);
     struct rows x = rows_of(c, w.q8);
-    struct routing r =
-        route(c, (uint8_t *)c->scratch + stack_bytes(c, CPU_PANEL_TOK));
-    int64_t n_expert = c->in[1].dim[0], n_pair = cpu_count(&c->in[2]);
     struct many memory, *m = NULL;
     struct cpu_deal deal;
     struct cpu_part part;
 
-    clear_unrouted(c);
     if (w.n == 0)
         return;
-    if (w.gemm && n_pair >= w.gemm->min_rows) {
+    if (w.gemm && most >= w.gemm->min_rows) {
         m = &memory;
-        many_init(m, c, w.gemm, n_pair, many_acc_bytes(c, w.gemm, n_pair),
+        many_init(m, c, w.gemm, most, many_acc_bytes(c, w.gemm, most),
                   (uint8_t *)c->scratch + stack_bytes(c, CPU_PANEL_TOK) +
-                      routing_bytes(c));
+                      routing_bytes(c, n_pair));
         gemm_begin(&m->g);
     }
-    deal = cpu_deal(c, r.start[n_expert] * expert_units(&w, m), 1);
+    deal = cpu_deal(c, r->start[c->in[1].dim[0]] * expert_units(&w, m), 1);
     while (cpu_deal_next(&deal, &part))
-        expert_part(c, &w, &s, m, &x, &r, part);
+        expert_part(c, &w, &s, m, &x, r, share, part);
     if (m)
         gemm_end(&m->g);
+}
+
+/* out[t, h, :] = W[h] x[t, h, :]. */
+void cpu_head_matmul(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
+{
+    struct routing r =
+        route_heads(c, (uint8_t *)c->scratch + stack_bytes(c, CPU_PANEL_TOK));
+
+    routed_run(c, isa, &r, cpu_rows(&c->in[0]), c->in[0].dim[0], 1);
+}
+
+/* out[t, u, :] = W[id[t, u]] x[t, u, :]; x may have one row a token. A slot
+ * with an id out of range gives zeros. */
+void cpu_expert_matmul(const struct cpu_call *c,
+                       const struct cpu_matmul_isa *isa)
+{
+    struct routing r =
+        route(c, (uint8_t *)c->scratch + stack_bytes(c, CPU_PANEL_TOK));
+    int64_t n_pair = cpu_count(&c->in[2]);
+
+    clear_unrouted(c);
+    routed_run(c, isa, &r, n_pair, n_pair,
+               c->in[0].dim[1] == 1 ? c->in[2].dim[1] : 1);
 }
 
 /* ---- expert_down --------------------------------------------------------- */
@@ -628,8 +684,8 @@ size_t cpu_expert_down_scratch(const struct cpu_call *c,
                                const struct cpu_matmul_isa *isa)
 {
     const struct cpu_gemm *gemm = gemm_of(isa, c->in[1].format);
-    size_t bytes =
-        stack_bytes(c, c->in[2].dim[0]) + down_bytes(c) + routing_bytes(c);
+    size_t bytes = stack_bytes(c, c->in[2].dim[0]) + down_bytes(c) +
+                   routing_bytes(c, cpu_count(&c->in[2]));
     struct many m;
 
     if (!gemm || !c->in[1].pack || c->in[2].dim[0] < gemm->min_rows)
@@ -830,7 +886,7 @@ void cpu_expert_down(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
 
         many_init(&m, c, w.gemm, n_tok, down_acc_bytes(c),
                   (uint8_t *)c->scratch + stack_bytes(c, n_tok) +
-                      down_bytes(c) + routing_bytes(c));
+                      down_bytes(c) + routing_bytes(c, cpu_count(&c->in[2])));
         part = cpu_part(n_block(&w), 1, c->ith, c->nth);
         gemm_begin(&m.g);
         for (int64_t b = part.lo, n; b < part.hi; b += n) {

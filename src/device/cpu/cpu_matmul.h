@@ -1,11 +1,11 @@
 /* Contractions with weights: what instruction sets share and what each
  * supplies.
  *
- * matmul, expert_matmul and expert_down differ in which rows of activations
- * meet which matrix; cpu_matmul.c knows that, and threads, token blocks and
- * rank trees. An instruction set supplies only the innermost part, a *job*: one
- * rank's k of one panel of 16 weight rows (quant/pack.h) times a few rows of
- * activations. */
+ * matmul, head_matmul, expert_matmul and expert_down differ in which rows of
+ * activations meet which matrix; cpu_matmul.c knows that, and threads, token
+ * blocks and rank trees. An instruction set supplies only the innermost part, a
+ * *job*: one rank's k of one panel of 16 weight rows (quant/pack.h) times a few
+ * rows of activations. */
 #ifndef DEVICE_CPU_CPU_MATMUL_H
 #define DEVICE_CPU_CPU_MATMUL_H
 
@@ -86,8 +86,10 @@ struct cpu_matmul_isa {
                                     activations; or NULL */
 };
 
-/* The three ops with an instruction set's functions for jobs. */
+/* The ops with an instruction set's functions for jobs. */
 void cpu_matmul(const struct cpu_call *c, const struct cpu_matmul_isa *isa);
+void cpu_head_matmul(const struct cpu_call *c,
+                     const struct cpu_matmul_isa *isa);
 void cpu_expert_matmul(const struct cpu_call *c,
                        const struct cpu_matmul_isa *isa);
 void cpu_expert_down(const struct cpu_call *c,
@@ -95,6 +97,8 @@ void cpu_expert_down(const struct cpu_call *c,
 
 size_t cpu_matmul_scratch(const struct cpu_call *c,
                           const struct cpu_matmul_isa *isa);
+size_t cpu_head_matmul_scratch(const struct cpu_call *c,
+                               const struct cpu_matmul_isa *isa);
 size_t cpu_expert_matmul_scratch(const struct cpu_call *c,
                                  const struct cpu_matmul_isa *isa);
 size_t cpu_expert_down_scratch(const struct cpu_call *c,

@@ -1,4 +1,4 @@
-/* The three contractions of one instruction set, for the file that defines its
+/* The contractions of one instruction set, for the file that defines its
  * `static const struct cpu_matmul_isa isa` and then includes this. */
 
 static void run_matmul(const struct cpu_call *c)
@@ -9,6 +9,16 @@ static void run_matmul(const struct cpu_call *c)
 static size_t matmul_scratch(const struct cpu_call *c)
 {
     return cpu_matmul_scratch(c, &isa);
+}
+
+static void run_head_matmul(const struct cpu_call *c)
+{
+    cpu_head_matmul(c, &isa);
+}
+
+static size_t head_matmul_scratch(const struct cpu_call *c)
+{
+    return cpu_head_matmul_scratch(c, &isa);
 }
 
 static void run_expert_matmul(const struct cpu_call *c)
@@ -34,6 +44,8 @@ static size_t expert_down_scratch(const struct cpu_call *c)
 static void init_ops(struct cpu_kernels *k)
 {
     k->kernel[KERNEL_matmul] = (struct cpu_entry){run_matmul, matmul_scratch};
+    k->kernel[KERNEL_head_matmul] =
+        (struct cpu_entry){run_head_matmul, head_matmul_scratch};
     k->kernel[KERNEL_expert_matmul] =
         (struct cpu_entry){run_expert_matmul, expert_matmul_scratch};
     k->kernel[KERNEL_expert_down] =

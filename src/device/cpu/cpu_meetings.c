@@ -117,7 +117,7 @@ static bool kernel_is_small(const struct step_kernel *k,
 
     if (w)
         return parts * w->n_row * w->k <= FEW_MACS;
-    if (kernel_is_contraction(k->kernel) || k->kernel == KERNEL_attention ||
+    if (kernel_is_contraction(k->kernel) || kernel_is_attention(k->kernel) ||
         k->kernel == KERNEL_custom)
         return false;
     /* what is updated is written in part, as much as is put in */
