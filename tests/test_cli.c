@@ -478,7 +478,7 @@ TEST(cli_run_ends_when_the_context_is_full)
 TEST(cli_run_keeps_a_conversation)
 {
     const char *line = "printf 'Once upon\\n a time\\n' | plait run " MODEL
-                       "-i -n 4 --temp 0 --ignore-eos";
+                       "-i --no-template -n 4 --temp 0 --ignore-eos";
     struct ran r = sh(0, line);
 
     must_say(r, "generation       8 tokens");
