@@ -526,12 +526,13 @@ static enum exit_code talk(struct chat *c)
         bool write = !is_blank(message.s);
 
         term_interrupts_reset();
-        if (write && !given && message.s[0] == '/')
+        if (write && !given && message.s[0] == '/') {
             write = run_command(c, message.s);
-        else if (write && !add_message(c, "user", message.s, message.len))
-            write = !(code = complain(
-                          CMD_RUN, EXIT_FAILED,
-                          "the message is no text in UTF-8; give it as such"));
+        } else if (write && !add_message(c, "user", message.s, message.len)) {
+            complain(CMD_RUN, EXIT_DONE,
+                     "the message is no text in UTF-8; give it as such");
+            write = false;
+        }
         given = false;
         if ((write && take_turn(c, &code)) || code != EXIT_DONE)
             break;

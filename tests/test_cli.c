@@ -233,6 +233,8 @@ TEST(cli_llama_cpp_options_are_refused_by_name)
         {"plait run --no-op-offload", "--op-offload off"},
         {"plait run -tb 4", "-t"},
         {"plait run -hf a/b", "-m"},
+        {"plait run -cnv", "use -i"},
+        {"plait run --chat-template chatml", "--template FILE"},
         {"plait run --list-devices", "plait devices"},
         {"plait perplexity --ppl-stride 5", "--chunks"},
     };

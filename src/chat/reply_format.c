@@ -529,8 +529,8 @@ static void learn_around(struct reply_format *f, const struct answers *a,
     rest = span_from(rest, tail < rest.n ? tail : rest.n);
     f->call_open = span_trim(f->call_open);
     f->calls_open = span_trim(f->calls_open);
-    if (listed && f->call_open.n > 0)
-        f->call_close = first_tag(rest);
+    if ((listed || !second) && f->call_open.n > 0)
+        f->call_close = span_trim(span_until(rest, span_find(rest, f->end[0])));
     rest = span_from(rest, span_blanks(rest));
     if (span_begins(rest, f->call_close))
         rest = span_from(rest, f->call_close.n);

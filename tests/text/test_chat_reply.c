@@ -221,7 +221,6 @@ static char *render(const pl_template *t, const json_t *messages, bool prompt,
     return text;
 }
 
-/* What the parts of the message are, without identifiers. */
 static void check_same(const char *path, const json_t *got, const json_t *want,
                        const char *text)
 {
@@ -236,9 +235,15 @@ static void check_same(const char *path, const json_t *got, const json_t *want,
 
         same = same && (x == y || json_equal(x, y));
     }
-    for (size_t i = 0; same && i < json_array_size(a); i++)
-        same = json_equal(json_object_get(json_array_get(a, i), "function"),
-                          json_object_get(json_array_get(b, i), "function"));
+    for (size_t i = 0; same && i < json_array_size(a); i++) {
+        json_t *x = json_array_get(a, i), *y = json_array_get(b, i);
+
+        same = json_equal(json_object_get(x, "function"),
+                          json_object_get(y, "function"));
+        if (json_object_get(x, "id")) /* few templates show it */
+            same = same && json_equal(json_object_get(x, "id"),
+                                      json_object_get(y, "id"));
+    }
     if (!same)
         fail_msg("%s\ngave %s\nnot  %s\nfrom %s", path, json_dumps(got, 0),
                  json_dumps(want, 0), text);
@@ -386,6 +391,20 @@ static const char channels[] =
     "{% if m.role == 'assistant' %}<|channel|>final{% endif %}<|message|>"
     "{{ m.content }}<|end|>{% endfor %}"
     "{% if add_generation_prompt %}<|start|>assistant{% endif %}";
+static const char listed[] = /* all calls in one list */
+    TURNS("{{ '[TOOL_CALLS] [' if loop.first else ', ' }}{\"name\": "
+          "\"{{ c.function.name }}\", \"arguments\": "
+          "{{ c.function.arguments | tojson }}, \"id\": \"{{ c.id }}\"}"
+          "{{ ']' if loop.last }}");
+static const char single[] = /* one call at most */
+    TURNS("{{ raise_exception('one') if not loop.last }}<call>\n"
+          "{\"name\": \"{{ c.function.name }}\", "
+          "\"arguments\": {{ c.function.arguments | tojson }}}\n</call>");
+static const char fenced[] =
+    TURNS("{{ '<calls>' if loop.first }}<call>function<sep>"
+          "{{ c.function.name }}\n```json\n"
+          "{{ c.function.arguments | tojson }}\n```</call>"
+          "{{ '</calls>' if loop.last }}");
 static const char silent[] = /* forgets reasoning, but its prompt opens it */
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}</s>{% endfor %}"
     "{% if add_generation_prompt %}<assistant><think>{% endif %}";
@@ -466,6 +485,14 @@ static const struct {
     {channels, "", "<|channel|>commentary to=functions.f<|message|>no",
      "<|channel|>commentary to=functions.f<|message|>no", "", ""},
     {channels, "", "Hello", "Hello", "", ""},
+    {listed, "", "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {}}]<end>", "",
+     "", "f({})"},
+    {single, "", "Ok <call>{\"name\": \"f\", \"arguments\": {}}</call>!<end>",
+     "Ok!", "", "f({})"},
+    {fenced, "",
+     "<calls><call>function<sep>f\n```json\n{}\n```</call>\n"
+     "<call>function<sep>g\n```json\n{\"a\": 1}\n```</call></calls><end>",
+     "", "", "f({})g({\"a\": 1})"},
     {silent, "<assistant><think>", "why</think>\n\nHello</s>", "Hello", "why",
      ""},
 };
