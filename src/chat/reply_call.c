@@ -42,7 +42,8 @@ void reply_add_string(struct reply_text *t, struct span s)
 
         if (i < s.n && c >= ' ' && c != '"' && c != '\\')
             continue;
-        reply_add(t, (struct span){s.s + from, i - from});
+        if (i > from)
+            reply_add(t, (struct span){s.s + from, i - from});
         from = i + 1;
         if (i == s.n)
             break;
