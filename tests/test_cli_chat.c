@@ -37,7 +37,8 @@ TEST(cli_chat_answers_what_render_prints)
     char last[200];
     json_t *m;
 
-    chat = sh(0, "printf 'Once upon a time\\nAnd then?\\nNot so.\\n/regen\\n"
+    chat = sh(0, "printf 'Of a king\\n/clear\\nOnce upon a time\\nAnd "
+                 "then?\\nNot so.\\n/regen\\n"
                  "/save all.json\\n' | plait run " CHAT
                  "--system 'Tell a\\ntale.'");
     m = messages_of("all.json");
