@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CHAT MODEL "-i -n 6 --temp 0 --ignore-eos "
+#define CHAT MODEL "-i -n 24 --temp 0 --ignore-eos "
 
 static json_t *messages_of(const char *file)
 {
@@ -34,7 +34,7 @@ static const char *content(const json_t *messages, size_t i)
 TEST(cli_chat_answers_what_render_prints)
 {
     struct ran chat, raw;
-    char last[200];
+    char last[1000];
     json_t *m;
 
     chat = sh(0, "printf 'Of a king\\n/clear\\nOnce upon a time\\nAnd "
@@ -49,7 +49,7 @@ TEST(cli_chat_answers_what_render_prints)
     json_array_remove(m, 6);
     json_dump_file(m, test_temp("asked.json"), 0);
     raw = sh(0, "plait render " MODEL "--messages asked.json >prompt && echo "
-                ">>prompt && plait run " MODEL "-n 6 --temp 0 --ignore-eos "
+                ">>prompt && plait run " MODEL "-n 24 --temp 0 --ignore-eos "
                 "-f prompt --no-display-prompt");
     assert_string_equal(raw.out, last);
     assert_non_null(strstr(chat.out, last));
