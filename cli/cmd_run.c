@@ -1,11 +1,11 @@
-/* plait run: writes on from a prompt, or keeps a conversation line by line.
+/* plait run: writes on from a prompt, chats (run_chat.c), or keeps a
+ * conversation line by line where there is no chat template.
  *
  * Standard output carries the text alone: the prompt, then what the model
- * writes, piece by piece as it comes. Templates are not applied. A state
- * carries the cache from one run to the next, not the text. */
+ * writes, piece by piece as it comes. A state carries the cache from one run to
+ * the next, not the text. */
 #include "cmd.h"
-#include "input.h"
-#include "session.h"
+#include "run.h"
 #include "shown.h"
 
 #include <errno.h>
@@ -17,29 +17,6 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-/* Why the model stopped writing. */
-enum stop { STOP_END, STOP_LENGTH, STOP_FULL, STOP_INTERRUPTED, STOP_FAILED };
-
-struct run {
-    const struct options *o;
-    struct session s;
-    struct input prompt;
-    pl_sampling sampling; /* o's, and what only the model could tell */
-    int32_t *bias_id;     /* owned */
-    float *bias;          /* owned */
-    pl_sampler *sampler;
-    pl_detokenizer *text;
-    float *logits;   /* [n_vocab] after the last token; owned */
-    int32_t pending; /* sampled, not yet in the sequence; or -1 */
-    char last;       /* last byte written */
-    int64_t n_prompt, n_written;
-    int64_t n_past;    /* tokens of the state that was loaded */
-    int64_t n_refused; /* tokens of a text that the context cannot take */
-    double prompt_s, written_s;
-    pl_err err;
-    pl_status status; /* of STOP_FAILED */
-};
 
 /* ---- preparation -------------------------------------------------------- */
 
@@ -72,6 +49,57 @@ static enum exit_code set_biases(struct run *r)
     return EXIT_DONE;
 }
 
+/* An option that only a chat has, if one is given. */
+static const char *chat_option(const struct options *o)
+{
+    return o->chat_template != NULL         ? "--template"
+           : o->system != NULL              ? "--system"
+           : o->kwargs != NULL              ? "--kwargs"
+           : o->reasoning != REASONING_AUTO ? "--reasoning"
+                                            : NULL;
+}
+
+/* The chat template, if this is to be a chat. */
+static enum exit_code open_template(struct run *r)
+{
+    const struct options *o = r->o;
+    const char *option = chat_option(o);
+    bool talks =
+        o->interactive || (o->prompt == NULL && o->file == NULL && isatty(0));
+    struct input text = {0};
+    enum exit_code c = EXIT_DONE;
+    pl_status s;
+
+    if (option != NULL && (o->no_template || !talks))
+        return complain(CMD_RUN, EXIT_USAGE,
+                        "%s goes with a chat, and this is none; %s", option,
+                        o->no_template ? "leave --no-template out" : "give -i");
+    if (o->no_template || !talks)
+        return EXIT_DONE;
+    if (o->chat_template != NULL)
+        c = input_file(&text, o, o->chat_template);
+    if (c != EXIT_DONE)
+        return c;
+    s = pl_template_create(&r->form, text.s, text.len, o->model, &r->err);
+    input_free(&text);
+    if (s == PL_NOT_FOUND && option == NULL)
+        return EXIT_DONE;
+    if (s != PL_OK)
+        return complain(CMD_RUN, EXIT_FAILED, "%s%s", r->err.message,
+                        o->chat_template == NULL && s != PL_NOT_FOUND &&
+                                s != PL_IO
+                            ? "; --template FILE gives another one, "
+                              "--no-template none"
+                            : "");
+    if (o->state_load != NULL || o->state_save != NULL)
+        return complain(CMD_RUN, EXIT_USAGE,
+                        "%s: a state has no messages; /save and /load keep a "
+                        "chat, and --no-template continues a text",
+                        o->state_load != NULL ? "--state-load"
+                                              : "--state-save");
+    return EXIT_DONE;
+}
+
 static enum exit_code prepare(struct run *r)
 {
     const struct options *o = r->o;
@@ -98,9 +126,9 @@ static enum exit_code prepare(struct run *r)
     if (r->sampling.penalty_last_n < 0)
         r->sampling.penalty_last_n = (int)r->s.n_ctx;
     s = pl_sampler_create(&r->sampler, &r->sampling, r->s.n_vocab, &r->err);
-    if (s == PL_OK)
-        s = pl_detokenizer_create(&r->text, r->s.words, o->show_special,
-                                  &r->err);
+    if (s == PL_OK) /* the marks of replies may be special tokens */
+        s = pl_detokenizer_create(&r->text, r->s.words,
+                                  o->show_special || r->form != NULL, &r->err);
     if (s != PL_OK)
         return report(o, s, &r->err);
     r->logits = malloc((size_t)r->s.n_vocab * sizeof(*r->logits));
@@ -113,12 +141,14 @@ static enum exit_code prepare(struct run *r)
 
 static enum exit_code run_free(struct run *r, enum exit_code c)
 {
+    free(r->held);
     free(r->logits);
     pl_detokenizer_free(r->text);
     pl_sampler_free(r->sampler);
     free(r->bias);
     free(r->bias_id);
     input_free(&r->prompt);
+    pl_template_free(r->form);
     return session_close(&r->s, c);
 }
 
@@ -204,14 +234,40 @@ static enum exit_code save_state(struct run *r)
 
 /* ---- text --------------------------------------------------------------- */
 
-static void say(struct run *r, const char *text)
+void run_say(struct run *r, const char *text, size_t len)
 {
-    size_t len = strlen(text);
-
     if (len == 0)
         return;
     write_out(NULL, text, len);
     r->last = text[len - 1];
+}
+
+static void say(struct run *r, const char *text)
+{
+    run_say(r, text, strlen(text));
+}
+
+void run_end_line(struct run *r)
+{
+    if (r->last != '\n' && r->last != '\0')
+        say(r, "\n");
+}
+
+enum stop run_feed(struct run *r, const int32_t *ids, int64_t n,
+                   const char *what)
+{
+    int64_t at = pl_seq_length(r->s.engine, 0);
+
+    if (at + n > r->s.n_ctx) {
+        r->n_refused = n;
+        return STOP_FULL;
+    }
+    if (r->held != NULL)
+        memcpy(r->held + at, ids, (size_t)n * sizeof(*ids));
+    r->status = session_feed(&r->s, ids, n, r->logits, what, &r->err);
+    if (r->status == PL_CANCELLED)
+        return STOP_INTERRUPTED;
+    return r->status == PL_OK ? STOP_END : STOP_FAILED;
 }
 
 /* Adds a text to the sequence: its tokens, after the pending one. The text is
@@ -224,6 +280,7 @@ static enum stop add_text(struct run *r, const char *text, size_t len,
     const int had_pending = r->pending >= 0;
     int64_t held = pl_seq_length(r->s.engine, 0);
     double start = term_seconds();
+    enum stop stop;
 
     r->status = pl_tokenize(r->s.words, text, len, flags, &ids, &n, &r->err);
     if (r->status != PL_OK)
@@ -243,12 +300,8 @@ static enum stop add_text(struct run *r, const char *text, size_t len,
         ids[0] = r->pending;
     }
     n += had_pending;
-    if (held + n > r->s.n_ctx) {
-        free(ids);
-        r->n_refused = n;
-        return STOP_FULL;
-    }
-    for (int64_t i = had_pending; i < n; i++) {
+    stop = held + n > r->s.n_ctx ? STOP_FULL : STOP_END;
+    for (int64_t i = had_pending; stop == STOP_END && i < n; i++) {
         const char *piece = pl_detokenize(r->text, ids[i]);
 
         if (show)
@@ -256,20 +309,30 @@ static enum stop add_text(struct run *r, const char *text, size_t len,
         pl_sampler_accept(r->sampler, ids[i]);
     }
     flush_out();
-    r->pending = -1;
-    r->status =
-        session_feed(&r->s, ids, n, r->logits, "reading the prompt", &r->err);
+    if (stop == STOP_END)
+        r->pending = -1;
+    stop = run_feed(r, ids, n, "reading the prompt");
     free(ids);
     r->n_prompt += pl_seq_length(r->s.engine, 0) - held;
     r->prompt_s += term_seconds() - start;
-    if (r->status == PL_CANCELLED)
-        return STOP_INTERRUPTED;
-    return r->status == PL_OK ? STOP_END : STOP_FAILED;
+    return stop;
 }
 
-/* Samples up to -n tokens. The last one is left pending: whether it has to be
- * computed is not known yet. */
-static enum stop write_on(struct run *r)
+/* A piece of what is written, to the reply if there is one. */
+static bool take_piece(struct run *r, const char *piece)
+{
+    pl_status s = PL_OK;
+
+    if (r->reply == NULL || r->o->show_special)
+        say(r, piece);
+    if (r->reply != NULL)
+        s = pl_reply_add(r->reply, piece, strlen(piece), &r->err);
+    if (s != PL_OK)
+        r->status = s;
+    return s == PL_OK;
+}
+
+enum stop run_write_on(struct run *r)
 {
     const int64_t limit = r->o->n_predict;
     enum stop stop = STOP_LENGTH;
@@ -277,15 +340,10 @@ static enum stop write_on(struct run *r)
 
     for (int64_t n = 0; limit < 0 || n < limit; n++) {
         if (r->pending >= 0) {
-            if (pl_seq_length(r->s.engine, 0) >= r->s.n_ctx) {
-                stop = STOP_FULL;
-                break;
-            }
-            r->status =
-                session_feed(&r->s, &r->pending, 1, r->logits, NULL, &r->err);
-            if (r->status != PL_OK) {
-                stop =
-                    r->status == PL_CANCELLED ? STOP_INTERRUPTED : STOP_FAILED;
+            enum stop fed = run_feed(r, &r->pending, 1, NULL);
+
+            if (fed != STOP_END) {
+                stop = fed;
                 break;
             }
             r->pending = -1;
@@ -309,13 +367,18 @@ static enum stop write_on(struct run *r)
             break;
         }
         r->n_written++;
-        say(r, pl_detokenize(r->text, r->pending));
-        if (!flush_out()) {
-            stop = STOP_END; /* finish_out tells */
+        if (!take_piece(r, pl_detokenize(r->text, r->pending))) {
+            stop = STOP_FAILED;
+            break;
+        }
+        if (!flush_out() || /* finish_out tells */
+            (r->reply != NULL && pl_reply_ended(r->reply))) {
+            stop = STOP_END;
             break;
         }
     }
-    say(r, pl_detokenize_flush(r->text));
+    if (!take_piece(r, pl_detokenize_flush(r->text)))
+        stop = STOP_FAILED;
     r->written_s += term_seconds() - start;
     return stop;
 }
@@ -327,7 +390,7 @@ static enum exit_code failed(struct run *r)
     return report(r->o, r->status, &r->err);
 }
 
-static void say_full(const struct run *r)
+void run_say_full(const struct run *r)
 {
     complain(CMD_RUN, EXIT_DONE,
              "the context of %" PRId64 " tokens is full; -c %" PRId64
@@ -358,13 +421,13 @@ static enum exit_code run_once(struct run *r)
                         "the prompt has no token to begin with; give -p a "
                         "word");
     if (stop == STOP_END)
-        stop = write_on(r);
+        stop = run_write_on(r);
     if (isatty(1) && r->last != '\n')
         say(r, "\n");
     if (stop == STOP_FAILED)
         return failed(r);
     if (stop == STOP_FULL)
-        say_full(r);
+        run_say_full(r);
     return stop == STOP_INTERRUPTED ? EXIT_INTERRUPTED : EXIT_DONE;
 }
 
@@ -411,13 +474,12 @@ static enum exit_code run_conversation(struct run *r)
         }
         flags = PL_PARSE_SPECIAL;
         if (stop == STOP_END && r->n_prompt > 0) /* there are logits */
-            stop = write_on(r);
-        if (r->last != '\n' && r->last != '\0')
-            say(r, "\n"); /* a turn is lines */
+            stop = run_write_on(r);
+        run_end_line(r); /* a turn is lines */
         if (!flush_out())
             break;
         if (stop == STOP_FULL)
-            say_full(r);
+            run_say_full(r);
         if (stop == STOP_FAILED)
             c = failed(r);
         if (stop == STOP_FULL || stop == STOP_FAILED || term_interrupts > 1)
@@ -449,6 +511,7 @@ enum exit_code cmd_run(const struct options *o)
     struct run r = {.o = o, .pending = -1};
     enum exit_code c = EXIT_DONE;
     enum exit_code written;
+    bool talks;
 
     if (o->model == NULL)
         return complain(CMD_RUN, EXIT_USAGE,
@@ -467,17 +530,21 @@ enum exit_code cmd_run(const struct options *o)
         return complain(CMD_RUN, EXIT_USAGE,
                         "--state-load -: a state comes from a file; standard "
                         "input is /dev/stdin");
-    c = check_save(o);
-    if (c == EXIT_DONE &&
-        (!o->interactive || o->prompt != NULL || o->file != NULL))
+    c = open_template(&r);
+    if (c == EXIT_DONE)
+        c = check_save(o);
+    talks = o->interactive || r.form != NULL;
+    if (c == EXIT_DONE && (!talks || o->prompt != NULL || o->file != NULL))
         c = input_prompt(&r.prompt, o);
     if (c == EXIT_DONE)
         c = prepare(&r);
     if (c == EXIT_DONE)
         c = load_state(&r);
     if (c == EXIT_DONE) {
-        term_interrupts_count(o->interactive ? 2 : 1);
-        c = o->interactive ? run_conversation(&r) : run_once(&r);
+        term_interrupts_count(talks ? 2 : 1);
+        c = r.form != NULL   ? run_chat(&r)
+            : o->interactive ? run_conversation(&r)
+                             : run_once(&r);
         written = finish_out(o);
         if (c == EXIT_DONE || c == EXIT_INTERRUPTED)
             summary(&r);

@@ -49,15 +49,19 @@ static const struct foreign refused[] = {
     {"--check-tensors", "the nearest is `plait inspect`"},
     {"-bf --binary-file", "use -f, which takes a file as it is"},
     {"-e --escape", "it is the default; --no-escape turns it off"},
-    {"-sys --system-prompt -sysf --system-prompt-file -cnv --conversation "
-     "-no-cnv --no-conversation -st --single-turn --jinja --no-jinja "
-     "--chat-template --chat-template-file --chat-template-kwargs "
-     "--reasoning-format --reasoning-budget",
-     "text is taken without a template; the nearest are -p and -i"},
+    {"-sysf --system-prompt-file", "the nearest is --system TEXT"},
+    {"-cnv --conversation -st --single-turn",
+     "use -i; what is piped in is one message a line"},
+    {"--chat-template", "templates have no names here; use --template FILE"},
+    {"--reasoning-format",
+     "reasoning goes to standard error; the nearest is --reasoning"},
+    {"--reasoning-budget", "the nearest is --reasoning off"},
     {"-if --interactive-first", "use -i without -p"},
-    {"-r --reverse-prompt -mli --multiline-input --in-prefix --in-suffix "
-     "--in-prefix-bos",
-     "-i takes lines as they are; the nearest is -n, tokens a turn"},
+    {"-mli --multiline-input",
+     "with -i a line that ends with a backslash goes on in the next"},
+    {"-r --reverse-prompt --in-prefix --in-suffix --in-prefix-bos",
+     "the chat template says what stands around messages; the nearest are "
+     "--template and, for tokens a turn, -n"},
     {"--samplers --sampler-seq --sampling-seq -bs --backend-sampling",
      "the order is fixed; `plait run --help` lists it"},
     {"--top-nsigma --top-n-sigma", "the nearest is --min-p"},
@@ -98,6 +102,7 @@ static const struct ignored {
      VALUE},
     {{"--numa", "-dev cpu makes one device of each NUMA node"}, VALUE},
     {{"--poll --poll-batch", "threads spin, then sleep"}, VALUE},
+    {{"--jinja --no-jinja", "chat templates are always Jinja's"}, NO_VALUE},
     {{"-fa --flash-attn", "attention always works that way"}, SWITCH},
     {{"--mlock --mmap --no-mmap -dio --direct-io -ndio --no-direct-io",
       "weights are read once into the devices' memory"},

@@ -115,6 +115,18 @@ static char *unescape(const char *s, size_t *len)
     return out;
 }
 
+enum exit_code input_escaped(struct input *in, const struct options *o,
+                             const char *value)
+{
+    if (o->no_escape) {
+        in->s = strdup(value);
+        in->len = strlen(value);
+    } else {
+        in->s = unescape(value, &in->len);
+    }
+    return in->s != NULL ? EXIT_DONE : no_memory(o, strlen(value));
+}
+
 enum exit_code input_text(struct input *in, const struct options *o)
 {
     bool standard =
@@ -125,15 +137,8 @@ enum exit_code input_text(struct input *in, const struct options *o)
     if (o->prompt != NULL && o->file != NULL)
         return complain(o->command, EXIT_USAGE,
                         "-p and -f both give the text; leave one out");
-    if (o->prompt != NULL && !standard) {
-        if (o->no_escape) {
-            in->s = strdup(o->prompt);
-            in->len = strlen(o->prompt);
-        } else {
-            in->s = unescape(o->prompt, &in->len);
-        }
-        return in->s != NULL ? EXIT_DONE : no_memory(o, strlen(o->prompt));
-    }
+    if (o->prompt != NULL && !standard)
+        return input_escaped(in, o, o->prompt);
     c = input_file(in, o, standard ? "-" : o->file);
     if (c != EXIT_DONE)
         input_free(in);

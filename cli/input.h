@@ -13,6 +13,10 @@ struct input {
 /* What -p or -f say; standard input where neither is given. */
 enum exit_code input_text(struct input *in, const struct options *o);
 void input_free(struct input *in);
+/* A value of an option: \n and the like become what they mean, unless
+ * --no-escape is given. */
+enum exit_code input_escaped(struct input *in, const struct options *o,
+                             const char *value);
 
 /* All of a file; "-" is standard input. */
 enum exit_code input_file(struct input *in, const struct options *o,

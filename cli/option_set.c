@@ -351,3 +351,19 @@ bool option_set_form(struct options *o, const struct option_row *row,
     o->form = (enum option_form)form;
     return true;
 }
+
+bool option_set_reasoning(struct options *o, const struct option_row *row,
+                          const char *value, char want[static OPTION_WANT])
+{
+    static const char *const words[] = {[REASONING_AUTO] = "auto",
+                                        [REASONING_ON] = "on",
+                                        [REASONING_OFF] = "off"};
+    int when;
+
+    (void)row;
+    snprintf(want, OPTION_WANT, "on, off or auto");
+    if (!one_of(value, words, 3, &when))
+        return false;
+    o->reasoning = (enum option_reasoning)when;
+    return true;
+}

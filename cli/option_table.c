@@ -64,17 +64,18 @@ const struct option_row option_table[] = {
     {{"--no-special"}, NULL,
      "add no BOS or EOS, and take <|...|> in the text as text",
      TOKENIZE, option_set_flag, AT(no_special), 0, 0},
-    {{"--template"}, "FILE",
+    {{"--template", "--chat-template-file"}, "FILE",
      "a chat template in place of the model's own; the model still gives the "
-     "special tokens", RENDER, option_set_text, AT(chat_template), 0, 0},
+     "special tokens", RUN | RENDER, option_set_text, AT(chat_template), 0, 0},
     {{"--messages"}, "FILE",
      "the conversation: a JSON list of objects with role and content; - reads "
      "standard input", RENDER, option_set_text, AT(messages), 0, 0},
     {{"--tools"}, "FILE", "the tools the model may call: a JSON list",
      RENDER, option_set_text, AT(tools), 0, 0},
-    {{"--kwargs"}, "JSON",
-     "more variables of the template, like '{\"enable_thinking\": false}'",
-     RENDER, option_set_text, AT(kwargs), 0, 0},
+    {{"--kwargs", "--chat-template-kwargs"}, "JSON",
+     "more variables of the template, like '{\"reasoning_effort\": "
+     "\"low\"}'",
+     RUN | RENDER, option_set_text, AT(kwargs), 0, 0},
     {{"--no-generation-prompt"}, NULL,
      "end with the last message, not where the answer begins",
      RENDER, option_set_flag, AT(no_generation_prompt), 0, 0},
@@ -119,9 +120,22 @@ const struct option_row option_table[] = {
      "ends or the context is full)",
      RUN, option_set_int64, AT(n_predict), -1, MANY},
     {{"-i", "--interactive"}, NULL,
-     "keep a conversation: each line of standard input is added to "
-     "the text, as it is, and the model writes on. Ctrl-C stops the "
-     "writing, once more ends", RUN, option_set_flag, AT(interactive), 0, 0},
+     "chat through the model's chat template, as is done where standard input "
+     "is a terminal and no text is given: a line is a message, and one that "
+     "ends with a backslash goes on in the next; /help lists commands. Without "
+     "a template each line is added to the text, as it is, and the model "
+     "writes on. Ctrl-C stops the writing, once more ends",
+     RUN, option_set_flag, AT(interactive), 0, 0},
+    {{"-sys", "--system", "--system-prompt"}, "TEXT",
+     "the chat's first message, which tells the model how to answer; \\n as "
+     "in -p", RUN, option_set_text, AT(system), 0, 0},
+    {{"--reasoning"}, "WHEN",
+     "let the model reason before it answers: on, off, auto: as its template "
+     "has it (auto); reasoning is shown on standard error",
+     RUN, option_set_reasoning, 0, 0, 0},
+    {{"-no-cnv", "--no-template"}, NULL,
+     "use no chat template: -i continues a text",
+     RUN, option_set_flag, AT(no_template), 0, 0},
     {{"--ignore-eos"}, NULL, "never write a token that ends the text",
      RUN, option_set_flag, AT(ignore_eos), 0, 0},
     {{"--no-display-prompt"}, NULL, "print only what the model writes",

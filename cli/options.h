@@ -19,7 +19,7 @@ enum exit_code {
 
 /* Command, one line of what it does, arguments beside options. */
 #define COMMAND_MAP(X)                                                         \
-    X(RUN, run, "write on from a prompt", "")                                  \
+    X(RUN, run, "chat, or write on from a prompt", "")                         \
     X(PLAN, plan, "show how a model would be split", "")                       \
     X(INSPECT, inspect, "show what is in a GGUF file or a state", "FILE ")     \
     X(DEVICES, devices, "show what this machine offers", "")                   \
@@ -66,7 +66,12 @@ struct options {
     const char *file;
     const char *output;
     const char *tokens; /* ids or @FILE */
-    const char *chat_template, *messages, *tools, *kwargs;
+    const char *chat_template, *messages, *tools, *kwargs, *system;
+    enum option_reasoning {
+        REASONING_AUTO,
+        REASONING_ON,
+        REASONING_OFF
+    } reasoning;
     const char *state_load, *state_save;
     const char *trace;
     const char *svg;
@@ -93,6 +98,7 @@ struct options {
     bool no_special;
     bool ids_only;
     bool no_generation_prompt;
+    bool no_template;
     bool json;
     bool measure;
     bool verbose;

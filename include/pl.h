@@ -464,6 +464,55 @@ PL_API pl_status pl_template_render(const pl_template *t,
                                     const pl_conversation *c, char **text,
                                     size_t *len, pl_err *err);
 
+/* ---- replies ----------------------------------------------------------- */
+
+/* Takes apart what a model writes after a template's prompt, while it comes:
+ * content, reasoning, calls of tools. How the model marks them is learned from
+ * the template. What is marked wrongly is content, never an error. */
+typedef struct pl_reply pl_reply;
+
+typedef enum pl_reply_kind {
+    PL_REPLY_CONTENT,
+    PL_REPLY_REASONING,
+    PL_REPLY_CALL, /* of a tool; comes whole */
+} pl_reply_kind;
+
+/* Texts are there for the call, and `text` is not terminated. */
+typedef struct pl_reply_part {
+    pl_reply_kind kind;
+    const char *text; /* [len], what is new; of a call: its arguments, a JSON
+                         object */
+    size_t len;
+    const char *name; /* of a call: the tool's */
+    const char *id;   /* of a call: its own; NULL: the model gave it none */
+} pl_reply_part;
+typedef void pl_reply_fn(void *user, const pl_reply_part *part);
+
+/* t: borrowed until pl_reply_free. prompt, which is not kept: what the model
+ * goes on from; it may end within reasoning. tools: those of the conversation,
+ * which say what arguments are strings; NULL: none. part: is told what comes;
+ * NULL: nobody is. */
+PL_API pl_status pl_reply_create(pl_reply **out, const pl_template *t,
+                                 const char *prompt, size_t len,
+                                 const char *tools, pl_reply_fn *part,
+                                 void *user, pl_err *err);
+PL_API void pl_reply_free(pl_reply *r);
+/* More of the text, in UTF-8, special tokens too (a pl_detokenizer that shows
+ * them). What may belong to a mark is held back until that is known. Fails only
+ * with PL_NO_MEMORY; then the reply may only be freed. */
+PL_API pl_status pl_reply_add(pl_reply *r, const char *text, size_t len,
+                              pl_err *err);
+/* The text has ended: tells what was held back. */
+PL_API pl_status pl_reply_finish(pl_reply *r, pl_err *err);
+/* Has the mark come that ends a message, which the tokenizer may not know
+ * (pl_token_ends)? What follows it is no part of the message. */
+PL_API bool pl_reply_ended(const pl_reply *r);
+/* All that was added, as it came; terminated. len may be NULL. */
+PL_API const char *pl_reply_text(const pl_reply *r, size_t *len);
+/* The message so far as a JSON object to append to a conversation's messages:
+ * role, content, reasoning_content, tool_calls. *json is malloc'ed. */
+PL_API pl_status pl_reply_message(const pl_reply *r, char **json, pl_err *err);
+
 /* ---- sampling ---------------------------------------------------------- */
 
 /* Zeros are not the defaults: begin with pl_sampling_init. Applied in this

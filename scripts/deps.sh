@@ -42,6 +42,7 @@ missing_of() {
     need libpcre2-dev pkg-config --exists libpcre2-8
     need libjansson-dev pkg-config --exists jansson
     need libhwloc-dev pkg-config --exists hwloc
+    need libedit-dev pkg-config --exists libedit
     need libcmocka-dev pkg-config --exists cmocka
     if [ "$1" = check ]; then
         need git has git

@@ -233,6 +233,8 @@ TEST(cli_llama_cpp_options_are_refused_by_name)
         {"plait run --no-op-offload", "--op-offload off"},
         {"plait run -tb 4", "-t"},
         {"plait run -hf a/b", "-m"},
+        {"plait run -cnv", "use -i"},
+        {"plait run --chat-template chatml", "--template FILE"},
         {"plait run --list-devices", "plait devices"},
         {"plait perplexity --ppl-stride 5", "--chunks"},
     };
@@ -478,7 +480,7 @@ TEST(cli_run_ends_when_the_context_is_full)
 TEST(cli_run_keeps_a_conversation)
 {
     const char *line = "printf 'Once upon\\n a time\\n' | plait run " MODEL
-                       "-i -n 4 --temp 0 --ignore-eos";
+                       "-i --no-template -n 4 --temp 0 --ignore-eos";
     struct ran r = sh(0, line);
 
     must_say(r, "generation       8 tokens");

@@ -1,4 +1,6 @@
-/* Chat templates of pl.h: which one of a file's, and what variables it sees. */
+/* Chat templates of pl.h: which one of a file's, what variables it sees, and
+ * how replies to it are marked. */
+#include "chat/reply.h"
 #include "chat/template.h"
 
 #include "base/err.h"
@@ -27,6 +29,7 @@ struct pl_template {
     struct chat_template *usual, *tool_use;  /* owned; NULL: there is none */
     struct chat_variable special[N_SPECIAL]; /* texts owned */
     int n_special;
+    struct reply_format format;
 };
 
 static pl_status read_special(pl_template *t, const struct gguf *g, int i,
@@ -87,6 +90,22 @@ static pl_status read_file(pl_template *t, const struct gguf *g, bool own,
     return PL_OK;
 }
 
+static pl_status render(const pl_template *t, const pl_conversation *given,
+                        const struct chat_limits *limits, char **text,
+                        size_t *len, pl_err *err);
+
+/* No template needs more for the few words that it is asked. */
+static pl_status render_probe(void *user, const pl_conversation *c, char **text,
+                              pl_err *err)
+{
+    static const struct chat_limits limits = {.steps = 200 * 1000,
+                                              .depth = 200,
+                                              .output_bytes = 64 << 10,
+                                              .memory_bytes = 4 << 20};
+
+    return render(user, c, &limits, text, NULL, err);
+}
+
 pl_status pl_template_create(pl_template **out, const char *text, size_t len,
                              const char *path, pl_err *err)
 {
@@ -108,6 +127,8 @@ pl_status pl_template_create(pl_template **out, const char *text, size_t len,
         s = read_file(t, g, !text, err);
     gguf_close(g);
     if (s == PL_OK)
+        s = reply_format_learn(&t->format, render_probe, t, err);
+    if (s == PL_OK)
         *out = t;
     else
         pl_template_free(t);
@@ -122,6 +143,7 @@ void pl_template_free(pl_template *t)
     chat_template_free(t->tool_use);
     for (int i = 0; i < t->n_special; i++)
         free((char *)t->special[i].s);
+    reply_format_fini(&t->format);
     free(t);
 }
 
@@ -142,8 +164,9 @@ static pl_status check_list(const char *name, const char *s, pl_err *err)
                    name, s);
 }
 
-pl_status pl_template_render(const pl_template *t, const pl_conversation *given,
-                             char **text, size_t *len, pl_err *err)
+static pl_status render(const pl_template *t, const pl_conversation *given,
+                        const struct chat_limits *limits, char **text,
+                        size_t *len, pl_err *err)
 {
     pl_conversation c = {.size = sizeof c};
     struct chat_variable var[N_SPECIAL + 5];
@@ -173,9 +196,22 @@ pl_status pl_template_render(const pl_template *t, const pl_conversation *given,
                     c.no_generation_prompt ? "false" : "true");
     if (c.extra)
         var[n++] = json(NULL, c.extra);
-    s = chat_template_render(chosen, var, n, c.now ? c.now : time(NULL),
-                             &chat_usual_limits, text, &n_text, err);
+    s = chat_template_render(chosen, var, n, c.now ? c.now : time(NULL), limits,
+                             text, &n_text, err);
     if (s == PL_OK && len)
         *len = n_text;
     return s;
+}
+
+pl_status pl_template_render(const pl_template *t, const pl_conversation *c,
+                             char **text, size_t *len, pl_err *err)
+{
+    return render(t, c, &chat_usual_limits, text, len, err);
+}
+
+pl_status pl_reply_create(pl_reply **out, const pl_template *t,
+                          const char *prompt, size_t len, const char *tools,
+                          pl_reply_fn *part, void *user, pl_err *err)
+{
+    return reply_create(out, &t->format, prompt, len, tools, part, user, err);
 }

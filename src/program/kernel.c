@@ -106,8 +106,10 @@ char kernel_values(enum kernel k, int i)
 
 bool kernel_maps_heads(enum kernel k, int *many, int *few)
 {
-    *many = k == KERNEL_attention ? 1 : k == KERNEL_delta_net ? 3 : -1;
-    *few = k == KERNEL_attention ? 2 : 1;
+    bool attention = kernel_is_attention(k);
+
+    *many = attention ? 1 : k == KERNEL_delta_net ? 3 : -1;
+    *few = attention ? 2 : 1;
     return *many >= 0;
 }
 

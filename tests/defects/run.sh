@@ -28,7 +28,7 @@ export CCACHE_NOHASHDIR=1 # one copy of the tree is like another
 
 die() { echo "$*" >&2; exit 1; }
 field() { sed -n "s/^$1: //p" "$2"; }
-build() { ninja -C "$tmp/plait/build" plait-test >"$tmp/build.log" 2>&1; }
+build() { ninja -C "$tmp/plait/build" plait-test plait >"$tmp/build.log" 2>&1; }
 # The named test alone, $2 seconds a group at most; names are matched by parts.
 # Who waits for ever is red too.
 tests() { "$tmp/plait/build/plait-test" -t "$2" "$1" >"$tmp/test.log" 2>&1; }

@@ -47,7 +47,8 @@ CONF
         cd "$root" && export APT_CONFIG="$root/apt/conf" &&
             apt-get -qq update && apt-get -qq download \
             libpcre2-8-0 libpcre2-dev libjansson4 libjansson-dev libudev1 \
-            libcap2 libhwloc15 libhwloc-dev libcmocka0 libcmocka-dev
+            libcap2 libhwloc15 libhwloc-dev libcmocka0 libcmocka-dev \
+            libedit2 libedit-dev
     ) >&2 || return 1
     for package in "$root"/*.deb; do
         dpkg -x "$package" "$root" || return 1

@@ -1,0 +1,575 @@
+/* plait run as a chat: messages through a chat template.
+ *
+ * What the model sees is always what `plait render` prints of the messages.
+ * Each turn the whole conversation is rendered; what of its tokens the sequence
+ * holds already is kept, and the rest computed. Standard output carries what
+ * the model answers, standard error its reasoning. */
+#include "line_editor.h"
+#include "run.h"
+#include "shown.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct chat {
+    struct run *r;
+    const pl_template *form;
+    char *extra;    /* variables of the template; owned */
+    json_t *system; /* the message of --system; NULL: there is none */
+    json_t *messages;
+    struct line_editor *editor; /* NULL: lines come from a pipe */
+    bool reasons;               /* reasoning is being shown */
+};
+
+static enum exit_code no_memory(void)
+{
+    return complain(CMD_RUN, EXIT_FAILED, "no memory for the conversation");
+}
+
+/* ---- prompts ------------------------------------------------------------- */
+
+/* What the template makes of messages; PL_NO_MEMORY without a message. */
+static pl_status render(const pl_template *form, const json_t *messages,
+                        const char *extra, char **text, size_t *len,
+                        pl_err *err)
+{
+    char *json = json_dumps(messages, 0);
+    const pl_conversation c = {
+        .size = sizeof(c), .messages = json, .extra = extra};
+    pl_status s = PL_NO_MEMORY;
+
+    *text = NULL;
+    snprintf(err->message, sizeof(err->message), "no memory for a prompt");
+    if (json != NULL)
+        s = pl_template_render(form, &c, text, len, err);
+    free(json);
+    return s;
+}
+
+/* The variables of --kwargs and --reasoning. */
+static enum exit_code variables(const struct options *o, bool reasons,
+                                char **out)
+{
+    json_t *j =
+        o->kwargs != NULL ? json_loads(o->kwargs, 0, NULL) : json_object();
+    char cut[SHOWN];
+
+    *out = NULL;
+    if (!json_is_object(j)) {
+        json_decref(j);
+        return complain(CMD_RUN, EXIT_USAGE,
+                        "--kwargs %s: this is no JSON object; give one, like "
+                        "'{\"reasoning_effort\": \"high\"}'",
+                        shown(cut, o->kwargs));
+    }
+    if (o->reasoning != REASONING_AUTO) {
+        json_object_set_new(j, "enable_thinking", json_boolean(reasons));
+        json_object_set_new(j, "thinking", json_boolean(reasons));
+    }
+    *out = json_dumps(j, 0);
+    json_decref(j);
+    return *out != NULL ? EXIT_DONE : no_memory();
+}
+
+/* Does the template know --reasoning? Then its prompts differ. */
+static enum exit_code check_reasoning(const struct chat *c)
+{
+    const struct options *o = c->r->o;
+    json_t *asked = json_pack("[{ssss}]", "role", "user", "content", "?");
+    char *text[2] = {NULL, NULL};
+    enum exit_code code = EXIT_DONE;
+    pl_err err;
+
+    for (int on = 0; on < 2 && code == EXIT_DONE; on++) {
+        char *extra;
+
+        code = variables(o, on, &extra);
+        if (code == EXIT_DONE &&
+            render(c->form, asked, extra, &text[on], NULL, &err) != PL_OK)
+            code = complain(CMD_RUN, EXIT_FAILED, "%s", err.message);
+        free(extra);
+    }
+    if (code == EXIT_DONE && strcmp(text[0], text[1]) == 0)
+        code = complain(CMD_RUN, EXIT_USAGE,
+                        "--reasoning %s: the chat template has no switch for "
+                        "it (enable_thinking, thinking); leave it out",
+                        o->reasoning == REASONING_ON ? "on" : "off");
+    free(text[0]);
+    free(text[1]);
+    json_decref(asked);
+    return code;
+}
+
+/* The tokens of a prompt. Its text may name BOS itself; there is one. */
+static pl_status tokenize(struct run *r, const char *text, size_t len,
+                          int32_t **ids, int64_t *n)
+{
+    const pl_tokenizer *words = r->s.words;
+    int32_t bos = pl_tokenizer_bos(words);
+    int32_t *more;
+    pl_status s =
+        pl_tokenize(words, text, len, PL_PARSE_SPECIAL, ids, n, &r->err);
+
+    if (s != PL_OK || bos < 0 || !pl_tokenizer_adds_bos(words) ||
+        (*n > 0 && (*ids)[0] == bos))
+        return s;
+    more = realloc(*ids, ((size_t)*n + 1) * sizeof(**ids));
+    if (more == NULL) {
+        snprintf(r->err.message, sizeof(r->err.message),
+                 "no memory for a prompt");
+        free(*ids);
+        return PL_NO_MEMORY;
+    }
+    memmove(more + 1, more, (size_t)(*n)++ * sizeof(*more));
+    more[0] = bos;
+    *ids = more;
+    return PL_OK;
+}
+
+/* Makes the sequence hold these tokens, computing no more than it must. */
+static enum stop hold(struct run *r, const int32_t *ids, int64_t n)
+{
+    int64_t held = pl_seq_length(r->s.engine, 0), same = 0;
+    double start = term_seconds();
+    enum stop stop;
+
+    while (same < held && same < n - 1 && r->held[same] == ids[same])
+        same++;
+    if (n > r->s.n_ctx) {
+        r->n_refused = n;
+        return STOP_FULL;
+    }
+    r->status =
+        same < held ? pl_seq_trim(r->s.engine, 0, same, &same, &r->err) : PL_OK;
+    if (r->status != PL_OK)
+        return STOP_FAILED;
+    for (int64_t i = same; i < n; i++)
+        pl_sampler_accept(r->sampler, ids[i]);
+    r->pending = -1;
+    stop = run_feed(r, ids + same, n - same, "reading the prompt");
+    r->n_prompt += pl_seq_length(r->s.engine, 0) - same;
+    r->prompt_s += term_seconds() - start;
+    return stop;
+}
+
+/* ---- answers ------------------------------------------------------------- */
+
+static void end_reasoning(struct chat *c)
+{
+    if (c->reasons)
+        fputs(isatty(2) ? "\033[0m\n\n" : "\n", stderr);
+    c->reasons = false;
+}
+
+/* A pl_reply_fn. */
+static void show_part(void *chat, const pl_reply_part *p)
+{
+    struct chat *c = chat;
+
+    if (c->r->o->show_special) /* all is shown as it comes */
+        return;
+    if (p->kind == PL_REPLY_REASONING) {
+        if (!c->reasons && isatty(2))
+            fputs("\033[2m", stderr); /* faint */
+        c->reasons = true;
+        fwrite(p->text, 1, p->len, stderr);
+        return;
+    }
+    end_reasoning(c);
+    if (p->kind == PL_REPLY_CONTENT)
+        run_say(c->r, p->text, p->len);
+    else
+        fprintf(stderr, "calls %s with %.*s\n", p->name, (int)p->len, p->text);
+}
+
+static json_t *last_message(const struct chat *c)
+{
+    size_t n = json_array_size(c->messages);
+
+    return n > 0 ? json_array_get(c->messages, n - 1) : NULL;
+}
+
+static bool is_by(const json_t *message, const char *role)
+{
+    const char *by = json_string_value(json_object_get(message, "role"));
+
+    return by != NULL && strcmp(by, role) == 0;
+}
+
+static bool add_message(struct chat *c, const char *role, const char *text,
+                        size_t len)
+{
+    return json_array_append_new(c->messages,
+                                 json_pack("{ssso}", "role", role, "content",
+                                           json_stringn(text, len))) == 0;
+}
+
+static void drop_last(struct chat *c)
+{
+    if (json_array_size(c->messages) > 0)
+        json_array_remove(c->messages, json_array_size(c->messages) - 1);
+}
+
+/* The reply becomes a message. */
+static enum stop keep_reply(struct chat *c)
+{
+    struct run *r = c->r;
+    char *json = NULL;
+    pl_status s = pl_reply_finish(r->reply, &r->err);
+
+    if (s == PL_OK)
+        s = pl_reply_message(r->reply, &json, &r->err);
+    if (s == PL_OK &&
+        json_array_append_new(c->messages, json_loads(json, 0, NULL)) != 0) {
+        s = PL_NO_MEMORY;
+        snprintf(r->err.message, sizeof(r->err.message),
+                 "no memory for a message");
+    }
+    free(json);
+    if (s != PL_OK)
+        r->status = s;
+    return s == PL_OK ? STOP_END : STOP_FAILED;
+}
+
+/* The model answers the messages. What could not be begun is no answer: then
+ * *answered is false. */
+static enum stop answer(struct chat *c, bool *answered)
+{
+    struct run *r = c->r;
+    char *prompt = NULL;
+    size_t len = 0;
+    int32_t *ids = NULL;
+    int64_t n = 0;
+    enum stop stop = STOP_FAILED, kept;
+
+    *answered = false;
+    r->last = '\0';
+    r->status = render(c->form, c->messages, c->extra, &prompt, &len, &r->err);
+    if (r->status == PL_OK)
+        r->status = tokenize(r, prompt, len, &ids, &n);
+    if (r->status == PL_OK)
+        r->status = pl_reply_create(&r->reply, c->form, prompt, len, NULL,
+                                    show_part, c, &r->err);
+    if (r->status == PL_OK)
+        stop = hold(r, ids, n);
+    if (stop == STOP_END && r->status == PL_OK) {
+        stop = run_write_on(r);
+        kept = keep_reply(c);
+        *answered = kept == STOP_END;
+        stop = *answered ? stop : kept;
+        end_reasoning(c);
+        run_end_line(r);
+    }
+    pl_reply_free(r->reply);
+    r->reply = NULL;
+    free(ids);
+    free(prompt);
+    return stop;
+}
+
+/* Has the chat to end? With *code set, if that is an error. */
+static bool take_turn(struct chat *c, enum exit_code *code)
+{
+    struct run *r = c->r;
+    bool answered;
+    enum stop stop = answer(c, &answered);
+
+    if (!flush_out())
+        return true;
+    if (!answered && is_by(last_message(c), "user"))
+        drop_last(c); /* as if it had not been said */
+    if (stop == STOP_FULL)
+        complain(CMD_RUN, EXIT_DONE,
+                 "the context of %" PRId64 " tokens is full; /clear begins "
+                 "anew, and -c %" PRId64 " gives a longer one",
+                 r->s.n_ctx, 2 * r->s.n_ctx);
+    if (stop == STOP_FAILED)
+        *code = report(r->o, r->status, &r->err);
+    return stop == STOP_FAILED || term_interrupts > 1;
+}
+
+/* ---- commands ------------------------------------------------------------ */
+
+static const char help_text[] =
+    "/clear       begin anew; --system stays\n"
+    "/regen       write the last answer once more\n"
+    "/save FILE   keep the messages as JSON, as `plait render --messages` "
+    "takes them\n"
+    "/load FILE   go on with such messages\n"
+    "/help        this text\n"
+    "A line that ends with a backslash goes on in the next one. A message "
+    "that\n"
+    "begins with a slash needs a blank before it. Ctrl-C stops an answer,\n"
+    "Ctrl-D ends.\n";
+
+/* True: the model has to write. */
+typedef bool command_fn(struct chat *c, const char *file);
+
+static bool clear(struct chat *c, const char *file)
+{
+    (void)file;
+    json_array_clear(c->messages);
+    if (c->system != NULL)
+        json_array_append(c->messages, c->system);
+    return false;
+}
+
+static bool regen(struct chat *c, const char *file)
+{
+    (void)file;
+    if (is_by(last_message(c), "assistant"))
+        drop_last(c);
+    if (is_by(last_message(c), "user"))
+        return true;
+    complain(CMD_RUN, EXIT_DONE,
+             "/regen: nothing was asked yet; write a message");
+    return false;
+}
+
+static bool save(struct chat *c, const char *file)
+{
+    char *json = json_dumps(c->messages, JSON_INDENT(2));
+    struct whole_file w = {0};
+    enum exit_code code = EXIT_FAILED;
+
+    if (json == NULL)
+        no_memory();
+    else
+        code = whole_open(&w, c->r->o, "/save", file);
+    if (code == EXIT_DONE) {
+        whole_write(&w, json, strlen(json));
+        whole_write(&w, "\n", 1);
+        whole_close(&w, c->r->o, true, EXIT_DONE);
+    }
+    free(json);
+    return false;
+}
+
+static bool load(struct chat *c, const char *file)
+{
+    struct input in = {0};
+    json_error_t e;
+    json_t *j = NULL;
+    char *prompt = NULL, cut[SHOWN];
+    pl_err err;
+
+    if (strcmp(file, "-") == 0) {
+        complain(CMD_RUN, EXIT_DONE,
+                 "/load -: standard input is where messages are written; "
+                 "name a file");
+        return false;
+    }
+    if (input_file(&in, c->r->o, file) == EXIT_DONE) {
+        j = json_loadb(in.s, in.len, 0, &e);
+        if (!json_is_array(j))
+            complain(CMD_RUN, EXIT_DONE,
+                     "/load %s: no JSON list of messages%s%s", shown(cut, file),
+                     j == NULL ? ": " : "", j == NULL ? e.text : "");
+        else if (render(c->form, j, c->extra, &prompt, NULL, &err) != PL_OK)
+            complain(CMD_RUN, EXIT_DONE, "/load %s: %s", shown(cut, file),
+                     err.message);
+    }
+    if (prompt != NULL) {
+        json_decref(c->messages);
+        c->messages = json_incref(j);
+    }
+    json_decref(j);
+    free(prompt);
+    input_free(&in);
+    return false;
+}
+
+static bool help(struct chat *c, const char *file)
+{
+    (void)c;
+    (void)file;
+    fputs(help_text, stderr);
+    return false;
+}
+
+static const struct {
+    const char *name;
+    bool takes_file;
+    command_fn *run;
+} commands[] = {
+    {"/clear", false, clear}, {"/regen", false, regen}, {"/save", true, save},
+    {"/load", true, load},    {"/help", false, help},
+};
+enum { N_COMMAND_ROW = sizeof(commands) / sizeof(commands[0]) };
+
+/* A line that begins with a slash, without its newline. */
+static bool run_command(struct chat *c, char *line)
+{
+    size_t n = strcspn(line, " \t");
+    char *file = line + n + strspn(line + n, " \t");
+    size_t len = strlen(file);
+    char cut[SHOWN];
+    int i = 0;
+
+    while (len > 0 && (file[len - 1] == ' ' || file[len - 1] == '\t'))
+        file[--len] = '\0';
+    line[n] = '\0';
+    while (i < N_COMMAND_ROW && strcmp(commands[i].name, line) != 0)
+        i++;
+    if (i == N_COMMAND_ROW)
+        complain(CMD_RUN, EXIT_DONE,
+                 "%s: there is no such command; /help lists them, and a "
+                 "message that begins with a slash needs a blank before it",
+                 shown(cut, line));
+    else if (commands[i].takes_file && len == 0)
+        complain(CMD_RUN, EXIT_DONE, "%s: name a file: %s FILE", line, line);
+    else if (!commands[i].takes_file && len > 0)
+        complain(CMD_RUN, EXIT_DONE, "%s takes no value; leave \"%s\" out",
+                 line, shown(cut, file));
+    else
+        return commands[i].run(c, file);
+    return false;
+}
+
+/* ---- lines --------------------------------------------------------------- */
+
+/* The next line with its newline; false at the end, or with *code set. */
+static bool next_line(struct chat *c, struct input *line, const char *prompt,
+                      enum exit_code *code)
+{
+    for (;;) {
+        bool interrupted;
+
+        errno = 0;
+        if (c->editor == NULL) {
+            if (input_line(line, c->r->o, code))
+                return true;
+            if (ferror(stdin) && errno != EINTR)
+                *code = complain(CMD_RUN, EXIT_FAILED,
+                                 "reading standard input: %s", strerror(errno));
+        } else {
+            size_t len;
+            const char *s = line_editor_read(c->editor, prompt, &len);
+
+            input_free(line);
+            if (s != NULL) {
+                line->s = strndup(s, len);
+                line->len = len;
+                if (line->s == NULL)
+                    *code = no_memory();
+                return line->s != NULL;
+            }
+        }
+        interrupted = errno == EINTR && *code == EXIT_DONE;
+        clearerr(stdin);
+        if (!interrupted || term_interrupts > 1)
+            return false;
+        fputs("\nCtrl-C again, or Ctrl-D, ends.\n", stderr);
+    }
+}
+
+/* Adds a line to a message without its newline; true: it goes on, as the line
+ * ends with a backslash. */
+static bool join(struct input *message, const struct input *line)
+{
+    size_t n = line->len;
+    bool goes_on;
+    char *s;
+
+    n -= n > 0 && line->s[n - 1] == '\n';
+    goes_on = n > 0 && line->s[n - 1] == '\\';
+    s = realloc(message->s, message->len + n + 2);
+    if (s == NULL)
+        return false; /* the message ends here */
+    message->s = s;
+    memcpy(s + message->len, line->s, n);
+    message->len += n;
+    if (goes_on)
+        s[message->len - 1] = '\n';
+    s[message->len] = '\0';
+    return goes_on;
+}
+
+/* The next message or command; false at the end, or with *code set. */
+static bool next_message(struct chat *c, struct input *message,
+                         enum exit_code *code)
+{
+    struct input line = {0};
+    bool more = true;
+
+    input_free(message);
+    while (more && next_line(c, &line, message->s == NULL ? "> " : "| ", code))
+        more = join(message, &line);
+    input_free(&line);
+    return message->s != NULL && *code == EXIT_DONE && term_interrupts < 2;
+}
+
+/* ---- the chat ------------------------------------------------------------ */
+
+static bool is_blank(const char *s)
+{
+    return s[strspn(s, " \t\n")] == '\0';
+}
+
+static enum exit_code talk(struct chat *c)
+{
+    enum exit_code code = EXIT_DONE;
+    struct input message = c->r->prompt;
+    bool given = message.s != NULL;
+
+    c->r->prompt = (struct input){0};
+    while (given || next_message(c, &message, &code)) {
+        bool write = !is_blank(message.s);
+
+        term_interrupts_reset();
+        if (write && !given && message.s[0] == '/') {
+            write = run_command(c, message.s);
+        } else if (write && !add_message(c, "user", message.s, message.len)) {
+            complain(CMD_RUN, EXIT_DONE,
+                     "the message is no text in UTF-8; give it as such");
+            write = false;
+        }
+        given = false;
+        if ((write && take_turn(c, &code)) || code != EXIT_DONE)
+            break;
+    }
+    input_free(&message);
+    if (code == EXIT_DONE && term_interrupts > 1)
+        code = EXIT_INTERRUPTED;
+    return code;
+}
+
+enum exit_code run_chat(struct run *r)
+{
+    const struct options *o = r->o;
+    struct chat c = {.r = r, .form = r->form, .messages = json_array()};
+    enum exit_code code = variables(o, o->reasoning == REASONING_ON, &c.extra);
+
+    r->held = malloc(((size_t)r->s.n_ctx + 1) * sizeof(*r->held));
+    if (code == EXIT_DONE && (c.messages == NULL || r->held == NULL))
+        code = no_memory();
+    if (code == EXIT_DONE && o->reasoning != REASONING_AUTO)
+        code = check_reasoning(&c);
+    if (code == EXIT_DONE && o->system != NULL) {
+        struct input text;
+
+        code = input_escaped(&text, o, o->system);
+        if (code == EXIT_DONE && !add_message(&c, "system", text.s, text.len))
+            code = complain(CMD_RUN, EXIT_USAGE,
+                            "--system: this is no text in UTF-8");
+        input_free(&text);
+        c.system = json_incref(last_message(&c));
+    }
+    if (code == EXIT_DONE) {
+        c.editor = line_editor_open();
+        if (c.editor != NULL)
+            fputs("Write a message; /help lists commands, Ctrl-D ends.\n",
+                  stderr);
+        code = talk(&c);
+        line_editor_close(c.editor);
+    }
+    json_decref(c.system);
+    json_decref(c.messages);
+    free(c.extra);
+    return code;
+}

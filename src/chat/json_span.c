@@ -1,0 +1,100 @@
+/* JSON as a text; see json_span.h. */
+#include "chat/json_span.h"
+
+#include "base/numeral.h"
+
+#include <jansson.h>
+#include <string.h>
+
+bool json_scan(struct json_scan *s, struct span t)
+{
+    while (s->at < t.n) {
+        char c = t.s[s->at++];
+
+        if (s->in_string) {
+            if (s->escaped)
+                s->escaped = false;
+            else if (c == '\\')
+                s->escaped = true;
+            else if (c == '"')
+                s->in_string = false;
+        } else if (c == '"') {
+            s->in_string = true;
+        } else if (c == '{' || c == '[') {
+            s->depth++;
+        } else if (c == '}' || c == ']') {
+            s->depth--;
+        }
+        if (s->depth <= 0 && !s->in_string)
+            return s->depth == 0 && (c == '}' || c == ']');
+    }
+    return false;
+}
+
+bool json_is_valid(struct span t, bool *no_memory)
+{
+    locale_t before = numeral_begin();
+    json_error_t e = {.line = -1};
+    json_t *j = json_loadb(t.s, t.n, JSON_DECODE_ANY | JSON_ALLOW_NUL, &e);
+
+    numeral_end(before);
+    if (!j && json_error_code(&e) == json_error_out_of_memory)
+        *no_memory = true;
+    json_decref(j);
+    return j != NULL;
+}
+
+struct json_walk json_walk(struct span t)
+{
+    return (struct json_walk){t.n > 0 && t.s[0] == '{' ? span_from(t, 1)
+                                                       : (struct span){0}};
+}
+
+/* Bytes of the string that t begins with, its quotes too; 0: none. */
+static size_t string_length(struct span t)
+{
+    if (t.n == 0 || t.s[0] != '"')
+        return 0;
+    for (size_t i = 1; i < t.n; i++) {
+        if (t.s[i] == '"')
+            return i + 1;
+        i += t.s[i] == '\\';
+    }
+    return 0;
+}
+
+static size_t value_length(struct span t)
+{
+    struct json_scan scan = {0};
+    size_t n = 0;
+
+    if (t.n > 0 && t.s[0] == '"')
+        return string_length(t);
+    if (t.n > 0 && (t.s[0] == '{' || t.s[0] == '['))
+        return json_scan(&scan, t) ? scan.at : 0;
+    while (n < t.n && !strchr(",}] \t\r\n", t.s[n]))
+        n++;
+    return n;
+}
+
+bool json_walk_next(struct json_walk *w, struct span *key, struct span *value)
+{
+    struct span t = span_from(w->rest, span_blanks(w->rest));
+    size_t n;
+
+    if (t.n > 0 && t.s[0] == ',')
+        t = span_from(t, 1 + span_blanks(span_from(t, 1)));
+    n = string_length(t);
+    if (n == 0)
+        return false;
+    *key = (struct span){t.s + 1, n - 2};
+    t = span_from(t, n);
+    t = span_from(t, span_blanks(t));
+    if (t.n == 0 || t.s[0] != ':')
+        return false;
+    t = span_from(t, 1 + span_blanks(span_from(t, 1)));
+    n = value_length(t);
+    *value = (struct span){t.s, n};
+    w->rest = span_from(t, n);
+    return n > 0;
+}

@@ -1,0 +1,634 @@
+/* Takes replies apart; see reply.h. A reply is in one state at a time, and each
+ * state has a function that goes on until more text is needed. */
+#include "chat/reply.h"
+
+#include "base/err.h"
+#include "base/numeral.h"
+#include "chat/json_span.h"
+#include "chat/reply_call.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum state {
+    IN_CONTENT,
+    IN_REASONING,
+    IN_CALL,
+    AFTER_CALL,
+    IN_HEADER, /* of channels: before <|message|> */
+    IN_CHANNEL,
+};
+
+/* What a mark means where it stands. */
+enum mark {
+    NO_MARK,
+    MARK_PART, /* it may become one */
+    MARK_THINK_OPEN,
+    MARK_THINK_CLOSE,
+    MARK_CONTENT, /* around content: left out */
+    MARK_CALL,
+    MARK_CALL_CLOSE,
+    MARK_NEXT, /* of channels: the next message begins */
+    MARK_END,
+};
+
+enum {
+    MOST_BAD = 64,     /* calls that are none; then no more is looked for */
+    MOST_BETWEEN = 256 /* bytes between a name and its arguments, or of a header
+                        */
+};
+
+struct pl_reply {
+    const struct reply_format *f; /* borrowed */
+    pl_reply_fn *part;
+    void *user;
+    json_t *tools;         /* owned; NULL: none */
+    struct reply_text raw; /* all that has come */
+    size_t at;             /* what is before is done with */
+    size_t seen;           /* no mark begins between `at` and here */
+    enum state state;
+    bool fresh;   /* nothing of the content yet, or only a call */
+    bool trimmed; /* blanks here are part of a mark */
+    bool ended;
+    int n_bad;
+    size_t body; /* IN_CALL, IN_CHANNEL: where it begins */
+    struct json_scan scan;
+    pl_reply_kind channel;
+    size_t recipient, n_recipient; /* of a channel's message, in `raw`; n 0:
+                                      the user */
+    struct reply_text content, reasoning, calls;
+    struct reply_text made, name, id; /* of the call at hand */
+};
+
+static struct span from(const struct pl_reply *r, size_t at)
+{
+    return (struct span){r->raw.s + at, r->raw.n - at};
+}
+
+static struct span piece(const struct pl_reply *r, size_t begin, size_t end)
+{
+    return (struct span){r->raw.s + begin, end - begin};
+}
+
+/* Where the blanks begin that stand before `end`. */
+static size_t before_blanks(const struct pl_reply *r, size_t end)
+{
+    while (end > r->at && span_blanks(piece(r, end - 1, end)) > 0)
+        end--;
+    return end;
+}
+
+/* ---- parts --------------------------------------------------------------- */
+
+static void tell(struct pl_reply *r, pl_reply_kind kind, struct span t)
+{
+    struct reply_text *all =
+        kind == PL_REPLY_CONTENT ? &r->content : &r->reasoning;
+
+    if (t.n == 0)
+        return;
+    reply_add(all, t);
+    if (r->part)
+        r->part(r->user,
+                &(pl_reply_part){.kind = kind, .text = t.s, .len = t.n});
+}
+
+/* The text up to `end` is of this kind. */
+static void give(struct pl_reply *r, pl_reply_kind kind, size_t end)
+{
+    struct span t = piece(r, r->at, end);
+
+    if (r->trimmed)
+        t = span_from(t, span_blanks(t));
+    if (t.n > 0)
+        r->trimmed = false;
+    if (t.n > 0 && kind == PL_REPLY_CONTENT)
+        r->fresh = false;
+    tell(r, kind, t);
+    r->at = end;
+    r->seen = r->seen > end ? r->seen : end;
+}
+
+static void add(struct reply_text *t, const char *s)
+{
+    reply_add(t, span_of(s));
+}
+
+static void tell_call(struct pl_reply *r, const struct reply_call *c)
+{
+    r->name.n = r->id.n = 0;
+    reply_add(&r->name, c->name);
+    reply_add(&r->id, c->id);
+    add(&r->calls, r->calls.n > 0 ? ", " : "");
+    add(&r->calls, "{\"type\": \"function\", ");
+    if (c->id.n > 0) {
+        add(&r->calls, "\"id\": ");
+        reply_add_string(&r->calls, c->id);
+        add(&r->calls, ", ");
+    }
+    add(&r->calls, "\"function\": {\"name\": ");
+    reply_add_string(&r->calls, c->name);
+    add(&r->calls, ", \"arguments\": ");
+    reply_add(&r->calls, c->arguments);
+    add(&r->calls, "}}");
+    if (r->part && !r->name.failed && !r->id.failed)
+        r->part(r->user, &(pl_reply_part){.kind = PL_REPLY_CALL,
+                                          .text = c->arguments.s,
+                                          .len = c->arguments.n,
+                                          .name = r->name.s,
+                                          .id = c->id.n ? r->id.s : NULL});
+}
+
+/* ---- marks --------------------------------------------------------------- */
+
+/* Does t begin with the mark, or may it, once more has come? */
+static enum mark try_mark(struct span t, bool last, struct span mark,
+                          enum mark is, size_t *n)
+{
+    if (mark.n == 0)
+        return NO_MARK;
+    if (span_begins(t, mark)) {
+        *n = mark.n;
+        return is;
+    }
+    return span_begins(mark, t) && !last ? MARK_PART : NO_MARK;
+}
+
+/* What opens calls, blanks, what opens a call. */
+static enum mark try_call(const struct pl_reply *r, struct span t, bool last,
+                          size_t *n)
+{
+    const struct reply_format *f = r->f;
+    enum mark m = try_mark(t, last, f->call_open, MARK_CALL, n);
+    size_t outer;
+
+    if (m != NO_MARK)
+        return m;
+    m = try_mark(t, last, f->calls_open, MARK_CALL, &outer);
+    if (m == MARK_CALL) {
+        t = span_from(t, outer);
+        outer += span_blanks(t);
+        t = span_from(t, span_blanks(t));
+        m = try_mark(t, last, f->call_open, MARK_CALL, n);
+        *n += outer;
+    }
+    return m;
+}
+
+/* The mark that t begins with, in the state that the reply is in. The first of
+ * the table counts, so one that may still come is waited for. */
+static enum mark mark_at(const struct pl_reply *r, struct span t, bool last,
+                         size_t *n)
+{
+    const struct reply_format *f = r->f;
+    const struct {
+        unsigned states; /* bit 1 << enum state */
+        struct span mark;
+        enum mark is;
+    } marks[] = {
+        {1 << IN_CONTENT, f->think_open, MARK_THINK_OPEN},
+        {1 << IN_REASONING, f->think_close, MARK_THINK_CLOSE},
+        {1 << IN_CONTENT, f->content_open, MARK_CONTENT},
+        {1 << IN_CONTENT, f->content_close, MARK_CONTENT},
+        {1 << AFTER_CALL, f->call_close, MARK_CALL_CLOSE},
+        {1 << AFTER_CALL, f->calls_close, MARK_CALL_CLOSE},
+        {1 << IN_CONTENT | 1 << IN_REASONING, f->end[0], MARK_END},
+        {1 << IN_CONTENT, f->end[1], MARK_END},
+        {1 << IN_CHANNEL, span_of("<|end|>"), MARK_NEXT},
+        {1 << IN_CHANNEL, span_of("<|call|>"), MARK_END},
+        {1 << IN_CHANNEL, span_of("<|return|>"), MARK_END},
+    };
+    enum mark m = NO_MARK;
+
+    for (size_t i = 0; i < sizeof marks / sizeof marks[0] && !m; i++)
+        if (marks[i].states & 1u << r->state)
+            m = try_mark(t, last, marks[i].mark, marks[i].is, n);
+    if (!m && r->state == IN_CONTENT && f->calls && r->n_bad < MOST_BAD)
+        m = try_call(r, t, last, n);
+    return m;
+}
+
+/* Goes to the next mark from r->seen on, which becomes its place. MARK_PART:
+ * there is but the beginning of one; NO_MARK: none. */
+static enum mark next_mark(struct pl_reply *r, bool last, size_t *n)
+{
+    for (; r->seen < r->raw.n; r->seen++) {
+        enum mark m = mark_at(r, from(r, r->seen), last, n);
+
+        if (m != NO_MARK)
+            return m;
+    }
+    return NO_MARK;
+}
+
+/* ---- calls --------------------------------------------------------------- */
+
+static void begin_call(struct pl_reply *r, size_t body)
+{
+    r->state = IN_CALL;
+    r->body = r->seen = body;
+    r->scan = (struct json_scan){0};
+}
+
+static bool read_call(struct pl_reply *r, struct span t)
+{
+    struct reply_call c;
+
+    r->made.n = 0;
+    if (!reply_call_read(r->f, t, r->tools, &r->made, &c))
+        return false;
+    tell_call(r, &c);
+    return true;
+}
+
+/* An object, or a list of them: all are calls, or none is. */
+static bool read_objects(struct pl_reply *r, struct span t)
+{
+    struct span rest = t;
+    struct reply_call c;
+
+    if (t.s[0] == '{')
+        return read_call(r, t);
+    if (!json_is_valid(t, &r->made.failed))
+        return false;
+    for (int pass = 0; pass < 2; pass++) {
+        int n = 0;
+
+        for (rest = span_from(t, 1); rest.s[0] != ']'; n++) {
+            struct json_scan scan = {0};
+            struct span one;
+
+            rest = span_from(rest, span_blanks(rest));
+            if (n > 0 && rest.s[0] == ',')
+                rest = span_from(rest, 1 + span_blanks(span_from(rest, 1)));
+            if (rest.s[0] != '{' || !json_scan(&scan, rest))
+                return false;
+            one = (struct span){rest.s, scan.at};
+            r->made.n = 0;
+            if (pass == 0 &&
+                !reply_call_read(r->f, one, r->tools, &r->made, &c))
+                return false;
+            if (pass == 1)
+                read_call(r, one);
+            rest = span_from(rest, scan.at);
+            rest = span_from(rest, span_blanks(rest));
+        }
+        if (n == 0)
+            return false;
+    }
+    return true;
+}
+
+/* Is the call whole, and is it one? *end is where it ends. */
+enum found { NOT_YET, A_CALL, NO_CALL };
+static enum found find_call(struct pl_reply *r, bool last, size_t *end)
+{
+    const struct reply_format *f = r->f;
+    struct span t = from(r, r->body), json;
+    bool object = f->calls == CALLS_OBJECT;
+
+    if (f->calls == CALLS_TAGGED || f->calls == CALLS_QUOTED) {
+        struct span rest = from(r, r->seen);
+        size_t at = span_find(rest, f->call_close);
+
+        if (at == rest.n && !last) { /* its end may have come in part */
+            size_t keep = f->call_close.n - 1;
+
+            r->seen += rest.n > keep ? rest.n - keep : 0;
+            return NOT_YET;
+        }
+        *end = r->seen + at + (at < rest.n ? f->call_close.n : 0);
+        t.n = r->seen + at - r->body;
+        return read_call(r, t) ? A_CALL : NO_CALL;
+    }
+    json = span_from(t, object ? span_blanks(t) : span_find(t, span_of("{")));
+    if (!object && t.n - json.n >= MOST_BETWEEN)
+        return NO_CALL;
+    if (json.n == 0)
+        return last ? NO_CALL : NOT_YET;
+    if (json.s[0] != '{' && json.s[0] != '[')
+        return NO_CALL;
+    if (!json_scan(&r->scan, json))
+        return last || r->scan.depth <= 0 ? NO_CALL : NOT_YET;
+    *end = (size_t)(json.s - r->raw.s) + r->scan.at;
+    if (object)
+        return read_objects(r, (struct span){json.s, r->scan.at}) ? A_CALL
+                                                                  : NO_CALL;
+    t.n = *end - r->body;
+    return read_call(r, t) ? A_CALL : NO_CALL;
+}
+
+static bool go_through_call(struct pl_reply *r, bool last)
+{
+    size_t end;
+
+    switch (find_call(r, last, &end)) {
+    case NOT_YET:
+        return false;
+    case A_CALL:
+        r->state = AFTER_CALL;
+        r->at = r->seen = end;
+        return true;
+    default:
+        r->n_bad++;
+        r->state = IN_CONTENT;
+        r->fresh = false;
+        r->seen = r->body;
+        if (r->body > r->at)
+            give(r, PL_REPLY_CONTENT, r->body);
+        return true;
+    }
+}
+
+static bool go_after_call(struct pl_reply *r, bool last)
+{
+    size_t n = 0;
+    enum mark m;
+
+    r->at += span_blanks(from(r, r->at));
+    r->seen = r->at;
+    if (r->at == r->raw.n)
+        return false;
+    m = mark_at(r, from(r, r->at), last, &n);
+    if (m == MARK_CALL_CLOSE) {
+        r->at += n;
+        return true;
+    }
+    if (m == MARK_PART)
+        return false;
+    r->state = IN_CONTENT;
+    r->fresh = r->trimmed = true;
+    return true;
+}
+
+/* ---- content and reasoning ----------------------------------------------- */
+
+/* An object without a mark is a call where tools are given and content begins
+ * with it. */
+static bool is_bare_object(struct pl_reply *r)
+{
+    struct span t = from(r, r->at);
+    size_t n = span_blanks(t);
+
+    if (!r->fresh || !r->tools || r->f->calls != CALLS_OBJECT ||
+        r->f->call_open.n > 0 || n == t.n || t.s[n] != '{')
+        return false;
+    begin_call(r, r->at + n);
+    return true;
+}
+
+/* Of both: text up to the next mark, then what that means. */
+static bool go_through_text(struct pl_reply *r, bool last)
+{
+    pl_reply_kind kind =
+        r->state == IN_REASONING ? PL_REPLY_REASONING : PL_REPLY_CONTENT;
+    size_t n = 0;
+    enum mark m;
+
+    if (r->state == IN_CONTENT && is_bare_object(r))
+        return true;
+    m = next_mark(r, last, &n);
+    give(r, kind, m == NO_MARK && last ? r->seen : before_blanks(r, r->seen));
+    if (m <= MARK_PART)
+        return false;
+    if (m == MARK_CALL) { /* the blanks are content if it is none */
+        begin_call(r, r->seen + n);
+        return true;
+    }
+    r->at = r->seen = r->seen + n;
+    r->trimmed = true;
+    if (m == MARK_THINK_OPEN)
+        r->state = IN_REASONING;
+    else if (m == MARK_THINK_CLOSE)
+        r->state = IN_CONTENT;
+    r->ended = m == MARK_END;
+    return !r->ended;
+}
+
+/* ---- channels ------------------------------------------------------------ */
+
+/* What header says whom a message is for. */
+static void read_header(struct pl_reply *r, struct span header)
+{
+    const struct span channel = span_of("<|channel|>"), to = span_of("to=");
+    const struct span functions = span_of("functions.");
+    struct span name = span_from(header, span_find(header, channel));
+    struct span whom = span_from(header, span_find(header, to));
+
+    name = span_from(name, name.n > 0 ? channel.n : 0);
+    r->channel = span_begins(name, span_of("analysis")) ? PL_REPLY_REASONING
+                                                        : PL_REPLY_CONTENT;
+    whom = span_from(whom, whom.n > 0 ? to.n : 0);
+    if (span_begins(whom, functions))
+        whom = span_from(whom, functions.n);
+    r->recipient = (size_t)(whom.s - r->raw.s);
+    r->n_recipient = span_name(whom);
+}
+
+static bool go_through_header(struct pl_reply *r, bool last)
+{
+    const struct span message = span_of("<|message|>");
+    struct span t = from(r, r->at), text = span_from(t, span_blanks(t));
+    size_t n = span_find(t, message);
+    const struct reply_text *all;
+    bool header;
+
+    if (text.n == 0)
+        return false;
+    header = text.s[0] == '<' || text.s[0] == 't'; /* to=... */
+    if (header && n < t.n && n <= MOST_BETWEEN) {
+        read_header(r, (struct span){t.s, n});
+        r->body = r->seen = r->at + n + message.n;
+        if (r->n_recipient == 0)
+            r->at = r->body;
+        all = r->channel == PL_REPLY_CONTENT ? &r->content : &r->reasoning;
+        if (all->n > 0 && r->n_recipient == 0)
+            tell(r, r->channel, span_of("\n\n"));
+    } else if (!header || last || t.n > MOST_BETWEEN + message.n) {
+        r->channel = PL_REPLY_CONTENT;
+        r->n_recipient = 0;
+        r->seen = r->at;
+    } else {
+        return false;
+    }
+    r->state = IN_CHANNEL;
+    return true;
+}
+
+static void end_message(struct pl_reply *r)
+{
+    struct span t = span_trim(piece(r, r->body, r->seen));
+    struct reply_call c = {.name = {r->raw.s + r->recipient, r->n_recipient},
+                           .arguments = t};
+
+    r->made.n = 0;
+    if (t.n > 0 && t.s[0] == '{' && json_is_valid(t, &r->made.failed))
+        tell_call(r, &c);
+    else
+        give(r, PL_REPLY_CONTENT, r->seen);
+}
+
+static bool go_through_channel(struct pl_reply *r, bool last)
+{
+    size_t n = 0;
+    enum mark m = next_mark(r, last, &n);
+
+    if (r->n_recipient == 0)
+        give(r, r->channel, r->seen);
+    else if (m > MARK_PART || last)
+        end_message(r);
+    if (m <= MARK_PART)
+        return false;
+    r->at = r->seen = r->seen + n;
+    r->state = IN_HEADER;
+    r->ended = m == MARK_END;
+    return !r->ended;
+}
+
+/* ---- pl.h ---------------------------------------------------------------- */
+
+static void go_on(struct pl_reply *r, bool last)
+{
+    static bool (*const go[])(struct pl_reply * r, bool last) = {
+        [IN_CONTENT] = go_through_text,  [IN_REASONING] = go_through_text,
+        [IN_CALL] = go_through_call,     [AFTER_CALL] = go_after_call,
+        [IN_HEADER] = go_through_header, [IN_CHANNEL] = go_through_channel,
+    };
+
+    while (!r->ended && r->raw.n > 0 && go[r->state](r, last))
+        ;
+}
+
+static pl_status status(const struct pl_reply *r, pl_err *err)
+{
+    const struct reply_text *all[] = {&r->raw,   &r->content, &r->reasoning,
+                                      &r->calls, &r->made,    &r->name,
+                                      &r->id};
+
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (all[i]->failed)
+            return err_no_memory(err, "a reply");
+    return PL_OK;
+}
+
+static pl_status read_tools(struct pl_reply *r, const char *tools, pl_err *err)
+{
+    locale_t before = numeral_begin();
+    json_error_t e = {.line = -1};
+
+    r->tools = json_loads(tools, JSON_ALLOW_NUL, &e);
+    numeral_end(before);
+    if (json_is_array(r->tools))
+        return PL_OK;
+    if (!r->tools && json_error_code(&e) == json_error_out_of_memory)
+        return err_no_memory(err, "tools");
+    return err_set(err, PL_BAD_ARGUMENT,
+                   "tools: '%.20s' is no JSON list; give [...], an object for "
+                   "each",
+                   tools);
+}
+
+pl_status reply_create(pl_reply **out, const struct reply_format *format,
+                       const char *prompt, size_t len, const char *tools,
+                       pl_reply_fn *part, void *user, pl_err *err)
+{
+    struct pl_reply *r = calloc(1, sizeof *r);
+    struct span end = span_trim((struct span){prompt, len});
+    pl_status s = PL_OK;
+
+    *out = NULL;
+    if (!r)
+        return err_no_memory(err, "a reply");
+    r->f = format;
+    r->part = part;
+    r->user = user;
+    r->fresh = true;
+    if (format->channels) {
+        r->state = IN_HEADER;
+    } else if (format->think_open.n > 0 && end.n >= format->think_open.n &&
+               span_equal(span_from(end, end.n - format->think_open.n),
+                          format->think_open)) {
+        r->state = IN_REASONING;
+        r->trimmed = true;
+    }
+    if (tools)
+        s = read_tools(r, tools, err);
+    if (s == PL_OK)
+        *out = r;
+    else
+        pl_reply_free(r);
+    return s;
+}
+
+void pl_reply_free(pl_reply *r)
+{
+    if (!r)
+        return;
+    json_decref(r->tools);
+    free(r->raw.s);
+    free(r->content.s);
+    free(r->reasoning.s);
+    free(r->calls.s);
+    free(r->made.s);
+    free(r->name.s);
+    free(r->id.s);
+    free(r);
+}
+
+pl_status pl_reply_add(pl_reply *r, const char *text, size_t len, pl_err *err)
+{
+    reply_add(&r->raw, (struct span){text, len});
+    if (!r->raw.failed)
+        go_on(r, false);
+    return status(r, err);
+}
+
+pl_status pl_reply_finish(pl_reply *r, pl_err *err)
+{
+    go_on(r, true);
+    r->ended = true;
+    return status(r, err);
+}
+
+bool pl_reply_ended(const pl_reply *r)
+{
+    return r->ended;
+}
+
+const char *pl_reply_text(const pl_reply *r, size_t *len)
+{
+    if (len)
+        *len = r->raw.n;
+    return r->raw.s ? r->raw.s : "";
+}
+
+pl_status pl_reply_message(const pl_reply *r, char **json, pl_err *err)
+{
+    const struct span content = {r->content.s, r->content.n};
+    const struct span reasoning = {r->reasoning.s, r->reasoning.n};
+    struct reply_text t = {0};
+
+    *json = NULL;
+    add(&t, "{\"role\": \"assistant\", \"content\": ");
+    reply_add_string(&t, content);
+    if (reasoning.n > 0) {
+        add(&t, ", \"reasoning_content\": ");
+        reply_add_string(&t, reasoning);
+    }
+    if (reasoning.n > 0 && r->f->thinking) {
+        add(&t, ", \"thinking\": ");
+        reply_add_string(&t, reasoning);
+    }
+    if (r->calls.n > 0) {
+        add(&t, ", \"tool_calls\": [");
+        reply_add(&t, (struct span){r->calls.s, r->calls.n});
+        add(&t, "]");
+    }
+    add(&t, "}");
+    if (!t.failed) {
+        *json = t.s;
+        return PL_OK;
+    }
+    free(t.s);
+    return err_no_memory(err, "a message");
+}

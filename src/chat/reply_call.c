@@ -1,0 +1,296 @@
+/* Reads the text of a call; see reply_call.h. */
+#include "chat/reply_call.h"
+
+#include "chat/json_span.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- text that grows ----------------------------------------------------- */
+
+void reply_add(struct reply_text *t, struct span s)
+{
+    if (t->failed || s.n == 0)
+        return;
+    if (s.n >= t->cap - t->n) {
+        size_t cap = 2 * (t->n + s.n) + 64;
+        char *more = realloc(t->s, cap);
+
+        t->failed = !more;
+        if (!more)
+            return;
+        t->s = more;
+        t->cap = cap;
+    }
+    memcpy(t->s + t->n, s.s, s.n);
+    t->n += s.n;
+    t->s[t->n] = '\0';
+}
+
+static void add(struct reply_text *t, const char *s)
+{
+    reply_add(t, span_of(s));
+}
+
+void reply_add_string(struct reply_text *t, struct span s)
+{
+    static const char digits[] = "0123456789abcdef";
+
+    add(t, "\"");
+    for (size_t i = 0, from = 0; i <= s.n; i++) {
+        unsigned char c = i < s.n ? (unsigned char)s.s[i] : 0;
+
+        if (i < s.n && c >= ' ' && c != '"' && c != '\\')
+            continue;
+        if (i > from)
+            reply_add(t, (struct span){s.s + from, i - from});
+        from = i + 1;
+        if (i == s.n)
+            break;
+        if (c == '"' || c == '\\')
+            reply_add(t, (struct span){(char[]){'\\', (char)c}, 2});
+        else if (c == '\n')
+            add(t, "\\n");
+        else
+            reply_add(t, (struct span){(char[]){'\\', 'u', '0', '0',
+                                                digits[c >> 4], digits[c & 15]},
+                                       6});
+    }
+    add(t, "\"");
+}
+
+/* ---- what tools say ------------------------------------------------------ */
+
+static bool named(const json_t *j, struct span name)
+{
+    return json_is_string(j) && span_equal((struct span){json_string_value(j),
+                                                         json_string_length(j)},
+                                           name);
+}
+
+/* What type the tool says that an argument has; NULL: it does not say. */
+static const json_t *type_of(const json_t *tools, struct span tool,
+                             struct span key)
+{
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        const json_t *t = json_array_get(tools, i);
+        const json_t *f = json_object_get(t, "function");
+        const json_t *of;
+
+        f = f ? f : t;
+        of = json_object_get(json_object_get(f, "parameters"), "properties");
+        of = json_object_getn(of, key.s, key.n);
+        if (named(json_object_get(f, "name"), tool))
+            return json_object_get(of, "type");
+    }
+    return NULL;
+}
+
+/* ---- the forms ----------------------------------------------------------- */
+
+static bool is_object(struct span t, struct reply_text *made)
+{
+    return t.n > 0 && t.s[0] == '{' && json_is_valid(t, &made->failed);
+}
+
+/* "{\"a\": 1}": arguments that are JSON in a JSON string. */
+static bool unwrap(struct span t, struct reply_text *made, struct span *out)
+{
+    json_error_t e = {.line = -1};
+    json_t *j = json_loadb(t.s, t.n, JSON_DECODE_ANY, &e);
+    size_t from = made->n;
+
+    if (!j && json_error_code(&e) == json_error_out_of_memory)
+        made->failed = true;
+    if (json_is_string(j))
+        reply_add(made,
+                  (struct span){json_string_value(j), json_string_length(j)});
+    json_decref(j);
+    if (made->failed || made->n == from)
+        return false;
+    *out = span_trim((struct span){made->s + from, made->n - from});
+    return is_object(*out, made);
+}
+
+static bool read_object(const struct reply_format *f, struct span t,
+                        struct reply_text *made, struct reply_call *out)
+{
+    struct json_walk w = json_walk(t);
+    struct span key, value;
+
+    out->arguments = span_of("{}");
+    if (!is_object(t, made))
+        return false;
+    while (json_walk_next(&w, &key, &value)) {
+        if (span_equal(key, f->name_key) && value.s[0] == '"')
+            out->name = (struct span){value.s + 1, value.n - 2};
+        else if (span_equal(key, f->arguments_key))
+            out->arguments = value;
+        else if (span_equal(key, span_of("id")) && value.s[0] == '"')
+            out->id = (struct span){value.s + 1, value.n - 2};
+    }
+    if (out->arguments.s[0] == '"' &&
+        !unwrap(out->arguments, made, &out->arguments))
+        return false;
+    return out->name.n > 0 && span_name(out->name) == out->name.n &&
+           out->arguments.s[0] == '{';
+}
+
+static bool read_named(const struct reply_format *f, struct span t,
+                       struct reply_text *made, struct reply_call *out)
+{
+    struct span rest = span_from(t, out->name.n), gap = rest, id;
+
+    gap.n = span_find(rest, span_of("{"));
+    out->arguments = span_trim(span_from(rest, gap.n));
+    id = span_from(gap, span_find(gap, f->id_open));
+    if (f->id_open.n > 0 && id.n > 0) {
+        id = span_from(id, f->id_open.n);
+        out->id = (struct span){id.s, span_name(id)};
+    }
+    return is_object(out->arguments, made);
+}
+
+/* Where a value ends: before the mark that closes it and what must follow. */
+static size_t value_end(const struct reply_format *f, struct span t)
+{
+    for (size_t at = 0; at < t.n; at++) {
+        struct span next;
+
+        at += span_find(span_from(t, at), f->value_close);
+        if (at >= t.n)
+            break;
+        next = span_from(t, at + f->value_close.n);
+        next = span_from(next, span_blanks(next));
+        if (next.n == 0 || span_begins(next, f->key_open))
+            return at;
+    }
+    return t.n;
+}
+
+/* A value without quotes: a string where the tool says so; else JSON, if it is;
+ * True, False and None are how some templates print the JSON of others. */
+static void add_value(struct reply_text *made, struct span value,
+                      const json_t *type)
+{
+    static const char *const words[][2] = {
+        {"True", "true"}, {"False", "false"}, {"None", "null"}};
+    struct span bare = span_trim(value);
+
+    if (named(type, span_of("string"))) {
+        reply_add_string(made, value);
+        return;
+    }
+    for (int i = 0; type && i < 3; i++)
+        if (span_equal(bare, span_of(words[i][0])))
+            bare = span_of(words[i][1]);
+    if (bare.n > 0 && bare.s[0] != '"' && json_is_valid(bare, &made->failed))
+        reply_add(made, bare);
+    else
+        reply_add_string(made, value);
+}
+
+static bool read_tagged(const struct reply_format *f, struct span t,
+                        const json_t *tools, struct reply_text *made,
+                        struct reply_call *out)
+{
+    const size_t from = made->n;
+    const char *comma = "";
+
+    t = span_trim(span_from(t, out->name.n));
+    if (f->name_close.n > 0 && !span_begins(t, f->name_close))
+        return false;
+    t = span_from(t, f->name_close.n);
+    add(made, "{");
+    while (t = span_from(t, span_blanks(t)), t.n > 0) {
+        struct span key, value;
+
+        if (!span_begins(t, f->key_open))
+            return false;
+        key = span_from(t, f->key_open.n);
+        t = span_from(key, span_find(key, f->value_open));
+        key = span_trim((struct span){key.s, (size_t)(t.s - key.s)});
+        if (t.n == 0 || key.n == 0)
+            return false;
+        t = span_from(t, f->value_open.n);
+        value = (struct span){t.s, value_end(f, t)};
+        if (value.n == t.n)
+            return false;
+        t = span_from(t, value.n + f->value_close.n);
+        if (f->value_lead.n > 0 && span_begins(value, f->value_lead))
+            value = span_from(value, f->value_lead.n);
+        if (value.n >= f->value_tail.n &&
+            span_equal(span_from(value, value.n - f->value_tail.n),
+                       f->value_tail))
+            value.n -= f->value_tail.n;
+        add(made, comma);
+        reply_add_string(made, key);
+        add(made, ": ");
+        add_value(made, value, type_of(tools, out->name, key));
+        comma = ", ";
+    }
+    add(made, "}");
+    if (made->failed)
+        return false;
+    out->arguments = (struct span){made->s + from, made->n - from};
+    return true;
+}
+
+/* JSON with other quotes and bare keys, to JSON. */
+static bool read_quoted(const struct reply_format *f, struct span t,
+                        struct reply_text *made, struct reply_call *out)
+{
+    const size_t from = made->n;
+
+    t = span_trim(span_from(t, out->name.n));
+    while (t.n > 0) {
+        size_t n = 1;
+
+        if (span_begins(t, f->quote)) {
+            struct span text = span_from(t, f->quote.n);
+
+            n = span_find(text, f->quote);
+            if (n == text.n)
+                return false;
+            reply_add_string(made, (struct span){text.s, n});
+            n += 2 * f->quote.n;
+        } else if ((t.s[0] == '{' || t.s[0] == ',') && t.n > 1) {
+            /* A bare word before a colon is a key. */
+            struct span key;
+
+            reply_add(made, (struct span){t.s, 1});
+            while (n < t.n && !strchr(":,{}[]\"<", t.s[n]))
+                n++;
+            key = span_trim((struct span){t.s + 1, n - 1});
+            if (n < t.n && t.s[n] == ':' && key.n > 0)
+                reply_add_string(made, key);
+            else
+                n = 1;
+        } else {
+            reply_add(made, (struct span){t.s, 1});
+        }
+        t = span_from(t, n);
+    }
+    if (made->failed)
+        return false;
+    out->arguments = (struct span){made->s + from, made->n - from};
+    return is_object(out->arguments, made);
+}
+
+bool reply_call_read(const struct reply_format *f, struct span t,
+                     const json_t *tools, struct reply_text *made,
+                     struct reply_call *out)
+{
+    *out = (struct reply_call){0};
+    t = span_trim(t);
+    if (f->calls == CALLS_OBJECT)
+        return read_object(f, t, made, out);
+    out->name = (struct span){t.s, span_name(t)};
+    if (out->name.n == 0)
+        return false;
+    if (f->calls == CALLS_NAMED)
+        return read_named(f, t, made, out);
+    if (f->calls == CALLS_TAGGED)
+        return read_tagged(f, t, tools, made, out);
+    return read_quoted(f, t, made, out);
+}

@@ -1,0 +1,635 @@
+/* Learns the marks of replies; see reply_format.h. What is asked of a template
+ * is below, one row a probe. */
+#include "chat/reply_format.h"
+
+#include "base/err.h"
+#include "chat/json_span.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- spans -------------------------------------------------------------- */
+
+struct span span_of(const char *s)
+{
+    return (struct span){s, strlen(s)};
+}
+
+struct span span_from(struct span t, size_t from)
+{
+    return from > 0 ? (struct span){t.s + from, t.n - from} : t;
+}
+
+static struct span span_until(struct span t, size_t end)
+{
+    return (struct span){t.s, end};
+}
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
+}
+
+size_t span_blanks(struct span t)
+{
+    size_t n = 0;
+
+    while (n < t.n && is_blank(t.s[n]))
+        n++;
+    return n;
+}
+
+static struct span trim_end(struct span t)
+{
+    while (t.n > 0 && is_blank(t.s[t.n - 1]))
+        t.n--;
+    return t;
+}
+
+struct span span_trim(struct span t)
+{
+    return trim_end(span_from(t, span_blanks(t)));
+}
+
+bool span_equal(struct span a, struct span b)
+{
+    return a.n == b.n && (a.n == 0 || memcmp(a.s, b.s, a.n) == 0);
+}
+
+bool span_begins(struct span t, struct span with)
+{
+    return with.n <= t.n && (with.n == 0 || memcmp(t.s, with.s, with.n) == 0);
+}
+
+static bool span_ends(struct span t, struct span with)
+{
+    return with.n <= t.n && span_equal(span_from(t, t.n - with.n), with);
+}
+
+size_t span_find(struct span t, struct span part)
+{
+    const char *at =
+        part.n > 0 && t.n > 0 ? memmem(t.s, t.n, part.s, part.n) : NULL;
+
+    return at ? (size_t)(at - t.s) : t.n;
+}
+
+size_t span_name(struct span t)
+{
+    size_t n = 0;
+
+    while (n < t.n && ((t.s[n] >= 'a' && t.s[n] <= 'z') ||
+                       (t.s[n] >= 'A' && t.s[n] <= 'Z') ||
+                       (t.s[n] >= '0' && t.s[n] <= '9') ||
+                       (t.s[n] && strchr("_-.:/", t.s[n]))))
+        n++;
+    return n;
+}
+
+/* ---- tags: <...> or [...] ------------------------------------------------ */
+
+static bool opens_tag(char c)
+{
+    return c == '<' || c == '[';
+}
+
+/* Bytes of the tag that t begins with; 0: it begins with none. */
+static size_t tag_length(struct span t)
+{
+    if (t.n == 0 || !opens_tag(t.s[0]))
+        return 0;
+    for (size_t i = 1; i < t.n; i++) {
+        if (t.s[i] == (t.s[0] == '<' ? '>' : ']'))
+            return i + 1;
+        if (opens_tag(t.s[i]) || is_blank(t.s[i]))
+            return 0;
+    }
+    return 0;
+}
+
+/* The first tag of t, after blanks. */
+static struct span first_tag(struct span t)
+{
+    t = span_from(t, span_blanks(t));
+    return span_until(t, tag_length(t));
+}
+
+/* The first tag of t, or one that does not end as others do: [e~[ */
+static struct span first_end(struct span t)
+{
+    struct span tag = first_tag(t);
+
+    t = span_from(t, span_blanks(t));
+    for (size_t n = 0; tag.n == 0 && n < t.n && opens_tag(t.s[0]); n++)
+        if (n + 1 == t.n || is_blank(t.s[n + 1]))
+            tag = span_until(t, n + 1);
+    return tag;
+}
+
+/* The last tag of t with the word that may follow it. */
+static struct span last_tag(struct span t)
+{
+    t = trim_end(t);
+    for (size_t i = t.n; i-- > 0 && !is_blank(t.s[i]);)
+        if (opens_tag(t.s[i]) && tag_length(span_from(t, i)) > 0)
+            return span_from(t, i);
+    return (struct span){0};
+}
+
+/* The bytes that a and b begin with, no part of a tag. */
+static size_t common_start(struct span a, struct span b)
+{
+    size_t n = 0;
+
+    while (n < a.n && n < b.n && a.s[n] == b.s[n])
+        n++;
+    for (size_t i = n; i-- > 0;) {
+        size_t tag = tag_length(span_from(a, i));
+
+        if (tag > 0)
+            return i + tag > n ? i : n;
+    }
+    return n;
+}
+
+/* What both end with, from a tag on if there is one. */
+static struct span common_end(struct span a, struct span b)
+{
+    size_t n = 0, tag;
+
+    while (n < a.n && n < b.n && a.s[a.n - 1 - n] == b.s[b.n - 1 - n])
+        n++;
+    tag = n;
+    while (tag > 0 && !opens_tag(a.s[a.n - tag]))
+        tag--;
+    if (tag > 0 || (n < a.n && n < b.n))
+        n = tag;
+    return span_from(a, a.n - n);
+}
+
+/* ---- probes ------------------------------------------------------------- */
+
+#define USER      "Zq1user"
+#define CONTENT   "Zq2content"
+#define REASONING "Zq3reasoning"
+#define THINKING  "Zq4thinking"
+#define FIRST     "zq_first"
+#define SECOND    "zq_second"
+#define KEY       "zq_city" /* before the other if sorted, too */
+#define VALUE     "Zq5value"
+#define COUNT_KEY "zq_count"
+#define COUNT     "7193"
+#define FIRST_ID  "zqCallId1" /* nine letters or digits: some ask for that */
+#define SECOND_ID "zqCallId2"
+
+#define TOOL(name)                                                             \
+    "{\"type\": \"function\", \"function\": {\"name\": \"" name                \
+    "\", \"description\": \"d\", \"parameters\": {\"type\": \"object\", "      \
+    "\"properties\": {\"" KEY "\": {\"type\": \"string\", \"description\": "   \
+    "\"d\"}, \"" COUNT_KEY "\": {\"type\": \"integer\", \"description\": "     \
+    "\"d\"}}, \"required\": [\"" KEY "\"]}}}"
+#define CALL(name, id)                                                         \
+    "{\"id\": \"" id "\", \"type\": \"function\", \"function\": {\"name\": "   \
+    "\"" name "\", \"arguments\": {\"" KEY "\": \"" VALUE "\", \"" COUNT_KEY   \
+    "\": " COUNT "}}}"
+#define ASKED "[{\"role\": \"user\", \"content\": \"" USER "\"}"
+#define SAID(content)                                                          \
+    ASKED ", {\"role\": \"assistant\", \"content\": \"" content "\""
+#define THOUGHT                                                                \
+    ", \"reasoning_content\": \"" REASONING "\", \"thinking\": \"" THINKING "\""
+#define CALLED ", \"tool_calls\": ["
+#define TOOLS  "[" TOOL(FIRST) ", " TOOL(SECOND) "]"
+#define ON     "{\"enable_thinking\": true, \"thinking\": true}"
+#define OFF    "{\"enable_thinking\": false, \"thinking\": false}"
+
+enum probe {
+    PROMPT,
+    PROMPT_ON,
+    PROMPT_OFF,
+    PLAIN,
+    REASONED,
+    REASONED_CALL,
+    ONE_CALL,
+    TWO_CALLS,
+    N_PROBE
+};
+
+/* messages, tools, variables, ends with the answer's beginning. */
+static const struct {
+    const char *messages, *tools, *extra;
+    bool prompt;
+} probes[N_PROBE] = {
+    [PROMPT] = {ASKED "]", NULL, NULL, true},
+    [PROMPT_ON] = {ASKED "]", NULL, ON, true},
+    [PROMPT_OFF] = {ASKED "]", NULL, OFF, true},
+    [PLAIN] = {SAID(CONTENT) "}]", NULL, NULL, false},
+    [REASONED] = {SAID(CONTENT) THOUGHT "}]", NULL, ON, false},
+    [REASONED_CALL] = {SAID("") THOUGHT CALLED CALL(FIRST, FIRST_ID) "]}]",
+                       TOOLS, ON, false},
+    [ONE_CALL] = {SAID("") CALLED CALL(FIRST, FIRST_ID) "]}]", TOOLS, NULL,
+                  false},
+    [TWO_CALLS] = {SAID("") CALLED CALL(FIRST, FIRST_ID) ", " CALL(
+                       SECOND, SECOND_ID) "]}]",
+                   TOOLS, NULL, false},
+};
+
+/* What each gave after the user's text; n 0: it refused, or gave nothing. */
+struct answers {
+    struct span text[N_PROBE];
+    char *whole[N_PROBE]; /* owned */
+};
+
+static pl_status ask(struct answers *a, reply_render_fn *render, void *user,
+                     pl_err *err)
+{
+    const struct span said = span_of(USER);
+
+    for (int i = 0; i < N_PROBE; i++) {
+        pl_conversation c = {.size = sizeof c,
+                             .messages = probes[i].messages,
+                             .tools = probes[i].tools,
+                             .extra = probes[i].extra,
+                             .no_generation_prompt = !probes[i].prompt};
+        pl_status s = render(user, &c, &a->whole[i], err);
+        struct span t;
+        size_t at;
+
+        if (s == PL_NO_MEMORY)
+            return s;
+        if (s != PL_OK)
+            continue;
+        t = span_of(a->whole[i]);
+        while ((at = span_find(t, said)) < t.n)
+            a->text[i] = t = span_from(t, at + said.n);
+    }
+    return PL_OK;
+}
+
+/* ---- reasoning and content ----------------------------------------------- */
+
+/* The text around `known` in t; false: it is not there. */
+static bool around(struct span t, const char *known, struct span *before,
+                   struct span *after)
+{
+    size_t at = span_find(t, span_of(known));
+
+    if (at == t.n)
+        return false;
+    *before = span_until(t, at);
+    *after = span_from(t, at + strlen(known));
+    return true;
+}
+
+static void learn_reasoning(struct reply_format *f, const struct answers *a)
+{
+    static const enum probe shows[] = {REASONED, REASONED_CALL};
+    struct span before, after;
+    bool found = false;
+
+    for (int i = 0; i < 2 && !found; i++) {
+        f->thinking = around(a->text[shows[i]], THINKING, &before, &after);
+        found = f->thinking ||
+                around(a->text[shows[i]], REASONING, &before, &after);
+    }
+    if (found) {
+        f->think_open = last_tag(before);
+        f->think_close = first_tag(after);
+    }
+    /* Some templates forget it, but prompts show that the model reasons. */
+    for (int i = PROMPT; i <= PROMPT_OFF && !found; i++) {
+        found = around(a->text[i], "<think>", &before, &after);
+        f->think_open = span_of(found ? "<think>" : "");
+        f->think_close = span_of(found ? "</think>" : "");
+    }
+    if (f->think_open.n == 0 || f->think_close.n == 0 ||
+        span_equal(f->think_open, f->think_close))
+        f->think_open = f->think_close = (struct span){0};
+}
+
+/* What of `t`, which an assistant's message begins with, a model writes: not
+ * what is in prompts, and no empty reasoning. */
+static struct span written(const struct reply_format *f,
+                           const struct answers *a, struct span t,
+                           struct span plain)
+{
+    struct span again;
+    size_t most = common_start(t, plain);
+
+    for (int i = PROMPT; i <= PROMPT_OFF; i++) {
+        size_t n = common_start(t, a->text[i]);
+
+        most = n > most ? n : most;
+    }
+    t = span_from(t, most);
+    do {
+        again = t;
+        t = span_from(t, span_blanks(t));
+        if (f->think_open.n > 0 && span_begins(t, f->think_open))
+            t = span_from(t, f->think_open.n);
+        else if (f->think_close.n > 0 && span_begins(t, f->think_close))
+            t = span_from(t, f->think_close.n);
+    } while (t.n < again.n);
+    return t;
+}
+
+/* `before` gets what a message has before its content. */
+static void learn_content(struct reply_format *f, const struct answers *a,
+                          struct span *before)
+{
+    struct span after, t;
+    const struct span none = {0};
+
+    if (!around(a->text[PLAIN], CONTENT, before, &after)) {
+        *before = none;
+        return;
+    }
+    t = trim_end(written(f, a, *before, none));
+    if (t.n > 0 && tag_length(t) == t.n) {
+        f->content_open = t;
+        f->content_close = first_tag(after);
+        after = span_from(after, span_blanks(after) + f->content_close.n);
+    }
+    f->end[0] = first_end(after);
+}
+
+/* ---- calls --------------------------------------------------------------- */
+
+/* A call in a probe: `unit` is the name with all arguments, or the object. */
+struct seen {
+    struct span before, unit, after;
+    struct span name_after; /* from behind the name on */
+};
+
+/* {"zq_city": ...: where the object begins in t, given where its key is. */
+static bool object_begins(struct span t, size_t key, size_t *begin)
+{
+    size_t i = key;
+
+    if (i == 0 || t.s[--i] != '"')
+        return false;
+    while (i > 0 && is_blank(t.s[i - 1]))
+        i--;
+    *begin = i - 1;
+    return i > 0 && t.s[i - 1] == '{';
+}
+
+/* The JSON value around the name at `name` that reaches to `least` and does not
+ * begin far before. */
+enum { NEAR = 512 };
+static bool object_around(struct span t, size_t name, size_t least,
+                          struct span *unit, bool *no_memory)
+{
+    for (size_t i = name > NEAR ? name - NEAR : 0; i < name; i++) {
+        struct json_scan scan = {0};
+        struct span j = span_from(t, i);
+
+        if (t.s[i] != '{' && t.s[i] != '[')
+            continue;
+        if (json_scan(&scan, j) && i + scan.at >= least &&
+            json_is_valid(span_until(j, scan.at), no_memory)) {
+            *unit = span_until(j, scan.at);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Which key of an object has the value; `unit` is one, or a list of them. */
+static struct span key_of(struct span unit, const char *value)
+{
+    struct json_walk w;
+    struct span key, v;
+
+    if (unit.s[0] == '[')
+        unit = span_from(unit, 1 + span_blanks(span_from(unit, 1)));
+    for (w = json_walk(unit); json_walk_next(&w, &key, &v);)
+        if (span_find(v, span_of(value)) < v.n)
+            return key;
+    return (struct span){0};
+}
+
+/* Finds the call of `name` in t and how it is written. */
+static enum reply_calls look(struct span t, const char *name, struct seen *c,
+                             bool *no_memory)
+{
+    size_t at = span_find(t, span_of(name)), after = at + strlen(name);
+    size_t key, last, begin;
+    struct json_scan scan = {0};
+    struct span v;
+
+    if (at == t.n)
+        return CALLS_NONE;
+    c->name_after = span_from(t, after);
+    key = after + span_find(c->name_after, span_of(KEY));
+    last = after + span_find(c->name_after, span_of(COUNT));
+    if (key >= t.n || last >= t.n || last < key)
+        return CALLS_NONE;
+    last += strlen(COUNT);
+    c->before = span_until(t, at);
+    if (object_begins(t, key, &begin)) {
+        if (!json_scan(&scan, span_from(t, begin)))
+            return CALLS_NONE;
+        last = begin + scan.at;
+        c->unit = (struct span){t.s + at, last - at};
+        c->after = span_from(t, last);
+        if (!object_around(t, at, last, &c->unit, no_memory))
+            return CALLS_NAMED;
+        c->before = span_until(t, (size_t)(c->unit.s - t.s));
+        c->after = span_from(t, (size_t)(c->unit.s - t.s) + c->unit.n);
+        return CALLS_OBJECT;
+    }
+    v = span_from(t, key + strlen(KEY));
+    v = span_from(v, span_blanks(v));
+    if (v.n > 0 && v.s[0] == ':') {
+        while (last < t.n && t.s[last] != '}')
+            last++;
+        if (last == t.n)
+            return CALLS_NONE;
+        last++;
+    }
+    c->unit = (struct span){t.s + at, last - at};
+    c->after = span_from(t, last);
+    return v.n > 0 && v.s[0] == ':' ? CALLS_QUOTED : CALLS_TAGGED;
+}
+
+/* Between the parts of a call of CALLS_TAGGED; false: that is not what it is.
+ */
+static bool learn_tags(struct reply_format *f, const struct seen *c)
+{
+    size_t key = span_find(c->name_after, span_of(KEY));
+    struct span to_key = span_until(c->name_after, key), to_value, to_next;
+    struct span t = span_from(c->name_after, key + strlen(KEY)), lead;
+    size_t at = span_find(t, span_of(VALUE));
+
+    if (at == t.n)
+        return false;
+    to_value = span_until(t, at);
+    t = span_from(t, at + strlen(VALUE));
+    to_next = span_until(t, span_find(t, span_of(COUNT_KEY)));
+    f->key_open = common_end(to_key, to_next);
+    f->name_close = span_trim(span_until(to_key, to_key.n - f->key_open.n));
+    f->value_open = span_trim(to_value);
+    f->value_lead = span_from(to_value, trim_end(to_value).n);
+    lead = span_until(to_next, to_next.n - f->key_open.n);
+    f->value_close = span_trim(lead);
+    f->value_tail = span_until(lead, span_blanks(lead));
+    f->key_open = span_trim(f->key_open);
+    return f->key_open.n > 0 && f->value_open.n > 0 && f->value_close.n > 0;
+}
+
+/* Name and arguments within a call. */
+static bool learn_inside(struct reply_format *f, const struct seen *c)
+{
+    struct span before, after;
+
+    switch (f->calls) {
+    case CALLS_OBJECT:
+        f->name_key = key_of(c->unit, FIRST);
+        f->arguments_key = key_of(c->unit, KEY);
+        return f->name_key.n > 0 && f->arguments_key.n > 0 &&
+               !span_equal(f->name_key, f->arguments_key);
+    case CALLS_NAMED:
+        if (around(c->unit, FIRST_ID, &before, &after))
+            f->id_open = last_tag(before);
+        return true;
+    case CALLS_TAGGED:
+        return learn_tags(f, c);
+    default:
+        after =
+            span_from(c->name_after, span_find(c->name_after, span_of(KEY)));
+        after = span_from(after, strlen(KEY));
+        after = span_until(after, span_find(after, span_of(VALUE)));
+        f->quote = span_trim(span_from(after, span_find(after, span_of(":"))));
+        f->quote = f->quote.n > 0 ? span_trim(span_from(f->quote, 1)) : after;
+        return f->quote.n > 0;
+    }
+}
+
+/* What stands around calls, given what a message has before its content. */
+static void learn_around(struct reply_format *f, const struct answers *a,
+                         struct span plain, const struct seen *one,
+                         const struct seen *second)
+{
+    struct span open = written(f, a, one->before, plain), rest = one->after;
+    const size_t tail = f->value_tail.n + f->value_close.n;
+    const bool listed = second && second->unit.s == one->unit.s;
+
+    f->call_open = open;
+    if (second && !listed) {
+        struct span between = {
+            rest.s, (size_t)(second->before.s + second->before.n - rest.s)};
+
+        between = span_from(between, tail < between.n ? tail : between.n);
+        f->call_open = common_end(open, between);
+        f->calls_open = span_until(open, open.n - f->call_open.n);
+        f->call_close =
+            span_trim(span_until(between, between.n - f->call_open.n));
+        rest = second->after;
+    }
+    rest = span_from(rest, tail < rest.n ? tail : rest.n);
+    f->call_open = span_trim(f->call_open);
+    f->calls_open = span_trim(f->calls_open);
+    if ((listed || !second) && f->call_open.n > 0)
+        f->call_close = span_trim(span_until(rest, span_find(rest, f->end[0])));
+    rest = span_from(rest, span_blanks(rest));
+    if (span_begins(rest, f->call_close))
+        rest = span_from(rest, f->call_close.n);
+    if (f->calls_open.n > 0) {
+        f->calls_close = first_tag(rest);
+        rest = span_from(rest, span_blanks(rest) + f->calls_close.n);
+    } else if (f->calls == CALLS_TAGGED) {
+        /* <tool_call> <function=: each has two marks on either side. */
+        struct span mark = first_tag(f->call_open);
+
+        if (mark.n > 0 && mark.n < f->call_open.n) {
+            f->calls_open = mark;
+            f->call_open = span_trim(span_from(f->call_open, mark.n));
+        }
+        mark = first_tag(f->call_close);
+        if (mark.n > 0 && mark.n < f->call_close.n) {
+            f->calls_close = span_trim(span_from(f->call_close, mark.n));
+            f->call_close = mark;
+        }
+    }
+    f->end[1] = first_end(rest);
+    if (span_equal(f->end[1], f->call_close))
+        f->end[1] = (struct span){0};
+}
+
+static void learn_calls(struct reply_format *f, const struct answers *a,
+                        struct span plain, bool *no_memory)
+{
+    struct seen one = {0}, second = {0};
+    const struct span two = a->text[TWO_CALLS];
+    bool has_two;
+
+    f->calls = look(two, FIRST, &one, no_memory);
+    has_two = f->calls != CALLS_NONE &&
+              look(two, SECOND, &second, no_memory) == f->calls;
+    if (!has_two)
+        f->calls = look(a->text[ONE_CALL], FIRST, &one, no_memory);
+    if (f->calls == CALLS_NONE)
+        return;
+    if (!learn_inside(f, &one)) {
+        f->calls = CALLS_NONE;
+        return;
+    }
+    learn_around(f, a, plain, &one, has_two ? &second : NULL);
+    /* Without marks only an object can be told from content. */
+    if (f->calls != CALLS_OBJECT && f->call_open.n == 0)
+        f->calls = CALLS_NONE;
+    if ((f->calls == CALLS_TAGGED || f->calls == CALLS_QUOTED) &&
+        f->call_close.n == 0)
+        f->calls = CALLS_NONE;
+}
+
+/* ---- all ----------------------------------------------------------------- */
+
+/* The marks are parts of the answers: now the format gets its own. */
+static pl_status keep(struct reply_format *f, pl_err *err)
+{
+    struct span *all[] = {
+        &f->think_open,  &f->think_close, &f->content_open, &f->content_close,
+        &f->end[0],      &f->end[1],      &f->calls_open,   &f->calls_close,
+        &f->call_open,   &f->call_close,  &f->name_key,     &f->arguments_key,
+        &f->id_open,     &f->name_close,  &f->key_open,     &f->value_open,
+        &f->value_close, &f->value_lead,  &f->value_tail,   &f->quote};
+
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        if (all[i]->n > 0)
+            all[i]->s = arena_strndup(&f->arena, all[i]->s, all[i]->n);
+        if (all[i]->n > 0 && !all[i]->s)
+            return err_no_memory(err, "the marks of a chat template");
+    }
+    return PL_OK;
+}
+
+pl_status reply_format_learn(struct reply_format *f, reply_render_fn *render,
+                             void *user, pl_err *err)
+{
+    struct answers a = {0};
+    struct span before = {0}, after;
+    pl_status s = ask(&a, render, user, err);
+    bool no_memory = false;
+
+    if (s == PL_OK) {
+        learn_reasoning(f, &a);
+        f->channels = around(a.text[PLAIN], CONTENT, &before, &after) &&
+                      span_ends(before, span_of("<|message|>")) &&
+                      span_find(before, span_of("<|channel|>")) < before.n;
+        if (!f->channels) {
+            learn_content(f, &a, &before);
+            learn_calls(f, &a, before, &no_memory);
+        }
+        s = no_memory ? err_no_memory(err, "the marks of a chat template")
+                      : keep(f, err);
+    }
+    for (int i = 0; i < N_PROBE; i++)
+        free(a.whole[i]);
+    return s;
+}
+
+void reply_format_fini(struct reply_format *f)
+{
+    arena_fini(&f->arena);
+}

@@ -1,0 +1,208 @@
+/* plait run as a chat: through a pipe, and on a terminal. What the bundled
+ * model answers does not matter; that it saw the right prompt does. */
+#include "lib/command.h"
+#include "lib/support.h"
+
+#include <jansson.h>
+#include <poll.h>
+#include <pty.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CHAT MODEL "-i -n 24 --temp 0 --ignore-eos "
+
+static json_t *messages_of(const char *file)
+{
+    json_t *j = json_load_file(test_temp(file), 0, NULL);
+
+    if (!json_is_array(j))
+        fail_msg("%s has no messages", file);
+    return j;
+}
+
+static const char *content(const json_t *messages, size_t i)
+{
+    return json_string_value(
+        json_object_get(json_array_get(messages, i), "content"));
+}
+
+/* The model goes on from a rendered prompt as it answers in the chat, though
+ * there the sequence holds what earlier turns left. */
+TEST(cli_chat_answers_what_render_prints)
+{
+    struct ran chat, raw;
+    char last[1000];
+    json_t *m;
+
+    chat =
+        sh(0, "printf 'Of a king and the sea\\n/clear\\nOnce upon a time\\nAnd "
+              "then?\\nNot so.\\n/regen\\n"
+              "/save all.json\\n' | plait run " CHAT "--system 'Be\\nkind.'");
+    m = messages_of("all.json");
+    assert_int_equal(json_array_size(m), 7);
+    assert_string_equal(content(m, 0), "Be\nkind.");
+    assert_string_equal(content(m, 1), "Once upon a time");
+    snprintf(last, sizeof last, "%s", content(m, 6));
+    json_array_remove(m, 6);
+    json_dump_file(m, test_temp("asked.json"), 0);
+    raw = sh(0, "plait render " MODEL "--messages asked.json >prompt && echo "
+                ">>prompt && plait run " MODEL "-n 24 --temp 0 --ignore-eos "
+                "-f prompt --no-display-prompt");
+    assert_string_equal(raw.out, last);
+    assert_non_null(strstr(chat.out, last));
+    json_decref(m);
+}
+
+TEST(cli_chat_commands_do_what_they_say)
+{
+    struct ran r;
+    json_t *m;
+
+    sh(0, "printf 'one\\\\\\ntwo\\n\\n /three\\n/save a.json\\n/clear\\n/save "
+          "b.json\\n/load a.json\\nfour\\n/save c.json\\n' | plait run " CHAT);
+    m = messages_of("a.json");
+    assert_int_equal(json_array_size(m), 4);
+    assert_string_equal(content(m, 0), "one\ntwo");
+    assert_string_equal(content(m, 2), " /three");
+    json_decref(m);
+    m = messages_of("b.json");
+    assert_int_equal(json_array_size(m), 0);
+    json_decref(m);
+    m = messages_of("c.json");
+    assert_int_equal(json_array_size(m), 6);
+    assert_string_equal(content(m, 4), "four");
+    json_decref(m);
+    r = sh(0, "echo '[{}' >bad.json; printf '/sing\\n/save\\n/regen it\\n/regen"
+              "\\n/load -\\n/load none\\n/load bad.json\\n/help\\n' | plait "
+              "run " CHAT);
+    must_say(r, "/sing: there is no such command; /help");
+    must_say(r, "/save: name a file: /save FILE");
+    must_say(r, "/regen takes no value; leave \"it\" out");
+    must_say(r, "/regen: nothing was asked");
+    must_say(r, "/load -: standard input");
+    must_say(r, "opening none: No such file");
+    must_say(r, "/load bad.json: no JSON list of messages");
+    must_say(r, "/clear       begin anew");
+    assert_string_equal(r.out, "");
+}
+
+/* A prompt that opens the reasoning: all that is written is that. */
+TEST(cli_chat_reasoning_is_on_standard_error)
+{
+    static const char form[] =
+        "printf '%s' '{% for m in messages %}{{ m.content }}{% endfor %}"
+        "{% if enable_thinking %}<think>{% endif %}' >t.jinja";
+    struct ran r;
+
+    sh(0, form);
+    r = sh(0, "echo Once upon a time | plait run " CHAT "--template t.jinja "
+              "--reasoning on");
+    assert_string_equal(r.out, "");
+    assert_true(strcspn(r.err, "\n") > 6);
+    r = sh(0, "echo Once upon a time | plait run " CHAT "--template t.jinja");
+    assert_true(r.n_out > 6);
+    assert_int_equal(r.err[0], '\n');
+}
+
+TEST(cli_chat_mistakes_name_option_and_remedy)
+{
+    static const struct {
+        const char *line, *says;
+        int code;
+    } list[] = {
+        {"plait run " MODEL "-i --reasoning maybe", "on, off or auto", 2},
+        {"plait run " MODEL "-i --reasoning on", "no switch for it", 2},
+        {"plait run " MODEL "-i --kwargs 3", "no JSON object", 2},
+        {"plait run " MODEL "-i --no-template --system x",
+         "leave --no-template out", 2},
+        {"plait run " MODEL "-p x --template t", "give -i", 2},
+        {"plait run " MODEL "-i --state-save x", "/save and /load", 2},
+        {"plait run " MODEL "-i --template none", "opening none", 1},
+        {"echo '{% if %}' >t.jinja; plait run " MODEL "-i --template t.jinja",
+         "template line 1", 1},
+        {"echo '{{ raise_exception(\"no\") }}' >t.jinja; echo x | plait "
+         "run " MODEL "-i --template t.jinja",
+         "template line 1: no", 2},
+    };
+
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
+        must_say(sh(list[i].code, list[i].line), list[i].says);
+}
+
+/* What a terminal has shown; what is before `at` was awaited. */
+struct terminal {
+    int fd;
+    size_t n, at;
+    char shown[1 << 16];
+};
+
+static void type(const struct terminal *t, const char *keys)
+{
+    assert_int_equal(write(t->fd, keys, strlen(keys)), strlen(keys));
+}
+
+/* Types the keys, NULL for none, and reads until `text` has come, a minute at
+ * most. A Ctrl-D that comes while the line editor takes the terminal over, just
+ * after its prompt, ends nothing; so it is typed again. */
+static void await(struct terminal *t, const char *keys, const char *text)
+{
+    const char *found;
+    int n_wait = 0;
+
+    if (keys)
+        type(t, keys);
+    while (!(found = strstr(t->shown + t->at, text))) {
+        struct pollfd p = {.fd = t->fd, .events = POLLIN};
+        ssize_t got = 0;
+
+        if (poll(&p, 1, 200) == 1)
+            got = read(t->fd, t->shown + t->n, sizeof t->shown - 1 - t->n);
+        else if (keys && strchr(keys, '\004'))
+            type(t, keys);
+        n_wait += got == 0;
+        if (got < 0 || n_wait > 300)
+            fail_msg("\"%s\" does not come: %s", text, t->shown);
+        for (; got > 0; got--, t->n++) /* an echo may hold zero bytes */
+            if (t->shown[t->n] == '\0')
+                t->shown[t->n] = ' ';
+    }
+    t->at = (size_t)(found - t->shown) + strlen(text);
+}
+
+/* An endless answer is stopped, the chat goes on. */
+TEST(cli_chat_on_a_terminal_stops_an_answer_alone)
+{
+    const char *saved = test_temp("typed.json");
+    char keys[512];
+    json_t *m;
+    static struct terminal t;
+    int status;
+    pid_t pid = forkpty(&t.fd, NULL, NULL, NULL);
+
+    if (pid == 0) {
+        setenv("TERM", "xterm", 1);
+        execl(command_path(), "plait", "run", "-m", test_model(), "--temp",
+              "0.5", "-s", "7", "--ignore-eos", "-c", "4096", NULL);
+        _exit(127);
+    }
+    assert_true(pid > 0);
+    snprintf(keys, sizeof keys, "/save %s\r", saved);
+    await(&t, NULL, "> ");
+    await(&t, "One\\\r", "| ");
+    await(&t, "two\r", "two\r\n");
+    await(&t, NULL, " "); /* of the answer */
+    await(&t, "\003", "> ");
+    await(&t, keys, "json\r\n");
+    await(&t, NULL, "> ");
+    await(&t, "\025\004", "generation"); /* Ctrl-U, Ctrl-D */
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    close(t.fd);
+    assert_int_equal(command_status(status), 0);
+    m = json_load_file(saved, 0, NULL);
+    assert_int_equal(json_array_size(m), 2);
+    assert_string_equal(content(m, 0), "One\ntwo");
+    json_decref(m);
+}
