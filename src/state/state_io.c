@@ -416,7 +416,7 @@ static pl_status build(struct trip *t, int seq, struct state_reader *r,
             break;
         n_built++;
         if (q->first == 0)
-            kv_advance(kv, row, n);
+            kv_advance(kv, row, n, true);
         s = read_seq(t, r, q, row, err);
     }
     if (s == PL_OK && from->rewind)
@@ -430,7 +430,7 @@ static pl_status build(struct trip *t, int seq, struct state_reader *r,
                 kv_swap(kv, target(t, seq, i), row);
             kv_trim(kv, row, 0);
         } else if (s == PL_OK) {
-            kv_advance(kv, row, q->n);
+            kv_advance(kv, row, q->n, true);
         } else if (i < n_built) {
             kv_unreserve(kv, row, q->n);
         }
