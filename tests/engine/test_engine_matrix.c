@@ -53,7 +53,9 @@ static const struct {
     {"llama-q-q4_0", false},      {"qwen3moe-q-q4_k_m", false},
     {"glm4moe-q-q4_k_m", false},  {"qwen3moe-wide-q4_k_m", false},
     {"gemma3-swa-f32", true},     {"gptoss-f32", true},
-    {"gptoss-mxfp4-q8_0", false},
+    {"gptoss-mxfp4-q8_0", false}, {"qwen35-dense-f32", true},
+    {"qwen35moe-f32", true},      {"qwen35moe-q-q4_k_m", false},
+    {"qwen3next-f32", true},
 };
 static const char *const kernels[] = {"reference", NULL};
 static const int ranks[] = {2, 3, 4};

@@ -27,7 +27,7 @@ static const struct {
     {"qwen2-bias-f32", true},    {"qwen3-tied-f32", true},
     {"qwen3moe-f32", true},      {"glm4moe-f32", true},
     {"llama-moe-f32", true},     {"qwen3moe-q-q4_k_m", false},
-    {"glm4moe-q-q4_k_m", false},
+    {"glm4moe-q-q4_k_m", false}, {"qwen35moe-f32", true},
 };
 
 static const struct {

@@ -123,11 +123,13 @@ static void counted(const char *path, const char *name, const char *on,
 TEST(messages_are_two_a_layer)
 {
     static const char *const names[] = {
-        "qwen3moe-f32.gguf",          "qwen3moe-q-q4_k_m.gguf",
-        "qwen3moe-wide-q4_k_m.gguf",  "glm4moe-f32.gguf",
-        "glm4moe-q-q4_k_m.gguf",      "glm4moe-wide-q4_k_m.gguf",
-        "gemma3-swa-f32.gguf",        "gptoss-f32.gguf",
-        "gptoss-wide-mxfp4-q8_0.gguf"};
+        "qwen3moe-f32.gguf",           "qwen3moe-q-q4_k_m.gguf",
+        "qwen3moe-wide-q4_k_m.gguf",   "glm4moe-f32.gguf",
+        "glm4moe-q-q4_k_m.gguf",       "glm4moe-wide-q4_k_m.gguf",
+        "gemma3-swa-f32.gguf",         "gptoss-f32.gguf",
+        "gptoss-wide-mxfp4-q8_0.gguf", "qwen35-dense-f32.gguf",
+        "qwen35moe-f32.gguf",          "qwen35moe-q-q4_k_m.gguf",
+        "qwen35moe-wide-q4_k_m.gguf"};
     enum { N = sizeof names / sizeof names[0] };
     int absent = 0;
 
@@ -147,6 +149,17 @@ TEST(messages_are_two_a_layer)
     }
     if (absent)
         TEST_SKIP("%d of %d models are not at hand", absent, N + 1);
+}
+
+/* qwen3next has the gates of its delta nets in one matrix, in turns by key head.
+ * Where each rank has key heads of its own that is no matter; ranks that share
+ * one, here more than two, gather the gates. */
+TEST(messages_of_gates_in_turns_are_two_a_layer)
+{
+    const char *path = test_ref_or_skip("qwen3next-f32.gguf");
+
+    for (int k = 0; k < N_DEVICES; k++)
+        counted(path, "qwen3next-f32.gguf", devices[k], 2, NULL, true);
 }
 
 /* The first device may be one of those that have no rank. */

@@ -14,7 +14,10 @@
  *   query heads, attention output       one KV head with its query heads, or
  *       as many as make their output whole blocks of 32 where that is quantized
  *   K and V                             the same KV heads; shared by ranks, one
- *       more, since a shared head counts for its first owner alone */
+ *       more, since a shared head counts for its first owner alone
+ * A delta net's value heads and key heads go as query heads and KV heads do; its
+ * stacked q, k and v, of which two thirds or less are of key heads, as K and V.
+ */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -42,9 +45,14 @@ static enum part part_of(pl_role r, int *from_last)
         *from_last = 0;
         return PART_Q;
     case PL_ROLE_ATTN_Q:
+    case PL_ROLE_ATTN_GATE:
+    case PL_ROLE_DELTA_GATE:
+    case PL_ROLE_DELTA_GATES:
         return PART_Q;
     case PL_ROLE_ATTN_K:
     case PL_ROLE_ATTN_V:
+    case PL_ROLE_ATTN_QKV:
+    case PL_ROLE_CONV:
         return PART_KV;
     case PL_ROLE_FFN_DOWN:
         *from_last = 0;
@@ -57,6 +65,7 @@ static enum part part_of(pl_role r, int *from_last)
         return PART_EXP;
     case PL_ROLE_FFN_GATE_EXPS:
     case PL_ROLE_FFN_UP_EXPS:
+    case PL_ROLE_FFN_GATE_UP_EXPS:
         return PART_EXP;
     case PL_ROLE_TOKEN_EMBD:
     case PL_ROLE_OUTPUT:
@@ -83,7 +92,9 @@ struct split {
     struct amount a[MEASURES][MAX_LAYER + 1][PART_COUNT];
     int64_t size[MAX_LAYER + 1][PART_COUNT];
     bool blocks[MAX_LAYER + 1][PART_COUNT]; /* cut along a quantized row */
-    int64_t n_head, n_kv, d_head;
+    struct {
+        int64_t n_head, n_kv, d_head;
+    } heads[MAX_LAYER + 1];
     double sum[MEASURES][PL_MAX_RANKS]; /* of all, for the counters */
 };
 
@@ -95,7 +106,7 @@ static void add_weight(struct split *s, const struct num_node *n,
     double bytes = (double)format_row_bytes(g->format, row) *
                    (double)(graph_count(g, &s->p->max) / row);
     int from_last;
-    enum part part = part_of(g->role, &from_last);
+    enum part part = g->n_dim > 1 ? part_of(g->role, &from_last) : NONE;
     struct amount *a;
 
     if (n->layout->kind != PL_SPLIT) {
@@ -121,6 +132,8 @@ static void add_weight(struct split *s, const struct num_node *n,
     a->total += bytes;
     assert_int_equal(n->layout->dim, g->n_dim - 1 - from_last);
     s->size[g->layer + 1][part] = g->dim[g->n_dim - 1 - from_last].n;
+    if (g->role == PL_ROLE_FFN_GATE_UP_EXPS) /* an index has two rows */
+        s->size[g->layer + 1][part] /= 2;
     s->blocks[g->layer + 1][part] |=
         from_last == 0 && format_info(g->format)->block > 1;
 }
@@ -186,20 +199,16 @@ static int64_t gcd(int64_t a, int64_t b)
 static double grain(const struct split *s, int layer, enum part part)
 {
     int64_t size = s->size[layer][part], unit = 32;
-    int64_t r = s->n_head / s->n_kv;
 
     if (part == PART_Q || part == PART_KV) {
-        int64_t heads = r; /* of a KV head */
+        int64_t n_head = s->heads[layer].n_head, n_kv = s->heads[layer].n_kv;
+        int64_t r = n_head / n_kv, n = r; /* heads of a KV head */
 
-        if (s->blocks[layer][PART_Q]) {
-            int64_t g = 32 / gcd(32, s->d_head * r);
-
-            heads = g * r;
-        }
-        return (double)(heads + (part == PART_KV && s->n_kv < s->p->num->n_rank
-                                     ? r
-                                     : 0)) /
-               (double)s->n_head;
+        if (s->blocks[layer][PART_Q])
+            n *= 32 / gcd(32, s->heads[layer].d_head * r);
+        if (part == PART_KV && n_kv < s->p->num->n_rank)
+            n += r;
+        return (double)n / (double)n_head;
     }
     while (!s->blocks[layer][part] && unit > 1 &&
            size / unit < s->p->num->n_rank)
@@ -229,21 +238,25 @@ static void judge(const struct split *s)
 }
 
 /* Leftovers of a layer's parts do not add up, nor do those of layers: bytes
- * that only one rank owns stay within the largest grain. */
+ * that only one rank owns stay within the largest grain. A KV head goes with
+ * its query heads, so these two are one grain. */
 static void judge_sums(const struct split *s)
 {
     double off[PL_MAX_RANKS] = {0}, most = 0;
 
     for (int layer = 0; layer <= MAX_LAYER; layer++) {
-        double here[PL_MAX_RANKS] = {0}, largest = 0;
+        double here[PL_MAX_RANKS] = {0}, largest = 0, heads = 0;
+        bool shared = s->heads[layer].n_kv < s->p->num->n_rank;
 
         for (int part = 0; part < PART_COUNT; part++) {
             const struct amount *a = &s->a[BYTES][layer][part];
             double g =
                 a->total > 0 ? grain(s, layer, (enum part)part) * a->total : 0;
 
-            if (part == PART_KV && s->n_kv < s->p->num->n_rank)
+            if (part == PART_KV && shared)
                 continue;
+            if (part == PART_Q || part == PART_KV)
+                g = heads += g;
             largest = g > largest ? g : largest;
             for (int r = 0; r < s->p->num->n_rank; r++)
                 here[r] += a->rank[r] - s->share[r] * a->total;
@@ -265,19 +278,27 @@ static void judge_sums(const struct split *s)
                 s->what, r, off[r], most);
 }
 
+static void survey_heads(struct split *s, const struct graph_node *x)
+{
+    bool delta = x->op == OP_delta_net || x->op == OP_delta_net_tiled;
+    const struct graph_node *k;
+    int layer = x->layer + 1;
+
+    if (!delta && x->op != OP_attention)
+        return;
+    k = &s->p->g->node[x->in[delta ? 0 : 1]];
+    s->heads[layer].n_head = x->dim[1].n;
+    s->heads[layer].n_kv = k->dim[1].n;
+    s->heads[layer].d_head = x->dim[2].n;
+}
+
 static void survey(struct split *s)
 {
     const struct compiled *p = s->p;
     bool *seen = test_need((size_t)p->g->n_node, sizeof *seen);
 
     for (int i = 0; i < p->g->n_node; i++)
-        if (p->g->node[i].op == OP_attention) {
-            const struct graph_node *x = &p->g->node[i];
-
-            s->n_head = x->dim[1].n;
-            s->d_head = x->dim[2].n;
-            s->n_kv = p->g->node[x->in[1]].dim[1].n;
-        }
+        survey_heads(s, &p->g->node[i]);
     for (int i = 0; i < p->num->n; i++) {
         const struct num_node *n = &p->num->node[i];
         const struct graph_node *g = &p->g->node[n->node];
@@ -349,14 +370,16 @@ static void run(const char *path, const char *name, const char *devices,
 }
 
 static const char *const names[] = {
-    "llama-gqa-f32.gguf",       "llama-yarn-f32.gguf",
-    "llama-moe-f32.gguf",       "llama-wide-q4_k_m.gguf",
-    "llama-q-q6_k.gguf",        "qwen2-bias-f32.gguf",
-    "qwen3-tied-f32.gguf",      "qwen3-q-q4_k_m.gguf",
-    "qwen3moe-f32.gguf",        "qwen3moe-q-q4_k_m.gguf",
-    "qwen3moe-q-q8_0.gguf",     "qwen3moe-wide-q4_k_m.gguf",
-    "glm4moe-f32.gguf",         "glm4moe-q-q4_k_m.gguf",
-    "glm4moe-wide-q4_k_m.gguf",
+    "llama-gqa-f32.gguf",         "llama-yarn-f32.gguf",
+    "llama-moe-f32.gguf",         "llama-wide-q4_k_m.gguf",
+    "llama-q-q6_k.gguf",          "qwen2-bias-f32.gguf",
+    "qwen3-tied-f32.gguf",        "qwen3-q-q4_k_m.gguf",
+    "qwen3moe-f32.gguf",          "qwen3moe-q-q4_k_m.gguf",
+    "qwen3moe-q-q8_0.gguf",       "qwen3moe-wide-q4_k_m.gguf",
+    "glm4moe-f32.gguf",           "glm4moe-q-q4_k_m.gguf",
+    "glm4moe-wide-q4_k_m.gguf",   "qwen35-dense-f32.gguf",
+    "qwen35moe-f32.gguf",         "qwen35moe-q-q4_k_m.gguf",
+    "qwen35moe-wide-q4_k_m.gguf", "qwen3next-f32.gguf",
 };
 
 /* One model of each family is always there; the others are named. */
