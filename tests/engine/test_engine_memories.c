@@ -368,3 +368,128 @@ CALLS(gptoss, 2)
 CALLS(qwen35, 3)
 CALLS(qwen35moe, 4)
 CALLS(qwen3next, 5)
+
+/* ---- states -------------------------------------------------------------- */
+
+static void open_states(struct engine_run *r, int64_t n_ctx, int n_checkpoint)
+{
+    const char *file = "qwen3next-f32.gguf";
+    pl_options o = engine_run_options();
+
+    o.n_ctx = n_ctx;
+    o.n_checkpoint = n_checkpoint;
+    engine_run_open(r, test_ref(file), file, &o);
+}
+
+/* Slots of states are planned by sequences and checkpoints: a long context
+ * takes no more of them, and so does a long past. */
+TEST(memories_of_states_do_not_grow)
+{
+    static const int64_t contexts[] = {256, 4096};
+
+    for (int i = 0; i < 2; i++) {
+        struct engine_run r;
+        const struct kv *kv;
+        const struct compiled *p;
+        int32_t token[200] = {0};
+        pl_err err = {0};
+
+        open_states(&r, contexts[i], 3);
+        kv = &r.engine->kv;
+        p = pl_engine_plan(r.engine)->compiled;
+        assert_in_range(kv->states, 0, kv->n_pool - 1);
+        assert_int_equal(kv->pool[kv->states].n_page, 2 * N_SEQ + 3);
+        assert_int_equal(p->max.n_slot[kv->states], 2 * N_SEQ + 3);
+        assert_int_equal(p->max.n_slot[!kv->states], contexts[i]);
+        for (int k = 0; k < 200; k += 50) {
+            engine_run_decode(&r, 0, 50, token, NULL);
+            assert_in_range(kv->pool[kv->states].n_free, 2 * N_SEQ - 3,
+                            2 * N_SEQ + 2);
+        }
+        TEST_OK(pl_seq_trim(r.engine, 0, 0, NULL, &err), err);
+        assert_int_equal(kv->pool[kv->states].n_free, 2 * N_SEQ + 3);
+        engine_run_close(&r);
+    }
+}
+
+/* A prompt, an answer, and back to the prompt's end for another answer. When
+ * other prompts have taken the checkpoint's slot, it is computed anew. */
+TEST(memories_of_a_prompt_are_there_for_another_answer)
+{
+    enum { N_PROMPT = 100, N_ANSWER = 30, N = N_PROMPT + N_ANSWER };
+    struct engine_run r, fresh;
+    uint64_t seed = test_seed();
+    int32_t token[N];
+    size_t row, bytes;
+    float *got, *want;
+
+    open_states(&r, 2048, 1);
+    open_states(&fresh, 1024, 1);
+    row = (size_t)r.n_vocab;
+    bytes = N_ANSWER * row * sizeof(float);
+    got = test_need(N, row * sizeof *got);
+    want = test_need(N, row * sizeof *want);
+    engine_run_tokens(&r, &seed, N, token);
+    engine_run_decode(&r, 0, N_PROMPT, token, NULL);
+    for (int k = 0; k < 3; k++) {
+        bool forgotten = k == 2;
+        int64_t kept = -1;
+        pl_err err = {0};
+
+        for (int i = 0; i < N_ANSWER; i++)
+            engine_run_decode(&r, 0, 1, token + N_PROMPT + i, NULL);
+        for (int s = 1; s < N_SEQ && forgotten; s++)
+            for (int i = 0; i < 3; i++)
+                engine_run_decode(&r, s, N_PROMPT, token, NULL);
+        if (forgotten) {
+            assert_int_equal(pl_seq_trim(r.engine, 0, N_PROMPT, NULL, &err),
+                             PL_NOT_FOUND);
+            assert_non_null(strstr(err.message, "no longer held: 0 can be"));
+            assert_int_equal(pl_seq_length(r.engine, 0), N);
+        }
+        TEST_OK(pl_seq_trim(r.engine, 0, N_PROMPT, &kept, &err), err);
+        assert_int_equal(kept, forgotten ? 0 : N_PROMPT);
+        engine_run_tokens(&r, &seed, N_ANSWER, token + N_PROMPT);
+        engine_run_decode(&r, 0, N - kept, token + kept, got);
+        TEST_OK(pl_seq_trim(fresh.engine, 0, 0, NULL, &err), err);
+        engine_run_decode(&fresh, 0, N, token, want);
+        assert_memory_equal(got + (size_t)(N_PROMPT - kept) * row,
+                            want + N_PROMPT * row, bytes);
+        TEST_OK(pl_seq_trim(r.engine, 0, N_PROMPT, &kept, &err), err);
+        assert_int_equal(kept, forgotten ? 0 : N_PROMPT);
+    }
+    free(got);
+    free(want);
+    engine_run_close(&r);
+    engine_run_close(&fresh);
+}
+
+/* A long batch leaves a checkpoint every 4,096 tokens. */
+TEST(memories_of_a_long_prompt_are_there_in_between)
+{
+    enum { N = 4300, N_MORE = 5 };
+    struct engine_run r;
+    uint64_t seed = test_seed();
+    int32_t *token = test_need(N + N_MORE, sizeof *token);
+    size_t bytes;
+    int64_t kept;
+    float *got, *want;
+    pl_err err;
+
+    open_states(&r, 3 * 4608, 0);
+    bytes = N_MORE * (size_t)r.n_vocab * sizeof *got;
+    got = test_need(1, bytes);
+    want = test_need(1, bytes);
+    engine_run_tokens(&r, &seed, N + N_MORE, token);
+    engine_run_decode(&r, 0, N, token, NULL);
+    TEST_OK(pl_seq_trim(r.engine, 0, N - 1, &kept, &err), err);
+    assert_int_equal(kept, 4096);
+    engine_run_decode(&r, 0, N_MORE, token + kept, got);
+    engine_run_decode(&r, 1, kept, token, NULL);
+    engine_run_decode(&r, 1, N_MORE, token + kept, want);
+    assert_memory_equal(got, want, bytes);
+    free(got);
+    free(want);
+    free(token);
+    engine_run_close(&r);
+}

@@ -151,9 +151,9 @@ TEST(messages_are_two_a_layer)
         TEST_SKIP("%d of %d models are not at hand", absent, N + 1);
 }
 
-/* qwen3next has the gates of its delta nets in one matrix, in turns by key head.
- * Where each rank has key heads of its own that is no matter; ranks that share
- * one, here more than two, gather the gates. */
+/* qwen3next has the gates of its delta nets in one matrix, in turns by key
+ * head. Where each rank has key heads of its own that is no matter; ranks that
+ * share one, here more than two, gather the gates. */
 TEST(messages_of_gates_in_turns_are_two_a_layer)
 {
     const char *path = test_ref_or_skip("qwen3next-f32.gguf");

@@ -15,9 +15,8 @@
  *       as many as make their output whole blocks of 32 where that is quantized
  *   K and V                             the same KV heads; shared by ranks, one
  *       more, since a shared head counts for its first owner alone
- * A delta net's value heads and key heads go as query heads and KV heads do; its
- * stacked q, k and v, of which two thirds or less are of key heads, as K and V.
- */
+ * A delta net's value heads and key heads go as query heads and KV heads do;
+ * its stacked q, k and v, of which key heads have a part, as K and V. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
