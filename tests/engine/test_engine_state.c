@@ -283,6 +283,30 @@ TEST(state_of_the_whole_cache_keeps_what_is_shared)
     engine_run_close(&r);
 }
 
+/* A copy of whole pages has nothing of its own but its state. */
+TEST(state_of_a_copy_has_its_state)
+{
+    uint64_t seed = test_seed();
+    int32_t token[MAX_TOKEN];
+    struct engine_run r;
+    struct state s;
+    float *want;
+
+    open_as(&r, models[2], &plain, 2, PL_F16);
+    engine_run_tokens(&r, &seed, MAX_TOKEN, token);
+    want = logits_of(&r, N_MORE);
+    engine_run_decode(&r, 0, 2 * PAGE_TOKENS, token, NULL);
+    assert_int_equal(pl_seq_copy(r.engine, 1, 0, NULL), PL_OK);
+    s = save(&r, -1, 0, -1);
+    engine_run_decode(&r, 0, N_MORE, token + 2 * PAGE_TOKENS, want);
+    restore(&r, -1, s, 0);
+    for (int i = 0; i < 2; i++)
+        goes_on(&r, i, token + 2 * PAGE_TOKENS, want);
+    free(s.data);
+    free(want);
+    engine_run_close(&r);
+}
+
 /* Any cut: the parts, one after the other, are the whole. */
 TEST(state_of_a_range_goes_to_the_end)
 {

@@ -487,6 +487,28 @@ TEST(kv_shared_page_is_copied_once)
     kv_fini(&w.kv);
 }
 
+/* The page that is written next cannot be copied: nothing has been taken. */
+TEST(kv_page_that_cannot_be_copied_costs_no_slot)
+{
+    static struct world w;
+
+    world_init(&w, true);
+    extend(&w, 0, 40, false);
+    kv_checkpoint(&w.kv, 0);
+    extend(&w, 0, PAGE_TOKENS, false);
+    copy(&w, 1, 0);
+    trim(&w, 1, 40);
+    assert_int_equal(w.n[1], 40);
+    w.fail_copy = true;
+    extend(&w, 1, 1, false);
+    assert_int_equal(w.n[1], 40);
+    check(&w);
+    w.fail_copy = false;
+    extend(&w, 1, 1, false);
+    check(&w);
+    kv_fini(&w.kv);
+}
+
 TEST(kv_trim_gives_pages_back)
 {
     static struct world w;
