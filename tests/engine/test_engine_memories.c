@@ -473,6 +473,7 @@ TEST(memories_of_a_long_prompt_are_there_in_between)
     int32_t *token = test_need(N + N_MORE, sizeof *token);
     size_t bytes;
     int64_t kept;
+    uint64_t size;
     float *got, *want;
     pl_err err;
 
@@ -484,6 +485,9 @@ TEST(memories_of_a_long_prompt_are_there_in_between)
     engine_run_decode(&r, 0, N, token, NULL);
     TEST_OK(pl_seq_trim(r.engine, 0, N - 1, &kept, &err), err);
     assert_int_equal(kept, 4096);
+    assert_int_equal(pl_state_size(r.engine, 0, 0, 4095, &size, &err),
+                     PL_NOT_FOUND);
+    assert_non_null(strstr(err.message, "its first 0"));
     engine_run_decode(&r, 0, N_MORE, token + kept, got);
     engine_run_decode(&r, 1, kept, token, NULL);
     engine_run_decode(&r, 1, N_MORE, token + kept, want);
