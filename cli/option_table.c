@@ -34,7 +34,8 @@ const struct option_row option_table[] = {
      AT(model), 0, 0},
     {{"--shape"}, "NAME",
      "random weights in the shape of a model: qwen3-0.6b, qwen3moe-2.75b, "
-     "llama-1.2b, qwen3-8b, qwen3moe-30b; bench makes a file in $TMPDIR and "
+     "llama-1.2b, qwen3-8b, qwen3moe-30b, qwen35-0.8b, "
+     "qwen35moe-35b; bench makes a file in $TMPDIR and "
      "removes it",
      BENCH | SYNTH | OPTION_COMMA, option_set_text, AT(shape), 0, 0},
     {{"--type"}, "TYPE",

@@ -63,6 +63,10 @@ typedef struct pl_dim {
     X(FFN_GATE_EXPS_BIAS)                                                      \
     X(FFN_UP_EXPS_BIAS)                                                        \
     X(FFN_DOWN_EXPS_BIAS)                                                      \
+    X(PER_LAYER_EMBD)                                                          \
+    X(PER_LAYER_PROJ)                                                          \
+    X(PER_LAYER_GATE)                                                          \
+    X(PER_LAYER_OUT)                                                           \
     X(ROPE_FREQS)                                                              \
     X(SCALE)                                                                   \
     X(ATTN_GATE)  /* a value of each of the heads' results */                  \

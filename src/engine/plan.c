@@ -5,6 +5,8 @@
 #include "fit/fit.h"
 #include "plan/options_read.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 pl_status pl_model_open(pl_model **out, const char *path, pl_err *err)
@@ -63,6 +65,22 @@ const pl_tokenizer *pl_model_tokenizer(const pl_model *m)
     return m->tokenizer;
 }
 
+/* Multi-token prediction guesses tokens behind the next one; no logit of the
+ * next one depends on it. */
+static void tell_unused_layers(const struct model *m, const pl_options *opt)
+{
+    char text[160];
+
+    if (m->n_next == 0 || !opt->log)
+        return;
+    snprintf(text, sizeof text,
+             "%" PRId64 " layer%s for multi-token prediction, from blk.%" PRId64
+             " on, %s not used and not loaded",
+             m->n_next, m->n_next > 1 ? "s" : "", m->n_layer,
+             m->n_next > 1 ? "are" : "is");
+    opt->log(opt->log_user, PL_LOG_INFO, text);
+}
+
 pl_status pl_plan_create(pl_plan **out, const pl_model *m,
                          const pl_options *opt, pl_err *err)
 {
@@ -91,10 +109,12 @@ pl_status pl_plan_create(pl_plan **out, const pl_model *m,
                        m->model->n_ctx_train, err);
     if (s == PL_OK)
         s = fit_offload(p->compiled, opt->offload, err);
-    if (s == PL_OK)
+    if (s == PL_OK) {
+        tell_unused_layers(m->model, opt);
         *out = p;
-    else
+    } else {
         pl_plan_free(p);
+    }
     return s;
 }
 

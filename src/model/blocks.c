@@ -23,7 +23,7 @@ struct model_dim model_width(const struct build *b)
 
 static struct model_dim d_key(const struct build *b)
 {
-    return (struct model_dim){b->m->d_key, "attention.key_length"};
+    return (struct model_dim){b->m->d_key[b->layer], "attention.key_length"};
 }
 
 void model_layer(struct build *b, int64_t layer)
@@ -126,20 +126,28 @@ pl_tensor model_embed(struct build *b)
 
 /* Attention -------------------------------------------------------------- */
 
-/* Projections of one layer, [n_tok, heads * width] each. */
+/* Projections of one layer, [n_tok, heads * width] each; k and v are -1 in one
+ * that has none. */
 struct qkv {
     pl_tensor q, k, v;
 };
+
+/* Of the three biases none comes alone. */
+static bool biased(const struct build *b)
+{
+    return model_has(b, "attn_q", "bias") || model_has(b, "attn_k", "bias") ||
+           model_has(b, "attn_v", "bias");
+}
 
 static struct qkv project(struct build *b, pl_tensor h,
                           const struct model_attention *o)
 {
     const struct model *m = b->m;
-    const bool bias = o->bias;
     const int64_t n_q =
-        m->n_head[b->layer] * (m->d_key + (o->gate ? m->d_value : 0));
-    const int64_t n_k = m->n_head_kv[b->layer] * m->d_key;
-    const int64_t n_v = m->n_head_kv[b->layer] * m->d_value;
+        m->n_head[b->layer] *
+        (m->d_key[b->layer] + (o->gate ? m->d_value[b->layer] : 0));
+    const int64_t n_k = m->n_head_kv[b->layer] * m->d_key[b->layer];
+    const int64_t n_v = m->n_head_kv[b->layer] * m->d_value[b->layer];
     const struct model_dim q = {n_q, "attention.head_count * key_length"};
     const struct model_dim k = {n_k, "attention.head_count_kv * key_length"};
     const struct model_dim v = {n_v, "attention.head_count_kv * value_length"};
@@ -147,7 +155,10 @@ static struct qkv project(struct build *b, pl_tensor h,
         n_q + n_k + n_v, "attention.head_count, head_count_kv and key_length"};
     const bool fused =
         model_has(b, "attn_qkv", "weight") && !model_has(b, "attn_q", "weight");
-    struct qkv x;
+    const bool v_is_k =
+        o->v_is_k && n_k == n_v && !model_has(b, "attn_v", "weight");
+    const bool bias = o->bias || (!fused && biased(b));
+    struct qkv x = {-1, -1, -1};
 
     if (fused) { /* rows: all of q, all of k, all of v */
         x.v = model_matmul(b, h, "attn_qkv", PL_ROLE_ATTN_QKV, all,
@@ -158,10 +169,13 @@ static struct qkv project(struct build *b, pl_tensor h,
     } else {
         x.q = model_matmul(b, h, "attn_q", PL_ROLE_ATTN_Q, q, model_width(b),
                            bias);
+        if (o->kv)
+            return x;
         x.k = model_matmul(b, h, "attn_k", PL_ROLE_ATTN_K, k, model_width(b),
                            bias);
-        x.v = model_matmul(b, h, "attn_v", PL_ROLE_ATTN_V, v, model_width(b),
-                           bias);
+        x.v = v_is_k ? x.k
+                     : model_matmul(b, h, "attn_v", PL_ROLE_ATTN_V, v,
+                                    model_width(b), bias);
     }
     return x;
 }
@@ -186,12 +200,13 @@ static pl_tensor cached(struct build *b, pl_tensor x, bool values)
 
     snprintf(name, sizeof name, "cache_%c.%" PRId64, values ? 'v' : 'k',
              b->layer);
-    return pl_cache_write(b->g,
-                          pl_cache(b->g, name, values ? b->cache_v : b->cache_k,
-                                   m->n_head_kv[b->layer],
-                                   values ? m->d_value : m->d_key, values,
-                                   window(b)),
-                          x);
+    return pl_cache_write(
+        b->g,
+        pl_cache(b->g, name, values ? b->cache_v : b->cache_k,
+                 m->n_head_kv[b->layer],
+                 values ? m->d_value[b->layer] : m->d_key[b->layer], values,
+                 window(b)),
+        x);
 }
 
 /* Of the two norms neither comes alone. */
@@ -209,32 +224,44 @@ pl_tensor model_attention(struct build *b, pl_tensor h,
     const struct model *m = b->m;
     const int64_t n_head = m->n_head[b->layer];
     const int64_t n_head_kv = m->n_head_kv[b->layer];
-    const struct model_dim width = {n_head * m->d_value,
+    const int64_t d_value = m->d_value[b->layer];
+    const struct model_dim width = {n_head * d_value,
                                     "attention.head_count * value_length"};
     const struct model_dim heads_q = {n_head, "attention.head_count"};
     const pl_rope *rope = window(b) > 0 ? &m->rope_window : &m->rope;
+    const bool own = !o->kv;
+    const int64_t width_k = m->d_key[b->layer];
+    const int64_t d_gate = o->gate ? d_value : 0;
     struct qkv x = project(b, h, o);
-    pl_tensor q = heads(b, x.q, n_head, m->d_key + (o->gate ? m->d_value : 0));
-    pl_tensor gate = -1;
-    pl_tensor k = heads(b, x.k, n_head_kv, m->d_key);
-    pl_tensor v = heads(b, x.v, n_head_kv, m->d_value), y, sinks = -1;
+    pl_tensor q = heads(b, x.q, n_head, width_k + d_gate);
+    pl_tensor k = own ? heads(b, x.k, n_head_kv, width_k) : -1;
+    pl_tensor v = own ? heads(b, x.v, n_head_kv, d_value) : -1;
+    pl_tensor gate = -1, sinks = -1, y;
 
     if (o->gate) { /* rows of a head: its query, then its gate */
-        gate = pl_slice(b->g, q, 2, m->d_key, m->d_value);
-        q = pl_slice(b->g, q, 2, 0, m->d_key);
+        gate = pl_slice(b->g, q, 2, width_k, d_value);
+        q = pl_slice(b->g, q, 2, 0, width_k);
     }
     if (normed(b, o)) {
         q = model_norm(b, q, "attn_q_norm", d_key(b));
-        k = model_norm(b, k, "attn_k_norm", d_key(b));
+        if (own)
+            k = model_norm(b, k, "attn_k_norm", d_key(b));
     }
+    if (o->v_norm && own)
+        v = pl_rms_norm(b->g, v, -1, m->eps);
     q = pl_rope_apply(b->g, q, b->pos, o->freqs, rope);
-    k = pl_rope_apply(b->g, k, b->pos, o->freqs, rope);
-    k = cached(b, k, false);
-    v = cached(b, v, true);
+    if (own) {
+        k = pl_rope_apply(b->g, k, b->pos, o->freqs, rope);
+        b->kv.k = cached(b, k, false);
+        b->kv.v = cached(b, v, true);
+    } else {
+        b->kv = *o->kv;
+    }
     if (o->sinks)
         sinks = model_weight(b, "attn_sinks", "weight", PL_ROLE_ATTN_SINKS,
                              false, 1, &heads_q);
-    y = pl_attention(b->g, q, k, v, sinks, m->query_scale, window(b), 0);
+    y = pl_attention(b->g, q, b->kv.k, b->kv.v, sinks, m->query_scale,
+                     window(b), 0);
     if (o->gate)
         y = pl_mul(b->g, y, pl_sigmoid(b->g, gate));
     y = pl_reshape(b->g, y, 2, (pl_dim[]){n_tok, size(width.n)});
@@ -354,15 +381,22 @@ static pl_tensor shared_expert(struct build *b, pl_tensor h, model_glu *glu)
     return pl_mul(b->g, y, pl_sigmoid(b->g, gate));
 }
 
-pl_tensor model_experts(struct build *b, pl_tensor h, model_glu *glu)
+pl_tensor model_router(struct build *b, pl_tensor h)
+{
+    const struct model_dim n_expert = {b->m->n_expert, "expert_count"};
+
+    return model_matmul(b, h, "ffn_gate_inp", PL_ROLE_ROUTER, n_expert,
+                        model_width(b), false);
+}
+
+pl_tensor model_experts(struct build *b, pl_tensor h, pl_tensor logits,
+                        model_glu *glu)
 {
     const struct model *m = b->m;
     const struct width ff = d_expert(b);
     const struct model_dim e = model_width(b);
     const struct model_dim n_expert = {m->n_expert, "expert_count"};
     const int used = (int)m->n_expert_used;
-    pl_tensor logits =
-        model_matmul(b, h, "ffn_gate_inp", PL_ROLE_ROUTER, n_expert, e, false);
     pl_tensor bias = m->family->shared ? model_weight(b, "exp_probs_b", "bias",
                                                       PL_ROLE_ROUTER_BIAS,
                                                       false, 1, &n_expert)
@@ -440,8 +474,9 @@ void model_decoder(struct build *b, const struct model_attention *o,
         h = model_norm(b, x, ffn_norm, model_width(b));
         model_name(b, h, "ffn_norm");
         x = pl_add(b->g, x,
-                   i < b->m->n_dense ? model_mlp(b, h, glu)
-                                     : model_experts(b, h, glu));
+                   i < b->m->n_dense
+                       ? model_mlp(b, h, glu)
+                       : model_experts(b, h, model_router(b, h), glu));
         model_name(b, x, "l_out");
         if (b->g->err.status != PL_OK)
             return;

@@ -11,6 +11,11 @@
 
 #include "model/model.h"
 
+/* A layer's cache, with the keys and values of the step's tokens. */
+struct model_kv {
+    pl_tensor k, v;
+};
+
 /* A graph that is being built. */
 struct build {
     const struct model *m;
@@ -18,6 +23,7 @@ struct build {
     int64_t layer; /* which one, -1 outside of them */
     pl_tensor ids, pos, out_ids;
     pl_format cache_k, cache_v;
+    struct model_kv kv; /* what the last attention has read */
 };
 
 /* An expected size and the key that it follows from, for messages. */
@@ -76,11 +82,15 @@ pl_tensor model_embed(struct build *b);
 enum model_qk_norm { QK_NORM_NEVER, QK_NORM_IF_GIVEN, QK_NORM_ALWAYS };
 
 struct model_attention {
-    bool bias; /* q, k and v must have biases */
+    bool bias; /* q, k and v must have biases, not only may */
     enum model_qk_norm qk_norm;
     bool gate;       /* of each head's values in attn_q half are a gate */
+    bool v_norm;     /* each head of v is normed, without a weight */
+    bool v_is_k;     /* without attn_v, v is what attn_k gives */
     bool sinks;      /* a value a head joins its softmax: attn_sinks */
     pl_tensor freqs; /* [n_rot / 2], divide rope's angles, or -1 */
+    const struct model_kv *kv; /* of an earlier layer, which this one reads and
+                                  has none; NULL: its own */
 };
 
 /* Causal self-attention of h [n_tok, d_model] through the layer's cache, with
@@ -95,9 +105,13 @@ pl_tensor model_delta_net(struct build *b, pl_tensor h);
 typedef pl_tensor model_glu(pl_graph *g, pl_tensor gate, pl_tensor up);
 /* down(glu(gate h, up h)); gate and up may be fused in ffn_gate_up. */
 pl_tensor model_mlp(struct build *b, pl_tensor h, model_glu *glu);
-/* The same by the best n_expert_used experts of h, each with its weight, and
- * then by the shared expert, where there is one: the sum of both. */
-pl_tensor model_experts(struct build *b, pl_tensor h, model_glu *glu);
+/* What the router ffn_gate_inp says of h: [n_tok, n_expert]. */
+pl_tensor model_router(struct build *b, pl_tensor h);
+/* The same as model_mlp by the best n_expert_used experts, each with its
+ * weight, both by the router's `logits`, and then by the shared expert, where
+ * there is one: the sum of both. */
+pl_tensor model_experts(struct build *b, pl_tensor h, pl_tensor logits,
+                        model_glu *glu);
 
 /* Picks the rows wanted, norms them, multiplies by output.weight or, where
  * embeddings are tied, token_embd.weight: logits, marked as output. */
@@ -116,6 +130,8 @@ void model_qwen3(struct build *b); /* qwen3 and qwen3moe */
 void model_glm4moe(struct build *b);
 pl_status model_gemma3_read(struct model *m, pl_err *err);
 void model_gemma3(struct build *b);
+pl_status model_gemma4_read(struct model *m, pl_err *err);
+void model_gemma4(struct build *b);
 pl_status model_gptoss_read(struct model *m, pl_err *err);
 void model_gptoss(struct build *b);
 pl_status model_qwen35_read(struct model *m, pl_err *err);

@@ -19,19 +19,13 @@ enum { PATTERN = 6, LAYERS_OF_27B = 62 };
 
 pl_status model_gemma3_read(struct model *m, pl_err *err)
 {
-    struct params_key k;
     int64_t pattern;
-    double base, softcap;
+    double base;
 
     PL_TRY(params_get(m, "attention.sliding_window_pattern", PATTERN, 1,
                       INT32_MAX, &pattern, err));
     PL_TRY(params_rope_base(m, "rope.freq_base_swa", &base, err));
-    PL_TRY(gguf_get_f64(m->file, params_key(m, "final_logit_softcapping", &k),
-                        0, &softcap, err));
-    if (softcap != 0 && !(softcap >= 1e-3 && softcap <= 1e6))
-        return err_set(err, PL_BAD_FILE,
-                       "%s: key %s is %g, not in 1e-3 .. 1e6, nor 0 (none)",
-                       gguf_path(m->file), k.s, softcap);
+    PL_TRY(params_softcap(m, err));
     PL_TRY(params_windows(m, pattern, err));
     m->rope_window = (pl_rope){.size = sizeof m->rope_window,
                                .n_rot = m->rope.n_rot,
@@ -39,7 +33,6 @@ pl_status model_gemma3_read(struct model *m, pl_err *err)
                                .base = (float)base,
                                .freq_scale = 1,
                                .mscale = 1};
-    m->softcap = (float)softcap;
     if (m->n_layer == LAYERS_OF_27B)
         m->query_scale =
             (float)(1 / sqrt((double)m->d_model / (double)m->n_head[0]));

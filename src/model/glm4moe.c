@@ -1,20 +1,18 @@
-/* glm4moe (GLM-4.5): llama with rope over the first values of a head, in
- * halves, biases on q, k and v, and each head of q and k normed where the file
- * has those norms. The norm before the feed-forward part is called
+/* glm4moe (GLM-4.5 and its successors): llama with rope over the first values
+ * of a head, in halves; where the file has them, biases on q, k and v and norms
+ * of each head of q and k. The norm before the feed-forward part is called
  * post_attention_norm. The first n_dense layers have no experts; in the others
  *
  *   p = sigmoid(router h),  S = the n_used best of p + exp_probs_b
  *   x += sum over e in S of w_e expert_e(h)  +  shared expert(h)
  *
  * where w is p over S, normalised and scaled as the keys say: the bias chooses
- * and does not weigh. The trailing layers, which guess the token after next,
- * are not evaluated. Source: arXiv:2508.06471; routing: arXiv:2412.19437. */
+ * and does not weigh. Source: arXiv:2508.06471; routing: arXiv:2412.19437. */
 #include "model/blocks.h"
 
 void model_glm4moe(struct build *b)
 {
-    const struct model_attention o = {
-        .bias = true, .qk_norm = QK_NORM_IF_GIVEN, .freqs = -1};
+    const struct model_attention o = {.qk_norm = QK_NORM_IF_GIVEN, .freqs = -1};
 
     model_decoder(b, &o, "post_attention_norm", pl_swiglu);
 }

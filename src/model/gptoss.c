@@ -5,6 +5,9 @@
  *
  *   (up + 1) gate / (1 + e^(-1.702 gate)),  gate at most 7, up in -7 .. 7.
  *
+ * YaRN's ramp begins and ends at whole pairs, as in llama.cpp, which the
+ * reference logits come from; the model's authors do not round them.
+ *
  * Source: the model card of gpt-oss, arXiv:2508.10925. */
 #include "model/blocks.h"
 #include "model/params.h"

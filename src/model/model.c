@@ -24,6 +24,8 @@ static const struct model_family families[] = {
     {"glm4moe", true, MOE_ALWAYS, true, "expert_feed_forward_length", NULL,
      model_glm4moe},
     {"gemma3", true, MOE_NEVER, false, NULL, model_gemma3_read, model_gemma3},
+    {"gemma4", true, MOE_IF_GIVEN, false, "expert_feed_forward_length",
+     model_gemma4_read, model_gemma4},
     {"gpt-oss", true, MOE_ALWAYS, false, "expert_feed_forward_length",
      model_gptoss_read, model_gptoss},
     {"qwen35", true, MOE_NEVER, false, NULL, model_qwen35_read, model_qwen35},

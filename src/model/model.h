@@ -24,7 +24,7 @@ struct model_family {
     bool neox;        /* rope pairs (i, i + n_rot/2), else (2i, 2i + 1) */
     enum model_moe moe;
     bool shared; /* sigmoid router with a bias, a shared expert, leading layers
-                    without experts, trailing layers that are not evaluated */
+                    without experts */
     const char *expert_width; /* key of an expert's width */
     /* Keys beside those of all families; NULL: there are none. */
     pl_status (*read)(struct model *m, pl_err *err);
@@ -44,16 +44,20 @@ struct model {
     struct arena arena; /* owns the arrays below */
     int64_t n_vocab, n_ctx_train, d_model;
     int64_t n_layer;                   /* those that are evaluated */
+    int64_t n_next;                    /* behind them, of further tokens */
     const char *vocab_key;             /* where n_vocab comes from */
-    int64_t d_key, d_value;            /* of a head */
     const int64_t *n_head, *n_head_kv; /* [n_layer] */
+    const int64_t *d_key, *d_value;    /* [n_layer], of a head */
+    int64_t n_shared_kv;               /* trailing layers that read the cache of
+                                          an earlier one and have none */
     int64_t n_dense;                   /* leading layers without experts */
-    const int64_t *d_ff;               /* [n_layer]; NULL if n_dense is 0 */
+    const int64_t *d_ff;               /* [n_layer]; NULL: none */
     int64_t n_expert, n_expert_used;   /* 0: no experts */
     const int64_t *d_expert;           /* [n_layer], of one; NULL: none */
     int64_t n_shared;                  /* experts that serve every token */
-    int64_t d_shared; /* their width; 0: n_shared times that of the others */
-    bool shared_gate; /* they are weighed by a sigmoid of their own */
+    int64_t d_shared;    /* their width; 0: n_shared times that of the others */
+    bool shared_gate;    /* they are weighed by a sigmoid of their own */
+    int64_t d_per_layer; /* of what a token brings to each layer; 0: nothing */
     pl_gating gating;
     bool normalise; /* weights of the chosen experts sum to one, */
     float routed;   /* and then this factor */

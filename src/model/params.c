@@ -1,6 +1,5 @@
 /* Reading hyper-parameters, with the defaults that writers of GGUF files rely
- * on. Bounds are there to keep products of them far below 2^63; that they agree
- * with the tensors is checked where the tensors are looked up. */
+ * on. That they agree with the tensors is checked where those are looked up. */
 #include "model/params.h"
 
 #include "base/err.h"
@@ -9,13 +8,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-enum {
-    MAX_LAYER = 1 << 16,
-    MAX_HEAD = 1 << 16,
-    MAX_WIDTH = 1 << 28,
-    MAX_EXPERT = 1 << 16,
-};
 
 const char *params_key(const struct model *m, const char *name,
                        struct params_key *k)
@@ -61,10 +53,19 @@ static pl_status get_factor(const struct model *m, const char *name, double def,
                    gguf_path(m->file), k.s, *out, zero ? ", nor 0 (none)" : "");
 }
 
-/* One value for all layers or one each; def[n_layer] where the key is absent,
- * def == NULL making that an error. */
-static pl_status per_layer(struct model *m, const char *name, int64_t hi,
-                           const int64_t *def, const int64_t **out, pl_err *err)
+/* Room for a number a layer; NULL: out of memory. */
+static int64_t *layers_alloc(struct model *m, pl_err *err)
+{
+    int64_t *v = arena_alloc(&m->arena, (size_t)m->n_layer, sizeof *v);
+
+    if (!v)
+        err_no_memory(err, "hyper-parameters");
+    return v;
+}
+
+static pl_status per_layer(struct model *m, const char *name, int64_t lo,
+                           int64_t hi, const int64_t *def, const int64_t **out,
+                           pl_err *err)
 {
     struct params_key k;
     const struct gguf_kv *kv = gguf_find(m->file, params_key(m, name, &k));
@@ -73,9 +74,9 @@ static pl_status per_layer(struct model *m, const char *name, int64_t hi,
     *out = def;
     if (!kv && def)
         return PL_OK;
-    v = arena_alloc(&m->arena, (size_t)m->n_layer, sizeof *v);
+    v = layers_alloc(m, err);
     if (!v)
-        return err_no_memory(err, "hyper-parameters");
+        return PL_NO_MEMORY;
     *out = v;
     if (!kv || kv->type != GGUF_ARRAY) {
         PL_TRY(params_need(m, name, hi, &v[0], err));
@@ -89,13 +90,19 @@ static pl_status per_layer(struct model *m, const char *name, int64_t hi,
                        " by block_count; the file is damaged",
                        gguf_path(m->file), k.s, kv->count, m->n_layer);
     for (int64_t i = 0; i < m->n_layer; i++)
-        if (!gguf_as_i64(kv, (uint64_t)i, &v[i]) || v[i] < 1 || v[i] > hi)
+        if (!gguf_as_i64(kv, (uint64_t)i, &v[i]) || v[i] < lo || v[i] > hi)
             return err_set(err, PL_BAD_FILE,
                            "%s: key %s: value %" PRId64
-                           " is no integer of 1 .. %" PRId64
+                           " is no integer of %" PRId64 " .. %" PRId64
                            "; the file is damaged",
-                           gguf_path(m->file), k.s, i, hi);
+                           gguf_path(m->file), k.s, i, lo, hi);
     return PL_OK;
+}
+
+pl_status params_per_layer(struct model *m, const char *name, int64_t hi,
+                           const int64_t *def, const int64_t **out, pl_err *err)
+{
+    return per_layer(m, name, 1, hi, def, out, err);
 }
 
 static pl_status read_vocab(struct model *m, pl_err *err)
@@ -115,17 +122,31 @@ static pl_status read_vocab(struct model *m, pl_err *err)
                       MAX_WIDTH, &m->n_vocab, err);
 }
 
+static pl_status head_width(struct model *m, const char *name, int64_t def,
+                            const int64_t **out, pl_err *err)
+{
+    int64_t *v = layers_alloc(m, err);
+
+    if (!v)
+        return PL_NO_MEMORY;
+    *out = v;
+    PL_TRY(params_get(m, name, def, 1, MAX_HEAD, &v[0], err));
+    for (int64_t i = 1; i < m->n_layer; i++)
+        v[i] = v[0];
+    return PL_OK;
+}
+
 static pl_status read_attention(struct model *m, pl_err *err)
 {
     int64_t def;
     struct params_key k;
 
-    PL_TRY(
-        per_layer(m, "attention.head_count", MAX_HEAD, NULL, &m->n_head, err));
-    PL_TRY(per_layer(m, "attention.head_count_kv", MAX_HEAD, m->n_head,
+    PL_TRY(params_per_layer(m, "attention.head_count", MAX_HEAD, NULL,
+                            &m->n_head, err));
+    PL_TRY(per_layer(m, "attention.head_count_kv", 0, MAX_HEAD, m->n_head,
                      &m->n_head_kv, err));
     for (int64_t i = 0; i < m->n_layer; i++)
-        if (m->n_head[i] % m->n_head_kv[i])
+        if (m->n_head_kv[i] > 0 && m->n_head[i] % m->n_head_kv[i])
             return err_set(err, PL_BAD_FILE,
                            "%s: layer %" PRId64 ": %s is %" PRId64
                            ", no multiple of head_count_kv, %" PRId64,
@@ -140,10 +161,8 @@ static pl_status read_attention(struct model *m, pl_err *err)
                        gguf_path(m->file),
                        params_key(m, "attention.key_length", &k), m->d_model,
                        m->n_head[0]);
-    PL_TRY(params_get(m, "attention.key_length", def, 1, MAX_HEAD, &m->d_key,
-                      err));
-    return params_get(m, "attention.value_length", def, 1, MAX_HEAD,
-                      &m->d_value, err);
+    PL_TRY(head_width(m, "attention.key_length", def, &m->d_key, err));
+    return head_width(m, "attention.value_length", def, &m->d_value, err);
 }
 
 /* Keys of families with a shared expert; their defaults are those that writers
@@ -152,7 +171,7 @@ static pl_status read_shared(struct model *m, pl_err *err)
 {
     const char *path = gguf_path(m->file);
     struct params_key k;
-    int64_t gating, n_group, n_next;
+    int64_t gating, n_group;
     double routed;
 
     PL_TRY(params_get(m, "leading_dense_block_count", 0, 0, m->n_layer,
@@ -177,13 +196,9 @@ static pl_status read_shared(struct model *m, pl_err *err)
                          false, &m->normalise, err));
     PL_TRY(get_factor(m, "expert_weights_scale", 1, true, &routed, err));
     m->routed = routed == 0 ? 1 : (float)routed;
-    PL_TRY(params_get(m, "nextn_predict_layers", 0, 0, m->n_layer - 1, &n_next,
-                      err));
     if (m->n_dense > 0)
-        PL_TRY(per_layer(m, "feed_forward_length", MAX_WIDTH, NULL, &m->d_ff,
-                         err));
-    /* block_count has them in it: the last thing here that goes by it */
-    m->n_layer -= n_next;
+        PL_TRY(params_per_layer(m, "feed_forward_length", MAX_WIDTH, NULL,
+                                &m->d_ff, err));
     return PL_OK;
 }
 
@@ -199,13 +214,13 @@ static pl_status read_experts(struct model *m, pl_err *err)
         PL_TRY(params_need(m, "expert_count", MAX_EXPERT, &m->n_expert, err));
     if (m->n_expert == 0) {
         m->n_dense = m->n_layer;
-        return per_layer(m, "feed_forward_length", MAX_WIDTH, NULL, &m->d_ff,
-                         err);
+        return params_per_layer(m, "feed_forward_length", MAX_WIDTH, NULL,
+                                &m->d_ff, err);
     }
     PL_TRY(params_need(m, "expert_used_count", m->n_expert, &m->n_expert_used,
                        err));
-    PL_TRY(per_layer(m, m->family->expert_width, MAX_WIDTH, NULL, &m->d_expert,
-                     err));
+    PL_TRY(params_per_layer(m, m->family->expert_width, MAX_WIDTH, NULL,
+                            &m->d_expert, err));
     return m->family->shared ? read_shared(m, err) : PL_OK;
 }
 
@@ -249,12 +264,56 @@ pl_status params_windows(struct model *m, int64_t pattern, pl_err *err)
 
     PL_TRY(params_get(m, "attention.sliding_window", 0, 0, MAX_WIDTH, &width,
                       err));
-    window = arena_alloc(&m->arena, (size_t)m->n_layer, sizeof *window);
+    window = layers_alloc(m, err);
     if (!window)
-        return err_no_memory(err, "hyper-parameters");
+        return PL_NO_MEMORY;
     for (int64_t i = 0; i < m->n_layer; i++)
         window[i] = i % pattern < pattern - 1 ? width : 0;
     m->window = window;
+    return PL_OK;
+}
+
+pl_status params_windows_each(struct model *m, pl_err *err)
+{
+    static const char name[] = "attention.sliding_window_pattern";
+    const char *path = gguf_path(m->file);
+    struct params_key k;
+    const struct gguf_kv *kv = gguf_find(m->file, params_key(m, name, &k));
+    int64_t width, *window = layers_alloc(m, err);
+
+    if (!window)
+        return PL_NO_MEMORY;
+    if (!kv || kv->type != GGUF_ARRAY || kv->count < (uint64_t)m->n_layer)
+        return err_set(err, PL_BAD_FILE,
+                       "%s: key %s is no list of %" PRId64 " values, one a "
+                       "layer; convert the model again",
+                       path, k.s, m->n_layer);
+    PL_TRY(params_need(m, "attention.sliding_window", MAX_WIDTH, &width, err));
+    for (int64_t i = 0; i < m->n_layer; i++) {
+        bool has;
+
+        if (!gguf_as_bool(kv, (uint64_t)i, &has))
+            return err_set(err, PL_BAD_FILE,
+                           "%s: key %s: value %" PRId64 " is neither true nor "
+                           "false; the file is damaged",
+                           path, params_key(m, name, &k), i);
+        window[i] = has ? width : 0;
+    }
+    m->window = window;
+    return PL_OK;
+}
+
+pl_status params_of_windows(struct model *m, const char *name,
+                            const int64_t **v, pl_err *err)
+{
+    int64_t n, *own = layers_alloc(m, err);
+
+    if (!own)
+        return PL_NO_MEMORY;
+    PL_TRY(params_get(m, name, (*v)[0], 1, MAX_HEAD, &n, err));
+    for (int64_t i = 0; i < m->n_layer; i++)
+        own[i] = m->window[i] > 0 ? n : (*v)[i];
+    *v = own;
     return PL_OK;
 }
 
@@ -271,6 +330,33 @@ pl_status params_rope_base(const struct model *m, const char *name, double *out,
                    gguf_path(m->file), k.s, *out);
 }
 
+pl_status params_rope_count(const struct model *m, const char *name,
+                            int64_t d_key, int64_t *out, pl_err *err)
+{
+    struct params_key k;
+
+    PL_TRY(params_get(m, name, d_key, 2, d_key, out, err));
+    if (*out % 2)
+        return err_set(err, PL_BAD_FILE, "%s: key %s is %" PRId64 ", not even",
+                       gguf_path(m->file), params_key(m, name, &k), *out);
+    return PL_OK;
+}
+
+pl_status params_softcap(struct model *m, pl_err *err)
+{
+    struct params_key k;
+    double softcap;
+
+    PL_TRY(gguf_get_f64(m->file, params_key(m, "final_logit_softcapping", &k),
+                        0, &softcap, err));
+    if (softcap != 0 && !(softcap >= 1e-3 && softcap <= 1e6))
+        return err_set(err, PL_BAD_FILE,
+                       "%s: key %s is %g, not in 1e-3 .. 1e6, nor 0 (none)",
+                       gguf_path(m->file), k.s, softcap);
+    m->softcap = (float)softcap;
+    return PL_OK;
+}
+
 static pl_status read_rope(struct model *m, pl_err *err)
 {
     const char *path = gguf_path(m->file);
@@ -279,11 +365,8 @@ static pl_status read_rope(struct model *m, pl_err *err)
     double base, factor, stretch;
     int64_t n_rot, n_ctx;
 
-    PL_TRY(params_get(m, "rope.dimension_count", m->d_key, 2, m->d_key, &n_rot,
-                      err));
-    if (n_rot % 2)
-        return err_set(err, PL_BAD_FILE, "%s: key %s is %" PRId64 ", not even",
-                       path, params_key(m, "rope.dimension_count", &k), n_rot);
+    PL_TRY(
+        params_rope_count(m, "rope.dimension_count", m->d_key[0], &n_rot, err));
     PL_TRY(params_rope_base(m, "rope.freq_base", &base, err));
     PL_TRY(read_factor(m, &factor, err));
     /* on cos and sin, whatever the type: so q k is stretched by its square */
@@ -322,6 +405,9 @@ pl_status model_params_read(struct model *m, pl_err *err)
     PL_TRY(params_need(m, "context_length", INT32_MAX, &m->n_ctx_train, err));
     PL_TRY(params_need(m, "embedding_length", MAX_WIDTH, &m->d_model, err));
     PL_TRY(params_need(m, "block_count", MAX_LAYER, &m->n_layer, err));
+    PL_TRY(params_get(m, "nextn_predict_layers", 0, 0, m->n_layer - 1,
+                      &m->n_next, err));
+    m->n_layer -= m->n_next; /* block_count has them in it, at the end */
     PL_TRY(gguf_need_f64(m->file,
                          params_key(m, "attention.layer_norm_rms_epsilon", &k),
                          &eps, err));
@@ -333,6 +419,15 @@ pl_status model_params_read(struct model *m, pl_err *err)
     PL_TRY(read_attention(m, err));
     PL_TRY(read_experts(m, err));
     PL_TRY(read_rope(m, err));
-    m->query_scale = (float)(1 / sqrt((double)m->d_key));
-    return m->family->read ? m->family->read(m, err) : PL_OK;
+    m->query_scale = (float)(1 / sqrt((double)m->d_key[0]));
+    if (m->family->read)
+        PL_TRY(m->family->read(m, err));
+    for (int64_t i = 0; i < m->n_layer; i++)
+        if (m->n_head_kv[i] == 0 && !(m->recurrent && m->recurrent[i]))
+            return err_set(err, PL_BAD_FILE,
+                           "%s: key %s: layer %" PRId64
+                           " attends and has 0 KV heads; 1 or more are needed",
+                           gguf_path(m->file),
+                           params_key(m, "attention.head_count_kv", &k), i);
+    return PL_OK;
 }

@@ -247,7 +247,8 @@ static const struct range {
     pl_role role;
     double lo, hi;
 } ranges[] = {
-    {PL_ROLE_ROPE_FREQS, 1e-6, 1e30}, /* angles are divided by them */
+    {PL_ROLE_ROPE_FREQS, 1e-6, 2e30}, /* angles are divided by them; 1e30: the
+                                         pair is not rotated */
     {PL_ROLE_SCALE, -FLT_MAX, FLT_MAX},
     {PL_ROLE_ROUTER_BIAS, -INFINITY, INFINITY}, /* any number */
 };

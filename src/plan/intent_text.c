@@ -132,6 +132,8 @@ void intent_print(struct intent_text *t, const struct intent *in, int n_rank)
         intent_say(t, " --op-offload %s",
                    in->offload == PL_OFFLOAD_ON ? "on" : "off");
     intent_say(t, " -ub %" PRId64 " -c %" PRId64, in->n_ubatch, in->n_ctx);
+    if (in->n_checkpoint != INTENT_N_CHECKPOINT)
+        intent_say(t, " --checkpoints %d", in->n_checkpoint);
     /* in tensor mode shares without ranks are the ranks' own */
     if (in->n_rank > 0 || in->mode != PL_SPLIT_TENSOR || !in->share)
         intent_say(t, " --ranks %d", n_rank);

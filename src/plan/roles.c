@@ -19,16 +19,18 @@
 
 /* What a tensor's split dimension counts. */
 enum axis {
-    AXIS_NONE,  /* mirrored */
-    AXIS_HEAD,  /* heads, as many values each as there are */
-    AXIS_KV,    /* the fewer heads that several of those share */
-    AXIS_QKV,   /* q, k and v, stacked */
-    AXIS_GATES, /* of each KV head a value of its heads, then another one */
-    AXIS_FF,    /* feed-forward width */
-    AXIS_FF2,   /* twice that: gate, then up */
-    AXIS_EXP,   /* an expert's width */
-    AXIS_EXP2,  /* twice that */
-    AXIS_VOCAB, /* tokens of the vocabulary */
+    AXIS_NONE,      /* mirrored */
+    AXIS_HEAD,      /* heads, as many values each as there are */
+    AXIS_KV,        /* the fewer heads that several of those share */
+    AXIS_QKV,       /* q, k and v, stacked */
+    AXIS_GATES,     /* of each KV head a value of its heads, then another one */
+    AXIS_FF,        /* feed-forward width */
+    AXIS_FF2,       /* twice that: gate, then up */
+    AXIS_EXP,       /* an expert's width */
+    AXIS_EXP2,      /* twice that */
+    AXIS_VOCAB,     /* tokens of the vocabulary */
+    AXIS_PER_LAYER, /* what a token brings to a layer */
+    AXIS_PER_LAYERS, /* the same for all layers, one behind the other */
 };
 
 static const struct role_row {
@@ -64,6 +66,10 @@ static const struct role_row {
     [PL_ROLE_FFN_GATE_EXPS_BIAS] = {"ffn_gate_exps_bias", AXIS_EXP, 1},
     [PL_ROLE_FFN_UP_EXPS_BIAS] = {"ffn_up_exps_bias", AXIS_EXP, 1},
     [PL_ROLE_FFN_DOWN_EXPS_BIAS] = {"ffn_down_exps_bias", AXIS_NONE, 0},
+    [PL_ROLE_PER_LAYER_EMBD] = {"per_layer_embd", AXIS_PER_LAYERS, 1},
+    [PL_ROLE_PER_LAYER_PROJ] = {"per_layer_proj", AXIS_PER_LAYERS, 0},
+    [PL_ROLE_PER_LAYER_GATE] = {"per_layer_gate", AXIS_PER_LAYER, 0},
+    [PL_ROLE_PER_LAYER_OUT] = {"per_layer_out", AXIS_PER_LAYER, 1},
     [PL_ROLE_ROPE_FREQS] = {"rope_freqs", AXIS_NONE, 0},
     [PL_ROLE_SCALE] = {"scale", AXIS_NONE, 0},
     [PL_ROLE_ATTN_GATE] = {"attn_gate", AXIS_HEAD, 0},
@@ -92,6 +98,8 @@ struct dealt {
 /* Heads: of attention, query heads and KV heads; of a delta net, value heads
  * and key heads. */
 struct layer {
+    int heads; /* the layer with whose heads its own are dealt: where the memory
+                  lives that it reads */
     int64_t n_head, n_kv, d_k, d_v; /* 0: neither was seen */
     bool delta; /* a delta net: q and k are those of the fewer heads */
     bool tiled; /* head h has KV head h % n_kv, else neighbours share one */
@@ -107,6 +115,7 @@ struct deal {
     struct layer *layer;         /* [n_layer + 1]; 0 = outside blocks */
     int n_layer;
     struct dealt vocab[2];
+    struct dealt per_layer; /* alike in all, as one table has it for all */
     pl_err *err;
 };
 
@@ -331,22 +340,57 @@ static void add(struct dealt *x, const struct graph_node *n, int64_t size,
     x->quantized |= input && format_info(n->format)->block > 1;
 }
 
-/* The heads of a layer, which a node's operands and result show. Where they
- * live goes by the layer whose memory it is. */
-static void survey_heads(struct deal *d, const struct graph_node *n)
+/* What the heads of node n go by: the memory; -1: it has no heads. */
+static int memory_of_heads(const pl_graph *g, const struct graph_node *n)
 {
-    const struct graph_node *node = d->g->node;
-    bool delta = n->op == OP_delta_net || n->op == OP_delta_net_tiled;
-    int memory = graph_memory(d->g, n->in[delta ? 5 : 1]);
-    const struct graph_node *k = &node[delta ? n->in[0] : memory];
-    struct layer *y = &d->layer[node[memory].layer + 1];
+    switch (n->op) {
+    case OP_attention:
+        return graph_memory(g, n->in[1]);
+    case OP_delta_net:
+    case OP_delta_net_tiled:
+        return graph_memory(g, n->in[5]);
+    default:
+        return -1;
+    }
+}
 
-    y->delta = delta;
-    y->tiled = n->op == OP_delta_net_tiled;
-    y->n_head = n->dim[1].n;
-    y->n_kv = k->dim[1].n;
-    y->d_k = k->dim[2].n;
-    y->d_v = n->dim[2].n;
+/* Which layers read the caches of others: their heads are dealt as one. */
+static void find_heads(struct deal *d)
+{
+    for (int i = 0; i <= d->n_layer; i++)
+        d->layer[i].heads = i;
+    for (int i = 0; i < d->g->n_node; i++) {
+        const struct graph_node *n = &d->g->node[i];
+        int k = memory_of_heads(d->g, n);
+
+        if (k >= 0)
+            d->layer[n->layer + 1].heads = d->g->node[k].layer + 1;
+    }
+}
+
+static struct layer *heads_of(const struct deal *d, int layer)
+{
+    return &d->layer[d->layer[layer + 1].heads];
+}
+
+/* The heads of a layer, which a node's operands and result show. Layers that
+ * read one cache may have different numbers of query heads: what is dealt is
+ * then units of as many as divide all of them. */
+static void survey_heads(const struct deal *d, const struct graph_node *n,
+                         struct layer *h)
+{
+    int memory = memory_of_heads(d->g, n);
+    const struct graph_node *k;
+
+    if (memory < 0)
+        return;
+    h->delta = n->op != OP_attention;
+    h->tiled = n->op == OP_delta_net_tiled;
+    k = &d->g->node[h->delta ? n->in[0] : memory];
+    h->n_head = gcd(h->n_head, n->dim[1].n);
+    h->n_kv = k->dim[1].n;
+    h->d_k = k->dim[2].n;
+    h->d_v = n->dim[2].n;
 }
 
 /* Sizes of all axes, from the leaves and the nodes with heads. */
@@ -354,13 +398,11 @@ static void survey(struct deal *d)
 {
     for (int i = 0; i < d->g->n_node; i++) {
         const struct graph_node *n = &d->g->node[i];
-        struct layer *y = &d->layer[n->layer + 1];
+        struct layer *y = &d->layer[n->layer + 1], *h = heads_of(d, n->layer);
         const struct role_row *row = &rows[n->role];
         int64_t size = n->n_dim > row->dim ? n->dim[row->dim].n : 0;
 
-        if (n->op == OP_attention || n->op == OP_delta_net ||
-            n->op == OP_delta_net_tiled)
-            survey_heads(d, n);
+        survey_heads(d, n, h);
         if (n->op != OP_weight || size == 0)
             continue;
         switch (row->axis) {
@@ -368,7 +410,7 @@ static void survey(struct deal *d)
         case AXIS_KV:
         case AXIS_QKV:
         case AXIS_GATES:
-            add(&y->head, n, 0, row->dim == 1);
+            add(&h->head, n, 0, row->dim == 1);
             break;
         case AXIS_FF:
             add(&y->ff, n, size, row->dim == 1);
@@ -386,6 +428,12 @@ static void survey(struct deal *d)
             add(&d->vocab[d->vocab[0].size && d->vocab[0].size != size], n,
                 size, false);
             break;
+        case AXIS_PER_LAYERS:
+            add(&d->per_layer, n, 0, row->dim == 1);
+            break;
+        case AXIS_PER_LAYER:
+            add(&d->per_layer, n, size, row->dim == 1);
+            break;
         default:
             break;
         }
@@ -397,6 +445,7 @@ static pl_status leaf_layout(const struct deal *d, const struct graph_node *n,
 {
     const struct role_row *row = &rows[n->role];
     const struct layer *y = &d->layer[n->layer + 1];
+    const struct layer *h = heads_of(d, n->layer);
     int64_t size = n->n_dim > row->dim ? n->dim[row->dim].n : 0;
 
     *out = NULL;
@@ -404,13 +453,13 @@ static pl_status leaf_layout(const struct deal *d, const struct graph_node *n,
         return PL_OK;
     switch (row->axis) {
     case AXIS_HEAD:
-        return place_heads(d, y->head.l, y->n_head, row->dim, size, out);
+        return place_heads(d, h->head.l, h->n_head, row->dim, size, out);
     case AXIS_KV:
-        return place_heads(d, y->kv.l, y->n_kv, row->dim, size, out);
+        return place_heads(d, h->kv.l, h->n_kv, row->dim, size, out);
     case AXIS_QKV:
-        return place_qkv(d, y, row->dim, size, out);
+        return place_qkv(d, h, row->dim, size, out);
     case AXIS_GATES:
-        return place_gates(d, y, row->dim, size, out);
+        return place_gates(d, h, row->dim, size, out);
     case AXIS_FF:
     case AXIS_FF2:
         return place(d, y->ff.l, row->dim, size, 1, out);
@@ -420,6 +469,9 @@ static pl_status leaf_layout(const struct deal *d, const struct graph_node *n,
     case AXIS_VOCAB:
         return place(d, d->vocab[d->vocab[0].size != size].l, row->dim, size, 1,
                      out);
+    case AXIS_PER_LAYER:
+    case AXIS_PER_LAYERS:
+        return place(d, d->per_layer.l, row->dim, size, 1, out);
     default:
         return PL_OK;
     }
@@ -442,10 +494,13 @@ pl_status roles_layouts(const pl_graph *g, int n_rank, const double *share,
     d.layer = arena_alloc(a, (size_t)d.n_layer + 1, sizeof *d.layer);
     if (!d.layer)
         return err_no_memory(err, "a table of layers");
+    find_heads(&d);
     survey(&d);
     for (int i = 0; i < 2; i++)
         if (d.vocab[i].size)
             PL_TRY(deal_width(&d, &d.vocab[i]));
+    if (d.per_layer.size)
+        PL_TRY(deal_width(&d, &d.per_layer));
     for (int i = 0; i <= d.n_layer; i++) {
         struct layer *y = &d.layer[i];
 

@@ -12,17 +12,25 @@
 #include <string.h>
 
 /* name, family; layers, width, heads, KV heads, head; feed-forward width,
- * experts, used; vocabulary, tied. The two last are as published in the models'
+ * experts, used; vocabulary, tied; of delta nets key heads, value heads, head;
+ * shared expert. Those of 8b, 30b, 0.8b and 35b are as published in the models'
  * config.json; "tiny" is for tests. */
 static const struct synth_shape shapes[] = {
-    {"qwen3-0.6b", "qwen3", 28, 1024, 16, 8, 128, 3072, 0, 0, 102400, true},
+    {"qwen3-0.6b", "qwen3", 28, 1024, 16, 8, 128, 3072, 0, 0, 102400, true, 0,
+     0, 0, 0},
     {"qwen3moe-2.75b", "qwen3moe", 24, 1024, 16, 4, 128, 512, 64, 8, 102400,
-     false},
-    {"llama-1.2b", "llama", 16, 2048, 32, 8, 64, 8192, 0, 0, 102400, true},
-    {"qwen3-8b", "qwen3", 36, 4096, 32, 8, 128, 12288, 0, 0, 151936, false},
+     false, 0, 0, 0, 0},
+    {"llama-1.2b", "llama", 16, 2048, 32, 8, 64, 8192, 0, 0, 102400, true, 0, 0,
+     0, 0},
+    {"qwen3-8b", "qwen3", 36, 4096, 32, 8, 128, 12288, 0, 0, 151936, false, 0,
+     0, 0, 0},
     {"qwen3moe-30b", "qwen3moe", 48, 2048, 32, 4, 128, 768, 128, 8, 151936,
-     false},
-    {"tiny", "qwen3moe", 2, 256, 4, 2, 64, 256, 4, 2, 512, false},
+     false, 0, 0, 0, 0},
+    {"qwen35-0.8b", "qwen35", 24, 1024, 8, 2, 256, 3584, 0, 0, 248320, true, 16,
+     16, 128, 0},
+    {"qwen35moe-35b", "qwen35moe", 40, 2048, 16, 2, 256, 512, 256, 8, 248320,
+     false, 16, 32, 128, 512},
+    {"tiny", "qwen3moe", 2, 256, 4, 2, 64, 256, 4, 2, 512, false, 0, 0, 0, 0},
 };
 enum { N_SHAPE = sizeof shapes / sizeof shapes[0], N_SHOWN = N_SHAPE - 1 };
 
@@ -143,7 +151,9 @@ static void tensor(struct writer *w, const char *name, pl_format f, int n_dim,
     }
     x = &w->filled[w->n++];
     x->w = w;
-    if (n_dim == 1)
+    if (n_dim == 1 && strstr(name, "ssm_a"))
+        synth_fill_decay(&x->fill, (uint64_t)w->n);
+    else if (n_dim == 1)
         synth_fill_norm(&x->fill, (uint64_t)w->n);
     else /* sums of `width` products stay as large as what they are made of */
         synth_fill_init(&x->fill, f, 1 / sqrt((double)width), (uint64_t)w->n);
@@ -165,6 +175,10 @@ static void layer(struct writer *w, const struct synth_type *t, int64_t il)
     const pl_format most = t->most;
     const pl_format some = more_bits(il, s->n_layer) ? t->some : most;
     const bool moe = e > 0, normed = strcmp(s->arch, "llama") != 0;
+    const bool hybrid = s->n_key > 0, delta = hybrid && (il + 1) % 4 != 0;
+    const bool attends = !delta, shared = s->d_shared > 0;
+    const int64_t n_v = s->n_value * s->d_delta;
+    const int64_t conv = 2 * s->n_key * s->d_delta + n_v, fs = s->d_shared;
     const struct {
         const char *name;
         bool there;
@@ -172,27 +186,43 @@ static void layer(struct writer *w, const struct synth_type *t, int64_t il)
         int n_dim;
         int64_t dim[3];
     } rows[] = {
-        {"attn_norm", true, PL_F32, 1, {d}},
-        {"attn_q", true, most, 2, {q, d}},
-        {"attn_k", true, most, 2, {kv, d}},
-        {"attn_v", true, some, 2, {kv, d}},
-        {"attn_q_norm", normed, PL_F32, 1, {s->d_head}},
-        {"attn_k_norm", normed, PL_F32, 1, {s->d_head}},
-        {"attn_output", true, most, 2, {d, q}},
-        {"ffn_norm", true, PL_F32, 1, {d}},
-        {"ffn_gate", !moe, most, 2, {ff, d}},
-        {"ffn_up", !moe, most, 2, {ff, d}},
-        {"ffn_down", !moe, some, 2, {d, ff}},
-        {"ffn_gate_inp", moe, PL_F32, 2, {e, d}},
-        {"ffn_gate_exps", moe, most, 3, {e, ff, d}},
-        {"ffn_up_exps", moe, most, 3, {e, ff, d}},
-        {"ffn_down_exps", moe, some, 3, {e, d, ff}},
+        {"attn_norm.weight", true, PL_F32, 1, {d}},
+        {"attn_q.weight", attends, most, 2, {hybrid ? 2 * q : q, d}},
+        {"attn_k.weight", attends, most, 2, {kv, d}},
+        {"attn_v.weight", attends, some, 2, {kv, d}},
+        {"attn_q_norm.weight", attends && normed, PL_F32, 1, {s->d_head}},
+        {"attn_k_norm.weight", attends && normed, PL_F32, 1, {s->d_head}},
+        {"attn_output.weight", attends, most, 2, {d, q}},
+        {"attn_qkv.weight", delta, most, 2, {conv, d}},
+        {"attn_gate.weight", delta, most, 2, {n_v, d}},
+        {"ssm_conv1d.weight", delta, PL_F32, 2, {conv, 4}},
+        {"ssm_alpha.weight", delta, most, 2, {s->n_value, d}},
+        {"ssm_beta.weight", delta, most, 2, {s->n_value, d}},
+        {"ssm_dt.bias", delta, PL_F32, 1, {s->n_value}},
+        {"ssm_a", delta, PL_F32, 1, {s->n_value}},
+        {"ssm_norm.weight", delta, PL_F32, 1, {s->d_delta}},
+        {"ssm_out.weight", delta, most, 2, {d, n_v}},
+        {hybrid ? "post_attention_norm.weight" : "ffn_norm.weight",
+         true,
+         PL_F32,
+         1,
+         {d}},
+        {"ffn_gate.weight", !moe, most, 2, {ff, d}},
+        {"ffn_up.weight", !moe, most, 2, {ff, d}},
+        {"ffn_down.weight", !moe, some, 2, {d, ff}},
+        {"ffn_gate_inp.weight", moe, PL_F32, 2, {e, d}},
+        {"ffn_gate_exps.weight", moe, most, 3, {e, ff, d}},
+        {"ffn_up_exps.weight", moe, most, 3, {e, ff, d}},
+        {"ffn_down_exps.weight", moe, some, 3, {e, d, ff}},
+        {"ffn_gate_inp_shexp.weight", shared, PL_F32, 1, {d}},
+        {"ffn_gate_shexp.weight", shared, most, 2, {fs, d}},
+        {"ffn_up_shexp.weight", shared, most, 2, {fs, d}},
+        {"ffn_down_shexp.weight", shared, some, 2, {d, fs}},
     };
     char name[64];
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        snprintf(name, sizeof name, "blk.%" PRId64 ".%s.weight", il,
-                 rows[i].name);
+        snprintf(name, sizeof name, "blk.%" PRId64 ".%s", il, rows[i].name);
         if (rows[i].there)
             tensor(w, name, rows[i].format, rows[i].n_dim, rows[i].dim);
     }
@@ -227,11 +257,17 @@ static void keys(struct gguf_writer *w, const struct synth_shape *s)
         {"attention.head_count_kv", s->n_head_kv},
         {"attention.key_length", s->d_head},
         {"attention.value_length", s->d_head},
-        {"rope.dimension_count", s->d_head},
+        {"rope.dimension_count", s->n_key ? s->d_head / 4 : s->d_head},
         {"vocab_size", s->n_vocab},
         {"expert_count", s->n_expert},
         {"expert_used_count", s->n_used},
         {"expert_feed_forward_length", s->n_expert ? s->d_ff : 0},
+        {"expert_shared_feed_forward_length", s->d_shared},
+        {"ssm.conv_kernel", s->n_key ? 4 : 0},
+        {"ssm.state_size", s->d_delta},
+        {"ssm.group_count", s->n_key},
+        {"ssm.time_step_rank", s->n_value},
+        {"ssm.inner_size", s->n_value * s->d_delta},
     };
     char key[64];
 
@@ -261,7 +297,7 @@ pl_status synth_save(const struct synth_shape *s, const struct synth_type *t,
                      const char *path, bool hole,
                      const struct synth_watch *watch, pl_err *err)
 {
-    enum { A_LAYER = 15, OUTSIDE = 3 };
+    enum { A_LAYER = 24, OUTSIDE = 3 };
     struct writer w = {.shape = s, .hole = hole, .watch = watch};
     pl_status status;
 

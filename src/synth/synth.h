@@ -16,6 +16,9 @@ struct synth_shape {
     int64_t n_expert, n_used; /* 0: none */
     int64_t n_vocab;
     bool tied; /* the embedding is the output matrix too */
+    /* Of qwen35: key heads and value heads of delta nets, which three layers of
+     * four have, their width, and a shared expert's width; 0: none. */
+    int64_t n_key, n_value, d_delta, d_shared;
 };
 
 /* Which format each matrix has. Vectors and routers are F32. */
@@ -70,6 +73,8 @@ void synth_fill_init(struct synth_fill *f, pl_format format, double size,
                      uint64_t seed);
 /* The same for a vector of norms, in F32: a little more than 1. */
 void synth_fill_norm(struct synth_fill *f, uint64_t seed);
+/* And for one of decays: a little less than -1. */
+void synth_fill_decay(struct synth_fill *f, uint64_t seed);
 /* Writes the next values; bytes is a whole number of blocks. */
 void synth_fill_row(struct synth_fill *f, void *dst, size_t bytes);
 

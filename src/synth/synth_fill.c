@@ -147,6 +147,13 @@ void synth_fill_norm(struct synth_fill *f, uint64_t seed)
                              .exponent = 127u << 23};
 }
 
+void synth_fill_decay(struct synth_fill *f, uint64_t seed)
+{
+    synth_fill_norm(f, seed);
+    f->sign_and_mantissa &= 0x7fffffff;
+    f->exponent |= 0x80000000;
+}
+
 void synth_fill_row(struct synth_fill *f, void *dst, size_t bytes)
 {
     const struct format_info *fi = format_info(f->format);

@@ -55,7 +55,8 @@ static const struct {
     {"gemma3-swa-f32", true},     {"gptoss-f32", true},
     {"gptoss-mxfp4-q8_0", false}, {"qwen35-dense-f32", true},
     {"qwen35moe-f32", true},      {"qwen35moe-q-q4_k_m", false},
-    {"qwen3next-f32", true},
+    {"qwen3next-f32", true},      {"gemma4-ple-sharedkv-f32", true},
+    {"gemma4-moe-f32", true},     {"gemma4-moe-q-q4_k_m", false},
 };
 static const char *const kernels[] = {"reference", NULL};
 static const int ranks[] = {2, 3, 4};

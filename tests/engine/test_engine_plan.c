@@ -891,3 +891,28 @@ TEST(engine_plan_a_model_has_a_path)
     assert_int_equal(pl_model_open(&m, NULL, &err), PL_BAD_ARGUMENT);
     assert_null(m);
 }
+
+static void add_info(void *user, pl_log_level level, const char *text)
+{
+    if (level == PL_LOG_INFO)
+        test_text_add(user, text, strlen(text));
+}
+
+TEST(engine_plan_tells_of_layers_that_are_not_used)
+{
+    struct test_text said = {0};
+    const pl_options opt = {.size = sizeof opt,
+                            .devices = "cpu",
+                            .n_ctx = 256,
+                            .no_fit = true,
+                            .log = add_info,
+                            .log_user = &said};
+    pl_model *m = open_model(test_ref_or_skip("glm4moe-f32.gguf"));
+
+    pl_plan_free(plan(m, &opt));
+    assert_non_null(said.s);
+    assert_non_null(strstr(said.s, "1 layer for multi-token prediction, from "
+                                   "blk.3 on, is not used and not loaded"));
+    free(said.s);
+    pl_model_free(m);
+}

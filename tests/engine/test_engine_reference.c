@@ -73,7 +73,7 @@ static bool ours(const char *name)
 {
     return !strncmp(name, "llama", 5) || !strncmp(name, "qwen2-", 6) ||
            !strncmp(name, "qwen3-", 6) || !strncmp(name, "qwen3moe", 8) ||
-           !strncmp(name, "glm4moe", 7) || !strncmp(name, "gemma3-", 7) ||
+           !strncmp(name, "glm4moe", 7) || !strncmp(name, "gemma", 5) ||
            !strncmp(name, "gptoss-", 7) || !strncmp(name, "qwen35", 6) ||
            !strncmp(name, "qwen3next-", 10);
 }

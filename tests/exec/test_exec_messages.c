@@ -21,11 +21,38 @@ static const char *const devices[] = {"cpu*2", "cpu*3", "cpu*4",  "sim*2",
                                       "sim*3", "sim*4", "cpu,sim"};
 enum { N_DEVICES = sizeof devices / sizeof devices[0] };
 
-static void two_a_layer(const struct compiled *p, const char *what)
+/* What message k of a layer must be, -1 being what stands before all layers.
+ * `second`: how many values the feed-forward part's message carries. */
+static void check_message(const struct compiled *p, int layer, int k,
+                          int second, int64_t d_model, int64_t gathered,
+                          int n_layer, int at, const char *what)
 {
-    const struct lowered *l = p->low;
-    int64_t d_model = 0;
-    int n_layer = 0, at = 0;
+    const struct lowered_message *m = &p->low->script->message[at];
+    const bool gather = layer < 0 && k == 1;
+    const enum num_kind kind = gather ? NUM_ALL_GATHER : NUM_ALL_REDUCE;
+    const int64_t due = gather                 ? 4 * gathered
+                        : layer >= 0 && k == 1 ? 4 * second * d_model
+                                               : 4 * d_model;
+    /* behind its last attention a model needs no row but those whose logits are
+       wanted */
+    bool last = layer == n_layer - 1;
+    const pl_dim b = m->bytes[0].n ? m->bytes[0] : m->bytes[1];
+
+    if (m->kind != kind || m->layer != layer || b.n != due ||
+        (b.symbol != PL_N_TOK && !(last && b.symbol == PL_N_OUT)))
+        fail_msg("%s: message %d is %s of layer %d, %" PRId64
+                 " bytes a row of symbol %d; %s of layer %d and %" PRId64
+                 " bytes are due",
+                 what, at, num_kind_name(m->kind), m->layer, b.n, (int)b.symbol,
+                 num_kind_name(kind), layer, due);
+}
+
+/* Two a layer, and a third where tokens bring something to each layer: that
+ * costs one message more before all layers. */
+static void two_a_layer(const struct compiled *p, int second, const char *what)
+{
+    int64_t d_model = 0, gathered = 0;
+    int n_layer = 0, at = 0, n_message;
 
     for (int i = 0; i < p->g->n_node; i++) {
         const struct graph_node *g = &p->g->node[i];
@@ -34,34 +61,24 @@ static void two_a_layer(const struct compiled *p, const char *what)
             continue;
         if (g->role == PL_ROLE_TOKEN_EMBD)
             d_model = g->dim[1].n;
+        if (g->role == PL_ROLE_PER_LAYER_PROJ)
+            gathered = g->dim[0].n;
         if (g->layer >= n_layer)
             n_layer = g->layer + 1;
     }
-    if (l->script->n_message != 1 + 2 * n_layer)
-        fail_msg("%s: %d messages for %d layers", what, l->script->n_message,
-                 n_layer);
+    n_message = gathered ? 2 + 3 * n_layer : 1 + 2 * n_layer;
+    if (p->low->script->n_message != n_message)
+        fail_msg("%s: %d messages for %d layers, %d are due", what,
+                 p->low->script->n_message, n_layer, n_message);
     for (int layer = -1; layer < n_layer; layer++)
-        for (int k = 0; k < (layer < 0 ? 1 : 2); k++, at++) {
-            const struct lowered_message *m = &l->script->message[at];
-            /* behind its last attention a model needs no row but those whose
-               logits are wanted */
-            bool last = layer == n_layer - 1;
-            const pl_dim b = m->bytes[0].n ? m->bytes[0] : m->bytes[1];
-
-            if (m->kind != NUM_ALL_REDUCE || m->layer != layer ||
-                b.n != 4 * d_model ||
-                (b.symbol != PL_N_TOK && !(last && b.symbol == PL_N_OUT)))
-                fail_msg("%s: message %d is %s of layer %d, %" PRId64
-                         " bytes a row of symbol %d; AllReduce of layer %d and "
-                         "%" PRId64 " bytes are due",
-                         what, at, num_kind_name(m->kind), m->layer, b.n,
-                         (int)b.symbol, layer, 4 * d_model);
-        }
+        for (int k = 0; k < (layer < 0 ? 1 : 2) + (gathered > 0); k++)
+            check_message(p, layer, k, second, d_model, gathered, n_layer, at++,
+                          what);
 }
 
 /* Steps of several sizes; counters against the plan. */
 static void counted(const char *path, const char *name, const char *on,
-                    int ranks, const double *split, bool experts)
+                    int ranks, const double *split, int second)
 {
     static const int sizes[] = {1, 5, 1, 30, 2};
     enum { MAX = 30 };
@@ -83,8 +100,7 @@ static void counted(const char *path, const char *name, const char *on,
     snprintf(what, sizeof what, "%s on %s, %d ranks", name, on, ranks);
     engine_run_open(&r, path, name, &o);
     p = pl_engine_plan(r.engine)->compiled;
-    if (experts)
-        two_a_layer(p, what);
+    two_a_layer(p, second, what);
     logits = test_need(1, (size_t)(MAX * r.n_vocab) * sizeof *logits);
     engine_run_tokens(&r, &random, MAX, token);
     for (int i = 0; i < 5; i++) {
@@ -122,19 +138,34 @@ static void counted(const char *path, const char *name, const char *on,
 
 TEST(messages_are_two_a_layer)
 {
-    static const char *const names[] = {
-        "qwen3moe-f32.gguf",           "qwen3moe-q-q4_k_m.gguf",
-        "qwen3moe-wide-q4_k_m.gguf",   "glm4moe-f32.gguf",
-        "glm4moe-q-q4_k_m.gguf",       "glm4moe-wide-q4_k_m.gguf",
-        "gemma3-swa-f32.gguf",         "gptoss-f32.gguf",
-        "gptoss-wide-mxfp4-q8_0.gguf", "qwen35-dense-f32.gguf",
-        "qwen35moe-f32.gguf",          "qwen35moe-q-q4_k_m.gguf",
-        "qwen35moe-wide-q4_k_m.gguf"};
-    enum { N = sizeof names / sizeof names[0] };
+    static const struct {
+        const char *name;
+        int second; /* values of a layer's second message */
+    } models[] = {
+        {"qwen3moe-f32.gguf", 1},
+        {"qwen3moe-q-q4_k_m.gguf", 1},
+        {"qwen3moe-wide-q4_k_m.gguf", 1},
+        {"glm4moe-f32.gguf", 1},
+        {"glm4moe-q-q4_k_m.gguf", 1},
+        {"glm4moe-wide-q4_k_m.gguf", 1},
+        {"gemma3-swa-f32.gguf", 1},
+        {"gptoss-f32.gguf", 1},
+        {"gptoss-wide-mxfp4-q8_0.gguf", 1},
+        {"gemma4-dense-f32.gguf", 1},
+        {"gemma4-ple-sharedkv-f32.gguf", 1},
+        {"gemma4-moe-f32.gguf", 2}, /* experts and others are normed apart */
+        {"gemma4-moe-wide-q4_k_m.gguf", 2},
+        {"qwen35-dense-f32.gguf", 1},
+        {"qwen35moe-f32.gguf", 1},
+        {"qwen35moe-q-q4_k_m.gguf", 1},
+        {"qwen35moe-wide-q4_k_m.gguf", 1}};
+    enum { N = sizeof models / sizeof models[0] };
     int absent = 0;
 
     for (int i = 0; i <= N; i++) {
-        const char *name = i < N ? names[i] : "models/fable-moe-Q8_0.gguf";
+        const char *name =
+            i < N ? models[i].name : "models/fable-moe-Q8_0.gguf";
+        const int second = i < N ? models[i].second : 1;
         const char *path = i < N ? test_ref(name) : test_file(name);
 
         if (!path) {
@@ -142,9 +173,9 @@ TEST(messages_are_two_a_layer)
             continue;
         }
         for (int k = 0; k < N_DEVICES; k++) {
-            counted(path, name, devices[k], 0, NULL, true);
+            counted(path, name, devices[k], 0, NULL, second);
             if (k % 3 == 0 || test_long())
-                counted(path, name, devices[k], 8, NULL, true);
+                counted(path, name, devices[k], 8, NULL, second);
         }
     }
     if (absent)
@@ -159,7 +190,7 @@ TEST(messages_of_gates_in_turns_are_two_a_layer)
     const char *path = test_ref_or_skip("qwen3next-f32.gguf");
 
     for (int k = 0; k < N_DEVICES; k++)
-        counted(path, "qwen3next-f32.gguf", devices[k], 2, NULL, true);
+        counted(path, "qwen3next-f32.gguf", devices[k], 2, NULL, 1);
 }
 
 /* The first device may be one of those that have no rank. */
@@ -170,8 +201,8 @@ TEST(messages_are_counted_whoever_is_idle)
     const char *path = test_ref("qwen3moe-f32.gguf");
 
     for (int k = 0; k < 3; k++) {
-        counted(path, "qwen3moe-f32.gguf", on[k], 4, split, true);
-        counted(path, "qwen3moe-f32.gguf", on[k], 0, split, true);
+        counted(path, "qwen3moe-f32.gguf", on[k], 4, split, 1);
+        counted(path, "qwen3moe-f32.gguf", on[k], 0, split, 1);
     }
 }
 
@@ -188,7 +219,7 @@ TEST(messages_are_as_planned_in_every_kernel_set)
         if (!path)
             absent++;
         for (int k = 0; path && k < N_DEVICES; k++)
-            counted(path, names[i], devices[k], 0, NULL, true);
+            counted(path, names[i], devices[k], 0, NULL, 1);
     }
     if (absent)
         TEST_SKIP("%d of 4 models are not at hand", absent);
@@ -238,7 +269,7 @@ TEST(messages_with_expert_scales_are_two_a_layer)
         snprintf(what, sizeof what, "%s with scales", names[i]);
         path = with_scales(test_ref_or_skip(file));
         for (int k = 0; k < N_DEVICES; k++)
-            counted(path, what, devices[k], 0, NULL, true);
+            counted(path, what, devices[k], 0, NULL, 1);
     }
 }
 

@@ -14,7 +14,10 @@
  *   query heads, attention output       one KV head with its query heads, or
  *       as many as make their output whole blocks of 32 where that is quantized
  *   K and V                             the same KV heads; shared by ranks, one
- *       more, since a shared head counts for its first owner alone
+ *       more, since a shared head counts for its first owner alone. A single KV
+ *       head is everybody's
+ *   what tokens bring to layers         as feed-forward, but alike in all
+ *       layers, since one table has it for all of them
  * A delta net's value heads and key heads go as query heads and KV heads do;
  * its stacked q, k and v, of which key heads have a part, as K and V. */
 #include <inttypes.h>
@@ -27,12 +30,20 @@
 #include "lib/engine_run.h"
 #include "plan/roles.h"
 
-enum part { PART_Q, PART_KV, PART_FF, PART_EXP, PART_VOCAB, PART_COUNT };
+enum part {
+    PART_Q,
+    PART_KV,
+    PART_FF,
+    PART_EXP,
+    PART_VOCAB,
+    PART_PER_LAYER,
+    PART_COUNT
+};
 #define NONE PART_COUNT
 
 static const char *const part_names[PART_COUNT] = {
-    "query heads", "KV heads", "feed-forward or shared expert", "experts",
-    "vocabulary"};
+    "query heads", "KV heads",   "feed-forward or shared expert",
+    "experts",     "vocabulary", "what tokens bring to layers"};
 
 /* The part of a layer that a weight belongs to, and which of its dimensions,
  * from the last, counts the part's indices. */
@@ -69,6 +80,13 @@ static enum part part_of(pl_role r, int *from_last)
     case PL_ROLE_TOKEN_EMBD:
     case PL_ROLE_OUTPUT:
         return PART_VOCAB;
+    case PL_ROLE_PER_LAYER_EMBD:
+    case PL_ROLE_PER_LAYER_OUT:
+        *from_last = 0;
+        return PART_PER_LAYER;
+    case PL_ROLE_PER_LAYER_PROJ:
+    case PL_ROLE_PER_LAYER_GATE:
+        return PART_PER_LAYER;
     default:
         return NONE;
     }
@@ -91,9 +109,7 @@ struct split {
     struct amount a[MEASURES][MAX_LAYER + 1][PART_COUNT];
     int64_t size[MAX_LAYER + 1][PART_COUNT];
     bool blocks[MAX_LAYER + 1][PART_COUNT]; /* cut along a quantized row */
-    struct {
-        int64_t n_head, n_kv, d_head;
-    } heads[MAX_LAYER + 1];
+    int64_t n_head[MAX_LAYER + 1], n_kv[MAX_LAYER + 1], d_head[MAX_LAYER + 1];
     double sum[MEASURES][PL_MAX_RANKS]; /* of all, for the counters */
 };
 
@@ -110,7 +126,8 @@ static void add_weight(struct split *s, const struct num_node *n,
 
     if (n->layout->kind != PL_SPLIT) {
         s->sum[BYTES][0] += bytes;
-        if (g->n_dim > 1 && g->role != PL_ROLE_ROUTER)
+        if (g->n_dim > 1 && g->role != PL_ROLE_ROUTER &&
+            !(part == PART_KV && s->n_kv[g->layer + 1] == 1))
             fail_msg("%s: %s is not split", s->what, g->name);
         return;
     }
@@ -130,9 +147,8 @@ static void add_weight(struct split *s, const struct num_node *n,
         return;
     a->total += bytes;
     assert_int_equal(n->layout->dim, g->n_dim - 1 - from_last);
-    s->size[g->layer + 1][part] = g->dim[g->n_dim - 1 - from_last].n;
-    if (g->role == PL_ROLE_FFN_GATE_UP_EXPS) /* an index has two rows */
-        s->size[g->layer + 1][part] /= 2;
+    s->size[g->layer + 1][part] = n->layout->period; /* of one, where several
+                                                        are stacked */
     s->blocks[g->layer + 1][part] |=
         from_last == 0 && format_info(g->format)->block > 1;
 }
@@ -200,14 +216,19 @@ static double grain(const struct split *s, int layer, enum part part)
     int64_t size = s->size[layer][part], unit = 32;
 
     if (part == PART_Q || part == PART_KV) {
-        int64_t n_head = s->heads[layer].n_head, n_kv = s->heads[layer].n_kv;
-        int64_t r = n_head / n_kv, n = r; /* heads of a KV head */
+        int64_t r = s->n_head[layer] / s->n_kv[layer];
+        int64_t heads = r; /* of a KV head */
 
-        if (s->blocks[layer][PART_Q])
-            n *= 32 / gcd(32, s->heads[layer].d_head * r);
-        if (part == PART_KV && n_kv < s->p->num->n_rank)
-            n += r;
-        return (double)n / (double)n_head;
+        if (s->blocks[layer][PART_Q]) {
+            int64_t g = 32 / gcd(32, s->d_head[layer] * r);
+
+            heads = g * r;
+        }
+        return (double)(heads +
+                        (part == PART_KV && s->n_kv[layer] < s->p->num->n_rank
+                             ? r
+                             : 0)) /
+               (double)s->n_head[layer];
     }
     while (!s->blocks[layer][part] && unit > 1 &&
            size / unit < s->p->num->n_rank)
@@ -236,23 +257,40 @@ static void judge(const struct split *s)
             }
 }
 
+/* The part that all layers have alike, as if it were one: how far each rank is
+ * off. Gives its grain. */
+static double per_layer_off(const struct split *s, double *off)
+{
+    double most = 0;
+
+    for (int layer = 0; layer <= MAX_LAYER; layer++) {
+        const struct amount *a = &s->a[BYTES][layer][PART_PER_LAYER];
+
+        if (a->total > 0)
+            most += grain(s, layer, PART_PER_LAYER) * a->total;
+        for (int r = 0; r < s->p->num->n_rank; r++)
+            off[r] += a->rank[r] - s->share[r] * a->total;
+    }
+    return most;
+}
+
 /* Leftovers of a layer's parts do not add up, nor do those of layers: bytes
  * that only one rank owns stay within the largest grain. A KV head goes with
  * its query heads, so these two are one grain. */
 static void judge_sums(const struct split *s)
 {
-    double off[PL_MAX_RANKS] = {0}, most = 0;
+    double off[PL_MAX_RANKS] = {0}, most = per_layer_off(s, off);
 
     for (int layer = 0; layer <= MAX_LAYER; layer++) {
         double here[PL_MAX_RANKS] = {0}, largest = 0, heads = 0;
-        bool shared = s->heads[layer].n_kv < s->p->num->n_rank;
+        bool shared = s->n_kv[layer] < s->p->num->n_rank;
 
         for (int part = 0; part < PART_COUNT; part++) {
             const struct amount *a = &s->a[BYTES][layer][part];
             double g =
                 a->total > 0 ? grain(s, layer, (enum part)part) * a->total : 0;
 
-            if (part == PART_KV && shared)
+            if ((part == PART_KV && shared) || part == PART_PER_LAYER)
                 continue;
             if (part == PART_Q || part == PART_KV)
                 g = heads += g;
@@ -286,9 +324,9 @@ static void survey_heads(struct split *s, const struct graph_node *x)
     if (!delta && x->op != OP_attention)
         return;
     k = &s->p->g->node[x->in[delta ? 0 : 1]];
-    s->heads[layer].n_head = x->dim[1].n;
-    s->heads[layer].n_kv = k->dim[1].n;
-    s->heads[layer].d_head = x->dim[2].n;
+    s->n_head[layer] = x->dim[1].n;
+    s->n_kv[layer] = k->dim[1].n;
+    s->d_head[layer] = x->dim[2].n;
 }
 
 static void survey(struct split *s)
@@ -310,7 +348,7 @@ static void survey(struct split *s)
         assert_true(g->layer < MAX_LAYER);
         if (g->op == OP_weight)
             add_weight(s, n, g);
-        else if (n->layout->kind != PL_SPLIT)
+        else if (n->layout->kind != PL_SPLIT && s->n_kv[g->layer + 1] > 1)
             fail_msg("%s: %s is not split", s->what, g->name);
     }
     free(seen);
@@ -369,16 +407,29 @@ static void run(const char *path, const char *name, const char *devices,
 }
 
 static const char *const names[] = {
-    "llama-gqa-f32.gguf",         "llama-yarn-f32.gguf",
-    "llama-moe-f32.gguf",         "llama-wide-q4_k_m.gguf",
-    "llama-q-q6_k.gguf",          "qwen2-bias-f32.gguf",
-    "qwen3-tied-f32.gguf",        "qwen3-q-q4_k_m.gguf",
-    "qwen3moe-f32.gguf",          "qwen3moe-q-q4_k_m.gguf",
-    "qwen3moe-q-q8_0.gguf",       "qwen3moe-wide-q4_k_m.gguf",
-    "glm4moe-f32.gguf",           "glm4moe-q-q4_k_m.gguf",
-    "glm4moe-wide-q4_k_m.gguf",   "qwen35-dense-f32.gguf",
-    "qwen35moe-f32.gguf",         "qwen35moe-q-q4_k_m.gguf",
-    "qwen35moe-wide-q4_k_m.gguf", "qwen3next-f32.gguf",
+    "llama-gqa-f32.gguf",
+    "llama-yarn-f32.gguf",
+    "llama-moe-f32.gguf",
+    "llama-wide-q4_k_m.gguf",
+    "llama-q-q6_k.gguf",
+    "qwen2-bias-f32.gguf",
+    "qwen3-tied-f32.gguf",
+    "qwen3-q-q4_k_m.gguf",
+    "qwen3moe-f32.gguf",
+    "qwen3moe-q-q4_k_m.gguf",
+    "qwen3moe-q-q8_0.gguf",
+    "qwen3moe-wide-q4_k_m.gguf",
+    "glm4moe-f32.gguf",
+    "glm4moe-q-q4_k_m.gguf",
+    "glm4moe-wide-q4_k_m.gguf",
+    "qwen35-dense-f32.gguf",
+    "qwen35moe-f32.gguf",
+    "qwen35moe-q-q4_k_m.gguf",
+    "qwen35moe-wide-q4_k_m.gguf",
+    "qwen3next-f32.gguf",
+    "gemma4-dense-f32.gguf",
+    "gemma4-moe-f32.gguf",
+    "gemma4-ple-sharedkv-f32.gguf",
 };
 
 /* One model of each family is always there; the others are named. */

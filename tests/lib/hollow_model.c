@@ -23,7 +23,9 @@ pl_status hollow_model_write(const char *path, const struct hollow_model *m,
     const struct synth_shape s = {"hollow",   "qwen3moe", m->n_layer,
                                   m->d_model, m->n_head,  m->n_head_kv,
                                   m->d_head,  m->d_ff,    m->n_expert,
-                                  m->n_used,  m->n_vocab, false};
+                                  m->n_used,  m->n_vocab, false,
+                                  0,          0,          0,
+                                  0};
     const struct synth_type t = {"hollow", m->format, m->format, m->format};
 
     return synth_save(&s, &t, path, true, NULL, err);

@@ -517,13 +517,30 @@ static pl_tensor by_head(struct draw *d, pl_tensor x, int64_t n, int64_t k)
     return pl_reshape(d->g, x, 3, dim);
 }
 
+/* What h heads of q see in caches, and its part of the stream x. */
+static pl_tensor seen(struct draw *d, pl_tensor x, pl_tensor q, int64_t h,
+                      pl_tensor k, pl_tensor v, pl_tensor sinks)
+{
+    const int64_t width = last(at(d, x)).n, dv = last(at(d, v)).n;
+    const pl_dim flat[2] = {{1, PL_N_TOK}, {h * dv, PL_CONST}};
+    const float scale = 1 / sqrtf((float)last(at(d, k)).n);
+    pl_tensor y = pl_attention(d->g, q, k, v, sinks, scale,
+                               draw_below(d, 3) ? 0 : 1 + draw_below(d, 6),
+                               draw_below(d, 3) ? 0 : 2.0f);
+
+    y = pl_reshape(d->g, y, 2, flat);
+    if (draw_below(d, 8) == 0)
+        return y;
+    y = pl_matmul(d->g, y, matrix(d, width, h * dv, PL_ROLE_ATTN_OUT, "out"));
+    return draw_below(d, 4) ? pl_add(d->g, x, y) : y;
+}
+
 static pl_tensor self_attention(struct draw *d)
 {
-    pl_tensor x, q, k, v, ck, cv, y, sinks = -1;
+    pl_tensor x, q, k, v, y, sinks = -1;
     int64_t width, g = 1 + draw_below(d, 4), h = g * (1 + draw_below(d, 4));
     int64_t dk = 2 * (1 + draw_below(d, 4)), dv = dk;
     char name[32];
-    pl_dim flat[2] = {{1, PL_N_TOK}, {0, PL_CONST}};
 
     if (d->r->exact)
         return -1;
@@ -563,19 +580,16 @@ static pl_tensor self_attention(struct draw *d)
         sinks = new_weight(d, 1, &h, PL_ROLE_ATTN_SINKS, "sinks", false);
     pl_layer(d->g, d->n_layer);
     snprintf(name, sizeof name, "cache_k.%d", d->n_layer);
-    ck = pl_cache(d->g, name, PL_F32, g, dk, false, 0);
+    k = pl_cache_write(d->g, pl_cache(d->g, name, PL_F32, g, dk, false, 0), k);
     snprintf(name, sizeof name, "cache_v.%d", d->n_layer);
-    cv = pl_cache(d->g, name, PL_F32, g, dv, true, 0);
-    y = pl_attention(d->g, q, pl_cache_write(d->g, ck, k),
-                     pl_cache_write(d->g, cv, v), sinks, 1 / sqrtf((float)dk),
-                     draw_below(d, 3) ? 0 : 1 + draw_below(d, 6),
-                     draw_below(d, 3) ? 0 : 2.0f);
-    flat[1].n = h * dv;
-    y = pl_reshape(d->g, y, 2, flat);
-    if (draw_below(d, 8) == 0)
+    v = pl_cache_write(d->g, pl_cache(d->g, name, PL_F32, g, dv, true, 0), v);
+    y = seen(d, x, q, h, k, v, sinks);
+    if (last(at(d, y)).n != width || draw_below(d, 3))
         return y;
-    y = pl_matmul(d->g, y, matrix(d, width, h * dv, PL_ROLE_ATTN_OUT, "out"));
-    return draw_below(d, 4) ? pl_add(d->g, x, y) : y;
+    d->n_layer++; /* one that reads these caches, by heads of its own */
+    h = g * (1 + draw_below(d, 4));
+    q = pl_matmul(d->g, y, matrix(d, h * dk, width, PL_ROLE_ATTN_Q, "q"));
+    return seen(d, y, by_head(d, q, h, dk), h, k, v, -1);
 }
 
 /* Experts as models have them, or with scales by row gather and the sum over

@@ -57,6 +57,7 @@ static const char *const refs[] = {
     "qwen3moe-q-q4_0",   "qwen3moe-q-q4_k_m",    "qwen3moe-q-q6_k",
     "qwen3moe-q-q8_0",   "qwen3moe-wide-q4_k_m", "qwen3moe-wide-q5_k_m",
     "glm4moe-f32",       "glm4moe-q-q4_k_m",     "glm4moe-wide-q4_k_m",
+    "gemma4-dense-f32",  "gemma4-moe-f32",       "gemma4-ple-sharedkv-f32",
 };
 
 static const char *ref_path(const char *name)
@@ -75,6 +76,28 @@ static int n_trailing(const struct model *m)
     for (int64_t i = 0; i < gguf_n_tensor(m->file); i++)
         n += sscanf(gguf_tensor_at(m->file, i)->name, "blk.%d.", &layer) == 1 &&
              layer >= m->n_layer;
+    return n;
+}
+
+/* Products by a matrix: 4 in attention, less what a layer has not; 3 in a
+ * feed-forward part; the router's; what tokens bring to layers; the logits. */
+static int64_t n_matmul(const struct model *m)
+{
+    const int64_t n_moe = m->n_layer - m->n_dense;
+    const bool beside = m->d_ff && n_moe > 0 && m->n_shared == 0;
+    int64_t n = 4 * m->n_layer + 3 * (beside ? m->n_layer : m->n_dense) +
+                n_moe * (m->n_shared ? 4 : 1) + 1;
+    char name[40];
+
+    if (m->d_per_layer > 0)
+        n += 2 * m->n_layer + 1;
+    for (int64_t i = 0; i < m->n_layer; i++) {
+        snprintf(name, sizeof name, "blk.%d.attn_v.weight", (int)i);
+        if (i >= m->n_layer - m->n_shared_kv)
+            n -= 2;
+        else
+            n -= !gguf_find_tensor(m->file, name);
+    }
     return n;
 }
 
@@ -103,8 +126,8 @@ static void check_graph(const struct model *m, const pl_graph *g)
         if (n->op == OP_memory) {
             assert_int_equal(n->format, PL_F16);
             assert_int_equal(n->dim[1].n, m->n_head_kv[n->layer]);
-            assert_int_equal(n->dim[2].n,
-                             n->attr.values ? m->d_value : m->d_key);
+            assert_int_equal(n->dim[2].n, n->attr.values ? m->d_value[n->layer]
+                                                         : m->d_key[n->layer]);
         }
         if (n->op != OP_weight)
             continue;
@@ -116,12 +139,11 @@ static void check_graph(const struct model *m, const pl_graph *g)
         for (int d = 0; d < n->n_dim; d++)
             assert_int_equal(n->dim[d].n, t->dim[d]);
     }
-    assert_int_equal(n_cache, 2 * m->n_layer);
+    assert_int_equal(n_cache, 2 * (m->n_layer - m->n_shared_kv));
     assert_int_equal(count_op(g, OP_attention), m->n_layer);
     assert_true(n_moe >= 0 && (m->n_expert > 0) == (n_moe > 0));
     assert_int_equal(count_op(g, OP_expert_down), n_moe);
-    assert_int_equal(count_op(g, OP_matmul),
-                     m->n_dense * 7 + n_moe * (m->n_shared ? 8 : 5) + 1);
+    assert_int_equal(count_op(g, OP_matmul), n_matmul(m));
 }
 
 TEST(model_open_reference_files_give_their_graphs)
@@ -246,8 +268,12 @@ enum {
     FF = 64,
     DENSE = 96,
     VOCAB = 40,
-    EXPERT = 4
+    EXPERT = 4,
+    D_WINDOW = 8,
+    PER_LAYER = 12
 };
+
+static const uint32_t window_first[2] = {1, 0};
 
 static void put(struct file *f, const char *name, int n_dim, int64_t a,
                 int64_t b, int64_t c)
@@ -272,6 +298,14 @@ static void key(struct file *f, const char *name, double v)
     snprintf(f->kv[f->n_kv].name, sizeof f->kv[0].name, "%s.%s", f->arch, name);
     f->kv[f->n_kv].type = v == floor(v) ? 'i' : 'f';
     f->kv[f->n_kv++].v = v;
+}
+
+/* One number a layer. */
+static void key_list(struct file *f, const char *name, const uint32_t *v, int n)
+{
+    key(f, name, n);
+    f->kv[f->n_kv - 1].type = 'a';
+    f->kv[f->n_kv - 1].s = (const char *)v;
 }
 
 static int find_key(const struct file *f, const char *name)
@@ -307,7 +341,9 @@ static void base(struct file *f, const char *arch)
     bool glm = !strcmp(arch, "glm4moe");
     bool oss = !strcmp(arch, "gpt-oss");
     bool moe = !strcmp(arch, "qwen3moe") || glm || oss;
-    bool gemma = !strcmp(arch, "gemma3");
+    bool gemma4 = !strcmp(arch, "gemma4"); /* experts beside the others, and
+                                              what tokens bring to layers */
+    bool gemma = !strcmp(arch, "gemma3") || gemma4;
 
     memset(f, 0, sizeof *f);
     f->arch = arch;
@@ -324,7 +360,18 @@ static void base(struct file *f, const char *arch)
     put(f, "token_embd.weight", 2, VOCAB, E, 0);
     put(f, "output_norm.weight", 1, E, 0, 0);
     put(f, "output.weight", 2, VOCAB, E, 0);
-    if (moe) {
+    if (gemma4) {
+        key(f, "expert_feed_forward_length", FF);
+        key(f, "embedding_length_per_layer_input", PER_LAYER);
+        key(f, "attention.sliding_window", 8);
+        key(f, "attention.key_length_swa", D_WINDOW);
+        key(f, "attention.value_length_swa", D_WINDOW);
+        key_list(f, "attention.sliding_window_pattern", window_first, 2);
+        put(f, "per_layer_token_embd.weight", 2, VOCAB, 2 * PER_LAYER, 0);
+        put(f, "per_layer_model_proj.weight", 2, 2 * PER_LAYER, E, 0);
+        put(f, "per_layer_proj_norm.weight", 1, PER_LAYER, 0, 0);
+    }
+    if (moe || gemma4) {
         key(f, "expert_count", EXPERT);
         key(f, "expert_used_count", 2);
     }
@@ -334,23 +381,25 @@ static void base(struct file *f, const char *arch)
         key(f, "expert_shared_count", 2);
     }
     for (int i = 0; i < 2; i++) {
+        const int64_t d = gemma4 && i == 0 ? D_WINDOW : D;
+
         put_layer(f, i, "attn_norm.weight", 1, E, 0, 0);
-        put_layer(f, i, "attn_q.weight", 2, H * D, E, 0);
-        put_layer(f, i, "attn_k.weight", 2, KV * D, E, 0);
-        put_layer(f, i, "attn_v.weight", 2, KV * D, E, 0);
-        put_layer(f, i, "attn_output.weight", 2, E, H * D, 0);
+        put_layer(f, i, "attn_q.weight", 2, H * d, E, 0);
+        put_layer(f, i, "attn_k.weight", 2, KV * d, E, 0);
+        put_layer(f, i, "attn_v.weight", 2, KV * d, E, 0);
+        put_layer(f, i, "attn_output.weight", 2, E, H * d, 0);
         if (!strcmp(arch, "qwen2") || glm || oss) {
-            put_layer(f, i, "attn_q.bias", 1, H * D, 0, 0);
-            put_layer(f, i, "attn_k.bias", 1, KV * D, 0, 0);
-            put_layer(f, i, "attn_v.bias", 1, KV * D, 0, 0);
+            put_layer(f, i, "attn_q.bias", 1, H * d, 0, 0);
+            put_layer(f, i, "attn_k.bias", 1, KV * d, 0, 0);
+            put_layer(f, i, "attn_v.bias", 1, KV * d, 0, 0);
         }
         if (gemma) {
             put_layer(f, i, "post_attention_norm.weight", 1, E, 0, 0);
             put_layer(f, i, "post_ffw_norm.weight", 1, E, 0, 0);
         }
         if (!strncmp(arch, "qwen3", 5) || gemma) {
-            put_layer(f, i, "attn_q_norm.weight", 1, D, 0, 0);
-            put_layer(f, i, "attn_k_norm.weight", 1, D, 0, 0);
+            put_layer(f, i, "attn_q_norm.weight", 1, d, 0, 0);
+            put_layer(f, i, "attn_k_norm.weight", 1, d, 0, 0);
         }
         if (oss)
             put_layer(f, i, "attn_sinks.weight", 1, H, 0, 0);
@@ -368,6 +417,19 @@ static void base(struct file *f, const char *arch)
             put_layer(f, i, "ffn_gate.weight", 2, ff, E, 0);
             put_layer(f, i, "ffn_up.weight", 2, ff, E, 0);
             put_layer(f, i, "ffn_down.weight", 2, E, ff, 0);
+        }
+        if (gemma4) {
+            put_layer(f, i, "ffn_gate_inp.weight", 2, EXPERT, E, 0);
+            put_layer(f, i, "ffn_gate_inp.scale", 1, E, 0, 0);
+            put_layer(f, i, "pre_ffw_norm_2.weight", 1, E, 0, 0);
+            put_layer(f, i, "post_ffw_norm_1.weight", 1, E, 0, 0);
+            put_layer(f, i, "post_ffw_norm_2.weight", 1, E, 0, 0);
+            put_layer(f, i, "ffn_gate_exps.weight", 3, EXPERT, FF, E);
+            put_layer(f, i, "ffn_up_exps.weight", 3, EXPERT, FF, E);
+            put_layer(f, i, "ffn_down_exps.weight", 3, EXPERT, E, FF);
+            put_layer(f, i, "inp_gate.weight", 2, PER_LAYER, E, 0);
+            put_layer(f, i, "proj.weight", 2, E, PER_LAYER, 0);
+            put_layer(f, i, "post_norm.weight", 1, E, 0, 0);
         }
         if (glm && i > 0) {
             put_layer(f, i, "exp_probs_b.bias", 1, EXPERT, 0, 0);
@@ -445,7 +507,7 @@ static void put_back(struct model *m)
 }
 
 static const char *const archs[] = {"llama",   "qwen2",  "qwen3",  "qwen3moe",
-                                    "glm4moe", "gemma3", "gpt-oss"};
+                                    "glm4moe", "gemma3", "gemma4", "gpt-oss"};
 enum { N_ARCH = sizeof archs / sizeof archs[0] };
 
 TEST(model_open_unknown_architecture_lists_the_known)
@@ -484,6 +546,15 @@ TEST(model_open_each_missing_key_is_named)
     base(&f, "qwen3moe");
     drop_key(&f, "expert_used_count");
     refused(&f, PL_BAD_FILE, "qwen3moe.expert_used_count", "");
+    for (size_t i = 0; i < 3; i++) {
+        static const char *const of_gemma4[] = {
+            "feed_forward_length", "attention.sliding_window",
+            "attention.sliding_window_pattern"};
+
+        base(&f, "gemma4");
+        drop_key(&f, of_gemma4[i]);
+        refused(&f, PL_BAD_FILE, "gemma4.", of_gemma4[i]);
+    }
     base(&f, "glm4moe");
     drop_key(&f, "expert_shared_count");
     refused(&f, PL_BAD_FILE, "glm4moe.expert_shared_count", "");
@@ -679,7 +750,9 @@ TEST(model_open_each_missing_tensor_is_named)
     for (size_t a = 0; a < N_ARCH; a++) {
         base(&f, archs[a]);
         for (int i = 0; i < f.n_t; i++) {
-            if (!strcmp(f.t[i].name, "output.weight"))
+            if (!strcmp(f.t[i].name, "output.weight") ||
+                (!strcmp(archs[a], "gemma4") &&
+                 strstr(f.t[i].name, "attn_v."))) /* then it is k */
                 continue;
             damaged = f;
             damaged.t[i].n_dim = 0;
@@ -845,24 +918,57 @@ TEST(model_open_counts_tensors_that_nothing_reads)
     put_back(m);
 }
 
-/* block_count has them in it. */
+/* Of any family; block_count has them in it. */
 TEST(model_open_next_token_layers_are_left_out)
 {
     struct file f;
     struct model *m;
     pl_graph *g;
 
+    for (int a = 0; a < N_ARCH; a++) {
+        base(&f, archs[a]);
+        f.kv[find_key(&f, "block_count")].v = 4;
+        key(&f, "nextn_predict_layers", 2);
+        put(&f, "blk.2.attn_norm.weight", 1, E, 0, 0);
+        put(&f, "blk.2.nextn.eh_proj.weight", 2, E, 2 * E, 0);
+        put(&f, "blk.3.nextn.enorm.weight", 1, E, 0, 0);
+        m = accepted(&f);
+        assert_int_equal(m->n_layer, 2);
+        assert_int_equal(m->n_next, 2);
+        assert_int_equal(m->n_unused, 3);
+        g = build(m);
+        assert_int_equal(count_op(g, OP_attention), 2);
+        pl_graph_free(g);
+        put_back(m);
+    }
+}
+
+/* Some models of this family have no biases. */
+TEST(model_open_glm4moe_takes_biases_where_given)
+{
+    static const char *const names[] = {"attn_q.bias", "attn_k.bias",
+                                        "attn_v.bias"};
+    struct file f;
+    struct model *m;
+    pl_graph *g;
+    int n_add;
+
     base(&f, "glm4moe");
-    f.kv[find_key(&f, "block_count")].v = 4;
-    key(&f, "nextn_predict_layers", 2);
-    put(&f, "blk.2.attn_norm.weight", 1, E, 0, 0);
-    put(&f, "blk.2.nextn.eh_proj.weight", 2, E, 2 * E, 0);
-    put(&f, "blk.3.nextn.enorm.weight", 1, E, 0, 0);
     m = accepted(&f);
-    assert_int_equal(m->n_layer, 2);
-    assert_int_equal(m->n_unused, 3);
     g = build(m);
-    assert_int_equal(count_op(g, OP_attention), 2);
+    n_add = count_op(g, OP_add);
+    pl_graph_free(g);
+    put_back(m);
+    for (int layer = 0; layer < 2; layer++)
+        for (int i = 0; i < 3; i++) {
+            char name[48];
+
+            snprintf(name, sizeof name, "blk.%d.%s", layer, names[i]);
+            drop(&f, name);
+        }
+    m = accepted(&f);
+    g = build(m);
+    assert_int_equal(count_op(g, OP_add), n_add - 2 * 3);
     pl_graph_free(g);
     put_back(m);
 }
@@ -929,6 +1035,94 @@ TEST(model_open_arrays_give_each_layer_its_sizes)
     assert_int_equal(node(g, "cache_v.1")->dim[1].n, 4);
     pl_graph_free(g);
     put_back(m);
+}
+
+/* The last layers read the cache of the last one of their kind that has one. */
+TEST(model_open_layers_share_keys_and_values)
+{
+    static const uint32_t all[2] = {1, 1}, kv[2] = {KV, 4}, odd[2] = {1, 7};
+    struct file f;
+    struct model *m;
+    pl_graph *g;
+    int at;
+
+    base(&f, "gemma4");
+    key(&f, "attention.shared_kv_layers", 1);
+    refused(&f, PL_BAD_FILE, "attention.shared_kv_layers is 1",
+            "no layer before 1 is like layer 1, without a window");
+    f.kv[f.n_kv - 1].v = 2;
+    refused(&f, PL_BAD_FILE, "attention.shared_kv_layers is 2", "0 to 1");
+    f.kv[f.n_kv - 1].v = 1;
+    at = find_key(&f, "attention.sliding_window_pattern");
+    f.kv[at].s = (const char *)odd;
+    refused(&f, PL_BAD_FILE, "value 1 is neither true nor false",
+            f.kv[at].name);
+    f.kv[at].v = 1;
+    refused(&f, PL_BAD_FILE, f.kv[at].name, "no list of 2 values");
+    f.kv[at].v = 2;
+    f.kv[at].s = (const char *)all;
+    key(&f, "rope.dimension_count_swa", D);
+    refused(&f, PL_BAD_FILE, "rope.dimension_count_swa is 16", "2 to 8");
+    f.kv[f.n_kv - 1].v = D_WINDOW;
+    find(&f, "blk.1.attn_q.weight")->dim[0] = H * D_WINDOW;
+    find(&f, "blk.1.attn_q_norm.weight")->dim[0] = D_WINDOW;
+    find(&f, "blk.1.attn_output.weight")->dim[1] = H * D_WINDOW;
+    drop(&f, "blk.1.attn_k.weight");
+    drop(&f, "blk.1.attn_v.weight");
+    drop(&f, "blk.1.attn_k_norm.weight");
+    m = accepted(&f);
+    g = build(m);
+    assert_int_equal(m->n_unused, 0);
+    assert_int_equal(count_op(g, OP_memory), 2);
+    assert_int_equal(count_op(g, OP_cache_write), 2);
+    assert_int_equal(count_op(g, OP_attention), 2);
+    for (int i = 0; i < g->n_node; i++)
+        if (g->node[i].op == OP_attention) {
+            const struct graph_node *n = &g->node[i];
+
+            assert_string_equal(g->node[graph_memory(g, n->in[1])].name,
+                                "cache_k.0");
+            assert_string_equal(g->node[graph_memory(g, n->in[2])].name,
+                                "cache_v.0");
+        }
+    pl_graph_free(g);
+    put_back(m);
+    at = find_key(&f, "attention.head_count_kv");
+    f.kv[at].type = 'a';
+    f.kv[at].v = 2;
+    f.kv[at].s = (const char *)kv;
+    refused(&f, PL_BAD_FILE, "head_count_kv is 4 in layer 1, but 2 in layer 0",
+            "whose keys and values it shares");
+}
+
+/* Without attn_v the values are the projected keys, normed for themselves. */
+TEST(model_open_values_may_be_keys)
+{
+    struct file f;
+    struct model *m;
+    pl_graph *g;
+    int n_matmul_before;
+
+    base(&f, "gemma4");
+    m = accepted(&f);
+    g = build(m);
+    n_matmul_before = count_op(g, OP_matmul);
+    assert_int_equal(node(g, "cache_k.0")->dim[2].n, D_WINDOW);
+    assert_int_equal(node(g, "cache_v.1")->dim[2].n, D);
+    assert_int_equal(node(g, "cache_k.0")->dim[0].symbol, PL_N_SLOT);
+    assert_int_equal(node(g, "cache_k.1")->dim[0].symbol, PL_N_SLOT + 1);
+    pl_graph_free(g);
+    put_back(m);
+    drop(&f, "blk.1.attn_v.weight");
+    m = accepted(&f);
+    g = build(m);
+    assert_int_equal(m->n_unused, 0);
+    assert_int_equal(count_op(g, OP_matmul), n_matmul_before - 1);
+    assert_int_equal(count_op(g, OP_memory), 4);
+    pl_graph_free(g);
+    put_back(m);
+    f.kv[find_key(&f, "attention.value_length")].v = 2 * D;
+    refused(&f, PL_BAD_FILE, "blk.1.attn_v.weight is missing", "[64, 32]");
 }
 
 TEST(model_open_cache_that_does_not_fit_is_refused)
