@@ -19,9 +19,13 @@ static const struct {
     const char *file;
     bool whole_past; /* held: a sequence goes back to any length */
 } models[] = {
-    {"qwen2-bias-f32.gguf", true}, {"gemma3-swa-f32.gguf", false},
-    {"gptoss-f32.gguf", false},    {"qwen35-dense-f32.gguf", false},
-    {"qwen35moe-f32.gguf", false}, {"qwen3next-f32.gguf", false},
+    {"qwen2-bias-f32.gguf", true},
+    {"gemma3-swa-f32.gguf", false},
+    {"gptoss-f32.gguf", false},
+    {"qwen35-dense-f32.gguf", false},
+    {"qwen35moe-f32.gguf", false},
+    {"qwen3next-f32.gguf", false},
+    {"gemma4-ple-sharedkv-f32.gguf", false},
 };
 
 static const struct {
@@ -368,6 +372,7 @@ CALLS(gptoss, 2)
 CALLS(qwen35, 3)
 CALLS(qwen35moe, 4)
 CALLS(qwen3next, 5)
+CALLS(gemma4, 6)
 
 /* ---- states -------------------------------------------------------------- */
 
