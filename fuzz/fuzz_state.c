@@ -47,18 +47,20 @@ static pl_status read_chunks(struct state_reader *r, const struct state_head *h,
                              pl_err *err)
 {
     unsigned char piece[4096];
-    uint64_t row = 0;
 
-    for (int i = 0; i < h->n_cache; i++)
-        row += state_row_bytes(&h->cache[i]);
     for (int i = 0; i < h->n_seq; i++) {
         const struct state_seq *q = &h->seq[i];
         int64_t n;
 
         for (int64_t p = q->first + q->n_like; (n = state_chunk(q, p)) > 0;
              p += n) {
+            uint64_t left = 0;
+
             require(n <= STATE_CHUNK);
-            for (uint64_t left = row * (uint64_t)n; left > 0;) {
+            for (int c = 0; c < h->n_cache; c++)
+                left += state_row_bytes(&h->cache[c]) *
+                        (uint64_t)state_rows(&h->cache[c], q, p);
+            while (left > 0) {
                 size_t k = left < sizeof piece ? (size_t)left : sizeof piece;
 
                 PL_TRY(state_get(r, piece, k, err));

@@ -192,7 +192,7 @@ static pl_status reserve(pl_engine *e, struct micro *m, pl_err *err)
         for (len = 0; i + len < m->n && m->seq[i + len] == s; len++)
             m->position[i + len] = (int32_t)(e->kv.length[s] + len);
         PL_TRY(kv_reserve(&e->kv, s, len, false, engine_copy_page, e, err));
-        kv_advance(&e->kv, s, len);
+        kv_advance(&e->kv, s, len, false);
     }
     return PL_OK;
 }

@@ -1,9 +1,9 @@
 /* Caches as the host sees them: rows in logical order, whatever devices and
  * ranks hold them.
  *
- * A page is 64 slots, of a state one. Rows are [n, n_head, d_head] in the cache's own format,
- * format_row_bytes(format, d_head) each; heads that several devices store are
- * read from the first and written to all. */
+ * A page is 64 slots, of a state one. Rows are [n, n_head, d_head] in the
+ * cache's own format, format_row_bytes(format, d_head) each; heads that several
+ * devices store are read from the first and written to all. */
 #ifndef EXEC_CACHE_IO_H
 #define EXEC_CACHE_IO_H
 

@@ -145,6 +145,7 @@ pl_status kv_reserve(struct kv *kv, int seq, int64_t n, bool past,
 {
     int have = kv_pages_of(kv->length[seq]);
     int want = kv_pages_of(kv->length[seq] + n);
+    pl_status s;
 
     for (int k = 0; k < kv->n_pool; k++) {
         const struct kv_pool *p = &kv->pool[k];
@@ -158,13 +159,19 @@ pl_status kv_reserve(struct kv *kv, int seq, int64_t n, bool past,
                            seq, kv->length[seq], n, need, PAGE_TOKENS,
                            p->n_free, p->n_page);
     }
-    PL_TRY(states_reserve(kv, seq, err));
-    for (int k = 0; k < kv->n_pool && n > 0; k++) { /* all that can fail */
+    if (n == 0)
+        return PL_OK;
+    s = states_reserve(kv, seq, err);
+    for (int k = 0; k < kv->n_pool && s == PL_OK; k++) { /* all that can fail */
         const struct kv_pool *p = &kv->pool[k];
 
         if (!p->state && first_needed(p, kv->length[seq], n, past) < have &&
             shares_last(kv, p, seq))
-            PL_TRY(own_last(kv, k, seq, copy, user, err));
+            s = own_last(kv, k, seq, copy, user, err);
+    }
+    if (s != PL_OK) {
+        states_unreserve(kv, seq);
+        return s;
     }
     for (int k = 0; k < kv->n_pool; k++) {
         struct kv_pool *p = &kv->pool[k];
@@ -194,8 +201,19 @@ void kv_unreserve(struct kv *kv, int seq, int64_t n)
     states_unreserve(kv, seq);
 }
 
-void kv_advance(struct kv *kv, int seq, int64_t n)
+void kv_advance(struct kv *kv, int seq, int64_t n, bool past)
 {
+    int have = kv_pages_of(kv->length[seq]);
+
+    for (int k = 0; k < kv->n_pool; k++) {
+        struct kv_pool *p = &kv->pool[k];
+        int from = first_needed(p, kv->length[seq], n, past);
+
+        if (!past || from < have) /* all that came since is there */
+            continue;
+        drop_range(kv, p, seq, p->first[seq], have);
+        p->first[seq] = from;
+    }
     kv->length[seq] += n;
 }
 

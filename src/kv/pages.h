@@ -101,8 +101,9 @@ pl_status kv_reserve(struct kv *kv, int seq, int64_t n, bool past,
                      kv_copy_fn *copy, void *user, pl_err *err);
 /* Gives reserved pages back: the n tokens did not come. */
 void kv_unreserve(struct kv *kv, int seq, int64_t n);
-/* The reserved tokens are there now. */
-void kv_advance(struct kv *kv, int seq, int64_t n);
+/* The reserved tokens are there now; if they are in the past, a window has
+ * nothing before those that the next one sees. */
+void kv_advance(struct kv *kv, int seq, int64_t n, bool past);
 /* The run in which they came is over: windows give up what they do not keep. */
 void kv_settle(struct kv *kv, int seq);
 /* Keeps the state that a sequence is in, to go back to, until its slot is

@@ -111,9 +111,9 @@ static pl_status one_seq(struct trip *t, int seq, int64_t first, int64_t n,
                        "%" PRId64 " positions from %" PRId64
                        " on of sequence %d are to be saved; what goes on "
                        "behind them, of its windows or states, is no longer "
-                       "held: save up to position %" PRId64 ", or to its end",
-                       n, first, seq,
-                       kv_nearest(&t->e->kv, seq, first + n) - 1);
+                       "held: save to its end, or no more than its first "
+                       "%" PRId64,
+                       n, first, seq, kv_nearest(&t->e->kv, seq, first + n));
     t->ours.seq[0] = (struct state_seq){seq, 0, first, n, 0};
     t->ours.n_seq = 1;
     return PL_OK;
@@ -416,7 +416,7 @@ static pl_status build(struct trip *t, int seq, struct state_reader *r,
             break;
         n_built++;
         if (q->first == 0)
-            kv_advance(kv, row, n);
+            kv_advance(kv, row, n, true);
         s = read_seq(t, r, q, row, err);
     }
     if (s == PL_OK && from->rewind)
@@ -430,7 +430,7 @@ static pl_status build(struct trip *t, int seq, struct state_reader *r,
                 kv_swap(kv, target(t, seq, i), row);
             kv_trim(kv, row, 0);
         } else if (s == PL_OK) {
-            kv_advance(kv, row, q->n);
+            kv_advance(kv, row, q->n, true);
         } else if (i < n_built) {
             kv_unreserve(kv, row, q->n);
         }

@@ -64,6 +64,10 @@ static const struct {
     {"gemma4-moe-f32", true, false},
     {"gemma4-moe-q-q4_k_m", false, false},
     {"deepseek2-mla-f32", true, true},
+    {"qwen35-dense-f32", true, false},
+    {"qwen35moe-f32", true, false},
+    {"qwen35moe-q-q4_k_m", false, false},
+    {"qwen3next-f32", true, false},
 };
 static const char *const kernels[] = {"reference", NULL};
 static const int ranks[] = {2, 3, 4};

@@ -28,7 +28,7 @@ static const struct {
     {"qwen3moe-f32", true},      {"glm4moe-f32", true},
     {"llama-moe-f32", true},     {"qwen3moe-q-q4_k_m", false},
     {"glm4moe-q-q4_k_m", false}, {"gemma4-ple-sharedkv-f32", true},
-    {"gemma4-moe-f32", true},
+    {"gemma4-moe-f32", true},    {"qwen35moe-f32", true},
 };
 
 static const struct {

@@ -369,6 +369,31 @@ TEST(engine_plan_counts_a_shared_cache_once)
     pl_model_free(m);
 }
 
+/* So are layers with states, which take as much in any context. */
+TEST(engine_plan_shows_layers_with_states)
+{
+    pl_model *m = open_model(test_ref_or_skip("qwen35moe-f32.gguf"));
+    pl_options o;
+
+    pl_options_init(&o);
+    o.devices = "cpu*2";
+    o.n_seq = 1;
+    for (o.n_ctx = 1024; o.n_ctx <= 4096; o.n_ctx *= 2) {
+        pl_plan *p = plan(m, &o);
+        struct test_text t = print(p, false);
+
+        assert_non_null(strstr(t.s, "layers 0-2;"));
+        assert_non_null(strstr(t.s, "[n_slot, 4, 1024] split 1: 2+2"));
+        /* 2 + 4 slots of 2 heads of 32 by 32 */
+        assert_non_null(strstr(t.s, " 48.0K  48.0K\n  ssm_norm"));
+        assert_non_null(strstr(t.s, "[n_slot, 256, 3]"));
+        assert_non_null(strstr(t.s, "[n_slot1, 2, 32]"));
+        free(t.s);
+        pl_plan_free(p);
+    }
+    pl_model_free(m);
+}
+
 /* 512 devices in groups of 8: the text is short. */
 TEST(engine_plan_folds_many_groups)
 {

@@ -74,7 +74,8 @@ static bool ours(const char *name)
     return !strncmp(name, "llama", 5) || !strncmp(name, "qwen2-", 6) ||
            !strncmp(name, "qwen3-", 6) || !strncmp(name, "qwen3moe", 8) ||
            !strncmp(name, "glm4moe", 7) || !strncmp(name, "gemma", 5) ||
-           !strncmp(name, "gptoss-", 7) || !strncmp(name, "deepseek2-", 10);
+           !strncmp(name, "gptoss-", 7) || !strncmp(name, "qwen35", 6) ||
+           !strncmp(name, "qwen3next-", 10) || !strncmp(name, "deepseek2-", 10);
 }
 
 static void read_json(struct ref_model *m, const char *base)

@@ -18,9 +18,10 @@
 #include "lib/engine_run.h"
 
 static const char *const models[] = {"qwen2-bias-f32.gguf", "qwen3moe-f32.gguf",
-                                     "gemma4-ple-sharedkv-f32.gguf"};
+                                     "gemma4-ple-sharedkv-f32.gguf",
+                                     "qwen35moe-f32.gguf"};
 static const char *const small = "llama-q-q4_0.gguf";
-enum { N_MODEL = 3, N_PAST = 150, N_MORE = 20, MAX_TOKEN = 400 };
+enum { N_MODEL = 4, N_PAST = 150, N_MORE = 20, MAX_TOKEN = 400 };
 
 /* ---- helpers ------------------------------------------------------------- */
 
@@ -287,6 +288,30 @@ TEST(state_of_the_whole_cache_keeps_what_is_shared)
         free(want[i]);
     free(s.data);
     free(again.data);
+    engine_run_close(&r);
+}
+
+/* A copy of whole pages has nothing of its own but its state. */
+TEST(state_of_a_copy_has_its_state)
+{
+    uint64_t seed = test_seed();
+    int32_t token[MAX_TOKEN];
+    struct engine_run r;
+    struct state s;
+    float *want;
+
+    open_as(&r, models[2], &plain, 2, PL_F16);
+    engine_run_tokens(&r, &seed, MAX_TOKEN, token);
+    want = logits_of(&r, N_MORE);
+    engine_run_decode(&r, 0, 2 * PAGE_TOKENS, token, NULL);
+    assert_int_equal(pl_seq_copy(r.engine, 1, 0, NULL), PL_OK);
+    s = save(&r, -1, 0, -1);
+    engine_run_decode(&r, 0, N_MORE, token + 2 * PAGE_TOKENS, want);
+    restore(&r, -1, s, 0);
+    for (int i = 0; i < 2; i++)
+        goes_on(&r, i, token + 2 * PAGE_TOKENS, want);
+    free(s.data);
+    free(want);
     engine_run_close(&r);
 }
 
@@ -851,6 +876,32 @@ TEST(state_inspected_says_whose_it_is)
     assert_non_null(strstr(err.message, "cut off"));
     free(text.s);
     free(s.data);
+}
+
+/* States of sequences are told from what each position has. */
+TEST(state_inspected_tells_of_states)
+{
+    const char *path = test_temp("recurrent.state");
+    struct test_text text = {0};
+    int32_t token[70] = {1, 2, 3};
+    struct engine_run r;
+
+    open_as(&r, models[2], &plain, 2, PL_F16);
+    engine_run_decode(&r, 1, 70, token, NULL);
+    assert_int_equal(pl_seq_copy(r.engine, 2, 1, NULL), PL_OK);
+    assert_int_equal(pl_state_save_file(r.engine, -1, 0, -1, path, NULL),
+                     PL_OK);
+    engine_run_close(&r);
+    assert_int_equal(pl_inspect(path, false, test_text_add, &text, NULL),
+                     PL_OK);
+    /* 3 of 4 layers: 3 inputs of 256 channels, 4 heads of 32 by 32 */
+    assert_non_null(strstr(text.s, "states     57.0K bytes a sequence"));
+    assert_non_null(
+        strstr(text.s, "70 positions from 0 on, 64 of them sequence 1's"));
+    text.n = 0;
+    assert_int_equal(pl_inspect(path, true, test_text_add, &text, NULL), PL_OK);
+    assert_non_null(strstr(text.s, "\"state\""));
+    free(text.s);
 }
 
 /* ---- requests ------------------------------------------------------------ */

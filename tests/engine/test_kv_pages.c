@@ -3,7 +3,8 @@
  * through its tables, in a pool with a window as much of it as the next token
  * sees, and every page is either free or counted as often as tables name it. So
  * a page written in place while another sequence shares it shows, and one that
- * nobody gives back. */
+ * nobody gives back. A slot of a pool of states holds a hash of the numbers
+ * that went into it: each sequence must find that of its own. */
 #include "kv/pages.h"
 
 #include "lib/support.h"
@@ -15,13 +16,16 @@ enum {
     N_PAGE = 9,
     N_TOKEN = N_PAGE * PAGE_TOKENS,
     WINDOW = 70, /* of the second pool */
-    N_POOL = 2,
+    N_POOL = 2,  /* of pages */
+    STATES = N_POOL,
+    N_SLOT = 2 * N_SEQ + 3,
 };
 
 struct world {
     struct kv kv;
     int32_t slot[N_POOL][N_PAGE][PAGE_TOKENS]; /* what the pages hold */
-    int32_t want[N_SEQ][N_TOKEN];              /* what the sequences should */
+    uint64_t state[N_SLOT];
+    int32_t want[N_SEQ][N_TOKEN]; /* what the sequences should */
     int64_t n[N_SEQ];
     int n_copied;   /* pages copied so far */
     bool fail_copy; /* the next one fails */
@@ -85,10 +89,80 @@ static void check_pool(const struct world *w, int pool)
     }
 }
 
+/* The state after the first n of some numbers. */
+static uint64_t state_of(uint64_t state, const int32_t *number, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        state = (state + (uint64_t)number[i] + 1) * 0x9e3779b97f4a7c15u;
+    return state;
+}
+
+/* Slots between runs. */
+static void check_states(const struct world *w)
+{
+    const struct kv_pool *p = &w->kv.pool[STATES];
+    int refs[N_SLOT] = {0}, n_free = 0;
+
+    for (int s = 0; s < 2 * N_SEQ; s++) {
+        int32_t slot = p->table[s * w->kv.stride + STATE_READ];
+
+        assert_int_equal(kv_state_written(&w->kv, s), -1);
+        assert_int_equal(slot >= 0, s < N_SEQ && w->n[s] > 0);
+        if (slot >= 0)
+            refs[slot]++;
+    }
+    for (int i = 0; i < w->kv.n_checkpoint; i++) {
+        const struct kv_checkpoint *c = &w->kv.checkpoint[i];
+
+        assert_in_range(c->seq, 0, N_SEQ - 1);
+        assert_in_range(c->n, 1, w->n[c->seq]);
+        refs[c->slot]++;
+    }
+    for (int i = 0; i < N_SLOT; i++) {
+        assert_int_equal(p->refs[i], refs[i]);
+        n_free += refs[i] == 0;
+    }
+    assert_int_equal(p->n_free, n_free);
+    for (int s = 0; s < N_SEQ; s++)
+        for (int64_t n = w->n[s]; n > 0;
+             n = kv_nearest(&w->kv, s,
+                            n - 1)) { /* wherever it can go back to */
+            assert_int_equal(kv_nearest(&w->kv, s, n), n);
+            assert_int_equal(w->state[kv_state(&w->kv, s, n)],
+                             state_of(0, w->want[s], n));
+        }
+}
+
 static void check(const struct world *w)
 {
     for (int k = 0; k < N_POOL; k++)
         check_pool(w, k);
+    if (w->kv.states >= 0)
+        check_states(w);
+}
+
+/* A run writes the state after n numbers more; nobody else holds the slot. */
+static void put_state(struct world *w, int seq, uint64_t before,
+                      const int32_t *number, int64_t n)
+{
+    int32_t slot;
+
+    if (w->kv.states < 0)
+        return;
+    slot = kv_state_written(&w->kv, seq);
+    assert_int_equal(slot >= 0, n > 0);
+    if (n == 0)
+        return;
+    assert_int_equal(w->kv.pool[STATES].refs[slot], 1);
+    w->state[slot] = state_of(before, number, n);
+}
+
+/* The state that a sequence's next run goes on from. */
+static uint64_t state_read(const struct world *w, int seq)
+{
+    return w->kv.states >= 0 && w->n[seq] > 0
+               ? w->state[kv_state(&w->kv, seq, w->n[seq])]
+               : 0;
 }
 
 /* Tokens from .. end - 1 of a sequence are written where it has pages. */
@@ -131,11 +205,16 @@ static void extend(struct world *w, int seq, int64_t n, bool fails)
     put(w, seq, w->n[seq], w->n[seq] + n, w->next);
     for (int64_t i = w->n[seq]; i < w->n[seq] + n; i++)
         w->want[seq][i] = w->next++;
-    if (fails) {
+    put_state(w, seq, state_read(w, seq), w->want[seq] + w->n[seq], n);
+    if (fails && n % 2) {
         kv_unreserve(&w->kv, seq, n);
         return;
     }
-    kv_advance(&w->kv, seq, n);
+    kv_advance(&w->kv, seq, n, false);
+    if (fails) {
+        kv_trim(&w->kv, seq, w->n[seq]);
+        return;
+    }
     kv_settle(&w->kv, seq);
     w->n[seq] += n;
 }
@@ -156,7 +235,8 @@ static void copy(struct world *w, int dst, int src)
                                                                  : PL_FULL);
 }
 
-/* As far back as its windows reach, which is a page at least. */
+/* As far back as its windows reach, which is a page at least; or to a state
+ * that is held. */
 static void trim(struct world *w, int seq, int64_t n)
 {
     int64_t least = kv_least(&w->kv, seq);
@@ -164,6 +244,7 @@ static void trim(struct world *w, int seq, int64_t n)
     assert_true(least <= w->n[seq]);
     if (n > 0 && n < least)
         n = least;
+    n = kv_nearest(&w->kv, seq, n);
     kv_trim(&w->kv, seq, n);
     w->n[seq] = n;
 }
@@ -173,6 +254,7 @@ static void trim(struct world *w, int seq, int64_t n)
 static void replace(struct world *w, int seq, int other, int64_t n, bool keeps)
 {
     int stand_in = kv_stand_in(&w->kv, seq), n_free[N_POOL];
+    int32_t number[N_TOKEN];
     int64_t shared = 0;
     pl_err err;
 
@@ -183,18 +265,22 @@ static void replace(struct world *w, int seq, int other, int64_t n, bool keeps)
         if (kv_first_seen(WINDOW, n) < w->kv.pool[1].first[other])
             shared = 0;
         kv_share(&w->kv, stand_in, other, shared);
+        if (w->kv.states >= 0 && n == shared) /* its state is its own */
+            n++;
     }
     if (kv_reserve(&w->kv, stand_in, n - shared, true, copy_page, w, &err) !=
         PL_OK) {
         kv_trim(&w->kv, stand_in, 0);
         return;
     }
-    kv_advance(&w->kv, stand_in, n - shared);
+    kv_advance(&w->kv, stand_in, n - shared, true);
     put(w, stand_in, shared, n, w->next + (int32_t)shared);
+    for (int64_t i = shared; i < n; i++)
+        number[i] = w->next + (int32_t)i;
+    memcpy(number, w->want[other], (size_t)shared * sizeof *number);
+    put_state(w, stand_in, 0, number, n);
     if (keeps) {
-        memcpy(w->want[seq], w->want[other], (size_t)shared * sizeof(int32_t));
-        for (int64_t i = shared; i < n; i++)
-            w->want[seq][i] = w->next + (int32_t)i;
+        memcpy(w->want[seq], number, (size_t)n * sizeof *number);
         w->n[seq] = n;
         kv_swap(&w->kv, seq, stand_in);
         kv_settle(&w->kv, seq);
@@ -205,6 +291,33 @@ static void replace(struct world *w, int seq, int other, int64_t n, bool keeps)
     kv_trim(&w->kv, stand_in, 0);
     for (int k = 0; k < N_POOL; k++)
         assert_int_equal(w->kv.pool[k].n_free, n_free[k]);
+}
+
+/* A part of a past goes to a sequence's end: of a window no more of it than
+ * what the next token sees. */
+static void append(struct world *w, int seq, int64_t n)
+{
+    int32_t *number = w->want[seq] + w->n[seq];
+    uint64_t before = state_of(0, w->want[seq], w->n[seq]);
+    pl_err err;
+
+    if (kv_reserve(&w->kv, seq, n, true, copy_page, w, &err) != PL_OK)
+        return;
+    for (int64_t i = 0; i < n; i++)
+        number[i] = w->next + (int32_t)i;
+    w->next += (int32_t)n;
+    put_state(w, seq, before, number, n);
+    w->n[seq] += n;
+    for (int k = 0; k < N_POOL; k++) {
+        int64_t from = seen(w, k, seq) / PAGE_TOKENS * PAGE_TOKENS;
+
+        for (int64_t i = w->n[seq] - n; i < w->n[seq]; i++)
+            if (i >= from)
+                w->slot[k][kv_page(&w->kv, k, seq, i)][i % PAGE_TOKENS] =
+                    w->want[seq][i];
+    }
+    kv_advance(&w->kv, seq, n, true);
+    kv_settle(&w->kv, seq);
 }
 
 /* Are the pages with position i those of b where what is behind a sees them,
@@ -234,33 +347,37 @@ static void check_common(const struct world *w, int a, int b)
     assert_int_equal(kv_common(&w->kv, a, b), n);
 }
 
-static void world_init(struct world *w)
+static void world_init(struct world *w, bool states)
 {
-    const pl_graph g = {.n_pool = N_POOL, .pool = {{.window = 0}, {.window = WINDOW}}};
+    const pl_graph g = {
+        .n_pool = N_POOL + states,
+        .pool = {{.window = 0}, {.window = WINDOW}, {.state = true}}};
     pl_err err;
 
     memset(w, 0, sizeof *w);
-    TEST_OK(kv_init(&w->kv, N_SEQ, N_PAGE, &g, (int[]){N_PAGE, N_PAGE}, &err),
+    TEST_OK(kv_init(&w->kv, N_SEQ, N_PAGE, &g, (int[]){N_PAGE, N_PAGE, N_SLOT},
+                    &err),
             err);
 }
 
-TEST(kv_sequences_read_what_they_wrote)
+static void random_calls(bool states)
 {
     static struct world w;
     uint64_t seed = test_seed();
-    int n_call = test_long() ? 200000 : 20000;
+    int n_call = test_long() ? 200000 : 20000, n_back = 0;
 
-    world_init(&w);
+    world_init(&w, states);
     for (int k = 0; k < n_call; k++) {
         int seq = (int)test_below(&seed, N_SEQ);
 
         w.fail_copy = test_below(&seed, 8) == 0;
-        switch (test_below(&seed, 5)) {
+        switch (test_below(&seed, 7)) {
         case 0:
             copy(&w, (int)test_below(&seed, N_SEQ), seq);
             break;
         case 1:
             trim(&w, seq, test_below(&seed, w.n[seq] + 1));
+            n_back += w.n[seq] > 0;
             break;
         case 2:
             w.fail_copy = false;
@@ -268,14 +385,83 @@ TEST(kv_sequences_read_what_they_wrote)
                     test_below(&seed, 200), test_below(&seed, 2));
             check_common(&w, seq, (int)test_below(&seed, N_SEQ));
             break;
+        case 3:
+            kv_checkpoint(&w.kv, seq);
+            break;
+        case 4:
+            append(&w, seq, test_below(&seed, 150));
+            break;
         default:
             extend(&w, seq, test_below(&seed, test_below(&seed, 2) ? 6 : 150),
                    test_below(&seed, 4) == 0);
         }
         check(&w);
     }
-    assert_true(w.n_copied > n_call / 100);
+    assert_true(w.n_copied > n_call / 100 && n_back > n_call / 100);
     kv_fini(&w.kv);
+}
+
+TEST(kv_sequences_read_what_they_wrote)
+{
+    random_calls(false);
+}
+
+TEST(kv_sequences_go_on_from_their_states)
+{
+    random_calls(true);
+}
+
+/* A checkpoint is held until its slot is needed; then the one goes first that
+ * was not used for the longest time, by being made or gone back to. */
+TEST(kv_checkpoints_unused_go_first)
+{
+    for (int used = 0; used < 2; used++) {
+        static struct world w;
+
+        world_init(&w, true);
+        extend(&w, 1, 2, false);
+        kv_checkpoint(&w.kv, 1);
+        extend(&w, 1, 1, false);
+        for (int i = 1; i <= 2 * N_SLOT; i++) {
+            extend(&w, 0, 2, false);
+            kv_checkpoint(&w.kv, 0);
+            if (used && i % 4 == 0) {
+                trim(&w, 1, 2);
+                extend(&w, 1, 1, false);
+            }
+            check(&w);
+            /* beside them: what sequence 1 has, and a slot that is written */
+            if (i <= N_SLOT - 3)
+                assert_int_equal(kv_nearest(&w.kv, 0, 3), 2);
+        }
+        assert_int_equal(kv_nearest(&w.kv, 0, 3), 0);
+        assert_int_equal(kv_nearest(&w.kv, 0, 4 * N_SLOT - 1), 4 * N_SLOT - 2);
+        assert_int_equal(kv_nearest(&w.kv, 1, 2), used ? 2 : 0);
+        kv_fini(&w.kv);
+    }
+}
+
+/* Where every slot is some sequence's, a run is refused and changes nothing. */
+TEST(kv_states_without_a_slot_are_refused)
+{
+    const pl_graph g = {.n_pool = 1, .pool = {{.state = true}}};
+    struct kv kv;
+    pl_err err;
+
+    TEST_OK(kv_init(&kv, 2, N_PAGE, &g, (int[]){2}, &err), err);
+    for (int s = 0; s < 2; s++) {
+        TEST_OK(kv_reserve(&kv, s, 3, false, NULL, NULL, &err), err);
+        kv_advance(&kv, s, 3, false);
+        if (s == 0)
+            kv_settle(&kv, s);
+    }
+    assert_int_equal(kv_reserve(&kv, 0, 1, false, NULL, NULL, &err), PL_FULL);
+    assert_non_null(strstr(err.message, "no slot of 2 is free"));
+    kv_trim(&kv, 1, 0);
+    TEST_OK(kv_reserve(&kv, 0, 1, false, NULL, NULL, &err), err);
+    kv_trim(&kv, 0, 3);
+    assert_int_equal(kv.pool[0].n_free, 1);
+    kv_fini(&kv);
 }
 
 /* Copies share full pages; the first to write into one gets its own, and the
@@ -284,7 +470,7 @@ TEST(kv_shared_page_is_copied_once)
 {
     static struct world w;
 
-    world_init(&w);
+    world_init(&w, false);
     extend(&w, 0, 2 * PAGE_TOKENS, false);
     copy(&w, 1, 0);
     assert_int_equal(w.kv.pool[0].n_free, N_PAGE - 2);
@@ -301,11 +487,33 @@ TEST(kv_shared_page_is_copied_once)
     kv_fini(&w.kv);
 }
 
+/* The page that is written next cannot be copied: nothing has been taken. */
+TEST(kv_page_that_cannot_be_copied_costs_no_slot)
+{
+    static struct world w;
+
+    world_init(&w, true);
+    extend(&w, 0, 40, false);
+    kv_checkpoint(&w.kv, 0);
+    extend(&w, 0, PAGE_TOKENS, false);
+    copy(&w, 1, 0);
+    trim(&w, 1, 40);
+    assert_int_equal(w.n[1], 40);
+    w.fail_copy = true;
+    extend(&w, 1, 1, false);
+    assert_int_equal(w.n[1], 40);
+    check(&w);
+    w.fail_copy = false;
+    extend(&w, 1, 1, false);
+    check(&w);
+    kv_fini(&w.kv);
+}
+
 TEST(kv_trim_gives_pages_back)
 {
     static struct world w;
 
-    world_init(&w);
+    world_init(&w, false);
     for (int64_t n = 0; n <= 3 * PAGE_TOKENS; n++) {
         extend(&w, 2, 3 * PAGE_TOKENS + 1, false);
         assert_int_equal(w.kv.pool[0].n_free, N_PAGE - 4);
@@ -345,7 +553,7 @@ TEST(kv_windows_hold_what_they_keep_and_a_run)
                 if (kv.length[s] + n > 4096)
                     kv_trim(&kv, s, 0);
                 TEST_OK(kv_reserve(&kv, s, n, false, NULL, NULL, &err), err);
-                kv_advance(&kv, s, n);
+                kv_advance(&kv, s, n, false);
             }
             for (int s = 0; s < N_SEQ; s++)
                 kv_settle(&kv, s);

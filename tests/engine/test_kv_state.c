@@ -3,6 +3,7 @@
 #include "state/state.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -114,6 +115,7 @@ static int64_t first_there(const struct state_cache *c,
 static void make_head(struct made *m, uint64_t *seed)
 {
     static const pl_format formats[] = {PL_F32, PL_F16, PL_BF16, PL_Q8_0};
+    bool states = false;
 
     memset(m, 0, sizeof *m);
     m->h = (struct state_head){.model = test_random(seed),
@@ -126,14 +128,19 @@ static void make_head(struct made *m, uint64_t *seed)
                                .n_seq = (int)test_below(seed, MAX_SEQ + 1),
                                .cache = m->cache,
                                .seq = m->seq};
-    for (int i = 0; i < m->h.n_cache; i++)
-        m->cache[i] =
-            (struct state_cache){.layer = i / 2,
-                                 .values = i % 2,
-                                 .format = formats[i % 4],
-                                 .n_head = 1 + test_below(seed, 3),
-                                 .d_head = 32 * (1 + test_below(seed, 2)),
-                                 .window = i % 3 ? 0 : test_below(seed, 200)};
+    for (int i = 0; i < m->h.n_cache; i++) {
+        bool state = test_below(seed, 6) == 0;
+
+        m->cache[i] = (struct state_cache){
+            .layer = i / 2,
+            .values = state || i % 2,
+            .state = state,
+            .format = state ? PL_F32 : formats[i % 4],
+            .n_head = 1 + test_below(seed, 3),
+            .d_head = 32 * (1 + test_below(seed, 2)),
+            .window = state || i % 3 ? 0 : test_below(seed, 200)};
+        states |= state;
+    }
     for (int i = 0; i < m->h.n_seq; i++) {
         struct state_seq *q = &m->seq[i];
         int like = (int)test_below(seed, i + 1);
@@ -145,10 +152,12 @@ static void make_head(struct made *m, uint64_t *seed)
         if (like < i && q->first == 0 && m->seq[like].first == 0) {
             q->like = like;
             q->n_like = q->n < m->seq[like].n ? q->n : m->seq[like].n;
+            if (states && q->n_like == q->n && q->n > 0)
+                q->n_like--; /* the state is the sequence's own */
             if (q->n_like < q->n)
                 q->n_like -= q->n_like % STATE_CHUNK;
             for (int c = 0; c < m->h.n_cache; c++)
-                if (q->n_like > 0 &&
+                if (q->n_like > 0 && !m->cache[c].state &&
                     state_rows(&m->cache[c], q, q->n_like - 1) &&
                     !state_rows(&m->cache[c], &m->seq[like],
                                 first_there(&m->cache[c], q)))
@@ -179,8 +188,8 @@ static void write_made(const struct made *m, struct stream *s)
             assert_true(n <= STATE_CHUNK);
             assert_int_equal(p / STATE_CHUNK, (p + n - 1) / STATE_CHUNK);
             for (int c = 0; c < m->h.n_cache; c++)
-                for (int64_t i = 0;
-                     i < n && state_rows(&m->cache[c], &m->seq[q], p); i++) {
+                for (int64_t i = 0; i < state_rows(&m->cache[c], &m->seq[q], p);
+                     i++) {
                     size_t bytes = state_row_bytes(&m->cache[c]);
 
                     for (size_t k = 0; k < bytes; k++)
@@ -217,6 +226,7 @@ static pl_status read_all(struct stream *s, const struct made *m, pl_err *err)
         for (int i = 0; i < h.n_cache; i++) {
             assert_int_equal(h.cache[i].layer, m->cache[i].layer);
             assert_int_equal(h.cache[i].values, m->cache[i].values);
+            assert_int_equal(h.cache[i].state, m->cache[i].state);
             assert_int_equal(h.cache[i].format, m->cache[i].format);
             assert_int_equal(h.cache[i].n_head, m->cache[i].n_head);
             assert_int_equal(h.cache[i].d_head, m->cache[i].d_head);
@@ -234,8 +244,8 @@ static pl_status read_all(struct stream *s, const struct made *m, pl_err *err)
         for (int64_t p = h.seq[q].first + h.seq[q].n_like;
              got == PL_OK && (n = state_chunk(&h.seq[q], p)) > 0; p += n) {
             for (int c = 0; c < h.n_cache; c++)
-                for (int64_t i = 0; i < n && got == PL_OK &&
-                                    state_rows(&h.cache[c], &h.seq[q], p);
+                for (int64_t i = 0;
+                     got == PL_OK && i < state_rows(&h.cache[c], &h.seq[q], p);
                      i++) {
                     size_t bytes = state_row_bytes(&h.cache[c]);
 
@@ -354,7 +364,8 @@ TEST(kv_state_head_without_sense_is_refused)
         {52, 4, 3, PL_BAD_FILE},
         {56, 8, 1, PL_BAD_FILE},
         {CACHE, 4, (uint32_t)-2, PL_BAD_FILE},
-        {CACHE + 4, 4, 2, PL_BAD_FILE},
+        {CACHE + 4, 4, 2, PL_BAD_FILE}, /* a state in F16 */
+        {CACHE + 4, 4, 3, PL_BAD_FILE},
         {CACHE + 8, 4, 99, PL_BAD_FILE},
         {CACHE + 8, 4, 12, PL_BAD_FILE}, /* Q4_K */
         {CACHE + 12, 4, 0, PL_BAD_FILE},
@@ -400,6 +411,145 @@ TEST(kv_state_head_without_sense_is_refused)
             strstr(err.message, "checksum"))
             fail_msg("%" PRIu64 " at %d: %s, \"%s\"", bad[i].v, bad[i].at,
                      pl_status_name(got), err.message);
+    }
+    free(s.data);
+}
+
+/* Where there are states each sequence has its own, in F32, of bounded size. */
+TEST(kv_state_head_with_states_is_bounded)
+{
+    static const struct {
+        struct state_cache cache;
+        int64_t n_like;
+        const char *says; /* NULL: it is taken */
+    } heads[] = {
+        {{0, true, true, PL_F32, 1 << 10, 1 << 16, 0}, 64, NULL},
+        {{0, true, true, PL_F32, (1 << 10) + 1, 1 << 16, 0}, 64, "values"},
+        {{0, true, false, PL_F32, 1 << 10, 1 << 16, 0}, 64, "values"},
+        {{0, true, true, PL_F32, 1 << 16, 3, 0}, 64, NULL},
+        {{0, true, true, PL_F32, (1 << 16) + 1, 3, 0}, 64, "heads"},
+        {{0, true, true, PL_F16, 2, 32, 0}, 64, "a state of format"},
+        {{0, true, true, PL_Q8_0, 2, 32, 0}, 64, "a state of format"},
+        {{0, true, true, PL_F32, 2, 32, 8}, 64, "a state of format"},
+        {{0, true, true, PL_F32, 2, 32, 0}, 0, NULL},
+        {{0, true, true, PL_F32, 2, 32, 0}, 128, "without a state"},
+        {{0, true, false, PL_F32, 2, 32, 0}, 128, NULL},
+    };
+    struct stream s;
+
+    stream_init(&s);
+    for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) {
+        struct made m = {
+            .h = {.n_rank = 1, .n_cache = 1, .n_seq = 2},
+            .cache = {heads[i].cache},
+            .seq = {{4, 0, 0, 150, 0}, {5, 0, 0, 128, heads[i].n_like}}};
+        struct arena a = {0};
+        struct state_writer w;
+        struct state_reader r;
+        struct state_head h;
+        pl_err err = {0};
+        pl_status got;
+
+        m.h.cache = m.cache;
+        m.h.seq = m.seq;
+        s.n = s.at = 0;
+        state_writer_init(&w, put, &s);
+        assert_int_equal(state_put_head(&w, &m.h, NULL), PL_OK);
+        state_reader_init(&r, get, &s);
+        got = state_get_head(&r, &h, &a, &err);
+        if (got != (heads[i].says ? PL_BAD_FILE : PL_OK) ||
+            (heads[i].says && !strstr(err.message, heads[i].says)))
+            fail_msg("head %zu: %s, \"%s\"", i, pl_status_name(got),
+                     err.message);
+        arena_fini(&a);
+    }
+    free(s.data);
+}
+
+/* ---- the fuzzer's beginnings --------------------------------------------- */
+
+/* fuzz/corpus/state holds states of this version, not refused for their age
+ * before a byte of them is looked at. PLAIT_WRITE_STATES=DIR writes them. */
+TEST(kv_state_corpus_is_of_this_version)
+{
+#define KEYS                                                                   \
+    {                                                                          \
+        0, false, false, PL_F16, 1, 8, 0                                       \
+    }
+#define VALUES                                                                 \
+    {                                                                          \
+        0, true, false, PL_Q8_0, 1, 32, 0                                      \
+    }
+#define WINDOW                                                                 \
+    {                                                                          \
+        1, true, false, PL_F32, 2, 4, 9                                        \
+    }
+#define STATE                                                                  \
+    {                                                                          \
+        2, true, true, PL_F32, 2, 9, 0                                         \
+    }
+    static const struct {
+        const char *file;
+        struct made m;
+    } corpus[] = {
+        {"none", {.h = {.n_cache = 2}, .cache = {KEYS, VALUES}}},
+        {"bare", {.h = {.n_cache = 0, .whole = true}}},
+        {"empty",
+         {.h = {.n_cache = 1, .n_seq = 1}, .cache = {KEYS}, .seq = {{3}}}},
+        {"one",
+         {.h = {.n_cache = 2, .n_seq = 1},
+          .cache = {KEYS, VALUES},
+          .seq = {{0, 0, 0, 70, 0}}}},
+        {"range",
+         {.h = {.n_cache = 2, .n_seq = 1},
+          .cache = {KEYS, VALUES},
+          .seq = {{0, 0, 30, 40, 0}}}},
+        {"like",
+         {.h = {.n_cache = 2, .n_seq = 3, .whole = true},
+          .cache = {KEYS, VALUES},
+          .seq = {{0, 0, 0, 70, 0}, {2, 0, 0, 70, 70}, {5, 1, 0, 66, 64}}}},
+        {"window",
+         {.h = {.n_cache = 2, .n_seq = 2},
+          .cache = {KEYS, WINDOW},
+          .seq = {{0, 0, 0, 129, 0}, {1, 0, 0, 130, 128}}}},
+        {"state",
+         {.h = {.n_cache = 3, .n_seq = 2, .whole = true},
+          .cache = {KEYS, STATE, STATE},
+          .seq = {{0, 0, 0, 70, 0}, {1, 0, 0, 66, 64}}}},
+    };
+    const char *dir = getenv("PLAIT_WRITE_STATES");
+    struct stream s;
+
+    stream_init(&s);
+    for (size_t i = 0; i < sizeof corpus / sizeof corpus[0]; i++) {
+        struct made m = corpus[i].m;
+        char path[600];
+        size_t n = 0;
+        void *file;
+
+        m.h.n_rank = 2;
+        m.h.cache = m.cache;
+        m.h.seq = m.seq;
+        snprintf(m.h.name, sizeof m.h.name, "%s", corpus[i].file);
+        for (int q = 0; q < m.h.n_seq; q++)
+            m.seq[q].like = m.seq[q].n_like ? m.seq[q].like : q;
+        write_made(&m, &s);
+        assert_int_equal(read_all(&s, &m, NULL), PL_OK);
+        snprintf(path, sizeof path, "%.500s/%s",
+                 dir ? dir : "fuzz/corpus/state", corpus[i].file);
+        if (dir) {
+            FILE *f = fopen(path, "wb");
+
+            assert_non_null(f);
+            assert_int_equal(fwrite(s.data, 1, s.n, f), s.n);
+            assert_int_equal(fclose(f), 0);
+            continue;
+        }
+        assert_non_null(test_file(path));
+        file = test_read(test_file(path), &n);
+        if (n != s.n || memcmp(file, s.data, n) != 0)
+            fail_msg("%s is another state", path);
+        free(file);
     }
     free(s.data);
 }

@@ -76,7 +76,10 @@ TEST(bits_do_not_depend_on_the_instruction_set)
                                         "llama-q-iq4_xs.gguf",
                                         "qwen3moe-q-mxfp4_moe.gguf",
                                         "glm4moe-q-q4_k_m.gguf",
-                                        "llama-yarn-f32.gguf"};
+                                        "llama-yarn-f32.gguf",
+                                        "qwen35-dense-f32.gguf",
+                                        "qwen35moe-q-q4_k_m.gguf",
+                                        "qwen3next-f32.gguf"};
     static const int ranks[] = {1, 3};
     int absent = 0;
 
@@ -165,7 +168,8 @@ static const char *with_bf16_values(const char *path, const char *name,
 TEST(bits_of_bf16_weights_are_those_of_their_values)
 {
     static const char *const names[] = {
-        "llama-yarn-f32.gguf", "qwen2-bias-f32.gguf", "qwen3moe-f32.gguf"};
+        "llama-yarn-f32.gguf", "qwen2-bias-f32.gguf", "qwen3moe-f32.gguf",
+        "qwen35moe-f32.gguf"};
     static const char *const devices[] = {"cpu", "cpu*2", "sim*3", "cpu,sim"};
     static const char *const kernels[] = {NULL, "reference", "generic"};
 
@@ -304,8 +308,8 @@ TEST(bits_do_not_depend_on_who_holds_the_cache)
 TEST(bits_of_sixty_four_ranks_do_not_depend_on_devices)
 {
     static const char *const devices[] = {"cpu", "cpu*3", "sim*2", "proc*2"};
-    static const char *const names[] = {"llama-q-q8_0.gguf",
-                                        "qwen3moe-f32.gguf"};
+    static const char *const names[] = {
+        "llama-q-q8_0.gguf", "qwen3moe-f32.gguf", "qwen35moe-f32.gguf"};
 
     for (int m = 0; m < COUNT(names); m++) {
         float *want = NULL;

@@ -155,7 +155,12 @@ TEST(messages_are_two_a_layer)
         {"gemma4-ple-sharedkv-f32.gguf", 1},
         {"gemma4-moe-f32.gguf", 2}, /* experts and others are normed apart */
         {"gemma4-moe-wide-q4_k_m.gguf", 2},
-        {"deepseek2-mla-f32.gguf", 1}};
+        {"deepseek2-mla-f32.gguf", 1},
+
+        {"qwen35-dense-f32.gguf", 1},
+        {"qwen35moe-f32.gguf", 1},
+        {"qwen35moe-q-q4_k_m.gguf", 1},
+        {"qwen35moe-wide-q4_k_m.gguf", 1}};
     enum { N = sizeof models / sizeof models[0] };
     int absent = 0;
 
@@ -177,6 +182,17 @@ TEST(messages_are_two_a_layer)
     }
     if (absent)
         TEST_SKIP("%d of %d models are not at hand", absent, N + 1);
+}
+
+/* qwen3next has the gates of its delta nets in one matrix, in turns by key
+ * head. Where each rank has key heads of its own that is no matter; ranks that
+ * share one, here more than two, gather the gates. */
+TEST(messages_of_gates_in_turns_are_two_a_layer)
+{
+    const char *path = test_ref_or_skip("qwen3next-f32.gguf");
+
+    for (int k = 0; k < N_DEVICES; k++)
+        counted(path, "qwen3next-f32.gguf", devices[k], 2, NULL, 1);
 }
 
 /* The first device may be one of those that have no rank. */

@@ -18,7 +18,9 @@
  *       more, since a shared head counts for its first owner alone. A single KV
  *       head is everybody's
  *   what tokens bring to layers         as feed-forward, but alike in all
- *       layers, since one table has it for all of them */
+ *       layers, since one table has it for all of them
+ * A delta net's value heads and key heads go as query heads and KV heads do;
+ * its stacked q, k and v, of which key heads have a part, as K and V. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -55,6 +57,9 @@ static enum part part_of(pl_role r, int *from_last)
         return PART_Q;
     case PL_ROLE_ATTN_Q:
     case PL_ROLE_ATTN_KV_B:
+    case PL_ROLE_ATTN_GATE:
+    case PL_ROLE_DELTA_GATE:
+    case PL_ROLE_DELTA_GATES:
         return PART_Q;
     case PL_ROLE_ATTN_K_B:
     case PL_ROLE_ATTN_V_B:
@@ -62,6 +67,8 @@ static enum part part_of(pl_role r, int *from_last)
         return PART_Q;
     case PL_ROLE_ATTN_K:
     case PL_ROLE_ATTN_V:
+    case PL_ROLE_ATTN_QKV:
+    case PL_ROLE_CONV:
         return PART_KV;
     case PL_ROLE_FFN_DOWN:
         *from_last = 0;
@@ -120,7 +127,7 @@ static void add_weight(struct split *s, const struct num_node *n,
     double bytes = (double)format_row_bytes(g->format, row) *
                    (double)(graph_count(g, &s->p->max) / row);
     int from_last;
-    enum part part = part_of(g->role, &from_last);
+    enum part part = g->n_dim > 1 ? part_of(g->role, &from_last) : NONE;
     struct amount *a;
 
     if (n->layout->kind != PL_SPLIT) {
@@ -274,22 +281,25 @@ static double per_layer_off(const struct split *s, double *off)
 }
 
 /* Leftovers of a layer's parts do not add up, nor do those of layers: bytes
- * that only one rank owns stay within the largest grain. */
+ * that only one rank owns stay within the largest grain. A KV head goes with
+ * its query heads, so these two are one grain. */
 static void judge_sums(const struct split *s)
 {
     double off[PL_MAX_RANKS] = {0}, most = per_layer_off(s, off);
 
     for (int layer = 0; layer <= MAX_LAYER; layer++) {
-        double here[PL_MAX_RANKS] = {0}, largest = 0;
+        double here[PL_MAX_RANKS] = {0}, largest = 0, heads = 0;
+        bool shared = s->n_kv[layer] < s->p->num->n_rank;
 
         for (int part = 0; part < PART_COUNT; part++) {
             const struct amount *a = &s->a[BYTES][layer][part];
             double g =
                 a->total > 0 ? grain(s, layer, (enum part)part) * a->total : 0;
 
-            if ((part == PART_KV && s->n_kv[layer] < s->p->num->n_rank) ||
-                part == PART_PER_LAYER)
+            if ((part == PART_KV && shared) || part == PART_PER_LAYER)
                 continue;
+            if (part == PART_Q || part == PART_KV)
+                g = heads += g;
             largest = g > largest ? g : largest;
             for (int r = 0; r < s->p->num->n_rank; r++)
                 here[r] += a->rank[r] - s->share[r] * a->total;
@@ -311,23 +321,31 @@ static void judge_sums(const struct split *s)
                 s->what, r, off[r], most);
 }
 
+static void survey_heads(struct split *s, const struct graph_node *x)
+{
+    bool delta = x->op == OP_delta_net || x->op == OP_delta_net_tiled;
+    const struct graph_node *k;
+    int layer = x->layer + 1;
+
+    if (x->op == OP_latent_attention) {
+        s->n_head[layer] = s->n_kv[layer] = x->dim[1].n;
+        return;
+    }
+    if (!delta && x->op != OP_attention)
+        return;
+    k = &s->p->g->node[x->in[delta ? 0 : 1]];
+    s->n_head[layer] = x->dim[1].n;
+    s->n_kv[layer] = k->dim[1].n;
+    s->d_head[layer] = x->dim[2].n;
+}
+
 static void survey(struct split *s)
 {
     const struct compiled *p = s->p;
     bool *seen = test_need((size_t)p->g->n_node, sizeof *seen);
 
     for (int i = 0; i < p->g->n_node; i++)
-        if (p->g->node[i].op == OP_attention) {
-            const struct graph_node *x = &p->g->node[i];
-
-            s->n_head[x->layer + 1] = x->dim[1].n;
-            s->d_head[x->layer + 1] = x->dim[2].n;
-            s->n_kv[x->layer + 1] = p->g->node[x->in[1]].dim[1].n;
-        } else if (p->g->node[i].op == OP_latent_attention) {
-            const struct graph_node *x = &p->g->node[i];
-
-            s->n_head[x->layer + 1] = s->n_kv[x->layer + 1] = x->dim[1].n;
-        }
+        survey_heads(s, &p->g->node[i]);
     for (int i = 0; i < p->num->n; i++) {
         const struct num_node *n = &p->num->node[i];
         const struct graph_node *g = &p->g->node[n->node];
@@ -399,15 +417,29 @@ static void run(const char *path, const char *name, const char *devices,
 }
 
 static const char *const names[] = {
-    "llama-gqa-f32.gguf",       "llama-yarn-f32.gguf",
-    "llama-moe-f32.gguf",       "llama-wide-q4_k_m.gguf",
-    "llama-q-q6_k.gguf",        "qwen2-bias-f32.gguf",
-    "qwen3-tied-f32.gguf",      "qwen3-q-q4_k_m.gguf",
-    "qwen3moe-f32.gguf",        "qwen3moe-q-q4_k_m.gguf",
-    "qwen3moe-q-q8_0.gguf",     "qwen3moe-wide-q4_k_m.gguf",
-    "glm4moe-f32.gguf",         "glm4moe-q-q4_k_m.gguf",
-    "glm4moe-wide-q4_k_m.gguf", "gemma4-dense-f32.gguf",
-    "gemma4-moe-f32.gguf",      "gemma4-ple-sharedkv-f32.gguf",
+    "llama-gqa-f32.gguf",
+    "llama-yarn-f32.gguf",
+    "llama-moe-f32.gguf",
+    "llama-wide-q4_k_m.gguf",
+    "llama-q-q6_k.gguf",
+    "qwen2-bias-f32.gguf",
+    "qwen3-tied-f32.gguf",
+    "qwen3-q-q4_k_m.gguf",
+    "qwen3moe-f32.gguf",
+    "qwen3moe-q-q4_k_m.gguf",
+    "qwen3moe-q-q8_0.gguf",
+    "qwen3moe-wide-q4_k_m.gguf",
+    "glm4moe-f32.gguf",
+    "glm4moe-q-q4_k_m.gguf",
+    "glm4moe-wide-q4_k_m.gguf",
+    "qwen35-dense-f32.gguf",
+    "qwen35moe-f32.gguf",
+    "qwen35moe-q-q4_k_m.gguf",
+    "qwen35moe-wide-q4_k_m.gguf",
+    "qwen3next-f32.gguf",
+    "gemma4-dense-f32.gguf",
+    "gemma4-moe-f32.gguf",
+    "gemma4-ple-sharedkv-f32.gguf",
     "deepseek2-mla-f32.gguf",
 };
 

@@ -115,7 +115,7 @@ static void step(struct machine *m, int seq, int64_t n, const float *in,
     TEST_OK(pl_exec_step(m->x, &rows, &err), err);
     TEST_OK(pl_tensor_get(m->x, pl_tensor_find(m->g, "y"), out, 0, bytes, &err),
             err);
-    kv_advance(&m->kv, seq, n);
+    kv_advance(&m->kv, seq, n, false);
     kv_settle(&m->kv, seq);
 }
 

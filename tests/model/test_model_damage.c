@@ -75,9 +75,12 @@ static bool survives(const char *path, size_t file_bytes, const char *what)
     return ok;
 }
 
-static const char *const names[] = {"qwen2-bias-f32.gguf", "qwen3moe-f32.gguf",
-                                    "glm4moe-f32.gguf", "llama-q-q4_0.gguf",
-                                    "gemma4-ple-sharedkv-f32.gguf"};
+static const char *const names[] = {"qwen2-bias-f32.gguf",
+                                    "qwen3moe-f32.gguf",
+                                    "glm4moe-f32.gguf",
+                                    "llama-q-q4_0.gguf",
+                                    "gemma4-ple-sharedkv-f32.gguf",
+                                    "qwen35moe-f32.gguf"};
 enum { N_NAME = sizeof names / sizeof names[0] };
 
 TEST(damaged_model_cut_short_is_refused)

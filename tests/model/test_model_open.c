@@ -1244,9 +1244,11 @@ TEST(model_open_cache_that_does_not_fit_is_refused)
  * and a graph whenever the file still opens. */
 TEST(model_open_flipped_bytes_give_a_status)
 {
-    static const char *const names[] = {"llama-yarn-f32", "qwen2-bias-f32",
-                                        "qwen3moe-f32", "glm4moe-f32",
-                                        "gemma4-ple-sharedkv-f32"};
+    static const char *const names[] = {
+        "llama-yarn-f32",         "qwen2-bias-f32",
+        "qwen3moe-f32",           "glm4moe-f32",
+        "qwen35moe-f32",          "qwen3next-f32",
+        "gemma4-ple-sharedkv-f32"};
     const int n_flip = test_long() ? 20000 : 700;
     uint64_t seed = test_seed();
 

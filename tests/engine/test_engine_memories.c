@@ -1,0 +1,504 @@
+/* What sequences hold, of every kind of memory: all tokens, windows, states.
+ *
+ * Random calls go to three engines that share ranks, not devices: tokens are
+ * decoded, also two sequences in a batch; runs fail and are cancelled;
+ * sequences are trimmed, copied, saved and restored, whole and in parts, and
+ * damaged states refused. Beside them stands the list of tokens that each
+ * sequence should hold. Every logit that comes must have the bits that the
+ * same tokens give in an engine that is asked for nothing else. */
+#include "device/device_inner.h"
+#include "engine/engine.h"
+#include "lib/engine_run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { N_ENGINE = 3, N_SEQ = 4, N_CTX = 576, MAX_TOKEN = 260 };
+
+static const struct {
+    const char *file;
+    bool whole_past; /* held: a sequence goes back to any length */
+} models[] = {
+    {"qwen2-bias-f32.gguf", true},
+    {"gemma3-swa-f32.gguf", false},
+    {"gptoss-f32.gguf", false},
+    {"qwen35-dense-f32.gguf", false},
+    {"qwen35moe-f32.gguf", false},
+    {"qwen3next-f32.gguf", false},
+    {"gemma4-ple-sharedkv-f32.gguf", false},
+};
+
+static const struct {
+    const char *devices;
+    pl_split_mode mode;
+    int64_t n_ubatch;
+    int n_checkpoint;
+} engines[N_ENGINE] = {
+    {"cpu*2", PL_SPLIT_TENSOR, 24, 4},
+    {"sim*2", PL_SPLIT_LAYER, 16, 1}, /* a pipeline of micro-batches */
+    {"cpu", PL_SPLIT_TENSOR, 64, 40},
+};
+
+struct past {
+    int64_t n;
+    int32_t token[MAX_TOKEN];
+};
+
+struct world {
+    struct engine_run e[N_ENGINE], fresh;
+    struct past past[N_ENGINE][N_SEQ];
+    bool whole_past;
+    uint64_t seed;
+    struct device *lost; /* once a run of a batch has ended; NULL: none */
+    volatile int cancel; /* set then, if cancels */
+    bool cancels;
+    float *got, *want; /* [2 * MAX_TOKEN, n_vocab]; owned */
+    int n_compared, n_failed, n_cancelled, n_trimmed, n_restored, n_full;
+};
+
+/* The trace is told of a run when it has ended. */
+static void after_a_run(void *user, const char *text, size_t n)
+{
+    struct world *w = user;
+
+    (void)text;
+    (void)n;
+    if (w->lost)
+        w->lost->fail_step = 0;
+    w->cancel = w->cancels;
+}
+
+static void world_open(struct world *w, const char *file)
+{
+    pl_options o = engine_run_options();
+
+    o.n_ranks = 2;
+    o.n_ctx = 512;
+    o.n_seq = 1;
+    engine_run_open(&w->fresh, test_ref(file), file, &o);
+    for (int i = 0; i < N_ENGINE; i++) {
+        o.devices = engines[i].devices;
+        o.split_mode = engines[i].mode;
+        o.n_ubatch = engines[i].n_ubatch;
+        o.n_checkpoint = engines[i].n_checkpoint;
+        o.sim_seed = w->seed;
+        o.n_ctx = N_CTX;
+        o.n_seq = N_SEQ;
+        o.trace = after_a_run;
+        o.trace_user = w;
+        engine_run_open(&w->e[i], test_ref(file), file, &o);
+    }
+    w->got = test_need(2 * MAX_TOKEN, (size_t)w->fresh.n_vocab * sizeof(float));
+    w->want = test_need(MAX_TOKEN, (size_t)w->fresh.n_vocab * sizeof(float));
+}
+
+static void world_close(struct world *w)
+{
+    for (int i = 0; i < N_ENGINE; i++)
+        engine_run_close(&w->e[i]);
+    engine_run_close(&w->fresh);
+    free(w->got);
+    free(w->want);
+}
+
+/* Rows `first` .. p->n - 1 of a fresh run of p go to w->want. */
+static void run_fresh(struct world *w, const struct past *p, int64_t first)
+{
+    uint8_t wanted[MAX_TOKEN];
+    pl_batch b = {.size = sizeof b,
+                  .n = p->n,
+                  .token = p->token,
+                  .wanted = wanted,
+                  .logits = w->want};
+    pl_err err = {0};
+
+    for (int64_t i = 0; i < p->n; i++)
+        wanted[i] = i >= first;
+    TEST_OK(pl_seq_trim(w->fresh.engine, 0, 0, NULL, &err), err);
+    TEST_OK(pl_engine_decode(w->fresh.engine, &b, NULL, &err), err);
+}
+
+static void lengths_are(const struct world *w, int i)
+{
+    for (int s = 0; s < N_SEQ; s++)
+        assert_int_equal(pl_seq_length(w->e[i].engine, s), w->past[i][s].n);
+}
+
+enum fate { GOES_WELL, FAILS_AT_ONCE, FAILS_LATER, CANCELLED };
+
+/* A sequence is as long as it was, or holds what was done of k tokens. */
+static void take_back(struct world *w, int i, int seq, int64_t k, bool whole)
+{
+    struct past *p = &w->past[i][seq];
+    int64_t n = pl_seq_length(w->e[i].engine, seq);
+
+    assert_in_range(n, p->n - k, p->n);
+    if (whole)
+        assert_int_equal(n, p->n - k);
+    p->n = n;
+}
+
+/* n tokens more, of one sequence or of two in turns. */
+static void decode(struct world *w, int i, int seq, int other, int64_t n,
+                   enum fate fate)
+{
+    struct past *p = w->past[i];
+    int32_t token[MAX_TOKEN], of[MAX_TOKEN];
+    int64_t old[N_SEQ], at[N_SEQ] = {0};
+    pl_batch b = {
+        .size = sizeof b, .token = token, .seq = of, .logits = w->got};
+    const struct device_set *set = w->e[i].engine->exec->set;
+    struct device *lost = &set->dev[test_below(&w->seed, set->n - 1)];
+    size_t row = (size_t)w->fresh.n_vocab;
+    pl_err err = {0};
+    pl_status s;
+
+    for (int k = 0; k < N_SEQ; k++)
+        old[k] = p[k].n;
+    for (int64_t k = 0; k < n; k++) {
+        int to = k % 3 == 1 ? other : seq;
+
+        if (p[to].n == MAX_TOKEN)
+            break;
+        token[b.n] = (int32_t)test_below(&w->seed, w->fresh.n_vocab);
+        of[b.n] = to;
+        p[to].token[p[to].n++] = token[b.n++];
+    }
+    w->lost = fate == FAILS_LATER ? lost : NULL;
+    w->cancel = fate == CANCELLED && test_below(&w->seed, 4) == 0;
+    w->cancels = fate == CANCELLED;
+    if (fate == FAILS_AT_ONCE)
+        lost->fail_step = 0;
+    s = pl_engine_decode(w->e[i].engine, &b, &w->cancel, &err);
+    lost->fail_step = -1;
+    w->lost = NULL;
+    if (s != PL_OK) {
+        assert_true(
+            s == PL_FULL || (s == PL_CANCELLED && fate == CANCELLED) ||
+            (s == PL_DEVICE && (fate == FAILS_AT_ONCE || fate == FAILS_LATER)));
+        for (int k = 0; k < N_SEQ; k++)
+            take_back(w, i, k, p[k].n - old[k],
+                      s == PL_FULL || (s == PL_DEVICE && w->whole_past) ||
+                          fate == FAILS_AT_ONCE);
+        w->n_full += s == PL_FULL;
+        w->n_failed += s == PL_DEVICE;
+        w->n_cancelled += s == PL_CANCELLED;
+        return;
+    }
+    assert_true(fate != FAILS_AT_ONCE || b.n == 0);
+    lengths_are(w, i);
+    for (int k = 0; k < N_SEQ; k++) {
+        if (p[k].n == old[k])
+            continue;
+        run_fresh(w, &p[k], old[k]);
+        for (int64_t t = 0; t < b.n; t++)
+            if (of[t] == k)
+                assert_memory_equal(w->got + (size_t)t * row,
+                                    w->want + (size_t)at[k]++ * row,
+                                    row * sizeof(float));
+        w->n_compared++;
+    }
+}
+
+static void trim(struct world *w, int i, int seq, int64_t n)
+{
+    struct past *p = &w->past[i][seq];
+    int64_t kept = -1;
+    pl_err err = {0};
+    pl_status s = PL_NOT_FOUND;
+
+    if (w->whole_past || test_below(&w->seed, 2)) {
+        s = pl_seq_trim(w->e[i].engine, seq, n, NULL, &err);
+        if (s == PL_OK)
+            p->n = n;
+        else
+            assert_true(s == PL_NOT_FOUND && !w->whole_past);
+        lengths_are(w, i);
+    }
+    if (s == PL_OK)
+        return;
+    TEST_OK(pl_seq_trim(w->e[i].engine, seq, n, &kept, &err), err);
+    assert_in_range(kept, 0, n);
+    w->n_trimmed += kept > 0 && kept < p->n;
+    p->n = kept;
+}
+
+static void copy(struct world *w, int i, int dst, int src)
+{
+    pl_err err = {0};
+    pl_status s = pl_seq_copy(w->e[i].engine, dst, src, &err);
+
+    if (s == PL_OK) {
+        w->past[i][dst] = w->past[i][src];
+        return;
+    }
+    assert_int_equal(s, PL_FULL);
+    w->past[i][dst].n = 0;
+    w->n_full++;
+}
+
+/* Restores a state into a sequence, -1: into all; perhaps damaged, which must
+ * show. Does it take the place of what was there? */
+static bool put(struct world *w, int i, int seq, char *data, size_t n)
+{
+    pl_err err = {0};
+    pl_status s;
+
+    if (test_below(&w->seed, 6) == 0) {
+        data[test_below(&w->seed, (int64_t)n)] ^= 4;
+        assert_int_not_equal(
+            pl_state_restore_memory(w->e[i].engine, seq, data, n, 0, &err),
+            PL_OK);
+        return false;
+    }
+    s = pl_state_restore_memory(w->e[i].engine, seq, data, n, 0, &err);
+    assert_true(s == PL_OK || s == PL_FULL);
+    w->n_full += s == PL_FULL;
+    w->n_restored += s == PL_OK;
+    return s == PL_OK;
+}
+
+/* A sequence of engine i goes to one of engine j, in a piece, or in two where
+ * it can be cut at n. */
+static void move(struct world *w, int i, int seq, int j, int dst, int64_t n)
+{
+    const struct past p = w->past[i][seq];
+    void *data[2];
+    size_t size[2];
+    int64_t cut = n;
+    pl_err err = {0};
+    pl_status s = pl_state_save_memory(w->e[i].engine, seq, 0, n, &data[0],
+                                       &size[0], &err);
+
+    if (s != PL_OK) {
+        assert_true(s == PL_NOT_FOUND && !w->whole_past);
+        cut = p.n;
+        TEST_OK(pl_state_save_memory(w->e[i].engine, seq, 0, -1, &data[0],
+                                     &size[0], &err),
+                err);
+    }
+    TEST_OK(pl_state_save_memory(w->e[i].engine, seq, cut, -1, &data[1],
+                                 &size[1], &err),
+            err);
+    if (put(w, j, dst, data[0], size[0])) {
+        w->past[j][dst] = p;
+        if (!put(w, j, dst, data[1], size[1]))
+            w->past[j][dst].n = cut;
+    }
+    lengths_are(w, j);
+    free(data[0]);
+    free(data[1]);
+}
+
+/* All that engine i holds goes to engine j. */
+static void move_all(struct world *w, int i, int j)
+{
+    void *data;
+    size_t size;
+    pl_err err = {0};
+
+    TEST_OK(pl_state_save_memory(w->e[i].engine, -1, 0, -1, &data, &size, &err),
+            err);
+    if (put(w, j, -1, data, size))
+        memmove(w->past[j], w->past[i], sizeof w->past[j]);
+    lengths_are(w, j);
+    free(data);
+}
+
+static void call(struct world *w)
+{
+    int i = (int)test_below(&w->seed, N_ENGINE);
+    int j = (int)test_below(&w->seed, N_ENGINE);
+    int seq = (int)test_below(&w->seed, N_SEQ);
+    int other = (int)test_below(&w->seed, N_SEQ);
+    int64_t n = w->past[i][seq].n;
+
+    switch (test_below(&w->seed, 12)) {
+    case 0:
+    case 1:
+        trim(w, i, seq, test_below(&w->seed, n + 1));
+        break;
+    case 2:
+        copy(w, i, other, seq);
+        break;
+    case 3:
+        move(w, i, seq, j, other, test_below(&w->seed, n + 1));
+        break;
+    case 4:
+        if (test_below(&w->seed, 3) == 0)
+            move_all(w, i, j);
+        break;
+    case 5: /* room */
+        if (n > MAX_TOKEN - 80)
+            trim(w, i, seq, 0);
+        break;
+    default:
+        decode(w, i, seq, test_below(&w->seed, 3) ? seq : other,
+               1 + test_below(&w->seed, test_below(&w->seed, 2) ? 4 : 80),
+               (enum fate)(test_below(&w->seed, 2)
+                               ? GOES_WELL
+                               : test_below(&w->seed, CANCELLED + 1)));
+    }
+}
+
+static void random_calls(int model)
+{
+    static struct world w;
+    int n_call = test_long() ? 10000 : 120;
+
+    memset(&w, 0, sizeof w);
+    w.seed = test_seed() + (uint64_t)model;
+    w.whole_past = models[model].whole_past;
+    world_open(&w, models[model].file);
+    for (int k = 0; k < n_call; k++)
+        call(&w);
+    print_message("%s: %d runs compared, %d failed, %d cancelled, %d trimmed, "
+                  "%d restored, %d without room\n",
+                  models[model].file, w.n_compared, w.n_failed, w.n_cancelled,
+                  w.n_trimmed, w.n_restored, w.n_full);
+    assert_true(w.n_compared > n_call / 8 && w.n_failed > n_call / 40 &&
+                w.n_cancelled > 0 && w.n_restored > n_call / 40);
+    world_close(&w);
+}
+
+#define CALLS(id, model)                                                       \
+    TEST(memories_equal_a_fresh_run_##id)                                      \
+    {                                                                          \
+        random_calls(model);                                                   \
+    }
+CALLS(qwen2, 0)
+CALLS(gemma3, 1)
+CALLS(gptoss, 2)
+CALLS(qwen35, 3)
+CALLS(qwen35moe, 4)
+CALLS(qwen3next, 5)
+CALLS(gemma4, 6)
+
+/* ---- states -------------------------------------------------------------- */
+
+static void open_states(struct engine_run *r, int64_t n_ctx, int n_checkpoint)
+{
+    const char *file = "qwen3next-f32.gguf";
+    pl_options o = engine_run_options();
+
+    o.n_ctx = n_ctx;
+    o.n_checkpoint = n_checkpoint;
+    engine_run_open(r, test_ref(file), file, &o);
+}
+
+/* Slots of states are planned by sequences and checkpoints: a long context
+ * takes no more of them, and so does a long past. */
+TEST(memories_of_states_do_not_grow)
+{
+    static const int64_t contexts[] = {256, 4096};
+
+    for (int i = 0; i < 2; i++) {
+        struct engine_run r;
+        const struct kv *kv;
+        const struct compiled *p;
+        int32_t token[200] = {0};
+        pl_err err = {0};
+
+        open_states(&r, contexts[i], 3);
+        kv = &r.engine->kv;
+        p = pl_engine_plan(r.engine)->compiled;
+        assert_in_range(kv->states, 0, kv->n_pool - 1);
+        assert_int_equal(kv->pool[kv->states].n_page, 2 * N_SEQ + 3);
+        assert_int_equal(p->max.n_slot[kv->states], 2 * N_SEQ + 3);
+        assert_int_equal(p->max.n_slot[!kv->states], contexts[i]);
+        for (int k = 0; k < 200; k += 50) {
+            engine_run_decode(&r, 0, 50, token, NULL);
+            assert_in_range(kv->pool[kv->states].n_free, 2 * N_SEQ - 3,
+                            2 * N_SEQ + 2);
+        }
+        TEST_OK(pl_seq_trim(r.engine, 0, 0, NULL, &err), err);
+        assert_int_equal(kv->pool[kv->states].n_free, 2 * N_SEQ + 3);
+        engine_run_close(&r);
+    }
+}
+
+/* A prompt, an answer, and back to the prompt's end for another answer. When
+ * other prompts have taken the checkpoint's slot, it is computed anew. */
+TEST(memories_of_a_prompt_are_there_for_another_answer)
+{
+    enum { N_PROMPT = 100, N_ANSWER = 30, N = N_PROMPT + N_ANSWER };
+    struct engine_run r, fresh;
+    uint64_t seed = test_seed();
+    int32_t token[N];
+    size_t row, bytes;
+    float *got, *want;
+
+    open_states(&r, 2048, 1);
+    open_states(&fresh, 1024, 1);
+    row = (size_t)r.n_vocab;
+    bytes = N_ANSWER * row * sizeof(float);
+    got = test_need(N, row * sizeof *got);
+    want = test_need(N, row * sizeof *want);
+    engine_run_tokens(&r, &seed, N, token);
+    engine_run_decode(&r, 0, N_PROMPT, token, NULL);
+    for (int k = 0; k < 3; k++) {
+        bool forgotten = k == 2;
+        int64_t kept = -1;
+        pl_err err = {0};
+
+        for (int i = 0; i < N_ANSWER; i++)
+            engine_run_decode(&r, 0, 1, token + N_PROMPT + i, NULL);
+        for (int s = 1; s < N_SEQ && forgotten; s++)
+            for (int i = 0; i < 3; i++)
+                engine_run_decode(&r, s, N_PROMPT, token, NULL);
+        if (forgotten) {
+            assert_int_equal(pl_seq_trim(r.engine, 0, N_PROMPT, NULL, &err),
+                             PL_NOT_FOUND);
+            assert_non_null(strstr(err.message, "no longer held: 0 can be"));
+            assert_int_equal(pl_seq_length(r.engine, 0), N);
+        }
+        TEST_OK(pl_seq_trim(r.engine, 0, N_PROMPT, &kept, &err), err);
+        assert_int_equal(kept, forgotten ? 0 : N_PROMPT);
+        engine_run_tokens(&r, &seed, N_ANSWER, token + N_PROMPT);
+        engine_run_decode(&r, 0, N - kept, token + kept, got);
+        TEST_OK(pl_seq_trim(fresh.engine, 0, 0, NULL, &err), err);
+        engine_run_decode(&fresh, 0, N, token, want);
+        assert_memory_equal(got + (size_t)(N_PROMPT - kept) * row,
+                            want + N_PROMPT * row, bytes);
+        TEST_OK(pl_seq_trim(r.engine, 0, N_PROMPT, &kept, &err), err);
+        assert_int_equal(kept, forgotten ? 0 : N_PROMPT);
+    }
+    free(got);
+    free(want);
+    engine_run_close(&r);
+    engine_run_close(&fresh);
+}
+
+/* A long batch leaves a checkpoint every 4,096 tokens. */
+TEST(memories_of_a_long_prompt_are_there_in_between)
+{
+    enum { N = 4300, N_MORE = 5 };
+    struct engine_run r;
+    uint64_t seed = test_seed();
+    int32_t *token = test_need(N + N_MORE, sizeof *token);
+    size_t bytes;
+    int64_t kept;
+    uint64_t size;
+    float *got, *want;
+    pl_err err;
+
+    open_states(&r, 3 * 4608, 0);
+    bytes = N_MORE * (size_t)r.n_vocab * sizeof *got;
+    got = test_need(1, bytes);
+    want = test_need(1, bytes);
+    engine_run_tokens(&r, &seed, N + N_MORE, token);
+    engine_run_decode(&r, 0, N, token, NULL);
+    TEST_OK(pl_seq_trim(r.engine, 0, N - 1, &kept, &err), err);
+    assert_int_equal(kept, 4096);
+    assert_int_equal(pl_state_size(r.engine, 0, 0, 4095, &size, &err),
+                     PL_NOT_FOUND);
+    assert_non_null(strstr(err.message, "its first 0"));
+    engine_run_decode(&r, 0, N_MORE, token + kept, got);
+    engine_run_decode(&r, 1, kept, token, NULL);
+    engine_run_decode(&r, 1, N_MORE, token + kept, want);
+    assert_memory_equal(got, want, bytes);
+    free(got);
+    free(want);
+    free(token);
+    engine_run_close(&r);
+}
