@@ -43,6 +43,8 @@ static const char prelude[] = "ids: i32[n_tok] = input\n"
                               " role=state\n"
                               "sc: f32[n_slot1, 64, 3] = memory state=1\n"
                               "taps: f32[64, 4] = weight\n"
+                              "su: f32[n_slot1, 64, 3] = memory state=1\n"
+                              "used: f32[n_tok, 64] = short_conv(x, taps, su)\n"
                               "taps16: f16[64, 4] = weight\n"
                               "tap: f32[64, 1] = weight\n"
                               "g4: f32[n_tok, 4] = input\n"
@@ -163,6 +165,7 @@ static const struct {
     {"y: f32[n_tok, 64] = short_conv(x, taps, st)", "[slots, c, taps - 1]"},
     {"y: f32[n_out, 64] = short_conv(o, taps, sc)", "one row a token"},
     {"y: f32[6, 64] = short_conv(c, taps, sc)", "one row a token"},
+    {"y: f32[n_tok, 64] = short_conv(x, taps, su)", "been written into"},
     {"y: f32[n_tok, 64] = short_conv(x, taps, x)", "a memory is wanted"},
     {"y: f32[n_tok, 64] = short_conv(x, taps)", "2 operands, where 3 to 3"},
     /* delta_net */

@@ -80,12 +80,14 @@ static const char *const cases[] = {
     "y: f32[n_tok, 4, 2] = attention(q, k, v) scale=0.5\n",
     "x: f32[n_tok, 5] = input\nw: f32[5, 3] = weight\n"
     "s: f32[n_slot, 5, 2] = memory state=1 role=conv_state\n"
+    "r: f32[n_slot, 5, 2] = memory state=1 role=conv_state\n"
     "y: f32[n_tok, 5] = short_conv(x, w, s)\n"
-    "z: f32[n_tok, 5] = short_conv(x, w, s) silu=1\n",
+    "z: f32[n_tok, 5] = short_conv(x, w, r) silu=1\n",
     "x: f32[n_tok, 4] = input\nw: f32[4, 2] = input\n"
     "s: f32[n_slot, 4, 1] = memory state=1\n"
+    "r: f32[n_slot, 4, 1] = memory state=1\n"
     "y: f32[n_tok, 4] = short_conv(x, w, s)\n"
-    "z: f32[n_tok, 4] = short_conv(x, w, s) silu=1\n",
+    "z: f32[n_tok, 4] = short_conv(x, w, r) silu=1\n",
     "q: f32[n_tok, 3, 2] = input\nk: f32[n_tok, 3, 2] = input\n"
     "v: f32[n_tok, 3, 3] = input\n"
     "a: f32[n_tok, 3] = input\nb: f32[n_tok, 3] = input\n"
