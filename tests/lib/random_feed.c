@@ -18,7 +18,8 @@ static void draw_state(struct random_feed *f, int s, int seq, int32_t pos,
     int32_t *w = f->states[s] + seq * FEED_PAGES;
 
     w[STATE_AT] = pos;
-    w[STATE_READ] = pos > 0 ? *slot : -1;
+    w[STATE_READ] = pos > 0 ? *slot /* else any: it is not read */
+                            : (int32_t)test_below(seed, FEED_STATES + 1) - 1;
     if (test_below(seed, 2)) {
         *slot ^= 1;
     } else if (pos > 0 && test_below(seed, 2)) { /* of a run begun before */
