@@ -32,6 +32,9 @@ struct row {
 
 /* Letters ---------------------------------------------------------------- */
 
+/* Fewer than ops of ours may have: its kernel is handed so many. */
+enum { CUSTOM_MAX_IN = sizeof((pl_op_call *)0)->in / sizeof(pl_op_value) };
+
 static bool letter(char c)
 {
     return c >= 'a' && c <= 'z';
@@ -104,7 +107,7 @@ static const char *read_row(const char *p, struct row *r)
 
     memset(r, 0, sizeof *r);
     for (;; p++) {
-        if (r->n_in == GRAPH_MAX_IN)
+        if (r->n_in == CUSTOM_MAX_IN)
             return "more than four operands";
         wrong = read_side(&p, &r->in[r->n_in]);
         if (wrong)
@@ -421,10 +424,10 @@ pl_tensor pl_custom(pl_graph *g, const pl_op_def *def, int n_in,
     n.custom = keep_def(g, def);
     if (!n.custom)
         return -1;
-    if (n_in < 1 || n_in > GRAPH_MAX_IN)
+    if (n_in < 1 || n_in > CUSTOM_MAX_IN)
         return graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
                                      "%s: %d operands; 1 to %d are allowed",
-                                     n.custom->name, n_in, GRAPH_MAX_IN));
+                                     n.custom->name, n_in, CUSTOM_MAX_IN));
     for (int i = 0; i < n_in; i++) {
         if (in[i] < -1 || in[i] >= g->n_node)
             return graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,

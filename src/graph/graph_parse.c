@@ -431,7 +431,7 @@ static bool operation(struct parse *p, struct line *l)
         return false;
     do {
         if (l->n_in == GRAPH_MAX_IN)
-            return expected(p, "')' behind four operands");
+            return expected(p, "')' behind so many operands");
         skip_blanks(p);
         l->in[l->n_in] = -1;
         if (*p->p == '-' && !graph_text_plain(p->p[1])) {

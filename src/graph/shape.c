@@ -620,6 +620,18 @@ static bool weight_fits(struct shape *s, int i)
                    "first");
 }
 
+/* Has an op written into this memory? */
+static bool is_written(const pl_graph *g, int memory)
+{
+    for (int i = memory + 1; i < g->n_node; i++) {
+        int up = op_info(g->node[i].op)->updates;
+
+        if (up >= 0 && g->node[i].in[up] == memory)
+            return true;
+    }
+    return false;
+}
+
 /* Operand i of the row begins with slots where a memory is wanted. What is
  * written into is what no op has written into before. */
 static bool memory_fits(struct shape *s, int i)
@@ -633,7 +645,9 @@ static bool memory_fits(struct shape *s, int i)
         return fail(s, "a memory is wanted where a value is given");
     if (*d != 's' && graph_memory(s->g, s->n->in[i]) >= 0)
         return fail(s, "a memory is given where a value is wanted");
-    if (op->updates == i && s->in[i]->op != OP_memory)
+    if (op->updates == i &&
+        (s->in[i]->op != OP_memory ||
+         (s->in[i]->attr.state && is_written(s->g, s->n->in[i]))))
         return fail(s, "this memory has been written into before");
     return true;
 }

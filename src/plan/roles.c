@@ -306,7 +306,7 @@ static pl_status place_qkv(const struct deal *d, const struct layer *y, int dim,
     pl_run *run;
 
     *out = NULL;
-    if (!y->n_head || part[0]->kind != PL_SPLIT ||
+    if (!y->n_head || head->kind != PL_SPLIT ||
         size != n[0] * scale[0] + n[1] * scale[1] + n[2] * scale[2])
         return PL_OK;
     cap = (int)(2 * y->n_head + 2 * y->n_kv);

@@ -70,6 +70,71 @@ TEST(exec_refuses_steps_whose_pages_are_not_the_caches)
     pl_graph_free(g);
 }
 
+/* A sequence's state has a slot to be read from and one to be written into, and
+ * its tokens come in order and side by side. */
+TEST(exec_refuses_steps_that_do_not_follow_on_states)
+{
+    static const int32_t one[3] = {0}, two[3] = {0, 1, 0};
+    static const int32_t at_0[3] = {0, 1, 2}, at_2[3] = {2, 3, 4};
+    static const int32_t gap[3] = {2, 3, 5}, back[3] = {2, 3, 3};
+    static const int32_t split[3] = {0, 0, 1};
+    /* words: read, written, at; of the second sequence too */
+    static const int32_t fresh[6] = {-1, 0, 0, -1, 1, 0};
+    static const int32_t on[3] = {0, 1, 2}, same[3] = {0, 0, 2};
+    static const int32_t later[3] = {-1, 1, 1}, before[3] = {0, 1, 3};
+    static const int32_t unread[3] = {-1, 1, 2}, far[3] = {9000, 1, 2};
+    static const int32_t unwritten[3] = {0, -1, 2}, beyond[3] = {0, 9000, 2};
+    enum { SIZE = sizeof(pl_rows) };
+    static const struct {
+        pl_rows rows;
+        pl_status status;
+    } cases[] = {
+        {{SIZE, 3, 0, at_0, one, {fresh}, 3}, PL_OK},
+        {{SIZE, 3, 0, at_2, one, {on}, 3}, PL_OK},
+        {{SIZE, 3, 0, at_2, one, {same}, 3}, PL_OK},
+        {{SIZE, 3, 0, at_2, one, {later}, 3}, PL_OK},
+        {{SIZE, 3, 0, at_0, NULL, {NULL}, 0}, PL_OK},
+        {{SIZE, 3, 0, at_2, one, {before}, 3}, PL_BAD_ARGUMENT},
+        {{SIZE, 3, 0, at_2, one, {unread}, 3}, PL_BAD_ARGUMENT},
+        {{SIZE, 3, 0, at_2, one, {far}, 3}, PL_BAD_ARGUMENT},
+        {{SIZE, 3, 0, at_2, one, {unwritten}, 3}, PL_BAD_ARGUMENT},
+        {{SIZE, 3, 0, at_2, one, {beyond}, 3}, PL_BAD_ARGUMENT},
+        {{SIZE, 3, 0, at_2, one, {on}, 2}, PL_BAD_ARGUMENT},
+        {{SIZE, 3, 0, gap, one, {on}, 3}, PL_BAD_ARGUMENT},
+        {{SIZE, 3, 0, back, one, {on}, 3}, PL_BAD_ARGUMENT},
+        {{SIZE, 3, 0, split, two, {fresh}, 3}, PL_BAD_ARGUMENT},
+        {{SIZE, 2, 0, split, two, {fresh}, 3}, PL_OK},
+    };
+    const pl_dim dim[2] = {{1, PL_N_TOK}, {6, PL_CONST}};
+    const int64_t taps[2] = {6, 4};
+    pl_graph *g;
+    pl_tensor x, w;
+
+    assert_int_equal(pl_graph_create(&g, NULL), PL_OK);
+    x = pl_input(g, "x", PL_F32, 2, dim);
+    w = pl_weight(g, "w", PL_F32, 2, taps, PL_ROLE_CONV);
+    pl_output(g,
+              pl_short_conv(g, x, w, pl_state(g, "s", 6, 3, PL_ROLE_CONV_STATE),
+                            false));
+    for (int d = 0; d < 2; d++) {
+        pl_exec *e = create(g, d ? "sim*2" : "cpu*2");
+        const float values[24] = {0};
+
+        assert_int_equal(
+            pl_tensor_set(e, x, values, 0, 18 * sizeof *values, NULL), PL_OK);
+        assert_int_equal(pl_tensor_set(e, w, values, 0, sizeof values, NULL),
+                         PL_OK);
+        for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+            pl_status s = pl_exec_step(e, &cases[i].rows, NULL);
+
+            if (s != cases[i].status)
+                fail_msg("case %zu: %s", i, pl_status_name(s));
+        }
+        pl_exec_free(e);
+    }
+    pl_graph_free(g);
+}
+
 static pl_exec *without_options(const pl_graph *g)
 {
     pl_exec *x;

@@ -165,11 +165,14 @@ static void draw_groups(struct groups *o, const struct device_list *l,
         draw_group(o, host, n_host, n_rank, seed);
 }
 
-static int cache_of(const pl_graph *g, int v)
+/* The memory that a node of the plan is or writes into; -1: none. */
+static int written_by(const pl_graph *g, const struct num_node *n)
 {
-    while (g->node[v].op == OP_cache_write)
-        v = g->node[v].in[0];
-    return g->node[v].op == OP_memory ? v : -1;
+    int up = op_info(g->node[n->node].op)->updates;
+
+    if (n->kind != NUM_OP)
+        return -1;
+    return graph_memory(g, up < 0 ? n->node : g->node[n->node].in[up]);
 }
 
 static bool overlap(const struct groups *o, int a, int b)
@@ -183,8 +186,9 @@ static bool overlap(const struct groups *o, int a, int b)
 }
 
 /* Where each node is computed; stay_home: with a weight that it reads. An op
- * that reads a cache stands with it in a pipeline, and where the two groups
- * share a device; false: two caches disagree on that. */
+ * that writes into a memory stands with it; one that reads a cache does in a
+ * pipeline, and where the two groups share a device; false: two caches disagree
+ * on that. */
 static bool draw_at(const struct compiled *p, const int *home,
                     const struct groups *o, bool pipeline, bool stay_home,
                     int *at, uint64_t *seed)
@@ -195,7 +199,7 @@ static bool draw_at(const struct compiled *p, const int *home,
     for (int i = 0; i < p->num->n; i++) {
         const struct num_node *n = &p->num->node[i];
         const struct graph_node *x = &p->g->node[n->node];
-        int cache = cache_of(p->g, n->node);
+        int cache = written_by(p->g, n);
 
         if (test_below(seed, stay) == 0)
             last = (int)test_below(seed, o->n_group);
@@ -205,19 +209,21 @@ static bool draw_at(const struct compiled *p, const int *home,
         else if (n->kind == NUM_ALL_REDUCE || n->kind == NUM_REDUCE_SCATTER)
             at[i] = at[n->in[0]];
         for (int k = 0; stay_home && n->kind == NUM_OP && k < n->n_in; k++)
-            if (n->in[k] >= 0 &&
+            if (n->in[k] >= 0 && cache < 0 &&
                 p->g->node[p->num->node[n->in[k]].node].op == OP_weight)
                 at[i] = home[p->num->node[n->in[k]].node];
         for (int k = 0; n->kind == NUM_OP && k < n->n_in && cache < 0; k++) {
-            int c =
-                n->in[k] < 0 ? -1 : cache_of(p->g, p->num->node[n->in[k]].node);
+            int c = n->in[k] < 0
+                        ? -1
+                        : graph_memory(p->g, p->num->node[n->in[k]].node);
 
             if (c >= 0 && (pipeline || overlap(o, at[i], home[c])))
                 at[i] = home[c];
         }
         for (int k = 0; n->kind == NUM_OP && k < n->n_in && cache < 0; k++) {
-            int c =
-                n->in[k] < 0 ? -1 : cache_of(p->g, p->num->node[n->in[k]].node);
+            int c = n->in[k] < 0
+                        ? -1
+                        : graph_memory(p->g, p->num->node[n->in[k]].node);
 
             if (c >= 0 && at[i] != home[c] &&
                 (pipeline || overlap(o, at[i], home[c])))
@@ -490,8 +496,9 @@ static void read_caches(struct job *j, pl_exec *x, bool first)
 
         if (n->op != OP_memory)
             continue;
-        b = test_need(FEED_N_CTX, row);
-        if (pl_tensor_get(x, i, b, 0, FEED_N_CTX * row, &err) != PL_OK)
+        b = test_need((size_t)feed_slots(n), row);
+        if (pl_tensor_get(x, i, b, 0, (size_t)feed_slots(n) * row, &err) !=
+            PL_OK)
             JOB_FAIL(j, x->plan, "reading: %s", err.message);
         if (first) {
             j->cache[i] = b;
@@ -499,7 +506,7 @@ static void read_caches(struct job *j, pl_exec *x, bool first)
         }
         for (int s = 0; s < j->f.n_step; s++)
             for (int64_t t = 0; t < j->f.rows[s].n_tok; t++) {
-                size_t at = (size_t)feed_slot(&j->f, s, t) * row;
+                size_t at = (size_t)feed_slot(&j->f, i, s, t) * row;
 
                 if (memcmp(b + at, j->cache[i] + at, row))
                     JOB_FAIL(j, x->plan, "%s, position %d differs", n->name,

@@ -15,6 +15,7 @@
 #include "layout/rules.h"
 #include "lib/eval64.h"
 #include "lib/random_feed.h"
+#include "lib/random_layout.h"
 #include "lib/support.h"
 
 #include <math.h>
@@ -29,7 +30,7 @@ struct job {
     struct random_feed f;
     int n_rank;
     bool *rounded;                 /* [n_node] behind a narrowing cast: owned */
-    double **want[MAX_STEP];       /* [n_node] results, caches; owned */
+    double **want[MAX_STEP];       /* [n_node] results, memories; owned */
     double **spread[MAX_STEP];     /* [n_node][1] what noise changed */
     unsigned char **got[MAX_STEP]; /* [n_node] of the first run; owned */
     uint64_t seed;                 /* that made it */
@@ -41,7 +42,7 @@ struct job {
         fail_msg(__VA_ARGS__);                                                 \
     } while (0)
 
-static bool is_cache(const struct graph_node *n)
+static bool is_memory(const struct graph_node *n)
 {
     return n->op == OP_memory;
 }
@@ -93,7 +94,7 @@ static bool evaluate(struct job *j, double noise, double **out[MAX_STEP])
 
             for (int64_t k = 0; k < v->n; k++)
                 ok &= fabs(v->x[k]) <= most; /* not NaN either */
-            if (!feed_is_read(&j->r.g->node[i]) && !is_cache(&j->r.g->node[i]))
+            if (!feed_is_read(&j->r.g->node[i]) && !is_memory(&j->r.g->node[i]))
                 continue;
             out[s][i] = test_need((size_t)v->n, sizeof(double));
             memcpy(out[s][i], v->x, (size_t)v->n * sizeof(double));
@@ -201,18 +202,30 @@ static bool job_make(struct job *j, uint64_t seed)
 enum { N_LETTER = 128 };
 static int64_t seen[OP_COUNT][N_LETTER][NUM_KIND_COUNT];
 
-/* Does a split of attention's query heads cut those of one KV head? */
-static bool cuts_heads(const struct numeric *p, const struct num_node *n)
+/* The operand of an op with heads several of which share one of another
+ * operand, *few; -1: it is no such op. */
+static int many_heads(enum op op, int *few)
 {
-    const struct num_node *q = &p->node[n->in[0]], *k = &p->node[n->in[1]];
-    int64_t heads = p->g->node[q->node].dim[1].n, end = 0;
-    int64_t per = heads / p->g->node[k->node].dim[1].n;
+    bool delta = op == OP_delta_net || op == OP_delta_net_tiled;
 
-    for (int i = 0; i < q->layout->n_run; i++) {
-        end += q->layout->run[i].len;
-        if (end % per)
+    *few = delta ? 0 : 1;
+    return delta ? 2 : op == OP_attention || op == OP_latent_attention ? 0 : -1;
+}
+
+/* Are heads that share one split? */
+static bool cuts_heads(const struct numeric *p, const struct num_node *n,
+                       int many, int few)
+{
+    const struct num_node *q = &p->node[n->in[many]], *k = &p->node[n->in[few]];
+    int64_t heads = p->g->node[q->node].dim[1].n;
+    int64_t shared = p->g->node[k->node].dim[1].n, per = heads / shared;
+    bool tiled = p->g->node[n->node].op == OP_delta_net_tiled;
+
+    for (int64_t h = 0; h < heads; h++)
+        if (naive_owners(q->layout, h, p->n_rank) !=
+            naive_owners(q->layout, tiled ? h % shared : h / per * per,
+                         p->n_rank))
             return true;
-    }
     return false;
 }
 
@@ -223,9 +236,12 @@ static int letter_of(const struct numeric *p, const struct num_node *n)
     const struct graph_node *x = &p->g->node[n->node];
     bool moves = !strcmp(op_info(x->op)->dims, "MOVE");
     struct node_letters l;
+    int few, many = many_heads(x->op, &few);
 
     if (n->layout->kind == PL_PARTIAL && !n->sum)
         return RANDOM_PASSES;
+    if (many >= 0 && p->node[n->in[many]].layout->kind == PL_SPLIT)
+        return cuts_heads(p, n, many, few) ? 'r' : 'g';
     if (!moves)
         rules_letters(p->g, x, &l);
     for (int i = 0; i < n->n_in; i++) {
@@ -239,9 +255,6 @@ static int letter_of(const struct numeric *p, const struct num_node *n)
             continue;
         if (moves)
             return RANDOM_MOVED;
-        if ((x->op == OP_attention || x->op == OP_latent_attention) && i == 0 &&
-            cuts_heads(p, n))
-            return 'r';
         a = l.in[i][in->dim].a;
         if (a)
             return a < N_LETTER ? a : '*';
@@ -327,7 +340,7 @@ static void check_weights(struct job *j, pl_exec *x, uint64_t *seed)
     }
 }
 
-/* Against the yardstick; of caches only what was written. */
+/* Against the yardstick; of memories only what was written. */
 static void compare(struct job *j, int node, int s, const unsigned char *b,
                     const bool *written)
 {
@@ -349,24 +362,24 @@ static void compare(struct job *j, int node, int s, const unsigned char *b,
     }
 }
 
-/* A cache, read as the tensor it is: slot by slot, through its pages. */
-static void check_cache(struct job *j, pl_exec *x, int node, int last)
+/* A memory, read as the tensor it is: slot by slot, through its pages. */
+static void check_memory(struct job *j, pl_exec *x, int node, int last)
 {
     const struct graph_node *n = &j->r.g->node[node];
     int64_t row = n->dim[1].n * n->dim[2].n;
-    unsigned char *all = test_need((size_t)(FEED_N_CTX * row), 4);
+    int64_t n_all = feed_slots(n) * row;
+    unsigned char *all = test_need((size_t)n_all, 4);
     unsigned char *mine = test_need((size_t)feed_count(&j->f, node, last), 4);
     bool *written =
         test_need((size_t)feed_count(&j->f, node, last), sizeof *written);
     pl_err err;
 
-    if (pl_tensor_get(x, node, all, 0, 4 * (size_t)(FEED_N_CTX * row), &err) !=
-        PL_OK)
+    if (pl_tensor_get(x, node, all, 0, 4 * (size_t)n_all, &err) != PL_OK)
         JOB_FAIL(j, "reading: %s", err.message);
     for (int s = 0; s <= last; s++)
         for (int64_t t = 0; t < j->f.rows[s].n_tok; t++) {
-            int64_t from = feed_slot(&j->f, s, t);
-            int64_t to = j->f.seq[s][t] * RANDOM_MAX_POS + j->f.pos[s][t];
+            int64_t from = feed_slot(&j->f, node, s, t);
+            int64_t to = feed_row(&j->f, node, s, t);
 
             memcpy(mine + 4 * to * row, all + 4 * from * row, 4 * (size_t)row);
             for (int64_t k = 0; k < row; k++)
@@ -467,8 +480,8 @@ static void run(struct job *j, enum mode mode, uint64_t *seed)
         read_all(j, x, s, mode, seed);
     }
     for (int i = 0; i < j->r.n_node; i++)
-        if (mode < FAST && is_cache(&j->r.g->node[i]))
-            check_cache(j, x, i, j->f.n_step - 1);
+        if (mode < FAST && is_memory(&j->r.g->node[i]))
+            check_memory(j, x, i, j->f.n_step - 1);
     pl_exec_counters(x, &c, sizeof c);
     assert_int_equal(c.steps, j->f.n_step);
     pl_exec_free(x);

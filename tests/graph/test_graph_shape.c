@@ -40,6 +40,17 @@ static const char prelude[] = "ids: i32[n_tok] = input\n"
                               "ck: f16[n_slot, 2, 16] = memory\n"
                               "cv: f16[n_slot, 2, 32] = memory values=1\n"
                               "ck3: f16[n_slot, 3, 16] = memory\n"
+                              "st: f32[n_slot1, 4, 512] = memory state=1"
+                              " role=state\n"
+                              "sc: f32[n_slot1, 64, 3] = memory state=1\n"
+                              "taps: f32[64, 4] = weight\n"
+                              "su: f32[n_slot1, 64, 3] = memory state=1\n"
+                              "used: f32[n_tok, 64] = short_conv(x, taps, su)\n"
+                              "taps16: f16[64, 4] = weight\n"
+                              "tap: f32[64, 1] = weight\n"
+                              "g4: f32[n_tok, 4] = input\n"
+                              "g4o: f32[n_out, 4] = input\n"
+                              "v4h: f32[n_tok, 4, 32] = input\n"
                               "r: f32[n_tok, 8] = input\n"
                               "b8: f32[8] = weight\n"
                               "kw: f16[n_slot, 2, 16] = cache_write(ck, kh)\n";
@@ -147,6 +158,55 @@ static const struct {
     {"y: f32[n_tok, 4, 8] = latent_attention(h, cv) d_value=8", "the keys' d"},
     {"y: f32[n_tok, 2, 33] = latent_attention(vh, cv) d_value=33", "at most"},
     {"y: f32[n_tok, 2, 1] = latent_attention(vh, cv)", "must be at least 1"},
+    /* states */
+    {"y: f32[n_slot1, 4, 3] = memory state=1 role=conv_state", NULL},
+    {"y: f32[n_slot1, 4] = memory state=1", "a memory is [n_slot, n_head,"},
+    {"y: f16[n_slot1, 4, 3] = memory state=1", "F16 of 'y', F32 by memory"},
+    {"y: f32[n_slot, 4, 3] = memory state=1", "'y' is n_slot, n_slot1 by"},
+    {"y: f32[n_tok] = sqr(st)", "a memory is given where a value"},
+    {"y: f32[n_slot1, 4, 512] = cache_write(st, v4h)", "by its op alone"},
+    {"y: f32[n_tok, 4, 512] = attention(h, ck, st)", "caches of those kinds"},
+    {"y: f32[n_tok, 4, 32] = attention(h, st, cv)", "caches of those kinds"},
+    /* short_conv */
+    {"y: f32[n_tok, 64] = short_conv(x, taps, sc)", NULL},
+    {"y: f32[n_tok, 64] = short_conv(x, taps, sc) silu=1", NULL},
+    {"y: f32[n_tok, 2, 64] = short_conv(x3, taps, sc)", "x must be [t, c]"},
+    {"y: f32[n_tok, 64] = short_conv(x, v64, sc)", "and the taps [c, n]"},
+    {"y: f32[n_tok, 8] = short_conv(r, taps, sc)", "and the taps [c, n]"},
+    {"y: f32[64, n_tok] = short_conv(t, taps, sc)", "and the taps [c, n]"},
+    {"y: f32[n_tok, 64] = short_conv(x, taps16, sc)", "taps must be F32"},
+    {"y: f32[n_tok, 64] = short_conv(x, tap, sc)", "[slots, c, taps - 1]"},
+    {"y: f32[n_tok, 64] = short_conv(x, taps, st)", "[slots, c, taps - 1]"},
+    {"y: f32[n_out, 64] = short_conv(o, taps, sc)", "one row a token"},
+    {"y: f32[6, 64] = short_conv(c, taps, sc)", "one row a token"},
+    {"y: f32[n_tok, 64] = short_conv(x, taps, su)", "been written into"},
+    {"y: f32[n_tok, 64] = short_conv(x, taps, x)", "a memory is wanted"},
+    {"y: f32[n_tok, 64] = short_conv(x, taps)", "2 operands, where 3 to 3"},
+    /* delta_net */
+    {"y: f32[n_tok, 4, 32] = delta_net(kh, kh, v4h, g4, g4, st)", NULL},
+    {"y: f32[n_tok, 4, 32] = delta_net_tiled(kh, kh, v4h, g4, g4, st)", NULL},
+    {"y: f32[n_tok, 4, 32] = delta_net(h, h, v4h, g4, g4, st)", NULL},
+    {"y: f32[n_tok, 4, 32] = delta_net(x, x, v4h, g4, g4, st)",
+     "q, k and v must be [t, n_head, d]"},
+    {"y: f32[n_tok, 4, 32] = delta_net(h, kh, v4h, g4, g4, st)", "one shape"},
+    {"y: f32[n_tok, 4, 32] = delta_net(oh, oh, v4h, g4, g4, st)",
+     "must be a multiple of k's"},
+    {"y: f32[n_tok, 2, 32] = delta_net(h, h, vh, g4, g4, st)",
+     "must be a multiple of k's"},
+    {"y: f32[n_tok, 4, 32] = delta_net(kh, kh, v4h, r, g4, st)",
+     "decay and beta must be [t, n_head]"},
+    {"y: f32[n_tok, 4, 32] = delta_net(kh, kh, v4h, g4, g4o, st)",
+     "decay and beta must be [t, n_head]"},
+    {"y: f32[n_tok, 4, 32] = delta_net(kh, kh, v4h, g4, g4, sc)",
+     "[slots, n_head, d_k * d_v]"},
+    {"y: f32[n_tok, 4, 16] = delta_net(kh, kh, h, g4, g4, st)",
+     "[slots, n_head, d_k * d_v]"},
+    {"y: f32[n_out, 4, 16] = delta_net(oh, oh, oh, g4o, g4o, st)",
+     "[slots, n_head, d_k * d_v]"},
+    {"y: f32[n_tok, 4, 32] = delta_net(kh, kh, v4h, g4, g4, ck)",
+     "[slots, n_head, d_k * d_v]"},
+    {"y: f32[n_tok, 4, 32] = delta_net(kh, kh, v4h, g4, g4)",
+     "5 operands, where 6 to 6"},
     /* softmax, router */
     {"y: f32[n_tok, 64] = softmax(x)", NULL},
     {"y: f32[64, n_tok] = softmax(t)", "the last dimension must be constant"},
@@ -267,7 +327,7 @@ TEST(graph_shape_wrong_calls_are_refused)
     const pl_dim odd[1] = {{1, (pl_symbol)9}};
     const pl_run run[2] = {{40, 1}, {24, 0}};
     const pl_layout l = {PL_SPLIT, 1, 64, 2, run};
-    pl_tensor x[5] = {0, 0, 0, 0, 0};
+    pl_tensor x[7] = {0};
 
     for (int i = 0; i < 16; i++) {
         pl_graph *g;
@@ -285,7 +345,7 @@ TEST(graph_shape_wrong_calls_are_refused)
             pl_sqr(g, -5);
             break;
         case 3:
-            pl_concat(g, 5, x, 1);
+            pl_concat(g, 7, x, 1);
             break;
         case 4:
             pl_concat(g, 0, x, 1);

@@ -8,6 +8,7 @@
 #include "layout/numeric.h"
 #include "lib/alloc_fail.h"
 #include "lib/random_graph.h"
+#include "lib/random_layout.h"
 #include "lib/support.h"
 #include "plan/roles.h"
 
@@ -738,6 +739,129 @@ TEST(layout_numeric_refusals_name_the_tensor)
                          PL_BAD_ARGUMENT);
         assert_null(p);
         pl_graph_free(g);
+    }
+}
+
+/* A layer of a delta net with 2 key heads and 6 value heads of 3 values, behind
+ * a convolution; gates are of two matrices, or of one with their rows in pairs
+ * of threes. */
+#define DELTA_TOP                                                              \
+    "x: f32[n_tok, 8] = input\n"                                               \
+    "qkv: f32[30, 8] = weight role=attn_qkv\n"                                 \
+    "taps: f32[30, 4] = weight role=conv\n"                                    \
+    "before: f32[n_slot, 30, 3] = memory state=1 role=conv_state\n"            \
+    "state: f32[n_slot, 6, 9] = memory state=1 role=state\n"                   \
+    "bias: f32[6] = weight role=delta_gate\n"                                  \
+    "gate: f32[18, 8] = weight role=attn_gate\n"                               \
+    "out: f32[8, 18] = weight role=attn_out\n"                                 \
+    "y: f32[n_tok, 30] = matmul(x, qkv)\n"                                     \
+    "c: f32[n_tok, 30] = short_conv(y, taps, before) silu=1\n"                 \
+    "q: f32[n_tok, 6] = slice(c) axis=1\n"                                     \
+    "k: f32[n_tok, 6] = slice(c) axis=1 start=6\n"                             \
+    "v: f32[n_tok, 18] = slice(c) axis=1 start=12\n"                           \
+    "qh: f32[n_tok, 2, 3] = reshape(q)\nkh: f32[n_tok, 2, 3] = reshape(k)\n"   \
+    "vh: f32[n_tok, 6, 3] = reshape(v)\n"
+#define DELTA_TWO                                                              \
+    "wa: f32[6, 8] = weight role=delta_gate\n"                                 \
+    "wb: f32[6, 8] = weight role=delta_gate\n"                                 \
+    "a: f32[n_tok, 6] = matmul(x, wa)\nb: f32[n_tok, 6] = matmul(x, wb)\n"
+#define DELTA_PAIRS                                                            \
+    "ab: f32[12, 8] = weight role=delta_gates\n"                               \
+    "p: f32[n_tok, 12] = matmul(x, ab)\n"                                      \
+    "p4: f32[n_tok, 2, 2, 3] = reshape(p)\n"                                   \
+    "a4: f32[n_tok, 2, 1, 3] = slice(p4) axis=2\n"                             \
+    "b4: f32[n_tok, 2, 1, 3] = slice(p4) axis=2 start=1\n"                     \
+    "a: f32[n_tok, 6] = reshape(a4)\nb: f32[n_tok, 6] = reshape(b4)\n"
+#define DELTA_END(op)                                                          \
+    "d: f32[n_tok, 6] = add(a, bias)\n"                                        \
+    "m: f32[n_tok, 6, 3] = " op "(qh, kh, vh, d, b, state) eps=0.01\n"         \
+    "z: f32[n_tok, 18] = matmul(x, gate)\n"                                    \
+    "zh: f32[n_tok, 6, 3] = reshape(z)\n"                                      \
+    "n: f32[n_tok, 6, 3] = swiglu(zh, m)\n"                                    \
+    "f: f32[n_tok, 18] = reshape(n)\n"                                         \
+    "o: f32[n_tok, 8] = matmul(f, out)\nr: f32[n_tok, 8] = add(o, x) "         \
+    "!output\n"
+
+static const pl_layout *layout_of(const struct planned_text *t,
+                                  const char *name)
+{
+    pl_tensor x = pl_tensor_find(t->g, name);
+
+    for (int i = 0; i < t->p->n; i++)
+        if (t->p->node[i].node == x && t->p->node[i].kind == NUM_OP)
+            return t->p->node[i].layout;
+    fail_msg("no %s", name);
+    return NULL;
+}
+
+static void owned(const struct planned_text *t, const char *name, int64_t i,
+                  rankset owners)
+{
+    if (naive_owners(layout_of(t, name), i, t->p->n_rank) != owners)
+        fail_msg("%d ranks: index %d of %s is not where its head is",
+                 t->p->n_rank, (int)i, name);
+}
+
+/* Who has a value head has all that is its own, and its key head. */
+static void delta_net_lies_together(const char *text, bool tiled, bool pairs,
+                                    int n_rank)
+{
+    struct planned_text t;
+    rankset key[2] = {0}, all = 0;
+    bool cut;
+
+    plan(&t, text, n_rank, NULL);
+    for (int h = 0; h < 6; h++) {
+        rankset o = naive_owners(layout_of(&t, "state"), h, n_rank);
+
+        assert_true(o != 0);
+        key[tiled ? h % 2 : h / 3] |= o;
+        all |= o;
+        owned(&t, "bias", h, o);
+        for (int i = 0; i < 3; i++) {
+            owned(&t, "qkv", 12 + 3 * h + i, o);
+            owned(&t, "gate", 3 * h + i, o);
+            owned(&t, "out", 3 * h + i, o);
+        }
+        for (int i = 0; i < 2; i++)
+            if (pairs)
+                owned(&t, "ab", h / 3 * 6 + i * 3 + h % 3, o);
+            else
+                owned(&t, i ? "wb" : "wa", h, o);
+    }
+    for (int i = 0; i < 12; i++)
+        owned(&t, "qkv", i, key[i / 3 % 2]);
+    for (int i = 0; i < 30; i++) {
+        rankset o = naive_owners(layout_of(&t, "qkv"), i, n_rank);
+
+        owned(&t, "taps", i, o);
+        owned(&t, "before", i, o);
+    }
+    assert_int_equal(__builtin_popcountll(all), n_rank < 6 ? n_rank : 6);
+    /* runs of one dimension cannot tell the halves of a pair of threes */
+    cut = pairs && (key[0] & (key[0] - 1));
+    for (int i = 0, n = 0; i < t.p->n; i++) {
+        enum num_kind k = t.p->node[i].kind;
+
+        if (k != NUM_OP && (k != NUM_ALL_REDUCE || n++ > 0) && !cut)
+            fail_msg("%d ranks: %s of %s", n_rank, num_kind_name(k),
+                     t.g->node[t.p->node[i].node].name);
+    }
+    drop(&t);
+}
+
+TEST(layout_numeric_delta_nets_lie_together)
+{
+    static const int ranks[] = {1, 2, 3, 5, 8};
+
+    for (int i = 0; i < 5; i++) {
+        delta_net_lies_together(DELTA_TOP DELTA_TWO DELTA_END("delta_net"),
+                                false, false, ranks[i]);
+        delta_net_lies_together(DELTA_TOP DELTA_PAIRS DELTA_END("delta_net"),
+                                false, true, ranks[i]);
+        delta_net_lies_together(
+            DELTA_TOP DELTA_TWO DELTA_END("delta_net_tiled"), true, false,
+            ranks[i]);
     }
 }
 

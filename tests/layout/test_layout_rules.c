@@ -87,6 +87,46 @@ static const char *const cases[] = {
     "z: f32[n_tok, 6, 5] = latent_attention(q, k) scale=2 d_value=5\n",
     "q: f32[n_tok, 4, 3] = input\nk: f32[n_slot, 1, 3] = memory values=1\n"
     "y: f32[n_tok, 4, 2] = latent_attention(q, k) scale=0.5 d_value=2\n",
+    "x: f32[n_tok, 5] = input\nw: f32[5, 3] = weight\n"
+    "s: f32[n_slot, 5, 2] = memory state=1 role=conv_state\n"
+    "r: f32[n_slot, 5, 2] = memory state=1 role=conv_state\n"
+    "y: f32[n_tok, 5] = short_conv(x, w, s)\n"
+    "z: f32[n_tok, 5] = short_conv(x, w, r) silu=1\n",
+    "x: f32[n_tok, 4] = input\nw: f32[4, 2] = input\n"
+    "s: f32[n_slot, 4, 1] = memory state=1\n"
+    "r: f32[n_slot, 4, 1] = memory state=1\n"
+    "y: f32[n_tok, 4] = short_conv(x, w, s)\n"
+    "z: f32[n_tok, 4] = short_conv(x, w, r) silu=1\n",
+    "q: f32[n_tok, 3, 2] = input\nk: f32[n_tok, 3, 2] = input\n"
+    "v: f32[n_tok, 3, 3] = input\n"
+    "a: f32[n_tok, 3] = input\nb: f32[n_tok, 3] = input\n"
+    "s: f32[n_slot, 3, 6] = memory state=1 role=state\n"
+    "y: f32[n_tok, 3, 3] = delta_net(q, k, v, a, b, s) eps=0.01\n",
+    "q: f32[n_tok, 2, 3] = input\nk: f32[n_tok, 2, 3] = input\n"
+    "v: f32[n_tok, 6, 2] = input\n"
+    "a: f32[n_tok, 6] = input\nb: f32[n_tok, 6] = input\n"
+    "s: f32[n_slot, 6, 6] = memory state=1 role=state\n"
+    "y: f32[n_tok, 6, 2] = delta_net(q, k, v, a, b, s) eps=0.01\n",
+    "q: f32[n_tok, 1, 2] = input\nk: f32[n_tok, 1, 2] = input\n"
+    "v: f32[n_tok, 4, 2] = input\n"
+    "a: f32[n_tok, 4] = input\nb: f32[n_tok, 4] = input\n"
+    "s: f32[n_slot, 4, 4] = memory state=1 role=state\n"
+    "y: f32[n_tok, 4, 2] = delta_net(q, k, v, a, b, s) eps=0.01\n",
+    "q: f32[n_tok, 3, 2] = input\nk: f32[n_tok, 3, 2] = input\n"
+    "v: f32[n_tok, 3, 3] = input\n"
+    "a: f32[n_tok, 3] = input\nb: f32[n_tok, 3] = input\n"
+    "s: f32[n_slot, 3, 6] = memory state=1 role=state\n"
+    "y: f32[n_tok, 3, 3] = delta_net_tiled(q, k, v, a, b, s) eps=0.01\n",
+    "q: f32[n_tok, 2, 3] = input\nk: f32[n_tok, 2, 3] = input\n"
+    "v: f32[n_tok, 6, 2] = input\n"
+    "a: f32[n_tok, 6] = input\nb: f32[n_tok, 6] = input\n"
+    "s: f32[n_slot, 6, 6] = memory state=1 role=state\n"
+    "y: f32[n_tok, 6, 2] = delta_net_tiled(q, k, v, a, b, s) eps=0.01\n",
+    "q: f32[n_tok, 1, 2] = input\nk: f32[n_tok, 1, 2] = input\n"
+    "v: f32[n_tok, 4, 2] = input\n"
+    "a: f32[n_tok, 4] = input\nb: f32[n_tok, 4] = input\n"
+    "s: f32[n_slot, 4, 4] = memory state=1 role=state\n"
+    "y: f32[n_tok, 4, 2] = delta_net_tiled(q, k, v, a, b, s) eps=0.01\n",
     "x: f32[4, 5, 6] = input\ny: f32[4, 5, 6] = softmax(x)\n",
     "x: f32[5, 6] = input\nb: f32[6] = weight\n"
     "y: i32[5, 2] = router_topk(x, b) n_used=2\n"

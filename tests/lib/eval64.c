@@ -282,6 +282,96 @@ static void latent_attention(const struct graph_attr *a,
     free(v);
 }
 
+/* ---- states -------------------------------------------------------------- */
+
+/* The row of token t's sequence in a state; zeros for a first token. */
+static double *state_row(const struct eval_value *state,
+                         const struct eval_rows *rows, int64_t t)
+{
+    int64_t n = state->dim[1] * state->dim[2];
+    double *x = state->x + rows->seq[t] * n;
+
+    for (int64_t i = 0; rows->pos[t] == 0 && i < n; i++)
+        x[i] = 0;
+    return x;
+}
+
+static void short_conv(const struct graph_attr *a, const struct eval_value *in,
+                       const struct eval_rows *rows, struct eval_value *out,
+                       const struct eval_value *state)
+{
+    int64_t c = in[1].dim[0], n = in[1].dim[1];
+
+    shape(out, 2, in[0].dim);
+    for (int64_t t = 0; t < in[0].dim[0]; t++) {
+        double *before = state_row(state, rows, t);
+
+        for (int64_t i = 0; i < c; i++) {
+            const double *w = in[1].x + i * n;
+            double *h = before + i * (n - 1), x = in[0].x[t * c + i];
+            double y = dot(w, h, n - 1) + w[n - 1] * x;
+
+            out->x[t * c + i] = a->silu ? y / (1 + exp(-y)) : y;
+            memmove(h, h + 1, (size_t)(n - 2) * sizeof *h);
+            h[n - 2] = x;
+        }
+    }
+}
+
+/* 1 / a vector's length, which is taken to be eps at least. */
+static double per_length(const double *x, int64_t n, double eps)
+{
+    double length = sqrt(dot(x, x, n));
+
+    return 1 / (length < eps ? eps : length);
+}
+
+/* One token of one head: k and q [d], v and y [e], m [d, e]. */
+static void delta_token(double *m, const double *q, const double *k,
+                        const double *v, double decay, double beta, double eps,
+                        int64_t d, int64_t e, double *y)
+{
+    double of_k = per_length(k, d, eps), of_q = per_length(q, d, eps);
+
+    for (int64_t j = 0; j < e; j++) {
+        double held = 0, u;
+
+        for (int64_t i = 0; i < d; i++) {
+            m[i * e + j] *= exp(decay);
+            held += m[i * e + j] * k[i] * of_k;
+        }
+        u = beta * (v[j] - held);
+        y[j] = 0;
+        for (int64_t i = 0; i < d; i++) {
+            m[i * e + j] += k[i] * of_k * u;
+            y[j] += m[i * e + j] * q[i] * of_q / sqrt((double)d);
+        }
+    }
+}
+
+static void delta_net(const struct graph_node *n, const struct eval_value *in,
+                      const struct eval_rows *rows, struct eval_value *out,
+                      const struct eval_value *state)
+{
+    int64_t g = in[0].dim[1], d = in[0].dim[2];
+    int64_t h = in[2].dim[1], e = in[2].dim[2];
+
+    shape(out, 3, in[2].dim);
+    for (int64_t t = 0; t < in[2].dim[0]; t++) {
+        double *m = state_row(state, rows, t);
+
+        for (int64_t i = 0; i < h; i++) {
+            int64_t at = t * h + i;
+            int64_t key =
+                t * g + (n->op == OP_delta_net_tiled ? i % g : i / (h / g));
+
+            delta_token(m + i * d * e, in[0].x + key * d, in[1].x + key * d,
+                        in[2].x + at * e, in[3].x[at], in[4].x[at],
+                        (double)n->attr.eps, d, e, out->x + at * e);
+        }
+    }
+}
+
 /* ---- choosing experts ---------------------------------------------------- */
 
 static void softmax_row(double *y, const double *x, int64_t n)
@@ -649,9 +739,19 @@ static void concat(const struct graph_node *n, const struct eval_value *in,
 
 /* ---- ops and graphs ------------------------------------------------------ */
 
-void eval64_op(const struct graph_node *n, const struct eval_value *in,
-               const struct eval_rows *rows, struct eval_value *out,
-               double *gap)
+/* A state among the operands; NULL: there is none. */
+static const struct eval_value *state_of(const struct graph_node *n,
+                                         const struct eval_value *in)
+{
+    const struct op_info *o = op_info(n->op);
+
+    return o->is_new && o->updates >= 0 ? &in[o->updates] : NULL;
+}
+
+/* eval64_op(), which brings the state up to date as well. */
+static void apply(const struct graph_node *n, const struct eval_value *in,
+                  const struct eval_rows *rows, struct eval_value *out,
+                  double *gap)
 {
     const struct graph_attr *a = &n->attr;
 
@@ -685,6 +785,13 @@ void eval64_op(const struct graph_node *n, const struct eval_value *in,
         break;
     case OP_latent_attention:
         latent_attention(a, in, rows, out);
+        break;
+    case OP_short_conv:
+        short_conv(a, in, rows, out, state_of(n, in));
+        break;
+    case OP_delta_net:
+    case OP_delta_net_tiled:
+        delta_net(n, in, rows, out, state_of(n, in));
         break;
     case OP_softmax:
         softmax(in, out);
@@ -721,6 +828,25 @@ void eval64_op(const struct graph_node *n, const struct eval_value *in,
     }
 }
 
+void eval64_op(const struct graph_node *n, const struct eval_value *in,
+               const struct eval_rows *rows, struct eval_value *out,
+               double *gap)
+{
+    const struct eval_value *state = state_of(n, in);
+    struct eval_value own[GRAPH_MAX_IN] = {{0}};
+
+    memcpy(own, in, (size_t)n->n_in * sizeof *own);
+    if (state) {
+        struct eval_value *copy = &own[op_info(n->op)->updates];
+
+        shape(copy, state->n_dim, state->dim);
+        memcpy(copy->x, state->x, (size_t)state->n * sizeof *state->x);
+    }
+    apply(n, own, rows, out, gap);
+    if (state)
+        eval_value_free(&own[op_info(n->op)->updates]);
+}
+
 static void sizes(const struct eval64 *e, int node,
                   const struct eval_rows *rows, int64_t *dim)
 {
@@ -730,7 +856,7 @@ static void sizes(const struct eval64 *e, int node,
                             .n_seq = e->n_seq};
 
     for (int k = 0; k < PL_MAX_POOL; k++) /* windows keep all here */
-        s.n_slot[k] = e->n_seq * e->max_pos;
+        s.n_slot[k] = e->n_seq * (e->g->pool[k].state ? 1 : e->max_pos);
 
     for (int d = 0; d < n->n_dim; d++)
         dim[d] = dim_value(n->dim[d], &s);
@@ -820,7 +946,7 @@ void eval64_step(struct eval64 *e, const struct eval_rows *rows)
             shape(&e->value[i], in[0].n_dim, in[0].dim);
             memcpy(e->value[i].x, in[0].x, (size_t)in[0].n * sizeof(double));
         } else {
-            eval64_op(n, in, &r, &e->value[i], &e->gap);
+            apply(n, in, &r, &e->value[i], &e->gap);
         }
         if (e->noise != 0 && n->format != PL_I32 && n->op != OP_cache_write)
             disturb(e, &e->value[i]);

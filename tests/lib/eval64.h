@@ -17,7 +17,7 @@ struct eval_value {
 };
 
 /* Where the rows of a step belong. Slot seq * max_pos + pos of a cache holds
- * that position of that sequence. */
+ * that position of that sequence, slot seq of a state what it is by now. */
 struct eval_rows {
     int64_t n_tok, n_out, max_pos;
     const int32_t *pos, *seq; /* [n_tok] */
@@ -26,7 +26,7 @@ struct eval_rows {
 /* One op on these operands (x == NULL: absent), which may be of other sizes
  * than the node says; only attributes are read, and of reshape the shape. The
  * result is malloc'ed. *gap, if not NULL, becomes the least difference between
- * scores that decided a choice, if that is less. */
+ * scores that decided a choice, if that is less. A state stays as it is. */
 void eval64_op(const struct graph_node *n, const struct eval_value *in,
                const struct eval_rows *rows, struct eval_value *out,
                double *gap);
@@ -48,7 +48,7 @@ void eval64_weight(struct eval64 *e, int node, const void *bytes);
 /* Sizes an input for this step; the caller fills ->x. */
 struct eval_value *eval64_input(struct eval64 *e, int node,
                                 const struct eval_rows *rows);
-/* All nodes, once; caches keep what was written. */
+/* All nodes, once; memories keep what was written. */
 void eval64_step(struct eval64 *e, const struct eval_rows *rows);
 
 void eval_value_free(struct eval_value *v);

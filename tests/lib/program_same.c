@@ -1,7 +1,7 @@
 /* The comparison of program_same.h. What has no meaning, and is not compared:
  * sources of the pieces of a sum, addends of what is no sum, the device of a
- * POST, peers of a merge that does not meet, head maps of other kernels than
- * attention, the size of a guard that lets every run pass. Attributes that are
+ * POST, peers of a merge that does not meet, head maps of kernels that have
+ * none, the size of a guard that lets every run pass. Attributes that are
  * all zero are none. */
 #include "lib/program_same.h"
 
@@ -139,6 +139,8 @@ static const char *kernel(const struct step_kernel *p,
                           const struct step_kernel *q,
                           const struct prog_tensor *t)
 {
+    int many, few;
+
     SAME(kernel);
     SAME_ALL(n_arg, arg, arg);
     TRY(attr(p->attr, q->attr));
@@ -148,8 +150,9 @@ static const char *kernel(const struct step_kernel *p,
     SAME(out_stride);
     SAME_ALL(n_span, span, span);
     SAME_ALL(n_cost, cost, cost);
-    return kernel_is_attention(p->kernel)
-               ? heads(p->head_map, q->head_map, t[p->arg[1].tensor].dim[1].n)
+    return kernel_maps_heads(p->kernel, &many, &few)
+               ? heads(p->head_map, q->head_map,
+                       t[p->arg[many].tensor].dim[1].n)
                : NULL;
 }
 

@@ -53,7 +53,8 @@ static bool bears(const struct aim_operand *o, int letter)
     return false;
 }
 
-/* What each operand may be: 'f' any value, 'w' a weight, 'i' ids, 'c' a cache;
+/* What each operand may be: 'f' any value, 'w' a weight, 'i' ids, 'c' a cache,
+ * 's' a state;
  * and whether the op is linear, so that small integers stay so. */
 static const struct {
     const char *takes;
@@ -69,6 +70,9 @@ static const struct {
     [OP_cache_write] = {"cf", false},
     [OP_attention] = {"fccf", false},
     [OP_latent_attention] = {"fc", false},
+    [OP_short_conv] = {"ffs", false},
+    [OP_delta_net] = {"fffffs", false},
+    [OP_delta_net_tiled] = {"fffffs", false},
     [OP_softmax] = {"f", false},
     [OP_router_topk] = {"ff", false},
     [OP_router_weights] = {"fi", false},
@@ -126,6 +130,9 @@ static const struct {
     {OP_cache_write, 't', ANY, "the rows are the step's, a symbolic size"},
     {OP_attention, 't', ANY, "the rows are the step's, a symbolic size"},
     {OP_latent_attention, 't', ANY, "the rows are the step's, a symbolic size"},
+    {OP_short_conv, 't', ANY, "the rows are the step's, a symbolic size"},
+    {OP_delta_net, 't', ANY, "the rows are the step's, a symbolic size"},
+    {OP_delta_net_tiled, 't', ANY, "the rows are the step's, a symbolic size"},
     {OP_matmul, 'k', TO_ALL, "both operands have all of k: no broadcast"},
     {OP_head_matmul, 'k', TO_ALL, "both operands have all of k: no broadcast"},
     {OP_head_matmul, 'h', TO_ALL, "both operands have all heads"},
@@ -140,6 +147,9 @@ static const struct {
     {OP_attention, 'r', TO_ALL, "queries and sinks have all heads"},
     {OP_latent_attention, 'g', TO_ALL, "queries have all heads"},
     {OP_latent_attention, 'r', TO_ALL, "queries have all heads"},
+    {OP_delta_net, 'g', TO_ALL, "all have all heads of the state"},
+    {OP_delta_net_tiled, 'g', TO_ALL, "all have all heads of the state"},
+    {OP_short_conv, 'c', TO_ALL, "x and taps have all channels"},
     {OP_router_weights, '*', TO_ALL, "logits and ids have the same rows"},
 };
 

@@ -73,9 +73,27 @@ static pl_tensor make_rope(struct draw *d, const pl_tensor *in)
 
 static pl_tensor make_attention(struct draw *d, const pl_tensor *in)
 {
+    int64_t kept = at(d, graph_memory(d->g, in[1]))->attr.window;
+
     return pl_attention(d->g, in[0], in[1], in[2], in[3], 0.5f,
-                        draw_below(d, 3) ? 0 : 1 + draw_below(d, 6),
-                        draw_below(d, 3) ? 0 : 2.0f);
+                        draw_window(d, kept), draw_below(d, 3) ? 0 : 2.0f);
+}
+
+static pl_tensor make_short_conv(struct draw *d, const pl_tensor *in)
+{
+    return pl_short_conv(d->g, in[0], in[1], in[2], draw_below(d, 2));
+}
+
+static pl_tensor make_delta_net(struct draw *d, const pl_tensor *in)
+{
+    return pl_delta_net(d->g, in[0], in[1], in[2], in[3], in[4], in[5], 0.1f,
+                        false);
+}
+
+static pl_tensor make_delta_net_tiled(struct draw *d, const pl_tensor *in)
+{
+    return pl_delta_net(d->g, in[0], in[1], in[2], in[3], in[4], in[5], 0.1f,
+                        true);
 }
 
 static pl_tensor make_latent_attention(struct draw *d, const pl_tensor *in)
@@ -187,16 +205,10 @@ static pl_tensor make_concat(struct draw *d, const pl_tensor *in)
 
 static make_fn *const makers[OP_COUNT] = {
 #define make_custom                              NULL /* no aim is about it */
-#define make_short_conv                          NULL
-#define make_delta_net                           NULL
-#define make_delta_net_tiled                     NULL
 #define OP(name, dims, partial, result, refused) [OP_##name] = make_##name,
 #include "graph/ops.def"
 #undef OP
 #undef make_custom
-#undef make_short_conv
-#undef make_delta_net
-#undef make_delta_net_tiled
 };
 
 /* ---- a block ------------------------------------------------------------- */
@@ -216,6 +228,7 @@ struct block {
     pl_tensor in[GRAPH_MAX_IN];  /* -1 absent */
     pl_tensor src[GRAPH_MAX_IN]; /* behind a carrier; else the same */
     pl_tensor cache[2];          /* keys, values; -1: none */
+    int64_t window;              /* of the caches */
 };
 
 static pl_dim constant(int64_t n)
@@ -226,6 +239,25 @@ static pl_dim constant(int64_t n)
 static bool takes(const struct block *b, int i, char what)
 {
     return aim_takes(b->a->op, i, what);
+}
+
+/* Does the op work on a memory, and so on the step's rows? */
+static bool has_memory(const struct block *b)
+{
+    return op_info(b->a->op)->updates >= 0 || b->a->op == OP_attention ||
+           b->a->op == OP_latent_attention;
+}
+
+static bool is_delta_net(enum op op)
+{
+    return op == OP_delta_net || op == OP_delta_net_tiled;
+}
+
+/* Is the aim a key head that all ranks need, as theirs share it? */
+static bool shares_head(const struct block *b)
+{
+    return is_delta_net(b->a->op) && b->a->letter == 'r' &&
+           (1 << b->a->kind & TO_ALL);
 }
 
 static bool is_target(const struct block *b, int i, enum num_kind k)
@@ -240,6 +272,8 @@ static int pick_target(struct block *b)
 
     if (b->a->kind == NUM_OP)
         return -1;
+    if (shares_head(b)) /* q or k: the others have all heads */
+        return draw_below(b->d, 2);
     for (int i = 0; i < b->n_in; i++)
         if ((aim_kinds(b->a->op, b->a->letter, i) >> b->a->kind & 1) &&
             draw_below(b->d, ++n) == 0)
@@ -272,19 +306,21 @@ static void pick_sizes(struct block *b)
     for (int c = 0; c < 128; c++)
         b->size[c] = 2 + draw_below(d, 5);
     b->size['v'] = 5 + draw_below(d, 8);
-    b->size['e'] = b->a->op == OP_attention ? b->size['e'] : 4 + b->size['e'];
+    b->size['e'] += has_memory(b) ? 0 : 4;
     b->size['f'] = 1 + draw_below(d, 3);
     b->size['g'] = 1 + draw_below(d, 4);
     b->size['r'] = 1 + draw_below(d, 4);
+    if (shares_head(b))
+        b->size['g'] = 1;
     b->size['u'] = 1 + draw_below(d, 4);
     if (b->a->letter < 128 && b->a->letter > '*')
         b->size[b->a->letter] += b->size[b->a->letter] == 1;
     if (b->a->op == OP_rope)
         b->size['d'] = 2 * b->size['f'] + draw_below(d, 3);
+    b->size['i'] = b->size['j'] - 1; /* states: taps before, a matrix */
+    b->size['x'] = b->size['d'] * b->size['e'];
     b->t = (pl_dim){1, PL_N_TOK};
-    if ((b->a->letter == 't' || ids || draw_below(d, 3) == 0) &&
-        b->a->op != OP_attention && b->a->op != OP_latent_attention &&
-        b->a->op != OP_cache_write)
+    if ((b->a->letter == 't' || ids || draw_below(d, 3) == 0) && !has_memory(b))
         b->t = constant(b->size['t']);
     b->n_lead = draw_below(d, 3);
     b->n_lead += b->n_lead == 0 && (b->a->letter == '*' || ids);
@@ -403,14 +439,24 @@ static pl_tensor weight(struct draw *d, int n_dim, const pl_dim *dim)
                      n_dim, size, PL_ROLE_NONE);
 }
 
-static pl_tensor positive(struct draw *d, pl_tensor x)
+/* What an operand's values are times a number of 0.3 to 3; 0: any. A delta
+ * net's decay is below 0, and its beta small, so that states stay so. */
+static float sign_of(enum op op, int i)
 {
-    return pl_exp(d->g, pl_tanh(d->g, x));
+    if (is_delta_net(op) && (i == 3 || i == 4))
+        return i == 3 ? -0.25f : 0.25f;
+    return op == OP_sqrt || (op == OP_div && i == 1) ? 1.0f : 0;
+}
+
+static pl_tensor signed_value(struct draw *d, pl_tensor x, float sign)
+{
+    x = pl_exp(d->g, pl_tanh(d->g, x));
+    return sign < 1 ? pl_scale(d->g, x, sign) : x;
 }
 
 /* A value of this shape that every rank holds an addend of. */
 static pl_tensor contraction(struct draw *d, int n_dim, const pl_dim *dim,
-                             bool above_0)
+                             float sign)
 {
     pl_dim more[GRAPH_MAX_DIM + 1], two[2];
     pl_tensor x, w;
@@ -418,13 +464,13 @@ static pl_tensor contraction(struct draw *d, int n_dim, const pl_dim *dim,
     int k = 2 + draw_below(d, 5);
 
     memcpy(more, dim, (size_t)n_dim * sizeof *dim);
-    if (n_dim < GRAPH_MAX_DIM && (above_0 || draw_below(d, 3) == 0)) {
+    if (n_dim < GRAPH_MAX_DIM && (sign != 0 || draw_below(d, 3) == 0)) {
         more[n_dim] = more[n_dim - 1];
         more[n_dim - 1] = constant(k);
         x = draw_input(d, PL_F32, n_dim + 1, more);
         random_split(&l, n_dim - 1, k, d->n_rank, d->seed);
         pl_want_layout(d->g, x, &l.l);
-        return pl_sum(d->g, above_0 ? positive(d, x) : x);
+        return pl_sum(d->g, sign != 0 ? signed_value(d, x, sign) : x);
     }
     two[0] = more[n_dim - 1];
     two[1] = more[n_dim - 1] = constant(k);
@@ -436,12 +482,12 @@ static pl_tensor contraction(struct draw *d, int n_dim, const pl_dim *dim,
 }
 
 /* Its value again, by an op of its own that can bear a wish. */
-static pl_tensor carrier(struct draw *d, pl_tensor x, bool above_0)
+static pl_tensor carrier(struct draw *d, pl_tensor x, float sign)
 {
     if (at(d, x)->format == PL_I32)
         return pl_reshape(d->g, x, at(d, x)->n_dim, at(d, x)->dim);
-    if (above_0)
-        return positive(d, x);
+    if (sign != 0)
+        return signed_value(d, x, sign);
     if (d->r->exact || draw_below(d, 2))
         return pl_contiguous(d->g, x);
     return draw_below(d, 2) ? pl_tanh(d->g, x) : pl_scale(d->g, x, 1.5f);
@@ -461,9 +507,20 @@ static pl_tensor cached(struct block *b, int i, bool values)
     pl_tensor c;
 
     snprintf(name, sizeof name, "aimed_cache%d", d->n_leaf++);
-    c = pl_cache(d->g, name, PL_F32, b->size['g'], b->dim[i][2].n, values, 0);
+    c = pl_cache(d->g, name, PL_F32, b->size['g'], b->dim[i][2].n, values,
+                 b->window);
     b->cache[values] = c;
     return c;
+}
+
+static pl_tensor state(struct block *b, int i)
+{
+    char name[32];
+
+    snprintf(name, sizeof name, "aimed_state%d", b->d->n_leaf++);
+    return pl_state(b->d->g, name, b->dim[i][1].n, b->dim[i][2].n,
+                    is_delta_net(b->a->op) ? PL_ROLE_STATE
+                                           : PL_ROLE_CONV_STATE);
 }
 
 static pl_tensor written(struct block *b, pl_tensor cache)
@@ -477,7 +534,7 @@ static pl_tensor written(struct block *b, pl_tensor cache)
 static void make_operand(struct block *b, int i)
 {
     struct draw *d = b->d;
-    bool above_0 = b->a->op == OP_sqrt || (b->a->op == OP_div && i == 1);
+    float sign = sign_of(b->a->op, i);
     int n = b->n_dim[i];
     pl_dim *dim = b->dim[i];
     pl_tensor x = -1;
@@ -490,13 +547,17 @@ static void make_operand(struct block *b, int i)
         b->in[i] = b->src[i] = weight(d, n, dim);
         return;
     }
+    if (takes(b, i, 's')) {
+        b->in[i] = b->src[i] = state(b, i);
+        return;
+    }
     if (takes(b, i, 'c')) {
         x = cached(b, i, i == 2 || b->a->op == OP_latent_attention);
         b->in[i] = b->src[i] = b->a->op == OP_cache_write ? x : written(b, x);
         return;
     }
     if (i == b->partial || (i == b->target && (1 << b->a->kind & SUMS))) {
-        b->in[i] = b->src[i] = contraction(d, n, dim, above_0);
+        b->in[i] = b->src[i] = contraction(d, n, dim, sign);
         return;
     }
     if (takes(b, i, 'f') && draw_below(d, 2) && b->a->kind != NUM_ALL_TO_ALL &&
@@ -507,8 +568,9 @@ static void make_operand(struct block *b, int i)
     if (x < 0)
         x = draw_ids(d, n, dim, ids_below(b));
     b->src[i] = b->in[i] = x;
-    if (i == b->target || above_0 || d->settled[x] || at(d, x)->op != OP_input)
-        b->in[i] = carrier(d, x, above_0);
+    if (i == b->target || sign != 0 || d->settled[x] ||
+        at(d, x)->op != OP_input)
+        b->in[i] = carrier(d, x, sign);
     if (is_target(b, i, NUM_ALL_TO_ALL) || is_target(b, i, NUM_ALL_GATHER))
         split_at_random(d, x);
 }
@@ -610,6 +672,10 @@ static void ask(struct block *b, const pl_layout *const *need)
                     pl_want_layout(d->g, b->cache[c], l);
             continue;
         }
+        if (takes(b, i, 's')) {
+            pl_want_layout(d->g, b->in[i], l);
+            continue;
+        }
         if (takes(b, i, 'w') || (i != b->target && !carried)) {
             if (l->kind == PL_SPLIT && (takes(b, i, 'w') || draw_below(d, 4)))
                 pl_want_layout(d->g, b->in[i], l);
@@ -666,6 +732,7 @@ pl_tensor draw_aimed(struct draw *d, const struct random_aim *a)
         aim_row(a->op, b.row);
     b.target = pick_target(&b);
     b.partial = pick_partial(&b);
+    b.window = draw_kept(d);
     pick_sizes(&b);
     shape_operands(&b);
     for (int i = 0; i < b.n_in; i++)

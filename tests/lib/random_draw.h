@@ -31,6 +31,10 @@ int draw_below(struct draw *d, int n);
 pl_tensor draw_input(struct draw *d, pl_format f, int n_dim, const pl_dim *dim);
 /* Ids below n, or positions. */
 pl_tensor draw_ids(struct draw *d, int n_dim, const pl_dim *dim, int n);
+/* Tokens that caches keep, and a window of an attention that reads them; 0: all
+ * of them. */
+int64_t draw_kept(struct draw *d);
+int64_t draw_window(struct draw *d, int64_t kept);
 /* A value of this shape that is there already; -1: none. */
 pl_tensor draw_alike(struct draw *d, int n_dim, const pl_dim *dim);
 
@@ -53,7 +57,7 @@ bool aim_moves(enum op op);
 /* Can the op stand in a graph that is exact? */
 bool aim_linear(enum op op);
 /* How many operands the op takes, optional ones too, and whether operand i is
- * an 'f' any value, 'w' a weight, 'i' ids, 'c' a cache. */
+ * an 'f' any value, 'w' a weight, 'i' ids, 'c' a cache, 's' a state. */
 int aim_operands(enum op op);
 bool aim_takes(enum op op, int i, char what);
 

@@ -1,5 +1,6 @@
 /* See random_feed.h. Of a sequence all positions lie in its first page, and
- * the two sequences' first pages differ. */
+ * the two sequences' first pages differ. A step writes states in place or into
+ * other slots. */
 #include "lib/random_feed.h"
 
 #include "lib/support.h"
@@ -9,9 +10,28 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Where step s finds the state of a sequence that goes on at `pos`, and where
+ * it leaves it: *slot. */
+static void draw_state(struct random_feed *f, int s, int seq, int32_t pos,
+                       int32_t *slot, uint64_t *seed)
+{
+    int32_t *w = f->states[s] + seq * FEED_PAGES;
+
+    w[STATE_AT] = pos;
+    w[STATE_READ] = pos > 0 ? *slot /* else any: it is not read */
+                            : (int32_t)test_below(seed, FEED_STATES + 1) - 1;
+    if (test_below(seed, 2)) {
+        *slot ^= 1;
+    } else if (pos > 0 && test_below(seed, 2)) { /* of a run begun before */
+        w[STATE_AT] = (int32_t)test_below(seed, pos);
+        w[STATE_READ] = -1;
+    }
+    w[STATE_WRITTEN] = *slot;
+}
+
 static void draw_steps(struct random_feed *f, int most_step, uint64_t *seed)
 {
-    int32_t next[RANDOM_N_SEQ] = {0};
+    int32_t next[RANDOM_N_SEQ] = {0}, slot[RANDOM_N_SEQ] = {0, 2};
 
     f->n_step = 1 + (int)test_below(seed, most_step);
     for (int s = 0; s < f->n_step; s++) {
@@ -20,14 +40,20 @@ static void draw_steps(struct random_feed *f, int most_step, uint64_t *seed)
 
         if (test_below(seed, 2))
             first = n;
+        for (int q = 0; q < RANDOM_N_SEQ; q++)
+            if (q == 0 ? first > 0 : first < n)
+                draw_state(f, s, q, next[q], &slot[q], seed);
         for (int64_t t = 0; t < n; t++) {
             f->seq[s][t] = t < first ? 0 : 1;
             f->pos[s][t] = next[f->seq[s][t]]++;
         }
         f->rows[s] =
             (pl_rows){sizeof(pl_rows), n,         1 + test_below(seed, n),
-                      f->pos[s],       f->seq[s], {f->pages},
+                      f->pos[s],       f->seq[s], {NULL},
                       FEED_PAGES};
+        for (int k = 0; k < f->r->g->n_pool; k++)
+            f->rows[s].pages[k] =
+                f->r->g->pool[k].state ? f->states[s] : f->pages;
     }
     for (int i = 0; i < RANDOM_N_SEQ * FEED_PAGES; i++)
         f->pages[i] = (int32_t)test_below(seed, FEED_PAGES);
@@ -83,11 +109,12 @@ void feed_free(struct random_feed *f)
 
 int64_t feed_count(const struct random_feed *f, int node, int s)
 {
-    const struct graph_sizes z = {f->rows[s].n_tok,
-                                  f->rows[s].n_out,
-                                  RANDOM_N_SEQ,
-                                  {RANDOM_N_SEQ * RANDOM_MAX_POS}};
+    struct graph_sizes z = {
+        f->rows[s].n_tok, f->rows[s].n_out, RANDOM_N_SEQ, {0}};
 
+    for (int k = 0; k < f->r->g->n_pool; k++)
+        z.n_slot[k] =
+            RANDOM_N_SEQ * (f->r->g->pool[k].state ? 1 : RANDOM_MAX_POS);
     return graph_count(&f->r->g->node[node], &z);
 }
 
@@ -100,9 +127,23 @@ size_t feed_weight_bytes(const struct random_feed *f, int node)
            (size_t)(feed_count(f, node, 0) / row);
 }
 
-int64_t feed_slot(const struct random_feed *f, int s, int64_t t)
+int64_t feed_slots(const struct graph_node *memory)
 {
+    return memory->attr.state ? FEED_STATES : FEED_N_CTX;
+}
+
+int64_t feed_slot(const struct random_feed *f, int memory, int s, int64_t t)
+{
+    if (f->r->g->node[memory].attr.state)
+        return f->states[s][f->seq[s][t] * FEED_PAGES + STATE_WRITTEN];
     return f->pages[f->seq[s][t] * FEED_PAGES] * 64 + f->pos[s][t];
+}
+
+int64_t feed_row(const struct random_feed *f, int memory, int s, int64_t t)
+{
+    return f->r->g->node[memory].attr.state
+               ? f->seq[s][t]
+               : f->seq[s][t] * RANDOM_MAX_POS + f->pos[s][t];
 }
 
 bool feed_is_read(const struct graph_node *n)

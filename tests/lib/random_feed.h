@@ -8,7 +8,8 @@
 enum {
     FEED_MAX_STEP = 8,
     FEED_N_CTX = 256,
-    FEED_PAGES = FEED_N_CTX / 64, /* of a sequence */
+    FEED_PAGES = FEED_N_CTX / 64,   /* of a sequence */
+    FEED_STATES = 2 * RANDOM_N_SEQ, /* slots of a state that are in use */
 };
 
 struct random_feed {
@@ -19,6 +20,7 @@ struct random_feed {
     int32_t pos[FEED_MAX_STEP][RANDOM_MAX_TOK];
     int32_t seq[FEED_MAX_STEP][RANDOM_MAX_TOK];
     int32_t pages[RANDOM_N_SEQ * FEED_PAGES];
+    int32_t states[FEED_MAX_STEP][RANDOM_N_SEQ * FEED_PAGES];
 };
 
 /* 1 .. most_step steps of one or two sequences, each going on where it was. */
@@ -27,11 +29,16 @@ void feed_make(struct random_feed *f, const struct random_graph *r,
 /* Takes {0} too. */
 void feed_free(struct random_feed *f);
 
-/* Values of a node in step s; of a cache RANDOM_MAX_POS a sequence. */
+/* Values of a node in step s; of a cache RANDOM_MAX_POS a sequence, of a state
+ * one. */
 int64_t feed_count(const struct random_feed *f, int node, int s);
 size_t feed_weight_bytes(const struct random_feed *f, int node);
-/* The slot of a cache that holds token t of step s. */
-int64_t feed_slot(const struct random_feed *f, int s, int64_t t);
+/* Slots of a memory that steps may use. */
+int64_t feed_slots(const struct graph_node *memory);
+/* The slot of a memory that holds token t of step s, or the state behind the
+ * step's tokens of its sequence; and the row of eval64's that does. */
+int64_t feed_slot(const struct random_feed *f, int memory, int s, int64_t t);
+int64_t feed_row(const struct random_feed *f, int memory, int s, int64_t t);
 
 /* Can the node be read after a step? */
 bool feed_is_read(const struct graph_node *n);

@@ -22,6 +22,19 @@ static int64_t some_size(struct draw *d)
     return sizes[draw_below(d, 13)];
 }
 
+/* A graph has so many pools: of all tokens, of two windows, of states. */
+int64_t draw_kept(struct draw *d)
+{
+    return draw_below(d, 2) ? 0 : 3 * (1 + draw_below(d, 2));
+}
+
+int64_t draw_window(struct draw *d, int64_t kept)
+{
+    if (kept > 0)
+        return 1 + draw_below(d, (int)kept);
+    return draw_below(d, 3) ? 0 : 1 + draw_below(d, 6);
+}
+
 static const struct graph_node *at(const struct draw *d, pl_tensor x)
 {
     return &d->g->node[x];
@@ -524,9 +537,10 @@ static pl_tensor seen(struct draw *d, pl_tensor x, pl_tensor q, int64_t h,
     const int64_t width = last(at(d, x)).n, dv = last(at(d, v)).n;
     const pl_dim flat[2] = {{1, PL_N_TOK}, {h * dv, PL_CONST}};
     const float scale = 1 / sqrtf((float)last(at(d, k)).n);
-    pl_tensor y = pl_attention(d->g, q, k, v, sinks, scale,
-                               draw_below(d, 3) ? 0 : 1 + draw_below(d, 6),
-                               draw_below(d, 3) ? 0 : 2.0f);
+    const int64_t kept = at(d, graph_memory(d->g, k))->attr.window;
+    pl_tensor y =
+        pl_attention(d->g, q, k, v, sinks, scale, draw_window(d, kept),
+                     draw_below(d, 3) ? 0 : 2.0f);
 
     y = pl_reshape(d->g, y, 2, flat);
     if (draw_below(d, 8) == 0)
@@ -539,7 +553,7 @@ static pl_tensor self_attention(struct draw *d)
 {
     pl_tensor x, q, k, v, y, sinks = -1;
     int64_t width, g = 1 + draw_below(d, 4), h = g * (1 + draw_below(d, 4));
-    int64_t dk = 2 * (1 + draw_below(d, 4)), dv = dk;
+    int64_t dk = 2 * (1 + draw_below(d, 4)), dv = dk, kept = draw_kept(d);
     char name[32];
 
     if (d->r->exact)
@@ -580,9 +594,11 @@ static pl_tensor self_attention(struct draw *d)
         sinks = new_weight(d, 1, &h, PL_ROLE_ATTN_SINKS, "sinks", false);
     pl_layer(d->g, d->n_layer);
     snprintf(name, sizeof name, "cache_k.%d", d->n_layer);
-    k = pl_cache_write(d->g, pl_cache(d->g, name, PL_F32, g, dk, false, 0), k);
+    k = pl_cache_write(d->g, pl_cache(d->g, name, PL_F32, g, dk, false, kept),
+                       k);
     snprintf(name, sizeof name, "cache_v.%d", d->n_layer);
-    v = pl_cache_write(d->g, pl_cache(d->g, name, PL_F32, g, dv, true, 0), v);
+    v = pl_cache_write(d->g, pl_cache(d->g, name, PL_F32, g, dv, true, kept),
+                       v);
     y = seen(d, x, q, h, k, v, sinks);
     if (last(at(d, y)).n != width || draw_below(d, 3))
         return y;
@@ -590,6 +606,93 @@ static pl_tensor self_attention(struct draw *d)
     h = g * (1 + draw_below(d, 4));
     q = pl_matmul(d->g, y, matrix(d, h * dk, width, PL_ROLE_ATTN_Q, "q"));
     return seen(d, y, by_head(d, q, h, dk), h, k, v, -1);
+}
+
+/* Two values a head, [n_tok, h] each: of two matrices, or of one whose rows are
+ * of each key head those of its r heads of the one kind, then of the other. */
+static void gates(struct draw *d, pl_tensor x, int64_t n_key, int64_t r,
+                  pl_tensor gate[2])
+{
+    int64_t width = last(at(d, x)).n, h = n_key * r;
+    pl_dim four[4] = {
+        {1, PL_N_TOK}, {n_key, PL_CONST}, {2, PL_CONST}, {r, PL_CONST}};
+    pl_dim flat[2] = {{1, PL_N_TOK}, {h, PL_CONST}};
+    pl_tensor both = -1;
+
+    if (draw_below(d, 2)) {
+        both = pl_matmul(d->g, x,
+                         matrix(d, 2 * h, width, PL_ROLE_DELTA_GATES, "gates"));
+        both = pl_reshape(d->g, both, 4, four);
+    }
+    for (int i = 0; i < 2; i++)
+        gate[i] =
+            both < 0 ? pl_matmul(d->g, x,
+                                 matrix(d, h, width, PL_ROLE_DELTA_GATE,
+                                        i ? "alpha" : "beta"))
+                     : pl_reshape(d->g, pl_slice(d->g, both, 2, i, 1), 2, flat);
+}
+
+/* Channels behind a short convolution. */
+static pl_tensor convolved(struct draw *d, pl_tensor x, int64_t n)
+{
+    int64_t n_tap = 2 + draw_below(d, 3);
+    const int64_t dim[2] = {n, n_tap};
+    bool narrow = draw_below(d, 3) == 0; /* as files have them, now and then */
+    pl_tensor w = new_weight(d, 2, dim, PL_ROLE_CONV, "taps", narrow);
+    char name[32];
+
+    if (at(d, w)->format != PL_F32)
+        w = pl_cast(d->g, w, PL_F32);
+    pl_layer(d->g, d->n_layer);
+    snprintf(name, sizeof name, "conv_state.%d", d->n_layer);
+    return pl_short_conv(d->g, x, w,
+                         pl_state(d->g, name, n, n_tap - 1, PL_ROLE_CONV_STATE),
+                         draw_below(d, 4));
+}
+
+static pl_tensor delta_net(struct draw *d)
+{
+    int64_t n_key = 1 + draw_below(d, 3), r = 1 + draw_below(d, 3);
+    int64_t h = n_key * r, dk = 2 * (1 + draw_below(d, 3));
+    int64_t dv = draw_below(d, 3) ? dk : 1 + draw_below(d, 6);
+    int64_t n_k = n_key * dk, n_v = h * dv, width, all = 2 * n_k + n_v;
+    pl_dim flat[2] = {{1, PL_N_TOK}, {n_v, PL_CONST}};
+    pl_tensor x, y, q, k, v, z, decay, gate[2];
+    char name[32];
+
+    if (d->r->exact)
+        return -1;
+    x = stream(d);
+    width = last(at(d, x)).n;
+    y = pl_matmul(d->g, x, matrix(d, all, width, PL_ROLE_ATTN_QKV, "qkv"));
+    y = convolved(d, y, all);
+    q = by_head(d, pl_slice(d->g, y, 1, 0, n_k), n_key, dk);
+    k = by_head(d, pl_slice(d->g, y, 1, n_k, n_k), n_key, dk);
+    v = by_head(d, pl_slice(d->g, y, 1, 2 * n_k, n_v), h, dv);
+    gates(d, x, n_key, r, gate);
+    decay = pl_add(d->g, gate[1],
+                   new_weight(d, 1, &h, PL_ROLE_DELTA_GATE, "dt", false));
+    decay = pl_mul(d->g, pl_softplus(d->g, decay),
+                   new_weight(d, 1, &h, PL_ROLE_DELTA_GATE, "a", false));
+    pl_layer(d->g, d->n_layer);
+    snprintf(name, sizeof name, "state.%d", d->n_layer);
+    y = pl_delta_net(d->g, q, k, v, pl_scale(d->g, decay, -0.5f),
+                     pl_sigmoid(d->g, gate[0]),
+                     pl_state(d->g, name, h, dk * dv, PL_ROLE_STATE), 1e-2f,
+                     draw_below(d, 2));
+    if (draw_below(d, 2))
+        y = pl_rms_norm(
+            d->g, y, new_weight(d, 1, &dv, PL_ROLE_NONE, NULL, false), 1e-2f);
+    if (draw_below(d, 3)) {
+        z = pl_matmul(d->g, x,
+                      matrix(d, n_v, width, PL_ROLE_ATTN_GATE, "gate"));
+        y = pl_swiglu(d->g, by_head(d, z, h, dv), y);
+    }
+    y = pl_reshape(d->g, y, 2, flat);
+    if (draw_below(d, 8) == 0)
+        return y;
+    y = pl_matmul(d->g, y, matrix(d, width, n_v, PL_ROLE_ATTN_OUT, "out"));
+    return draw_below(d, 4) ? pl_add(d->g, x, y) : y;
 }
 
 /* Experts as models have them, or with scales by row gather and the sum over
@@ -779,7 +882,7 @@ void random_graph_make(struct random_graph *r, int n_rank,
     static op_fn *const ops[] = {
         contract, contract, norm,         unary,   unary,          binary,
         binary,   look_up,  rope_alone,   add_up,  reshaped,       permuted,
-        sliced,   joined,   feed_forward, experts, self_attention,
+        sliced,   joined,   feed_forward, experts, self_attention, delta_net,
     };
     struct draw d = {.r = r, .seed = seed, .n_rank = n_rank};
     int n_op = 10 + (int)test_below(seed, 31), asked;

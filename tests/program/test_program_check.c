@@ -319,11 +319,23 @@ TEST(program_check_kernels_take_what_goes_together)
 #define PAIR  "%0: f32[n_tok, 16]\n%1: f32[n_tok, 64]"
 #define HEADS "%0: f32[n_tok, 4, 32]\n%1: f16[n_slot, 2, 32] cache\n%2: i32[10]"
 
+#define CONV                                                                   \
+    "%0: f32[n_tok, 6]\n%1: f32[n_tok, 6]\n%2: f32[6, 4]\n"                    \
+    "%3: f32[n_slot, 6, 3] cache\n%4: i32[10]\n%5: f32[6, 3]\n"                \
+    "%6: f32[n_slot, 6, 4] cache\n%7: f32[6, 0]\n"                             \
+    "%8: f32[n_slot, 6, 0] cache\n%9: f16[n_slot, 6, 3] cache"
+#define DELTA                                                                  \
+    "%0: f32[n_tok, 4, 3]\n%1: f32[n_tok, 2, 5]\n%2: f32[n_tok, 4, 3]\n"       \
+    "%3: f32[n_tok, 4]\n%4: f32[n_slot, 4, 15] cache\n%5: i32[10]\n"           \
+    "%6: f32[n_slot, 4, 16] cache\n%7: f32[n_slot, 5, 15] cache"
+#define QKV "%1, %1, %2, %3, %3"
+
 TEST(program_check_kernels_stay_inside_their_operands)
 {
     static const char *const adds = "additions do not end in its results";
     static const char *const part = "parts that its operand does not have";
     static const char *const beyond = "attributes that lead beyond";
+    static const char *const dims = "dimensions do not go together";
 
     kernel_is(TABLE, "%0 = gather_rows(%1, %2) tree(0, 1+) depth 2 out 1",
               NULL);
@@ -366,6 +378,26 @@ TEST(program_check_kernels_stay_inside_their_operands)
               "%3 = latent_attention(%0, %1, %2) heads(0, 1, 1, 0)", beyond);
     kernel_is(HEADS "\n%3: f32[n_tok, 4, 32]",
               "%3 = latent_attention(%0, %1, %2) heads(0, 1, 2, 0)", beyond);
+    kernel_is(CONV, "%0 = short_conv(%1, %2, %3, %4)", NULL);
+    kernel_is(CONV, "%0 = short_conv(%1, %5, %3, %4)", beyond);
+    kernel_is(CONV, "%0 = short_conv(%1, %2, %6, %4)", beyond);
+    kernel_is(CONV, "%0 = short_conv(%1, %7, %8, %4)", beyond);
+    kernel_is(CONV, "%0 = short_conv(%1, %2, %9, %4)",
+              "a format that its kernel does not read");
+    kernel_is(CONV, "%0 = short_conv(%1, %1, %3, %4)", dims);
+    kernel_is(CONV, "%0 = short_conv(%1, %2, %3, %2)",
+              "reads a token table where none is");
+    kernel_is(DELTA, "%0 = delta_net(" QKV ", %4, %5) heads(1, 0, 1, 0)", NULL);
+    kernel_is(DELTA, "%0 = delta_net(" QKV ", %4, %5) heads(0, 0, 2, 1)",
+              beyond);
+    kernel_is(DELTA, "%0 = delta_net(" QKV ", %4, %5)", beyond);
+    kernel_is(DELTA, "%0 = delta_net(" QKV ", %6, %5) heads(0, 0, 1, 1)",
+              beyond);
+    kernel_is(DELTA, "%0 = delta_net(" QKV ", %7, %5) heads(0, 0, 1, 1)", dims);
+    kernel_is(DELTA,
+              "%0 = delta_net(%1, %1, %2, %3, %1, %4, %5) "
+              "heads(0, 0, 1, 1)",
+              dims);
     kernel_is("%0: f32[n_tok, 2, 8]\n%1: i32[n_tok]",
               "%0 = rope(%0, %1) n_rot=8", NULL);
     kernel_is("%0: f32[n_tok, 2, 8]\n%1: i32[n_tok]",
