@@ -33,7 +33,13 @@ typedef struct pl_dim {
 } pl_dim;
 
 /* What a leaf is for. A role, never a name, decides how a tensor is split.
- * PL_ROLE_NONE: mirrored unless a layout is asked for. */
+ * PL_ROLE_NONE: mirrored unless a layout is asked for.
+ *
+ * Beside the names that files use: ATTN_GATE, a value of each value of the
+ * heads' results; CONV, taps of channels, q, k and v of a delta net;
+ * DELTA_GATE, a row or a value a value head; DELTA_GATES, rows of two such
+ * gates, of key head after key head those of its value heads of the one, then
+ * of the other; STATE and CONV_STATE, a state a value head and a channel. */
 #define PL_ROLE_MAP(X)                                                         \
     X(NONE)                                                                    \
     X(TOKEN_EMBD)                                                              \
@@ -74,15 +80,14 @@ typedef struct pl_dim {
     X(PER_LAYER_OUT)                                                           \
     X(ROPE_FREQS)                                                              \
     X(SCALE)                                                                   \
-    X(ATTN_GATE)  /* a value of each of the heads' results */                  \
-    X(CONV)       /* taps of channels: q, k and v of a delta net */            \
-    X(DELTA_GATE) /* a row or a value a value head */                          \
-    X(DELTA_GATES) /* rows of two such gates: key head after key head, those   \
-                      of its value heads of the one, then of the other */      \
+    X(ATTN_GATE)                                                               \
+    X(CONV)                                                                    \
+    X(DELTA_GATE)                                                              \
+    X(DELTA_GATES)                                                             \
     X(CACHE_K)                                                                 \
     X(CACHE_V)                                                                 \
-    X(STATE)      /* a state a value head */                                   \
-    X(CONV_STATE) /* a state a channel */
+    X(STATE)                                                                   \
+    X(CONV_STATE)
 
 typedef enum pl_role {
 #define PL_ROLE_ENUM(name) PL_ROLE_##name,

@@ -34,9 +34,9 @@ struct model_dim {
 
 /* ---- weight.c ----------------------------------------------------------- */
 
-/* The weight `base`.`suffix`, or `base` where that is NULL, with the dimensions expected, checked against the
- * file; absent: -1 if optional, else an error. A second call gives the same
- * leaf. */
+/* The weight `base`.`suffix`, or `base` where that is NULL, with the dimensions
+ * expected, checked against the file; absent: -1 if optional, else an error. A
+ * second call gives the same leaf. */
 pl_tensor model_weight(struct build *b, const char *base, const char *suffix,
                        pl_role role, bool optional, int n_dim,
                        const struct model_dim *dim);
