@@ -230,7 +230,8 @@ PL_API pl_tensor pl_delta_net(pl_graph *g, pl_tensor q, pl_tensor k,
 PL_API pl_tensor pl_softmax(pl_graph *g, pl_tensor x);
 /* The n_used best experts of logits [*, e], best first, ties by lower id; bias
  * [e] or -1 is added for the choice alone. n_group > 1: only experts of the
- * n_group_used best groups (sum of their two best). Result I32 [*, n_used]. */
+ * n_group_used best groups (by the sum of their two best; of a softmax by their
+ * best). Result I32 [*, n_used]. */
 PL_API pl_tensor pl_router_topk(pl_graph *g, pl_tensor logits, pl_tensor bias,
                                 pl_gating gating, int n_used, int n_group,
                                 int n_group_used);

@@ -108,7 +108,7 @@ struct layer {
     int heads; /* the layer with whose heads its own are dealt: where the memory
                   lives that it reads */
     int64_t n_head, n_kv, d_k, d_v; /* 0: neither was seen */
-    int64_t n_out; /* the output matrix's inputs; 0: not seen */
+    int64_t n_out; /* what divides all inputs of output matrices; 0: not seen */
     bool delta;    /* a delta net: q and k are those of the fewer heads */
     bool tiled;    /* head h has KV head h % n_kv, else neighbours share one */
     struct dealt head, kv, ff, exp;
@@ -421,7 +421,7 @@ static void survey(struct deal *d)
         case AXIS_QKV:
         case AXIS_GATES:
             if (row->dim == 1)
-                h->n_out = size;
+                h->n_out = gcd(h->n_out, size);
             add(&h->head, n, 0, row->dim == 1);
             break;
         case AXIS_FF:

@@ -300,7 +300,7 @@ TEST(state_of_a_copy_has_its_state)
     struct state s;
     float *want;
 
-    open_as(&r, models[2], &plain, 2, PL_F16);
+    open_as(&r, models[3], &plain, 2, PL_F16);
     engine_run_tokens(&r, &seed, MAX_TOKEN, token);
     want = logits_of(&r, N_MORE);
     engine_run_decode(&r, 0, 2 * PAGE_TOKENS, token, NULL);
@@ -886,7 +886,7 @@ TEST(state_inspected_tells_of_states)
     int32_t token[70] = {1, 2, 3};
     struct engine_run r;
 
-    open_as(&r, models[2], &plain, 2, PL_F16);
+    open_as(&r, models[3], &plain, 2, PL_F16);
     engine_run_decode(&r, 1, 70, token, NULL);
     assert_int_equal(pl_seq_copy(r.engine, 2, 1, NULL), PL_OK);
     assert_int_equal(pl_state_save_file(r.engine, -1, 0, -1, path, NULL),

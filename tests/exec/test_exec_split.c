@@ -133,6 +133,7 @@ static void add_weight(struct split *s, const struct num_node *n,
     if (n->layout->kind != PL_SPLIT) {
         s->sum[BYTES][0] += bytes;
         if (g->n_dim > 1 && g->role != PL_ROLE_ROUTER &&
+            g->role != PL_ROLE_DELTA_GATES && /* where ranks share key heads */
             g->role != PL_ROLE_ATTN_Q_A && g->role != PL_ROLE_ATTN_KV_A &&
             !(part == PART_KV && s->n_kv[g->layer + 1] == 1))
             fail_msg("%s: %s is not split", s->what, g->name);

@@ -808,7 +808,6 @@ static void delta_net_lies_together(const char *text, bool tiled, bool pairs,
 {
     struct planned_text t;
     rankset key[2] = {0}, all = 0;
-    bool cut;
 
     plan(&t, text, n_rank, NULL);
     for (int h = 0; h < 6; h++) {
@@ -823,12 +822,13 @@ static void delta_net_lies_together(const char *text, bool tiled, bool pairs,
             owned(&t, "gate", 3 * h + i, o);
             owned(&t, "out", 3 * h + i, o);
         }
-        for (int i = 0; i < 2; i++)
-            if (pairs)
-                owned(&t, "ab", h / 3 * 6 + i * 3 + h % 3, o);
-            else
-                owned(&t, i ? "wb" : "wa", h, o);
+        for (int i = 0; i < 2 && !pairs; i++)
+            owned(&t, i ? "wb" : "wa", h, o);
     }
+    /* ranks that share a key head have all pairs */
+    for (int i = 0; i < 12 && pairs; i++)
+        owned(&t, "ab", i,
+              key[0] & (key[0] - 1) ? ranks_all(n_rank) : key[i / 6]);
     for (int i = 0; i < 12; i++)
         owned(&t, "qkv", i, key[i / 3 % 2]);
     for (int i = 0; i < 30; i++) {
@@ -838,12 +838,10 @@ static void delta_net_lies_together(const char *text, bool tiled, bool pairs,
         owned(&t, "before", i, o);
     }
     assert_int_equal(__builtin_popcountll(all), n_rank < 6 ? n_rank : 6);
-    /* runs of one dimension cannot tell the halves of a pair of threes */
-    cut = pairs && (key[0] & (key[0] - 1));
     for (int i = 0, n = 0; i < t.p->n; i++) {
         enum num_kind k = t.p->node[i].kind;
 
-        if (k != NUM_OP && (k != NUM_ALL_REDUCE || n++ > 0) && !cut)
+        if (k != NUM_OP && k != NUM_SLICE && (k != NUM_ALL_REDUCE || n++ > 0))
             fail_msg("%d ranks: %s of %s", n_rank, num_kind_name(k),
                      t.g->node[t.p->node[i].node].name);
     }

@@ -441,7 +441,9 @@ static void keep_groups(const struct graph_attr *a, double *s, int64_t n,
 
     for (int g = 0; g < a->n_group; g++) {
         best(s + g * size, size, 2, id, NULL);
-        group[g] = s[g * size + id[0]] + s[g * size + id[1]];
+        group[g] = s[g * size + id[0]];
+        if (a->gating != PL_GATING_SOFTMAX)
+            group[g] += s[g * size + id[1]];
     }
     /* the order of groups does not matter, only who is in */
     best(group, a->n_group, a->n_group_used, id, NULL);

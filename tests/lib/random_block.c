@@ -508,7 +508,7 @@ static pl_tensor cached(struct block *b, int i, bool values)
 
     snprintf(name, sizeof name, "aimed_cache%d", d->n_leaf++);
     c = pl_cache(d->g, name, PL_F32, b->size['g'], b->dim[i][2].n, values,
-                 b->window);
+                 b->a->op == OP_latent_attention ? 0 : b->window);
     b->cache[values] = c;
     return c;
 }
