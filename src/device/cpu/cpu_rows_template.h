@@ -357,8 +357,8 @@ static inline int64_t largest(const float *x, int64_t n)
 }
 
 /* Makes the experts of all but the n_used best groups unselectable. A group's
- * score is the sum of its two best (DeepSeek-V3, arXiv:2412.19437); of a softmax
- * its best (DeepSeek-V2, arXiv:2405.04434). */
+ * score is the sum of its two best (DeepSeek-V3, arXiv:2412.19437); of a
+ * softmax its best (DeepSeek-V2, arXiv:2405.04434). */
 static inline void keep_groups(float *score, int64_t n,
                                const struct graph_attr *a, float *group)
 {
@@ -375,8 +375,8 @@ static inline void keep_groups(float *score, int64_t n,
                 second = score[i];
             }
         }
-        group[g] = size > 1 && a->gating != PL_GATING_SOFTMAX ? first + second
-                                                              : first;
+        group[g] =
+            size > 1 && a->gating != PL_GATING_SOFTMAX ? first + second : first;
     }
     for (int k = 0; k < a->n_group_used; k++)
         group[largest(group, a->n_group)] = NAN;
