@@ -389,10 +389,10 @@ TEST(kv_state_head_without_sense_is_refused)
         {SEQ + 40 + 24, 8, 192, PL_BAD_FILE},
         {SEQ + 40 + 24, 8, UINT64_MAX - 63, PL_BAD_FILE},
     };
-    struct made m = {
-        .h = {.n_rank = 1, .n_cache = 2, .n_seq = 2},
-        .cache = {{0, false, PL_F16, 1, 32, 0}, {0, true, PL_Q8_0, 1, 32, 0}},
-        .seq = {{4, 0, 0, 150, 0}, {5, 0, 0, 200, 128}}};
+    struct made m = {.h = {.n_rank = 1, .n_cache = 2, .n_seq = 2},
+                     .cache = {{0, false, false, PL_F16, 1, 32, 0},
+                               {0, true, false, PL_Q8_0, 1, 32, 0}},
+                     .seq = {{4, 0, 0, 150, 0}, {5, 0, 0, 200, 128}}};
     struct stream s;
 
     m.h.cache = m.cache;
@@ -495,7 +495,9 @@ TEST(kv_state_corpus_is_of_this_version)
         {"none", {.h = {.n_cache = 2}, .cache = {KEYS, VALUES}}},
         {"bare", {.h = {.n_cache = 0, .whole = true}}},
         {"empty",
-         {.h = {.n_cache = 1, .n_seq = 1}, .cache = {KEYS}, .seq = {{3}}}},
+         {.h = {.n_cache = 1, .n_seq = 1},
+          .cache = {KEYS},
+          .seq = {{.id = 3}}}},
         {"one",
          {.h = {.n_cache = 2, .n_seq = 1},
           .cache = {KEYS, VALUES},
