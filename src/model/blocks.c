@@ -41,6 +41,16 @@ pl_tensor model_name(struct build *b, pl_tensor x, const char *name)
     return x;
 }
 
+pl_tensor model_heads(struct build *b, pl_tensor x, int64_t n, int64_t d)
+{
+    return pl_reshape(b->g, x, 3, (pl_dim[]){n_tok, size(n), size(d)});
+}
+
+pl_tensor model_flat(struct build *b, pl_tensor x, int64_t n)
+{
+    return pl_reshape(b->g, x, 2, (pl_dim[]){n_tok, size(n)});
+}
+
 static pl_tensor scaled(struct build *b, pl_tensor x, const char *base)
 {
     bool each;
@@ -180,12 +190,6 @@ static struct qkv project(struct build *b, pl_tensor h,
     return x;
 }
 
-/* [n_tok, n * d] -> [n_tok, n, d] */
-static pl_tensor heads(struct build *b, pl_tensor x, int64_t n, int64_t d)
-{
-    return pl_reshape(b->g, x, 3, (pl_dim[]){n_tok, size(n), size(d)});
-}
-
 /* How many tokens the layer's attention sees; 0: all. */
 static int64_t window(const struct build *b)
 {
@@ -233,9 +237,9 @@ pl_tensor model_attention(struct build *b, pl_tensor h,
     const int64_t width_k = m->d_key[b->layer];
     const int64_t d_gate = o->gate ? d_value : 0;
     struct qkv x = project(b, h, o);
-    pl_tensor q = heads(b, x.q, n_head, width_k + d_gate);
-    pl_tensor k = own ? heads(b, x.k, n_head_kv, width_k) : -1;
-    pl_tensor v = own ? heads(b, x.v, n_head_kv, d_value) : -1;
+    pl_tensor q = model_heads(b, x.q, n_head, width_k + d_gate);
+    pl_tensor k = own ? model_heads(b, x.k, n_head_kv, width_k) : -1;
+    pl_tensor v = own ? model_heads(b, x.v, n_head_kv, d_value) : -1;
     pl_tensor gate = -1, sinks = -1, y;
 
     if (o->gate) { /* rows of a head: its query, then its gate */
@@ -264,7 +268,7 @@ pl_tensor model_attention(struct build *b, pl_tensor h,
                      window(b), 0);
     if (o->gate)
         y = pl_mul(b->g, y, pl_sigmoid(b->g, gate));
-    y = pl_reshape(b->g, y, 2, (pl_dim[]){n_tok, size(width.n)});
+    y = model_flat(b, y, width.n);
     model_name(b, y, "kqv_out");
     return model_matmul(b, y, "attn_output", PL_ROLE_ATTN_OUT, model_width(b),
                         width, false);
@@ -406,7 +410,7 @@ pl_tensor model_experts(struct build *b, pl_tensor h, pl_tensor logits,
                                    (int)m->n_group, (int)m->n_group_used);
     pl_tensor w = pl_router_weights(b->g, logits, ids, m->gating, m->normalise,
                                     m->routed);
-    pl_tensor x = pl_reshape(b->g, h, 3, (pl_dim[]){n_tok, size(1), size(e.n)});
+    pl_tensor x = model_heads(b, h, 1, e.n);
     pl_tensor gate, up, weight, of_result;
 
     model_name(b, ids, "ffn_moe_topk");
@@ -421,7 +425,7 @@ pl_tensor model_experts(struct build *b, pl_tensor h, pl_tensor logits,
         up = expert_matmul(b, x, ids, "ffn_up_exps", PL_ROLE_FFN_UP_EXPS,
                            ff.one);
     }
-    w = pl_reshape(b->g, w, 3, (pl_dim[]){n_tok, size(used), size(1)});
+    w = model_heads(b, w, used, 1);
     /* What scales an expert's result scales its hidden values as well. */
     weight = scaled_by_expert(b, w, "ffn_down_exps", ids);
     x = pl_mul(b->g, glu(b->g, gate, up), weight);

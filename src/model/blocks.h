@@ -65,6 +65,10 @@ struct model_dim model_width(const struct build *b);
 /* Names a value "name-N" after the layer; gives it back. */
 pl_tensor model_name(struct build *b, pl_tensor x, const char *name);
 
+/* x [n_tok, n * d], or so many values, as [n_tok, n, d]; and as [n_tok, n]. */
+pl_tensor model_heads(struct build *b, pl_tensor x, int64_t n, int64_t d);
+pl_tensor model_flat(struct build *b, pl_tensor x, int64_t n);
+
 /* x [*, in] times `base`.weight [out, in], times `base`.scale, plus
  * `base`.bias where the file has them; need_bias: it must. */
 pl_tensor model_matmul(struct build *b, pl_tensor x, const char *base,

@@ -99,15 +99,6 @@ pl_status model_deepseek2_read(struct model *m, pl_err *err)
     return m->rope.yarn && m->rope.freq_scale < 1 ? read_yarn(m, err) : PL_OK;
 }
 
-static const struct pl_dim n_tok = {1, PL_N_TOK};
-
-/* [n_tok, n * d] -> [n_tok, n, d] */
-static pl_tensor heads(struct build *b, pl_tensor x, int64_t n, int64_t d)
-{
-    return pl_reshape(b->g, x, 3,
-                      (pl_dim[]){n_tok, {n, PL_CONST}, {d, PL_CONST}});
-}
-
 static pl_tensor rotated(struct build *b, pl_tensor x)
 {
     return pl_rope_apply(b->g, x, b->pos, -1, &b->m->rope);
@@ -156,7 +147,7 @@ static pl_tensor queries(struct build *b, pl_tensor h)
     }
     h = model_matmul(b, h, plain ? "attn_q" : "attn_q_b", PL_ROLE_ATTN_Q, all,
                      plain ? model_width(b) : rank, false);
-    return heads(b, h, m->n_head[b->layer], m->d_key[b->layer]);
+    return model_heads(b, h, m->n_head[b->layer], m->d_key[b->layer]);
 }
 
 /* c [n_tok, kv_rank], r [n_tok, 1, n_rot]; q_n and q_r [n_tok, n_head, *]:
@@ -173,7 +164,7 @@ static pl_tensor by_latents(struct build *b, pl_tensor c, pl_tensor r,
     pl_tensor q = by_head(b, q_n, "attn_k_b", PL_ROLE_ATTN_K_B, rank, k), kv, y;
 
     q = pl_concat(b->g, 2, (pl_tensor[]){q, q_r}, 2);
-    kv = heads(b, c, 1, m->kv_rank);
+    kv = model_heads(b, c, 1, m->kv_rank);
     kv = pl_concat(b->g, 2, (pl_tensor[]){kv, r}, 2);
     kv = cached(b, "kv", b->cache_k, true, 1, m->kv_rank + m->rope.n_rot, kv);
     y = pl_latent_attention(b->g, q, kv, m->kv_rank, m->query_scale);
@@ -194,7 +185,7 @@ static pl_tensor by_keys(struct build *b, pl_tensor c, pl_tensor r,
     pl_tensor q = pl_concat(b->g, 2, (pl_tensor[]){q_n, q_r}, 2), kv, k, v;
 
     kv = model_matmul(b, c, "attn_kv_b", PL_ROLE_ATTN_KV_B, all, rank, false);
-    kv = heads(b, kv, n_head, d_n + m->d_value[b->layer]);
+    kv = model_heads(b, kv, n_head, d_n + m->d_value[b->layer]);
     k = pl_slice(b->g, kv, 2, 0, d_n);
     v = pl_slice(b->g, kv, 2, d_n, m->d_value[b->layer]);
     r = pl_add(b->g, pl_scale(b->g, q_r, 0), r); /* r once a head */
@@ -220,11 +211,11 @@ static pl_tensor attention(struct build *b, pl_tensor h)
     c = model_matmul(b, h, "attn_kv_a_mqa", PL_ROLE_ATTN_KV_A, both,
                      model_width(b), false);
     r = pl_slice(b->g, c, 1, m->kv_rank, n_rot);
-    r = rotated(b, heads(b, r, 1, n_rot));
+    r = rotated(b, model_heads(b, r, 1, n_rot));
     c = pl_slice(b->g, c, 1, 0, m->kv_rank);
     c = model_norm(b, c, "attn_kv_a_norm", rank);
     y = m->latent ? by_latents(b, c, r, q_n, q_r) : by_keys(b, c, r, q_n, q_r);
-    y = pl_reshape(b->g, y, 2, (pl_dim[]){n_tok, {width.n, PL_CONST}});
+    y = model_flat(b, y, width.n);
     model_name(b, y, "kqv_out");
     return model_matmul(b, y, "attn_output", PL_ROLE_ATTN_OUT, model_width(b),
                         width, false);

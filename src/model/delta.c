@@ -5,18 +5,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static pl_dim size(int64_t n)
-{
-    return (pl_dim){n, PL_CONST};
-}
-
-static pl_tensor reshape(struct build *b, pl_tensor x, int n_dim, int64_t d1,
-                         int64_t d2, int64_t d3)
-{
-    return pl_reshape(b->g, x, n_dim,
-                      (pl_dim[]){{1, PL_N_TOK}, size(d1), size(d2), size(d3)});
-}
-
 static const char *layer_name(const struct build *b, const char *name,
                               char buf[32])
 {
@@ -42,7 +30,10 @@ static struct gates gates(struct build *b, pl_tensor h)
     const struct model_delta *d = &b->m->delta;
     const struct model_dim n = {d->n_value, "ssm.time_step_rank"};
     const struct model_dim both = {2 * d->n_value, "2 * ssm.time_step_rank"};
-    const int64_t r = d->n_value / d->n_key;
+    const pl_dim four[4] = {{1, PL_N_TOK},
+                            {d->n_key, PL_CONST},
+                            {2, PL_CONST},
+                            {d->n_value / d->n_key, PL_CONST}};
     struct gates y;
     pl_tensor x;
 
@@ -56,11 +47,11 @@ static struct gates gates(struct build *b, pl_tensor h)
     /* rows: of each key head beta of its value heads, then alpha */
     x = model_matmul(b, h, "ssm_ba", PL_ROLE_DELTA_GATES, both, model_width(b),
                      false);
-    x = reshape(b, x, 4, d->n_key, 2, r);
+    x = pl_reshape(b->g, x, 4, four);
     y.beta = pl_slice(b->g, x, 2, 0, 1);
-    y.beta = reshape(b, y.beta, 2, d->n_value, 0, 0);
+    y.beta = model_flat(b, y.beta, d->n_value);
     y.alpha = pl_slice(b->g, x, 2, 1, 1);
-    y.alpha = reshape(b, y.alpha, 2, d->n_value, 0, 0);
+    y.alpha = model_flat(b, y.alpha, d->n_value);
     return y;
 }
 
@@ -99,9 +90,9 @@ pl_tensor model_delta_net(struct build *b, pl_tensor h)
     struct gates a = gates(b, h);
     pl_tensor state, decay, z;
 
-    q = reshape(b, q, 3, d->n_key, d->d_head, 0);
-    k = reshape(b, k, 3, d->n_key, d->d_head, 0);
-    v = reshape(b, v, 3, d->n_value, d->d_head, 0);
+    q = model_heads(b, q, d->n_key, d->d_head);
+    k = model_heads(b, k, d->n_key, d->d_head);
+    v = model_heads(b, v, d->n_value, d->d_head);
     decay = pl_add(b->g, a.alpha, head_values(b, "ssm_dt", "bias"));
     decay = pl_softplus(b->g, decay);
     decay = pl_mul(b->g, decay, head_values(b, "ssm_a", NULL));
@@ -112,8 +103,8 @@ pl_tensor model_delta_net(struct build *b, pl_tensor h)
     x = model_norm(b, x, "ssm_norm", d_head);
     z = model_matmul(b, h, "attn_gate", PL_ROLE_ATTN_GATE, inner,
                      model_width(b), false);
-    z = reshape(b, z, 3, d->n_value, d->d_head, 0);
-    x = reshape(b, pl_swiglu(b->g, z, x), 2, n_v, 0, 0);
+    z = model_heads(b, z, d->n_value, d->d_head);
+    x = model_flat(b, pl_swiglu(b->g, z, x), n_v);
     model_name(b, x, "kqv_out");
     return model_matmul(b, x, "ssm_out", PL_ROLE_ATTN_OUT, model_width(b),
                         inner, false);
