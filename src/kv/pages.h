@@ -143,8 +143,8 @@ static inline int32_t kv_page(const struct kv *kv, int pool, int seq,
     return kv->pool[pool].table[(int64_t)seq * kv->stride + pos / PAGE_TOKENS];
 }
 
-/* The slot with the state after n tokens, which is kept (kv_nearest); -1: there
- * are no states. */
+/* Where there are states: the slot with the one after n tokens, which is kept
+ * (kv_nearest). */
 int32_t kv_state(const struct kv *kv, int seq, int64_t n);
 /* The slot that a sequence's next state is written to; it was reserved. */
 int32_t kv_state_written(const struct kv *kv, int seq);

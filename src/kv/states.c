@@ -202,8 +202,6 @@ int32_t kv_state(const struct kv *kv, int seq, int64_t n)
 {
     int i;
 
-    if (kv->states < 0)
-        return -1;
     if (words(kv, seq)[STATE_AT] == n)
         return words(kv, seq)[STATE_READ];
     i = find(kv, seq, n);

@@ -154,13 +154,15 @@ static pl_status write_seq(struct trip *t, struct state_writer *w,
          pos += n) {
         for (int c = 0; c < t->io.n; c++) {
             int64_t k = state_rows(&t->ours.cache[c], q, pos);
-            struct state_place at = {
-                kv_state(&t->e->kv, q->id, q->first + q->n), 0};
+            struct state_place at;
 
             if (k == 0)
                 continue;
-            if (!t->ours.cache[c].state)
-                at = place_of(t, c, q->id, pos);
+            at = t->ours.cache[c].state
+                     ? (struct state_place){kv_state(&t->e->kv, q->id,
+                                                     q->first + q->n),
+                                            0}
+                     : place_of(t, c, q->id, pos);
             PL_TRY(exec_cache_read(&t->io, c, at.page, at.slot, (int)k, t->rows,
                                    err));
             PL_TRY(state_put(w, t->rows,
