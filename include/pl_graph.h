@@ -442,7 +442,7 @@ typedef struct pl_rows {
     const int32_t *seq; /* [n_tok] row of pages */
     /* Of each pool, [n_seq, page_stride]: page of 64 slots that holds positions
      * 64 i .. 64 i + 63. Of a pool with a window only those of positions that
-     * the tokens see are looked at. Of the pool of states three words a sequence:
+     * the tokens see are looked at. Of the pool of states three words:
      * the slot of the state that is read; the slot, this or another, where the
      * state behind the run's tokens is written; the position that the former
      * stands before, where these tokens begin. At 0 nothing is read. */
