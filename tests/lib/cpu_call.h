@@ -1,7 +1,8 @@
-/* Calling CPU kernels from tests: tensors on the heap, any number of threads
- * one after another (they share nothing but the result), scratch of exactly
- * the size asked for, and one law for all: every kernel set that runs here,
- * with 1, 2, 3 and 7 threads, gives the bits of plain C with one. */
+/* Calling kernels from tests: tensors on the heap, any number of threads one
+ * after another (they share nothing but the result), scratch of exactly the
+ * size asked for, and one law for all: every kernel set that runs here, with 1,
+ * 2, 3 and 7 threads, and the GPUs' kernels give the bits of plain C with
+ * one. */
 #ifndef TEST_CPU_CALL_H
 #define TEST_CPU_CALL_H
 
@@ -10,6 +11,7 @@
 #include "base/half.h"
 #include "device/cpu/cpu_kernel.h"
 #include "device/cpu/cpu_ops.h"
+#include "lib/gpu_bridge.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -50,16 +52,14 @@ static inline double call_value(const struct cpu_tensor *t, int64_t i)
     return (double)((float *)t->data)[i];
 }
 
-static inline void call_run(enum kernel_set set, enum kernel kernel,
-                            struct cpu_call c, int nth)
+static inline void call_table(const struct cpu_kernels *k, enum kernel kernel,
+                              struct cpu_call c, int nth)
 {
     static const char mark[16] = "end of scratch.";
-    struct cpu_kernels k;
-    const struct cpu_entry *e = &k.kernel[kernel];
+    const struct cpu_entry *e = &k->kernel[kernel];
     size_t n;
     char *scratch;
 
-    cpu_kernels_init(&k, set);
     assert_non_null(e->run);
     n = e->scratch ? e->scratch(&c) : 0;
     scratch = aligned_alloc(64, (n + sizeof(mark) + 63) / 64 * 64);
@@ -75,13 +75,23 @@ static inline void call_run(enum kernel_set set, enum kernel kernel,
     free(scratch);
 }
 
+static inline void call_run(enum kernel_set set, enum kernel kernel,
+                            struct cpu_call c, int nth)
+{
+    struct cpu_kernels k;
+
+    cpu_kernels_init(&k, set);
+    call_table(&k, kernel, c, nth);
+}
+
 /* Runs plain C into c.out.data (out_bytes), then holds all kernel sets and
- * thread counts to its bits. */
+ * thread counts, and the GPUs' kernel, to its bits. */
 static inline void call_all(enum kernel kernel, const struct cpu_call *c,
                             size_t out_bytes)
 {
     static const int threads[] = {1, 2, 3, 7};
     struct cpu_call other = *c;
+    struct cpu_kernels gpu;
 
     memset(c->out.data, 0xa5, out_bytes);
     call_run(KERNEL_SET_GENERIC, kernel, *c, 1);
@@ -95,6 +105,10 @@ static inline void call_all(enum kernel kernel, const struct cpu_call *c,
             assert_memory_equal(other.out.data, c->out.data, out_bytes);
         }
     }
+    gpu_bridge_init(&gpu);
+    memset(other.out.data, 0xa5, out_bytes);
+    call_table(&gpu, kernel, other, 1);
+    assert_memory_equal(other.out.data, c->out.data, out_bytes);
     free(other.out.data);
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/half.h"
+#include "lib/gpu_bridge.h"
 #include "lib/tiles_plain.h"
 
 const struct weights_format weights_formats[WEIGHTS_N_FORMAT] = {
@@ -28,12 +29,14 @@ bool weights_next_kernel_set(int *f, struct cpu_kernels *k)
             return true;
         }
     }
-    if (*f == KERNEL_SET_COUNT)
-        return false;
-    *f = KERNEL_SET_COUNT;
-    cpu_kernels_init(k, KERNEL_SET_GENERIC);
-    tiles_plain_init(k);
-    return true;
+    *f = *f < KERNEL_SET_COUNT ? KERNEL_SET_COUNT : *f + 1;
+    if (*f == KERNEL_SET_COUNT) {
+        cpu_kernels_init(k, KERNEL_SET_GENERIC);
+        tiles_plain_init(k);
+    } else if (*f == KERNEL_SET_COUNT + 1) {
+        gpu_bridge_init(k);
+    }
+    return *f <= KERNEL_SET_COUNT + 1;
 }
 
 void *weights_alloc(size_t size)

@@ -18,7 +18,8 @@ extern const struct weights_format weights_formats[WEIGHTS_N_FORMAT];
 
 /* Steps *f, from -1 or a kernel set, to the next that runs here and fills *k
  * with its kernels; false: there is none. Behind the last one come the kernels
- * of AMX with tiles in plain C (lib/tiles_plain.h), on any machine. */
+ * of AMX with tiles in plain C (lib/tiles_plain.h), then the GPUs' in the
+ * emulator (lib/gpu_bridge.h), on any machine. */
 bool weights_next_kernel_set(int *f, struct cpu_kernels *k);
 
 /* 64-aligned, filled with rubbish, freed with free(). */

@@ -1,0 +1,205 @@
+/* A switch saves the registers that a call preserves on the stack that is left,
+ * and takes them from the one that is entered: a few nanoseconds, where
+ * swapcontext() asks the system about signals. Sanitizers are told, since they
+ * keep books on stacks. */
+#include "device/gpu/emu/emu_fiber.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define FIBER_ASAN
+#endif
+#if __has_feature(thread_sanitizer)
+#define FIBER_TSAN
+#endif
+#endif
+#ifdef __SANITIZE_ADDRESS__
+#define FIBER_ASAN
+#endif
+#ifdef __SANITIZE_THREAD__
+#define FIBER_TSAN
+#endif
+#ifdef FIBER_ASAN
+#include <sanitizer/common_interface_defs.h>
+#endif
+#ifdef FIBER_TSAN
+#include <sanitizer/tsan_interface.h>
+#endif
+
+enum { STACK = 128 << 10 };
+
+struct fiber {
+    void *sp; /* where its registers are, while it does not run */
+    void (*fn)(void *user, int i);
+    void *user;
+    int i;
+    struct fiber *to;     /* that it was left for */
+    unsigned char *stack; /* owned, [STACK]; NULL: the thread's */
+    const void *low;      /* of the stack, for AddressSanitizer */
+    size_t size;
+    void *fake, *tsan;
+};
+
+/* Returns, where `enter` was left, what `say` is there; a function that begins
+ * is called with it. */
+struct fiber *fiber_swap(void **leave, void *enter, struct fiber *say);
+#if defined(__x86_64__)
+__asm__(".text\n"
+        ".p2align 4\n"
+        ".hidden fiber_swap\n"
+        ".globl fiber_swap\n"
+        ".type fiber_swap, @function\n"
+        "fiber_swap:\n"
+        "    pushq %rbp\n"
+        "    pushq %rbx\n"
+        "    pushq %r12\n"
+        "    pushq %r13\n"
+        "    pushq %r14\n"
+        "    pushq %r15\n"
+        "    movq %rsp, (%rdi)\n"
+        "    movq %rsi, %rsp\n"
+        "    popq %r15\n"
+        "    popq %r14\n"
+        "    popq %r13\n"
+        "    popq %r12\n"
+        "    popq %rbx\n"
+        "    popq %rbp\n"
+        "    movq %rdx, %rdi\n"
+        "    movq %rdx, %rax\n"
+        "    ret\n"
+        ".size fiber_swap, . - fiber_swap\n");
+/* Words from the first pointer on: six registers, where to return to, and one
+ * so that the stack is aligned as behind a call. */
+enum { FRAME = 8, RETURN = 6 };
+#elif defined(__aarch64__)
+__asm__(".text\n"
+        ".p2align 4\n"
+        ".hidden fiber_swap\n"
+        ".globl fiber_swap\n"
+        ".type fiber_swap, %function\n"
+        "fiber_swap:\n"
+        "    sub sp, sp, #160\n"
+        "    stp x19, x20, [sp, #0]\n"
+        "    stp x21, x22, [sp, #16]\n"
+        "    stp x23, x24, [sp, #32]\n"
+        "    stp x25, x26, [sp, #48]\n"
+        "    stp x27, x28, [sp, #64]\n"
+        "    stp x29, x30, [sp, #80]\n"
+        "    stp d8, d9, [sp, #96]\n"
+        "    stp d10, d11, [sp, #112]\n"
+        "    stp d12, d13, [sp, #128]\n"
+        "    stp d14, d15, [sp, #144]\n"
+        "    mov x9, sp\n"
+        "    str x9, [x0]\n"
+        "    mov sp, x1\n"
+        "    ldp x19, x20, [sp, #0]\n"
+        "    ldp x21, x22, [sp, #16]\n"
+        "    ldp x23, x24, [sp, #32]\n"
+        "    ldp x25, x26, [sp, #48]\n"
+        "    ldp x27, x28, [sp, #64]\n"
+        "    ldp x29, x30, [sp, #80]\n"
+        "    ldp d8, d9, [sp, #96]\n"
+        "    ldp d10, d11, [sp, #112]\n"
+        "    ldp d12, d13, [sp, #128]\n"
+        "    ldp d14, d15, [sp, #144]\n"
+        "    add sp, sp, #160\n"
+        "    mov x0, x2\n"
+        "    ret\n"
+        ".size fiber_swap, . - fiber_swap\n");
+enum { FRAME = 20, RETURN = 11 };
+#else
+#error "fiber_swap() is written for x86-64 and AArch64"
+#endif
+
+/* f runs again, or begins to; `from` was left for it. */
+static void arrive(struct fiber *f, struct fiber *from)
+{
+#ifdef FIBER_ASAN
+    __sanitizer_finish_switch_fiber(f->fake, &from->low, &from->size);
+#else
+    (void)f;
+    (void)from;
+#endif
+}
+
+static void begin(struct fiber *from)
+{
+    struct fiber *f = from->to;
+
+    arrive(f, from);
+    f->fn(f->user, f->i);
+}
+
+static void lay_frame(struct fiber *f)
+{
+    uintptr_t top = (uintptr_t)(f->stack + STACK) & ~(uintptr_t)15;
+    void **sp = (void **)top - FRAME;
+
+    for (int i = 0; i < FRAME; i++)
+        sp[i] = NULL;
+    sp[RETURN] = (void *)(uintptr_t)begin;
+    f->sp = sp;
+}
+
+struct fiber *fiber_new(void (*fn)(void *user, int i), void *user, int i)
+{
+    struct fiber *f = calloc(1, sizeof *f);
+
+    if (!f)
+        return NULL;
+    f->fn = fn;
+    f->user = user;
+    f->i = i;
+    if (!fn)
+        return f;
+    f->stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (f->stack == MAP_FAILED) {
+        free(f);
+        return NULL;
+    }
+    f->low = f->stack;
+    f->size = STACK;
+#ifdef FIBER_TSAN
+    f->tsan = __tsan_create_fiber(0);
+#endif
+    lay_frame(f);
+    return f;
+}
+
+void fiber_free(struct fiber *f)
+{
+    if (!f)
+        return;
+    if (f->stack) {
+#ifdef FIBER_TSAN
+        __tsan_destroy_fiber(f->tsan);
+#endif
+        munmap(f->stack, STACK);
+    }
+    free(f);
+}
+
+void fiber_enter(struct fiber *f)
+{
+#ifdef FIBER_TSAN
+    f->tsan = __tsan_get_current_fiber();
+#else
+    (void)f;
+#endif
+}
+
+void fiber_switch(struct fiber *from, struct fiber *to)
+{
+    from->to = to;
+#ifdef FIBER_ASAN
+    __sanitizer_start_switch_fiber(&from->fake, to->low, to->size);
+#endif
+#ifdef FIBER_TSAN
+    __tsan_switch_to_fiber(to->tsan, 0);
+#endif
+    arrive(from, fiber_swap(&from->sp, to->sp, from));
+}

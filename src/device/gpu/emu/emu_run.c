@@ -1,0 +1,264 @@
+/* Groups of lanes on one thread. A fiber takes lanes one after another; one
+ * that comes to a barrier keeps its fiber until the others have come. So a
+ * kernel without barriers costs no switch, whatever its number of lanes. */
+#include "device/gpu/emu/emu_run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/gpu/emu/emu_fiber.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#include <sanitizer/asan_interface.h>
+#endif
+#endif
+#ifndef ASAN_POISON_MEMORY_REGION
+#define ASAN_POISON_MEMORY_REGION(p, n)   ((void)(p), (void)(n))
+#define ASAN_UNPOISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
+#endif
+
+enum {
+    POISON = 0xFF, /* NaN in every float format, -1 as an integer */
+    FENCE = 64,    /* bytes between two shared arrays */
+    ARENA = EMU_LOCAL + 16 * FENCE,
+    WARP = 32
+};
+
+enum lane_state {
+    LANE_READY,   /* may go on */
+    LANE_BARRIER, /* waits for its group */
+    LANE_WARP,    /* waits for its warp */
+    LANE_DONE
+};
+
+struct emu {
+    uint64_t random;
+    struct fiber *main, *fiber[GPU_MAX_LANES]; /* owned */
+    unsigned char *arena;                      /* owned, [ARENA] */
+    size_t local, local_top; /* bytes given out; most so far */
+    uint32_t exchange[GPU_MAX_LANES][4];
+    /* the group in progress */
+    emu_kernel *kernel;
+    const void *args;
+    int n_lane, n_begun, first, stride; /* lanes begin in the order first + i *
+                                           stride, modulo n_lane */
+    enum lane_state state[GPU_MAX_LANES];
+    int on[GPU_MAX_LANES]; /* the fiber that a begun lane is on; -1: none */
+    int n_idle, idle[GPU_MAX_LANES]; /* fibers that hold no lane */
+    const char *wrong;               /* what the kernel did */
+};
+
+_Thread_local struct emu_lane emu_now;
+
+static uint64_t draw(struct emu *e)
+{
+    e->random = e->random * 6364136223846793005u + 1442695040888963407u;
+    return e->random >> 33;
+}
+
+/* ---- what kernels call --------------------------------------------------- */
+
+void *emu_local(size_t bytes)
+{
+    struct emu *e = emu_now.emu;
+    size_t at = e->local, room = (bytes + FENCE - 1) / FENCE * FENCE;
+
+    if (at + room + FENCE > ARENA) {
+        e->wrong = "its groups share more than 32 KiB";
+        at = 0;
+    } else {
+        e->local = at + room + FENCE;
+    }
+    if (e->local > e->local_top)
+        e->local_top = e->local;
+    ASAN_UNPOISON_MEMORY_REGION(e->arena + at, bytes);
+    return e->arena + at;
+}
+
+/* Leaves this lane and comes back when the others have come too. */
+static void park(enum lane_state why)
+{
+    struct emu_lane here = emu_now;
+    struct emu *e = here.emu;
+
+    e->state[here.lane] = why;
+    fiber_switch(e->fiber[e->on[here.lane]], e->main);
+    emu_now = here;
+}
+
+void emu_barrier(void)
+{
+    park(LANE_BARRIER);
+}
+
+void emu_warp(void)
+{
+    park(LANE_WARP);
+}
+
+uint32_t *emu_exchange(int32_t lane)
+{
+    return emu_now.emu->exchange[lane];
+}
+
+/* ---- a group ------------------------------------------------------------- */
+
+/* What each fiber does: lanes that have not begun, one after another. */
+static void work(struct emu *e, int fiber)
+{
+    while (e->n_begun < e->n_lane && !e->wrong) {
+        int lane = (e->first + e->n_begun++ * e->stride) % e->n_lane;
+
+        e->on[lane] = fiber;
+        e->local = 0;
+        emu_now.lane = lane;
+        e->kernel(e->args);
+        e->state[lane] = LANE_DONE;
+    }
+}
+
+static void fiber_main(void *user, int fiber)
+{
+    struct emu *e = user;
+
+    for (;;) {
+        work(e, fiber);
+        e->idle[e->n_idle++] = fiber;
+        fiber_switch(e->fiber[fiber], e->main);
+    }
+}
+
+/* Lets every lane go until it is done or waits. */
+static void run_ready(struct emu *e)
+{
+    int from = (int)draw(e);
+
+    for (int i = 0; i < e->n_lane; i++) {
+        int lane = (int)(((unsigned)from + (unsigned)i) % (unsigned)e->n_lane);
+
+        if (e->state[lane] == LANE_READY && e->on[lane] >= 0)
+            fiber_switch(e->main, e->fiber[e->on[lane]]);
+    }
+    while (e->n_begun < e->n_lane && !e->wrong)
+        fiber_switch(e->main, e->fiber[e->idle[--e->n_idle]]);
+}
+
+static int count(const struct emu *e, int lo, int hi, enum lane_state s)
+{
+    int n = 0;
+
+    for (int i = lo; i < hi; i++)
+        n += e->state[i] == s;
+    return n;
+}
+
+static void release(struct emu *e, int lo, int hi)
+{
+    for (int i = lo; i < hi; i++)
+        e->state[i] = LANE_READY;
+}
+
+/* Those who wait for one another may go on; false: all are done, or those who
+ * wait will wait for ever. */
+static bool go_on(struct emu *e)
+{
+    bool any = false;
+
+    for (int w = 0; w < e->n_lane; w += WARP)
+        if (count(e, w, w + WARP, LANE_WARP) == WARP) {
+            release(e, w, w + WARP);
+            any = true;
+        }
+    if (any)
+        return true;
+    if (count(e, 0, e->n_lane, LANE_BARRIER) == e->n_lane) {
+        release(e, 0, e->n_lane);
+        return true;
+    }
+    if (count(e, 0, e->n_lane, LANE_DONE) < e->n_lane)
+        e->wrong = "some lanes of a group come to a barrier and some do not";
+    return false;
+}
+
+static void run_group(struct emu *e)
+{
+    ASAN_POISON_MEMORY_REGION(e->arena, ARENA);
+    e->n_begun = 0;
+    e->first = (int)(draw(e) % (unsigned)e->n_lane);
+    e->stride = (int)(draw(e) % (unsigned)e->n_lane) | 1; /* n_lane is a power
+                                                             of two */
+    for (int i = 0; i < e->n_lane; i++) {
+        e->state[i] = LANE_READY;
+        e->on[i] = -1;
+    }
+    do
+        run_ready(e);
+    while (!e->wrong && go_on(e));
+    ASAN_UNPOISON_MEMORY_REGION(e->arena, ARENA);
+    memset(e->arena, POISON, e->local_top);
+}
+
+/* Fibers that hold a lane which will never end are made anew. */
+static bool make_fibers(struct emu *e)
+{
+    e->n_idle = 0;
+    for (int i = 0; i < GPU_MAX_LANES; i++) {
+        fiber_free(e->fiber[i]);
+        e->fiber[i] = fiber_new(fiber_main, e, i);
+        if (!e->fiber[i])
+            return false;
+        e->idle[e->n_idle++] = i;
+    }
+    return true;
+}
+
+const char *emu_launch(struct emu *e, enum gpu_kernel k, int32_t n_group,
+                       const void *args)
+{
+    const char *wrong;
+
+    e->kernel = emu_kernels[k];
+    e->args = args;
+    e->n_lane = gpu_kernel_lanes(k);
+    e->wrong = NULL;
+    fiber_enter(e->main);
+    for (int32_t i = 0; i < n_group && !e->wrong; i++) {
+        emu_now = (struct emu_lane){.group = i, .n_group = n_group, .emu = e};
+        run_group(e);
+    }
+    wrong = e->wrong;
+    if (wrong && !make_fibers(e))
+        return "there is no memory for the emulator's fibers";
+    return wrong;
+}
+
+struct emu *emu_new(uint64_t seed)
+{
+    struct emu *e = calloc(1, sizeof *e);
+
+    if (!e)
+        return NULL;
+    e->random = seed;
+    e->arena = aligned_alloc(FENCE, ARENA);
+    e->main = fiber_new(NULL, NULL, 0);
+    if (!e->arena || !e->main || !make_fibers(e)) {
+        emu_free(e);
+        return NULL;
+    }
+    memset(e->arena, POISON, ARENA);
+    return e;
+}
+
+void emu_free(struct emu *e)
+{
+    if (!e)
+        return;
+    for (int i = 0; i < GPU_MAX_LANES; i++)
+        fiber_free(e->fiber[i]);
+    fiber_free(e->main);
+    free(e->arena);
+    free(e);
+}

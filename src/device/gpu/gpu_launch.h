@@ -1,0 +1,83 @@
+/* The functions behind gpu_entries, one for each kernel of programs, and what
+ * they share. */
+#ifndef DEVICE_GPU_GPU_LAUNCH_H
+#define DEVICE_GPU_GPU_LAUNCH_H
+
+#include "device/gpu/gpu_kernel.h"
+
+typedef uint8_t u8;
+typedef int8_t s8;
+typedef uint16_t u16;
+typedef int16_t s16;
+typedef uint32_t u32;
+typedef int32_t s32;
+typedef uint64_t u64;
+typedef int64_t s64;
+#include "device/gpu/text/args.h"
+
+/* name, scratch function or NULL; gpu_launch_##name makes the launches */
+#define GPU_LAUNCH_MAP(X)                                                      \
+    X(rms_norm, NULL)                                                          \
+    X(softmax, NULL)                                                           \
+    X(add, NULL)                                                               \
+    X(sub, NULL)                                                               \
+    X(mul, NULL)                                                               \
+    X(div, NULL)                                                               \
+    X(swiglu, NULL)                                                            \
+    X(geglu, NULL)                                                             \
+    X(swiglu_oai, NULL)                                                        \
+    X(scale, NULL)                                                             \
+    X(clamp, NULL)                                                             \
+    X(sqr, NULL)                                                               \
+    X(sqrt, NULL)                                                              \
+    X(exp, NULL)                                                               \
+    X(tanh, NULL)                                                              \
+    X(sigmoid, NULL)                                                           \
+    X(softplus, NULL)                                                          \
+    X(silu, NULL)                                                              \
+    X(gelu, NULL)                                                              \
+    X(relu, NULL)                                                              \
+    X(cast, NULL)
+
+#define GPU_LAUNCH_DECLARE(name, need)                                         \
+    void gpu_launch_##name(struct gpu_list *l, const struct gpu_call *c);
+GPU_LAUNCH_MAP(GPU_LAUNCH_DECLARE)
+#undef GPU_LAUNCH_DECLARE
+
+static inline int64_t gpu_count(const struct gpu_tensor *t)
+{
+    int64_t n = 1;
+
+    for (int i = 0; i < t->n_dim; i++)
+        n *= t->dim[i];
+    return n;
+}
+
+static inline int64_t gpu_last(const struct gpu_tensor *t)
+{
+    return t->dim[t->n_dim - 1];
+}
+
+/* Product of all dimensions but the last. */
+static inline int64_t gpu_rows(const struct gpu_tensor *t)
+{
+    int64_t n = 1;
+
+    for (int i = 0; i + 1 < t->n_dim; i++)
+        n *= t->dim[i];
+    return n;
+}
+
+/* How many groups of so many lanes n elements take. */
+static inline int64_t gpu_groups(int64_t n, int lanes)
+{
+    return (n + lanes - 1) / lanes;
+}
+
+/* TEXT_F32 .., of a plain tensor's format. */
+static inline int32_t gpu_format(pl_format f)
+{
+    return f == PL_F16 ? TEXT_F16 : f == PL_BF16 ? TEXT_BF16 : TEXT_F32;
+}
+
+#endif

@@ -1,0 +1,90 @@
+/* Elementwise kernels: a lane an element, 256 a group. Each value depends on
+ * its operands' values alone. */
+
+DEV float unary_value(float x, s32 op, float p, float q)
+{
+    switch (op) {
+    case TEXT_SCALE:
+        return mul_(x, p);
+    case TEXT_CLAMP:
+        return min_(q, max_(p, x)); /* keeps NaN */
+    case TEXT_SQR:
+        return mul_(x, x);
+    case TEXT_SQRT:
+        return sqrt_(x);
+    case TEXT_EXP:
+        return exp_(x);
+    case TEXT_TANH:
+        return tanh_(x);
+    case TEXT_SIGMOID:
+        return sigmoid_(x);
+    case TEXT_SOFTPLUS:
+        return softplus_(x);
+    case TEXT_SILU:
+        return silu_(x);
+    case TEXT_GELU:
+        return gelu_(x);
+    }
+    return max_(0.0f, x);
+}
+
+KERNEL(unary, struct unary_args, 256)
+{
+    s64 i = (s64)GROUP() * 256 + LANE();
+
+    if (i < a.n)
+        AT(float, a.out)
+    [i] =
+        unary_value(value_at(AT(const void, a.x), a.format, i), a.op, a.a, a.b);
+}
+
+DEV float binary_value(float x, float y, s32 op, float lo, float hi,
+                       float alpha)
+{
+    float g, u;
+
+    switch (op) {
+    case TEXT_ADD:
+        return add_(x, y);
+    case TEXT_SUB:
+        return sub_(x, y);
+    case TEXT_MUL:
+        return mul_(x, y);
+    case TEXT_DIV:
+        return div_(x, y);
+    case TEXT_SWIGLU:
+        return mul_(silu_(x), y);
+    case TEXT_GEGLU:
+        return mul_(gelu_(x), y);
+    }
+    g = min_(hi, x);
+    u = min_(hi, max_(lo, y));
+    g = div_(g, exp1_(mul_(g, alpha)));
+    return mul_(add_(u, 1.0f), g);
+}
+
+KERNEL(binary, struct binary_args, 256)
+{
+    s64 i = (s64)GROUP() * 256 + LANE(), at = i, x = 0, y = 0;
+
+    if (i < a.n) {
+        for (s32 d = 0; d < TEXT_DIM; d++) {
+            x += at % a.dim[d] * a.stride_x[d];
+            y += at % a.dim[d] * a.stride_y[d];
+            at /= a.dim[d];
+        }
+        AT(float, a.out)
+        [i] = binary_value(value_at(AT(const void, a.x), a.format_x, x),
+                           value_at(AT(const void, a.y), a.format_y, y), a.op,
+                           a.lo, a.hi, a.alpha);
+    }
+}
+
+KERNEL(cast, struct cast_args, 256)
+{
+    s64 i = (s64)GROUP() * 256 + LANE();
+
+    if (i < a.n)
+        value_put(AT(void, a.out), a.to, i,
+                  value_at(AT(const void, a.x), a.from, i));
+}

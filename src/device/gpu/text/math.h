@@ -1,0 +1,109 @@
+/* exp, tanh and their relatives, operation by operation as
+ * device/cpu/cpu_lanes_math.h has them; errors are stated there. */
+
+/* The processors' minimum and maximum: b where nothing compares. */
+DEV float min_(float a, float b)
+{
+    return a < b ? a : b;
+}
+DEV float max_(float a, float b)
+{
+    return a > b ? a : b;
+}
+
+/* The nearest integer, ties to even, for |x| < 2^22. */
+DEV float round_(float x)
+{
+    return sub_(add_(x, 0x1.8p23f), 0x1.8p23f);
+}
+
+/* 2^n for whole n in -126 .. 127. */
+DEV float pow2_(float n)
+{
+    return float_from_bits((float_bits(add_(n, 0x1.8p23f)) << 23) +
+                           0x3f800000u);
+}
+
+/* a * 2^n, n in -150 .. 129, a between 1/2 and 2, rounded once. */
+DEV float times_pow2_(float a, float n)
+{
+    float h = round_(mul_(n, 0.5f));
+
+    return mul_(mul_(a, pow2_(h)), pow2_(sub_(n, h)));
+}
+
+/* exp(x) - 1 = 2^n (1 + p) - 1: returns p and n. */
+DEV float exp_parts_(float x, float *n)
+{
+    float k = round_(mul_(x, 0x1.715476p+0f));
+    float r = fma_(k, -0x1.63p-1f, x);
+    float q = 0x1.6d117cp-10f;
+
+    r = fma_(k, 0x1.bd0106p-13f, r);
+    q = fma_(q, r, 0x1.120be2p-7f);
+    q = fma_(q, r, 0x1.555518p-5f);
+    q = fma_(q, r, 0x1.5554dcp-3f);
+    q = fma_(q, r, 0.5f);
+    *n = k;
+    return fma_(mul_(r, r), q, r);
+}
+
+DEV float exp_(float x)
+{
+    float n, p;
+
+    x = max_(-104.0f, x);
+    x = min_(89.0f, x);
+    p = exp_parts_(x, &n);
+    return times_pow2_(add_(p, 1.0f), n);
+}
+
+DEV float tanh_(float x)
+{
+    float y = min_(10.0f, abs_(x)), n, p, s, m;
+    u32 sign = float_bits(x) & 0x80000000u;
+
+    p = exp_parts_(add_(y, y), &n);
+    s = pow2_(n);
+    m = fma_(s, p, sub_(s, 1.0f));
+    m = div_(m, add_(m, 2.0f));
+    return float_from_bits((float_bits(m) & 0x7fffffffu) | sign);
+}
+
+/* 1 + e^-x. */
+DEV float exp1_(float x)
+{
+    return add_(1.0f, exp_(sub_(0.0f, x)));
+}
+
+DEV float sigmoid_(float x)
+{
+    return div_(1.0f, exp1_(x));
+}
+
+DEV float silu_(float x)
+{
+    return div_(x, exp1_(x));
+}
+
+DEV float gelu_(float x)
+{
+    float z = fma_(mul_(x, x), 0.044715f, 1.0f);
+
+    z = mul_(mul_(z, x), 1.5957691f);
+    return div_(x, exp1_(z));
+}
+
+DEV float softplus_(float x)
+{
+    float t = exp_(sub_(0.0f, abs_(x)));
+    float s = div_(t, add_(2.0f, t));
+    float z = mul_(s, s);
+    float q = 0x1.12f598p-3f;
+
+    q = fma_(q, z, 0x1.21249ap-3f);
+    q = fma_(q, z, 0x1.99ad6cp-3f);
+    q = fma_(q, z, 0x1.55554cp-2f);
+    q = fma_(mul_(z, q), s, s);
+    return add_(max_(0.0f, x), add_(q, q));
+}

@@ -1,0 +1,123 @@
+/* What the kernels' text stands on, for CUDA C++ without any header (NVRTC,
+ * -std=c++17 -fmad=false); see prelude_emu.h. An address is a pointer. */
+typedef unsigned char u8;
+typedef signed char s8;
+typedef unsigned short u16;
+typedef short s16;
+typedef unsigned int u32;
+typedef int s32;
+typedef unsigned long long u64;
+typedef long long s64;
+
+#define KERNEL(name, args, lanes)                                              \
+    extern "C" __global__ void __launch_bounds__(lanes) name(const args a)
+#define DEV static __device__ __forceinline__
+#define GLOBAL
+#define LOCAL
+#define LOCAL_ARRAY(type, name, n) __shared__ type name[n]
+#define AT(type, address)          ((type *)(address))
+#define LANE()                     ((s32)threadIdx.x)
+#define GROUP()                    ((s32)blockIdx.x)
+#define N_GROUP()                  ((s32)gridDim.x)
+#define BARRIER()                  __syncthreads()
+
+DEV float add_(float a, float b)
+{
+    return __fadd_rn(a, b);
+}
+DEV float sub_(float a, float b)
+{
+    return __fsub_rn(a, b);
+}
+DEV float mul_(float a, float b)
+{
+    return __fmul_rn(a, b);
+}
+DEV float div_(float a, float b)
+{
+    return __fdiv_rn(a, b);
+}
+DEV float fma_(float a, float b, float c)
+{
+    return __fmaf_rn(a, b, c);
+}
+DEV float sqrt_(float a)
+{
+    return __fsqrt_rn(a);
+}
+DEV float rint_(float a)
+{
+    float r;
+
+    asm("cvt.rni.f32.f32 %0, %1;" : "=f"(r) : "f"(a));
+    return r;
+}
+DEV float abs_(float a)
+{
+    return fabsf(a);
+}
+DEV double dadd_(double a, double b)
+{
+    return __dadd_rn(a, b);
+}
+DEV double dsub_(double a, double b)
+{
+    return __dsub_rn(a, b);
+}
+DEV double dmul_(double a, double b)
+{
+    return __dmul_rn(a, b);
+}
+DEV double ddiv_(double a, double b)
+{
+    return __ddiv_rn(a, b);
+}
+DEV u32 float_bits(float a)
+{
+    return __float_as_uint(a);
+}
+DEV float float_from_bits(u32 a)
+{
+    return __uint_as_float(a);
+}
+DEV u64 double_bits(double a)
+{
+    return (u64)__double_as_longlong(a);
+}
+DEV double double_from_bits(u64 a)
+{
+    return __longlong_as_double((s64)a);
+}
+DEV float f16_to_f32(u16 h)
+{
+    float f;
+
+    asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
+    return f;
+}
+DEV u16 f32_to_f16(float a)
+{
+    u16 h;
+
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(a));
+    return h;
+}
+DEV float int_float(s32 a)
+{
+    return __int2float_rn(a);
+}
+DEV float double_float(double a)
+{
+    return __double2float_rn(a);
+}
+DEV s32 float_int(float a)
+{
+    return __float2int_rn(a);
+}
+DEV s32 dot4(u32 a, u32 b, s32 c)
+{
+    s32 r;
+
+    asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
+    return r;
+}

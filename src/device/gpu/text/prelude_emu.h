@@ -1,0 +1,124 @@
+/* What the kernels' text stands on, for the emulator (emu/emu_run.h): plain C.
+ *
+ * All preludes define the same. Types u8 .. s64, float and double. KERNEL(name,
+ * arguments, lanes) begins a kernel, whose arguments are `a`; DEV a function of
+ * the device. A kernel is run by groups of so many lanes: LANE() in GROUP() of
+ * N_GROUP(). LOCAL_ARRAY is memory that a group's lanes share; it stands at the
+ * top of a kernel. All lanes of a group come to each BARRIER(), or none does.
+ * AT(type, address) is the pointer to what an argument names; only kernels
+ * have it, not functions of the device.
+ *
+ * Every operation on floats is a call, since compilers may fuse what they see
+ * as expressions: add_ sub_ mul_ div_ fma_ sqrt_ rint_ abs_, of doubles dadd_
+ * dsub_ dmul_ ddiv_. Comparisons, assignments and negation are as in C. The
+ * text includes nothing, and takes no name from OpenCL, CUDA or C. */
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/half.h"
+#include "device/gpu/emu/emu_run.h"
+
+typedef uint8_t u8;
+typedef int8_t s8;
+typedef uint16_t u16;
+typedef int16_t s16;
+typedef uint32_t u32;
+typedef int32_t s32;
+typedef uint64_t u64;
+typedef int64_t s64;
+
+#define KERNEL(name, args, lanes) static void text_##name(const args a)
+#define DEV                       static inline
+#define GLOBAL
+#define LOCAL
+#define LOCAL_ARRAY(type, name, n) type *name = emu_local((n) * sizeof(type))
+#define AT(type, address)          ((type *)(uintptr_t)(address))
+#define LANE()                     emu_now.lane
+#define GROUP()                    emu_now.group
+#define N_GROUP()                  emu_now.n_group
+#define BARRIER()                  emu_barrier()
+
+DEV float add_(float a, float b)
+{
+    return a + b;
+}
+DEV float sub_(float a, float b)
+{
+    return a - b;
+}
+DEV float mul_(float a, float b)
+{
+    return a * b;
+}
+DEV float div_(float a, float b)
+{
+    return a / b;
+}
+DEV float fma_(float a, float b, float c)
+{
+    return fmaf(a, b, c);
+}
+DEV float sqrt_(float a)
+{
+    return sqrtf(a);
+}
+DEV float rint_(float a)
+{
+    return rintf(a);
+}
+DEV float abs_(float a)
+{
+    return fabsf(a);
+}
+DEV double dadd_(double a, double b)
+{
+    return a + b;
+}
+DEV double dsub_(double a, double b)
+{
+    return a - b;
+}
+DEV double dmul_(double a, double b)
+{
+    return a * b;
+}
+DEV double ddiv_(double a, double b)
+{
+    return a / b;
+}
+DEV u64 double_bits(double a)
+{
+    u64 u;
+
+    memcpy(&u, &a, sizeof(u));
+    return u;
+}
+DEV double double_from_bits(u64 a)
+{
+    double f;
+
+    memcpy(&f, &a, sizeof(f));
+    return f;
+}
+/* The nearest float, ties to even. */
+DEV float int_float(s32 a)
+{
+    return (float)a;
+}
+DEV float double_float(double a)
+{
+    return (float)a;
+}
+/* a is a whole number that an s32 holds. */
+DEV s32 float_int(float a)
+{
+    return (s32)a;
+}
+/* Four products of signed bytes, added to c. */
+DEV s32 dot4(u32 a, u32 b, s32 c)
+{
+    for (int i = 0; i < 32; i += 8)
+        c += (s8)(a >> i) * (s8)(b >> i);
+    return c;
+}

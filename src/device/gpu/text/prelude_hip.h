@@ -1,0 +1,144 @@
+/* What the kernels' text stands on, for HIP without any header (hiprtc, or
+ * clang -x hip -nogpuinc -nogpulib -ffp-contract=off); see prelude_emu.h. An
+ * address is a pointer. */
+typedef unsigned char u8;
+typedef signed char s8;
+typedef unsigned short u16;
+typedef short s16;
+typedef unsigned int u32;
+typedef int s32;
+typedef unsigned long long u64;
+typedef long long s64;
+
+#pragma clang fp contract(off)
+#ifndef __global__
+#define __global__ __attribute__((global))
+#define __device__ __attribute__((device))
+#define __shared__ __attribute__((shared))
+#endif
+
+#define KERNEL(name, args, lanes)                                              \
+    extern "C" __global__                                                      \
+        __attribute__((amdgpu_flat_work_group_size(lanes, lanes))) void        \
+        name(const args a)
+#define DEV static __device__ inline __attribute__((always_inline))
+#define GLOBAL
+#define LOCAL
+#define LOCAL_ARRAY(type, name, n) __shared__ type name[n]
+#define AT(type, address)          ((type *)(address))
+#define LANE()                     ((s32)__builtin_amdgcn_workitem_id_x())
+#define GROUP()                    ((s32)__builtin_amdgcn_workgroup_id_x())
+#define N_GROUP()                                                              \
+    ((s32)(__builtin_amdgcn_grid_size_x() /                                    \
+           __builtin_amdgcn_workgroup_size_x()))
+#define BARRIER() barrier_()
+
+DEV void barrier_(void)
+{
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+    __builtin_amdgcn_s_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+}
+DEV float add_(float a, float b)
+{
+    return a + b;
+}
+DEV float sub_(float a, float b)
+{
+    return a - b;
+}
+DEV float mul_(float a, float b)
+{
+    return a * b;
+}
+DEV float div_(float a, float b)
+{
+    return a / b;
+}
+DEV float fma_(float a, float b, float c)
+{
+    return __builtin_fmaf(a, b, c);
+}
+DEV float sqrt_(float a)
+{
+    return __builtin_sqrtf(a);
+}
+DEV float rint_(float a)
+{
+    return __builtin_rintf(a);
+}
+DEV float abs_(float a)
+{
+    return __builtin_fabsf(a);
+}
+DEV double dadd_(double a, double b)
+{
+    return a + b;
+}
+DEV double dsub_(double a, double b)
+{
+    return a - b;
+}
+DEV double dmul_(double a, double b)
+{
+    return a * b;
+}
+DEV double ddiv_(double a, double b)
+{
+    return a / b;
+}
+DEV u32 float_bits(float a)
+{
+    return __builtin_bit_cast(u32, a);
+}
+DEV float float_from_bits(u32 a)
+{
+    return __builtin_bit_cast(float, a);
+}
+DEV u64 double_bits(double a)
+{
+    return __builtin_bit_cast(u64, a);
+}
+DEV double double_from_bits(u64 a)
+{
+    return __builtin_bit_cast(double, a);
+}
+DEV float f16_to_f32(u16 h)
+{
+    return (float)__builtin_bit_cast(_Float16, h);
+}
+DEV u16 f32_to_f16(float a)
+{
+    return __builtin_bit_cast(u16, (_Float16)a);
+}
+DEV float int_float(s32 a)
+{
+    return (float)a;
+}
+DEV float double_float(double a)
+{
+    return (float)a;
+}
+DEV s32 float_int(float a)
+{
+    return (s32)a;
+}
+#if defined(__GFX11__) || defined(__GFX12__)
+DEV s32 dot4(u32 a, u32 b, s32 c)
+{
+    return __builtin_amdgcn_sudot4(true, (s32)a, true, (s32)b, c, false);
+}
+#elif defined(__gfx906__) || defined(__gfx908__) || defined(__gfx90a__) ||     \
+    defined(__gfx942__) || defined(__gfx1030__)
+DEV s32 dot4(u32 a, u32 b, s32 c)
+{
+    return __builtin_amdgcn_sdot4((s32)a, (s32)b, c, false);
+}
+#else
+DEV s32 dot4(u32 a, u32 b, s32 c)
+{
+    for (int i = 0; i < 32; i += 8)
+        c += (s32)(s8)(a >> i) * (s8)(b >> i);
+    return c;
+}
+#endif

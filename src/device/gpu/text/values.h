@@ -1,0 +1,61 @@
+/* Plain tensors: one element read or written by its format, and the sums that
+ * run over 16 lanes. */
+
+DEV float bf16_float(u16 h)
+{
+    return float_from_bits((u32)h << 16);
+}
+
+DEV u16 float_bf16(float x)
+{
+    u32 u = float_bits(x);
+
+    if ((u & 0x7fffffffu) > 0x7f800000u)
+        return (u16)(u >> 16 | 64); /* quiet NaN */
+    return (u16)((u + 0x7fffu + (u >> 16 & 1)) >> 16);
+}
+
+DEV float value_at(GLOBAL const void *p, s32 format, s64 i)
+{
+    if (format == TEXT_F32)
+        return ((GLOBAL const float *)p)[i];
+    if (format == TEXT_F16)
+        return f16_to_f32(((GLOBAL const u16 *)p)[i]);
+    return bf16_float(((GLOBAL const u16 *)p)[i]);
+}
+
+DEV void value_put(GLOBAL void *p, s32 format, s64 i, float x)
+{
+    if (format == TEXT_F32)
+        ((GLOBAL float *)p)[i] = x;
+    else if (format == TEXT_F16)
+        ((GLOBAL u16 *)p)[i] = f32_to_f16(x);
+    else
+        ((GLOBAL u16 *)p)[i] = float_bf16(x);
+}
+
+/* The sum of 16 partial sums along the tree i + (i + 8), + 4, + 2, + 1, and
+ * the largest along the same tree. */
+DEV float sum16(LOCAL const float *p)
+{
+    float s[8];
+
+    for (s32 i = 0; i < 8; i++)
+        s[i] = add_(p[i], p[i + 8]);
+    for (s32 n = 4; n > 0; n >>= 1)
+        for (s32 i = 0; i < n; i++)
+            s[i] = add_(s[i], s[i + n]);
+    return s[0];
+}
+
+DEV float top16(LOCAL const float *p)
+{
+    float s[8];
+
+    for (s32 i = 0; i < 8; i++)
+        s[i] = max_(p[i], p[i + 8]);
+    for (s32 n = 4; n > 0; n >>= 1)
+        for (s32 i = 0; i < n; i++)
+            s[i] = max_(s[i], s[i + n]);
+    return s[0];
+}
