@@ -1,0 +1,88 @@
+/* What a driver of GPUs must do. There is one row of functions for each API;
+ * everything above is the same for all.
+ *
+ * A GPU has two queues, as programs have them (enum queue). What is put into a
+ * queue is done in order, later; queues know of each other only through marks.
+ * One thread issues what a GPU does. An address is a number that kernels take
+ * (AT() of the text); adding bytes to it stays inside its allocation.
+ *
+ * Functions that fail say why, and the GPU is lost for the run; an error of an
+ * earlier command may be told by any later function. Libraries are opened by
+ * dlopen when they are asked for and never linked; a missing one is an error of
+ * list() that names it, PL_UNSUPPORTED. */
+#ifndef DEVICE_GPU_GPU_DRIVER_H
+#define DEVICE_GPU_GPU_DRIVER_H
+
+#include "device/gpu/gpu_kernel.h"
+
+/* What is known of a GPU before it is opened. */
+struct gpu_info {
+    char title[96];        /* "NVIDIA H200", for people */
+    char bus[24];          /* PCI address, "0000:3b:00.0"; "": unknown. A GPU
+                              that two drivers show has the same */
+    int index;             /* of the driver */
+    uint64_t memory_bytes; /* free now; 0: unknown */
+    int n_unit;            /* that run groups side by side (SMs, CUs) */
+    double mem_bytes_per_s, flops; /* 0: unknown */
+};
+
+struct gpu; /* an open one; each driver has its own */
+
+struct gpu_driver {
+    const char *name; /* "emu", "cuda", "hip", "opencl" */
+
+    /* The GPUs that this machine has, up to `max`. */
+    pl_status (*list)(struct gpu_info *out, int max, int *n, pl_err *err);
+    /* Queues, and all kernels of the text, compiled. */
+    pl_status (*open)(struct gpu **out, int index, pl_err *err);
+    void (*close)(struct gpu *g); /* takes NULL; waits for the queues */
+
+    /* ---- memory ---- */
+    pl_status (*alloc)(struct gpu *g, size_t bytes, uint64_t *at, pl_err *err);
+    void (*release)(struct gpu *g, uint64_t at);
+    /* Memory of this process that queues copy from and to at full speed. */
+    pl_status (*host_alloc)(struct gpu *g, size_t bytes, void **p, pl_err *err);
+    void (*host_release)(struct gpu *g, void *p);
+    /* Makes memory of this process one that kernels read and write in place,
+     * while others do, too. NULL: the driver cannot. */
+    pl_status (*map)(struct gpu *g, void *p, size_t bytes, uint64_t *at,
+                     pl_err *err);
+    void (*unmap)(struct gpu *g, void *p);
+
+    /* ---- what goes into a queue ---- */
+    /* The host's bytes stay as they are, and where they are, until the queue
+     * has come there. */
+    pl_status (*write)(struct gpu *g, enum queue q, uint64_t dst,
+                       const void *src, size_t bytes, pl_err *err);
+    pl_status (*read)(struct gpu *g, enum queue q, void *dst, uint64_t src,
+                      size_t bytes, pl_err *err);
+    pl_status (*copy)(struct gpu *g, enum queue q, uint64_t dst, uint64_t src,
+                      size_t bytes, pl_err *err);
+    /* args: gpu_kernel_args(k) bytes, taken over. */
+    pl_status (*launch)(struct gpu *g, enum queue q, enum gpu_kernel k,
+                        int32_t n_group, const void *args, pl_err *err);
+    /* Mark i, 0 .. GPU_MAX_MARKS - 1, is where queue q is now. */
+    pl_status (*mark)(struct gpu *g, enum queue q, int i, pl_err *err);
+    /* Queue q goes on when the mark, set before, has been reached. */
+    pl_status (*await)(struct gpu *g, enum queue q, int i, pl_err *err);
+    /* Stores `value` into a word of map()'ed memory when all that stands before
+     * in the queue can be seen by whoever reads the word, on any device.
+     * NULL: the issuing thread must finish() and store it. */
+    pl_status (*post)(struct gpu *g, enum queue q, _Atomic uint64_t *word,
+                      uint64_t value, pl_err *err);
+    /* The queue goes on when the word is `value` or more. NULL: the issuing
+     * thread must wait. */
+    pl_status (*wait)(struct gpu *g, enum queue q, _Atomic uint64_t *word,
+                      uint64_t value, pl_err *err);
+    /* Sends off what has been put into the queue; it may have been before. */
+    pl_status (*flush)(struct gpu *g, enum queue q, pl_err *err);
+
+    /* Waits until the queue is empty. */
+    pl_status (*finish)(struct gpu *g, enum queue q, pl_err *err);
+};
+
+enum { GPU_MAX_MARKS = 64 };
+
+extern const struct gpu_driver gpu_emu, gpu_cuda, gpu_hip, gpu_opencl;
+
+#endif
