@@ -606,6 +606,29 @@ TEST(reply_that_is_marked_wrongly_is_content)
     }
 }
 
+/* Such a template would refuse an object when the message comes back to it. */
+TEST(reply_has_arguments_as_the_template_takes_them)
+{
+    static const char call[] =
+        "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1}}</tool_call>";
+    uint64_t seed = test_seed();
+    struct told told = {0};
+    const json_t *f;
+    pl_template *t;
+    json_t *m;
+    pl_err err;
+
+    TEST_OK(pl_template_create(&t, texts, strlen(texts), NULL, &err), err);
+    m = parse_all(t, "", call, tools, &seed, &told);
+    f = json_object_get(json_array_get(json_object_get(m, "tool_calls"), 0),
+                        "function");
+    assert_string_equal(json_string_value(json_object_get(f, "arguments")),
+                        "{\"a\": 1}");
+    told_free(&told);
+    json_decref(m);
+    pl_template_free(t);
+}
+
 TEST(reply_allocation_failures_leave_nothing)
 {
     static const char text[] = "<think>why</think>Hello\n<tool_call>{"
