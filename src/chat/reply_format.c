@@ -228,11 +228,11 @@ static const struct {
     bool prompt;
     const char *as_text; /* messages with arguments as texts; NULL: none */
 } probes[N_PROBE] = {
-    [PROMPT] = {ASKED "]", NULL, NULL, true},
-    [PROMPT_ON] = {ASKED "]", NULL, ON, true},
-    [PROMPT_OFF] = {ASKED "]", NULL, OFF, true},
-    [PLAIN] = {SAID(CONTENT) "}]", NULL, NULL, false},
-    [REASONED] = {SAID(CONTENT) THOUGHT "}]", NULL, ON, false},
+    [PROMPT] = {ASKED "]", NULL, NULL, true, NULL},
+    [PROMPT_ON] = {ASKED "]", NULL, ON, true, NULL},
+    [PROMPT_OFF] = {ASKED "]", NULL, OFF, true, NULL},
+    [PLAIN] = {SAID(CONTENT) "}]", NULL, NULL, false, NULL},
+    [REASONED] = {SAID(CONTENT) THOUGHT "}]", NULL, ON, false, NULL},
     [REASONED_CALL] = {SAID("") THOUGHT CALLED CALL(FIRST, FIRST_ID) "]}]",
                        TOOLS, ON, false,
                        SAID("")
