@@ -64,3 +64,47 @@ struct softmax_args {
     u64 out, x; /* [rows, d]; x may be out */
     s64 d;
 };
+
+/* ---- what steps move ---- */
+
+/* Two nested strided loops over runs of bytes, in units of 1, 4 or 8 that
+ * divide all of it. */
+struct text_piece {
+    u64 dst, src;
+    s64 bytes, n0, dst_s0, src_s0, n1, dst_s1, src_s1;
+    s32 unit, first; /* first: of its groups */
+};
+enum { TEXT_PIECES = 6 };
+struct copy_pieces_args {
+    struct text_piece piece[TEXT_PIECES];
+    s32 n;
+};
+
+/* One value, [n] floats by the loops; src_at counts from each addend. After an
+ * addend, n_add times the two on top of the stack are replaced by their sum,
+ * lower + upper. */
+struct merge_tree_addend {
+    u64 at; /* of the addend, less what it does not begin with of a value */
+    s64 skip_tok, skip_out; /* and less so much by n_tok, by n_out */
+    s64 n_add;
+};
+enum { TEXT_DEPTH = 64 }; /* most entries of the stack */
+struct tree_piece {
+    u64 dst;
+    s64 src_at, bytes, n0, dst_s0, src_s0, n1, dst_s1, src_s1;
+};
+struct merge_tree_args {
+    u64 addend; /* struct merge_tree_addend [n] */
+    struct tree_piece piece;
+    s64 n_tok, n_out, n;
+};
+
+/* Tiles, [page, head], of the pages that the micro-batch's sequences use; out
+ * has n_head heads, x n_head_x. */
+struct pages_args {
+    u64 out, x, map;     /* map [n_head]: head of x, or -1 */
+    u64 pos, seq, pages; /* [n_tok], [n_tok], [rows, page_stride] */
+    s64 n_tok, page_stride, n_page, tile_bytes;
+    s32 n_head, n_head_x, n_entry; /* n_entry: of a row, to look at */
+    s32 page_tokens;
+};
