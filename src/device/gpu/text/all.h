@@ -6,3 +6,4 @@
 
 #include "elementwise.h"
 #include "rows.h"
+#include "weights.h"
