@@ -7,3 +7,4 @@
 #include "elementwise.h"
 #include "rows.h"
 #include "copies.h"
+#include "weights.h"

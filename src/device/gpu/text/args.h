@@ -107,4 +107,43 @@ struct pages_args {
     s64 n_tok, page_stride, n_page, tile_bytes;
     s32 n_head, n_head_x, n_entry; /* n_entry: of a row, to look at */
     s32 page_tokens;
+/* ---- contractions with weights ---- */
+
+/* Weights whose k is one rank's, all or a part: `n` tiles of 32 values, of float
+ * formats n values, from byte `off` of a panel on (plain rows: value `x`), that
+ * meet the activations' tile or value `x` and on. `first`: place of the first in
+ * its super-block of 8 tiles or segment of 256 values. Behind the run the
+ * accumulator is pushed on the stack and summed with the n_add entries below;
+ * -1: it goes on. */
+struct contract_run {
+    u64 off;
+    s32 x, n, first, n_add;
+};
+enum { CONTRACT_RUNS = 12 };
+
+enum {
+    CONTRACT_HEADS,   /* row t * n_head + h of x and out meets matrix h */
+    CONTRACT_EXPERTS, /* row i of out: matrix id[i], row i / share of x */
+    CONTRACT_DOWN     /* row t of out: one accumulator over rows t * n_used + u
+                         of x with matrix id[t, u], by ascending id */
+};
+
+/* Of the stack's entries, [rows of out][n], the first n_out lie at `out`, the
+ * others at `stack`. */
+struct contract_args {
+    u64 w, x, id, out, stack;
+    u64 route; /* many rows of experts: struct route_args.out */
+    u64 matrix_bytes, panel_bytes, out_stride, stack_stride;
+    s32 n, n_panel;   /* rows of weights */
+    s32 n_matrix;     /* ids from 0 on that exist */
+    s32 mode, x_step; /* x_step: dwords a row of x */
+    s32 n_tok, tok;   /* heads: how many, and of them a group */
+    s32 n_head, n_used, share;
+    s32 item, n_item;     /* down: experts from the item-th on, up to 256 */
+    s32 w_k, w_row;       /* plain and float: elements from k to k, row to
+                               row */
+    s32 n_out, top, open; /* entries when it begins; `open`: the accumulator
+                               goes on from another one behind them */
+    s32 n_run;
+    struct contract_run run[CONTRACT_RUNS];
 };
