@@ -6,3 +6,7 @@
 
 #include "elementwise.h"
 #include "rows.h"
+
+#include "cache.h"
+#include "rope.h"
+#include "attend.h"
