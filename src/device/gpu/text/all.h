@@ -8,3 +8,7 @@
 #include "rows.h"
 #include "copies.h"
 #include "weights.h"
+
+#include "cache.h"
+#include "rope.h"
+#include "attend.h"

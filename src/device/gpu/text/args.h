@@ -146,4 +146,69 @@ struct contract_args {
                                goes on from another one behind them */
     s32 n_run;
     struct contract_run run[CONTRACT_RUNS];
+/* ---- attention and its cache ---- */
+
+/* A format of caches beside those of plain tensors. */
+enum { TEXT_Q8_0 = 8 };
+enum {
+    TEXT_PAGE = 64,  /* positions a tile */
+    TEXT_SPAN = 256, /* positions that one softmax runs through online */
+    TEXT_SOFT = 32   /* floats before a state's sums: l [16], m */
+};
+
+/* A group some heads of a token. */
+enum { ROPE_HEADS = 4, ROPE_POWERS = 32 };
+struct rope_args {
+    u64 out, x;  /* [n_tok, n_head, d]; x may be out */
+    u64 pos;     /* s32 [n_tok] */
+    u64 factors; /* [n_rot / 2] of format, or none */
+    s32 n_tok, n_head, d, n_rot;
+    s32 format, neox, yarn;
+    s32 stride;                 /* pairs between two of `power` */
+    double step, scale, mscale; /* a pair's power times `step` is the next's */
+    double low, width;          /* YaRN: pairs */
+    double power[ROPE_POWERS];
+};
+
+/* A group some tokens and values of a head. */
+enum { CACHE_TOKENS = 32, CACHE_VALUES = 64 };
+struct cache_write_args {
+    u64 cache;           /* tiles as program/cache_tile.h has them */
+    u64 x;               /* [n_tok, n_head, d] */
+    u64 pos, seq, pages; /* the token table */
+    s64 page_stride, tile_bytes;
+    s32 n_tok, n_head, d, format, values;
+};
+
+/* A group a tile of tokens, a KV head, a span; states go to `part`. */
+struct attend_args {
+    u64 q, k, v;         /* q [n_tok, n_head, d] */
+    u64 head_map;        /* s32 [n_head] */
+    u64 pos, seq, pages; /* the token table */
+    u64 part;            /* [end - first, n_head, n_state, TEXT_SOFT + e] */
+    s64 page_stride, key_bytes, value_bytes; /* bytes: of a tile */
+    s32 first, end;                          /* tokens */
+    s32 n_head, n_kv, d, e;
+    s32 key_format, value_format;
+    s32 window; /* 0: none */
+    s32 per_kv; /* KV head of query head h is h / per_kv; 0: as head_map says */
+    s32 n_tile, n_part, n_span; /* groups: [n_span, n_kv, n_part, n_tile] */
+    s32 heads;                  /* of a KV head, at most so many a part */
+    s32 tokens;                 /* most of a tile */
+    s32 step;                   /* tokens that a group looks after */
+    s32 n_state;
+    float scale, softcap;
+};
+
+/* A group a row (token, head), 64 of its states, and 64 columns. */
+enum { MERGE_STATES = 64, MERGE_COLUMNS = 64 };
+struct attend_merge_args {
+    u64 part; /* [n_row, n_state, TEXT_SOFT + e] */
+    u64 next; /* [n_row, n_block, TEXT_SOFT + e]; or, n_block 1: none */
+    u64 out;  /* [n_row, e], if there is no next */
+    u64 sink; /* [n_head] of sink_format, or none */
+    u64 pos;  /* s32 [n_tok] */
+    s32 first, n_head, e, window, sink_format;
+    s32 spans; /* in one of the states */
+    s32 n_state, n_block, n_column;
 };
