@@ -107,6 +107,8 @@ struct pages_args {
     s64 n_tok, page_stride, n_page, tile_bytes;
     s32 n_head, n_head_x, n_entry; /* n_entry: of a row, to look at */
     s32 page_tokens;
+};
+
 /* ---- contractions with weights ---- */
 
 /* Weights whose k is one rank's, all or a part: `n` tiles of 32 values, of float
@@ -146,6 +148,8 @@ struct contract_args {
                                goes on from another one behind them */
     s32 n_run;
     struct contract_run run[CONTRACT_RUNS];
+};
+
 /* ---- attention and its cache ---- */
 
 /* A format of caches beside those of plain tensors. */
