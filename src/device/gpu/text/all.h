@@ -6,3 +6,11 @@
 
 #include "elementwise.h"
 #include "rows.h"
+
+/* rows, moves, states */
+#include "copies.h"
+#include "gather.h"
+#include "moves.h"
+#include "quantize.h"
+#include "recurrent.h"
+#include "router.h"

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "base/half.h"
+#include "base/unroll.h"
 #include "device/gpu/emu/emu_run.h"
 
 typedef uint8_t u8;

@@ -17,6 +17,7 @@ typedef long s64;
         __global u8 *m0, __global u8 *m1, __global u8 *m2, __global u8 *m3,    \
         __global u8 *m4, __global u8 *m5, const args a)
 #define DEV                        static inline
+#define UNROLL                     _Pragma("unroll")
 #define GLOBAL                     __global
 #define LOCAL                      __local
 #define LOCAL_ARRAY(type, name, n) __local type name[n]
