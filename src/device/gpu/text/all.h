@@ -6,9 +6,16 @@
 
 #include "elementwise.h"
 #include "rows.h"
-#include "copies.h"
 #include "weights.h"
 
 #include "cache.h"
 #include "rope.h"
 #include "attend.h"
+
+/* rows, moves, states */
+#include "copies.h"
+#include "gather.h"
+#include "moves.h"
+#include "quantize.h"
+#include "recurrent.h"
+#include "router.h"

@@ -5,6 +5,39 @@ KERNEL(copy_pieces, struct copy_pieces_args, 256)
 {
     s32 p = 0, first, end;
     s64 n, per;
+/* Where unit i of n stands in two nested loops over runs of `per` units; what
+ * fits 32 bits is divided in them. */
+struct text_place {
+    s64 unit, i0, i1;
+};
+DEV struct text_place piece_place(s64 i, s64 n, s64 per, s64 n1)
+{
+    struct text_place p;
+
+    p.unit = i;
+    p.i0 = p.i1 = 0;
+    if (n == per)
+        return p;
+    if (n < 0x7fffffff) {
+        u32 run = (u32)i / (u32)per;
+
+        p.unit = (u32)i - run * (u32)per;
+        p.i0 = run / (u32)n1;
+        p.i1 = run - (u32)p.i0 * (u32)n1;
+        return p;
+    }
+    p.unit = i % per;
+    p.i1 = i / per % n1;
+    p.i0 = i / per / n1;
+    return p;
+}
+
+/* A lane has four units under way. */
+KERNEL(copy_pieces, struct copy_pieces_args, 256)
+{
+    u64 value[4], dst[4];
+    s32 p = 0, first, end, unit;
+    s64 n, per, step;
 
     while (p + 1 < a.n && a.piece[p + 1].first <= GROUP())
         p++;
@@ -27,6 +60,41 @@ KERNEL(copy_pieces, struct copy_pieces_args, 256)
             AT(u32, dst)[b] = AT(const u32, src)[b];
         else
             AT(u8, dst)[b] = AT(const u8, src)[b];
+    unit = a.piece[p].unit;
+    per = a.piece[p].bytes / unit;
+    n = per * a.piece[p].n0 * a.piece[p].n1;
+    step = (s64)(end - first) * 256;
+    for (s64 i = (s64)(GROUP() - first) * 256 + LANE(); i < n; i += 4 * step) {
+        UNROLL
+        for (s32 k = 0; k < 4; k++) {
+            struct text_place at =
+                piece_place(i + k * step, n, per, a.piece[p].n1);
+            u64 src = a.piece[p].src + (u64)(at.i0 * a.piece[p].src_s0) +
+                      (u64)(at.i1 * a.piece[p].src_s1) + (u64)(at.unit * unit);
+
+            dst[k] = a.piece[p].dst + (u64)(at.i0 * a.piece[p].dst_s0) +
+                     (u64)(at.i1 * a.piece[p].dst_s1) + (u64)(at.unit * unit);
+            value[k] = 0;
+            if (i + k * step >= n)
+                continue;
+            value[k] = unit == 8   ? *AT(const u64, src)
+                       : unit == 4 ? *AT(const u32, src)
+                       : unit == 2 ? *AT(const u16, src)
+                                   : *AT(const u8, src);
+        }
+        UNROLL
+        for (s32 k = 0; k < 4; k++) {
+            if (i + k * step >= n)
+                continue;
+            if (unit == 8)
+                *AT(u64, dst[k]) = value[k];
+            else if (unit == 4)
+                *AT(u32, dst[k]) = (u32)value[k];
+            else if (unit == 2)
+                *AT(u16, dst[k]) = (u16)value[k];
+            else
+                *AT(u8, dst[k]) = (u8)value[k];
+        }
     }
 }
 
@@ -55,6 +123,24 @@ KERNEL(merge_tree, struct merge_tree_args, 256)
             }
         }
         AT(float, a.piece.dst + (u64)dst)[b] = stack[0];
+        GLOBAL const struct merge_tree_addend *d =
+            AT(const struct merge_tree_addend, a.addend);
+        struct text_place p = piece_place(i, n, per, a.piece.n1);
+        s64 src = a.piece.src_at + p.i0 * a.piece.src_s0 +
+                  p.i1 * a.piece.src_s1 + 4 * p.unit;
+        s64 dst = p.i0 * a.piece.dst_s0 + p.i1 * a.piece.dst_s1 + 4 * p.unit;
+        s32 top = 0;
+        float sum = 0;
+
+        for (s64 k = 0; k < a.n; k++) {
+            s64 skip = d[k].skip_tok * a.n_tok + d[k].skip_out * a.n_out;
+
+            sum = *AT(const float, d[k].at + (u64)(src - skip));
+            for (s64 add = d[k].n_add; add > 0; add--)
+                sum = add_(stack[--top], sum);
+            stack[top++] = sum;
+        }
+        *AT(float, a.piece.dst + (u64)dst) = sum;
     }
 }
 

@@ -59,3 +59,30 @@ DEV float top16(LOCAL const float *p)
             s[i] = max_(s[i], s[i + n]);
     return s[0];
 }
+
+/* Where element i of a tensor of dim[], innermost first, lies by stride[]. What
+ * fits 32 bits is divided in them: a division of 64 takes GPUs many times as
+ * long. */
+DEV s64 strided(s64 i, s64 n, const s64 *dim, const s64 *stride)
+{
+    s64 at = 0;
+
+    if (n < 0x7fffffff) {
+        u32 rest = (u32)i;
+
+        UNROLL
+        for (s32 d = 0; d < TEXT_DIM; d++) {
+            u32 m = (u32)dim[d], next = rest / m;
+
+            at += (s64)(rest - next * m) * stride[d];
+            rest = next;
+        }
+        return at;
+    }
+    UNROLL
+    for (s32 d = 0; d < TEXT_DIM; d++) {
+        at += i % dim[d] * stride[d];
+        i /= dim[d];
+    }
+    return at;
+}
