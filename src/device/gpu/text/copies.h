@@ -1,10 +1,6 @@
 /* Bytes that steps move, and sums along a tree of ranks: collectives on one's
  * own memory, pulls, pushes, pages of caches. */
 
-KERNEL(copy_pieces, struct copy_pieces_args, 256)
-{
-    s32 p = 0, first, end;
-    s64 n, per;
 /* Where unit i of n stands in two nested loops over runs of `per` units; what
  * fits 32 bits is divided in them. */
 struct text_place {
@@ -43,23 +39,6 @@ KERNEL(copy_pieces, struct copy_pieces_args, 256)
         p++;
     first = a.piece[p].first;
     end = p + 1 < a.n ? a.piece[p + 1].first : N_GROUP();
-    per = a.piece[p].bytes / a.piece[p].unit;
-    n = per * a.piece[p].n0 * a.piece[p].n1;
-    for (s64 i = (s64)(GROUP() - first) * 256 + LANE(); i < n;
-         i += (s64)(end - first) * 256) {
-        s64 b = i % per, i1 = i / per % a.piece[p].n1;
-        s64 i0 = i / per / a.piece[p].n1;
-        u64 src = a.piece[p].src + (u64)(i0 * a.piece[p].src_s0) +
-                  (u64)(i1 * a.piece[p].src_s1);
-        u64 dst = a.piece[p].dst + (u64)(i0 * a.piece[p].dst_s0) +
-                  (u64)(i1 * a.piece[p].dst_s1);
-
-        if (a.piece[p].unit == 8)
-            AT(u64, dst)[b] = AT(const u64, src)[b];
-        else if (a.piece[p].unit == 4)
-            AT(u32, dst)[b] = AT(const u32, src)[b];
-        else
-            AT(u8, dst)[b] = AT(const u8, src)[b];
     unit = a.piece[p].unit;
     per = a.piece[p].bytes / unit;
     n = per * a.piece[p].n0 * a.piece[p].n1;
@@ -106,23 +85,6 @@ KERNEL(merge_tree, struct merge_tree_args, 256)
     s64 i = (s64)GROUP() * 256 + LANE();
 
     if (i < n) {
-        s64 b = i % per, i1 = i / per % a.piece.n1, i0 = i / per / a.piece.n1;
-        s64 src = a.piece.src_at + i0 * a.piece.src_s0 + i1 * a.piece.src_s1;
-        s64 dst = i0 * a.piece.dst_s0 + i1 * a.piece.dst_s1;
-        s32 top = 0;
-
-        for (s32 k = 0; k < a.n; k++) {
-            GLOBAL const struct merge_tree_addend *d =
-                AT(const struct merge_tree_addend, a.addend) + k;
-            s64 at = src - d->skip_tok * a.n_tok - d->skip_out * a.n_out;
-
-            stack[top++] = AT(const float, d->at + (u64)at)[b];
-            for (s32 add = d->n_add; add > 0; add--) {
-                top--;
-                stack[top - 1] = add_(stack[top - 1], stack[top]);
-            }
-        }
-        AT(float, a.piece.dst + (u64)dst)[b] = stack[0];
         GLOBAL const struct merge_tree_addend *d =
             AT(const struct merge_tree_addend, a.addend);
         struct text_place p = piece_place(i, n, per, a.piece.n1);
