@@ -40,8 +40,8 @@ typedef int64_t s64;
     X(cast, NULL)                                                              \
     X(matmul, gpu_contract_scratch)                                            \
     X(head_matmul, gpu_contract_scratch)                                       \
-    X(expert_matmul, gpu_contract_scratch)                                     \
-    X(expert_down, gpu_contract_scratch)
+    X(expert_matmul, gpu_expert_matmul_scratch)                                \
+    X(expert_down, gpu_expert_down_scratch)
 
 #define GPU_LAUNCH_DECLARE(name, need)                                         \
     void gpu_launch_##name(struct gpu_list *l, const struct gpu_call *c);
@@ -49,6 +49,8 @@ GPU_LAUNCH_MAP(GPU_LAUNCH_DECLARE)
 #undef GPU_LAUNCH_DECLARE
 
 size_t gpu_contract_scratch(const struct gpu_call *c);
+size_t gpu_expert_matmul_scratch(const struct gpu_call *c);
+size_t gpu_expert_down_scratch(const struct gpu_call *c);
 
 static inline int64_t gpu_count(const struct gpu_tensor *t)
 {

@@ -6,4 +6,7 @@
 
 #include "elementwise.h"
 #include "rows.h"
+
 #include "weights.h"
+
+#include "route.h"
