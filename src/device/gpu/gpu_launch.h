@@ -58,7 +58,9 @@ typedef int64_t s64;
     X(slice, NULL)                                                             \
     X(concat, NULL)                                                            \
     X(short_conv, NULL)                                                        \
-    X(delta_net, gpu_delta_net_scratch)
+    X(delta_net, gpu_delta_net_scratch)                                        \
+    X(expert_matmul, gpu_expert_matmul_scratch)                                \
+    X(expert_down, gpu_expert_down_scratch)
 
 #define GPU_LAUNCH_DECLARE(name, need)                                         \
     void gpu_launch_##name(struct gpu_list *l, const struct gpu_call *c);
@@ -67,6 +69,8 @@ GPU_LAUNCH_MAP(GPU_LAUNCH_DECLARE)
 size_t gpu_attention_scratch(const struct gpu_call *c);
 
 size_t gpu_contract_scratch(const struct gpu_call *c);
+size_t gpu_expert_matmul_scratch(const struct gpu_call *c);
+size_t gpu_expert_down_scratch(const struct gpu_call *c);
 
 size_t gpu_router_scratch(const struct gpu_call *c);
 size_t gpu_delta_net_scratch(const struct gpu_call *c);

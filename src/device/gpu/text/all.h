@@ -6,6 +6,7 @@
 
 #include "elementwise.h"
 #include "rows.h"
+
 #include "weights.h"
 
 #include "cache.h"
@@ -19,3 +20,4 @@
 #include "quantize.h"
 #include "recurrent.h"
 #include "router.h"
+#include "route.h"

@@ -134,7 +134,7 @@ enum {
  * others at `stack`. */
 struct contract_args {
     u64 w, x, id, out, stack;
-    u64 route; /* many rows of experts: struct route_args.out */
+    u64 head, block, list; /* many rows of experts: as in route_args */
     u64 matrix_bytes, panel_bytes, out_stride, stack_stride;
     s32 n, n_panel;   /* rows of weights */
     s32 n_matrix;     /* ids from 0 on that exist */
@@ -359,3 +359,17 @@ struct delta_net_args {
     float eps;
 };
 enum { STATE_READ_WORD, STATE_WRITTEN_WORD, STATE_AT_WORD };
+/* Which rows of activations meet which matrix, for many rows. A pair is i = t *
+ * n_used + u; pairs are sorted by key, ascending: by expert, or by place among
+ * the token's experts in ascending order, then expert. An id that there is not
+ * counts as n_matrix; for expert_down it has no key, but for one of a token
+ * that has nothing else. Blocks of up to 64 pairs of one key are {expert, first
+ * in list, how many}; those of step s are head[s] .. head[s + 1] - 1. */
+struct route_args {
+    u64 id;          /* [n_tok, n_used] */
+    u64 key;         /* [n_tok * n_used] -1: none */
+    u64 start;       /* [2][n_key] first in the list, how many */
+    u64 head;        /* [n_step + 1] */
+    u64 block, list; /* [..][3], [n_tok * n_used] */
+    s32 n_pair, n_used, n_matrix, n_step, n_key, mode;
+};

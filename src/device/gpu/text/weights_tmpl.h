@@ -143,6 +143,7 @@ DEV u64 OF(sup_at)(s32 t, s32 first)
     return (u64)chunk * SUP_BYTES + (u64)before * TILE_BYTES;
 }
 
+#include "matmul_tmpl.h"
 #include "matvec_tmpl.h"
 
 #undef FORMAT
