@@ -11,6 +11,8 @@ typedef long long s64;
 
 #define KERNEL(name, args, lanes)                                              \
     extern "C" __global__ void __launch_bounds__(lanes) name(const args a)
+#define KERNEL_DENSE(name, args, lanes)                                        \
+    extern "C" __global__ void __launch_bounds__(lanes, 2) name(const args a)
 #define DEV static __device__ __forceinline__
 #define GLOBAL
 #define LOCAL
