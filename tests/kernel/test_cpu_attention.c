@@ -512,24 +512,27 @@ TEST(cpu_attention_merges_spans_of_long_contexts)
               &seed);
 }
 
-/* As many heads, tokens and slots as make a device take them in parts. */
+/* As many heads, tokens and slots as make a device take them in parts, or
+ * several spans one after another. */
 TEST(cpu_attention_of_much_at_once)
 {
+    const struct setting set[] = {
+        {.n_head = 40, .n_kv = 33, .seq = {{520, 32}}},
+        {.n_head = 64, .n_kv = 8, .window = 300, .seq = {{450, MAX_TOK}}},
+        {.n_head = 48, .n_kv = 8, .room = 4000, .seq = {{500, 12}}},
+        {.n_head = 48, .n_kv = 1, .room = 4000, .seq = {{500, 12}}},
+    };
     uint64_t seed = test_seed();
 
-    for (int k = 0; k < 3; k++)
-        check(&(struct setting){.n_head = 64,
-                                .n_kv = k < 2 ? 8 : 1,
-                                .d = 4,
-                                .e = 4,
-                                .latent = k == 2,
-                                .key = PL_F16,
-                                .value = PL_F16,
-                                .window = k == 1 ? 300 : 0,
-                                .room = 400,
-                                .n_seq = 1,
-                                .seq = {{300, MAX_TOK}}},
-              &seed);
+    for (int k = 0; k < 4; k++) {
+        struct setting s = set[k];
+
+        s.d = s.e = 4;
+        s.key = s.value = PL_F16;
+        s.latent = k == 3;
+        s.n_seq = 1;
+        check(&s, &seed);
+    }
 }
 
 TEST(cpu_attention_softcap_and_sinks)

@@ -13,7 +13,7 @@ enum {
     PART_BYTES = 64 << 20,  /* scratch that parts keep below, if they can */
     TILE_COLUMNS = 128,     /* of values, at most */
     FEW_TOKENS = 32,        /* so many may all be of different sequences */
-    ENOUGH_GROUPS = 1 << 12 /* beyond them a group takes several spans */
+    ENOUGH_GROUPS = 1 << 11 /* beyond them a group takes several spans */
 };
 
 struct attention {
