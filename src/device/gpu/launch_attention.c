@@ -11,8 +11,9 @@
 enum {
     MAX_ROWS = 16,          /* of a group */
     PART_BYTES = 64 << 20,  /* scratch that parts keep below, if they can */
+    TILE_COLUMNS = 128,     /* of values, at most */
     FEW_TOKENS = 32,        /* so many may all be of different sequences */
-    ENOUGH_GROUPS = 1 << 12 /* beyond them a group takes several spans */
+    ENOUGH_GROUPS = 1 << 11 /* beyond them a group takes several spans */
 };
 
 struct attention {
@@ -90,6 +91,13 @@ static void choose_kernel(struct attention *a, int64_t n_tok, bool latent)
 {
     int64_t rows = a->heads * (n_tok > 8 ? n_tok : 1);
 
+    if (!latent && n_tok > FEW_TOKENS && rows >= TILE_ROWS &&
+        a->c->out.dim[2] <= TILE_COLUMNS) {
+        a->rows = TILE_ROWS;
+        a->kernel = a->c->out.dim[2] <= TILE_COLUMNS / 2 ? GPU_attend_tile_64
+                                                         : GPU_attend_tile_128;
+        return;
+    }
     a->rows = rows <= 4 ? 4 : rows <= 8 && !latent ? 8 : MAX_ROWS;
     if (latent)
         a->kernel = a->rows == 4 ? GPU_attend_latent_4 : GPU_attend_latent_16;

@@ -157,7 +157,8 @@ enum { TEXT_Q8_0 = 8 };
 enum {
     TEXT_PAGE = 64,  /* positions a tile */
     TEXT_SPAN = 256, /* positions that one softmax runs through online */
-    TEXT_SOFT = 32   /* floats before a state's sums: l [16], m */
+    TEXT_SOFT = 32,  /* floats before a state's sums: l [16], m */
+    TILE_ROWS = 64   /* of queries, in a group's tile of a prompt */
 };
 
 /* A group some heads of a token. */

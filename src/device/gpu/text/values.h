@@ -85,4 +85,19 @@ DEV s64 strided(s64 i, s64 n, const s64 *dim, const s64 *stride)
         i /= dim[d];
     }
     return at;
+/* Four floats of shared memory that are loaded at once: an array that is
+ * declared as these, and read as floats too. */
+struct __attribute__((aligned(16))) quad {
+    float x, y, z, w;
+};
+
+/* x[0 .. 3] = p[0 .. 3]; p is aligned as a quad. */
+DEV void quad_get(float *x, LOCAL const float *p)
+{
+    struct quad q = *(LOCAL const struct quad *)p;
+
+    x[0] = q.x;
+    x[1] = q.y;
+    x[2] = q.z;
+    x[3] = q.w;
 }
