@@ -34,7 +34,7 @@ static size_t scratch_lay(const struct gpu_call *c, uint64_t *at)
 {
     int64_t n_tok = c->table.n_tok, heads = n_tok * c->in[0].dim[1];
     int64_t n[N_PART] = {heads * c->in[0].dim[2], heads * c->in[0].dim[2],
-                         heads, n_tok + 2};
+                         heads, 4 * (n_tok + 1)};
     size_t bytes = 0;
 
     for (int i = 0; i < N_PART; i++) {

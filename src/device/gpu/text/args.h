@@ -354,7 +354,7 @@ struct delta_net_args {
     u64 pos, seq, pages;
     u64 kn, qn, kq; /* normed keys and queries, [n_tok, n_head_k, d_k], and
                        their products, [n_tok, n_head_k] */
-    u64 run;        /* s32: how many runs there are, where each begins, n_tok */
+    u64 run;        /* s32 [n_tok + 1, 4]: the list of runs */
     s64 page_stride, n_head_k, n_head_v, d_k, d_v;
     s32 n_tok, n_split; /* n_split: groups that take the runs in turn */
     float eps;

@@ -77,16 +77,15 @@ KERNEL(copy_pieces, struct copy_pieces_args, 256)
     }
 }
 
-/* A lane a value; what it reads of each addend lies where the piece says. */
+/* A lane a value; what it reads of each addend lies where the piece says. It
+ * asks for eight addends at once. */
 KERNEL(merge_tree, struct merge_tree_args, 256)
 {
-    float stack[TEXT_DEPTH];
+    float stack[TEXT_DEPTH], x[8];
     s64 per = a.piece.bytes / 4, n = per * a.piece.n0 * a.piece.n1;
     s64 i = (s64)GROUP() * 256 + LANE();
 
     if (i < n) {
-        GLOBAL const struct merge_tree_addend *d =
-            AT(const struct merge_tree_addend, a.addend);
         struct text_place p = piece_place(i, n, per, a.piece.n1);
         s64 src = a.piece.src_at + p.i0 * a.piece.src_s0 +
                   p.i1 * a.piece.src_s1 + 4 * p.unit;
@@ -94,28 +93,62 @@ KERNEL(merge_tree, struct merge_tree_args, 256)
         s32 top = 0;
         float sum = 0;
 
-        for (s64 k = 0; k < a.n; k++) {
-            s64 skip = d[k].skip_tok * a.n_tok + d[k].skip_out * a.n_out;
+        for (s64 first = 0; first < a.n; first += 8) {
+            GLOBAL const struct merge_tree_addend *d =
+                AT(const struct merge_tree_addend, a.addend) + first;
+            s32 m = a.n - first < 8 ? (s32)(a.n - first) : 8;
 
-            sum = *AT(const float, d[k].at + (u64)(src - skip));
-            for (s64 add = d[k].n_add; add > 0; add--)
-                sum = add_(stack[--top], sum);
-            stack[top++] = sum;
+            UNROLL
+            for (s32 k = 0; k < 8; k++) {
+                x[k] = 0;
+                if (k < m) {
+                    s64 skip =
+                        d[k].skip_tok * a.n_tok + d[k].skip_out * a.n_out;
+
+                    x[k] = *AT(const float, d[k].at + (u64)(src - skip));
+                }
+            }
+            UNROLL
+            for (s32 k = 0; k < 8; k++) {
+                if (k >= m)
+                    continue;
+                sum = x[k];
+                for (s64 add = d[k].n_add; add > 0; add--)
+                    sum = add_(stack[--top], sum);
+                stack[top++] = sum;
+            }
         }
         *AT(float, a.piece.dst + (u64)dst) = sum;
     }
 }
+
+/* A tile, in words of a type; four of a lane are under way. */
+#define TILE_COPY(type)                                                        \
+    for (s64 i = LANE(); i < a.tile_bytes / (s64)sizeof(type); i += 4 * 256) { \
+        GLOBAL type *out = AT(type, to);                                       \
+        GLOBAL const type *x = AT(const type, from);                           \
+        s64 n = a.tile_bytes / (s64)sizeof(type);                              \
+                                                                               \
+        UNROLL                                                                 \
+        for (s32 u = 0; u < 4; u++)                                            \
+            word[u] = i + 256 * u < n ? x[i + 256 * u] : 0;                    \
+        UNROLL                                                                 \
+        for (s32 u = 0; u < 4; u++)                                            \
+            if (i + 256 * u < n)                                               \
+                out[i + 256 * u] = (type)word[u];                              \
+    }
 
 /* A group a page of a sequence and a head. The last page of a sequence is that
  * of its last token; a group looks for it itself. */
 KERNEL(pages, struct pages_args, 256)
 {
     LOCAL_ARRAY(s32, last, 256);
+    u64 word[4];
     GLOBAL const s32 *seq = AT(const s32, a.seq);
     GLOBAL const s32 *pos = AT(const s32, a.pos);
     s32 head = GROUP() % a.n_head, k = GROUP() / a.n_head % a.n_entry;
     s32 row = GROUP() / a.n_head / a.n_entry, most = -1;
-    s32 from = AT(const s32, a.map)[head];
+    s32 head_x = AT(const s32, a.map)[head];
     s32 page = AT(const s32, a.pages)[row * a.page_stride + k];
 
     for (s64 t = LANE(); t < a.n_tok; t += 256)
@@ -128,16 +161,18 @@ KERNEL(pages, struct pages_args, 256)
             last[LANE()] = last[LANE() + n];
         BARRIER();
     }
-    if (last[0] >= 0 && k <= last[0] / a.page_tokens && from >= 0 &&
+    if (last[0] >= 0 && k <= last[0] / a.page_tokens && head_x >= 0 &&
         page >= 0 && page < a.n_page) {
-        GLOBAL u32 *out =
-            AT(u32, a.out + ((u64)page * (u64)a.n_head + (u64)head) *
-                                (u64)a.tile_bytes);
-        GLOBAL const u32 *x =
-            AT(const u32, a.x + ((u64)page * (u64)a.n_head_x + (u64)from) *
-                                    (u64)a.tile_bytes);
+        u64 to =
+            a.out + ((u64)page * (u64)a.n_head + (u64)head) * (u64)a.tile_bytes;
+        u64 from = a.x + ((u64)page * (u64)a.n_head_x + (u64)head_x) *
+                             (u64)a.tile_bytes;
 
-        for (s64 i = LANE(); i < a.tile_bytes / 4; i += 256)
-            out[i] = x[i];
+        if (a.tile_bytes % 8 == 0) {
+            TILE_COPY(u64)
+        } else {
+            TILE_COPY(u32)
+        }
     }
 }
+#undef TILE_COPY

@@ -1,8 +1,9 @@
 /* The gated delta net for d_k up to 4 * HELD, as kernel NAME: a lane holds what
  * one of the four chains of a column needs of M, in registers. Keys and queries
  * of a token lie in the group's memory, three tokens' of them, so that one
- * barrier a token is enough: who is behind reads what is two tokens old. Both
- * names are undefined at the end. */
+ * barrier a token is enough: who is behind reads what is two tokens old. What a
+ * token needs is asked for while the one before it is computed. Both names are
+ * undefined at the end. */
 
 KERNEL_OF(NAME, struct delta_net_args, 128)
 {
@@ -14,26 +15,25 @@ KERNEL_OF(NAME, struct delta_net_args, 128)
     s32 n = ((s32)a.d_k - j + 3) / 4; /* of m[] */
     s64 head = GROUP() / blocks % a.n_head_v;
     s64 e = (s64)(GROUP() % blocks) * DELTA_COLUMNS + col;
-    s64 key = AT(const s32, a.head_map)[head] * a.d_k;
+    s64 key = AT(const s32, a.head_map)[head];
     GLOBAL const s32 *run = AT(const s32, a.run);
-    GLOBAL const float *kn = AT(const float, a.kn) + key;
-    GLOBAL const float *qn = AT(const float, a.qn) + key;
+    GLOBAL const float *kn = AT(const float, a.kn) + key * a.d_k;
+    GLOBAL const float *qn = AT(const float, a.qn) + key * a.d_k;
     float scale = div_(1.0f, sqrt_(int_float((s32)a.d_k)));
+    s32 n_run = run[0];
 
-    for (s32 r = (s32)(GROUP() / blocks / a.n_head_v); r < run[0];
+    for (s32 r = (s32)(GROUP() / blocks / a.n_head_v); r < n_run;
          r += a.n_split) {
-        s32 first = run[1 + r], end = run[2 + r];
-        GLOBAL const s32 *words = AT(const s32, a.pages) +
-                                  AT(const s32, a.seq)[first] * a.page_stride;
-        s64 from = state_read(words, AT(const s32, a.pos)[first]);
+        GLOBAL const s32 *list = run + RUN_WORDS * (r + 1);
+        s32 first = list[0], end = list[RUN_END];
+        s64 from = list[RUN_READ], to = list[RUN_WRITTEN];
         GLOBAL const float *in =
             AT(const float, a.state) +
             ((from * a.n_head_v + head) * a.d_k + j) * a.d_v + e;
-        GLOBAL float *state =
-            AT(float, a.state) +
-            ((words[STATE_WRITTEN_WORD] * a.n_head_v + head) * a.d_k + j) *
-                a.d_v +
-            e;
+        GLOBAL float *state = AT(float, a.state) +
+                              ((to * a.n_head_v + head) * a.d_k + j) * a.d_v +
+                              e;
+        float g_next = 0, beta_next = 0, kq_next = 0, v_next = 0;
 
         UNROLL
         for (s32 i = 0; i < HELD; i++)
@@ -43,8 +43,9 @@ KERNEL_OF(NAME, struct delta_net_args, 128)
             LOCAL float *now = keys + (turn + 2) % 3 * 8 * HELD;
             LOCAL float *next = keys + turn % 3 * 8 * HELD;
             LOCAL float *p = chain + turn % 2 * 256;
-            s64 at = t * a.n_head_v + head;
-            float gamma = 0, beta = 0, kq = 0, v = 0, ck = 0, cq = 0, u, y;
+            s64 at = (s64)t * a.n_head_v + head;
+            float g = g_next, beta = beta_next, kq = kq_next, v = v_next;
+            float ck = 0, cq = 0, gamma, u, y;
 
             UNROLL
             for (s32 i = 0; i < HELD / 16; i++) {
@@ -56,22 +57,23 @@ KERNEL_OF(NAME, struct delta_net_args, 128)
                                ? x[(t + 1) * a.n_head_k * a.d_k + d]
                                : 0.0f;
             }
-            if (t >= first) {
-                gamma = exp_(AT(const float, a.g)[at]);
-                beta = AT(const float, a.beta)[at];
-                kq = AT(const float, a.kq)[t * a.n_head_k + key / a.d_k];
+            if (t + 1 < end) {
+                g_next = AT(const float, a.g)[at + a.n_head_v];
+                beta_next = AT(const float, a.beta)[at + a.n_head_v];
+                kq_next = AT(const float, a.kq)[(t + 1) * a.n_head_k + key];
                 if (e < a.d_v)
-                    v = AT(const float, a.v)[at * a.d_v + e];
-                UNROLL
-                for (s32 i = 0; i < HELD; i++) {
-                    if (i < n) {
-                        ck = fma_(m[i], now[4 * i + j], ck);
-                        cq = fma_(m[i], now[4 * HELD + 4 * i + j], cq);
-                    }
-                }
-                p[lane] = ck;
-                p[128 + lane] = cq;
+                    v_next =
+                        AT(const float, a.v)[(at + a.n_head_v) * a.d_v + e];
             }
+            UNROLL
+            for (s32 i = 0; i < HELD; i++) {
+                if (t >= first && i < n) {
+                    ck = fma_(m[i], now[4 * i + j], ck);
+                    cq = fma_(m[i], now[4 * HELD + 4 * i + j], cq);
+                }
+            }
+            p[lane] = ck;
+            p[128 + lane] = cq;
             UNROLL
             for (s32 i = 0; i < HELD / 16; i++)
                 next[lane + 128 * i] = ahead[i];
@@ -83,6 +85,7 @@ KERNEL_OF(NAME, struct delta_net_args, 128)
                 add_(add_(p[col], p[col + 32]), add_(p[col + 64], p[col + 96]));
             cq = add_(add_(p[col + 128], p[col + 160]),
                       add_(p[col + 192], p[col + 224]));
+            gamma = exp_(g);
             y = delta_out(ck, cq, kq, v, gamma, beta, scale, &u);
             if (j == 0 && e < a.d_v)
                 AT(float, a.out)[at * a.d_v + e] = y;

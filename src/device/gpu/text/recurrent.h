@@ -85,6 +85,10 @@ KERNEL(short_conv_state, struct short_conv_args, 256)
 
 /* ---- the gated delta net ------------------------------------------------- */
 
+/* Words of a list of runs: how many there are, then of each where it begins and
+ * ends, the slot it reads, -1 none, and the one it writes. */
+enum { RUN_END = 1, RUN_READ, RUN_WRITTEN, RUN_WORDS };
+
 /* A group a token and key head: half of the lanes norm its key, half its query.
  * The last group lists the runs. */
 KERNEL(delta_norm, struct delta_net_args, 128)
@@ -108,13 +112,22 @@ KERNEL(delta_norm, struct delta_net_args, 128)
                 k += i < lane ? begins[i] : 0;
                 n += begins[i];
             }
-            if (begins[lane])
-                run[1 + k] = t;
+            if (begins[lane]) {
+                GLOBAL const s32 *words =
+                    AT(const s32, a.pages) + seq[t] * a.page_stride;
+
+                run[RUN_WORDS * k + RUN_END] = t;
+                run[RUN_WORDS * (k + 1)] = t;
+                run[RUN_WORDS * (k + 1) + RUN_READ] =
+                    (s32)state_read(words, AT(const s32, a.pos)[t]);
+                run[RUN_WORDS * (k + 1) + RUN_WRITTEN] =
+                    words[STATE_WRITTEN_WORD];
+            }
             BARRIER();
         }
         if (lane == 0) {
             run[0] = n;
-            run[1 + n] = a.n_tok;
+            run[RUN_WORDS * n + RUN_END] = a.n_tok;
         }
     } else {
         GLOBAL const float *x = AT(const float, side ? a.q : a.k) + at;
@@ -189,11 +202,9 @@ KERNEL(delta_net_wide, struct delta_net_args, 128)
 
     for (s32 r = (s32)(GROUP() / blocks / a.n_head_v); r < run[0];
          r += a.n_split) {
-        s32 first = run[1 + r], end = run[2 + r];
-        GLOBAL const s32 *words = AT(const s32, a.pages) +
-                                  AT(const s32, a.seq)[first] * a.page_stride;
-        s64 from = state_read(words, AT(const s32, a.pos)[first]);
-        s64 to = words[STATE_WRITTEN_WORD];
+        GLOBAL const s32 *list = run + RUN_WORDS * (r + 1);
+        s32 first = list[0], end = list[RUN_END];
+        s64 from = list[RUN_READ], to = list[RUN_WRITTEN];
         GLOBAL const float *in = AT(const float, a.state) +
                                  (from * a.n_head_v + head) * a.d_k * a.d_v + e;
         GLOBAL float *m =

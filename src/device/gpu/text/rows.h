@@ -3,10 +3,12 @@
 
 enum { NORM_HOLD = 4096 }; /* values that a group keeps */
 
+/* Loads stand together, before what waits for them. */
 KERNEL(rms_norm, struct rms_norm_args, 256)
 {
     LOCAL_ARRAY(float, hold, NORM_HOLD);
     LOCAL_ARRAY(float, part, 64);
+    float v[16], w[8];
     s32 id = LANE();
     GLOBAL const float *x = AT(const float, a.x) + (s64)GROUP() * a.d;
     GLOBAL float *out = AT(float, a.out) + (s64)GROUP() * a.d;
@@ -15,9 +17,13 @@ KERNEL(rms_norm, struct rms_norm_args, 256)
     for (s64 at = 0; at < a.d; at += NORM_HOLD) {
         s32 n = a.d - at < NORM_HOLD ? (s32)(a.d - at) : NORM_HOLD;
 
+        UNROLL
+        for (s32 k = 0; k < 16; k++)
+            v[k] = id + 256 * k < n ? x[at + id + 256 * k] : 0.0f;
         BARRIER();
-        for (s32 i = id; i < n; i += 256)
-            hold[i] = x[at + i];
+        UNROLL
+        for (s32 k = 0; k < 16; k++)
+            hold[id + 256 * k] = v[k];
         BARRIER();
         for (s32 i = id; id < 64 && i < n; i += 64)
             s = fma_(hold[i], hold[i], s);
@@ -31,12 +37,26 @@ KERNEL(rms_norm, struct rms_norm_args, 256)
     BARRIER();
     s = div_(sum16(part), int_float((s32)a.d));
     scale = div_(1.0f, sqrt_(add_(s, a.eps)));
-    for (s64 i = id; i < a.d; i += 256) {
-        float v = mul_(a.d <= NORM_HOLD ? hold[i] : x[i], scale);
+    for (s64 first = id; first < a.d; first += 8 * 256) {
+        UNROLL
+        for (s32 k = 0; k < 8; k++) {
+            s64 i = first + 256 * k;
 
-        if (a.w)
-            v = mul_(v, value_at(AT(const void, a.w), a.format, i));
-        out[i] = v;
+            v[k] = 0;
+            w[k] = 1;
+            if (i < a.d) {
+                v[k] = a.d <= NORM_HOLD ? hold[i] : x[i];
+                if (a.w)
+                    w[k] = value_at(AT(const void, a.w), a.format, i);
+            }
+        }
+        UNROLL
+        for (s32 k = 0; k < 8; k++) {
+            s64 i = first + 256 * k;
+
+            if (i < a.d)
+                out[i] = mul_(mul_(v[k], scale), w[k]);
+        }
     }
 }
 
