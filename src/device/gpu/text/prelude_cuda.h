@@ -11,11 +11,10 @@ typedef long long s64;
 
 #define KERNEL(name, args, lanes)                                              \
     extern "C" __global__ void __launch_bounds__(lanes) name(const args a)
-#define DEV    static __device__ __forceinline__
-#define UNROLL _Pragma("unroll")
 #define KERNEL_DENSE(name, args, lanes)                                        \
     extern "C" __global__ void __launch_bounds__(lanes, 2) name(const args a)
-#define DEV static __device__ __forceinline__
+#define DEV    static __device__ __forceinline__
+#define UNROLL _Pragma("unroll")
 #define GLOBAL
 #define LOCAL
 #define LOCAL_ARRAY(type, name, n) __shared__ type name[n]

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/half.h"
+#include "base/unroll.h"
 #include "device/gpu/emu/emu_run.h"
 
 typedef uint8_t u8;
@@ -29,9 +30,6 @@ typedef int32_t s32;
 typedef uint64_t u64;
 typedef int64_t s64;
 
-#define KERNEL(name, args, lanes) static void text_##name(const args a)
-#define DEV                       static inline
-#define UNROLL
 #define KERNEL(name, args, lanes)       static void text_##name(const args a)
 #define KERNEL_DENSE(name, args, lanes) KERNEL(name, args, lanes)
 #define DEV                             static inline

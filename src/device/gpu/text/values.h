@@ -85,6 +85,8 @@ DEV s64 strided(s64 i, s64 n, const s64 *dim, const s64 *stride)
         i /= dim[d];
     }
     return at;
+}
+
 /* Four floats of shared memory that are loaded at once: an array that is
  * declared as these, and read as floats too. */
 struct __attribute__((aligned(16))) quad {
