@@ -666,7 +666,9 @@ static void pages_plain(const struct pages_args *a, const int32_t *pages,
 
 TEST(gpu_pages_copies_the_tiles_in_use)
 {
-    enum { ROWS = 4, STRIDE = 6, PAGES = 20, TOK = 600, TILE = 192, HEADS = 3 };
+    enum { ROWS = 4, STRIDE = 6, PAGES = 20, TOK = 600, HEADS = 3 };
+    enum { TILE = 9000 }; /* bytes, at most */
+    static const int64_t tile[] = {TILE, 64, 4140, 4};
     uint64_t seed = test_seed() + 44;
     unsigned char *x = weights_alloc(PAGES * 2 * TILE);
     unsigned char *got = weights_alloc(PAGES * HEADS * TILE);
@@ -686,7 +688,7 @@ TEST(gpu_pages_copies_the_tiles_in_use)
                                .pages = address(pages),
                                .page_stride = STRIDE,
                                .n_page = PAGES - 2,
-                               .tile_bytes = TILE,
+                               .tile_bytes = tile[round % 4],
                                .n_head = HEADS,
                                .n_head_x = 2,
                                .n_entry = STRIDE,
