@@ -40,8 +40,6 @@ typedef int64_t s64;
     X(cast, NULL)                                                              \
     X(matmul, gpu_contract_scratch)                                            \
     X(head_matmul, gpu_contract_scratch)                                       \
-    X(expert_matmul, gpu_contract_scratch)                                     \
-    X(expert_down, gpu_contract_scratch)                                       \
     /* attention and its cache */                                              \
     X(rope, NULL)                                                              \
     X(cache_write, NULL)                                                       \

@@ -18,7 +18,6 @@
 #include <string.h>
 
 #include "base/half.h"
-#include "base/unroll.h"
 #include "device/gpu/emu/emu_run.h"
 
 typedef uint8_t u8;
@@ -30,6 +29,7 @@ typedef int32_t s32;
 typedef uint64_t u64;
 typedef int64_t s64;
 
+#define UNROLL
 #define KERNEL(name, args, lanes)       static void text_##name(const args a)
 #define KERNEL_DENSE(name, args, lanes) KERNEL(name, args, lanes)
 #define DEV                             static inline
