@@ -35,7 +35,8 @@ static pl_status flush_both(struct gpu_device *x, pl_err *err)
 }
 
 /* Until another device's event has come; what this one has put into its queues
- * goes on meanwhile. False: the run has failed, or the driver, which *s says. */
+ * goes on meanwhile. False: the run has failed, or the driver has, which *s
+ * says. */
 static bool see(struct gpu_device *x, struct step_event e, pl_status *s,
                 pl_err *err)
 {

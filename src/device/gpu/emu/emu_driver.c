@@ -2,8 +2,9 @@
  *
  * Its memory is this process's, poisoned. What is put into a queue stays there
  * until the queue is finished, or flushed, now and then; commands of both
- * queues are then carried out in an order of chance that marks allow. So a mark that is missing shows, and bytes of the host that were
- * not left alone. Kernels run on the thread that issues. */
+ * queues are then carried out in an order of chance that marks allow. So a mark
+ * that is missing shows, and bytes of the host that were not left alone.
+ * Kernels run on the thread that issues. */
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdlib.h>

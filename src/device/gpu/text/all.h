@@ -9,9 +9,9 @@
 
 #include "weights.h"
 
+#include "attend.h"
 #include "cache.h"
 #include "rope.h"
-#include "attend.h"
 
 /* rows, moves, states */
 #include "copies.h"
@@ -19,5 +19,5 @@
 #include "moves.h"
 #include "quantize.h"
 #include "recurrent.h"
-#include "router.h"
 #include "route.h"
+#include "router.h"
