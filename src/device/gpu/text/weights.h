@@ -181,6 +181,13 @@ DEV void many_rows(const struct many *f, s32 i, s32 mode, s32 n_head,
     }
 }
 
+/* Where the result of a row of activations and one of weights is in an entry of
+ * the stack; -1: nowhere. */
+DEV s64 many_at(LOCAL const s32 *row_out, s32 n_tok, s32 tok, s32 n, s32 row)
+{
+    return tok < n_tok && row < n ? (s64)row_out[tok] * n + row : -1;
+}
+
 /* What a lane moves to shared memory of tiles t .. t + STAGE_TILES - 1 of n rows
  * of activations, from `x` on; zeros from tile `len` on. */
 DEV void stage_load(GLOBAL const u32 *x, s64 x_step, LOCAL const s32 *row_x,
