@@ -108,7 +108,8 @@ KERNEL_OF(OF(matvec), struct contract_args, 256)
                         ((u64)r * (u64)a.w_row + (u64)i * (u64)a.w_k) * BYTES),
                  a.w_k, AT(const float, a.x) + x * a.x_step + a.run[k].x + i,
                  (s64)a.n_head * a.x_step, f.n, end - i, sum);
-                for (s32 j = 0; j < f.n; j++)
+                UNROLL
+                for (s32 j = 0; j < FEW_TOKENS; j++)
                     part[(buffer + unit * FEW_TOKENS + j) * ROWS + r] = sum[j];
             }
             BARRIER();

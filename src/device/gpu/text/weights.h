@@ -100,7 +100,6 @@ struct few {
 DEV struct few few_find(s32 block, s32 mode, s32 n_tok, s32 tok, s32 n_head,
                         s32 share)
 {
-    s32 n_block = (n_tok + tok - 1) / tok, first = block % n_block * tok;
     struct few f;
 
     f.n = f.n_item = 1;
@@ -108,6 +107,8 @@ DEV struct few few_find(s32 block, s32 mode, s32 n_tok, s32 tok, s32 n_head,
     f.x = block / share;
     f.matrix = 0;
     if (mode == CONTRACT_HEADS) {
+        s32 n_block = (n_tok + tok - 1) / tok, first = block % n_block * tok;
+
         f.n = n_tok - first < tok ? n_tok - first : tok;
         f.matrix = block / n_block;
         f.out = f.x = first * n_head + f.matrix;
