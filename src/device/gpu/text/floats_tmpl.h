@@ -108,7 +108,8 @@ KERNEL_OF(OF(matvec), struct contract_args, 256)
                         ((u64)r * (u64)a.w_row + (u64)i * (u64)a.w_k) * BYTES),
                  a.w_k, AT(const float, a.x) + x * a.x_step + a.run[k].x + i,
                  (s64)a.n_head * a.x_step, f.n, end - i, sum);
-                for (s32 j = 0; j < f.n; j++)
+                UNROLL
+                for (s32 j = 0; j < FEW_TOKENS; j++)
                     part[(buffer + unit * FEW_TOKENS + j) * ROWS + r] = sum[j];
             }
             BARRIER();
@@ -142,12 +143,14 @@ KERNEL_OF(OF(matmul), struct contract_args, 256)
     LOCAL_ARRAY(s32, row_out, MANY_TOKENS);
     s32 id = LANE(), r = id & 15, y = id >> 4;
     s32 n_wide = (a.n_panel + MANY_PANELS - 1) / MANY_PANELS;
-    s32 row0 = GROUP() % n_wide * MANY_PANELS * ROWS;
+    s32 row0 = GROUP() % n_wide * MANY_PANELS * ROWS, row = row0 + r;
     s32 top = a.top, buffer = 0;
     struct many f =
         many_find(GROUP() / n_wide, a.mode, a.n_tok, AT(const s32, a.head),
                   AT(const s32, a.block), a.item);
     float acc[32], sum[32];
+    GLOBAL const float *before;
+    GLOBAL float *after;
 
     if (f.n == 0)
         return;
@@ -155,16 +158,17 @@ KERNEL_OF(OF(matmul), struct contract_args, 256)
         many_rows(&f, id, a.mode, a.n_head, a.n_used, a.share,
                   AT(const s32, a.list), row_x, row_out);
     BARRIER();
+    before = AT(const float, ENTRY(top));
     UNROLL
     for (s32 p = 0; p < 8; p++) {
         UNROLL
         for (s32 c = 0; c < 4; c++) {
-            s32 to = 4 * y + c, row = row0 + p * ROWS + r;
+            s64 o = a.open
+                        ? many_at(row_out, f.n, 4 * y + c, a.n, row + p * ROWS)
+                        : -1;
 
-            sum[4 * p + c] = acc[4 * p + c] = 0;
-            if (a.open && to < f.n && row < a.n)
-                acc[4 * p + c] =
-                    AT(const float, ENTRY(top))[(s64)row_out[to] * a.n + row];
+            sum[4 * p + c] = 0;
+            acc[4 * p + c] = o < 0 ? 0 : before[o];
         }
     }
     for (s32 k = 0; k < a.n_run; k++) {
@@ -222,24 +226,34 @@ KERNEL_OF(OF(matmul), struct contract_args, 256)
         if (n_add < 0 && k + 1 < a.n_run)
             continue;
         n_add = n_add < 0 ? 0 : n_add;
+        for (s32 i = 1; i <= n_add; i++) {
+            before = AT(const float, ENTRY(top - i));
+            UNROLL
+            for (s32 p = 0; p < 8; p++) {
+                UNROLL
+                for (s32 c = 0; c < 4; c++) {
+                    s64 o =
+                        many_at(row_out, f.n, 4 * y + c, a.n, row + p * ROWS);
+
+                    if (o >= 0)
+                        acc[4 * p + c] = add_(before[o], acc[4 * p + c]);
+                }
+            }
+        }
+        top -= n_add;
+        after = AT(float, ENTRY(top));
         UNROLL
         for (s32 p = 0; p < 8; p++) {
             UNROLL
             for (s32 c = 0; c < 4; c++) {
-                s32 to = 4 * y + c, row = row0 + p * ROWS + r;
+                s64 o = many_at(row_out, f.n, 4 * y + c, a.n, row + p * ROWS);
 
-                if (to < f.n && row < a.n) {
-                    s64 o = (s64)row_out[to] * a.n + row;
-
-                    for (s32 i = 1; i <= n_add; i++)
-                        acc[4 * p + c] = add_(
-                            AT(const float, ENTRY(top - i))[o], acc[4 * p + c]);
-                    AT(float, ENTRY(top - n_add))[o] = acc[4 * p + c];
-                }
+                if (o >= 0)
+                    after[o] = acc[4 * p + c];
                 acc[4 * p + c] = 0;
             }
         }
-        top += 1 - n_add;
+        top++;
     }
 }
 

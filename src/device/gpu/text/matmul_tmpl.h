@@ -13,11 +13,13 @@ KERNEL_OF(OF(matmul), struct contract_args, 256)
     s32 id = LANE(), g = id >> 2 & 7, q = id & 3;
     s32 n_wide = (a.n_panel + MANY_PANELS - 1) / MANY_PANELS;
     s32 panel = GROUP() % n_wide * MANY_PANELS + (id >> 5);
-    s32 top = a.top, buffer = 0;
+    s32 top = a.top, buffer = 0, row = panel * ROWS + g;
     struct many f =
         many_find(GROUP() / n_wide, a.mode, a.n_tok, AT(const s32, a.head),
                   AT(const s32, a.block), a.item);
     float acc[32];
+    GLOBAL const float *before;
+    GLOBAL float *after;
 #if WHOLE
     s32 isum[32];
 #if PAIRED
@@ -31,17 +33,16 @@ KERNEL_OF(OF(matmul), struct contract_args, 256)
         many_rows(&f, id, a.mode, a.n_head, a.n_used, a.share,
                   AT(const s32, a.list), row_x, row_out);
     BARRIER();
+    before = AT(const float, ENTRY(top));
     UNROLL
     for (s32 e = 0; e < 8; e++) {
         UNROLL
         for (s32 c = 0; c < 4; c++) {
-            s32 to = 8 * e + 2 * q + (c & 1),
-                row = panel * ROWS + g + 4 * (c & 2);
+            s64 at = a.open ? many_at(row_out, f.n, 8 * e + 2 * q + (c & 1),
+                                      a.n, row + 4 * (c & 2))
+                            : -1;
 
-            acc[4 * e + c] = 0;
-            if (a.open && to < f.n && row < a.n)
-                acc[4 * e + c] =
-                    AT(const float, ENTRY(top))[(s64)row_out[to] * a.n + row];
+            acc[4 * e + c] = at < 0 ? 0 : before[at];
         }
     }
     for (s32 k = 0; k < a.n_run; k++) {
@@ -105,13 +106,21 @@ KERNEL_OF(OF(matmul), struct contract_args, 256)
                 UNROLL
                 for (s32 e = 0; e < 8; e++) {
                     LOCAL const u32 *be = b + e * 8 * X_STRIDE;
-                    s32 lo[4], hi[4];
+                    s32 lo[4];
+#if HALVES
+                    s32 hi[4];
+#endif
 
                     if (e * 8 >= f.n)
                         break;
                     UNROLL
                     for (s32 c = 0; c < 4; c++)
-                        lo[c] = hi[c] = WHOLE ? 0 : SUM_START;
+                        lo[c] = WHOLE ? 0 : SUM_START;
+#if HALVES
+                    UNROLL
+                    for (s32 c = 0; c < 4; c++)
+                        hi[c] = lo[c];
+#endif
 #if HAVE_MMA_S8_16832
                     {
                         u32 v[2];
@@ -155,8 +164,10 @@ KERNEL_OF(OF(matmul), struct contract_args, 256)
                                    m[h + 1] * (s16)(v[1] >> 16);
 #endif
 #if WHOLE
-                        isum[o] +=
-                            s[h] * lo[c] + (HALVES ? s[h + 1] * hi[c] : 0);
+                        isum[o] += s[h] * lo[c];
+#if HALVES
+                        isum[o] += s[h + 1] * hi[c];
+#endif
 #if HAS_MIN
                         msum[o] += mins;
 #endif
@@ -195,25 +206,34 @@ KERNEL_OF(OF(matmul), struct contract_args, 256)
         if (n_add < 0 && k + 1 < a.n_run)
             continue;
         n_add = n_add < 0 ? 0 : n_add;
+        for (s32 i = 1; i <= n_add; i++) {
+            before = AT(const float, ENTRY(top - i));
+            UNROLL
+            for (s32 e = 0; e < 8; e++) {
+                UNROLL
+                for (s32 c = 0; c < 4; c++) {
+                    s64 at = many_at(row_out, f.n, 8 * e + 2 * q + (c & 1), a.n,
+                                     row + 4 * (c & 2));
+
+                    if (at >= 0)
+                        acc[4 * e + c] = add_(before[at], acc[4 * e + c]);
+                }
+            }
+        }
+        top -= n_add;
+        after = AT(float, ENTRY(top));
         UNROLL
         for (s32 e = 0; e < 8; e++) {
             UNROLL
             for (s32 c = 0; c < 4; c++) {
-                s32 to = 8 * e + 2 * q + (c & 1),
-                    row = panel * ROWS + g + 4 * (c & 2);
+                s64 at = many_at(row_out, f.n, 8 * e + 2 * q + (c & 1), a.n,
+                                 row + 4 * (c & 2));
 
-                if (to < f.n && row < a.n) {
-                    s64 at = (s64)row_out[to] * a.n + row;
-
-                    for (s32 i = 1; i <= n_add; i++)
-                        acc[4 * e + c] =
-                            add_(AT(const float, ENTRY(top - i))[at],
-                                 acc[4 * e + c]);
-                    AT(float, ENTRY(top - n_add))[at] = acc[4 * e + c];
-                }
+                if (at >= 0)
+                    after[at] = acc[4 * e + c];
                 acc[4 * e + c] = 0;
             }
         }
-        top += 1 - n_add;
+        top++;
     }
 }

@@ -100,7 +100,6 @@ struct few {
 DEV struct few few_find(s32 block, s32 mode, s32 n_tok, s32 tok, s32 n_head,
                         s32 share)
 {
-    s32 n_block = (n_tok + tok - 1) / tok, first = block % n_block * tok;
     struct few f;
 
     f.n = f.n_item = 1;
@@ -108,6 +107,8 @@ DEV struct few few_find(s32 block, s32 mode, s32 n_tok, s32 tok, s32 n_head,
     f.x = block / share;
     f.matrix = 0;
     if (mode == CONTRACT_HEADS) {
+        s32 n_block = (n_tok + tok - 1) / tok, first = block % n_block * tok;
+
         f.n = n_tok - first < tok ? n_tok - first : tok;
         f.matrix = block / n_block;
         f.out = f.x = first * n_head + f.matrix;
@@ -179,6 +180,13 @@ DEV void many_rows(const struct many *f, s32 i, s32 mode, s32 n_head,
         row_x[i] = pair / share;
         row_out[i] = mode == CONTRACT_DOWN ? pair / n_used : pair;
     }
+}
+
+/* Where the result of a row of activations and one of weights is in an entry of
+ * the stack; -1: nowhere. */
+DEV s64 many_at(LOCAL const s32 *row_out, s32 n_tok, s32 tok, s32 n, s32 row)
+{
+    return tok < n_tok && row < n ? (s64)row_out[tok] * n + row : -1;
 }
 
 /* What a lane moves to shared memory of tiles t .. t + STAGE_TILES - 1 of n rows
