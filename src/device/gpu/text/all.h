@@ -9,4 +9,5 @@
 
 #include "cache.h"
 #include "rope.h"
+
 #include "attend.h"

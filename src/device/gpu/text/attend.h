@@ -150,7 +150,7 @@ DEV void add_some(float *acc, s32 n, s32 rows, LOCAL const float *p,
     }
 }
 
-/* ---- the tree ----------------------------------------------------------- */
+/* ---- the tree ------------------------------------------------------------ */
 
 /* One state of a pair for another: m = max, each times exp(m_side - m), the
  * upper fused onto the lower. */
@@ -215,10 +215,11 @@ DEV s32 low_bits_set(s32 i)
 
 #include "attend_tile.h"
 
-/* ---- the rest of the tree, and the end ----------------------------------------------- */
+/* ---- the rest of the tree, and the end ----------------------------------- */
 
-/* Up to MERGE_STATES neighbouring states of a row are a subtree: where there is no next
- * level they are all, and the end is made: acc / (l + exp(sink - m)). */
+/* Up to MERGE_STATES neighbouring states of a row are a subtree: where there is
+ * no next level they are all, and the end is made: acc / (l + exp(sink - m)).
+ */
 KERNEL(attend_merge, struct attend_merge_args, 256)
 {
     LOCAL_ARRAY(float, x, MERGE_STATES *MERGE_COLUMNS);
