@@ -519,12 +519,13 @@ TEST(cpu_attention_of_much_at_once)
     const struct setting set[] = {
         {.n_head = 40, .n_kv = 33, .seq = {{520, 32}}},
         {.n_head = 64, .n_kv = 8, .window = 300, .seq = {{450, MAX_TOK}}},
-        {.n_head = 48, .n_kv = 8, .room = 4000, .seq = {{500, 12}}},
-        {.n_head = 48, .n_kv = 1, .room = 4000, .seq = {{500, 12}}},
+        {.n_head = 48, .n_kv = 8, .room = 9000, .seq = {{500, 12}}},
+        {.n_head = 48, .n_kv = 1, .room = 9000, .seq = {{500, 12}}},
+        {.n_head = 16, .n_kv = 1, .room = 8000, .seq = {{4090, 33}}},
     };
     uint64_t seed = test_seed();
 
-    for (int k = 0; k < 4; k++) {
+    for (int k = 0; k < 5; k++) {
         struct setting s = set[k];
 
         s.d = s.e = 4;

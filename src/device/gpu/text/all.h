@@ -7,10 +7,15 @@
 #include "elementwise.h"
 #include "rows.h"
 
+/* contractions */
 #include "weights.h"
 
-#include "attend.h"
+#include "route.h"
+
+/* attention and its cache: attend.h reads what cache.h says of tiles */
 #include "cache.h"
+
+#include "attend.h"
 #include "rope.h"
 
 /* rows, moves, states */
@@ -19,5 +24,4 @@
 #include "moves.h"
 #include "quantize.h"
 #include "recurrent.h"
-#include "route.h"
 #include "router.h"

@@ -185,12 +185,16 @@ struct cache_write_args {
     s32 n_tok, n_head, d, format, values;
 };
 
+/* Floats that a tile of prompts puts aside of 64 rows: acc, l, m. */
+#define TILE_ENTRY(wide) (TILE_ROWS * ((wide) + 16 + 1))
+
 /* A group a tile of tokens, a KV head, a span; states go to `part`. */
 struct attend_args {
     u64 q, k, v;         /* q [n_tok, n_head, d] */
     u64 head_map;        /* s32 [n_head] */
     u64 pos, seq, pages; /* the token table */
     u64 part;            /* [end - first, n_head, n_state, TEXT_SOFT + e] */
+    u64 stack;           /* tiles: [n_group, depth, TILE_ENTRY(wide)] */
     s64 page_stride, key_bytes, value_bytes; /* bytes: of a tile */
     s32 first, end;                          /* tokens */
     s32 n_head, n_kv, d, e;
@@ -202,11 +206,13 @@ struct attend_args {
     s32 tokens;                 /* most of a tile */
     s32 step;                   /* tokens that a group looks after */
     s32 n_state;
+    s32 spans, depth; /* spans in one state, 2^depth; tiles alone have several.
+                         With a window they are one, or a row's all */
     float scale, softcap;
 };
 
-/* A group a row (token, head), 64 of its states, and 64 columns. */
-enum { MERGE_STATES = 64, MERGE_COLUMNS = 64 };
+/* A group a row (token, head), some of its states, and some columns. */
+enum { MERGE_STATES = 128, MERGE_COLUMNS = 32 };
 struct attend_merge_args {
     u64 part; /* [n_row, n_state, TEXT_SOFT + e] */
     u64 next; /* [n_row, n_block, TEXT_SOFT + e]; or, n_block 1: none */

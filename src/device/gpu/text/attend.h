@@ -150,6 +150,35 @@ DEV void add_some(float *acc, s32 n, s32 rows, LOCAL const float *p,
     }
 }
 
+/* ---- the tree ------------------------------------------------------------ */
+
+/* One state of a pair for another: m = max, each times exp(m_side - m), the
+ * upper fused onto the lower. */
+DEV float soft_join(float lower, float f_lower, float upper, float f_upper)
+{
+    return fma_(upper, f_upper, mul_(lower, f_lower));
+}
+
+/* How many bits of i are set; all of them, or those below the lowest that is
+ * not: so many states wait for, or merge with, the span behind i others. */
+DEV s32 bits_set(s32 i)
+{
+    s32 n = 0;
+
+    for (; i > 0; i >>= 1)
+        n += i & 1;
+    return n;
+}
+
+DEV s32 low_bits_set(s32 i)
+{
+    s32 n = 0;
+
+    for (; i & 1; i >>= 1)
+        n++;
+    return n;
+}
+
 /* ---- the kernels --------------------------------------------------------- */
 
 #define ATTEND_KERNEL(name, args, lanes) KERNEL(name, args, lanes)
@@ -186,17 +215,11 @@ DEV void add_some(float *acc, s32 n, s32 rows, LOCAL const float *p,
 
 #include "attend_tile.h"
 
-/* ---- the tree, and the end ----------------------------------------------- */
+/* ---- the rest of the tree, and the end ----------------------------------- */
 
-/* One state of a pair for another: m = max, each times exp(m_side - m), the
- * upper fused onto the lower. */
-DEV float soft_join(float lower, float f_lower, float upper, float f_upper)
-{
-    return fma_(upper, f_upper, mul_(lower, f_lower));
-}
-
-/* Up to 64 neighbouring states of a row are a subtree: where there is no next
- * level they are all, and the end is made: acc / (l + exp(sink - m)). */
+/* Up to MERGE_STATES neighbouring states of a row are a subtree: where there is
+ * no next level they are all, and the end is made: acc / (l + exp(sink - m)).
+ */
 KERNEL(attend_merge, struct attend_merge_args, 256)
 {
     LOCAL_ARRAY(float, x, MERGE_STATES *MERGE_COLUMNS);

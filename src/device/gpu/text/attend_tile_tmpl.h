@@ -4,7 +4,10 @@
  * A lane has 4 rows and, of a block, 4 positions for the scores and COLUMNS
  * columns for the sums. What the rows share comes as floats through shared
  * memory, 16 values of keys or positions of values at once; the next ones are
- * under way meanwhile. */
+ * under way meanwhile.
+ *
+ * A group goes through the spans of one state, and merges them as a binary
+ * counter carries: what waits for its right part is put aside on a stack. */
 #define WIDE  (16 * COLUMNS)
 #define PITCH (TILE_ROWS + 4)
 
@@ -18,6 +21,9 @@ KERNEL_DENSE(ATTEND_NAME, struct attend_args, 256)
     LOCAL_ARRAY(s32, see_hi, TILE_ROWS);
     LOCAL_ARRAY(s64, row_q, TILE_ROWS);
     LOCAL_ARRAY(s64, row_state, TILE_ROWS);
+    LOCAL_ARRAY(s32, row_wait, TILE_ROWS);  /* its states on the stack */
+    LOCAL_ARRAY(s32, row_merge, TILE_ROWS); /* of them merge with this one */
+    LOCAL_ARRAY(s32, row_last, TILE_ROWS);  /* nothing follows in the state */
     LOCAL_ARRAY(s32, head, TILE_ROWS);
     LOCAL_ARRAY(s32, head_count, 1);
     LOCAL float *p = (LOCAL float *)p_quads; /* probabilities */
@@ -26,6 +32,8 @@ KERNEL_DENSE(ATTEND_NAME, struct attend_args, 256)
     GLOBAL const s32 *pos = AT(const s32, a.pos), *seq = AT(const s32, a.seq);
     GLOBAL const float *query = AT(const float, a.q);
     GLOBAL float *state = AT(float, a.part);
+    GLOBAL float *stack =
+        AT(float, a.stack) + (s64)GROUP() * a.depth * TILE_ENTRY(WIDE);
     s32 id = LANE(), g = GROUP();
     s32 r0 = id / 16 * 4, j0 = id % 16 * 4; /* the lane's rows and positions */
     s32 row = id % TILE_ROWS, k0 = id / TILE_ROWS; /* and of l: k0 + 4 u */
@@ -58,12 +66,15 @@ KERNEL_DENSE(ATTEND_NAME, struct attend_args, 256)
             most = pos[t] > most ? pos[t] : most;
         }
         least = first_seen(least, a.window); /* now what any of them sees */
-        for (s32 span = least / TEXT_SPAN + span0; span <= most / TEXT_SPAN;
-             span += a.n_span) {
+        for (s32 base = least / TEXT_SPAN, span = base + span0 * a.spans;
+             span <= most / TEXT_SPAN;
+             span +=
+             (span + 1 - base) % a.spans ? 1 : 1 + (a.n_span - 1) * a.spans) {
             s32 u0 = span * TEXT_SPAN, all_lo = 0, all_hi = TEXT_SPAN;
             s32 any_lo = within(least - u0, 0, TEXT_SPAN);
             s32 any_hi = within(most + 1 - u0, 0, TEXT_SPAN);
-            float acc[4 * COLUMNS], l[4];
+            float acc[4 * COLUMNS], l[4], now;
+            GLOBAL float *to;
 
             BARRIER();
             if (id < TILE_ROWS) {
@@ -74,12 +85,19 @@ KERNEL_DENSE(ATTEND_NAME, struct attend_args, 256)
                 see_lo[id] = see_hi[id] = 0;
                 if (t < t1) {
                     s32 lo = first_seen(pos[t], a.window);
+                    s32 rank = span - lo / TEXT_SPAN;
+                    s32 before = rank < 0 ? 0 : rank % a.spans;
 
                     row_q[id] = (s64)t * a.n_head + h;
                     row_state[id] =
                         (((s64)(t - a.first) * a.n_head + h) * a.n_state +
-                         span - lo / TEXT_SPAN) *
+                         rank / a.spans) *
                         (TEXT_SOFT + a.e);
+                    row_last[id] =
+                        before == a.spans - 1 || span == pos[t] / TEXT_SPAN;
+                    row_wait[id] = bits_set(before);
+                    row_merge[id] =
+                        row_last[id] ? row_wait[id] : low_bits_set(before);
                     see_lo[id] = within(lo - u0, 0, TEXT_SPAN);
                     see_hi[id] = within(pos[t] + 1 - u0, 0, TEXT_SPAN);
                 }
@@ -201,19 +219,67 @@ KERNEL_DENSE(ATTEND_NAME, struct attend_args, 256)
                     BARRIER();
                 }
             }
-            for (s32 r = 0; r < 4; r++)
+            /* ---- the tree ---- */
+            for (s32 r = 0; r < 4; r++) {
+                s32 k = r0 + r;
+
+                if (see_lo[k] >= see_hi[k])
+                    continue;
+                now = m[k];
+                for (s32 n = 1; n <= row_merge[k]; n++) {
+                    GLOBAL const float *from =
+                        stack + (row_wait[k] - n) * TILE_ENTRY(WIDE);
+                    float low = from[TILE_ROWS * (WIDE + 16) + k];
+                    float top = low > now ? low : now;
+                    float f_low = exp_(sub_(low, top));
+                    float f_now = exp_(sub_(now, top));
+
+                    for (s32 i = 0; i < COLUMNS; i++)
+                        acc[r * COLUMNS + i] =
+                            soft_join(from[(r * COLUMNS + i) * 256 + id], f_low,
+                                      acc[r * COLUMNS + i], f_now);
+                    now = top;
+                }
+                to = stack + (row_wait[k] - row_merge[k]) * TILE_ENTRY(WIDE);
                 for (s32 i = 0; i < COLUMNS; i++) {
                     s32 c = i / 4 * 64 + j0 + i % 4;
 
-                    if (c < a.e && see_lo[r0 + r] < see_hi[r0 + r])
-                        state[row_state[r0 + r] + TEXT_SOFT + c] =
+                    if (!row_last[k])
+                        to[(r * COLUMNS + i) * 256 + id] = acc[r * COLUMNS + i];
+                    else if (c < a.e)
+                        state[row_state[k] + TEXT_SOFT + c] =
                             acc[r * COLUMNS + i];
                 }
+            }
+            now = m[row];
+            to = stack;
             if (see_lo[row] < see_hi[row]) {
+                for (s32 n = 1; n <= row_merge[row]; n++) {
+                    GLOBAL const float *from =
+                        stack + (row_wait[row] - n) * TILE_ENTRY(WIDE);
+                    float low = from[TILE_ROWS * (WIDE + 16) + row];
+                    float top = low > now ? low : now;
+                    float f_low = exp_(sub_(low, top));
+                    float f_now = exp_(sub_(now, top));
+
+                    for (s32 i = 0; i < 4; i++)
+                        l[i] = soft_join(from[TILE_ROWS * WIDE + i * 256 + id],
+                                         f_low, l[i], f_now);
+                    now = top;
+                }
+                to += (row_wait[row] - row_merge[row]) * TILE_ENTRY(WIDE);
                 for (s32 i = 0; i < 4; i++)
-                    state[row_state[row] + k0 + 4 * i] = l[i];
-                if (k0 == 0)
-                    state[row_state[row] + 16] = m[row];
+                    if (!row_last[row])
+                        to[TILE_ROWS * WIDE + i * 256 + id] = l[i];
+                    else
+                        state[row_state[row] + k0 + 4 * i] = l[i];
+            }
+            BARRIER(); /* all have read the stack's m */
+            if (k0 == 0 && see_lo[row] < see_hi[row]) {
+                if (!row_last[row])
+                    to[TILE_ROWS * (WIDE + 16) + row] = now;
+                else
+                    state[row_state[row] + 16] = now;
             }
         }
     }
