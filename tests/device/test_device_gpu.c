@@ -142,3 +142,34 @@ TEST(gpu_inbox_is_its_owners_too)
         arena_fini(&a);
     }
 }
+
+/* An item means each GPU, one of them, or a number of devices. */
+TEST(gpu_items_name_gpus)
+{
+    static const struct {
+        const char *item;
+        int n;
+    } good[] = {{"emu", 1}, {"emu:0", 1}, {"emu*3", 3}, {"emu:0*2", 2}};
+    static const struct {
+        const char *item, *says;
+    } bad[] = {{"emu:1", "there is no GPU 1; there are 1"},
+               {"emu:2GiB", "\"2GiB\" is no number of a GPU"},
+               {"emu:-1", "\"-1\" is no number of a GPU"},
+               {"emu:99999999999999999999", "is no number of a GPU"}};
+    struct device_list l;
+    pl_err err;
+
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        TEST_OK(device_parse(&l, good[i].item, 0, &err), err);
+        assert_int_equal(l.n, good[i].n);
+        assert_string_equal(l.dev[0].name, "emu0");
+        assert_true(l.dev[0].index == 0 && l.dev[0].memory < 0);
+        device_list_free(&l);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(device_parse(&l, bad[i].item, 0, &err),
+                         PL_BAD_ARGUMENT);
+        if (!strstr(err.message, bad[i].says))
+            fail_msg("\"%s\" does not say \"%s\"", err.message, bad[i].says);
+    }
+}
