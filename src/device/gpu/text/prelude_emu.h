@@ -7,7 +7,9 @@
  * N_GROUP(). LOCAL_ARRAY is memory that a group's lanes share; it stands at the
  * top of a kernel. All lanes of a group come to each BARRIER(), or none does.
  * AT(type, address) is the pointer to what an argument names; only kernels
- * have it, not functions of the device.
+ * have it, not functions of the device. UNROLL stands before a `for` of known
+ * count which indexes an array that should stay in registers. HAVE_PRMT and
+ * HAVE_MMA_S8_16832 say that there is more, below.
  *
  * Every operation on floats is a call, since compilers may fuse what they see
  * as expressions: add_ sub_ mul_ div_ fma_ sqrt_ rint_ abs_, of doubles dadd_
