@@ -3,8 +3,9 @@
  * The lanes of a group run one after another on one thread, each until it comes
  * to a barrier or its end, in an order of chance; so a barrier that is missing,
  * or that some lanes miss, shows. Memory that a group's lanes share is poisoned
- * before each group and, under AddressSanitizer, fenced. A launch is played by a
- * GPU that has matrix units and operations of warps, or by one that has not. */
+ * before each group and, under AddressSanitizer, fenced. A launch is played by
+ * a GPU that has matrix units and operations of warps, or by one that has
+ * not. */
 #ifndef DEVICE_GPU_EMU_EMU_RUN_H
 #define DEVICE_GPU_EMU_EMU_RUN_H
 

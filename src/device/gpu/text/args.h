@@ -111,9 +111,9 @@ struct pages_args {
 
 /* ---- contractions with weights ---- */
 
-/* Weights whose k is one rank's, all or a part: `n` tiles of 32 values, of float
- * formats n values, from byte `off` of a panel on (plain rows: value `x`), that
- * meet the activations' tile or value `x` and on. `first`: place of the first in
+/* Weights whose k is one rank's, all or a part: n tiles of 32 values, of float
+ * formats n values, from byte `off` of a panel (of a plain row) on, that meet
+ * the activations' tile or value x and on. `first` is the place of the first in
  * its super-block of 8 tiles or segment of 256 values. Behind the run the
  * accumulator is pushed on the stack and summed with the n_add entries below;
  * -1: it goes on. */

@@ -52,7 +52,9 @@ KERNEL_OF(OF(matmul), struct contract_args, 256)
         GLOBAL const u8 *w =
             AT(const u8, a.w + (u64)f.matrix * a.matrix_bytes +
                              (u64)panel * a.panel_bytes + a.run[k].off);
-        u32 next[STAGE_LOADS];
+        u32 next[STAGE_LOADS], raw[RAWS]; /* raw, next_*: the tile to come */
+        s32 next_s[4], next_m[4];
+        float next_d[4];
 
 #if WHOLE
         UNROLL
@@ -64,6 +66,17 @@ KERNEL_OF(OF(matmul), struct contract_args, 256)
             msum[o] = msum[o + 16] = 0;
 #endif
 #endif
+        UNROLL
+        for (s32 j = 0; j < RAWS; j++)
+            raw[j] = 0;
+        UNROLL
+        for (s32 j = 0; j < 4; j++) {
+            next_s[j] = next_m[j] = 0;
+            next_d[j] = 0;
+        }
+        if (panel < a.n_panel && len > 0)
+            OF(fetch_tile)
+        (w, 0, len, first, g, q, raw, next_s, next_m, next_d);
         stage_load(x, a.x_step, row_x, f.n, 0, len, id, next);
         stage_put(held + buffer, id, next);
         BARRIER();
@@ -73,36 +86,38 @@ KERNEL_OF(OF(matmul), struct contract_args, 256)
             stage_load(x, a.x_step, row_x, f.n, t + STAGE_TILES, len, id, next);
             for (s32 i = 0; i < n_tile && panel < a.n_panel; i++) {
                 s32 tile = t + i;
-                s32 closes =
-                    !WHOLE || tile + 1 == len || ((tile + first) & 7) == 7;
-                GLOBAL const u8 *p = w + OF(tile_at)(tile, first);
+#if WHOLE
+                s32 closes = tile + 1 == len || ((tile + first) & 7) == 7;
+#endif
                 LOCAL const u32 *b = held + buffer + i * MANY_TOKENS * X_STRIDE;
                 s32 s[4], m[4];
                 float d[4];
 #if HAVE_MMA_S8_16832
                 u32 level[4];
 
-                OF(levels)(p, g, q, &level[0], &level[2]);
-                OF(levels)(p, g + 8, q, &level[1], &level[3]);
+                OF(unpack)(raw, q, &level[0], &level[2]);
+                OF(unpack)(raw + RAW, q, &level[1], &level[3]);
 #else
                 u32 level[16];
 
                 UNROLL
                 for (s32 j = 0; j < 4; j++) {
-                    OF(levels)(p, g, j, &level[j], &level[j + 4]);
-                    OF(levels)(p, g + 8, j, &level[j + 8], &level[j + 12]);
+                    OF(unpack)(raw + j * RAW, j, &level[j], &level[j + 4]);
+                    OF(unpack)
+                    (raw + (4 + j) * RAW, j, &level[j + 8], &level[j + 12]);
                 }
 #endif
-                OF(factors)(p, g, s, m);
-                OF(factors)(p, g + 8, s + 2, m + 2);
-                d[0] = d[1] = d[2] = d[3] = 0;
-                if (closes) {
-                    GLOBAL const u8 *sup =
-                        w + (WHOLE ? OF(sup_at)(tile, first) : 0);
-
-                    OF(scales)(sup, p, g, d);
-                    OF(scales)(sup, p, g + 8, d + 2);
+                UNROLL
+                for (s32 j = 0; j < 4; j++) {
+                    s[j] = next_s[j];
+                    m[j] = next_m[j];
+                    d[j] = next_d[j];
                 }
+                (void)s;
+                (void)m;
+                if (tile + 1 < len)
+                    OF(fetch_tile)
+                (w, tile + 1, len, first, g, q, raw, next_s, next_m, next_d);
                 UNROLL
                 for (s32 e = 0; e < 8; e++) {
                     LOCAL const u32 *be = b + e * 8 * X_STRIDE;

@@ -1,7 +1,7 @@
 /* Contractions with weights, for every format: matvec_*() for few rows of
  * activations, matmul_*() for many (launch_contract.c says which). Orders of
- * operations are those of device/cpu/cpu_matmul.h, how formats are packed stands
- * in quant/pack.h. */
+ * operations are those of device/cpu/cpu_matmul.h; how formats are packed
+ * stands in quant/pack.h. */
 
 /* A kernel whose name is a macro. */
 #define KERNEL_OF(name, args, lanes) KERNEL(name, args, lanes)
@@ -189,8 +189,8 @@ DEV s64 many_at(LOCAL const s32 *row_out, s32 n_tok, s32 tok, s32 n, s32 row)
     return tok < n_tok && row < n ? (s64)row_out[tok] * n + row : -1;
 }
 
-/* What a lane moves to shared memory of tiles t .. t + STAGE_TILES - 1 of n rows
- * of activations, from `x` on; zeros from tile `len` on. */
+/* What a lane moves to shared memory of tiles t .. t + STAGE_TILES - 1 of n
+ * rows of activations, from `x` on; zeros from tile `len` on. */
 DEV void stage_load(GLOBAL const u32 *x, s64 x_step, LOCAL const s32 *row_x,
                     s32 n, s32 t, s32 len, s32 id, u32 *next)
 {

@@ -30,34 +30,44 @@
 /* Products that a tile or chunk adds to the accumulator: two. */
 #define PAIRED (TWO_D || HAS_MIN)
 
-/* Levels of values 4 t .. 4 t + 3 and 16 + the same, t = 0 .. 3, of row r. */
-DEV void OF(levels)(GLOBAL const u8 *tile, s32 r, s32 t, u32 *lo, u32 *hi)
+/* Dwords that a row has of 8 values. */
+#define RAW ((LOW == 8 ? 2 : 1) + (HIGH > 0))
+
+/* The dwords with values 4 t .. 4 t + 3 and 16 + the same, t = 0 .. 3, of row
+ * r, and their levels. */
+DEV void OF(fetch)(GLOBAL const u8 *tile, s32 r, s32 t, u32 *raw)
 {
     GLOBAL const u32 *low = (GLOBAL const u32 *)(tile + SUB_BYTES) + r;
-    u32 a, b;
+
+    raw[0] = low[16 * (LOW == 2 ? t & 1 : t)];
 #if LOW == 8
-    a = low[16 * t];
-    b = low[16 * t + 64];
+    raw[1] = low[16 * t + 64];
+#endif
+#if HIGH > 0
+    raw[RAW - 1] = low[16 * (LOW + (HIGH == 2 ? t & 1 : 0))];
+#endif
+}
+DEV void OF(unpack)(const u32 *raw, s32 t, u32 *lo, u32 *hi)
+{
+#if LOW == 8
+    u32 a = raw[0], b = raw[1];
 #elif LOW == 4
-    u32 v = low[16 * t];
-
-    a = v & 0x0f0f0f0fu;
-    b = v >> 4 & 0x0f0f0f0fu;
+    u32 a = raw[0] & 0x0f0f0f0fu, b = raw[0] >> 4 & 0x0f0f0f0fu;
 #else
-    u32 v = low[16 * (t & 1)] >> (t & 2);
-
-    a = v & 0x03030303u;
-    b = v >> 4 & 0x03030303u;
+    u32 v = raw[0] >> (t & 2), a = v & 0x03030303u, b = v >> 4 & 0x03030303u;
 #endif
 #if HIGH == 2
-    v = low[16 * LOW + 16 * (t & 1)] >> (t & 2);
-    a |= (v & 0x03030303u) << LOW;
-    b |= (v >> 4 & 0x03030303u) << LOW;
+    u32 high = raw[RAW - 1] >> (t & 2);
+
+    a |= (high & 0x03030303u) << LOW;
+    b |= (high >> 4 & 0x03030303u) << LOW;
 #elif HIGH == 1
-    v = low[16 * LOW] >> t;
-    a |= (v & 0x01010101u) << LOW;
-    b |= (v >> 4 & 0x01010101u) << LOW;
+    u32 high = raw[RAW - 1] >> t;
+
+    a |= (high & 0x01010101u) << LOW;
+    b |= (high >> 4 & 0x01010101u) << LOW;
 #endif
+    (void)t;
 #ifdef LEVEL0
     a = look16(a, LEVEL0, LEVEL1, LEVEL2, LEVEL3);
     b = look16(b, LEVEL0, LEVEL1, LEVEL2, LEVEL3);
@@ -70,6 +80,13 @@ DEV void OF(levels)(GLOBAL const u8 *tile, s32 r, s32 t, u32 *lo, u32 *hi)
 #endif
     *lo = a;
     *hi = b;
+}
+DEV void OF(levels)(GLOBAL const u8 *tile, s32 r, s32 t, u32 *lo, u32 *hi)
+{
+    u32 raw[RAW];
+
+    OF(fetch)(tile, r, t, raw);
+    OF(unpack)(raw, t, lo, hi);
 }
 
 /* The integer factors of row r: S of the halves in s[], M in m[]. */
@@ -144,6 +161,40 @@ DEV u64 OF(sup_at)(s32 t, s32 first)
     return (u64)chunk * SUP_BYTES + (u64)before * TILE_BYTES;
 }
 
+/* What matmul's lane 4 g + q wants of tile t of a run: rows g and g + 8, of the
+ * second one the dwords from raw[RAWS / 2] on. Without matrix units all values,
+ * not those of q alone. */
+#if HAVE_MMA_S8_16832
+#define RAWS (2 * RAW)
+#else
+#define RAWS (8 * RAW)
+#endif
+DEV void OF(fetch_tile)(GLOBAL const u8 *w, s32 t, s32 len, s32 first, s32 g,
+                        s32 q, u32 *raw, s32 *s, s32 *m, float *d)
+{
+    GLOBAL const u8 *p = w + OF(tile_at)(t, first);
+
+#if HAVE_MMA_S8_16832
+    OF(fetch)(p, g, q, raw);
+    OF(fetch)(p, g + 8, q, raw + RAW);
+#else
+    (void)q;
+    UNROLL
+    for (s32 j = 0; j < 4; j++) {
+        OF(fetch)(p, g, j, raw + j * RAW);
+        OF(fetch)(p, g + 8, j, raw + (4 + j) * RAW);
+    }
+#endif
+    OF(factors)(p, g, s, m);
+    OF(factors)(p, g + 8, s + 2, m + 2);
+    if (!WHOLE || t + 1 == len || ((t + first) & 7) == 7) {
+        GLOBAL const u8 *sup = w + (WHOLE ? OF(sup_at)(t, first) : 0);
+
+        OF(scales)(sup, p, g, d);
+        OF(scales)(sup, p, g + 8, d + 2);
+    }
+}
+
 #include "matmul_tmpl.h"
 #include "matvec_tmpl.h"
 
@@ -161,3 +212,5 @@ DEV u64 OF(sup_at)(s32 t, s32 first)
 #undef TWO_D
 #undef HAS_MIN
 #undef PAIRED
+#undef RAW
+#undef RAWS
