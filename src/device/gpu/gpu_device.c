@@ -57,7 +57,7 @@ pl_status gpu_describe(struct device_list *l, const struct device_item *it,
                        pl_err *err)
 {
     struct gpu_info g[GPU_LIST_MAX];
-    int n, index, count;
+    int n, index, count, share; /* devices on one GPU, at most */
 
     PL_TRY(it->ops->driver->list(g, GPU_LIST_MAX, &n, err));
     if (n == 0)
@@ -65,10 +65,12 @@ pl_status gpu_describe(struct device_list *l, const struct device_item *it,
                                it->ops->name);
     PL_TRY(read_index(it, n, &index, err));
     count = it->count > 0 ? it->count : index < 0 ? n : 1;
+    share = index < 0 ? (count + n - 1) / n : count;
     for (int i = 0; i < count; i++) {
         struct device_desc d =
             describe_gpu(it->ops, &g[index < 0 ? i % n : index]);
 
+        d.memory_bytes /= (uint64_t)share;
         PL_TRY(device_list_append(l, &d, it, err));
     }
     return PL_OK;
