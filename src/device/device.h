@@ -26,6 +26,7 @@ struct device_desc {
     double flops;                 /* multiply-adds a second; 0 = unknown */
     double link_bytes_per_s, link_latency_s; /* to its peers; 0 = free */
     int numa_node;                           /* -1: none */
+    int index;                               /* of a GPU, among its driver's */
     bool host; /* of device_list_add_host: shares the worker threads of devices
                   on its cores, and takes turns with them */
     int n_core;

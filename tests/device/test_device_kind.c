@@ -5,6 +5,7 @@
 #include "engine/engine.h"
 #include "lib/alloc_fail.h"
 #include "lib/engine_run.h"
+#include "lib/gpu_bare.h"
 #include "lib/kind_plain.h"
 #include "lib/program_build.h"
 #include "program/program_text.h"
@@ -18,6 +19,7 @@ const struct device_ops *const device_kinds[] = {
 #include "device/device_kinds.def"
 #undef KIND
     &plain_ops,
+    &bare_ops,
     NULL,
 };
 

@@ -21,6 +21,7 @@ struct setting {
     int window;
     float softcap;
     bool sinks;
+    int room; /* pages of a sequence that stay empty */
     int n_seq;
     struct {
         int first, n; /* positions first .. first + n - 1 are asked */
@@ -146,11 +147,12 @@ static void scene_init(struct scene *s, const struct setting *set,
             last = set->seq[q].first + set->seq[q].n;
     }
     assert_in_range(n_tok, 1, MAX_TOK);
-    s->table = (struct token_table){.n_tok = n_tok,
-                                    .n_out = n_tok,
-                                    .pos = s->pos,
-                                    .seq = s->seq,
-                                    .page_stride = last / PAGE_TOKENS + 2};
+    s->table =
+        (struct token_table){.n_tok = n_tok,
+                             .n_out = n_tok,
+                             .pos = s->pos,
+                             .seq = s->seq,
+                             .page_stride = last / PAGE_TOKENS + 2 + set->room};
     s->n_page = s->table.page_stride * set->n_seq;
     s->table.pages = test_need(1, (size_t)s->n_page * 4);
     scene_pages(s, seed);
@@ -469,19 +471,39 @@ TEST(cpu_attention_windows_cross_blocks_and_spans)
 
 TEST(cpu_attention_merges_spans_of_long_contexts)
 {
-    static const int first[] = {255, 256, 1023, 3000, 7200};
+    static const int first[] = {255, 256, 1023, 3000, 7200, 33500};
     uint64_t seed = test_seed();
 
-    for (int k = 0; k < 5; k++)
+    for (int k = 0; k < 6; k++)
         check(&(struct setting){.n_head = 3,
                                 .n_kv = 1,
                                 .d = 16,
-                                .e = 32,
+                                .e = k < 5 ? 32 : 8,
                                 .key = PL_F16,
                                 .value = PL_F16,
                                 .sinks = k % 2,
                                 .n_seq = 1,
                                 .seq = {{first[k], 2}}},
+              &seed);
+}
+
+/* As many heads, tokens and slots as make a device take them in parts. */
+TEST(cpu_attention_of_much_at_once)
+{
+    uint64_t seed = test_seed();
+
+    for (int k = 0; k < 3; k++)
+        check(&(struct setting){.n_head = 64,
+                                .n_kv = k < 2 ? 8 : 1,
+                                .d = 4,
+                                .e = 4,
+                                .latent = k == 2,
+                                .key = PL_F16,
+                                .value = PL_F16,
+                                .window = k == 1 ? 300 : 0,
+                                .room = 400,
+                                .n_seq = 1,
+                                .seq = {{300, MAX_TOK}}},
               &seed);
 }
 

@@ -37,12 +37,24 @@ typedef int64_t s64;
     X(silu, NULL)                                                              \
     X(gelu, NULL)                                                              \
     X(relu, NULL)                                                              \
-    X(cast, NULL)
+    X(cast, NULL)                                                              \
+    X(matmul, gpu_contract_scratch)                                            \
+    X(head_matmul, gpu_contract_scratch)                                       \
+    X(expert_matmul, gpu_contract_scratch)                                     \
+    X(expert_down, gpu_contract_scratch)                                       \
+    /* attention and its cache */                                              \
+    X(rope, NULL)                                                              \
+    X(cache_write, NULL)                                                       \
+    X(attention, gpu_attention_scratch)                                        \
+    X(latent_attention, gpu_attention_scratch)
 
 #define GPU_LAUNCH_DECLARE(name, need)                                         \
     void gpu_launch_##name(struct gpu_list *l, const struct gpu_call *c);
 GPU_LAUNCH_MAP(GPU_LAUNCH_DECLARE)
 #undef GPU_LAUNCH_DECLARE
+size_t gpu_attention_scratch(const struct gpu_call *c);
+
+size_t gpu_contract_scratch(const struct gpu_call *c);
 
 static inline int64_t gpu_count(const struct gpu_tensor *t)
 {
@@ -78,6 +90,12 @@ static inline int64_t gpu_groups(int64_t n, int lanes)
 static inline int32_t gpu_format(pl_format f)
 {
     return f == PL_F16 ? TEXT_F16 : f == PL_BF16 ? TEXT_BF16 : TEXT_F32;
+}
+
+/* And of a cache. */
+static inline int32_t gpu_cache_format(pl_format f)
+{
+    return f == PL_Q8_0 ? TEXT_Q8_0 : gpu_format(f);
 }
 
 #endif

@@ -6,3 +6,9 @@
 
 #include "elementwise.h"
 #include "rows.h"
+#include "copies.h"
+#include "weights.h"
+
+#include "cache.h"
+#include "rope.h"
+#include "attend.h"

@@ -64,3 +64,155 @@ struct softmax_args {
     u64 out, x; /* [rows, d]; x may be out */
     s64 d;
 };
+
+/* ---- what steps move ---- */
+
+/* Two nested strided loops over runs of bytes, in units of 1, 4 or 8 that
+ * divide all of it. */
+struct text_piece {
+    u64 dst, src;
+    s64 bytes, n0, dst_s0, src_s0, n1, dst_s1, src_s1;
+    s32 unit, first; /* first: of its groups */
+};
+enum { TEXT_PIECES = 6 };
+struct copy_pieces_args {
+    struct text_piece piece[TEXT_PIECES];
+    s32 n;
+};
+
+/* One value, [n] floats by the loops; src_at counts from each addend. After an
+ * addend, n_add times the two on top of the stack are replaced by their sum,
+ * lower + upper. */
+struct merge_tree_addend {
+    u64 at; /* of the addend, less what it does not begin with of a value */
+    s64 skip_tok, skip_out; /* and less so much by n_tok, by n_out */
+    s64 n_add;
+};
+enum { TEXT_DEPTH = 64 }; /* most entries of the stack */
+struct tree_piece {
+    u64 dst;
+    s64 src_at, bytes, n0, dst_s0, src_s0, n1, dst_s1, src_s1;
+};
+struct merge_tree_args {
+    u64 addend; /* struct merge_tree_addend [n] */
+    struct tree_piece piece;
+    s64 n_tok, n_out, n;
+};
+
+/* Tiles, [page, head], of the pages that the micro-batch's sequences use; out
+ * has n_head heads, x n_head_x. */
+struct pages_args {
+    u64 out, x, map;     /* map [n_head]: head of x, or -1 */
+    u64 pos, seq, pages; /* [n_tok], [n_tok], [rows, page_stride] */
+    s64 n_tok, page_stride, n_page, tile_bytes;
+    s32 n_head, n_head_x, n_entry; /* n_entry: of a row, to look at */
+    s32 page_tokens;
+};
+
+/* ---- contractions with weights ---- */
+
+/* Weights whose k is one rank's, all or a part: `n` tiles of 32 values, of float
+ * formats n values, from byte `off` of a panel on (plain rows: value `x`), that
+ * meet the activations' tile or value `x` and on. `first`: place of the first in
+ * its super-block of 8 tiles or segment of 256 values. Behind the run the
+ * accumulator is pushed on the stack and summed with the n_add entries below;
+ * -1: it goes on. */
+struct contract_run {
+    u64 off;
+    s32 x, n, first, n_add;
+};
+enum { CONTRACT_RUNS = 12 };
+
+enum {
+    CONTRACT_HEADS,   /* row t * n_head + h of x and out meets matrix h */
+    CONTRACT_EXPERTS, /* row i of out: matrix id[i], row i / share of x */
+    CONTRACT_DOWN     /* row t of out: one accumulator over rows t * n_used + u
+                         of x with matrix id[t, u], by ascending id */
+};
+
+/* Of the stack's entries, [rows of out][n], the first n_out lie at `out`, the
+ * others at `stack`. */
+struct contract_args {
+    u64 w, x, id, out, stack;
+    u64 route; /* many rows of experts: struct route_args.out */
+    u64 matrix_bytes, panel_bytes, out_stride, stack_stride;
+    s32 n, n_panel;   /* rows of weights */
+    s32 n_matrix;     /* ids from 0 on that exist */
+    s32 mode, x_step; /* x_step: dwords a row of x */
+    s32 n_tok, tok;   /* heads: how many, and of them a group */
+    s32 n_head, n_used, share;
+    s32 item, n_item;     /* down: experts from the item-th on, up to 256 */
+    s32 w_k, w_row;       /* plain and float: elements from k to k, row to
+                               row */
+    s32 n_out, top, open; /* entries when it begins; `open`: the accumulator
+                               goes on from another one behind them */
+    s32 n_run;
+    struct contract_run run[CONTRACT_RUNS];
+};
+
+/* ---- attention and its cache ---- */
+
+/* A format of caches beside those of plain tensors. */
+enum { TEXT_Q8_0 = 8 };
+enum {
+    TEXT_PAGE = 64,  /* positions a tile */
+    TEXT_SPAN = 256, /* positions that one softmax runs through online */
+    TEXT_SOFT = 32   /* floats before a state's sums: l [16], m */
+};
+
+/* A group some heads of a token. */
+enum { ROPE_HEADS = 4, ROPE_POWERS = 32 };
+struct rope_args {
+    u64 out, x;  /* [n_tok, n_head, d]; x may be out */
+    u64 pos;     /* s32 [n_tok] */
+    u64 factors; /* [n_rot / 2] of format, or none */
+    s32 n_tok, n_head, d, n_rot;
+    s32 format, neox, yarn;
+    s32 stride;                 /* pairs between two of `power` */
+    double step, scale, mscale; /* a pair's power times `step` is the next's */
+    double low, width;          /* YaRN: pairs */
+    double power[ROPE_POWERS];
+};
+
+/* A group some tokens and values of a head. */
+enum { CACHE_TOKENS = 32, CACHE_VALUES = 64 };
+struct cache_write_args {
+    u64 cache;           /* tiles as program/cache_tile.h has them */
+    u64 x;               /* [n_tok, n_head, d] */
+    u64 pos, seq, pages; /* the token table */
+    s64 page_stride, tile_bytes;
+    s32 n_tok, n_head, d, format, values;
+};
+
+/* A group a tile of tokens, a KV head, a span; states go to `part`. */
+struct attend_args {
+    u64 q, k, v;         /* q [n_tok, n_head, d] */
+    u64 head_map;        /* s32 [n_head] */
+    u64 pos, seq, pages; /* the token table */
+    u64 part;            /* [end - first, n_head, n_state, TEXT_SOFT + e] */
+    s64 page_stride, key_bytes, value_bytes; /* bytes: of a tile */
+    s32 first, end;                          /* tokens */
+    s32 n_head, n_kv, d, e;
+    s32 key_format, value_format;
+    s32 window; /* 0: none */
+    s32 per_kv; /* KV head of query head h is h / per_kv; 0: as head_map says */
+    s32 n_tile, n_part, n_span; /* groups: [n_span, n_kv, n_part, n_tile] */
+    s32 heads;                  /* of a KV head, at most so many a part */
+    s32 tokens;                 /* most of a tile */
+    s32 step;                   /* tokens that a group looks after */
+    s32 n_state;
+    float scale, softcap;
+};
+
+/* A group a row (token, head), 64 of its states, and 64 columns. */
+enum { MERGE_STATES = 64, MERGE_COLUMNS = 64 };
+struct attend_merge_args {
+    u64 part; /* [n_row, n_state, TEXT_SOFT + e] */
+    u64 next; /* [n_row, n_block, TEXT_SOFT + e]; or, n_block 1: none */
+    u64 out;  /* [n_row, e], if there is no next */
+    u64 sink; /* [n_head] of sink_format, or none */
+    u64 pos;  /* s32 [n_tok] */
+    s32 first, n_head, e, window, sink_format;
+    s32 spans; /* in one of the states */
+    s32 n_state, n_block, n_column;
+};

@@ -11,7 +11,8 @@ typedef long long s64;
 
 #define KERNEL(name, args, lanes)                                              \
     extern "C" __global__ void __launch_bounds__(lanes) name(const args a)
-#define DEV static __device__ __forceinline__
+#define DEV    static __device__ __forceinline__
+#define UNROLL _Pragma("unroll")
 #define GLOBAL
 #define LOCAL
 #define LOCAL_ARRAY(type, name, n) __shared__ type name[n]
@@ -119,5 +120,13 @@ DEV s32 dot4(u32 a, u32 b, s32 c)
     s32 r;
 
     asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
+    return r;
+}
+#define HAVE_PRMT 1
+DEV u32 prmt_(u32 a, u32 b, u32 s)
+{
+    u32 r;
+
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(s));
     return r;
 }

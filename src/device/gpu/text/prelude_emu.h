@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "base/half.h"
+#include "base/unroll.h"
 #include "device/gpu/emu/emu_run.h"
 
 typedef uint8_t u8;
@@ -122,3 +123,23 @@ DEV s32 dot4(u32 a, u32 b, s32 c)
         c += (s8)(a >> i) * (s8)(b >> i);
     return c;
 }
+/* HAVE_PRMT: a dword of any four bytes of a and b, by four nibbles of s: 0 .. 7
+ * the byte, a's first; 8 added: its sign in all bits. Here, as HAVE_MMA, or not
+ * at all: emu_text_plain.c. */
+#ifndef EMU_PLAIN
+#define HAVE_PRMT 1
+DEV u32 prmt_(u32 a, u32 b, u32 s)
+{
+    u64 from = (u64)b << 32 | a;
+    u32 out = 0;
+
+    for (int i = 0; i < 4; i++) {
+        u32 byte = (u32)(from >> (s >> 4 * i & 7) * 8) & 255;
+
+        if (s >> 4 * i & 8)
+            byte = byte & 128 ? 255 : 0;
+        out |= byte << 8 * i;
+    }
+    return out;
+}
+#endif

@@ -21,7 +21,8 @@ typedef long long s64;
     extern "C" __global__                                                      \
         __attribute__((amdgpu_flat_work_group_size(lanes, lanes))) void        \
         name(const args a)
-#define DEV static __device__ inline __attribute__((always_inline))
+#define DEV    static __device__ inline __attribute__((always_inline))
+#define UNROLL _Pragma("unroll")
 #define GLOBAL
 #define LOCAL
 #define LOCAL_ARRAY(type, name, n) __shared__ type name[n]

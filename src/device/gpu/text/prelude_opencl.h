@@ -19,6 +19,7 @@ typedef long s64;
         __global u8 *m4, __global u8 *m5, __global u8 *m6, __global u8 *m7,    \
         const args a)
 #define DEV                        static inline
+#define UNROLL                     _Pragma("unroll")
 #define GLOBAL                     __global
 #define LOCAL                      __local
 #define LOCAL_ARRAY(type, name, n) __local type name[n]
