@@ -288,6 +288,51 @@ TEST(opencl_kernels_find_each_allocation)
 
 /* ---- what is kept -------------------------------------------------------- */
 
+/* A program of one kernel, built where the first device is; it must fill. */
+static void must_fill(void)
+{
+    static const char *const name[] = {"fill"};
+    static const struct opencl_source src = {
+        .text = {"__kernel void fill(__global int *x)",
+                 "{ x[get_global_id(0)] = (int)get_global_id(0) * 3; }"},
+        .n_kernel = 1,
+        .name = name,
+        .keep = true,
+    };
+    enum { N = 64 };
+    size_t lanes = N;
+    struct opencl cl;
+    struct opencl_devices all;
+    struct cl_kernel *k[1] = {NULL};
+    struct cl_context *c;
+    struct cl_program *p;
+    struct cl_memory *m;
+    struct cl_queue *q;
+    int32_t e, x[N];
+    pl_err err;
+
+    TEST_OK(opencl_load(&cl, &err), err);
+    TEST_OK(opencl_devices(&cl, &all, &err), err);
+    c = cl.clCreateContext(NULL, 1, &all.item[0].device, NULL, NULL, &e);
+    assert_non_null(c);
+    TEST_OK(opencl_program(&cl, c, &all.item[0], &src, &p, k, &err), err);
+    q = cl.clCreateCommandQueue(c, all.item[0].device, 0, &e);
+    m = cl.clCreateBuffer(c, CL_MEMORY_READ_WRITE, sizeof x, NULL, &e);
+    assert_int_equal(cl.clSetKernelArg(k[0], 0, sizeof m, &m), 0);
+    assert_int_equal(cl.clEnqueueNDRangeKernel(q, k[0], 1, NULL, &lanes, NULL,
+                                               0, NULL, NULL),
+                     0);
+    assert_int_equal(
+        cl.clEnqueueReadBuffer(q, m, CL_YES, 0, sizeof x, x, 0, NULL, NULL), 0);
+    for (int i = 0; i < N; i++)
+        assert_int_equal(x[i], i * 3);
+    cl.clReleaseMemObject(m);
+    cl.clReleaseCommandQueue(q);
+    opencl_program_free(&cl, p, k, 1);
+    cl.clReleaseContext(c);
+    opencl_unload(&cl);
+}
+
 /* The one file that is kept; the caller frees the path. */
 static char *kept(void)
 {
@@ -333,15 +378,12 @@ static unsigned char *binary_of(unsigned char *file, size_t n, size_t *n_binary)
  * make in more than one way. */
 static void must_mend(const char *path, const void *bytes, size_t n)
 {
-    struct gpu *g;
     unsigned char *now, *binary;
     uint64_t check;
     size_t n_now, n_binary;
 
     overwrite(path, bytes, n);
-    g = device(NULL);
-    must_compute(g);
-    gpu_opencl.close(g);
+    must_fill();
     now = test_read(path, &n_now);
     binary = binary_of(now, n_now, &n_binary);
     memcpy(&check, now + 8, sizeof check);
@@ -352,16 +394,17 @@ static void must_mend(const char *path, const void *bytes, size_t n)
 
 TEST(opencl_takes_no_damaged_binary)
 {
-    struct gpu *g = device(NULL);
-    char *path = kept();
     size_t n, n_binary;
-    unsigned char *good = test_read(path, &n), *bad = test_need(1, n), *binary;
+    unsigned char *good, *bad, *binary;
     uint64_t check;
+    char *path;
 
-    gpu_opencl.close(g);
-    g = device(NULL); /* from what was kept */
-    must_compute(g);
-    gpu_opencl.close(g);
+    gpu_opencl.close(device(NULL)); /* there is one */
+    must_fill();
+    path = kept();
+    good = test_read(path, &n);
+    bad = test_need(1, n);
+    must_fill(); /* from what was kept */
     must_mend(path, good, n / 2);
     must_mend(path, good, 0);
     for (int i = 0; i < 3; i++) { /* head, key, binary */

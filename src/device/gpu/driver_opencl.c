@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "device/gpu/gpu_text.h"
 #include "device/gpu/opencl_api.h"
 
 enum { N_QUEUE = QUEUE_COUNT, SHIFT = 56 };
@@ -95,7 +96,7 @@ static void close_gpu(struct gpu *g)
         if (g->memory[i])
             g->cl.clReleaseMemObject(g->memory[i]);
     if (g->cl.library)
-        opencl_program_free(&g->cl, g->program, g->kernel);
+        opencl_program_free(&g->cl, g->program, g->kernel, GPU_KERNEL_COUNT);
     for (int q = 0; q < N_QUEUE; q++)
         if (g->queue[q])
             g->cl.clReleaseCommandQueue(g->queue[q]);
@@ -124,6 +125,24 @@ static pl_status find(struct gpu *g, int index, pl_err *err)
     return opencl_demands(&g->cl, g->at.device, err);
 }
 
+/* Compilers for processors, as PoCL's, compile a kernel when it is launched
+ * first, and keep it themselves. Asked for a binary they would compile all. */
+static pl_status make_kernels(struct gpu *g, pl_err *err)
+{
+    const char *name[GPU_KERNEL_COUNT];
+    struct opencl_source src = {
+        .text = {gpu_prelude_opencl, gpu_text},
+        .n_kernel = GPU_KERNEL_COUNT,
+        .name = name,
+        .keep = !opencl_on_cores(&g->cl, g->at.device),
+    };
+
+    for (int k = 0; k < GPU_KERNEL_COUNT; k++)
+        name[k] = gpu_kernel_name((enum gpu_kernel)k);
+    return opencl_program(&g->cl, g->context, &g->at, &src, &g->program,
+                          g->kernel, err);
+}
+
 static pl_status open_at(struct gpu *g, int index, pl_err *err)
 {
     int32_t e = CL_OK;
@@ -136,8 +155,7 @@ static pl_status open_at(struct gpu *g, int index, pl_err *err)
             g->cl.clCreateCommandQueue(g->context, g->at.device, 0, &e);
         PL_TRY(check(g, e, "clCreateCommandQueue", NULL, err));
     }
-    return opencl_program(&g->cl, g->context, &g->at, &g->program, g->kernel,
-                          err);
+    return make_kernels(g, err);
 }
 
 static pl_status open_gpu(struct gpu **out, int index, pl_err *err)

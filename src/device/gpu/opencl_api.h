@@ -4,6 +4,7 @@
 #ifndef DEVICE_GPU_OPENCL_API_H
 #define DEVICE_GPU_OPENCL_API_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -202,18 +203,30 @@ pl_status opencl_devices(const struct opencl *cl, struct opencl_devices *out,
 /* What is asked for, terminated; "" if there is no such answer. */
 void opencl_text(const struct opencl *cl, struct cl_device *d, uint32_t what,
                  char *out, size_t size);
+/* Is it this machine's processors? */
+bool opencl_on_cores(const struct opencl *cl, struct cl_device *d);
 /* Has it all that the kernels need? The message names what it lacks. */
 pl_status opencl_demands(const struct opencl *cl, struct cl_device *d,
                          pl_err *err);
 
 /* ---- the kernels (opencl_program.c) -------------------------------------- */
 
-/* Compiles the kernels' text, or takes what was kept of the last time, and
- * makes kernel[GPU_KERNEL_COUNT]. If it fails nothing is held. */
+struct opencl_source {
+    const char *text[2]; /* one behind the other */
+    int n_kernel;
+    const char *const *name; /* [n_kernel] */
+    bool keep;               /* for the next time */
+};
+
+/* Compiles the text, or takes what was kept of the last time, and makes
+ * kernel[n_kernel], which the caller has zeroed. If it fails nothing is held.
+ */
 pl_status opencl_program(const struct opencl *cl, struct cl_context *c,
-                         const struct opencl_device *d, struct cl_program **out,
-                         struct cl_kernel **kernel, pl_err *err);
+                         const struct opencl_device *d,
+                         const struct opencl_source *src,
+                         struct cl_program **out, struct cl_kernel **kernel,
+                         pl_err *err);
 void opencl_program_free(const struct opencl *cl, struct cl_program *p,
-                         struct cl_kernel **kernel);
+                         struct cl_kernel **kernel, int n_kernel);
 
 #endif

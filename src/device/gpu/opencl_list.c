@@ -70,6 +70,11 @@ void opencl_text(const struct opencl *cl, struct cl_device *d, uint32_t what,
     snprintf(out, size, "%s", text);
 }
 
+bool opencl_on_cores(const struct opencl *cl, struct cl_device *d)
+{
+    return (number(cl, d, CL_DEVICE_KIND) & CL_KIND_CPU) != 0;
+}
+
 /* The word stands in the list of extensions. */
 static bool extends(const struct opencl *cl, struct cl_device *d,
                     const char *word)
@@ -132,7 +137,7 @@ static struct gpu_info info_of(const struct opencl *cl, struct cl_device *d,
     if (amd && ask(cl, d, CL_DEVICE_AMD_FREE, kib, sizeof kib) && kib[0])
         g.memory_bytes = (uint64_t)kib[0] << 10;
     g.n_unit = (int)number(cl, d, CL_DEVICE_UNITS);
-    g.on_cores = (number(cl, d, CL_DEVICE_KIND) & CL_KIND_CPU) != 0;
+    g.on_cores = opencl_on_cores(cl, d);
     return g;
 }
 

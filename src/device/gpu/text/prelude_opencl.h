@@ -18,8 +18,12 @@ typedef long s64;
         __global u8 *m0, __global u8 *m1, __global u8 *m2, __global u8 *m3,    \
         __global u8 *m4, __global u8 *m5, __global u8 *m6, __global u8 *m7,    \
         const args a)
-#define DEV                        static inline
-#define UNROLL                     _Pragma("unroll")
+#define DEV static inline
+#ifdef ON_CORES /* driver_opencl.c says it of processors */
+#define UNROLL
+#else
+#define UNROLL _Pragma("unroll")
+#endif
 #define GLOBAL                     __global
 #define LOCAL                      __local
 #define LOCAL_ARRAY(type, name, n) __local type name[n]
