@@ -101,8 +101,11 @@ void gpu_copies_of(struct gpu_copies *m, enum kernel k,
         c->tree.n_out > 1 ? (size_t)(c->tree.n_out - 1) * c->out_stride : 0;
 
     *m = (struct gpu_copies){0};
-    if (!kernel_is_contraction(k) || c->tree.n_out > 0)
-        add(m, c->out.data, more + bytes_of(k, 0, &c->out), true);
+    add(m, c->out.data,
+        kernel_is_contraction(k) && c->tree.n_out == 0
+            ? 0
+            : more + bytes_of(k, 0, &c->out),
+        true);
     for (int i = 0; i < GRAPH_MAX_IN; i++) {
         const struct cpu_tensor *t = &c->in[i];
 
@@ -139,7 +142,7 @@ uint64_t gpu_copies_at(const struct gpu_copies *m, const void *p)
             ((const char *)p >= r->p && (const char *)p < r->p + r->n))
             return m->at + r->off + (uint64_t)((const char *)p - r->p);
     }
-    fail_msg("a pointer of the call that is no operand");
+    fail_msg("%p, a pointer of the call, is no operand", p);
     return 0;
 }
 
@@ -159,7 +162,11 @@ void gpu_copies_take(const struct gpu_copies *m, const unsigned char *image)
 
         for (; at < end; at++)
             if (image[at] != 0xff)
-                fail_msg("a kernel wrote beside its operands");
+                fail_msg("a kernel wrote beside its operands, %zu bytes "
+                         "behind operand %d of %d",
+                         i > 0 ? at - m->range[i - 1].off - m->range[i - 1].n
+                               : at,
+                         i - 1, m->n);
         if (i < m->n)
             at += m->range[i].n;
     }

@@ -38,27 +38,18 @@ DEV __global u8 *memory_at(__global u8 *m0, __global u8 *m1, __global u8 *m2,
                            __global u8 *m3, __global u8 *m4, __global u8 *m5,
                            __global u8 *m6, __global u8 *m7, u64 address)
 {
-    u64 at = address & 0x00fffffffffffffful;
+    s32 i = (s32)(address >> 56);
 
-    switch ((int)(address >> 56)) {
-    case 1:
-        return m0 + at;
-    case 2:
-        return m1 + at;
-    case 3:
-        return m2 + at;
-    case 4:
-        return m3 + at;
-    case 5:
-        return m4 + at;
-    case 6:
-        return m5 + at;
-    case 7:
-        return m6 + at;
-    case 8:
-        return m7 + at;
-    }
-    return 0;
+    return (i == 1   ? m0
+            : i == 2 ? m1
+            : i == 3 ? m2
+            : i == 4 ? m3
+            : i == 5 ? m4
+            : i == 6 ? m5
+            : i == 7 ? m6
+            : i == 8 ? m7
+                     : (__global u8 *)0) +
+           (address & 0x00fffffffffffffful);
 }
 
 DEV float add_(float a, float b)
