@@ -72,6 +72,7 @@ struct device_list {
  *   none              alone: an empty list, everything is the host's
  *   proc...           as cpu, each device in a process of its own
  *   sim[:MEM][:BW/s][:LATENCY]*N      sim:2GiB:16GB/s:10us*2
+ *   emu[*N]           emulated GPUs
  * n_thread 0: as many as the device has cores. An error names the item and
  * shows what is accepted. */
 pl_status device_parse(struct device_list *out, const char *spec, int n_thread,

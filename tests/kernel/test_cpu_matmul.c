@@ -348,6 +348,39 @@ TEST(n_tok_does_not_show)
     }
 }
 
+/* Numbers of tokens around those that kernel sets take together. */
+TEST(blocks_of_tokens_do_not_show)
+{
+    static const int64_t n_tok[] = {1, 2, 4, 5, 8, 9, 16, 17, 63, 64, 65, 130};
+    enum { K = 288, N = 145, N_TOK = sizeof(n_tok) / sizeof(n_tok[0]) };
+    uint64_t seed = test_seed() + 15;
+    struct pack_span span = {0, K, 0};
+    struct cpu_kernels generic, k;
+
+    cpu_kernels_init(&generic, KERNEL_SET_GENERIC);
+    for (int i = 0; i < 2 * N_TOK; i++) {
+        struct problem p = {.kernel =
+                                i % 2 ? KERNEL_head_matmul : KERNEL_matmul,
+                            .n_tok = n_tok[i / 2],
+                            .n_used = 1 + i % 2,
+                            .x_used = 1 + i % 2};
+        struct weights w = weights_make((int)test_below(&seed, 7), p.n_used, N,
+                                        K, &span, 1, &seed);
+        float *x = weights_floats(p.n_tok * p.x_used * K, &seed), *want;
+        struct weights_tree t;
+
+        p.w = &w;
+        p.x = x;
+        weights_tree_single(&t, 0);
+        want = run(&generic, &p, &t.t, 1);
+        for (int f = KERNEL_SET_GENERIC; weights_next_kernel_set(&f, &k);)
+            must_give(want, &k, &p, &t.t, 1 + i % 3, "tokens");
+        free(want);
+        free(x);
+        weights_free(&w);
+    }
+}
+
 /* The same sum written as a recursion over the addends of every rank, each
  * `n` floats; into `sum`, false if there is none. */
 static bool tree_sum(const struct weights_tree *t, float *const *addend, int lo,

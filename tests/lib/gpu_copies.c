@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "program/cache_tile.h"
+#include "quant/grid.h"
 
 enum { GAP = 256 };
 
@@ -108,7 +109,10 @@ void gpu_copies_of(struct gpu_copies *m, enum kernel k,
         true);
     for (int i = 0; i < GRAPH_MAX_IN; i++) {
         const struct cpu_tensor *t = &c->in[i];
+        size_t bytes = 0;
+        const void *grid = quant_grid(t->format, &bytes);
 
+        add(m, grid, bytes, false);
         if (!t->data)
             continue;
         add(m, t->data, bytes_of(k, i + 1, t),

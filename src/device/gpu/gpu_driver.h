@@ -79,9 +79,9 @@ struct gpu_driver {
      * thread must wait. */
     pl_status (*wait)(struct gpu *g, enum queue q, _Atomic uint64_t *word,
                       uint64_t value, pl_err *err);
-    /* Takes out of the queue all that it has not begun: something failed that it
-     * may wait for. NULL: nothing can be taken out, so it never waits for a
-     * word, though wait() be there. */
+    /* Takes out of the queue all that it has not begun: something failed that
+     * it may wait for. NULL: nothing can be taken out, so the issuing thread
+     * waits, though wait() be there. */
     void (*drop)(struct gpu *g, enum queue q);
     /* Sends off what has been put into the queue; it may have been before. */
     pl_status (*flush)(struct gpu *g, enum queue q, pl_err *err);

@@ -52,7 +52,8 @@ static inline void gpu_image_forget(struct gpu_image *m)
     m->script = NULL;
 }
 
-/* Bytes of scratch that the steps of a queue need. */
+/* Bytes of scratch that the steps of a queue need; more than there can be where
+ * there is no memory to find out. */
 size_t gpu_image_scratch(const struct program *p, enum queue q);
 
 /* Can kernels reach all that the step touches? */

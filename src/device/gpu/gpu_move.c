@@ -4,7 +4,7 @@
 #include "device/gpu/gpu_image.h"
 #include "device/gpu/gpu_launch.h"
 
-enum { LANES = 256, UNITS = 8 * LANES /* of a group that copies */ };
+enum { LANES = 256, UNITS = 4 * LANES /* of a group that copies */ };
 
 /* ---- pieces -------------------------------------------------------------- */
 
@@ -15,7 +15,7 @@ static int32_t unit_of(const struct text_piece *p)
                    (uint64_t)p->src_s0 | (uint64_t)p->dst_s1 |
                    (uint64_t)p->src_s1;
 
-    return all % 8 == 0 ? 8 : all % 4 == 0 ? 4 : 1;
+    return all % 8 == 0 ? 8 : all % 4 == 0 ? 4 : all % 2 == 0 ? 2 : 1;
 }
 
 /* Pieces until they are launched, as many as one kernel takes. */

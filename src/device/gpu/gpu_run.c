@@ -7,8 +7,12 @@
  * stop at a WAIT: it looks for what they wait for before it waits for a queue,
  * so that it never sleeps in the driver while another device has failed. The
  * rest is put off until the thread has seen it come. */
+#include <sched.h>
+
 #include "base/err.h"
 #include "device/gpu/gpu_device.h"
+
+enum { LOOKS = 64 }; /* for a word, between two flushes */
 
 /* Tells the set of an error of the driver, if there is one. */
 static void tell(struct gpu_device *x, int step, pl_status s, const pl_err *err)
@@ -31,17 +35,27 @@ static pl_status flush_both(struct gpu_device *x, pl_err *err)
 }
 
 /* Until another device's event has come; what this one has put into its queues
- * goes on meanwhile. False: the run has failed, or the driver, which *s says. */
+ * goes on meanwhile. False: the run has failed, or the driver has, which *s
+ * says. */
 static bool see(struct gpu_device *x, struct step_event e, pl_status *s,
                 pl_err *err)
 {
-    struct device_flag *f = flag_of(x, e);
+    const struct device_flag *f = flag_of(x, e);
 
     *s = PL_OK;
-    if (atomic_load_explicit(&f->v, memory_order_acquire) >= x->number)
-        return true;
-    *s = flush_both(x, err);
-    return *s == PL_OK && flag_wait(f, x->number, x->n_spin, x->failed);
+    for (int i = 0;; i++) {
+        if (atomic_load_explicit(&f->v, memory_order_acquire) >= x->number)
+            return true;
+        if (i % LOOKS == 0)
+            *s = flush_both(x, err);
+        if (*s != PL_OK ||
+            atomic_load_explicit(x->failed, memory_order_acquire))
+            return false;
+        if (i < x->n_spin)
+            device_relax();
+        else
+            sched_yield();
+    }
 }
 
 bool gpu_run_finish(struct gpu_device *x, enum queue q, pl_status *s,

@@ -5,12 +5,19 @@
 
 #include "quant/q8.h"
 
-enum { FEW_TOKENS = 4, FEW_ITEMS = 256 };
+/* As the text has them. */
+enum { FEW_TOKENS = 4, FEW_ITEMS = 256, MANY_TOKENS = 64, MANY_PANELS = 8 };
+
+enum {
+    MANY_FROM = 9, /* rows of activations that kernels for many are for */
+    MANY_EACH = 2  /* the same, rows that an expert has on average */
+};
 
 static const struct kernels {
-    int16_t few; /* enum gpu_kernel + 1; 0: none */
+    enum gpu_kernel few, many; /* rows of activations */
 } kernels[PL_FORMAT_COUNT] = {
-#define FORMAT(format, name) [PL_##format] = {GPU_matvec_##name + 1},
+#define FORMAT(format, name)                                                   \
+    [PL_##format] = {GPU_matvec_##name, GPU_matmul_##name},
     /* clang-format off */
     FORMAT(F32, f32) FORMAT(F16, f16) FORMAT(BF16, bf16)
     FORMAT(Q8_0, q8_0) FORMAT(Q4_0, q4_0) FORMAT(Q4_1, q4_1)
@@ -169,15 +176,34 @@ static void add_rank_down(struct fill *f, int32_t rank, int32_t n_add)
     f->a.n_item = FEW_ITEMS;
 }
 
-static void add_tree(struct fill *f)
+/* The same with many rows: a launch has one expert of each token. */
+static void add_rank_steps(struct fill *f, int32_t rank, int32_t n_add)
+{
+    const struct contract_run none = {0};
+    enum gpu_kernel many = f->kernel;
+    int64_t n_group = f->n_group;
+
+    for (int32_t i = 0; i < f->a.n_used; i++) {
+        f->a.item = i;
+        add_rank(f, rank, -1);
+        flush(f);
+    }
+    f->a.item = f->a.n_item = 0;
+    f->kernel = kernels[f->c->in[1].format].few;
+    f->n_group = f->c->in[2].dim[0] * f->a.n_panel;
+    add_run(f, &none, n_add);
+    flush(f);
+    f->kernel = many;
+    f->n_group = n_group;
+}
+
+static void add_tree(struct fill *f,
+                     void (*add)(struct fill *f, int32_t rank, int32_t n_add))
 {
     const struct rank_tree *t = &f->c->tree;
 
     for (int i = 0; i < t->n; i++)
-        if (f->a.mode == CONTRACT_DOWN)
-            add_rank_down(f, t->item[i].rank, t->item[i].n_add);
-        else
-            add_rank(f, t->item[i].rank, t->item[i].n_add);
+        add(f, t->item[i].rank, t->item[i].n_add);
     flush(f);
 }
 
@@ -224,11 +250,19 @@ static struct fill begin(struct gpu_list *l, const struct gpu_call *c)
         a->w_k = 1;
         a->w_row = (int32_t)k;
     }
-    f.kernel = (enum gpu_kernel)(kernels[w->format].few - 1);
+    f.kernel = kernels[w->format].few;
     return f;
 }
 
-/* Rows of activations that go by head. */
+/* Takes the kernel for many rows of activations, n_block blocks of them. */
+static void set_many(struct fill *f, int64_t n_block)
+{
+    f->kernel = kernels[f->c->in[1].format].many;
+    f->n_group = gpu_groups(f->a.n_panel, MANY_PANELS) * n_block;
+}
+
+/* ---- heads --------------------------------------------------------------- */
+
 static void heads(struct gpu_list *l, const struct gpu_call *c, int64_t n_tok,
                   int64_t n_head)
 {
@@ -242,7 +276,9 @@ static void heads(struct gpu_list *l, const struct gpu_call *c, int64_t n_tok,
     f.a.n_head = (int32_t)n_head;
     f.a.tok = (int32_t)gpu_groups(n_tok, (int)n_block);
     f.n_group = gpu_groups(n_tok, f.a.tok) * n_head * f.a.n_panel;
-    add_tree(&f);
+    if (n_tok >= MANY_FROM)
+        set_many(&f, gpu_groups(n_tok, MANY_TOKENS) * n_head);
+    add_tree(&f, add_rank);
 }
 
 void gpu_launch_matmul(struct gpu_list *l, const struct gpu_call *c)
@@ -255,6 +291,70 @@ void gpu_launch_head_matmul(struct gpu_list *l, const struct gpu_call *c)
     heads(l, c, c->in[0].dim[0], c->in[1].dim[0]);
 }
 
+size_t gpu_contract_scratch(const struct gpu_call *c)
+{
+    int more = c->tree.depth - c->tree.n_out;
+    size_t bytes = more > 0 ? (size_t)more * (size_t)gpu_count(&c->out) * 4 : 0;
+
+    return (bytes + 255) & ~(size_t)255;
+}
+
+/* ---- experts ------------------------------------------------------------- */
+
+/* Have experts many rows of activations? */
+static bool is_many(const struct gpu_call *c)
+{
+    return c->in[2].dim[0] >= MANY_FROM &&
+           gpu_count(&c->in[2]) >= MANY_EACH * c->in[1].dim[0];
+}
+
+/* Blocks of n pairs that are sorted by n_key keys, at most. */
+static int64_t max_blocks(int64_t n, int64_t n_key)
+{
+    return n / MANY_TOKENS + (n_key < n ? n_key : n);
+}
+
+/* Pairs sorted by expert, in scratch behind the stack; returns its size. */
+static size_t route_layout(const struct gpu_call *c, int32_t mode,
+                           struct route_args *r)
+{
+    uint64_t at = c->scratch + gpu_contract_scratch(c);
+    int64_t n = gpu_count(&c->in[2]), n_matrix = c->in[1].dim[0];
+    int64_t n_step = mode == CONTRACT_DOWN ? c->in[2].dim[1] : 1;
+    int64_t n_key = n_step * (n_matrix + 1);
+
+    *r = (struct route_args){.id = c->in[2].at,
+                             .key = at,
+                             .n_pair = (int32_t)n,
+                             .n_used = (int32_t)c->in[2].dim[1],
+                             .n_matrix = (int32_t)n_matrix,
+                             .n_step = (int32_t)n_step,
+                             .n_key = (int32_t)n_key,
+                             .mode = mode};
+    r->start = r->key + (uint64_t)n * 4;
+    r->head = r->start + (uint64_t)n_key * 8;
+    r->block = r->head + (uint64_t)(n_step + 1) * 4;
+    r->list = r->block + (uint64_t)max_blocks(n, n_key) * 12;
+    return (size_t)(r->list + (uint64_t)n * 4 - c->scratch);
+}
+
+/* Sorts the pairs and has *f use that. */
+static void route(struct fill *f)
+{
+    struct route_args r;
+    int64_t n;
+
+    route_layout(f->c, f->a.mode, &r);
+    gpu_list_add(f->l, GPU_route_keys, gpu_groups(r.n_pair, 256), &r);
+    gpu_list_add(f->l, GPU_route_places, r.n_key, &r);
+    gpu_list_add(f->l, GPU_route_blocks, 1, &r);
+    f->a.head = r.head;
+    f->a.block = r.block;
+    f->a.list = r.list;
+    n = f->a.mode == CONTRACT_DOWN ? f->c->in[2].dim[0] : r.n_pair;
+    set_many(f, max_blocks(n, r.n_matrix + 1));
+}
+
 void gpu_launch_expert_matmul(struct gpu_list *l, const struct gpu_call *c)
 {
     struct fill f = begin(l, c);
@@ -263,7 +363,9 @@ void gpu_launch_expert_matmul(struct gpu_list *l, const struct gpu_call *c)
     f.a.id = c->in[2].at;
     f.a.share = c->in[0].dim[1] == 1 ? (int32_t)c->in[2].dim[1] : 1;
     f.n_group = gpu_count(&c->in[2]) * f.a.n_panel;
-    add_tree(&f);
+    if (is_many(c))
+        route(&f);
+    add_tree(&f, add_rank);
 }
 
 void gpu_launch_expert_down(struct gpu_list *l, const struct gpu_call *c)
@@ -274,12 +376,26 @@ void gpu_launch_expert_down(struct gpu_list *l, const struct gpu_call *c)
     f.a.id = c->in[2].at;
     f.a.n_used = (int32_t)c->in[2].dim[1];
     f.n_group = c->in[2].dim[0] * f.a.n_panel;
-    add_tree(&f);
+    if (is_many(c))
+        route(&f);
+    add_tree(&f, is_many(c) ? add_rank_steps : add_rank_down);
 }
 
-size_t gpu_contract_scratch(const struct gpu_call *c)
+static size_t expert_scratch(const struct gpu_call *c, int32_t mode)
 {
-    int more = c->tree.depth - c->tree.n_out;
+    struct gpu_call sized = *c;
+    struct route_args r;
 
-    return more > 0 ? (size_t)more * (size_t)gpu_count(&c->out) * 4 : 0;
+    sized.scratch = 0;
+    return route_layout(&sized, mode, &r);
+}
+
+size_t gpu_expert_matmul_scratch(const struct gpu_call *c)
+{
+    return expert_scratch(c, CONTRACT_EXPERTS);
+}
+
+size_t gpu_expert_down_scratch(const struct gpu_call *c)
+{
+    return expert_scratch(c, CONTRACT_DOWN);
 }

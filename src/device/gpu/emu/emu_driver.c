@@ -1,10 +1,11 @@
 /* The driver of the emulator: a GPU that has no hardware, for tests.
  *
  * Its memory is this process's, poisoned. What is put into a queue stays there
- * until somebody must have it: a flush or a finish of the queue, which then
- * carries out commands of both in an order of chance that marks allow, as late
- * as can be. So a mark that is missing shows, and bytes of the host that were
- * not left alone. Kernels run on the thread that issues. */
+ * until the queue is finished, or flushed, now and then; commands of both
+ * queues are then carried out in an order of chance that marks allow. So a mark
+ * that is missing shows, and bytes of the host that were not left alone.
+ * Kernels run on the thread that issues. */
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,14 +109,15 @@ static void run_head(struct gpu *g, struct pending *p)
         p->head = p->n = 0;
 }
 
-/* Carries out what the queue has, and of the other one what marks or chance
- * want. False: the queue waits, or something was wrong. */
-static bool drive(struct gpu *g, enum queue q)
+/* Carries out what the queue has, up to n commands of both, and of the other
+ * one what marks or chance want. False: the queue waits, or something was
+ * wrong. */
+static bool drive(struct gpu *g, enum queue q, int n)
 {
     struct pending *own = &g->queue[q], *other = &g->queue[!q];
     int lean = draw(g, 3); /* to the queue, to the other, to neither */
 
-    while (own->head < own->n && !g->wrong) {
+    for (; own->head < own->n && !g->wrong && n > 0; n--) {
         bool theirs = lean == 1 || (lean == 2 && draw(g, 2) == 0);
 
         if (can_run(g, own) && !(theirs && can_run(g, other)))
@@ -181,7 +183,7 @@ static void close_gpu(struct gpu *g)
     if (!g)
         return;
     for (int q = 0; q < QUEUE_COUNT; q++) {
-        drive(g, (enum queue)q);
+        drive(g, (enum queue)q, INT_MAX);
         free(g->queue[q].command);
     }
     emu_free(g->emu);
@@ -375,16 +377,18 @@ static void drop(struct gpu *g, enum queue q)
     p->head = p->n = 0;
 }
 
-/* What can be done is done; what waits for others is left. */
+/* All that can be done is done, or a little of it, or nothing yet. */
 static pl_status flush(struct gpu *g, enum queue q, pl_err *err)
 {
-    drive(g, q);
+    static const int most[] = {INT_MAX, 8, 0};
+
+    drive(g, q, most[draw(g, 3)]);
     return g->wrong ? told(g, err) : PL_OK;
 }
 
 static pl_status finish(struct gpu *g, enum queue q, pl_err *err)
 {
-    if (drive(g, q))
+    if (drive(g, q, INT_MAX))
         return PL_OK;
     if (g->wrong)
         return told(g, err);

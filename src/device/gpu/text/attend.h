@@ -63,6 +63,18 @@ DEV void find_heads(GLOBAL const s32 *head_map, s32 n_head, s32 kv, s32 lo,
 
 /* ---- scores -------------------------------------------------------------- */
 
+/* s[r] = fma(w[r], x, s[r]) for r < n, a multiple of 4. */
+DEV void add_rows(float *s, s32 n, LOCAL const float *w, float x)
+{
+    for (s32 r = 0; r < n; r += 4) {
+        float y[4];
+
+        quad_get(y, w + r);
+        for (s32 k = 0; k < 4; k++)
+            s[r + k] = fma_(y[k], x, s[r + k]);
+    }
+}
+
 /* s[r] = fma(q[i][r], key[i], s[r]) for values i0 .. i0 + n - 1 of position j;
  * q [n][rows]. rows and format are constants where this is inlined. */
 DEV void add_keys(float *s, s32 rows, LOCAL const float *q,
@@ -78,15 +90,13 @@ DEV void add_keys(float *s, s32 rows, LOCAL const float *q,
         for (s32 k = 0; k < ATTEND_AHEAD; k++)
             x[k] = tile_value(tile, format, 0, d, j, i0 + i + k, scale);
         for (s32 k = 0; k < ATTEND_AHEAD; k++)
-            for (s32 r = 0; r < rows; r++)
-                s[r] = fma_(q[(i + k) * rows + r], x[k], s[r]);
+            add_rows(s, rows, q + (i + k) * rows, x[k]);
     }
     for (; i < n; i++) {
         float scale = tile_scale(tile, format, 0, d, j, i0 + i);
-        float x = tile_value(tile, format, 0, d, j, i0 + i, scale);
 
-        for (s32 r = 0; r < rows; r++)
-            s[r] = fma_(q[i * rows + r], x, s[r]);
+        add_rows(s, rows, q + i * rows,
+                 tile_value(tile, format, 0, d, j, i0 + i, scale));
     }
 }
 
@@ -94,12 +104,8 @@ DEV void add_keys(float *s, s32 rows, LOCAL const float *q,
 DEV void add_latents(float *s, s32 rows, LOCAL const float *q,
                      LOCAL const float *key, s32 n)
 {
-    for (s32 i = 0; i < n; i++) {
-        float x = key[i];
-
-        for (s32 r = 0; r < rows; r++)
-            s[r] = fma_(q[i * rows + r], x, s[r]);
-    }
+    for (s32 i = 0; i < n; i++)
+        add_rows(s, rows, q + i * rows, key[i]);
 }
 
 /* ---- sums of values ------------------------------------------------------ */
@@ -119,16 +125,12 @@ DEV void add_values(float *acc, s32 n, s32 rows, LOCAL const float *p,
             x[k] = tile_value(tile, format, 1, d, j + k, c,
                               tile_scale(tile, format, 1, d, j + k, c));
         for (s32 k = 0; k < ATTEND_AHEAD; k++)
-            for (s32 r = 0; r < n; r++)
-                acc[r] = fma_(p[(j + k) * rows + r], x[k], acc[r]);
+            add_rows(acc, n, p + (j + k) * rows, x[k]);
     }
-    for (; j < hi; j++) {
-        float x = tile_value(tile, format, 1, d, j, c,
-                             tile_scale(tile, format, 1, d, j, c));
-
-        for (s32 r = 0; r < n; r++)
-            acc[r] = fma_(p[j * rows + r], x, acc[r]);
-    }
+    for (; j < hi; j++)
+        add_rows(acc, n, p + j * rows,
+                 tile_value(tile, format, 1, d, j, c,
+                            tile_scale(tile, format, 1, d, j, c)));
 }
 
 /* Of what only some rows see: row r what lies in see_lo[r] .. see_hi[r] - 1.
@@ -146,6 +148,35 @@ DEV void add_some(float *acc, s32 n, s32 rows, LOCAL const float *p,
             if (j0 + j >= see_lo[r] && j0 + j < see_hi[r])
                 acc[r] = fma_(p[j * rows + r], x, acc[r]);
     }
+}
+
+/* ---- the tree ------------------------------------------------------------ */
+
+/* One state of a pair for another: m = max, each times exp(m_side - m), the
+ * upper fused onto the lower. */
+DEV float soft_join(float lower, float f_lower, float upper, float f_upper)
+{
+    return fma_(upper, f_upper, mul_(lower, f_lower));
+}
+
+/* How many bits of i are set; all of them, or those below the lowest that is
+ * not: so many states wait for, or merge with, the span behind i others. */
+DEV s32 bits_set(s32 i)
+{
+    s32 n = 0;
+
+    for (; i > 0; i >>= 1)
+        n += i & 1;
+    return n;
+}
+
+DEV s32 low_bits_set(s32 i)
+{
+    s32 n = 0;
+
+    for (; i & 1; i >>= 1)
+        n++;
+    return n;
 }
 
 /* ---- the kernels --------------------------------------------------------- */
@@ -182,17 +213,13 @@ DEV void add_some(float *acc, s32 n, s32 rows, LOCAL const float *p,
 #define LATENT      1
 #include "attend_tmpl.h"
 
-/* ---- the tree, and the end ----------------------------------------------- */
+#include "attend_tile.h"
 
-/* One state of a pair for another: m = max, each times exp(m_side - m), the
- * upper fused onto the lower. */
-DEV float soft_join(float lower, float f_lower, float upper, float f_upper)
-{
-    return fma_(upper, f_upper, mul_(lower, f_lower));
-}
+/* ---- the rest of the tree, and the end ----------------------------------- */
 
-/* Up to 64 neighbouring states of a row are a subtree: where there is no next
- * level they are all, and the end is made: acc / (l + exp(sink - m)). */
+/* Up to MERGE_STATES neighbouring states of a row are a subtree: where there is
+ * no next level they are all, and the end is made: acc / (l + exp(sink - m)).
+ */
 KERNEL(attend_merge, struct attend_merge_args, 256)
 {
     LOCAL_ARRAY(float, x, MERGE_STATES *MERGE_COLUMNS);

@@ -12,9 +12,9 @@
 
 ATTEND_KERNEL(ATTEND_NAME, struct attend_args, 256)
 {
-    LOCAL_ARRAY(float, p, P_SIZE); /* scores, then probabilities; before them
-                                      a chunk of latents */
-    LOCAL_ARRAY(float, q, CHUNK *ROWS);
+    /* Scores, then probabilities; before them a chunk of latents. */
+    LOCAL_ARRAY(struct quad, p_quads, P_SIZE / 4);
+    LOCAL_ARRAY(struct quad, q_quads, CHUNK * ROWS / 4);
     LOCAL_ARRAY(float, part, 256);
     LOCAL_ARRAY(float, top, ATTEND_BLOCKS *ROWS); /* of a block */
     LOCAL_ARRAY(float, m, ATTEND_BLOCKS *ROWS);   /* up to it */
@@ -26,6 +26,7 @@ ATTEND_KERNEL(ATTEND_NAME, struct attend_args, 256)
     LOCAL_ARRAY(s64, tile_at, ATTEND_BLOCKS); /* -1: nobody sees the block */
     LOCAL_ARRAY(s32, head, ROWS);
     LOCAL_ARRAY(s32, head_count, 1);
+    LOCAL float *p = (LOCAL float *)p_quads, *q = (LOCAL float *)q_quads;
     GLOBAL const s32 *pos = AT(const s32, a.pos), *seq = AT(const s32, a.seq);
     GLOBAL const u8 *keys = AT(const u8, a.k);
 #if !LATENT

@@ -35,6 +35,7 @@ KERNEL_OF(OF(matvec), struct contract_args, 256)
         acc = *AT(const float, ENTRY(top) + at);
     for (s32 k = 0; k < a.n_run; k++) {
         s32 len = a.run[k].n, first = a.run[k].first, total = len * f.n_item;
+        s32 n_add;
         u64 w = a.w + (u64)panel * a.panel_bytes + a.run[k].off;
         s32 place = 0, sum = 0;
 #if PAIRED
@@ -114,16 +115,16 @@ KERNEL_OF(OF(matvec), struct contract_args, 256)
             else
                 BARRIER();
         }
-        if (a.run[k].n_add < 0)
+        n_add = a.run[k].n_add;
+        if (n_add < 0 && k + 1 < a.n_run)
             continue;
+        n_add = n_add < 0 ? 0 : n_add;
         if (adds) {
-            for (s32 i = 1; i <= a.run[k].n_add; i++)
+            for (s32 i = 1; i <= n_add; i++)
                 acc = add_(*AT(const float, ENTRY(top - i) + at), acc);
-            *AT(float, ENTRY(top - a.run[k].n_add) + at) = acc;
+            *AT(float, ENTRY(top - n_add) + at) = acc;
         }
-        top += 1 - a.run[k].n_add;
+        top += 1 - n_add;
         acc = 0;
     }
-    if (adds && a.run[a.n_run - 1].n_add < 0)
-        *AT(float, ENTRY(top) + at) = acc;
 }

@@ -17,6 +17,7 @@ typedef long long s64;
 #define __shared__ __attribute__((shared))
 #endif
 
+#define KERNEL_DENSE(name, args, lanes) KERNEL(name, args, lanes)
 #define KERNEL(name, args, lanes)                                              \
     extern "C" __global__                                                      \
         __attribute__((amdgpu_flat_work_group_size(lanes, lanes))) void        \

@@ -19,9 +19,14 @@ enum {
     FEW_SLOTS = 64,   /* (tile, token) whose sums a group holds */
     MANY_TOKENS = 64, /* that a group of matmul takes */
     MANY_PANELS = 8,  /* the same, panels */
-    STAGE_TILES = 4,  /* tiles of activations that it holds twice */
-    X_STRIDE = 12     /* dwords from block to block there: no two of a warp's
-                         rows begin in one bank */
+    STAGE_TILES = 4,  /* of activations that it holds twice */
+    STAGE = STAGE_TILES * MANY_TOKENS,   /* blocks of these */
+    STAGE_LOADS = STAGE * X_BLOCK / 256, /* dwords a lane moves */
+    X_STRIDE = 12, /* dwords from block to block: no two rows that a warp reads
+                      together begin in one bank */
+    FLOAT_STAGE = 16, /* values of k that matmul of floats holds twice */
+    FLOAT_ROWS = 132, /* from k to k, a few more than there are, for banks */
+    FLOAT_TOKENS = 65
 };
 
 /* Kinds of scales: quant/pack.h. */
@@ -95,7 +100,6 @@ struct few {
 DEV struct few few_find(s32 block, s32 mode, s32 n_tok, s32 tok, s32 n_head,
                         s32 share)
 {
-    s32 n_block = (n_tok + tok - 1) / tok, first = block % n_block * tok;
     struct few f;
 
     f.n = f.n_item = 1;
@@ -103,6 +107,8 @@ DEV struct few few_find(s32 block, s32 mode, s32 n_tok, s32 tok, s32 n_head,
     f.x = block / share;
     f.matrix = 0;
     if (mode == CONTRACT_HEADS) {
+        s32 n_block = (n_tok + tok - 1) / tok, first = block % n_block * tok;
+
         f.n = n_tok - first < tok ? n_tok - first : tok;
         f.matrix = block / n_block;
         f.out = f.x = first * n_head + f.matrix;
@@ -133,6 +139,116 @@ DEV s32 few_order(GLOBAL const s32 *id, s32 n_used, s32 n_matrix, s32 from,
     all = all > from ? all - from : 0;
     return all < n ? all : n;
 }
+
+/* What a group of many rows of activations has. */
+struct many {
+    s32 n;      /* rows of activations; 0: nothing to do */
+    s32 first;  /* of the head's tokens, or of the list of pairs */
+    s32 matrix; /* from n_matrix on: zeros are wanted */
+};
+DEV struct many many_find(s32 block, s32 mode, s32 n_tok,
+                          GLOBAL const s32 *head, GLOBAL const s32 *blocks,
+                          s32 step)
+{
+    s32 n_block = (n_tok + MANY_TOKENS - 1) / MANY_TOKENS;
+    struct many f;
+
+    f.n = 0;
+    if (mode == CONTRACT_HEADS) {
+        f.matrix = block / n_block;
+        f.first = block % n_block * MANY_TOKENS;
+        f.n = n_tok - f.first < MANY_TOKENS ? n_tok - f.first : MANY_TOKENS;
+    } else if (head[step] + block < head[step + 1]) {
+        blocks += 3 * (head[step] + block);
+        f.matrix = blocks[0];
+        f.first = blocks[1];
+        f.n = blocks[2];
+    }
+    return f;
+}
+
+/* The i-th row of activations and of the result. */
+DEV void many_rows(const struct many *f, s32 i, s32 mode, s32 n_head,
+                   s32 n_used, s32 share, GLOBAL const s32 *list,
+                   LOCAL s32 *row_x, LOCAL s32 *row_out)
+{
+    if (mode == CONTRACT_HEADS) {
+        row_x[i] = row_out[i] = (f->first + i) * n_head + f->matrix;
+    } else {
+        s32 pair = list[f->first + i];
+
+        row_x[i] = pair / share;
+        row_out[i] = mode == CONTRACT_DOWN ? pair / n_used : pair;
+    }
+}
+
+/* Where the result of a row of activations and one of weights is in an entry of
+ * the stack; -1: nowhere. */
+DEV s64 many_at(LOCAL const s32 *row_out, s32 n_tok, s32 tok, s32 n, s32 row)
+{
+    return tok < n_tok && row < n ? (s64)row_out[tok] * n + row : -1;
+}
+
+/* What a lane moves to shared memory of tiles t .. t + STAGE_TILES - 1 of n rows
+ * of activations, from `x` on; zeros from tile `len` on. */
+DEV void stage_load(GLOBAL const u32 *x, s64 x_step, LOCAL const s32 *row_x,
+                    s32 n, s32 t, s32 len, s32 id, u32 *next)
+{
+    UNROLL
+    for (s32 i = 0; i < STAGE_LOADS; i++) {
+        s32 at = id + 256 * i, row = at / (STAGE_TILES * X_BLOCK);
+        s32 dword = at % (STAGE_TILES * X_BLOCK);
+
+        next[i] = 0;
+        if (row < n && t + dword / X_BLOCK < len)
+            next[i] = x[row_x[row] * x_step + t * X_BLOCK + dword];
+    }
+}
+DEV void stage_put(LOCAL u32 *held, s32 id, const u32 *next)
+{
+    UNROLL
+    for (s32 i = 0; i < STAGE_LOADS; i++) {
+        s32 at = id + 256 * i, row = at / (STAGE_TILES * X_BLOCK);
+        s32 dword = at % (STAGE_TILES * X_BLOCK);
+
+        held[(dword / X_BLOCK * MANY_TOKENS + row) * X_STRIDE +
+             dword % X_BLOCK] = next[i];
+    }
+}
+
+/* Values of k from `at` on that are held at a time: of one segment. */
+DEV s32 stage_floats(s32 at, s32 len, s32 first)
+{
+    s32 n = SEGMENT - (at + first) % SEGMENT;
+
+    n = n < len - at ? n : len - at;
+    return n < FLOAT_STAGE ? n : FLOAT_STAGE;
+}
+DEV void stage_put_floats(LOCAL float *w, LOCAL float *x, s32 buffer, s32 w_k,
+                          s32 id, const float *next_w, const float *next_x)
+{
+    s32 lo = id & 15, hi = id >> 4;
+
+    w += buffer * FLOAT_STAGE * FLOAT_ROWS +
+         (w_k == ROWS ? hi * FLOAT_ROWS + lo : lo * FLOAT_ROWS + hi);
+    x += buffer * FLOAT_STAGE * FLOAT_TOKENS + lo * FLOAT_TOKENS + hi;
+    UNROLL
+    for (s32 p = 0; p < 8; p++)
+        w[p * ROWS] = next_w[p];
+    UNROLL
+    for (s32 j = 0; j < 4; j++)
+        x[16 * j] = next_x[j];
+}
+
+/* A tile's sum: a matrix unit adds it to the bits of 1.5 * 2^23, of whose last
+ * digits it makes a float; a sum is below 2^22. */
+#if HAVE_MMA_S8_16832
+#define SUM_START    0x4b400000
+#define SUM_FLOAT(i) sub_(float_from_bits((u32)(i)), 12582912.0f)
+#else
+#define SUM_START    0
+#define SUM_FLOAT(i) int_float(i)
+#endif
 
 #define FORMAT q8_0
 #define LOW    8

@@ -104,28 +104,29 @@ DEV void OF(factors)(GLOBAL const u8 *tile, s32 r, s32 *s, s32 *m)
 DEV void OF(scales)(GLOBAL const u8 *sup, GLOBAL const u8 *tile, s32 r,
                     float *d)
 {
-    GLOBAL const u16 *f = (GLOBAL const u16 *)(WHOLE ? sup : tile);
-
-    d[1] = 0;
-#if SUP == SUP_D_8TH
-    d[0] = mul_(f16_to_f32(f[r]), 0.125f);
-    d[1] = -d[0];
-#elif SUP == SUP_D_DMIN
-    d[0] = f16_to_f32(f[r]);
-    d[1] = -f16_to_f32(f[16 + r]);
-#elif SUB == SUB_E8M0
+#if SUB == SUB_E8M0
     d[0] = e8m0_half(tile[r]);
-    (void)f;
+    d[1] = 0;
 #elif SUB == SUB_UE4M3X2
     d[0] = ue4m3_half(tile[r]);
     d[1] = ue4m3_half(tile[16 + r]);
-    (void)f;
 #else
+    GLOBAL const u16 *f = (GLOBAL const u16 *)(WHOLE ? sup : tile);
+
     d[0] = f16_to_f32(f[r]);
-#if SUB == SUB_F16_MIN
+#if SUP == SUP_D_8TH
+    d[0] = mul_(d[0], 0.125f);
+#endif
+#if SUP == SUP_D_DMIN
+    d[1] = -f16_to_f32(f[16 + r]);
+#elif SUB == SUB_F16_MIN
     d[1] = f16_to_f32(f[16 + r]);
+#else
+    d[1] = -d[0];
 #endif
 #endif
+    (void)sup;
+    (void)tile;
 }
 
 /* Where tile t of a run is that begins, at byte 0, with tile `first` of its
@@ -143,6 +144,7 @@ DEV u64 OF(sup_at)(s32 t, s32 first)
     return (u64)chunk * SUP_BYTES + (u64)before * TILE_BYTES;
 }
 
+#include "matmul_tmpl.h"
 #include "matvec_tmpl.h"
 
 #undef FORMAT
