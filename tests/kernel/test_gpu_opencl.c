@@ -13,6 +13,7 @@
 
 #include "base/hash64.h"
 #include "device/gpu/driver_opencl.h"
+#include "device/gpu/gpu_cache.h"
 #include "device/gpu/gpu_launch.h"
 #include "device/gpu/opencl_api.h"
 #include "lib/command.h"
@@ -288,6 +289,65 @@ TEST(opencl_kernels_find_each_allocation)
 
 /* ---- what is kept -------------------------------------------------------- */
 
+/* The one file that is kept; the caller frees the path. */
+static char *kept(void)
+{
+    char *dir, *path = NULL;
+    struct dirent *e;
+    DIR *list;
+    int n = 0;
+
+    assert_true(asprintf(&dir, "%s/plait/gpu", cache()) > 0);
+    list = opendir(dir);
+    assert_non_null(list);
+    while ((e = readdir(list)))
+        if (e->d_name[0] != '.' && n++ == 0)
+            assert_true(asprintf(&path, "%s/%s", dir, e->d_name) > 0);
+    closedir(list);
+    free(dir);
+    assert_int_equal(n, 1);
+    return path;
+}
+
+static void overwrite(const char *path, const void *bytes, size_t n)
+{
+    FILE *f = fopen(path, "wb");
+
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+
+TEST(gpu_cache_gives_what_is_whole_or_nothing)
+{
+    static const char key[] = "a key", bytes[] = "compiled kernels";
+    char *path, *file;
+    pl_err err;
+    size_t n, n_file;
+    char *got;
+
+    cache();
+    TEST_OK(gpu_cache_save(key, sizeof key, bytes, sizeof bytes, &err), err);
+    got = gpu_cache_load(key, sizeof key, &n);
+    assert_int_equal(n, sizeof bytes);
+    assert_memory_equal(got, bytes, n);
+    free(got);
+    assert_null(gpu_cache_load(key, sizeof key - 1, &n));
+    path = kept();
+    file = test_read(path, &n_file);
+    for (size_t i = 0; i < n_file; i++) { /* any byte, or what is behind it */
+        file[i] ^= 4;
+        overwrite(path, file, n_file);
+        assert_null(gpu_cache_load(key, sizeof key, &n));
+        file[i] ^= 4;
+        overwrite(path, file, i);
+        assert_null(gpu_cache_load(key, sizeof key, &n));
+    }
+    assert_int_equal(unlink(path), 0);
+    free(file);
+    free(path);
+}
+
 /* A program of one kernel, built where the first device is; it must fill. */
 static void must_fill(void)
 {
@@ -331,35 +391,6 @@ static void must_fill(void)
     opencl_program_free(&cl, p, k, 1);
     cl.clReleaseContext(c);
     opencl_unload(&cl);
-}
-
-/* The one file that is kept; the caller frees the path. */
-static char *kept(void)
-{
-    char *dir, *path = NULL;
-    struct dirent *e;
-    DIR *list;
-    int n = 0;
-
-    assert_true(asprintf(&dir, "%s/plait/gpu", cache()) > 0);
-    list = opendir(dir);
-    assert_non_null(list);
-    while ((e = readdir(list)))
-        if (e->d_name[0] != '.' && n++ == 0)
-            assert_true(asprintf(&path, "%s/%s", dir, e->d_name) > 0);
-    closedir(list);
-    free(dir);
-    assert_int_equal(n, 1);
-    return path;
-}
-
-static void overwrite(const char *path, const void *bytes, size_t n)
-{
-    FILE *f = fopen(path, "wb");
-
-    assert_non_null(f);
-    assert_int_equal(fwrite(bytes, 1, n, f), n);
-    assert_int_equal(fclose(f), 0);
 }
 
 /* A head of four words, the key, the binary: the head's second word is the hash
