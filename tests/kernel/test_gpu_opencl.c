@@ -497,9 +497,9 @@ TEST(opencl_has_the_bits_of_generic_contractions)
     run_group("test_cpu_matmul", KERNEL_matmul);
 }
 
-TEST(opencl_has_the_bits_of_generic_look_up)
+TEST(opencl_has_the_bits_of_generic_rows)
 {
-    run_group("test_cpu_kernel_sets", KERNEL_gather_rows);
+    run_group("test_gpu_kernels", KERNEL_gather_rows);
 }
 
 TEST(opencl_has_the_bits_of_generic_attention)

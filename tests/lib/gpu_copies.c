@@ -105,7 +105,8 @@ void gpu_copies_of(struct gpu_copies *m, enum kernel k,
     add(m, c->out.data,
         kernel_is_contraction(k) && c->tree.n_out == 0
             ? 0
-            : more + bytes_of(k, 0, &c->out),
+            : more + bytes_of(k, 0,
+                              kernel_values(k, 0) == 'q' ? &c->in[0] : &c->out),
         true);
     for (int i = 0; i < GRAPH_MAX_IN; i++) {
         const struct cpu_tensor *t = &c->in[i];
