@@ -26,9 +26,11 @@ demo: $(BUILD)/build.ninja
 	@$(BUILD)/plait run $(DEMO) -p "Once upon a time" -n 120 --temp 0.5 -s 7
 
 test: all
+	@scripts/deps.sh test
 	@$(BUILD)/plait-test
 
 test-long: all
+	@scripts/deps.sh test
 	@PLAIT_TIER=long $(BUILD)/plait-test
 	@tests/defects/run.sh
 

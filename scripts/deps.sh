@@ -1,8 +1,10 @@
 #!/bin/sh
-# deps.sh build|check: installs the packages that building, or checking, needs
-# and this machine lacks. Silent when nothing is missing. Knows apt only; on
-# other systems it names what is missing and stops.
+# deps.sh build|check|test: installs the packages that building, checking or
+# testing needs and this machine lacks. Silent when nothing is missing. Knows apt
+# only; on other systems it names what is missing and stops. What tests need is
+# not insisted on: without it they are skipped.
 set -u
+what=${1:-build}
 
 missing=
 need() { # need PACKAGE COMMAND...: the package is missing if COMMAND fails
@@ -30,8 +32,17 @@ fuzzes() {
     return $rc
 }
 
+opencl() { # a device of OpenCL, if only the processor
+    ls /etc/OpenCL/vendors/*.icd &&
+        PATH=$PATH:/sbin:/usr/sbin ldconfig -p | grep libOpenCL.so.1
+}
+
 missing_of() {
     missing=
+    if [ "$1" = test ]; then
+        need "pocl-opencl-icd ocl-icd-libopencl1" opencl
+        return
+    fi
     need meson has meson
     need ninja-build has ninja
     if [ -z "${CC:-}" ]; then
@@ -54,21 +65,29 @@ missing_of() {
     fi
 }
 
-missing_of "${1:-build}"
+missing_of "$what"
 [ -z "$missing" ] && exit 0
 
-if ! command -v apt-get >/dev/null 2>&1; then
-    echo "Missing:$missing (names of Debian packages)." >&2
-    echo "This is no Debian system: install what corresponds, run again." >&2
+give_up() { # give_up MESSAGE...
+    if [ "$what" = test ]; then
+        echo "Not installed, so tests of OpenCL are skipped:$missing" >&2
+        exit 0
+    fi
+    printf '%s\n' "$@" >&2
     exit 1
+}
+
+if ! command -v apt-get >/dev/null 2>&1; then
+    give_up "Missing:$missing (names of Debian packages)." \
+        "This is no Debian system: install what corresponds, run again."
 fi
 sudo=
 if [ "$(id -u)" != 0 ]; then
     if ! command -v sudo >/dev/null 2>&1; then
-        echo "Missing:$missing. Run as root: apt-get install$missing" >&2
-        exit 1
+        give_up "Missing:$missing. Run as root: apt-get install$missing"
     fi
     sudo=sudo
+    [ "$what" = test ] && sudo="sudo -n"
 fi
 
 echo "installing$missing"
@@ -83,12 +102,12 @@ for try in 1 2 3; do
     # The package lists may be there already; update only if they are not.
     # shellcheck disable=SC2086
     apt install -y --no-install-recommends $missing && break
+    [ "$what$try" = test2 ] && break
     [ "$try" = 1 ] || sleep 5
     apt update
 done
-missing_of "${1:-build}"
+missing_of "$what"
 if [ -n "$missing" ]; then
-    tail -n 20 "$log" >&2
-    echo "apt-get could not install:$missing" >&2
-    exit 1
+    [ "$what" = test ] || tail -n 20 "$log" >&2
+    give_up "apt-get could not install:$missing"
 fi

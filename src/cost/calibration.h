@@ -9,11 +9,12 @@
 #ifndef COST_CALIBRATION_H
 #define COST_CALIBRATION_H
 
+#include "base/cache_place.h"
 #include "cost/cost.h"
 
 #include <jansson.h>
 
-enum { CALIBRATION_PATH = 4096, CALIBRATION_FIELDS = 8 };
+enum { CALIBRATION_PATH = CACHE_PATH, CALIBRATION_FIELDS = 8 };
 
 struct calibration {
     char cpu[128]; /* the processor's name */

@@ -5,6 +5,7 @@
  *
  * `check` is the hash of `rates` as compact JSON with sorted keys. Whatever is
  * not as it should be, down to one digit, makes the file count for nothing. */
+#include "base/cache_place.h"
 #include "base/err.h"
 #include "base/numeral.h"
 #include "base/replace.h"
@@ -17,8 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* FNV-1a */
 static uint64_t hash(const char *s)
@@ -114,35 +113,15 @@ static bool from_json(struct calibration *c, const json_t *o)
 
 /* ---- files -------------------------------------------------------------- */
 
-/* The specification of XDG: a path that is not absolute is to be ignored. */
-static pl_status directory(char path[CALIBRATION_PATH], pl_err *err)
-{
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    int n;
-
-    if (cache && cache[0] == '/')
-        n = snprintf(path, CALIBRATION_PATH, "%s/plait", cache);
-    else if (home && home[0] == '/')
-        n = snprintf(path, CALIBRATION_PATH, "%s/.cache/plait", home);
-    else
-        return err_set(err, PL_NOT_FOUND,
-                       "no place for what was measured; set XDG_CACHE_HOME or "
-                       "HOME to an absolute path");
-    return n < CALIBRATION_PATH - 64
-               ? PL_OK
-               : err_set(err, PL_IO, "the path of the cache is too long");
-}
-
 pl_status calibration_path(char path[CALIBRATION_PATH],
                            const struct calibration *c, pl_err *err)
 {
-    char key[256];
+    char key[256], name[64];
 
-    PL_TRY(directory(path, err));
     snprintf(key, sizeof key, "%s|%d|%s|%s", c->cpu, c->n_core,
              kernel_set_name(c->kernel_set), PLAIT_VERSION);
-    snprintf(path + strlen(path), 64, "/rates-%016" PRIx64 ".json", hash(key));
-    return PL_OK;
+    snprintf(name, sizeof name, "rates-%016" PRIx64 ".json", hash(key));
+    return cache_path(path, name, "what was measured", err);
 }
 
 pl_status calibration_load(struct calibration *c, enum kernel_set set,
@@ -185,20 +164,6 @@ static bool dump(const json_t *o, int fd)
     return rc == 0;
 }
 
-/* All directories above the last slash. */
-static pl_status make_directories(char *path, pl_err *err)
-{
-    pl_status s = PL_OK;
-
-    for (char *slash = path; (slash = strchr(slash + 1, '/')) && s == PL_OK;) {
-        *slash = '\0';
-        if (mkdir(path, 0700) != 0 && errno != EEXIST)
-            s = failed(path, err);
-        *slash = '/';
-    }
-    return s;
-}
-
 pl_status calibration_save(const struct calibration *c, pl_err *err)
 {
     char path[CALIBRATION_PATH];
@@ -207,7 +172,7 @@ pl_status calibration_save(const struct calibration *c, pl_err *err)
     pl_status s;
 
     PL_TRY(calibration_path(path, c, err));
-    PL_TRY(make_directories(path, err));
+    PL_TRY(cache_directories(path, err));
     PL_TRY(replace_open(&r, path, err));
     o = calibration_json(c);
     if (!o)

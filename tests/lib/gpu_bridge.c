@@ -1,16 +1,22 @@
-/* From a cpu_call to launches of the emulator (gpu_bridge.h). */
+/* From a cpu_call to launches of the emulator, or of a driver (gpu_bridge.h).
+ */
 #include "lib/gpu_bridge.h"
 
+#include "lib/gpu_copies.h"
 #include "lib/support.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "device/gpu/emu/emu_run.h"
 #include "quant/grid.h"
 
+/* NULL: operands are used where they are. */
+static _Thread_local const struct gpu_copies *copies;
+
 static uint64_t address(const void *p)
 {
-    return (uint64_t)(uintptr_t)p;
+    return copies ? gpu_copies_at(copies, p) : (uint64_t)(uintptr_t)p;
 }
 
 static struct gpu_tensor tensor(const struct cpu_tensor *t)
@@ -54,7 +60,9 @@ static struct gpu_call translate(const struct cpu_call *c)
     return g;
 }
 
-static void run(const struct cpu_call *c, enum kernel k)
+/* ---- in the emulator ----------------------------------------------------- */
+
+static void run_emulated(const struct cpu_call *c, enum kernel k)
 {
     static _Thread_local struct emu *emu;
     struct gpu_list l = {0};
@@ -62,8 +70,6 @@ static void run(const struct cpu_call *c, enum kernel k)
     size_t bytes;
     void *scratch;
 
-    if (c->ith > 0)
-        return;
     if (!emu)
         emu = emu_new(1);
     assert_non_null(emu);
@@ -87,6 +93,151 @@ static void run(const struct cpu_call *c, enum kernel k)
     free(scratch);
 }
 
+/* ---- by a driver --------------------------------------------------------- */
+
+static struct {
+    const struct gpu_driver *d; /* NULL: the emulator's turn */
+    struct gpu *g;
+    uint64_t at; /* what operands are copied to */
+    size_t bytes;
+    int n_call, n_kind;
+    struct kind {
+        enum kernel kernel;
+        pl_format format[2];
+        int n;
+    } kind[1024]; /* [n_kind] calls that were made */
+} driver;
+
+static void say_calls(void)
+{
+    printf("%s%d\n", GPU_BRIDGE_CALLS, driver.n_call);
+    driver.d->close(driver.g);
+}
+
+/* $PLAIT_TEST_OPENCL is the number of a device of OpenCL. */
+static void begin(void)
+{
+    const char *index = getenv("PLAIT_TEST_OPENCL");
+    const char *cache = getenv("PLAIT_TEST_CACHE");
+    static bool asked;
+    pl_err err;
+
+    if (asked || !index)
+        return;
+    asked = true;
+    assert_non_null(cache);
+    assert_int_equal(setenv("XDG_CACHE_HOME", cache, 1), 0);
+    TEST_OK(gpu_opencl.open(&driver.g, atoi(index), &err), err);
+    driver.d = &gpu_opencl;
+    assert_int_equal(atexit(say_calls), 0);
+}
+
+/* Compilers take seconds for a kernel, and each format of weights has some. */
+static bool is_common(const struct cpu_tensor *w)
+{
+    return test_long() || !w->pack || w->format == PL_Q8_0 ||
+           w->format == PL_Q4_K || w->format == PL_BF16;
+}
+
+/* Three calls of each kernel and pair of formats, then one in sixteen. */
+static bool chosen(const struct cpu_call *c, enum kernel k)
+{
+    struct kind want = {k, {c->in[0].format, c->in[1].format}, 0};
+    int i = 0;
+
+    if (!is_common(&c->in[0]) || !is_common(&c->in[1]))
+        return false;
+    while (i < driver.n_kind &&
+           (driver.kind[i].kernel != k ||
+            memcmp(driver.kind[i].format, want.format, sizeof want.format)))
+        i++;
+    if (i == driver.n_kind) {
+        assert_true(driver.n_kind < 1024);
+        driver.kind[driver.n_kind++] = want;
+    }
+    i = driver.kind[i].n++;
+    return i < 3 || i % 16 == 0;
+}
+
+static void need_room(size_t bytes)
+{
+    pl_err err;
+
+    if (bytes <= driver.bytes)
+        return;
+    if (driver.at)
+        driver.d->release(driver.g, driver.at);
+    driver.bytes = bytes * 2;
+    TEST_OK(driver.d->alloc(driver.g, driver.bytes, &driver.at, &err), err);
+}
+
+static void run_driven(const struct cpu_call *c, enum kernel k)
+{
+    const struct gpu_driver *d = driver.d;
+    enum queue q = driver.n_call++ % QUEUE_COUNT;
+    struct gpu_list l = {0};
+    struct gpu_copies m;
+    struct gpu_call g;
+    unsigned char *image;
+    pl_err err;
+
+    gpu_copies_of(&m, k, c);
+    copies = &m;
+    g = translate(c);
+    gpu_copies_add_scratch(
+        &m, gpu_entries[k].scratch ? gpu_entries[k].scratch(&g) : 0);
+    need_room(m.bytes);
+    m.at = driver.at;
+    g = translate(c);
+    copies = NULL;
+    g.scratch = m.at + m.scratch;
+    image = test_need(1, m.bytes);
+    gpu_copies_fill(&m, image);
+    gpu_entries[k].launch(&l, &g);
+    assert_false(l.no_memory);
+    TEST_OK(d->write(driver.g, q, m.at, image, m.bytes, &err), err);
+    for (int i = 0; i < l.n; i++)
+        TEST_OK(d->launch(driver.g, q, l.launch[i].kernel, l.launch[i].n_group,
+                          l.bytes + l.launch[i].args, &err),
+                err);
+    TEST_OK(d->read(driver.g, q, image, m.at, m.bytes, &err), err);
+    TEST_OK(d->finish(driver.g, q, &err), err);
+    gpu_copies_take(&m, image);
+    gpu_list_free(&l);
+    free(image);
+}
+
+/* What was not chosen. */
+static void run_plain(const struct cpu_call *c, enum kernel k)
+{
+    struct cpu_kernels plain;
+    struct cpu_call one = *c;
+    size_t bytes;
+
+    cpu_kernels_init(&plain, KERNEL_SET_GENERIC);
+    one.nth = 1;
+    one.taken = NULL;
+    bytes = plain.kernel[k].scratch ? plain.kernel[k].scratch(&one) : 0;
+    one.scratch = aligned_alloc(64, (bytes + 64) / 64 * 64);
+    assert_non_null(one.scratch);
+    plain.kernel[k].run(&one);
+    free(one.scratch);
+}
+
+static void run(const struct cpu_call *c, enum kernel k)
+{
+    if (c->ith > 0)
+        return;
+    if (!driver.d)
+        run_emulated(c, k);
+    else if (chosen(c, k))
+        run_driven(c, k);
+    else
+        run_plain(c, k);
+}
+
+/* ---- tables -------------------------------------------------------------- */
+
 #define KERNEL(name, args, values)                                             \
     static void run_##name(const struct cpu_call *c)                           \
     {                                                                          \
@@ -102,6 +253,7 @@ bool gpu_bridge_has(enum kernel k)
 
 void gpu_bridge_init(struct cpu_kernels *k)
 {
+    begin();
     cpu_kernels_init(k, KERNEL_SET_GENERIC);
 #define KERNEL(name, args, values)                                             \
     if (gpu_bridge_has(KERNEL_##name))                                         \

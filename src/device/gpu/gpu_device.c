@@ -386,3 +386,4 @@ void gpu_wait(struct device_bank *b)
 /* ---- the kinds ----------------------------------------------------------- */
 
 const struct device_ops emu_ops = GPU_KIND(emu, gpu_emu);
+const struct device_ops opencl_ops = GPU_KIND(opencl, gpu_opencl);

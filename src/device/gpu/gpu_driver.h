@@ -24,6 +24,8 @@ struct gpu_info {
     uint64_t memory_bytes; /* free now; 0: unknown */
     int n_unit;            /* that run groups side by side (SMs, CUs) */
     double mem_bytes_per_s, flops; /* 0: unknown */
+    bool on_cores; /* this machine's processors, not to be taken for a GPU
+                      unless asked for by its driver's name */
 };
 
 struct gpu; /* an open one; each driver has its own */

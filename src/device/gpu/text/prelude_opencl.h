@@ -1,5 +1,6 @@
 /* What the kernels' text stands on, for OpenCL C 1.2; see prelude_emu.h. An
- * address is a memory object's number, in its top byte, and an offset. */
+ * address is the number of an allocation, from 1, in its top byte, and an
+ * offset (driver_opencl.c). */
 #pragma OPENCL FP_CONTRACT OFF
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 
@@ -16,14 +17,19 @@ typedef long s64;
 #define KERNEL(name, args, lanes)                                              \
     __kernel __attribute__((reqd_work_group_size(lanes, 1, 1))) void name(     \
         __global u8 *m0, __global u8 *m1, __global u8 *m2, __global u8 *m3,    \
-        __global u8 *m4, __global u8 *m5, const args a)
-#define DEV                        static inline
-#define UNROLL                     _Pragma("unroll")
+        __global u8 *m4, __global u8 *m5, __global u8 *m6, __global u8 *m7,    \
+        const args a)
+#define DEV static inline
+#ifdef ON_CORES /* driver_opencl.c says it of processors */
+#define UNROLL
+#else
+#define UNROLL _Pragma("unroll")
+#endif
 #define GLOBAL                     __global
 #define LOCAL                      __local
 #define LOCAL_ARRAY(type, name, n) __local type name[n]
 #define AT(type, address)                                                      \
-    ((__global type *)memory_at(m0, m1, m2, m3, m4, m5, address))
+    ((__global type *)memory_at(m0, m1, m2, m3, m4, m5, m6, m7, address))
 #define LANE()    ((s32)get_local_id(0))
 #define GROUP()   ((s32)get_group_id(0))
 #define N_GROUP() ((s32)get_num_groups(0))
@@ -31,25 +37,20 @@ typedef long s64;
 
 DEV __global u8 *memory_at(__global u8 *m0, __global u8 *m1, __global u8 *m2,
                            __global u8 *m3, __global u8 *m4, __global u8 *m5,
-                           u64 address)
+                           __global u8 *m6, __global u8 *m7, u64 address)
 {
-    u64 at = address & 0x00fffffffffffffful;
+    s32 i = (s32)(address >> 56);
 
-    switch ((int)(address >> 56)) {
-    case 1:
-        return m0 + at;
-    case 2:
-        return m1 + at;
-    case 3:
-        return m2 + at;
-    case 4:
-        return m3 + at;
-    case 5:
-        return m4 + at;
-    case 6:
-        return m5 + at;
-    }
-    return 0;
+    return (i == 1   ? m0
+            : i == 2 ? m1
+            : i == 3 ? m2
+            : i == 4 ? m3
+            : i == 5 ? m4
+            : i == 6 ? m5
+            : i == 7 ? m6
+            : i == 8 ? m7
+                     : (__global u8 *)0) +
+           (address & 0x00fffffffffffffful);
 }
 
 DEV float add_(float a, float b)

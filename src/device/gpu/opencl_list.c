@@ -1,0 +1,210 @@
+/* Devices of OpenCL: which there are, what is known of them, whether they can
+ * run the kernels with their bits. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "device/gpu/driver_opencl.h"
+#include "device/gpu/opencl_api.h"
+
+enum { MAX_PLATFORM = 16 };
+
+pl_status opencl_devices(const struct opencl *cl, struct opencl_devices *out,
+                         pl_err *err)
+{
+    struct cl_platform *platform[MAX_PLATFORM];
+    uint32_t n_platform = 0;
+    int32_t e = cl->clGetPlatformIDs(MAX_PLATFORM, platform, &n_platform);
+
+    out->n = 0;
+    if (e == CL_ERROR_NO_PLATFORM)
+        return PL_OK;
+    PL_TRY(opencl_check(e, "clGetPlatformIDs", "opencl", err));
+    for (uint32_t p = 0; p < n_platform && p < MAX_PLATFORM; p++) {
+        struct cl_device *device[OPENCL_MAX_DEVICE];
+        uint32_t n = 0;
+
+        e = cl->clGetDeviceIDs(platform[p], (uint64_t)CL_KIND_ALL & UINT32_MAX,
+                               OPENCL_MAX_DEVICE, device, &n);
+        if (e == CL_ERROR_NO_DEVICE)
+            continue;
+        PL_TRY(opencl_check(e, "clGetDeviceIDs", "opencl", err));
+        for (uint32_t i = 0; i < n && out->n < OPENCL_MAX_DEVICE; i++)
+            out->item[out->n++] =
+                (struct opencl_device){platform[p], device[i]};
+    }
+    return PL_OK;
+}
+
+/* False where the device has no such answer; the value is 0 then. */
+static bool ask(const struct opencl *cl, struct cl_device *d, uint32_t what,
+                void *out, size_t size)
+{
+    memset(out, 0, size);
+    return cl->clGetDeviceInfo(d, what, size, out, NULL) == CL_OK;
+}
+
+/* A number of four bytes or eight. */
+static uint64_t number(const struct opencl *cl, struct cl_device *d,
+                       uint32_t what)
+{
+    union {
+        uint32_t u32;
+        uint64_t u64;
+    } x = {.u64 = 0};
+    size_t n = 0;
+
+    if (cl->clGetDeviceInfo(d, what, sizeof x, &x, &n) != CL_OK)
+        return 0;
+    return n == sizeof x.u32 ? x.u32 : x.u64;
+}
+
+void opencl_text(const struct opencl *cl, struct cl_device *d, uint32_t what,
+                 char *out, size_t size)
+{
+    char text[4096];
+
+    if (!ask(cl, d, what, text, sizeof text - 1))
+        text[0] = '\0';
+    text[sizeof text - 1] = '\0';
+    snprintf(out, size, "%s", text);
+}
+
+bool opencl_on_cores(const struct opencl *cl, struct cl_device *d)
+{
+    return (number(cl, d, CL_DEVICE_KIND) & CL_KIND_CPU) != 0;
+}
+
+/* The word stands in the list of extensions. */
+static bool extends(const struct opencl *cl, struct cl_device *d,
+                    const char *word)
+{
+    char list[4096];
+    size_t n = strlen(word);
+
+    opencl_text(cl, d, CL_DEVICE_EXTENSIONS_TEXT, list, sizeof list);
+    for (const char *p = list; (p = strstr(p, word)); p += n)
+        if ((p == list || p[-1] == ' ') && (p[n] == ' ' || p[n] == '\0'))
+            return true;
+    return false;
+}
+
+/* ---- list ---------------------------------------------------------------- */
+
+/* The PCI address by whatever extension tells it, else "". */
+static void pci_address(const struct opencl *cl, struct cl_device *d,
+                        char out[24])
+{
+    uint32_t khr[4], bus, slot, domain;
+    struct {
+        uint32_t type;
+        unsigned char unused[17], bus, device, function;
+    } amd;
+
+    if (extends(cl, d, "cl_khr_pci_bus_info") &&
+        ask(cl, d, CL_DEVICE_PCI, khr, sizeof khr)) {
+        snprintf(out, 24, "%04x:%02x:%02x.%x", khr[0] & 0xffff, khr[1] & 0xff,
+                 khr[2] & 0xff, khr[3] & 7);
+    } else if (extends(cl, d, "cl_nv_device_attribute_query") &&
+               ask(cl, d, CL_DEVICE_NV_PCI_BUS, &bus, sizeof bus) &&
+               ask(cl, d, CL_DEVICE_NV_PCI_SLOT, &slot, sizeof slot)) {
+        ask(cl, d, CL_DEVICE_NV_PCI_DOMAIN, &domain, sizeof domain);
+        snprintf(out, 24, "%04x:%02x:%02x.%x", domain & 0xffff, bus & 0xff,
+                 slot >> 3 & 0xff, slot & 7);
+    } else if (extends(cl, d, "cl_amd_device_attribute_query") &&
+               ask(cl, d, CL_DEVICE_AMD_PCI, &amd, sizeof amd) &&
+               amd.type == 1) {
+        snprintf(out, 24, "0000:%02x:%02x.%x", amd.bus, amd.device,
+                 amd.function & 7);
+    } else {
+        out[0] = '\0';
+    }
+}
+
+static struct gpu_info info_of(const struct opencl *cl, struct cl_device *d,
+                               int index)
+{
+    struct gpu_info g = {.index = index};
+    bool amd = extends(cl, d, "cl_amd_device_attribute_query");
+    size_t kib[2];
+
+    if (amd)
+        opencl_text(cl, d, CL_DEVICE_AMD_TITLE, g.title, sizeof g.title);
+    if (!g.title[0])
+        opencl_text(cl, d, CL_DEVICE_NAME_TEXT, g.title, sizeof g.title);
+    pci_address(cl, d, g.bus);
+    g.memory_bytes = number(cl, d, CL_DEVICE_BYTES);
+    if (amd && ask(cl, d, CL_DEVICE_AMD_FREE, kib, sizeof kib) && kib[0])
+        g.memory_bytes = (uint64_t)kib[0] << 10;
+    g.n_unit = (int)number(cl, d, CL_DEVICE_UNITS);
+    g.on_cores = opencl_on_cores(cl, d);
+    return g;
+}
+
+pl_status opencl_list(struct gpu_info *out, int max, int *n, pl_err *err)
+{
+    struct opencl cl;
+    struct opencl_devices all;
+    pl_status s;
+
+    *n = 0;
+    PL_TRY(opencl_load(&cl, err));
+    s = opencl_devices(&cl, &all, err);
+    for (; s == PL_OK && *n < all.n && *n < max; ++*n)
+        out[*n] = info_of(&cl, all.item[*n].device, *n);
+    opencl_unload(&cl);
+    return s;
+}
+
+/* ---- what kernels need --------------------------------------------------- */
+
+static const struct demand {
+    uint32_t what;
+    uint64_t bits, least; /* it has all these bits, and is at least that */
+    const char *lacks;
+} demands[] = {
+    {CL_DEVICE_IS_THERE, 0, 1, "is not available now"},
+    {CL_DEVICE_HAS_COMPILER, 0, 1, "has no compiler"},
+    {CL_DEVICE_LITTLE_ENDIAN, 0, 1, "stores the high byte first"},
+    {CL_DEVICE_FLOATS, CL_FLOATS_NEAREST | CL_FLOATS_INF_NAN, 0,
+     "does not round floats to the nearest"},
+    {CL_DEVICE_FLOATS, CL_FLOATS_SUBNORMAL, 0,
+     "takes subnormal floats for zeros"},
+    {CL_DEVICE_FLOATS, CL_FLOATS_DIVIDE_SQRT, 0,
+     "has no correctly rounded quotients and square roots of floats"},
+    {CL_DEVICE_DOUBLES, CL_FLOATS_NEAREST | CL_FLOATS_SUBNORMAL, 0,
+     "does not compute in doubles"},
+    {CL_DEVICE_GROUP_SIZE, 0, GPU_MAX_LANES,
+     "runs groups of less than 256 lanes"},
+    {CL_DEVICE_LOCAL_BYTES, 0, 32 << 10,
+     "has less than 32 KiB that a group's lanes share"},
+    {CL_DEVICE_PARAMETER_BYTES, 0, GPU_MAX_ARGS + OPENCL_MAX_MEMORY * 8,
+     "does not take as many bytes of arguments as kernels have"},
+};
+
+pl_status opencl_demands(const struct opencl *cl, struct cl_device *d,
+                         pl_err *err)
+{
+    char name[96], version[96];
+    int major = 0, minor = 0;
+
+    opencl_text(cl, d, CL_DEVICE_NAME_TEXT, name, sizeof name);
+    opencl_text(cl, d, CL_DEVICE_VERSION_TEXT, version, sizeof version);
+    if (sscanf(version, "OpenCL %d.%d", &major, &minor) != 2 ||
+        major * 10 + minor < 12)
+        return err_set(err, PL_UNSUPPORTED,
+                       "%s has \"%s\", not OpenCL 1.2 or later; take another "
+                       "device",
+                       name, version);
+    for (size_t i = 0; i < sizeof demands / sizeof *demands; i++) {
+        const struct demand *q = &demands[i];
+        uint64_t has = number(cl, d, q->what);
+
+        if ((has & q->bits) != q->bits || has < q->least)
+            return err_set(err, PL_UNSUPPORTED,
+                           "%s %s, so it cannot compute the bits that all "
+                           "devices agree on; take another device",
+                           name, q->lacks);
+    }
+    return PL_OK;
+}
