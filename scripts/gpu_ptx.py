@@ -5,7 +5,8 @@ make   compiles src/device/gpu/text by NVRTC 11.8, whose PTX every driver since
        its time takes, into src/device/gpu/ptx: for devices with dp4a, and for
        those with matrix instructions of 8-bit integers.
 check  compiles it again and compares; assembles the PTX for the devices there
-       are, and looks at the instructions.
+       are, and looks at the instructions; compares cuda_api.h with the vendor's
+       header.
 embed  writes a C file that holds the PTX of the files; the build calls this.
 """
 import ctypes
@@ -35,6 +36,7 @@ DEVICES = {
     61: {'12': (61, 70), '13': (75,)},
     80: {'13': (80, 86, 89, 90, 100, 103, 110, 120, 121)},
 }
+HEADER = ('nvidia-cuda-runtime-cu12', '12.9.79', 'include/cuda.h')
 MOST_BYTES = 3 << 20  # of PTX in the library
 
 
@@ -219,8 +221,19 @@ def check_device(level, device, version, folder):
     return []
 
 
+def check_api():
+    """What we say of the driver's functions is what the vendor says."""
+    header = gpu_tools.wheel(*HEADER)
+    p = gpu_tools.run(os.environ.get('CC', 'gcc'), '-std=gnu17',
+                      '-fsyntax-only', '-I', os.path.dirname(header),
+                      '-Iinclude', '-Isrc', 'scripts/gpu_abi.c',
+                      cwd=gpu_text.ROOT)
+    return p.stderr.strip().split('\n') if p.returncode != 0 else []
+
+
 def check():
     bad = [f'{path}: {what}' for path, what in complaints()]
+    bad += check_api()
     nvrtc = Nvrtc()
     for level in LEVELS:
         if not os.path.exists(path_of(level)):
