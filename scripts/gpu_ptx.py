@@ -15,6 +15,7 @@ import os
 import re
 import sys
 import tempfile
+import zlib
 
 import gpu_text
 import gpu_tools
@@ -37,7 +38,7 @@ DEVICES = {
     80: {'13': (80, 86, 89, 90, 100, 103, 110, 120, 121)},
 }
 HEADER = ('nvidia-cuda-runtime-cu12', '12.9.79', 'include/cuda.h')
-MOST_BYTES = 3 << 20  # of PTX in the library
+MOST_BYTES = 3 << 20  # of packed PTX in the repository
 
 
 def options(level):
@@ -80,7 +81,7 @@ class Nvrtc:
                   gpu_text.program(PRELUDE).encode(), b'text.cu', len(found),
                   strings(list(found.values())), strings(list(found)))
         status = self.call('CompileProgram', program, len(flags) + 1,
-                           strings(flags + ['--diag-suppress=177']))
+                           strings(flags + ['--diag-suppress=177,550']))
         said = self.text_of('ProgramLog', program).strip()
         if said or status != 0:
             sys.exit(f'NVRTC, compute_{level}: status {status}\n{said}')
@@ -135,7 +136,7 @@ def complaints():
             yield shown, 'is not there: make ptx'
             continue
         ptx = unpack(path)
-        size += len(ptx)
+        size += os.path.getsize(path)
         if not ptx.startswith(mark(level)):
             yield shown, 'is not of the text that stands in text/: make ptx'
         for name, body in entries(ptx).items():
@@ -253,19 +254,59 @@ def check():
 
 # ---- for the build ---------------------------------------------------------
 
+def programs(ptx):
+    """By kernel: a program of its own, which lacks .target."""
+    head = '.version 7.8\n.target sm_LEVEL\n.address_size 64\n'
+    if '\n.version 7.8\n' not in ptx or '\n.address_size 64\n' not in ptx:
+        sys.exit('NVRTC writes another head than embed() does')
+    body = ptx[ptx.index('.address_size 64\n') + len('.address_size 64\n'):]
+    entry = re.compile(r'^\.visible \.entry (\w+)\(.*?^\}\n', re.M | re.S)
+    rest = re.sub(r'//[^\n]*', '', entry.sub('', body))
+    shared = {}  # tables and the like, by name
+    for item in rest.split(';'):
+        m = re.match(r'\s*(\.(?:global|const|shared)\b[^=\[]*?(\w+)\s*'
+                     r'(?:[\[=].*)?)$', item, re.S)
+        if m:
+            shared[m[2]] = m[1] + ';\n'
+        elif item.strip():
+            sys.exit(f'{item.strip()[:200]}: embed() has no place for this')
+    out = {}
+    for m in entry.finditer(body):
+        words = set(re.findall(r'[\w$]+', m[0]))
+        uses = ''.join(text for name, text in shared.items() if name in words)
+        out[m[1]] = head + uses + re.sub(r'\n\n+', '\n', m[0])
+    return out
+
+
+def pack(paths):
+    """(level, bytes) of each file, without what the one before has."""
+    before = {}
+    for path in paths:
+        level = re.search(r'compute_(\d+)', path)[1]
+        now = programs(unpack(path))
+        text = ''.join(f'{name}\0{program}\0'.replace('LEVEL', level, 1)
+                       for name, program in now.items()
+                       if before.get(name) != program)
+        before.update(now)
+        yield int(level), text.encode()
+
+
 def embed(out, paths):
-    with open(out, 'w', encoding='utf-8') as f:
-        f.write('/* Made by scripts/gpu_ptx.py: PTX, and its level. */\n'
+    def escaped(b):
+        return ''.join(f'\\{c:03o}' for c in b)
+
+    with open(out, 'w', encoding='ascii') as f:
+        f.write('/* Made by scripts/gpu_ptx.py. */\n'
                 '#include "device/gpu/gpu_ptx.h"\n\n'
                 'const struct gpu_ptx gpu_ptx[] = {\n')
-        for path in paths:
-            level = int(re.search(r'compute_(\d+)', path)[1])
-            f.write(f'    {{{level},\n')
-            for line in unpack(path).split('\n'):
-                line = line.replace('\\', '\\\\').replace('"', '\\"')
-                f.write(f'     "{line}\\n"\n'.replace('\t', '\\t'))
+        for level, text in pack(paths):
+            squeeze = zlib.compressobj(9, wbits=-15)
+            packed = squeeze.compress(text) + squeeze.flush()
+            f.write(f'    {{{level}, {len(text)}, {len(packed)},\n')
+            for i in range(0, len(packed), 19):
+                f.write(f'     "{escaped(packed[i:i + 19])}"\n')
             f.write('    },\n')
-        f.write('    {0, 0},\n};\n')
+        f.write('    {0, 0, 0, 0},\n};\n')
 
 
 def main():

@@ -12,9 +12,8 @@
 #include <sys/mman.h>
 
 #include "device/gpu/cuda_api.h"
-#include "device/gpu/gpu_driver.h"
+#include "device/gpu/driver_cuda.h"
 #include "device/gpu/gpu_launch.h"
-#include "device/gpu/gpu_ptx.h"
 #include "lib/alloc_fail.h"
 #include "lib/fake_cuda.h"
 
@@ -133,11 +132,16 @@ TEST(cuda_opens_no_device_that_is_not_there_or_too_old)
 
 TEST(cuda_has_ptx_of_every_kernel)
 {
-    int n_level = 0;
+    static const int level[] = {61, 80};
 
-    for (const struct gpu_ptx *p = gpu_ptx; p->text; p++, n_level++)
+    assert_false(cuda_has_text(60));
+    for (int i = 0; i < 2; i++) {
+        struct cuda_text t;
+        pl_err err;
+
+        TEST_OK(cuda_text_init(&t, level[i], &err), err);
         for (int k = 0; k < GPU_KERNEL_COUNT; k++) {
-            const char *name = gpu_kernel_name((enum gpu_kernel)k), *at;
+            const char *name = gpu_kernel_name((enum gpu_kernel)k);
             char want[256];
 
             snprintf(want, sizeof want,
@@ -147,13 +151,13 @@ TEST(cuda_has_ptx_of_every_kernel)
                      ".maxntid %d, 1, 1\n",
                      name, name, gpu_kernel_args((enum gpu_kernel)k),
                      gpu_kernel_lanes((enum gpu_kernel)k));
-            at = strstr(p->text, want);
-            if (!at)
+            if (!strstr(t.program[k], want))
                 fail_msg("compute_%d: no kernel %s with these arguments and "
                          "lanes: make ptx",
-                         p->level, name);
+                         level[i], name);
         }
-    assert_int_equal(n_level, 2);
+        cuda_text_fini(&t);
+    }
 }
 
 /* ---- working ------------------------------------------------------------- */
@@ -441,13 +445,16 @@ TEST(cuda_tells_of_a_kernel_that_failed)
 TEST(cuda_shows_what_the_compiler_said)
 {
     const struct fake_cuda *f = fake();
-    struct gpu *g;
+    struct work w;
     pl_err err;
 
+    fill(&w);
     f->break_at("cuModuleLoadDataEx", 1, CUDA_CODE_INVALID_PTX);
-    assert_int_equal(d->open(&g, FAKE_NEW, &err), PL_DEVICE);
-    assert_non_null(strstr(err.message, "what the log says"));
+    assert_int_equal(work(&w, FAKE_NEW, &err), PL_DEVICE);
+    assert_non_null(strstr(err.message, "binary: what the log says"));
     f->break_at(NULL, 0, 0);
+    give_back(&w);
+    empty(&w);
     assert_clean(f);
 }
 

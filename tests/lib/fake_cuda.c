@@ -567,7 +567,7 @@ unsigned cuModuleLoadDataEx(struct cuda_module **out, const void *image,
     int level;
 
     TAKE(call_inside(F_cuModuleLoadDataEx));
-    if (!e && (!target || !strstr(image, "\n.version 7.8\n")))
+    if (!e && (!target || strncmp(image, ".version 7.8\n", 13) != 0))
         e = blame(CUDA_CODE_INVALID_PTX, "PTX of another version");
     if (!e) {
         level = devices[current()->device].major * 10 +

@@ -7,17 +7,6 @@
 
 #include "device/gpu/cuda_api.h"
 #include "device/gpu/driver_cuda.h"
-#include "device/gpu/gpu_ptx.h"
-
-const char *cuda_text(int level)
-{
-    const char *text = NULL;
-
-    for (const struct gpu_ptx *p = gpu_ptx; p->text; p++)
-        if (level >= p->level)
-            text = p->text;
-    return text;
-}
 
 /* Of floats, beside one another in a multiprocessor. */
 static int lanes_of(int level)
@@ -78,7 +67,7 @@ static pl_status describe(const struct cuda *cu, int index,
     int device, level;
 
     PL_TRY(cuda_device(cu, index, &device, &level, err));
-    if (!cuda_text(level))
+    if (!cuda_has_text(level))
         return PL_OK;
     PL_TRY(cuda_check(cu, cu->cuDeviceGetName(i.title, sizeof i.title, device),
                       "cuDeviceGetName", "cuda", err));

@@ -1,7 +1,7 @@
 /* The driver for NVIDIA's GPUs, over the CUDA driver API.
  *
- * The kernels come as PTX (ptx/), which CUDA compiles when the device is
- * opened, and keeps. A GPU is the device's primary context, which other parts
+ * The kernels come as PTX (ptx/), a program each, which CUDA compiles when the
+ * kernel is launched first, and keeps for later processes. A GPU is the device's primary context, which other parts
  * of the process may use too, with two streams; each function makes the context
  * the thread's for as long as it lasts, so any thread may call.
  *
@@ -36,7 +36,8 @@ struct gpu {
     struct cuda_context *context; /* retained; NULL: not yet */
     bool words;                   /* streams post and wait */
     unsigned wait_flags;
-    struct cuda_module *module;
+    struct cuda_text text;
+    struct cuda_module *module[GPU_KERNEL_COUNT]; /* NULL: not compiled yet */
     struct cuda_function *kernel[GPU_KERNEL_COUNT];
     struct cuda_stream *stream[QUEUE_COUNT];
     struct cuda_event *mark[GPU_MAX_MARKS];
@@ -249,53 +250,24 @@ static pl_status place_of(const struct gpu *g, _Atomic uint64_t *word,
 
 /* ---- open and close ------------------------------------------------------ */
 
-static pl_status compile(struct gpu *g, const char *text, pl_err *err)
-{
-    char log[512] = "", what[sizeof g->name + sizeof log + 64];
-    unsigned option[] = {CUDA_JIT_ERROR_LOG, CUDA_JIT_ERROR_LOG_BYTES};
-    void *value[] = {log, (void *)(uintptr_t)sizeof log};
-    unsigned code =
-        g->cu.cuModuleLoadDataEx(&g->module, text, 2, option, value);
-
-    log[sizeof log - 1] = '\0';
-    if (code != CUDA_SUCCESS_CODE) {
-        g->module = NULL;
-        snprintf(what, sizeof what, "%s, compiling the kernels%s%s", g->name,
-                 *log ? ": " : "", log);
-        return cuda_check(&g->cu, code, "cuModuleLoadDataEx", what, err);
-    }
-    for (int k = 0; k < GPU_KERNEL_COUNT; k++) {
-        snprintf(what, sizeof what, "%s, kernel %s", g->name,
-                 gpu_kernel_name((enum gpu_kernel)k));
-        PL_TRY(cuda_check(
-            &g->cu,
-            g->cu.cuModuleGetFunction(&g->kernel[k], g->module,
-                                      gpu_kernel_name((enum gpu_kernel)k)),
-            "cuModuleGetFunction", what, err));
-    }
-    return PL_OK;
-}
-
-static pl_status fill(struct gpu *g, const char *text, pl_err *err)
+static pl_status fill(struct gpu *g, pl_err *err)
 {
     for (int q = 0; q < QUEUE_COUNT; q++)
         PL_TRY(CALL(g, err, cuStreamCreate, &g->stream[q],
                     CUDA_STREAM_NON_BLOCKING));
     for (int i = 0; i < GPU_MAX_MARKS; i++)
         PL_TRY(CALL(g, err, cuEventCreate, &g->mark[i], CUDA_EVENT_NO_TIMING));
-    return compile(g, text, err);
+    return PL_OK;
 }
 
 /* What the device can do, and the text for it. */
-static pl_status examine(struct gpu *g, int index, const char **text,
-                         pl_err *err)
+static pl_status examine(struct gpu *g, int index, pl_err *err)
 {
     int level, words, flushes;
 
     snprintf(g->name, sizeof g->name, "cuda:%d", index);
     PL_TRY(cuda_device(&g->cu, index, &g->device, &level, err));
-    *text = cuda_text(level);
-    if (!*text)
+    if (!cuda_has_text(level))
         return err_set(err, PL_UNSUPPORTED,
                        "cuda:%d has compute capability %d.%d, and the kernels "
                        "need 6.1; leave it out of -dev",
@@ -307,12 +279,11 @@ static pl_status examine(struct gpu *g, int index, const char **text,
     g->words = words != 0;
     g->wait_flags =
         CUDA_WAIT_AT_LEAST | (flushes ? (unsigned)CUDA_WAIT_FLUSH : 0);
-    return PL_OK;
+    return cuda_text_init(&g->text, level, err);
 }
 
 static pl_status open_at(struct gpu *g, int index, pl_err *err)
 {
-    const char *text;
     int n_device;
 
     PL_TRY(cuda_load(&g->cu, &n_device, err));
@@ -321,10 +292,10 @@ static pl_status open_at(struct gpu *g, int index, pl_err *err)
                        "cuda:%d: CUDA has %d devices here, counted from 0; "
                        "nvidia-smi lists them",
                        index, n_device);
-    PL_TRY(examine(g, index, &text, err));
+    PL_TRY(examine(g, index, err));
     PL_TRY(CALL(g, err, cuDevicePrimaryCtxRetain, &g->context, g->device));
     PL_TRY(enter(g, err));
-    return leave(g, fill(g, text, err), err);
+    return leave(g, fill(g, err), err);
 }
 
 /* Errors tell nobody anything any more. */
@@ -341,8 +312,9 @@ static void release_all(struct gpu *g)
     for (int q = 0; q < QUEUE_COUNT; q++)
         if (g->stream[q])
             g->cu.cuStreamDestroy(g->stream[q]);
-    if (g->module)
-        g->cu.cuModuleUnload(g->module);
+    for (int k = 0; k < GPU_KERNEL_COUNT; k++)
+        if (g->module[k])
+            g->cu.cuModuleUnload(g->module[k]);
 }
 
 static void close_gpu(struct gpu *g)
@@ -357,6 +329,7 @@ static void close_gpu(struct gpu *g)
         g->cu.cuDevicePrimaryCtxRelease(g->device);
     }
     cuda_unload(&g->cu);
+    cuda_text_fini(&g->text);
     free(g);
 }
 
@@ -404,21 +377,47 @@ static pl_status copy(struct gpu *g, enum queue q, uint64_t dst, uint64_t src,
     INSIDE(g, err, cuMemcpyAsync, dst, src, bytes, g->stream[q]);
 }
 
-static pl_status launch(struct gpu *g, enum queue q, enum gpu_kernel k,
-                        int32_t n_group, const void *args, pl_err *err)
+/* Has CUDA compile the kernel; the context is the thread's. */
+static pl_status compile(struct gpu *g, enum gpu_kernel k, pl_err *err)
+{
+    char log[512] = "", what[sizeof g->name + sizeof log + 128];
+    unsigned option[] = {CUDA_JIT_ERROR_LOG, CUDA_JIT_ERROR_LOG_BYTES};
+    void *value[] = {log, (void *)(uintptr_t)sizeof log};
+    struct cuda_module *m = NULL;
+    unsigned code =
+        g->cu.cuModuleLoadDataEx(&m, g->text.program[k], 2, option, value);
+
+    log[sizeof log - 1] = '\0';
+    snprintf(what, sizeof what, "%s, kernel %s%s%s", g->name,
+             gpu_kernel_name(k), *log ? ": " : "", log);
+    PL_TRY(cuda_check(&g->cu, code, "cuModuleLoadDataEx", what, err));
+    g->module[k] = m;
+    return cuda_check(
+        &g->cu, g->cu.cuModuleGetFunction(&g->kernel[k], m, gpu_kernel_name(k)),
+        "cuModuleGetFunction", what, err);
+}
+
+static pl_status launch_inside(struct gpu *g, enum queue q, enum gpu_kernel k,
+                               int32_t n_group, const void *args, pl_err *err)
 {
     void *parameter[] = {(void *)(uintptr_t)args};
     char what[160];
-    unsigned code;
 
-    PL_TRY(enter(g, err));
-    code = g->cu.cuLaunchKernel(g->kernel[k], (unsigned)n_group, 1, 1,
-                                (unsigned)gpu_kernel_lanes(k), 1, 1, 0,
-                                g->stream[q], parameter, NULL);
-    if (code == CUDA_SUCCESS_CODE)
-        return leave(g, PL_OK, err);
+    if (!g->kernel[k])
+        PL_TRY(compile(g, k, err));
     snprintf(what, sizeof what, "%s, kernel %s", g->name, gpu_kernel_name(k));
-    return leave(g, cuda_check(&g->cu, code, "cuLaunchKernel", what, err), err);
+    return cuda_check(&g->cu,
+                      g->cu.cuLaunchKernel(g->kernel[k], (unsigned)n_group, 1,
+                                           1, (unsigned)gpu_kernel_lanes(k), 1,
+                                           1, 0, g->stream[q], parameter, NULL),
+                      "cuLaunchKernel", what, err);
+}
+
+static pl_status launch(struct gpu *g, enum queue q, enum gpu_kernel k,
+                        int32_t n_group, const void *args, pl_err *err)
+{
+    PL_TRY(enter(g, err));
+    return leave(g, launch_inside(g, q, k, n_group, args, err), err);
 }
 
 static pl_status mark(struct gpu *g, enum queue q, int i, pl_err *err)
