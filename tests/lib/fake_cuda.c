@@ -23,6 +23,7 @@ enum {
     MAX_DEPTH = 8,
     ALIGN = 256,
     POISON = 0xFF,
+    PAGE = 4096, /* memory is registered by whole pages */
     INVALID_VALUE = 1,
     NOT_INITIALIZED = 3,
     INVALID_DEVICE = 101,
@@ -875,19 +876,26 @@ static bool writable(unsigned char *p, size_t bytes)
 
     if (pipe(end) != 0)
         return false;
-    for (size_t i = 0; yes && i < bytes; i += 4096)
+    for (size_t i = 0; yes && i < bytes; i += PAGE)
         yes = write(end[1], p + i, 1) == 1 && read(end[0], p + i, 1) == 1;
     close(end[0]);
     close(end[1]);
     return yes;
 }
 
+static uintptr_t page(uintptr_t at)
+{
+    return at / PAGE;
+}
+
 unsigned cuMemHostRegister_v2(void *p, size_t bytes, unsigned flags)
 {
-    const unsigned char *at = p;
+    uintptr_t lo = page((uintptr_t)p), hi = page((uintptr_t)p + bytes - 1);
     TAKE(call_inside(F_cuMemHostRegister));
     for (struct thing *t = all.thing; !e && t; t = t->next)
-        if (t->kind == REGISTERED && at < t->p + t->bytes && t->p < at + bytes)
+        if (t->kind == REGISTERED &&
+            lo <= page((uintptr_t)t->p + t->bytes - 1) &&
+            page((uintptr_t)t->p) <= hi)
             e = CUDA_CODE_ALREADY_REGISTERED;
     if (!e && (!writable(p, bytes) ||
                flags != (CUDA_HOST_PORTABLE | CUDA_HOST_MAPPED)))

@@ -45,7 +45,8 @@ struct gpu_driver {
     void (*host_release)(struct gpu *g, void *p);
     /* Makes memory of this process one that kernels read and write in place,
      * while others do, too. Several GPUs of a driver may map the same range; it
-     * is unmapped when none of them works on it any more. NULL: the driver
+     * is unmapped when none of them works on it any more. Of two ranges that
+     * share a page, or a part, the second may be refused. NULL: the driver
      * cannot. */
     pl_status (*map)(struct gpu *g, void *p, size_t bytes, uint64_t *at,
                      pl_err *err);
