@@ -24,6 +24,7 @@ struct chat {
     json_t *messages;
     struct line_editor *editor; /* NULL: lines come from a pipe */
     bool reasons;               /* reasoning is being shown */
+    bool refused; /* the template makes no prompt of the messages */
 };
 
 static enum exit_code no_memory(void)
@@ -252,6 +253,13 @@ static enum stop answer(struct chat *c, bool *answered)
     r->status = render(c->form, c->messages, c->extra, &prompt, &len, &r->err);
     if (r->status == PL_OK)
         r->status = tokenize(r, prompt, len, &ids, &n);
+    if (r->status == PL_OK && n == 0) {
+        r->status = PL_BAD_ARGUMENT;
+        snprintf(r->err.message, sizeof(r->err.message),
+                 "the chat template makes an empty prompt of the messages; "
+                 "give another with --template FILE");
+    }
+    c->refused = r->status != PL_OK && r->status != PL_NO_MEMORY;
     if (r->status == PL_OK)
         r->status = pl_reply_create(&r->reply, c->form, prompt, len, NULL,
                                     show_part, c, &r->err);
@@ -288,6 +296,10 @@ static bool take_turn(struct chat *c, enum exit_code *code)
                  "the context of %" PRId64 " tokens is full; /clear begins "
                  "anew, and -c %" PRId64 " gives a longer one",
                  r->s.n_ctx, 2 * r->s.n_ctx);
+    if (stop == STOP_FAILED && c->refused && c->editor != NULL) {
+        complain(CMD_RUN, EXIT_DONE, "%s", r->err.message);
+        stop = STOP_END; /* another message may do */
+    }
     if (stop == STOP_FAILED)
         *code = report(r->o, r->status, &r->err);
     return stop == STOP_FAILED || term_interrupts > 1;

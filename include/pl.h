@@ -510,7 +510,8 @@ PL_API bool pl_reply_ended(const pl_reply *r);
 /* All that was added, as it came; terminated. len may be NULL. */
 PL_API const char *pl_reply_text(const pl_reply *r, size_t *len);
 /* The message so far as a JSON object to append to a conversation's messages:
- * role, content, reasoning_content, tool_calls. *json is malloc'ed. */
+ * role, content, reasoning_content, tool_calls. Arguments of calls are objects,
+ * or JSON texts where the template takes only these. *json is malloc'ed. */
 PL_API pl_status pl_reply_message(const pl_reply *r, char **json, pl_err *err);
 
 /* ---- sampling ---------------------------------------------------------- */

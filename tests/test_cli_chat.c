@@ -126,6 +126,9 @@ TEST(cli_chat_mistakes_name_option_and_remedy)
         {"echo '{{ raise_exception(\"no\") }}' >t.jinja; echo x | plait "
          "run " MODEL "-i --template t.jinja",
          "template line 1: no", 2},
+        {"echo '{# #}' >t.jinja; echo x | plait run " MODEL
+         "-i --template t.jinja",
+         "makes an empty prompt", 2},
     };
 
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
@@ -170,6 +173,42 @@ static void await(struct terminal *t, const char *keys, const char *text)
                 t->shown[t->n] = ' ';
     }
     t->at = (size_t)(found - t->shown) + strlen(text);
+}
+
+/* Who types learns why the template takes a message not, and goes on; in a pipe
+ * that is an error, as above. */
+TEST(cli_chat_on_a_terminal_survives_a_refused_message)
+{
+    static const char form[] =
+        "{% for m in messages %}{{ m.content }}"
+        "{% if m.content == 'bad' %}{{ raise_exception('not so') }}{% endif %}"
+        "{% endfor %}";
+    const char *path = test_temp("refuses.jinja");
+    static struct terminal t;
+    FILE *f = fopen(path, "w");
+    int status;
+    pid_t pid;
+
+    assert_non_null(f);
+    fputs(form, f);
+    fclose(f);
+    pid = forkpty(&t.fd, NULL, NULL, NULL);
+    if (pid == 0) {
+        setenv("TERM", "xterm", 1);
+        execl(command_path(), "plait", "run", "-m", test_model(), "--template",
+              path, "-n", "4", "--ignore-eos", NULL);
+        _exit(127);
+    }
+    assert_true(pid > 0);
+    await(&t, NULL, "> ");
+    await(&t, "bad\r", "template line 1: not so");
+    await(&t, NULL, "> ");
+    await(&t, "good\r", "good\r\n");
+    await(&t, NULL, "> ");
+    await(&t, "\025\004", "generation"); /* Ctrl-U, Ctrl-D */
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    close(t.fd);
+    assert_int_equal(command_status(status), 0);
 }
 
 /* An endless answer is stopped, the chat goes on. */

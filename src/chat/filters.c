@@ -20,7 +20,10 @@ static pl_status with_case(struct render *r, const struct call *c,
     struct string *s;
 
     PL_TRY(str_of(r, c->self, &s));
-    return string_case(r, s, to, out);
+    PL_TRY(string_case(r, s, to, out));
+    if (to != CASE_HEADING) /* which Jinja joins anew */
+        *out = markup_like(c->self, *out);
+    return PL_OK;
 }
 
 static pl_status upper(struct render *r, const struct call *c,
@@ -53,7 +56,14 @@ static pl_status string(struct render *r, const struct call *c,
     struct string *s;
 
     PL_TRY(str_of(r, c->self, &s));
-    *out = value_str(s);
+    *out = markup_like(c->self, value_str(s));
+    return PL_OK;
+}
+
+static pl_status safe(struct render *r, const struct call *c, struct value *out)
+{
+    PL_TRY(string(r, c, out));
+    *out = markup(*out);
     return PL_OK;
 }
 
@@ -64,7 +74,9 @@ static pl_status trim(struct render *r, const struct call *c, struct value *out)
     PL_TRY(str_of(r, c->self, &s));
     if (c->arg[0].kind != V_ABSENT && c->arg[0].kind != V_NONE)
         PL_TRY(need_string(r, c->arg[0], &chars));
-    return string_strip(r, s, chars, true, true, out);
+    PL_TRY(string_strip(r, s, chars, true, true, out));
+    *out = markup_like(c->self, *out);
+    return PL_OK;
 }
 
 static pl_status replace(struct render *r, const struct call *c,
@@ -89,14 +101,16 @@ static pl_status center(struct render *r, const struct call *c,
 
     PL_TRY(str_of(r, c->self, &s));
     PL_TRY(get_int(r, c->arg[0], 80, &width));
-    return string_center(r, s, width, NULL, out);
+    PL_TRY(string_center(r, s, width, NULL, out));
+    *out = markup_like(c->self, *out);
+    return PL_OK;
 }
 
 static pl_status format(struct render *r, const struct call *c,
                         struct value *out)
 {
     struct items l = {0};
-    struct value args;
+    struct value self, args;
     struct string *s;
 
     PL_TRY(str_of(r, c->self, &s));
@@ -118,7 +132,8 @@ static pl_status format(struct render *r, const struct call *c,
             return err_no_memory(r->err, "a template's values");
         args = (struct value){.kind = V_DICT, .dict = d};
     }
-    return format_percent(r, s, args, out);
+    self = markup_like(c->self, value_str(s));
+    return value_binary(r, N_REMAINDER, self, args, out);
 }
 
 /* Text that indent puts before each line: a string, or so many blanks. */
@@ -150,7 +165,7 @@ static pl_status indent(struct render *r, const struct call *c,
     struct value all;
     size_t from;
 
-    PL_TRY(str_of(r, c->self, &s));
+    PL_TRY(need_string(r, c->self, &s));
     PL_TRY(indent_text(r, c->arg[0], 4, &space));
     from = r->n_out;
     PL_TRY(render_put(r, s->s, s->len));
@@ -166,28 +181,21 @@ static pl_status indent(struct render *r, const struct call *c,
             PL_TRY(render_put(r, space->s, space->len));
         PL_TRY(render_put(r, l->s, l->len));
     }
-    return render_take(r, from, out);
+    PL_TRY(render_take(r, from, out));
+    *out = markup_like(c->self, *out);
+    return PL_OK;
 }
 
 static pl_status escape(struct render *r, const struct call *c,
                         struct value *out)
 {
-    static const char from[] = "&<>'\"";
-    static const char *const to[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
-    size_t mark;
-    struct string *s;
+    return markup_escape(r, c->self, false, out);
+}
 
-    PL_TRY(str_of(r, c->self, &s));
-    mark = r->n_out;
-    for (size_t i = 0; i < s->len; i++) {
-        const char *p = memchr(from, s->s[i], sizeof from - 1);
-
-        if (p)
-            PL_TRY(render_puts(r, to[p - from]));
-        else
-            PL_TRY(render_put(r, s->s + i, 1));
-    }
-    return render_take(r, mark, out);
+static pl_status forceescape(struct render *r, const struct call *c,
+                             struct value *out)
+{
+    return markup_escape(r, c->self, true, out);
 }
 
 static pl_status wordcount(struct render *r, const struct call *c,
@@ -430,7 +438,8 @@ static pl_status round_to(struct render *r, const struct call *c,
     }
     unit = pow(10, (double)digits);
     *out = value_float(value_as_float(v) * unit);
-    *out = value_float((up ? ceil(out->f) : floor(out->f)) / unit);
+    /* Python divides an integer, which has no -0. */
+    *out = value_float(((up ? ceil(out->f) : floor(out->f)) + 0.0) / unit);
     return PL_OK;
 }
 
@@ -740,7 +749,9 @@ static pl_status reverse(struct render *r, const struct call *c,
 
         for (size_t i = 0; i < back.n; i++)
             PL_TRY(put_str(r, back.item[i]));
-        return render_take(r, from, out);
+        PL_TRY(render_take(r, from, out));
+        *out = markup_like(c->self, *out);
+        return PL_OK;
     }
     return c->self.kind == V_ITER ? items_take(r, &back, V_LIST, out)
                                   : make_iter(r, &back, out);
@@ -896,6 +907,8 @@ static pl_status map(struct render *r, const struct call *c, struct value *out)
     struct items mapped = {0};
     struct list l;
 
+    if (!value_truth(c->self)) /* of None, too, Jinja makes nothing */
+        return make_iter(r, &mapped, out);
     if (c->args->n > 0) {
         PL_TRY(named(r, c->args, 0, true, &filter));
         rest = args_rest(c->args, 1);
@@ -925,6 +938,8 @@ static pl_status choose(struct render *r, const struct call *c, bool by_path,
     struct items kept = {0};
     struct list l;
 
+    if (!value_truth(c->self))
+        return make_iter(r, &kept, out);
     if (by_path && c->args->n == 0)
         return render_fail(r, PL_BAD_ARGUMENT, "an attribute must be named");
     if (c->args->n > by_path) {
@@ -985,6 +1000,7 @@ const struct builtin builtin_filters[] = {
     {"escape", "", 0, escape},
     {"first", "", 0, first},
     {"float", "default", 0, to_float},
+    {"forceescape", "", 0, forceescape},
     {"format", "*", 0, format},
     {"indent", "width first blank", 0, indent},
     {"int", "default base", 0, to_int},
@@ -1002,7 +1018,7 @@ const struct builtin builtin_filters[] = {
     {"replace", "old new count", 2, replace},
     {"reverse", "", 0, reverse},
     {"round", "precision method", 0, round_to},
-    {"safe", "", 0, string},
+    {"safe", "", 0, safe},
     {"select", "*", 0, select},
     {"selectattr", "*", 0, selectattr},
     {"slice", "slices fill_with", 1, slice},

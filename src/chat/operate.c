@@ -372,8 +372,8 @@ static bool is_int(struct value v)
     return v.kind == V_INT || v.kind == V_BOOL;
 }
 
-pl_status value_binary(struct render *r, enum node_kind kind, struct value a,
-                       struct value b, struct value *out)
+static pl_status binary_plain(struct render *r, enum node_kind kind,
+                              struct value a, struct value b, struct value *out)
 {
     static const char *const names[] = {
         [N_ADD] = "+",    [N_SUBTRACT] = "-",     [N_MULTIPLY] = "*",
@@ -400,6 +400,20 @@ pl_status value_binary(struct render *r, enum node_kind kind, struct value a,
     return render_fail(r, PL_BAD_ARGUMENT,
                        "\"%s\" does not go with a %s and a %s", names[kind],
                        value_kind_name(a.kind), value_kind_name(b.kind));
+}
+
+pl_status value_binary(struct render *r, enum node_kind kind, struct value a,
+                       struct value b, struct value *out)
+{
+    bool marked =
+        value_is_markup(a) || (value_is_markup(b) && kind != N_REMAINDER);
+
+    if (marked)
+        PL_TRY(markup_operands(r, kind, &a, &b));
+    PL_TRY(binary_plain(r, kind, a, b, out));
+    if (marked)
+        *out = markup(*out);
+    return PL_OK;
 }
 
 pl_status value_negate(struct render *r, bool minus, struct value v,
@@ -594,8 +608,11 @@ pl_status value_slice(struct render *r, struct value v,
                            value_kind_name(v.kind));
     PL_TRY(value_length(r, v, &len));
     PL_TRY(slice_bounds(r, part, len, &first, &step, &n));
-    if (v.kind == V_STR)
-        return slice_string(r, v.str, first, step, n, out);
+    if (v.kind == V_STR) {
+        PL_TRY(slice_string(r, v.str, first, step, n, out));
+        *out = markup_like(v, *out);
+        return PL_OK;
+    }
     PL_TRY(value_items(r, v, &all));
     PL_TRY(render_list(r, (size_t)n, &l));
     for (int64_t i = 0; i < n; i++)
@@ -682,8 +699,11 @@ static pl_status item_at(struct render *r, struct value of, int64_t at,
             .kind = V_UNDEFINED, .sub = of.kind, .str = name.str};
         return PL_OK;
     }
-    if (of.kind == V_STR)
-        return slice_string(r, of.str, at, 1, 1, out);
+    if (of.kind == V_STR) {
+        PL_TRY(slice_string(r, of.str, at, 1, 1, out));
+        *out = markup_like(of, *out);
+        return PL_OK;
+    }
     *out = of.kind == V_RANGE ? value_int(of.range->first + at * of.range->step)
                               : of.list->item[at];
     return PL_OK;

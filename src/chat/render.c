@@ -503,6 +503,8 @@ pl_status render_call(struct render *r, struct value callee,
     case V_FUNCTION:
         return builtin_run(r, callee.function, value_none(), args, out);
     case V_METHOD:
+        if (value_is_markup(callee.method->self))
+            return markup_method(r, callee.method, args, out);
         return builtin_run(r, callee.method->row, callee.method->self, args,
                            out);
     case V_MACRO:

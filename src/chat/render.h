@@ -131,6 +131,20 @@ pl_status value_item(struct render *r, struct value of, struct value index,
 /* Stable; `reverse` keeps equal ones in order too. */
 pl_status sort_pairs(struct render *r, struct pair *p, size_t n, bool reverse);
 
+/* markup.c: strings as markup, or a list's strings; all else stays. */
+struct value markup(struct value v);
+/* v, as markup if `of` is one. */
+struct value markup_like(struct value of, struct value v);
+/* The str() of v with &<>'" written as HTML; again: even if it is markup. */
+pl_status markup_escape(struct render *r, struct value v, bool again,
+                        struct value *out);
+/* Escapes what an operator puts together with a markup. */
+pl_status markup_operands(struct render *r, enum node_kind kind,
+                          struct value *a, struct value *b);
+/* A method of a markup: its result is one too. */
+pl_status markup_method(struct render *r, const struct method *m,
+                        const struct args *args, struct value *out);
+
 /* printf_text.c: "..." % args, and "...".format(args). */
 pl_status format_percent(struct render *r, struct string *form,
                          struct value args, struct value *out);

@@ -6,6 +6,7 @@
 #include "base/numeral.h"
 #include "chat/json_span.h"
 #include "chat/reply_call.h"
+#include "chat/reply_python.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -38,8 +39,16 @@ enum {
                         */
 };
 
+/* How models mark calls whose templates show none. */
+static const struct {
+    const char *open, *close;
+} usual[] = {{"<tool_call>", "</tool_call>"},
+             {"<|tool_call_start|>", "<|tool_call_end|>"}};
+enum { N_USUAL = sizeof usual / sizeof usual[0] };
+
 struct pl_reply {
-    const struct reply_format *f; /* borrowed */
+    const struct reply_format *f; /* borrowed, or &own */
+    struct reply_format own;      /* with the usual marks; its arena is empty */
     pl_reply_fn *part;
     void *user;
     json_t *tools;         /* owned; NULL: none */
@@ -47,6 +56,7 @@ struct pl_reply {
     size_t at;             /* what is before is done with */
     size_t seen;           /* no mark begins between `at` and here */
     enum state state;
+    bool begun;   /* there is more than blanks, or a mark */
     bool fresh;   /* nothing of the content yet, or only a call */
     bool trimmed; /* blanks here are part of a mark */
     bool ended;
@@ -104,6 +114,8 @@ static void give(struct pl_reply *r, pl_reply_kind kind, size_t end)
         r->trimmed = false;
     if (t.n > 0 && kind == PL_REPLY_CONTENT)
         r->fresh = false;
+    if (span_blanks(t) < t.n)
+        r->begun = true;
     tell(r, kind, t);
     r->at = end;
     r->seen = r->seen > end ? r->seen : end;
@@ -129,7 +141,10 @@ static void tell_call(struct pl_reply *r, const struct reply_call *c)
     add(&r->calls, "\"function\": {\"name\": ");
     reply_add_string(&r->calls, c->name);
     add(&r->calls, ", \"arguments\": ");
-    reply_add(&r->calls, c->arguments);
+    if (r->f->as_text)
+        reply_add_string(&r->calls, c->arguments);
+    else
+        reply_add(&r->calls, c->arguments);
     add(&r->calls, "}}");
     if (r->part && !r->name.failed && !r->id.failed)
         r->part(r->user, &(pl_reply_part){.kind = PL_REPLY_CALL,
@@ -162,6 +177,8 @@ static enum mark try_call(const struct pl_reply *r, struct span t, bool last,
     enum mark m = try_mark(t, last, f->call_open, MARK_CALL, n);
     size_t outer;
 
+    for (int i = 0; f == &r->own && i < N_USUAL && m == NO_MARK; i++)
+        m = try_mark(t, last, span_of(usual[i].open), MARK_CALL, n);
     if (m != NO_MARK)
         return m;
     m = try_mark(t, last, f->calls_open, MARK_CALL, &outer);
@@ -169,10 +186,22 @@ static enum mark try_call(const struct pl_reply *r, struct span t, bool last,
         t = span_from(t, outer);
         outer += span_blanks(t);
         t = span_from(t, span_blanks(t));
-        m = try_mark(t, last, f->call_open, MARK_CALL, n);
+        if (f->call_open.n > 0)
+            m = try_mark(t, last, f->call_open, MARK_CALL, n);
+        else
+            *n = 0;
         *n += outer;
     }
     return m;
+}
+
+/* A reply that does not reason may begin with the mark that ends reasoning. */
+static bool begins_with_close(const struct pl_reply *r, struct span t)
+{
+    const struct span close = r->f->think_close;
+
+    return !r->begun && close.n > 0 && t.s[0] == close.s[0] &&
+           before_blanks(r, (size_t)(t.s - r->raw.s)) == r->at;
 }
 
 /* The mark that t begins with, in the state that the reply is in. The first of
@@ -187,7 +216,8 @@ static enum mark mark_at(const struct pl_reply *r, struct span t, bool last,
         enum mark is;
     } marks[] = {
         {1 << IN_CONTENT, f->think_open, MARK_THINK_OPEN},
-        {1 << IN_REASONING, f->think_close, MARK_THINK_CLOSE},
+        {1 << IN_REASONING | (begins_with_close(r, t) ? 1 << IN_CONTENT : 0),
+         f->think_close, MARK_THINK_CLOSE},
         {1 << IN_CONTENT, f->content_open, MARK_CONTENT},
         {1 << IN_CONTENT, f->content_close, MARK_CONTENT},
         {1 << AFTER_CALL, f->call_close, MARK_CALL_CLOSE},
@@ -228,6 +258,29 @@ static void begin_call(struct pl_reply *r, size_t body)
     r->state = IN_CALL;
     r->body = r->seen = body;
     r->scan = (struct json_scan){0};
+}
+
+/* The mark at r->seen opens a call: which closes it? */
+static void choose_usual(struct pl_reply *r)
+{
+    struct reply_format *f = &r->own;
+
+    for (int i = 0; r->f == f && i < N_USUAL; i++)
+        if (span_begins(from(r, r->seen), span_of(usual[i].open)))
+            f->call_close = span_of(usual[i].close);
+}
+
+/* What stands in the usual marks is JSON, or Python. */
+static void choose_form(struct pl_reply *r, struct span t)
+{
+    struct span inner = span_trim(t);
+
+    if (r->f != &r->own)
+        return;
+    if (span_begins(inner, span_of("[")))
+        inner = span_trim(span_from(inner, 1));
+    r->own.calls =
+        span_begins(inner, span_of("{")) ? CALLS_OBJECT : CALLS_PYTHON;
 }
 
 static bool read_call(struct pl_reply *r, struct span t)
@@ -279,6 +332,11 @@ static bool read_objects(struct pl_reply *r, struct span t)
     return true;
 }
 
+static void tell_python(void *reply, const struct reply_call *c)
+{
+    tell_call(reply, c);
+}
+
 /* Is the call whole, and is it one? *end is where it ends. */
 enum found { NOT_YET, A_CALL, NO_CALL };
 static enum found find_call(struct pl_reply *r, bool last, size_t *end)
@@ -287,7 +345,8 @@ static enum found find_call(struct pl_reply *r, bool last, size_t *end)
     struct span t = from(r, r->body), json;
     bool object = f->calls == CALLS_OBJECT;
 
-    if (f->calls == CALLS_TAGGED || f->calls == CALLS_QUOTED) {
+    if (f->calls == CALLS_TAGGED || f->calls == CALLS_QUOTED ||
+        f->calls == CALLS_PYTHON || f == &r->own) {
         struct span rest = from(r, r->seen);
         size_t at = span_find(rest, f->call_close);
 
@@ -299,6 +358,11 @@ static enum found find_call(struct pl_reply *r, bool last, size_t *end)
         }
         *end = r->seen + at + (at < rest.n ? f->call_close.n : 0);
         t.n = r->seen + at - r->body;
+        choose_form(r, t);
+        if (f->calls == CALLS_OBJECT)
+            return read_objects(r, span_trim(t)) ? A_CALL : NO_CALL;
+        if (f->calls == CALLS_PYTHON)
+            return python_calls(t, &r->made, tell_python, r) ? A_CALL : NO_CALL;
         return read_call(r, t) ? A_CALL : NO_CALL;
     }
     json = span_from(t, object ? span_blanks(t) : span_find(t, span_of("{")));
@@ -356,6 +420,11 @@ static bool go_after_call(struct pl_reply *r, bool last)
     }
     if (m == MARK_PART)
         return false;
+    if (r->f->calls == CALLS_OBJECT && r->f->calls_open.n > 0 &&
+        r->f->call_open.n == 0 && r->raw.s[r->at] == '{') {
+        begin_call(r, r->at); /* one mark opens them all */
+        return true;
+    }
     r->state = IN_CONTENT;
     r->fresh = r->trimmed = true;
     return true;
@@ -370,8 +439,9 @@ static bool is_bare_object(struct pl_reply *r)
     struct span t = from(r, r->at);
     size_t n = span_blanks(t);
 
-    if (!r->fresh || !r->tools || r->f->calls != CALLS_OBJECT ||
-        r->f->call_open.n > 0 || n == t.n || t.s[n] != '{')
+    if (!r->fresh || !r->tools || r->f == &r->own ||
+        r->f->calls != CALLS_OBJECT || r->f->call_open.n > 0 || n == t.n ||
+        t.s[n] != '{')
         return false;
     begin_call(r, r->at + n);
     return true;
@@ -392,11 +462,12 @@ static bool go_through_text(struct pl_reply *r, bool last)
     if (m <= MARK_PART)
         return false;
     if (m == MARK_CALL) { /* the blanks are content if it is none */
+        choose_usual(r);
         begin_call(r, r->seen + n);
         return true;
     }
     r->at = r->seen = r->seen + n;
-    r->trimmed = true;
+    r->trimmed = r->begun = true;
     if (m == MARK_THINK_OPEN)
         r->state = IN_REASONING;
     else if (m == MARK_THINK_CLOSE)
@@ -553,6 +624,13 @@ pl_status reply_create(pl_reply **out, const struct reply_format *format,
     }
     if (tools)
         s = read_tools(r, tools, err);
+    if (r->tools && !format->channels && format->calls == CALLS_NONE) {
+        r->own = *format;
+        r->own.calls = CALLS_PYTHON;
+        r->own.name_key = span_of("name");
+        r->own.arguments_key = span_of("arguments");
+        r->f = &r->own;
+    }
     if (s == PL_OK)
         *out = r;
     else

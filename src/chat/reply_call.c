@@ -2,6 +2,7 @@
 #include "chat/reply_call.h"
 
 #include "chat/json_span.h"
+#include "chat/reply_python.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -121,6 +122,11 @@ static bool read_object(const struct reply_format *f, struct span t,
     out->arguments = span_of("{}");
     if (!is_object(t, made))
         return false;
+    if (f->name_key.n == 0) { /* the only key is the name */
+        if (!json_walk_next(&w, &out->name, &out->arguments) ||
+            json_walk_next(&w, &key, &value))
+            return false;
+    }
     while (json_walk_next(&w, &key, &value)) {
         if (span_equal(key, f->name_key) && value.s[0] == '"')
             out->name = (struct span){value.s + 1, value.n - 2};
@@ -140,6 +146,7 @@ static bool read_named(const struct reply_format *f, struct span t,
                        struct reply_text *made, struct reply_call *out)
 {
     struct span rest = span_from(t, out->name.n), gap = rest, id;
+    size_t colon = span_find(out->name, span_of(":"));
 
     gap.n = span_find(rest, span_of("{"));
     out->arguments = span_trim(span_from(rest, gap.n));
@@ -148,6 +155,8 @@ static bool read_named(const struct reply_format *f, struct span t,
         id = span_from(id, f->id_open.n);
         out->id = (struct span){id.s, span_name(id)};
     }
+    if (colon > 0 && colon < out->name.n) /* f:0 is the first call, of f */
+        out->name.n = colon;
     return is_object(out->arguments, made);
 }
 
@@ -168,26 +177,61 @@ static size_t value_end(const struct reply_format *f, struct span t)
     return t.n;
 }
 
-/* A value without quotes: a string where the tool says so; else JSON, if it is;
- * True, False and None are how some templates print the JSON of others. */
+/* A value that is no JSON, but Python's way to print one that is no string. */
+static bool add_python(struct reply_text *made, struct span value)
+{
+    const size_t from = made->n;
+
+    if (value.n == 0 || !strchr("{[TFN", value.s[0]))
+        return false;
+    if (python_value(&value, made) && value.n == 0)
+        return true;
+    made->n = from;
+    return false;
+}
+
+/* A value without quotes: a string where the tool says so; else JSON, if it is,
+ * or Python. */
 static void add_value(struct reply_text *made, struct span value,
                       const json_t *type)
 {
-    static const char *const words[][2] = {
-        {"True", "true"}, {"False", "false"}, {"None", "null"}};
     struct span bare = span_trim(value);
 
     if (named(type, span_of("string"))) {
         reply_add_string(made, value);
         return;
     }
-    for (int i = 0; type && i < 3; i++)
-        if (span_equal(bare, span_of(words[i][0])))
-            bare = span_of(words[i][1]);
     if (bare.n > 0 && bare.s[0] != '"' && json_is_valid(bare, &made->failed))
         reply_add(made, bare);
-    else
+    else if (!type || !add_python(made, bare))
         reply_add_string(made, value);
+}
+
+/* The key that t begins with, and what opens its value: json: f->json_open. */
+static bool take_key(const struct reply_format *f, struct span *t,
+                     struct span *key, bool *json)
+{
+    size_t at = span_find(*t, f->value_open);
+    size_t other = span_find(*t, f->json_open);
+
+    *json = f->json_open.n > 0 && other < at;
+    at = *json ? other : at;
+    *key = span_trim((struct span){t->s, at});
+    if (at == t->n || key->n == 0)
+        return false;
+    *t = span_from(*t, at + (*json ? f->json_open.n : f->value_open.n));
+    return true;
+}
+
+/* What stands in <![CDATA[...]]>, if the value does. */
+static struct span plain_text(struct span value)
+{
+    const struct span open = span_of("<![CDATA["), close = span_of("]]>");
+
+    if (value.n < open.n + close.n || !span_begins(value, open) ||
+        !span_equal(span_from(value, value.n - close.n), close))
+        return value;
+    return (struct span){value.s + open.n, value.n - open.n - close.n};
 }
 
 static bool read_tagged(const struct reply_format *f, struct span t,
@@ -204,15 +248,13 @@ static bool read_tagged(const struct reply_format *f, struct span t,
     add(made, "{");
     while (t = span_from(t, span_blanks(t)), t.n > 0) {
         struct span key, value;
+        bool json;
 
         if (!span_begins(t, f->key_open))
             return false;
-        key = span_from(t, f->key_open.n);
-        t = span_from(key, span_find(key, f->value_open));
-        key = span_trim((struct span){key.s, (size_t)(t.s - key.s)});
-        if (t.n == 0 || key.n == 0)
+        t = span_from(t, f->key_open.n);
+        if (!take_key(f, &t, &key, &json))
             return false;
-        t = span_from(t, f->value_open.n);
         value = (struct span){t.s, value_end(f, t)};
         if (value.n == t.n)
             return false;
@@ -226,7 +268,10 @@ static bool read_tagged(const struct reply_format *f, struct span t,
         add(made, comma);
         reply_add_string(made, key);
         add(made, ": ");
-        add_value(made, value, type_of(tools, out->name, key));
+        if (f->json_open.n > 0 && !json)
+            reply_add_string(made, value);
+        else
+            add_value(made, plain_text(value), type_of(tools, out->name, key));
         comma = ", ";
     }
     add(made, "}");

@@ -148,6 +148,10 @@ static size_t common_start(struct span a, struct span b)
 
         if (tag > 0)
             return i + tag > n ? i : n;
+        if (opens_tag(a.s[i])) /* <function name=...: what differs is its */
+            return i;
+        if (is_blank(a.s[i]))
+            break;
     }
     return n;
 }
@@ -192,6 +196,10 @@ static struct span common_end(struct span a, struct span b)
     "{\"id\": \"" id "\", \"type\": \"function\", \"function\": {\"name\": "   \
     "\"" name "\", \"arguments\": {\"" KEY "\": \"" VALUE "\", \"" COUNT_KEY   \
     "\": " COUNT "}}}"
+#define CALL_TEXT(name, id)                                                    \
+    "{\"id\": \"" id "\", \"type\": \"function\", \"function\": {\"name\": "   \
+    "\"" name "\", \"arguments\": \"{\\\"" KEY "\\\": \\\"" VALUE              \
+    "\\\", \\\"" COUNT_KEY "\\\": " COUNT "}\"}}"
 #define ASKED "[{\"role\": \"user\", \"content\": \"" USER "\"}"
 #define SAID(content)                                                          \
     ASKED ", {\"role\": \"assistant\", \"content\": \"" content "\""
@@ -218,25 +226,31 @@ enum probe {
 static const struct {
     const char *messages, *tools, *extra;
     bool prompt;
+    const char *as_text; /* messages with arguments as texts; NULL: none */
 } probes[N_PROBE] = {
-    [PROMPT] = {ASKED "]", NULL, NULL, true},
-    [PROMPT_ON] = {ASKED "]", NULL, ON, true},
-    [PROMPT_OFF] = {ASKED "]", NULL, OFF, true},
-    [PLAIN] = {SAID(CONTENT) "}]", NULL, NULL, false},
-    [REASONED] = {SAID(CONTENT) THOUGHT "}]", NULL, ON, false},
+    [PROMPT] = {ASKED "]", NULL, NULL, true, NULL},
+    [PROMPT_ON] = {ASKED "]", NULL, ON, true, NULL},
+    [PROMPT_OFF] = {ASKED "]", NULL, OFF, true, NULL},
+    [PLAIN] = {SAID(CONTENT) "}]", NULL, NULL, false, NULL},
+    [REASONED] = {SAID(CONTENT) THOUGHT "}]", NULL, ON, false, NULL},
     [REASONED_CALL] = {SAID("") THOUGHT CALLED CALL(FIRST, FIRST_ID) "]}]",
-                       TOOLS, ON, false},
+                       TOOLS, ON, false,
+                       SAID("")
+                           THOUGHT CALLED CALL_TEXT(FIRST, FIRST_ID) "]}]"},
     [ONE_CALL] = {SAID("") CALLED CALL(FIRST, FIRST_ID) "]}]", TOOLS, NULL,
-                  false},
+                  false, SAID("") CALLED CALL_TEXT(FIRST, FIRST_ID) "]}]"},
     [TWO_CALLS] = {SAID("") CALLED CALL(FIRST, FIRST_ID) ", " CALL(
                        SECOND, SECOND_ID) "]}]",
-                   TOOLS, NULL, false},
+                   TOOLS, NULL, false,
+                   SAID("") CALLED CALL_TEXT(FIRST, FIRST_ID) ", " CALL_TEXT(
+                       SECOND, SECOND_ID) "]}]"},
 };
 
 /* What each gave after the user's text; n 0: it refused, or gave nothing. */
 struct answers {
     struct span text[N_PROBE];
     char *whole[N_PROBE]; /* owned */
+    bool as_text;         /* arguments had to be JSON texts */
 };
 
 static pl_status ask(struct answers *a, reply_render_fn *render, void *user,
@@ -254,6 +268,11 @@ static pl_status ask(struct answers *a, reply_render_fn *render, void *user,
         struct span t;
         size_t at;
 
+        if (s == PL_BAD_ARGUMENT && probes[i].as_text) {
+            c.messages = probes[i].as_text;
+            s = render(user, &c, &a->whole[i], err);
+            a->as_text = s == PL_OK;
+        }
         if (s == PL_NO_MEMORY)
             return s;
         if (s != PL_OK)
@@ -295,8 +314,9 @@ static void learn_reasoning(struct reply_format *f, const struct answers *a)
         f->think_open = last_tag(before);
         f->think_close = first_tag(after);
     }
-    /* Some templates forget it, but prompts show that the model reasons. */
-    for (int i = PROMPT; i <= PROMPT_OFF && !found; i++) {
+    /* Some templates forget it, but prompts, or an answer that has none, show
+     * that the model reasons. */
+    for (int i = PROMPT; i <= PLAIN && !found; i++) {
         found = around(a->text[i], "<think>", &before, &after);
         f->think_open = span_of(found ? "<think>" : "");
         f->think_close = span_of(found ? "</think>" : "");
@@ -440,6 +460,11 @@ static enum reply_calls look(struct span t, const char *name, struct seen *c,
     }
     v = span_from(t, key + strlen(KEY));
     v = span_from(v, span_blanks(v));
+    if (span_begins(c->name_after, span_of("(")) &&
+        span_begins(v, span_of("="))) {
+        c->after = span_from(t, last);
+        return CALLS_PYTHON;
+    }
     if (v.n > 0 && v.s[0] == ':') {
         while (last < t.n && t.s[last] != '}')
             last++;
@@ -450,6 +475,16 @@ static enum reply_calls look(struct span t, const char *name, struct seen *c,
     c->unit = (struct span){t.s + at, last - at};
     c->after = span_from(t, last);
     return v.n > 0 && v.s[0] == ':' ? CALLS_QUOTED : CALLS_TAGGED;
+}
+
+/* What opens a value that is no string, if not what opens strings. */
+static void learn_json_open(struct reply_format *f, struct span t)
+{
+    struct span open = span_from(t, span_find(t, span_of(COUNT_KEY)));
+
+    open = span_from(open, open.n > 0 ? strlen(COUNT_KEY) : 0);
+    open = span_trim(span_until(open, span_find(open, span_of(COUNT))));
+    f->json_open = span_equal(open, f->value_open) ? (struct span){0} : open;
 }
 
 /* Between the parts of a call of CALLS_TAGGED; false: that is not what it is.
@@ -467,8 +502,9 @@ static bool learn_tags(struct reply_format *f, const struct seen *c)
     t = span_from(t, at + strlen(VALUE));
     to_next = span_until(t, span_find(t, span_of(COUNT_KEY)));
     f->key_open = common_end(to_key, to_next);
-    f->name_close = span_trim(span_until(to_key, to_key.n - f->key_open.n));
     f->value_open = span_trim(to_value);
+    learn_json_open(f, t);
+    f->name_close = span_trim(span_until(to_key, to_key.n - f->key_open.n));
     f->value_lead = span_from(to_value, trim_end(to_value).n);
     lead = span_until(to_next, to_next.n - f->key_open.n);
     f->value_close = span_trim(lead);
@@ -486,8 +522,11 @@ static bool learn_inside(struct reply_format *f, const struct seen *c)
     case CALLS_OBJECT:
         f->name_key = key_of(c->unit, FIRST);
         f->arguments_key = key_of(c->unit, KEY);
-        return f->name_key.n > 0 && f->arguments_key.n > 0 &&
-               !span_equal(f->name_key, f->arguments_key);
+        if (span_equal(f->arguments_key, span_of(FIRST)))
+            f->name_key = f->arguments_key = (struct span){0};
+        else if (f->name_key.n == 0 || f->arguments_key.n == 0)
+            return false;
+        return f->name_key.n == 0 || !span_equal(f->name_key, f->arguments_key);
     case CALLS_NAMED:
         if (around(c->unit, FIRST_ID, &before, &after))
             f->id_open = last_tag(before);
@@ -556,6 +595,27 @@ static void learn_around(struct reply_format *f, const struct answers *a,
         f->end[1] = (struct span){0};
 }
 
+/* The marks around [f(k='v', n=1)]. */
+static void learn_python(struct reply_format *f, const struct answers *a,
+                         struct span plain, bool *no_memory)
+{
+    struct seen c = {0};
+    struct span open, rest;
+
+    f->calls = look(a->text[ONE_CALL], FIRST, &c, no_memory);
+    if (f->calls != CALLS_PYTHON)
+        return;
+    open = trim_end(written(f, a, c.before, plain));
+    if (span_ends(open, span_of("[")))
+        open.n--;
+    f->call_open = span_trim(open);
+    rest = span_from(c.after, span_blanks(c.after));
+    for (size_t i = 0; i < 2 && rest.n > 0 && strchr(")]", rest.s[0]); i++)
+        rest = span_from(rest, 1 + span_blanks(span_from(rest, 1)));
+    f->call_close = first_tag(rest);
+    f->end[1] = first_end(span_from(rest, f->call_close.n));
+}
+
 static void learn_calls(struct reply_format *f, const struct answers *a,
                         struct span plain, bool *no_memory)
 {
@@ -570,15 +630,20 @@ static void learn_calls(struct reply_format *f, const struct answers *a,
         f->calls = look(a->text[ONE_CALL], FIRST, &one, no_memory);
     if (f->calls == CALLS_NONE)
         return;
-    if (!learn_inside(f, &one)) {
+    f->as_text = a->as_text;
+    if (f->calls == CALLS_PYTHON) {
+        learn_python(f, a, plain, no_memory);
+    } else if (!learn_inside(f, &one)) {
         f->calls = CALLS_NONE;
         return;
+    } else {
+        learn_around(f, a, plain, &one, has_two ? &second : NULL);
     }
-    learn_around(f, a, plain, &one, has_two ? &second : NULL);
     /* Without marks only an object can be told from content. */
     if (f->calls != CALLS_OBJECT && f->call_open.n == 0)
         f->calls = CALLS_NONE;
-    if ((f->calls == CALLS_TAGGED || f->calls == CALLS_QUOTED) &&
+    if ((f->calls == CALLS_TAGGED || f->calls == CALLS_QUOTED ||
+         f->calls == CALLS_PYTHON) &&
         f->call_close.n == 0)
         f->calls = CALLS_NONE;
 }
@@ -588,12 +653,13 @@ static void learn_calls(struct reply_format *f, const struct answers *a,
 /* The marks are parts of the answers: now the format gets its own. */
 static pl_status keep(struct reply_format *f, pl_err *err)
 {
-    struct span *all[] = {
-        &f->think_open,  &f->think_close, &f->content_open, &f->content_close,
-        &f->end[0],      &f->end[1],      &f->calls_open,   &f->calls_close,
-        &f->call_open,   &f->call_close,  &f->name_key,     &f->arguments_key,
-        &f->id_open,     &f->name_close,  &f->key_open,     &f->value_open,
-        &f->value_close, &f->value_lead,  &f->value_tail,   &f->quote};
+    struct span *all[] = {&f->think_open,    &f->think_close, &f->content_open,
+                          &f->content_close, &f->end[0],      &f->end[1],
+                          &f->calls_open,    &f->calls_close, &f->call_open,
+                          &f->call_close,    &f->name_key,    &f->arguments_key,
+                          &f->id_open,       &f->name_close,  &f->key_open,
+                          &f->value_open,    &f->value_close, &f->json_open,
+                          &f->value_lead,    &f->value_tail,  &f->quote};
 
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         if (all[i]->n > 0)

@@ -15,9 +15,11 @@ struct span {
 
 enum reply_calls {
     CALLS_NONE,
-    CALLS_OBJECT, /* {"name": "f", "arguments": {...}}, or a list of them */
+    CALLS_OBJECT, /* {"name": "f", "arguments": {...}}, or {"f": {...}}, or a
+                     list of them */
     CALLS_NAMED,  /* f[ARGS]{...} */
     CALLS_TAGGED, /* f<key>k</key><value>v</value> */
+    CALLS_PYTHON, /* [f(k='v', n=1), g()] */
     CALLS_QUOTED, /* f{k:<|"|>v<|"|>}: JSON with other quotes and bare keys */
 };
 
@@ -27,6 +29,7 @@ struct reply_format {
     bool channels; /* gpt-oss: all is <|channel|>NAME<|message|>...<|end|> */
     bool thinking; /* the template reads message.thinking, where others read
                       message.reasoning_content */
+    bool as_text;  /* the template takes arguments as a JSON text alone */
     struct span think_open, think_close;
     struct span content_open, content_close; /* around all content */
     struct span end[2]; /* of a message; of one that ends with a call */
@@ -34,10 +37,12 @@ struct reply_format {
     enum reply_calls calls;
     struct span calls_open, calls_close; /* around all calls, or each */
     struct span call_open, call_close;
-    struct span name_key, arguments_key; /* OBJECT */
+    struct span name_key, arguments_key; /* OBJECT; n 0: {"f": {...}} */
     struct span id_open;                 /* NAMED: before an identifier */
     struct span name_close;              /* TAGGED: behind the name */
     struct span key_open, value_open, value_close; /* TAGGED */
+    struct span json_open; /* TAGGED: value_open of what is no string; n 0: the
+                              same */
     struct span value_lead, value_tail; /* TAGGED: blanks around a value */
     struct span quote;                  /* QUOTED */
 

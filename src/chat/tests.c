@@ -43,7 +43,7 @@ KIND_TEST(iterable, v.kind == V_STR || v.kind == V_LIST || v.kind == V_TUPLE ||
 KIND_TEST(callable, v.kind == V_MACRO || v.kind == V_METHOD ||
                         v.kind == V_FUNCTION || v.kind == V_JOINER ||
                         v.kind == V_LOOP || v.kind == V_UNDEFINED)
-KIND_TEST(escaped, v.kind == V_ABSENT) /* no string is ever marked so */
+KIND_TEST(escaped, value_is_markup(v))
 
 /* The remainder of a division is so much. */
 static pl_status remainder_is(struct render *r, struct value v, struct value by,

@@ -50,8 +50,9 @@ struct string {
 
 struct value {
     uint8_t kind;
-    uint8_t sub; /* of a view: what of the dict; of what is undefined: the kind
-                    that lacks it, V_ABSENT: there is no such variable */
+    uint8_t sub; /* of a view: what of the dict; of a string: STR_MARKUP, or 0;
+                    of what is undefined: the kind that lacks it, V_ABSENT:
+                    there is no such variable */
     union {
         bool truth;
         int64_t i;
@@ -68,6 +69,9 @@ struct value {
         struct joiner *joiner;
     };
 };
+
+/* HTML, as |safe and |escape mark it: what joins it is escaped. */
+enum { STR_MARKUP = 1 };
 
 enum view { VIEW_KEYS, VIEW_VALUES, VIEW_ITEMS };
 
@@ -124,6 +128,11 @@ static inline struct value value_float(double f)
 static inline struct value value_str(struct string *s)
 {
     return (struct value){.kind = V_STR, .str = s};
+}
+
+static inline bool value_is_markup(struct value v)
+{
+    return v.kind == V_STR && v.sub == STR_MARKUP;
 }
 
 /* Is it a bool, an int or a float? Python computes with all three. */

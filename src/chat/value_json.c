@@ -69,6 +69,7 @@ static pl_status convert(struct arena *a, const json_t *j, int depth,
         return convert_array(a, j, depth, name, out, err);
     case JSON_STRING:
         out->kind = V_STR;
+        out->sub = 0;
         out->str = string_copy(a, json_string_value(j), json_string_length(j));
         return out->str ? PL_OK : no_memory(err);
     case JSON_INTEGER:

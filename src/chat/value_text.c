@@ -160,7 +160,9 @@ static pl_status repr_inner(struct render *r, struct value v)
     case V_FLOAT:
         return put_float(r, v.f);
     case V_STR:
-        return repr_string(r, v.str);
+        PL_TRY(render_puts(r, value_is_markup(v) ? "Markup(" : ""));
+        PL_TRY(repr_string(r, v.str));
+        return render_puts(r, value_is_markup(v) ? ")" : "");
     case V_LIST:
         return repr_list(r, v.list, "[", "]");
     case V_TUPLE:

@@ -26,6 +26,7 @@ struct device_desc {
     double flops;                 /* multiply-adds a second; 0 = unknown */
     double link_bytes_per_s, link_latency_s; /* to its peers; 0 = free */
     int numa_node;                           /* -1: none */
+    int index;                               /* of a GPU, among its driver's */
     bool host; /* of device_list_add_host: shares the worker threads of devices
                   on its cores, and takes turns with them */
     int n_core;
@@ -71,6 +72,7 @@ struct device_list {
  *   none              alone: an empty list, everything is the host's
  *   proc...           as cpu, each device in a process of its own
  *   sim[:MEM][:BW/s][:LATENCY]*N      sim:2GiB:16GB/s:10us*2
+ *   emu[*N]           emulated GPUs
  * n_thread 0: as many as the device has cores. An error names the item and
  * shows what is accepted. */
 pl_status device_parse(struct device_list *out, const char *spec, int n_thread,

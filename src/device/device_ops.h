@@ -29,6 +29,7 @@
 
 struct device_bank;
 struct device_item; /* device_spec.h */
+struct gpu_driver;  /* gpu/gpu_driver.h */
 struct topology;    /* machine/topology.h */
 
 /* A counter with one writer, alone on its cache lines (two, since processors
@@ -72,9 +73,10 @@ struct device_bank {
 };
 
 struct device_ops {
-    const char *name;    /* as -dev and --device-spec spell it */
-    const char *accepts; /* how an item looks, for errors */
-    bool works_in_wait;  /* wait() has the caller's thread compute, so this
+    const char *name;                /* as -dev and --device-spec spell it */
+    const char *accepts;             /* how an item looks, for errors */
+    const struct gpu_driver *driver; /* of a kind of GPU */
+    bool works_in_wait; /* wait() has the caller's thread compute, so this
                             kind's comes before all others'; one kind can */
 
     /* ---- before anything is opened; pure ---- */

@@ -113,9 +113,11 @@ pl_status device_set_create(struct device_set **out,
     return st;
 }
 
+/* The other way round than load: a kind may hold on to memory of one that was
+ * there before. */
 static void unload(struct device_set *s)
 {
-    for (int k = 0; k < s->n_bank; k++)
+    for (int k = s->n_bank - 1; k >= 0; k--)
         if (s->bank[k].own)
             s->bank[k].ops->unload(&s->bank[k]);
     for (int i = 0; i < s->n; i++) {

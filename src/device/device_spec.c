@@ -373,13 +373,12 @@ static pl_status parse(struct device_list *out, const char *spec, bool paper,
                                  .n_thread = n_thread,
                                  .topology = t,
                                  .accepted = accepted};
-        const struct device_ops *kind;
 
         s = cut(&it, p, paper, err);
         if (s != PL_OK)
             break;
-        kind = paper ? paper_kind() : find_kind(it.name);
-        s = kind->describe(&l, &it, err);
+        it.ops = paper ? paper_kind() : find_kind(it.name);
+        s = it.ops->describe(&l, &it, err);
         p += it.len;
         if (*p++ == '\0')
             break;

@@ -70,12 +70,11 @@ static pl_status read_shared_kv(struct model *m, pl_err *err)
 
 static pl_status read_rope_window(struct model *m, pl_err *err)
 {
-    int64_t n_rot, d_key = m->d_key[0];
+    int64_t n_rot, d_key;
     double base;
 
-    for (int64_t i = 0; i < m->n_layer; i++)
-        if (has_window(m, i))
-            d_key = m->d_key[i];
+    PL_TRY(params_get(m, "attention.key_length_swa", m->d_key[0], 1, MAX_HEAD,
+                      &d_key, err));
     PL_TRY(
         params_rope_count(m, "rope.dimension_count_swa", d_key, &n_rot, err));
     PL_TRY(params_rope_base(m, "rope.freq_base_swa", &base, err));

@@ -200,8 +200,8 @@ static pl_status read_shared(struct model *m, pl_err *err)
 
     PL_TRY(params_get(m, "leading_dense_block_count", 0, 0, m->n_layer,
                       &m->n_dense, err));
-    PL_TRY(
-        params_need(m, "expert_shared_count", MAX_EXPERT, &m->n_shared, err));
+    PL_TRY(gguf_need_i64(m->file, params_key(m, "expert_shared_count", &k), 0,
+                         MAX_EXPERT, &m->n_shared, err));
     PL_TRY(params_get(m, "expert_gating_func", 2, 0, INT32_MAX, &gating, err));
     if (gating != 1 && gating != 2)
         return err_set(err, PL_UNSUPPORTED,

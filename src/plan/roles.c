@@ -4,7 +4,7 @@
  * KV head of its own, else by query head, K and V then having several owners.
  * Layers that read one cache are dealt as one, so that no query goes far. What
  * tokens bring to layers (per-layer embeddings) is dealt once for all layers.
- * Cuts along a quantized matrix's input fall on multiples of 32 values. What
+ * Cuts along a quantized matrix's rows fall on multiples of 32 values. What
  * does not divide evenly is dealt to the ranks that are furthest behind their
  * share of bytes so far, so that no rank is off by more than one grain in a
  * layer and the leftovers even out over the model.
@@ -97,7 +97,7 @@ const char *role_name(pl_role r)
 /* One dealt axis: runs in units of its own (heads, or values). */
 struct dealt {
     int64_t size;
-    bool quantized;     /* some tensor is cut along its input in blocks of 32 */
+    bool quantized;     /* some tensor is cut along rows of blocks */
     double bytes;       /* of all tensors on the axis */
     const pl_layout *l; /* dim unused; MIRRORED if one rank has it all */
 };
@@ -339,9 +339,10 @@ static double leaf_bytes(const struct graph_node *n)
     return count / f->block * f->block_bytes;
 }
 
-static void add(struct dealt *x, const struct graph_node *n, int64_t size,
-                bool input)
+static void add(struct dealt *x, const struct graph_node *n, int64_t size)
 {
+    const bool input = rows[n->role].dim == n->n_dim - 1;
+
     if (x->size == 0)
         x->size = size;
     x->bytes += leaf_bytes(n);
@@ -422,29 +423,29 @@ static void survey(struct deal *d)
         case AXIS_GATES:
             if (row->dim == 1)
                 h->n_out = gcd(h->n_out, size);
-            add(&h->head, n, 0, row->dim == 1);
+            add(&h->head, n, 0);
             break;
         case AXIS_FF:
-            add(&y->ff, n, size, row->dim == 1);
+            add(&y->ff, n, size);
             break;
         case AXIS_FF2:
-            add(&y->ff, n, size / 2, false);
+            add(&y->ff, n, size / 2);
             break;
         case AXIS_EXP:
-            add(&y->exp, n, size, row->dim == 2);
+            add(&y->exp, n, size);
             break;
         case AXIS_EXP2:
-            add(&y->exp, n, size / 2, false);
+            add(&y->exp, n, size / 2);
             break;
         case AXIS_VOCAB:
             add(&d->vocab[d->vocab[0].size && d->vocab[0].size != size], n,
-                size, false);
+                size);
             break;
         case AXIS_PER_LAYERS:
-            add(&d->per_layer, n, 0, row->dim == 1);
+            add(&d->per_layer, n, 0);
             break;
         case AXIS_PER_LAYER:
-            add(&d->per_layer, n, size, row->dim == 1);
+            add(&d->per_layer, n, size);
             break;
         default:
             break;

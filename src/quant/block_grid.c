@@ -20,6 +20,18 @@ static const struct grid iq2_s = {quant_grid_iq2_s, 1024, 2, 2};
 static const struct grid iq3_xxs = {quant_grid_iq3_xxs, 256, 4, 3};
 static const struct grid iq3_s = {quant_grid_iq3_s, 512, 4, 3};
 
+const uint16_t *quant_grid(pl_format f, size_t *bytes)
+{
+    static const struct grid *const of[PL_FORMAT_COUNT] = {
+        [PL_IQ1_S] = &iq1,     [PL_IQ1_M] = &iq1,   [PL_IQ2_XXS] = &iq2_xxs,
+        [PL_IQ2_XS] = &iq2_xs, [PL_IQ2_S] = &iq2_s, [PL_IQ3_XXS] = &iq3_xxs,
+        [PL_IQ3_S] = &iq3_s,
+    };
+
+    *bytes = of[f] ? (size_t)of[f]->n * sizeof(uint16_t) : 0;
+    return of[f] ? of[f]->entry : NULL;
+}
+
 /* The last entry that is not above `entry`: the same one, of codes that came
  * from the table. */
 static unsigned find(const struct grid *g, unsigned entry)

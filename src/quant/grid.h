@@ -1,9 +1,12 @@
-/* The tables of IQ1, IQ2 and IQ3, which name eight or four codes at once:
- * internal to quant. */
+/* The tables of IQ1, IQ2 and IQ3, which name eight or four codes at once,
+ * for quant and for devices that read blocks as they are. */
 #ifndef QUANT_GRID_H
 #define QUANT_GRID_H
 
+#include <stddef.h>
 #include <stdint.h>
+
+#include "pl.h"
 
 /* Entry i holds the codes of index i, the first one in the lowest bits: eight
  * codes of 2 bits, or four of 4 bits in IQ3. Entries ascend. */
@@ -13,5 +16,8 @@ extern const uint16_t quant_grid_iq2_xs[512];
 extern const uint16_t quant_grid_iq2_s[1024];
 extern const uint16_t quant_grid_iq3_xxs[256];
 extern const uint16_t quant_grid_iq3_s[512];
+
+/* The table that blocks of a format name codes by, and its size; NULL: none. */
+const uint16_t *quant_grid(pl_format f, size_t *bytes);
 
 #endif

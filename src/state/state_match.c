@@ -38,11 +38,14 @@ static uint64_t hash_keys(const pl_model *m)
         for (uint64_t k = 0; k < kv->count; k++) {
             struct gguf_str s;
             double v;
+            bool is;
 
             if (gguf_as_str(kv, k, &s))
                 h = hash64(h, s.s, s.len);
             else if (gguf_as_f64(kv, k, &v))
                 h = hash64(h, &v, sizeof v);
+            else if (gguf_as_bool(kv, k, &is))
+                h = hash64(h, &is, sizeof is);
         }
         sum += h;
     }

@@ -211,7 +211,9 @@ static void compute(struct game *g, struct scope x)
     struct graph_attr attr = {0};
 
     st->kernel = (struct step_kernel){
-        .kernel = below(g, 2) ? KERNEL_scale : KERNEL_contiguous,
+        .kernel = below(g, 2) || g->l->dev[d].ops->driver /* has no toys */
+                      ? KERNEL_scale
+                      : KERNEL_contiguous,
         .n_arg = 2,
         .arg = {{out, ACCESS_WRITE}, {in, ACCESS_READ}},
     };
@@ -561,6 +563,9 @@ TEST(device_groups_of_all_kinds_agree)
         {"sim:1GB/s:2us*2,cpu*1", 2, 0, true, false, false},
         {"proc*3", 1, 0, false, false, false},
         {"cpu*1,sim,proc*2", 2, 0, false, false, false},
+        {"emu*3", 1, 0, false, false, false},
+        {"cpu*2,emu*2", 1, 0, true, false, false},
+        {"emu,sim,bare,cpu*1", 1, 0, true, false, false},
     };
 
     for (size_t i = 0; i < sizeof x / sizeof x[0]; i++)
@@ -598,6 +603,8 @@ TEST(device_host_takes_turns_with_the_others)
         {"sim*2", 1, 2, true, false, false},
         {"cpu*2,sim*2", 1, 2, false, false, false},
         {"proc*2", 1, 2, false, false, false},
+        {"emu*2", 1, 2, false, false, false},
+        {"bare,cpu*1", 1, 2, false, false, false},
     };
 
     for (size_t i = 0; i < sizeof x / sizeof x[0]; i++)
@@ -610,6 +617,8 @@ TEST(device_groups_keep_to_their_memory)
         {"cpu*3", 1, 2, false, true, false},
         {"cpu*2,sim*2", 2, 1, true, true, false},
         {"cpu*1,proc*1", 1, 1, true, true, false},
+        {"cpu*1,emu*2", 1, 1, true, true, false},
+        {"emu,bare", 1, 1, true, true, false},
     };
 
     for (size_t i = 0; i < sizeof x / sizeof x[0]; i++)

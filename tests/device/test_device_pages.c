@@ -86,11 +86,16 @@ TEST(device_pages_bring_what_the_tokens_use)
         int n_thread, n_host;
         bool pulls;
     } cases[] = {
-        {"cpu*2", 1, 0, true},   {"cpu*2", 3, 0, true},
-        {"cpu*2", 2, 0, false},  {"sim,cpu", 2, 0, false},
-        {"cpu,sim", 1, 0, true}, {"cpu,sim", 1, 0, false},
-        {"sim*2", 1, 0, false},  {"cpu", 1, 2, true},
-        {"cpu", 1, 2, false},    {"sim", 1, 2, false},
+        {"cpu*2", 1, 0, true},     {"cpu*2", 3, 0, true},
+        {"cpu*2", 2, 0, false},    {"sim,cpu", 2, 0, false},
+        {"cpu,sim", 1, 0, true},   {"cpu,sim", 1, 0, false},
+        {"sim*2", 1, 0, false},    {"cpu", 1, 2, true},
+        {"cpu", 1, 2, false},      {"sim", 1, 2, false},
+        {"cpu,emu", 1, 0, true},   {"cpu,emu", 1, 0, false},
+        {"emu*2", 1, 0, false},    {"emu,cpu", 1, 0, false},
+        {"emu", 1, 2, false},      {"cpu,bare", 1, 0, true},
+        {"bare,cpu", 1, 0, false}, {"bare,emu", 1, 0, false},
+        {"cpu,bare", 1, 0, true},  {"bare,sim", 1, 0, false},
     };
     static const bool used[N_PAGE] = {
         [4] = true, [7] = true, [11] = true, [0] = true};

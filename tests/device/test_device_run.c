@@ -13,8 +13,10 @@
 #include <string.h>
 #include <time.h>
 
-static const char *const one_of_each[] = {"cpu*1", "sim", "proc*1"};
-enum { N_KIND = sizeof one_of_each / sizeof one_of_each[0] };
+/* The first so many have the toys' kernels, GPUs their own. */
+static const char *const one_of_each[] = {"cpu*1", "sim", "proc*1", "emu",
+                                          "bare"};
+enum { N_KIND = sizeof one_of_each / sizeof one_of_each[0], N_TOY = 3 };
 
 static float *floats(int64_t n)
 {
@@ -104,7 +106,7 @@ TEST(device_kernels_see_the_token_table)
     static const float page[TOK] = {7, 3, 3, 11, 11};
     const struct token_table b = {TOK, 0, pos, seq, pages, 2};
 
-    for (int k = 0; k < N_KIND; k++) {
+    for (int k = 0; k < N_TOY; k++) {
         struct device_set *s = build_set(one_of_each[k], 3, 5);
         struct device_run run = build_run(TOK);
         struct arena a = {0};
@@ -637,17 +639,35 @@ TEST(device_rounds_give_the_same_bits_on_all_kinds)
         int n, n_thread;
         enum transport by;
     } cases[] = {
-        {"cpu*1", 1, 2, MEET},       {"cpu*2", 2, 1, MEET},
-        {"cpu*3", 3, 2, MEET},       {"cpu*4", 4, 3, MEET},
-        {"cpu*8", 8, 1, MEET},       {"cpu*2", 2, 2, PULL},
-        {"cpu*3", 3, 1, PULL},       {"cpu*2", 2, 2, PUSH},
-        {"cpu*3", 3, 1, PUSH},       {"sim*1", 1, 0, PUSH},
-        {"sim*2", 2, 0, PUSH},       {"sim*3", 3, 0, PUSH},
-        {"sim*5", 5, 0, PUSH},       {"cpu*2,sim*2", 4, 2, PUSH},
-        {"sim*2,cpu*1", 3, 3, PUSH}, {"cpu*1,sim:1GiB:1GB/s:5us", 2, 1, PUSH},
-        {"proc*1", 1, 2, PUSH},      {"proc*2", 2, 1, PUSH},
-        {"proc*3", 3, 2, PUSH},      {"cpu*1,proc*1", 2, 2, PUSH},
-        {"sim,proc*1", 2, 1, PUSH},  {"cpu*1,sim,proc*1", 3, 1, PUSH},
+        {"cpu*1", 1, 2, MEET},
+        {"cpu*2", 2, 1, MEET},
+        {"cpu*3", 3, 2, MEET},
+        {"cpu*4", 4, 3, MEET},
+        {"cpu*8", 8, 1, MEET},
+        {"cpu*2", 2, 2, PULL},
+        {"cpu*3", 3, 1, PULL},
+        {"cpu*2", 2, 2, PUSH},
+        {"cpu*3", 3, 1, PUSH},
+        {"sim*1", 1, 0, PUSH},
+        {"sim*2", 2, 0, PUSH},
+        {"sim*3", 3, 0, PUSH},
+        {"sim*5", 5, 0, PUSH},
+        {"cpu*2,sim*2", 4, 2, PUSH},
+        {"sim*2,cpu*1", 3, 3, PUSH},
+        {"cpu*1,sim:1GiB:1GB/s:5us", 2, 1, PUSH},
+        {"proc*1", 1, 2, PUSH},
+        {"proc*2", 2, 1, PUSH},
+        {"proc*3", 3, 2, PUSH},
+        {"cpu*1,proc*1", 2, 2, PUSH},
+        {"sim,proc*1", 2, 1, PUSH},
+        {"cpu*1,sim,proc*1", 3, 1, PUSH},
+        {"emu*1", 1, 0, PUSH},
+        {"emu*2", 2, 0, PUSH},
+        {"emu*3", 3, 0, PUSH},
+        {"cpu*1,emu*2", 3, 2, PUSH},
+        {"emu,sim,proc*1", 3, 1, PUSH},
+        {"bare*3", 3, 0, PUSH},
+        {"emu,bare,cpu*1", 3, 1, PUSH},
     };
     uint64_t rng = test_seed();
 
@@ -834,8 +854,15 @@ TEST(device_memory_starts_zeroed_or_poisoned)
 {
     static const size_t bytes[REGION_COUNT] = {2000, 3 << 20, 640, 320};
 
-    for (int sim = 0; sim < 2; sim++) {
-        struct device_set *s = build_set(sim ? "sim" : "cpu*1", 2, 0);
+    static const struct {
+        const char *spec;
+        bool own, poisoned; /* memory of its own; its inbox too */
+    } kinds[] = {
+        {"cpu*1", false, false}, {"sim", true, true}, {"emu", true, false}};
+
+    for (int k = 0; k < 3; k++) {
+        struct device_set *s = build_set(kinds[k].spec, 2, 0);
+        bool own = kinds[k].own;
         struct arena a = {0};
 
         LOAD_OK(s, build_text(&a,
@@ -848,8 +875,10 @@ TEST(device_memory_starts_zeroed_or_poisoned)
             assert_int_equal(
                 device_read(s, 0, (enum region)r, 0, v, bytes[r], NULL), PL_OK);
             for (size_t i = 0; i < bytes[r]; i++)
-                assert_int_equal(v[i], sim ? 0xFF : 0);
-            if (sim)
+                assert_int_equal(
+                    v[i],
+                    own && (r != REGION_INBOX || kinds[k].poisoned) ? 0xFF : 0);
+            if (own)
                 assert_null(device_map(s, 0, (enum region)r));
             else
                 assert_memory_equal(device_map(s, 0, (enum region)r), v,
@@ -1078,6 +1107,8 @@ TEST(device_failure_reaches_everybody)
         {"cpu*3", 3, 2, MEET},       {"cpu*2", 2, 3, PULL},
         {"cpu*2", 2, 3, PUSH},       {"sim*3", 3, 0, PUSH},
         {"cpu*1,sim*2", 3, 2, PUSH}, {"cpu*1,proc*2", 3, 1, PUSH},
+        {"emu*3", 3, 0, PUSH},       {"cpu*1,emu*2", 3, 1, PUSH},
+        {"bare*2", 2, 0, PUSH},      {"sim,emu,bare", 3, 0, PUSH},
     };
     uint64_t rng = test_seed();
 

@@ -9,7 +9,8 @@
  *
  * A combination that makes no sense may be refused with PL_BAD_ARGUMENT; how
  * many are, and why, is printed. The short tier covers all pairs of values of
- * any two parameters and some more, 400 in all; the long tier has 3,500. */
+ * any two parameters and some more, 400 in all; the long tier has 3,500. Of
+ * each family with memories of its own kind come some more, 4 or 300. */
 #include "engine/engine.h"
 #include "lib/engine_run.h"
 #include "lib/pairs.h"
@@ -22,11 +23,14 @@
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
 
+enum { N_MORE = 6, MAX_TOKEN = 64 };
+
 enum param {
     P_MODEL,
     P_KERNELS,
     P_RANKS,
-    P_CACHE,
+    P_CACHE_K,
+    P_CACHE_V,
     P_MODE,
     P_DEVICES,
     P_SHARES,
@@ -38,6 +42,7 @@ enum param {
     P_AND,
     P_OFFLOAD,
     P_USE,
+    P_PROMPT,
     P_UBATCH,
     P_THREADS,
     P_GUARD,
@@ -61,6 +66,7 @@ static const struct {
     {"gptoss-f32", true, false},
     {"gptoss-mxfp4-q8_0", false, false},
     {"gemma4-ple-sharedkv-f32", true, false},
+    {"gemma4-dense-f32", true, false},
     {"gemma4-moe-f32", true, false},
     {"gemma4-moe-q-q4_k_m", false, false},
     {"deepseek2-mla-f32", true, true},
@@ -70,7 +76,7 @@ static const struct {
     {"qwen3next-f32", true, false},
 };
 static const char *const kernels[] = {"reference", NULL};
-static const int ranks[] = {2, 3, 4};
+static const int ranks[] = {2, 3, 4, 1, 5, 6, 7, 8};
 static const pl_format caches[] = {PL_F32, PL_F16, PL_Q8_0, PL_BF16};
 static const struct {
     pl_split_mode mode;
@@ -89,7 +95,8 @@ static const struct {
                {"sim*3", "sim0", 3},       {"sim*4", "sim3", 4},
                {"cpu,sim", "sim0", 2},     {"sim*2,cpu", "cpu0", 3},
                {"cpu*2,sim*2", "sim0", 4}, {"proc*2", "proc1", 2},
-               {"cpu,proc", "proc0", 2},   {"cpu,sim,proc", "proc0", 3}};
+               {"cpu,proc", "proc0", 2},   {"cpu,sim,proc", "proc0", 3},
+               {"cpu*8", "cpu5", 8},       {"sim*5", "sim4", 5}};
 static const char *const shares[] = {"", "uneven", "one with none"};
 static const char *const layers[] = {NULL, "0", "1", "2", "all"};
 static const char *const experts[] = {NULL, "all", "1"};
@@ -100,10 +107,11 @@ static const char *const patterns[] = {
 };
 enum { NEXT_PATTERN = 3 }; /* of a second override */
 static const char *const uses[] = {"prompt and decode", "two sequences",
-                                   "save and restore", "restore elsewhere"};
+                                   "save and restore", "restore elsewhere",
+                                   "restore under another split"};
+enum { USE_COMPANY = 1, USE_RESTORE, USE_ELSEWHERE, USE_OTHER_SPLIT };
+static const int64_t prompts[] = {MAX_TOKEN, 5}; /* tokens a call */
 static const int64_t ubatches[] = {4, 64};
-
-enum { N_MORE = 6, MAX_TOKEN = 64, MAX_MODEL_ROW = 512 };
 
 static int n_values(int p)
 {
@@ -111,7 +119,8 @@ static int n_values(int p)
         [P_MODEL] = COUNT(models),
         [P_KERNELS] = COUNT(kernels),
         [P_RANKS] = COUNT(ranks),
-        [P_CACHE] = COUNT(caches),
+        [P_CACHE_K] = COUNT(caches),
+        [P_CACHE_V] = COUNT(caches),
         [P_MODE] = COUNT(modes),
         [P_DEVICES] = COUNT(devices),
         [P_SHARES] = COUNT(shares),
@@ -123,6 +132,7 @@ static int n_values(int p)
         [P_AND] = COUNT(where),
         [P_OFFLOAD] = 3,
         [P_USE] = COUNT(uses),
+        [P_PROMPT] = COUNT(prompts),
         [P_UBATCH] = COUNT(ubatches),
         [P_THREADS] = 2,
         [P_GUARD] = 2,
@@ -139,8 +149,8 @@ static struct opened {
     int32_t token[MAX_TOKEN]; /* prompt, then what it said */
     int n_prompt, n;
     float *want; /* [n, n_vocab], owned */
-    /* bits of one device, by kernels, ranks, cache; owned, [n, n_vocab] */
-    float *alone[COUNT(kernels)][COUNT(ranks)][COUNT(caches)];
+    /* bits of one device, by kernels, ranks, caches; owned, [n, n_vocab] */
+    float *alone[COUNT(kernels)][COUNT(ranks)][COUNT(caches)][COUNT(caches)];
 } open_models[COUNT(models)];
 
 /* The second of its sequences: 17 tokens of prompt. */
@@ -200,19 +210,17 @@ static void close_all(void)
 
         pl_model_free(m->model);
         free(m->want);
-        for (int a = 0; a < COUNT(kernels); a++)
-            for (int b = 0; b < COUNT(ranks); b++)
-                for (int c = 0; c < COUNT(caches); c++)
-                    free(m->alone[a][b][c]);
+        for (size_t k = 0; k < sizeof m->alone / sizeof(float *); k++)
+            free((&m->alone[0][0][0][0])[k]);
         memset(m, 0, sizeof *m);
     }
 }
 
 /* ---- runs ---------------------------------------------------------------- */
 
-static pl_format cache_of(const int *v)
+static pl_format cache_of(const int *v, enum param p)
 {
-    pl_format f = caches[v[P_CACHE]];
+    pl_format f = caches[v[p]];
 
     return f == PL_Q8_0 && models[v[P_MODEL]].odd ? PL_F16 : f;
 }
@@ -226,18 +234,20 @@ static const char *second_pattern(const int *v)
 static void describe(const int *v, char *s, size_t n)
 {
     snprintf(s, n,
-             "%s%s --ranks %d -ctk %s -sm %s -dev %s -ts '%s' -ngl %s -ncmoe "
-             "%s%s -ot '%s=%s,%s=%s' offload %d, %s, -ub %d -t %d%s",
+             "%s%s --ranks %d -ctk %s -ctv %s -sm %s -dev %s -ts '%s' -ngl %s "
+             "-ncmoe "
+             "%s%s -ot '%s=%s,%s=%s' offload %d, %s, %d a call, -ub %d -t %d%s",
              models[v[P_MODEL]].name, v[P_KERNELS] ? "" : " (reference)",
-             ranks[v[P_RANKS]], format_info(cache_of(v))->name,
-             modes[v[P_MODE]].name, devices[v[P_DEVICES]].spec,
-             shares[v[P_SHARES]],
+             ranks[v[P_RANKS]], format_info(cache_of(v, P_CACHE_K))->name,
+             format_info(cache_of(v, P_CACHE_V))->name, modes[v[P_MODE]].name,
+             devices[v[P_DEVICES]].spec, shares[v[P_SHARES]],
              layers[v[P_LAYERS]] ? layers[v[P_LAYERS]] : "auto",
              experts[v[P_EXPERTS]] ? experts[v[P_EXPERTS]] : "none",
              v[P_HOST_CACHE] ? " -nkvo" : "", patterns[v[P_PATTERN]],
              where[v[P_WHERE]], second_pattern(v), where[v[P_AND]],
-             v[P_OFFLOAD], uses[v[P_USE]], (int)ubatches[v[P_UBATCH]],
-             1 + v[P_THREADS], v[P_GUARD] ? ", guarded" : "");
+             v[P_OFFLOAD], uses[v[P_USE]], (int)prompts[v[P_PROMPT]],
+             (int)ubatches[v[P_UBATCH]], 1 + v[P_THREADS],
+             v[P_GUARD] ? ", guarded" : "");
 }
 
 static void check(pl_status s, const pl_err *err, const char *what)
@@ -273,28 +283,43 @@ static void decode(pl_engine *e, const struct opened *m, int seq, int at, int n,
     check(pl_engine_decode(e, &b, NULL, &err), &err, what);
 }
 
-/* All rows by one of the uses. */
-static void use(pl_engine *e, const struct opened *m, int how, float *out,
-                const char *what)
+/* A sequence goes from one engine to another, or to itself. */
+static void move(pl_engine *from, int seq, pl_engine *to, int dst,
+                 const char *what)
 {
+    void *data;
+    size_t size;
     pl_err err = {0};
-    int seq = 0;
 
-    decode(e, m, 0, 0, m->n_prompt, how == 1, out, what);
+    check(pl_state_save_memory(from, seq, 0, -1, &data, &size, &err), &err,
+          what);
+    check(pl_seq_trim(from, seq, 0, NULL, &err), &err, what);
+    check(pl_state_restore_memory(to, dst, data, size, 0, &err), &err, what);
+    free(data);
+}
+
+/* All rows by one of the uses. e[1]: of another split, where the use is so. */
+static void use(pl_engine *const e[2], const struct opened *m, int how,
+                int64_t call, float *out, const char *what)
+{
+    const bool company = how == USE_COMPANY;
+    int seq = 0, at = 0;
+
+    for (int i = 0, n; i < m->n_prompt; i += n) {
+        n = m->n_prompt - i < call ? m->n_prompt - i : (int)call;
+        decode(e[0], m, 0, i, n, company, out + (size_t)i * m->n_vocab, what);
+    }
     for (int i = m->n_prompt; i < m->n; i++) {
-        if (how >= 2 && (i - m->n_prompt) % 3 == 1) {
-            void *data;
-            size_t size;
+        if (how >= USE_RESTORE && (i - m->n_prompt) % 3 == 1) {
+            int dst = how == USE_ELSEWHERE ? seq + 1 : seq;
+            int to = how == USE_OTHER_SPLIT ? !at : at;
 
-            check(pl_state_save_memory(e, seq, 0, -1, &data, &size, &err), &err,
-                  what);
-            check(pl_seq_trim(e, seq, 0, NULL, &err), &err, what);
-            seq = how == 2 ? 0 : seq + 1;
-            check(pl_state_restore_memory(e, seq, data, size, 0, &err), &err,
-                  what);
-            free(data);
+            move(e[at], seq, e[to], dst, what);
+            seq = dst;
+            at = to;
         }
-        decode(e, m, seq, i, 1, how == 1, out + (size_t)i * m->n_vocab, what);
+        decode(e[at], m, seq, i, 1, company, out + (size_t)i * m->n_vocab,
+               what);
     }
 }
 
@@ -305,16 +330,18 @@ static pl_options base_options(const int *v)
     o.cpu = kernels[v[P_KERNELS]];
     o.n_ranks = ranks[v[P_RANKS]];
     o.cache_set = true;
-    o.cache_k = o.cache_v = cache_of(v);
+    o.cache_k = cache_of(v, P_CACHE_K);
+    o.cache_v = cache_of(v, P_CACHE_V);
     return o;
 }
 
 static const float *one_device(const int *v)
 {
     struct opened *m = &open_models[v[P_MODEL]];
-    float **to = &m->alone[v[P_KERNELS]][v[P_RANKS]][v[P_CACHE]];
+    float **to =
+        &m->alone[v[P_KERNELS]][v[P_RANKS]][v[P_CACHE_K]][v[P_CACHE_V]];
     pl_options o = base_options(v);
-    pl_engine *e;
+    pl_engine *e[2] = {NULL, NULL};
     pl_err err = {0};
 
     if (*to)
@@ -322,9 +349,9 @@ static const float *one_device(const int *v)
     *to = malloc((size_t)(m->n * m->n_vocab) * sizeof **to);
     assert_non_null(*to);
     o.split_mode = PL_SPLIT_NONE;
-    check(pl_engine_create(&e, m->model, &o, &err), &err, "one device");
-    use(e, m, 0, *to, "one device");
-    pl_engine_free(e);
+    check(pl_engine_create(&e[0], m->model, &o, &err), &err, "one device");
+    use(e, m, 0, MAX_TOKEN, *to, "one device");
+    pl_engine_free(e[0]);
     return *to;
 }
 
@@ -372,23 +399,89 @@ static void compare(const int *v, const float *got, const char *what)
         sum += d * d;
     }
     if (!models[v[P_MODEL]].floats || v[P_KERNELS] != 0 ||
-        caches[v[P_CACHE]] != PL_F32)
+        caches[v[P_CACHE_K]] != PL_F32 || caches[v[P_CACHE_V]] != PL_F32)
         return;
     if (!(most <= 1e-3) || sqrt(sum / (double)n) > 1e-4)
         fail_msg("%s: max %.3g rms %.3g from the reference", what, most,
                  sqrt(sum / (double)n));
 }
 
+/* Options of a combination, and what they point at. */
+struct asked {
+    pl_options o;
+    char text[2][128];
+    const char *override[2];
+};
+
+static void ask(struct asked *a, const int *v)
+{
+    static const double uneven[] = {3, 1, 1, 2, 1, 4, 1, 2};
+    static const double none[] = {0, 2, 1, 1, 0, 1, 3, 1};
+    pl_options *o = &a->o;
+
+    *o = base_options(v);
+    o->devices = devices[v[P_DEVICES]].spec;
+    o->split_mode = modes[v[P_MODE]].mode;
+    o->hybrid_size = o->split_mode == PL_SPLIT_HYBRID ? 2 : 0;
+    if (v[P_SHARES]) {
+        o->tensor_split = v[P_SHARES] == 1 ? uneven : none;
+        o->n_tensor_split = devices[v[P_DEVICES]].n;
+    }
+    o->device_layers = layers[v[P_LAYERS]];
+    o->host_experts = experts[v[P_EXPERTS]];
+    o->host_cache = v[P_HOST_CACHE];
+    o->offload = (pl_offload)v[P_OFFLOAD];
+    o->n_ubatch = ubatches[v[P_UBATCH]];
+    o->n_threads = 1 + v[P_THREADS];
+    o->sim_seed = (uint64_t)tally.runs;
+    o->overrides = a->override;
+    for (int k = 0, to; k < 2; k++) {
+        to = v[k ? P_AND : P_WHERE];
+        if (to == 0)
+            continue;
+        snprintf(a->text[k], sizeof a->text[k], "%s=%s",
+                 k ? second_pattern(v) : patterns[v[P_PATTERN]],
+                 to == 1   ? devices[v[P_DEVICES]].one
+                 : to == 2 ? "host"
+                           : modes[v[P_MODE]].group);
+        a->override[o->n_overrides++] = a->text[k];
+    }
+}
+
+/* An engine whose devices and split are others than the combination's. */
+static pl_engine *other_split(const int *v, const char *what)
+{
+    enum { STEP = 3 };
+    pl_options o = base_options(v);
+    pl_engine *e;
+    pl_err err = {0};
+
+    o.devices = devices[(v[P_DEVICES] + STEP) % COUNT(devices)].spec;
+    o.split_mode = modes[v[P_MODE]].mode == PL_SPLIT_TENSOR ? PL_SPLIT_LAYER
+                                                            : PL_SPLIT_TENSOR;
+    check(pl_engine_create(&e, open_models[v[P_MODEL]].model, &o, &err), &err,
+          what);
+    return e;
+}
+
+static void count(const int *v, pl_engine *e)
+{
+    const struct compiled *p = pl_engine_plan(e)->compiled;
+    pl_counters c;
+
+    pl_engine_counters(e, &c, sizeof c);
+    tally.copying += c.copies > 0;
+    tally.piped +=
+        p->script[SCRIPT_PIPELINE] >= 0 && ubatches[v[P_UBATCH]] == 4;
+    tally.streamed += p->script[SCRIPT_STREAM] >= 0 && p->stream_from <= 4;
+}
+
 static void run(const int *v)
 {
-    static const double uneven[] = {3, 1, 1, 2}, none[] = {0, 2, 1, 1};
     const struct opened *m = &open_models[v[P_MODEL]];
-    pl_options o = base_options(v);
-    char text[2][128], what[512];
-    const char *override[2];
-    pl_engine *e;
-    const struct compiled *p;
-    pl_counters c;
+    struct asked a = {.override = {NULL}};
+    char what[512];
+    pl_engine *e[2] = {NULL, NULL};
     pl_err err = {0};
     pl_status s;
     float *got;
@@ -396,55 +489,38 @@ static void run(const int *v)
     if (!m->model)
         return;
     describe(v, what, sizeof what);
-    o.devices = devices[v[P_DEVICES]].spec;
-    o.split_mode = modes[v[P_MODE]].mode;
-    o.hybrid_size = o.split_mode == PL_SPLIT_HYBRID ? 2 : 0;
-    if (v[P_SHARES]) {
-        o.tensor_split = v[P_SHARES] == 1 ? uneven : none;
-        o.n_tensor_split = devices[v[P_DEVICES]].n;
-    }
-    o.device_layers = layers[v[P_LAYERS]];
-    o.host_experts = experts[v[P_EXPERTS]];
-    o.host_cache = v[P_HOST_CACHE];
-    o.offload = (pl_offload)v[P_OFFLOAD];
-    o.n_ubatch = ubatches[v[P_UBATCH]];
-    o.n_threads = 1 + v[P_THREADS];
-    o.sim_seed = (uint64_t)tally.runs;
-    o.overrides = override;
-    for (int k = 0, to; k < 2; k++) {
-        to = v[k ? P_AND : P_WHERE];
-        if (to == 0)
-            continue;
-        snprintf(text[k], sizeof text[k], "%s=%s",
-                 k ? second_pattern(v) : patterns[v[P_PATTERN]],
-                 to == 1   ? devices[v[P_DEVICES]].one
-                 : to == 2 ? "host"
-                           : modes[v[P_MODE]].group);
-        override[o.n_overrides++] = text[k];
-    }
+    ask(&a, v);
     if (getenv("PLAIT_SHOW"))
         print_message("%s\n", what);
     tally.runs++;
     if (v[P_GUARD])
         setenv("PL_DEBUG", "guard", 1);
-    s = pl_engine_create(&e, m->model, &o, &err);
+    s = pl_engine_create(&e[0], m->model, &a.o, &err);
     unsetenv("PL_DEBUG");
     if (s == PL_BAD_ARGUMENT) {
         refused(err.message);
         return;
     }
     check(s, &err, what);
+    if (v[P_USE] == USE_OTHER_SPLIT)
+        e[1] = other_split(v, what);
     got = test_need(1, (size_t)(m->n * m->n_vocab) * sizeof *got);
-    use(e, m, v[P_USE], got, what);
-    pl_engine_counters(e, &c, sizeof c);
-    tally.copying += c.copies > 0;
-    p = pl_engine_plan(e)->compiled;
-    tally.piped +=
-        p->script[SCRIPT_PIPELINE] >= 0 && ubatches[v[P_UBATCH]] == 4;
-    tally.streamed += p->script[SCRIPT_STREAM] >= 0 && p->stream_from <= 4;
-    pl_engine_free(e);
+    use(e, m, v[P_USE], prompts[v[P_PROMPT]], got, what);
+    count(v, e[0]);
+    pl_engine_free(e[0]);
+    pl_engine_free(e[1]);
     compare(v, got, what);
     free(got);
+}
+
+static void print_tally(void)
+{
+    print_message("%d combinations; in %d values went between groups, %d had a "
+                  "pipeline, %d streamed; %d were refused\n",
+                  tally.runs, tally.copying, tally.piped, tally.streamed,
+                  tally.refused);
+    for (int k = 0; k < tally.n_why; k++)
+        print_message("%4d: %s\n", tally.why[k].n, tally.why[k].text);
 }
 
 TEST(engine_placements_equal_one_device)
@@ -465,14 +541,51 @@ TEST(engine_placements_equal_one_device)
     }
     pairs_fini(&pairs);
     close_all();
-    print_message("%d combinations; in %d values went between groups, %d had a "
-                  "pipeline, %d streamed; %d were refused\n",
-                  tally.runs, tally.copying, tally.piped, tally.streamed,
-                  tally.refused);
-    for (int k = 0; k < tally.n_why; k++)
-        print_message("%4d: %s\n", tally.why[k].n, tally.why[k].text);
+    print_tally();
     assert_in_range(tally.refused, 0, tally.runs / 8);
     assert_in_range(tally.copying, tally.runs / 2, tally.runs);
     assert_in_range(tally.piped, tally.runs / 8, tally.runs);
     assert_in_range(tally.streamed, tally.runs / 16, tally.runs);
 }
+
+/* Random combinations of the models whose names begin so. */
+static void family(const char *prefix)
+{
+    int of[COUNT(models)], n = 0, v[P_COUNT];
+    struct pairs pairs;
+    uint64_t random;
+
+    open_all();
+    for (int i = 0; i < COUNT(models); i++)
+        if (open_models[i].model &&
+            !strncmp(models[i].name, prefix, strlen(prefix)))
+            of[n++] = i;
+    if (n == 0)
+        TEST_SKIP("no reference model %s* is at hand", prefix);
+    random = test_seed() + (uint64_t)of[0]; /* not the same ones of each */
+    memset(&tally, 0, sizeof tally);
+    pairs_init(&pairs, P_COUNT, n_values);
+    while (tally.runs < (test_long() ? 300 : 4)) {
+        pairs_draw(&pairs, v, &random);
+        v[P_MODEL] = of[tally.runs % n];
+        run(v);
+    }
+    pairs_fini(&pairs);
+    close_all();
+    print_tally();
+    assert_in_range(tally.refused, 0, tally.runs / 2);
+}
+
+#define FAMILY(id, prefix)                                                     \
+    TEST(engine_placements_of_##id)                                            \
+    {                                                                          \
+        family(prefix);                                                        \
+    }
+FAMILY(qwen35, "qwen35-")
+FAMILY(qwen35moe, "qwen35moe-")
+FAMILY(qwen3next, "qwen3next-")
+FAMILY(gemma3, "gemma3-")
+FAMILY(gemma4, "gemma4-")
+FAMILY(gptoss, "gptoss-")
+FAMILY(deepseek2, "deepseek2-")
+FAMILY(glm4moe, "glm4moe-")

@@ -473,6 +473,48 @@ TEST(state_of_another_model_is_refused)
     free(s.data);
 }
 
+/* The file again, with the other truth value under `key`. */
+static const char *contradicted(const char *file, const char *key)
+{
+    enum { TYPE_BYTES = 4 };
+    const char *path = test_temp("contradicted.gguf");
+    size_t n, len = strlen(key);
+    char *data = test_read(test_ref_or_skip(file), &n), *at;
+    FILE *out = fopen(path, "wb");
+
+    at = memmem(data, n, key, len);
+    assert_non_null(at);
+    at += len + TYPE_BYTES;
+    assert_in_range(*at, 0, 1);
+    *at = !*at;
+    assert_non_null(out);
+    assert_int_equal(fwrite(data, 1, n, out), n);
+    assert_int_equal(fclose(out), 0);
+    free(data);
+    return path;
+}
+
+/* The same shapes and weights, and one word of the keys another. */
+TEST(state_of_a_model_with_other_keys_is_refused)
+{
+    static const char *const file = "deepseek2-mla-f32.gguf";
+    static const char *const same[3] = {"another model", "deepseek2"};
+    const char *path = contradicted(file, "deepseek2.expert_weights_norm");
+    int32_t token[10] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+    const pl_options o = engine_run_options();
+    struct engine_run r;
+    struct state s;
+
+    engine_run_open(&r, test_ref(file), file, &o);
+    engine_run_decode(&r, 0, 10, token, NULL);
+    s = save(&r, 0, 0, -1);
+    engine_run_close(&r);
+    engine_run_open(&r, path, path, &o);
+    refuses(&r, 0, s, 0, PL_BAD_ARGUMENT, same);
+    engine_run_close(&r);
+    free(s.data);
+}
+
 static int64_t read_once(void *user, void *data, size_t n)
 {
     struct state *s = user;

@@ -21,6 +21,7 @@ struct setting {
     int window;
     float softcap;
     bool sinks;
+    int room; /* pages of a sequence that stay empty */
     int n_seq;
     struct {
         int first, n; /* positions first .. first + n - 1 are asked */
@@ -146,11 +147,12 @@ static void scene_init(struct scene *s, const struct setting *set,
             last = set->seq[q].first + set->seq[q].n;
     }
     assert_in_range(n_tok, 1, MAX_TOK);
-    s->table = (struct token_table){.n_tok = n_tok,
-                                    .n_out = n_tok,
-                                    .pos = s->pos,
-                                    .seq = s->seq,
-                                    .page_stride = last / PAGE_TOKENS + 2};
+    s->table =
+        (struct token_table){.n_tok = n_tok,
+                             .n_out = n_tok,
+                             .pos = s->pos,
+                             .seq = s->seq,
+                             .page_stride = last / PAGE_TOKENS + 2 + set->room};
     s->n_page = s->table.page_stride * set->n_seq;
     s->table.pages = test_need(1, (size_t)s->n_page * 4);
     scene_pages(s, seed);
@@ -445,6 +447,31 @@ TEST(cpu_attention_any_number_of_rows)
     }
 }
 
+/* So many tokens that a device computes them by tiles. */
+TEST(cpu_attention_of_prompts)
+{
+    static const pl_format formats[] = {PL_F16, PL_F32, PL_BF16, PL_Q8_0};
+    static const int size[][2] = {{32, 128}, {40, 100}, {64, 32}, {7, 64}};
+    uint64_t seed = test_seed();
+
+    for (int k = 0; k < 16; k++) {
+        bool blocks = k % 4 == 0 || k % 4 == 2;
+
+        check(&(struct setting){.n_head = 2 + k % 5,
+                                .n_kv = 1 + k % 2,
+                                .d = size[k % 4][0],
+                                .e = size[k % 4][1],
+                                .key = formats[blocks ? k / 4 : k / 4 % 3],
+                                .value = formats[blocks ? (k / 4 + 1) % 4 : 0],
+                                .window = k % 3 == 1 ? 90 : 0,
+                                .softcap = k % 6 == 5 ? 2.0f : 0,
+                                .sinks = k % 2,
+                                .n_seq = 1 + k % 2,
+                                .seq = {{37 * k, 60}, {240, 33}}},
+              &seed);
+    }
+}
+
 TEST(cpu_attention_windows_cross_blocks_and_spans)
 {
     static const int window[] = {1, 2, 8, 63, 64, 65, 130, 256, 1100};
@@ -469,20 +496,44 @@ TEST(cpu_attention_windows_cross_blocks_and_spans)
 
 TEST(cpu_attention_merges_spans_of_long_contexts)
 {
-    static const int first[] = {255, 256, 1023, 3000, 7200};
+    static const int first[] = {255, 256, 1023, 3000, 7200, 33500};
     uint64_t seed = test_seed();
 
-    for (int k = 0; k < 5; k++)
+    for (int k = 0; k < 6; k++)
         check(&(struct setting){.n_head = 3,
                                 .n_kv = 1,
                                 .d = 16,
-                                .e = 32,
+                                .e = k < 5 ? 32 : 8,
                                 .key = PL_F16,
                                 .value = PL_F16,
                                 .sinks = k % 2,
                                 .n_seq = 1,
                                 .seq = {{first[k], 2}}},
               &seed);
+}
+
+/* As many heads, tokens and slots as make a device take them in parts, or
+ * several spans one after another. */
+TEST(cpu_attention_of_much_at_once)
+{
+    const struct setting set[] = {
+        {.n_head = 40, .n_kv = 33, .seq = {{520, 32}}},
+        {.n_head = 64, .n_kv = 8, .window = 300, .seq = {{450, MAX_TOK}}},
+        {.n_head = 48, .n_kv = 8, .room = 9000, .seq = {{500, 12}}},
+        {.n_head = 48, .n_kv = 1, .room = 9000, .seq = {{500, 12}}},
+        {.n_head = 16, .n_kv = 1, .room = 8000, .seq = {{4090, 33}}},
+    };
+    uint64_t seed = test_seed();
+
+    for (int k = 0; k < 5; k++) {
+        struct setting s = set[k];
+
+        s.d = s.e = 4;
+        s.key = s.value = PL_F16;
+        s.latent = k == 3;
+        s.n_seq = 1;
+        check(&s, &seed);
+    }
 }
 
 TEST(cpu_attention_softcap_and_sinks)

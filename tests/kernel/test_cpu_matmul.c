@@ -348,6 +348,39 @@ TEST(n_tok_does_not_show)
     }
 }
 
+/* Numbers of tokens around those that kernel sets take together. */
+TEST(blocks_of_tokens_do_not_show)
+{
+    static const int64_t n_tok[] = {1, 2, 4, 5, 8, 9, 16, 17, 63, 64, 65, 130};
+    enum { K = 288, N = 145, N_TOK = sizeof(n_tok) / sizeof(n_tok[0]) };
+    uint64_t seed = test_seed() + 15;
+    struct pack_span span = {0, K, 0};
+    struct cpu_kernels generic, k;
+
+    cpu_kernels_init(&generic, KERNEL_SET_GENERIC);
+    for (int i = 0; i < 2 * N_TOK; i++) {
+        struct problem p = {.kernel =
+                                i % 2 ? KERNEL_head_matmul : KERNEL_matmul,
+                            .n_tok = n_tok[i / 2],
+                            .n_used = 1 + i % 2,
+                            .x_used = 1 + i % 2};
+        struct weights w = weights_make((int)test_below(&seed, 7), p.n_used, N,
+                                        K, &span, 1, &seed);
+        float *x = weights_floats(p.n_tok * p.x_used * K, &seed), *want;
+        struct weights_tree t;
+
+        p.w = &w;
+        p.x = x;
+        weights_tree_single(&t, 0);
+        want = run(&generic, &p, &t.t, 1);
+        for (int f = KERNEL_SET_GENERIC; weights_next_kernel_set(&f, &k);)
+            must_give(want, &k, &p, &t.t, 1 + i % 3, "tokens");
+        free(want);
+        free(x);
+        weights_free(&w);
+    }
+}
+
 /* The same sum written as a recursion over the addends of every rank, each
  * `n` floats; into `sum`, false if there is none. */
 static bool tree_sum(const struct weights_tree *t, float *const *addend, int lo,
@@ -407,6 +440,32 @@ TEST(ranks_are_summed_along_the_tree)
         must_give(want, &k, &s.p, &s.tree.t, 2, "tree");
         for (int r = 0; r < n_rank; r++)
             free(addend[r]);
+        free(want);
+        scene_free(&s);
+    }
+}
+
+/* A device may hold a rank's k in many pieces, others' between them. */
+TEST(pieces_of_a_rank_follow_one_another)
+{
+    enum { N_PIECE = 24, N_RANK = 3 };
+    uint64_t seed = test_seed() + 13;
+    struct pack_span span[N_PIECE];
+    struct cpu_kernels generic, k;
+
+    for (int i = 0; i < N_PIECE; i++)
+        span[i] = (struct pack_span){32 * i, 32, i % N_RANK};
+    cpu_kernels_init(&generic, KERNEL_SET_GENERIC);
+    for (int i = 0; i < WEIGHTS_N_FORMAT * N_KERNEL; i += 5) {
+        struct scene s;
+        float *want;
+
+        scene_make(&s, i / N_KERNEL, kernels[i % N_KERNEL], &seed);
+        scene_cut(&s, i / N_KERNEL, 32 * N_PIECE, span, N_PIECE, &seed);
+        weights_tree_make(&s.tree, N_RANK, 0, N_RANK, 0);
+        want = run(&generic, &s.p, &s.tree.t, 1);
+        for (int f = KERNEL_SET_GENERIC; weights_next_kernel_set(&f, &k);)
+            must_give(want, &k, &s.p, &s.tree.t, 1, "pieces");
         free(want);
         scene_free(&s);
     }
@@ -501,6 +560,40 @@ TEST(expert_down_is_one_chain_over_expert_and_k)
     must_give(want, &k, &p, &t.t, 2, "expert_down");
     free(x);
     weights_free(&w);
+}
+
+/* More experts a token than a GPU's group orders at once. */
+TEST(expert_down_takes_hundreds_of_experts)
+{
+    enum { N_TOK = 2, N_USED = 300, N_EXPERT = 5, K = 32, N = 17 };
+    struct pack_span span = {0, K, 0};
+    uint64_t seed = test_seed() + 14;
+    struct cpu_kernels generic, k;
+    int32_t id[N_TOK * N_USED];
+
+    cpu_kernels_init(&generic, KERNEL_SET_GENERIC);
+    for (int i = 0; i < N_TOK * N_USED; i++)
+        id[i] = (int32_t)test_below(&seed, N_EXPERT + 1) - 1;
+    for (int fi = 0; fi < 4; fi += 3) {
+        struct weights w = weights_make(fi, N_EXPERT, N, K, &span, 1, &seed);
+        float *x = weights_floats(N_TOK * N_USED * K, &seed), *want;
+        struct problem p = {.kernel = KERNEL_expert_down,
+                            .w = &w,
+                            .x = x,
+                            .id = id,
+                            .n_tok = N_TOK,
+                            .n_used = N_USED,
+                            .x_used = N_USED};
+        struct weights_tree t;
+
+        weights_tree_single(&t, 0);
+        want = run(&generic, &p, &t.t, 1);
+        for (int f = KERNEL_SET_GENERIC; weights_next_kernel_set(&f, &k);)
+            must_give(want, &k, &p, &t.t, 1, "hundreds");
+        free(want);
+        free(x);
+        weights_free(&w);
+    }
 }
 
 /* ---- against double ------------------------------------------------------ */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "device/gpu/emu/emu_run.h"
+#include "quant/grid.h"
 
 static uint64_t address(const void *p)
 {
@@ -14,11 +15,13 @@ static uint64_t address(const void *p)
 
 static struct gpu_tensor tensor(const struct cpu_tensor *t)
 {
+    size_t bytes;
     struct gpu_tensor g = {.at = address(t->data),
                            .format = t->format,
                            .n_dim = t->n_dim,
                            .pack = t->pack,
-                           .chunk = t->pack ? address(t->pack->chunk) : 0};
+                           .chunk = t->pack ? address(t->pack->chunk) : 0,
+                           .grid = address(quant_grid(t->format, &bytes))};
 
     memcpy(g.dim, t->dim, sizeof g.dim);
     return g;

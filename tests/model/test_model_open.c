@@ -635,7 +635,7 @@ TEST(model_open_bad_key_values_are_named)
         const char *message;
     } glm[] = {
         {"leading_dense_block_count", 3, PL_BAD_FILE, "3"},
-        {"expert_shared_count", 0, PL_BAD_FILE, "0"},
+        {"expert_shared_count", 70000, PL_BAD_FILE, "0 to 65536"},
         {"expert_gating_func", 3, PL_UNSUPPORTED, "only 1, softmax, and 2,"},
         {"expert_group_count", 3, PL_BAD_FILE, "do not make groups"},
         {"expert_group_count", 4, PL_BAD_FILE, "do not make groups"},
@@ -1141,6 +1141,52 @@ TEST(model_open_arrays_give_each_layer_its_sizes)
 }
 
 /* The last layers read the cache of the last one of their kind that has one. */
+TEST(model_open_a_shared_expert_may_be_missing)
+{
+    static const char *const parts[] = {"gate", "up", "down"};
+    struct file f;
+    struct model *m;
+    pl_graph *g;
+
+    base(&f, "glm4moe");
+    f.kv[find_key(&f, "expert_shared_count")].v = 0;
+    for (int i = 0; i < 3; i++) {
+        char name[40];
+
+        snprintf(name, sizeof name, "blk.1.ffn_%s_shexp.weight", parts[i]);
+        drop(&f, name);
+    }
+    m = accepted(&f);
+    g = build(m);
+    assert_int_equal(m->n_unused, 0);
+    assert_int_equal(count_op(g, OP_expert_down), 1);
+    assert_int_equal(count_op(g, OP_swiglu), 2); /* layer 0's, and experts' */
+    pl_graph_free(g);
+    put_back(m);
+}
+
+/* Keys of layers with a window are those, where no layer has one, too. */
+TEST(model_open_keys_of_windows_without_windows)
+{
+    static const uint32_t none[2] = {0, 0};
+    struct file f;
+
+    base(&f, "gemma4");
+    f.kv[find_key(&f, "attention.sliding_window_pattern")].s =
+        (const char *)none;
+    f.kv[find_key(&f, "attention.key_length_swa")].v = 2 * D;
+    key(&f, "rope.dimension_count_swa", 2 * D);
+    find(&f, "blk.0.attn_q.weight")->dim[0] = H * D;
+    find(&f, "blk.0.attn_k.weight")->dim[0] = KV * D;
+    find(&f, "blk.0.attn_v.weight")->dim[0] = KV * D;
+    find(&f, "blk.0.attn_q_norm.weight")->dim[0] = D;
+    find(&f, "blk.0.attn_k_norm.weight")->dim[0] = D;
+    find(&f, "blk.0.attn_output.weight")->dim[1] = H * D;
+    put_back(accepted(&f));
+    f.kv[f.n_kv - 1].v = 4 * D;
+    refused(&f, PL_BAD_FILE, "rope.dimension_count_swa is 64", "2 to 32");
+}
+
 TEST(model_open_layers_share_keys_and_values)
 {
     static const uint32_t all[2] = {1, 1}, kv[2] = {KV, 4}, odd[2] = {1, 7};

@@ -151,3 +151,36 @@ TEST(roles_of_heads_that_do_not_go_together)
         pl_graph_free(g);
     }
 }
+
+/* Biases of experts are rows, which may be blocks as those of matrices are. */
+TEST(roles_cut_no_block_of_a_bias)
+{
+    enum { N_EXPERT = 3, FF = 160, BLOCK = 32 };
+
+    for (int n_rank = 2; n_rank <= 8; n_rank++) {
+        const double share[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+        const int64_t dim[3] = {N_EXPERT, FF, D}, bias[2] = {N_EXPERT, FF};
+        const pl_layout **leaf;
+        struct arena a = {0};
+        pl_tensor up, b;
+        pl_graph *g;
+        pl_err err;
+
+        assert_int_equal(pl_graph_create(&g, &err), PL_OK);
+        pl_layer(g, 0);
+        up = pl_weight(g, "up", PL_F32, 3, dim, PL_ROLE_FFN_UP_EXPS);
+        b = pl_weight(g, "b", PL_Q8_0, 2, bias, PL_ROLE_FFN_UP_EXPS_BIAS);
+        leaf = arena_alloc(&a, (size_t)g->n_node, sizeof *leaf);
+        TEST_OK(roles_layouts(g, n_rank, share, &a, leaf, &err), err);
+        for (int64_t v = 0; v < FF; v++) {
+            rankset mine = owners(leaf[b], FF, v, n_rank);
+
+            assert_int_equal(owners(leaf[up], FF, v, n_rank), mine);
+            if (v % BLOCK)
+                assert_int_equal(owners(leaf[b], FF, v - 1, n_rank), mine);
+        }
+        assert_int_equal(leaf[b]->kind, PL_SPLIT);
+        arena_fini(&a);
+        pl_graph_free(g);
+    }
+}

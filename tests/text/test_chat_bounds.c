@@ -96,6 +96,40 @@ TEST(chat_templates_see_what_python_would_show)
     must_give("{{ strftime_now('%Y') }}{{ 'é'.upper() }}{{ '東京'[1:] }}",
               "1970É京");
     must_give("{% generation %}{{ s }}{% endgeneration %}", "x");
+    must_give("{{ [none|select|list, 0|map('upper')|list, "
+              "missing|rejectattr('a')|list] }}",
+              "[[], [], []]");
+    must_fail("{{ 5|select|list }}", PL_BAD_ARGUMENT, "no items");
+    must_fail("{{ none|indent }}", PL_BAD_ARGUMENT, "a string is needed");
+    must_give("{{ (-0.5)|round(0, 'ceil') }}", "0.0");
+}
+
+/* |safe and |escape mark a string, and what joins it by "+", "%" or a method is
+ * escaped: a template that writes '<|user|>' + (x|safe) gets what Hugging Face
+ * makes of it. */
+TEST(chat_templates_see_markup_as_python_would_show)
+{
+    must_give("{{ '<a>' + (s|safe) + '<b>' }}", "&lt;a&gt;x&lt;b&gt;");
+    must_give("{{ '<a>' ~ (s|safe) ~ '<b>' }}", "<a>x<b>");
+    must_give("{{ ('%s'|safe) % '<' }}{{ ('%d'|safe) % 7 }}", "&lt;7");
+    must_give("{{ ('%(a)s'|safe) % {'a': '<'} }}", "&lt;");
+    must_give("{{ ('{}'|safe).format('<') }}{{ '{}'.format('<'|safe) }}",
+              "&lt;<");
+    must_give(
+        "{{ (s|safe).replace('x', '<') }}{{ (s|safe)|replace('x', '<') }}",
+        "&lt;<");
+    must_give("{{ (','|safe).join(['<', 'b'|safe]) }}{{ ['<', s|safe]|join }}",
+              "&lt;,b<x");
+    must_give("{{ '<'|e|e }}{{ '<'|e|forceescape }}{{ '<'|safe|e }}",
+              "&lt;&amp;lt;<");
+    must_give("{{ (s|safe|upper|trim)[0] + '<' }}{{ (s|safe)|title + '<' }}",
+              "X&lt;X<");
+    must_give("{{ [s|safe] }}{{ s|safe is escaped }}{{ s is escaped }}",
+              "[Markup('x')]TrueFalse");
+    must_give("{{ (s|safe) == s }}{{ {s: 1}[s|safe] }}{{ (s|safe)|tojson }}",
+              "True1\"x\"");
+    must_give("{{ ('a b'|safe).split()[1] + '<' }}{{ 2 * (s|safe) + '<' }}",
+              "b&lt;xx&lt;");
 }
 
 TEST(chat_templates_that_do_not_end_are_stopped)

@@ -405,6 +405,46 @@ static const char fenced[] =
           "{{ c.function.name }}\n```json\n"
           "{{ c.function.arguments | tojson }}\n```</call>"
           "{{ '</calls>' if loop.last }}");
+static const char python[] =
+    TURNS("{{ '<|calls_start|>[' if loop.first else ', ' }}"
+          "{{ c.function.name }}("
+          "{% for k, v in c.function.arguments | items %}"
+          "{{ ', ' if not loop.first }}{{ k }}={{ [v] | string | trim('[]') }}"
+          "{% endfor %}){{ ']<|calls_end|>' if loop.last }}");
+static const char keyed[] = /* {name: arguments} */
+    TURNS("{{ '<|calls|>[' if loop.first else ', ' }}{\"{{ c.function.name }}"
+          "\": {{ c.function.arguments | tojson }}}"
+          "{{ ']<|calls_end|>' if loop.last }}");
+static const char lines[] = /* one mark opens all objects */
+    TURNS(
+        "{{ '<calls>' if loop.first }}\n{\"name\": "
+        "\"{{ c.function.name }}\", \"arguments\": "
+        "{{ c.function.arguments | tojson }}}{{ '\n</calls>' if loop.last }}");
+static const char typed[] = /* two marks open values, as their types are */
+    TURNS("{{ '\n<|d|calls>\n' if loop.first }}<|d|invoke name=\""
+          "{{ c.function.name }}\">\n"
+          "{% for k, v in c.function.arguments | items %}"
+          "<|d|parameter name=\"{{ k }}\" string=\""
+          "{{ 'true' if v is string else 'false' }}\">"
+          "{{ v if v is string else v | tojson }}</|d|parameter>\n"
+          "{% endfor %}</|d|invoke>\n{{ '</|d|calls>' if loop.last }}");
+static const char counted[] = /* the number of the call is with its name */
+    TURNS("{{ '<|calls|>' if loop.first }}<|call|>functions."
+          "{{ c.function.name }}:{{ loop.index0 }}<|arguments|>"
+          "{{ c.function.arguments | tojson }}<|call_end|>"
+          "{{ '<|calls_end|>' if loop.last }}");
+static const char texts[] = /* takes arguments as a text alone */
+    TURNS("\n<tool_call>{\"name\": \"{{ c.function.name }}\", "
+          "\"arguments\": {{ '' + c.function.arguments }}}</tool_call>");
+static const char thinks[] = /* a tag that begins as the prompt's goes on */
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}"
+    "{% for c in m.tool_calls or [] %}<function name=\"{{ c.function.name }}"
+    "\">{% for k, v in c.function.arguments | items %}<param name=\"{{ k }}"
+    "\">{{ v }}</param>{% endfor %}</function>{% endfor %}<end>\n"
+    "{% endfor %}{% if add_generation_prompt %}<assistant><think>{% endif %}";
+static const char callless[] = /* shows no calls: the usual marks count */
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}<end>\n{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}";
 static const char silent[] = /* forgets reasoning, but its prompt opens it */
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}</s>{% endfor %}"
     "{% if add_generation_prompt %}<assistant><think>{% endif %}";
@@ -493,6 +533,52 @@ static const struct {
      "<calls><call>function<sep>f\n```json\n{}\n```</call>\n"
      "<call>function<sep>g\n```json\n{\"a\": 1}\n```</call></calls><end>",
      "", "", "f({})g({\"a\": 1})"},
+    {python, "",
+     "Ok <|calls_start|>[f(a='it\\'s, \\n x', b=[1, True, (2.5,)], c={'d': "
+     "None})"
+     ", g()]<|calls_end|><end>",
+     "Ok", "",
+     "f({\"a\": \"it's, \\n x\", \"b\": [1, true, [2.5]], \"c\": "
+     "{\"d\": null}})g({})"},
+    {python, "", "<|calls_start|>[f(a='b'c', d=\"e\"),]<|calls_end|>",
+     "<|calls_start|>[f(a='b'c', d=\"e\"),]<|calls_end|>", "", ""},
+    {python, "", "<|calls_start|>[f(a='b'c', d=\"e\")]<|calls_end|>", "", "",
+     "f({\"a\": \"b'c\", \"d\": \"e\"})"},
+    {python, "", "<|calls_start|>[f(1)]<|calls_end|>",
+     "<|calls_start|>[f(1)]<|calls_end|>", "", ""},
+    {keyed, "", "<|calls|>[{\"f\": {\"a\": 1}}, {\"g\": {}}]<|calls_end|><end>",
+     "", "", "f({\"a\": 1})g({})"},
+    {keyed, "", "<|calls|>[{\"f\": {}, \"g\": {}}]<|calls_end|>",
+     "<|calls|>[{\"f\": {}, \"g\": {}}]<|calls_end|>", "", ""},
+    {lines, "",
+     "<calls>\n{\"name\": \"f\", \"arguments\": {}}\n{\"name\": \"g\"}\n"
+     "</calls><end>",
+     "", "", "f({})g({})"},
+    {typed, "",
+     "<|d|calls>\n<|d|invoke name=\"f\">\n<|d|parameter name=\"a\" "
+     "string=\"true\">7</|d|parameter>\n<|d|parameter name=\"b\" "
+     "string=\"false\">[7]</|d|parameter>\n</|d|invoke>\n</|d|calls><end>",
+     "", "", "f({\"a\": \"7\", \"b\": [7]})"},
+    {counted, "",
+     "<|calls|><|call|>functions.f:0<|arguments|>{\"a\": 1}<|call_end|><|call|>"
+     "functions.g:1<|arguments|>{}<|call_end|><|calls_end|><end>",
+     "", "", "f({\"a\": 1})g({})"},
+    {texts, "", "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>",
+     "", "", "f({})"},
+    {thinks, "<assistant><think>",
+     "why</think><function name=\"get_weather\"><param name=\"place\">"
+     "<![CDATA[<b>]]></param><param name=\"more\">{'a': [True, \"it's\"]}"
+     "</param></function><end>",
+     "", "why",
+     "get_weather({\"place\": \"<b>\", \"more\": {\"a\": [true, "
+     "\"it's\"]}})"},
+    {object, "", "\n</think>\nHello </think>", "Hello </think>", "", ""},
+    {callless, "",
+     "So\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n"
+     "</tool_call>\n<|tool_call_start|>[g(a='b')]<|tool_call_end|><end>",
+     "So", "", "f({\"a\": 1})g({\"a\": \"b\"})"},
+    {callless, "", "<tool_call>f</tool_call> {\"name\": \"f\"}",
+     "<tool_call>f</tool_call> {\"name\": \"f\"}", "", ""},
     {silent, "<assistant><think>", "why</think>\n\nHello</s>", "Hello", "why",
      ""},
 };
@@ -518,6 +604,29 @@ TEST(reply_that_is_marked_wrongly_is_content)
         told_free(&told);
         pl_template_free(t);
     }
+}
+
+/* Such a template would refuse an object when the message comes back to it. */
+TEST(reply_has_arguments_as_the_template_takes_them)
+{
+    static const char call[] =
+        "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1}}</tool_call>";
+    uint64_t seed = test_seed();
+    struct told told = {0};
+    const json_t *f;
+    pl_template *t;
+    json_t *m;
+    pl_err err;
+
+    TEST_OK(pl_template_create(&t, texts, strlen(texts), NULL, &err), err);
+    m = parse_all(t, "", call, tools, &seed, &told);
+    f = json_object_get(json_array_get(json_object_get(m, "tool_calls"), 0),
+                        "function");
+    assert_string_equal(json_string_value(json_object_get(f, "arguments")),
+                        "{\"a\": 1}");
+    told_free(&told);
+    json_decref(m);
+    pl_template_free(t);
 }
 
 TEST(reply_allocation_failures_leave_nothing)

@@ -115,7 +115,8 @@ class Maker:
             lambda: f'({self.expr(depth - 1)} ~ {self.expr(depth - 1)})',
             lambda: f'({self.text(depth - 1)}|' + self.pick(
                 'upper', 'lower', 'title', 'capitalize', 'trim', 'string',
-                'reverse', 'indent', 'indent(2, true)',
+                'reverse', 'indent', 'indent(2, true)', 'safe', 'e',
+                'safe', 'forceescape',
                 "indent('> ', blank=true)", 'center(9)', "trim('H o')",
                 f'replace({self.text(0)}, {self.text(0)})',
                 f'replace({self.literal()}, "-", 1)') + ')',
@@ -169,6 +170,8 @@ class Maker:
                                 "'tool_calls', 'defined'") + ')|list',
             lambda: f"{self.list(0)}|{self.pick('select', 'reject')}("
                     + self.pick('', "'string'", "'number'", "'odd'") + ')|list',
+            lambda: f"{self.any(0)}|{self.pick('select', 'map')}("
+                    + self.pick("'string'", "'upper'") + ')|list',
             lambda: f'{self.list(depth - 1)}[{self.slice()}]',
             lambda: f'({self.list(depth - 1)} + {self.list(depth - 1)})',
             lambda: f'{self.text(depth - 1)}.' + self.pick(

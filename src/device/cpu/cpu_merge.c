@@ -9,51 +9,23 @@
 #include <string.h>
 
 #include "device/cpu/cpu_image.h"
+#include "program/copy_loops.h"
 
 enum { LINE = 64, BLOCK = 1024 /* floats */ };
-
-/* A piece at the sizes of this run. */
-struct loops {
-    int64_t src, dst, bytes;
-    int64_t n0, src_s0, dst_s0;
-    int64_t n1, src_s1, dst_s1;
-};
-
-static void resolve(struct loops *l, const struct copy_piece *p,
-                    const struct graph_sizes *z)
-{
-    l->src = dim_value(p->src_off, z) + p->src_at;
-    l->dst = dim_value(p->dst_off, z) + p->dst_at;
-    l->bytes = dim_value(p->bytes, z);
-    l->n0 = dim_value(p->n0, z);
-    l->src_s0 = dim_value(p->src_s0, z);
-    l->dst_s0 = dim_value(p->dst_s0, z);
-    l->n1 = dim_value(p->n1, z);
-    l->src_s1 = dim_value(p->src_s1, z);
-    l->dst_s1 = dim_value(p->dst_s1, z);
-    if (l->n1 > 0 && l->src_s1 == l->bytes && l->dst_s1 == l->bytes) {
-        l->bytes *= l->n1; /* runs that touch are one */
-        l->n1 = 1;
-    }
-    if (l->n0 > 0 && l->n1 == 1 && l->src_s0 == l->bytes &&
-        l->dst_s0 == l->bytes) {
-        l->bytes *= l->n0;
-        l->n0 = 1;
-    }
-}
 
 /* One thread's way through a piece: a run at a time, the first and last maybe
  * cut. */
 struct walk {
-    const struct loops *l;
+    const struct copy_loops *l;
     int64_t left;        /* bytes to go */
     int64_t i0, i1, b;   /* the next byte */
     int64_t src, dst, n; /* the run that walk_next found */
 };
 
-static void walk_start(struct walk *w, const struct loops *l, int ith, int nth)
+static void walk_start(struct walk *w, const struct copy_loops *l, int ith,
+                       int nth)
 {
-    int64_t total = l->bytes * l->n0 * l->n1;
+    int64_t total = copy_loops_bytes(l);
     int64_t lines = (total + LINE - 1) / LINE;
     int64_t lo = lines * ith / nth * LINE;
     int64_t hi = lines * (ith + 1) / nth * LINE;
@@ -68,7 +40,7 @@ static void walk_start(struct walk *w, const struct loops *l, int ith, int nth)
 
 static bool walk_next(struct walk *w)
 {
-    const struct loops *l = w->l;
+    const struct copy_loops *l = w->l;
 
     if (w->left <= 0)
         return false;
@@ -89,10 +61,10 @@ static void copy_piece(const struct cpu_image *m, const struct graph_sizes *z,
                        int nth)
 {
     const unsigned char *src = cpu_image_source(m, p->src_dev, p->src);
-    struct loops l;
+    struct copy_loops l;
     struct walk w;
 
-    resolve(&l, p, z);
+    copy_loops_resolve(&l, p, z);
     walk_start(&w, &l, ith, nth);
     while (walk_next(&w))
         memcpy(dst + w.dst, src + w.src, (size_t)w.n);
@@ -139,14 +111,14 @@ void cpu_image_merge(const struct cpu_image *g, const struct step *st,
         unsigned char *out = g->tensor[m->out].data;
 
         for (int k = 0; k < m->n_piece; k++) {
-            struct loops l;
+            struct copy_loops l;
             struct walk w;
 
             if (!m->reduce) {
                 copy_piece(g, z, &m->piece[k], out, ith, nth);
                 continue;
             }
-            resolve(&l, &m->piece[k], z);
+            copy_loops_resolve(&l, &m->piece[k], z);
             walk_start(&w, &l, ith, nth);
             while (walk_next(&w))
                 reduce_run(g, m, z, (float *)(void *)(out + w.dst), w.src,
@@ -199,10 +171,10 @@ static double piece_bytes(const struct cpu_image *m, const struct step *st,
     double bytes = 0;
 
     for (int i = 0; i < n; i++) {
-        struct loops l;
+        struct copy_loops l;
 
-        resolve(&l, &p[i], &m->sizes[st->micro]);
-        bytes += (double)l.bytes * (double)l.n0 * (double)l.n1;
+        copy_loops_resolve(&l, &p[i], &m->sizes[st->micro]);
+        bytes += (double)copy_loops_bytes(&l);
     }
     return bytes;
 }

@@ -9,41 +9,7 @@
 #include <string.h>
 
 #include "device/cpu/cpu_image.h"
-
-/* A walk over the pages of a micro-batch. */
-struct walk {
-    struct token_table b;
-    int64_t tok, k, last; /* next token; page of the sequence, and its last */
-    int64_t row;
-};
-
-/* The next page's number, -1 at the end. A row may have holes: pages of a
- * window that were given back. */
-static int32_t next_page(struct walk *w)
-{
-    const struct token_table *b = &w->b;
-
-    for (;;) {
-        for (; w->k <= w->last; w->k++) {
-            int32_t page = b->pages[w->row + w->k];
-
-            if (page >= 0) {
-                w->k++;
-                return page;
-            }
-        }
-        if (w->tok >= b->n_tok)
-            return -1;
-        w->row = b->seq[w->tok] * b->page_stride;
-        w->k = w->last = 0;
-        for (int32_t seq = b->seq[w->tok];
-             w->tok < b->n_tok && b->seq[w->tok] == seq; w->tok++)
-            if (b->pos[w->tok] / PAGE_TOKENS > w->last)
-                w->last = b->pos[w->tok] / PAGE_TOKENS;
-        if (w->last >= b->page_stride)
-            w->last = b->page_stride - 1;
-    }
-}
+#include "program/page_walk.h"
 
 /* What of the memory comes to where it goes. */
 static const struct prog_tensor *memory(const struct cpu_image *m,
@@ -52,11 +18,10 @@ static const struct prog_tensor *memory(const struct cpu_image *m,
     return &device_of(m->set, st->pages.out_dev)->prog->tensor[st->pages.out];
 }
 
-static struct walk start(const struct cpu_image *m, const struct step *st)
+static struct page_walk start(const struct cpu_image *m, const struct step *st)
 {
-    return (struct walk){
-        .b = cpu_image_token_table(m, st, st->pages.token_table, memory(m, st)),
-        .last = -1};
+    return page_walk_start(
+        cpu_image_token_table(m, st, st->pages.token_table, memory(m, st)));
 }
 
 static size_t n_head(const struct cpu_image *m, int dev, int tensor)
@@ -76,9 +41,9 @@ void cpu_image_pages(const struct cpu_image *m, const struct step *st, int ith,
     size_t n_from = n_head(m, x->src_dev, x->src);
     int64_t n_page =
         dim_value(memory(m, st)->dim[0], &m->prog->max) / PAGE_TOKENS;
-    struct walk w = start(m, st);
+    struct page_walk w = start(m, st);
 
-    for (int32_t page; (page = next_page(&w)) >= 0;) {
+    for (int32_t page; (page = page_walk_next(&w)) >= 0;) {
         unsigned char *out = to + (size_t)page * n_to * x->tile_bytes;
         const unsigned char *in = from + (size_t)page * n_from * x->tile_bytes;
 
@@ -94,13 +59,13 @@ void cpu_image_pages(const struct cpu_image *m, const struct step *st, int ith,
 /* The table is memory that only steps may touch. */
 static double count_pages(const struct cpu_image *m, const struct step *st)
 {
-    struct walk w = start(m, st);
+    struct page_walk w = start(m, st);
     bool guarded = device_guarded(m->set);
     double n = 0;
 
     if (guarded)
         device_guard_enter(m->set, device_of(m->set, m->prog->dev), st);
-    while (next_page(&w) >= 0)
+    while (page_walk_next(&w) >= 0)
         n++;
     if (guarded)
         device_guard_leave(m->set);

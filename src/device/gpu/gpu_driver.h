@@ -36,6 +36,9 @@ struct gpu_driver {
     /* Queues, and all kernels of the text, compiled. */
     pl_status (*open)(struct gpu **out, int index, pl_err *err);
     void (*close)(struct gpu *g); /* takes NULL; waits for the queues */
+    /* Where the order of two queues is one of chance: of which. NULL: it is
+     * not, or not to be repeated. */
+    void (*seed)(struct gpu *g, uint64_t seed);
 
     /* ---- memory ---- */
     pl_status (*alloc)(struct gpu *g, size_t bytes, uint64_t *at, pl_err *err);
@@ -77,6 +80,10 @@ struct gpu_driver {
      * thread must wait. */
     pl_status (*wait)(struct gpu *g, enum queue q, _Atomic uint64_t *word,
                       uint64_t value, pl_err *err);
+    /* Takes out of the queue all that it has not begun: something failed that
+     * it may wait for. NULL: nothing can be taken out, so the issuing thread
+     * waits, though wait() be there. */
+    void (*drop)(struct gpu *g, enum queue q);
     /* Sends off what has been put into the queue; it may have been before. */
     pl_status (*flush)(struct gpu *g, enum queue q, pl_err *err);
 

@@ -35,6 +35,7 @@ struct gpu_tensor {
     int64_t dim[GRAPH_MAX_DIM];
     const struct pack *pack; /* NULL for plain tensors */
     uint64_t chunk;          /* pack->chunk, on the device */
+    uint64_t grid;           /* of a plain weight: quant_grid(format), there */
 };
 
 /* A call of a kernel, as cpu_call. What a pointer of the host names lies on the

@@ -37,12 +37,41 @@ typedef int64_t s64;
     X(silu, NULL)                                                              \
     X(gelu, NULL)                                                              \
     X(relu, NULL)                                                              \
-    X(cast, NULL)
+    X(cast, NULL)                                                              \
+    X(matmul, gpu_contract_scratch)                                            \
+    X(head_matmul, gpu_contract_scratch)                                       \
+    /* attention and its cache */                                              \
+    X(rope, NULL)                                                              \
+    X(cache_write, NULL)                                                       \
+    X(attention, gpu_attention_scratch)                                        \
+    X(latent_attention, gpu_attention_scratch)                                 \
+    /* rows, moves, states */                                                  \
+    X(quantize, NULL)                                                          \
+    X(router_topk, gpu_router_scratch)                                         \
+    X(router_weights, NULL)                                                    \
+    X(sum, NULL)                                                               \
+    X(gather_rows, NULL)                                                       \
+    X(contiguous, NULL)                                                        \
+    X(permute, NULL)                                                           \
+    X(slice, NULL)                                                             \
+    X(concat, NULL)                                                            \
+    X(short_conv, NULL)                                                        \
+    X(delta_net, gpu_delta_net_scratch)                                        \
+    X(expert_matmul, gpu_expert_matmul_scratch)                                \
+    X(expert_down, gpu_expert_down_scratch)
 
 #define GPU_LAUNCH_DECLARE(name, need)                                         \
     void gpu_launch_##name(struct gpu_list *l, const struct gpu_call *c);
 GPU_LAUNCH_MAP(GPU_LAUNCH_DECLARE)
 #undef GPU_LAUNCH_DECLARE
+size_t gpu_attention_scratch(const struct gpu_call *c);
+
+size_t gpu_contract_scratch(const struct gpu_call *c);
+size_t gpu_expert_matmul_scratch(const struct gpu_call *c);
+size_t gpu_expert_down_scratch(const struct gpu_call *c);
+
+size_t gpu_router_scratch(const struct gpu_call *c);
+size_t gpu_delta_net_scratch(const struct gpu_call *c);
 
 static inline int64_t gpu_count(const struct gpu_tensor *t)
 {
@@ -74,10 +103,26 @@ static inline int64_t gpu_groups(int64_t n, int lanes)
     return (n + lanes - 1) / lanes;
 }
 
+/* The same of 256 lanes that go on by turns: a few elements each, where there
+ * are enough to fill any GPU. */
+static inline int64_t gpu_turns(int64_t n)
+{
+    enum { ENOUGH = 2048 };
+    int64_t one = gpu_groups(n, 256), four = gpu_groups(n, 4 * 256);
+
+    return one < ENOUGH ? one : four > ENOUGH ? four : ENOUGH;
+}
+
 /* TEXT_F32 .., of a plain tensor's format. */
 static inline int32_t gpu_format(pl_format f)
 {
     return f == PL_F16 ? TEXT_F16 : f == PL_BF16 ? TEXT_BF16 : TEXT_F32;
+}
+
+/* And of a cache. */
+static inline int32_t gpu_cache_format(pl_format f)
+{
+    return f == PL_Q8_0 ? TEXT_Q8_0 : gpu_format(f);
 }
 
 #endif

@@ -15,7 +15,7 @@ static void unary(struct gpu_list *l, const struct gpu_call *c, int32_t op)
         a.a = c->attr->lo;
         a.b = c->attr->hi;
     }
-    gpu_list_add(l, GPU_unary, gpu_groups(a.n, 256), &a);
+    gpu_list_add(l, GPU_unary, gpu_turns(a.n), &a);
 }
 
 #define UNARY(name, op)                                                        \
@@ -49,6 +49,30 @@ static void set_strides(int64_t *stride, const struct gpu_tensor *t, int n_dim)
     }
 }
 
+/* Makes one of neighbouring dimensions that both operands walk as one, and of
+ * those of one element none. */
+static void fold_dims(struct binary_args *a)
+{
+    int n = 0;
+
+    for (int i = 0; i < TEXT_DIM; i++) {
+        int64_t m = a->dim[i], x = a->stride_x[i], y = a->stride_y[i];
+
+        a->dim[i] = 1;
+        a->stride_x[i] = a->stride_y[i] = 0;
+        if (m == 1)
+            continue;
+        if (n > 0 && x == a->stride_x[n - 1] * a->dim[n - 1] &&
+            y == a->stride_y[n - 1] * a->dim[n - 1]) {
+            a->dim[n - 1] *= m;
+            continue;
+        }
+        a->dim[n] = m;
+        a->stride_x[n] = x;
+        a->stride_y[n++] = y;
+    }
+}
+
 static void binary(struct gpu_list *l, const struct gpu_call *c, int32_t op)
 {
     struct binary_args a = {.out = c->out.at,
@@ -66,7 +90,8 @@ static void binary(struct gpu_list *l, const struct gpu_call *c, int32_t op)
         a.dim[i] = i < c->out.n_dim ? c->out.dim[c->out.n_dim - 1 - i] : 1;
     set_strides(a.stride_x, &c->in[0], c->out.n_dim);
     set_strides(a.stride_y, &c->in[1], c->out.n_dim);
-    gpu_list_add(l, GPU_binary, gpu_groups(a.n, 256), &a);
+    fold_dims(&a);
+    gpu_list_add(l, GPU_binary, gpu_turns(a.n), &a);
 }
 
 #define BINARY(name, op)                                                       \
@@ -91,5 +116,5 @@ void gpu_launch_cast(struct gpu_list *l, const struct gpu_call *c)
                           .from = gpu_format(c->in[0].format),
                           .to = gpu_format(c->out.format)};
 
-    gpu_list_add(l, GPU_cast, gpu_groups(a.n, 256), &a);
+    gpu_list_add(l, GPU_cast, gpu_turns(a.n), &a);
 }

@@ -39,7 +39,7 @@ struct emu {
     struct fiber *main, *fiber[GPU_MAX_LANES]; /* owned */
     unsigned char *arena;                      /* owned, [ARENA] */
     size_t local, local_top; /* bytes given out; most so far */
-    uint32_t exchange[GPU_MAX_LANES][4];
+    uint32_t exchange[GPU_MAX_LANES][8];
     /* the group in progress */
     emu_kernel *kernel;
     const void *args;
@@ -220,7 +220,7 @@ const char *emu_launch(struct emu *e, enum gpu_kernel k, int32_t n_group,
 {
     const char *wrong;
 
-    e->kernel = emu_kernels[k];
+    e->kernel = draw(e) & 1 ? emu_kernels[k] : emu_kernels_plain[k];
     e->args = args;
     e->n_lane = gpu_kernel_lanes(k);
     e->wrong = NULL;

@@ -3,7 +3,8 @@
  * The lanes of a group run one after another on one thread, each until it comes
  * to a barrier or its end, in an order of chance; so a barrier that is missing,
  * or that some lanes miss, shows. Memory that a group's lanes share is poisoned
- * before each group and, under AddressSanitizer, fenced. */
+ * before each group and, under AddressSanitizer, fenced. A launch is played by a
+ * GPU that has matrix units and operations of warps, or by one that has not. */
 #ifndef DEVICE_GPU_EMU_EMU_RUN_H
 #define DEVICE_GPU_EMU_EMU_RUN_H
 
@@ -42,12 +43,13 @@ void *emu_local(size_t bytes);
 void emu_barrier(void);
 /* As emu_barrier() for the 32 lanes of a warp, [32 w, 32 w + 32). */
 void emu_warp(void);
-/* A row of 16 bytes for each lane, as warps exchange them between two
+/* A row of 32 bytes for each lane, as warps exchange them between two
  * emu_warp(). */
 uint32_t *emu_exchange(int32_t lane);
 
-/* Of emu_text.c: the kernels themselves. */
+/* The kernels themselves: emu_text.c, emu_text_plain.c. */
 typedef void emu_kernel(const void *args);
 extern emu_kernel *const emu_kernels[GPU_KERNEL_COUNT];
+extern emu_kernel *const emu_kernels_plain[GPU_KERNEL_COUNT];
 
 #endif

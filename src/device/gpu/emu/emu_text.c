@@ -1,18 +1,3 @@
-/* The kernels' text, compiled for the emulator. */
-#include "device/gpu/text/prelude_emu.h"
-
-#include "device/gpu/text/all.h"
-
-#define GPU_KERNEL(name, args, lanes)                                          \
-    static void emu_##name(const void *p)                                      \
-    {                                                                          \
-        text_##name(*(const args *)p);                                         \
-    }
-#include "device/gpu/gpu_kernels.def"
-#undef GPU_KERNEL
-
-emu_kernel *const emu_kernels[GPU_KERNEL_COUNT] = {
-#define GPU_KERNEL(name, args, lanes) [GPU_##name] = emu_##name,
-#include "device/gpu/gpu_kernels.def"
-#undef GPU_KERNEL
-};
+/* A GPU that has all that any has. */
+#define TABLE emu_kernels
+#include "device/gpu/emu/emu_text_tmpl.h"

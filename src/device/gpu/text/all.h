@@ -6,3 +6,22 @@
 
 #include "elementwise.h"
 #include "rows.h"
+
+/* contractions */
+#include "weights.h"
+
+#include "route.h"
+
+/* attention and its cache: attend.h reads what cache.h says of tiles */
+#include "cache.h"
+
+#include "attend.h"
+#include "rope.h"
+
+/* rows, moves, states */
+#include "copies.h"
+#include "gather.h"
+#include "moves.h"
+#include "quantize.h"
+#include "recurrent.h"
+#include "router.h"

@@ -1,5 +1,5 @@
-/* Elementwise kernels: a lane an element, 256 a group. Each value depends on
- * its operands' values alone. */
+/* Elementwise kernels: each value depends on its operands' values alone. Lanes
+ * take elements in turn, 256 a group; of many, several each. */
 
 DEV float unary_value(float x, s32 op, float p, float q)
 {
@@ -30,12 +30,12 @@ DEV float unary_value(float x, s32 op, float p, float q)
 
 KERNEL(unary, struct unary_args, 256)
 {
-    s64 i = (s64)GROUP() * 256 + LANE();
+    for (s64 i = (s64)GROUP() * 256 + LANE(); i < a.n;
+         i += (s64)N_GROUP() * 256) {
+        float x = value_at(AT(const void, a.x), a.format, i);
 
-    if (i < a.n)
-        AT(float, a.out)
-    [i] =
-        unary_value(value_at(AT(const void, a.x), a.format, i), a.op, a.a, a.b);
+        AT(float, a.out)[i] = unary_value(x, a.op, a.a, a.b);
+    }
 }
 
 DEV float binary_value(float x, float y, s32 op, float lo, float hi,
@@ -63,28 +63,29 @@ DEV float binary_value(float x, float y, s32 op, float lo, float hi,
     return mul_(add_(u, 1.0f), g);
 }
 
+/* Dimensions that neither operand breaks are one, so most often there is only
+ * one. */
 KERNEL(binary, struct binary_args, 256)
 {
-    s64 i = (s64)GROUP() * 256 + LANE(), at = i, x = 0, y = 0;
+    for (s64 i = (s64)GROUP() * 256 + LANE(); i < a.n;
+         i += (s64)N_GROUP() * 256) {
+        s64 at_x = i * a.stride_x[0], at_y = i * a.stride_y[0];
+        float x, y;
 
-    if (i < a.n) {
-        for (s32 d = 0; d < TEXT_DIM; d++) {
-            x += at % a.dim[d] * a.stride_x[d];
-            y += at % a.dim[d] * a.stride_y[d];
-            at /= a.dim[d];
+        if (a.dim[0] != a.n) {
+            at_x = strided(i, a.n, a.dim, a.stride_x);
+            at_y = strided(i, a.n, a.dim, a.stride_y);
         }
-        AT(float, a.out)
-        [i] = binary_value(value_at(AT(const void, a.x), a.format_x, x),
-                           value_at(AT(const void, a.y), a.format_y, y), a.op,
-                           a.lo, a.hi, a.alpha);
+        x = value_at(AT(const void, a.x), a.format_x, at_x);
+        y = value_at(AT(const void, a.y), a.format_y, at_y);
+        AT(float, a.out)[i] = binary_value(x, y, a.op, a.lo, a.hi, a.alpha);
     }
 }
 
 KERNEL(cast, struct cast_args, 256)
 {
-    s64 i = (s64)GROUP() * 256 + LANE();
-
-    if (i < a.n)
+    for (s64 i = (s64)GROUP() * 256 + LANE(); i < a.n;
+         i += (s64)N_GROUP() * 256)
         value_put(AT(void, a.out), a.to, i,
                   value_at(AT(const void, a.x), a.from, i));
 }

@@ -11,7 +11,10 @@ typedef long long s64;
 
 #define KERNEL(name, args, lanes)                                              \
     extern "C" __global__ void __launch_bounds__(lanes) name(const args a)
-#define DEV static __device__ __forceinline__
+#define KERNEL_DENSE(name, args, lanes)                                        \
+    extern "C" __global__ void __launch_bounds__(lanes, 2) name(const args a)
+#define DEV    static __device__ __forceinline__
+#define UNROLL _Pragma("unroll")
 #define GLOBAL
 #define LOCAL
 #define LOCAL_ARRAY(type, name, n) __shared__ type name[n]
@@ -121,3 +124,33 @@ DEV s32 dot4(u32 a, u32 b, s32 c)
     asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
     return r;
 }
+#define HAVE_PRMT 1
+DEV u32 prmt_(u32 a, u32 b, u32 s)
+{
+    u32 r;
+
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(s));
+    return r;
+}
+#if __CUDA_ARCH__ >= 800
+#define HAVE_MMA_S8_16832 1
+/* c += a b, a [16, 32] and b [32, 8] of signed bytes; of lane 4 g + t:
+ * a[0], a[1]: rows g and g + 8, columns 4 t .. 4 t + 3; a[2], a[3]: 16 columns
+ * on. b[0]: column g, rows 4 t ..; b[1]: 16 rows on. c[0], c[1]: row g, columns
+ * 2 t and 2 t + 1; c[2], c[3]: row g + 8. */
+DEV void mma_s8(s32 *c, const u32 *a, const u32 *b)
+{
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
+        "{%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+/* Half of it: the first 16 columns of a and rows of b. */
+DEV void mma_s8_k16(s32 *c, const u32 *a, u32 b)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 "
+        "{%0,%1,%2,%3},{%4,%5},{%6},{%0,%1,%2,%3};"
+        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(b));
+}
+#endif

@@ -1,7 +1,8 @@
 /* What the kernels' text stands on, for the emulator (emu/emu_run.h): plain C.
  *
  * All preludes define the same. Types u8 .. s64, float and double. KERNEL(name,
- * arguments, lanes) begins a kernel, whose arguments are `a`; DEV a function of
+ * arguments, lanes) begins a kernel, whose arguments are `a`; KERNEL_DENSE one
+ * of many registers, of which two groups should fit a unit; DEV a function of
  * the device. A kernel is run by groups of so many lanes: LANE() in GROUP() of
  * N_GROUP(). LOCAL_ARRAY is memory that a group's lanes share; it stands at the
  * top of a kernel. All lanes of a group come to each BARRIER(), or none does.
@@ -28,8 +29,10 @@ typedef int32_t s32;
 typedef uint64_t u64;
 typedef int64_t s64;
 
-#define KERNEL(name, args, lanes) static void text_##name(const args a)
-#define DEV                       static inline
+#define UNROLL
+#define KERNEL(name, args, lanes)       static void text_##name(const args a)
+#define KERNEL_DENSE(name, args, lanes) KERNEL(name, args, lanes)
+#define DEV                             static inline
 #define GLOBAL
 #define LOCAL
 #define LOCAL_ARRAY(type, name, n) type *name = emu_local((n) * sizeof(type))
@@ -122,3 +125,52 @@ DEV s32 dot4(u32 a, u32 b, s32 c)
         c += (s8)(a >> i) * (s8)(b >> i);
     return c;
 }
+/* HAVE_PRMT: a dword of any four bytes of a and b, by four nibbles of s: 0 .. 7
+ * the byte, a's first; 8 added: its sign in all bits. Here, as HAVE_MMA, or not
+ * at all: emu_text_plain.c. */
+#ifndef EMU_PLAIN
+#define HAVE_PRMT 1
+DEV u32 prmt_(u32 a, u32 b, u32 s)
+{
+    u64 from = (u64)b << 32 | a;
+    u32 out = 0;
+
+    for (int i = 0; i < 4; i++) {
+        u32 byte = (u32)(from >> (s >> 4 * i & 7) * 8) & 255;
+
+        if (s >> 4 * i & 8)
+            byte = byte & 128 ? 255 : 0;
+        out |= byte << 8 * i;
+    }
+    return out;
+}
+
+#define HAVE_MMA_S8_16832 1
+/* c += a b: prelude_cuda.h says which lane has what. */
+DEV void mma_lanes(s32 *c, const u32 *a, const u32 *b, int n_half)
+{
+    s32 first = LANE() & ~31, g = LANE() >> 2 & 7, t = LANE() & 3;
+
+    memcpy(emu_exchange(LANE()), a, (size_t)n_half * 8);
+    memcpy(emu_exchange(LANE()) + 4, b, (size_t)n_half * 4);
+    emu_warp();
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < 4 * n_half; k++) {
+            const u32 *from_a = emu_exchange(first + 4 * g + (k & 3));
+            const u32 *from_b =
+                emu_exchange(first + 4 * (2 * t + (i & 1)) + (k & 3));
+
+            c[i] = dot4(from_a[(i >> 1) + (k >> 2) * 2], from_b[4 + (k >> 2)],
+                        c[i]);
+        }
+    emu_warp();
+}
+DEV void mma_s8(s32 *c, const u32 *a, const u32 *b)
+{
+    mma_lanes(c, a, b, 2);
+}
+DEV void mma_s8_k16(s32 *c, const u32 *a, u32 b)
+{
+    mma_lanes(c, a, &b, 1);
+}
+#endif

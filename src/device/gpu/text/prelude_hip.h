@@ -17,11 +17,13 @@ typedef long long s64;
 #define __shared__ __attribute__((shared))
 #endif
 
+#define KERNEL_DENSE(name, args, lanes) KERNEL(name, args, lanes)
 #define KERNEL(name, args, lanes)                                              \
     extern "C" __global__                                                      \
         __attribute__((amdgpu_flat_work_group_size(lanes, lanes))) void        \
         name(const args a)
-#define DEV static __device__ inline __attribute__((always_inline))
+#define DEV    static __device__ inline __attribute__((always_inline))
+#define UNROLL _Pragma("unroll")
 #define GLOBAL
 #define LOCAL
 #define LOCAL_ARRAY(type, name, n) __shared__ type name[n]

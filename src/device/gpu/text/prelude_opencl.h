@@ -12,11 +12,13 @@ typedef int s32;
 typedef ulong u64;
 typedef long s64;
 
+#define KERNEL_DENSE(name, args, lanes) KERNEL(name, args, lanes)
 #define KERNEL(name, args, lanes)                                              \
     __kernel __attribute__((reqd_work_group_size(lanes, 1, 1))) void name(     \
         __global u8 *m0, __global u8 *m1, __global u8 *m2, __global u8 *m3,    \
         __global u8 *m4, __global u8 *m5, const args a)
 #define DEV                        static inline
+#define UNROLL                     _Pragma("unroll")
 #define GLOBAL                     __global
 #define LOCAL                      __local
 #define LOCAL_ARRAY(type, name, n) __local type name[n]

@@ -1,71 +1,160 @@
 /* Kernels on rows of the last dimension: a group a row. Orders of sums are
  * those of device/cpu/cpu_rows_template.h. */
 
+enum { NORM_HOLD = 4096 }; /* values that a group keeps */
+
+/* Loads stand together, before what waits for them. */
 KERNEL(rms_norm, struct rms_norm_args, 256)
 {
+    LOCAL_ARRAY(float, hold, NORM_HOLD);
     LOCAL_ARRAY(float, part, 64);
-    LOCAL_ARRAY(float, scale, 1);
+    float v[16], w[8];
     s32 id = LANE();
     GLOBAL const float *x = AT(const float, a.x) + (s64)GROUP() * a.d;
     GLOBAL float *out = AT(float, a.out) + (s64)GROUP() * a.d;
+    float s = 0, scale;
 
-    if (id < 64) {
-        float s = 0;
+    for (s64 at = 0; at < a.d; at += NORM_HOLD) {
+        s32 n = a.d - at < NORM_HOLD ? (s32)(a.d - at) : NORM_HOLD;
 
-        for (s64 i = id; i < a.d; i += 64)
-            s = fma_(x[i], x[i], s);
-        part[id] = s;
+        UNROLL
+        for (s32 k = 0; k < 16; k++)
+            v[k] = id + 256 * k < n ? x[at + id + 256 * k] : 0.0f;
+        BARRIER();
+        UNROLL
+        for (s32 k = 0; k < 16; k++)
+            hold[id + 256 * k] = v[k];
+        BARRIER();
+        for (s32 i = id; id < 64 && i < n; i += 64)
+            s = fma_(hold[i], hold[i], s);
     }
+    if (id < 64)
+        part[id] = s;
     BARRIER();
     if (id < 16)
         part[id] = add_(add_(part[id], part[id + 16]),
                         add_(part[id + 32], part[id + 48]));
     BARRIER();
-    if (id == 0) {
-        float mean = div_(sum16(part), int_float((s32)a.d));
+    s = div_(sum16(part), int_float((s32)a.d));
+    scale = div_(1.0f, sqrt_(add_(s, a.eps)));
+    for (s64 first = id; first < a.d; first += 8 * 256) {
+        UNROLL
+        for (s32 k = 0; k < 8; k++) {
+            s64 i = first + 256 * k;
 
-        scale[0] = div_(1.0f, sqrt_(add_(mean, a.eps)));
-    }
-    BARRIER();
-    for (s64 i = id; i < a.d; i += 256) {
-        float v = mul_(x[i], scale[0]);
+            v[k] = 0;
+            w[k] = 1;
+            if (i < a.d) {
+                v[k] = a.d <= NORM_HOLD ? hold[i] : x[i];
+                if (a.w)
+                    w[k] = value_at(AT(const void, a.w), a.format, i);
+            }
+        }
+        UNROLL
+        for (s32 k = 0; k < 8; k++) {
+            s64 i = first + 256 * k;
 
-        if (a.w)
-            v = mul_(v, value_at(AT(const void, a.w), a.format, i));
-        out[i] = v;
+            if (i < a.d)
+                out[i] = mul_(mul_(v[k], scale), w[k]);
+        }
     }
 }
 
-/* out = exp(x - max) / sum, sums by index mod 16. */
-KERNEL(softmax, struct softmax_args, 64)
+/* The largest of a row's values, -infinity if none compares; part[lanes]. */
+DEV float row_top(GLOBAL const float *x, s64 n, s32 lane, s32 lanes,
+                  LOCAL float *part)
 {
-    LOCAL_ARRAY(float, part, 16);
-    s32 id = LANE();
-    GLOBAL const float *x = AT(const float, a.x) + (s64)GROUP() * a.d;
-    GLOBAL float *out = AT(float, a.out) + (s64)GROUP() * a.d;
-    float top, sum = 0;
+    float s = float_from_bits(0xff800000u);
 
-    if (id < 16) {
-        float s = float_from_bits(0xff800000u);
-
-        for (s64 i = id; i < a.d; i += 16)
-            s = max_(x[i], s);
-        part[id] = s;
+    for (s64 i = lane; i < n; i += lanes)
+        s = max_(x[i], s);
+    part[lane] = s;
+    BARRIER();
+    for (s32 w = lanes / 2; w > 0; w >>= 1) {
+        if (lane < w)
+            part[lane] = max_(part[lane], part[lane + w]);
+        BARRIER();
     }
+    s = part[0];
     BARRIER();
-    top = top16(part);
-    BARRIER();
-    if (id < 16) {
-        for (s64 i = id; i < a.d; i += 16) {
-            float v = exp_(sub_(x[i], top));
+    return s;
+}
 
+/* The sum of exp(x - top), by index mod 16; the addends go to `out`, which may
+ * be x, or nowhere. */
+DEV float row_sum(GLOBAL const float *x, s64 n, float top, GLOBAL float *out,
+                  s32 lane, s32 lanes, LOCAL float *part)
+{
+    float sum = 0;
+
+    for (s64 i = lane; i < n + lane; i += lanes) {
+        float v = 0;
+
+        if (i < n)
+            v = exp_(sub_(x[i], top));
+        if (i < n && out)
             out[i] = v;
-            sum = add_(sum, v);
-        }
-        part[id] = sum;
+        part[lane] = v;
+        BARRIER();
+        for (s32 k = lane; lane < 16 && k < lanes; k += 16)
+            sum = add_(sum, part[k]);
+        BARRIER();
     }
+    if (lane < 16)
+        part[lane] = sum;
     BARRIER();
     sum = sum16(part);
-    for (s64 i = id; i < a.d; i += 64)
+    BARRIER();
+    return sum;
+}
+
+/* out = exp(x - max) / sum. */
+KERNEL(softmax, struct softmax_args, 64)
+{
+    LOCAL_ARRAY(float, part, 64);
+    GLOBAL const float *x = AT(const float, a.x) + (s64)GROUP() * a.d;
+    GLOBAL float *out = AT(float, a.out) + (s64)GROUP() * a.d;
+    float top = row_top(x, a.d, LANE(), 64, part);
+    float sum = row_sum(x, a.d, top, out, LANE(), 64, part);
+
+    for (s64 i = LANE(); i < a.d; i += 64)
         out[i] = div_(out[i], sum);
+}
+
+/* A lane a column: an addend for each rank, its rows ascending, and the ranks'
+ * along the tree. */
+KERNEL(sum, struct sum_args, 256)
+{
+    float stack[TEXT_RANKS];
+    s32 blocks = (s32)((a.d + 255) / 256), top = 0;
+    s64 row = GROUP() / blocks;
+    s64 col = (s64)(GROUP() % blocks) * 256 + LANE();
+
+    if (col < a.d) {
+        GLOBAL const float *x = AT(const float, a.x) + row * a.u * a.d + col;
+        GLOBAL const struct text_span *span =
+            AT(const struct text_span, a.span);
+        GLOBAL const struct text_item *item =
+            AT(const struct text_item, a.item);
+
+        for (s32 i = 0; i < a.n_item; i++) {
+            float s = 0;
+
+            for (s64 u = 0; a.n_span == 0 && item[i].rank == 0 && u < a.u; u++)
+                s = add_(s, x[u * a.d]);
+            for (s32 k = 0; k < a.n_span; k++) {
+                GLOBAL const float *y = x + span[k].here * a.d;
+
+                for (s64 u = 0; span[k].rank == item[i].rank && u < span[k].n;
+                     u++)
+                    s = add_(s, y[u * a.d]);
+            }
+            for (s32 k = 0; k < item[i].n_add; k++)
+                s = add_(stack[--top], s);
+            stack[top++] = s;
+        }
+        for (s32 i = 0; i < top; i++)
+            AT(float, a.out + (u64)i * (u64)a.out_stride)
+        [row * a.d + col] = stack[i];
+    }
 }

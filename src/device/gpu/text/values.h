@@ -59,3 +59,47 @@ DEV float top16(LOCAL const float *p)
             s[i] = max_(s[i], s[i + n]);
     return s[0];
 }
+
+/* Where element i of a tensor of dim[], innermost first, lies by stride[]. What
+ * fits 32 bits is divided in them: a division of 64 takes GPUs many times as
+ * long. */
+DEV s64 strided(s64 i, s64 n, const s64 *dim, const s64 *stride)
+{
+    s64 at = 0;
+
+    if (n < 0x7fffffff) {
+        u32 rest = (u32)i;
+
+        UNROLL
+        for (s32 d = 0; d < TEXT_DIM; d++) {
+            u32 m = (u32)dim[d], next = rest / m;
+
+            at += (s64)(rest - next * m) * stride[d];
+            rest = next;
+        }
+        return at;
+    }
+    UNROLL
+    for (s32 d = 0; d < TEXT_DIM; d++) {
+        at += i % dim[d] * stride[d];
+        i /= dim[d];
+    }
+    return at;
+}
+
+/* Four floats of shared memory that are loaded at once: an array that is
+ * declared as these, and read as floats too. */
+struct __attribute__((aligned(16))) quad {
+    float x, y, z, w;
+};
+
+/* x[0 .. 3] = p[0 .. 3]; p is aligned as a quad. */
+DEV void quad_get(float *x, LOCAL const float *p)
+{
+    struct quad q = *(LOCAL const struct quad *)p;
+
+    x[0] = q.x;
+    x[1] = q.y;
+    x[2] = q.z;
+    x[3] = q.w;
+}

@@ -1,0 +1,202 @@
+/* Python's calls and literals; see reply_python.h. A quote ends a string only
+ * where a string may end, since some templates do not escape those within. */
+#include "chat/reply_python.h"
+
+#include "chat/json_span.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_DEEP = 64 };
+
+static void skip(struct span *t, size_t n)
+{
+    *t = span_from(*t, n);
+    *t = span_from(*t, span_blanks(*t));
+}
+
+static bool take(struct span *t, char c)
+{
+    if (t->n == 0 || t->s[0] != c)
+        return false;
+    skip(t, 1);
+    return true;
+}
+
+/* May a string end before t? */
+static bool is_past_string(struct span t)
+{
+    t = span_from(t, span_blanks(t));
+    return t.n == 0 || strchr(",)]}:", t.s[0]);
+}
+
+/* The character of an escape, and the bytes it has; others stay as they are. */
+static size_t escape(struct span t, struct reply_text *out)
+{
+    static const char from[] = "nrt'\"\\\n", to[] = "\n\r\t'\"\\";
+    const char *p = t.n > 1 && t.s[1] ? strchr(from, t.s[1]) : NULL;
+
+    if (!p) {
+        reply_add(out, (struct span){t.s, 1});
+        return 1;
+    }
+    reply_add(out, (struct span){to + (p - from), p[0] != '\n'});
+    return 2;
+}
+
+static bool string(struct span *t, struct reply_text *made)
+{
+    const char quote = t->s[0];
+    struct reply_text text = {0};
+    size_t i = 1, n;
+
+    for (; i < t->n; i += n) {
+        n = 1;
+        if (t->s[i] == quote && is_past_string(span_from(*t, i + 1)))
+            break;
+        if (t->s[i] == '\\')
+            n = escape(span_from(*t, i), &text);
+        else
+            reply_add(&text, (struct span){t->s + i, 1});
+    }
+    reply_add_string(made, (struct span){text.s, text.n});
+    made->failed = made->failed || text.failed;
+    free(text.s);
+    if (i >= t->n)
+        return false;
+    skip(t, i + 1);
+    return true;
+}
+
+/* A number or a word. */
+static bool word(struct span *t, struct reply_text *made)
+{
+    static const char *const words[][2] = {
+        {"True", "true"}, {"False", "false"}, {"None", "null"}};
+    struct span w = *t, json;
+
+    for (w.n = 0; w.n < t->n && !strchr(",)]}: \t\r\n", t->s[w.n]);)
+        w.n++;
+    json = w;
+    for (int i = 0; i < 3; i++)
+        if (span_equal(w, span_of(words[i][0])))
+            json = span_of(words[i][1]);
+    if (json.n == 0 || !json_is_valid(json, &made->failed))
+        return false;
+    reply_add(made, json);
+    skip(t, w.n);
+    return true;
+}
+
+static bool value(struct span *t, struct reply_text *made, int depth);
+
+/* What stands between brackets; of a dict with keys, which are strings. */
+static bool items(struct span *t, struct reply_text *made, char close,
+                  int depth)
+{
+    bool dict = close == '}';
+
+    skip(t, 1);
+    reply_add(made, span_of(dict ? "{" : "["));
+    for (int n = 0; !take(t, close); n++) {
+        if (n > 0 && !take(t, ','))
+            return false;
+        if (n > 0 && take(t, close)) /* a comma may be the last */
+            break;
+        if (n > 0)
+            reply_add(made, span_of(", "));
+        if (dict && (t->n == 0 || !strchr("'\"", t->s[0]) || !string(t, made) ||
+                     !take(t, ':')))
+            return false;
+        if (dict)
+            reply_add(made, span_of(": "));
+        if (!value(t, made, depth - 1))
+            return false;
+    }
+    reply_add(made, span_of(dict ? "}" : "]"));
+    return true;
+}
+
+static bool value(struct span *t, struct reply_text *made, int depth)
+{
+    if (t->n == 0 || depth == 0 || made->failed)
+        return false;
+    switch (t->s[0]) {
+    case '\'':
+    case '"':
+        return string(t, made);
+    case '{':
+        return items(t, made, '}', depth);
+    case '[':
+        return items(t, made, ']', depth);
+    case '(':
+        return items(t, made, ')', depth);
+    default:
+        return word(t, made);
+    }
+}
+
+bool python_value(struct span *t, struct reply_text *made)
+{
+    return value(t, made, MOST_DEEP) && !made->failed;
+}
+
+bool python_call(struct span *t, struct reply_text *made,
+                 struct reply_call *out)
+{
+    const size_t from = made->n;
+
+    *out = (struct reply_call){.name = {t->s, span_name(*t)}};
+    skip(t, out->name.n);
+    if (out->name.n == 0 || !take(t, '('))
+        return false;
+    reply_add(made, span_of("{"));
+    for (int n = 0; !take(t, ')'); n++) {
+        struct span key;
+
+        if (n > 0 && !take(t, ','))
+            return false;
+        if (n > 0 && take(t, ')'))
+            break;
+        key = (struct span){t->s, span_name(*t)};
+        skip(t, key.n);
+        if (key.n == 0 || !take(t, '='))
+            return false;
+        if (n > 0)
+            reply_add(made, span_of(", "));
+        reply_add_string(made, key);
+        reply_add(made, span_of(": "));
+        if (!python_value(t, made))
+            return false;
+    }
+    reply_add(made, span_of("}"));
+    if (made->failed)
+        return false;
+    out->arguments = (struct span){made->s + from, made->n - from};
+    return true;
+}
+
+bool python_calls(struct span t, struct reply_text *made,
+                  void (*tell)(void *user, const struct reply_call *c),
+                  void *user)
+{
+    t = span_trim(t);
+    if (t.n > 1 && t.s[0] == '[' && t.s[t.n - 1] == ']')
+        t = span_trim((struct span){t.s + 1, t.n - 2});
+    for (int pass = 0; pass < 2; pass++) {
+        struct span rest = t;
+
+        do {
+            struct reply_call c;
+
+            made->n = 0;
+            if (!python_call(&rest, made, &c))
+                return false;
+            if (pass == 1)
+                tell(user, &c);
+        } while (take(&rest, ','));
+        if (rest.n > 0)
+            return false;
+    }
+    return true;
+}

@@ -1,0 +1,421 @@
+/* The driver of the emulator: a GPU that has no hardware, for tests.
+ *
+ * Its memory is this process's, poisoned. What is put into a queue stays there
+ * until the queue is finished, or flushed, now and then; commands of both
+ * queues are then carried out in an order of chance that marks allow. So a mark
+ * that is missing shows, and bytes of the host that were not left alone.
+ * Kernels run on the thread that issues. */
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "device/gpu/emu/emu_run.h"
+#include "device/gpu/gpu_driver.h"
+
+enum { POISON = 0xFF, ALIGN = 256 };
+
+enum command_kind { COPY, LAUNCH, MARK, AWAIT, POST, WAIT };
+
+struct command {
+    enum command_kind kind;
+    union {
+        struct {
+            void *dst;
+            const void *src;
+            size_t bytes;
+        } copy; /* of any of the three */
+        struct {
+            enum gpu_kernel kernel;
+            int32_t n_group;
+        } launch;
+        struct {
+            int i;
+            uint64_t n; /* how often it had been set */
+        } mark;
+        struct {
+            _Atomic uint64_t *word;
+            uint64_t value;
+        } word;
+    };
+    _Alignas(16) unsigned char args[GPU_MAX_ARGS]; /* of a launch */
+};
+
+struct pending {
+    int head, n, n_max;
+    struct command *command; /* owned */
+};
+
+struct gpu {
+    struct emu *emu; /* owned */
+    uint64_t random;
+    struct pending queue[QUEUE_COUNT];
+    uint64_t set[GPU_MAX_MARKS];     /* how often each was put into a queue */
+    uint64_t reached[GPU_MAX_MARKS]; /* and has been come to */
+    enum gpu_kernel bad;             /* that did something wrong */
+    const char *wrong;               /* what; NULL: all is well */
+};
+
+static int draw(struct gpu *g, int n)
+{
+    g->random = g->random * 6364136223846793005u + 1442695040888963407u;
+    return (int)((g->random >> 33) % (unsigned)n);
+}
+
+/* ---- queues -------------------------------------------------------------- */
+
+static bool can_run(const struct gpu *g, const struct pending *p)
+{
+    const struct command *c = &p->command[p->head];
+
+    if (p->head == p->n)
+        return false;
+    if (c->kind == AWAIT)
+        return g->reached[c->mark.i] >= c->mark.n;
+    return c->kind != WAIT ||
+           atomic_load_explicit(c->word.word, memory_order_acquire) >=
+               c->word.value;
+}
+
+static void run_command(struct gpu *g, const struct command *c)
+{
+    switch (c->kind) {
+    case COPY:
+        memcpy(c->copy.dst, c->copy.src, c->copy.bytes);
+        break;
+    case LAUNCH:
+        g->wrong =
+            emu_launch(g->emu, c->launch.kernel, c->launch.n_group, c->args);
+        g->bad = c->launch.kernel;
+        break;
+    case MARK:
+        g->reached[c->mark.i] = c->mark.n;
+        break;
+    case POST:
+        atomic_store_explicit(c->word.word, c->word.value,
+                              memory_order_release);
+        break;
+    case AWAIT:
+    case WAIT:
+        break;
+    }
+}
+
+static void run_head(struct gpu *g, struct pending *p)
+{
+    run_command(g, &p->command[p->head++]);
+    if (p->head == p->n)
+        p->head = p->n = 0;
+}
+
+/* Carries out what the queue has, up to n commands of both, and of the other
+ * one what marks or chance want. False: the queue waits, or something was
+ * wrong. */
+static bool drive(struct gpu *g, enum queue q, int n)
+{
+    struct pending *own = &g->queue[q], *other = &g->queue[!q];
+    int lean = draw(g, 3); /* to the queue, to the other, to neither */
+
+    for (; own->head < own->n && !g->wrong && n > 0; n--) {
+        bool theirs = lean == 1 || (lean == 2 && draw(g, 2) == 0);
+
+        if (can_run(g, own) && !(theirs && can_run(g, other)))
+            run_head(g, own);
+        else if (can_run(g, other))
+            run_head(g, other);
+        else
+            return false;
+    }
+    return !g->wrong;
+}
+
+static pl_status told(const struct gpu *g, pl_err *err)
+{
+    return err_set(err, PL_DEVICE, "kernel %s: %s", gpu_kernel_name(g->bad),
+                   g->wrong);
+}
+
+/* Room for a command; NULL: *s says why. */
+static struct command *put(struct gpu *g, enum queue q, enum command_kind kind,
+                           pl_status *s, pl_err *err)
+{
+    struct pending *p = &g->queue[q];
+    struct command *c;
+
+    *s = g->wrong ? told(g, err) : PL_OK;
+    if (g->wrong)
+        return NULL;
+    if (p->n == p->n_max) {
+        int n = p->n_max * 2 + 64;
+        void *more = NULL;
+
+        if (posix_memalign(&more, 64, (size_t)n * sizeof *c) != 0) {
+            *s = err_no_memory(err, "the emulator's queues");
+            return NULL;
+        }
+        if (p->n > 0)
+            memcpy(more, p->command, (size_t)p->n * sizeof *c);
+        free(p->command);
+        p->command = more;
+        p->n_max = n;
+    }
+    c = &p->command[p->n++];
+    c->kind = kind;
+    return c;
+}
+
+/* ---- life ---------------------------------------------------------------- */
+
+static pl_status list(struct gpu_info *out, int max, int *n, pl_err *err)
+{
+    (void)err;
+    *n = 0;
+    if (max > 0) {
+        out[0] = (struct gpu_info){.title = "emulator", .n_unit = 1};
+        *n = 1;
+    }
+    return PL_OK;
+}
+
+static void close_gpu(struct gpu *g)
+{
+    if (!g)
+        return;
+    for (int q = 0; q < QUEUE_COUNT; q++) {
+        drive(g, (enum queue)q, INT_MAX);
+        free(g->queue[q].command);
+    }
+    emu_free(g->emu);
+    free(g);
+}
+
+static pl_status open_gpu(struct gpu **out, int index, pl_err *err)
+{
+    struct gpu *g = calloc(1, sizeof *g);
+
+    *out = NULL;
+    if (!g)
+        return err_no_memory(err, "an emulator");
+    g->random = (uint64_t)index;
+    g->emu = emu_new(g->random);
+    if (!g->emu) {
+        close_gpu(g);
+        return err_no_memory(err, "an emulator");
+    }
+    *out = g;
+    return PL_OK;
+}
+
+static void seed_gpu(struct gpu *g, uint64_t seed)
+{
+    g->random = seed;
+}
+
+/* ---- memory -------------------------------------------------------------- */
+
+static void *poisoned(size_t bytes)
+{
+    void *p;
+
+    bytes += bytes == 0;
+    if (posix_memalign(&p, ALIGN, bytes) != 0)
+        return NULL;
+    return memset(p, POISON, bytes);
+}
+
+static pl_status alloc_memory(struct gpu *g, size_t bytes, uint64_t *at,
+                              pl_err *err)
+{
+    void *p = poisoned(bytes);
+
+    (void)g;
+    *at = (uint64_t)(uintptr_t)p;
+    return p ? PL_OK : err_no_memory(err, "an emulator's memory");
+}
+
+static void release(struct gpu *g, uint64_t at)
+{
+    (void)g;
+    free((void *)(uintptr_t)at);
+}
+
+static pl_status host_alloc(struct gpu *g, size_t bytes, void **p, pl_err *err)
+{
+    (void)g;
+    *p = poisoned(bytes);
+    return *p ? PL_OK : err_no_memory(err, "an emulator's staging");
+}
+
+static void host_release(struct gpu *g, void *p)
+{
+    (void)g;
+    free(p);
+}
+
+static pl_status map(struct gpu *g, void *p, size_t bytes, uint64_t *at,
+                     pl_err *err)
+{
+    (void)g;
+    (void)bytes;
+    (void)err;
+    *at = (uint64_t)(uintptr_t)p;
+    return PL_OK;
+}
+
+static void unmap(struct gpu *g, void *p)
+{
+    (void)g;
+    (void)p;
+}
+
+/* ---- what goes into a queue ---------------------------------------------- */
+
+static pl_status put_copy(struct gpu *g, enum queue q, void *dst,
+                          const void *src, size_t bytes, pl_err *err)
+{
+    pl_status s;
+    struct command *c = put(g, q, COPY, &s, err);
+
+    if (c) {
+        c->copy.dst = dst;
+        c->copy.src = src;
+        c->copy.bytes = bytes;
+    }
+    return s;
+}
+
+static pl_status write_bytes(struct gpu *g, enum queue q, uint64_t dst,
+                             const void *src, size_t bytes, pl_err *err)
+{
+    return put_copy(g, q, (void *)(uintptr_t)dst, src, bytes, err);
+}
+
+static pl_status read_bytes(struct gpu *g, enum queue q, void *dst,
+                            uint64_t src, size_t bytes, pl_err *err)
+{
+    return put_copy(g, q, dst, (const void *)(uintptr_t)src, bytes, err);
+}
+
+static pl_status copy_bytes(struct gpu *g, enum queue q, uint64_t dst,
+                            uint64_t src, size_t bytes, pl_err *err)
+{
+    return put_copy(g, q, (void *)(uintptr_t)dst, (const void *)(uintptr_t)src,
+                    bytes, err);
+}
+
+static pl_status launch(struct gpu *g, enum queue q, enum gpu_kernel k,
+                        int32_t n_group, const void *args, pl_err *err)
+{
+    pl_status s;
+    struct command *c = put(g, q, LAUNCH, &s, err);
+
+    if (c) {
+        c->launch.kernel = k;
+        c->launch.n_group = n_group;
+        memcpy(c->args, args, gpu_kernel_args(k));
+    }
+    return s;
+}
+
+static pl_status mark(struct gpu *g, enum queue q, int i, pl_err *err)
+{
+    pl_status s;
+    struct command *c = put(g, q, MARK, &s, err);
+
+    if (c) {
+        c->mark.i = i;
+        c->mark.n = ++g->set[i];
+    }
+    return s;
+}
+
+static pl_status await(struct gpu *g, enum queue q, int i, pl_err *err)
+{
+    pl_status s;
+    struct command *c = put(g, q, AWAIT, &s, err);
+
+    if (c) {
+        c->mark.i = i;
+        c->mark.n = g->set[i];
+    }
+    return s;
+}
+
+static pl_status put_word(struct gpu *g, enum queue q, enum command_kind kind,
+                          _Atomic uint64_t *word, uint64_t value, pl_err *err)
+{
+    pl_status s;
+    struct command *c = put(g, q, kind, &s, err);
+
+    if (c) {
+        c->word.word = word;
+        c->word.value = value;
+    }
+    return s;
+}
+
+static pl_status post(struct gpu *g, enum queue q, _Atomic uint64_t *word,
+                      uint64_t value, pl_err *err)
+{
+    return put_word(g, q, POST, word, value, err);
+}
+
+static pl_status wait(struct gpu *g, enum queue q, _Atomic uint64_t *word,
+                      uint64_t value, pl_err *err)
+{
+    return put_word(g, q, WAIT, word, value, err);
+}
+
+static void drop(struct gpu *g, enum queue q)
+{
+    struct pending *p = &g->queue[q];
+
+    for (; p->head < p->n; p->head++) /* an older one may still be awaited */
+        if (p->command[p->head].kind == MARK)
+            run_command(g, &p->command[p->head]);
+    p->head = p->n = 0;
+}
+
+/* All that can be done is done, or a little of it, or nothing yet. */
+static pl_status flush(struct gpu *g, enum queue q, pl_err *err)
+{
+    static const int most[] = {INT_MAX, 8, 0};
+
+    drive(g, q, most[draw(g, 3)]);
+    return g->wrong ? told(g, err) : PL_OK;
+}
+
+static pl_status finish(struct gpu *g, enum queue q, pl_err *err)
+{
+    if (drive(g, q, INT_MAX))
+        return PL_OK;
+    if (g->wrong)
+        return told(g, err);
+    return err_set(err, PL_DEVICE, "a queue waits for what never comes");
+}
+
+const struct gpu_driver gpu_emu = {
+    .name = "emu",
+    .list = list,
+    .open = open_gpu,
+    .close = close_gpu,
+    .seed = seed_gpu,
+    .alloc = alloc_memory,
+    .release = release,
+    .host_alloc = host_alloc,
+    .host_release = host_release,
+    .map = map,
+    .unmap = unmap,
+    .write = write_bytes,
+    .read = read_bytes,
+    .copy = copy_bytes,
+    .launch = launch,
+    .mark = mark,
+    .await = await,
+    .post = post,
+    .wait = wait,
+    .drop = drop,
+    .flush = flush,
+    .finish = finish,
+};

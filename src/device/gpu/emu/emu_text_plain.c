@@ -1,0 +1,4 @@
+/* A GPU that has what all have: no matrix units, no operations of warps. */
+#define EMU_PLAIN
+#define TABLE emu_kernels_plain
+#include "device/gpu/emu/emu_text_tmpl.h"

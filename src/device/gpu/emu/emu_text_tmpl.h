@@ -1,0 +1,18 @@
+/* The kernels' text, compiled for the emulator: TABLE is its table. */
+#include "device/gpu/text/prelude_emu.h"
+
+#include "device/gpu/text/all.h"
+
+#define GPU_KERNEL(name, args, lanes)                                          \
+    static void emu_##name(const void *p)                                      \
+    {                                                                          \
+        text_##name(*(const args *)p);                                         \
+    }
+#include "device/gpu/gpu_kernels.def"
+#undef GPU_KERNEL
+
+emu_kernel *const TABLE[GPU_KERNEL_COUNT] = {
+#define GPU_KERNEL(name, args, lanes) [GPU_##name] = emu_##name,
+#include "device/gpu/gpu_kernels.def"
+#undef GPU_KERNEL
+};

@@ -1,0 +1,221 @@
+/* Puts a step into its queue: its launches, and what no kernel does. That are
+ * long runs between the host and the device, the inbox's way to its mirror, and
+ * all that touches memory which kernels cannot reach. */
+#include "base/err.h"
+#include "device/gpu/gpu_device.h"
+#include "program/page_walk.h"
+
+#define DRIVER(fn, ...) PL_TRY(x->driver->fn(x->gpu, st->queue, __VA_ARGS__))
+
+/* ---- the mirror of an inbox ---------------------------------------------- */
+
+struct mirror {
+    struct gpu_device *x;
+    const struct step *st;
+    enum access access; /* READ: before the step; WRITE: behind it */
+    pl_status s;
+    pl_err *err;
+};
+
+static void mirror_tensor(void *user, const struct step_use *u)
+{
+    struct mirror *m = user;
+    struct gpu_device *x = m->x;
+    const struct prog_tensor *t = &x->dev->prog->tensor[u->tensor];
+    uint64_t at;
+    unsigned char *host;
+    size_t bytes;
+
+    if (m->s != PL_OK || u->dev != x->dev->prog->dev ||
+        t->region != REGION_INBOX || !(u->access & m->access))
+        return;
+    at = x->image.base[REGION_INBOX] + t->offset + u->off;
+    host = x->dev->at[REGION_INBOX] + t->offset + u->off;
+    bytes = u->bytes ? u->bytes : t->bytes;
+    if (m->access == ACCESS_READ)
+        m->s = x->driver->write(x->gpu, m->st->queue, at, host, bytes, m->err);
+    else
+        m->s = x->driver->read(x->gpu, m->st->queue, host, at, bytes, m->err);
+}
+
+static pl_status mirror(struct gpu_device *x, const struct step *st,
+                        enum access access, pl_err *err)
+{
+    struct mirror m = {x, st, access, PL_OK, err};
+
+    if (x->region[REGION_INBOX])
+        step_uses(st, x->dev->prog->dev, x->dev->prog->tensor, mirror_tensor,
+                  &m);
+    return m.s;
+}
+
+/* ---- bytes between the host and the device ------------------------------- */
+
+/* A piece, run by run: from the host to the device, or back. */
+static pl_status carry_runs(struct gpu_device *x, const struct step *st,
+                            const struct copy_loops *l, unsigned char *host,
+                            uint64_t at, pl_err *err)
+{
+    for (int64_t i = 0; i < l->n0 * l->n1 && l->bytes > 0; i++) {
+        int64_t i0 = i / l->n1, i1 = i % l->n1;
+        int64_t src = l->src + i0 * l->src_s0 + i1 * l->src_s1;
+        int64_t dst = l->dst + i0 * l->dst_s0 + i1 * l->dst_s1;
+
+        if (st->kind == STEP_PULL)
+            DRIVER(write, at + (uint64_t)dst, host + src, (size_t)l->bytes,
+                   err);
+        else
+            DRIVER(read, host + dst, at + (uint64_t)src, (size_t)l->bytes, err);
+    }
+    return PL_OK;
+}
+
+/* all: else long runs alone. */
+static pl_status carry_pull(struct gpu_device *x, const struct step *st,
+                            bool all, pl_err *err)
+{
+    const struct step_pull *u = &st->pull;
+
+    for (int i = 0; i < u->n_piece; i++) {
+        const struct copy_piece *p = &u->piece[i];
+        struct copy_loops l;
+
+        copy_loops_resolve(&l, p, &x->image.sizes[st->micro]);
+        if (all || gpu_image_long(&l))
+            PL_TRY(carry_runs(x, st, &l,
+                              gpu_image_host(&x->image, p->src_dev, p->src),
+                              x->image.tensor[u->out].at, err));
+    }
+    return PL_OK;
+}
+
+static pl_status carry_push(struct gpu_device *x, const struct step *st,
+                            bool all, pl_err *err)
+{
+    for (int k = 0; k < st->push.n_to; k++) {
+        const struct push_to *to = &st->push.to[k];
+        int n;
+        const struct copy_piece *p = push_pieces(&st->push, k, &n);
+
+        for (int i = 0; i < n; i++) {
+            struct copy_loops l;
+
+            copy_loops_resolve(&l, &p[i], &x->image.sizes[st->micro]);
+            if (all || gpu_image_long(&l))
+                PL_TRY(carry_runs(x, st, &l,
+                                  gpu_image_host(&x->image, to->dev, to->out) +
+                                      to->at,
+                                  x->image.tensor[p[i].src].at, err));
+        }
+    }
+    return PL_OK;
+}
+
+/* ---- pages --------------------------------------------------------------- */
+
+/* The table comes to the host too: for the counters, if for nothing else. */
+static pl_status fetch_table(struct gpu_device *x, const struct step *st,
+                             pl_err *err)
+{
+    DRIVER(read, gpu_table_of(x, st->micro),
+           x->image.tensor[st->pages.token_table].at,
+           (size_t)program_token_table_words(x->dev->prog) * sizeof *x->table,
+           err);
+    return PL_OK;
+}
+
+static const struct prog_tensor *tensor_of(const struct gpu_device *x, int dev,
+                                           int tensor)
+{
+    return &device_of(x->set, dev)->prog->tensor[tensor];
+}
+
+static pl_status carry_page(struct gpu_device *x, const struct step *st,
+                            int64_t page, pl_err *err)
+{
+    const struct step_pages *u = &st->pages;
+    const struct gpu_image *m = &x->image;
+    int64_t n_to = tensor_of(x, u->out_dev, u->out)->dim[1].n;
+    int64_t n_from = tensor_of(x, u->src_dev, u->src)->dim[1].n;
+
+    for (int64_t h = 0; h < n_to; h++) {
+        size_t to = (size_t)(page * n_to + h) * u->tile_bytes;
+        size_t from = (size_t)(page * n_from + u->map[h]) * u->tile_bytes;
+
+        if (u->map[h] < 0)
+            continue;
+        if (u->out_dev == x->dev->prog->dev)
+            DRIVER(write, m->tensor[u->out].at + to,
+                   gpu_image_host(m, u->src_dev, u->src) + from, u->tile_bytes,
+                   err);
+        else
+            DRIVER(read, gpu_image_host(m, u->out_dev, u->out) + to,
+                   m->tensor[u->src].at + from, u->tile_bytes, err);
+    }
+    return PL_OK;
+}
+
+static pl_status carry_pages(struct gpu_device *x, const struct step *st,
+                             pl_err *err)
+{
+    const struct prog_tensor *of =
+        tensor_of(x, st->pages.out_dev, st->pages.out);
+    int64_t n_page = dim_value(of->dim[0], &x->dev->prog->max) / PAGE_TOKENS;
+    struct page_walk w;
+    pl_status s;
+
+    if (!gpu_run_finish(x, st->queue, &s, err)) /* the table has come */
+        return s;
+    w = page_walk_start(
+        gpu_image_table(&x->image, st, gpu_table_of(x, st->micro)));
+    for (int32_t page; (page = page_walk_next(&w)) >= 0;)
+        if (page < n_page)
+            PL_TRY(carry_page(x, st, page, err));
+    return PL_OK;
+}
+
+/* ---- a step -------------------------------------------------------------- */
+
+static pl_status launch(struct gpu_device *x, const struct step *st, int i,
+                        pl_err *err)
+{
+    const struct gpu_image *m = &x->image;
+
+    for (int k = m->first[i]; k < m->first[i + 1]; k++) {
+        const struct gpu_launch *a = &m->list.launch[k];
+
+        DRIVER(launch, a->kernel, a->n_group, m->list.bytes + a->args, err);
+    }
+    return PL_OK;
+}
+
+static pl_status carry_bytes(struct gpu_device *x, const struct step *st,
+                             pl_err *err)
+{
+    bool reaches = step_is_transfer(st) && gpu_image_reaches(&x->image, st);
+
+    switch (st->kind) {
+    case STEP_PULL:
+        return carry_pull(x, st, !reaches, err);
+    case STEP_PUSH:
+        return carry_push(x, st, !reaches, err);
+    case STEP_PAGES:
+        PL_TRY(fetch_table(x, st, err));
+        return reaches ? PL_OK : carry_pages(x, st, err);
+    case STEP_KERNEL:
+    case STEP_MERGE:
+    case STEP_POST:
+    case STEP_WAIT:
+        break;
+    }
+    return PL_OK;
+}
+
+pl_status gpu_carry(struct gpu_device *x, const struct step *st, int i,
+                    pl_err *err)
+{
+    PL_TRY(mirror(x, st, ACCESS_READ, err));
+    PL_TRY(launch(x, st, i, err));
+    PL_TRY(carry_bytes(x, st, err));
+    return mirror(x, st, ACCESS_WRITE, err);
+}

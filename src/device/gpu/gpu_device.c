@@ -1,0 +1,386 @@
+/* The kinds whose devices are GPUs. They differ in their driver alone. */
+#include "device/gpu/gpu_device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/err.h"
+#include "device/cpu/cpu_image.h"
+#include "device/device_spec.h"
+#include "device/gpu/gpu_kind.h"
+
+enum { GPU_LIST_MAX = 64 };
+
+/* ---- what it can do ------------------------------------------------------ */
+
+/* A GPU's place in its driver's list, from the item's only field; -1: none was
+ * given. */
+static pl_status read_index(const struct device_item *it, int n, int *index,
+                            pl_err *err)
+{
+    int i = 0;
+
+    *index = -1;
+    if (it->field >= it->end)
+        return PL_OK;
+    for (const char *p = it->field; p < it->end; p++) {
+        if (*p < '0' || *p > '9' || i > n)
+            return device_item_bad(it, err, "\"%.*s\" is no number of a GPU",
+                                   (int)(it->end - it->field), it->field);
+        i = i * 10 + (*p - '0');
+    }
+    if (i >= n)
+        return device_item_bad(it, err, "there is no GPU %d; there are %d", i,
+                               n);
+    *index = i;
+    return PL_OK;
+}
+
+static struct device_desc describe_gpu(const struct device_ops *ops,
+                                       const struct gpu_info *g)
+{
+    return (struct device_desc){.ops = ops,
+                                .n_thread = 1,
+                                .numa_node = -1,
+                                .memory = -1,
+                                .reads = true,
+                                .index = g->index,
+                                .memory_bytes = g->memory_bytes,
+                                .mem_bytes_per_s = g->mem_bytes_per_s,
+                                .flops = g->flops};
+}
+
+/* KIND: each GPU; KIND:I: the one; KIND*N: so many devices, which the GPUs take
+ * in turn. */
+pl_status gpu_describe(struct device_list *l, const struct device_item *it,
+                       pl_err *err)
+{
+    struct gpu_info g[GPU_LIST_MAX];
+    int n, index, count;
+
+    PL_TRY(it->ops->driver->list(g, GPU_LIST_MAX, &n, err));
+    if (n == 0)
+        return device_item_bad(it, err, "there is no GPU that %s shows",
+                               it->ops->name);
+    PL_TRY(read_index(it, n, &index, err));
+    count = it->count > 0 ? it->count : index < 0 ? n : 1;
+    for (int i = 0; i < count; i++) {
+        struct device_desc d =
+            describe_gpu(it->ops, &g[index < 0 ? i % n : index]);
+
+        PL_TRY(device_list_append(l, &d, it, err));
+    }
+    return PL_OK;
+}
+
+/* In the forms of the CPU's kernels, whose bits they have: those of `reference`
+ * are others. */
+bool gpu_has_kernel(const struct device_desc *d,
+                    const struct device_options *opt,
+                    const struct step_kernel *k, const struct prog_tensor *t)
+{
+    const struct device_options plain = {.kernel_set = KERNEL_SET_GENERIC};
+
+    return gpu_entries[k->kernel].launch != NULL &&
+           !kernel_set_is_float(opt->kernel_set) &&
+           cpu_image_has_kernel(d, &plain, k, t);
+}
+
+size_t gpu_scratch(const struct device_desc *d,
+                   const struct device_options *opt, const struct program *p)
+{
+    size_t bytes = 0;
+
+    (void)d;
+    (void)opt;
+    for (int q = 0; q < QUEUE_COUNT; q++)
+        bytes += gpu_image_scratch(p, (enum queue)q);
+    return bytes;
+}
+
+/* ---- a bank -------------------------------------------------------------- */
+
+static void close_gpu(struct gpu_device *x)
+{
+    if (x->gpu)
+        for (int q = 0; q < QUEUE_COUNT; q++)
+            if (x->half[q])
+                x->driver->host_release(x->gpu, x->half[q]);
+    x->driver->close(x->gpu);
+    pthread_mutex_destroy(&x->lock);
+}
+
+void gpu_close(struct device_bank *b)
+{
+    struct gpu_bank *g = b->own;
+
+    if (!g)
+        return;
+    team_free(g->team);
+    for (int i = 0; i < b->n; i++)
+        if (g->dev[i].driver)
+            close_gpu(&g->dev[i]);
+    free(g);
+    b->own = NULL;
+}
+
+static pl_status open_gpu(struct gpu_device *x, int which, pl_err *err)
+{
+    const struct device_options *opt = device_set_options(x->set);
+
+    PL_TRY(x->driver->open(&x->gpu, x->dev->desc.index, err));
+    if (x->driver->seed)
+        x->driver->seed(x->gpu, opt->sim_seed + (uint64_t)which);
+    for (int q = 0; q < QUEUE_COUNT; q++) {
+        void *p = NULL;
+
+        PL_TRY(x->driver->host_alloc(x->gpu, GPU_STAGE, &p, err));
+        x->half[q] = p;
+    }
+    return PL_OK;
+}
+
+static pl_status start_threads(struct device_bank *b, pl_err *err)
+{
+    struct gpu_bank *g = b->own;
+    int n = b->n + 1, *core = malloc((size_t)n * sizeof *core);
+    pl_status s;
+
+    if (!core)
+        return err_no_memory(err, "GPUs");
+    for (int i = 0; i < n; i++)
+        core[i] = -1;
+    s = team_create(&g->team, n, core, b->n + device_set_threads(b->set, b),
+                    err);
+    free(core);
+    return s;
+}
+
+pl_status gpu_open(struct device_bank *b, pl_err *err)
+{
+    struct gpu_bank *g = calloc(1, sizeof *g + (size_t)b->n * sizeof g->dev[0]);
+
+    b->own = g;
+    if (!g)
+        return err_no_memory(err, "GPUs");
+    for (int i = 0; i < b->n; i++) {
+        struct gpu_device *x = &g->dev[i];
+
+        x->dev = device_of(b->set, b->dev[i]);
+        x->dev->own = x;
+        x->set = b->set;
+        x->driver = b->ops->driver;
+        x->failed = device_failed(b->set);
+        pthread_mutex_init(&x->lock, NULL);
+        PL_TRY(open_gpu(x, i, err));
+    }
+    return start_threads(b, err);
+}
+
+/* ---- memory -------------------------------------------------------------- */
+
+static void release(struct gpu_device *x, uint64_t *at)
+{
+    if (*at)
+        x->driver->release(x->gpu, *at);
+    *at = 0;
+}
+
+static void unload_gpu(struct gpu_device *x)
+{
+    if (!x->gpu)
+        return;
+    for (int q = 0; q < QUEUE_COUNT; q++) /* of a load that has failed */
+        x->driver->finish(x->gpu, (enum queue)q, NULL);
+    gpu_reach_end(x);
+    for (int r = 0; r < REGION_COUNT; r++)
+        release(x, &x->region[r]);
+    release(x, &x->scratch);
+    release(x, &x->tables);
+    if (x->table)
+        x->driver->host_release(x->gpu, x->table);
+    x->table = NULL;
+    free(x->event);
+    free(x->await);
+    x->event = NULL;
+    x->await = NULL;
+    gpu_image_fini(&x->image);
+}
+
+void gpu_unload(struct device_bank *b)
+{
+    struct gpu_bank *g = b->own;
+
+    for (int i = 0; i < b->n; i++)
+        unload_gpu(&g->dev[i]);
+}
+
+static pl_status allocate(struct gpu_device *x, const char *what, size_t bytes,
+                          uint64_t *at, pl_err *err)
+{
+    pl_err why = {0};
+    char b[24];
+
+    if (x->driver->alloc(x->gpu, bytes + (bytes == 0), at, &why) == PL_OK)
+        return PL_OK;
+    *at = 0;
+    return err_set(err, PL_NO_DEVICE_MEMORY, "%s does not give %s for %s: %s",
+                   x->dev->desc.name, bytes_text(b, bytes), what, why.message);
+}
+
+static bool has_pages(const struct program *p)
+{
+    for (int i = 0; i < p->n_script; i++)
+        for (int k = 0; k < p->script[i].n_step; k++)
+            if (p->script[i].step[k].kind == STEP_PAGES)
+                return true;
+    return false;
+}
+
+/* Events that the other queue waits for, and room for what is waited for. */
+static pl_status look_at_waits(struct gpu_device *x, pl_err *err)
+{
+    const struct program *p = x->dev->prog;
+    int most = 0;
+
+    x->event = calloc((size_t)p->n_event + 1, sizeof *x->event);
+    if (!x->event)
+        return err_no_memory(err, "a device's tables");
+    for (int i = 0; i < p->n_script; i++) {
+        int n = 0;
+
+        for (int k = 0; k < p->script[i].n_step; k++) {
+            const struct step *st = &p->script[i].step[k];
+
+            for (int j = 0; st->kind == STEP_WAIT && j < wait_count(&st->wait);
+                 j++, n++)
+                if (wait_event(&st->wait, j).dev == p->dev)
+                    x->event[wait_event(&st->wait, j).event].crossed = true;
+        }
+        most = n > most ? n : most;
+    }
+    x->await = calloc((size_t)most + 1, sizeof *x->await);
+    return x->await ? PL_OK : err_no_memory(err, "a device's tables");
+}
+
+static pl_status load_tables(struct gpu_device *x, pl_err *err)
+{
+    struct gpu_tables *t = &x->image.tables;
+    void *all = calloc(1, t->bytes + 1);
+    pl_status s;
+
+    if (!all)
+        return err_no_memory(err, "a device's tables");
+    gpu_tables_write(t, all);
+    s = allocate(x, "tables", t->bytes, &x->tables, err);
+    if (s == PL_OK)
+        s = gpu_stage_write(x, x->tables, all, t->bytes, err);
+    free(all);
+    x->image.tables_at = x->tables;
+    return s;
+}
+
+static pl_status load_gpu(struct gpu_device *x, pl_err *err)
+{
+    struct device *d = x->dev;
+    const struct program *p = d->prog;
+    size_t own = gpu_image_scratch(p, QUEUE_COMPUTE);
+
+    for (int r = 0; r < REGION_INBOX; r++) {
+        PL_TRY(allocate(x, region_name((enum region)r), d->bytes[r],
+                        &x->region[r], err));
+        x->image.base[r] = x->region[r];
+    }
+    PL_TRY(gpu_reach_own(x, err));
+    if (own > d->scratch_bytes)
+        return err_no_memory(err, "a device's tables");
+    PL_TRY(allocate(x, "scratch", d->scratch_bytes, &x->scratch, err));
+    x->image.scratch[QUEUE_COMPUTE] = x->scratch;
+    x->image.scratch[QUEUE_COPY] = x->scratch + own;
+    PL_TRY(gpu_image_init(&x->image, x->set, d, err));
+    PL_TRY(load_tables(x, err));
+    gpu_image_place(&x->image);
+    PL_TRY(look_at_waits(x, err));
+    if (has_pages(p)) {
+        void *at = NULL;
+
+        PL_TRY(x->driver->host_alloc(
+            x->gpu,
+            (size_t)(PROG_MAX_MICRO * program_token_table_words(p)) *
+                sizeof *x->table,
+            &at, err));
+        x->table = at;
+    }
+    return PL_OK;
+}
+
+pl_status gpu_load(struct device_bank *b, pl_err *err)
+{
+    struct gpu_bank *g = b->own;
+
+    for (int i = 0; i < b->n; i++)
+        PL_TRY(load_gpu(&g->dev[i], err));
+    return PL_OK;
+}
+
+/* The inbox is the host's. */
+pl_status gpu_write(struct device *d, enum region r, size_t offset,
+                    const void *src, size_t bytes, pl_err *err)
+{
+    struct gpu_device *x = d->own;
+
+    if (r != REGION_INBOX)
+        return gpu_stage_write(x, x->region[r] + offset, src, bytes, err);
+    memcpy(d->at[r] + offset, src, bytes);
+    return PL_OK;
+}
+
+pl_status gpu_read(struct device *d, enum region r, size_t offset, void *dst,
+                   size_t bytes, pl_err *err)
+{
+    struct gpu_device *x = d->own;
+
+    if (r != REGION_INBOX)
+        return gpu_stage_read(x, dst, x->region[r] + offset, bytes, err);
+    memcpy(dst, d->at[r] + offset, bytes);
+    return PL_OK;
+}
+
+pl_status gpu_flush(struct device *d, pl_err *err)
+{
+    return gpu_stage_flush(d->own, err);
+}
+
+/* ---- a run --------------------------------------------------------------- */
+
+static void thread_run(void *user, int thread)
+{
+    struct device_bank *b = user;
+    struct gpu_bank *g = b->own;
+
+    if (thread > 0) /* the first is the caller's, which another bank may want */
+        gpu_run(&g->dev[thread - 1]);
+}
+
+void gpu_submit(struct device_bank *b)
+{
+    struct gpu_bank *g = b->own;
+
+    for (int i = 0; i < b->n; i++) {
+        g->dev[i].run = device_set_now(b->set, &g->dev[i].number);
+        g->dev[i].n_spin = team_spins(g->team);
+    }
+    team_begin(g->team, thread_run, b);
+}
+
+void gpu_wait(struct device_bank *b)
+{
+    struct gpu_bank *g = b->own;
+
+    team_end(g->team, thread_run, b);
+}
+
+/* ---- the kinds ----------------------------------------------------------- */
+
+const struct device_ops emu_ops = GPU_KIND(emu, gpu_emu);

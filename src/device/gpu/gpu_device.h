@@ -1,0 +1,100 @@
+/* A GPU of a set, whatever its driver. */
+#ifndef DEVICE_GPU_GPU_DEVICE_H
+#define DEVICE_GPU_GPU_DEVICE_H
+
+#include <pthread.h>
+
+#include "device/gpu/gpu_driver.h"
+#include "device/gpu/gpu_image.h"
+#include "device/team.h"
+
+enum {
+    GPU_STAGE = 2 << 20, /* bytes of half a staging buffer */
+    GPU_STAGE_MARK = GPU_MAX_MARKS - 1,
+    GPU_RING = GPU_MAX_MARKS - 1, /* marks of events, in turn */
+};
+
+/* An event of this device that its other queue waits for. */
+struct gpu_event {
+    bool crossed;     /* there is such a wait */
+    enum queue queue; /* that has posted it */
+    uint64_t mark;    /* its number among all that were set; 0: none */
+};
+
+struct gpu_device {
+    struct gpu_image image;
+    struct device *dev;     /* borrowed */
+    struct device_set *set; /* borrowed */
+    const struct gpu_driver *driver;
+    struct gpu *gpu;               /* owned */
+    uint64_t region[REGION_COUNT]; /* owned; of the inbox a mirror, if it is
+                                        not mapped */
+    uint64_t scratch, tables;      /* owned */
+    void **mapped;                 /* owned, [n_mapped]: what to unmap */
+    int n_mapped;
+    bool looked;      /* for what others have: from the first run on */
+    bool maps_events; /* its own; their words can be posted to */
+    bool maps_all;    /* and all else that its program wants */
+
+    /* Between runs several threads write. */
+    pthread_mutex_t lock;
+    unsigned char *half[QUEUE_COUNT]; /* owned, [GPU_STAGE]: each is what one
+                                         queue reads */
+    enum queue filling;
+    size_t filled;
+
+    /* ---- the run in progress: the issuing thread's ---- */
+    const struct device_run *run;
+    uint64_t number;
+    const atomic_bool *failed;
+    int n_spin;
+    bool slow;               /* a step at a time: traced or guarded */
+    bool ahead;              /* queues wait for other devices, not the thread */
+    struct gpu_event *event; /* owned, [prog->n_event] */
+    uint64_t n_mark;         /* set so far */
+    struct step_event *await; /* owned, [most of a script]: what queues wait
+                                 for and the thread has not seen come */
+    int n_await;
+    int32_t *table; /* owned, of the driver: the token tables of all
+                       micro-batches, where steps of PAGES want them */
+};
+
+struct gpu_bank {
+    struct team *team; /* owned: the caller's thread, which does nothing, and
+                          one for each GPU */
+    struct gpu_device dev[]; /* [n] of the bank */
+};
+
+/* Where a micro-batch's token table comes to on the host. */
+static inline int32_t *gpu_table_of(const struct gpu_device *x, int micro)
+{
+    return x->table + micro * program_token_table_words(x->dev->prog);
+}
+
+/* ---- gpu_reach.c ---- */
+/* Maps the inbox, or makes a mirror of it; its own events. */
+pl_status gpu_reach_own(struct gpu_device *x, pl_err *err);
+/* Maps what others have that the program touches; what cannot be, is not. */
+void gpu_reach_others(struct gpu_device *x);
+void gpu_reach_end(struct gpu_device *x);
+
+/* ---- gpu_stage.c ---- */
+pl_status gpu_stage_write(struct gpu_device *x, uint64_t dst, const void *src,
+                          size_t bytes, pl_err *err);
+pl_status gpu_stage_read(struct gpu_device *x, void *dst, uint64_t src,
+                         size_t bytes, pl_err *err);
+pl_status gpu_stage_flush(struct gpu_device *x, pl_err *err);
+
+/* ---- gpu_carry.c ---- */
+/* Puts what a step does into its queue, but for events. */
+pl_status gpu_carry(struct gpu_device *x, const struct step *st, int i,
+                    pl_err *err);
+
+/* ---- gpu_run.c ---- */
+/* Goes through the script: the issuing thread. */
+void gpu_run(struct gpu_device *x);
+/* Waits until a queue is empty. False: the run has failed. */
+bool gpu_run_finish(struct gpu_device *x, enum queue q, pl_status *s,
+                    pl_err *err);
+
+#endif

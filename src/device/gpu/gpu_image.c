@@ -1,0 +1,402 @@
+/* From a step to launches. */
+#include "device/gpu/gpu_image.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "program/page_walk.h"
+
+/* ---- tables -------------------------------------------------------------- */
+
+static size_t head_map_bytes(const struct step_kernel *k,
+                             const struct prog_tensor *t)
+{
+    int many, few;
+
+    if (!k->head_map || !kernel_maps_heads(k->kernel, &many, &few))
+        return 0;
+    return (size_t)t[k->arg[many].tensor].dim[1].n * sizeof *k->head_map;
+}
+
+static size_t tree_bytes(const struct step_kernel *k)
+{
+    return (size_t)k->tree.n * sizeof *k->tree.item;
+}
+
+static size_t span_bytes(const struct step_kernel *k)
+{
+    return (size_t)k->n_span * sizeof *k->span;
+}
+
+static size_t chunk_bytes(const struct pack *p)
+{
+    return p ? (size_t)p->n_chunk * sizeof *p->chunk : 0;
+}
+
+static void add(struct gpu_tables *t, const void *p, size_t bytes)
+{
+    gpu_tables_add(t, p, p, p ? bytes : 0);
+}
+
+static void step_tables(struct gpu_image *m, const struct step *st)
+{
+    const struct step_kernel *k = &st->kernel;
+
+    if (st->kind != STEP_KERNEL) {
+        gpu_move_tables(m, st);
+        return;
+    }
+    add(&m->tables, k->tree.item, tree_bytes(k));
+    add(&m->tables, k->span, span_bytes(k));
+    add(&m->tables, k->head_map, head_map_bytes(k, m->prog->tensor));
+}
+
+static uint64_t at(const struct gpu_image *m, const void *key, size_t bytes)
+{
+    return bytes > 0 ? m->tables_at + gpu_tables_at(&m->tables, key, bytes) : 0;
+}
+
+/* ---- life ---------------------------------------------------------------- */
+
+pl_status gpu_image_init(struct gpu_image *m, struct device_set *set,
+                         const struct device *d, pl_err *err)
+{
+    const struct program *p = d->prog;
+    int n_step = 0;
+
+    m->set = set;
+    m->prog = p;
+    m->script = NULL;
+    arena_init(&m->arena);
+    for (int i = 0; i < p->n_script; i++)
+        if (p->script[i].n_step > n_step)
+            n_step = p->script[i].n_step;
+    m->tensor = calloc((size_t)p->n_tensor + 1, sizeof *m->tensor);
+    m->first = calloc((size_t)n_step + 1, sizeof *m->first);
+    m->view =
+        calloc((size_t)device_set_size(set) * REGION_COUNT, sizeof *m->view);
+    if (!m->tensor || !m->first || !m->view)
+        return err_no_memory(err, "a device's tables");
+    for (int i = 0; i < p->n_tensor; i++)
+        if (p->tensor[i].pack)
+            add(&m->tables, p->tensor[i].pack->chunk,
+                chunk_bytes(p->tensor[i].pack));
+    for (int i = 0; i < p->n_script; i++)
+        for (int k = 0; k < p->script[i].n_step; k++)
+            step_tables(m, &p->script[i].step[k]);
+    if (m->tables.no_memory)
+        return err_no_memory(err, "a device's tables");
+    gpu_tables_lay(&m->tables);
+    return PL_OK;
+}
+
+void gpu_image_fini(struct gpu_image *m)
+{
+    free(m->tensor);
+    free(m->first);
+    free(m->view);
+    gpu_tables_free(&m->tables);
+    gpu_list_free(&m->list);
+    arena_fini(&m->arena);
+    m->tensor = NULL;
+    m->first = NULL;
+    m->view = NULL;
+    m->script = NULL;
+}
+
+static void resolve(struct gpu_tensor *t, const struct prog_tensor *p,
+                    const struct graph_sizes *z)
+{
+    t->format = p->format;
+    t->n_dim = p->n_dim;
+    t->pack = p->pack;
+    for (int i = 0; i < p->n_dim; i++)
+        t->dim[i] = dim_value(p->dim[i], z);
+}
+
+void gpu_image_place(struct gpu_image *m)
+{
+    for (int i = 0; i < m->prog->n_tensor; i++) {
+        const struct prog_tensor *t = &m->prog->tensor[i];
+
+        m->tensor[i].at = m->base[t->region] + t->offset;
+        if (t->pack)
+            m->tensor[i].chunk = at(m, t->pack->chunk, chunk_bytes(t->pack));
+    }
+}
+
+/* ---- calls of kernels ---------------------------------------------------- */
+
+/* All but tensors. */
+static void fill(struct gpu_call *c, const struct step_kernel *k)
+{
+    static const struct graph_attr none;
+
+    memset(c, 0, sizeof *c);
+    c->attr = k->attr ? k->attr : &none;
+    c->head_map = k->head_map;
+    c->tree = k->tree;
+    c->span = k->span;
+    c->n_span = k->n_span;
+    c->out_stride = k->out_stride;
+}
+
+/* Where argument i of a step goes; NULL: it is the quantized form of the first
+ * operand, or the token table. A result that is updated is the first operand
+ * too. */
+static struct gpu_tensor *place(struct gpu_call *c, const struct step_kernel *k,
+                                const struct prog_tensor *t, int i)
+{
+    if (i == 0)
+        return &c->out;
+    if (kernel_arg_is_token_table(k->kernel, i) ||
+        (k->arg[i].tensor >= 0 && t[k->arg[i].tensor].q8))
+        return NULL;
+    return &c->in[c->n_in++];
+}
+
+/* The token table at `data`, with the pages of the pool of tensor `of`; its
+ * pointers go into the call as addresses. */
+static void put_table(struct gpu_call *c, const struct program *p,
+                      const struct graph_sizes *z, uint64_t data,
+                      const struct prog_tensor *of)
+{
+    c->table = (struct token_table){
+        .n_tok = z->n_tok, .n_out = z->n_out, .page_stride = p->page_stride};
+    c->pos = data;
+    c->seq = data + (uint64_t)p->max.n_tok * sizeof(int32_t);
+    c->pages = data + (uint64_t)program_pages_word(p, prog_tensor_pool(of)) *
+                          sizeof(int32_t);
+}
+
+/* The tensors of a call, as `tensor` has them. */
+static void fill_tensors(struct gpu_call *c, const struct program *p,
+                         const struct step_kernel *k,
+                         const struct gpu_tensor *tensor,
+                         const struct graph_sizes *z)
+{
+    const struct prog_tensor *memory = NULL; /* one of those it works on */
+
+    for (int i = 0; i < k->n_arg; i++) {
+        struct gpu_tensor *to = place(c, k, p->tensor, i);
+        int t = k->arg[i].tensor;
+
+        if (kernel_arg_is_memory(k->kernel, i))
+            memory = &p->tensor[t];
+        if (to && t >= 0)
+            *to = tensor[t];
+        if (!to && kernel_arg_is_token_table(k->kernel, i))
+            put_table(c, p, z, tensor[t].at, memory);
+        else if (!to)
+            c->q8 = tensor[t].at;
+        if (i == 0 && k->arg[0].access == ACCESS_UPDATE)
+            c->in[c->n_in++] = c->out;
+    }
+}
+
+static void add_kernel(struct gpu_image *m, const struct step *st)
+{
+    const struct step_kernel *k = &st->kernel;
+    struct gpu_call c;
+
+    fill(&c, k);
+    fill_tensors(&c, m->prog, k, m->tensor, &m->sizes[st->micro]);
+    c.tree_at = at(m, k->tree.item, tree_bytes(k));
+    c.span_at = at(m, k->span, span_bytes(k));
+    c.head_map_at = at(m, k->head_map, head_map_bytes(k, m->prog->tensor));
+    c.scratch = m->scratch[st->queue];
+    gpu_entries[k->kernel].launch(&m->list, &c);
+}
+
+static size_t kernel_scratch(const struct program *p,
+                             const struct gpu_tensor *tensor,
+                             const struct step_kernel *k)
+{
+    const struct gpu_entry *e = &gpu_entries[k->kernel];
+    struct gpu_call c;
+
+    if (!e->scratch)
+        return 0;
+    fill(&c, k);
+    fill_tensors(&c, p, k, tensor, &p->max);
+    return e->scratch(&c);
+}
+
+size_t gpu_image_scratch(const struct program *p, enum queue q)
+{
+    struct gpu_tensor *t = calloc((size_t)p->n_tensor + 1, sizeof *t);
+    size_t bytes = 0;
+
+    if (!t)
+        return SIZE_MAX / 4; /* nobody has as much: loading fails */
+    for (int i = 0; i < p->n_tensor; i++)
+        resolve(&t[i], &p->tensor[i], &p->max);
+    for (int i = 0; i < p->n_script; i++)
+        for (int j = 0; j < p->script[i].n_step; j++) {
+            const struct step *st = &p->script[i].step[j];
+            size_t n = st->kind == STEP_KERNEL && st->queue == q
+                           ? kernel_scratch(p, t, &st->kernel)
+                           : 0;
+
+            bytes = n > bytes ? n : bytes;
+        }
+    free(t);
+    return (bytes + 255) / 256 * 256;
+}
+
+/* ---- a run --------------------------------------------------------------- */
+
+struct reach {
+    const struct gpu_image *m;
+    bool all;
+};
+
+static void look(void *user, const struct step_use *u)
+{
+    struct reach *r = user;
+
+    if (gpu_image_at(r->m, u->dev, u->tensor) == 0)
+        r->all = false;
+}
+
+bool gpu_image_reaches(const struct gpu_image *m, const struct step *st)
+{
+    struct reach r = {m, true};
+
+    step_uses(st, m->prog->dev, m->prog->tensor, look, &r);
+    return r.all;
+}
+
+static bool same_run(const struct gpu_image *m, const struct script *c,
+                     const struct device_run *run)
+{
+    if (m->script != c || m->n_micro != run->n_micro)
+        return false;
+    for (int i = 0; i < run->n_micro; i++) {
+        const struct graph_sizes *z = &run->sizes[i];
+
+        if (z->n_tok != m->sizes[i].n_tok || z->n_out != m->sizes[i].n_out ||
+            z->n_seq != m->sizes[i].n_seq)
+            return false;
+    }
+    return true;
+}
+
+bool gpu_image_prepare(struct gpu_image *m, const struct device *d,
+                       const struct device_run *run)
+{
+    const struct script *c = device_script(d, run);
+    const struct prog_tensor *t = m->prog->tensor;
+
+    if (same_run(m, c, run))
+        return true;
+    m->script = NULL;
+    m->n_micro = run->n_micro;
+    memcpy(m->sizes, run->sizes, (size_t)run->n_micro * sizeof *m->sizes);
+    m->list.n = 0;
+    m->list.n_byte = 0;
+    m->list.no_memory = false;
+    for (int i = 0; i < m->prog->n_tensor; i++)
+        if (t[i].micro < run->n_micro)
+            resolve(&m->tensor[i], &t[i], &m->sizes[t[i].micro]);
+    for (int i = 0; i < c->n_step; i++) {
+        const struct step *st = &c->step[i];
+
+        m->first[i] = m->list.n;
+        if (!step_runs(st, run->n_micro, run->sizes))
+            continue;
+        if (st->kind == STEP_KERNEL)
+            add_kernel(m, st);
+        else if (!step_is_event(st) && gpu_image_reaches(m, st))
+            gpu_move_launch(m, st);
+    }
+    m->first[c->n_step] = m->list.n;
+    if (m->list.no_memory)
+        return false;
+    m->script = c;
+    return true;
+}
+
+/* ---- counters ------------------------------------------------------------ */
+
+static const struct prog_tensor *tensor_of(const struct gpu_image *m, int dev,
+                                           int tensor)
+{
+    return &device_of(m->set, dev)->prog->tensor[tensor];
+}
+
+struct token_table gpu_image_table(const struct gpu_image *m,
+                                   const struct step *st, const void *data)
+{
+    return program_token_table(
+        m->prog, data, &m->sizes[st->micro],
+        prog_tensor_pool(tensor_of(m, st->pages.out_dev, st->pages.out)));
+}
+
+static double pages_bytes(const struct gpu_image *m, const struct step *st,
+                          const void *data)
+{
+    const struct step_pages *x = &st->pages;
+    struct page_walk w = page_walk_start(gpu_image_table(m, st, data));
+    int64_t n_head = tensor_of(m, x->out_dev, x->out)->dim[1].n;
+    double n_page = 0, n_moved = 0;
+
+    while (page_walk_next(&w) >= 0)
+        n_page++;
+    for (int64_t h = 0; h < n_head; h++)
+        n_moved += x->map[h] >= 0;
+    return n_page * n_moved * (double)x->tile_bytes;
+}
+
+static double piece_bytes(const struct copy_piece *p, int n,
+                          const struct graph_sizes *z)
+{
+    double bytes = 0;
+
+    for (int i = 0; i < n; i++) {
+        struct copy_loops l;
+
+        copy_loops_resolve(&l, &p[i], z);
+        bytes += (double)copy_loops_bytes(&l);
+    }
+    return bytes;
+}
+
+static double copy_bytes(const struct gpu_image *m, const struct step *st,
+                         const void *pages)
+{
+    const struct graph_sizes *z = &m->sizes[st->micro];
+    double bytes = 0;
+
+    if (st->kind == STEP_PAGES)
+        return pages_bytes(m, st, pages);
+    if (st->kind == STEP_PULL)
+        return piece_bytes(st->pull.piece, st->pull.n_piece, z);
+    for (int k = 0; k < st->push.n_to; k++) {
+        int n;
+        const struct copy_piece *p = push_pieces(&st->push, k, &n);
+
+        bytes += piece_bytes(p, n, z);
+    }
+    return bytes;
+}
+
+void gpu_image_count(const struct gpu_image *m, struct device *d,
+                     const struct step *st, const void *pages)
+{
+    int64_t rows = 0;
+    double bytes = 0;
+
+    if (st->kind == STEP_KERNEL && st->kernel.n_cost > 0) {
+        const struct gpu_tensor *out = &m->tensor[st->kernel.arg[0].tensor];
+
+        rows = 1;
+        for (int i = 0; i < kernel_cost_dims(st->kernel.kernel, out->n_dim);
+             i++)
+            rows *= out->dim[i];
+    }
+    if (step_is_copy(st))
+        bytes = copy_bytes(m, st, pages);
+    device_count(d, st, &m->sizes[st->micro], rows, bytes);
+}

@@ -1,0 +1,107 @@
+/* A program laid out on a GPU: where each tensor lies, how large it is in this
+ * run, and the launches that its steps are.
+ *
+ * Launches depend on the sizes of a run and on nothing else that changes, so
+ * those of a script are made once and kept while the sizes stay. What kernels
+ * cannot reach, memory of this process that is not mapped, they do not touch:
+ * such steps have no launches, and the issuing thread carries the bytes
+ * (gpu_carry.c). */
+#ifndef DEVICE_GPU_GPU_IMAGE_H
+#define DEVICE_GPU_GPU_IMAGE_H
+
+#include "base/arena.h"
+#include "device/device_ops.h"
+#include "device/gpu/gpu_kernel.h"
+#include "device/gpu/gpu_tables.h"
+#include "program/copy_loops.h"
+
+struct gpu_image {
+    struct device_set *set;      /* borrowed */
+    const struct program *prog;  /* borrowed */
+    uint64_t base[REGION_COUNT]; /* of the device's regions; of the inbox
+                                          or of its mirror */
+    uint64_t scratch[QUEUE_COUNT];
+    uint64_t *view;     /* owned, [devices of the set][REGION_COUNT]:
+                                  where kernels find it; 0: nowhere */
+    struct arena arena; /* of tables that are made here */
+    struct gpu_tables tables;
+    uint64_t tables_at;
+    struct gpu_tensor *tensor; /* owned, [prog->n_tensor] */
+    struct graph_sizes sizes[PROG_MAX_MICRO];
+    int n_micro;
+    const struct script *script; /* that the launches are of; NULL: of none */
+    struct gpu_list list;        /* owned */
+    int *first; /* owned, [most steps of a script + 1] of list.launch */
+};
+
+/* Of a device that has its program; collects its tables. base[], scratch[] and
+ * view[] are filled in by the caller, and gpu_image_place() is called then.
+ * fini takes half-made ones. */
+pl_status gpu_image_init(struct gpu_image *m, struct device_set *set,
+                         const struct device *d, pl_err *err);
+void gpu_image_place(struct gpu_image *m);
+void gpu_image_fini(struct gpu_image *m);
+
+/* Makes the launches of a run, if they are not those of the last one. False:
+ * there is no memory for them. */
+bool gpu_image_prepare(struct gpu_image *m, const struct device *d,
+                       const struct device_run *run);
+/* A failed run may have left anything: all is made anew. */
+static inline void gpu_image_forget(struct gpu_image *m)
+{
+    m->script = NULL;
+}
+
+/* Bytes of scratch that the steps of a queue need; more than there can be where
+ * there is no memory to find out. */
+size_t gpu_image_scratch(const struct program *p, enum queue q);
+
+/* Can kernels reach all that the step touches? */
+bool gpu_image_reaches(const struct gpu_image *m, const struct step *st);
+
+/* Where a tensor of a device lies for kernels; 0: nowhere. */
+static inline uint64_t gpu_image_at(const struct gpu_image *m, int dev,
+                                    int tensor)
+{
+    const struct prog_tensor *t = &device_of(m->set, dev)->prog->tensor[tensor];
+    uint64_t base = dev == m->prog->dev
+                        ? m->base[t->region]
+                        : m->view[dev * REGION_COUNT + (int)t->region];
+
+    return base ? base + t->offset : 0;
+}
+
+/* And for the host, if it is open to this device. */
+static inline unsigned char *gpu_image_host(const struct gpu_image *m, int dev,
+                                            int tensor)
+{
+    const struct device *d = device_of(m->set, dev);
+    const struct prog_tensor *t = &d->prog->tensor[tensor];
+
+    return d->at[t->region] ? d->at[t->region] + t->offset : NULL;
+}
+
+/* A long run of bytes between the host and the device: copied, as the drivers
+ * do best, by no kernel. */
+static inline bool gpu_image_long(const struct copy_loops *l)
+{
+    return l->n0 == 1 && l->n1 == 1 && l->bytes >= 64 << 10;
+}
+
+/* The table of pages that a PAGES step reads, as the host has it at `data`. */
+struct token_table gpu_image_table(const struct gpu_image *m,
+                                   const struct step *st, const void *data);
+
+/* Tells the device what a step does. pages: of a PAGES step, its table. */
+void gpu_image_count(const struct gpu_image *m, struct device *d,
+                     const struct step *st, const void *pages);
+
+/* ---- of these files alone ---- */
+
+/* Adds what is made of a program's pieces to the tables. */
+void gpu_move_tables(struct gpu_image *m, const struct step *st);
+/* Adds the launches of a step that moves bytes, but for long runs between the
+ * host and the device. */
+void gpu_move_launch(struct gpu_image *m, const struct step *st);
+
+#endif

@@ -1,0 +1,92 @@
+/* What of this process's memory kernels find in place: the device's inbox and
+ * events, and what others have that its program touches. */
+#include <stdlib.h>
+
+#include "base/err.h"
+#include "device/gpu/gpu_device.h"
+
+/* 0: it cannot be. */
+static uint64_t map(struct gpu_device *x, void *p, size_t bytes)
+{
+    uint64_t at = 0;
+
+    if (!x->driver->map || !p || bytes == 0 ||
+        x->driver->map(x->gpu, p, bytes, &at, NULL) != PL_OK)
+        return 0;
+    x->mapped[x->n_mapped++] = p;
+    return at;
+}
+
+pl_status gpu_reach_own(struct gpu_device *x, pl_err *err)
+{
+    size_t n = (size_t)device_set_size(x->set) * (REGION_COUNT + 1);
+    struct device *d = x->dev;
+
+    x->mapped = calloc(n, sizeof *x->mapped);
+    if (!x->mapped)
+        return err_no_memory(err, "a device's tables");
+    x->looked = false;
+    x->maps_events = map(x, d->event, d->event_bytes) != 0;
+    x->image.base[REGION_INBOX] =
+        map(x, d->at[REGION_INBOX], d->bytes[REGION_INBOX]);
+    if (x->image.base[REGION_INBOX])
+        return PL_OK;
+    PL_TRY(x->driver->alloc(x->gpu, d->bytes[REGION_INBOX] + 1,
+                            &x->region[REGION_INBOX], err));
+    x->image.base[REGION_INBOX] = x->region[REGION_INBOX];
+    return PL_OK;
+}
+
+/* One of the regions of others. */
+static void look(void *user, const struct step_use *u)
+{
+    struct gpu_device *x = user;
+    struct device *d = device_of(x->set, u->dev);
+    enum region r = d->prog->tensor[u->tensor].region;
+    uint64_t *view = &x->image.view[u->dev * REGION_COUNT + (int)r];
+
+    if (d == x->dev || *view)
+        return;
+    *view = map(x, d->at[r], d->bytes[r]);
+    x->maps_all &= *view != 0;
+}
+
+static void look_at_events(struct gpu_device *x, const struct step_wait *w,
+                           bool *seen)
+{
+    for (int i = 0; i < wait_count(w); i++) {
+        struct device *d = device_of(x->set, wait_event(w, i).dev);
+
+        if (d == x->dev || seen[d->prog->dev])
+            continue;
+        seen[d->prog->dev] = true;
+        x->maps_all &= map(x, d->event, d->event_bytes) != 0;
+    }
+}
+
+void gpu_reach_others(struct gpu_device *x)
+{
+    const struct program *p = x->dev->prog;
+    bool seen[DEVICE_MAX] = {false};
+
+    x->looked = true;
+    x->maps_all = x->maps_events && x->region[REGION_INBOX] == 0;
+    for (int i = 0; i < p->n_script; i++)
+        for (int k = 0; k < p->script[i].n_step; k++) {
+            const struct step *st = &p->script[i].step[k];
+
+            if (st->kind == STEP_WAIT)
+                look_at_events(x, &st->wait, seen);
+            else if (st->kind != STEP_KERNEL)
+                step_uses(st, p->dev, p->tensor, look, x);
+        }
+}
+
+void gpu_reach_end(struct gpu_device *x)
+{
+    for (int i = 0; i < x->n_mapped; i++)
+        x->driver->unmap(x->gpu, x->mapped[i]);
+    free(x->mapped);
+    x->mapped = NULL;
+    x->n_mapped = 0;
+}

@@ -1,0 +1,265 @@
+/* The issuing thread of a GPU: goes through the script in its order and puts
+ * each step into its queue. Queues run later and side by side; what program.h
+ * says of their order is kept by marks, where one waits for an event of the
+ * other, and by flags, where a device waits for another.
+ *
+ * Where the driver's queues can wait for a word themselves, the thread does not
+ * stop at a WAIT: it looks for what they wait for before it waits for a queue,
+ * so that it never sleeps in the driver while another device has failed. The
+ * rest is put off until the thread has seen it come. */
+#include <sched.h>
+
+#include "base/err.h"
+#include "device/gpu/gpu_device.h"
+
+enum { LOOKS = 64 }; /* for a word, between two flushes */
+
+/* Tells the set of an error of the driver, if there is one. */
+static void tell(struct gpu_device *x, int step, pl_status s, const pl_err *err)
+{
+    if (s != PL_OK)
+        device_fail(x->set, x->dev, step, err->message);
+}
+
+static struct device_flag *flag_of(const struct gpu_device *x,
+                                   struct step_event e)
+{
+    return &device_of(x->set, e.dev)->event[e.event];
+}
+
+static pl_status flush_both(struct gpu_device *x, pl_err *err)
+{
+    for (int q = 0; q < QUEUE_COUNT; q++)
+        PL_TRY(x->driver->flush(x->gpu, (enum queue)q, err));
+    return PL_OK;
+}
+
+/* Until another device's event has come; what this one has put into its queues
+ * goes on meanwhile. False: the run has failed, or the driver has, which *s
+ * says. */
+static bool see(struct gpu_device *x, struct step_event e, pl_status *s,
+                pl_err *err)
+{
+    const struct device_flag *f = flag_of(x, e);
+
+    *s = PL_OK;
+    for (int i = 0;; i++) {
+        if (atomic_load_explicit(&f->v, memory_order_acquire) >= x->number)
+            return true;
+        if (i % LOOKS == 0)
+            *s = flush_both(x, err);
+        if (*s != PL_OK ||
+            atomic_load_explicit(x->failed, memory_order_acquire))
+            return false;
+        if (i < x->n_spin)
+            device_relax();
+        else
+            sched_yield();
+    }
+}
+
+bool gpu_run_finish(struct gpu_device *x, enum queue q, pl_status *s,
+                    pl_err *err)
+{
+    *s = PL_OK;
+    for (int i = 0; i < x->n_await; i++)
+        if (!see(x, x->await[i], s, err))
+            return false;
+    x->n_await = 0;
+    *s = x->driver->finish(x->gpu, q, err);
+    return *s == PL_OK;
+}
+
+/* ---- events -------------------------------------------------------------- */
+
+static pl_status set_mark(struct gpu_device *x, enum queue q, uint64_t *number,
+                          pl_err *err)
+{
+    *number = ++x->n_mark;
+    return x->driver->mark(x->gpu, q, (int)(x->n_mark % GPU_RING), err);
+}
+
+/* This queue goes on when the other has come to an event. Where its mark has
+ * been set again since, where the other queue is now will do: it is later, and
+ * still earlier in the script. */
+static pl_status cross(struct gpu_device *x, enum queue q, int event,
+                       pl_err *err)
+{
+    struct gpu_event *e = &x->event[event];
+
+    if (e->mark == 0 || e->queue == q)
+        return PL_OK;
+    if (x->n_mark - e->mark >= GPU_RING)
+        PL_TRY(set_mark(x, e->queue, &e->mark, err));
+    return x->driver->await(x->gpu, q, (int)(e->mark % GPU_RING), err);
+}
+
+/* False: the run has failed; *s says if it was the driver. */
+static bool take_wait(struct gpu_device *x, const struct step *st, pl_status *s,
+                      pl_err *err)
+{
+    for (int i = 0; i < wait_count(&st->wait); i++) {
+        struct step_event e = wait_event(&st->wait, i);
+
+        *s = PL_OK;
+        if (e.dev == x->dev->prog->dev) {
+            *s = cross(x, st->queue, e.event, err);
+        } else if (x->ahead) {
+            *s = x->driver->wait(x->gpu, st->queue, &flag_of(x, e)->v,
+                                 x->number, err);
+            x->await[x->n_await++] = e;
+        } else if (!see(x, e, s, err)) {
+            return false;
+        }
+        if (*s != PL_OK)
+            return false;
+    }
+    return true;
+}
+
+static bool take_post(struct gpu_device *x, const struct step *st, pl_status *s,
+                      pl_err *err)
+{
+    struct gpu_event *e = &x->event[st->event.event];
+    _Atomic uint64_t *word = &x->dev->event[st->event.event].v;
+
+    *s = PL_OK;
+    e->queue = st->queue;
+    e->mark = 0;
+    if (e->crossed)
+        *s = set_mark(x, st->queue, &e->mark, err);
+    if (*s == PL_OK && x->driver->post && x->maps_events && !x->slow) {
+        *s = x->driver->post(x->gpu, st->queue, word, x->number, err);
+        if (*s == PL_OK)
+            *s = x->driver->flush(x->gpu, st->queue, err);
+        return *s == PL_OK;
+    }
+    if (*s != PL_OK || !gpu_run_finish(x, st->queue, s, err))
+        return false;
+    atomic_store_explicit(word, x->number, memory_order_release);
+    return true;
+}
+
+/* ---- steps --------------------------------------------------------------- */
+
+/* One at a time: nothing else is in work, and the clock is right. */
+static bool take_slowly(struct gpu_device *x, const struct step *st, int i,
+                        pl_status *s, pl_err *err)
+{
+    double begin = device_traces(x->set) ? device_clock(x->set) : 0;
+    bool ok;
+
+    device_guard_enter(x->set, x->dev, st);
+    *s = gpu_carry(x, st, i, err);
+    ok = *s == PL_OK && gpu_run_finish(x, st->queue, s, err);
+    device_guard_leave(x->set);
+    if (ok && device_traces(x->set))
+        device_note(x->set, x->dev, i, begin, device_clock(x->set));
+    return ok;
+}
+
+static bool take_step(struct gpu_device *x, const struct step *st, int i,
+                      pl_status *s, pl_err *err)
+{
+    if (st->kind == STEP_WAIT)
+        return take_wait(x, st, s, err);
+    if (st->kind == STEP_POST)
+        return take_post(x, st, s, err);
+    if (x->slow) {
+        if (!take_slowly(x, st, i, s, err))
+            return false;
+    } else {
+        *s = gpu_carry(x, st, i, err);
+        if (*s != PL_OK)
+            return false;
+    }
+    if (st->kind != STEP_PAGES) /* its table comes later */
+        gpu_image_count(&x->image, x->dev, st, NULL);
+    return true;
+}
+
+/* False: the run has failed. */
+static bool take(struct gpu_device *x, const struct step *st, int i)
+{
+    pl_err err = {0};
+    pl_status s = PL_OK;
+
+    if (i == x->dev->fail_step) {
+        device_fail(x->set, x->dev, i, "the device was lost");
+        return false;
+    }
+    if (atomic_load_explicit(x->failed, memory_order_acquire))
+        return false;
+    if (take_step(x, st, i, &s, &err))
+        return true;
+    tell(x, i, s, &err);
+    return false;
+}
+
+static void count_pages(struct gpu_device *x, const struct script *c)
+{
+    for (int i = 0; i < c->n_step; i++) {
+        const struct step *st = &c->step[i];
+
+        if (st->kind == STEP_PAGES &&
+            step_runs(st, x->run->n_micro, x->run->sizes))
+            gpu_image_count(&x->image, x->dev, st, gpu_table_of(x, st->micro));
+    }
+}
+
+/* True: all has been done. */
+static bool end(struct gpu_device *x)
+{
+    for (int q = 0; q < QUEUE_COUNT; q++) {
+        pl_err err = {0};
+        pl_status s;
+
+        if (!gpu_run_finish(x, (enum queue)q, &s, &err)) {
+            tell(x, -1, s, &err);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Nothing that was put into a queue may touch memory later. What queues may
+ * wait for in vain is taken out of them. */
+static void leave(struct gpu_device *x)
+{
+    for (int q = 0; q < QUEUE_COUNT && x->ahead; q++)
+        x->driver->drop(x->gpu, (enum queue)q);
+    x->n_await = 0;
+    for (int q = 0; q < QUEUE_COUNT; q++)
+        x->driver->finish(x->gpu, (enum queue)q, NULL);
+    gpu_image_forget(&x->image);
+}
+
+static bool begin(struct gpu_device *x)
+{
+    if (!x->looked)
+        gpu_reach_others(x);
+    x->n_await = 0;
+    x->slow = device_traces(x->set) || device_guarded(x->set);
+    x->ahead = !x->slow && x->maps_all && x->driver->post && x->driver->wait &&
+               x->driver->drop;
+    for (int i = 0; i < x->dev->prog->n_event; i++)
+        x->event[i].mark = 0;
+    if (gpu_image_prepare(&x->image, x->dev, x->run))
+        return true;
+    device_fail(x->set, x->dev, -1, "there is no memory for its launches");
+    return false;
+}
+
+void gpu_run(struct gpu_device *x)
+{
+    const struct script *c = device_script(x->dev, x->run);
+    bool on = begin(x);
+
+    for (int i = 0; i < c->n_step && on; i++)
+        if (step_runs(&c->step[i], x->run->n_micro, x->run->sizes))
+            on = take(x, &c->step[i], i);
+    if (on && end(x))
+        count_pages(x, c);
+    else
+        leave(x);
+}

@@ -1,0 +1,291 @@
+/* Launches of attention: spans of all tokens, then the tree over each row's
+ * states.
+ *
+ * Sizes decide the launches, never positions, which the host does not know: a
+ * row has room for as many states as it may come to have. A state is a span;
+ * where a prompt's would take too much room, as many spans, which one group
+ * merges, as it needs, and in the end the prompt goes in parts. */
+#include "device/gpu/gpu_launch.h"
+
+#include "program/cache_tile.h"
+
+enum {
+    MAX_ROWS = 16,          /* of a group */
+    PART_BYTES = 128 << 20, /* scratch that parts keep below, if they can */
+    TILE_COLUMNS = 128,     /* of values, at most */
+    FEW_TOKENS = 32,        /* so many may all be of different sequences */
+    ENOUGH_GROUPS = 1 << 11 /* beyond them a group takes several spans */
+};
+
+struct attention {
+    const struct gpu_call *c;
+    int64_t n_head, n_kv, state_bytes;
+    int32_t heads, per_kv; /* most heads of a KV head; all, if in order */
+    enum gpu_kernel kernel;
+    int32_t rows; /* of a group of the kernel */
+    int32_t wide; /* columns of its entries on the stack; 0: it has none */
+    int64_t n_span, part; /* a row's spans; tokens of a launch */
+};
+
+/* Most spans that a token sees: what it sees lies in slots of their own, in the
+ * pages of its sequence, and in the window. */
+static int64_t most_spans(const struct gpu_call *c)
+{
+    int64_t n = c->in[1].dim[0], window = c->attr->window;
+
+    if (window > 0)
+        return ((window < n ? window : n) + TEXT_SPAN - 2) / TEXT_SPAN + 1;
+    if (c->table.page_stride > 0 && c->table.page_stride * PAGE_TOKENS < n)
+        n = c->table.page_stride * PAGE_TOKENS;
+    return (n + TEXT_SPAN - 1) / TEXT_SPAN;
+}
+
+static int64_t levels_up(int64_t n)
+{
+    return (n + MERGE_STATES - 1) / MERGE_STATES;
+}
+
+/* States of a row on all levels of the tree. */
+static int64_t all_states(int64_t n)
+{
+    int64_t all = n;
+
+    while (n > MERGE_STATES)
+        all += n = levels_up(n);
+    return all;
+}
+
+/* Of a token's states. */
+static int64_t token_bytes(const struct gpu_call *c, int64_t n_state)
+{
+    return c->out.dim[1] * all_states(n_state) * (TEXT_SOFT + c->out.dim[2]) *
+           4;
+}
+
+size_t gpu_attention_scratch(const struct gpu_call *c)
+{
+    int64_t one = token_bytes(c, most_spans(c));
+    int64_t all = c->out.dim[0] * one;
+    int64_t most = one > PART_BYTES ? one : PART_BYTES;
+
+    return (size_t)(all < most ? all : most);
+}
+
+/* How query heads lie to KV heads. */
+static void set_heads(struct attention *a)
+{
+    const int32_t *map = a->c->head_map;
+    bool in_order = a->n_head % a->n_kv == 0;
+
+    for (int64_t kv = 0; kv < a->n_kv; kv++) {
+        int32_t n = 0;
+
+        for (int64_t h = 0; h < a->n_head; h++)
+            n += map[h] == kv;
+        a->heads = n > a->heads ? n : a->heads;
+    }
+    for (int64_t h = 0; in_order && h < a->n_head; h++)
+        in_order = map[h] == h / (a->n_head / a->n_kv);
+    a->per_kv = in_order ? a->heads : 0;
+}
+
+/* The fewer rows, the less is computed for nothing, so few tokens, which may
+ * be of as many sequences, are not expected to share a group. */
+static void choose_kernel(struct attention *a, int64_t n_tok, bool latent)
+{
+    int64_t rows = a->heads * (n_tok > 8 ? n_tok : 1);
+
+    a->rows = rows <= 4 ? 4 : rows <= 8 && !latent ? 8 : MAX_ROWS;
+    if (latent)
+        a->kernel = a->rows == 4 ? GPU_attend_latent_4 : GPU_attend_latent_16;
+    else
+        a->kernel = a->rows == 4   ? GPU_attend_4
+                    : a->rows == 8 ? GPU_attend_8
+                                   : GPU_attend_16;
+}
+
+/* The form for prompts. */
+static bool choose_tile(struct attention *a, int64_t n_tok)
+{
+    int64_t e = a->c->out.dim[2];
+
+    if (n_tok <= FEW_TOKENS || a->heads * n_tok < TILE_ROWS || e > TILE_COLUMNS)
+        return false;
+    a->rows = TILE_ROWS;
+    a->wide = e <= TILE_COLUMNS / 2 ? TILE_COLUMNS / 2 : TILE_COLUMNS;
+    a->kernel =
+        a->wide == TILE_COLUMNS ? GPU_attend_tile_128 : GPU_attend_tile_64;
+    return true;
+}
+
+static struct attend_args spans_of(const struct attention *a, bool latent)
+{
+    const struct gpu_call *c = a->c;
+    int32_t heads = a->heads < a->rows ? a->heads : a->rows;
+
+    return (struct attend_args){
+        .q = c->in[0].at,
+        .k = c->in[1].at,
+        .v = latent ? 0 : c->in[2].at,
+        .head_map = c->head_map_at,
+        .pos = c->pos,
+        .seq = c->seq,
+        .pages = c->pages,
+        .part = c->scratch,
+        .page_stride = c->table.page_stride,
+        .key_bytes =
+            (int64_t)cache_tile_bytes(c->in[1].format, c->in[1].dim[2]),
+        .value_bytes = latent ? 0
+                              : (int64_t)cache_tile_bytes(c->in[2].format,
+                                                          c->in[2].dim[2]),
+        .n_head = (int32_t)a->n_head,
+        .n_kv = (int32_t)a->n_kv,
+        .d = (int32_t)c->in[1].dim[2],
+        .e = (int32_t)c->out.dim[2],
+        .key_format = gpu_cache_format(c->in[1].format),
+        .value_format = gpu_cache_format(c->in[latent ? 1 : 2].format),
+        .window = c->attr->window,
+        .per_kv = a->per_kv,
+        .n_part = (a->heads + heads - 1) / heads,
+        .heads = heads,
+        .tokens = a->rows / heads,
+        .n_state = (int32_t)a->n_span,
+        .spans = 1,
+        .scale = c->attr->scale,
+        .softcap = c->attr->softcap};
+}
+
+static void set_spans(const struct attention *a, struct attend_args *s,
+                      int depth)
+{
+    s->depth = depth;
+    s->spans = 1 << depth;
+    s->n_state = (int32_t)((a->n_span + s->spans - 1) >> depth);
+}
+
+/* Scratch for a launch of so many tokens. */
+static int64_t tile_bytes(const struct attention *a,
+                          const struct attend_args *s, int64_t n_tok)
+{
+    int64_t n_group =
+        gpu_groups(n_tok, s->tokens) * s->n_part * a->n_kv * s->n_state;
+
+    return n_tok * token_bytes(a->c, s->n_state) +
+           n_group * s->depth * TILE_ENTRY((int64_t)a->wide) * 4;
+}
+
+/* As many states a row as there is room for; then as many tokens at once. False
+ * if there is none for a tile's. */
+static bool fit_tiles(struct attention *a, struct attend_args *s, int64_t n_tok)
+{
+    int most = 0;
+
+    while ((int64_t)1 << most < a->n_span)
+        most++;
+    for (int depth = 0; depth <= most; depth++) {
+        if (a->c->attr->window > 0 && depth > 0)
+            depth = most;
+        set_spans(a, s, depth);
+        if (tile_bytes(a, s, n_tok) <= PART_BYTES) {
+            a->part = n_tok;
+            return true;
+        }
+    }
+    a->part = n_tok;
+    while (a->part > s->tokens && tile_bytes(a, s, a->part) > PART_BYTES)
+        a->part = (a->part / 2 + s->tokens - 1) / s->tokens * s->tokens;
+    return tile_bytes(a, s, a->part) <= PART_BYTES;
+}
+
+/* Tokens first .. end - 1. */
+static void add_spans(struct gpu_list *l, const struct attention *a,
+                      struct attend_args *s, int64_t first, int64_t end)
+{
+    int64_t n_tok = end - first, others;
+
+    s->first = (int32_t)first;
+    s->end = (int32_t)end;
+    s->step = n_tok <= FEW_TOKENS && !a->wide ? 1 : s->tokens;
+    s->n_tile = (int32_t)gpu_groups(n_tok, s->step);
+    others = (int64_t)s->n_tile * s->n_part * a->n_kv;
+    s->n_span = s->n_state;
+    if (others * s->n_span > ENOUGH_GROUPS)
+        s->n_span =
+            others > ENOUGH_GROUPS ? 1 : (int32_t)(ENOUGH_GROUPS / others);
+    s->stack = s->part + (uint64_t)(n_tok * token_bytes(a->c, s->n_state));
+    gpu_list_add(l, a->kernel, others * s->n_span, s);
+}
+
+static void add_tree(struct gpu_list *l, const struct attention *a,
+                     const struct attend_args *s)
+{
+    const struct gpu_call *c = a->c;
+    const struct gpu_tensor *sink = &c->in[3];
+    int64_t n_row = (s->end - s->first) * a->n_head;
+    struct attend_merge_args m = {.part = c->scratch,
+                                  .out = c->out.at,
+                                  .pos = c->pos,
+                                  .first = s->first,
+                                  .n_head = (int32_t)a->n_head,
+                                  .e = (int32_t)c->out.dim[2],
+                                  .window = c->attr->window,
+                                  .sink_format = gpu_format(sink->format),
+                                  .spans = s->spans,
+                                  .n_state = s->n_state};
+
+    m.n_column = (int32_t)gpu_groups(m.e, MERGE_COLUMNS);
+    for (;;) {
+        m.n_block = (int32_t)levels_up(m.n_state);
+        if (m.n_block > 1)
+            m.next = m.part + (uint64_t)(n_row * m.n_state * a->state_bytes);
+        else if (c->n_in > 3)
+            m.sink = sink->at;
+        gpu_list_add(l, GPU_attend_merge, n_row * m.n_block * m.n_column, &m);
+        if (m.n_block == 1)
+            return;
+        m.part = m.next;
+        m.next = 0;
+        m.n_state = m.n_block;
+        m.spans *= MERGE_STATES;
+    }
+}
+
+static void attend(struct gpu_list *l, const struct gpu_call *c, bool latent)
+{
+    struct attention a = {.c = c,
+                          .n_head = c->out.dim[1],
+                          .n_kv = c->in[1].dim[1],
+                          .n_span = most_spans(c),
+                          .state_bytes = (TEXT_SOFT + c->out.dim[2]) * 4};
+    int64_t n_tok = c->table.n_tok;
+    struct attend_args s;
+
+    if (n_tok == 0 || a.n_head == 0 || a.n_kv == 0)
+        return;
+    set_heads(&a);
+    if (!latent && choose_tile(&a, n_tok))
+        s = spans_of(&a, latent);
+    if (!a.wide || !fit_tiles(&a, &s, n_tok)) {
+        a.wide = 0;
+        choose_kernel(&a, n_tok, latent);
+        s = spans_of(&a, latent);
+        a.part = PART_BYTES / token_bytes(c, a.n_span);
+        if (a.part > s.tokens)
+            a.part -= a.part % s.tokens;
+        a.part = a.part > 0 ? a.part : 1;
+    }
+    for (int64_t t = 0; t < n_tok; t += a.part) {
+        add_spans(l, &a, &s, t, t + a.part < n_tok ? t + a.part : n_tok);
+        add_tree(l, &a, &s);
+    }
+}
+
+void gpu_launch_attention(struct gpu_list *l, const struct gpu_call *c)
+{
+    attend(l, c, false);
+}
+
+void gpu_launch_latent_attention(struct gpu_list *l, const struct gpu_call *c)
+{
+    attend(l, c, true);
+}

@@ -1,0 +1,401 @@
+/* Launches of contractions with weights. Rows of activations meet a matrix by
+ * head or expert; k is cut into runs by rank, whose sums are added along the
+ * tree on a stack of partial results in the device's memory. */
+#include "device/gpu/gpu_launch.h"
+
+#include "quant/q8.h"
+
+/* As the text has them. */
+enum { FEW_TOKENS = 4, FEW_ITEMS = 256, MANY_TOKENS = 64, MANY_PANELS = 8 };
+
+enum {
+    MANY_FROM = 9, /* rows of activations that kernels for many are for */
+    MANY_EACH = 2  /* the same, rows that an expert has on average */
+};
+
+static const struct kernels {
+    enum gpu_kernel few, many; /* rows of activations */
+} kernels[PL_FORMAT_COUNT] = {
+#define FORMAT(format, name)                                                   \
+    [PL_##format] = {GPU_matvec_##name, GPU_matmul_##name},
+    /* clang-format off */
+    FORMAT(F32, f32) FORMAT(F16, f16) FORMAT(BF16, bf16)
+    FORMAT(Q8_0, q8_0) FORMAT(Q4_0, q4_0) FORMAT(Q4_1, q4_1)
+    FORMAT(Q5_0, q5_0) FORMAT(Q5_1, q5_1) FORMAT(Q2_K, q2_k)
+    FORMAT(Q3_K, q3_k) FORMAT(Q4_K, q4_k) FORMAT(Q5_K, q5_k)
+    FORMAT(Q6_K, q6_k) FORMAT(IQ4_NL, iq4_nl) FORMAT(IQ4_XS, iq4_xs)
+    FORMAT(MXFP4, mxfp4) FORMAT(NVFP4, nvfp4) FORMAT(IQ1_S, iq1_s)
+    FORMAT(IQ1_M, iq1_m) FORMAT(IQ2_XXS, iq2) FORMAT(IQ2_XS, iq2)
+    FORMAT(IQ2_S, iq2) FORMAT(IQ3_XXS, iq3_xxs) FORMAT(IQ3_S, iq3_s)
+    FORMAT(TQ1_0, tq) FORMAT(TQ2_0, tq)
+/* clang-format on */
+#undef FORMAT
+};
+
+/* ---- runs ---------------------------------------------------------------- */
+
+/* The runs of in[1]'s k, one after another, whoever's they are. */
+struct runs {
+    const struct gpu_tensor *w;
+    const struct gpu_call *c;
+    int i; /* chunk or span that comes next */
+};
+
+/* The next run of the rank; false: there is none. */
+static bool next_packed(struct runs *r, int32_t rank, struct contract_run *run)
+{
+    const struct pack *p = r->w->pack;
+    int unit = p->rule->tile_values, part = Q8_CHUNK / unit;
+    struct pack_span s;
+
+    while (r->i < p->n_chunk) {
+        const struct pack_chunk *c = &p->chunk[r->i];
+
+        r->i = pack_span_at(p, r->i, &s);
+        if (s.rank != rank || s.n == 0)
+            continue;
+        *run = (struct contract_run){.off = c->off,
+                                     .x = (int32_t)(c->k_loc / unit),
+                                     .n = (int32_t)(s.n / unit),
+                                     .first = (int32_t)(s.k / unit % part)};
+        return true;
+    }
+    return false;
+}
+
+static bool next_plain(struct runs *r, int32_t rank, struct contract_run *run)
+{
+    const struct rank_span whole = {.n = gpu_last(r->w), .rank = rank};
+    int n = r->c->n_span > 0 ? r->c->n_span : 1;
+
+    while (r->i < n) {
+        const struct rank_span *s =
+            r->c->n_span > 0 ? r->c->span + r->i : &whole;
+
+        r->i++;
+        if (s->rank != rank || s->n == 0)
+            continue;
+        *run = (struct contract_run){
+            .off = format_row_bytes(r->w->format, s->local),
+            .x = (int32_t)s->local,
+            .n = (int32_t)s->n,
+            .first = (int32_t)(s->logical % Q8_CHUNK)};
+        return true;
+    }
+    return false;
+}
+
+static bool next_run(struct runs *r, int32_t rank, struct contract_run *run)
+{
+    return r->w->pack ? next_packed(r, rank, run) : next_plain(r, rank, run);
+}
+
+/* ---- a call as launches -------------------------------------------------- */
+
+/* A launch that is being filled: of the kernel, so many groups. */
+struct fill {
+    struct gpu_list *l;
+    const struct gpu_call *c;
+    struct contract_args a;
+    enum gpu_kernel kernel;
+    int64_t n_group;
+};
+
+static void flush(struct fill *f)
+{
+    struct contract_args *a = &f->a;
+
+    if (a->n_run == 0)
+        return;
+    gpu_list_add(f->l, f->kernel, f->n_group, a);
+    for (int i = 0; i < a->n_run; i++)
+        if (a->run[i].n_add >= 0)
+            a->top += 1 - a->run[i].n_add;
+    a->open = a->run[a->n_run - 1].n_add < 0;
+    a->n_run = 0;
+}
+
+static void add_run(struct fill *f, const struct contract_run *run,
+                    int32_t n_add)
+{
+    struct contract_args *a = &f->a;
+
+    if (a->n_run == CONTRACT_RUNS)
+        flush(f);
+    a->run[a->n_run] = *run;
+    a->run[a->n_run++].n_add = n_add;
+}
+
+/* The runs of one rank, behind the last one n_add. A rank without any adds
+ * zeros. */
+static void add_rank(struct fill *f, int32_t rank, int32_t n_add)
+{
+    struct runs r = {.w = &f->c->in[1], .c = f->c};
+    struct contract_run run = {0}, next;
+    bool more = next_run(&r, rank, &run);
+
+    while (more) {
+        more = next_run(&r, rank, &next);
+        add_run(f, &run, more ? -1 : n_add);
+        if (!more)
+            return;
+        run = next;
+    }
+    add_run(f, &run, n_add);
+}
+
+static int n_run_of(const struct gpu_call *c, int32_t rank)
+{
+    struct runs r = {.w = &c->in[1], .c = c};
+    struct contract_run run;
+    int n = 0;
+
+    while (next_run(&r, rank, &run))
+        n++;
+    return n;
+}
+
+/* Accumulators of experts run over one after another, and in each over k: a
+ * launch has one run or one expert. */
+static void add_rank_down(struct fill *f, int32_t rank, int32_t n_add)
+{
+    int32_t n = n_run_of(f->c, rank) > 1 ? 1 : FEW_ITEMS;
+
+    if (n == FEW_ITEMS && f->a.n_used <= FEW_ITEMS) {
+        add_rank(f, rank, n_add);
+        return;
+    }
+    flush(f);
+    for (int32_t i = 0; i < f->a.n_used; i += n) {
+        f->a.item = i;
+        f->a.n_item = n;
+        add_rank(f, rank, i + n < f->a.n_used ? -1 : n_add);
+        flush(f);
+    }
+    f->a.item = 0;
+    f->a.n_item = FEW_ITEMS;
+}
+
+/* The same with many rows: a launch has one expert of each token. */
+static void add_rank_steps(struct fill *f, int32_t rank, int32_t n_add)
+{
+    const struct contract_run none = {0};
+    enum gpu_kernel many = f->kernel;
+    int64_t n_group = f->n_group;
+
+    for (int32_t i = 0; i < f->a.n_used; i++) {
+        f->a.item = i;
+        add_rank(f, rank, -1);
+        flush(f);
+    }
+    f->a.item = f->a.n_item = 0;
+    f->kernel = kernels[f->c->in[1].format].few;
+    f->n_group = f->c->in[2].dim[0] * f->a.n_panel;
+    add_run(f, &none, n_add);
+    flush(f);
+    f->kernel = many;
+    f->n_group = n_group;
+}
+
+static void add_tree(struct fill *f,
+                     void (*add)(struct fill *f, int32_t rank, int32_t n_add))
+{
+    const struct rank_tree *t = &f->c->tree;
+
+    for (int i = 0; i < t->n; i++)
+        add(f, t->item[i].rank, t->item[i].n_add);
+    flush(f);
+}
+
+static bool reads_q8(const struct gpu_tensor *w)
+{
+    return w->pack && w->pack->rule->tile_values > 1;
+}
+
+/* What all contractions have. */
+static struct fill begin(struct gpu_list *l, const struct gpu_call *c)
+{
+    const struct gpu_tensor *w = &c->in[1];
+    int64_t n = w->dim[w->n_dim - 2], k = gpu_last(w),
+            row = gpu_last(&c->in[0]);
+    struct fill f = {.l = l, .c = c};
+    struct contract_args *a = &f.a;
+
+    *a = (struct contract_args){
+        .w = w->at,
+        .x = reads_q8(w) ? c->q8 : c->in[0].at,
+        .out = c->out.at,
+        .stack = c->scratch,
+        .out_stride = c->out_stride,
+        .stack_stride = (uint64_t)gpu_count(&c->out) * 4,
+        .n = (int32_t)n,
+        .n_panel = (int32_t)gpu_groups(n, PACK_ROWS),
+        .n_matrix = w->n_dim == 3 ? (int32_t)w->dim[0] : 1,
+        .x_step = (int32_t)(reads_q8(w) ? row / 32 * 10 : row),
+        .tok = 1,
+        .n_head = 1,
+        .n_used = 1,
+        .share = 1,
+        .n_item = FEW_ITEMS,
+        .n_out = c->tree.n_out,
+    };
+    if (w->pack) {
+        a->matrix_bytes = w->pack->matrix_bytes;
+        a->panel_bytes = w->pack->panel_bytes;
+        a->w_k = PACK_ROWS;
+        a->w_row = 1;
+    } else {
+        a->matrix_bytes = format_row_bytes(w->format, k) * (uint64_t)n;
+        a->panel_bytes = format_row_bytes(w->format, k) * PACK_ROWS;
+        a->w_k = 1;
+        a->w_row = (int32_t)k;
+    }
+    f.kernel = kernels[w->format].few;
+    return f;
+}
+
+/* Takes the kernel for many rows of activations, n_block blocks of them. */
+static void set_many(struct fill *f, int64_t n_block)
+{
+    f->kernel = kernels[f->c->in[1].format].many;
+    f->n_group = gpu_groups(f->a.n_panel, MANY_PANELS) * n_block;
+}
+
+/* ---- heads --------------------------------------------------------------- */
+
+static void heads(struct gpu_list *l, const struct gpu_call *c, int64_t n_tok,
+                  int64_t n_head)
+{
+    struct fill f = begin(l, c);
+    int64_t n_block = gpu_groups(n_tok, FEW_TOKENS);
+
+    if (n_tok == 0)
+        return;
+    f.a.mode = CONTRACT_HEADS;
+    f.a.n_tok = (int32_t)n_tok;
+    f.a.n_head = (int32_t)n_head;
+    f.a.tok = (int32_t)gpu_groups(n_tok, (int)n_block);
+    f.n_group = gpu_groups(n_tok, f.a.tok) * n_head * f.a.n_panel;
+    if (n_tok >= MANY_FROM)
+        set_many(&f, gpu_groups(n_tok, MANY_TOKENS) * n_head);
+    add_tree(&f, add_rank);
+}
+
+void gpu_launch_matmul(struct gpu_list *l, const struct gpu_call *c)
+{
+    heads(l, c, gpu_rows(&c->in[0]), 1);
+}
+
+void gpu_launch_head_matmul(struct gpu_list *l, const struct gpu_call *c)
+{
+    heads(l, c, c->in[0].dim[0], c->in[1].dim[0]);
+}
+
+size_t gpu_contract_scratch(const struct gpu_call *c)
+{
+    int more = c->tree.depth - c->tree.n_out;
+    size_t bytes = more > 0 ? (size_t)more * (size_t)gpu_count(&c->out) * 4 : 0;
+
+    return (bytes + 255) & ~(size_t)255;
+}
+
+/* ---- experts ------------------------------------------------------------- */
+
+/* Have experts many rows of activations? */
+static bool is_many(const struct gpu_call *c)
+{
+    return c->in[2].dim[0] >= MANY_FROM &&
+           gpu_count(&c->in[2]) >= MANY_EACH * c->in[1].dim[0];
+}
+
+/* Blocks of n pairs that are sorted by n_key keys, at most. */
+static int64_t max_blocks(int64_t n, int64_t n_key)
+{
+    return n / MANY_TOKENS + (n_key < n ? n_key : n);
+}
+
+/* Pairs sorted by expert, in scratch behind the stack; returns its size. */
+static size_t route_layout(const struct gpu_call *c, int32_t mode,
+                           struct route_args *r)
+{
+    uint64_t at = c->scratch + gpu_contract_scratch(c);
+    int64_t n = gpu_count(&c->in[2]), n_matrix = c->in[1].dim[0];
+    int64_t n_step = mode == CONTRACT_DOWN ? c->in[2].dim[1] : 1;
+    int64_t n_key = n_step * (n_matrix + 1);
+
+    *r = (struct route_args){.id = c->in[2].at,
+                             .key = at,
+                             .n_pair = (int32_t)n,
+                             .n_used = (int32_t)c->in[2].dim[1],
+                             .n_matrix = (int32_t)n_matrix,
+                             .n_step = (int32_t)n_step,
+                             .n_key = (int32_t)n_key,
+                             .mode = mode};
+    r->start = r->key + (uint64_t)n * 4;
+    r->head = r->start + (uint64_t)n_key * 8;
+    r->block = r->head + (uint64_t)(n_step + 1) * 4;
+    r->list = r->block + (uint64_t)max_blocks(n, n_key) * 12;
+    return (size_t)(r->list + (uint64_t)n * 4 - c->scratch);
+}
+
+/* Sorts the pairs and has *f use that. */
+static void route(struct fill *f)
+{
+    struct route_args r;
+    int64_t n;
+
+    route_layout(f->c, f->a.mode, &r);
+    gpu_list_add(f->l, GPU_route_keys, gpu_groups(r.n_pair, 256), &r);
+    gpu_list_add(f->l, GPU_route_places, r.n_key, &r);
+    gpu_list_add(f->l, GPU_route_blocks, 1, &r);
+    f->a.head = r.head;
+    f->a.block = r.block;
+    f->a.list = r.list;
+    n = f->a.mode == CONTRACT_DOWN ? f->c->in[2].dim[0] : r.n_pair;
+    set_many(f, max_blocks(n, r.n_matrix + 1));
+}
+
+void gpu_launch_expert_matmul(struct gpu_list *l, const struct gpu_call *c)
+{
+    struct fill f = begin(l, c);
+
+    f.a.mode = CONTRACT_EXPERTS;
+    f.a.id = c->in[2].at;
+    f.a.share = c->in[0].dim[1] == 1 ? (int32_t)c->in[2].dim[1] : 1;
+    f.n_group = gpu_count(&c->in[2]) * f.a.n_panel;
+    if (is_many(c))
+        route(&f);
+    add_tree(&f, add_rank);
+}
+
+void gpu_launch_expert_down(struct gpu_list *l, const struct gpu_call *c)
+{
+    struct fill f = begin(l, c);
+
+    f.a.mode = CONTRACT_DOWN;
+    f.a.id = c->in[2].at;
+    f.a.n_used = (int32_t)c->in[2].dim[1];
+    f.n_group = c->in[2].dim[0] * f.a.n_panel;
+    if (is_many(c))
+        route(&f);
+    add_tree(&f, is_many(c) ? add_rank_steps : add_rank_down);
+}
+
+static size_t expert_scratch(const struct gpu_call *c, int32_t mode)
+{
+    struct gpu_call sized = *c;
+    struct route_args r;
+
+    sized.scratch = 0;
+    return route_layout(&sized, mode, &r);
+}
+
+size_t gpu_expert_matmul_scratch(const struct gpu_call *c)
+{
+    return expert_scratch(c, CONTRACT_EXPERTS);
+}
+
+size_t gpu_expert_down_scratch(const struct gpu_call *c)
+{
+    return expert_scratch(c, CONTRACT_DOWN);
+}

@@ -1,0 +1,300 @@
+/* Attention over the paged cache. The order of every sum is that of
+ * device/cpu/cpu_attention_template.h: blocks of 64 positions, the softmax
+ * online inside a span of 256, spans along a tree.
+ *
+ * A group has a span of one KV head and some rows, a row being a token and a
+ * query head. For the scores a lane is a position, for the sums of values a
+ * column; all rows share what it loads. Each row's state, l [16], m, acc [e],
+ * goes to memory; attend_merge adds them up. Which spans there are depends on
+ * positions, which only the device knows: groups that find nothing leave. */
+
+enum { ATTEND_BLOCKS = TEXT_SPAN / TEXT_PAGE, ATTEND_AHEAD = 8 };
+
+DEV float lowest_(void)
+{
+    return float_from_bits(0xff800000u); /* -infinity */
+}
+
+/* The first position that a token at `pos` sees. */
+DEV s32 first_seen(s32 pos, s32 window)
+{
+    return window > 0 && pos >= window ? pos - window + 1 : 0;
+}
+
+DEV s32 within(s32 x, s32 lo, s32 hi)
+{
+    return x < lo ? lo : x > hi ? hi : x;
+}
+
+/* ---- who a group's tokens and heads are ---------------------------------- */
+
+/* Tiles begin at multiples of `tokens` from `first` on, and at sequences. */
+DEV s32 tile_begins(GLOBAL const s32 *seq, s32 first, s32 tokens, s32 t)
+{
+    return (t - first) % tokens == 0 || seq[t] != seq[t - 1];
+}
+
+DEV s32 tile_end(GLOBAL const s32 *seq, s32 first, s32 tokens, s32 end, s32 t)
+{
+    s32 most = t - (t - first) % tokens + tokens, i = t + 1;
+
+    while (i < most && i < end && seq[i] == seq[t])
+        i++;
+    return i;
+}
+
+/* Heads lo .. lo + n - 1 of those that read KV head kv, of lanes 256; returns
+ * how many there are. Lanes meet behind it. */
+DEV void find_heads(GLOBAL const s32 *head_map, s32 n_head, s32 kv, s32 lo,
+                    s32 n, s32 id, LOCAL s32 *head, LOCAL s32 *count)
+{
+    for (s32 h = id; h < n_head; h += 256) {
+        s32 at = -lo;
+
+        for (s32 i = 0; i < h; i++)
+            at += head_map[i] == kv;
+        if (head_map[h] == kv && at >= 0 && at < n)
+            head[at] = h;
+        at += head_map[h] == kv;
+        if (h == n_head - 1)
+            *count = within(at, 0, n);
+    }
+}
+
+/* ---- scores -------------------------------------------------------------- */
+
+/* s[r] = fma(w[r], x, s[r]) for r < n, a multiple of 4. */
+DEV void add_rows(float *s, s32 n, LOCAL const float *w, float x)
+{
+    for (s32 r = 0; r < n; r += 4) {
+        float y[4];
+
+        quad_get(y, w + r);
+        for (s32 k = 0; k < 4; k++)
+            s[r + k] = fma_(y[k], x, s[r + k]);
+    }
+}
+
+/* s[r] = fma(q[i][r], key[i], s[r]) for values i0 .. i0 + n - 1 of position j;
+ * q [n][rows]. rows and format are constants where this is inlined. */
+DEV void add_keys(float *s, s32 rows, LOCAL const float *q,
+                  GLOBAL const u8 *tile, s32 format, s32 d, s32 j, s32 i0,
+                  s32 n)
+{
+    s32 i = 0;
+
+    for (; i + ATTEND_AHEAD <= n; i += ATTEND_AHEAD) {
+        float x[ATTEND_AHEAD];
+        float scale = tile_scale(tile, format, 0, d, j, i0 + i);
+
+        for (s32 k = 0; k < ATTEND_AHEAD; k++)
+            x[k] = tile_value(tile, format, 0, d, j, i0 + i + k, scale);
+        for (s32 k = 0; k < ATTEND_AHEAD; k++)
+            add_rows(s, rows, q + (i + k) * rows, x[k]);
+    }
+    for (; i < n; i++) {
+        float scale = tile_scale(tile, format, 0, d, j, i0 + i);
+
+        add_rows(s, rows, q + i * rows,
+                 tile_value(tile, format, 0, d, j, i0 + i, scale));
+    }
+}
+
+/* The same with the key's values in shared memory. */
+DEV void add_latents(float *s, s32 rows, LOCAL const float *q,
+                     LOCAL const float *key, s32 n)
+{
+    for (s32 i = 0; i < n; i++)
+        add_rows(s, rows, q + i * rows, key[i]);
+}
+
+/* ---- sums of values ------------------------------------------------------ */
+
+/* acc[r] = fma(p[j][r], value[j][c], acc[r]), j = lo .. hi - 1 ascending. p
+ * [64][rows]; n of the rows, where n, rows and format are constants. */
+DEV void add_values(float *acc, s32 n, s32 rows, LOCAL const float *p,
+                    GLOBAL const u8 *tile, s32 format, s32 d, s32 c, s32 lo,
+                    s32 hi)
+{
+    s32 j = lo;
+
+    for (; j + ATTEND_AHEAD <= hi; j += ATTEND_AHEAD) {
+        float x[ATTEND_AHEAD];
+
+        for (s32 k = 0; k < ATTEND_AHEAD; k++)
+            x[k] = tile_value(tile, format, 1, d, j + k, c,
+                              tile_scale(tile, format, 1, d, j + k, c));
+        for (s32 k = 0; k < ATTEND_AHEAD; k++)
+            add_rows(acc, n, p + (j + k) * rows, x[k]);
+    }
+    for (; j < hi; j++)
+        add_rows(acc, n, p + j * rows,
+                 tile_value(tile, format, 1, d, j, c,
+                            tile_scale(tile, format, 1, d, j, c)));
+}
+
+/* Of what only some rows see: row r what lies in see_lo[r] .. see_hi[r] - 1.
+ * Positions of the block begin at j0. */
+DEV void add_some(float *acc, s32 n, s32 rows, LOCAL const float *p,
+                  GLOBAL const u8 *tile, s32 format, s32 d, s32 c, s32 lo,
+                  s32 hi, s32 j0, LOCAL const s32 *see_lo,
+                  LOCAL const s32 *see_hi)
+{
+    for (s32 j = lo; j < hi; j++) {
+        float x = tile_value(tile, format, 1, d, j, c,
+                             tile_scale(tile, format, 1, d, j, c));
+
+        for (s32 r = 0; r < n; r++)
+            if (j0 + j >= see_lo[r] && j0 + j < see_hi[r])
+                acc[r] = fma_(p[j * rows + r], x, acc[r]);
+    }
+}
+
+/* ---- the tree ------------------------------------------------------------ */
+
+/* One state of a pair for another: m = max, each times exp(m_side - m), the
+ * upper fused onto the lower. */
+DEV float soft_join(float lower, float f_lower, float upper, float f_upper)
+{
+    return fma_(upper, f_upper, mul_(lower, f_lower));
+}
+
+/* How many bits of i are set; all of them, or those below the lowest that is
+ * not: so many states wait for, or merge with, the span behind i others. */
+DEV s32 bits_set(s32 i)
+{
+    s32 n = 0;
+
+    for (; i > 0; i >>= 1)
+        n += i & 1;
+    return n;
+}
+
+DEV s32 low_bits_set(s32 i)
+{
+    s32 n = 0;
+
+    for (; i & 1; i >>= 1)
+        n++;
+    return n;
+}
+
+/* ---- the kernels --------------------------------------------------------- */
+
+#define ATTEND_KERNEL(name, args, lanes) KERNEL(name, args, lanes)
+
+#define ATTEND_NAME                      attend_4
+#define ROWS                             4
+#define COLUMN_ROWS                      4
+#define LATENT                           0
+#include "attend_tmpl.h"
+
+#define ATTEND_NAME attend_8
+#define ROWS        8
+#define COLUMN_ROWS 8
+#define LATENT      0
+#include "attend_tmpl.h"
+
+#define ATTEND_NAME attend_16
+#define ROWS        16
+#define COLUMN_ROWS 8
+#define LATENT      0
+#include "attend_tmpl.h"
+
+#define ATTEND_NAME attend_latent_4
+#define ROWS        4
+#define COLUMN_ROWS 4
+#define LATENT      1
+#include "attend_tmpl.h"
+
+#define ATTEND_NAME attend_latent_16
+#define ROWS        16
+#define COLUMN_ROWS 8
+#define LATENT      1
+#include "attend_tmpl.h"
+
+#include "attend_tile.h"
+
+/* ---- the rest of the tree, and the end ----------------------------------- */
+
+/* Up to MERGE_STATES neighbouring states of a row are a subtree: where there is
+ * no next level they are all, and the end is made: acc / (l + exp(sink - m)).
+ */
+KERNEL(attend_merge, struct attend_merge_args, 256)
+{
+    LOCAL_ARRAY(float, x, MERGE_STATES *MERGE_COLUMNS);
+    LOCAL_ARRAY(float, l, MERGE_STATES * 16);
+    LOCAL_ARRAY(float, m, MERGE_STATES);
+    LOCAL_ARRAY(float, f_lower, MERGE_STATES);
+    LOCAL_ARRAY(float, f_upper, MERGE_STATES);
+    s32 id = LANE(), g = GROUP();
+    s32 c0 = g % a.n_column * MERGE_COLUMNS, block = g / a.n_column % a.n_block;
+    s32 row = g / a.n_column / a.n_block, t = a.first + row / a.n_head;
+    s32 pos = AT(const s32, a.pos)[t];
+    s32 span = pos / TEXT_SPAN - first_seen(pos, a.window) / TEXT_SPAN;
+    s32 n = within(span / a.spans + 1 - block * MERGE_STATES, 0, MERGE_STATES);
+    s32 wide = within(a.e - c0, 0, MERGE_COLUMNS);
+    s64 size = TEXT_SOFT + a.e;
+    GLOBAL const float *from =
+        AT(const float, a.part) +
+        ((s64)row * a.n_state + block * MERGE_STATES) * size;
+    GLOBAL float *next =
+        AT(float, a.next) + ((s64)row * a.n_block + block) * size;
+
+    if (n == 0)
+        return;
+    for (s32 i = id; i < n * MERGE_COLUMNS; i += 256)
+        if (i % MERGE_COLUMNS < wide)
+            x[i] = from[i / MERGE_COLUMNS * size + TEXT_SOFT + c0 +
+                        i % MERGE_COLUMNS];
+    for (s32 i = id; i < n * 16; i += 256)
+        l[i] = from[i / 16 * size + i % 16];
+    if (id < n)
+        m[id] = from[id * size + 16];
+    BARRIER();
+    for (s32 hop = 1; hop < n; hop *= 2) {
+        s32 pairs = (n - hop + 2 * hop - 1) / (2 * hop);
+
+        if (id < pairs) {
+            s32 i = id * 2 * hop;
+            float top = m[i] > m[i + hop] ? m[i] : m[i + hop];
+
+            f_lower[id] = exp_(sub_(m[i], top));
+            f_upper[id] = exp_(sub_(m[i + hop], top));
+            m[i] = top;
+        }
+        BARRIER();
+        for (s32 i = id; i < pairs * MERGE_COLUMNS; i += 256) {
+            s32 k = i / MERGE_COLUMNS, c = i % MERGE_COLUMNS;
+            s32 at = k * 2 * hop * MERGE_COLUMNS + c;
+
+            if (c < wide)
+                x[at] = soft_join(x[at], f_lower[k],
+                                  x[at + hop * MERGE_COLUMNS], f_upper[k]);
+        }
+        for (s32 i = id; i < pairs * 16; i += 256) {
+            s32 k = i / 16, at = k * 2 * hop * 16 + i % 16;
+
+            l[at] = soft_join(l[at], f_lower[k], l[at + hop * 16], f_upper[k]);
+        }
+        BARRIER();
+    }
+    if (a.next) {
+        if (c0 == 0 && id < 16)
+            next[id] = l[id];
+        if (c0 == 0 && id == 16)
+            next[16] = m[0];
+        if (id < wide)
+            next[TEXT_SOFT + c0 + id] = x[id];
+    } else if (id < wide) {
+        float sum = sum16(l);
+
+        if (a.sink)
+            sum = add_(sum, exp_(sub_(value_at(AT(const void, a.sink),
+                                               a.sink_format, row % a.n_head),
+                                      m[0])));
+        AT(float, a.out)
+        [((s64)t * a.n_head + row % a.n_head) * a.e + c0 + id] =
+            div_(x[id], sum);
+    }
+}

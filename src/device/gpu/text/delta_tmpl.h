@@ -1,0 +1,105 @@
+/* The gated delta net for d_k up to 4 * HELD, as kernel NAME: a lane holds what
+ * one of the four chains of a column needs of M, in registers. Keys and queries
+ * of a token lie in the group's memory, three tokens' of them, so that one
+ * barrier a token is enough: who is behind reads what is two tokens old. What a
+ * token needs is asked for while the one before it is computed. Both names are
+ * undefined at the end. */
+
+KERNEL_OF(NAME, struct delta_net_args, 128)
+{
+    LOCAL_ARRAY(float, keys, 3 * 2 * 4 * HELD);
+    LOCAL_ARRAY(float, chain, 2 * 2 * 128);
+    float m[HELD], ahead[HELD / 16];
+    s32 blocks = (s32)((a.d_v + DELTA_COLUMNS - 1) / DELTA_COLUMNS), turn = 0;
+    s32 lane = LANE(), j = lane / DELTA_COLUMNS, col = lane % DELTA_COLUMNS;
+    s32 n = ((s32)a.d_k - j + 3) / 4; /* of m[] */
+    s64 head = GROUP() / blocks % a.n_head_v;
+    s64 e = (s64)(GROUP() % blocks) * DELTA_COLUMNS + col;
+    s64 key = AT(const s32, a.head_map)[head];
+    GLOBAL const s32 *run = AT(const s32, a.run);
+    GLOBAL const float *kn = AT(const float, a.kn) + key * a.d_k;
+    GLOBAL const float *qn = AT(const float, a.qn) + key * a.d_k;
+    float scale = div_(1.0f, sqrt_(int_float((s32)a.d_k)));
+    s32 n_run = run[0];
+
+    for (s32 r = (s32)(GROUP() / blocks / a.n_head_v); r < n_run;
+         r += a.n_split) {
+        GLOBAL const s32 *list = run + RUN_WORDS * (r + 1);
+        s32 first = list[0], end = list[RUN_END];
+        s64 from = list[RUN_READ], to = list[RUN_WRITTEN];
+        GLOBAL const float *in =
+            AT(const float, a.state) +
+            ((from * a.n_head_v + head) * a.d_k + j) * a.d_v + e;
+        GLOBAL float *state = AT(float, a.state) +
+                              ((to * a.n_head_v + head) * a.d_k + j) * a.d_v +
+                              e;
+        float g_next = 0, beta_next = 0, kq_next = 0, v_next = 0;
+
+        UNROLL
+        for (s32 i = 0; i < HELD; i++)
+            m[i] = from >= 0 && e < a.d_v && i < n ? in[4 * i * a.d_v] : 0.0f;
+        /* Token first - 1 only fetches. */
+        for (s32 t = first - 1; t < end; t++) {
+            LOCAL float *now = keys + (turn + 2) % 3 * 8 * HELD;
+            LOCAL float *next = keys + turn % 3 * 8 * HELD;
+            LOCAL float *p = chain + turn % 2 * 256;
+            s64 at = (s64)t * a.n_head_v + head;
+            float g = g_next, beta = beta_next, kq = kq_next, v = v_next;
+            float ck = 0, cq = 0, gamma, u, y;
+
+            UNROLL
+            for (s32 i = 0; i < HELD / 16; i++) {
+                s32 d = lane + 128 * i;
+                GLOBAL const float *x = d < 4 * HELD ? kn : qn;
+
+                d %= 4 * HELD;
+                ahead[i] = t + 1 < end && d < a.d_k
+                               ? x[(t + 1) * a.n_head_k * a.d_k + d]
+                               : 0.0f;
+            }
+            if (t + 1 < end) {
+                g_next = AT(const float, a.g)[at + a.n_head_v];
+                beta_next = AT(const float, a.beta)[at + a.n_head_v];
+                kq_next = AT(const float, a.kq)[(t + 1) * a.n_head_k + key];
+                if (e < a.d_v)
+                    v_next =
+                        AT(const float, a.v)[(at + a.n_head_v) * a.d_v + e];
+            }
+            UNROLL
+            for (s32 i = 0; i < HELD; i++) {
+                if (t >= first && i < n) {
+                    ck = fma_(m[i], now[4 * i + j], ck);
+                    cq = fma_(m[i], now[4 * HELD + 4 * i + j], cq);
+                }
+            }
+            p[lane] = ck;
+            p[128 + lane] = cq;
+            UNROLL
+            for (s32 i = 0; i < HELD / 16; i++)
+                next[lane + 128 * i] = ahead[i];
+            BARRIER();
+            turn++;
+            if (t < first)
+                continue;
+            ck =
+                add_(add_(p[col], p[col + 32]), add_(p[col + 64], p[col + 96]));
+            cq = add_(add_(p[col + 128], p[col + 160]),
+                      add_(p[col + 192], p[col + 224]));
+            gamma = exp_(g);
+            y = delta_out(ck, cq, kq, v, gamma, beta, scale, &u);
+            if (j == 0 && e < a.d_v)
+                AT(float, a.out)[at * a.d_v + e] = y;
+            UNROLL
+            for (s32 i = 0; i < HELD; i++)
+                m[i] = fma_(now[4 * i + j], u, mul_(gamma, m[i]));
+        }
+        UNROLL
+        for (s32 i = 0; i < HELD; i++) {
+            if (e < a.d_v && i < n)
+                state[4 * i * a.d_v] = m[i];
+        }
+    }
+}
+
+#undef HELD
+#undef NAME

@@ -1,0 +1,246 @@
+/* Recurrent layers: the short convolution and the gated delta net. Orders of
+ * operations are those of device/cpu/cpu_short_conv_template.h and
+ * device/cpu/cpu_delta_net_template.h. A *run* is a sequence's tokens, side by
+ * side. */
+
+/* The slot that a run which begins at position `pos` reads, -1: zeros. */
+DEV s64 state_read(GLOBAL const s32 *words, s32 pos)
+{
+    if (pos <= 0)
+        return -1;
+    return words[pos == words[STATE_AT_WORD] ? STATE_READ_WORD
+                                             : STATE_WRITTEN_WORD];
+}
+
+/* Tokens of t's run before it, up to `most`. */
+DEV s32 run_before(GLOBAL const s32 *seq, s32 t, s32 most)
+{
+    s32 n = 0;
+
+    while (n < most && n < t && seq[t - n - 1] == seq[t])
+        n++;
+    return n;
+}
+
+/* A lane a channel of a token. */
+KERNEL(short_conv, struct short_conv_args, 256)
+{
+    s32 blocks = (s32)((a.n_channel + 255) / 256);
+    s32 t = GROUP() / blocks, held = a.n_tap - 1;
+    s64 c = (s64)(GROUP() % blocks) * 256 + LANE();
+    s32 before = run_before(AT(const s32, a.seq), t, held);
+
+    if (c < a.n_channel) {
+        GLOBAL const s32 *words =
+            AT(const s32, a.pages) + AT(const s32, a.seq)[t] * a.page_stride;
+        GLOBAL const float *w = AT(const float, a.w) + c * a.n_tap;
+        GLOBAL const float *x =
+            AT(const float, a.x) + (s64)(t - before) * a.n_channel + c;
+        s64 from = before < held
+                       ? state_read(words, AT(const s32, a.pos)[t - before])
+                       : -1;
+        GLOBAL const float *old =
+            AT(const float, a.state) + (from * a.n_channel + c) * held + before;
+        float y = 0;
+
+        for (s32 j = 0; j < held - before; j++)
+            y = fma_(w[j], from >= 0 ? old[j] : 0.0f, y);
+        for (s32 j = 0; j <= before; j++)
+            y = fma_(w[held - before + j], x[j * a.n_channel], y);
+        AT(float, a.out)[t * a.n_channel + c] = a.silu ? silu_(y) : y;
+    }
+}
+
+/* The states behind the runs: a lane a channel, where token t is the last of
+ * its run. Oldest first, so that a state written in place is read in time. */
+KERNEL(short_conv_state, struct short_conv_args, 256)
+{
+    s32 blocks = (s32)((a.n_channel + 255) / 256);
+    s32 t = GROUP() / blocks, held = a.n_tap - 1;
+    s64 c = (s64)(GROUP() % blocks) * 256 + LANE();
+    GLOBAL const s32 *seq = AT(const s32, a.seq);
+
+    if (c < a.n_channel && (t + 1 == a.n_tok || seq[t + 1] != seq[t])) {
+        GLOBAL const s32 *words =
+            AT(const s32, a.pages) + seq[t] * a.page_stride;
+        s32 n = run_before(seq, t, held) + 1;
+        GLOBAL const float *x =
+            AT(const float, a.x) + (s64)(t + 1 - held) * a.n_channel + c;
+        s64 from =
+            n < held ? state_read(words, AT(const s32, a.pos)[t + 1 - n]) : -1;
+        GLOBAL const float *old =
+            AT(const float, a.state) + (from * a.n_channel + c) * held;
+        GLOBAL float *out =
+            AT(float, a.state) +
+            (words[STATE_WRITTEN_WORD] * a.n_channel + c) * held;
+
+        for (s32 i = 0; i < held; i++) {
+            if (n - held + i >= 0)
+                out[i] = x[i * a.n_channel];
+            else
+                out[i] = from >= 0 ? old[i + n] : 0.0f;
+        }
+    }
+}
+
+/* ---- the gated delta net ------------------------------------------------- */
+
+/* Words of a list of runs: how many there are, then of each where it begins and
+ * ends, the slot it reads, -1 none, and the one it writes. */
+enum { RUN_END = 1, RUN_READ, RUN_WRITTEN, RUN_WORDS };
+
+/* A group a token and key head: half of the lanes norm its key, half its query.
+ * The last group lists the runs. */
+KERNEL(delta_norm, struct delta_net_args, 128)
+{
+    LOCAL_ARRAY(float, part, 128);
+    LOCAL_ARRAY(s32, begins, 128);
+    s32 lane = LANE(), side = lane / 64, id = lane % 64;
+    s64 at = GROUP() * a.d_k;
+
+    if (GROUP() == N_GROUP() - 1) {
+        GLOBAL const s32 *seq = AT(const s32, a.seq);
+        GLOBAL s32 *run = AT(s32, a.run);
+        s32 n = 0;
+
+        for (s32 first = 0; first < a.n_tok; first += 128) {
+            s32 t = first + lane, k = n;
+
+            begins[lane] = t < a.n_tok && (t == 0 || seq[t] != seq[t - 1]);
+            BARRIER();
+            for (s32 i = 0; i < 128; i++) {
+                k += i < lane ? begins[i] : 0;
+                n += begins[i];
+            }
+            if (begins[lane]) {
+                GLOBAL const s32 *words =
+                    AT(const s32, a.pages) + seq[t] * a.page_stride;
+
+                run[RUN_WORDS * k + RUN_END] = t;
+                run[RUN_WORDS * (k + 1)] = t;
+                run[RUN_WORDS * (k + 1) + RUN_READ] =
+                    (s32)state_read(words, AT(const s32, a.pos)[t]);
+                run[RUN_WORDS * (k + 1) + RUN_WRITTEN] =
+                    words[STATE_WRITTEN_WORD];
+            }
+            BARRIER();
+        }
+        if (lane == 0) {
+            run[0] = n;
+            run[RUN_WORDS * n + RUN_END] = a.n_tok;
+        }
+    } else {
+        GLOBAL const float *x = AT(const float, side ? a.q : a.k) + at;
+        GLOBAL float *out = AT(float, side ? a.qn : a.kn) + at;
+        GLOBAL const float *kn = AT(const float, a.kn) + at;
+        GLOBAL const float *qn = AT(const float, a.qn) + at;
+        float s = 0, norm;
+
+        for (s64 d = id; d < a.d_k; d += 64)
+            s = fma_(x[d], x[d], s);
+        part[lane] = s;
+        BARRIER();
+        if (id < 16)
+            part[lane] = add_(add_(part[lane], part[lane + 16]),
+                              add_(part[lane + 32], part[lane + 48]));
+        BARRIER();
+        norm = sqrt_(sum16(part + 64 * side));
+        s = div_(1.0f, norm > a.eps ? norm : a.eps);
+        for (s64 d = id; d < a.d_k; d += 64)
+            out[d] = mul_(x[d], s);
+        BARRIER();
+        s = 0;
+        for (s64 d = lane; lane < 4 && d < a.d_k; d += 4)
+            s = fma_(kn[d], qn[d], s);
+        if (lane < 4)
+            part[lane] = s;
+        BARRIER();
+        if (lane == 0)
+            AT(float, a.kq)
+        [GROUP()] = add_(add_(part[0], part[1]), add_(part[2], part[3]));
+    }
+}
+
+/* What a column of a value head is corrected by, and what it gives. */
+DEV float delta_out(float pk, float pq, float kq, float v, float gamma,
+                    float beta, float scale, float *u)
+{
+    *u = mul_(beta, sub_(v, mul_(gamma, pk)));
+    return mul_(fma_(kq, *u, mul_(gamma, pq)), scale);
+}
+
+enum { DELTA_COLUMNS = 32 }; /* of a group, four lanes each */
+
+/* A kernel whose name is a macro. */
+#ifndef KERNEL_OF
+#define KERNEL_OF(name, args, lanes) KERNEL(name, args, lanes)
+#endif
+
+#define HELD 16
+#define NAME delta_net_64
+#include "delta_tmpl.h"
+
+#define HELD 32
+#define NAME delta_net_128
+#include "delta_tmpl.h"
+
+#define HELD 64
+#define NAME delta_net_256
+#include "delta_tmpl.h"
+
+/* Any d_k: M stays in memory. */
+KERNEL(delta_net_wide, struct delta_net_args, 128)
+{
+    LOCAL_ARRAY(float, chain, 2 * 2 * 128);
+    s32 blocks = (s32)((a.d_v + DELTA_COLUMNS - 1) / DELTA_COLUMNS), turn = 0;
+    s32 lane = LANE(), j = lane / DELTA_COLUMNS, col = lane % DELTA_COLUMNS;
+    s64 head = GROUP() / blocks % a.n_head_v;
+    s64 e = (s64)(GROUP() % blocks) * DELTA_COLUMNS + col;
+    s64 key = AT(const s32, a.head_map)[head];
+    GLOBAL const s32 *run = AT(const s32, a.run);
+    float scale = div_(1.0f, sqrt_(int_float((s32)a.d_k)));
+
+    for (s32 r = (s32)(GROUP() / blocks / a.n_head_v); r < run[0];
+         r += a.n_split) {
+        GLOBAL const s32 *list = run + RUN_WORDS * (r + 1);
+        s32 first = list[0], end = list[RUN_END];
+        s64 from = list[RUN_READ], to = list[RUN_WRITTEN];
+        GLOBAL const float *in = AT(const float, a.state) +
+                                 (from * a.n_head_v + head) * a.d_k * a.d_v + e;
+        GLOBAL float *m =
+            AT(float, a.state) + (to * a.n_head_v + head) * a.d_k * a.d_v + e;
+
+        for (s64 d = j; e < a.d_v && from != to && d < a.d_k; d += 4)
+            m[d * a.d_v] = from >= 0 ? in[d * a.d_v] : 0.0f;
+        for (s32 t = first; t < end; t++, turn++) {
+            GLOBAL const float *kn =
+                AT(const float, a.kn) + (t * a.n_head_k + key) * a.d_k;
+            GLOBAL const float *qn =
+                AT(const float, a.qn) + (t * a.n_head_k + key) * a.d_k;
+            s64 at = t * a.n_head_v + head;
+            float gamma = exp_(AT(const float, a.g)[at]), u, y;
+            float ck = 0, cq = 0, v = 0;
+            LOCAL float *p = chain + turn % 2 * 256;
+
+            for (s64 d = j; e < a.d_v && d < a.d_k; d += 4) {
+                ck = fma_(m[d * a.d_v], kn[d], ck);
+                cq = fma_(m[d * a.d_v], qn[d], cq);
+            }
+            p[lane] = ck;
+            p[128 + lane] = cq;
+            if (e < a.d_v)
+                v = AT(const float, a.v)[at * a.d_v + e];
+            BARRIER();
+            ck =
+                add_(add_(p[col], p[col + 32]), add_(p[col + 64], p[col + 96]));
+            cq = add_(add_(p[col + 128], p[col + 160]),
+                      add_(p[col + 192], p[col + 224]));
+            y = delta_out(ck, cq, AT(const float, a.kq)[t * a.n_head_k + key],
+                          v, gamma, AT(const float, a.beta)[at], scale, &u);
+            if (j == 0 && e < a.d_v)
+                AT(float, a.out)[at * a.d_v + e] = y;
+            for (s64 d = j; e < a.d_v && d < a.d_k; d += 4)
+                m[d * a.d_v] = fma_(kn[d], u, mul_(gamma, m[d * a.d_v]));
+        }
+    }
+}

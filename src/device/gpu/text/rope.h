@@ -1,0 +1,87 @@
+/* RoPE: angles, sines and cosines in double, operation by operation as
+ * device/cpu/cpu_rows_template.h has them. */
+
+/* Angle of pair i at position 1; `power` is base^(-2i/n). */
+DEV double rope_angle(double power, s32 i, s32 yarn, double scale, double low,
+                      double width)
+{
+    double m;
+
+    if (!yarn)
+        return dmul_(power, scale);
+    m = ddiv_(dsub_((double)i, low), width);
+    m = dsub_(1.0, m < 0 ? 0 : m > 1 ? 1.0 : m);
+    return dadd_(dmul_(dmul_(power, scale), dsub_(1.0, m)), dmul_(power, m));
+}
+
+/* cos and sin of angle * pos, times mscale. */
+DEV void rope_cos_sin(double angle, s32 pos, double mscale, float *co,
+                      float *si)
+{
+    double t = dmul_(angle, (double)pos), k, x, z, s, c;
+    u64 quadrant, odd, cos_bits, sin_bits;
+
+    k = dadd_(dmul_(t, 0x1.45f306dc9c883p-1), 0x1.8p52);
+    quadrant = double_bits(k);
+    k = dsub_(k, 0x1.8p52);
+    x = dsub_(dsub_(t, dmul_(k, 0x1.921fb544p+0)),
+              dmul_(k, 0x1.0b4611a626331p-34));
+    z = dmul_(x, x);
+    s = dsub_(dmul_(z, 1.0 / 6227020800.0), 1.0 / 39916800.0);
+    s = dadd_(dmul_(s, z), 1.0 / 362880.0);
+    s = dsub_(dmul_(s, z), 1.0 / 5040.0);
+    s = dadd_(dmul_(s, z), 1.0 / 120.0);
+    s = dsub_(dmul_(s, z), 1.0 / 6.0);
+    s = dadd_(dmul_(dmul_(s, z), x), x);
+    c = dadd_(dmul_(z, -1.0 / 87178291200.0), 1.0 / 479001600.0);
+    c = dsub_(dmul_(c, z), 1.0 / 3628800.0);
+    c = dadd_(dmul_(c, z), 1.0 / 40320.0);
+    c = dsub_(dmul_(c, z), 1.0 / 720.0);
+    c = dadd_(dmul_(c, z), 1.0 / 24.0);
+    c = dsub_(dmul_(c, z), 0.5);
+    c = dadd_(dmul_(c, z), 1.0);
+    odd = 0 - (quadrant & 1);
+    cos_bits = double_bits(c);
+    sin_bits = double_bits(s);
+    odd = odd & (cos_bits ^ sin_bits);
+    cos_bits = cos_bits ^ odd ^ ((quadrant + 1) & 2) << 62;
+    sin_bits = sin_bits ^ odd ^ (quadrant & 2) << 62;
+    *co = double_float(dmul_(double_from_bits(cos_bits), mscale));
+    *si = double_float(dmul_(double_from_bits(sin_bits), mscale));
+}
+
+/* A lane a pair, of all the group's heads. */
+KERNEL(rope, struct rope_args, 64)
+{
+    s32 parts = (a.n_head + ROPE_HEADS - 1) / ROPE_HEADS, pairs = a.n_rot / 2;
+    s32 t = GROUP() / parts, h0 = GROUP() % parts * ROPE_HEADS;
+    s32 n = a.n_head - h0 < ROPE_HEADS ? a.n_head - h0 : ROPE_HEADS;
+    s64 at = ((s64)t * a.n_head + h0) * a.d;
+    GLOBAL const float *x = AT(const float, a.x) + at;
+    GLOBAL float *out = AT(float, a.out) + at;
+
+    for (s32 i = LANE(); i < pairs; i += 64) {
+        s32 p = a.neox ? i : 2 * i, q = a.neox ? pairs + i : 2 * i + 1;
+        double power = a.power[i / a.stride];
+        float co, si;
+
+        for (s32 k = i % a.stride; k > 0; k--)
+            power = dmul_(power, a.step);
+        if (a.factors)
+            power = ddiv_(power, (double)value_at(AT(const void, a.factors),
+                                                  a.format, i));
+        power = rope_angle(power, i, a.yarn, a.scale, a.low, a.width);
+        rope_cos_sin(power, AT(const s32, a.pos)[t], a.mscale, &co, &si);
+        for (s32 h = 0; h < n; h++) {
+            float u = x[h * a.d + p], v = x[h * a.d + q];
+
+            /* The second sum of pairs has its terms the other way round on
+             * CPUs, which does not show. */
+            out[h * a.d + p] = sub_(mul_(u, co), mul_(v, si));
+            out[h * a.d + q] = add_(mul_(u, si), mul_(v, co));
+        }
+    }
+    for (s32 k = LANE(); a.out != a.x && k < n * a.d; k += 64)
+        if (k % a.d >= a.n_rot)
+            out[k] = x[k];
+}

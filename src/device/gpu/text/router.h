@@ -1,0 +1,138 @@
+/* Routers: a group a row. Rules and orders are those of
+ * device/cpu/cpu_rows_template.h. */
+
+DEV float router_score(float x, s32 gating, float top, float sum)
+{
+    if (gating == GATING_SOFTMAX)
+        return div_(exp_(sub_(x, top)), sum);
+    return gating == GATING_SIGMOID ? sigmoid_(x) : x;
+}
+
+/* A group of experts' score: its two best, of a softmax its best. */
+DEV float router_group(GLOBAL const float *score, s64 size, s32 gating)
+{
+    float first = float_from_bits(0xff800000u), second = first;
+
+    for (s64 i = 0; i < size; i++) {
+        if (score[i] > first) {
+            second = first;
+            first = score[i];
+        } else if (score[i] > second) {
+            second = score[i];
+        }
+    }
+    return size > 1 && gating != GATING_SOFTMAX ? add_(first, second) : first;
+}
+
+/* How many of x[n] are chosen before the i-th. */
+DEV s32 router_before(GLOBAL const float *x, s32 n, s32 i)
+{
+    s32 before = 0;
+
+    for (s32 k = 0; k < n; k++)
+        before += x[k] > x[i] || (x[k] == x[i] && k < i);
+    return before;
+}
+
+enum { ROUTER_TILE = 1024 };
+
+/* A score's place is the number of those before it, so that a lane finds its
+ * experts' places alone. */
+KERNEL(router_topk, struct router_topk_args, 256)
+{
+    LOCAL_ARRAY(float, part, 256);
+    LOCAL_ARRAY(float, tile, ROUTER_TILE);
+    s32 lane = LANE(), n_valid = 0;
+    GLOBAL const float *x = AT(const float, a.x) + (s64)GROUP() * a.e;
+    GLOBAL float *score = AT(float, a.scratch) + (s64)GROUP() * 2 * a.e;
+    GLOBAL float *group = score + a.e;
+    GLOBAL s32 *out = AT(s32, a.out) + (s64)GROUP() * a.n_used;
+    float top = 0, sum = 0;
+
+    if (a.gating == GATING_SOFTMAX) {
+        top = row_top(x, a.e, lane, 256, part);
+        sum = row_sum(x, a.e, top, 0, lane, 256, part);
+    }
+    for (s64 i = lane; i < a.e; i += 256) {
+        float s = router_score(x[i], a.gating, top, sum);
+
+        if (a.bias)
+            s = add_(s, value_at(AT(const void, a.bias), a.format, i));
+        score[i] = s;
+    }
+    BARRIER();
+    if (a.n_group > 0) {
+        s64 size = a.e / a.n_group;
+
+        for (s32 g = lane; g < a.n_group; g += 256)
+            group[g] = router_group(score + g * size, size, a.gating);
+        BARRIER();
+        for (s32 g = lane; g < a.n_group; g += 256) {
+            s32 kept = group[g] != group[g] ||
+                       router_before(group, a.n_group, g) < a.n_group_used;
+
+            for (s64 i = g * size; !kept && i < (g + 1) * size; i++)
+                score[i] = float_from_bits(0xff800000u);
+        }
+        BARRIER();
+    }
+    for (s64 first = 0; first < a.e; first += 256) {
+        s64 i = first + lane;
+        float s = i < a.e ? score[i] : float_from_bits(0x7fc00000u);
+        s64 before = 0;
+
+        for (s64 at = 0; at < a.e; at += ROUTER_TILE) {
+            s32 n = a.e - at < ROUTER_TILE ? (s32)(a.e - at) : ROUTER_TILE;
+
+            if (first == 0 || a.e > ROUTER_TILE) {
+                BARRIER();
+                for (s32 k = lane; k < n; k += 256)
+                    tile[k] = score[at + k];
+                BARRIER();
+            }
+            for (s32 k = 0; k < n; k++) {
+                before += tile[k] > s || (tile[k] == s && at + k < i);
+                n_valid += first == 0 && tile[k] == tile[k];
+            }
+        }
+        if (s == s && before < a.n_used)
+            out[before] = (s32)i;
+    }
+    for (s64 k = n_valid + lane; k < a.n_used; k += 256)
+        out[k] = 0;
+}
+
+KERNEL(router_weights, struct router_weights_args, 64)
+{
+    LOCAL_ARRAY(float, part, 64);
+    s32 lane = LANE();
+    GLOBAL const float *x = AT(const float, a.x) + (s64)GROUP() * a.e;
+    GLOBAL const s32 *id = AT(const s32, a.id) + (s64)GROUP() * a.n_used;
+    GLOBAL float *w = AT(float, a.out) + (s64)GROUP() * a.n_used;
+    float top = 0, sum = 0;
+
+    if (a.gating == GATING_SOFTMAX) {
+        top = row_top(x, a.e, lane, 64, part);
+        sum = row_sum(x, a.e, top, 0, lane, 64, part);
+    }
+    for (s64 k = lane; k < a.n_used; k += 64)
+        w[k] = router_score(x[id[k]], a.gating, top, sum);
+    BARRIER();
+    if (a.gating == GATING_SELECTED) {
+        top = row_top(w, a.n_used, lane, 64, part);
+        sum = row_sum(w, a.n_used, top, w, lane, 64, part);
+        for (s64 k = lane; k < a.n_used; k += 64)
+            w[k] = div_(w[k], sum);
+        BARRIER();
+    }
+    sum = 0;
+    for (s64 k = 0; a.normalise && k < a.n_used; k++)
+        sum = add_(sum, w[k]);
+    sum = sum > 0x1p-14f ? sum : 0x1p-14f;
+    BARRIER();
+    for (s64 k = lane; k < a.n_used; k += 64) {
+        float v = a.normalise ? div_(w[k], sum) : w[k];
+
+        w[k] = mul_(v, a.scale);
+    }
+}

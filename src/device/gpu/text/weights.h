@@ -1,0 +1,463 @@
+/* Contractions with weights, for every format: matvec_*() for few rows of
+ * activations, matmul_*() for many (launch_contract.c says which). Orders of
+ * operations are those of device/cpu/cpu_matmul.h, how formats are packed stands
+ * in quant/pack.h. */
+
+/* A kernel whose name is a macro. */
+#define KERNEL_OF(name, args, lanes) KERNEL(name, args, lanes)
+#define WEIGHTS_PASTE(a, b)          a##_##b
+#define WEIGHTS_JOIN(a, b)           WEIGHTS_PASTE(a, b)
+#define OF(name)                     WEIGHTS_JOIN(name, FORMAT)
+
+enum {
+    TILE = 32,        /* values */
+    ROWS = 16,        /* of a panel */
+    X_BLOCK = 10,     /* dwords of a quantized block: d, two sums, values */
+    SEGMENT = 256,    /* values that a sum of floats runs over */
+    FEW_TOKENS = 4,   /* most that a group of matvec takes */
+    FEW_ITEMS = 256,  /* experts that an accumulator of a launch runs over */
+    FEW_SLOTS = 64,   /* (tile, token) whose sums a group holds */
+    MANY_TOKENS = 64, /* that a group of matmul takes */
+    MANY_PANELS = 8,  /* the same, panels */
+    STAGE_TILES = 4,  /* of activations that it holds twice */
+    STAGE = STAGE_TILES * MANY_TOKENS,   /* blocks of these */
+    STAGE_LOADS = STAGE * X_BLOCK / 256, /* dwords a lane moves */
+    X_STRIDE = 12, /* dwords from block to block: no two rows that a warp reads
+                      together begin in one bank */
+    FLOAT_STAGE = 16, /* values of k that matmul of floats holds twice */
+    FLOAT_ROWS = 132, /* from k to k, a few more than there are, for banks */
+    FLOAT_TOKENS = 65
+};
+
+/* Kinds of scales: quant/pack.h. */
+#define SUB_NONE     0
+#define SUB_F16      1
+#define SUB_F16_MIN  2
+#define SUB_E8M0     3
+#define SUB_S8       4
+#define SUB_S8X2     5
+#define SUB_U8_MIN   6
+#define SUB_U8X2_MIN 7
+#define SUB_ODD4X2   8
+#define SUB_UE4M3X2  9
+#define SUP_NONE     0
+#define SUP_D        1
+#define SUP_D_8TH    2
+#define SUP_D_DMIN   3
+
+/* Four bytes of a table of sixteen, by the four bytes of c, 0 .. 15 each. */
+DEV u32 look16(u32 c, u32 t0, u32 t1, u32 t2, u32 t3)
+{
+#if HAVE_PRMT
+    u32 s = c & 0x07070707u, high = prmt_(c << 4, 0, 0xba98u);
+
+    s |= s >> 4;
+    s = (s & 255) | (s >> 8 & 0xff00u);
+    return (prmt_(t0, t1, s) & ~high) | (prmt_(t2, t3, s) & high);
+#else
+    u32 out = 0;
+
+    UNROLL
+    for (s32 i = 0; i < 32; i += 8) {
+        u32 v = c >> i & 15, lo = v & 4 ? t1 : t0, hi = v & 4 ? t3 : t2;
+
+        out |= ((v & 8 ? hi : lo) >> (v & 3) * 8 & 255) << i;
+    }
+    return out;
+#endif
+}
+
+/* Powers of two for MXFP4 and numbers of NVFP4: half of what they say, as their
+ * levels are doubled. */
+DEV float e8m0_half(u32 e)
+{
+    if (e == 255)
+        return float_from_bits(0x7fc00000u);
+    return float_from_bits(e < 2 ? 0x00200000u << e : (e - 1) << 23);
+}
+DEV float ue4m3_half(u32 x)
+{
+    u32 e = x >> 3 & 15, m = x & 7;
+
+    if (x == 127)
+        return 0;
+    return e == 0 ? mul_(int_float((s32)m), 0x1p-10f)
+                  : float_from_bits((e + 119) << 23 | m << 20);
+}
+
+/* Where entry e of the stack begins. */
+#define ENTRY(e)                                                               \
+    ((e) < a.n_out ? a.out + (u64)(e)*a.out_stride                             \
+                   : a.stack + (u64)((e)-a.n_out) * a.stack_stride)
+
+/* What a group of few rows of activations has. */
+struct few {
+    s32 n;      /* rows of activations; of out, n_head apart */
+    s32 out, x; /* the first ones */
+    s32 matrix; /* but for experts' */
+    s32 n_item; /* contractions that an accumulator runs over */
+};
+DEV struct few few_find(s32 block, s32 mode, s32 n_tok, s32 tok, s32 n_head,
+                        s32 share)
+{
+    struct few f;
+
+    f.n = f.n_item = 1;
+    f.out = block;
+    f.x = block / share;
+    f.matrix = 0;
+    if (mode == CONTRACT_HEADS) {
+        s32 n_block = (n_tok + tok - 1) / tok, first = block % n_block * tok;
+
+        f.n = n_tok - first < tok ? n_tok - first : tok;
+        f.matrix = block / n_block;
+        f.out = f.x = first * n_head + f.matrix;
+    }
+    return f;
+}
+
+/* A token's slots by ascending id, equal ones as they are, without ids that
+ * there are not: the n from the `from`-th on into order[]. Returns how many
+ * there are of these. */
+DEV s32 few_order(GLOBAL const s32 *id, s32 n_used, s32 n_matrix, s32 from,
+                  s32 n, s32 lane, LOCAL s32 *order)
+{
+    s32 all = 0;
+
+    for (s32 u = 0; u < n_used; u++)
+        all += id[u] >= 0 && id[u] < n_matrix;
+    for (s32 u = lane; u < n_used; u += 256) {
+        s32 at = -from;
+
+        if (id[u] < 0 || id[u] >= n_matrix)
+            continue;
+        for (s32 v = 0; v < n_used; v++)
+            at += id[v] >= 0 && (id[v] < id[u] || (id[v] == id[u] && v < u));
+        if (at >= 0 && at < n)
+            order[at] = u;
+    }
+    all = all > from ? all - from : 0;
+    return all < n ? all : n;
+}
+
+/* What a group of many rows of activations has. */
+struct many {
+    s32 n;      /* rows of activations; 0: nothing to do */
+    s32 first;  /* of the head's tokens, or of the list of pairs */
+    s32 matrix; /* from n_matrix on: zeros are wanted */
+};
+DEV struct many many_find(s32 block, s32 mode, s32 n_tok,
+                          GLOBAL const s32 *head, GLOBAL const s32 *blocks,
+                          s32 step)
+{
+    s32 n_block = (n_tok + MANY_TOKENS - 1) / MANY_TOKENS;
+    struct many f;
+
+    f.n = 0;
+    if (mode == CONTRACT_HEADS) {
+        f.matrix = block / n_block;
+        f.first = block % n_block * MANY_TOKENS;
+        f.n = n_tok - f.first < MANY_TOKENS ? n_tok - f.first : MANY_TOKENS;
+    } else if (head[step] + block < head[step + 1]) {
+        blocks += 3 * (head[step] + block);
+        f.matrix = blocks[0];
+        f.first = blocks[1];
+        f.n = blocks[2];
+    }
+    return f;
+}
+
+/* The i-th row of activations and of the result. */
+DEV void many_rows(const struct many *f, s32 i, s32 mode, s32 n_head,
+                   s32 n_used, s32 share, GLOBAL const s32 *list,
+                   LOCAL s32 *row_x, LOCAL s32 *row_out)
+{
+    if (mode == CONTRACT_HEADS) {
+        row_x[i] = row_out[i] = (f->first + i) * n_head + f->matrix;
+    } else {
+        s32 pair = list[f->first + i];
+
+        row_x[i] = pair / share;
+        row_out[i] = mode == CONTRACT_DOWN ? pair / n_used : pair;
+    }
+}
+
+/* Where the result of a row of activations and one of weights is in an entry of
+ * the stack; -1: nowhere. */
+DEV s64 many_at(LOCAL const s32 *row_out, s32 n_tok, s32 tok, s32 n, s32 row)
+{
+    return tok < n_tok && row < n ? (s64)row_out[tok] * n + row : -1;
+}
+
+/* What a lane moves to shared memory of tiles t .. t + STAGE_TILES - 1 of n rows
+ * of activations, from `x` on; zeros from tile `len` on. */
+DEV void stage_load(GLOBAL const u32 *x, s64 x_step, LOCAL const s32 *row_x,
+                    s32 n, s32 t, s32 len, s32 id, u32 *next)
+{
+    UNROLL
+    for (s32 i = 0; i < STAGE_LOADS; i++) {
+        s32 at = id + 256 * i, row = at / (STAGE_TILES * X_BLOCK);
+        s32 dword = at % (STAGE_TILES * X_BLOCK);
+
+        next[i] = 0;
+        if (row < n && t + dword / X_BLOCK < len)
+            next[i] = x[row_x[row] * x_step + t * X_BLOCK + dword];
+    }
+}
+DEV void stage_put(LOCAL u32 *held, s32 id, const u32 *next)
+{
+    UNROLL
+    for (s32 i = 0; i < STAGE_LOADS; i++) {
+        s32 at = id + 256 * i, row = at / (STAGE_TILES * X_BLOCK);
+        s32 dword = at % (STAGE_TILES * X_BLOCK);
+
+        held[(dword / X_BLOCK * MANY_TOKENS + row) * X_STRIDE +
+             dword % X_BLOCK] = next[i];
+    }
+}
+
+/* Values of k from `at` on that are held at a time: of one segment. */
+DEV s32 stage_floats(s32 at, s32 len, s32 first)
+{
+    s32 n = SEGMENT - (at + first) % SEGMENT;
+
+    n = n < len - at ? n : len - at;
+    return n < FLOAT_STAGE ? n : FLOAT_STAGE;
+}
+DEV void stage_put_floats(LOCAL float *w, LOCAL float *x, s32 buffer, s32 w_k,
+                          s32 id, const float *next_w, const float *next_x)
+{
+    s32 lo = id & 15, hi = id >> 4;
+
+    w += buffer * FLOAT_STAGE * FLOAT_ROWS +
+         (w_k == ROWS ? hi * FLOAT_ROWS + lo : lo * FLOAT_ROWS + hi);
+    x += buffer * FLOAT_STAGE * FLOAT_TOKENS + lo * FLOAT_TOKENS + hi;
+    UNROLL
+    for (s32 p = 0; p < 8; p++)
+        w[p * ROWS] = next_w[p];
+    UNROLL
+    for (s32 j = 0; j < 4; j++)
+        x[16 * j] = next_x[j];
+}
+
+/* A tile's sum: a matrix unit adds it to the bits of 1.5 * 2^23, of whose last
+ * digits it makes a float; a sum is below 2^22. */
+#if HAVE_MMA_S8_16832
+#define SUM_START    0x4b400000
+#define SUM_FLOAT(i) sub_(float_from_bits((u32)(i)), 12582912.0f)
+#else
+#define SUM_START    0
+#define SUM_FLOAT(i) int_float(i)
+#endif
+
+#define FORMAT q8_0
+#define LOW    8
+#define HIGH   0
+#define SUB    SUB_F16
+#define SUP    SUP_NONE
+#define BIAS   128
+#include "weights_tmpl.h"
+
+#define FORMAT q4_0
+#define LOW    4
+#define HIGH   0
+#define SUB    SUB_F16
+#define SUP    SUP_NONE
+#define BIAS   8
+#include "weights_tmpl.h"
+
+#define FORMAT q4_1
+#define LOW    4
+#define HIGH   0
+#define SUB    SUB_F16_MIN
+#define SUP    SUP_NONE
+#define BIAS   0
+#include "weights_tmpl.h"
+
+#define FORMAT q5_0
+#define LOW    4
+#define HIGH   1
+#define SUB    SUB_F16
+#define SUP    SUP_NONE
+#define BIAS   16
+#include "weights_tmpl.h"
+
+#define FORMAT q5_1
+#define LOW    4
+#define HIGH   1
+#define SUB    SUB_F16_MIN
+#define SUP    SUP_NONE
+#define BIAS   0
+#include "weights_tmpl.h"
+
+#define FORMAT q2_k
+#define LOW    2
+#define HIGH   0
+#define SUB    SUB_U8X2_MIN
+#define SUP    SUP_D_DMIN
+#define BIAS   0
+#include "weights_tmpl.h"
+
+#define FORMAT q3_k
+#define LOW    2
+#define HIGH   1
+#define SUB    SUB_S8X2
+#define SUP    SUP_D
+#define BIAS   4
+#include "weights_tmpl.h"
+
+#define FORMAT q4_k
+#define LOW    4
+#define HIGH   0
+#define SUB    SUB_U8_MIN
+#define SUP    SUP_D_DMIN
+#define BIAS   0
+#include "weights_tmpl.h"
+
+#define FORMAT q5_k
+#define LOW    4
+#define HIGH   1
+#define SUB    SUB_U8_MIN
+#define SUP    SUP_D_DMIN
+#define BIAS   0
+#include "weights_tmpl.h"
+
+#define FORMAT q6_k
+#define LOW    4
+#define HIGH   2
+#define SUB    SUB_S8X2
+#define SUP    SUP_D
+#define BIAS   32
+#include "weights_tmpl.h"
+
+/* The sixteen levels of IQ4. */
+#define LEVEL0 0xbfad9881u
+#define LEVEL1 0xf6eaddcfu
+#define LEVEL2 0x26190d01u
+#define LEVEL3 0x71594535u
+#define FORMAT iq4_nl
+#define LOW    4
+#define HIGH   0
+#define SUB    SUB_F16
+#define SUP    SUP_NONE
+#include "weights_tmpl.h"
+
+#define FORMAT iq4_xs
+#define LOW    4
+#define HIGH   0
+#define SUB    SUB_S8
+#define SUP    SUP_D
+#include "weights_tmpl.h"
+#undef LEVEL0
+#undef LEVEL1
+#undef LEVEL2
+#undef LEVEL3
+
+/* Twice the E2M1 numbers. */
+#define LEVEL0 0x03020100u
+#define LEVEL1 0x0c080604u
+#define LEVEL2 0xfdfeff00u
+#define LEVEL3 0xf4f8fafcu
+#define FORMAT mxfp4
+#define LOW    4
+#define HIGH   0
+#define SUB    SUB_E8M0
+#define SUP    SUP_NONE
+#include "weights_tmpl.h"
+
+#define FORMAT nvfp4
+#define LOW    4
+#define HIGH   0
+#define SUB    SUB_UE4M3X2
+#define SUP    SUP_NONE
+#include "weights_tmpl.h"
+#undef LEVEL0
+#undef LEVEL1
+#undef LEVEL2
+#undef LEVEL3
+
+#define FORMAT iq1_s
+#define LOW    2
+#define HIGH   0
+#define SUB    SUB_U8_MIN
+#define SUP    SUP_D_8TH
+#define BIAS   0
+#include "weights_tmpl.h"
+
+/* Levels in eighths. */
+#define LEVEL0 0x000901f9u
+#define LEVEL1 0x0007fff7u
+#define LEVEL2 0
+#define LEVEL3 0
+#define FORMAT iq1_m
+#define LOW    2
+#define HIGH   1
+#define SUB    SUB_ODD4X2
+#define SUP    SUP_D_8TH
+#include "weights_tmpl.h"
+#undef LEVEL0
+#undef LEVEL1
+
+/* IQ2_XXS, IQ2_XS and IQ2_S are packed alike. */
+#define LEVEL0 0x002b1908u
+#define LEVEL1 0x00d5e7f8u
+#define FORMAT iq2
+#define LOW    2
+#define HIGH   1
+#define SUB    SUB_ODD4X2
+#define SUP    SUP_D_8TH
+#include "weights_tmpl.h"
+#undef LEVEL0
+#undef LEVEL1
+#undef LEVEL2
+#undef LEVEL3
+
+#define LEVEL0 0x38281808u
+#define LEVEL1 0x7c685848u
+#define LEVEL2 0xc8d8e8f8u
+#define LEVEL3 0x8498a8b8u
+#define FORMAT iq3_xxs
+#define LOW    4
+#define HIGH   0
+#define SUB    SUB_ODD4X2
+#define SUP    SUP_D_8TH
+#include "weights_tmpl.h"
+#undef LEVEL1
+#undef LEVEL3
+
+#define LEVEL1 0x78685848u
+#define LEVEL3 0x8898a8b8u
+#define FORMAT iq3_s
+#define LOW    4
+#define HIGH   0
+#define SUB    SUB_ODD4X2
+#define SUP    SUP_D_8TH
+#include "weights_tmpl.h"
+#undef LEVEL0
+#undef LEVEL1
+#undef LEVEL2
+#undef LEVEL3
+
+/* TQ1_0 and TQ2_0. */
+#define FORMAT tq
+#define LOW    2
+#define HIGH   0
+#define SUB    SUB_NONE
+#define SUP    SUP_D
+#define BIAS   1
+#include "weights_tmpl.h"
+
+#define FORMAT        f32
+#define ELEMENT(p, i) ((GLOBAL const float *)(p))[i]
+#define BYTES         4
+#include "floats_tmpl.h"
+
+#define FORMAT        f16
+#define ELEMENT(p, i) f16_to_f32(((GLOBAL const u16 *)(p))[i])
+#define BYTES         2
+#include "floats_tmpl.h"
+
+#define FORMAT        bf16
+#define ELEMENT(p, i) bf16_float(((GLOBAL const u16 *)(p))[i])
+#define BYTES         2
+#include "floats_tmpl.h"

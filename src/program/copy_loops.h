@@ -1,0 +1,43 @@
+/* A piece of a copy at the sizes of a run. */
+#ifndef PROGRAM_COPY_LOOPS_H
+#define PROGRAM_COPY_LOOPS_H
+
+#include "program/program.h"
+
+struct copy_loops {
+    int64_t src, dst, bytes; /* offsets from the tensors; bytes of a run */
+    int64_t n0, src_s0, dst_s0;
+    int64_t n1, src_s1, dst_s1;
+};
+
+/* Runs that touch become one. */
+static inline void copy_loops_resolve(struct copy_loops *l,
+                                      const struct copy_piece *p,
+                                      const struct graph_sizes *z)
+{
+    l->src = dim_value(p->src_off, z) + p->src_at;
+    l->dst = dim_value(p->dst_off, z) + p->dst_at;
+    l->bytes = dim_value(p->bytes, z);
+    l->n0 = dim_value(p->n0, z);
+    l->src_s0 = dim_value(p->src_s0, z);
+    l->dst_s0 = dim_value(p->dst_s0, z);
+    l->n1 = dim_value(p->n1, z);
+    l->src_s1 = dim_value(p->src_s1, z);
+    l->dst_s1 = dim_value(p->dst_s1, z);
+    if (l->n1 > 0 && l->src_s1 == l->bytes && l->dst_s1 == l->bytes) {
+        l->bytes *= l->n1;
+        l->n1 = 1;
+    }
+    if (l->n0 > 0 && l->n1 == 1 && l->src_s0 == l->bytes &&
+        l->dst_s0 == l->bytes) {
+        l->bytes *= l->n0;
+        l->n0 = 1;
+    }
+}
+
+static inline int64_t copy_loops_bytes(const struct copy_loops *l)
+{
+    return l->bytes * l->n0 * l->n1;
+}
+
+#endif

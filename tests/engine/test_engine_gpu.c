@@ -1,0 +1,169 @@
+/* Whole models on GPUs: one of each kind of memory, with experts and without,
+ * in floats and in blocks, has the bits that cpu devices give with as many
+ * ranks, whatever stands beside the GPUs and wherever experts and caches lie.
+ * The GPUs are emulated (device/gpu/emu), so models are small and few. */
+#include "device/device_inner.h"
+#include "engine/engine.h"
+#include "lib/engine_run.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    TOKENS = 76,
+    CHUNK = 70,
+    AGAIN = 3
+}; /* AGAIN: at once, then one by
+                                                one */
+
+#define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
+
+static const char *const models[] = {
+    "qwen2-bias-f32.gguf",    /* attention */
+    "gemma3-swa-f32.gguf",    /* windows */
+    "deepseek2-mla-f32.gguf", /* latents, experts */
+    "qwen35moe-f32.gguf",     /* states, experts */
+    "gptoss-mxfp4-q8_0.gguf", /* windows, sinks, experts of blocks */
+    "glm4moe-q-q4_k_m.gguf",  /* blocks with super-blocks, experts */
+};
+
+struct place {
+    const char *devices;
+    int n_rank;
+    pl_split_mode mode;
+    const char *experts; /* on the host */
+    bool cache;          /* on the host */
+    pl_offload offload;
+};
+static const struct place places[] = {
+    {"emu*1", 2, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
+    {"emu*2", 2, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
+    {"emu*2", 3, PL_SPLIT_LAYER, NULL, false, PL_OFFLOAD_AUTO},
+    {"emu*3", 3, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
+    {"cpu*1,emu", 2, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
+    {"emu,sim,cpu*1", 3, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
+    {"emu*2", 2, PL_SPLIT_TENSOR, "all", false, PL_OFFLOAD_OFF},
+    {"emu", 2, PL_SPLIT_TENSOR, "all", false, PL_OFFLOAD_ON},
+    {"emu*2", 2, PL_SPLIT_TENSOR, NULL, true, PL_OFFLOAD_AUTO},
+    {"emu", 2, PL_SPLIT_TENSOR, "1", true, PL_OFFLOAD_ON},
+    {"bare*2", 2, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
+    {"bare,emu", 3, PL_SPLIT_TENSOR, "all", true, PL_OFFLOAD_ON},
+};
+
+static pl_options options(const struct place *p)
+{
+    pl_options o = engine_run_options();
+
+    o.devices = p->devices;
+    o.n_ranks = p->n_rank;
+    o.split_mode = p->mode;
+    o.host_experts = p->experts;
+    o.host_cache = p->cache;
+    o.offload = p->offload;
+    o.no_fit = true;
+    return o;
+}
+
+/* The logits of a prompt, of what follows one by one, and of a few again. */
+static float *logits(const struct engine_run *r, int64_t *n)
+{
+    int64_t v = r->n_vocab;
+    float *out = test_need(TOKENS + AGAIN, (size_t)v * sizeof *out);
+    int32_t t[TOKENS];
+
+    for (int i = 0; i < TOKENS; i++)
+        t[i] = (5 + 131 * i) % (int32_t)v;
+    engine_run_decode(r, 0, CHUNK, t, out);
+    for (int i = CHUNK; i < TOKENS; i++)
+        engine_run_decode(r, 0, 1, t + i, out + i * v);
+    engine_run_decode(r, 1, AGAIN, t + 7, out + TOKENS * v);
+    *n = (TOKENS + AGAIN) * v;
+    return out;
+}
+
+static float *logits_on(const char *model, const struct place *p, int64_t *n)
+{
+    const pl_options o = options(p);
+    struct engine_run r;
+    float *out;
+
+    engine_run_open(&r, test_ref(model), model, &o);
+    out = logits(&r, n);
+    engine_run_close(&r);
+    return out;
+}
+
+/* Of cpu devices, a rank each. */
+static float *cpu_logits(const char *model, int n_rank, int64_t *n)
+{
+    const struct place p = {n_rank == 2 ? "cpu*2" : "cpu*3",
+                            n_rank,
+                            PL_SPLIT_TENSOR,
+                            NULL,
+                            false,
+                            PL_OFFLOAD_AUTO};
+
+    return logits_on(model, &p, n);
+}
+
+static void compare(const char *model, const struct place *p, const float *want,
+                    int64_t n)
+{
+    float *have = logits_on(model, p, &n);
+
+    for (int64_t i = 0; i < n; i++)
+        if (memcmp(&have[i], &want[i], sizeof *have) != 0)
+            fail_msg("%s, -dev %s --ranks %d: logit %lld is %g, not %g", model,
+                     p->devices, p->n_rank, (long long)i, (double)have[i],
+                     (double)want[i]);
+    free(have);
+}
+
+/* The places go round: each model meets a third of them, each place two
+ * models. */
+static void model_case(int m)
+{
+    bool all = test_long();
+
+    for (int n_rank = 2; n_rank <= 3; n_rank++) {
+        int64_t n;
+        float *want = cpu_logits(models[m], n_rank, &n);
+
+        for (int i = 0; i < COUNT(places); i++)
+            if (places[i].n_rank == n_rank &&
+                (all || (i + m) % (COUNT(models) / 2) == 0))
+                compare(models[m], &places[i], want, n);
+        free(want);
+    }
+}
+
+TEST(gpu_attention_has_the_bits_of_cpu)
+{
+    model_case(0);
+}
+
+TEST(gpu_windows_have_the_bits_of_cpu)
+{
+    model_case(1);
+}
+
+TEST(gpu_latents_have_the_bits_of_cpu)
+{
+    model_case(2);
+}
+
+TEST(gpu_states_have_the_bits_of_cpu)
+{
+    model_case(3);
+}
+
+TEST(gpu_experts_of_blocks_have_the_bits_of_cpu)
+{
+    model_case(4);
+}
+
+TEST(gpu_super_blocks_have_the_bits_of_cpu)
+{
+    model_case(5);
+}

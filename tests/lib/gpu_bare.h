@@ -1,0 +1,10 @@
+/* The kind `bare`: the emulator without what some drivers lack. Kernels reach
+ * no memory of the process, and queues neither wait for words nor post them. */
+#ifndef TEST_GPU_BARE_H
+#define TEST_GPU_BARE_H
+
+#include "device/device_ops.h"
+
+extern const struct device_ops bare_ops;
+
+#endif
