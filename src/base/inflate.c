@@ -1,6 +1,7 @@
 /* Codes of a deflate stream are canonical: those of a length are consecutive
- * numbers, in the order of their symbols. So a code is read bit by bit, and
- * compared with the first of its length. Source: RFC 1951. */
+ * numbers, in the order of their symbols. Short ones are looked up; of a long
+ * one, bit by bit, the number is compared with the first of its length. Source:
+ * RFC 1951. */
 #include "base/inflate.h"
 
 #include <stdint.h>
@@ -11,7 +12,8 @@ enum {
     N_LITERAL = 288,
     N_DISTANCE = 32,
     N_LENGTH = 19, /* symbols that describe the lengths of others */
-    END = 256
+    END = 256,
+    FAST = 10 /* bits of codes that are looked up */
 };
 
 struct stream {
@@ -27,6 +29,8 @@ struct stream {
 struct code {
     uint16_t count[MAX_BITS + 1]; /* symbols whose codes have so many bits */
     uint16_t symbol[N_LITERAL];   /* in the order of their codes */
+    uint16_t fast[1 << FAST];     /* by the next bits: symbol * 16 + length of
+                                     its code, 0: it is longer */
 };
 
 static unsigned take(struct stream *s, int n)
@@ -45,6 +49,23 @@ static unsigned take(struct stream *s, int n)
     s->bits >>= n;
     s->n_bit -= n;
     return v;
+}
+
+/* The table of short codes, from what is known of all. */
+static void make_fast(struct code *c)
+{
+    int code = 0, index = 0;
+
+    memset(c->fast, 0, sizeof c->fast);
+    for (int b = 1; b <= FAST; b++, code *= 2)
+        for (int i = 0; i < c->count[b]; i++, code++, index++) {
+            unsigned turned = 0; /* bits come from the highest on */
+
+            for (int j = 0; j < b; j++)
+                turned |= (unsigned)(code >> j & 1) << (b - 1 - j);
+            for (unsigned at = turned; at < 1u << FAST; at += 1u << b)
+                c->fast[at] = (uint16_t)(c->symbol[index] * 16 + b);
+        }
 }
 
 /* From the lengths of n symbols' codes, 0: none. False: more codes than there
@@ -66,13 +87,24 @@ static bool make_code(struct code *c, const unsigned char *length, int n)
     for (int i = 0; i < n; i++)
         if (length[i])
             c->symbol[start[length[i]]++] = (uint16_t)i;
+    make_fast(c);
     return true;
 }
 
 static int take_symbol(struct stream *s, const struct code *c)
 {
-    int code = 0, first = 0, index = 0;
+    int code = 0, first = 0, index = 0, known;
 
+    while (s->n_bit < FAST && s->at < s->n) {
+        s->bits |= (unsigned)s->in[s->at++] << s->n_bit;
+        s->n_bit += 8;
+    }
+    known = c->fast[s->bits & ((1u << FAST) - 1)];
+    if (known && known % 16 <= s->n_bit) {
+        s->bits >>= known % 16;
+        s->n_bit -= known % 16;
+        return known / 16;
+    }
     for (int b = 1; b <= MAX_BITS && !s->bad; b++) {
         code |= (int)take(s, 1);
         if (code - first < c->count[b])
@@ -156,6 +188,7 @@ static void take_stored(struct stream *s)
 {
     unsigned n, check;
 
+    s->at -= (size_t)s->n_bit / 8; /* whole bytes that were taken ahead */
     s->bits = 0;
     s->n_bit = 0;
     n = take(s, 16);
