@@ -20,7 +20,10 @@ OPTIONS = ['-x', 'hip', '-std=c++17', '--cuda-device-only', '-nogpuinc',
            '-nogpulib', '-ffp-contract=off', '-O3', '-Wall', '-Wextra',
            '-Werror', '-Wno-unused-function', '-S', '-emit-llvm', '-o', '-']
 FUSED = re.compile(r'\bv_(?:pk_)?(?:fma|mad|mac)(?:c|mk|ak|_mix\w*)?_f(?:32|64)')
-MAY_FUSE = re.compile(r'\bllvm\.fma\.|\bfdiv\b|\bllvm\.sqrt\.')
+# A sum of products is written so, or stands in what these become; integers are
+# divided by way of floats.
+MAY_FUSE = re.compile(r'\bllvm\.fma\.|\bfdiv\b|\bllvm\.sqrt\.|'
+                      r'\b[su](?:div|rem)\b[^\n]* i64')
 
 
 def compile_text(device, out):
