@@ -4,6 +4,8 @@
 #   make test        the tests a user runs; minutes
 #   make test-long   all of them; hours
 #   make check       layers, headers, symbols, format, words
+#   make ptx         the GPUs' kernels compiled anew for NVIDIA's devices
+#   make check-ptx   what assemblers make of them; check-hip: for AMD's devices
 #   make examples    examples/, built against an installed copy, and run
 #   make bench       the benches' figures on this machine
 #   make install     headers, libraries, command, pkg-config file; PREFIX=DIR
@@ -38,6 +40,16 @@ check: all
 	@scripts/deps.sh check
 	@scripts/check.py $(BUILD)
 
+# For who changes the kernels' text: these fetch compilers, or say which.
+ptx:
+	@scripts/gpu_ptx.py make
+
+check-ptx:
+	@scripts/gpu_ptx.py check
+
+check-hip:
+	@scripts/gpu_hip.py
+
 bench: all
 	@for b in $(BUILD)/bench-*; do \
 	    [ -f "$$b" ] && [ -x "$$b" ] || continue; \
@@ -53,4 +65,4 @@ install: all
 clean:
 	rm -rf $(BUILD) build-*
 
-.PHONY: all demo test test-long check examples bench install clean
+.PHONY: all demo test test-long check ptx check-ptx check-hip examples bench install clean

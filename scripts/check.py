@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
 """check.py BUILD: the laws of the tree that no compiler knows.
 
-Layers, headers that compile alone, kernels of AArch64, exported symbols, mutable
-globals, words that library code may not use, what depends on the locale, what
-documents name, formatting, names, line lengths, sizes of files. Reads what git
-tracks; BUILD is a built directory. Each complaint is one line, FILE:LINE: what is
-wrong. Exit status 1 if there is any.
+Layers, headers that compile alone, kernels of AArch64, PTX of the kernels' text,
+exported symbols, mutable globals, words that library code may not use, what
+depends on the locale, what documents name, formatting, names, line lengths, sizes
+of files. Reads what git tracks; BUILD is a built directory. Each complaint is one
+line, FILE:LINE: what is wrong. Exit status 1 if there is any.
 """
 import concurrent.futures
 import os
 import re
 import subprocess
 import sys
+
+import gpu_ptx
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CODE_DIRS = ('include', 'src', 'cli', 'server', 'tests', 'bench',
@@ -175,6 +177,12 @@ def check_arm64(code):
                 '-isystem', ARM64_HEADERS, path)
         if p.returncode != 0:
             complain(path, 1, f'does not compile for AArch64: {p.stderr}')
+
+
+def check_ptx():
+    """The committed PTX is of the kernels' text, and says how it rounds."""
+    for path, what in gpu_ptx.complaints():
+        complain(path, 1, what)
 
 
 def check_symbols(build):
@@ -355,6 +363,7 @@ def main():
     check_kinds(code)
     check_headers(code)
     check_arm64(code)
+    check_ptx()
     check_symbols(build)
     check_globals(build)
     check_words(files, code)

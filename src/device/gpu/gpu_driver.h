@@ -49,7 +49,10 @@ struct gpu_driver {
     pl_status (*host_alloc)(struct gpu *g, size_t bytes, void **p, pl_err *err);
     void (*host_release)(struct gpu *g, void *p);
     /* Makes memory of this process one that kernels read and write in place,
-     * while others do, too. NULL: the driver cannot. */
+     * while others do, too. Several GPUs of a driver may map the same range; it
+     * is unmapped when none of them works on it any more. Of two ranges that
+     * share a page, or a part, the second may be refused. NULL: the driver
+     * cannot. */
     pl_status (*map)(struct gpu *g, void *p, size_t bytes, uint64_t *at,
                      pl_err *err);
     void (*unmap)(struct gpu *g, void *p);

@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""gpu_hip.py: compiles the kernels' text for AMD's devices by clang 19, as hiprtc
+does with it at run time, and looks at what comes out.
+
+Each kernel is there, floats keep subnormals, and nothing multiplies and adds as
+one operation in a kernel whose text does not ask for it.
+"""
+import os
+import re
+import sys
+import tempfile
+
+import gpu_text
+import gpu_tools
+
+PRELUDE = 'prelude_hip.h'
+DEVICES = ('gfx900', 'gfx906', 'gfx90a', 'gfx942', 'gfx1030', 'gfx1100',
+           'gfx1151', 'gfx1200', 'gfx1201')
+OPTIONS = ['-x', 'hip', '-std=c++17', '--cuda-device-only', '-nogpuinc',
+           '-nogpulib', '-ffp-contract=off', '-O3', '-Wall', '-Wextra',
+           '-Werror', '-Wno-unused-function', '-S', '-emit-llvm', '-o', '-']
+FUSED = re.compile(r'\bv_(?:pk_)?(?:fma|mad|mac)(?:c|mk|ak|_mix\w*)?_f(?:32|64)')
+# A sum of products is written so, or stands in what these become; integers are
+# divided by way of floats.
+MAY_FUSE = re.compile(r'\bllvm\.fma\.|\bfdiv\b|\bllvm\.sqrt\.|'
+                      r'\b[su](?:div|rem)\b[^\n]* i64')
+
+
+def compile_text(device, out):
+    """(LLVM's form of the text, assembly, what the compiler said)."""
+    clang = gpu_tools.debian('clang-19', 'clang-19', 'lld-19')
+    path = os.path.join(out, 'text.hip')
+    with open(path, 'w', encoding='utf-8') as f:
+        f.write(gpu_text.program(PRELUDE))
+    command = [clang, *OPTIONS, f'--offload-arch={device}',
+               f'-I{gpu_text.TEXT}', path]
+    llvm = gpu_tools.run(*command)
+    if llvm.returncode != 0 or llvm.stderr:
+        return '', '', llvm.stderr.strip()
+    command.remove('-emit-llvm')
+    code = gpu_tools.run(*command)
+    return llvm.stdout, code.stdout, code.stderr.strip()
+
+
+def kernels_of_llvm(text):
+    found = re.findall(r'^define [^\n]*amdgpu_kernel void @(\w+)\((.*?)^\}',
+                       text, re.M | re.S)
+    return dict(found)
+
+
+def kernel_of_code(code, name):
+    m = re.search(rf'^{name}:(.*?)^\s*\.end_amdhsa_kernel', code, re.M | re.S)
+    return m[1] if m else ''
+
+
+def check_device(device, folder):
+    llvm, code, said = compile_text(device, folder)
+    if said:
+        return [said]
+    bad = []
+    kernels = kernels_of_llvm(llvm)
+    n_plain = 0
+    for name, body in kernels.items():
+        own = kernel_of_code(code, name)
+        if not re.search(r'\.amdhsa_float_denorm_mode_32 3', own):
+            bad.append(f'{name}: subnormals are not kept')
+        if MAY_FUSE.search(body):
+            continue
+        n_plain += 1
+        m = FUSED.search(own)
+        if m:
+            bad.append(f'{name}: {m[0]}, where the text fuses nothing')
+    if not kernels:
+        bad.append('no kernels')
+    print(f'{device}: {len(kernels)} kernels, {n_plain} that fuse nothing, '
+          f'{len(bad)} complaints', flush=True)
+    return bad
+
+
+def main():
+    bad = []
+    with tempfile.TemporaryDirectory() as folder:
+        for device in DEVICES:
+            bad += [f'{device}: {b}' for b in check_device(device, folder)]
+    for b in bad:
+        print(b)
+    print(f'check-hip: {len(bad)} complaints')
+    sys.exit(1 if bad else 0)
+
+
+main()

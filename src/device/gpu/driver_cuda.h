@@ -1,0 +1,21 @@
+/* What the files of the CUDA driver share beside cuda_api.h. */
+#ifndef DEVICE_GPU_DRIVER_CUDA_H
+#define DEVICE_GPU_DRIVER_CUDA_H
+
+#include "device/gpu/gpu_driver.h"
+
+pl_status cuda_list(struct gpu_info *out, int max, int *n, pl_err *err);
+
+/* The kernels' text for devices of a capability, a program a kernel. */
+struct cuda_text {
+    char *held[2]; /* owned: gpu_ptx unpacked, a level each */
+    const char *program[GPU_KERNEL_COUNT];
+};
+
+/* Is there text for devices of this capability? */
+bool cuda_has_text(int level);
+/* Unpacks it; on failure nothing is held. */
+pl_status cuda_text_init(struct cuda_text *t, int level, pl_err *err);
+void cuda_text_fini(struct cuda_text *t); /* takes one that is all zero */
+
+#endif

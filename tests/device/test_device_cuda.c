@@ -1,0 +1,555 @@
+/* The CUDA driver over a library that is made for tests (lib/fake_cuda.c),
+ * whose devices run the text in the emulator: what it finds, what it does in
+ * which order, and what it says and gives back when any call fails. */
+#include "lib/support.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "device/gpu/cuda_api.h"
+#include "device/gpu/driver_cuda.h"
+#include "device/gpu/gpu_launch.h"
+#include "lib/alloc_fail.h"
+#include "lib/fake_cuda.h"
+
+enum { N = 1000, PAGE = 4096, UNKNOWN = 999 };
+
+static const struct gpu_driver *const d = &gpu_cuda;
+
+static const struct fake_cuda *fake(void)
+{
+    static const struct fake_cuda *f;
+    void *library;
+
+    assert_int_equal(setenv("PLAIT_LIBCUDA", PLAIT_FAKE_CUDA, 1), 0);
+    if (f)
+        return f;
+    library = dlopen(PLAIT_FAKE_CUDA, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        fail_msg("%s", dlerror());
+    f = dlsym(library, "fake_cuda");
+    assert_non_null(f);
+    return f;
+}
+
+/* CUDA has no complaint, and nothing is held. */
+static void assert_clean(const struct fake_cuda *f)
+{
+    const char *wrong = f->wrong();
+
+    if (wrong)
+        fail_msg("%s", wrong);
+    assert_int_equal(f->n_live(), 0);
+}
+
+static void *pages(size_t bytes, int protection)
+{
+    void *p = mmap(NULL, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    assert_true(p != MAP_FAILED);
+    return p;
+}
+
+static struct binary_args sum(uint64_t out, uint64_t x, uint64_t y)
+{
+    return (struct binary_args){.out = out,
+                                .x = x,
+                                .y = y,
+                                .n = N,
+                                .dim = {N, 1, 1, 1},
+                                .stride_x = {1},
+                                .stride_y = {1},
+                                .op = TEXT_ADD};
+}
+
+/* ---- finding ------------------------------------------------------------- */
+
+TEST(cuda_without_its_library_names_it)
+{
+    struct gpu_info info[FAKE_COUNT];
+    struct gpu *g;
+    pl_err err;
+    int n;
+
+    assert_int_equal(setenv("PLAIT_LIBCUDA", "/nowhere/libcuda.so.1", 1), 0);
+    assert_int_equal(d->list(info, FAKE_COUNT, &n, &err), PL_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "/nowhere/libcuda.so.1"));
+    assert_int_equal(d->open(&g, 0, &err), PL_UNSUPPORTED);
+    assert_null(g);
+    assert_int_equal(setenv("PLAIT_LIBCUDA", "libm.so.6", 1), 0);
+    assert_int_equal(d->list(info, FAKE_COUNT, &n, &err), PL_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "libm.so.6 has no cuInit"));
+}
+
+TEST(cuda_lists_devices_that_can_run_the_text)
+{
+    static const int index[] = {FAKE_NEW, FAKE_PLAIN, FAKE_FAR};
+    const struct fake_cuda *f = fake();
+    struct gpu_info info[FAKE_COUNT];
+    pl_err err;
+    int n;
+
+    TEST_OK(d->list(info, FAKE_COUNT, &n, &err), err);
+    assert_int_equal(n, 3);
+    for (int i = 0; i < n; i++) {
+        assert_int_equal(info[i].index, index[i]);
+        assert_int_equal(info[i].memory_bytes,
+                         ((uint64_t)7 << 30) + (uint64_t)index[i]);
+        assert_int_equal(info[i].n_unit, 100 + index[i]);
+        assert_true(info[i].mem_bytes_per_s == 512e9);
+    }
+    assert_string_equal(info[0].title, "Fake 9.0");
+    assert_string_equal(info[0].bus, "0000:3b:00.0");
+    assert_true(info[0].flops == 2 * 128 * 100 * 1e9);
+    assert_true(info[2].flops == 2 * 64 * 103 * 1e9);
+    TEST_OK(d->list(info, 1, &n, &err), err);
+    assert_int_equal(n, 1);
+    f->break_at("cuInit", 1, CUDA_CODE_NO_DEVICE);
+    TEST_OK(d->list(info, FAKE_COUNT, &n, &err), err);
+    assert_int_equal(n, 0);
+    f->break_at(NULL, 0, 0);
+    assert_clean(f);
+}
+
+TEST(cuda_opens_no_device_that_is_not_there_or_too_old)
+{
+    const struct fake_cuda *f = fake();
+    struct gpu *g;
+    pl_err err;
+
+    assert_int_equal(d->open(&g, FAKE_COUNT, &err), PL_NOT_FOUND);
+    assert_non_null(strstr(err.message, "cuda:4: CUDA has 4 devices"));
+    assert_int_equal(d->open(&g, -1, &err), PL_NOT_FOUND);
+    assert_int_equal(d->open(&g, FAKE_OLD, &err), PL_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "5.2"));
+    assert_clean(f);
+}
+
+TEST(cuda_has_ptx_of_every_kernel)
+{
+    static const int level[] = {61, 80};
+
+    assert_false(cuda_has_text(60));
+    for (int i = 0; i < 2; i++) {
+        struct cuda_text t;
+        pl_err err;
+
+        TEST_OK(cuda_text_init(&t, level[i], &err), err);
+        for (int k = 0; k < GPU_KERNEL_COUNT; k++) {
+            const char *name = gpu_kernel_name((enum gpu_kernel)k);
+            char want[256];
+
+            snprintf(want, sizeof want,
+                     ".visible .entry %s(\n"
+                     "\t.param .align 8 .b8 %s_param_0[%zu]\n"
+                     ")\n"
+                     ".maxntid %d, 1, 1\n",
+                     name, name, gpu_kernel_args((enum gpu_kernel)k),
+                     gpu_kernel_lanes((enum gpu_kernel)k));
+            if (!strstr(t.program[k], want))
+                fail_msg("compute_%d: no kernel %s with these arguments and "
+                         "lanes: make ptx",
+                         level[i], name);
+        }
+        cuda_text_fini(&t);
+    }
+}
+
+/* ---- working ------------------------------------------------------------- */
+
+/* Everything that a GPU is for, once, on device `index`: out = 2 (x + y), one
+ * queue after the other, and a word. What fails ends it. */
+struct work {
+    struct gpu *g;
+    uint64_t at[4], shared_at; /* x, y, out, copy; mapped memory */
+    void *pinned;
+    float *x, *y, *out;       /* [N] */
+    _Atomic uint64_t *shared; /* a page */
+};
+
+static pl_status take_memory(struct work *w, int index, pl_err *err)
+{
+    PL_TRY(d->open(&w->g, index, err));
+    for (int i = 0; i < 4; i++)
+        PL_TRY(d->alloc(w->g, N * sizeof(float), &w->at[i], err));
+    PL_TRY(d->host_alloc(w->g, N * sizeof(float), &w->pinned, err));
+    w->out = w->pinned;
+    memset(w->out, 0xff, N * sizeof(float));
+    if (index == FAKE_FAR)
+        return PL_OK;
+    return d->map(w->g, (void *)w->shared, PAGE, &w->shared_at, err);
+}
+
+static pl_status carry_out(struct work *w, pl_err *err)
+{
+    struct gpu *g = w->g;
+    struct binary_args a = sum(w->at[2], w->at[0], w->at[1]);
+
+    PL_TRY(d->write(g, QUEUE_COPY, w->at[0], w->x, N * sizeof(float), err));
+    PL_TRY(d->write(g, QUEUE_COPY, w->at[1], w->y, N * sizeof(float), err));
+    PL_TRY(d->mark(g, QUEUE_COPY, 0, err));
+    PL_TRY(d->await(g, QUEUE_COMPUTE, 0, err));
+    PL_TRY(d->launch(g, QUEUE_COMPUTE, GPU_binary, (N + 255) / 256, &a, err));
+    a = sum(w->at[2], w->at[2], w->at[2]);
+    PL_TRY(d->launch(g, QUEUE_COMPUTE, GPU_binary, (N + 255) / 256, &a, err));
+    memset(&a, 0xff, sizeof a);
+    PL_TRY(d->flush(g, QUEUE_COMPUTE, err));
+    PL_TRY(d->mark(g, QUEUE_COMPUTE, GPU_MAX_MARKS - 1, err));
+    PL_TRY(d->await(g, QUEUE_COPY, GPU_MAX_MARKS - 1, err));
+    PL_TRY(d->copy(g, QUEUE_COPY, w->at[3], w->at[2], N * sizeof(float), err));
+    PL_TRY(d->read(g, QUEUE_COPY, w->out, w->at[3], N * sizeof(float), err));
+    if (w->shared_at) {
+        PL_TRY(d->post(g, QUEUE_COPY, w->shared + 5, 7, err));
+        PL_TRY(d->wait(g, QUEUE_COMPUTE, w->shared + 5, 7, err));
+        PL_TRY(d->post(g, QUEUE_COMPUTE, w->shared + 6, 8, err));
+        PL_TRY(d->finish(g, QUEUE_COMPUTE, err));
+    }
+    return d->finish(g, QUEUE_COPY, err);
+}
+
+static void give_back(struct work *w)
+{
+    if (w->g) {
+        if (w->shared_at)
+            d->unmap(w->g, (void *)w->shared);
+        d->host_release(w->g, w->pinned);
+        for (int i = 0; i < 4; i++)
+            d->release(w->g, w->at[i]);
+    }
+    d->close(w->g);
+}
+
+static void fill(struct work *w)
+{
+    uint64_t seed = test_seed();
+
+    *w = (struct work){.x = test_need(N, sizeof(float)),
+                       .y = test_need(N, sizeof(float)),
+                       .shared = pages(PAGE, PROT_READ | PROT_WRITE)};
+    for (int i = 0; i < N; i++) {
+        w->x[i] = test_unit(&seed);
+        w->y[i] = test_unit(&seed);
+    }
+}
+
+static void empty(struct work *w)
+{
+    free(w->x);
+    free(w->y);
+    munmap((void *)w->shared, PAGE);
+}
+
+static pl_status work(struct work *w, int index, pl_err *err)
+{
+    PL_TRY(take_memory(w, index, err));
+    return carry_out(w, err);
+}
+
+TEST(cuda_runs_the_text_in_the_order_of_marks)
+{
+    static const int index[] = {FAKE_NEW, FAKE_FAR};
+    const struct fake_cuda *f = fake();
+
+    for (int run = 0; run < 20; run++) {
+        struct work w;
+        pl_err err;
+
+        fill(&w);
+        TEST_OK(work(&w, index[run % 2], &err), err);
+        for (int i = 0; i < N; i++)
+            assert_true(w.out[i] == 2 * (w.x[i] + w.y[i]));
+        assert_int_equal(w.shared[6], w.shared_at ? 8 : 0);
+        give_back(&w);
+        empty(&w);
+        assert_clean(f);
+    }
+}
+
+/* A device whose streams know no words: post() stores when all before it is
+ * done, wait() says that it cannot. */
+TEST(cuda_posts_on_devices_without_words)
+{
+    const struct fake_cuda *f = fake();
+    int n_write = f->n_call("cuStreamWriteValue64");
+    struct work w;
+    struct binary_args a;
+    pl_err err;
+
+    fill(&w);
+    TEST_OK(take_memory(&w, FAKE_PLAIN, &err), err);
+    a = sum(w.at[2], w.at[0], w.at[1]);
+    TEST_OK(d->launch(w.g, QUEUE_COMPUTE, GPU_binary, 4, &a, &err), err);
+    TEST_OK(d->read(w.g, QUEUE_COMPUTE, w.out, w.at[2], 4, &err), err);
+    TEST_OK(d->post(w.g, QUEUE_COMPUTE, w.shared, 3, &err), err);
+    assert_int_equal(w.shared[0], 3);
+    assert_int_equal(f->n_call("cuStreamWriteValue64"), n_write);
+    assert_int_equal(d->wait(w.g, QUEUE_COMPUTE, w.shared, 3, &err),
+                     PL_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "cuda:2"));
+    give_back(&w);
+    empty(&w);
+    assert_clean(f);
+}
+
+/* ---- two at a time ------------------------------------------------------- */
+
+enum { ROUNDS = 30 };
+
+struct player {
+    struct gpu *g;
+    _Atomic uint64_t *own, *peer; /* words */
+    uint64_t mine, theirs;        /* floats in mapped memory */
+    pl_status s;
+    pl_err err;
+};
+
+/* One's number is the other's number of the round before, and one. */
+static pl_status play(struct player *p)
+{
+    uint64_t one;
+    const float unit = 1;
+
+    PL_TRY(d->alloc(p->g, sizeof(float), &one, &p->err));
+    PL_TRY(d->write(p->g, QUEUE_COMPUTE, one, &unit, sizeof unit, &p->err));
+    for (uint64_t r = 1; r <= ROUNDS; r++) {
+        struct binary_args a = sum(p->mine + r * sizeof(float),
+                                   p->theirs + (r - 1) * sizeof(float), one);
+
+        a.n = a.dim[0] = 1;
+        PL_TRY(d->wait(p->g, QUEUE_COMPUTE, p->peer, r - 1, &p->err));
+        PL_TRY(d->launch(p->g, QUEUE_COMPUTE, GPU_binary, 1, &a, &p->err));
+        PL_TRY(d->post(p->g, QUEUE_COMPUTE, p->own, r, &p->err));
+        PL_TRY(d->flush(p->g, QUEUE_COMPUTE, &p->err));
+    }
+    PL_TRY(d->finish(p->g, QUEUE_COMPUTE, &p->err));
+    d->release(p->g, one);
+    return PL_OK;
+}
+
+static void *player_main(void *user)
+{
+    struct player *p = user;
+
+    p->s = play(p);
+    return NULL;
+}
+
+TEST(cuda_devices_meet_in_mapped_memory)
+{
+    const struct fake_cuda *f = fake();
+    unsigned char *shared = pages(2 * PAGE, PROT_READ | PROT_WRITE);
+    struct player p[2] = {0};
+    uint64_t at[2];
+    pthread_t thread[2];
+    pl_err err;
+
+    for (int i = 0; i < 2; i++) {
+        TEST_OK(d->open(&p[i].g, FAKE_NEW, &err), err);
+        TEST_OK(d->map(p[i].g, shared, 2 * PAGE, &at[i], &err), err);
+    }
+    for (int i = 0; i < 2; i++) {
+        p[i].own = (_Atomic uint64_t *)(void *)(shared + 128 * i);
+        p[i].peer = (_Atomic uint64_t *)(void *)(shared + 128 * !i);
+        p[i].mine = at[i] + PAGE + 1024 * (uint64_t)i;
+        p[i].theirs = at[i] + PAGE + 1024 * (uint64_t)!i;
+        assert_int_equal(pthread_create(&thread[i], NULL, player_main, &p[i]),
+                         0);
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(pthread_join(thread[i], NULL), 0);
+        TEST_OK(p[i].s, p[i].err);
+        assert_true(((float *)(void *)(shared + PAGE + 1024 * i))[ROUNDS] ==
+                    ROUNDS);
+    }
+    d->unmap(p[1].g, shared);
+    d->close(p[1].g);
+    d->close(p[0].g); /* unmaps what it has mapped */
+    munmap(shared, 2 * PAGE);
+    assert_clean(f);
+}
+
+/* ---- failing ------------------------------------------------------------- */
+
+TEST(cuda_maps_writable_memory_alone)
+{
+    const struct fake_cuda *f = fake();
+    unsigned char *fixed = pages(PAGE, PROT_READ);
+    unsigned char *open = pages(4 * PAGE, PROT_READ | PROT_WRITE);
+    struct gpu *g;
+    uint64_t at;
+    pl_err err;
+
+    TEST_OK(d->open(&g, FAKE_NEW, &err), err);
+    assert_int_equal(d->map(g, fixed, PAGE, &at, &err), PL_DEVICE);
+    assert_non_null(strstr(err.message, "cuMemHostRegister"));
+    assert_non_null(strstr(err.message, "writable"));
+    TEST_OK(d->map(g, open + PAGE, PAGE, &at, &err), err);
+    assert_int_equal(d->map(g, open, 2 * PAGE, &at, &err), PL_DEVICE);
+    assert_int_equal(d->post(g, QUEUE_COMPUTE, (void *)open, 1, &err),
+                     PL_BAD_ARGUMENT);
+    assert_int_equal(
+        d->post(g, QUEUE_COMPUTE, (void *)(open + 2 * PAGE), 1, &err),
+        PL_BAD_ARGUMENT);
+    d->close(g);
+    TEST_OK(d->open(&g, FAKE_FAR, &err), err);
+    assert_int_equal(d->map(g, open, PAGE, &at, &err), PL_UNSUPPORTED);
+    d->close(g);
+    munmap(fixed, PAGE);
+    munmap(open, 4 * PAGE);
+    assert_clean(f);
+}
+
+TEST(cuda_says_when_there_is_no_memory)
+{
+    const struct fake_cuda *f = fake();
+    struct gpu *g;
+    uint64_t at;
+    void *p;
+    pl_err err;
+
+    TEST_OK(d->open(&g, FAKE_NEW, &err), err);
+    assert_int_equal(d->alloc(g, (size_t)8 << 30, &at, &err),
+                     PL_NO_DEVICE_MEMORY);
+    assert_non_null(strstr(err.message, "8589934592 bytes"));
+    f->break_at("cuMemHostAlloc", 1, CUDA_CODE_OUT_OF_MEMORY);
+    assert_int_equal(d->host_alloc(g, 1, &p, &err), PL_NO_MEMORY);
+    assert_int_equal(err.status, PL_NO_MEMORY);
+    f->break_at(NULL, 0, 0);
+    d->close(g);
+    assert_clean(f);
+}
+
+/* An error of a kernel is told by what comes later, and all is given back. */
+TEST(cuda_tells_of_a_kernel_that_failed)
+{
+    const struct fake_cuda *f = fake();
+    struct work w;
+    pl_err err;
+
+    fill(&w);
+    TEST_OK(take_memory(&w, FAKE_NEW, &err), err);
+    f->break_at("cuStreamSynchronize", 1, 719);
+    assert_int_equal(carry_out(&w, &err), PL_DEVICE);
+    assert_non_null(strstr(err.message, "CUDA_ERROR_LAUNCH_FAILED"));
+    f->break_at(NULL, 0, 0);
+    give_back(&w);
+    empty(&w);
+    assert_clean(f);
+}
+
+TEST(cuda_shows_what_the_compiler_said)
+{
+    const struct fake_cuda *f = fake();
+    struct work w;
+    pl_err err;
+
+    fill(&w);
+    f->break_at("cuModuleLoadDataEx", 1, CUDA_CODE_INVALID_PTX);
+    assert_int_equal(work(&w, FAKE_NEW, &err), PL_DEVICE);
+    assert_non_null(strstr(err.message, "binary: what the log says"));
+    f->break_at(NULL, 0, 0);
+    give_back(&w);
+    empty(&w);
+    assert_clean(f);
+}
+
+/* Functions whose failing nobody can be told of: they give something back. */
+static bool is_silent(const char *name)
+{
+    static const char *const silent[] = {
+        "cuMemFree",      "cuMemFreeHost",   "cuMemHostUnregister",
+        "cuEventDestroy", "cuStreamDestroy", "cuModuleUnload"};
+
+    for (size_t i = 0; i < sizeof silent / sizeof *silent; i++)
+        if (strcmp(silent[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* The nth call of the function fails; false: there are not so many. */
+static bool fails_well(const struct fake_cuda *f, const char *name, int nth)
+{
+    struct gpu_info info[FAKE_COUNT];
+    pl_status s, told = PL_OK;
+    pl_err err = {0};
+    struct work w;
+    bool before, hit;
+    int n;
+
+    fill(&w);
+    f->break_at(name, nth, UNKNOWN);
+    s = d->list(info, FAKE_COUNT, &n, &err);
+    if (s == PL_OK)
+        s = work(&w, FAKE_NEW, &err);
+    before = f->failed();
+    told = s;
+    if (strcmp(name, "cuCtxPushCurrent") == 0)
+        f->break_at(NULL, 0, 0); /* without its context a GPU gives nothing
+                                    back */
+    give_back(&w);
+    hit = before || f->failed();
+    f->break_at(NULL, 0, 0);
+    empty(&w);
+    if (before && !is_silent(name)) {
+        assert_int_not_equal(told, PL_OK);
+        assert_int_equal(err.status, told);
+        if (!strstr(err.message, name) ||
+            !strstr(err.message, "CUDA_ERROR_UNKNOWN"))
+            fail_msg("call %d of %s: %s", nth, name, err.message);
+    } else {
+        assert_int_equal(told, PL_OK);
+    }
+    return hit;
+}
+
+TEST(cuda_names_each_call_that_fails_and_leaves_nothing)
+{
+    static const char *const name[] = {
+#define ROW(name, suffix, parameters) #name,
+        CUDA_CALL_MAP(ROW)
+#undef ROW
+    };
+    const struct fake_cuda *f = fake();
+
+    for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
+        bool helper = strncmp(name[i], "cuGetError", 10) == 0;
+        int nth = 1;
+
+        for (; fails_well(f, name[i], nth); nth++) {
+            const char *wrong = f->wrong();
+
+            if (wrong)
+                fail_msg("call %d of %s: %s", nth, name[i], wrong);
+            if (f->n_live() != 0)
+                fail_msg("call %d of %s: %d things are left", nth, name[i],
+                         f->n_live());
+        }
+        assert_true(helper || nth > 1);
+    }
+    assert_clean(f);
+}
+
+/* What the driver itself allocates. */
+TEST(cuda_gives_all_back_when_memory_ends)
+{
+    const struct fake_cuda *f = fake();
+    void *shared = pages(PAGE, PROT_READ | PROT_WRITE);
+
+    for (int64_t n = 0; alloc_each(&n);) {
+        struct gpu *g;
+        uint64_t at;
+        pl_status s = d->open(&g, FAKE_NEW, NULL);
+
+        if (s == PL_OK)
+            s = d->map(g, shared, PAGE, &at, NULL);
+        alloc_ran(s);
+        d->close(g);
+    }
+    munmap(shared, PAGE);
+    assert_clean(f);
+}

@@ -1,0 +1,1030 @@
+/* A CUDA library for tests: its devices run the kernels' text in the emulator.
+ *
+ * It keeps books on contexts, streams, events, modules and memory, and says
+ * when one is used that is not there, or not in the thread's context. What is
+ * put into a stream is done as late as can be, an order of chance between
+ * streams; so an event that is missing shows, and arguments or bytes of the
+ * host that did not stay. */
+#include "lib/fake_cuda.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "device/gpu/cuda_api.h"
+#include "device/gpu/emu/emu_run.h"
+
+enum {
+    MAX_DEPTH = 8,
+    ALIGN = 256,
+    POISON = 0xFF,
+    PAGE = 4096, /* memory is registered by whole pages */
+    INVALID_VALUE = 1,
+    NOT_INITIALIZED = 3,
+    INVALID_DEVICE = 101,
+    INVALID_CONTEXT = 201,
+    UNSUPPORTED_PTX = 222,
+    INVALID_HANDLE = 400,
+    LAUNCH_FAILED = 719,
+    NOT_SUPPORTED = 801,
+};
+
+struct cuda_context {
+    int device, n_retained;
+    unsigned lost; /* an error that all later calls return */
+};
+
+static const struct {
+    const char *name, *bus;
+    int major, minor, words, flushes, maps;
+} devices[FAKE_COUNT] = {
+    [FAKE_NEW] = {"Fake 9.0", "0000:3B:00.0", 9, 0, 1, 1, 1},
+    [FAKE_OLD] = {"Fake 5.2", "0000:3C:00.0", 5, 2, 0, 0, 1},
+    [FAKE_PLAIN] = {"Fake 6.1", "0000:3D:00.0", 6, 1, 0, 0, 1},
+    [FAKE_FAR] = {"Fake 8.0", "0000:3E:00.0", 8, 0, 1, 0, 0},
+};
+
+enum kind {
+    STREAM,
+    EVENT,
+    MODULE,
+    FUNCTION,
+    DEVICE_MEMORY,
+    PINNED,
+    REGISTERED
+};
+
+/* Anything that is made and given back; handles point at these. */
+struct thing {
+    struct thing *next;
+    enum kind kind;
+    struct cuda_context *context; /* it was made in */
+    unsigned char *p;             /* memory */
+    size_t bytes;
+    char *text; /* of a module, owned */
+    struct thing *module;
+    enum gpu_kernel kernel;       /* of a function */
+    uint64_t n_set, n_reached;    /* of an event */
+    struct command *first, *last; /* of a stream */
+};
+
+enum command_kind { COPY, LAUNCH, RECORD, AWAIT, WRITE, WAIT };
+
+struct command {
+    struct command *next;
+    enum command_kind kind;
+    unsigned char *dst;
+    const unsigned char *src;
+    size_t bytes;
+    bool dst_on_device, src_on_device;
+    enum gpu_kernel kernel;
+    int32_t n_group;
+    struct thing *event;
+    uint64_t value;
+    _Atomic uint64_t *word;
+    _Alignas(16) unsigned char args[GPU_MAX_ARGS];
+};
+
+enum function {
+#define ROW(name, suffix, parameters) F_##name,
+    CUDA_CALL_MAP(ROW)
+#undef ROW
+        N_FUNCTION
+};
+
+static const char *const function_name[] = {
+#define ROW(name, suffix, parameters) #name,
+    CUDA_CALL_MAP(ROW)
+#undef ROW
+};
+
+static struct {
+    pthread_mutex_t lock;
+    bool ready; /* after cuInit */
+    struct cuda_context context[FAKE_COUNT];
+    struct thing *thing; /* owned, all that live */
+    int n_call[N_FUNCTION];
+    int n_current; /* contexts on threads' stacks */
+    const char *fail;
+    int fail_in;
+    unsigned fail_code;
+    bool failed;
+    char wrong[256], told[256];
+    uint64_t random;
+} all = {.lock = PTHREAD_MUTEX_INITIALIZER, .random = 1};
+
+static _Thread_local struct cuda_context *stack[MAX_DEPTH];
+static _Thread_local int depth;
+
+/* ---- books --------------------------------------------------------------- */
+
+__attribute__((format(printf, 2, 3))) static unsigned
+blame(unsigned code, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    if (!*all.wrong)
+        vsnprintf(all.wrong, sizeof all.wrong, fmt, ap);
+    va_end(ap);
+    return code;
+}
+
+static struct cuda_context *current(void)
+{
+    return depth ? stack[depth - 1] : NULL;
+}
+
+/* Counts the call; the code that it must return by what the test wants. */
+static unsigned count(enum function f)
+{
+    all.n_call[f]++;
+    if (all.fail && strcmp(all.fail, function_name[f]) == 0 &&
+        --all.fail_in == 0) {
+        all.failed = true;
+        return all.fail_code;
+    }
+    return 0;
+}
+
+/* The same for functions that may be called at any time after cuInit. */
+static unsigned call(enum function f)
+{
+    if (!all.ready)
+        return blame(NOT_INITIALIZED, "%s before cuInit", function_name[f]);
+    return count(f);
+}
+
+/* The same for functions of a context. */
+static unsigned call_inside(enum function f)
+{
+    unsigned code = call(f);
+
+    if (code)
+        return code;
+    if (!current())
+        return blame(INVALID_CONTEXT, "%s without a context", function_name[f]);
+    return current()->lost;
+}
+
+static struct thing *add(enum kind kind)
+{
+    struct thing *t = calloc(1, sizeof *t);
+
+    t->kind = kind;
+    t->context = current();
+    t->next = all.thing;
+    all.thing = t;
+    return t;
+}
+
+static bool lives(const void *handle, enum kind kind)
+{
+    for (const struct thing *t = all.thing; t; t = t->next)
+        if (t == handle)
+            return t->kind == kind;
+    return false;
+}
+
+/* Lives, and belongs to the thread's context. */
+static bool usable(const void *handle, enum kind kind, const char *what)
+{
+    if (lives(handle, kind) &&
+        ((const struct thing *)handle)->context == current())
+        return true;
+    blame(0, "%s: %p is not of the context, or not any more", what, handle);
+    return false;
+}
+
+static void drop(struct thing *t)
+{
+    struct thing **at = &all.thing;
+
+    while (*at != t)
+        at = &(*at)->next;
+    *at = t->next;
+    while (t->first) {
+        struct command *c = t->first;
+
+        t->first = c->next;
+        free(c);
+    }
+    if (t->kind == DEVICE_MEMORY || t->kind == PINNED)
+        free(t->p);
+    free(t->text);
+    free(t);
+}
+
+/* The memory in which the range lies; NULL: it is not known. */
+static struct thing *memory_at(const void *p, size_t bytes)
+{
+    const unsigned char *at = p;
+
+    for (struct thing *t = all.thing; t; t = t->next)
+        if (t->kind >= DEVICE_MEMORY && at >= t->p && bytes <= t->bytes &&
+            (size_t)(at - t->p) <= t->bytes - bytes)
+            return t;
+    return NULL;
+}
+
+static void *pointer(unsigned long long at)
+{
+    return (void *)(uintptr_t)at;
+}
+
+/* ---- streams ------------------------------------------------------------- */
+
+static pthread_key_t emulator_key;
+
+static void free_emulator(void *e)
+{
+    emu_free(e);
+}
+
+__attribute__((constructor)) static void make_key(void)
+{
+    pthread_key_create(&emulator_key, free_emulator);
+}
+
+static struct emu *emulator(void)
+{
+    struct emu *e = pthread_getspecific(emulator_key);
+
+    if (!e) {
+        e = emu_new(1);
+        pthread_setspecific(emulator_key, e);
+    }
+    return e;
+}
+
+static int draw(int n)
+{
+    all.random = all.random * 6364136223846793005u + 1442695040888963407u;
+    return (int)((all.random >> 33) % (unsigned)n);
+}
+
+static bool ready(const struct command *c)
+{
+    if (c->kind == AWAIT)
+        return c->event->n_reached >= c->value;
+    return c->kind != WAIT || atomic_load(c->word) >= c->value;
+}
+
+static void run(struct thing *s, struct command *c)
+{
+    const char *bad = NULL;
+
+    switch (c->kind) {
+    case COPY:
+        if ((c->dst_on_device && !memory_at(c->dst, c->bytes)) ||
+            (c->src_on_device && !memory_at(c->src, c->bytes)))
+            blame(0, "a copy of memory that was given back");
+        else
+            memcpy(c->dst, c->src, c->bytes);
+        break;
+    case LAUNCH:
+        bad = emu_launch(emulator(), c->kernel, c->n_group, c->args);
+        if (bad)
+            s->context->lost = LAUNCH_FAILED;
+        break;
+    case RECORD:
+        c->event->n_reached = c->value;
+        break;
+    case WRITE:
+        atomic_store(c->word, c->value);
+        break;
+    case AWAIT:
+    case WAIT:
+        break;
+    }
+}
+
+/* Takes one command of a stream that has one to take; false: none. */
+static bool step(struct thing *s)
+{
+    struct command *c = s->first;
+
+    if (!c || !ready(c))
+        return false;
+    s->first = c->next;
+    run(s, c);
+    free(c);
+    return true;
+}
+
+/* Chance takes a command here and there. */
+static void stir(void)
+{
+    for (struct thing *t = all.thing; t; t = t->next)
+        if (t->kind == STREAM && draw(8) == 0)
+            step(t);
+}
+
+static struct command *push(struct cuda_stream *handle, enum command_kind kind)
+{
+    struct thing *s = (struct thing *)handle;
+    struct command *c = calloc(1, sizeof *c);
+
+    c->kind = kind;
+    if (s->first)
+        s->last->next = c;
+    else
+        s->first = c;
+    s->last = c;
+    return c;
+}
+
+/* Until the stream is empty; the lock is held, but for between steps. */
+static void drain(struct thing *s)
+{
+    while (s->first) {
+        bool any = false;
+
+        for (struct thing *t = all.thing; t; t = t->next)
+            if (t->kind == STREAM && (t == s || draw(2) == 0))
+                any |= step(t);
+        if (any)
+            continue;
+        pthread_mutex_unlock(&all.lock);
+        sched_yield();
+        pthread_mutex_lock(&all.lock);
+    }
+}
+
+/* ---- the library --------------------------------------------------------- */
+
+#define EXPORT __attribute__((visibility("default")))
+#define DECLARE(name, suffix, parameters)                                      \
+    EXPORT unsigned name##suffix parameters;
+CUDA_CALL_MAP(DECLARE)
+#undef DECLARE
+
+/* Every function below has the lock from here to GIVE. */
+#define TAKE(code)                                                             \
+    unsigned e;                                                                \
+    pthread_mutex_lock(&all.lock);                                             \
+    e = (code)
+#define GIVE                                                                   \
+    do {                                                                       \
+        pthread_mutex_unlock(&all.lock);                                       \
+        return e;                                                              \
+    } while (0)
+
+unsigned cuInit(unsigned flags)
+{
+    TAKE(count(F_cuInit));
+    (void)flags;
+    if (!e)
+        all.ready = true;
+    GIVE;
+}
+
+unsigned cuGetErrorName(unsigned code, const char **out)
+{
+    *out = code == CUDA_CODE_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY"
+           : code == INVALID_VALUE         ? "CUDA_ERROR_INVALID_VALUE"
+           : code == LAUNCH_FAILED         ? "CUDA_ERROR_LAUNCH_FAILED"
+           : code == 999                   ? "CUDA_ERROR_UNKNOWN"
+                                           : NULL;
+    return *out ? 0 : INVALID_VALUE;
+}
+
+unsigned cuGetErrorString(unsigned code, const char **out)
+{
+    (void)code;
+    *out = "some text";
+    return 0;
+}
+
+unsigned cuDeviceGetCount(int *n)
+{
+    TAKE(call(F_cuDeviceGetCount));
+    if (!e)
+        *n = FAKE_COUNT;
+    GIVE;
+}
+
+/* Handles of devices are not their ordinals. */
+enum { HANDLE = 40 };
+
+static unsigned is_device(unsigned e, int device)
+{
+    if (!e && (device < HANDLE || device >= HANDLE + FAKE_COUNT))
+        return blame(INVALID_DEVICE, "%d is no device", device);
+    return e;
+}
+
+unsigned cuDeviceGet(int *device, int ordinal)
+{
+    TAKE(call(F_cuDeviceGet));
+    if (!e)
+        e = is_device(0, ordinal + HANDLE);
+    if (!e)
+        *device = ordinal + HANDLE;
+    GIVE;
+}
+
+unsigned cuDeviceGetName(char *out, int n, int device)
+{
+    TAKE(is_device(call(F_cuDeviceGetName), device));
+    if (!e)
+        snprintf(out, (size_t)n, "%s", devices[device - HANDLE].name);
+    GIVE;
+}
+
+unsigned cuDeviceGetPCIBusId(char *out, int n, int device)
+{
+    TAKE(is_device(call(F_cuDeviceGetPCIBusId), device));
+    if (!e)
+        snprintf(out, (size_t)n, "%s", devices[device - HANDLE].bus);
+    GIVE;
+}
+
+static int attribute(unsigned what, int i)
+{
+    switch (what) {
+    case CUDA_CLOCK_KHZ:
+        return 1000000;
+    case CUDA_N_MULTIPROCESSOR:
+        return 100 + i;
+    case CUDA_MAPS_HOST_MEMORY:
+        return devices[i].maps;
+    case CUDA_MEMORY_CLOCK_KHZ:
+        return 2000000;
+    case CUDA_MEMORY_BUS_BITS:
+        return 1024;
+    case CUDA_CAPABILITY_MAJOR:
+        return devices[i].major;
+    case CUDA_CAPABILITY_MINOR:
+        return devices[i].minor;
+    case CUDA_FLUSHES_REMOTE_WRITES:
+        return devices[i].flushes;
+    case CUDA_REGISTERS_HOST_MEMORY:
+        return 1;
+    case CUDA_STREAMS_KNOW_WORDS:
+        return devices[i].words;
+    }
+    blame(0, "attribute %u", what);
+    return 0;
+}
+
+unsigned cuDeviceGetAttribute(int *out, unsigned what, int device)
+{
+    TAKE(is_device(call(F_cuDeviceGetAttribute), device));
+    if (!e)
+        *out = attribute(what, device - HANDLE);
+    GIVE;
+}
+
+/* ---- contexts ---- */
+
+unsigned cuDevicePrimaryCtxRetain(struct cuda_context **out, int device)
+{
+    TAKE(is_device(call(F_cuDevicePrimaryCtxRetain), device));
+    if (!e) {
+        *out = &all.context[device - HANDLE];
+        (*out)->device = device - HANDLE;
+        (*out)->n_retained++;
+    }
+    GIVE;
+}
+
+unsigned cuDevicePrimaryCtxRelease_v2(int device)
+{
+    TAKE(is_device(call(F_cuDevicePrimaryCtxRelease), device));
+    if (device >= HANDLE && device < HANDLE + FAKE_COUNT) {
+        struct cuda_context *c = &all.context[device - HANDLE];
+
+        if (--c->n_retained < 0)
+            blame(0, "a context is released that nobody holds");
+        if (c->n_retained == 0) {
+            c->lost = 0;
+            for (struct thing *t = all.thing; t; t = t->next)
+                if (t->context == c)
+                    blame(0, "a context is released that holds things");
+        }
+    }
+    GIVE;
+}
+
+unsigned cuCtxPushCurrent_v2(struct cuda_context *c)
+{
+    TAKE(call(F_cuCtxPushCurrent));
+    if (!e && (depth == MAX_DEPTH || c->n_retained < 1))
+        e = blame(INVALID_CONTEXT, "a context that is not held is pushed");
+    if (!e) {
+        stack[depth++] = c;
+        all.n_current++;
+    }
+    stir();
+    GIVE;
+}
+
+unsigned cuCtxPopCurrent_v2(struct cuda_context **c)
+{
+    TAKE(call(F_cuCtxPopCurrent));
+    if (depth == 0) {
+        e = blame(INVALID_CONTEXT, "a context is popped, and there is none");
+    } else {
+        *c = stack[--depth];
+        all.n_current--;
+    }
+    GIVE;
+}
+
+unsigned cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
+{
+    TAKE(call_inside(F_cuMemGetInfo));
+    if (!e) {
+        *total = (size_t)8 << 30;
+        *free_bytes = ((size_t)7 << 30) + (size_t)current()->device;
+    }
+    GIVE;
+}
+
+/* ---- modules ---- */
+
+static void say_log(unsigned n, const unsigned *option, void **value)
+{
+    char *log = NULL;
+
+    for (unsigned i = 0; i < n; i++) {
+        if (option[i] == CUDA_JIT_ERROR_LOG)
+            log = value[i];
+        if (option[i] == CUDA_JIT_ERROR_LOG_BYTES && log)
+            snprintf(log, (size_t)(uintptr_t)value[i], "what the log says");
+    }
+}
+
+unsigned cuModuleLoadDataEx(struct cuda_module **out, const void *image,
+                            unsigned n_option, unsigned *option, void **value)
+{
+    const char *target = strstr(image, "\n.target sm_");
+    int level;
+
+    TAKE(call_inside(F_cuModuleLoadDataEx));
+    if (!e && (!target || strncmp(image, ".version 7.8\n", 13) != 0))
+        e = blame(CUDA_CODE_INVALID_PTX, "PTX of another version");
+    if (!e) {
+        level = devices[current()->device].major * 10 +
+                devices[current()->device].minor;
+        if (atoi(target + strlen("\n.target sm_")) > level)
+            e = blame(UNSUPPORTED_PTX, "PTX of a later device");
+    }
+    if (e) {
+        say_log(n_option, option, value);
+    } else {
+        struct thing *t = add(MODULE);
+
+        t->text = strdup(image);
+        *out = (struct cuda_module *)t;
+    }
+    GIVE;
+}
+
+unsigned cuModuleUnload(struct cuda_module *m)
+{
+    struct thing *t = (struct thing *)m;
+    TAKE(call_inside(F_cuModuleUnload));
+    if (usable(m, MODULE, "cuModuleUnload")) {
+        for (struct thing *f = all.thing, *next; f; f = next) {
+            next = f->next;
+            if (f->kind == FUNCTION && f->module == t)
+                drop(f);
+        }
+        drop(t);
+    }
+    GIVE;
+}
+
+static struct thing *function_of(struct thing *m, const char *name)
+{
+    char entry[128];
+    struct thing *t;
+
+    snprintf(entry, sizeof entry, ".entry %s(", name);
+    if (!strstr(m->text, entry))
+        return NULL;
+    for (int k = 0; k < GPU_KERNEL_COUNT; k++)
+        if (strcmp(gpu_kernel_name((enum gpu_kernel)k), name) == 0) {
+            t = add(FUNCTION);
+            t->module = m;
+            t->kernel = (enum gpu_kernel)k;
+            return t;
+        }
+    return NULL;
+}
+
+unsigned cuModuleGetFunction(struct cuda_function **out, struct cuda_module *m,
+                             const char *name)
+{
+    TAKE(call_inside(F_cuModuleGetFunction));
+    if (!e && !usable(m, MODULE, "cuModuleGetFunction"))
+        e = INVALID_HANDLE;
+    if (!e) {
+        *out = (struct cuda_function *)function_of((struct thing *)m, name);
+        e = *out ? 0 : CUDA_CODE_NOT_FOUND;
+    }
+    GIVE;
+}
+
+unsigned cuLaunchKernel(struct cuda_function *f, unsigned grid_x,
+                        unsigned grid_y, unsigned grid_z, unsigned block_x,
+                        unsigned block_y, unsigned block_z,
+                        unsigned shared_bytes, struct cuda_stream *s,
+                        void **parameter, void **extra)
+{
+    struct thing *t = (struct thing *)f;
+    struct command *c;
+    TAKE(call_inside(F_cuLaunchKernel));
+    if (!e && (!usable(f, FUNCTION, "cuLaunchKernel") ||
+               !usable(s, STREAM, "cuLaunchKernel")))
+        e = INVALID_HANDLE;
+    if (!e && (grid_x < 1 || grid_x > INT32_MAX || grid_y != 1 || grid_z != 1 ||
+               block_x != (unsigned)gpu_kernel_lanes(t->kernel) ||
+               block_y != 1 || block_z != 1 || shared_bytes != 0 || extra))
+        e = blame(INVALID_VALUE, "cuLaunchKernel: a size is wrong");
+    if (!e) {
+        c = push(s, LAUNCH);
+        c->kernel = t->kernel;
+        c->n_group = (int32_t)grid_x;
+        memcpy(c->args, parameter[0], gpu_kernel_args(t->kernel));
+    }
+    stir();
+    GIVE;
+}
+
+/* ---- streams and events ---- */
+
+unsigned cuStreamCreate(struct cuda_stream **out, unsigned flags)
+{
+    TAKE(call_inside(F_cuStreamCreate));
+    if (!e && flags != CUDA_STREAM_NON_BLOCKING)
+        e = blame(INVALID_VALUE, "a stream that waits for others");
+    if (!e)
+        *out = (struct cuda_stream *)add(STREAM);
+    GIVE;
+}
+
+unsigned cuStreamDestroy_v2(struct cuda_stream *s)
+{
+    TAKE(call_inside(F_cuStreamDestroy));
+    if (usable(s, STREAM, "cuStreamDestroy"))
+        drop((struct thing *)s);
+    GIVE;
+}
+
+unsigned cuStreamSynchronize(struct cuda_stream *s)
+{
+    TAKE(call_inside(F_cuStreamSynchronize));
+    if (!usable(s, STREAM, "cuStreamSynchronize"))
+        e = INVALID_HANDLE;
+    else
+        drain((struct thing *)s);
+    if (!e)
+        e = current()->lost;
+    GIVE;
+}
+
+unsigned cuStreamQuery(struct cuda_stream *s)
+{
+    TAKE(call_inside(F_cuStreamQuery));
+    if (!e && !usable(s, STREAM, "cuStreamQuery"))
+        e = INVALID_HANDLE;
+    stir();
+    if (!e && ((struct thing *)s)->first)
+        e = CUDA_CODE_NOT_READY;
+    GIVE;
+}
+
+unsigned cuEventCreate(struct cuda_event **out, unsigned flags)
+{
+    TAKE(call_inside(F_cuEventCreate));
+    (void)flags;
+    if (!e)
+        *out = (struct cuda_event *)add(EVENT);
+    GIVE;
+}
+
+unsigned cuEventDestroy_v2(struct cuda_event *v)
+{
+    TAKE(call_inside(F_cuEventDestroy));
+    if (usable(v, EVENT, "cuEventDestroy"))
+        drop((struct thing *)v);
+    GIVE;
+}
+
+unsigned cuEventRecord(struct cuda_event *v, struct cuda_stream *s)
+{
+    struct thing *t = (struct thing *)v;
+    struct command *c;
+    TAKE(call_inside(F_cuEventRecord));
+    if (!e && (!usable(v, EVENT, "cuEventRecord") ||
+               !usable(s, STREAM, "cuEventRecord")))
+        e = INVALID_HANDLE;
+    if (!e) {
+        c = push(s, RECORD);
+        c->event = t;
+        c->value = ++t->n_set;
+    }
+    stir();
+    GIVE;
+}
+
+unsigned cuStreamWaitEvent(struct cuda_stream *s, struct cuda_event *v,
+                           unsigned flags)
+{
+    struct thing *t = (struct thing *)v;
+    struct command *c;
+    TAKE(call_inside(F_cuStreamWaitEvent));
+    if (!e && (!usable(v, EVENT, "cuStreamWaitEvent") ||
+               !usable(s, STREAM, "cuStreamWaitEvent")))
+        e = INVALID_HANDLE;
+    if (!e && (t->n_set == 0 || flags != 0))
+        e = blame(INVALID_VALUE, "an event is waited for that was not set");
+    if (!e) {
+        c = push(s, AWAIT);
+        c->event = t;
+        c->value = t->n_set;
+    }
+    stir();
+    GIVE;
+}
+
+static unsigned word(unsigned e, struct cuda_stream *s, enum command_kind kind,
+                     unsigned long long at, uint64_t value)
+{
+    struct command *c;
+
+    if (!e && !usable(s, STREAM, "a word"))
+        return INVALID_HANDLE;
+    if (!e && !devices[current()->device].words)
+        return blame(NOT_SUPPORTED, "this device's streams know no words");
+    if (!e && (at % 8 != 0 || !memory_at(pointer(at), 8)))
+        return blame(INVALID_VALUE, "a word outside of the device's reach");
+    if (!e) {
+        c = push(s, kind);
+        c->word = pointer(at);
+        c->value = value;
+    }
+    stir();
+    return e;
+}
+
+unsigned cuStreamWriteValue64_v2(struct cuda_stream *s, unsigned long long at,
+                                 uint64_t value, unsigned flags)
+{
+    TAKE(call_inside(F_cuStreamWriteValue64));
+    if (!e && flags != CUDA_WRITE_FENCED)
+        e = blame(INVALID_VALUE, "a write without a fence");
+    e = word(e, s, WRITE, at, value);
+    GIVE;
+}
+
+unsigned cuStreamWaitValue64_v2(struct cuda_stream *s, unsigned long long at,
+                                uint64_t value, unsigned flags)
+{
+    TAKE(call_inside(F_cuStreamWaitValue64));
+    if (!e &&
+        flags != (devices[current()->device].flushes ? (unsigned)CUDA_WAIT_FLUSH
+                                                     : 0))
+        e = blame(INVALID_VALUE, "a wait of flags %x", flags);
+    e = word(e, s, WAIT, at, value);
+    GIVE;
+}
+
+/* ---- memory ---- */
+
+static struct thing *allocate(enum kind kind, size_t bytes)
+{
+    struct thing *t = add(kind);
+
+    t->p = aligned_alloc(ALIGN, (bytes + ALIGN - 1) / ALIGN * ALIGN);
+    t->bytes = bytes;
+    memset(t->p, POISON, bytes);
+    return t;
+}
+
+/* The thing of this kind that begins there. */
+static struct thing *begins_at(enum kind kind, const void *p)
+{
+    for (struct thing *t = all.thing; t; t = t->next)
+        if (t->kind == kind && t->p == p)
+            return t;
+    blame(0, "memory is given back that is not there");
+    return NULL;
+}
+
+/* Gives back, when nothing is under way that may use it. */
+static void give_back(enum kind kind, const void *p)
+{
+    struct thing *m = begins_at(kind, p);
+
+    for (struct thing *t = all.thing; m && t; t = t->next)
+        while (t->kind == STREAM && t->context == m->context && step(t))
+            ;
+    if (m)
+        drop(m);
+}
+
+unsigned cuMemAlloc_v2(unsigned long long *out, size_t bytes)
+{
+    TAKE(call_inside(F_cuMemAlloc));
+    if (!e && bytes == 0)
+        e = INVALID_VALUE;
+    if (!e && bytes > (size_t)7 << 30)
+        e = CUDA_CODE_OUT_OF_MEMORY;
+    if (!e)
+        *out = (uintptr_t)allocate(DEVICE_MEMORY, bytes)->p;
+    GIVE;
+}
+
+unsigned cuMemFree_v2(unsigned long long at)
+{
+    TAKE(call_inside(F_cuMemFree));
+    give_back(DEVICE_MEMORY, pointer(at));
+    GIVE;
+}
+
+unsigned cuMemHostAlloc(void **out, size_t bytes, unsigned flags)
+{
+    TAKE(call_inside(F_cuMemHostAlloc));
+    if (!e && (bytes == 0 || flags != (CUDA_HOST_PORTABLE | CUDA_HOST_MAPPED)))
+        e = blame(INVALID_VALUE, "cuMemHostAlloc: arguments");
+    if (!e)
+        *out = allocate(PINNED, bytes)->p;
+    GIVE;
+}
+
+unsigned cuMemFreeHost(void *p)
+{
+    TAKE(call_inside(F_cuMemFreeHost));
+    give_back(PINNED, p);
+    GIVE;
+}
+
+/* A byte of each page, read from a pipe into where it is. */
+static bool writable(unsigned char *p, size_t bytes)
+{
+    bool yes = true;
+    int end[2];
+
+    if (pipe(end) != 0)
+        return false;
+    for (size_t i = 0; yes && i < bytes; i += PAGE)
+        yes = write(end[1], p + i, 1) == 1 && read(end[0], p + i, 1) == 1;
+    close(end[0]);
+    close(end[1]);
+    return yes;
+}
+
+static uintptr_t page(uintptr_t at)
+{
+    return at / PAGE;
+}
+
+unsigned cuMemHostRegister_v2(void *p, size_t bytes, unsigned flags)
+{
+    uintptr_t lo = page((uintptr_t)p), hi = page((uintptr_t)p + bytes - 1);
+    TAKE(call_inside(F_cuMemHostRegister));
+    for (struct thing *t = all.thing; !e && t; t = t->next)
+        if (t->kind == REGISTERED &&
+            lo <= page((uintptr_t)t->p + t->bytes - 1) &&
+            page((uintptr_t)t->p) <= hi)
+            e = CUDA_CODE_ALREADY_REGISTERED;
+    if (!e && (!writable(p, bytes) ||
+               flags != (CUDA_HOST_PORTABLE | CUDA_HOST_MAPPED)))
+        e = INVALID_VALUE;
+    if (!e) {
+        struct thing *t = add(REGISTERED);
+
+        t->p = p;
+        t->bytes = bytes;
+    }
+    GIVE;
+}
+
+unsigned cuMemHostUnregister(void *p)
+{
+    TAKE(call_inside(F_cuMemHostUnregister));
+    give_back(REGISTERED, p);
+    GIVE;
+}
+
+unsigned cuMemHostGetDevicePointer_v2(unsigned long long *out, void *p,
+                                      unsigned flags)
+{
+    TAKE(call_inside(F_cuMemHostGetDevicePointer));
+    (void)flags;
+    if (!e && !memory_at(p, 1))
+        e = INVALID_VALUE;
+    if (!e)
+        *out = (uintptr_t)p;
+    GIVE;
+}
+
+static unsigned copy(unsigned e, void *dst, const void *src, size_t bytes,
+                     bool dst_on_device, bool src_on_device,
+                     struct cuda_stream *s)
+{
+    struct command *c;
+
+    if (!e && !usable(s, STREAM, "a copy"))
+        return INVALID_HANDLE;
+    if (!e && ((dst_on_device && !memory_at(dst, bytes)) ||
+               (src_on_device && !memory_at(src, bytes)) || bytes == 0))
+        return blame(INVALID_VALUE, "a copy of %zu bytes leaves its memory",
+                     bytes);
+    if (!e) {
+        c = push(s, COPY);
+        c->dst = dst;
+        c->src = src;
+        c->bytes = bytes;
+        c->dst_on_device = dst_on_device;
+        c->src_on_device = src_on_device;
+    }
+    stir();
+    return e;
+}
+
+unsigned cuMemcpyHtoDAsync_v2(unsigned long long dst, const void *src,
+                              size_t bytes, struct cuda_stream *s)
+{
+    TAKE(call_inside(F_cuMemcpyHtoDAsync));
+    e = copy(e, pointer(dst), src, bytes, true, false, s);
+    GIVE;
+}
+
+unsigned cuMemcpyDtoHAsync_v2(void *dst, unsigned long long src, size_t bytes,
+                              struct cuda_stream *s)
+{
+    TAKE(call_inside(F_cuMemcpyDtoHAsync));
+    e = copy(e, dst, pointer(src), bytes, false, true, s);
+    GIVE;
+}
+
+unsigned cuMemcpyAsync(unsigned long long dst, unsigned long long src,
+                       size_t bytes, struct cuda_stream *s)
+{
+    TAKE(call_inside(F_cuMemcpyAsync));
+    e = copy(e, pointer(dst), pointer(src), bytes, true, true, s);
+    GIVE;
+}
+
+/* ---- for tests ----------------------------------------------------------- */
+
+static void break_at(const char *function, int nth, unsigned code)
+{
+    pthread_mutex_lock(&all.lock);
+    all.fail = function;
+    all.fail_in = nth;
+    all.fail_code = code;
+    all.failed = false;
+    pthread_mutex_unlock(&all.lock);
+}
+
+static bool failed(void)
+{
+    return all.failed;
+}
+
+static int n_live(void)
+{
+    int n;
+
+    pthread_mutex_lock(&all.lock);
+    n = all.n_current;
+    for (int i = 0; i < FAKE_COUNT; i++)
+        n += all.context[i].n_retained;
+    for (const struct thing *t = all.thing; t; t = t->next)
+        n++;
+    pthread_mutex_unlock(&all.lock);
+    return n;
+}
+
+static const char *wrong(void)
+{
+    pthread_mutex_lock(&all.lock);
+    memcpy(all.told, all.wrong, sizeof all.told);
+    *all.wrong = '\0';
+    pthread_mutex_unlock(&all.lock);
+    return *all.told ? all.told : NULL;
+}
+
+static int n_call(const char *function)
+{
+    int n = 0;
+
+    for (int f = 0; f < N_FUNCTION; f++)
+        if (strcmp(function_name[f], function) == 0)
+            n = all.n_call[f];
+    return n;
+}
+
+extern EXPORT const struct fake_cuda fake_cuda;
+const struct fake_cuda fake_cuda = {break_at, failed, n_live, wrong, n_call};

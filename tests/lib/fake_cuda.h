@@ -1,0 +1,31 @@
+/* What a test can ask of the CUDA library that is made for tests (fake_cuda.c):
+ * the library has a `const struct fake_cuda fake_cuda`. */
+#ifndef TEST_FAKE_CUDA_H
+#define TEST_FAKE_CUDA_H
+
+#include <stdbool.h>
+
+/* Its devices, by index. */
+enum {
+    FAKE_NEW,   /* 9.0, has all */
+    FAKE_OLD,   /* 5.2, too old for the kernels */
+    FAKE_PLAIN, /* 6.1; its streams know no words */
+    FAKE_FAR,   /* 8.0; reaches no memory of the host */
+    FAKE_COUNT
+};
+
+struct fake_cuda {
+    /* The nth call of the function from now on, 1 the next, returns the code;
+     * functions that give something back do so nonetheless. NULL: none. */
+    void (*break_at)(const char *function, int nth, unsigned code);
+    bool (*failed)(void); /* has one, since break_at()? */
+    /* Contexts retained or current, streams, events, modules, memory. */
+    int (*n_live)(void);
+    /* What was done that CUDA does not allow, since last asked; NULL: nothing.
+     * Lives as long as the library. */
+    const char *(*wrong)(void);
+    /* How often a function has been called. */
+    int (*n_call)(const char *function);
+};
+
+#endif
