@@ -295,7 +295,7 @@ static pl_status load_gpu(struct gpu_device *x, pl_err *err)
         x->image.base[r] = x->region[r];
     }
     PL_TRY(gpu_reach_own(x, err));
-    if (own > d->scratch_bytes)
+    if (own > d->scratch_bytes || d->scratch_bytes >= GPU_SCRATCH_UNKNOWN)
         return err_no_memory(err, "a device's tables");
     PL_TRY(allocate(x, "scratch", d->scratch_bytes, &x->scratch, err));
     x->image.scratch[QUEUE_COMPUTE] = x->scratch;

@@ -229,7 +229,7 @@ size_t gpu_image_scratch(const struct program *p, enum queue q)
     size_t bytes = 0;
 
     if (!t)
-        return SIZE_MAX / 4; /* nobody has as much: loading fails */
+        return GPU_SCRATCH_UNKNOWN;
     for (int i = 0; i < p->n_tensor; i++)
         resolve(&t[i], &p->tensor[i], &p->max);
     for (int i = 0; i < p->n_script; i++)

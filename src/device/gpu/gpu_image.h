@@ -52,8 +52,9 @@ static inline void gpu_image_forget(struct gpu_image *m)
     m->script = NULL;
 }
 
-/* Bytes of scratch that the steps of a queue need; more than there can be where
- * there is no memory to find out. */
+/* Bytes of scratch that the steps of a queue need; where there is no memory to
+ * find out, GPU_SCRATCH_UNKNOWN, with which no program is loaded. */
+#define GPU_SCRATCH_UNKNOWN (SIZE_MAX / 8)
 size_t gpu_image_scratch(const struct program *p, enum queue q);
 
 /* Can kernels reach all that the step touches? */
