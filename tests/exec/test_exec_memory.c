@@ -15,17 +15,6 @@
 #include "lib/alloc_fail.h"
 #include "lib/engine_run.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
-
 static const char smallest[] = "llama-q-q4_0.gguf";
 
 /* Out of memory ----------------------------------------------------------- */
@@ -174,7 +163,7 @@ TEST(memory_planned_is_what_is_taken)
     const char *path = test_ref_or_skip("llama-wide-q4_k_m.gguf");
     pl_err err = {0};
 
-    if (SANITIZED)
+    if (TEST_SANITIZED)
         TEST_SKIP("sanitizers take memory of their own");
     for (int i = 0; i < 3; i++) {
         pl_options o = engine_run_options();
@@ -317,7 +306,7 @@ TEST(weights_take_little_more_than_their_file)
                 fail_msg("%s on %s: %" PRId64 " bytes of weights take %" PRId64
                          ", %" PRId64 " of them replicas",
                          name, o.devices, file, held, replicas);
-            if (!SANITIZED && (double)got > 1.03 * (double)file +
+            if (!TEST_SANITIZED && (double)got > 1.03 * (double)file +
                                                 (double)replicas +
                                                 (double)(64 << 20))
                 fail_msg("%s on %s: %" PRId64 " bytes are resident for %" PRId64

@@ -164,6 +164,8 @@ static struct gpu *device(int *index)
     pl_err err = {0};
     int n;
 
+    if (TEST_SANITIZED)
+        TEST_SKIP("the compilers of OpenCL are no business of sanitizers");
     cache();
     library(NULL);
     if (gpu_opencl.list(info, OPENCL_MAX_DEVICE, &n, &err) != PL_OK)

@@ -17,6 +17,18 @@
 
 #include <stdbool.h>
 
+/* Built with a sanitizer that keeps books on memory? */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TEST_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define TEST_SANITIZED 1
+#endif
+#endif
+#ifndef TEST_SANITIZED
+#define TEST_SANITIZED 0
+#endif
+
 /* Path of the reference file or directory `name` ("quant/q4_k.bin"), or NULL
  * when no reference directory has it. The text lives as long as the process. */
 const char *test_ref(const char *name);

@@ -386,4 +386,5 @@ void gpu_wait(struct device_bank *b)
 /* ---- the kinds ----------------------------------------------------------- */
 
 const struct device_ops emu_ops = GPU_KIND(emu, gpu_emu);
+const struct device_ops cuda_ops = GPU_KIND(cuda, gpu_cuda);
 const struct device_ops opencl_ops = GPU_KIND(opencl, gpu_opencl);
