@@ -307,8 +307,8 @@ TEST(weights_take_little_more_than_their_file)
                          ", %" PRId64 " of them replicas",
                          name, o.devices, file, held, replicas);
             if (!TEST_SANITIZED && (double)got > 1.03 * (double)file +
-                                                (double)replicas +
-                                                (double)(64 << 20))
+                                                     (double)replicas +
+                                                     (double)(64 << 20))
                 fail_msg("%s on %s: %" PRId64 " bytes are resident for %" PRId64
                          " of weights",
                          name, o.devices, got, file);
