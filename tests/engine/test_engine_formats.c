@@ -115,7 +115,8 @@ TEST(engine_logits_of_blocks_do_not_depend_on_devices)
     } runs[] = {{"cpu", "generic", 64},
                 {"cpu*3", NULL, 64},
                 {"cpu,sim", NULL, 7},
-                {"cpu*2", NULL, 1}};
+                {"cpu*2", NULL, 1},
+                {"emu*2", NULL, 7}};
 
     for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
         const char *path = test_temp("blocks.gguf");

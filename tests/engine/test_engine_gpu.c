@@ -12,10 +12,9 @@
 
 enum {
     TOKENS = 76,
-    CHUNK = 70,
-    AGAIN = 3
-}; /* AGAIN: at once, then one by
-                                                one */
+    CHUNK = 70, /* at once, the others one by one */
+    AGAIN = 3   /* of another sequence, at once */
+};
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
 
@@ -126,6 +125,7 @@ static void model_case(int m)
 {
     bool all = test_long();
 
+    test_ref_or_skip(models[m]);
     for (int n_rank = 2; n_rank <= 3; n_rank++) {
         int64_t n;
         float *want = cpu_logits(models[m], n_rank, &n);

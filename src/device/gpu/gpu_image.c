@@ -6,6 +6,7 @@
 
 #include "base/err.h"
 #include "program/page_walk.h"
+#include "quant/grid.h"
 
 /* ---- tables -------------------------------------------------------------- */
 
@@ -37,6 +38,18 @@ static size_t chunk_bytes(const struct pack *p)
 static void add(struct gpu_tables *t, const void *p, size_t bytes)
 {
     gpu_tables_add(t, p, p, p ? bytes : 0);
+}
+
+/* What reads a weight as it lies: its chunks, or the table of its codes. */
+static void tensor_tables(struct gpu_image *m, const struct prog_tensor *t)
+{
+    size_t bytes;
+    const uint16_t *grid = quant_grid(t->format, &bytes);
+
+    if (t->pack)
+        add(&m->tables, t->pack->chunk, chunk_bytes(t->pack));
+    else
+        add(&m->tables, grid, bytes);
 }
 
 static void step_tables(struct gpu_image *m, const struct step *st)
@@ -79,9 +92,7 @@ pl_status gpu_image_init(struct gpu_image *m, struct device_set *set,
     if (!m->tensor || !m->first || !m->view)
         return err_no_memory(err, "a device's tables");
     for (int i = 0; i < p->n_tensor; i++)
-        if (p->tensor[i].pack)
-            add(&m->tables, p->tensor[i].pack->chunk,
-                chunk_bytes(p->tensor[i].pack));
+        tensor_tables(m, &p->tensor[i]);
     for (int i = 0; i < p->n_script; i++)
         for (int k = 0; k < p->script[i].n_step; k++)
             step_tables(m, &p->script[i].step[k]);
@@ -119,10 +130,14 @@ void gpu_image_place(struct gpu_image *m)
 {
     for (int i = 0; i < m->prog->n_tensor; i++) {
         const struct prog_tensor *t = &m->prog->tensor[i];
+        size_t bytes;
+        const uint16_t *grid = quant_grid(t->format, &bytes);
 
         m->tensor[i].at = m->base[t->region] + t->offset;
         if (t->pack)
             m->tensor[i].chunk = at(m, t->pack->chunk, chunk_bytes(t->pack));
+        else
+            m->tensor[i].grid = at(m, grid, bytes);
     }
 }
 
