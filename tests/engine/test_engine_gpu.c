@@ -47,6 +47,9 @@ static const struct place places[] = {
     {"emu*2", 2, PL_SPLIT_TENSOR, NULL, true, PL_OFFLOAD_AUTO},
     {"emu", 2, PL_SPLIT_TENSOR, "1", true, PL_OFFLOAD_ON},
     {"bare*2", 2, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
+    {"bare*3", 3, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
+    {"bare,sim,cpu*1", 3, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
+    {"bare*3", 3, PL_SPLIT_TENSOR, NULL, true, PL_OFFLOAD_OFF},
     {"bare,emu", 3, PL_SPLIT_TENSOR, "all", true, PL_OFFLOAD_ON},
 };
 

@@ -47,7 +47,7 @@ static pl_status speeds(const struct cuda *cu, int device, int level,
     PL_TRY(cuda_attribute(cu, device, CUDA_CLOCK_KHZ, &khz, err));
     PL_TRY(cuda_attribute(cu, device, CUDA_MEMORY_CLOCK_KHZ, &memory_khz, err));
     PL_TRY(cuda_attribute(cu, device, CUDA_MEMORY_BUS_BITS, &bits, err));
-    i->flops = 2.0 * lanes_of(level) * i->n_unit * khz * 1e3;
+    i->flops = (double)lanes_of(level) * i->n_unit * khz * 1e3;
     i->mem_bytes_per_s = 2.0 * memory_khz * 1e3 * bits / 8; /* two a clock */
     return PL_OK;
 }

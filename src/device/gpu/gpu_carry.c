@@ -17,21 +17,33 @@ struct mirror {
     pl_err *err;
 };
 
+static bool in_mirror(const struct gpu_device *x, int tensor)
+{
+    return x->region[REGION_INBOX] &&
+           x->dev->prog->tensor[tensor].region == REGION_INBOX;
+}
+
+/* Where it lies in the host's inbox. */
+static unsigned char *inbox_of(const struct gpu_device *x, int tensor)
+{
+    return x->dev->at[REGION_INBOX] + x->dev->prog->tensor[tensor].offset;
+}
+
 static void mirror_tensor(void *user, const struct step_use *u)
 {
     struct mirror *m = user;
     struct gpu_device *x = m->x;
-    const struct prog_tensor *t = &x->dev->prog->tensor[u->tensor];
     uint64_t at;
     unsigned char *host;
     size_t bytes;
 
     if (m->s != PL_OK || u->dev != x->dev->prog->dev ||
-        t->region != REGION_INBOX || !(u->access & m->access))
+        !in_mirror(x, u->tensor) || !(u->access & m->access))
         return;
-    at = x->image.base[REGION_INBOX] + t->offset + u->off;
-    host = x->dev->at[REGION_INBOX] + t->offset + u->off;
-    bytes = u->bytes ? u->bytes : t->bytes;
+    at = x->image.tensor[u->tensor].at + u->off;
+    host = inbox_of(x, u->tensor) + u->off;
+    bytes =
+        u->bytes ? u->bytes : x->dev->prog->tensor[u->tensor].bytes - u->off;
     if (m->access == ACCESS_READ)
         m->s = x->driver->write(x->gpu, m->st->queue, at, host, bytes, m->err);
     else
@@ -47,6 +59,38 @@ static pl_status mirror(struct gpu_device *x, const struct step *st,
         step_uses(st, x->dev->prog->dev, x->dev->prog->tensor, mirror_tensor,
                   &m);
     return m.s;
+}
+
+/* What a MERGE has put into a value of the inbox, and nothing else: peers push
+ * their parts of the same value meanwhile. */
+static pl_status mirror_item(struct gpu_device *x, const struct step *st,
+                             const struct merge_item *it, pl_err *err)
+{
+    uint64_t at = x->image.tensor[it->out].at;
+    unsigned char *host = inbox_of(x, it->out);
+
+    for (int i = 0; i < it->n_piece; i++) {
+        struct copy_loops l;
+
+        copy_loops_resolve(&l, &it->piece[i], &x->image.sizes[st->micro]);
+        for (int64_t k = 0; k < l.n0 * l.n1 && l.bytes > 0; k++) {
+            int64_t to = l.dst + k / l.n1 * l.dst_s0 + k % l.n1 * l.dst_s1;
+
+            DRIVER(read, host + to, at + (uint64_t)to, (size_t)l.bytes, err);
+        }
+    }
+    return PL_OK;
+}
+
+static pl_status mirror_results(struct gpu_device *x, const struct step *st,
+                                pl_err *err)
+{
+    if (st->kind != STEP_MERGE)
+        return mirror(x, st, ACCESS_WRITE, err);
+    for (int i = 0; i < st->merge.n_item; i++)
+        if (in_mirror(x, st->merge.item[i].out))
+            PL_TRY(mirror_item(x, st, &st->merge.item[i], err));
+    return PL_OK;
 }
 
 /* ---- bytes between the host and the device ------------------------------- */
@@ -217,5 +261,5 @@ pl_status gpu_carry(struct gpu_device *x, const struct step *st, int i,
     PL_TRY(mirror(x, st, ACCESS_READ, err));
     PL_TRY(launch(x, st, i, err));
     PL_TRY(carry_bytes(x, st, err));
-    return mirror(x, st, ACCESS_WRITE, err);
+    return mirror_results(x, st, err);
 }

@@ -17,13 +17,14 @@
 
 /* What is known of a GPU before it is opened. */
 struct gpu_info {
-    char title[96];        /* "NVIDIA H200", for people */
-    char bus[24];          /* PCI address, "0000:3b:00.0"; "": unknown. A GPU
+    char title[96];         /* "NVIDIA H200", for people */
+    char bus[24];           /* PCI address, "0000:3b:00.0"; "": unknown. A GPU
                               that two drivers show has the same */
-    int index;             /* of the driver */
-    uint64_t memory_bytes; /* free now; 0: unknown */
-    int n_unit;            /* that run groups side by side (SMs, CUs) */
-    double mem_bytes_per_s, flops; /* 0: unknown */
+    int index;              /* of the driver */
+    uint64_t memory_bytes;  /* free now; 0: unknown */
+    int n_unit;             /* that run groups side by side (SMs, CUs) */
+    double mem_bytes_per_s; /* 0: unknown */
+    double flops;           /* multiply-adds a second; 0: unknown */
     bool on_cores; /* this machine's processors, not to be taken for a GPU
                       unless asked for by its driver's name */
 };
