@@ -67,10 +67,11 @@ static int draw(struct gpu *g, int n)
 
 static bool can_run(const struct gpu *g, const struct pending *p)
 {
-    const struct command *c = &p->command[p->head];
+    const struct command *c;
 
     if (p->head == p->n)
         return false;
+    c = &p->command[p->head];
     if (c->kind == AWAIT)
         return g->reached[c->mark.i] >= c->mark.n;
     return c->kind != WAIT ||
