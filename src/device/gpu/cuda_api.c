@@ -14,8 +14,8 @@ static pl_status open_library(struct cuda *cu, pl_err *err)
 
     if (!path || !*path)
         path = "libcuda.so.1";
-    cu->library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (!cu->library) {
+    cu->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (!cu->handle) {
         const char *why = dlerror();
 
         return err_set(err, PL_UNSUPPORTED,
@@ -24,7 +24,7 @@ static pl_status open_library(struct cuda *cu, pl_err *err)
                        why && strstr(why, path) ? why : path);
     }
 #define FIND(name, suffix, parameters)                                         \
-    cu->name = (unsigned(*) parameters)dlsym(cu->library, #name #suffix);      \
+    cu->name = (unsigned(*) parameters)dlsym(cu->handle, #name #suffix);       \
     if (!cu->name && !lacks)                                                   \
         lacks = #name #suffix;
     CUDA_CALL_MAP(FIND)
@@ -69,8 +69,8 @@ pl_status cuda_load(struct cuda *cu, int *n_device, pl_err *err)
 
 void cuda_unload(struct cuda *cu)
 {
-    if (cu->library)
-        dlclose(cu->library);
+    if (cu->handle)
+        dlclose(cu->handle);
     *cu = (struct cuda){0};
 }
 

@@ -117,7 +117,7 @@ enum {
 
 /* The library: its functions by name. */
 struct cuda {
-    void *library;
+    void *handle;
 #define CUDA_MEMBER(name, suffix, parameters) unsigned(*name) parameters;
     CUDA_CALL_MAP(CUDA_MEMBER)
 #undef CUDA_MEMBER

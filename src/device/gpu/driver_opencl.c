@@ -95,7 +95,7 @@ static void close_gpu(struct gpu *g)
     for (int i = 0; i < OPENCL_MAX_MEMORY; i++)
         if (g->memory[i])
             g->cl.clReleaseMemObject(g->memory[i]);
-    if (g->cl.library)
+    if (g->cl.handle)
         opencl_program_free(&g->cl, g->program, g->kernel, GPU_KERNEL_COUNT);
     for (int q = 0; q < N_QUEUE; q++)
         if (g->queue[q])

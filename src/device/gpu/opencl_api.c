@@ -20,8 +20,8 @@ pl_status opencl_load(struct opencl *cl, pl_err *err)
     *cl = (struct opencl){0};
     if (!path || !*path)
         path = "libOpenCL.so.1";
-    cl->library = open_library(path);
-    if (!cl->library) {
+    cl->handle = open_library(path);
+    if (!cl->handle) {
         const char *why = dlerror();
 
         return err_set(err, PL_UNSUPPORTED,
@@ -30,7 +30,7 @@ pl_status opencl_load(struct opencl *cl, pl_err *err)
                        why && strstr(why, path) ? why : path);
     }
 #define FIND(result, name, parameters)                                         \
-    cl->name = (result(*) parameters)dlsym(cl->library, #name);                \
+    cl->name = (result(*) parameters)dlsym(cl->handle, #name);                 \
     if (!cl->name && !lacks)                                                   \
         lacks = #name;
     OPENCL_CALL_MAP(FIND)
@@ -46,8 +46,8 @@ pl_status opencl_load(struct opencl *cl, pl_err *err)
 
 void opencl_unload(struct opencl *cl)
 {
-    if (cl->library)
-        dlclose(cl->library);
+    if (cl->handle)
+        dlclose(cl->handle);
     *cl = (struct opencl){0};
 }
 

@@ -167,7 +167,7 @@ typedef void cl_notify(const char *what, const void *detail, size_t n,
     uint32_t n_wait, struct cl_event *const *wait, struct cl_event **event
 
 struct opencl {
-    void *library;
+    void *handle;
 #define OPENCL_MEMBER(result, name, parameters) result(*name) parameters;
     OPENCL_CALL_MAP(OPENCL_MEMBER)
 #undef OPENCL_MEMBER

@@ -61,6 +61,37 @@ DEV void find_heads(GLOBAL const s32 *head_map, s32 n_head, s32 kv, s32 lo,
     }
 }
 
+/* The query heads of a KV head, from the lo-th on and at most n of them: how
+ * many there are, and which, in head[]. All lanes of a group come; per_kv > 0:
+ * that many neighbours go with each KV head, else head_map says. Who reads
+ * head[] has met the others at a barrier. */
+DEV s32 tile_heads(GLOBAL const s32 *head_map, s32 n_head, s32 per_kv, s32 kv,
+                   s32 lo, s32 n, s32 id, LOCAL s32 *head, LOCAL s32 *count)
+{
+    if (per_kv > 0) {
+        if (id < n)
+            head[id] = kv * per_kv + lo + id;
+        return per_kv - lo < n ? per_kv - lo : n;
+    }
+    find_heads(head_map, n_head, kv, lo, n, id, head, count);
+    BARRIER();
+    return count[0];
+}
+
+/* The first position that any of tokens t0 .. t1 - 1 sees, and the last. */
+DEV void tile_sees(GLOBAL const s32 *pos, s32 t0, s32 t1, s32 window,
+                   s32 *least, s32 *most)
+{
+    s32 lo = pos[t0], hi = pos[t0];
+
+    for (s32 t = t0 + 1; t < t1; t++) {
+        lo = pos[t] < lo ? pos[t] : lo;
+        hi = pos[t] > hi ? pos[t] : hi;
+    }
+    *least = first_seen(lo, window);
+    *most = hi;
+}
+
 /* ---- scores -------------------------------------------------------------- */
 
 /* s[r] = fma(w[r], x, s[r]) for r < n, a multiple of 4. */

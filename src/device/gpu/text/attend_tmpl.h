@@ -40,30 +40,17 @@ ATTEND_KERNEL(ATTEND_NAME, struct attend_args, 256)
     s32 kv = g / a.n_tile / a.n_part % a.n_kv;
     s32 span0 = g / a.n_tile / a.n_part / a.n_kv;
     s32 t_end = t0 + a.step < a.end ? t0 + a.step : a.end;
-    s32 n_head = a.heads;
+    s32 n_head;
 
     if (!tile_begins(seq, a.first, a.tokens, t0))
         return;
-    if (a.per_kv) {
-        if (id < a.heads)
-            head[id] = kv * a.per_kv + head0 + id;
-        if (a.per_kv - head0 < n_head)
-            n_head = a.per_kv - head0;
-    } else {
-        find_heads(AT(const s32, a.head_map), a.n_head, kv, head0, a.heads, id,
-                   head, head_count);
-        BARRIER();
-        n_head = head_count[0];
-    }
+    n_head = tile_heads(AT(const s32, a.head_map), a.n_head, a.per_kv, kv,
+                        head0, a.heads, id, head, head_count);
     for (s32 t1; t0 < t_end && n_head > 0; t0 = t1) {
-        s32 least = pos[t0], most = pos[t0];
+        s32 least, most;
 
         t1 = tile_end(seq, a.first, a.tokens, a.end, t0);
-        for (s32 t = t0 + 1; t < t1; t++) {
-            least = pos[t] < least ? pos[t] : least;
-            most = pos[t] > most ? pos[t] : most;
-        }
-        least = first_seen(least, a.window); /* now what any of them sees */
+        tile_sees(pos, t0, t1, a.window, &least, &most);
         for (s32 span = least / TEXT_SPAN + span0; span <= most / TEXT_SPAN;
              span += a.n_span) {
             s32 u0 = span * TEXT_SPAN, all_lo = 0, all_hi = TEXT_SPAN;

@@ -44,22 +44,8 @@ typedef int64_t s64;
 #define N_GROUP()                  emu_now.n_group
 #define BARRIER()                  emu_barrier()
 
-DEV float add_(float a, float b)
-{
-    return a + b;
-}
-DEV float sub_(float a, float b)
-{
-    return a - b;
-}
-DEV float mul_(float a, float b)
-{
-    return a * b;
-}
-DEV float div_(float a, float b)
-{
-    return a / b;
-}
+#include "plain_ops.h"
+
 DEV float fma_(float a, float b, float c)
 {
     return fmaf(a, b, c);
@@ -75,22 +61,6 @@ DEV float rint_(float a)
 DEV float abs_(float a)
 {
     return fabsf(a);
-}
-DEV double dadd_(double a, double b)
-{
-    return a + b;
-}
-DEV double dsub_(double a, double b)
-{
-    return a - b;
-}
-DEV double dmul_(double a, double b)
-{
-    return a * b;
-}
-DEV double ddiv_(double a, double b)
-{
-    return a / b;
 }
 DEV u64 double_bits(double a)
 {

@@ -41,22 +41,8 @@ DEV void barrier_(void)
     __builtin_amdgcn_s_barrier();
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
 }
-DEV float add_(float a, float b)
-{
-    return a + b;
-}
-DEV float sub_(float a, float b)
-{
-    return a - b;
-}
-DEV float mul_(float a, float b)
-{
-    return a * b;
-}
-DEV float div_(float a, float b)
-{
-    return a / b;
-}
+#include "plain_ops.h"
+
 DEV float fma_(float a, float b, float c)
 {
     return __builtin_fmaf(a, b, c);
@@ -72,22 +58,6 @@ DEV float rint_(float a)
 DEV float abs_(float a)
 {
     return __builtin_fabsf(a);
-}
-DEV double dadd_(double a, double b)
-{
-    return a + b;
-}
-DEV double dsub_(double a, double b)
-{
-    return a - b;
-}
-DEV double dmul_(double a, double b)
-{
-    return a * b;
-}
-DEV double ddiv_(double a, double b)
-{
-    return a / b;
 }
 DEV u32 float_bits(float a)
 {

@@ -53,22 +53,8 @@ DEV __global u8 *memory_at(__global u8 *m0, __global u8 *m1, __global u8 *m2,
            (address & 0x00fffffffffffffful);
 }
 
-DEV float add_(float a, float b)
-{
-    return a + b;
-}
-DEV float sub_(float a, float b)
-{
-    return a - b;
-}
-DEV float mul_(float a, float b)
-{
-    return a * b;
-}
-DEV float div_(float a, float b)
-{
-    return a / b;
-}
+#include "plain_ops.h"
+
 DEV float fma_(float a, float b, float c)
 {
     return fma(a, b, c);
@@ -84,22 +70,6 @@ DEV float rint_(float a)
 DEV float abs_(float a)
 {
     return fabs(a);
-}
-DEV double dadd_(double a, double b)
-{
-    return a + b;
-}
-DEV double dsub_(double a, double b)
-{
-    return a - b;
-}
-DEV double dmul_(double a, double b)
-{
-    return a * b;
-}
-DEV double ddiv_(double a, double b)
-{
-    return a / b;
 }
 DEV u32 float_bits(float a)
 {
