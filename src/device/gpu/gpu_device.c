@@ -48,7 +48,10 @@ static struct device_desc describe_gpu(const struct device_ops *ops,
                                 .index = g->index,
                                 .memory_bytes = g->memory_bytes,
                                 .mem_bytes_per_s = g->mem_bytes_per_s,
-                                .flops = g->flops};
+                                .float_macs_per_s = g->float_macs_per_s,
+                                .block_macs_per_s = g->block_macs_per_s,
+                                .launch_s = g->launch_s,
+                                .accelerator = true};
 }
 
 /* KIND: each GPU; KIND:I: the one; KIND*N: so many devices, which the GPUs take
