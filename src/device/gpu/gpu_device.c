@@ -113,6 +113,7 @@ static void close_gpu(struct gpu_device *x)
             if (x->half[q])
                 x->driver->host_release(x->gpu, x->half[q]);
     x->driver->close(x->gpu);
+    pthread_cond_destroy(&x->settled);
     pthread_mutex_destroy(&x->lock);
 }
 
@@ -178,6 +179,7 @@ pl_status gpu_open(struct device_bank *b, pl_err *err)
         x->driver = b->ops->driver;
         x->failed = device_failed(b->set);
         pthread_mutex_init(&x->lock, NULL);
+        pthread_cond_init(&x->settled, NULL);
         PL_TRY(open_gpu(x, i, err));
     }
     return start_threads(b, err);
