@@ -323,12 +323,18 @@ TEST(price_leaves_ranks_that_are_asked_for)
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         pl_options o = rows[i].o;
+        struct compiled *q;
         pl_plan *p;
+        pl_err err;
 
         o.split_mode = PL_SPLIT_TENSOR;
         o.no_fit = true;
         p = plan(m, o);
         assert_int_equal(p->compiled->place.n_rank, rows[i].n_rank);
+        o.size = sizeof o; /* and without anything being chosen */
+        TEST_OK(compile_graph(&q, p->compiled->g, &o, &err), err);
+        assert_int_equal(q->place.n_rank, rows[i].n_rank);
+        compiled_free(q);
         pl_plan_free(p);
     }
     pl_model_free(m);
