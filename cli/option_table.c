@@ -192,8 +192,9 @@ const struct option_row option_table[] = {
      "does everything (cpu)",
      PLANNED | OPTION_MANY, option_set_text, AT(pl.devices), 0, 0},
     {{"--device-spec"}, "LIST",
-     "plan for a machine that is not there: gpu:24GiB:1TB/s*4; an item "
-     "host:64GiB:50GB/s describes its host",
+     "plan for a machine that is not there: gpu:24GiB:1TB/s*4, "
+     "gpu:141GiB:4.8TB/s:flops=60T:int8=470T:link=50GB/s:p2p=450GB/s*8; an "
+     "item host:64GiB:50GB/s describes its host",
      PLAN, option_set_text, AT(pl.device_spec), 0, 0},
     {{"-sm", "--split-mode"}, "MODE",
      "none: one device, see -mg; layer: each device runs some of the "
@@ -210,7 +211,8 @@ const struct option_row option_table[] = {
      PLANNED | OPTION_MANY, option_set_shares, 0, 0, 0},
     {{"--ranks"}, "R",
      "equal parts the work is cut into; the bits of the results "
-     "depend on R, not on the devices (one a device, by its share)",
+     "depend on R, not on the devices (one a device, by its share; 16 "
+     "where GPUs and processors share a group)",
      PLANNED | OPTION_COMMA, option_set_int, AT(pl.n_ranks), 1, PL_MAX_RANKS},
     {{"-t", "--threads"}, "N",
      "threads a DEVICE (its cores); llama.cpp's -t is a total",

@@ -179,7 +179,8 @@ typedef struct pl_options {
                                    NULL = "cpu" */
     const char *device_spec;    /* plan only: a machine that is not there,
                                    "gpu:24GiB:1TB/s*4"; replaces devices */
-    int n_ranks;                /* 0: one a device of the widest group */
+    int n_ranks;                /* 0: one a device of the widest group; of
+                                   GPUs and processors in one: 16 */
     const double *tensor_split; /* shares, one a device; NULL: equal */
     int n_tensor_split;
     int n_threads; /* threads a device; 0: the device's cores */

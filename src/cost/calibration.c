@@ -138,6 +138,8 @@ void calibration_rates(const struct calibration *c, const struct device_list *l,
         const struct device_desc *x = &l->dev[d];
         int all = n[x->host] > 0 ? n[x->host] : 1;
 
+        if (cost_by_description(x))
+            continue;
         if (!x->on_cores) {
             rates[d] = sim(c, x);
         } else {

@@ -58,8 +58,8 @@ struct cost_rates calibration_times(struct cost_rates one, double n);
 bool calibration_covers(const struct calibration *c,
                         const struct device_list *l);
 /* rates[l->n]; a plan's cpu devices all work at once, and so do the host's
- * threads. weights: bytes of all of them, which caches hold or do not. Paper
- * devices are left alone. */
+ * threads. weights: bytes of all of them, which caches hold or do not. What is
+ * priced by its description is left alone. */
 void calibration_rates(const struct calibration *c, const struct device_list *l,
                        uint64_t weights, struct cost_rates *rates);
 

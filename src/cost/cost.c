@@ -21,11 +21,17 @@ static const double launch_s = 4e-6;         /* of a kernel from a queue */
 static const double of_bandwidth = 0.8, of_peak = 0.4;
 
 static void set_work(struct cost_rates *out, double bytes_per_s,
-                     double macs_per_s)
+                     double block_macs_per_s, double float_macs_per_s)
 {
     out->read_bytes_per_s = out->cached_bytes_per_s = bytes_per_s;
-    out->block_macs_per_s = out->float_macs_per_s = macs_per_s;
-    out->attention_macs_per_s = macs_per_s;
+    out->block_macs_per_s = block_macs_per_s;
+    out->float_macs_per_s = float_macs_per_s;
+    out->attention_macs_per_s = float_macs_per_s;
+}
+
+bool cost_by_description(const struct device_desc *d)
+{
+    return d->described || (!d->on_cores && d->mem_bytes_per_s > 0);
 }
 
 double cost_guessed_macs(const struct device_desc *d)
@@ -35,12 +41,16 @@ double cost_guessed_macs(const struct device_desc *d)
 
 unsigned cost_described(struct cost_rates *out, const struct device_desc *d)
 {
-    double macs = d->flops;
+    double macs = d->float_macs_per_s, block = d->block_macs_per_s;
     unsigned guessed = 0;
 
-    *out = (struct cost_rates){.link_bytes_per_s = d->link_bytes_per_s,
-                               .message_s = d->link_latency_s,
-                               .step_s = launch_s};
+    *out = (struct cost_rates){
+        .link_bytes_per_s = d->link_bytes_per_s,
+        .message_s = d->link_latency_s,
+        .p2p_bytes_per_s = d->p2p_bytes_per_s,
+        .carries = d->accelerator,
+        .step_s = d->launch_s > 0 ? d->launch_s : launch_s,
+    };
     if (!(macs > 0)) {
         guessed |= COST_GUESSED_FLOPS;
         macs = cost_guessed_macs(d);
@@ -53,7 +63,8 @@ unsigned cost_described(struct cost_rates *out, const struct device_desc *d)
         guessed |= COST_GUESSED_LATENCY;
         out->message_s = latency_s;
     }
-    set_work(out, d->mem_bytes_per_s * of_bandwidth, macs * of_peak);
+    set_work(out, d->mem_bytes_per_s * of_bandwidth,
+             (block > 0 ? block : macs) * of_peak, macs * of_peak);
     return guessed;
 }
 
@@ -77,9 +88,8 @@ void cost_assumed(struct cost_rates *out, const struct device_desc *d,
     static const double memcpy_bytes_per_s = 5e9;
 
     *out = (struct cost_rates){.one_queue = d->one_queue};
-    set_work(out, rate[set][0] * d->n_thread, rate[set][1] * d->n_thread);
-    out->float_macs_per_s /= 2;
-    out->attention_macs_per_s /= 2;
+    set_work(out, rate[set][0] * d->n_thread, rate[set][1] * d->n_thread,
+             rate[set][1] * d->n_thread / 2);
     out->step_s = 1e-6;
     out->message_s = d->link_latency_s > 0 ? d->link_latency_s : 2e-6;
     out->link_bytes_per_s =
@@ -275,51 +285,82 @@ static double merge(const struct cost_machine *m, int dev,
     return t;
 }
 
-/* From one end or several to device `dev`: the slowest of them counts. */
+/* From one device to another. The slower end counts; but what an engine carries
+ * between its device and the host's memory is as fast as that engine, and what
+ * goes past the host as fast as the ends are there. */
 struct route {
     double latency_s, bytes_per_s;
+    bool by_link; /* over the sender's one link, as all that is */
 };
 
-static void take_end(struct route *w, const struct cost_rates *r)
+static struct route route(const struct cost_rates *a,
+                          const struct cost_rates *b)
 {
-    w->latency_s = fmax(w->latency_s, r->message_s);
-    w->bytes_per_s = fmin(w->bytes_per_s, r->link_bytes_per_s);
+    struct route w = {fmax(a->message_s, b->message_s),
+                      fmin(a->link_bytes_per_s, b->link_bytes_per_s), true};
+
+    if (a->carries != b->carries) {
+        const struct cost_rates *own = a->carries ? a : b;
+
+        return (struct route){own->message_s, own->link_bytes_per_s,
+                              a->carries};
+    }
+    if (a->p2p_bytes_per_s > 0 && b->p2p_bytes_per_s > 0) {
+        w.bytes_per_s = fmin(a->p2p_bytes_per_s, b->p2p_bytes_per_s);
+        w.by_link = false;
+    }
+    return w;
+}
+
+/* From another end, too: the slowest of them counts. */
+static void take_end(struct route *w, const struct cost_rates *from,
+                     const struct cost_rates *to)
+{
+    struct route r = route(from, to);
+
+    w->latency_s = fmax(w->latency_s, r.latency_s);
+    w->bytes_per_s = fmin(w->bytes_per_s, r.bytes_per_s);
 }
 
 static double pull(const struct cost_machine *m, int dev,
                    const struct step_pull *s, const struct cost_micro *z)
 {
-    struct route w = {0, INFINITY};
+    struct route w = {0, INFINITY, true};
     double bytes = 0;
 
-    take_end(&w, &m->rates[dev]);
     for (int i = 0; i < s->n_piece; i++) {
         bytes += piece_bytes(&s->piece[i], z);
         if (i == 0 || s->piece[i].src_dev != s->piece[i - 1].src_dev)
-            take_end(&w, &m->rates[s->piece[i].src_dev]);
+            take_end(&w, &m->rates[s->piece[i].src_dev], &m->rates[dev]);
     }
     return w.latency_s + bytes / w.bytes_per_s;
 }
 
-/* The sender's link carries what goes to each; they take it side by side. */
+/* The sender's link carries what goes to each over it; they take it side by
+ * side, and so does what goes past the host. */
 static double push(const struct cost_machine *m, int dev,
                    const struct step_push *s, const struct cost_micro *z)
 {
-    double all = 0, slowest = 0;
+    const struct cost_rates *from = &m->rates[dev];
+    double by_link = 0, past_host = 0, slowest = 0;
 
     for (int k = 0; k < s->n_to; k++) {
-        struct route w = {0, INFINITY};
+        struct route w = route(from, &m->rates[s->to[k].dev]);
         double bytes = 0;
         int n;
         const struct copy_piece *p = push_pieces(s, k, &n);
 
         for (int i = 0; i < n; i++)
             bytes += piece_bytes(&p[i], z);
-        all += bytes;
-        take_end(&w, &m->rates[s->to[k].dev]);
         slowest = fmax(slowest, bytes / w.bytes_per_s);
+        if (w.by_link)
+            by_link += bytes;
+        else if (from->p2p_bytes_per_s > 0)
+            past_host += bytes;
     }
-    return fmax(slowest, all / m->rates[dev].link_bytes_per_s);
+    slowest = fmax(slowest, by_link / from->link_bytes_per_s);
+    return past_host > 0 ? fmax(slowest, past_host / from->p2p_bytes_per_s)
+                         : slowest;
 }
 
 double cost_of_arrival(const struct cost_machine *m, int dev,
@@ -330,8 +371,10 @@ double cost_of_arrival(const struct cost_machine *m, int dev,
     if (s->kind != STEP_PUSH)
         return 0;
     for (int k = 0; k < s->push.n_to; k++)
-        latency = fmax(latency, m->rates[s->push.to[k].dev].message_s);
-    return fmax(latency, m->rates[dev].message_s);
+        latency =
+            fmax(latency,
+                 route(&m->rates[dev], &m->rates[s->push.to[k].dev]).latency_s);
+    return latency;
 }
 
 static double pages(const struct cost_machine *m, const struct step_pages *s,
@@ -339,14 +382,12 @@ static double pages(const struct cost_machine *m, const struct step_pages *s,
 {
     double n_pos = (double)z->n_past + (double)z->sizes.n_tok / n_seq(z);
     const struct prog_tensor *out = &m->prog[s->out_dev].tensor[s->out];
-    struct route w = {0, INFINITY};
+    struct route w = route(&m->rates[s->src_dev], &m->rates[s->out_dev]);
     double n_page =
         fmin(n_seq(z) * ceil(n_pos / PAGE_TOKENS),
              (double)dim_value(out->dim[0], &z->sizes) / PAGE_TOKENS);
     int n_head = 0;
 
-    take_end(&w, &m->rates[s->out_dev]);
-    take_end(&w, &m->rates[s->src_dev]);
     for (int64_t h = 0; h < out->dim[1].n; h++)
         n_head += s->map[h] >= 0;
     return w.latency_s +

@@ -21,6 +21,9 @@ struct cost_rates {
     double step_s;               /* each step of a program beside its work */
     double message_s;            /* each message or copy beside its bytes */
     double link_bytes_per_s;     /* of messages and copies */
+    double p2p_bytes_per_s; /* of those to devices that have it too; 0: none */
+    bool carries;   /* copies between it and memory of the host are its own
+                       engine's: its link alone counts */
     bool one_queue; /* its threads copy too: no copy queue beside them */
 };
 
@@ -30,8 +33,10 @@ struct cost_micro {
     int64_t n_past; /* tokens of each sequence in the cache before the step */
 };
 
-/* Rates of a described device. Figures it lacks are guessed; returns bits that
- * tell which. */
+/* Is it priced by its description: one on paper, or of its own processor? */
+bool cost_by_description(const struct device_desc *d);
+/* Rates of such a device. Figures it lacks are guessed; returns bits that tell
+ * which. */
 enum {
     COST_GUESSED_FLOPS = 1,
     COST_GUESSED_LINK = 2,
@@ -41,7 +46,7 @@ unsigned cost_described(struct cost_rates *out, const struct device_desc *d);
 /* Multiply-adds a second that a silent description is taken to mean. */
 double cost_guessed_macs(const struct device_desc *d);
 
-/* Rates of a cpu or sim device that was not measured. */
+/* Rates of any other device that was not measured. */
 void cost_assumed(struct cost_rates *out, const struct device_desc *d,
                   enum kernel_set set);
 

@@ -20,6 +20,34 @@ pl_status rates_find(const struct compiled *q, struct calibration *c,
     return s == PL_NO_MEMORY ? s : PL_OK;
 }
 
+/* Of devices that were not measured; returns COST_GUESSED_ bits. */
+static unsigned unmeasured(const struct device_list *l, enum kernel_set set,
+                           struct cost_rates *r)
+{
+    unsigned guessed = 0;
+
+    for (int d = 0; d < l->n; d++) {
+        const struct device_desc *x = &l->dev[d];
+
+        if (!cost_by_description(x))
+            cost_assumed(&r[d], x, set);
+        else if (x->io)
+            cost_described(&r[d], x);
+        else
+            guessed |= cost_described(&r[d], x);
+    }
+    return guessed;
+}
+
+void rates_of_list(const struct device_list *l, enum kernel_set set,
+                   const struct calibration *c, uint64_t weights,
+                   struct cost_rates *r)
+{
+    unmeasured(l, set, r);
+    if (c && calibration_covers(c, l))
+        calibration_rates(c, l, weights, r);
+}
+
 pl_status rates_known(const struct compiled *q, const struct calibration *c,
                       struct cost_rates *r, struct rates_basis *basis,
                       pl_err *err)
@@ -28,20 +56,13 @@ pl_status rates_known(const struct compiled *q, const struct calibration *c,
     struct device_list l = q->list;
     uint64_t weights = 0;
 
-    *basis = (struct rates_basis){0};
+    *basis = (struct rates_basis){.guessed = unmeasured(&l, q->kernel_set, r)};
     l.dev = malloc((n + 1) * sizeof *l.dev);
     if (!l.dev)
         return err_no_memory(err, "an estimate");
     memcpy(l.dev, q->list.dev, n * sizeof *l.dev);
     for (int d = 0; d < l.n; d++) {
-        unsigned guessed = 0;
-
         weights += q->low->prog[d].bytes[REGION_WEIGHTS];
-        if (l.dev[d].described)
-            guessed = cost_described(&r[d], &l.dev[d]);
-        else
-            cost_assumed(&r[d], &l.dev[d], q->kernel_set);
-        basis->guessed |= l.dev[d].io ? 0 : guessed;
         /* threads of devices that the plan leaves idle hinder nobody */
         if (!q->low->prog[d].active && !l.dev[d].host)
             l.dev[d].n_thread = 0;

@@ -21,4 +21,10 @@ pl_status rates_known(const struct compiled *q, const struct calibration *c,
                       struct cost_rates *rates, struct rates_basis *basis,
                       pl_err *err);
 
+/* The same of devices that no plan is made for yet; all of them work. weights:
+ * bytes of all of them. */
+void rates_of_list(const struct device_list *l, enum kernel_set set,
+                   const struct calibration *c, uint64_t weights,
+                   struct cost_rates *rates);
+
 #endif

@@ -23,10 +23,14 @@ struct device_desc {
     int n_thread;                 /* worker threads; 1 where it has none */
     uint64_t memory_bytes;        /* limit; 0 = unknown */
     double mem_bytes_per_s;       /* of weights; 0 = unknown */
-    double flops;                 /* multiply-adds a second; 0 = unknown */
+    double float_macs_per_s;      /* multiply-adds of floats; 0 = unknown */
+    double block_macs_per_s;      /* of weights in blocks; 0 = as of floats */
+    double launch_s;              /* to begin a kernel; 0 = unknown */
     double link_bytes_per_s, link_latency_s; /* to its peers; 0 = free */
-    int numa_node;                           /* -1: none */
-    int index;                               /* of a GPU, among its driver's */
+    double p2p_bytes_per_s; /* to those that have it too, past the host; 0 =
+                               none */
+    int numa_node;          /* -1: none */
+    int index;              /* of a GPU, among its driver's */
     bool host; /* of device_list_add_host: shares the worker threads of devices
                   on its cores, and takes turns with them */
     int n_core;
@@ -42,8 +46,10 @@ struct device_desc {
                        which goes on beside the other one */
     bool on_cores;  /* its threads run on core[] and its memory is that of
                        numa_node, both shared with others there */
-    bool described; /* can be planned for, not run on */
-    bool io;        /* of device_list_add_io: the caller's thread, and what goes
+    bool accelerator; /* not of the machine's processors, and many times as fast
+                         or as slow */
+    bool described;   /* can be planned for, not run on */
+    bool io; /* of device_list_add_io: the caller's thread, and what goes
                        into a run and comes out of it */
 };
 
@@ -79,10 +85,11 @@ pl_status device_parse(struct device_list *out, const char *spec, int n_thread,
                        pl_err *err);
 /* Parses --device-spec: NAME:MEM:MEMBW[:FLOPS][:LINKBW][:LATENCY]*N, in any
  * order after NAME by unit: gpu:24GiB:1TB/s*4, gpu:80GiB:3TB/s:link=64GB/s:
- * latency=5us:flops=400T*8. A multiply-add is two of those flops. Memory is
- * private to each, or ":shared" with the others that say so. An item named
- * host (host:64GiB:50GB/s) describes the host and is not counted; "none" as
- * above. */
+ * latency=5us:flops=400T*8. A multiply-add is two of those flops; int8=800T:
+ * those of weights in blocks, where they differ. p2p=450GB/s: to the others
+ * that say so, past the host. Memory is private to each, or ":shared" with the
+ * others that say so. An item named host (host:64GiB:50GB/s) describes the host
+ * and is not counted; "none" as above. */
 pl_status device_parse_paper(struct device_list *out, const char *spec,
                              pl_err *err);
 pl_status device_list_copy(struct device_list *out, const struct device_list *l,

@@ -173,13 +173,17 @@ static const struct {
     enum unit unit;
     double least, most;
     const char *bound; /* for messages */
+    bool keyed;        /* never without its key */
 } figures[DEVICE_FIGURES] = {
-    [DEVICE_MEMORY] = {"memory", BYTES, 0, HUGE_VAL, ""},
+    [DEVICE_MEMORY] = {"memory", BYTES, 0, HUGE_VAL, "", false},
     [DEVICE_BANDWIDTH] = {"bandwidth", BYTES_PER_S, 1e3, HUGE_VAL,
-                          "at least 1kB/s"},
-    [DEVICE_FLOPS] = {"flops", PLAIN, 1e3, HUGE_VAL, "at least 1000"},
-    [DEVICE_LINK] = {"link", BYTES_PER_S, 1e3, HUGE_VAL, "at least 1kB/s"},
-    [DEVICE_LATENCY] = {"latency", SECONDS, 0, 10, "at most 10s"},
+                          "at least 1kB/s", false},
+    [DEVICE_FLOPS] = {"flops", PLAIN, 1e3, HUGE_VAL, "at least 1000", false},
+    [DEVICE_LINK] = {"link", BYTES_PER_S, 1e3, HUGE_VAL, "at least 1kB/s",
+                     false},
+    [DEVICE_LATENCY] = {"latency", SECONDS, 0, 10, "at most 10s", false},
+    [DEVICE_INT8] = {"int8", PLAIN, 1e3, HUGE_VAL, "at least 1000", true},
+    [DEVICE_P2P] = {"p2p", BYTES_PER_S, 1e3, HUGE_VAL, "at least 1kB/s", true},
 };
 
 /* One field: [KEY=]NUMBER. Without a key it is the first figure of its unit
@@ -204,7 +208,7 @@ static pl_status parse_field(double *v, unsigned offered, const char *p,
             continue;
         if (eq ? strlen(figures[f].key) == (size_t)(eq - p) &&
                      memcmp(figures[f].key, p, (size_t)(eq - p)) == 0
-               : figures[f].unit == unit && v[f] == 0)
+               : figures[f].unit == unit && !figures[f].keyed && v[f] == 0)
             found = f;
     }
     if (found < 0 && eq)
@@ -262,9 +266,11 @@ pl_status device_item_append(struct device_list *l,
 
     x.memory_bytes = (uint64_t)v[DEVICE_MEMORY];
     x.mem_bytes_per_s = v[DEVICE_BANDWIDTH];
-    x.flops = v[DEVICE_FLOPS] / 2; /* a multiply-add counts as two */
+    x.float_macs_per_s = v[DEVICE_FLOPS] / 2; /* a multiply-add is two */
+    x.block_macs_per_s = v[DEVICE_INT8] / 2;
     x.link_bytes_per_s = v[DEVICE_LINK];
     x.link_latency_s = v[DEVICE_LATENCY];
+    x.p2p_bytes_per_s = v[DEVICE_P2P];
     for (int i = 0; i < (it->count > 0 ? it->count : 1); i++)
         PL_TRY(device_list_append(l, &x, it, err));
     return PL_OK;

@@ -36,6 +36,8 @@ enum device_figure {
     DEVICE_FLOPS,     /* flops=400T */
     DEVICE_LINK,      /* 16GB/s, or link=16GB/s beside a bandwidth */
     DEVICE_LATENCY,   /* 10us */
+    DEVICE_INT8,      /* int8=800T */
+    DEVICE_P2P,       /* p2p=450GB/s */
     DEVICE_FIGURES
 };
 

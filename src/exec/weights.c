@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "exec/storage.h"
+#include "machine/topology.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -207,17 +208,30 @@ static pl_status cut_slabs(struct loading *l, pl_err *err)
     return PL_OK;
 }
 
-/* As many threads as the devices have; fewer where the system gives fewer. The
- * caller is one of them. */
+/* As many threads as the devices have; an accelerator, which has none of its
+ * own, wants all cores. */
+static int threads_wanted(const struct device_list *l)
+{
+    const struct topology *t = l->topology;
+    int n_core, n = 0;
+
+    for (int d = 0; d < l->n; d++)
+        n += l->dev[d].n_thread;
+    for (int d = 0; d < l->n && t; d++) {
+        n_core = t->n_core < t->n_core_quota ? t->n_core : t->n_core_quota;
+        if (l->dev[d].accelerator && n_core > n)
+            n = n_core;
+    }
+    return n > LOAD_THREADS ? LOAD_THREADS : n;
+}
+
+/* Fewer threads where the system gives fewer. The caller is one of them. */
 static pl_status load_by_threads(struct loading *l, pl_err *err)
 {
     struct loader loader[LOAD_THREADS] = {0};
-    int want = 0, n = 0, running = 1;
+    int want = threads_wanted(&l->x->plan->list), n = 0, running = 1;
     pl_status s = PL_OK;
 
-    for (int d = 0; d < l->x->plan->list.n; d++)
-        want += l->x->plan->list.dev[d].n_thread;
-    want = want > LOAD_THREADS ? LOAD_THREADS : want;
     want = want > l->n_slab ? l->n_slab : want;
     for (; n < want && s == PL_OK; n++) {
         loader[n].l = l;

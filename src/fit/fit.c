@@ -50,7 +50,9 @@ static void look_at_devices(struct fit *f)
         f->unlike |= a->ops != b->ops || a->n_thread != b->n_thread ||
                      a->memory_bytes != b->memory_bytes ||
                      a->mem_bytes_per_s != b->mem_bytes_per_s ||
-                     a->flops != b->flops ||
+                     a->float_macs_per_s != b->float_macs_per_s ||
+                     a->block_macs_per_s != b->block_macs_per_s ||
+                     a->p2p_bytes_per_s != b->p2p_bytes_per_s ||
                      a->link_bytes_per_s != b->link_bytes_per_s;
     }
 }
@@ -66,9 +68,23 @@ static int count_budget(const struct fit *f)
                               : (int)n;
 }
 
+/* What is known without measuring. */
+static pl_status find_rates(struct fit *f, pl_err *err)
+{
+    pl_status s = PL_NOT_FOUND;
+
+    if (!f->asked.paper)
+        s = calibration_load(&f->cal, f->asked.kernel_set,
+                             f->asked.list.topology, err);
+    if (s == PL_NO_MEMORY)
+        return s;
+    f->calibrated = s == PL_OK;
+    return fit_find_speeds(f, err);
+}
+
 /* f->asked and these options say what may be changed. */
-static void what_is_open(struct fit *f, const pl_options *o,
-                         int64_t n_ctx_train)
+static pl_status what_is_open(struct fit *f, const pl_options *o,
+                              int64_t n_ctx_train, pl_err *err)
 {
     const struct intent *in = &f->asked;
     bool some = !o->no_fit && in->list.n > 0, experts;
@@ -97,6 +113,8 @@ static void what_is_open(struct fit *f, const pl_options *o,
     f->usual = *in;
     if (in->open.ctx)
         f->usual.n_ctx = f->ctx_most;
+    PL_TRY(find_rates(f, err));
+    return in->open.mode ? PL_OK : fit_deal_ranks(f, &f->usual, err);
 }
 
 static void close_fit(struct fit *f)
@@ -116,14 +134,7 @@ static pl_status search(struct fit *f, pl_err *err)
 {
     const struct fit_plan *usual;
     double clearly;
-    pl_status s = PL_OK;
 
-    if (!f->asked.paper)
-        s = calibration_load(&f->cal, f->asked.kernel_set,
-                             f->asked.list.topology, err);
-    if (s == PL_NO_MEMORY)
-        return s;
-    f->calibrated = !f->asked.paper && s == PL_OK;
     PL_TRY(fit_search(f, err));
     usual = f->usual_plan;
     clearly = f->asked.paper ? 0.97 : f->calibrated ? 0.95 : 0.8;
@@ -159,8 +170,9 @@ static pl_status remedy(const struct fit *f, const pl_options *opt,
         r->asked.open.ctx = true;
         o.fit_ctx = 256;
     }
-    what_is_open(r, &o, n_ctx_train);
-    s = search(r, err);
+    s = what_is_open(r, &o, n_ctx_train, err);
+    if (s == PL_OK)
+        s = search(r, err);
     *found = s == PL_OK && r->best;
     if (*found)
         fit_say_remedy(out, &r->best->in, &f->usual, opt->no_fit);
@@ -258,10 +270,10 @@ pl_status fit_create(struct compiled **out, char **text, int64_t *n_ctx,
     }
     f->notes.a = &f->arena;
     s = intent_read(&f->asked, &f->arena, g, opt, &f->notes, err);
-    if (s == PL_OK) {
-        what_is_open(f, opt, n_ctx_train);
+    if (s == PL_OK)
+        s = what_is_open(f, opt, n_ctx_train, err);
+    if (s == PL_OK)
         s = choose(f, opt, n_ctx_train, &searched, err);
-    }
     notes_tell(&f->notes, opt->log, opt->log_user);
     if (s != PL_OK)
         goto done;

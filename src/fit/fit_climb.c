@@ -80,13 +80,12 @@ static double buffer_bytes(const struct compiled *q)
 static bool roomier(const struct fit *f, const double *lack, double layer,
                     int a, int b)
 {
-    const struct device_desc *d = f->asked.list.dev;
     bool room[2] = {lack[a] + layer <= 0, lack[b] + layer <= 0};
 
     if (room[0] != room[1])
         return room[0];
-    if (room[0] && fit_speed(&d[a]) != fit_speed(&d[b]))
-        return fit_speed(&d[a]) > fit_speed(&d[b]);
+    if (room[0] && f->speed[a] != f->speed[b])
+        return f->speed[a] > f->speed[b];
     return lack[a] < lack[b];
 }
 
@@ -158,8 +157,7 @@ static bool fill(const struct fit *f, const struct compiled *q, int *count)
         double room;
 
         for (int d = 0; d < l->n; d++)
-            if (!full[d] &&
-                (best < 0 || fit_speed(&l->dev[d]) > fit_speed(&l->dev[best])))
+            if (!full[d] && (best < 0 || f->speed[d] > f->speed[best]))
                 best = d;
         if (best < 0)
             return false;

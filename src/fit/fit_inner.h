@@ -44,7 +44,9 @@ struct fit {
     struct calibration cal;
     bool calibrated, unlike; /* unlike: devices are not all the same */
     bool known;              /* all of them tell their memory */
-    uint64_t weights;        /* bytes of all weights in the file */
+    double *speed; /* [asked.list.n] how fast each is beside the others, by the
+                      rates that plans have */
+    uint64_t weights; /* bytes of all weights in the file */
     uint64_t margin;
     struct intent_open may; /* what may be changed */
     int64_t ctx_least, ctx_most;
@@ -80,8 +82,11 @@ void fit_unref(struct fit_plan *p); /* takes NULL */
 
 /* ---- fit_modes.c ------------------------------------------------------- */
 
-/* How fast a device is, beside others. */
-double fit_speed(const struct device_desc *d);
+/* Fills in f->speed. */
+pl_status fit_find_speeds(struct fit *f, pl_err *err);
+/* The ranks of a mixed group, if they are left open, and who carries how many:
+ * an intent's shares of devices. */
+pl_status fit_deal_ranks(struct fit *f, struct intent *x, pl_err *err);
 /* Tries all that may be tried; *f says what was best. */
 pl_status fit_search(struct fit *f, pl_err *err);
 

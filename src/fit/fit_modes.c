@@ -6,8 +6,10 @@
 #include "fit/fit_inner.h"
 
 #include "base/err.h"
+#include "cost/rates.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { FEW = 4, MANY = 16 }; /* plans are cheap up to FEW, dear from MANY */
@@ -16,19 +18,41 @@ enum { FEW = 4, MANY = 16 }; /* plans are cheap up to FEW, dear from MANY */
 
 enum shares { AS_IT_COMES, EVEN, BY_SPEED, BY_MEMORY, SHARES_COUNT };
 
-double fit_speed(const struct device_desc *d)
+/* One over the seconds that a byte of weights takes in a prompt, multiplied
+ * once a token, and in its answer. */
+static double speed_of(const struct cost_rates *r)
 {
-    return d->mem_bytes_per_s > 0 ? d->mem_bytes_per_s : d->n_thread;
+    return 1 /
+           (fmax(1 / r->read_bytes_per_s, FIT_PROMPT / r->block_macs_per_s) +
+            FIT_ANSWER / r->read_bytes_per_s);
+}
+
+pl_status fit_find_speeds(struct fit *f, pl_err *err)
+{
+    const struct device_list *l = &f->asked.list;
+    struct cost_rates *r = calloc((size_t)l->n + 1, sizeof *r);
+
+    f->speed = arena_alloc(&f->arena, (size_t)l->n + 1, sizeof *f->speed);
+    if (!r || !f->speed) {
+        free(r);
+        return err_no_memory(err, "an estimate");
+    }
+    rates_of_list(l, f->asked.kernel_set, f->calibrated ? &f->cal : NULL,
+                  f->weights, r);
+    for (int d = 0; d < l->n; d++)
+        f->speed[d] = speed_of(&r[d]);
+    free(r);
+    return PL_OK;
 }
 
 /* Is it one of the k fastest? Earlier ones are, of devices that are alike. */
-static bool among_fastest(const struct device_list *l, int d, int k)
+static bool among_fastest(const struct fit *f, int d, int k)
 {
     int before = 0;
 
-    for (int i = 0; i < l->n; i++)
-        before += fit_speed(&l->dev[i]) > fit_speed(&l->dev[d]) ||
-                  (i < d && !(fit_speed(&l->dev[i]) < fit_speed(&l->dev[d])));
+    for (int i = 0; i < f->asked.list.n; i++)
+        before += f->speed[i] > f->speed[d] ||
+                  (i < d && !(f->speed[i] < f->speed[d]));
     return before < k;
 }
 
@@ -48,11 +72,11 @@ static pl_status make_shares(struct fit *f, enum shares kind, int k,
     for (int d = 0; d < l->n; d++) {
         const struct device_desc *x = &l->dev[d];
 
-        if (k < l->n && !among_fastest(l, d, k))
+        if (k < l->n && !among_fastest(f, d, k))
             continue;
         v[d] = kind == EVEN        ? 1
                : kind == BY_MEMORY ? (double)x->memory_bytes
-                                   : fit_speed(x);
+                                   : f->speed[d];
         most = fmax(most, v[d]);
     }
     for (int d = 0; d < l->n && kind != EVEN; d++)
@@ -62,11 +86,24 @@ static pl_status make_shares(struct fit *f, enum shares kind, int k,
     return PL_OK;
 }
 
+/* Are the k fastest accelerators alone, or none of them one, of a mode that
+ * puts both into a group? */
+static bool unmixed(const struct fit *f, const struct intent *c, int k)
+{
+    const struct device_list *l = &f->asked.list;
+    int n_accelerator = 0;
+
+    for (int d = 0; d < l->n; d++)
+        n_accelerator += among_fastest(f, d, k) && l->dev[d].accelerator;
+    return intent_is_mixed(c, NULL) &&
+           (n_accelerator == 0 || n_accelerator == k);
+}
+
 /* Of devices that are alike shares are even. Else layers are dealt by memory
  * and ranks evenly as it comes; both by speed; and ranks by memory where
- * nothing else fits. */
+ * nothing else fits. In mixed groups ranks come dealt by speed. */
 static bool worth_trying(const struct fit *f, enum shares kind, int k,
-                         pl_split_mode mode, double seconds)
+                         const struct intent *c, double seconds)
 {
     bool all = k == f->asked.list.n;
 
@@ -74,13 +111,40 @@ static bool worth_trying(const struct fit *f, enum shares kind, int k,
     case AS_IT_COMES: /* none given, it deals to all */
         return all;
     case EVEN:
-        return f->may.share && !all && !f->unlike;
+        return f->may.share && !all && (!f->unlike || unmixed(f, c, k));
     case BY_SPEED:
-        return f->may.share && f->unlike;
+        return f->may.share && f->unlike && !(all && intent_is_mixed(c, NULL));
     default:
         return f->may.share && f->unlike && f->known &&
-               mode == PL_SPLIT_TENSOR && seconds == INFINITY;
+               c->mode == PL_SPLIT_TENSOR && seconds == INFINITY;
     }
+}
+
+pl_status fit_deal_ranks(struct fit *f, struct intent *x, pl_err *err)
+{
+    if (x->n_rank > 0 || x->share || !intent_is_mixed(x, NULL))
+        return PL_OK;
+    x->n_rank = INTENT_MIXED_RANKS;
+    return make_shares(f, BY_SPEED, f->asked.list.n, &x->share, err);
+}
+
+/* Mode c->mode on the k fastest devices, their shares of a kind. Fewer devices
+ * have equal ranks where shares are even; uneven shares are ranks of their own,
+ * but of mixed groups, whose ranks are dealt whole. */
+static pl_status share_out(struct fit *f, const struct intent *c, int k,
+                           enum shares kind, struct intent *out, pl_err *err)
+{
+    *out = *c;
+    if (kind == AS_IT_COMES)
+        return fit_deal_ranks(f, out, err);
+    PL_TRY(make_shares(f, kind, k, &out->share, err));
+    if (out->n_rank > 0)
+        return PL_OK;
+    if (intent_is_mixed(out, out->share))
+        out->n_rank = INTENT_MIXED_RANKS;
+    else if (c->mode == PL_SPLIT_TENSOR && kind == EVEN)
+        out->n_rank = k;
+    return PL_OK;
 }
 
 /* ---- guesses ----------------------------------------------------------- */
@@ -92,7 +156,7 @@ static bool too_small(const struct fit *f, int k)
     uint64_t sum = 0;
 
     for (int d = 0; d < l->n; d++)
-        if (among_fastest(l, d, k))
+        if (among_fastest(f, d, k))
             sum += l->dev[d].memory_bytes;
     return f->known && sum < f->weights;
 }
@@ -110,22 +174,18 @@ static pl_status guess(struct fit *f, const struct intent *c, double *seconds,
     return PL_OK;
 }
 
-/* Mode c->mode on the first k devices, with all shares. */
+/* Mode c->mode on the k fastest devices, with all shares. */
 static pl_status with_shares(struct fit *f, const struct intent *c, int k,
                              double *seconds, pl_err *err)
 {
     *seconds = INFINITY;
     for (int kind = 0; kind < SHARES_COUNT; kind++) {
-        struct intent x = *c;
-        double s = INFINITY;
+        struct intent x;
+        double s;
 
-        if (!worth_trying(f, kind, k, c->mode, *seconds))
+        if (!worth_trying(f, kind, k, c, *seconds))
             continue;
-        if (kind != AS_IT_COMES)
-            PL_TRY(make_shares(f, kind, k, &x.share, err));
-        /* equal ranks of fewer devices; uneven shares are ranks of their own */
-        if (c->mode == PL_SPLIT_TENSOR && x.n_rank == 0 && kind == EVEN)
-            x.n_rank = k;
+        PL_TRY(share_out(f, c, k, kind, &x, err));
         PL_TRY(guess(f, &x, &s, err));
         *seconds = fmin(*seconds, s);
     }
@@ -191,7 +251,7 @@ static pl_status alone(struct fit *f, const struct intent *c, pl_err *err)
 
         for (int d = 0; d < l->n; d++)
             if ((i == 0 || l->dev[d].memory_bytes > room) &&
-                (best < 0 || fit_speed(&l->dev[d]) > fit_speed(&l->dev[best])))
+                (best < 0 || f->speed[d] > f->speed[best]))
                 best = d;
         if (best < 0)
             break;

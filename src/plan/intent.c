@@ -276,6 +276,26 @@ bool intent_has_experts(const struct intent *in)
     return false;
 }
 
+bool intent_is_mixed(const struct intent *in, const double *share)
+{
+    int width = in->mode == PL_SPLIT_TENSOR   ? in->list.n
+                : in->mode == PL_SPLIT_HYBRID ? in->width
+                                              : 1;
+    int first = -1;
+
+    for (int d = 0; d < in->list.n; d++) {
+        if (d % width == 0)
+            first = -1;
+        if (share && !(share[d] > 0))
+            continue;
+        if (first >= 0 &&
+            in->list.dev[d].accelerator != in->list.dev[first].accelerator)
+            return true;
+        first = d;
+    }
+    return false;
+}
+
 void intent_free(struct intent *in)
 {
     device_list_free(&in->list);

@@ -21,6 +21,7 @@ enum {
     INTENT_N_OUT = 64,
     INTENT_N_SEQ = 8,
     INTENT_N_CHECKPOINT = 4,
+    INTENT_MIXED_RANKS = 16, /* of groups whose devices are of unlike kinds */
 };
 
 /* A rule of -ot. What `where` means is known when there are groups. */
@@ -47,7 +48,8 @@ struct intent {
     pl_split_mode mode;  /* not AUTO */
     int width;           /* devices a group, of HYBRID */
     int main_device;     /* of NONE */
-    int n_rank;          /* 0: one a device of the widest group */
+    int n_rank;          /* 0: one a device of the widest group, but of mixed
+                            groups without shares INTENT_MIXED_RANKS */
     const double *share; /* [list.n] of devices, NULL: alike */
 
     /* what is on the host */
@@ -73,6 +75,11 @@ pl_status intent_read(struct intent *out, struct arena *a, const pl_graph *g,
 void intent_free(struct intent *in);
 /* Are there experts that it keeps on the host? */
 bool intent_has_experts(const struct intent *in);
+/* Does its mode put accelerators and processors of the machine into one group?
+ * They differ so much that ranks are dealt whole, by rates, which shall decide
+ * no bit: so there are enough of them for any such machine, all alike. Only
+ * devices of a share above zero count where `share` is not NULL. */
+bool intent_is_mixed(const struct intent *in, const double *share);
 
 /* ---- intent_text.c ------------------------------------------------------- */
 

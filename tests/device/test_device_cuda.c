@@ -105,8 +105,8 @@ TEST(cuda_lists_devices_that_can_run_the_text)
     }
     assert_string_equal(info[0].title, "Fake 9.0");
     assert_string_equal(info[0].bus, "0000:3b:00.0");
-    assert_true(info[0].flops == 128.0 * 100 * 1e9);
-    assert_true(info[2].flops == 64.0 * 103 * 1e9);
+    assert_true(info[0].float_macs_per_s == 128.0 * 100 * 1e9);
+    assert_true(info[2].float_macs_per_s == 64.0 * 103 * 1e9);
     TEST_OK(d->list(info, 1, &n, &err), err);
     assert_int_equal(n, 1);
     f->break_at("cuInit", 1, CUDA_CODE_NO_DEVICE);

@@ -3,10 +3,18 @@
 #include "lib/program_build.h"
 
 #include "device/gpu/gpu_device.h"
+#include "device/gpu/gpu_speeds.h"
 
+#include <math.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <time.h>
 
 static const char *const kinds[] = {"emu", "bare"};
 enum { N_KIND = sizeof kinds / sizeof kinds[0] };
@@ -55,6 +63,133 @@ TEST(gpu_writes_arrive_in_their_order)
     }
     free(want);
     free(have);
+}
+
+/* ---- several threads that write ------------------------------------------ */
+
+enum { N_WRITER = 4, EACH = 3 * GPU_STAGE / 2 + 77 };
+
+struct writer {
+    struct device_set *set;
+    const unsigned char *from;
+    size_t at;
+    uint64_t seed;
+    pl_status s;
+    pthread_t thread;
+};
+
+static void *write_pieces(void *user)
+{
+    struct writer *w = user;
+
+    for (size_t done = 0; done < EACH && w->s == PL_OK;) {
+        size_t n = 1 + (size_t)test_below(&w->seed, GPU_STAGE / 4);
+
+        n = n < EACH - done ? n : EACH - done;
+        w->s = device_write(w->set, 0, REGION_WEIGHTS, w->at + done,
+                            w->from + done, n, NULL);
+        done += n;
+    }
+    return NULL;
+}
+
+TEST(gpu_takes_what_several_threads_write)
+{
+    uint64_t rng = test_seed();
+    unsigned char *want = test_need(N_WRITER, EACH);
+    unsigned char *have = test_need(N_WRITER, EACH);
+    char text[128];
+
+    snprintf(text, sizeof text, "programs 1\ndevice 0 weights %d\nscript\n",
+             N_WRITER * EACH);
+    for (size_t i = 0; i < (size_t)N_WRITER * EACH; i++)
+        want[i] = (unsigned char)test_random(&rng);
+    for (int k = 0; k < N_KIND; k++) {
+        struct device_set *s = build_set(kinds[k], 1, test_random(&rng));
+        struct writer w[N_WRITER];
+        struct arena a = {0};
+
+        LOAD_OK(s, build_text(&a, text, 1));
+        for (int i = 0; i < N_WRITER; i++) {
+            w[i] = (struct writer){.set = s,
+                                   .from = want + (size_t)i * EACH,
+                                   .at = (size_t)i * EACH,
+                                   .seed = test_random(&rng)};
+            assert_int_equal(
+                pthread_create(&w[i].thread, NULL, write_pieces, &w[i]), 0);
+        }
+        for (int i = 0; i < N_WRITER; i++) {
+            pthread_join(w[i].thread, NULL);
+            assert_int_equal(w[i].s, PL_OK);
+        }
+        assert_int_equal(device_read(s, 0, REGION_WEIGHTS, 0, have,
+                                     (size_t)N_WRITER * EACH, NULL),
+                         PL_OK);
+        assert_memory_equal(have, want, (size_t)N_WRITER * EACH);
+        device_set_free(s);
+        arena_fini(&a);
+    }
+    free(want);
+    free(have);
+}
+
+/* Memory that cannot be read before another thread has written, or some time
+ * has passed. */
+static struct {
+    void *p;
+    size_t bytes;
+    atomic_bool written, late;
+} barred;
+
+static void unbar(int signal)
+{
+    const struct timespec ms = {0, 1000000};
+
+    (void)signal;
+    for (int i = 0; i < 5000 && !atomic_load(&barred.written); i++)
+        nanosleep(&ms, NULL);
+    if (!atomic_load(&barred.written))
+        atomic_store(&barred.late, true);
+    mprotect(barred.p, barred.bytes, PROT_READ | PROT_WRITE);
+}
+
+static void *write_barred(void *user)
+{
+    struct writer *w = user;
+
+    w->s = device_write(w->set, 0, REGION_WEIGHTS, w->at, barred.p,
+                        barred.bytes, NULL);
+    return NULL;
+}
+
+TEST(gpu_writers_copy_beside_each_other)
+{
+    struct sigaction act = {.sa_handler = unbar}, before;
+    struct device_set *s = build_set("emu", 1, 1);
+    struct writer w = {.set = s, .at = 4096};
+    struct arena a = {0};
+    const struct timespec soon = {0, 20000000};
+
+    LOAD_OK(s,
+            build_text(&a, "programs 1\ndevice 0 weights 8192\nscript\n", 1));
+    barred.bytes = 4096;
+    barred.p =
+        mmap(NULL, barred.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(barred.p != MAP_FAILED);
+    assert_int_equal(sigaction(SIGSEGV, &act, &before), 0);
+    assert_int_equal(pthread_create(&w.thread, NULL, write_barred, &w), 0);
+    nanosleep(&soon, NULL); /* it is there, or comes later: both are right */
+    assert_int_equal(
+        device_write(s, 0, REGION_WEIGHTS, 0, "now", sizeof "now", NULL),
+        PL_OK);
+    atomic_store(&barred.written, true);
+    pthread_join(w.thread, NULL);
+    assert_int_equal(sigaction(SIGSEGV, &before, NULL), 0);
+    assert_int_equal(w.s, PL_OK);
+    assert_false(atomic_load(&barred.late));
+    munmap(barred.p, barred.bytes);
+    device_set_free(s);
+    arena_fini(&a);
 }
 
 /* Before the copy queue waits for the compute queue's first event, which is
@@ -171,5 +306,60 @@ TEST(gpu_items_name_gpus)
                          PL_BAD_ARGUMENT);
         if (!strstr(err.message, bad[i].says))
             fail_msg("\"%s\" does not say \"%s\"", err.message, bad[i].says);
+    }
+}
+
+/* ---- what they are taken to do ------------------------------------------- */
+
+/* Figures of NVIDIA's data sheets at their clocks: floats in TFLOP/s, and int8
+ * dense in TOPS, which is more than kernels can use. */
+TEST(gpu_speeds_are_those_of_data_sheets)
+{
+    static const struct {
+        int level, n_unit;
+        double ghz, tflops, tops;
+    } rows[] = {
+        {61, 30, 1.531, 11.76, 47},    /* P40 */
+        {70, 80, 1.53, 15.7, 63},      /* V100 */
+        {80, 108, 1.41, 19.5, 624},    /* A100 */
+        {86, 82, 1.695, 35.6, 284},    /* RTX 3090 */
+        {89, 128, 2.52, 82.6, 661},    /* RTX 4090 */
+        {90, 132, 1.98, 66.9, 1979},   /* H200 */
+        {100, 148, 1.965, 75, 4500},   /* B200 */
+        {103, 148, 1.92, 75, 330},     /* B300 */
+        {120, 170, 2.407, 104.8, 838}, /* RTX 5090 */
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct gpu_info g = {.n_unit = rows[i].n_unit};
+
+        gpu_speeds_cuda(&g, rows[i].level, rows[i].ghz * 1e9);
+        if (fabs(2e-12 * g.float_macs_per_s / rows[i].tflops - 1) > 0.05)
+            fail_msg("%d: %g", rows[i].level, 2e-12 * g.float_macs_per_s);
+        assert_true(g.block_macs_per_s >= g.float_macs_per_s);
+        assert_true(2e-12 * g.block_macs_per_s <= rows[i].tops * 1.05);
+        assert_true(g.launch_s > 0);
+    }
+}
+
+/* OpenCL tells little: whatever is told, plans have a figure for all, and more
+ * units are faster. */
+TEST(gpu_speeds_are_guessed_where_little_is_told)
+{
+    static const uint32_t vendor[] = {0x10de, 0x1002, 0x8086, 0};
+
+    for (int k = 0; k < 32; k++) {
+        struct gpu_info g[2] = {{.n_unit = k & 16 ? 0 : 8}, {.n_unit = 16}};
+
+        for (int i = 0; i < 2; i++) {
+            g[i].on_cores = k & 4;
+            gpu_speeds_opencl(&g[i], vendor[k & 3], k & 8 ? 2e9 : 0, false);
+            assert_true(g[i].mem_bytes_per_s > 1e8);
+            assert_true(g[i].float_macs_per_s > g[i].mem_bytes_per_s);
+            assert_true(g[i].block_macs_per_s >= g[i].float_macs_per_s);
+            assert_true(g[i].launch_s > 3e-6);
+        }
+        assert_true(g[0].float_macs_per_s < g[1].float_macs_per_s);
+        assert_true(g[0].mem_bytes_per_s < g[1].mem_bytes_per_s);
     }
 }

@@ -204,13 +204,14 @@ TEST(spec_paper_devices_are_described)
     assert_ptr_equal(l.dev[0].ops, &paper_ops);
     assert_true(l.dev[0].memory_bytes == (uint64_t)24 << 30);
     assert_true(l.dev[0].mem_bytes_per_s == 1e12);
-    assert_true(l.dev[0].flops == 0 && l.dev[0].link_bytes_per_s == 0);
+    assert_true(l.dev[0].float_macs_per_s == 0 &&
+                l.dev[0].link_bytes_per_s == 0);
     assert_true(l.dev[5].link_bytes_per_s == 64e9);
-    assert_true(l.dev[5].flops == 200e12); /* multiply-adds */
+    assert_true(l.dev[5].float_macs_per_s == 200e12); /* multiply-adds */
     assert_true(fabs(l.dev[5].link_latency_s - 5e-6) < 1e-12);
     assert_true(l.dev[6].mem_bytes_per_s == 200e9);
     assert_true(l.dev[6].link_bytes_per_s == 50e9);
-    assert_true(l.dev[6].flops == 1e12);
+    assert_true(l.dev[6].float_macs_per_s == 1e12);
     for (int i = 0; i < l.n; i++) /* memory is shared by those that say so */
         assert_int_equal(l.dev[i].memory, -1);
     device_list_free(&l);
@@ -220,6 +221,35 @@ TEST(spec_paper_devices_are_described)
     assert_int_equal(l.dev[0].memory, -1);
     assert_true(l.dev[1].memory >= 0 && l.dev[1].memory == l.dev[2].memory);
     device_list_free(&l);
+}
+
+/* Both have a key always; a bandwidth without one is the link's. */
+TEST(spec_paper_devices_may_have_peers_and_int8)
+{
+    struct device_list l;
+    pl_err err;
+
+    TEST_OK(device_parse_paper(&l,
+                               "gpu:p2p=450GB/s:int8=2P:141GiB:4.8TB/s:"
+                               "flops=60T:64GB/s*2,gpu:24GiB:1TB/s",
+                               &err),
+            err);
+    for (int i = 0; i < 2; i++) {
+        assert_true(l.dev[i].p2p_bytes_per_s == 450e9);
+        assert_true(l.dev[i].block_macs_per_s == 1e15);
+        assert_true(l.dev[i].float_macs_per_s == 30e12);
+        assert_true(l.dev[i].link_bytes_per_s == 64e9);
+        assert_true(l.dev[i].mem_bytes_per_s == 4.8e12);
+    }
+    assert_true(l.dev[2].p2p_bytes_per_s == 0 &&
+                l.dev[2].block_macs_per_s == 0);
+    device_list_free(&l);
+    assert_int_equal(device_parse_paper(&l, "gpu:1GiB:1TB/s:2GB/s:3GB/s", &err),
+                     PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "is one too many"));
+    assert_int_equal(device_parse_paper(&l, "gpu:1GiB:1TB/s:p2p=9us", &err),
+                     PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "p2p must be a bandwidth"));
 }
 
 /* A latency of 0 is one, and not what is assumed where none is given. */
@@ -419,7 +449,7 @@ TEST(spec_host_may_be_described)
     assert_int_equal(device_parse_paper(&l, "none", NULL), PL_OK);
     assert_int_equal(l.n, 0);
     assert_int_equal(device_list_add_host(&l, 1, 0, true, &first, NULL), PL_OK);
-    assert_true(l.dev[0].memory_bytes == 0 && l.dev[0].flops > 0);
+    assert_true(l.dev[0].memory_bytes == 0 && l.dev[0].float_macs_per_s > 0);
     device_list_free(&l);
     assert_int_equal(device_parse_paper(&l, "host:1GiB:1GB/s*2", &err),
                      PL_BAD_ARGUMENT);

@@ -6,9 +6,12 @@
 #include "lib/alloc_fail.h"
 #include "lib/support.h"
 #include "lib/write_fail.h"
+#include "machine/topology.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* Rows, columns and experts are split, evenly and oddly, in runs that repeat,
  * with shared indices and ranks that have none; super blocks are cut; groups
@@ -382,6 +385,60 @@ TEST(weights_in_parts_are_put_together)
         free(apart);
         scene_fini(&s);
     }
+}
+
+/* ---- threads ------------------------------------------------------------- */
+
+/* Loaders wait here until `want` have come, or some time has passed. */
+struct crowd {
+    atomic_int n;
+    int want;
+    atomic_bool late; /* they have not */
+};
+
+static pl_status join(void *user, int node, int64_t part, pl_err *err)
+{
+    const struct timespec ms = {0, 1000000};
+    struct crowd *c = user;
+
+    (void)node;
+    (void)part;
+    (void)err;
+    atomic_fetch_add(&c->n, 1);
+    for (int i = 0; i < 2000 && atomic_load(&c->n) < c->want; i++)
+        nanosleep(&ms, NULL);
+    if (atomic_load(&c->n) < c->want)
+        atomic_store(&c->late, true);
+    return PL_OK;
+}
+
+/* A GPU has no threads to pack its weights: all cores do, side by side. */
+TEST(weights_for_an_accelerator_are_loaded_by_all_cores)
+{
+    enum { N_CORE = 6 };
+    uint64_t seed = test_seed();
+    struct crowd crowd = {.want = N_CORE};
+    struct device_list *l;
+    struct topology many;
+    const struct topology *here;
+    struct scene s;
+    pl_err err;
+
+    scene_init(&s, "emu", &seed);
+    l = (struct device_list *)&s.x->plan->list;
+    here = l->topology;
+    many = *here;
+    many.n_core = many.n_core_quota = N_CORE;
+    l->topology = &many;
+    TEST_OK(exec_load(s.x,
+                      &(struct exec_source){
+                          .weight = s.part, .check = join, .user = &crowd},
+                      &s.o, &err),
+            err);
+    l->topology = here;
+    assert_false(atomic_load(&crowd.late));
+    check_all(&s);
+    scene_fini(&s);
 }
 
 /* ---- failures ------------------------------------------------------------ */

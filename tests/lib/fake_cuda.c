@@ -109,7 +109,8 @@ static struct {
     struct cuda_context context[FAKE_COUNT];
     struct thing *thing; /* owned, all that live */
     int n_call[N_FUNCTION];
-    int n_current; /* contexts on threads' stacks */
+    int n_current;     /* contexts on threads' stacks */
+    size_t free_bytes; /* of each device; 0: not set */
     const char *fail;
     int fail_in;
     unsigned fail_code;
@@ -542,7 +543,9 @@ unsigned cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
     TAKE(call_inside(F_cuMemGetInfo));
     if (!e) {
         *total = (size_t)8 << 30;
-        *free_bytes = ((size_t)7 << 30) + (size_t)current()->device;
+        *free_bytes = all.free_bytes
+                          ? all.free_bytes
+                          : ((size_t)7 << 30) + (size_t)current()->device;
     }
     GIVE;
 }
@@ -1026,5 +1029,13 @@ static int n_call(const char *function)
     return n;
 }
 
+static void set_free(size_t bytes)
+{
+    pthread_mutex_lock(&all.lock);
+    all.free_bytes = bytes;
+    pthread_mutex_unlock(&all.lock);
+}
+
 extern EXPORT const struct fake_cuda fake_cuda;
-const struct fake_cuda fake_cuda = {break_at, failed, n_live, wrong, n_call};
+const struct fake_cuda fake_cuda = {break_at, failed, n_live,
+                                    wrong,    n_call, set_free};

@@ -4,6 +4,7 @@
 #define TEST_FAKE_CUDA_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 /* Its devices, by index. */
 enum {
@@ -26,6 +27,8 @@ struct fake_cuda {
     const char *(*wrong)(void);
     /* How often a function has been called. */
     int (*n_call)(const char *function);
+    /* What each device says is free of its memory; 0: 7 GiB and some. */
+    void (*set_free)(size_t bytes);
 };
 
 #endif

@@ -524,6 +524,63 @@ TEST(plan_cost_messages_are_paid_once)
     free(p);
 }
 
+/* Bytes go past the host where both ends can; between a device whose engine
+ * carries them and the host's memory that device's link alone counts. */
+TEST(plan_cost_of_a_copy_is_that_of_the_pair)
+{
+    struct paper *p = paper(4);
+    struct cost_machine m = machine(p, false);
+    const struct step *from[4];
+
+    for (int d = 0; d < 3; d++) {
+        p->rates[d].carries = true;
+        p->rates[d].message_s = 1;
+    }
+    p->rates[1].p2p_bytes_per_s = 4;
+    p->rates[2].p2p_bytes_per_s = 8;
+    p->rates[3].link_bytes_per_s = 0.25; /* of the host */
+    p->rates[3].message_s = 100;
+    for (int d = 0; d < 4; d++)
+        from[d] = pull(p, 0, d, 8, 0);
+    must_be(cost_of_step(&m, 0, from[1], one_token), 1 + 8);
+    must_be(cost_of_step(&m, 1, from[2], one_token), 1 + 2);
+    must_be(cost_of_step(&m, 2, from[1], one_token), 1 + 2);
+    must_be(cost_of_step(&m, 2, from[0], one_token), 1 + 8);
+    must_be(cost_of_step(&m, 1, from[3], one_token), 1 + 8);
+    must_be(cost_of_step(&m, 3, from[1], one_token), 1 + 8);
+    free(p);
+}
+
+/* To a peer past the host, to one by the link, and to the host: what goes over
+ * the link adds up, the rest goes beside it. */
+TEST(plan_cost_of_a_push_counts_each_way_apart)
+{
+    const pl_dim one = {1, PL_CONST};
+    struct paper *p = paper(4);
+    struct cost_machine m = machine(p, false);
+    struct copy_piece c[3] = {{.src_dev = 0}, {.src_dev = 0}, {.src_dev = 0}};
+    struct push_to to[3] = {{.dev = 1}, {.dev = 2}, {.dev = 3}};
+    struct step s = {
+        .kind = STEP_PUSH,
+        .push = {.n_to = 3, .to = to, .piece = c, .n_piece = 3, .deal = true}};
+
+    for (int i = 0; i < 3; i++) {
+        c[i].n0 = c[i].n1 = one;
+        c[i].bytes = (pl_dim){8, PL_CONST};
+    }
+    for (int d = 0; d < 3; d++)
+        p->rates[d].carries = true;
+    p->rates[3].message_s = 100;
+    p->rates[0].p2p_bytes_per_s = p->rates[1].p2p_bytes_per_s = 4;
+    must_be(cost_of_step(&m, 0, &s, one_token), 16);
+    must_be(cost_of_arrival(&m, 0, &s), 0);
+    p->rates[0].p2p_bytes_per_s = 0.25; /* nothing could be slower */
+    must_be(cost_of_step(&m, 0, &s, one_token), 32);
+    p->rates[0].p2p_bytes_per_s = 0;
+    must_be(cost_of_step(&m, 0, &s, one_token), 24);
+    free(p);
+}
+
 /* Every rate is set, whatever was there before; those that are not known count
  * for nothing. */
 TEST(plan_cost_rates_without_measuring_are_whole)

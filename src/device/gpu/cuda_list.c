@@ -7,12 +7,7 @@
 
 #include "device/gpu/cuda_api.h"
 #include "device/gpu/driver_cuda.h"
-
-/* Of floats, beside one another in a multiprocessor. */
-static int lanes_of(int level)
-{
-    return level >= 70 && level <= 80 ? 64 : 128;
-}
+#include "device/gpu/gpu_speeds.h"
 
 static pl_status free_memory(const struct cuda *cu, int device, uint64_t *bytes,
                              const char *title, pl_err *err)
@@ -47,7 +42,7 @@ static pl_status speeds(const struct cuda *cu, int device, int level,
     PL_TRY(cuda_attribute(cu, device, CUDA_CLOCK_KHZ, &khz, err));
     PL_TRY(cuda_attribute(cu, device, CUDA_MEMORY_CLOCK_KHZ, &memory_khz, err));
     PL_TRY(cuda_attribute(cu, device, CUDA_MEMORY_BUS_BITS, &bits, err));
-    i->flops = (double)lanes_of(level) * i->n_unit * khz * 1e3;
+    gpu_speeds_cuda(i, level, khz * 1e3);
     i->mem_bytes_per_s = 2.0 * memory_khz * 1e3 * bits / 8; /* two a clock */
     return PL_OK;
 }

@@ -48,7 +48,10 @@ static struct device_desc describe_gpu(const struct device_ops *ops,
                                 .index = g->index,
                                 .memory_bytes = g->memory_bytes,
                                 .mem_bytes_per_s = g->mem_bytes_per_s,
-                                .flops = g->flops};
+                                .float_macs_per_s = g->float_macs_per_s,
+                                .block_macs_per_s = g->block_macs_per_s,
+                                .launch_s = g->launch_s,
+                                .accelerator = true};
 }
 
 /* KIND: each GPU; KIND:I: the one; KIND*N: so many devices, which the GPUs take
@@ -110,6 +113,7 @@ static void close_gpu(struct gpu_device *x)
             if (x->half[q])
                 x->driver->host_release(x->gpu, x->half[q]);
     x->driver->close(x->gpu);
+    pthread_cond_destroy(&x->settled);
     pthread_mutex_destroy(&x->lock);
 }
 
@@ -175,6 +179,7 @@ pl_status gpu_open(struct device_bank *b, pl_err *err)
         x->driver = b->ops->driver;
         x->failed = device_failed(b->set);
         pthread_mutex_init(&x->lock, NULL);
+        pthread_cond_init(&x->settled, NULL);
         PL_TRY(open_gpu(x, i, err));
     }
     return start_threads(b, err);

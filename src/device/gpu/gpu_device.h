@@ -41,7 +41,9 @@ struct gpu_device {
     unsigned char *half[QUEUE_COUNT]; /* owned, [GPU_STAGE]: each is what one
                                          queue reads */
     enum queue filling;
-    size_t filled;
+    size_t filled;          /* of that half, taken by who copies there */
+    int n_copying;          /* threads that do now */
+    pthread_cond_t settled; /* nobody does */
 
     /* ---- the run in progress: the issuing thread's ---- */
     const struct device_run *run;

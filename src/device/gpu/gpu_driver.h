@@ -17,14 +17,16 @@
 
 /* What is known of a GPU before it is opened. */
 struct gpu_info {
-    char title[96];         /* "NVIDIA H200", for people */
-    char bus[24];           /* PCI address, "0000:3b:00.0"; "": unknown. A GPU
+    char title[96];          /* "NVIDIA H200", for people */
+    char bus[24];            /* PCI address, "0000:3b:00.0"; "": unknown. A GPU
                               that two drivers show has the same */
-    int index;              /* of the driver */
-    uint64_t memory_bytes;  /* free now; 0: unknown */
-    int n_unit;             /* that run groups side by side (SMs, CUs) */
-    double mem_bytes_per_s; /* 0: unknown */
-    double flops;           /* multiply-adds a second; 0: unknown */
+    int index;               /* of the driver */
+    uint64_t memory_bytes;   /* free now; 0: unknown */
+    int n_unit;              /* that run groups side by side (SMs, CUs) */
+    double mem_bytes_per_s;  /* 0: unknown */
+    double float_macs_per_s; /* multiply-adds of floats; 0: unknown */
+    double block_macs_per_s; /* of weights in blocks; 0: as of floats */
+    double launch_s;         /* to begin a kernel; 0: unknown */
     bool on_cores; /* this machine's processors, not to be taken for a GPU
                       unless asked for by its driver's name */
 };

@@ -33,8 +33,10 @@ enum {
     CL_PLATFORM_VERSION_TEXT = 0x0901,
     CL_PLATFORM_NAME_TEXT = 0x0902,
 
-    CL_DEVICE_KIND = 0x1000, /* u64: CL_KIND_ .. */
+    CL_DEVICE_KIND = 0x1000,   /* u64: CL_KIND_ .. */
+    CL_DEVICE_VENDOR = 0x1001, /* PCI's number */
     CL_DEVICE_UNITS = 0x1002,
+    CL_DEVICE_MHZ = 0x100c,
     CL_DEVICE_GROUP_SIZE = 0x1004,      /* size_t: most lanes of a group */
     CL_DEVICE_MOST_BYTES = 0x1010,      /* u64: of one allocation */
     CL_DEVICE_PARAMETER_BYTES = 0x1017, /* size_t: of a kernel's arguments */
@@ -45,7 +47,8 @@ enum {
     CL_DEVICE_IS_THERE = 0x1027,
     CL_DEVICE_HAS_COMPILER = 0x1028,
     CL_DEVICE_NAME_TEXT = 0x102b,
-    CL_DEVICE_DRIVER_TEXT = 0x102d, /* the driver's version */
+    CL_DEVICE_SHARES_MEMORY = 0x1035, /* with the host */
+    CL_DEVICE_DRIVER_TEXT = 0x102d,   /* the driver's version */
     CL_DEVICE_VERSION_TEXT = 0x102f,
     CL_DEVICE_EXTENSIONS_TEXT = 0x1030,
     CL_DEVICE_DOUBLES = 0x1032, /* u64: as CL_DEVICE_FLOATS; 0: has none */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "device/gpu/driver_opencl.h"
+#include "device/gpu/gpu_speeds.h"
 #include "device/gpu/opencl_api.h"
 
 enum { MAX_PLATFORM = 16 };
@@ -138,6 +139,9 @@ static struct gpu_info info_of(const struct opencl *cl, struct cl_device *d,
         g.memory_bytes = (uint64_t)kib[0] << 10;
     g.n_unit = (int)number(cl, d, CL_DEVICE_UNITS);
     g.on_cores = opencl_on_cores(cl, d);
+    gpu_speeds_opencl(&g, (uint32_t)number(cl, d, CL_DEVICE_VENDOR),
+                      (double)number(cl, d, CL_DEVICE_MHZ) * 1e6,
+                      number(cl, d, CL_DEVICE_SHARES_MEMORY) != 0);
     return g;
 }
 

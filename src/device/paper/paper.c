@@ -13,6 +13,7 @@ static pl_status describe(struct device_list *l, const struct device_item *it,
                             .numa_node = -1,
                             .memory = -1,
                             .reads = true,
+                            .accelerator = true,
                             .described = true};
     struct device_list own = {0};
     double v[DEVICE_FIGURES];
@@ -23,8 +24,10 @@ static pl_status describe(struct device_list *l, const struct device_item *it,
         return device_item_bad(it, err, "the %s is missing",
                                v[DEVICE_MEMORY] == 0 ? "memory"
                                                      : "memory's bandwidth");
-    if (shared)
+    if (shared) {
         d.memory = 0;
+        d.accelerator = false;
+    }
     if (strcmp(it->name, "host") != 0)
         return device_item_append(l, it, &d, v, err);
     if (l->host_described || it->count > 1)
@@ -45,7 +48,7 @@ static pl_status add_host(struct device_list *l, int n_rank, int n_thread,
     struct device_desc d = {.ops = &paper_ops,
                             .n_thread = 1,
                             .mem_bytes_per_s = 50e9,
-                            .flops = 1e12,
+                            .float_macs_per_s = 1e12,
                             .numa_node = -1,
                             .memory = 0,
                             .described = true};
@@ -56,6 +59,7 @@ static pl_status add_host(struct device_list *l, int n_rank, int n_thread,
     if (l->host_described)
         d = l->host;
     d.host = true;
+    d.accelerator = false;
     d.memory = 0;
     d.reads = false;
     d.one_queue = true;
@@ -87,7 +91,7 @@ const struct device_ops paper_ops = {
     .name = "paper",
     .accepts =
         "accepted: NAME:MEMORY:BANDWIDTH/s[:flops=N][:link=BANDWIDTH/s]"
-        "[:latency=TIME][:shared][*N] as in "
+        "[:latency=TIME][:int8=N][:p2p=BANDWIDTH/s][:shared][*N] as in "
         "gpu:80GiB:3TB/s:link=64GB/s:latency=5us:flops=400T*8, and one named "
         "host; items are separated by commas",
     .describe = describe,

@@ -1,0 +1,17 @@
+/* How fast a GPU is taken to be, from what its driver tells before it is
+ * opened. They are ceilings by data sheets, or guesses; what is measured
+ * replaces them (cost/calibration.h), and none decides a bit. */
+#ifndef DEVICE_GPU_GPU_SPEEDS_H
+#define DEVICE_GPU_GPU_SPEEDS_H
+
+#include "device/gpu/gpu_driver.h"
+
+/* Of i->n_unit multiprocessors of compute capability `level` (90: 9.0). */
+void gpu_speeds_cuda(struct gpu_info *i, int level, double hz);
+
+/* Of i->n_unit units of OpenCL, i->on_cores known. hz 0: unknown. shared: its
+ * memory is the machine's. */
+void gpu_speeds_opencl(struct gpu_info *i, uint32_t vendor, double hz,
+                       bool shared);
+
+#endif
