@@ -226,7 +226,8 @@ static void add_kernel(struct gpu_image *m, const struct step *st)
 
 static size_t kernel_scratch(const struct program *p,
                              const struct gpu_tensor *tensor,
-                             const struct step_kernel *k)
+                             const struct step_kernel *k,
+                             const struct graph_sizes *z)
 {
     const struct gpu_entry *e = &gpu_entries[k->kernel];
     struct gpu_call c;
@@ -234,7 +235,7 @@ static size_t kernel_scratch(const struct program *p,
     if (!e->scratch)
         return 0;
     fill(&c, k);
-    fill_tensors(&c, p, k, tensor, &p->max);
+    fill_tensors(&c, p, k, tensor, z);
     return e->scratch(&c);
 }
 
@@ -251,13 +252,21 @@ size_t gpu_image_scratch(const struct program *p, enum queue q)
         for (int j = 0; j < p->script[i].n_step; j++) {
             const struct step *st = &p->script[i].step[j];
             size_t n = st->kind == STEP_KERNEL && st->queue == q
-                           ? kernel_scratch(p, t, &st->kernel)
+                           ? kernel_scratch(p, t, &st->kernel, &p->max)
                            : 0;
 
             bytes = n > bytes ? n : bytes;
         }
     free(t);
     return (bytes + 255) / 256 * 256;
+}
+
+size_t gpu_image_step_scratch(const struct gpu_image *m, const struct step *st)
+{
+    return st->kind == STEP_KERNEL
+               ? kernel_scratch(m->prog, m->tensor, &st->kernel,
+                                &m->sizes[st->micro])
+               : 0;
 }
 
 /* ---- a run --------------------------------------------------------------- */
@@ -283,16 +292,16 @@ bool gpu_image_reaches(const struct gpu_image *m, const struct step *st)
     return r.all;
 }
 
-static bool same_run(const struct gpu_image *m, const struct script *c,
-                     const struct device_run *run)
+bool gpu_image_same_sizes(int n_micro, const struct graph_sizes *sizes,
+                          const struct device_run *run)
 {
-    if (m->script != c || m->n_micro != run->n_micro)
+    if (n_micro != run->n_micro)
         return false;
     for (int i = 0; i < run->n_micro; i++) {
         const struct graph_sizes *z = &run->sizes[i];
 
-        if (z->n_tok != m->sizes[i].n_tok || z->n_out != m->sizes[i].n_out ||
-            z->n_seq != m->sizes[i].n_seq)
+        if (z->n_tok != sizes[i].n_tok || z->n_out != sizes[i].n_out ||
+            z->n_seq != sizes[i].n_seq)
             return false;
     }
     return true;
@@ -304,7 +313,7 @@ bool gpu_image_prepare(struct gpu_image *m, const struct device *d,
     const struct script *c = device_script(d, run);
     const struct prog_tensor *t = m->prog->tensor;
 
-    if (same_run(m, c, run))
+    if (m->script == c && gpu_image_same_sizes(m->n_micro, m->sizes, run))
         return true;
     m->script = NULL;
     m->n_micro = run->n_micro;

@@ -169,7 +169,11 @@ static bool take_step(struct gpu_device *x, const struct step *st, int i,
         if (!take_slowly(x, st, i, s, err))
             return false;
     } else {
-        *s = gpu_carry(x, st, i, err);
+        bool is_in;
+
+        *s = gpu_graph_step(x, i, &is_in, err);
+        if (*s == PL_OK && !is_in)
+            *s = gpu_carry(x, st, i, err);
         if (*s != PL_OK)
             return false;
     }
@@ -244,8 +248,10 @@ static bool begin(struct gpu_device *x)
                x->driver->drop;
     for (int i = 0; i < x->dev->prog->n_event; i++)
         x->event[i].mark = 0;
-    if (gpu_image_prepare(&x->image, x->dev, x->run))
+    if (gpu_image_prepare(&x->image, x->dev, x->run)) {
+        gpu_graph_begin(x);
         return true;
+    }
     device_fail(x->set, x->dev, -1, "there is no memory for its launches");
     return false;
 }
