@@ -24,7 +24,7 @@ struct fake_cuda {
     /* What was done that CUDA does not allow, since last asked; NULL: nothing.
      * Lives as long as the library. */
     const char *(*wrong)(void);
-    /* How often a function has been called. */
+    /* How often a function has been called; NULL: all together. */
     int (*n_call)(const char *function);
 };
 

@@ -9,7 +9,7 @@
 
 /* Bytes of a memory that are touched. */
 struct gpu_touch {
-    int memory; /* any number */
+    int memory;      /* any number */
     size_t from, to; /* to > from */
     bool writes;
 };

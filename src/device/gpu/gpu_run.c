@@ -256,7 +256,7 @@ static bool begin(struct gpu_device *x)
     return false;
 }
 
-void gpu_run(struct gpu_device *x)
+static void run_script(struct gpu_device *x)
 {
     const struct script *c = device_script(x->dev, x->run);
     bool on = begin(x);
@@ -268,4 +268,17 @@ void gpu_run(struct gpu_device *x)
         count_pages(x, c);
     else
         leave(x);
+}
+
+void gpu_run(struct gpu_device *x)
+{
+    pl_err err = {0};
+
+    if (x->driver->enter && x->driver->enter(x->gpu, &err) != PL_OK) {
+        device_fail(x->set, x->dev, -1, err.message);
+        return;
+    }
+    run_script(x);
+    if (x->driver->leave)
+        x->driver->leave(x->gpu);
 }
