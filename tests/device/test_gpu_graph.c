@@ -203,6 +203,53 @@ TEST(gpu_graphs_go_when_they_are_unused_for_longest)
     arena_fini(&a);
 }
 
+/* Kernels that work in their queue's scratch do so one after another. */
+static bool one_by_one;
+
+static pl_status look_at_nodes(struct gpu *g, const struct gpu_node *node,
+                               int n, struct gpu_graph **out, pl_err *err)
+{
+    assert_int_equal(n, 5);
+    assert_int_equal(node[1].kernel, GPU_router_topk);
+    assert_int_equal(node[2].n_after, 0); /* has no scratch */
+    one_by_one = node[1].n_after == 1 && node[1].after[0] == 0 &&
+                 node[4].n_after == 1 && node[4].after[0] == 1;
+    return gpu_emu.graph_make(g, node, n, out, err);
+}
+
+TEST(gpu_graphs_share_scratch_in_turn)
+{
+    struct gpu_driver spy = gpu_emu;
+    struct arena a = {0};
+    struct device_set *s = build_set("emu", 1, 1);
+    struct device_run run = build_run(2);
+
+    LOAD_OK(s, build_text(&a,
+                          "programs 1\n"
+                          "max n_tok 2\n"
+                          "device 0\n"
+                          "  %0: f32[n_tok, 8]\n"
+                          "  %1: i32[n_tok, 2]\n"
+                          "  %2: i32[n_tok, 2]\n"
+                          "  %3: f32[n_tok, 8]\n"
+                          "  %4: i32[n_tok, 2]\n"
+                          "script\n"
+                          "  0: %1 = router_topk(%0) n_used=2\n"
+                          "  0: %2 = router_topk(%0) n_used=2\n"
+                          "  0: %3 = scale(%0) scale=2\n"
+                          "  0: %3 = scale(%3) scale=2\n"
+                          "  0: %4 = router_topk(%0) n_used=2\n",
+                          1));
+    spy.graph_make = look_at_nodes;
+    gpu_of(s)->driver = &spy;
+    for (int i = 0; i < 3; i++)
+        RUN_OK(s, &run);
+    assert_non_null(gpu_of(s)->graphs.now);
+    assert_true(one_by_one);
+    device_set_free(s);
+    arena_fini(&a);
+}
+
 /* A run that fails amid its graphs leaves nothing for the next one. */
 TEST(gpu_graphs_outlive_a_run_that_failed)
 {

@@ -15,6 +15,7 @@
  * the process's order of issuing. */
 #include "device/gpu/driver_cuda.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +36,9 @@ struct gpu {
     int device;
     char name[96];
     struct cuda_context *context; /* retained; NULL: not yet */
-    bool words;                   /* streams post and wait */
+    atomic_bool entered;          /* it is that of the thread */
+    pthread_t thread;
+    bool words; /* streams post and wait */
     unsigned wait_flags;
     struct cuda_text text;
     struct cuda_module *module[GPU_KERNEL_COUNT]; /* NULL: not compiled yet */
@@ -54,14 +57,18 @@ static pl_status check(const struct gpu *g, unsigned code, const char *function,
 /* Calls the function; a failure names it. */
 #define CALL(g, err, name, ...) check(g, (g)->cu.name(__VA_ARGS__), #name, err)
 
-/* Whose context is this thread's from enter_thread() to leave_thread(). */
-static _Thread_local const struct gpu *inside;
+/* Has this thread the context, from enter_thread() to leave_thread()? */
+static bool inside(const struct gpu *g)
+{
+    return atomic_load_explicit(&g->entered, memory_order_acquire) &&
+           pthread_equal(g->thread, pthread_self());
+}
 
 /* The context is this thread's until leave(), which hands on the status of what
  * was done in between. */
 static pl_status enter(const struct gpu *g, pl_err *err)
 {
-    if (inside == g)
+    if (inside(g))
         return PL_OK;
     return CALL(g, err, cuCtxPushCurrent, g->context);
 }
@@ -71,7 +78,7 @@ static pl_status leave(const struct gpu *g, pl_status s, pl_err *err)
     struct cuda_context *c;
     pl_status popped;
 
-    if (inside == g)
+    if (inside(g))
         return s;
     popped = CALL(g, s == PL_OK ? err : NULL, cuCtxPopCurrent, &c);
     return s == PL_OK ? popped : s;
@@ -80,13 +87,14 @@ static pl_status leave(const struct gpu *g, pl_status s, pl_err *err)
 static pl_status enter_thread(struct gpu *g, pl_err *err)
 {
     PL_TRY(enter(g, err));
-    inside = g;
+    g->thread = pthread_self();
+    atomic_store_explicit(&g->entered, true, memory_order_release);
     return PL_OK;
 }
 
 static void leave_thread(struct gpu *g)
 {
-    inside = NULL;
+    atomic_store_explicit(&g->entered, false, memory_order_release);
     leave(g, PL_OK, NULL);
 }
 
