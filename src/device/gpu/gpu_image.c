@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "device/gpu/gpu_fuse.h"
 #include "program/page_walk.h"
 #include "quant/grid.h"
 
@@ -307,11 +308,41 @@ bool gpu_image_same_sizes(int n_micro, const struct graph_sizes *sizes,
     return true;
 }
 
+struct written {
+    const struct gpu_image *m;
+    struct gpu_sorted *sorted;
+};
+
+static void look_at_written(void *user, const struct step_use *u)
+{
+    struct written *w = user;
+    const struct prog_tensor *t =
+        &device_of(w->m->set, u->dev)->prog->tensor[u->tensor];
+    uint64_t at = gpu_image_at(w->m, u->dev, u->tensor) + u->off;
+
+    if (u->access != ACCESS_READ)
+        gpu_fuse_written(w->sorted, at, at + (u->bytes ? u->bytes : t->bytes));
+}
+
+/* Behind the launches of a step of the compute queue, from `first` on. What
+ * uses its scratch may have spoilt what was sorted there. */
+static void fuse(struct gpu_image *m, struct gpu_sorted *s,
+                 const struct step *st, int first)
+{
+    struct written w = {m, s};
+
+    if (step_is_event(st) || (!gpu_fuse_routes(s, &m->list, first) &&
+                              gpu_image_step_scratch(m, st) > 0))
+        s->launch = -1;
+    step_uses(st, m->prog->dev, m->prog->tensor, look_at_written, &w);
+}
+
 bool gpu_image_prepare(struct gpu_image *m, const struct device *d,
                        const struct device_run *run)
 {
     const struct script *c = device_script(d, run);
     const struct prog_tensor *t = m->prog->tensor;
+    struct gpu_sorted sorted = {.launch = -1};
 
     if (m->script == c && gpu_image_same_sizes(m->n_micro, m->sizes, run))
         return true;
@@ -334,6 +365,8 @@ bool gpu_image_prepare(struct gpu_image *m, const struct device *d,
             add_kernel(m, st);
         else if (!step_is_event(st) && gpu_image_reaches(m, st))
             gpu_move_launch(m, st);
+        if (st->queue == QUEUE_COMPUTE && !m->list.no_memory)
+            fuse(m, &sorted, st, m->first[i]);
     }
     m->first[c->n_step] = m->list.n;
     if (m->list.no_memory)
