@@ -5,9 +5,32 @@
 #define cuda_function CUfunc_st
 #define cuda_stream   CUstream_st
 #define cuda_event    CUevent_st
+#define cuda_graph    CUgraph_st
+#define cuda_graph_exec CUgraphExec_st
+#define cuda_graph_node CUgraphNode_st
 #include "device/gpu/cuda_api.h"
 
+#include <stddef.h>
+
 #include <cuda.h>
+
+#define LIES(own, theirs)                                                      \
+    _Static_assert(offsetof(struct cuda_kernel_node, own) ==                   \
+                       offsetof(CUDA_KERNEL_NODE_PARAMS_v2, theirs),           \
+                   #own);
+LIES(function, func)
+LIES(grid_x, gridDimX)
+LIES(block_x, blockDimX)
+LIES(block_z, blockDimZ)
+LIES(shared_bytes, sharedMemBytes)
+LIES(parameter, kernelParams)
+LIES(extra, extra)
+LIES(kernel, kern)
+LIES(context, ctx)
+_Static_assert(sizeof(struct cuda_kernel_node) ==
+                   sizeof(CUDA_KERNEL_NODE_PARAMS_v2),
+               "size");
+#define cuda_kernel_node CUDA_KERNEL_NODE_PARAMS_v2_st
 
 #define SAME(name, suffix, parameters)                                         \
     _Static_assert(__builtin_types_compatible_p(                               \

@@ -162,7 +162,7 @@ TEST(cuda_has_ptx_of_every_kernel)
 
 /* ---- working ------------------------------------------------------------- */
 
-/* Everything that a GPU is for, once, on device `index`: out = 2 (x + y), one
+/* Everything that a GPU is for, once, on device `index`: out = 4 (x + y), one
  * queue after the other, and a word. What fails ends it. */
 struct work {
     struct gpu *g;
@@ -170,6 +170,7 @@ struct work {
     void *pinned;
     float *x, *y, *out;       /* [N] */
     _Atomic uint64_t *shared; /* a page */
+    struct gpu_graph *graph;
 };
 
 static pl_status take_memory(struct work *w, int index, pl_err *err)
@@ -185,6 +186,26 @@ static pl_status take_memory(struct work *w, int index, pl_err *err)
     return d->map(w->g, (void *)w->shared, PAGE, &w->shared_at, err);
 }
 
+/* out = 4 out by a graph: the two halves first, in any order. */
+static pl_status run_graph(struct work *w, pl_err *err)
+{
+    static const int after[] = {0, 1};
+    const uint64_t x = w->at[0], out = w->at[2], copy = w->at[3];
+    struct binary_args a[] = {sum(copy, out, out), sum(x, out, out),
+                              sum(out, x, copy)};
+    struct gpu_node node[3];
+
+    for (int i = 0; i < 3; i++)
+        node[i] = (struct gpu_node){.kernel = GPU_binary,
+                                    .n_group = (N + 255) / 256,
+                                    .args = &a[i],
+                                    .after = after,
+                                    .n_after = i < 2 ? 0 : 2};
+    PL_TRY(d->graph_make(w->g, node, 3, &w->graph, err));
+    memset(a, 0xff, sizeof a);
+    return d->graph_run(w->g, QUEUE_COMPUTE, w->graph, err);
+}
+
 static pl_status carry_out(struct work *w, pl_err *err)
 {
     struct gpu *g = w->g;
@@ -195,8 +216,7 @@ static pl_status carry_out(struct work *w, pl_err *err)
     PL_TRY(d->mark(g, QUEUE_COPY, 0, err));
     PL_TRY(d->await(g, QUEUE_COMPUTE, 0, err));
     PL_TRY(d->launch(g, QUEUE_COMPUTE, GPU_binary, (N + 255) / 256, &a, err));
-    a = sum(w->at[2], w->at[2], w->at[2]);
-    PL_TRY(d->launch(g, QUEUE_COMPUTE, GPU_binary, (N + 255) / 256, &a, err));
+    PL_TRY(run_graph(w, err));
     memset(&a, 0xff, sizeof a);
     PL_TRY(d->flush(g, QUEUE_COMPUTE, err));
     PL_TRY(d->mark(g, QUEUE_COMPUTE, GPU_MAX_MARKS - 1, err));
@@ -215,6 +235,7 @@ static pl_status carry_out(struct work *w, pl_err *err)
 static void give_back(struct work *w)
 {
     if (w->g) {
+        d->graph_free(w->g, w->graph);
         if (w->shared_at)
             d->unmap(w->g, (void *)w->shared);
         d->host_release(w->g, w->pinned);
@@ -262,12 +283,37 @@ TEST(cuda_runs_the_text_in_the_order_of_marks)
         fill(&w);
         TEST_OK(work(&w, index[run % 2], &err), err);
         for (int i = 0; i < N; i++)
-            assert_true(w.out[i] == 2 * (w.x[i] + w.y[i]));
+            assert_true(w.out[i] == 4 * (w.x[i] + w.y[i]));
         assert_int_equal(w.shared[6], w.shared_at ? 8 : 0);
         give_back(&w);
         empty(&w);
         assert_clean(f);
     }
+}
+
+/* A thread that works for a GPU alone takes its context once. */
+TEST(cuda_takes_its_context_once)
+{
+    const struct fake_cuda *f = fake();
+    struct work w;
+    pl_err err;
+    int n;
+
+    fill(&w);
+    TEST_OK(take_memory(&w, FAKE_NEW, &err), err);
+    TEST_OK(d->enter(w.g, &err), err);
+    n = f->n_call("cuCtxPushCurrent") + f->n_call("cuCtxPopCurrent");
+    TEST_OK(carry_out(&w, &err), err);
+    assert_int_equal(
+        f->n_call("cuCtxPushCurrent") + f->n_call("cuCtxPopCurrent"), n);
+    d->leave(w.g);
+    f->break_at("cuCtxPushCurrent", 1, UNKNOWN);
+    assert_int_equal(d->enter(w.g, &err), PL_DEVICE);
+    f->break_at(NULL, 0, 0);
+    TEST_OK(d->finish(w.g, QUEUE_COPY, &err), err); /* on its own again */
+    give_back(&w);
+    empty(&w);
+    assert_clean(f);
 }
 
 /* A device whose streams know no words: post() stores when all before it is
@@ -462,8 +508,9 @@ TEST(cuda_shows_what_the_compiler_said)
 static bool is_silent(const char *name)
 {
     static const char *const silent[] = {
-        "cuMemFree",      "cuMemFreeHost",   "cuMemHostUnregister",
-        "cuEventDestroy", "cuStreamDestroy", "cuModuleUnload"};
+        "cuMemFree",      "cuMemFreeHost",     "cuMemHostUnregister",
+        "cuEventDestroy", "cuStreamDestroy",   "cuModuleUnload",
+        "cuGraphDestroy", "cuGraphExecDestroy"};
 
     for (size_t i = 0; i < sizeof silent / sizeof *silent; i++)
         if (strcmp(silent[i], name) == 0)

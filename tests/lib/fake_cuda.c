@@ -4,7 +4,8 @@
  * when one is used that is not there, or not in the thread's context. What is
  * put into a stream is done as late as can be, an order of chance between
  * streams; so an event that is missing shows, and arguments or bytes of the
- * host that did not stay. */
+ * host that did not stay. Launches of a graph come in any order that its edges
+ * allow. */
 #include "lib/fake_cuda.h"
 
 #include <pthread.h>
@@ -54,6 +55,8 @@ enum kind {
     EVENT,
     MODULE,
     FUNCTION,
+    GRAPH,
+    GRAPH_EXEC,
     DEVICE_MEMORY,
     PINNED,
     REGISTERED
@@ -71,6 +74,19 @@ struct thing {
     enum gpu_kernel kernel;       /* of a function */
     uint64_t n_set, n_reached;    /* of an event */
     struct command *first, *last; /* of a stream */
+    struct node *node;            /* of a graph, owned; the last one first */
+    int n_node;
+};
+
+/* A launch of a graph. */
+struct node {
+    struct node *next;
+    struct thing *function;
+    int i, n_after; /* its number */
+    int32_t n_group;
+    int *after; /* owned, numbers */
+    bool done;
+    _Alignas(16) unsigned char args[GPU_MAX_ARGS];
 };
 
 enum command_kind { COPY, LAUNCH, RECORD, AWAIT, WRITE, WAIT };
@@ -214,6 +230,13 @@ static void drop(struct thing *t)
 
         t->first = c->next;
         free(c);
+    }
+    while (t->node) {
+        struct node *n = t->node;
+
+        t->node = n->next;
+        free(n->after);
+        free(n);
     }
     if (t->kind == DEVICE_MEMORY || t->kind == PINNED)
         free(t->p);
@@ -662,6 +685,172 @@ unsigned cuLaunchKernel(struct cuda_function *f, unsigned grid_x,
     GIVE;
 }
 
+/* ---- graphs ---- */
+
+unsigned cuGraphCreate(struct cuda_graph **out, unsigned flags)
+{
+    TAKE(call_inside(F_cuGraphCreate));
+    if (!e && flags != 0)
+        e = blame(INVALID_VALUE, "cuGraphCreate: flags");
+    if (!e)
+        *out = (struct cuda_graph *)add(GRAPH);
+    GIVE;
+}
+
+unsigned cuGraphDestroy(struct cuda_graph *g)
+{
+    TAKE(call_inside(F_cuGraphDestroy));
+    if (usable(g, GRAPH, "cuGraphDestroy"))
+        drop((struct thing *)g);
+    GIVE;
+}
+
+static const struct node *node_of(const struct thing *g, const void *handle)
+{
+    for (const struct node *n = g->node; n; n = n->next)
+        if (n == handle)
+            return n;
+    return NULL;
+}
+
+static unsigned check_node(struct thing *g,
+                           struct cuda_graph_node *const *after, size_t n_after,
+                           const struct cuda_kernel_node *k)
+{
+    const struct thing *f = (const struct thing *)k->function;
+
+    if (!usable(f, FUNCTION, "cuGraphAddKernelNode"))
+        return INVALID_HANDLE;
+    for (size_t i = 0; i < n_after; i++) {
+        if (!node_of(g, after[i]))
+            return blame(INVALID_VALUE, "an edge from another graph");
+        for (size_t j = 0; j < i; j++)
+            if (after[j] == after[i])
+                return blame(INVALID_VALUE, "an edge that is there twice");
+    }
+    if (k->grid_x < 1 || k->grid_x > INT32_MAX || k->grid_y != 1 ||
+        k->grid_z != 1 || k->block_x != (unsigned)gpu_kernel_lanes(f->kernel) ||
+        k->block_y != 1 || k->block_z != 1 || k->shared_bytes != 0 ||
+        k->extra || k->kernel || k->context)
+        return blame(INVALID_VALUE, "cuGraphAddKernelNode: a size is wrong");
+    return 0;
+}
+
+unsigned cuGraphAddKernelNode_v2(struct cuda_graph_node **out,
+                                 struct cuda_graph *graph,
+                                 struct cuda_graph_node *const *after,
+                                 size_t n_after,
+                                 const struct cuda_kernel_node *k)
+{
+    struct thing *g = (struct thing *)graph;
+    TAKE(call_inside(F_cuGraphAddKernelNode));
+    if (!e && !usable(g, GRAPH, "cuGraphAddKernelNode"))
+        e = INVALID_HANDLE;
+    if (!e)
+        e = check_node(g, after, n_after, k);
+    if (!e) {
+        struct node *n = calloc(1, sizeof *n);
+
+        n->function = (struct thing *)k->function;
+        n->n_group = (int32_t)k->grid_x;
+        memcpy(n->args, k->parameter[0], gpu_kernel_args(n->function->kernel));
+        n->after = calloc(n_after + 1, sizeof *n->after);
+        n->n_after = (int)n_after;
+        for (size_t i = 0; i < n_after; i++)
+            n->after[i] = node_of(g, after[i])->i;
+        n->i = g->n_node++;
+        n->next = g->node;
+        g->node = n;
+        *out = (struct cuda_graph_node *)n;
+    }
+    GIVE;
+}
+
+/* A copy of the graph, which may go then. */
+unsigned cuGraphInstantiateWithFlags(struct cuda_graph_exec **out,
+                                     struct cuda_graph *graph,
+                                     unsigned long long flags)
+{
+    const struct thing *g = (const struct thing *)graph;
+    TAKE(call_inside(F_cuGraphInstantiateWithFlags));
+    if (!e && (!usable(g, GRAPH, "cuGraphInstantiate") || flags != 0))
+        e = INVALID_HANDLE;
+    if (!e) {
+        struct thing *x = add(GRAPH_EXEC);
+        struct node **to = &x->node;
+
+        for (const struct node *n = g->node; n; n = n->next) {
+            size_t bytes = ((size_t)n->n_after + 1) * sizeof *n->after;
+
+            *to = malloc(sizeof **to);
+            **to = *n;
+            (*to)->after = memcpy(malloc(bytes), n->after, bytes);
+            to = &(*to)->next;
+        }
+        x->n_node = g->n_node;
+        *out = (struct cuda_graph_exec *)x;
+    }
+    GIVE;
+}
+
+unsigned cuGraphExecDestroy(struct cuda_graph_exec *g)
+{
+    TAKE(call_inside(F_cuGraphExecDestroy));
+    if (usable(g, GRAPH_EXEC, "cuGraphExecDestroy"))
+        drop((struct thing *)g);
+    GIVE;
+}
+
+static bool node_ready(struct node *const *node, const struct node *n)
+{
+    for (int i = 0; i < n->n_after; i++)
+        if (!node[n->after[i]]->done)
+            return false;
+    return !n->done;
+}
+
+/* All launches into the stream. */
+static unsigned put_nodes(struct thing *g, struct cuda_stream *s)
+{
+    struct node **node = calloc((size_t)g->n_node + 1, sizeof *node);
+    unsigned e = 0;
+
+    for (struct node *n = g->node; n; n = n->next) {
+        node[n->i] = n;
+        n->done = false;
+        if (!usable(n->function, FUNCTION, "cuGraphLaunch"))
+            e = INVALID_HANDLE;
+    }
+    for (int left = e ? 0 : g->n_node; left > 0; left--) {
+        struct node *chosen = NULL;
+        struct command *c;
+        int n = 0;
+
+        for (int i = 0; i < g->n_node && n < 4; i++)
+            if (node_ready(node, node[i]) && draw(++n) == 0)
+                chosen = node[i];
+        chosen->done = true;
+        c = push(s, LAUNCH);
+        c->kernel = chosen->function->kernel;
+        c->n_group = chosen->n_group;
+        memcpy(c->args, chosen->args, sizeof c->args);
+    }
+    free(node);
+    return e;
+}
+
+unsigned cuGraphLaunch(struct cuda_graph_exec *g, struct cuda_stream *s)
+{
+    TAKE(call_inside(F_cuGraphLaunch));
+    if (!e && (!usable(g, GRAPH_EXEC, "cuGraphLaunch") ||
+               !usable(s, STREAM, "cuGraphLaunch")))
+        e = INVALID_HANDLE;
+    if (!e)
+        e = put_nodes((struct thing *)g, s);
+    stir();
+    GIVE;
+}
+
 /* ---- streams and events ---- */
 
 unsigned cuStreamCreate(struct cuda_stream **out, unsigned flags)
@@ -1024,8 +1213,8 @@ static int n_call(const char *function)
     int n = 0;
 
     for (int f = 0; f < N_FUNCTION; f++)
-        if (strcmp(function_name[f], function) == 0)
-            n = all.n_call[f];
+        if (!function || strcmp(function_name[f], function) == 0)
+            n += all.n_call[f];
     return n;
 }
 

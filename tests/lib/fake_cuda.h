@@ -25,7 +25,7 @@ struct fake_cuda {
     /* What was done that CUDA does not allow, since last asked; NULL: nothing.
      * Lives as long as the library. */
     const char *(*wrong)(void);
-    /* How often a function has been called. */
+    /* How often a function has been called; NULL: all together. */
     int (*n_call)(const char *function);
     /* What each device says is free of its memory; 0: 7 GiB and some. */
     void (*set_free)(size_t bytes);

@@ -14,6 +14,9 @@ __attribute__((constructor)) static void make(void)
     gpu_bare.post = NULL;
     gpu_bare.wait = NULL;
     gpu_bare.drop = NULL;
+    gpu_bare.graph_make = NULL;
+    gpu_bare.graph_run = NULL;
+    gpu_bare.graph_free = NULL;
 }
 
 const struct device_ops bare_ops = GPU_KIND(bare, gpu_bare);

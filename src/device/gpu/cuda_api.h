@@ -2,7 +2,7 @@
  * library is opened when it is asked for, and no vendor's header is needed.
  * `make check-ptx` compares this with the vendor's.
  *
- * Source: CUDA Driver API reference, 11.8. */
+ * Source: CUDA Driver API reference, 12.0. */
 #ifndef DEVICE_GPU_CUDA_API_H
 #define DEVICE_GPU_CUDA_API_H
 
@@ -16,6 +16,17 @@ struct cuda_module;
 struct cuda_function;
 struct cuda_stream;
 struct cuda_event;
+struct cuda_graph;
+struct cuda_graph_exec; /* one that can be launched */
+struct cuda_graph_node;
+
+/* A launch that is to be a node of a graph. */
+struct cuda_kernel_node {
+    struct cuda_function *function;
+    unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
+    void **parameter, **extra;
+    void *kernel, *context; /* NULL: the function's */
+};
 
 enum {
     CUDA_SUCCESS_CODE = 0,
@@ -113,7 +124,18 @@ enum {
       (struct cuda_function * f, unsigned grid_x, unsigned grid_y,             \
        unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z,  \
        unsigned shared_bytes, struct cuda_stream *s, void **parameter,         \
-       void **extra))
+       void **extra))                                                          \
+    X(cuGraphCreate, , (struct cuda_graph * *out, unsigned flags))             \
+    X(cuGraphDestroy, , (struct cuda_graph * g))                               \
+    X(cuGraphAddKernelNode, _v2,                                               \
+      (struct cuda_graph_node * *out, struct cuda_graph * g,                   \
+       struct cuda_graph_node *const *after, size_t n_after,                   \
+       const struct cuda_kernel_node *node))                                   \
+    X(cuGraphInstantiateWithFlags, ,                                           \
+      (struct cuda_graph_exec * *out, struct cuda_graph * g,                   \
+       unsigned long long flags))                                              \
+    X(cuGraphLaunch, , (struct cuda_graph_exec * g, struct cuda_stream * s))   \
+    X(cuGraphExecDestroy, , (struct cuda_graph_exec * g))
 
 /* The library: its functions by name. */
 struct cuda {

@@ -15,6 +15,7 @@
  * the process's order of issuing. */
 #include "device/gpu/driver_cuda.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +36,9 @@ struct gpu {
     int device;
     char name[96];
     struct cuda_context *context; /* retained; NULL: not yet */
-    bool words;                   /* streams post and wait */
+    atomic_bool entered;          /* it is that of the thread */
+    pthread_t thread;
+    bool words; /* streams post and wait */
     unsigned wait_flags;
     struct cuda_text text;
     struct cuda_module *module[GPU_KERNEL_COUNT]; /* NULL: not compiled yet */
@@ -54,19 +57,45 @@ static pl_status check(const struct gpu *g, unsigned code, const char *function,
 /* Calls the function; a failure names it. */
 #define CALL(g, err, name, ...) check(g, (g)->cu.name(__VA_ARGS__), #name, err)
 
+/* Has this thread the context, from enter_thread() to leave_thread()? */
+static bool inside(const struct gpu *g)
+{
+    return atomic_load_explicit(&g->entered, memory_order_acquire) &&
+           pthread_equal(g->thread, pthread_self());
+}
+
 /* The context is this thread's until leave(), which hands on the status of what
  * was done in between. */
 static pl_status enter(const struct gpu *g, pl_err *err)
 {
+    if (inside(g))
+        return PL_OK;
     return CALL(g, err, cuCtxPushCurrent, g->context);
 }
 
 static pl_status leave(const struct gpu *g, pl_status s, pl_err *err)
 {
     struct cuda_context *c;
-    pl_status popped = CALL(g, s == PL_OK ? err : NULL, cuCtxPopCurrent, &c);
+    pl_status popped;
 
+    if (inside(g))
+        return s;
+    popped = CALL(g, s == PL_OK ? err : NULL, cuCtxPopCurrent, &c);
     return s == PL_OK ? popped : s;
+}
+
+static pl_status enter_thread(struct gpu *g, pl_err *err)
+{
+    PL_TRY(enter(g, err));
+    g->thread = pthread_self();
+    atomic_store_explicit(&g->entered, true, memory_order_release);
+    return PL_OK;
+}
+
+static void leave_thread(struct gpu *g)
+{
+    atomic_store_explicit(&g->entered, false, memory_order_release);
+    leave(g, PL_OK, NULL);
 }
 
 #define INSIDE(g, err, name, ...)                                              \
@@ -92,8 +121,8 @@ static pl_status alloc(struct gpu *g, size_t bytes, uint64_t *at, pl_err *err)
     pl_status s;
 
     *at = 0;
-    PL_TRY(enter(g, err));
     snprintf(what, sizeof what, "%s, %zu bytes", g->name, bytes);
+    PL_TRY(enter(g, err));
     s = cuda_check(&g->cu, g->cu.cuMemAlloc(&a, bytes ? bytes : 1),
                    "cuMemAlloc", what, err);
     if (s != PL_OK)
@@ -398,20 +427,30 @@ static pl_status compile(struct gpu *g, enum gpu_kernel k, pl_err *err)
         "cuModuleGetFunction", what, err);
 }
 
+static pl_status check_kernel(const struct gpu *g, unsigned code,
+                              const char *function, enum gpu_kernel k,
+                              pl_err *err)
+{
+    char what[160];
+
+    if (code == CUDA_SUCCESS_CODE)
+        return PL_OK;
+    snprintf(what, sizeof what, "%s, kernel %s", g->name, gpu_kernel_name(k));
+    return cuda_check(&g->cu, code, function, what, err);
+}
+
 static pl_status launch_inside(struct gpu *g, enum queue q, enum gpu_kernel k,
                                int32_t n_group, const void *args, pl_err *err)
 {
     void *parameter[] = {(void *)(uintptr_t)args};
-    char what[160];
+    unsigned code;
 
     if (!g->kernel[k])
         PL_TRY(compile(g, k, err));
-    snprintf(what, sizeof what, "%s, kernel %s", g->name, gpu_kernel_name(k));
-    return cuda_check(&g->cu,
-                      g->cu.cuLaunchKernel(g->kernel[k], (unsigned)n_group, 1,
-                                           1, (unsigned)gpu_kernel_lanes(k), 1,
-                                           1, 0, g->stream[q], parameter, NULL),
-                      "cuLaunchKernel", what, err);
+    code = g->cu.cuLaunchKernel(g->kernel[k], (unsigned)n_group, 1, 1,
+                                (unsigned)gpu_kernel_lanes(k), 1, 1, 0,
+                                g->stream[q], parameter, NULL);
+    return check_kernel(g, code, "cuLaunchKernel", k, err);
 }
 
 static pl_status launch(struct gpu *g, enum queue q, enum gpu_kernel k,
@@ -420,6 +459,97 @@ static pl_status launch(struct gpu *g, enum queue q, enum gpu_kernel k,
     PL_TRY(enter(g, err));
     return leave(g, launch_inside(g, q, k, n_group, args, err), err);
 }
+
+/* ---- graphs -------------------------------------------------------------- */
+
+struct gpu_graph {
+    struct cuda_graph_exec *exec;
+};
+
+/* made: [n_node], those before it are there. */
+static pl_status add_node(struct gpu *g, struct cuda_graph *to,
+                          const struct gpu_node *node,
+                          struct cuda_graph_node **made, int i,
+                          struct cuda_graph_node **after, pl_err *err)
+{
+    const struct gpu_node *n = &node[i];
+    void *parameter[] = {(void *)(uintptr_t)n->args};
+    struct cuda_kernel_node is = {.grid_x = (unsigned)n->n_group,
+                                  .grid_y = 1,
+                                  .grid_z = 1,
+                                  .block_x =
+                                      (unsigned)gpu_kernel_lanes(n->kernel),
+                                  .block_y = 1,
+                                  .block_z = 1,
+                                  .parameter = parameter};
+    unsigned code;
+
+    if (!g->kernel[n->kernel])
+        PL_TRY(compile(g, n->kernel, err));
+    is.function = g->kernel[n->kernel];
+    for (int k = 0; k < n->n_after; k++)
+        after[k] = made[n->after[k]];
+    code = g->cu.cuGraphAddKernelNode(&made[i], to, after, (size_t)n->n_after,
+                                      &is);
+    return check_kernel(g, code, "cuGraphAddKernelNode", n->kernel, err);
+}
+
+static pl_status make_exec(struct gpu *g, const struct gpu_node *node, int n,
+                           struct cuda_graph_node **made,
+                           struct cuda_graph_exec **out, pl_err *err)
+{
+    struct cuda_graph *graph;
+    pl_status s = CALL(g, err, cuGraphCreate, &graph, 0);
+
+    if (s != PL_OK)
+        return s;
+    for (int i = 0; i < n && s == PL_OK; i++)
+        s = add_node(g, graph, node, made, i, made + n, err);
+    if (s == PL_OK)
+        s = CALL(g, err, cuGraphInstantiateWithFlags, out, graph, 0);
+    if (s != PL_OK)
+        *out = NULL;
+    g->cu.cuGraphDestroy(graph);
+    return s;
+}
+
+static void graph_free(struct gpu *g, struct gpu_graph *graph)
+{
+    if (!graph)
+        return;
+    if (graph->exec && enter(g, NULL) == PL_OK) {
+        g->cu.cuGraphExecDestroy(graph->exec);
+        leave(g, PL_OK, NULL);
+    }
+    free(graph);
+}
+
+static pl_status graph_make(struct gpu *g, const struct gpu_node *node, int n,
+                            struct gpu_graph **out, pl_err *err)
+{
+    struct gpu_graph *graph = calloc(1, sizeof *graph);
+    /* the nodes, and those that one of them waits for */
+    struct cuda_graph_node **made = calloc(2 * (size_t)n + 1, sizeof(void *));
+    pl_status s = graph && made ? enter(g, err) : err_no_memory(err, "a graph");
+
+    *out = NULL;
+    if (s == PL_OK)
+        s = leave(g, make_exec(g, node, n, made, &graph->exec, err), err);
+    free(made);
+    if (s != PL_OK)
+        graph_free(g, graph);
+    else
+        *out = graph;
+    return s;
+}
+
+static pl_status graph_run(struct gpu *g, enum queue q,
+                           const struct gpu_graph *graph, pl_err *err)
+{
+    INSIDE(g, err, cuGraphLaunch, graph->exec, g->stream[q]);
+}
+
+/* ---- marks and words ----------------------------------------------------- */
 
 static pl_status mark(struct gpu *g, enum queue q, int i, pl_err *err)
 {
@@ -483,6 +613,8 @@ const struct gpu_driver gpu_cuda = {
     .list = cuda_list,
     .open = open_gpu,
     .close = close_gpu,
+    .enter = enter_thread,
+    .leave = leave_thread,
     .alloc = alloc,
     .release = release,
     .host_alloc = host_alloc,
@@ -493,6 +625,9 @@ const struct gpu_driver gpu_cuda = {
     .read = read_from,
     .copy = copy,
     .launch = launch,
+    .graph_make = graph_make,
+    .graph_run = graph_run,
+    .graph_free = graph_free,
     .mark = mark,
     .await = await,
     .post = post,

@@ -255,6 +255,61 @@ static pl_status carry_bytes(struct gpu_device *x, const struct step *st,
     return PL_OK;
 }
 
+static bool any_long(const struct copy_piece *p, int n,
+                     const struct graph_sizes *z)
+{
+    for (int i = 0; i < n; i++) {
+        struct copy_loops l;
+
+        copy_loops_resolve(&l, &p[i], z);
+        if (gpu_image_long(&l))
+            return true;
+    }
+    return false;
+}
+
+/* Has a transfer runs that no kernel copies? */
+static bool has_long(const struct gpu_device *x, const struct step *st)
+{
+    const struct graph_sizes *z = &x->image.sizes[st->micro];
+
+    if (st->kind == STEP_PULL)
+        return any_long(st->pull.piece, st->pull.n_piece, z);
+    for (int k = 0; k < st->push.n_to; k++) {
+        int n;
+        const struct copy_piece *p = push_pieces(&st->push, k, &n);
+
+        if (any_long(p, n, z))
+            return true;
+    }
+    return false;
+}
+
+struct inbox_look {
+    const struct gpu_device *x;
+    bool found;
+};
+
+static void look_for_mirror(void *user, const struct step_use *u)
+{
+    struct inbox_look *l = user;
+
+    l->found |= u->dev == l->x->dev->prog->dev && in_mirror(l->x, u->tensor);
+}
+
+bool gpu_carry_launches_all(const struct gpu_device *x, const struct step *st)
+{
+    struct inbox_look l = {x, false};
+
+    if (step_is_event(st) || st->kind == STEP_PAGES)
+        return false;
+    step_uses(st, x->dev->prog->dev, x->dev->prog->tensor, look_for_mirror, &l);
+    if (l.found)
+        return false;
+    return st->kind == STEP_KERNEL || st->kind == STEP_MERGE ||
+           (gpu_image_reaches(&x->image, st) && !has_long(x, st));
+}
+
 pl_status gpu_carry(struct gpu_device *x, const struct step *st, int i,
                     pl_err *err)
 {

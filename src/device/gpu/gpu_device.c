@@ -200,6 +200,7 @@ static void unload_gpu(struct gpu_device *x)
         return;
     for (int q = 0; q < QUEUE_COUNT; q++) /* of a load that has failed */
         x->driver->finish(x->gpu, (enum queue)q, NULL);
+    gpu_graph_end(x);
     gpu_reach_end(x);
     for (int r = 0; r < REGION_COUNT; r++)
         release(x, &x->region[r]);

@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "device/gpu/gpu_driver.h"
+#include "device/gpu/gpu_graph.h"
 #include "device/gpu/gpu_image.h"
 #include "device/team.h"
 
@@ -23,6 +24,7 @@ struct gpu_event {
 
 struct gpu_device {
     struct gpu_image image;
+    struct gpu_graphs graphs;
     struct device *dev;     /* borrowed */
     struct device_set *set; /* borrowed */
     const struct gpu_driver *driver;
@@ -91,6 +93,8 @@ pl_status gpu_stage_flush(struct gpu_device *x, pl_err *err);
 /* Puts what a step does into its queue, but for events. */
 pl_status gpu_carry(struct gpu_device *x, const struct step *st, int i,
                     pl_err *err);
+/* Are the step's launches all that there is to do? Not of events. */
+bool gpu_carry_launches_all(const struct gpu_device *x, const struct step *st);
 
 /* ---- gpu_run.c ---- */
 /* Goes through the script: the issuing thread. */

@@ -31,7 +31,17 @@ struct gpu_info {
                       unless asked for by its driver's name */
 };
 
-struct gpu; /* an open one; each driver has its own */
+/* A launch of a graph, which begins when some before it have ended. */
+struct gpu_node {
+    enum gpu_kernel kernel;
+    int32_t n_group;
+    const void *args; /* gpu_kernel_args(kernel) bytes */
+    const int *after; /* [n_after], ascending, nodes that stand before it */
+    int n_after;
+};
+
+struct gpu;       /* an open one; each driver has its own */
+struct gpu_graph; /* and of graphs */
 
 struct gpu_driver {
     const char *name; /* "emu", "cuda", "hip", "opencl" */
@@ -44,6 +54,10 @@ struct gpu_driver {
     /* Where the order of two queues is one of chance: of which. NULL: it is
      * not, or not to be repeated. */
     void (*seed)(struct gpu *g, uint64_t seed);
+    /* What this thread calls until leave() is for this GPU and no other. NULL,
+     * both: it makes no difference. */
+    pl_status (*enter)(struct gpu *g, pl_err *err);
+    void (*leave)(struct gpu *g);
 
     /* ---- memory ---- */
     pl_status (*alloc)(struct gpu *g, size_t bytes, uint64_t *at, pl_err *err);
@@ -72,6 +86,14 @@ struct gpu_driver {
     /* args: gpu_kernel_args(k) bytes, taken over. */
     pl_status (*launch)(struct gpu *g, enum queue q, enum gpu_kernel k,
                         int32_t n_group, const void *args, pl_err *err);
+    /* Launches that go into a queue together, as often as wanted; all is taken
+     * over. free: of none that is under way; takes NULL. NULL, all three: the
+     * driver has no graphs. */
+    pl_status (*graph_make)(struct gpu *g, const struct gpu_node *node, int n,
+                            struct gpu_graph **out, pl_err *err);
+    pl_status (*graph_run)(struct gpu *g, enum queue q,
+                           const struct gpu_graph *graph, pl_err *err);
+    void (*graph_free)(struct gpu *g, struct gpu_graph *graph);
     /* Mark i, 0 .. GPU_MAX_MARKS - 1, is where queue q is now. */
     pl_status (*mark)(struct gpu *g, enum queue q, int i, pl_err *err);
     /* Queue q goes on when the mark, set before, has been reached. */

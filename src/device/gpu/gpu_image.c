@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "device/gpu/gpu_fuse.h"
 #include "program/page_walk.h"
 #include "quant/grid.h"
 
@@ -226,7 +227,8 @@ static void add_kernel(struct gpu_image *m, const struct step *st)
 
 static size_t kernel_scratch(const struct program *p,
                              const struct gpu_tensor *tensor,
-                             const struct step_kernel *k)
+                             const struct step_kernel *k,
+                             const struct graph_sizes *z)
 {
     const struct gpu_entry *e = &gpu_entries[k->kernel];
     struct gpu_call c;
@@ -234,7 +236,7 @@ static size_t kernel_scratch(const struct program *p,
     if (!e->scratch)
         return 0;
     fill(&c, k);
-    fill_tensors(&c, p, k, tensor, &p->max);
+    fill_tensors(&c, p, k, tensor, z);
     return e->scratch(&c);
 }
 
@@ -251,13 +253,21 @@ size_t gpu_image_scratch(const struct program *p, enum queue q)
         for (int j = 0; j < p->script[i].n_step; j++) {
             const struct step *st = &p->script[i].step[j];
             size_t n = st->kind == STEP_KERNEL && st->queue == q
-                           ? kernel_scratch(p, t, &st->kernel)
+                           ? kernel_scratch(p, t, &st->kernel, &p->max)
                            : 0;
 
             bytes = n > bytes ? n : bytes;
         }
     free(t);
     return (bytes + 255) / 256 * 256;
+}
+
+size_t gpu_image_step_scratch(const struct gpu_image *m, const struct step *st)
+{
+    return st->kind == STEP_KERNEL
+               ? kernel_scratch(m->prog, m->tensor, &st->kernel,
+                                &m->sizes[st->micro])
+               : 0;
 }
 
 /* ---- a run --------------------------------------------------------------- */
@@ -283,19 +293,48 @@ bool gpu_image_reaches(const struct gpu_image *m, const struct step *st)
     return r.all;
 }
 
-static bool same_run(const struct gpu_image *m, const struct script *c,
-                     const struct device_run *run)
+bool gpu_image_same_sizes(int n_micro, const struct graph_sizes *sizes,
+                          const struct device_run *run)
 {
-    if (m->script != c || m->n_micro != run->n_micro)
+    if (n_micro != run->n_micro)
         return false;
     for (int i = 0; i < run->n_micro; i++) {
         const struct graph_sizes *z = &run->sizes[i];
 
-        if (z->n_tok != m->sizes[i].n_tok || z->n_out != m->sizes[i].n_out ||
-            z->n_seq != m->sizes[i].n_seq)
+        if (z->n_tok != sizes[i].n_tok || z->n_out != sizes[i].n_out ||
+            z->n_seq != sizes[i].n_seq)
             return false;
     }
     return true;
+}
+
+struct written {
+    const struct gpu_image *m;
+    struct gpu_sorted *sorted;
+};
+
+static void look_at_written(void *user, const struct step_use *u)
+{
+    struct written *w = user;
+    const struct prog_tensor *t =
+        &device_of(w->m->set, u->dev)->prog->tensor[u->tensor];
+    uint64_t at = gpu_image_at(w->m, u->dev, u->tensor) + u->off;
+
+    if (u->access != ACCESS_READ)
+        gpu_fuse_written(w->sorted, at, at + (u->bytes ? u->bytes : t->bytes));
+}
+
+/* Behind the launches of a step of the compute queue, from `first` on. What
+ * uses its scratch may have spoilt what was sorted there. */
+static void fuse(struct gpu_image *m, struct gpu_sorted *s,
+                 const struct step *st, int first)
+{
+    struct written w = {m, s};
+
+    if (step_is_event(st) || (!gpu_fuse_routes(s, &m->list, first) &&
+                              gpu_image_step_scratch(m, st) > 0))
+        s->launch = -1;
+    step_uses(st, m->prog->dev, m->prog->tensor, look_at_written, &w);
 }
 
 bool gpu_image_prepare(struct gpu_image *m, const struct device *d,
@@ -303,8 +342,9 @@ bool gpu_image_prepare(struct gpu_image *m, const struct device *d,
 {
     const struct script *c = device_script(d, run);
     const struct prog_tensor *t = m->prog->tensor;
+    struct gpu_sorted sorted = {.launch = -1};
 
-    if (same_run(m, c, run))
+    if (m->script == c && gpu_image_same_sizes(m->n_micro, m->sizes, run))
         return true;
     m->script = NULL;
     m->n_micro = run->n_micro;
@@ -325,6 +365,8 @@ bool gpu_image_prepare(struct gpu_image *m, const struct device *d,
             add_kernel(m, st);
         else if (!step_is_event(st) && gpu_image_reaches(m, st))
             gpu_move_launch(m, st);
+        if (st->queue == QUEUE_COMPUTE && !m->list.no_memory)
+            fuse(m, &sorted, st, m->first[i]);
     }
     m->first[c->n_step] = m->list.n;
     if (m->list.no_memory)

@@ -57,6 +57,13 @@ static inline void gpu_image_forget(struct gpu_image *m)
 #define GPU_SCRATCH_UNKNOWN (SIZE_MAX / 8)
 size_t gpu_image_scratch(const struct program *p, enum queue q);
 
+/* Has the run these sizes? */
+bool gpu_image_same_sizes(int n_micro, const struct graph_sizes *sizes,
+                          const struct device_run *run);
+
+/* Bytes of its queue's scratch that the step needs, at the sizes of the run. */
+size_t gpu_image_step_scratch(const struct gpu_image *m, const struct step *st);
+
 /* Can kernels reach all that the step touches? */
 bool gpu_image_reaches(const struct gpu_image *m, const struct step *st);
 

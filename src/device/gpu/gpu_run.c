@@ -169,7 +169,11 @@ static bool take_step(struct gpu_device *x, const struct step *st, int i,
         if (!take_slowly(x, st, i, s, err))
             return false;
     } else {
-        *s = gpu_carry(x, st, i, err);
+        bool is_in;
+
+        *s = gpu_graph_step(x, i, &is_in, err);
+        if (*s == PL_OK && !is_in)
+            *s = gpu_carry(x, st, i, err);
         if (*s != PL_OK)
             return false;
     }
@@ -244,13 +248,15 @@ static bool begin(struct gpu_device *x)
                x->driver->drop;
     for (int i = 0; i < x->dev->prog->n_event; i++)
         x->event[i].mark = 0;
-    if (gpu_image_prepare(&x->image, x->dev, x->run))
+    if (gpu_image_prepare(&x->image, x->dev, x->run)) {
+        gpu_graph_begin(x);
         return true;
+    }
     device_fail(x->set, x->dev, -1, "there is no memory for its launches");
     return false;
 }
 
-void gpu_run(struct gpu_device *x)
+static void run_script(struct gpu_device *x)
 {
     const struct script *c = device_script(x->dev, x->run);
     bool on = begin(x);
@@ -262,4 +268,17 @@ void gpu_run(struct gpu_device *x)
         count_pages(x, c);
     else
         leave(x);
+}
+
+void gpu_run(struct gpu_device *x)
+{
+    pl_err err = {0};
+
+    if (x->driver->enter && x->driver->enter(x->gpu, &err) != PL_OK) {
+        device_fail(x->set, x->dev, -1, err.message);
+        return;
+    }
+    run_script(x);
+    if (x->driver->leave)
+        x->driver->leave(x->gpu);
 }

@@ -189,6 +189,11 @@ static void add_rank_steps(struct fill *f, int32_t rank, int32_t n_add)
         flush(f);
     }
     f->a.item = f->a.n_item = 0;
+    if (n_add == 0) { /* they lie where they shall be */
+        f->a.top++;
+        f->a.open = 0;
+        return;
+    }
     f->kernel = kernels[f->c->in[1].format].few;
     f->n_group = f->c->in[2].dim[0] * f->a.n_panel;
     add_run(f, &none, n_add);

@@ -4,7 +4,8 @@
  * until the queue is finished, or flushed, now and then; commands of both
  * queues are then carried out in an order of chance that marks allow. So a mark
  * that is missing shows, and bytes of the host that were not left alone.
- * Kernels run on the thread that issues. */
+ * Kernels run on the thread that issues. Launches of a graph come in an order
+ * of chance, too, that their edges allow. */
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -319,6 +320,108 @@ static pl_status launch(struct gpu *g, enum queue q, enum gpu_kernel k,
     return s;
 }
 
+/* ---- graphs -------------------------------------------------------------- */
+
+struct gpu_graph {
+    int n;
+    struct emu_node {
+        enum gpu_kernel kernel;
+        int32_t n_group;
+        int *after; /* owned, [n_after] */
+        int n_after;
+        _Alignas(16) unsigned char args[GPU_MAX_ARGS];
+    } * node;   /* owned */
+    bool *done; /* owned, [n], of a run */
+};
+
+static void graph_free(struct gpu *g, struct gpu_graph *graph)
+{
+    (void)g;
+    if (!graph)
+        return;
+    for (int i = 0; graph->node && i < graph->n; i++)
+        free(graph->node[i].after);
+    free(graph->node);
+    free(graph->done);
+    free(graph);
+}
+
+static bool take_node(struct emu_node *to, const struct gpu_node *from)
+{
+    to->kernel = from->kernel;
+    to->n_group = from->n_group;
+    to->n_after = from->n_after;
+    memcpy(to->args, from->args, gpu_kernel_args(from->kernel));
+    to->after = calloc((size_t)from->n_after + 1, sizeof *to->after);
+    if (to->after && from->n_after > 0)
+        memcpy(to->after, from->after,
+               (size_t)from->n_after * sizeof *to->after);
+    return to->after != NULL;
+}
+
+static pl_status graph_make(struct gpu *g, const struct gpu_node *node, int n,
+                            struct gpu_graph **out, pl_err *err)
+{
+    struct gpu_graph *graph = calloc(1, sizeof *graph);
+    void *room = NULL;
+
+    *out = NULL;
+    if (!graph)
+        return err_no_memory(err, "an emulator's graph");
+    graph->done = calloc((size_t)n + 1, sizeof *graph->done);
+    if (posix_memalign(&room, 64, ((size_t)n + 1) * sizeof *graph->node) == 0)
+        graph->node = room;
+    for (; graph->node && graph->done && graph->n < n; graph->n++)
+        if (!take_node(&graph->node[graph->n], &node[graph->n]))
+            break;
+    if (!graph->node || !graph->done || graph->n < n) {
+        graph_free(g, graph);
+        return err_no_memory(err, "an emulator's graph");
+    }
+    *out = graph;
+    return PL_OK;
+}
+
+static bool node_can_run(const struct gpu_graph *graph, int i)
+{
+    const struct emu_node *n = &graph->node[i];
+
+    for (int k = 0; k < n->n_after; k++)
+        if (!graph->done[n->after[k]])
+            return false;
+    return !graph->done[i];
+}
+
+/* One of those that edges allow, among the next ones. */
+static int draw_node(struct gpu *g, const struct gpu_graph *graph, int first)
+{
+    enum { NEXT = 100 };
+    int n = 0, chosen = first;
+
+    for (int i = first; i < graph->n && i < first + NEXT; i++)
+        if (node_can_run(graph, i) && draw(g, ++n) == 0)
+            chosen = i;
+    return chosen;
+}
+
+static pl_status graph_run(struct gpu *g, enum queue q,
+                           const struct gpu_graph *graph, pl_err *err)
+{
+    int first = 0; /* that is not done */
+
+    memset(graph->done, 0, (size_t)graph->n * sizeof *graph->done);
+    for (int n = 0; n < graph->n; n++) {
+        int i = draw_node(g, graph, first);
+        const struct emu_node *at = &graph->node[i];
+
+        PL_TRY(launch(g, q, at->kernel, at->n_group, at->args, err));
+        graph->done[i] = true;
+        while (first < graph->n && graph->done[first])
+            first++;
+    }
+    return PL_OK;
+}
+
 static pl_status mark(struct gpu *g, enum queue q, int i, pl_err *err)
 {
     pl_status s;
@@ -412,6 +515,9 @@ const struct gpu_driver gpu_emu = {
     .read = read_bytes,
     .copy = copy_bytes,
     .launch = launch,
+    .graph_make = graph_make,
+    .graph_run = graph_run,
+    .graph_free = graph_free,
     .mark = mark,
     .await = await,
     .post = post,

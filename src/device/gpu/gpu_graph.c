@@ -1,0 +1,298 @@
+/* Which launches become which graph, and which graphs are kept. */
+#include "device/gpu/gpu_graph.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/gpu/gpu_device.h"
+#include "device/gpu/gpu_order.h"
+
+/* ---- what steps touch ---------------------------------------------------- */
+
+struct touches {
+    const struct gpu_device *x;
+    struct gpu_touch *touch; /* owned */
+    int n, n_max;
+    bool no_memory;
+};
+
+static void put_touch(struct touches *t, struct gpu_touch u)
+{
+    if (t->n == t->n_max) {
+        int n = t->n_max * 2 + 64;
+        void *more = realloc(t->touch, (size_t)n * sizeof *t->touch);
+
+        if (!more) {
+            t->no_memory = true;
+            return;
+        }
+        t->touch = more;
+        t->n_max = n;
+    }
+    t->touch[t->n++] = u;
+}
+
+static void look(void *user, const struct step_use *u)
+{
+    struct touches *t = user;
+    const struct prog_tensor *of =
+        &device_of(t->x->set, u->dev)->prog->tensor[u->tensor];
+    size_t from = of->offset + u->off;
+
+    put_touch(t, (struct gpu_touch){
+                     .memory = u->dev * (REGION_COUNT + 1) + (int)of->region,
+                     .from = from,
+                     .to = from + (u->bytes ? u->bytes : of->bytes),
+                     .writes = u->access != ACCESS_READ});
+}
+
+/* All that it touches; the scratch of its queue is a memory too. */
+static void touch_step(struct touches *t, const struct step *st)
+{
+    const struct program *p = t->x->dev->prog;
+    size_t scratch = gpu_image_step_scratch(&t->x->image, st);
+
+    step_uses(st, p->dev, p->tensor, look, t);
+    if (scratch > 0)
+        put_touch(t, (struct gpu_touch){.memory = p->dev * (REGION_COUNT + 1) +
+                                                  REGION_COUNT,
+                                        .from = 0,
+                                        .to = scratch,
+                                        .writes = true});
+}
+
+/* ---- a segment ----------------------------------------------------------- */
+
+/* Steps of a queue that are launches alone, one behind the other. */
+struct draft {
+    struct gpu_device *x;
+    struct gpu_recording *to;
+    int *step; /* owned, [n] */
+    int n;
+    struct touches touches;
+    int *first; /* owned, [n + 1] of touches.touch */
+    struct gpu_order order;
+    struct gpu_node *node; /* owned, a launch each */
+    int *after;            /* owned, what they point at */
+    int *last;             /* owned, [n]: the last node of each */
+};
+
+static const struct gpu_list *list_of(const struct draft *d)
+{
+    return &d->x->image.list;
+}
+
+static int n_launch(const struct draft *d, int i)
+{
+    const int *first = d->x->image.first;
+
+    return first[d->step[i] + 1] - first[d->step[i]];
+}
+
+static bool make_order(struct draft *d)
+{
+    const struct script *c = d->to->script;
+
+    d->touches.n = 0;
+    for (int i = 0; i < d->n; i++) {
+        d->first[i] = d->touches.n;
+        touch_step(&d->touches, &c->step[d->step[i]]);
+    }
+    d->first[d->n] = d->touches.n;
+    return !d->touches.no_memory &&
+           gpu_order_make(&d->order, d->touches.touch, d->first, d->n);
+}
+
+/* The launches of a step are done one after another. Returns how many nodes
+ * there are then. */
+static int put_nodes(struct draft *d, int i, int n, int *n_after)
+{
+    const struct gpu_list *l = list_of(d);
+    const int *first = d->x->image.first + d->step[i];
+    int from = d->order.first[i], n_before = d->order.first[i + 1] - from;
+    int *after = d->after + *n_after;
+
+    for (int k = 0; k < n_before; k++)
+        after[k] = d->last[d->order.after[from + k]];
+    for (int k = first[0]; k < first[1]; k++) {
+        d->node[n] = (struct gpu_node){.kernel = l->launch[k].kernel,
+                                       .n_group = l->launch[k].n_group,
+                                       .args = l->bytes + l->launch[k].args,
+                                       .after = after,
+                                       .n_after = n_before};
+        after += n_before;
+        *n_after += n_before;
+        *after = n++;
+        n_before = 1;
+    }
+    d->last[i] = n - 1;
+    return n;
+}
+
+static bool make_graph(struct draft *d, struct gpu_graph **out)
+{
+    int n = 0, n_after = 0, all = 0;
+    bool ok;
+
+    for (int i = 0; i < d->n; i++)
+        all += n_launch(d, i);
+    d->node = malloc((size_t)all * sizeof *d->node);
+    d->after =
+        malloc((size_t)(d->order.first[d->n] + all + 1) * sizeof *d->after);
+    ok = d->node && d->after;
+    for (int i = 0; i < d->n && ok; i++)
+        n = put_nodes(d, i, n, &n_after);
+    ok = ok &&
+         d->x->driver->graph_make(d->x->gpu, d->node, n, out, NULL) == PL_OK;
+    free(d->node);
+    free(d->after);
+    return ok;
+}
+
+/* The steps of the draft, if there are enough, as a segment. */
+static bool close_segment(struct draft *d)
+{
+    struct gpu_recording *r = d->to;
+    struct gpu_graph *graph = NULL;
+    int n = d->n, all = 0;
+    bool ok;
+
+    for (int i = 0; i < n; i++)
+        all += n_launch(d, i);
+    if (all >= GPU_GRAPH_LEAST) {
+        ok = make_order(d) && make_graph(d, &graph);
+        gpu_order_free(&d->order);
+        if (!ok)
+            return false;
+        for (int i = 0; i < n; i++)
+            r->of[d->step[i]] = r->n_segment;
+        r->segment[r->n_segment++] =
+            (struct gpu_segment){.first = d->step[0], .graph = graph};
+    }
+    d->n = 0;
+    return true;
+}
+
+/* ---- a recording --------------------------------------------------------- */
+
+/* Those of one queue: what stands in the other between them may be issued later
+ * or before, for a segment waits for nothing and nobody for a part of it. */
+static bool record_queue(struct draft *d, enum queue q)
+{
+    const struct script *c = d->to->script;
+    const int *first = d->x->image.first;
+
+    for (int i = 0; i < c->n_step; i++) {
+        const struct step *st = &c->step[i];
+
+        if (st->queue != q || !step_runs(st, d->to->n_micro, d->to->sizes))
+            continue;
+        if (!gpu_carry_launches_all(d->x, st)) {
+            if (!close_segment(d))
+                return false;
+        } else if (first[i + 1] > first[i]) {
+            d->step[d->n++] = i;
+        }
+    }
+    return close_segment(d);
+}
+
+static bool record(struct gpu_device *x, struct gpu_recording *r)
+{
+    size_t n = (size_t)r->script->n_step + 1;
+    struct draft d = {.x = x, .to = r, .touches = {.x = x}};
+    bool ok;
+
+    d.step = calloc(n, sizeof *d.step);
+    d.first = calloc(n, sizeof *d.first);
+    d.last = calloc(n, sizeof *d.last);
+    r->of = malloc(n * sizeof *r->of);
+    r->segment = calloc(n, sizeof *r->segment);
+    ok = d.step && d.first && d.last && r->of && r->segment;
+    for (int i = 0; ok && i < r->script->n_step; i++)
+        r->of[i] = -1;
+    for (int q = 0; q < QUEUE_COUNT && ok; q++)
+        ok = record_queue(&d, (enum queue)q);
+    free(d.step);
+    free(d.first);
+    free(d.last);
+    free(d.touches.touch);
+    return ok;
+}
+
+static void forget(struct gpu_device *x, struct gpu_recording *r)
+{
+    for (int i = 0; i < r->n_segment; i++)
+        x->driver->graph_free(x->gpu, r->segment[i].graph);
+    free(r->segment);
+    free(r->of);
+    r->segment = NULL;
+    r->of = NULL;
+    r->n_segment = 0;
+}
+
+/* ---- a run --------------------------------------------------------------- */
+
+static bool is_small(const struct device_run *run)
+{
+    for (int i = 0; i < run->n_micro; i++)
+        if (run->sizes[i].n_tok > GPU_GRAPH_ROWS)
+            return false;
+    return true;
+}
+
+/* The recording of such runs; if there is none, a new one in the place of the
+ * oldest. */
+static struct gpu_recording *find(struct gpu_device *x, const struct script *c)
+{
+    struct gpu_recording *all = x->graphs.recording, *old = all;
+    const struct device_run *run = x->run;
+
+    for (struct gpu_recording *r = all; r < all + GPU_GRAPH_RUNS; r++) {
+        if (r->script == c && gpu_image_same_sizes(r->n_micro, r->sizes, run))
+            return r;
+        if (r->used < old->used)
+            old = r;
+    }
+    forget(x, old);
+    *old = (struct gpu_recording){.script = c, .n_micro = run->n_micro};
+    memcpy(old->sizes, run->sizes, (size_t)run->n_micro * sizeof *old->sizes);
+    return old;
+}
+
+void gpu_graph_begin(struct gpu_device *x)
+{
+    struct gpu_recording *r;
+
+    x->graphs.now = NULL;
+    if (x->slow || !x->driver->graph_make || !is_small(x->run))
+        return;
+    r = find(x, device_script(x->dev, x->run));
+    if (r->used > 0 && !r->made) {
+        r->made = true;
+        if (!record(x, r))
+            forget(x, r);
+    }
+    r->used = x->number;
+    if (r->n_segment > 0)
+        x->graphs.now = r;
+}
+
+pl_status gpu_graph_step(struct gpu_device *x, int i, bool *is_in, pl_err *err)
+{
+    const struct gpu_recording *r = x->graphs.now;
+    int k = r ? r->of[i] : -1;
+
+    *is_in = k >= 0;
+    if (k < 0 || r->segment[k].first != i)
+        return PL_OK;
+    return x->driver->graph_run(x->gpu, r->script->step[i].queue,
+                                r->segment[k].graph, err);
+}
+
+void gpu_graph_end(struct gpu_device *x)
+{
+    for (int i = 0; i < GPU_GRAPH_RUNS; i++)
+        forget(x, &x->graphs.recording[i]);
+    memset(&x->graphs, 0, sizeof x->graphs);
+}

@@ -1,0 +1,31 @@
+/* What must wait for what among things that are done one after another, if the
+ * bytes that they touch are to stay the same: a thing waits for an earlier one
+ * where one of both writes what the other reads or writes. */
+#ifndef DEVICE_GPU_GPU_ORDER_H
+#define DEVICE_GPU_GPU_ORDER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Bytes of a memory that are touched. */
+struct gpu_touch {
+    int memory;      /* any number */
+    size_t from, to; /* to > from */
+    bool writes;
+};
+
+struct gpu_order {
+    int n;
+    int *first; /* owned, [n + 1] of after[] */
+    int *after; /* owned; ascending: thing i waits for after[first[i]] .. */
+    int n_max;  /* room in after[] */
+};
+
+/* Thing i, 0 .. n - 1, touches touch[first[i]] .. touch[first[i + 1] - 1]. What
+ * follows from other waits is left out. False: there is no memory, and nothing
+ * to free. */
+bool gpu_order_make(struct gpu_order *o, const struct gpu_touch *touch,
+                    const int *first, int n);
+void gpu_order_free(struct gpu_order *o); /* takes one that is all zero */
+
+#endif
