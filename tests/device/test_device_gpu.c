@@ -185,6 +185,53 @@ TEST(gpu_inbox_is_carried_once)
     }
 }
 
+/* What is pushed to a place again comes again. */
+TEST(gpu_inbox_is_carried_after_each_push)
+{
+    static const char *const spec[] = {"cpu*1,emu", "cpu*1,bare"};
+
+    for (int k = 0; k < 2; k++) {
+        struct device_set *s = build_set(spec[k], 1, 1);
+        struct device_run run = build_run(2);
+        struct arena a = {0};
+        float v[16], out[16];
+
+        LOAD_OK(s, build_text(&a,
+                              "programs 2\nmax n_tok 2\n"
+                              "device 0\n"
+                              "  %0: f32[n_tok, 8]\n"
+                              "  %1: f32[n_tok, 8]\n"
+                              "device 1\n"
+                              "  %0: f32[n_tok, 8] inbox\n"
+                              "  %1: f32[n_tok, 8]\n"
+                              "  %2: f32[n_tok, 8]\n"
+                              "script\n"
+                              "  0: %1 = scale(%0) scale=5\n"
+                              "  0: push 1.%0 <- %0 32*n_tok\n"
+                              "  0: post 0\n"
+                              "  1: wait 0.0\n"
+                              "  1: %1 = scale(%0) scale=2\n"
+                              "  1: post 0\n"
+                              "  0: wait 1.0\n"
+                              "  0: push 1.%0 <- %1 32*n_tok\n"
+                              "  0: post 1\n"
+                              "  1: wait 0.1\n"
+                              "  1: %2 = scale(%0) scale=2\n",
+                              2));
+        for (int i = 0; i < 16; i++)
+            v[i] = (float)i;
+        build_put(s, 0, 0, v, 16);
+        RUN_OK(s, &run);
+        for (int t = 1; t < 3; t++) {
+            build_get(s, 1, t, out, 16);
+            for (int i = 0; i < 16; i++)
+                assert_true(out[i] == (t == 1 ? 2 : 10) * v[i]);
+        }
+        device_set_free(s);
+        arena_fini(&a);
+    }
+}
+
 /* A device of two groups takes what it has itself as it takes what others
  * have: by a pull, or, where others push, by a push. */
 TEST(gpu_serves_itself)

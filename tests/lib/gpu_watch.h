@@ -9,7 +9,7 @@
 struct gpu_watched {
     int n_launch;    /* all */
     int n_carried;   /* that carry bytes from or to what is mapped: allowed */
-    int n_summed;    /* that add up mapped addends; */
+    int n_summed;    /* that add up mapped addends */
     int64_t most;    /* bytes of the largest of these */
     int n_worked;    /* that were given mapped memory to work in */
     char kernel[64]; /* the first of these */

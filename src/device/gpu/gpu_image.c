@@ -317,7 +317,7 @@ bool gpu_image_prepare(struct gpu_image *m, const struct device *d,
     m->list.n = 0;
     m->list.n_byte = 0;
     m->list.no_memory = false;
-    gpu_inbox_begin(&m->inbox, m->prog);
+    gpu_inbox_begin(m, c);
     for (int i = 0; i < m->prog->n_tensor; i++)
         if (t[i].micro < run->n_micro)
             resolve(&m->tensor[i], &t[i], &m->sizes[t[i].micro]);

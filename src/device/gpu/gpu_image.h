@@ -26,7 +26,10 @@ struct gpu_inbox {
     int n, n_max;
     int *first; /* owned, [most steps of a script + 1] of arrival */
     bool *brought[QUEUE_COUNT]; /* owned, [prog->n_tensor]: by a step before */
-    bool no_memory;             /* something was left out */
+    int *pushed; /* owned, [prog->n_tensor] order of the last push to it, in
+                    the script `pushed_in` (NULL: none yet); -1: none */
+    const struct script *pushed_in;
+    bool no_memory; /* something was left out */
 };
 
 struct gpu_image {
@@ -136,8 +139,8 @@ void gpu_move_launch(struct gpu_image *m, const struct step *st);
 /* Takes what is zero but for `mapped`. False: there is no memory. */
 bool gpu_inbox_init(struct gpu_inbox *x, const struct program *p, int n_step);
 void gpu_inbox_free(struct gpu_inbox *x);
-/* The steps of a script follow. */
-void gpu_inbox_begin(struct gpu_inbox *x, const struct program *p);
+/* The steps of script c follow. */
+void gpu_inbox_begin(struct gpu_image *m, const struct script *c);
 /* Adds what a step reads and the mirror does not have yet. */
 void gpu_inbox_step(struct gpu_image *m, const struct step *st);
 /* Does an item read what has come in the inbox itself? */

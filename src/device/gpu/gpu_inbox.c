@@ -5,7 +5,8 @@
  * places. A step that reads what has come finds it in the mirror, where a copy
  * in the step's queue has brought it, behind the WAIT that the step comes
  * after: of a MERGE, a PUSH what their pieces take, of others the tensor as
- * large as it is in this run, once for all its readers in a queue.
+ * large as it is in this run, once for all its readers in a queue that come
+ * after the last push to it.
  *
  * A MERGE reads each byte once. A few it takes from the post box itself, where
  * the driver maps that: a kernel has 32 KiB over a bus of 16 GB/s in some 3 us,
@@ -23,6 +24,7 @@ void gpu_inbox_free(struct gpu_inbox *x)
 {
     free(x->arrival);
     free(x->first);
+    free(x->pushed);
     for (int q = 0; q < QUEUE_COUNT; q++)
         free(x->brought[q]);
     *x = (struct gpu_inbox){0};
@@ -31,18 +33,53 @@ void gpu_inbox_free(struct gpu_inbox *x)
 bool gpu_inbox_init(struct gpu_inbox *x, const struct program *p, int n_step)
 {
     x->first = calloc((size_t)n_step + 1, sizeof *x->first);
+    x->pushed = calloc((size_t)p->n_tensor + 1, sizeof *x->pushed);
     for (int q = 0; q < QUEUE_COUNT; q++) {
         x->brought[q] = calloc((size_t)p->n_tensor + 1, 1);
         if (!x->brought[q])
             return false;
     }
-    return x->first != NULL;
+    return x->first && x->pushed;
 }
 
-void gpu_inbox_begin(struct gpu_inbox *x, const struct program *p)
+static void note_push(struct gpu_image *m, const struct step *st, int dev,
+                      int tensor)
 {
+    if (dev == m->prog->dev && m->inbox.pushed[tensor] < st->order)
+        m->inbox.pushed[tensor] = st->order;
+}
+
+/* Where in the order of all steps each tensor is pushed to for the last time.
+ * Steps of guards that are not in the run count too. */
+static void look_for_pushes(struct gpu_image *m, const struct script *c)
+{
+    for (int i = 0; i < m->prog->n_tensor; i++)
+        m->inbox.pushed[i] = -1;
+    for (int d = 0; d < device_set_size(m->set); d++) {
+        const struct program *p = device_of(m->set, d)->prog;
+        const struct script *its = &p->script[c - m->prog->script];
+
+        for (int i = 0; i < its->n_step; i++) {
+            const struct step *st = &its->step[i];
+
+            for (int k = 0; st->kind == STEP_PUSH && k < st->push.n_to; k++)
+                note_push(m, st, st->push.to[k].dev, st->push.to[k].out);
+            if (st->kind == STEP_PAGES && p != m->prog)
+                note_push(m, st, st->pages.out_dev, st->pages.out);
+        }
+    }
+}
+
+void gpu_inbox_begin(struct gpu_image *m, const struct script *c)
+{
+    const struct program *p = m->prog;
+    struct gpu_inbox *x = &m->inbox;
+
     x->n = 0;
     x->no_memory = false;
+    if (x->pushed_in != c)
+        look_for_pushes(m, c);
+    x->pushed_in = c;
     for (int q = 0; q < QUEUE_COUNT; q++)
         memset(x->brought[q], 0, (size_t)p->n_tensor);
 }
@@ -197,18 +234,21 @@ static size_t bytes_of(const struct gpu_image *m, int tensor)
 
 struct reader {
     struct gpu_image *m;
-    enum queue queue;
+    const struct step *st;
 };
 
 static void bring_tensor(void *user, const struct step_use *u)
 {
     const struct reader *r = user;
     struct gpu_inbox *x = &r->m->inbox;
-    bool *brought = &x->brought[r->queue][u->tensor];
+    bool *brought;
 
-    if (!in_inbox(r->m, u->dev, u->tensor) || *brought)
+    if (!in_inbox(r->m, u->dev, u->tensor))
         return;
-    *brought = true;
+    brought = &x->brought[r->st->queue][u->tensor];
+    if (*brought)
+        return;
+    *brought = r->st->order > x->pushed[u->tensor];
     bring(x, r->m->prog->tensor[u->tensor].offset, bytes_of(r->m, u->tensor));
 }
 
@@ -216,7 +256,7 @@ static void bring_tensor(void *user, const struct step_use *u)
 
 void gpu_inbox_step(struct gpu_image *m, const struct step *st)
 {
-    struct reader r = {m, st->queue};
+    struct reader r = {m, st};
 
     switch (st->kind) {
     case STEP_MERGE:
