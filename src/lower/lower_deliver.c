@@ -3,9 +3,10 @@
  * A receiver that can read the source's memory pulls: it waits for the source's
  * post, takes its pieces, and posts that it has them. To any other the source
  * pushes into its inbox, when it has the value and the receiver has posted that
- * the place is free. Devices with a copy queue start as soon as they can, and
- * the value is waited for at its first use (lower_placed.c); the others copy
- * among their other steps. */
+ * the place is free. Only pushes write into an inbox, so what is pushed in part
+ * is pushed by all, the receiver itself among them. Devices with a copy queue
+ * start as soon as they can, and the value is waited for at its first use
+ * (lower_placed.c); the others copy among their other steps. */
 #include "lower/lower_deliver.h"
 
 #include "base/err.h"
@@ -254,6 +255,7 @@ pl_status lower_deliver(struct lower *w, const struct delivery *y,
     int d = lower_dev(w, y->u), n_mine = 0, len;
     struct arrival from = {0};
     struct step s = {.kind = STEP_PULL};
+    bool pushed = lower_is_pushed(w, d, p, n);
 
     if (!mine)
         return err_no_memory(w->err, "a program");
@@ -263,7 +265,7 @@ pl_status lower_deliver(struct lower *w, const struct delivery *y,
         len = lower_same_source(p + k, n - k);
         if (y->src)
             PL_TRY(lower_ready(w, y->src, su, &e));
-        if (!lower_reads(w, d, p[k].src_dev)) {
+        if (pushed) {
             PL_TRY(push_pieces_of(w, y, p[k].src_dev, e, p + k, len));
             continue;
         }

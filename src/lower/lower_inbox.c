@@ -1,14 +1,23 @@
 /* Messages between devices that share no memory: by inboxes.
  *
  * In *one shot* each device pushes what a peer needs into that peer's inbox,
- * posts, waits for the posts of all, and merges from its own memory. A sum of
- * many rows over three devices or more takes *two shots*: each device sums its
- * part of the value, a range of its elements, and pushes the result to all. The
- * additions are the same along the same tree, so the number of rows decides at
- * run time; what is staged does not grow with the number of devices. Peers may
- * push the next message as soon as they have passed this one, which they do
- * when this device has posted: a place in the inbox is its message's from the
- * device's POST of the message before. */
+ * posts, waits for the posts of all, and merges what has come. A sum of many
+ * rows over three devices or more takes *two shots*: each device sums its part
+ * of the value, a range of its elements, pushes the result to all, and merges
+ * their ranges. The additions are the same along the same tree, so the number
+ * of rows decides at run time; what is staged does not grow with the number of
+ * devices.
+ *
+ *           inbox: peers write, the MERGE reads once       work
+ *   sum     staging: an entry for each addend         ->   the result
+ *   gather  room: the peers' parts, at their places   ->   the result
+ *   shot 2  room: the peers' ranges, at their places  ->   the result
+ *
+ * So nothing works in an inbox: what reads the result finds it in the device's
+ * own memory, wherever the inbox lies. Peers may push the next message as soon
+ * as they have passed this one, which they do when this device has posted: a
+ * place in the inbox is its message's from the device's POST of the message
+ * before. */
 #include "lower/lower_deliver.h"
 #include "lower/lower_message.h"
 
@@ -353,7 +362,61 @@ static pl_status push_addend(struct exchange *e, const struct shot *x, int s,
     return push_all(e->w, from.dev, &e->out);
 }
 
-/* What unit s has of gather j, straight into the results of all others. */
+/* ---- rooms --------------------------------------------------------------- */
+
+/* Room in unit k's inbox for what peers have of value j, which lies there as in
+ * the result. */
+static pl_status make_room(const struct exchange *e, int k, int j)
+{
+    struct lower_item *it = item_of(e, k, j);
+    int d = dev_of(e, k);
+    const struct prog_tensor out = e->w->dev[d].tensor[it->m.out];
+
+    return lower_inbox_tensor(e->w, d, out.format, out.n_dim, out.dim,
+                              lower_free_from(e->w, e->g->first + k), 0,
+                              &it->room);
+}
+
+/* A piece of what has come to unit k's room, to its place in the result. */
+static struct copy_piece from_room(const struct exchange *e, int k, int j,
+                                   const struct copy_piece *came)
+{
+    struct copy_piece p = *came;
+
+    p.src_dev = dev_of(e, k);
+    p.src = item_of(e, k, j)->room;
+    p.src_off = p.dst_off;
+    p.src_at = p.dst_at;
+    p.src_s0 = p.dst_s0;
+    p.src_s1 = p.dst_s1;
+    return p;
+}
+
+/* Gathers take what peers have out of rooms of their own. */
+static pl_status gather_from_rooms(const struct exchange *e)
+{
+    for (int i = 0; i < e->g->n * e->n; i++) {
+        int k = i / e->n, j = i % e->n;
+        struct lower_item *it = &e->it[i];
+        struct lower_pieces p = {0};
+
+        if (it->m.reduce || it->remote.n == 0)
+            continue;
+        PL_TRY(make_room(e, k, j));
+        for (int b = 0; b < it->m.n_piece; b++)
+            PL_TRY(lower_add_piece(e->w, &p, &it->m.piece[b]));
+        for (int b = 0; b < it->remote.n; b++) {
+            const struct copy_piece c = from_room(e, k, j, &it->remote.p[b]);
+
+            PL_TRY(lower_add_piece(e->w, &p, &c));
+        }
+        it->m.piece = p.p;
+        it->m.n_piece = p.n;
+    }
+    return PL_OK;
+}
+
+/* What unit s has of gather j, into the rooms of all others. */
 static pl_status push_parts(struct exchange *e, int s, int j)
 {
     for (int i = 1; i < e->g->n; i++) {
@@ -366,8 +429,7 @@ static pl_status push_parts(struct exchange *e, int s, int j)
                 continue;
             if (e->out.n == e->g->n)
                 PL_TRY(push_all(e->w, dev_of(e, s), &e->out));
-            push_later(&e->out, dev_of(e, k), it->m.out, 0, it->remote.p + b,
-                       n);
+            push_later(&e->out, dev_of(e, k), it->room, 0, it->remote.p + b, n);
         }
     }
     return push_all(e->w, dev_of(e, s), &e->out);
@@ -419,7 +481,7 @@ static pl_status shot(struct exchange *e, struct shot *x)
     return PL_OK;
 }
 
-/* Unit k has its range of sum j, and pushes it into the results of all. */
+/* Unit k has its range of sum j, and pushes it into the rooms of all. */
 static pl_status push_sum(struct exchange *e, int k, int j)
 {
     struct copy_piece *p = e->out.range;
@@ -430,14 +492,45 @@ static pl_status push_sum(struct exchange *e, int k, int j)
     for (int i = 1; i < e->g->n; i++) {
         int s = (k + i) % e->g->n;
 
-        push_later(&e->out, dev_of(e, s), item_of(e, s, j)->m.out, 0, p,
+        push_later(&e->out, dev_of(e, s), item_of(e, s, j)->room, 0, p,
                    p->bytes.n > 0);
     }
     return push_all(e->w, dev_of(e, k), &e->out);
 }
 
+/* Unit k puts the ranges that have come beside its own. */
+static pl_status take_sums(const struct exchange *e, int k)
+{
+    struct lower *w = e->w;
+    struct merge_item *m = arena_alloc(w->a, (size_t)e->n, sizeof *m);
+    struct step s = {.kind = STEP_MERGE,
+                     .node = w->num->node[e->item[0]].node,
+                     .merge = {.item = m}};
+
+    if (!m)
+        return err_no_memory(w->err, "a program");
+    for (int j = 0; j < e->n; j++) {
+        struct lower_pieces p = {0};
+
+        for (int i = 1; i < e->g->n && is_all_reduce(e, j); i++) {
+            struct copy_piece c = range_piece(e, j, (k + i) % e->g->n);
+
+            c = from_room(e, k, j, &c);
+            if (c.bytes.n > 0)
+                PL_TRY(lower_add_piece(w, &p, &c));
+        }
+        if (p.n > 0)
+            m[s.merge.n_item++] = (struct merge_item){
+                .out = item_of(e, k, j)->m.out, .piece = p.p, .n_piece = p.n};
+    }
+    return s.merge.n_item > 0 ? lower_step(w, dev_of(e, k), &s) : PL_OK;
+}
+
 static pl_status second_shot(struct exchange *e)
 {
+    for (int i = 0; i < e->g->n * e->n; i++)
+        if (is_all_reduce(e, i % e->n))
+            PL_TRY(make_room(e, i / e->n, i % e->n));
     PL_TRY(new_events(e));
     for (int k = 0; k < e->g->n; k++) {
         for (int j = 0; j < e->n; j++)
@@ -446,11 +539,8 @@ static pl_status second_shot(struct exchange *e)
         PL_TRY(post_pushed(e, k));
     }
     for (int k = 0; k < e->g->n; k++) {
-        struct draft *v = &e->w->dev[dev_of(e, k)];
-
         PL_TRY(wait_pushed(e, k));
-        for (int j = 0; j < e->n; j++) /* peers have written it until here */
-            lower_use(v, item_of(e, k, j)->m.out, v->n_step - 1);
+        PL_TRY(take_sums(e, k));
     }
     return PL_OK;
 }
@@ -527,6 +617,7 @@ pl_status lower_exchange(struct lower *w, int group, int n, const int *item,
     for (int k = 0; k < e.g->n;
          k++) /* whatever follows, its POST comes later */
         first[k] = w->dev[dev_of(&e, k)].n_step;
+    PL_TRY(gather_from_rooms(&e));
     w->now.guard = few;
     PL_TRY(shot(&e, &one));
     if (few != GUARD_NONE) {

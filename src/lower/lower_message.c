@@ -56,11 +56,9 @@ int lower_free_from(const struct lower *w, int u)
 }
 
 /* What unit u does for conversion i. `peer`, or NULL: the item of another
- * unit that reads its addends in place, so that they are the same. inbox:
- * peers write the result, or parts of it. */
+ * unit that reads its addends in place, so that they are the same. */
 static pl_status plan_item(struct lower *w, int u, int i,
-                           const struct lower_item *peer, bool inbox,
-                           struct lower_item *it)
+                           const struct lower_item *peer, struct lower_item *it)
 {
     const struct num_node *n = &w->num->node[i];
     const struct graph_node *x = &w->g->node[n->node];
@@ -71,12 +69,8 @@ static pl_status plan_item(struct lower *w, int u, int i,
     memset(it, 0, sizeof *it);
     lower_dims(w, u, i, dim);
     PL_TRY(lower_pieces(w, u, group, from, i, &local, &it->remote));
-    if (inbox)
-        PL_TRY(lower_inbox_tensor(w, d, x->format, x->n_dim, dim,
-                                  lower_free_from(w, u), 0, &it->m.out));
-    else
-        PL_TRY(
-            lower_tensor(w, d, x->format, x->n_dim, dim, 1, &it->m.out, NULL));
+    it->room = -1;
+    PL_TRY(lower_tensor(w, d, x->format, x->n_dim, dim, 1, &it->m.out, NULL));
     lower_value(lower_find(w, i, group), &w->unit[u])->tensor = it->m.out;
     it->m.piece = local.p;
     it->m.n_piece = local.n;
@@ -188,7 +182,7 @@ pl_status lower_message(struct lower *w, int group, int n, const int *item)
     for (int m = 0; m < g->n; m++)
         for (int k = 0; k < n; k++)
             PL_TRY(plan_item(w, g->first + m, item[k], m > 0 ? &it[k] : NULL,
-                             !share, &it[m * n + k]));
+                             &it[m * n + k]));
     count_message(w, group, n, item, bytes);
     for (int m = 0; m < g->n; m++) /* the device's next step is the message's */
         PL_TRY(lower_post_owed(w, lower_dev(w, g->first + m)));

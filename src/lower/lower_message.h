@@ -8,6 +8,8 @@
 struct lower_item {
     struct merge_item m;
     struct lower_pieces remote;
+    int room; /* in the inbox: where peers put their parts of the result, each
+                 at its place there; -1: none of them does */
 };
 
 /* Unit u's MERGE of a message's conversions item[n]; *s: what is special. */

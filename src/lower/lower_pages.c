@@ -90,7 +90,7 @@ static pl_status unit_pages(struct lower *w, int root, int64_t n_head,
             .map = map,
             .tile_bytes = tile};
         PL_TRY(lower_ready(w, y->src, su, &e[0]));
-        if (!lower_reads(w, lower_dev(w, y->u), sd)) {
+        if (pushed) {
             PL_TRY(table(w, su, &p.pages.token_table, &e[1]));
             PL_TRY(lower_push(w, y, sd, e, &p));
             continue;

@@ -41,7 +41,9 @@
  * *meet*: a MERGE with `meet`; all threads of the group come together, then
  * each device reads its peers' buffers, which are written again only after the
  * group's next meeting. All others PUSH what a peer needs into its inbox and
- * POST; the peer WAITs and works on its own memory. PULL and PAGES read memory
+ * POST; the peer WAITs and reads what has come. Nothing but
+ * what is pushed is written there, so a device may keep a copy of what has come
+ * where it likes to read; it may push to itself. PULL and PAGES read memory
  * that is open to the device, the host's for most.
  *
  * The last device, "io", has no kernels to run: the caller puts a run's
@@ -57,7 +59,8 @@ enum region {
     REGION_WEIGHTS,
     REGION_CACHE,
     REGION_WORK,  /* activations, inputs, outputs, staging */
-    REGION_INBOX, /* the inbox: the only region that peers write */
+    REGION_INBOX, /* the only region that peers write; written by PUSH and
+                     PAGES of theirs alone */
     REGION_COUNT
 };
 

@@ -507,7 +507,7 @@ static pl_status check_push_to(const struct check *c, const struct step *st,
     const struct copy_piece *l;
     int n;
 
-    if (x->dev < 0 || x->dev >= c->m->n_dev || x->dev == c->p->dev)
+    if (x->dev < 0 || x->dev >= c->m->n_dev)
         return bad(c, "pushes to a device that the set does not have");
     to = &c->all[x->dev];
     if (!has_tensor(to, x->out) || to->tensor[x->out].region != REGION_INBOX)
@@ -547,7 +547,33 @@ static pl_status check_wait(const struct check *c, const struct step_wait *w)
     return PL_OK;
 }
 
-static pl_status check_step(const struct check *c, const struct step *st)
+struct inbox_look {
+    const struct program *p;
+    bool written;
+};
+
+static void look_at_inbox(void *user, const struct step_use *u)
+{
+    struct inbox_look *x = user;
+
+    if (u->dev == x->p->dev && u->access != ACCESS_READ &&
+        x->p->tensor[u->tensor].region == REGION_INBOX)
+        x->written = true;
+}
+
+/* What comes into an inbox is pushed there; all else reads. Of a step whose
+ * tensors are there. */
+static pl_status check_own_inbox(const struct check *c, const struct step *st)
+{
+    struct inbox_look x = {c->p, false};
+
+    if (st->kind == STEP_PUSH) /* a device may be a peer of its own */
+        return PL_OK;
+    step_uses(st, c->p->dev, c->p->tensor, look_at_inbox, &x);
+    return x.written ? bad(c, "writes into its own inbox") : PL_OK;
+}
+
+static pl_status check_step_alone(const struct check *c, const struct step *st)
 {
     if ((unsigned)st->queue >= QUEUE_COUNT)
         return bad(c, "is in no queue");
@@ -576,6 +602,12 @@ static pl_status check_step(const struct check *c, const struct step *st)
         return check_wait(c, &st->wait);
     }
     return bad(c, "is of no kind");
+}
+
+static pl_status check_step(const struct check *c, const struct step *st)
+{
+    PL_TRY(check_step_alone(c, st));
+    return check_own_inbox(c, st);
 }
 
 static pl_status check_deaths(const struct check *c)

@@ -1,5 +1,6 @@
 /* GPUs, whatever their driver: bytes on their way to them, marks between their
  * queues, and inboxes that kernels reach or do not. */
+#include "lib/gpu_watch.h"
 #include "lib/program_build.h"
 
 #include "device/gpu/gpu_device.h"
@@ -242,37 +243,170 @@ TEST(gpu_marks_are_used_again)
     arena_fini(&a);
 }
 
-/* What a device itself writes into its inbox is there for its kernels and for
- * whoever reads the region. */
-TEST(gpu_inbox_is_its_owners_too)
+#define CAME                                                                   \
+    "programs 2\nmax n_tok 400\n"                                              \
+    "device 0\n"                                                               \
+    "  %0: f32[n_tok, 64]\n"                                                   \
+    "device 1\n"                                                               \
+    "  %0: f32[n_tok, 64] inbox\n"                                             \
+    "  %1: f32[n_tok, 64] inbox\n"                                             \
+    "  %2: f32[n_tok, 64]\n"                                                   \
+    "  %3: f32[n_tok, 64]\n"                                                   \
+    "  %4: f32[n_tok, 64]\n"                                                   \
+    "  %5: f32[n_tok, 64]\n"                                                   \
+    "script\n"                                                                 \
+    "  0: push 1.%0, 1.%1 <- %0 256*n_tok\n"                                   \
+    "  0: post 0\n"                                                            \
+    "  1: wait 0.0\n"                                                          \
+    "  1: %2 = scale(%0) scale=2\n"                                            \
+    "  1: %3 = add(%0, %2)\n"                                                  \
+    "  1: merge %4 <- %1 256*n_tok\n"                                          \
+    "  1: merge %5 <- sum(%2, %1+) 256*n_tok\n"
+
+/* A run of n_tok rows of what is pushed to a GPU, as CAME says. */
+static void run_came(struct device_set *s, int n_tok)
 {
-    for (int k = 0; k < N_KIND; k++) {
-        struct device_set *s = build_set(kinds[k], 1, 1);
+    static const float times[] = {2, 3, 1, 3}; /* %2 and on */
+    struct device_run run = build_run(n_tok);
+    int n = 64 * n_tok;
+    float *v = test_need((size_t)n, sizeof *v);
+
+    for (int i = 0; i < n; i++)
+        v[i] = (float)(i + n_tok);
+    build_put(s, 0, 0, v, n);
+    gpu_watch_reset();
+    RUN_OK(s, &run);
+    for (int k = 0; k < 4; k++) {
+        build_get(s, 1, 2 + k, v, n);
+        for (int i = 0; i < n; i++)
+            if (v[i] != times[k] * (float)(i + n_tok))
+                fail_msg("%d rows: tensor %d has %g at %d", n_tok, 2 + k,
+                         (double)v[i], i);
+    }
+    free(v);
+}
+
+/* What peers have pushed is there for kernels, which find it in a mirror. It
+ * is carried there once, as far as it goes in the run; a few bytes a MERGE
+ * takes as they lie. */
+TEST(gpu_inbox_is_carried_once)
+{
+    static const char *const spec[] = {"cpu*1,emu", "cpu*1,bare",
+                                       "cpu*1,watched"};
+    enum { FEW = 2, MANY = 300 };
+
+    for (int k = 0; k < 3; k++) {
+        struct device_set *s = build_set(spec[k], 1, 1);
+        struct arena a = {0};
+        struct gpu_watched w;
+
+        LOAD_OK(s, build_text(&a, CAME, 2));
+        for (int again = 0; again < 3; again++) {
+            run_came(s, FEW);
+            w = gpu_watch_seen();
+            if (k == 2)
+                assert_true(w.n_write == 1 && w.bytes == 256 * FEW &&
+                            w.n_carried == 1 && w.n_summed == 1);
+            assert_int_equal(w.n_worked, 0);
+        }
+        run_came(s, MANY);
+        w = gpu_watch_seen();
+        if (k == 2)
+            assert_true(w.n_write == 3 && w.bytes == 3 * 256 * MANY &&
+                        w.n_carried == 0 && w.n_summed == 0);
+        assert_int_equal(w.n_worked, 0);
+        device_set_free(s);
+        arena_fini(&a);
+    }
+}
+
+/* What is pushed to a place again comes again. */
+TEST(gpu_inbox_is_carried_after_each_push)
+{
+    static const char *const spec[] = {"cpu*1,emu", "cpu*1,bare"};
+
+    for (int k = 0; k < 2; k++) {
+        struct device_set *s = build_set(spec[k], 1, 1);
         struct device_run run = build_run(2);
         struct arena a = {0};
         float v[16], out[16];
 
-        for (int i = 0; i < 16; i++)
-            v[i] = (float)i;
         LOAD_OK(s, build_text(&a,
-                              "programs 1\n"
-                              "max n_tok 2\n"
+                              "programs 2\nmax n_tok 2\n"
                               "device 0\n"
                               "  %0: f32[n_tok, 8]\n"
-                              "  %1: f32[n_tok, 8] inbox\n"
+                              "  %1: f32[n_tok, 8]\n"
+                              "device 1\n"
+                              "  %0: f32[n_tok, 8] inbox\n"
+                              "  %1: f32[n_tok, 8]\n"
                               "  %2: f32[n_tok, 8]\n"
                               "script\n"
-                              "  0: %1 = scale(%0) scale=2\n"
-                              "  0: %2 = scale(%1) scale=2\n",
-                              1));
+                              "  0: %1 = scale(%0) scale=5\n"
+                              "  0: push 1.%0 <- %0 32*n_tok\n"
+                              "  0: post 0\n"
+                              "  1: wait 0.0\n"
+                              "  1: %1 = scale(%0) scale=2\n"
+                              "  1: post 0\n"
+                              "  0: wait 1.0\n"
+                              "  0: push 1.%0 <- %1 32*n_tok\n"
+                              "  0: post 1\n"
+                              "  1: wait 0.1\n"
+                              "  1: %2 = scale(%0) scale=2\n",
+                              2));
+        for (int i = 0; i < 16; i++)
+            v[i] = (float)i;
         build_put(s, 0, 0, v, 16);
         RUN_OK(s, &run);
-        build_get(s, 0, 1, out, 16);
-        for (int i = 0; i < 16; i++)
-            assert_true(out[i] == 2 * v[i]);
-        build_get(s, 0, 2, out, 16);
-        for (int i = 0; i < 16; i++)
-            assert_true(out[i] == 4 * v[i]);
+        for (int t = 1; t < 3; t++) {
+            build_get(s, 1, t, out, 16);
+            for (int i = 0; i < 16; i++)
+                assert_true(out[i] == (t == 1 ? 2 : 10) * v[i]);
+        }
+        device_set_free(s);
+        arena_fini(&a);
+    }
+}
+
+/* A device of two groups takes what it has itself as it takes what others
+ * have: by a pull, or, where others push, by a push. */
+TEST(gpu_serves_itself)
+{
+    static const int rows[] = {1, 3, 400}; /* the last in long runs */
+
+    for (int k = 0; k < N_KIND; k++) {
+        struct device_set *s = build_set(kinds[k], 1, 1);
+        struct arena a = {0};
+
+        LOAD_OK(s, build_text(&a,
+                              "programs 1\nmax n_tok 400\n"
+                              "device 0\n"
+                              "  %0: f32[n_tok, 64]\n"
+                              "  %1: f32[n_tok, 64] inbox\n"
+                              "  %2: f32[n_tok, 64]\n"
+                              "  %3: f32[n_tok, 64]\n"
+                              "script\n"
+                              "  0: pull %2 <- %0 256*n_tok\n"
+                              "  0: push 0.%1 <- %2 256*n_tok\n"
+                              "  0: post 0\n"
+                              "  0 copy: wait 0.0\n"
+                              "  0 copy: merge %3 <- %1 256*n_tok\n",
+                              1));
+        for (int i = 0; i < 3; i++) {
+            struct device_run run = build_run(rows[i]);
+            int n = 64 * rows[i];
+            float *v = test_need((size_t)n, sizeof *v);
+
+            for (int j = 0; j < n; j++)
+                v[j] = (float)(j + i);
+            build_put(s, 0, 0, v, n);
+            RUN_OK(s, &run);
+            for (int t = 2; t < 4; t++) {
+                build_get(s, 0, t, v, n);
+                for (int j = 0; j < n; j++)
+                    assert_true(v[j] == (float)(j + i));
+            }
+            free(v);
+        }
         device_set_free(s);
         arena_fini(&a);
     }

@@ -5,6 +5,7 @@
 #include "device/device_inner.h"
 #include "engine/engine.h"
 #include "lib/engine_run.h"
+#include "lib/gpu_watch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -137,6 +138,38 @@ static void model_case(int m)
             if (places[i].n_rank == n_rank &&
                 (all || (i + m) % (COUNT(models) / 2) == 0))
                 compare(models[m], &places[i], want, n);
+        free(want);
+    }
+}
+
+/* Kernels read what others have put into the host's memory once, to carry it or
+ * to add up a few bytes, and work in their own: messages of one shot and of
+ * two, and what comes from another group. */
+TEST(gpu_kernels_work_in_their_own_memory)
+{
+    static const struct place watched[] = {
+        {"watched*2", 2, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
+        {"watched*3", 3, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
+        {"watched*2", 2, PL_SPLIT_LAYER, NULL, false, PL_OFFLOAD_AUTO},
+        {"watched,sim", 2, PL_SPLIT_LAYER, "all", false, PL_OFFLOAD_ON},
+    };
+
+    test_ref_or_skip(models[0]);
+    for (int i = 0; i < COUNT(watched); i++) {
+        struct gpu_watched w;
+        int64_t n;
+        float *want = cpu_logits(models[0], watched[i].n_rank, &n);
+
+        gpu_watch_reset();
+        compare(models[0], &watched[i], want, n);
+        w = gpu_watch_seen();
+        if (w.n_worked > 0)
+            fail_msg("-dev %s: %d of %d launches work in the host's memory, "
+                     "%s the first",
+                     watched[i].devices, w.n_worked, w.n_launch, w.kernel);
+        assert_true(w.n_launch > 0 && w.n_carried > 0);
+        assert_true(w.most <= 32 << 10);
+        assert_int_equal(watched[i].mode == PL_SPLIT_TENSOR, w.n_summed > 0);
         free(want);
     }
 }

@@ -99,6 +99,17 @@ TEST(program_check_peers_write_inboxes_only)
                "pushes elsewhere than into an inbox");
 }
 
+TEST(program_check_owners_do_not_write_inboxes)
+{
+    is_refused(HEAD "0: merge %0 <- %1 64*n_tok\n", true, NULL);
+    is_refused(HEAD "0: merge %1 <- %0 64*n_tok\n", true,
+               "program of a, step 0: writes into its own inbox");
+    is_refused(HEAD "0: merge %1 <- sum(%0, %0+) 64*n_tok\n", true,
+               "writes into its own inbox");
+    is_refused(HEAD "0: %0 = scale(%1)\n", true, NULL);
+    is_refused(HEAD "0: %1 = scale(%0)\n", true, "writes into its own inbox");
+}
+
 TEST(program_check_private_memory_is_not_read)
 {
     is_refused(HEAD "1: pull %0 <- 0.%0 64*n_tok\n", true,

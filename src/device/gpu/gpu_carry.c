@@ -1,5 +1,5 @@
 /* Puts a step into its queue: its launches, and what no kernel does. That are
- * long runs between the host and the device, the inbox's way to its mirror, and
+ * long runs between the host and the device, what has come into the inbox, and
  * all that touches memory which kernels cannot reach. */
 #include "base/err.h"
 #include "device/gpu/gpu_device.h"
@@ -7,89 +7,19 @@
 
 #define DRIVER(fn, ...) PL_TRY(x->driver->fn(x->gpu, st->queue, __VA_ARGS__))
 
-/* ---- the mirror of an inbox ---------------------------------------------- */
+/* ---- the mirror of the inbox --------------------------------------------- */
 
-struct mirror {
-    struct gpu_device *x;
-    const struct step *st;
-    enum access access; /* READ: before the step; WRITE: behind it */
-    pl_status s;
-    pl_err *err;
-};
-
-static bool in_mirror(const struct gpu_device *x, int tensor)
+static pl_status carry_arrivals(struct gpu_device *x, const struct step *st,
+                                int i, pl_err *err)
 {
-    return x->region[REGION_INBOX] &&
-           x->dev->prog->tensor[tensor].region == REGION_INBOX;
-}
+    const struct gpu_inbox *m = &x->image.inbox;
 
-/* Where it lies in the host's inbox. */
-static unsigned char *inbox_of(const struct gpu_device *x, int tensor)
-{
-    return x->dev->at[REGION_INBOX] + x->dev->prog->tensor[tensor].offset;
-}
+    for (int k = m->first[i]; k < m->first[i + 1]; k++) {
+        const struct gpu_arrival *a = &m->arrival[k];
 
-static void mirror_tensor(void *user, const struct step_use *u)
-{
-    struct mirror *m = user;
-    struct gpu_device *x = m->x;
-    uint64_t at;
-    unsigned char *host;
-    size_t bytes;
-
-    if (m->s != PL_OK || u->dev != x->dev->prog->dev ||
-        !in_mirror(x, u->tensor) || !(u->access & m->access))
-        return;
-    at = x->image.tensor[u->tensor].at + u->off;
-    host = inbox_of(x, u->tensor) + u->off;
-    bytes =
-        u->bytes ? u->bytes : x->dev->prog->tensor[u->tensor].bytes - u->off;
-    if (m->access == ACCESS_READ)
-        m->s = x->driver->write(x->gpu, m->st->queue, at, host, bytes, m->err);
-    else
-        m->s = x->driver->read(x->gpu, m->st->queue, host, at, bytes, m->err);
-}
-
-static pl_status mirror(struct gpu_device *x, const struct step *st,
-                        enum access access, pl_err *err)
-{
-    struct mirror m = {x, st, access, PL_OK, err};
-
-    if (x->region[REGION_INBOX])
-        step_uses(st, x->dev->prog->dev, x->dev->prog->tensor, mirror_tensor,
-                  &m);
-    return m.s;
-}
-
-/* What a MERGE has put into a value of the inbox, and nothing else: peers push
- * their parts of the same value meanwhile. */
-static pl_status mirror_item(struct gpu_device *x, const struct step *st,
-                             const struct merge_item *it, pl_err *err)
-{
-    uint64_t at = x->image.tensor[it->out].at;
-    unsigned char *host = inbox_of(x, it->out);
-
-    for (int i = 0; i < it->n_piece; i++) {
-        struct copy_loops l;
-
-        copy_loops_resolve(&l, &it->piece[i], &x->image.sizes[st->micro]);
-        for (int64_t k = 0; k < l.n0 * l.n1 && l.bytes > 0; k++) {
-            int64_t to = l.dst + k / l.n1 * l.dst_s0 + k % l.n1 * l.dst_s1;
-
-            DRIVER(read, host + to, at + (uint64_t)to, (size_t)l.bytes, err);
-        }
+        DRIVER(write, x->image.base[REGION_INBOX] + a->at,
+               x->dev->at[REGION_INBOX] + a->at, a->bytes, err);
     }
-    return PL_OK;
-}
-
-static pl_status mirror_results(struct gpu_device *x, const struct step *st,
-                                pl_err *err)
-{
-    if (st->kind != STEP_MERGE)
-        return mirror(x, st, ACCESS_WRITE, err);
-    for (int i = 0; i < st->merge.n_item; i++)
-        if (in_mirror(x, st->merge.item[i].out))
-            PL_TRY(mirror_item(x, st, &st->merge.item[i], err));
     return PL_OK;
 }
 
@@ -114,6 +44,23 @@ static pl_status carry_runs(struct gpu_device *x, const struct step *st,
     return PL_OK;
 }
 
+/* A piece of the device's own. */
+static pl_status copy_runs(struct gpu_device *x, const struct step *st,
+                           const struct copy_loops *l, uint64_t dst,
+                           uint64_t src, pl_err *err)
+{
+    for (int64_t i = 0; i < l->n0 * l->n1 && l->bytes > 0; i++) {
+        int64_t i0 = i / l->n1, i1 = i % l->n1;
+        uint64_t from =
+            src + (uint64_t)(l->src + i0 * l->src_s0 + i1 * l->src_s1);
+        uint64_t to =
+            dst + (uint64_t)(l->dst + i0 * l->dst_s0 + i1 * l->dst_s1);
+
+        DRIVER(copy, to, from, (size_t)l->bytes, err);
+    }
+    return PL_OK;
+}
+
 /* all: else long runs alone. */
 static pl_status carry_pull(struct gpu_device *x, const struct step *st,
                             bool all, pl_err *err)
@@ -125,7 +72,12 @@ static pl_status carry_pull(struct gpu_device *x, const struct step *st,
         struct copy_loops l;
 
         copy_loops_resolve(&l, p, &x->image.sizes[st->micro]);
-        if (all || gpu_image_long(&l))
+        if (!all && !gpu_image_long(&l))
+            continue;
+        if (p->src_dev == x->dev->prog->dev)
+            PL_TRY(copy_runs(x, st, &l, x->image.tensor[u->out].at,
+                             x->image.tensor[p->src].at, err));
+        else
             PL_TRY(carry_runs(x, st, &l,
                               gpu_image_host(&x->image, p->src_dev, p->src),
                               x->image.tensor[u->out].at, err));
@@ -313,8 +265,7 @@ bool gpu_carry_launches_all(const struct gpu_device *x, const struct step *st)
 pl_status gpu_carry(struct gpu_device *x, const struct step *st, int i,
                     pl_err *err)
 {
-    PL_TRY(mirror(x, st, ACCESS_READ, err));
+    PL_TRY(carry_arrivals(x, st, i, err));
     PL_TRY(launch(x, st, i, err));
-    PL_TRY(carry_bytes(x, st, err));
-    return mirror_results(x, st, err);
+    return carry_bytes(x, st, err);
 }

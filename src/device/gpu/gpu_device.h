@@ -29,8 +29,7 @@ struct gpu_device {
     struct device_set *set; /* borrowed */
     const struct gpu_driver *driver;
     struct gpu *gpu;               /* owned */
-    uint64_t region[REGION_COUNT]; /* owned; of the inbox a mirror, if it is
-                                        not mapped */
+    uint64_t region[REGION_COUNT]; /* owned; of the inbox the mirror */
     uint64_t scratch, tables;      /* owned */
     void **mapped;                 /* owned, [n_mapped]: what to unmap */
     int n_mapped;
@@ -76,7 +75,7 @@ static inline int32_t *gpu_table_of(const struct gpu_device *x, int micro)
 }
 
 /* ---- gpu_reach.c ---- */
-/* Maps the inbox, or makes a mirror of it; its own events. */
+/* Maps the inbox, if that can be, and makes its mirror; its own events. */
 pl_status gpu_reach_own(struct gpu_device *x, pl_err *err);
 /* Maps what others have that the program touches; what cannot be, is not. */
 void gpu_reach_others(struct gpu_device *x);

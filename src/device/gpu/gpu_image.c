@@ -90,7 +90,8 @@ pl_status gpu_image_init(struct gpu_image *m, struct device_set *set,
     m->first = calloc((size_t)n_step + 1, sizeof *m->first);
     m->view =
         calloc((size_t)device_set_size(set) * REGION_COUNT, sizeof *m->view);
-    if (!m->tensor || !m->first || !m->view)
+    if (!m->tensor || !m->first || !m->view ||
+        !gpu_inbox_init(&m->inbox, p, n_step))
         return err_no_memory(err, "a device's tables");
     for (int i = 0; i < p->n_tensor; i++)
         tensor_tables(m, &p->tensor[i]);
@@ -110,6 +111,7 @@ void gpu_image_fini(struct gpu_image *m)
     free(m->view);
     gpu_tables_free(&m->tables);
     gpu_list_free(&m->list);
+    gpu_inbox_free(&m->inbox);
     arena_fini(&m->arena);
     m->tensor = NULL;
     m->first = NULL;
@@ -280,8 +282,11 @@ struct reach {
 static void look(void *user, const struct step_use *u)
 {
     struct reach *r = user;
+    uint64_t at = u->access == ACCESS_UPDATE
+                      ? gpu_image_box(r->m, u->dev, u->tensor)
+                      : gpu_image_at(r->m, u->dev, u->tensor);
 
-    if (gpu_image_at(r->m, u->dev, u->tensor) == 0)
+    if (at == 0)
         r->all = false;
 }
 
@@ -352,6 +357,7 @@ bool gpu_image_prepare(struct gpu_image *m, const struct device *d,
     m->list.n = 0;
     m->list.n_byte = 0;
     m->list.no_memory = false;
+    gpu_inbox_begin(m, c);
     for (int i = 0; i < m->prog->n_tensor; i++)
         if (t[i].micro < run->n_micro)
             resolve(&m->tensor[i], &t[i], &m->sizes[t[i].micro]);
@@ -359,8 +365,10 @@ bool gpu_image_prepare(struct gpu_image *m, const struct device *d,
         const struct step *st = &c->step[i];
 
         m->first[i] = m->list.n;
+        m->inbox.first[i] = m->inbox.n;
         if (!step_runs(st, run->n_micro, run->sizes))
             continue;
+        gpu_inbox_step(m, st);
         if (st->kind == STEP_KERNEL)
             add_kernel(m, st);
         else if (!step_is_event(st) && gpu_image_reaches(m, st))
@@ -369,7 +377,8 @@ bool gpu_image_prepare(struct gpu_image *m, const struct device *d,
             fuse(m, &sorted, st, m->first[i]);
     }
     m->first[c->n_step] = m->list.n;
-    if (m->list.no_memory)
+    m->inbox.first[c->n_step] = m->inbox.n;
+    if (m->list.no_memory || m->inbox.no_memory)
         return false;
     m->script = c;
     return true;

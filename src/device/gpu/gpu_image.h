@@ -15,11 +15,28 @@
 #include "device/gpu/gpu_tables.h"
 #include "program/copy_loops.h"
 
+/* Bytes that have come, `at` from the start of the inbox and of its mirror. */
+struct gpu_arrival {
+    size_t at, bytes;
+};
+
+struct gpu_inbox {
+    uint64_t mapped; /* the host's, where kernels find it; 0: nowhere */
+    struct gpu_arrival *arrival; /* owned, [n]: what the script copies */
+    int n, n_max;
+    int *first; /* owned, [most steps of a script + 1] of arrival */
+    bool *brought[QUEUE_COUNT]; /* owned, [prog->n_tensor]: by a step before */
+    int *pushed; /* owned, [prog->n_tensor] order of the last push to it, in
+                    the script `pushed_in` (NULL: none yet); -1: none */
+    const struct script *pushed_in;
+    bool no_memory; /* something was left out */
+};
+
 struct gpu_image {
     struct device_set *set;      /* borrowed */
     const struct program *prog;  /* borrowed */
     uint64_t base[REGION_COUNT]; /* of the device's regions; of the inbox
-                                          or of its mirror */
+                                          its mirror */
     uint64_t scratch[QUEUE_COUNT];
     uint64_t *view;     /* owned, [devices of the set][REGION_COUNT]:
                                   where kernels find it; 0: nowhere */
@@ -31,12 +48,13 @@ struct gpu_image {
     int n_micro;
     const struct script *script; /* that the launches are of; NULL: of none */
     struct gpu_list list;        /* owned */
+    struct gpu_inbox inbox;
     int *first; /* owned, [most steps of a script + 1] of list.launch */
 };
 
-/* Of a device that has its program; collects its tables. base[], scratch[] and
- * view[] are filled in by the caller, and gpu_image_place() is called then.
- * fini takes half-made ones. */
+/* Of a device that has its program; collects its tables. base[] and
+ * inbox.mapped are there; scratch[] and view[] are filled in by the caller, and
+ * gpu_image_place() is called then. fini takes half-made ones. */
 pl_status gpu_image_init(struct gpu_image *m, struct device_set *set,
                          const struct device *d, pl_err *err);
 void gpu_image_place(struct gpu_image *m);
@@ -79,6 +97,18 @@ static inline uint64_t gpu_image_at(const struct gpu_image *m, int dev,
     return base ? base + t->offset : 0;
 }
 
+/* The same where what is pushed comes: of the device's own inbox not the
+ * mirror. */
+static inline uint64_t gpu_image_box(const struct gpu_image *m, int dev,
+                                     int tensor)
+{
+    const struct prog_tensor *t = &device_of(m->set, dev)->prog->tensor[tensor];
+
+    if (dev != m->prog->dev || t->region != REGION_INBOX)
+        return gpu_image_at(m, dev, tensor);
+    return m->inbox.mapped ? m->inbox.mapped + t->offset : 0;
+}
+
 /* And for the host, if it is open to this device. */
 static inline unsigned char *gpu_image_host(const struct gpu_image *m, int dev,
                                             int tensor)
@@ -111,5 +141,17 @@ void gpu_move_tables(struct gpu_image *m, const struct step *st);
 /* Adds the launches of a step that moves bytes, but for long runs between the
  * host and the device. */
 void gpu_move_launch(struct gpu_image *m, const struct step *st);
+
+/* ---- gpu_inbox.c ---- */
+/* Takes what is zero but for `mapped`. False: there is no memory. */
+bool gpu_inbox_init(struct gpu_inbox *x, const struct program *p, int n_step);
+void gpu_inbox_free(struct gpu_inbox *x);
+/* The steps of script c follow. */
+void gpu_inbox_begin(struct gpu_image *m, const struct script *c);
+/* Adds what a step reads and the mirror does not have yet. */
+void gpu_inbox_step(struct gpu_image *m, const struct step *st);
+/* Does an item read what has come in the inbox itself? */
+bool gpu_inbox_direct(const struct gpu_image *m, const struct step *st,
+                      const struct merge_item *it);
 
 #endif

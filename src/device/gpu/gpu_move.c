@@ -56,17 +56,46 @@ static void put_piece(struct batch *b, const struct copy_loops *l, uint64_t dst,
         send(b);
 }
 
-/* far: the host's memory is on one side, so long runs are not copied here. */
+/* What goes between the host's memory and the device: long runs are not copied
+ * here. */
 static void put_pieces(struct gpu_image *m, struct batch *b,
                        const struct copy_piece *p, int n,
-                       const struct graph_sizes *z, uint64_t dst, bool far)
+                       const struct graph_sizes *z, uint64_t dst)
 {
     for (int i = 0; i < n; i++) {
         struct copy_loops l;
 
         copy_loops_resolve(&l, &p[i], z);
-        if (!far || !gpu_image_long(&l))
+        if (!gpu_image_long(&l))
             put_piece(b, &l, dst, gpu_image_at(m, p[i].src_dev, p[i].src));
+    }
+}
+
+/* ---- what a MERGE reads -------------------------------------------------- */
+
+/* direct: what has come in the inbox is read there, not in the mirror. */
+static uint64_t source(const struct gpu_image *m, int dev, int tensor,
+                       bool direct)
+{
+    const struct prog_tensor *t = &m->prog->tensor[tensor];
+
+    if (direct && dev == m->prog->dev && t->region == REGION_INBOX)
+        return m->inbox.mapped + t->offset;
+    return gpu_image_at(m, dev, tensor);
+}
+
+static void put_item(struct gpu_image *m, const struct step *st,
+                     struct batch *b, const struct merge_item *it)
+{
+    bool direct = gpu_inbox_direct(m, st, it);
+
+    for (int i = 0; i < it->n_piece; i++) {
+        const struct copy_piece *p = &it->piece[i];
+        struct copy_loops l;
+
+        copy_loops_resolve(&l, p, &m->sizes[st->micro]);
+        put_piece(b, &l, m->tensor[it->out].at,
+                  source(m, p->src_dev, p->src, direct));
     }
 }
 
@@ -80,7 +109,7 @@ static size_t addend_bytes(const struct merge_item *it)
 /* What an addend is without its address, which is not known yet: which tensor.
  * Two of the same address are the same table. */
 static void make_addends(struct gpu_image *m, const struct merge_item *it,
-                         struct merge_tree_addend *out)
+                         bool direct, struct merge_tree_addend *out)
 {
     for (int i = 0; i < it->n_addend; i++) {
         const struct merge_addend *a = &it->addend[i];
@@ -89,11 +118,33 @@ static void make_addends(struct gpu_image *m, const struct merge_item *it,
                             : dim_value(a->skip, &m->prog->max);
 
         out[i] = (struct merge_tree_addend){
-            .at = gpu_image_at(m, a->dev, a->tensor) + a->off - (uint64_t)whole,
+            .at =
+                source(m, a->dev, a->tensor, direct) + a->off - (uint64_t)whole,
             .skip_tok = a->skip.symbol == PL_N_TOK ? a->skip.n : 0,
             .skip_out = a->skip.symbol == PL_N_OUT ? a->skip.n : 0,
             .n_add = a->n_add};
     }
+}
+
+/* Which table of its addends is meant: two are made where the inbox is
+ * mapped. */
+static const void *addends_key(const struct merge_item *it, bool direct)
+{
+    return direct ? (const void *)it : it->addend;
+}
+
+static void add_addends(struct gpu_image *m, const struct merge_item *it,
+                        bool direct)
+{
+    struct merge_tree_addend *a =
+        arena_alloc(&m->arena, (size_t)it->n_addend, sizeof *a);
+
+    if (a)
+        make_addends(m, it, direct, a);
+    else
+        m->tables.no_memory = true;
+    gpu_tables_add(&m->tables, addends_key(it, direct), a,
+                   a ? addend_bytes(it) : 0);
 }
 
 static void add_tree(struct gpu_image *m, const struct step *st,
@@ -102,7 +153,9 @@ static void add_tree(struct gpu_image *m, const struct step *st,
     const struct graph_sizes *z = &m->sizes[st->micro];
     struct merge_tree_args a = {
         .addend = m->tables_at +
-                  gpu_tables_at(&m->tables, it->addend, addend_bytes(it)),
+                  gpu_tables_at(&m->tables,
+                                addends_key(it, gpu_inbox_direct(m, st, it)),
+                                addend_bytes(it)),
         .n_tok = z->n_tok,
         .n_out = z->n_out,
         .n = it->n_addend};
@@ -176,16 +229,11 @@ void gpu_move_tables(struct gpu_image *m, const struct step *st)
                        map_bytes(m, &st->pages));
     for (int i = 0; st->kind == STEP_MERGE && i < st->merge.n_item; i++) {
         const struct merge_item *it = &st->merge.item[i];
-        struct merge_tree_addend *a;
 
-        if (!it->reduce)
-            continue;
-        a = arena_alloc(&m->arena, (size_t)it->n_addend, sizeof *a);
-        if (a)
-            make_addends(m, it, a);
-        else
-            m->tables.no_memory = true;
-        gpu_tables_add(&m->tables, it->addend, a, a ? addend_bytes(it) : 0);
+        if (it->reduce)
+            add_addends(m, it, false);
+        if (it->reduce && m->inbox.mapped)
+            add_addends(m, it, true);
     }
 }
 
@@ -198,8 +246,7 @@ static void launch_merge(struct gpu_image *m, const struct step *st,
         if (it->reduce)
             add_tree(m, st, it);
         else
-            put_pieces(m, b, it->piece, it->n_piece, &m->sizes[st->micro],
-                       m->tensor[it->out].at, false);
+            put_item(m, st, b, it);
     }
 }
 
@@ -214,14 +261,13 @@ void gpu_move_launch(struct gpu_image *m, const struct step *st)
         launch_merge(m, st, &b);
     if (st->kind == STEP_PULL)
         put_pieces(m, &b, st->pull.piece, st->pull.n_piece, z,
-                   m->tensor[st->pull.out].at, true);
+                   m->tensor[st->pull.out].at);
     for (int k = 0; st->kind == STEP_PUSH && k < st->push.n_to; k++) {
         const struct push_to *to = &st->push.to[k];
         int n;
         const struct copy_piece *p = push_pieces(&st->push, k, &n);
 
-        put_pieces(m, &b, p, n, z, gpu_image_at(m, to->dev, to->out) + to->at,
-                   true);
+        put_pieces(m, &b, p, n, z, gpu_image_box(m, to->dev, to->out) + to->at);
     }
     send(&b);
 }

@@ -1,5 +1,6 @@
 /* What of this process's memory kernels find in place: the device's inbox and
- * events, and what others have that its program touches. */
+ * events, and what others have that its program touches. Kernels work in none
+ * of it; they read it once, or write into an inbox. */
 #include <stdlib.h>
 
 #include "base/err.h"
@@ -27,10 +28,7 @@ pl_status gpu_reach_own(struct gpu_device *x, pl_err *err)
         return err_no_memory(err, "a device's tables");
     x->looked = false;
     x->maps_events = map(x, d->event, d->event_bytes) != 0;
-    x->image.base[REGION_INBOX] =
-        map(x, d->at[REGION_INBOX], d->bytes[REGION_INBOX]);
-    if (x->image.base[REGION_INBOX])
-        return PL_OK;
+    x->image.inbox.mapped = map(x, d->at[REGION_INBOX], d->bytes[REGION_INBOX]);
     PL_TRY(x->driver->alloc(x->gpu, d->bytes[REGION_INBOX] + 1,
                             &x->region[REGION_INBOX], err));
     x->image.base[REGION_INBOX] = x->region[REGION_INBOX];
@@ -70,7 +68,8 @@ void gpu_reach_others(struct gpu_device *x)
     bool seen[DEVICE_MAX] = {false};
 
     x->looked = true;
-    x->maps_all = x->maps_events && x->region[REGION_INBOX] == 0;
+    x->maps_all = x->maps_events &&
+                  (x->image.inbox.mapped || x->dev->bytes[REGION_INBOX] == 0);
     for (int i = 0; i < p->n_script; i++)
         for (int k = 0; k < p->script[i].n_step; k++) {
             const struct step *st = &p->script[i].step[k];

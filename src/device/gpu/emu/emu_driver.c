@@ -92,7 +92,8 @@ static void run_command(struct gpu *g, const struct command *c)
         g->bad = c->launch.kernel;
         break;
     case MARK:
-        g->reached[c->mark.i] = c->mark.n;
+        if (g->reached[c->mark.i] < c->mark.n) /* the other queue was first */
+            g->reached[c->mark.i] = c->mark.n;
         break;
     case POST:
         atomic_store_explicit(c->word.word, c->word.value,

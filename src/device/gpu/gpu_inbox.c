@@ -1,0 +1,278 @@
+/* What comes into a GPU's inbox, on its way to where kernels read it.
+ *
+ * The inbox lies in the host's memory, a post box: peers put bytes in, and
+ * nothing works there. Its mirror lies in the GPU's memory and has the same
+ * places. A step that reads what has come finds it in the mirror, where a copy
+ * in the step's queue has brought it, behind the WAIT that the step comes
+ * after: of a MERGE, a PUSH what their pieces take, of others the tensor as
+ * large as it is in this run, once for all its readers in a queue that come
+ * after the last push to it.
+ *
+ * A MERGE reads each byte once. A few it takes from the post box itself, where
+ * the driver maps that: a kernel has 32 KiB over a bus of 16 GB/s in some 3 us,
+ * while the copy alone takes a change from one engine to another and back. */
+#include "device/gpu/gpu_image.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { DIRECT = 32 << 10 }; /* bytes of an addend, or of a value put together */
+
+/* ---- what a run brings --------------------------------------------------- */
+
+void gpu_inbox_free(struct gpu_inbox *x)
+{
+    free(x->arrival);
+    free(x->first);
+    free(x->pushed);
+    for (int q = 0; q < QUEUE_COUNT; q++)
+        free(x->brought[q]);
+    *x = (struct gpu_inbox){0};
+}
+
+bool gpu_inbox_init(struct gpu_inbox *x, const struct program *p, int n_step)
+{
+    x->first = calloc((size_t)n_step + 1, sizeof *x->first);
+    x->pushed = calloc((size_t)p->n_tensor + 1, sizeof *x->pushed);
+    for (int q = 0; q < QUEUE_COUNT; q++) {
+        x->brought[q] = calloc((size_t)p->n_tensor + 1, 1);
+        if (!x->brought[q])
+            return false;
+    }
+    return x->first && x->pushed;
+}
+
+static void note_push(struct gpu_image *m, const struct step *st, int dev,
+                      int tensor)
+{
+    if (dev == m->prog->dev && m->inbox.pushed[tensor] < st->order)
+        m->inbox.pushed[tensor] = st->order;
+}
+
+/* Where in the order of all steps each tensor is pushed to for the last time.
+ * Steps of guards that are not in the run count too. */
+static void look_for_pushes(struct gpu_image *m, const struct script *c)
+{
+    for (int i = 0; i < m->prog->n_tensor; i++)
+        m->inbox.pushed[i] = -1;
+    for (int d = 0; d < device_set_size(m->set); d++) {
+        const struct program *p = device_of(m->set, d)->prog;
+        const struct script *its = &p->script[c - m->prog->script];
+
+        for (int i = 0; i < its->n_step; i++) {
+            const struct step *st = &its->step[i];
+
+            for (int k = 0; st->kind == STEP_PUSH && k < st->push.n_to; k++)
+                note_push(m, st, st->push.to[k].dev, st->push.to[k].out);
+            if (st->kind == STEP_PAGES && p != m->prog)
+                note_push(m, st, st->pages.out_dev, st->pages.out);
+        }
+    }
+}
+
+void gpu_inbox_begin(struct gpu_image *m, const struct script *c)
+{
+    const struct program *p = m->prog;
+    struct gpu_inbox *x = &m->inbox;
+
+    x->n = 0;
+    x->no_memory = false;
+    if (x->pushed_in != c)
+        look_for_pushes(m, c);
+    x->pushed_in = c;
+    for (int q = 0; q < QUEUE_COUNT; q++)
+        memset(x->brought[q], 0, (size_t)p->n_tensor);
+}
+
+static void bring(struct gpu_inbox *x, size_t at, size_t bytes)
+{
+    if (bytes == 0)
+        return;
+    if (x->n == x->n_max) {
+        int n = x->n_max * 2 + 16;
+        void *p = realloc(x->arrival, (size_t)n * sizeof *x->arrival);
+
+        if (!p) {
+            x->no_memory = true;
+            return;
+        }
+        x->arrival = p;
+        x->n_max = n;
+    }
+    x->arrival[x->n++] = (struct gpu_arrival){at, bytes};
+}
+
+static bool in_inbox(const struct gpu_image *m, int dev, int tensor)
+{
+    return dev == m->prog->dev &&
+           m->prog->tensor[tensor].region == REGION_INBOX;
+}
+
+/* ---- pieces -------------------------------------------------------------- */
+
+/* Bytes of a tensor, from the first that is touched to behind the last. */
+struct extent {
+    int64_t begin, end;
+};
+
+static struct extent extent_of(const struct copy_loops *l)
+{
+    return (struct extent){l->src, l->src + (l->n0 - 1) * l->src_s0 +
+                                       (l->n1 - 1) * l->src_s1 + l->bytes};
+}
+
+/* Adds what a piece reads. */
+static void widen(struct extent *e, const struct copy_piece *p,
+                  const struct graph_sizes *z)
+{
+    struct copy_loops l;
+    struct extent x;
+
+    copy_loops_resolve(&l, p, z);
+    if (copy_loops_bytes(&l) == 0)
+        return;
+    x = extent_of(&l);
+    if (e->begin == e->end) {
+        *e = x;
+        return;
+    }
+    e->begin = x.begin < e->begin ? x.begin : e->begin;
+    e->end = x.end > e->end ? x.end : e->end;
+}
+
+/* What pieces p[n] take, neighbours of one tensor together. */
+static void bring_pieces(struct gpu_image *m, const struct step *st,
+                         const struct copy_piece *p, int n)
+{
+    for (int i = 0, k; i < n; i = k) {
+        struct extent e = {0, 0};
+
+        for (k = i;
+             k < n && p[k].src_dev == p[i].src_dev && p[k].src == p[i].src; k++)
+            widen(&e, &p[k], &m->sizes[st->micro]);
+        if (in_inbox(m, p[i].src_dev, p[i].src))
+            bring(&m->inbox, m->prog->tensor[p[i].src].offset + (size_t)e.begin,
+                  (size_t)(e.end - e.begin));
+    }
+}
+
+/* What an item reads of each addend. */
+static struct extent summed(const struct gpu_image *m, const struct step *st,
+                            const struct merge_item *it)
+{
+    struct extent e = {0, 0};
+
+    for (int i = 0; i < it->n_piece; i++)
+        widen(&e, &it->piece[i], &m->sizes[st->micro]);
+    return e;
+}
+
+static int64_t copied(const struct gpu_image *m, const struct step *st,
+                      const struct merge_item *it)
+{
+    int64_t bytes = 0;
+
+    for (int i = 0; i < it->n_piece; i++) {
+        struct copy_loops l;
+
+        copy_loops_resolve(&l, &it->piece[i], &m->sizes[st->micro]);
+        if (in_inbox(m, it->piece[i].src_dev, it->piece[i].src))
+            bytes += copy_loops_bytes(&l);
+    }
+    return bytes;
+}
+
+bool gpu_inbox_direct(const struct gpu_image *m, const struct step *st,
+                      const struct merge_item *it)
+{
+    struct extent e = {0, 0};
+
+    if (m->inbox.mapped == 0)
+        return false;
+    if (!it->reduce)
+        return copied(m, st, it) <= DIRECT;
+    e = summed(m, st, it);
+    return e.end - e.begin <= DIRECT;
+}
+
+static void bring_item(struct gpu_image *m, const struct step *st,
+                       const struct merge_item *it)
+{
+    struct extent e;
+
+    if (gpu_inbox_direct(m, st, it))
+        return;
+    if (!it->reduce) {
+        bring_pieces(m, st, it->piece, it->n_piece);
+        return;
+    }
+    e = summed(m, st, it);
+    for (int i = 0; i < it->n_addend; i++) {
+        const struct merge_addend *a = &it->addend[i];
+        int64_t skip = dim_value(a->skip, &m->sizes[st->micro]);
+
+        if (in_inbox(m, a->dev, a->tensor))
+            bring(&m->inbox,
+                  m->prog->tensor[a->tensor].offset + a->off +
+                      (size_t)(e.begin - skip),
+                  (size_t)(e.end - e.begin));
+    }
+}
+
+/* ---- tensors ------------------------------------------------------------- */
+
+static size_t bytes_of(const struct gpu_image *m, int tensor)
+{
+    const struct prog_tensor *p = &m->prog->tensor[tensor];
+    const struct gpu_tensor *t = &m->tensor[tensor];
+    size_t bytes = 4; /* of an element, at most */
+
+    for (int i = 0; i < t->n_dim; i++)
+        bytes *= (size_t)t->dim[i];
+    return p->pack || bytes > p->bytes ? p->bytes : bytes;
+}
+
+struct reader {
+    struct gpu_image *m;
+    const struct step *st;
+};
+
+static void bring_tensor(void *user, const struct step_use *u)
+{
+    const struct reader *r = user;
+    struct gpu_inbox *x = &r->m->inbox;
+    bool *brought;
+
+    if (!in_inbox(r->m, u->dev, u->tensor))
+        return;
+    brought = &x->brought[r->st->queue][u->tensor];
+    if (*brought)
+        return;
+    *brought = r->st->order > x->pushed[u->tensor];
+    bring(x, r->m->prog->tensor[u->tensor].offset, bytes_of(r->m, u->tensor));
+}
+
+/* ---- steps --------------------------------------------------------------- */
+
+void gpu_inbox_step(struct gpu_image *m, const struct step *st)
+{
+    struct reader r = {m, st};
+
+    switch (st->kind) {
+    case STEP_MERGE:
+        for (int i = 0; i < st->merge.n_item; i++)
+            bring_item(m, st, &st->merge.item[i]);
+        return;
+    case STEP_PUSH:
+        bring_pieces(m, st, st->push.piece, st->push.n_piece);
+        return;
+    case STEP_KERNEL:
+    case STEP_PAGES:
+        step_uses(st, m->prog->dev, m->prog->tensor, bring_tensor, &r);
+        return;
+    case STEP_PULL: /* what others have */
+    case STEP_POST:
+    case STEP_WAIT:
+        return;
+    }
+}

@@ -1,0 +1,156 @@
+/* The emulator's driver behind functions that look at what they are given. */
+#include "lib/gpu_watch.h"
+
+#include "device/gpu/gpu_kind.h"
+#include "device/gpu/gpu_launch.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_RANGE = 512 };
+
+struct range {
+    uint64_t at;
+    size_t bytes;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct range range[MAX_RANGE];
+static int n_range;
+static struct gpu_watched seen;
+
+void gpu_watch_reset(void)
+{
+    pthread_mutex_lock(&lock);
+    memset(&seen, 0, sizeof seen);
+    pthread_mutex_unlock(&lock);
+}
+
+struct gpu_watched gpu_watch_seen(void)
+{
+    struct gpu_watched s;
+
+    pthread_mutex_lock(&lock);
+    s = seen;
+    pthread_mutex_unlock(&lock);
+    return s;
+}
+
+/* ---- what is mapped ------------------------------------------------------ */
+
+static pl_status map(struct gpu *g, void *p, size_t bytes, uint64_t *at,
+                     pl_err *err)
+{
+    pl_status s =
+        n_range < MAX_RANGE ? gpu_emu.map(g, p, bytes, at, err) : PL_NO_MEMORY;
+
+    pthread_mutex_lock(&lock);
+    if (s == PL_OK && n_range < MAX_RANGE)
+        range[n_range++] = (struct range){*at, bytes};
+    pthread_mutex_unlock(&lock);
+    return s;
+}
+
+static void unmap(struct gpu *g, void *p)
+{
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < n_range; i++)
+        if (range[i].at == (uint64_t)(uintptr_t)p) {
+            range[i] = range[--n_range];
+            break;
+        }
+    pthread_mutex_unlock(&lock);
+    gpu_emu.unmap(g, p);
+}
+
+static bool is_mapped(uint64_t at)
+{
+    for (int i = 0; i < n_range; i++)
+        if (at >= range[i].at && at - range[i].at < range[i].bytes)
+            return true;
+    return false;
+}
+
+/* ---- launches ------------------------------------------------------------ */
+
+/* Does some argument, or what an address among them may be, lie there? */
+static bool names_mapped(enum gpu_kernel k, const void *args)
+{
+    for (size_t i = 0; i + 8 <= gpu_kernel_args(k); i += 8) {
+        uint64_t word;
+
+        memcpy(&word, (const char *)args + i, sizeof word);
+        if (is_mapped(word))
+            return true;
+    }
+    return false;
+}
+
+static void look_at_sum(const struct merge_tree_args *a)
+{
+    const struct merge_tree_addend *d =
+        (const struct merge_tree_addend *)(uintptr_t)a->addend;
+    const struct tree_piece *p = &a->piece;
+    bool found = false;
+
+    for (int64_t i = 0; i < a->n; i++)
+        found |= is_mapped(d[i].at +
+                           (uint64_t)(p->src_at - d[i].skip_tok * a->n_tok -
+                                      d[i].skip_out * a->n_out));
+    seen.n_summed += found;
+    if (found && p->bytes * p->n0 * p->n1 > seen.most)
+        seen.most = p->bytes * p->n0 * p->n1;
+    if (is_mapped(p->dst))
+        seen.n_worked++;
+}
+
+static void look(enum gpu_kernel k, const void *args)
+{
+    seen.n_launch++;
+    if (k == GPU_merge_tree) {
+        look_at_sum(args);
+    } else if (!names_mapped(k, args)) {
+        return;
+    } else if (k == GPU_copy_pieces || k == GPU_pages) {
+        seen.n_carried++;
+    } else if (seen.n_worked++ == 0) {
+        snprintf(seen.kernel, sizeof seen.kernel, "%s", gpu_kernel_name(k));
+    }
+}
+
+static pl_status launch(struct gpu *g, enum queue q, enum gpu_kernel k,
+                        int32_t n_group, const void *args, pl_err *err)
+{
+    pthread_mutex_lock(&lock);
+    look(k, args);
+    pthread_mutex_unlock(&lock);
+    return gpu_emu.launch(g, q, k, n_group, args, err);
+}
+
+static pl_status write_bytes(struct gpu *g, enum queue q, uint64_t dst,
+                             const void *src, size_t bytes, pl_err *err)
+{
+    pthread_mutex_lock(&lock);
+    seen.n_write++;
+    seen.bytes += bytes;
+    seen.largest = bytes > seen.largest ? bytes : seen.largest;
+    pthread_mutex_unlock(&lock);
+    return gpu_emu.write(g, q, dst, src, bytes, err);
+}
+
+/* ---- the kind ------------------------------------------------------------ */
+
+static struct gpu_driver gpu_watch;
+
+__attribute__((constructor)) static void make(void)
+{
+    gpu_watch = gpu_emu;
+    gpu_watch.name = "watched";
+    gpu_watch.map = map;
+    gpu_watch.unmap = unmap;
+    gpu_watch.launch = launch;
+    gpu_watch.write = write_bytes;
+}
+
+const struct device_ops watched_ops = GPU_KIND(watched, gpu_watch);

@@ -1,0 +1,25 @@
+/* The kind `watched`: the emulator, which notes what its kernels and copies do
+ * with this process's memory. */
+#ifndef TEST_GPU_WATCH_H
+#define TEST_GPU_WATCH_H
+
+#include "device/device_ops.h"
+
+/* Of all devices of the kind since the last gpu_watch_reset(). */
+struct gpu_watched {
+    int n_launch;    /* all */
+    int n_carried;   /* that carry bytes from or to what is mapped: allowed */
+    int n_summed;    /* that add up mapped addends */
+    int64_t most;    /* bytes of the largest of these */
+    int n_worked;    /* that were given mapped memory to work in */
+    char kernel[64]; /* the first of these */
+    int n_write;     /* copies into the device */
+    size_t bytes, largest; /* theirs */
+};
+
+void gpu_watch_reset(void);
+struct gpu_watched gpu_watch_seen(void);
+
+extern const struct device_ops watched_ops;
+
+#endif
