@@ -237,26 +237,13 @@ static bool has_long(const struct gpu_device *x, const struct step *st)
     return false;
 }
 
-struct inbox_look {
-    const struct gpu_device *x;
-    bool found;
-};
-
-static void look_for_mirror(void *user, const struct step_use *u)
+bool gpu_carry_launches_all(const struct gpu_device *x, const struct step *st,
+                            int i)
 {
-    struct inbox_look *l = user;
+    const struct gpu_inbox *m = &x->image.inbox;
 
-    l->found |= u->dev == l->x->dev->prog->dev && in_mirror(l->x, u->tensor);
-}
-
-bool gpu_carry_launches_all(const struct gpu_device *x, const struct step *st)
-{
-    struct inbox_look l = {x, false};
-
-    if (step_is_event(st) || st->kind == STEP_PAGES)
-        return false;
-    step_uses(st, x->dev->prog->dev, x->dev->prog->tensor, look_for_mirror, &l);
-    if (l.found)
+    if (step_is_event(st) || st->kind == STEP_PAGES ||
+        m->first[i + 1] > m->first[i])
         return false;
     return st->kind == STEP_KERNEL || st->kind == STEP_MERGE ||
            (gpu_image_reaches(&x->image, st) && !has_long(x, st));

@@ -92,8 +92,9 @@ pl_status gpu_stage_flush(struct gpu_device *x, pl_err *err);
 /* Puts what a step does into its queue, but for events. */
 pl_status gpu_carry(struct gpu_device *x, const struct step *st, int i,
                     pl_err *err);
-/* Are the step's launches all that there is to do? Not of events. */
-bool gpu_carry_launches_all(const struct gpu_device *x, const struct step *st);
+/* Are the launches of step i all that there is to do? Not of events. */
+bool gpu_carry_launches_all(const struct gpu_device *x, const struct step *st,
+                            int i);
 
 /* ---- gpu_run.c ---- */
 /* Goes through the script: the issuing thread. */

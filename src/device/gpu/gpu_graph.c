@@ -187,7 +187,7 @@ static bool record_queue(struct draft *d, enum queue q)
 
         if (st->queue != q || !step_runs(st, d->to->n_micro, d->to->sizes))
             continue;
-        if (!gpu_carry_launches_all(d->x, st)) {
+        if (!gpu_carry_launches_all(d->x, st, i)) {
             if (!close_segment(d))
                 return false;
         } else if (first[i + 1] > first[i]) {
