@@ -474,7 +474,7 @@ static void run_group(const char *group, enum kernel k)
     gpu_opencl.close(device(&index));
     assert_true(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
     assert_true(asprintf(&line,
-                         "PLAIT_TEST_OPENCL=%d PLAIT_TEST_CACHE='%s' "
+                         "PLAIT_GPU_TEST=opencl:%d PLAIT_TEST_CACHE='%s' "
                          "ASAN_OPTIONS=\"$ASAN_OPTIONS:detect_leaks=0\" "
                          "'%s' %s >'%s' 2>&1 </dev/null",
                          index, cache(), self, group, out) > 0);

@@ -1,0 +1,155 @@
+/* A whole engine over a CUDA library that is made for tests (lib/fake_cuda.c),
+ * while any call of it fails: who runs the engine is told, or nothing shows;
+ * nobody is left waiting, and nothing is left behind. */
+#include "lib/engine_run.h"
+#include "lib/fake_cuda_use.h"
+#include "lib/scene_model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/gpu/cuda_api.h"
+#include "program/program.h"
+
+enum { N = 5, N_VOCAB = 96, UNKNOWN = 999 };
+
+static const struct scene_model scene = {1, 4, 2, 64, false};
+
+static const char *const devices[] = {"cuda:0*2", "cuda:0,cpu*1"};
+
+struct attempt {
+    pl_model *model;
+    const char *devices;
+    float out[(N + 1) * N_VOCAB], again[(N + 1) * N_VOCAB];
+    bool hit; /* a call has failed that was to */
+};
+
+static pl_options options(const char *dev)
+{
+    pl_options o = engine_run_options();
+
+    o.devices = dev;
+    o.n_ranks = 2;
+    o.no_fit = true;
+    o.host_experts = "all";
+    o.offload = PL_OFFLOAD_ON;
+    return o;
+}
+
+/* N tokens at once, then one. */
+static pl_status decode(pl_engine *e, float *out, pl_err *err)
+{
+    static const int32_t token[N + 1] = {3, 1, 4, 1, 5, 9}, seq[N] = {0};
+    pl_batch b = {
+        .size = sizeof b, .n = N, .token = token, .seq = seq, .logits = out};
+    pl_status s = pl_engine_decode(e, &b, NULL, err);
+
+    if (s != PL_OK)
+        return s;
+    b.n = 1;
+    b.token = token + N;
+    b.logits = out + (size_t)N * N_VOCAB;
+    return pl_engine_decode(e, &b, NULL, err);
+}
+
+/* An engine's life. After a failure it is asked once more, for whatever it
+ * gives. What fails while it is given back is another case's
+ * (test_device_cuda.c). */
+static pl_status live(struct attempt *a, const struct fake_cuda *f, pl_err *err)
+{
+    const pl_options o = options(a->devices);
+    pl_engine *e = NULL;
+    pl_status s = pl_engine_create(&e, a->model, &o, err);
+
+    if (s == PL_OK) {
+        s = decode(e, a->out, err);
+        if (s != PL_OK && pl_seq_trim(e, 0, 0, NULL, NULL) == PL_OK)
+            decode(e, a->again, NULL);
+    }
+    a->hit = f->failed();
+    f->break_at(NULL, 0, 0);
+    pl_engine_free(e);
+    return s;
+}
+
+/* What map() and whatever gives something back call: a GPU goes without memory
+ * of the host in place, and has the same bits. So does one whose empty queues
+ * could not be waited for before it was loaded. */
+static bool is_optional(const char *name, int nth)
+{
+    enum { BEFORE = 2 * QUEUE_COUNT };
+    static const char *const optional[] = {"cuDeviceGetAttribute",
+                                           "cuMemHostRegister",
+                                           "cuMemHostUnregister",
+                                           "cuMemHostGetDevicePointer",
+                                           "cuCtxPushCurrent",
+                                           "cuCtxPopCurrent",
+                                           "cuMemFree",
+                                           "cuMemFreeHost",
+                                           "cuEventDestroy",
+                                           "cuStreamDestroy",
+                                           "cuModuleUnload"};
+
+    for (size_t i = 0; i < sizeof optional / sizeof *optional; i++)
+        if (strcmp(optional[i], name) == 0)
+            return true;
+    return strcmp(name, "cuStreamSynchronize") == 0 && nth <= BEFORE;
+}
+
+/* The nth call of the function fails; false: there are not so many. */
+static bool fails_well(struct attempt *a, const float *want, const char *name,
+                       int nth)
+{
+    const struct fake_cuda *f = fake_cuda_use();
+    char when[128];
+    pl_err err = {0};
+    pl_status s;
+
+    snprintf(when, sizeof when, "-dev %s, call %d of %s", a->devices, nth,
+             name);
+    memset(a->out, 0xff, sizeof a->out);
+    f->break_at(name, nth, UNKNOWN);
+    s = live(a, f, &err);
+    if (s == PL_OK && memcmp(a->out, want, sizeof a->out) != 0)
+        fail_msg("%s: other logits and no error", when);
+    if (s == PL_OK && a->hit && !is_optional(name, nth))
+        fail_msg("%s: no error", when);
+    if (s != PL_OK && (!a->hit || !strstr(err.message, name)))
+        fail_msg("%s: %s", when, err.message);
+    fake_cuda_assert_clean(f, when);
+    return a->hit;
+}
+
+TEST(engine_outlives_each_call_of_cuda_that_fails)
+{
+    static const char *const name[] = {
+#define ROW(name, suffix, parameters) #name,
+        CUDA_CALL_MAP(ROW)
+#undef ROW
+    };
+    static float want[(N + 1) * N_VOCAB];
+    static struct attempt a;
+    pl_err err;
+    int n_fail = 0;
+
+    TEST_OK(pl_model_open(&a.model, scene_model_write(&scene), &err), err);
+    a.devices = "cpu*2";
+    TEST_OK(live(&a, fake_cuda_use(), &err), err);
+    memcpy(want, a.out, sizeof want);
+    for (int k = 0; k < 2; k++)
+        for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
+            int nth = 1;
+
+            a.devices = devices[k];
+            while (fails_well(&a, want, name[i], nth)) {
+                n_fail++;
+                if (!test_long() && k > 0)
+                    break;
+                nth += test_long() ? 1 : nth;
+            }
+        }
+    pl_model_free(a.model);
+    assert_true(n_fail > 80);
+    print_message("%d calls failed\n", n_fail);
+}
