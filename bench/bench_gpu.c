@@ -1,13 +1,13 @@
-/* What a GPU gives: `bench-gpu [DRIVER[:I]]`, one of cuda, opencl, emu; without
- * it the first that CUDA or OpenCL has. -t takes tiny sizes, for tests of the
- * bench itself: what it prints then means nothing.
+/* What a GPU gives: `bench-gpu [-t] [DRIVER[:I]]`, one of cuda, opencl, emu;
+ * without it the first that CUDA or OpenCL has. -t takes tiny sizes, for tests
+ * of the bench itself: what it prints then means nothing.
  *
- * One row a case: the median of some rounds in microseconds, of many calls in a
- * row each, and what that is a second. Bytes are set beside those that the GPU
- * copies in its own memory (read and written, both counted), operations beside
- * none: two for each multiply-add. Weights and caches are taken from a pool that
- * no cache of a GPU holds, one after another. Operands are random bytes: whether
- * the bits are right is the tests' affair. */
+ * One row a case: the median of some rounds in microseconds, each of many calls
+ * in a row, and what that is a second. Bytes are set beside those that the GPU
+ * copies in its own memory, read and written; of operations a multiply-add is
+ * two. Weights and caches are taken from a pool that no cache of a GPU holds,
+ * one after another. Operands are random bytes: whether the bits are right is
+ * the tests' affair. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,10 +3,12 @@
 #include "lib/program_build.h"
 
 #include "device/gpu/gpu_device.h"
+#include "lib/command.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char *const kinds[] = {"emu", "bare"};
 enum { N_KIND = sizeof kinds / sizeof kinds[0] };
@@ -172,4 +174,30 @@ TEST(gpu_items_name_gpus)
         if (!strstr(err.message, bad[i].says))
             fail_msg("\"%s\" does not say \"%s\"", err.message, bad[i].says);
     }
+}
+
+/* The bench runs through, on an emulated GPU and with tiny sizes. */
+TEST(gpu_bench_measures_all_that_it_names)
+{
+    static const char *const row[] = {
+        "copy_on_device",    "launch_to_launch",     "matvec_Q8_0_",
+        "matvec_Q4_K_",      "matmul_BF16_",         "attention_f16_decode_",
+        "queues_wait_for_e", "attention_f16_prompt_"};
+    char line[5000];
+    struct ran r;
+
+    snprintf(line, sizeof line, "%s", command_path());
+    assert_non_null(strrchr(line, '/'));
+    strcpy(strrchr(line, '/') + 1, "bench-gpu");
+    if (access(line, X_OK) != 0)
+        TEST_SKIP("%s is not built", line);
+    strcat(line, " -t emu");
+    r = sh(0, line);
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+        if (!strstr(r.out, row[i]))
+            fail_msg("no row %s: %s", row[i], r.out);
+    strcpy(strstr(line, " -t"), " -t emu:9");
+    must_say(sh(1, line), "emu has 1 GPUs here");
+    strcpy(strstr(line, " -t"), " -t nix");
+    must_say(sh(1, line), "a driver is cuda, opencl or emu");
 }
