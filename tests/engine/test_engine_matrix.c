@@ -642,6 +642,7 @@ TEST(engine_placements_of_opencl)
 
     if (!test_long())
         TEST_SKIP("its compilers are slow: the long tier");
+    assert_int_equal(setenv("XDG_CACHE_HOME", test_temp("cache"), 1), 0);
     if (device_parse(&l, opencl[0].spec, 0, &err) != PL_OK)
         TEST_SKIP("%s", err.message);
     device_list_free(&l);
